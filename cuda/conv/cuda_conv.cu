@@ -60,6 +60,7 @@ template <int BM_, int BN_, int WM_, int WN_, int BLOCKS_> struct conv_tile {
         WM = WM_,
         WN = WN_,
         BLOCKS = BLOCKS_, /* blocks of an SM */
+        CLUSTER = 1,
         WARPS = WM * WN,
         THREADS = WARPS * 32,
         MT = BM / WM / 16,
@@ -67,6 +68,7 @@ template <int BM_, int BN_, int WM_, int WN_, int BLOCKS_> struct conv_tile {
         GROUPS = MT == 1 ? 1 : 2,                   /* of 16 rows in a piece of a sum */
         CHUNKS = CUDA_STAGE_ROW / CUDA_CHUNK_BYTES, /* of a row of a stage */
         AT_ONCE = THREADS / CHUNKS, /* rows whose chunks are copied at a time */
+        IS_BULK = 0,
         STAGE_BYTES = (BM + BN) * CUDA_STAGE_ROW,
         PITCH = NT * 8 + 8,           /* row of a warp's results in the epilogue */
         COLUMNS = (NT * 8 + 31) / 32, /* columns that a lane sums */
@@ -186,8 +188,8 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) conv_kernel(conv_call a
                       ((int)T::BM == (int)CUDA_TILE_ROWS ? (int)CUDA_LEAST_BYTES
                                                          : (int)CUDA_TALL_BYTES),
                   "shared memory of a tile");
-    out(a, table[0].out, (int64_t)(blockIdx.x / b.across()) * (T::BM / CUDA_TILE_ROWS),
-        b.column0, stages)
+    out(a, table[0].out, (int64_t)b.row_tile() * (T::BM / CUDA_TILE_ROWS), b.column0,
+        stages)
         /* the table is not read any more */
         .write(put, (typename out::piece_sums *)table[0].in);
 }
@@ -321,8 +323,9 @@ sp_status run(sp_backend *be, const sp_conv_args *args, conv_call a)
     a.reciprocal = a.units > 1 ? (unsigned)((1ull << 32) / a.units + 1) : 0;
     switch (be->precision) {
     case SP_BF16:
-        return be->is_wgmma && cuda_wgmma_suits(a) ? cuda_conv_wgmma(be, a)
-                                                   : launch_form<SP_BF16>(be, a);
+        return be->is_wgmma && cuda_wgmma_gains(a.K, a.from.c, a.y.c)
+                   ? cuda_conv_wgmma(be, a)
+                   : launch_form<SP_BF16>(be, a);
     case SP_TF32:
         return launch_form<SP_TF32>(be, a);
     default:

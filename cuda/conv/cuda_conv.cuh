@@ -3,7 +3,7 @@
  *     weights --> cuda_conv_pack.cu --> packed [units][n], once a step
  *                                           |
  *     x, map --> cuda_conv.cu               |  mma.sync (bf16, tf32) or fp32 FMA
- *            \-> cuda_conv_wgmma.cu         |  wgmma: wide bf16 layers, where asked for
+ *            \-> cuda_conv_wgmma.cu         |  wgmma: wide bf16 layers on sm_90
  *                  cuda_conv_table.cuh      |  offsets and input rows of a tile
  *                  cuda_conv_load.cuh       |  copies to the stages, main loop
  *                  cuda_mma.cuh             v  stages in shared memory, products
@@ -27,6 +27,7 @@
  * chunk of it each. */
 typedef struct cuda_units {
     bool is_shared;
+    bool is_tiled;       /* packed by k-tiles of wgmma (cuda_conv_pack.cu) */
     unsigned per_offset; /* units of an offset; 1 where shared */
     size_t n;
 } cuda_units;
@@ -34,7 +35,7 @@ typedef struct cuda_units {
 static inline cuda_units cuda_conv_units(sp_precision precision, int K, int c)
 {
     const int chunk = CUDA_CHUNK_BYTES / (precision == SP_BF16 ? 2 : 4);
-    cuda_units u = {c <= chunk, 1, ((size_t)K + 1) / 2};
+    cuda_units u = {c <= chunk, false, 1, ((size_t)K + 1) / 2};
 
     if (!u.is_shared) {
         u.per_offset = (unsigned)((c + 2 * chunk - 1) / (2 * chunk));
@@ -46,6 +47,8 @@ static inline cuda_units cuda_conv_units(sp_precision precision, int K, int c)
 /* Makes x an operand of the backend's precision: fp32 rows are copied to bf16 in the
  * scratch where the precision is bf16; other tensors stay as they are. SP_EMEM. */
 sp_status cuda_as_operand(sp_backend *be, sp_tensor *x);
+/* Copies x to bf16 rows in the scratch that are aligned to 16 bytes. SP_EMEM. */
+sp_status cuda_copy_operand(sp_backend *be, sp_tensor *x);
 
 /* What the choice of tiles depends on (cuda_tile.h). */
 static inline cuda_sms cuda_sms_of(sp_backend *be)

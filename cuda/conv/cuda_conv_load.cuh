@@ -11,7 +11,9 @@
  *                    k-tile lies within one offset and every chunk is copied as one. A
  *                    thread keeps the input rows of the current offset in registers and
  *                    has read those of the next one before it needs them, so that a
- *                    k-tile costs an address and a copy for each chunk.
+ *                    k-tile costs an address and a copy for each chunk. With T::IS_BULK
+ *                    it copies A alone and tells where the k-tile's weights are, which
+ *                    are packed by k-tiles then (cuda_conv_pack.cu).
  *   conv_load_any    Any number of channels and any pitch. Each k-tile looks up its
  *                    offset and its rows.
  */
@@ -91,8 +93,11 @@ template <class T, int BYTES> struct conv_load_whole : conv_load<T> {
     int entry;             /* of the next offset in the table */
     int offset, after;     /* the next offset, and the one after it */
     int left, deep;        /* k-tiles left of the current offset; of every offset */
-    unsigned offset_bytes; /* of an offset's weights */
-    const char *x, *w;     /* this thread's chunk of row 0 of x, and of its column */
+    const char *x;         /* this thread's chunk of row 0 of x */
+    /* The weights of the next k-tile: this thread's chunk, or the number of a row of
+     * packed weights where bulk copies bring them (IS_BULK). */
+    std::conditional_t<T::IS_BULK, unsigned, const char *> w, w_word;
+    unsigned of_tile, of_offset; /* bytes or rows of weights */
 
     __device__ conv_load_whole(const conv_call &call, const conv_table<T::BM> &table,
                                int column0, int word, const char *ring)
@@ -101,8 +106,15 @@ template <class T, int BYTES> struct conv_load_whole : conv_load<T> {
         entry = 0;
         left = 0;
         deep = (int)(a.units / base::UNITS);
-        offset_bytes = a.units * base::unit_bytes;
-        base::w_word += (size_t)((unsigned)base::q / 2 * base::unit_bytes);
+        if constexpr (T::IS_BULK) {
+            of_tile = (unsigned)a.y.c;
+            of_offset = (unsigned)deep * of_tile;
+            w_word = (unsigned)(word * CONV_WORD) * of_offset + (unsigned)column0;
+        } else {
+            of_tile = base::UNITS * base::unit_bytes;
+            of_offset = a.units * base::unit_bytes;
+            w_word = base::w_word + (size_t)((unsigned)base::q / 2 * base::unit_bytes);
+        }
         offset = t.offset[0];
         after = t.offset[1];
         read_rows();
@@ -127,7 +139,10 @@ template <class T, int BYTES> struct conv_load_whole : conv_load<T> {
         for (int e = 0; e < base::A_ROWS; e++)
             from[e] = next[e];
         x = (const char *)a.from.data + base::q * CUDA_CHUNK_BYTES;
-        w = base::w_word + (uint64_t)(unsigned)offset * offset_bytes;
+        if constexpr (T::IS_BULK)
+            w = w_word + (unsigned)offset * of_offset;
+        else
+            w = w_word + (uint64_t)(unsigned)offset * of_offset;
         left = deep;
         entry++;
         offset = after;
@@ -135,21 +150,24 @@ template <class T, int BYTES> struct conv_load_whole : conv_load<T> {
         read_rows();
     }
 
-    /* Begins the copies of the next k-tile. */
-    __device__ void next_tile(int stage)
+    /* Begins the copies of the next k-tile; gives the place of its weights. */
+    __device__ auto next_tile(int stage)
     {
         const unsigned pitch = (unsigned)a.from.ld * BYTES;
 
         if (left == 0)
             proceed();
+        const auto weights = w;
 #pragma unroll
         for (int e = 0; e < base::A_ROWS; e++)
             sp_copy_chunk(base::to + stage + e * base::A_STEP,
                           x + (uint64_t)(unsigned)from[e] * pitch, from[e], 0);
-        base::copy_b(stage, w, true);
+        if constexpr (!T::IS_BULK)
+            base::copy_b(stage, w, true);
         x += base::ROW;
-        w += base::UNITS * base::unit_bytes;
+        w += of_tile;
         left--;
+        return weights;
     }
 };
 

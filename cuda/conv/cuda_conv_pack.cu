@@ -2,6 +2,13 @@
  *
  *     packed [units][n][CUDA_UNIT_BYTES]     n: channels of the result
  *
+ * For wgmma, where an offset consists of whole k-tiles of four units
+ * (cuda_wgmma_is_tiled), they stand in the order of a stage, so that a bulk copy of
+ * adjacent channels brings them: chunk q of channel n stands at q ^ n % 8, the swizzle
+ * of 128 bytes (sp_cuda_wgmma.h; tiles of channels begin at multiples of 8).
+ *
+ *     packed [k-tiles][n][8 chunks]
+ *
  * Element e of unit u and channel n is W at the unit's offset and its e-th inner
  * channel (or at the two offsets that share the unit), 0 behind the last; in bf16, fp32
  * rounded to tf32, or fp32. The inner dimension is c_in and n is c_out forward; for the
@@ -38,6 +45,17 @@ template <sp_precision P> struct pack_chunk {
     const sp_pack_args &a;
     const cuda_units &units;
 
+    /* The place of a chunk of a unit: its half and its channel n of `width`. */
+    __device__ size_t place(int unit, int half, int n, int width) const
+    {
+        const int q = unit % 4 * 2 + half;
+
+        if (units.is_tiled)
+            return (((size_t)(unit / 4) * width + n) * 8 + (q ^ (n & 7))) *
+                   CUDA_CHUNK_BYTES;
+        return ((size_t)unit * width + n) * CUDA_UNIT_BYTES + half * CUDA_CHUNK_BYTES;
+    }
+
     __device__ float weight(int k, int inner, int n) const
     {
         const int depth = a.is_grad_input ? a.c_out : a.c_in;
@@ -69,8 +87,8 @@ template <sp_precision P> struct pack_chunk {
                 v[e] = sp_round_tf32(__float_as_uint(weight(k, inner + e, n)));
             else
                 v[e] = __float_as_uint(weight(k, inner + e, n));
-        *(uint4 *)((char *)a.packed + ((size_t)unit * width + n) * CUDA_UNIT_BYTES +
-                   half * CUDA_CHUNK_BYTES) = make_uint4(v[0], v[1], v[2], v[3]);
+        *(uint4 *)((char *)a.packed + place(unit, half, n, width)) =
+            make_uint4(v[0], v[1], v[2], v[3]);
     }
 };
 
@@ -136,11 +154,13 @@ sp_status sp_cuda_conv_pack(sp_backend *be, const sp_pack_args *args, int n_args
             const sp_pack_args &a = args[done];
             const int width = a.is_grad_input ? a.c_in : a.c_out;
             const int depth = a.is_grad_input ? a.c_out : a.c_in;
-            const cuda_units units = cuda_conv_units(be->precision, a.K, depth);
+            cuda_units units = cuda_conv_units(be->precision, a.K, depth);
             const size_t chunks = 2 * units.n * (size_t)width;
             const size_t each = PACK_THREADS * PACK_CHUNKS;
 
             assert((uintptr_t)a.packed % CUDA_CHUNK_BYTES == 0 && chunks <= INT32_MAX);
+            units.is_tiled = be->precision == SP_BF16 && be->is_wgmma &&
+                             cuda_wgmma_is_tiled(a.K, depth, width);
             l.call[l.n] = {a, units};
             l.first[l.n + 1] = l.first[l.n] + (unsigned)((chunks + each - 1) / each);
         }
@@ -151,11 +171,16 @@ sp_status sp_cuda_conv_pack(sp_backend *be, const sp_pack_args *args, int n_args
 
 sp_status cuda_as_operand(sp_backend *be, sp_tensor *x)
 {
-    sp_tensor to = *x;
-
     assert(x->elem == SP_ELEM_F32 || be->precision == SP_BF16);
     if (x->elem == SP_ELEM_BF16 || be->precision != SP_BF16)
         return SP_OK;
+    return cuda_copy_operand(be, x);
+}
+
+sp_status cuda_copy_operand(sp_backend *be, sp_tensor *x)
+{
+    sp_tensor to = *x;
+
     to.elem = SP_ELEM_BF16;
     to.ld = (x->c + 7) / 8 * 8;
     SP_TRY(sp_arena_take(&cuda_of(be)->scratch, (size_t)to.n * (size_t)to.ld * 2,

@@ -68,14 +68,22 @@ template <class T> struct conv_rows {
     }
 
     /* Column tiles of the same rows are adjacent in the grid, so that the L2 holds the
-     * rows that they gather. */
+     * rows that they gather. The blocks of a cluster have adjacent rows and the same
+     * columns. */
     __device__ unsigned across() const { return (unsigned)(a.y.c + T::BN - 1) / T::BN; }
+
+    /* The tile of rows of this block. It may lie behind the last row. */
+    __device__ unsigned row_tile() const
+    {
+        return blockIdx.x / T::CLUSTER / across() * T::CLUSTER +
+               blockIdx.x % T::CLUSTER;
+    }
 
     __device__ void list_rows()
     {
-        const int64_t row0 = (int64_t)(blockIdx.x / across()) * T::BM;
+        const int64_t row0 = (int64_t)row_tile() * T::BM;
 
-        column0 = (int)(blockIdx.x % across()) * T::BN;
+        column0 = (int)(blockIdx.x / T::CLUSTER % across()) * T::BN;
         for (int r = tid; r < T::BM; r += T::THREADS) {
             const int64_t at = row0 + r;
             t.out[r] = at >= a.y.n ? -1 : a.order ? a.order[at] : (int32_t)at;
@@ -123,27 +131,39 @@ template <class T> struct conv_rows {
     /* Lists the offsets that any row has. Ends with a barrier. */
     __device__ void list_offsets(int word)
     {
+        list_offsets(word, [](unsigned own) { return own; });
+    }
+
+    /* with(own), called by all threads, gives the offsets to list: those of the block,
+     * which warp 0 gives it as bits, and others that no row has. */
+    template <class F> __device__ void list_offsets(int word, const F &with)
+    {
+        uint32_t has = 0;
+        unsigned there = 0;
+
         for (int k = warp; k < CONV_WORD; k += T::WARPS) {
-            uint32_t has = 0;
+            uint32_t groups = 0;
 
             for (int g = 0; k < offsets_of(word) && g < T::BM / 16; g += 2) {
-                const unsigned there =
+                const unsigned rows =
                     __ballot_sync(0xffffffffu, t.in[k][g * 16 + lane] >= 0);
-                has |= ((there & 0xffff) != 0) << g | (there >> 16 != 0) << (g + 1);
+                groups |= ((rows & 0xffff) != 0) << g | (rows >> 16 != 0) << (g + 1);
             }
             if (lane == 0)
-                t.has[k] = has;
+                t.has[k] = groups;
         }
         __syncthreads();
         if (warp == 0) {
-            const uint32_t has = !a.is_shared ? t.has[lane]
-                                 : lane < CONV_WORD / 2
-                                     ? t.has[2 * lane] | t.has[2 * lane + 1]
-                                     : 0;
-            const unsigned there = __ballot_sync(0xffffffffu, has != 0);
+            has = !a.is_shared           ? t.has[lane]
+                  : lane < CONV_WORD / 2 ? t.has[2 * lane] | t.has[2 * lane + 1]
+                                         : 0;
+            there = __ballot_sync(0xffffffffu, has != 0);
+        }
+        there = with(there);
+        if (warp == 0) {
             const int at = __popc(there & ((1u << lane) - 1));
 
-            if (has) {
+            if (there >> lane & 1) {
                 t.offset[at] = (uint8_t)lane;
                 t.groups[at] = (typename conv_table<T::BM>::group_bits)has;
             }

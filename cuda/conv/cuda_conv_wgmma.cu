@@ -1,48 +1,62 @@
-/* The convolution by products of warpgroups (wgmma, sm_90a), an alternative to the
- * mma.sync of cuda_conv.cu, which remains the reference. It is chosen by run.wgmma, in
- * bf16 only, for the layers that cuda_wgmma_suits accepts.
+/* The convolution by products of warpgroups (wgmma, sm_90a). On devices that have them it
+ * serves the layers in bf16 that cuda_wgmma_gains accepts; the others, and all where
+ * run.wgmma = false, use the mma.sync of cuda_conv.cu, which remains the reference.
  *
- * A block owns 128 or 256 rows and BN channels of y; each of its two warpgroups owns
- * half of the rows, in groups of 64. The inner dimension is that of cuda_conv.cu, in
- * the same order, four units (64 channels, 128 bytes) a step. A ring of STAGES stages,
- * each with A [BM] and B [BN] rows of 128 bytes in the layout of wgmma
- * (sp_cuda_wgmma.h), is filled by asynchronous copies of the threads, because the copy
- * engine of sm_90 (TMA) has no gather of rows. The packed weights (cuda_conv_pack.cu)
- * change to that layout as they are copied. One step, while the products of the LAG
- * steps before it may still be running:
+ * A block owns 128 rows and BN channels of y; each of its two warpgroups owns half of
+ * the rows. The inner dimension is that of cuda_conv.cu, in the same order, four units
+ * (64 channels, 128 bytes) a step. A ring of STAGES stages, each with A [BM] and B [BN]
+ * rows of 128 bytes in the layout of wgmma (sp_cuda_wgmma.h), is filled by asynchronous
+ * copies of the threads, because the copy engine of sm_90 (TMA) has no gather of rows.
+ * One step, while the products of the LAG steps before it may still be running:
  *
  *     wait for products   of step - 1 - LAG: its stage may be filled again
  *     wait for copies     of this step, and fence for the async proxy
  *     barrier             both are now true of all threads
+ *     wait for weights    of this step, where bulk copies bring them
  *     multiply            except 64 rows that have no offset of the step
  *     copy                step + STAGES - 1 - LAG, into the stage that was waited for
  *
- * Absent rows are zeros, and so are channels behind the last one, so a step is
- * multiplied as a whole. Every sum adds its channels in the order of cuda_conv.cu; the
- * order within the 16 products of one instruction may differ inside the tensor cores,
- * and with it the last bits.
+ * Weights. Where an offset consists of whole k-tiles, they are packed in the order of a
+ * stage (cuda_conv_pack.cu), and one thread brings them by bulk copies. Two blocks with
+ * adjacent rows form a cluster then, if the kernel has many offsets: both walk through
+ * the offsets that either has, each brings half of every stage's weights into the shared
+ * memory of both, and the weights pass through the L2 once for 256 rows. A stage has two
+ * barriers in shared memory (sp_cuda_cluster.h):
  *
- * Three arrangements. 128 x 128 (rows x columns): 3 stages of 32 KB and two blocks of
- * an SM, each of which works while the other waits; LAG 0. 128 x 256 and 256 x 128: 4
- * stages of 48 KB and one block; LAG 1, so that products do not stop at a barrier. Both
- * have the same number of blocks; the first gathers each row once for 256 columns, the
- * second reads the weights half as often, which is less where a kernel has many offsets
- * (cuda_conv_wgmma). All shared memory is
- * dynamic, the table behind the ring, because the ring must begin at a multiple of
- * 1024.
+ *     full    its weights are there: the bytes of both halves have come
+ *     free    both blocks have multiplied what it held before; the block that is to fill
+ *             it waits for that. In a block by itself the barrier of the step says it
+ *
+ * A block passes its list of offsets to the other when both have begun, which a barrier of
+ * the cluster tells; a second one tells that the lists are there, and a third at the end
+ * keeps a block's shared memory until the other reaches for it no more.
+ * Other calls copy the weights as they copy rows (conv_load_any).
+ *
+ * The order of sums. Absent rows are zeros, and so are channels behind the last one, so
+ * a step is multiplied as a whole; an offset that 64 rows lack is not multiplied. Every
+ * sum adds its channels in the order of cuda_conv.cu, whatever the tile, the cluster and
+ * the company of the row: no bit depends on them. The order within the 16 products of
+ * one instruction may differ from mma.sync inside the tensor cores, and with it the last
+ * bits.
+ *
+ * Two arrangements. 128 columns: 3 stages of 32 KB and two blocks of an SM, each of
+ * which works while the other waits; LAG 0. 256 columns, which gather each row once for
+ * all of them: 4 stages of 48 KB and one block; LAG 1, so that products do not stop at a
+ * barrier. cuda_wgmma_choose has the choice.
+ *
+ * All shared memory is dynamic, the table and the barriers behind the ring, because the
+ * ring must begin at a multiple of 1024.
  *
  * Registers, shared memory and blocks of an SM are counted by `make check-code`
- * (tests/results/code-sm_90.txt). Two blocks with 128 columns take all but some hundred
- * bytes of an SM's shared memory.
+ * (tests/results/code-sm_90.txt), bytes and expected times by spbench roofline
+ * (roofline-h100.txt). Two blocks with 128 columns take all but some hundred bytes of an
+ * SM's shared memory.
  *
  * Expected, not measured: at the full rate of 2048 multiply-adds a clock a block reads
  * 96 and writes 64 bytes of shared memory a clock with 128 columns, 80 and 48 with 256,
- * where 128 bytes a clock are the limit. In the L2, the weights of each offset that a
- * tile has, 2 c_x BN bytes, outweigh the rows: 50,000 voxels of a surface (t = 8.7)
- * with 256 channels read 0.76 GB of weights, and 0.45 GB of rows with 128 columns or
- * 0.22 GB with 256. That is 219 and 178 us at 5.5 TB/s, against 145 us of products at
- * 80 % of 788 TFLOP/s.
+ * where 128 bytes a clock are the limit.
  */
+#include <assert.h>
 #include <type_traits>
 
 #include "cuda/conv/cuda_conv_load.cuh"
@@ -60,23 +74,34 @@ namespace
 enum { ROW = 128, ATOM = 8 * ROW };
 enum { STEP_UNITS = ROW / CUDA_UNIT_BYTES, OUT = 64 };
 
-template <int BM_, int BN_, int STAGES_, int LAG_, int BLOCKS_> struct wgmma_tile {
+/* What stands behind the table. */
+template <int STAGES, int CLUSTER> struct wgmma_barriers {
+    uint64_t full[STAGES], free[STAGES];
+    uint32_t there[2][CLUSTER]; /* offsets of each block, by turns of the words */
+};
+
+template <int BM_, int BN_, int STAGES_, int LAG_, int BLOCKS_, int CLUSTER_>
+struct wgmma_tile {
     enum {
         BM = BM_,
         BN = BN_,
         STAGES = STAGES_,
         LAG = LAG_,
         BLOCKS = BLOCKS_, /* blocks of an SM */
+        CLUSTER = CLUSTER_,
         WARPS = 8,
         THREADS = WARPS * 32,
         MT = BM / 128,                   /* groups of 64 rows of a warpgroup */
         CHUNKS = ROW / CUDA_CHUNK_BYTES, /* of a row of a stage */
         AT_ONCE = THREADS / CHUNKS,      /* rows whose chunks are copied at a time */
+        IS_BULK = 1,                     /* whole k-tiles of B come by bulk copies */
         STAGE_BYTES = (BM + BN) * ROW,
         RING = STAGES * STAGE_BYTES,
-        SHARED = RING + (int)sizeof(conv_table<BM>)
+        BARRIERS = RING + ((int)sizeof(conv_table<BM>) + 7) / 8 * 8,
+        SHARED = BARRIERS + (int)sizeof(wgmma_barriers<STAGES, CLUSTER>)
     };
     static_assert(LAG < STAGES - 1, "a step is copied ahead");
+    static_assert(BN % (8 * CLUSTER) == 0, "whole atoms of a block");
 
     /* The byte of chunk q of row r in a stage, under the swizzle of 128 bytes. */
     __device__ static int place(int r, int q)
@@ -111,26 +136,142 @@ template <class T> struct out_tile {
     }
 };
 
+/* The weights of whole k-tiles. Steps are counted from the block's first one. */
+template <class T> struct wgmma_weights {
+    typedef wgmma_barriers<T::STAGES, T::CLUSTER> barriers;
+    enum { PART = T::BN / T::CLUSTER, ALL = (1 << T::CLUSTER) - 1 };
+
+    const conv_call &a;
+    const bool is_leader; /* the thread that copies */
+    uint32_t first;       /* shared address of B in the first stage */
+    uint32_t full, free;  /* of the first stage's barriers */
+
+    __device__ wgmma_weights(const conv_call &call, char *shared)
+        : a(call), is_leader(threadIdx.x == 0)
+    {
+        barriers *const b = (barriers *)(shared + T::BARRIERS);
+
+        first = sp_shared_base(shared) + T::BM * ROW;
+        full = sp_shared_base(b->full);
+        free = sp_shared_base(b->free);
+    }
+
+    /* Makes the barriers. A barrier of the cluster, or of a block by itself, follows
+     * before anybody uses them. */
+    __device__ void prepare() const
+    {
+        if (!is_leader)
+            return;
+        for (int i = 0; i < T::STAGES; i++) {
+            sp_phases_init(full + 8 * i, 1);
+            sp_phases_init(free + 8 * i, T::CLUSTER);
+        }
+        sp_phases_made();
+    }
+
+    __device__ static int stage(unsigned step) { return (int)(step % T::STAGES); }
+
+    __device__ static unsigned parity(unsigned step) { return step / T::STAGES & 1; }
+
+    /* Copies this block's part of the weights of a step, which begin with row w for the
+     * block's first column, to all blocks of the cluster. */
+    __device__ void copy(unsigned step, unsigned w, int column0) const
+    {
+        const int i = stage(step);
+
+        if (!is_leader)
+            return;
+        if (T::CLUSTER > 1 && step >= T::STAGES)
+            sp_phases_wait(free + 8 * i, parity(step) ^ 1);
+        const int columns = min(a.y.c - column0, (int)T::BN);
+        const int from = T::CLUSTER == 1 ? 0 : PART * (int)sp_cluster_rank();
+        const int own = min(columns - from, (int)PART);
+
+        sp_phases_expect(full + 8 * i, (unsigned)(columns * ROW));
+        if (own > 0)
+            sp_copy_bulk(first + (unsigned)(i * T::STAGE_BYTES + from * ROW),
+                         a.w + (size_t)(w + (unsigned)from) * ROW,
+                         (unsigned)(own * ROW), full + 8 * i, ALL);
+    }
+
+    /* Returns when the weights of a step are there; called by all threads. */
+    __device__ void wait(unsigned step) const
+    {
+        sp_phases_wait(full + 8 * stage(step), parity(step));
+    }
+
+    /* Tells the cluster that this block has multiplied what a stage held. */
+    __device__ void release(int i) const
+    {
+        if (T::CLUSTER > 1 && threadIdx.x < T::CLUSTER)
+            sp_phases_arrive(free + 8 * i, threadIdx.x);
+    }
+};
+
 template <class T, bool IS_WHOLE> struct wgmma_block : conv_rows<T> {
     typedef conv_rows<T> rows;
     typedef std::conditional_t<IS_WHOLE, conv_load_whole<T, 2>, conv_load_any<T, 2>>
         load;
     using rows::a;
     using rows::column0;
+    using rows::lane;
     using rows::t;
     using rows::warp;
 
     char *stages;
+    const wgmma_weights<T> weights;
+    unsigned begun; /* steps of the preceding words */
 
     __device__ wgmma_block(const conv_call &call, conv_table<T::BM> &table,
                            char *shared)
-        : rows(call, table), stages(shared)
+        : rows(call, table), stages(shared), weights(call, shared)
     {
+        begun = 0;
     }
 
+    /* Lists the offsets of the cluster. */
+    __device__ void list_cluster(int word)
+    {
+        wgmma_barriers<T::STAGES, T::CLUSTER> *const b =
+            (wgmma_barriers<T::STAGES, T::CLUSTER> *)(stages + T::BARRIERS);
+        uint32_t *const there = b->there[word & 1];
+
+        rows::list_offsets(word, [&](unsigned own) {
+            if (word == 0)
+                sp_cluster_wait(); /* the other block has begun */
+            if (warp == 0 && lane < T::CLUSTER)
+                sp_cluster_put(sp_shared_address(there + sp_cluster_rank()),
+                               (unsigned)lane, own);
+            sp_cluster_arrive();
+            sp_cluster_wait();
+            for (int i = 0; i < T::CLUSTER; i++)
+                own |= there[i];
+            return own;
+        });
+    }
+
+    __device__ void list_offsets(int word)
+    {
+        if constexpr (T::CLUSTER > 1)
+            list_cluster(word);
+        else
+            rows::list_offsets(word);
+    }
+
+    /* The stage of a step of the present word. */
     __device__ int stage_at(int step) const
     {
-        return step % T::STAGES * T::STAGE_BYTES;
+        return (int)((begun + (unsigned)step) % T::STAGES) * T::STAGE_BYTES;
+    }
+
+    /* Begins the copies of a step. */
+    __device__ void copy(load &copies, int step) const
+    {
+        if constexpr (IS_WHOLE)
+            weights.copy(begun + (unsigned)step, copies.next_tile(stage_at(step)),
+                         column0);
+        else
+            copies.next_tile(stage_at(step));
     }
 
     /* The descriptor of an operand whose rows begin at `first`, the start of an atom.
@@ -199,7 +340,7 @@ template <class T, bool IS_WHOLE> struct wgmma_block : conv_rows<T> {
 #pragma unroll 1
         for (int s = 0; s < AHEAD; s++) {
             if (s < steps)
-                copies.next_tile(stage_at(s));
+                copy(copies, s);
             sp_copy_commit();
         }
         for (int step = 0; step < steps; step++) {
@@ -207,13 +348,20 @@ template <class T, bool IS_WHOLE> struct wgmma_block : conv_rows<T> {
             sp_copy_wait<AHEAD - 1>();
             sp_fence_async();
             __syncthreads(); /* copies of this step, products of the one waited for */
+            if (IS_WHOLE && step > T::LAG) /* the stage of step - 1 - LAG */
+                weights.release(weights.stage(begun + (unsigned)(step + AHEAD)));
+            if (IS_WHOLE)
+                weights.wait(begun + (unsigned)step);
             multiply(step, sum);
             if (step + AHEAD < steps)
-                copies.next_tile(stage_at(step + AHEAD));
+                copy(copies, step + AHEAD);
             sp_copy_commit();
         }
         wait<0>(sum);
         __syncthreads(); /* the ring and the table may be overwritten */
+        for (int s = max(steps - 1 - T::LAG, 0); IS_WHOLE && s < steps; s++)
+            weights.release(weights.stage(begun + (unsigned)s));
+        begun += (unsigned)steps;
     }
 };
 
@@ -229,6 +377,10 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) wgmma_kernel(conv_call 
 
     if (sp_shared_address(ring) % ATOM)
         sp_trap(); /* the swizzle depends on address bits */
+    if (IS_WHOLE)
+        b.weights.prepare();
+    if (T::CLUSTER > 1)
+        sp_cluster_arrive();
     sp_reads_ahead(); /* the map, for the table */
     b.list_rows();
     int word = 0;
@@ -238,6 +390,8 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) wgmma_kernel(conv_call 
         sp_grid_begin(a.lets_next); /* from the second word on it has been passed */
         b.walk(word, sum);
     } while (++word < a.n_words);
+    if (T::CLUSTER > 1)
+        sp_cluster_arrive(); /* this block reaches for no other any more */
     typedef out_tile<T> tile;
     typedef cuda_product<SP_BF16, 1, tile::NT> product;
     typedef conv_out<product, tile, cuda_bf16> out;
@@ -258,10 +412,12 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) wgmma_kernel(conv_call 
         };
         if (h > 0)
             __syncthreads(); /* the sums of the preceding columns have been read */
-        out(a, table.out, (int64_t)(blockIdx.x / b.across()) * (T::BM / CUDA_TILE_ROWS),
+        out(a, table.out, (int64_t)b.row_tile() * (T::BM / CUDA_TILE_ROWS),
             b.column0 + h * OUT, ring)
             .write(put, (typename out::piece_sums *)table.in);
     }
+    if (T::CLUSTER > 1)
+        sp_cluster_wait();
 #else
     sp_grid_wait();
     (void)a;
@@ -272,24 +428,21 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) wgmma_kernel(conv_call 
 template <class T, bool IS_WHOLE> sp_status launch(sp_backend *be, conv_call a)
 {
     static int ready_on = -1; /* the device for which it is prepared */
-    const unsigned blocks = (unsigned)((a.y.n + T::BM - 1) / T::BM) *
-                            (unsigned)((a.y.c + T::BN - 1) / T::BN);
+    const unsigned clusters =
+        (unsigned)((a.y.n + T::CLUSTER * T::BM - 1) / (T::CLUSTER * T::BM)) *
+        (unsigned)((a.y.c + T::BN - 1) / T::BN);
 
     a.lets_next = cuda_lets_next(be);
     SP_TRY(cuda_gemm_ready(be, &ready_on, wgmma_kernel<T, IS_WHOLE, T::SHARED>,
                            "wgmma_kernel", T::BN, T::THREADS, T::SHARED, T::BLOCKS));
-    SP_LAUNCH_SHARED((wgmma_kernel<T, IS_WHOLE, T::SHARED>), dim3(blocks),
-                     dim3(T::THREADS), T::SHARED, cuda_of(be)->compute, a);
+    SP_LAUNCH_CLUSTER((wgmma_kernel<T, IS_WHOLE, T::SHARED>),
+                      dim3(clusters * T::CLUSTER), dim3(T::THREADS), T::SHARED,
+                      T::CLUSTER, cuda_of(be)->compute, a);
     return cuda_launched("wgmma_kernel");
 }
 
-enum { ROWS = CUDA_TILE_ROWS, CHUNKS = ROW / CUDA_CHUNK_BYTES };
-
-template <class T> sp_status launch_form(sp_backend *be, const conv_call &a)
-{
-    return cuda_is_whole(a, 2, CHUNKS) ? launch<T, true>(be, a)
-                                       : launch<T, false>(be, a);
-}
+template <int CLUSTER> using narrow = wgmma_tile<CUDA_TILE_ROWS, 128, 3, 0, 2, CLUSTER>;
+template <int CLUSTER> using wide = wgmma_tile<CUDA_TILE_ROWS, 256, 4, 1, 1, CLUSTER>;
 
 } // namespace
 
@@ -301,11 +454,15 @@ static const bool is_built = true;
 static const bool is_built = false;
 #endif
 
-sp_status cuda_wgmma_open(const sp_backend *be)
+sp_status cuda_wgmma_open(sp_backend *be)
 {
     sp_device device;
 
     SP_TRY(sp_cuda_device(be->device, &device));
+    if (be->is_wgmma_optional) {
+        be->is_wgmma = device.capability == 90 && is_built;
+        return SP_OK;
+    }
     if (device.capability != 90)
         return SP_FAIL(SP_EDEVICE,
                        "run.wgmma = true: %s has compute capability %d.%d; wgmma is of "
@@ -318,21 +475,27 @@ sp_status cuda_wgmma_open(const sp_backend *be)
     return SP_OK;
 }
 
-bool cuda_wgmma_suits(const conv_call &a)
+/* Weights that are packed by k-tiles need rows that are whole k-tiles: those that are
+ * not aligned are copied first. */
+sp_status cuda_conv_wgmma(sp_backend *be, const conv_call &call)
 {
-    return cuda_wgmma_gains(a.K, a.from.c, a.y.c, a.is_shared, 128);
-}
+    const bool is_tiled = cuda_wgmma_is_tiled(call.K, call.from.c, call.y.c);
+    cuda_wgmma_tile tile =
+        cuda_wgmma_choose(cuda_sms_of(be), call.y.n, call.K, call.from.c, call.y.c);
+    conv_call a = call;
 
-sp_status cuda_conv_wgmma(sp_backend *be, const conv_call &a)
-{
-    const bool is_whole = cuda_is_whole(a, 2, CHUNKS);
-
-    switch (cuda_wgmma_tile(cuda_sms_of(be), a.y.n, a.y.c, a.K, is_whole)) {
-    case CUDA_WGMMA_TALL:
-        return launch<wgmma_tile<CUDA_TALL_ROWS, 128, 4, 1, 1>, true>(be, a);
-    case CUDA_WGMMA_256:
-        return launch_form<wgmma_tile<ROWS, 256, 4, 1, 1>>(be, a);
-    default:
-        return launch_form<wgmma_tile<ROWS, 128, 3, 0, 2>>(be, a);
+    if (be->wgmma_columns)
+        tile.columns = be->wgmma_columns;
+    if (is_tiled && !a.is_from_aligned) {
+        SP_TRY(cuda_copy_operand(be, &a.from));
+        a.is_from_aligned = cuda_is_aligned(a.from);
     }
+    assert(!is_tiled || cuda_is_whole(a, 2, ROW / CUDA_CHUNK_BYTES));
+    if (tile.columns == 256)
+        return !is_tiled           ? launch<wide<1>, false>(be, a)
+               : tile.cluster == 1 ? launch<wide<1>, true>(be, a)
+                                   : launch<wide<CUDA_WGMMA_PAIR>, true>(be, a);
+    return !is_tiled           ? launch<narrow<1>, false>(be, a)
+           : tile.cluster == 1 ? launch<narrow<1>, true>(be, a)
+                               : launch<narrow<CUDA_WGMMA_PAIR>, true>(be, a);
 }

@@ -5,9 +5,7 @@
 
 #include "cuda/conv/cuda_conv_table.cuh"
 
-/* Whether wgmma computes a call (cuda_wgmma_gains). */
-bool cuda_wgmma_suits(const conv_call &a);
-/* Runs a call in bf16 that suits, where be->is_wgmma. */
+/* Runs a call in bf16 that cuda_wgmma_gains accepts, where be->is_wgmma. */
 sp_status cuda_conv_wgmma(sp_backend *be, const conv_call &a);
 
 #endif

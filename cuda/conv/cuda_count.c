@@ -119,13 +119,14 @@ static bool is_wgmma(const cuda_work *work)
 
 static void describe_wgmma(const cuda_conv_shape *s, cuda_sms sms, cuda_work *work)
 {
-    const char *form = is_whole(s, 4 * UNIT_BYTES) ? "whole" : "any";
-    const int tile = cuda_wgmma_tile(sms, s->n, s->c_y, s->K, form[0] == 'w');
+    const bool is_tiled = cuda_wgmma_is_tiled(s->K, s->c_x, s->c_y);
+    const cuda_wgmma_tile tile = cuda_wgmma_choose(sms, s->n, s->K, s->c_x, s->c_y);
 
-    work->rows = tile == CUDA_WGMMA_TALL ? CUDA_TALL_ROWS : CUDA_TILE_ROWS;
-    work->columns = tile == CUDA_WGMMA_256 ? 256 : 128;
-    snprintf(work->kernel, sizeof work->kernel, "wgmma bf16 %s%d %s",
-             tile == CUDA_WGMMA_TALL ? "256x" : "", work->columns, form);
+    work->columns = tile.columns;
+    work->cluster = tile.cluster;
+    work->rows = CUDA_TILE_ROWS * tile.cluster;
+    snprintf(work->kernel, sizeof work->kernel, "wgmma bf16 %d%s %s", tile.columns,
+             tile.cluster > 1 ? " pair" : "", is_tiled ? "whole" : "any");
 }
 
 static void describe_mma(const cuda_conv_shape *s, cuda_sms sms, cuda_work *work)
@@ -139,6 +140,7 @@ static void describe_mma(const cuda_conv_shape *s, cuda_sms sms, cuda_work *work
                                : cuda_tile_by_formula(sms, s->n, s->c_y, s->K));
 
     work->rows = tile.rows;
+    work->cluster = 1;
     work->columns = tile.columns;
     snprintf(work->kernel, sizeof work->kernel, "conv %s %s%d %dx%d %s",
              precision[s->precision], tile.rows == CUDA_TALL_ROWS ? "256x" : "",
@@ -149,8 +151,8 @@ cuda_work cuda_count_shape(const cuda_conv_shape *s, cuda_sms sms)
 {
     cuda_work work = {0};
 
-    if (s->precision == SP_BF16 && s->wgmma_least &&
-        cuda_wgmma_gains(s->K, s->c_x, s->c_y, is_shared(s), s->wgmma_least))
+    if (s->precision == SP_BF16 && s->is_wgmma &&
+        cuda_wgmma_gains(s->K, s->c_x, s->c_y))
         describe_wgmma(s, sms, &work);
     else
         describe_mma(s, sms, &work);
@@ -174,7 +176,7 @@ void cuda_count_block(const cuda_conv_shape *s, const cuda_row_tiles *tiles,
 
     *k_tiles = (double)((units_of_tile(s, tiles, t) + of_k_tile - 1) / of_k_tile);
     /* two offsets that share a unit are multiplied at once */
-    *products = rows * depth * work->columns * (is_shared(s) ? 0.5 : 1);
+    *products = rows * depth * work->columns * (is_shared(s) ? 0.5 : 1) / work->cluster;
 }
 
 /* Reads of the table, for each tile of columns: order, masks, first and neighbours. */
@@ -190,7 +192,7 @@ void cuda_count_conv(const cuda_conv_shape *s, const cuda_row_tiles *tiles,
                      cuda_work *work)
 {
     assert(tiles->rows == work->rows);
-    work->n_blocks = (int64_t)tiles->n * work->across;
+    work->n_blocks = (int64_t)tiles->n * work->across * work->cluster;
     work->gathered =
         (double)tiles->pairs * s->c_x * elem_bytes(s->precision) * work->across;
     work->plan = plan_bytes(s, tiles) * work->across;
@@ -200,8 +202,8 @@ void cuda_count_conv(const cuda_conv_shape *s, const cuda_row_tiles *tiles,
 
         cuda_count_block(s, tiles, work, t, &k_tiles, &products);
         work->weights += (double)units_of_tile(s, tiles, t) * s->c_y * UNIT_BYTES;
-        work->k_tiles += k_tiles * work->across;
-        work->products += products * work->across;
+        work->k_tiles += k_tiles * work->across * work->cluster;
+        work->products += products * work->across * work->cluster;
     }
 }
 
@@ -225,7 +227,7 @@ void cuda_count_wgrad(sp_precision precision, int c_in, int c_out, bool has_map,
         for (; left > 0; left -= item, items++)
             steps += ((left < item ? left : item) + of_k_tile - 1) / of_k_tile;
     }
-    *work = (cuda_work){.rows = edge, .columns = edge, .across = tiles};
+    *work = (cuda_work){.rows = edge, .columns = edge, .cluster = 1, .across = tiles};
     snprintf(work->kernel, sizeof work->kernel, "wgrad %s %d %s %s",
              precision == SP_BF16   ? "bf16"
              : precision == SP_TF32 ? "tf32"

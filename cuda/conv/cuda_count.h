@@ -41,14 +41,15 @@ typedef struct cuda_conv_shape {
     int64_t n; /* rows of the result */
     int K, c_x, c_y;
     bool is_aligned; /* the gathered rows lie at multiples of 16 bytes */
-    int wgmma_least; /* channels of a result from which on wgmma is used; 0: never */
+    bool is_wgmma;   /* the device has it */
 } cuda_conv_shape;
 
 /* The work of one kernel. Bytes are those that pass through the L2. */
 typedef struct cuda_work {
     char kernel[40]; /* its name in tests/results/code-sm_90.txt */
-    int rows, columns;
-    int across; /* tiles of columns */
+    int rows, columns; /* rows: of a cluster's blocks together */
+    int cluster;       /* blocks that share a list of offsets and the weights */
+    int across;        /* tiles of columns */
     int64_t n_blocks;
     double gathered; /* bytes of rows that are copied to shared memory */
     double weights;  /* bytes of weights, or of the slots of a weight gradient */
@@ -63,7 +64,8 @@ cuda_work cuda_count_shape(const cuda_conv_shape *shape, cuda_sms sms);
  * that many rows. */
 void cuda_count_conv(const cuda_conv_shape *shape, const cuda_row_tiles *tiles,
                      cuda_work *work);
-/* The k-tiles and products of one block of the call, in row tile t. */
+/* The k-tiles and products of one block of the call, in row tile t; of a cluster's
+ * blocks the mean. */
 void cuda_count_block(const cuda_conv_shape *shape, const cuda_row_tiles *tiles,
                       const cuda_work *work, int t, double *k_tiles, double *products);
 

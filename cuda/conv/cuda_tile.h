@@ -105,32 +105,55 @@ static inline int cuda_tile_by_formula(cuda_sms sms, int64_t n, int c, int K)
 
 /* ---- wgmma (cuda_conv_wgmma.cu) ---- */
 
-enum { CUDA_WGMMA_128, CUDA_WGMMA_256, CUDA_WGMMA_TALL };
+enum {
+    CUDA_WGMMA_LEAST = 128, /* channels of a result */
+    CUDA_WGMMA_DEPTH = 64,  /* channels of a k-tile */
+    CUDA_WGMMA_PAIR = 2     /* blocks of a cluster that share their weights */
+};
 
-/* Whether a call is expected to gain from wgmma: results of at least `least` channels
- * and K c_x >= 512. Smaller products are bound by the L2 or by their launch, whatever
- * multiplies. The exact measure would be t c_x, t the pairs of a row, but t changes
- * with the batch, and the bits of a row must not depend on the batch. */
-static inline bool cuda_wgmma_gains(int K, int c_x, int c_y, bool is_shared, int least)
+/* Whether a call in bf16 gains from wgmma, by the count of its instructions: a k-tile of
+ * 128 columns takes 65 % of the instructions of mma.sync and multiplies at a higher
+ * rate (tests/results/code-sm_90.txt). Products of K c_x < 512 are bound by the L2 or by
+ * their launch, whatever multiplies; those of at most 8 channels share units. The exact
+ * measure would be t c_x, t the pairs of a row, but t changes with the batch, and the
+ * bits of a row must not depend on the batch. */
+static inline bool cuda_wgmma_gains(int K, int c_x, int c_y)
 {
-    return c_y >= least && !is_shared && (int64_t)K * c_x >= 512;
+    return c_y >= CUDA_WGMMA_LEAST && c_x > 8 && (int64_t)K * c_x >= 512;
 }
 
-/* The tile for a result of n rows and c channels; is_whole: rows of whole k-tiles.
- *
- * With 128 rows, that of 128 or 256 columns that costs least: rows are gathered and
- * masked again for each tile of columns, which counts as 64 columns more. With 256
- * columns a 3^3 kernel reads some three times as many bytes of weights as of rows, so
- * that half the weights are worth a second gather of the rows (counted by spbench
- * roofline); smaller kernels read few weights. Where there is a single tile of columns,
- * tall tiles make half as many blocks, of which there must be enough. */
-static inline int cuda_wgmma_tile(cuda_sms sms, int64_t n, int c, int K, bool is_whole)
+/* Whether such a call has its weights packed by whole k-tiles, to be brought by bulk
+ * copies (cuda_conv_pack.cu). */
+static inline bool cuda_wgmma_is_tiled(int K, int c_x, int c_y)
 {
-    const int narrow = (c + 127) / 128, wide = (c + 255) / 256;
+    return cuda_wgmma_gains(K, c_x, c_y) && c_x % CUDA_WGMMA_DEPTH == 0;
+}
 
-    if (is_whole && K >= CUDA_TALL_OFFSETS && (c > 128 || cuda_is_tall(sms, n, c, 128)))
-        return CUDA_WGMMA_TALL;
-    return wide * (256 + 64) < narrow * (128 + 64) ? CUDA_WGMMA_256 : CUDA_WGMMA_128;
+/* The tile of such a call: 128 rows, so many columns, blocks of a cluster. */
+typedef struct cuda_wgmma_tile {
+    int columns, cluster;
+} cuda_wgmma_tile;
+
+/* The tile for a result of n rows and c_y channels by a kernel of K offsets of c_x
+ * channels.
+ *
+ * Of 128 or 256 columns those that cost least: rows are gathered and masked again for
+ * each tile of columns, which counts as 64 columns more. With 256 columns a block has an
+ * SM to itself, so that a 3^3 kernel, whose longest tile holds up to twice as many
+ * offsets as the mean one, needs enough of them. Kernels of many offsets read more bytes
+ * of weights than of rows; there the two blocks of a cluster bring them once for both.
+ * Counted by spbench roofline. */
+static inline cuda_wgmma_tile cuda_wgmma_choose(cuda_sms sms, int64_t n, int K, int c_x,
+                                                int c_y)
+{
+    const int narrow = (c_y + 127) / 128, wide = (c_y + 255) / 256;
+    const int64_t blocks = (n + CUDA_TILE_ROWS - 1) / CUDA_TILE_ROWS * wide;
+    const bool is_pair = K >= CUDA_TALL_OFFSETS && cuda_wgmma_is_tiled(K, c_x, c_y);
+    const bool is_wide = wide * (256 + 64) < narrow * (128 + 64) &&
+                         (!is_pair || blocks >= (int64_t)CUDA_TALL_WAVES * sms.n);
+    const cuda_wgmma_tile tile = {is_wide ? 256 : 128, is_pair ? CUDA_WGMMA_PAIR : 1};
+
+    return tile;
 }
 
 /* ---- weight gradient (cuda_wgrad.cu) ---- */

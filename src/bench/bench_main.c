@@ -262,7 +262,8 @@ static sp_status read_config(const verb *v, bench_options *o, sp_config *config,
         config->run.device = (sp_device_kind)o->device;
     if (o->precision != BENCH_NONE)
         config->train.precision = (sp_precision)o->precision;
-    config->run.wgmma = config->run.wgmma || o->is_wgmma;
+    if (o->is_wgmma)
+        config->run.wgmma = SP_WGMMA_ON;
     config->run.threads = (int)o->threads;
     return SP_OK;
 }

@@ -69,7 +69,7 @@ typedef struct roofline {
     bench *b;
     bench_training training;
     bench_code code;
-    int wgmma_least;
+    bool is_wgmma;
     int micro; /* the micro-batch that the maps belong to */
     int n_maps;
     counted_map map[MAPS];
@@ -189,18 +189,19 @@ static sp_status predict_conv(roofline *r, const bench_call *call,
     const bool is_forward = strcmp(call->op, "conv_forward") == 0;
     schedule sms = {.n = h100.sms.n};
     const bench_kernel *k;
+    const int blocks = p->work.across * p->work.cluster; /* of a tile of rows */
     double outside, inside = 0;
 
     SP_TRY(bench_code_find(&r->code, p->work.kernel, &k));
     cuda_count_conv(shape, tiles, &p->work);
-    outside = h100.table + (is_forward ? h100.forward : h100.backward) * p->work.rows *
-                               p->work.columns / k->threads;
+    outside = h100.table + (is_forward ? h100.forward : h100.backward) * p->work.rows /
+                               p->work.cluster * p->work.columns / k->threads;
     for (int t = 0; t < tiles->n; t++) {
         double k_tiles, products;
 
         cuda_count_block(shape, tiles, &p->work, t, &k_tiles, &products);
-        inside += (k_tiles * k->loop + outside) * p->work.across;
-        for (int i = 0; i < p->work.across; i++)
+        inside += (k_tiles * k->loop + outside) * blocks;
+        for (int i = 0; i < blocks; i++)
             add_block(&sms, block_clocks(k, k_tiles * k->loop, outside,
                                          products / rate_of(p->work.kernel)));
     }
@@ -264,14 +265,14 @@ static sp_status print_call(roofline *r, const bench_call *call, const predictio
         return print_json(r, call, p);
     if (!r->has_header)
         fprintf(r->b->out,
-                "%-22s %-16s %-24s %7s %4s %4s %6s %7s %7s %7s %6s %7s %7s "
+                "%-22s %-16s %-26s %7s %4s %4s %6s %7s %7s %7s %6s %7s %7s "
                 "%7s %7s %7s %8s %s\n",
                 "layer", "operation", "kernel", "n", "cin", "cout", "blocks", "rows MB",
                 "wght MB", "res MB", "map MB", "issue", "tensor", "sm us", "l2 us",
                 "mem us", "pred us", "limit");
     r->has_header = true;
     fprintf(r->b->out,
-            "%-22s %-16s %-24s %7lld %4d %4d %6lld %7.1f %7.1f %7.1f %6.1f %7.1f %7.1f "
+            "%-22s %-16s %-26s %7lld %4d %4d %6lld %7.1f %7.1f %7.1f %6.1f %7.1f %7.1f "
             "%7.1f %7.1f %7.1f %8.1f %s\n",
             call->layer ? call->layer->name : "-", call->op,
             *p->work.kernel ? p->work.kernel : "-", (long long)call->n, call->c_in,
@@ -368,7 +369,7 @@ static sp_status count_conv(roofline *r, const bench_call *call, prediction *p)
                                    .c_x = call->c_in,
                                    .c_y = call->c_out,
                                    .is_aligned = true,
-                                   .wgmma_least = r->wgmma_least};
+                                   .is_wgmma = r->is_wgmma};
     const cuda_row_tiles *tiles = NULL;
     cuda_row_tiles own = {0};
     sp_status rc;
@@ -466,7 +467,7 @@ sp_status bench_roofline(bench *b)
         return SP_FAIL(SP_EUSAGE, "spbench roofline: --code FILE is missing");
     }
     r->b = b;
-    r->wgmma_least = b->options->is_wgmma ? 128 : 0;
+    r->is_wgmma = b->options->command.config->run.wgmma != SP_WGMMA_OFF;
     b->counter = &counter;
     rc = bench_code_read(b->options->code, &r->code);
     if (rc == SP_OK) {

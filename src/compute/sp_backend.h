@@ -421,7 +421,11 @@ struct sp_backend {
     /* The order of sums of products, of the CPU in bf16. Set before open, which turns
      * SP_SUMS_AUTO into that of this processor; ranks agree on it before. */
     sp_bf16_sums sums;
-    bool is_wgmma;          /* bf16: wide convolutions use wgmma; set before open */
+    /* Wide convolutions in bf16 use wgmma. Set before open, which clears it where the
+     * device or the build has none, or fails if it is not optional. Weights are packed
+     * for it, so it does not change between their packing and a convolution. */
+    bool is_wgmma, is_wgmma_optional;
+    int wgmma_columns;      /* 128 or 256: of its tiles, for tests; 0: by the call */
     bool is_in_line;        /* is_concurrent is ignored: each operation can be timed */
     double begun_s;         /* the CPU's clock_begin */
     void *impl;             /* private to the backend */

@@ -102,6 +102,12 @@ extern const char *const sp_precision_word[];
 typedef enum sp_bf16_sums { SP_BF16_SUMS(SP_CHOICE_VALUE) } sp_bf16_sums;
 extern const char *const sp_bf16_sums_word[];
 
+/* run.wgmma: whether bf16 convolutions of many channels use the instructions of sm_90;
+ * auto: where all ranks have them and their self-tests pass. */
+#define SP_WGMMAS(X)                                                                   \
+    X(SP_WGMMA_AUTO, "auto") X(SP_WGMMA_ON, "true") X(SP_WGMMA_OFF, "false")
+typedef enum sp_wgmma_use { SP_WGMMAS(SP_CHOICE_VALUE) } sp_wgmma_use;
+
 /* train.deterministic: what repeats a run's bits: the same ranks, any ranks, nothing.
  */
 #define SP_DETERMINISTICS(X)                                                           \

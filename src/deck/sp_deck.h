@@ -130,7 +130,8 @@ typedef struct sp_config {
         sp_doubles devices; /* whole numbers */
         int threads, eval_every, log_every, checkpoint_every, keep;
         int report_every;
-        bool oversubscribe, wgmma, logits, rank_logs, tensorboard, pictures;
+        sp_wgmma_use wgmma;
+        bool oversubscribe, logits, rank_logs, tensorboard, pictures;
         sp_progress_when progress;
         double watchdog_s, time_limit_s;
     } run;

@@ -140,8 +140,10 @@ const sp_key sp_deck_key[] = {
  "memory that a rank may use; steps that need more are cut; 0: its device's"},
 {"run", "oversubscribe", SP_KEY_BOOL, AT(run.oversubscribe), "false", NULL, NULL, NULL,
  "let several ranks share a device"},
-{"run", "wgmma", SP_KEY_BOOL, AT(run.wgmma), "false", NULL, NULL, NULL,
- "multiply wide bf16 convolutions by wgmma, checked at the start; sm_90 devices only"},
+{"run", "wgmma", SP_KEY_CHOICE, AT(run.wgmma), "\"auto\"", NULL, NULL,
+ SP_WORDS(SP_WGMMAS),
+ "multiply wide bf16 convolutions by wgmma, which sm_90 devices have; auto: where all "
+ "ranks have it and its test at the start passes"},
 {"run", "transport", SP_KEY_CHOICE, AT(run.transport), "\"auto\"", NULL, NULL,
  SP_WORDS(SP_TRANSPORTS),
  "library that sums over ranks; auto: NCCL where each rank has a device, else MPI"},

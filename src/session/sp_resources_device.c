@@ -57,6 +57,7 @@ static sp_status choose_device(sp_resources *r, const sp_backend_ops **ops)
 static sp_status choose_precision(sp_resources *r)
 {
     const sp_precision want = r->session.config->train.precision;
+    const sp_wgmma_use wgmma = r->session.config->run.wgmma;
 
     r->backend.precision = want;
     if (want == SP_TF32 && r->backend.ops->is_host)
@@ -65,8 +66,10 @@ static sp_status choose_precision(sp_resources *r)
             "%strain.precision = \"tf32\": the CPU computes in fp32 and bf16 "
             "only; take a CUDA device or another precision",
             sp_config_where(r->session.config, "train.precision"));
-    r->backend.is_wgmma = r->session.config->run.wgmma;
-    if (r->session.config->run.wgmma && want != SP_BF16)
+    r->backend.is_wgmma_optional =
+        wgmma == SP_WGMMA_AUTO && want == SP_BF16 && !r->backend.ops->is_host;
+    r->backend.is_wgmma = wgmma == SP_WGMMA_ON || r->backend.is_wgmma_optional;
+    if (wgmma == SP_WGMMA_ON && want != SP_BF16)
         return SP_FAIL(SP_EUSAGE,
                        "%srun.wgmma = true with train.precision = \"%s\": wgmma is for "
                        "bf16 only",
@@ -113,6 +116,36 @@ static sp_status settle_sums(sp_resources *r)
     return SP_OK;
 }
 
+/* Tests wgmma, where the device has it. Where the deck leaves it open, a device that
+ * fails goes on without it. Local. */
+static sp_status test_wgmma(sp_backend *backend)
+{
+    sp_status rc = SP_OK;
+
+    if (backend->is_wgmma)
+        rc = sp_selftest_wgmma(backend);
+    if (rc != SP_EDEVICE || !backend->is_wgmma_optional)
+        return rc;
+    sp_log_warn("run.wgmma = \"auto\": convolutions do without wgmma: %s",
+                sp_error_last()->message);
+    backend->is_wgmma = false;
+    return SP_OK;
+}
+
+/* Where the deck leaves it open, wgmma is used if all ranks have it, so that all compute
+ * the same bits. Collective. */
+static sp_status settle_wgmma(sp_resources *r)
+{
+    int64_t is_used = r->backend.is_wgmma;
+
+    if (!r->backend.is_wgmma_optional)
+        return SP_OK;
+    SP_TRY(sp_comm_allreduce(r->session.comm, SP_SCOPE_WORLD, &is_used, 1, SP_I64,
+                             SP_MIN));
+    r->backend.is_wgmma = is_used;
+    return SP_OK;
+}
+
 /* Opens the device and has it compute a small problem with a known answer. Agreed. */
 static sp_status open_backend(sp_resources *r, int device, int threads)
 {
@@ -123,8 +156,9 @@ static sp_status open_backend(sp_resources *r, int device, int threads)
     rc = backend->ops->open(backend, device, threads);
     if (rc == SP_OK && !backend->ops->is_host)
         rc = sp_selftest_device(backend);
-    if (rc == SP_OK && backend->is_wgmma && !backend->ops->is_host)
-        rc = sp_selftest_wgmma(backend);
+    if (rc == SP_OK && !backend->ops->is_host)
+        rc = test_wgmma(backend);
+    SP_TRY(settle_wgmma(r));
     return sp_session_agree(&r->session, rc);
 }
 

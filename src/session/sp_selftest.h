@@ -10,8 +10,8 @@
  * the device's precision. Local; some milliseconds. */
 sp_status sp_selftest_device(sp_backend *device);
 /* Compares wgmma with mma.sync, for devices with is_wgmma: one convolution and one
- * input gradient with everything that their epilogues form, by both instructions.
- * SP_EDEVICE names the quantity that deviates. Local; some milliseconds. */
+ * input gradient with everything that their epilogues form, and a convolution with each
+ * of the tiles that bring weights in clusters, by both instructions. SP_EDEVICE names the quantity that deviates. Local; some milliseconds. */
 sp_status sp_selftest_wgmma(sp_backend *device);
 
 #endif

@@ -8,11 +8,25 @@
 
 #include "base/sp_rng.h"
 
-/* The voxels are a bumpy surface of 289 rows: three tiles of 128 rows, the last of 33.
- * The input has 37 channels, which do not fill a k-tile of 64; the output widths use
- * both arrangements of the kernel. */
+/* The voxels are a bumpy surface of 289 rows: three tiles of 128 rows, the last of 33,
+ * in two clusters. */
 enum { EDGE = 17, ROWS = EDGE * EDGE, KERNEL = 3, K = KERNEL * KERNEL * KERNEL };
-enum { NARROW = 37, PITCH = 40, WIDE = 139, GRAD_WIDE = 128, MOST = 144 };
+enum { MOST_X = 64, MOST_Y = 256 };
+
+/* An input of 37 channels does not fill a k-tile of 64, one of 64 does: the block copies
+ * its weights, or a cluster brings them. */
+typedef struct shape {
+    bool is_grad;
+    int c_x, ld_x, c_y, ld_y;
+    sp_elem elem; /* of the result */
+    int columns;  /* of wgmma's tile, 0: its choice */
+} shape;
+static const shape shapes[] = {
+    {false, 37, 40, 139, 144, SP_ELEM_F32, 0},
+    {true, 37, 40, 128, 128, SP_ELEM_BF16, 0},
+    {false, 64, 64, 128, 128, SP_ELEM_BF16, 128},
+    {false, 64, 64, 256, 256, SP_ELEM_BF16, 256},
+};
 
 /* Tolerances relative to the greatest magnitude: sums of some hundred products in fp32
  * are added in another order inside the tensor cores, and bf16 results may differ by
@@ -21,10 +35,11 @@ static const double TOLERANCE = 1e-4, TOLERANCE_BF16 = 1e-4 + 1.0 / 128;
 
 typedef struct problem {
     sp_backend *backend;
+    const shape *shape;
     sp_arena arena;
     sp_plan plan;
     float *w, *bias, *vector; /* vector: mean, 1 / std, scale and shift */
-    float *packed;
+    sp_pack_args pack;
     sp_tensor x, y, norm_x;
     double *sums;
     size_t y_bytes, sums_n;
@@ -79,35 +94,46 @@ static sp_status make_plan(problem *p)
                            &p->plan);
 }
 
-static sp_status make_problem(problem *p, bool is_grad)
+static sp_status make_problem(problem *p)
 {
     const sp_backend_ops *ops = p->backend->ops;
-    const int c = is_grad ? GRAD_WIDE : WIDE, ld = is_grad ? GRAD_WIDE : MOST;
-    const sp_elem elem = is_grad ? SP_ELEM_BF16 : SP_ELEM_F32;
-    const int c_in = is_grad ? c : NARROW, c_out = is_grad ? NARROW : c;
-    const size_t packed = ops->conv_pack_floats(p->backend, K, c_in, c_out, is_grad);
-    sp_pack_args pack = {NULL, K, c_in, c_out, is_grad, is_grad, NULL};
+    const shape *s = p->shape;
+    const int c = s->c_y, ld = s->ld_y;
+    const int c_in = s->is_grad ? c : s->c_x, c_out = s->is_grad ? s->c_x : c;
+    const size_t packed = ops->conv_pack_floats(p->backend, K, c_in, c_out, s->is_grad);
+    float *to;
 
     SP_TRY(draw(p, (size_t)K * (size_t)c_in * (size_t)c_out, 1, -1, 1, SP_ELEM_F32,
                 &p->w));
-    SP_TRY(SP_TAKE(&p->arena, packed, &p->packed));
-    pack.w = p->w;
-    pack.packed = p->packed;
-    SP_TRY(ops->conv_pack(p->backend, &pack, 1));
+    SP_TRY(SP_TAKE(&p->arena, packed, &to));
+    p->pack = (sp_pack_args){p->w, K, c_in, c_out, s->is_grad, s->is_grad, to};
     SP_TRY(draw(p, (size_t)c, 2, -1, 1, SP_ELEM_F32, &p->bias));
     SP_TRY(draw(p, 4 * (size_t)c, 3, 0.5f, 1, SP_ELEM_F32, &p->vector));
-    SP_TRY(draw_rows(p, NARROW, PITCH, 4, SP_ELEM_BF16, &p->x));
-    SP_TRY(draw_rows(p, c, ld, 5, elem, &p->norm_x));
-    SP_TRY(draw_rows(p, c, ld, 6, elem, &p->y));
+    SP_TRY(draw_rows(p, s->c_x, s->ld_x, 4, SP_ELEM_BF16, &p->x));
+    SP_TRY(draw_rows(p, c, ld, 5, s->elem, &p->norm_x));
+    SP_TRY(draw_rows(p, c, ld, 6, s->elem, &p->y));
     p->sums_n = 2 * (size_t)ops->fused_parts(ROWS, 1).n * (size_t)c;
-    p->y_bytes = (size_t)ROWS * (size_t)ld * sp_elem_bytes(elem);
+    p->y_bytes = (size_t)ROWS * (size_t)ld * sp_elem_bytes(s->elem);
     return SP_TAKE(&p->arena, p->sums_n, &p->sums);
 }
 
-/* Computes with one of the two instructions; copies the result to host memory. */
-static sp_status compute(problem *p, bool is_grad, bool is_wgmma, void *y, double *sums)
+/* Packs the weights for the backend's instructions and multiplies. */
+static sp_status multiply(problem *p, const sp_conv_args *args,
+                          const sp_norm_grad_args *norm)
 {
     const sp_backend_ops *ops = p->backend->ops;
+
+    SP_TRY(ops->conv_pack(p->backend, &p->pack, 1));
+    if (p->shape->is_grad)
+        return ops->conv_grad_input_norm_sums(p->backend, args, norm, NULL);
+    return ops->conv_forward_norm_sums(p->backend, args, sample_row, 1, p->sums);
+}
+
+/* Computes with one of the two instructions; copies the result to host memory. */
+static sp_status compute(problem *p, bool is_wgmma, void *y, double *sums)
+{
+    const sp_backend_ops *ops = p->backend->ops;
+    const bool is_grad = p->shape->is_grad;
     const size_t sums_bytes = p->sums_n * sizeof *sums;
     sp_norm_grad_args norm = {.x = p->norm_x,
                               .y = p->norm_x,
@@ -122,7 +148,7 @@ static sp_status compute(problem *p, bool is_grad, bool is_wgmma, void *y, doubl
                                .x = p->x,
                                .y = p->y,
                                .w = p->w,
-                               .w_packed = p->packed,
+                               .w_packed = p->pack.packed,
                                .bias = is_grad ? NULL : p->bias,
                                .is_mirrored = is_grad};
     sp_status rc;
@@ -130,10 +156,10 @@ static sp_status compute(problem *p, bool is_grad, bool is_wgmma, void *y, doubl
     SP_TRY(ops->fill(p->backend, p->y.data, 0xff, p->y_bytes));
     SP_TRY(ops->fill(p->backend, p->sums, 0xff, sums_bytes));
     p->backend->is_wgmma = is_wgmma;
-    rc = is_grad
-             ? ops->conv_grad_input_norm_sums(p->backend, &args, &norm, NULL)
-             : ops->conv_forward_norm_sums(p->backend, &args, sample_row, 1, p->sums);
+    p->backend->wgmma_columns = p->shape->columns;
+    rc = multiply(p, &args, &norm);
     p->backend->is_wgmma = true;
+    p->backend->wgmma_columns = 0;
     SP_TRY(rc);
     SP_TRY(ops->download(p->backend, y, p->y.data, p->y_bytes));
     return ops->download(p->backend, sums, p->sums, sums_bytes);
@@ -168,10 +194,10 @@ static double worse(double a, double b)
     return b <= a ? a : b; /* a NaN counts as worse */
 }
 
-static sp_status compare(const problem *p, bool is_grad, void *const y[2],
-                         double *const sums[2])
+static sp_status compare(const problem *p, void *const y[2], double *const sums[2])
 {
-    const double relative = is_grad ? TOLERANCE_BF16 : TOLERANCE;
+    const bool is_grad = p->shape->is_grad;
+    const double relative = p->y.elem == SP_ELEM_BF16 ? TOLERANCE_BF16 : TOLERANCE;
     double largest = 0, off = 0, sums_off = 0;
 
     for (int i = 0; i < ROWS; i++)
@@ -189,20 +215,20 @@ static sp_status compare(const problem *p, bool is_grad, void *const y[2],
                      (is_grad ? 1 : largest));
 }
 
-static sp_status check(problem *p, bool is_grad)
+static sp_status check(problem *p)
 {
     void *y[2] = {NULL, NULL};
     double *sums[2] = {NULL, NULL};
-    sp_status rc = make_problem(p, is_grad);
+    sp_status rc = make_problem(p);
 
     for (int way = 0; way < 2 && rc == SP_OK; way++) {
         y[way] = malloc(p->y_bytes);
         sums[way] = malloc(p->sums_n * sizeof **sums);
-        rc = y[way] && sums[way] ? compute(p, is_grad, way == 1, y[way], sums[way])
+        rc = y[way] && sums[way] ? compute(p, way == 1, y[way], sums[way])
                                  : SP_FAIL(SP_EMEM, "self-test: out of memory");
     }
     if (rc == SP_OK)
-        rc = compare(p, is_grad, y, sums);
+        rc = compare(p, y, sums);
     for (int way = 0; way < 2; way++) {
         free(y[way]);
         free(sums[way]);
@@ -213,7 +239,7 @@ static sp_status check(problem *p, bool is_grad)
 sp_status sp_selftest_wgmma(sp_backend *device)
 {
     problem p = {.backend = device};
-    const size_t most = (size_t)K * MOST * PITCH;
+    const size_t most = (size_t)K * MOST_X * MOST_Y;
     sp_status rc;
 
     assert(device->ops && !device->ops->is_host);
@@ -223,8 +249,10 @@ sp_status sp_selftest_wgmma(sp_backend *device)
     rc = device->ops->arena_create(&p.arena, 64 << 20, "self-test");
     if (rc == SP_OK)
         rc = make_plan(&p);
-    for (int is_grad = 0; is_grad < 2 && rc == SP_OK; is_grad++)
-        rc = check(&p, is_grad);
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes && rc == SP_OK; i++) {
+        p.shape = &shapes[i];
+        rc = check(&p);
+    }
     if (p.arena.base)
         device->ops->arena_destroy(&p.arena);
     free(p.host);

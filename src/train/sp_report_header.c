@@ -101,7 +101,7 @@ void sp_report_machine(const sp_resources *r)
                 "%s",
                 comm->size, plural(comm->size), comm->n_nodes, plural(comm->n_nodes),
                 r->device, sp_precision_word[r->session.config->train.precision],
-                r->session.config->run.wgmma ? " by wgmma" : "",
+                r->backend.is_wgmma && !r->backend.ops->is_host ? " by wgmma" : "",
                 sums ? " summed in " : "", sums ? sp_bf16_sums_word[sums] : "",
                 r->transport.words);
     if (comm->is_oversubscribed)

@@ -148,15 +148,25 @@ grep -q '"device":"cpu' auto-broken/metrics.jsonl || fail "auto did not take the
 run "$CUDA" train dummy.deck run.dir=auto run.device=auto train.steps=1
 grep -q '"device":"cuda' auto/metrics.jsonl || fail "auto did not take the device"
 
-# wgmma multiplies where channels are wide enough; its results are compared before training;
-# other devices and precisions refuse it.
+# wgmma multiplies where channels are wide enough; its results are compared before training.
+# Where the deck leaves it open, devices without it, or where it fails, do without it; where
+# it is asked for, other devices and precisions refuse it.
 wide='net.width=4.0 train.precision=bf16 train.steps=1 run.eval_every=0'
 sed 's/"dummy"; width = 0.25/"dummy"/' dummy.deck >wide.deck
-HC_COUNT=1 run "$CUDA" train wide.deck run.dir=wide run.device=cuda $wide run.wgmma=true
+HC_COUNT=1 run "$CUDA" train wide.deck run.dir=wide run.device=cuda $wide
 grep -q 'bf16 by wgmma' out || fail "wgmma is not in the log"
 grep -q '^ *[1-9][0-9]* (\?wgmma_kernel' out || fail "no wgmma was launched"
-run "$CUDA" train wide.deck run.dir=wide-mma run.device=cuda $wide
+run "$CUDA" train wide.deck run.dir=wide-mma run.device=cuda $wide run.wgmma=false
 close_to wide wide-mma 1e-3
+without() { # without DIR ENVIRONMENT: trains as with run.wgmma=false
+    HC_COUNT=1 env "$2" "$CUDA" train wide.deck run.dir="$1" run.device=cuda $wide \
+        >out 2>&1 || { fail "with $2"; cat out; }
+    grep -q 'bf16 by wgmma' out && fail "wgmma with $2"
+    close_to "$1" wide-mma 0
+}
+without wide-skip HC_SKIP=wgmma_kernel
+grep -q 'do without wgmma: run.wgmma: values of a small' out || fail "no word of wgmma"
+without wide-80 HC_CAPABILITY=80
 refused() { # refused STATUS TEXT ENVIRONMENT ARGUMENTS...
     status=$1
     text=$2

@@ -474,6 +474,11 @@ static void wgmma_every_map(void **state)
         {CONV_5, 1, {40}, 9, 136, 0, true},
         {CONV_5, 2, {30, 31}, 128, 12, 0, true},
         {CONV_KINDS - 1, 1, {70}, 512, 144, 0, true},
+        /* clusters: one without rows, a pair of which one has none, words of masks */
+        {CONV_3, 1, {1}, 64, 128, 0, true},
+        {CONV_3, 3, {300, 0, 90}, 64, 256, 0, true},
+        {CONV_3, 1, {140}, 128, 132, 4, true},
+        {CONV_5, 2, {90, 61}, 64, 136, 0, true},
         {CONV_3, 1, {40}, 8, 128, 0, false}, /* offsets share a unit */
         {CONV_3, 1, {40}, 120, 127, 0, false},
         {CONV_1, 1, {40}, 511, 128, 0, false},
@@ -492,25 +497,33 @@ static void wgmma_every_map(void **state)
 }
 
 /* The emulator adds the 16 of a product alike in both ways to multiply, so that their
- * results must be equal: a device's need not. */
+ * results must be equal: a device's need not. Those of wgmma's tiles must on both. */
 static void wgmma_equals_mma(void **state)
 {
-    const int rows[] = {200}, c_in[] = {40, 64};
+    static const struct {
+        int kind, c_in, c_out;
+    } all[] = {
+        {CONV_3, 40, 136}, {CONV_3, 64, 256}, {CONV_5, 64, 136}, {CONV_DOWN, 64, 136}};
+    static const int rows[] = {300}, columns[] = {0, 128, 256};
 
     (void)state;
-    for (int i = 0; i < 2; i++) {
-        conv_case p = case_make(&conv_kinds[CONV_3], SP_BF16, 1, rows, c_in[i], 136, 0);
-        sp_tensor y[2];
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        conv_case p = case_make(&conv_kinds[all[i].kind], SP_BF16, 1, rows, all[i].c_in,
+                                all[i].c_out, 0);
+        sp_tensor y[3];
 
-        for (int way = 0; way < 2; way++) {
+        for (int way = 0; way < 3; way++) {
             sp_backend be = case_open(way, SP_BF16);
-            be.is_wgmma = way;
+            be.is_wgmma = way > 0;
+            be.wgmma_columns = columns[way];
             y[way] = forward(&be, &p, 1, (variant){.has_bias = true, .has_sums = true});
             cu_close(&be);
         }
         if (hc_wgmma_count)
             assert_true(fx_equal(y[0], y[1]));
+        assert_true(fx_equal(y[1], y[2]));
         cu_same("wgmma and mma.sync", y[0], y[1], 0.01);
+        free(y[2].data);
         case_drop(&p);
     }
 }

@@ -115,18 +115,17 @@ static unsigned long copied(sp_backend *be, const conv_case *p, int n_samples,
 /* Counts the forward pass and the weight gradient of a case, and runs both. kernel: the
  * one that is expected forward. */
 static void check_copies(int kind, sp_precision precision, int c_in, int c_out,
-                         int wgmma_least, const char *kernel)
+                         bool is_wgmma, const char *kernel)
 {
     static const int rows[] = {500, 0, 170};
     conv_case p = case_make(&conv_kinds[kind], precision, 3, rows, c_in, c_out, 0);
-    const cuda_conv_shape shape = {precision, p.dy.n, p.K,        c_in,
-                                   c_out,     true,   wgmma_least};
+    const cuda_conv_shape shape = {precision, p.dy.n, p.K, c_in, c_out, true, is_wgmma};
     cuda_work work = cuda_count_shape(&shape, emulated);
     sp_backend be = case_open(0, precision);
     cuda_row_tiles tiles;
     cuda_map m;
 
-    be.is_wgmma = wgmma_least > 0;
+    be.is_wgmma = is_wgmma;
     OK(cuda_map_host(&p.map, 3, &m));
     OK(cuda_count_tiles(p.kind->has_map ? &m : NULL, p.dy.n, work.rows, &tiles));
     cuda_count_conv(&shape, &tiles, &work);
@@ -149,17 +148,20 @@ static void bytes_are_those_that_are_copied(void **state)
         puts("SKIPPED: a real device counts no copies");
         return;
     }
-    check_copies(CONV_3, SP_BF16, 64, 128, 0, "conv bf16 256x128 4x2 whole");
-    check_copies(CONV_3, SP_BF16, 96, 96, 0, "conv bf16 256x96 4x2 whole");
-    check_copies(CONV_3, SP_BF16, 32, 64, 0, "conv bf16 64 4x1 whole");
-    check_copies(CONV_3, SP_BF16, 24, 40, 0, "conv bf16 64 4x1 any");
-    check_copies(CONV_3, SP_BF16, 4, 32, 0, "conv bf16 32 4x1 any");
-    check_copies(CONV_DOWN, SP_BF16, 64, 160, 0, "conv bf16 96 2x2 whole");
-    check_copies(CONV_3, SP_TF32, 32, 96, 0, "conv tf32 256x96 4x2 whole");
-    check_copies(CONV_3, SP_FP32, 32, 96, 0, "conv fp32 64 4x1 whole");
-    check_copies(CONV_3, SP_BF16, 64, 256, 128, "wgmma bf16 256x128 whole");
-    check_copies(CONV_DOWN, SP_BF16, 64, 256, 128, "wgmma bf16 256 whole");
-    check_copies(CONV_3, SP_BF16, 40, 128, 128, "wgmma bf16 128 any");
+    check_copies(CONV_3, SP_BF16, 64, 128, false, "conv bf16 256x128 4x2 whole");
+    check_copies(CONV_3, SP_BF16, 96, 96, false, "conv bf16 256x96 4x2 whole");
+    check_copies(CONV_3, SP_BF16, 32, 64, false, "conv bf16 64 4x1 whole");
+    check_copies(CONV_3, SP_BF16, 24, 40, false, "conv bf16 64 4x1 any");
+    check_copies(CONV_3, SP_BF16, 4, 32, false, "conv bf16 32 4x1 any");
+    check_copies(CONV_DOWN, SP_BF16, 64, 160, false, "conv bf16 96 2x2 whole");
+    check_copies(CONV_3, SP_TF32, 32, 96, false, "conv tf32 256x96 4x2 whole");
+    check_copies(CONV_3, SP_FP32, 32, 96, false, "conv fp32 64 4x1 whole");
+    check_copies(CONV_3, SP_BF16, 64, 256, true, "wgmma bf16 256 pair whole");
+    check_copies(CONV_3, SP_BF16, 128, 200, true, "wgmma bf16 256 pair whole");
+    check_copies(CONV_3, SP_BF16, 64, 128, true, "wgmma bf16 128 pair whole");
+    check_copies(CONV_DOWN, SP_BF16, 64, 256, true, "wgmma bf16 256 whole");
+    check_copies(CONV_DOWN, SP_BF16, 64, 128, true, "wgmma bf16 128 whole");
+    check_copies(CONV_3, SP_BF16, 40, 128, true, "wgmma bf16 128 any");
 }
 
 KERNEL_TEST(test_cuda_count)

@@ -3,7 +3,8 @@ as ptxas made it, against limits. `make check-code` compiles the files and runs 
 
 For each kernel and tile of cuda/conv (of 128 rows, or ROWSxCOLUMNS) the table has
     loop      instructions that a warp issues at most in the main loop for one k-tile: the
-              longest way through the loop, all groups of rows present, the next offset begun
+              longest way through the loop, all groups of rows present, the next offset
+              begun; the mean over the block's warps where one of them brings the weights
     mma       products of the tensor cores among them (HMMA; HGMMA; FFMA in fp32)
     sync      WARPSYNC in the loop: the compiler was not sure that the warp is together
     ahead     loads of fragments (LDSM, LDS) before the first product
@@ -34,7 +35,8 @@ import sys
 
 # The GEMM kernels, by precision, tile and form: most instructions of the loop for a k-tile,
 # fewest loads ahead, most instructions outside, fewest blocks of an SM. No loop may have a
-# WARPSYNC.
+# WARPSYNC, except the two of the pairs: their warps wait for the other block's copies in
+# loops of their own, behind which the compiler brings them together.
 LIMITS = {
     "conv bf16 32 4x1 whole": (120, 11, 2260, 3),
     "conv bf16 32 4x1 any": (210, 10, 2450, 3),
@@ -62,9 +64,10 @@ LIMITS = {
     "conv tf32 128 4x2 whole": (200, 11, 2410, 2),
     "wgmma bf16 128 any": (250, 7, 2260, 2),
     "wgmma bf16 128 whole": (140, 3, 2140, 2),
-    "wgmma bf16 256x128 whole": (195, 3, 2730, 1),
+    "wgmma bf16 128 pair whole": (195, 3, 2270, 2),
     "wgmma bf16 256 any": (270, 7, 2790, 1),
     "wgmma bf16 256 whole": (150, 3, 2660, 1),
+    "wgmma bf16 256 pair whole": (190, 3, 2660, 1),
     "wgrad bf16 32 2x2 whole": (80, 5, 300, 8),
     "wgrad bf16 32 2x2 any": (120, 2, 350, 9),
     "wgrad bf16 64 2x2 whole": (110, 9, 420, 5),
@@ -187,20 +190,21 @@ def loops_of(blocks):
 
 
 def longest_way(blocks, header, body):
-    """Instructions in the order of the longest way through a loop, each inner loop once."""
+    """Instructions in the order of the longest way through a loop back to its header, each
+    inner loop once; None where there is no way."""
     best, state = {}, {}
 
     def visit(b):
         state[b] = 1
-        follow = []
+        follow = [] if header in blocks[b].next else None
         for n in blocks[b].next:
             if n == header or n not in body or state.get(n) == 1:
                 continue
             if n not in best:
                 visit(n)
-            if len(best[n]) > len(follow):
+            if best[n] is not None and (follow is None or len(best[n]) > len(follow)):
                 follow = best[n]
-        best[b] = blocks[b].code + follow
+        best[b] = None if follow is None else blocks[b].code + follow
         state[b] = 2
 
     sys.setrecursionlimit(100000)
@@ -208,9 +212,15 @@ def longest_way(blocks, header, body):
     return best[header]
 
 
+def brings(block):
+    """Whether a block is of the one thread that brings weights by bulk copies."""
+    return any(re.match(r"UBLKCP|SYNCS\.ARRIVE\.TRANS64$", opcode(t)) for t in block.code)
+
+
 def main_loop(blocks, product):
     """The innermost loop that multiplies most: (products, instructions of its longest way,
-    all of them). On tensor cores it also copies: the last k-tiles, for which there is
+    how many of them only the warp that brings weights issues, all of the loop). On tensor
+    cores it also copies: the last k-tiles, for which there is
     nothing more to copy, may have a loop of their own."""
     found = None
 
@@ -224,10 +234,12 @@ def main_loop(blocks, product):
         if any(other < body for _, other in loops):
             continue
         way = longest_way(blocks, header, body)
+        others = longest_way(blocks, header, {b for b in body if not brings(blocks[b])})
+        alone = len(way) - len(others) if others else 0
         products = sum(1 for t in way if re.match(product, opcode(t)))
         whole = [t for i in sorted(body) for t in blocks[i].code]
         if not found or (products, len(way)) > (found[0], len(found[1])):
-            found = products, way, whole
+            found = products, way, alone, whole
     return found
 
 
@@ -259,7 +271,7 @@ class Kernel:
             precision, (rows, columns) = 2, numbers[:2]
             self.threads, self.macs = 256, rows * columns
             self.products = rows // 32
-            tile = "%s%d" % ("" if rows == 128 else "%dx" % rows, columns)
+            tile = "%d%s" % (columns, " pair" if numbers[5] == 2 else "")
         depth = {"conv": (16, 16, 32), "wgrad": (16, 16, 32), "wgmma": (0, 0, 64)}
         self.macs *= depth[self.kind][precision]
         if precision == 0:
@@ -278,11 +290,11 @@ class Kernel:
         self.bytes = sum(len(b.code) for b in blocks) * 16
         if not loop:
             raise SystemExit("%s: no loop with products" % self.name)
-        products, way, whole = loop
+        products, way, alone, whole = loop
         tiles = products / self.products
         codes = [opcode(t) for t in way]
         first = next(i for i, c in enumerate(codes) if re.match(self.product, c))
-        self.loop = round(len(way) / tiles)
+        self.loop = round((len(way) - alone * (1 - 32 / self.threads)) / tiles)
         self.mma = round(products / tiles)
         self.sync = sum(1 for t in whole if opcode(t).startswith("WARPSYNC"))
         self.ahead = sum(1 for c in codes[:first] if LOAD.match(c))
@@ -320,7 +332,7 @@ class Kernel:
             return ["no limits for it"]
         loop, ahead, outside, blocks = LIMITS[self.name]
         checks = (("instructions of the loop", self.loop, 0, loop),
-                  ("WARPSYNC in the loop", self.sync, 0, 0),
+                  ("WARPSYNC in the loop", self.sync, 0, 2 if " pair " in self.name else 0),
                   ("loads ahead of the products", self.ahead, ahead, 10**9),
                   ("instructions outside the loop", self.outside, 0, outside))
         if self.blocks is not None:

@@ -132,7 +132,7 @@ done
 cap=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>none | head -n 1)
 if [ "$cap" = 9.0 ]; then
     wide="net.width=1.0 train.precision=bf16 train.steps=$steps"
-    step "train, bf16, wide" train 1 run.dir=wide $wide
+    step "train, bf16, wide" train 1 run.dir=wide $wide run.wgmma=false
     step "train, by wgmma" train 1 run.dir=wgmma $wide run.wgmma=true
     step "train again, by wgmma" train 1 run.dir=wgmma-2 $wide run.wgmma=true
     step "wgmma repeats in bits" equal wgmma wgmma-2

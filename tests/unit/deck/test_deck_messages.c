@@ -60,6 +60,22 @@ TEST(choices)
         "numbers, found the integer 1");
 }
 
+/* run.wgmma was a flag: true and false need no quotation marks. */
+TEST(a_choice_that_was_a_flag)
+{
+    sp_config config;
+
+    assert_int_equal(sp_config_parse(&config, "run : { wgmma = false; };", "d", 0, NULL),
+                     SP_OK);
+    assert_int_equal(config.run.wgmma, SP_WGMMA_OFF);
+    sp_config_destroy(&config);
+    refused("run : { wgmma = 1; };", NULL,
+            "d:1: run.wgmma takes one of auto|true|false, found the integer 1");
+    refused("train : { schedule = true; };", NULL,
+            "d:1: train.schedule takes one of constant|step|poly|cosine|onecycle, found "
+            "true");
+}
+
 TEST(types)
 {
     refused("train : { lr = \"x\"; };", NULL,
