@@ -321,6 +321,9 @@ class Kernel:
         codes = self.ahead_of_wait
         if codes is None:
             return ["no wait for the preceding kernel"]
+        if " pair " in self.name and codes.count("ST.E") == 1:
+            # the list of offsets, into the shared memory of the other block
+            codes = [c for c in codes if c != "ST.E"]
         faults = ["%s ahead of the wait for the preceding kernel" % c for c in sorted(set(codes))
                   if re.match(r"(LDGSTS|STG?|RED|ATOMG?|UBLKCP|%s)\b" % self.product, c)]
         if not any(re.match(r"LDG\b", c) for c in codes):
