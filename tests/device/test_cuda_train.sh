@@ -67,7 +67,7 @@ done
 
 # Kernels behind kernels are launched early, unless that is switched off.
 early=$(launches 1 'launched early' dummy)
-all=$(awk '/kernel/ && !/plan_|pairs|scan_sums/ { n += $1 } END { print n }' \
+all=$(awk '/kernel/ && !/plan_|pairs|scan_sums|let the next/ { n += $1 } END { print n }' \
     counted-dummy-1/launches)
 [ "$early" -gt $((all / 2)) ] || fail "$early launches of $all are early"
 export SP_EARLY_LAUNCH=0

@@ -192,8 +192,10 @@ int ncclAllReduce(const void *from, void *to, size_t count, int type, int op, co
 
     if (op != 0 || c->n_pending == MAX_PENDING || !count)
         return refuse(INVALID_ARGUMENT, "only a few sums are known here");
-    if (state != SUCCESS && state != IN_PROGRESS)
-        return state; /* the communicator has failed, perhaps between two calls */
+    if (state != SUCCESS && state != IN_PROGRESS) { /* perhaps since the last call */
+        snprintf(last_error, sizeof last_error, "%s", c->error);
+        return state;
+    }
     if (state != SUCCESS || (c->n_pending && !group_depth))
         return refuse(INVALID_USAGE, "sum on a busy communicator");
     j = calloc(1, sizeof *j);
