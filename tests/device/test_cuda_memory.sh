@@ -25,14 +25,15 @@ sed -n 's/^step .* memory calls //p' out | tail -4 >late
 [ "$(sort -u late | wc -l)" = 1 ] || fail "steps that ask for memory: $(tr '\n' ' ' <late)"
 grep -q '^arena activations: ' out || fail "no arenas"
 
-# Compares the bytes in use of all arenas but the self-test's with the memory that was
-# foreseen.
+# Compares the bytes in use of all arenas but those of the self-tests with the memory that
+# was foreseen.
 foreseen() { # foreseen DECK
     run "$SPTRAIN" check "$1"
     sed -n 's/.*memory: about \([0-9.]*\) MiB of each device.*/\1/p' out >mib
     [ -s mib ] || fail "check says nothing of the device"
     run "$SPTRAIN" train "$1" run.dir="run-$1"
-    sed '1,/^arena self-test/d' out | sed -n 's/^arena .*: \([0-9]*\) bytes of .*/\1/p' |
+    sed '1,/^arena self-test/d; /^arena self-test/d' out |
+        sed -n 's/^arena .*: \([0-9]*\) bytes of .*/\1/p' |
         awk -v mib="$(cat mib)" -v deck="$1" '{ sum += $1 }
             END { taken = sum / 1048576; error = mib / taken - 1
                   printf "%s: %.2f MiB foreseen, %.2f taken\n", deck, mib, taken

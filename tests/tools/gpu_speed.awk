@@ -15,9 +15,10 @@ function known(key, order, n) {
     order[n + 1] = key
     return n + 1
 }
-# A peer has fp16 where sptrain has bf16.
+# A peer has fp16 where sptrain has bf16. Single operations are measured with and without
+# wgmma; a step in bf16 uses it where the device has it.
 function precision() {
-    if (/"wgmma":true/) return "wgmma"
+    if (/"wgmma":true/ && text("net") == "") return "wgmma"
     return text("run") == "peer" && text("precision") == "fp16" ? "bf16" : text("precision")
 }
 function shown(format, value) {
