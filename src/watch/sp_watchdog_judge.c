@@ -218,13 +218,14 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+/* The phase in which most signs at work were received; NULL: there was none. */
 static const char *main_phase(const sp_row *r)
 {
     int most = 0;
 
     for (int p = 1; p < SP_PHASE_COUNT; p++)
         most = r->seen[p] > r->seen[most] ? p : most;
-    return sp_phase_name((sp_phase)most);
+    return r->seen[most] > 0 ? sp_phase_name((sp_phase)most) : NULL;
 }
 
 static void tell_slow(sp_watchdog *w, sp_row *r, double median, double now)
@@ -241,7 +242,7 @@ static void tell_slow(sp_watchdog *w, sp_row *r, double median, double now)
         r->slow_s = now;
         memset(r->seen, 0, sizeof r->seen);
     }
-    if (r->is_slow_told || now - r->slow_s < w->limit_s / 2)
+    if (r->is_slow_told || now - r->slow_s < w->limit_s / 2 || !main_phase(r))
         return;
     r->is_slow_told = true;
     describe(w, r, who, sizeof who);
