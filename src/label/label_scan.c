@@ -12,7 +12,7 @@ enum { LARGE_SCAN = 4 << 20 /* points of a scan that is not read ahead as a whol
 /* The k-th scan of this rank. */
 static int scan_of(const label_work *w, int64_t k)
 {
-    return w->todo[k * w->comm->size + w->comm->rank];
+    return w->pending[k * w->comm->size + w->comm->rank];
 }
 
 static sp_status make_whole(void *arg, int64_t k, label_sample *s)
@@ -72,7 +72,7 @@ static int64_t count_mine(const label_work *w)
 {
     const int size = w->comm->size;
 
-    return (w->n_todo - w->comm->rank + size - 1) / size;
+    return (w->n_pending - w->comm->rank + size - 1) / size;
 }
 
 static sp_status label_whole_scans(void *arg)
@@ -104,8 +104,8 @@ static int64_t count_all(const label_work *w)
 {
     int64_t n = 0;
 
-    for (int t = 0; t < w->n_todo; t++) {
-        const label_file *f = &w->files->file[w->todo[t]];
+    for (int t = 0; t < w->n_pending; t++) {
+        const label_file *f = &w->files->file[w->pending[t]];
 
         if (t % w->comm->size != w->comm->rank && w->vox.block <= 0)
             continue;
@@ -122,14 +122,14 @@ static void warn_of_large(const label_work *w)
     enum { POINT_BYTES = 200 /* about: points, sort keys, voxels */ };
     const double gib = 1 << 30;
 
-    for (int t = 0; w->vox.block <= 0 && t < w->n_todo; t++) {
-        const double n = (double)w->files->file[w->todo[t]].n_points;
+    for (int t = 0; w->vox.block <= 0 && t < w->n_pending; t++) {
+        const double n = (double)w->files->file[w->pending[t]].n_points;
 
         if (n * POINT_BYTES > gib)
             sp_log_warn0("%s: %.1f million points are one sample, which takes about "
                          "%.1f GiB of a rank, and more in the network; --block M cuts "
                          "it into blocks of M metres",
-                         w->vox.input[w->todo[t]], n / 1e6, n * POINT_BYTES / gib);
+                         w->vox.input[w->pending[t]], n / 1e6, n * POINT_BYTES / gib);
     }
 }
 

@@ -32,11 +32,11 @@ static sp_status begin_cut(label_work *w, int t)
 {
     char path[LABEL_PATH];
 
-    if (t >= w->n_todo)
+    if (t >= w->n_pending)
         return SP_OK;
     assert(!w->cut);
-    label_files_unfinished(w->files, w->todo[t], ".points", path);
-    return label_cut_begin(&w->cut, w->comm, &w->vox, w->todo[t], path,
+    label_files_unfinished(w->files, w->pending[t], ".points", path);
+    return label_cut_begin(&w->cut, w->comm, &w->vox, w->pending[t], path,
                            t % w->comm->size, w->codes);
 }
 
@@ -296,7 +296,7 @@ static sp_status label_shared(label_work *w, int t)
         free(s);
         return rc;
     }
-    *s = (shared){.work = w, .scan = w->todo[t], .first_rank = t % w->comm->size};
+    *s = (shared){.work = w, .scan = w->pending[t], .first_rank = t % w->comm->size};
     rc = take_cut(s);
     if (rc == SP_OK)
         rc = sp_session_agree(label_work_session(w), begin_next(w, t + 1));
@@ -310,7 +310,7 @@ static sp_status label_shared(label_work *w, int t)
 sp_status label_scan_blocks(label_work *w)
 {
     SP_TRY(sp_session_agree(label_work_session(w), begin_cut(w, 0)));
-    for (int t = 0; t < w->n_todo; t++)
+    for (int t = 0; t < w->n_pending; t++)
         SP_TRY(label_shared(w, t));
     SP_TRY(join_parts(w));
     return label_work_finish(w);

@@ -57,12 +57,12 @@ sp_status label_work_open(label_work *w)
     settle_reading(w);
     w->times.begun_s = w->times.shown_s = sp_now_s();
     w->codes = calloc(1, sizeof *w->codes);
-    w->todo = calloc((size_t)w->files->n + 1, sizeof *w->todo);
-    if (!w->codes || !w->todo)
+    w->pending = calloc((size_t)w->files->n + 1, sizeof *w->pending);
+    if (!w->codes || !w->pending)
         return SP_FAIL(SP_EMEM, "no memory for %d scans", w->files->n);
     for (int i = 0; i < w->files->n; i++)
         if (!w->files->file[i].is_done)
-            w->todo[w->n_todo++] = i;
+            w->pending[w->n_pending++] = i;
     label_ahead_create(&w->ahead);
     w->has_threads = true;
     SP_TRY(label_writer_open(&w->writer, write_output, w));
@@ -80,7 +80,7 @@ void label_work_free(label_work *w)
     vox_cloud_destroy(&w->cloud);
     free(w->sum);
     free(w->codes);
-    free(w->todo);
+    free(w->pending);
 }
 
 /* ---- progress ---- */

@@ -25,8 +25,8 @@ typedef struct label_work {
     label_files *files;
     const label_options *options;
     sp_comm *comm;
-    vox_options vox;         /* of reading: codes stay codes */
-    vox_codes *codes;        /* counts that nobody reads */
+    vox_options vox;  /* of reading: codes stay codes */
+    vox_codes *codes; /* counts that nobody reads */
     bool is_given_up; /* the cut need not go on; by __atomic_store_n */
     label_cut *cut;   /* of the next scan; NULL: none is begun */
     label_ahead ahead;
@@ -36,8 +36,8 @@ typedef struct label_work {
     bool has_parts;   /* the output of this scan waits for its parts to be joined: */
     int parts_scan;
     label_deal parts_deal;
-    int *todo;        /* [n_todo] scans to make, of all ranks, in their order */
-    int n_todo;
+    int *pending; /* [n_pending] scans to make, of all ranks, in their order */
+    int n_pending;
     uint64_t *sum; /* [sum_room] of the voxels of the sample at hand */
     int64_t sum_room;
     int64_t n_done,
