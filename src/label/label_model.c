@@ -3,7 +3,6 @@
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -92,8 +91,7 @@ static sp_status take_recipe(label_model *m, const sp_recipe *recipe, bool has_k
                        m->infer.path);
     v->voxel_size = recipe->voxel_size;
     v->block = given_or(v->block, recipe->block);
-    if (v->block <= 0)
-        v->overlap = given_or(v->overlap, 0);
+    v->overlap = given_or(v->overlap, v->block > 0 ? recipe->overlap : 0);
     if (!v->columns)
         v->columns = recipe->scan_columns;
     if (!v->label_field && has_keep) /* scans to be labelled may lack it */
@@ -132,8 +130,13 @@ static sp_status take_words(label_model *m)
 static sp_status settle_samples(label_model *m, const label_options *options)
 {
     const sp_recipe *recipe = m->infer.resources.norm.recipe;
+    const vox_options *v = m->vox;
 
-    return recipe ? take_recipe(m, recipe, options->keep != NULL) : take_words(m);
+    SP_TRY(recipe ? take_recipe(m, recipe, options->keep != NULL) : take_words(m));
+    if (v->overlap > v->block)
+        return SP_FAIL(SP_EUSAGE, "--overlap %g: expected at most --block, which is %g",
+                       v->overlap, v->block);
+    return SP_OK;
 }
 
 /* Gives the network's part its columns: those of the samples, as they are. */
@@ -206,49 +209,6 @@ static sp_status settle_classes(label_model *m)
                  m->infer.path);
     for (int c = 0; c < m->n_classes; c++)
         m->code[c] = c;
-    return SP_OK;
-}
-
-/* ---- margins ---- */
-
-/* The edge of a cell of the network's coarsest level, in metre. */
-static sp_status coarsest_cell(const label_model *m, double *cell)
-{
-    const sp_resources *r = &m->infer.resources;
-    const sp_config *config = r->session.config;
-    const double voxel = config->data.voxel_size;
-    sp_graph graph = {0};
-    sp_status rc = sp_graph_build(&graph, config, r->n_columns, r->n_classes);
-
-    if (rc == SP_OK)
-        *cell = (double)sp_graph_stride(&graph) *
-                (voxel > m->vox->voxel_size ? voxel : m->vox->voxel_size);
-    sp_graph_destroy(&graph);
-    return rc;
-}
-
-/* Where no overlap is given, the margin of blocks is a cell of the network's coarsest
- * level, if the shards had less: the features there of a point in the block then see
- * what lies around its cell. Measured on five airborne tiles (blocks of 25 m, voxels of
- * 0.5 m, MinkUNet of stride 16) this leaves 0.8 % of the points within 2 m of a block's
- * edge with another class than the tile as a whole gives them; 5 m leave 1.2 %. */
-static sp_status settle_margin(label_model *m)
-{
-    const sp_recipe *recipe = m->infer.resources.norm.recipe;
-    vox_options *v = m->vox;
-    double cell = 0;
-
-    if (v->overlap < 0) {
-        SP_TRY(coarsest_cell(m, &cell));
-        v->overlap = fmax(recipe->overlap, fmin(cell, v->block / 2));
-        if (v->overlap > recipe->overlap)
-            sp_log_info("blocks of %g m get margins of %g m for the network's coarsest "
-                        "cells of %g m; --overlap %g gives those of its shards",
-                        v->block, v->overlap, cell, recipe->overlap);
-    }
-    if (v->overlap > v->block)
-        return SP_FAIL(SP_EUSAGE, "--overlap %g: expected at most --block, which is %g",
-                       v->overlap, v->block);
     return SP_OK;
 }
 
@@ -357,7 +317,6 @@ sp_status label_model_open(label_model *m, const sp_command *command,
     SP_TRY(settle_samples(m, options));
     SP_TRY(settle_columns(m));
     SP_TRY(settle_classes(m));
-    SP_TRY(settle_margin(m));
     SP_TRY(settle_fields(m, options));
     if (s->comm->rank == 0)
         rc = sum_file(m->infer.path, &m->crc);

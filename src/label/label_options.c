@@ -83,7 +83,7 @@ static const sp_option option_table[] = {
  SP_OPTION_TEXT, AT(vox.label_field)},
 {{"--block", "M", "edge of blocks in metre (as in the training; 0: whole scans)"},
  SP_OPTION_REAL, AT(vox.block), .or_0 = true},
-{{"--overlap", "M", "margin around blocks in metre (the network's coarsest cell)"},
+{{"--overlap", "M", "margin around blocks in metre (as in the training)"},
  SP_OPTION_REAL, AT(vox.overlap), .or_0 = true},
 {{"--voxel-size", "M", "for a model that does not tell it, as --features and --map"},
  SP_OPTION_REAL, AT(vox.voxel_size)},

@@ -73,20 +73,6 @@ run 2 0 predict base.deck data.val=m-00000-of-00001.h5 eval.merge=true
 vox apply r/predictions/m-00000-of-00001.h5 in/a.las --out m.las
 same m.las las1/a.las "merged predict and apply"
 
-# Margins smaller than a cell of the network's coarsest level grow to it, unless --overlap or
-# half a block says less.
-vox convert --out n --voxel-size 1 --block 8 --overlap 1 --points --map "$classes" \
-    --features number_of_returns,height train.las
-run 1 0 base.deck run.dir=n train.steps=1 'data.train=["n-*.h5"]' 'data.val=["n-*.h5"]'
-run 2 0 label n in/a.las --out n2 run.threads=1
-says out 'blocks of 8 m get margins of 2 m for the network.s coarsest cells of 2 m; --overlap 1 '
-run 1 0 label n in/a.las --out n2 --overlap 2 run.threads=1
-says out '1 output is in n2 finished by the same model and options'
-run 1 0 label n in/a.las --out n1 --overlap 1 run.threads=1
-grep -q 'get margins' out && fail "a margin that is given is replaced"
-run 1 0 label n in/a.las --out n3 --block 3 run.threads=1
-says out 'blocks of 3 m get margins of 1.5 m '
-
 # ---- fields, keep, doubt ----
 vox convert --out f --features confidence,entropy,p_building,p_ground,deviation fields1/a.las
 vox info f-00000-of-00001.h5
