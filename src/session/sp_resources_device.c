@@ -2,6 +2,9 @@
 #include <assert.h>
 #include <math.h>
 #include <string.h>
+#ifdef _OPENMP
+#include <omp.h>
+#endif
 
 #include "base/sp_log.h"
 #include "comm/sp_affinity.h"
@@ -146,6 +149,18 @@ static sp_status settle_wgmma(sp_resources *r)
     return SP_OK;
 }
 
+/* Loops outside the backend, such as those of exact sums and merged predictions, take as
+ * many threads as it. OpenMP's default is one for every core that the process had when it
+ * started, before it was bound to its share: in each rank of the node. */
+static void set_threads(int threads)
+{
+#ifdef _OPENMP
+    omp_set_num_threads(threads);
+#else
+    (void)threads;
+#endif
+}
+
 /* Opens the device and has it compute a small problem with a known answer. Agreed. */
 static sp_status open_backend(sp_resources *r, int device, int threads)
 {
@@ -153,6 +168,7 @@ static sp_status open_backend(sp_resources *r, int device, int threads)
     sp_status rc;
 
     SP_TRY(settle_sums(r));
+    set_threads(threads);
     rc = backend->ops->open(backend, device, threads);
     if (rc == SP_OK && !backend->ops->is_host)
         rc = sp_selftest_device(backend);

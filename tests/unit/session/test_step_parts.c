@@ -4,6 +4,9 @@
 
 #include <sys/wait.h>
 #include <unistd.h>
+#ifdef _OPENMP
+#include <omp.h>
+#endif
 
 #include "fixtures/shard_fixture.h"
 #include "session/sp_resources.h"
@@ -120,6 +123,25 @@ TEST(test_parts)
     assert_true(result.is_stopping);
     assert_int_equal(result.updates, 2);
     close_rig(&g);
+}
+
+/* Loops that name no number of threads, such as those of exact sums, take run.threads of
+ * them, whatever the process had before. */
+TEST(test_threads)
+{
+#ifdef _OPENMP
+    int n = 0;
+    rig g;
+
+    omp_set_num_threads(3);
+    open_rig(&g, 0);
+#pragma omp parallel reduction(+ : n)
+    n++;
+    assert_int_equal(n, 1);
+    close_rig(&g);
+#else
+    skip();
+#endif
 }
 
 /* Neither a step without labels nor one with a loss that is not finite changes the
