@@ -5,7 +5,7 @@
 on_emulator sptrain_memory
 
 run() { # run PROGRAM ARGUMENTS...
-    timeout 100 "$@" >out 2>&1 || fail "$*"
+    timeout -k 5 "$limit_s" "$@" >out 2>&1 || fail "$*"
 }
 
 scene tiny 4 7

@@ -6,7 +6,7 @@
 [ -x "$CUDA" ] || skip "no emulator in this build"
 
 run() { # run PROGRAM ARGUMENTS...
-    timeout 100 "$@" >out 2>&1 || fail "$*"
+    timeout -k 5 "$limit_s" "$@" >out 2>&1 || fail "$*"
 }
 
 confusions() {

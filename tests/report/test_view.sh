@@ -41,7 +41,7 @@ view 0 $s --sample 2 -o third.png
 ! cmp -s third.png again.png || fail "the third sample is the first"
 view 0 $s --feature height -o height.png
 is_png height.png
-timeout 60 "$MPIEXEC" -n 2 "$SP_BUILDDIR/spvox" view $s -o two.png >out 2>err || fail "ranks"
+timeout -k 5 "$limit_s" "$MPIEXEC" -n 2 "$SP_BUILDDIR/spvox" view $s -o two.png >out 2>err || fail "ranks"
 cmp -s two.png again.png || fail "two ranks draw something else"
 
 # Predictions and errors.

@@ -22,7 +22,7 @@ begin
 truncate -s 2000 t.h5
 wait $job
 got=$?
-test $got = 3 || fail "status $got after the shard shrank"
+ended 3 "after the shard shrank"
 grep -q 'error: t.h5:/.*: sample .*shrank while in use' err || fail "no diagnosis"
 status r failed 3
 
@@ -38,4 +38,5 @@ await "no steps since the shard came back" grep -q "\"step\":$((last + 21))," r/
 kill -TERM "$(sed -n 's/.*"pid":\([0-9]*\).*/\1/p' r/status.json)"
 wait $job
 got=$?
-test $got = 75 || fail "status $got although the shard came back"
+ended 75 "although the shard came back"
+status r stopped 75

@@ -46,7 +46,7 @@ test "$(wc -l <want.lines)" = 45 || fail "40 steps and 5 evaluations expected"
 # run. A small time limit does the same, several times over.
 begin 2
 end TERM
-test $got = 75 || fail "status $got after TERM"
+ended 75 "after TERM"
 status r stopped 75
 says r/status.json 'stopped by signal 15 after step'
 says out 'stopped by signal 15 after step [0-9]*: run the same command again to continue'
@@ -196,4 +196,5 @@ begin 1 train.epochs=100000
 run 2 4 base.deck
 one_diagnosis "r: run folder in use by host $(hostname) pid [0-9]"
 end TERM
-test $got = 75 || fail "status $got after TERM"
+ended 75 "after TERM"
+status r stopped 75

@@ -19,7 +19,7 @@ lost() {
     rm -rf r
     SP_TEST_FAULT=$1 launch 3 base.deck
     got=$?
-    test $got = 6 || fail "status $got after $1"
+    ended 6 "after $1"
     gone_within $((watch_s + 15)) err
     one_diagnosis "$2"
     status r failed 6

@@ -30,12 +30,17 @@ TEST(several_single_ranks_are_refused)
 TEST(abort_ends_all_ranks_with_its_code)
 {
     char launch[4200];
+    int code = 1;
 
     snprintf(launch, sizeof launch, "%s -n 3",
              getenv("MPIEXEC") ? getenv("MPIEXEC") : "");
     assert_int_equal(run_self(launch, "abort", "2>/dev/null | grep -q '^last words$'"),
                      0);
-    assert_int_equal(run_self(launch, "abort", ">/dev/null 2>&1"), SP_EDATA);
+    /* MPICH's launcher says 1 where it has collected the status before it has seen the
+     * rank's connection closed, which is rare (is_forgotten in tests/run/story.sh). */
+    for (int i = 0; i < 3 && code == 1; i++)
+        code = run_self(launch, "abort", ">/dev/null 2>&1");
+    assert_int_equal(code, SP_EDATA);
 }
 
 TEST(abort_without_mpi_exits)
