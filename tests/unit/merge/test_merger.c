@@ -1,6 +1,5 @@
-/* Points of overlapping blocks merged over the ranks of START_RANKS, against sums over
- * all blocks that contain each point, formed by brute force. A file that includes this
- * defines START_RANKS. */
+/* Points of overlapping blocks merged over the ranks, against sums over all blocks
+ * that contain each point, formed by brute force. One rank is without MPI. */
 #include "fixtures/test.h"
 
 #include "base/sp_rng.h"
@@ -294,9 +293,7 @@ int main(int argc, char **argv)
 {
     int failed;
 
-    (void)argc;
-    (void)argv;
-    START_RANKS();
+    open_ranks(&comm, argc, argv, "_np1");
     failed = run_all_tests(NULL, NULL);
     sp_comm_close(&comm);
     return failed;

@@ -1,5 +1,5 @@
 /* Tables of named numbers, and records of any length, come together from all ranks,
- * some of which have none. One program is built for each number of ranks. */
+ * some of which have none. */
 #include "fixtures/test.h"
 
 #include "base/sp_exact.h"

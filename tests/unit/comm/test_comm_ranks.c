@@ -1,5 +1,6 @@
-/* sp_comm behaves the same on any number of ranks. One program is built for each number
- * that is tested. */
+/* sp_comm behaves the same on any number of ranks, on nodes of 3 and 1 (test_comm_nodes),
+ * without memory that a node shares (test_comm_pieces), and without MPI (test_comm_self), as
+ * tests of later modules use it. */
 #include "fixtures/test.h"
 
 #include <time.h>
@@ -392,9 +393,16 @@ TEST(memory_holds_any_type)
 
 int main(int argc, char **argv)
 {
+    const bool has_nodes = strstr(argv[0], "test_comm_nodes") != NULL;
     int n_failed;
 
-    START_RANKS();
+    if (has_nodes)
+        setenv("SP_RANKS_PER_NODE", "3", 1);
+    if (strstr(argv[0], "test_comm_pieces"))
+        setenv("SP_NODE_MEMORY", "0", 1);
+    open_ranks(&comm, argc, argv, "_self");
+    if (has_nodes && (comm.n_nodes != 2 || comm.local_size != (comm.rank < 3 ? 3 : 1)))
+        return 1;
     n_failed = run_all_tests(NULL, NULL);
     sp_comm_close(&comm);
     return n_failed;

@@ -1,1 +1,0 @@
-#include "unit/comm/test_table.h"

@@ -1,3 +1,0 @@
-/* sp_merger on 3 ranks. */
-#define START_RANKS() OK(sp_comm_open(&comm, &argc, &argv))
-#include "unit/merge/test_merger.h"

@@ -1,3 +1,0 @@
-/* sp_net on 2 ranks of one node. */
-#define START_RANKS() OK(sp_comm_open(&comm, &argc, &argv))
-#include "unit/net/test_net_ranks.h"
