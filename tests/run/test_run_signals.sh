@@ -51,6 +51,7 @@ stopped() {
     wait $job
     got=$?
     job=
+    await "ranks go on after $signal to $who" is_gone
     grep -q '^sptrain: .*SP_E' err && fail "$i: $signal to $who after $wait_ms ms of $1 ranks"
     end=early
     if grep -q '"state":"done"' r/status.json 2>/dev/null; then

@@ -140,8 +140,7 @@ static void become(char **command, const char *name, int columns)
     for (int i = 0; i < 3; i++)
         dup2(fd, i);
     close(fd);
-    if (!getenv("TERM") || strcmp(getenv("TERM"), "dumb") != 0)
-        setenv("TERM", "xterm", 1);
+    setenv("TERM", "xterm", 1); /* whatever the caller's is, and whether it has one */
     execvp(command[0], command);
     _exit(BAD);
 }
