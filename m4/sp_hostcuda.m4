@@ -1,7 +1,7 @@
 # SP_CHECK_HOSTCUDA: whether the tests can run the CUDA kernels on this machine's processor.
 # Needs a C++17 compiler and a context switch written for the processor; the race checker needs
-# clang++ too; running nvcc's PTX there needs nvcc and python3. Sets HAVE_HOSTCUDA,
-# HAVE_CLANGXX, CLANGXX, HAVE_PTX and PYTHON3.
+# clang++ too; running nvcc's PTX there needs nvcc, for capability 9.0, and python3. Sets
+# HAVE_HOSTCUDA, HAVE_CLANGXX, CLANGXX, HAVE_PTX and PYTHON3.
 AC_DEFUN([SP_CHECK_HOSTCUDA], [
 AC_REQUIRE([AC_PROG_CXX])
 AC_ARG_VAR([CLANGXX], [clang++, for the race checker of the CUDA tests])
@@ -38,8 +38,11 @@ AS_IF([test $sp_have_hostcuda = yes],
 AC_PATH_PROG([PYTHON3], [python3], [no])
 sp_have_ptx=no
 AS_IF([test $sp_have_hostcuda = yes && test $sp_have_cuda = yes && test "x$PYTHON3" != xno],
-  [sp_have_ptx=yes
-   sp_hostcuda_summary="$sp_hostcuda_summary; make check-ptx runs what nvcc made of them"])
+  [AS_CASE([" $with_cuda_arch "],
+    [*" 90 "*|*" 90a "*],
+    [sp_have_ptx=yes
+     sp_hostcuda_summary="$sp_hostcuda_summary; make check-ptx runs what nvcc made of them"],
+    [sp_hostcuda_summary="$sp_hostcuda_summary; no make check-ptx without 90 in --with-cuda-arch"])])
 AM_CONDITIONAL([HAVE_PTX], [test $sp_have_ptx = yes])
 AM_CONDITIONAL([HAVE_HOSTCUDA], [test $sp_have_hostcuda = yes])
 AM_CONDITIONAL([HAVE_CLANGXX], [test $sp_have_clangxx = yes])
