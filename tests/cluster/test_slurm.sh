@@ -105,11 +105,11 @@ no_slurm() {
         tail -n 1)"
 }
 begin_s=$(date +%s)
-until test "$(timeout 5 sinfo -h -N -t idle -o %N 2>/dev/null | wc -l)" = 2; do
+until test "$(timeout 30 sinfo -h -N -t idle -o %N 2>/dev/null | wc -l)" = 2; do
     for pid in $daemons; do
         kill -0 "$pid" 2>/dev/null || no_slurm
     done
-    test $(($(date +%s) - begin_s)) -lt 30 || no_slurm
+    test $(($(date +%s) - begin_s)) -lt 120 || no_slurm
     sleep 0.1
 done
 is_up=1
@@ -146,12 +146,12 @@ restart() {
 until_so() {
     which=$1 what=$2
     shift 2
-    i=0
+    since=$(date +%s)
     until "$@"; do
         test "$(field "$which" Reason)" = BeginTime && restart "$which"
         sleep 0.1
-        i=$((i + 1))
-        test $i -lt 900 || ended_badly "$which" "job $which: no $what after 90 s"
+        test $(($(date +%s) - since)) -lt "$limit_s" ||
+            ended_badly "$which" "job $which: no $what after $limit_s s"
     done
 }
 has_ended() {
