@@ -17,7 +17,8 @@ id=sp$(($$ % 100000))
 net=10.$((64 + $$ % 64)).$(($$ / 64 % 256))
 take_down() {
     test -n "$job" && kill "$job" 2>/dev/null && wait "$job"
-    for n in 1 2; do ip netns del ${id}n$n; done 2>/dev/null
+    # A namespace lives on, with its end of the link, while sockets in it wait for answers.
+    for n in 1 2; do ip link del ${id}v$n; ip netns del ${id}n$n; done 2>/dev/null
     ip link del ${id}br 2>/dev/null
     rm -rf "$dir"
 }
