@@ -204,7 +204,7 @@ batch : { size = 2; };
 net : { family = "dummy"; };
 END
 two_ranks() { # two_ranks FILE FILE
-    mpirun -np 2 "$bench" step --quick --json --repeats 3 twin.deck \
+    $MPIEXEC -n 2 "$bench" step --quick --json --repeats 3 twin.deck \
         data.train="[\"$1\", \"$2\"]" >"$work/out" 2>"$work/err"
 }
 two_ranks twin-a.h5 twin-b.h5 || { cat "$work/err"; bad=1; }
