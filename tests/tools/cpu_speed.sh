@@ -33,6 +33,7 @@ done
 results=${1:-$PWD/cpu-speed-results}
 mkdir -p "$results" && results=$(cd "$results" && pwd) || exit 1
 tools=$(cd "$(dirname "$0")" && pwd) || exit 1
+mpiexec=${MPIEXEC:-mpirun}
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 cd "$work" || exit 1
@@ -140,7 +141,7 @@ second=${cores#* }
 # own; RUN.line is their line of ranks.jsonl
 steps_on() {
     # shellcheck disable=SC2086
-    taskset -c "$1" mpirun -np "$2" "$build/spbench" step --json $quick --repeats "$n_steps" \
+    taskset -c "$1" "$mpiexec" -n "$2" "$build/spbench" step --json $quick --repeats "$n_steps" \
         "$deck" batch.size="$2" data.train="[\"$file-a.h5\", \"$file-b.h5\"]" \
         >"$3.out" 2>"$3.log" || { cat "$3.log" >&2; return 1; }
     sed -n "s/^{\(\"name\":\"step\"\)/{\"net\":\"$net\",\"file\":\"$file\",\
@@ -195,7 +196,7 @@ train : { epochs = 1; };
 run : { device = "cpu"; threads = 1; log_every = 1; eval_every = 0; };
 END_OF_DECK
 for is in true false; do
-    mpirun -np 2 "$build/sptrain" balance.deck batch.balance=$is run.dir="balance-$is" \
+    "$mpiexec" -n 2 "$build/sptrain" balance.deck batch.balance=$is run.dir="balance-$is" \
         >log 2>&1 || die "sptrain, balance"
 done
 balanced=$(imbalance balance-true) && dealt=$(imbalance balance-false) || exit 1
