@@ -72,6 +72,10 @@ namespace
 {
 
 enum { ROW = 128, ATOM = 8 * ROW };
+/* An operand's descriptor has 14 bits of address / 16: the place in the block's own shared
+ * memory. In a cluster the address of shared memory has the block's rank in higher bits
+ * (from 24 on), which would fall into the descriptor's next field. */
+enum { SHARED_MASK = (1 << 18) - 1 };
 enum { STEP_UNITS = ROW / CUDA_UNIT_BYTES, OUT = 64 };
 
 /* What stands behind the table. */
@@ -219,6 +223,7 @@ template <class T, bool IS_WHOLE> struct wgmma_block : conv_rows<T> {
     using rows::warp;
 
     char *stages;
+    uint32_t within; /* the stages' address in this block's shared memory */
     const wgmma_weights<T> weights;
     unsigned begun; /* steps of the preceding words */
 
@@ -227,6 +232,7 @@ template <class T, bool IS_WHOLE> struct wgmma_block : conv_rows<T> {
         : rows(call, table), stages(shared), weights(call, shared)
     {
         begun = 0;
+        within = sp_shared_base(shared) & SHARED_MASK;
     }
 
     /* Lists the offsets of the cluster. */
@@ -274,12 +280,14 @@ template <class T, bool IS_WHOLE> struct wgmma_block : conv_rows<T> {
             copies.next_tile(stage_at(step));
     }
 
-    /* The descriptor of an operand whose rows begin at `first`, the start of an atom.
-     */
-    __device__ static uint64_t operand(const char *first)
+    /* The descriptor of an operand whose rows begin `first` bytes behind the start of
+     * the stages, at the start of an atom, moved on by `chunks`. Its word of the address
+     * never carries into the other, so that it is computed by itself. */
+    __device__ uint64_t operand(int first, unsigned chunks) const
     {
-        return (uint64_t)(sp_shared_address(first) >> 4) | (uint64_t)1 << 16 |
-               (uint64_t)(ATOM >> 4) << 32 | (uint64_t)1 << 62;
+        const uint32_t low = ((within + (uint32_t)first) >> 4 | 1u << 16) + chunks;
+
+        return (uint64_t)(ATOM >> 4 | 1u << 30) << 32 | low;
     }
 
     /* The groups of 16 rows of the warpgroup that have any offset of the step. */
@@ -298,17 +306,16 @@ template <class T, bool IS_WHOLE> struct wgmma_block : conv_rows<T> {
     }
 
     /* Multiplies the warpgroup's i-th 64 rows. */
-    __device__ void multiply_rows(const char *from, int i,
-                                  float (&sum)[T::BN / 2]) const
+    __device__ void multiply_rows(int from, int i, float (&sum)[T::BN / 2]) const
     {
-        const uint64_t x = operand(from + (warp / 4 * T::MT + i) * 64 * ROW);
-        const uint64_t w = operand(from + T::BM * ROW);
+        const int x = from + (warp / 4 * T::MT + i) * 64 * ROW;
+        const int w = from + T::BM * ROW;
 
         sp_wgmma_fence();
 #pragma unroll
-        for (int u = 0; u < STEP_UNITS; u++)
-            sp_wgmma(sum, x + (unsigned)u * (CUDA_UNIT_BYTES >> 4),
-                     w + (unsigned)u * (CUDA_UNIT_BYTES >> 4));
+        for (unsigned u = 0; u < STEP_UNITS; u++)
+            sp_wgmma(sum, operand(x, u * (CUDA_UNIT_BYTES >> 4)),
+                     operand(w, u * (CUDA_UNIT_BYTES >> 4)));
     }
 
     __device__ void multiply(int step, float (&sum)[T::MT][T::BN / 2])
@@ -318,7 +325,7 @@ template <class T, bool IS_WHOLE> struct wgmma_block : conv_rows<T> {
 #pragma unroll
         for (int i = 0; i < T::MT; i++)
             if (__any_sync(~0u, (groups >> 4 * i & 15) != 0))
-                multiply_rows(stages + stage_at(step), i, sum[i]);
+                multiply_rows(stage_at(step), i, sum[i]);
         sp_wgmma_commit();
     }
 
