@@ -8,6 +8,7 @@
 #include "config.h"
 #include "h5/sp_h5.h"
 #include "process/sp_fault.h"
+#include "session/sp_trial.h"
 
 typedef struct verb {
     sp_named word;
@@ -320,6 +321,7 @@ int main(int argc, char **argv)
     sp_status rc;
 
     sp_h5_child_main(argc, argv);
+    sp_trial_main(argc, argv);
     sp_log_program("spbench");
     if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0)
         return print_help();

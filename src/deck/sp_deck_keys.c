@@ -143,7 +143,8 @@ const sp_key sp_deck_key[] = {
 {"run", "wgmma", SP_KEY_CHOICE, AT(run.wgmma), "\"auto\"", NULL, NULL,
  SP_WORDS(SP_WGMMAS),
  "multiply wide bf16 convolutions by wgmma, which sm_90 devices have; auto: where all "
- "ranks have it and its test at the start passes"},
+ "ranks have it, a child process that tries it first comes to its end, and its test at "
+ "the start passes"},
 {"run", "transport", SP_KEY_CHOICE, AT(run.transport), "\"auto\"", NULL, NULL,
  SP_WORDS(SP_TRANSPORTS),
  "library that sums over ranks; auto: NCCL where each rank has a device, else MPI"},

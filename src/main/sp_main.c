@@ -19,6 +19,7 @@
 #include "process/sp_pulse.h"
 #include "process/sp_signal.h"
 #include "process/sp_start.h"
+#include "session/sp_trial.h"
 #include "watch/sp_witness.h"
 #include "train/sp_train.h"
 
@@ -356,6 +357,7 @@ int main(int argc, char **argv)
 
     sp_signal_ignore_size_limit();
     sp_h5_child_main(argc, argv);
+    sp_trial_main(argc, argv);
     sp_witness_main(argc, argv);
     if (verb)
         return answer(verb, argc, argv);

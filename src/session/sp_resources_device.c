@@ -11,6 +11,7 @@
 #include "cpu/cpu.h"
 #include "session/sp_resources.h"
 #include "session/sp_selftest.h"
+#include "session/sp_trial.h"
 
 /* Maps every rank to a CUDA device; the status says why that is impossible. Collective,
  * agreed. */
@@ -132,6 +133,40 @@ static sp_status test_wgmma(sp_backend *backend)
     sp_log_warn("run.wgmma = \"auto\": convolutions do without wgmma: %s",
                 sp_error_last()->message);
     backend->is_wgmma = false;
+    return SP_OK;
+}
+
+/* Whether this rank is the first of its node with a device of this model. */
+static bool is_to_try(const sp_placement *placement, const sp_place *own)
+{
+    for (int i = 0; i < own->rank; i++)
+        if (placement->place[i].node == own->node &&
+            strcmp(placement->place[i].what.name, own->what.name) == 0)
+            return false;
+    return own->what.capability == 90;
+}
+
+/* Where the deck leaves it open, a child process tries wgmma once for each node and model of
+ * device, before any rank opens its own: if one fails, all ranks do without wgmma.
+ * Collective. */
+static sp_status try_wgmma(sp_resources *r, const sp_place *place)
+{
+    sp_backend *backend = &r->backend;
+    int64_t is_used = 1;
+
+    if (!backend->is_wgmma_optional)
+        return SP_OK;
+    if (is_to_try(&r->placement, place) && sp_trial_wgmma(place->device) != SP_OK) {
+        is_used = 0;
+        sp_log_warn("run.wgmma = \"auto\": convolutions do without wgmma: rank %d on %s "
+                    "had a child process try it: %s; run.wgmma=false leaves the trial "
+                    "out",
+                    place->rank, place->host, sp_error_last()->message);
+    }
+    SP_TRY(sp_comm_allreduce(r->session.comm, SP_SCOPE_WORLD, &is_used, 1, SP_I64,
+                             SP_MIN));
+    if (!is_used)
+        backend->is_wgmma = backend->is_wgmma_optional = false;
     return SP_OK;
 }
 
@@ -300,6 +335,8 @@ sp_status sp_resources_open_device(sp_resources *r)
     SP_TRY(choose_precision(r));
     place = ops->is_host ? NULL : &r->placement.place[r->session.comm->rank];
     SP_TRY(bind_cores(r, place));
+    if (place)
+        SP_TRY(try_wgmma(r, place));
     rc = open_backend(r, place ? place->device : 0, threads);
     if (rc == SP_EDEVICE && is_auto && place) {
         rc = fall_back(r, threads);

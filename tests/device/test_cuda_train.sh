@@ -165,7 +165,7 @@ without() { # without DIR ENVIRONMENT: trains as with run.wgmma=false
     close_to "$1" wide-mma 0
 }
 without wide-skip HC_SKIP=wgmma_kernel
-grep -q 'do without wgmma: run.wgmma: values of a small' out || fail "no word of wgmma"
+grep -q 'do without wgmma: rank 0 on .*: run.wgmma: values of a small' out || fail "no word of wgmma"
 without wide-80 HC_CAPABILITY=80
 refused() { # refused STATUS TEXT ENVIRONMENT ARGUMENTS...
     status=$1

@@ -7,6 +7,8 @@
  *   HC_ORDER=up|down      threads and blocks by rising or falling index instead
  *   HC_LAZY=1             operations of streams run when somebody waits, not before
  *   HC_SKIP=name          kernels with this in their name do nothing: a broken device
+ *   HC_CRASH=name         the launch of one of these ends the process by a signal
+ *   HC_HANG=name          the launch of one of these does not return
  *   HC_COUNT=1            at the end of the program: how often each kernel was launched,
  *                         how many launches were early, how many let the next begin
  *   HC_DELAY=1            threads that talk to other processes dawdle now and then

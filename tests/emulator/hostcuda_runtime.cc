@@ -357,6 +357,11 @@ void hc_submit(const hc_launch &launch, cudaStream_t stream)
     l.number = ++number;
     l.before = l.is_early ? stream->last : 0;
     stream->last = l.number;
+    if (const char *broken = getenv("HC_CRASH"); broken && strstr(l.kernel, broken))
+        abort();
+    if (const char *broken = getenv("HC_HANG"); broken && strstr(l.kernel, broken))
+        for (;;)
+            pause();
     if (const char *broken = getenv("HC_SKIP"); broken && strstr(l.kernel, broken)) {
         stream->is_behind_kernel = true;
         return;
