@@ -2,9 +2,9 @@
 #   libconfig (decks), libxxhash (hashes; compiled in, not linked), jansson (reading JSON),
 #   cmocka (unit tests; without it make check runs the whole-program tests only)
 AC_DEFUN([SP_CHECK_LIBRARIES], [
-PKG_CHECK_MODULES([LIBCONFIG], [libconfig >= 1.5])
-PKG_CHECK_MODULES([XXHASH], [libxxhash])
-PKG_CHECK_MODULES([JANSSON], [jansson >= 2.10])
+SP_PKG([LIBCONFIG], [libconfig], [>= 1.5], [libconfig-dev], [decks])
+SP_PKG([XXHASH], [libxxhash], [], [libxxhash-dev], [hashes])
+SP_PKG([JANSSON], [jansson], [>= 2.10], [libjansson-dev], [reading JSON])
 PKG_CHECK_MODULES([CMOCKA], [cmocka >= 1.1],
   [sp_have_cmocka=yes; sp_cmocka_summary="cmocka"],
   [sp_have_cmocka=no; sp_cmocka_summary="left out (no cmocka)"])

@@ -1,0 +1,52 @@
+#!/bin/sh
+# configure names every package that is missing, in one run, one line each, and no other:
+# what is missing is taken out of a folder of links to pkg-config's files.
+set -eu
+src=${SP_SRCDIR:-$(pwd)}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+trap 'exit 1' HUP INT TERM
+# A tree that was configured in place refuses another folder: configure runs in a copy.
+mkdir -p "$work/tree/src/base"
+cp -R "$src/configure" "$src/build-aux" "$work/tree/"
+cp "$src/src/base/sp_error.h" "$work/tree/src/base/"
+pkg=${PKG_CONFIG:-pkg-config}
+command -v "$pkg" >/dev/null || exit 77
+mkdir "$work/all"
+for dir in $("$pkg" --variable=pc_path pkg-config | tr : ' '); do
+    for file in "$dir"/*.pc; do
+        [ ! -f "$file" ] || [ -e "$work/all/${file##*/}" ] || ln -s "$file" "$work/all/"
+    done
+done
+if [ ! -e "$work/all/mpich.pc" ] || [ ! -e "$work/all/hdf5-mpich.pc" ]; then
+    exit 77 # the packages have other names with another MPI
+fi
+
+# without NAME...: runs configure without these; its lines come out as "package name".
+without() {
+    rm -rf "$work/pc" "$work/build"
+    cp -R -P "$work/all" "$work/pc"
+    mkdir "$work/build"
+    for name; do rm "$work/pc/$name.pc"; done
+    if (cd "$work/build" && env -u PKG_CONFIG_PATH PKG_CONFIG_LIBDIR="$work/pc" CFLAGS=-O0 \
+        "$work/tree/configure" --without-cuda >"$work/out" 2>"$work/err"); then
+        echo "configure went through without $*"
+    fi
+    sed -n 's/^missing: \([^ ]*\) (pkg-config \([^)]*\)): ..*/\1 \2/p' "$work/err" | sort
+}
+expect() {
+    [ "$1" = "$2" ] || {
+        printf 'expected:\n%s\nnamed:\n%s\n' "$2" "$1"
+        cat "$work/err"
+        exit 1
+    }
+}
+expect "$(without hwloc jansson libconfig libxxhash zlib hdf5-mpich hdf5-mpi hdf5)" \
+    "libconfig-dev libconfig
+libhdf5-mpich-dev hdf5-mpich
+libhwloc-dev hwloc
+libjansson-dev jansson
+libxxhash-dev libxxhash
+zlib1g-dev zlib"
+# HDF5 is there, and what it requires is not.
+expect "$(without mpich mpi)" "libmpich-dev mpich"
