@@ -1,14 +1,15 @@
 # SP_CHECK_HDF5_PARALLEL: a parallel HDF5 built with the same MPI.
-#   --with-hdf5=DIR   its prefix; by default pkg-config is asked (hdf5-mpich, hdf5-mpi, hdf5)
-# Where pkg-config knows hdf5-mpich and not what that requires (mpich.pc), that is missing and
-# HDF5 is not; without an MPI, only pkg-config can tell. Sets HDF5_CFLAGS, HDF5_LIBS.
+#   --with-hdf5=DIR   its prefix; by default pkg-config is asked (hdf5-mpich or hdf5-openmpi,
+#                     as the MPI is; hdf5-mpi, hdf5)
+# Where pkg-config knows hdf5-mpich, say, and not what that requires (mpich.pc), that is
+# missing and HDF5 is not; without an MPI, only pkg-config can tell. Sets HDF5_CFLAGS, HDF5_LIBS.
 AC_DEFUN([SP_CHECK_HDF5_PARALLEL], [
 AC_ARG_WITH([hdf5], [AS_HELP_STRING([--with-hdf5=DIR], [prefix of a parallel HDF5])],
   [], [with_hdf5=auto])
 sp_have_hdf5=yes
 AS_CASE([$with_hdf5],
   [yes|auto|no],
-    [PKG_CHECK_MODULES([HDF5], [hdf5-mpich], [],
+    [PKG_CHECK_MODULES([HDF5], [hdf5-$sp_mpi], [],
       [PKG_CHECK_MODULES([HDF5], [hdf5-mpi], [],
         [PKG_CHECK_MODULES([HDF5], [hdf5], [], [HDF5_LIBS=-lhdf5; sp_have_hdf5=unknown])])])],
   [HDF5_CFLAGS="-I$with_hdf5/include"
@@ -31,15 +32,15 @@ return H5Pset_fapl_mpio(p, MPI_COMM_WORLD, MPI_INFO_NULL) < 0;]])],
   [AC_MSG_RESULT([no])
    sp_required=
    AS_IF([test "x$PKG_CONFIG" != x && test $sp_have_hdf5 = unknown],
-     [sp_required=`$PKG_CONFIG --errors-to-stdout --print-errors --exists hdf5-mpich |
+     [sp_required=`$PKG_CONFIG --errors-to-stdout --print-errors --exists hdf5-$sp_mpi |
         sed -n "s/^Package '\([[^']]*\)', required by .*/\1/p" | head -n 1`])
    AS_CASE([$sp_required],
-     [mpich], [SP_MISSING([libmpich-dev], [mpich], [MPI, which hdf5-mpich requires])],
-     [?*], [SP_MISSING([lib$sp_required-dev], [$sp_required], [hdf5-mpich requires it])],
+     [mpich|ompi*], [SP_MISSING([lib$sp_mpi-dev], [$sp_required], [MPI, which hdf5-$sp_mpi requires])],
+     [?*], [SP_MISSING([lib$sp_required-dev], [$sp_required], [hdf5-$sp_mpi requires it])],
      [AS_IF([test "x$PKG_CONFIG" = x],
        [SP_MISSING([pkg-config], [itself], [configure finds the libraries with it])],
        [test $sp_have_mpi = yes || test $sp_have_hdf5 = unknown],
-       [SP_MISSING([libhdf5-mpich-dev], [hdf5-mpich], [parallel HDF5; or give --with-hdf5=DIR])])])])
+       [SP_MISSING([libhdf5-$sp_mpi-dev], [hdf5-$sp_mpi], [parallel HDF5; or give --with-hdf5=DIR])])])])
 CPPFLAGS=$sp_save_CPPFLAGS
 LIBS=$sp_save_LIBS
 SP_CPPFLAGS="$SP_CPPFLAGS $HDF5_CFLAGS"

@@ -1,15 +1,24 @@
 # SP_PROG_MPICC: choose the MPI compiler wrapper before AC_PROG_CC looks for one.
+#   --with-mpi=mpich|openmpi   which one of two that are installed (default: MPICH)
 #   CC=... and MPICC=... given by the user win.
 AC_DEFUN([SP_PROG_MPICC], [
 AC_BEFORE([$0], [AC_PROG_CC])
 AC_ARG_VAR([MPICC], [MPI C compiler wrapper])
+AC_ARG_WITH([mpi], [AS_HELP_STRING([--with-mpi=mpich|openmpi],
+  [the MPI to use where both are installed])], [], [with_mpi=auto])
+AS_CASE([$with_mpi],
+  [auto|yes], [sp_mpiccs="mpicc.mpich mpicc mpiicx mpiicc cc"],
+  [mpich], [sp_mpiccs="mpicc.mpich mpicc cc"],
+  [openmpi], [sp_mpiccs="mpicc.openmpi mpicc cc"],
+  [AC_MSG_ERROR([--with-mpi=$with_mpi: mpich and openmpi are known; set MPICC for another])])
 AS_IF([test "x$CC" = x],
-  [AC_CHECK_PROGS([MPICC], [mpicc.mpich mpicc mpiicx mpiicc cc])
+  [AC_CHECK_PROGS([MPICC], [$sp_mpiccs])
    CC=$MPICC],
   [AS_IF([test "x$MPICC" != x], [CC=$MPICC])])
 ])
 
-# SP_CHECK_MPI: $CC links an MPI 3 program; sets MPIEXEC, the launcher of make check.
+# SP_CHECK_MPI: $CC links an MPI 3 program. Sets sp_mpi to openmpi or mpich (any other MPI),
+# by which HDF5 is chosen, and MPIEXEC, the launcher of make check.
 AC_DEFUN([SP_CHECK_MPI], [
 sp_have_mpi=yes
 AC_MSG_CHECKING([whether $CC links an MPI 3 program])
@@ -20,8 +29,28 @@ AC_LINK_IFELSE([AC_LANG_PROGRAM([[#include <mpi.h>
 ]], [[MPI_Init(0, 0); MPI_Finalize();]])],
   [AC_MSG_RESULT([yes])],
   [AC_MSG_RESULT([no])
-   sp_have_mpi=no
-   SP_MISSING([libmpich-dev], [mpich], [MPI; or set MPICC to a compiler of another MPI])])
+   sp_have_mpi=no])
+AC_MSG_CHECKING([whether it is Open MPI])
+AC_COMPILE_IFELSE([AC_LANG_PROGRAM([[#include <mpi.h>
+#ifndef OPEN_MPI
+#error another MPI
+#endif
+]], [])], [sp_is_openmpi=yes], [sp_is_openmpi=no])
+AC_MSG_RESULT([$sp_is_openmpi])
+AS_IF([test $sp_have_mpi = no],
+  [sp_mpi=mpich
+   AS_IF([test "x$with_mpi" = xopenmpi], [sp_mpi=openmpi])],
+  [sp_mpi=mpich
+   AS_IF([test $sp_is_openmpi = yes], [sp_mpi=openmpi])
+   AS_CASE(["$with_mpi $sp_mpi"], ["mpich openmpi"|"openmpi mpich"],
+     [AC_MSG_ERROR([--with-mpi=$with_mpi, but $CC belongs to another MPI])])])
+AS_IF([test $sp_mpi = openmpi],
+  [sp_mpi_pc=ompi-c
+   sp_mpiexecs="mpiexec.openmpi mpiexec mpirun"],
+  [sp_mpi_pc=mpich
+   sp_mpiexecs="mpiexec.mpich mpiexec mpirun"])
+AS_IF([test $sp_have_mpi = no],
+  [SP_MISSING([lib$sp_mpi-dev], [$sp_mpi_pc], [MPI; or set MPICC to a compiler of another MPI])])
 AC_ARG_VAR([MPIEXEC], [MPI launcher used by make check])
-AC_PATH_PROGS([MPIEXEC], [mpiexec.mpich mpiexec mpirun], [no])
+AC_PATH_PROGS([MPIEXEC], [$sp_mpiexecs], [no])
 ])
