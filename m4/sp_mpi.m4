@@ -17,19 +17,42 @@ AS_IF([test "x$CC" = x],
   [AS_IF([test "x$MPICC" != x], [CC=$MPICC])])
 ])
 
-# SP_CHECK_MPI: $CC links an MPI 3 program. Sets sp_mpi to openmpi or mpich (any other MPI),
-# by which HDF5 is chosen, and MPIEXEC, the launcher of make check.
+# SP_CHECK_MPI: $CC links an MPI 3 program, by itself (mpicc) or with what pkg-config says of
+# an MPI (CC=clang). Sets sp_mpi to openmpi or mpich (any other MPI), by which HDF5 is
+# chosen, and MPIEXEC, the launcher of make check.
 AC_DEFUN([SP_CHECK_MPI], [
-sp_have_mpi=yes
-AC_MSG_CHECKING([whether $CC links an MPI 3 program])
-AC_LINK_IFELSE([AC_LANG_PROGRAM([[#include <mpi.h>
+m4_pushdef([sp_mpi_program], [AC_LANG_PROGRAM([[#include <mpi.h>
 #if MPI_VERSION < 3
 #error MPI 3 needed
 #endif
-]], [[MPI_Init(0, 0); MPI_Finalize();]])],
+]], [[MPI_Init(0, 0); MPI_Finalize();]])])
+sp_have_mpi=yes
+sp_mpi_save_CPPFLAGS=$CPPFLAGS
+AC_MSG_CHECKING([whether $CC links an MPI 3 program])
+AC_LINK_IFELSE([sp_mpi_program],
   [AC_MSG_RESULT([yes])],
   [AC_MSG_RESULT([no])
-   sp_have_mpi=no])
+   sp_have_mpi=no
+   AS_CASE([$with_mpi],
+     [openmpi], [sp_mpi_pcs="ompi-c"], [mpich], [sp_mpi_pcs="mpich"],
+     [sp_mpi_pcs="mpich ompi-c"])
+   AS_IF([test "x$PKG_CONFIG" = x], [sp_mpi_pcs=])
+   for sp_pc in $sp_mpi_pcs; do
+     AS_IF([test $sp_have_mpi = no && $PKG_CONFIG --exists $sp_pc], [
+       sp_mpi_cflags=`$PKG_CONFIG --cflags $sp_pc`
+       sp_mpi_libs=`$PKG_CONFIG --libs $sp_pc`
+       sp_save_LIBS=$LIBS
+       CPPFLAGS="$sp_mpi_cflags $sp_mpi_save_CPPFLAGS"
+       LIBS="$sp_mpi_libs $LIBS"
+       AC_MSG_CHECKING([whether $CC does so with pkg-config $sp_pc])
+       AC_LINK_IFELSE([sp_mpi_program],
+         [sp_have_mpi=yes
+          SP_CPPFLAGS="$SP_CPPFLAGS $sp_mpi_cflags"
+          SP_LIBS="$sp_mpi_libs $SP_LIBS"])
+       LIBS=$sp_save_LIBS
+       AC_MSG_RESULT([$sp_have_mpi])])
+   done])
+m4_popdef([sp_mpi_program])
 AC_MSG_CHECKING([whether it is Open MPI])
 AC_COMPILE_IFELSE([AC_LANG_PROGRAM([[#include <mpi.h>
 #ifndef OPEN_MPI
@@ -37,6 +60,7 @@ AC_COMPILE_IFELSE([AC_LANG_PROGRAM([[#include <mpi.h>
 #endif
 ]], [])], [sp_is_openmpi=yes], [sp_is_openmpi=no])
 AC_MSG_RESULT([$sp_is_openmpi])
+CPPFLAGS=$sp_mpi_save_CPPFLAGS
 AS_IF([test $sp_have_mpi = no],
   [sp_mpi=mpich
    AS_IF([test "x$with_mpi" = xopenmpi], [sp_mpi=openmpi])],

@@ -50,7 +50,12 @@
 
 #include "bf16/bf16.h"
 
-#ifdef __AMX_BF16__
+/* clang before 15 leaves out the second underscore. */
+#if defined __AMX_BF16__ || defined __AMXBF16__
+#define WITH_AMX
+#endif
+
+#ifdef WITH_AMX
 #define TILES(name) sp_amx_##name
 #else
 #define TILES(name) sp_tiles_##name

@@ -4,7 +4,7 @@
 #include <float.h>
 #include <math.h>
 
-#ifdef __AMX_BF16__
+#ifdef WITH_AMX
 
 /* Operand of LDTILECFG: all eight tiles have 16 rows of 64 bytes. */
 static const struct {

@@ -2,7 +2,7 @@
  * panels; the ceiling of spbench; the table of this order of sums. */
 #include "bf16/tile.h"
 
-#ifdef __AMX_BF16__
+#ifdef WITH_AMX
 #include <cpuid.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -47,7 +47,7 @@ void TILES(unpack_add)(const float *packed, int c_in, int c_out, float *w)
 /* The operations of a round of other versions (bf16_peak.c) in those of a tile. */
 enum { ROUND = 4 * 16 * 12 * STEPS, OPERATION = 2 * SQUARE * CHUNK };
 
-#ifdef __AMX_BF16__
+#ifdef WITH_AMX
 double TILES(multiply_add)(int64_t rounds)
 {
     static const _Alignas(64) uint32_t ones[SQUARE] = {0x3f7f3f7f};
@@ -96,7 +96,7 @@ double TILES(multiply_add)(int64_t rounds)
 
 /* ---- the table ---- */
 
-#ifdef __AMX_BF16__
+#ifdef WITH_AMX
 /* Linux gives a process the state of tiles on request alone (arch_prctl(2),
  * ARCH_REQ_XCOMP_PERM): it makes signal frames larger, so it fails where an alternate
  * signal stack has no room for one. */
@@ -111,7 +111,7 @@ bool sp_amx_permit(void)
 #endif
 
 const sp_cpu_isa TILES(isa) = {
-#ifdef __AMX_BF16__
+#ifdef WITH_AMX
     .name = "amx",
 #else
     .name = "tiles in portable C",
