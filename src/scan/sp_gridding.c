@@ -15,7 +15,10 @@ typedef struct item {
     uint32_t row;
 } item;
 
-enum { BUFFERS = 15 };
+enum {
+    BUFFERS = 15,
+    AHEAD = 16 /* points whose memory is asked for before they are read */
+};
 
 /* The memory of a grid, by buffer_name; the sample's arrays point into it. */
 struct sp_grid_buffers {
@@ -287,6 +290,28 @@ static int32_t majority(int32_t *votes, int64_t n, bool ignore_conflicts)
     return is_mixed && ignore_conflicts ? SP_IGNORE : winner;
 }
 
+/* Mean position of a voxel's points in 256ths of its edges. The points stand anywhere in
+ * memory, so each is read once, for all axes. */
+static void mean_position(const sp_points *points, const sp_grid_options *options,
+                          const item *items, int64_t m, const int32_t coords[3],
+                          uint8_t subvoxel[3])
+{
+    double sum[3] = {0, 0, 0};
+    int64_t i;
+    int a;
+
+    for (i = 0; i < m; i++)
+        for (a = 0; a < 3; a++)
+            sum[a] += (points->xyz[3 * (int64_t)items[i].row + a] -
+                       options->origin[a]) /
+                          options->voxel_size -
+                      (double)(options->begin[a] + coords[a]);
+    for (a = 0; a < 3; a++) {
+        double inside = floor(sum[a] / (double)m * 256);
+        subvoxel[a] = inside <= 0 ? 0 : inside >= 255 ? 255 : (uint8_t)inside;
+    }
+}
+
 /* Fills one voxel from its points items[0 .. m-1], which are in point order. */
 static void fill_voxel(sp_grid *grid, const sp_points *points,
                        const sp_grid_options *options, const item *items, int64_t m,
@@ -294,18 +319,13 @@ static void fill_voxel(sp_grid *grid, const sp_points *points,
 {
     sp_sample *s = &grid->sample;
     int64_t i, n_votes = 0;
-    double sum, inside;
+    double sum;
     int a;
 
-    for (a = 0; a < 3; a++) {
+    for (a = 0; a < 3; a++)
         s->coords[3 * row + a] = compact(items->key >> a) - SP_COORD_LIMIT;
-        for (sum = 0, i = 0; i < m; i++)
-            sum += (points->xyz[3 * (int64_t)items[i].row + a] - options->origin[a]) /
-                       options->voxel_size -
-                   (double)(options->begin[a] + s->coords[3 * row + a]);
-        inside = floor(sum / (double)m * 256);
-        s->subvoxel[3 * row + a] = (uint8_t)fmin(fmax(inside, 0), 255);
-    }
+    mean_position(points, options, items, m, s->coords + 3 * row,
+                  s->subvoxel + 3 * row);
     for (a = 0; a < points->c; a++) {
         for (sum = 0, i = 0; i < m; i++)
             sum += points->features[(int64_t)items[i].row * points->c + a];
@@ -360,6 +380,14 @@ static sp_status fill_context(sp_grid *grid, const sp_points *points,
     return SP_OK;
 }
 
+/* Asks for the memory of a point, which sorted points read in no order of addresses. */
+static void fetch_point(const sp_points *points, int64_t row)
+{
+    __builtin_prefetch(points->xyz + 3 * row);
+    if (points->c > 0)
+        __builtin_prefetch(points->features + row * points->c);
+}
+
 /* Turns sorted points into rows; items shrinks to one entry per voxel. */
 static sp_status fill_rows(sp_grid *grid, const sp_points *points,
                            const sp_grid_options *options, item *items,
@@ -380,6 +408,8 @@ static sp_status fill_rows(sp_grid *grid, const sp_points *points,
     for (begin = 0; begin < points->n; begin = end, row++) {
         for (end = begin + 1; end < points->n && items[end].key == items[begin].key;)
             end++;
+        for (i = begin + AHEAD; i < end + AHEAD && i < points->n; i++)
+            fetch_point(points, items[i].row);
         fill_voxel(grid, points, options, items + begin, end - begin, row, votes);
         for (i = begin; i < end; i++)
             row_of[items[i].row] = (uint32_t)row;
