@@ -42,8 +42,7 @@ sp_status label_files_open(label_files *files, label_model *model,
 void label_files_close(label_files *files);
 /* Makes the folder of unfinished files, without any, on rank 0 once the run folder is
  * locked; removes it, with what a run has left in it, once no rank writes. Local.
- * SP_EIO.
- *  */
+ * SP_EIO. */
 sp_status label_files_begin(const label_files *files);
 void label_files_end(const label_files *files);
 /* Gives the path at which output i is written, with `ending` behind it; path has
