@@ -203,6 +203,7 @@ typedef struct sp_shard_meta {
     /* [n_samples] the points in the margin of each sample, which are blocks of scans;
      * NULL: they are not. Needs has_points. Borrowed until sp_shard_create returns. */
     const int64_t *context;
+    bool is_of_set; /* sp_shards_end gives the file its name, not sp_shard_close */
 } sp_shard_meta;
 
 /* Begins a shard. Sizes are declared first, so that every dataset is contiguous and
@@ -226,5 +227,14 @@ sp_status sp_shard_write_block(sp_shard_writer *writer, int64_t index, const cha
 /* Flushes the file and renames it into place. With rc != SP_OK it removes the
  * unfinished file and returns rc. NULL does nothing. */
 sp_status sp_shard_close(sp_shard_writer *writer, sp_status rc);
+/* Gives the path of shard s of the n shards of a set: PREFIX-00000-of-00004.h5.
+ * SP_EUSAGE: it is longer than size - 1 bytes. */
+sp_status sp_shard_path(const char *prefix, int s, int n, char *path, size_t size);
+/* Names the shards of a set, which were made with is_of_set, once all ranks have agreed
+ * on rc: a set that failed, or was killed before its last shard was complete, has no
+ * shard that training could take for the whole. With rc != SP_OK it removes them and
+ * returns rc. A rank passes its shards s = rank, rank + size, ... < n. Local; to be
+ * agreed on. SP_EIO. */
+sp_status sp_shards_end(const char *prefix, int n, int rank, int size, sp_status rc);
 
 #endif

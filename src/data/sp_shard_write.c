@@ -2,12 +2,16 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/sp_crc.h"
 #include "data/sp_shard_internal.h"
+
+#define UNFINISHED ".part" /* behind the name of a shard until it is complete */
 
 struct sp_shard_writer {
     sp_h5 *h5;
@@ -77,7 +81,7 @@ static sp_status allocate(sp_shard_writer *w, int64_t n_samples)
     if (!w->temporary || !w->offset || !w->point_offset || !w->is_written ||
         !w->origin || !w->crc || !w->cost || !w->name)
         return no_memory(w);
-    snprintf(w->temporary, length, "%s.part", w->path);
+    snprintf(w->temporary, length, "%s" UNFINISHED, w->path);
     return SP_OK;
 }
 
@@ -404,16 +408,16 @@ static sp_status write_rest(sp_shard_writer *w)
     return w->has_names ? sp_h5_write_texts(w->h5, "/names", S, w->name) : SP_OK;
 }
 
-static sp_status move_into_place(sp_shard_writer *w)
+/* Gives a complete file its name. Cuts `temporary` to its folder. */
+static sp_status move_into_place(char *temporary, const char *path)
 {
     int folder;
 
-    if (rename(w->temporary, w->path) != 0)
-        return SP_FAIL(SP_EIO, "%s: cannot be renamed: %s", w->temporary,
-                       strerror(errno));
+    if (rename(temporary, path) != 0)
+        return SP_FAIL(SP_EIO, "%s: cannot be renamed: %s", temporary, strerror(errno));
     /* The name of the file must reach the disk too. Some file systems cannot flush
      * folders. */
-    folder = open(dirname(w->temporary), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    folder = open(dirname(temporary), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (folder >= 0) {
         fsync(folder);
         close(folder);
@@ -433,12 +437,41 @@ sp_status sp_shard_close(sp_shard_writer *writer, sp_status rc)
         rc = write_rest(w);
     sp_error_save(&first);
     closed = sp_h5_close(w->h5);
-    if (rc == SP_OK)
-        rc = closed == SP_OK ? move_into_place(w) : closed;
-    else
+    if (rc != SP_OK)
         sp_error_raise(&first);
+    else if (closed != SP_OK)
+        rc = closed;
+    else if (!w->meta.is_of_set)
+        rc = move_into_place(w->temporary, w->path);
     if (rc != SP_OK && w->temporary)
         unlink(w->temporary);
     destroy(w);
+    return rc;
+}
+
+/* ---- the shards of a set ---- */
+
+sp_status sp_shard_path(const char *prefix, int s, int n, char *path, size_t size)
+{
+    assert(prefix && 0 <= s && s < n && path);
+    if (snprintf(path, size, "%s-%05d-of-%05d.h5", prefix, s, n) >= (int)size)
+        return SP_FAIL(SP_EUSAGE, "%s: the name is too long", prefix);
+    return SP_OK;
+}
+
+sp_status sp_shards_end(const char *prefix, int n, int rank, int size, sp_status rc)
+{
+    char path[PATH_MAX], temporary[PATH_MAX + sizeof UNFINISHED];
+
+    assert(prefix && n >= 1 && 0 <= rank && rank < size);
+    for (int s = rank; s < n; s += size) {
+        if (sp_shard_path(prefix, s, n, path, sizeof path) != SP_OK)
+            return SP_EUSAGE; /* no shard of such a set was made */
+        snprintf(temporary, sizeof temporary, "%s" UNFINISHED, path);
+        if (rc == SP_OK)
+            rc = move_into_place(temporary, path);
+        else
+            unlink(temporary);
+    }
     return rc;
 }

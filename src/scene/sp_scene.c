@@ -298,14 +298,13 @@ static sp_status write_shard(writing *w, int shard)
                                 .has_labels = true,
                                 .has_subvoxel = true,
                                 .has_points = w->options->with_points,
-                                .recipe = &recipe};
+                                .recipe = &recipe,
+                                .is_of_set = true};
     sp_shard_writer *writer = NULL;
     char path[PATH_MAX];
     int64_t first = first_of(w, shard), n = first_of(w, shard + 1) - first;
 
-    if (snprintf(path, sizeof path, "%s-%05d-of-%05d.h5", w->prefix, shard,
-                 w->n_shards) >= (int)sizeof path)
-        return SP_FAIL(SP_EUSAGE, "%s: the name is too long", w->prefix);
+    SP_TRY(sp_shard_path(w->prefix, shard, w->n_shards, path, sizeof path));
     SP_TRY(sp_shard_create(&writer, path, &meta, n, w->all.voxels + first,
                            w->options->with_points ? w->all.points + first : NULL));
     return sp_shard_close(writer, write_samples(w, writer, shard));
@@ -338,7 +337,8 @@ static sp_status write_all(writing *w, sp_comm *comm)
     if (comm)
         SP_TRY(share(w, comm));
     find_statistics(w);
-    return agree(comm, write_shards(w));
+    rc = agree(comm, write_shards(w));
+    return agree(comm, sp_shards_end(w->prefix, w->n_shards, w->rank, w->n_ranks, rc));
 }
 
 sp_status sp_scene_write(const sp_scene_options *options, const char *prefix,

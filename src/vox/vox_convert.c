@@ -403,7 +403,8 @@ static sp_shard_meta describe(const convert *c, char *feature_name[VOX_MAX_FEATU
                            .has_labels = c->set.has_labels,
                            .has_subvoxel = true,
                            .has_points = c->options->with_points,
-                           .recipe = c->set.recipe};
+                           .recipe = c->set.recipe,
+                           .is_of_set = true};
 }
 
 static sp_status write_shard(const convert *c, int s)
@@ -425,9 +426,9 @@ static sp_status write_shard(const convert *c, int s)
         context[i] = c->part[first + i].n_context;
     }
     meta.context = has_blocks(c) ? context : NULL;
-    snprintf(path, sizeof path, "%s-%05d-of-%05d.h5", c->options->out, s,
-             (int)c->options->shards);
-    rc = sp_shard_create(&writer, path, &meta, n, voxels, points);
+    rc = sp_shard_path(c->options->out, s, (int)c->options->shards, path, sizeof path);
+    if (rc == SP_OK)
+        rc = sp_shard_create(&writer, path, &meta, n, voxels, points);
     if (rc == SP_OK)
         rc = sp_shard_close(writer, write_samples(c, writer, first, end));
     free(voxels);
@@ -550,6 +551,9 @@ static sp_status run(convert *c)
                               c->codes);
         if (rc == SP_OK)
             rc = write_shards(c);
+        rc = sp_comm_agree(c->comm, rc, NULL);
+        rc = sp_shards_end(c->options->out, (int)c->options->shards, c->comm->rank,
+                           c->comm->size, rc);
         rc = sp_comm_agree(c->comm, rc, NULL);
     }
     remove_temporary(c);
