@@ -12,6 +12,33 @@ work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 bad=0
 n=0
+controlled=
+
+# build TEST KERNELS: compiles the copy of the kernels and links the test with them.
+build() {
+    $CXX -I"$work" $KERNEL_FLAGS -o "$work/kernel.o" "$work/cuda/$2" 2>"$work/log" &&
+        $LINK_TEST "$work/$1" "$work/kernel.o" $LINK_LIBS 2>>"$work/log"
+}
+
+# passes TEST: the first test that fails ends it.
+passes() {
+    CMOCKA_TEST_ABORT=1 HC_WATCHDOG=5 timeout 120 $start "$work/$1" >"$work/log" 2>&1
+}
+
+# control TEST KERNELS: passes without a change, or no mutant that fails says anything.
+control() {
+    case "$controlled" in
+    *"[$1 $2]"*) return ;;
+    esac
+    controlled="$controlled[$1 $2]"
+    if build "$1" "$2" && passes "$1"; then
+        echo "passes unchanged: $1 with $2"
+    else
+        cat "$work/log"
+        echo "FAILS UNCHANGED: $1 with $2"
+        bad=1
+    fi
+}
 
 # mutant TEST KERNELS FILE SED: FILE is changed, TEST is linked with KERNELS (both of cuda/)
 # and started by $start.
@@ -23,21 +50,20 @@ mutant() {
     n=$((n + 1))
     rm -rf "$work/cuda"
     cp -r "$cuda" "$work/cuda"
+    control "$1" "$2"
     sed -i "$4" "$work/cuda/$3"
     if cmp -s "$cuda/$3" "$work/cuda/$3"; then
         echo "$3: nothing changes by $4"
         bad=1
         return
     fi
-    if ! $CXX -I"$work" $KERNEL_FLAGS -o "$work/kernel.o" "$work/cuda/$2" 2>"$work/log" ||
-        ! $LINK_TEST "$work/$1" "$work/kernel.o" $LINK_LIBS 2>>"$work/log"; then
+    if ! build "$1" "$2"; then
         cat "$work/log"
         echo "$3: does not compile after $4"
         bad=1
         return
     fi
-    # the first test that fails ends it
-    if CMOCKA_TEST_ABORT=1 HC_WATCHDOG=5 timeout 120 $start "$work/$1" >"$work/log" 2>&1; then
+    if passes "$1"; then
         echo "NOT FOUND by $1: $3 after $4"
         bad=1
     else
