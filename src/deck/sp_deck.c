@@ -64,7 +64,7 @@ static sp_status read_section(sp_config *config, const config_setting_t *section
 
 static sp_status parse_text(const sp_deck_text *text, config_t *parsed)
 {
-    const char *file, *begin = text->text;
+    const char *file, *begin = text->shown;
     int line;
 
     config_set_auto_convert(parsed, CONFIG_FALSE);

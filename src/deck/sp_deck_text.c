@@ -18,7 +18,7 @@ enum { MAX_INCLUDES = 10, MAX_FILES = 200, MAX_DECK_BYTES = 16 << 20 };
 
 typedef struct scanner {
     sp_deck_text *to;
-    FILE *out;
+    FILE *out, *shown; /* the streams of to->text and to->shown */
     int file, line; /* position of the character that is being read */
     int depth;
     size_t bytes; /* bytes of all files so far */
@@ -45,10 +45,17 @@ static void begin_line(scanner *x)
     t->line[t->n_lines++] = (sp_deck_line){x->file, x->line};
 }
 
+/* Writes a character of the deck, and the one that libconfig reads in its place. */
+static void put(scanner *x, int written, int read)
+{
+    putc(read, x->out);
+    putc(written, x->shown);
+}
+
 static void emit(scanner *x, const char *s, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        putc(s[i], x->out);
+        put(x, s[i], s[i]);
         if (s[i] == '\n') {
             x->line++;
             begin_line(x);
@@ -152,7 +159,7 @@ static sp_status scan_include(scanner *x, const char **s)
     SP_TRY(scan_file(x, path, place));
     x->file = file;
     x->line = line;
-    putc('\n', x->out);
+    put(x, '\n', '\n');
     begin_line(x);
     *s = p + n + 2;
     return SP_OK;
@@ -172,7 +179,7 @@ static sp_status scan(scanner *x, const char *s)
             emit(x, s, n);
             /* The grammar wants a line's end behind a comment, at the end of a file too. */
             if (!s[n] && strchr("#/", *s))
-                putc('\n', x->out);
+                put(x, '\n', '\n');
             s += n;
         } else if (is_line_start && !strncmp(s, "@include", 8)) {
             SP_TRY(scan_include(x, &s));
@@ -182,7 +189,7 @@ static sp_status scan(scanner *x, const char *s)
             if (*s != '[' && *s != ']')
                 emit(x, s, 1);
             else
-                putc(*s == '[' ? '(' : ')', x->out);
+                put(x, *s, *s == '[' ? '(' : ')');
             is_line_start = *s == '\n' || (is_line_start && isspace((unsigned char)*s));
             s++;
             continue;
@@ -258,7 +265,7 @@ static sp_status scan_file(scanner *x, const char *path, const char *from)
         rc = add_file(x, path);
     if (rc == SP_OK) {
         if (x->depth++)
-            putc('\n', x->out); /* an included file begins on a line of its own */
+            put(x, '\n', '\n'); /* an included file begins on a line of its own */
         /* Some editors begin a file with a byte order mark. */
         rc = scan(x, text + (strncmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0));
         x->depth--;
@@ -267,17 +274,25 @@ static sp_status scan_file(scanner *x, const char *path, const char *from)
     return rc;
 }
 
-static sp_status open_text(scanner *x, sp_deck_text *text, size_t *size)
+static sp_status open_text(scanner *x, sp_deck_text *text, size_t size[2])
 {
     *text = (sp_deck_text){0};
     *x = (scanner){.to = text};
-    x->out = open_memstream(&text->text, size);
-    return x->out ? SP_OK : SP_FAIL(SP_EMEM, "deck: out of memory");
+    x->out = open_memstream(&text->text, &size[0]);
+    if (!x->out)
+        return SP_FAIL(SP_EMEM, "deck: out of memory");
+    x->shown = open_memstream(&text->shown, &size[1]);
+    if (x->shown)
+        return SP_OK;
+    fclose(x->out);
+    return SP_FAIL(SP_EMEM, "deck: out of memory");
 }
 
 static sp_status close_text(scanner *x, sp_status rc)
 {
-    if (fclose(x->out) && rc == SP_OK)
+    const bool is_short = (fclose(x->out) != 0) | (fclose(x->shown) != 0);
+
+    if (is_short && rc == SP_OK)
         return SP_FAIL(SP_EMEM, "deck: out of memory");
     return rc;
 }
@@ -285,10 +300,10 @@ static sp_status close_text(scanner *x, sp_status rc)
 sp_status sp_deck_text_file(sp_deck_text *text, const char *path)
 {
     scanner x;
-    size_t size;
+    size_t size[2];
 
     assert(text && path);
-    SP_TRY(open_text(&x, text, &size));
+    SP_TRY(open_text(&x, text, size));
     x.may_include = true;
     return close_text(&x, scan_file(&x, path, ""));
 }
@@ -296,11 +311,11 @@ sp_status sp_deck_text_file(sp_deck_text *text, const char *path)
 sp_status sp_deck_text_string(sp_deck_text *text, const char *string, const char *name)
 {
     scanner x;
-    size_t size;
+    size_t size[2];
     sp_status rc;
 
     assert(string && name);
-    SP_TRY(open_text(&x, text, &size));
+    SP_TRY(open_text(&x, text, size));
     rc = add_file(&x, name);
     x.depth = 1;
     if (rc == SP_OK)
@@ -315,6 +330,7 @@ void sp_deck_text_destroy(sp_deck_text *text)
     free(text->file);
     free(text->line);
     free(text->text);
+    free(text->shown);
     *text = (sp_deck_text){0};
 }
 

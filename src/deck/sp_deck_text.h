@@ -23,6 +23,7 @@ typedef struct sp_deck_line {
 /* A deck's text for libconfig. */
 typedef struct sp_deck_text {
     char *text;
+    char *shown; /* the same lines as they were written, for messages */
     int n_lines;
     sp_deck_line *line; /* [n_lines] origin of line i + 1 of text */
     int n_files;

@@ -140,6 +140,18 @@ TEST(grammar)
             "d:2: duplicate setting name, in or just before: train : {};");
 }
 
+/* libconfig reads integers with a suffix and arrays as lists; a message shows neither. */
+TEST(a_line_is_quoted_as_it_was_written)
+{
+    refused("batch : { size = 5; accumulate 4; };", NULL,
+            "d:1: syntax error, in or just before: batch : { size = 5; accumulate 4; };");
+    refused("augment : {\n scale = [1, 0x10 2L]; };", NULL,
+            "d:2: syntax error, in or just before: scale = [1, 0x10 2L]; };");
+    refused("run : { keep = 1; };\nrun : { devices = [0, 1]; keep = 1; };", NULL,
+            "d:2: duplicate setting name, in or just before: run : { devices = [0, 1]; "
+            "keep = 1; };");
+}
+
 /* A checkpoint from another person has a deck too, and no file that it names may be
  * read and shown. */
 TEST(a_text_includes_no_file)
