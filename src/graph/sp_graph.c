@@ -148,6 +148,18 @@ static sp_status set_maps(sp_graph_builder *b, sp_node *node)
 
 /* ---- the whole graph ---- */
 
+/* Sizes are computed in 64 bits. Networks that no machine can hold are refused here, so
+ * that no such sum overflows: a kernel has at most 343 * 2^40 floats. */
+static sp_status check_size(const sp_graph_builder *b)
+{
+    const int64_t most = (int64_t)1 << 40;
+
+    if (b->graph->n_floats > most)
+        return SP_REFUSE(b, "with it the network has %lld parameters, above %lld",
+                         (long long)b->graph->n_floats, (long long)most);
+    return SP_OK;
+}
+
 static sp_status add_node(sp_graph_builder *b, int index)
 {
     sp_graph *g = b->graph;
@@ -161,6 +173,7 @@ static sp_status add_node(sp_graph_builder *b, int index)
     SP_TRY(set_maps(b, node));
     if (node->row->add_params)
         node->row->add_params(b, node);
+    SP_TRY(check_size(b));
     node->is_frozen = sp_graph_is_named(b->freeze, node->name);
     node->needs_grad = node->weight >= 0 && !node->is_frozen;
     for (int i = 0; i < node->n_in; i++)

@@ -97,6 +97,15 @@ TEST(strides)
             "d:2: layer p: a pool of kernel 1 and stride 1 does nothing");
 }
 
+/* 3 * 2^20 parameters, padded, then 27 * 2^40. */
+TEST(sizes_that_no_machine_has)
+{
+    refused(CONV("a", "out = 1048576; kernel = 1;") ",\n" CONV(
+                "b", "out = 1048576; kernel = 3;"),
+            "d:3: layer b: with it the network has 29686817095680 parameters, above "
+            "1099511627776");
+}
+
 TEST(ends)
 {
     refused_as(SP_EDATA, CONV("a", "out = 5; kernel = 3;"),
