@@ -57,10 +57,12 @@ static void print_val_notes(const sp_resources *r)
 void sp_report_idle(const sp_resources *r, const sp_sampler *sampler)
 {
     const int ranks = r->session.comm->size;
-    const int n = (sampler->effective - 1) / sampler->accumulate + 1;
+    const int64_t all = sampler->set->n_samples;
+    const int step = all < sampler->effective ? (int)all : sampler->effective;
+    const int n = (step - 1) / sampler->accumulate + 1;
 
     assert(sampler->effective >= 1 && sampler->accumulate >= 1);
-    if (n < ranks)
+    if (step > 0 && n < ranks)
         sp_log_warn0("%d of the %d ranks have nothing to do in a %s of %d sample%s: "
                      "raise batch.size or take fewer ranks",
                      ranks - n, ranks, sampler->accumulate > 1 ? "micro-batch" : "step",
@@ -82,7 +84,7 @@ static void print_notes(const sp_trainer *trainer)
         sp_log_warn0("train.warmup_steps = %lld of about %lld steps: the learning rate "
                      "rises for most of the training",
                      (long long)config->train.warmup_steps,
-                     (long long)(trainer->total_samples / trainer->step_samples));
+                     (long long)sp_trainer_steps(trainer));
     if (!r->train.has_subvoxel && (config->augment.rotate_z || is_scaled))
         sp_log_info("the shards carry no /subvoxel: augmentation rotates by multiples "
                     "of 90 degrees and leaves scaling out");

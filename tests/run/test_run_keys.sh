@@ -49,6 +49,19 @@ says s/metrics.jsonl '"lr":0.2'
 # Keys at the ends of their ranges.
 run 2 0 base.deck run.dir=ends train.label_smoothing=1 batch.accumulate=2147483647
 says err '1 of the 2 ranks have nothing to do in a micro-batch of 1 sample:'
+# u.h5 has 15 samples: one step an epoch, of one sample for 15 micro-batches.
+run 1 0 base.deck run.dir=largest batch.size=2147483647 batch.accumulate=2147483647 \
+    batch.eval_size=2147483647 train.epochs=3 train.warmup_steps=5 eval.views=24 \
+    train.seed=-9223372036854775808 train.nonfinite_limit=2147483647 run.keep=2147483647 \
+    run.log_every=1 run.checkpoint_every=2147483647 run.report_every=2147483647
+test "$(grep -c '"event":"step"' largest/metrics.jsonl)" = 3 || fail "steps of huge batches"
+says err 'train.warmup_steps = 5 of about 3 steps'
+run 2 0 base.deck run.dir=few batch.size=2147483647 batch.accumulate=15 train.epochs=1
+says err '1 of the 2 ranks have nothing to do in a micro-batch of 1 sample:'
+for key in train.epochs batch.size batch.accumulate batch.eval_size run.keep run.log_every; do
+    run 2 2 check base.deck $key=2147483648
+    one_diagnosis "command line: $key = 2147483648 is above 2147483647"
+done
 
 # A training of so many steps ends at the end of its schedule although epochs end in short
 # steps: u.h5 has 15 samples. It does so too where it goes on with another number of ranks
