@@ -9,6 +9,7 @@
 #include "base/sp_log.h"
 #include "comm/sp_affinity.h"
 #include "cpu/cpu.h"
+#include "process/sp_thread.h"
 #include "session/sp_resources.h"
 #include "session/sp_selftest.h"
 #include "session/sp_trial.h"
@@ -196,6 +197,24 @@ static void set_threads(int threads)
 #endif
 }
 
+/* OpenMP ends the process where it cannot start a thread, without a word about the deck.
+ * So more threads than cores are tried before. */
+static sp_status check_threads(const sp_resources *r, int threads)
+{
+    int started;
+
+    if (threads <= r->session.comm->node_cores)
+        return SP_OK;
+    started = sp_thread_try(threads);
+    if (started < threads)
+        return SP_FAIL(SP_EUSAGE,
+                       "%srun.threads = %d: the system starts %d for this rank, which "
+                       "has %d cores",
+                       sp_config_where(r->session.config, "run.threads"), threads,
+                       started, r->session.comm->cores);
+    return SP_OK;
+}
+
 /* Opens the device and has it compute a small problem with a known answer. Agreed. */
 static sp_status open_backend(sp_resources *r, int device, int threads)
 {
@@ -204,7 +223,9 @@ static sp_status open_backend(sp_resources *r, int device, int threads)
 
     SP_TRY(settle_sums(r));
     set_threads(threads);
-    rc = backend->ops->open(backend, device, threads);
+    rc = check_threads(r, threads);
+    if (rc == SP_OK)
+        rc = backend->ops->open(backend, device, threads);
     if (rc == SP_OK && !backend->ops->is_host)
         rc = sp_selftest_device(backend);
     if (rc == SP_OK && !backend->ops->is_host)

@@ -45,6 +45,15 @@ one_diagnosis 'expected the same or a multiple up to 1048576'
 run 1 75 base.deck run.dir=long train.steps=1000000000000 batch.size=2147483647 run.time_limit_s=0.2
 says out 'lr=0.1 .*done=0%'
 
+# More threads than the system starts: their stacks do not fit into these addresses.
+if (ulimit -v 20000000) 2>/dev/null; then
+    (
+        ulimit -v 20000000
+        run 1 2 base.deck run.dir=threads run.threads=4096
+    ) || exit 1
+    one_diagnosis 'command line: run.threads = 4096: the system starts [0-9]* for this rank'
+fi
+
 # unheard STATUS ARGUMENTS...: with standard output on a full disk.
 unheard() {
     want=$1
