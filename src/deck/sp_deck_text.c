@@ -19,7 +19,7 @@ enum { MAX_INCLUDES = 10, MAX_FILES = 200, MAX_DECK_BYTES = 16 << 20 };
 typedef struct scanner {
     sp_deck_text *to;
     FILE *out, *shown; /* the streams of to->text and to->shown */
-    int file, line; /* position of the character that is being read */
+    int file, line;    /* position of the character that is being read */
     int depth;
     size_t bytes; /* bytes of all files so far */
     bool may_include;

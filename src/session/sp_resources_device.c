@@ -159,10 +159,11 @@ static sp_status try_wgmma(sp_resources *r, const sp_place *place)
         return SP_OK;
     if (is_to_try(&r->placement, place) && sp_trial_wgmma(place->device) != SP_OK) {
         is_used = 0;
-        sp_log_warn("run.wgmma = \"auto\": convolutions do without wgmma: rank %d on %s "
-                    "had a child process try it: %s; run.wgmma=false leaves the trial "
-                    "out",
-                    place->rank, place->host, sp_error_last()->message);
+        sp_log_warn(
+            "run.wgmma = \"auto\": convolutions do without wgmma: rank %d on %s "
+            "had a child process try it: %s; run.wgmma=false leaves the trial "
+            "out",
+            place->rank, place->host, sp_error_last()->message);
     }
     SP_TRY(sp_comm_allreduce(r->session.comm, SP_SCOPE_WORLD, &is_used, 1, SP_I64,
                              SP_MIN));

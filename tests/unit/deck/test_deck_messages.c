@@ -65,15 +65,16 @@ TEST(a_choice_that_was_a_flag)
 {
     sp_config config;
 
-    assert_int_equal(sp_config_parse(&config, "run : { wgmma = false; };", "d", 0, NULL),
-                     SP_OK);
+    assert_int_equal(
+        sp_config_parse(&config, "run : { wgmma = false; };", "d", 0, NULL), SP_OK);
     assert_int_equal(config.run.wgmma, SP_WGMMA_OFF);
     sp_config_destroy(&config);
     refused("run : { wgmma = 1; };", NULL,
             "d:1: run.wgmma takes one of auto|true|false, found the integer 1");
-    refused("train : { schedule = true; };", NULL,
-            "d:1: train.schedule takes one of constant|step|poly|cosine|onecycle, found "
-            "true");
+    refused(
+        "train : { schedule = true; };", NULL,
+        "d:1: train.schedule takes one of constant|step|poly|cosine|onecycle, found "
+        "true");
 }
 
 TEST(types)
@@ -143,8 +144,9 @@ TEST(grammar)
 /* libconfig reads integers with a suffix and arrays as lists; a message shows neither. */
 TEST(a_line_is_quoted_as_it_was_written)
 {
-    refused("batch : { size = 5; accumulate 4; };", NULL,
-            "d:1: syntax error, in or just before: batch : { size = 5; accumulate 4; };");
+    refused(
+        "batch : { size = 5; accumulate 4; };", NULL,
+        "d:1: syntax error, in or just before: batch : { size = 5; accumulate 4; };");
     refused("augment : {\n scale = [1, 0x10 2L]; };", NULL,
             "d:2: syntax error, in or just before: scale = [1, 0x10 2L]; };");
     refused("run : { keep = 1; };\nrun : { devices = [0, 1]; keep = 1; };", NULL,
