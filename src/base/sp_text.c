@@ -66,3 +66,14 @@ char *sp_text_printable(char *to, size_t bytes, const char *text, bool keeps_lin
     to[used] = '\0';
     return to;
 }
+
+bool sp_text_is_ascii(const char *text, size_t bytes)
+{
+    assert(text);
+    for (size_t i = 0; i < bytes; i++)
+        if (text[i] == 0)
+            return true;
+        else if (text[i] < ' ' || text[i] > '~')
+            return false;
+    return false;
+}

@@ -21,6 +21,10 @@ size_t sp_text_character(const char *text);
  */
 char *sp_text_printable(char *to, size_t bytes, const char *text, bool keeps_lines);
 
+/* True if text [bytes] holds a NUL and only printable ASCII before it: what a file or a
+ * peer gave as a host's name can then be printed as it is. */
+bool sp_text_is_ascii(const char *text, size_t bytes);
+
 #ifdef __cplusplus
 }
 #endif

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/sp_log.h"
+#include "base/sp_text.h"
 
 enum { BACKLOG = 1024 };
 
@@ -297,16 +298,6 @@ static bool is_status(int code)
     return SP_STATUS_LIST(IS_CODE) false;
 }
 
-static bool is_text(const char *text, size_t bytes)
-{
-    for (size_t i = 0; i < bytes; i++)
-        if (text[i] == 0)
-            return true;
-        else if (text[i] < ' ' || text[i] > '~')
-            return false;
-    return false;
-}
-
 /* True if every field is in its range. A proven frame comes from this program, but a
  * value out of range must neither index an array nor end a run. */
 static bool are_sane(const sp_signs *s, int rank)
@@ -316,7 +307,7 @@ static bool are_sane(const sp_signs *s, int rank)
            (s->is_waiting == 0 || s->is_waiting == 1) && s->work >= 0 &&
            s->waits >= 0 && s->phase >= 0 && s->phase < SP_LINK_PHASES &&
            s->epoch >= 0 && s->step >= 0 && isfinite(s->own_s) && s->own_s >= 0 &&
-           is_text(s->host, sizeof s->host);
+           sp_text_is_ascii(s->host, sizeof s->host);
 }
 
 sp_link_event sp_link_receive(sp_link *link, sp_signs *signs)

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/sp_file.h"
+#include "base/sp_text.h"
 
 _Static_assert(sizeof(sp_heartbeat) == 128, "a record of heartbeat.bin");
 
@@ -111,21 +112,10 @@ void sp_heartbeat_put_signs(const sp_heartbeats *beats, int rank, int64_t work,
         put(beats, signs, sizeof signs, PLACE_OF(rank, work));
 }
 
-/* Text of a file is printed, and control characters would reach the terminal. */
-static bool is_text(const char *text, size_t bytes)
-{
-    for (size_t i = 0; i < bytes; i++)
-        if (text[i] == 0)
-            return true;
-        else if (text[i] < ' ' || text[i] > '~')
-            return false;
-    return false;
-}
-
 /* The name of a field that holds a value no rank writes; NULL: all are valid. */
 static const char *damage_of(const sp_heartbeat *h)
 {
-    if (!is_text(h->host, sizeof h->host))
+    if (!sp_text_is_ascii(h->host, sizeof h->host))
         return "host";
     if (h->pid < 0)
         return "pid";
