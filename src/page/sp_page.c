@@ -22,6 +22,16 @@ void sp_page_add_run(const sp_page *page, int run)
     sp_html_text(page->html, page->story[run].name);
 }
 
+void sp_page_head_run(const sp_page *page, int run)
+{
+    assert(run >= 0 && run < page->n);
+    if (page->n < 2)
+        return;
+    sp_html_raw(page->html, "<h3>");
+    sp_page_add_run(page, run);
+    sp_html_raw(page->html, "</h3>\n");
+}
+
 void sp_page_add_number(const sp_page *page, double value, int digits)
 {
     assert(digits >= 0);

@@ -211,15 +211,6 @@ static void add_later(const sp_page *page, const sp_story *s)
     sp_html_raw(page->html, "</tbody></table></div>\n");
 }
 
-static void begin_run(const sp_page *page, int run)
-{
-    if (page->n < 2)
-        return;
-    sp_html_raw(page->html, "<h3>");
-    sp_page_add_run(page, run);
-    sp_html_raw(page->html, "</h3>\n");
-}
-
 void sp_page_add_classes(const sp_page *page)
 {
     bool has_head = false;
@@ -233,7 +224,7 @@ void sp_page_add_classes(const sp_page *page)
         if (!has_head)
             sp_html_raw(page->html, "<h2>Classes</h2>\n");
         has_head = true;
-        begin_run(page, run);
+        sp_page_head_run(page, run);
         add_origin(page, &c);
         add_table(page, &c);
         add_later(page, &page->story[run]);
@@ -373,7 +364,7 @@ void sp_page_add_confusions(const sp_page *page)
                 "with its count below where there is room. Blue is right, orange "
                 "is wrong.</p>\n");
         has_head = true;
-        begin_run(page, run);
+        sp_page_head_run(page, run);
         if (c.n <= MOST_MAPPED)
             add_map(page, &c);
         else

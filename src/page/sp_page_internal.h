@@ -19,6 +19,8 @@ extern const char sp_page_style[], sp_page_script[];
 
 /* The sign of a run's colour, and its name; nothing where the page has one run. */
 void sp_page_add_run(const sp_page *page, int run);
+/* A heading that names the run; nothing where the page has one run. */
+void sp_page_head_run(const sp_page *page, int run);
 /* A number with `digits` digits behind the point; a dash where it is not finite. */
 void sp_page_add_number(const sp_page *page, double value, int digits);
 /* A count with thin spaces between thousands; a dash where it is not finite. */

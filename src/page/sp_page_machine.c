@@ -9,15 +9,6 @@
 
 enum { MIB = 1 << 20 };
 
-static void begin_run(const sp_page *page, int run)
-{
-    if (page->n < 2)
-        return;
-    sp_html_raw(page->html, "<h3>");
-    sp_page_add_run(page, run);
-    sp_html_raw(page->html, "</h3>\n");
-}
-
 /* ---- time of a step ---- */
 
 /* The parts of a step that a line may tell, in the order in which they come. Plans are
@@ -98,7 +89,7 @@ static void add_step_time(const sp_page *page, int run)
 
     if (!(whole > 0))
         return;
-    begin_run(page, run);
+    sp_page_head_run(page, run);
     sp_html_raw(page->html, "<p>A step takes ");
     sp_page_add_seconds(page, whole);
     sp_html_raw(page->html, " on the slowest rank and has ");
@@ -316,7 +307,7 @@ void sp_page_add_machines(const sp_page *page)
         if (!has_head)
             sp_html_raw(page->html, "<h2>Ranks, restarts, checkpoints</h2>\n");
         has_head = true;
-        begin_run(page, run);
+        sp_page_head_run(page, run);
         add_starts(page, s);
         add_hosts(page, s);
         add_memory(page, s);
