@@ -54,6 +54,9 @@ FUZZ_KINDS(FUZZ_DECLARE)
 _Noreturn void fuzz_fault(const char *format, ...)
     __attribute__((format(printf, 1, 2)));
 
+/* A fault unless the bytes of a, which was read, are those of b; `what` names them. */
+void fuzz_same_bytes(const void *a, const void *b, size_t bytes, const char *what);
+
 /* Checks a reader's status: SP_OK, or one of the others (SP_OK ends the list) with a
  * message that names the file. Returns rc == SP_OK. */
 bool fuzz_status_is_ok(sp_status rc, const char *path, const sp_status *allowed);

@@ -65,6 +65,12 @@ void fuzz_fault(const char *format, ...)
     _exit(FAULT);
 }
 
+void fuzz_same_bytes(const void *a, const void *b, size_t bytes, const char *what)
+{
+    if (bytes && memcmp(a, b, bytes) != 0)
+        fuzz_fault("another %s, and nobody noticed", what);
+}
+
 bool fuzz_status_is_ok(sp_status rc, const char *path, const sp_status *allowed)
 {
     const char *said = sp_error_last()->message;

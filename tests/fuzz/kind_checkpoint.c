@@ -113,12 +113,6 @@ static void prepare(void)
 
 /* ---- reading ---- */
 
-static void check_same(const void *a, const void *b, size_t bytes, const char *what)
-{
-    if (bytes && memcmp(a, b, bytes) != 0)
-        fuzz_fault("another %s, and nobody noticed", what);
-}
-
 static void check_texts(char **a, char **b, int n, const char *what)
 {
     if (!a != !b)
@@ -132,7 +126,7 @@ static void check_row(const double *a, const double *b, int n, const char *what)
 {
     if (!a != !b)
         fuzz_fault("no %s, and nobody noticed", what);
-    check_same(a, b, a ? (size_t)n * sizeof *a : 0, what);
+    fuzz_same_bytes(a, b, a ? (size_t)n * sizeof *a : 0, what);
 }
 
 static void compare_norm(const sp_normalization *got, const sp_normalization *want)
@@ -157,7 +151,7 @@ static void compare_state(const content *c)
     if (!got.deck || strcmp(got.deck, want.deck) != 0)
         fuzz_fault("another deck, and nobody noticed");
     got.deck = want.deck = NULL;
-    check_same(&got, &want, sizeof got, "state");
+    fuzz_same_bytes(&got, &want, sizeof got, "state");
     compare_norm(&c->norm, &good.norm);
 }
 
@@ -167,12 +161,12 @@ static void compare_arrays(const content *c)
         const sp_param *p = &graph.param[i];
         size_t size = (size_t)p->count * sizeof *c->param;
 
-        check_same(c->param + p->offset, good.param + p->offset, size, "weight");
+        fuzz_same_bytes(c->param + p->offset, good.param + p->offset, size, "weight");
         if (c->m[p->offset] !=
             0) /* a file may lack them: the optimizer starts afresh */
-            check_same(c->m + p->offset, good.m + p->offset, size, "momentum");
+            fuzz_same_bytes(c->m + p->offset, good.m + p->offset, size, "momentum");
     }
-    check_same(c->running, good.running, (size_t)graph.n_buffer_floats * 4, "buffer");
+    fuzz_same_bytes(c->running, good.running, (size_t)graph.n_buffer_floats * 4, "buffer");
 }
 
 /* Numbers that are accepted must be fit to compute with: a run that continues relies on

@@ -56,12 +56,6 @@ static void prepare(void)
 
 /* ---- reading ---- */
 
-static void check_same(const void *a, const void *b, size_t bytes, const char *what)
-{
-    if (bytes && memcmp(a, b, bytes) != 0)
-        fuzz_fault("another %s, and nobody noticed", what);
-}
-
 static void compare_sample(const sp_sample *got, const sp_sample *want)
 {
     size_t n = (size_t)want->n;
@@ -69,10 +63,10 @@ static void compare_sample(const sp_sample *got, const sp_sample *want)
     if (got->n != want->n)
         fuzz_fault("%lld voxels instead of %lld", (long long)got->n,
                    (long long)want->n);
-    check_same(got->coords, want->coords, 3 * n * sizeof *got->coords, "coordinate");
-    check_same(got->features, want->features,
+    fuzz_same_bytes(got->coords, want->coords, 3 * n * sizeof *got->coords, "coordinate");
+    fuzz_same_bytes(got->features, want->features,
                (size_t)whole.n_features * n * sizeof *got->features, "feature");
-    check_same(got->labels, want->labels, n * sizeof *got->labels, "label");
+    fuzz_same_bytes(got->labels, want->labels, n * sizeof *got->labels, "label");
 }
 
 /* The file's own attributes and counts, which HDF5's checksums cover. */
@@ -81,9 +75,9 @@ static void compare_index(const sp_dataset *set)
     if (set->n_samples != SAMPLES || set->n_classes != whole.n_classes ||
         set->ignore_label != whole.ignore_label)
         fuzz_fault("another number of samples or classes, and nobody noticed");
-    check_same(&set->voxel_size, &whole.voxel_size, sizeof set->voxel_size,
+    fuzz_same_bytes(&set->voxel_size, &whole.voxel_size, sizeof set->voxel_size,
                "voxel size");
-    check_same(set->feature_mean, whole.feature_mean,
+    fuzz_same_bytes(set->feature_mean, whole.feature_mean,
                (size_t)whole.n_features * sizeof(double), "mean");
     fuzz_same_recipe(set->recipe, whole.recipe);
 }
