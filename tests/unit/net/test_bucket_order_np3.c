@@ -8,16 +8,6 @@ static sp_comm comm;
 static sp_config config;
 static sp_graph graph;
 
-#define ALL_AGREE(claim) assert_true(on_all_ranks(claim))
-
-static bool on_all_ranks(bool mine)
-{
-    int64_t all = mine;
-
-    OK(sp_comm_allreduce(&comm, SP_SCOPE_WORLD, &all, 1, SP_I64, SP_MIN));
-    return all;
-}
-
 static double sum_of_ranks(int64_t i)
 {
     return 6.0 + 3.0 * (double)(i % 7);
@@ -117,7 +107,7 @@ static void sums_in_every_way_of_posting(bool is_exact)
             OK(sp_bucket_poll(&b));
         }
         OK(sp_bucket_wait(&b, NULL));
-        ALL_AGREE(is_summed(&b));
+        ALL_AGREE(&comm, is_summed(&b));
     }
     sp_buckets_destroy(&b);
 }
@@ -148,7 +138,7 @@ static void frozen_layers_do_not_travel(bool is_exact)
         OK(sp_bucket_poll(&b));
     }
     OK(sp_bucket_wait(&b, NULL));
-    ALL_AGREE(b.tail.loss_sum == 1.5 && b.tail.n_samples == 3);
+    ALL_AGREE(&comm, b.tail.loss_sum == 1.5 && b.tail.n_samples == 3);
     for (int i = 0; i < b.n_buckets; i++) {
         bool is_frozen = i + 1 < b.n_buckets, is_right = true;
 
@@ -161,7 +151,7 @@ static void frozen_layers_do_not_travel(bool is_exact)
             is_right = is_right &&
                        (double)b.grad[k] == (is_frozen ? (double)(comm.rank + 1 + k % 7)
                                                        : sum_of_ranks(k));
-        ALL_AGREE(is_right);
+        ALL_AGREE(&comm, is_right);
     }
     assert_true(n_idle > 0 && n_idle < b.n_buckets);
     sp_buckets_destroy(&b);
@@ -196,7 +186,7 @@ TEST(a_rank_out_of_step_is_found)
     fill(&b);
     t.sequence += comm.rank == 2;
     rc = sp_bucket_wait(&b, NULL);
-    ALL_AGREE(rc == SP_EMPI &&
+    ALL_AGREE(&comm, rc == SP_EMPI &&
               strstr(sp_error_last()->message, "asked for other sums over the ranks"));
     sp_buckets_destroy(&b);
     sp_transport_close(&t);

@@ -12,16 +12,6 @@ static const case_sample samples[] = {{1, 40, false}, {2, 0, false}, {3, 25, fal
                                       {4, 3, true},   {5, 1, false}, {6, 60, false}};
 enum { N_SAMPLES = sizeof samples / sizeof samples[0] };
 
-#define ALL_AGREE(claim) assert_true(on_all_ranks(claim))
-
-static bool on_all_ranks(bool mine)
-{
-    int64_t all = mine;
-
-    OK(sp_comm_allreduce(&comm, SP_SCOPE_WORLD, &all, 1, SP_I64, SP_MIN));
-    return all;
-}
-
 /* Takes the samples of the ranks that `has` selects, in rank order, dealt round robin
  * over n_ranks of them: with n_ranks = size - 1 the last rank gets nothing. */
 static int deal(int n_ranks, bool (*has)(int rank), case_sample *mine)
@@ -100,8 +90,8 @@ static void check_deal(const char *layers, int n_ranks, bool is_exact,
     is_equal = !memcmp(part.buckets.grad, one.buckets.grad, (size_t)n * 4) &&
                !memcmp(part.net.running, one.net.running, (size_t)n_running * 4) &&
                part.buckets.tail.loss_sum == one.buckets.tail.loss_sum;
-    ALL_AGREE(is_near);
-    ALL_AGREE(is_equal || !is_exact);
+    ALL_AGREE(&comm, is_near);
+    ALL_AGREE(&comm, is_equal || !is_exact);
     case_close(&one);
     case_close(&part);
 }
@@ -142,8 +132,8 @@ TEST(overlap_changes_no_bit)
     case_batch(&b, mine, n);
     case_step(&b, true);
     OK(sp_bucket_wait(&b.buckets, NULL));
-    ALL_AGREE(a.buckets.n_buckets > 3);
-    ALL_AGREE(!memcmp(a.buckets.grad, b.buckets.grad, (size_t)a.graph.n_floats * 4));
+    ALL_AGREE(&comm, a.buckets.n_buckets > 3);
+    ALL_AGREE(&comm, !memcmp(a.buckets.grad, b.buckets.grad, (size_t)a.graph.n_floats * 4));
     case_close(&a);
     case_close(&b);
 }
@@ -158,7 +148,7 @@ TEST(node_statistics_are_those_of_its_samples)
 
     run(&part, &comm, case_nets[1], &options, mine, n_mine);
     run(&node, &self, case_nets[1], &options, nodes, n_nodes);
-    ALL_AGREE(distance(part.net.running, node.net.running, part.graph.n_buffer_floats) <
+    ALL_AGREE(&comm, distance(part.net.running, node.net.running, part.graph.n_buffer_floats) <
               1e-6);
     case_close(&part);
     case_close(&node);
@@ -210,8 +200,8 @@ TEST(synced_statistics_are_the_weighted_mean)
                         mean[norm->running_mean + j] / (double)voxels) < 1e-6 &&
                    fabs((double)c.net.running[norm->running_var + j] -
                         mean[norm->running_var + j] / (double)voxels) < 1e-6;
-    ALL_AGREE(is_same);
-    ALL_AGREE(is_mean);
+    ALL_AGREE(&comm, is_same);
+    ALL_AGREE(&comm, is_mean);
     free(mean);
     case_close(&c);
 }
