@@ -239,6 +239,36 @@ static inline void case_same(const char *what, const conv_case *p, sp_tensor got
     free(want);
 }
 
+/* ---- the cases that every operation of a convolution is held to ---- */
+
+/* A test's comparison of one case with its answer; the arguments are those of
+ * case_make. */
+typedef void case_check(const conv_kind *k, int n_samples, const int *rows, int c_in,
+                        int c_out, int pad);
+
+/* Numbers of channels below, at and above the widths of tiles. */
+static const int case_channels[] = {1,  3,  4,  8,   16,  20,  32,
+                                    48, 64, 96, 128, 160, 256, 300};
+enum { CASE_CHANNEL_COUNTS = sizeof case_channels / sizeof *case_channels };
+
+static inline void case_each_map_and_row_count(case_check *check)
+{
+    static const int rows[] = {0, 1, 31, 33, 127};
+
+    for (int k = 0; k < CONV_KINDS; k++)
+        for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+            check(&conv_kinds[k], 1, &rows[i], k == CONV_5 ? 4 : 20, 24, 0);
+}
+
+/* No row can be copied by copies of 16 bytes. */
+static inline void case_rows_off_the_grid(case_check *check)
+{
+    const int rows[] = {50};
+
+    check(&conv_kinds[CONV_3], 1, rows, 7, 9, 1);
+    check(&conv_kinds[CONV_DOWN], 1, rows, 33, 20, 3);
+}
+
 /* ---- on the device ---- */
 
 static inline sp_backend case_open(int order, sp_precision precision)

@@ -59,38 +59,28 @@ static void check(const conv_kind *k, int n_samples, const int *rows, int c_in,
 
 static void every_map_and_row_count(void **state)
 {
-    static const int rows[] = {0, 1, 31, 33, 127};
-
     (void)state;
-    for (int k = 0; k < CONV_KINDS; k++)
-        for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-            check(&conv_kinds[k], 1, &rows[i], k == CONV_5 ? 4 : 20, 24, 0);
+    case_each_map_and_row_count(check);
 }
 
 static void every_channel_count(void **state)
 {
-    static const int channels[] = {1,  3,  4,  8,   16,  20,  32,
-                                   48, 64, 96, 128, 160, 256, 300};
     const int rows[] = {33, 0, 40};
 
     (void)state;
-    for (size_t i = 0; i < sizeof channels / sizeof *channels; i++) {
+    for (int i = 0; i < CASE_CHANNEL_COUNTS; i++) {
         if (!hc_is_checked()) {
-            check(&conv_kinds[CONV_1], 3, rows, channels[i], 17, 8);
-            check(&conv_kinds[CONV_1], 3, rows, 5, channels[i], 0);
+            check(&conv_kinds[CONV_1], 3, rows, case_channels[i], 17, 8);
+            check(&conv_kinds[CONV_1], 3, rows, 5, case_channels[i], 0);
         }
-        check(&conv_kinds[CONV_1], 3, rows, channels[i], channels[i], 0);
+        check(&conv_kinds[CONV_1], 3, rows, case_channels[i], case_channels[i], 0);
     }
 }
 
-/* No row can be copied by copies of 16 bytes. */
 static void rows_off_the_grid(void **state)
 {
-    const int rows[] = {50};
-
     (void)state;
-    check(&conv_kinds[CONV_3], 1, rows, 7, 9, 1);
-    check(&conv_kinds[CONV_DOWN], 1, rows, 33, 20, 3);
+    case_rows_off_the_grid(check);
 }
 
 /* There are more pairs than an item of work has. */
