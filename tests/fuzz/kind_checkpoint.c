@@ -166,7 +166,8 @@ static void compare_arrays(const content *c)
             0) /* a file may lack them: the optimizer starts afresh */
             fuzz_same_bytes(c->m + p->offset, good.m + p->offset, size, "momentum");
     }
-    fuzz_same_bytes(c->running, good.running, (size_t)graph.n_buffer_floats * 4, "buffer");
+    fuzz_same_bytes(c->running, good.running, (size_t)graph.n_buffer_floats * 4,
+                    "buffer");
 }
 
 /* Numbers that are accepted must be fit to compute with: a run that continues relies on

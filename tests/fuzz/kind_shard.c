@@ -63,9 +63,10 @@ static void compare_sample(const sp_sample *got, const sp_sample *want)
     if (got->n != want->n)
         fuzz_fault("%lld voxels instead of %lld", (long long)got->n,
                    (long long)want->n);
-    fuzz_same_bytes(got->coords, want->coords, 3 * n * sizeof *got->coords, "coordinate");
+    fuzz_same_bytes(got->coords, want->coords, 3 * n * sizeof *got->coords,
+                    "coordinate");
     fuzz_same_bytes(got->features, want->features,
-               (size_t)whole.n_features * n * sizeof *got->features, "feature");
+                    (size_t)whole.n_features * n * sizeof *got->features, "feature");
     fuzz_same_bytes(got->labels, want->labels, n * sizeof *got->labels, "label");
 }
 
@@ -76,9 +77,9 @@ static void compare_index(const sp_dataset *set)
         set->ignore_label != whole.ignore_label)
         fuzz_fault("another number of samples or classes, and nobody noticed");
     fuzz_same_bytes(&set->voxel_size, &whole.voxel_size, sizeof set->voxel_size,
-               "voxel size");
+                    "voxel size");
     fuzz_same_bytes(set->feature_mean, whole.feature_mean,
-               (size_t)whole.n_features * sizeof(double), "mean");
+                    (size_t)whole.n_features * sizeof(double), "mean");
     fuzz_same_recipe(set->recipe, whole.recipe);
 }
 

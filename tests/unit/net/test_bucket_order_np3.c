@@ -186,8 +186,8 @@ TEST(a_rank_out_of_step_is_found)
     fill(&b);
     t.sequence += comm.rank == 2;
     rc = sp_bucket_wait(&b, NULL);
-    ALL_AGREE(&comm, rc == SP_EMPI &&
-              strstr(sp_error_last()->message, "asked for other sums over the ranks"));
+    ALL_AGREE(&comm, rc == SP_EMPI && strstr(sp_error_last()->message,
+                                             "asked for other sums over the ranks"));
     sp_buckets_destroy(&b);
     sp_transport_close(&t);
     be.ops->close(&be);

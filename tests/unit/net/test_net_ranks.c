@@ -133,7 +133,8 @@ TEST(overlap_changes_no_bit)
     case_step(&b, true);
     OK(sp_bucket_wait(&b.buckets, NULL));
     ALL_AGREE(&comm, a.buckets.n_buckets > 3);
-    ALL_AGREE(&comm, !memcmp(a.buckets.grad, b.buckets.grad, (size_t)a.graph.n_floats * 4));
+    ALL_AGREE(&comm,
+              !memcmp(a.buckets.grad, b.buckets.grad, (size_t)a.graph.n_floats * 4));
     case_close(&a);
     case_close(&b);
 }
@@ -148,8 +149,8 @@ TEST(node_statistics_are_those_of_its_samples)
 
     run(&part, &comm, case_nets[1], &options, mine, n_mine);
     run(&node, &self, case_nets[1], &options, nodes, n_nodes);
-    ALL_AGREE(&comm, distance(part.net.running, node.net.running, part.graph.n_buffer_floats) <
-              1e-6);
+    ALL_AGREE(&comm, distance(part.net.running, node.net.running,
+                              part.graph.n_buffer_floats) < 1e-6);
     case_close(&part);
     case_close(&node);
 }
