@@ -1,16 +1,9 @@
 /* Kernels with planted faults, and some without: `hostcuda_bugs NAME` runs one and ends
  * with 3 if its result is wrong. tests/emulator/test_hostcuda_findings.sh says what the
  * emulator must say to each. */
-#include "cuda/device/sp_cuda.h"
+#include "emulator/hostcuda_bugs.h"
 
 #include <vector>
-
-enum { N = 128 };
-
-struct call {
-    const int *in;
-    int *out; /* [4 * N], begins as 0 */
-};
 
 __global__ static void copy_all(call a)
 {
@@ -159,273 +152,7 @@ __global__ static void endless(call a)
     a.out[threadIdx.x] = a.in[threadIdx.x];
 }
 
-/* ---- copies beside the computation: threads 0 .. 31 copy 16 bytes each ---- */
-
-enum { CHUNKS = N / 4 };
-
-__device__ static void begin_copy(int *tile, const int *in, int bytes)
-{
-    const int t = (int)threadIdx.x;
-
-    if (t < CHUNKS)
-        sp_copy_async(tile + 4 * t, in + 4 * t, bytes);
-    sp_copy_commit();
-}
-
-__global__ static void copy_waited_late(call a)
-{
-    SP_SHARED(int, tile, [N]);
-
-    begin_copy(tile, a.in, 16);
-    sp_copy_wait<1>();
-    __syncthreads();
-    a.out[threadIdx.x] = tile[threadIdx.x];
-    sp_copy_wait<0>();
-}
-
-__global__ static void copy_never_waited(call a)
-{
-    SP_SHARED(int, tile, [N]);
-
-    begin_copy(tile, a.in, 16);
-    a.out[threadIdx.x] = a.in[threadIdx.x];
-}
-
-/* A wait is for the thread's own copies. */
-__global__ static void copy_without_barrier(call a)
-{
-    SP_SHARED(int, tile, [N]);
-
-    begin_copy(tile, a.in, 16);
-    sp_copy_wait<0>();
-    a.out[threadIdx.x] = tile[threadIdx.x];
-}
-
-/* The next copies begin while others still read. */
-__global__ static void copy_too_early(call a)
-{
-    SP_SHARED(int, tile, [N]);
-    const int t = (int)threadIdx.x;
-    int sum = 0;
-
-    for (int k = 0; k < 4; k++) {
-        begin_copy(tile, a.in, k % 2 ? 8 : 16); /* two of four, the others 0 */
-        sp_copy_wait<0>();
-        __syncthreads();
-        sum += tile[N - 1 - t];
-    }
-    a.out[t] = sum == (t % 4 < 2 ? 2 : 4) * a.in[N - 1 - t] ? a.in[t] : -1;
-}
-
-__global__ static void copy_misaligned(call a)
-{
-    SP_SHARED(int, tile, [N + 4]);
-
-    begin_copy(tile, a.in + 1, 16);
-    sp_copy_wait<0>();
-    a.out[threadIdx.x] = a.in[threadIdx.x];
-}
-
-/* The address counts, though none of its bytes are wanted. */
-__global__ static void copy_of_nothing(call a)
-{
-    SP_SHARED(int, tile, [N + 4]);
-
-    begin_copy(tile, a.in + 1, 0);
-    sp_copy_wait<0>();
-    a.out[threadIdx.x] = a.in[threadIdx.x];
-}
-
-__global__ static void copy_out_of_bounds(call a)
-{
-    SP_SHARED(int, tile, [2 * N]);
-
-    begin_copy(tile, a.in, 16);
-    begin_copy(tile + N, a.in + 4, 16);
-    sp_copy_wait<0>();
-    a.out[threadIdx.x] = a.in[threadIdx.x];
-}
-
-__global__ static void matrix_of_some(call a)
-{
-    SP_SHARED(uint32_t, tile, [N]);
-    uint32_t r[4];
-
-    tile[threadIdx.x] = 0;
-    __syncthreads();
-    if (threadIdx.x % 2)
-        sp_ldmatrix(r, sp_shared_address(tile + threadIdx.x % 32 * 4));
-    a.out[threadIdx.x] = a.in[threadIdx.x];
-}
-
-/* ---- products of a warpgroup, which the block is ---- */
-
-enum wgmma_bug {
-    wgmma_sound,
-    wgmma_not_landed,
-    wgmma_not_passed_on,
-    wgmma_stored_not_passed_on,
-    wgmma_without_barrier,
-    wgmma_refilled,
-    wgmma_refilled_without_barrier,
-    wgmma_sums_early,
-    wgmma_without_fence,
-    wgmma_of_three_warps,
-    wgmma_of_two_minds,
-    wgmma_never_waited,
-    wgmma_base_offset
-};
-
-struct __align__(1024) operands
-{
-    char a[64][128], b[128][128];
-};
-
-__device__ static uint64_t descriptor(const char *first)
-{
-    return sp_shared_address(first) >> 4 | (uint64_t)(1024 >> 4) << 32 |
-           (uint64_t)1 << 62;
-}
-
-template <int BUG> __global__ static void wgmma_with(call a)
-{
-    SP_SHARED(operands, tile, [1]);
-    char *const bytes = (char *)tile;
-    const int t = (int)threadIdx.x;
-    uint64_t x = descriptor(tile[0].a[0]);
-    float d[64] = {};
-
-    for (int e = t; e < (int)sizeof(operands) / 16; e += N)
-        if (BUG == wgmma_stored_not_passed_on)
-            *(int4 *)(bytes + 16 * e) = make_int4(1, 2, 3, 4);
-        else
-            sp_copy_async(bytes + 16 * e, a.in + 4 * (e % CHUNKS), 16);
-    sp_copy_commit();
-    if (BUG != wgmma_not_landed)
-        sp_copy_wait<0>();
-    if (BUG != wgmma_not_passed_on && BUG != wgmma_stored_not_passed_on)
-        sp_fence_async();
-    if (BUG != wgmma_without_barrier)
-        __syncthreads();
-    if (BUG == wgmma_of_two_minds && t >= 96)
-        x += 2;
-    if (BUG == wgmma_base_offset)
-        x |= (uint64_t)1 << 49;
-    if (BUG != wgmma_without_fence)
-        sp_wgmma_fence();
-    if (BUG != wgmma_of_three_warps || t >= 32)
-        sp_wgmma(d, x, descriptor(tile[0].b[0]));
-    sp_wgmma_commit();
-    if (BUG != wgmma_refilled && BUG != wgmma_sums_early && BUG != wgmma_never_waited)
-        sp_wgmma_wait<0>(d);
-    a.out[t] = d[0] == d[0] ? a.in[t] : -1;
-    if (BUG == wgmma_refilled || BUG == wgmma_refilled_without_barrier)
-        sp_copy_async(bytes + sizeof(operands) - 16 * (t + 1), a.in, 16);
-    sp_copy_commit();
-    sp_copy_wait<0>();
-    if (BUG == wgmma_refilled || BUG == wgmma_sums_early)
-        sp_wgmma_wait<0>(d);
-}
-
-/* ---- two blocks of a cluster bring half of each stage to both ---- */
-
-enum cluster_bug {
-    cluster_sound,
-    cluster_wrong_phase,
-    cluster_without_arrival,
-    cluster_refilled,
-    cluster_few_bytes,
-    cluster_never_made,
-    cluster_too_early,
-    cluster_leaves,
-    cluster_leaves_between
-};
-
-struct stage {
-    int data[N];
-    uint64_t full, free;
-};
-
-template <int BUG> __global__ static void cluster_with(call a)
-{
-    SP_SHARED(stage, s, [1]);
-    const uint32_t full = sp_shared_address(&s[0].full);
-    const uint32_t free = sp_shared_address(&s[0].free);
-    const int t = (int)threadIdx.x, rank = (int)sp_cluster_rank(), from = rank * N / 2;
-    int sum = 0;
-
-    if (t == 0 && BUG != cluster_never_made) {
-        sp_phases_init(full, 1);
-        sp_phases_init(free, 2);
-        sp_phases_made();
-    }
-    if (BUG == cluster_too_early)
-        __syncthreads();
-    else
-        sp_cluster_arrive(), sp_cluster_wait();
-    for (unsigned step = 0; step < 6; step++) {
-        if (t == 0) {
-            if (step > 0 && BUG != cluster_refilled)
-                sp_phases_wait(free, (step - 1) & 1);
-            sp_phases_expect(full, N * (BUG == cluster_few_bytes ? 2 : 4));
-            sp_copy_bulk(sp_shared_address(s[0].data + from), a.in + from,
-                         N / 2 * sizeof(int), full, 3);
-        }
-        sp_phases_wait(full, BUG == cluster_wrong_phase ? ~step & 1 : step & 1);
-        sum += s[0].data[N - 1 - t];
-        __syncthreads();
-        if (t < 2 && BUG != cluster_without_arrival)
-            sp_phases_arrive(free, (unsigned)t);
-    }
-    if (t / (N / 2) == rank)
-        a.out[t] = sum == 6 * a.in[N - 1 - t] ? a.in[t] : -1;
-    if (BUG == cluster_leaves)
-        return;
-    sp_cluster_arrive();
-    if (BUG != cluster_leaves_between)
-        sp_cluster_wait();
-}
-
-/* Runs a kernel by its name in clusters of two blocks; 0: there is none. */
-static int run_cluster(const char *name, call a, cudaStream_t stream)
-{
-    static const struct {
-        const char *name;
-        void (*kernel)(call);
-    } all[] = {
-#define C(bug) {#bug, cluster_with<bug>}
-        C(cluster_sound),    C(cluster_wrong_phase),    C(cluster_without_arrival),
-        C(cluster_refilled), C(cluster_few_bytes),      C(cluster_never_made),
-        C(cluster_leaves),   C(cluster_leaves_between), C(cluster_too_early),
-    };
-
-    for (const auto &k : all)
-        if (!strcmp(k.name, name)) {
-            SP_LAUNCH_CLUSTER(k.kernel, dim3(2), dim3(N), 0, 2, stream, a);
-            return 1;
-        }
-    return 0;
-}
-
 /* ---- sound ---- */
-
-__global__ static void copies(call a)
-{
-    SP_SHARED(int, tile, [2][N]);
-    const int t = (int)threadIdx.x;
-    int sum = 0;
-
-    begin_copy(tile[0], a.in, 16);
-    for (int k = 0; k < 4; k++) {
-        begin_copy(tile[(k + 1) % 2], a.in, 8);
-        sp_copy_wait<1>();
-        __syncthreads();
-        sum += tile[k % 2][N - 1 - t];
-        __syncthreads();
-    }
-    sp_copy_wait<0>();
-    a.out[t] = sum == (t % 4 < 2 ? 1 : 4) * a.in[N - 1 - t] ? a.in[t] : -1;
-}
 
 __global__ static void two_barriers(call a)
 {
@@ -499,12 +226,10 @@ __global__ static void in_turn(call a)
 static cudaStream_t first, second;
 static cudaEvent_t event;
 
-static int run_kernel(const char *name, call a, dim3 grid, unsigned threads)
+/* False: there is no kernel of this name. */
+static bool run_kernel(const char *name, call a, dim3 grid, unsigned threads)
 {
-    static const struct {
-        const char *name;
-        void (*kernel)(call);
-    } all[] = {
+    static const bug all[] = {
 #define K(name) {#name, name}
         K(copy_all),
         K(missing_barrier),
@@ -521,140 +246,24 @@ static int run_kernel(const char *name, call a, dim3 grid, unsigned threads)
         K(race_of_blocks),
         K(host_pointer),
         K(endless),
-        K(copy_waited_late),
-        K(copy_never_waited),
-        K(copy_without_barrier),
-        K(copy_too_early),
-        K(copy_misaligned),
-        K(copy_of_nothing),
-        K(copy_out_of_bounds),
-        K(matrix_of_some),
         K(two_barriers),
         K(warp_exchange),
         K(counted),
         K(halves),
         K(half_without_barrier),
         K(in_turn),
-        K(copies),
-#define W(bug) {#bug, wgmma_with<bug>}
-        W(wgmma_sound),
-        W(wgmma_not_landed),
-        W(wgmma_not_passed_on),
-        W(wgmma_stored_not_passed_on),
-        W(wgmma_without_barrier),
-        W(wgmma_refilled),
-        W(wgmma_refilled_without_barrier),
-        W(wgmma_sums_early),
-        W(wgmma_without_fence),
-        W(wgmma_of_three_warps),
-        W(wgmma_of_two_minds),
-        W(wgmma_never_waited),
-        W(wgmma_base_offset),
     };
 
-    for (const auto &k : all)
-        if (!strcmp(k.name, name)) {
-            SP_LAUNCH(k.kernel, grid, dim3(threads), first, a);
-            return 1;
-        }
-    return run_cluster(name, a, first);
-}
+    void (*kernel)(call) = find_bug(all, name);
 
-__global__ static void waits_first(call a)
-{
-    sp_grid_wait();
-    a.out[threadIdx.x] = a.in[threadIdx.x];
-}
-
-__global__ static void reads_ahead_of_the_wait(call a)
-{
-    const int v = a.in[threadIdx.x];
-
-    sp_grid_wait();
-    a.out[threadIdx.x] = v;
-}
-
-/* The input may be read ahead, since the kernel before does not write it. */
-__global__ static void looks_ahead(call a)
-{
-    sp_reads_ahead();
-    const int v = a.in[threadIdx.x];
-
-    sp_grid_begin(true);
-    a.out[threadIdx.x] = v;
-}
-
-__global__ static void looks_ahead_at_what_is_written(call a)
-{
-    sp_reads_ahead();
-    const int v = a.out[threadIdx.x];
-
-    sp_grid_wait();
-    a.out[threadIdx.x] = v;
-}
-
-__global__ static void copies_ahead_what_is_written(call a)
-{
-    SP_SHARED(int, tile, [N]);
-
-    sp_reads_ahead();
-    begin_copy(tile, a.out, 16);
-    sp_grid_wait();
-    sp_copy_wait<0>();
-    __syncthreads();
-    a.out[threadIdx.x] = tile[threadIdx.x];
-}
-
-__global__ static void writes_ahead(call a)
-{
-    sp_reads_ahead();
-    a.out[threadIdx.x] = a.in[threadIdx.x];
-    sp_grid_wait();
-}
-
-__global__ static void lets_ahead(call a)
-{
-    hc_grid_let();
-    sp_grid_wait();
-    a.out[threadIdx.x] = a.in[threadIdx.x];
-}
-
-__global__ static void leaves_without_the_wait(call a)
-{
-    if (threadIdx.x == 3)
-        return;
-    sp_grid_wait();
-    a.out[threadIdx.x] = a.in[threadIdx.x];
-}
-
-/* Behind another in a stream of early launches. */
-static void run_early(const char *name, call a)
-{
-    static const struct {
-        const char *word;
-        void (*kernel)(call);
-    } all[] = {{"reads_ahead", reads_ahead_of_the_wait},
-               {"leaves", leaves_without_the_wait},
-               {"never_waits", copy_all},
-               {"looks_at_written", looks_ahead_at_what_is_written},
-               {"copies_written", copies_ahead_what_is_written},
-               {"looks", looks_ahead},
-               {"writes", writes_ahead},
-               {"lets_ahead", lets_ahead}};
-    void (*kernel)(call) = waits_first;
-
-    for (const auto &k : all)
-        if (kernel == waits_first && strstr(name, k.word))
-            kernel = k.kernel;
-    sp_early_allow(first, 0);
-    SP_LAUNCH(waits_first, dim3(1), dim3(N), first, a);
-    if (strstr(name, "_later")) /* what is read is the last kernel's no more */
-        SP_LAUNCH(waits_first, dim3(1), dim3(N), first, (call{a.in, a.out + N}));
-    if (strstr(name, "behind_a_fill"))
-        cudaMemsetAsync(a.out, 0, N * sizeof(int), first);
-    if (strstr(name, "behind_a_record"))
-        cudaEventRecord(event, first);
-    SP_LAUNCH(kernel, dim3(1), dim3(N), first, a);
+    if (!kernel)
+        kernel = find_copy_bug(name);
+    if (!kernel)
+        kernel = find_wgmma_bug(name);
+    if (!kernel)
+        return run_cluster_bug(name, a, first);
+    SP_LAUNCH(kernel, grid, dim3(threads), first, a);
+    return true;
 }
 
 /* The second stream copies what the first one makes. */
@@ -701,7 +310,7 @@ int main(int argc, char **argv)
         return out == want ? 0 : 3;
     }
     if (!strncmp(name, "launch_", 7)) {
-        run_early(name, {d_in, d_out});
+        run_early_bug(name, {d_in, d_out}, first, event);
         cudaMemcpyAsync(out.data(), d_out, N * sizeof(int), cudaMemcpyDeviceToHost,
                         first);
         cudaStreamSynchronize(first);

@@ -1,6 +1,6 @@
 #!/bin/sh
 # The emulator that runs the CUDA kernels finds the faults that are planted in
-# hostcuda_bugs.cu, in each of several orders, and reports nothing where there is no fault.
+# hostcuda_bugs*.cu, in each of several orders, and reports nothing where there is no fault.
 cd "$SP_BUILDDIR" || exit 1
 prog=tests/emulator/hostcuda_bugs
 race=tests/emulator/hostcuda_bugs_race
