@@ -89,17 +89,17 @@ bool is_fine(sp_nccl_result result)
 
 /* Asks whether a communicator's background work is at rest and whether it has failed.
  */
-sp_status ask(nccl_transport *n, sp_nccl_comm comm, const char *what, bool *is_at_rest)
+sp_status ask(nccl_transport *n, sp_nccl_comm comm, const char *what, bool *is_ready)
 {
     sp_nccl_result state = SP_NCCL_SUCCESS;
 
-    *is_at_rest = true;
+    *is_ready = true;
     if (!comm)
         return SP_OK;
     SP_NCCL(n, comm, comm_get_async_error(comm, &state), what);
     if (!is_fine(state))
         return fail(n, comm, state, what);
-    *is_at_rest = state == SP_NCCL_SUCCESS;
+    *is_ready = state == SP_NCCL_SUCCESS;
     return SP_OK;
 }
 
@@ -112,27 +112,27 @@ sp_status look_for_errors(sp_transport *t)
     return ask(n, n->scope, "all-reduce", &ignored);
 }
 
-struct settling {
+struct queueing {
     nccl_transport *n;
     sp_nccl_comm comm;
     const char *what;
 };
 
-sp_status test_at_rest(void *arg, bool *is_done)
+sp_status test_ready(void *arg, bool *is_done)
 {
-    const settling *s = (const settling *)arg;
+    const queueing *s = (const queueing *)arg;
 
     return ask(s->n, s->comm, s->what, is_done);
 }
 
 /* Waits until NCCL has put the requested work into the stream. */
-sp_status settle(sp_transport *t, sp_nccl_comm comm, const char *what)
+sp_status wait_until_queued(sp_transport *t, sp_nccl_comm comm, const char *what)
 {
-    settling s = {nccl_of(t), comm, what};
-    bool is_at_rest;
+    queueing s = {nccl_of(t), comm, what};
+    bool is_ready;
 
-    SP_TRY(ask(s.n, comm, what, &is_at_rest));
-    return is_at_rest ? SP_OK : sp_comm_wait_for(t->comm, true, test_at_rest, &s);
+    SP_TRY(ask(s.n, comm, what, &is_ready));
+    return is_ready ? SP_OK : sp_comm_wait_for(t->comm, true, test_ready, &s);
 }
 
 /* ---- start ---- */
@@ -177,21 +177,21 @@ sp_status start_together(sp_transport *t, sp_nccl_comm *comm, sp_status rc,
     for (;;) {
         const double round_end = sp_now_s() + ROUND_S;
         int64_t failed, busy, late;
-        bool is_at_rest = false;
+        bool is_ready = false;
 
-        while (rc == SP_OK && !is_at_rest && sp_now_s() < round_end) {
+        while (rc == SP_OK && !is_ready && sp_now_s() < round_end) {
             if (*comm)
-                rc = ask(n, *comm, what, &is_at_rest);
-            if (rc == SP_OK && !is_at_rest)
+                rc = ask(n, *comm, what, &is_ready);
+            if (rc == SP_OK && !is_ready)
                 pause_s(0.001);
         }
-        int64_t state[3] = {rc != SP_OK, rc == SP_OK && !is_at_rest, sp_now_s() > end};
+        int64_t state[3] = {rc != SP_OK, rc == SP_OK && !is_ready, sp_now_s() > end};
 
         SP_TRY(sp_comm_allreduce(t->comm, SP_SCOPE_WORLD, state, 3, SP_I64, SP_MAX));
         failed = state[0];
         busy = state[1];
         late = state[2];
-        if (!failed && busy && late && rc == SP_OK && !is_at_rest)
+        if (!failed && busy && late && rc == SP_OK && !is_ready)
             rc = SP_FAIL(SP_EMPI, "NCCL: %s: not done after %.0f s", what, n->limit_s);
         if (failed || !busy || late)
             return sp_transport_agree(t, rc);
@@ -369,7 +369,7 @@ sp_status take_from_nccl(sp_transport *t, size_t bytes, void **out)
     if (!is_fine(n->lib->comm_register(n->bulk, data, bytes, &n->registration)))
         n->registration = NULL;
     *out = data;
-    return settle(t, n->bulk, "ncclCommRegister");
+    return wait_until_queued(t, n->bulk, "ncclCommRegister");
 }
 
 sp_status nccl_take(sp_transport *t, size_t bytes, void **out)
@@ -493,7 +493,7 @@ sp_status nccl_allreduce(sp_transport *t, const sp_small_sum *sum)
                                 "all-reduce over a scope that was not announced");
     sp_early_break(cuda_of(t->backend)->compute);
     SP_TRY(put_sum(n, comm, sum->from, &sum->part, NULL, cuda_of(t->backend)->compute));
-    return settle(t, comm, "ncclAllReduce");
+    return wait_until_queued(t, comm, "ncclAllReduce");
 }
 
 /* Sums all parts in one group, which is one launch. */
@@ -507,7 +507,7 @@ sp_status put_group(sp_transport *t, const sp_part *part, int count)
             SP_TRY(put_sum(n, n->bulk, part[i].data, &part[i], wire_of(n, &part[i]),
                            n->stream));
     SP_NCCL(n, n->bulk, group_end(), "ncclGroupEnd");
-    return settle(t, n->bulk, "ncclAllReduce");
+    return wait_until_queued(t, n->bulk, "ncclAllReduce");
 }
 
 sp_status nccl_post(sp_transport *t, const sp_part *part, int count, sp_sum *sum)

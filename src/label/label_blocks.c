@@ -34,7 +34,7 @@ static sp_status describe(label_blocks *b, const char *path, const label_model *
     return SP_OK;
 }
 
-static sp_status settle(void *arg, const sp_merger_sample *sample);
+static sp_status label_block(void *arg, const sp_merger_sample *sample);
 
 sp_status label_blocks_open(label_blocks *b, const char *path, const label_model *model,
                             const label_options *options, const vox_piece *piece,
@@ -57,7 +57,7 @@ sp_status label_blocks_open(label_blocks *b, const char *path, const label_model
     if (rc == SP_OK && result)
         rc = label_result_deal(result, deal, writer);
     SP_TRY(sp_comm_agree(comm, rc, NULL));
-    return sp_merger_open(&b->merger, &b->set, model->n_classes, comm, settle, b);
+    return sp_merger_open(&b->merger, &b->set, model->n_classes, comm, label_block, b);
 }
 
 void label_blocks_close(label_blocks *b)
@@ -104,12 +104,12 @@ sp_status label_blocks_add(label_blocks *b, const sp_sample *s, const uint64_t *
     return rc;
 }
 
-/* The head of a record of settled points, which one rank writes. It is followed by
+/* The head of a record of labelled points, which one rank writes. It is followed by
  * their places there (uint64), their values and their classes (uint16 at a multiple of
  * 2). */
-typedef struct settled {
+typedef struct labelled {
     int64_t n;
-} settled;
+} labelled;
 
 static size_t even(size_t bytes)
 {
@@ -117,15 +117,15 @@ static size_t even(size_t bytes)
 }
 
 /* The parts of a record of n points. */
-typedef struct settled_parts {
+typedef struct labelled_parts {
     uint64_t *place;
     char *value;
     uint16_t *label;
-} settled_parts;
+} labelled_parts;
 
-static settled_parts parts_of(const label_blocks *b, settled *head, int64_t n)
+static labelled_parts parts_of(const label_blocks *b, labelled *head, int64_t n)
 {
-    settled_parts p = {.place = (uint64_t *)(head + 1)};
+    labelled_parts p = {.place = (uint64_t *)(head + 1)};
 
     p.value = (char *)(p.place + n);
     p.label = (uint16_t *)(void *)(p.value + even((size_t)n *
@@ -133,9 +133,9 @@ static settled_parts parts_of(const label_blocks *b, settled *head, int64_t n)
     return p;
 }
 
-static size_t settled_bytes(const label_blocks *b, int64_t n)
+static size_t labelled_bytes(const label_blocks *b, int64_t n)
 {
-    return sizeof(settled) + (size_t)n * (sizeof(uint64_t) + sizeof(uint16_t)) +
+    return sizeof(labelled) + (size_t)n * (sizeof(uint64_t) + sizeof(uint16_t)) +
            even((size_t)n * label_result_value_bytes(&b->some));
 }
 
@@ -143,12 +143,12 @@ static size_t settled_bytes(const label_blocks *b, int64_t n)
 static sp_status send(label_blocks *b, int rank, const uint64_t *row, int64_t n)
 {
     const size_t bytes = label_result_value_bytes(&b->some);
-    settled_parts to;
+    labelled_parts to;
     void *record;
     int64_t at = 0;
 
-    SP_TRY(sp_records_add(&b->to[rank], settled_bytes(b, b->n_to[rank]), &record));
-    *(settled *)record = (settled){b->n_to[rank]};
+    SP_TRY(sp_records_add(&b->to[rank], labelled_bytes(b, b->n_to[rank]), &record));
+    *(labelled *)record = (labelled){b->n_to[rank]};
     to = parts_of(b, record, b->n_to[rank]);
     for (int64_t i = 0; i < n; i++) {
         if (label_deal_rank(&b->deal, (int64_t)row[i]) != rank)
@@ -164,8 +164,8 @@ static sp_status send(label_blocks *b, int rank, const uint64_t *row, int64_t n)
     return SP_OK;
 }
 
-/* Settles the points of a block whose sums are complete, on its owner. */
-static sp_status settle(void *arg, const sp_merger_sample *sample)
+/* Labels the points of a block whose sums are complete, on its owner. */
+static sp_status label_block(void *arg, const sp_merger_sample *sample)
 {
     label_blocks *b = arg;
     const int64_t n = sample->n_points, c = b->merger.n_classes;
@@ -188,8 +188,8 @@ static sp_status settle(void *arg, const sp_merger_sample *sample)
 
 static sp_status place(label_blocks *b, char *record)
 {
-    settled *head = (settled *)(void *)record;
-    const settled_parts p = parts_of(b, head, head->n);
+    labelled *head = (labelled *)(void *)record;
+    const labelled_parts p = parts_of(b, head, head->n);
     const label_result from = {
         .model = b->some.model, .n = head->n, .value = p.value, .label = p.label};
 

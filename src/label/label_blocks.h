@@ -25,7 +25,7 @@ typedef struct label_blocks {
     sp_block *block;       /* [n_pieces] */
     sp_merger merger;
     label_result some; /* of one block, on its way */
-    sp_records *to;    /* [comm->size] settled since the last round, for each rank */
+    sp_records *to;    /* [comm->size] points labelled since the last round */
     int64_t *n_to;     /* [comm->size] points of the block at hand */
     sp_records received;
 } label_blocks;

@@ -32,7 +32,7 @@ sp_status label_cut_begin(label_cut **cut, sp_comm *comm, const vox_options *vox
 
 /* Finds the extent of the scan and cuts by it where that was not done. Collective,
  * agreed. *is_empty: the scan has no point. */
-static sp_status settle_layout(label_cut *c, bool *is_empty)
+static sp_status choose_layout(label_cut *c, bool *is_empty)
 {
     double extreme[6]; /* low, -high */
     vox_layout layout;
@@ -105,7 +105,7 @@ sp_status label_cut_take(label_cut *c)
 
     assert(!c->share && "it is taken once");
     SP_TRY(sp_comm_agree(c->comm, sp_task_join(&c->task), NULL));
-    SP_TRY(settle_layout(c, &is_empty));
+    SP_TRY(choose_layout(c, &is_empty));
     if (is_empty)
         return SP_OK;
     SP_TRY(share_all(c));

@@ -127,7 +127,7 @@ static sp_status take_words(label_model *m)
                    m->infer.path, want);
 }
 
-static sp_status settle_samples(label_model *m, const label_options *options)
+static sp_status choose_samples(label_model *m, const label_options *options)
 {
     const sp_recipe *recipe = m->infer.resources.norm.recipe;
     const vox_options *v = m->vox;
@@ -140,7 +140,7 @@ static sp_status settle_samples(label_model *m, const label_options *options)
 }
 
 /* Gives the network's part its columns: those of the samples, as they are. */
-static sp_status settle_columns(label_model *m)
+static sp_status choose_columns(label_model *m)
 {
     sp_resources *r = &m->infer.resources;
     const int n = m->vox->n_features;
@@ -184,7 +184,7 @@ static sp_status codes_of_map(label_model *m)
     return SP_OK;
 }
 
-static sp_status settle_classes(label_model *m)
+static sp_status choose_classes(label_model *m)
 {
     sp_resources *r = &m->infer.resources;
     const sp_normalization *norm = &r->norm;
@@ -268,7 +268,7 @@ static sp_status add_probabilities(label_model *m, const label_options *o)
     return SP_OK;
 }
 
-static sp_status settle_fields(label_model *m, const label_options *o)
+static sp_status choose_fields(label_model *m, const label_options *o)
 {
     if (o->confidence)
         SP_TRY(add_field(m, o, LABEL_CONFIDENCE, "confidence",
@@ -314,10 +314,10 @@ sp_status label_model_open(label_model *m, const sp_command *command,
     memset(m, 0, sizeof *m);
     m->vox = &options->vox;
     SP_TRY(sp_infer_open_model(&m->infer, command, options->model));
-    SP_TRY(settle_samples(m, options));
-    SP_TRY(settle_columns(m));
-    SP_TRY(settle_classes(m));
-    SP_TRY(settle_fields(m, options));
+    SP_TRY(choose_samples(m, options));
+    SP_TRY(choose_columns(m));
+    SP_TRY(choose_classes(m));
+    SP_TRY(choose_fields(m, options));
     if (s->comm->rank == 0)
         rc = sum_file(m->infer.path, &m->crc);
     SP_TRY(sp_session_agree(s, rc));

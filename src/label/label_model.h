@@ -26,7 +26,7 @@ typedef struct label_model {
     uint32_t crc;                    /* of the file of the model */
 } label_model;
 
-/* Reads the head of the model and settles all of the above; the samples' part of
+/* Reads the head of the model and determines all of the above; the samples' part of
  * options->vox is completed. Collective, agreed. SP_EUSAGE: the model does not tell and
  * neither do the options, or they contradict each other; SP_EDATA: the model. Close in
  * any case. */

@@ -231,9 +231,9 @@ static void end_waits(label_strips *s, bool *flag)
     pthread_mutex_unlock(&s->lock);
 }
 
-void label_result_settle(label_result *r)
+void label_result_complete(label_result *r)
 {
-    end_waits(r->strips, &r->strips->is_settled);
+    end_waits(r->strips, &r->strips->is_complete);
 }
 
 void label_result_give_up(label_result *r)
@@ -246,7 +246,7 @@ void label_result_wait(label_result *r)
     label_strips *s = r->strips;
 
     pthread_mutex_lock(&s->lock);
-    while (!s->is_settled && !s->is_given_up)
+    while (!s->is_complete && !s->is_given_up)
         pthread_cond_wait(&s->change, &s->lock);
     pthread_mutex_unlock(&s->lock);
 }
@@ -269,7 +269,7 @@ static sp_status wait_for_rows(label_strips *s, int64_t row, int64_t n)
 
     assert(end <= s->n);
     pthread_mutex_lock(&s->lock);
-    while (!s->is_settled && !s->is_given_up && !are_placed(s, first, end))
+    while (!s->is_complete && !s->is_given_up && !are_placed(s, first, end))
         pthread_cond_wait(&s->change, &s->lock);
     is_given_up = s->is_given_up;
     pthread_mutex_unlock(&s->lock);

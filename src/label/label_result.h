@@ -13,13 +13,13 @@
 
 #include "label/label_model.h"
 
-/* Which rows of a result are settled, for a thread that takes them. */
+/* How many rows of a result have been placed, for a thread that waits for rows. */
 typedef struct label_strips {
     pthread_mutex_t lock;
     pthread_cond_t change;
     int64_t n;
     int64_t *left; /* [n] rows of each LABEL_STRIP that were not placed yet */
-    bool is_settled, is_given_up;
+    bool is_complete, is_given_up; /* label_result_complete, _give_up was called */
 } label_strips;
 
 enum { LABEL_STRIP = 65536 };
@@ -70,7 +70,7 @@ void label_result_free(label_result *result);
 sp_status label_result_size(label_result *result, int64_t n);
 /* Makes it one of a writer's rows. writer -1: one without rows. SP_EMEM. */
 sp_status label_result_deal(label_result *result, const label_deal *deal, int writer);
-/* Settles a point from the sums of its probabilities [n_classes] (sp_merge.h). is_kept:
+/* Labels a point from the sums of its probabilities [n_classes] (sp_merge.h). is_kept:
  * the point keeps its code. */
 void label_result_put(label_result *result, int64_t row, const uint64_t *sum,
                       bool is_kept);
@@ -85,7 +85,7 @@ size_t label_result_value_bytes(const label_result *result);
  * not placed. SP_EMEM. */
 sp_status label_result_share(label_result *result);
 /* All rows are final: those that were not placed have no class. */
-void label_result_settle(label_result *result);
+void label_result_complete(label_result *result);
 /* The rows that are not taken yet will never be: taking them fails. */
 void label_result_give_up(label_result *result);
 /* Waits for one of the two. */

@@ -58,7 +58,7 @@ static sp_status label_whole(label_work *w, int64_t k)
     if (rc == SP_OK)
         rc = label_sample_whole(w, sample, job);
     if (rc == SP_OK)
-        label_result_settle(&job->result);
+        label_result_complete(&job->result);
     else
         label_writer_free(job);
     SP_TRY(rc);

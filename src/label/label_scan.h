@@ -17,7 +17,7 @@
  *
  *     cut      its part of the next scan, while this one is predicted
  *     ahead    points of the next piece (or scan) --> sample        label_ahead.h
- *     writer   rows that are settled --> output                     label_writer.h
+ *     writer   rows that are placed --> output                       label_writer.h
  *
  * The temporary files are in DIR, which every rank must see. */
 #ifndef LABEL_SCAN_H

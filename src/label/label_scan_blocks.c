@@ -240,7 +240,7 @@ static sp_status join_parts(label_work *w)
     return sp_session_agree(label_work_session(w), rc);
 }
 
-/* Opens the blocks and hands the output, of which no row is settled yet, to the thread
+/* Opens the blocks and hands the output, of which no row is placed yet, to the thread
  * that writes. */
 static sp_status open_scan(shared *s)
 {
@@ -264,7 +264,7 @@ static sp_status label_cut_scan(shared *s)
     SP_TRY(predict_scan(s));
     label_blocks_close(&s->blocks);
     if (s->job)
-        label_result_settle(&s->job->result);
+        label_result_complete(&s->job->result);
     SP_TRY(join_parts(s->work));
     if (s->deal.n_writers > 1) {
         s->work->has_parts = true;

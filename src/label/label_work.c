@@ -23,7 +23,7 @@ sp_session *label_work_session(const label_work *w)
 /* Blocks begin at multiples of the network's coarsest stride from the corner of their
  * scan, so that a point is seen in the same cells from every block. Where the
  * training's did, they begin exactly there. */
-static sp_status settle_alignment(label_work *w)
+static sp_status choose_alignment(label_work *w)
 {
     const sp_resources *r = &w->model->infer.resources;
     const sp_recipe *recipe = r->norm.recipe;
@@ -36,7 +36,7 @@ static sp_status settle_alignment(label_work *w)
     return SP_OK;
 }
 
-static void settle_reading(label_work *w)
+static void set_reading(label_work *w)
 {
     const int threads = w->comm->node_cores / w->comm->local_size;
 
@@ -54,7 +54,7 @@ static sp_status write_output(void *work, const label_job *job);
 sp_status label_work_open(label_work *w)
 {
     assert(w->model && w->net && w->files && w->options && w->comm);
-    settle_reading(w);
+    set_reading(w);
     w->times.begun_s = w->times.shown_s = sp_now_s();
     w->codes = calloc(1, sizeof *w->codes);
     w->pending = calloc((size_t)w->files->n + 1, sizeof *w->pending);
@@ -66,7 +66,7 @@ sp_status label_work_open(label_work *w)
     label_ahead_create(&w->ahead);
     w->has_threads = true;
     SP_TRY(label_writer_open(&w->writer, write_output, w));
-    return settle_alignment(w);
+    return choose_alignment(w);
 }
 
 void label_work_free(label_work *w)
@@ -271,7 +271,7 @@ sp_status label_work_join(label_work *w, int scan, const label_deal *deal)
     if (rc == SP_OK)
         rc = label_work_push(w, job);
     if (rc == SP_OK)
-        label_result_settle(&job->result);
+        label_result_complete(&job->result);
     else
         label_writer_free(job);
     return rc;

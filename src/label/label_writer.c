@@ -22,7 +22,7 @@ void label_writer_free(label_job *job)
 
 /* ---- the thread ---- */
 
-/* Notes the outcome, so that the caller can meet a failure before the job is settled.
+/* Notes the outcome, so that the caller can meet a failure before the job is complete.
  */
 static void note(label_writer *w, sp_status rc)
 {
@@ -34,7 +34,7 @@ static void note(label_writer *w, sp_status rc)
     pthread_mutex_unlock(&w->lock);
 }
 
-/* Takes the first job out, once the caller has settled it and places no more rows. */
+/* Takes the first job out, once its result is complete. */
 static void remove_first(label_writer *w)
 {
     label_job *job = w->first;

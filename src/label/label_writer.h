@@ -2,10 +2,10 @@
  *
  *     label_writer_make   a job: the result of a scan, or of the rows of it that this
  *                         rank writes, which the caller opens and sizes
- *     label_writer_push   the thread writes rows as far as they are settled, once the
+ *     label_writer_push   the thread writes rows as far as they are placed, once the
  *                         outputs before are done
- *     label_result_place  the caller settles rows (label_result.h)
- *     label_result_settle all rows are final
+ *     label_result_place  the caller places labelled rows (label_result.h)
+ *     label_result_complete  the caller places no more: all rows are final
  *
  * The results of at most LABEL_WRITER_JOBS scans are in memory. */
 #ifndef LABEL_WRITER_H
@@ -52,8 +52,9 @@ void label_writer_close(label_writer *writer);
 sp_status label_writer_make(label_job **job, int scan, label_step step);
 void label_writer_free(label_job *job);
 /* Hands a job over, whose result has its size. The caller may place rows in the result
- * until it settles it, which it does unless it closes the writer. Waits until there is
- * room. Failures of earlier outputs; SP_EMEM: the job is still the caller's. */
+ * until it calls label_result_complete, which it does unless it closes the writer.
+ * Waits until there is room. Failures of earlier outputs; SP_EMEM: the job is still the
+ * caller's. */
 sp_status label_writer_push(label_writer *writer, label_job *job);
 /* Returns the failure of an output, or SP_OK, without waiting. */
 sp_status label_writer_check(label_writer *writer);

@@ -151,8 +151,8 @@ static sp_status read_places(const sp_laz_file *file, const sp_laz_format *forma
 }
 
 /* Lays the chunks one behind the other and compares them with the file. */
-static sp_status settle(const sp_laz_file *file, const sp_laz_format *format,
-                        laz_table *table, int64_t end)
+static sp_status place_chunks(const sp_laz_file *file, const sp_laz_format *format,
+                              laz_table *table, int64_t end)
 {
     int64_t at = table->begin, first = 0;
 
@@ -202,7 +202,7 @@ sp_status sp_laz_table_read(laz_table *table, const sp_laz_file *file,
     table->end = at + HEAD_BYTES;
     if (table->n_chunks > 0)
         SP_TRY(read_places(file, format, table, at));
-    return settle(file, format, table, at);
+    return place_chunks(file, format, table, at);
 }
 
 void sp_laz_table_destroy(laz_table *table)

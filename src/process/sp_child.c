@@ -108,7 +108,7 @@ static void kill_running(sp_child *child, double after_s)
 }
 
 /* Reports the running command if it has ended, and kills it if its time is over. */
-static void settle(sp_child *child)
+static void reap(sp_child *child)
 {
     int status = 0;
     pid_t ended = child->pid ? waitpid(child->pid, &status, WNOHANG) : 0;
@@ -126,7 +126,7 @@ static void settle(sp_child *child)
 
 void sp_child_poll(sp_child *child)
 {
-    settle(child);
+    reap(child);
     start_next(child);
 }
 
@@ -160,7 +160,7 @@ void sp_child_finish(sp_child *child, double patience_s)
 
     assert(patience_s >= 0);
     for (;;) {
-        settle(child);
+        reap(child);
         waited_s = sp_now_s() - begin_s;
         if (waited_s >= patience_s || child->n_killed >= n_killed + 2 ||
             sp_signal_received() != signal_before)

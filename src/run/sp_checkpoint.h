@@ -141,7 +141,7 @@ sp_status sp_checkpoint_open_best(struct sp_h5 **file, const char *dir, char *pa
 sp_status sp_checkpoint_set_newer_aside(const char *dir, int64_t step, int *n);
 /* Rank 0 only: *has_best says whether the folder has a valid best.h5 of `step` or
  * before. A best.h5 that is damaged or of a later step is renamed likewise. */
-sp_status sp_checkpoint_settle_best(const char *dir, int64_t step, bool *has_best);
+sp_status sp_checkpoint_check_best(const char *dir, int64_t step, bool *has_best);
 /* Rank 0 only: deletes the temporary files that a killed writer left. */
 sp_status sp_checkpoint_remove_unfinished(const char *dir);
 /* Rank 0 only: deletes all step files but the newest `keep`, and temporary files. */

@@ -196,7 +196,7 @@ sp_status sp_checkpoint_set_newer_aside(const char *dir, int64_t step, int *n)
     return rc;
 }
 
-sp_status sp_checkpoint_settle_best(const char *dir, int64_t step, bool *has_best)
+sp_status sp_checkpoint_check_best(const char *dir, int64_t step, bool *has_best)
 {
     sp_checkpoint_state state = {0};
     sp_normalization norm = {0};

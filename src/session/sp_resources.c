@@ -315,9 +315,9 @@ sp_status sp_resources_open_training(sp_resources *r, int n_slots)
     return sp_session_agree(&r->session, rc);
 }
 
-/* Settles the views, and says which are made where there are several or fewer than
+/* Determines the views, and says which are made where there are several or fewer than
  * asked for. */
-static void settle_views(sp_resources *r)
+static void choose_views(sp_resources *r)
 {
     const int wanted = r->session.config->eval.views;
     char text[SP_VIEWS_TEXT];
@@ -380,7 +380,7 @@ sp_status sp_resources_open_evaluation(sp_resources *r)
 {
     assert(r->has_net && !r->evaluation.loader);
     SP_TRY(sp_session_agree(&r->session, measure_merging(r)));
-    settle_views(r);
+    choose_views(r);
     return sp_session_agree(&r->session,
                             open_loader(r, &r->val, SP_LOADER_SLOTS,
                                         &r->evaluation.sampler, &r->evaluation.loader));

@@ -100,7 +100,7 @@ sp_foresight sp_resources_foresight(const sp_resources *resources,
                                     const sp_backend *backend);
 /* Cuts steps that do not fit into the memory that a rank may use. That is run.memory_mb
  * if it is set; else the device's memory as sp_cut_memory_of bounds it, or less where
- * other programs use the device. The bound is settled.memory_mb of the session, which
+ * other programs use the device. The bound is resolved.memory_mb of the session, which
  * checkpoints keep: a continued run cuts its steps alike, whatever memory is free by
  * then. Bounds the samplers of the loaders that are open, so it is called once, before
  * these begin. */
@@ -108,12 +108,12 @@ sp_status sp_resources_cut(sp_resources *resources);
 
 /* ---- sp_resources_data.c ---- */
 
-/* Reads the indexes of data.train and data.val, as asked for, and settles columns and
- * classes. Makes the sample data first where the deck names them and they do not
+/* Reads the indexes of data.train and data.val, as asked for, and determines columns
+ * and classes. Makes the sample data first where the deck names them and they do not
  * exist. */
 sp_status sp_resources_open_data(sp_resources *resources, bool with_train,
                                  bool with_val);
-/* Settles which of the columns in use, of these names (NULL: none are known), are
+/* Determines which of the columns in use, of these names (NULL: none are known), are
  * normals, and says so. Local. */
 void sp_resources_find_normals(sp_resources *resources, const sp_recipe *recipe,
                                char *const *name);

@@ -103,21 +103,21 @@ static sp_status bind_cores(sp_resources *r, const sp_place *place)
                                       r->cores, sizeof r->cores));
 }
 
-/* Settles the order of sums in bf16 on CPUs: the deck's, or that of tiles where the
+/* Determines the order of sums in bf16 on CPUs: the deck's, or that of tiles where the
  * processors of all ranks have them, since ranks sum one gradient. Collective. */
-static sp_status settle_sums(sp_resources *r)
+static sp_status choose_sums(sp_resources *r)
 {
     const bool has_orders = r->backend.ops->is_host && r->backend.precision == SP_BF16;
     const sp_bf16_sums want = r->session.config->train.bf16_sums;
     int64_t sums = want == SP_SUMS_AUTO ? sp_cpu_sums() : want;
 
-    r->backend.sums = r->session.settled.bf16_sums = SP_SUMS_AUTO;
+    r->backend.sums = r->session.resolved.bf16_sums = SP_SUMS_AUTO;
     if (!has_orders)
         return SP_OK;
     _Static_assert(SP_SUMS_PAIRS < SP_SUMS_TILES, "the least is what all ranks have");
     SP_TRY(
         sp_comm_allreduce(r->session.comm, SP_SCOPE_WORLD, &sums, 1, SP_I64, SP_MIN));
-    r->backend.sums = r->session.settled.bf16_sums = (sp_bf16_sums)sums;
+    r->backend.sums = r->session.resolved.bf16_sums = (sp_bf16_sums)sums;
     return SP_OK;
 }
 
@@ -174,7 +174,7 @@ static sp_status try_wgmma(sp_resources *r, const sp_place *place)
 
 /* Where the deck leaves it open, wgmma is used if all ranks have it, so that all compute
  * the same bits. Collective. */
-static sp_status settle_wgmma(sp_resources *r)
+static sp_status choose_wgmma(sp_resources *r)
 {
     int64_t is_used = r->backend.is_wgmma;
 
@@ -222,7 +222,7 @@ static sp_status open_backend(sp_resources *r, int device, int threads)
     sp_backend *backend = &r->backend;
     sp_status rc;
 
-    SP_TRY(settle_sums(r));
+    SP_TRY(choose_sums(r));
     set_threads(threads);
     rc = check_threads(r, threads);
     if (rc == SP_OK)
@@ -231,7 +231,7 @@ static sp_status open_backend(sp_resources *r, int device, int threads)
         rc = sp_selftest_device(backend);
     if (rc == SP_OK && !backend->ops->is_host)
         rc = test_wgmma(backend);
-    SP_TRY(settle_wgmma(r));
+    SP_TRY(choose_wgmma(r));
     return sp_session_agree(&r->session, rc);
 }
 
@@ -280,13 +280,13 @@ static sp_status measure_memory(sp_resources *r, const sp_place *place)
     return SP_OK;
 }
 
-/* Settles the bytes that a rank may use; 0: no bound. */
-static int64_t settle_memory(sp_resources *r)
+/* Determines the bytes that a rank may use; 0: no bound. */
+static int64_t choose_memory(sp_resources *r)
 {
     const double mib = 1 << 20;
     const int64_t own = r->memory.own, free = r->memory.free;
-    double *settled = &r->session.settled.memory_mb;
-    int64_t bytes = (int64_t)(*settled * mib);
+    double *resolved = &r->session.resolved.memory_mb;
+    int64_t bytes = (int64_t)(*resolved * mib);
 
     if (r->backend.ops->is_host)
         return bytes;
@@ -294,7 +294,7 @@ static int64_t settle_memory(sp_resources *r)
         sp_log_warn0("run.memory_mb = %.10g, of the deck or the checkpoint: a device "
                      "has %.1f MiB free for a rank: steps are cut for that, and sums "
                      "are not the bits of a run that had more",
-                     *settled, (double)free / mib);
+                     *resolved, (double)free / mib);
         bytes = free;
     } else if (bytes == 0 && free < own) {
         bytes = free - free / 32;
@@ -305,9 +305,9 @@ static int64_t settle_memory(sp_resources *r)
     } else if (bytes == 0) {
         bytes = own;
     }
-    if (*settled == 0)
+    if (*resolved == 0)
         bytes = (int64_t)(floor((double)bytes / mib) * mib);
-    *settled = (double)bytes / mib;
+    *resolved = (double)bytes / mib;
     return bytes;
 }
 
@@ -337,7 +337,7 @@ sp_status sp_resources_cut(sp_resources *r)
     assert((r->loader || r->evaluation.loader) && !r->cut.memory);
     return sp_cut_open(&r->cut, &what, r->loader ? &r->sampler : NULL,
                        r->evaluation.loader ? &r->evaluation.sampler : NULL,
-                       r->session.comm, settle_memory(r), &r->session.failed_rank);
+                       r->session.comm, choose_memory(r), &r->session.failed_rank);
 }
 
 sp_status sp_resources_open_device(sp_resources *r)

@@ -62,8 +62,8 @@ sp_status sp_session_open(sp_session *session, const sp_command *command,
     memset(session, 0, sizeof *session);
     session->command = command;
     session->config = command->config;
-    session->settled.memory_mb = command->config->run.memory_mb;
-    session->settled.bf16_sums = SP_SUMS_AUTO;
+    session->resolved.memory_mb = command->config->run.memory_mb;
+    session->resolved.bf16_sums = SP_SUMS_AUTO;
     session->comm = command->comm;
     if (with_folder)
         return sp_session_open_folder(session);
@@ -105,8 +105,8 @@ sp_config sp_session_resolved(const sp_session *session)
 {
     sp_config resolved = *session->config;
 
-    resolved.run.memory_mb = session->settled.memory_mb;
-    resolved.train.bf16_sums = session->settled.bf16_sums;
+    resolved.run.memory_mb = session->resolved.memory_mb;
+    resolved.train.bf16_sums = session->resolved.bf16_sums;
     return resolved;
 }
 

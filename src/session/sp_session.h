@@ -36,10 +36,10 @@ typedef struct sp_command {
     sp_comm *comm;
 } sp_command;
 
-/* Values that a session settles after the start, because they depend on the machine or
- * on the checkpoint that the run continues from. The config stays as the user wrote it.
- */
-typedef struct sp_settled {
+/* Values that a session determines after the start, because they depend on the machine
+ * or on the checkpoint that the run continues from. The config stays as the user wrote
+ * it. */
+typedef struct sp_resolved {
     /* Stands for run.memory_mb: MiB that a rank may use, the same on all ranks. It is
      * the deck's, then that of the checkpoint where the deck has none, then the bound
      * that sp_resources_cut chose. 0: no bound. */
@@ -47,13 +47,13 @@ typedef struct sp_settled {
     /* Stands for train.bf16_sums: the order in which this session sums. SP_SUMS_AUTO:
      * its device has one order only, or its precision. */
     sp_bf16_sums bf16_sums;
-} sp_settled;
+} sp_resolved;
 
 typedef struct sp_session {
     const sp_command *command;
     /* The command's, or that of sp_infer, which has the checkpoint's network. */
     const sp_config *config;
-    sp_settled settled;
+    sp_resolved resolved;
     sp_comm *comm; /* the command's */
     sp_run run;    /* zeroed: the command has no run folder */
     sp_witness witness;
@@ -89,7 +89,7 @@ void sp_session_count(sp_session *session, int64_t done, int64_t total);
  * agree on it. */
 sp_status sp_session_check_stop(void);
 
-/* The config with the settled values in place of the deck's, as deck.resolved and
+/* The config with the resolved values in place of the deck's, as deck.resolved and
  * checkpoints have it. It borrows the config's memory and is not destroyed. Local. */
 sp_config sp_session_resolved(const sp_session *session);
 

@@ -21,7 +21,7 @@
 #include "comm/sp_comm.h"
 #include "deck/sp_choice.h"
 
-/* Settles whether live lines are drawn: with SP_PROGRESS_AUTO where rank 0's output
+/* Decides whether live lines are drawn: with SP_PROGRESS_AUTO where rank 0's output
  * appears on a terminal in front of which the job runs, with SP_PROGRESS_ALWAYS in any
  * case. May be called again. Collective over the world; SP_EMPI. */
 sp_status sp_live_open(sp_progress_when when, sp_comm *comm);

@@ -39,7 +39,7 @@ enum { CAUSE = SP_CHECKPOINT_FAULT + 32 };
 
 /* Steps after which the statistics that batch norms begin with have a share of an
  * eighth in the running ones (SP_NORM_MOMENTUM). */
-enum { SETTLED_STEPS = 20 };
+enum { WARM_UP_STEPS = 20 };
 
 /* Says what made an output that is not finite, as far as that is known. In a deep
  * network whose norms evaluate by the statistics of their start, activations can grow
@@ -52,7 +52,7 @@ static const char *blame(const sp_resources *r, char cause[CAUSE])
 
     if (r->fault[0])
         snprintf(cause, CAUSE, "the checkpoint's %s", r->fault);
-    else if (r->graph.n_buffers > 0 && 0 < step && step < SETTLED_STEPS)
+    else if (r->graph.n_buffers > 0 && 0 < step && step < WARM_UP_STEPS)
         snprintf(cause, CAUSE,
                  "%s; after %lld step%s the running statistics of the batch norms are "
                  "still close to those of the start: train longer, or evaluate later "

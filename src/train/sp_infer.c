@@ -147,10 +147,10 @@ static void leave_norm(const sp_session *s, sp_normalization *norm)
     norm->mean = norm->std = NULL;
 }
 
-/* Settles the feature statistics. Those of the checkpoint are used, or none if it has
+/* Chooses the feature statistics. Those of the checkpoint are used, or none if it has
  * none, and the command line may switch them off. A file of weights alone does not say;
  * then the data's own are used, as in training. */
-static sp_status settle_norm(sp_infer *infer)
+static sp_status choose_norm(sp_infer *infer)
 {
     sp_resources *r = &infer->resources;
     sp_normalization *norm = &r->norm;
@@ -200,7 +200,7 @@ sp_status sp_infer_open(sp_infer *infer, const sp_command *command)
     SP_TRY(share_head(infer));
     SP_TRY(sp_resources_open_data(r, false, true));
     SP_TRY(match_data(infer));
-    SP_TRY(settle_norm(infer));
+    SP_TRY(choose_norm(infer));
     SP_TRY(open_net(r));
     SP_TRY(load_weights(infer));
     SP_TRY(sp_comm_bcast(s->comm, &infer->state.step, sizeof infer->state.step, 0));

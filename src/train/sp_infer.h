@@ -27,7 +27,7 @@ sp_status sp_infer_open(sp_infer *infer, const sp_command *command);
 /* The two halves for a caller that makes the samples. sp_infer_open_model opens a
  * session without a folder and reads the head of a model, which is a run folder (its
  * best.h5, else its newest checkpoint) or a checkpoint: config, state and norm. The
- * caller settles columns, n_columns, n_classes and class_name of the resources, and may
+ * caller sets columns, n_columns, n_classes and class_name of the resources, and may
  * open the session's folder. sp_infer_open_net then opens device and network and loads
  * the weights: SP_ENUMERIC where these are not finite. Collective, agreed; close
  * likewise. */

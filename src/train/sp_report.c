@@ -73,9 +73,9 @@ static void write_start(const sp_resources *r, const char *deck)
     sp_json_text(json, "device", r->device);
     sp_json_text(json, "precision",
                  sp_precision_word[r->session.config->train.precision]);
-    if (r->session.settled.bf16_sums != SP_SUMS_AUTO)
+    if (r->session.resolved.bf16_sums != SP_SUMS_AUTO)
         sp_json_text(json, "bf16_sums",
-                     sp_bf16_sums_word[r->session.settled.bf16_sums]);
+                     sp_bf16_sums_word[r->session.resolved.bf16_sums]);
     sp_json_text(json, "transport", r->transport.ops->name);
     sp_json_text(json, "transport_text", r->transport.words);
     sp_json_text(json, "deck_hash", hash);

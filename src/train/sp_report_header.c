@@ -95,7 +95,7 @@ static void print_notes(const sp_trainer *trainer)
 void sp_report_machine(const sp_resources *r)
 {
     const sp_comm *comm = r->session.comm;
-    const sp_bf16_sums sums = r->session.settled.bf16_sums;
+    const sp_bf16_sums sums = r->session.resolved.bf16_sums;
 
     assert(r->backend.ops);
     sp_log_info(PACKAGE_STRING

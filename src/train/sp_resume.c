@@ -68,8 +68,8 @@ static void log_changes(const sp_config *old, const sp_config *now)
  * the deck sets its own. */
 static void keep_memory(const sp_config *old, sp_resources *r)
 {
-    if (r->session.settled.memory_mb == 0 && !r->backend.ops->is_host)
-        r->session.settled.memory_mb = old->run.memory_mb;
+    if (r->session.resolved.memory_mb == 0 && !r->backend.ops->is_host)
+        r->session.resolved.memory_mb = old->run.memory_mb;
 }
 
 /* The order of sums belongs to the processors, so a run may continue in another. */
@@ -208,7 +208,7 @@ static sp_status leave_later(sp_trainer *t, bool is_going_back)
     if (n > 0)
         sp_log_info("%s: %d checkpoint%s of later steps renamed to *.old", dir, n,
                     n == 1 ? "" : "s");
-    SP_TRY(sp_checkpoint_settle_best(dir, t->state.step, &has_best));
+    SP_TRY(sp_checkpoint_check_best(dir, t->state.step, &has_best));
     if (!has_best)
         t->state.best = NAN;
     return SP_OK;
@@ -259,8 +259,8 @@ sp_status sp_resume_begin(sp_trainer *trainer)
         rc = choose(trainer, &from);
     SP_TRY(sp_session_agree(&r->session, rc));
     SP_TRY(sp_comm_bcast(r->session.comm, &from, sizeof from, 0));
-    SP_TRY(sp_comm_bcast(r->session.comm, &r->session.settled,
-                         sizeof r->session.settled, 0));
+    SP_TRY(sp_comm_bcast(r->session.comm, &r->session.resolved,
+                         sizeof r->session.resolved, 0));
     if (from.is_moving) {
         SP_TRY(sp_run_set_aside(&r->session.run));
         SP_TRY(sp_session_open_log(&r->session)); /* the old log has been moved */

@@ -260,7 +260,7 @@ static sp_status stop(const sp_trainer *t)
 }
 
 /* Evaluates, saves or stops between two steps, where the ranks agree. Collective. */
-static sp_status settle(sp_trainer *t, const sp_step_report *report)
+static sp_status between_steps(sp_trainer *t, const sp_step_report *report)
 {
     const int every = t->session->config->run.checkpoint_every;
     const bool is_final = sp_resume_is_complete(t);
@@ -331,7 +331,7 @@ static sp_status run_steps(sp_trainer *t)
         sp_resume_poll(t);
         if (t->state.step % REPLICA_STEPS == 0)
             SP_TRY(sp_trainer_check_replicas(t));
-        SP_TRY(settle(t, &work.report));
+        SP_TRY(between_steps(t, &work.report));
     }
     return SP_OK;
 }

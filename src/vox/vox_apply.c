@@ -292,7 +292,7 @@ static sp_status codes_of_map(const vox_map *map, prediction *p)
     return SP_OK;
 }
 
-static sp_status settle_codes(const vox_map *map, prediction *p)
+static sp_status choose_codes(const vox_map *map, prediction *p)
 {
     if (map->n == 0 && !p->class_code)
         return SP_OK;
@@ -347,7 +347,7 @@ static sp_status collect(const vox_options *o, prediction *p, int n, int64_t n_p
             "--map gives them",
             p->path);
     for (int i = 0; i < n; i++) {
-        SP_TRY(settle_codes(&o->map, &p[i]));
+        SP_TRY(choose_codes(&o->map, &p[i]));
         for (int64_t s = 0; s < p[i].n_samples; s++) {
             file_of(p[i].name[s], file);
             if (compare_files(file, scan) == best)

@@ -256,7 +256,7 @@ static void free_blocks(vox_cutter *c)
 }
 
 /* The records of a slot: all blocks have one in the buffer. */
-static int64_t settle_slots(const vox_cutter *c)
+static int64_t records_per_slot(const vox_cutter *c)
 {
     const int64_t n = vox_layout_blocks(&c->cut->layout);
     const int64_t most = BUFFER_BYTES / (n * (int64_t)c->record_bytes);
@@ -343,7 +343,7 @@ sp_status vox_cut_run(vox_cut *cut, const vox_layout *layout)
         is_known = use_header(cut);
     if (is_known) {
         n_parts = vox_layout_parts(&cut->layout, n_parts);
-        cut->per_slot = settle_slots(c);
+        cut->per_slot = records_per_slot(c);
     } else {
         cut->layout = (vox_layout){0};
     }

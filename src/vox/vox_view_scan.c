@@ -167,7 +167,7 @@ static sp_status add_class(reading *r, int32_t met)
     return SP_OK;
 }
 
-/* Settles the colours of codes. Those that no table has get the colours of 0, 1, 2, ...
+/* Chooses the colours of codes. Those that no table has get the colours of 0, 1, 2, ...
  * in their order, so that the few codes of a scan differ. */
 static sp_status choose_colours(reading *r)
 {
@@ -254,7 +254,7 @@ static sp_status read_points(reading *r)
     return rc;
 }
 
-static sp_status settle(reading *r)
+static sp_status choose_values(reading *r)
 {
     const vox_view_request *q = r->request;
     vox_view_by *by = &r->points->by;
@@ -294,7 +294,7 @@ sp_status vox_view_load_scan(vox_view_points *points, const vox_view_request *re
         return SP_FAIL(SP_EUSAGE, "%s: --sample is for shards; a scan is drawn whole",
                        request->path);
     SP_TRY(sp_scan_open(&r.scan, request->path, &options));
-    SP_TRY_GOTO(rc, settle(&r), end);
+    SP_TRY_GOTO(rc, choose_values(&r), end);
     if (request->map->n > 0)
         SP_TRY_GOTO(rc, take_map(&r), end);
     SP_TRY_GOTO(rc, read_points(&r), end);

@@ -224,9 +224,9 @@ static sp_status take_names(vox_view_points *points, const sp_dataset *set,
     return SP_OK;
 }
 
-/* Settles what is drawn: labels where there are any, else predictions, else heights. */
-static sp_status settle(vox_view_points *points, const vox_view_request *request,
-                        bool has_labels)
+/* Chooses what is drawn: labels where there are any, else predictions, else heights. */
+static sp_status choose_values(vox_view_points *points, const vox_view_request *request,
+                               bool has_labels)
 {
     points->by = request->by;
     if (points->by == VOX_BY_DEFAULT)
@@ -253,7 +253,7 @@ static sp_status load_sample(vox_view_points *points, const vox_view_request *re
     int column = -1;
     sp_sample_request asked = {.columns = &column, .n_columns = 1, .verify = true};
 
-    SP_TRY(settle(points, request, set->has_labels));
+    SP_TRY(choose_values(points, request, set->has_labels));
     if (points->by == VOX_BY_FEATURE && !is_height)
         SP_TRY(find_column(set, request->feature, &column));
     if (column < 0)

@@ -347,7 +347,7 @@ static void report(double seconds)
 }
 
 /* The path becomes absolute, since workers have folders of their own. */
-static void settle_keep(void)
+static void make_keep_absolute(void)
 {
     char here[PATH_MAX], *path = NULL;
 
@@ -368,7 +368,7 @@ int main(int argc, char **argv)
     read_options(argc, argv);
     if (run.only >= 0)
         run.n = run.only + 1;
-    settle_keep();
+    make_keep_absolute();
     slots = mmap(NULL, sizeof *slots * MOST_WORKERS, PROT_READ | PROT_WRITE,
                  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     mutate_check(slots != MAP_FAILED && fuzz_n_kinds <= 32, "mmap");
