@@ -258,7 +258,7 @@ conv_call call_of(const sp_conv_args *args)
     return a;
 }
 
-/* Whether the constants of a norm can be read four at a time; NULL can. */
+/* True if the constants of a norm can be read four at a time; NULL can. */
 bool is_aligned(const sp_norm_grad_args *norm)
 {
     return (((uintptr_t)norm->mean | (uintptr_t)norm->inv_std | (uintptr_t)norm->scale |

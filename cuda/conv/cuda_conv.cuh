@@ -50,7 +50,7 @@ sp_status cuda_as_operand(sp_backend *be, sp_tensor *x);
 /* Copies x to bf16 rows in the scratch that are aligned to 16 bytes. SP_EMEM. */
 sp_status cuda_copy_operand(sp_backend *be, sp_tensor *x);
 
-/* What the choice of tiles depends on (cuda_tile.h). */
+/* The properties of a call that the choice of tiles depends on (cuda_tile.h). */
 static inline cuda_sms cuda_sms_of(sp_backend *be)
 {
     return {cuda_of(be)->multiprocessors, cuda_of(be)->block_bytes};

@@ -22,7 +22,7 @@
 
 #include "cuda/conv/cuda_conv_table.cuh"
 
-/* Whether conv_load_whole serves a call whose elements of x have elem_bytes bytes, in
+/* True if conv_load_whole serves a call whose elements of x have elem_bytes bytes, in
  * k-tiles of `chunks` chunks. */
 static inline bool cuda_is_whole(const conv_call &a, int elem_bytes, int chunks)
 {

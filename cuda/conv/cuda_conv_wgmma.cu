@@ -78,7 +78,7 @@ enum { ROW = 128, ATOM = 8 * ROW };
 enum { SHARED_MASK = (1 << 18) - 1 };
 enum { STEP_UNITS = ROW / CUDA_UNIT_BYTES, OUT = 64 };
 
-/* What stands behind the table. */
+/* The barriers of a block; they stand behind its table in shared memory. */
 template <int STAGES, int CLUSTER> struct wgmma_barriers {
     uint64_t full[STAGES], free[STAGES];
     uint32_t there[2][CLUSTER]; /* offsets of each block, by turns of the words */
@@ -453,7 +453,7 @@ template <int CLUSTER> using wide = wgmma_tile<CUDA_TILE_ROWS, 256, 4, 1, 1, CLU
 
 } // namespace
 
-/* Whether the kernels are in the build: the rule that compiles this file for sm_90a
+/* True if the kernels are in the build: the rule that compiles this file for sm_90a
  * defines SP_WITH_WGMMA. */
 #if !defined __CUDACC__ || defined SP_WITH_WGMMA
 static const bool is_built = true;

@@ -28,7 +28,7 @@ template <sp_precision P> struct cuda_operand {
     };
 };
 
-/* Whether every chunk of the rows lies at a multiple of 16 bytes. */
+/* True if every chunk of the rows lies at a multiple of 16 bytes. */
 static inline bool cuda_is_aligned(sp_tensor t)
 {
     return (uintptr_t)t.data % 16 == 0 &&

@@ -78,7 +78,7 @@ static inline int cuda_fewest_columns(int c, const int *columns, int n)
     return best;
 }
 
-/* Whether tall tiles of so many columns are right for a result of n rows and c
+/* True if tall tiles of so many columns are right for a result of n rows and c
  * channels. They halve the weights that pass through the L2. But a block has an SM to
  * itself, and the longest tile holds up to twice as many offsets as the mean one, so
  * that with few blocks most SMs would wait for the longest. */
@@ -111,7 +111,7 @@ enum {
     CUDA_WGMMA_PAIR = 2     /* blocks of a cluster that share their weights */
 };
 
-/* Whether a call in bf16 gains from wgmma, by the count of its instructions: a k-tile of
+/* True if a call in bf16 gains from wgmma, by the count of its instructions: a k-tile of
  * 128 columns takes 65 % of the instructions of mma.sync and multiplies at a higher
  * rate (tests/results/code-sm_90.txt). Products of K c_x < 512 are bound by the L2 or by
  * their launch, whatever multiplies; those of at most 8 channels share units. The exact
@@ -122,7 +122,7 @@ static inline bool cuda_wgmma_gains(int K, int c_x, int c_y)
     return c_y >= CUDA_WGMMA_LEAST && c_x > 8 && (int64_t)K * c_x >= 512;
 }
 
-/* Whether such a call has its weights packed by whole k-tiles, to be brought by bulk
+/* True if such a call has its weights packed by whole k-tiles, to be brought by bulk
  * copies (cuda_conv_pack.cu). */
 static inline bool cuda_wgmma_is_tiled(int K, int c_x, int c_y)
 {

@@ -84,7 +84,7 @@ template <class F> __device__ void cuda_do_jobs(const cuda_jobs &jobs, const F &
     __syncthreads();
 }
 
-/* Whether this block is the last of n that count here; *count, which is 0 before the
+/* True if this block is the last of n that count here; *count, which is 0 before the
  * first and after the last, is zeroed again. What the n blocks have written before is
  * then visible to all threads of this block. Called by all threads of a block. */
 __device__ static inline bool cuda_is_last(unsigned *count, unsigned n)

@@ -176,7 +176,7 @@ __device__ static inline float cuda_affine(float x, float scale, float shift)
 
 /* ---- which T and N a call gets ---- */
 
-/* Whether all rows are aligned to 16 bytes. The tensors are of one type; tensors
+/* True if all rows are aligned to 16 bytes. The tensors are of one type; tensors
  * without data do not count. */
 static inline bool cuda_can_group(const sp_tensor *const *t, int n)
 {

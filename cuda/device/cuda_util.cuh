@@ -76,7 +76,7 @@ static inline sp_cuda *cuda_of(sp_backend *be)
     return (sp_cuda *)be->impl;
 }
 
-/* Whether a kernel that is launched now may let the next one begin (sp_grid_begin). */
+/* True if a kernel that is launched now may let the next one begin (sp_grid_begin). */
 static inline bool cuda_lets_next(sp_backend *be)
 {
     const sp_cuda *cuda = cuda_of(be);

@@ -14,12 +14,13 @@
  *                           between the two
  *     sp_cluster_put        stores a word in the shared memory of a block
  *
- * No block may be reached before a barrier of the cluster, since it may not have begun, or
- * leave while others may still reach its shared memory.
+ * A block may access the shared memory of another only behind a first barrier of the
+ * cluster, because the other may not have begun before it. A block may end only behind a
+ * last barrier, because others may access its shared memory until then.
  *
- * A barrier in shared memory (mbarrier, 8 bytes) goes from phase to phase: each ends
- * when so many arrivals have come as it was made for, and as many bytes as arrivals of
- * its phase announced. Phases are named by their parity, 0 for the first.
+ * A barrier in shared memory (mbarrier, 8 bytes) goes through phases. A phase ends when
+ * the number of arrivals that sp_phases_init named has come, and when as many bytes have
+ * come as these arrivals announced. Phases are named by their parity, 0 for the first.
  *
  *     sp_phases_init        makes one, for `arrivals` of each phase; by one thread
  *     sp_phases_made        that thread, when it has made all; behind it a barrier of
@@ -108,7 +109,7 @@ __device__ __forceinline__ void sp_phases_arrive(uint32_t phases, unsigned rank)
                  : "memory");
 }
 
-/* Whether the phase has ended; the hardware waits a while before it says no. */
+/* True if the phase has ended; the hardware waits a while before it says no. */
 __device__ __forceinline__ bool sp_phases_ended(uint32_t phases, unsigned parity)
 {
     unsigned has_ended;

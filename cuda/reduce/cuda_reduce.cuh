@@ -42,7 +42,7 @@ void cuda_sums_destroy(cuda_sum **list);
 /* The function for sp_cuda.wait where the compute stream may wait for other ranks:
  * waits until the stream is idle and looks for failures of the transport meanwhile. */
 sp_status cuda_wait_idle(void *transport, cudaStream_t compute);
-/* Whether the device has passed the event (cudaEventQuery). */
+/* True if the device has passed the event (cudaEventQuery). */
 sp_status cuda_is_past(cudaEvent_t event, bool *is_past);
 
 #endif

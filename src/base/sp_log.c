@@ -255,7 +255,7 @@ void sp_log_warn0(const char *format, ...)
     va_end(args);
 }
 
-/* Whether the user asked for the code and the positions of every error. */
+/* True if the user asked for the code and the positions of every error. */
 static bool is_tracing(void)
 {
     const char *text = getenv("SP_TRACE");

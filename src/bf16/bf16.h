@@ -134,7 +134,8 @@ void BF16(dropout)(const sp_rng *rng, uint64_t block, float p, const void *x, in
                    void *y);
 void BF16(add)(sp_tensor x, sp_tensor y, int64_t row, int64_t end);
 void BF16(convert)(sp_tensor x, sp_tensor y, bool is_added, int64_t row, int64_t end);
-/* What the tables of both orders of sums have in common: passes over elements. */
+/* The entries that the tables of both orders of sums have in common: passes over
+ * elements. */
 #define BF16_ELEMENT_PASSES                                                            \
     .norm_sums = BF16(norm_sums), .norm_apply = BF16(norm_apply),                      \
     .norm_grad_sums = BF16(norm_grad_sums), .norm_grad_apply = BF16(norm_grad_apply),  \

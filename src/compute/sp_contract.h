@@ -1,7 +1,7 @@
 /* The duties of a caller of the operations in sp_backend.h, as predicates for the
  * asserts at the entry of each backend's functions. They look at shapes, at the ends of
  * lists in host memory and at pointers that must not be NULL, never at elements, so
- * they cost nothing beside an operation. */
+ * their cost is negligible against that of an operation. */
 #ifndef SP_CONTRACT_H
 #define SP_CONTRACT_H
 

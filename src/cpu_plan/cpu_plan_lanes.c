@@ -124,7 +124,7 @@ static void portable_find_lanes(const plan_lanes *w, plan_stage *stage, plan_til
             load_words(w, up, word);
         now = up;
         for (k = 0; k < w->K; k++) {
-            /* It is always written, and kept where the pair exists: no branch. */
+            /* A pair is always written and stays if it exists: there is no branch. */
             uint32_t partner = lane_partner(w, word, c, k);
             plan_put(stage, k, (int32_t)partner, i);
             stage->n -= partner == none;

@@ -54,8 +54,8 @@ typedef struct sp_op_row {
     bool has_map;       /* it runs over a kernel map: its kernel and stride count */
     bool has_argmax;    /* it keeps where each maximum came from */
     bool reads_input;   /* its backward pass reads the activations of its inputs */
-    /* Its backward pass may write the gradient of its last input over that of its
-     * output. */
+    /* The operation's backward pass may write the gradient of its last input over that
+     * of its output. */
     bool passes_grad;
     bool may_overwrite; /* it may write its output over its first input */
 } sp_op_row;

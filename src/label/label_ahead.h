@@ -20,7 +20,7 @@ typedef struct label_sample {
     int64_t kept_room;
 } label_sample;
 
-/* What is made. */
+/* The samples that the thread makes. */
 typedef struct label_ahead_jobs {
     int64_t n;
     /* Makes the sample of job k. Called by the thread. */

@@ -12,9 +12,9 @@ enum {
 
 typedef struct label_options {
     bool is_help;
-    /* Those of spvox convert's options that say how a scan becomes samples; what was
-     * not given is LABEL_NOT_GIVEN (voxel_size, block, overlap), NULL or 0. The inputs
-     * are the scans. */
+    /* The options of spvox convert that say how a scan becomes samples; what was not
+     * given is LABEL_NOT_GIVEN (voxel_size, block, overlap), NULL or 0. The inputs are
+     * the scans. */
     vox_options vox;
     const char *model, *out;
     bool confidence, entropy, is_float, any_format, overwrite;

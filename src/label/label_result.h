@@ -24,7 +24,8 @@ typedef struct label_strips {
 
 enum { LABEL_STRIP = 65536 };
 
-/* Which rank collects and writes a row. The same on all ranks. */
+/* The dealing of a scan's rows to the ranks that collect and write them. The same on
+ * all ranks. */
 typedef struct label_deal {
     int64_t n_points;   /* of the scan */
     int64_t section;    /* rows, at least 1 */

@@ -12,8 +12,8 @@
  *         rank k % size   joins what the ranks wrote (of other formats than LAS and LAZ
  *                         it alone has written all)
  *
- * Beside the thread that computes and speaks with the other ranks, a rank has up to
- * three that do neither:
+ * In addition to the thread that computes and speaks with the other ranks, a rank has
+ * up to three that do neither:
  *
  *     cut      its part of the next scan, while this one is predicted
  *     ahead    points of the next piece (or scan) --> sample        label_ahead.h

@@ -53,8 +53,8 @@ typedef struct sp_lower_step {
     sp_op op; /* SP_OP_BATCHNORM includes the add of in[1] and the activation */
     const sp_op_row *row; /* the table's row of `op` */
     int layer; /* the node with the parameters, the kernel map and dropout's p */
-    /* Its parameters are not trained. A batch norm then uses its running statistics and
-     * leaves them as they are. */
+    /* The parameters of the step are not trained. A batch norm then uses its running
+     * statistics and leaves them as they are. */
     bool is_frozen;
     int out;   /* the value that the step writes */
     int n_in, in[SP_MAX_INPUTS]; /* the values that it reads */

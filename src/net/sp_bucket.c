@@ -159,7 +159,7 @@ void sp_buckets_destroy(sp_buckets *buckets)
     memset(buckets, 0, sizeof *buckets);
 }
 
-/* Whether the gradient is in a device's memory. */
+/* True if the gradient is in a device's memory. */
 static bool is_device(const sp_buckets *b)
 {
     return b->grad != b->impl->host;

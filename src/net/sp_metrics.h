@@ -30,7 +30,7 @@ typedef struct sp_metrics {
     int n_sums;
 } sp_metrics;
 
-/* The matrices beside that of the voxels. */
+/* The matrices in addition to that of the voxels. */
 typedef enum sp_metrics_part {
     SP_METRICS_POINTS = 1,
     SP_METRICS_MERGED = 2,

@@ -152,7 +152,8 @@ static void use_means(sp_net *net, const double *sum, float *running)
     }
 }
 
-/* Whether ranks may differ: those of one scope have the same running statistics. */
+/* True if running statistics may differ between ranks; those of one scope have the
+ * same. */
 static bool has_own_running(const sp_net *net)
 {
     return sp_comm_scope_size(net->comm, net->impl->options.bn_scope) < net->comm->size;

@@ -1,4 +1,4 @@
-/* A piece of work that a thread does beside the one that computes, and its status. */
+/* A piece of work that a thread does while another one computes, and its status. */
 #ifndef SP_TASK_H
 #define SP_TASK_H
 

@@ -1,4 +1,4 @@
-/* Threads beside the training thread. */
+/* Threads that run at the same time as the training thread. */
 #ifndef SP_THREAD_H
 #define SP_THREAD_H
 

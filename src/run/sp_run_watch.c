@@ -219,8 +219,9 @@ static bool are_gone(const sp_heartbeat *records, int n)
     return n > 0;
 }
 
-/* Whether the run goes on; *last is the heartbeat to be shown, with counter 0 for none.
- * A run that was killed says "running" for ever. */
+/* Looks at the run folder. *is_running says whether the run goes on; *last is the
+ * heartbeat to be shown, with counter 0 for none. A run that was killed says "running"
+ * for ever. */
 static sp_status look(view *v, sp_heartbeat *last, bool *is_running)
 {
     char path[PATH_MAX];

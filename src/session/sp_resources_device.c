@@ -137,7 +137,7 @@ static sp_status test_wgmma(sp_backend *backend)
     return SP_OK;
 }
 
-/* Whether this rank is the first of its node with a device of this model. */
+/* True if this rank is the first of its node with a device of this model. */
 static bool is_to_try(const sp_placement *placement, const sp_place *own)
 {
     for (int i = 0; i < own->rank; i++)

@@ -27,8 +27,8 @@
 sp_status sp_live_open(sp_progress_when when, sp_comm *comm);
 /* The same for a process without ranks. Local. */
 void sp_live_open_alone(sp_progress_when when);
-/* For a process that draws nothing, but whose errors may come amid a live line: they
- * clear it first. Local. */
+/* The same for a process that draws nothing, but whose errors may be printed amid a
+ * live line: they clear the line first. Local. */
 void sp_live_open_errors(void);
 /* True where this process draws and the user is to see it: not in the background. */
 bool sp_live_is_shown(void);

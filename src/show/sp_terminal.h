@@ -16,7 +16,7 @@ typedef struct sp_terminal {
  * another host, such as srun, is not seen: its ranks have no terminal. */
 void sp_terminal_open(sp_terminal *terminal, int stream);
 void sp_terminal_close(sp_terminal *terminal);
-/* Its width in characters; 0: not known. */
+/* The width of the terminal in characters; 0: not known. */
 int sp_terminal_columns(const sp_terminal *terminal);
 /* False while the job is in the background, where it should draw nothing. */
 bool sp_terminal_is_front(const sp_terminal *terminal);

@@ -33,7 +33,7 @@ enum {
     MOST_PER_SLOT = 4096
 };
 
-/* What a block has in the buffer. */
+/* The records of one block that are in the buffer. */
 typedef struct block_state {
     int64_t slot;   /* where the records in the buffer will be written */
     int64_t n_held; /* records in the buffer */
