@@ -92,6 +92,7 @@ static __int128 join(const int64_t *sum, int *shift)
 
 void sp_exact_get_f64(const int64_t *sum, double *x, size_t n)
 {
+    assert((sum && x) || n == 0);
 #pragma omp parallel for schedule(static) if (n >= PARALLEL_FROM)
     for (size_t i = 0; i < n; i++) {
         int shift;
@@ -105,6 +106,7 @@ void sp_exact_get_f64(const int64_t *sum, double *x, size_t n)
 
 void sp_exact_get_f32(const int64_t *sum, float *x, size_t n)
 {
+    assert((sum && x) || n == 0);
 #pragma omp parallel for schedule(static) if (n >= PARALLEL_FROM)
     for (size_t i = 0; i < n; i++) {
         int shift;

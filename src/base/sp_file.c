@@ -59,6 +59,7 @@ sp_status sp_file_write_at(int fd, const char *path, const void *data, size_t by
     const char *from = data;
     size_t done = 0;
 
+    assert(path && (data || bytes == 0));
     while (done < bytes) {
         ssize_t put = pwrite(fd, from + done, bytes - done, (off_t)at + (off_t)done);
 
@@ -77,6 +78,7 @@ sp_status sp_file_read_at(int fd, const char *path, void *data, size_t bytes,
     char *to = data;
     size_t done = 0;
 
+    assert(path && (data || bytes == 0));
     while (done < bytes) {
         ssize_t got = pread(fd, to + done, bytes - done, (off_t)at + (off_t)done);
 

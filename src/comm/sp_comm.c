@@ -508,6 +508,7 @@ sp_status sp_comm_bcast(sp_comm *comm, void *data, size_t bytes, int root)
 
 sp_status sp_comm_alloc(sp_comm *comm, size_t bytes, void **out)
 {
+    assert(comm && out);
     *out = NULL;
     if (comm->impl && comm->impl->shared && comm->n_nodes == 1)
         SP_TRY(sp_node_alloc(comm->impl->shared, bytes, out));

@@ -246,7 +246,8 @@ void sp_assign_forward_end(sp_assign *a, int s)
     const sp_lower_step *step = &a->low->step[s];
     const sp_forward kind = a->is_training ? SP_TRAINING : SP_INFERENCE;
 
-    /* a second norm of the same value forms the sums anew */
+    assert(s >= 0 && s < a->low->n_steps);
+    /* a second norm of the same value forms the sums again */
     if (step->op == SP_OP_BATCHNORM)
         drop_vector(a, &a->value[step->in[0]].sums);
     if (!a->is_training)

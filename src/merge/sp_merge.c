@@ -93,6 +93,7 @@ sp_merged sp_merge_result(const uint64_t *sum, int c, float *probability)
     double entropy = 0;
     int best = 0;
 
+    assert(sum && c > 0);
     for (int j = 0; j < c; j++) {
         total += sum[j];
         best = sum[j] > sum[best] ? j : best;

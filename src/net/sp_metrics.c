@@ -128,6 +128,7 @@ double sp_metrics_miou(const int64_t *confusion, int n_classes)
     double sum = 0, iou;
     int c, n = 0;
 
+    assert(confusion && n_classes > 0);
     for (c = 0; c < n_classes; c++) {
         iou = sp_metrics_iou(confusion, n_classes, c);
         if (!isnan(iou)) {

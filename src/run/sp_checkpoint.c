@@ -186,6 +186,7 @@ sp_status sp_checkpoint_read_group(sp_h5 *file, const char *group,
     int64_t dim[3];
     int i;
 
+    assert(file && group && params && n >= 0 && skip && flat);
     for (i = 0; i < n; i++) {
         const sp_param *p = &params[i];
         if (sp_graph_is_named(skip, p->name))

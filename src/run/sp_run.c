@@ -527,6 +527,7 @@ sp_status sp_run_status(sp_run *run, const char *state, sp_status code, int64_t 
 {
     sp_heartbeat who;
 
+    assert(run && state);
     /* Without a heartbeat the folder was not opened and may be another run's. */
     if (!run->dir || !run->dir[0] || !run->beat)
         return SP_OK;

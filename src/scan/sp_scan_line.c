@@ -97,6 +97,7 @@ int sp_scan_numbers(const char *line, double *to, int n)
     const char *at = line + strspn(line, " \t\r");
     int found = 0;
 
+    assert(to && n >= 0);
     while (*at && found < n) {
         char *end;
 

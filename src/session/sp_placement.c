@@ -72,6 +72,7 @@ sp_status sp_placement_check(const sp_place *places, int n, bool may_share,
 
 const char *sp_placement_advice(const sp_place *places, int n)
 {
+    assert(places || n == 0);
     for (int a = 0; a < n; a++)
         for (int b = a + 1; b < n; b++)
             if (places[a].node == places[b].node && places[a].n_visible == 1 &&

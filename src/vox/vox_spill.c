@@ -449,6 +449,7 @@ sp_status vox_cut_list(const vox_cut *cut, int n_parts, vox_share *share,
     int64_t used = *n_pieces;
     vox_piece *grown;
 
+    assert(n_parts > 0 && share && *n_pieces >= 0);
     for (int64_t b = 0; b < n; b++)
         used += sum_shares(share, n_parts, n, b).own > 0;
     grown = realloc(*pieces, (size_t)(used + 1) * sizeof *grown);
