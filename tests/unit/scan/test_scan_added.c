@@ -20,19 +20,12 @@ enum {
 /* LAS 1.4 of format 6, every byte of which is somehow used. */
 static void make_las(unsigned char b[BYTES], bool is_described)
 {
+    const scan_las las = {4, 6, AT, 2, RECORD, N, 0.01};
     unsigned char *vlr = b + HEADER;
 
     memset(b, 0, BYTES);
-    memcpy(b, "LASF", 4);
-    b[24] = 1, b[25] = 4, b[104] = 6;
-    scan_put(b + 94, HEADER, 'u', 2, false);
-    scan_put(b + 96, AT, 'u', 4, false);
-    scan_put(b + 100, 2, 'u', 4, false);
-    scan_put(b + 105, RECORD, 'u', 2, false);
-    for (int a = 0; a < 3; a++)
-        scan_put(b + 131 + 8 * a, 0.01, 'f', 8, false);
+    scan_put_las(b, &las);
     scan_put(b + 235, BYTES - BEHIND, 'u', 8, false);
-    scan_put(b + 247, N, 'u', 8, false);
     memcpy(vlr + 2, "else", 4);
     scan_put(vlr + 20, TEXT, 'u', 2, false);
     memset(vlr + VLR_HEAD, 'e', TEXT);

@@ -55,28 +55,14 @@ static const int las_bytes[] = {20, 28, 26, 34, 57, 63, 30, 36, 38, 59, 67};
  * its size. */
 static size_t make_las(unsigned char *b, int minor, int format, int extra)
 {
-    int header = minor < 3    ? 227
-                 : minor == 3 ? 235
-                              : 375,
-        bytes = las_bytes[format] + extra;
+    int header = scan_las_bytes(minor), bytes = las_bytes[format] + extra;
     int vlr = extra ? 54 + 192 : 0;
+    const scan_las las = {minor, format, header + vlr, extra ? 1 : 0, bytes, N, 0.01};
 
     memset(b, 0, 4096);
-    memcpy(b, "LASF", 4);
-    b[24] = 1;
-    b[25] = (unsigned char)minor;
-    scan_put(b + 94, header, 'u', 2, false);
-    scan_put(b + 96, header + vlr, 'u', 4, false);
-    scan_put(b + 100, extra ? 1 : 0, 'u', 4, false);
-    b[104] = (unsigned char)format;
-    scan_put(b + 105, bytes, 'u', 2, false);
-    scan_put(b + 107, format < 6 ? N : 0, 'u', 4, false);
-    for (int a = 0; a < 3; a++) {
-        scan_put(b + 131 + 8 * a, 0.01, 'f', 8, false);
-        scan_put(b + 155 + 8 * a, a == 2 ? 0 : 700000, 'f', 8, false);
-    }
-    if (minor == 4)
-        scan_put(b + 247, N, 'u', 8, false);
+    scan_put_las(b, &las);
+    for (int a = 0; a < 2; a++)
+        scan_put(b + 155 + 8 * a, 700000, 'f', 8, false);
     if (extra) { /* one int16, scaled by 0.5 and moved by 10 */
         unsigned char *d = b + header + 54;
 

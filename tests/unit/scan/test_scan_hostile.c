@@ -149,16 +149,10 @@ TEST(pipes_and_folders_are_refused)
 /* A LAS 1.2 header without points. */
 static void make_las(unsigned char b[512], uint32_t n_vlrs)
 {
+    const scan_las las = {2, 0, 512, n_vlrs, 20, 0, 0.01};
+
     memset(b, 0, 512);
-    memcpy(b, "LASF", 4);
-    b[24] = 1;
-    b[25] = 2;
-    scan_put(b + 94, 227, 'u', 2, false);
-    scan_put(b + 96, 512, 'u', 4, false);
-    scan_put(b + 100, n_vlrs, 'u', 4, false);
-    scan_put(b + 105, 20, 'u', 2, false);
-    for (int a = 0; a < 3; a++)
-        scan_put(b + 131 + 8 * a, 0.01, 'f', 8, false);
+    scan_put_las(b, &las);
 }
 
 TEST(las_that_claims_too_much_is_refused)

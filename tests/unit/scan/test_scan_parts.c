@@ -14,19 +14,13 @@ enum { N = 120000, HEADER = 375, RECORD = 30, BEHIND = 60 + 9, MOST = 5 };
 static void make_las(const char *name, int64_t n)
 {
     const size_t bytes = HEADER + (size_t)n * RECORD + BEHIND;
+    const scan_las las = {4, 6, HEADER, 0, RECORD, n, 0.01};
     unsigned char *b = calloc(1, bytes), *p = b + HEADER;
 
     assert_non_null(b);
-    memcpy(b, "LASF", 4);
-    b[24] = 1, b[25] = 4, b[104] = 6;
-    scan_put(b + 94, HEADER, 'u', 2, false);
-    scan_put(b + 96, HEADER, 'u', 4, false);
-    scan_put(b + 105, RECORD, 'u', 2, false);
-    for (int a = 0; a < 3; a++)
-        scan_put(b + 131 + 8 * a, 0.01, 'f', 8, false);
+    scan_put_las(b, &las);
     scan_put(b + 235, (double)(bytes - BEHIND), 'u', 8, false);
     scan_put(b + 243, 1, 'u', 4, false);
-    scan_put(b + 247, (double)n, 'u', 8, false);
     for (int64_t i = 0; i < n; i++, p += RECORD) {
         scan_put(p, (double)(i % 977 * 31), 'i', 4, false);
         scan_put(p + 4, (double)(i / 977), 'i', 4, false);

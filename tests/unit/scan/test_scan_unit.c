@@ -21,23 +21,16 @@ static size_t add_vlr(unsigned char *b, size_t at, int id, const void *data, siz
 static void write_las(const char *text, const uint16_t *keys, size_t n_keys)
 {
     static unsigned char b[1 << 14];
+    scan_las las = {2, 0, 0, (keys != NULL) + (text != NULL), POINT, 1, 0.01};
     size_t at = HEADER;
 
     memset(b, 0, sizeof b);
-    memcpy(b, "LASF", 4);
-    b[24] = 1;
-    b[25] = 2;
-    scan_put(b + 94, HEADER, 'u', 2, false);
-    scan_put(b + 100, (keys != NULL) + (text != NULL), 'u', 4, false);
-    scan_put(b + 105, POINT, 'u', 2, false);
-    scan_put(b + 107, 1, 'u', 4, false);
-    for (int a = 0; a < 3; a++)
-        scan_put(b + 131 + 8 * a, 0.01, 'f', 8, false);
     if (keys)
         at = add_vlr(b, at, KEYS, keys, n_keys * sizeof *keys);
     if (text)
         at = add_vlr(b, at, TEXT, text, strlen(text) + 1);
-    scan_put(b + 96, (double)at, 'u', 4, false);
+    las.points_at = (int64_t)at;
+    scan_put_las(b, &las);
     scan_write("u.las", b, at + POINT);
 }
 

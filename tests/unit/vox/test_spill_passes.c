@@ -35,17 +35,11 @@ static void write_las(const char *name, const double *claimed_low,
                       const double *claimed_high)
 {
     static unsigned char b[HEADER + N * POINT];
+    const scan_las las = {2, 0, HEADER, 0, POINT, N, 0.25};
 
     memset(b, 0, sizeof b);
-    memcpy(b, "LASF", 4);
-    b[24] = 1;
-    b[25] = 2;
-    scan_put(b + 94, HEADER, 'u', 2, false);
-    scan_put(b + 96, HEADER, 'u', 4, false);
-    scan_put(b + 105, POINT, 'u', 2, false);
-    scan_put(b + 107, N, 'u', 4, false);
+    scan_put_las(b, &las);
     for (int a = 0; a < 3; a++) {
-        scan_put(b + 131 + 8 * a, 0.25, 'f', 8, false);
         scan_put(b + 179 + 16 * a, claimed_high[a], 'f', 8, false);
         scan_put(b + 187 + 16 * a, claimed_low[a], 'f', 8, false);
     }
