@@ -64,16 +64,22 @@ ended() {
     test "$got" = "$1" || is_forgotten || fail "status $got, expected $1: $2"
 }
 
+# launched COMMAND...: runs a command that calls the launcher, a second time where the
+# launcher forgets the status, which is left in $got.
+launched() {
+    "$@"
+    got=$?
+    if is_forgotten; then
+        "$@"
+        got=$?
+    fi
+}
+
 # run RANKS STATUS ARGUMENTS...: fails unless it ends with this status.
 run() {
     n=$1 want=$2
     shift 2
-    launch "$n" "$@"
-    got=$?
-    if is_forgotten; then
-        launch "$n" "$@"
-        got=$?
-    fi
+    launched launch "$n" "$@"
     test $got = "$want" || fail "status $got, expected $want: $n ranks: $*"
 }
 

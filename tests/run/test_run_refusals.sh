@@ -54,14 +54,19 @@ if (ulimit -v 20000000) 2>/dev/null; then
     one_diagnosis 'command line: run.threads = 4096: the system starts [0-9]* for this rank'
 fi
 
+# launch_unheard RANKS ARGUMENTS...: as launch, with the ranks' standard output on a full disk.
+launch_unheard() {
+    ranks=$1
+    shift
+    timeout -k 5 "$limit_s" "$MPIEXEC" -n "$ranks" sh -c '"$0" "$@" >/dev/full' "$SPTRAIN" "$@" \
+        >out 2>err </dev/null
+}
 # unheard STATUS ARGUMENTS...: with standard output on a full disk.
 unheard() {
     want=$1
     shift
     for n in 1 3; do
-        timeout -k 5 "$limit_s" "$MPIEXEC" -n $n sh -c '"$0" "$@" >/dev/full' "$SPTRAIN" "$@" \
-            >out 2>err </dev/null
-        got=$?
+        launched launch_unheard $n "$@"
         test $got = "$want" || fail "status $got, expected $want: $n ranks: $*"
         says err 'cannot write to standard output'
     done
