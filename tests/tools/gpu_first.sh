@@ -142,12 +142,16 @@ run : { device = "cuda"; dir = "trained"; };
 DECK
     try step 180 "$run" spbench step deck --json
     try late 180 env SP_EARLY_LAUNCH=0 "$run" spbench step deck --json
+    try plain 180 "$run" spbench step deck run.wgmma=false --json
     try plan 60 "$run" spbench plan --device cuda --json
     early=$(field "$log-step" '"name":"step"' ms)
     late=$(field "$log-late" '"name":"step"' ms)
+    plain=$(field "$log-plain" '"name":"step"' ms)
     number "step of two scans" "$early" "11-16" ms
     number "early launches save" "$(awk -v a="$early" -v b="$late" \
         'BEGIN { print (a > 0 && b > 0 ? 100 * (b - a) / b : "null") }')" "under 4" percent
+    number "wgmma saves" "$(awk -v a="$early" -v b="$plain" \
+        'BEGIN { print (a > 0 && b > 0 ? 100 * (b - a) / b : "null") }')" 7 percent
     number "plan of minkunet34" "$(field "$log-plan" '"name":"plan_minkunet34' ms)" \
         "0.5-1" ms
     number "operations of that plan" \

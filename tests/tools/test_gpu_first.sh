@@ -21,6 +21,7 @@ ops*)
     echo '{"name":"gather_512","ms":1.0,"gbytes_s":4800.5}'
     echo '{"name":"conv3_forward","c_in":256,"c_out":256,"ms":3.0,"ratio":0.25}'
     ;;
+*wgmma=false*) echo '{"name":"step","ms":15.0}' ;;
 step*) [ "$SP_EARLY_LAUNCH" = 0 ] && echo '{"name":"step","ms":12.5}' ||
     echo '{"name":"step","ms":12.0}' ;;
 plan*) echo '{"name":"plan_minkunet34_stem3","ms":1.5,"operations":94,"waits":3}' ;;
@@ -56,6 +57,7 @@ said '"number":"conv3_forward 32","value":null'
 said '"number":"wgmma, 256 channels","value":1.5,'
 said '"number":"step of two scans","value":12.0,'
 said '"number":"early launches save","value":4,'
+said '"number":"wgmma saves","value":20,'
 said '"number":"plan of minkunet34","value":1.5,'
 said '"number":"operations of that plan","value":94,'
 said '"number":"waits of that plan","value":3,'
