@@ -36,17 +36,14 @@ static void close_for_children(void)
         closedir(all);
 }
 
-/* Starts the command in a process group of its own, so that all processes that it
- * starts can be ended with it, and with the signal settings of a fresh program. */
-static int spawn_shell(pid_t *pid, const char *script, const char *path)
+int sp_child_spawn(pid_t *pid, const char *path, char *const argv[], int out)
 {
-    char *const argv[] = {
-        "sh", "-c", (char *)(uintptr_t)script, "sh", (char *)(uintptr_t)path, NULL};
     posix_spawn_file_actions_t files;
     posix_spawnattr_t attributes;
     sigset_t none, all;
     int error;
 
+    assert(pid && path && argv);
     close_for_children();
     sigemptyset(&none);
     sigfillset(&all);
@@ -58,10 +55,20 @@ static int spawn_shell(pid_t *pid, const char *script, const char *path)
     posix_spawnattr_setsigdefault(&attributes, &all);
     posix_spawn_file_actions_init(&files);
     posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-    error = posix_spawn(pid, "/bin/sh", &files, &attributes, argv, environ);
+    for (int fd = STDOUT_FILENO; out >= 0 && fd <= STDERR_FILENO; fd++)
+        posix_spawn_file_actions_adddup2(&files, out, fd);
+    error = posix_spawn(pid, path, &files, &attributes, argv, environ);
     posix_spawn_file_actions_destroy(&files);
     posix_spawnattr_destroy(&attributes);
     return error;
+}
+
+static int spawn_shell(pid_t *pid, const char *script, const char *path)
+{
+    char *const argv[] = {
+        "sh", "-c", (char *)(uintptr_t)script, "sh", (char *)(uintptr_t)path, NULL};
+
+    return sp_child_spawn(pid, "/bin/sh", argv, -1);
 }
 
 static void start_next(sp_child *child)

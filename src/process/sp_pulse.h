@@ -14,8 +14,8 @@
  *
  * The other modules of this room accompany a process, in this order: limited children
  * that read damaged files (sp_limit.h), requests to stop (sp_signal.h), the limit on
- * the start (sp_start.h), faults for tests (sp_fault.h), commands of the user
- * (sp_child.h).
+ * the start (sp_start.h), faults for tests (sp_fault.h), commands of the user and other
+ * child processes (sp_child.h).
  */
 #ifndef SP_PULSE_H
 #define SP_PULSE_H

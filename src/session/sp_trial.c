@@ -7,7 +7,6 @@
 #include <math.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +16,8 @@
 #include <unistd.h>
 
 #include "base/sp_log.h"
+#include "process/sp_child.h"
+#include "process/sp_pulse.h"
 #include "session/sp_selftest.h"
 
 /* The option of the child, and what it says when all is well: its exit status is lost where
@@ -46,9 +47,11 @@ void sp_trial_main(int argc, char **argv)
     sp_status rc;
 
     has_main = true;
-    if (argc != 3 || strcmp(argv[1], WORD) != 0)
+    if (argc != 4 || strcmp(argv[1], WORD) != 0)
         return;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != atol(argv[3])) /* the parent has ended before this call */
+        _exit(SP_EDEVICE);
     rc = try_wgmma(atoi(argv[2]));
     printf("\n%s\n", rc == SP_OK ? PASSED : sp_error_last()->message);
     fflush(stdout);
@@ -57,39 +60,20 @@ void sp_trial_main(int argc, char **argv)
 
 /* ---- the parent ---- */
 
-/* Starts the child with nothing open but the pipe, so that it holds none of MPI's sockets,
- * in a process group of its own and with the signal settings of a fresh program. */
 static int spawn(pid_t *pid, int device, int out)
 {
-    char number[16];
-    char *const arguments[] = {"sptrain", (char *)(uintptr_t)WORD, number, NULL};
-    posix_spawn_file_actions_t files;
-    posix_spawnattr_t attributes;
-    sigset_t none, all;
-    int error;
+    char number[16], parent[16];
+    char *const arguments[] = {"sptrain", (char *)(uintptr_t)WORD, number, parent,
+                               NULL};
 
     snprintf(number, sizeof number, "%d", device);
-    sigemptyset(&none);
-    sigfillset(&all);
-    posix_spawnattr_init(&attributes);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP |
-                                              POSIX_SPAWN_SETSIGMASK |
-                                              POSIX_SPAWN_SETSIGDEF);
-    posix_spawnattr_setsigmask(&attributes, &none);
-    posix_spawnattr_setsigdefault(&attributes, &all);
-    posix_spawn_file_actions_init(&files);
-    posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_adddup2(&files, out, STDOUT_FILENO);
-    posix_spawn_file_actions_adddup2(&files, out, STDERR_FILENO);
-    posix_spawn_file_actions_addclosefrom_np(&files, STDERR_FILENO + 1);
-    error = posix_spawn(pid, "/proc/self/exe", &files, &attributes, arguments, environ);
-    posix_spawn_file_actions_destroy(&files);
-    posix_spawnattr_destroy(&attributes);
-    return error;
+    snprintf(parent, sizeof parent, "%ld", (long)getpid());
+    return sp_child_spawn(pid, "/proc/self/exe", arguments, out);
 }
 
 /* Reads until the child closes the pipe, which its end does. Keeps the last line that is not
- * empty. False where the time is over. */
+ * empty. False where the time is over. The watchdog may have less patience than that: it
+ * hears every second that this process goes on. */
 static bool read_last(int from, double end_s, char said[SAID])
 {
     char line[SAID], some[512];
@@ -99,9 +83,10 @@ static bool read_last(int from, double end_s, char said[SAID])
         struct pollfd what = {.fd = from, .events = POLLIN};
         const double left_s = end_s - sp_now_s();
         const int ready =
-            left_s > 0 ? poll(&what, 1, (int)(fmin(left_s, 3600) * 1000) + 1) : 0;
+            left_s > 0 ? poll(&what, 1, (int)(fmin(left_s, 1) * 1000) + 1) : 0;
         ssize_t got;
 
+        sp_pulse_beat();
         if (ready < 0 && errno == EINTR)
             continue;
         if (left_s <= 0)

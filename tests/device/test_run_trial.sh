@@ -48,6 +48,10 @@ for n in 1 2; do
     why 'run.wgmma: values of a small'
     same wrong$n $n
 done
+# The watchdog waits for a trial that takes longer than its limit.
+HC_HANG=wgmma_kernel SP_TRIAL_S=9 train long2 2 run.watchdog_s=6
+why 'it did not end in 9 s (SP_TRIAL_S) and was killed'
+same long2 2
 # Who asks for wgmma has it without a trial, and its faults.
 HC_CRASH=wgmma_kernel timeout 300 "$CUDA" train deck run.dir=asked run.wgmma=true >out 2>&1 &&
     fail "run.wgmma=true was not done as asked"
