@@ -81,6 +81,7 @@ rm -rf r
 begin kill@1:forward:6
 wait $job
 job=
+await "a rank is left" is_gone # it may write its status behind the launcher's end
 sed -i 's/"state":"failed"/"state":"running"/' r/status.json
 watch 0 0 r --watch
 says seen '^r: running'
