@@ -1,5 +1,5 @@
 /* Faults on demand, for the tests that show which failures a run survives
- * (tests/run/test_run_kill.sh, tests/run/test_run_watchdog.sh).
+ * (tests/faults/test_run_kill.sh, tests/faults/test_run_watchdog.sh).
  *
  * The environment variable SP_TEST_FAULT=ACTION@RANK:POINT:STEP does ACTION when RANK
  * passes POINT for the first time in or after STEP. Without the variable a point costs

@@ -62,7 +62,7 @@ END
 chmod +x "$dir/run" "$dir"/bin/*
 export SP_RUN="$dir/run" SP_FIRST_VOXELS=60 SP_FIRST_NET=dummy PATH="$dir/bin:$PATH"
 
-sh "$SP_SRCDIR/tests/tools/gpu_first.sh" "$dir/results" >"$dir/log" 2>&1
+sh "$SP_SRCDIR/tests/measure/gpu_first.sh" "$dir/results" >"$dir/log" 2>&1
 status=$?
 jsonl=$dir/results/first.jsonl
 fail() {

@@ -4,7 +4,7 @@
 dir=$(mktemp -d) || exit 99
 trap 'rm -rf "$dir"' EXIT
 cd "$dir" || exit 99
-profile=$SP_SRCDIR/tests/tools/gpu_profile.sh
+profile=$SP_SRCDIR/tests/measure/gpu_profile.sh
 
 fail() {
     echo "FAILED: $*"

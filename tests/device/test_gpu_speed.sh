@@ -19,7 +19,7 @@ fail() {
     exit 1
 }
 
-sh "$SP_SRCDIR/tests/tools/gpu_speed.sh" --tiny --wgmma "$dir/results" >"$dir/log" 2>&1 || fail "gpu_speed.sh"
+sh "$SP_SRCDIR/tests/measure/gpu_speed.sh" --tiny --wgmma "$dir/results" >"$dir/log" 2>&1 || fail "gpu_speed.sh"
 cd "$dir/results" || exit 1
 for row in '"name":"gather_256"' '"name":"conv3_forward".*"precision":"bf16"' \
     '"voxels":"random","name":"down2_rebuilt"'; do
@@ -58,7 +58,7 @@ wc -l <step.jsonl >before
 cat >peer.jsonl <<'END'
 {"voxels":"lidar","name": "step", "net":"dummy-5", "batch": 2, "n": 300, "ms": 1000000.0, "precision": "fp16", "run": "peer", "memory_bytes": 1048576}
 END
-sh "$SP_SRCDIR/tests/tools/gpu_speed.sh" --tiny --only plan,steps --nets none \
+sh "$SP_SRCDIR/tests/measure/gpu_speed.sh" --tiny --only plan,steps --nets none \
     "$dir/results" >"$dir/log" 2>&1 ||
     fail "gpu_speed.sh --only"
 wc -l <step.jsonl | diff before - || fail "--nets"
@@ -87,7 +87,7 @@ cat >known.jsonl <<'END'
 {"net":"minkunet34-3","voxels":"lidar","batch":2,"name":"conv_grad_weight","layer":"a","level":4,"kernel":3,"stride":1,"n":19008,"pairs":164824,"c_in":256,"c_out":256,"ms":0.1,"gbytes_s":240,"floor_ms":0.03,"precision":"bf16"}
 {"net":"minkunet34-3","voxels":"lidar","batch":2,"name":"norm_apply","layer":"b","level":4,"kernel":0,"stride":1,"n":19008,"pairs":0,"c_in":256,"c_out":256,"ms":0.01,"gbytes_s":2000,"floor_ms":0.005,"precision":"bf16"}
 END
-awk -v worst="$dir/worst" -f "$SP_SRCDIR/tests/tools/gpu_speed.awk" known.jsonl >known ||
+awk -v worst="$dir/worst" -f "$SP_SRCDIR/tests/measure/gpu_speed.awk" known.jsonl >known ||
     fail "gpu_speed.awk"
 for row in 'minkunet34-3 lidar 2 bf16 12.0000 20.000 yes 0.0650 0.1734 -' \
     'conv3_forward random 256 bf16 - 0.030 - - - -' \
@@ -99,5 +99,5 @@ for row in 'minkunet34-3 lidar 2 bf16 12.0000 20.000 yes 0.0650 0.1734 -' \
     }
 done
 
-HC_DEVICES=0 sh "$SP_SRCDIR/tests/tools/gpu_speed.sh" --tiny "$dir/none" >"$dir/log" 2>&1
+HC_DEVICES=0 sh "$SP_SRCDIR/tests/measure/gpu_speed.sh" --tiny "$dir/none" >"$dir/log" 2>&1
 [ $? = 77 ] || fail "no device: not skipped"

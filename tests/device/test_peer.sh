@@ -2,7 +2,7 @@
 # The peer's networks are sptrain's: the same layers at the same strides, with as many
 # channels and parameters. Only a GPU with spconv can tell that it measures right.
 command -v python3 >/dev/null 2>&1 || { echo "SKIPPED: no python3"; exit 77; }
-peer=$SP_SRCDIR/tests/tools/peer_spconv.py
+peer=$SP_SRCDIR/tests/measure/peer_spconv.py
 dir=$(mktemp -d) || exit 99
 trap 'rm -rf "$dir"' EXIT
 cd "$dir" || exit 99

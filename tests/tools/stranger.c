@@ -1,4 +1,4 @@
-/* A stranger on this machine, for tests/run/test_run_strangers.sh: connects to every
+/* A stranger on this machine, for tests/faults/test_run_strangers.sh: connects to every
  * socket that listens in its network namespace, as soon as it appears, and does harm.
  *
  *     stranger KIND SPARE SECONDS

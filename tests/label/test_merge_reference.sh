@@ -4,7 +4,7 @@
 # h5py.
 . "$SP_SRCDIR/tests/run/story.sh"
 find_python "numpy, h5py"
-reference=$SP_SRCDIR/tests/run/merge_reference.py
+reference=$SP_SRCDIR/tests/label/merge_reference.py
 awk 'BEGIN {
     srand(3); print "x y z intensity label"
     for (i = 0; i < 5000; i++) {

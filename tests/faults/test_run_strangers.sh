@@ -22,7 +22,7 @@ if test -z "$STRANGERS_INSIDE"; then
     unshare -n true 2>err || skip "no rights to unshare: $(head -1 err)"
     STRANGERS_INSIDE=1
     export STRANGERS_INSIDE
-    unshare -n sh "$SP_SRCDIR/tests/run/test_run_strangers.sh"
+    unshare -n sh "$SP_SRCDIR/tests/faults/test_run_strangers.sh"
     exit $?
 fi
 ip link set lo up || fail "no loopback"

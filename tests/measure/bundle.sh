@@ -44,7 +44,7 @@ mkdir "$to/input" "$to/tests"
 cp "$src"/input/*.deck "$to/input/"
 for file in gpu_here.sh gpu_check.sh gpu_first.sh gpu_speed.sh gpu_speed.awk gpu_profile.sh \
     peer_spconv.py; do
-    cp "$src/tests/tools/$file" "$to/tests/"
+    cp "$src/tests/measure/$file" "$to/tests/"
 done
 cat >"$to/run" <<'END'
 #!/bin/sh

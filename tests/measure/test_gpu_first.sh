@@ -39,7 +39,7 @@ first() { # first STATUS ARGUMENTS...
     want=$1
     shift
     rm -rf "$dir/results"
-    sh "$SP_SRCDIR/tests/tools/gpu_first.sh" "$dir/results" "$@" >"$dir/log" 2>&1
+    sh "$SP_SRCDIR/tests/measure/gpu_first.sh" "$dir/results" "$@" >"$dir/log" 2>&1
     status=$?
     [ $status = "$want" ] || fail "status $status, expected $want"
 }
@@ -75,8 +75,8 @@ grep -q '^left out right: large: 0 s are over$' "$dir/log" || fail "not left out
 
 # a command that does not end is ended, and the next one runs
 sed 's/try "\$test" 60/try "$test" 1/; s/try large 120/try large 1/' \
-    "$SP_SRCDIR/tests/tools/gpu_first.sh" >"$dir/short.sh"
-cp "$SP_SRCDIR/tests/tools/gpu_here.sh" "$dir/"
+    "$SP_SRCDIR/tests/measure/gpu_first.sh" >"$dir/short.sh"
+cp "$SP_SRCDIR/tests/measure/gpu_here.sh" "$dir/"
 sh "$dir/short.sh" "$dir/results" right step >"$dir/log" 2>&1
 said '"command":"test_cuda_conv","status":124'
 said '"command":"large","status":124'

@@ -12,4 +12,4 @@ trap 'rm -rf "$dir"' EXIT
 copy=$SP_BUILDDIR/tests/tools/laz_copy
 cd "$dir" || exit 99
 # shellcheck disable=SC2086
-"$python" "$SP_SRCDIR/tests/run/laz_lazrs.py" "$copy" ${SP_LAZ_FILES-}
+"$python" "$SP_SRCDIR/tests/label/laz_lazrs.py" "$copy" ${SP_LAZ_FILES-}
