@@ -177,9 +177,11 @@ static sp_status scan(scanner *x, const char *s)
 
         if ((n = skip_length(s)) > 0) {
             emit(x, s, n);
-            /* The grammar wants a line's end behind a comment, at the end of a file too. */
-            if (!s[n] && strchr("#/", *s))
+            /* libconfig expects a newline after a comment, at the end of a file too. */
+            if (!s[n] && strchr("#/", *s)) {
                 put(x, '\n', '\n');
+                begin_line(x);
+            }
             s += n;
         } else if (is_line_start && !strncmp(s, "@include", 8)) {
             SP_TRY(scan_include(x, &s));

@@ -177,6 +177,11 @@ TEST(includes_are_relative_and_keep_their_lines)
     assert_string_equal(sp_error_last()->message, expected);
     sp_config_destroy(&c);
 
+    write_file("part.deck", "size = 3; # no newline at the end");
+    assert_int_equal(read_file(&c, "top.deck", 0, NULL), SP_EUSAGE);
+    assert_string_equal(sp_error_last()->message, expected);
+    sp_config_destroy(&c);
+
     write_file("top.deck", "\n@include missing\n");
     assert_int_equal(read_file(&c, "top.deck", 0, NULL), SP_EUSAGE);
     snprintf(expected, sizeof expected,
