@@ -184,11 +184,16 @@ void sp_h5_child_main(int argc, char **argv)
 
 /* ---- the parent ---- */
 
-/* Starts the child with one socket as its standard input and output. */
+/* Starts the child with one socket as its standard input and output. The child has a
+ * process group of its own: terminals and launchers send a request to stop to the whole
+ * group of a rank, and it would kill the child. No signal is blocked in it, although
+ * threads of this process block them, since signals enforce its limits. */
 static sp_status spawn(sp_h5_child *child)
 {
     char *arguments[] = {"sptrain", WORD, NULL};
     posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attributes;
+    sigset_t none;
     int ends[2], failed;
 
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
@@ -197,8 +202,14 @@ static sp_status spawn(sp_h5_child *child)
     posix_spawn_file_actions_adddup2(&actions, ends[1], STDIN_FILENO);
     posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
     posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-    failed =
-        posix_spawn(&child->pid, "/proc/self/exe", &actions, NULL, arguments, environ);
+    sigemptyset(&none);
+    posix_spawnattr_init(&attributes);
+    posix_spawnattr_setflags(&attributes,
+                             POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK);
+    posix_spawnattr_setsigmask(&attributes, &none);
+    failed = posix_spawn(&child->pid, "/proc/self/exe", &actions, &attributes,
+                         arguments, environ);
+    posix_spawnattr_destroy(&attributes);
     posix_spawn_file_actions_destroy(&actions);
     close(ends[1]);
     child->fd = ends[0];
