@@ -44,8 +44,6 @@ sp_status sp_log_open(int rank, int size, const char *host, int local_rank,
     int fd;
 
     assert(0 <= rank && rank < size && host);
-    assert(0 <= rank && rank < size);
-    assert(host);
     sp_log_close();
     state.rank = rank;
     snprintf(state.who, sizeof state.who, "rank %d/%d %s local %d", rank, size, host,
@@ -54,10 +52,11 @@ sp_status sp_log_open(int rank, int size, const char *host, int local_rank,
         return SP_OK;
     SP_TRY(sp_file_open(rank_file, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, &fd));
     state.file = fdopen(fd, "a");
-    if (!state.file)
-        return SP_FAIL(SP_EIO, "%s: cannot open the log: %s", rank_file,
-                       strerror(errno));
-    return SP_OK;
+    if (state.file)
+        return SP_OK;
+    SP_FAIL(SP_EIO, "%s: cannot open the log: %s", rank_file, strerror(errno));
+    close(fd);
+    return SP_EIO;
 }
 
 sp_status sp_log_written(void)

@@ -16,10 +16,10 @@
 extern "C" {
 #endif
 
-/* Names this process in messages; called once, after the ranks are known. Where
- * rank_file is not NULL, all messages of this rank are appended to that file too, those
- * of sp_log_info on ranks other than 0 included. SP_EIO if it cannot be opened. Local.
- */
+/* Names this process in messages. Called once the ranks are known, and again where the
+ * rank gets a log file: if rank_file is not NULL, all messages of this rank are
+ * appended to that file too, those of sp_log_info on ranks other than 0 included.
+ * SP_EIO if it cannot be opened. Local. */
 sp_status sp_log_open(int rank, int size, const char *host, int local_rank,
                       const char *rank_file);
 /* Closes this rank's file, if there is one. */
