@@ -27,12 +27,14 @@ static sp_status set_label(char *to, size_t room, const sp_layer *layer,
     const char *what = config_setting_name(s), *text = config_setting_get_string(s);
     const char *allowed =
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
+    char takes[80];
 
     if (!text)
         return fail(where, layer, what, "a text in quotation marks", s);
+    snprintf(takes, sizeof takes,
+             "1 to %zu letters, digits and _ - . with no dot in front", room - 1);
     if (!*text || strlen(text) >= room || text[strspn(text, allowed)] || *text == '.')
-        return fail(where, layer, what,
-                    "1 to 63 letters, digits and _ - . with no dot in front", s);
+        return fail(where, layer, what, takes, s);
     snprintf(to, room, "%s", text);
     return SP_OK;
 }
