@@ -232,9 +232,9 @@ static sp_status write_report(int argc, char **argv)
     }
     if (n == 0 || (n > 1 && !a.out))
         return SP_FAIL(SP_EUSAGE,
-                       "report: expected RUN... -o FILE.html, found %d run "
-                       "folder%s and no FILE.html",
-                       n, n == 1 ? "" : "s");
+                       "report: expected RUN... -o FILE.html, found %s%s",
+                       n == 0 ? "no run folder" : "several run folders",
+                       a.out ? "" : " and no FILE.html");
     snprintf(own, sizeof own, "%s/report.html", argv[2]);
     SP_TRY(sp_page_write(a.out ? a.out : own, n, argv + 2, a.is_quiet));
     if (!a.is_quiet)
