@@ -173,7 +173,7 @@ void sp_child_finish(sp_child *child, double patience_s)
             sp_signal_received() != signal_before)
             break;
         start_next(child);
-        if (!child->pid)
+        if (!child->pid && child->n_waiting == 0)
             break;
         if (!is_said && waited_s > 1)
             sp_log_info("waiting for %s %s", child->running.command,
