@@ -239,7 +239,7 @@ static sp_status read_all(int fd, const char *path, char **data, size_t *bytes)
     ssize_t n = 1;
     int error;
 
-    while (grown && n > 0 && used < SP_FILE_MOST) {
+    while (grown && n > 0 && used <= SP_FILE_MOST) {
         if (used + 1 == capacity) {
             grown = realloc(text, capacity * 2);
             text = grown ? grown : text;
