@@ -303,6 +303,8 @@ static sp_status cut_file(const char *path, int64_t step)
                      reader.at);
     if (reader.is_short)
         rc = SP_FAIL(SP_EMEM, "%s: no memory for a record", path);
+    else if (reader.error)
+        rc = SP_FAIL(SP_EIO, "%s: cannot read: %s", path, strerror(reader.error));
     else if (n > 1 && end < reader.size && ftruncate(reader.fd, end) != 0)
         rc = SP_FAIL(SP_EIO, "%s: cannot cut: %s", path, strerror(errno));
     sp_record_reader_close(&reader);

@@ -236,9 +236,13 @@ void sp_record_reader_close(sp_record_reader *reader)
     *reader = (sp_record_reader){.fd = -1};
 }
 
-static bool read_at(const sp_record_reader *reader, void *to, size_t bytes, int64_t at)
+static bool read_at(sp_record_reader *reader, void *to, size_t bytes, int64_t at)
 {
-    return pread(reader->fd, to, bytes, at) == (ssize_t)bytes;
+    const ssize_t got = pread(reader->fd, to, bytes, at);
+
+    if (got < 0)
+        reader->error = errno;
+    return got == (ssize_t)bytes;
 }
 
 /* Makes room for a record of so many bytes and its tail. */

@@ -44,6 +44,7 @@ typedef struct sp_record_reader {
     size_t n, room;
     int64_t at, size; /* end of the present record; of the file */
     bool is_short;    /* memory ran out */
+    int error;        /* errno of a read that failed; 0: none did */
     /* The reader stopped at a wrong checksum, not at a record that the file's end cuts.
      */
     bool is_damaged;
