@@ -12,15 +12,18 @@
 
 #include "base/sp_error.h"
 
-/* Zeroed to write; data, size and is_reading set to read. The first failure stays in
- * rc and makes later calls do nothing. `data` is malloc'd, the caller's to free. */
+/* The buffer and the position in it. The caller zeroes it to write, and sets data, size
+ * and is_reading to read. */
 typedef struct sp_wire {
-    unsigned char *data;
+    unsigned char *data; /* the bytes; malloc'd by writing, for the caller to free */
+    /* the bytes that are written, or that there are to read; the bytes that a writer
+     * has allocated; the byte that is read next */
     size_t size, room, at;
     bool is_reading;
-    sp_status rc;
+    sp_status rc; /* the first failure, after which calls do nothing */
 } sp_wire;
 
+/* Writes these bytes, or reads as many. SP_EDATA where fewer are left; SP_EMEM. */
 void sp_wire_bytes(sp_wire *wire, void *data, size_t bytes);
 /* A flag; SP_EDATA where the byte is neither 0 nor 1. */
 void sp_wire_flag(sp_wire *wire, bool *flag);

@@ -16,9 +16,8 @@
  *
  * A function that is collective says so: all ranks (of the scope) call it in the same
  * order with the same counts, types and operations. All calls come from the training
- * thread. A failure of MPI is SP_EMPI with MPI's own text;
- * the other ranks may then wait for ever, so the caller ends the program through
- * sp_comm_abort.
+ * thread. A failure of MPI is SP_EMPI with MPI's own text; the other ranks may then
+ * wait for ever, so the caller ends the program through sp_comm_abort.
  *
  * Sums of floating-point numbers are the same bits on all ranks, and the same from run
  * to run for the same ranks on the same nodes.

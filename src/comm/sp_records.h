@@ -1,8 +1,8 @@
 /* Records of any length, gathered from all ranks on one, or sent by each rank to each.
  *
  *     rank 0   | bytes | record   | bytes | record |
- *     rank 1   nothing                                  gather--> root: those of rank 0,
- *     rank 2   | bytes | record |                                 then of rank 1, ...
+ *     rank 1   nothing                                gather--> root: those of rank 0,
+ *     rank 2   | bytes | record |                               then of rank 1, ...
  *
  * Each record begins at a multiple of 8 bytes. The memory is kept for the next round.
  */

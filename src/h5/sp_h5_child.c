@@ -283,8 +283,8 @@ static bool receive(const sp_h5_child *child, void *data, size_t bytes)
     return true;
 }
 
-/* Words why there is no answer. A child that is ending already keeps its own status,
- * since a signal sent to it then changes nothing. */
+/* Fails with the reason why there is no answer. A child that is ending already keeps
+ * its own status, since a signal sent to it then changes nothing. */
 static sp_status fail_ended(sp_h5_child *child, const char *path)
 {
     int status = 0;

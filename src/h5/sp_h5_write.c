@@ -33,8 +33,8 @@ sp_status sp_h5_leave(sp_status rc)
 
 enum { LIBRARY_TEXT = 256 };
 
-/* Where a call of the system failed, the library's text has its words among addresses and
- * sizes, on two lines. */
+/* Writes the innermost line of the stack to text. If a call of the system failed, that
+ * line has addresses and sizes around the system's message, which alone is written. */
 static herr_t append_text(unsigned n, const H5E_error2_t *error, void *text)
 {
     static const char before[] = "error message = '";

@@ -39,7 +39,7 @@ sp_status sp_figure_draw(const sp_figure *figure, const sp_cloud *cloud,
 sp_status sp_figure_draw_plain(const sp_cloud *cloud, int n, sp_render_from from,
                                int width, int height, sp_canvas *canvas);
 
-/* Words a count with blanks between thousands: "1 234 567". */
+/* Writes a count with blanks between thousands: "1 234 567". Returns text. */
 enum { SP_COUNT_TEXT = 32 };
 const char *sp_figure_count(int64_t n, char text[SP_COUNT_TEXT]);
 

@@ -7,8 +7,8 @@
         (hex) >> 16 & 255, (hex) >> 8 & 255, (hex)&255, 255                            \
     }
 
-/* Sky blue, orange, bluish green and so on of Okabe and Ito, in an order whose first
- * few differ most; then Tol's. */
+/* The colours of Okabe and Ito, ordered so that the first few differ most, and then
+ * those of Tol. */
 static const sp_colour classes[] = {
     RGB(0xE69F00), RGB(0x009E73), RGB(0xD55E00), RGB(0x0072B2), RGB(0xCC79A7),
     RGB(0x56B4E9), RGB(0xF0E442), RGB(0x882255), RGB(0x44AA99), RGB(0x332288),

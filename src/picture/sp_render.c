@@ -99,8 +99,7 @@ static float ranked(float *value, int n, int rank)
     return value[rank];
 }
 
-/* Finds the range of n values. A few that lie far outside of all others are left out.
- * */
+/* Finds the range of n values without the few that lie far outside of all others. */
 static void find_range(float *value, int n, double *lo, double *hi)
 {
     const int out = n / STRAY;
@@ -146,7 +145,8 @@ static sp_status find_borders(const sp_cloud *cloud, sp_render_from from, double
     return n > 0 ? SP_OK : SP_FAIL(SP_EDATA, "there is no point to draw");
 }
 
-/* Is the origin within the cloud, seen from above? */
+/* True if, seen from above, the origin lies among the points: at least three of its
+ * four sides have some. */
 static bool is_around_origin(const sp_cloud *cloud)
 {
     bool is_left = false, is_right = false, is_before = false, is_behind = false;

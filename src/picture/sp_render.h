@@ -10,11 +10,14 @@
  *
  * A raster has no colours, so one of them serves several pictures of the same points.
  *
- * top: x to the right, y up, seen from above; what is hidden, such as a room's ceiling,
- * covers nothing. oblique: from the south-east and above,
- * without perspective, so that one scale holds everywhere. sensor: all round from the
- * origin, where the sensor of a mobile scan stands; x is in the middle, the horizontal
- * axis is the azimuth, and elevations are stretched threefold.
+ * There are three sides to look from:
+ *     top      from above, x to the right and y up. A room's ceiling is not drawn, so
+ *              that it covers nothing.
+ *     oblique  from the south-east and above, without perspective, so that one scale
+ *              holds everywhere.
+ *     sensor   all round from the origin, where the sensor of a mobile scan stands. The
+ *              horizontal axis is the azimuth, with the direction of x in the middle;
+ *              elevations are stretched threefold.
  *
  * Time is that of a few passes over the points: 10 million take seconds. Memory is 12
  * bytes for each pixel before it shrinks. */
@@ -50,8 +53,8 @@ typedef struct sp_render {
     int width, height; /* pixels */
 } sp_render;
 
-/* Rooms are looked into from above: true for the name of a class, "ceiling", whose
- * points are to be hidden from this side. */
+/* True if points of the class with this name are not drawn from this side: a ceiling
+ * would hide its room from above. */
 bool sp_render_hides(const char *class_name, sp_render_from from);
 /* Chooses borders and scale for a picture of at most `width` x `height` pixels, and at
  * least a quarter of that height. SP_EDATA: the cloud has no point, or hides all;

@@ -35,10 +35,11 @@ void sp_child_poll(sp_child *child);
  * is then killed and the queued ones are dropped, with a warning each. */
 void sp_child_finish(sp_child *child, double patience_s);
 
-/* Starts a program, in a process group of its own, so that all processes that it starts can
- * be ended with it, and with the signal settings of a fresh program. Nothing is open in it
- * but an empty standard input and the outputs: both are `out`, or this process's if out < 0.
- * 0, or the number of an error (errno). */
+/* Starts a program in a process group of its own, so that all processes that it starts
+ * can be ended with it, and with the signal settings of a fresh program. Only three
+ * streams are open in it: standard input is empty, standard output and standard error
+ * are `out`, or this process's own if out < 0. Returns 0, or an error number (errno).
+ */
 int sp_child_spawn(pid_t *pid, const char *path, char *const argv[], int out);
 
 #endif

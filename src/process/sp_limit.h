@@ -5,9 +5,9 @@
 
 #include <stdint.h>
 
-/* Gives this process signals as in a fresh program, no core files, and at most so many
- * bytes of memory beyond those that it had at the first call. A later call sets another
- * limit. Local. */
+/* Gives the signals that end a process their default action again, forbids core files,
+ * and limits memory to so many bytes beyond those that this process had at the first
+ * call. A later call sets another limit. Local. */
 void sp_limit_child(int64_t bytes);
 
 #endif

@@ -1,7 +1,7 @@
 /* Requests to stop: TERM, INT, USR1, USR2. The handler sets a flag and nothing else;
  * the ranks agree on it at the end of a step, and in eval and predict between two
- * batches. A second signal, two seconds or more
- * after the first, ends the process at once. All functions are local. */
+ * batches. A second signal, two seconds or more after the first, ends the process at
+ * once. All functions are local. */
 #ifndef SP_SIGNAL_H
 #define SP_SIGNAL_H
 

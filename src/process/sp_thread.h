@@ -8,8 +8,8 @@
  * looks at them between steps; except SIGALRM, whose handlers end the process on
  * whichever thread they run. Local. Returns the error of pthread_create; 0: none. */
 int sp_thread_start(pthread_t *thread, void *(*work)(void *arg), void *arg);
-/* Starts n threads, which exist at the same time and end before the return. Local. Returns
- * how many the system has allowed. */
+/* Tries how many threads the system allows: starts up to n, which exist at the same
+ * time and end before the return, and returns their number. Local. */
 int sp_thread_try(int n);
 
 #endif

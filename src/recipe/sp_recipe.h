@@ -65,7 +65,7 @@ typedef struct sp_recipe {
 void sp_recipe_destroy(sp_recipe *recipe);
 /* Makes a copy; *to is NULL where `from` is, and after a failure. Local. SP_EMEM. */
 sp_status sp_recipe_copy(const sp_recipe *from, sp_recipe **to);
-/* Is the word a unit of coordinates: metre, foot, US survey foot, or degree? */
+/* True if the word is a unit of coordinates: metre, foot, US survey foot or degree. */
 bool sp_recipe_is_unit(const char *word);
 
 /* ---- files; local ---- */
@@ -96,8 +96,9 @@ typedef enum sp_recipe_likeness {
     SP_RECIPE_OTHER_UNIT    /* the coordinates are in another unit */
 } sp_recipe_likeness;
 
-/* Compares two recipes and returns the gravest difference, which `text` words as "a's,
- * but b's". Columns are compared by name. An absent recipe differs from none. */
+/* Compares two recipes and returns the gravest difference. `text` receives it as words
+ * about a, "but", and words about b. Columns are compared by name. An absent recipe
+ * counts as the same as any other. */
 sp_recipe_likeness sp_recipe_compare(const sp_recipe *a, const sp_recipe *b,
                                      char text[SP_RECIPE_DIFFERENCE]);
 /* Joins b to *a, of two files of one data set: *a becomes a copy of b where it is NULL,
@@ -117,7 +118,8 @@ typedef struct sp_normals {
         int x, y;     /* numbers of the columns */
         double ratio; /* divisor of the y column over that of the x column */
     } at[SP_MOST_NORMALS];
-    int lone; /* a column whose other half is not among the columns; -1: there is none */
+    /* an x or y of a normal whose y or x is not among the columns; -1: there is none */
+    int lone;
 } sp_normals;
 
 /* Finds the normals among n columns by the names of their sources: nx and ny, normal_x

@@ -13,7 +13,8 @@ static void print_text(const char *text, FILE *to)
     fputs(sp_text_printable(shown, sizeof shown, text, false), to);
 }
 
-/* "intensity = Intensity / 65535"; what is as one expects is left out. */
+/* Prints a column, as "intensity = Intensity / 65535". A source that has the name of
+ * the column is left out, and so is the divisor 1. */
 static void print_column(const sp_recipe *r, int i, FILE *to)
 {
     const bool is_height = strcmp(r->source[i], SP_RECIPE_HEIGHT) == 0;

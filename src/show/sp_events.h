@@ -2,7 +2,7 @@
  *
  *     DIR/events.out.tfevents.<seconds>.<host>.sptrain      one for each start of a run
  *
- *     record   u64 length | u32 crc of length | bytes | u32 crc of bytes     little-endian
+ *     record   u64 length | u32 crc of length | bytes | u32 crc of bytes; little-endian
  *     bytes    a protobuf message Event: wall_time, step, and one of
  *                file_version "brain.Event:2"       the first record of a file
  *                session_log START                  steps from here on are new

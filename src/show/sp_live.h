@@ -30,7 +30,8 @@ void sp_live_open_alone(sp_progress_when when);
 /* The same for a process that draws nothing, but whose errors may be printed amid a
  * live line: they clear the line first. Local. */
 void sp_live_open_errors(void);
-/* True where this process draws and the user is to see it: not in the background. */
+/* True where this process draws live lines and is not in the background, so that the
+ * user sees them. */
 bool sp_live_is_shown(void);
 
 /* A line while it is put together. */

@@ -1,7 +1,7 @@
 /* The progress of counted work, such as the samples of an evaluation or the scans of a
  * command, as the live line of rank 0:
  *
- *     evaluating [########........]  52 % 104/200 samples 38.1/s left 0:00:02 miou=0.61
+ *     evaluating [########........]  52 % 104/200 samples 38.1/s left 0:02 miou=0.61
  *
  *     sp_progress_begin(&progress, "labelling", "scans", n_scans);
  *     for (i = 0; i < n_scans; i++) {
