@@ -118,8 +118,8 @@ const sp_key sp_deck_key[] = {
  SP_WORDS(SP_PRECISIONS), "arithmetic of the convolutions; bf16 stores activations so "
  "too; the CPU has no tf32"},
 {"train", "bf16_sums", SP_KEY_CHOICE, AT(train.bf16_sums), "\"auto\"", NULL, NULL,
- SP_WORDS(SP_BF16_SUMS), "order of sums in bf16 on CPUs, which tells in their last bits; "
- "tiles: that of AMX, slow elsewhere; auto: tiles where all ranks have AMX"},
+ SP_WORDS(SP_BF16_SUMS), "order of sums in bf16 on CPUs, on which their last bits "
+ "depend; tiles: that of AMX, slow elsewhere; auto: tiles where all ranks have AMX"},
 {"train", "seed", SP_KEY_INT64, AT(train.seed), "1", NULL, NULL, NULL,
  "seed of weights, shuffle, augmentation and dropout"},
 {"train", "deterministic", SP_KEY_CHOICE, AT(train.deterministic), "\"run\"", NULL,
@@ -135,16 +135,17 @@ const sp_key sp_deck_key[] = {
 {"run", "devices", SP_KEY_INTS, AT(run.devices), "[]", "[0, 1023]", NULL, NULL,
  "local rank i uses the i-th of these devices; []: device i"},
 {"run", "threads", SP_KEY_INT, AT(run.threads), "0", "[0, 4096]", "threads", NULL,
- "threads of a rank on the CPU; 0: cores of the node over its ranks"},
+ "threads of a rank on the CPU; 0: cores of the node divided by its ranks"},
 {"run", "memory_mb", SP_KEY_REAL, AT(run.memory_mb), "0", "[0, 1e9]", "MiB", NULL,
- "memory that a rank may use; steps that need more are cut; 0: its device's"},
+ "memory that a rank may use; steps that need more are cut into micro-batches; 0: that "
+ "of its device"},
 {"run", "oversubscribe", SP_KEY_BOOL, AT(run.oversubscribe), "false", NULL, NULL, NULL,
  "let several ranks share a device"},
 {"run", "wgmma", SP_KEY_CHOICE, AT(run.wgmma), "\"auto\"", NULL, NULL,
  SP_WORDS(SP_WGMMAS),
- "multiply wide bf16 convolutions by wgmma, which sm_90 devices have; auto: where all "
- "ranks have it, a child process that tries it first comes to its end, and its test at "
- "the start passes"},
+ "compute bf16 convolutions of many channels by wgmma, an instruction of sm_90 "
+ "devices; auto: if all ranks have it, and both a child process that tries it first "
+ "and the self-test at the start succeed"},
 {"run", "transport", SP_KEY_CHOICE, AT(run.transport), "\"auto\"", NULL, NULL,
  SP_WORDS(SP_TRANSPORTS),
  "library that sums over ranks; auto: NCCL where each rank has a device, else MPI"},
@@ -170,7 +171,7 @@ const sp_key sp_deck_key[] = {
 {"run", "init_from", SP_KEY_TEXT, AT(run.init_from), "\"\"", NULL, NULL, NULL,
  "file with the weights to start from; empty: random"},
 {"run", "init_skip", SP_KEY_TEXTS, AT(run.init_skip), "[]", NULL, NULL, NULL,
- "layers that run.init_from leaves as they begin: the beginnings of their names"},
+ "layers that do not get weights of run.init_from: the beginnings of their names"},
 {"run", "init_norm", SP_KEY_CHOICE, AT(run.init_norm), "\"data\"", NULL, NULL,
  SP_WORDS(SP_INIT_NORMS), "normalize features by the statistics of data.train, or by "
  "those that the file of run.init_from was trained with"},
@@ -184,11 +185,13 @@ const sp_key sp_deck_key[] = {
 {"run", "tensorboard", SP_KEY_BOOL, AT(run.tensorboard), "false", NULL, NULL, NULL,
  "write event files of TensorBoard into the run folder too"},
 {"run", "pictures", SP_KEY_BOOL, AT(run.pictures), "false", NULL, NULL, NULL,
- "draw the best, the median and the worst sample of each evaluation into the run folder"},
+ "draw the best, the median and the worst sample of each evaluation into the run "
+ "folder"},
 {"run", "report_every", SP_KEY_INT, AT(run.report_every), "0", "[0, inf)",
  "evaluations", NULL, "renew report.html and the pictures in the run folder; 0: never"},
 {"run", "after_save", SP_KEY_TEXT, AT(run.after_save), "\"\"", NULL, NULL, NULL,
- "command run with the path of each new checkpoint, of metrics.jsonl and of report.html"},
+ "command run with the path of each new checkpoint, of metrics.jsonl and of "
+ "report.html"},
 {"run", "watchdog_s", SP_KEY_REAL, AT(run.watchdog_s), "60", "[0, 1e9]", "s", NULL,
  "seconds without progress of a rank until the run is ended; 0: never"},
 {"run", "time_limit_s", SP_KEY_REAL, AT(run.time_limit_s), "0", "[0, 1e9]", "s", NULL,
