@@ -359,19 +359,15 @@ static sp_status read_subvoxel(sample_reader *r)
 static sp_status read_origin(sample_reader *r)
 {
     const sp_extent *extent = &r->shard->origin;
-    unsigned char raw[3 * 8];
+    void *raw = r->own->raw;
 
     memset(r->out->origin, 0, sizeof r->out->origin);
     if (extent->type_size == 0)
         return SP_OK;
-    SP_TRY(read_rows(r, "/origin", extent, r->sample, 1, r->own->raw));
-    memcpy(raw, r->own->raw, 3 * (size_t)extent->type_size);
+    SP_TRY(read_rows(r, "/origin", extent, r->sample, 1, raw));
+    sp_h5_to_native(sp_extent_type(extent), raw, 3);
     for (int i = 0; i < 3; i++) {
-        int64_t ignored[3];
-
-        if (i == 0) /* the conversion puts the bytes in this machine's order */
-            sp_h5_to_i64(sp_extent_type(extent), r->own->raw, 3, ignored);
-        r->out->origin[i] = sp_h5_value(sp_extent_type(extent), r->own->raw, i);
+        r->out->origin[i] = sp_h5_value(sp_extent_type(extent), raw, i);
         if (!isfinite(r->out->origin[i]))
             BAD(r, "/origin", "%c is %g, expected a finite number", "xyz"[i],
                 r -> out -> origin[i]);
