@@ -71,6 +71,8 @@ static sp_status allocate(sp_shard_writer *w, int64_t n_samples)
 
     w->n_samples = n_samples;
     w->temporary = malloc(length);
+    if (w->temporary) /* closing after a failure removes the file of this name */
+        snprintf(w->temporary, length, "%s" UNFINISHED, w->path);
     w->offset = calloc(n, sizeof *w->offset);
     w->point_offset = calloc(n, sizeof *w->point_offset);
     w->is_written = calloc(n, sizeof *w->is_written);
@@ -81,7 +83,6 @@ static sp_status allocate(sp_shard_writer *w, int64_t n_samples)
     if (!w->temporary || !w->offset || !w->point_offset || !w->is_written ||
         !w->origin || !w->crc || !w->cost || !w->name)
         return no_memory(w);
-    snprintf(w->temporary, length, "%s" UNFINISHED, w->path);
     return SP_OK;
 }
 
