@@ -102,14 +102,15 @@ static void read_from(builder *b, sp_layer *l, const char *name)
         l->from.n++;
 }
 
-static void add_conv(builder *b, const char *op, const char *name, int out, int kernel,
-                     int stride)
+static sp_layer *add_conv(builder *b, const char *op, const char *name, int out,
+                          int kernel, int stride)
 {
     sp_layer *l = add(b, op, "%s", name);
 
     l->out = out;
     l->kernel = kernel;
     l->stride = stride;
+    return l;
 }
 
 /* Appends a convolution, a batch norm and a ReLU. `name` is the convolution's; the
@@ -143,8 +144,8 @@ static void add_block(builder *b, int stage, int i, int planes)
     snprintf(sum[1], SP_NAME, "%s", input);
     if (b->channels != out) {
         snprintf(name, sizeof name, "block%d.%d.downsample.0", stage, i);
-        add_conv(b, "conv", name, out, 1, 1);
-        read_from(b, &b->layer[b->n - 1], input);
+        l = add_conv(b, "conv", name, out, 1, 1);
+        read_from(b, l, input);
         snprintf(sum[1], SP_NAME, "block%d.%d.downsample.1", stage, i);
         add(b, "batchnorm", "%s", sum[1]);
     }
@@ -195,19 +196,20 @@ static void add_unet(builder *b, const unet_kind *u, const sp_config *config,
         for (int i = 0; i < u->blocks[s]; i++)
             add_block(b, s + 1, i, scaled(b, u->planes[s]));
     }
-    add_conv(b, "conv", "final", n_classes, 1, 1);
-    b->layer[b->n - 1].bias = 1;
+    l = add_conv(b, "conv", "final", n_classes, 1, 1);
+    l->bias = 1;
 }
 
 static void add_dummy(builder *b, const sp_config *config, int n_classes)
 {
     int down = config->net.kernel_down;
+    sp_layer *l;
 
     add_unit(b, "conv", "conv1", "1", scaled(b, 32), 3, 1);
     add_unit(b, "conv", "conv2", "2", scaled(b, 64), down, 2);
     add_unit(b, "conv_transpose", "convtr3", "3", scaled(b, 32), down, 2);
-    add_conv(b, "conv", "conv4", n_classes, 1, 1);
-    b->layer[b->n - 1].bias = 1;
+    l = add_conv(b, "conv", "conv4", n_classes, 1, 1);
+    l->bias = 1;
 }
 
 sp_status sp_graph_family(const sp_config *config, int n_classes, sp_layer **layers,
