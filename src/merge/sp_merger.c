@@ -160,6 +160,26 @@ static sp_status send(sp_merger *m, const sp_sample *s, const uint64_t *voxel_su
     return SP_OK;
 }
 
+/* Fails unless `owner`, a block whose points the sample has in its margin, says that it
+ * has points of that block. Its points would be finished before this sample has come. */
+static sp_status check_range(const sp_merger *m, const sp_sample *s, int64_t owner)
+{
+    const sp_dataset *set = m->scans.set;
+    const sp_block *theirs = &set->block[owner];
+    const int64_t number = set->block[s->id].number;
+    const sp_shard *shard = &set->shard[sp_dataset_shard_of(set, s->id)];
+
+    if (theirs->first <= number && number <= theirs->last)
+        return SP_OK;
+    return SP_FAIL(SP_EDATA,
+                   "%s:/context_block: sample %lld: block %lld has points of block "
+                   "%lld, expected none: /block_number says that they are in blocks "
+                   "%lld to %lld",
+                   shard->path, (long long)(s->id - shard->first_sample),
+                   (long long)number, (long long)theirs->number,
+                   (long long)theirs->first, (long long)theirs->last);
+}
+
 /* Finds the sample that owns each point of the margin; -1: a block that the set does
  * not have. */
 static sp_status find_owners(sp_merger *m, const sp_sample *s)
@@ -171,6 +191,8 @@ static sp_status find_owners(sp_merger *m, const sp_sample *s)
         if (s->context_block[i] != last) {
             last = s->context_block[i];
             owner = sp_scans_find(&m->scans, s->id, last);
+            if (owner >= 0)
+                SP_TRY(check_range(m, s, owner));
         }
         m->owner[i] = owner;
         if (owner < 0)

@@ -60,7 +60,8 @@ void sp_merger_destroy(sp_merger *merger);
 /* Adds a sample that was read with its context. voxel_sum [sample->n][n_classes]: the
  * sums over its views (sp_merge_view). The payload, of at most 2^40 bytes, is copied
  * and comes back in `done`. Each sample is added once, on one rank. Local. SP_EDATA: a
- * point of the margin is none of the block that should own it; SP_EMEM. */
+ * point of the margin is none of the block that should own it, or that block's range
+ * lacks this one; SP_EMEM. */
 sp_status sp_merger_add(sp_merger *merger, const sp_sample *sample,
                         const uint64_t *voxel_sum, const void *payload,
                         size_t payload_bytes);

@@ -271,6 +271,23 @@ TEST(wrong_rows_are_refused)
     destroy(&w);
 }
 
+TEST(a_block_out_of_range_is_refused)
+{
+    static world w;
+    sp_merger m;
+
+    build(&w, false);
+    w.block[1].first = w.block[1].last = 1;
+    OK(sp_merger_open(&m, &w.set, CLASSES, &comm, compare, &w));
+    assert_int_equal(sp_merger_add(&m, &w.sample[0], w.voxel_sum[0], NULL, 0),
+                     SP_EDATA);
+    assert_non_null(strstr(sp_error_last()->message,
+                           "a.h5:/context_block: sample 0: block 0 has points of "
+                           "block 1, expected none"));
+    sp_merger_destroy(&m);
+    destroy(&w);
+}
+
 TEST(a_block_is_there_once)
 {
     static world w;
