@@ -409,17 +409,21 @@ static sp_status read_rows_of(sample_reader *r, const char *dataset,
                               int64_t most, uint32_t *to)
 {
     bool is_direct = is_type(extent, 'u', 4);
-    int64_t m, bad;
+    int64_t *wide = r->own->gathered, m, bad;
 
     for (int64_t done = 0; done < n; done += m, to += m) {
         void *raw = is_direct ? (void *)to : r->own->raw;
 
-        m = smaller(piece_rows(extent), n - done);
+        m = is_direct ? piece_rows(extent) : SAMPLE_PIECE / (int64_t)sizeof *wide;
+        m = smaller(m, n - done);
         SP_TRY(read_rows(r, dataset, extent, first + done, m, raw));
-        bad = is_direct ? -1
-                        : sp_h5_to_i32(sp_extent_type(extent), raw, m, (int32_t *)to);
-        for (int64_t i = 0; i < m && bad < 0; i++)
-            bad = to[i] > most ? i : -1;
+        bad = is_direct ? -1 : sp_h5_to_i64(sp_extent_type(extent), raw, m, wide);
+        for (int64_t i = 0; i < m && bad < 0; i++) {
+            const int64_t value = is_direct ? to[i] : wide[i];
+
+            bad = value < 0 || value > most ? i : -1;
+            to[i] = (uint32_t)value;
+        }
         if (bad >= 0)
             BAD(r, dataset,
                 "point %lld: %.17g, expected a row of the sample, 0 to %lld",
