@@ -287,8 +287,9 @@ typedef struct sp_backend_ops {
     sp_status (*conv_grad_weight)(sp_backend *be, const sp_conv_wgrad_args *args);
     /* Operations called from now on run behind all that are is_concurrent. */
     sp_status (*join)(sp_backend *be);
-    /* Bytes of scratch that conv_grad_weight allocates, which is the most of any
-     * operation. A pure function of these numbers and be->precision. */
+    /* Bytes of device scratch that conv_grad_weight allocates, which is the most of any
+     * operation. 0 on the host, whose scratch memory/sp_foresee.c counts by itself. A
+     * pure function of these numbers and be->precision. */
     int64_t (*conv_grad_weight_bytes)(const sp_backend *be, int K, int c_in, int c_out,
                                       int n_samples, int64_t pairs);
 
@@ -383,8 +384,8 @@ typedef struct sp_backend_ops {
     /* Bytes of the device in use by all processes; on the CPU the peak resident size of
      * this process; 0: not known. */
     sp_status (*memory_used)(sp_backend *be, int64_t *bytes);
-    /* Gives the memory of the backend's own scratch back; operations take it anew. Waits.
-     * NULL: the backend has none. */
+    /* Gives the memory of the backend's own scratch back; operations take it anew.
+     * Waits. NULL: the backend has none. */
     sp_status (*scratch_drop)(sp_backend *be);
     /* Names what the calling thread does from begin to end, for a profiler that is
      * attached to the program (sp_range_begin). NULL: the backend has none. */

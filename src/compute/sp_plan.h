@@ -62,8 +62,9 @@ typedef struct sp_map {
     int K; /* kernel^3 */
     int n_tiles;
     int64_t pairs;
-    /* Offset `centre` pairs every row with itself. It follows from the key alone
-     * (one level, odd kernel), since it decides the order of sums. */
+    /* True: offset `centre` pairs every row with itself. This follows from the key
+     * alone (input and output on one level, kernels of either parity), since it decides
+     * the order of sums. */
     bool is_full;
     int centre;
     const int32_t *start;       /* [n_tiles * K + 1] */

@@ -8,8 +8,7 @@
  * from the highest one (side high: from its upper end). Where none fits, the range is
  * appended and the end of the span moves. Ranges that are kept for long and ranges that
  * are soon dropped stand on opposite sides, so that neither leaves gaps among the
- * other. Free neighbours are joined.
- *  */
+ * other. Free neighbours are joined. */
 #ifndef SP_RANGES_H
 #define SP_RANGES_H
 

@@ -33,8 +33,9 @@ typedef struct sp_arena {
     sp_status (*commit)(struct sp_arena *arena, size_t bytes);
     size_t committed; /* bytes with memory; device only */
     void *impl;       /* private to the backend */
-    /* Borrowed; NULL for none. Whoever fills this arena takes of the scratch what it
-     * needs only meanwhile. Arenas that one thread fills in turn share one scratch. */
+    /* Another arena, borrowed; NULL for none. Code that fills this arena takes from it
+     * the memory that is needed only while it works. Arenas that one thread fills in
+     * turn share one scratch. */
     struct sp_arena *scratch;
 } sp_arena;
 

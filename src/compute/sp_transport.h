@@ -18,8 +18,7 @@
  * mpi and mpi-staged need the host to make progress; nccl needs it only to report
  * errors. Sums are the same bits on all ranks, and from run to run for the same ranks
  * on the same nodes. All calls come from the training thread; collective ones come in
- * the same order on all ranks of the scope, with the same counts and types.
- *  */
+ * the same order on all ranks of the scope, with the same counts and types. */
 #ifndef SP_TRANSPORT_H
 #define SP_TRANSPORT_H
 
@@ -126,9 +125,8 @@ void sp_transport_open_host(sp_transport *transport, sp_comm *comm);
 sp_status sp_transport_open(sp_transport *transport, sp_comm *comm,
                             sp_backend *backend);
 /* Opens the transport that the options ask for; SP_TRANSPORT_AUTO takes NCCL where
- * every rank can,
- * else MPI, and t->words say why. Collective over the world, agreed. SP_EUSAGE,
- * SP_EMPI. */
+ * every rank can, else MPI, and transport->words say why. Collective over the world,
+ * agreed. SP_EUSAGE, SP_EMPI. */
 sp_status sp_transport_choose(sp_transport *transport, sp_comm *comm,
                               sp_backend *backend, const sp_transport_options *options);
 /* Closes the transport. Collective where nothing has failed. Accepts a zeroed one. */

@@ -51,7 +51,8 @@ sp_parts sp_cpu_fused_parts(int64_t n_rows, int n_samples)
     return (sp_parts){.n = n_samples};
 }
 
-/* No scratch: sums over samples and rows are formed in dw itself. */
+/* The estimate of memory counts the scratch of the host by itself
+ * (memory/sp_foresee.c). */
 int64_t sp_cpu_conv_grad_weight_bytes(const sp_backend *be, int K, int c_in, int c_out,
                                       int n_samples, int64_t pairs)
 {

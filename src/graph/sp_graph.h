@@ -41,7 +41,7 @@ struct sp_graph_builder;
 
 /* One operation of net.layers: a row of the table in sp_graph_op.c. */
 typedef struct sp_op_row {
-    sp_named word;  /* takes: fields of its layers, those in brackets may be left out */
+    sp_named word;  /* its `takes` lists the fields of layers, optional ones as [x] */
     int max_inputs; /* 1, or the most of an operation that takes at least 2 */
     sp_op op;
     /* Sets the shape of a node, its slope and its p. Before, the node has the shape of

@@ -70,7 +70,8 @@ static int log2_of(int stride)
     return stride == 1 << n ? n : -1;
 }
 
-/* The level on the other side of the node's kernel and stride. */
+/* Sets the level of the node's output from that of its input, which node->level is
+ * before, by stride and direction; checks kernel and stride. */
 static sp_status set_level(sp_graph_builder *b, sp_node *node)
 {
     const bool is_up = node->row->is_transposed;
