@@ -40,7 +40,8 @@
 #define PRODUCTS(name) ISA(bf16_##name)
 #endif
 
-/* Vectors of words, each two numbers in bf16; a vec for the compiler. */
+/* A vector of words, of two numbers in bf16 each, has the type vec too: the compiler
+ * sees floats. */
 
 /* The word at p, in all lanes. p need not be aligned. */
 INLINE vec word_at(const void *p)
@@ -141,7 +142,7 @@ void BF16(convert)(sp_tensor x, sp_tensor y, bool is_added, int64_t row, int64_t
     .norm_grad_sums = BF16(norm_grad_sums), .norm_grad_apply = BF16(norm_grad_apply),  \
     .relu = BF16(relu), .relu_grad = BF16(relu_grad), .dropout = BF16(dropout),        \
     .add = BF16(add), .convert = BF16(convert)
-/* Three that AVX512_BF16 has versions of. */
+/* AVX512_BF16 has its own versions of these three. */
 void PRODUCTS(conv_tile)(const sp_cpu_conv *conv, int tile);
 void PRODUCTS(wgrad)(const sp_cpu_wgrad *wgrad, int thread);
 double PRODUCTS(multiply_add)(int64_t rounds);

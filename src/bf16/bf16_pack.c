@@ -83,9 +83,10 @@ static float flushed(float v)
     return fabsf(v) < FLT_MIN ? copysignf(0, v) : v;
 }
 
-/* Rounded result of an exact sum no larger than the least normal number, or 0: a
- * multiple of 2^100 of it is rounded as if there were no subnormal numbers. Operands
- * too large for that have cancelled each other out. */
+/* The rounded result where the magnitude of sum + a * b is at most the least normal
+ * number. It is computed 2^100 times as large, so that rounding meets no subnormal
+ * numbers, and is then 0 or scaled back. Where the operands are too large for that they
+ * have cancelled each other out, and fmaf gives the result. */
 static float add_small(float sum, float a, float b)
 {
     float scaled;

@@ -138,7 +138,8 @@ static float flushed(float v)
     return fabsf(v) < FLT_MIN ? copysignf(0, v) : v;
 }
 
-/* A sum of two numbers that are not subnormal is exact where it is. */
+/* The sum of two numbers that are not subnormal is exact where it is itself subnormal.
+ * So flushing it after it was rounded gives the bits of the instruction. */
 static float add(float a, float b)
 {
     return flushed(flushed(a) + flushed(b));

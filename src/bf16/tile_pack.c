@@ -44,7 +44,8 @@ void TILES(unpack_add)(const float *packed, int c_in, int c_out, float *w)
 
 /* ---- peak ---- */
 
-/* The operations of a round of other versions (bf16_peak.c) in those of a tile. */
+/* ROUND is the number of operations of one round of bf16_peak.c, OPERATION that of one
+ * product of tiles, so that a caller may ask all versions for rounds of equal work. */
 enum { ROUND = 4 * 16 * 12 * STEPS, OPERATION = 2 * SQUARE * CHUNK };
 
 #ifdef WITH_AMX

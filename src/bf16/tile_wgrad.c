@@ -1,18 +1,18 @@
 /* Weight gradient in bf16 by tiles: dW[k] += x^T dy over the pairs of offset k.
  *
- * The products are summed over pairs, so a chunk is 32 pairs of rows. Of dy they are
- * woven as in bf16_wgrad.c: a word has one column of two rows. Of x they are
- * transposed, so that a row of a tile has 32 pairs of one channel.
+ * The products are summed over pairs, so a chunk is 32 pairs of rows. The rows of dy
+ * are woven as in bf16_wgrad.c: a word has one column of two rows. The rows of x are
+ * transposed, so that a row of a tile has one channel of 32 pairs.
  *
  *     x  [pairs of tiles][chunks][32 channels][16 words]
  *     dy [chunks * 16 words][columns of the panel]
  *
  * A run of chunks is gathered at a time, from one tile of rows or several, since dW is
  * loaded and stored once a run: 256 x 256 channels are 256 KiB, and a tile of rows has
- * few pairs of an offset. So the offsets are gone through for a group of tiles. Where
- * dW of all offsets leaves room in L2, the group is as small as L2 holds its rows
- * besides; where it does not, the group is the whole sample, and dW[k] stays in L2
- * alone.
+ * few pairs of an offset. So a group of tiles is done offset by offset. Where dW of all
+ * offsets leaves room in L2, the group has as many tiles as have room for their rows
+ * there too; where it does not, the group is the whole sample, and only dW[k] stays in
+ * L2.
  *
  * Chunks belong to tiles, and each element adds them tile after tile. So neither runs
  * nor groups split or reorder a sum, and a thread owns whole panels. */
@@ -32,8 +32,8 @@ typedef struct run {
     const sp_cpu_wgrad *g;
     int thread, n_chunks;
     int n[RUN];                             /* pairs of each chunk */
-    const int32_t *in[RUN], *out[RUN];      /* their rows, */
-    int64_t x_row[RUN], y_row[RUN];         /* to which this is added */
+    const int32_t *in[RUN], *out[RUN];      /* their rows of x, of dy */
+    int64_t x_row[RUN], y_row[RUN];         /* numbers to add to these rows */
     float *dw;                              /* panels of the offset */
     const uint16_t *owner;                  /* [panels] */
     _Alignas(64) uint32_t woven[EDGE * LD]; /* a chunk of x */

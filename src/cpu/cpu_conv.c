@@ -72,7 +72,7 @@ typedef struct tile_sums {
     const sp_norm_grad_args *norm; /* NULL: sums of the output */
 } tile_sums;
 
-enum { MOST_SUMS = 2 }; /* of one convolution */
+enum { MOST_SUMS = 2 }; /* the most tile_sums that one convolution fills */
 
 /* Takes room for sums [n_sums]. */
 static sp_status take_sums(sp_backend *be, int c, const int32_t *sample_row,

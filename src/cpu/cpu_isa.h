@@ -2,14 +2,16 @@
  * cpu_vec_*.c: AVX-512 (16 lanes), AVX2 (8) and portable C (4, the compiler's vector
  * extension). The version is chosen when the backend opens: the best one that this
  * processor has, or the one named by the environment variable SP_CPU_ISA (avx512, avx2,
- * portable). Kernels start no threads: a call works on one tile or one range of rows,
- * and the files cpu_*.c distribute the calls over threads.
+ * portable; avx512bf16 and amx choose among the tables of bf16 alone). Kernels start no
+ * threads: a call works on one tile or one range of rows, and the files cpu_*.c
+ * distribute the calls over threads.
  *
- * Each version has a second table for tensors of bf16 (src/bf16), and so has AVX-512
- * with the products of AVX512_BF16, which is chosen where the processor is fast at them
- * or SP_CPU_ISA is avx512bf16. All of them compute the same bits. Two more tables sum
- * in another order (bf16/tile.h), with the same bits as each other: that of AMX_BF16,
- * which is chosen where the processor has it, and portable C.
+ * Each version has a second table for tensors of bf16 (src/bf16). A further table of
+ * AVX-512 forms the products of bf16 by AVX512_BF16; it is chosen where the processor
+ * is fast at them or SP_CPU_ISA is avx512bf16. All of these compute the same bits. Two
+ * more tables for bf16 sum in another order (bf16/tile.h) and agree with each other bit
+ * for bit: one uses AMX_BF16 and is chosen where the processor has it, the other is
+ * portable C.
  *
  * Packed weights: per offset, panels of nr * lanes output channels follow one another;
  * a panel is [c_in][nr * lanes], padded with zeros. Rows of all channels would be 1 KiB
@@ -25,8 +27,8 @@
 enum {
     /* Lanes of the widest version: packed buffers are padded to it. */
     SP_CPU_LANES = 16,
-    SP_CPU_ROW_BLOCK =
-        256,           /* rows of one partial sum; 256 channels of two tensors fit L2 */
+    /* Rows of one partial sum; with 256 channels, those of two tensors fit L2. */
+    SP_CPU_ROW_BLOCK = 256,
     SP_CPU_CHUNK = 32, /* the largest sp_cpu_isa.chunk, for which buffers have room */
     SP_CPU_FLAT_BLOCK = 4096 /* elements of one piece of a flat vector */
 };

@@ -3,9 +3,9 @@
  *     2^3, stride 2   the number of pairs is known, so they are written where they stay
  *     part of one     another map with the same levels has a larger kernel: the pairs
  *                     are those of some of its offsets
- *     other           the number of pairs is known only in the end; `in` grows tile by
- *                     tile at the top of the arena, where it stays, and `out` at that
- *                     of the scratch, from where it follows
+ *     other           the number of pairs is known only in the end. `in` grows tile by
+ *                     tile at the end of the arena and stays there; `out` grows at the
+ *                     end of the scratch and is copied behind `in` when it is complete
  *
  * Levels are done from the roots down. A map that is read off the neighbour table of
  * its level is built along with it, tile by tile. */
