@@ -91,10 +91,9 @@ typedef struct sp_loader_shape {
 typedef struct sp_loader_bytes {
     int64_t slot;   /* the host memory of a slot */
     int64_t device; /* the backend's memory of a slot, without the plan */
-    int64_t
-        /* The host memory that planner and readers need meanwhile, plan_scratch
-         * included. */
-        scratch;
+    /* The host memory that planner and readers need while they work, plan_scratch
+     * included. */
+    int64_t scratch;
 } sp_loader_bytes;
 
 /* Tells the bytes of a batch of n_samples samples with so many voxels and points as

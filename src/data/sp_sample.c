@@ -481,8 +481,8 @@ static sp_status read_voxels(sample_reader *r)
 {
     sp_status rc;
 
-    /* Coordinates without a stored checksum are summed too: by it duplicates are known.
-     */
+    /* The checksum of the coordinates is formed even where none is stored: by it
+     * check_unique knows coordinates that it has searched for duplicates before. */
     r->is_summed = r->request->verify;
     rc = read_coords(r);
     r->is_summed = r->has_crc;

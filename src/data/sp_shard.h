@@ -176,7 +176,8 @@ int64_t sp_dataset_cost(const sp_dataset *set, int64_t sample);
  * alone. Features of other types are rounded to float32. Point arrays are filled where
  * they are asked for and the set has points. Data without labels give SP_IGNORE. The
  * message of a failure names file, dataset, sample (its number in that file, and its
- * name), expected and found. SP_EDATA; SP_EIO where the device fails; SP_EMEM. */
+ * name), expected and found. SP_EDATA, also for a file that cannot be read after some
+ * tries, since it is input; SP_EMEM. */
 sp_status sp_sample_read(const sp_dataset *set, int64_t sample,
                          const sp_sample_request *request, sp_sample *out);
 void sp_sample_destroy(sp_sample *sample);

@@ -66,8 +66,8 @@ static sp_status add_paths(sp_strings *paths, char **found, size_t n)
     return SP_OK;
 }
 
-/* A file of this very name is meant where a pattern is all that "tile[1].h5" could be
- * beside it; a shell that expands patterns hands over such names. */
+/* True if the text names a file that exists, although its brackets or braces make it a
+ * pattern too, as in "tile[1].h5". A shell that expands a pattern passes such names. */
 static bool is_name(const char *pattern)
 {
     return !strpbrk(pattern, "*?") && access(pattern, F_OK) == 0;

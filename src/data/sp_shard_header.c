@@ -239,8 +239,8 @@ static sp_status read_integers(const header *h, const char *name,
     return rc;
 }
 
-/* Reads the offsets of n samples, which must end at `rows` rows (rows < 0: at any
- * number). */
+/* Reads the offsets of all samples. The last one must be `rows`, the number of rows of
+ * the dataset `rows_of`. */
 static sp_status read_offsets(const header *h, const char *name,
                               const sp_extent *extent, int64_t rows,
                               const char *rows_of, int64_t **out)
