@@ -40,8 +40,9 @@ typedef struct sp_merger {
     void *arg;
     sp_records *to; /* [comm->size] parcels for each rank */
     sp_records received;
-    struct sp_merger_home **home; /* [n_samples / size + 1] sums of its samples */
-    int64_t n_passed;             /* samples of the set that have passed */
+    /* [n_samples / size + 1] sums of this rank's samples */
+    struct sp_merger_home **home;
+    int64_t n_passed; /* samples of the set that have passed */
     int64_t next;     /* the first sample of this rank that is not done yet */
     /* Scratch of sp_merger_add, which grows: */
     uint32_t *weight, *point, *voxel; /* of voxels; of points */
