@@ -169,7 +169,8 @@ static sp_status deal_next(sp_loader *l, loader_slot *slot, bool *is_end)
     return SP_OK;
 }
 
-/* Deals a micro-batch to the next slot. A failure becomes a slot without samples. The
+/* Deals a micro-batch to the next slot. A failure becomes a slot of which no sample is
+ * read; its batch names the samples where it was for them that memory ran out. The
  * caller holds the lock, which is released meanwhile. */
 static void deal_slot(sp_loader *l)
 {
@@ -188,7 +189,9 @@ static void deal_slot(sp_loader *l)
     if (is_end)
         return;
     if (rc != SP_OK) {
-        slot->batch.n_samples = slot->n_taken = slot->n_read = 0;
+        if (rc != SP_EMEM || !slot->batch.sample_id)
+            slot->batch.n_samples = 0;
+        slot->n_taken = slot->n_read = slot->batch.n_samples;
         sp_error_save(&slot->error);
         slot->rc = rc;
     }
