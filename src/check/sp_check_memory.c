@@ -39,49 +39,67 @@ static void print(const sp_resources *r, bool is_host)
             batches, scratch);
 }
 
-/* The backend that a run would have, as far as this process can tell without it. */
-static const sp_backend_ops *find_backend(sp_device_kind device)
-{
-    const sp_backend_ops *cuda = sp_backend_find("cuda");
+/* The device that the memory is foreseen for. */
+typedef struct device_view {
+    bool is_cuda;
+    int64_t memory_bytes; /* of the first device that rank 0 sees; 0: it sees none */
+} device_view;
 
-    if (cuda && (device == SP_DEVICE_CUDA ||
-                 (device == SP_DEVICE_AUTO && sp_backend_visible_devices() > 0)))
-        return cuda;
-    return sp_backend_find("cpu");
+/* Rank 0: finds the device that a run would have, as far as this process can tell
+ * without opening it. */
+static sp_status look(sp_device_kind kind, device_view *view)
+{
+    const bool may_be_cuda = kind != SP_DEVICE_CPU && sp_backend_find("cuda");
+    const int n = may_be_cuda ? sp_backend_visible_devices() : 0;
+    sp_device device = {0};
+
+    view->is_cuda = may_be_cuda && (kind == SP_DEVICE_CUDA || n > 0);
+    if (n > 0)
+        SP_TRY(sp_backend_device(0, &device));
+    view->memory_bytes = device.memory_bytes;
+    return SP_OK;
 }
 
-/* Into how many micro-batches a step is cut, for run.memory_mb or the first device that
- * this process sees; nothing where neither is known. */
+/* Gives all ranks the view of rank 0. Ranks of another node may see other devices or
+ * none, and the estimate needs the same device and memory on all ranks. Collective. */
+static sp_status share_view(sp_session *s, device_view *view)
+{
+    const sp_device_kind kind = s->config->run.device;
+
+    SP_TRY(sp_session_agree(s, s->comm->rank == 0 ? look(kind, view) : SP_OK));
+    return sp_comm_bcast(s->comm, view, sizeof *view, 0);
+}
+
+/* Logs into how many micro-batches a step is cut, for run.memory_mb or device_bytes of
+ * a device; nothing where neither is known. Collective. */
 static sp_status check_cut(sp_resources *r, const sp_foresight *f, sp_sampler *sampler,
-                           sp_sampler *val)
+                           sp_sampler *val, int64_t device_bytes)
 {
     int64_t bytes = (int64_t)(r->session.config->run.memory_mb * mib);
-    sp_device device = {0};
     sp_status rc;
 
-    if (!f->backend->ops->is_host && sp_backend_visible_devices() > 0)
-        SP_TRY(sp_backend_device(0, &device));
     if (bytes == 0)
-        bytes = sp_cut_memory_of(device.memory_bytes);
+        bytes = sp_cut_memory_of(device_bytes);
     rc = sp_cut_open(&r->cut, f, sampler, val, r->session.comm, bytes,
                      &r->session.failed_rank);
     if (rc == SP_OK)
-        sp_cut_print(&r->cut, device.memory_bytes);
+        sp_cut_print(&r->cut, device_bytes);
     return rc;
 }
 
 sp_status sp_check_memory(sp_resources *r, sp_sampler *sampler, sp_sampler *val)
 {
-    sp_backend be = {.ops = find_backend(r->session.config->run.device),
-                     .precision = r->session.config->train.precision};
-    const bool is_host = be.ops->is_host;
+    sp_backend be = {.precision = r->session.config->train.precision};
     const sp_foresight f = sp_resources_foresight(r, &be);
+    device_view view = {0};
 
-    SP_TRY(
-        check_cut(r, &f, sampler, val)); /* first: it refuses what it need not read */
+    SP_TRY(share_view(&r->session, &view));
+    be.ops = sp_backend_find(view.is_cuda ? "cuda" : "cpu");
+    /* The cut comes first, since it refuses samples that it need not read. */
+    SP_TRY(check_cut(r, &f, sampler, val, view.memory_bytes));
     sp_cut_close(&r->cut);
     SP_TRY(sp_cut_foresee(&r->cut, &f, sampler, val, r->session.comm,
                           &r->session.failed_rank));
-    print(r, is_host);
+    print(r, be.ops->is_host);
     return SP_OK;
 }
