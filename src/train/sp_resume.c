@@ -129,20 +129,21 @@ typedef struct beginning {
     bool is_foreign;
 } beginning;
 
-/* True if the file lies in the run folder's own checkpoints. */
+/* True if the file lies in the run folder's own checkpoints, or in a folder in there:
+ * setting the run's files aside would move it away. */
 static bool is_own(const char *dir, const char *path)
 {
     char own[PATH_MAX], *where = realpath(path, NULL), *folder;
-    bool is_same;
+    bool is_inside;
+    size_t n;
 
     snprintf(own, sizeof own, "%s/checkpoints", dir);
     folder = realpath(own, NULL);
-    if (where && strrchr(where, '/'))
-        *strrchr(where, '/') = 0;
-    is_same = where && folder && strcmp(where, folder) == 0;
+    n = folder ? strlen(folder) : 0;
+    is_inside = where && folder && strncmp(where, folder, n) == 0 && where[n] == '/';
     free(where);
     free(folder);
-    return is_same;
+    return is_inside;
 }
 
 /* Rank 0: finds the checkpoint to continue from and compares it with the deck. */
