@@ -403,7 +403,7 @@ static sp_status measure(bench *b, bench_training *t, model *m)
          i++)
         m->n_norms += graph->node[i].op == SP_OP_BATCHNORM;
     SP_TRY(measure_compute(b, t, m));
-    SP_TRY(measure_reading(t, m));
+    SP_TRY(sp_session_agree(&t->resources.session, measure_reading(t, m)));
     if (b->comm->size > 1) {
         sp_status rc = sp_comm_alloc(b->comm, (size_t)graph->n_floats * sizeof *data,
                                      (void **)&data);
@@ -439,15 +439,18 @@ static sp_status run(bench *b, bench_training *t, model *m, int64_t **cost)
 {
     const bool is_measured =
         b->comm->size > 1 && b->options->latency_s == 0 && b->options->bandwidth == 0;
+    sp_session *session = &t->resources.session;
+    sp_status rc = list_costs(&t->resources.train, cost, &m->mean_cost);
 
-    SP_TRY(list_costs(&t->resources.train, cost, &m->mean_cost));
+    SP_TRY(sp_session_agree(session, rc));
     m->cost = *cost;
     m->n_samples = t->resources.train.n_samples;
     SP_TRY(measure(b, t, m));
-    if (b->comm->rank)
-        return SP_OK;
-    print_known(b, m, is_measured);
-    return predict_all(b, m);
+    if (b->comm->rank == 0) {
+        print_known(b, m, is_measured);
+        rc = predict_all(b, m);
+    }
+    return sp_session_agree(session, rc);
 }
 
 sp_status bench_model(bench *b)
