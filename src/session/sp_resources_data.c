@@ -388,21 +388,21 @@ sp_status sp_resources_class_weights(sp_resources *r, float **weights)
         return SP_OK;
     *weights = calloc(n, sizeof **weights);
     count = calloc(n, sizeof *count);
-    if (!*weights || !count) {
+    if (!*weights || !count)
         rc = SP_FAIL(SP_EMEM, "out of memory");
-    } else if (kind == SP_CW_LIST) {
+    else if (kind == SP_CW_LIST)
         rc = weights_of_list(r, *weights);
-    } else {
-        rc = sp_session_agree(&r->session, count_labels(r, count));
-        if (rc == SP_OK)
-            rc = sp_comm_allreduce(r->session.comm, SP_SCOPE_WORLD, count, n, SP_I64,
-                                   SP_SUM);
-        if (rc == SP_OK)
-            weights_of_counts(count, (int)n, kind == SP_CW_SQRT_INVERSE, *weights);
+    else
+        rc = count_labels(r, count);
+    rc = sp_session_agree(&r->session, rc);
+    if (rc == SP_OK && kind != SP_CW_LIST) {
+        rc = sp_comm_allreduce(r->session.comm, SP_SCOPE_WORLD, count, n, SP_I64,
+                               SP_SUM);
+        weights_of_counts(count, (int)n, kind == SP_CW_SQRT_INVERSE, *weights);
     }
     free(count);
     SP_TRY(rc);
-    return keep_weights(r, *weights);
+    return sp_session_agree(&r->session, keep_weights(r, *weights));
 }
 
 sp_status sp_resources_kept_class_weights(sp_resources *r, bool is_named,

@@ -31,10 +31,10 @@ static sp_status check_training_set(const sp_dataset *set)
 static sp_status open_net(sp_resources *r)
 {
     float *class_weight = NULL;
-    sp_status rc;
+    sp_status rc = sp_resources_class_weights(r, &class_weight);
 
-    SP_TRY(sp_resources_class_weights(r, &class_weight));
-    rc = sp_resources_open_net(r, class_weight);
+    if (rc == SP_OK)
+        rc = sp_resources_open_net(r, class_weight);
     free(class_weight);
     SP_TRY(rc);
     return sp_graph_check_tuning(&r->graph, r->session.config);
@@ -90,7 +90,7 @@ static sp_status setup(sp_trainer *t, const sp_command *command)
     SP_TRY(sp_resources_open_data(r, true, true));
     SP_TRY(check_training_set(&r->train));
     SP_TRY(sp_resources_check_labels(r));
-    SP_TRY(sp_resources_normalize(r, &r->train));
+    SP_TRY(sp_session_agree(t->session, sp_resources_normalize(r, &r->train)));
     SP_TRY(open_net(r));
     SP_TRY(sp_resources_open_training(r, SP_LOADER_SLOTS));
     SP_TRY(open_evaluation(t));
