@@ -569,7 +569,7 @@ sp_status sp_run_write_text(sp_run *run, const char *name, const char *text)
 
 void sp_run_after_save(sp_run *run, const char *command, const char *path)
 {
-    assert(command && path);
+    assert(path);
     if (!is_owner(run) || !command || !command[0])
         return;
     run->impl->child.limit_s = run->after_save_limit_s;
