@@ -239,13 +239,13 @@ static sp_status allocate(sp_watchdog *w, const sp_comm *comm)
     w->fresh = calloc((size_t)w->n_places + 1, sizeof *w->fresh);
     w->fd =
         calloc(1 + SP_LINK_ADDRESSES + (size_t)w->n_places + size + 1, sizeof *w->fd);
-    if (!w->row || !w->fresh || !w->fd)
-        return SP_FAIL(SP_EMEM, "no memory for the watchdog of %d ranks", comm->size);
-    for (int r = 0; r < w->n_rows; r++) {
+    for (int r = 0; w->row && r < w->n_rows; r++) {
         w->row[r].link.fd = -1;
         w->row[r].signs.rank = comm->rank == 0 || r == 0 ? r : comm->rank;
         w->row[r].heard_s = w->row[r].changed_s = w->row[r].worked_s = now;
     }
+    if (!w->row || !w->fresh || !w->fd)
+        return SP_FAIL(SP_EMEM, "no memory for the watchdog of %d ranks", comm->size);
     if (pipe2(w->wake, O_CLOEXEC) != 0)
         return SP_FAIL(SP_EMEM, "watchdog: %s", strerror(errno));
     return SP_OK;
