@@ -242,7 +242,7 @@ sp_status sp_cut_explain(const sp_cut *cut, const sp_budget *b, const int64_t *s
     const sp_shard *shard;
 
     assert(n >= 0 && (sample || n == 0));
-    assert(n >= 0 && sp_error_last()->code == SP_EMEM);
+    assert(sp_error_last()->code == SP_EMEM);
     if (!b->known || n == 0)
         return SP_EMEM; /* the message stays as it is */
     for (int i = 0; i < n; i++) {

@@ -326,7 +326,6 @@ sp_status sp_net_loss(sp_net *net, const sp_batch *batch, sp_net_loss_out *out,
     size_t C = (size_t)args.logits.c, mark = impl->host.used, i;
     char *at, *host;
 
-    assert(impl->batch == batch && "its forward pass comes first");
     assert(impl->batch == batch && "sp_net_forward comes first");
     SP_TRY(sp_net_reach(net));
     SP_TRY(SP_TAKE(&impl->host, r.bytes + 1, &host));

@@ -240,7 +240,7 @@ sp_status sp_net_norm_backward(sp_net *net, int s, const sp_grad_route *route,
     sp_norm_grad_finish_args finish;
 
     assert(impl->is_training && buckets);
-    assert(step->op == SP_OP_BATCHNORM && impl->is_training);
+    assert(step->op == SP_OP_BATCHNORM);
     if (!impl->mem.value[step->out].is_fused) /* else a convolution did pass 1 */
         SP_TRY(net->backend->ops->norm_grad_sums(net->backend, &args));
     if (!step->is_frozen)

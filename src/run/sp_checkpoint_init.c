@@ -57,7 +57,6 @@ sp_status sp_checkpoint_read_init(const char *path, const sp_graph *graph,
     sp_h5 *file;
     sp_status rc;
 
-    assert(path && skip && param);
     assert(path && graph && skip && param);
     SP_TRY(sp_h5_open(&file, path));
     rc = check_init_classes(file, graph, skip);

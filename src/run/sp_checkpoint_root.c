@@ -202,8 +202,7 @@ sp_status sp_checkpoint_config(sp_config *config, const sp_checkpoint_state *sta
 {
     sp_status rc = sp_config_parse(config, state->deck, path, 0, NULL);
 
-    assert(state->deck && path);
-    assert(config && state->deck);
+    assert(config && state->deck && path);
     if (rc == SP_EUSAGE)
         return SP_FAIL(SP_EDATA, "attribute deck: %s", sp_error_last()->message);
     return rc;

@@ -199,7 +199,6 @@ sp_status sp_heartbeat_read(const char *path, sp_heartbeat **records, int *n)
 int sp_heartbeat_find_lost(const sp_heartbeat *records, int n)
 {
     assert(records && n >= 1);
-    assert(n >= 0 && (records || n == 0));
     for (int r = 0; r < n; r++)
         if (records[r].lost != SP_NOT_LOST)
             return r;

@@ -134,7 +134,6 @@ sp_status sp_lock_take(const char *dir, const char *host, int *lock)
     int fd;
 
     assert(dir && host && lock);
-    assert(dir && host);
     *lock = -1;
     SP_TRY(
         sp_file_open(in_folder(dir, "lock", path), O_RDWR | O_CREAT | O_NOFOLLOW, &fd));

@@ -62,7 +62,6 @@ sp_status sp_replica_check(sp_comm *comm, const float *data, int64_t n,
     sp_status rc;
 
     assert(n >= 0 && (data || n == 0) && what);
-    assert(n >= 0 && (data || n == 0));
     if (comm->size == 1)
         return SP_OK;
     sums = calloc((size_t)comm->size, sizeof *sums);

@@ -353,7 +353,6 @@ sp_status sp_run_open(sp_run *run, const char *dir, sp_comm *comm)
     sp_status rc = SP_OK;
 
     assert(dir && comm);
-    assert(dir && comm);
     memset(run, 0, sizeof *run);
     run->comm = comm;
     run->after_save_limit_s = AFTER_SAVE_LIMIT_S;

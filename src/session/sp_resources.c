@@ -214,7 +214,6 @@ static sp_status load_weights(sp_resources *r, const weights_source *from)
 sp_status sp_resources_load(sp_resources *r, const char *path,
                             sp_checkpoint_state *state)
 {
-    assert(path && path[0]);
     assert(path && path[0] && state);
     return load_weights(r, &(weights_source){.path = path, .state = state});
 }

@@ -102,7 +102,6 @@ sp_status sp_resources_open_data(sp_resources *r, bool with_train, bool with_val
 
     assert(with_train || with_val);
     assert(!r->columns && "the data are opened once");
-    assert((with_train || with_val) && !r->columns);
     if (with_train && config->data.train.n == 0)
         return SP_FAIL(SP_EUSAGE, "data.train is empty: name the training shards");
     if (with_val && !with_train && config->data.val.n == 0)
@@ -143,7 +142,7 @@ sp_status sp_resources_match_columns(const sp_resources *r, const sp_dataset *se
     int i;
 
     assert(code != SP_OK && checkpoint && path);
-    assert(r->columns && set->n_shards > 0 && code != SP_OK);
+    assert(r->columns && set->n_shards > 0);
     for (i = 0; is_same && checkpoint->name && i < n; i++)
         is_same = strcmp(checkpoint->name[i], set->feature_name[r->columns[i]]) == 0;
     if (is_same)

@@ -349,7 +349,6 @@ sp_status sp_resources_open_device(sp_resources *r)
     sp_status rc;
 
     assert(!r->backend.ops && "the device is opened once");
-    assert(!r->backend.ops && "one device a command");
     SP_TRY(choose_device(r, &ops));
     if (threads == 0)
         threads = default_threads(r->session.comm);

@@ -278,8 +278,7 @@ sp_status sp_watchdog_start(sp_watchdog **watchdog, sp_run *run, double limit_s)
     sp_watchdog *w;
     sp_status rc;
 
-    assert(watchdog && run->comm);
-    assert(run->beat && run->comm);
+    assert(watchdog && run->beat && run->comm);
     *watchdog = NULL;
     if (limit_s <= 0)
         return SP_OK;
