@@ -9,7 +9,7 @@ static void print_batch(const sp_resources *r, const sp_sampler *sampler)
 {
     const sp_config *config = r->session.config;
 
-    sp_log_info("batch: %d samples a step in the world (%.3g a node, %.3g a rank), "
+    sp_log_info("batch: %d samples a step in the world (%.6g a node, %.6g a rank), "
                 "%lld steps an epoch; effective learning rate %g",
                 sampler->effective,
                 (double)sampler->effective / r->session.comm->n_nodes,

@@ -124,7 +124,7 @@ void sp_report_header(const sp_trainer *trainer)
                 (long long)r->train.n_samples, (long long)r->train.n_voxels,
                 (long long)r->val.n_samples, (long long)r->val.n_voxels, r->n_classes,
                 r->n_columns, r->norm.mean ? ", normalized" : "");
-    sp_log_info("batch: %g samples a step in the world, %.4g a node, %.4g a rank; "
+    sp_log_info("batch: %g samples a step in the world, %.6g a node, %.6g a rank; "
                 "%lld steps an epoch; effective learning rate %g",
                 world, world / comm->n_nodes, world / comm->size,
                 (long long)sp_sampler_steps_per_epoch(sampler),
