@@ -243,8 +243,8 @@ sp_status sp_resources_normalize(sp_resources *r, const sp_dataset *set)
 
 /* ---- labels ---- */
 
-/* Does a voxel of this label count in the loss? A list of weights may give its class 0.
- */
+/* True if a voxel of this label counts in the loss. A list of weights may give its
+ * class the weight 0. */
 static bool is_learned(const sp_config *config, int32_t label)
 {
     const sp_class_weighting *weights = &config->train.class_weights;
@@ -293,14 +293,15 @@ sp_status sp_resources_check_labels(sp_resources *r)
     sp_sample_destroy(&sample);
     SP_TRY(rc);
     if (!n_found)
-        return SP_FAIL(SP_EDATA,
-                       "%s: none of the voxels of %lld samples has a label%s, expected "
-                       "one at least: nothing to train on (did --map name the codes of "
-                       "these scans?)",
-                       set->shard[0].path, (long long)set->n_samples,
-                       r->session.config->train.class_weights.kind == SP_CW_LIST
-                           ? " of a class whose weight in train.class_weights is above 0"
-                           : "");
+        return SP_FAIL(
+            SP_EDATA,
+            "%s: none of the voxels of %lld samples has a label%s, expected "
+            "one at least: nothing to train on (did --map name the codes of "
+            "these scans?)",
+            set->shard[0].path, (long long)set->n_samples,
+            r->session.config->train.class_weights.kind == SP_CW_LIST
+                ? " of a class whose weight in train.class_weights is above 0"
+                : "");
     return SP_OK;
 }
 
