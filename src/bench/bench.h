@@ -15,8 +15,8 @@
  *     bench_tensor   backend memory filled with numbers
  *     bench_shapes, bench_voxels
  *                    coordinates to work on, and shards of them
- *     bench_ops, bench_rows, bench_plan, bench_step, bench_eval, bench_layers, bench_io,
- *     bench_reduce, bench_sums, bench_model, bench_roofline, bench_code
+ *     bench_ops, bench_rows, bench_plan, bench_step, bench_eval, bench_layers,
+ *     bench_io, bench_reduce, bench_sums, bench_model, bench_roofline, bench_code
  *                    the commands and their parts
  *
  * The ceiling is measured again before each repeat of a job, because the clock of a
@@ -71,7 +71,7 @@ typedef struct bench_options {
 
 /* Least work that an operation of a step has to do. */
 typedef struct bench_call {
-    const char *op;       /* of the table of operations */
+    const char *op;       /* name in the table of operations */
     const sp_node *layer; /* borrowed; NULL: the whole network's */
     int64_t n, pairs;
     int c_in, c_out;
@@ -144,7 +144,7 @@ typedef enum bench_limit {
 } bench_limit;
 
 typedef struct bench_job {
-    const char *name; /* of the row */
+    const char *name; /* name of the row */
     int64_t n, pairs; /* voxels or elements; pairs of the map */
     int c_in, c_out;
     double flops, bytes; /* work of one call */
@@ -172,7 +172,7 @@ typedef struct bench_time {
     bool is_wall; /* rates are computed with wall_s, not cpu_s */
     int repeats;
     int calls;            /* calls in one repeat; 0: not printed */
-    int64_t memory_bytes; /* of memory_used (sp_backend.h); 0: not printed */
+    int64_t memory_bytes; /* as memory_used tells (sp_backend.h); 0: not printed */
 } bench_time;
 
 /* ---- bench_measure.c ---- */
@@ -285,12 +285,12 @@ typedef struct bench_training {
  * its work. */
 typedef struct bench_parts {
     double wait, forward, loss, backward, reduce, update, all;
-    double cpu, process_cpu; /* of the training thread; of all threads */
-    double plan, read;       /* of the planner thread, for this step's batches */
-    double flops;            /* of the convolutions; in training all three products */
+    double cpu, process_cpu; /* core time of the training thread; of all threads */
+    double plan, read;       /* time of the loader's threads for this step's batches */
+    double flops; /* work of the convolutions; in training all three products */
     double n, pairs, n_samples, cost; /* pairs: of all maps of the plan */
-    double cost_max, cost_sum;        /* of the ranks, see sp_batch */
-    double waited;                    /* for other ranks */
+    double cost_max, cost_sum;        /* over the ranks, see sp_batch */
+    double waited;                    /* time of waits for other ranks */
 } bench_parts;
 
 /* ---- bench_work.c ---- */
@@ -326,7 +326,7 @@ typedef enum bench_part_of {
 
 typedef struct bench_part {
     const char *name;
-    size_t offset; /* of a double in bench_parts */
+    size_t offset; /* place of a double in bench_parts */
     bench_part_of of;
 } bench_part;
 

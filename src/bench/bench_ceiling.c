@@ -19,7 +19,7 @@
 #define PATIENCE_S 1.0
 enum {
     MOST = 301,       /* most timings of a first row */
-    LEAST_TIMINGS = 8 /* of a ceiling that is in doubt */
+    LEAST_TIMINGS = 8 /* fewest timings of a ceiling that is in doubt */
 };
 
 /* ---- one timing ---- */

@@ -16,7 +16,7 @@ typedef struct evaluation {
     sp_resources resources;
     sp_metrics metrics;
     sp_arena scratch;   /* predictions of a batch */
-    bench_parts *parts; /* of the pass that runs */
+    bench_parts *parts; /* parts of the pass that runs */
 } evaluation;
 
 static sp_status open_evaluation(evaluation *e)

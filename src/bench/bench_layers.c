@@ -46,7 +46,7 @@ struct bench_trace {
     bench *b;            /* borrowed */
     bool is_on;
     int step, n_rows;
-    double empty_s; /* of an empty pair of readings */
+    double empty_s; /* time of an empty pair of readings */
     row *row;       /* [MAX_ROWS] */
 };
 

@@ -253,7 +253,7 @@ static sp_status count_calls(bench *b, const bench_job *job, int *calls)
         SP_TRY(time_calls(b, job, 1, &one, &cpu));
         s = fmin(s, one);
     }
-    /* Of files that the system has forgotten (--cold) the first reading alone is cold. */
+    /* After the system has forgotten the files (--cold), one reading alone is cold. */
     *calls = s >= least || b->options->is_cold
                  ? 1
                  : (int)fmin(least / fmax(s, 1e-8), 10000) + 1;

@@ -30,7 +30,7 @@ typedef struct model {
     /* A real step on these ranks: seconds, shares (as in prediction), samples. */
     double step, share[2], step_samples;
     double latency, bandwidth;
-    double bytes; /* of the gradient */
+    double bytes; /* size of the gradient */
     double n_buckets;
     int n_norms;         /* batch norm layers whose sums go over all ranks */
     double sample_bytes; /* mean of the data set */

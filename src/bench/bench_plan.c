@@ -6,7 +6,7 @@ typedef struct plan_case {
     sp_backend *backend;
     const sp_plan_spec *spec;
     const bench_voxels *voxels;
-    sp_arena arena, scratch; /* of one slot and of the planner, as a loader has them */
+    sp_arena arena, scratch; /* memory of one slot and of the planner, as in a loader */
     sp_plan plan;
 } plan_case;
 

@@ -27,12 +27,12 @@
 static const struct {
     cuda_sms sms;
     double clock_hz;
-    double products;   /* of an SM in a clock, bf16 at the full rate */
+    double products;   /* products of an SM in a clock, bf16 at the full rate */
     double mma, wgmma; /* parts of that rate that mma.sync and wgmma reach */
     double ipc;        /* instructions of a scheduler in a clock */
     double l2, memory; /* bytes a second */
     double launch_s;   /* from the end of a kernel to the start of the next */
-    double small_s;    /* of a kernel that finishes sums */
+    double small_s;    /* time of a kernel that finishes sums */
     double exposed; /* clocks of a block's table, first copies and last rows, where no
                         * other block of the SM works meanwhile */
     double table;   /* instructions of a warp for the table */
@@ -46,7 +46,7 @@ enum { MAPS = SP_MAX_MAPS, HEIGHTS = 2 };
 typedef struct counted_map {
     const sp_map *map;
     cuda_map host;
-    cuda_row_tiles tiles[HEIGHTS]; /* of 128 and of 256 rows; rows 0: not yet */
+    cuda_row_tiles tiles[HEIGHTS]; /* tiles of 128 and of 256 rows; rows 0: not yet */
 } counted_map;
 
 typedef struct prediction {
@@ -189,7 +189,7 @@ static sp_status predict_conv(roofline *r, const bench_call *call,
     const bool is_forward = strcmp(call->op, "conv_forward") == 0;
     schedule sms = {.n = h100.sms.n};
     const bench_kernel *k;
-    const int blocks = p->work.across * p->work.cluster; /* of a tile of rows */
+    const int blocks = p->work.across * p->work.cluster; /* blocks of a tile of rows */
     double outside, inside = 0;
 
     SP_TRY(bench_code_find(&r->code, p->work.kernel, &k));

@@ -19,8 +19,8 @@ sp_status sp_preflight(const sp_command *command);
 /* ---- between the files of this module ---- */
 
 /* Logs the number of micro-batches into which run.memory_mb, or the memory of a device
- * that rank 0 sees, cuts the most expensive step, and the memory that the steps
- * of the deck need, evaluation included. The largest samples are planned on the host.
+ * that rank 0 sees, cuts the most expensive step, and the memory that the steps of the
+ * deck need, evaluation included. The largest samples are planned on the host.
  * Collective, agreed; reads some samples. val NULL: no evaluation. SP_EDATA, SP_EIO,
  * SP_EMEM. */
 sp_status sp_check_memory(sp_resources *resources, sp_sampler *train, sp_sampler *val);

@@ -42,7 +42,7 @@ static void print(const sp_resources *r, bool is_host)
 /* The device that the memory is foreseen for. */
 typedef struct device_view {
     bool is_cuda;
-    int64_t memory_bytes; /* of the first device that rank 0 sees; 0: it sees none */
+    int64_t memory_bytes; /* memory of rank 0's first device; 0: it sees none */
 } device_view;
 
 /* Rank 0: finds the device that a run would have, as far as this process can tell

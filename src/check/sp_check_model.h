@@ -6,7 +6,7 @@
 
 #include "base/sp_error.h"
 
-/* Does the word name a model rather than a deck: a folder, or an HDF5 file? Local. */
+/* True if the word names a model (a folder, or an HDF5 file) and not a deck. Local. */
 bool sp_check_is_model(const char *word);
 /* Prints the network of a checkpoint, its state, and how scans became the samples of
  * its training. `model` is a run folder, whose best.h5 counts, else its newest

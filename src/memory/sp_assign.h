@@ -28,9 +28,9 @@ typedef struct sp_assign_rules {
     /* Outputs of norms are computed again in the backward pass, and gradients are
      * written over activations that are read no more. */
     bool is_low_memory;
-    bool is_exact;      /* sums are formed for each sample, never for parts of rows */
+    bool is_exact; /* sums are formed for each sample, never for parts of rows */
     int row_bytes; /* rows begin at multiples of so many bytes; 1: without padding */
-    sp_parts (*fused_parts)(int64_t n_rows, int n_samples); /* of the backend's table */
+    sp_parts (*fused_parts)(int64_t n_rows, int n_samples); /* the backend's own */
 } sp_assign_rules;
 
 /* The place of a matrix. */

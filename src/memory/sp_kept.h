@@ -13,7 +13,7 @@ typedef enum sp_kept_index {
 } sp_kept_index;
 
 typedef struct sp_kept_value {
-    const char *group;                        /* of a checkpoint: "/optim/m" */
+    const char *group;                        /* group in a checkpoint: "/optim/m" */
     bool (*is_kept)(const sp_config *config); /* does a run of this deck keep it? */
 } sp_kept_value;
 

@@ -36,7 +36,7 @@ typedef struct sp_net_options {
      * room serves the packed weights of all layers, and memory that the backward pass
      * frees goes back to the system. The bits stay the same. */
     bool is_low_memory;
-    uint64_t seed;             /* of dropout's random numbers */
+    uint64_t seed;             /* key of dropout's random numbers */
     const float *class_weight; /* [n_classes] weights of the loss, copied; NULL: 1 */
     float label_smoothing;
 } sp_net_options;

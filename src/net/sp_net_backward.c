@@ -74,13 +74,14 @@ static sp_status conv_exact(sp_net *net, const sp_node *node, sp_conv_wgrad_args
 }
 
 /* ---- concurrent weight gradients ----
- * The weight gradient of a convolution may run beside what follows it. It is joined when
- * the step after the convolution has been queued, which is most often the backward pass
- * of a norm: that one is bound by memory, and the weight gradient by its products. It is
- * joined ahead of that step where the step writes to memory that the weight gradient
- * still reads, since both have been freed with the convolution; and always before the
- * next convolution, and before its bucket is posted. Which steps these are does not
- * decide when buckets are posted, so that all ranks post them at the same place. */
+ * The weight gradient of a convolution may run at the same time as the operations that
+ * follow it. It is joined after the next step of the backward pass has been queued.
+ * That step is most often a norm, which is limited by memory, while the weight gradient
+ * is limited by its products. If the next step writes to memory that the weight
+ * gradient still reads (its operands were freed with the convolution), the join comes
+ * before that step. The join always comes before the next convolution, and before the
+ * bucket with the weight gradient is posted. The point at which buckets are posted does
+ * not depend on where the join came, so all ranks post them at the same point. */
 
 static sp_status join(sp_net *net)
 {

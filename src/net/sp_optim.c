@@ -12,8 +12,8 @@ typedef struct optim_stretch {
 } optim_stretch;
 
 struct sp_optim_impl {
-    sp_arena arena;  /* what is kept, spared */
-    uint8_t *spared; /* of sp_optim_args; NULL: none is */
+    sp_arena arena;  /* memory of the kept values and of spared */
+    uint8_t *spared; /* marks of sp_optim_args; NULL: there are none */
     /* The parameters that are updated; padding between two of a stretch is 0. */
     int n_stretches;
     optim_stretch *stretch; /* [n_stretches] by rising first */

@@ -59,8 +59,8 @@ int sp_run_lock(const sp_run *run);
 /* Records this rank's phase, epoch and step in heartbeat.bin and for the error block.
  * Called by the training thread. Cost: one small write to the file. */
 void sp_run_beat(sp_run *run, sp_phase phase, int64_t epoch, int64_t step);
-/* States that a pass over samples, an evaluation or a prediction, is so far; 0 of 0: it
- * has ended. The next sp_run_beat records it. */
+/* States how far a pass over samples (an evaluation or a prediction) is; 0 of 0: it has
+ * ended. The next sp_run_beat records it. */
 void sp_run_count(sp_run *run, int64_t done, int64_t total);
 
 /* Path of a task's status file: status.json of the training, which no other task

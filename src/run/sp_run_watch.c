@@ -50,7 +50,7 @@ typedef struct view {
     char *text; /* [TAIL + 1] */
     lines lines;
     pass pass;
-    int64_t size; /* of metrics.jsonl when it was read */
+    int64_t size; /* bytes of metrics.jsonl when it was read */
     int64_t counter, shown_step;
     double heard_s, logged_s; /* when counter and lines.step changed */
     int n_gone;

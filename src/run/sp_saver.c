@@ -35,7 +35,7 @@ struct sp_saver {
     pthread_mutex_t lock; /* protects the members below */
     pthread_cond_t changed;
     saver_state phase;
-    bool is_reading; /* what is lent has not been written yet */
+    bool is_reading; /* the lent arrays have not been written yet */
 };
 
 /* ---- saver thread ---- */

@@ -25,7 +25,7 @@ enum { WIDTH = 420, HEIGHT = 350 };
 /* One sample that this rank has evaluated. */
 typedef struct entry {
     int64_t sample, n; /* number in the data set; its stored voxels */
-    int64_t at;        /* of its predictions in the temporary file, in values */
+    int64_t at;        /* first of its predictions, in values of the temporary file */
     double miou;       /* over its labelled voxels; NAN: it has none */
 } entry;
 
@@ -33,8 +33,8 @@ struct sp_gallery {
     int n_classes, n, room;
     entry *entry;       /* [n] */
     int64_t *confusion; /* [n_classes][n_classes] of one sample */
-    /* Class + 1 of each stored voxel, or 0, as uint16; it has no name and ends with us.
-     * */
+    /* Class + 1 of each stored voxel, or 0, as uint16. The file has no name and is
+     * removed when it is closed. */
     FILE *predictions;
     int64_t n_values;
     bool is_broken;

@@ -120,7 +120,7 @@ static sp_status read_init(const sp_resources *r, const char *path, host_weights
 
 /* The file that weights are loaded from, and what is done with it. */
 typedef struct weights_source {
-    const char *path;           /* of a file to be opened; NULL: `file` is open */
+    const char *path;           /* the file to be opened; NULL: `file` is open */
     struct sp_h5 *file;         /* rank 0 */
     sp_checkpoint_state *state; /* filled, with the optimizer; NULL: weights alone */
 } weights_source;

@@ -40,7 +40,7 @@ typedef struct sp_device_memory {
  * not opened. */
 typedef struct sp_evaluation {
     sp_views views;
-    int64_t merging_bytes; /* of points that wait for their other blocks */
+    int64_t merging_bytes; /* memory of points that wait for their other blocks */
     sp_sampler sampler;
     sp_loader *loader; /* its planner distributes samples by the sampler */
 } sp_evaluation;
@@ -61,7 +61,7 @@ typedef struct sp_resources {
     sp_normals normals;      /* those among them, for the loaders */
     int n_classes;
     char **class_name; /* [n_classes] from the training data or the model; borrowed */
-    sp_normalization norm; /* of the training data or the model */
+    sp_normalization norm; /* that of the training data or the model */
 
     sp_graph graph;
     sp_net net;

@@ -121,8 +121,8 @@ static sp_status choose_sums(sp_resources *r)
     return SP_OK;
 }
 
-/* Tests wgmma, where the device has it. Where the deck leaves it open, a device that
- * fails goes on without it. Local. */
+/* Tests wgmma, where the device has it. With run.wgmma = "auto", a device that fails
+ * goes on without wgmma. Local. */
 static sp_status test_wgmma(sp_backend *backend)
 {
     sp_status rc = SP_OK;
@@ -147,9 +147,9 @@ static bool is_to_try(const sp_placement *placement, const sp_place *own)
     return own->what.capability == 90;
 }
 
-/* Where the deck leaves it open, a child process tries wgmma once for each node and model of
- * device, before any rank opens its own: if one fails, all ranks do without wgmma.
- * Collective. */
+/* With run.wgmma = "auto", a child process tries wgmma once for each node and model of
+ * device, before any rank opens its own device. If one trial fails, all ranks do
+ * without wgmma. Collective. */
 static sp_status try_wgmma(sp_resources *r, const sp_place *place)
 {
     sp_backend *backend = &r->backend;
@@ -172,8 +172,8 @@ static sp_status try_wgmma(sp_resources *r, const sp_place *place)
     return SP_OK;
 }
 
-/* Where the deck leaves it open, wgmma is used if all ranks have it, so that all compute
- * the same bits. Collective. */
+/* With run.wgmma = "auto", wgmma is used if all ranks have it, so that all compute the
+ * same bits. Collective. */
 static sp_status choose_wgmma(sp_resources *r)
 {
     int64_t is_used = r->backend.is_wgmma;
@@ -186,9 +186,10 @@ static sp_status choose_wgmma(sp_resources *r)
     return SP_OK;
 }
 
-/* Loops outside the backend, such as those of exact sums and merged predictions, take as
- * many threads as it. OpenMP's default is one for every core that the process had when it
- * started, before it was bound to its share: in each rank of the node. */
+/* Loops outside the backend, such as those of exact sums and merged predictions, use as
+ * many threads as the backend. OpenMP's default is the number of cores that the process
+ * had when it started, before it was bound to its share of them. So each rank would
+ * start a thread for every core of the node. */
 static void set_threads(int threads)
 {
 #ifdef _OPENMP
@@ -198,8 +199,9 @@ static void set_threads(int threads)
 #endif
 }
 
-/* OpenMP ends the process where it cannot start a thread, without a word about the deck.
- * So more threads than cores are tried before. */
+/* OpenMP ends the process if it cannot start a thread, and does not name the key of the
+ * deck that asked for it. So a number of threads above that of the cores is tried
+ * first. */
 static sp_status check_threads(const sp_resources *r, int threads)
 {
     int started;

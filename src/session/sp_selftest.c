@@ -54,7 +54,7 @@ typedef struct side {
     sp_optim optim;
     sp_arena arena;
     sp_batch batch;
-    double loss, eval_loss; /* of the step; of the updated weights */
+    double loss, eval_loss; /* in the step; with the updated weights */
     float *gradient;        /* [n_floats] host */
 } side;
 

@@ -9,9 +9,10 @@
  * SP_EDEVICE names the quantity that deviates and by how much; tolerances are those of
  * the device's precision. Local; some milliseconds. */
 sp_status sp_selftest_device(sp_backend *device);
-/* Compares wgmma with mma.sync, for devices with is_wgmma: one convolution and one
- * input gradient with everything that their epilogues form, and a convolution with each
- * of the tiles that bring weights in clusters, by both instructions. SP_EDEVICE names the quantity that deviates. Local; some milliseconds. */
+/* Compares wgmma with mma.sync, for devices with is_wgmma. Both instructions compute
+ * one convolution and one input gradient with everything that their epilogues form, and
+ * a convolution with each of the tiles whose weights a cluster loads. SP_EDEVICE names
+ * the quantity that deviates. Local; some milliseconds. */
 sp_status sp_selftest_wgmma(sp_backend *device);
 
 #endif

@@ -13,13 +13,14 @@
 enum { EDGE = 17, ROWS = EDGE * EDGE, KERNEL = 3, K = KERNEL * KERNEL * KERNEL };
 enum { MOST_X = 64, MOST_Y = 256 };
 
-/* An input of 37 channels does not fill a k-tile of 64, one of 64 does: the block copies
- * its weights, or a cluster brings them. */
+/* An input of 37 channels does not fill a k-tile of 64, so each block copies its
+ * weights itself. An input of 64 channels does, so the blocks of a cluster share them.
+ */
 typedef struct shape {
     bool is_grad;
     int c_x, ld_x, c_y, ld_y;
-    sp_elem elem; /* of the result */
-    int columns;  /* of wgmma's tile, 0: its choice */
+    sp_elem elem; /* the result's */
+    int columns;  /* width of wgmma's tile; 0: the backend chooses it */
 } shape;
 static const shape shapes[] = {
     {false, 37, 40, 139, 144, SP_ELEM_F32, 0},

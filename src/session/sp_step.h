@@ -47,14 +47,14 @@ typedef struct sp_step_hooks {
 } sp_step_hooks;
 
 typedef struct sp_step_result {
-    double loss;      /* of all ranks' labelled voxels; NAN: no voxel was labelled */
+    double loss;      /* over all ranks' labelled voxels; NAN: no voxel was labelled */
     double grad_norm; /* norm of the mean gradient, not clipped */
-    double voxels;    /* of all ranks */
+    double voxels;    /* sum over the ranks */
     double data_wait_s, comm_exposed_s; /* seconds that this rank waited */
-    sp_position at;                     /* where its samples begin */
-    int n_samples, n_micro;             /* of all ranks; micro-batches */
+    sp_position at;                     /* the place at which its samples begin */
+    int n_samples, n_micro;             /* sum over the ranks; micro-batches */
     int64_t cost_max, cost_sum;         /* sums over the micro-batches; see sp_batch */
-    int64_t updates;  /* of the weights, this one included: the optimizer's t */
+    int64_t updates;  /* weight updates, this one included: the optimizer's t */
     bool is_updated;  /* the weights have changed */
     bool is_skipped;  /* they have not, since a number was not finite */
     bool is_stopping; /* some rank wants the run to stop */

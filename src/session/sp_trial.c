@@ -20,8 +20,8 @@
 #include "process/sp_pulse.h"
 #include "session/sp_selftest.h"
 
-/* The option of the child, and what it says when all is well: its exit status is lost where
- * SIGCHLD is ignored. */
+/* WORD is the option by which the child is started. PASSED is the line that it prints
+ * after success, since its exit status is lost where SIGCHLD is ignored. */
 static const char WORD[] = "--try-wgmma", PASSED[] = "wgmma computes as mma.sync";
 enum { LIMIT_S = 60, REAP_S = 5, SAID = 400 };
 
@@ -71,9 +71,10 @@ static int spawn(pid_t *pid, int device, int out)
     return sp_child_spawn(pid, "/proc/self/exe", arguments, out);
 }
 
-/* Reads until the child closes the pipe, which its end does. Keeps the last line that is not
- * empty. False where the time is over. The watchdog may have less patience than that: it
- * hears every second that this process goes on. */
+/* Reads until the child closes the pipe, which happens at its end at the latest, and
+ * keeps the last line that is not empty. False if the child is not done at end_s. The
+ * watchdog's limit may be shorter than this wait, so it gets a sign of life every
+ * second. */
 static bool read_last(int from, double end_s, char said[SAID])
 {
     char line[SAID], some[512];
@@ -110,8 +111,8 @@ static bool read_last(int from, double end_s, char said[SAID])
     }
 }
 
-/* Waits for the end of a child that has closed its pipe or was killed. One that the driver
- * keeps from ending is left behind, which is better than to wait for ever. */
+/* Waits for the end of a child that has closed its pipe or was killed. A child that the
+ * driver keeps from ending is left behind after REAP_S, since it might never end. */
 static int reap(pid_t pid)
 {
     const struct timespec nap = {0, 2000000};

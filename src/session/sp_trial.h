@@ -1,7 +1,8 @@
-/* The trial of wgmma in a child process, ahead of the ranks' own use of the device. A kernel
- * that does not end, or that the device refuses halfway, takes the process that has launched
- * it: its context is lost. So the first to launch is a child, which is this program,
- * started again (sp_trial_main). */
+/* A trial of wgmma in a child process, before the ranks use the device themselves. A
+ * kernel that does not end, or that the device refuses while it runs, makes the device
+ * unusable for the process that launched it, since the process loses its context. So a
+ * child launches the first such kernel. The child is this program, started again
+ * (sp_trial_main). */
 #ifndef SP_TRIAL_H
 #define SP_TRIAL_H
 
@@ -9,14 +10,15 @@
 
 #include "compute/sp_backend.h"
 
-/* In the child runs the self-test of wgmma and ends the process; else returns at once. Every
- * main calls it first, ahead of MPI; a program that does not has no trials. */
+/* In the child it runs the self-test of wgmma and ends the process; in any other
+ * process it returns at once. Every main calls it first, before MPI starts. A program
+ * that does not call it has no trials. */
 void sp_trial_main(int argc, char **argv);
 
-/* Has a child compute on this CUDA device, as sp_selftest_wgmma does, and waits for its end:
- * SP_TRIAL_S seconds of the environment at most (60), then it is killed. SP_EDEVICE with
- * what the child said last, or how it ended. Local; the caller has no context on the device
- * that keeps others from it. */
+/* Has a child run sp_selftest_wgmma on this CUDA device and waits for its end. The
+ * child is killed after the seconds that the environment variable SP_TRIAL_S gives (60
+ * without it). SP_EDEVICE, with the last line that the child printed, or how it ended.
+ * Local; the caller holds no context that keeps other processes from the device. */
 sp_status sp_trial_wgmma(int device);
 
 #endif

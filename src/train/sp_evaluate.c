@@ -118,8 +118,8 @@ typedef struct pass {
     int64_t n_done; /* samples of all ranks */
 } pass;
 
-/* The samples of a batch but for those that data.on_error = "skip" left out, which have no
- * voxels. */
+/* Counts the samples of a batch, except those that data.on_error = "skip" left out,
+ * which have no voxels. */
 static int count_samples(const sp_dataset *set, const sp_batch *batch)
 {
     int n = 0;

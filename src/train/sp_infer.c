@@ -42,10 +42,10 @@ static sp_status open_checkpoint(sp_infer *infer)
     return open_in_folder(infer, config->run.dir);
 }
 
-/* Rank 0: makes a config with the keys that describe the network, and the augmentation
- * whose views it knows, from the checkpoint's deck, unless the command line sets them,
- * and all other keys from the user's. A family
- * on the command line replaces the checkpoint's layers as it replaces a deck's. */
+/* Rank 0: makes a config. The keys that describe the network, and the augmentation that
+ * it was trained with (which views it knows), come from the checkpoint's deck unless
+ * the command line sets them. All other keys come from the user's deck. A family on the
+ * command line replaces the checkpoint's layers as it replaces a deck's. */
 static sp_status take_network(sp_infer *infer)
 {
     static const char *const taken[] = {"net.layers",      "net.family",

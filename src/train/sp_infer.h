@@ -14,7 +14,7 @@ typedef struct sp_infer {
      * from sp_infer_open on; zeroed where the checkpoint holds weights alone. */
     sp_config config;
     bool is_checkpoint;  /* false: the file holds weights alone */
-    char path[PATH_MAX]; /* of the checkpoint */
+    char path[PATH_MAX]; /* path of the checkpoint */
     sp_checkpoint_state state;
     /* The checkpoint on rank 0, from its verification until its weights are loaded, so
      * that they are those that were verified; else NULL. */

@@ -22,10 +22,10 @@ typedef struct sp_predict_files {
     const sp_infer *infer; /* borrowed */
     bool with_logits;
     int label_bytes;  /* 1 or 2 */
-    int ignore_label; /* of samples that were left out: no class, and fits the bytes */
+    int ignore_label; /* label of samples left out: no class, fits label_bytes */
     /* The members below belong to the functions. */
     int n_begun;        /* files that have been created: of the first n_begun shards */
-    struct sp_h5 *file; /* of the last of them while it is written, else NULL */
+    struct sp_h5 *file; /* the last of them while it is written, else NULL */
 } sp_predict_files;
 
 /* Checks the names of the files and makes their folder. Local. SP_EUSAGE: two files

@@ -123,7 +123,7 @@ static sp_status compare(sp_trainer *t, const sp_checkpoint_state *state,
 
 /* The beginning of the run, which rank 0 determines and broadcasts. */
 typedef struct beginning {
-    char path[PATH_MAX]; /* of the checkpoint; "": none */
+    char path[PATH_MAX]; /* path of the checkpoint; "": there is none */
     bool is_moving;      /* the folder's content is moved to old-NNN first */
     /* The checkpoint is of another folder: its metrics_bytes does not apply here. */
     bool is_foreign;

@@ -34,7 +34,7 @@ typedef struct sp_step_report {
 typedef struct sp_trainer {
     struct sp_resources *resources; /* owned */
     sp_session *session;            /* that of the resources */
-    sp_metrics metrics;             /* of the latest evaluation */
+    sp_metrics metrics;             /* results of the latest evaluation */
     sp_table times;                 /* times of steps, over the ranks */
     /* Rank 0, from the first step on; else NULL (sp_resume.h). */
     struct sp_saver *saver;
@@ -44,18 +44,18 @@ typedef struct sp_trainer {
 
     /* The plan of the training, fixed once it is set up. */
     bool is_evaluated;     /* epochs end with an evaluation on data.val */
-    int64_t step_samples;  /* of a full step, in the world */
-    int64_t epoch_samples; /* of the training set */
-    int64_t total_samples; /* of the whole training; INT64_MAX: too many to count */
+    int64_t step_samples;  /* samples of a full step, in the world */
+    int64_t epoch_samples; /* samples of the training set */
+    int64_t total_samples; /* samples of the training; INT64_MAX: too many to count */
 
     /* Seconds that the present step has spent in each part, and the part at hand with
      * its beginning. */
     double part_s[SP_STEP_PARTS], part_begin_s;
     sp_step_part part;
 
-    sp_pace pace;        /* of the training steps */
+    sp_pace pace;        /* samples a second of the training steps */
     double drawn_s;      /* when the live line was drawn */
-    double memory_bytes; /* of the latest step that was logged */
+    double memory_bytes; /* in use in the latest step that was logged */
     double score;        /* mean IoU of the latest evaluation; NAN: none yet */
     int64_t n_evals;     /* evaluations since this start */
     int64_t first_epoch; /* in which this start began, from 0 */
@@ -63,7 +63,7 @@ typedef struct sp_trainer {
     double begin_s; /* when the program began, by sp_now_s */
     /* Seconds since this start; save_s: the training waited. */
     double train_s, eval_s, save_s;
-    double pictures_s; /* of eval_s: pictures of samples */
+    double pictures_s; /* the part of eval_s that pictures of samples took */
     /* Seconds of the last checkpoint, which nothing overlaps. */
     double save_last_s;
     /* Seconds of checkpoints written while the training went on. */

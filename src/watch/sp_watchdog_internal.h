@@ -29,8 +29,8 @@ typedef struct sp_row {
 struct sp_watchdog {
     sp_run *run;
     double limit_s, interval_s; /* run.watchdog_s; time between signs of life */
-    sp_link_address address;    /* where rank 0 listens, and the run's secret */
-    int wake[2];                /* pipe that wakes the thread at the end */
+    sp_link_address address; /* addresses of rank 0's listeners, and the run's secret */
+    int wake[2];             /* pipe that wakes the thread at the end */
     pthread_t thread;
     bool is_started;
     sp_row *row; /* [n_rows] rank 0: all ranks; elsewhere rank 0 and this rank */

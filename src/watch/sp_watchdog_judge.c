@@ -11,10 +11,10 @@
 #include "process/sp_pulse.h"
 #include "watch/sp_watchdog_internal.h"
 
-#define GRACE_S     3.0  /* for the training thread to leave by sp_comm_abort */
-#define SPEECH_S    0.5  /* for another process to report what happened */
-#define DIAGNOSIS_S 10   /* for all that a diagnosis writes, on a hung disk too */
-#define END_S       10.0 /* for the others to follow a rank that ends with an error */
+#define GRACE_S     3.0  /* time for the training thread to leave by sp_comm_abort */
+#define SPEECH_S    0.5  /* time for another process to report what happened */
+#define DIAGNOSIS_S 10   /* time for all that a diagnosis writes, on a hung disk too */
+#define END_S       10.0 /* time for others to follow a rank that ends with an error */
 #define SLOW_RATIO  1.5
 enum { WITNESS_TRIES = 200 }; /* one a millisecond */
 
@@ -260,7 +260,7 @@ void sp_watchdog_judge_speed(sp_watchdog *w)
     for (int r = 0; r < n; r++)
         if (w->row[r].signs.own_s <= 0)
             return;
-    for (int r = 0; r < n; r += stride) /* of many ranks, 64 suffice for the median */
+    for (int r = 0; r < n; r += stride) /* 64 of many ranks suffice for the median */
         own[k++] = w->row[r].signs.own_s;
     qsort(own, (size_t)k, sizeof *own, ascending);
     median = own[(k - 1) / 2];
