@@ -200,7 +200,7 @@ static sp_status evaluate_pass(sp_trainer *t, bool with_pictures)
 static sp_status evaluate(sp_trainer *t, bool is_final, bool *is_best)
 {
     const int every = t->session->config->run.report_every;
-    const bool is_reported = every > 0 && (is_final || ++t->n_evaluations % every == 0);
+    const bool is_reported = every > 0 && (is_final || (t->n_evals + 1) % every == 0);
     const sp_metrics *m = &t->metrics;
     double begin = sp_now_s(), score;
 

@@ -40,8 +40,6 @@ typedef struct sp_trainer {
     struct sp_saver *saver;
     sp_checkpoint_state state; /* present position of the run; sp_resume.c saves it */
 
-    int64_t n_evaluations; /* of this start */
-
     /* The plan of the training, fixed once it is set up. */
     bool is_evaluated;     /* epochs end with an evaluation on data.val */
     int64_t step_samples;  /* samples of a full step, in the world */
