@@ -255,8 +255,11 @@ static sp_status stop(const sp_trainer *t)
     else if (is_stop_asked(t))
         snprintf(why, sizeof why, "by run.time_limit_s");
     return SP_FAIL(SP_ELIMIT,
-                   "stopped %s after step %lld: run the same command again to continue",
-                   why, (long long)t->state.step);
+                   "stopped %s after step %lld: run the same command again%s", why,
+                   (long long)t->state.step,
+                   t->session->config->run.resume.from == SP_RESUME_AUTO
+                       ? " to continue"
+                       : " with run.resume=auto to continue");
 }
 
 /* Evaluates, saves or stops between two steps, where the ranks agree. Collective. */
