@@ -337,12 +337,11 @@ static sp_status report_end(sp_trainer *trainer, const char *state, const char *
         trainer->save_s, share(trainer->save_s, trainer->train_s), trainer->write_cpu_s,
         watch_s, share(watch_s, trainer->train_s));
     if (trainer->pictures_s > 0)
-        sp_log_info(
-            "looking: training waited %.3g s for pictures (%.2g %%); reports and "
-            "run.after_save took %.3g s of a core beside it",
-            trainer->pictures_s,
-            share(trainer->pictures_s, trainer->train_s + trainer->eval_s),
-            sp_machine_children_s());
+        sp_log_info("pictures: training waited %.3g s for them (%.2g %%); reports and "
+                    "run.after_save took %.3g s of a core meanwhile",
+                    trainer->pictures_s,
+                    share(trainer->pictures_s, trainer->train_s + trainer->eval_s),
+                    sp_machine_children_s());
     sp_log_info("%s: step=%lld%s total_s=%.1f train_s=%.1f eval_s=%.1f save_s=%.1f "
                 "time=%s",
                 state, (long long)trainer->state.step, best, total_s, trainer->train_s,
