@@ -35,7 +35,8 @@ static sp_status measure_reduce(sp_resources *r, float *data, double *rate)
         return SP_OK; /* one rank moves no data */
     /* On the host the gradient lies in memory of sp_comm. */
     if (r->backend.ops->is_host) {
-        SP_TRY(sp_comm_alloc(r->session.comm, n * sizeof *data, &shared));
+        rc = sp_comm_alloc(r->session.comm, n * sizeof *data, &shared);
+        rc = sp_session_agree(&r->session, rc);
         data = shared;
     }
     for (i = 0; i < 5 && rc == SP_OK; i++) {
