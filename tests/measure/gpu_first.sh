@@ -11,7 +11,8 @@
 #     right     the kernels' tests; convolutions of 50,000 voxels against double precision
 #     sanitize  compute-sanitizer on the tests of convolutions and weight gradients
 #     rates     ceilings of the device and every operation, in bf16, by channels; wgmma
-#     step      a whole step of MinkUNet34 in bf16, without early launches, its plan
+#     step      a whole step of MinkUNet34 in bf16; the same without early launches, and
+#               without wgmma; its plan
 #     profile   the kernels of a step in Nsight Compute (gpu_profile.sh)
 # RESULTS (gpu-first) gets first.jsonl, a line for each command and each number that has a
 # prediction:
