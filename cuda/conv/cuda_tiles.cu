@@ -181,13 +181,11 @@ sp_status choose_all(sp_backend *be, sp_arena *arena, int n, int widest, int rep
     return SP_OK;
 }
 
-/* Asks how many blocks and how much shared memory of a block the device has. */
+/* Asks how much shared memory a block of the device may have. */
 sp_status ask_device(sp_backend *be)
 {
     sp_cuda *cuda = cuda_of(be);
 
-    SP_CUDA(cudaDeviceGetAttribute(&cuda->multiprocessors,
-                                   cudaDevAttrMultiProcessorCount, be->device));
     SP_CUDA(cudaDeviceGetAttribute(
         &cuda->block_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, be->device));
     return SP_OK;
@@ -222,7 +220,7 @@ void print_row(const uint8_t *tile, char *to, size_t size)
 
 void print_choice(const sp_cuda *cuda, double seconds)
 {
-    const long long rows = (long long)CUDA_TILE_ROWS * cuda->multiprocessors;
+    const long long rows = (long long)CUDA_TILE_ROWS * cuda->n_multiprocessors;
     char row[CUDA_TILE_HEIGHTS][96];
 
     for (int i = 0; i < CUDA_TILE_HEIGHTS; i++)
@@ -242,7 +240,7 @@ void set_all(sp_cuda *cuda, uint8_t tile)
 int cuda_tile_of(sp_backend *be, int64_t n, int c, int K)
 {
     const sp_cuda *cuda = cuda_of(be);
-    const int64_t rows = (int64_t)CUDA_TILE_ROWS * cuda->multiprocessors;
+    const int64_t rows = (int64_t)CUDA_TILE_ROWS * cuda->n_multiprocessors;
     const int tile = cuda->tile[(n >= rows) + (n >= 4 * rows)]
                                [std::min((c - 1) / 32, (int)CUDA_TILE_WIDTHS)];
 
@@ -256,7 +254,7 @@ int cuda_tile_of(sp_backend *be, int64_t n, int c, int K)
 sp_status sp_cuda_tiles_measure(sp_backend *be, int widest, int repeats)
 {
     sp_cuda *cuda = cuda_of(be);
-    const int n = cuda->multiprocessors;
+    const int n = cuda->n_multiprocessors;
     sp_arena arena;
     sp_status rc = sp_cuda_arena_create(&arena, 0, "tiles");
 
@@ -282,7 +280,7 @@ sp_status sp_cuda_tiles_open(sp_backend *be)
     if (text && *text)
         SP_TRY(parse(cuda, text, &tile));
     set_all(cuda, tile);
-    if ((text && *text) || cuda->multiprocessors < 4 || be->precision == SP_FP32)
+    if ((text && *text) || cuda->n_multiprocessors < 4 || be->precision == SP_FP32)
         return SP_OK;
     be->is_wgmma = false; /* wgmma has tiles of its own, and was not checked yet */
     rc = sp_cuda_tiles_measure(be, 32 * CUDA_TILE_WIDTHS, REPEATS);

@@ -52,7 +52,6 @@ typedef struct sp_cuda {
      * others. Entry i serves results of up to 32 (i + 1) channels, the last entry wider
      * ones. The value CUDA_TILES means the formula. */
     uint8_t tile[CUDA_TILE_HEIGHTS][CUDA_TILE_WIDTHS + 1];
-    int multiprocessors;
     int block_bytes;     /* shared memory that a block may have */
     bool reads_pageable; /* the device can read pageable host memory */
     int n_multiprocessors;
