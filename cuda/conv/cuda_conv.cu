@@ -28,10 +28,10 @@
  * blocks are long: they serve results of many rows (cuda_is_tall). The sums of a row,
  * and those of batch norm over each 128 rows, are the same bits.
  *
- * The main loop is bound by the instructions that a warp issues
- * beside its products, so what is known at launch is a template argument, addresses of
- * shared memory stay in registers, and the groups of a warp are a value that the
- * compiler knows to be the same for all its lanes. `make check-code` counts
+ * The main loop is bound by the instructions that a warp issues beside its products, so
+ * that everything known at launch is a template argument, addresses of shared memory
+ * stay in registers, and the groups of a warp are a value that the compiler knows to be
+ * the same for all its lanes. `make check-code` counts
  * instructions, registers, shared memory and blocks of an SM in the machine code and
  * holds them against limits; tests/results/code-sm_90.txt is its table.
  *

@@ -9,17 +9,17 @@
  *
  * Each sum covers CUDA_TILE_ROWS rows, of which a tile has one or two, in double (16
  * rows at a time in fp32 where rows are bf16), of the values as they are stored. It is
- * formed of pieces of 32 rows (16 where a warp has no 32 adjacent ones), added in order,
- * so that no bit depends on the height of the tile or the arrangement of the warps. The
- * rows of a tile belong to several samples and are in the map's order, which is the same
- * in every run.
+ * formed of pieces of 32 rows (16 where a warp has no 32 adjacent ones), added in
+ * order, so that no bit depends on the height of the tile or the arrangement of the
+ * warps. The rows of a tile belong to several samples and are in the map's order, which
+ * is the same in every run.
  *
- * A lane handles the same chunk of N channels in each of its rows, so
- * the constants of these channels stay in registers. Chunks that cannot be accessed as
- * one (rows that are not aligned, the last channels, the border of a norm's columns,
- * fp32 rows of a product in bf16) are handled channel by channel, in the same
- * arithmetic. The loops are rolled, because the machine code of all groups and all
- * kinds of call would not fit the instruction caches.
+ * A lane handles the same chunk of N channels in each of its rows, so the constants of
+ * these channels stay in registers where these are enough (no IS_TIGHT). Chunks that
+ * cannot be accessed as one (rows that are not aligned, the last channels, the border
+ * of a norm's columns, fp32 rows of a product in bf16) are handled channel by channel,
+ * in the same arithmetic. The loops are rolled, because the machine code of all groups
+ * and all kinds of call would not fit the instruction caches.
  */
 #ifndef CUDA_CONV_OUT_CUH
 #define CUDA_CONV_OUT_CUH

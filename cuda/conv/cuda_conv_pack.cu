@@ -2,10 +2,10 @@
  *
  *     packed [units][n][CUDA_UNIT_BYTES]     n: channels of the result
  *
- * For wgmma, where an offset consists of whole k-tiles of four units
- * (cuda_wgmma_is_tiled), they stand in the order of a stage, so that a bulk copy of
- * adjacent channels brings them: chunk q of channel n stands at q ^ n % 8, the swizzle
- * of 128 bytes (sp_cuda_wgmma.h; tiles of channels begin at multiples of 8).
+ * Weights for wgmma whose offsets consist of whole k-tiles of four units
+ * (cuda_wgmma_is_tiled) stand in the order of a stage instead, so that one bulk copy
+ * brings those of adjacent channels: chunk q of channel n stands at q ^ n % 8, the
+ * swizzle of 128 bytes (sp_cuda_wgmma.h; tiles of channels begin at multiples of 8).
  *
  *     packed [k-tiles][n][8 chunks]
  *

@@ -52,10 +52,11 @@ enum {
     CUDA_LEAST_BYTES = 99 << 10,
     /* The shared memory of a tall tile is at most this much. */
     CUDA_TALL_BYTES = 130 << 10,
-    /* Tall tiles serve kernels of so many offsets: smaller ones read few weights. */
+    /* Tall tiles serve kernels of at least so many offsets: smaller ones read few
+     * weights. */
     CUDA_TALL_OFFSETS = 27,
-    /* The formula takes tall tiles where they fill the multiprocessors so many
-     * times. */
+    /* The formula chooses tall tiles where they fill the multiprocessors at least so
+     * many times. */
     CUDA_TALL_WAVES = 2
 };
 
@@ -137,12 +138,13 @@ typedef struct cuda_wgmma_tile {
 /* The tile for a result of n rows and c_y channels by a kernel of K offsets of c_x
  * channels.
  *
- * Of 128 or 256 columns those that cost least: rows are gathered and masked again for
- * each tile of columns, which counts as 64 columns more. With 256 columns a block has an
- * SM to itself, so that a 3^3 kernel, whose longest tile holds up to twice as many
- * offsets as the mean one, needs enough of them. Kernels of many offsets read more bytes
- * of weights than of rows; there the two blocks of a cluster bring them once for both.
- * Counted by spbench roofline. */
+ * A tile has 128 or 256 columns, whichever cost less: rows are gathered and masked
+ * again for each tile of columns, which counts as 64 columns more. With 256 columns a
+ * block has an SM to itself. The longest tile of a 3^3 kernel holds up to twice as many
+ * offsets as the mean one, so such a kernel gets 256 columns only where there are
+ * enough blocks. Kernels of many offsets read more bytes of weights than of rows; there
+ * the two blocks of a cluster bring the weights once for both. Counted by spbench
+ * roofline. */
 static inline cuda_wgmma_tile cuda_wgmma_choose(cuda_sms sms, int64_t n, int K, int c_x,
                                                 int c_y)
 {

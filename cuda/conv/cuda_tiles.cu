@@ -7,12 +7,12 @@
  * on the tile, so every rank measures for itself, and a run that is continued may
  * choose anew.
  *
- * Three synthetic maps stand for all: one of few rows, half as many tiles of 128 as the
- * device has multiprocessors, one of twice as many and one of four times as many. Their
- * tiles hold 27 to 3 of 27 offsets in falling order, as cuda_map.h orders them. A row
- * has 3 in 5 of its tile's offsets, 9 on average, each paired with a random row of x.
- * For each width, with x as wide as y, the tiles are timed in turn, several times; a
- * tile whose median is 3 % below that of the formula's tile displaces it.
+ * Three synthetic maps stand for all. They have half, two and four times as many tiles
+ * of 128 rows as the device has multiprocessors. Their tiles hold 27 to 3 of 27 offsets
+ * in falling order, as cuda_map.h orders them. A row has 3 in 5 of its tile's offsets,
+ * 9 on average, each paired with a random row of x. For each width, with x as wide as
+ * y, the tiles are timed in turn, several times; a tile whose median is 3 % below that
+ * of the formula's tile displaces it.
  *
  * Tall tiles are left out where a block of the device has too little shared memory.
  *

@@ -17,8 +17,8 @@
  * c_in c_out, with up to PAIRS - 1 idle pairs an item. At 128 x 128 in bf16 that is 64
  * flops a byte of the L2.
  *
- * Where rows are aligned and consist of whole chunks, which is known at launch, each
- * thread copies chunks of one row of x and one of dy and computes two addresses a
+ * It is known at launch whether rows are aligned and consist of whole chunks. If so,
+ * each thread copies chunks of one row of x and one of dy and computes two addresses a
  * stage. `make check-code` counts the instructions of the loop, registers, shared
  * memory and blocks of an SM (tests/results/code-sm_90.txt).
  */
@@ -489,8 +489,8 @@ sp_status sp_cuda_join(sp_backend *be)
     return cuda_wait_event(cuda_of(be)->compute, cuda_of(be)->joined);
 }
 
-/* The bytes of the slots. Copies of fp32 operands for bf16 tensor cores are small and
- * not counted. */
+/* Returns the bytes of the slots. Copies of fp32 operands for bf16 tensor cores are
+ * small and not counted. */
 int64_t sp_cuda_conv_grad_weight_bytes(const sp_backend *, int K, int c_in, int c_out,
                                        int n_samples, int64_t pairs)
 {

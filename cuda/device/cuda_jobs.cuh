@@ -1,8 +1,8 @@
-/* Small work of a few blocks that a kernel does itself, where it would otherwise be a
+/* Two ways in which a kernel does some small work itself, which would otherwise be a
  * launch of its own.
  *
- * In front: cuda_do_jobs. All blocks of the kernel need the results (the coefficients
- * of a batch norm), so each begins with
+ * Before its own work: cuda_do_jobs. All blocks of the kernel need the results (the
+ * coefficients of a batch norm), so each begins with
  *
  *     take the next job, do it, count it done     until no job is left
  *     wait until all jobs are done
@@ -11,7 +11,7 @@
  * running, so the kernel ends whatever the number of blocks that fit the device at a
  * time and whatever their order. One block alone does all jobs before it waits.
  *
- * Behind: cuda_is_last tells the last block to arrive that all others have written
+ * After it: cuda_is_last tells the last block to arrive that all others have written
  * their parts, which it adds (sums of losses, of squares).
  *
  * Neither changes the order of a sum: a job is the same whichever block does it.

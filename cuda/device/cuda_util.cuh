@@ -63,9 +63,10 @@ typedef struct sp_cuda {
      * other ranks meanwhile. NULL: a plain wait. */
     sp_status (*wait)(void *wait_arg, cudaStream_t compute);
     void *wait_arg;
-    /* Work beside the compute stream, which waiting blocks would keep places from: a
-     * weight gradient in the side stream that was not joined; sums over ranks that are
-     * under way; small sums over ranks in the compute stream itself. */
+    /* Work from which blocks of an early launch would keep places on the device
+     * (cuda_lets_next). is_forked: a weight gradient in the side stream has not been
+     * joined. has_peer_sums: small sums over ranks run as kernels of the compute
+     * stream. n_sums: sums over ranks that were posted and have not ended. */
     bool is_forked, has_peer_sums;
     int n_sums;
 } sp_cuda;
@@ -147,7 +148,7 @@ __device__ static inline float *cuda_row(sp_tensor t, int64_t i)
  * channels, so that rows are read and written in whole lines. */
 
 enum { CUDA_EACH_THREADS = 256, CUDA_EACH_ROWS = 4 };
-/* Blocks of an SM that passes over rows have: their registers allow as many. */
+/* An SM holds at least so many blocks of a pass over rows: registers allow as many. */
 enum { CUDA_EACH_BLOCKS = 2 };
 
 template <class F>

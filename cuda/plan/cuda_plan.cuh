@@ -333,10 +333,10 @@ sp_status plan_scan_group(cuda_plan_builder *b, const F &f, const plan_group &g)
     return SP_OK;
 }
 
-/* For each map that f has, calls f.put(map, i, f.count(map, 0) + .. + f.count(map, i -
- * 1)) for every i below f.items(map) and writes the sum of all counts to *f.total(map)
- * (device). INT32_MAX there means that the sum does not fit, and the values that were
- * put are void. */
+/* Scans the counts of each map that f has: calls f.put(map, i, f.count(map, 0) + .. +
+ * f.count(map, i - 1)) for every i below f.items(map) and writes the sum of all counts
+ * to *f.total(map) (device). INT32_MAX there means that the sum does not fit, and the
+ * values that were put are void. */
 template <class F> sp_status plan_scan_maps(cuda_plan_builder *b, const F &f)
 {
     plan_group g;
