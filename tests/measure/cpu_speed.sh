@@ -32,7 +32,7 @@ while :; do
 done
 results=${1:-$PWD/cpu-speed-results}
 mkdir -p "$results" && results=$(cd "$results" && pwd) || exit 1
-tools=$(cd "$(dirname "$0")" && pwd) || exit 1
+measure=$(cd "$(dirname "$0")" && pwd) || exit 1
 mpiexec=${MPIEXEC:-mpirun}
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
@@ -162,7 +162,7 @@ measure_ranks() {
     deck=$1 net=$2 file=$3 voxels_each=$4 n_steps=$5 round=1 again=0
     while [ $round -le $rounds ]; do
         measure_round
-        awk -v most=$most -f "$tools/cpu_speed.awk" round.jsonl >log
+        awk -v most=$most -f "$measure/cpu_speed.awk" round.jsonl >log
         case $? in
         0) cat round.jsonl >>"$results/ranks.jsonl" && round=$((round + 1)) ;;
         8) again=$((again + 1)) && [ $again -le $rounds ] || { cat log >&2; exit 8; } ;;
@@ -231,5 +231,5 @@ of_row() { # of_row FILE NAME KEY [FACTOR]
     row "imbalance of 2 ranks, batch 8, balanced; as dealt" \
         "$(of_row balance imbalance balanced); $(of_row balance imbalance as_dealt)"
     [ ! -e "$results/ranks.jsonl" ] ||
-        awk -v most=$most -f "$tools/cpu_speed.awk" "$results/ranks.jsonl"
+        awk -v most=$most -f "$measure/cpu_speed.awk" "$results/ranks.jsonl"
 } | tee "$results/table.txt"

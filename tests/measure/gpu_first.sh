@@ -21,8 +21,8 @@
 #     {"part":"rates","number":"gather_512","value":5600,"predicted":"5500","unit":"GB/s"}
 # Predictions are made from the machine code and from counted bytes, for an H100. What the
 # commands said is in RESULTS/logs. Ends with 1 where a command failed, 77 without a GPU.
-tools=$(cd "$(dirname "$0")" && pwd) || exit 1
-run=${SP_RUN:-$(dirname "$tools")/run}
+measure=$(cd "$(dirname "$0")" && pwd) || exit 1
+run=${SP_RUN:-$(dirname "$measure")/run}
 results=${1:-gpu-first}
 [ $# = 0 ] || shift
 parts=${*:-right sanitize rates step profile}
@@ -162,7 +162,7 @@ DECK
 }
 
 profile() {
-    try ncu 570 env SP_RUN="$run" SP_PROFILE_VOXELS="$voxels" sh "$tools/gpu_profile.sh" \
+    try ncu 570 env SP_RUN="$run" SP_PROFILE_VOXELS="$voxels" sh "$measure/gpu_profile.sh" \
         "$net" 2 bf16 "$results"
     for kernel in conv_kernel wgrad_kernel; do
         number "$kernel, tensor pipe" "$(field "$results/profile.jsonl" \
@@ -170,7 +170,7 @@ profile() {
     done
 }
 
-. "$tools/gpu_here.sh"
+. "$measure/gpu_here.sh"
 tests=$(grep '^test_' names)
 for part in $parts; do
     part_begin=$(date +%s)

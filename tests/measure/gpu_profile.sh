@@ -6,8 +6,8 @@
 # profile.jsonl, a line for each kernel, and profile.txt, the five longest, which is shown.
 # --csv only makes the table, of a file that `ncu --csv --page raw --print-units base`
 # wrote elsewhere. 77 where ncu or the GPU is missing, or may not be profiled.
-tools=$(cd "$(dirname "$0")" && pwd) || exit 1
-here=$(dirname "$tools") # the bundle
+measure=$(cd "$(dirname "$0")" && pwd) || exit 1
+here=$(dirname "$measure") # the bundle
 run=${SP_RUN:-$here/run}
 csv=
 if [ "${1-}" = --csv ]; then
@@ -17,7 +17,7 @@ fi
 net=${1:-minkunet34}
 batch=${2:-2}
 precision=${3:-bf16}
-results=${4:-$tools/results}
+results=${4:-$measure/results}
 voxels=${SP_PROFILE_VOXELS:-94444}
 mkdir -p "$results" || exit 1
 results=$(cd "$results" && pwd)

@@ -23,8 +23,8 @@
 # RESULTS (tests/results) gets JSON lines, each with what was run, and tables.txt, which is
 # shown. --tiny: a minute on an emulator instead. 77 where there is no GPU; 1 where
 # something failed, with its last words.
-tools=$(cd "$(dirname "$0")" && pwd) || exit 1
-here=$(dirname "$tools") # the bundle
+measure=$(cd "$(dirname "$0")" && pwd) || exit 1
+here=$(dirname "$measure") # the bundle
 run=${SP_RUN:-$here/run}
 tiny=
 wgmma=
@@ -56,7 +56,7 @@ while :; do
     esac
     shift
 done
-results=${1:-$tools/results}
+results=${1:-$measure/results}
 mkdir -p "$results" || exit 1
 results=$(cd "$results" && pwd)
 work=$(mktemp -d) || exit 1
@@ -279,7 +279,7 @@ fi
 peer() {
     labels=$1
     shift
-    python3 "$tools/peer_spconv.py" "$@" $peer_options >out 2>log || {
+    python3 "$measure/peer_spconv.py" "$@" $peer_options >out 2>log || {
         failed=$((failed + 1))
         echo "FAILED  peer_spconv.py $*"
         tail -n 3 log
@@ -299,7 +299,7 @@ if wanted peer peer; then
             --out $shape.h5 >log 2>&1 || cat log
         "$run" spbench voxels --shard $shape.h5 --out $shape.raw >log 2>&1 || cat log
     done
-    python3 "$tools/peer_spconv.py" --raw random.raw --net "" >out 2>&1
+    python3 "$measure/peer_spconv.py" --raw random.raw --net "" >out 2>&1
     status=$?
     if [ $status = 77 ] || [ $status = 127 ]; then
         echo "no peer: $(cat out)"
@@ -313,6 +313,6 @@ fi
 
 cd "$results" || exit 1
 cat ops.jsonl plan.jsonl step.jsonl layers.jsonl train.jsonl ranks.jsonl peer.jsonl \
-    2>/dev/null | awk -v worst="$work/worst" -f "$tools/gpu_speed.awk" | tee tables.txt
+    2>/dev/null | awk -v worst="$work/worst" -f "$measure/gpu_speed.awk" | tee tables.txt
 echo "results in $results; $failed failed"
 [ $failed = 0 ]

@@ -9,8 +9,8 @@ fail() {
     exit 1
 }
 
-tools=$SP_SRCDIR/tests/tools
-sh "$tools/cpu_speed.sh" --tiny "$dir/results" >"$dir/log" 2>&1 || fail "cpu_speed.sh"
+measure=$SP_SRCDIR/tests/measure
+sh "$measure/cpu_speed.sh" --tiny "$dir/results" >"$dir/log" 2>&1 || fail "cpu_speed.sh"
 cmp -s "$dir/log" "$dir/results/table.txt" || fail "the table is not what was shown"
 # Every line but processor, date and the header of the ranks ends with a number.
 sed 1,2d "$dir/log" | grep -v '^ranks, on' | grep -v ' [0-9][0-9.]*$' && fail "no number"
@@ -27,7 +27,7 @@ if [ -e "$ranks" ]; then
 fi
 
 # ---- the table of known lines, and each damage to them that must be found ----
-judge() { awk -v most=2.05 -f "$tools/cpu_speed.awk" "$dir/known" >"$dir/log" 2>&1; }
+judge() { awk -v most=2.05 -f "$measure/cpu_speed.awk" "$dir/known" >"$dir/log" 2>&1; }
 # known RUN RANKS LIST-OF-SAMPLES LIST-OF-VOXELS MS
 known() {
     printf '{"net":"dummy","file":"large","intended_voxels":100,"round":1,"run":"%s",' "$1"
