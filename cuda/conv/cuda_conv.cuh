@@ -1,7 +1,7 @@
 /* Convolutions on the device: the interface between the files of this room.
  *
- *     weights --> cuda_conv_pack.cu --> packed [units][n], once a step
- *                                           |
+ *     weights --> cuda_conv_pack.cu --> packed, once a step: [units][n], or for
+ *                                           |  wgmma [k-tiles][n][8 chunks]
  *     x, map --> cuda_conv.cu               |  mma.sync (bf16, tf32) or fp32 FMA
  *            \-> cuda_conv_wgmma.cu         |  wgmma: wide bf16 layers on sm_90
  *                  cuda_conv_table.cuh      |  offsets and input rows of a tile
@@ -10,8 +10,17 @@
  *                  cuda_conv_out.cuh        epilogue: y and the sums of batch norm
  *     x, dy, pairs --> cuda_wgrad.cu        weight gradient (cuda_wgrad.cuh)
  *
- * cuda_tiles.cu chooses the tile of cuda_conv.cu: timed when the backend is opened, or
- * by a formula. A unit is the slice of the inner dimension that one instruction of the
+ * Four families of tiles, and the place where a tile is added and chosen:
+ *     mma.sync           CUDA_TILE_LIST of cuda_tile.h; cuda_tile_of (cuda_tiles.cu),
+ *                        timed when the backend is opened, or by a formula
+ *     fp32, narrow rows  launch_narrow of cuda_conv.cu; cuda_fewest_columns
+ *     wgmma              narrow, wide of cuda_conv_wgmma.cu; cuda_wgmma_choose
+ *     weight gradient    launches of cuda_wgrad.cu; cuda_wgrad_edge
+ * tests/tools/cuda_code.py has limits for the machine code of each, and
+ * tests/results/code-sm_90.txt shows what it is. All of them form the sums of batch
+ * norm by CUDA_TILE_ROWS rows, so that no bit depends on the tile.
+ *
+ * A unit is the slice of the inner dimension that one instruction of the
  * tensor cores multiplies (cuda_mma.cuh).
  */
 #ifndef CUDA_CONV_CUH

@@ -22,7 +22,7 @@ struct conv_call : conv_result {
     const int32_t *first, *nbr, *order;
     int K, n_words;
     sp_tensor from; /* x, or dy: its rows are gathered */
-    const char *w;  /* [units][c_y] of CUDA_UNIT_BYTES */
+    const char *w;  /* packed weights (cuda_conv_pack.cu) */
     bool is_from_aligned;
     bool lets_next;             /* the next kernel may begin (cuda_lets_next) */
     bool is_shared;             /* two offsets share a unit */

@@ -29,8 +29,8 @@ enum { CUDA_TILE_LIST(CUDA_TILE_INDEX) CUDA_TILES };
 #undef CUDA_TILE_INDEX
 
 typedef struct cuda_tile {
-    const char
-        *name; /* of SP_TILES: columns, and ":8" for 8 warps; or rows x columns */
+    /* For SP_TILES: columns, and ":8" for 8 warps; or rows x columns. */
+    const char *name;
     int rows, columns;
     int warps[2]; /* along the rows and along the columns */
     int blocks;   /* of an SM */
@@ -96,7 +96,7 @@ static inline bool cuda_is_tall(cuda_sms sms, int64_t n, int c, int columns)
 static inline int cuda_tile_by_formula(cuda_sms sms, int64_t n, int c, int K)
 {
     static const int columns[] = {32, 64, 96, 128};
-    const int tile = cuda_fewest_columns(c, columns, 4);
+    const int tile = cuda_fewest_columns(c, columns, 4); /* an index of both lists */
 
     if (columns[tile] < 96 || K < CUDA_TALL_OFFSETS ||
         !cuda_is_tall(sms, n, c, columns[tile]))

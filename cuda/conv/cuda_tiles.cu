@@ -19,7 +19,7 @@
  * Cases without a measurement: other numbers of offsets and widths of x, which make
  * tiles longer or shorter; more than 256 channels, where there are enough blocks
  * (formula); fp32, which is bound by its multiply-adds. SP_TILES=64:8, for example,
- * uses that tile everywhere, to compare; SP_TILES=formula times nothing. A device of
+ * uses that tile for all products by mma.sync, to compare; SP_TILES=formula times nothing. A device of
  * fewer than 4 multiprocessors is not timed either, since it has no waves to fill: the
  * emulator of the tests has one, and its clock says nothing about tiles.
  */

@@ -24,7 +24,7 @@
  *     fixed + max(activations of both) + batches and scratch of both loaders
  *
  * On a device the scratch is that of the weight gradient; the loaders' scratch is
- * memory of the host and is not counted. All functions but sp_foresee_load are pure.
+ * memory of the host and is not counted. No function but sp_foresee_load reads a file.
  * The backend need not be open: its table and its precision are all that is read.
  */
 #ifndef SP_FORESEE_H

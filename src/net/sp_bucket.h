@@ -23,12 +23,13 @@
 #include "graph/sp_graph.h"
 
 /* The numbers that travel with the gradient: after sp_bucket_wait the sums over ranks
- * and micro-batches. */
+ * and micro-batches. The counts are whole numbers below 2^53, which a double sums exactly
+ * in any order. One more count is a member here, which sp_buckets_zero clears and
+ * sp_step.c adds to before it calls sp_bucket_wait. */
 typedef struct sp_tail {
     double loss_sum, weight_sum;        /* sum w * l, sum w over labelled voxels */
     double n_voxels, n_samples, n_stop; /* counts, and ranks asked to stop */
     double sequence; /* sp_transport_sequence, by which wait finds ranks out of step */
-    double spare[2];
 } sp_tail;
 
 enum { SP_LOSS_SUMS = 3 }; /* sum w * l, sum w, rows */

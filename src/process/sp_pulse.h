@@ -45,8 +45,9 @@ void sp_pulse_wait_end(void);
 /* Reads the counts. Any thread. */
 void sp_pulse_read(sp_pulse *pulse);
 
-/* sp_pulse_leave, called by the watchdog, orders this process to end with exit status
- * `code`. sp_pulse_leaving returns that status, or 0 if there is no order. */
+/* sp_pulse_leave orders this process to end with exit status `code`: the watchdog calls
+ * it, and sp_comm_abort, which thereby ends waits of other threads and of the device.
+ * sp_pulse_leaving returns that status, or 0 if there is no order. */
 void sp_pulse_leave(int code);
 int sp_pulse_leaving(void);
 /* Makes sp_pulse_leave store the code in *word too, for a device, which cannot call

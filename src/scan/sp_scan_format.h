@@ -4,11 +4,16 @@
  * formats for help texts and messages.
  *
  * open() fills the table of fields. Then either the records lie in the file as they
- * are, and open() sets data_at and n_points, or the format has a fill() that makes
- * records (from text, from a compressed file, from two files at once):
+ * are, and open() sets data_at, record_bytes and n_points (checked by
+ * sp_scan_check_size), or the format has a fill() that makes records (from text, from a
+ * compressed file, from two files at once):
  *
  *     record  | x | y | z | intensity | flags | ...        record_bytes
- *     field     at ---------^          kind, size, bits, scale */
+ *     field     at ---------^          kind, size, bits, scale
+ *
+ * Fields named x, y and z are the coordinates; the label is found by the user's option
+ * or by one of the names in label_names of sp_scan.c; all others are attributes. What a
+ * format keeps between calls is `own`. sp_scan_npy.c is the shortest model. */
 #ifndef SP_SCAN_FORMAT_H
 #define SP_SCAN_FORMAT_H
 
@@ -45,7 +50,7 @@ typedef struct sp_scan_part {
 /* One format. Members not marked NULL are required. */
 typedef struct sp_scan_format {
     const char *name;
-    const char *endings; /* usual endings of its files' names: ".txt .xyz" */
+    const char *endings; /* usual endings of its files' names, in any case: ".txt .xyz" */
     const char *help;    /* what such files are, for help texts */
     /* True for a file that begins with `head`, which has zeros behind the file's end.
      * NULL: the endings decide. */
@@ -101,7 +106,7 @@ struct sp_scan {
     int64_t first_row, end_row; /* of sp_scan_limit; end_row -1: there is no limit */
     unsigned char *record;     /* [record_capacity] buffer of records to decode */
     int64_t record_capacity;
-    void *own; /* private to the format, malloc'd */
+    void *own; /* private to the format, malloc'd; sp_scan_close frees it */
 };
 
 /* Lines of text, read one at a time through a stream of their own. All zero before the

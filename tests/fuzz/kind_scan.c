@@ -434,7 +434,7 @@ static bool run_convert(uint64_t *rng)
 {
     static const seeds *const all[] = {&las, &laz, &ply, &pcd, &npy, &text, &kitti};
     static const sp_status allowed[] = {SP_EDATA, SP_EUSAGE, SP_EMEM, SP_OK};
-    const char *path = make(all[mutate_below(rng, 7)], rng);
+    const char *path = make(all[mutate_below(rng, sizeof all / sizeof *all)], rng);
 
     unlink("scan.label");
     return fuzz_command(convert, (void *)(uintptr_t)path, allowed) == 0;
