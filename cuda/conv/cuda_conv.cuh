@@ -18,7 +18,8 @@
  *     weight gradient    launches of cuda_wgrad.cu; cuda_wgrad_edge
  * tests/tools/cuda_code.py has limits for the machine code of each, and
  * tests/results/code-sm_90.txt shows what it is. All of them form the sums of batch
- * norm by CUDA_TILE_ROWS rows, so that no bit depends on the tile.
+ * norm by CUDA_TILE_ROWS rows, so that no bit depends on the tile. The packed weights
+ * depend on precision, offsets and widths alone, never on the tile.
  *
  * A unit is the slice of the inner dimension that one instruction of the
  * tensor cores multiplies (cuda_mma.cuh).

@@ -19,9 +19,10 @@
  * Cases without a measurement: other numbers of offsets and widths of x, which make
  * tiles longer or shorter; more than 256 channels, where there are enough blocks
  * (formula); fp32, which is bound by its multiply-adds. SP_TILES=64:8, for example,
- * uses that tile for all products by mma.sync, to compare; SP_TILES=formula times nothing. A device of
- * fewer than 4 multiprocessors is not timed either, since it has no waves to fill: the
- * emulator of the tests has one, and its clock says nothing about tiles.
+ * uses that tile for all products by mma.sync, to compare; SP_TILES=formula times
+ * nothing. A device of fewer than 4 multiprocessors is not timed either, since it has
+ * no waves to fill: the emulator of the tests has one, and its clock says nothing about
+ * tiles.
  */
 #include <algorithm>
 #include <stdio.h>
@@ -193,6 +194,10 @@ sp_status ask_device(sp_backend *be)
 
 /* ---- SP_TILES and the log ---- */
 
+#define NAME_OF(index, name, rows, columns, wm, wn, blocks) " " name
+const char tile_names[] = CUDA_TILE_LIST(NAME_OF);
+#undef NAME_OF
+
 sp_status parse(const sp_cuda *cuda, const char *text, uint8_t *tile)
 {
     for (*tile = 0; *tile < CUDA_TILES; ++*tile)
@@ -205,11 +210,10 @@ sp_status parse(const sp_cuda *cuda, const char *text, uint8_t *tile)
                        text, (int)CUDA_TALL_BYTES, cuda->block_bytes);
     if (*tile < CUDA_TILES || strcmp(text, "formula") == 0)
         return SP_OK;
-    return SP_FAIL(
-        SP_EUSAGE,
-        "SP_TILES=%s: expected formula, 32, 64, 96, 128, 64:8 or 128:8, "
-        "columns and warps of a tile, or 256x96 or 256x128, rows and columns",
-        text);
+    return SP_FAIL(SP_EUSAGE,
+                   "SP_TILES=%s: expected formula or a tile%s: columns (and warps), or "
+                   "rows x columns",
+                   text, tile_names);
 }
 
 void print_row(const uint8_t *tile, char *to, size_t size)

@@ -102,12 +102,13 @@ void label_options_help(void)
     sp_names_wrap(
         stdout, 0,
         "Gives the points of each scan the classes that a model predicts. MODEL is a "
-        "run folder or a checkpoint. The output has the scan's own format (.label for "
-        "SemanticKITTI, .txt for PCD, npy and other text); in LAS and LAZ "
-        "everything but the class and added fields stays as it is. Outputs that are "
-        "complete and made by the same model and options are not made again.\n\n"
+        "run folder or a checkpoint. The output has the scan's own format where that "
+        "is written, else that of .txt. Outputs that are complete and made by the same "
+        "model and options are not made again.\n\n"
         "options");
     sp_names_print(SP_NAMES(option_table), stdout);
+    puts("\nformats of outputs, by the ending of the scan's name");
+    sp_scan_print_outputs(stdout);
 }
 
 /* True for "section.key=value", unless there is a file of this name. */

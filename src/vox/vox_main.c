@@ -18,8 +18,7 @@ typedef struct command {
 } command;
 
 static const command commands[] = {
-    {{"convert", NULL, "turn scans (LAS, KITTI, PLY, PCD, text, npy) into shards"},
-     vox_convert},
+    {{"convert", NULL, "turn scans into shards"}, vox_convert},
     {{"scene", NULL, "make labelled synthetic scenes as shards"}, vox_scene},
     {{"info", NULL, "print what shards hold"}, vox_info},
     {{"apply", NULL, "write predicted classes onto a scan"}, vox_apply},

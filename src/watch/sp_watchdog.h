@@ -10,17 +10,18 @@
  * neither its work nor its waiting for others advances for limit_s (it hangs; a stopped
  * process, or a node that is gone, sends nothing at all). All ranks are stuck when they
  * all wait for each other and none has worked for limit_s. Rank 0 watches the others,
- * and they watch rank 0 and themselves, with a longer limit, so that rank 0 judges
- * first. Where a rank cannot connect, its record in heartbeat.bin is read instead, if
- * the run folder is shared.
+ * and they watch rank 0 and themselves, 3 s later, so that rank 0 judges first. Where a
+ * rank cannot connect, its record in heartbeat.bin is read instead, if the run folder
+ * is shared.
  *
  * The process that finds a rank lost reports it once, on standard error and in
  * status.json ("failed", 6), and makes all ranks leave with 6. Rank 0 alone can order
  * other ranks to leave, and no watchdog ends another process: each process ends itself.
- * Its waits in sp_comm end by sp_comm_abort; a training thread that does not wait there
- * is given a few seconds, then the watchdog ends the process. A stopped process hears no
- * order; the launcher kills it when the others have left. Until the watchdog runs,
- * process/sp_start.h limits the start.
+ * Its waits in sp_comm end by sp_comm_abort; where the training thread does not wait
+ * there, the watchdog calls _exit after 3 s, or after 10 s where writing the diagnosis
+ * hangs. A stopped process hears no order; the launcher kills it when the others have
+ * left. Until the watchdog runs, process/sp_start.h limits the start by SP_START_S. The
+ * witness (sp_witness.h) ends nobody: it names the rank that died first.
  */
 #ifndef SP_WATCHDOG_H
 #define SP_WATCHDOG_H

@@ -9,12 +9,13 @@
 #include "comm/sp_comm.h"
 #include "fuzz/fuzz.h"
 #include "fuzz/scan_seeds.h"
-#include "scan/sp_scan.h"
+#include "scan/sp_scan_format.h"
 #include "vox/vox.h"
 
 enum { MOST_SEEDS = 24, MOST_ATTRIBUTES = 64 };
 
-/* The good files of one format. */
+/* The good files of one format. A format of sp_scan_format.h has one of these of its own
+ * name, filled by prepare_<format>, and a kind at the end of this file. */
 typedef struct seeds {
     const char *ending;
     int n;
@@ -272,13 +273,9 @@ static void prepare_kitti(void)
 
 static void prepare_all(void)
 {
-    prepare_las();
-    prepare_laz();
-    prepare_ply();
-    prepare_pcd();
-    prepare_npy();
-    prepare_text();
-    prepare_kitti();
+#define PREPARE(format) prepare_##format();
+    SP_SCAN_FORMATS(PREPARE)
+#undef PREPARE
 }
 
 /* ---- mutants ---- */
@@ -432,7 +429,9 @@ static sp_status convert(void *context)
 
 static bool run_convert(uint64_t *rng)
 {
-    static const seeds *const all[] = {&las, &laz, &ply, &pcd, &npy, &text, &kitti};
+#define SEEDS_OF(format) &format,
+    static const seeds *const all[] = {SP_SCAN_FORMATS(SEEDS_OF)};
+#undef SEEDS_OF
     static const sp_status allowed[] = {SP_EDATA, SP_EUSAGE, SP_EMEM, SP_OK};
     const char *path = make(all[mutate_below(rng, sizeof all / sizeof *all)], rng);
 

@@ -1,6 +1,7 @@
 /* Convolution and its input gradient on the CUDA backend agree with loops in double, in
  * fp32, tf32 and bf16, for every kind of map, numbers of channels and rows, and row
  * pitches. conv_case.h states the tolerance. */
+#include "cuda/conv/cuda_tile.h"
 #include "gpu/conv_norm.h"
 
 static bool is_wgmma; /* in test_cuda_wgmma: bf16 alone, by wgmma */
@@ -271,24 +272,22 @@ static bool is_too_large(const char *tile)
 
 static void same_on_all_tiles(const conv_case *p, bool is_forward)
 {
-    static const char *const tiles[] = {"formula", "32",    "64",     "96",     "128",
-                                        "64:8",    "128:8", "256x96", "256x128"};
     char *first = NULL, *all;
     size_t n;
 
-    for (size_t i = 0; i < sizeof tiles / sizeof *tiles; i++) {
+    for (int i = 0; i <= CUDA_TILES; i++) {
+        const char *tile = i < CUDA_TILES ? cuda_tile_at(i).name : "formula";
         sp_backend be;
 
-        setenv("SP_TILES", tiles[i], 1);
-        if (is_too_large(tiles[i]))
+        setenv("SP_TILES", tile, 1);
+        if (is_too_large(tile))
             continue;
-        be = case_open((int)i, p->precision);
+        be = case_open(i, p->precision);
         all = bytes_of(&be, p, is_forward, &n);
         cu_close(&be);
         if (first && memcmp(first, all, n) != 0)
             fail_msg("%s, %d -> %d channels: tile %s has other bits",
-                     is_forward ? "forward" : "grad input", p->c_in, p->c_out,
-                     tiles[i]);
+                     is_forward ? "forward" : "grad input", p->c_in, p->c_out, tile);
         if (first)
             free(all);
         else
