@@ -1,7 +1,7 @@
 # SP_CHECK_HOSTCUDA: whether the tests can run the CUDA kernels on this machine's processor.
 # Needs a C++17 compiler and a context switch written for the processor; the race checker needs
 # clang++ too; running nvcc's PTX there needs nvcc, for capability 9.0, and python3. Sets
-# HAVE_HOSTCUDA, HAVE_CLANGXX, CLANGXX, HAVE_PTX and PYTHON3.
+# HAVE_HOSTCUDA, SP_HOSTCUDA_CXXFLAGS, HAVE_CLANGXX, CLANGXX, HAVE_PTX and PYTHON3.
 AC_DEFUN([SP_CHECK_HOSTCUDA], [
 AC_REQUIRE([AC_PROG_CXX])
 AC_ARG_VAR([CLANGXX], [clang++, for the race checker of the CUDA tests])
@@ -20,6 +20,18 @@ AC_COMPILE_IFELSE([AC_LANG_PROGRAM([[
 ]], [[return std::apply([](int a) { return a; }, std::make_tuple(0));]])],
   [sp_have_hostcuda=yes])
 AC_MSG_RESULT([$sp_have_hostcuda])
+dnl Without the instruction every fmaf is a call of the C library. The compiler is not to fuse
+dnl other products and sums.
+SP_HOSTCUDA_CXXFLAGS=
+AS_IF([test $sp_have_hostcuda = yes], [
+  AC_MSG_CHECKING([whether this processor has the FMA instruction])
+  CXXFLAGS="$CXXFLAGS -mfma -ffp-contract=off"
+  AC_RUN_IFELSE([AC_LANG_PROGRAM([[
+#include <cmath>
+]], [[volatile float a = 2; return std::fma((float)a, (float)a, -4.0f) != 0;]])],
+    [SP_HOSTCUDA_CXXFLAGS="-mfma -ffp-contract=off"], [], [:])
+  AC_MSG_RESULT([${SP_HOSTCUDA_CXXFLAGS:-no}])])
+AC_SUBST([SP_HOSTCUDA_CXXFLAGS])
 CXXFLAGS=$sp_save_CXXFLAGS
 AC_LANG_POP([C++])
 AC_CHECK_PROGS([CLANGXX], [clang++], [no])

@@ -24,6 +24,18 @@ net : { layers = (
 END
 }
 
+# wide_net: the smallest network with a layer that wgmma multiplies.
+wide_net() {
+    cat <<'END'
+net : { layers = (
+    { name = "c1"; op = "conv"; out = 64; kernel = 1; },
+    { name = "c2"; op = "conv"; out = 128; kernel = 3; stride = 2; },
+    { name = "b2"; op = "batchnorm"; }, { name = "r2"; op = "relu"; },
+    { name = "u"; op = "conv_transpose"; out = 8; kernel = 2; stride = 2; },
+    { name = "f"; op = "conv"; out = 5; kernel = 1; bias = true; } ); };
+END
+}
+
 # losses DIR: those of the steps.
 losses() {
     steps "$1" | cut -d' ' -f4

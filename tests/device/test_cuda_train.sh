@@ -151,8 +151,11 @@ grep -q '"device":"cuda' auto/metrics.jsonl || fail "auto did not take the devic
 # wgmma multiplies where channels are wide enough; its results are compared before training.
 # Where the deck leaves it open, devices without it, or where it fails, do without it; where
 # it is asked for, other devices and precisions refuse it.
-wide='net.width=4.0 train.precision=bf16 train.steps=1 run.eval_every=0'
-sed 's/"dummy"; width = 0.25/"dummy"/' dummy.deck >wide.deck
+wide='train.precision=bf16 train.steps=1 run.eval_every=0'
+{
+    grep -v '^net' dummy.deck
+    wide_net
+} >wide.deck
 HC_COUNT=1 run "$CUDA" train wide.deck run.dir=wide run.device=cuda $wide
 grep -q 'bf16 by wgmma' out || fail "wgmma is not in the log"
 grep -q '^ *[1-9][0-9]* (\?wgmma_kernel' out || fail "no wgmma was launched"

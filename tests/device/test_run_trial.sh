@@ -5,13 +5,13 @@
 [ -x "$CUDA" ] || skip "no emulator in this build"
 
 scene tiny 3 11
-cat >deck <<'END2'
+cat >deck <<'END'
 data : { train = ["tiny*.h5"]; val = ["tiny*.h5"]; voxel_size = 0.7; };
 batch : { size = 2; eval_size = 2; };
-net : { family = "dummy"; width = 4.0; };
 train : { steps = 1; warmup_steps = 0; lr = 0.01; precision = "bf16"; };
 run : { log_every = 1; threads = 1; eval_every = 0; device = "cuda"; oversubscribe = true; };
-END2
+END
+wide_net >>deck
 train() { # train DIR RANKS KEYS...: leaves what it says in out
     run_dir=$1
     ranks=$2

@@ -19,7 +19,8 @@ extern "C" void __sanitizer_finish_switch_fiber(void *, const void **, size_t *)
 extern "C" void __asan_unpoison_memory_region(const void *, size_t);
 #endif
 
-enum : size_t { STACK = 128 << 10, GUARD = 4 << 10 };
+enum : size_t { STACK = 192 << 10, GUARD = 4 << 10 };
+enum { STACK_SHIFTS = 64, SHIFT = 1 << 10 /* bytes */ };
 enum { MAX_THREADS = 1024 /* of a cluster too */, STATIC_SHARED = 48 << 10 };
 
 struct shared_array {
@@ -167,7 +168,10 @@ bool hc_is_own_stack(const void *p)
 
 size_t hc_random_below(size_t n)
 {
-    return hc_option.order == HC_RANDOM ? hc_random(&B->random) % n : 0;
+    if (hc_option.order != HC_RANDOM)
+        return 0;
+    /* A product instead of a remainder, since each switch of threads draws once. */
+    return (hc_random(&B->random) & UINT32_MAX) * n >> 32;
 }
 
 /* Blocks of a cluster are to get apart from each other, so one of them is preferred for
@@ -304,8 +308,7 @@ void hc_barrier(const char *file, int line)
 
 bool hc_is_chance(int one_in)
 {
-    return hc_option.order == HC_RANDOM &&
-           hc_random(&B->random) % (unsigned)one_in == 0;
+    return hc_option.order == HC_RANDOM && hc_random_below((size_t)one_in) == 0;
 }
 
 void hc_maybe_yield()
@@ -436,22 +439,18 @@ static void need_stacks(int n)
 /* Makes a fiber as new, but for the room in its lists. */
 static void renew(hc_fiber *f)
 {
-    hc_fiber fresh = hc_fiber();
-
+    *static_cast<hc_thread *>(f) = hc_thread();
     f->copy.clear();
     f->landed.clear();
     f->sums.clear();
-    fresh.copy.swap(f->copy);
-    fresh.landed.swap(f->landed);
-    fresh.sums.swap(f->sums);
-    *f = std::move(fresh);
+    f->seen.clear();
 }
 
 /* Stacks begin at different places of their pages: at the same ones, a few sets of the
  * processor's cache would hold the frames of all fibers. */
 static char *top_of(int i, char *stack)
 {
-    return stack + STACK - i % 16 * 256;
+    return stack + STACK - i % STACK_SHIFTS * SHIFT;
 }
 
 /* at: the first block of the cluster. */

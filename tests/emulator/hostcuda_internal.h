@@ -58,7 +58,8 @@ struct hc_copy {
     const void *pc;
 };
 
-struct hc_fiber {
+/* The part of a fiber that every block begins anew, all zero. */
+struct hc_thread {
     hc_view view; /* first: hc_self points here */
     void *sp;     /* stack pointer of the suspended fiber */
     char *stack;
@@ -73,17 +74,21 @@ struct hc_fiber {
     int from;
     void *to; /* result of a tensor operation */
     const void *operand;
-    std::vector<hc_copy> copy;
-    int n_groups;    /* committed */
-    bool has_waited; /* hc_grid_wait */
-    /* The rest is for wgmma. */
-    std::vector<void *> landed; /* chunks that this thread is to pass on */
-    std::vector<hc_sums> sums;  /* of products under way */
-    /* For clusters (hostcuda_cluster.cc). */
+    int n_groups;        /* of copies, committed */
+    bool has_waited;     /* hc_grid_wait */
     unsigned arrived_in; /* at the cluster's barrier and not waited; 0: no */
-    std::vector<unsigned>
-        seen; /* phases that it knows to have ended, of each barrier */
-    void *fake;                 /* the address sanitizer's stack */
+    void *fake;          /* the address sanitizer's stack */
+};
+
+struct hc_fiber : hc_thread {
+    std::vector<hc_copy> copy;
+    /* For wgmma (hostcuda_wgmma.cc): chunks that this thread is to pass on, and the sums
+     * of products under way. */
+    std::vector<void *> landed;
+    std::vector<hc_sums> sums;
+    /* For clusters (hostcuda_cluster.cc): the phases of each barrier that this thread
+     * knows to have ended. */
+    std::vector<unsigned> seen;
 };
 
 enum hc_order { HC_RANDOM, HC_UP, HC_DOWN };

@@ -18,15 +18,22 @@ unsigned hc_launches(void) __attribute__((weak)); /* NULL on a real device */
 unsigned long hc_wgmma_count(void) __attribute__((weak));
 unsigned long hc_copied_bytes(void) __attribute__((weak));
 
-/* The number of orders of execution in which a case is repeated. The race checker finds the
- * same in any, and so do gcc's sanitizers, which watch the memory of the host. */
-static inline int cu_orders(void)
+/* True in programs that watch memory, which takes them several times as long: of the race
+ * checker, and of gcc's sanitizers, whose kernels are those of every build. Cases that run
+ * the same code again, on other numbers, are left out there. */
+static inline bool cu_is_watched(void)
 {
 #ifdef __SANITIZE_ADDRESS__
-    return 1;
+    return true;
 #else
-    return hc_is_checked() ? 1 : 3;
+    return hc_is_checked();
 #endif
+}
+
+/* The number of orders of execution in which a case is repeated. */
+static inline int cu_orders(void)
+{
+    return cu_is_watched() ? 1 : 3;
 }
 
 static struct {

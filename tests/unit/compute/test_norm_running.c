@@ -11,7 +11,7 @@ static float running[2]; /* mean, variance */
 static void finish(double rows, double sum, double squares)
 {
     float gamma = 1, beta = 0, scale, shift, mean, inv_std;
-    const double part[2] = {sum, squares};
+    const double part[3] = {sum, squares, rows};
     const sp_norm_finish_args args = {.c = 1,
                                       .sums = {part, 1, rows},
                                       .gamma = &gamma,

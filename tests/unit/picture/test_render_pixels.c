@@ -133,7 +133,7 @@ CLOUD_TEST(a_step_is_shaded_at_its_foot)
 /* A wall along the southern side hides the ground behind it from the south. */
 CLOUD_TEST(the_oblique_view_is_from_the_south)
 {
-    int behind, before;
+    int behind = 0, before = 0;
 
     for (int side = 0; side < 2; side++) {
         new_cloud(NULL);
