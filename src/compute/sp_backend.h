@@ -158,6 +158,9 @@ typedef struct sp_norm_grad_finish_args {
     float *dgamma, *dbeta;               /* [c] added to */
 } sp_norm_grad_finish_args;
 
+/* The map may lead to a coarser level, to the same, or, as that of a transposed
+ * convolution, to a finer one, whose mean pool with kernel = stride copies each voxel to
+ * its children. */
 typedef struct sp_pool_args {
     const sp_map *map;
     bool is_max;

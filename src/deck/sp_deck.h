@@ -178,6 +178,10 @@ char *sp_config_value(const sp_config *config, const char *key);
  * the next call of this thread. */
 int sp_config_n_keys(void);
 const char *sp_config_key(int i);
+/* Keys of a training that hold beyond it, each list ended by NULL: those in which a
+ * continued run must agree with its checkpoint, and those that eval, predict and label
+ * take from a checkpoint's deck. Both are in sp_deck_keys.c, after the table. */
+extern const char *const sp_config_kept_by_resume[], *const sp_config_kept_by_model[];
 /* Gives config the values that `from` has of a key ("section.key"), or of all keys of a
  * section, except those that the command line gave to config. The values are exchanged,
  * so `from` holds config's afterwards. */

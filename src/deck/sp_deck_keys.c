@@ -203,6 +203,18 @@ const int sp_deck_n_keys = sizeof sp_deck_key / sizeof sp_deck_key[0];
 _Static_assert(sizeof sp_deck_key / sizeof sp_deck_key[0] <= SP_MAX_KEYS,
                "SP_MAX_KEYS");
 
+const char *const sp_config_kept_by_resume[] = {
+    "net.family",      "net.width",  "net.stem_kernel",
+    "net.kernel_down", "net.layers", "batch.size",
+    "batch.per",       "train.seed", NULL};
+
+/* What the network computes, which loss it is measured by, and how it was augmented, which
+ * tells the views that it knows. */
+const char *const sp_config_kept_by_model[] = {
+    "net.layers",      "net.family",       "net.width",       "net.stem_kernel",
+    "net.kernel_down", "data.features",    "data.voxel_size", "train.label_smoothing",
+    "augment.flip",    "augment.rotate_z", "augment.scale",   NULL};
+
 static void path_of(const sp_key *key, char *to)
 {
     snprintf(to, SP_NAME, "%s.%s", key->section, key->name);

@@ -50,10 +50,11 @@ typedef struct sp_op_row {
     sp_status (*set_shape)(struct sp_graph_builder *builder, struct sp_node *node);
     /* Lists the parameters and running statistics of a node; NULL: it has none. */
     void (*add_params)(struct sp_graph_builder *builder, struct sp_node *node);
-    bool is_transposed; /* a convolution from coarse to fine coordinates */
-    bool has_map;       /* it runs over a kernel map: its kernel and stride count */
-    bool has_argmax;    /* it keeps where each maximum came from */
-    bool reads_input;   /* its backward pass reads the activations of its inputs */
+    bool is_transposed; /* it leads from coarse to fine coordinates */
+    /* It runs over a kernel map, which follows from kernel, stride and is_transposed. */
+    bool has_map;
+    bool has_argmax;  /* it keeps where each maximum came from */
+    bool reads_input; /* its backward pass reads the activations of its inputs */
     /* The operation's backward pass may write the gradient of its last input over that
      * of its output. */
     bool passes_grad;

@@ -54,9 +54,12 @@ typedef struct sp_step_result {
     sp_position at;                     /* the place at which its samples begin */
     int n_samples, n_micro;             /* sum over the ranks; micro-batches */
     int64_t cost_max, cost_sum;         /* sums over the micro-batches; see sp_batch */
-    int64_t updates;  /* weight updates, this one included: the optimizer's t */
-    bool is_updated;  /* the weights have changed */
-    bool is_skipped;  /* they have not, since a number was not finite */
+    int64_t updates; /* weight updates, this one included: the optimizer's t */
+    bool is_updated; /* the weights have changed */
+    /* They have not, since a number was not finite. A step without a labelled voxel is
+     * neither updated nor skipped. The running statistics of batch norms move in any
+     * case. */
+    bool is_skipped;
     bool is_stopping; /* some rank wants the run to stop */
 } sp_step_result;
 

@@ -48,21 +48,17 @@ static sp_status open_checkpoint(sp_infer *infer)
  * command line replaces the checkpoint's layers as it replaces a deck's. */
 static sp_status take_network(sp_infer *infer)
 {
-    static const char *const taken[] = {"net.layers",      "net.family",
-                                        "net.width",       "net.stem_kernel",
-                                        "net.kernel_down", "data.features",
-                                        "data.voxel_size", "train.label_smoothing",
-                                        "augment.flip",    "augment.rotate_z",
-                                        "augment.scale"};
     const sp_config *user = infer->resources.session.config;
+    const bool has_family = sp_config_is_overridden(user, "net.family");
+    const char *const *key = sp_config_kept_by_model;
     sp_config old;
     sp_status rc;
 
     SP_TRY(sp_checkpoint_config(&old, &infer->state, infer->path));
     rc = sp_config_copy(&infer->config, user);
-    for (size_t i = sp_config_is_overridden(user, "net.family");
-         rc == SP_OK && i < sizeof taken / sizeof *taken; i++)
-        sp_config_take(&infer->config, &old, taken[i]);
+    for (; rc == SP_OK && *key; key++)
+        if (!has_family || strcmp(*key, "net.layers") != 0)
+            sp_config_take(&infer->config, &old, *key);
     sp_config_destroy(&old);
     return rc;
 }

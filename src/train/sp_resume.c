@@ -15,12 +15,6 @@
 #include "session/sp_resources.h"
 #include "train/sp_init.h"
 
-/* Keys in which a continued run must agree with its checkpoint. */
-static const char *const fixed_keys[] = {
-    "net.family", "net.width",  "net.stem_kernel", "net.kernel_down",
-    "net.layers", "batch.size", "batch.per",       "train.seed",
-};
-
 bool sp_resume_is_complete(const sp_trainer *trainer)
 {
     const sp_config *config = trainer->session->config;
@@ -90,9 +84,9 @@ static sp_status compare(sp_trainer *t, const sp_checkpoint_state *state,
 {
     const sp_dataset *set = &t->resources->train;
     const uint64_t hash = set->hash;
+    const char *const *key = sp_config_kept_by_resume;
     sp_config old, now;
     sp_status rc;
-    size_t i;
 
     if (!state->deck)
         return SP_FAIL(SP_EUSAGE, "%s holds weights only; use run.init_from for it",
@@ -108,9 +102,8 @@ static sp_status compare(sp_trainer *t, const sp_checkpoint_state *state,
                        (unsigned long long)hash);
     SP_TRY(sp_checkpoint_check_place(path, state, set->n_samples));
     SP_TRY(sp_checkpoint_config(&old, state, path));
-    for (i = 0, rc = SP_OK; i < sizeof fixed_keys / sizeof *fixed_keys && rc == SP_OK;
-         i++)
-        rc = compare_key(&old, t->session->config, fixed_keys[i], path);
+    for (rc = SP_OK; *key && rc == SP_OK; key++)
+        rc = compare_key(&old, t->session->config, *key, path);
     if (rc == SP_OK) {
         keep_memory(&old, t->resources);
         now = sp_session_resolved(t->session);
