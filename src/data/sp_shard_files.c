@@ -97,8 +97,9 @@ static sp_status add_pattern(sp_strings *paths, const char *pattern)
     return rc;
 }
 
-/* The numbers of a name such as "DIR/NAME-00003-of-00016.h5". */
+/* The parts of a name such as "DIR/NAME-00003-of-00016.h5". */
 typedef struct family {
+    const char *path;
     size_t stem; /* the length of "DIR/NAME" */
     int width;   /* the digits of each number */
     long member, members;
@@ -160,30 +161,56 @@ static sp_status check_members(const char *path, const family *f)
     return rc;
 }
 
-/* Checks that each numbered set is complete, at its first file. Two sets of one name
- * and of different size would count samples twice. */
-static sp_status check_families(const sp_strings *paths)
+/* By "DIR/NAME", then by the whole name. */
+static int compare_families(const void *a, const void *b)
 {
-    family last = {0}, f;
-    const char *last_path = NULL;
+    const family *f = a, *g = b;
+    const int order = strncmp(f->path, g->path, f->stem < g->stem ? f->stem : g->stem);
 
-    for (int i = 0; i < paths->n; i++) {
-        if (!is_family(paths->at[i], &f))
-            continue;
-        if (last_path && f.stem == last.stem &&
-            strncmp(last_path, paths->at[i], f.stem) == 0) {
-            if (f.members == last.members && f.width == last.width)
+    if (order == 0 && f->stem != g->stem)
+        return f->stem < g->stem ? -1 : 1;
+    return order ? order : strcmp(f->path, g->path);
+}
+
+/* Checks each numbered set: f [n] in their order. */
+static sp_status check_sorted(const family *f, int n)
+{
+    const family *first = f;
+
+    for (int i = 0; i < n; i++) {
+        if (i > 0 && f[i].stem == first->stem &&
+            strncmp(first->path, f[i].path, f[i].stem) == 0) {
+            if (f[i].members == first->members && f[i].width == first->width)
                 continue;
             return SP_FAIL(SP_EDATA,
                            "%s and %s belong to two data sets of one name; name the "
                            "files of one of them",
-                           last_path, paths->at[i]);
+                           first->path, f[i].path);
         }
-        SP_TRY(check_members(paths->at[i], &f));
-        last = f;
-        last_path = paths->at[i];
+        SP_TRY(check_members(f[i].path, &f[i]));
+        first = &f[i];
     }
     return SP_OK;
+}
+
+/* Checks that each numbered set is complete, at its first file. Two sets of one name
+ * and of different size would count samples twice, wherever the list has them. */
+static sp_status check_families(const sp_strings *paths)
+{
+    family *f = malloc((size_t)paths->n * sizeof *f);
+    sp_status rc;
+    int n = 0;
+
+    if (!f)
+        return SP_FAIL(SP_EMEM, "no memory for %d file names", paths->n);
+    for (int i = 0; i < paths->n; i++) {
+        f[n].path = paths->at[i];
+        n += is_family(paths->at[i], &f[n]);
+    }
+    qsort(f, (size_t)n, sizeof *f, compare_families);
+    rc = check_sorted(f, n);
+    free(f);
+    return rc;
 }
 
 sp_status sp_shard_glob(const sp_strings *patterns, sp_strings *paths)

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "data/sp_shard_internal.h"
 #include "fixtures/shard_fixture.h"
 #include "fuzz/mutate_h5.h"
 #include "h5/sp_h5.h"
@@ -291,6 +292,31 @@ TEST(files_of_a_set_agree)
     refused("agree-?.h5", "agree-a.h5 has /labels", "agree-b.h5 has none");
     unlink("agree-a.h5");
     unlink("agree-b.h5");
+}
+
+/* A set of numbered files is complete, and no other of its name is listed, even where
+ * another set stands between the two. */
+TEST(numbered_sets_are_whole)
+{
+    char *names[] = {"set-0-of-1.h5", "other-0-of-1.h5", "set-?-of-2.h5"};
+    const sp_strings list = {3, names}, one = {1, names + 2};
+    sp_strings paths;
+
+    write_example("set-0-of-1.h5", NULL, "sptrain-voxels");
+    write_example("other-0-of-1.h5", NULL, "sptrain-voxels");
+    write_example("set-1-of-2.h5", NULL, "sptrain-voxels");
+    refused("set-1-of-2.h5", "set-0-of-2.h5: missing; it is one of the 2 files", "");
+    write_example("set-0-of-2.h5", NULL, "sptrain-voxels");
+    OK(sp_shard_glob(&one, &paths));
+    assert_int_equal(paths.n, 2);
+    sp_shard_glob_free(&paths);
+    assert_int_equal(sp_shard_glob(&list, &paths), SP_EDATA);
+    expect("set-0-of-1.h5 and set-0-of-2.h5 belong to two data sets", "");
+    sp_shard_glob_free(&paths);
+    for (int i = 0; i < 2; i++)
+        unlink(names[i]);
+    unlink("set-0-of-2.h5");
+    unlink("set-1-of-2.h5");
 }
 
 TEST(change_while_in_use)
