@@ -10,16 +10,19 @@
  *                  cuda_conv_out.cuh        epilogue: y and the sums of batch norm
  *     x, dy, pairs --> cuda_wgrad.cu        weight gradient (cuda_wgrad.cuh)
  *
- * Four families of tiles, and the place where a tile is added and chosen:
- *     mma.sync           CUDA_TILE_LIST of cuda_tile.h; cuda_tile_of (cuda_tiles.cu),
- *                        timed when the backend is opened, or by a formula
+ * Four families of tiles, and the place where a tile is added and chosen. On sm_90 bf16
+ * calls that gain from it (cuda_wgmma_gains) go to wgmma, all others to mma.sync:
+ *     mma.sync           CUDA_TILE_LIST of cuda_tile.h; cuda_tile_of (cuda_tiles.cu):
+ *                        timed when the backend is opened, for 32, 64 .. 256 channels
+ *                        at three numbers of rows, else by cuda_tile_by_formula
  *     fp32, narrow rows  launch_narrow of cuda_conv.cu; cuda_fewest_columns
  *     wgmma              narrow, wide of cuda_conv_wgmma.cu; cuda_wgmma_choose
  *     weight gradient    launches of cuda_wgrad.cu; cuda_wgrad_edge
  * tests/tools/cuda_code.py has limits for the machine code of each, and
  * tests/results/code-sm_90.txt shows what it is. All of them form the sums of batch
  * norm by CUDA_TILE_ROWS rows, so that no bit depends on the tile. The packed weights
- * depend on precision, offsets and widths alone, never on the tile.
+ * [units][n], n the channels of the result, depend on precision, offsets and widths
+ * alone, never on the tile; those of cuda_wgmma_is_tiled are swizzled for bulk copies.
  *
  * A unit is the slice of the inner dimension that one instruction of the
  * tensor cores multiplies (cuda_mma.cuh).

@@ -12,8 +12,9 @@
 
 /* The tiles of the tensor cores (cuda_conv.cu), as X(index, name, rows, columns, warps
  * along the rows, warps along the columns, blocks of an SM). The first four are those
- * whose columns cuda_tile_by_formula chooses from, in its order. Tall tiles are those of 256 rows. There is no 96
- * with 128 rows and 8 warps: its columns do not divide among the warps. */
+ * whose columns cuda_tile_by_formula chooses from, in its order. Tall tiles are those of
+ * 256 rows. There is no 96 with 128 rows and 8 warps: its columns do not divide among
+ * the warps. */
 #define CUDA_TILE_LIST(X)                                                              \
     X(CUDA_TILE_32, "32", 128, 32, 4, 1, 3)                                            \
     X(CUDA_TILE_64, "64", 128, 64, 4, 1, 3)                                            \

@@ -4,7 +4,9 @@
  *     stored rows --> drop --> flip, turn, scale --> voxelize --> features, labels
  *
  * The features of a voxel stay as they are, but for normals, which are mirrored and
- * turned too (turn_normals here; sp_recipe_normals finds their columns), before the features are normalized.
+ * turned too (turn_normals here; sp_recipe_normals finds their columns), before the
+ * features are normalized.
+ *
  * Turns by multiples of 90 degrees without scaling are exact moves on the stored grid.
  * Other turns and scales move the position coord + (subvoxel + 1/2) / 256 and find its
  * voxel anew; rows that meet in one voxel are merged. Both act about the centre of the

@@ -124,7 +124,7 @@ typedef struct sp_scan_lines {
 #define SP_SCAN_FORMATS(X) X(las) X(laz) X(ply) X(npy) X(pcd) X(kitti) X(text)
 #define SP_SCAN_DECLARE(format) extern const sp_scan_format sp_scan_##format;
 SP_SCAN_FORMATS(SP_SCAN_DECLARE)
-SP_SCAN_DECLARE(ply_lists) /* PLY files that lists must be skipped in, see sp_scan_ply.c */
+SP_SCAN_DECLARE(ply_lists) /* PLY files that have lists to skip, see sp_scan_ply.c */
 
 /* The format of a file by its first bytes, else by the ending of its name. SP_EDATA
  * lists the endings that are known. */

@@ -7,12 +7,12 @@
  * all ranks have connected; a run of one rank has no connection.
  *
  * A rank is lost when its connection closes without an end frame (it died), or when
- * neither its work nor its waiting for others advances for limit_s (it hangs; a stopped
- * process, or a node that is gone, sends nothing at all). All ranks are stuck when they
- * all wait for each other and none has worked for limit_s. Rank 0 watches the others,
- * and they watch rank 0 and themselves, 3 s later, so that rank 0 judges first. Where a
- * rank cannot connect, its record in heartbeat.bin is read instead, if the run folder
- * is shared.
+ * neither its work nor its waiting for others advances for limit_s (run.watchdog_s; it
+ * hangs; a stopped process, or a node that is gone, sends nothing at all). All ranks
+ * are stuck when they all wait for each other and none has worked for limit_s. Rank 0
+ * watches the others, and they watch rank 0 and themselves, 3 s later, so that rank 0
+ * judges first. Where a rank cannot connect, its record in heartbeat.bin is read
+ * instead, if the run folder is shared.
  *
  * The process that finds a rank lost reports it once, on standard error and in
  * status.json ("failed", 6), and makes all ranks leave with 6. Rank 0 alone can order
@@ -20,7 +20,7 @@
  * Its waits in sp_comm end by sp_comm_abort; where the training thread does not wait
  * there, the watchdog calls _exit after 3 s, or after 10 s where writing the diagnosis
  * hangs. A stopped process hears no order; the launcher kills it when the others have
- * left. Until the watchdog runs, process/sp_start.h limits the start by SP_START_S. The
+ * left. Until the watchdog runs, process/sp_start.h limits the start (SP_START_S). The
  * witness (sp_witness.h) ends nobody: it names the rank that died first.
  */
 #ifndef SP_WATCHDOG_H

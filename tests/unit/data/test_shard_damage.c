@@ -302,6 +302,7 @@ TEST(numbered_sets_are_whole)
     const sp_strings list = {3, names}, one = {1, names + 2};
     sp_strings paths;
 
+    unlink("set-0-of-2.h5"); /* of a test that failed */
     write_example("set-0-of-1.h5", NULL, "sptrain-voxels");
     write_example("other-0-of-1.h5", NULL, "sptrain-voxels");
     write_example("set-1-of-2.h5", NULL, "sptrain-voxels");
