@@ -291,6 +291,7 @@ typedef struct bench_parts {
     double n, pairs, n_samples, cost; /* pairs: of all maps of the plan */
     double cost_max, cost_sum;        /* over the ranks, see sp_batch */
     double waited;                    /* time of waits for other ranks */
+    bool is_updated;                  /* the step has changed the weights */
 } bench_parts;
 
 /* ---- bench_work.c ---- */

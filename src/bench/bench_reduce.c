@@ -41,6 +41,27 @@ static sp_status once_buckets(reduce_case *c)
     return sp_bucket_wait(c->buckets, NULL);
 }
 
+/* Sums 1 + rank over the ranks in data [n] by `once` and leaves zeros there, whose sums are
+ * those that are timed. SP_EMPI where an element is not the sum. Collective, agreed. */
+static sp_status check_once(reduce_case *c, sp_status (*once)(reduce_case *),
+                            float *data)
+{
+    const int size = c->comm->size;
+    const float want = (float)(size * (size + 1) / 2);
+    int64_t i;
+    sp_status rc;
+
+    for (i = 0; i < c->n; i++)
+        data[i] = (float)(1 + c->comm->rank);
+    rc = once(c);
+    for (i = 0; rc == SP_OK && i < c->n; i++)
+        if (data[i] != want)
+            rc = SP_FAIL(SP_EMPI, "sum of element %lld of %lld: %g, expected %g",
+                         (long long)i, (long long)c->n, (double)data[i], (double)want);
+    memset(data, 0, (size_t)c->n * sizeof *data);
+    return sp_comm_agree(c->comm, rc, NULL);
+}
+
 /* Times `once`; *s is the slowest rank's time. Collective. */
 static sp_status time_once(reduce_case *c, sp_status (*once)(reduce_case *), double *s)
 {
@@ -65,8 +86,9 @@ sp_status bench_reduce_time(bench *b, float *data, int64_t n, bench_time *t)
     const int rounds = rounds_of(b);
 
     assert(n >= 0 && (data || n == 0));
-    for (int i = -1; i < rounds; i++) /* the first round opens connections */
-        SP_TRY(time_once(&c, once_plain, &s[i < 0 ? 0 : i]));
+    SP_TRY(check_once(&c, once_plain, data)); /* it opens connections, too */
+    for (int i = 0; i < rounds; i++)
+        SP_TRY(time_once(&c, once_plain, &s[i]));
     *t = (bench_time){.cpu_s = NAN, .is_wall = true, .repeats = rounds};
     t->wall_s = bench_median(s, rounds, &t->spread);
     return SP_OK;
@@ -102,6 +124,9 @@ static sp_status time_buckets(bench *b, reduce_case *c, double bytes, bench_time
 {
     double s[MAX_ROUNDS], least = INFINITY;
 
+    SP_TRY(check_once(c, once_pieces, c->data));
+    SP_TRY(sp_buckets_zero(c->buckets));
+    SP_TRY(check_once(c, once_buckets, c->buckets->grad));
     for (int tries = 0; tries < 5; tries++) {
         for (int i = 0; i < t->repeats; i++)
             SP_TRY(time_round(c, &least, &s[i]));

@@ -90,7 +90,9 @@ static sp_status run_step(void *arg)
     const double lr = sp_optim_lr(r->session.config, 0, 1000000, r->sampler.effective);
     sp_step_result result;
 
-    return sp_step_run(r, lr, &hooks, &result);
+    SP_TRY(sp_step_run(r, lr, &hooks, &result));
+    clock->parts->is_updated = result.is_updated;
+    return SP_OK;
 }
 
 void bench_training_step(bench_training *t, bench_parts *parts)
@@ -128,6 +130,11 @@ static sp_status run_steps(bench *b, bench_training *t, bench_runs *s)
     for (; s->n < want; s->n++) {
         bench_progress(b, "step %d of %d", s->n + 1, want);
         bench_training_step(t, &s->whole[s->n]);
+        if (!s->whole[s->n].is_updated) /* on all ranks alike */
+            return SP_FAIL(SP_EDATA,
+                           "step %d of %d updated no weights: its samples have no "
+                           "labelled voxel, or a number was not finite",
+                           s->n + 1, want);
     }
     SP_TRY(bench_runs_end(b, backend, s));
     memcpy(s->split, s->whole, sizeof s->split);

@@ -9,6 +9,7 @@
 enum { MOST_ROUNDS = 25, N_CHANNELS = 2, N_WAYS = 3 };
 
 static const int channels[N_CHANNELS] = {96, 256};
+enum { MOST_DOUBLES = 2 * 256 + 1 };
 
 typedef struct way {
     const char *name, *words;
@@ -25,7 +26,7 @@ typedef struct sums {
     sp_resources resources;
     sp_transport transport;
     sp_arena arena;
-    double *from, *to; /* [2c + 1] for the most channels */
+    double *from, *to; /* [2c + 1] for the most channels; from: 1 + rank each */
     /* Microseconds of one sum; NAN: the way is not available. */
     double us[N_WAYS][N_CHANNELS];
 } sums;
@@ -46,6 +47,22 @@ static sp_status time_once(sums *s, size_t n, int repeats, double *seconds)
     return sp_comm_allreduce(comm, SP_SCOPE_WORLD, seconds, 1, SP_F64, SP_MAX);
 }
 
+/* Checks the n sums of the last round. */
+static sp_status check_sums(sums *s, size_t n)
+{
+    sp_backend *be = &s->resources.backend;
+    const int size = s->resources.session.comm->size;
+    const double want = size * (size + 1) / 2;
+    double host[MOST_DOUBLES];
+
+    SP_TRY(be->ops->download(be, host, s->to, n * sizeof *host));
+    for (size_t i = 0; i < n; i++)
+        if (host[i] != want)
+            return SP_FAIL(SP_EDEVICE, "sum of element %zu of %zu: %g, expected %g", i,
+                           n, host[i], want);
+    return SP_OK;
+}
+
 static sp_status time_sum(bench *b, sums *s, const way *w, int c, double *us)
 {
     bench_job job = {.name = w->name, .n = 2 * c + 1, .c_in = c, .limit = BENCH_BYTES};
@@ -56,6 +73,7 @@ static sp_status time_sum(bench *b, sums *s, const way *w, int c, double *us)
     t.repeats = (int)fmin((double)b->options->repeats, MOST_ROUNDS);
     for (int i = -1; i < t.repeats; i++) /* the first round opens connections */
         SP_TRY(time_once(s, (size_t)job.n, in_a_row, &seconds[i < 0 ? 0 : i]));
+    SP_TRY(check_sums(s, (size_t)job.n));
     t.wall_s = bench_median(seconds, t.repeats, &t.spread);
     *us = 1e6 * t.wall_s;
     job.bytes = 8.0 * (double)job.n;
@@ -130,7 +148,8 @@ static void print_summary(const bench *b, const sums *s)
 static sp_status measure(bench *b, sums *s)
 {
     sp_backend *be = &s->resources.backend;
-    const size_t n = 2 * (size_t)channels[N_CHANNELS - 1] + 1;
+    const size_t n = MOST_DOUBLES;
+    double host[MOST_DOUBLES];
     sp_status rc = bench_device_open(b, be);
 
     if (rc == SP_OK)
@@ -139,8 +158,10 @@ static sp_status measure(bench *b, sums *s)
         rc = SP_TAKE(&s->arena, n, &s->from);
     if (rc == SP_OK)
         rc = SP_TAKE(&s->arena, n, &s->to);
+    for (size_t i = 0; i < n; i++)
+        host[i] = 1 + s->resources.session.comm->rank;
     if (rc == SP_OK)
-        rc = be->ops->fill(be, s->from, 0, n * sizeof *s->from);
+        rc = be->ops->upload(be, s->from, host, n * sizeof *host);
     rc = sp_session_agree(&s->resources.session, rc);
     for (int i = 0; rc == SP_OK && i < N_WAYS; i++)
         time_way(b, s, i);
