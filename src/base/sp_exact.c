@@ -72,7 +72,7 @@ static bool is_sound_sum(const int64_t *sum)
            fabs((double)sum[1]) <= HALF && fabs((double)sum[2]) <= HALF;
 }
 
-/* The sum in units of ULP * 2^*shift, rounded to odd where bits had to go: a later
+/* A sound sum in units of ULP * 2^*shift, rounded to odd where bits had to go: a later
  * rounding to 24 or 53 bits is then the rounding of the exact sum. */
 static __int128 join(const int64_t *sum, int *shift)
 {
@@ -95,12 +95,12 @@ void sp_exact_get_f64(const int64_t *sum, double *x, size_t n)
     assert((sum && x) || n == 0);
 #pragma omp parallel for schedule(static) if (n >= PARALLEL_FROM)
     for (size_t i = 0; i < n; i++) {
-        int shift;
-        __int128 whole = join(sum + SP_EXACT_LIMBS * i, &shift);
+        const int64_t *one = sum + SP_EXACT_LIMBS * i;
+        const bool is_sound = is_sound_sum(one);
+        int shift = 0;
+        const __int128 whole = is_sound ? join(one, &shift) : 0;
 
-        x[i] = is_sound_sum(sum + SP_EXACT_LIMBS * i)
-                   ? (double)whole * (shift ? ULP * 0x1p16 : ULP)
-                   : (double)NAN;
+        x[i] = is_sound ? (double)whole * (shift ? ULP * 0x1p16 : ULP) : (double)NAN;
     }
 }
 
@@ -109,11 +109,11 @@ void sp_exact_get_f32(const int64_t *sum, float *x, size_t n)
     assert((sum && x) || n == 0);
 #pragma omp parallel for schedule(static) if (n >= PARALLEL_FROM)
     for (size_t i = 0; i < n; i++) {
-        int shift;
-        __int128 whole = join(sum + SP_EXACT_LIMBS * i, &shift);
+        const int64_t *one = sum + SP_EXACT_LIMBS * i;
+        const bool is_sound = is_sound_sum(one);
+        int shift = 0;
+        const __int128 whole = is_sound ? join(one, &shift) : 0;
 
-        x[i] = is_sound_sum(sum + SP_EXACT_LIMBS * i)
-                   ? (float)whole * (float)(shift ? ULP * 0x1p16 : ULP)
-                   : NAN;
+        x[i] = is_sound ? (float)whole * (float)(shift ? ULP * 0x1p16 : ULP) : NAN;
     }
 }
