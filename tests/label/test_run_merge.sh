@@ -156,3 +156,23 @@ for command in eval predict; do
     says stop/status-$command.json '"state":"stopped","exit_code":75,'
     test ! -e stop/predictions || fail "left $(ls stop/predictions)"
 done
+
+# The integers of a shard may be of any type, those of its margins too.
+if (find_python h5py) 2>/dev/null; then
+    find_python h5py
+    "$python" - s-*.h5 <<'PY'
+import sys
+import h5py
+
+for path in sys.argv[1:]:
+    with h5py.File(path, "a") as f:
+        for name, kind in ("context_block", ">i8"), ("context_voxel", "i4"), ("context_point", "u8"):
+            data = f[name][:]
+            del f[name]
+            f[name] = data.astype(kind)
+PY
+    run 2 0 eval base.deck run.dir=wide $model
+    evaluations wide >b
+    evaluations e1 >a
+    same a b "merged evaluation with margins of other types"
+fi
