@@ -64,12 +64,18 @@ ended() {
     test "$got" = "$1" || is_forgotten || fail "status $got, expected $1: $2"
 }
 
+# is_unborn: MPICH's launcher may be ended by SIGPIPE (128 + 13) before a rank has begun. It
+# was seen once in some ten thousand starts, on a machine with much else to do.
+is_unborn() {
+    test "$got" = 141 && ! test -s out && ! test -s err
+}
+
 # launched COMMAND...: runs a command that calls the launcher, a second time where the
-# launcher forgets the status, which is left in $got.
+# launcher forgets the status, which is left in $got, or starts nothing.
 launched() {
     "$@"
     got=$?
-    if is_forgotten; then
+    if is_forgotten || is_unborn; then
         "$@"
         got=$?
     fi
