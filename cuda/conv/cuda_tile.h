@@ -96,8 +96,9 @@ static inline bool cuda_is_tall(cuda_sms sms, int64_t n, int c, int columns)
 /* The tile for a result of n rows and c channels by a kernel of K offsets. */
 static inline int cuda_tile_by_formula(cuda_sms sms, int64_t n, int c, int K)
 {
-    static const int columns[] = {32, 64, 96, 128};
-    const int tile = cuda_fewest_columns(c, columns, 4); /* an index of both lists */
+    const int columns[] = {cuda_tile_at(0).columns, cuda_tile_at(1).columns,
+                           cuda_tile_at(2).columns, cuda_tile_at(3).columns};
+    const int tile = cuda_fewest_columns(c, columns, 4);
 
     if (columns[tile] < 96 || K < CUDA_TALL_OFFSETS ||
         !cuda_is_tall(sms, n, c, columns[tile]))
