@@ -107,7 +107,7 @@ void label_options_help(void)
         "model and options are not made again.\n\n"
         "options");
     sp_names_print(SP_NAMES(option_table), stdout);
-    puts("\nformats of outputs, by the ending of the scan's name");
+    puts("\nformats of outputs, by their endings");
     sp_scan_print_outputs(stdout);
 }
 

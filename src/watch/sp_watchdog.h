@@ -10,8 +10,8 @@
  * neither its work nor its waiting for others advances for limit_s (run.watchdog_s; it
  * hangs; a stopped process, or a node that is gone, sends nothing at all). All ranks
  * are stuck when they all wait for each other and none has worked for limit_s. Rank 0
- * watches the others, and they watch rank 0 and themselves, 3 s later, so that rank 0
- * judges first. Where a rank cannot connect, its record in heartbeat.bin is read
+ * watches the others, and they watch rank 0 and themselves, up to 3 s later, so that
+ * rank 0 judges first. Where a rank cannot connect, its record in heartbeat.bin is read
  * instead, if the run folder is shared.
  *
  * The process that finds a rank lost reports it once, on standard error and in
