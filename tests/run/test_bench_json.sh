@@ -228,6 +228,16 @@ check model_balanced model_unbalanced
 keys=$all_keys
 run reduce --quick --json "$SP_SRCDIR/input/dummy.deck"
 check allreduce
+for n in 2 3; do
+    $MPIEXEC -n $n "$bench" reduce --quick --json --repeats 2 "$SP_SRCDIR/input/dummy.deck" \
+        >"$work/out" 2>"$work/err" || { cat "$work/err"; bad=1; }
+    check allreduce buckets
+done
+# A step whose loss is not finite updates nothing and is none.
+$MPIEXEC -n 2 "$bench" step --quick --repeats 3 twin.deck \
+    'data.train=["twin-a.h5", "twin-b.h5"]' train.lr=1e30 >"$work/out" 2>"$work/err"
+[ $? = 3 ] && grep -q 'step 1 of 3 updated no weights' "$work/err" || {
+    echo "a step without an update is timed"; cat "$work/err"; bad=1; }
 
 # ---- the same on an emulated device, which has no ceilings, so without ratios ----
 cuda=$SP_BUILDDIR/tests/device/spbench_hostcuda
@@ -277,6 +287,10 @@ END
     grep -q "no sums through the devices' memory: .*SP_PEER_MEMORY=0" "$work/err" &&
         grep -q '^513 doubles over 2 ranks through NCCL: [0-9.]* us$' "$work/out" || {
         echo "reduce without peers"; cat "$work/err"; bad=1; }
+    NCCL_DOUBLE_FAIL=wrong:1:9 $bench reduce --quick --repeats 2 --device cuda deck \
+        >"$work/out" 2>"$work/err"
+    [ $? = 7 ] && grep -q 'rank 1/2 .*sum of element 0 of 193: .*, expected 3' "$work/err" || {
+        echo "reduce: a wrong sum is timed"; cat "$work/err"; bad=1; }
     bench=$cuda
     run step --quick --json --repeats 2 --device cpu deck
     grep '"name":"step"' "$work/out" | grep -q '"clock":"cpu"' || { echo "step: device"; bad=1; }

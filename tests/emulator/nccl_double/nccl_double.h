@@ -14,6 +14,7 @@
  *       error   the sum fails here; the others wait for ever
  *       remote  the sum fails here; the others hear of it
  *       absent  the sum never begins here, and nobody says so
+ *       wrong   from this sum on, the first element is another one here
  *   NCCL_DOUBLE_VERSION=N           what ncclGetVersion says (22809)
  *   NCCL_DOUBLE_SLOW=KIB:MS         sums of so many KiB or more take this much longer
  *   NCCL_DOUBLE_LOG=PREFIX          each call's line in PREFIX.RANK, how long each sum

@@ -177,6 +177,7 @@ static bool take_time(comm *c, const job *j)
 
 static bool do_sum(comm *c, job *j)
 {
+    static bool is_wrong;
     const int64_t behind = c->slow_until_us - j->told_us;
 
     note("sum %d: stood %lld us", j->number, (long long)(behind > 0 ? behind : 0));
@@ -189,7 +190,12 @@ static bool do_sum(comm *c, job *j)
             atomic_store(&c->all->failed_rank, 1 + c->rank);
         return false;
     }
-    return take_time(c, j) && sum(c, j);
+    if (!take_time(c, j) || !sum(c, j))
+        return false;
+    is_wrong = is_wrong || is_to_fail("wrong", j->number);
+    if (is_wrong)
+        j->data[type_bytes(j->type) - 1] ^= 1;
+    return true;
 }
 
 /* Orders the ranks of one color by key and rank. */
