@@ -41,7 +41,7 @@ typedef struct frame {
 } frame;
 
 _Static_assert(sizeof(hello) == 32 && sizeof(answer) == 24, "no padding");
-_Static_assert(sizeof(sp_signs) == 128, "no padding");
+_Static_assert(sizeof(sp_signs) == 136, "no padding");
 _Static_assert(sizeof(frame) == SP_LINK_FRAME, "no padding");
 
 static const char name[8] = "sptrain1";
@@ -307,6 +307,7 @@ static bool are_sane(const sp_signs *s, int rank)
            (s->is_waiting == 0 || s->is_waiting == 1) && s->work >= 0 &&
            s->waits >= 0 && s->phase >= 0 && s->phase < SP_LINK_PHASES &&
            s->epoch >= 0 && s->step >= 0 && isfinite(s->own_s) && s->own_s >= 0 &&
+           s->own_phase >= 0 && s->own_phase < SP_LINK_PHASES &&
            sp_text_is_ascii(s->host, sizeof s->host);
 }
 

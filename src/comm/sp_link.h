@@ -42,7 +42,8 @@ typedef struct sp_signs {
     int32_t rank, kind, code, is_waiting;
     /* the counts of sp_pulse.h, and the position in the run */
     int64_t work, waits, phase, epoch, step;
-    double own_s; /* seconds of own work a step; 0: not known */
+    double own_s;      /* seconds of own work a step; 0: not known */
+    int64_t own_phase; /* the phase in which most of them pass */
     char host[64];
 } sp_signs;
 

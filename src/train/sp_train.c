@@ -35,6 +35,22 @@ static bool ask_to_stop(void *arg)
     return is_stop_asked(arg);
 }
 
+/* Ends the time of the part at hand and of its phase. */
+static double end_part(sp_trainer *t)
+{
+    const double now = sp_now_s();
+    sp_pulse pulse;
+    double own;
+
+    sp_pulse_read(&pulse);
+    own = now - pulse.waited_s;
+    t->part_s[t->part] += now - t->part_begin_s;
+    t->phase_s[t->phase] += own - t->phase_begin_s;
+    t->part_begin_s = now;
+    t->phase_begin_s = own;
+    return now;
+}
+
 /* Tells the phases of a step to the other processes, and times its parts. */
 static sp_status begin_part(void *arg, sp_step_part part, const struct sp_batch *batch)
 {
@@ -45,17 +61,16 @@ static sp_status begin_part(void *arg, sp_step_part part, const struct sp_batch 
                                                    [SP_STEP_REDUCE] = SP_PHASE_REDUCE,
                                                    [SP_STEP_UPDATE] = SP_PHASE_UPDATE};
     sp_trainer *t = arg;
-    double now;
 
     (void)batch;
     if (part == SP_STEP_UPDATE)
         sp_resume_await(t);
-    now = sp_now_s();
-    t->part_s[t->part] += now - t->part_begin_s;
+    end_part(t);
     t->part = part;
-    t->part_begin_s = now;
-    if (phases[part] != SP_PHASE_START) /* the other parts are no phases */
-        sp_run_beat(&t->session->run, phases[part], t->state.at.epoch, t->state.step);
+    if (phases[part] == SP_PHASE_START) /* the part belongs to the phase before it */
+        return SP_OK;
+    t->phase = phases[part];
+    sp_run_beat(&t->session->run, t->phase, t->state.at.epoch, t->state.step);
     return SP_OK;
 }
 
@@ -94,11 +109,16 @@ static sp_status log_skipped(sp_trainer *t, const sp_step_report *report)
     return SP_OK;
 }
 
-static void begin_parts(sp_trainer *t, double now)
+/* Begins the times of a step; returns the time. */
+static double begin_parts(sp_trainer *t)
 {
+    const double now = end_part(t);
+
     memset(t->part_s, 0, sizeof t->part_s);
+    memset(t->phase_s, 0, sizeof t->phase_s);
     t->part = SP_STEP_END;
-    t->part_begin_s = now;
+    t->phase = SP_PHASE_START;
+    return now;
 }
 
 /* A device works on while the host has long left the part that started the work. */
@@ -118,22 +138,17 @@ static sp_status train_step(sp_trainer *t, sp_step_report *report)
 {
     const sp_step_hooks hooks = {
         .begin = begin_part, .is_stop_asked = ask_to_stop, .arg = t};
-    const double begin = sp_now_s();
-    sp_pulse before, after;
+    const double begin = begin_parts(t);
 
-    sp_pulse_read(&before);
-    begin_parts(t, begin);
     *report = (sp_step_report){.lr = sp_trainer_lr(t)};
     SP_TRY(sp_step_run(t->resources, report->lr, &hooks, &report->result));
     advance(t, report);
     if (report->result.is_skipped)
         SP_TRY(log_skipped(t, report));
+    report->step_s = end_part(t) - begin;
     end_parts(t, report);
-    report->step_s = sp_now_s() - begin;
     sp_pace_add(&t->pace, report->result.n_samples, report->step_s);
-    sp_pulse_read(&after);
-    sp_watchdog_step(t->session->watchdog,
-                     report->step_s - (after.waited_s - before.waited_s));
+    sp_watchdog_step(t->session->watchdog, t->phase_s);
     t->train_s += report->step_s;
     return SP_OK;
 }

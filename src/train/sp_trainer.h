@@ -50,6 +50,10 @@ typedef struct sp_trainer {
      * its beginning. */
     double part_s[SP_STEP_PARTS], part_begin_s;
     sp_step_part part;
+    /* Seconds of own work (without waits for other ranks) in each phase of the present
+     * step, the phase at hand, and its beginning on a clock that such waits stop. */
+    double phase_s[SP_PHASE_COUNT], phase_begin_s;
+    sp_phase phase;
 
     sp_pace pace;        /* samples a second of the training steps */
     double drawn_s;      /* when the live line was drawn */

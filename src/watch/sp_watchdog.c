@@ -54,6 +54,7 @@ void sp_watchdog_take_own(sp_watchdog *w, sp_signs *signs, sp_signs_kind kind, i
     signs->epoch = __atomic_load_n(&beat->epoch, __ATOMIC_RELAXED);
     signs->step = __atomic_load_n(&beat->step, __ATOMIC_RELAXED);
     signs->own_s = get_double(&w->own_s);
+    signs->own_phase = __atomic_load_n(&w->own_phase, __ATOMIC_RELAXED);
     memcpy(signs->host, w->run->comm->host, sizeof signs->host);
     sp_heartbeat_put_signs(w->run->beats, signs->rank, pulse.work, pulse.waits);
 }
@@ -67,8 +68,6 @@ static void note(sp_row *r, const sp_signs *signs)
         r->worked_s = r->changed_s = now;
     if (signs->waits != r->signs.waits)
         r->changed_s = now;
-    if (!signs->is_waiting && signs->phase >= 0 && signs->phase < SP_PHASE_COUNT)
-        r->seen[signs->phase]++;
     r->signs = *signs;
 }
 
@@ -300,14 +299,21 @@ sp_status sp_watchdog_start(sp_watchdog **watchdog, sp_run *run, double limit_s)
     return SP_OK;
 }
 
-void sp_watchdog_step(sp_watchdog *watchdog, double own_s)
+void sp_watchdog_step(sp_watchdog *watchdog, const double own_s[SP_PHASE_COUNT])
 {
-    double mean;
+    double *mean, sum = 0;
+    int64_t most = 0;
 
     if (!watchdog)
         return;
-    mean = watchdog->own_s > 0 ? 0.8 * watchdog->own_s + 0.2 * own_s : own_s;
-    __atomic_store(&watchdog->own_s, &mean, __ATOMIC_RELAXED);
+    mean = watchdog->phase_s;
+    for (int p = 0; p < SP_PHASE_COUNT; p++) {
+        mean[p] = watchdog->own_s > 0 ? 0.8 * mean[p] + 0.2 * own_s[p] : own_s[p];
+        sum += mean[p];
+        most = mean[p] > mean[most] ? p : most;
+    }
+    __atomic_store_n(&watchdog->own_phase, most, __ATOMIC_RELAXED);
+    __atomic_store(&watchdog->own_s, &sum, __ATOMIC_RELAXED);
 }
 
 double sp_watchdog_cpu_s(const sp_watchdog *watchdog)

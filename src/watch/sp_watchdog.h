@@ -34,9 +34,10 @@ typedef struct sp_watchdog sp_watchdog;
  * watched. run is borrowed and stays open until stop. SP_EMEM, SP_EMPI. */
 sp_status sp_watchdog_start(sp_watchdog **watchdog, sp_run *run, double limit_s);
 /* Called by the training thread at the end of a step with the seconds of the rank's own
- * work in it (without waits for other ranks). Rank 0 warns of a rank that has needed
- * 1.5 times the median for half of limit_s. */
-void sp_watchdog_step(sp_watchdog *watchdog, double own_s);
+ * work in it (without waits for other ranks) by phase. Rank 0 warns of a rank that has
+ * needed 1.5 times the median for half of limit_s, and names the phase that took most
+ * of it. NULL is accepted. */
+void sp_watchdog_step(sp_watchdog *watchdog, const double own_s[SP_PHASE_COUNT]);
 /* Core time that the thread has used so far; NULL gives 0. */
 double sp_watchdog_cpu_s(const sp_watchdog *watchdog);
 /* Local: announces that this rank ends by itself with `code`, which the rank reports

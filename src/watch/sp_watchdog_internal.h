@@ -22,8 +22,7 @@ typedef struct sp_row {
     double heard_s, changed_s, worked_s;
     /* The rank has been slow since then; 0: it is not slow. */
     double slow_s;
-    bool is_slow_told;        /* a warning of it was printed */
-    int seen[SP_PHASE_COUNT]; /* signs received while at work, by phase */
+    bool is_slow_told; /* a warning of it was printed */
 } sp_row;
 
 struct sp_watchdog {
@@ -50,7 +49,11 @@ struct sp_watchdog {
     bool has_warned;
 
     volatile int stop_code; /* -1: keep running; else the exit code of this rank */
-    double own_s;           /* smoothed work per step, written by the training thread */
+    /* Seconds of own work a step by phase, smoothed, of the training thread alone; their
+     * sum and the phase that has most of them, which the thread of the watchdog reads. */
+    double phase_s[SP_PHASE_COUNT];
+    double own_s;
+    int64_t own_phase;
 };
 
 /* The row of this rank; sp_watchdog_take_own collects its present signs of life. */

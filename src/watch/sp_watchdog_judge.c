@@ -218,16 +218,6 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The phase in which most signs at work were received; NULL: there was none. */
-static const char *main_phase(const sp_row *r)
-{
-    int most = 0;
-
-    for (int p = 1; p < SP_PHASE_COUNT; p++)
-        most = r->seen[p] > r->seen[most] ? p : most;
-    return r->seen[most] > 0 ? sp_phase_name((sp_phase)most) : NULL;
-}
-
 static void tell_slow(sp_watchdog *w, sp_row *r, double median, double now)
 {
     char who[128];
@@ -238,17 +228,16 @@ static void tell_slow(sp_watchdog *w, sp_row *r, double median, double now)
         r->is_slow_told = r->is_slow_told && ratio > 0.8 * SLOW_RATIO;
         return;
     }
-    if (r->slow_s == 0) {
+    if (r->slow_s == 0)
         r->slow_s = now;
-        memset(r->seen, 0, sizeof r->seen);
-    }
-    if (r->is_slow_told || now - r->slow_s < w->limit_s / 2 || !main_phase(r))
+    if (r->is_slow_told || now - r->slow_s < w->limit_s / 2)
         return;
     r->is_slow_told = true;
     describe(w, r, who, sizeof who);
     sp_log_warn0("%s is slow: %.3f s of own work a step, %.1f times the median of the "
                  "ranks, mostly in phase %s",
-                 who, r->signs.own_s, ratio, main_phase(r));
+                 who, r->signs.own_s, ratio,
+                 sp_phase_name((sp_phase)r->signs.own_phase));
 }
 
 void sp_watchdog_judge_speed(sp_watchdog *w)

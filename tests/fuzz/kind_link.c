@@ -98,6 +98,7 @@ static sp_signs good_signs(int rank, int number)
                       .epoch = 1,
                       .step = 100 + number,
                       .own_s = 0.25,
+                      .own_phase = 4,
                       .host = "node12"};
 }
 
@@ -142,8 +143,9 @@ static bool run_changed(uint64_t *rng)
 /* ---- a peer that is a rank, and hostile ---- */
 
 static const field fields[] = {
-    {0, 4, 'u'},  {4, 4, 'u'},  {8, 4, 'u'},  {12, 4, 'u'}, {16, 8, 'u'}, {24, 8, 'u'},
-    {32, 8, 'u'}, {40, 8, 'u'}, {48, 8, 'u'}, {56, 8, 'f'}, {64, 8, 'u'}, {120, 8, 'u'},
+    {0, 4, 'u'},  {4, 4, 'u'},  {8, 4, 'u'},   {12, 4, 'u'}, {16, 8, 'u'},
+    {24, 8, 'u'}, {32, 8, 'u'}, {40, 8, 'u'},  {48, 8, 'u'}, {56, 8, 'f'},
+    {64, 8, 'u'}, {72, 8, 'u'}, {128, 8, 'u'},
 };
 
 static void check_sane(const sp_signs *s)
@@ -151,7 +153,8 @@ static void check_sane(const sp_signs *s)
     if (s->rank != RANK || s->kind < SP_SIGNS_ALIVE || s->kind > SP_SIGNS_LEAVE ||
         (s->kind == SP_SIGNS_LEAVE && s->code == 0) || s->phase < 0 ||
         s->phase >= SP_LINK_PHASES || s->epoch < 0 || s->step < 0 || s->work < 0 ||
-        s->waits < 0 || !(s->own_s >= 0) || !memchr(s->host, 0, sizeof s->host))
+        s->waits < 0 || !(s->own_s >= 0) || s->own_phase < 0 ||
+        s->own_phase >= SP_LINK_PHASES || !memchr(s->host, 0, sizeof s->host))
         fuzz_fault("rank %d, kind %d, code %d, phase %lld: taken", s->rank, s->kind,
                    s->code, (long long)s->phase);
 }

@@ -226,6 +226,7 @@ SETS(no_phase, phase, SP_PHASE_COUNT)
 SETS(no_step, step, -1)
 SETS(no_flag, is_waiting, 2)
 SETS(no_time, own_s, NAN)
+SETS(no_phase_of_work, own_phase, SP_PHASE_COUNT)
 SETS(leave_with_success, kind, SP_SIGNS_LEAVE)
 SETS(escape_codes, host[0], '\033')
 
@@ -238,9 +239,10 @@ static void no_name_end(sp_link *rank, sp_signs *signs)
 TEST(a_frame_is_taken_once_unchanged_and_in_range)
 {
     void (*const acts[])(sp_link *, sp_signs *) = {
-        repeat,  leave_out, lose_key,     turn_round,  another_rank,
-        no_rank, no_kind,   no_status,    no_phase,    no_step,
-        no_flag, no_time,   escape_codes, no_name_end, leave_with_success};
+        repeat,           leave_out,    lose_key,    turn_round,
+        another_rank,     no_rank,      no_kind,     no_status,
+        no_phase,         no_step,      no_flag,     no_time,
+        no_phase_of_work, escape_codes, no_name_end, leave_with_success};
 
     for (size_t i = 0; i < sizeof acts / sizeof *acts; i++)
         send_changed(acts[i]);
