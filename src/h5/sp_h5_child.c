@@ -125,15 +125,18 @@ static char *read_list(size_t *bytes)
     return list;
 }
 
-/* Serves tests of the parent: the child crashes or hangs at a file whose path contains
- * the value of one of these variables. */
+/* Serves tests of the parent: the child crashes, hangs or is killed at a file whose path
+ * contains the value of one of these variables. */
 static void misbehave(const char *path)
 {
     const char *crash = getenv("SP_H5_CHILD_CRASH");
     const char *hang = getenv("SP_H5_CHILD_HANG");
+    const char *killed = getenv("SP_H5_CHILD_KILL");
 
     if (crash && strstr(path, crash))
         raise(SIGSEGV);
+    if (killed && strstr(path, killed))
+        raise(SIGKILL); /* as the kernel does where memory is short */
     if (!hang || !strstr(path, hang))
         return;
     alarm(1); /* shorter than WALL_S */
@@ -265,14 +268,16 @@ static bool is_quiet(int fd)
     return n <= 0;
 }
 
-/* Receives all the bytes; false if the child ended or sent nothing for too long. */
-static bool receive(const sp_h5_child *child, void *data, size_t bytes)
+/* Receives all the bytes; false if the child ended or sent nothing for too long, after
+ * which child->is_stalled. */
+static bool receive(sp_h5_child *child, void *data, size_t bytes)
 {
     char *at = data;
     ssize_t n;
 
     while (bytes > 0) {
-        if (is_quiet(child->fd))
+        child->is_stalled = is_quiet(child->fd);
+        if (child->is_stalled)
             return false;
         n = recv(child->fd, at, bytes, 0);
         if (n == 0 || (n < 0 && errno != EINTR))
@@ -287,6 +292,7 @@ static bool receive(const sp_h5_child *child, void *data, size_t bytes)
  * its own status, since a signal sent to it then changes nothing. */
 static sp_status fail_ended(sp_h5_child *child, const char *path)
 {
+    const bool is_stalled = child->is_stalled;
     int status = 0;
 
     kill(child->pid, SIGKILL);
@@ -294,8 +300,13 @@ static sp_status fail_ended(sp_h5_child *child, const char *path)
     while (waitpid(child->pid, &status, 0) < 0 && errno == EINTR)
         ;
     *child = (sp_h5_child){0};
-    if (WIFSIGNALED(status) &&
-        (WTERMSIG(status) == SIGALRM || WTERMSIG(status) == SIGKILL))
+    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && !is_stalled)
+        return SP_FAIL(
+            SP_EMEM,
+            "%s: the process that reads its headers was killed from outside, "
+            "perhaps because the machine had no memory left",
+            path);
+    if (WIFSIGNALED(status) && (WTERMSIG(status) == SIGALRM || is_stalled))
         return SP_FAIL(SP_EDATA, "%s: damaged file (reader made no progress for %d s)",
                        path, WALL_S);
     if (WIFSIGNALED(status) && WTERMSIG(status) == SIGPROF)

@@ -7,6 +7,7 @@
 #ifndef SP_H5_CHILD_H
 #define SP_H5_CHILD_H
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 #include "h5/sp_h5_catalog.h"
@@ -14,6 +15,7 @@
 typedef struct sp_h5_child {
     pid_t pid;
     int fd;
+    bool is_stalled; /* it sent nothing for so long that it is not waited for */
 } sp_h5_child;
 
 /* Starts a child for n paths. Call sp_h5_child_end after success. SP_EIO. */

@@ -31,13 +31,13 @@ static void write_files(void)
 
 /* All ranks fail with the same status; the message is rank 0's and is recorded
  * there. */
-static void refused(const char *part)
+static void refused(sp_status expected, const char *part)
 {
     char message[SP_ERROR_MESSAGE];
     sp_dataset set;
     sp_status rc = open_together(&set), first = rc;
 
-    assert_int_equal(rc, SP_EDATA);
+    assert_int_equal(rc, expected);
     snprintf(message, sizeof message, "%s", sp_error_last()->message);
     OK(sp_comm_bcast(&comm, &first, sizeof first, 0));
     OK(sp_comm_bcast(&comm, message, sizeof message, 0));
@@ -75,14 +75,14 @@ TEST(damage_fails_on_all)
     if (comm.rank == 0)
         assert_int_equal(truncate("together-b.h5", 600), 0);
     OK(sp_comm_barrier(&comm));
-    refused("together-b.h5");
+    refused(SP_EDATA, "together-b.h5");
 }
 
 TEST(crash_of_the_child_fails_on_all)
 {
     write_files();
     setenv("SP_H5_CHILD_CRASH", "together-b", 1);
-    refused("damaged file (reader ended by signal 11)");
+    refused(SP_EDATA, "damaged file (reader ended by signal 11)");
     unsetenv("SP_H5_CHILD_CRASH");
 }
 
@@ -90,8 +90,18 @@ TEST(hang_of_the_child_fails_on_all)
 {
     write_files();
     setenv("SP_H5_CHILD_HANG", "together-b", 1);
-    refused("damaged file (reader made no progress");
+    refused(SP_EDATA, "damaged file (reader made no progress");
     unsetenv("SP_H5_CHILD_HANG");
+}
+
+TEST(a_child_killed_from_outside_blames_no_file)
+{
+    write_files();
+    setenv("SP_H5_CHILD_KILL", "together-b", 1);
+    refused(
+        SP_EMEM,
+        "together-b.h5: the process that reads its headers was killed from outside");
+    unsetenv("SP_H5_CHILD_KILL");
 }
 
 int main(int argc, char **argv)
