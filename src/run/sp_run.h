@@ -30,7 +30,7 @@
 
 typedef struct sp_run {
     char *dir; /* "": no folder (check, preflight) */
-    /* Task of the status: "" training (after open), "eval", "predict". */
+    /* Task of the status: "" training (after open), "eval", "predict", "label". */
     const char *task;
     sp_comm *comm;
     sp_heartbeat *beat;        /* this rank's record, never NULL while open */

@@ -47,7 +47,8 @@ typedef struct pass {
 
 typedef struct view {
     const char *dir;
-    char *text; /* [TAIL + 1] */
+    const char *pass_name; /* what a pass over samples does: "eval", "predict" ... */
+    char *text;            /* [TAIL + 1] */
     lines lines;
     pass pass;
     int64_t size; /* bytes of metrics.jsonl when it was read */
@@ -238,8 +239,10 @@ static sp_status look(view *v, sp_heartbeat *last, bool *is_running)
     }
     *is_running = find_last(v, records, n, last);
     follow_pass(&v->pass, records, n);
-    if (sp_run_find_state(v->dir, records, n, &state, &task))
+    if (sp_run_find_state(v->dir, records, n, &state, &task)) {
         *is_running = strcmp(state.state, "running") == 0;
+        v->pass_name = *task ? task : "eval"; /* a training evaluates in its passes */
+    }
     v->n_gone = are_gone(records, n) ? v->n_gone + 1 : 0;
     *is_running = *is_running && v->n_gone < GONE_LOOKS;
     free(records);
@@ -258,15 +261,16 @@ static void add_of_total(sp_live *line, int weight, const char *name, int64_t va
 }
 
 /* The phase; of a pass over samples, how far it is. */
-static void add_phase(sp_live *line, const pass *p, const sp_heartbeat *last)
+static void add_phase(sp_live *line, const view *v, const sp_heartbeat *last)
 {
+    const pass *p = &v->pass;
     char text[SP_DURATION];
 
     if (p->total == 0) {
         sp_live_add(line, 40, "%s", sp_phase_name((sp_phase)last->phase));
         return;
     }
-    sp_live_add(line, 92, "eval %" PRId64 "/%" PRId64, p->done, p->total);
+    sp_live_add(line, 92, "%s %" PRId64 "/%" PRId64, v->pass_name, p->done, p->total);
     if (isfinite(pass_left_s(p)))
         sp_live_add(line, 85, "in %s", sp_live_duration(pass_left_s(p), text));
 }
@@ -286,7 +290,7 @@ static void draw(const view *v, const sp_heartbeat *last)
     else if (l->steps > 0)
         sp_live_add_bar(&line, 45, (double)last->step / (double)l->steps);
     add_of_total(&line, 100, "step", last->step, l->steps);
-    add_phase(&line, &v->pass, last);
+    add_phase(&line, v, last);
     if (l->step > 0)
         sp_live_add(&line, 95, "loss %.4g", l->loss);
     if (!isnan(l->score))
@@ -316,17 +320,17 @@ static void print_step(view *v)
 }
 
 /* Prints how far a long pass over samples is. */
-static void print_pass(pass *p)
+static void print_pass(view *v)
 {
+    pass *p = &v->pass;
     char left[SP_DURATION];
-
     const double now = sp_now_s();
 
     if (p->total == 0 || now - p->begin_s < LONG_S || now - p->printed_s < PASS_S)
         return;
     p->printed_s = now;
-    sp_log_info("eval samples=%" PRId64 "/%" PRId64 " left=%s", p->done, p->total,
-                sp_live_duration(pass_left_s(p), left));
+    sp_log_info("%s samples=%" PRId64 "/%" PRId64 " left=%s", v->pass_name, p->done,
+                p->total, sp_live_duration(pass_left_s(p), left));
 }
 
 static sp_status watch(view *v)
@@ -344,7 +348,7 @@ static sp_status watch(view *v)
             draw(v, &last);
         else {
             print_step(v);
-            print_pass(&v->pass);
+            print_pass(v);
         }
         nanosleep(&pause, NULL);
     }
@@ -353,6 +357,7 @@ static sp_status watch(view *v)
 sp_status sp_run_watch(const char *dir)
 {
     view v = {.dir = dir,
+              .pass_name = "eval",
               .lines = {.loss = NAN,
                         .pace = NAN,
                         .left_s = NAN,

@@ -74,6 +74,21 @@ says lines '^eval samples=[0-9]*/30 left=0:0[0-9]'
 "$SPTRAIN" status r >out
 ! grep -q 'samples' out || fail "an evaluation that is over"
 
+# So does a prediction, under its own name.
+SP_TEST_FAULT=slow@0:eval:0 timeout -k 5 "$limit_s" "$MPIEXEC" -n 1 "$SPTRAIN" predict base.deck \
+    batch.eval_size=1 'data.val=["u.h5", "v.h5"]' >out 2>err.run </dev/null &
+job=$!
+is_predicting() {
+    "$SPTRAIN" status r | grep -q '  [0-9]* of 30 samples$'
+}
+await "no prediction" is_predicting
+watch 100 0 r --watch
+wait $job
+got=$?
+ended 0 "the prediction that was watched"
+job=
+says seen '^live .*predict [0-9]*/30 .*in 0:0[0-9] '
+
 # A finished run, a run whose processes are gone, no run, and a wrong word.
 watch 80 0 r --watch
 says seen '^line r: done'
