@@ -201,6 +201,8 @@ static sp_status agree_on_choice(const sp_gallery *g, sp_comm *comm, choice *c)
 
     for (int k = 0; k < CHOSEN; k++)
         c->sample[k] = -1;
+    if (comm->rank == 0 && !sizes)
+        sp_log_warn0("no pictures of samples: no memory to choose them");
     for (int r = 0; sizes && r < comm->size; r++)
         bytes += sizes[r];
     if (rc == SP_OK && comm->rank == 0)
