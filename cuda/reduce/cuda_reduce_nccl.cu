@@ -496,16 +496,27 @@ sp_status nccl_allreduce(sp_transport *t, const sp_small_sum *sum)
     return wait_until_queued(t, comm, "ncclAllReduce");
 }
 
-/* Sums all parts in one group, which is one launch. */
-sp_status put_group(sp_transport *t, const sp_part *part, int count)
+sp_status put_sums(nccl_transport *n, const sp_part *part, int count)
 {
-    nccl_transport *n = nccl_of(t);
-
-    SP_NCCL(n, n->bulk, group_start(), "ncclGroupStart");
     for (int i = 0; i < count; i++)
         if (part[i].count)
             SP_TRY(put_sum(n, n->bulk, part[i].data, &part[i], wire_of(n, &part[i]),
                            n->stream));
+    return SP_OK;
+}
+
+/* Sums all parts in one group, which is one launch. After a failure the group is closed
+ * too, since an open group would put off ncclCommAbort. */
+sp_status put_group(sp_transport *t, const sp_part *part, int count)
+{
+    nccl_transport *n = nccl_of(t);
+    sp_status rc;
+
+    SP_NCCL(n, n->bulk, group_start(), "ncclGroupStart");
+    rc = put_sums(n, part, count);
+    if (rc != SP_OK)
+        n->lib->group_end();
+    SP_TRY(rc);
     SP_NCCL(n, n->bulk, group_end(), "ncclGroupEnd");
     return wait_until_queued(t, n->bulk, "ncclAllReduce");
 }
