@@ -123,8 +123,9 @@ typedef struct beginning {
 } beginning;
 
 /* True if the file lies in the run folder's own checkpoints, or in a folder in there:
- * setting the run's files aside would move it away. */
-static bool is_own(const char *dir, const char *path)
+ * setting the run's files aside would move it away. Otherwise path [PATH_MAX] becomes
+ * that of the file itself, since a link to it may lie in there. */
+static bool is_own(const char *dir, char *path)
 {
     char own[PATH_MAX], *where = realpath(path, NULL), *folder;
     bool is_inside;
@@ -134,6 +135,8 @@ static bool is_own(const char *dir, const char *path)
     folder = realpath(own, NULL);
     n = folder ? strlen(folder) : 0;
     is_inside = where && folder && strncmp(where, folder, n) == 0 && where[n] == '/';
+    if (where && !is_inside)
+        snprintf(path, PATH_MAX, "%s", where);
     free(where);
     free(folder);
     return is_inside;

@@ -154,6 +154,16 @@ same before whole/metrics.jsonl "the other folder changed"
 # The run's own checkpoint by another path cuts the file.
 run 2 0 base.deck run.dir=f run.resume="$dir/whole/../f/checkpoints/step-000000040.h5"
 test "$(steps f | cut -d ' ' -f 1)" = 40 || fail "steps of f"
+# A link in the run's own checkpoints to another folder's file is moved with them, and the
+# file is read all the same.
+mkdir -p h/checkpoints
+ln -s ../../whole/checkpoints/step-000000036.h5 h/checkpoints/link.h5
+echo more >h/metrics.jsonl
+run 2 0 base.deck run.dir=h run.resume=h/checkpoints/link.h5
+says out '/whole/checkpoints/step-000000036.h5 is of another run folder'
+test -h h/old-001/checkpoints/link.h5 || fail "the link was not set aside"
+sums h 40 >b
+same want.sums b "continued from a link: weights"
 # When a run goes back to an earlier checkpoint, the later ones are moved out of the way,
 # whatever run.keep says.
 run 2 0 base.deck run.dir=back train.steps=12
