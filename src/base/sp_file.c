@@ -87,7 +87,9 @@ sp_status sp_file_read_at(int fd, const char *path, void *data, size_t bytes,
         if (got < 0)
             return FAIL_IO(path, "read");
         if (got == 0)
-            return SP_FAIL(SP_EIO, "%s: ends at byte %lld, expected %zu bytes at %lld",
+            return SP_FAIL(SP_EIO,
+                           "%s: ends at byte %lld, expected %zu bytes at %lld: it "
+                           "shrank while in use",
                            path, (long long)at + (long long)done, bytes, (long long)at);
         done += (size_t)got;
     }

@@ -44,7 +44,7 @@ sp_status sp_file_append_line(const char *path, const char *line);
  * bytes may be NULL. SP_EDATA if the file has more than SP_FILE_MOST bytes; SP_EMEM. */
 sp_status sp_file_read(const char *path, char **data, size_t *bytes);
 /* Write or read all of these bytes at byte `at` of an open file; path is for messages.
- * A file that ends early is SP_EIO. */
+ * A file that ends early is SP_EIO, since its size was known before. */
 sp_status sp_file_write_at(int fd, const char *path, const void *data, size_t bytes,
                            int64_t at);
 sp_status sp_file_read_at(int fd, const char *path, void *data, size_t bytes,

@@ -2,13 +2,12 @@
  * are checksummed, converted and checked. Where the stored type is the one that is
  * wanted, a piece is read to its final place at once. */
 #include <assert.h>
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/sp_crc.h"
+#include "base/sp_file.h"
 #include "data/sp_sample_internal.h"
 #include "process/sp_pulse.h"
 
@@ -35,43 +34,20 @@ static const char *place(const sample_reader *r, const char *dataset, char *text
 
 /* ---- bytes ---- */
 
-static sp_status read_chunked(sample_reader *r, const char *dataset,
-                              const sp_extent *extent, int64_t row, int64_t n, void *to)
-{
-    char where[512];
-
-    SP_TRY(sp_h5_unpack(&r->own->unpacker, extent->chunks, r->file.fd,
-                        place(r, dataset, where, sizeof where), row, n, to));
-    return SP_OK;
-}
-
 /* Reads n rows from `row` on as they are stored. */
 static sp_status read_rows(sample_reader *r, const char *dataset,
                            const sp_extent *extent, int64_t row, int64_t n, void *to)
 {
-    size_t row_bytes = (size_t)extent->cols * (size_t)extent->type_size;
-    size_t bytes = (size_t)n * row_bytes, done = 0;
-    off_t at = (off_t)(extent->at + row * (int64_t)row_bytes);
+    const int64_t row_bytes = (int64_t)extent->cols * extent->type_size;
+    const int64_t at = extent->at + row * row_bytes;
     char where[512];
-    ssize_t got;
 
     sp_pulse_beat();
+    place(r, dataset, where, sizeof where);
     if (extent->chunks)
-        return read_chunked(r, dataset, extent, row, n, to);
-    while (done < bytes) {
-        got = pread(r->file.fd, (char *)to + done, bytes - done, at + (off_t)done);
-        if (got > 0)
-            done += (size_t)got;
-        else if (got == 0)
-            return SP_FAIL(SP_EIO,
-                           "%s: the file ends %zu bytes too early: it shrank while in "
-                           "use",
-                           place(r, dataset, where, sizeof where), bytes - done);
-        else if (errno != EINTR)
-            return SP_FAIL(SP_EIO, "%s: %s", place(r, dataset, where, sizeof where),
-                           strerror(errno));
-    }
-    return SP_OK;
+        return sp_h5_unpack(&r->own->unpacker, extent->chunks, r->file.fd, where, row,
+                            n, to);
+    return sp_file_read_at(r->file.fd, where, to, (size_t)(n * row_bytes), at);
 }
 
 /* Reads a piece of a dataset that counts in the checksum. Unless kind is NO_WORD,

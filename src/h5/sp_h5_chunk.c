@@ -4,13 +4,12 @@
  * all their columns. A band is unpacked as a whole into a buffer, where its rows stand
  * as in a contiguous dataset. */
 #include <assert.h>
-#include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "base/sp_file.h"
 #include "h5/sp_h5_filter.h"
 #include "process/sp_pulse.h"
 
@@ -219,24 +218,8 @@ void sp_h5_chunks_free(sp_h5_chunks *chunks)
 static sp_status read_stored(sp_h5_steps *steps, const sp_h5_chunks *c, int fd,
                              const char *where, int64_t i)
 {
-    size_t done = 0, bytes = c->bytes[i];
-    ssize_t got;
-
-    SP_TRY(sp_h5_room(&steps->stored, &steps->stored_room, bytes, where));
-    while (done < bytes) {
-        got = pread(fd, steps->stored + done, bytes - done,
-                    (off_t)(c->at[i] + (int64_t)done));
-        if (got > 0)
-            done += (size_t)got;
-        else if (got == 0)
-            return SP_FAIL(SP_EIO,
-                           "%s: the file ends %zu bytes too early: it shrank while in "
-                           "use",
-                           where, bytes - done);
-        else if (errno != EINTR)
-            return SP_FAIL(SP_EIO, "%s: %s", where, strerror(errno));
-    }
-    return SP_OK;
+    SP_TRY(sp_h5_room(&steps->stored, &steps->stored_room, c->bytes[i], where));
+    return sp_file_read_at(fd, where, steps->stored, c->bytes[i], c->at[i]);
 }
 
 /* Copies from dimension d on the part of a chunk that lies within the dataset. `at` is

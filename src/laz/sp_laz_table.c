@@ -2,11 +2,10 @@
  * (where chunks differ) and its bytes, coded as integers guessed to be those of the
  * chunk before. */
 #include <assert.h>
-#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
-#include <unistd.h>
 
+#include "base/sp_file.h"
 #include "laz/sp_laz_chunk.h"
 #include "laz/sp_laz_field.h"
 
@@ -14,28 +13,13 @@ enum { HEAD_BYTES = 8, POINTS = 0, BYTES = 1 };
 
 sp_status sp_laz_pread(const sp_laz_file *file, void *to, size_t n, int64_t at)
 {
-    unsigned char *p = to;
-
     assert(file->fd >= 0 && (to || n == 0));
     if (at < 0 || at > file->file_bytes || (int64_t)n > file->file_bytes - at)
         return SP_FAIL(SP_EDATA,
                        "%s: truncated: %zu bytes wanted at byte %" PRId64
                        ", but the file has %" PRId64,
                        file->path, n, at, file->file_bytes);
-    while (n > 0) {
-        ssize_t got = pread(file->fd, p, n, (off_t)at);
-
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got <= 0)
-            return SP_FAIL(got < 0 ? SP_EIO : SP_EDATA,
-                           "%s: cannot read byte %" PRId64 ": %s", file->path, at,
-                           got < 0 ? strerror(errno) : "the file became shorter");
-        p += got;
-        at += got;
-        n -= (size_t)got;
-    }
-    return SP_OK;
+    return sp_file_read_at(file->fd, file->path, to, n, at);
 }
 
 /* A coder of the table's numbers, with its pool. */
