@@ -72,22 +72,30 @@ static bool is_sound_sum(const int64_t *sum)
            fabs((double)sum[1]) <= HALF && fabs((double)sum[2]) <= HALF;
 }
 
-/* A sound sum in units of ULP * 2^*shift, rounded to odd where bits had to go: a later
- * rounding to 24 or 53 bits is then the rounding of the exact sum. */
-static __int128 join(const int64_t *sum, int *shift)
+/* A sum as whole * unit, rounded to odd where bits had to go: a later rounding to 24 or
+ * 53 bits is then the rounding of the exact sum. The unit is NAN where the sum is not
+ * sound. */
+typedef struct joined {
+    __int128 whole;
+    double unit;
+} joined;
+
+static joined join(const int64_t *sum)
 {
+    if (!is_sound_sum(sum))
+        return (joined){0, NAN};
+
     int64_t carry = sum[1] + (sum[2] >> BITS);
     __int128 high = (__int128)sum[0] + (carry >> BITS);
     int64_t mask = ((int64_t)1 << BITS) - 1;
     __int128 low = ((__int128)(carry & mask) << BITS) | (sum[2] & mask);
     enum { DROP = 16 };
 
-    *shift = 0;
     if (high > -((__int128)1 << 56) && high < (__int128)1 << 56)
-        return high * ((__int128)1 << 2 * BITS) + low;
-    *shift = DROP;
-    return (high * ((__int128)1 << (2 * BITS - DROP)) + (low >> DROP)) |
-           ((low & ((1 << DROP) - 1)) != 0);
+        return (joined){high * ((__int128)1 << 2 * BITS) + low, ULP};
+    return (joined){(high * ((__int128)1 << (2 * BITS - DROP)) + (low >> DROP)) |
+                        ((low & ((1 << DROP) - 1)) != 0),
+                    ULP * (1 << DROP)};
 }
 
 void sp_exact_get_f64(const int64_t *sum, double *x, size_t n)
@@ -95,12 +103,9 @@ void sp_exact_get_f64(const int64_t *sum, double *x, size_t n)
     assert((sum && x) || n == 0);
 #pragma omp parallel for schedule(static) if (n >= PARALLEL_FROM)
     for (size_t i = 0; i < n; i++) {
-        const int64_t *one = sum + SP_EXACT_LIMBS * i;
-        const bool is_sound = is_sound_sum(one);
-        int shift = 0;
-        const __int128 whole = is_sound ? join(one, &shift) : 0;
+        const joined one = join(sum + SP_EXACT_LIMBS * i);
 
-        x[i] = is_sound ? (double)whole * (shift ? ULP * 0x1p16 : ULP) : (double)NAN;
+        x[i] = (double)one.whole * one.unit;
     }
 }
 
@@ -109,11 +114,8 @@ void sp_exact_get_f32(const int64_t *sum, float *x, size_t n)
     assert((sum && x) || n == 0);
 #pragma omp parallel for schedule(static) if (n >= PARALLEL_FROM)
     for (size_t i = 0; i < n; i++) {
-        const int64_t *one = sum + SP_EXACT_LIMBS * i;
-        const bool is_sound = is_sound_sum(one);
-        int shift = 0;
-        const __int128 whole = is_sound ? join(one, &shift) : 0;
+        const joined one = join(sum + SP_EXACT_LIMBS * i);
 
-        x[i] = is_sound ? (float)whole * (float)(shift ? ULP * 0x1p16 : ULP) : NAN;
+        x[i] = (float)one.whole * (float)one.unit;
     }
 }
