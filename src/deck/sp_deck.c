@@ -108,10 +108,8 @@ static sp_status read_defaults(sp_config *config)
     if (!to)
         return SP_FAIL(SP_EMEM, "deck: out of memory");
     for (int i = 0; i < sp_deck_n_keys; i++) {
-        const sp_key *k = &sp_deck_key[i];
-        if (i == 0 || strcmp(k->section, k[-1].section))
-            fprintf(to, "%s%s : {\n", i ? "};\n" : "", k->section);
-        fprintf(to, "%s = %s;\n", k->name, k->standard);
+        sp_deck_write_section(to, i);
+        fprintf(to, "%s = %s;\n", sp_deck_key[i].name, sp_deck_key[i].standard);
     }
     fprintf(to, "};\n");
     rc = fclose(to) ? SP_FAIL(SP_EMEM, "deck: out of memory")

@@ -106,5 +106,8 @@ void sp_deck_write_text(FILE *to, const char *text);
 void sp_deck_write_real(FILE *to, double value);
 void sp_deck_write_strings(FILE *to, const sp_strings *s);
 void sp_deck_write_layers(FILE *to, const sp_config *config);
+/* Before the key of row i: where a section begins there, ends the one before it and
+ * begins it. */
+void sp_deck_write_section(FILE *to, int i);
 
 #endif

@@ -112,6 +112,15 @@ static void write_value(FILE *to, const sp_config *config, const sp_key *key)
     }
 }
 
+void sp_deck_write_section(FILE *to, int i)
+{
+    const sp_key *k = &sp_deck_key[i];
+
+    assert(i >= 0 && i < sp_deck_n_keys);
+    if (i == 0 || strcmp(k->section, k[-1].section) != 0)
+        fprintf(to, "%s%s : {\n", i ? "};\n" : "", k->section);
+}
+
 sp_status sp_config_to_text(const sp_config *config, char **text)
 {
     size_t size;
@@ -125,8 +134,7 @@ sp_status sp_config_to_text(const sp_config *config, char **text)
     for (int i = 0; i < sp_deck_n_keys; i++) {
         const sp_key *k = &sp_deck_key[i];
 
-        if (i == 0 || strcmp(k->section, k[-1].section))
-            fprintf(to, "%s%s : {\n", i ? "};\n" : "", k->section);
+        sp_deck_write_section(to, i);
         if (k->type == SP_KEY_LAYERS && config->net.n_layers == 0)
             continue;
         fprintf(to, "    %s = ", k->name);
