@@ -211,7 +211,10 @@ static void add_later(const sp_page *page, const sp_story *s)
     sp_html_raw(page->html, "</tbody></table></div>\n");
 }
 
-void sp_page_add_classes(const sp_page *page)
+/* Adds a section: its head once, then each run that has been evaluated with what `add`
+ * makes of its counts. False: no run has been. */
+static bool add_section(const sp_page *page, const char *head,
+                        void (*add)(const sp_page *page, int run, const counts *c))
 {
     bool has_head = false;
 
@@ -222,14 +225,24 @@ void sp_page_add_classes(const sp_page *page)
         if (!take_counts(&page->story[run], &c))
             continue;
         if (!has_head)
-            sp_html_raw(page->html, "<h2>Classes</h2>\n");
+            sp_html_raw(page->html, head);
         has_head = true;
         sp_page_head_run(page, run);
-        add_origin(page, &c);
-        add_table(page, &c);
-        add_later(page, &page->story[run]);
+        add(page, run, &c);
     }
-    if (!has_head)
+    return has_head;
+}
+
+static void add_run(const sp_page *page, int run, const counts *c)
+{
+    add_origin(page, c);
+    add_table(page, c);
+    add_later(page, &page->story[run]);
+}
+
+void sp_page_add_classes(const sp_page *page)
+{
+    if (!add_section(page, "<h2>Classes</h2>\n", add_run))
         sp_html_raw(page->html, "<h2>Classes</h2>\n<p class=\"soft\">No evaluation has "
                                 "been finished.</p>\n");
 }
@@ -346,34 +359,26 @@ static void add_worst(const sp_page *page, const counts *c)
     sp_html_raw(page->html, "</ul>\n");
 }
 
+static void add_confusion(const sp_page *page, int run, const counts *c)
+{
+    (void)run;
+    if (c->n <= MOST_MAPPED)
+        add_map(page, c);
+    else
+        sp_html_add(page->html,
+                    "<p>%d classes are too many to draw; the largest confusions "
+                    "are</p>\n",
+                    c->n);
+    add_worst(page, c);
+}
+
 void sp_page_add_confusions(const sp_page *page)
 {
-    bool has_head = false;
-
-    assert(page->n > 0 && page->story);
-    for (int run = 0; run < page->n; run++) {
-        counts c;
-
-        if (!take_counts(&page->story[run], &c))
-            continue;
-        if (!has_head)
-            sp_html_raw(
-                page->html,
-                "<h2>Confusion</h2>\n<p class=\"soft\">Rows are the truth, columns "
-                "the prediction; a cell is the share of its row in percent, "
-                "with its count below where there is room. Blue is right, orange "
-                "is wrong.</p>\n");
-        has_head = true;
-        sp_page_head_run(page, run);
-        if (c.n <= MOST_MAPPED)
-            add_map(page, &c);
-        else
-            sp_html_add(page->html,
-                        "<p>%d classes are too many to draw; the largest "
-                        "confusions are</p>\n",
-                        c.n);
-        add_worst(page, &c);
-    }
+    add_section(page,
+                "<h2>Confusion</h2>\n<p class=\"soft\">Rows are the truth, columns the "
+                "prediction; a cell is the share of its row in percent, with its count "
+                "below where there is room. Blue is right, orange is wrong.</p>\n",
+                add_confusion);
 }
 
 /* ---- CSV ---- */
