@@ -104,28 +104,42 @@ void sp_scan_put_name(FILE *to, const char *name)
         putc(*c <= ' ' || *c == 0x7f ? '_' : *c, to);
 }
 
+static sp_status put_points(void *arg, const sp_scan_points *p, const int32_t *code,
+                            const float *value)
+{
+    const sp_scan_writing *w = arg;
+    const sp_scan_columns *c = &w->columns;
+    const int n_added = w->labels->n_added;
+
+    for (int64_t i = 0; i < p->n; i++) {
+        for (int a = 0; a < 3; a++)
+            w->put_number(w->to, p->xyz[3 * i + a], 'f', 8, ' ');
+        for (int k = 0; k < c->n; k++)
+            w->put_number(w->to, p->attr[i * c->n + k], c->kind[k], c->size[k], ' ');
+        for (int k = 0; k < n_added; k++)
+            w->put_number(w->to, (double)value[i * n_added + k], 'f', 4, ' ');
+        w->put_number(w->to, code[i], 'i', 4, '\n');
+    }
+    return SP_OK;
+}
+
 sp_status sp_scan_write_file(sp_scan *scan, const char *path,
                              const sp_scan_labels *labels, int32_t no_class,
-                             void (*put_head)(const sp_scan_writing *writing),
-                             sp_scan_put_points *put_points)
+                             sp_scan_writing format)
 {
-    sp_scan_writing *w = calloc(1, sizeof *w);
-    sp_status rc = w ? SP_OK : SP_FAIL(SP_EMEM, "%s: no memory to write it", path);
+    sp_scan_writing *w = &format;
+    sp_status rc;
 
-    assert(path && put_head && put_points);
-    SP_TRY_GOTO(rc, rc, end);
+    assert(path && labels && format.put_head && format.put_number);
     w->labels = labels;
-    SP_TRY_GOTO(rc, list_columns(scan, labels, &w->columns), end);
+    SP_TRY(list_columns(scan, labels, &w->columns));
     w->to = fopen(path, "wb");
     if (!w->to)
-        rc = SP_FAIL(SP_EIO, "%s: cannot create: %s", path, strerror(errno));
-    SP_TRY_GOTO(rc, rc, end);
-    put_head(w);
+        return SP_FAIL(SP_EIO, "%s: cannot create: %s", path, strerror(errno));
+    w->put_head(w);
     rc = sp_scan_each_block(scan, labels, no_class, put_points, w);
     if ((ferror(w->to) | fclose(w->to)) && rc == SP_OK)
         rc = SP_FAIL(SP_EIO, "%s: cannot write: %s", path, strerror(errno));
-end:
-    free(w);
     return rc;
 }
 
@@ -148,13 +162,13 @@ static void put_real(FILE *to, double x, bool is_float32)
     fputs(text, to);
 }
 
-static void put_value(FILE *to, double x, char kind, int size)
+static void put_number(FILE *to, double x, char kind, int size, char after)
 {
-    putc(' ', to);
     if (kind == 'f')
         put_real(to, x, size == 4);
     else
         fprintf(to, "%.0f", x);
+    putc(after, to);
 }
 
 /* Names may not hold what divides columns. */
@@ -180,29 +194,10 @@ static void put_names(const sp_scan_writing *w)
     fputs(" label\n", w->to);
 }
 
-static sp_status put_points(void *arg, const sp_scan_points *p, const int32_t *code,
-                            const float *value)
-{
-    const sp_scan_writing *w = arg;
-    const sp_scan_columns *c = &w->columns;
-    const int n_added = w->labels->n_added;
-
-    for (int64_t i = 0; i < p->n; i++) {
-        put_real(w->to, p->xyz[3 * i], false);
-        put_value(w->to, p->xyz[3 * i + 1], 'f', 8);
-        put_value(w->to, p->xyz[3 * i + 2], 'f', 8);
-        for (int k = 0; k < c->n; k++)
-            put_value(w->to, p->attr[i * c->n + k], c->kind[k], c->size[k]);
-        for (int k = 0; k < n_added; k++)
-            put_value(w->to, (double)value[i * n_added + k], 'f', 4);
-        fprintf(w->to, " %d\n", code[i]);
-    }
-    return SP_OK;
-}
-
 sp_status sp_scan_write_columns(sp_scan *scan, const char *path,
                                 const sp_scan_labels *labels)
 {
-    return sp_scan_write_file(scan, path, labels, SP_SCAN_NO_CLASS, put_names,
-                              put_points);
+    return sp_scan_write_file(
+        scan, path, labels, SP_SCAN_NO_CLASS,
+        (sp_scan_writing){.put_head = put_names, .put_number = put_number});
 }

@@ -50,8 +50,9 @@ typedef struct sp_scan_part {
 /* One format. Members not marked NULL are required. */
 typedef struct sp_scan_format {
     const char *name;
-    const char *endings; /* usual endings of its files' names, in any case: ".txt .xyz" */
-    const char *help;    /* what such files are, for help texts */
+    const char
+        *endings;     /* usual endings of its files' names, in any case: ".txt .xyz" */
+    const char *help; /* what such files are, for help texts */
     /* True for a file that begins with `head`, which has zeros behind the file's end.
      * NULL: the endings decide. */
     bool (*is_ours)(const unsigned char head[SP_SCAN_HEAD]);
@@ -65,7 +66,7 @@ typedef struct sp_scan_format {
      * 0 alone. NULL: reading can begin at any row if `rewind` is NULL, else at row 0.
      */
     sp_status (*limit)(sp_scan *scan, int64_t *first, int64_t *end, bool *is_able);
-    void (*close)(sp_scan *scan);       /* NULL: the format holds nothing but `own` */
+    void (*close)(sp_scan *scan); /* NULL: the format holds nothing but `own` */
     /* n_points comes from the header, and more than a byte of the file for each is not
      * certain: a compressed file may claim more points than it holds */
     bool is_count_claimed;
@@ -100,11 +101,11 @@ struct sp_scan {
     int record_bytes;
     int n_fields;
     sp_scan_field *field;
-    int axis[3], label;        /* numbers of fields; label -1: there is none */
-    int n_selected, *selected; /* numbers of fields */
-    int64_t row;               /* number of the next record */
+    int axis[3], label;         /* numbers of fields; label -1: there is none */
+    int n_selected, *selected;  /* numbers of fields */
+    int64_t row;                /* number of the next record */
     int64_t first_row, end_row; /* of sp_scan_limit; end_row -1: there is no limit */
-    unsigned char *record;     /* [record_capacity] buffer of records to decode */
+    unsigned char *record;      /* [record_capacity] buffer of records to decode */
     int64_t record_capacity;
     void *own; /* private to the format, malloc'd; sp_scan_close frees it */
 };
@@ -121,7 +122,7 @@ typedef struct sp_scan_lines {
 /* The formats; that of `las` is sp_scan_las, at the end of sp_scan_las.c. The first that
  * fits a file counts, so those that know their first bytes stand before those that are
  * told by name. */
-#define SP_SCAN_FORMATS(X) X(las) X(laz) X(ply) X(npy) X(pcd) X(kitti) X(text)
+#define SP_SCAN_FORMATS(X)      X(las) X(laz) X(ply) X(npy) X(pcd) X(kitti) X(text)
 #define SP_SCAN_DECLARE(format) extern const sp_scan_format sp_scan_##format;
 SP_SCAN_FORMATS(SP_SCAN_DECLARE)
 SP_SCAN_DECLARE(ply_lists) /* PLY files that have lists to skip, see sp_scan_ply.c */
@@ -185,18 +186,22 @@ typedef sp_status sp_scan_put_points(void *arg, const sp_scan_points *points,
                                      const int32_t *code, const float *value);
 sp_status sp_scan_each_block(sp_scan *scan, const sp_scan_labels *labels,
                              int32_t no_class, sp_scan_put_points *put, void *arg);
-/* A file of columns that is being written. */
+/* A file of columns that is being written, and its format: what comes before the points,
+ * and how a number of the kind and size of its column is written. `after` is the
+ * character behind it: a blank, or a newline after a point's last one. */
 typedef struct sp_scan_writing {
     FILE *to;
     const sp_scan_labels *labels;
     sp_scan_columns columns;
+    void (*put_head)(const struct sp_scan_writing *writing);
+    void (*put_number)(FILE *to, double x, char kind, int size, char after);
 } sp_scan_writing;
-/* Writes a file of columns: what put_head writes, then the points in blocks, which
- * put_points gets with the sp_scan_writing. SP_EIO, SP_EMEM, and what reading says. */
+/* Writes a file of columns, of which the caller gives the format alone: for each point
+ * its position, its attributes, the added fields and its code. SP_EIO, SP_EMEM, and what
+ * reading says. */
 sp_status sp_scan_write_file(sp_scan *scan, const char *path,
                              const sp_scan_labels *labels, int32_t no_class,
-                             void (*put_head)(const sp_scan_writing *writing),
-                             sp_scan_put_points *put_points);
+                             sp_scan_writing format);
 /* Writes columns of text, as sp_scan_format.write. */
 sp_status sp_scan_write_columns(sp_scan *scan, const char *path,
                                 const sp_scan_labels *labels);

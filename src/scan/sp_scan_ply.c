@@ -412,12 +412,13 @@ static void close_ply(sp_scan *scan)
 /* ---- writing ---- */
 
 /* Writes a number in the type that the header announces. */
-static bool put_number(FILE *to, double x, char kind, int size)
+static void put_number(FILE *to, double x, char kind, int size, char after)
 {
     uint64_t bits = 0;
     float f = (float)x;
     uint32_t low;
 
+    (void)after; /* nothing divides binary numbers */
     if (kind == 'f' && size == 4) {
         memcpy(&low, &f, sizeof low);
         bits = low;
@@ -426,7 +427,7 @@ static bool put_number(FILE *to, double x, char kind, int size)
     } else {
         bits = (uint64_t)(int64_t)x;
     }
-    return sp_scan_put(to, bits, size);
+    sp_scan_put(to, bits, size); /* ferror tells whether it failed */
 }
 
 static const char *type_name(char kind, int size)
@@ -459,32 +460,14 @@ static void put_header(const sp_scan_writing *w)
     fputs("property int label\nend_header\n", w->to);
 }
 
-static sp_status put_points(void *arg, const sp_scan_points *p, const int32_t *code,
-                            const float *value)
-{
-    const sp_scan_writing *w = arg;
-    const sp_scan_columns *c = &w->columns;
-    const int n_added = w->labels->n_added;
-
-    for (int64_t i = 0; i < p->n; i++) {
-        for (int a = 0; a < 3; a++)
-            put_number(w->to, p->xyz[3 * i + a], 'f', 8);
-        for (int k = 0; k < c->n; k++)
-            put_number(w->to, p->attr[i * c->n + k], c->kind[k], c->size[k]);
-        for (int k = 0; k < n_added; k++)
-            put_number(w->to, (double)value[i * n_added + k], 'f', 4);
-        put_number(w->to, code[i], 'i', 4);
-    }
-    return SP_OK;
-}
-
 /* Writes the points with all their attributes except a label, with the added fields,
  * and with `label`, which is the code. */
 static sp_status write_ply(sp_scan *scan, const char *path,
                            const sp_scan_labels *labels)
 {
-    return sp_scan_write_file(scan, path, labels, sp_scan_ply.no_class, put_header,
-                              put_points);
+    return sp_scan_write_file(
+        scan, path, labels, sp_scan_ply.no_class,
+        (sp_scan_writing){.put_head = put_header, .put_number = put_number});
 }
 
 static bool is_ply(const unsigned char *head)
