@@ -28,16 +28,6 @@ typedef struct panel {
     bool has_odd; /* a last channel without partner follows the words */
 } panel;
 
-/* The most pairs of a block, as in cpu_vec_conv.c. */
-INLINE int mr_max(int nr)
-{
-#if LANES == 16
-    return nr == 1 ? 10 : nr <= 3 ? 7 : 6;
-#else
-    return nr == 1 ? 12 : 6;
-#endif
-}
-
 INLINE void block(const panel *b, const int32_t *in, const int32_t *out, const int mr,
                   const int nr)
 {

@@ -49,6 +49,18 @@ SP_OP(clock_begin) sp_cpu_clock_begin;
 SP_OP(clock_end) sp_cpu_clock_end;
 SP_OP(peak) sp_cpu_peak;
 SP_OP(memory_used) sp_cpu_memory_used;
+/* Their places in a table. */
+#define SP_CPU_SHARED_OPS                                                              \
+    .is_host = true, .arena_create = sp_cpu_arena_create,                              \
+    .arena_destroy = sp_cpu_arena_destroy, .upload = sp_cpu_move,                      \
+    .download = sp_cpu_move, .fill = sp_cpu_fill, .wait = sp_cpu_wait,                 \
+    .arena_pass = sp_cpu_arena_pass, .plan_build = sp_cpu_plan_build,                  \
+    .plan_bytes = sp_cpu_plan_bytes, .plan_scratch_bytes = sp_cpu_plan_scratch_bytes,  \
+    .join = sp_ref_join, .conv_grad_weight_bytes = sp_cpu_conv_grad_weight_bytes,      \
+    .norm_finish = sp_ref_norm_finish, .norm_grad_finish = sp_ref_norm_grad_finish,    \
+    .fused_parts = sp_cpu_fused_parts, .add_samples = sp_ref_add_samples,              \
+    .clock_begin = sp_cpu_clock_begin, .clock_end = sp_cpu_clock_end,                  \
+    .peak = sp_cpu_peak, .memory_used = sp_cpu_memory_used
 
 /* ---- functions of one table: plain loops (src/backends), the fast backend ---- */
 SP_OP(conv_pack_floats) sp_ref_conv_pack_floats, sp_cpu_conv_pack_floats;

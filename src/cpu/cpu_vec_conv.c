@@ -33,20 +33,6 @@ typedef struct panel {
     vmask tail; /* mask of the panel's last vector */
 } panel;
 
-/* The most pairs of a block. mr * nr sums, nr weights and a broadcast must fit the
- * vector registers (32 or 16), and at least 8 sums hide the latency. With 32 vector
- * registers the row pointers of x are the limit: 12 of them, the counter and the
- * weights' address exceed the 16 general registers, and blocks of 2 vectors lost 10 %
- * of peak (measured). */
-INLINE int mr_max(int nr)
-{
-#if LANES == 16
-    return nr == 1 ? 10 : nr <= 3 ? 7 : 6;
-#else
-    return nr == 1 ? 12 : 6;
-#endif
-}
-
 INLINE vec load_part(const float *p, int j, int nr, vmask tail)
 {
     return j + 1 < nr ? load(p + j * LANES) : load_m(p + j * LANES, tail);
@@ -250,10 +236,9 @@ void ISA(pack)(const float *w, int c_in, int c_out, bool is_transposed, float *p
         if (is_transposed)
             ISA(transpose)
         (w + (size_t)at * c_in, (size_t)c_in, c_in, width, (size_t)ld, packed);
-        else
-            for (int i = 0; i < c_in; i++)
-                memcpy(packed + (size_t)i * ld, w + (size_t)i * c_out + at,
-                       (size_t)width * sizeof *w);
+        else for (int i = 0; i < c_in; i++)
+            memcpy(packed + (size_t)i * ld, w + (size_t)i * c_out + at,
+                   (size_t)width * sizeof *w);
         packed += (size_t)c_in * (size_t)ld;
     }
 }
