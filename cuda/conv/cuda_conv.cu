@@ -161,15 +161,7 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) conv_kernel(conv_call a
     conv_block<P, T, IS_WHOLE> b(a, table[0], stages);
     float sum[T::MT][T::NT][4] = {};
 
-    sp_reads_ahead(); /* the map, for the table */
-    b.list_rows();
-    int word = 0;
-    do { /* there is a word, so that the compiler sees the wait on every way */
-        b.fill_table(word);
-        b.list_offsets(word);
-        sp_grid_begin(a.lets_next); /* from the second word on it has been passed */
-        b.walk(word, sum);
-    } while (++word < a.n_words);
+    conv_add_words(a, b, sum);
     typedef typename conv_block<P, T, IS_WHOLE>::product product;
     typedef std::conditional_t<P == SP_BF16, cuda_bf16, float> element;
     typedef conv_out<product, T, element> out;

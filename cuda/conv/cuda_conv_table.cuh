@@ -178,4 +178,21 @@ template <class T> struct conv_rows {
     }
 };
 
+/* What both kinds of kernels do with their block: word after word of the masks, the table,
+ * the list, and the products of the listed offsets. */
+template <class B, class S>
+__device__ __forceinline__ void conv_add_words(const conv_call &a, B &block, S &sum)
+{
+    int word = 0;
+
+    sp_reads_ahead(); /* the map, for the table */
+    block.list_rows();
+    do { /* there is a word, so that the compiler sees the wait on every way */
+        block.fill_table(word);
+        block.list_offsets(word);
+        sp_grid_begin(a.lets_next); /* from the second word on it has been passed */
+        block.walk(word, sum);
+    } while (++word < a.n_words);
+}
+
 #endif

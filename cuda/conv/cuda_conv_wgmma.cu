@@ -388,15 +388,7 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) wgmma_kernel(conv_call 
         b.weights.prepare();
     if (T::CLUSTER > 1)
         sp_cluster_arrive();
-    sp_reads_ahead(); /* the map, for the table */
-    b.list_rows();
-    int word = 0;
-    do { /* there is a word, so that the compiler sees the wait on every way */
-        b.fill_table(word);
-        b.list_offsets(word);
-        sp_grid_begin(a.lets_next); /* from the second word on it has been passed */
-        b.walk(word, sum);
-    } while (++word < a.n_words);
+    conv_add_words(a, b, sum);
     if (T::CLUSTER > 1)
         sp_cluster_arrive(); /* this block reaches for no other any more */
     typedef out_tile<T> tile;

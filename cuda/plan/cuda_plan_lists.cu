@@ -208,7 +208,7 @@ struct move_tiles {
 /* The rows of a block: one chunk of sample b, whose chunks are first .. first +
  * n_chunks - 1. */
 struct chunk_rows {
-    int64_t row, end; /* row of this thread; end of the sample */
+    int64_t row, end;         /* row of this thread; end of the sample */
     int first, n_chunks, own; /* own: number of the block's chunk in the sample */
 
     __device__ chunk_rows(const plan_levels &p, const plan_map &m, unsigned block)
@@ -247,11 +247,15 @@ __device__ void count_word(uint32_t m, int n_offsets, int32_t (*count)[32])
     __syncthreads();
 }
 
-struct write_counts {
+/* A block per chunk of every map. */
+struct each_chunk {
     plan_levels levels;
 
     bool has(const plan_map &) const { return true; }
     unsigned blocks(const plan_map &m) const { return (unsigned)m.n_chunks; }
+};
+
+struct write_counts : each_chunk {
     __device__ void operator()(const plan_map &m, unsigned block) const
     {
         SP_SHARED(int32_t, count, [PLAN_WARPS][32]);
@@ -311,11 +315,7 @@ struct take_starts {
     }
 };
 
-struct write_lists {
-    plan_levels levels;
-
-    bool has(const plan_map &) const { return true; }
-    unsigned blocks(const plan_map &m) const { return (unsigned)m.n_chunks; }
+struct write_lists : each_chunk {
     __device__ void operator()(const plan_map &m, unsigned block) const
     {
         SP_SHARED(int32_t, count, [PLAN_WARPS][32]);
@@ -419,12 +419,12 @@ sp_status plan_order_rows(cuda_plan_builder *b)
 
 sp_status plan_count_pairs(cuda_plan_builder *b)
 {
-    SP_TRY(plan_each_map(b, write_counts{b->levels}));
+    SP_TRY(plan_each_map(b, write_counts{{b->levels}}));
     SP_TRY(plan_scan_maps(b, scan_positions{}));
     return plan_each_map(b, take_starts{b->levels});
 }
 
 sp_status plan_write_pairs(cuda_plan_builder *b)
 {
-    return plan_each_map(b, write_lists{b->levels});
+    return plan_each_map(b, write_lists{{b->levels}});
 }

@@ -181,13 +181,17 @@ struct neighbour_writer {
     __device__ void found(int, int32_t row) { *nbr++ = row; }
 };
 
-/* The top map is traversed first, all others together. */
-struct write_masks {
+/* A thread per output row of the top map, which is traversed first, or of all others
+ * together. */
+struct each_row {
     lookup q;
     bool is_top;
 
     bool has(const plan_map &m) const { return m.is_top == is_top; }
     unsigned blocks(const plan_map &m) const { return plan_blocks(m.n_out); }
+};
+
+struct write_masks : each_row {
     __device__ void operator()(const plan_map &m, unsigned block) const
     {
         const int64_t o = plan_item(block);
@@ -200,12 +204,7 @@ struct write_masks {
     }
 };
 
-struct write_neighbours {
-    lookup q;
-    bool is_top;
-
-    bool has(const plan_map &m) const { return m.is_top == is_top; }
-    unsigned blocks(const plan_map &m) const { return plan_blocks(m.n_out); }
+struct write_neighbours : each_row {
     __device__ void operator()(const plan_map &m, unsigned block) const
     {
         const int64_t o = plan_item(block);
@@ -351,12 +350,12 @@ sp_status build_top(cuda_plan_builder *b, plan_map *top, lookup *q)
 {
     int32_t pairs;
 
-    SP_TRY(plan_each_map(b, write_masks{*q, true}));
+    SP_TRY(plan_each_map(b, write_masks{{*q, true}}));
     SP_TRY(plan_scan_maps(b, count_neighbours{true}));
     SP_TRY(plan_download(b, &pairs, top->first + top->n_out, sizeof pairs));
     SP_TRY(check_pairs(pairs));
     SP_TRY(SP_TAKE(b->arena, pairs, &top->nbr));
-    SP_TRY(plan_each_map(b, write_neighbours{*q, true}));
+    SP_TRY(plan_each_map(b, write_neighbours{{*q, true}}));
     q->top_mask = top->mask;
     q->top_first = top->first;
     q->top_nbr = top->nbr;
@@ -436,12 +435,12 @@ sp_status plan_build_maps(cuda_plan_builder *b)
     for (int i = 0; i < n_maps; i++)
         if (b->map[i].is_top)
             SP_TRY(build_top(b, &b->map[i], &q));
-    SP_TRY(plan_each_map(b, write_masks{q, false}));
+    SP_TRY(plan_each_map(b, write_masks{{q, false}}));
     SP_TRY(plan_scan_maps(b, count_neighbours{false}));
     SP_TRY(plan_order_rows(b));
     SP_TRY(plan_count_pairs(b));
     SP_TRY(take_pairs(b, start_host, n_starts));
-    SP_TRY(plan_each_map(b, write_neighbours{q, false}));
+    SP_TRY(plan_each_map(b, write_neighbours{{q, false}}));
     SP_TRY(plan_write_pairs(b));
     for (int i = 0; i < n_maps; i++) {
         SP_TRY(publish(b, &b->map[i], start_host));

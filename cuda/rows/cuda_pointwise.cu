@@ -7,9 +7,9 @@
 namespace
 {
 
-struct relu : cuda_plain {
+/* One tensor is read and one written. */
+struct one_to_one : cuda_plain {
     sp_tensor x, y;
-    float slope;
 
     template <class T, int N> struct item {
         cuda_pack<T, N> x;
@@ -20,6 +20,10 @@ struct relu : cuda_plain {
     {
         cuda_take(x, i, j, &v->x);
     }
+};
+
+struct relu : one_to_one {
+    float slope;
 
     template <class T, int N>
     __device__ void finish(const channels<N> &, const item<T, N> &item, int64_t i,
@@ -106,21 +110,10 @@ struct convert {
 
 /* Dropout of one sample. Its rows are counted from its first row, so that the mask does
  * not depend on the sample's place in the batch. */
-struct dropout : cuda_plain {
-    sp_tensor x, y;
+struct dropout : one_to_one {
     sp_rng rng;
     float p, scale;
     int layer;
-
-    template <class T, int N> struct item {
-        cuda_pack<T, N> x;
-    };
-
-    template <class T, int N>
-    __device__ void load(int64_t i, int j, item<T, N> *v) const
-    {
-        cuda_take(x, i, j, &v->x);
-    }
 
     template <class T, int N>
     __device__ void finish(const channels<N> &, const item<T, N> &item, int64_t i,
@@ -143,7 +136,7 @@ struct dropout : cuda_plain {
 sp_status sp_cuda_relu(sp_backend *be, sp_tensor x, float slope, sp_tensor y)
 {
     assert(sp_tensors_match(x, y));
-    return cuda_each_row(be, relu{{}, x, y, slope}, false, x, y);
+    return cuda_each_row(be, relu{{{}, x, y}, slope}, false, x, y);
 }
 
 sp_status sp_cuda_relu_grad(sp_backend *be, sp_tensor y, float slope, sp_tensor dy,
@@ -174,11 +167,9 @@ sp_status sp_cuda_dropout(sp_backend *be, sp_tensor x, float p, uint64_t seed,
         const int32_t n = sample_row[b + 1] - sample_row[b];
         const sp_tensor from = sp_tensor_rows(x, sample_row[b], n);
         const sp_tensor to = sp_tensor_rows(y, sample_row[b], n);
-        const dropout f = {
-            {},   from,
-            to,   sp_rng_open(seed, SP_RNG_DROPOUT, epoch, (uint64_t)sample_id[b]),
-            p,    scale,
-            layer};
+        const sp_rng rng =
+            sp_rng_open(seed, SP_RNG_DROPOUT, epoch, (uint64_t)sample_id[b]);
+        const dropout f = {{{}, from, to}, rng, p, scale, layer};
 
         SP_TRY(cuda_each_row(be, f, false, from, to));
     }

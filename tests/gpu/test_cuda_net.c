@@ -131,6 +131,22 @@ static void same_logits(net_case *c, twin *t)
     free(got.data);
 }
 
+/* The same step on the reference or the CPU and on the device. */
+static void run_both(net_case *c, twin *t)
+{
+    side a = {.backend = &c->backend,
+              .net = &c->net,
+              .buckets = &c->buckets,
+              .batch = &c->batch};
+    side b = {.backend = &t->backend,
+              .net = &t->net,
+              .buckets = &t->buckets,
+              .batch = &t->batch};
+
+    run_step(&a);
+    run_step(&b);
+}
+
 static void one_step(const char *layers, const char *freeze, bool is_exact, int order)
 {
     const sp_net_options options = {.is_exact = is_exact, .seed = 3};
@@ -140,12 +156,7 @@ static void one_step(const char *layers, const char *freeze, bool is_exact, int 
     case_open_frozen(&c, sp_backend_reference(), &comm, layers, freeze, &options);
     case_batch(&c, samples, N_SAMPLES);
     open_twin(&t, &c, &options, order, SP_FP32);
-    side a = {
-        .backend = &c.backend, .net = &c.net, .buckets = &c.buckets, .batch = &c.batch};
-    side b = {
-        .backend = &t.backend, .net = &t.net, .buckets = &t.buckets, .batch = &t.batch};
-    run_step(&a);
-    run_step(&b);
+    run_both(&c, &t);
     near("loss", t.buckets.tail.loss_sum, c.buckets.tail.loss_sum, 1e-6);
     near("weight", t.buckets.tail.weight_sum, c.buckets.tail.weight_sum, 0);
     near("squares", t.buckets.squares, c.buckets.squares, 1e-3);
@@ -216,12 +227,7 @@ static void rounded_step(const char *layers, sp_precision precision, deviation m
         case_open(&c, sp_backend_reference(), &comm, layers, &options);
     case_batch(&c, samples, N_SAMPLES);
     open_twin(&t, &c, &options, 1, precision);
-    side a = {
-        .backend = &c.backend, .net = &c.net, .buckets = &c.buckets, .batch = &c.batch};
-    side b = {
-        .backend = &t.backend, .net = &t.net, .buckets = &t.buckets, .batch = &t.batch};
-    run_step(&a);
-    run_step(&b);
+    run_both(&c, &t);
     near("loss", t.buckets.tail.loss_sum, c.buckets.tail.loss_sum, most.loss);
     near("weight", t.buckets.tail.weight_sum, c.buckets.tail.weight_sum, 0);
     error = gradient_error(&c.graph, &t, c.buckets.grad);
@@ -324,10 +330,8 @@ static void five_steps(void **state)
 KERNEL_TEST(test_cuda_net)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_network),
-        cmocka_unit_test(frozen_layers_too),
-        cmocka_unit_test(rounded_steps_follow),
-        cmocka_unit_test(a_step_waits_once),
+        cmocka_unit_test(every_network),        cmocka_unit_test(frozen_layers_too),
+        cmocka_unit_test(rounded_steps_follow), cmocka_unit_test(a_step_waits_once),
         cmocka_unit_test(five_steps),
     };
 
