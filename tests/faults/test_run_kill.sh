@@ -21,12 +21,7 @@ cp base.deck smooth.deck # no ReLU whose sign a last digit can turn
 cat >>base.deck <<'DECK'
 net : { family = "dummy"; };
 DECK
-cat >>smooth.deck <<'DECK'
-net : { layers = ( { name = "a"; op = "conv"; out = 8; kernel = 3; }, { name = "bn"; op = "batchnorm"; },
-  { name = "b"; op = "conv"; out = 12; kernel = 2; stride = 2; }, { name = "bn2"; op = "batchnorm"; },
-  { name = "c"; op = "conv_transpose"; out = 8; kernel = 2; stride = 2; },
-  { name = "d"; op = "concat"; from = ["c", "bn"]; }, { name = "e"; op = "linear"; out = 4; bias = true; } ); };
-DECK
+smooth_net_4 >>smooth.deck
 set -- read reduce saving plan verified forward load renamed backward pread linked update \
     save eval
 points=$*

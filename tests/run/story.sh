@@ -238,3 +238,14 @@ same() {
 sums() {
     "$SHARDS" sums "$1/checkpoints/step-$(printf %09d "$2").h5" || fail "no sums of $1 step $2"
 }
+
+# smooth_net_4: a network of two levels with norms and a concatenation, for 4 classes; it has
+# no ReLU, where a rounding error could change a sign and so the losses by much.
+smooth_net_4() {
+    cat <<'END'
+net : { layers = ( { name = "a"; op = "conv"; out = 8; kernel = 3; }, { name = "bn"; op = "batchnorm"; },
+  { name = "b"; op = "conv"; out = 12; kernel = 2; stride = 2; }, { name = "bn2"; op = "batchnorm"; },
+  { name = "c"; op = "conv_transpose"; out = 8; kernel = 2; stride = 2; },
+  { name = "d"; op = "concat"; from = ["c", "bn"]; }, { name = "e"; op = "linear"; out = 4; bias = true; } ); };
+END
+}

@@ -10,16 +10,8 @@ batch : { size = 4; };
 train : { steps = 20; warmup_steps = 5; };
 run : { log_every = 1; eval_every = 0; };
 DECK
-cat >smooth.deck <<'DECK'
-@include "base.deck"
-DECK
 sed '/^net/d' base.deck >smooth.deck
-cat >>smooth.deck <<'DECK'
-net : { layers = ( { name = "a"; op = "conv"; out = 8; kernel = 3; }, { name = "bn"; op = "batchnorm"; },
-  { name = "b"; op = "conv"; out = 12; kernel = 2; stride = 2; }, { name = "bn2"; op = "batchnorm"; },
-  { name = "c"; op = "conv_transpose"; out = 8; kernel = 2; stride = 2; },
-  { name = "d"; op = "concat"; from = ["c", "bn"]; }, { name = "e"; op = "linear"; out = 4; bias = true; } ); };
-DECK
+smooth_net_4 >>smooth.deck
 
 # compare DIR REFERENCE TOLERANCE_FIRST TOLERANCE: samples and voxels alike, losses close.
 compare() {

@@ -56,18 +56,24 @@ static void drop(problem *p)
     free(p->bias);
 }
 
+static sp_conv_args forward_args(const problem *p, sp_tensor y, const float *packed)
+{
+    return (sp_conv_args){.map = p->kind.has_map ? &p->map : NULL,
+                          .x = p->x,
+                          .y = y,
+                          .w = p->w,
+                          .w_packed = packed,
+                          .bias = p->bias};
+}
+
 static sp_tensor forward(sp_backend *be, const problem *p, bool has_bias, bool is_added)
 {
     sp_tensor y = fx_tensor(p->dy.n, p->c_out, p->dy.ld, 5);
     float *packed = fx_pack(be, p->w, p->K, p->c_in, p->c_out, false, false);
-    sp_conv_args a = {.map = p->kind.has_map ? &p->map : NULL,
-                      .x = p->x,
-                      .y = y,
-                      .w = p->w,
-                      .w_packed = packed,
-                      .bias = has_bias ? p->bias : NULL,
-                      .is_added = is_added};
+    sp_conv_args a = forward_args(p, y, packed);
 
+    a.bias = has_bias ? p->bias : NULL;
+    a.is_added = is_added;
     OK(be->ops->conv_forward(be, &a));
     fx_guards(y);
     free(packed);
@@ -151,12 +157,7 @@ static void sums_with_forward(sp_backend *be, const char *isa, const problem *p)
     sp_tensor plain = forward(be, p, true, false);
     sp_tensor y = fx_tensor(p->dy.n, p->c_out, p->dy.ld, 5);
     float *packed = fx_pack(be, p->w, p->K, p->c_in, p->c_out, false, false);
-    sp_conv_args a = {.map = p->kind.has_map ? &p->map : NULL,
-                      .x = p->x,
-                      .y = y,
-                      .w = p->w,
-                      .w_packed = packed,
-                      .bias = p->bias};
+    sp_conv_args a = forward_args(p, y, packed);
 
     memset(fused, 0xff, (n + 1) * sizeof *fused); /* written, not added to: NaN */
     OK(be->ops->conv_forward_norm_sums(be, &a, out->sample_row, out->n_samples, fused));
@@ -181,12 +182,7 @@ static void norm_with_forward(sp_backend *be, const char *isa, const problem *p,
     float *vector = fx_floats(2 * c, 24);
     sp_tensor plain = forward(be, p, true, false);
     sp_tensor y = fx_tensor(p->dy.n, p->c_out, p->dy.ld, 5);
-    sp_conv_args a = {.map = p->kind.has_map ? &p->map : NULL,
-                      .x = p->x,
-                      .y = y,
-                      .w = p->w,
-                      .w_packed = packed,
-                      .bias = p->bias};
+    sp_conv_args a = forward_args(p, y, packed);
     sp_norm_args norm = {
         .x = y, .y = y, .scale = vector, .shift = vector + c, .slope = slope};
 
