@@ -5,9 +5,10 @@
 # cudart is linked statically, so that one binary starts on
 # machines without driver, toolkit or NCCL and trains there on the CPU.
 # cuda_conv_wgmma.cu is compiled for 90a in place of 90: wgmma is no part of the latter.
-# Sets NVCC, NVCC_GENCODE, NVCC_WGMMA (the same for that file), NVTX_CFLAGS,
-# CUDA_LDFLAGS, CUDA_LIBS; defines SP_WITH_CUDA, SP_CUDA_ROOT and, where the toolkit has
-# NVTX's headers, SP_WITH_NVTX.
+# Sets NVCC, NVCC_GENCODE, NVCC_WGMMA (the same for that file), CUDA_LDFLAGS, CUDA_LIBS, and
+# CUDA_CPPFLAGS, which alone tell the C files of cuda/ the toolkit's folder, and SP_WITH_NVTX
+# where it has NVTX's headers: config.h is that of a build without CUDA, and what else is
+# compiled serves both builds.
 AC_DEFUN([SP_CHECK_CUDA], [
 AC_ARG_WITH([cuda], [AS_HELP_STRING([--with-cuda@<:@=DIR@:>@],
   [build the CUDA backend (default: where nvcc is found)])], [], [with_cuda=auto])
@@ -59,14 +60,12 @@ _CU
     AC_MSG_RESULT([$sp_have_cuda])
   ])
   AS_IF([test $sp_have_cuda = yes],
-    [AC_DEFINE([SP_WITH_CUDA], [1], [the CUDA backend is compiled in])
+    [CUDA_CPPFLAGS="-DSP_CUDA_ROOT='\"$CUDA_ROOT\"'"
      sp_nvtx="without NVTX"
      AS_IF([test -f "$CUDA_ROOT/include/nvtx3/nvToolsExt.h"],
-       [AC_DEFINE([SP_WITH_NVTX], [1], [the toolkit has NVTX's headers])
-        NVTX_CFLAGS="-isystem $CUDA_ROOT/include"
+       [CUDA_CPPFLAGS="$CUDA_CPPFLAGS -DSP_WITH_NVTX=1 -isystem $CUDA_ROOT/include"
         sp_nvtx="ranges for profilers (NVTX)"])
-     sp_cuda_summary="$NVCC for $with_cuda_arch; run.device=cuda; NCCL is looked for at run time; $sp_nvtx"
-     AC_DEFINE_UNQUOTED([SP_CUDA_ROOT], ["$CUDA_ROOT"], [folder of the CUDA toolkit])],
+     sp_cuda_summary="$NVCC for $with_cuda_arch; run.device=cuda; NCCL is looked for at run time; $sp_nvtx"],
     [AS_IF([test "x$with_cuda" = xauto],
       [AC_MSG_WARN([no working CUDA toolkit: CPU backend only])],
       [AC_MSG_ERROR([--with-cuda was given, but nvcc does not build a program (config.log)])])])
@@ -75,7 +74,7 @@ AM_CONDITIONAL([HAVE_CUDA], [test $sp_have_cuda = yes])
 AC_SUBST([NVCC])
 AC_SUBST([NVCC_GENCODE])
 AC_SUBST([NVCC_WGMMA])
-AC_SUBST([NVTX_CFLAGS])
+AC_SUBST([CUDA_CPPFLAGS])
 AC_SUBST([CUDA_LDFLAGS])
 AC_SUBST([CUDA_LIBS])
 ])

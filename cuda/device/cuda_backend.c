@@ -33,3 +33,8 @@ const sp_backend_ops sp_cuda_ops = {
     .range_end = sp_cuda_range_end,
     SP_OPERATIONS(ROW)
 };
+
+const sp_backend_ops *sp_cuda_table(void)
+{
+    return &sp_cuda_ops;
+}

@@ -34,6 +34,7 @@
 #define CUDA_OPS_H
 
 #include "compute/sp_contract.h"
+#include "compute/sp_cuda_link.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -41,11 +42,6 @@ extern "C" {
 
 extern const sp_backend_ops sp_cuda_ops;
 extern const struct sp_transport_ops *const sp_cuda_transports[];
-
-int sp_cuda_device_count(void); /* 0 without a driver, or with one that is too old */
-void sp_cuda_why_none(char *text, size_t size); /* writes why there are none */
-int sp_cuda_toolkit(void);                      /* version, 1000 major + 10 minor */
-sp_status sp_cuda_device(int i, sp_device *device);
 
 /* ---- cuda_device.cu ---- */
 SP_OP(open) sp_cuda_open;
