@@ -155,21 +155,19 @@ sp_status sp_cuda_copy(sp_backend *be, sp_tensor x, sp_tensor y, bool is_added)
     return cuda_each_row(be, copy{{}, x, y, is_added}, false, x, y);
 }
 
-sp_status sp_cuda_dropout(sp_backend *be, sp_tensor x, float p, uint64_t seed,
-                          uint64_t epoch, int layer, const int64_t *sample_id,
-                          const int32_t *sample_row, int n_samples, sp_tensor y)
+sp_status sp_cuda_dropout(sp_backend *be, const sp_dropout_args *a)
 {
-    const float scale = p < 1 ? 1 / (1 - p) : 0;
+    const float scale = a->p < 1 ? 1 / (1 - a->p) : 0;
 
-    assert(p >= 0 && p <= 1 && sp_tensors_match(x, y));
-    assert(sp_samples_cover(sample_row, n_samples, x.n));
-    for (int b = 0; b < n_samples; b++) {
-        const int32_t n = sample_row[b + 1] - sample_row[b];
-        const sp_tensor from = sp_tensor_rows(x, sample_row[b], n);
-        const sp_tensor to = sp_tensor_rows(y, sample_row[b], n);
+    assert(a->p >= 0 && a->p <= 1 && sp_tensors_match(a->x, a->y));
+    assert(sp_samples_cover(a->sample_row, a->n_samples, a->x.n));
+    for (int b = 0; b < a->n_samples; b++) {
+        const int32_t first = a->sample_row[b], n = a->sample_row[b + 1] - first;
+        const sp_tensor from = sp_tensor_rows(a->x, first, n);
+        const sp_tensor to = sp_tensor_rows(a->y, first, n);
         const sp_rng rng =
-            sp_rng_open(seed, SP_RNG_DROPOUT, epoch, (uint64_t)sample_id[b]);
-        const dropout f = {{{}, from, to}, rng, p, scale, layer};
+            sp_rng_open(a->seed, SP_RNG_DROPOUT, a->epoch, (uint64_t)a->sample_id[b]);
+        const dropout f = {{{}, from, to}, rng, a->p, scale, a->layer};
 
         SP_TRY(cuda_each_row(be, f, false, from, to));
     }

@@ -42,23 +42,23 @@ sp_status sp_ref_copy(sp_backend *be, sp_tensor x, sp_tensor y, bool is_added)
     return SP_OK;
 }
 
-sp_status sp_ref_dropout(sp_backend *be, sp_tensor x, float p, uint64_t seed,
-                         uint64_t epoch, int layer, const int64_t *sample_id,
-                         const int32_t *sample_row, int n_samples, sp_tensor y)
+sp_status sp_ref_dropout(sp_backend *be, const sp_dropout_args *a)
 {
-    float scale = p < 1 ? 1 / (1 - p) : 0;
+    const float scale = a->p < 1 ? 1 / (1 - a->p) : 0;
 
-    assert(p >= 0 && p <= 1 && sp_tensors_match(x, y));
-    assert(sp_samples_cover(sample_row, n_samples, x.n));
+    assert(a->p >= 0 && a->p <= 1 && sp_tensors_match(a->x, a->y));
+    assert(sp_samples_cover(a->sample_row, a->n_samples, a->x.n));
     (void)be;
-    for (int b = 0; b < n_samples; b++) {
-        sp_rng rng = sp_rng_open(seed, SP_RNG_DROPOUT, epoch, (uint64_t)sample_id[b]);
-        for (int32_t i = sample_row[b]; i < sample_row[b + 1]; i++)
-            for (int j = 0; j < x.c; j++) {
-                uint64_t block = sp_dropout_block(layer, i - sample_row[b], j);
+    for (int b = 0; b < a->n_samples; b++) {
+        const sp_rng rng =
+            sp_rng_open(a->seed, SP_RNG_DROPOUT, a->epoch, (uint64_t)a->sample_id[b]);
+        const int32_t first = a->sample_row[b];
+        for (int32_t i = first; i < a->sample_row[b + 1]; i++)
+            for (int j = 0; j < a->x.c; j++) {
+                uint64_t block = sp_dropout_block(a->layer, i - first, j);
                 float u =
                     sp_rng_to_unit(sp_rng_at(&rng, block << 2 | (uint64_t)(j & 3)));
-                sp_row(y, i)[j] = u >= p ? sp_row(x, i)[j] * scale : 0;
+                sp_row(a->y, i)[j] = u >= a->p ? sp_row(a->x, i)[j] * scale : 0;
             }
     }
     return SP_OK;

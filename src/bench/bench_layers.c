@@ -277,11 +277,8 @@ TIMED(relu_grad,
 TIMED(copy, (sp_backend * be, sp_tensor x, sp_tensor y, bool is_added),
       (be, x, y, is_added),
       rows_work(x, bytes_of(x) + bytes_of(y) * (is_added ? 2 : 1)))
-TIMED(dropout,
-      (sp_backend * be, sp_tensor x, float p, uint64_t seed, uint64_t epoch, int layer,
-       const int64_t *sample_id, const int32_t *sample_row, int n_samples, sp_tensor y),
-      (be, x, p, seed, epoch, layer, sample_id, sample_row, n_samples, y),
-      rows_work(x, bytes_of(x) + bytes_of(y)))
+TIMED(dropout, (sp_backend * be, const sp_dropout_args *a), (be, a),
+      rows_work(a->x, bytes_of(a->x) + bytes_of(a->y)))
 TIMED(pool, (sp_backend * be, const sp_pool_args *a), (be, a),
       rows_work(a->y, bytes_of(a->x) + bytes_of(a->y)))
 TIMED(pool_grad, (sp_backend * be, const sp_pool_args *a), (be, a),

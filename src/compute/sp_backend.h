@@ -169,6 +169,20 @@ typedef struct sp_pool_args {
     sp_tensor dx, dy; /* backward: dx added to */
 } sp_pool_args;
 
+/* Inverted dropout: y = keep ? x / (1 - p) : 0; the same call serves the gradient. Row r
+ * of a sample, channel c is kept where sp_rng_to_unit of word c & 3 of block
+ * sp_dropout_block(layer, r, c) of the stream (seed, SP_RNG_DROPOUT, epoch, sample id)
+ * is >= p. */
+typedef struct sp_dropout_args {
+    sp_tensor x, y; /* y may be x */
+    float p;
+    uint64_t seed, epoch;
+    int layer;
+    const int64_t *sample_id;  /* [n_samples] */
+    const int32_t *sample_row; /* [n_samples + 1] each sample's first row, and x.n */
+    int n_samples;
+} sp_dropout_args;
+
 /* Softmax cross-entropy l with its gradient. With smoothing e and C classes the target
  * distribution is (1 - e) at the label plus e / C everywhere; the weight of a voxel is
  * w = class_weight[label]. */
@@ -342,13 +356,7 @@ typedef struct sp_backend_ops {
                            sp_tensor dx, bool is_added);
     /* y = x, or y += x: addition, concatenation and their gradients. */
     sp_status (*copy)(sp_backend *be, sp_tensor x, sp_tensor y, bool is_added);
-    /* Inverted dropout: y = keep ? x / (1 - p) : 0; the same call serves the gradient.
-     * y may be x. Row r of a sample, channel c is kept where sp_rng_to_unit of word c &
-     * 3 of block sp_dropout_block(layer, r, c) of the stream (seed, SP_RNG_DROPOUT,
-     * epoch, sample id) is >= p. */
-    sp_status (*dropout)(sp_backend *be, sp_tensor x, float p, uint64_t seed,
-                         uint64_t epoch, int layer, const int64_t *sample_id,
-                         const int32_t *sample_row, int n_samples, sp_tensor y);
+    sp_status (*dropout)(sp_backend *be, const sp_dropout_args *args);
 
     /* ---- pooling ---- */
     sp_status (*pool)(sp_backend *be, const sp_pool_args *args);

@@ -55,22 +55,20 @@ sp_status sp_cpu_copy(sp_backend *be, sp_tensor x, sp_tensor y, bool is_added)
     return SP_OK;
 }
 
-sp_status sp_cpu_dropout(sp_backend *be, sp_tensor x, float p, uint64_t seed,
-                         uint64_t epoch, int layer, const int64_t *sample_id,
-                         const int32_t *sample_row, int n_samples, sp_tensor y)
+sp_status sp_cpu_dropout(sp_backend *be, const sp_dropout_args *a)
 {
-    const sp_cpu_isa *isa = sp_cpu_rows_of(be, x.elem);
+    const sp_cpu_isa *isa = sp_cpu_rows_of(be, a->x.elem);
 
-    assert(p >= 0 && p <= 1 && sp_tensors_match(x, y));
-    assert(sp_samples_cover(sample_row, n_samples, x.n));
-    for (int b = 0; b < n_samples; b++) {
+    assert(a->p >= 0 && a->p <= 1 && sp_tensors_match(a->x, a->y));
+    assert(sp_samples_cover(a->sample_row, a->n_samples, a->x.n));
+    for (int b = 0; b < a->n_samples; b++) {
         const sp_rng rng =
-            sp_rng_open(seed, SP_RNG_DROPOUT, epoch, (uint64_t)sample_id[b]);
-        const int32_t first = sample_row[b];
+            sp_rng_open(a->seed, SP_RNG_DROPOUT, a->epoch, (uint64_t)a->sample_id[b]);
+        const int32_t first = a->sample_row[b];
 #pragma omp parallel for num_threads(be->threads)
-        for (int32_t i = first; i < sample_row[b + 1]; i++)
-            isa->dropout(&rng, sp_dropout_block(layer, i - first, 0), p,
-                         sp_row_bytes(x, i), x.c, sp_row_bytes(y, i));
+        for (int32_t i = first; i < a->sample_row[b + 1]; i++)
+            isa->dropout(&rng, sp_dropout_block(a->layer, i - first, 0), a->p,
+                         sp_row_bytes(a->x, i), a->x.c, sp_row_bytes(a->y, i));
     }
     return SP_OK;
 }

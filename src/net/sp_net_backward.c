@@ -239,13 +239,7 @@ static sp_status concat(sp_net *net, const sp_lower_step *step,
 static sp_status dropout(sp_net *net, const sp_lower_step *step, sp_grad_route route,
                          sp_tensor dy)
 {
-    const sp_batch *batch = net->impl->batch;
-
-    SP_TRY(net->backend->ops->dropout(
-        net->backend, dy, net->graph->node[step->layer].p, net->impl->options.seed,
-        (uint64_t)batch->epoch, step->layer, batch->sample_id,
-        sp_net_sample_row(net, net->impl->low.value[step->out].level), batch->n_samples,
-        dy));
+    SP_TRY(sp_net_dropout(net, step, dy, dy));
     return pass_on(net, dy, step->in[0], route);
 }
 

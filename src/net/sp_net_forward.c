@@ -143,19 +143,22 @@ static sp_status concat(sp_net *net, const sp_lower_step *step, sp_tensor y)
     return SP_OK;
 }
 
-static sp_status dropout(sp_net *net, const sp_lower_step *step, sp_tensor x,
+sp_status sp_net_dropout(sp_net *net, const sp_lower_step *step, sp_tensor x,
                          sp_tensor y)
 {
     const sp_batch *batch = net->impl->batch;
-    const sp_backend_ops *ops = net->backend->ops;
+    const sp_dropout_args args = {
+        .x = x,
+        .y = y,
+        .p = net->graph->node[step->layer].p,
+        .seed = net->impl->options.seed,
+        .epoch = (uint64_t)batch->epoch,
+        .layer = step->layer,
+        .sample_id = batch->sample_id,
+        .sample_row = sp_net_sample_row(net, net->impl->low.value[step->out].level),
+        .n_samples = batch->n_samples};
 
-    if (!net->impl->is_training)
-        return copy(net, x, y);
-    return ops->dropout(net->backend, x, net->graph->node[step->layer].p,
-                        net->impl->options.seed, (uint64_t)batch->epoch, step->layer,
-                        batch->sample_id,
-                        sp_net_sample_row(net, net->impl->low.value[step->out].level),
-                        batch->n_samples, y);
+    return net->backend->ops->dropout(net->backend, &args);
 }
 
 static sp_status pool(sp_net *net, int s, sp_tensor x, sp_tensor y)
@@ -199,7 +202,8 @@ static sp_status run_step(sp_net *net, int s)
     case SP_OP_CONCAT:
         return concat(net, step, y);
     case SP_OP_DROPOUT:
-        return dropout(net, step, x, y);
+        return net->impl->is_training ? sp_net_dropout(net, step, x, y)
+                                      : copy(net, x, y);
     case SP_OP_MAX_POOL:
     case SP_OP_AVG_POOL:
         return pool(net, s, x, y);

@@ -299,6 +299,15 @@ static void pointwise(sp_backend *be, const shape *s, bool is_added)
         y[i] = rows(s, 10 + (uint64_t)i);
         d[i] = on_device(be, s->elem, y[i]);
     }
+    sp_dropout_args a = {.x = x,
+                         .y = y[3],
+                         .p = 0.4f,
+                         .seed = 1,
+                         .epoch = 2,
+                         .layer = 3,
+                         .sample_id = id,
+                         .sample_row = s->row,
+                         .n_samples = N_SAMPLES};
     OK(ref.ops->relu(&ref, x, s->slope, y[0]));
     OK(be->ops->relu(be, d_x, s->slope, d[0]));
     same("relu", be, d[0], y[0], 0);
@@ -308,8 +317,10 @@ static void pointwise(sp_backend *be, const shape *s, bool is_added)
     OK(ref.ops->copy(&ref, x, y[2], is_added));
     OK(be->ops->copy(be, d_x, d[2], is_added));
     same("copy", be, d[2], y[2], 0);
-    OK(ref.ops->dropout(&ref, x, 0.4f, 1, 2, 3, id, s->row, N_SAMPLES, y[3]));
-    OK(be->ops->dropout(be, d_x, 0.4f, 1, 2, 3, id, s->row, N_SAMPLES, d[3]));
+    OK(ref.ops->dropout(&ref, &a));
+    a.x = d_x;
+    a.y = d[3];
+    OK(be->ops->dropout(be, &a));
     same("dropout", be, d[3], y[3], 0);
     free(x.data), free(dy.data);
 }

@@ -71,8 +71,15 @@ static void pointwise(sp_backend *be, const int32_t *row, int n_samples, int c, 
     OK(be->ops->relu_grad(be, x, slope, y, y, false));
     OK(be->ops->copy(be, x, *put(r, n, c, c + pad), false));
     OK(be->ops->copy(be, x, *put(r, n, c, c), true));
-    OK(be->ops->dropout(be, x, 0.4f, 1, 2, 3, id, row, n_samples,
-                        *put(r, n, c, c + pad)));
+    OK(be->ops->dropout(be, &(sp_dropout_args){.x = x,
+                                               .y = *put(r, n, c, c + pad),
+                                               .p = 0.4f,
+                                               .seed = 1,
+                                               .epoch = 2,
+                                               .layer = 3,
+                                               .sample_id = id,
+                                               .sample_row = row,
+                                               .n_samples = n_samples}));
     free(x.data);
 }
 
@@ -200,22 +207,37 @@ TEST(dropout_masks)
     sp_backend be = fx_reference();
     sp_tensor x = fx_tensor(2000, 10, 10, 1), y = fx_tensor(2000, 10, 10, 2);
     sp_tensor z = fx_tensor(2000, 10, 10, 3);
+    sp_dropout_args a = {.x = x,
+                         .y = y,
+                         .p = 0.25f,
+                         .seed = 7,
+                         .epoch = 1,
+                         .layer = 2,
+                         .sample_id = id,
+                         .sample_row = row,
+                         .n_samples = 2};
     int kept = 0, same = 0;
 
     for (int i = 0; i < 20000; i++)
         x.data[i] = 3;
-    OK(be.ops->dropout(&be, x, 0.25f, 7, 1, 2, id, row, 2, y));
-    OK(be.ops->dropout(&be, x, 0.25f, 7, 1, 3, id, row, 2, z));
+    OK(be.ops->dropout(&be, &a));
+    a.y = z;
+    a.layer = 3;
+    OK(be.ops->dropout(&be, &a));
     for (int i = 0; i < 20000; i++) {
         assert_true(y.data[i] == 0 || y.data[i] == 4);
         kept += y.data[i] != 0;
         same += y.data[i] == z.data[i];
     }
     assert_true(abs(kept - 15000) < 300 && same < 13000);
-    OK(be.ops->dropout(&be, x, 0.25f, 7, 1, 2, swapped, row, 2, z));
+    a.layer = 2;
+    a.sample_id = swapped;
+    OK(be.ops->dropout(&be, &a));
     assert_memory_equal(z.data, y.data + 10000, 10000 * sizeof(float));
     assert_memory_equal(z.data + 10000, y.data, 10000 * sizeof(float));
-    OK(be.ops->dropout(&be, x, 1, 7, 1, 2, id, row, 2, y));
+    a.y = y;
+    a.p = 1;
+    OK(be.ops->dropout(&be, &a));
     for (int i = 0; i < 20000; i++)
         assert_true(y.data[i] == 0);
     free(x.data), free(y.data), free(z.data);
