@@ -5,6 +5,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -308,7 +309,9 @@ void sp_watchdog_step(sp_watchdog *watchdog, const double own_s[SP_PHASE_COUNT])
         return;
     mean = watchdog->phase_s;
     for (int p = 0; p < SP_PHASE_COUNT; p++) {
-        mean[p] = watchdog->own_s > 0 ? 0.8 * mean[p] + 0.2 * own_s[p] : own_s[p];
+        const double s = fmax(0, own_s[p]); /* rounding may give -1e-9 */
+
+        mean[p] = watchdog->own_s > 0 ? 0.8 * mean[p] + 0.2 * s : s;
         sum += mean[p];
         most = mean[p] > mean[most] ? p : most;
     }

@@ -49,8 +49,9 @@ struct sp_watchdog {
     bool has_warned;
 
     volatile int stop_code; /* -1: keep running; else the exit code of this rank */
-    /* Seconds of own work a step by phase, smoothed, of the training thread alone; their
-     * sum and the phase that has most of them, which the thread of the watchdog reads. */
+    /* Seconds of own work a step by phase, smoothed, of the training thread alone;
+     * their sum and the phase that has most of them, which the watchdog's thread
+     * reads. */
     double phase_s[SP_PHASE_COUNT];
     double own_s;
     int64_t own_phase;
