@@ -7,7 +7,12 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#if !defined(__SANITIZE_ADDRESS__)
+#if defined(__SANITIZE_ADDRESS__) /* which reserves terabytes of addresses */
+static void limit_addresses(int64_t bytes)
+{
+    (void)bytes;
+}
+#else
 static long pages_in_use(void)
 {
     long pages = 0;
@@ -18,6 +23,23 @@ static long pages_in_use(void)
     if (statm)
         fclose(statm);
     return pages;
+}
+
+/* Allows so many bytes of addresses beyond those of the first call. */
+static void limit_addresses(int64_t bytes)
+{
+    static long pages = -1;
+    const long page = sysconf(_SC_PAGESIZE);
+    struct rlimit space;
+
+    if (pages < 0)
+        pages = pages_in_use();
+    if (getrlimit(RLIMIT_AS, &space) != 0)
+        return;
+    space.rlim_cur = (rlim_t)bytes + (rlim_t)pages * (rlim_t)page;
+    if (space.rlim_cur > space.rlim_max)
+        space.rlim_cur = space.rlim_max;
+    setrlimit(RLIMIT_AS, &space);
 }
 #endif
 
@@ -32,20 +54,5 @@ void sp_limit_child(int64_t bytes)
     for (size_t i = 0; i < sizeof deadly / sizeof *deadly; i++)
         signal(deadly[i], SIG_DFL);
     setrlimit(RLIMIT_CORE, &no_core);
-#if !defined(__SANITIZE_ADDRESS__) /* which reserves terabytes of addresses */
-    static long pages = -1;
-    const long page = sysconf(_SC_PAGESIZE);
-    struct rlimit space;
-
-    if (pages < 0)
-        pages = pages_in_use();
-    if (getrlimit(RLIMIT_AS, &space) != 0)
-        return;
-    space.rlim_cur = (rlim_t)bytes + (rlim_t)pages * (rlim_t)page;
-    if (space.rlim_cur > space.rlim_max)
-        space.rlim_cur = space.rlim_max;
-    setrlimit(RLIMIT_AS, &space);
-#else
-    (void)bytes;
-#endif
+    limit_addresses(bytes);
 }

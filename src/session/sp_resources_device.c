@@ -4,6 +4,8 @@
 #include <string.h>
 #ifdef _OPENMP
 #include <omp.h>
+#else
+#define omp_set_num_threads(n) ((void)(n))
 #endif
 
 #include "base/sp_log.h"
@@ -192,11 +194,7 @@ static sp_status choose_wgmma(sp_resources *r)
  * start a thread for every core of the node. */
 static void set_threads(int threads)
 {
-#ifdef _OPENMP
     omp_set_num_threads(threads);
-#else
-    (void)threads;
-#endif
 }
 
 /* OpenMP ends the process if it cannot start a thread, and does not name the key of the
