@@ -178,8 +178,8 @@ template <class T> struct conv_rows {
     }
 };
 
-/* What both kinds of kernels do with their block: word after word of the masks, the table,
- * the list, and the products of the listed offsets. */
+/* Both kinds of kernels go through their block like this: word after word of the masks,
+ * the table, the list, and the products of the listed offsets. */
 template <class B, class S>
 __device__ __forceinline__ void conv_add_words(const conv_call &a, B &block, S &sum)
 {

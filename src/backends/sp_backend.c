@@ -2,7 +2,7 @@
  * devices of this process.
  *
  *     sp_backend_find("cpu")  --> sp_cpu_ops       src/cpu: vectors and threads
- *     sp_backend_find("cuda") --> sp_cuda_table()  cuda/, or no_cuda.c of this room: NULL
+ *     sp_backend_find("cuda") --> sp_cuda_table()  cuda/, or no_cuda.c: NULL
  *     sp_backend_reference()  --> sp_ref_ops       ref_*.c of this room: plain loops
  *
  * The reference backend defines what each operation computes, without threads, blocking

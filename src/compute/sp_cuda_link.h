@@ -1,5 +1,6 @@
-/* What the list of backends needs of cuda/. A build with CUDA defines it in cuda/device, a
- * build without in no_cuda.c, so that no other file is compiled differently. */
+/* The functions of cuda/ that the list of backends calls. A build with CUDA defines
+ * them in cuda/device, a build without in src/backends/no_cuda.c, so that no other file
+ * is compiled differently. */
 #ifndef SP_CUDA_LINK_H
 #define SP_CUDA_LINK_H
 
@@ -10,7 +11,7 @@ extern "C" {
 #endif
 
 const sp_backend_ops *sp_cuda_table(void); /* NULL in a build without CUDA */
-/* The devices that this process sees: 0 without a driver, or with one that is too old. */
+/* The devices that this process sees; 0 without a driver, or with too old a one. */
 int sp_cuda_device_count(void);
 void sp_cuda_why_none(char *text, size_t size); /* writes why there are none */
 int sp_cuda_toolkit(void); /* its version, 1000 major + 10 minor; 0: no CUDA */

@@ -266,7 +266,8 @@ INLINE tile tile_of_conv(const sp_cpu_conv *c, int index, int32_t *start)
     return tile_of_rows((int64_t)index * SP_TILE, c->y.n, c->y.n, start);
 }
 
-/* The tiles of a thread's part of a weight gradient, and tile i of them, as above. */
+/* The number of tiles of a thread's part of a weight gradient, and tile i of them.
+ * start [2] is filled where there is no map. */
 INLINE int tiles_of_wgrad(const sp_cpu_wgrad *g)
 {
     return g->map ? g->tile1 - g->tile0

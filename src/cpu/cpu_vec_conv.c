@@ -236,9 +236,10 @@ void ISA(pack)(const float *w, int c_in, int c_out, bool is_transposed, float *p
         if (is_transposed)
             ISA(transpose)
         (w + (size_t)at * c_in, (size_t)c_in, c_in, width, (size_t)ld, packed);
-        else for (int i = 0; i < c_in; i++)
-            memcpy(packed + (size_t)i * ld, w + (size_t)i * c_out + at,
-                   (size_t)width * sizeof *w);
+        else
+            for (int i = 0; i < c_in; i++)
+                memcpy(packed + (size_t)i * ld, w + (size_t)i * c_out + at,
+                       (size_t)width * sizeof *w);
         packed += (size_t)c_in * (size_t)ld;
     }
 }

@@ -208,8 +208,8 @@ const char *const sp_config_kept_by_resume[] = {
     "net.kernel_down", "net.layers", "batch.size",
     "batch.per",       "train.seed", NULL};
 
-/* What the network computes, which loss it is measured by, and how its samples were
- * augmented, which tells the views that it knows. */
+/* The keys that tell what the network computes, which loss it is measured by, and how
+ * its samples were augmented, which tells the views that it knows. */
 const char *const sp_config_kept_by_model[] = {
     "net.layers",      "net.family",       "net.width",       "net.stem_kernel",
     "net.kernel_down", "data.features",    "data.voxel_size", "train.label_smoothing",

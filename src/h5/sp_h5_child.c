@@ -125,8 +125,8 @@ static char *read_list(size_t *bytes)
     return list;
 }
 
-/* Serves tests of the parent: the child crashes, hangs or is killed at a file whose path
- * contains the value of one of these variables. */
+/* Serves tests of the parent: the child crashes, hangs or is killed at a file whose
+ * path contains the value of one of these variables. */
 static void misbehave(const char *path)
 {
     const char *crash = getenv("SP_H5_CHILD_CRASH");

@@ -50,9 +50,8 @@ typedef struct sp_scan_part {
 /* One format. Members not marked NULL are required. */
 typedef struct sp_scan_format {
     const char *name;
-    const char
-        *endings;     /* usual endings of its files' names, in any case: ".txt .xyz" */
-    const char *help; /* what such files are, for help texts */
+    const char *endings; /* usual endings of its files, in any case: ".txt .xyz" */
+    const char *help;    /* what such files are, for help texts */
     /* True for a file that begins with `head`, which has zeros behind the file's end.
      * NULL: the endings decide. */
     bool (*is_ours)(const unsigned char head[SP_SCAN_HEAD]);
@@ -186,9 +185,9 @@ typedef sp_status sp_scan_put_points(void *arg, const sp_scan_points *points,
                                      const int32_t *code, const float *value);
 sp_status sp_scan_each_block(sp_scan *scan, const sp_scan_labels *labels,
                              int32_t no_class, sp_scan_put_points *put, void *arg);
-/* A file of columns that is being written, and its format: what comes before the points,
- * and how a number of the kind and size of its column is written. `after` is the
- * character behind it: a blank, or a newline after a point's last one. */
+/* A file of columns that is being written, and its format: what comes before the
+ * points, and how a number of the kind and size of its column is written. `after` is
+ * the character behind it: a blank, or a newline after a point's last one. */
 typedef struct sp_scan_writing {
     FILE *to;
     const sp_scan_labels *labels;
@@ -197,8 +196,8 @@ typedef struct sp_scan_writing {
     void (*put_number)(FILE *to, double x, char kind, int size, char after);
 } sp_scan_writing;
 /* Writes a file of columns, of which the caller gives the format alone: for each point
- * its position, its attributes, the added fields and its code. SP_EIO, SP_EMEM, and what
- * reading says. */
+ * its position, its attributes, the added fields and its code. SP_EIO, and what reading
+ * says. */
 sp_status sp_scan_write_file(sp_scan *scan, const char *path,
                              const sp_scan_labels *labels, int32_t no_class,
                              sp_scan_writing format);

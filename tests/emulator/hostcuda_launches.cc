@@ -1,4 +1,4 @@
-/* What is told of launches: how often each kernel ran (HC_COUNT), and which one never ends
+/* Launches are told of: how often each kernel ran (HC_COUNT), and which one never ends
  * (HC_WATCHDOG). */
 #include "emulator/hostcuda_internal.h"
 

@@ -75,7 +75,7 @@ TEST(values_keep_type_and_width)
     sp_config_destroy(&c);
 }
 
-/* What editors leave in a file: a byte order mark before it, no end of its last line. */
+/* Editors leave traces: a byte order mark before a file, no end of its last line. */
 TEST(marks_of_editors_are_passed_over)
 {
     static const char *const end[] = {"", "# end", "// end", "/* end */", "\r\n# end"};
