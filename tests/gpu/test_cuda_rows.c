@@ -299,15 +299,7 @@ static void pointwise(sp_backend *be, const shape *s, bool is_added)
         y[i] = rows(s, 10 + (uint64_t)i);
         d[i] = on_device(be, s->elem, y[i]);
     }
-    sp_dropout_args a = {.x = x,
-                         .y = y[3],
-                         .p = 0.4f,
-                         .seed = 1,
-                         .epoch = 2,
-                         .layer = 3,
-                         .sample_id = id,
-                         .sample_row = s->row,
-                         .n_samples = N_SAMPLES};
+    sp_dropout_args a = fx_dropout(x, y[3], 0.4f, id, s->row, N_SAMPLES);
     OK(ref.ops->relu(&ref, x, s->slope, y[0]));
     OK(be->ops->relu(be, d_x, s->slope, d[0]));
     same("relu", be, d[0], y[0], 0);

@@ -180,15 +180,9 @@ static void pass_rows(sp_backend *be, const problem *p, results *r)
     OK(be->ops->copy(be, x, put(r, "widened, added", n, c, c, false), true));
     to = is_bf16 ? fp32 : fx_widened(rounded);
     OK(be->ops->copy(be, to, put(r, "rounded", n, c, c, is_bf16), false));
-    OK(be->ops->dropout(be, &(sp_dropout_args){.x = x,
-                                               .y = put(r, "dropout", n, c, c, is_bf16),
-                                               .p = 0.5f,
-                                               .seed = 1,
-                                               .epoch = 2,
-                                               .layer = 3,
-                                               .sample_id = id,
-                                               .sample_row = l->sample_row,
-                                               .n_samples = l->n_samples}));
+    const sp_dropout_args drop = fx_dropout(x, put(r, "dropout", n, c, c, is_bf16),
+                                            0.5f, id, l->sample_row, l->n_samples);
+    OK(be->ops->dropout(be, &drop));
     if (to.data != fp32.data)
         free(to.data);
     free(x.data), free(res.data), free(fp32.data), free(rounded.data), free(v);

@@ -192,16 +192,9 @@ static void pointwise(run *r)
     OK(r->be.ops->relu_grad(&r->be, y, 0.2f, g, put_rows(r, "relu_grad", r->fine, C),
                             true));
     OK(r->be.ops->copy(&r->be, x, put_rows(r, "copy", r->fine, C), true));
-    OK(r->be.ops->dropout(&r->be,
-                          &(sp_dropout_args){.x = x,
-                                             .y = put_rows(r, "dropout", r->fine, C),
-                                             .p = 0.3f,
-                                             .seed = 1,
-                                             .epoch = 2,
-                                             .layer = 3,
-                                             .sample_id = r->id,
-                                             .sample_row = r->fine,
-                                             .n_samples = r->n_samples}));
+    const sp_dropout_args drop = fx_dropout(x, put_rows(r, "dropout", r->fine, C), 0.3f,
+                                            r->id, r->fine, r->n_samples);
+    OK(r->be.ops->dropout(&r->be, &drop));
     free(x.data);
     free(g.data);
 }

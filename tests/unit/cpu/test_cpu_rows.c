@@ -71,15 +71,9 @@ static void pointwise(sp_backend *be, const int32_t *row, int n_samples, int c, 
     OK(be->ops->relu_grad(be, x, slope, y, y, false));
     OK(be->ops->copy(be, x, *put(r, n, c, c + pad), false));
     OK(be->ops->copy(be, x, *put(r, n, c, c), true));
-    OK(be->ops->dropout(be, &(sp_dropout_args){.x = x,
-                                               .y = *put(r, n, c, c + pad),
-                                               .p = 0.4f,
-                                               .seed = 1,
-                                               .epoch = 2,
-                                               .layer = 3,
-                                               .sample_id = id,
-                                               .sample_row = row,
-                                               .n_samples = n_samples}));
+    const sp_dropout_args drop =
+        fx_dropout(x, *put(r, n, c, c + pad), 0.4f, id, row, n_samples);
+    OK(be->ops->dropout(be, &drop));
     free(x.data);
 }
 
@@ -207,22 +201,14 @@ TEST(dropout_masks)
     sp_backend be = fx_reference();
     sp_tensor x = fx_tensor(2000, 10, 10, 1), y = fx_tensor(2000, 10, 10, 2);
     sp_tensor z = fx_tensor(2000, 10, 10, 3);
-    sp_dropout_args a = {.x = x,
-                         .y = y,
-                         .p = 0.25f,
-                         .seed = 7,
-                         .epoch = 1,
-                         .layer = 2,
-                         .sample_id = id,
-                         .sample_row = row,
-                         .n_samples = 2};
+    sp_dropout_args a = fx_dropout(x, y, 0.25f, id, row, 2);
     int kept = 0, same = 0;
 
     for (int i = 0; i < 20000; i++)
         x.data[i] = 3;
     OK(be.ops->dropout(&be, &a));
     a.y = z;
-    a.layer = 3;
+    a.layer++;
     OK(be.ops->dropout(&be, &a));
     for (int i = 0; i < 20000; i++) {
         assert_true(y.data[i] == 0 || y.data[i] == 4);
@@ -230,7 +216,7 @@ TEST(dropout_masks)
         same += y.data[i] == z.data[i];
     }
     assert_true(abs(kept - 15000) < 300 && same < 13000);
-    a.layer = 2;
+    a.layer--;
     a.sample_id = swapped;
     OK(be.ops->dropout(&be, &a));
     assert_memory_equal(z.data, y.data + 10000, 10000 * sizeof(float));
