@@ -279,6 +279,17 @@ static void collect(run *r, const tile *t, int k)
 
 /* ---- tiles ---- */
 
+static int count_tiles(const sp_cpu_wgrad *g)
+{
+    return g->map ? g->tile1 - g->tile0 : (g->end - g->row + SP_TILE - 1) / SP_TILE;
+}
+
+static tile tile_at(const sp_cpu_wgrad *g, int i, int32_t *start)
+{
+    return g->map ? tile_of_map(g->map, g->tile0 + i)
+                  : tile_of_rows(g->row + (int64_t)i * SP_TILE, g->end, g->end, start);
+}
+
 /* The number of tiles whose rows are gone through together. */
 static int group_size(const sp_cpu_wgrad *g)
 {
@@ -287,7 +298,7 @@ static int group_size(const sp_cpu_wgrad *g)
     const int64_t tile_bytes = 2 * SP_TILE * (c_in + c_out);
 
     if (dw_bytes > L2_SHARE)
-        return tiles_of_wgrad(g);
+        return count_tiles(g);
     return L2_SHARE / 2 < tile_bytes ? 1 : (int)(L2_SHARE / 2 / tile_bytes);
 }
 
@@ -302,7 +313,7 @@ static void add_group(run *r, int first, int last)
         r->owner = g->owner + (size_t)k * (size_t)TILES(n_panels)(c_out);
         r->dw = g->dw + (size_t)k * (size_t)c_in * (size_t)padded_columns(c_out);
         for (int i = first; i < last; i++) {
-            const tile t = tile_of_wgrad(g, i, start);
+            const tile t = tile_at(g, i, start);
             collect(r, &t, k);
         }
         add_run(r);
@@ -311,7 +322,7 @@ static void add_group(run *r, int first, int last)
 
 void TILES(wgrad)(const sp_cpu_wgrad *g, int thread)
 {
-    const int n = tiles_of_wgrad(g), size = group_size(g);
+    const int n = count_tiles(g), size = group_size(g);
     run r;
 
     r.g = g;

@@ -266,20 +266,6 @@ INLINE tile tile_of_conv(const sp_cpu_conv *c, int index, int32_t *start)
     return tile_of_rows((int64_t)index * SP_TILE, c->y.n, c->y.n, start);
 }
 
-/* The number of tiles of a thread's part of a weight gradient, and tile i of them.
- * start [2] is filled where there is no map. */
-INLINE int tiles_of_wgrad(const sp_cpu_wgrad *g)
-{
-    return g->map ? g->tile1 - g->tile0
-                  : (int)((g->end - g->row + SP_TILE - 1) / SP_TILE);
-}
-
-INLINE tile tile_of_wgrad(const sp_cpu_wgrad *g, int i, int32_t *start)
-{
-    return g->map ? tile_of_map(g->map, g->tile0 + i)
-                  : tile_of_rows(g->row + (int64_t)i * SP_TILE, g->end, g->end, start);
-}
-
 /* Is it a 2^3 kernel of stride 2 upwards? Then every output row has one pair, its
  * parent. */
 INLINE bool has_one_pair(const sp_map *m)
