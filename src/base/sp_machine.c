@@ -151,6 +151,19 @@ const char *sp_machine_processor(void)
     return name;
 }
 
+const char *sp_machine_boot(void)
+{
+    static char id[64];
+    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "r");
+
+    if (!file || !fgets(id, sizeof id, file))
+        id[0] = 0;
+    id[strcspn(id, "\n")] = 0;
+    if (file)
+        fclose(file);
+    return id;
+}
+
 double sp_machine_children_s(void)
 {
     struct rusage used;

@@ -37,6 +37,9 @@ double sp_machine_children_s(void);
 void sp_machine_zero(void *data, size_t bytes);
 /* The processor's name as the system states it, or "unknown". */
 const char *sp_machine_processor(void);
+/* A text that is the same for all processes of this machine and no other, until it is
+ * started again; empty where the system states none. */
+const char *sp_machine_boot(void);
 
 #ifdef __cplusplus
 }

@@ -139,107 +139,6 @@ static sp_status check_launcher(const sp_comm *comm)
                    tasks);
 }
 
-/* Counts the cores of this node: the union over its ranks, which the launcher may have
- * bound to different ones. Called before SP_RANKS_PER_NODE divides nodes. */
-static sp_status count_cores(sp_comm *comm)
-{
-    struct sp_comm_impl *impl = comm->impl;
-    uint64_t set[SP_CORE_WORDS];
-    int quota = sp_machine_core_quota(), n = 0, ranks;
-    MPI_Request request;
-
-    sp_machine_cores(set);
-    SP_MPI(Iallreduce(MPI_IN_PLACE, set, SP_CORE_WORDS, MPI_UINT64_T, MPI_BOR,
-                      impl->node, &request));
-    SP_TRY(sp_comm_wait_all(comm, 1, &request));
-    for (int w = 0; w < SP_CORE_WORDS; w++)
-        n += __builtin_popcountll(set[w]);
-    comm->node_cores = n < quota ? n : quota;
-    SP_MPI(Comm_size(impl->node, &ranks));
-    comm->is_oversubscribed = ranks > comm->node_cores;
-    return SP_OK;
-}
-
-/* Divides the node where SP_RANKS_PER_NODE (sp_comm.h) asks for it. */
-static sp_status cut_node(struct sp_comm_impl *impl)
-{
-    const char *text = getenv("SP_RANKS_PER_NODE");
-    int n = text ? atoi(text) : 0, rank;
-    MPI_Comm part;
-
-    if (n <= 0)
-        return SP_OK;
-    SP_MPI(Comm_rank(impl->node, &rank));
-    SP_MPI(Comm_split(impl->node, rank / n, rank, &part));
-    SP_MPI(Comm_free(&impl->node));
-    impl->node = part;
-    return SP_OK;
-}
-
-/* Numbers the nodes: every rank contributes the lowest rank of its node, its leader,
- * and leaders in ascending order number the nodes. */
-static sp_status number_nodes(sp_comm *comm)
-{
-    struct sp_comm_impl *impl = comm->impl;
-    int leader = comm->rank, *leaders = malloc(sizeof *leaders * (size_t)comm->size);
-    MPI_Request request;
-
-    impl->node_of_rank = leaders;
-    if (!leaders)
-        return SP_FAIL(SP_EMEM, "no memory for a table of %d ranks", comm->size);
-    SP_MPI(Ibcast(&leader, 1, MPI_INT, 0, impl->node, &request));
-    SP_TRY(sp_comm_wait_all(comm, 1, &request));
-    SP_MPI(Iallgather(&leader, 1, MPI_INT, leaders, 1, MPI_INT, impl->world, &request));
-    SP_TRY(sp_comm_wait_all(comm, 1, &request));
-    comm->n_nodes = 0;
-    for (int r = 0; r < comm->size; r++) {
-        /* a leader precedes its followers, so its own entry is its node's number by
-         * then */
-        leaders[r] = leaders[r] == r ? comm->n_nodes++ : leaders[leaders[r]];
-    }
-    comm->node_of_rank = leaders;
-    comm->node = leaders[comm->rank];
-    return SP_OK;
-}
-
-static sp_status exchange_in_node(void *arg, const void *mine, size_t bytes, void *all)
-{
-    sp_comm *comm = arg;
-    MPI_Request request;
-
-    SP_MPI(Iallgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE,
-                      comm->impl->node, &request));
-    return sp_comm_wait_all(comm, 1, &request);
-}
-
-/* Opens the memory that the ranks of a node share, unless SP_NODE_MEMORY (sp_comm.h) is
- * 0. */
-static sp_status share_memory(sp_comm *comm)
-{
-    const char *text = getenv("SP_NODE_MEMORY");
-
-    if (comm->local_size == 1 || (text && strcmp(text, "0") == 0))
-        return SP_OK;
-    return sp_node_open(&comm->impl->shared, comm->local_rank, comm->local_size,
-                        exchange_in_node, comm);
-}
-
-static sp_status find_nodes(sp_comm *comm)
-{
-    struct sp_comm_impl *impl = comm->impl;
-
-    SP_MPI(Comm_split_type(impl->world, MPI_COMM_TYPE_SHARED, comm->rank, MPI_INFO_NULL,
-                           &impl->node));
-    SP_TRY(count_cores(comm));
-    SP_TRY(cut_node(impl));
-    SP_MPI(Comm_set_errhandler(impl->node, MPI_ERRORS_RETURN));
-    SP_MPI(Comm_dup(impl->world, &impl->lane));
-    SP_MPI(Comm_rank(impl->node, &comm->local_rank));
-    SP_MPI(Comm_size(impl->node, &comm->local_size));
-    SP_TRY(number_nodes(comm));
-    return share_memory(comm);
-}
-
 sp_status sp_comm_open(sp_comm *comm, int *argc, char ***argv)
 {
     struct sp_comm_impl *impl;
@@ -262,7 +161,7 @@ sp_status sp_comm_open(sp_comm *comm, int *argc, char ***argv)
     SP_MPI(Comm_rank(impl->world, &comm->rank));
     SP_MPI(Comm_size(impl->world, &comm->size));
     SP_TRY(check_launcher(comm));
-    SP_TRY(find_nodes(comm));
+    SP_TRY(sp_comm_find_nodes(comm));
     return SP_OK;
 }
 

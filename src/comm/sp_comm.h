@@ -2,6 +2,7 @@
  * (sp_comm_internal.h).
  *
  *   sp_comm_open        starts MPI, finds nodes, cores and memory that a node shares
+ *                       (sp_comm_find.c)
  *   sp_comm_iallreduce  --+--> sp_node: ranks of one node; short vectors, and those
  *                         |       in memory of sp_comm_alloc (sp_comm_node.h)
  *                         +--> MPI_Iallreduce: all others, in pieces of at most 1 GiB

@@ -144,7 +144,8 @@ status() {
         sleep 0.02
         tries=$((tries + 1))
     done
-    says "$1/status.json" "\"state\":\"$2\",\"exit_code\":$3,"
+    grep -qF "\"state\":\"$2\",\"exit_code\":$3," "$1/status.json" ||
+        fail "$1/status.json is not $2, $3: $(cat "$1/status.json")"
 }
 
 # steps DIR: prints step, samples, voxels and loss of each step line.

@@ -1,0 +1,160 @@
+#include "config.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "base/sp_machine.h"
+#include "comm/sp_comm.h"
+#include "comm/sp_comm_internal.h"
+
+/* Counts the cores of this node: the union over its ranks, which the launcher may have
+ * bound to different ones. Called before SP_RANKS_PER_NODE divides nodes. */
+static sp_status count_cores(sp_comm *comm)
+{
+    struct sp_comm_impl *impl = comm->impl;
+    uint64_t set[SP_CORE_WORDS];
+    int quota = sp_machine_core_quota(), n = 0, ranks;
+    MPI_Request request;
+
+    sp_machine_cores(set);
+    SP_MPI(Iallreduce(MPI_IN_PLACE, set, SP_CORE_WORDS, MPI_UINT64_T, MPI_BOR,
+                      impl->node, &request));
+    SP_TRY(sp_comm_wait_all(comm, 1, &request));
+    for (int w = 0; w < SP_CORE_WORDS; w++)
+        n += __builtin_popcountll(set[w]);
+    comm->node_cores = n < quota ? n : quota;
+    SP_MPI(Comm_size(impl->node, &ranks));
+    comm->is_oversubscribed = ranks > comm->node_cores;
+    return SP_OK;
+}
+
+/* Divides the node where SP_RANKS_PER_NODE (sp_comm.h) asks for it. */
+static sp_status cut_node(struct sp_comm_impl *impl)
+{
+    const char *text = getenv("SP_RANKS_PER_NODE");
+    int n = text ? atoi(text) : 0, rank;
+    MPI_Comm part;
+
+    if (n <= 0)
+        return SP_OK;
+    SP_MPI(Comm_rank(impl->node, &rank));
+    SP_MPI(Comm_split(impl->node, rank / n, rank, &part));
+    SP_MPI(Comm_free(&impl->node));
+    impl->node = part;
+    return SP_OK;
+}
+
+/* Numbers the nodes: every rank contributes the lowest rank of its node, its leader,
+ * and leaders in ascending order number the nodes. */
+static sp_status number_nodes(sp_comm *comm)
+{
+    struct sp_comm_impl *impl = comm->impl;
+    int leader = comm->rank, *leaders = malloc(sizeof *leaders * (size_t)comm->size);
+    MPI_Request request;
+
+    impl->node_of_rank = leaders;
+    if (!leaders)
+        return SP_FAIL(SP_EMEM, "no memory for a table of %d ranks", comm->size);
+    SP_MPI(Ibcast(&leader, 1, MPI_INT, 0, impl->node, &request));
+    SP_TRY(sp_comm_wait_all(comm, 1, &request));
+    SP_MPI(Iallgather(&leader, 1, MPI_INT, leaders, 1, MPI_INT, impl->world, &request));
+    SP_TRY(sp_comm_wait_all(comm, 1, &request));
+    comm->n_nodes = 0;
+    for (int r = 0; r < comm->size; r++) {
+        /* a leader precedes its followers, so its own entry is its node's number by
+         * then */
+        leaders[r] = leaders[r] == r ? comm->n_nodes++ : leaders[leaders[r]];
+    }
+    comm->node_of_rank = leaders;
+    comm->node = leaders[comm->rank];
+    return SP_OK;
+}
+
+static sp_status exchange_in_node(void *arg, const void *mine, size_t bytes, void *all)
+{
+    sp_comm *comm = arg;
+    MPI_Request request;
+
+    SP_MPI(Iallgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE,
+                      comm->impl->node, &request));
+    return sp_comm_wait_all(comm, 1, &request);
+}
+
+/* Opens the memory that the ranks of a node share, unless SP_NODE_MEMORY (sp_comm.h) is
+ * 0. */
+static sp_status share_memory(sp_comm *comm)
+{
+    const char *text = getenv("SP_NODE_MEMORY");
+
+    if (comm->local_size == 1 || (text && strcmp(text, "0") == 0))
+        return SP_OK;
+    return sp_node_open(&comm->impl->shared, comm->local_rank, comm->local_size,
+                        exchange_in_node, comm);
+}
+
+/* Duplicates the world. MPI_Comm_dup would spin. */
+static sp_status duplicate(sp_comm *comm, MPI_Comm *copy)
+{
+    MPI_Request request;
+
+    SP_MPI(Comm_idup(comm->impl->world, copy, &request));
+    SP_TRY(sp_comm_wait_all(comm, 1, &request));
+    return SP_OK;
+}
+
+/* A hash of the names by which this rank's node is known: the system's, and Slurm's
+ * where several of its nodes are one machine. The rank is part of it, so that it
+ * differs, where the machine is not known, and where MPICH's launcher started ranks on
+ * other hosts too. */
+static uint64_t hash_node(const sp_comm *comm)
+{
+    const char *boot = sp_machine_boot(), *slurm = getenv("SLURMD_NODENAME");
+    const char *beside = getenv("MPI_LOCALNRANKS");
+    const bool is_alike = boot[0] && (!beside || atoi(beside) == comm->size);
+    char text[512];
+
+    snprintf(text, sizeof text, "%s %s %s %d", comm->host, boot, slurm ? slurm : "",
+             is_alike ? -1 : comm->rank);
+    return XXH64(text, strlen(text), 0);
+}
+
+/* Makes the communicator of this rank's node. MPI_Comm_split_type spins in a dozen
+ * rounds without yielding: of 8 ranks on 2 cores it took 65 ms of processor time each,
+ * half of the start. So it is called only where there are several nodes. */
+static sp_status open_node(sp_comm *comm)
+{
+    struct sp_comm_impl *impl = comm->impl;
+    uint64_t hash = hash_node(comm), ends[2] = {hash, ~hash};
+    MPI_Request request;
+
+    SP_MPI(Iallreduce(MPI_IN_PLACE, ends, 2, MPI_UINT64_T, MPI_MAX, impl->world,
+                      &request));
+    SP_TRY(sp_comm_wait_all(comm, 1, &request));
+    if (ends[0] == ~ends[1])
+        return duplicate(comm, &impl->node);
+    SP_MPI(Comm_split_type(impl->world, MPI_COMM_TYPE_SHARED, comm->rank, MPI_INFO_NULL,
+                           &impl->node));
+    return SP_OK;
+}
+
+sp_status sp_comm_find_nodes(sp_comm *comm)
+{
+    struct sp_comm_impl *impl = comm->impl;
+
+    /* until the cores of the node are counted */
+    comm->is_oversubscribed = comm->size > comm->cores;
+    SP_TRY(open_node(comm));
+    SP_TRY(count_cores(comm));
+    SP_TRY(cut_node(impl));
+    SP_MPI(Comm_set_errhandler(impl->node, MPI_ERRORS_RETURN));
+    SP_TRY(duplicate(comm, &impl->lane));
+    SP_MPI(Comm_rank(impl->node, &comm->local_rank));
+    SP_MPI(Comm_size(impl->node, &comm->local_size));
+    SP_TRY(number_nodes(comm));
+    return share_memory(comm);
+}
