@@ -36,6 +36,19 @@ net : { layers = (
 END
 }
 
+# three_steps RUN-KEYS: writes d.deck, which trains smooth_net for three steps of four samples
+# on devices, with these keys of group run besides, and makes its samples.
+three_steps() {
+    scene tiny 4 9
+    smooth_net >d.deck
+    cat >>d.deck <<END
+data : { train = ["tiny*.h5"]; val = ["tiny*.h5"]; voxel_size = 0.7; };
+batch : { size = 4; eval_size = 4; };
+train : { steps = 3; warmup_steps = 0; lr = 0.01; };
+run : { device = "cuda"; log_every = 1; threads = 1; eval_every = 0; $1 };
+END
+}
+
 # losses DIR: those of the steps.
 losses() {
     steps "$1" | cut -d' ' -f4

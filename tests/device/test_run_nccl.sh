@@ -7,15 +7,7 @@ on_emulator sptrain_hostcuda
 SP_PEER_MEMORY=0 # all sums are NCCL's here
 export SP_PEER_MEMORY
 
-scene tiny 4 9
-smooth_net >d.deck
-cat >>d.deck <<'END_DECK'
-data : { train = ["tiny*.h5"]; val = ["tiny*.h5"]; voxel_size = 0.7; };
-batch : { size = 4; eval_size = 4; };
-train : { steps = 3; warmup_steps = 0; lr = 0.01; };
-run : { device = "cuda"; log_every = 1; threads = 1; eval_every = 0; bucket_mb = 0.008;
-        watchdog_s = 20; };
-END_DECK
+three_steps "bucket_mb = 0.008; watchdog_s = 20;"
 
 # log_says TEXT RANK: this rank made such a call of the library.
 log_says() {

@@ -7,14 +7,7 @@ on_emulator sptrain_hostcuda
 THROUGH="; batch statistics through the devices' memory"
 NOT="; batch statistics likewise, since devices share no memory:"
 
-scene tiny 4 9
-smooth_net >d.deck
-cat >>d.deck <<'END_DECK'
-data : { train = ["tiny*.h5"]; val = ["tiny*.h5"]; voxel_size = 0.7; };
-batch : { size = 4; eval_size = 4; };
-train : { steps = 3; warmup_steps = 0; lr = 0.01; };
-run : { device = "cuda"; log_every = 1; threads = 1; eval_every = 0; watchdog_s = 20; };
-END_DECK
+three_steps "watchdog_s = 20;"
 
 # ---- the same losses as through NCCL, in any order of what devices do ----
 for n in 2 3; do

@@ -101,6 +101,14 @@ static void assert_place(const sp_batch *b, const walk *w, const sp_deal *deal)
 static char *train_keys[] = {"batch.size=5", "batch.accumulate=2", "train.seed=9",
                              "data.readers=3"};
 
+/* A loader of training samples, each of which takes up to 2 ms to read. */
+static void slow_rig_open(rig *r)
+{
+    fake_reset();
+    fake.is_slow = true;
+    rig_open(r, true, 3, 4, train_keys);
+}
+
 static void sequence_is_the_samplers(void **state)
 {
     walk w = {0};
@@ -110,9 +118,7 @@ static void sequence_is_the_samplers(void **state)
     int i;
 
     (void)state;
-    fake_reset();
-    fake.is_slow = true;
-    rig_open(&r, true, 3, 4, train_keys);
+    slow_rig_open(&r);
     OK(sp_loader_seek(r.loader, (sp_position){0, 0}));
     for (i = 0; i < 35; i++) {
         OK(sp_loader_next(r.loader, &b, NULL));
@@ -315,9 +321,7 @@ static void seek_in_the_middle(void **state)
     int i;
 
     (void)state;
-    fake_reset();
-    fake.is_slow = true;
-    rig_open(&r, true, 3, 4, train_keys);
+    slow_rig_open(&r);
     for (i = 0; i < 20; i++) {
         walk w = {.at = {i % 3, i * 5 % 20}};
         OK(sp_loader_seek(r.loader, w.at));
