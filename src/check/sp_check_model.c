@@ -9,6 +9,7 @@
 
 #include "graph/sp_graph.h"
 #include "h5/sp_h5.h"
+#include "recipe/sp_recipe.h"
 #include "run/sp_checkpoint.h"
 
 static bool is_folder(const char *path)

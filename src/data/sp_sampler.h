@@ -21,6 +21,7 @@
 #ifndef SP_SAMPLER_H
 #define SP_SAMPLER_H
 
+#include "base/sp_position.h"
 #include "comm/sp_comm.h"
 #include "data/sp_shard.h"
 #include "deck/sp_deck.h"
@@ -50,12 +51,6 @@ typedef struct sp_sampler {
     bool is_whole; /* bounds are applied as if one rank held all samples */
     struct sp_sampler_scratch *scratch;
 } sp_sampler;
-
-/* The position of a run in its data. Checkpoints store it. */
-typedef struct sp_position {
-    int64_t epoch;    /* counts from 0 */
-    int64_t position; /* samples of this epoch that all ranks together have used */
-} sp_position;
 
 /* The part of a micro-batch that this rank computes. */
 typedef struct sp_deal {

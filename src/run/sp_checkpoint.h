@@ -5,11 +5,15 @@
 #ifndef SP_CHECKPOINT_H
 #define SP_CHECKPOINT_H
 
-#include "data/sp_sampler.h"
+#include "base/sp_position.h"
+#include "comm/sp_comm.h"
+#include "deck/sp_deck.h"
 
-struct sp_graph; /* graph/sp_graph.h */
-struct sp_h5;    /* h5/sp_h5.h */
-struct sp_optim; /* net/sp_optim.h */
+struct sp_dataset; /* data/sp_shard.h */
+struct sp_graph;   /* graph/sp_graph.h */
+struct sp_h5;      /* h5/sp_h5.h */
+struct sp_optim;   /* net/sp_optim.h */
+struct sp_recipe;  /* recipe/sp_recipe.h */
 
 /* State of a run that a checkpoint stores besides its arrays. */
 typedef struct sp_checkpoint_state {
@@ -40,7 +44,7 @@ typedef struct sp_normalization {
     double *class_weight; /* [n_classes]; NULL: all classes have equal weight */
     /* How the scans of the training became samples; NULL: the shards do not tell, or
      * an older file. */
-    sp_recipe *recipe;
+    struct sp_recipe *recipe;
 } sp_normalization;
 
 /* Frees the arrays and zeroes the struct. Local. */
@@ -128,7 +132,7 @@ sp_status sp_checkpoint_check_place(const char *path, const sp_checkpoint_state 
  * to continue: numbers must be finite, and a file whose data_hash is that of `on` has
  * its place checked too (sp_checkpoint_check_place). on NULL: both checks are left out.
  * path holds PATH_MAX bytes. */
-sp_status sp_checkpoint_find(const char *dir, const sp_dataset *on, char *path,
+sp_status sp_checkpoint_find(const char *dir, const struct sp_dataset *on, char *path,
                              int *n_damaged);
 /* Rank 0 only: opens the file that evaluation and prediction take from a folder of
  * checkpoints, as sp_checkpoint_open does: best.h5, else the newest that verifies;

@@ -11,6 +11,7 @@
 
 #include "base/sp_file.h"
 #include "base/sp_log.h"
+#include "data/sp_shard.h"
 #include "h5/sp_h5.h"
 #include "run/sp_checkpoint.h"
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "recipe/sp_recipe.h"
 #include "run/sp_checkpoint_internal.h"
 
 void sp_normalization_destroy(sp_normalization *normalization)

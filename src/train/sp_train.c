@@ -7,11 +7,9 @@
 #include <string.h>
 
 #include "base/sp_log.h"
-#include "base/sp_machine.h"
 #include "process/sp_pulse.h"
 #include "process/sp_signal.h"
 #include "session/sp_gallery.h"
-#include "session/sp_resources.h"
 #include "train/sp_evaluate.h"
 #include "train/sp_report.h"
 #include "train/sp_resume.h"
@@ -121,19 +119,6 @@ static double begin_parts(sp_trainer *t)
     return now;
 }
 
-/* A device works on while the host has long left the part that started the work. */
-static void end_parts(sp_trainer *t, sp_step_report *report)
-{
-    const bool is_host = t->resources->backend.ops->is_host;
-    const double *s = t->part_s;
-    double read_s;
-
-    report->forward_s = is_host ? s[SP_STEP_FORWARD] + s[SP_STEP_LOSS] : NAN;
-    report->backward_s = is_host ? s[SP_STEP_BACKWARD] : NAN;
-    report->update_s = is_host ? s[SP_STEP_UPDATE] : NAN;
-    sp_loader_times(t->resources->loader, &report->plan_s, &read_s);
-}
-
 static sp_status train_step(sp_trainer *t, sp_step_report *report)
 {
     const sp_step_hooks hooks = {
@@ -146,23 +131,10 @@ static sp_status train_step(sp_trainer *t, sp_step_report *report)
     if (report->result.is_skipped)
         SP_TRY(log_skipped(t, report));
     report->step_s = end_part(t) - begin;
-    end_parts(t, report);
+    sp_trainer_time_parts(t, report);
     sp_pace_add(&t->pace, report->result.n_samples, report->step_s);
     sp_watchdog_step(t->session->watchdog, t->phase_s);
     t->train_s += report->step_s;
-    return SP_OK;
-}
-
-/* Bytes in use: of the device, by all processes on it, or of this process on the host.
- * NAN: not known. */
-static sp_status find_memory(sp_trainer *t, double *bytes)
-{
-    sp_backend *backend = &t->resources->backend;
-    int64_t used = (int64_t)sp_machine_resident();
-
-    if (!backend->ops->is_host)
-        SP_TRY(backend->ops->memory_used(backend, &used));
-    *bytes = used > 0 ? (double)used : NAN;
     return SP_OK;
 }
 
@@ -180,7 +152,7 @@ static sp_status reduce_times(sp_trainer *t, sp_step_report *report)
                                      [SP_TIME_PLAN] = &report->plan_s,
                                      [SP_TIME_MEMORY] = &report->memory_bytes};
 
-    SP_TRY(find_memory(t, &report->memory_bytes));
+    SP_TRY(sp_trainer_memory(t, &report->memory_bytes));
     sp_table_zero(&t->times);
     for (int i = 0; i < SP_TIMES; i++)
         if (isfinite(*value[i]))

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/sp_log.h"
+#include "base/sp_machine.h"
 #include "process/sp_pulse.h"
 #include "run/sp_saver.h"
 #include "session/sp_resources.h"
@@ -128,6 +129,29 @@ sp_status sp_trainer_begin(sp_trainer *t)
     sp_cut_print(&r->cut, r->memory.total);
     SP_TRY(sp_trainer_check_replicas(t)); /* compares the weights as loaded */
     sp_resume_prepare(t);
+    return SP_OK;
+}
+
+void sp_trainer_time_parts(const sp_trainer *t, sp_step_report *report)
+{
+    const bool is_host = t->resources->backend.ops->is_host;
+    const double *s = t->part_s;
+    double read_s;
+
+    report->forward_s = is_host ? s[SP_STEP_FORWARD] + s[SP_STEP_LOSS] : NAN;
+    report->backward_s = is_host ? s[SP_STEP_BACKWARD] : NAN;
+    report->update_s = is_host ? s[SP_STEP_UPDATE] : NAN;
+    sp_loader_times(t->resources->loader, &report->plan_s, &read_s);
+}
+
+sp_status sp_trainer_memory(sp_trainer *t, double *bytes)
+{
+    sp_backend *backend = &t->resources->backend;
+    int64_t used = (int64_t)sp_machine_resident();
+
+    if (!backend->ops->is_host)
+        SP_TRY(backend->ops->memory_used(backend, &used));
+    *bytes = used > 0 ? (double)used : NAN;
     return SP_OK;
 }
 

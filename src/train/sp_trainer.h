@@ -96,6 +96,13 @@ sp_status sp_trainer_open(sp_trainer **trainer, const sp_command *command);
 /* Collective, agreed: the loader begins, and the log and the run folder tell of the
  * start. To be called once, before the first step. */
 sp_status sp_trainer_begin(sp_trainer *trainer);
+/* Sets the times of the step's parts from part_s, and that of building plans. The parts
+ * stay unknown on a device, which works on while the host has long left the part that
+ * started the work. Local. */
+void sp_trainer_time_parts(const sp_trainer *trainer, sp_step_report *report);
+/* Bytes in use: of the device, by all processes on it, or of this process on the host;
+ * NAN: not known. Local. Errors of the device. */
+sp_status sp_trainer_memory(sp_trainer *trainer, double *bytes);
 /* Learning rate of the next step. */
 double sp_trainer_lr(const sp_trainer *trainer);
 /* Steps of the whole training; INT64_MAX: too many to count. */

@@ -8,6 +8,7 @@
 #include "graph/sp_graph.h"
 #include "h5/sp_h5.h"
 #include "net/sp_optim.h"
+#include "recipe/sp_recipe.h"
 #include "run/sp_checkpoint.h"
 
 enum { COLUMNS = 2, CLASSES = 3, PARTS = 6 };
