@@ -65,6 +65,11 @@ typedef struct sp_h5_shape {
  * opens a file (unit tests too). */
 void sp_h5_child_main(int argc, char **argv);
 
+/* From here on a child stays for the next file that this thread opens, as long as it
+ * finds no damage; a start of this program takes some 10 ms, most of it for loading
+ * libraries. false ends it. */
+void sp_h5_keep_child(bool is_wanted);
+
 /* The version of the library, such as "1.10.8". */
 const char *sp_h5_library(void);
 

@@ -43,6 +43,11 @@ enum {
 #define WORK_BYTES_S 20000000
 #define MEMORY_MOST  ((int64_t)4 << 30)
 
+/* The bytes that follow are n paths, each with its zero byte. */
+typedef struct list_head {
+    uint64_t n, bytes;
+} list_head;
+
 typedef struct frame {
     /* The bytes that follow the frame are a catalog, or a message. */
     uint64_t status, bytes, hash;
@@ -51,6 +56,12 @@ typedef struct frame {
 /* True once main has called sp_h5_child_main. Without that call the child would run the
  * whole program a second time. */
 static bool has_child_main;
+
+/* The child that waits for another list of this thread, and whether it is to wait. */
+static _Thread_local struct {
+    bool is_wanted;
+    sp_h5_child child; /* pid 0: none */
+} kept;
 
 /* ---- the child ---- */
 
@@ -106,23 +117,19 @@ static void unlimit(void)
     setitimer(ITIMER_PROF, &none, NULL);
 }
 
-static char *read_list(size_t *bytes)
+/* Receives all the bytes. Ends the process where the parent wants no more. */
+static void get_all(void *data, size_t bytes)
 {
-    size_t room = 1 << 16;
-    char *list = malloc(room), *more;
+    char *at = data;
     ssize_t n;
 
-    *bytes = 0;
-    while (list && (n = read(STDIN_FILENO, list + *bytes, room - *bytes)) != 0) {
-        if (n < 0 && errno != EINTR)
-            _exit(1);
-        *bytes += n > 0 ? (size_t)n : 0;
-        if (*bytes < room)
-            continue;
-        more = realloc(list, room *= 2);
-        list = more;
+    for (; bytes > 0; bytes -= (size_t)n, at += n) {
+        n = read(STDIN_FILENO, at, bytes);
+        if (n < 0 && errno == EINTR)
+            n = 0;
+        else if (n <= 0)
+            _exit(n < 0);
     }
-    return list;
 }
 
 /* Serves tests of the parent: the child crashes, hangs or is killed at a file whose
@@ -168,21 +175,31 @@ static void answer(const char *path)
     sp_h5_catalog_free(&catalog);
 }
 
+/* Answers one list. */
+static void serve(void)
+{
+    list_head head;
+    char *list, *path;
+
+    get_all(&head, sizeof head);
+    list = malloc(head.bytes);
+    if (!list)
+        _exit(SP_EMEM);
+    get_all(list, head.bytes);
+    path = list;
+    for (uint64_t i = 0; i < head.n; i++, path += strlen(path) + 1)
+        answer(path);
+    free(list);
+}
+
 void sp_h5_child_main(int argc, char **argv)
 {
-    size_t bytes;
-    char *list;
-
     has_child_main = true;
     if (argc != 2 || strcmp(argv[1], WORD) != 0)
         return;
     sp_limit_child(MEMORY + MEMORY_MOST);
-    list = read_list(&bytes);
-    if (!list)
-        _exit(SP_EMEM);
-    for (const char *path = list; path < list + bytes; path += strlen(path) + 1)
-        answer(path);
-    _exit(0);
+    for (;;)
+        serve();
 }
 
 /* ---- the parent ---- */
@@ -224,23 +241,60 @@ static sp_status spawn(sp_h5_child *child)
                    strerror(failed));
 }
 
-/* Sends the paths. That the child has died is noticed when its answer is read. */
-static void send_list(int fd, char *const *paths, int n_paths)
+/* Sends all the bytes; false if the child has died. */
+static bool send_all(int fd, const void *data, size_t bytes)
 {
-    for (int i = 0; i < n_paths; i++) {
-        const char *at = paths[i];
-        size_t left = strlen(at) + 1;
-        ssize_t n;
+    const char *at = data;
+    ssize_t n;
 
-        for (; left > 0; left -= (size_t)n, at += n) {
-            n = send(fd, at, left, MSG_NOSIGNAL);
-            if (n < 0 && errno == EINTR)
-                n = 0;
-            else if (n < 0)
-                return;
-        }
+    for (; bytes > 0; bytes -= (size_t)n, at += n) {
+        n = send(fd, at, bytes, MSG_NOSIGNAL);
+        if (n < 0 && errno == EINTR)
+            n = 0;
+        else if (n < 0)
+            return false;
     }
-    shutdown(fd, SHUT_WR);
+    return true;
+}
+
+/* That the child has died is noticed when its answer is read. */
+static void send_list(int fd, char *const *paths, int n)
+{
+    list_head head = {.n = (uint64_t)n};
+    bool is_alive;
+
+    for (int i = 0; i < n; i++)
+        head.bytes += strlen(paths[i]) + 1;
+    is_alive = send_all(fd, &head, sizeof head);
+    for (int i = 0; i < n && is_alive; i++)
+        is_alive = send_all(fd, paths[i], strlen(paths[i]) + 1);
+}
+
+/* Returns the status with which the child ended. A child that is ending already keeps
+ * its own, since a signal sent to it then changes nothing. */
+static int kill_child(sp_h5_child *child)
+{
+    int status = 0;
+
+    kill(child->pid, SIGKILL);
+    close(child->fd);
+    while (waitpid(child->pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    *child = (sp_h5_child){0};
+    return status;
+}
+
+/* Takes the child that was kept. One that has died meanwhile is not taken. */
+static bool take_kept(sp_h5_child *child)
+{
+    if (kept.child.pid == 0)
+        return false;
+    if (waitpid(kept.child.pid, NULL, WNOHANG) == 0)
+        *child = kept.child;
+    else
+        close(kept.child.fd);
+    kept.child = (sp_h5_child){0};
+    return child->pid > 0;
 }
 
 sp_status sp_h5_child_start(sp_h5_child *child, char *const *paths, int n)
@@ -249,7 +303,9 @@ sp_status sp_h5_child_start(sp_h5_child *child, char *const *paths, int n)
     if (!has_child_main)
         return SP_FAIL_INTERNAL(SP_EDATA,
                                 "main must call sp_h5_child_main before anything else");
-    SP_TRY(spawn(child));
+    if (!take_kept(child))
+        SP_TRY(spawn(child));
+    child->n_left = n;
     send_list(child->fd, paths, n);
     return SP_OK;
 }
@@ -288,18 +344,12 @@ static bool receive(sp_h5_child *child, void *data, size_t bytes)
     return true;
 }
 
-/* Fails with the reason why there is no answer. A child that is ending already keeps
- * its own status, since a signal sent to it then changes nothing. */
+/* Fails with the reason why there is no answer. */
 static sp_status fail_ended(sp_h5_child *child, const char *path)
 {
     const bool is_stalled = child->is_stalled;
-    int status = 0;
+    const int status = kill_child(child);
 
-    kill(child->pid, SIGKILL);
-    close(child->fd);
-    while (waitpid(child->pid, &status, 0) < 0 && errno == EINTR)
-        ;
-    *child = (sp_h5_child){0};
     if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && !is_stalled)
         return SP_FAIL(
             SP_EMEM,
@@ -369,6 +419,7 @@ sp_status sp_h5_child_next(sp_h5_child *child, const char *path, int64_t file_by
     else
         rc = read_catalog(path, data, head.bytes, catalog);
     free(data);
+    child->n_left -= rc == SP_OK;
     return rc;
 }
 
@@ -376,9 +427,16 @@ void sp_h5_child_end(sp_h5_child *child)
 {
     if (child->pid == 0)
         return;
-    kill(child->pid, SIGKILL);
-    close(child->fd);
-    while (waitpid(child->pid, NULL, 0) < 0 && errno == EINTR)
-        ;
-    *child = (sp_h5_child){0};
+    if (kept.is_wanted && child->n_left == 0 && kept.child.pid == 0) {
+        kept.child = *child;
+        *child = (sp_h5_child){0};
+    } else
+        kill_child(child);
+}
+
+void sp_h5_keep_child(bool is_wanted)
+{
+    kept.is_wanted = is_wanted;
+    if (!is_wanted && kept.child.pid)
+        kill_child(&kept.child);
 }

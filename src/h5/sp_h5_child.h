@@ -2,8 +2,11 @@
  * memory on a damaged file, only the child dies. The child is this program, started
  * again (sp_h5_child_main). Between the files of src/h5.
  *
- *     parent --paths, ended by zero bytes--> child
- *            <--frames: catalog or failure of each path in turn-- */
+ *     parent --list: number and bytes of the paths, paths--> child
+ *            <--frames: catalog or failure of each path in turn--
+ *
+ * A child that has answered all paths of a list without a failure can read another list
+ * (sp_h5_keep_child). */
 #ifndef SP_H5_CHILD_H
 #define SP_H5_CHILD_H
 
@@ -15,6 +18,7 @@
 typedef struct sp_h5_child {
     pid_t pid;
     int fd;
+    int n_left;      /* paths that it has yet to answer */
     bool is_stalled; /* it sent nothing for so long that it is not waited for */
 } sp_h5_child;
 
@@ -25,7 +29,8 @@ sp_status sp_h5_child_start(sp_h5_child *child, char *const *paths, int n);
  */
 sp_status sp_h5_child_next(sp_h5_child *child, const char *path, int64_t file_bytes,
                            sp_h5_catalog *catalog);
-/* Kills the child, whatever it is doing, and waits for its end. */
+/* Keeps the child for the next list where that is wanted and it is as good as new;
+ * otherwise kills it, whatever it is doing, and waits for its end. */
 void sp_h5_child_end(sp_h5_child *child);
 
 #endif

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/sp_log.h"
+#include "h5/sp_h5.h"
 #include "merge/sp_merger.h"
 #include "run/sp_replica.h"
 
@@ -13,6 +14,7 @@ sp_status sp_resources_open(sp_resources *r, const sp_command *command,
 {
     assert(command);
     memset(r, 0, sizeof *r);
+    sp_h5_keep_child(true);
     return sp_session_open(&r->session, command, with_folder);
 }
 
@@ -389,6 +391,7 @@ sp_status sp_resources_open_evaluation(sp_resources *r)
 
 sp_status sp_resources_close(sp_resources *r, sp_status rc)
 {
+    sp_h5_keep_child(false);
     /* The loaders' threads first, since they read nearly all of what follows. */
     sp_loader_destroy(r->loader);
     sp_loader_destroy(r->evaluation.loader);

@@ -6,6 +6,7 @@
 
 #include "base/sp_log.h"
 #include "base/sp_machine.h"
+#include "h5/sp_h5.h"
 #include "process/sp_pulse.h"
 #include "run/sp_saver.h"
 #include "session/sp_resources.h"
@@ -123,6 +124,7 @@ sp_status sp_trainer_begin(sp_trainer *t)
 
     assert(r->has_net && r->loader);
     t->first_epoch = t->state.at.epoch;
+    sp_h5_keep_child(false); /* all files are open */
     SP_TRY(sp_loader_seek(r->loader, t->state.at));
     SP_TRY(sp_report_start(t));
     sp_report_header(t);

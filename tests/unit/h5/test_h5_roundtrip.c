@@ -1,6 +1,8 @@
 /* sp_h5 reads back what it wrote, and the same calls give the same bytes. */
 #include "fixtures/test.h"
 
+#include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "h5/sp_h5.h"
@@ -147,5 +149,77 @@ TEST(failures_name_the_file)
                         "no/such/folder.h5: cannot be created: No such file or "
                         "directory");
     assert_null(file);
+    unlink(path);
+}
+
+/* The process that reads headers for this one; 0: there is none. -1: the system does not
+ * tell. */
+static int reader(void)
+{
+    char name[64];
+    FILE *file;
+    int pid = 0;
+
+    snprintf(name, sizeof name, "/proc/self/task/%d/children", getpid());
+    file = fopen(name, "r");
+    if (!file)
+        return -1;
+    if (fscanf(file, "%d", &pid) != 1)
+        pid = 0;
+    fclose(file);
+    return pid;
+}
+
+static void open_and_close(void)
+{
+    sp_h5 *file;
+
+    OK(sp_h5_open(&file, path));
+    OK(sp_h5_close(file));
+}
+
+TEST(a_kept_child_reads_the_next_file)
+{
+    int first;
+
+    if (reader() < 0)
+        skip();
+    write_example(path);
+    open_and_close();
+    assert_int_equal(reader(), 0);
+    sp_h5_keep_child(true);
+    open_and_close();
+    first = reader();
+    assert_true(first > 0);
+    open_and_close();
+    assert_int_equal(reader(), first);
+    sp_h5_keep_child(false);
+    assert_int_equal(reader(), 0);
+    unlink(path);
+}
+
+/* A damaged file may have harmed the child, and a child may be killed while it waits. */
+TEST(a_kept_child_that_is_not_as_new_is_replaced)
+{
+    FILE *file = fopen(path, "wb");
+    siginfo_t ended;
+    sp_h5 *none;
+
+    if (reader() < 0)
+        skip();
+    fputs("plain text", file);
+    fclose(file);
+    sp_h5_keep_child(true);
+    assert_int_equal(sp_h5_open(&none, path), SP_EDATA);
+    assert_int_equal(reader(), 0);
+    assert_int_equal(sp_h5_open(&none, "none.h5"), SP_EDATA);
+    assert_int_equal(reader(), 0);
+    write_example(path);
+    open_and_close();
+    kill(reader(), SIGKILL);
+    waitid(P_PID, (id_t)reader(), &ended, WEXITED | WNOWAIT);
+    open_and_close();
+    assert_true(reader() > 0);
+    sp_h5_keep_child(false);
     unlink(path);
 }
