@@ -64,9 +64,8 @@ static inline SP_HOST_DEVICE void sp_rng_block(const sp_rng *r, uint64_t block,
 {
     uint32_t c[4] = {(uint32_t)block, (uint32_t)(block >> 32), r->hi[0], r->hi[1]};
     uint32_t k0 = r->key[0], k1 = r->key[1];
-    int i;
 
-    for (i = 0; i < 10; i++) {
+    for (int i = 0; i < 10; i++) {
         uint64_t p0 = (uint64_t)0xD2511F53u * c[0], p1 = (uint64_t)0xCD9E8D57u * c[2];
         uint32_t t0 = (uint32_t)(p1 >> 32) ^ c[1] ^ k0;
         uint32_t t2 = (uint32_t)(p0 >> 32) ^ c[3] ^ k1;

@@ -48,13 +48,12 @@ static sp_status check_once(reduce_case *c, sp_status (*once)(reduce_case *),
 {
     const int size = c->comm->size;
     const float want = (float)(size * (size + 1) / 2);
-    int64_t i;
     sp_status rc;
 
-    for (i = 0; i < c->n; i++)
+    for (int64_t i = 0; i < c->n; i++)
         data[i] = (float)(1 + c->comm->rank);
     rc = once(c);
-    for (i = 0; rc == SP_OK && i < c->n; i++)
+    for (int64_t i = 0; rc == SP_OK && i < c->n; i++)
         if (data[i] != want)
             rc = SP_FAIL(SP_EMPI, "sum of element %lld of %lld: %g, expected %g",
                          (long long)i, (long long)c->n, (double)data[i], (double)want);

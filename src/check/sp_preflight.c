@@ -29,7 +29,6 @@ static sp_status measure_reduce(sp_resources *r, float *data, double *rate)
     double best = INFINITY;
     void *shared = NULL;
     sp_status rc = SP_OK;
-    int i;
 
     if (r->session.comm->size == 1)
         return SP_OK; /* one rank moves no data */
@@ -39,7 +38,7 @@ static sp_status measure_reduce(sp_resources *r, float *data, double *rate)
         rc = sp_session_agree(&r->session, rc);
         data = shared;
     }
-    for (i = 0; i < 5 && rc == SP_OK; i++) {
+    for (int i = 0; i < 5 && rc == SP_OK; i++) {
         double begin;
         rc = sp_comm_barrier(r->session.comm);
         begin = sp_now_s();
@@ -63,14 +62,13 @@ static sp_status measure_copy(sp_resources *r, float *data, double *rate)
     double best = INFINITY;
     void *host;
     sp_status rc = SP_OK;
-    int i;
 
     if (r->backend.ops->is_host)
         return SP_OK;
     host = calloc(1, bytes);
     if (!host)
         return SP_FAIL(SP_EMEM, "out of memory");
-    for (i = 0; i < 5 && rc == SP_OK; i++) {
+    for (int i = 0; i < 5 && rc == SP_OK; i++) {
         const double begin = sp_now_s();
         rc = r->backend.ops->upload(&r->backend, data, host, bytes);
         if (rc == SP_OK)
@@ -154,9 +152,8 @@ static void warn_of_slowest(const sp_flight *all, int n, sp_rate_of *rate,
 {
     const sp_flight *slowest = all;
     double fastest = 0;
-    int r;
 
-    for (r = 0; r < n; r++) {
+    for (int r = 0; r < n; r++) {
         if (rate(&all[r]) < rate(slowest))
             slowest = &all[r];
         fastest = fmax(fastest, rate(&all[r]));
@@ -168,11 +165,9 @@ static void warn_of_slowest(const sp_flight *all, int n, sp_rate_of *rate,
 
 static void print_devices(const sp_flight *all, int n)
 {
-    int r;
-
     sp_log_info("%5s %6s  %-41s %-13s %4s  %s", "rank", "device", "UUID", "PCI", "NUMA",
                 "name");
-    for (r = 0; r < n; r++) {
+    for (int r = 0; r < n; r++) {
         const sp_place *p = &all[r].place;
         char numa[12] = "?";
         if (p->numa_node >= 0)

@@ -31,9 +31,8 @@ static inline SP_HOST_DEVICE double sp_norm_rows(const sp_sums *s, int c)
 static inline sp_norm_sums sp_norm_add_parts(const sp_sums *s, int c, int j)
 {
     sp_norm_sums sums = {0, 0, 0};
-    int i;
 
-    for (i = 0; s->part && i < s->n_parts; i++) {
+    for (int i = 0; s->part && i < s->n_parts; i++) {
         sums.first += s->part[(2 * (size_t)i) * (size_t)c + (size_t)j];
         sums.second += s->part[(2 * (size_t)i + 1) * (size_t)c + (size_t)j];
     }

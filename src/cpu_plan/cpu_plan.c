@@ -32,10 +32,9 @@ static sp_status sort_samples(cpu_plan_builder *b, const int32_t *coords,
     const size_t mark = b->scratch->used;
     plan_sort sort;
     int32_t *order, n_max = 0;
-    int s;
 
     l->n = b->n_samples ? sample_row[b->n_samples] : 0;
-    for (s = 0; s < b->n_samples; s++)
+    for (int s = 0; s < b->n_samples; s++)
         if (sample_row[s + 1] - sample_row[s] > n_max)
             n_max = sample_row[s + 1] - sample_row[s];
     SP_TRY(SP_TAKE(b->arena, l->n, &order));
@@ -44,12 +43,12 @@ static sp_status sort_samples(cpu_plan_builder *b, const int32_t *coords,
     SP_TRY(sp_cpu_plan_sort_open(&sort, b->loops, b->scratch, n_max));
     *bits = 0;
     l->sample_row[0] = 0;
-    for (s = 0; s < b->n_samples; s++) {
-        int32_t row = sample_row[s], n = sample_row[s + 1] - row, i;
+    for (int s = 0; s < b->n_samples; s++) {
+        int32_t row = sample_row[s], n = sample_row[s + 1] - row;
         int width;
         SP_TRY(sp_cpu_plan_sort(coords + 3 * (size_t)row, n, s, b->spec->n_levels,
                                 &sort, l->key + row, order + row, &width));
-        for (i = row; i < row + n; i++)
+        for (int32_t i = row; i < row + n; i++)
             order[i] += row;
         *bits = width > *bits ? width : *bits;
         l->sample_row[s + 1] = row + n;
@@ -71,15 +70,14 @@ static inline int merge_level(uint64_t key, uint64_t next)
 static void count_rows(cpu_plan_builder *b)
 {
     const cpu_plan_level *fine = &b->level[0];
-    int s, l;
 
-    for (s = 0; s < b->n_samples; s++) {
-        int32_t first = fine->sample_row[s], last = fine->sample_row[s + 1], i;
+    for (int s = 0; s < b->n_samples; s++) {
+        int32_t first = fine->sample_row[s], last = fine->sample_row[s + 1];
         /* Two counters of a level, since a counter waits for its own last value. */
         int32_t merged[2][PLAN_LEVELS + 1] = {{0}}, n = last - first;
-        for (i = first + 1; i < last; i++)
+        for (int32_t i = first + 1; i < last; i++)
             merged[i & 1][merge_level(fine->key[i - 1], fine->key[i])]++;
-        for (l = 1; l < b->n_levels; l++) {
+        for (int l = 1; l < b->n_levels; l++) {
             n -= merged[0][l] + merged[1][l];
             b->level[l].sample_row[s + 1] = b->level[l].sample_row[s] + n;
         }
@@ -89,13 +87,12 @@ static void count_rows(cpu_plan_builder *b)
 static void fill_level(cpu_plan_builder *b, cpu_plan_level *fine,
                        cpu_plan_level *coarse)
 {
-    int32_t i, j = -1;
-    int s;
+    int32_t j = -1;
 
-    for (s = 0; s < b->n_samples; s++) {
+    for (int s = 0; s < b->n_samples; s++) {
         uint64_t last = ~(uint64_t)0; /* not a key: keys have at most 60 bits */
         uint32_t word = 0;            /* the child word of row j so far */
-        for (i = fine->sample_row[s]; i < fine->sample_row[s + 1]; i++) {
+        for (int32_t i = fine->sample_row[s]; i < fine->sample_row[s + 1]; i++) {
             uint64_t key = fine->key[i] >> 3;
             /* Used without a branch, which would be unpredictable. */
             uint32_t is_new = key != last;
@@ -123,21 +120,21 @@ static sp_status take_level(cpu_plan_builder *b, int l, sp_arena *arena)
  * all child words, are scratch. */
 static sp_status build_pyramid(cpu_plan_builder *b)
 {
-    int l, n_kept = b->spec->n_levels;
+    int n_kept = b->spec->n_levels;
 
-    for (l = 1; l < b->n_levels; l++) {
+    for (int l = 1; l < b->n_levels; l++) {
         SP_TRY(SP_TAKE(b->arena, b->n_samples + 1, &b->level[l].sample_row));
         b->level[l].sample_row[0] = 0;
     }
     count_rows(b);
-    for (l = 1; l < b->n_levels; l++)
+    for (int l = 1; l < b->n_levels; l++)
         b->level[l].n = b->level[l].sample_row[b->n_samples];
-    for (l = 1; l < n_kept; l++)
+    for (int l = 1; l < n_kept; l++)
         SP_TRY(take_level(b, l, b->arena));
     SP_TRY(sp_cpu_plan_take_maps(b));
-    for (l = n_kept; l < b->n_levels; l++)
+    for (int l = n_kept; l < b->n_levels; l++)
         SP_TRY(take_level(b, l, b->scratch));
-    for (l = 1; l < b->n_levels; l++) {
+    for (int l = 1; l < b->n_levels; l++) {
         SP_TRY(SP_TAKE(b->scratch, b->level[l].n + 1, &b->level[l].child));
         fill_level(b, &b->level[l - 1], &b->level[l]);
     }
@@ -147,14 +144,13 @@ static sp_status build_pyramid(cpu_plan_builder *b)
 static void publish_levels(const cpu_plan_builder *b)
 {
     sp_plan *p = b->plan;
-    int l;
 
     p->n_samples = b->n_samples;
     p->n_levels = b->spec->n_levels;
     p->n_maps = b->spec->n_maps;
-    for (l = p->n_levels; l < b->n_levels; l++)
+    for (int l = p->n_levels; l < b->n_levels; l++)
         p->above += b->level[l].n;
-    for (l = 0; l < p->n_levels; l++) {
+    for (int l = 0; l < p->n_levels; l++) {
         const cpu_plan_level *from = &b->level[l];
         p->level[l] = (sp_level){.n = from->n,
                                  .key = from->key,

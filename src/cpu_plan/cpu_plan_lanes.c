@@ -21,11 +21,11 @@ static void aim_position(plan_lanes *w, const plan_lookup *q, int c)
 {
     plan_axis a[3];
     /* Vectors and tables read lanes beyond the kernel. */
-    int n = q->kernel, used = w->K <= PLAN_NBR ? PLAN_NBR : PLAN_LANES, axis, k;
+    int n = q->kernel, used = w->K <= PLAN_NBR ? PLAN_NBR : PLAN_LANES;
 
-    for (axis = 0; axis < 3; axis++)
+    for (int axis = 0; axis < 3; axis++)
         sp_cpu_plan_aim(q, w->is_up ? c >> axis & 1 : 0, axis, &a[axis]);
-    for (k = 0; k < used; k++) {
+    for (int k = 0; k < used; k++) {
         int x = k % n, y = k / n % n, z = k / (n * n);
         clear_lane(w, c, k);
         if (k >= w->K || (a[0].cell[x] | a[1].cell[y] | a[2].cell[z]) < 0)
@@ -56,7 +56,6 @@ static void list_words(plan_lanes *w, int c)
 bool sp_cpu_plan_lanes_open(plan_lanes *w, const plan_lookup *q)
 {
     bool is_odd = q->kernel % 2 != 0;
-    int c;
 
     if (q->shift > 1 || q->top - q->to > 1 || q->top - q->from > 1 ||
         (q->shift == 1 && !is_odd))
@@ -68,7 +67,7 @@ bool sp_cpu_plan_lanes_open(plan_lanes *w, const plan_lookup *q)
     w->is_up = q->top > q->to;
     w->is_leaf = q->top == q->from;
     w->is_table = q->kernel == 3 && q->top == q->to && w->is_leaf && !q->is_swapped;
-    for (c = 0; c < (w->is_up ? 8 : 1); c++) {
+    for (int c = 0; c < (w->is_up ? 8 : 1); c++) {
         aim_position(w, q, c);
         if (w->K > PLAN_NBR)
             list_words(w, c);
@@ -112,18 +111,17 @@ static inline uint32_t lane_partner(const plan_lanes *w, const uint32_t *word, i
 static void portable_find_lanes(const plan_lanes *w, plan_stage *stage, plan_tile *tile)
 {
     uint32_t word[PLAN_NBR], none = (uint32_t)w->from->n;
-    int32_t i, now = -1;
-    int k;
+    int32_t now = -1;
 
     stage->n = 0;
     stage->first = tile->first;
-    for (i = tile->first; i < tile->last; i++) {
+    for (int32_t i = tile->first; i < tile->last; i++) {
         int32_t up = w->is_up ? w->to->parent[i] : i;
         int c = w->is_up ? (int)(w->to->key[i] & 7) : 0;
         if (up != now)
             load_words(w, up, word);
         now = up;
-        for (k = 0; k < w->K; k++) {
+        for (int k = 0; k < w->K; k++) {
             /* A pair is always written and stays if it exists: there is no branch. */
             uint32_t partner = lane_partner(w, word, c, k);
             plan_put(stage, k, (int32_t)partner, i);
@@ -143,19 +141,18 @@ static void portable_put_lanes(const plan_lanes *w, const plan_stage *stage,
 static void portable_children(const plan_lookup *q, plan_stage *stage, plan_tile *tile)
 {
     const cpu_plan_level *to = &q->level[q->to];
-    int32_t i;
 
     stage->n = 0;
     stage->first = tile->first;
-    for (i = tile->first; i < tile->last; i++) {
-        uint32_t word, row, set;
+    for (int32_t i = tile->first; i < tile->last; i++) {
+        uint32_t word, row;
         if (q->is_swapped) {
             plan_put(stage, (int)(to->key[i] & 7), to->parent[i], i);
             continue;
         }
         word = to->child[i];
         row = word >> 8;
-        for (set = word & 255; set; set &= set - 1)
+        for (uint32_t set = word & 255; set; set &= set - 1)
             plan_put(stage, __builtin_ctz(set), (int32_t)row++, i);
     }
     sp_cpu_plan_count_stage(stage, 8, tile);
@@ -166,17 +163,16 @@ static void portable_table(const plan_lanes *w, cpu_plan_level *level, int32_t f
                            int32_t last, plan_stage *stage)
 {
     uint32_t word[PLAN_NBR], none = (uint32_t)w->from->n;
-    int32_t i, now = -1;
-    int k;
+    int32_t now = -1;
 
-    for (i = first; i < last; i++) {
+    for (int32_t i = first; i < last; i++) {
         int32_t up = w->to->parent[i];
         int c = (int)(w->to->key[i] & 7);
         if (up != now)
             load_words(w, up, word);
         now = up;
         level->near[i] = (plan_near){0, level->n_nbr};
-        for (k = 0; k < PLAN_NEAR; k++) {
+        for (int k = 0; k < PLAN_NEAR; k++) {
             uint32_t partner = lane_partner(w, word, c, k);
             level->nbr[level->n_nbr] = (int32_t)partner;
             level->n_nbr += partner != none;

@@ -81,19 +81,20 @@ static int centre_of(const plan_lookup *q)
 
 static sp_status take_tiles(cpu_plan_builder *b, const cpu_plan_level *out, sp_map *m)
 {
-    int32_t *tile_row, *sample_tile, row;
-    int s, t = 0;
+    int32_t *tile_row, *sample_tile;
+    int t = 0;
 
     SP_TRY(SP_TAKE(b->arena, b->n_samples + 1, &sample_tile));
     sample_tile[0] = 0;
-    for (s = 0; s < b->n_samples; s++) {
+    for (int s = 0; s < b->n_samples; s++) {
         int32_t n = out->sample_row[s + 1] - out->sample_row[s];
         sample_tile[s + 1] = sample_tile[s] + (n + SP_TILE - 1) / SP_TILE;
     }
     m->n_tiles = sample_tile[b->n_samples];
     SP_TRY(SP_TAKE(b->arena, m->n_tiles + 1, &tile_row));
-    for (s = 0; s < b->n_samples; s++)
-        for (row = out->sample_row[s]; row < out->sample_row[s + 1]; row += SP_TILE)
+    for (int s = 0; s < b->n_samples; s++)
+        for (int32_t row = out->sample_row[s]; row < out->sample_row[s + 1];
+             row += SP_TILE)
             tile_row[t++] = row;
     tile_row[t] = out->n;
     m->tile_row = tile_row;
@@ -105,9 +106,8 @@ static sp_status take_tiles(cpu_plan_builder *b, const cpu_plan_level *out, sp_m
 static sp_status share_tiles(cpu_plan_builder *b, int m)
 {
     sp_map *map = b->plan->map;
-    int i;
 
-    for (i = 0; i < m; i++)
+    for (int i = 0; i < m; i++)
         if (map[i].key.level_out == map[m].key.level_out) {
             map[m].n_tiles = map[i].n_tiles;
             map[m].tile_row = map[i].tile_row;
@@ -119,9 +119,7 @@ static sp_status share_tiles(cpu_plan_builder *b, int m)
 
 sp_status sp_cpu_plan_take_maps(cpu_plan_builder *b)
 {
-    int m;
-
-    for (m = 0; m < b->spec->n_maps; m++) {
+    for (int m = 0; m < b->spec->n_maps; m++) {
         sp_map *map = &b->plan->map[m];
         plan_lookup q = lookup_of(b, b->spec->map[m]);
         map->key = b->spec->map[m];

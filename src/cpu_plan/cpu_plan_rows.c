@@ -10,10 +10,10 @@
 
 void sp_cpu_plan_aim(const plan_lookup *q, int position, int axis, plan_axis *a)
 {
-    int lo = q->kernel % 2 ? -(q->kernel / 2) : 0, d;
+    int lo = q->kernel % 2 ? -(q->kernel / 2) : 0;
     int fine = q->is_swapped ? q->to : q->from, depth = q->top - fine;
 
-    for (d = 0; d < q->kernel; d++) {
+    for (int d = 0; d < q->kernel; d++) {
         int t = q->is_swapped ? position - (lo + d) : position + lo + d;
         int local = t & ((1 << depth) - 1);
         a->cell[d] = (t >> depth) + 1;
@@ -28,9 +28,7 @@ void sp_cpu_plan_aim(const plan_lookup *q, int position, int axis, plan_axis *a)
 
 static inline int32_t descend(const plan_lookup *q, int32_t row, uint64_t path)
 {
-    int l;
-
-    for (l = q->top; l > q->from && row >= 0; l--)
+    for (int l = q->top; l > q->from && row >= 0; l--)
         row = plan_child(q->level[l].child[row], path >> 3 * (l - 1 - q->from) & 7);
     return row;
 }
@@ -51,12 +49,12 @@ static void look_around(const plan_lookup *q, int32_t ancestor, const plan_axis 
                         int32_t out, plan_stage *stage)
 {
     int32_t nbr[PLAN_NEAR];
-    int n = q->kernel, x, y, z, k = 0;
+    int n = q->kernel, k = 0;
 
     list_neighbours(&q->level[q->top], ancestor, nbr);
-    for (z = 0; z < n; z++)
-        for (y = 0; y < n; y++)
-            for (x = 0; x < n; x++, k++) {
+    for (int z = 0; z < n; z++)
+        for (int y = 0; y < n; y++)
+            for (int x = 0; x < n; x++, k++) {
                 int32_t row;
                 if ((a[0].cell[x] | a[1].cell[y] | a[2].cell[z]) < 0)
                     continue;
@@ -71,19 +69,18 @@ static void look_around(const plan_lookup *q, int32_t ancestor, const plan_axis 
 
 void sp_cpu_plan_rows(const plan_lookup *q, plan_stage *stage, plan_tile *tile)
 {
-    int below = q->is_swapped ? 0 : q->shift, l, axis;
-    int32_t i;
+    int below = q->is_swapped ? 0 : q->shift;
 
     assert(q->to <= q->top && tile->first <= tile->last);
     stage->n = 0;
     stage->first = tile->first;
-    for (i = tile->first; i < tile->last; i++) {
+    for (int32_t i = tile->first; i < tile->last; i++) {
         uint64_t key = q->level[q->to].key[i];
         plan_axis a[3];
         int32_t up = i;
-        for (l = q->to; l < q->top; l++)
+        for (int l = q->to; l < q->top; l++)
             up = q->level[l].parent[up];
-        for (axis = 0; axis < 3; axis++) {
+        for (int axis = 0; axis < 3; axis++) {
             uint64_t local = key >> axis & (((uint64_t)1 << 3 * (q->top - q->to)) - 1);
             sp_cpu_plan_aim(q, plan_gather(local) << below, axis, &a[axis]);
         }

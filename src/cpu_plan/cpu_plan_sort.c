@@ -26,27 +26,26 @@ sp_status sp_cpu_plan_range(const int32_t *c, int32_t n, int sample, int32_t lo[
     const size_t size = 3 * (size_t)n;
     int32_t least[WIDTH], most[WIDTH];
     size_t i = 0;
-    int d, j;
 
     assert(n > 0);
-    for (j = 0; j < WIDTH; j++)
+    for (int j = 0; j < WIDTH; j++)
         least[j] = INT32_MAX, most[j] = INT32_MIN;
     for (; i + WIDTH <= size; i += WIDTH)
-        for (j = 0; j < WIDTH; j++) {
+        for (int j = 0; j < WIDTH; j++) {
             least[j] = c[i + (size_t)j] < least[j] ? c[i + (size_t)j] : least[j];
             most[j] = c[i + (size_t)j] > most[j] ? c[i + (size_t)j] : most[j];
         }
-    for (j = 0; i < size; i++, j++) {
+    for (int j = 0; i < size; i++, j++) {
         least[j] = c[i] < least[j] ? c[i] : least[j];
         most[j] = c[i] > most[j] ? c[i] : most[j];
     }
-    for (d = 0; d < 3; d++)
+    for (int d = 0; d < 3; d++)
         lo[d] = least[d], hi[d] = most[d];
-    for (j = 3; j < WIDTH; j++) {
+    for (int j = 3; j < WIDTH; j++) {
         lo[j % 3] = least[j] < lo[j % 3] ? least[j] : lo[j % 3];
         hi[j % 3] = most[j] > hi[j % 3] ? most[j] : hi[j % 3];
     }
-    for (d = 0; d < 3; d++)
+    for (int d = 0; d < 3; d++)
         if (lo[d] < -SP_COORD_LIMIT || hi[d] >= SP_COORD_LIMIT)
             return SP_FAIL(SP_EDATA,
                            "sample %d of the batch: coordinate %c spans [%d, %d], "
@@ -58,9 +57,9 @@ sp_status sp_cpu_plan_range(const int32_t *c, int32_t n, int sample, int32_t lo[
 
 static void insertion_sort(uint64_t *a, int32_t n, int lo)
 {
-    int32_t i, j;
+    int32_t j;
 
-    for (i = 1; i < n; i++) {
+    for (int32_t i = 1; i < n; i++) {
         uint64_t v = a[i];
         for (j = i; j > 0 && a[j - 1] >> lo > v >> lo; j--)
             a[j] = a[j - 1];
@@ -74,28 +73,27 @@ static void insertion_sort(uint64_t *a, int32_t n, int lo)
 static uint64_t *radix_sort(uint64_t *a, uint64_t *b, int32_t n, int lo, int hi,
                             uint32_t *count)
 {
-    int digit = n < 4096 ? 8 : DIGIT, passes = (hi - lo + digit - 1) / digit, p;
+    int digit = n < 4096 ? 8 : DIGIT, passes = (hi - lo + digit - 1) / digit;
     int width = passes ? (hi - lo + passes - 1) / passes : 0;
-    uint64_t mask = ((uint64_t)1 << width) - 1, j;
-    int32_t i;
+    uint64_t mask = ((uint64_t)1 << width) - 1;
 
     if (n <= INSERTION) {
         insertion_sort(a, n, lo);
         return a;
     }
     memset(count, 0, (size_t)passes * (mask + 1) * sizeof *count);
-    for (i = 0; i < n; i++)
-        for (p = 0; p < passes; p++)
+    for (int32_t i = 0; i < n; i++)
+        for (int p = 0; p < passes; p++)
             count[(uint64_t)p << width | (a[i] >> (lo + p * width) & mask)]++;
-    for (p = 0; p < passes; p++) {
+    for (int p = 0; p < passes; p++) {
         uint32_t sum = 0, *at = count + ((uint64_t)p << width);
         uint64_t *swap = a;
-        for (j = 0; j <= mask; j++) {
+        for (uint64_t j = 0; j <= mask; j++) {
             uint32_t c = at[j];
             at[j] = sum;
             sum += c;
         }
-        for (i = 0; i < n; i++)
+        for (int32_t i = 0; i < n; i++)
             b[at[a[i] >> (lo + p * width) & mask]++] = a[i];
         a = b;
         b = swap;
@@ -109,11 +107,10 @@ static void sort_narrow(const int32_t *c, int32_t n, const int32_t base[3],
 {
     int shift = bit_width((uint64_t)n);
     const uint64_t *sorted;
-    int32_t i;
 
     s->loops->keys(c, n, base, shift, s->a);
     sorted = radix_sort(s->a, s->b, n, shift, shift + key_bits, s->count);
-    for (i = 0; i < n; i++) {
+    for (int32_t i = 0; i < n; i++) {
         order[i] = (int32_t)(sorted[i] & (((uint64_t)1 << shift) - 1));
         key[i] = sorted[i] >> shift;
     }
@@ -126,18 +123,17 @@ static void sort_wide(const int32_t *c, int32_t n, const int32_t base[3], int ke
     int shift = bit_width((uint64_t)n);
     uint64_t row = ((uint64_t)1 << shift) - 1, low = ((uint64_t)1 << HALF_BITS) - 1;
     uint64_t *once, *twice;
-    int32_t i;
 
-    for (i = 0; i < n; i++)
+    for (int32_t i = 0; i < n; i++)
         s->a[i] = (plan_key(c + 3 * (size_t)i, base) & low) << shift | (uint64_t)i;
     once = radix_sort(s->a, s->b, n, shift, shift + HALF_BITS, s->count);
-    for (i = 0; i < n; i++) {
+    for (int32_t i = 0; i < n; i++) {
         uint64_t r = once[i] & row;
         once[i] = plan_key(c + 3 * r, base) >> HALF_BITS << shift | r;
     }
     twice = radix_sort(once, once == s->a ? s->b : s->a, n, shift,
                        shift + key_bits - HALF_BITS, s->count);
-    for (i = 0; i < n; i++) {
+    for (int32_t i = 0; i < n; i++) {
         order[i] = (int32_t)(twice[i] & row);
         key[i] = plan_key(c + 3 * (size_t)order[i], base);
     }
@@ -155,16 +151,15 @@ sp_status sp_cpu_plan_sort_open(plan_sort *s, const plan_loops *loops, sp_arena 
 sp_status sp_cpu_plan_sort(const int32_t *c, int32_t n, int sample, int n_levels,
                            const plan_sort *s, uint64_t *key, int32_t *order, int *bits)
 {
-    int32_t lo[3], hi[3], i;
+    int32_t lo[3], hi[3];
     uint64_t range = 0;
-    int d;
 
     assert(n >= 0 && n_levels > 0 && n_levels <= PLAN_LEVELS);
     *bits = 0;
     if (n == 0)
         return SP_OK;
     SP_TRY(sp_cpu_plan_range(c, n, sample, lo, hi));
-    for (d = 0; d < 3; d++) {
+    for (int d = 0; d < 3; d++) {
         lo[d] &= -(1 << (n_levels - 1));
         range |= (uint64_t)(hi[d] - lo[d]);
     }
@@ -173,7 +168,7 @@ sp_status sp_cpu_plan_sort(const int32_t *c, int32_t n, int sample, int n_levels
         sort_narrow(c, n, lo, 3 * *bits, s, key, order);
     else
         sort_wide(c, n, lo, 3 * *bits, s, key, order);
-    for (i = 1; i < n; i++)
+    for (int32_t i = 1; i < n; i++)
         if (key[i] == key[i - 1]) {
             const int32_t *at = c + 3 * (size_t)order[i];
             return SP_FAIL(

@@ -276,10 +276,9 @@ static void *planner_main(void *arg)
 static sp_status open_arenas(sp_loader *l)
 {
     const sp_backend_ops *ops = l->options.backend->ops;
-    int i;
 
     SP_TRY(sp_arena_create(&l->filler.scratch, 0, "loader scratch"));
-    for (i = 0; i < l->n_slots; i++) {
+    for (int i = 0; i < l->n_slots; i++) {
         SP_TRY(sp_arena_create(&l->slot[i].host, 0, "batch rows"));
         SP_TRY(ops->arena_create(&l->slot[i].device, 0, "batch"));
         l->slot[i].device.scratch = &l->filler.scratch;
@@ -352,8 +351,6 @@ sp_status sp_loader_create(sp_loader **loader, const sp_loader_options *options)
 
 void sp_loader_destroy(sp_loader *l)
 {
-    int i;
-
     if (!l)
         return;
     pthread_mutex_lock(&l->lock);
@@ -361,9 +358,9 @@ void sp_loader_destroy(sp_loader *l)
     pthread_cond_broadcast(&l->for_readers);
     pthread_cond_broadcast(&l->for_planner);
     pthread_mutex_unlock(&l->lock);
-    for (i = 0; i < l->n_threads; i++)
+    for (int i = 0; i < l->n_threads; i++)
         pthread_join(l->thread[i], NULL);
-    for (i = 0; l->slot && i < l->n_slots; i++)
+    for (int i = 0; l->slot && i < l->n_slots; i++)
         sp_loader_slot_destroy(&l->slot[i], l->options.backend);
     sp_arena_destroy(&l->filler.scratch);
     pthread_cond_destroy(&l->for_readers);
@@ -404,14 +401,13 @@ static sp_status pass(const sp_loader *l, loader_slot *slot, sp_pass pass)
 sp_status sp_loader_seek(sp_loader *l, sp_position at)
 {
     sp_status rc = SP_OK;
-    int i;
 
     assert(at.epoch >= 0 && at.position >= 0);
     pthread_mutex_lock(&l->lock);
     l->is_paused = true;
     while (l->n_reading || l->n_planning)
         pthread_cond_wait(&l->for_caller, &l->lock);
-    for (i = 0; i < l->n_slots; i++) {
+    for (int i = 0; i < l->n_slots; i++) {
         if (l->slot[i].state == SLOT_TAKEN && rc == SP_OK)
             rc = pass(l, &l->slot[i], SP_USE_END);
         l->slot[i].state = SLOT_FREE;
@@ -459,11 +455,10 @@ sp_status sp_loader_next(sp_loader *l, sp_batch **batch, double *waited_s)
 sp_status sp_loader_recycle(sp_loader *l, sp_batch *batch)
 {
     sp_status rc = SP_OK;
-    int i;
 
     assert(batch);
     pthread_mutex_lock(&l->lock);
-    for (i = 0; i < l->n_slots; i++)
+    for (int i = 0; i < l->n_slots; i++)
         if (batch == &l->slot[i].batch && l->slot[i].state == SLOT_TAKEN) {
             rc = pass(l, &l->slot[i], SP_USE_END);
             l->slot[i].state = SLOT_FREE;

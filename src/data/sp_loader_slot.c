@@ -96,12 +96,12 @@ static sp_status voxelize_sample(loader_filler *f, const loader_slot *slot, int 
 static sp_status voxelize_samples(loader_filler *f, const loader_slot *slot,
                                   collation *all)
 {
-    int b, n = slot->batch.n_samples;
+    int n = slot->batch.n_samples;
 
     SP_TRY(SP_TAKE(&f->scratch, n, &all->voxels));
     SP_TRY(SP_TAKE(&f->scratch, n + 1, &all->sample_row));
     all->sample_row[0] = 0;
-    for (b = 0; b < n; b++) {
+    for (int b = 0; b < n; b++) {
         SP_TRY(voxelize_sample(f, slot, b, &all->voxels[b]));
         if (all->voxels[b].n > INT32_MAX - all->sample_row[b])
             return SP_FAIL(SP_EDATA,
@@ -115,11 +115,9 @@ static sp_status voxelize_samples(loader_filler *f, const loader_slot *slot,
 
 static sp_status collate(loader_filler *f, const loader_slot *slot, collation *all)
 {
-    int b;
-
     SP_TRY(voxelize_samples(f, slot, all));
     SP_TRY(SP_TAKE(&f->scratch, (size_t)all->n * 3, &all->coords));
-    for (b = 0; b < slot->batch.n_samples; b++)
+    for (int b = 0; b < slot->batch.n_samples; b++)
         if (all->voxels[b].n)
             memcpy(all->coords + 3 * (size_t)all->sample_row[b], all->voxels[b].coords,
                    (size_t)all->voxels[b].n * 3 * sizeof *all->coords);
@@ -132,14 +130,13 @@ static sp_status order_rows(loader_filler *f, loader_slot *slot, const collation
     sp_backend *be = f->options->backend;
     size_t c = (size_t)f->options->n_columns, n = (size_t)all->n;
     float *features, *to_features;
-    int32_t *labels, *to_labels, i;
-    int b;
+    int32_t *labels, *to_labels;
 
     SP_TRY(SP_TAKE(&f->scratch, n * c, &features));
     SP_TRY(SP_TAKE(&f->scratch, n, &labels));
-    for (b = 0; b < slot->batch.n_samples; b++) {
+    for (int b = 0; b < slot->batch.n_samples; b++) {
         const sp_voxels *v = &all->voxels[b];
-        for (i = all->sample_row[b]; i < all->sample_row[b + 1]; i++) {
+        for (int32_t i = all->sample_row[b]; i < all->sample_row[b + 1]; i++) {
             size_t from = (size_t)(slot->batch.plan.order[i] - all->sample_row[b]);
             memcpy(features + c * (size_t)i, v->features + c * from, c * sizeof(float));
             labels[i] = v->labels[from];
@@ -158,20 +155,20 @@ static sp_status order_rows(loader_filler *f, loader_slot *slot, const collation
 /* Notes for evaluation which row of the batch each stored voxel became. */
 static sp_status map_stored(loader_filler *f, loader_slot *slot, const collation *all)
 {
-    int32_t *row_in_plan, *row_of, i;
-    int64_t *at, r;
-    int b, n = slot->batch.n_samples;
+    int32_t *row_in_plan, *row_of;
+    int64_t *at;
+    int n = slot->batch.n_samples;
 
     SP_TRY(SP_TAKE(&f->scratch, all->n, &row_in_plan));
-    for (i = 0; i < all->n; i++)
+    for (int32_t i = 0; i < all->n; i++)
         row_in_plan[slot->batch.plan.order[i]] = i;
     SP_TRY(SP_TAKE(&slot->host, n + 1, &at));
     at[0] = 0;
-    for (b = 0; b < n; b++)
+    for (int b = 0; b < n; b++)
         at[b + 1] = at[b] + slot->sample[b].n;
     SP_TRY(SP_TAKE(&slot->host, at[n], &row_of));
-    for (b = 0; b < n; b++)
-        for (r = 0; r < slot->sample[b].n; r++) {
+    for (int b = 0; b < n; b++)
+        for (int64_t r = 0; r < slot->sample[b].n; r++) {
             int32_t to = all->voxels[b].row_of[r];
             row_of[at[b] + r] = to < 0 ? -1 : row_in_plan[all->sample_row[b] + to];
         }

@@ -51,7 +51,7 @@ static uint64_t permute(uint64_t x, uint64_t n, uint64_t seed, uint64_t epoch)
     enum { ROUNDS = 8 };
     sp_rng rng = sp_rng_open(seed, SP_RNG_SHUFFLE, epoch, 0);
     uint64_t key = (uint64_t)rng.hi[1] << 32 | rng.hi[0], mask, left, right, swap;
-    int half = 1, i;
+    int half = 1;
 
     while (half < 31 && (uint64_t)1 << 2 * half < n)
         half++;
@@ -59,7 +59,7 @@ static uint64_t permute(uint64_t x, uint64_t n, uint64_t seed, uint64_t epoch)
     do {
         left = x >> half;
         right = x & mask;
-        for (i = 0; i < ROUNDS; i++) {
+        for (int i = 0; i < ROUNDS; i++) {
             swap = left ^ (sp_rng_mix(key + 0x9e3779b97f4a7c15u * (uint64_t)(i + 1) +
                                       (right << 8)) >>
                                17 &
@@ -110,11 +110,10 @@ static void sink_item(item *items, int root, int n)
 static void sort_items(item *items, int n)
 {
     item last;
-    int i;
 
-    for (i = n / 2 - 1; i >= 0; i--)
+    for (int i = n / 2 - 1; i >= 0; i--)
         sink_item(items, i, n);
-    for (i = n - 1; i > 0; i--) {
+    for (int i = n - 1; i > 0; i--) {
         last = items[i];
         items[i] = items[0];
         items[0] = last;
@@ -147,10 +146,9 @@ static void deal_group(const sp_sampler *sampler, item *items, int n, const int 
                        int n_members)
 {
     struct sp_sampler_scratch *s = sampler->scratch;
-    int i;
 
     if (!sampler->balance || n_members == 1) {
-        for (i = 0; i < n_members; i++) {
+        for (int i = 0; i < n_members; i++) {
             int at = (int)((int64_t)n * i / n_members);
             int end = (int)((int64_t)n * (i + 1) / n_members);
 
@@ -159,11 +157,11 @@ static void deal_group(const sp_sampler *sampler, item *items, int n, const int 
         }
         return;
     }
-    for (i = 0; i < n_members; i++)
+    for (int i = 0; i < n_members; i++)
         s->heap[i] = (load){0, member[i]};
     memcpy(s->sorted, items, (size_t)n * sizeof *items);
     sort_items(s->sorted, n);
-    for (i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++) {
         items[s->sorted[i].at - items[0].at].rank = s->heap[0].rank;
         s->heap[0].cost += s->sorted[i].cost;
         sink_first(s->heap, n_members);
@@ -188,17 +186,17 @@ static int deal_micro(const sp_sampler *sampler, int n_micro, int micro)
 {
     struct sp_sampler_scratch *s = sampler->scratch;
     size_t n_ranks = (size_t)sampler->comm->size;
-    int g, i, first, end, n = 0;
+    int first, end, n = 0;
 
     memset(s->held, 0, n_ranks * sizeof *s->held);
     memset(s->bytes, 0, n_ranks * sizeof *s->bytes);
     memset(s->dealt, 0, n_ranks * sizeof *s->dealt);
     memset(s->count, 0, n_ranks * sizeof *s->count);
-    for (g = 0; g < s->n_groups; g++) {
+    for (int g = 0; g < s->n_groups; g++) {
         group_run(s, n_micro, micro, g, &first, &end);
         deal_group(sampler, s->step + first, end - first, s->member + s->first_rank[g],
                    s->first_rank[g + 1] - s->first_rank[g]);
-        for (i = first; i < end; i++) {
+        for (int i = first; i < end; i++) {
             s->dealt[s->step[i].rank] += s->step[i].cost;
             s->held[s->step[i].rank] += s->step[i].voxels;
             s->bytes[s->step[i].rank] += s->step[i].bytes;
@@ -213,9 +211,9 @@ static int deal_micro(const sp_sampler *sampler, int n_micro, int micro)
 
 static int longest_group(const struct sp_sampler_scratch *s)
 {
-    int g, longest = 0;
+    int longest = 0;
 
-    for (g = 0; g < s->n_groups; g++) {
+    for (int g = 0; g < s->n_groups; g++) {
         int n = (int)((int64_t)s->n * (g + 1) / s->n_groups -
                       (int64_t)s->n * g / s->n_groups);
         longest = n > longest ? n : longest;
@@ -241,14 +239,13 @@ static bool is_over(const sp_sampler *sampler, int64_t voxels, int64_t bytes, in
 static bool fits_bounds(const sp_sampler *sampler, int n_micro)
 {
     const struct sp_sampler_scratch *s = sampler->scratch;
-    int micro, r;
 
-    for (micro = 0; micro < n_micro; micro++) {
+    for (int micro = 0; micro < n_micro; micro++) {
         int64_t voxels = 0, bytes = 0;
         int count = 0;
 
         deal_micro(sampler, n_micro, micro);
-        for (r = 0; r < sampler->comm->size; r++) {
+        for (int r = 0; r < sampler->comm->size; r++) {
             if (is_over(sampler, s->held[r], s->bytes[r], s->count[r]))
                 return false;
             voxels += s->held[r];
@@ -264,9 +261,8 @@ static bool fits_bounds(const sp_sampler *sampler, int n_micro)
 static void warn_once(const sp_sampler *sampler)
 {
     struct sp_sampler_scratch *s = sampler->scratch;
-    int i;
 
-    for (i = 0; i < s->n && !s->has_warned; i++)
+    for (int i = 0; i < s->n && !s->has_warned; i++)
         if (s->step[i].voxels > sampler->voxel_budget) {
             sp_log_warn0("sample %lld has %lld voxels, more than batch.voxel_budget = "
                          "%lld: it runs alone (reported once)",
@@ -282,9 +278,8 @@ static int64_t least_micro(const sp_sampler *sampler, int64_t most, bool is_byte
 {
     const struct sp_sampler_scratch *s = sampler->scratch;
     int64_t alone = 0, rest = 0, n_ranks = sampler->is_whole ? 1 : sampler->comm->size;
-    int i;
 
-    for (i = 0; i < s->n; i++) {
+    for (int i = 0; i < s->n; i++) {
         const int64_t mine = is_bytes ? s->step[i].bytes : s->step[i].voxels;
 
         if (mine > most)
@@ -336,7 +331,6 @@ static void load_step(const sp_sampler *sampler, sp_position at)
 {
     struct sp_sampler_scratch *s = sampler->scratch;
     int64_t left = sampler->set->n_samples - at.position;
-    int i;
 
     if (s->at.epoch == at.epoch && s->at.position == at.position)
         return;
@@ -347,7 +341,7 @@ static void load_step(const sp_sampler *sampler, sp_position at)
         s->n = 0;
         return;
     }
-    for (i = 0; i < s->n; i++)
+    for (int i = 0; i < s->n; i++)
         s->step[i] =
             make_item(sampler, sp_sampler_at(sampler, at.epoch, at.position + i), i);
     s->n_micro = count_micro(sampler);
@@ -366,21 +360,21 @@ sp_status sp_sampler_deal(const sp_sampler *sampler, sp_position at, int micro,
                           sp_deal *deal)
 {
     struct sp_sampler_scratch *s = sampler->scratch;
-    int g, i, r, first, end;
+    int first, end;
 
     assert(deal);
     load_step(sampler, at);
     assert(micro >= 0 && micro < s->n_micro);
     memset(deal, 0, sizeof *deal);
     deal->n_world = deal_micro(sampler, s->n_micro, micro);
-    for (g = 0; g < s->n_groups; g++) {
+    for (int g = 0; g < s->n_groups; g++) {
         group_run(s, s->n_micro, micro, g, &first, &end);
-        for (i = first; i < end; i++)
+        for (int i = first; i < end; i++)
             if (s->step[i].rank == sampler->comm->rank)
                 s->mine[deal->n_samples++] = s->step[i].sample;
     }
     deal->sample = s->mine;
-    for (r = 0; r < sampler->comm->size; r++) {
+    for (int r = 0; r < sampler->comm->size; r++) {
         deal->cost_sum += s->dealt[r];
         deal->cost_max = s->dealt[r] > deal->cost_max ? s->dealt[r] : deal->cost_max;
     }
@@ -393,17 +387,15 @@ static void load_costliest(const sp_sampler *sampler)
 {
     struct sp_sampler_scratch *s = sampler->scratch;
     const int64_t n_samples = sampler->set->n_samples;
-    int64_t id;
-    int i;
 
     s->at = (sp_position){-1, -1};
     s->n = n_samples < sampler->effective ? (int)n_samples : sampler->effective;
-    for (i = 0; i < s->n; i++)
+    for (int i = 0; i < s->n; i++)
         s->sorted[i] =
             (item){.sample = i, .cost = sp_dataset_voxels(sampler->set, i), .at = i};
-    for (i = s->n / 2 - 1; i >= 0; i--)
+    for (int i = s->n / 2 - 1; i >= 0; i--)
         sink_item(s->sorted, i, s->n);
-    for (id = s->n; s->n && id < n_samples; id++) {
+    for (int64_t id = s->n; s->n && id < n_samples; id++) {
         const int64_t voxels = sp_dataset_voxels(sampler->set, id);
 
         if (voxels <= s->sorted[0].cost)
@@ -412,14 +404,14 @@ static void load_costliest(const sp_sampler *sampler)
         sink_item(s->sorted, 0, s->n);
     }
     sort_items(s->sorted, s->n);
-    for (i = 0; i < s->n; i++)
+    for (int i = 0; i < s->n; i++)
         s->step[i] = make_item(sampler, s->sorted[i].sample, i);
 }
 
 void sp_sampler_costliest(const sp_sampler *sampler, int64_t *bytes, int *n_micro)
 {
     struct sp_sampler_scratch *s = sampler->scratch;
-    int micro, r, k;
+    int k;
 
     assert(sampler->bound.of_sample);
     load_costliest(sampler);
@@ -427,11 +419,11 @@ void sp_sampler_costliest(const sp_sampler *sampler, int64_t *bytes, int *n_micr
     *n_micro = count_micro(sampler);
     k = longest_group(s);
     k = sampler->accumulate < k ? sampler->accumulate : k;
-    for (micro = 0; micro < k; micro++) {
+    for (int micro = 0; micro < k; micro++) {
         int64_t sum = 0;
 
         deal_micro(sampler, k, micro);
-        for (r = 0; r < sampler->comm->size; r++) {
+        for (int r = 0; r < sampler->comm->size; r++) {
             sum = s->bytes[r] + (sampler->is_whole ? sum : 0);
             *bytes = sum > *bytes ? sum : *bytes;
         }
@@ -472,11 +464,11 @@ static void fill_groups(const sp_sampler *sampler)
 {
     struct sp_sampler_scratch *s = sampler->scratch;
     const sp_comm *comm = sampler->comm;
-    int g, r, at = 0;
+    int at = 0;
 
-    for (g = 0; g < s->n_groups; g++) {
+    for (int g = 0; g < s->n_groups; g++) {
         s->first_rank[g] = at;
-        for (r = 0; r < comm->size; r++)
+        for (int r = 0; r < comm->size; r++)
             if (s->n_groups == 1 ||
                 (sampler->per == SP_PER_RANK ? r : comm->node_of_rank[r]) == g)
                 s->member[at++] = r;

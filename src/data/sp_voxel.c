@@ -82,13 +82,10 @@ typedef struct work {
 
 static void find_box(work *w)
 {
-    int32_t i;
-    int a;
-
     memcpy(w->lo, w->in->coords, sizeof w->lo);
     memcpy(w->hi, w->in->coords, sizeof w->hi);
-    for (i = 1; i < w->n; i++)
-        for (a = 0; a < 3; a++) {
+    for (int32_t i = 1; i < w->n; i++)
+        for (int a = 0; a < 3; a++) {
             int32_t c = w->in->coords[3 * (int64_t)i + a];
 
             w->lo[a] = c < w->lo[a] ? c : w->lo[a];
@@ -118,17 +115,17 @@ static sp_status fit_run(const work *w, int axis, int64_t length, int64_t *lo)
  * of the input, reversed or not, put so that the box keeps its centre. */
 static sp_status move_on_grid(work *w, int quarters)
 {
-    int from[2] = {0, 1}, t, a;
+    int from[2] = {0, 1}, t;
     bool is_reversed[2] = {w->aug->flip_x, w->aug->flip_y}, b;
     int64_t at[2];
-    int32_t i, *p;
+    int32_t *p;
     const int32_t *c;
 
     for (; quarters > 0; quarters--) { /* one quarter turn maps (x, y) to (-y, x) */
         t = from[0], from[0] = from[1], from[1] = t;
         b = is_reversed[0], is_reversed[0] = !is_reversed[1], is_reversed[1] = b;
     }
-    for (a = 0; a < 2; a++) {
+    for (int a = 0; a < 2; a++) {
         int64_t length = (int64_t)w->hi[from[a]] - w->lo[from[a]];
 
         at[a] = ((int64_t)w->lo[a] + w->hi[a] - length) >> 1;
@@ -136,7 +133,7 @@ static sp_status move_on_grid(work *w, int quarters)
         /* the output is at + (in - lo), or at + (hi - in) where the axis is reversed */
         at[a] += is_reversed[a] ? w->hi[from[a]] : -w->lo[from[a]];
     }
-    for (i = 0; i < w->n; i++) {
+    for (int32_t i = 0; i < w->n; i++) {
         c = w->in->coords + 3 * (int64_t)i;
         p = w->moved + 3 * (int64_t)i;
         p[0] = (int32_t)(is_reversed[0] ? at[0] - c[from[0]] : at[0] + c[from[0]]);
@@ -153,9 +150,7 @@ static int32_t floor_div(int32_t x, int32_t d)
 
 static void coarsen(work *w, int32_t factor)
 {
-    int64_t i;
-
-    for (i = 0; i < 3 * (int64_t)w->n; i++)
+    for (int64_t i = 0; i < 3 * (int64_t)w->n; i++)
         w->moved[i] = floor_div(w->moved[i], factor);
 }
 
@@ -172,14 +167,13 @@ static sp_status make_affine(const work *w, double factor, affine *f)
     double cosine = cos(w->aug->angle), sine = sin(w->aug->angle), half[3], edge;
     double sx = w->aug->flip_x ? -1 : 1, sy = w->aug->flip_y ? -1 : 1;
     double k = w->aug->scale / factor;
-    int a;
 
     f->m[0][0] = k * cosine * sx;
     f->m[0][1] = -k * sine * sy;
     f->m[1][0] = k * sine * sx;
     f->m[1][1] = k * cosine * sy;
     f->mz = k;
-    for (a = 0; a < 3; a++) {
+    for (int a = 0; a < 3; a++) {
         f->centre[a] = (w->lo[a] + 1.0 + w->hi[a]) / 2;
         half[a] = (w->hi[a] + 1.0 - w->lo[a]) / 2;
     }
@@ -187,7 +181,7 @@ static sp_status make_affine(const work *w, double factor, affine *f)
     half[0] = fabs(f->m[0][0]) * edge + fabs(f->m[0][1]) * half[1];
     half[1] = fabs(f->m[1][0]) * edge + fabs(f->m[1][1]) * half[1];
     half[2] *= k;
-    for (a = 0; a < 3; a++) {
+    for (int a = 0; a < 3; a++) {
         edge = SP_COORD_LIMIT - 1 - half[a];
         if (edge < 0)
             return SP_FAIL(
@@ -211,11 +205,11 @@ static sp_status move_freely(work *w, double factor)
 {
     const int32_t *c = w->in->coords;
     const uint8_t *sub = w->in->subvoxel;
-    int32_t *p = w->moved, i;
+    int32_t *p = w->moved;
     affine f;
 
     SP_TRY(make_affine(w, factor, &f));
-    for (i = 0; i < w->n; i++, c += 3, p += 3) {
+    for (int32_t i = 0; i < w->n; i++, c += 3, p += 3) {
         double x = c[0] - f.centre[0], y = c[1] - f.centre[1], z = c[2] - f.centre[2];
 
         x += sub ? (sub[3 * (int64_t)i] + 0.5) / 256 : 0.5;
@@ -295,14 +289,13 @@ static void draw_dropped(const work *w, int32_t first, int32_t m, bool *is_dropp
     sp_rng rng =
         sp_rng_open(w->aug->seed, SP_RNG_VOXEL_DROP, w->aug->epoch, w->aug->sample);
     uint32_t words[BATCH];
-    int32_t i;
 
     if (!(w->aug->drop > 0)) {
         memset(is_dropped, 0, (size_t)m * sizeof *is_dropped);
         return;
     }
     sp_rng_words(&rng, (uint64_t)first, m, words);
-    for (i = 0; i < m; i++)
+    for (int32_t i = 0; i < m; i++)
         is_dropped[i] = sp_rng_to_unit(words[i]) < w->aug->drop;
 }
 
@@ -314,17 +307,17 @@ static void number_voxels(work *w)
     sp_voxels *out = w->out;
     uint32_t place[BATCH];
     bool is_dropped[BATCH];
-    int32_t first, i, m, v, n = 0;
+    int32_t m, v, n = 0;
 
-    for (first = 0; first < w->n; first += BATCH) {
+    for (int32_t first = 0; first < w->n; first += BATCH) {
         m = w->n - first < BATCH ? w->n - first : BATCH;
         c = coords + 3 * (int64_t)first;
         draw_dropped(w, first, m, is_dropped);
-        for (i = 0; w->is_merged && i < m; i++) {
+        for (int32_t i = 0; w->is_merged && i < m; i++) {
             place[i] = begin_of(w, c + 3 * i);
             __builtin_prefetch(&w->table[place[i]], 1);
         }
-        for (i = 0; i < m; i++, c += 3) {
+        for (int32_t i = 0; i < m; i++, c += 3) {
             if (is_dropped[i]) {
                 out->row_of[first + i] = -1;
                 continue;
@@ -351,12 +344,12 @@ static inline void copy_row(float *to, const float *from, int c)
 static int32_t majority(const int32_t *labels, const int32_t *rows, int32_t m,
                         int32_t *votes)
 {
-    int32_t best = 0, winner = SP_IGNORE, i, label;
+    int32_t best = 0, winner = SP_IGNORE, label;
 
-    for (i = 0; i < m; i++)
+    for (int32_t i = 0; i < m; i++)
         if (labels[rows[i]] >= 0)
             votes[labels[rows[i]]]++;
-    for (i = 0; i < m; i++) {
+    for (int32_t i = 0; i < m; i++) {
         label = labels[rows[i]];
         if (label < 0 || votes[label] == 0)
             continue;
@@ -376,13 +369,13 @@ static void copy_single_rows(work *w, int c)
 {
     const sp_sample *in = w->in;
     const sp_voxels *out = w->out;
-    int32_t i, v, at = 0;
+    int32_t v, at = 0;
 
     for (v = 0; v < out->n; v++) {
         w->start[v] = at;
         at += w->count[v] > 1 ? w->count[v] : 0;
     }
-    for (i = 0; i < w->n; i++) {
+    for (int32_t i = 0; i < w->n; i++) {
         v = out->row_of[i];
         if (v < 0)
             continue;
@@ -410,16 +403,16 @@ static void mean_of_rows(const float *from, const int32_t *rows, int32_t m, int 
 static sp_status merge_rows(work *w, int c, sp_arena *arena)
 {
     const int32_t *labels = w->in->labels, *rows;
-    int32_t v, i, largest = 0;
+    int32_t largest = 0;
 
     SP_TRY(SP_TAKE(arena, (int64_t)w->out->n, &w->start));
     SP_TRY(SP_TAKE(arena, (int64_t)w->n, &w->list));
-    for (i = 0; i < w->n; i++)
+    for (int32_t i = 0; i < w->n; i++)
         largest = labels[i] > largest ? labels[i] : largest;
     SP_TRY(SP_TAKE(arena, (int64_t)largest + 1, &w->votes));
     memset(w->votes, 0, ((size_t)largest + 1) * sizeof *w->votes);
     copy_single_rows(w, c);
-    for (v = 0; v < w->out->n; v++) {
+    for (int32_t v = 0; v < w->out->n; v++) {
         if (w->count[v] == 1)
             continue;
         rows = w->list + w->start[v] - w->count[v];
@@ -434,14 +427,14 @@ static sp_status merge_rows(work *w, int c, sp_arena *arena)
 static void copy_rows(work *w, int c)
 {
     size_t bytes = (size_t)c * sizeof(float);
-    int32_t i, v;
+    int32_t v;
 
     if (w->out->n == w->n) { /* no row is dropped, so row_of is the identity */
         memcpy(w->out->labels, w->in->labels, (size_t)w->n * sizeof *w->out->labels);
         memcpy(w->out->features, w->in->features, (size_t)w->n * bytes);
         return;
     }
-    for (i = 0; i < w->n; i++) {
+    for (int32_t i = 0; i < w->n; i++) {
         v = w->out->row_of[i];
         if (v < 0)
             continue;
@@ -456,13 +449,10 @@ static void copy_rows(work *w, int c)
 static void normalize(float *features, int64_t n, int c, const double *mean,
                       const double *std)
 {
-    int64_t i;
-    int a;
-
-    for (a = 0; a < c; a++) {
+    for (int a = 0; a < c; a++) {
         double centre = mean[a], width = std[a] > 0 ? std[a] : 1;
 
-        for (i = a; i < n * c; i += c)
+        for (int64_t i = a; i < n * c; i += c)
             features[i] = (float)((features[i] - centre) / width);
     }
 }

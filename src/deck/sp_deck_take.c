@@ -80,10 +80,9 @@ static bool is_replaced(const sp_config *config, const char *key)
 void sp_config_take(sp_config *config, sp_config *from, const char *path)
 {
     size_t n = strlen(path);
-    int i;
 
     assert(config != from && path);
-    for (i = 0; i < sp_deck_n_keys; i++) {
+    for (int i = 0; i < sp_deck_n_keys; i++) {
         const char *key = sp_config_key(i);
         if (strncmp(key, path, n) == 0 && (key[n] == 0 || key[n] == '.') &&
             config->origin[i] != SP_FROM_COMMAND_LINE && !is_replaced(config, key))

@@ -62,7 +62,6 @@ static void plan_chain(const sp_graph *g, plan_node *plan, int norm)
 static void emit(const sp_graph *g, const plan_node *plan, int i, sp_lower_step *step)
 {
     const sp_node *node = &g->node[i];
-    int k;
 
     step->layer = i;
     step->slope = node->op == SP_OP_RELU ? node->slope : 1;
@@ -76,7 +75,7 @@ static void emit(const sp_graph *g, const plan_node *plan, int i, sp_lower_step 
     step->is_frozen = g->node[step->layer].is_frozen;
     step->out = i + 1;
     step->n_in = node->n_in;
-    for (k = 0; k < node->n_in; k++)
+    for (int k = 0; k < node->n_in; k++)
         step->in[k] = node->in[k] + 1;
     if (plan[i].norm >= 0 && plan[i].residual >= 0)
         step->in[step->n_in++] = plan[i].residual;
@@ -86,20 +85,19 @@ static sp_status make_steps(sp_lowered *low)
 {
     const sp_graph *g = low->graph;
     plan_node *plan = calloc((size_t)g->n_nodes + 1, sizeof *plan);
-    int i;
 
     low->step = calloc((size_t)g->n_nodes + 1, sizeof *low->step);
     if (!plan || !low->step) {
         free(plan);
         return SP_FAIL(SP_EMEM, "no memory for the tables of the network");
     }
-    for (i = 0; i < g->n_nodes; i++)
+    for (int i = 0; i < g->n_nodes; i++)
         plan[i] = (plan_node){.reader = -1, .norm = -1};
     find_readers(g, plan);
-    for (i = 0; i < g->n_nodes; i++)
+    for (int i = 0; i < g->n_nodes; i++)
         if (g->node[i].op == SP_OP_BATCHNORM)
             plan_chain(g, plan, i);
-    for (i = 0; i < g->n_nodes; i++)
+    for (int i = 0; i < g->n_nodes; i++)
         if (!plan[i].is_absorbed)
             emit(g, plan, i, &low->step[low->n_steps++]);
     free(plan);
@@ -109,13 +107,12 @@ static sp_status make_steps(sp_lowered *low)
 static sp_status make_values(sp_lowered *low)
 {
     const sp_graph *g = low->graph;
-    int v;
 
     low->n_values = g->n_nodes + 1;
     low->value = calloc((size_t)low->n_values, sizeof *low->value);
     if (!low->value)
         return SP_FAIL(SP_EMEM, "no memory for the tables of the network");
-    for (v = 0; v < low->n_values; v++) {
+    for (int v = 0; v < low->n_values; v++) {
         low->value[v].level = v ? g->node[v - 1].level : 0;
         low->value[v].c = v ? g->node[v - 1].c_out : g->c_in;
         low->value[v].needs_grad = v && g->node[v - 1].needs_grad;
@@ -129,13 +126,11 @@ static sp_status make_values(sp_lowered *low)
  * only; a second concat that reads it gets a copy. */
 static void place_concats(sp_lowered *low)
 {
-    int s, k;
-
-    for (s = low->n_steps - 1; s >= 0; s--) {
+    for (int s = low->n_steps - 1; s >= 0; s--) {
         const sp_lower_step *step = &low->step[s];
         int column = 0;
 
-        for (k = 0; step->op == SP_OP_CONCAT && k < step->n_in; k++) {
+        for (int k = 0; step->op == SP_OP_CONCAT && k < step->n_in; k++) {
             sp_lower_value *value = &low->value[step->in[k]];
 
             if (step->in[k] != 0 && value->home == step->in[k]) {
@@ -165,9 +160,9 @@ bool sp_lowered_has_turn(const sp_lower_step *step, bool is_training)
 static bool is_view(const sp_lowered *low, const sp_lower_step *step)
 {
     bool is_concat = step->op == SP_OP_CONCAT;
-    int k, column = 0;
+    int column = 0;
 
-    for (k = 0; is_concat && k < step->n_in; k++) {
+    for (int k = 0; is_concat && k < step->n_in; k++) {
         const sp_lower_value *value = &low->value[step->in[k]];
 
         is_concat = value->home == step->out && value->column == column;
@@ -194,7 +189,6 @@ static void use_until(const sp_lowered *low, int value, int s)
 static void find_use(const sp_lowered *low, int s)
 {
     const sp_lower_step *step = &low->step[s];
-    int k;
 
     if (sp_lowered_reads_output(step)) {
         use_until(low, step->out, s);
@@ -202,7 +196,7 @@ static void find_use(const sp_lowered *low, int s)
     }
     if (!step->row->reads_input)
         return;
-    for (k = 0; k < step->n_in; k++)
+    for (int k = 0; k < step->n_in; k++)
         use_until(low, step->in[k], s);
     low->value[sp_lowered_home(low, step->in[0])].is_for_norms = false;
 }
@@ -221,29 +215,28 @@ static void live_until(sp_lower_value *home, const sp_lower_step *step, int s)
 static void find_lifetimes(const sp_lowered *low)
 {
     sp_lower_value *logits = &low->value[sp_lowered_home(low, low->n_values - 1)];
-    int s, k, v;
 
-    for (v = 0; v < low->n_values; v++) {
+    for (int v = 0; v < low->n_values; v++) {
         low->value[v].first = low->value[v].until = -1;
         low->value[v].last[SP_TRAINING] = low->value[v].last[SP_INFERENCE] = -1;
         low->value[v].is_from_norms = true;
         low->value[v].is_for_norms = low->value[v].home == v;
     }
-    for (s = 0; s < low->n_steps; s++) {
+    for (int s = 0; s < low->n_steps; s++) {
         const sp_lower_step *step = &low->step[s];
         sp_lower_value *home = &low->value[sp_lowered_home(low, step->out)];
 
         home->end = s;
         live_until(home, step, s);
         home->first = home->first < 0 ? s : home->first;
-        home->is_from_norms = home->is_from_norms && (step->op == SP_OP_BATCHNORM ||
-                                                      is_view(low, step));
-        for (k = 0; k < step->n_in; k++)
+        home->is_from_norms =
+            home->is_from_norms && (step->op == SP_OP_BATCHNORM || is_view(low, step));
+        for (int k = 0; k < step->n_in; k++)
             live_until(&low->value[sp_lowered_home(low, step->in[k])], step, s);
         find_use(low, s);
     }
     logits->until = -1;
-    for (k = 0; k < SP_FORWARDS; k++) {
+    for (int k = 0; k < SP_FORWARDS; k++) {
         logits->last[k] = low->n_steps; /* the loss reads the logits after all steps */
         low->value[0].last[k] = -1;     /* the features belong to the batch */
     }
@@ -386,9 +379,8 @@ static void find_ready(const sp_lowered *low)
 {
     const sp_graph *g = low->graph;
     int64_t end = 0;
-    int s;
 
-    for (s = 0; s < low->n_steps; s++) {
+    for (int s = 0; s < low->n_steps; s++) {
         sp_lower_step *step = &low->step[s];
         const sp_node *node = &g->node[step->layer];
 

@@ -17,7 +17,7 @@ struct sp_buckets_impl {
     int n_posted, n_done; /* the first so many buckets are posted, summed */
     /* [n_buckets] all its layers are frozen: zeros, which do not travel. */
     bool *is_idle;
-    sp_sum *sum; /* [n_buckets] */
+    sp_sum *sum;             /* [n_buckets] */
     sp_transport own;        /* MPI between hosts */
     sp_transport *transport; /* `own`, or the one attached */
     sp_backend *backend;     /* NULL: none is attached */
@@ -45,11 +45,11 @@ static int cut(const sp_graph *graph, int64_t at_least, int64_t *begin)
 {
     const int64_t narrow = narrow_end(graph, at_least);
     int64_t end = graph->n_floats;
-    int n = 0, p;
+    int n = 0;
 
     if (begin)
         begin[0] = end;
-    for (p = graph->n_params - 1; p >= 0; p--) {
+    for (int p = graph->n_params - 1; p >= 0; p--) {
         int64_t at = p ? graph->param[p].offset : 0;
         int64_t next = p > 1 ? graph->param[p - 1].offset : 0;
 

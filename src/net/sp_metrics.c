@@ -52,12 +52,11 @@ void sp_metrics_add_points(int64_t *confusion, int n_classes, int64_t n_points,
                            const uint32_t *point_voxel, const int32_t *point_label,
                            const int32_t *row_of, const int32_t *prediction)
 {
-    int64_t i;
     int32_t row;
 
     assert(n_classes >= 1 && n_points >= 0);
     assert(n_points == 0 || confusion);
-    for (i = 0; i < n_points; i++) {
+    for (int64_t i = 0; i < n_points; i++) {
         row = row_of ? row_of[point_voxel[i]] : (int32_t)point_voxel[i];
         assert(point_label[i] < n_classes);
         if (point_label[i] >= 0 && row >= 0)
@@ -85,10 +84,8 @@ sp_status sp_metrics_reduce(sp_metrics *metrics, sp_comm *comm)
 static void marginals(const int64_t *confusion, int n, int c, int64_t *row,
                       int64_t *col)
 {
-    int i;
-
     *row = *col = 0;
-    for (i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++) {
         *row += confusion[(int64_t)c * n + i];
         *col += confusion[(int64_t)i * n + c];
     }
@@ -126,10 +123,10 @@ double sp_metrics_recall(const int64_t *confusion, int n_classes, int c)
 double sp_metrics_miou(const int64_t *confusion, int n_classes)
 {
     double sum = 0, iou;
-    int c, n = 0;
+    int n = 0;
 
     assert(confusion && n_classes > 0);
-    for (c = 0; c < n_classes; c++) {
+    for (int c = 0; c < n_classes; c++) {
         iou = sp_metrics_iou(confusion, n_classes, c);
         if (!isnan(iou)) {
             sum += iou;
@@ -142,9 +139,8 @@ double sp_metrics_miou(const int64_t *confusion, int n_classes)
 double sp_metrics_accuracy(const int64_t *confusion, int n_classes)
 {
     int64_t total = sp_metrics_total(confusion, n_classes), hit = 0;
-    int c;
 
-    for (c = 0; c < n_classes; c++)
+    for (int c = 0; c < n_classes; c++)
         hit += confusion[(int64_t)c * n_classes + c];
     return total ? (double)hit / (double)total : NAN;
 }
@@ -152,9 +148,8 @@ double sp_metrics_accuracy(const int64_t *confusion, int n_classes)
 int64_t sp_metrics_total(const int64_t *confusion, int n_classes)
 {
     int64_t total = 0;
-    int i;
 
-    for (i = 0; i < n_classes * n_classes; i++)
+    for (int i = 0; i < n_classes * n_classes; i++)
         total += confusion[i];
     return total;
 }

@@ -109,16 +109,16 @@ static void weigh_norms(const sp_net *net, const float *running, double *sum)
 {
     const struct sp_net_impl *impl = net->impl;
     double *seen = sum + net->graph->n_buffer_floats;
-    int s, j, i = 0;
+    int i = 0;
 
-    for (s = 0; s < impl->low.n_steps; s++) {
+    for (int s = 0; s < impl->low.n_steps; s++) {
         const sp_node *node = &net->graph->node[impl->low.step[s].layer];
         const net_step *step = &impl->step[s];
 
         if (impl->low.step[s].op != SP_OP_BATCHNORM)
             continue;
         seen[i++] = step->seen;
-        for (j = 0; j < node->c_out; j++) {
+        for (int j = 0; j < node->c_out; j++) {
             int64_t mean = node->running_mean + j, var = node->running_var + j;
 
             sum[mean] = step->seen * (double)running[mean];
@@ -134,14 +134,14 @@ static void use_means(sp_net *net, const double *sum, float *running)
 {
     struct sp_net_impl *impl = net->impl;
     const double *seen = sum + net->graph->n_buffer_floats;
-    int s, j, i = 0;
+    int i = 0;
 
-    for (s = 0; s < impl->low.n_steps; s++) {
+    for (int s = 0; s < impl->low.n_steps; s++) {
         const sp_node *node = &net->graph->node[impl->low.step[s].layer];
 
         if (impl->low.step[s].op != SP_OP_BATCHNORM)
             continue;
-        for (j = 0; seen[i] > 0 && j < node->c_out; j++) {
+        for (int j = 0; seen[i] > 0 && j < node->c_out; j++) {
             int64_t mean = node->running_mean + j, var = node->running_var + j;
 
             running[mean] = (float)(sum[mean] / seen[i]);

@@ -363,7 +363,6 @@ sp_status sp_net_backward(sp_net *net, const sp_batch *batch, sp_buckets *bucket
 {
     struct sp_net_impl *impl = net->impl;
     bool is_releasing;
-    int s;
 
     assert(impl->batch == batch && impl->is_training);
     assert(impl->options.is_exact == (buckets->exact != NULL));
@@ -375,7 +374,7 @@ sp_status sp_net_backward(sp_net *net, const sp_batch *batch, sp_buckets *bucket
         impl->options.is_low_memory && batch->micro == 0 && net->comm->size == 1;
     impl->released_from = impl->mem.matrices.end;
     impl->to_release = 0;
-    for (s = impl->low.n_steps - 1; s >= 0; s--) {
+    for (int s = impl->low.n_steps - 1; s >= 0; s--) {
         const sp_lower_step *step = &impl->low.step[s];
 
         sp_pulse_beat();

@@ -28,11 +28,11 @@ static sp_status pack_all(sp_net *net)
     struct sp_net_impl *impl = net->impl;
     size_t mark = impl->host.used;
     sp_pack_args *args;
-    int s, d, n = 0;
+    int n = 0;
 
     SP_TRY(SP_TAKE(&impl->host, SP_PACK_DIRECTIONS * impl->low.n_steps, &args));
-    for (s = 0; s < impl->low.n_steps; s++)
-        for (d = 0; d <= (impl->is_training ? SP_PACK_GRAD_INPUT : SP_PACK_FORWARD);
+    for (int s = 0; s < impl->low.n_steps; s++)
+        for (int d = 0; d <= (impl->is_training ? SP_PACK_GRAD_INPUT : SP_PACK_FORWARD);
              d++) {
             uint64_t *packed_at = &impl->step[s].packed_at[d];
 
@@ -131,9 +131,9 @@ static sp_status add(sp_net *net, const sp_lower_step *step, sp_tensor x, sp_ten
 /* Copies those inputs that were not written in place. */
 static sp_status concat(sp_net *net, const sp_lower_step *step, sp_tensor y)
 {
-    int k, column = 0;
+    int column = 0;
 
-    for (k = 0; k < step->n_in; k++) {
+    for (int k = 0; k < step->n_in; k++) {
         sp_tensor x = sp_net_act(net, step->in[k]);
         sp_tensor part = sp_tensor_columns(y, column, x.c);
 
@@ -305,11 +305,9 @@ static sp_status run_loss(sp_net *net, sp_loss_args *args)
 
 static void sum_loss(const double *sums, int n_samples, sp_net_loss_out *out)
 {
-    int b;
-
     out->loss_sum = out->weight_sum = 0;
     out->unsummed = -1;
-    for (b = 0; b < n_samples; b++) {
+    for (int b = 0; b < n_samples; b++) {
         /* Written as a negation, so that NaN counts as well. */
         if (out->unsummed < 0 && !(fabs(sums[2 * b]) < SP_EXACT_TOP))
             out->unsummed = b;
@@ -327,7 +325,7 @@ sp_status sp_net_loss(sp_net *net, const sp_batch *batch, sp_net_loss_out *out,
     const sp_backend_ops *ops = net->backend->ops;
     const sp_loss_place r = sp_assign_results(&impl->mem, confusion, prediction);
     sp_loss_args args = loss_args(net, batch);
-    size_t C = (size_t)args.logits.c, mark = impl->host.used, i;
+    size_t C = (size_t)args.logits.c, mark = impl->host.used;
     char *at, *host;
 
     assert(impl->batch == batch && "sp_net_forward comes first");
@@ -345,7 +343,7 @@ sp_status sp_net_loss(sp_net *net, const sp_batch *batch, sp_net_loss_out *out,
     SP_TRY(ops->download(net->backend, host, at, r.bytes));
     sp_ranges_drop(&impl->mem.vectors, r.range);
     sum_loss((const double *)(const void *)host, batch->n_samples, out);
-    for (i = 0; confusion && i < C * C; i++)
+    for (size_t i = 0; confusion && i < C * C; i++)
         confusion[i] += ((const int64_t *)(const void *)(host + r.confusion_at))[i];
     if (prediction && args.logits.n)
         memcpy(prediction, host + r.prediction_at,
@@ -361,7 +359,7 @@ static sp_status take_losses(sp_net *net, const sp_batch *batch, double **sums)
 {
     enum { GROUP = 16 };
     struct sp_net_impl *impl = net->impl;
-    int n = (batch->n_samples + GROUP - 1) / GROUP * GROUP, b;
+    int n = (batch->n_samples + GROUP - 1) / GROUP * GROUP;
     int64_t *id;
 
     if (batch->micro == 0) {
@@ -370,7 +368,7 @@ static sp_status take_losses(sp_net *net, const sp_batch *batch, double **sums)
     }
     SP_TRY(SP_TAKE(&impl->losses, 2 * n, sums));
     SP_TRY(SP_TAKE(&impl->loss_ids, n, &id));
-    for (b = 0; b < n; b++)
+    for (int b = 0; b < n; b++)
         id[b] = b < batch->n_samples ? batch->sample_id[b] : -1;
     return SP_OK;
 }

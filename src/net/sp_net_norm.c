@@ -34,9 +34,8 @@ static void add_exact_grads(sp_net *net, const sp_lower_step *step,
     int64_t *gamma = buckets->exact + param[node->weight].offset * SP_EXACT_LIMBS;
     int64_t *beta = buckets->exact + param[node->bias].offset * SP_EXACT_LIMBS;
     size_t c = (size_t)net->impl->low.value[step->out].c;
-    int b;
 
-    for (b = 0; b < net->impl->batch->n_samples; b++, sample += 2 * c) {
+    for (int b = 0; b < net->impl->batch->n_samples; b++, sample += 2 * c) {
         sp_exact_add_f64(beta, sample, c);
         sp_exact_add_f64(gamma, sample + c, c);
     }
@@ -55,14 +54,13 @@ static sp_status combine_exact(sp_net *net, const sp_lower_step *step, int64_t n
     size_t n_samples = (size_t)net->impl->batch->n_samples;
     double *copy, *all;
     int64_t *limbs;
-    size_t b;
 
     SP_TRY(SP_TAKE(host, m * n_samples + 1, &copy));
     SP_TRY(SP_TAKE(host, m + 1, &all));
     SP_TRY(SP_TAKE(host, n + 1, &limbs));
     SP_TRY(ops->download(net->backend, copy, sample, m * n_samples * sizeof *copy));
     memset(limbs, 0, n * sizeof *limbs);
-    for (b = 0; b < n_samples; b++)
+    for (size_t b = 0; b < n_samples; b++)
         sp_exact_add_f64(limbs, copy + b * m, m);
     limbs[n] = n_rows;
     if (sp_comm_scope_size(net->comm, scope) > 1)

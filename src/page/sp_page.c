@@ -372,12 +372,11 @@ sp_status sp_page_write(const char *path, int n, char *const *dirs, bool is_quie
     sp_html html = {0};
     const sp_page page = {story, n, &html};
     sp_status rc = SP_OK;
-    int i;
 
     assert(path && n >= 1 && dirs);
     if (!story)
         return SP_FAIL(SP_EMEM, "no memory for %d runs", n);
-    for (i = 0; rc == SP_OK && i < n; i++)
+    for (int i = 0; rc == SP_OK && i < n; i++)
         rc = sp_story_read(&story[i], dirs[i]);
     for (int run = 0; rc == SP_OK && !is_quiet && run < n; run++)
         for (int k = 0; k < story[run].n_notes; k++)
@@ -386,7 +385,7 @@ sp_status sp_page_write(const char *path, int n, char *const *dirs, bool is_quie
         rc = name_runs(story, n);
     if (rc == SP_OK)
         rc = write_page(&page, path);
-    for (i = 0; i < n; i++)
+    for (int i = 0; i < n; i++)
         sp_story_destroy(&story[i]);
     free(story);
     sp_html_destroy(&html);

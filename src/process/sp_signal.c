@@ -64,14 +64,13 @@ void sp_signal_install(void)
 {
     static const int numbers[] = {SIGTERM, SIGINT, SIGUSR1, SIGUSR2};
     struct sigaction action;
-    unsigned i;
 
     memset(&action, 0, sizeof action);
     action.sa_handler = handle;
     action.sa_flags = SA_RESTART;
     sigemptyset(&action.sa_mask);
     is_starting = 1;
-    for (i = 0; i < sizeof numbers / sizeof *numbers; i++)
+    for (unsigned i = 0; i < sizeof numbers / sizeof *numbers; i++)
         sigaction(numbers[i], &action, NULL);
     action.sa_handler = SIG_IGN; /* a closed terminal or pipe must not end the run */
     sigaction(SIGPIPE, &action, NULL);

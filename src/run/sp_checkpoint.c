@@ -35,9 +35,7 @@ enum {
 
 static void dims_of(const sp_param *p, int64_t dim[3])
 {
-    int i;
-
-    for (i = 0; i < p->n_dims; i++)
+    for (int i = 0; i < p->n_dims; i++)
         dim[i] = p->dim[i];
 }
 
@@ -149,9 +147,8 @@ static sp_status write_group(sp_h5 *file, const char *group, const sp_param *par
 {
     char name[MAX_PATH];
     int64_t dim[3];
-    int i;
 
-    for (i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++) {
         const sp_param *p = &params[i];
         snprintf(name, sizeof name, "%s/%s", group, p->name);
         dims_of(p, dim);
@@ -184,10 +181,9 @@ sp_status sp_checkpoint_read_group(sp_h5 *file, const char *group,
     const bool is_foreign = !sp_h5_attr_has(file, "/", "format");
     char name[MAX_PATH];
     int64_t dim[3];
-    int i;
 
     assert(file && group && params && n >= 0 && skip && flat);
-    for (i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++) {
         const sp_param *p = &params[i];
         if (sp_graph_is_named(skip, p->name))
             continue;

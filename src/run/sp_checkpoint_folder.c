@@ -245,12 +245,12 @@ sp_status sp_checkpoint_prune(const char *dir, int keep)
 {
     char path[PATH_MAX];
     int64_t *steps;
-    int i, n;
+    int n;
 
     assert(dir && *dir);
     SP_TRY(sp_checkpoint_remove_unfinished(dir));
     SP_TRY(list_steps(dir, &steps, &n));
-    for (i = keep > 0 ? keep : 1; i < n; i++) {
+    for (int i = keep > 0 ? keep : 1; i < n; i++) {
         path_of_step(path, dir, steps[i]);
         if (unlink(path) != 0)
             sp_log_warn0("%s: cannot delete it: %s", path, strerror(errno));

@@ -49,12 +49,10 @@ static uint32_t crc_item(uint32_t crc, const char *name, const void *data, size_
  * ["a", "b"]. */
 static uint32_t crc_texts(uint32_t crc, const char *name, int n, char *const *text)
 {
-    int i;
-
     if (!text)
         return crc;
     crc = sp_crc32c(crc, name, strlen(name));
-    for (i = 0; i < n; i++)
+    for (int i = 0; i < n; i++)
         crc = sp_crc32c(crc, text[i], strlen(text[i]) + 1);
     return crc;
 }
@@ -64,9 +62,8 @@ static uint32_t root_crc(const sp_checkpoint_state *state, const sp_normalizatio
 {
     const int64_t version = VERSION;
     uint32_t crc = 0;
-    int i;
 
-    for (i = 0; i < N_FIELDS; i++) {
+    for (int i = 0; i < N_FIELDS; i++) {
         if (strcmp(fields[i].name, "data_hash") == 0) {
             crc = crc_texts(crc, CODES, norm->n_classes, norm->class_code);
             crc = crc_texts(crc, CLASSES, norm->n_classes, norm->class_name);
@@ -94,7 +91,6 @@ sp_status sp_checkpoint_write_root(sp_h5 *file, const sp_checkpoint_state *state
     const uint32_t crc = root_crc(state, norm);
     char *const format[] = {FORMAT};
     char *const deck[] = {state->deck};
-    int i;
 
     assert(state->deck);
     SP_TRY(sp_h5_attr_write_texts(file, "/", "format", -1, format));
@@ -103,7 +99,7 @@ sp_status sp_checkpoint_write_root(sp_h5 *file, const sp_checkpoint_state *state
     SP_TRY(write_texts(file, CODES, norm->n_classes, norm->class_code));
     SP_TRY(write_texts(file, CLASSES, norm->n_classes, norm->class_name));
     SP_TRY(write_texts(file, NAMES, norm->n_columns, norm->name));
-    for (i = 0; i < N_FIELDS; i++)
+    for (int i = 0; i < N_FIELDS; i++)
         SP_TRY(sp_h5_attr_write(file, "/", fields[i].name, fields[i].type, -1,
                                 (const char *)state + fields[i].offset));
     return sp_h5_attr_write(file, "/", "crc32c", SP_H5_U32, -1, &crc);
@@ -265,7 +261,6 @@ sp_status sp_checkpoint_read_root(sp_h5 *file, sp_checkpoint_state *state,
                                   sp_normalization *norm)
 {
     uint32_t crc;
-    int i;
 
     memset(state, 0, sizeof *state);
     memset(norm, 0, sizeof *norm);
@@ -273,7 +268,7 @@ sp_status sp_checkpoint_read_root(sp_h5 *file, sp_checkpoint_state *state,
     if (!sp_h5_attr_has(file, "/", "format"))
         return SP_OK;
     SP_TRY(sp_checkpoint_check_format(file));
-    for (i = 0; i < N_FIELDS; i++)
+    for (int i = 0; i < N_FIELDS; i++)
         SP_TRY(sp_h5_attr_read(file, "/", fields[i].name, fields[i].type, 1,
                                (char *)state + fields[i].offset));
     SP_TRY(read_text(file, "deck", &state->deck));

@@ -71,10 +71,8 @@ static void *grow(sp_grid *grid, enum buffer_name name, size_t bytes)
 
 void sp_grid_destroy(sp_grid *grid)
 {
-    int i;
-
     assert(grid);
-    for (i = 0; grid->own && i < BUFFERS; i++)
+    for (int i = 0; grid->own && i < BUFFERS; i++)
         free(grid->own->at[i]);
     free(grid->own);
     memset(grid, 0, sizeof *grid);
@@ -114,22 +112,21 @@ static void sort_items(item *items, item *spare, int64_t n)
 {
     item *from = items, *to = spare, *swap;
     uint64_t all_or = 0, all_and = ~(uint64_t)0;
-    int64_t at[257], i;
-    int shift, d;
+    int64_t at[257];
 
-    for (i = 0; i < n; i++) {
+    for (int64_t i = 0; i < n; i++) {
         all_or |= items[i].key;
         all_and &= items[i].key;
     }
-    for (shift = 0; shift < 64; shift += 8) {
+    for (int shift = 0; shift < 64; shift += 8) {
         if (n == 0 || ((all_or ^ all_and) >> shift & 255) == 0)
             continue;
         memset(at, 0, sizeof at);
-        for (i = 0; i < n; i++)
+        for (int64_t i = 0; i < n; i++)
             at[(from[i].key >> shift & 255) + 1]++;
-        for (d = 0; d < 256; d++)
+        for (int d = 0; d < 256; d++)
             at[d + 1] += at[d];
-        for (i = 0; i < n; i++)
+        for (int64_t i = 0; i < n; i++)
             to[at[from[i].key >> shift & 255]++] = from[i];
         swap = from;
         from = to;
@@ -163,19 +160,18 @@ static uint64_t *find_key(const key_table *table, uint64_t key)
  * neighbours in both directions. */
 static int64_t count_pairs(const item *items, int64_t n, const key_table *table)
 {
-    int64_t i, pairs = n;
+    int64_t pairs = n;
     int32_t c[3];
-    int k, d[3];
+    int d[3];
 
-    for (i = 0; i < n; i++)
+    for (int64_t i = 0; i < n; i++)
         *find_key(table, items[i].key) = items[i].key + 1;
-    for (i = 0; i < n; i++)
-        for (k = 14; k < 27; k++) { /* the offsets behind the centre, half of all */
+    for (int64_t i = 0; i < n; i++)
+        for (int k = 14; k < 27; k++) { /* the offsets behind the centre, half of all */
             bool is_inside = true;
-            int a;
 
             sp_kernel_offset(3, k, d);
-            for (a = 0; a < 3; a++) {
+            for (int a = 0; a < 3; a++) {
                 c[a] = compact(items[i].key >> a) - SP_COORD_LIMIT + d[a];
                 is_inside =
                     is_inside && c[a] >= -SP_COORD_LIMIT && c[a] < SP_COORD_LIMIT;
@@ -192,12 +188,10 @@ static sp_status cost_of_sorted(const item *items, int64_t n,
 {
     key_table table = {.secret = 0};
     uint64_t size = 16;
-    int64_t i;
-    int level;
 
-    for (level = 0; level < SP_COST_COLUMNS - 1; level++) {
+    for (int level = 0; level < SP_COST_COLUMNS - 1; level++) {
         cost[level] = n > 0;
-        for (i = 1; i < n; i++)
+        for (int64_t i = 1; i < n; i++)
             cost[level] += items[i].key >> 3 * level != items[i - 1].key >> 3 * level;
     }
     while (size < 2 * (uint64_t)n)
@@ -218,13 +212,12 @@ sp_status sp_grid_cost(const int32_t *coords, int64_t n, int64_t cost[SP_COST_CO
 {
     item *items = malloc(2 * ((size_t)n + 1) * sizeof *items);
     sp_status rc;
-    int64_t i;
 
     assert(n >= 0 && (coords || n == 0) && cost);
     if (!items)
         return SP_FAIL(SP_EMEM, "cost of a sample: no memory for %lld voxels",
                        (long long)n);
-    for (i = 0; i < n; i++)
+    for (int64_t i = 0; i < n; i++)
         items[i] = (item){morton(coords + 3 * i), (uint32_t)i};
     sort_items(items, items + n, n);
     rc = cost_of_sorted(items, n, cost);
@@ -244,9 +237,8 @@ static sp_status voxel_of_point(const sp_points *points, const sp_grid_options *
                                 int64_t i, int32_t c[3])
 {
     double v;
-    int a;
 
-    for (a = 0; a < 3; a++) {
+    for (int a = 0; a < 3; a++) {
         v = floor((points->xyz[3 * i + a] - options->origin[a]) / options->voxel_size) -
             (double)options->begin[a];
         if (!(v >= -SP_COORD_LIMIT && v < SP_COORD_LIMIT))
@@ -264,17 +256,17 @@ static sp_status voxel_of_point(const sp_points *points, const sp_grid_options *
 /* Majority of the n votes, the labels of a voxel's labelled points. */
 static int32_t majority(int32_t *votes, int64_t n, bool ignore_conflicts)
 {
-    int64_t best = 0, i, j;
+    int64_t best = 0;
     int32_t winner = SP_IGNORE;
     bool is_mixed = false;
 
     /* There are few points and fewer classes, so each distinct label's votes are moved
      * to the front in turn. */
-    for (i = 0; i < n;) {
+    for (int64_t i = 0; i < n;) {
         int64_t first = i;
         int32_t label = votes[i];
 
-        for (j = i; j < n; j++)
+        for (int64_t j = i; j < n; j++)
             if (votes[j] == label) {
                 votes[j] = votes[i];
                 votes[i++] = label;
@@ -297,16 +289,14 @@ static void mean_position(const sp_points *points, const sp_grid_options *option
                           uint8_t subvoxel[3])
 {
     double sum[3] = {0, 0, 0};
-    int64_t i;
-    int a;
 
-    for (i = 0; i < m; i++)
-        for (a = 0; a < 3; a++)
-            sum[a] += (points->xyz[3 * (int64_t)items[i].row + a] -
-                       options->origin[a]) /
-                          options->voxel_size -
-                      (double)(options->begin[a] + coords[a]);
-    for (a = 0; a < 3; a++) {
+    for (int64_t i = 0; i < m; i++)
+        for (int a = 0; a < 3; a++)
+            sum[a] +=
+                (points->xyz[3 * (int64_t)items[i].row + a] - options->origin[a]) /
+                    options->voxel_size -
+                (double)(options->begin[a] + coords[a]);
+    for (int a = 0; a < 3; a++) {
         double inside = floor(sum[a] / (double)m * 256);
         subvoxel[a] = inside <= 0 ? 0 : inside >= 255 ? 255 : (uint8_t)inside;
     }
@@ -320,13 +310,12 @@ static void fill_voxel(sp_grid *grid, const sp_points *points,
     sp_sample *s = &grid->sample;
     int64_t i, n_votes = 0;
     double sum;
-    int a;
 
-    for (a = 0; a < 3; a++)
+    for (int a = 0; a < 3; a++)
         s->coords[3 * row + a] = compact(items->key >> a) - SP_COORD_LIMIT;
     mean_position(points, options, items, m, s->coords + 3 * row,
                   s->subvoxel + 3 * row);
-    for (a = 0; a < points->c; a++) {
+    for (int a = 0; a < points->c; a++) {
         for (sum = 0, i = 0; i < m; i++)
             sum += points->features[(int64_t)items[i].row * points->c + a];
         s->features[row * points->c + a] = (float)(sum / (double)m);
@@ -342,12 +331,12 @@ static sp_status fill_point_map(sp_grid *grid, const sp_points *points,
                                 const uint32_t *row_of)
 {
     sp_sample *s = &grid->sample;
-    int64_t i, at = 0;
+    int64_t at = 0;
 
     SP_TRY(GROW(grid, B_POINT_VOXEL, points->n, &s->point_voxel));
     SP_TRY(GROW(grid, B_POINT_LABELS, points->n, &s->point_labels));
     SP_TRY(GROW(grid, B_POINT_INDEX, points->n, &s->point_index));
-    for (i = 0; i < points->n; i++) {
+    for (int64_t i = 0; i < points->n; i++) {
         if (points->is_owned && !points->is_owned[i])
             continue;
         s->point_voxel[at] = row_of[i];
@@ -362,14 +351,14 @@ static sp_status fill_context(sp_grid *grid, const sp_points *points,
                               const uint32_t *row_of)
 {
     sp_sample *s = &grid->sample;
-    int64_t i, at = 0;
+    int64_t at = 0;
 
     if (!points->home || !points->is_owned)
         return SP_OK;
     SP_TRY(GROW(grid, B_CONTEXT_VOXEL, points->n, &s->context_voxel));
     SP_TRY(GROW(grid, B_CONTEXT_BLOCK, points->n, &s->context_block));
     SP_TRY(GROW(grid, B_CONTEXT_POINT, points->n, &s->context_point));
-    for (i = 0; i < points->n; i++) {
+    for (int64_t i = 0; i < points->n; i++) {
         if (points->is_owned[i])
             continue;
         s->context_voxel[at] = row_of[i];
@@ -396,7 +385,7 @@ static sp_status fill_rows(sp_grid *grid, const sp_points *points,
     sp_sample *s = &grid->sample;
     uint32_t *row_of;
     int32_t *votes;
-    int64_t begin, end, row = 0, i;
+    int64_t end, row = 0;
 
     SP_TRY(GROW(grid, B_VOTES, points->n, &votes));
     SP_TRY(GROW(grid, B_ROW_OF, points->n, &row_of));
@@ -405,13 +394,13 @@ static sp_status fill_rows(sp_grid *grid, const sp_points *points,
     SP_TRY(GROW(grid, B_FEATURES, n_voxels * points->c, &s->features));
     SP_TRY(GROW(grid, B_LABELS, n_voxels, &s->labels));
     SP_TRY(GROW(grid, B_SUBVOXEL, 3 * n_voxels, &s->subvoxel));
-    for (begin = 0; begin < points->n; begin = end, row++) {
+    for (int64_t begin = 0; begin < points->n; begin = end, row++) {
         for (end = begin + 1; end < points->n && items[end].key == items[begin].key;)
             end++;
-        for (i = begin + AHEAD; i < end + AHEAD && i < points->n; i++)
+        for (int64_t i = begin + AHEAD; i < end + AHEAD && i < points->n; i++)
             fetch_point(points, items[i].row);
         fill_voxel(grid, points, options, items + begin, end - begin, row, votes);
-        for (i = begin; i < end; i++)
+        for (int64_t i = begin; i < end; i++)
             row_of[items[i].row] = (uint32_t)row;
         items[row].key = items[begin].key; /* row <= begin: already read */
     }
@@ -437,7 +426,7 @@ sp_status sp_grid_points(sp_grid *grid, const sp_points *points,
                          const sp_grid_options *options)
 {
     item *items, *spare;
-    int64_t i, n_voxels = points->n > 0;
+    int64_t n_voxels = points->n > 0;
     int32_t c[3];
 
     assert(grid && points && options);
@@ -453,12 +442,12 @@ sp_status sp_grid_points(sp_grid *grid, const sp_points *points,
     begin_sample(&grid->sample, options);
     SP_TRY(GROW(grid, B_ITEMS, points->n, &items));
     SP_TRY(GROW(grid, B_SPARE, points->n, &spare));
-    for (i = 0; i < points->n; i++) {
+    for (int64_t i = 0; i < points->n; i++) {
         SP_TRY(voxel_of_point(points, options, i, c));
         items[i] = (item){morton(c), (uint32_t)i};
     }
     sort_items(items, spare, points->n);
-    for (i = 1; i < points->n; i++)
+    for (int64_t i = 1; i < points->n; i++)
         n_voxels += items[i].key != items[i - 1].key;
     SP_TRY(fill_rows(grid, points, options, items, n_voxels));
     memset(grid->cost, 0, sizeof grid->cost);

@@ -138,13 +138,12 @@ static sp_status read_header(sp_scan *scan, ply *p)
     p->vertex = -1;
     while (!is_end) {
         char *line;
-        size_t n;
 
         SP_TRY(sp_scan_lines_next(scan, &p->text, &got));
         if (!got || ftello(p->text.stream) > 1 << 20)
             return SP_FAIL(SP_EDATA, "%s: PLY header without end_header", scan->path);
         line = p->text.line;
-        for (n = strlen(line); n > 0 && strchr(" \t", line[n - 1]);)
+        for (size_t n = strlen(line); n > 0 && strchr(" \t", line[n - 1]);)
             line[--n] = '\0';
         SP_TRY(take_line(scan, p, line, &is_end));
     }

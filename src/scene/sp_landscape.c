@@ -13,11 +13,9 @@
 
 static void make_terrain(sp_landscape *w, sp_rng *rng)
 {
-    int i;
-
-    for (i = 0; i < 2; i++)
+    for (int i = 0; i < 2; i++)
         w->slope[i] = sp_rng_uniform(rng, -0.06, 0.06) * fmin(1, 200 / w->extent);
-    for (i = 0; i < 6; i++) { /* from rolling ground down to small unevenness */
+    for (int i = 0; i < 6; i++) { /* from rolling ground down to small unevenness */
         double length = 70.0 / (1 << i) * sp_rng_uniform(rng, 0.8, 1.25);
         double heading = sp_rng_uniform(rng, 0, TURN);
 
@@ -32,9 +30,8 @@ double sp_landscape_height(const sp_landscape *w, double x, double y, double nor
 {
     double z = w->slope[0] * x + w->slope[1] * y;
     double gx = w->slope[0], gy = w->slope[1], angle, length;
-    int i;
 
-    for (i = 0; i < 6; i++) {
+    for (int i = 0; i < 6; i++) {
         angle = w->wave[i][0] * x + w->wave[i][1] * y + w->wave[i][2];
         z += w->wave[i][3] * sin(angle);
         gx += w->wave[i][3] * w->wave[i][0] * cos(angle);
@@ -105,11 +102,10 @@ static sp_status add_house(sp_landscape *w, int label, double reflectance,
 {
     sp_object *o = add_object(w, SP_SOLID, label, reflectance);
     double c = cos(h->heading), s = sin(h->heading), at[3], reach;
-    int side, a;
 
     if (!o)
         return SP_EMEM;
-    for (side = -1; side <= 1; side += 2) {
+    for (int side = -1; side <= 1; side += 2) {
         at[0] = h->foot[0] + side * c * h->half[0];
         at[1] = h->foot[1] + side * s * h->half[0];
         at[2] = h->foot[2];
@@ -125,7 +121,7 @@ static sp_status add_house(sp_landscape *w, int label, double reflectance,
     if (h->ridge <= 0)
         add_plane(o, 0, 0, 1, at);
     reach = hypot(h->half[0], h->half[1]);
-    for (a = 0; a < 2; a++) {
+    for (int a = 0; a < 2; a++) {
         o->lo[a] = h->foot[a] - reach;
         o->hi[a] = h->foot[a] + reach;
     }
@@ -138,12 +134,11 @@ static sp_status add_crown(sp_landscape *w, const double centre[3], double radiu
                            double half_height, double free_path, double reflectance)
 {
     sp_object *o = add_object(w, SP_CROWN, SP_VEGETATION, reflectance);
-    int a;
 
     if (!o)
         return SP_EMEM;
     o->free_path = free_path;
-    for (a = 0; a < 3; a++) {
+    for (int a = 0; a < 3; a++) {
         o->lo[a] = centre[a] - (a < 2 ? radius : half_height);
         o->hi[a] = centre[a] + (a < 2 ? radius : half_height);
     }
@@ -153,13 +148,12 @@ static sp_status add_crown(sp_landscape *w, const double centre[3], double radiu
 static sp_status add_line(sp_landscape *w, const double from[3], const double to[3])
 {
     sp_object *o = add_object(w, SP_LINE, SP_WIRE, 0.3);
-    int a;
 
     if (!o)
         return SP_EMEM;
     memcpy(o->from, from, sizeof o->from);
     memcpy(o->to, to, sizeof o->to);
-    for (a = 0; a < 3; a++) {
+    for (int a = 0; a < 3; a++) {
         o->lo[a] = fmin(from[a], to[a]) - 0.5;
         o->hi[a] = fmax(from[a], to[a]) + 0.5;
     }
@@ -173,16 +167,14 @@ static sp_status add_line(sp_landscape *w, const double from[3], const double to
 static bool find_place(const sp_landscape *w, sp_rng *rng, double beyond, double radius,
                        double at[3])
 {
-    int attempt, i;
-
-    for (attempt = 0; attempt < 20; attempt++) {
+    for (int attempt = 0; attempt < 20; attempt++) {
         bool is_free;
 
-        for (i = 0; i < 2; i++)
+        for (int i = 0; i < 2; i++)
             at[i] = sp_rng_uniform(rng, -beyond, w->extent + beyond);
         is_free = fabs(w->road[0] * at[0] + w->road[1] * at[1] - w->road[2]) >
                   w->road[3] + radius;
-        for (i = 0; i < w->n_objects && is_free; i++) {
+        for (int i = 0; i < w->n_objects && is_free; i++) {
             const sp_object *o = &w->object[i];
             double dx = fmax(fmax(o->lo[0] - at[0], at[0] - o->hi[0]), 0);
             double dy = fmax(fmax(o->lo[1] - at[1], at[1] - o->hi[1]), 0);
@@ -208,10 +200,10 @@ static int count_of(const sp_landscape *w, sp_rng *rng, double per_square_metre)
 
 static sp_status add_buildings(sp_landscape *w, sp_rng *rng)
 {
-    int n = 1 + count_of(w, rng, 0.0016), i;
+    int n = 1 + count_of(w, rng, 0.0016);
     double street = atan2(w->road[1], w->road[0]);
 
-    for (i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++) {
         house h;
         double roof = sp_rng_uniform(rng, 0.12, 0.5);
 
@@ -248,9 +240,9 @@ static sp_status add_vehicle(sp_landscape *w, sp_rng *rng, const double at[3],
 /* Adds cars on the road's two lanes, and parked ones anywhere off the road. */
 static sp_status add_vehicles(sp_landscape *w, sp_rng *rng)
 {
-    int n = count_of(w, rng, 0.004), i;
+    int n = count_of(w, rng, 0.004);
 
-    for (i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++) {
         double at[3], along, lane, heading = atan2(w->road[0], -w->road[1]);
 
         if (i % 3 == 2) {
@@ -273,9 +265,9 @@ static sp_status add_vehicles(sp_landscape *w, sp_rng *rng)
 
 static sp_status add_plants(sp_landscape *w, sp_rng *rng)
 {
-    int n = count_of(w, rng, 0.009), i;
+    int n = count_of(w, rng, 0.009);
 
-    for (i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++) {
         bool is_bush = sp_rng_unit(rng) < 0.4;
         double radius =
             is_bush ? sp_rng_uniform(rng, 0.5, 1.2) : sp_rng_uniform(rng, 1.2, 3.2);
@@ -301,18 +293,16 @@ static sp_status add_span(sp_landscape *w, const double from[2], double heading,
     const double length = 60, sag = 1.6, d[2] = {cos(heading), sin(heading)};
     house pole = {{from[0], from[1], 0}, heading, {0.2, 0.2}, height + 0.3, 0};
     double end[2] = {from[0] + length * d[0], from[1] + length * d[1]}, z[2];
-    int wire, i;
 
     z[0] = sp_landscape_height(w, from[0], from[1], NULL) + height;
     z[1] = sp_landscape_height(w, end[0], end[1], NULL) + height;
     pole.foot[2] = z[0] - height;
     SP_TRY(add_house(w, -1, 0.35, &pole));
-    for (wire = -1; wire <= 1; wire++)
-        for (i = 0; i < CHORDS; i++) {
+    for (int wire = -1; wire <= 1; wire++)
+        for (int i = 0; i < CHORDS; i++) {
             double p[2][3];
-            int e;
 
-            for (e = 0; e < 2; e++) {
+            for (int e = 0; e < 2; e++) {
                 double t = (double)(i + e) / CHORDS;
 
                 p[e][0] = from[0] + t * length * d[0] - wire * 1.3 * d[1];
@@ -326,17 +316,16 @@ static sp_status add_span(sp_landscape *w, const double from[2], double heading,
 
 static sp_status add_power_lines(sp_landscape *w, sp_rng *rng)
 {
-    int n = (int)((w->extent + w->margin) / 120 + 0.8 + 0.4 * sp_rng_unit(rng)), i,
-        span;
+    int n = (int)((w->extent + w->margin) / 120 + 0.8 + 0.4 * sp_rng_unit(rng));
 
-    for (i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++) {
         double heading = sp_rng_uniform(rng, 0, TURN), reach = 0.75 * w->extent + 60;
         double height = sp_rng_uniform(rng, 9, 14), shift = sp_rng_uniform(rng, 0, 60);
         double middle[2], from[2];
 
         middle[0] = sp_rng_uniform(rng, 0.2, 0.8) * w->extent;
         middle[1] = sp_rng_uniform(rng, 0.2, 0.8) * w->extent;
-        for (span = 0; span * 60 < 2 * reach; span++) {
+        for (int span = 0; span * 60 < 2 * reach; span++) {
             from[0] = middle[0] + (span * 60 + shift - reach) * cos(heading);
             from[1] = middle[1] + (span * 60 + shift - reach) * sin(heading);
             SP_TRY(add_span(w, from, heading, height));
@@ -357,14 +346,12 @@ int sp_landscape_cell(const sp_landscape *w, double x)
 /* Counts the objects of every cell (fill false), or lists them (fill true). */
 static void visit_cells(sp_landscape *w, bool fill)
 {
-    int i, x, y;
-
-    for (i = 0; i < w->n_objects; i++) {
+    for (int i = 0; i < w->n_objects; i++) {
         const sp_object *o = &w->object[i];
 
-        for (y = sp_landscape_cell(w, o->lo[1]); y <= sp_landscape_cell(w, o->hi[1]);
-             y++)
-            for (x = sp_landscape_cell(w, o->lo[0]);
+        for (int y = sp_landscape_cell(w, o->lo[1]);
+             y <= sp_landscape_cell(w, o->hi[1]); y++)
+            for (int x = sp_landscape_cell(w, o->lo[0]);
                  x <= sp_landscape_cell(w, o->hi[0]); x++) {
                 int *at = &w->cell_start[y * w->n_cells + x + (fill ? 0 : 1)];
 
@@ -378,7 +365,6 @@ static void visit_cells(sp_landscape *w, bool fill)
 static sp_status make_raster(sp_landscape *w)
 {
     size_t cells;
-    int i;
 
     w->n_cells = (int)ceil((w->extent + 2 * w->margin) / CELL);
     cells = (size_t)w->n_cells * (size_t)w->n_cells;
@@ -386,7 +372,7 @@ static sp_status make_raster(sp_landscape *w)
     if (!w->cell_start)
         return SP_FAIL(SP_EMEM, "scene: no memory for %zu cells", cells);
     visit_cells(w, false);
-    for (i = 0; i < (int)cells; i++)
+    for (int i = 0; i < (int)cells; i++)
         w->cell_start[i + 1] += w->cell_start[i];
     w->cell_object =
         malloc(((size_t)w->cell_start[cells] + 1) * sizeof *w->cell_object);
@@ -412,8 +398,6 @@ static void make_road(sp_landscape *w, sp_rng *rng)
 
 sp_status sp_landscape_create(sp_landscape *w, double extent, sp_rng *rng)
 {
-    int i;
-
     assert(w && rng && extent > 0);
     memset(w, 0, sizeof *w);
     w->extent = extent;
@@ -426,13 +410,13 @@ sp_status sp_landscape_create(sp_landscape *w, double extent, sp_rng *rng)
     SP_TRY(add_plants(w, rng));
     w->bottom = 1e9;
     w->top = -1e9;
-    for (i = 0; i < 4; i++) { /* the sum of the six waves stays within 3.2 m */
+    for (int i = 0; i < 4; i++) { /* the sum of the six waves stays within 3.2 m */
         double z = sp_landscape_height(w, i & 1 ? extent : 0, i & 2 ? extent : 0, NULL);
 
         w->bottom = fmin(w->bottom, z - 8);
         w->top = fmax(w->top, z + 8);
     }
-    for (i = 0; i < w->n_objects; i++)
+    for (int i = 0; i < w->n_objects; i++)
         w->top = fmax(w->top, w->object[i].hi[2]);
     return make_raster(w);
 }

@@ -43,9 +43,7 @@ typedef struct scanner {
 
 static void at_ray(const ray *r, double t, double p[3])
 {
-    int a;
-
-    for (a = 0; a < 3; a++)
+    for (int a = 0; a < 3; a++)
         p[a] = r->from[a] + t * r->dir[a];
 }
 
@@ -67,10 +65,9 @@ static void add_echo(ray *r, echo e)
 static void meet_ground(ray *r, const sp_landscape *w)
 {
     double t = (w->top - r->from[2]) / r->dir[2], p[3], normal[3], above;
-    int i;
 
     /* This converges: slopes times the ray's tangent are far below 1. */
-    for (i = 0; i < 12; i++) {
+    for (int i = 0; i < 12; i++) {
         at_ray(r, t, p);
         above = p[2] - sp_landscape_height(w, p[0], p[1], normal);
         t += above / -r->dir[2];
@@ -89,9 +86,8 @@ static void meet_ground(ray *r, const sp_landscape *w)
 static void meet_solid(ray *r, const sp_object *o)
 {
     double enter = 0, leave = 1e30, cosine = 0, along, t;
-    int i;
 
-    for (i = 0; i < o->n_planes; i++) {
+    for (int i = 0; i < o->n_planes; i++) {
         const double *p = o->plane[i];
 
         along = p[0] * r->dir[0] + p[1] * r->dir[1] + p[2] * r->dir[2];
@@ -116,10 +112,9 @@ static void meet_solid(ray *r, const sp_object *o)
 static void meet_crown(ray *r, const sp_object *o, sp_rng *rng)
 {
     double p[3], d[3], a = 0, b = 0, c = -1, root, t;
-    int i;
 
     /* Computed in the space where the crown is the unit ball. */
-    for (i = 0; i < 3; i++) {
+    for (int i = 0; i < 3; i++) {
         double half = (o->hi[i] - o->lo[i]) / 2;
 
         p[i] = (r->from[i] - (o->lo[i] + o->hi[i]) / 2) / half;
@@ -142,9 +137,8 @@ static void meet_crown(ray *r, const sp_object *o, sp_rng *rng)
 static void meet_line(ray *r, const sp_object *o, sp_rng *rng)
 {
     double e[3], g[3], ee = 0, ed = 0, eg = 0, dg = 0, s, t, gap = 0;
-    int a;
 
-    for (a = 0; a < 3; a++) {
+    for (int a = 0; a < 3; a++) {
         e[a] = o->to[a] - o->from[a];
         g[a] = r->from[a] - o->from[a];
         ee += e[a] * e[a];
@@ -156,7 +150,7 @@ static void meet_line(ray *r, const sp_object *o, sp_rng *rng)
         return;
     s = fmin(fmax((eg - ed * dg) / (ee - ed * ed), 0), 1);
     t = s * ed - dg;
-    for (a = 0; a < 3; a++)
+    for (int a = 0; a < 3; a++)
         gap += pow(g[a] + t * r->dir[a] - s * e[a], 2);
     if (gap < FOOTPRINT * FOOTPRINT && sp_rng_unit(rng) < 0.9)
         add_echo(r, (echo){t, 1 - gap / (FOOTPRINT * FOOTPRINT) / 2, o->reflectance,
@@ -184,7 +178,7 @@ static void meet_all(scanner *s, ray *r)
 {
     const sp_landscape *w = s->landscape;
     double a[3], b[3];
-    int x, y, i, x0, x1, y0, y1;
+    int x0, x1, y0, y1;
 
     meet_ground(r, w);
     at_ray(r, (w->top - r->from[2]) / r->dir[2], a);
@@ -194,11 +188,11 @@ static void meet_all(scanner *s, ray *r)
     y0 = sp_landscape_cell(w, fmin(a[1], b[1]));
     y1 = sp_landscape_cell(w, fmax(a[1], b[1]));
     s->number++;
-    for (y = y0; y <= y1; y++)
-        for (x = x0; x <= x1; x++) {
+    for (int y = y0; y <= y1; y++)
+        for (int x = x0; x <= x1; x++) {
             const int *start = w->cell_start + y * w->n_cells + x;
 
-            for (i = start[0]; i < start[1]; i++)
+            for (int i = start[0]; i < start[1]; i++)
                 meet_object(s, r, w->cell_object[i]);
         }
 }
@@ -260,10 +254,10 @@ static sp_status add_point(scanner *s, const double p[3], int label, double inte
 
 static void sort_echoes(ray *r)
 {
-    int i, j;
+    int j;
     echo e;
 
-    for (i = 1; i < r->n; i++) {
+    for (int i = 1; i < r->n; i++) {
         e = r->echo[i];
         for (j = i; j > 0 && r->echo[j - 1].t > e.t; j--)
             r->echo[j] = r->echo[j - 1];
@@ -276,11 +270,11 @@ static void sort_echoes(ray *r)
 static sp_status record_returns(scanner *s, ray *r)
 {
     double energy = 1, share[MAX_RETURNS], p[3];
-    int i, n = 0;
+    int n = 0;
 
     add_echo(r, r->wall);
     sort_echoes(r);
-    for (i = 0; i < r->n && n < MAX_RETURNS && energy > 0.12; i++) {
+    for (int i = 0; i < r->n && n < MAX_RETURNS && energy > 0.12; i++) {
         share[n] =
             r->echo[i].is_last ? energy : energy * sp_rng_uniform(s->rng, 0.25, 0.75);
         energy -= share[n];
@@ -288,7 +282,7 @@ static sp_status record_returns(scanner *s, ray *r)
         if (r->echo[n - 1].is_last)
             break;
     }
-    for (i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++) {
         const echo *e = &r->echo[i];
 
         at_ray(r, e->t + RANGE_NOISE * noise(s->rng), p);
@@ -355,7 +349,7 @@ static sp_status fly_strip(scanner *s)
 sp_status sp_lidar_scan(sp_lidar *scan, const sp_landscape *landscape, sp_rng *rng)
 {
     scanner s = {.landscape = landscape, .scan = scan, .rng = rng};
-    int strips = sp_rng_unit(rng) < 0.35 ? 2 : 1, i;
+    int strips = sp_rng_unit(rng) < 0.35 ? 2 : 1;
     sp_status rc = SP_OK;
 
     assert(scan && landscape->extent > 0);
@@ -365,7 +359,7 @@ sp_status sp_lidar_scan(sp_lidar *scan, const sp_landscape *landscape, sp_rng *r
     if (!s.seen)
         return SP_FAIL(SP_EMEM, "scene: no memory for %d objects",
                        landscape->n_objects);
-    for (i = 0; i < strips && rc == SP_OK; i++)
+    for (int i = 0; i < strips && rc == SP_OK; i++)
         rc = fly_strip(&s);
     free(s.seen);
     return rc;

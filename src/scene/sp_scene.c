@@ -47,19 +47,18 @@ static sp_status make_features(const sp_lidar *scan, float **features)
     size_t n = (size_t)scan->n;
     double *z = malloc((n + 1) * sizeof *z), base;
     float *f = malloc((n + 1) * SP_SCENE_FEATURES * sizeof *f);
-    size_t i;
 
     *features = f;
     if (!z || !f) {
         free(z);
         return SP_FAIL(SP_EMEM, "scene: no memory for %zu points", n);
     }
-    for (i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++)
         z[i] = scan->xyz[3 * i + 2];
     qsort(z, n, sizeof *z, compare_doubles);
     base = n ? z[(n - 1) / 50] : 0;
     free(z);
-    for (i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++) {
         f[SP_SCENE_FEATURES * i] = scan->intensity[i];
         f[SP_SCENE_FEATURES * i + 1] = (float)(scan->xyz[3 * i + 2] - base);
         f[SP_SCENE_FEATURES * i + 2] = scan->returns[i];
@@ -166,9 +165,7 @@ static sp_status allocate(writing *w)
 
 static void release(writing *w)
 {
-    int64_t i;
-
-    for (i = 0; w->kept && i < w->n_samples; i++)
+    for (int64_t i = 0; w->kept && i < w->n_samples; i++)
         sp_grid_destroy(&w->kept[i]);
     free(w->kept);
     free(w->all.voxels);
@@ -179,13 +176,11 @@ static void release(writing *w)
 static void summarize(writing *w, int64_t index, const sp_sample *s)
 {
     double *sums = w->all.sums + 2 * SP_SCENE_FEATURES * index;
-    int64_t i;
-    int a;
 
     w->all.voxels[index] = s->n;
     w->all.points[index] = s->n_points;
-    for (i = 0; i < s->n; i++)
-        for (a = 0; a < SP_SCENE_FEATURES; a++) {
+    for (int64_t i = 0; i < s->n; i++)
+        for (int a = 0; a < SP_SCENE_FEATURES; a++) {
             double x = s->features[SP_SCENE_FEATURES * i + a];
 
             sums[a] += x;
@@ -201,12 +196,9 @@ static bool is_mine(const writing *w, int shard)
 /* Makes this rank's samples and records their sizes and sums. */
 static sp_status measure(writing *w)
 {
-    int shard;
-    int64_t i;
-
-    for (shard = 0; shard < w->n_shards; shard++)
-        for (i = first_of(w, shard); is_mine(w, shard) && i < first_of(w, shard + 1);
-             i++) {
+    for (int shard = 0; shard < w->n_shards; shard++)
+        for (int64_t i = first_of(w, shard);
+             is_mine(w, shard) && i < first_of(w, shard + 1); i++) {
             sp_grid *grid = &w->kept[i];
 
             SP_TRY(sp_scene_make(w->options, i, grid));
@@ -233,15 +225,13 @@ static sp_status share(writing *w, sp_comm *comm)
 static void find_statistics(writing *w)
 {
     double sum[2 * SP_SCENE_FEATURES] = {0}, n = 0;
-    int64_t i;
-    int a;
 
-    for (i = 0; i < w->n_samples; i++) {
+    for (int64_t i = 0; i < w->n_samples; i++) {
         n += (double)w->all.voxels[i];
-        for (a = 0; a < 2 * SP_SCENE_FEATURES; a++)
+        for (int a = 0; a < 2 * SP_SCENE_FEATURES; a++)
             sum[a] += w->all.sums[2 * SP_SCENE_FEATURES * i + a];
     }
-    for (a = 0; a < SP_SCENE_FEATURES; a++) {
+    for (int a = 0; a < SP_SCENE_FEATURES; a++) {
         double mean = n > 0 ? sum[a] / n : 0;
         double square = n > 0 ? sum[SP_SCENE_FEATURES + a] / n : 1;
 
@@ -269,9 +259,9 @@ static sp_status write_sample(writing *w, sp_shard_writer *writer, int64_t index
 
 static sp_status write_samples(writing *w, sp_shard_writer *writer, int shard)
 {
-    int64_t first = first_of(w, shard), i;
+    int64_t first = first_of(w, shard);
 
-    for (i = first; i < first_of(w, shard + 1); i++)
+    for (int64_t i = first; i < first_of(w, shard + 1); i++)
         SP_TRY(write_sample(w, writer, i, i - first));
     return SP_OK;
 }
@@ -312,9 +302,7 @@ static sp_status write_shard(writing *w, int shard)
 
 static sp_status write_shards(writing *w)
 {
-    int shard;
-
-    for (shard = 0; shard < w->n_shards; shard++)
+    for (int shard = 0; shard < w->n_shards; shard++)
         if (is_mine(w, shard))
             SP_TRY(write_shard(w, shard));
     return SP_OK;

@@ -139,11 +139,10 @@ sp_status sp_resources_match_columns(const sp_resources *r, const sp_dataset *se
     const int n = r->n_columns;
     char want[300], found[300];
     bool is_same = !checkpoint->name || checkpoint->n_columns == n;
-    int i;
 
     assert(code != SP_OK && checkpoint && path);
     assert(r->columns && set->n_shards > 0);
-    for (i = 0; is_same && checkpoint->name && i < n; i++)
+    for (int i = 0; is_same && checkpoint->name && i < n; i++)
         is_same = strcmp(checkpoint->name[i], set->feature_name[r->columns[i]]) == 0;
     if (is_same)
         return SP_OK;
@@ -223,7 +222,6 @@ sp_status sp_resources_normalize(sp_resources *r, const sp_dataset *set)
     const sp_config *config = r->session.config;
     const bool is_given = config->run.init_norm == SP_INIT_NORM_SOURCE;
     sp_normalization *norm = &r->norm;
-    int i;
 
     assert(r->columns);
     SP_TRY(keep_names(r, set));
@@ -233,7 +231,7 @@ sp_status sp_resources_normalize(sp_resources *r, const sp_dataset *set)
     norm->std = calloc((size_t)r->n_columns, sizeof *norm->std);
     if (!norm->mean || !norm->std)
         return SP_FAIL(SP_EMEM, "out of memory");
-    for (i = 0; i < norm->n_columns; i++) {
+    for (int i = 0; i < norm->n_columns; i++) {
         double std = set->feature_std ? set->feature_std[r->columns[i]] : 1;
         norm->mean[i] = set->feature_mean ? set->feature_mean[r->columns[i]] : 0;
         norm->std[i] = std > 0 ? std : 1; /* a constant column becomes 0 */
@@ -313,12 +311,11 @@ static sp_status count_labels(sp_resources *r, int64_t *count)
     const bool is_skipping = r->session.config->data.on_error == SP_ON_ERROR_SKIP;
     sp_sample sample = {0};
     sp_status rc = SP_OK;
-    int64_t i, j;
 
-    for (i = r->session.comm->rank; i < r->train.n_samples && rc == SP_OK;
+    for (int64_t i = r->session.comm->rank; i < r->train.n_samples && rc == SP_OK;
          i += r->session.comm->size) {
         rc = sp_sample_read(&r->train, i, &request, &sample);
-        for (j = 0; rc == SP_OK && j < sample.n; j++)
+        for (int64_t j = 0; rc == SP_OK && j < sample.n; j++)
             if (sample.labels[j] != SP_IGNORE)
                 count[sample.labels[j]]++;
         if (is_skipping && rc != SP_EMEM)
@@ -333,13 +330,12 @@ static sp_status count_labels(sp_resources *r, int64_t *count)
 static void weights_of_counts(const int64_t *count, int n, bool is_sqrt, float *weights)
 {
     double total = 0, present = 0;
-    int c;
 
-    for (c = 0; c < n; c++) {
+    for (int c = 0; c < n; c++) {
         total += (double)count[c];
         present += count[c] > 0;
     }
-    for (c = 0; c < n; c++) {
+    for (int c = 0; c < n; c++) {
         double w = count[c] ? total / (present * (double)count[c]) : 0;
         weights[c] = (float)(is_sqrt ? sqrt(w) : w);
     }
@@ -348,7 +344,6 @@ static void weights_of_counts(const int64_t *count, int n, bool is_sqrt, float *
 static sp_status weights_of_list(const sp_resources *r, float *weights)
 {
     const sp_doubles *list = &r->session.config->train.class_weights.list;
-    int c;
 
     if (list->n != r->n_classes)
         return SP_FAIL(SP_EDATA,
@@ -356,7 +351,7 @@ static sp_status weights_of_list(const sp_resources *r, float *weights)
                        "each class of the data",
                        sp_config_where(r->session.config, "train.class_weights"),
                        list->n, r->n_classes);
-    for (c = 0; c < list->n; c++)
+    for (int c = 0; c < list->n; c++)
         weights[c] = (float)list->at[c];
     return SP_OK;
 }
@@ -365,12 +360,11 @@ static sp_status weights_of_list(const sp_resources *r, float *weights)
 static sp_status keep_weights(sp_resources *r, const float *weights)
 {
     sp_normalization *norm = &r->norm;
-    int c;
 
     norm->class_weight = calloc((size_t)r->n_classes, sizeof *norm->class_weight);
     if (!norm->class_weight)
         return SP_FAIL(SP_EMEM, "out of memory");
-    for (c = 0; c < r->n_classes; c++)
+    for (int c = 0; c < r->n_classes; c++)
         norm->class_weight[c] = (double)weights[c];
     return SP_OK;
 }
@@ -411,7 +405,6 @@ sp_status sp_resources_kept_class_weights(sp_resources *r, bool is_named,
     const sp_normalization *norm = &r->norm;
     const sp_class_weights kind = r->session.config->train.class_weights.kind;
     size_t n = (size_t)r->n_classes;
-    int c;
 
     assert(r->n_classes >= 1 && weights);
     *weights = NULL;
@@ -427,7 +420,7 @@ sp_status sp_resources_kept_class_weights(sp_resources *r, bool is_named,
                        "train.class_weights: the checkpoint has weights of %d classes, "
                        "the data %d classes",
                        norm->class_weight ? norm->n_classes : 0, r->n_classes);
-    for (c = 0; c < norm->n_classes; c++)
+    for (int c = 0; c < norm->n_classes; c++)
         (*weights)[c] = (float)norm->class_weight[c];
     return SP_OK;
 }

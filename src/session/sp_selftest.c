@@ -60,18 +60,15 @@ typedef struct side {
 
 static void draw_surface(problem *p, int *at, int edge)
 {
-    int x, y;
-
-    for (x = 0; x < edge; x++)
-        for (y = 0; y < edge; y++, ++*at) {
+    for (int x = 0; x < edge; x++)
+        for (int y = 0; y < edge; y++, ++*at) {
             sp_rng r = sp_rng_open(1, SP_RNG_INIT, (uint64_t)*at, 0);
-            int j;
 
             p->coords[*at][0] = x;
             p->coords[*at][1] = y;
             p->coords[*at][2] = (x * x + 3 * y) / 8;
             p->labels[*at] = (x + y) % (CLASSES + 1) - 1; /* SP_IGNORE occurs too */
-            for (j = 0; j < FEATURES; j++)
+            for (int j = 0; j < FEATURES; j++)
                 p->features[*at][j] = (float)sp_rng_uniform(&r, -1, 1);
         }
 }
@@ -111,13 +108,12 @@ static sp_status take_batch(side *s, const problem *p)
     const size_t n = (size_t)p->row[N_SAMPLES];
     float features[N_MOST][FEATURES], *to_features;
     int32_t labels[N_MOST], *to_labels;
-    size_t i;
 
     s->batch = (sp_batch){
         .n_micro = 1, .n_samples = N_SAMPLES, .sample_id = ids, .n = p->row[N_SAMPLES]};
     SP_TRY(ops->plan_build(s->backend, &p->graph.spec, p->coords[0], p->row, N_SAMPLES,
                            &s->arena, &s->batch.plan));
-    for (i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++) {
         const int32_t from = s->batch.plan.order[i];
         memcpy(features[i], p->features[from], sizeof features[i]);
         labels[i] = p->labels[from];
@@ -201,9 +197,8 @@ static sp_status compare(const side *device, const side *cpu, int64_t n_floats,
                          sp_precision precision)
 {
     double error = 0, length = 0;
-    int64_t i;
 
-    for (i = 0; i < n_floats; i++) {
+    for (int64_t i = 0; i < n_floats; i++) {
         const double d = (double)device->gradient[i] - (double)cpu->gradient[i];
         error += d * d;
         length += (double)cpu->gradient[i] * (double)cpu->gradient[i];

@@ -132,9 +132,7 @@ static int count_samples(const sp_dataset *set, const sp_batch *batch)
 static void count_points(const sp_batch *batch, const int32_t *prediction,
                          sp_metrics *metrics)
 {
-    int b;
-
-    for (b = 0; b < batch->n_samples; b++) {
+    for (int b = 0; b < batch->n_samples; b++) {
         const sp_sample *s = &batch->sample[b];
         sp_metrics_add_points(metrics->point_confusion, metrics->n_classes, s->n_points,
                               s->point_voxel, s->point_labels,

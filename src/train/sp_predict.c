@@ -182,7 +182,6 @@ static sp_status predict_batch(void *arg, const sp_batch *batch)
     predicted of = {.batch = batch};
     sp_net_loss_out out = {0};
     int32_t *prediction;
-    int b;
 
     sp_arena_reset(&p->scratch);
     SP_TRY(SP_TAKE(&p->scratch, batch->n, &prediction));
@@ -197,7 +196,7 @@ static sp_status predict_batch(void *arg, const sp_batch *batch)
     if (p->files.with_logits && r->evaluation.views.n == 1)
         SP_TRY(sp_merging_fetch(&r->backend, &p->scratch, &of.logits));
     sp_records_clear(&p->parcels);
-    for (b = 0; b < batch->n_samples; b++)
+    for (int b = 0; b < batch->n_samples; b++)
         SP_TRY(send(p, &of, b));
     return SP_OK;
 }

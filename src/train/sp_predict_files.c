@@ -201,10 +201,9 @@ sp_status sp_predict_files_begin(sp_predict_files *f)
 static const void *as_stored(const sp_predict_files *f, uint16_t *labels, int64_t n)
 {
     uint8_t *narrow = (uint8_t *)labels;
-    int64_t i;
 
     if (f->label_bytes == 1)
-        for (i = 0; i < n; i++)
+        for (int64_t i = 0; i < n; i++)
             narrow[i] = (uint8_t)labels[i];
     return labels;
 }
@@ -215,14 +214,13 @@ static sp_status store_ignored(sp_h5 *file, const char *name, sp_h5_type type,
 {
     uint16_t *label = malloc((size_t)n * sizeof *label + 1);
     sp_status rc;
-    int64_t i;
 
     if (!label)
         return SP_FAIL(SP_EMEM, "out of memory");
     if (type.size == 1)
         memset(label, ignore, (size_t)n);
     else
-        for (i = 0; i < n; i++)
+        for (int64_t i = 0; i < n; i++)
             label[i] = (uint16_t)ignore;
     rc = sp_h5_write_rows(file, name, row, n, label);
     free(label);

@@ -31,12 +31,10 @@ static void write_iou(const sp_resources *r, sp_events *events, const char *grou
 
 static void write_confusion(const char *key, const int64_t *confusion, int n)
 {
-    int i, j;
-
     sp_json_begin_array(json, key);
-    for (i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++) {
         sp_json_begin_array(json, NULL);
-        for (j = 0; j < n; j++)
+        for (int j = 0; j < n; j++)
             sp_json_int(json, NULL, confusion[i * n + j]);
         sp_json_end_array(json);
     }
@@ -183,19 +181,18 @@ static void write_request(const sp_resources *r, const char *checkpoint)
 {
     const sp_command *command = r->session.command;
     const sp_strings *data = &r->session.config->data.val;
-    int i;
 
     sp_report_time(sp_time_s());
     sp_json_begin_array(json, "arguments");
     sp_json_text(json, NULL, command->name);
     sp_json_text(json, NULL, command->deck);
-    for (i = 0; i < command->n_overrides; i++)
+    for (int i = 0; i < command->n_overrides; i++)
         sp_json_text(json, NULL, command->overrides[i]);
     sp_json_end_array(json);
     sp_json_int(json, "ranks", r->session.comm->size);
     sp_json_text(json, "checkpoint", checkpoint);
     sp_json_begin_array(json, "data");
-    for (i = 0; i < data->n; i++)
+    for (int i = 0; i < data->n; i++)
         sp_json_text(json, NULL, data->at[i]);
     sp_json_end_array(json);
 }

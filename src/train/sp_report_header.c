@@ -19,12 +19,12 @@ static const char *plural(int64_t n)
 static int count_shared(const sp_dataset *train, const sp_dataset *val)
 {
     struct stat *known = calloc((size_t)train->n_shards + 1, sizeof *known), one;
-    int i, j, n = 0;
+    int i, n = 0;
 
     for (i = 0; known && i < train->n_shards; i++)
         if (stat(train->shard[i].path, &known[i]) != 0)
             known[i].st_ino = 0;
-    for (j = 0; known && j < val->n_shards; j++) {
+    for (int j = 0; known && j < val->n_shards; j++) {
         if (stat(val->shard[j].path, &one) != 0)
             continue;
         for (i = 0; i < train->n_shards; i++)

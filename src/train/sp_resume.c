@@ -46,9 +46,7 @@ static sp_status compare_key(const sp_config *old, const sp_config *now,
 /* Logs the other keys that differ; these may change. */
 static void log_changes(const sp_config *old, const sp_config *now)
 {
-    int i;
-
-    for (i = 0; i < sp_config_n_keys(); i++) {
+    for (int i = 0; i < sp_config_n_keys(); i++) {
         const char *key = sp_config_key(i);
         char *a = sp_config_value(old, key), *b = sp_config_value(now, key);
         if (a && b && strcmp(a, b) != 0)

@@ -42,15 +42,15 @@ typedef struct info {
     /* Results over this rank's samples at first, then over all ranks'. */
     int64_t *histogram; /* [n_classes + 1] voxels of each class, ignored ones last */
     int64_t n_voxels;
-    double *lo, *hi;    /* [n_features] least and largest value */
-    double *mean;       /* [n_features] */
-    double *m2;         /* [n_features] sums of squared differences from the mean */
-    int64_t *cost;      /* [n_samples][SP_COST_COLUMNS] */
+    double *lo, *hi; /* [n_features] least and largest value */
+    double *mean;    /* [n_features] */
+    double *m2;      /* [n_features] sums of squared differences from the mean */
+    int64_t *cost;   /* [n_samples][SP_COST_COLUMNS] */
 } info;
 
 static sp_status allocate(info *in)
 {
-    size_t c = (size_t)in->set.n_features, i;
+    size_t c = (size_t)in->set.n_features;
 
     in->histogram = calloc((size_t)in->set.n_classes + 1, sizeof *in->histogram);
     in->lo = malloc((c + 1) * sizeof *in->lo);
@@ -62,7 +62,7 @@ static sp_status allocate(info *in)
     if (!in->histogram || !in->lo || !in->hi || !in->mean || !in->m2 || !in->cost)
         return SP_FAIL(SP_EMEM, "info: no memory for %lld samples",
                        (long long)in->set.n_samples);
-    for (i = 0; i < c; i++) {
+    for (size_t i = 0; i < c; i++) {
         in->lo[i] = INFINITY;
         in->hi[i] = -INFINITY;
     }
@@ -115,9 +115,7 @@ static void add_sample(info *in, const sp_sample *s)
 /* Reads this rank's samples: one in every comm->size. */
 static sp_status read_samples(info *in, const sp_sample_request *request, sp_sample *s)
 {
-    int64_t i;
-
-    for (i = in->comm->rank; i < in->set.n_samples; i += in->comm->size) {
+    for (int64_t i = in->comm->rank; i < in->set.n_samples; i += in->comm->size) {
         SP_TRY(sp_sample_read(&in->set, i, request, s));
         add_sample(in, s);
         if (in->set.cost)
@@ -162,9 +160,9 @@ static sp_status join_columns(info *in)
     memcpy(own, in->mean, c * sizeof *own);
     for (size_t a = 0; a < c; a++)
         in->mean[a] *= mine / all;
-    SP_TRY_GOTO(rc,
-                sp_comm_allreduce(in->comm, SP_SCOPE_WORLD, in->mean, c, SP_F64, SP_SUM),
-                end);
+    SP_TRY_GOTO(
+        rc, sp_comm_allreduce(in->comm, SP_SCOPE_WORLD, in->mean, c, SP_F64, SP_SUM),
+        end);
     for (size_t a = 0; a < c; a++)
         in->m2[a] += mine * (own[a] - in->mean[a]) * (own[a] - in->mean[a]);
     rc = sp_comm_allreduce(in->comm, SP_SCOPE_WORLD, in->m2, c, SP_F64, SP_SUM);
@@ -201,13 +199,13 @@ static int compare(const void *a, const void *b)
 /* Prints "name   min   median   max   sum" of n numbers, and sorts them. */
 static void print_spread(const char *name, int64_t *values, int64_t n)
 {
-    int64_t sum = 0, i;
+    int64_t sum = 0;
     double median;
 
     if (n == 0)
         return;
     qsort(values, (size_t)n, sizeof *values, compare);
-    for (i = 0; i < n; i++)
+    for (int64_t i = 0; i < n; i++)
         sum += values[i];
     median = ((double)values[(n - 1) / 2] + (double)values[n / 2]) / 2;
     printf("  %-16s %12lld %12.12g %12lld %14lld\n", name, (long long)values[0], median,
@@ -219,16 +217,14 @@ static sp_status print_cost(const info *in)
     static const char *const column[SP_COST_COLUMNS] = {
         "voxels",      "at stride 2",  "at stride 4",
         "at stride 8", "at stride 16", "pairs of 3x3x3"};
-    int64_t n = in->set.n_samples, *values = malloc(((size_t)n + 1) * sizeof *values),
-            i;
-    int k;
+    int64_t n = in->set.n_samples, *values = malloc(((size_t)n + 1) * sizeof *values);
 
     if (!values)
         return SP_FAIL(SP_EMEM, "info: no memory for %lld samples", (long long)n);
     printf(
         "cost per sample             min       median          max            sum\n");
-    for (k = 0; k < SP_COST_COLUMNS; k++) {
-        for (i = 0; i < n; i++)
+    for (int k = 0; k < SP_COST_COLUMNS; k++) {
+        for (int64_t i = 0; i < n; i++)
             values[i] = in->cost[SP_COST_COLUMNS * i + k];
         print_spread(column[k], values, n);
     }
@@ -240,11 +236,10 @@ static void print_classes(const info *in)
 {
     const sp_dataset *set = &in->set;
     char shown[NAME];
-    int c;
 
     printf("labels                   voxels    share%s\n",
            set->class_code ? "   codes" : "");
-    for (c = 0; c <= set->n_classes; c++) {
+    for (int c = 0; c <= set->n_classes; c++) {
         const char *name = c == set->n_classes ? "ignored"
                            : set->class_name   ? set->class_name[c]
                                                : "";
@@ -266,10 +261,9 @@ static void print_features(const info *in)
 {
     const sp_dataset *set = &in->set;
     char shown[NAME];
-    int a;
 
     printf("features                   min          max         mean          std\n");
-    for (a = 0; a < set->n_features && set->n_voxels > 0; a++) {
+    for (int a = 0; a < set->n_features && set->n_voxels > 0; a++) {
         const double std = sqrt(in->m2[a] / (double)set->n_voxels);
 
         printf("  %-16s %12.6g %12.6g %12.6g %12.6g\n",
@@ -285,12 +279,11 @@ static void print_samples(const info *in)
 {
     const int64_t *cost = in->cost;
     char shown[NAME];
-    int64_t i;
 
     printf(
         "sample     voxels   stride 2   stride 4   stride 8  stride 16        pairs  "
         "name\n");
-    for (i = 0; i < in->set.n_samples; i++, cost += SP_COST_COLUMNS)
+    for (int64_t i = 0; i < in->set.n_samples; i++, cost += SP_COST_COLUMNS)
         printf("%6lld %10lld %10lld %10lld %10lld %10lld %12lld  %s\n", (long long)i,
                (long long)cost[0], (long long)cost[1], (long long)cost[2],
                (long long)cost[3], (long long)cost[4], (long long)cost[5],

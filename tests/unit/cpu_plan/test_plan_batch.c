@@ -31,12 +31,12 @@ static sp_plan_spec mixed_spec(void)
 static void assert_shifted(const sp_map *all, int b, const sp_map *one, int32_t in,
                            int32_t out)
 {
-    int first = all->sample_tile[b], t, k;
+    int first = all->sample_tile[b];
 
     assert_int_equal(all->sample_tile[b + 1] - first, one->n_tiles);
-    for (t = 0; t < one->n_tiles; t++) {
+    for (int t = 0; t < one->n_tiles; t++) {
         assert_int_equal(all->tile_row[first + t], one->tile_row[t] + out);
-        for (k = 0; k < one->K; k++) {
+        for (int k = 0; k < one->K; k++) {
             int32_t i = all->start[(first + t) * all->K + k],
                     j = one->start[t * one->K + k];
             int32_t n = one->start[t * one->K + k + 1] - j;
@@ -57,17 +57,16 @@ TEST(sample_does_not_depend_on_the_batch)
     int32_t row[4] = {0, N0, N0 + N1, N0 + N1 + N2}, at[3] = {70000, 3, -9};
     sp_plan_spec spec = mixed_spec();
     sp_plan all, one;
-    int b, m;
 
     oracle_surface(c, N0, at, 1);
     oracle_scatter(c + 3 * N0, N1, -SP_COORD_LIMIT, SP_COORD_LIMIT, 2);
     oracle_scatter(c + 3 * (N0 + N1), N2, -8, 6, 3);
     sp_arena_reset(&arena);
     OK(build(&spec, c, row, 3, &all));
-    for (b = 0; b < 3; b++) {
+    for (int b = 0; b < 3; b++) {
         int32_t alone[2] = {0, row[b + 1] - row[b]};
         OK(build(&spec, c + 3 * row[b], alone, 1, &one));
-        for (m = 0; m < spec.n_maps; m++) {
+        for (int m = 0; m < spec.n_maps; m++) {
             const sp_level *in = &all.level[spec.map[m].level_in];
             const sp_level *out = &all.level[spec.map[m].level_out];
             assert_shifted(&all.map[m], b, &one.map[m], in->sample_row[b],

@@ -43,9 +43,8 @@ static void add_kernel(sp_plan_spec *s, int n)
 static sp_plan_spec odd_spec(void)
 {
     sp_plan_spec s = {0};
-    int n;
 
-    for (n = 1; n <= SP_MAX_KERNEL; n++)
+    for (int n = 1; n <= SP_MAX_KERNEL; n++)
         add_kernel(&s, n);
     oracle_map(&s, 0, 6, 7, 0);
     oracle_map(&s, 6, 0, 7, 0);
@@ -69,12 +68,12 @@ static void mixed_batch(batch *b)
 
 TEST(families)
 {
-    sp_plan_spec spec[3] = {oracle_dummy_spec(), oracle_minkunet_spec(5), oracle_minkunet_spec(3)};
+    sp_plan_spec spec[3] = {oracle_dummy_spec(), oracle_minkunet_spec(5),
+                            oracle_minkunet_spec(3)};
     batch b;
-    int i;
 
     mixed_batch(&b);
-    for (i = 0; i < 3; i++)
+    for (int i = 0; i < 3; i++)
         check(&spec[i], &b);
     free(b.coords);
 }
@@ -105,10 +104,10 @@ TEST(each_kernel_by_itself)
 TEST(dense_block_fills_every_offset)
 {
     sp_plan_spec spec = odd_spec();
-    int32_t c[1000][3], i;
+    int32_t c[1000][3];
     batch b = {0};
 
-    for (i = 0; i < 1000; i++)
+    for (int32_t i = 0; i < 1000; i++)
         c[i][0] = i % 10 - 3, c[i][1] = i / 10 % 10 - 9, c[i][2] = 4 - i / 100;
     batch_add(&b, c[0], 1000);
     check_and_free(&spec, &b);
@@ -118,11 +117,10 @@ TEST(nothing)
 {
     sp_plan_spec spec[2] = {odd_spec(), oracle_minkunet_spec(5)};
     batch none = {0}, empty = {0};
-    int i;
 
     batch_add(&empty, NULL, 0);
     batch_add(&empty, NULL, 0);
-    for (i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++) {
         check(&spec[i], &none);
         check(&spec[i], &empty);
     }
@@ -134,10 +132,10 @@ TEST(nothing)
 TEST(whole_range)
 {
     sp_plan_spec spec[3] = {odd_spec(), oracle_minkunet_spec(5), oracle_dummy_spec()};
-    int32_t lo = -SP_COORD_LIMIT, hi = SP_COORD_LIMIT - 1, corner[16][3], i;
+    int32_t lo = -SP_COORD_LIMIT, hi = SP_COORD_LIMIT - 1, corner[16][3];
     batch b = {0};
 
-    for (i = 0; i < 16; i++) {
+    for (int32_t i = 0; i < 16; i++) {
         int32_t in = i >> 3;
         corner[i][0] = i & 1 ? hi - in : lo + in;
         corner[i][1] = i & 2 ? hi : lo;
@@ -148,7 +146,7 @@ TEST(whole_range)
     add_scatter(&b, 700, lo, hi + 1);
     add_surface(&b, 50, lo, lo, lo);
     add_scatter(&b, 20, lo, hi + 1);
-    for (i = 0; i < 3; i++)
+    for (int32_t i = 0; i < 3; i++)
         check(&spec[i], &b);
     free(b.coords);
 }

@@ -115,12 +115,11 @@ static void sequence_is_the_samplers(void **state)
     sp_batch *b;
     sp_deal deal;
     rig r;
-    int i;
 
     (void)state;
     slow_rig_open(&r);
     OK(sp_loader_seek(r.loader, (sp_position){0, 0}));
-    for (i = 0; i < 35; i++) {
+    for (int i = 0; i < 35; i++) {
         OK(sp_loader_next(r.loader, &b, NULL));
         assert_non_null(b);
         walk_next(&r, &w, &deal);
@@ -134,17 +133,16 @@ static void sequence_is_the_samplers(void **state)
 /* Reads, augments, voxelizes, plans and orders a batch by direct calls. */
 static void assert_content(rig *r, const sp_batch *b, sp_arena *arena)
 {
-    int32_t *coords, *row, i;
+    int32_t *coords, *row;
     sp_voxels *v;
     sp_plan plan;
-    int s;
 
     sp_arena_reset(arena);
     OK(SP_TAKE(arena, b->n_samples, &v));
     OK(SP_TAKE(arena, b->n_samples + 1, &row));
     OK(SP_TAKE(arena, 3 * (size_t)b->n, &coords));
     row[0] = 0;
-    for (s = 0; s < b->n_samples; s++) {
+    for (int s = 0; s < b->n_samples; s++) {
         sp_sample sample = {0};
         sp_augment aug =
             sp_augment_draw(&r->config, true, 9, (uint64_t)b->epoch, b->sample_id[s]);
@@ -159,8 +157,8 @@ static void assert_content(rig *r, const sp_batch *b, sp_arena *arena)
     OK(r->backend.ops->plan_build(&r->backend, &r->graph.spec, coords, row,
                                   b->n_samples, arena, &plan));
     oracle_same(&plan, &b->plan);
-    for (s = 0; s < b->n_samples; s++)
-        for (i = row[s]; i < row[s + 1]; i++) {
+    for (int s = 0; s < b->n_samples; s++)
+        for (int32_t i = row[s]; i < row[s + 1]; i++) {
             int32_t from = plan.order[i] - row[s];
             assert_memory_equal(b->features + 2 * i, v[s].features + 2 * from, 8);
             assert_int_equal(b->labels[i], v[s].labels[from]);
@@ -172,14 +170,13 @@ static void content_is_that_of_a_direct_computation(void **state)
     sp_arena arena;
     sp_batch *b;
     rig r;
-    int i;
 
     (void)state;
     fake_reset();
     OK(sp_arena_create(&arena, 0, "test"));
     rig_open(&r, true, 2, 4, train_keys);
     OK(sp_loader_seek(r.loader, (sp_position){0, 0}));
-    for (i = 0; i < 20; i++) {
+    for (int i = 0; i < 20; i++) {
         OK(sp_loader_next(r.loader, &b, NULL));
         assert_content(&r, b, &arena);
         OK(sp_loader_recycle(r.loader, b));
@@ -212,13 +209,12 @@ static uint64_t hash_run(char *readers, int n_slots, bool is_slow)
     uint64_t h = 0xcbf29ce484222325u;
     sp_batch *b;
     rig r;
-    int i;
 
     fake_reset();
     fake.is_slow = is_slow;
     rig_open(&r, true, n_slots, 3, keys);
     OK(sp_loader_seek(r.loader, (sp_position){1, 5}));
-    for (i = 0; i < 12; i++) {
+    for (int i = 0; i < 12; i++) {
         OK(sp_loader_next(r.loader, &b, NULL));
         h = hash_batch(h, b);
         OK(sp_loader_recycle(r.loader, b));
@@ -244,7 +240,6 @@ static void failure_comes_in_its_place(void **state)
 {
     sp_batch *b;
     rig r;
-    int i;
 
     (void)state;
     fake_reset();
@@ -253,12 +248,12 @@ static void failure_comes_in_its_place(void **state)
     fake.slow = 9; /* the later one fails first */
     rig_open(&r, false, 4, 2, eval_keys);
     OK(sp_loader_seek(r.loader, (sp_position){0, 0}));
-    for (i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++) {
         OK(sp_loader_next(r.loader, &b, NULL));
         assert_int_equal(b->sample_id[0], 4 * i);
         OK(sp_loader_recycle(r.loader, b));
     }
-    for (i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++) {
         assert_int_equal(sp_loader_next(r.loader, &b, NULL), SP_EDATA);
         assert_null(b);
         assert_string_equal(sp_error_last()->message, "fake.h5:/coords: sample 9: bad");
@@ -295,7 +290,6 @@ static void skipped_sample_is_empty_in_training(void **state)
 {
     char *keys[] = {"batch.size=23", "data.on_error=skip"};
     int32_t rows = 0;
-    int64_t id;
     sp_batch *b;
     rig r;
 
@@ -304,7 +298,7 @@ static void skipped_sample_is_empty_in_training(void **state)
     fake.bad[0] = 1;
     rig_open(&r, true, 2, 2, keys);
     r.config.augment.drop = 0;
-    for (id = 0; id < SAMPLES; id++)
+    for (int64_t id = 0; id < SAMPLES; id++)
         rows += id == 1 ? 0 : (int32_t)sp_dataset_voxels(&r.set, id);
     OK(sp_loader_seek(r.loader, (sp_position){0, 0}));
     OK(sp_loader_next(r.loader, &b, NULL));
@@ -318,11 +312,10 @@ static void seek_in_the_middle(void **state)
     sp_deal deal;
     sp_batch *b;
     rig r;
-    int i;
 
     (void)state;
     slow_rig_open(&r);
-    for (i = 0; i < 20; i++) {
+    for (int i = 0; i < 20; i++) {
         walk w = {.at = {i % 3, i * 5 % 20}};
         OK(sp_loader_seek(r.loader, w.at));
         w.n = sp_sampler_step(&r.own, w.at, &w.n_micro);
@@ -341,18 +334,15 @@ static void seek_in_the_middle(void **state)
  * nothing merged. */
 static void check_stored(const sp_batch *b, bool is_merged)
 {
-    int s, d;
-    int64_t i;
-
-    for (s = 0; s < b->n_samples; s++) {
+    for (int s = 0; s < b->n_samples; s++) {
         const sp_sample *from = &b->sample[s];
         const int32_t *row = b->plan.level[0].sample_row;
         assert_int_equal(from->id, b->sample_id[s]);
         assert_int_equal(b->row_of_at[s + 1] - b->row_of_at[s], from->n);
-        for (i = 0; i < from->n; i++) {
+        for (int64_t i = 0; i < from->n; i++) {
             int32_t at = b->row_of[b->row_of_at[s] + i];
             assert_in_range(at, row[s], row[s + 1] - 1);
-            for (d = 0; d < FAKE_FEATURES && !is_merged; d++)
+            for (int d = 0; d < FAKE_FEATURES && !is_merged; d++)
                 assert_float_equal(b->features[2 * at + d],
                                    (from->features[2 * i + d] - mean[d]) / std[d],
                                    1e-5);
@@ -365,29 +355,29 @@ static void check_stored(const sp_batch *b, bool is_merged)
 static void pass_over(char *voxel_size, bool is_merged)
 {
     char *keys[] = {"batch.eval_size=5", voxel_size};
-    int seen[SAMPLES] = {0}, pass, s;
+    int seen[SAMPLES] = {0};
     sp_batch *b;
     rig r;
 
     fake_reset();
     rig_open(&r, false, 3, 2, keys);
-    for (pass = 1; pass <= 2; pass++) {
+    for (int pass = 1; pass <= 2; pass++) {
         OK(sp_loader_seek(r.loader, (sp_position){0, 0}));
         for (;;) {
             OK(sp_loader_next(r.loader, &b, NULL));
             if (!b)
                 break;
-            for (s = 0; s < b->n_samples; s++)
+            for (int s = 0; s < b->n_samples; s++)
                 seen[b->sample_id[s]]++;
             check_stored(b, is_merged);
             OK(sp_loader_recycle(r.loader, b));
         }
         OK(sp_loader_next(r.loader, &b, NULL)); /* the end stays the end */
         assert_null(b);
-        for (s = 0; s < SAMPLES; s++)
+        for (int s = 0; s < SAMPLES; s++)
             assert_int_equal(seen[s], pass);
     }
-    for (s = 0; s < SAMPLES; s++)
+    for (int s = 0; s < SAMPLES; s++)
         assert_int_equal(fake.n_reads[s], 2);
     rig_close(&r);
 }

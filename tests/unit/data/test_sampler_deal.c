@@ -16,11 +16,10 @@ static sp_dataset fake_set(int n, uint64_t seed)
 {
     sp_dataset set = {.n_shards = 1, .shard = &shard, .n_samples = n, .has_cost = true};
     sp_rng rng = sp_rng_open(seed, SP_RNG_SCENE, 0, 0);
-    int i;
 
     shard.n_samples = n;
     memset(cost, 0, sizeof cost);
-    for (i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++) {
         double u = sp_rng_unit(&rng);
 
         offset[i + 1] = offset[i] + (u < 0.05 ? 0 : (int64_t)(1000 * exp(1.5 * u)));
@@ -36,9 +35,8 @@ static sp_dataset fake_set(int n, uint64_t seed)
 static sp_comm fake_comm(int rank, int size, int ranks_per_node)
 {
     sp_comm comm = {.rank = rank, .size = size, .node_of_rank = node_of_rank};
-    int r;
 
-    for (r = 0; r < size; r++)
+    for (int r = 0; r < size; r++)
         node_of_rank[r] = r / ranks_per_node;
     comm.n_nodes = node_of_rank[size - 1] + 1;
     comm.node = node_of_rank[rank];
@@ -70,9 +68,7 @@ typedef struct setting {
 
 static void open_all(setting *s)
 {
-    int r;
-
-    for (r = 0; r < s->n_ranks; r++) {
+    for (int r = 0; r < s->n_ranks; r++) {
         s->comm[r] = fake_comm(r, s->n_ranks, s->per_node);
         OK(sp_sampler_open(&s->sampler[r], s->set, &s->comm[r], &s->config,
                            s->is_training));
@@ -81,9 +77,7 @@ static void open_all(setting *s)
 
 static void close_all(setting *s)
 {
-    int r;
-
-    for (r = 0; r < s->n_ranks; r++)
+    for (int r = 0; r < s->n_ranks; r++)
         sp_sampler_close(&s->sampler[r]);
 }
 
@@ -92,18 +86,18 @@ static void close_all(setting *s)
 static int check_micro(setting *s, sp_position at, int n, int micro, int n_micro,
                        int *seen)
 {
-    int r, i, total = 0, n_world = 0;
+    int total = 0, n_world = 0;
     int64_t held, budget = s->config.batch.voxel_budget;
     sp_deal deal;
 
-    for (r = 0; r < s->n_ranks; r++) {
+    for (int r = 0; r < s->n_ranks; r++) {
         int last = -1, k = 0;
 
         OK(sp_sampler_deal(&s->sampler[r], at, micro, &deal));
         assert_true(r == 0 || deal.n_world == n_world);
         n_world = deal.n_world;
         held = 0;
-        for (i = 0; i < deal.n_samples; i++) {
+        for (int i = 0; i < deal.n_samples; i++) {
             seen[deal.sample[i]]++;
             held += sp_dataset_voxels(s->set, deal.sample[i]);
             for (k = last + 1; k < n; k++) /* in order of position */
@@ -123,13 +117,13 @@ static int check_micro(setting *s, sp_position at, int n, int micro, int n_micro
 
 static void check_epoch(setting *s, int64_t epoch)
 {
-    int seen[MAX_SAMPLES] = {0}, n, n_micro, other, micro, r, total, steps = 0;
+    int seen[MAX_SAMPLES] = {0}, n, n_micro, other, micro, total, steps = 0;
     sp_position at = {epoch, 0};
 
     while ((n = sp_sampler_step(&s->sampler[0], at, &n_micro)) > 0) {
         assert_true(n <= s->sampler[0].effective);
         assert_true(n_micro >= 1 && n_micro <= n);
-        for (r = 1; r < s->n_ranks; r++) {
+        for (int r = 1; r < s->n_ranks; r++) {
             assert_int_equal(sp_sampler_step(&s->sampler[r], at, &other), n);
             assert_int_equal(other, n_micro);
         }
@@ -151,17 +145,15 @@ TEST(every_sample_exactly_once)
     static const int sizes[] = {1, 3, 16, 50};
     static const int64_t budgets[] = {0, 2500, 9000};
     static const int ranks[] = {1, 2, 3, 5, 8};
-    unsigned i, j, k, l;
-    int per, accumulate;
 
-    for (i = 0; i < sizeof counts / sizeof *counts; i++) {
+    for (unsigned i = 0; i < sizeof counts / sizeof *counts; i++) {
         sp_dataset set = fake_set(counts[i], i);
 
-        for (j = 0; j < 4; j++)
-            for (k = 0; k < 3; k++)
-                for (l = 0; l < 5; l++)
-                    for (per = SP_PER_WORLD; per <= SP_PER_RANK; per++)
-                        for (accumulate = 1; accumulate < 5; accumulate += 3) {
+        for (unsigned j = 0; j < 4; j++)
+            for (unsigned k = 0; k < 3; k++)
+                for (unsigned l = 0; l < 5; l++)
+                    for (int per = SP_PER_WORLD; per <= SP_PER_RANK; per++)
+                        for (int accumulate = 1; accumulate < 5; accumulate += 3) {
                             setting s = {.set = &set,
                                          .config = fake_config(sizes[j], per,
                                                                accumulate, budgets[k]),
@@ -188,12 +180,12 @@ static void same_micro_batches(int accumulate, int64_t budget, int64_t bytes, in
 {
     sp_dataset set = fake_set(53, 3);
     const sp_bound bound = {bytes, hundred_a_voxel, &set};
-    int n_ranks, micro, n_micro, r, i, n;
+    int n_micro, n;
     int64_t sums[2][8][20];
     sp_deal deal;
 
     memset(sums, 0, sizeof sums);
-    for (n_ranks = 1; n_ranks <= 8; n_ranks++) {
+    for (int n_ranks = 1; n_ranks <= 8; n_ranks++) {
         setting s = {.set = &set,
                      .config = fake_config(20, SP_PER_WORLD, accumulate, budget),
                      .n_ranks = n_ranks,
@@ -203,16 +195,16 @@ static void same_micro_batches(int accumulate, int64_t budget, int64_t bytes, in
 
         s.config.train.deterministic = SP_DET_WORLD;
         open_all(&s);
-        for (r = 0; r < n_ranks; r++)
+        for (int r = 0; r < n_ranks; r++)
             sp_sampler_limit(&s.sampler[r], &bound);
         n = sp_sampler_step(&s.sampler[0], at, &n_micro);
         assert_int_equal(n, 20);
         if (n_micro != cut)
             fail_msg("%d ranks: %d micro-batches, expected %d", n_ranks, n_micro, cut);
-        for (r = 0; r < n_ranks; r++)
-            for (micro = 0; micro < cut; micro++) {
+        for (int r = 0; r < n_ranks; r++)
+            for (int micro = 0; micro < cut; micro++) {
                 OK(sp_sampler_deal(&s.sampler[r], at, micro, &deal));
-                for (i = 0; i < deal.n_samples; i++) {
+                for (int i = 0; i < deal.n_samples; i++) {
                     sums[0][n_ranks - 1][micro] += deal.sample[i];
                     sums[1][n_ranks - 1][micro] += deal.sample[i] * deal.sample[i];
                 }
@@ -238,10 +230,10 @@ TEST(independent_of_ranks)
 TEST(bytes_bound_as_voxels_do)
 {
     sp_dataset set = fake_set(120, 9);
-    int n_ranks, n_micro[2], n, most;
+    int n_micro[2], n, most;
     int64_t bytes;
 
-    for (n_ranks = 1; n_ranks <= 5; n_ranks++) {
+    for (int n_ranks = 1; n_ranks <= 5; n_ranks++) {
         const sp_bound bound = {1 + 100 * 5000, hundred_a_voxel, &set};
         const sp_bound free = {0, hundred_a_voxel, &set};
         setting by[2] = {{.set = &set,
@@ -277,10 +269,10 @@ TEST(bytes_bound_as_voxels_do)
  * largest sample. */
 TEST(balanced_by_cost)
 {
-    int seed, n_micro, i, n;
+    int n_micro, n;
     sp_deal deal;
 
-    for (seed = 0; seed < 20; seed++) {
+    for (int seed = 0; seed < 20; seed++) {
         sp_dataset set = fake_set(64, (uint64_t)seed);
         setting s = {.set = &set,
                      .config = fake_config(32, SP_PER_WORLD, 1, 0),
@@ -293,7 +285,7 @@ TEST(balanced_by_cost)
         open_all(&s);
         n = sp_sampler_step(&s.sampler[0], at, &n_micro);
         OK(sp_sampler_deal(&s.sampler[0], at, 0, &deal));
-        for (i = 0; i < n; i++) {
+        for (int i = 0; i < n; i++) {
             c = (double)sp_dataset_cost(&set, sp_sampler_at(&s.sampler[0], seed, i));
             largest = c > largest ? c : largest;
         }
@@ -312,22 +304,22 @@ TEST(scopes_own_runs)
     setting s = {.set = &set, .n_ranks = 6, .per_node = 3, .is_training = true};
     sp_position at = {0, 0};
     sp_deal deal;
-    int r, i, n_micro, n_node[2] = {0, 0};
+    int n_micro, n_node[2] = {0, 0};
 
     s.config = fake_config(5, SP_PER_RANK, 1, 0);
     open_all(&s);
-    for (r = 0; r < 6; r++) {
+    for (int r = 0; r < 6; r++) {
         assert_int_equal(sp_sampler_step(&s.sampler[r], at, &n_micro), 30);
         OK(sp_sampler_deal(&s.sampler[r], at, 0, &deal));
         assert_int_equal(deal.n_samples, 5);
-        for (i = 0; i < 5; i++)
+        for (int i = 0; i < 5; i++)
             assert_int_equal(deal.sample[i],
                              sp_sampler_at(&s.sampler[0], 0, 5 * r + i));
     }
     close_all(&s);
     s.config = fake_config(9, SP_PER_NODE, 1, 0);
     open_all(&s);
-    for (r = 0; r < 6; r++) {
+    for (int r = 0; r < 6; r++) {
         assert_int_equal(sp_sampler_step(&s.sampler[r], at, &n_micro), 18);
         OK(sp_sampler_deal(&s.sampler[r], at, 0, &deal));
         n_node[r / 3] += deal.n_samples;
@@ -344,7 +336,7 @@ TEST(budget_splits_as_little_as_needed)
     sp_dataset set = fake_set(64, 9);
     setting s = {.set = &set, .n_ranks = 3, .per_node = 3, .is_training = true};
     sp_position at = {0, 0};
-    int n_micro, fewer, micro, i, r;
+    int n_micro, fewer;
     bool is_broken = false;
     sp_deal deal;
 
@@ -357,12 +349,12 @@ TEST(budget_splits_as_little_as_needed)
     open_all(&s);
     sp_sampler_step(&s.sampler[0], at, &fewer);
     assert_int_equal(fewer, n_micro - 1);
-    for (r = 0; r < 3; r++)
-        for (micro = 0; micro < fewer; micro++) {
+    for (int r = 0; r < 3; r++)
+        for (int micro = 0; micro < fewer; micro++) {
             int64_t held = 0;
 
             OK(sp_sampler_deal(&s.sampler[r], at, micro, &deal));
-            for (i = 0; i < deal.n_samples; i++)
+            for (int i = 0; i < deal.n_samples; i++)
                 held += sp_dataset_voxels(&set, deal.sample[i]);
             is_broken = is_broken || held > 12000;
         }
@@ -380,10 +372,10 @@ TEST(epochs_are_shuffled)
                  .n_ranks = 1,
                  .per_node = 1,
                  .is_training = true};
-    int first[10] = {0}, pair[10] = {0}, epoch, i;
+    int first[10] = {0}, pair[10] = {0};
 
     open_all(&s);
-    for (epoch = 0; epoch < 4000; epoch++) {
+    for (int epoch = 0; epoch < 4000; epoch++) {
         int64_t a = sp_sampler_at(&s.sampler[0], epoch, 0);
         int64_t b = sp_sampler_at(&s.sampler[0], epoch, 1);
 
@@ -391,14 +383,14 @@ TEST(epochs_are_shuffled)
         pair[(b - a + 10) % 10]++;
     }
     assert_int_equal(pair[0], 0);
-    for (i = 0; i < 10; i++) { /* 400 +- 5 sigma; 444 +- 5 sigma */
+    for (int i = 0; i < 10; i++) { /* 400 +- 5 sigma; 444 +- 5 sigma */
         assert_in_range(first[i], 305, 495);
         assert_true(i == 0 || (pair[i] > 344 && pair[i] < 544));
     }
     close_all(&s);
     s.is_training = false;
     open_all(&s);
-    for (i = 0; i < 10; i++)
+    for (int i = 0; i < 10; i++)
         assert_int_equal(sp_sampler_at(&s.sampler[0], 3, i), i);
     close_all(&s);
 }

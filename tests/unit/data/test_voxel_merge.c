@@ -23,17 +23,16 @@ static void fill(int32_t at)
 {
     sp_rng rng = sp_rng_open(5, SP_RNG_SCENE, 0, 0);
     int32_t cell = 0;
-    int i, a;
 
-    for (i = 0; i < N; i++) {
+    for (int i = 0; i < N; i++) {
         cell += 1 + (int32_t)(sp_rng_u32(&rng) % 2);
         f.coords[3 * i] = at + cell % 21;
         f.coords[3 * i + 1] = at + cell / 21 % 32;
         f.coords[3 * i + 2] = cell / (21 * 32);
         f.labels[i] = (int32_t)(sp_rng_u32(&rng) % 5) - 1;
-        for (a = 0; a < C; a++)
+        for (int a = 0; a < C; a++)
             f.features[C * i + a] = sp_rng_to_unit(sp_rng_u32(&rng));
-        for (a = 0; a < 3; a++)
+        for (int a = 0; a < 3; a++)
             f.subvoxel[3 * i + a] = (uint8_t)sp_rng_u32(&rng);
     }
     f.sample = (sp_sample){.id = 4,
@@ -70,14 +69,14 @@ static int begin(void **state)
  * coordinates. */
 static void check_against_rows(const sp_voxels *v, const int32_t *expected)
 {
-    int32_t i, a, row, next = 0;
+    int32_t row, next = 0;
     static int32_t votes[4 * N], members[N];
     static double sums[C * N];
 
     memset(votes, 0, sizeof votes);
     memset(members, 0, sizeof members);
     memset(sums, 0, sizeof sums);
-    for (i = 0; i < N; i++) {
+    for (int32_t i = 0; i < N; i++) {
         row = v->row_of[i];
         if (row < 0)
             continue;
@@ -85,7 +84,7 @@ static void check_against_rows(const sp_voxels *v, const int32_t *expected)
         next += row == next;
         assert_memory_equal(v->coords + 3 * row, expected + 3 * i, 12);
         members[row]++;
-        for (a = 0; a < C; a++)
+        for (int32_t a = 0; a < C; a++)
             sums[C * row + a] += f.features[C * i + a];
         if (f.labels[i] >= 0)
             votes[4 * row + f.labels[i]]++;
@@ -94,7 +93,7 @@ static void check_against_rows(const sp_voxels *v, const int32_t *expected)
     for (row = 0; row < v->n; row++) {
         int best = 0, winner = SP_IGNORE;
 
-        for (a = 0; a < 4; a++)
+        for (int32_t a = 0; a < 4; a++)
             if (votes[4 * row + a] > best) {
                 best = votes[4 * row + a];
                 winner = a;
@@ -102,10 +101,10 @@ static void check_against_rows(const sp_voxels *v, const int32_t *expected)
                 winner = SP_IGNORE;
             }
         assert_int_equal(v->labels[row], winner);
-        for (a = 0; a < C; a++)
+        for (int32_t a = 0; a < C; a++)
             assert_true(fabs(v->features[C * row + a] -
                              sums[C * row + a] / members[row]) < 1e-6);
-        for (i = 0; i < row && v->n < 1000; i++) /* unique */
+        for (int32_t i = 0; i < row && v->n < 1000; i++) /* unique */
             assert_memory_not_equal(v->coords + 3 * i, v->coords + 3 * row, 12);
     }
 }
@@ -120,13 +119,12 @@ TEST_WITH(identity_copies, begin, NULL)
     sp_augment aug = sp_augment_none();
     double mean[C] = {0.5, 0.25}, std[C] = {2, 0};
     sp_voxels v;
-    int i;
 
     OK(sp_voxelize(&f.sample, &aug, 1, C, mean, std, &f.arena, &v));
     assert_int_equal(v.n, N);
     assert_memory_equal(v.coords, f.coords, sizeof f.coords);
     assert_memory_equal(v.labels, f.labels, sizeof f.labels);
-    for (i = 0; i < N; i++) {
+    for (int i = 0; i < N; i++) {
         assert_int_equal(v.row_of[i], i);
         assert_true(v.features[C * i] == (float)((f.features[C * i] - 0.5) / 2));
         assert_true(v.features[C * i + 1] == (float)(f.features[C * i + 1] - 0.25));
@@ -138,14 +136,13 @@ TEST_WITH(identity_copies, begin, NULL)
 TEST_WITH(quarter_turns_stay_on_the_grid, begin, NULL)
 {
     static const int cosine[] = {1, 0, -1, 0}, sine[] = {0, 1, 0, -1};
-    int turn, flips, i, with_subvoxel;
     int32_t dx = 0, dy = 0, x, y;
     sp_augment aug = sp_augment_none();
     sp_voxels v;
 
-    for (with_subvoxel = 0; with_subvoxel < 2; with_subvoxel++)
-        for (turn = -3; turn < 6; turn++)
-            for (flips = 0; flips < 4; flips++) {
+    for (int with_subvoxel = 0; with_subvoxel < 2; with_subvoxel++)
+        for (int turn = -3; turn < 6; turn++)
+            for (int flips = 0; flips < 4; flips++) {
                 sp_arena_reset(&f.arena);
                 f.sample.subvoxel = with_subvoxel ? f.subvoxel : NULL;
                 aug.angle = turn * 1.57079632679489661923;
@@ -153,7 +150,7 @@ TEST_WITH(quarter_turns_stay_on_the_grid, begin, NULL)
                 aug.flip_y = flips >> 1;
                 run(&aug, 1, &v);
                 assert_int_equal(v.n, N);
-                for (i = 0; i < N; i++) {
+                for (int i = 0; i < N; i++) {
                     int32_t sx = f.coords[3 * i] * (aug.flip_x ? -1 : 1);
                     int32_t sy = f.coords[3 * i + 1] * (aug.flip_y ? -1 : 1);
 
@@ -176,11 +173,10 @@ TEST_WITH(flips_mirror_in_place, begin, NULL)
 {
     sp_augment aug = sp_augment_none();
     sp_voxels v;
-    int i;
 
     aug.flip_x = true;
     run(&aug, 1, &v);
-    for (i = 0; i < N; i++) /* the box -9 .. 11 mirrored onto itself */
+    for (int i = 0; i < N; i++) /* the box -9 .. 11 mirrored onto itself */
         assert_int_equal(v.coords[3 * i], 2 - f.coords[3 * i]);
 }
 
@@ -194,11 +190,10 @@ TEST_WITH(factor_merges_blocks, begin, NULL)
     static int32_t expected[3 * N];
     sp_augment aug = sp_augment_none();
     sp_voxels v;
-    int factor, i;
 
-    for (factor = 2; factor < 9; factor++) {
+    for (int factor = 2; factor < 9; factor++) {
         sp_arena_reset(&f.arena);
-        for (i = 0; i < 3 * N; i++)
+        for (int i = 0; i < 3 * N; i++)
             expected[i] = floor_of(f.coords[i], factor);
         run(&aug, factor * (1 + 1e-9), &v);
         assert_true(v.n < N);
@@ -213,9 +208,9 @@ TEST_WITH(free_turns_merge, begin, NULL)
     double p[3], centre[3] = {-9 + 21 / 2.0, -9 + 32 / 2.0, 0}, factor;
     sp_augment aug = sp_augment_none();
     sp_voxels v;
-    int i, a, top = 0;
+    int top = 0;
 
-    for (i = 0; i < N; i++)
+    for (int i = 0; i < N; i++)
         top = f.coords[3 * i + 2] > top ? f.coords[3 * i + 2] : top;
     centre[2] = (top + 1) / 2.0;
     for (factor = 1; factor < 4; factor++) {
@@ -223,8 +218,8 @@ TEST_WITH(free_turns_merge, begin, NULL)
         aug.angle = 0.7 * factor;
         aug.scale = 0.97;
         aug.flip_y = factor == 2;
-        for (i = 0; i < N; i++) {
-            for (a = 0; a < 3; a++)
+        for (int i = 0; i < N; i++) {
+            for (int a = 0; a < 3; a++)
                 p[a] = f.coords[3 * i + a] + (f.subvoxel[3 * i + a] + 0.5) / 256 -
                        centre[a];
             p[1] *= aug.flip_y ? -1 : 1;
@@ -246,14 +241,14 @@ TEST_WITH(drop_is_keyed_and_fair, begin, NULL)
 {
     sp_augment aug = sp_augment_none();
     sp_voxels v, w;
-    int i, kept = 0, row = 0;
+    int kept = 0, row = 0;
 
     aug.drop = 0.25;
     aug.seed = 3;
     run(&aug, 1, &v);
     run(&aug, 1, &w);
     assert_memory_equal(v.row_of, w.row_of, N * sizeof *v.row_of);
-    for (i = 0; i < N; i++)
+    for (int i = 0; i < N; i++)
         if (v.row_of[i] >= 0) {
             assert_int_equal(v.row_of[i], row);
             assert_memory_equal(v.coords + 3 * row, f.coords + 3 * i, 12);
@@ -276,11 +271,10 @@ TEST_WITH(jitter_has_the_stated_width, begin, NULL)
     sp_augment aug = sp_augment_none();
     sp_voxels v;
     double sum = 0, squares = 0, d;
-    int i;
 
     aug.jitter = 0.1;
     run(&aug, 1, &v);
-    for (i = 0; i < N * C; i++) {
+    for (int i = 0; i < N * C; i++) {
         d = v.features[i] - f.features[i];
         sum += d;
         squares += d * d;
@@ -293,18 +287,17 @@ TEST_WITH(box_at_the_edge_is_shifted_in, begin, NULL)
 {
     sp_augment aug = sp_augment_none();
     sp_voxels v;
-    int i;
 
     fill(SP_COORD_LIMIT - 32);
     aug.angle = 0.8;
     aug.scale = 1.05;
     run(&aug, 1, &v);
-    for (i = 0; i < 3 * v.n; i++)
+    for (int i = 0; i < 3 * v.n; i++)
         assert_in_range(v.coords[i] + SP_COORD_LIMIT, 0, 2 * SP_COORD_LIMIT - 1);
     aug.scale = 1;
     aug.angle = 1.57079632679489661923;
     run(&aug, 1, &v);
-    for (i = 0; i < 3 * v.n; i++)
+    for (int i = 0; i < 3 * v.n; i++)
         assert_in_range(v.coords[i] + SP_COORD_LIMIT, 0, 2 * SP_COORD_LIMIT - 1);
 }
 
@@ -344,7 +337,7 @@ TEST_WITH(draws_are_keyed, begin, NULL)
     double range[2] = {0.9, 1.1};
     sp_config config;
     sp_augment a, b;
-    int i, flips = 0;
+    int flips = 0;
 
     memset(&config, 0, sizeof config);
     config.augment.rotate_z = true;
@@ -356,7 +349,7 @@ TEST_WITH(draws_are_keyed, begin, NULL)
     assert_true(a.scale >= 0.9 && a.scale <= 1.1);
     assert_true(sp_augment_draw(&config, true, 1, 2, 4).angle != a.angle);
     assert_true(sp_augment_draw(&config, true, 1, 3, 3).angle != a.angle);
-    for (i = 0; i < 1000; i++) {
+    for (int i = 0; i < 1000; i++) {
         b = sp_augment_draw(&config, false, 1, 2, i);
         flips += b.flip_x;
         assert_true(b.scale == 1);

@@ -33,10 +33,9 @@ static sp_status write_all(sp_h5 *file)
     static float data[ROWS];
     const int64_t n = ROWS;
     char name[32];
-    int i;
 
     SP_TRY(sp_h5_attr_write_texts(file, "/", "format", -1, (char *[]){"example"}));
-    for (i = 0; i < 20; i++) { /* so many that the group's table comes last */
+    for (int i = 0; i < 20; i++) { /* so many that the group's table comes last */
         snprintf(name, sizeof name, "/params/conv%d/weight", i);
         SP_TRY(sp_h5_write(file, name, SP_H5_F32, 1, &n, data));
         SP_TRY(sp_h5_attr_write(file, name, "crc32c", SP_H5_I64, -1, &n));

@@ -34,9 +34,9 @@ static void drop(lowered *l)
 static int count_steps(const lowered *l, sp_op op)
 {
     const sp_lowered *low = &l->low;
-    int s, n = 0;
+    int n = 0;
 
-    for (s = 0; s < low->n_steps; s++)
+    for (int s = 0; s < low->n_steps; s++)
         n += low->step[s].op == op;
     return n;
 }
@@ -45,9 +45,8 @@ TEST(families_keep_no_add_and_no_activation)
 {
     char *family[] = {"net.family=dummy", "net.family=minkunet18",
                       "net.family=minkunet50"};
-    int i;
 
-    for (i = 0; i < 3; i++) {
+    for (int i = 0; i < 3; i++) {
         lowered l;
 
         lower(&l, family[i], NULL);
@@ -61,14 +60,13 @@ TEST(families_keep_no_add_and_no_activation)
 TEST(unet_concats_copy_nothing)
 {
     lowered l;
-    int s, k;
 
     lower(&l, "net.family=minkunet18", NULL);
     assert_int_equal(count_steps(&l, SP_OP_CONCAT), 4);
-    for (s = 0; s < l.low.n_steps; s++) {
+    for (int s = 0; s < l.low.n_steps; s++) {
         const sp_lower_step *step = &l.low.step[s];
 
-        for (k = 0; step->op == SP_OP_CONCAT && k < step->n_in; k++)
+        for (int k = 0; step->op == SP_OP_CONCAT && k < step->n_in; k++)
             assert_int_equal(l.low.value[step->in[k]].home, step->out);
     }
     drop(&l);
@@ -77,15 +75,13 @@ TEST(unet_concats_copy_nothing)
 /* Two values never share columns, and lie within the home's. */
 static void check_columns(const sp_lowered *low)
 {
-    int a, b;
-
-    for (a = 0; a < low->n_values; a++) {
+    for (int a = 0; a < low->n_values; a++) {
         const sp_lower_value *u = &low->value[a];
 
         if (u->home == a)
             continue;
         assert_true(u->column >= 0 && u->column + u->c <= low->value[u->home].c);
-        for (b = 0; b < a; b++) {
+        for (int b = 0; b < a; b++) {
             const sp_lower_value *v = &low->value[b];
 
             if (v->home == u->home && v->home != b)
@@ -101,12 +97,11 @@ static void check_ready(const lowered *l)
 {
     const sp_lowered *low = &l->low;
     const sp_param *param = l->graph.param;
-    int s, before;
 
     assert_int_equal(low->step[0].ready, 0);
-    for (s = 1; s < low->n_steps; s++) {
+    for (int s = 1; s < low->n_steps; s++) {
         assert_true(low->step[s].ready >= low->step[s - 1].ready);
-        for (before = 0; before < s; before++) {
+        for (int before = 0; before < s; before++) {
             const sp_node *node = &l->graph.node[low->step[before].layer];
 
             if (node->weight >= 0)
@@ -202,9 +197,8 @@ TEST(convolutions_take_the_sums_of_norms_before)
 TEST(columns_are_disjoint_and_gradients_final)
 {
     lowered l;
-    int i;
 
-    for (i = 0; case_nets[i]; i++) {
+    for (int i = 0; case_nets[i]; i++) {
         lower(&l, NULL, case_nets[i]);
         check_columns(&l.low);
         check_ready(&l);

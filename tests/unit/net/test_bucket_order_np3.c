@@ -15,10 +15,8 @@ static double sum_of_ranks(int64_t i)
 
 static void fill(sp_buckets *b)
 {
-    int64_t i;
-
     sp_buckets_zero(b);
-    for (i = 0; i < graph.n_floats; i++) {
+    for (int64_t i = 0; i < graph.n_floats; i++) {
         float x = (float)(comm.rank + 1 + i % 7);
 
         if (b->exact)
@@ -35,9 +33,8 @@ static void fill(sp_buckets *b)
 static bool is_summed(const sp_buckets *b)
 {
     bool is_right = b->tail.loss_sum == 1.5 && b->tail.n_samples == 3;
-    int64_t i;
 
-    for (i = 0; i < graph.n_floats; i++)
+    for (int64_t i = 0; i < graph.n_floats; i++)
         is_right &= (double)b->grad[i] == sum_of_ranks(i);
     return is_right;
 }
@@ -59,13 +56,13 @@ static int64_t largest_param(void)
 TEST(cuts_are_whole_parameters_from_the_end)
 {
     sp_buckets b;
-    int i, p;
+    int p;
 
     OK(sp_buckets_create(&b, &graph, &comm, false, 4096));
     assert_true(b.n_buckets > 2);
     assert_int_equal(b.begin[0], graph.n_floats);
     assert_int_equal(b.begin[b.n_buckets], 0);
-    for (i = 0; i < b.n_buckets; i++) {
+    for (int i = 0; i < b.n_buckets; i++) {
         for (p = 0; p < graph.n_params && graph.param[p].offset != b.begin[i + 1]; p++)
             ;
         assert_true(p < graph.n_params);
@@ -95,14 +92,13 @@ TEST(narrow_first_layers_go_with_the_tail)
 static void sums_in_every_way_of_posting(bool is_exact)
 {
     sp_buckets b;
-    int way, i;
 
     OK(sp_buckets_create(&b, &graph, &comm, is_exact, 4096));
-    for (way = 0; way < 4; way++) { /* announced early: none, half, all */
+    for (int way = 0; way < 4; way++) { /* announced early: none, half, all */
         b.is_overlapped = way != 3;
         fill(&b);
-        for (i = graph.n_params - 1; way && i >= (way == 1 ? graph.n_params / 2 : 0);
-             i--) {
+        for (int i = graph.n_params - 1;
+             way && i >= (way == 1 ? graph.n_params / 2 : 0); i--) {
             OK(sp_bucket_ready(&b, graph.param[i].offset));
             OK(sp_bucket_poll(&b));
         }

@@ -14,9 +14,8 @@ static void add_sample(sp_metrics *m, int sample)
 {
     sp_rng rng = sp_rng_open(1, SP_RNG_SCENE, (uint64_t)sample, 0);
     double sums[2] = {sp_rng_uniform(&rng, 0, 1e5), sp_rng_uniform(&rng, 1e-6, 1)};
-    int i;
 
-    for (i = 0; i < 100; i++) {
+    for (int i = 0; i < 100; i++) {
         m->confusion[sp_rng_u32(&rng) % (CLASSES * CLASSES)]++;
         m->point_confusion[sp_rng_u32(&rng) % (CLASSES * CLASSES)] += 3;
     }
@@ -28,10 +27,9 @@ static void add_sample(sp_metrics *m, int sample)
 static void dealt_over(int active, const sp_metrics *alone)
 {
     sp_metrics m;
-    int s;
 
     OK(sp_metrics_create(&m, CLASSES, SP_METRICS_POINTS));
-    for (s = SAMPLES - 1; s >= 0; s--)
+    for (int s = SAMPLES - 1; s >= 0; s--)
         if (s % active == comm.rank)
             add_sample(&m, s);
     OK(sp_metrics_reduce(&m, &comm));
@@ -50,11 +48,10 @@ TEST(same_for_any_deal)
     sp_metrics alone;
     sp_comm self;
     double sum = 0;
-    int s;
 
     sp_comm_open_self(&self);
     OK(sp_metrics_create(&alone, CLASSES, SP_METRICS_POINTS));
-    for (s = 0; s < SAMPLES; s++) {
+    for (int s = 0; s < SAMPLES; s++) {
         sp_rng rng = sp_rng_open(1, SP_RNG_SCENE, (uint64_t)s, 0);
 
         sum += sp_rng_uniform(&rng, 0, 1e5);
@@ -62,7 +59,7 @@ TEST(same_for_any_deal)
     }
     OK(sp_metrics_reduce(&alone, &self));
     assert_true(fabs(alone.loss_sum - sum) < 1e-9 * sum);
-    for (s = 1; s <= comm.size; s++)
+    for (int s = 1; s <= comm.size; s++)
         dealt_over(s, &alone);
     sp_metrics_destroy(&alone);
 }

@@ -14,9 +14,8 @@ enum { N_SAMPLES = sizeof samples / sizeof samples[0] };
 static double *double_params(const net_case *c)
 {
     double *p = malloc((size_t)c->graph.n_floats * sizeof *p);
-    int64_t i;
 
-    for (i = 0; i < c->graph.n_floats; i++)
+    for (int64_t i = 0; i < c->graph.n_floats; i++)
         p[i] = (double)c->net.param[i];
     return p;
 }
@@ -31,12 +30,9 @@ static void assert_near(double found, double expected, double tolerance,
 
 static void check_logits(const net_case *c, const double *expected)
 {
-    int64_t i;
-    int j;
-
     assert_int_equal(c->logits.n, c->batch.n);
-    for (i = 0; i < c->logits.n; i++)
-        for (j = 0; j < CASE_CLASSES; j++)
+    for (int64_t i = 0; i < c->logits.n; i++)
+        for (int j = 0; j < CASE_CLASSES; j++)
             assert_near((double)c->logits.data[i * c->logits.ld + j],
                         expected[i * CASE_CLASSES + j], 2e-4, "logit", i);
 }
@@ -44,15 +40,14 @@ static void check_logits(const net_case *c, const double *expected)
 static void check_running(const net_case *c, const dense *d)
 {
     const double *mean, *var;
-    int i, j;
 
-    for (i = 0; i < c->graph.n_nodes; i++) {
+    for (int i = 0; i < c->graph.n_nodes; i++) {
         const sp_node *node = &c->graph.node[i];
         double n = (double)dense_stats(d, i, &mean, &var);
 
         if (node->op != SP_OP_BATCHNORM || node->is_frozen)
             continue;
-        for (j = 0; j < node->c_out; j++) {
+        for (int j = 0; j < node->c_out; j++) {
             assert_near((double)c->net.running[node->running_mean + j], 0.1 * mean[j],
                         1e-5, "running mean", j);
             assert_near((double)c->net.running[node->running_var + j],
@@ -67,18 +62,17 @@ static void check_running(const net_case *c, const dense *d)
 static void check_gradient(const net_case *c, dense *d, double *param)
 {
     const double h = 1e-7;
-    int i;
 
-    for (i = 0; i < c->graph.n_params; i++) {
+    for (int i = 0; i < c->graph.n_params; i++) {
         const sp_param *p = &c->graph.param[i];
-        int64_t step = p->count / 12 + 1, j;
+        int64_t step = p->count / 12 + 1;
 
         if (c->graph.node[p->node].is_frozen) {
-            for (j = p->offset; j < p->offset + p->count; j++)
+            for (int64_t j = p->offset; j < p->offset + p->count; j++)
                 assert_true(c->buckets.grad[j] == 0);
             continue;
         }
-        for (j = p->offset; j < p->offset + p->count; j += step) {
+        for (int64_t j = p->offset; j < p->offset + p->count; j += step) {
             double at = param[j], up, down, found = (double)c->buckets.grad[j];
 
             param[j] = at + h;
@@ -127,9 +121,7 @@ static void check_net(const sp_backend_ops *ops, const char *layers,
 static void on_each_net(const sp_backend_ops *ops, const case_sample *some,
                         int n_samples)
 {
-    int i;
-
-    for (i = 0; case_nets[i]; i++)
+    for (int i = 0; case_nets[i]; i++)
         check_net(ops, case_nets[i], some, n_samples);
     check_net(ops, case_smooth_net, some, n_samples);
 }
@@ -236,18 +228,16 @@ TEST(frozen_layers_have_no_gradient_and_pass_it_on)
 static void check_nothing_changes(const case_sample *some, int n_samples)
 {
     sp_net_options options = {.bn_scope = SP_SCOPE_WORLD, .seed = 17};
-    int64_t i;
-    int k;
 
-    for (k = 0; case_nets[k]; k++) {
+    for (int k = 0; case_nets[k]; k++) {
         net_case c;
 
         case_open(&c, sp_backend_find("cpu"), &comm, case_nets[k], &options);
         case_batch(&c, some, n_samples);
         case_step(&c, true);
-        for (i = 0; i < c.graph.n_floats; i++)
+        for (int64_t i = 0; i < c.graph.n_floats; i++)
             assert_true(isfinite(c.buckets.grad[i]));
-        for (i = 0; i < c.graph.n_nodes; i++) {
+        for (int64_t i = 0; i < c.graph.n_nodes; i++) {
             const sp_node *node = &c.graph.node[i];
 
             /* Samples without voxels are rows of the sample level all the same. */
@@ -271,14 +261,13 @@ TEST(numbers_that_are_not_finite_stay_out_of_the_running_statistics)
 {
     sp_net_options options = {.bn_scope = SP_SCOPE_WORLD, .seed = 17};
     net_case c;
-    int64_t i;
 
     case_open(&c, sp_backend_find("cpu"), &comm, case_nets[0], &options);
     case_batch(&c, samples, 3);
     ((float *)c.batch.features)[5] = NAN;
     OK(sp_net_forward(&c.net, &c.batch, true, &c.logits));
     assert_true(isnan(c.logits.data[0]));
-    for (i = 0; i < c.graph.n_buffer_floats; i++)
+    for (int64_t i = 0; i < c.graph.n_buffer_floats; i++)
         assert_true(isfinite(c.net.running[i]));
     case_close(&c);
 }
@@ -289,7 +278,6 @@ TEST(micro_batches_add_up)
     sp_net_options options = {.bn_scope = SP_SCOPE_WORLD, .seed = 17};
     const float weights[CASE_CLASSES] = {2, 2, 2};
     net_case a, b;
-    int64_t i;
 
     case_open(&a, sp_backend_find("cpu"), &comm, case_nets[1], &options);
     options.class_weight = weights;
@@ -300,7 +288,7 @@ TEST(micro_batches_add_up)
     case_step(&a, true);
     case_step(&b, true);
     assert_near(b.loss.weight_sum, 2 * a.loss.weight_sum, 0, "weight", 0);
-    for (i = 0; i < a.graph.n_floats; i++)
+    for (int64_t i = 0; i < a.graph.n_floats; i++)
         assert_near((double)a.buckets.grad[i], (double)b.buckets.grad[i],
                     1e-5 + 1e-5 * fabs((double)a.buckets.grad[i]), "gradient", i);
     case_close(&a);

@@ -31,14 +31,13 @@ static void check_steps(const char *layers, bool is_exact)
     sp_optim optim;
     net_case c;
     long before;
-    int i;
 
     case_open(&c, sp_backend_find("cpu"), &comm, layers, &options);
     OK(sp_optim_create(&optim, &c.graph, &c.config, &c.backend));
     case_batch(&c, large, 3);
     train_step(&c, &optim);
     case_batch(&c, small, 2);
-    for (i = 0; i < 3; i++) {
+    for (int i = 0; i < 3; i++) {
         before = n_allocations;
         train_step(&c, &optim);
         assert_int_equal(n_allocations - before, 0);
@@ -50,9 +49,8 @@ static void check_steps(const char *layers, bool is_exact)
 TEST(a_step_allocates_nothing)
 {
     long before = n_allocations;
-    int i;
 
-    for (i = 0; case_nets[i]; i++) {
+    for (int i = 0; case_nets[i]; i++) {
         check_steps(case_nets[i], false);
         check_steps(case_nets[i], true);
     }
@@ -65,9 +63,8 @@ TEST(evaluation_repeats_after_training)
     float first[101 * CASE_CLASSES];
     size_t bytes = 101 * CASE_CLASSES * sizeof(float);
     net_case c;
-    int i;
 
-    for (i = 0; case_nets[i]; i++) {
+    for (int i = 0; case_nets[i]; i++) {
         case_open(&c, sp_backend_find("cpu"), &comm, case_nets[i], &options);
         case_batch(&c, large, 3);
         OK(sp_net_forward(&c.net, &c.batch, false, &c.logits));
@@ -88,17 +85,15 @@ TEST(updated_weights_are_used)
 {
     sp_net_options options = {.bn_scope = SP_SCOPE_WORLD, .seed = 17};
     net_case used, fresh;
-    int64_t i;
-    int k;
 
-    for (k = 0; case_nets[k]; k++) {
+    for (int k = 0; case_nets[k]; k++) {
         case_open(&used, sp_backend_find("cpu"), &comm, case_nets[k], &options);
         case_open(&fresh, sp_backend_find("cpu"), &comm, case_nets[k], &options);
         case_batch(&used, large, 3);
         case_batch(&fresh, large, 3);
         case_step(&used, true);
         sp_buckets_zero(&used.buckets);
-        for (i = 0; i < used.graph.n_floats; i++)
+        for (int64_t i = 0; i < used.graph.n_floats; i++)
             fresh.net.param[i] = used.net.param[i] *= 1.5f;
         sp_net_updated(&used.net);
         case_step(&used, true);
@@ -117,9 +112,8 @@ TEST(low_memory_changes_no_gradient)
 {
     sp_net_options options = {.bn_scope = SP_SCOPE_WORLD, .seed = 17};
     net_case low, full;
-    int k;
 
-    for (k = 0; case_nets[k]; k++) {
+    for (int k = 0; case_nets[k]; k++) {
         options.is_low_memory = false;
         case_open(&full, sp_backend_find("cpu"), &comm, case_nets[k], &options);
         options.is_low_memory = true;
@@ -147,15 +141,14 @@ TEST(evaluation_counts_every_labelled_voxel)
     int64_t confusion[CASE_CLASSES * CASE_CLASSES] = {0}, sum = 0, labelled = 0;
     int32_t prediction[101];
     net_case c;
-    int i;
 
     case_open(&c, sp_backend_find("cpu"), &comm, case_nets[0], &options);
     case_batch(&c, large, 3);
     OK(sp_net_forward(&c.net, &c.batch, false, &c.logits));
     OK(sp_net_loss(&c.net, &c.batch, &c.loss, confusion, prediction));
-    for (i = 0; i < CASE_CLASSES * CASE_CLASSES; i++)
+    for (int i = 0; i < CASE_CLASSES * CASE_CLASSES; i++)
         sum += confusion[i];
-    for (i = 0; i < c.batch.n; i++) {
+    for (int i = 0; i < c.batch.n; i++) {
         int32_t label = c.batch.labels[i];
 
         labelled += label != SP_IGNORE;
@@ -164,7 +157,7 @@ TEST(evaluation_counts_every_labelled_voxel)
     }
     assert_int_equal(sum, labelled);
     assert_true(c.loss.weight_sum == (double)labelled);
-    for (i = 0; i < CASE_CLASSES * CASE_CLASSES; i++)
+    for (int i = 0; i < CASE_CLASSES * CASE_CLASSES; i++)
         assert_int_equal(confusion[i], 0);
     case_close(&c);
 }

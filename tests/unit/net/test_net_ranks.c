@@ -16,10 +16,10 @@ enum { N_SAMPLES = sizeof samples / sizeof samples[0] };
  * over n_ranks of them: with n_ranks = size - 1 the last rank gets nothing. */
 static int deal(int n_ranks, bool (*has)(int rank), case_sample *mine)
 {
-    int r, b, n = 0;
+    int n = 0;
 
-    for (r = 0; r < n_ranks; r++)
-        for (b = r; has(r) && b < N_SAMPLES; b += n_ranks)
+    for (int r = 0; r < n_ranks; r++)
+        for (int b = r; has(r) && b < N_SAMPLES; b += n_ranks)
             mine[n++] = samples[b];
     return n;
 }
@@ -37,9 +37,8 @@ static bool is_on_my_node(int rank)
 static double distance(const float *a, const float *b, int64_t n)
 {
     double diff = 0, norm = 1e-30;
-    int64_t i;
 
-    for (i = 0; i < n; i++) {
+    for (int64_t i = 0; i < n; i++) {
         diff += pow((double)a[i] - (double)b[i], 2);
         norm += pow((double)b[i], 2);
     }
@@ -98,9 +97,7 @@ static void check_deal(const char *layers, int n_ranks, bool is_exact,
 
 static void on_each_net(bool is_exact)
 {
-    int i;
-
-    for (i = 0; case_nets[i]; i++) {
+    for (int i = 0; case_nets[i]; i++) {
         const int fewer = comm.size > 1 ? comm.size - 1 : 1;
 
         check_deal(case_nets[i], comm.size, is_exact, SP_FP32);
@@ -162,13 +159,12 @@ static void add_running(int rank, const sp_net_options *options, double *mean,
 {
     case_sample of[N_SAMPLES];
     net_case c;
-    int b, n = 0;
-    int64_t i;
+    int n = 0;
 
-    for (b = rank; b < N_SAMPLES; b += comm.size)
+    for (int b = rank; b < N_SAMPLES; b += comm.size)
         of[n++] = samples[b];
     run(&c, &self, case_smooth_net, options, of, n);
-    for (i = 0; i < c.graph.n_buffer_floats; i++)
+    for (int64_t i = 0; i < c.graph.n_buffer_floats; i++)
         mean[i] += (double)c.net.running[i] * c.batch.n;
     *voxels += c.batch.n;
     case_close(&c);
@@ -180,10 +176,10 @@ TEST(synced_statistics_are_the_weighted_mean)
 {
     sp_net_options options = {.bn_scope = SP_SCOPE_RANK, .seed = 17};
     case_sample mine[N_SAMPLES];
-    int n = deal(comm.size, is_me, mine), r;
+    int n = deal(comm.size, is_me, mine);
     const sp_node *norm;
     double *mean;
-    int64_t voxels = 0, j;
+    int64_t voxels = 0;
     bool is_same, is_mean = true;
     net_case c;
 
@@ -192,11 +188,11 @@ TEST(synced_statistics_are_the_weighted_mean)
     OK(sp_comm_is_same(&comm, c.net.running,
                        (size_t)c.graph.n_buffer_floats * sizeof(float), &is_same));
     mean = calloc((size_t)c.graph.n_buffer_floats, sizeof *mean);
-    for (r = 0; r < comm.size; r++)
+    for (int r = 0; r < comm.size; r++)
         add_running(r, &options, mean, &voxels);
     norm = &c.graph.node[1];
     assert_int_equal(norm->op, SP_OP_BATCHNORM);
-    for (j = 0; j < norm->c_out; j++)
+    for (int64_t j = 0; j < norm->c_out; j++)
         is_mean &= fabs((double)c.net.running[norm->running_mean + j] -
                         mean[norm->running_mean + j] / (double)voxels) < 1e-6 &&
                    fabs((double)c.net.running[norm->running_var + j] -

@@ -24,10 +24,10 @@ typedef struct rig {
 
 static void rig_open(rig *r, int n_overrides, char *const *overrides)
 {
-    int64_t i, n;
+    int64_t n;
 
     memset(r, 0, sizeof *r);
-    for (i = 0; i < 3; i++)
+    for (int64_t i = 0; i < 3; i++)
         r->factor[i] = 1;
     OK(sp_config_parse(&r->config, LAYERS, "rules", n_overrides, overrides));
     OK(sp_graph_build(&r->graph, &r->config, 1, 2));
@@ -41,7 +41,7 @@ static void rig_open(rig *r, int n_overrides, char *const *overrides)
     r->m = r->w + n;
     r->v = r->m + n;
     sp_graph_init_params(&r->graph, 3, r->param);
-    for (i = 0; i < n; i++)
+    for (int64_t i = 0; i < n; i++)
         r->w[i] = (double)r->param[i];
 }
 
@@ -61,11 +61,9 @@ static void rig_close(rig *r)
 static double draw_gradient(rig *r, int step)
 {
     double squares = 0;
-    int64_t i;
-    int p;
 
-    for (p = 0; p < r->graph.n_params; p++)
-        for (i = 0; i < r->graph.param[p].count; i++) {
+    for (int p = 0; p < r->graph.n_params; p++)
+        for (int64_t i = 0; i < r->graph.param[p].count; i++) {
             int64_t at = r->graph.param[p].offset + i;
 
             r->grad[at] = (float)sin(1.7 * (double)at + step);
@@ -88,11 +86,9 @@ static void by_hand(rig *r, int t, double g_scale, double base)
 {
     const sp_config *c = &r->config;
     double mu = c->train.momentum;
-    int64_t i;
-    int p;
 
-    for (p = 0; p < r->graph.n_params; p++)
-        for (i = r->graph.param[p].offset;
+    for (int p = 0; p < r->graph.n_params; p++)
+        for (int64_t i = r->graph.param[p].offset;
              i < r->graph.param[p].offset + r->graph.param[p].count; i++) {
             bool is_exempt = r->graph.param[p].is_norm && !c->train.decay_norm;
             double decay = is_exempt ? 0 : c->train.weight_decay;
@@ -119,14 +115,12 @@ static void check_factors(int n_overrides, char *const *overrides, double c, dou
                           double f)
 {
     rig r;
-    int64_t i;
-    int t;
 
     rig_open(&r, n_overrides, overrides);
     r.factor[0] = c;
     r.factor[1] = b;
     r.factor[2] = f;
-    for (t = 0; t < N_STEPS; t++) {
+    for (int t = 0; t < N_STEPS; t++) {
         const double weight_sum = 4, lr = 0.05 / (t + 1);
         double norm = draw_gradient(&r, t) / weight_sum, found;
         double clip = r.config.train.grad_clip;
@@ -138,11 +132,12 @@ static void check_factors(int n_overrides, char *const *overrides, double c, dou
         assert_true(fabs(found / norm - 1) < 1e-12);
     }
     assert_int_equal(r.optim.t, N_STEPS);
-    for (i = 0; i < r.graph.n_floats; i++)
+    for (int64_t i = 0; i < r.graph.n_floats; i++)
         if (!(fabs((double)r.param[i] - r.w[i]) <= 1e-6 * (1 + fabs(r.w[i]))))
             fail_msg("weight %d: %.9g, expected %.9g", (int)i, (double)r.param[i],
                      r.w[i]);
-    for (i = 0; i < r.graph.n_params; i++) /* frozen: the same bits, no momentum */
+    for (int64_t i = 0; i < r.graph.n_params;
+         i++) /* frozen: the same bits, no momentum */
         for (int64_t j = r.graph.param[i].offset;
              r.graph.node[r.graph.param[i].node].is_frozen &&
              j < r.graph.param[i].offset + r.graph.param[i].count;
@@ -290,9 +285,8 @@ TEST(lr_scales_with_the_effective_batch)
 {
     const char *scale[] = {"none", "linear", "sqrt"};
     const double expected[] = {0.1, 0.4, 0.2};
-    int i;
 
-    for (i = 0; i < 3; i++) {
+    for (int i = 0; i < 3; i++) {
         char text[64];
         char *overrides[] = {text, "train.lr=0.1", "batch.size=10",
                              "train.schedule=constant", "train.warmup_steps=0"};

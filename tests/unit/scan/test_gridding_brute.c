@@ -19,12 +19,11 @@ static uint8_t is_owned[N];
 static sp_points make_points(void)
 {
     sp_rng rng = sp_rng_open(1, SP_RNG_SCENE, 0, 0);
-    int i, a;
 
-    for (i = 0; i < N; i++) {
-        for (a = 0; a < 3; a++)
+    for (int i = 0; i < N; i++) {
+        for (int a = 0; a < 3; a++)
             xyz[3 * i + a] = 1e6 + sp_rng_uniform(&rng, -2, a == 2 ? 1 : 3);
-        for (a = 0; a < C; a++)
+        for (int a = 0; a < C; a++)
             features[C * i + a] = (float)sp_rng_unit(&rng);
         label[i] = (int32_t)(sp_rng_u32(&rng) % 4) - 1;
         source_row[i] = 7 * (uint64_t)i;
@@ -43,17 +42,15 @@ static const sp_grid_options options = {
 
 static void voxel_of(int i, int32_t c[3])
 {
-    int a;
-
-    for (a = 0; a < 3; a++)
+    for (int a = 0; a < 3; a++)
         c[a] = (int32_t)floor((xyz[3 * i + a] - 1e6) / 0.5);
 }
 
 static int find_row(const sp_sample *s, const int32_t c[3])
 {
-    int row, found = -1;
+    int found = -1;
 
-    for (row = 0; row < s->n; row++)
+    for (int row = 0; row < s->n; row++)
         if (memcmp(s->coords + 3 * row, c, 12) == 0) {
             assert_int_equal(found, -1); /* unique */
             found = row;
@@ -66,23 +63,23 @@ static void check_row(const sp_grid *grid, int row, bool ignore_conflicts)
 {
     const sp_sample *s = &grid->sample;
     double at[3] = {0, 0, 0}, f[C] = {0, 0};
-    int votes[3] = {0, 0, 0}, n = 0, i, a, kinds = 0, winner = SP_IGNORE, best = 0;
+    int votes[3] = {0, 0, 0}, n = 0, kinds = 0, winner = SP_IGNORE, best = 0;
     int32_t c[3];
 
-    for (i = 0; i < N; i++) {
+    for (int i = 0; i < N; i++) {
         voxel_of(i, c);
         if (memcmp(c, s->coords + 3 * row, 12) != 0)
             continue;
         n++;
-        for (a = 0; a < 3; a++)
+        for (int a = 0; a < 3; a++)
             at[a] += (xyz[3 * i + a] - 1e6) / 0.5 - c[a];
-        for (a = 0; a < C; a++)
+        for (int a = 0; a < C; a++)
             f[a] += features[C * i + a];
         if (label[i] >= 0)
             votes[label[i]]++;
     }
     assert_int_equal(grid->count[row], n);
-    for (a = 0; a < 3; a++) {
+    for (int a = 0; a < 3; a++) {
         assert_int_equal(s->subvoxel[3 * row + a], (int)floor(at[a] / n * 256));
         kinds += votes[a] > 0;
         if (votes[a] > best)
@@ -90,7 +87,7 @@ static void check_row(const sp_grid *grid, int row, bool ignore_conflicts)
         else if (best && votes[a] == best)
             winner = SP_IGNORE;
     }
-    for (a = 0; a < C; a++)
+    for (int a = 0; a < C; a++)
         assert_true(fabs(s->features[C * row + a] - f[a] / n) < 1e-6);
     assert_int_equal(s->labels[row],
                      ignore_conflicts && kinds > 1 ? SP_IGNORE : winner);
@@ -101,13 +98,13 @@ TEST(rows_equal_the_reference)
     sp_points points = make_points();
     sp_grid_options o = options;
     sp_grid grid = {0};
-    int i, row;
+    int row;
     int32_t c[3];
 
     for (o.ignore_conflicts = false;; o.ignore_conflicts = true) {
         OK(sp_grid_points(&grid, &points, &o));
         assert_int_equal(grid.sample.n_points, N);
-        for (i = 0; i < N; i++) {
+        for (int i = 0; i < N; i++) {
             voxel_of(i, c);
             row = find_row(&grid.sample, c);
             assert_true(row >= 0);
@@ -127,13 +124,13 @@ TEST(context_points_leave_the_map)
 {
     sp_points points = make_points();
     sp_grid grid = {0}, all = {0};
-    int64_t i, at = 0;
+    int64_t at = 0;
 
     OK(sp_grid_points(&all, &points, &options));
     points.is_owned = is_owned;
     OK(sp_grid_points(&grid, &points, &options));
     assert_int_equal(grid.sample.n, all.sample.n);
-    for (i = 0; i < N; i++)
+    for (int64_t i = 0; i < N; i++)
         if (is_owned[i]) {
             assert_int_equal(grid.sample.point_voxel[at], all.sample.point_voxel[i]);
             assert_int_equal(grid.sample.point_index[at++], 7 * i);
@@ -148,10 +145,10 @@ TEST(order_of_points_does_not_matter)
 {
     sp_points points = make_points();
     sp_grid a = {0}, b = {0};
-    int i, j, k;
+    int j, k;
 
     OK(sp_grid_points(&a, &points, &options));
-    for (i = 0; i < N / 2; i++)
+    for (int i = 0; i < N / 2; i++)
         for (j = N - 1 - i, k = 0; k < 3; k++) {
             double x = xyz[3 * i + k];
 
@@ -188,15 +185,15 @@ TEST(cost_equals_plain_counting)
     sp_grid grid = {0};
     const int32_t *c;
     int64_t cost[SP_COST_COLUMNS], n, pairs = 0;
-    int level, i, j, a;
+    int j, a;
 
     OK(sp_grid_points(&grid, &points, &options));
     c = grid.sample.coords;
     n = grid.sample.n;
-    for (level = 0; level < 5; level++) {
+    for (int level = 0; level < 5; level++) {
         int64_t distinct = 0;
 
-        for (i = 0; i < n; i++) {
+        for (int i = 0; i < n; i++) {
             for (j = 0; j < i; j++) {
                 for (a = 0; a < 3; a++)
                     if (floor_to(c[3 * i + a], 1 << level) !=
@@ -209,7 +206,7 @@ TEST(cost_equals_plain_counting)
         }
         assert_int_equal(grid.cost[level], distinct);
     }
-    for (i = 0; i < n; i++)
+    for (int i = 0; i < n; i++)
         for (j = 0; j < n; j++)
             pairs += abs(c[3 * i] - c[3 * j]) <= 1 &&
                      abs(c[3 * i + 1] - c[3 * j + 1]) <= 1 &&

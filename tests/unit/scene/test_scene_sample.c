@@ -46,24 +46,23 @@ static double voxels;
 static int make_shares(void **state)
 {
     sp_grid grid = {0};
-    int64_t i;
-    int s, a, c;
+    int c;
 
     (void)state;
-    for (s = 0; s < SCENES; s++) {
+    for (int s = 0; s < SCENES; s++) {
         OK(sp_scene_make(&options, s, &grid));
         assert_in_range(grid.sample.n, 1500, 5000);
         voxels += (double)grid.sample.n;
-        for (i = 0; i < grid.sample.n; i++) {
+        for (int64_t i = 0; i < grid.sample.n; i++) {
             c = grid.sample.labels[i] < 0 ? SP_LANDSCAPE_CLASSES
                                           : grid.sample.labels[i];
             share[c]++;
-            for (a = 0; a < SP_SCENE_FEATURES; a++)
+            for (int a = 0; a < SP_SCENE_FEATURES; a++)
                 mean[c][a] += grid.sample.features[SP_SCENE_FEATURES * i + a];
         }
     }
     for (c = 0; c <= SP_LANDSCAPE_CLASSES; c++)
-        for (a = 0; a < SP_SCENE_FEATURES; a++)
+        for (int a = 0; a < SP_SCENE_FEATURES; a++)
             mean[c][a] /= share[c];
     sp_grid_destroy(&grid);
     return 0;
@@ -73,9 +72,8 @@ TEST(classes_are_balanced)
 {
     static const double lo[] = {0.35, 0.05, 0.05, 0.01, 0.01, 0.0001};
     static const double hi[] = {0.80, 0.40, 0.40, 0.15, 0.15, 0.0200};
-    int c;
 
-    for (c = 0; c <= SP_LANDSCAPE_CLASSES; c++) {
+    for (int c = 0; c <= SP_LANDSCAPE_CLASSES; c++) {
         assert_true(share[c] / voxels > lo[c]);
         assert_true(share[c] / voxels < hi[c]);
     }
@@ -99,10 +97,9 @@ TEST(subvoxel_is_consistent)
 {
     sp_grid grid = {0};
     double base = NAN, z, gap;
-    int64_t i;
 
     OK(sp_scene_make(&options, 0, &grid));
-    for (i = 0; i < grid.sample.n; i++) {
+    for (int64_t i = 0; i < grid.sample.n; i++) {
         z = 0.5 * (grid.sample.coords[3 * i + 2] +
                    (grid.sample.subvoxel[3 * i + 2] + 0.5) / 256);
         gap = z - grid.sample.features[SP_SCENE_FEATURES * i + 1];
