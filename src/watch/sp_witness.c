@@ -173,8 +173,8 @@ static bool is_needed(const scene *s, int fd)
     return fd == s->set || fd == s->control || fd == s->lock;
 }
 
-/* Detaches the witness from the launcher: it ignores the signals and closes the
- * inherited connections, from whose end the launcher learns that a rank is gone. */
+/* Detaches the witness from the launcher: it ignores signals and closes the inherited
+ * connections, from whose end the launcher learns that a rank is gone. */
 static void hide(const scene *s)
 {
     static const int signals[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGPIPE};
@@ -184,7 +184,6 @@ static void hide(const scene *s)
     for (int fd = STDERR_FILENO + 1; fd < MOST_FD; fd++)
         if (!is_needed(s, fd))
             close(fd);
-    setsid();
 }
 
 void sp_witness_main(int argc, char **argv)
@@ -283,16 +282,24 @@ static void set_inherited(int fd, bool is_inherited)
         fcntl(fd, F_SETFD, is_inherited ? 0 : FD_CLOEXEC);
 }
 
+/* The witness has a session of its own before spawn returns. A launcher kills whole
+ * process groups, and on a busy machine that would hit a witness whose main has not
+ * begun. */
 static pid_t spawn(char **arguments)
 {
     posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attributes;
     pid_t pid;
     int failed;
 
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
     posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
-    failed = posix_spawn(&pid, "/proc/self/exe", &actions, NULL, arguments, environ);
+    posix_spawnattr_init(&attributes);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID);
+    failed =
+        posix_spawn(&pid, "/proc/self/exe", &actions, &attributes, arguments, environ);
+    posix_spawnattr_destroy(&attributes);
     posix_spawn_file_actions_destroy(&actions);
     return failed ? 0 : pid;
 }
