@@ -117,8 +117,8 @@ typedef struct sp_run_state {
 /* Reads a status file. SP_EIO if there is none, SP_EDATA if it is damaged. */
 sp_status sp_run_read_state(const char *dir, const char *task, sp_run_state *state);
 /* Finds the status that was written by the start whose n heartbeat records are given:
- * the status names a rank, host and pid of these records. False: that start has written
- * none yet. */
+ * the status names a rank, host and pid of these records; the latest where several do.
+ * False: that start has written none yet. */
 bool sp_run_find_state(const char *dir, const sp_heartbeat *records, int n,
                        sp_run_state *state, const char **task);
 /* Prints one warning if the earlier run in the folder ended without a diagnosis of its

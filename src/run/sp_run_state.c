@@ -10,6 +10,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -120,17 +121,33 @@ static bool is_of(const sp_run_state *state, const sp_heartbeat *records, int n)
            strcmp(records[state->rank].host, state->host) == 0;
 }
 
+static bool is_later(const struct timespec *a, const struct timespec *b)
+{
+    return a->tv_sec != b->tv_sec ? a->tv_sec > b->tv_sec : a->tv_nsec > b->tv_nsec;
+}
+
+/* In a container, earlier starts of other tasks may have had the same host and pids;
+ * their statuses are older. */
 bool sp_run_find_state(const char *dir, const sp_heartbeat *records, int n,
                        sp_run_state *state, const char **task)
 {
+    char path[PATH_MAX];
+    sp_run_state found;
+    struct timespec last = {0};
+    struct stat st;
+
     assert(n >= 0 && state && task);
-    for (int i = 0; i < N_TASKS; i++)
-        if (sp_run_read_state(dir, tasks[i], state) == SP_OK &&
-            is_of(state, records, n)) {
-            *task = tasks[i];
-            return true;
-        }
-    return false;
+    *task = NULL;
+    for (int i = 0; i < N_TASKS; i++) {
+        if (stat(sp_run_status_path(dir, tasks[i], path), &st) != 0 ||
+            sp_run_read_state(dir, tasks[i], &found) != SP_OK ||
+            !is_of(&found, records, n) || (*task && is_later(&last, &st.st_mtim)))
+            continue;
+        *state = found;
+        *task = tasks[i];
+        last = st.st_mtim;
+    }
+    return *task;
 }
 
 /* True unless the run's status explains its end. "running" stands in the status of a

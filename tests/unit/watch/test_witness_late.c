@@ -12,26 +12,28 @@
 #include "run/sp_run.h"
 #include "watch/sp_witness.h"
 
-enum { RANKS = 3, VICTIM = 1, LATE_S = 2, PATIENCE_S = 60 };
+enum { RANKS = 3, VICTIM = 1, LATE_S = 2, PATIENCE_S = 20 };
 
 static char top[64] = "/tmp/sp-witness-XXXXXX", dir[80], own_path[4096];
 
-/* Runs ranks of which one is killed. The witness may end after the launcher. */
-static void lose_a_rank(sp_run_state *s)
+/* Runs ranks in this role, of which one is killed, and reads the status of their task.
+ * The witness may end after the launcher. */
+static void lose_a_rank(const char *role, sp_run_state *s)
 {
+    const char *task = strcmp(role, "eval") == 0 ? role : "";
     const struct timespec nap = {0, 20000000};
     char command[9000];
     int code;
 
-    snprintf(command, sizeof command, "%s -n %d '%s' rank %s >'%s.out' 2>&1",
-             getenv("MPIEXEC") ? getenv("MPIEXEC") : "mpiexec", RANKS, own_path, dir,
-             dir);
+    snprintf(command, sizeof command, "%s -n %d '%s' %s %s >'%s.out' 2>&1",
+             getenv("MPIEXEC") ? getenv("MPIEXEC") : "mpiexec", RANKS, own_path, role,
+             dir, dir);
     code = system(command);
     assert_int_not_equal(code, 0);
-    OK(sp_run_read_state(dir, "", s));
-    for (int i = 0; i < 50 * PATIENCE_S && strcmp(s->state, "running") == 0; i++) {
+    OK(sp_run_read_state(dir, task, s));
+    for (int i = 0; i < 50 * PATIENCE_S && strcmp(s->state, "failed") != 0; i++) {
         nanosleep(&nap, NULL);
-        OK(sp_run_read_state(dir, "", s));
+        OK(sp_run_read_state(dir, task, s));
     }
 }
 
@@ -39,45 +41,64 @@ TEST(a_late_witness_outlives_the_ranks)
 {
     sp_run_state s;
 
-    lose_a_rank(&s);
+    lose_a_rank("train", &s);
     assert_string_equal(s.state, "failed");
     assert_int_equal(s.exit_code, SP_EMPI);
     assert_int_equal(s.rank, VICTIM);
     assert_string_equal(s.phase, "forward");
 }
 
+/* Ranks in a container may have the host and pids of those of an earlier start. */
+TEST(a_status_of_another_task_with_these_pids_explains_nothing)
+{
+    sp_run_state s;
+
+    lose_a_rank("eval", &s);
+    assert_string_equal(s.state, "failed");
+    assert_int_equal(s.rank, VICTIM);
+    OK(sp_run_read_state(dir, "", &s));
+    assert_string_equal(s.state, "done");
+}
+
 /* A rank: the victim dies once the status says that the run is running, the others wait
  * for the launcher. */
-static int be_rank(int argc, char **argv)
+static int be_rank(const char *role, sp_comm *comm)
 {
     sp_witness witness = {0};
-    sp_comm comm;
     sp_run run;
 
-    OK(sp_comm_open(&comm, &argc, &argv));
-    OK(sp_run_open(&run, argv[2], &comm));
+    OK(sp_run_open(&run, dir, comm));
+    if (strcmp(role, "eval") == 0) { /* as if a training had had these pids */
+        if (comm->rank == 0)
+            OK(sp_run_status(&run, "done", SP_OK, 0, 0, ""));
+        run.task = "eval";
+    }
     OK(sp_witness_start(&witness, &run));
-    if (comm.rank == 0)
+    if (comm->rank == 0)
         OK(sp_run_status(&run, "running", SP_OK, 0, 0, ""));
     sp_run_beat(&run, SP_PHASE_FORWARD, 0, 1);
-    OK(sp_comm_barrier(&comm));
-    if (comm.rank == VICTIM)
+    OK(sp_comm_barrier(comm));
+    if (comm->rank == VICTIM)
         raise(SIGKILL);
     sleep(PATIENCE_S);
     return 0;
 }
 
+/* PROGRAM: the tests. PROGRAM ROLE DIR: a rank. All else: a witness. */
 int main(int argc, char **argv)
 {
-    const bool is_rank = argc == 3 && strcmp(argv[1], "rank") == 0;
     char command[96];
+    sp_comm comm;
     int n_failed;
 
-    if (argc > 1 && !is_rank)
+    if (argc > 3)
         sleep(LATE_S);
     sp_witness_main(argc, argv);
-    if (is_rank)
-        return be_rank(argc, argv);
+    if (argc == 3) {
+        snprintf(dir, sizeof dir, "%s", argv[2]);
+        OK(sp_comm_open(&comm, &argc, &argv));
+        return be_rank(argv[1], &comm);
+    }
     if (readlink("/proc/self/exe", own_path, sizeof own_path - 1) < 0 || !mkdtemp(top))
         return 1;
     snprintf(dir, sizeof dir, "%s/run", top);
