@@ -18,10 +18,12 @@
 #include "base/sp_log.h"
 #include "show/sp_live.h"
 
-/* Command line of a witness: sptrain --witness DIR SET,CONTROL,LOCK FD,RANK,PID ... The
- * descriptors are inherited; LOCK is -1 except for the witness of rank 0. */
+/* Command line of a witness:
+ *     sptrain --witness DIR TASK SET,CONTROL,LOCK FD,RANK,PID ...
+ * TASK is that of the status (sp_run.h). The descriptors are inherited; LOCK is -1
+ * except for the witness of rank 0. */
 #define WORD "--witness"
-enum { ARG_DIR = 2, ARG_FDS, ARG_RANKS };
+enum { ARG_DIR = 2, ARG_TASK, ARG_FDS, ARG_RANKS };
 
 /* LEAVE_MS: the other ranks leave within 15 s of the first; after this time the witness
  * reports in any case. */
@@ -41,7 +43,7 @@ typedef struct watched {
 /* ---- the witness ---- */
 
 typedef struct scene {
-    const char *dir;
+    const char *dir, *task;
     int set, control, lock;
     int n, n_alive; /* ranks of the node */
     watched *rank;  /* [n] */
@@ -85,19 +87,27 @@ static void describe(const sp_heartbeat *who, int rank, int size, char *text, si
              (long long)who->step);
 }
 
-/* Writes the status at once, because a script that the launcher returns to reads
- * status.json. */
-static void write_status(const scene *s, const sp_heartbeat *records, int n, int lost)
+/* True if this start's status says how it ended. */
+static bool is_explained(const scene *s, const sp_heartbeat *records, int n)
 {
     sp_run_state state;
     const char *task;
+
+    return sp_run_find_state(s->dir, records, n, &state, &task) &&
+           strcmp(task, s->task) == 0 && strcmp(state.state, "running") != 0;
+}
+
+/* Writes the status at once, because a script that the launcher returns to reads
+ * status.json. A start that was lost before it wrote any has its first one from here:
+ * the earlier start's would be taken for its own. */
+static void write_status(const scene *s, const sp_heartbeat *records, int n, int lost)
+{
     char text[512];
 
-    if (!sp_run_find_state(s->dir, records, n, &state, &task) ||
-        strcmp(state.state, "running") != 0)
+    if (is_explained(s, records, n))
         return;
     describe(&records[lost], lost, n, text, sizeof text);
-    sp_run_write_status(s->dir, task, lost, &records[lost], "failed", SP_EMPI, text);
+    sp_run_write_status(s->dir, s->task, lost, &records[lost], "failed", SP_EMPI, text);
 }
 
 static void see_dead(scene *s, const watched *w)
@@ -194,6 +204,7 @@ void sp_witness_main(int argc, char **argv)
     if (argc <= ARG_RANKS || strcmp(argv[1], WORD) != 0)
         return;
     s.dir = argv[ARG_DIR];
+    s.task = argv[ARG_TASK];
     s.n_alive = s.n;
     s.rank = calloc((size_t)s.n, sizeof *s.rank);
     if (!s.rank || sscanf(argv[ARG_FDS], "%d,%d,%d", &s.set, &s.control, &s.lock) != 3)
@@ -311,15 +322,17 @@ static pid_t start_child(const sp_run *run, int set, int control, const watched 
 {
     int lock = sp_run_lock(run);
     char **arguments = calloc((size_t)n + ARG_RANKS + 1, sizeof *arguments);
-    char(*words)[48] = calloc((size_t)n + 1, sizeof *words);
+    char(*words)[48] = calloc((size_t)n + 2, sizeof *words);
     pid_t pid = 0;
 
     if (arguments && words) {
         arguments[0] = "sptrain";
         arguments[1] = WORD;
         arguments[ARG_DIR] = run->dir;
-        arguments[ARG_FDS] = words[n];
-        snprintf(words[n], sizeof *words, "%d,%d,%d", set, control, lock);
+        arguments[ARG_TASK] = words[n];
+        snprintf(words[n], sizeof *words, "%s", run->task);
+        arguments[ARG_FDS] = words[n + 1];
+        snprintf(words[n + 1], sizeof *words, "%d,%d,%d", set, control, lock);
         for (int i = 0; i < n; i++) {
             arguments[ARG_RANKS + i] = words[i];
             snprintf(words[i], sizeof *words, "%d,%d,%d", rank[i].fd, rank[i].rank,

@@ -49,7 +49,6 @@ killed() {
     victim="rank $2/$1 host $(hostname) pid $4, phase $5, epoch $6, step $7"
     case $5 in
     start) victim= ;; # too early to be seen by others for sure
-    load) ;;          # status.json is the earlier start's still
     *) status r failed 6 ;;
     esac
     n_killed=$((n_killed + 1))

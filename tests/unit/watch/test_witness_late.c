@@ -48,6 +48,19 @@ TEST(a_late_witness_outlives_the_ranks)
     assert_string_equal(s.phase, "forward");
 }
 
+/* An earlier start says "stopped", which a script would take for this start's end. */
+TEST(a_start_lost_before_its_first_status_has_one)
+{
+    const sp_heartbeat earlier = {.pid = 1, .host = "earlier"};
+    sp_run_state s;
+
+    OK(sp_run_write_status(dir, "", 0, &earlier, "stopped", SP_ELIMIT, ""));
+    lose_a_rank("early", &s);
+    assert_string_equal(s.state, "failed");
+    assert_int_equal(s.exit_code, SP_EMPI);
+    assert_int_equal(s.rank, VICTIM);
+}
+
 /* Ranks in a container may have the host and pids of those of an earlier start. */
 TEST(a_status_of_another_task_with_these_pids_explains_nothing)
 {
@@ -60,8 +73,8 @@ TEST(a_status_of_another_task_with_these_pids_explains_nothing)
     assert_string_equal(s.state, "done");
 }
 
-/* A rank: the victim dies once the status says that the run is running, the others wait
- * for the launcher. */
+/* A rank: the victim dies once the status says that the run is running, or before that
+ * as "early"; the others wait for the launcher. */
 static int be_rank(const char *role, sp_comm *comm)
 {
     sp_witness witness = {0};
@@ -74,7 +87,7 @@ static int be_rank(const char *role, sp_comm *comm)
         run.task = "eval";
     }
     OK(sp_witness_start(&witness, &run));
-    if (comm->rank == 0)
+    if (comm->rank == 0 && strcmp(role, "early") != 0)
         OK(sp_run_status(&run, "running", SP_OK, 0, 0, ""));
     sp_run_beat(&run, SP_PHASE_FORWARD, 0, 1);
     OK(sp_comm_barrier(comm));
