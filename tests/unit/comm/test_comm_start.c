@@ -1,9 +1,10 @@
-/* A world that the launcher did not make is refused, and an abort ends all ranks with
- * its code. The program runs itself in these roles. */
+/* A world that the launcher did not make is refused, ranks find their nodes, and an
+ * abort ends all ranks with its code. The program runs itself in these roles. */
 #include "config.h"
 
 #include "fixtures/test.h"
 
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,7 +15,7 @@ static char own_path[4096];
 /* Gives the exit status of `prefix PROGRAM role suffix`. */
 static int run_self(const char *prefix, const char *role, const char *suffix)
 {
-    char command[9000];
+    char command[14000];
 
     snprintf(command, sizeof command, "%s '%s' %s %s", prefix, own_path, role, suffix);
     return WEXITSTATUS(system(command));
@@ -27,13 +28,54 @@ TEST(several_single_ranks_are_refused)
     assert_int_equal(run_self("SLURM_NTASKS=3 PMI_SIZE=1", "open", ""), SP_OK);
 }
 
+static const char *launcher(void)
+{
+    return getenv("MPIEXEC") ? getenv("MPIEXEC") : "";
+}
+
+/* Other names than the machine's only have MPI asked, which knows where they are. */
+TEST(ranks_of_one_machine_are_one_node)
+{
+    char launch[9000];
+
+    snprintf(launch, sizeof launch, "%s -n 4", launcher());
+    assert_int_equal(run_self(launch, "one-node", ""), 0);
+    snprintf(launch, sizeof launch,
+             "%s -n 1 env SLURMD_NODENAME=a '%s' one-node : -n 3 env SLURMD_NODENAME=b",
+             launcher(), own_path);
+    assert_int_equal(run_self(launch, "one-node", ""), 0);
+}
+
+/* Hydra takes two addresses of this machine for two hosts, as it would take two
+ * machines of the same name. */
+TEST(hosts_of_the_launcher_are_nodes)
+{
+    char launch[4600], ssh[] = "/tmp/sp-ssh-XXXXXX";
+    const int fd = mkstemp(ssh);
+
+    snprintf(launch, sizeof launch, "%s --version 2>/dev/null | grep -q HYDRA",
+             launcher());
+    if (system(launch) == 0) {
+        assert_true(fd >= 0 && fchmod(fd, 0700) == 0);
+        dprintf(fd, "#!/bin/sh\n"
+                    "while test \"${1#-}\" != \"$1\"; do shift; done\n"
+                    "shift\nexec sh -c \"$*\"\n");
+        close(fd);
+        snprintf(launch, sizeof launch,
+                 "%s -launcher ssh -launcher-exec %s -hosts 127.0.0.1:2,127.0.0.2:2 "
+                 "-n 4",
+                 launcher(), ssh);
+        assert_int_equal(run_self(launch, "two-nodes", ""), 0);
+    }
+    unlink(ssh);
+}
+
 TEST(abort_ends_all_ranks_with_its_code)
 {
     char launch[4200];
     int code = 1;
 
-    snprintf(launch, sizeof launch, "%s -n 3",
-             getenv("MPIEXEC") ? getenv("MPIEXEC") : "");
+    snprintf(launch, sizeof launch, "%s -n 3", launcher());
     assert_int_equal(run_self(launch, "abort", "2>/dev/null | grep -q '^last words$'"),
                      0);
     /* MPICH's launcher says 1 where it has collected the status before it has seen the
@@ -46,6 +88,17 @@ TEST(abort_ends_all_ranks_with_its_code)
 TEST(abort_without_mpi_exits)
 {
     assert_int_equal(run_self("", "abort-self", ">/dev/null"), SP_EIO);
+}
+
+/* True if the ranks are dealt to n nodes of the same size in their order. */
+static bool is_placed(const sp_comm *comm, int n)
+{
+    const int each = comm->size / n;
+
+    return comm->n_nodes == n && comm->node == comm->rank / each &&
+           comm->local_size == each && comm->local_rank == comm->rank % each &&
+           comm->node_of_rank[comm->size - 1] == n - 1 &&
+           comm->is_oversubscribed == (each > comm->node_cores);
 }
 
 static int act(const char *role, int argc, char **argv)
@@ -66,6 +119,10 @@ static int act(const char *role, int argc, char **argv)
     }
     if (strcmp(role, "abort") == 0)
         sp_comm_barrier(&comm); /* rank 0 never passes it */
+    if (strcmp(role, "one-node") == 0 && !is_placed(&comm, 1))
+        rc = SP_EMPI;
+    if (strcmp(role, "two-nodes") == 0 && !is_placed(&comm, 2))
+        rc = SP_EMPI;
     sp_comm_close(&comm);
     return (int)rc;
 }
