@@ -166,7 +166,7 @@ bool sp_heartbeat_mark_lost(const sp_heartbeats *beats, int rank, sp_lost lost)
 
 /* ---- a copy of the file ---- */
 
-sp_status sp_heartbeat_read(const char *path, sp_heartbeat **records, int *n)
+static sp_status read_once(const char *path, sp_heartbeat **records, int *n)
 {
     size_t bytes = 0;
     const char *field = NULL;
@@ -193,6 +193,19 @@ sp_status sp_heartbeat_read(const char *path, sp_heartbeat **records, int *n)
                        "writes: the file is damaged",
                        path, r - 1, field);
     }
+    return SP_OK;
+}
+
+/* A record that its rank was just writing may seem damaged, so it is read again. */
+sp_status sp_heartbeat_read(const char *path, sp_heartbeat **records, int *n)
+{
+    enum { TRIES = 3 };
+    sp_status rc = SP_EDATA;
+
+    assert(path && records && n);
+    for (int i = 0; i < TRIES && rc == SP_EDATA; i++)
+        rc = read_once(path, records, n);
+    SP_TRY(rc);
     return SP_OK;
 }
 
