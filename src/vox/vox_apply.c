@@ -6,7 +6,9 @@
  *     scan         code [points of the scan], 0 or -1 where nothing was predicted
  *
  * The samples of a scan are found by name: the same file, or else the same name in
- * another folder or compressed, if the predictions hold only one file of that name. */
+ * another folder or compressed, if the predictions hold only one file of that name. A
+ * relative name is another file in another working folder, so two names that both are
+ * the scan's are refused. */
 #include <assert.h>
 #include <inttypes.h>
 #include <stddef.h>
@@ -241,9 +243,11 @@ static int compare_files(const char *a, const char *b)
     return is_same_scan(base(a), base(b));
 }
 
-static sp_status find_match(const prediction *p, int n, const char *scan, int *best)
+/* Finds how well the best match of a name does, and which name that is. */
+static void find_best(const prediction *p, int n, const char *scan, int *best,
+                      char found[PATH_BYTES])
 {
-    char file[PATH_BYTES], first[PATH_BYTES] = "";
+    char file[PATH_BYTES];
 
     *best = 0;
     for (int i = 0; i < n; i++)
@@ -252,20 +256,29 @@ static sp_status find_match(const prediction *p, int n, const char *scan, int *b
 
             file_of(p[i].name[s], file);
             match = compare_files(file, scan);
-            *best = match > *best ? match : *best;
+            if (match > *best) {
+                *best = match;
+                memcpy(found, file, PATH_BYTES);
+            }
         }
+}
+
+/* Chooses the samples to take: those whose file matches the scan's name as *best says.
+ * They must all have one name. */
+static sp_status find_match(const prediction *p, int n, const char *scan, int *best)
+{
+    char file[PATH_BYTES], found[PATH_BYTES] = "";
+
+    find_best(p, n, scan, best, found);
     if (*best == 0)
         return SP_FAIL(SP_EDATA, "%s: no sample of %s; the first one is of %s", p->path,
                        scan, p->n_samples ? p->name[0] : "nothing");
-    for (int i = 0; i < n && *best == 1; i++)
+    for (int i = 0; i < n; i++)
         for (int64_t s = 0; s < p[i].n_samples; s++) {
             file_of(p[i].name[s], file);
-            if (compare_files(file, scan) != 1)
-                continue;
-            if (*first && strcmp(first, file) != 0)
+            if (compare_files(file, scan) == *best && strcmp(found, file) != 0)
                 return SP_FAIL(SP_EDATA, "%s: both %s and %s may be %s", p[i].path,
-                               first, file, scan);
-            memcpy(first, file, sizeof first);
+                               found, file, scan);
         }
     return SP_OK;
 }

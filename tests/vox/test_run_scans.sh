@@ -100,6 +100,20 @@ says err '\--map has no class "road"'
 vox 1 0 apply p-00000-of-00001.h5 a.txt --out a.label --map 7=car,8=road
 test "$(od -An -tu4 a.label | tr -s ' \n' ' ')" = " 8 7 7 " || fail "a.label with --map"
 
+# Two scans of one name: the folder tells them apart, and where it does not, in another working
+# folder, no class of one gets onto the other.
+mkdir one two
+cp a.txt one/a.txt
+printf 'x y z label\n1 1 1 3\n9 1 1 2\n9 9 1 2\n' >two/a.txt
+cd one
+vox 1 0 convert --out ../both --points ../two/a.txt a.txt
+vox 1 0 apply ../both-00000-of-00001.h5 a.txt --out a.label
+test "$(od -An -tu4 a.label | tr -s ' \n' ' ')" = " 2 3 3 " || fail "one/a.label: $(od -An -tu4 a.label)"
+cd ../two
+vox 1 3 apply ../both-00000-of-00001.h5 a.txt --out a.label
+says err 'both ../two/a.txt and a.txt may be a.txt'
+cd ..
+
 # Names of attributes become one word of a PLY header, whatever is in them.
 header="{'descr': [('x', '<f4'), ('y', '<f4'), ('z', '<f4'), ('a
 element b 9', '|u1'), ('class', '|u1')], 'fortran_order': False, 'shape': (1,)}"
