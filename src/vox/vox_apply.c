@@ -263,6 +263,19 @@ static void find_best(const prediction *p, int n, const char *scan, int *best,
         }
 }
 
+/* Warns where the name alone tells that the samples of `file` are of the scan. Scans of
+ * one name in several folders are common (000000.bin of each sequence), and the
+ * predictions have no coordinates to compare. */
+static void warn_of_folder(const char *file, const char *scan)
+{
+    const size_t n = (size_t)(base(file) - file), m = (size_t)(base(scan) - scan);
+
+    if (n != m || memcmp(file, scan, n) != 0)
+        sp_log_warn0("%s gets the classes predicted for %s: only their names agree, so "
+                     "make sure that it has the same points in the same order",
+                     scan, file);
+}
+
 /* Chooses the samples to take: those whose file matches the scan's name as *best says.
  * They must all have one name. */
 static sp_status find_match(const prediction *p, int n, const char *scan, int *best)
@@ -280,6 +293,8 @@ static sp_status find_match(const prediction *p, int n, const char *scan, int *b
                 return SP_FAIL(SP_EDATA, "%s: both %s and %s may be %s", p[i].path,
                                found, file, scan);
         }
+    if (*best == 1)
+        warn_of_folder(found, scan);
     return SP_OK;
 }
 
