@@ -120,13 +120,25 @@ static sp_status load_weights(sp_infer *infer)
     return SP_OK;
 }
 
+/* True if the command line names columns that are called otherwise than the model's:
+ * which is which is then the user's responsibility. The model's own columns in another
+ * order are a mistake. */
+static bool has_other_names(const sp_config *config, const sp_normalization *norm)
+{
+    const sp_strings *given = &config->data.features;
+
+    return sp_config_is_overridden(config, "data.features") && norm->name &&
+           sp_dataset_compare_names(given->n, given->at, norm->n_columns, norm->name) ==
+               SP_OTHER_NAMES;
+}
+
 /* Checks columns and classes against the model, since a different order would mix them
- * up. Columns named on the command line are the user's responsibility. */
+ * up. */
 static sp_status match_data(sp_infer *infer)
 {
     sp_resources *r = &infer->resources;
 
-    if (!sp_config_is_overridden(r->session.config, "data.features"))
+    if (!has_other_names(r->session.config, &r->norm))
         SP_TRY(sp_resources_match_columns(r, &r->val, &r->norm, infer->path, SP_EDATA));
     SP_TRY(sp_dataset_match_recipe(&r->val, r->norm.recipe, infer->path));
     return sp_resources_take_classes(r, &r->val, infer->path);

@@ -97,6 +97,11 @@ run 2 3 eval base.deck run.dir=f run.checkpoint=r/checkpoints/best.h5 data.val=n
 one_diagnosis 'checkpoint \["feature0", "feature1", "feature2"\], n.h5 \['"$names"
 run 2 0 eval base.deck run.dir=f run.checkpoint=r/checkpoints/best.h5 data.val=n.h5 \
     'data.features=["feature0", "feature1", "feature2"]'
+for data in u.h5 n.h5; do
+    run 2 3 eval base.deck run.dir=f run.checkpoint=r/checkpoints/best.h5 data.val=$data \
+        data.features="[$names]"
+    one_diagnosis 'checkpoint \["feature0", "feature1", "feature2"\], '$data' \['"$names"
+done
 run 2 2 base.deck run.dir=r train.steps=5 data.features="[$names]"
 one_diagnosis 'checkpoint \["feature0", "feature1", "feature2"\], u.h5 \['"$names"
 run 2 0 base.deck run.dir=r
