@@ -334,6 +334,45 @@ static sp_status check_scan(label_files *f, const label_model *m,
     return rc;
 }
 
+/* The scan in the two lines of word_made, cut out of them; NULL: there is none. */
+static char *scan_of(char *made)
+{
+    char *line = strchr(made, '\n');
+    char *scan = line ? strstr(line, " scan ") : NULL, *end;
+
+    if (!scan)
+        return NULL;
+    scan += strlen(" scan ");
+    for (int spaces = 0; spaces < 3; spaces++) { /* before "N bytes TIME" */
+        end = strrchr(scan, ' ');
+        if (!end)
+            return NULL;
+        *end = '\0';
+    }
+    return scan;
+}
+
+/* Scans of one name in several folders become outputs of one name: fails if output i was
+ * made of another scan, which is still there. A scan that was moved is the same. */
+static sp_status check_origin(const label_files *f, const char *scan, int i)
+{
+    char path[LABEL_PATH], *made, *origin;
+    struct stat was = {0}, is = place_of(scan);
+    sp_status rc = SP_OK;
+
+    SP_TRY(sp_file_read(path_of(f->work, f->file[i].name, MADE, path), &made, NULL));
+    origin = scan_of(made);
+    if (origin)
+        was = place_of(origin);
+    if (was.st_ino && (was.st_dev != is.st_dev || was.st_ino != is.st_ino))
+        rc = SP_FAIL(SP_EUSAGE,
+                     "%s/%s was made of %s, not of %s; choose another --out, or "
+                     "--overwrite replaces it",
+                     f->dir, f->file[i].name, origin, scan);
+    free(made);
+    return rc;
+}
+
 static sp_status check_all(label_files *f, const label_model *m, const label_options *o)
 {
     for (int i = 0; i < f->n; i++)
@@ -349,6 +388,8 @@ static sp_status check_all(label_files *f, const label_model *m, const label_opt
                            "%s/%s is there and was not made by this command, or was "
                            "changed since; --overwrite replaces it",
                            f->dir, f->file[i].name);
+        if (is_ours && !f->file[i].is_done && !o->overwrite)
+            SP_TRY(check_origin(f, o->vox.input[i], i));
     }
     return SP_OK;
 }

@@ -73,7 +73,8 @@ static const sp_option option_table[] = {
  SP_OPTION_READ, .read = read_keep},
 {{"--views", "N", "look at each sample in up to N ways, turned and mirrored as in the "
   "training, and form the mean (1)"}, SP_OPTION_WHOLE, AT(views), 1, 1000},
-{{"--overwrite", NULL, "replace files in DIR that this command has not made"},
+{{"--overwrite", NULL, "replace files in DIR that this command has not made, "
+  "or made of another scan"},
  SP_OPTION_FLAG, AT(overwrite)},
 {{"--any-format", NULL, "take scans of formats and units that the model has not seen"},
  SP_OPTION_FLAG, AT(any_format)},

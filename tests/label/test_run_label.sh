@@ -191,6 +191,20 @@ run 2 2 label r in/a.las --out keep
 one_diagnosis 'keep/a.las is there and was not made by this command'
 run 1 0 label r in/a.las --out keep --overwrite run.threads=1
 same keep/a.las las1/a.las "--overwrite"
+# A scan of the same name in another folder is another scan, unless it was moved there.
+mkdir "in 2"
+cp b.las "in 2/a.las"
+run 2 2 label r "in 2/a.las" --out keep
+one_diagnosis 'keep/a.las was made of in/a.las, not of in 2/a.las; choose another --out'
+same keep/a.las las1/a.las "the output of another scan"
+run 2 0 label r "in 2/a.las" --out keep --overwrite run.threads=1
+run 2 2 label r in/a.las --out keep
+one_diagnosis 'keep/a.las was made of in 2/a.las, not of in/a.las'
+mv "in 2/a.las" b2.las
+run 2 0 label r b2.las --out other run.threads=1
+mkdir moved
+mv b2.las moved
+run 2 0 label r moved/b2.las --out other run.threads=1
 
 # ---- refusals ----
 run 2 2 label r in/a.las many/../in/a.las --out two
