@@ -22,6 +22,7 @@ sp_status sp_file_make_folder(const char *path)
 {
     char part[PATH_MAX];
     struct stat st;
+    int why = 0; /* what was in the way of the first folder that is missing */
 
     assert(path && *path);
     if (snprintf(part, sizeof part, "%s", path) >= (int)sizeof part)
@@ -30,11 +31,14 @@ sp_status sp_file_make_folder(const char *path)
         if (*at == '/') {
             *at = 0;
             /* only the last one must succeed; the others may exist */
-            mkdir(part, 0777);
+            if (mkdir(part, 0777) != 0 && errno != EEXIST && !why)
+                why = errno;
             *at = '/';
         }
-    if (mkdir(part, 0777) != 0 && errno != EEXIST)
+    if (mkdir(part, 0777) != 0 && errno != EEXIST) {
+        errno = errno == ENOENT && why ? why : errno;
         return FAIL_IO(path, "make the folder");
+    }
     if (stat(part, &st) != 0 || !S_ISDIR(st.st_mode))
         return SP_FAIL(SP_EIO, "%s: not a folder", path);
     return SP_OK;
