@@ -5,6 +5,13 @@
 find_python "h5py, numpy"
 "$python" "$SP_SRCDIR/tests/vox/shard_h5py.py" "$SP_BUILDDIR/tests/tools/shard_print" "$dir"
 
+# The lines of README write a shard, and the arguments before them train on it.
+sed -n '/^    import h5py/,/^  *feature_names=/s/^    //p' "$SP_SRCDIR/README" >readme.py
+"$python" readme.py || fail "README's lines of h5py"
+arguments=$(grep -o 'data.train=mine-.*h5.*' "$SP_SRCDIR/README")
+# shellcheck disable=SC2086
+run 2 0 net.family=dummy train.epochs=1 run.dir=readme $arguments
+
 # Training on float64 features is training on the same rounded to float32: the same bits,
 # and one warning.
 cat >write.py <<'PY'
