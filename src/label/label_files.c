@@ -178,12 +178,14 @@ static bool stamp(const char *path, char text[64])
 static sp_status word_made(const label_files *f, const char *scan, const char *path,
                            made_text *t)
 {
-    char output[64] = "", source[64] = "";
+    char output[64] = "", source[64] = "", whole[PATH_MAX];
 
     stamp(path, output);
     stamp(scan, source);
     SP_TRY(add(t, "%s\n", output));
-    return add(t, "%s scan %s %s\n", f->made_by, scan, source);
+    /* A relative path is another scan in another working folder. */
+    return add(t, "%s scan %s %s\n", f->made_by,
+               realpath(scan, whole) ? whole : scan, source);
 }
 
 /* Rank 0: is output i there, and is it finished? *is_ours: it is as this command left

@@ -195,11 +195,20 @@ same keep/a.las las1/a.las "--overwrite"
 mkdir "in 2"
 cp b.las "in 2/a.las"
 run 2 2 label r "in 2/a.las" --out keep
-one_diagnosis 'keep/a.las was made of in/a.las, not of in 2/a.las; choose another --out'
+one_diagnosis 'keep/a.las was made of .*/in/a.las, not of in 2/a.las; choose another --out'
 same keep/a.las las1/a.las "the output of another scan"
 run 2 0 label r "in 2/a.las" --out keep --overwrite run.threads=1
 run 2 2 label r in/a.las --out keep
-one_diagnosis 'keep/a.las was made of in 2/a.las, not of in/a.las'
+one_diagnosis 'keep/a.las was made of .*/in 2/a.las, not of in/a.las'
+mkdir here there
+cp in/a.las here/s.las
+cp -p here/s.las there/s.las
+cd here
+run 2 0 label ../r s.las --out ../one run.threads=1
+cd ../there
+run 2 2 label ../r s.las --out ../one
+one_diagnosis '../one/s.las was made of .*/here/s.las, not of s.las; choose another --out'
+cd ..
 mv "in 2/a.las" b2.las
 run 2 0 label r b2.las --out other run.threads=1
 mkdir moved

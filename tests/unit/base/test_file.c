@@ -13,7 +13,7 @@
 
 TEST(a_folder_is_made_with_its_parents)
 {
-    char top[] = "/tmp/sp_file_XXXXXX", path[64], part[64];
+    char top[] = "/tmp/sp_file_XXXXXX", part[64], path[80];
     struct stat st;
 
     assert_non_null(mkdtemp(top));
