@@ -25,7 +25,9 @@ static sp_status check_memory(sp_resources *r, sp_sampler *sampler)
     sp_sampler val = {0};
     sp_status rc = SP_OK;
 
-    if (has_eval)
+    if (has_eval && r->val.has_labels)
+        rc = sp_resources_measure_merging(r);
+    if (has_eval && rc == SP_OK)
         rc = sp_sampler_open(&val, &r->val, r->session.comm, r->session.config, false);
     rc = sp_session_agree(&r->session, rc);
     if (rc == SP_OK)

@@ -359,8 +359,7 @@ static void look_at_blocks(const sp_resources *r)
             r->val.shard[0].path, (long long)recipe->alignment, (long long)need);
 }
 
-/* Checks that blocks can be merged, and measures what waits for other blocks. Local. */
-static sp_status measure_merging(sp_resources *r)
+sp_status sp_resources_measure_merging(sp_resources *r)
 {
     sp_scans scans;
     sp_status rc;
@@ -380,7 +379,7 @@ static sp_status measure_merging(sp_resources *r)
 sp_status sp_resources_open_evaluation(sp_resources *r)
 {
     assert(r->has_net && !r->evaluation.loader);
-    SP_TRY(sp_session_agree(&r->session, measure_merging(r)));
+    SP_TRY(sp_session_agree(&r->session, sp_resources_measure_merging(r)));
     choose_views(r);
     return sp_session_agree(&r->session,
                             open_loader(r, &r->val, SP_LOADER_SLOTS,

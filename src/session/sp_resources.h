@@ -168,6 +168,9 @@ sp_status sp_resources_open_training(sp_resources *resources, int n_slots);
 /* Opens the loader of a pass over data.val, in its own order, in the views that
  * eval.views asks for. SP_EDATA: eval.merge, and the set does not tell its blocks. */
 sp_status sp_resources_open_evaluation(sp_resources *resources);
+/* Checks that the blocks of data.val can be merged where eval.merge asks for it, and
+ * measures what waits for other blocks. Local. SP_EDATA as above. */
+sp_status sp_resources_measure_merging(sp_resources *resources);
 /* Loads weights, the optimizer and the state of the run from a checkpoint that rank 0
  * reads. state->deck is set on rank 0 alone. Weights of a checkpoint that are not
  * finite are loaded, and resources->fault names the first of them. */

@@ -139,6 +139,8 @@ static void print_eval(const sp_metrics *m, int64_t epoch, int64_t step)
                 m->weight_sum > 0 ? m->loss_sum / m->weight_sum : NAN,
                 sp_metrics_accuracy(m->confusion, n), sp_metrics_miou(m->confusion, n),
                 more);
+    if (isnan(sp_metrics_accuracy(m->confusion, n)))
+        sp_log_warn0("no voxel of data.val has a label: there is nothing to evaluate");
 }
 
 /* Rank 0: writes the event, prints the line and starts after_save. */

@@ -7,7 +7,21 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_log.h"
 #include "compute/sp_backend.h"
+
+/* Warns once where a file has what the default features leave out. */
+static void warn_left_out(const sp_scan *scan, const vox_options *o, int file)
+{
+    static bool is_told;
+
+    if (!o->left_out || is_told || !sp_scan_has(scan, o->left_out))
+        return;
+    is_told = true;
+    sp_log_warn("%s has the attribute %s, which is left out since %s, the first input, "
+                "has none; --features says which columns to take",
+                o->input[file], o->left_out, o->input[0]);
+}
 
 sp_status vox_scan_open(sp_scan **scan, const vox_options *o, int file)
 {
@@ -17,6 +31,7 @@ sp_status vox_scan_open(sp_scan **scan, const vox_options *o, int file)
 
     assert(file >= 0 && file < o->n_inputs);
     SP_TRY(sp_scan_open(scan, o->input[file], &options));
+    warn_left_out(*scan, o, file);
     for (int i = 0; i < o->n_features; i++)
         if (o->feature[i].kind == VOX_ATTRIBUTE)
             name[n++] = o->feature[i].name;

@@ -487,6 +487,7 @@ static sp_status default_features(vox_options *o)
     SP_TRY(sp_scan_open(&scan, o->input[0], &options));
     has_intensity = sp_scan_has(scan, "intensity");
     sp_scan_close(scan);
+    o->left_out = has_intensity ? NULL : "intensity";
     return vox_features_read(o, has_intensity ? "one,height,intensity" : "one,height");
 }
 

@@ -50,6 +50,9 @@ typedef struct vox_options {
     double bounds[4]; /* x0 y0 x1 y1, x1 and y1 excluded */
     int n_features;   /* 0: --features was not given */
     vox_feature feature[VOX_MAX_FEATURES];
+    /* The attribute that no file gives because the first one, by which the default
+     * features are chosen, has none; NULL: there is none. */
+    const char *left_out;
     vox_map map;
     int n_inputs;
     char **input;  /* pointers into argv */

@@ -59,6 +59,12 @@ PYTHON
     done
 }
 damage absent 'd-1.h5: .* without /context_point'
+"$SP_BUILDDIR/spvox" convert --voxel-size 0.75 --out whole a.txt >out 2>err || fail "convert"
+for n in 1 2; do # check refuses what a training would
+    run $n 3 check base.deck run.dir=c run.eval_every=1 eval.merge=true \
+        data.train=whole-00000-of-00001.h5 data.val=whole-00000-of-00001.h5
+    one_diagnosis 'whole-00000-of-00001.h5:/context_voxel: expected for eval.merge, found none'
+done
 damage row 'd-1.h5:/context_point: sample 0: point 3 of the margin is row 60000 of block'
 damage voxel 'd-1.h5:/context_voxel: sample 0 (a.txt\[.*\]): point 3: 4000000000, expected'
 damage offsets 'd-1.h5:/context_offsets: the last is [0-9]*, expected [0-9]*'

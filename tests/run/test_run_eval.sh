@@ -21,6 +21,12 @@ for n in 1 2 3 8; do
     test $n = 1 && cp b a
     same a b "evaluation on $n ranks"
 done
+# Where nothing is labelled there is nothing to evaluate, which is said.
+"$SHARDS" unlabelled l.h5 || fail "make_shards"
+for n in 1 3; do
+    run $n 0 eval base.deck run.dir=l run.checkpoint=r/checkpoints/best.h5 data.val=l.h5
+    says err 'no voxel of data.val has a label: there is nothing to evaluate'
+done
 # The evaluation equals that of training, and its default is best.h5 of the run. Its results
 # have a file of their own, which tells what was asked for, and which a continued run leaves
 # alone.

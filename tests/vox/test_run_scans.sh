@@ -91,6 +91,21 @@ says out 'gr.x1b\[2J'
 says out 'b.x1b\[2J.txt'
 ! grep -qF "$escape" out || fail "info writes an escape code"
 
+# The first file decides about the default features; what another one has more is told.
+printf 'x y z label\n1 1 1 3\n9 1 1 2\n' >without.txt
+printf 'x y z label intensity\n1 1 1 3 7\n9 1 1 2 8\n' >with.txt
+for n in 1 2; do
+    for block in "" "--block 4"; do
+        vox $n 0 convert --out d $block without.txt with.txt
+        says err 'with.txt has the attribute intensity, which is left out since without.txt'
+        test "$(grep -c intensity err)" = 1 || fail "$n ranks $block: $(cat err)"
+    done
+done
+vox 1 0 convert --out d with.txt
+says_not err intensity
+vox 1 0 convert --out d --features one without.txt with.txt
+says_not err intensity
+
 # apply writes the codes of the predictions; --map, where it is given, has the last word.
 vox 1 0 convert --out p --points --map 3:1=car,2=road a.txt
 vox 1 0 apply p-00000-of-00001.h5 a.txt --out a.label
