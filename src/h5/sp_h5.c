@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/sp_file.h"
 #include "h5/sp_h5_child.h"
 #include "h5/sp_h5_internal.h"
 #include "h5/sp_h5_number.h"
@@ -18,33 +19,40 @@ enum { PIECE = 1 << 16 }; /* bytes that are read and converted at a time */
 
 /* ---- opening ---- */
 
-/* True if the file has HDF5's signature where the library looks for it: at the start
- * and at each power of two from 512 bytes on. */
-static bool has_signature(int fd, int64_t bytes)
+sp_status sp_h5_fail_system(const char *path, int error)
+{
+    if (error == ENOENT || error == ENOTDIR || error == ELOOP || error == ENAMETOOLONG)
+        return SP_FAIL(SP_EDATA, "%s: %s", path, strerror(error));
+    return SP_FAIL(SP_EIO, "%s: cannot read: %s", path, strerror(error));
+}
+
+/* SP_EDATA unless the file has HDF5's signature where the library looks for it: at the
+ * start and at each power of two from 512 bytes on. */
+static sp_status check_signature(const sp_h5 *file)
 {
     static const char signature[8] = {'\x89', 'H', 'D', 'F', '\r', '\n', '\x1a', '\n'};
+    const int64_t last = file->bytes - (int64_t)sizeof signature;
     char found[8];
 
-    for (int64_t at = 0; at < bytes; at = at ? 2 * at : 512)
-        if (pread(fd, found, sizeof found, (off_t)at) == (ssize_t)sizeof found &&
-            memcmp(found, signature, sizeof found) == 0)
-            return true;
-    return false;
+    for (int64_t at = 0; at <= last; at = at ? 2 * at : 512) {
+        SP_TRY(sp_file_read_at(file->fd, file->path, found, sizeof found, at));
+        if (memcmp(found, signature, sizeof found) == 0)
+            return SP_OK;
+    }
+    return SP_FAIL(SP_EDATA, "%s: not an HDF5 file", file->path);
 }
 
 static sp_status open_file(sp_h5 *file, struct stat *about)
 {
     if (stat(file->path, about) != 0)
-        return SP_FAIL(SP_EDATA, "%s: %s", file->path, strerror(errno));
+        return sp_h5_fail_system(file->path, errno);
     if (!S_ISREG(about->st_mode))
         return SP_FAIL(SP_EDATA, "%s: not a regular file", file->path);
     file->fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (file->fd < 0 || fstat(file->fd, about) != 0)
-        return SP_FAIL(SP_EDATA, "%s: %s", file->path, strerror(errno));
+        return sp_h5_fail_system(file->path, errno);
     file->bytes = (int64_t)about->st_size;
-    return has_signature(file->fd, file->bytes)
-               ? SP_OK
-               : SP_FAIL(SP_EDATA, "%s: not an HDF5 file", file->path);
+    return check_signature(file);
 }
 
 /* Fails if the catalog describes another file than the one that is open: files are
@@ -258,24 +266,6 @@ sp_status sp_h5_detach_chunks(sp_h5 *file, const char *name, sp_h5_chunks **chun
     return SP_OK;
 }
 
-static sp_status read_bytes(const sp_h5 *file, const char *name, int64_t at,
-                            int64_t bytes, void *to)
-{
-    char *out = to;
-    ssize_t got;
-
-    for (; bytes > 0; bytes -= got, at += got, out += got) {
-        got = pread(file->fd, out, (size_t)bytes, (off_t)at);
-        if (got < 0 && errno == EINTR)
-            got = 0;
-        else if (got <= 0)
-            return SP_FAIL(SP_EDATA, "%s:%s: %s", file->path, name,
-                           got < 0 ? strerror(errno) : "the file shrank while in use");
-    }
-    sp_pulse_beat();
-    return SP_OK;
-}
-
 static int64_t row_bytes(const sp_h5_shape *shape)
 {
     int64_t bytes = shape->type.size;
@@ -292,12 +282,16 @@ static sp_status read_stored(sp_h5 *file, const sp_h5_entry *entry, int64_t firs
     int64_t row = row_bytes(&entry->shape);
     char where[1200];
 
-    if (!entry->chunks)
-        return row == 0 ? SP_OK
-                        : read_bytes(file, entry->name, entry->shape.at + first * row,
-                                     n * row, to);
     snprintf(where, sizeof where, "%s:%s", file->path, entry->name);
-    return sp_h5_unpack(&file->unpacker, entry->chunks, file->fd, where, first, n, to);
+    if (entry->chunks)
+        return sp_h5_unpack(&file->unpacker, entry->chunks, file->fd, where, first, n,
+                            to);
+    if (row == 0)
+        return SP_OK;
+    SP_TRY(sp_file_read_at(file->fd, where, to, (size_t)(n * row),
+                           entry->shape.at + first * row));
+    sp_pulse_beat();
+    return SP_OK;
 }
 
 sp_status sp_h5_read_rows(sp_h5 *file, const char *name, int64_t first, int64_t n,

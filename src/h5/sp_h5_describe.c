@@ -396,7 +396,7 @@ static sp_status identify(const char *path, sp_h5_catalog *catalog)
     struct stat about;
 
     if (stat(path, &about) != 0)
-        return SP_FAIL(SP_EDATA, "%s: %s", path, strerror(errno));
+        return sp_h5_fail_system(path, errno);
     catalog->device = (uint64_t)about.st_dev;
     catalog->inode = (uint64_t)about.st_ino;
     catalog->bytes = (int64_t)about.st_size;
@@ -423,6 +423,8 @@ sp_status sp_h5_describe(const char *path, sp_h5_catalog *catalog)
         rc = describe(&d, path);
         H5Fclose(d.file);
     }
+    if (sp_h5_driver_error())
+        rc = sp_h5_fail_system(path, sp_h5_driver_error());
     H5Pclose(list);
     return sp_h5_leave(rc);
 }

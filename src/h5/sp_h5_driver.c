@@ -1,8 +1,10 @@
 /* A file driver for reading (HDF5's "virtual file driver"). It differs from the
- * library's own in two ways. It cannot open a second file, so external links lead
- * nowhere. And it tells where the raw bytes of a chunk lie, for which the library has
- * only a function that walks the whole index for each chunk. */
+ * library's own in three ways. It cannot open a second file, so external links lead
+ * nowhere. It tells where the raw bytes of a chunk lie, for which the library has only a
+ * function that walks the whole index for each chunk. And it keeps the system's error,
+ * so that a file that cannot be read is not taken for a damaged one. */
 #include <assert.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +22,13 @@ typedef struct driven {
 static int n_open;
 static bool is_looking;
 static int64_t found_at, found_bytes;
+static int first_error; /* errno; 0: none */
+
+static void note_error(void)
+{
+    if (first_error == 0)
+        first_error = errno;
+}
 
 static H5FD_t *open_file(const char *name, unsigned flags, hid_t list, haddr_t most)
 {
@@ -38,6 +47,8 @@ static H5FD_t *open_file(const char *name, unsigned flags, hid_t list, haddr_t m
     }
     if (file->fd >= 0)
         close(file->fd);
+    else
+        note_error();
     free(file);
     return NULL;
 }
@@ -83,7 +94,7 @@ static herr_t read_file(H5FD_t *base, H5FD_mem_t type, hid_t list, haddr_t at,
 {
     const driven *file = (const driven *)base;
     char *out = to;
-    ssize_t got = 1;
+    ssize_t got;
 
     (void)list;
     if (at > file->bytes || bytes > file->bytes - at)
@@ -93,9 +104,17 @@ static herr_t read_file(H5FD_t *base, H5FD_mem_t type, hid_t list, haddr_t at,
         found_bytes = (int64_t)bytes;
         return 0;
     }
-    for (; bytes > 0 && got > 0; bytes -= (size_t)got, out += got, at += (haddr_t)got)
+    for (; bytes > 0; bytes -= (size_t)got, out += got, at += (haddr_t)got) {
         got = pread(file->fd, out, bytes, (off_t)at);
-    return got > 0 || bytes == 0 ? 0 : -1;
+        if (got < 0 && errno == EINTR) {
+            got = 0;
+        } else if (got <= 0) {
+            if (got < 0)
+                note_error();
+            return -1;
+        }
+    }
+    return 0;
 }
 
 static herr_t refuse_to_write(H5FD_t *base, H5FD_mem_t type, hid_t list, haddr_t at,
@@ -130,6 +149,7 @@ hid_t sp_h5_driver_list(void)
     static hid_t id = H5I_INVALID_HID;
     hid_t list = H5Pcreate(H5P_FILE_ACCESS);
 
+    first_error = 0;
     if (id < 0)
         id = H5FDregister(&driver);
     H5Pset_driver(list, id, NULL);
@@ -149,4 +169,9 @@ void sp_h5_driver_found(int64_t *at, int64_t *bytes)
     *at = found_at;
     *bytes = found_bytes;
     found_at = found_bytes = -1;
+}
+
+int sp_h5_driver_error(void)
+{
+    return first_error;
 }

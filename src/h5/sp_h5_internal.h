@@ -42,9 +42,13 @@ sp_status sp_h5_fail(const sp_h5 *file, const char *object, const char *what);
  * closes the file, within the process's limit on the size of files. */
 sp_status sp_h5_may_grow(const sp_h5 *file, int64_t bytes);
 
+/* Fails with the path and the text of the system's `error`: SP_EDATA where it says that
+ * the path names no file, else SP_EIO. */
+sp_status sp_h5_fail_system(const char *path, int error);
+
 /* Fills an empty catalog with all that the file names. A part that the library cannot
- * read gets its reason in the catalog. SP_EDATA: this is no HDF5 file, or it cannot be
- * opened; SP_EMEM. */
+ * read gets its reason in the catalog. SP_EDATA: this is no HDF5 file, or it is damaged;
+ * SP_EIO: the system could not read a part of it; SP_EMEM. */
 sp_status sp_h5_describe(const char *path, sp_h5_catalog *catalog);
 
 /* The driver through which the library reads a file. It opens one file at a time, so
@@ -55,6 +59,9 @@ void sp_h5_driver_look(bool is_looking);
 /* The place of the bytes that the library asked for last while looking; -1, -1: none.
  */
 void sp_h5_driver_found(int64_t *at, int64_t *bytes);
+/* The first error (errno) with which the system refused to open or to read a file since
+ * sp_h5_driver_list; 0: none. */
+int sp_h5_driver_error(void);
 
 sp_h5_type sp_h5_type_of(hid_t type);
 /* HDF5's constant for a number in memory; it must not be closed. */

@@ -382,10 +382,17 @@ sp_status sp_checkpoint_verify_weights(const char *path, sp_checkpoint_demand de
 static sp_status verify_written(const char *path)
 {
     sp_h5 *file;
+    sp_status rc = sp_h5_open_own(&file, path);
 
-    SP_TRY(sp_h5_open_own(&file, path));
-    SP_TRY(verify_opened(&file, true, SP_INTACT));
-    return sp_h5_close(file);
+    if (rc == SP_OK)
+        rc = verify_opened(&file, true, SP_INTACT);
+    if (rc == SP_OK)
+        rc = sp_h5_close(file);
+    if (rc == SP_EDATA || rc == SP_EIO)
+        return SP_FAIL(SP_EIO,
+                       "the checkpoint was written, but reading it back failed: %s",
+                       sp_error_last()->message);
+    return rc;
 }
 
 /* ---- writing ---- */
@@ -442,12 +449,7 @@ sp_status sp_checkpoint_write(const char *path, const sp_graph *graph,
                      strerror(errno));
     if (rc != SP_OK) {
         unlink(temporary);
-        return rc == SP_EDATA
-                   ? (sp_status)SP_FAIL(
-                         SP_EIO,
-                         "the checkpoint was written, but reading it back failed: %s",
-                         sp_error_last()->message)
-                   : rc;
+        return rc;
     }
     sp_fault_at("renamed", state->step);
     return sp_file_sync_folder_of(path);

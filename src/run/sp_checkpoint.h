@@ -128,23 +128,25 @@ sp_status sp_checkpoint_check_place(const char *path, const sp_checkpoint_state 
 
 /* Rank 0 only: finds the newest checkpoint in dir that verifies, best.h5 if no step's
  * file does; path becomes "" if there is none. Damaged files are named in warnings,
- * skipped and counted (n_damaged may be NULL). on: the data set of a training that is
- * to continue: numbers must be finite, and a file whose data_hash is that of `on` has
- * its place checked too (sp_checkpoint_check_place). on NULL: both checks are left out.
- * path holds PATH_MAX bytes. */
+ * skipped and counted (n_damaged may be NULL); one that the system cannot read is
+ * SP_EIO, since it may be whole. on: the data set of a training that is to continue:
+ * numbers must be finite, and a file whose data_hash is that of `on` has its place
+ * checked too (sp_checkpoint_check_place). on NULL: both checks are left out. path holds
+ * PATH_MAX bytes. */
 sp_status sp_checkpoint_find(const char *dir, const struct sp_dataset *on, char *path,
                              int *n_damaged);
 /* Rank 0 only: opens the file that evaluation and prediction take from a folder of
  * checkpoints, as sp_checkpoint_open does: best.h5, else the newest that verifies;
- * damaged files are named in warnings. path becomes "" and *file NULL if there is none.
- * path holds PATH_MAX bytes. */
+ * damaged files are named in warnings, and one that cannot be read is SP_EIO. path
+ * becomes "" and *file NULL if there is none. path holds PATH_MAX bytes. */
 sp_status sp_checkpoint_open_best(struct sp_h5 **file, const char *dir, char *path);
 /* Rank 0 only: appends ".old" to the names of the files of steps after `step`, so that
  * a run that went back to `step` neither continues from them nor loses its own files to
  * prune. *n: number of files renamed. */
 sp_status sp_checkpoint_set_newer_aside(const char *dir, int64_t step, int *n);
 /* Rank 0 only: *has_best says whether the folder has a valid best.h5 of `step` or
- * before. A best.h5 that is damaged or of a later step is renamed likewise. */
+ * before. A best.h5 that is damaged or of a later step is renamed likewise; one that
+ * cannot be read is SP_EIO. */
 sp_status sp_checkpoint_check_best(const char *dir, int64_t step, bool *has_best);
 /* Rank 0 only: deletes the temporary files that a killed writer left. */
 sp_status sp_checkpoint_remove_unfinished(const char *dir);

@@ -119,24 +119,47 @@ static sp_status open_for(sp_h5 **file, const char *path, const sp_dataset *on)
     return rc;
 }
 
+/* True where the system says that there is no such file. A file of which it cannot say
+ * so is opened, which tells why. */
+static bool is_absent(const char *path)
+{
+    return access(path, F_OK) != 0 && (errno == ENOENT || errno == ENOTDIR);
+}
+
+/* Decides what a failure to open a checkpoint means for the search. A damaged one is
+ * named and skipped. One that the system cannot read may be whole, and its content is
+ * not known: with an older one in its place the run would undo the steps between them,
+ * and an evaluation would be that of other weights. */
+static sp_status skip_damaged(const char *path, sp_status rc)
+{
+    if (rc == SP_EIO)
+        return SP_FAIL(SP_EIO,
+                       "%s (start again when %s can be read, or rename it to go on "
+                       "without it)",
+                       sp_error_last()->message, path);
+    sp_log_warn0("damaged checkpoint skipped: %s", sp_error_last()->message);
+    return SP_OK;
+}
+
 /* As sp_checkpoint_find, with the file open; *file NULL: there is none. */
 static sp_status find(sp_h5 **file, const char *dir, const sp_dataset *on, char *path,
                       int *n_damaged)
 {
     int64_t *steps;
     int i, n, damaged = 0;
+    sp_status rc = SP_OK;
 
     *file = NULL;
     SP_TRY(list_steps(dir, &steps, &n));
-    for (i = 0, path[0] = 0; i <= n && !path[0]; i++) {
+    for (i = 0, path[0] = 0; i <= n && !path[0] && rc == SP_OK; i++) {
         if (i < n)
             path_of_step(path, dir, steps[i]);
         else
             snprintf(path, PATH_MAX, "%s/best.h5", dir);
-        if (i == n && access(path, F_OK) != 0) {
+        if (i == n && is_absent(path)) {
             path[0] = 0;
-        } else if (open_for(file, path, on) != SP_OK) {
-            sp_log_warn0("damaged checkpoint skipped: %s", sp_error_last()->message);
+        } else if ((rc = open_for(file, path, on)) != SP_OK) {
+            rc = skip_damaged(path, rc);
             damaged++;
             path[0] = 0;
         }
@@ -144,6 +167,7 @@ static sp_status find(sp_h5 **file, const char *dir, const sp_dataset *on, char 
     free(steps);
     if (n_damaged)
         *n_damaged = damaged;
+    SP_TRY(rc);
     return SP_OK;
 }
 
@@ -159,12 +183,14 @@ sp_status sp_checkpoint_find(const char *dir, const sp_dataset *on, char *path,
 
 sp_status sp_checkpoint_open_best(sp_h5 **file, const char *dir, char *path)
 {
+    sp_status rc;
+
     assert(file && dir && path);
-    if (snprintf(path, PATH_MAX, "%s/best.h5", dir) < PATH_MAX &&
-        access(path, R_OK) == 0) {
-        if (sp_checkpoint_open(file, path, SP_INTACT) == SP_OK)
+    if (snprintf(path, PATH_MAX, "%s/best.h5", dir) < PATH_MAX && !is_absent(path)) {
+        rc = sp_checkpoint_open(file, path, SP_INTACT);
+        if (rc == SP_OK)
             return SP_OK;
-        sp_log_warn0("damaged checkpoint skipped: %s", sp_error_last()->message);
+        SP_TRY(skip_damaged(path, rc));
     }
     return find(file, dir, NULL, path, NULL);
 }
@@ -207,13 +233,15 @@ sp_status sp_checkpoint_check_best(const char *dir, int64_t step, bool *has_best
     assert(step >= 0 && has_best);
     snprintf(path, sizeof path, "%s/best.h5", dir);
     *has_best = false;
-    if (access(path, F_OK) != 0)
+    if (is_absent(path))
         return SP_OK;
     rc = sp_checkpoint_verify(path, SP_FINITE);
     if (rc == SP_OK)
         rc = sp_checkpoint_read_state(path, &state, &norm);
     *has_best = rc == SP_OK && state.step <= step;
-    if (rc != SP_OK)
+    if (rc == SP_EIO)
+        rc = skip_damaged(path, rc);
+    else if (rc != SP_OK)
         sp_log_warn0("a checkpoint that cannot be continued was renamed to *.old: %s",
                      sp_error_last()->message);
     else if (!*has_best)
@@ -221,6 +249,8 @@ sp_status sp_checkpoint_check_best(const char *dir, int64_t step, bool *has_best
                     (long long)state.step);
     sp_checkpoint_state_destroy(&state);
     sp_normalization_destroy(&norm);
+    if (rc == SP_EIO)
+        return rc;
     return *has_best ? SP_OK : set_aside(path);
 }
 
