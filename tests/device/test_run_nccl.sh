@@ -95,7 +95,10 @@ fails() {
 }
 fails init:1 "rank 1/2 .* NCCL: ncclCommInitRankConfig: unhandled system error: stand-in: no device"
 fails error:1:9 "rank 1/2 .* NCCL: .*: unhandled system error: stand-in: socket"
-log_says "^abort" 1
+log_says "^abort$" 1
+# A sum that is refused within a group leaves no group open: the abort would wait for it.
+fails refused:1:2 "rank 1/2 .* NCCL: ncclAllReduce: unhandled system error: stand-in: no room"
+log_says "^abort$" 1
 fails remote:1:9 "rank 1/2 .* NCCL: .*: unhandled system error: stand-in: socket"
 fails absent:1:9 "error: " run.watchdog_s="$watch_s"
 echo "ok"

@@ -30,8 +30,9 @@ typedef struct outside {
     void *arg;
 } outside;
 
-static int n_sums;
+static int n_sums, n_grouped;
 static __thread int group_depth;
+static atomic_int n_open; /* groups of all threads */
 static __thread char last_error[256];
 
 static int world_rank(void)
@@ -198,6 +199,8 @@ int ncclAllReduce(const void *from, void *to, size_t count, int type, int op, co
     }
     if (state != SUCCESS || (c->n_pending && !group_depth))
         return refuse(INVALID_USAGE, "sum on a busy communicator");
+    if (group_depth && is_to_fail("refused", ++n_grouped))
+        return refuse(SYSTEM_ERROR, "no room for the sum");
     j = calloc(1, sizeof *j);
     j->kind = JOB_SUM;
     j->comm = c;
@@ -218,12 +221,14 @@ int ncclAllReduce(const void *from, void *to, size_t count, int type, int op, co
 int ncclGroupStart(void)
 {
     group_depth++;
+    n_open++;
     return SUCCESS;
 }
 
 int ncclGroupEnd(void)
 {
     group_depth--;
+    n_open--;
     return IN_PROGRESS;
 }
 
@@ -316,6 +321,10 @@ int ncclCommDestroy(comm *c)
 
 int ncclCommAbort(comm *c)
 {
+    if (n_open > 0) {
+        note("abort put off: a group is open");
+        return IN_PROGRESS;
+    }
     note("abort");
     comm_stop(c);
     return SUCCESS; /* sums in streams still refer to it */

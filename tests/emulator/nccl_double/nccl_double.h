@@ -6,8 +6,8 @@
  * each comm with a thread of its own that works as a device would, beside the program.
  * Its communicators behave as NCCL's that do not block: nothing reaches a stream before
  * ncclCommGetAsyncError was asked until it said so, a communicator that is busy refuses
- * calls, and all ranks must sum as many elements of one type. Sums are formed in the
- * order of the ranks.
+ * calls, all ranks must sum as many elements of one type, and ncclCommAbort is put off
+ * while a group is open. Sums are formed in the order of the ranks.
  *
  *   NCCL_DOUBLE_FAIL=WHAT:RANK[:N]  at this rank (its N-th sum, from 1; default 1):
  *       init    its communicator fails to start
@@ -15,6 +15,7 @@
  *       remote  the sum fails here; the others hear of it
  *       absent  the sum never begins here, and nobody says so
  *       wrong   from this sum on, the first element is another one here
+ *       refused the call that asks for the sum fails; of the sums within groups the N-th
  *   NCCL_DOUBLE_VERSION=N           what ncclGetVersion says (22809)
  *   NCCL_DOUBLE_SLOW=KIB:MS         sums of so many KiB or more take this much longer
  *   NCCL_DOUBLE_LOG=PREFIX          each call's line in PREFIX.RANK, how long each sum
