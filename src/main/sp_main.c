@@ -364,7 +364,7 @@ int main(int argc, char **argv)
     atexit(refuse_early_end);
     if (is_stoppable(argc, argv)) /* a request to stop may come while MPI starts */
         sp_signal_install();
-    sp_start_watch();
+    sp_start_watch("sptrain");
     rc = sp_comm_open(&comm, &argc, &argv);
     sp_signal_started();
     if (rc != SP_OK) {

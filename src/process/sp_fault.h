@@ -12,7 +12,8 @@
  *           sleeps a tenth of a second, busy computes a hundredth.
  *   POINT   the name of a phase (run/sp_heartbeat.h), or a name given here: pread, plan
  *           (the loader's threads), saving, verified, renamed, linked (the thread that
- *           saves), peak (spbench's timings of ceilings, whose number is STEP).
+ *           saves), peak (spbench's timings of ceilings, whose number is STEP), together
+ *           (all ranks have started, in a command without a run folder; step 0).
  *
  * When the fault happens, standard error has a line "fault: ACTION at SECONDS" (since
  * 1970); slow and busy print nothing.
@@ -22,7 +23,8 @@
 
 #include <stdint.h>
 
-/* Reads the environment. Called once, when the rank is known. */
+/* Reads the environment. Called when the rank is known; where it is called again, the
+ * fault may happen again. */
 void sp_fault_open(int rank);
 /* Passes a point in a known step. Any thread. */
 void sp_fault_at(const char *point, int64_t step);

@@ -14,16 +14,26 @@
 #include <unistd.h>
 
 #include "base/sp_error.h"
+#include "base/sp_log.h"
+#include "process/sp_fault.h"
+#include "process/sp_pulse.h"
 #include "process/sp_thread.h"
 
-enum { LIMIT_S = 300, TEXT = 512 };
+/* LOOKS: between two looks at waits passes this part of the limit. */
+enum { LIMIT_S = 300, LOOKS = 20, TEXT = 512 };
+
+/* The ranks have yet to come together, they are together without a watchdog, or the
+ * thread is to end. */
+typedef enum stage { APART, TOGETHER, OVER } stage;
 
 static struct {
     pthread_t thread;
     pthread_mutex_t mutex;
-    pthread_cond_t over;
-    bool is_started, is_over;
+    pthread_cond_t changed;
+    bool is_started;
+    stage stage;
     double limit_s;
+    const char *program;
 } start;
 
 /* ---- processes of this job on this host ---- */
@@ -124,33 +134,51 @@ static const char *rank_of(long pid, char text[16])
     return text;
 }
 
-/* Prints the message; one of this host's ranks does so for all of them. */
+enum { WHERE = 128 };
+
+/* Words the process of this host that is stopped; false: there is none. */
+static bool name_stopped(char where[WHERE])
+{
+    const long stopped = find_process(true);
+    char rank[16];
+
+    if (stopped)
+        snprintf(where, WHERE,
+                 "rank %s, pid %ld of this host, which is stopped (kill -CONT %ld)",
+                 rank_of(stopped, rank), stopped, stopped);
+    return stopped != 0;
+}
+
+/* One of this host's ranks speaks for all of them. */
+static bool is_speaker(void)
+{
+    return find_process(false) == (long)getpid();
+}
+
+/* Prints that the ranks have not come together. */
 static void say(bool is_end)
 {
-    long stopped = find_process(true);
-    char host[64] = "", own[16], other[16],
-         where[128] = "a rank that has not started, or is on another host";
+    char host[64] = "", own[16], where[WHERE];
 
-    if (find_process(false) != (long)getpid())
+    if (!is_speaker())
         return;
     gethostname(host, sizeof host - 1);
-    if (stopped)
-        snprintf(where, sizeof where,
-                 "rank %s, pid %ld of this host, which is stopped (kill -CONT %ld)",
-                 rank_of(stopped, other), stopped, stopped);
+    if (!name_stopped(where))
+        snprintf(where, sizeof where, "%s",
+                 "a rank that has not started, or is on another host");
     dprintf(STDERR_FILENO,
-            "sptrain: rank %s host %s: %sthe ranks have not come together for %.0f s; "
+            "%s: rank %s host %s: %sthe ranks have not come together for %.0f s; "
             "waited for: %s%s\n",
-            rank_of((long)getpid(), own), host, is_end ? "error: " : "",
+            start.program, rank_of((long)getpid(), own), host, is_end ? "error: " : "",
             is_end ? start.limit_s : start.limit_s / 4, where,
             is_end ? "; more time: SP_START_S in the environment" : "");
 }
 
 /* ---- the thread ---- */
 
-/* Waits until the start is over, at most until s seconds after `begin`. True if it is
+/* Waits until a stage is over, at most until s seconds after `begin`. True if it is
  * over. */
-static bool is_over_by(const struct timespec *begin, double s)
+static bool is_over_by(stage which, const struct timespec *begin, double s)
 {
     struct timespec until = *begin;
     int error = 0;
@@ -160,50 +188,93 @@ static bool is_over_by(const struct timespec *begin, double s)
     until.tv_sec += until.tv_nsec / 1000000000;
     until.tv_nsec %= 1000000000;
     pthread_mutex_lock(&start.mutex);
-    while (!start.is_over && error != ETIMEDOUT)
-        error = pthread_cond_timedwait(&start.over, &start.mutex, &until);
+    while (start.stage == which && error != ETIMEDOUT)
+        error = pthread_cond_timedwait(&start.changed, &start.mutex, &until);
     pthread_mutex_unlock(&start.mutex);
     return error != ETIMEDOUT;
 }
 
-static void *watch(void *arg)
+static void limit_start(void)
 {
     struct timespec begin;
 
     clock_gettime(CLOCK_MONOTONIC, &begin);
-    if (is_over_by(&begin, start.limit_s / 4))
-        return arg;
+    if (is_over_by(APART, &begin, start.limit_s / 4))
+        return;
     say(false);
-    if (is_over_by(&begin, start.limit_s))
-        return arg;
+    if (is_over_by(APART, &begin, start.limit_s))
+        return;
     say(true);
     _exit(SP_EMPI);
 }
 
-void sp_start_watch(void)
+/* Names a stopped process for which this rank waits. Any work ends the wait for it. */
+static void name_waits(void)
+{
+    sp_pulse last = {.work = -1}, now;
+    struct timespec begin;
+    bool is_told = false;
+    char where[WHERE];
+
+    for (;; last = now) {
+        clock_gettime(CLOCK_MONOTONIC, &begin);
+        if (is_over_by(TOGETHER, &begin, start.limit_s / LOOKS))
+            return;
+        sp_pulse_read(&now);
+        is_told = is_told && now.work == last.work;
+        if (is_told || !now.is_waiting || now.work != last.work || !is_speaker() ||
+            !name_stopped(where))
+            continue;
+        sp_log_warn("the ranks wait for %s", where);
+        is_told = true;
+    }
+}
+
+static void *watch(void *arg)
+{
+    limit_start();
+    name_waits();
+    return arg;
+}
+
+void sp_start_watch(const char *program)
 {
     const char *text = getenv("SP_START_S");
     pthread_condattr_t attributes;
 
+    start.program = program;
     start.limit_s = text ? atof(text) : LIMIT_S;
     if (!(start.limit_s > 0) || start.limit_s > 1e9)
         return;
     pthread_mutex_init(&start.mutex, NULL);
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&start.over, &attributes);
+    pthread_cond_init(&start.changed, &attributes);
     pthread_condattr_destroy(&attributes);
     start.is_started = sp_thread_start(&start.thread, watch, NULL) == 0;
+}
+
+static void enter(stage next)
+{
+    pthread_mutex_lock(&start.mutex);
+    start.stage = next;
+    pthread_cond_signal(&start.changed);
+    pthread_mutex_unlock(&start.mutex);
+}
+
+void sp_start_together(int rank)
+{
+    if (start.is_started)
+        enter(TOGETHER);
+    sp_fault_open(rank);
+    sp_fault_at("together", 0);
 }
 
 void sp_start_over(void)
 {
     if (!start.is_started)
         return;
-    pthread_mutex_lock(&start.mutex);
-    start.is_over = true;
-    pthread_cond_signal(&start.over);
-    pthread_mutex_unlock(&start.mutex);
+    enter(OVER);
     pthread_join(start.thread, NULL);
     start.is_started = false;
 }

@@ -67,7 +67,7 @@ sp_status sp_session_open(sp_session *session, const sp_command *command,
     session->comm = command->comm;
     if (with_folder)
         return sp_session_open_folder(session);
-    sp_start_over();
+    sp_start_together(command->comm->rank);
     return SP_OK;
 }
 

@@ -9,6 +9,7 @@
 #include "base/sp_names.h"
 #include "h5/sp_h5.h"
 #include "process/sp_signal.h"
+#include "process/sp_start.h"
 #include "show/sp_live.h"
 #include "vox/vox.h"
 
@@ -83,6 +84,7 @@ int main(int argc, char **argv)
     sp_log_program("spvox");
     if (answers_at_once(argc, argv))
         return sp_log_written();
+    sp_start_watch("spvox");
     rc = sp_comm_open(&comm, &argc, &argv);
     if (rc == SP_OK)
         rc = sp_log_open(comm.rank, comm.size, comm.host, comm.local_rank, NULL);
@@ -93,10 +95,12 @@ int main(int argc, char **argv)
         sp_comm_close(&comm);
         return rc;
     }
+    sp_start_together(comm.rank);
     rc = sp_comm_agree(&comm, run_command(argc, argv, &comm), &who);
     if (rc != SP_OK && comm.rank == who)
         sp_log_error(sp_error_last());
     sp_log_close();
     sp_comm_close(&comm);
+    sp_start_over();
     return rc;
 }

@@ -1,0 +1,34 @@
+#!/bin/sh
+# Commands without a watchdog name a rank that is stopped and for which the others wait,
+# once, and go on when it is continued.
+. "$SP_SRCDIR/tests/run/story.sh"
+"$SHARDS" uneven u.h5 || fail "make_shards"
+printf '%s\n' '1 2 3 4' '5 6 7 8' >scan.txt
+cat >base.deck <<'DECK'
+data : { train = "u.h5"; val = []; };
+net : { family = "dummy"; };
+run : { device = "cpu"; };
+DECK
+
+# named PROGRAM ARGUMENTS...: rank 1 of 2 is stopped when all have started.
+named() {
+    program=$1
+    shift
+    SP_START_S=20 SP_TEST_FAULT=stop@1:together:0 timeout -k 5 "$limit_s" "$MPIEXEC" -n 2 \
+        "$SP_BUILDDIR/$program" "$@" >out 2>err </dev/null &
+    job=$!
+    await "$program $1: nobody names the rank" grep -q 'which is stopped' err
+    says err "^$program: rank 0/2 .*warning: the ranks wait for rank 1, pid [0-9]* of this"
+    pid=$(sed -n 's/.*which is stopped (kill -CONT \([0-9]*\)).*/\1/p' err)
+    sleep "$more_s"
+    kill -CONT "$pid"
+    wait $job
+    got=$?
+    ended 0 "$program $1 after it was continued"
+    test "$(grep -c 'which is stopped' err)" = 1 || fail "$program $1: not named once"
+}
+more_s=2.2 # two more looks at the same wait
+named sptrain check base.deck
+more_s=0
+named sptrain preflight
+named spvox convert --out s --voxel-size 1 --columns x,y,z,intensity scan.txt
