@@ -11,6 +11,13 @@ enum { ROWS = 1000 };
 static const char *path = "test_h5_unreadable.h5";
 static double values[ROWS];
 
+/* HDF5 1.10 does not free all it has allocated for a header that it could not read. */
+const char *__lsan_default_suppressions(void); /* NOLINT: a name of the sanitizer */
+const char *__lsan_default_suppressions(void) /* NOLINT */
+{
+    return "leak:libhdf5\n";
+}
+
 static void write_file(void)
 {
     const int64_t n = ROWS;
