@@ -257,7 +257,7 @@ static bool send_all(int fd, const void *data, size_t bytes)
     return true;
 }
 
-/* That the child has died is noticed when its answer is read. */
+/* Sends a list. That the child has died is noticed when its answer is read. */
 static void send_list(int fd, char *const *paths, int n)
 {
     list_head head = {.n = (uint64_t)n};

@@ -10,6 +10,20 @@
 #include "base/sp_log.h"
 #include "compute/sp_backend.h"
 
+sp_status vox_features_default(vox_options *o)
+{
+    const sp_scan_options options = {o->columns, o->label_field, 1};
+    sp_scan *scan;
+    bool has_intensity;
+
+    assert(o->n_inputs > 0);
+    SP_TRY(sp_scan_open(&scan, o->input[0], &options));
+    has_intensity = sp_scan_has(scan, "intensity");
+    sp_scan_close(scan);
+    o->left_out = has_intensity ? NULL : "intensity";
+    return vox_features_read(o, has_intensity ? "one,height,intensity" : "one,height");
+}
+
 /* Warns once where a file has what the default features leave out. */
 static void warn_left_out(const sp_scan *scan, const vox_options *o, int file)
 {

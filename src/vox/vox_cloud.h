@@ -58,6 +58,9 @@ typedef struct vox_codes {
     int64_t n[VOX_MAX_CODE + 1]; /* other codes are not counted */
 } vox_codes;
 
+/* Chooses the columns where --features was not given: one and height, and intensity
+ * where the first input has it. Errors of opening that scan. */
+sp_status vox_features_default(vox_options *options);
 /* Opens an input and selects the attributes that the features need. Close with
  * sp_scan_close. Errors are those of sp_scan_open and sp_scan_select. */
 sp_status vox_scan_open(sp_scan **scan, const vox_options *options, int file);

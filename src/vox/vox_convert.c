@@ -477,20 +477,6 @@ static void warn_of_others(const convert *c)
 
 /* ---- the command ---- */
 
-/* Chooses one and height, and intensity where the first input has it. */
-static sp_status default_features(vox_options *o)
-{
-    const sp_scan_options options = {o->columns, o->label_field, 1};
-    sp_scan *scan;
-    bool has_intensity;
-
-    SP_TRY(sp_scan_open(&scan, o->input[0], &options));
-    has_intensity = sp_scan_has(scan, "intensity");
-    sp_scan_close(scan);
-    o->left_out = has_intensity ? NULL : "intensity";
-    return vox_features_read(o, has_intensity ? "one,height,intensity" : "one,height");
-}
-
 static sp_status check_options(vox_options *o)
 {
     if (!o->out)
@@ -506,7 +492,7 @@ static sp_status check_options(vox_options *o)
     if (o->overlap > o->block)
         return SP_FAIL(SP_EUSAGE, "--overlap %g: expected at most --block, which is %g",
                        o->overlap, o->block);
-    return o->n_features ? SP_OK : default_features(o);
+    return o->n_features ? SP_OK : vox_features_default(o);
 }
 
 static void remove_temporary(const convert *c)
