@@ -177,10 +177,11 @@ static void say(bool is_end)
 /* ---- the thread ---- */
 
 /* Waits until a stage is over, at most until s seconds after `begin`. True if it is
- * over. */
+ * over: also where a process that was stopped is continued after that time. */
 static bool is_over_by(stage which, const struct timespec *begin, double s)
 {
     struct timespec until = *begin;
+    bool is_over;
     int error = 0;
 
     until.tv_sec += (time_t)s;
@@ -190,8 +191,9 @@ static bool is_over_by(stage which, const struct timespec *begin, double s)
     pthread_mutex_lock(&start.mutex);
     while (start.stage == which && error != ETIMEDOUT)
         error = pthread_cond_timedwait(&start.changed, &start.mutex, &until);
+    is_over = start.stage != which;
     pthread_mutex_unlock(&start.mutex);
-    return error != ETIMEDOUT;
+    return is_over;
 }
 
 static void limit_start(void)

@@ -14,6 +14,7 @@ DECK
 named() {
     program=$1
     shift
+    : >err # the shell that goes on may look before the one that it starts has emptied it
     SP_START_S=20 SP_TEST_FAULT=stop@1:together:0 timeout -k 5 "$limit_s" "$MPIEXEC" -n 2 \
         "$SP_BUILDDIR/$program" "$@" >out 2>err </dev/null &
     job=$!
