@@ -153,6 +153,8 @@ sp_status sp_config_parse(sp_config *config, const char *text, const char *name,
                           int n_overrides, char *const *overrides);
 void sp_config_destroy(sp_config *config);
 void sp_layers_destroy(sp_layer *layers, int n);
+/* Appends a copy of text. SP_EMEM. */
+sp_status sp_strings_add(sp_strings *to, const char *text);
 
 /* Writes every key with its value as a deck that reads back to the same config; *text
  * is malloc'd for the caller. SP_EMEM. */

@@ -108,7 +108,7 @@ void sp_deck_free_strings(sp_strings *s)
     *s = (sp_strings){0};
 }
 
-static sp_status add_string(sp_strings *to, const char *text)
+sp_status sp_strings_add(sp_strings *to, const char *text)
 {
     char **at = realloc(to->at, ((size_t)to->n + 1) * sizeof *at);
 
@@ -135,7 +135,7 @@ sp_status sp_deck_read_strings(sp_strings *to, const config_setting_t *s,
         if (config_setting_type(e) != CONFIG_TYPE_STRING)
             return SP_FAIL(SP_EUSAGE, "%s: %s takes a list of texts, found %s", where,
                            what, sp_deck_describe(e));
-        SP_TRY(add_string(to, config_setting_get_string(e)));
+        SP_TRY(sp_strings_add(to, config_setting_get_string(e)));
     }
     return SP_OK;
 }
@@ -201,7 +201,7 @@ sp_status sp_deck_set_text(sp_config *config, const sp_key *key, const char *tex
         return set_resume(field, text);
     if (key->type == SP_KEY_TEXTS) {
         sp_deck_free_strings(field);
-        return add_string(field, text);
+        return sp_strings_add(field, text);
     }
     i = sp_choice_find(key->names, text);
     if (i < 0)

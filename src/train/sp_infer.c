@@ -42,6 +42,18 @@ static sp_status open_checkpoint(sp_infer *infer)
     return open_in_folder(infer, config->run.dir);
 }
 
+/* Where the model's deck takes all columns, gives it their names: other shards may have
+ * more columns, or have them in another order. */
+static sp_status name_columns(sp_config *model, const sp_normalization *norm)
+{
+    sp_strings *names = &model->data.features;
+    const int n = names->n == 0 && norm->name ? norm->n_columns : 0;
+
+    for (int i = 0; i < n; i++)
+        SP_TRY(sp_strings_add(names, norm->name[i]));
+    return SP_OK;
+}
+
 /* Rank 0: makes a config. The keys that describe the network, and the augmentation that
  * it was trained with (which views it knows), come from the checkpoint's deck unless
  * the command line sets them. All other keys come from the user's deck. A family on the
@@ -55,7 +67,9 @@ static sp_status take_network(sp_infer *infer)
     sp_status rc;
 
     SP_TRY(sp_checkpoint_config(&old, &infer->state, infer->path));
-    rc = sp_config_copy(&infer->config, user);
+    rc = name_columns(&old, &infer->resources.norm);
+    if (rc == SP_OK)
+        rc = sp_config_copy(&infer->config, user);
     for (; rc == SP_OK && *key; key++)
         if (!has_family || strcmp(*key, "net.layers") != 0)
             sp_config_take(&infer->config, &old, *key);

@@ -3,7 +3,7 @@
 # ranks.
 . "$SP_SRCDIR/tests/run/story.sh"
 "$SHARDS" uneven u.h5 && "$SHARDS" plain p.h5 && "$SHARDS" classes c.h5 &&
-    "$SHARDS" renamed n.h5 || fail "make_shards"
+    "$SHARDS" renamed n.h5 && "$SHARDS" bare b.h5 || fail "make_shards"
 cat >base.deck <<'DECK'
 data : { train = "u.h5"; val = "u.h5"; };
 net : { family = "minkunet14A"; width = 0.1; stem_kernel = 3; };
@@ -97,15 +97,27 @@ mkdir sub && cp u.h5 sub
 run 2 2 predict base.deck run.dir=f run.checkpoint=r/checkpoints/best.h5 'data.val=["u.h5","sub/u.h5"]'
 one_diagnosis 'f/predictions/u.h5'
 
-# Columns in another order would be mixed up; where they are named, they are found.
+# Columns are found by the model's names, in whatever order the data have them. On the
+# command line the model's names in another order are a mistake.
 names='"feature2", "feature1", "feature0"'
-run 2 3 eval base.deck run.dir=f run.checkpoint=r/checkpoints/best.h5 data.val=n.h5
-one_diagnosis 'checkpoint \["feature0", "feature1", "feature2"\], n.h5 \['"$names"
-run 2 0 eval base.deck run.dir=f run.checkpoint=r/checkpoints/best.h5 data.val=n.h5 \
-    'data.features=["feature0", "feature1", "feature2"]'
+other() {
+    run 2 "$1" eval base.deck run.dir=f run.checkpoint=r/checkpoints/best.h5 data.val="$2" \
+        "data.features=$3"
+}
+run 2 0 eval base.deck run.dir=f run.checkpoint=r/checkpoints/best.h5 data.val=n.h5
+evaluations f | tail -n 1 >by-name
+other 0 n.h5 '["feature0", "feature1", "feature2"]'
+evaluations f | tail -n 1 >b
+same by-name b "evaluation of columns in another order"
+run 2 0 eval base.deck run.dir=f run.checkpoint=r/checkpoints/best.h5 data.val=p.h5
+evaluations f | tail -n 1 >b
+cmp -s by-name b && fail "the order of columns does not count"
+run 2 0 base.deck run.dir=one train.steps=1 'data.features=["feature1"]'
+run 2 3 eval base.deck run.dir=f run.checkpoint=one/checkpoints/best.h5 \
+    data.val=b.h5
+one_diagnosis 'one/checkpoints/best.h5:.*: data.features: b.h5 has no column "feature1"; did you mean'
 for data in u.h5 n.h5; do
-    run 2 3 eval base.deck run.dir=f run.checkpoint=r/checkpoints/best.h5 data.val=$data \
-        data.features="[$names]"
+    other 3 $data "[$names]"
     one_diagnosis 'checkpoint \["feature0", "feature1", "feature2"\], '$data' \['"$names"
 done
 run 2 2 base.deck run.dir=r train.steps=5 data.features="[$names]"
