@@ -23,7 +23,7 @@ _Static_assert((int)SP_LINK_PHASES == (int)SP_PHASE_COUNT, "what a frame may say
 
 /* ---- signs ---- */
 
-sp_row *sp_watchdog_own_row(sp_watchdog *w)
+sp_watched *sp_watchdog_own_row(sp_watchdog *w)
 {
     return &w->row[w->run->comm->rank == 0 ? 0 : 1];
 }
@@ -60,7 +60,7 @@ void sp_watchdog_take_own(sp_watchdog *w, sp_signs *signs, sp_signs_kind kind, i
     sp_heartbeat_put_signs(w->run->beats, signs->rank, pulse.work, pulse.waits);
 }
 
-static void note(sp_row *r, const sp_signs *signs)
+static void note(sp_watched *r, const sp_signs *signs)
 {
     double now = sp_now_s();
 
@@ -73,7 +73,7 @@ static void note(sp_row *r, const sp_signs *signs)
 }
 
 /* Updates a row from heartbeat.bin, for a rank without a connection. */
-static void note_record(sp_watchdog *w, sp_row *r, int rank)
+static void note_record(sp_watchdog *w, sp_watched *r, int rank)
 {
     sp_heartbeat beat;
     sp_signs signs = {.rank = rank};
@@ -102,25 +102,25 @@ static void forgive(sp_watchdog *w, double now)
 
 /* Closes a connection with invalid frames. The rank is watched through heartbeat.bin
  * from then on. */
-static void give_up(sp_row *r)
+static void give_up(sp_watched *r)
 {
     sp_log_warn("watchdog: what rank %d sends is not of this run; its connection is "
                 "closed",
                 r->signs.rank);
     sp_link_close(&r->link);
-    r->state = SP_ROW_ABSENT;
+    r->state = SP_WATCHED_ABSENT;
 }
 
 /* Acts on a frame. Rank 0 alone may make others leave, and never with success. */
-static void heed(sp_watchdog *w, sp_row *r, const sp_signs *signs)
+static void heed(sp_watchdog *w, sp_watched *r, const sp_signs *signs)
 {
     note(r, signs);
     if (signs->kind == SP_SIGNS_LEAVE && w->run->comm->rank != 0)
         sp_watchdog_leave(w, signs->code);
-    r->state = signs->kind == SP_SIGNS_END ? SP_ROW_ENDED : SP_ROW_LINKED;
+    r->state = signs->kind == SP_SIGNS_END ? SP_WATCHED_ENDED : SP_WATCHED_LINKED;
 }
 
-static void receive(sp_watchdog *w, sp_row *r)
+static void receive(sp_watchdog *w, sp_watched *r)
 {
     sp_link_event event = SP_LINK_SIGNS;
     sp_signs signs;
@@ -135,7 +135,7 @@ static void receive(sp_watchdog *w, sp_row *r)
     if (event != SP_LINK_GONE)
         return;
     sp_link_close(&r->link);
-    if (r->state == SP_ROW_LINKED)
+    if (r->state == SP_WATCHED_LINKED)
         sp_watchdog_diagnose_dead(w, r);
 }
 
@@ -180,7 +180,7 @@ static void listen_to_all(sp_watchdog *w)
 static void say(sp_watchdog *w, sp_signs_kind kind, int code)
 {
     sp_signs signs;
-    sp_row *own = sp_watchdog_own_row(w);
+    sp_watched *own = sp_watchdog_own_row(w);
 
     sp_watchdog_take_own(w, &signs, kind, code);
     note(own, &signs);
@@ -192,9 +192,9 @@ static void say(sp_watchdog *w, sp_signs_kind kind, int code)
 static void look_around(sp_watchdog *w)
 {
     for (int i = 0; i < w->n_rows; i++) {
-        sp_row *r = &w->row[i];
+        sp_watched *r = &w->row[i];
 
-        if (r->state == SP_ROW_ABSENT && r != sp_watchdog_own_row(w))
+        if (r->state == SP_WATCHED_ABSENT && r != sp_watchdog_own_row(w))
             note_record(w, r, i);
     }
 }

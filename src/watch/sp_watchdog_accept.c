@@ -105,7 +105,7 @@ static void meet_stranger(sp_watchdog *w, int i, double now)
 static void close_when_complete(sp_watchdog *w)
 {
     for (int r = 1; r < w->n_rows; r++)
-        if (w->row[r].state == SP_ROW_ABSENT)
+        if (w->row[r].state == SP_WATCHED_ABSENT)
             return;
     sp_watchdog_stop_listening(w);
     while (w->n_fresh > 0)
@@ -116,16 +116,16 @@ static void close_when_complete(sp_watchdog *w)
  * other side knows that a closed connection without an end frame means a death. */
 static void welcome(sp_watchdog *w, int i)
 {
-    sp_row *r = &w->row[w->fresh[i].rank];
+    sp_watched *r = &w->row[w->fresh[i].rank];
     sp_signs signs;
 
-    if (r->state != SP_ROW_ABSENT) {
+    if (r->state != SP_WATCHED_ABSENT) {
         drop_fresh(w, i);
         return;
     }
     r->link = w->fresh[i];
     w->fresh[i] = w->fresh[--w->n_fresh];
-    r->state = SP_ROW_LINKED;
+    r->state = SP_WATCHED_LINKED;
     r->heard_s = r->changed_s = r->worked_s = sp_now_s();
     sp_watchdog_take_own(w, &signs, SP_SIGNS_ALIVE, 0);
     sp_link_send(&r->link, &signs);
@@ -237,10 +237,10 @@ static void go_on_connecting(sp_watchdog *w, double now)
 /* A connection that rank 0 closed before its first frame is tried again. */
 void sp_watchdog_connect(sp_watchdog *w, double now)
 {
-    sp_row *root = &w->row[0];
+    sp_watched *root = &w->row[0];
 
     assert(w->run->comm->rank != 0);
-    if (root->state != SP_ROW_ABSENT || w->address.n == 0)
+    if (root->state != SP_WATCHED_ABSENT || w->address.n == 0)
         return;
     go_on_connecting(w, now);
     if (!w->has_warned && now - w->begin_s > ALONE_S && !sp_link_is_proven(&root->link))

@@ -10,12 +10,16 @@
 #include "comm/sp_link.h"
 #include "watch/sp_watchdog.h"
 
-typedef enum sp_row_state { SP_ROW_ABSENT, SP_ROW_LINKED, SP_ROW_ENDED } sp_row_state;
+typedef enum sp_watched_state {
+    SP_WATCHED_ABSENT,
+    SP_WATCHED_LINKED,
+    SP_WATCHED_ENDED
+} sp_watched_state;
 
 /* State of one rank as far as this process knows it. Times are on its own clock. */
-typedef struct sp_row {
+typedef struct sp_watched {
     sp_signs signs; /* the latest signs received */
-    sp_row_state state;
+    sp_watched_state state;
     sp_link link;
     /* Times of the latest sign of any kind, of the latest that showed work or a turn of
      * a wait, and of the latest that showed work. */
@@ -23,7 +27,7 @@ typedef struct sp_row {
     /* The rank has been slow since then; 0: it is not slow. */
     double slow_s;
     bool is_slow_told; /* a warning of it was printed */
-} sp_row;
+} sp_watched;
 
 struct sp_watchdog {
     sp_run *run;
@@ -32,7 +36,7 @@ struct sp_watchdog {
     int wake[2];             /* pipe that wakes the thread at the end */
     pthread_t thread;
     bool is_started;
-    sp_row *row; /* [n_rows] rank 0: all ranks; elsewhere rank 0 and this rank */
+    sp_watched *row; /* [n_rows] rank 0: all ranks; elsewhere rank 0 and this rank */
     int n_rows;
     struct pollfd *fd; /* [descriptors at most: wake, listeners, fresh, rows] */
 
@@ -58,7 +62,7 @@ struct sp_watchdog {
 };
 
 /* The row of this rank; sp_watchdog_take_own collects its present signs of life. */
-sp_row *sp_watchdog_own_row(sp_watchdog *w);
+sp_watched *sp_watchdog_own_row(sp_watchdog *w);
 void sp_watchdog_take_own(sp_watchdog *w, sp_signs *signs, sp_signs_kind kind,
                           int code);
 
@@ -87,7 +91,7 @@ void sp_watchdog_connect(sp_watchdog *w, double now);
 void sp_watchdog_leave(sp_watchdog *w, int code) __attribute__((noreturn));
 /* The connection of r closed without an end frame: reports r as dead and ends all
  * ranks. */
-void sp_watchdog_diagnose_dead(sp_watchdog *w, const sp_row *r)
+void sp_watchdog_diagnose_dead(sp_watchdog *w, const sp_watched *r)
     __attribute__((noreturn));
 /* Looks at the watched rank that has been silent for longest, and does not return if it
  * is lost. margin_s is added to the limit, so that rank 0 reports first. */

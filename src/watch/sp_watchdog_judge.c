@@ -59,7 +59,7 @@ void sp_watchdog_leave(sp_watchdog *w, int code)
 
 /* Marks the lost rank in heartbeat.bin for the next start, before anything else: a
  * launcher may kill this process within milliseconds. */
-static void mark(sp_watchdog *w, const sp_row *r, sp_lost lost)
+static void mark(sp_watchdog *w, const sp_watched *r, sp_lost lost)
 {
     sp_heartbeat_mark_lost(w->run->beats, r->signs.rank, lost);
 }
@@ -83,7 +83,7 @@ static void diagnose(sp_watchdog *w, const char *text)
     sp_watchdog_leave(w, SP_EMPI);
 }
 
-static void describe(const sp_watchdog *w, const sp_row *r, char *text, size_t size)
+static void describe(const sp_watchdog *w, const sp_watched *r, char *text, size_t size)
 {
     snprintf(text, size, "rank %d/%d host %s", r->signs.rank, w->run->comm->size,
              r->signs.host[0] ? r->signs.host : "(not heard yet)");
@@ -91,7 +91,7 @@ static void describe(const sp_watchdog *w, const sp_row *r, char *text, size_t s
 
 /* Words the rank's position. Where heartbeat.bin is shared, its record is newer than
  * the last frame. */
-static void place(const sp_watchdog *w, const sp_row *r, char *text, size_t size)
+static void place(const sp_watchdog *w, const sp_watched *r, char *text, size_t size)
 {
     sp_heartbeat beat;
     bool is_newer = sp_heartbeat_get(w->run->beats, r->signs.rank, &beat) &&
@@ -105,7 +105,7 @@ static void place(const sp_watchdog *w, const sp_row *r, char *text, size_t size
 
 /* Replaces the row's rank by the one that the node's witness has marked: it knows which
  * of several ranks died first. */
-static void ask_witness(sp_watchdog *w, sp_row *r)
+static void ask_witness(sp_watchdog *w, sp_watched *r)
 {
     sp_heartbeat beat;
     int lost = -1;
@@ -123,10 +123,10 @@ static void ask_witness(sp_watchdog *w, sp_row *r)
     memcpy(r->signs.host, beat.host, sizeof r->signs.host);
 }
 
-void sp_watchdog_diagnose_dead(sp_watchdog *w, const sp_row *row)
+void sp_watchdog_diagnose_dead(sp_watchdog *w, const sp_watched *row)
 {
     char who[128], where[128], text[512];
-    sp_row copy = *row, *r = &copy;
+    sp_watched copy = *row, *r = &copy;
 
     ask_witness(w, r);
     mark(w, r, SP_LOST_DEAD);
@@ -139,7 +139,7 @@ void sp_watchdog_diagnose_dead(sp_watchdog *w, const sp_row *row)
     diagnose(w, text);
 }
 
-static void diagnose_silent(sp_watchdog *w, const sp_row *r, double now)
+static void diagnose_silent(sp_watchdog *w, const sp_watched *r, double now)
 {
     char who[128], where[128], text[512];
     bool is_heard = now - r->heard_s < w->limit_s / 2;
@@ -174,7 +174,7 @@ static void diagnose_stuck(sp_watchdog *w, double since_s)
 
 /* ---- judging ---- */
 
-static void judge_ended(sp_watchdog *w, const sp_row *r, double now)
+static void judge_ended(sp_watchdog *w, const sp_watched *r, double now)
 {
     bool is_error = r->signs.code != SP_OK && r->signs.code != SP_ELIMIT;
 
@@ -185,21 +185,21 @@ static void judge_ended(sp_watchdog *w, const sp_row *r, double now)
 void sp_watchdog_judge(sp_watchdog *w, double margin_s)
 {
     double now = sp_now_s(), worked_s = 0;
-    const sp_row *worst = NULL;
+    const sp_watched *worst = NULL;
     bool are_all_waiting = w->n_rows == w->run->comm->size;
 
     assert(margin_s >= 0);
     for (int i = 0; i < w->n_rows; i++) {
-        const sp_row *r = &w->row[i];
+        const sp_watched *r = &w->row[i];
 
-        if (r->state == SP_ROW_ENDED) {
+        if (r->state == SP_WATCHED_ENDED) {
             judge_ended(w, r, now);
             are_all_waiting = false;
             continue;
         }
         are_all_waiting = are_all_waiting && r->signs.is_waiting;
         worked_s = r->worked_s > worked_s ? r->worked_s : worked_s;
-        if ((r->state == SP_ROW_LINKED || r->signs.host[0]) &&
+        if ((r->state == SP_WATCHED_LINKED || r->signs.host[0]) &&
             (!worst || r->changed_s < worst->changed_s))
             worst = r;
     }
@@ -218,7 +218,7 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static void tell_slow(sp_watchdog *w, sp_row *r, double median, double now)
+static void tell_slow(sp_watchdog *w, sp_watched *r, double median, double now)
 {
     char who[128];
     double ratio = r->signs.own_s / median;
