@@ -300,7 +300,8 @@ void sp_assign_loss_end(sp_assign *a, const sp_assign_place *fp32)
         return;
     if (a->logits.range != a->value[last].act.range)
         drop(a, &a->logits);
-    if (!sp_lowered_reads_output(&a->low->step[a->low->n_steps - 1]))
+    /* A concat has values in its columns that steps before it may read too. */
+    if (a->low->value[last].until < 0)
         drop(a, &a->value[last].act);
     a->logits = NOWHERE;
 }
@@ -362,7 +363,7 @@ static sp_status restore(const restoring *r, int v, const sp_assign_place *place
     const int home = sp_lowered_home(low, v);
     const int end = low->value[home].end < r->until ? low->value[home].end : r->until;
 
-    if (a->value[home].act.range >= 0 || !low->value[home].is_from_norms || home == 0)
+    if (a->value[home].act.range >= 0 || !low->value[home].is_from_norms)
         return SP_OK;
     if (place) {
         assert(home == v);

@@ -219,7 +219,7 @@ static void find_lifetimes(const sp_lowered *low)
     for (int v = 0; v < low->n_values; v++) {
         low->value[v].first = low->value[v].until = -1;
         low->value[v].last[SP_TRAINING] = low->value[v].last[SP_INFERENCE] = -1;
-        low->value[v].is_from_norms = true;
+        low->value[v].is_from_norms = v > 0; /* no step writes the features */
         low->value[v].is_for_norms = low->value[v].home == v;
     }
     for (int s = 0; s < low->n_steps; s++) {
@@ -235,7 +235,6 @@ static void find_lifetimes(const sp_lowered *low)
             live_until(&low->value[sp_lowered_home(low, step->in[k])], step, s);
         find_use(low, s);
     }
-    logits->until = -1;
     for (int k = 0; k < SP_FORWARDS; k++) {
         logits->last[k] = low->n_steps; /* the loss reads the logits after all steps */
         low->value[0].last[k] = -1;     /* the features belong to the batch */

@@ -13,7 +13,10 @@ enum { N_SAMPLES = sizeof samples / sizeof samples[0] };
 static void run(net_case *c, const sp_backend_ops *ops, const char *layers,
                 sp_precision precision)
 {
-    const sp_net_options options = {.bn_scope = SP_SCOPE_WORLD, .seed = 3};
+    const sp_net_options options = {.bn_scope = SP_SCOPE_WORLD,
+                                    .seed = 3,
+                                    /* as ranks on the CPU train */
+                                    .is_low_memory = precision == SP_BF16};
 
     case_open_in(c, ops, &comm, layers, &options, precision);
     case_batch(c, samples, N_SAMPLES);
