@@ -33,8 +33,9 @@ typedef bench_call work;
 typedef struct row {
     int layer; /* index of the node; -1: the operation belongs to the whole network */
     const char *op;
-    work work;                   /* in one step */
-    double seconds[BENCH_STEPS]; /* [step] */
+    /* [step] Samples of different sizes make steps of different work. */
+    work work[BENCH_STEPS];
+    double seconds[BENCH_STEPS];
 } row;
 
 struct bench_trace {
@@ -105,8 +106,7 @@ static sp_status count(bench_trace *t, const char *op, work w)
     return t->b->counter->count(t->b->counter->arg, &w);
 }
 
-/* Adds a timing to its row. The work of the first step stands for all steps; calls of
- * one layer within a step add up. */
+/* Adds a timing to its row. Calls of one layer within a step add up. */
 static sp_status end(bench_trace *t, sp_backend *be, const char *op, work w)
 {
     double seconds;
@@ -115,11 +115,9 @@ static sp_status end(bench_trace *t, sp_backend *be, const char *op, work w)
     SP_TRY(t->real->clock_end(be, &seconds));
     SP_TRY(find_row(t, t->net->layer, op, &r));
     r->seconds[t->step] += fmax(seconds - t->empty_s, 0);
-    if (t->step > 0)
-        return SP_OK;
-    w.flops += r->work.flops;
-    w.bytes += r->work.bytes;
-    r->work = w;
+    w.flops += r->work[t->step].flops;
+    w.bytes += r->work[t->step].bytes;
+    r->work[t->step] = w;
     return SP_OK;
 }
 
@@ -301,7 +299,8 @@ TIMED(broadcast_grad,
       (be, dy, sample_row, n_samples, dx), rows_work(dy, bytes_of(dy)))
 TIMED(loss, (sp_backend * be, const sp_loss_args *a), (be, a), loss_work(a))
 TIMED(sgd, (sp_backend * be, const sp_optim_args *a), (be, a),
-      small_work(a->n, 1, 20.0 * (double)a->n)) /* w, g, m; w, m */
+      /* w, g; w; and m twice */
+      small_work(a->n, 1, (a->momentum != 0 ? 20.0 : 12.0) * (double)a->n))
 TIMED(adamw, (sp_backend * be, const sp_optim_args *a), (be, a),
       small_work(a->n, 1, 28.0 * (double)a->n)) /* w, g, m, v; w, m, v */
 TIMED(sum_squares, (sp_backend * be, const float *g, int64_t n, double *sum),
@@ -386,12 +385,28 @@ static sp_status ceiling_of(bench *b, const bench_job *job, double s, double *ce
     return SP_OK;
 }
 
-/* Prints a row. The operation is limited by the resource that would take longer. */
-static sp_status print_row(bench_trace *t, row *r, double step_s, double *busy_s)
+/* Returns the step whose time is the median of n, the lower one of two. */
+static int median_step(const row *r, int n, double *spread)
+{
+    double sorted[BENCH_STEPS];
+    int step = 0;
+
+    memcpy(sorted, r->seconds, (size_t)n * sizeof *sorted);
+    bench_median(sorted, n, spread);
+    while (r->seconds[step] != sorted[(n - 1) / 2])
+        step++;
+    return step;
+}
+
+/* Prints a row: time and work of one step. The operation is limited by the resource
+ * that would take longer. */
+static sp_status print_row(bench_trace *t, const row *r, double step_s, double *busy_s)
 {
     static const sp_node whole = {.name = "-"};
+    bench_time time = {.is_wall = true, .repeats = t->step};
+    const int step = median_step(r, t->step, &time.spread);
     bench *b = t->b;
-    const work *w = &r->work;
+    const work *w = &r->work[step];
     const bool is_flops = w->flops / b->best_flops >= w->bytes / b->best_bytes;
     bench_job job = {.name = r->op,
                      .n = w->n,
@@ -402,10 +417,9 @@ static sp_status print_row(bench_trace *t, row *r, double step_s, double *busy_s
                      .bytes = w->bytes,
                      .layer = r->layer < 0 ? &whole : &t->net->graph->node[r->layer],
                      .limit = w->flops > 0 && is_flops ? BENCH_FLOPS : BENCH_BYTES};
-    bench_time time = {.is_wall = true, .repeats = t->step};
     double ceiling;
 
-    time.wall_s = bench_median(r->seconds, t->step, &time.spread);
+    time.wall_s = r->seconds[step];
     time.cpu_s = NAN;
     *busy_s += time.wall_s;
     job.share = time.wall_s / step_s;

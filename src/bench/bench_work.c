@@ -9,8 +9,8 @@
 
 /* ---- counting ---- */
 
-/* Flops of the convolutions of a batch: forward and, in training, weight gradient and,
- * unless the input needs no gradient, input gradient. */
+/* Flops of the convolutions of a batch: forward and, in training, the gradient of the
+ * weights, unless they are frozen, and of the input, where it needs one. */
 static double conv_flops(const sp_graph *graph, const sp_batch *batch, bool is_training)
 {
     double flops = 0;
@@ -18,8 +18,10 @@ static double conv_flops(const sp_graph *graph, const sp_batch *batch, bool is_t
     for (int i = 0; i < graph->n_nodes; i++) {
         const sp_node *node = &graph->node[i];
         const int from = node->in[0];
-        const bool has_grad_input = from >= 0 && graph->node[from].needs_grad;
-        const int products = !is_training ? 1 : has_grad_input ? 3 : 2;
+        const bool has_grad = is_training && node->needs_grad;
+        const bool has_grad_input =
+            has_grad && from >= 0 && graph->node[from].needs_grad;
+        const int products = 1 + (has_grad && !node->is_frozen) + has_grad_input;
         double pairs;
 
         if (node->op != SP_OP_CONV)

@@ -22,7 +22,7 @@ sp_status sp_metrics_create(sp_metrics *metrics, int n_classes, int parts)
     if (!metrics->sums)
         return SP_FAIL(SP_EMEM, "no memory for confusion matrices of %d classes",
                        n_classes);
-    metrics->n_sums = (int)n;
+    metrics->n_sums = n;
     metrics->n_classes = n_classes;
     metrics->confusion = metrics->sums;
     for (int i = 0; i < 3; i++)
@@ -43,7 +43,7 @@ void sp_metrics_destroy(sp_metrics *metrics)
 void sp_metrics_zero(sp_metrics *metrics)
 {
     assert(metrics->sums && "sp_metrics_create comes first");
-    memset(metrics->sums, 0, (size_t)metrics->n_sums * sizeof *metrics->sums);
+    memset(metrics->sums, 0, metrics->n_sums * sizeof *metrics->sums);
     metrics->loss_sum = metrics->weight_sum = 0;
     metrics->n_samples = 0;
 }
@@ -71,8 +71,8 @@ sp_status sp_metrics_reduce(sp_metrics *metrics, sp_comm *comm)
 
     assert(metrics->sums && comm);
     *last = metrics->n_samples;
-    SP_TRY(sp_comm_allreduce(comm, SP_SCOPE_WORLD, metrics->sums,
-                             (size_t)metrics->n_sums, SP_I64, SP_SUM));
+    SP_TRY(sp_comm_allreduce(comm, SP_SCOPE_WORLD, metrics->sums, metrics->n_sums,
+                             SP_I64, SP_SUM));
     metrics->n_samples = *last;
     sp_exact_get_f64(metrics->exact, loss, 2);
     metrics->loss_sum = loss[0];
@@ -149,7 +149,7 @@ int64_t sp_metrics_total(const int64_t *confusion, int n_classes)
 {
     int64_t total = 0;
 
-    for (int i = 0; i < n_classes * n_classes; i++)
+    for (int64_t i = 0; i < (int64_t)n_classes * n_classes; i++)
         total += confusion[i];
     return total;
 }

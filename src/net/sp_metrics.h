@@ -27,7 +27,7 @@ typedef struct sp_metrics {
     int64_t n_samples;
     int64_t *exact; /* [2][SP_EXACT_LIMBS] loss and weight; order-independent */
     int64_t *sums;  /* [n_sums] the buffer that holds all of the above */
-    int n_sums;
+    size_t n_sums;
 } sp_metrics;
 
 /* The matrices in addition to that of the voxels. */
