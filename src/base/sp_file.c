@@ -271,6 +271,15 @@ static sp_status read_all(int fd, const char *path, char **data, size_t *bytes)
     return FAIL_IO(path, "read");
 }
 
+bool sp_file_is_same(const char *a, const char *b)
+{
+    struct stat s, t;
+
+    assert(a && b);
+    return strcmp(a, b) == 0 || (stat(a, &s) == 0 && stat(b, &t) == 0 &&
+                                 s.st_dev == t.st_dev && s.st_ino == t.st_ino);
+}
+
 sp_status sp_file_read(const char *path, char **data, size_t *bytes)
 {
     size_t used = 0;

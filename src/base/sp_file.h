@@ -40,6 +40,8 @@ sp_status sp_file_replace_unflushed(const char *path, const char *data, size_t b
  * flushes it to disk. If the file ends with half a line, which a killed writer left,
  * that line is ended first. A symbolic link is not followed. */
 sp_status sp_file_append_line(const char *path, const char *line);
+/* True if both paths lead to one file. */
+bool sp_file_is_same(const char *a, const char *b);
 /* Reads a whole regular file into *data, malloc'd for the caller, with a NUL behind it;
  * bytes may be NULL. SP_EDATA if the file has more than SP_FILE_MOST bytes; SP_EMEM. */
 sp_status sp_file_read(const char *path, char **data, size_t *bytes);

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/sp_file.h"
 #include "data/sp_shard_internal.h"
 
 /* ---- patterns ---- */
@@ -30,12 +31,7 @@ static const char *base_name(const char *path)
 /* Do both paths lead to one file of one name, as a.h5 and ./a.h5 do? */
 static bool is_same_file(const char *a, const char *b)
 {
-    struct stat s, t;
-
-    if (strcmp(base_name(a), base_name(b)) != 0)
-        return false;
-    return strcmp(a, b) == 0 || (stat(a, &s) == 0 && stat(b, &t) == 0 &&
-                                 s.st_dev == t.st_dev && s.st_ino == t.st_ino);
+    return strcmp(base_name(a), base_name(b)) == 0 && sp_file_is_same(a, b);
 }
 
 static bool has_path(const sp_strings *paths, int n, const char *path)

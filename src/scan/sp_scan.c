@@ -482,7 +482,9 @@ static sp_status decode_label(const sp_scan *scan, const unsigned char *record,
     double x = value(&scan->field[scan->label], record);
 
     if (!(x >= INT32_MIN && x <= INT32_MAX) || x != floor(x))
-        return SP_FAIL(SP_EDATA, "%s: point %" PRId64 ": label %g, expected an integer",
+        return SP_FAIL(SP_EDATA,
+                       "%s: point %" PRId64 ": label %.17g, expected an integer from "
+                       "-2147483648 to 2147483647",
                        scan->path, row, x);
     *label = x < 0 ? SP_SCAN_UNLABELLED : (int32_t)x;
     return SP_OK;

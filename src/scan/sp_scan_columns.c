@@ -22,8 +22,8 @@ static sp_status list_columns(sp_scan *scan, const sp_scan_labels *labels,
                               sp_scan_columns *c)
 {
     const char *label_field = scan->options.label_field, *name;
+    int field[SP_SCAN_FIELDS], size;
     char kind;
-    int size;
 
     assert(scan && labels->n_added >= 0 && (labels->added || labels->n_added == 0));
     c->n = 0;
@@ -37,11 +37,15 @@ static sp_status list_columns(sp_scan *scan, const sp_scan_labels *labels,
         if (c->n == SP_SCAN_FIELDS)
             return SP_FAIL(SP_EDATA, "%s: more than %d attributes", scan->path,
                            SP_SCAN_FIELDS);
+        field[c->n] = i;
         c->name[c->n] = name;
         c->kind[c->n] = kind;
         c->size[c->n++] = size;
     }
-    return sp_scan_select(scan, c->n, c->name);
+    SP_TRY(sp_scan_select(scan, c->n, c->name));
+    /* A name finds the first of the fields that have it. */
+    memcpy(scan->selected, field, (size_t)c->n * sizeof *field);
+    return SP_OK;
 }
 
 /* One block of points with what is written of them. */

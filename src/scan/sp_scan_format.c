@@ -8,6 +8,7 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include "base/sp_file.h"
 #include "base/sp_names.h"
 
 #define ROW(format) &sp_scan_##format,
@@ -111,6 +112,18 @@ sp_status sp_scan_check_labels(const sp_scan *scan, const char *path,
     return SP_OK;
 }
 
+/* What a scan and its labels are read from would be lost. */
+static sp_status check_is_copy(const sp_scan *scan, const char *path)
+{
+    const bool is_scan = sp_file_is_same(scan->path, path);
+
+    if (is_scan || (scan->label_path && sp_file_is_same(scan->label_path, path)))
+        return SP_FAIL(SP_EUSAGE,
+                       "%s: the output would replace %s; choose another --out", path,
+                       is_scan ? "the scan" : "the labels of the scan");
+    return SP_OK;
+}
+
 /* Writes all of a copy under a temporary name at first. parts NULL: there are none. */
 static sp_status write_copy(sp_scan *scan, const char *path,
                             const sp_scan_labels *labels, const sp_scan_part *parts)
@@ -120,6 +133,7 @@ static sp_status write_copy(sp_scan *scan, const char *path,
     sp_status rc;
 
     assert(scan && labels->get && labels->n >= 0);
+    SP_TRY(check_is_copy(scan, path));
     SP_TRY(sp_scan_check_labels(scan, path, NULL, 0, labels->n_added, labels->added));
     snprintf(temporary, sizeof temporary, "%s.tmp", path);
     rc = parts ? format->write_part(scan, temporary, labels, parts)

@@ -106,6 +106,9 @@ struct sp_scan {
     int64_t first_row, end_row; /* of sp_scan_limit; end_row -1: there is no limit */
     unsigned char *record;      /* [record_capacity] buffer of records to decode */
     int64_t record_capacity;
+    /* The file that the labels are read from, where it is another than the scan's; NULL:
+     * there is none. */
+    const char *label_path;
     void *own; /* private to the format, malloc'd; sp_scan_close frees it */
 };
 

@@ -50,6 +50,7 @@ static sp_status open_label(sp_scan *scan, kitti *k)
     k->label.path = k->path;
     if (k->label.fd < 0)
         return SP_OK;
+    scan->label_path = k->path;
     if (bytes != scan->n_points * LABEL_BYTES)
         return SP_FAIL(SP_EDATA,
                        "%s: %" PRId64 " bytes, expected %" PRId64 " for the %" PRId64

@@ -130,7 +130,7 @@ static sp_status open_npy(sp_scan *scan, const sp_scan_options *options)
 {
     npy *a = calloc(1, sizeof *a);
     const char *descr, *order, *shape;
-    int n;
+    int n, used = 0;
 
     scan->own = a;
     if (!a)
@@ -141,8 +141,10 @@ static sp_status open_npy(sp_scan *scan, const sp_scan_options *options)
     shape = value_of(a, "'shape'");
     if (!descr || !order || !shape)
         return bad_header(scan, a, "expected descr, fortran_order and shape");
-    n = sscanf(shape, "(%" SCNd64 ", %" SCNd64, &a->rows, &a->cols);
-    if (n < 1 || a->rows < 0 || (n == 2) == (*descr == '['))
+    n = sscanf(shape, "(%" SCNd64 ",%n %" SCNd64 "%n", &a->rows, &used, &a->cols,
+               &used);
+    if (n < 1 || a->rows < 0 || (n == 2) == (*descr == '[') ||
+        shape[used + (int)strspn(shape + used, ", ")] != ')')
         return bad_header(scan, a, "expected a shape (points, columns)");
     scan->n_points = a->rows;
     a->is_fortran = *order == 'T' && *descr != '[';

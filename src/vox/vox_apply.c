@@ -16,8 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/stat.h>
 
+#include "base/sp_file.h"
 #include "base/sp_log.h"
 #include "h5/sp_h5.h"
 #include "scan/sp_scan.h"
@@ -235,12 +235,7 @@ static bool is_same_scan(const char *a, const char *b)
  * ending of .las and .laz, else 0. */
 static int compare_files(const char *a, const char *b)
 {
-    struct stat s, t;
-
-    if (strcmp(a, b) == 0 || (stat(a, &s) == 0 && stat(b, &t) == 0 &&
-                              s.st_dev == t.st_dev && s.st_ino == t.st_ino))
-        return 2;
-    return is_same_scan(base(a), base(b));
+    return sp_file_is_same(a, b) ? 2 : is_same_scan(base(a), base(b));
 }
 
 /* Finds how well the best match of a name does, and which name that is. */

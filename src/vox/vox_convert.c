@@ -572,6 +572,8 @@ sp_status vox_convert(int argc, char **argv, sp_comm *comm)
     }
     if (rc == SP_OK)
         rc = check_options(options);
+    if (rc == SP_OK && comm->rank == 0)
+        rc = vox_options_check_inputs(options);
     if (rc == SP_OK)
         rc = sp_file_make_folder_of(options->out);
     SP_TRY_GOTO(rc, sp_comm_agree(comm, rc, NULL), end);

@@ -5,7 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
+#include "base/sp_log.h"
 #include "recipe/sp_recipe.h"
 
 /* ---- --map ---- */
@@ -145,6 +147,44 @@ sp_status vox_options_read(vox_options *o, int argc, char **argv, sp_names table
                        .input = argv + 1};
     memset(o->map.class_of, 0xff, sizeof o->map.class_of);
     return sp_options_read(o, table, "spvox", argc, argv, &o->n_inputs);
+}
+
+typedef struct input {
+    struct stat about;
+    const char *path;
+} input;
+
+static int by_inode(const void *a, const void *b)
+{
+    const struct stat *s = &((const input *)a)->about, *t = &((const input *)b)->about;
+
+    if (s->st_dev != t->st_dev)
+        return s->st_dev < t->st_dev ? -1 : 1;
+    return (s->st_ino > t->st_ino) - (s->st_ino < t->st_ino);
+}
+
+sp_status vox_options_check_inputs(const vox_options *o)
+{
+    input *all = calloc((size_t)o->n_inputs, sizeof *all);
+    int n = 0, n_again = 0, last = 0;
+
+    if (!all)
+        return SP_FAIL(SP_EMEM, "no memory for %d inputs", o->n_inputs);
+    for (int i = 0; i < o->n_inputs; i++)
+        if (stat(o->input[i], &all[n].about) == 0)
+            all[n++].path = o->input[i];
+    qsort(all, (size_t)n, sizeof *all, by_inode);
+    for (int i = 1; i < n; i++)
+        if (by_inode(&all[i - 1], &all[i]) == 0) {
+            last = i;
+            n_again++;
+        }
+    if (n_again > 0)
+        sp_log_warn0("%d inputs name a file that another one names, as %s and %s: its "
+                     "points count twice",
+                     n_again, all[last - 1].path, all[last].path);
+    free(all);
+    return SP_OK;
 }
 
 void vox_options_destroy(vox_options *o)

@@ -66,6 +66,8 @@ typedef struct vox_options {
 /* Reads the command line. argv[0] is the command's name, `table` has the options that
  * it takes (sp_option). SP_EUSAGE; SP_EMEM. Destroy after failure too. */
 sp_status vox_options_read(vox_options *options, int argc, char **argv, sp_names table);
+/* Warns of files that the inputs name twice, by whatever paths. SP_EMEM. */
+sp_status vox_options_check_inputs(const vox_options *options);
 void vox_options_destroy(vox_options *options);
 /* Reads --map into a vox_map, for tables of options. SP_EUSAGE, SP_EMEM. */
 sp_status vox_read_map(void *to, const sp_option *option, const char *text);

@@ -2,6 +2,7 @@
 #include "vox/vox_set.h"
 
 #include <assert.h>
+#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -14,18 +15,28 @@ enum { LIST = 512, MOST_CODES = 32 };
 
 /* ---- samples ---- */
 
-/* Leaves out files without a point (within the bounds), and logs their number. */
-static sp_status drop_empty(const vox_options *o, vox_part *part, int64_t *n_parts)
+/* Leaves out parts without a point (within the bounds), and logs the number of files
+ * that have none. A file of which nothing was cut has no part. */
+static sp_status drop_empty(const vox_options *o, const vox_piece *piece,
+                            vox_part *part, int64_t *n_parts)
 {
     const char *bounds = o->has_bounds ? " within --bounds" : "";
+    bool *has_points = calloc((size_t)o->n_inputs, sizeof *has_points);
     int64_t kept = 0, n = *n_parts;
+    int n_empty = o->n_inputs;
 
+    if (!has_points)
+        return SP_FAIL(SP_EMEM, "no memory for %d inputs", o->n_inputs);
     for (int64_t i = 0; i < n; i++)
-        if (part[i].n > 0)
+        if (part[i].n > 0) {
+            n_empty -= !has_points[piece[part[i].piece].file];
+            has_points[piece[part[i].piece].file] = true;
             part[kept++] = part[i];
-    if (kept < n)
-        sp_log_info("spvox: %" PRId64 " of %" PRId64 " files have no point%s", n - kept,
-                    n, bounds);
+        }
+    free(has_points);
+    if (n_empty > 0)
+        sp_log_info("spvox: %d of %d files have no point%s", n_empty, o->n_inputs,
+                    bounds);
     *n_parts = kept;
     if (kept == 0)
         return SP_FAIL(SP_EDATA, "%s%s: no points%s", o->input[0],
@@ -160,14 +171,33 @@ static void warn_of_labels(const vox_set *set, const vox_map *map,
 
 /* ---- statistics ---- */
 
+/* The largest number up to which float32 holds all integers. */
+#define MOST_EXACT (1 << FLT_MANT_DIG)
+
+/* Warns where features were rounded so coarsely that training would notice: by more
+ * than a thousandth of their deviation. Their mean is subtracted even where nothing but
+ * the mean is left: a network cannot bear such numbers. */
+static void take_large(vox_set *set, const vox_options *o, int f)
+{
+    const float mean = fabsf((float)set->mean[f]);
+    const double step = (double)nextafterf(mean, INFINITY) - (double)mean;
+
+    if (step / 2 > 1e-3 * set->std[f])
+        sp_log_warn0("column %s has values around %g, of which float32 keeps multiples "
+                     "of %g: finer differences are lost; leave it out of --features",
+                     o->feature[f].name, set->mean[f], step);
+    if (set->std[f] == 0)
+        set->std[f] = 1;
+}
+
 /* Computes mean and standard deviation over all voxels. Samples are joined in order
  * (Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing
  * sample variances", 1979). A constant column gets mean 0 and std 1, so that
  * normalization keeps its value: occupancy is an input as well. */
-static void pool_statistics(vox_set *set, int n_features, const vox_part *part,
+static void pool_statistics(vox_set *set, const vox_options *o, const vox_part *part,
                             int64_t n_parts)
 {
-    for (int f = 0; f < n_features; f++) {
+    for (int f = 0; f < o->n_features; f++) {
         double n = 0, mean = 0, m2 = 0;
 
         for (int64_t i = 0; i < n_parts; i++) {
@@ -180,7 +210,9 @@ static void pool_statistics(vox_set *set, int n_features, const vox_part *part,
         }
         set->mean[f] = mean;
         set->std[f] = sqrt(m2 / n);
-        if (set->std[f] <= 1e-7 * fabs(mean)) {
+        if (fabs(mean) > MOST_EXACT)
+            take_large(set, o, f);
+        else if (set->std[f] <= 1e-7 * fabs(mean)) {
             set->mean[f] = 0;
             set->std[f] = 1;
         }
@@ -236,6 +268,19 @@ static sp_status keep_recipe(vox_set *set, const vox_options *o, const vox_piece
     return SP_OK;
 }
 
+/* The options are lengths in the unit of the coordinates, which is metre where the scans
+ * do not say. */
+static void warn_of_unit(const sp_recipe *recipe)
+{
+    if (recipe->unit && strcmp(recipe->unit, "metre") != 0)
+        sp_log_warn0("the coordinates are in %s: --voxel-size, --block, --overlap and "
+                     "--bounds count in it too%s",
+                     recipe->unit,
+                     strcmp(recipe->unit, "degree") == 0
+                         ? ", and z is in another; project the scans first"
+                         : "");
+}
+
 sp_status vox_set_describe(vox_set *set, const vox_options *o, const vox_piece *piece,
                            vox_part *part, int64_t *n_parts, const vox_codes *codes)
 {
@@ -243,7 +288,7 @@ sp_status vox_set_describe(vox_set *set, const vox_options *o, const vox_piece *
 
     assert(*n_parts >= 0 && piece && part);
     assert(!set->class_name && !set->recipe && "the set is zeroed");
-    SP_TRY(drop_empty(o, part, n_parts));
+    SP_TRY(drop_empty(o, piece, part, n_parts));
     SP_TRY(agree_on_labels(set, o, piece, part, *n_parts));
     SP_TRY(name_classes(set, &o->map, part, *n_parts));
     for (int64_t i = 0; i < *n_parts; i++)
@@ -252,8 +297,10 @@ sp_status vox_set_describe(vox_set *set, const vox_options *o, const vox_piece *
         warn_of_labels(set, &o->map, codes, n_labelled);
     else if (o->map.n == 0)
         free_codes(set); /* without labels and without a map there are no codes */
-    pool_statistics(set, o->n_features, part, *n_parts);
-    return keep_recipe(set, o, piece, part, *n_parts);
+    pool_statistics(set, o, part, *n_parts);
+    SP_TRY(keep_recipe(set, o, piece, part, *n_parts));
+    warn_of_unit(set->recipe);
+    return SP_OK;
 }
 
 void vox_set_destroy(vox_set *set)

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/sp_file.h"
 #include "base/sp_log.h"
@@ -389,7 +390,21 @@ end:
     return rc;
 }
 
-static sp_status check(const arguments *a, int n)
+/* The picture replaces a file of its name, which must be none of the inputs. */
+static sp_status check_out(const char *out, int n, char *const *file)
+{
+    struct stat st;
+
+    for (int i = 0; i < n; i++)
+        if (sp_file_is_same(out, file[i]))
+            return SP_FAIL(SP_EUSAGE, "spvox view: -o %s would replace its input", out);
+    if (lstat(out, &st) == 0 && !S_ISREG(st.st_mode))
+        return SP_FAIL(SP_EUSAGE, "spvox view: -o %s is there and no regular file",
+                       out);
+    return SP_OK;
+}
+
+static sp_status check(const arguments *a, int n, char *const *file)
 {
     if (!sp_png_is_built())
         return SP_FAIL(SP_EUSAGE, "this build has no libpng, so it draws no pictures: "
@@ -399,7 +414,9 @@ static sp_status check(const arguments *a, int n)
                        "spvox view: expected FILE [PREDICTIONS], found %d "
                        "file%s",
                        n, n == 1 ? "" : "s");
-    return a->out ? SP_OK : SP_FAIL(SP_EUSAGE, "spvox view: -o PICTURE.png is missing");
+    if (!a->out)
+        return SP_FAIL(SP_EUSAGE, "spvox view: -o PICTURE.png is missing");
+    return check_out(a->out, n, file);
 }
 
 sp_status vox_view(int argc, char **argv, sp_comm *comm)
@@ -418,7 +435,7 @@ sp_status vox_view(int argc, char **argv, sp_comm *comm)
         if (comm->rank == 0)
             print_help();
     } else if (rc == SP_OK) {
-        rc = check(a, n);
+        rc = check(a, n, argv + 1);
         if (rc == SP_OK && comm->rank == 0)
             rc = view(a, n, argv + 1, comm->cores);
     }

@@ -65,6 +65,11 @@ vox convert --out w --voxel-size 1 --points --map "$classes" \
 run 2 0 predict base.deck data.val=w-00000-of-00001.h5
 vox apply r/predictions/w-00000-of-00001.h5 in/a.las --out w.las
 same w.las whole1/a.las "predict and apply"
+cp in/a.las keep.las
+"$SP_BUILDDIR/spvox" apply r/predictions/w-00000-of-00001.h5 in/a.las --out ./in/a.las >out 2>err
+test $? = 2 || fail "apply onto the scan itself"
+says err 'the output would replace the scan'
+same keep.las in/a.las "apply onto the scan itself"
 
 # In blocks it does what convert, predict with eval.merge and apply do.
 vox convert --out m --voxel-size 1 --block 8 --overlap 3 --points --map "$classes" \

@@ -209,4 +209,34 @@ done
 rm -r set
 vox 3 0 convert --out set/c --shards 4 a.txt a.txt a.txt a.txt
 test "$(ls set | wc -l)" = 4 || fail "convert: $(ls set)"
+
+# A file that is named twice counts twice, which is said, and so is one without points, cut
+# into blocks or whole.
+printf '%s\n' 'x y z label' '99 99 1 2' >far.txt
+for options in "" "--block 5"; do
+    # shellcheck disable=SC2086
+    vox 2 0 convert --out w $options --bounds 0,0,20,20 a.txt far.txt
+    says out '1 of 2 files have no point within --bounds'
+    says_not err 'count twice'
+done
+vox 2 0 convert --out w a.txt ./a.txt
+says err '1 inputs name a file that another one names, as .*a.txt and .*a.txt: its points'
+
+# What float32 rounds coarsely is said, and its mean subtracted; whole numbers that it holds
+# are not.
+awk 'BEGIN { for (i = 0; i < 500; i++)
+    printf "%g %g 1 %.2f %d %d\n", i % 25, i / 25, 306235306 + i / 100, 16777000 + i % 3, i % 2
+}' >t.txt
+vox 2 0 convert --out t --columns x,y,z,gps_time,count,label --features gps_time,count t.txt
+says err 'warning: column gps_time has values around 3.06.*e+08, of which float32 keeps multiples of 32'
+test "$(grep -c 'warning: column' err)" = 1 || fail "not one column is coarse"
+
+# No command replaces what it reads.
+cp t-00000-of-00001.h5 t.h5
+ln -s none.png link
+for out in t.h5 ./t.h5 link; do
+    vox 1 2 view t.h5 -o "$out"
+done
+cmp -s t.h5 t-00000-of-00001.h5 && test -h link || fail "view replaced something"
+vox 1 3 view none.ply -o p.png
 exit 0

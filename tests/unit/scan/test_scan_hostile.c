@@ -107,10 +107,11 @@ TEST(pcd_that_claims_too_much_is_refused)
 
 TEST(npy_that_claims_too_much_is_refused)
 {
-    static const char *const shapes[] = {"(4611686018427387904, 3)", "(1, 3)"};
+    static const char *const shapes[] = {"(4611686018427387904, 3)", "(1, 3)",
+                                         "(1, 3, 2)", "(1,)"};
     unsigned char b[128];
 
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 4; i++) {
         memset(b, ' ', sizeof b);
         memcpy(b, "\x93NUMPY\x01\x00", 8);
         scan_put(b + 8, 118, 'u', 2, false);
@@ -118,7 +119,8 @@ TEST(npy_that_claims_too_much_is_refused)
                  "{'descr': '<f8', 'fortran_order': %s, 'shape': %s}",
                  i ? "True" : "False", shapes[i]);
         scan_write("a.npy", b, sizeof b);
-        scan_check_refused("a.npy", NULL, SP_EDATA, "truncated");
+        scan_check_refused("a.npy", NULL, SP_EDATA,
+                           i < 2 ? "truncated" : "expected a shape (points, columns)");
     }
 }
 
