@@ -256,6 +256,22 @@ TEST(columns_are_written)
     }
 }
 
+/* A name means the first field that has it; a copy has the others too. */
+TEST(columns_of_one_name_keep_their_values)
+{
+    static const char text[] = "x y z intensity scalar_Intensity\n"
+                               "0 0 0 1 10\n1 0 0 2 20\n2 0 0 3 30\n"
+                               "3 0 0 4 40\n4 0 0 5 50\n";
+    const want w = {0, 0};
+    unsigned char copy[512];
+
+    scan_write("twice.txt", text, sizeof text - 1);
+    write_copy("twice.txt", "copy.txt", &w);
+    copy[read_file("copy.txt", copy, sizeof copy - 1)] = 0;
+    assert_non_null(strstr((char *)copy, " 2 20"));
+    assert_non_null(strstr((char *)copy, " 5 50"));
+}
+
 int main(void)
 {
     return run_all_tests(scan_make_folder, scan_remove_folder);
