@@ -357,7 +357,9 @@ static sp_status fail_ended(sp_h5_child *child, const char *path)
             "perhaps because the machine had no memory left",
             path);
     if (WIFSIGNALED(status) && (WTERMSIG(status) == SIGALRM || is_stalled))
-        return SP_FAIL(SP_EDATA, "%s: damaged file (reader made no progress for %d s)",
+        return SP_FAIL(SP_EIO,
+                       "%s: it could not be read: no progress for %d s; is its file "
+                       "system well?",
                        path, WALL_S);
     if (WIFSIGNALED(status) && WTERMSIG(status) == SIGPROF)
         return SP_FAIL(SP_EDATA, "%s: damaged file (reader did not finish in time)",

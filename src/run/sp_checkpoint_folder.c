@@ -126,14 +126,20 @@ static bool is_absent(const char *path)
     return access(path, F_OK) != 0 && (errno == ENOENT || errno == ENOTDIR);
 }
 
+/* True if the system is at fault, which says nothing of the file. */
+static bool is_of_system(sp_status rc)
+{
+    return rc == SP_EIO || rc == SP_EMEM;
+}
+
 /* Decides what a failure to open a checkpoint means for the search. A damaged one is
  * named and skipped. One that the system cannot read may be whole, and its content is
  * not known: with an older one in its place the run would undo the steps between them,
  * and an evaluation would be that of other weights. */
 static sp_status skip_damaged(const char *path, sp_status rc)
 {
-    if (rc == SP_EIO)
-        return SP_FAIL(SP_EIO,
+    if (is_of_system(rc))
+        return SP_FAIL(rc,
                        "%s (start again when %s can be read, or rename it to go on "
                        "without it)",
                        sp_error_last()->message, path);
@@ -195,15 +201,29 @@ sp_status sp_checkpoint_open_best(sp_h5 **file, const char *dir, char *path)
     return find(file, dir, NULL, path, NULL);
 }
 
-static sp_status set_aside(const char *path)
+static sp_status set_aside(const char *path, const char *number)
 {
-    char old[PATH_MAX + 8];
+    char old[PATH_MAX + 32];
 
-    snprintf(old, sizeof old, "%s.old", path);
+    snprintf(old, sizeof old, "%s.old%s", path, number);
     if (rename(path, old) != 0)
         return SP_FAIL(SP_EIO, "%s: cannot rename it to %s: %s", path, old,
                        strerror(errno));
     return SP_OK;
+}
+
+/* Renames a checkpoint to the first of .old, .old2, .old3, ... that is free: what was
+ * set aside before stays. */
+static sp_status set_aside_beside(const char *path)
+{
+    char old[PATH_MAX + 32], number[16] = "";
+
+    for (int i = 2;; i++) {
+        snprintf(old, sizeof old, "%s.old%s", path, number);
+        if (is_absent(old))
+            return set_aside(path, number);
+        snprintf(number, sizeof number, "%d", i);
+    }
 }
 
 sp_status sp_checkpoint_set_newer_aside(const char *dir, int64_t step, int *n)
@@ -217,7 +237,7 @@ sp_status sp_checkpoint_set_newer_aside(const char *dir, int64_t step, int *n)
     SP_TRY(list_steps(dir, &steps, &all));
     for (*n = 0; *n < all && steps[*n] > step && rc == SP_OK; ++*n) {
         path_of_step(path, dir, steps[*n]);
-        rc = set_aside(path);
+        rc = set_aside_beside(path);
     }
     free(steps);
     return rc;
@@ -239,7 +259,7 @@ sp_status sp_checkpoint_check_best(const char *dir, int64_t step, bool *has_best
     if (rc == SP_OK)
         rc = sp_checkpoint_read_state(path, &state, &norm);
     *has_best = rc == SP_OK && state.step <= step;
-    if (rc == SP_EIO)
+    if (is_of_system(rc))
         rc = skip_damaged(path, rc);
     else if (rc != SP_OK)
         sp_log_warn0("a checkpoint that cannot be continued was renamed to *.old: %s",
@@ -249,9 +269,9 @@ sp_status sp_checkpoint_check_best(const char *dir, int64_t step, bool *has_best
                     (long long)state.step);
     sp_checkpoint_state_destroy(&state);
     sp_normalization_destroy(&norm);
-    if (rc == SP_EIO)
+    if (is_of_system(rc))
         return rc;
-    return *has_best ? SP_OK : set_aside(path);
+    return *has_best ? SP_OK : set_aside(path, "");
 }
 
 /* True for "step-000000012.h5.tmp" and "best.h5.tmp": their writer was killed before it

@@ -189,7 +189,9 @@ static sp_status begin_fresh(sp_trainer *t)
     return sp_session_agree(&r->session, rc);
 }
 
-/* Rank 0: renames checkpoints of later steps when the run goes back to an earlier one.
+/* Rank 0: renames checkpoints of later steps when the run goes back to an earlier one,
+ * because the user names it or those after it are damaged. Under their names they would
+ * be kept as the newest ones, in the place of those that come.
  * Without a valid best.h5 the next evaluated weights count as the best. */
 static sp_status leave_later(sp_trainer *t, bool is_going_back)
 {
@@ -222,8 +224,7 @@ static sp_status begin_from(sp_trainer *t, const beginning *from)
                        path, r->fault);
     SP_TRY(sp_init_norm_of(r, path));
     if (r->session.comm->rank == 0)
-        rc = leave_later(t, !from->is_foreign &&
-                                r->session.config->run.resume.from == SP_RESUME_FILE);
+        rc = leave_later(t, !from->is_foreign);
     SP_TRY(sp_session_agree(&r->session, rc));
     SP_TRY(sp_comm_bcast(r->session.comm, &t->state.best, sizeof t->state.best, 0));
     if (from->is_foreign) {

@@ -177,6 +177,11 @@ test -f back/checkpoints/best.h5.old || fail "best.h5 of a later step stayed or 
 sums back 8 >b
 same c b "best.h5 after going back"
 run 2 0 base.deck run.dir=back train.steps=12
+run 2 0 base.deck run.dir=back train.steps=9 run.keep=3 \
+    run.resume=back/checkpoints/step-000000008.h5
+test -f back/checkpoints/step-000000012.h5.old || fail "what was set aside before is gone"
+test -f back/checkpoints/step-000000012.h5.old2 || fail "a later checkpoint was not set aside"
+run 2 0 base.deck run.dir=back train.steps=12
 head -12 want.sequence >before
 steps back | cut -d ' ' -f 1-3 | cmp -s - before || fail "steps after going back"
 test -d f/old-002 && fail "an own checkpoint put the folder's content aside"

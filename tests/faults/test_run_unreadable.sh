@@ -47,6 +47,34 @@ unreadable step-000000008.h5 1 base.deck train.epochs=2 \
 unreadable best.h5 1 base.deck train.epochs=2
 unreadable best.h5 1 eval base.deck
 
+# Nor does it tell of the file where its reader is killed from outside.
+for name in step-000000008.h5 best.h5; do
+    SP_H5_CHILD_KILL=$name
+    export SP_H5_CHILD_KILL
+    run 2 5 base.deck train.epochs=2
+    run 1 5 eval base.deck run.checkpoint=r/checkpoints/$name
+    unset SP_H5_CHILD_KILL
+    says err 'killed from outside'
+    ls r/checkpoints >after
+    same before after "the reader of $name was killed: the checkpoints"
+done
+
 # The same start goes on where nothing was wrong with the file.
 run 1 0 base.deck train.epochs=2
 says out 'continuing from r/checkpoints/step-000000008.h5'
+
+# One that is damaged is set aside: it does not take the place of those that come.
+"$SP_BUILDDIR/sptrain" status r >out || fail "sptrain status"
+printf 'x' | dd of=r/checkpoints/step-000000016.h5 bs=1 seek=300000 conv=notrunc 2>dd.err ||
+    fail "no step 16: $(ls r/checkpoints)"
+run 2 0 base.deck train.epochs=2 run.keep=1
+says err 'damaged checkpoint skipped: .*step-000000016.h5'
+test -f r/checkpoints/step-000000016.h5.old || fail "it was not set aside: $(ls r/checkpoints)"
+
+# A damaged status of another task hides neither the training's nor the ranks.
+echo '{' >r/status-eval.json
+"$SP_BUILDDIR/sptrain" status r >out 2>err
+test $? = 3 || fail "a damaged status is no failure"
+says out 'r: done'
+says out 'status-eval.json: '
+says out '^ *rank  host'
