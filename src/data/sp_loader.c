@@ -70,6 +70,11 @@ static loader_slot *next_sample(sp_loader *l, int *i)
     return NULL;
 }
 
+static int64_t number_in_file(const sp_dataset *set, int64_t id)
+{
+    return id - set->shard[sp_dataset_shard_of(set, id)].first_sample;
+}
+
 /* Reads sample i of the slot with this reader's buffers. The caller holds the lock,
  * which is released meanwhile. */
 static void read_one(sp_loader *l, loader_slot *slot, int i, sp_sample *reading)
@@ -83,7 +88,8 @@ static void read_one(sp_loader *l, loader_slot *slot, int i, sp_sample *reading)
     sp_fault_at_last_step("pread");
     rc = sp_sample_read(l->options.set, slot->sample_id[i], &request, &slot->sample[i]);
     if (rc != SP_OK && rc != SP_EMEM && l->is_skipping) {
-        sp_log_warn("sample %lld left out: %s", (long long)slot->sample_id[i],
+        sp_log_warn("sample %lld left out: %s",
+                    (long long)number_in_file(l->options.set, slot->sample_id[i]),
                     sp_error_last()->message);
         slot->sample[i].id = slot->sample_id[i];
         slot->sample[i].n = slot->sample[i].n_points = 0;

@@ -20,8 +20,8 @@
 #include "process/sp_signal.h"
 #include "process/sp_start.h"
 #include "session/sp_trial.h"
-#include "watch/sp_witness.h"
 #include "train/sp_train.h"
+#include "watch/sp_witness.h"
 
 /* One command, or one option that stands alone. */
 typedef struct sp_verb {
@@ -231,8 +231,7 @@ static sp_status write_report(int argc, char **argv)
         return SP_OK;
     }
     if (n == 0 || (n > 1 && !a.out))
-        return SP_FAIL(SP_EUSAGE,
-                       "report: expected RUN... -o FILE.html, found %s%s",
+        return SP_FAIL(SP_EUSAGE, "report: expected RUN... -o FILE.html, found %s%s",
                        n == 0 ? "no run folder" : "several run folders",
                        a.out ? "" : " and no FILE.html");
     snprintf(own, sizeof own, "%s/report.html", argv[2]);
@@ -346,8 +345,10 @@ static bool is_stoppable(int argc, char **argv)
     return !verb || verb->is_stoppable;
 }
 
-/* Seconds that the finalization of MPI may take; a peer's host may be gone. */
-enum { FINALIZE_S = 30 };
+/* Seconds that the finalization of MPI may take, since a peer's host may be gone; and
+ * that the others wait before it for rank 0, which ends the commands of run.after_save
+ * (sp_run_close). */
+enum { FINALIZE_S = 30, COMMANDS_S = 1200 };
 
 int main(int argc, char **argv)
 {
@@ -381,6 +382,10 @@ int main(int argc, char **argv)
     rc = run(argc, argv, &comm);
     sp_start_over();
     sp_log_close();
+    if (rc == SP_OK || rc == SP_ELIMIT) { /* all ranks end alike */
+        sp_signal_leave_after(COMMANDS_S, rc);
+        sp_comm_barrier(&comm);
+    }
     sp_signal_leave_after(FINALIZE_S, rc);
     sp_comm_close(&comm);
     has_finished = true;

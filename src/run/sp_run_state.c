@@ -297,22 +297,32 @@ static void print_heartbeats(const sp_heartbeat *records, int n, FILE *to)
 }
 
 /* Prints the training's status, then those of the other tasks; *n: number of statuses
- * found. */
+ * found. Returns what the last one that is damaged failed with. */
 static sp_status print_states(const char *dir, FILE *to, int *n)
 {
     sp_run_state state;
+    sp_status damaged = SP_OK;
 
     *n = 0;
     for (int i = 0; i < N_TASKS; i++) {
         sp_status rc = sp_run_read_state(dir, tasks[i], &state);
 
-        if (rc == SP_EIO)
-            continue;
-        SP_TRY(rc);
-        print_state(&state, dir, tasks[i], to);
-        ++*n;
+        if (rc == SP_OK)
+            print_state(&state, dir, tasks[i], to);
+        else if (rc != SP_EIO) {
+            fprintf(to, "%s\n", sp_error_last()->message);
+            damaged = rc;
+        }
+        *n += rc != SP_EIO;
     }
-    return SP_OK;
+    return damaged;
+}
+
+static sp_status fail_damaged(const char *dir, sp_status rc)
+{
+    return rc == SP_OK
+               ? SP_OK
+               : SP_FAIL(rc, "%s: a status file is damaged, as said above", dir);
 }
 
 sp_status sp_run_print_status(const char *dir, FILE *to)
@@ -320,13 +330,13 @@ sp_status sp_run_print_status(const char *dir, FILE *to)
     char path[PATH_MAX];
     sp_heartbeat *records = NULL;
     int n_states, n;
-    sp_status rc;
+    sp_status rc, damaged;
 
     assert(dir && to);
-    SP_TRY(print_states(dir, to, &n_states));
+    damaged = print_states(dir, to, &n_states);
     snprintf(path, sizeof path, "%s/heartbeat.bin", dir);
     if (access(path, F_OK) != 0)
-        return n_states ? SP_OK
+        return n_states ? fail_damaged(dir, damaged)
                         : SP_FAIL(SP_EIO,
                                   "%s: no run here (neither status.json nor "
                                   "heartbeat.bin)",
@@ -337,5 +347,5 @@ sp_status sp_run_print_status(const char *dir, FILE *to)
         fprintf(to, "%s: started, no status yet\n", dir);
     print_heartbeats(records, n, to);
     free(records);
-    return SP_OK;
+    return fail_damaged(dir, damaged);
 }

@@ -113,9 +113,18 @@ sp_status sp_step_run(sp_resources *r, double lr, const sp_step_hooks *hooks,
     return in_range(r, "step", run(r, lr, hooks, result));
 }
 
+/* Names a sample of the set by its number in its file. */
+static void warn_of_sample(const sp_dataset *set, int64_t step, int64_t id)
+{
+    const sp_shard *shard = &set->shard[sp_dataset_shard_of(set, id)];
+
+    sp_log_warn("step %lld: non-finite loss of sample %lld of %s%s%s", (long long)step,
+                (long long)(id - shard->first_sample), shard->path,
+                set->name ? ": " : "", set->name ? set->name[id] : "");
+}
+
 sp_status sp_step_name_samples(sp_resources *r, int64_t step)
 {
-    const sp_dataset *set = &r->train;
     const double(*loss)[2];
     const int64_t *id;
     int n;
@@ -123,9 +132,6 @@ sp_status sp_step_name_samples(sp_resources *r, int64_t step)
     SP_TRY(sp_net_sample_losses(&r->net, &n, &id, &loss));
     for (int i = 0; i < n; i++)
         if (id[i] >= 0 && !(isfinite(loss[i][0]) && isfinite(loss[i][1])))
-            sp_log_warn("step %lld: non-finite loss of sample %lld of %s%s%s",
-                        (long long)step, (long long)id[i],
-                        set->shard[sp_dataset_shard_of(set, id[i])].path,
-                        set->name ? ": " : "", set->name ? set->name[id[i]] : "");
+            warn_of_sample(&r->train, step, id[i]);
     return SP_OK;
 }
