@@ -305,10 +305,12 @@ static sp_status check_numbers(const sp_trainer *t)
 
     if (limit <= 0 || t->state.skipped < limit)
         return SP_OK;
-    return SP_FAIL(SP_ENUMERIC,
-                   "step %lld: loss or gradient non-finite %lld steps in a row "
-                   "(train.nonfinite_limit); the last good checkpoint is kept",
-                   (long long)t->state.step, (long long)t->state.skipped);
+    return SP_FAIL(
+        SP_ENUMERIC,
+        "step %lld: loss or gradient non-finite %lld steps in a row "
+        "(train.nonfinite_limit); checkpoints that were written stay as they "
+        "are; try a lower train.lr or train.grad_clip",
+        (long long)t->state.step, (long long)t->state.skipped);
 }
 
 static sp_status run_steps(sp_trainer *t)

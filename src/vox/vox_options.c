@@ -180,9 +180,10 @@ sp_status vox_options_check_inputs(const vox_options *o)
             n_again++;
         }
     if (n_again > 0)
-        sp_log_warn0("%d inputs name a file that another one names, as %s and %s: its "
-                     "points count twice",
-                     n_again, all[last - 1].path, all[last].path);
+        sp_log_warn0(
+            "%d of %d inputs name a file that another one names, as %s and %s: "
+            "its points count twice",
+            n_again, o->n_inputs, all[last - 1].path, all[last].path);
     free(all);
     return SP_OK;
 }

@@ -220,7 +220,7 @@ for options in "" "--block 5"; do
     says_not err 'count twice'
 done
 vox 2 0 convert --out w a.txt ./a.txt
-says err '1 inputs name a file that another one names, as .*a.txt and .*a.txt: its points'
+says err '1 of 2 inputs name a file that another one names, as .*a.txt and .*a.txt: its points'
 
 # What float32 rounds coarsely is said, and its mean subtracted; whole numbers that it holds
 # are not.
