@@ -1,6 +1,5 @@
 /* Samples of shards, and predictions of them, for spvox view. */
 #include <assert.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -21,8 +20,6 @@ sp_status vox_view_is_h5(const char *path, bool *is_h5)
     int fd;
 
     assert(path && is_h5);
-    if (access(path, F_OK) != 0)
-        return SP_FAIL(SP_EDATA, "%s: %s", path, strerror(errno));
     SP_TRY(sp_file_open(path, O_RDONLY, &fd));
     *is_h5 = pread(fd, head, sizeof head, 0) == (ssize_t)sizeof head &&
              memcmp(head, magic, sizeof head) == 0;
