@@ -95,7 +95,7 @@ static sp_status pass_whole(evaluation *e, const bench_parts *work, bench_parts 
     sp_pulse before, after;
 
     sp_pulse_read(&before);
-    SP_TRY(sp_evaluate_pass(&e->resources, &e->metrics, NULL, false));
+    SP_TRY(sp_evaluate_pass(&e->resources, &e->metrics, false, NULL));
     *parts = *work;
     sp_loader_times(e->resources.evaluation.loader, &parts->plan, &parts->read);
     parts->cpu = bench_cpu_s() - cpu;

@@ -13,6 +13,8 @@
 #include "process/sp_signal.h"
 #include "process/sp_start.h"
 #include "show/sp_live.h"
+#include "watch/sp_watchdog.h"
+#include "watch/sp_witness.h"
 
 enum { FIRST_WORD_S = 5 };
 
@@ -101,6 +103,11 @@ void sp_session_count(sp_session *session, int64_t done, int64_t total)
         sp_run_count(&session->run, done, total);
 }
 
+void sp_session_watch(sp_session *session, const double own_s[SP_PHASE_COUNT])
+{
+    sp_watchdog_step(session->watchdog, own_s);
+}
+
 sp_config sp_session_resolved(const sp_session *session)
 {
     sp_config resolved = *session->config;
@@ -159,5 +166,6 @@ void sp_session_close(sp_session *session)
 {
     assert(!session->watchdog && "sp_session_report comes first");
     sp_run_close(&session->run);
-    sp_witness_end(&session->witness);
+    sp_witness_end(session->witness);
+    session->witness = NULL;
 }

@@ -23,8 +23,9 @@
 
 #include "deck/sp_deck.h"
 #include "run/sp_run.h"
-#include "watch/sp_watchdog.h"
-#include "watch/sp_witness.h"
+
+struct sp_watchdog; /* watch/sp_watchdog.h */
+struct sp_witness;  /* watch/sp_witness.h */
 
 /* A parsed command line and what it acts on. All pointers are borrowed. */
 typedef struct sp_command {
@@ -54,10 +55,10 @@ typedef struct sp_session {
     /* The command's, or that of sp_infer, which has the checkpoint's network. */
     const sp_config *config;
     sp_resolved resolved;
-    sp_comm *comm; /* the command's */
-    sp_run run;    /* zeroed: the command has no run folder */
-    sp_witness witness;
-    sp_watchdog *watchdog; /* NULL: run.watchdog_s is 0 */
+    sp_comm *comm;                /* the command's */
+    sp_run run;                   /* zeroed: the command has no run folder */
+    struct sp_witness *witness;   /* NULL: no run folder */
+    struct sp_watchdog *watchdog; /* NULL: run.watchdog_s is 0, or no run folder */
     /* The sums over ranks that sp_session_run_alone abandons; borrowed. NULL: none. */
     struct sp_transport *transport;
     int failed_rank;     /* the rank that reports an agreed failure */
@@ -83,6 +84,9 @@ sp_status sp_session_agree(sp_session *session, sp_status rc);
  * do nothing. */
 void sp_session_beat(sp_session *session, sp_phase phase);
 void sp_session_count(sp_session *session, int64_t done, int64_t total);
+/* Local, at the end of a training step: tells the watchdog this rank's own work in each
+ * phase (sp_watchdog_step). */
+void sp_session_watch(sp_session *session, const double own_s[SP_PHASE_COUNT]);
 
 /* Local: SP_ELIMIT, with a message that names the signal, once this process was asked
  * to stop (process/sp_signal.h). For commands that have nothing to save; their ranks

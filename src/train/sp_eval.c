@@ -1,6 +1,5 @@
 /* `sptrain eval`: exact evaluation of a checkpoint on data.val. */
 #include "base/sp_log.h"
-#include "session/sp_gallery.h"
 #include "train/sp_evaluate.h"
 #include "train/sp_infer.h"
 #include "train/sp_report.h"
@@ -9,8 +8,7 @@
 static sp_status evaluate(sp_infer *infer, sp_metrics *metrics)
 {
     sp_resources *r = &infer->resources;
-    sp_gallery *gallery = NULL;
-    sp_status rc;
+    double pictures_s = 0;
 
     if (!r->val.has_labels)
         return SP_FAIL(SP_EDATA,
@@ -19,17 +17,12 @@ static sp_status evaluate(sp_infer *infer, sp_metrics *metrics)
                        r->val.shard[0].path);
     SP_TRY(sp_session_agree(
         &r->session, sp_metrics_create(metrics, r->n_classes, sp_evaluate_parts(r))));
-    if (r->session.config->run.pictures)
-        sp_gallery_create(&gallery, r->n_classes);
-    rc = sp_evaluate_pass(r, metrics, gallery, true);
-    if (rc == SP_OK && r->session.config->run.pictures)
-        rc = sp_gallery_write(gallery, r);
-    sp_gallery_destroy(gallery);
-    SP_TRY(rc);
+    SP_TRY(sp_evaluate_pass(r, metrics, true,
+                            r->session.config->run.pictures ? &pictures_s : NULL));
     SP_TRY(sp_report_evaluation(r, metrics, infer->path));
     sp_report_table(r, metrics);
     if (r->session.config->run.report_every > 0)
-        sp_gallery_renew_report(&r->session.run, r->session.config->run.after_save);
+        sp_report_page(&r->session);
     return SP_OK;
 }
 

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "base/sp_exact.h"
+#include "base/sp_log.h"
 #include "session/sp_gallery.h"
 #include "session/sp_resources.h"
 #include "show/sp_progress.h"
@@ -332,16 +333,26 @@ int sp_evaluate_parts(const sp_resources *r)
            (is_merged ? 0 : SP_METRICS_MERGED);
 }
 
-sp_status sp_evaluate_pass(sp_resources *r, sp_metrics *metrics, sp_gallery *gallery,
-                           bool may_stop)
+static sp_status draw_pictures(const pass *p, double *seconds)
 {
-    pass p = {
-        .resources = r, .metrics = metrics, .gallery = gallery, .may_stop = may_stop};
+    const double begin_s = sp_now_s();
+
+    SP_TRY(sp_gallery_write(p->gallery, p->resources));
+    *seconds += sp_now_s() - begin_s;
+    return SP_OK;
+}
+
+sp_status sp_evaluate_pass(sp_resources *r, sp_metrics *metrics, bool may_stop,
+                           double *pictures_s)
+{
+    pass p = {.resources = r, .metrics = metrics, .may_stop = may_stop};
     sp_status rc;
 
     assert(r->evaluation.loader && metrics->n_classes == r->n_classes);
     sp_metrics_zero(metrics);
     SP_TRY(sp_arena_create(&p.scratch, 0, "predictions"));
+    if (pictures_s)
+        sp_gallery_create(&p.gallery, r->n_classes);
     sp_session_count(&r->session, 0, r->val.n_samples);
     sp_progress_begin(&p.progress, "evaluating", "samples", r->val.n_samples);
     rc = run_pass(&p);
@@ -352,5 +363,8 @@ sp_status sp_evaluate_pass(sp_resources *r, sp_metrics *metrics, sp_gallery *gal
         rc = sp_metrics_reduce(metrics, r->session.comm);
     /* Ranks that are done wait in the sums, and still tell of the pass meanwhile. */
     sp_session_count(&r->session, 0, 0);
+    if (rc == SP_OK && pictures_s)
+        rc = draw_pictures(&p, pictures_s);
+    sp_gallery_destroy(p.gallery);
     return rc;
 }

@@ -5,7 +5,6 @@
 #include "net/sp_metrics.h"
 
 struct sp_batch;     /* data/sp_loader.h */
-struct sp_gallery;   /* session/sp_gallery.h */
 struct sp_resources; /* session/sp_resources.h */
 
 /* Checks the predictions of a batch of data.val. SP_ENUMERIC names shard, sample and
@@ -26,11 +25,11 @@ int sp_evaluate_parts(const struct sp_resources *resources);
 /* Runs one pass over data.val, whose loader is open, and sums the confusion matrices
  * over the ranks. Collective; ranks do not wait for each other before the end of the
  * pass, where all of them learn of a network that is not finite (SP_ENUMERIC). With
- * eval.merge they meet after each micro-batch. gallery: keeps the plain predictions for
- * pictures; NULL: none are wanted. may_stop: a request to stop ends the pass of a rank
- * that got it, and all ranks learn of it likewise (SP_ELIMIT); a training answers
- * requests after the pass. */
+ * eval.merge they meet after each micro-batch. may_stop: a request to stop ends the pass
+ * of a rank that got it, and all ranks learn of it likewise (SP_ELIMIT); a training
+ * answers requests after the pass. pictures_s: not NULL: the run folder gets pictures of
+ * plain predictions (sp_gallery.h), and the seconds of drawing them are added. */
 sp_status sp_evaluate_pass(struct sp_resources *resources, sp_metrics *metrics,
-                           struct sp_gallery *gallery, bool may_stop);
+                           bool may_stop, double *pictures_s);
 
 #endif

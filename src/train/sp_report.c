@@ -14,6 +14,7 @@
 #include "session/sp_gallery.h"
 #include "session/sp_resources.h"
 #include "show/sp_live.h"
+#include "watch/sp_watchdog.h"
 
 /* Header only: no library to link. */
 #define XXH_INLINE_ALL
@@ -290,6 +291,11 @@ sp_status sp_report_epoch(sp_trainer *trainer, const sp_step_report *step)
 
 /* ---- end ---- */
 
+void sp_report_page(sp_session *session)
+{
+    sp_gallery_renew_report(&session->run, session->config->run.after_save);
+}
+
 /* A part of a time in percent. */
 static double share(double part_s, double whole_s)
 {
@@ -352,7 +358,7 @@ static sp_status report_end(sp_trainer *trainer, const char *state, const char *
     SP_TRY(sp_run_status(&r->session.run, state, is_done ? SP_OK : SP_ELIMIT,
                          r->session.epoch, trainer->state.step, message));
     if (r->session.config->run.report_every > 0)
-        sp_gallery_renew_report(&r->session.run, r->session.config->run.after_save);
+        sp_report_page(&r->session);
     return SP_OK;
 }
 

@@ -7,12 +7,11 @@
 #include <string.h>
 
 #include "base/sp_log.h"
-#include "process/sp_pulse.h"
 #include "process/sp_signal.h"
-#include "session/sp_gallery.h"
 #include "train/sp_evaluate.h"
 #include "train/sp_report.h"
 #include "train/sp_resume.h"
+#include "train/sp_times.h"
 
 /* Seconds of the job's time kept for the last checkpoint and the end of the program. */
 #define JOB_LEFT_S 90
@@ -33,42 +32,18 @@ static bool ask_to_stop(void *arg)
     return is_stop_asked(arg);
 }
 
-/* Ends the time of the part at hand and of its phase. */
-static double end_part(sp_trainer *t)
-{
-    const double now = sp_now_s();
-    sp_pulse pulse;
-    double own;
-
-    sp_pulse_read(&pulse);
-    own = now - pulse.waited_s;
-    t->part_s[t->part] += now - t->part_begin_s;
-    t->phase_s[t->phase] += own - t->phase_begin_s;
-    t->part_begin_s = now;
-    t->phase_begin_s = own;
-    return now;
-}
-
-/* Tells the phases of a step to the other processes, and times its parts. */
+/* Times the parts of a step, and tells its phases to the other processes. */
 static sp_status begin_part(void *arg, sp_step_part part, const struct sp_batch *batch)
 {
-    static const sp_phase phases[SP_STEP_PARTS] = {[SP_STEP_READ] = SP_PHASE_READ,
-                                                   [SP_STEP_FORWARD] = SP_PHASE_FORWARD,
-                                                   [SP_STEP_BACKWARD] =
-                                                       SP_PHASE_BACKWARD,
-                                                   [SP_STEP_REDUCE] = SP_PHASE_REDUCE,
-                                                   [SP_STEP_UPDATE] = SP_PHASE_UPDATE};
     sp_trainer *t = arg;
+    sp_phase phase;
 
     (void)batch;
     if (part == SP_STEP_UPDATE)
         sp_resume_await(t);
-    end_part(t);
-    t->part = part;
-    if (phases[part] == SP_PHASE_START) /* the part belongs to the phase before it */
-        return SP_OK;
-    t->phase = phases[part];
-    sp_run_beat(&t->session->run, t->phase, t->state.at.epoch, t->state.step);
+    phase = sp_times_part(t->times, part);
+    if (phase != SP_PHASE_START)
+        sp_run_beat(&t->session->run, phase, t->state.at.epoch, t->state.step);
     return SP_OK;
 }
 
@@ -107,95 +82,40 @@ static sp_status log_skipped(sp_trainer *t, const sp_step_report *report)
     return SP_OK;
 }
 
-/* Begins the times of a step; returns the time. */
-static double begin_parts(sp_trainer *t)
-{
-    const double now = end_part(t);
-
-    memset(t->part_s, 0, sizeof t->part_s);
-    memset(t->phase_s, 0, sizeof t->phase_s);
-    t->part = SP_STEP_END;
-    t->phase = SP_PHASE_START;
-    return now;
-}
-
 static sp_status train_step(sp_trainer *t, sp_step_report *report)
 {
     const sp_step_hooks hooks = {
         .begin = begin_part, .is_stop_asked = ask_to_stop, .arg = t};
-    const double begin = begin_parts(t);
 
+    sp_times_begin(t->times);
     *report = (sp_step_report){.lr = sp_trainer_lr(t)};
     SP_TRY(sp_step_run(t->resources, report->lr, &hooks, &report->result));
     advance(t, report);
     if (report->result.is_skipped)
         SP_TRY(log_skipped(t, report));
-    report->step_s = end_part(t) - begin;
-    sp_trainer_time_parts(t, report);
+    sp_times_end(t->times, report);
     sp_pace_add(&t->pace, report->result.n_samples, report->step_s);
-    sp_watchdog_step(t->session->watchdog, t->phase_s);
+    sp_session_watch(t->session, sp_times_phases(t->times));
     t->train_s += report->step_s;
-    return SP_OK;
-}
-
-/* Maximum over the ranks of a step's times and memory, for steps that are logged.
- * Collective. */
-static sp_status reduce_times(sp_trainer *t, sp_step_report *report)
-{
-    double *const value[SP_TIMES] = {[SP_TIME_STEP] = &report->step_s,
-                                     [SP_TIME_DATA_WAIT] = &report->result.data_wait_s,
-                                     [SP_TIME_COMM_EXPOSED] =
-                                         &report->result.comm_exposed_s,
-                                     [SP_TIME_FORWARD] = &report->forward_s,
-                                     [SP_TIME_BACKWARD] = &report->backward_s,
-                                     [SP_TIME_UPDATE] = &report->update_s,
-                                     [SP_TIME_PLAN] = &report->plan_s,
-                                     [SP_TIME_MEMORY] = &report->memory_bytes};
-
-    SP_TRY(sp_trainer_memory(t, &report->memory_bytes));
-    sp_table_zero(&t->times);
-    for (int i = 0; i < SP_TIMES; i++)
-        if (isfinite(*value[i]))
-            sp_table_add(&t->times, i, *value[i]);
-    SP_TRY(sp_table_reduce(&t->times));
-    for (int i = 0; i < SP_TIMES; i++)
-        *value[i] = t->times.row[i].max;
-    t->memory_bytes = report->memory_bytes;
     return SP_OK;
 }
 
 /* ---- between steps ---- */
 
-/* Runs the pass over data.val, with pictures where they are wanted. Collective. */
-static sp_status evaluate_pass(sp_trainer *t, bool with_pictures)
-{
-    sp_gallery *gallery = NULL;
-    double begin_s;
-    sp_status rc;
-
-    if (with_pictures)
-        sp_gallery_create(&gallery, t->metrics.n_classes);
-    rc = sp_evaluate_pass(t->resources, &t->metrics, gallery, false);
-    begin_s = sp_now_s();
-    if (rc == SP_OK && with_pictures)
-        rc = sp_gallery_write(gallery, t->resources);
-    sp_gallery_destroy(gallery);
-    t->pictures_s += with_pictures ? sp_now_s() - begin_s : 0;
-    return rc;
-}
-
 static sp_status evaluate(sp_trainer *t, bool is_final, bool *is_best)
 {
     const int every = t->session->config->run.report_every;
     const bool is_reported = every > 0 && (is_final || (t->n_evals + 1) % every == 0);
+    const bool with_pictures = is_reported || t->session->config->run.pictures;
     const sp_metrics *m = &t->metrics;
     double begin = sp_now_s(), score;
 
     *is_best = false;
-    SP_TRY(evaluate_pass(t, is_reported || t->session->config->run.pictures));
+    SP_TRY(sp_evaluate_pass(t->resources, &t->metrics, false,
+                            with_pictures ? &t->pictures_s : NULL));
     SP_TRY(sp_report_eval(t));
     if (is_reported && !is_final) /* the last one is made when the end is written */
-        sp_gallery_renew_report(&t->session->run, t->session->config->run.after_save);
+        sp_report_page(t->session);
     score = sp_metrics_miou(m->point_confusion ? m->point_confusion : m->confusion,
                             m->n_classes);
     /* state.best is NAN before the first evaluation. */
@@ -278,7 +198,8 @@ static sp_status log_step(sp_trainer *t, sp_step_report *report)
 
     if (!is_due)
         return SP_OK;
-    SP_TRY(reduce_times(t, report));
+    SP_TRY(sp_times_reduce(t->times, report));
+    t->memory_bytes = report->memory_bytes;
     return sp_report_step(t, report);
 }
 

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 
 #include "base/sp_log.h"
-#include "base/sp_machine.h"
 #include "h5/sp_h5.h"
 #include "process/sp_pulse.h"
 #include "run/sp_saver.h"
@@ -13,11 +12,7 @@
 #include "train/sp_evaluate.h"
 #include "train/sp_report.h"
 #include "train/sp_resume.h"
-
-static const char *const time_names[] = {"step_s",    "data_wait_s", "comm_exposed_s",
-                                         "forward_s", "backward_s",  "update_s",
-                                         "plan_s",    "memory_bytes"};
-_Static_assert(sizeof time_names / sizeof *time_names == SP_TIMES, "a name each");
+#include "train/sp_times.h"
 
 static sp_status check_training_set(const sp_dataset *set)
 {
@@ -96,7 +91,7 @@ static sp_status setup(sp_trainer *t, const sp_command *command)
     SP_TRY(open_net(r));
     SP_TRY(sp_resources_open_training(r, SP_LOADER_SLOTS));
     SP_TRY(open_evaluation(t));
-    SP_TRY(sp_table_create(&t->times, t->session->comm, SP_TIMES, time_names));
+    SP_TRY(sp_times_create(&t->times, r));
     SP_TRY(sp_resume_begin(t));
     set_plan(t);
     return sp_resume_is_complete(t) ? SP_OK : sp_resources_cut(r);
@@ -131,29 +126,6 @@ sp_status sp_trainer_begin(sp_trainer *t)
     sp_cut_print(&r->cut, r->memory.total);
     SP_TRY(sp_trainer_check_replicas(t)); /* compares the weights as loaded */
     sp_resume_prepare(t);
-    return SP_OK;
-}
-
-void sp_trainer_time_parts(const sp_trainer *t, sp_step_report *report)
-{
-    const bool is_host = t->resources->backend.ops->is_host;
-    const double *s = t->part_s;
-    double read_s;
-
-    report->forward_s = is_host ? s[SP_STEP_FORWARD] + s[SP_STEP_LOSS] : NAN;
-    report->backward_s = is_host ? s[SP_STEP_BACKWARD] : NAN;
-    report->update_s = is_host ? s[SP_STEP_UPDATE] : NAN;
-    sp_loader_times(t->resources->loader, &report->plan_s, &read_s);
-}
-
-sp_status sp_trainer_memory(sp_trainer *t, double *bytes)
-{
-    sp_backend *backend = &t->resources->backend;
-    int64_t used = (int64_t)sp_machine_resident();
-
-    if (!backend->ops->is_host)
-        SP_TRY(backend->ops->memory_used(backend, &used));
-    *bytes = used > 0 ? (double)used : NAN;
     return SP_OK;
 }
 
@@ -222,7 +194,7 @@ sp_status sp_trainer_close(sp_trainer *t, sp_status rc)
         return rc;
     sp_saver_destroy(t->saver);
     sp_metrics_destroy(&t->metrics);
-    sp_table_destroy(&t->times);
+    sp_times_destroy(t->times);
     sp_checkpoint_state_destroy(&t->state);
     if (t->session)
         rc = sp_resources_close(t->resources, rc);

@@ -2,13 +2,13 @@
  *
  *     sp_train.c      steps and epochs, and when to evaluate, save and stop
  *     sp_trainer.c    set-up and end; what the steps need to know of the resources
+ *     sp_times.h      the times of a step
  *     sp_resume.h     the beginning of a run, and its checkpoints
  *     sp_report.h     console and metrics.jsonl
  */
 #ifndef SP_TRAINER_H
 #define SP_TRAINER_H
 
-#include "comm/sp_table.h"
 #include "net/sp_metrics.h"
 #include "run/sp_checkpoint.h"
 #include "session/sp_session.h"
@@ -35,7 +35,7 @@ typedef struct sp_trainer {
     struct sp_resources *resources; /* owned */
     sp_session *session;            /* that of the resources */
     sp_metrics metrics;             /* results of the latest evaluation */
-    sp_table times;                 /* times of steps, over the ranks */
+    struct sp_times *times;         /* owned (sp_times.h) */
     /* Rank 0, from the first step on; else NULL (sp_resume.h). */
     struct sp_saver *saver;
     sp_checkpoint_state state; /* present position of the run; sp_resume.c saves it */
@@ -45,15 +45,6 @@ typedef struct sp_trainer {
     int64_t step_samples;  /* samples of a full step, in the world */
     int64_t epoch_samples; /* samples of the training set */
     int64_t total_samples; /* samples of the training; INT64_MAX: too many to count */
-
-    /* Seconds that the present step has spent in each part, and the part at hand with
-     * its beginning. */
-    double part_s[SP_STEP_PARTS], part_begin_s;
-    sp_step_part part;
-    /* Seconds of own work (without waits for other ranks) in each phase of the present
-     * step, the phase at hand, and its beginning on a clock that such waits stop. */
-    double phase_s[SP_PHASE_COUNT], phase_begin_s;
-    sp_phase phase;
 
     sp_pace pace;        /* samples a second of the training steps */
     double drawn_s;      /* when the live line was drawn */
@@ -76,19 +67,6 @@ typedef struct sp_trainer {
     bool must_stop; /* agreed: a signal, or a time limit */
 } sp_trainer;
 
-/* The times of a step that are reduced over the ranks. */
-enum {
-    SP_TIME_STEP,
-    SP_TIME_DATA_WAIT,
-    SP_TIME_COMM_EXPOSED,
-    SP_TIME_FORWARD,
-    SP_TIME_BACKWARD,
-    SP_TIME_UPDATE,
-    SP_TIME_PLAN,
-    SP_TIME_MEMORY, /* bytes, not seconds */
-    SP_TIMES
-};
-
 /* Collective, agreed: opens the resources of a training and finds out where it begins.
  * sp_trainer_close follows in any case. SP_EMEM if there is no memory for the trainer
  * itself; else errors of the parts. */
@@ -96,13 +74,6 @@ sp_status sp_trainer_open(sp_trainer **trainer, const sp_command *command);
 /* Collective, agreed: the loader begins, and the log and the run folder tell of the
  * start. To be called once, before the first step. */
 sp_status sp_trainer_begin(sp_trainer *trainer);
-/* Sets the times of the step's parts from part_s, and that of building plans. The parts
- * stay unknown on a device, which works on while the host has long left the part that
- * started the work. Local. */
-void sp_trainer_time_parts(const sp_trainer *trainer, sp_step_report *report);
-/* Bytes in use: of the device, by all processes on it, or of this process on the host;
- * NAN: not known. Local. Errors of the device. */
-sp_status sp_trainer_memory(sp_trainer *trainer, double *bytes);
 /* Learning rate of the next step. */
 double sp_trainer_lr(const sp_trainer *trainer);
 /* Steps of the whole training; INT64_MAX: too many to count. */

@@ -350,6 +350,13 @@ static pid_t start_child(const sp_run *run, int set, int control, const watched 
     return pid;
 }
 
+struct sp_witness {
+    /* Pid of the witness and the pipe that ends it, on the node's first rank; pid 0:
+     * none. */
+    int pid, control;
+    int connection; /* this rank's end of its pipe to the witness; -1: none */
+};
+
 /* Starts the witness of the node, on its first rank, once all ranks have connected. */
 static void start_witness(sp_witness *witness, const sp_run *run, watched *rank)
 {
@@ -418,25 +425,25 @@ static sp_status start(sp_witness *witness, sp_run *run, watched *rank, place *p
     return SP_OK;
 }
 
-sp_status sp_witness_start(sp_witness *witness, sp_run *run)
+sp_status sp_witness_start(sp_witness **witness, sp_run *run)
 {
     const size_t n = (size_t)run->comm->local_size;
     watched *rank = calloc(n, sizeof *rank);
     place *places = calloc(n, sizeof *places);
     int64_t *numbers = calloc(2 * n, sizeof *numbers);
+    sp_witness *own = calloc(1, sizeof *own);
     sp_status rc =
-        rank && places && numbers
+        rank && places && numbers && own
             ? SP_OK
             : SP_FAIL(SP_EMEM, "no memory for the witness process of this node");
 
-    assert(!witness->is_started);
     assert(run->comm->local_size > 0);
-    *witness = (sp_witness){.connection = -1};
+    *witness = own;
+    if (own)
+        own->connection = -1;
     rc = sp_comm_agree(run->comm, rc, NULL);
-    if (rc == SP_OK) {
-        witness->is_started = true;
-        rc = start(witness, run, rank, places, numbers);
-    }
+    if (rc == SP_OK)
+        rc = start(own, run, rank, places, numbers);
     free(rank);
     free(places);
     free(numbers);
@@ -446,7 +453,7 @@ sp_status sp_witness_start(sp_witness *witness, sp_run *run)
 
 void sp_witness_end(sp_witness *witness)
 {
-    if (!witness->is_started)
+    if (!witness)
         return;
     if (witness->pid) {
         if (write(witness->control, "", 1) != 1)
@@ -456,5 +463,5 @@ void sp_witness_end(sp_witness *witness)
             ;
     }
     close_fd(witness->connection);
-    memset(witness, 0, sizeof *witness);
+    free(witness);
 }

@@ -27,19 +27,14 @@
 
 #include "run/sp_run.h"
 
-typedef struct sp_witness {
-    bool is_started;
-    /* Pid of the witness and the pipe that ends it, on the node's first rank; pid 0:
-     * none. */
-    int pid, control;
-    int connection; /* this rank's end of its pipe to the witness; -1: none */
-} sp_witness;
+typedef struct sp_witness sp_witness;
 
-/* Collective, once the folder is open. A witness that cannot be started is a warning.
- * SP_EMEM, SP_EMPI. */
-sp_status sp_witness_start(sp_witness *witness, sp_run *run);
+/* Collective, once the folder is open; run is borrowed during the call. sp_witness_end
+ * follows in any case. A witness that cannot be started is a warning. SP_EMEM, SP_EMPI.
+ */
+sp_status sp_witness_start(sp_witness **witness, sp_run *run);
 /* Local, once the folder is closed: this process ends by itself and has written its
- * status. Waits for the witness to end. */
+ * status. Waits for the witness to end. NULL is accepted. */
 void sp_witness_end(sp_witness *witness);
 /* To be called first in main: it does not return in a process that is a witness. */
 void sp_witness_main(int argc, char **argv);

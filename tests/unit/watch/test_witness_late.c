@@ -77,7 +77,7 @@ TEST(a_status_of_another_task_with_these_pids_explains_nothing)
  * as "early"; the others wait for the launcher. */
 static int be_rank(const char *role, sp_comm *comm)
 {
-    sp_witness witness = {0};
+    sp_witness *witness;
     sp_run run;
 
     OK(sp_run_open(&run, dir, comm));

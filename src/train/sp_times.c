@@ -1,0 +1,138 @@
+#include "train/sp_times.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/sp_log.h"
+#include "base/sp_machine.h"
+#include "comm/sp_table.h"
+#include "process/sp_pulse.h"
+#include "session/sp_resources.h"
+#include "train/sp_trainer.h"
+
+enum { N_VALUES = 8 };
+static const char *const names[N_VALUES] = {
+    "step_s",     "data_wait_s", "comm_exposed_s", "forward_s",
+    "backward_s", "update_s",    "plan_s",         "memory_bytes"};
+
+struct sp_times {
+    sp_resources *resources; /* borrowed */
+    sp_table table;          /* of the ranks */
+    /* Seconds that the present step has spent in each part, and the part at hand; the
+     * same of phases, without waits for other ranks. */
+    double part_s[SP_STEP_PARTS], phase_s[SP_PHASE_COUNT];
+    sp_step_part part;
+    sp_phase phase;
+    double begin_s; /* of the step */
+    /* When the part began, and when the phase did on the clock that waits stop. */
+    double part_begin_s, phase_begin_s;
+};
+
+sp_status sp_times_create(sp_times **times, sp_resources *resources)
+{
+    sp_session *session = &resources->session;
+    sp_times *t = calloc(1, sizeof *t);
+
+    *times = t;
+    SP_TRY(sp_session_agree(session, t ? SP_OK : SP_FAIL(SP_EMEM, "out of memory")));
+    t->resources = resources;
+    return sp_table_create(&t->table, session->comm, N_VALUES, names);
+}
+
+void sp_times_destroy(sp_times *t)
+{
+    if (t)
+        sp_table_destroy(&t->table);
+    free(t);
+}
+
+/* Ends the part at hand and adds to its phase; returns the time. */
+static double end_part(sp_times *t)
+{
+    const double now = sp_now_s();
+    sp_pulse pulse;
+    double own;
+
+    sp_pulse_read(&pulse);
+    own = now - pulse.waited_s;
+    t->part_s[t->part] += now - t->part_begin_s;
+    t->phase_s[t->phase] += own - t->phase_begin_s;
+    t->part_begin_s = now;
+    t->phase_begin_s = own;
+    return now;
+}
+
+void sp_times_begin(sp_times *t)
+{
+    t->begin_s = end_part(t);
+    memset(t->part_s, 0, sizeof t->part_s);
+    memset(t->phase_s, 0, sizeof t->phase_s);
+    t->part = SP_STEP_END;
+    t->phase = SP_PHASE_START;
+}
+
+sp_phase sp_times_part(sp_times *t, sp_step_part part)
+{
+    static const sp_phase phases[SP_STEP_PARTS] = {[SP_STEP_READ] = SP_PHASE_READ,
+                                                   [SP_STEP_FORWARD] = SP_PHASE_FORWARD,
+                                                   [SP_STEP_BACKWARD] =
+                                                       SP_PHASE_BACKWARD,
+                                                   [SP_STEP_REDUCE] = SP_PHASE_REDUCE,
+                                                   [SP_STEP_UPDATE] = SP_PHASE_UPDATE};
+
+    assert(part < SP_STEP_PARTS);
+    end_part(t);
+    t->part = part;
+    if (phases[part] != SP_PHASE_START)
+        t->phase = phases[part];
+    return phases[part];
+}
+
+void sp_times_end(sp_times *t, sp_step_report *report)
+{
+    const bool is_host = t->resources->backend.ops->is_host;
+    const double *s = t->part_s;
+    double read_s;
+
+    report->step_s = end_part(t) - t->begin_s;
+    report->forward_s = is_host ? s[SP_STEP_FORWARD] + s[SP_STEP_LOSS] : NAN;
+    report->backward_s = is_host ? s[SP_STEP_BACKWARD] : NAN;
+    report->update_s = is_host ? s[SP_STEP_UPDATE] : NAN;
+    sp_loader_times(t->resources->loader, &report->plan_s, &read_s);
+}
+
+const double *sp_times_phases(const sp_times *t)
+{
+    return t->phase_s;
+}
+
+static sp_status measure_memory(sp_backend *backend, double *bytes)
+{
+    int64_t used = (int64_t)sp_machine_resident();
+
+    if (!backend->ops->is_host)
+        SP_TRY(backend->ops->memory_used(backend, &used));
+    *bytes = used > 0 ? (double)used : NAN;
+    return SP_OK;
+}
+
+sp_status sp_times_reduce(sp_times *t, sp_step_report *report)
+{
+    /* In the order of the names. */
+    double *const value[N_VALUES] = {
+        &report->step_s,    &report->result.data_wait_s, &report->result.comm_exposed_s,
+        &report->forward_s, &report->backward_s,         &report->update_s,
+        &report->plan_s,    &report->memory_bytes};
+
+    SP_TRY(measure_memory(&t->resources->backend, &report->memory_bytes));
+    sp_table_zero(&t->table);
+    for (int i = 0; i < N_VALUES; i++)
+        if (isfinite(*value[i]))
+            sp_table_add(&t->table, i, *value[i]);
+    SP_TRY(sp_table_reduce(&t->table));
+    for (int i = 0; i < N_VALUES; i++)
+        *value[i] = t->table.row[i].max;
+    return SP_OK;
+}
