@@ -88,6 +88,8 @@ sp_status sp_check(const sp_command *command)
     sp_status rc = sp_resources_open(&r, command, false);
 
     if (rc == SP_OK)
+        rc = sp_session_guard(&r.session);
+    if (rc == SP_OK)
         rc = check(&r);
     if (rc == SP_OK)
         rc = sp_session_agree(&r.session, sp_log_written());

@@ -122,6 +122,7 @@ static sp_status measure(sp_resources *r, sp_flight *flight)
     if (rc == SP_OK)
         rc = measure_read(r, &flight->read);
     rc = sp_session_agree(&r->session, rc);
+    sp_session_beat(&r->session, SP_PHASE_REDUCE);
     if (rc == SP_OK)
         rc = measure_reduce(r, data, &flight->reduce);
     ops->arena_destroy(&arena);
@@ -215,6 +216,7 @@ static sp_status preflight(sp_resources *r)
         mine.place = r->placement.place[comm->rank];
     SP_TRY(sp_resources_open_data(r, true, false));
     SP_TRY(sp_graph_build(&r->graph, r->session.config, r->n_columns, r->n_classes));
+    sp_session_beat(&r->session, SP_PHASE_READ);
     SP_TRY(measure(r, &mine));
     SP_TRY(sp_comm_gather(comm, &mine, sizeof mine, 0, &all, NULL));
     sp_log_info("%d rank%s on %d node%s; device %s; all-reduce by %s; gradient %.1f MB",
@@ -232,6 +234,8 @@ sp_status sp_preflight(const sp_command *command)
     sp_resources r;
     sp_status rc = sp_resources_open(&r, command, false);
 
+    if (rc == SP_OK)
+        rc = sp_session_guard(&r.session);
     if (rc == SP_OK)
         rc = preflight(&r);
     if (rc == SP_OK)

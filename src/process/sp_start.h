@@ -7,10 +7,11 @@
  * launcher ends the rest. The environment variable SP_START_S is the limit in seconds
  * (300 by default); 0: no limit.
  *
- * Commands without a run folder have no watchdog after the start. There the thread goes
- * on: where this rank has waited for others for a twentieth of the limit without any
- * work in between, and a process of this host is stopped, one rank of the host names it,
- * once a wait. Nothing is ended, since whoever stopped it may continue it.
+ * In commands without a run folder the thread goes on after the start, since most of
+ * them have no watchdog: where this rank has waited for others for a twentieth of the
+ * limit without any work in between, and a process of this host is stopped, one rank of
+ * the host names it, once a wait. Nothing is ended, since whoever stopped it may
+ * continue it.
  */
 #ifndef SP_START_H
 #define SP_START_H
@@ -19,7 +20,7 @@
  * messages, a string constant. If the thread cannot be started, there is no limit.
  * Local. */
 void sp_start_watch(const char *program);
-/* Ends the limit as sp_start_over does, in a command that has no watchdog. The thread
+/* Ends the limit as sp_start_over does, in a command without a run folder. The thread
  * names stopped processes from here on until sp_start_over. Local. */
 void sp_start_together(int rank);
 /* Ends the limit: all ranks have come as far as the watchdog needs, or this rank ends.

@@ -91,6 +91,14 @@ sp_status sp_session_open_folder(sp_session *session)
     return SP_OK;
 }
 
+sp_status sp_session_guard(sp_session *session)
+{
+    assert(!session->run.beat && !session->watchdog);
+    SP_TRY(sp_run_open(&session->run, "", session->comm));
+    return sp_watchdog_start(&session->watchdog, &session->run,
+                             session->config->run.watchdog_s);
+}
+
 void sp_session_beat(sp_session *session, sp_phase phase)
 {
     if (session->run.beat)

@@ -73,6 +73,9 @@ sp_status sp_session_open(sp_session *session, const sp_command *command,
 /* Collective: opens the run folder of a session that was opened without it: for
  * commands that check their input before they write anything. */
 sp_status sp_session_open_folder(sp_session *session);
+/* Collective, agreed: starts the watchdog in a session that has no run folder, for
+ * commands whose ranks must not wait for ever for one that hangs. Nothing is written. */
+sp_status sp_session_guard(sp_session *session);
 /* Collective: opens this rank's log in the run folder where run.rank_logs
  * asks for it. */
 sp_status sp_session_open_log(sp_session *session);

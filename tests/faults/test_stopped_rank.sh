@@ -1,6 +1,7 @@
 #!/bin/sh
-# Commands without a watchdog name a rank that is stopped and for which the others wait,
-# once, and go on when it is continued.
+# Commands without a run folder name a rank that is stopped and for which the others wait,
+# once, and go on when it is continued. In those of sptrain the watchdog ends the ranks
+# where one hangs.
 . "$SP_SRCDIR/tests/run/story.sh"
 "$SHARDS" uneven u.h5 || fail "make_shards"
 printf '%s\n' '1 2 3 4' '5 6 7 8' >scan.txt
@@ -33,3 +34,11 @@ named sptrain check base.deck
 more_s=0
 named sptrain preflight
 named spvox convert --out s --voxel-size 1 --columns x,y,z,intensity scan.txt
+
+# lost RANK ACTION POINT: preflight says which rank and host it was, and ends.
+lost() {
+    SP_TEST_FAULT=$2@$1:$3:0 run 3 6 preflight run.watchdog_s=1 run.device=cpu
+    one_diagnosis "error: rank $1/3 host "
+}
+lost 1 hang read
+lost 2 stop reduce
