@@ -8,6 +8,7 @@
 #include "config.h"
 #include "h5/sp_h5.h"
 #include "process/sp_fault.h"
+#include "process/sp_start.h"
 #include "session/sp_trial.h"
 
 typedef struct verb {
@@ -299,16 +300,20 @@ static sp_status run(const verb *v, bench_options *o, sp_comm *comm)
 static sp_status run_ranks(int argc, char **argv, const verb *v, bench_options *o)
 {
     sp_comm comm = {0};
-    sp_status rc = sp_comm_open(&comm, &argc, &argv);
+    sp_status rc;
 
+    sp_start_watch("spbench");
+    rc = sp_comm_open(&comm, &argc, &argv);
     if (rc == SP_OK) {
         sp_log_open(comm.rank, comm.size, comm.host, comm.local_rank, NULL);
+        sp_start_together(comm.rank);
         rc = run(v, o, &comm);
         sp_log_close();
     } else {
         sp_log_error(sp_error_last());
     }
     sp_comm_close(&comm);
+    sp_start_over();
     return rc;
 }
 

@@ -266,6 +266,8 @@ static void enter(stage next)
 
 void sp_start_together(int rank)
 {
+    if (start.stage == TOGETHER) /* which this thread alone writes */
+        return;
     if (start.is_started)
         enter(TOGETHER);
     sp_fault_open(rank);

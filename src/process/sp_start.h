@@ -21,7 +21,8 @@
  * Local. */
 void sp_start_watch(const char *program);
 /* Ends the limit as sp_start_over does, in a command without a run folder. The thread
- * names stopped processes from here on until sp_start_over. Local. */
+ * names stopped processes from here on until sp_start_over. A second call does nothing.
+ * Local. */
 void sp_start_together(int rank);
 /* Ends the limit: all ranks have come as far as the watchdog needs, or this rank ends.
  * May be called again. Local. */

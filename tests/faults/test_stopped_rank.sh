@@ -33,6 +33,7 @@ more_s=2.2 # two more looks at the same wait
 named sptrain check base.deck
 more_s=0
 named sptrain preflight
+named spbench step --quick base.deck
 named spvox convert --out s --voxel-size 1 --columns x,y,z,intensity scan.txt
 
 # lost RANK ACTION POINT: preflight says which rank and host it was, and ends.
