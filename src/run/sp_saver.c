@@ -1,6 +1,7 @@
 #include "run/sp_saver.h"
 
 #include <assert.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -101,8 +102,10 @@ static sp_status write_all(sp_saver *s)
     /* best.h5 is written first. A run killed between the two files continues from the
      * previous checkpoint and finds the best weights again; in the other order it would
      * continue from this step as if best.h5 were there. */
-    if (s->is_best)
+    if (s->is_best) {
         SP_TRY(write_to(s, best, false));
+        s->saved.best = s->state.best;
+    }
     if (!s->is_best || !link_best(best, s->saved.path))
         SP_TRY(write_to(s, s->saved.path, true));
     end_reading(s);
@@ -289,6 +292,7 @@ sp_status sp_saver_post(sp_saver *s, const sp_checkpoint_state *state, bool is_b
     s->is_best = is_best;
     memset(&s->saved, 0, sizeof s->saved);
     s->saved.step = state->step;
+    s->saved.best = NAN;
     snprintf(s->saved.path, sizeof s->saved.path, "%s/step-%09lld.h5", s->dir,
              (long long)state->step);
     SP_TRY(take_snapshot(s));

@@ -27,6 +27,7 @@ typedef struct sp_saved {
     sp_status rc;
     sp_error_record error; /* valid where rc is not SP_OK */
     int64_t step;
+    double best;    /* the best score, whose weights are in best.h5 now; NAN: not new */
     double write_s; /* from post to the end of writing, while the training goes on */
     double cpu_s;   /* core time of the saver thread for it */
     char path[PATH_MAX];

@@ -266,33 +266,48 @@ sp_status sp_resume_begin(sp_trainer *trainer)
 
 /* ---- saving ---- */
 
-/* Rank 0: collects the result of the last post. A failure is a warning: the run goes
- * on. */
-static sp_status collect(sp_trainer *t, bool is_waiting)
+/* Rank 0: collects the result of the last post, if there is one. The best score counts
+ * from then on, if its weights are on disk. */
+static sp_status collect(sp_trainer *t, bool is_waiting, sp_saved *saved)
 {
     sp_session *s = t->session;
+
+    saved->rc = SP_OK;
+    if (!t->saver || !sp_saver_collect(t->saver, is_waiting, saved))
+        return SP_OK;
+    t->write_s += saved->write_s;
+    t->write_cpu_s += saved->cpu_s;
+    if (!isnan(saved->best))
+        t->state.best = saved->best;
+    if (saved->rc != SP_OK)
+        return sp_error_raise(&saved->error);
+    sp_run_after_save(&s->run, s->config->run.after_save, saved->path);
+    return SP_OK;
+}
+
+/* The same where a failure is a warning: the run goes on. */
+static void settle(sp_trainer *t, bool is_waiting)
+{
     sp_saved saved;
 
-    if (!t->saver || !sp_saver_collect(t->saver, is_waiting, &saved))
-        return SP_OK;
-    t->write_s += saved.write_s;
-    t->write_cpu_s += saved.cpu_s;
-    if (saved.rc == SP_OK) {
-        sp_run_after_save(&s->run, s->config->run.after_save, saved.path);
-        return SP_OK;
-    }
-    sp_error_raise(&saved.error);
+    if (collect(t, is_waiting, &saved) == SP_OK)
+        return;
     sp_log_error(sp_error_last());
     sp_log_warn0("no checkpoint of step %lld was written; the run goes on, and "
                  "earlier checkpoints are as they were",
                  (long long)saved.step);
-    return saved.rc;
 }
 
 void sp_resume_poll(sp_trainer *trainer)
 {
-    if (trainer->saver)
-        collect(trainer, false);
+    settle(trainer, false);
+}
+
+sp_status sp_resume_agree_best(sp_trainer *trainer)
+{
+    settle(trainer, true);
+    return sp_comm_bcast(trainer->session->comm, &trainer->state.best,
+                         sizeof trainer->state.best, 0);
 }
 
 void sp_resume_await(sp_trainer *trainer)
@@ -327,16 +342,19 @@ void sp_resume_prepare(sp_trainer *trainer)
         sp_log_error(sp_error_last()); /* the next save tries again */
 }
 
-/* Rank 0: posts the present state. */
+/* Rank 0: posts the present state, when the post before it is written. */
 static sp_status post(sp_trainer *t, bool is_best)
 {
     sp_session *s = t->session;
-    sp_checkpoint_state state = t->state;
     const sp_config resolved = sp_session_resolved(s);
+    sp_checkpoint_state state;
     sp_status rc;
 
     SP_TRY(open_saver(t));
-    collect(t, true); /* one checkpoint at a time */
+    settle(t, true);
+    state = t->state;
+    if (is_best)
+        state.best = t->score;
     SP_TRY(sp_config_to_text(&resolved, &state.deck));
     rc = sp_saver_post(t->saver, &state, is_best);
     free(state.deck);
@@ -346,18 +364,10 @@ static sp_status post(sp_trainer *t, bool is_best)
 /* Rank 0: posts the last checkpoint and waits for it; its failure is the run's. */
 static sp_status post_final(sp_trainer *t, bool is_best)
 {
-    sp_session *s = t->session;
     sp_saved saved;
 
     SP_TRY(post(t, is_best));
-    if (!sp_saver_collect(t->saver, true, &saved))
-        return SP_OK;
-    t->write_s += saved.write_s;
-    t->write_cpu_s += saved.cpu_s;
-    if (saved.rc != SP_OK)
-        return sp_error_raise(&saved.error);
-    sp_run_after_save(&s->run, s->config->run.after_save, saved.path);
-    return SP_OK;
+    return collect(t, true, &saved);
 }
 
 sp_status sp_resume_save(sp_trainer *trainer, bool is_best, bool is_final)

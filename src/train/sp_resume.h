@@ -20,6 +20,9 @@ sp_status sp_resume_save(sp_trainer *trainer, bool is_best, bool is_final);
 /* Reports the result of a checkpoint that has been written since. At any
  * time; local. */
 void sp_resume_poll(sp_trainer *trainer);
+/* Collective: has all ranks know the best score whose weights are on disk; waits for a
+ * checkpoint that is being written. */
+sp_status sp_resume_agree_best(sp_trainer *trainer);
 /* Waits until the checkpoint that is being written no longer needs the weights as they
  * are; the caller is about to change them. Local. */
 void sp_resume_await(sp_trainer *trainer);

@@ -108,7 +108,7 @@ static sp_status evaluate(sp_trainer *t, bool is_final, bool *is_best)
     const bool is_reported = every > 0 && (is_final || (t->n_evals + 1) % every == 0);
     const bool with_pictures = is_reported || t->session->config->run.pictures;
     const sp_metrics *m = &t->metrics;
-    double begin = sp_now_s(), score;
+    double begin = sp_now_s();
 
     *is_best = false;
     SP_TRY(sp_evaluate_pass(t->resources, &t->metrics, false,
@@ -116,14 +116,11 @@ static sp_status evaluate(sp_trainer *t, bool is_final, bool *is_best)
     SP_TRY(sp_report_eval(t));
     if (is_reported && !is_final) /* the last one is made when the end is written */
         sp_report_page(t->session);
-    score = sp_metrics_miou(m->point_confusion ? m->point_confusion : m->confusion,
-                            m->n_classes);
-    /* state.best is NAN before the first evaluation. */
-    if (!isnan(score) && !(score <= t->state.best)) {
-        t->state.best = score;
-        *is_best = true;
-    }
-    t->score = score;
+    t->score = sp_metrics_miou(m->point_confusion ? m->point_confusion : m->confusion,
+                               m->n_classes);
+    SP_TRY(sp_resume_agree_best(t));
+    /* state.best is NAN until a best score's weights are on disk. */
+    *is_best = !isnan(t->score) && !(t->score <= t->state.best);
     t->drawn_s = 0; /* the next step draws its line at once */
     t->n_evals++;
     t->eval_s += sp_now_s() - begin;
