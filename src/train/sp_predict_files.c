@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -208,38 +209,45 @@ static const void *as_stored(const sp_predict_files *f, uint16_t *labels, int64_
     return labels;
 }
 
-/* A sample that data.on_error = "skip" left out has no class: ignore_label. */
-static sp_status store_ignored(sp_h5 *file, const char *name, sp_h5_type type,
-                               int64_t row, int64_t n, int ignore)
+/* Writes one value, of so many bytes, in all columns of the rows of a sample. */
+static sp_status store_same(sp_h5 *file, const char *name, const int64_t offset[2],
+                            int columns, const void *value, size_t bytes)
 {
-    uint16_t *label = malloc((size_t)n * sizeof *label + 1);
+    const int64_t n = offset[1] - offset[0];
+    const size_t all = (size_t)n * (size_t)columns * bytes;
+    char *rows = malloc(all + 1);
     sp_status rc;
 
-    if (!label)
+    if (!rows)
         return SP_FAIL(SP_EMEM, "out of memory");
-    if (type.size == 1)
-        memset(label, ignore, (size_t)n);
-    else
-        for (int64_t i = 0; i < n; i++)
-            label[i] = (uint16_t)ignore;
-    rc = sp_h5_write_rows(file, name, row, n, label);
-    free(label);
+    for (size_t at = 0; at < all; at += bytes)
+        memcpy(rows + at, value, bytes);
+    rc = sp_h5_write_rows(file, name, offset[0], n, rows);
+    free(rows);
     return rc;
 }
 
+/* A sample that data.on_error = "skip" left out has the label ignore_label, logits that
+ * are no numbers, and points of no row of the scan. */
 static sp_status store_skipped(sp_predict_files *f, int64_t sample, int shard)
 {
     const sp_dataset *set = &f->infer->resources.val;
     const int64_t *row = set->offset + sample + shard;
     const int64_t *point = set->has_points ? set->point_offset + sample + shard : NULL;
-    sp_h5_type type = f->label_bytes == 1 ? SP_H5_U8 : SP_H5_U16;
+    const uint64_t no_row = UINT64_MAX;
+    const float no_logit = NAN;
+    uint16_t label = (uint16_t)f->ignore_label;
+    const void *ignore = as_stored(f, &label, 1);
+    const size_t bytes = (size_t)f->label_bytes;
 
-    SP_TRY(store_ignored(f->file, "/labels", type, row[0], row[1] - row[0],
-                         f->ignore_label));
+    SP_TRY(store_same(f->file, "/labels", row, 1, ignore, bytes));
+    if (f->with_logits)
+        SP_TRY(store_same(f->file, "/logits", row, f->infer->resources.n_classes,
+                          &no_logit, sizeof no_logit));
     if (!point)
         return SP_OK;
-    return store_ignored(f->file, "/point_labels", type, point[0], point[1] - point[0],
-                         f->ignore_label);
+    SP_TRY(store_same(f->file, "/point_labels", point, 1, ignore, bytes));
+    return store_same(f->file, "/point_index", point, 1, &no_row, sizeof no_row);
 }
 
 sp_status sp_predict_files_store(sp_predict_files *f, char *parcel)

@@ -334,13 +334,13 @@ static sp_status take_sample(const prediction *p, int64_t s, int64_t n_points,
     for (int64_t i = p->offset[s]; i < p->offset[s + 1]; i++) {
         int32_t label = p->label[i];
 
+        if (label == p->ignore_label) /* of a sample that was left out, of no row */
+            continue;
         if (p->index[i] >= (uint64_t)n_points)
             return SP_FAIL(SP_EDATA,
                            "%s:/point_index: sample %" PRId64 ": row %" PRIu64
                            ", but the scan has %" PRId64 " points",
                            p->path, s, p->index[i], n_points);
-        if (label == p->ignore_label)
-            continue;
         if (label < 0 || (p->code && label >= p->n_classes))
             return SP_FAIL(SP_EDATA,
                            "%s:/point_labels: sample %" PRId64 ": class %d of %d",

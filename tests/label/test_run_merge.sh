@@ -138,7 +138,7 @@ for n in 1 2 3; do
     test $n = 1 && cp b a
     says b "\"samples\":$(($(evaluations p | sed 's/.*"samples":\([0-9]*\),.*/\1/') - 1)),"
     same a b "merged evaluation without a sample on $n ranks"
-    run $n 0 predict base.deck run.dir=h$n $model data.on_error=skip \
+    run $n 0 predict base.deck run.dir=h$n $model data.on_error=skip run.logits=true \
         'data.val=["s-00000-of-00003.h5","hurt.h5","s-00002-of-00003.h5"]'
     for file in h1/predictions/*; do
         same "$file" "h$n/predictions/${file##*/}" "predictions without a sample, $n ranks"
@@ -146,6 +146,30 @@ for n in 1 2 3; do
 done
 points=$(sed 's/.*"points":\([0-9]*\),.*"merged".*/\1/' a)
 says a "\"merged\":{\"views\":4,\"blocks\":true,\"points\":$points,"
+# No reader takes the rows of that sample for predictions of a point of the scan.
+for scan in a b; do
+    "$SP_BUILDDIR/spvox" apply h1/predictions/*.h5 $scan.txt --out applied.txt >out 2>err ||
+        fail "apply to $scan.txt"
+done
+if (find_python h5py) 2>/dev/null; then
+    find_python h5py
+    "$python" - h1/predictions/hurt.h5 <<'PY' || fail "rows of a sample left out"
+import sys
+import h5py
+
+with h5py.File(sys.argv[1]) as f:
+    no_class, left_out = f.attrs["ignore_label"], 0
+    row, point = f["offsets"][:], f["point_offsets"][:]
+    for i in range(len(row) - 1):
+        rows, points = slice(row[i], row[i + 1]), slice(point[i], point[i + 1])
+        is_none = (f["labels"][rows] == no_class).all()
+        assert (f["point_labels"][points] == no_class).all() == is_none
+        assert (f["point_index"][points] == 2 ** 64 - 1).all() == is_none
+        assert (f["logits"][rows] != f["logits"][rows]).all() == is_none
+        left_out += is_none
+    assert left_out == 1, left_out
+PY
+fi
 # A part of the shards is a scan with a border.
 run 2 0 eval base.deck run.dir=z $model data.val=again.h5
 # A request to stop that one rank got ends a merged pass on all of them.
