@@ -290,8 +290,11 @@ sp_status sp_predict_files_finish(sp_predict_files *f)
         path_of(f, i, false, temporary);
         path_of(f, i, true, path);
         if (rename(temporary, path) != 0)
-            return SP_FAIL(SP_EIO, "%s: cannot rename it to %s: %s", temporary, path,
-                           strerror(errno));
+            return SP_FAIL(SP_EIO,
+                           "%s: cannot rename it to %s: %s; of the %d files of "
+                           "predictions the first %d are new, the others as they were: "
+                           "run the same command again",
+                           temporary, path, strerror(errno), f->n_begun, i);
     }
     return sp_file_sync_folder_of(path);
 }

@@ -53,6 +53,15 @@ done
 run 2 0 predict bare.deck run.dir=b data.val='b[1-3].h5'
 run 2 8 predict bare.deck run.dir=b data.val='b[1-9].h5'
 left b "b1.h5 b2.h5 b3.h5 "
+# A name that cannot be given: the message tells which files are new, and the same command
+# again makes all of them.
+rm b/predictions/b2.h5
+mkdir b/predictions/b2.h5
+run 2 4 predict bare.deck run.dir=b data.val='b[1-3].h5'
+one_diagnosis 'of the 3 files of predictions the first 1 are new, the others as they were: run the'
+left b "b1.h5 b2.h5 b3.h5 "
+rmdir b/predictions/b2.h5
+run 2 0 predict bare.deck run.dir=b data.val='b[1-3].h5'
 # The second file cannot become as large as it must.
 for i in 1 2 3; do
     "$SHARDS" box c$i.h5 2 $((500 + i / 2 * 15000)) 1 3 64 0 || fail "make_shards box"
