@@ -9,14 +9,18 @@
 #include "cuda/device/cuda_ops.h"
 #include "cuda/device/sp_cuda.h"
 
-/* Calls the CUDA runtime; a failure becomes the error record. */
+/* Calls the CUDA runtime; a failure becomes the error record. The runtime remembers it
+ * too, and is made to forget it: the caller may go on without what failed, and the next
+ * launch would be blamed (cuda_launched). */
 #define SP_CUDA(call)                                                                  \
     do {                                                                               \
         cudaError_t sp_cuda_ = (call);                                                 \
-        if (sp_cuda_ != cudaSuccess)                                                   \
+        if (sp_cuda_ != cudaSuccess) {                                                 \
+            cudaGetLastError();                                                        \
             return SP_FAIL(sp_cuda_ == cudaErrorMemoryAllocation ? SP_EMEM             \
                                                                  : SP_EDEVICE,         \
                            "%s: %s", #call, cudaGetErrorString(sp_cuda_));             \
+        }                                                                              \
     } while (0)
 
 enum { CUDA_TILE_WIDTHS = 8, CUDA_TILE_HEIGHTS = 3 };
@@ -98,13 +102,15 @@ static inline sp_status cuda_wait_event(cudaStream_t stream, cudaEvent_t event)
 }
 
 /* Called after each launch: it returns a refused launch's error. A kernel that fails
- * later is reported by the next wait. */
+ * while it runs is reported by the next call of any kind, so the message names the
+ * launch as the place where it was seen. */
 static inline sp_status cuda_launched(const char *kernel)
 {
     const cudaError_t error = cudaGetLastError();
 
     if (error != cudaSuccess)
-        return SP_FAIL(SP_EDEVICE, "%s: %s", kernel, cudaGetErrorString(error));
+        return SP_FAIL(SP_EDEVICE, "launch of %s: %s", kernel,
+                       cudaGetErrorString(error));
     return SP_OK;
 }
 

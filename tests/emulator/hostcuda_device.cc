@@ -57,9 +57,9 @@ cudaError_t cudaGetDeviceCount(int *n)
 
     cudaDriverGetVersion(&driver);
     if (driver < 13000)
-        return cudaErrorInsufficientDriver;
+        return hc_remember(cudaErrorInsufficientDriver);
     *n = n_devices();
-    return *n ? cudaSuccess : cudaErrorNoDevice;
+    return hc_remember(*n ? cudaSuccess : cudaErrorNoDevice);
 }
 
 cudaError_t cudaGetDevice(int *device)
@@ -72,7 +72,7 @@ cudaError_t cudaGetDevice(int *device)
 cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr what, int device)
 {
     if (device < 0 || device >= n_devices())
-        return cudaErrorInvalidValue;
+        return hc_remember(cudaErrorInvalidValue);
     switch (what) {
     case cudaDevAttrMultiProcessorCount:
         *value = 1;
@@ -128,7 +128,7 @@ cudaError_t cudaSetDevice(int device)
     if (!getenv("CUDA_MODULE_LOADING"))
         hc_fail("kernels are loaded at their first launch (CUDA_MODULE_LOADING)");
     if (device < 0 || device >= n_devices())
-        return cudaErrorInvalidDevice;
+        return hc_remember(cudaErrorInvalidDevice);
     current = device;
     return cudaSuccess;
 }
@@ -139,7 +139,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int device)
     size_t free_bytes;
 
     if (device < 0 || device >= n_devices())
-        return cudaErrorInvalidDevice;
+        return hc_remember(cudaErrorInvalidDevice);
     *p = cudaDeviceProp();
     strcpy(p->name, "emulated device");
     gethostname(host, sizeof host - 1);
@@ -151,7 +151,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int device)
 cudaError_t cudaDeviceGetPCIBusId(char *id, int size, int device)
 {
     if (device < 0 || device >= n_devices())
-        return cudaErrorInvalidDevice;
+        return hc_remember(cudaErrorInvalidDevice);
     snprintf(id, (size_t)size, "0000:%02X:00.0", /* an address of no real device */
              0xE0 + (visible() >= 0 ? visible() : device));
     return cudaSuccess;

@@ -133,7 +133,7 @@ bool hc_is_ahead(); /* before the grid's wait, where device memory is closed */
 void hc_make_ready(hc_fiber *f);
 void hc_switch_away(); /* from the current fiber, which is not ready */
 bool hc_is_own_stack(const void *p);
-bool hc_is_chance(int one_in); /* never under fixed orders */
+bool hc_is_chance(int one_in);    /* never under fixed orders */
 size_t hc_random_below(size_t n); /* 0 under fixed orders */
 bool hc_has_left(int rank); /* all threads of this block of the cluster are done */
 
@@ -185,7 +185,10 @@ extern std::recursive_mutex &hc_lock; /* protects everything but fibers */
 typedef std::lock_guard<std::recursive_mutex> hc_hold;
 typedef std::unique_lock<std::recursive_mutex> hc_hold_loosely; /* across a wait */
 void hc_drain_all(hc_hold_loosely &h); /* runs until no stream has work left */
-void hc_count_operations(int n);       /* the calling thread has queued n more */
+/* Returns the error. The runtime remembers that of each call that fails, "not ready" too,
+ * until cudaGetLastError asks. The driver's calls (sp_vmm_...) are not among them. */
+cudaError_t hc_remember(cudaError_t error);
+void hc_count_operations(int n); /* the calling thread has queued n more */
 
 /* ---- hostcuda_memory.cc ---- */
 /* One range of addresses for shared and device memory. Shared memory is first: a window

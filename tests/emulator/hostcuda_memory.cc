@@ -188,7 +188,7 @@ cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned)
     M->n_calls++;
     *out = aligned_alloc(PAGE, pages(bytes));
     if (!*out)
-        return cudaErrorMemoryAllocation;
+        return hc_remember(cudaErrorMemoryAllocation);
     hc_fill_garbage(*out, bytes);
     M->pinned[(char *)*out] = bytes;
     return cudaSuccess;
@@ -223,7 +223,7 @@ cudaError_t cudaMalloc(void **out, size_t bytes)
     const hc_hold h(hc_lock);
     const cudaError_t error = sp_vmm_reserve(out, bytes);
 
-    return error == cudaSuccess ? sp_vmm_back(*out, bytes, 0) : error;
+    return hc_remember(error == cudaSuccess ? sp_vmm_back(*out, bytes, 0) : error);
 }
 
 cudaError_t cudaFree(void *data)

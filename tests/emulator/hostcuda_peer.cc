@@ -81,7 +81,7 @@ cudaError_t cudaDeviceGetByPCIBusId(int *device, const char *id)
     for (*device = 0; *device < n; ++*device)
         if (!cudaDeviceGetPCIBusId(own, sizeof own, *device) && !strcasecmp(own, id))
             return cudaSuccess;
-    return cudaErrorInvalidDevice;
+    return hc_remember(cudaErrorInvalidDevice);
 }
 
 cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer)
@@ -102,7 +102,7 @@ cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t *out, void *data)
     handle own = {getpid(), -1, 0, 0};
 
     if (!hc_export((char *)data, &own.fd, &own.bytes, &own.inode))
-        return cudaErrorInvalidValue;
+        return hc_remember(cudaErrorInvalidValue);
     *out = cudaIpcMemHandle_t();
     memcpy(out, &own, sizeof own);
     return cudaSuccess;
@@ -116,14 +116,14 @@ cudaError_t cudaIpcOpenMemHandle(void **out, cudaIpcMemHandle_t in, unsigned)
 
     memcpy(&other, &in, sizeof other);
     if (other.pid == getpid()) /* as a device's driver requires it */
-        return cudaErrorInvalidValue;
+        return hc_remember(cudaErrorInvalidValue);
     if (is_peerless())
-        return cudaErrorPeerAccessUnsupported;
+        return hc_remember(cudaErrorPeerAccessUnsupported);
     snprintf(path, sizeof path, "/proc/%lld/fd/%lld", (long long)other.pid,
              (long long)other.fd);
-    return hc_import(path, other.inode, (size_t)other.bytes, out)
-               ? cudaSuccess
-               : cudaErrorInvalidValue;
+    return hc_remember(hc_import(path, other.inode, (size_t)other.bytes, out)
+                           ? cudaSuccess
+                           : cudaErrorInvalidValue);
 }
 
 cudaError_t cudaIpcCloseMemHandle(void *data)

@@ -41,8 +41,7 @@ static struct state {
 
 static thread_local cudaError_t last_error;
 
-/* "Not ready" is recorded as an error like any other. */
-static cudaError_t remember(cudaError_t error)
+cudaError_t hc_remember(cudaError_t error)
 {
     if (error != cudaSuccess)
         last_error = error;
@@ -290,7 +289,7 @@ cudaError_t hc_allow_shared(const void *kernel, int bytes)
     const hc_hold h(hc_lock);
 
     if ((size_t)bytes > hc_most_shared())
-        return cudaErrorInvalidValue;
+        return hc_remember(cudaErrorInvalidValue);
     S->allowed[kernel] = (size_t)bytes;
     return cudaSuccess;
 }
@@ -348,7 +347,7 @@ void hc_submit(const hc_launch &launch, cudaStream_t stream)
         l.grid.x > 2147483647u || l.grid.y > 65535 || l.grid.z > 65535 ||
         l.call_bytes > 4096 + sizeof(void *) || !can_cluster(l) ||
         l.shared_bytes > allowed_shared(l.code)) {
-        remember(cudaErrorInvalidConfiguration);
+        hc_remember(cudaErrorInvalidConfiguration);
         return;
     }
     if (l.is_early && !stream->is_behind_kernel)
@@ -418,7 +417,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream)
 
     if (!stream->queue.empty())
         step();
-    return remember(stream->queue.empty() ? cudaSuccess : cudaErrorNotReady);
+    return hc_remember(stream->queue.empty() ? cudaSuccess : cudaErrorNotReady);
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
@@ -463,7 +462,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event)
 
     if (event->done < event->recorded)
         step();
-    return remember(event->done < event->recorded ? cudaErrorNotReady : cudaSuccess);
+    return hc_remember(event->done < event->recorded ? cudaErrorNotReady : cudaSuccess);
 }
 
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t begin, cudaEvent_t end)
@@ -471,9 +470,9 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t begin, cudaEvent_t end)
     const hc_hold h(hc_lock);
 
     if (!begin->is_timed || !end->is_timed || !begin->recorded || !end->recorded)
-        return cudaErrorInvalidValue;
+        return hc_remember(cudaErrorInvalidValue);
     if (begin->done < begin->recorded || end->done < end->recorded)
-        return cudaErrorNotReady;
+        return hc_remember(cudaErrorNotReady);
     *ms = (float)((end->done_s - begin->done_s) * 1e3);
     return cudaSuccess;
 }

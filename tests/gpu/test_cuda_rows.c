@@ -511,6 +511,20 @@ static void pools(void **state)
     fx_level_free(&coarse);
 }
 
+/* A call that failed, and that the program goes on without, is not taken for the failure
+ * of the launch behind it. */
+static void failures_end_with_their_call(void **state)
+{
+    const float x[] = {1, 2, 3, 4};
+    sp_backend be = cu_open(0);
+    sp_device none;
+
+    (void)state;
+    assert_int_equal(sp_cuda_device(1 << 20, &none), SP_EDEVICE);
+    cu_copy(&be, x, sizeof x); /* few bytes travel with a launch */
+    cu_close(&be);
+}
+
 KERNEL_TEST(test_cuda_rows)
 {
     const struct CMUnitTest tests[] = {
@@ -521,6 +535,7 @@ KERNEL_TEST(test_cuda_rows)
         cmocka_unit_test(copies_convert),
         cmocka_unit_test(many_samples),
         cmocka_unit_test(pools),
+        cmocka_unit_test(failures_end_with_their_call),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
