@@ -10,22 +10,17 @@
 /* Kernels are loaded when the device is opened. The first launch of a kernel that is
  * loaded late waits until the device is idle and holds the context's lock meanwhile:
  * with a kernel there that waits for another rank, planner and training thread would
- * stand still. A setting of the user stays. The driver reads it in its first call. */
-static void load_kernels_at_open(void)
+ * stand still. A setting of the user stays. The driver reads it in its first call, which
+ * an MPI that knows CUDA makes in MPI_Init, so it is set before main. */
+__attribute__((constructor)) static void load_kernels_at_open(void)
 {
-    static bool is_set;
-
-    if (!is_set)
-        setenv("CUDA_MODULE_LOADING", "EAGER", 0);
-    is_set = true;
+    setenv("CUDA_MODULE_LOADING", "EAGER", 0);
 }
 
-/* Called before any other function of this backend. */
 int sp_cuda_device_count(void)
 {
     int n = 0;
 
-    load_kernels_at_open();
     if (cudaGetDeviceCount(&n) == cudaSuccess)
         return n;
     cudaGetLastError(); /* so that the next launch does not report it */

@@ -1,8 +1,9 @@
 /* Linked with sptrain on an emulated device (the linker's --wrap). For each optimizer
  * step standard error says how often the training thread stopped for the device and for
  * other ranks, and how many kernels it launched. Waits with no kernel launched between
- * them are one stop. */
+ * them are one stop. Before MPI starts it says when kernels will be loaded. */
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "cuda/device/cuda_ops.h"
 #include "net/sp_bucket.h"
@@ -26,6 +27,8 @@ static void stop(stops *s)
 }
 
 /* NOLINTBEGIN: names given by the linker */
+sp_status __real_sp_comm_open(sp_comm *comm, int *argc, char ***argv);
+sp_status __wrap_sp_comm_open(sp_comm *comm, int *argc, char ***argv);
 sp_status __real_sp_buckets_zero(sp_buckets *buckets);
 sp_status __wrap_sp_buckets_zero(sp_buckets *buckets);
 sp_status __real_sp_net_sync_running(sp_net *net);
@@ -44,6 +47,14 @@ sp_status __real_sp_cuda_download(sp_backend *be, void *to_host, const void *fro
                                   size_t bytes);
 sp_status __wrap_sp_cuda_download(sp_backend *be, void *to_host, const void *from,
                                   size_t bytes);
+
+sp_status __wrap_sp_comm_open(sp_comm *comm, int *argc, char ***argv)
+{
+    const char *loading = getenv("CUDA_MODULE_LOADING");
+
+    fprintf(stderr, "loading %s\n", loading ? loading : "late");
+    return __real_sp_comm_open(comm, argc, argv);
+}
 
 sp_status __wrap_sp_buckets_zero(sp_buckets *buckets)
 {
