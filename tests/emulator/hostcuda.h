@@ -28,7 +28,8 @@
  * Shared and device memory start as NaN. Device memory cannot be touched by the host
  * outside of kernels and copies: the program ends there as it would on a device. Mixed
  * barriers, deadlocks, warp operations that do not match, shuffles from absent lanes,
- * copies that nobody waits for and launches that a device would refuse are found too.
+ * copies that nobody waits for and launches that a device would refuse are found too,
+ * also those by a thread that has set another device than the stream's.
  * Kernels that are launched early and touch device memory ahead of their wait, or leave
  * without it, are found, and early launches that follow something else than a kernel. A
  * kernel whose threads wait for another process is put aside and looked at again.

@@ -17,6 +17,7 @@ enum cudaError_t {
     cudaErrorNoDevice = 100,
     cudaErrorInvalidDevice = 101,
     cudaErrorPeerAccessUnsupported = 217,
+    cudaErrorInvalidResourceHandle = 400,
     cudaErrorNotReady = 600,
 };
 enum cudaMemcpyKind {

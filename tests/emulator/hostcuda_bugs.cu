@@ -321,6 +321,12 @@ int main(int argc, char **argv)
                    ? 0
                    : 4;
     }
+    if (!strcmp(name, "stream_of_another_device")) {
+        setenv("CUDA_MODULE_LOADING", "EAGER", 1);
+        cudaSetDevice(1);
+        SP_LAUNCH(copy_all, dim3(1), dim3(N), first, (call{d_in, d_out}));
+        return cudaGetLastError() == cudaSuccess ? 0 : 4;
+    }
     if (!strcmp(name, "too_much_shared")) {
         SP_LAUNCH_SHARED(copy_all, dim3(1), dim3(N), 64 << 10, first,
                          (call{d_in, d_out}));

@@ -101,6 +101,10 @@ enum cluster_bug {
     cluster_refilled,
     cluster_few_bytes,
     cluster_never_made,
+    cluster_not_passed_on,
+    cluster_passed_on_late,
+    cluster_many_bytes,
+    cluster_divergent,
     cluster_too_early,
     cluster_leaves,
     cluster_leaves_between
@@ -122,17 +126,24 @@ template <int BUG> __global__ static void cluster_with(call a)
     if (t == 0 && BUG != cluster_never_made) {
         sp_phases_init(full, 1);
         sp_phases_init(free, 2);
-        sp_phases_made();
+        if (BUG != cluster_not_passed_on && BUG != cluster_passed_on_late)
+            sp_phases_made();
     }
     if (BUG == cluster_too_early)
         __syncthreads();
+    else if (BUG == cluster_divergent && t % 2)
+        sp_cluster_arrive(), sp_cluster_wait();
     else
         sp_cluster_arrive(), sp_cluster_wait();
+    if (t == 0 && BUG == cluster_passed_on_late)
+        sp_phases_made();
     for (unsigned step = 0; step < 6; step++) {
         if (t == 0) {
             if (step > 0 && BUG != cluster_refilled)
                 sp_phases_wait(free, (step - 1) & 1);
-            sp_phases_expect(full, N * (BUG == cluster_few_bytes ? 2 : 4));
+            sp_phases_expect(full, BUG == cluster_few_bytes    ? N * 2
+                                   : BUG == cluster_many_bytes ? 1u << 20
+                                                               : N * 4);
             sp_copy_bulk(sp_shared_address(s[0].data + from), a.in + from,
                          N / 2 * sizeof(int), full, 3);
         }
@@ -155,9 +166,11 @@ bool run_cluster_bug(const char *name, call a, cudaStream_t stream)
 {
     static const bug all[] = {
 #define C(bug) {#bug, cluster_with<bug>}
-        C(cluster_sound),    C(cluster_wrong_phase),    C(cluster_without_arrival),
-        C(cluster_refilled), C(cluster_few_bytes),      C(cluster_never_made),
-        C(cluster_leaves),   C(cluster_leaves_between), C(cluster_too_early),
+        C(cluster_sound),         C(cluster_wrong_phase),    C(cluster_without_arrival),
+        C(cluster_refilled),      C(cluster_few_bytes),      C(cluster_never_made),
+        C(cluster_leaves),        C(cluster_leaves_between), C(cluster_too_early),
+        C(cluster_not_passed_on), C(cluster_passed_on_late), C(cluster_many_bytes),
+        C(cluster_divergent),
     };
 
     void (*kernel)(call) = find_bug(all, name);

@@ -8,6 +8,8 @@
  *
  *     a phase that gets more arrivals, or other bytes, than it was made for
  *     a barrier that nobody made, or that is made again while it is used
+ *     its use by other threads, or by bulk copies, before sp_phases_made passed it on, and
+ *     by other threads with no barrier since
  *     waits that nobody ends, which are a deadlock
  *     a bulk copy over what a wgmma may still read, and a wgmma that reads what a bulk
  *     copy brings and its warp did not wait for (hostcuda_wgmma.cc)
@@ -15,10 +17,12 @@
  *     of the cluster since
  *     any of these before a barrier of the cluster, since the block may not have begun
  *     a thread that leaves between its arrival at the cluster's barrier and its wait
+ *     lanes of a warp that arrive there at different places
  */
 #include "emulator/hostcuda_internal.h"
 
 enum { FIRST = 1 }; /* no barrier of the cluster has ended yet */
+enum { MOST_BYTES = (1 << 20) - 1 /* of a phase (PTX ISA, "Size and alignment") */ };
 
 /* A barrier in shared memory. Its 8 bytes are not used. */
 struct phases {
@@ -26,6 +30,9 @@ struct phases {
     int arrivals, pending; /* of a phase; that the present one still lacks */
     long bytes;            /* announced and not yet come; negative: come before that */
     unsigned phase;        /* number of the present one */
+    const hc_fiber *by;    /* the thread that made it, and */
+    bool is_passed_on;     /* has passed it on, when it */
+    unsigned barriers;     /* had passed so many */
     std::vector<hc_fiber *> waiting;
 };
 
@@ -117,6 +124,11 @@ void hc_cluster_arrive(const char *file, int line)
     if (f->arrived_in)
         hc_fail("arrives twice at the cluster's barrier: %s", hc_where(f));
     f->arrived_in = C.generation;
+    f->arrived_at = line;
+    for (const hc_fiber *other : f->warp->lane) /* the instruction is "aligned" */
+        if (other && other->arrived_in == C.generation && other->arrived_at != line)
+            hc_fail("lanes arrive at the cluster's barrier at lines %d and %d: %s",
+                    other->arrived_at, line, hc_where(f));
     if (++C.n_arrived < C.n_threads)
         return;
     C.n_arrived = 0;
@@ -162,6 +174,23 @@ static phases *find(const char *at, const hc_fiber *f)
     hc_fail("a barrier in shared memory that nobody made: %s", hc_where(f));
 }
 
+/* The same, for a thread or a bulk copy that uses it: both see it only when it has been
+ * passed on. */
+static phases *use(const char *at, const hc_fiber *f, bool is_copy)
+{
+    phases *p = find(at, f);
+
+    if ((p->by != f || is_copy) && !p->is_passed_on)
+        hc_fail(
+            "a barrier in shared memory that was not passed on by sp_phases_made: %s",
+            hc_where(f));
+    if (p->by->rank == f->rank && p->by != f && p->barriers >= f->view.barriers)
+        hc_fail(
+            "a barrier in shared memory that was passed on with no barrier since: %s",
+            hc_where(f));
+    return p;
+}
+
 /* Ends the phase that has all that it was made for. */
 static void look(phases *p)
 {
@@ -192,7 +221,18 @@ void hc_phases_init(uint32_t at, int arrivals, const char *file, int line)
     for (const phases &p : C.all)
         if (p.at == place)
             hc_fail("a barrier in shared memory is made twice: %s", hc_where(f));
-    C.all.push_back({place, arrivals, arrivals, 0, 0, {}});
+    C.all.push_back({place, arrivals, arrivals, 0, 0, f, false, 0, {}});
+}
+
+void hc_phases_made()
+{
+    const hc_fiber *f = hc_current();
+
+    for (phases &p : C.all)
+        if (p.by == f) {
+            p.is_passed_on = true;
+            p.barriers = f->view.barriers;
+        }
 }
 
 void hc_phases_expect(uint32_t at, unsigned bytes, const char *file, int line)
@@ -201,8 +241,11 @@ void hc_phases_expect(uint32_t at, unsigned bytes, const char *file, int line)
     phases *p;
 
     hc_maybe_yield();
-    p = find(hc_cluster_at(at, file, line), f);
+    p = use(hc_cluster_at(at, file, line), f, false);
     p->bytes += (long)bytes;
+    if (p->bytes > MOST_BYTES)
+        hc_fail("a phase of %ld bytes, of which %d can be counted: %s", p->bytes,
+                (int)MOST_BYTES, hc_where(f));
     arrive(p, f);
 }
 
@@ -211,13 +254,13 @@ void hc_phases_arrive(uint32_t address, const char *file, int line)
     const hc_fiber *f = enter(file, line);
 
     hc_maybe_yield();
-    arrive(find(hc_cluster_at(address, file, line), f), f);
+    arrive(use(hc_cluster_at(address, file, line), f, false), f);
 }
 
 void hc_phases_wait(uint32_t at, unsigned parity, const char *file, int line)
 {
     hc_fiber *f = enter(file, line);
-    phases *p = find(hc_cluster_at(at, file, line), f);
+    phases *p = use(hc_cluster_at(at, file, line), f, false);
     const size_t number = (size_t)(p - C.all.data());
 
     if (hc_is_chance(16))
@@ -282,6 +325,7 @@ void hc_copy_bulk(uint32_t to, const void *from, unsigned bytes, uint32_t at,
         const bulk b = {hc_cluster_at(hc_cluster_address(to, rank), file, line),
                         (const char *)from, bytes, rank,
                         hc_cluster_at(hc_cluster_address(at, rank), file, line)};
+        use(b.phases, f, true);
         hc_wgmma_bulk_begins(f, b.to, bytes);
         hc_fill_garbage(b.to, bytes);
         if (hc_is_chance(2))

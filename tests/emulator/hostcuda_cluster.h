@@ -11,6 +11,7 @@ uint32_t hc_cluster_address(uint32_t at, unsigned rank);
 /* What is there, for the current thread. */
 char *hc_cluster_at(uint32_t address, const char *file, int line);
 void hc_phases_init(uint32_t phases, int arrivals, const char *file, int line);
+void hc_phases_made();
 void hc_phases_expect(uint32_t phases, unsigned bytes, const char *file, int line);
 void hc_phases_arrive(uint32_t address, const char *file, int line);
 void hc_phases_wait(uint32_t phases, unsigned parity, const char *file, int line);
@@ -45,7 +46,10 @@ static inline void sp_phases_init(uint32_t phases, int arrivals, HC_SITE)
     hc_phases_init(phases, arrivals, file, line);
 }
 
-static inline void sp_phases_made() {}
+static inline void sp_phases_made()
+{
+    hc_phases_made();
+}
 
 static inline void sp_phases_expect(uint32_t phases, unsigned bytes, HC_SITE)
 {

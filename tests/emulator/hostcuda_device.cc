@@ -176,6 +176,8 @@ const char *cudaGetErrorString(cudaError_t error)
         return "invalid device ordinal";
     case cudaErrorPeerAccessUnsupported:
         return "peer access is not supported between these two devices";
+    case cudaErrorInvalidResourceHandle:
+        return "invalid resource handle";
     case cudaErrorNotReady:
         return "device not ready";
     }

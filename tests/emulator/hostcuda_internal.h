@@ -77,6 +77,7 @@ struct hc_thread {
     int n_groups;        /* of copies, committed */
     bool has_waited;     /* hc_grid_wait */
     unsigned arrived_in; /* at the cluster's barrier and not waited; 0: no */
+    int arrived_at;      /* the line of that arrival */
     void *fake;          /* the address sanitizer's stack */
 };
 

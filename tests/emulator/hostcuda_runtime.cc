@@ -11,6 +11,7 @@
 #include <map>
 
 struct hc_event {
+    int device;
     uint64_t recorded, done; /* numbers of the operations */
     bool is_timed;
     double done_s;
@@ -27,6 +28,7 @@ struct operation {
 };
 
 struct hc_stream {
+    int device;
     std::deque<operation> queue;
     bool has_news;         /* operations since a thread waited for the stream */
     bool is_behind_kernel; /* kind of the last submission, events' records excepted */
@@ -339,6 +341,13 @@ void hc_submit(const hc_launch &launch, cudaStream_t stream)
     n_operations++;
     n_early += l.is_early;
     const hc_hold h(hc_lock);
+    int device = 0;
+
+    cudaGetDevice(&device);
+    if (device != stream->device) {
+        hc_remember(cudaErrorInvalidResourceHandle);
+        return;
+    }
     const size_t threads = (size_t)l.block.x * l.block.y * l.block.z;
     const size_t blocks = (size_t)l.grid.x * l.grid.y * l.grid.z;
     const uint64_t seed = hc_option.seed + 1000003 * ++S->ticket;
@@ -374,6 +383,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned)
     const hc_hold h(hc_lock);
 
     *stream = new hc_stream();
+    cudaGetDevice(&(*stream)->device);
     S->stream.push_back(*stream);
     return cudaSuccess;
 }
@@ -424,7 +434,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
 {
     *event = new hc_event();
     (*event)->is_timed = !(flags & cudaEventDisableTiming);
-    return cudaSuccess;
+    return cudaGetDevice(&(*event)->device);
 }
 
 cudaError_t cudaEventDestroy(cudaEvent_t event)
@@ -440,6 +450,8 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
     const hc_hold h(hc_lock);
 
+    if (event->device != stream->device)
+        return hc_remember(cudaErrorInvalidResourceHandle);
     event->recorded = ++S->ticket;
     submit(stream,
            {operation::RECORD, nullptr, event, event->recorded, {}, NULL, false});

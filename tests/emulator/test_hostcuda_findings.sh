@@ -53,6 +53,10 @@ expect 66 'deadlock' $prog cluster_without_arrival
 expect 66 'deadlock\|more arrivals' $prog cluster_few_bytes
 expect 66 'that nobody made' $prog cluster_never_made
 expect 66 'may not have begun' $prog cluster_too_early
+expect 66 'not passed on by sp_phases_made' $prog cluster_not_passed_on
+expect 66 'passed on' $prog cluster_passed_on_late
+expect 66 'can be counted' $prog cluster_many_bytes
+expect 66 'lanes arrive' $prog cluster_divergent
 expect 66 'no barrier of the cluster since\|has left' $prog cluster_leaves
 expect 66 'before it has waited at the cluster' $prog cluster_leaves_between
 HC_CAPABILITY=80 expect 4 '' $prog cluster_sound 1
@@ -71,6 +75,7 @@ expect 0 '' $prog launch_behind_a_record
 SP_EARLY_LAUNCH=0 expect 4 '' $prog launch_waits 1
 expect 4 '' $prog too_large 1
 expect 4 '' $prog too_much_shared 1
+expect 4 '' $prog stream_of_another_device 1
 expect 0 '' $prog shared_of_capability 1
 HC_CAPABILITY=86
 export HC_CAPABILITY

@@ -408,7 +408,7 @@ class Kernel:
         if parts[1:3] == ['proxy', 'async']:
             return 'hc_fence_async();'
         if parts[1] == 'mbarrier_init':
-            return ''
+            return 'hc_phases_made();'
         return self.do_membar(parts, args)
 
     def do_trap(self, parts, args):
