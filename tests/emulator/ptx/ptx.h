@@ -23,6 +23,7 @@ struct ptx_kernel {
     void (*run)(const char *parameters);
     int bytes, n_parameters;
     const ptx_parameter *parameter;
+    int most_threads; /* of a block, by __launch_bounds__; 0: any */
 };
 /* Called by each translated file before main. */
 void ptx_register(const ptx_kernel *kernel);

@@ -10,6 +10,7 @@ than a function's length and kernels have up to 28,000 instructions. A part retu
 place where the kernel goes on. Registers that are written and read between two labels
 are variables of their part, all others are members of a structure that the parts share.
 """
+import math
 import re
 import sys
 
@@ -53,14 +54,16 @@ class Module:
             self.constants[m[2]] = (C_TYPE[m[1]], m[3] or '1', m[4] or '')
 
     def kernels(self):
-        """Kernel, first line, body."""
+        """Kernel, the most threads of its blocks (.maxntid; 0: any), first line, body."""
         for m in re.finditer(r'\.entry\s+([\w$]+)\s*\((.*?)\)([^{]*)\{', self.text, re.S):
             depth, end = 1, m.end()
             while depth:
                 depth += {'{': 1, '}': -1}.get(self.text[end], 0)
                 end += 1
-            yield (Kernel(m[1], m[2], self), self.text[:m.end()].count('\n') + 1,
-                   self.text[m.end():end - 1])
+            most = re.search(r'\.maxntid\s+([\d\s,]+)', m[3])
+            yield (Kernel(m[1], m[2], self),
+                   math.prod(map(int, most[1].split(','))) if most else 0,
+                   self.text[:m.end()].count('\n') + 1, self.text[m.end():end - 1])
 
 
 def statements(body, line):
@@ -223,14 +226,14 @@ def main():
     for name, (kind, count, values) in module.constants.items():
         print(f'static {kind} {identifier(name)}[{count}] __attribute__((aligned(16), unused))'
               f' = {{{values}}};')
-    for n, (kernel, line, body) in enumerate(module.kernels()):
+    for n, (kernel, most, line, body) in enumerate(module.kernels()):
         out = []
         translate_kernel(n, kernel, line, body, out)
         print('\n'.join(out))
         print(f'static const ptx_parameter parameter{n}[] = {{'
               + ', '.join(f'{{{at}, {size}}}' for at, size in kernel.parameters) + '};')
         print(f'static const ptx_kernel entry{n} = {{"{kernel.name}", kernel{n}, '
-              f'{kernel.bytes}, {len(kernel.parameters)}, parameter{n}}};')
+              f'{kernel.bytes}, {len(kernel.parameters)}, parameter{n}, {most}}};')
         print(f'__attribute__((constructor(101))) static void register{n}() '
               f'{{ ptx_register(&entry{n}); }}')
 

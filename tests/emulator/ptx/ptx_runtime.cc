@@ -115,6 +115,9 @@ static int launch_kernel(const void *host, dim3 grid, dim3 block, void **argumen
 
     if (k == host_functions().end())
         return 98; /* cudaErrorInvalidDeviceFunction */
+    if (k->second->most_threads &&
+        block.x * block.y * block.z > (unsigned)k->second->most_threads)
+        return hc_remember(cudaErrorInvalidValue);
     call->kernel = k->second;
     for (int i = 0; i < k->second->n_parameters; i++)
         memcpy(call->parameters + k->second->parameter[i].at, arguments[i],
