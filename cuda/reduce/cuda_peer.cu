@@ -302,18 +302,17 @@ sp_status peer_open(sp_transport *t, const sp_transport_options *options)
     return SP_OK;
 }
 
-/* Collective where nothing has failed. After a failure the end of the process frees the
- * memory. */
+/* Collective unless a rank was lost. A rank whose device has failed takes part, since the
+ * others do not know of it; the end of its process frees its memory. */
 void peer_close(sp_transport *t)
 {
-    const bool is_well =
-        !word_of(&peer_of(t)->p.rec->lost) && sp_cuda_wait(t->backend) == SP_OK;
+    const bool is_lost = word_of(&peer_of(t)->p.rec->lost) != 0;
+    const bool is_well = !is_lost && sp_cuda_wait(t->backend) == SP_OK;
 
     cuda_of(t->backend)->wait = NULL;
-    if (!is_well)
-        return;
-    let_go(t);
-    if (sp_comm_barrier(t->comm) == SP_OK)
+    if (is_well)
+        let_go(t);
+    if (!is_lost && sp_comm_barrier(t->comm) == SP_OK && is_well)
         give_back(t);
 }
 

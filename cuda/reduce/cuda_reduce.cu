@@ -75,14 +75,14 @@ void cuda_sums_destroy(cuda_sum **list)
 
 sp_status cuda_is_past(cudaEvent_t event, bool *is_past)
 {
-    const cudaError_t error = cudaEventQuery(event);
+    const cudaError_t device = cudaEventQuery(event);
 
-    *is_past = error == cudaSuccess;
-    if (error == cudaErrorNotReady) {
+    *is_past = device == cudaSuccess;
+    if (device == cudaErrorNotReady) {
         cudaGetLastError(); /* the runtime remembers "not ready" like an error */
         return SP_OK;
     }
-    SP_CUDA(error);
+    SP_CUDA(device);
     return SP_OK;
 }
 
@@ -102,16 +102,16 @@ sp_status test_idle(void *arg, bool *is_done)
 {
     const idling *i = (const idling *)arg;
     const sp_transport_ops *ops = i->transport->ops;
-    const cudaError_t error = cudaStreamQuery(i->stream);
+    const cudaError_t device = cudaStreamQuery(i->stream);
     bool is_leaving = false;
 
     if (i->transport->peer)
         SP_TRY(ops->peer->look(i->transport, &is_leaving));
-    *is_done = error == cudaSuccess && !is_leaving;
-    if (error == cudaSuccess)
+    *is_done = device == cudaSuccess && !is_leaving;
+    if (device == cudaSuccess)
         return SP_OK;
-    if (error != cudaErrorNotReady)
-        SP_CUDA(error);
+    if (device != cudaErrorNotReady)
+        SP_CUDA(device);
     cudaGetLastError();
     return ops->look ? ops->look(i->transport) : SP_OK;
 }

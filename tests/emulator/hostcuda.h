@@ -9,6 +9,9 @@
  *   HC_SKIP=name          kernels with this in their name do nothing: a broken device
  *   HC_CRASH=name         the launch of one of these ends the process by a signal
  *   HC_HANG=name          the launch of one of these does not return
+ *   HC_FAULT=name:n       the n-th launch of one of these fails while it runs, as by an
+ *                         illegal address: the device does nothing from then on, and
+ *                         every call says so
  *   HC_COUNT=1            at the end of the program: how often each kernel was launched,
  *                         how many launches were early, how many let the next begin
  *   HC_DELAY=1            threads that talk to other processes dawdle now and then

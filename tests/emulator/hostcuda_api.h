@@ -19,6 +19,7 @@ enum cudaError_t {
     cudaErrorPeerAccessUnsupported = 217,
     cudaErrorInvalidResourceHandle = 400,
     cudaErrorNotReady = 600,
+    cudaErrorIllegalAddress = 700,
 };
 enum cudaMemcpyKind {
     cudaMemcpyHostToHost,

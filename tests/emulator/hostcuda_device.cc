@@ -180,6 +180,8 @@ const char *cudaGetErrorString(cudaError_t error)
         return "invalid resource handle";
     case cudaErrorNotReady:
         return "device not ready";
+    case cudaErrorIllegalAddress:
+        return "an illegal memory access was encountered";
     }
     return "unknown error";
 }

@@ -178,7 +178,7 @@ cudaError_t cudaMemGetInfo(size_t *free, size_t *total)
 
     *free = memory_for_us() - M->backed_bytes;
     *total = device_memory();
-    return cudaSuccess;
+    return hc_remember(cudaSuccess);
 }
 
 cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned)

@@ -9,6 +9,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <string>
 
 struct hc_event {
     int device;
@@ -39,12 +40,15 @@ static struct state {
     std::vector<hc_stream *> stream;
     uint64_t ticket, random;
     std::map<const void *, size_t> allowed; /* most shared memory, by kernel */
+    bool is_broken; /* a kernel has failed (HC_FAULT): nothing runs any more */
 } *const S = new state();
 
 static thread_local cudaError_t last_error;
 
 cudaError_t hc_remember(cudaError_t error)
 {
+    if (S->is_broken)
+        error = cudaErrorIllegalAddress;
     if (error != cudaSuccess)
         last_error = error;
     return error;
@@ -195,6 +199,8 @@ static bool step()
     std::vector<hc_stream *> ready;
     bool is_any_outside = false;
 
+    if (S->is_broken)
+        return true;
     for (hc_stream *s : S->stream) {
         if (look_again(s))
             return true;
@@ -255,6 +261,8 @@ static void submit(hc_stream *s, const operation &o)
 {
     if (!s)
         hc_fail("the legacy default stream is not used here");
+    if (S->is_broken)
+        return;
     s->has_news = true;
     if (o.kind != operation::RECORD)
         s->is_behind_kernel = o.kind == operation::GRID;
@@ -332,6 +340,25 @@ static bool can_cluster(const hc_launch &l)
                               l.grid.x % l.cluster == 0 && major >= 9);
 }
 
+/* HC_FAULT=name:n */
+static bool is_to_fault(const char *kernel)
+{
+    static const char *const text = getenv("HC_FAULT");
+    static const std::string name(text ? text : "", text ? strcspn(text, ":") : 0);
+    static int left = text && strchr(text, ':') ? atoi(strchr(text, ':') + 1) : 1;
+
+    return text && strstr(kernel, name.c_str()) && --left == 0;
+}
+
+/* A kernel has failed while it ran: all that is queued is lost, and every call from now on
+ * says so. */
+static void break_device()
+{
+    S->is_broken = true;
+    for (hc_stream *s : S->stream)
+        s->queue.clear();
+}
+
 void hc_submit(const hc_launch &launch, cudaStream_t stream)
 {
     static uint32_t number;
@@ -344,7 +371,7 @@ void hc_submit(const hc_launch &launch, cudaStream_t stream)
     int device = 0;
 
     cudaGetDevice(&device);
-    if (device != stream->device) {
+    if (S->is_broken || device != stream->device) {
         hc_remember(cudaErrorInvalidResourceHandle);
         return;
     }
@@ -370,6 +397,11 @@ void hc_submit(const hc_launch &launch, cudaStream_t stream)
     if (const char *broken = getenv("HC_HANG"); broken && strstr(l.kernel, broken))
         for (;;)
             pause();
+    if (is_to_fault(l.kernel)) {
+        submit(stream, {operation::RUN, break_device, NULL, 0, {}, NULL, false});
+        stream->is_behind_kernel = true;
+        return;
+    }
     if (const char *broken = getenv("HC_SKIP"); broken && strstr(l.kernel, broken)) {
         stream->is_behind_kernel = true;
         return;
@@ -385,7 +417,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned)
     *stream = new hc_stream();
     cudaGetDevice(&(*stream)->device);
     S->stream.push_back(*stream);
-    return cudaSuccess;
+    return hc_remember(cudaSuccess);
 }
 
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t *stream, unsigned flags, int)
@@ -417,7 +449,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream)
     hc_hold_loosely h(hc_lock);
 
     wait_for(h, stream);
-    return cudaSuccess;
+    return hc_remember(cudaSuccess);
 }
 
 /* A query is a kind of waiting, so something runs. */
@@ -455,7 +487,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
     event->recorded = ++S->ticket;
     submit(stream,
            {operation::RECORD, nullptr, event, event->recorded, {}, NULL, false});
-    return cudaSuccess;
+    return hc_remember(cudaSuccess);
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned)
@@ -465,7 +497,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     if (event->recorded)
         submit(stream,
                {operation::WAIT, nullptr, event, event->recorded, {}, NULL, false});
-    return cudaSuccess;
+    return hc_remember(cudaSuccess);
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event)
@@ -515,7 +547,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes,
                     false});
     if (kind == cudaMemcpyDeviceToHost && !hc_is_pinned(to))
         wait_for(h, stream);
-    return cudaSuccess;
+    return hc_remember(cudaSuccess);
 }
 
 cudaError_t cudaMemsetAsync(void *data, int byte, size_t bytes, cudaStream_t stream)
@@ -526,7 +558,7 @@ cudaError_t cudaMemsetAsync(void *data, int byte, size_t bytes, cudaStream_t str
     submit(
         stream,
         {operation::RUN, [=] { memset(data, byte, bytes); }, NULL, 0, {}, NULL, false});
-    return cudaSuccess;
+    return hc_remember(cudaSuccess);
 }
 
 cudaError_t cudaGetLastError()
@@ -543,5 +575,5 @@ cudaError_t cudaDeviceSynchronize()
 
     n_waits++;
     hc_drain_all(h);
-    return cudaSuccess;
+    return hc_remember(cudaSuccess);
 }
