@@ -247,7 +247,8 @@ typedef struct bench_voxels {
 sp_status bench_voxels_make(const bench_options *options, int64_t n, bench_voxels *v);
 void bench_voxels_free(bench_voxels *v);
 /* Writes a shard of n_samples places of the terrain into a temporary folder. Its path
- * is written to path [BENCH_PATH]; bench_shard_remove deletes it. */
+ * is written to path [BENCH_PATH]; bench_shard_remove deletes it. After a failure the
+ * path is "", or that of what is to be deleted. */
 sp_status bench_shard_make(int64_t n, int n_samples, char *path);
 void bench_shard_remove(const char *path);
 

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/sp_file.h"
+
 static sp_status read_sample(const bench_options *options, bench_voxels *v)
 {
     char *name[] = {(char *)options->shard};
@@ -128,13 +130,16 @@ static sp_status write_shard(const char *path, const char *shape, int64_t n,
 
 sp_status bench_shard_make(int64_t n, int n_samples, char *path)
 {
-    const char *folder = getenv("TMPDIR");
+    const char *set = getenv("TMPDIR"), *folder = set && *set ? set : "/tmp";
 
     assert(n >= 1 && n_samples >= 1 && path);
-    if (snprintf(path, BENCH_PATH, "%s/spbench-XXXXXX", folder ? folder : "/tmp") >=
-            BENCH_PATH - 16 ||
-        !mkdtemp(path))
-        return SP_FAIL(SP_EIO, "%s: cannot make a temporary folder", path);
+    errno = ENAMETOOLONG;
+    if (snprintf(path, BENCH_PATH, "%s/spbench-XXXXXX", folder) >= BENCH_PATH - 16 ||
+        !mkdtemp(path)) {
+        *path = 0; /* nothing was made that would have to be removed */
+        return SP_FAIL(SP_EIO, "%s: cannot make a temporary folder: %s", folder,
+                       strerror(errno));
+    }
     strcat(path, "/terrain.h5");
     return write_shard(path, NULL, n, n_samples);
 }
@@ -193,6 +198,9 @@ static sp_status write_raw(const char *from, const char *path)
     FILE *to = NULL;
     sp_status rc = sp_dataset_open(&set, &pattern, NULL);
 
+    for (int i = 0; rc == SP_OK && i < set.n_shards; i++)
+        if (sp_file_is_same(path, set.shard[i].path))
+            rc = SP_FAIL(SP_EUSAGE, "--out %s would replace the shard", path);
     if (rc == SP_OK && !(to = fopen(path, "wb")))
         rc = SP_FAIL(SP_EIO, "%s: %s", path, strerror(errno));
     if (rc == SP_OK)

@@ -338,6 +338,18 @@ refused 2 'in fp32 and bf16 only' ops --precision tf32
 refused 2 'spbench io times the CPU' io --device cuda
 [ ! -x "$cuda" ] || bench=$cuda refused 2 'sums of several ranks' reduce --device cuda
 
+# The output may not replace the shard, by whichever name.
+cp one-00000-of-00001.h5 two.h5
+refused 2 'would replace the shard' voxels --shard 'tw?.h5' --out ./two.h5
+cmp one-00000-of-00001.h5 two.h5 || { echo "voxels has replaced its shard"; bad=1; }
+# Where no temporary folder can be made, the folder that was to hold it stays.
+mkdir empty
+TMPDIR=`printf '%240s' | sed 's| |./|g'`empty # its path is too long with another name
+export TMPDIR
+refused 4 'cannot make a temporary folder' io --quick
+unset TMPDIR
+test -d empty || { echo "io has removed a folder of others"; bad=1; }
+
 "$bench" --help | grep -q BLAS || { echo "--help does not tell of sgemm"; bad=1; }
 "$bench" ops --threads none 2>"$work/err"
 test $? = 2 && grep -q 'expected a whole number' "$work/err" || { echo "usage is not refused"; bad=1; }
