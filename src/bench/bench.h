@@ -184,8 +184,8 @@ sp_status bench_open(bench *b, const bench_options *options, sp_comm *comm);
  * that the options name is opened. */
 sp_status bench_device_open(bench *b, const sp_backend *session);
 void bench_device_close(bench *b);
-/* Closes the device too; *b may be half open. */
-void bench_close(bench *b);
+/* Closes the device too; *b may be half open. SP_EIO: some of the output was lost. */
+sp_status bench_close(bench *b);
 /* Measures a job and prints its row. Errors: those of the job; SP_ENUMERIC as
  * bench_print. */
 sp_status bench_measure(bench *b, const bench_job *job);

@@ -275,7 +275,7 @@ static sp_status run(const verb *v, bench_options *o, sp_comm *comm)
     sp_config config = {0};
     char path[PATH_MAX] = "";
     bench b = {0};
-    sp_status rc = SP_OK;
+    sp_status rc = SP_OK, closed;
 
     o->command.config = &config;
     o->command.comm = comm;
@@ -292,7 +292,11 @@ static sp_status run(const verb *v, bench_options *o, sp_comm *comm)
         rc = v->run(&b);
     if (rc != SP_OK && !b.is_reported && comm->rank == 0)
         sp_log_error(sp_error_last());
-    bench_close(&b);
+    closed = bench_close(&b);
+    if (rc == SP_OK && closed != SP_OK) {
+        sp_log_error(sp_error_last());
+        rc = closed;
+    }
     sp_config_destroy(&config);
     return rc;
 }

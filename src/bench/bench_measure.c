@@ -412,10 +412,14 @@ sp_status bench_open(bench *b, const bench_options *options, sp_comm *comm)
     return take_output(b);
 }
 
-void bench_close(bench *b)
+sp_status bench_close(bench *b)
 {
+    FILE *out = b->out;
+    const bool is_bad = out && ferror(out);
+
     bench_device_close(b);
-    if (b->out)
-        fclose(b->out);
     memset(b, 0, sizeof *b);
+    if (out && (fclose(out) != 0 || is_bad))
+        return SP_FAIL(SP_EIO, "cannot write to standard output");
+    return SP_OK;
 }

@@ -342,6 +342,12 @@ refused 2 'spbench io times the CPU' io --device cuda
 cp one-00000-of-00001.h5 two.h5
 refused 2 'would replace the shard' voxels --shard 'tw?.h5' --out ./two.h5
 cmp one-00000-of-00001.h5 two.h5 || { echo "voxels has replaced its shard"; bad=1; }
+# Results that are lost are a failure.
+if test -w /dev/full; then
+    "$bench" ops --quick --repeats 1 --voxels 100 --channels 1 >/dev/full 2>"$work/err"
+    test $? = 4 && grep -q 'cannot write to standard output' "$work/err" || {
+        echo "lost rows are no failure"; cat "$work/err"; bad=1; }
+fi
 # Where no temporary folder can be made, the folder that was to hold it stays.
 mkdir empty
 TMPDIR=`printf '%240s' | sed 's| |./|g'`empty # its path is too long with another name
