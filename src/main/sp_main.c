@@ -113,6 +113,7 @@ static sp_status parse(int argc, char **argv, const sp_verb **verb, sp_command *
     i += *verb != NULL;
     if (!*verb)
         *verb = &verbs[0];
+    command->name = (*verb)->word.name;
     /* A deck may lie in a folder such as lr=0.1. */
     if (i < argc && argv[i][0] != '-' &&
         (!strchr(argv[i], '=') || access(argv[i], F_OK) == 0)) {
@@ -120,7 +121,6 @@ static sp_status parse(int argc, char **argv, const sp_verb **verb, sp_command *
             return fail_unknown(argv[i]);
         command->deck = argv[i++];
     }
-    command->name = (*verb)->word.name;
     command->overrides = argv + i;
     command->n_overrides = argc - i;
     for (; i < argc; i++)
@@ -160,7 +160,7 @@ static sp_status run(int argc, char **argv, sp_comm *comm)
     if (verb && verb->run_words)
         return verb->run_words(argc - 1, argv + 1, comm);
     /* Every rank parses its own command line (all are the same), but rank 0 alone reads
-     * files. */
+     * files: the deck need not be there for the others. */
     if (comm->rank == 0)
         rc = read_config(argc, argv, &verb, &command, &config, path);
     else

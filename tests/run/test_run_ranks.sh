@@ -73,6 +73,17 @@ for n in 1 3; do
     grep -q '"event"' empty/metrics.jsonl && fail "a run began without labels"
 done
 
+# Rank 0 alone needs the deck.
+mkdir here there
+cp base.deck here/deck
+here="exec \"$SPTRAIN\" deck train.steps=1 data.train=$dir/u.h5 data.val=[] run.dir=$dir/apart"
+launch_apart() {
+    timeout -k 5 "$limit_s" "$MPIEXEC" -n 1 sh -c "cd here && $here" : \
+        -n 1 sh -c "cd there && $here" >out 2>err </dev/null
+}
+launched launch_apart
+test $got = 0 || fail "status $got where rank 1 sees no deck"
+
 # Some ranks get no sample in any step.
 run 8 0 base.deck run.dir=idle train.steps=1
 says err '4 of the 8 ranks have nothing to do in a step of 4 samples'
