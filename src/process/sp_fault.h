@@ -12,7 +12,8 @@
  *           sleeps a tenth of a second, busy computes a hundredth.
  *   POINT   the name of a phase (run/sp_heartbeat.h), or a name given here: pread, plan
  *           (the loader's threads), saving, verified, renamed, linked (the thread that
- *           saves), peak (spbench's timings of ceilings, whose number is STEP), together
+ *           saves), peak (spbench's timings of ceilings, whose number is STEP), voxelize
+ *           and write (spvox, whose number of the sample or the point is STEP), together
  *           (all ranks have started, in a command without a run folder; step 0).
  *
  * When the fault happens, standard error has a line "fault: ACTION at SECONDS" (since

@@ -105,6 +105,17 @@ int sp_signal_received(void)
     return received;
 }
 
+sp_status sp_signal_check(void)
+{
+    if (!received)
+        return SP_OK;
+    return SP_FAIL(
+        SP_ELIMIT,
+        "stopped by signal %d, and nothing was written: run the same command "
+        "again",
+        (int)received);
+}
+
 double sp_signal_job_left_s(void)
 {
     const char *text = getenv("SLURM_JOB_END_TIME");

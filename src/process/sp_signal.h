@@ -1,9 +1,11 @@
 /* Requests to stop: TERM, INT, USR1, USR2. The handler sets a flag and nothing else;
- * the ranks agree on it at the end of a step, and in eval and predict between two
- * batches. A second signal, two seconds or more after the first, ends the process at
- * once. All functions are local. */
+ * the ranks agree on it at the end of a step, in eval and predict between two batches,
+ * and in spvox between two stages of its work. A second signal, two seconds or more
+ * after the first, ends the process at once. All functions are local. */
 #ifndef SP_SIGNAL_H
 #define SP_SIGNAL_H
+
+#include "base/sp_error.h"
 
 /* Called first in main: a write beyond the limit on the size of files (ulimit -f) then
  * fails, as on a full disk, instead of ending the process. */
@@ -26,5 +28,8 @@ void sp_signal_leave_after(unsigned seconds, int status);
 double sp_signal_job_left_s(void);
 /* Number of the signal received, 0: none. */
 int sp_signal_received(void);
+/* SP_ELIMIT, with a message that names the signal, once this process was asked to stop.
+ * For commands that have nothing to save; their ranks agree on it. */
+sp_status sp_signal_check(void);
 
 #endif

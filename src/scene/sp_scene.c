@@ -11,6 +11,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "process/sp_fault.h"
+#include "process/sp_signal.h"
 #include "scene/sp_lidar.h"
 #include "scene/sp_room.h"
 
@@ -137,6 +139,7 @@ typedef struct writing {
     const sp_scene_options *options;
     const char *prefix;
     int64_t n_samples;
+    bool is_stoppable;
     int n_shards, rank, n_ranks;
     summary all;
     sp_grid *kept;  /* [n_samples] all zero where the sample is not kept */
@@ -193,6 +196,12 @@ static bool is_mine(const writing *w, int shard)
     return shard % w->n_ranks == w->rank;
 }
 
+/* A training's sample data, which have no comm, are soon made. */
+static sp_status check_stop(const writing *w)
+{
+    return w->is_stoppable ? sp_signal_check() : SP_OK;
+}
+
 /* Makes this rank's samples and records their sizes and sums. */
 static sp_status measure(writing *w)
 {
@@ -201,6 +210,7 @@ static sp_status measure(writing *w)
              is_mine(w, shard) && i < first_of(w, shard + 1); i++) {
             sp_grid *grid = &w->kept[i];
 
+            SP_TRY(check_stop(w));
             SP_TRY(sp_scene_make(w->options, i, grid));
             summarize(w, i, &grid->sample);
             w->n_kept += grid->sample.n + grid->sample.n_points;
@@ -261,8 +271,11 @@ static sp_status write_samples(writing *w, sp_shard_writer *writer, int shard)
 {
     int64_t first = first_of(w, shard);
 
-    for (int64_t i = first; i < first_of(w, shard + 1); i++)
+    for (int64_t i = first; i < first_of(w, shard + 1); i++) {
+        sp_fault_at("write", i);
+        SP_TRY(check_stop(w));
         SP_TRY(write_sample(w, writer, i, i - first));
+    }
     return SP_OK;
 }
 
@@ -336,6 +349,7 @@ sp_status sp_scene_write(const sp_scene_options *options, const char *prefix,
                  .prefix = prefix,
                  .n_samples = n_samples,
                  .n_shards = n_shards,
+                 .is_stoppable = comm,
                  .rank = comm ? comm->rank : 0,
                  .n_ranks = comm ? comm->size : 1};
     sp_status rc;

@@ -39,7 +39,8 @@ sp_status sp_scene_make(const sp_scene_options *options, int64_t index, sp_grid 
 
 /* Writes samples 0 .. n_samples-1 as PREFIX-00000-of-0000N.h5 ... and makes missing
  * folders. Each shard is written by one rank; the bytes do not depend on the number of
- * ranks. Collective over comm, with an agreed result; comm NULL: local. */
+ * ranks. Collective over comm, with an agreed result; comm NULL: local. A request
+ * to stop ends it with SP_ELIMIT, but not where comm is NULL. */
 sp_status sp_scene_write(const sp_scene_options *options, const char *prefix,
                          int64_t n_samples, int n_shards, sp_comm *comm);
 

@@ -28,19 +28,6 @@ sp_status sp_session_agree(sp_session *session, sp_status rc)
     return rc;
 }
 
-sp_status sp_session_check_stop(void)
-{
-    const int number = sp_signal_received();
-
-    if (!number)
-        return SP_OK;
-    return SP_FAIL(
-        SP_ELIMIT,
-        "stopped by signal %d, and nothing was written: run the same command "
-        "again",
-        number);
-}
-
 sp_status sp_session_open_log(sp_session *session)
 {
     const sp_comm *comm = session->comm;

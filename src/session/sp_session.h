@@ -91,11 +91,6 @@ void sp_session_count(sp_session *session, int64_t done, int64_t total);
  * phase (sp_watchdog_step). */
 void sp_session_watch(sp_session *session, const double own_s[SP_PHASE_COUNT]);
 
-/* Local: SP_ELIMIT, with a message that names the signal, once this process was asked
- * to stop (process/sp_signal.h). For commands that have nothing to save; their ranks
- * agree on it. */
-sp_status sp_session_check_stop(void);
-
 /* The config with the resolved values in place of the deck's, as deck.resolved and
  * checkpoints have it. It borrows the config's memory and is not destroyed. Local. */
 sp_config sp_session_resolved(const sp_session *session);

@@ -5,6 +5,7 @@
 
 #include "base/sp_exact.h"
 #include "base/sp_log.h"
+#include "process/sp_signal.h"
 #include "session/sp_gallery.h"
 #include "session/sp_resources.h"
 #include "show/sp_progress.h"
@@ -262,7 +263,7 @@ sp_status sp_evaluate_next(sp_resources *r, sp_batch **batch, sp_evaluate_work *
 static sp_status evaluate_next(pass *p, sp_batch **batch)
 {
     if (p->may_stop)
-        SP_TRY(sp_session_check_stop());
+        SP_TRY(sp_signal_check());
     SP_TRY(sp_evaluate_next(p->resources, batch, evaluate_batch, p));
     if (*batch)
         show(p, *batch);

@@ -6,6 +6,7 @@
 
 #include "base/sp_log.h"
 #include "comm/sp_records.h"
+#include "process/sp_signal.h"
 #include "show/sp_progress.h"
 #include "train/sp_evaluate.h"
 #include "train/sp_infer.h"
@@ -214,7 +215,7 @@ static sp_status predict_batches(sp_predictor *p, sp_progress *progress)
 
     for (;;) {
         if (rc == SP_OK)
-            rc = sp_session_check_stop();
+            rc = sp_signal_check();
         if (rc == SP_OK)
             rc = sp_evaluate_next(r, &batch, predict_batch, p);
         SP_TRY(sp_session_agree(&r->session, rc));

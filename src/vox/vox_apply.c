@@ -20,6 +20,8 @@
 #include "base/sp_file.h"
 #include "base/sp_log.h"
 #include "h5/sp_h5.h"
+#include "process/sp_fault.h"
+#include "process/sp_signal.h"
 #include "scan/sp_scan.h"
 #include "vox/vox.h"
 #include "vox/vox_options.h"
@@ -417,6 +419,8 @@ static sp_status get_codes(const void *from, int64_t first, int64_t n, int32_t *
     const int32_t *all = from;
 
     (void)value;
+    sp_fault_at("write", first);
+    SP_TRY(sp_signal_check());
     memcpy(code, all + first, (size_t)n * sizeof *code);
     return SP_OK;
 }

@@ -168,6 +168,7 @@ sp_status vox_cloud_load(vox_cloud *c, const vox_options *o, int file, vox_codes
         SP_TRY_GOTO(rc, sp_scan_next(scan, SP_SCAN_BLOCK, &points), end);
         SP_TRY_GOTO(rc, vox_cloud_reserve(c, o, c->n + points.n), end);
         append(c, o, &points, count_attributes(o), codes);
+        SP_TRY_GOTO(rc, vox_options_check_stop(o), end);
     } while (points.n > 0);
 end:
     sp_scan_points_destroy(&points);

@@ -25,6 +25,7 @@
 #include "base/sp_file.h"
 #include "base/sp_log.h"
 #include "compute/sp_backend.h"
+#include "process/sp_fault.h"
 #include "show/sp_progress.h"
 #include "vox/vox.h"
 #include "vox/vox_part.h"
@@ -301,8 +302,11 @@ static sp_status make_parts(const convert *c, int fd, vox_part **mine, int64_t *
     sp_progress_begin(&progress, "voxelizing", "samples", share_of(c, c->n_pieces));
     for (int64_t i = c->comm->rank; i < c->n_pieces && rc == SP_OK;
          i += c->comm->size) {
+        sp_fault_at("voxelize", i);
         part[*n].piece = i;
-        rc = make_part(c, &cloud, &grid, fd, &at, &part[*n]);
+        rc = vox_options_check_stop(c->options);
+        if (rc == SP_OK)
+            rc = make_part(c, &cloud, &grid, fd, &at, &part[*n]);
         ++*n;
         sp_progress_at(&progress, *n, "%s", c->options->input[c->piece[i].file]);
     }
@@ -372,6 +376,8 @@ static sp_status write_samples(const convert *c, sp_shard_writer *writer, int64_
         sp_sample sample;
         sp_status rc;
 
+        sp_fault_at("write", i);
+        SP_TRY(vox_options_check_stop(c->options));
         part_path(c, p->rank, path);
         piece_name(c, &c->piece[p->piece], name);
         rc = vox_part_read(path, p, c->options->n_features, &sample);

@@ -16,14 +16,17 @@
 typedef struct command {
     sp_named word;
     sp_status (*run)(int argc, char **argv, sp_comm *comm);
+    bool is_stoppable; /* run answers requests to stop (process/sp_signal.h) */
 } command;
 
 static const command commands[] = {
-    {{"convert", NULL, "turn scans into shards"}, vox_convert},
-    {{"scene", NULL, "make labelled synthetic scenes as shards"}, vox_scene},
-    {{"info", NULL, "print what shards hold"}, vox_info},
-    {{"apply", NULL, "write predicted classes onto a scan"}, vox_apply},
-    {{"view", NULL, "draw a shard, predictions or a scan as a PNG picture"}, vox_view},
+    {{"convert", NULL, "turn scans into shards"}, vox_convert, true},
+    {{"scene", NULL, "make labelled synthetic scenes as shards"}, vox_scene, true},
+    {{"info", NULL, "print what shards hold"}, vox_info, false},
+    {{"apply", NULL, "write predicted classes onto a scan"}, vox_apply, true},
+    {{"view", NULL, "draw a shard, predictions or a scan as a PNG picture"},
+     vox_view,
+     false},
 };
 
 static void print_help(FILE *to)
@@ -58,6 +61,13 @@ static sp_status run_command(int argc, char **argv, sp_comm *comm)
     return sp_log_written();
 }
 
+static bool is_stoppable(int argc, char **argv)
+{
+    const command *c = argc > 1 ? sp_names_find(SP_NAMES(commands), argv[1]) : NULL;
+
+    return c && c->is_stoppable;
+}
+
 /* Answers --help and --version without MPI, so that they work where no ranks can start.
  */
 static bool answers_at_once(int argc, char **argv)
@@ -84,8 +94,11 @@ int main(int argc, char **argv)
     sp_log_program("spvox");
     if (answers_at_once(argc, argv))
         return sp_log_written();
+    if (is_stoppable(argc, argv)) /* a request to stop may come while MPI starts */
+        sp_signal_install();
     sp_start_watch("spvox");
     rc = sp_comm_open(&comm, &argc, &argv);
+    sp_signal_started();
     if (rc == SP_OK)
         rc = sp_log_open(comm.rank, comm.size, comm.host, comm.local_rank, NULL);
     if (rc == SP_OK)
@@ -97,7 +110,9 @@ int main(int argc, char **argv)
     }
     sp_start_together(comm.rank);
     rc = sp_comm_agree(&comm, run_command(argc, argv, &comm), &who);
-    if (rc != SP_OK && comm.rank == who)
+    if (rc == SP_ELIMIT) /* a request is no error */
+        sp_log_info("%s", sp_error_last()->message);
+    else if (rc != SP_OK && comm.rank == who)
         sp_log_error(sp_error_last());
     sp_log_close();
     sp_comm_close(&comm);

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "base/sp_log.h"
+#include "process/sp_signal.h"
 #include "recipe/sp_recipe.h"
 
 /* ---- --map ---- */
@@ -186,6 +187,15 @@ sp_status vox_options_check_inputs(const vox_options *o)
             n_again, o->n_inputs, all[last - 1].path, all[last].path);
     free(all);
     return SP_OK;
+}
+
+sp_status vox_options_check_stop(const vox_options *o)
+{
+    if (!o->is_given_up)
+        return sp_signal_check();
+    return __atomic_load_n(o->is_given_up, __ATOMIC_RELAXED)
+               ? SP_FAIL(SP_EIO, "the scan was given up")
+               : SP_OK;
 }
 
 void vox_options_destroy(vox_options *o)

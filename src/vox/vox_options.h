@@ -55,12 +55,12 @@ typedef struct vox_options {
     const char *left_out;
     vox_map map;
     int n_inputs;
-    char **input;  /* pointers into argv */
-    int threads;   /* of this rank that read and write compressed scans */
-    bool is_quiet; /* reading draws no progress of its own */
+    char **input;            /* pointers into argv */
+    int threads;             /* of this rank that read and write compressed scans */
+    bool is_quiet;           /* reading draws no progress of its own */
     bool without_cost;       /* samples need no cost columns (scan/sp_gridding.h) */
-    const bool *is_given_up; /* cutting ends once it is true, set by __atomic_store_n in
-                              * another thread; NULL */
+    const bool *is_given_up; /* reading ends once it is true, set by __atomic_store_n in
+                              * another thread; NULL: a request to stop ends it */
 } vox_options;
 
 /* Reads the command line. argv[0] is the command's name, `table` has the options that
@@ -69,6 +69,9 @@ sp_status vox_options_read(vox_options *options, int argc, char **argv, sp_names
 /* Warns of files that the inputs name twice, by whatever paths. SP_EMEM. */
 sp_status vox_options_check_inputs(const vox_options *options);
 void vox_options_destroy(vox_options *options);
+/* A status but SP_OK where the work is to end: SP_ELIMIT (sp_signal_check), or SP_EIO where
+ * it is given up. Any thread. */
+sp_status vox_options_check_stop(const vox_options *options);
 /* Reads --map into a vox_map, for tables of options. SP_EUSAGE, SP_EMEM. */
 sp_status vox_read_map(void *to, const sp_option *option, const char *text);
 /* Reads the code to write for each class, the first of "3:4:5". `where` begins the

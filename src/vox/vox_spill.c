@@ -68,11 +68,6 @@ static void extend(vox_box *found, const double *xyz)
     }
 }
 
-static bool is_given_up(const vox_options *o)
-{
-    return o->is_given_up && __atomic_load_n(o->is_given_up, __ATOMIC_RELAXED);
-}
-
 /* Takes the points at hand. */
 static sp_status each_of(vox_cutter *c, sp_status (*take)(vox_cutter *c, int64_t i))
 {
@@ -107,8 +102,7 @@ static sp_status each_point(vox_cutter *c, const char *what,
         if (!c->options->is_quiet)
             sp_progress_at(&c->progress, n_read, "%s", sp_scan_path(c->scan));
         sp_pulse_beat();
-        if (is_given_up(c->options))
-            return SP_FAIL(SP_EIO, "%s: was given up", sp_scan_path(c->scan));
+        SP_TRY(vox_options_check_stop(c->options));
         SP_TRY(each_of(c, take));
     } while (c->points.n > 0);
     c->codes = NULL;

@@ -1,0 +1,51 @@
+#!/bin/sh
+# A request to stop ends convert, scene and apply with 75 on all ranks and one plain line,
+# whichever rank gets it; nothing unfinished stays, and outputs of before are as they were.
+. "$SP_SRCDIR/tests/run/story.sh"
+SPTRAIN=$SP_BUILDDIR/spvox # what run starts
+awk 'BEGIN { srand(3); print "x y z intensity label"
+    for (i = 0; i < 3000; i++) printf "%.2f %.2f %.2f 1 %d\n", 40 * rand(), 40 * rand(), rand(), i % 2 }' >a.txt
+cp a.txt b.txt
+mkdir made
+
+# stopped FAULT RANKS WHAT ARGUMENTS...
+stopped() {
+    ls -l --full-time made >before
+    export SP_TEST_FAULT="term@$1"
+    ranks=$2
+    shift 2
+    run "$ranks" 75 "$@"
+    unset SP_TEST_FAULT
+    says err '^fault: term at '
+    test "$(grep -c '^stopped by signal 15, and nothing was written: run the same command again$' out)" = 1 ||
+        fail "$*: no line, or several"
+    ! grep 'error: ' err || fail "a request is no error"
+    ls -l --full-time made >after
+    same before after "$* left: $(ls made)"
+}
+convert="convert --voxel-size 0.5 --points --shards 3 a.txt b.txt --out made/s"
+scene="scene --samples 4 --shards 2 --extent 6 --seed 1 --out made/scene"
+for pass in "nothing is there" "shards of before"; do
+    # shellcheck disable=SC2086
+    for n in 1 3; do
+        stopped 0:voxelize:0 $n $convert --block 10
+        stopped $((n - 1)):write:0 $n $convert --block 10
+        stopped 0:voxelize:0 $n $convert
+        stopped $((n / 2)):write:0 $n $scene
+    done
+    # shellcheck disable=SC2086
+    run 2 0 $convert --block 10
+    # shellcheck disable=SC2086
+    run 2 0 $scene
+done
+SPTRAIN=$SP_BUILDDIR/sptrain
+run 1 0 data.train='made/s-*.h5' 'data.val=[]' net.family=dummy train.steps=1 run.dir=r
+run 1 0 predict data.train='made/s-*.h5' data.val='made/s-*.h5' net.family=dummy run.dir=r
+SPTRAIN=$SP_BUILDDIR/spvox
+for format in txt ply; do
+    for n in 1 2; do
+        stopped 0:write:0 $n apply r/predictions/*.h5 a.txt --out made/a.$format
+    done
+    run 1 0 apply r/predictions/*.h5 a.txt --out made/a.$format
+    stopped 0:write:0 1 apply r/predictions/*.h5 a.txt --out made/a.$format
+done
