@@ -60,6 +60,7 @@ grep '"name":"conv3_forward"' "$work/out" | grep -q '"n":2000,"pairs":[0-9]*,"c_
 
 run plan --quick --json --voxels 2000
 check plan_minkunet18 plan_minkunet18_stem3 plan_minkunet34 plan_dummy
+grep warning "$work/err" && { echo "plan warns of a key that nobody gave"; bad=1; }
 
 # ---- shapes: pairs of a voxel; each a function of its number; files of them ----
 for shape in "terrain 50000 8 10" "surface 50000 8.2 9.2" "random 50000 1.0 1.03" \
