@@ -8,6 +8,7 @@
 #include "config.h"
 #include "h5/sp_h5.h"
 #include "process/sp_fault.h"
+#include "process/sp_signal.h"
 #include "process/sp_start.h"
 #include "session/sp_trial.h"
 
@@ -329,6 +330,7 @@ int main(int argc, char **argv)
     sp_comm comm;
     sp_status rc;
 
+    sp_signal_begin();
     sp_h5_child_main(argc, argv);
     sp_trial_main(argc, argv);
     sp_log_program("spbench");

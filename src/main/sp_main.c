@@ -356,7 +356,7 @@ int main(int argc, char **argv)
     sp_comm comm;
     sp_status rc;
 
-    sp_signal_ignore_size_limit();
+    sp_signal_begin();
     sp_h5_child_main(argc, argv);
     sp_trial_main(argc, argv);
     sp_witness_main(argc, argv);

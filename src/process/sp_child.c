@@ -124,9 +124,7 @@ static void reap(sp_child *child)
     if (ended == child->pid && ended) {
         report_end(child, status);
         child->pid = 0;
-    } else if (ended < 0 && errno == ECHILD)
-        child->pid = 0; /* SIGCHLD is ignored, so the system has kept no status */
-    else if (child->pid && elapsed_s > child->limit_s)
+    } else if (child->pid && elapsed_s > child->limit_s)
         kill_running(child, elapsed_s);
 }
 

@@ -55,9 +55,10 @@ static void handle(int number)
     }
 }
 
-void sp_signal_ignore_size_limit(void)
+void sp_signal_begin(void)
 {
     signal(SIGXFSZ, SIG_IGN);
+    signal(SIGCHLD, SIG_DFL);
 }
 
 void sp_signal_install(void)

@@ -7,9 +7,10 @@
 
 #include "base/sp_error.h"
 
-/* Called first in main: a write beyond the limit on the size of files (ulimit -f) then
- * fails, as on a full disk, instead of ending the process. */
-void sp_signal_ignore_size_limit(void);
+/* Called first in main. A write beyond the limit on the size of files (ulimit -f) then
+ * fails, as on a full disk, instead of ending the process; and the system keeps how
+ * children end, also where whoever started this process ignores SIGCHLD. */
+void sp_signal_begin(void);
 /* Installs the handlers. Called once, before MPI starts. If MPI hangs in its start, a
  * request to stop ends the process after five seconds with SP_ELIMIT, since there is
  * nothing to save yet. */

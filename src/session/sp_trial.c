@@ -21,7 +21,7 @@
 #include "session/sp_selftest.h"
 
 /* WORD is the option by which the child is started. PASSED is the line that it prints
- * after success, since its exit status is lost where SIGCHLD is ignored. */
+ * after success, since a child that is left behind has no exit status. */
 static const char WORD[] = "--try-wgmma", PASSED[] = "wgmma computes as mma.sync";
 enum { LIMIT_S = 60, REAP_S = 5, SAID = 400 };
 

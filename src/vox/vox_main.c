@@ -89,7 +89,7 @@ int main(int argc, char **argv)
     sp_status rc;
     int who = 0;
 
-    sp_signal_ignore_size_limit();
+    sp_signal_begin();
     sp_h5_child_main(argc, argv);
     sp_log_program("spvox");
     if (answers_at_once(argc, argv))

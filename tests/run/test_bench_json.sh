@@ -349,6 +349,9 @@ if test -w /dev/full; then
     test $? = 4 && grep -q 'cannot write to standard output' "$work/err" || {
         echo "lost rows are no failure"; cat "$work/err"; bad=1; }
 fi
+(ulimit -f 1 && exec "$bench" voxels --shard two.h5 --out raw) 2>"$work/err"
+test $? = 4 && grep -q 'raw: cannot be written' "$work/err" || {
+    echo "voxels beyond ulimit -f"; cat "$work/err"; bad=1; }
 # Where no temporary folder can be made, the folder that was to hold it stays.
 mkdir empty
 TMPDIR=`printf '%240s' | sed 's| |./|g'`empty # its path is too long with another name
