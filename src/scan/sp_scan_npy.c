@@ -46,13 +46,41 @@ static sp_status read_header(sp_scan *scan, npy *a)
     return SP_OK;
 }
 
-/* Finds the value of a key in the header; NULL if it is missing. */
+/* Returns the end of the literal at `at`: the comma, colon or bracket behind it, outside
+ * of texts and of brackets of its own. */
+static const char *end_of(const char *at)
+{
+    char quote = 0;
+
+    for (int depth = 0; *at; at++) {
+        if (quote && *at == '\\' && at[1])
+            at++;
+        else if (quote || strchr("'\"", *at))
+            quote = !quote ? *at : *at == quote ? 0 : quote;
+        else if (depth == 0 && strchr(",:)]}", *at))
+            break;
+        else
+            depth += (strchr("([{", *at) != NULL) - (strchr(")]}", *at) != NULL);
+    }
+    return at;
+}
+
+/* Finds the value of a key, with its quotes, in the header's dictionary; NULL if it is
+ * missing. */
 static const char *value_of(const npy *a, const char *key)
 {
-    const char *at = strstr(a->header, key);
+    const char *at = a->header, *name;
 
-    at = at ? strchr(at, ':') : NULL;
-    return at ? at + 1 + strspn(at + 1, " ") : NULL;
+    while (*at == (at == a->header ? '{' : ',')) {
+        name = at + 1 + strspn(at + 1, " ");
+        at = end_of(name);
+        if (*at != ':')
+            break;
+        if (strncmp(name, key, strlen(key)) == 0)
+            return at + 1 + strspn(at + 1, " ");
+        at = end_of(at + 1);
+    }
+    return NULL;
 }
 
 /* Reads a type like '<f4', with its quotes. Returns the text behind it; NULL: it is not
@@ -84,8 +112,9 @@ static sp_status take_structure(sp_scan *scan, npy *a, const char *at)
         sp_scan_field type = {0}, *f;
         int used = 0;
 
-        if (sscanf(at, "('%63[^']', %n", name, &used) != 1 || used == 0 ||
-            !(at = take_type(at + used, &type)) || *at != ')')
+        if ((sscanf(at, "('%63[^']', %n", name, &used) != 1 &&
+             sscanf(at, "(\"%63[^\"]\", %n", name, &used) != 1) ||
+            used == 0 || !(at = take_type(at + used, &type)) || *at != ')')
             return bad_header(scan, a, "expected a plain number in each field");
         if (scan->n_fields == SP_SCAN_FIELDS)
             return bad_header(scan, a, "expected at most 4096 fields");

@@ -479,6 +479,38 @@ TEST(npy_of_every_order)
     }
 }
 
+/* Fields may have the names of the header's own keys, and any characters. */
+TEST(npy_fields_of_any_name)
+{
+    static const char *const names[] = {"shape", "descr", "'fortran_order': True, }"};
+    unsigned char b[512];
+    sp_scan_points points = {0};
+    sp_scan *scan;
+
+    for (int i = 0; i < 3; i++) {
+        memset(b, ' ', 256);
+        memcpy(b, "\x93NUMPY\x01\x00", 8);
+        scan_put(b + 8, 246, 'u', 2, false);
+        sprintf(
+            (char *)b + 10,
+            "{'descr': [('x', '<f8'), ('y', '<f8'), ('z', '<f8'), (%c%s%c, '|u1')], "
+            "'fortran_order': False, 'shape': (1,), }",
+            i < 2 ? '\'' : '"', names[i], i < 2 ? '\'' : '"');
+        for (int c = 0; c < 3; c++)
+            scan_put(b + 256 + 8 * c, xyz[0][c], 'f', 8, false);
+        b[280] = 7;
+        scan_write("a.npy", b, 281);
+        OK(sp_scan_open(&scan, scan_path("a.npy"), NULL));
+        assert_int_equal(sp_scan_count(scan), 1);
+        OK(sp_scan_select(scan, 1, &names[i]));
+        OK(sp_scan_next(scan, 10, &points));
+        assert_int_equal(points.n, 1);
+        assert_true(points.xyz[2] == xyz[0][2] && points.attr[0] == 7);
+        sp_scan_close(scan);
+    }
+    sp_scan_points_destroy(&points);
+}
+
 int main(void)
 {
     return run_all_tests(scan_make_folder, scan_remove_folder);
