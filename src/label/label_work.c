@@ -44,6 +44,7 @@ static void set_reading(label_work *w)
     w->vox.map.n = 0;
     w->vox.with_points = true;
     w->vox.threads = threads > 1 ? threads : 1;
+    w->vox.with_degrees = true; /* where the scans of the training had them */
     w->vox.is_quiet = true;
     w->vox.without_cost = true;
     w->vox.is_given_up = &w->is_given_up;

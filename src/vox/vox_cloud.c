@@ -40,11 +40,18 @@ static void warn_left_out(const sp_scan *scan, const vox_options *o, int file)
 sp_status vox_scan_open(sp_scan **scan, const vox_options *o, int file)
 {
     const sp_scan_options options = {o->columns, o->label_field, o->threads};
-    const char *name[VOX_MAX_FEATURES];
+    const char *name[VOX_MAX_FEATURES], *unit;
     int n = 0;
 
     assert(file >= 0 && file < o->n_inputs);
     SP_TRY(sp_scan_open(scan, o->input[file], &options));
+    unit = sp_scan_unit(*scan);
+    if (!o->with_degrees && unit && strcmp(unit, "degree") == 0)
+        return SP_FAIL(SP_EDATA,
+                       "%s: its records say that x and y are in degree, expected a "
+                       "length, in which voxels are measured: project the scan first, "
+                       "or take it as it is by --degrees",
+                       o->input[file]);
     warn_left_out(*scan, o, file);
     for (int i = 0; i < o->n_features; i++)
         if (o->feature[i].kind == VOX_ATTRIBUTE)

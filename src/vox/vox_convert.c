@@ -99,6 +99,9 @@ static const sp_option option_table[] = {
 {{"--points", NULL, "store the point map, point labels and point index, for spvox "
   "apply and for evaluation per point"},
  SP_OPTION_FLAG, AT(with_points)},
+{{"--degrees", NULL, "take scans whose records say that x and y are in degree; all "
+  "lengths then count in it"},
+ SP_OPTION_FLAG, AT(with_degrees)},
 {{"--conflict", "HOW", "label of a voxel whose points have several: majority (none "
   "where two are equally frequent; points without a class do not vote), or ignore"},
  SP_OPTION_READ, .read = read_conflict},

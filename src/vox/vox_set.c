@@ -274,11 +274,8 @@ static void warn_of_unit(const sp_recipe *recipe)
 {
     if (recipe->unit && strcmp(recipe->unit, "metre") != 0)
         sp_log_warn0("the coordinates are in %s: --voxel-size, --block, --overlap and "
-                     "--bounds count in it too%s",
-                     recipe->unit,
-                     strcmp(recipe->unit, "degree") == 0
-                         ? ", and z is in another; project the scans first"
-                         : "");
+                     "--bounds count in it too",
+                     recipe->unit);
 }
 
 sp_status vox_set_describe(vox_set *set, const vox_options *o, const vox_piece *piece,

@@ -231,6 +231,20 @@ vox 2 0 convert --out t --columns x,y,z,gps_time,count,label --features gps_time
 says err 'warning: column gps_time has values around 3.06.*e+08, of which float32 keeps multiples of 32'
 test "$(grep -c 'warning: column' err)" = 1 || fail "not one column is coarse"
 
+# Degrees are no length: refused before anything is read, unless they are asked for.
+"$SP_BUILDDIR/tests/tools/make_scans" d.las 5 1 1 >out || fail "make_scans"
+printf '\002' | dd of=d.las bs=1 seek=517 conv=notrunc 2>/dev/null # a geographic system
+for options in "" "--block 5"; do
+    # shellcheck disable=SC2086
+    vox 2 3 convert --out deg $options d.las
+    says err 'd.las: its records say that x and y are in degree, expected a length'
+    test -z "$(ls deg* 2>/dev/null)" || fail "left: $(ls deg*)"
+    # shellcheck disable=SC2086
+    vox 2 0 convert --out deg --degrees $options d.las
+    says err 'warning: the coordinates are in degree: --voxel-size'
+    rm deg-*.h5
+done
+
 # No command replaces what it reads.
 cp t-00000-of-00001.h5 t.h5
 ln -s none.png link
