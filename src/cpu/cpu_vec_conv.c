@@ -201,7 +201,7 @@ INLINE void transpose_square(const float *w, size_t ld, size_t ld_to, float *to)
         UNROLL
         for (int i = 0; i < LANES; i++)
             if (!(i & step))
-                exchange(&row[i], &row[i + step], step);
+                exchange(&row[i], &row[i ^ step], step); /* i + step */
     }
     UNROLL
     for (int i = 0; i < LANES; i++)

@@ -137,8 +137,10 @@ static void add_curve(chain *to, point a, point c, point b)
 static void smooth(chain *to, const point *p, int n, bool is_closed)
 {
     const int inner = is_closed ? n : n - 2;
-    point from = is_closed ? middle(p[n - 1], p[0]) : p[0];
+    point from;
 
+    assert(n >= 3);
+    from = is_closed ? middle(p[n - 1], p[0]) : p[0];
     to->n = 0;
     to->at[to->n++] = from;
     for (int i = 0; i < inner; i++) {
