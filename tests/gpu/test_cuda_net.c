@@ -153,7 +153,7 @@ static void one_step(const char *layers, const char *freeze, bool is_exact, int 
     net_case c;
     twin t;
 
-    case_open_frozen(&c, sp_backend_reference(), &comm, layers, freeze, &options);
+    case_open_as(&c, sp_backend_reference(), &comm, layers, freeze, &options, SP_FP32);
     case_batch(&c, samples, N_SAMPLES);
     open_twin(&t, &c, &options, order, SP_FP32);
     run_both(&c, &t);
@@ -222,7 +222,8 @@ static void rounded_step(const char *layers, sp_precision precision, deviation m
     double error;
 
     if (precision == SP_BF16)
-        case_open_in(&c, sp_backend_find("cpu"), &comm, layers, &options, SP_BF16);
+        case_open_as(&c, sp_backend_find("cpu"), &comm, layers, "[]", &options,
+                     SP_BF16);
     else
         case_open(&c, sp_backend_reference(), &comm, layers, &options);
     case_batch(&c, samples, N_SAMPLES);

@@ -18,7 +18,7 @@ static void run(net_case *c, const sp_backend_ops *ops, const char *layers,
                                     /* as ranks on the CPU train */
                                     .is_low_memory = precision == SP_BF16};
 
-    case_open_in(c, ops, &comm, layers, &options, precision);
+    case_open_as(c, ops, &comm, layers, "[]", &options, precision);
     case_batch(c, samples, N_SAMPLES);
     case_step(c, true);
 }

@@ -110,7 +110,7 @@ static void check_net(const sp_backend_ops *ops, const char *layers,
     check_running(&c, d);
     check_gradient(&c, d, param);
 
-    OK(sp_net_forward(&c.net, &c.batch, false, &c.logits));
+    case_infer(&c);
     dense_loss(d, param, c.net.running, false, &logits);
     check_logits(&c, logits);
     free(param);
@@ -183,7 +183,7 @@ static void check_frozen(const sp_backend_ops *ops, const char *layers,
     dense *d;
     double *param, loss;
 
-    case_open_frozen(&c, ops, &comm, layers, freeze, &options);
+    case_open_as(&c, ops, &comm, layers, freeze, &options, SP_FP32);
     case_batch(&c, samples, N_SAMPLES);
     d = dense_open(&c);
     param = double_params(&c);

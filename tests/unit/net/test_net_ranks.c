@@ -51,7 +51,7 @@ static void run_in(net_case *c, sp_comm *on, const char *layers,
 {
     double exposed_s = -1;
 
-    case_open_in(c, sp_backend_find("cpu"), on, layers, options, precision);
+    case_open_as(c, sp_backend_find("cpu"), on, layers, "[]", options, precision);
     case_batch(c, mine, n);
     case_step(c, true);
     c->buckets.tail.n_samples = n;
