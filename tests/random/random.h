@@ -111,6 +111,7 @@ typedef struct rnd_case {
     rnd_draw draw[MOST_DRAWS]; /* those that were made */
     /* shards */
     int n_classes, n_features, ignore_label;
+    int n_inputs; /* columns that the network reads */
     double voxel_size;
     int feature_kind; /* rnd_values */
     rnd_set train, val;
@@ -141,9 +142,6 @@ bool rnd_chance(rnd_case *c, int percent, const char *name, ...)
 uint64_t rnd_stream(const rnd_case *c, const char *name, int number);
 uint64_t rnd_next(uint64_t *stream);
 int rnd_below(uint64_t *stream, int n);
-/* Draws the whole case; takes and plain are borrowed. */
-void rnd_case_draw(rnd_case *c, const rnd_options *options, int64_t index,
-                   const char *takes, const char *plain);
 /* Gives the way that this case is drawn for; others are added where they suit. */
 char rnd_first_way(const rnd_case *c);
 /* Sets way and fault unless a fault is there already; returns false. */
@@ -165,10 +163,16 @@ void rnd_shard_path(rnd_case *c, const rnd_set *set, int number, char *path);
  * writes, in the folder "plain". False and a fault where HDF5 fails. */
 bool rnd_shards_write(rnd_case *c, bool is_plain);
 
-/* ---- random_deck.c, random_layers.c ---- */
-void rnd_deck_draw(rnd_case *c);
-/* Appends the value of net.layers. */
+/* ---- random_deck.c, random_layers.c, random_wild.c ---- */
+/* Draws the whole case; takes and plain are borrowed. */
+void rnd_case_draw(rnd_case *c, const rnd_options *options, int64_t index,
+                   const char *takes, const char *plain);
+/* Appends the value of net.layers for n_inputs and n_classes. */
 void rnd_layers_draw(rnd_case *c, char *text, size_t size);
+void rnd_wild_draw(rnd_case *c, char *text, size_t size);
+/* The same of a case that is nothing but its network. */
+void rnd_net_draw(rnd_case *c, uint64_t seed, int64_t index, int n_inputs,
+                  int n_classes, char *text, size_t size);
 /* Writes the value of data.train or data.val for the files in `folder`. */
 void rnd_deck_files(rnd_case *c, const rnd_set *set, const char *folder, char *text,
                     size_t size);

@@ -69,8 +69,10 @@ static void put_columns(rnd_case *c)
     int at = rnd_pick(c, c->n_features, "data.features.first");
     const int n = 1 + rnd_pick(c, c->n_features, "data.features.n");
 
+    c->n_inputs = c->n_features;
     if (!rnd_chance(c, 35, "data.features"))
         return;
+    c->n_inputs = n;
     put(c, "features = [");
     for (int i = 0; i < n; i++, at = (at + c->n_features - 1) % c->n_features)
         put(c, "%s\"f%d\"", i ? ", " : "", at);
@@ -270,7 +272,7 @@ static void draw_run(rnd_case *c)
     put(c, "};\n");
 }
 
-void rnd_deck_draw(rnd_case *c)
+static void draw_deck(rnd_case *c)
 {
     const char way = rnd_first_way(c);
 
@@ -286,4 +288,17 @@ void rnd_deck_draw(rnd_case *c)
     draw_run(c);
     c->has_eval = c->val.has_labels && !strstr(c->deck, "eval_every = 0;");
     c->has_init = rnd_chance(c, 12, "run.init_from");
+}
+
+void rnd_case_draw(rnd_case *c, const rnd_options *options, int64_t index,
+                   const char *takes, const char *plain)
+{
+    memset(c, 0, sizeof *c);
+    c->options = options;
+    c->seed = options->seed;
+    c->index = index;
+    c->takes = takes;
+    c->plain = plain;
+    rnd_data_draw(c);
+    draw_deck(c);
 }

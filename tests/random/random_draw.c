@@ -117,16 +117,3 @@ bool rnd_fault(rnd_case *c, char way, const char *format, ...)
     va_end(args);
     return false;
 }
-
-void rnd_case_draw(rnd_case *c, const rnd_options *options, int64_t index,
-                   const char *takes, const char *plain)
-{
-    memset(c, 0, sizeof *c);
-    c->options = options;
-    c->seed = options->seed;
-    c->index = index;
-    c->takes = takes;
-    c->plain = plain;
-    rnd_data_draw(c);
-    rnd_deck_draw(c);
-}

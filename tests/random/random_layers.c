@@ -170,6 +170,10 @@ void rnd_layers_draw(rnd_case *c, char *text, size_t size)
 {
     net b = {.c = c, .text = text, .size = size};
 
+    if (rnd_chance(c, 50, "net.wild")) {
+        rnd_wild_draw(c, text, size);
+        return;
+    }
     conv(&b, "net.stem", draw_channels(&b, "net.stem"));
     norm_and_act(&b, "net.stem");
     block(&b, "net.block0");
@@ -181,4 +185,16 @@ void rnd_layers_draw(rnd_case *c, char *text, size_t size)
         add(&b, "linear", "out = %d; bias = true; ", c->n_classes);
     else
         add(&b, "conv", "out = %d; kernel = 1; bias = true; ", c->n_classes);
+}
+
+void rnd_net_draw(rnd_case *c, uint64_t seed, int64_t index, int n_inputs,
+                  int n_classes, char *text, size_t size)
+{
+    memset(c, 0, sizeof *c);
+    c->seed = seed;
+    c->index = index;
+    c->n_inputs = n_inputs;
+    c->n_classes = n_classes;
+    *text = 0;
+    rnd_layers_draw(c, text, size);
 }

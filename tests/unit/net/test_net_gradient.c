@@ -11,15 +11,6 @@ static const case_sample samples[] = {
     {1, 40, false}, {2, 0, false}, {3, 25, false}, {4, 3, true}, {5, 1, false}};
 enum { N_SAMPLES = sizeof samples / sizeof samples[0] };
 
-static double *double_params(const net_case *c)
-{
-    double *p = malloc((size_t)c->graph.n_floats * sizeof *p);
-
-    for (int64_t i = 0; i < c->graph.n_floats; i++)
-        p[i] = (double)c->net.param[i];
-    return p;
-}
-
 static void assert_near(double found, double expected, double tolerance,
                         const char *what, int64_t at)
 {
@@ -102,7 +93,7 @@ static void check_net(const sp_backend_ops *ops, const char *layers,
     case_open(&c, ops, &comm, layers, &options);
     case_batch(&c, some, n_samples);
     d = dense_open(&c);
-    param = double_params(&c);
+    param = case_params(&c);
     case_step(&c, true);
     loss = dense_loss(d, param, NULL, true, &logits);
     check_logits(&c, logits);
@@ -186,7 +177,7 @@ static void check_frozen(const sp_backend_ops *ops, const char *layers,
     case_open_as(&c, ops, &comm, layers, freeze, &options, SP_FP32);
     case_batch(&c, samples, N_SAMPLES);
     d = dense_open(&c);
-    param = double_params(&c);
+    param = case_params(&c);
     before = malloc((size_t)c.graph.n_buffer_floats * sizeof *before + 1);
     memcpy(before, c.net.running, (size_t)c.graph.n_buffer_floats * sizeof *before);
     case_step(&c, true);
