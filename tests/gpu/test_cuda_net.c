@@ -11,6 +11,7 @@
 #include "fixtures/net_case.h"
 #include "gpu/cuda_fixture.h"
 #include "net/sp_optim.h"
+#include "random/random.h"
 
 /* Everything that trains on one backend. */
 typedef struct side {
@@ -256,6 +257,51 @@ static void rounded_steps_follow(void **state)
     }
 }
 
+/* True unless rounding may take the network to another side of a kink. */
+static bool is_smooth(const char *layers)
+{
+    const sp_net_options options = {.seed = 3};
+    net_case c;
+    dense *d;
+    double *param, kink;
+
+    case_open(&c, sp_backend_reference(), &comm, layers, &options);
+    case_batch(&c, samples, N_SAMPLES);
+    param = case_params(&c);
+    d = dense_open(&c);
+    dense_loss(d, param, c.net.running, true, NULL);
+    kink = dense_kink(d);
+    dense_close(d);
+    free(param);
+    case_close(&c);
+    return kink > 1e-5;
+}
+
+/* The networks of tests/random/test_random_nets, on the samples of this test: RUNS of
+ * SEED, of which each difference is printed. */
+static void random_networks(void **state)
+{
+    const char *const runs = getenv("RUNS"), *const seed = getenv("SEED");
+    rnd_case *draws = malloc(sizeof *draws);
+
+    (void)state;
+    for (int i = 0; i < (runs ? atoi(runs) : cu_is_watched() ? 3 : 12); i++) {
+        deviation seen = {0};
+        char layers[DECK_SIZE] = "";
+
+        rnd_net_draw(draws, seed ? strtoull(seed, NULL, 10) : 3, i, CASE_FEATURES,
+                     CASE_CLASSES, layers, sizeof layers);
+        if (!is_smooth(layers))
+            continue;
+        one_step(layers, "[]", i % 2, i % 3);
+        rounded_step(layers, SP_BF16, (deviation){1e-4, 0.02}, &seen);
+        if (runs)
+            print_message("%d: bf16: loss %.2g, gradient %.2g\n", i, seen.loss,
+                          seen.gradient);
+    }
+    free(draws);
+}
+
 /* Within a step the host waits once, at its end. */
 static void a_step_waits_once(void **state)
 {
@@ -333,7 +379,7 @@ KERNEL_TEST(test_cuda_net)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_network),        cmocka_unit_test(frozen_layers_too),
         cmocka_unit_test(rounded_steps_follow), cmocka_unit_test(a_step_waits_once),
-        cmocka_unit_test(five_steps),
+        cmocka_unit_test(five_steps),           cmocka_unit_test(random_networks),
     };
 
     sp_comm_open_self(&comm);
