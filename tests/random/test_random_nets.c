@@ -1,5 +1,5 @@
 /* Random networks of layers train as the dense network in double does, in two steps of
- * other samples with an update between: the loss and all gradients. With little memory,
+ * other samples with an update between, and evaluates as it does: the loss, all gradients, logits. With little memory,
  * as ranks on the CPU train, and with all of it the bits are the same, in fp32 and in
  * bf16. RUNS networks of SEED, from FIRST on (make check-nets). */
 #include "fixtures/net_case.h"
@@ -168,6 +168,29 @@ static void follows_dense(const drawn *d, const net_case *c)
     free(param);
 }
 
+/* Compares the logits of an evaluation, which keeps activations no longer than it reads
+ * them: with those of little memory, and with dense ones as far as rounding lets. */
+static void evaluate(const drawn *d, net_case *full, net_case *low)
+{
+    double *param = case_params(full), most = 1;
+    dense *of_case = dense_open(full);
+    const double *logits;
+
+    case_infer(full);
+    case_infer(low);
+    dense_loss(of_case, param, full->net.running, false, &logits);
+    for (int i = 0; i < full->batch.n * CASE_CLASSES; i++)
+        most = fmax(most, fabs(logits[i]));
+    for (int i = 0; i < full->batch.n * CASE_CLASSES; i++) {
+        differ(d, "evaluated with little memory", "", (double)low->logits.data[i],
+               (double)full->logits.data[i], 0);
+        differ(d, "evaluated", "", (double)full->logits.data[i], logits[i],
+               (full->backend.precision == SP_BF16 ? 0.1 : 1e-4) * most);
+    }
+    dense_close(of_case);
+    free(param);
+}
+
 static void check(int64_t index, sp_precision precision)
 {
     drawn *d = malloc(sizeof *d);
@@ -181,6 +204,7 @@ static void check(int64_t index, sp_precision precision)
         step(&low, d, i);
         same_bits(d, &low.c, &full.c, "with little memory");
         follows_dense(d, &full.c);
+        evaluate(d, &full.c, &low.c);
         update(&full);
         update(&low);
     }
