@@ -140,9 +140,9 @@ sp_status sp_checkpoint_find(const char *dir, const struct sp_dataset *on, char 
  * damaged files are named in warnings, and one that cannot be read is SP_EIO. path
  * becomes "" and *file NULL if there is none. path holds PATH_MAX bytes. */
 sp_status sp_checkpoint_open_best(struct sp_h5 **file, const char *dir, char *path);
-/* Rank 0 only: appends ".old" to the names of the files of steps after `step`, so that
- * a run that went back to `step` neither continues from them nor loses its own files to
- * prune. *n: number of files renamed. */
+/* Rank 0 only: appends ".old" (where there is such a file ".old2", ...) to the names of
+ * the files of steps after `step`, so that a run that went back to `step` neither
+ * continues from them nor loses its own files to prune. *n: number of files renamed. */
 sp_status sp_checkpoint_set_newer_aside(const char *dir, int64_t step, int *n);
 /* Rank 0 only: *has_best says whether the folder has a valid best.h5 of `step` or
  * before. A best.h5 that is damaged or of a later step is renamed likewise; one that

@@ -201,29 +201,22 @@ sp_status sp_checkpoint_open_best(sp_h5 **file, const char *dir, char *path)
     return find(file, dir, NULL, path, NULL);
 }
 
-static sp_status set_aside(const char *path, const char *number)
-{
-    char old[PATH_MAX + 32];
-
-    snprintf(old, sizeof old, "%s.old%s", path, number);
-    if (rename(path, old) != 0)
-        return SP_FAIL(SP_EIO, "%s: cannot rename it to %s: %s", path, old,
-                       strerror(errno));
-    return SP_OK;
-}
-
 /* Renames a checkpoint to the first of .old, .old2, .old3, ... that is free: what was
  * set aside before stays. */
-static sp_status set_aside_beside(const char *path)
+static sp_status set_aside(const char *path)
 {
     char old[PATH_MAX + 32], number[16] = "";
 
     for (int i = 2;; i++) {
         snprintf(old, sizeof old, "%s.old%s", path, number);
         if (is_absent(old))
-            return set_aside(path, number);
+            break;
         snprintf(number, sizeof number, "%d", i);
     }
+    if (rename(path, old) != 0)
+        return SP_FAIL(SP_EIO, "%s: cannot rename it to %s: %s", path, old,
+                       strerror(errno));
+    return SP_OK;
 }
 
 sp_status sp_checkpoint_set_newer_aside(const char *dir, int64_t step, int *n)
@@ -237,7 +230,7 @@ sp_status sp_checkpoint_set_newer_aside(const char *dir, int64_t step, int *n)
     SP_TRY(list_steps(dir, &steps, &all));
     for (*n = 0; *n < all && steps[*n] > step && rc == SP_OK; ++*n) {
         path_of_step(path, dir, steps[*n]);
-        rc = set_aside_beside(path);
+        rc = set_aside(path);
     }
     free(steps);
     return rc;
@@ -271,7 +264,7 @@ sp_status sp_checkpoint_check_best(const char *dir, int64_t step, bool *has_best
     sp_normalization_destroy(&norm);
     if (is_of_system(rc))
         return rc;
-    return *has_best ? SP_OK : set_aside(path, "");
+    return *has_best ? SP_OK : set_aside(path);
 }
 
 /* True for "step-000000012.h5.tmp" and "best.h5.tmp": their writer was killed before it

@@ -184,6 +184,14 @@ test -f back/checkpoints/step-000000012.h5.old2 || fail "a later checkpoint was 
 run 2 0 base.deck run.dir=back train.steps=12
 head -12 want.sequence >before
 steps back | cut -d ' ' -f 1-3 | cmp -s - before || fail "steps after going back"
+# A best.h5 that cannot be taken is set aside too, beside those of before.
+for i in 1 2; do
+    echo "damaged $i" >back/checkpoints/best.h5
+    run 2 0 base.deck run.dir=back train.steps=$((12 + i))
+done
+for i in 1 2; do
+    grep -qx "damaged $i" back/checkpoints/best.h5.old* || fail "best.h5 number $i is gone"
+done
 test -d f/old-002 && fail "an own checkpoint put the folder's content aside"
 
 # run.resume=never moves the content to old-NNN.

@@ -197,11 +197,11 @@ nth() {
 # nothing_behind DIR FILES: demands that the folder of a finished run has these files and
 # folders and no unfinished checkpoint, and that none of its processes works in the test's
 # folder any more.
-# best.h5.old may be there: the best weights of steps that a kill has undone are kept.
+# best.h5.old, .old2 may be there: the best weights of steps that a kill has undone are kept.
 nothing_behind() {
     found=$(ls -A "$1" | tr '\n' ' ')
     test "$found" = "$2 " || fail "$1 has: $found"
-    found=$(ls -A "$1/checkpoints" | grep -v '^step-[0-9]\{9\}\.h5$\|^best\.h5\(\.old\)\{0,1\}$')
+    found=$(ls -A "$1/checkpoints" | grep -v '^step-[0-9]\{9\}\.h5$\|^best\.h5\(\.old[0-9]*\)\{0,1\}$')
     test -z "$found" || fail "$1/checkpoints has: $found"
     await "a process is left" is_gone
 }
