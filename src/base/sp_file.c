@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -269,6 +270,20 @@ static sp_status read_all(int fd, const char *path, char **data, size_t *bytes)
     if (n > 0)
         return SP_FAIL(SP_EDATA, "%s: more than %d bytes", path, SP_FILE_MOST);
     return FAIL_IO(path, "read");
+}
+
+bool sp_file_ends_in(const char *path, const char *endings)
+{
+    const size_t n = strlen(path);
+
+    for (const char *at = endings; *at; at += strspn(at, " ")) {
+        const size_t m = strcspn(at, " ");
+
+        if (n > m && strncasecmp(path + n - m, at, m) == 0)
+            return true;
+        at += m;
+    }
+    return false;
 }
 
 bool sp_file_is_same(const char *a, const char *b)

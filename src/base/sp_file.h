@@ -42,6 +42,9 @@ sp_status sp_file_replace_unflushed(const char *path, const char *data, size_t b
 sp_status sp_file_append_line(const char *path, const char *line);
 /* True if both paths lead to one file. */
 bool sp_file_is_same(const char *a, const char *b);
+/* True if the path ends in one of these endings, which blanks divide and behind which
+ * more than nothing stands, in letters of any case. */
+bool sp_file_ends_in(const char *path, const char *endings);
 /* Reads a whole regular file into *data, malloc'd for the caller, with a NUL behind it;
  * bytes may be NULL. SP_EDATA if the file has more than SP_FILE_MOST bytes; SP_EMEM. */
 sp_status sp_file_read(const char *path, char **data, size_t *bytes);

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/sp_file.h"
 #include "base/sp_log.h"
 #include "base/sp_names.h"
 #include "check/sp_check.h"
@@ -234,6 +235,10 @@ static sp_status write_report(int argc, char **argv)
         return SP_FAIL(SP_EUSAGE, "report: expected RUN... -o FILE.html, found %s%s",
                        n == 0 ? "no run folder" : "several run folders",
                        a.out ? "" : " and no FILE.html");
+    /* It replaces what is there, which may be a file of the run by a slip. */
+    if (a.out && !sp_file_ends_in(a.out, ".html"))
+        return SP_FAIL(SP_EUSAGE, "report: -o %s: expected a name that ends in .html",
+                       a.out);
     snprintf(own, sizeof own, "%s/report.html", argv[2]);
     SP_TRY(sp_page_write(a.out ? a.out : own, n, argv + 2, a.is_quiet));
     if (!a.is_quiet)

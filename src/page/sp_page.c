@@ -330,14 +330,12 @@ static sp_status write_html(const sp_html *html, const char *path)
 /* report.html has report.csv beside it. */
 static sp_status write_csv(const sp_page *page, const char *path)
 {
-    const char *dot = strrchr(path, '.');
-    const size_t stem = dot && !strchr(dot, '/') ? (size_t)(dot - path) : strlen(path);
+    const int stem = (int)(strlen(path) - strlen(".html"));
     char beside[PATH_MAX];
     sp_html csv = {0};
     sp_status rc;
 
-    if (snprintf(beside, sizeof beside, "%.*s.csv", (int)stem, path) >=
-        (int)sizeof beside)
+    if (snprintf(beside, sizeof beside, "%.*s.csv", stem, path) >= (int)sizeof beside)
         return SP_FAIL(SP_EIO, "%.100s...: path too long", path);
     sp_page_add_csv(page, &csv);
     rc = write_html(&csv, beside);
@@ -373,7 +371,7 @@ sp_status sp_page_write(const char *path, int n, char *const *dirs, bool is_quie
     const sp_page page = {story, n, &html};
     sp_status rc = SP_OK;
 
-    assert(path && n >= 1 && dirs);
+    assert(path && sp_file_ends_in(path, ".html") && n >= 1 && dirs);
     if (!story)
         return SP_FAIL(SP_EMEM, "no memory for %d runs", n);
     for (int i = 0; rc == SP_OK && i < n; i++)

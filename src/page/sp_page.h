@@ -21,10 +21,10 @@
 /* The most bytes of pictures in a page, before base64. */
 enum { SP_PAGE_PICTURES = 2000000 };
 
-/* Writes the report of n run folders to `path`, and the classes of their latest
- * evaluations beside it as CSV: report.html has report.csv. Both are replaced
- * atomically. Notes about what was skipped are warnings too, unless is_quiet. SP_EIO: a
- * folder is no run, or a file cannot be written; SP_EMEM. */
+/* Writes the report of n run folders to `path`, which ends in .html, and the classes of
+ * their latest evaluations beside it as CSV: report.html has report.csv. Both are
+ * replaced atomically. Notes about what was skipped are warnings too, unless is_quiet.
+ * SP_EIO: a folder is no run, or a file cannot be written; SP_EMEM. */
 sp_status sp_page_write(const char *path, int n, char *const *dirs, bool is_quiet);
 
 #endif

@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <limits.h>
 #include <string.h>
-#include <strings.h>
 #include <unistd.h>
 
 #include "base/sp_file.h"
@@ -14,21 +13,6 @@
 #define ROW(format) &sp_scan_##format,
 static const sp_scan_format *const formats[] = {SP_SCAN_FORMATS(ROW)};
 enum { N_FORMATS = sizeof formats / sizeof *formats, LIST = 256 };
-
-/* True if the path ends in one of the endings, which blanks divide. */
-static bool ends_in(const char *path, const char *endings)
-{
-    const size_t n = strlen(path);
-
-    for (const char *at = endings; *at; at += strspn(at, " ")) {
-        const size_t m = strcspn(at, " ");
-
-        if (n > m && strncasecmp(path + n - m, at, m) == 0)
-            return true;
-        at += m;
-    }
-    return false;
-}
 
 /* Lists the endings of all formats, or of those that are written. */
 static const char *list_endings(bool is_written, char list[LIST])
@@ -53,7 +37,7 @@ sp_status sp_scan_recognize(const char *path, const unsigned char head[SP_SCAN_H
     for (int i = 0; i < N_FORMATS; i++) {
         *format = formats[i];
         if ((*format)->is_ours ? (*format)->is_ours(head)
-                               : ends_in(path, (*format)->endings))
+                               : sp_file_ends_in(path, (*format)->endings))
             return SP_OK;
     }
     *format = NULL;
@@ -64,7 +48,7 @@ sp_status sp_scan_recognize(const char *path, const unsigned char head[SP_SCAN_H
 static const sp_scan_format *find_output(const char *path)
 {
     for (int i = 0; i < N_FORMATS; i++)
-        if (formats[i]->write && ends_in(path, formats[i]->written))
+        if (formats[i]->write && sp_file_ends_in(path, formats[i]->written))
             return formats[i];
     return NULL;
 }

@@ -15,7 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "base/sp_file.h"
 #include "base/sp_log.h"
@@ -214,13 +213,6 @@ static const char *base(const char *path)
     return slash ? slash + 1 : path;
 }
 
-static bool ends_in(const char *path, const char *ending)
-{
-    size_t n = strlen(path), m = strlen(ending);
-
-    return n > m && strcasecmp(path + n - m, ending) == 0;
-}
-
 /* Are these names the same, or those of one scan compressed and not? */
 static bool is_same_scan(const char *a, const char *b)
 {
@@ -228,9 +220,8 @@ static bool is_same_scan(const char *a, const char *b)
 
     if (strcmp(a, b) == 0)
         return true;
-    return (ends_in(a, ".las") || ends_in(a, ".laz")) &&
-           (ends_in(b, ".las") || ends_in(b, ".laz")) && strlen(b) == n &&
-           strncmp(a, b, n - 1) == 0;
+    return sp_file_ends_in(a, ".las .laz") && sp_file_ends_in(b, ".las .laz") &&
+           strlen(b) == n && strncmp(a, b, n - 1) == 0;
 }
 
 /* Returns 2 for the same file, 1 for the same name in another folder, or with another

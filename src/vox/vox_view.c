@@ -390,11 +390,15 @@ end:
     return rc;
 }
 
-/* The picture replaces a file of its name, which must be none of the inputs. */
+/* The picture replaces a file of its name, which must be none of the inputs. A name that
+ * does not end in .png is a mistyped one, perhaps that of a scan or a shard. */
 static sp_status check_out(const char *out, int n, char *const *file)
 {
     struct stat st;
 
+    if (!sp_file_ends_in(out, ".png"))
+        return SP_FAIL(SP_EUSAGE,
+                       "spvox view: -o %s: expected a name that ends in .png", out);
     for (int i = 0; i < n; i++)
         if (sp_file_is_same(out, file[i]))
             return SP_FAIL(SP_EUSAGE, "spvox view: -o %s would replace its input", out);

@@ -64,6 +64,10 @@ sees two/report.html '2 runs compared'
 sees two/report.html '<tr><td>run.report_every</td><td>1</td><td>0</td></tr>'
 run 1 2 report r plain
 one_diagnosis 'expected RUN... -o FILE.html'
+cp r/metrics.jsonl keep
+run 1 2 report r -o r/metrics.jsonl
+one_diagnosis '-o r/metrics.jsonl: expected a name that ends in .html'
+same keep r/metrics.jsonl "metrics.jsonl, which a report would have replaced"
 run 1 4 report nothing -o x.html
 one_diagnosis 'nothing: no such run folder'
 run 1 4 report . -o x.html

@@ -71,6 +71,10 @@ refuses 2 'has .*"height".*, and z' $s --feature nothing
 refuses 2 '--by colour: expected labels' $s --by colour
 refuses 4 'cannot open' nothing.h5
 refuses 2 'expected FILE' $s r/predictions/$s $s
+cp $s keep
+view 2 n.h5 -o $s
+says err 'expected a name that ends in .png'
+cmp -s $s keep || fail "a picture replaced a shard"
 view 2 $s
 says err '-o PICTURE.png is missing'
 
