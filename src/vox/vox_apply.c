@@ -169,6 +169,10 @@ static sp_status read_prediction(prediction *p, const char *path)
     p->ignore_label = VOX_IGNORE_LABEL;
     SP_TRY(sp_h5_open(&file, path));
     SP_TRY_GOTO(rc, read_arrays(file, p), end);
+    if (sp_h5_has(file, "/coords"))
+        sp_log_warn0("%s is a shard: its labels are those of the scan itself, and no "
+                     "predictions",
+                     path);
     if (sp_h5_attr_has(file, "/", "ignore_label"))
         SP_TRY_GOTO(
             rc, sp_h5_attr_read_int(file, "/", "ignore_label", &p->ignore_label), end);

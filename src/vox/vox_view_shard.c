@@ -145,8 +145,11 @@ static sp_status load_prediction(vox_view_points *points, const char *path,
     sp_status rc;
 
     SP_TRY(sp_h5_open(&file, path));
-    if (!sp_h5_has(file, "/offsets") || !sp_h5_has(file, "/labels"))
-        rc = SP_FAIL(SP_EDATA, "%s: no predictions: expected /offsets and /labels",
+    if (!sp_h5_has(file, "/offsets") || !sp_h5_has(file, "/labels") ||
+        sp_h5_has(file, "/coords"))
+        rc = SP_FAIL(SP_EDATA,
+                     "%s: no predictions: expected /offsets and /labels, and no "
+                     "/coords, which a shard has",
                      path);
     else
         rc = has_labels ? SP_OK : take_classes(points, file);

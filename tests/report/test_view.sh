@@ -63,6 +63,7 @@ view 0 n.h5 b/predictions/n.h5 -o unlabelled.png
 is_png unlabelled.png
 refuses 2 'need the predictions too' $s --by error
 refuses 3 'no predictions: expected /offsets and /labels' $s r/checkpoints/best.h5
+refuses 3 'and no /coords, which a shard has' $s $s
 "$SHARDS" uneven u.h5 || fail "make_shards"
 refuses 3 'are these predictions of another shard' u.h5 r/predictions/$s --sample 1
 refuses 2 'sample 3: the file has 3 samples' $s --sample 3
