@@ -139,6 +139,8 @@ sp_status sp_label(int argc, char **argv, sp_comm *comm)
             sp_log_error(sp_error_last());
         goto end;
     }
+    if (o->views == 0)
+        o->views = config.eval.views;
     command.overrides = o->overrides;
     command.n_overrides = o->n_overrides;
     rc = run(&command, o);

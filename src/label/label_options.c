@@ -167,8 +167,7 @@ sp_status label_options_read(label_options *o, int argc, char **argv)
     int n_words = 0;
 
     assert(argc >= 1 && argv);
-    *o = (label_options){.views = 1,
-                         .doubtful = LABEL_NOT_GIVEN,
+    *o = (label_options){.doubtful = LABEL_NOT_GIVEN,
                          .vox = {.voxel_size = LABEL_NOT_GIVEN,
                                  .block = LABEL_NOT_GIVEN,
                                  .overlap = LABEL_NOT_GIVEN}};

@@ -22,7 +22,7 @@ typedef struct label_options {
     double min_confidence;     /* 0: all points get a class */
     int64_t doubtful;          /* code of points below; LABEL_NOT_GIVEN: no class */
     bool *keep;                /* [VOX_MAX_CODE + 1] codes that stay; NULL: none */
-    int64_t views;
+    int64_t views;             /* 0: that of eval.views */
     int n_overrides;
     char **overrides; /* [n_overrides] "section.key=value" */
 } label_options;

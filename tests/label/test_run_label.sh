@@ -38,6 +38,9 @@ for n in 1 2 3; do
     run $n 0 label r/checkpoints/step-000000030.h5 in/a.las --out whole$n --block 0 \
         run.threads=1
 done
+# shellcheck disable=SC2086
+run 1 0 label r in/a.las --out fields_key $fields eval.views=3 run.threads=1
+same fields1/a.las fields_key/a.las "eval.views=3, which is --views 3"
 for n in 2 3; do
     for file in las1/a.las las1/b.laz fields1/a.las fields1/b.laz whole1/a.las; do
         same $file ${file%%1/*}$n/${file#*/} "$file on $n ranks"
