@@ -129,16 +129,15 @@ sp_status sp_label(int argc, char **argv, sp_comm *comm)
     if (rc == SP_OK && o->is_help) {
         if (comm->rank == 0)
             label_options_help();
-        goto end;
-    }
-    if (rc == SP_OK) /* the same on all ranks */
+        rc = sp_log_written();
+    } else if (rc == SP_OK) { /* the same on all ranks */
         rc = sp_config_bcast(&config, comm,
                              comm->rank == 0 ? read_config(&config, o) : SP_OK);
-    if (rc != SP_OK) {
-        if (comm->rank == 0)
-            sp_log_error(sp_error_last());
-        goto end;
     }
+    if (rc != SP_OK && comm->rank == 0)
+        sp_log_error(sp_error_last());
+    if (rc != SP_OK || o->is_help)
+        goto end;
     if (o->views == 0)
         o->views = config.eval.views;
     command.overrides = o->overrides;

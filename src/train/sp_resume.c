@@ -15,13 +15,16 @@
 #include "session/sp_resources.h"
 #include "train/sp_init.h"
 
+static bool is_complete(const sp_config *config, const sp_checkpoint_state *state)
+{
+    if (config->train.steps > 0)
+        return state->step >= config->train.steps;
+    return state->at.epoch >= config->train.epochs;
+}
+
 bool sp_resume_is_complete(const sp_trainer *trainer)
 {
-    const sp_config *config = trainer->session->config;
-
-    if (config->train.steps > 0)
-        return trainer->state.step >= config->train.steps;
-    return trainer->state.at.epoch >= config->train.epochs;
+    return is_complete(trainer->session->config, &trainer->state);
 }
 
 /* ---- beginning ---- */
@@ -171,6 +174,12 @@ static sp_status choose(sp_trainer *t, beginning *from)
     rc = sp_checkpoint_read_state(path, &state, &norm);
     if (rc == SP_OK)
         rc = compare(t, &state, &norm, path);
+    /* The run folder would be left without a checkpoint. */
+    if (rc == SP_OK && from->is_foreign && is_complete(t->session->config, &state))
+        rc = SP_FAIL(SP_EUSAGE,
+                     "%s: step %lld, epoch %lld: nothing is left to train; raise "
+                     "train.epochs or train.steps",
+                     path, (long long)state.step, (long long)state.at.epoch);
     sp_checkpoint_state_destroy(&state);
     sp_normalization_destroy(&norm);
     return rc;

@@ -151,6 +151,10 @@ run 2 0 base.deck run.dir=f run.resume=whole/checkpoints/step-000000039.h5
 same other f/old-001/metrics.jsonl "what was in the folder is lost"
 test "$(steps f | cut -d ' ' -f 1)" = 40 || fail "steps of f"
 same before whole/metrics.jsonl "the other folder changed"
+# Where nothing is left to train, the folder stays as it is.
+run 2 2 base.deck run.dir=f run.resume=whole/checkpoints/step-000000040.h5
+says err 'step-000000040.h5: step 40, epoch [0-9]*: nothing is left to train'
+test -f f/checkpoints/step-000000040.h5 || fail "its checkpoints were set aside"
 # The run's own checkpoint by another path cuts the file.
 run 2 0 base.deck run.dir=f run.resume="$dir/whole/../f/checkpoints/step-000000040.h5"
 test "$(steps f | cut -d ' ' -f 1)" = 40 || fail "steps of f"
