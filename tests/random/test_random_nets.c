@@ -1,8 +1,8 @@
 /* Random networks of layers train as the dense network in double does, in two steps of
- * other samples with an update between, and evaluate as it does: the loss, all
- * gradients, logits. With little memory, as ranks on the CPU train, and with all of it
- * the bits are the same, in fp32 and in bf16. RUNS networks of SEED, from FIRST on
- * (make check-nets). */
+ * other samples with an update between, and evaluate as it does: the loss, all gradients,
+ * the logits. With little memory, as ranks on the CPU train, and with all of it the bits
+ * are the same, in fp32 and in bf16. RUNS networks of SEED, from FIRST on (make
+ * check-nets). */
 #include "fixtures/net_case.h"
 #include "random/random.h"
 

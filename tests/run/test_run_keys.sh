@@ -153,7 +153,7 @@ test -e check && fail "check wrote something"
 run 2 0 preflight base.deck
 says out 'all-reduce MB/s'
 if test -w /dev/full; then
-    for command in --keys "check base.deck"; do
+    for command in --keys "check base.deck" "label --help"; do
         "$SPTRAIN" $command >/dev/full 2>err
         test $? = 4 || fail "$command, disk full"
         one_diagnosis 'cannot write to standard output'
