@@ -56,9 +56,9 @@ typedef struct sp_session {
     const sp_config *config;
     sp_resolved resolved;
     sp_comm *comm;                /* the command's */
-    sp_run run;                   /* zeroed: the command has no run folder */
+    sp_run run;                   /* zeroed, or of no folder where there is none */
     struct sp_witness *witness;   /* NULL: no run folder */
-    struct sp_watchdog *watchdog; /* NULL: run.watchdog_s is 0, or no run folder */
+    struct sp_watchdog *watchdog; /* NULL: none was started, or run.watchdog_s is 0 */
     /* The sums over ranks that sp_session_run_alone abandons; borrowed. NULL: none. */
     struct sp_transport *transport;
     int failed_rank;     /* the rank that reports an agreed failure */
