@@ -3,8 +3,8 @@
 #include "fixtures/test.h"
 
 #include "cpu/cpu.h"
-#include "fixtures/plan_backend.h"
 #include "fixtures/plan_oracle.h"
+#include "unit/cpu_plan/plan_backend.h"
 
 static sp_status build(const sp_plan_spec *spec, const int32_t *coords,
                        const int32_t *sample_row, int n_samples, sp_plan *plan)

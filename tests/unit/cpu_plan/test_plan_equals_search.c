@@ -3,8 +3,8 @@
 #include "fixtures/test.h"
 
 #include "cpu/cpu.h"
-#include "fixtures/plan_backend.h"
 #include "fixtures/plan_samples.h"
+#include "unit/cpu_plan/plan_backend.h"
 
 /* The plan is built by the code that this processor chooses, and without vector
  * code. */
