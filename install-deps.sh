@@ -6,9 +6,15 @@
 #                               those tests are skipped, and say so; and ccache, which
 #                               .ci/run builds with
 # laspy (pip) is used where it is found, to compare the reading of LAS.
+# The MPI is MPICH, but Open MPI on Ubuntu 24.04, whose MPICH was built for launchers that
+# speak PMIx and has mpiexec without it: each rank would see a world of one.
 set -eu
 
-need="build-essential pkg-config autoconf automake mpich libmpich-dev libhdf5-mpich-dev
+mpi="mpich libmpich-dev libhdf5-mpich-dev"
+if grep -qs '^ID=ubuntu' /etc/os-release && grep -qs '^VERSION_ID="24' /etc/os-release; then
+    mpi="openmpi-bin libopenmpi-dev libhdf5-openmpi-dev"
+fi
+need="build-essential pkg-config autoconf automake $mpi
   zlib1g-dev libpng-dev libconfig-dev libhwloc-dev libxxhash-dev libjansson-dev libcmocka-dev"
 tests="python3 python3-numpy python3-h5py ccache
   slurmctld slurmd slurm-client munge iproute2"

@@ -58,7 +58,8 @@ AS_IF([test $sp_amx = yes],
 # Fused operations are spelled out where they are meant: a sum must not depend on which loop
 # (vector body or tail) the compiler put an element into. Nobody reads errno or the flags of
 # floating-point exceptions, which would keep square roots and choices from being vectorised.
-sp_math_flags="-ffp-contract=off -fno-math-errno -fno-trapping-math"
+# Ubuntu's mpicc asks for optimisation at link time, which takes minutes for each program.
+sp_math_flags="-ffp-contract=off -fno-math-errno -fno-trapping-math -fno-lto"
 AC_MSG_CHECKING([whether $CC takes $sp_math_flags])
 CFLAGS="$CFLAGS -Werror $sp_math_flags"
 AC_COMPILE_IFELSE([AC_LANG_PROGRAM([], [])], [sp_contract=yes], [sp_contract=no])

@@ -17,6 +17,12 @@ AS_IF([test "x$CC" = x],
   [AS_IF([test "x$MPICC" != x], [CC=$MPICC])])
 ])
 
+# SP_FIRST_LIBRARY(LIBS): the first library of what pkg-config says, and the folders named
+# ahead of it. Ubuntu's mpich.pc names others (pmix, ucp) that only libmpich.so itself is
+# linked with, and that libmpich-dev does not install.
+AC_DEFUN([SP_FIRST_LIBRARY],
+[`AS_ECHO(["$1"]) | tr ' ' '\n' | sed -n '/^-L/p; /^-l/{p;q;}' | tr '\n' ' '`])
+
 # SP_CHECK_MPI: $CC links an MPI 3 program, by itself (mpicc) or with what pkg-config says of
 # an MPI (CC=clang). Sets sp_mpi to openmpi or mpich (any other MPI), by which HDF5 is
 # chosen, and MPIEXEC, the launcher of make check.
@@ -40,15 +46,19 @@ AC_LINK_IFELSE([sp_mpi_program],
    for sp_pc in $sp_mpi_pcs; do
      AS_IF([test $sp_have_mpi = no && $PKG_CONFIG --exists $sp_pc], [
        sp_mpi_cflags=`$PKG_CONFIG --cflags $sp_pc`
-       sp_mpi_libs=`$PKG_CONFIG --libs $sp_pc`
+       sp_mpi_all=`$PKG_CONFIG --libs $sp_pc`
+       sp_mpi_first=SP_FIRST_LIBRARY([$sp_mpi_all])
        sp_save_LIBS=$LIBS
        CPPFLAGS="$sp_mpi_cflags $sp_mpi_save_CPPFLAGS"
-       LIBS="$sp_mpi_libs $LIBS"
        AC_MSG_CHECKING([whether $CC does so with pkg-config $sp_pc])
-       AC_LINK_IFELSE([sp_mpi_program],
-         [sp_have_mpi=yes
-          SP_CPPFLAGS="$SP_CPPFLAGS $sp_mpi_cflags"
-          SP_LIBS="$sp_mpi_libs $SP_LIBS"])
+       for sp_mpi_libs in "$sp_mpi_all" "$sp_mpi_first"; do
+         AS_IF([test $sp_have_mpi = yes], [break])
+         LIBS="$sp_mpi_libs $sp_save_LIBS"
+         AC_LINK_IFELSE([sp_mpi_program],
+           [sp_have_mpi=yes
+            SP_CPPFLAGS="$SP_CPPFLAGS $sp_mpi_cflags"
+            SP_LIBS="$sp_mpi_libs $SP_LIBS"])
+       done
        LIBS=$sp_save_LIBS
        AC_MSG_RESULT([$sp_have_mpi])])
    done])

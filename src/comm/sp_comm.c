@@ -122,16 +122,28 @@ void sp_comm_open_self(sp_comm *comm)
     comm->node_cores = comm->cores;
 }
 
-/* Several tasks of srun that each see a world of one rank would train the same network
- * at the same time and overwrite each other's files, so that is refused. Launchers that
- * speak PMI set PMI_SIZE. A program that the batch script itself starts, and not srun,
- * is alone by intention: the job then has a number, but no step. */
+/* Several processes of a launcher that each see a world of one rank would train the same
+ * network at the same time and overwrite each other's files, so that is refused. Launchers
+ * that speak PMI set PMI_SIZE, that of Open MPI OMPI_COMM_WORLD_SIZE. A program that the
+ * batch script itself starts, and not srun, is alone by intention: the job then has a
+ * number, but no step. */
 static sp_status check_launcher(const sp_comm *comm)
 {
-    const char *tasks = getenv("SLURM_NTASKS");
+    const char *tasks = getenv("SLURM_NTASKS"), *started = getenv("PMI_SIZE");
     bool is_beside = getenv("SLURM_JOB_ID") && !getenv("SLURM_STEP_ID");
 
-    if (comm->size > 1 || !tasks || atoi(tasks) <= 1 || is_beside || getenv("PMI_SIZE"))
+    if (!started)
+        started = getenv("OMPI_COMM_WORLD_SIZE");
+    if (comm->size > 1)
+        return SP_OK;
+    if (started && atoi(started) > 1)
+        return SP_FAIL(SP_EUSAGE,
+                       "the launcher started %s ranks, but MPI sees a world of one: it "
+                       "belongs to another MPI than the program; start with the mpiexec "
+                       "of the MPI that configure found (the MPICH of Ubuntu 24.04 has "
+                       "none that works: use Open MPI there)",
+                       started);
+    if (started || !tasks || atoi(tasks) <= 1 || is_beside)
         return SP_OK;
     return SP_FAIL(SP_EUSAGE,
                    "Slurm started %s tasks, but MPI sees a world of one: start with "

@@ -26,6 +26,9 @@ TEST(several_single_ranks_are_refused)
     assert_int_equal(run_self("SLURM_NTASKS=3", "open", ""), SP_EUSAGE);
     assert_int_equal(run_self("SLURM_NTASKS=1", "open", ""), SP_OK);
     assert_int_equal(run_self("SLURM_NTASKS=3 PMI_SIZE=1", "open", ""), SP_OK);
+    /* A launcher of another MPI, whose words this MPI does not understand. */
+    assert_int_equal(run_self("OMPI_COMM_WORLD_SIZE=2", "open", ""), SP_EUSAGE);
+    assert_int_equal(run_self("OMPI_COMM_WORLD_SIZE=1", "open", ""), SP_OK);
 }
 
 static const char *launcher(void)
@@ -111,7 +114,9 @@ static int act(const char *role, int argc, char **argv)
         sp_comm_abort(&comm, SP_EIO);
     }
     rc = sp_comm_open(&comm, &argc, &argv);
-    if (rc == SP_EUSAGE && !strstr(sp_error_last()->message, "srun --mpi=pmi2"))
+    if (rc == SP_EUSAGE &&
+        !strstr(sp_error_last()->message,
+                getenv("SLURM_NTASKS") ? "srun --mpi=pmi2" : "another MPI"))
         rc = SP_EDATA;
     if (strcmp(role, "abort") == 0 && comm.rank == 1) {
         printf("last words\n"); /* a pipe is buffered */
