@@ -20,12 +20,7 @@ sp_status bench_training_open(bench *b, bench_training *t)
     SP_TRY(sp_resources_open_transport(r));
     SP_TRY(sp_resources_open_data(r, true, false));
     SP_TRY(sp_session_agree(&r->session, sp_resources_normalize(r, &r->train)));
-    if (r->train.n_samples == 0)
-        return SP_FAIL(SP_EDATA, "%s: no samples to train on", r->train.shard[0].path);
     /* A step without labels has a gradient of zeros, and leaves the update out. */
-    if (!r->train.has_labels)
-        return SP_FAIL(SP_EDATA, "%s: /labels: expected for training, found none",
-                       r->train.shard[0].path);
     SP_TRY(sp_resources_check_labels(r));
     SP_TRY(sp_resources_open_net(r, NULL));
     SP_TRY(sp_resources_open_training(r, 2));

@@ -57,13 +57,22 @@ static sp_status check_files(sp_session *s)
     return check_file(s, s->config->run.checkpoint);
 }
 
+/* Refuses what a training would refuse before its first step. */
+static sp_status check_start(sp_resources *r)
+{
+    SP_TRY(check_files(&r->session));
+    SP_TRY(sp_init_check_keys(r));
+    SP_TRY(sp_resources_open_data(r, true, true));
+    SP_TRY(sp_resources_check_labels(r));
+    return sp_resources_check_class_weights(r);
+}
+
 static sp_status check(sp_resources *r)
 {
     sp_sampler sampler = {0};
     sp_status rc;
 
-    SP_TRY(check_files(&r->session));
-    SP_TRY(sp_resources_open_data(r, true, true));
+    SP_TRY(check_start(r));
     SP_TRY(sp_graph_build(&r->graph, r->session.config, r->n_columns, r->n_classes));
     SP_TRY(sp_graph_check_tuning(&r->graph, r->session.config));
     SP_TRY(

@@ -145,9 +145,11 @@ sp_status sp_resources_take_classes(sp_resources *resources, sp_dataset *set,
                                     const char *path);
 /* Warns, on rank 0, of each column whose statistics in the set are far from norm's. */
 void sp_resources_warn_far(const sp_resources *resources, const sp_dataset *set);
-/* SP_EDATA where no voxel of the training set has a label. Samples are read until one
- * has: commonly one a rank. */
+/* SP_EDATA where the training set has no sample, or no voxel of it has a label. Samples
+ * are read until one has: commonly one a rank. */
 sp_status sp_resources_check_labels(sp_resources *resources);
+/* SP_EDATA where the deck lists class weights, but not one for each class. Local. */
+sp_status sp_resources_check_class_weights(const sp_resources *resources);
 /* Class weights as the deck asks for, from the label counts of the training set.
  * *weights: [n_classes] malloc'd, NULL where classes are not weighted. */
 sp_status sp_resources_class_weights(sp_resources *resources, float **weights);

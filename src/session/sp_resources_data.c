@@ -275,6 +275,11 @@ sp_status sp_resources_check_labels(sp_resources *r)
     sp_status rc = SP_OK;
 
     assert(set->n_shards > 0 && "sp_resources_open_data comes first");
+    if (!set->has_labels)
+        return SP_FAIL(SP_EDATA, "%s: /labels: expected for training, found none",
+                       set->shard[0].path);
+    if (set->n_samples == 0)
+        return SP_FAIL(SP_EDATA, "%s: no samples to train on", set->shard[0].path);
     for (int64_t first = 0; first < set->n_samples && !n_found; first += comm->size) {
         bool is_found = false;
 
@@ -341,16 +346,24 @@ static void weights_of_counts(const int64_t *count, int n, bool is_sqrt, float *
     }
 }
 
-static sp_status weights_of_list(const sp_resources *r, float *weights)
+sp_status sp_resources_check_class_weights(const sp_resources *r)
 {
-    const sp_doubles *list = &r->session.config->train.class_weights.list;
+    const sp_class_weighting *weights = &r->session.config->train.class_weights;
 
-    if (list->n != r->n_classes)
+    if (weights->kind == SP_CW_LIST && weights->list.n != r->n_classes)
         return SP_FAIL(SP_EDATA,
                        "%strain.class_weights has %d numbers, expected %d, one for "
                        "each class of the data",
                        sp_config_where(r->session.config, "train.class_weights"),
-                       list->n, r->n_classes);
+                       weights->list.n, r->n_classes);
+    return SP_OK;
+}
+
+static sp_status weights_of_list(const sp_resources *r, float *weights)
+{
+    const sp_doubles *list = &r->session.config->train.class_weights.list;
+
+    SP_TRY(sp_resources_check_class_weights(r));
     for (int c = 0; c < list->n; c++)
         weights[c] = (float)list->at[c];
     return SP_OK;

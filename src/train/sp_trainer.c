@@ -14,16 +14,6 @@
 #include "train/sp_resume.h"
 #include "train/sp_times.h"
 
-static sp_status check_training_set(const sp_dataset *set)
-{
-    if (!set->has_labels)
-        return SP_FAIL(SP_EDATA, "%s: /labels: expected for training, found none",
-                       set->shard[0].path);
-    if (set->n_samples == 0)
-        return SP_FAIL(SP_EDATA, "%s: no samples to train on", set->shard[0].path);
-    return SP_OK;
-}
-
 /* Opens the network with the class weights that the deck asks for. */
 static sp_status open_net(sp_resources *r)
 {
@@ -85,7 +75,6 @@ static sp_status setup(sp_trainer *t, const sp_command *command)
     SP_TRY(sp_resources_open_transport(r));
     sp_report_machine(r);
     SP_TRY(sp_resources_open_data(r, true, true));
-    SP_TRY(check_training_set(&r->train));
     SP_TRY(sp_resources_check_labels(r));
     SP_TRY(sp_session_agree(t->session, sp_resources_normalize(r, &r->train)));
     SP_TRY(open_net(r));

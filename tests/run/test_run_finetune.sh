@@ -130,6 +130,8 @@ run 2 2 tune.deck run.dir=e train.lr_layers='["conv"]'
 one_diagnosis 'train.lr_layers: "conv", expected PREFIX=FACTOR'
 run 2 2 tune.deck run.dir=e train.freeze='["conv","bn"]'
 one_diagnosis 'train.freeze: all layers keep their weights'
+run 2 2 check tune.deck run.init_norm=source
+one_diagnosis 'run.init_norm = "source": run.init_from names no source'
 run 2 2 tune.deck run.dir=e run.init_norm=source
 one_diagnosis 'run.init_norm = "source": run.init_from names no source'
 run 2 0 tune.deck run.dir=e run.init_skip=conv4 train.steps=1

@@ -80,10 +80,13 @@ run 2 0 "$@" run.dir=n batch.size=4 batch.per=rank train.schedule=constant train
 run 1 0 "$@" run.dir=n batch.size=4 batch.per=rank train.schedule=step
 test "$(rates n)" = "1.0000 1.0000 0.1000 0.0100 " || fail "rates on other ranks: $(rates n)"
 
-# Deck and shards that do not fit each other: status 3, with the line of the deck.
+# Deck and shards that do not fit each other: status 3, with the line of the deck, in a
+# training and before it.
 misfit() {
-    run 2 3 misfit.deck run.dir=misfit $2
-    one_diagnosis "$1"
+    for verb in train check; do
+        run 2 3 $verb misfit.deck run.dir=misfit $2
+        one_diagnosis "$1"
+    done
 }
 cp base.deck misfit.deck
 misfit 'command line: data.features: u.h5 has no column "nope"' data.features='nope'
