@@ -308,12 +308,13 @@ sp_status sp_resources_check_labels(sp_resources *r)
     return SP_OK;
 }
 
-/* Counts the labels of this rank's share of the training set. A damaged sample is
- * ignored here with data.on_error = "skip"; the loader names it when it reads it. */
+/* Counts the labels of this rank's share of the training set. A damaged sample does not
+ * count with data.on_error = "skip", since the loader, which names it, leaves it out. */
 static sp_status count_labels(sp_resources *r, int64_t *count)
 {
-    const sp_sample_request request = {.verify = false};
-    const bool is_skipping = r->session.config->data.on_error == SP_ON_ERROR_SKIP;
+    const sp_config *config = r->session.config;
+    const bool is_skipping = config->data.on_error == SP_ON_ERROR_SKIP;
+    const sp_sample_request request = {.verify = is_skipping && config->data.verify};
     sp_sample sample = {0};
     sp_status rc = SP_OK;
 

@@ -40,6 +40,11 @@ refuse 3 'u.h5.*0.5' base.deck data.voxel_size=0.7
 refuse 3 'feature0' base.deck 'data.features=["featur0"]'
 run 2 0 base.deck data.train=crc.h5 data.on_error=skip run.dir=skip train.class_weights=inverse
 says err 'sample 12 left out: crc.h5'
+# The weights of the classes are without it too, however it is found to be damaged.
+run 2 0 base.deck data.train=label.h5 data.on_error=skip run.dir=left train.class_weights=inverse
+sums skip 6 >want
+sums left 6 >got
+same want got "two damages of one sample"
 
 # Decks: the place and the nearest name.
 refuse 2 'train.epochs' base.deck train.epoch=3
