@@ -72,6 +72,7 @@ static sp_status update(sp_resources *r, double lr, sp_step_result *result)
     result->updates = r->optim.t;
     if (tail->weight_sum == 0)
         return SP_OK;
+    result->grad_norm = NAN;
     if (isfinite(result->loss))
         SP_TRY(sp_optim_step(&r->optim, r->net.param, r->buckets.grad,
                              r->buckets.squares, tail->weight_sum, lr,
