@@ -136,6 +136,14 @@ double sp_metrics_miou(const int64_t *confusion, int n_classes)
     return n ? sum / n : NAN;
 }
 
+double sp_metrics_score(const sp_metrics *m)
+{
+    const double points =
+        m->point_confusion ? sp_metrics_miou(m->point_confusion, m->n_classes) : NAN;
+
+    return isnan(points) ? sp_metrics_miou(m->confusion, m->n_classes) : points;
+}
+
 double sp_metrics_accuracy(const int64_t *confusion, int n_classes)
 {
     int64_t total = sp_metrics_total(confusion, n_classes), hit = 0;

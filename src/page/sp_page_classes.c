@@ -1,5 +1,5 @@
 /* Classes and confusions of a page: of each run's latest evaluation, over points where
- * it has points, else over voxels. */
+ * it has points with labels, else over voxels. */
 #include <assert.h>
 #include <inttypes.h>
 #include <math.h>
@@ -21,6 +21,7 @@ typedef struct counts {
     const sp_story_eval *eval;
     const int64_t *confusion;
     const double *iou;
+    bool is_of_points;
     const char *unit; /* "voxels", "points" */
     int n;
 } counts;
@@ -32,9 +33,10 @@ static bool take_counts(const sp_story *story, counts *c)
     *c = (counts){.eval = e};
     if (!e || !(e->point_confusion || e->confusion))
         return false;
-    c->confusion = e->point_confusion ? e->point_confusion : e->confusion;
-    c->iou = e->point_confusion ? e->point_iou : e->iou;
-    c->unit = e->point_confusion ? "points" : "voxels";
+    c->is_of_points = e->point_confusion && !(isnan(e->point_miou) && e->confusion);
+    c->confusion = c->is_of_points ? e->point_confusion : e->confusion;
+    c->iou = c->is_of_points ? e->point_iou : e->iou;
+    c->unit = c->is_of_points ? "points" : "voxels";
     c->n = e->n_classes;
     return c->n > 0;
 }
@@ -171,9 +173,8 @@ static void add_origin(const sp_page *page, const counts *c)
     sp_page_add_count(page, (double)total_of(c));
     sp_html_add(page->html, " labelled %s, accuracy ", c->unit);
     sp_page_add_number(
-        page, c->eval->point_confusion ? c->eval->point_accuracy : c->eval->accuracy,
-        4);
-    if (c->eval->point_confusion) {
+        page, c->is_of_points ? c->eval->point_accuracy : c->eval->accuracy, 4);
+    if (c->is_of_points) {
         sp_html_raw(page->html, "; mean IoU over voxels ");
         sp_page_add_number(page, c->eval->miou, 4);
     }

@@ -107,7 +107,6 @@ static sp_status evaluate(sp_trainer *t, bool is_final, bool *is_best)
     const int every = t->session->config->run.report_every;
     const bool is_reported = every > 0 && (is_final || (t->n_evals + 1) % every == 0);
     const bool with_pictures = is_reported || t->session->config->run.pictures;
-    const sp_metrics *m = &t->metrics;
     double begin = sp_now_s();
 
     *is_best = false;
@@ -116,8 +115,7 @@ static sp_status evaluate(sp_trainer *t, bool is_final, bool *is_best)
     SP_TRY(sp_report_eval(t));
     if (is_reported && !is_final) /* the last one is made when the end is written */
         sp_report_page(t->session);
-    t->score = sp_metrics_miou(m->point_confusion ? m->point_confusion : m->confusion,
-                               m->n_classes);
+    t->score = sp_metrics_score(&t->metrics);
     SP_TRY(sp_resume_agree_best(t));
     /* state.best is NAN until a best score's weights are on disk. */
     *is_best = !isnan(t->score) && !(t->score <= t->state.best);

@@ -27,6 +27,13 @@ for n in 1 3; do
     run $n 0 eval base.deck run.dir=l run.checkpoint=r/checkpoints/best.h5 data.val=l.h5
     says err 'no voxel of data.val has a label: there is nothing to evaluate'
 done
+# Points without labels are no reason to have no best.h5: it is the best by voxels then.
+"$SHARDS" points o.h5 || fail "make_shards"
+run 2 0 base.deck run.dir=o data.val=o.h5
+says o/metrics.jsonl '"miou":0.*"points":0,"point_miou":null'
+test -e o/checkpoints/best.h5 || fail "no best.h5"
+"$SPTRAIN" report o || fail "report"
+says o/report.html 'labelled voxels, accuracy'
 # The evaluation equals that of training, and its default is best.h5 of the run. Its results
 # have a file of their own, which tells what was asked for, and which a continued run leaves
 # alone.

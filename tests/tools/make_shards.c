@@ -5,6 +5,7 @@
  *                                         single voxel, one without any label
  *     make_shards unlabelled FILE         4 samples, all labels ignored
  *     make_shards plain FILE              6 samples without subvoxel and points
+ *     make_shards points FILE             like plain, with points that have no labels
  *     make_shards classes FILE            like plain, with 5 classes instead of 4
  *     make_shards hostile FILE            like plain, with names of classes that hold
  *                                         HTML, commands to a terminal, 200 characters
@@ -76,6 +77,8 @@ static sp_status make(const char *kind, const char *path)
     } else if (strcmp(kind, "unlabelled") == 0) {
         f.n_samples = 4;
         f.unlabelled = 15;
+    } else if (strcmp(kind, "points") == 0) {
+        f.has_points = f.is_unlabelled_in_points = true;
     } else if (strcmp(kind, "coded") == 0) {
         f.has_codes = true;
     } else if (strcmp(kind, "rotated") == 0) {
