@@ -1,8 +1,8 @@
 /* The values that an optimizer keeps for each parameter. A row of the table is all that
  * creation, the foresight of memory, checkpoints and the load of one need to know of a
- * value: sp_saver copies all of them, and a continued run may switch one on. A value
- * begins as zeros, also where a checkpoint lacks its group (read_kept in
- * run/sp_checkpoint.c). Its arithmetic is the update rule's (sp_optim_step). */
+ * value: sp_saver copies all of them. By its values a checkpoint tells which optimizer
+ * wrote it; in a run that goes on with another one all values begin as zeros
+ * (read_optim in run/sp_checkpoint.c). Its arithmetic is the update rule's (sp_optim_step). */
 #ifndef SP_KEPT_H
 #define SP_KEPT_H
 

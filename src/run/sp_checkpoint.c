@@ -491,22 +491,23 @@ void sp_checkpoint_state_destroy(sp_checkpoint_state *state)
     memset(state, 0, sizeof *state);
 }
 
-/* A kept value that the file lacks, because another optimizer wrote it, starts from
- * zero. */
-static sp_status read_kept(sp_h5 *file, const sp_graph *graph, const char *group,
-                           float *flat)
+/* Reads the optimizer's state from a file that has it. Where another optimizer wrote
+ * the file, this one begins anew, with zeros: a sum of gradients is no mean, and a
+ * second moment of zeros after many steps would make its first updates far too large.
+ */
+static sp_status read_optim(sp_h5 *file, const sp_graph *graph, sp_optim *optim)
 {
-    char name[MAX_PATH];
-
-    if (!flat || !graph->n_params)
-        return SP_OK;
-    snprintf(name, sizeof name, "%s/%s", group, graph->param[0].name);
-    if (!sp_h5_has(file, name)) {
-        sp_log_warn0("%s has no %s: the optimizer starts with zero moments",
-                     sp_h5_path(file), group);
-        return SP_OK;
-    }
-    return read_group(file, group, graph->param, graph->n_params, flat);
+    for (int i = 0; i < SP_N_KEPT; i++)
+        if (sp_h5_has(file, sp_kept[i].group) != (optim->kept[i] != NULL)) {
+            sp_log_warn0("%s has no state of this optimizer, which begins anew",
+                         sp_h5_path(file));
+            return SP_OK;
+        }
+    for (int i = 0; i < SP_N_KEPT; i++)
+        if (optim->kept[i])
+            SP_TRY(read_group(file, sp_kept[i].group, graph->param, graph->n_params,
+                              optim->kept[i]));
+    return sp_h5_attr_read_int(file, "/", "updates", &optim->t);
 }
 
 /* The parameter that tells the model's number of classes: the network's last layer has
@@ -558,11 +559,7 @@ sp_status sp_checkpoint_read_open(sp_h5 *file, const sp_graph *graph, float *par
     SP_TRY(check_classes(file, graph));
     SP_TRY(read_group(file, "/params", graph->param, graph->n_params, param));
     SP_TRY(read_group(file, "/buffers", graph->buffer, graph->n_buffers, running));
-    if (!optim)
-        return SP_OK;
-    for (int i = 0; i < SP_N_KEPT; i++)
-        SP_TRY(read_kept(file, graph, sp_kept[i].group, optim->kept[i]));
-    return sp_h5_attr_read_int(file, "/", "updates", &optim->t);
+    return optim ? read_optim(file, graph, optim) : SP_OK;
 }
 
 sp_status sp_checkpoint_read(const char *path, const sp_graph *graph, float *param,

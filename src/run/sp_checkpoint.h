@@ -20,7 +20,7 @@ typedef struct sp_checkpoint_state {
     int64_t step;          /* optimizer steps done */
     sp_position at;        /* place in the data at which the next step begins */
     int64_t samples_seen;  /* by all ranks, since the first step */
-    int64_t updates;       /* steps that changed the weights: the optimizer's t */
+    int64_t updates;       /* steps of the optimizer that changed the weights: its t */
     int64_t seed;          /* train.seed */
     int64_t metrics_bytes; /* length of metrics.jsonl when it was written */
     int64_t skipped;       /* latest steps in a row skipped for non-finite numbers */
@@ -102,8 +102,8 @@ sp_status sp_checkpoint_read_open_state(struct sp_h5 *file, sp_checkpoint_state 
                                         sp_normalization *normalization);
 void sp_checkpoint_state_destroy(sp_checkpoint_state *state);
 /* Rank 0 only, local: reads the arrays into host memory, laid out as the graph's flat
- * buffers; optim NULL: weights and buffers only. A missing or misshapen parameter is
- * named (SP_EDATA). */
+ * buffers; optim NULL: weights and buffers only. An optimizer that did not write the
+ * file stays as it is. A missing or misshapen parameter is named (SP_EDATA). */
 sp_status sp_checkpoint_read(const char *path, const struct sp_graph *graph,
                              float *param, float *running, struct sp_optim *optim);
 sp_status sp_checkpoint_read_open(struct sp_h5 *file, const struct sp_graph *graph,

@@ -136,6 +136,25 @@ says out 'continuing with train.epochs = 6 (was 5)'
 status r done 0
 test "$(steps r | tail -1 | cut -d ' ' -f 1,2)" = "48 90" || fail "epoch 6"
 
+# Another optimizer begins anew, as it does with weights of run.init_from. All samples are in
+# each step and sums are exact, so the order of samples, that of another epoch, does not show.
+set -- base.deck batch.size=15 train.deterministic=world train.schedule=constant \
+    train.warmup_steps=0 augment.flip=false augment.rotate_z=false augment.scale=[] \
+    augment.drop=0 augment.jitter=0
+for pair in "sgd adamw" "adamw sgd"; do
+    rm -rf o n
+    run 2 0 "$@" run.dir=o train.steps=2 train.optimizer=${pair% *}
+    run 2 0 "$@" run.dir=n train.steps=2 train.optimizer=${pair#* } \
+        run.init_from=o/checkpoints/step-000000002.h5
+    run 2 0 "$@" run.dir=o train.steps=4 train.optimizer=${pair#* }
+    says err 'step-000000002.h5 has no state of this optimizer, which begins anew'
+    sums n 2 >want
+    sums o 4 >b
+    same want b "from $pair"
+    run 2 0 "$@" run.dir=o train.steps=5 train.optimizer=${pair#* }
+    says_not err 'of this optimizer'
+done
+
 # metrics.jsonl is counted in the folder of a checkpoint: continued from another folder's
 # checkpoint, this folder's file is not cut to that length but begins anew.
 mkdir -p f && cp whole/metrics.jsonl before

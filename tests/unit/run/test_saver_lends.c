@@ -66,7 +66,8 @@ static void check_file(rig *r, const char *path, int step)
     sp_optim optim = r->optim;
 
     for (int i = 0; i < SP_N_KEPT; i++)
-        optim.kept[i] = calloc((size_t)graph->n_floats + 1, sizeof(float));
+        if (optim.kept[i])
+            optim.kept[i] = calloc((size_t)graph->n_floats + 1, sizeof(float));
     OK(sp_checkpoint_read(path, graph, param, running, &optim));
     for (int p = 0; p < graph->n_params; p++)
         for (int64_t i = graph->param[p].offset;
