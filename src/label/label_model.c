@@ -99,13 +99,42 @@ static sp_status take_recipe(label_model *m, const sp_recipe *recipe, bool has_k
     return take_columns(m, recipe);
 }
 
-/* Compares the columns of the command line with those that the model names. */
-static sp_status take_words(label_model *m)
+static const vox_feature *find_feature(const vox_options *v, const char *name)
+{
+    for (int i = 0; i < v->n_features; i++)
+        if (strcmp(v->feature[i].name, name) == 0)
+            return &v->feature[i];
+    return NULL;
+}
+
+/* Takes the model's columns, by name, from those of the command line. A model of an older
+ * version names none and has these. */
+static sp_status pick_features(label_model *m)
 {
     const sp_normalization *norm = &m->infer.resources.norm;
+    const vox_options given = *m->vox;
+    char want[LIST];
+
+    if (!norm->name)
+        return SP_OK;
+    m->vox->n_features = 0;
+    for (int k = 0; k < norm->n_columns && k < VOX_MAX_FEATURES; k++) {
+        const vox_feature *f = find_feature(&given, norm->name[k]);
+
+        if (f)
+            m->vox->feature[m->vox->n_features++] = *f;
+    }
+    if (m->vox->n_features == norm->n_columns)
+        return SP_OK;
+    sp_dataset_print_names(want, sizeof want, norm->n_columns, norm->name, NULL);
+    return SP_FAIL(SP_EUSAGE,
+                   "--features: the columns of %s are %s, expected all of them",
+                   m->infer.path, want);
+}
+
+static sp_status take_words(label_model *m)
+{
     vox_options *v = m->vox;
-    char *column[VOX_MAX_FEATURES], want[LIST], found[LIST];
-    bool is_same = !norm->name || norm->n_columns == v->n_features;
 
     if (v->voxel_size <= 0 || v->n_features == 0)
         return SP_FAIL(SP_EUSAGE,
@@ -115,16 +144,7 @@ static sp_status take_words(label_model *m)
                        m->infer.path);
     v->block = given_or(v->block, 0);
     v->overlap = given_or(v->overlap, 0);
-    for (int i = 0; i < v->n_features; i++) {
-        column[i] = v->feature[i].name;
-        is_same = is_same && (!norm->name || strcmp(norm->name[i], column[i]) == 0);
-    }
-    if (is_same)
-        return SP_OK;
-    sp_dataset_print_names(want, sizeof want, norm->n_columns, norm->name, NULL);
-    sp_dataset_print_names(found, sizeof found, v->n_features, column, NULL);
-    return SP_FAIL(SP_EUSAGE, "--features: %s, but the columns of %s are %s", found,
-                   m->infer.path, want);
+    return pick_features(m);
 }
 
 static sp_status choose_samples(label_model *m, const label_options *options)

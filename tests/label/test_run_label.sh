@@ -265,6 +265,10 @@ for n in 1 3; do
 done
 awk 'NR > 1 { print $7 }' s1/s.txt | sort -u >k.codes
 ! grep -v '^[1278]$' k.codes || fail "s.txt has other codes"
-run 2 2 label u s.txt --out d --voxel-size 0.5 --features feature1,feature0,feature2
-one_diagnosis '\-\-features: \["feature1".*but the columns of .* are \["feature0"'
+# Its columns are found by name among those that the shards were given.
+run 2 0 label u s.txt --out order --voxel-size 0.5 --block 5 --overlap 1 \
+    --features feature2,one,feature0,feature1 --map 7=class0,8:9=class1,1=class2,2=class3
+same s1/s.txt order/s.txt "columns in another order"
+run 2 2 label u s.txt --out d --voxel-size 0.5 --features feature1,one,feature2
+one_diagnosis '\-\-features: the columns of .* are \["feature0", .*expected all of them'
 exit 0
