@@ -84,25 +84,27 @@ static int by_text(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* Two classes of one name are refused: results are reported by the name of the class.
- */
-static sp_status check_distinct(const header *h)
+/* Two classes or two columns of one name are refused: results are reported by the name
+ * of the class, and a model finds its classes and columns in other data by name. */
+static sp_status read_distinct(const header *h, const char *attribute, int n,
+                               const char *of, char ***names)
 {
-    size_t n = (size_t)h->set->n_classes, same = n;
-    char **sorted = malloc(n * sizeof *sorted);
+    char **sorted;
+    int same = n;
     sp_status rc = SP_OK;
 
+    SP_TRY(read_names(h, attribute, n, names));
+    sorted = malloc((size_t)n * sizeof *sorted);
     if (!sorted)
         return no_memory(h);
-    memcpy(sorted, h->set->class_name, n * sizeof *sorted);
-    qsort(sorted, n, sizeof *sorted, by_text);
-    for (size_t i = 1; i < n && same == n; i++)
+    memcpy(sorted, *names, (size_t)n * sizeof *sorted);
+    qsort(sorted, (size_t)n, sizeof *sorted, by_text);
+    for (int i = 1; i < n && same == n; i++)
         same = strcmp(sorted[i - 1], sorted[i]) == 0 ? i : n;
     if (same < n)
         rc = SP_FAIL(SP_EDATA,
-                     "%s: class_names has \"%s\" twice, expected another name for each "
-                     "class",
-                     h->path, sorted[same]);
+                     "%s: %s has \"%s\" twice, expected another name for each %s",
+                     h->path, attribute, sorted[same], of);
     free(sorted);
     return rc;
 }
@@ -151,11 +153,11 @@ static sp_status read_attributes(const header *h)
                        h->path, set->voxel_size);
     SP_TRY(read_int(h, "num_classes", 1, 65536, &set->n_classes));
     SP_TRY(read_int(h, "ignore_label", INT32_MIN, INT32_MAX, &set->ignore_label));
-    SP_TRY(read_names(h, "class_names", set->n_classes, &set->class_name));
-    SP_TRY(check_distinct(h));
+    SP_TRY(read_distinct(h, "class_names", set->n_classes, "class", &set->class_name));
     if (sp_h5_attr_has(h->h5, "/", "class_codes"))
         SP_TRY(read_names(h, "class_codes", set->n_classes, &set->class_code));
-    return read_names(h, "feature_names", set->n_features, &set->feature_name);
+    return read_distinct(h, "feature_names", set->n_features, "column",
+                         &set->feature_name);
 }
 
 /* ---- datasets ---- */

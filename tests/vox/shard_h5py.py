@@ -156,7 +156,8 @@ def cost(at, value):
 
 refused(link, "/features: is a link to another file (other.h5:/features)")
 refused(virtual, "/features: is a virtual dataset")
-refused(lambda f: f.attrs.update(class_names=["a", "b", "a"]), "has \"a\" twice")
+refused(lambda f: f.attrs.update(class_names=["a", "b", "a"]), "class_names has \"a\" twice")
+refused(lambda f: f.attrs.update(feature_names=["x", "x"]), "feature_names has \"x\" twice")
 refused(cost((0, 5), 1 << 62), "/cost: sample 0: column 5")
 refused(cost((2, 1), 13), "expected 0 to 12 for 12 voxels")
 refused(cost((1, 0), -1), "/cost: sample 1: column 0 is -1")
