@@ -300,15 +300,27 @@ static sp_status print_keys(int argc, char **argv)
     return SP_OK;
 }
 
-/* Finds a command or an option that needs no ranks; NULL: there is none. */
+static bool is_help(const char *word)
+{
+    return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
+}
+
+/* Finds a command or an option that needs no ranks; NULL: there is none. The help of
+ * all tells of a command that has none of its own. */
 static const sp_verb *find_answer(int argc, char **argv)
 {
     static const sp_verb model = {{"check", "MODEL", ""}, .answer = print_model};
-    const char *word = argc < 2 ? "" : strcmp(argv[1], "-h") == 0 ? "--help" : argv[1];
+    static const sp_verb help = {{"--help", NULL, ""}, .answer = print_help};
+    const char *word = argc < 2 ? "" : argv[1];
     const sp_verb *verb = sp_names_find(SP_NAMES(options), word);
 
+    if (is_help(word))
+        return &help;
     if (!verb)
         verb = sp_names_find(SP_NAMES(verbs), word);
+    if (verb && argc == 3 && is_help(argv[2]) &&
+        (verb->run || verb->answer == print_status))
+        return &help;
     if (verb && verb->run == sp_check && argc > 2 && sp_check_is_model(argv[2]))
         return &model;
     return verb && verb->answer ? verb : NULL;

@@ -145,6 +145,10 @@ run 1 0 man.deck data.train=u.h5 data.val=u.h5 run.dir=man train.steps=1 batch.s
 for library in MPI HDF5 CUDA; do says version "$library"; done
 "$SPTRAIN" --help >help || fail "--help"
 says help 'preflight'
+for verb in train eval predict check preflight status; do
+    "$SPTRAIN" $verb --help >b || fail "$verb --help"
+    same help b "$verb --help"
+done
 "$SPTRAIN" status r >state || fail "status"
 says state 'r: done, exit code 0'
 "$SPTRAIN" status 2>err && fail "status without a folder"
