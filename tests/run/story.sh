@@ -126,6 +126,12 @@ says() {
     grep -q -- "$2" "$1" || fail "$1 lacks: $2"
 }
 
+# says_not FILE TEXT: FILE, which is there, has no such line.
+says_not() {
+    test -f "$1" || fail "$1 is missing"
+    ! grep -q -- "$2" "$1" || fail "$1 says: $2"
+}
+
 # one_diagnosis TEXT: err has one error, a line without codes of the program's own and
 # without positions in its source, and it says TEXT.
 one_diagnosis() {
