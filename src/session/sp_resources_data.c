@@ -370,6 +370,23 @@ static sp_status weights_of_list(const sp_resources *r, float *weights)
     return SP_OK;
 }
 
+/* Divides weights by a power of two where the largest is far from 1. The loss is a mean
+ * by these weights, so that their common factor does not count; but the sum over a
+ * sample must stay below SP_EXACT_TOP. */
+static void scale_weights(float *weights, int n)
+{
+    enum { EXPONENT = 10 };
+    float largest = 0;
+    int exponent;
+
+    for (int c = 0; c < n; c++)
+        largest = fmaxf(largest, weights[c]);
+    frexpf(largest, &exponent);
+    if (abs(exponent) > EXPONENT)
+        for (int c = 0; c < n; c++)
+            weights[c] = ldexpf(weights[c], 1 - exponent);
+}
+
 /* Keeps the weights in norm, which checkpoints store. */
 static sp_status keep_weights(sp_resources *r, const float *weights)
 {
@@ -410,6 +427,7 @@ sp_status sp_resources_class_weights(sp_resources *r, float **weights)
     }
     free(count);
     SP_TRY(rc);
+    scale_weights(*weights, (int)n);
     return sp_session_agree(&r->session, keep_weights(r, *weights));
 }
 
@@ -427,14 +445,17 @@ sp_status sp_resources_kept_class_weights(sp_resources *r, bool is_named,
     *weights = calloc(n, sizeof **weights);
     if (!*weights)
         return SP_FAIL(SP_EMEM, "out of memory");
-    if (is_named && kind == SP_CW_LIST)
-        return weights_of_list(r, *weights);
-    if (!norm->class_weight || norm->n_classes != r->n_classes)
+    if (is_named && kind == SP_CW_LIST) {
+        SP_TRY(weights_of_list(r, *weights));
+    } else if (!norm->class_weight || norm->n_classes != r->n_classes) {
         return SP_FAIL(SP_EDATA,
                        "train.class_weights: the checkpoint has weights of %d classes, "
                        "the data %d classes",
                        norm->class_weight ? norm->n_classes : 0, r->n_classes);
-    for (int c = 0; c < norm->n_classes; c++)
-        (*weights)[c] = (float)norm->class_weight[c];
+    } else {
+        for (int c = 0; c < norm->n_classes; c++)
+            (*weights)[c] = (float)norm->class_weight[c];
+    }
+    scale_weights(*weights, (int)n);
     return SP_OK;
 }

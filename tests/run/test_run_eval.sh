@@ -64,6 +64,13 @@ same a2 b "evaluation with weights of classes"
 run 1 0 eval plain.deck run.dir=w train.class_weights=none train.label_smoothing=0
 evaluations w | tail -1 >b
 cmp -s a2 b && fail "weights of classes on the command line do not count"
+# The ratios of weights count, not their size: these are 2^29.
+run 2 0 base.deck run.dir=large 'train.class_weights=[536870912,536870912,536870912,536870912]'
+evals large >b
+same a b "large weights of classes"
+run 2 0 eval base.deck run.dir=r 'train.class_weights=[536870912,536870912,536870912,536870912]'
+evaluations r | tail -1 >b
+same a b "large weights of classes on the command line"
 
 # The confusion matrix holds every labelled voxel and point once.
 total=$(sed 's/.*"confusion":\[\[\([^a-z]*\)\]\].*/\1/; s/[],[]\{1,\}/+/g' a | sed 's/"point.*//')
