@@ -50,3 +50,11 @@ libxxhash-dev libxxhash
 zlib1g-dev zlib"
 # HDF5 is there, and what it requires is not.
 expect "$(without mpich mpi)" "libmpich-dev mpich"
+# What MPICH itself was linked with need not be installed (Ubuntu's mpich.pc names such
+# libraries), with its own compiler and with another.
+cp "$work/all/mpich.pc" "$work/mpich.pc"
+rm "$work/all/mpich.pc"
+sed 's/^Libs:.*/& -lnot_installed/' "$work/mpich.pc" >"$work/all/mpich.pc"
+grep -q not_installed "$work/all/mpich.pc"
+expect "$(without zlib)" "zlib1g-dev zlib"
+expect "$(CC=gcc && export CC && without zlib)" "zlib1g-dev zlib"
