@@ -58,14 +58,21 @@ AS_IF([test $sp_amx = yes],
 # Fused operations are spelled out where they are meant: a sum must not depend on which loop
 # (vector body or tail) the compiler put an element into. Nobody reads errno or the flags of
 # floating-point exceptions, which would keep square roots and choices from being vectorised.
-# Ubuntu's mpicc asks for optimisation at link time, which takes minutes for each program.
-sp_math_flags="-ffp-contract=off -fno-math-errno -fno-trapping-math -fno-lto"
+sp_math_flags="-ffp-contract=off -fno-math-errno -fno-trapping-math"
 AC_MSG_CHECKING([whether $CC takes $sp_math_flags])
 CFLAGS="$CFLAGS -Werror $sp_math_flags"
 AC_COMPILE_IFELSE([AC_LANG_PROGRAM([], [])], [sp_contract=yes], [sp_contract=no])
 CFLAGS=$sp_save_CFLAGS
 AC_MSG_RESULT([$sp_contract])
 AS_IF([test $sp_contract = yes], [SP_CFLAGS="$SP_CFLAGS $sp_math_flags"])
+# Ubuntu's mpicc asks for optimisation at link time, which would compile each of the programs
+# and tests again as a whole. CFLAGS=-flto still does.
+AC_MSG_CHECKING([whether $CC takes -fno-lto])
+CFLAGS="$CFLAGS -Werror -fno-lto"
+AC_COMPILE_IFELSE([AC_LANG_PROGRAM([], [])], [sp_no_lto=yes], [sp_no_lto=no])
+CFLAGS=$sp_save_CFLAGS
+AC_MSG_RESULT([$sp_no_lto])
+AS_IF([test $sp_no_lto = yes], [SP_CFLAGS="$SP_CFLAGS -fno-lto"])
 AC_SUBST([SP_AVX512_CFLAGS])
 AC_SUBST([SP_AVX2_CFLAGS])
 ])
