@@ -11,7 +11,7 @@
 set -eu
 
 mpi="mpich libmpich-dev libhdf5-mpich-dev"
-if grep -qs '^ID=ubuntu' /etc/os-release && grep -qs '^VERSION_ID="24' /etc/os-release; then
+if grep -qs '^ID=ubuntu' /etc/os-release && grep -qs '^VERSION_ID="24.04' /etc/os-release; then
     mpi="openmpi-bin libopenmpi-dev libhdf5-openmpi-dev"
 fi
 need="build-essential pkg-config autoconf automake $mpi
