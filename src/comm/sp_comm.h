@@ -73,10 +73,11 @@ typedef struct sp_request {
 
 /* Starts MPI (MPI_THREAD_FUNNELED is enough) and fills comm. Collective over all ranks.
  * SP_EUSAGE, with advice, where the launcher started several single ranks (PMI_SIZE,
- * OMPI_COMM_WORLD_SIZE or SLURM_NTASKS > 1 and a world of 1); SP_EMPI, SP_EMEM. The caller calls sp_comm_close after a
- * failure too. Two variables of the environment: SP_RANKS_PER_NODE=n treats every n
- * ranks of a node as a node of their own, to test on one machine how ranks behave on
- * several nodes; SP_NODE_MEMORY=0 leaves all sums to MPI. */
+ * OMPI_COMM_WORLD_SIZE or SLURM_NTASKS > 1 and a world of 1); SP_EMPI, SP_EMEM. The
+ * caller calls sp_comm_close after a failure too. Two variables of the environment:
+ * SP_RANKS_PER_NODE=n treats every n ranks of a node as a node of their own, to test on
+ * one machine how ranks behave on several nodes; SP_NODE_MEMORY=0 leaves all sums to
+ * MPI. */
 sp_status sp_comm_open(sp_comm *comm, int *argc, char ***argv);
 /* Fills comm with a world of one rank without MPI, for tools and tests. Local. */
 void sp_comm_open_self(sp_comm *comm);

@@ -2,7 +2,8 @@
  * creation, the foresight of memory, checkpoints and the load of one need to know of a
  * value: sp_saver copies all of them. By its values a checkpoint tells which optimizer
  * wrote it; in a run that goes on with another one all values begin as zeros
- * (read_optim in run/sp_checkpoint.c). Its arithmetic is the update rule's (sp_optim_step). */
+ * (read_optim in run/sp_checkpoint.c). Its arithmetic is the update rule's
+ * (sp_optim_step). */
 #ifndef SP_KEPT_H
 #define SP_KEPT_H
 
