@@ -176,18 +176,22 @@ static sp_status measure(bench *b, const sp_graph *graph)
 
 sp_status bench_reduce(bench *b)
 {
-    sp_graph graph = {0};
+    sp_resources r;
     sp_status rc;
 
     if (b->options->command.config->run.device == SP_DEVICE_CUDA)
         return bench_sums(b);
-    rc = sp_comm_agree(b->comm, bench_device_open(b, NULL), NULL);
+    rc = sp_resources_open(&r, &b->options->command, false);
     if (rc == SP_OK)
-        rc = sp_graph_build(&graph, b->options->command.config, 4, 20);
-
-    rc = sp_comm_agree(b->comm, rc, NULL);
+        rc = sp_resources_open_data(&r, true, false);
     if (rc == SP_OK)
-        rc = measure(b, &graph);
-    sp_graph_destroy(&graph);
-    return rc;
+        rc = sp_session_agree(&r.session,
+                              sp_graph_build(&r.graph, r.session.config, r.n_columns,
+                                             r.n_classes));
+    if (rc == SP_OK)
+        rc = sp_session_agree(&r.session, bench_device_open(b, NULL));
+    if (rc == SP_OK)
+        rc = measure(b, &r.graph);
+    b->is_reported = rc != SP_OK;
+    return sp_resources_close(&r, rc);
 }

@@ -244,7 +244,12 @@ keys="name n ms gflops ceiling ratio"
 run model --quick --json --ranks 8,64 "$SP_SRCDIR/input/dummy.deck"
 check model_balanced model_unbalanced
 keys=$all_keys
-run reduce --quick --json "$SP_SRCDIR/input/dummy.deck"
+# Columns and classes of the network are those of the data, here 5 classes.
+cat >layers.deck <<'END'
+data : { train = ["two*.h5"]; };
+net : { layers = ( { name = "last"; op = "conv"; out = 5; kernel = 1; } ); };
+END
+run reduce --quick --json layers.deck
 check allreduce
 for n in 2 3; do
     measured $MPIEXEC -n $n "$bench" reduce --quick --json --repeats 2 \
