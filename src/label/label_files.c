@@ -336,11 +336,12 @@ static sp_status check_scan(label_files *f, const label_model *m,
     return rc;
 }
 
-/* The scan in the two lines of word_made, cut out of them; NULL: there is none. */
+/* The scan in the two lines of word_made, cut out of them; NULL: there is none. Its path
+ * is absolute, which tells it from " scan " within a name. */
 static char *scan_of(char *made)
 {
     char *line = strchr(made, '\n');
-    char *scan = line ? strstr(line, " scan ") : NULL, *end;
+    char *scan = line ? strstr(line, " scan /") : NULL, *end;
 
     if (!scan)
         return NULL;
