@@ -285,8 +285,9 @@ static sp_status print_version(int argc, char **argv)
 
 static sp_status print_keys(int argc, char **argv)
 {
-    (void)argc;
-    (void)argv;
+    if (argc > 2)
+        return SP_FAIL(SP_EUSAGE, "--keys: expected nothing behind it, found %s",
+                       argv[2]);
     sp_deck_print_keys(stdout);
     sp_names_wrap(
         stdout, 0,

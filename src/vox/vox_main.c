@@ -72,7 +72,7 @@ static bool is_stoppable(int argc, char **argv)
  */
 static bool answers_at_once(int argc, char **argv)
 {
-    if (argc != 2)
+    if (argc < 2)
         return false;
     if (strcmp(argv[1], "--version") == 0)
         printf("spvox %s\n", PACKAGE_VERSION);

@@ -141,6 +141,9 @@ while read -r op; do
 done <ops
 sed -n '/^\.nf/,/^\.fi/p' "$SP_SRCDIR/man/sptrain.1" | sed 's/^\..*//; s/out = 20/out = 4/' >man.deck
 run 1 0 man.deck data.train=u.h5 data.val=u.h5 run.dir=man train.steps=1 batch.size=4
+"$SPTRAIN" --keys train 2>err
+test $? = 2 || fail "--keys of something"
+one_diagnosis 'keys: expected nothing behind it, found train'
 "$SPTRAIN" --version >version || fail "--version"
 for library in MPI HDF5 CUDA; do says version "$library"; done
 "$SPTRAIN" --help >help || fail "--help"

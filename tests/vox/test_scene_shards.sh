@@ -53,7 +53,7 @@ grep -q -e '--extent is missing' "$dir/err" || fail "message of no extent"
 "$spvox" scenes 2>"$dir/err"; test $? -eq 2 || fail "unknown command"
 grep -q 'did you mean "scene"' "$dir/err" || fail "message of an unknown command"
 "$spvox" --version | grep -q '^spvox [0-9]' || fail "--version"
-"$spvox" --help | grep -q convert || fail "--help"
+"$spvox" --help convert | grep -q convert || fail "--help"
 if test -w /dev/full; then
     "$spvox" info "$dir"/one-*.h5 >/dev/full 2>"$dir/err"; test $? -eq 4 || fail "info, disk full"
     grep -q 'standard output' "$dir/err" || fail "message of a full disk"
