@@ -68,8 +68,9 @@ static const sp_option option_table[] = {
 {{"--out", "PICTURE.png", "the same"}, SP_OPTION_TEXT, AT(out)},
 {{"--sample", "N", "number of the sample in the shard, from 0 (0)"},
  SP_OPTION_WHOLE, AT(sample), 0, INT64_MAX},
-{{"--by", "labels|prediction|error|feature", "what the colours tell (labels, else "
-  "predictions, else the height)"}, SP_OPTION_READ, .read = read_by},
+{{"--by", "labels|prediction|error|feature", "what the colours tell (predictions "
+  "where they are named, else labels, else the height)"},
+ SP_OPTION_READ, .read = read_by},
 {{"--feature", "NAME", "the column of --by feature: one of the shard's, or an "
   "attribute of the scan; z is the height (z)"}, SP_OPTION_TEXT, AT(feature)},
 {{"--from", "top|oblique|sensor", "the side: from above, from above the south-east, or "
@@ -418,6 +419,9 @@ static sp_status check(const arguments *a, int n, char *const *file)
                        "spvox view: expected FILE [PREDICTIONS], found %d "
                        "file%s",
                        n, n == 1 ? "" : "s");
+    if (a->feature && a->by != VOX_BY_DEFAULT && a->by != VOX_BY_FEATURE)
+        return SP_FAIL(SP_EUSAGE, "spvox view: --feature %s: expected --by feature",
+                       a->feature);
     if (!a->out)
         return SP_FAIL(SP_EUSAGE, "spvox view: -o PICTURE.png is missing");
     return check_out(a->out, n, file);

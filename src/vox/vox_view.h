@@ -6,7 +6,7 @@
 #include "vox/vox_options.h"
 
 typedef enum vox_view_by {
-    VOX_BY_DEFAULT, /* labels, else predictions, else a feature, as the file has them */
+    VOX_BY_DEFAULT, /* the first there is: a named feature, predictions, labels, z */
     VOX_BY_LABELS,
     VOX_BY_PREDICTION,
     VOX_BY_ERROR,

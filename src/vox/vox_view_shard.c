@@ -227,7 +227,8 @@ static sp_status take_names(vox_view_points *points, const sp_dataset *set,
     return SP_OK;
 }
 
-/* Chooses what is drawn: labels where there are any, else predictions, else heights. */
+/* Chooses what is drawn: a feature or predictions that are named, else labels, else
+ * heights. */
 static sp_status choose_values(vox_view_points *points, const vox_view_request *request,
                                bool has_labels)
 {

@@ -70,6 +70,7 @@ refuses 2 'sample 3: the file has 3 samples' $s --sample 3
 refuses 3 'there is no point to draw' u.h5 --sample 2
 refuses 2 'has .*"height".*, and z' $s --feature nothing
 refuses 2 '--by colour: expected labels' $s --by colour
+refuses 2 'feature height: expected --by feature' $s --by labels --feature height
 refuses 4 'cannot open' nothing.h5
 refuses 2 'expected FILE' $s r/predictions/$s $s
 cp $s keep
