@@ -507,9 +507,12 @@ static sp_status check_options(vox_options *o)
 static void remove_temporary(const convert *c)
 {
     char path[PATH_BYTES];
+    int64_t rank = c->comm->rank;
 
-    part_path(c, c->comm->rank, path);
-    unlink(path);
+    /* The last rank also removes those of a run on more ranks that was killed. */
+    do
+        part_path(c, rank, path);
+    while (unlink(path) == 0 && ++rank >= c->comm->size);
     for (int f = c->comm->rank; c->options->block > 0 && f < c->options->n_inputs;
          f += c->comm->size) {
         spill_path(c, f, path);

@@ -33,8 +33,13 @@ for pass in "nothing is there" "shards of before"; do
         stopped 0:voxelize:0 $n $convert
         stopped $((n / 2)):write:0 $n $scene
     done
+    # What a killed run leaves is removed by the next, on fewer ranks too.
+    # shellcheck disable=SC2086
+    SP_TEST_FAULT=kill@2:write:0 run 3 9 $convert --block 10
     # shellcheck disable=SC2086
     run 2 0 $convert --block 10
+    ls made >after
+    ! grep '\.tmp$\|\.part$' after || fail "left by a killed run"
     # shellcheck disable=SC2086
     run 2 0 $scene
 done
