@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -128,6 +129,20 @@ static sp_status write_shard(const char *path, const char *shape, int64_t n,
     return rc;
 }
 
+/* What remove_and_end removes: the temporary folder and the shard, under its name and
+ * under the one that it has until it is complete. */
+static char folder_made[BENCH_PATH], shard_made[2][BENCH_PATH + 8];
+
+/* TERM and INT end spbench at once, but a large temporary file must not stay. */
+static void remove_and_end(int number)
+{
+    unlink(shard_made[0]);
+    unlink(shard_made[1]);
+    rmdir(folder_made);
+    signal(number, SIG_DFL);
+    raise(number);
+}
+
 sp_status bench_shard_make(int64_t n, int n_samples, char *path)
 {
     const char *set = getenv("TMPDIR"), *folder = set && *set ? set : "/tmp";
@@ -140,7 +155,12 @@ sp_status bench_shard_make(int64_t n, int n_samples, char *path)
         return SP_FAIL(SP_EIO, "%s: cannot make a temporary folder: %s", folder,
                        strerror(errno));
     }
+    strcpy(folder_made, path);
     strcat(path, "/terrain.h5");
+    snprintf(shard_made[0], sizeof shard_made[0], "%s", path);
+    snprintf(shard_made[1], sizeof shard_made[1], "%s.part", path);
+    signal(SIGTERM, remove_and_end);
+    signal(SIGINT, remove_and_end);
     return write_shard(path, NULL, n, n_samples);
 }
 

@@ -364,6 +364,12 @@ export TMPDIR
 refused 4 'cannot make a temporary folder' io --quick
 unset TMPDIR
 test -d empty || { echo "io has removed a folder of others"; bad=1; }
+# A request to stop leaves no file there.
+TMPDIR=empty "$bench" io --voxels 1000000 >"$work/out" 2>&1 &
+while kill -0 $! 2>/dev/null && ! ls empty | grep -q spbench; do sleep 0.1; done
+kill $!
+wait $!
+test $? = 143 && rmdir empty || { echo "io, stopped, leaves a file"; bad=1; }
 
 "$bench" --help | grep -q BLAS || { echo "--help does not tell of sgemm"; bad=1; }
 "$bench" ops --threads none 2>"$work/err"
