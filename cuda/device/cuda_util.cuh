@@ -9,18 +9,34 @@
 #include "cuda/device/cuda_ops.h"
 #include "cuda/device/sp_cuda.h"
 
-/* Calls the CUDA runtime; a failure becomes the error record. The runtime remembers it
- * too, and is made to forget it: the caller may go on without what failed, and the next
- * launch would be blamed (cuda_launched). */
+/* Says what to do about an error; "": nothing is known. */
+static inline const char *cuda_advice(cudaError_t error)
+{
+    return error == cudaErrorNoKernelImageForDevice ||
+                   error == cudaErrorInvalidDeviceFunction
+               ? "; this build has no kernels for the device's compute capability: "
+                 "configure --with-cuda-arch"
+               : "";
+}
+
+/* Makes a failed call of the runtime the error record; the call's text stands in the
+ * trace. The runtime remembers the error too, and is made to forget it: the caller may
+ * go on without what failed, and the next launch would be blamed (cuda_launched). */
+static inline sp_status cuda_failed(cudaError_t error, const char *file, int line,
+                                    const char *call)
+{
+    cudaGetLastError();
+    return sp_error_set(error == cudaErrorMemoryAllocation ? SP_EMEM : SP_EDEVICE, file,
+                        line, call, "CUDA: %s%s", cudaGetErrorString(error),
+                        cuda_advice(error));
+}
+
+/* Calls the CUDA runtime; returns from the calling function if the call fails. */
 #define SP_CUDA(call)                                                                  \
     do {                                                                               \
         cudaError_t sp_cuda_ = (call);                                                 \
-        if (sp_cuda_ != cudaSuccess) {                                                 \
-            cudaGetLastError();                                                        \
-            return SP_FAIL(sp_cuda_ == cudaErrorMemoryAllocation ? SP_EMEM             \
-                                                                 : SP_EDEVICE,         \
-                           "%s: %s", #call, cudaGetErrorString(sp_cuda_));             \
-        }                                                                              \
+        if (sp_cuda_ != cudaSuccess)                                                   \
+            return cuda_failed(sp_cuda_, __FILE__, __LINE__, #call);                   \
     } while (0)
 
 enum { CUDA_TILE_WIDTHS = 8, CUDA_TILE_HEIGHTS = 3 };
@@ -109,8 +125,8 @@ static inline sp_status cuda_launched(const char *kernel)
     const cudaError_t error = cudaGetLastError();
 
     if (error != cudaSuccess)
-        return SP_FAIL(SP_EDEVICE, "launch of %s: %s", kernel,
-                       cudaGetErrorString(error));
+        return SP_FAIL(SP_EDEVICE, "launch of %s: %s%s", kernel,
+                       cudaGetErrorString(error), cuda_advice(error));
     return SP_OK;
 }
 

@@ -47,6 +47,15 @@ HC_BLOCKS=1 run 1 0 train d.deck run.dir=r net.family=dummy net.width=0.1
 [ "$(cat out err | grep -c "1 blocks of .* fit a multiprocessor, [234] are expected")" = 1 ] ||
     fail "no line, or several: $(cat out err | grep multiprocessor)"
 
+# A device for which the build has no kernels: what to do is said, the call with SP_TRACE=1 alone.
+rm -rf r
+HC_IMAGE=0 run 1 7 train d.deck run.dir=r net.family=dummy
+one_diagnosis 'error: .*CUDA: no kernel image .* on the device; .*: configure --with-cuda-arch'
+grep cudaFunc err && fail "source code in a message"
+rm -rf r
+HC_IMAGE=0 SP_TRACE=1 run 1 7 train d.deck run.dir=r net.family=dummy
+says err '^  SP_EDEVICE at cuda/device/cuda_device.cu:[0-9]* cudaFuncGetAttributes('
+
 # A device that is newer than the build is served, and the log says what that costs.
 rm -rf r
 HC_CAPABILITY=120 run 1 0 train d.deck run.dir=r net.family=dummy net.width=0.1 train.steps=1

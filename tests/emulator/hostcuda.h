@@ -18,6 +18,7 @@
  *   HC_MEMORY=n           each device has n MiB of memory (256)
  *   HC_CAPABILITY=n       devices are of capability n / 10 (90), with the shared memory
  *                         that goes with it
+ *   HC_IMAGE=0            the program was built for other devices
  *   HC_BLOCKS=n           an SM holds n blocks of a kernel at most
  *   HC_USED=n             others use n MiB of them (0)
  *   HC_VISIBLE=n          the process sees device n alone, as its device 0

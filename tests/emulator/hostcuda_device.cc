@@ -105,8 +105,11 @@ cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr what, int device)
  * driver makes of their PTX. */
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *a, const void *)
 {
+    const char *text = getenv("HC_IMAGE");
+
     *a = {0, 0, 0, 1024, 32, 90, capability() >= 100 ? capability() : 90};
-    return cudaSuccess;
+    return hc_remember(text && *text == '0' ? cudaErrorNoKernelImageForDevice
+                                            : cudaSuccess);
 }
 
 cudaError_t hc_blocks_of_sm(int *blocks, int threads, size_t bytes)
@@ -170,6 +173,10 @@ const char *cudaGetErrorString(cudaError_t error)
         return "invalid configuration argument";
     case cudaErrorInsufficientDriver:
         return "CUDA driver version is insufficient for CUDA runtime version";
+    case cudaErrorInvalidDeviceFunction:
+        return "invalid device function";
+    case cudaErrorNoKernelImageForDevice:
+        return "no kernel image is available for execution on the device";
     case cudaErrorNoDevice:
         return "no CUDA-capable device is detected";
     case cudaErrorInvalidDevice:
