@@ -29,6 +29,7 @@ typedef struct sp_verb {
     sp_named word;
     sp_status (*run)(const sp_command *command);
     bool is_stoppable; /* run answers requests to stop (process/sp_signal.h) */
+    bool has_help;     /* it answers --help itself */
     sp_status (*answer)(int argc, char **argv); /* instead of run: needs no ranks */
     /* Instead of run: takes the words behind the command, which are no deck. */
     sp_status (*run_words)(int argc, char **argv, sp_comm *comm);
@@ -55,7 +56,8 @@ static const sp_verb verbs[] = {
     {{"label", "MODEL SCAN... --out DIR",
       "write scans with predicted classes; label --help tells its options"},
      .run_words = sp_label,
-     .is_stoppable = true},
+     .is_stoppable = true,
+     .has_help = true},
     {{"check", NULL,
       "print network, batch and memory estimate; train nothing. check MODEL, a run "
       "folder or a checkpoint, prints its network and how scans became samples"},
@@ -68,7 +70,8 @@ static const sp_verb verbs[] = {
      .answer = print_status},
     {{"report", "RUN... [-o FILE.html]",
       "write one HTML file about the runs in these folders"},
-     .answer = write_report},
+     .answer = write_report,
+     .has_help = true},
 };
 static const sp_verb options[] = {
     {{"--keys", NULL,
@@ -319,8 +322,7 @@ static const sp_verb *find_answer(int argc, char **argv)
         return &help;
     if (!verb)
         verb = sp_names_find(SP_NAMES(verbs), word);
-    if (verb && argc == 3 && is_help(argv[2]) &&
-        (verb->run || verb->answer == print_status))
+    if (verb && argc == 3 && is_help(argv[2]) && !verb->has_help)
         return &help;
     if (verb && verb->run == sp_check && argc > 2 && sp_check_is_model(argv[2]))
         return &model;
