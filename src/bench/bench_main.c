@@ -10,6 +10,7 @@
 #include "process/sp_fault.h"
 #include "process/sp_signal.h"
 #include "process/sp_start.h"
+#include "process/sp_thread.h"
 #include "session/sp_trial.h"
 
 typedef struct verb {
@@ -345,6 +346,7 @@ int main(int argc, char **argv)
     }
     if (o.is_help)
         return print_help();
+    sp_thread_wait_asleep(argv);
     set_defaults(&o);
     if (v->has_ranks)
         return run_ranks(argc, argv, v, &o);

@@ -20,6 +20,7 @@
 #include "process/sp_pulse.h"
 #include "process/sp_signal.h"
 #include "process/sp_start.h"
+#include "process/sp_thread.h"
 #include "session/sp_trial.h"
 #include "train/sp_train.h"
 #include "watch/sp_witness.h"
@@ -382,6 +383,7 @@ int main(int argc, char **argv)
     sp_witness_main(argc, argv);
     if (verb)
         return answer(verb, argc, argv);
+    sp_thread_wait_asleep(argv);
     atexit(refuse_early_end);
     if (is_stoppable(argc, argv)) /* a request to stop may come while MPI starts */
         sp_signal_install();

@@ -92,3 +92,17 @@ says err '1 of the 3 ranks have nothing to do in a micro-batch of 2 samples'
 run 2 0 base.deck run.dir=idle train.steps=3
 grep -q 'nothing to do' err && fail "two ranks share four samples"
 true
+
+# Threads sleep while they wait for each other, unless the environment says otherwise. GNU's
+# OpenMP says at the program's last start how often they look before they sleep.
+spins() { # spins [NAME=VALUE]
+    env -u OMP_WAIT_POLICY OMP_DISPLAY_ENV=verbose "$@" "$SPTRAIN" check base.deck \
+        >out 2>err || fail "check: $(cat err)"
+    sed -n "s/.*GOMP_SPINCOUNT *= *'\(.*\)'/\1/p" err | tail -n 1
+}
+case $(spins),$(nproc) in
+0,*) ;;
+,* | *,1) echo "one core, or another OpenMP: how threads wait is not looked at" ;;
+*) test "$(nproc)" -gt 16 || fail "threads spin: $(spins)" ;;
+esac
+test "$(spins OMP_WAIT_POLICY=active)" != 0 || fail "OMP_WAIT_POLICY has no effect"
