@@ -151,6 +151,19 @@ sp_status sp_lock_take(const char *dir, const char *host, int *lock)
     return SP_OK;
 }
 
+bool sp_lock_is_held(const char *dir, int lock)
+{
+    char path[PATH_MAX];
+    struct stat held, found;
+
+    if (lock < 0)
+        return true;
+    if (stat(in_folder(dir, "lock", path), &found) != 0)
+        return errno != ENOENT;
+    return fstat(lock, &held) == 0 && held.st_dev == found.st_dev &&
+           held.st_ino == found.st_ino;
+}
+
 void sp_lock_release(int *lock)
 {
     if (*lock < 0)

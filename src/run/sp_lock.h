@@ -8,6 +8,8 @@
 #ifndef SP_LOCK_H
 #define SP_LOCK_H
 
+#include <stdbool.h>
+
 #include "base/sp_error.h"
 
 /* Locks the folder for this process on this host. Local. SP_EIO names the owner of a
@@ -15,6 +17,9 @@
  * descriptor that holds the lock, -1 where it was not obtained; after a later failure
  * it still holds the lock and the caller releases it. */
 sp_status sp_lock_take(const char *dir, const char *host, int *lock);
+/* False if the file "lock" in dir is no longer the one of the descriptor: somebody
+ * deleted it, and another process may have made and locked a new one. True for -1. */
+bool sp_lock_is_held(const char *dir, int lock);
 /* Clears the owner's name and releases the lock; *lock becomes -1, and -1 is
  * accepted. */
 void sp_lock_release(int *lock);

@@ -65,6 +65,21 @@ static const char *in_folder(const char *dir, const char *name, char *path)
     return path;
 }
 
+bool sp_run_is_ours(const sp_run *run)
+{
+    return !run->impl || sp_lock_is_held(run->dir, run->impl->lock);
+}
+
+static sp_status check_ours(const sp_run *run)
+{
+    if (sp_run_is_ours(run))
+        return SP_OK;
+    return SP_FAIL(SP_EIO,
+                   "%s/lock: deleted or replaced while this run used the folder, which "
+                   "may be another run's by now: nothing more is written there",
+                   run->dir);
+}
+
 /* ---- metrics.jsonl ---- */
 
 /* Removes the incomplete last line that a process killed while writing leaves; complete
@@ -106,6 +121,7 @@ sp_status sp_run_event(sp_run *run, const char *json_line, int64_t *bytes)
         *bytes = 0;
     if (!is_owner(run))
         return SP_OK;
+    SP_TRY(check_ours(run));
     fd = run->impl->metrics;
     end = lseek(fd, 0, SEEK_END);
     do
@@ -127,6 +143,7 @@ sp_status sp_run_event(sp_run *run, const char *json_line, int64_t *bytes)
 
 sp_status sp_run_sync_metrics(sp_run *run)
 {
+    SP_TRY(check_ours(run));
     if (is_owner(run) && fsync(run->impl->metrics) != 0)
         return SP_FAIL(SP_EIO, "%s/metrics.jsonl: cannot flush: %s", run->dir,
                        strerror(errno));
@@ -530,6 +547,7 @@ sp_status sp_run_status(sp_run *run, const char *state, sp_status code, int64_t 
     /* Without a heartbeat the folder was not opened and may be another run's. */
     if (!run->dir || !run->dir[0] || !run->beat)
         return SP_OK;
+    SP_TRY(check_ours(run));
     run->impl->has_failed = strcmp(state, "failed") == 0;
     who = *run->beat;
     who.epoch = (int32_t)(epoch < INT32_MAX ? epoch : INT32_MAX);

@@ -63,6 +63,10 @@ void sp_run_beat(sp_run *run, sp_phase phase, int64_t epoch, int64_t step);
  * ended. The next sp_run_beat records it. */
 void sp_run_count(sp_run *run, int64_t done, int64_t total);
 
+/* False on rank 0 if somebody deleted the folder or its lock: it may be another run's by
+ * now, so that sp_run_event, sp_run_status and sp_run_sync_metrics fail with SP_EIO. */
+bool sp_run_is_ours(const sp_run *run);
+
 /* Path of a task's status file: status.json of the training, which no other task
  * writes, status-eval.json, status-predict.json. path holds PATH_MAX bytes and is
  * returned. */

@@ -131,7 +131,7 @@ static void leave_alone(sp_session *session, sp_status rc)
     const struct timespec patience = {FIRST_WORD_S, 0};
 
     sp_watchdog_stop(session->watchdog, rc);
-    if (sp_run_claim_diagnosis(session->run.dir))
+    if (!sp_run_is_ours(&session->run) || sp_run_claim_diagnosis(session->run.dir))
         print(session, rc);
     else
         nanosleep(&patience, NULL);

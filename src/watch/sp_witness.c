@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/sp_log.h"
+#include "run/sp_lock.h"
 #include "show/sp_live.h"
 
 /* Command line of a witness:
@@ -58,13 +59,14 @@ typedef struct evidence {
     int n;
 } evidence;
 
-static bool read_evidence(const char *dir, evidence *e)
+static bool read_evidence(const scene *s, evidence *e)
 {
     char path[PATH_MAX];
 
     *e = (evidence){.beats = {.fd = -1}};
-    snprintf(path, sizeof path, "%s/heartbeat.bin", dir);
-    return sp_heartbeat_read(path, &e->records, &e->n) == SP_OK &&
+    snprintf(path, sizeof path, "%s/heartbeat.bin", s->dir);
+    return sp_lock_is_held(s->dir, s->lock) &&
+           sp_heartbeat_read(path, &e->records, &e->n) == SP_OK &&
            sp_heartbeat_open(&e->beats, path, e->n) == SP_OK;
 }
 
@@ -114,8 +116,8 @@ static void see_dead(scene *s, const watched *w)
 {
     evidence e;
 
-    if (read_evidence(s->dir, &e) && w->rank < e.n &&
-        e.records[w->rank].pid == w->pid && e.records[w->rank].phase != SP_PHASE_END) {
+    if (read_evidence(s, &e) && w->rank < e.n && e.records[w->rank].pid == w->pid &&
+        e.records[w->rank].phase != SP_PHASE_END) {
         if (sp_heartbeat_mark_lost(&e.beats, w->rank, SP_LOST_DEAD) && s->lock >= 0) {
             e.records[w->rank].lost = SP_LOST_DEAD;
             write_status(s, e.records, e.n, w->rank);
@@ -130,7 +132,7 @@ static void see_dead(scene *s, const watched *w)
 static void conclude(const scene *s)
 {
     evidence e;
-    const bool is_there = read_evidence(s->dir, &e);
+    const bool is_there = read_evidence(s, &e);
     const int lost = is_there ? sp_heartbeat_find_lost(e.records, e.n) : -1;
     sp_run_state state;
     const char *task;

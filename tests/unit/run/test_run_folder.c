@@ -61,6 +61,27 @@ FOLDER_TEST(a_second_program_is_refused)
     sp_run_close(&second);
 }
 
+/* Somebody deletes the folder of a run that goes on, and begins another one there. */
+FOLDER_TEST(a_run_writes_no_more_where_its_lock_was_replaced)
+{
+    sp_run first, second;
+
+    OK(sp_run_open(&first, dir, &comm));
+    OK(sp_run_event(&first, "{}", NULL));
+    unlink(in("lock"));
+    unlink(in("metrics.jsonl"));
+    assert_int_equal(sp_run_sync_metrics(&first), SP_EIO);
+    OK(sp_run_open(&second, dir, &comm));
+    assert_int_equal(sp_run_event(&first, "{}", NULL), SP_EIO);
+    assert_non_null(strstr(sp_error_last()->message, "/lock: deleted or replaced"));
+    assert_int_equal(sp_run_status(&first, "done", SP_OK, 1, 1, NULL), SP_EIO);
+    OK(sp_run_event(&second, "{}", NULL));
+    sp_run_close(&first);
+    OK(sp_run_status(&second, "running", SP_OK, 1, 1, NULL));
+    sp_run_close(&second);
+    assert_content("metrics.jsonl", "{}\n");
+}
+
 static void hold_lock(sp_run *run)
 {
     (void)run;
