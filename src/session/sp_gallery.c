@@ -58,10 +58,13 @@ typedef struct choice {
 
 /* ---- while the pass goes on ---- */
 
+/* tmpfile makes its file there, whatever TMPDIR says. */
+#define NO_PICTURES "no pictures of samples (their classes are kept in " P_tmpdir "): "
+
 static void give_up(sp_gallery *g, const char *why)
 {
     if (!g->is_broken)
-        sp_log_warn("no pictures of samples: %s", why);
+        sp_log_warn(NO_PICTURES "%s", why);
     g->is_broken = true;
 }
 
@@ -82,7 +85,7 @@ void sp_gallery_create(sp_gallery **gallery, int n_classes)
         g->predictions = tmpfile();
     }
     if (!g || !g->confusion || !g->predictions) {
-        sp_log_warn("no pictures of samples: %s", strerror(errno));
+        sp_log_warn(NO_PICTURES "%s", strerror(errno));
         sp_gallery_destroy(g);
         return;
     }
