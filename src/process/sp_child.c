@@ -36,14 +36,51 @@ static void close_for_children(void)
         closedir(all);
 }
 
+/* The environment without the variables by which a launcher (MPICH's, Open MPI's, srun)
+ * tells a process its rank: an MPI program in the command would take itself for that
+ * rank. The user's settings and Slurm's of the job stay. The caller frees the array; NULL:
+ * there is no memory. */
+static char **environment(void)
+{
+    static const char *const launcher[] = {"PMI_",
+                                           "PMIX_",
+                                           "HYDI_",
+                                           "MPI_LOCAL",
+                                           "OMPI_COMM_WORLD_",
+                                           "OMPI_UNIVERSE_",
+                                           "OMPI_MCA_orte_",
+                                           "OMPI_MCA_ess",
+                                           "OMPI_MCA_pmix",
+                                           "SLURM_STEP"};
+    size_t n = 0;
+    char **kept;
+
+    while (environ[n])
+        n++;
+    kept = calloc(n + 1, sizeof *kept);
+    n = 0;
+    for (char **at = environ; kept && *at; at++) {
+        bool is_launcher = false;
+
+        for (size_t i = 0; i < sizeof launcher / sizeof *launcher; i++)
+            is_launcher |= strncmp(*at, launcher[i], strlen(launcher[i])) == 0;
+        if (!is_launcher)
+            kept[n++] = *at;
+    }
+    return kept;
+}
+
 int sp_child_spawn(pid_t *pid, const char *path, char *const argv[], int out)
 {
     posix_spawn_file_actions_t files;
     posix_spawnattr_t attributes;
+    char **variables = environment();
     sigset_t none, all;
     int error;
 
     assert(pid && path && argv);
+    if (!variables)
+        return ENOMEM;
     close_for_children();
     sigemptyset(&none);
     sigfillset(&all);
@@ -57,9 +94,10 @@ int sp_child_spawn(pid_t *pid, const char *path, char *const argv[], int out)
     posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
     for (int fd = STDOUT_FILENO; out >= 0 && fd <= STDERR_FILENO; fd++)
         posix_spawn_file_actions_adddup2(&files, out, fd);
-    error = posix_spawn(pid, path, &files, &attributes, argv, environ);
+    error = posix_spawn(pid, path, &files, &attributes, argv, variables);
     posix_spawn_file_actions_destroy(&files);
     posix_spawnattr_destroy(&attributes);
+    free(variables);
     return error;
 }
 

@@ -36,7 +36,8 @@ void sp_child_poll(sp_child *child);
 void sp_child_finish(sp_child *child, double patience_s);
 
 /* Starts a program in a process group of its own, so that all processes that it starts
- * can be ended with it, and with the signal settings of a fresh program. Only three
+ * can be ended with it, with the signal settings of a fresh program, and without the
+ * launcher's variables, so that it may be an MPI program of its own. Only three
  * streams are open in it: standard input is empty, standard output and standard error
  * are `out`, or this process's own if out < 0. Returns 0, or an error number (errno).
  */

@@ -54,6 +54,12 @@ test "$(cat saved)" = r/evaluations.jsonl || fail "after_save got: $(cat saved)"
 rm -r r
 run 2 0 base.deck run.dir=r
 
+# A command of after_save may evaluate: it is a program of its own, and no rank of this run.
+run 2 0 base.deck run.dir=h run.after_save="sh -c 'case \$0 in *.h5) $SPTRAIN eval base.deck run.dir=h2 run.checkpoint=\$0;; esac'"
+evaluations h2 >b
+evals h | tail -1 >h.eval
+same h.eval b "evaluation by after_save"
+
 # The loss too, where the deck of evaluation does not say how training weighed classes.
 grep -v '^train' base.deck >plain.deck
 run 2 0 base.deck run.dir=w 'train.class_weights="inverse"' train.label_smoothing=0.1

@@ -60,6 +60,22 @@ TEST_WITH(commands_inherit_nothing_that_is_open, open_run, NULL)
     close(ends[1]);
 }
 
+TEST_WITH(commands_are_no_rank_of_the_launcher, open_run, NULL)
+{
+    setenv("PMI_FD", "6", true);
+    setenv("PMIX_RANK", "0", true);
+    setenv("OMPI_COMM_WORLD_SIZE", "2", true);
+    setenv("OMPI_MCA_btl", "tcp", true); /* the user's setting */
+    setenv("SLURM_STEP_ID", "0", true);
+    setenv("SLURM_JOB_ID", "7", true);
+    sp_run_after_save(&run,
+                      "env | grep -E '^(PMI|OMPI_(COMM|MCA_b)|SLURM_(STEP|JOB)_ID)' | "
+                      "sort >seen; :",
+                      "x");
+    sp_run_close(&run);
+    assert_seen("OMPI_MCA_btl=tcp\nSLURM_JOB_ID=7\n");
+}
+
 TEST_WITH(a_slow_command_does_not_hold_up_the_training, open_run, NULL)
 {
     FILE *go;
