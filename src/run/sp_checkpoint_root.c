@@ -7,10 +7,11 @@
 #include "base/sp_crc.h"
 #include "run/sp_checkpoint_internal.h"
 
-#define FORMAT  "sptrain-checkpoint"
-#define NAMES   "feature_names"
-#define CLASSES "class_names"
-#define CODES   "class_codes"
+#define FORMAT   "sptrain-checkpoint"
+#define NAMES    "feature_names"
+#define CLASSES  "class_names"
+#define CODES    "class_codes"
+#define VAL_HASH "val_hash"
 enum { VERSION = 1 };
 
 /* The numeric attributes, in alphabetical order. The texts, which are handled by name,
@@ -36,8 +37,15 @@ static const root_field fields[] = {
     FIELD("skipped", SP_H5_I64, skipped),
     FIELD("step", SP_H5_I64, step),
     FIELD("updates", SP_H5_I64, updates),
+    FIELD(VAL_HASH, SP_H5_U64, val_hash),
 };
 enum { N_FIELDS = sizeof fields / sizeof *fields };
+
+/* Older files, and those without validation data, lack val_hash. */
+static bool is_absent(const root_field *field, const sp_checkpoint_state *state)
+{
+    return strcmp(field->name, VAL_HASH) == 0 && state->val_hash == 0;
+}
 
 static uint32_t crc_item(uint32_t crc, const char *name, const void *data, size_t bytes)
 {
@@ -74,7 +82,9 @@ static uint32_t root_crc(const sp_checkpoint_state *state, const sp_normalizatio
             crc = crc_texts(crc, NAMES, norm->n_columns, norm->name);
             crc = crc_item(crc, "format", FORMAT, strlen(FORMAT));
         }
-        crc = crc_item(crc, fields[i].name, (const char *)state + fields[i].offset, 8);
+        if (!is_absent(fields + i, state))
+            crc = crc_item(crc, fields[i].name, (const char *)state + fields[i].offset,
+                           8);
     }
     return crc_item(crc, "version", &version, sizeof version);
 }
@@ -100,8 +110,9 @@ sp_status sp_checkpoint_write_root(sp_h5 *file, const sp_checkpoint_state *state
     SP_TRY(write_texts(file, CLASSES, norm->n_classes, norm->class_name));
     SP_TRY(write_texts(file, NAMES, norm->n_columns, norm->name));
     for (int i = 0; i < N_FIELDS; i++)
-        SP_TRY(sp_h5_attr_write(file, "/", fields[i].name, fields[i].type, -1,
-                                (const char *)state + fields[i].offset));
+        if (!is_absent(fields + i, state))
+            SP_TRY(sp_h5_attr_write(file, "/", fields[i].name, fields[i].type, -1,
+                                    (const char *)state + fields[i].offset));
     return sp_h5_attr_write(file, "/", "crc32c", SP_H5_U32, -1, &crc);
 }
 
@@ -269,8 +280,9 @@ sp_status sp_checkpoint_read_root(sp_h5 *file, sp_checkpoint_state *state,
         return SP_OK;
     SP_TRY(sp_checkpoint_check_format(file));
     for (int i = 0; i < N_FIELDS; i++)
-        SP_TRY(sp_h5_attr_read(file, "/", fields[i].name, fields[i].type, 1,
-                               (char *)state + fields[i].offset));
+        if (!is_absent(fields + i, state) || sp_h5_attr_has(file, "/", VAL_HASH))
+            SP_TRY(sp_h5_attr_read(file, "/", fields[i].name, fields[i].type, 1,
+                                   (char *)state + fields[i].offset));
     SP_TRY(read_text(file, "deck", &state->deck));
     SP_TRY(read_texts(file, norm));
     SP_TRY(sp_h5_attr_read(file, "/", "crc32c", SP_H5_U32, 1, &crc));

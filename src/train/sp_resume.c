@@ -220,6 +220,23 @@ static sp_status leave_later(sp_trainer *t, bool is_going_back)
     return SP_OK;
 }
 
+/* A score on other validation data says nothing about those of this start. */
+static void check_best_data(sp_trainer *t, uint64_t hash)
+{
+    const uint64_t before = t->state.val_hash;
+
+    if (!t->is_evaluated)
+        return;
+    if (before && before != hash && !isnan(t->state.best)) {
+        sp_log_info(
+            "data.val is not that of the best mIoU so far (%.4f): the best score "
+            "begins anew",
+            t->state.best);
+        t->state.best = NAN;
+    }
+    t->state.val_hash = hash;
+}
+
 static sp_status begin_from(sp_trainer *t, const beginning *from)
 {
     sp_resources *r = t->resources;
@@ -236,6 +253,7 @@ static sp_status begin_from(sp_trainer *t, const beginning *from)
         rc = leave_later(t, !from->is_foreign);
     SP_TRY(sp_session_agree(&r->session, rc));
     SP_TRY(sp_comm_bcast(r->session.comm, &t->state.best, sizeof t->state.best, 0));
+    check_best_data(t, r->val.hash);
     if (from->is_foreign) {
         t->state.metrics_bytes = 0;
         sp_log_info("%s is of another run folder: metrics.jsonl begins anew", path);
@@ -260,6 +278,7 @@ sp_status sp_resume_begin(sp_trainer *trainer)
     trainer->state.best = NAN;
     trainer->state.seed = r->session.config->train.seed;
     trainer->state.data_hash = r->train.hash;
+    trainer->state.val_hash = trainer->is_evaluated ? r->val.hash : 0;
     if (r->session.comm->rank == 0)
         rc = choose(trainer, &from);
     SP_TRY(sp_session_agree(&r->session, rc));

@@ -261,7 +261,8 @@ static bool put_impostor(const char *path, uint64_t *rng)
         "deck",           "crc32c",       "best_miou",
         "epoch",          "data_hash",    "feature_names",
         "recipe/version", "recipe/block", "recipe/column_names",
-        "recipe/formats", "recipe/unit",  "recipe/column_divisors"};
+        "recipe/formats", "recipe/unit",  "recipe/column_divisors",
+        "val_hash"};
     enum { MOST = 100, N = sizeof attribute / sizeof *attribute };
     char *names[MOST];
     int n, variant;

@@ -51,6 +51,20 @@ for std in nan 0 -1; do
     run 1 3 eval base.deck run.dir=e run.checkpoint=x.h5
     one_diagnosis "x.h5:/normalization/std: element 2 is $std, expected a finite number above 0"
 done
+# The best score is one on data.val: other data begin it anew. A file of an older version
+# does not say which data it had, and keeps its score.
+cp p.h5 v.h5
+"$SHARDS" craft $good known.h5 best_miou 1 && "$SHARDS" craft known.h5 older.h5 val_hash 0 || fail "craft"
+# begun_anew TIMES FILE VAL BEST: how often a run that continues FILE on VAL says so.
+begun_anew() {
+    rm -rf q && cp -r r q && cp "$2" q/checkpoints/step-000000004.h5
+    run 2 0 base.deck run.dir=q train.steps=6 data.val="$3"
+    same q/checkpoints/best.h5 "$4" "best.h5 of $2 on $3"
+    test "$(grep -c 'begins anew$' out)" = "$1" || fail "$2 on $3: begun anew"
+}
+begun_anew 0 known.h5 p.h5 r/checkpoints/best.h5
+begun_anew 0 older.h5 v.h5 r/checkpoints/best.h5
+begun_anew 1 known.h5 v.h5 q/checkpoints/step-000000006.h5
 # A deck that this version cannot read is no damage: the run ends, and begins nothing anew.
 "$SHARDS" craft $good x.h5 deck 'train2 : { lr = 1; };' || fail "craft deck"
 rm -rf q && cp -r r q && cp x.h5 q/checkpoints/step-000000004.h5

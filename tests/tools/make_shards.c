@@ -356,6 +356,7 @@ static void change_state(sp_checkpoint_state *s, const char *name, const char *v
         {"seed", &s->seed},
         {"skipped", &s->skipped},
         {"metrics_bytes", &s->metrics_bytes},
+        {"val_hash", (int64_t *)&s->val_hash},
     };
     char *deck;
 
