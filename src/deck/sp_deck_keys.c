@@ -195,7 +195,7 @@ const sp_key sp_deck_key[] = {
 {"run", "watchdog_s", SP_KEY_REAL, AT(run.watchdog_s), "60", "[0, 1e9]", "s", NULL,
  "seconds without progress of a rank until the run is ended; 0: never"},
 {"run", "time_limit_s", SP_KEY_REAL, AT(run.time_limit_s), "0", "[0, 1e9]", "s", NULL,
- "seconds until the run saves and ends with status 75; 0: no limit"},
+ "seconds until a training saves and ends with status 75; 0: no limit"},
 };
 /* clang-format on */
 
