@@ -24,7 +24,9 @@
 struct sp_loader {
     sp_loader_options options;
     sp_sample_request request;
-    bool is_skipping; /* data.on_error = "skip" */
+    /* [n_samples] With data.on_error = "skip": a warning has named the sample, which is
+     * one for all epochs. Else NULL. */
+    bool *is_named;
 
     pthread_mutex_t lock;
     pthread_cond_t for_readers, for_planner, for_caller;
@@ -87,10 +89,12 @@ static void read_one(sp_loader *l, loader_slot *slot, int i, sp_sample *reading)
     pthread_mutex_unlock(&l->lock);
     sp_fault_at_last_step("pread");
     rc = sp_sample_read(l->options.set, slot->sample_id[i], &request, &slot->sample[i]);
-    if (rc != SP_OK && rc != SP_EMEM && l->is_skipping) {
-        sp_log_warn("sample %lld left out: %s",
-                    (long long)number_in_file(l->options.set, slot->sample_id[i]),
-                    sp_error_last()->message);
+    if (rc != SP_OK && rc != SP_EMEM && l->is_named) {
+        if (!__atomic_exchange_n(&l->is_named[slot->sample_id[i]], true,
+                                 __ATOMIC_RELAXED))
+            sp_log_warn("sample %lld left out: %s",
+                        (long long)number_in_file(l->options.set, slot->sample_id[i]),
+                        sp_error_last()->message);
         slot->sample[i].id = slot->sample_id[i];
         slot->sample[i].n = slot->sample[i].n_points = 0;
         slot->sample[i].n_context = 0;
@@ -309,12 +313,16 @@ static sp_status start_threads(sp_loader *l, int n)
 
 static sp_status open_loader(sp_loader *l)
 {
+    const bool is_skipping = l->options.config->data.on_error == SP_ON_ERROR_SKIP;
     int n_readers = l->options.config->data.readers;
 
     n_readers = n_readers > 0 ? n_readers : 1;
     l->slot = calloc((size_t)l->n_slots, sizeof *l->slot);
     l->thread = calloc((size_t)n_readers + 1, sizeof *l->thread);
-    if (!l->slot || !l->thread)
+    if (is_skipping)
+        l->is_named =
+            calloc((size_t)l->options.set->n_samples + 1, sizeof *l->is_named);
+    if (!l->slot || !l->thread || (is_skipping && !l->is_named))
         return SP_FAIL(SP_EMEM, "no memory for %d slots of the loader", l->n_slots);
     SP_TRY(sp_voxel_factor(l->options.config, l->options.set, &l->filler.factor));
     SP_TRY(open_arenas(l));
@@ -337,7 +345,6 @@ sp_status sp_loader_create(sp_loader **loader, const sp_loader_options *options)
     l->filler.options = &l->options;
     l->n_slots = options->n_slots;
     l->is_paused = true; /* sp_loader_seek sets the threads to work */
-    l->is_skipping = options->config->data.on_error == SP_ON_ERROR_SKIP;
     l->request = (sp_sample_request){.columns = options->columns,
                                      .n_columns = options->n_columns,
                                      .verify = options->config->data.verify,
@@ -375,6 +382,7 @@ void sp_loader_destroy(sp_loader *l)
     pthread_mutex_destroy(&l->lock);
     free(l->slot);
     free(l->thread);
+    free(l->is_named);
     free(l);
 }
 

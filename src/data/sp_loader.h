@@ -117,9 +117,9 @@ sp_status sp_loader_seek(sp_loader *loader, sp_position at);
  * after a failure, except SP_EMEM, where it tells for which samples memory ran out.
  * *waited_s (may be NULL) is the time that the caller waited for other threads. A
  * failure of any thread comes where its batch would have come, and again until the next
- * seek. With data.on_error = "skip" a sample that cannot be read is empty here, and a
- * warning names it. The other ranks need not know of it, since batches may have any
- * size and losses are divided by the number of voxels that were summed. */
+ * seek. With data.on_error = "skip" a sample that cannot be read is empty here, and one
+ * warning of the loader names it. The other ranks need not know of it, since batches
+ * may have any size and losses are divided by the number of voxels that were summed. */
 sp_status sp_loader_next(sp_loader *loader, sp_batch **batch, double *waited_s);
 /* Returns a batch; its slot is filled anew. The caller may hold at most n_slots - 1
  * batches when it asks for the next one. */

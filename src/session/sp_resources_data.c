@@ -252,18 +252,22 @@ static bool is_learned(const sp_config *config, int32_t label)
     return (float)weights->list.at[label] > 0;
 }
 
-/* Looks for a label that is learned in sample i. A damaged sample is ignored here with
- * data.on_error = "skip"; the loader names it when it reads it. */
+/* Looks for a label that is learned in sample i. With data.on_error = "skip" a damaged
+ * sample has none, since the loader leaves it out; `damage` becomes what is wrong. */
 static sp_status has_label(sp_resources *r, int64_t i, sp_sample *sample,
-                           bool *is_found)
+                           bool *is_found, sp_error_record *damage)
 {
-    const sp_sample_request request = {.verify = false};
-    const bool is_skipping = r->session.config->data.on_error == SP_ON_ERROR_SKIP;
+    const sp_config *config = r->session.config;
+    const bool is_skipping = config->data.on_error == SP_ON_ERROR_SKIP;
+    const sp_sample_request request = {.verify = is_skipping && config->data.verify};
     sp_status rc = sp_sample_read(&r->train, i, &request, sample);
 
     for (int64_t j = 0; rc == SP_OK && !*is_found && j < sample->n; j++)
-        *is_found = is_learned(r->session.config, sample->labels[j]);
-    return is_skipping && rc != SP_EMEM ? SP_OK : rc;
+        *is_found = is_learned(config, sample->labels[j]);
+    if (!is_skipping || rc == SP_OK || rc == SP_EMEM)
+        return rc;
+    sp_error_save(damage);
+    return SP_OK;
 }
 
 sp_status sp_resources_check_labels(sp_resources *r)
@@ -271,6 +275,7 @@ sp_status sp_resources_check_labels(sp_resources *r)
     const sp_dataset *set = &r->train;
     const sp_comm *comm = r->session.comm;
     sp_sample sample = {0};
+    sp_error_record damage = {0};
     int64_t n_found = 0;
     sp_status rc = SP_OK;
 
@@ -284,7 +289,7 @@ sp_status sp_resources_check_labels(sp_resources *r)
         bool is_found = false;
 
         if (first + comm->rank < set->n_samples)
-            rc = has_label(r, first + comm->rank, &sample, &is_found);
+            rc = has_label(r, first + comm->rank, &sample, &is_found, &damage);
         rc = sp_session_agree(&r->session, rc);
         n_found = is_found;
         if (rc == SP_OK)
@@ -295,17 +300,22 @@ sp_status sp_resources_check_labels(sp_resources *r)
     }
     sp_sample_destroy(&sample);
     SP_TRY(rc);
-    if (!n_found)
-        return SP_FAIL(
-            SP_EDATA,
-            "%s: none of the voxels of %lld samples has a label%s, expected "
-            "one at least: nothing to train on (did --map name the codes of "
-            "these scans?)",
-            set->shard[0].path, (long long)set->n_samples,
-            r->session.config->train.class_weights.kind == SP_CW_LIST
-                ? " of a class whose weight in train.class_weights is above 0"
-                : "");
-    return SP_OK;
+    if (n_found)
+        return SP_OK;
+    if (damage.message[0])
+        rc = SP_FAIL(SP_EDATA,
+                     "%s; of the samples that can be read none has a label: nothing to "
+                     "train on",
+                     damage.message);
+    SP_TRY(sp_session_agree(&r->session, rc));
+    return SP_FAIL(SP_EDATA,
+                   "%s: none of the voxels of %lld samples has a label%s, expected "
+                   "one at least: nothing to train on (did --map name the codes of "
+                   "these scans?)",
+                   set->shard[0].path, (long long)set->n_samples,
+                   r->session.config->train.class_weights.kind == SP_CW_LIST
+                       ? " of a class whose weight in train.class_weights is above 0"
+                       : "");
 }
 
 /* Counts the labels of this rank's share of the training set. A damaged sample does not
