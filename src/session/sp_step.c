@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <math.h>
+#include <stdio.h>
 
 #include "base/sp_log.h"
 #include "session/sp_resources.h"
@@ -116,14 +117,44 @@ sp_status sp_step_run(sp_resources *r, double lr, const sp_step_hooks *hooks,
     return in_range(r, "step", run(r, lr, hooks, result));
 }
 
-/* Names a sample of the set by its number in its file. */
-static void warn_of_sample(const sp_dataset *set, int64_t step, int64_t id)
+/* Words the sample's feature of largest size, in the network's scale; "" where the sample
+ * cannot be read. A batch norm makes the losses of all samples of a batch non-finite, of
+ * which this tells the one at fault. */
+static void word_largest(const sp_resources *r, int64_t id, char *text, size_t room)
 {
-    const sp_shard *shard = &set->shard[sp_dataset_shard_of(set, id)];
+    const sp_sample_request request = {.columns = r->columns,
+                                       .n_columns = r->n_columns};
+    const double *mean = r->norm.mean, *std = r->norm.std;
+    sp_sample sample = {0};
+    double largest = -1;
 
-    sp_log_warn("step %lld: non-finite loss of sample %lld of %s%s%s", (long long)step,
-                (long long)(id - shard->first_sample), shard->path,
-                set->name ? ": " : "", set->name ? set->name[id] : "");
+    text[0] = 0;
+    if (sp_sample_read(&r->train, id, &request, &sample) == SP_OK)
+        for (int64_t i = 0; i < sample.n * r->n_columns; i++) {
+            const int c = (int)(i % r->n_columns);
+            const double x =
+                mean ? (sample.features[i] - mean[c]) / std[c] : sample.features[i];
+
+            if (fabs(x) <= largest)
+                continue;
+            largest = fabs(x);
+            snprintf(text, room, "; its features reach %.3g (%s)", x,
+                     r->train.feature_name[r->columns[c]]);
+        }
+    sp_sample_destroy(&sample);
+}
+
+/* Names a sample by its number in its file. */
+static void warn_of_sample(const sp_resources *r, int64_t step, int64_t id)
+{
+    const sp_dataset *set = &r->train;
+    const sp_shard *shard = &set->shard[sp_dataset_shard_of(set, id)];
+    char largest[256];
+
+    word_largest(r, id, largest, sizeof largest);
+    sp_log_warn("step %lld: non-finite loss of sample %lld of %s%s%s%s",
+                (long long)step, (long long)(id - shard->first_sample), shard->path,
+                set->name ? ": " : "", set->name ? set->name[id] : "", largest);
 }
 
 sp_status sp_step_name_samples(sp_resources *r, int64_t step)
@@ -135,6 +166,6 @@ sp_status sp_step_name_samples(sp_resources *r, int64_t step)
     SP_TRY(sp_net_sample_losses(&r->net, &n, &id, &loss));
     for (int i = 0; i < n; i++)
         if (id[i] >= 0 && !(isfinite(loss[i][0]) && isfinite(loss[i][1])))
-            warn_of_sample(&r->train, step, id[i]);
+            warn_of_sample(r, step, id[i]);
     return SP_OK;
 }

@@ -72,7 +72,7 @@ typedef struct sp_step_result {
 sp_status sp_step_run(struct sp_resources *resources, double lr,
                       const sp_step_hooks *hooks, sp_step_result *result);
 /* Logs the samples of this rank whose loss was not finite in the latest step; `step` is
- * its number. Local. */
+ * its number, each with its largest feature, for which it is read again. Local. */
 sp_status sp_step_name_samples(struct sp_resources *resources, int64_t step);
 
 #endif

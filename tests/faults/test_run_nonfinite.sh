@@ -99,6 +99,10 @@ run 2 8 predict base.deck run.dir=r 'data.val=["b.h5","h.h5"]'
 test "$(ls r/predictions)" = b.h5 || fail "left: $(ls r/predictions)"
 same whole.h5 r/predictions/b.h5 "earlier predictions"
 
+# A batch norm spreads it over the step's samples; their features tell which is at fault.
+run 2 0 base.deck run.dir=v data.train=h.h5 data.val='[]'
+says err 'non-finite loss of sample 2 of h.h5; its features reach 3e+38 (a)'
+says err 'non-finite loss of sample [013-5] of h.h5; its features reach -\{0,1\}[0-9.]* ([ab])'
 # In training the failure comes before best.h5 is replaced.
 run 2 0 base.deck run.dir=t train.steps=3
 sums t 3 >want
