@@ -165,6 +165,14 @@ static const char *column_name(const sample_reader *r, int64_t c)
     return r->set->feature_name[r->request->columns ? r->request->columns[c] : c];
 }
 
+/* The column of the file that is the sample's column c. */
+static int stored_column(const sample_reader *r, int c)
+{
+    const int wanted = r->request->columns ? r->request->columns[c] : c;
+
+    return r->set->column_of ? r->set->column_of[wanted] : wanted;
+}
+
 static sp_status fail_non_finite(const sample_reader *r, const float *x, int64_t row0)
 {
     int64_t i = 0;
@@ -186,7 +194,7 @@ static void gather(const sample_reader *r, const sp_extent *extent, const void *
 
     for (int64_t i = 0; i < n; i++, from += (size_t)extent->cols * size)
         for (int c = 0; c < r->n_columns; c++, at += size) {
-            const char *value = from + (size_t)r->request->columns[c] * size;
+            const char *value = from + (size_t)stored_column(r, c) * size;
 
             if (size == 4)
                 memcpy(at, value, 4);
@@ -480,8 +488,8 @@ static sp_status begin(sample_reader *r)
 
     r->n_columns = q->columns ? q->n_columns : r->set->n_features;
     r->has_all_columns = r->n_columns == r->set->n_features;
-    for (int c = 0; q->columns && c < q->n_columns; c++)
-        r->has_all_columns &= q->columns[c] == c;
+    for (int c = 0; c < r->n_columns; c++)
+        r->has_all_columns &= stored_column(r, c) == c;
     r->has_crc = q->verify && r->shard->crc.type_size > 0;
     of = q->reading ? q->reading : r->out;
     if (!of->own)

@@ -38,6 +38,7 @@ void sp_dataset_close(sp_dataset *set)
     free_texts(set->class_name, set->n_classes);
     free_texts(set->class_code, set->n_classes);
     free(set->class_of);
+    free(set->column_of);
     free_texts(set->feature_name, set->n_features);
     free_texts(set->name, set->n_samples);
     sp_recipe_destroy(set->recipe);

@@ -104,10 +104,46 @@ sp_status sp_dataset_match_recipe(const sp_dataset *set, const sp_recipe *recipe
 
 /* ---- train and val ---- */
 
-static sp_status match_columns(const sp_dataset *train, const sp_dataset *val)
+/* array [n] of elements of 8 bytes, NULL: element i becomes what from[i] was. */
+static void reorder(void *array, int n, const int *from, void *room)
+{
+    if (!array)
+        return;
+    memcpy(room, array, (size_t)n * 8);
+    for (int i = 0; i < n; i++)
+        memcpy((char *)array + 8 * i, (char *)room + 8 * from[i], 8);
+}
+
+/* val has train's columns in another order. */
+static sp_status reorder_columns(const sp_dataset *train, sp_dataset *val)
+{
+    const int n = val->n_features;
+    void *room = malloc((size_t)n * 8);
+
+    val->column_of = malloc((size_t)n * sizeof *val->column_of);
+    if (!room || !val->column_of) {
+        free(room);
+        return SP_FAIL(SP_EMEM, "no memory for the order of %d columns", n);
+    }
+    for (int i = 0; i < n; i++)
+        val->column_of[i] = find_name(n, val->feature_name, train->feature_name[i]);
+    reorder(val->feature_name, n, val->column_of, room);
+    reorder(val->feature_mean, n, val->column_of, room);
+    reorder(val->feature_std, n, val->column_of, room);
+    free(room);
+    sp_log_info(
+        "%s: feature columns in another order than those of %s, matched by name",
+        val->shard[0].path, train->shard[0].path);
+    return SP_OK;
+}
+
+static sp_status match_columns(const sp_dataset *train, sp_dataset *val)
 {
     const char *a = train->shard[0].path, *b = val->shard[0].path;
 
+    if (sp_dataset_compare_names(train->n_features, train->feature_name,
+                                 val->n_features, val->feature_name) == SP_OTHER_ORDER)
+        return reorder_columns(train, val);
     if (train->n_features != val->n_features)
         return SP_FAIL(SP_EDATA, "%s has %d feature columns, training data %s have %d",
                        b, val->n_features, a, train->n_features);

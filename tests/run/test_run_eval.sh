@@ -132,6 +132,15 @@ same by-name b "evaluation of columns in another order"
 run 2 0 eval base.deck run.dir=f run.checkpoint=r/checkpoints/best.h5 data.val=p.h5
 evaluations f | tail -n 1 >b
 cmp -s by-name b && fail "the order of columns does not count"
+# While training the data.val of another order are read likewise.
+for features in '[]' '["feature0"]'; do
+    run 2 0 base.deck run.dir=n data.val=n.h5 run.resume=never "data.features=$features"
+    says out 'n.h5: feature columns in another order than those of u.h5'
+    run 2 0 eval base.deck run.dir=n data.val=n.h5
+    evaluations n | tail -n 1 >by-name
+    evals n | tail -n 1 >b
+    same by-name b "evaluation while training of columns in another order"
+done
 run 2 0 base.deck run.dir=one train.steps=1 'data.features=["feature1"]'
 run 2 3 eval base.deck run.dir=f run.checkpoint=one/checkpoints/best.h5 \
     data.val=b.h5
