@@ -17,6 +17,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/sp_crc.h"
@@ -359,6 +360,14 @@ sp_status sp_checkpoint_open(sp_h5 **file, const char *path,
 sp_status sp_checkpoint_open_weights(sp_h5 **file, const char *path,
                                      sp_checkpoint_demand demand)
 {
+    struct stat about;
+
+    *file = NULL;
+    if (stat(path, &about) == 0 && S_ISDIR(about.st_mode))
+        return SP_FAIL(SP_EDATA,
+                       "%s: a folder, expected a checkpoint; a run folder has "
+                       "checkpoints/best.h5",
+                       path);
     SP_TRY(sp_h5_open(file, path));
     return verify_opened(file, false, demand);
 }

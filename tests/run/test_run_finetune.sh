@@ -29,6 +29,8 @@ for n in 1 3; do
     run $n 3 tune.deck run.dir=t run.init_from=$from
     one_diagnosis 'step-000000004.h5: the model has 4 classes, the data 5; everything else fits: add run.init_skip=\["conv4"\]'
 done
+run 2 3 tune.deck run.dir=t run.init_from="${from%/*}"
+one_diagnosis "${from%/*}: a folder, expected a checkpoint; a run folder has checkpoints/best.h5"
 run 2 3 tune.deck run.dir=t run.init_from=$from run.init_skip='["bn1"]'
 one_diagnosis 'add run.init_skip=\["bn1", "conv4"\]'
 # The layer is named if more than the classes differ.
