@@ -45,14 +45,15 @@ REAL=$SPTRAIN
 export REAL
 cat >rank <<'SH'
 #!/bin/sh
-if test "$PMI_RANK" = 0; then
+rank=${PMI_RANK-$OMPI_COMM_WORLD_RANK}
+if test "$rank" = 0; then
     while read -r _ at _ state _; do
         test "$state" = 0A && printf '%d\n' "0x${at#*:}"
     done </proc/net/tcp >spare.new
     mv spare.new spare
 fi
 until test -e spare; do sleep 0.01; done
-test "$PMI_RANK$APART" = 1yes && exec unshare -n "$REAL" "$@"
+test "$rank$APART" = 1yes && exec unshare -n "$REAL" "$@"
 exec "$REAL" "$@"
 SH
 chmod +x rank

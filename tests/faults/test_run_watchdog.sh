@@ -73,7 +73,7 @@ MPIEXEC=$MPIEXEC_ALL
 # say for whom. Rank 0 starts once rank 1 has been stopped in its wait for rank 0.
 cat >stopped <<'SH'
 #!/bin/sh
-if test "$PMI_RANK" = 1; then
+if test "${PMI_RANK-$OMPI_COMM_WORLD_RANK}" = 1; then
     (until test /proc/$$/exe -ef "$REAL"; do sleep 0.02; done
      sleep 0.3; kill -STOP $$; echo $$ >pid) &
     exec "$REAL" "$@"
@@ -86,12 +86,29 @@ REAL=$SPTRAIN SPTRAIN=$dir/stopped
 export REAL
 SP_START_S=4 launch 2 base.deck run.dir=never
 got=$?
-SPTRAIN=$REAL
 test $got != 0 || fail "status 0 with a rank that is stopped in the start"
 pid=$(cat pid)
 says err "^sptrain: rank 0 host $host: the ranks have not come .*: rank 1, pid $pid of this"
 says err "^sptrain: rank 0 host $host: error: .* for 4 s; waited for: rank 1, pid $pid"
 grep -q '^State:.[^ZX]' "/proc/$pid/status" 2>/dev/null && fail "the stopped rank is there"
+
+# A request to stop ends a start in which a rank is missing, with the status that has the
+# run started again.
+cat >missing <<'SH'
+#!/bin/sh
+test "${PMI_RANK-$OMPI_COMM_WORLD_RANK}" = 0 || exec sleep 60
+"$REAL" "$@" &
+until grep -q 'the ranks have not come together' err; do sleep 0.1; done
+kill $!
+wait $!
+echo $? >code
+exit 75
+SH
+chmod +x missing
+SPTRAIN=$dir/missing
+SP_START_S=16 launch 2 base.deck run.dir=never
+SPTRAIN=$REAL
+test "$(cat code)" = 75 || fail "status $(cat code) after TERM in a start that hangs"
 
 # All ranks meet a bad sample at the same instant, and one of them reports it.
 cp u.h5 bad.h5

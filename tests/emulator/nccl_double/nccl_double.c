@@ -39,6 +39,8 @@ static int world_rank(void)
 {
     const char *text = getenv("PMI_RANK");
 
+    if (!text)
+        text = getenv("OMPI_COMM_WORLD_RANK");
     return text ? atoi(text) : 0;
 }
 
