@@ -29,6 +29,18 @@ int sp_machine_cores(uint64_t set[SP_CORE_WORDS])
     return n > 0 ? n : 1;
 }
 
+int sp_machine_cores_of_parent(void)
+{
+    uint64_t set[SP_CORE_WORDS] = {0};
+    int n = 0;
+
+    if (sched_getaffinity(getppid(), sizeof set, (cpu_set_t *)set) != 0)
+        return 0;
+    for (int w = 0; w < SP_CORE_WORDS; w++)
+        n += __builtin_popcountll(set[w]);
+    return n;
+}
+
 /* Finds this process's folder below the root of the unified hierarchy of cgroups; "" if
  * there is none. */
 static void cgroup_folder(char *folder, size_t bytes)

@@ -151,6 +151,21 @@ static sp_status check_launcher(const sp_comm *comm)
                    tasks);
 }
 
+/* Unless it is told otherwise, Open MPI's mpirun binds one rank or two to a core each,
+ * however many there are; it has bound itself to none. */
+static void warn_if_bound(const sp_comm *comm)
+{
+    const bool is_bound = getenv("OMPI_MCA_orte_bound_at_launch") &&
+                          !getenv("OMPI_MCA_hwloc_base_binding_policy");
+    const int cores = sp_machine_cores_of_parent();
+
+    if (comm->rank == 0 && is_bound && comm->node_cores < cores &&
+        comm->node_cores < sp_machine_core_quota())
+        sp_log_warn("mpirun has bound the ranks of this node to %d of its %d cores: "
+                    "mpirun --bind-to none gives them all",
+                    comm->node_cores, cores);
+}
+
 sp_status sp_comm_open(sp_comm *comm, int *argc, char ***argv)
 {
     struct sp_comm_impl *impl;
@@ -174,6 +189,7 @@ sp_status sp_comm_open(sp_comm *comm, int *argc, char ***argv)
     SP_MPI(Comm_size(impl->world, &comm->size));
     SP_TRY(check_launcher(comm));
     SP_TRY(sp_comm_find_nodes(comm));
+    warn_if_bound(comm);
     return SP_OK;
 }
 

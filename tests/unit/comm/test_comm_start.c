@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/sp_machine.h"
 #include "comm/sp_comm.h"
 
 static char own_path[4096];
@@ -29,6 +30,23 @@ TEST(several_single_ranks_are_refused)
     /* A launcher of another MPI, whose words this MPI does not understand. */
     assert_int_equal(run_self("OMPI_COMM_WORLD_SIZE=2", "open", ""), SP_EUSAGE);
     assert_int_equal(run_self("OMPI_COMM_WORLD_SIZE=1", "open", ""), SP_OK);
+}
+
+/* As mpirun of Open MPI binds one rank, unless it is told how to. */
+TEST(a_binding_that_nobody_asked_for_is_told)
+{
+#define BOUND                                                                            \
+    " OMPI_MCA_orte_bound_at_launch=1 taskset -c "                                       \
+    "$(taskset -cp $$ | sed 's/.*: //; s/[-,].*//')"
+    const char *told = "2>&1 | grep -q 'has bound the ranks of this node to 1 of its'";
+    uint64_t set[SP_CORE_WORDS];
+
+    if (sp_machine_cores(set) < 2 || sp_machine_core_quota() < 2)
+        skip();
+    assert_int_equal(
+        run_self("env -u OMPI_MCA_hwloc_base_binding_policy" BOUND, "open", told), 0);
+    assert_int_equal(
+        run_self("OMPI_MCA_hwloc_base_binding_policy=core" BOUND, "open", told), 1);
 }
 
 static const char *launcher(void)
