@@ -40,7 +40,10 @@ DECK
 
 # The ports that are open before the program begins are the launcher's: MPICH's mpiexec ends
 # when anybody connects to it. With APART rank 1 has a network of its own and does not
-# reach rank 0, which therefore listens until the end.
+# reach rank 0, which therefore listens until the end. Open MPI's ranks would not reach their
+# launcher.
+apart=yes
+"$MPIEXEC" --version | grep -q HYDRA || apart=
 REAL=$SPTRAIN
 export REAL
 cat >rank <<'SH'
@@ -101,7 +104,7 @@ for kind in ${SP_KINDS-backlog token leave close places idle garbage replay}; do
     i=0
     rm -f times quiet watch
     while test $i -lt "$n_tries"; do
-        if test $((i % 2)) = 0; then APART=; else APART=yes; fi
+        if test $((i % 2)) = 0; then APART=; else APART=$apart; fi
         export APART
         test -z "$SP_TIMED" || quiet_first=$((i / 2 % 2))
         if test "$quiet_first" = 1; then
