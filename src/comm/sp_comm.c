@@ -147,7 +147,8 @@ static sp_status check_launcher(const sp_comm *comm)
         return SP_OK;
     return SP_FAIL(SP_EUSAGE,
                    "Slurm started %s tasks, but MPI sees a world of one: start with "
-                   "`srun --mpi=pmi2` (or with mpirun inside the allocation)",
+                   "`srun --mpi=pmi2` (Open MPI: --mpi=pmix), or with mpirun inside the "
+                   "allocation",
                    tasks);
 }
 
