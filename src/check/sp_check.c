@@ -86,7 +86,9 @@ static sp_status check(sp_resources *r)
                 r->n_columns);
     print_batch(r, &sampler);
     sp_init_report(r);
-    rc = check_memory(r, &sampler);
+    rc = sp_init_check(r);
+    if (rc == SP_OK)
+        rc = check_memory(r, &sampler);
     sp_sampler_close(&sampler);
     return rc;
 }

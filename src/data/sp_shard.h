@@ -148,7 +148,8 @@ sp_status sp_dataset_columns(const sp_dataset *set, const sp_strings *features,
 sp_status sp_dataset_take_classes(sp_dataset *set, int n, char *const *name,
                                   const char *whose);
 /* Checks that val fits train (voxel size, features), and makes val's labels be read as
- * train's classes, and its columns, found by name, in train's order. SP_EDATA. Warns where samples of val became so in another way. */
+ * train's classes, and its columns, found by name, in train's order. SP_EDATA. Warns
+ * where samples of val became so in another way. */
 sp_status sp_dataset_match(const sp_dataset *train, sp_dataset *val);
 /* Compares the recipe of the set with that of a model or of other data, which `whose`
  * names in the message: warns where a column means other values. SP_EDATA where the

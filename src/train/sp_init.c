@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/sp_log.h"
@@ -134,6 +135,31 @@ sp_status sp_init_weights(sp_resources *r)
                        path, r->fault);
     if (r->session.comm->rank == 0)
         rc = compare(r, path);
+    SP_TRY(sp_session_agree(&r->session, rc));
+    return sp_init_norm_of(r, path);
+}
+
+sp_status sp_init_check(sp_resources *r)
+{
+    const char *path = r->session.config->run.init_from;
+    const sp_graph *g = &r->graph;
+    sp_status rc = SP_OK;
+
+    if (!path[0])
+        return SP_OK;
+    SP_TRY(sp_session_agree(&r->session, sp_resources_normalize(r, &r->train)));
+    if (r->session.comm->rank == 0) {
+        float *param =
+            malloc((size_t)(g->n_floats + g->n_buffer_floats) * sizeof *param);
+
+        rc = !param
+                 ? SP_FAIL(SP_EMEM, "out of memory")
+                 : sp_checkpoint_read_init(path, g, &r->session.config->run.init_skip,
+                                           param, param + g->n_floats);
+        free(param);
+        if (rc == SP_OK)
+            rc = compare(r, path);
+    }
     SP_TRY(sp_session_agree(&r->session, rc));
     return sp_init_norm_of(r, path);
 }

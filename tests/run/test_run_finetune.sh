@@ -31,6 +31,8 @@ for n in 1 3; do
 done
 run 2 3 tune.deck run.dir=t run.init_from="${from%/*}"
 one_diagnosis "${from%/*}: a folder, expected a checkpoint; a run folder has checkpoints/best.h5"
+run 2 3 check tune.deck run.dir=t run.init_from=$from
+one_diagnosis 'the model has 4 classes, the data 5'
 run 2 3 tune.deck run.dir=t run.init_from=$from run.init_skip='["bn1"]'
 one_diagnosis 'add run.init_skip=\["bn1", "conv4"\]'
 # The layer is named if more than the classes differ.
@@ -116,6 +118,8 @@ run 2 0 "$@" run.dir=n2 run.init_norm=source train.steps=6
 normalized n2 5
 "$SHARDS" weights $from w.h5 || fail "make_shards weights"
 run 2 3 base.deck run.dir=n3 run.init_from=w.h5 run.init_norm=source
+one_diagnosis 'w.h5: has no statistics of feature column feature0'
+run 1 3 check base.deck run.init_from=w.h5 run.init_norm=source
 one_diagnosis 'w.h5: has no statistics of feature column feature0'
 run 2 0 base.deck run.dir=n3 run.init_from=w.h5
 
