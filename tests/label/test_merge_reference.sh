@@ -33,8 +33,10 @@ for overlap in 2.5 8; do # the second reaches beyond the next block
     run 2 0 predict base.deck run.dir=merged $model eval.merge=true
     run 3 0 eval base.deck run.dir=merged $model eval.merge=true
     "$python" "$reference" compare merged/evaluations.jsonl plain/predictions \
-        merged/predictions s-*.h5 || fail "merged predictions of overlap $overlap"
+        merged/predictions s-*.h5 >>compared || fail "merged predictions of overlap $overlap"
 done
+cat compared
+grep -q ' [1-9][0-9]* changed' compared || fail "merging changed no prediction of any overlap"
 
 # damage NAME HOW: changes a copy of the shards and demands exit 3 with this message.
 damage() {
