@@ -80,7 +80,7 @@ AC_SUBST([SP_AVX2_CFLAGS])
 # SP_ENABLE_DEBUG: assertions and stale-memory checks. --enable-debug
 AC_DEFUN([SP_ENABLE_DEBUG], [
 AC_ARG_ENABLE([debug], [AS_HELP_STRING([--enable-debug],
-  [fill recycled memory with NaN, keep assertions])], [], [enable_debug=no])
+  [fill recycled memory with NaN])], [], [enable_debug=no])
 AS_IF([test "x$enable_debug" = xyes],
   [AC_DEFINE([SP_DEBUG], [1], [recycled memory is filled with NaN])
    sp_debug_summary="assertions, recycled memory filled with NaN"],

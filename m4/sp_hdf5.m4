@@ -43,6 +43,9 @@ AS_IF([test $sp_hdf5 = no],
    AS_IF([test "x$PKG_CONFIG" != x && test $sp_have_hdf5 = unknown],
      [sp_required=`$PKG_CONFIG --errors-to-stdout --print-errors --exists hdf5-$sp_mpi |
         sed -n "s/^Package '\([[^']]*\)', required by .*/\1/p" | head -n 1`])
+   AS_CASE([$with_hdf5],
+     [yes|auto|no], [],
+     [AC_MSG_WARN([--with-hdf5=$with_hdf5 has no parallel HDF5 of this MPI])])
    AS_CASE([$sp_required],
      [mpich|ompi*], [SP_MISSING([lib$sp_mpi-dev], [$sp_required], [MPI, which hdf5-$sp_mpi requires])],
      [?*], [SP_MISSING([lib$sp_required-dev], [$sp_required], [hdf5-$sp_mpi requires it])],

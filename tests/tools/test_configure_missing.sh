@@ -58,3 +58,8 @@ sed 's/^Libs:.*/& -lnot_installed/' "$work/mpich.pc" >"$work/all/mpich.pc"
 grep -q not_installed "$work/all/mpich.pc"
 expect "$(without zlib)" "zlib1g-dev zlib"
 expect "$(CC=gcc && export CC && without zlib)" "zlib1g-dev zlib"
+# A folder that has no parallel HDF5 is named.
+mkdir "$work/given"
+(cd "$work/given" && CFLAGS=-O0 "$work/tree/configure" --without-cuda \
+    --with-hdf5="$work/given" >out 2>err) && echo "an empty folder is HDF5" && exit 1
+grep -q -e "--with-hdf5=$work/given has no parallel HDF5" "$work/given/err"
