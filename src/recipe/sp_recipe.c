@@ -105,8 +105,9 @@ sp_status sp_recipe_bcast(sp_recipe **recipe, sp_comm *comm)
     if (rc == SP_OK && comm->rank != 0) {
         wire.is_reading = true;
         sp_recipe_wire(&wire, recipe);
-        rc = wire.rc;
     }
+    if (rc == SP_OK)
+        rc = wire.rc; /* rank 0's too, which may lack memory for what it sends */
     free(wire.data);
     return sp_comm_agree(comm, rc, NULL);
 }
