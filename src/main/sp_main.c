@@ -154,14 +154,48 @@ static void print_error(const sp_comm *comm)
         sp_log_error(sp_error_last());
 }
 
+static const sp_verb *find_answer(int argc, char **argv);
+
+/* True where a launcher has started several ranks. Rank 0 then answers for all of them,
+ * which would print the same and write the same files at the same time. */
+static bool is_one_of_many(void)
+{
+    const char *n = getenv("PMI_SIZE");
+
+    n = n ? n : getenv("OMPI_COMM_WORLD_SIZE");
+    return n && atoi(n) > 1;
+}
+
+/* Collective: *is_answer says whether rank 0 has found an answer, which it gives. */
+static sp_status answer_by_rank_0(int argc, char **argv, sp_comm *comm, bool *is_answer)
+{
+    const sp_verb *verb = comm->rank == 0 ? find_answer(argc, argv) : NULL;
+    sp_status rc = SP_OK;
+
+    *is_answer = verb != NULL;
+    SP_TRY(sp_comm_bcast(comm, is_answer, sizeof *is_answer, 0));
+    if (*is_answer)
+        sp_start_over();
+    if (verb)
+        rc = verb->answer(argc, argv);
+    if (verb && rc == SP_OK)
+        rc = sp_log_written();
+    return *is_answer ? sp_comm_agree(comm, rc, NULL) : SP_OK;
+}
+
 static sp_status run(int argc, char **argv, sp_comm *comm)
 {
     const sp_verb *verb = argc > 1 ? sp_names_find(SP_NAMES(verbs), argv[1]) : NULL;
     sp_config config = {0};
     sp_command command = {.config = &config, .comm = comm};
     char path[PATH_MAX] = "";
-    sp_status rc = SP_OK;
+    bool is_answer;
+    sp_status rc = answer_by_rank_0(argc, argv, comm, &is_answer);
 
+    if (rc != SP_OK)
+        print_error(comm);
+    if (rc != SP_OK || is_answer)
+        return rc;
     if (verb && verb->run_words)
         return verb->run_words(argc - 1, argv + 1, comm);
     /* Every rank parses its own command line (all are the same), but rank 0 alone reads
@@ -381,7 +415,7 @@ int main(int argc, char **argv)
     sp_h5_child_main(argc, argv);
     sp_trial_main(argc, argv);
     sp_witness_main(argc, argv);
-    if (verb)
+    if (verb && !is_one_of_many())
         return answer(verb, argc, argv);
     sp_thread_wait_asleep(argv);
     atexit(refuse_early_end);
