@@ -143,6 +143,7 @@ static sp_status read_config(int argc, char **argv, const sp_verb **verb,
     if (!command->deck) {
         SP_TRY(sp_deck_find_default(path));
         command->deck = path;
+        command->is_default_deck = true;
     }
     return sp_config_read(config, command->deck, command->n_overrides,
                           command->overrides);

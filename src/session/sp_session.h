@@ -31,6 +31,7 @@ struct sp_witness;  /* watch/sp_witness.h */
 typedef struct sp_command {
     const char *name; /* "train", ... */
     const char *deck; /* path, for messages */
+    bool is_default_deck; /* the user named no deck */
     int n_overrides;
     char **overrides; /* [n_overrides] "section.key=value" */
     const sp_config *config;

@@ -54,6 +54,28 @@ static sp_status name_columns(sp_config *model, const sp_normalization *norm)
     return SP_OK;
 }
 
+/* Refuses the data.val of the default deck where the user named no deck and the model's
+ * training had another: its user hardly means the sample data. */
+static sp_status refuse_default_data(const sp_infer *infer, const sp_config *model)
+{
+    const sp_session *s = &infer->resources.session;
+    char *old, *now;
+    sp_status rc = SP_OK;
+
+    if (!s->command->is_default_deck || sp_config_is_overridden(s->config, "data.val"))
+        return SP_OK;
+    old = sp_config_value(model, "data.val");
+    now = sp_config_value(s->config, "data.val");
+    if (old && now && strcmp(old, now) != 0)
+        rc = SP_FAIL(SP_EUSAGE,
+                     "%s was trained with data.val = %s, %s has %s: name a deck (that "
+                     "of a run is its deck.resolved) or give data.val=FILES",
+                     infer->path, old, s->command->deck, now);
+    free(old);
+    free(now);
+    return rc;
+}
+
 /* Rank 0: makes a config. The keys that describe the network, and the augmentation that
  * it was trained with (which views it knows), come from the checkpoint's deck unless
  * the command line sets them. All other keys come from the user's deck. A family on the
@@ -67,7 +89,9 @@ static sp_status take_network(sp_infer *infer)
     sp_status rc;
 
     SP_TRY(sp_checkpoint_config(&old, &infer->state, infer->path));
-    rc = name_columns(&old, &infer->resources.norm);
+    rc = refuse_default_data(infer, &old);
+    if (rc == SP_OK)
+        rc = name_columns(&old, &infer->resources.norm);
     if (rc == SP_OK)
         rc = sp_config_copy(&infer->config, user);
     for (; rc == SP_OK && *key; key++)

@@ -117,6 +117,15 @@ mkdir sub && cp u.h5 sub
 run 2 2 predict base.deck run.dir=f run.checkpoint=r/checkpoints/best.h5 'data.val=["u.h5","sub/u.h5"]'
 one_diagnosis 'f/predictions/u.h5'
 
+# Without a deck data.val is that of the default deck, which this model's training had not.
+for n in 1 3; do
+    run $n 2 eval run.dir=r
+    one_diagnosis 'r/checkpoints/best.h5 was trained with data.val = \["u.h5"\], .*default.deck has'
+    test ! -e input || fail "sample data were made"
+done
+run 2 0 eval run.dir=r data.val=u.h5
+run 2 0 eval r/deck.resolved run.dir=r
+
 # Columns are found by the model's names, in whatever order the data have them. On the
 # command line the model's names in another order are a mistake.
 names='"feature2", "feature1", "feature0"'
