@@ -48,6 +48,7 @@ typedef struct sp_step_hooks {
 
 typedef struct sp_step_result {
     double loss;      /* over all ranks' labelled voxels; NAN: no voxel was labelled */
+    double weight;    /* sum of the labelled voxels' class weights */
     double grad_norm; /* of the mean gradient, not clipped; NAN: not finite */
     double voxels;    /* sum over the ranks */
     double data_wait_s, comm_exposed_s; /* seconds that this rank waited */

@@ -282,8 +282,10 @@ sp_status sp_report_epoch(sp_trainer *trainer, const sp_step_report *step)
     sp_log_info(
         "epoch=%lld step=%lld samples=%lld loss=%.5g mean_step_s=%.3f %stime=%s",
         (long long)step->epoch + 1, (long long)step->step, (long long)step->samples,
-        step->result.loss, n > 0 ? trainer->train_s / n : 0, left_text(trainer, left),
+        trainer->weight_sum > 0 ? trainer->loss_sum / trainer->weight_sum : NAN,
+        n > 0 ? trainer->train_s / n : 0, left_text(trainer, left),
         sp_date(sp_time_s(), date));
+    trainer->loss_sum = trainer->weight_sum = 0;
     if (s->comm->rank == 0)
         rc = sp_run_status(&s->run, "running", SP_OK, step->epoch + 1, step->step, "");
     return sp_session_agree(s, rc);

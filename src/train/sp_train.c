@@ -91,6 +91,10 @@ static sp_status train_step(sp_trainer *t, sp_step_report *report)
     *report = (sp_step_report){.lr = sp_trainer_lr(t)};
     SP_TRY(sp_step_run(t->resources, report->lr, &hooks, &report->result));
     advance(t, report);
+    if (isfinite(report->result.loss)) {
+        t->loss_sum += report->result.loss * report->result.weight;
+        t->weight_sum += report->result.weight;
+    }
     if (report->result.is_skipped)
         SP_TRY(log_skipped(t, report));
     sp_times_end(t->times, report);

@@ -56,6 +56,9 @@ typedef struct sp_trainer {
     double begin_s; /* when the program began, by sp_now_s */
     /* Seconds since this start; save_s: the training waited. */
     double train_s, eval_s, save_s;
+    /* Sums over the steps since the epoch, or within it this start, began whose loss is
+     * finite: the loss times its weight, and the weight. */
+    double loss_sum, weight_sum;
     double pictures_s; /* the part of eval_s that pictures of samples took */
     /* Seconds of the last checkpoint, which nothing overlaps. */
     double save_last_s;

@@ -10,7 +10,13 @@ net : { family = "minkunet14A"; width = 0.1; stem_kernel = 3; };
 batch : { size = 4; eval_size = 5; };
 train : { steps = 4; warmup_steps = 2; };
 DECK
-run 2 0 base.deck run.dir=r
+run 2 0 base.deck run.dir=r run.log_every=1
+# The line of an epoch has the mean loss over its labelled voxels, of which every step has
+# about the same share.
+awk '{ for (i = 1; i <= NF; i++) { split($i, a, "="); x[a[1]] = a[2] } }
+    /^step=/ { n += x["voxels"]; sum += x["loss"] * x["voxels"] }
+    /^epoch=/ { exit x["loss"] < 0.99 * sum / n || x["loss"] > 1.01 * sum / n }' out ||
+    fail "the loss of an epoch is not the mean"
 same r/checkpoints/best.h5 r/checkpoints/step-000000004.h5 "best.h5"
 cp r/metrics.jsonl trained
 after_save="sh -c 'echo \$0 >$dir/saved'"
