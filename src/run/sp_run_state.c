@@ -283,6 +283,8 @@ static void print_heartbeats(const sp_heartbeat *records, int n, FILE *to)
             say(to, "%6d  never heard\n", r);
             continue;
         }
+        if (h->phase == SP_PHASE_END && strcmp(process, "gone") == 0)
+            process = "finished"; /* after it closed the folder, by itself */
         say(to, "%6d  %-24s %8d  %-9s %6d %9" PRId64 "  %-20s %10.1f%s%s", r, h->host,
             h->pid, sp_phase_name((sp_phase)h->phase), h->epoch, h->step,
             sp_date(h->time, when), difftime(time(NULL), (time_t)h->time),

@@ -176,6 +176,7 @@ same trained r/status.json "eval or predict changed the training's status"
 says r/status-eval.json '"state":"failed","exit_code":3'
 says r/status-predict.json '"state":"failed","exit_code":2'
 "$SPTRAIN" status r >out || fail "sptrain status"
+says out ' end .* process finished$'
 for state in 'r: done' 'r: eval failed' 'r: predict failed'; do says out "$state, exit code"; done
 run 2 0 eval base.deck run.dir=r
 says r/status-eval.json '"state":"done","exit_code":0'
