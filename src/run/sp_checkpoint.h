@@ -112,10 +112,12 @@ sp_status sp_checkpoint_read_open(struct sp_h5 *file, const struct sp_graph *gra
 
 /* Rank 0 only, local: reads the weights and buffers that another training begins with.
  * Layers that `skip` names (sp_graph_is_named) stay as the caller made them. SP_EDATA
- * as above; where nothing but the classes of the last layer do not fit, the message has
- * the value of run.init_skip that leaves it out. */
+ * as above; where the first layer does not fit the number of columns, the message has
+ * those of the model and of `data`; where nothing but the classes of the last layer do
+ * not fit, it has the value of run.init_skip that leaves it out. */
 sp_status sp_checkpoint_read_init(const char *path, const struct sp_graph *graph,
-                                  const sp_strings *skip, float *param, float *running);
+                                  const sp_normalization *data, const sp_strings *skip,
+                                  float *param, float *running);
 
 /* Rank 0 only, local: parses the deck that a checkpoint stores. SP_EDATA where it is no
  * deck; config may be destroyed in that case too. */

@@ -116,8 +116,8 @@ static sp_status read_init(const sp_resources *r, const char *path, host_weights
         sp_graph_init_params(graph, (uint64_t)config->train.seed, w->param);
         sp_graph_init_buffers(graph, w->running);
     }
-    return sp_checkpoint_read_init(path, graph, &config->run.init_skip, w->param,
-                                   w->running);
+    return sp_checkpoint_read_init(path, graph, &r->norm, &config->run.init_skip,
+                                   w->param, w->running);
 }
 
 /* The file that weights are loaded from, and what is done with it. */

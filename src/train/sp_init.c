@@ -152,10 +152,10 @@ sp_status sp_init_check(sp_resources *r)
         float *param =
             malloc((size_t)(g->n_floats + g->n_buffer_floats) * sizeof *param);
 
-        rc = !param
-                 ? SP_FAIL(SP_EMEM, "out of memory")
-                 : sp_checkpoint_read_init(path, g, &r->session.config->run.init_skip,
-                                           param, param + g->n_floats);
+        rc = !param ? SP_FAIL(SP_EMEM, "out of memory")
+                    : sp_checkpoint_read_init(path, g, &r->norm,
+                                              &r->session.config->run.init_skip, param,
+                                              param + g->n_floats);
         free(param);
         if (rc == SP_OK)
             rc = compare(r, path);

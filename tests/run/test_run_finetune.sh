@@ -39,6 +39,11 @@ one_diagnosis 'add run.init_skip=\["bn1", "conv4"\]'
 run 2 3 tune.deck run.dir=t run.init_from=$from net.family=minkunet14
 one_diagnosis '/params/conv0p1s1/weight is missing'
 
+# Other columns.
+run 2 3 base.deck run.dir=t run.init_from=$from data.features='["feature2","feature0"]'
+one_diagnosis 'the model has the feature columns \["feature0", "feature1", "feature2"\], the data \["feature2", "feature0"\]: .* "conv1" to run.init_skip'
+run 2 0 base.deck run.dir=two run.init_from=$from data.features=feature0 run.init_skip=conv1
+
 # The first step: with a learning rate of 0 nothing but statistics moves.
 run 2 0 tune.deck run.dir=first run.init_from=$from run.init_skip=conv4 train.lr=0 \
     train.steps=1 train.freeze='["bn"]'
