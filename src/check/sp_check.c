@@ -4,6 +4,7 @@
 #include "base/sp_log.h"
 #include "train/sp_init.h"
 #include "train/sp_report.h"
+#include "train/sp_resume.h"
 
 static void print_batch(const sp_resources *r, const sp_sampler *sampler)
 {
@@ -49,10 +50,6 @@ static sp_status check_file(sp_session *s, const char *path)
 
 static sp_status check_files(sp_session *s)
 {
-    const sp_resume *resume = &s->config->run.resume;
-
-    if (resume->from == SP_RESUME_FILE)
-        SP_TRY(check_file(s, resume->text));
     SP_TRY(check_file(s, s->config->run.init_from));
     return check_file(s, s->config->run.checkpoint);
 }
@@ -90,7 +87,7 @@ static sp_status check(sp_resources *r)
     if (rc == SP_OK)
         rc = check_memory(r, &sampler);
     sp_sampler_close(&sampler);
-    return rc;
+    return rc == SP_OK ? sp_resume_check(r) : rc;
 }
 
 sp_status sp_check(const sp_command *command)

@@ -60,10 +60,11 @@ static void log_changes(const sp_config *old, const sp_config *now)
 }
 
 /* Keeps the memory bound of the checkpoint, so that steps are cut as they were, unless
- * the deck sets its own. */
+ * the deck sets its own. A check has no backend. */
 static void keep_memory(const sp_config *old, sp_resources *r)
 {
-    if (r->session.resolved.memory_mb == 0 && !r->backend.ops->is_host)
+    if (r->session.resolved.memory_mb == 0 && r->backend.ops &&
+        !r->backend.ops->is_host)
         r->session.resolved.memory_mb = old->run.memory_mb;
 }
 
@@ -80,10 +81,10 @@ static void warn_of_sums(const sp_config *old, const sp_config *now, const char 
 }
 
 /* Rank 0: checks that the checkpoint belongs to this deck and data. */
-static sp_status compare(sp_trainer *t, const sp_checkpoint_state *state,
+static sp_status compare(sp_resources *r, const sp_checkpoint_state *state,
                          const sp_normalization *norm, const char *path)
 {
-    const sp_dataset *set = &t->resources->train;
+    const sp_dataset *set = &r->train;
     const uint64_t hash = set->hash;
     const char *const *key = sp_config_kept_by_resume;
     sp_config old, now;
@@ -92,9 +93,9 @@ static sp_status compare(sp_trainer *t, const sp_checkpoint_state *state,
     if (!state->deck)
         return SP_FAIL(SP_EUSAGE, "%s holds weights only; use run.init_from for it",
                        path);
-    SP_TRY(sp_resources_match_columns(t->resources, set, norm, path, SP_EUSAGE));
-    if (sp_resources_compare_classes(t->resources, norm) != SP_EQUAL)
-        return sp_resources_refuse_classes(t->resources, norm, path, SP_EUSAGE);
+    SP_TRY(sp_resources_match_columns(r, set, norm, path, SP_EUSAGE));
+    if (sp_resources_compare_classes(r, norm) != SP_EQUAL)
+        return sp_resources_refuse_classes(r, norm, path, SP_EUSAGE);
     if (state->data_hash != hash)
         return SP_FAIL(SP_EUSAGE,
                        "%s: data index: checkpoint %016llx, data.train %016llx: the "
@@ -104,10 +105,10 @@ static sp_status compare(sp_trainer *t, const sp_checkpoint_state *state,
     SP_TRY(sp_checkpoint_check_place(path, state, set->n_samples));
     SP_TRY(sp_checkpoint_config(&old, state, path));
     for (rc = SP_OK; *key && rc == SP_OK; key++)
-        rc = compare_key(&old, t->session->config, *key, path);
+        rc = compare_key(&old, r->session.config, *key, path);
     if (rc == SP_OK) {
-        keep_memory(&old, t->resources);
-        now = sp_session_resolved(t->session);
+        keep_memory(&old, r);
+        now = sp_session_resolved(&r->session);
         log_changes(&old, &now);
         warn_of_sums(&old, &now, path);
     }
@@ -144,9 +145,10 @@ static bool is_own(const char *dir, char *path)
 }
 
 /* Rank 0: finds the checkpoint to continue from and compares it with the deck. */
-static sp_status choose(sp_trainer *t, beginning *from)
+static sp_status choose(sp_resources *r, beginning *from)
 {
-    const sp_resume *resume = &t->session->config->run.resume;
+    const sp_config *config = r->session.config;
+    const sp_resume *resume = &config->run.resume;
     sp_checkpoint_state state = {0};
     sp_normalization norm = {0};
     char dir[PATH_MAX], *path = from->path;
@@ -158,12 +160,12 @@ static sp_status choose(sp_trainer *t, beginning *from)
         return SP_OK;
     if (resume->from == SP_RESUME_FILE) {
         snprintf(path, PATH_MAX, "%s", resume->text);
-        from->is_foreign = from->is_moving = !is_own(t->session->run.dir, path);
+        from->is_foreign = from->is_moving = !is_own(config->run.dir, path);
         /* Verifies all of a whole checkpoint too. */
         SP_TRY(sp_checkpoint_verify_weights(path, SP_FINITE));
     } else {
-        snprintf(dir, sizeof dir, "%s/checkpoints", t->session->run.dir);
-        SP_TRY(sp_checkpoint_find(dir, &t->resources->train, path, &n_damaged));
+        snprintf(dir, sizeof dir, "%s/checkpoints", config->run.dir);
+        SP_TRY(sp_checkpoint_find(dir, &r->train, path, &n_damaged));
     }
     if (!path[0]) {
         from->is_moving = n_damaged > 0;
@@ -173,9 +175,9 @@ static sp_status choose(sp_trainer *t, beginning *from)
     }
     rc = sp_checkpoint_read_state(path, &state, &norm);
     if (rc == SP_OK)
-        rc = compare(t, &state, &norm, path);
+        rc = compare(r, &state, &norm, path);
     /* The run folder would be left without a checkpoint. */
-    if (rc == SP_OK && from->is_foreign && is_complete(t->session->config, &state))
+    if (rc == SP_OK && from->is_foreign && is_complete(config, &state))
         rc = SP_FAIL(SP_EUSAGE,
                      "%s: step %lld, epoch %lld: nothing is left to train; raise "
                      "train.epochs or train.steps",
@@ -183,6 +185,14 @@ static sp_status choose(sp_trainer *t, beginning *from)
     sp_checkpoint_state_destroy(&state);
     sp_normalization_destroy(&norm);
     return rc;
+}
+
+sp_status sp_resume_check(sp_resources *r)
+{
+    beginning from = {0};
+
+    return sp_session_agree(&r->session,
+                            r->session.comm->rank == 0 ? choose(r, &from) : SP_OK);
 }
 
 static sp_status begin_fresh(sp_trainer *t)
@@ -280,7 +290,7 @@ sp_status sp_resume_begin(sp_trainer *trainer)
     trainer->state.data_hash = r->train.hash;
     trainer->state.val_hash = trainer->is_evaluated ? r->val.hash : 0;
     if (r->session.comm->rank == 0)
-        rc = choose(trainer, &from);
+        rc = choose(r, &from);
     SP_TRY(sp_session_agree(&r->session, rc));
     SP_TRY(sp_comm_bcast(r->session.comm, &from, sizeof from, 0));
     SP_TRY(sp_comm_bcast(r->session.comm, &r->session.resolved,

@@ -134,6 +134,12 @@ cp r/metrics.jsonl before
 run 2 0 base.deck
 says out 'r: finished at step 40'
 same before r/metrics.jsonl "a finished run changed metrics.jsonl"
+for n in 1 2; do
+    run $n 2 check base.deck net.width=0.5
+    one_diagnosis 'net.width: checkpoint .*, deck 0.5; it must stay the same to continue'
+done
+run 2 0 check base.deck net.width=0.5 run.resume=never
+status r done 0
 run 2 2 base.deck net.width=0.5
 status r failed 2
 run 2 0 eval base.deck
