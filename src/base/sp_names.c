@@ -178,6 +178,9 @@ static sp_status read_option(void *to, sp_names table, const char *program, int 
     if (!option)
         return SP_FAIL(SP_EUSAGE, "%s %s: unknown option %s; nearest: %s", program,
                        argv[0], given, sp_names_nearest(table, name)->name);
+    if (option->only && !strstr(option->only, argv[0])) /* no name is part of another */
+        return SP_FAIL(SP_EUSAGE, "%s %s: %s is an option of %s only", program, argv[0],
+                       name, option->only);
     if (option->kind == SP_OPTION_FLAG) {
         *(bool *)((char *)to + option->offset) = true;
         return equals ? SP_FAIL(SP_EUSAGE, "%s takes no value", name) : SP_OK;

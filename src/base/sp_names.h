@@ -79,13 +79,14 @@ typedef struct sp_option {
     double unit;         /* factor on a real number; 0: none */
     bool or_0;
     sp_status (*read)(void *to, const struct sp_option *option, const char *text);
+    const char *only; /* the commands that take it, "ops, plan"; NULL: all */
 } sp_option;
 
 /* Reads the options among argv[1] .. argv[argc - 1] into the struct `to`. argv[0] is
  * the command's name, "--option VALUE" and "--option=VALUE" are the same, -h is --help,
  * and "--" ends the options. Words that are no options become argv[1] ..
  * argv[*n_words], in their order. SP_EUSAGE: an unknown option, with the nearest one,
- * or a wrong value. */
+ * one of other commands, or a wrong value. */
 sp_status sp_options_read(void *to, sp_names table, const char *program, int argc,
                           char **argv, int *n_words);
 /* Reads a whole number of the option's range. *end is behind it; NULL: the text must

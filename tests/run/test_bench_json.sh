@@ -341,6 +341,8 @@ refused 3 'no-such.h5' voxels --shard no-such.h5 --out raw
 refused 4 'nowhere/raw' voxels --shard one-00000-of-00001.h5 --out nowhere/raw
 refused 2 'expected fp32, tf32 or bf16' plan --precision fp16
 refused 2 'in fp32 and bf16 only' ops --precision tf32
+refused 2 'eval: --layers is an option of step only' eval --layers
+refused 2 'step: --voxels is an option of ops, plan, io, voxels only' step --voxels=10
 refused 2 'spbench io times the CPU' io --device cuda
 [ ! -x "$cuda" ] || bench=$cuda refused 2 'sums of several ranks' reduce --device cuda
 
