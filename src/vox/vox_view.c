@@ -360,6 +360,14 @@ static sp_status load(const arguments *a, int n, char *const *file, int threads,
     if (!is_h5 && n > 1)
         return SP_FAIL(SP_EUSAGE, "%s: predictions belong to a shard; a scan has none",
                        file[0]);
+    if (is_h5 && (a->map.n > 0 || a->columns || a->label_field))
+        return SP_FAIL(SP_EUSAGE,
+                       "%s: a shard has its own classes and columns: leave out %s, "
+                       "which is for a scan",
+                       file[0],
+                       a->map.n > 0 ? "--map"
+                       : a->columns ? "--columns"
+                                    : "--label-field");
     return is_h5 ? vox_view_load_shard(points, &request)
                  : vox_view_load_scan(points, &request);
 }

@@ -71,6 +71,9 @@ refuses 3 'there is no point to draw' u.h5 --sample 2
 refuses 2 'has .*"height".*, and z' $s --feature nothing
 refuses 2 '--by colour: expected labels' $s --by colour
 refuses 2 'feature height: expected --by feature' $s --by labels --feature height
+for option in --map=0=a --columns=x,y,z --label-field=label; do
+    refuses 2 "leave out ${option%%=*}" $s $option
+done
 refuses 4 'cannot open' nothing.h5
 refuses 2 'expected FILE' $s r/predictions/$s $s
 cp $s keep
