@@ -15,7 +15,7 @@ AS_CASE([$with_hdf5],
       [PKG_CHECK_MODULES([HDF5], [hdf5-mpi], [],
         [PKG_CHECK_MODULES([HDF5], [hdf5], [], [HDF5_LIBS=-lhdf5; sp_have_hdf5=unknown])])])],
   [HDF5_CFLAGS="-I$with_hdf5/include"
-   HDF5_LIBS="-L$with_hdf5/lib -Wl,-rpath,$with_hdf5/lib -lhdf5"])
+   HDF5_LIBS="-L$with_hdf5/lib -L$with_hdf5/lib64 -Wl,-rpath,$with_hdf5/lib:$with_hdf5/lib64 -lhdf5"])
 AC_SUBST([HDF5_CFLAGS])
 AC_SUBST([HDF5_LIBS])
 sp_save_CPPFLAGS=$CPPFLAGS

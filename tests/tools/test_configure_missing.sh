@@ -63,3 +63,16 @@ mkdir "$work/given"
 (cd "$work/given" && CFLAGS=-O0 "$work/tree/configure" --without-cuda \
     --with-hdf5="$work/given" >out 2>err) && echo "an empty folder is HDF5" && exit 1
 grep -q -e "--with-hdf5=$work/given has no parallel HDF5" "$work/given/err"
+# Its libraries may lie in lib or in lib64.
+for lib in lib lib64; do
+    rm -rf "$work/given"
+    mkdir "$work/given"
+    for flag in $("$pkg" --cflags-only-I --libs-only-L hdf5-mpich); do
+        case $flag in
+        -I*hdf5*) ln -s "${flag#-I}" "$work/given/include" ;;
+        -L*hdf5*) ln -s "${flag#-L}" "$work/given/$lib" ;;
+        esac
+    done
+    (cd "$work/given" && CFLAGS=-O0 "$work/tree/configure" --without-cuda --no-create \
+        --with-hdf5="$work/given" >out 2>err) || { cat "$work/given/err" && exit 1; }
+done
