@@ -51,7 +51,10 @@ static sp_status open_model(sp_h5 **file, const char *model, char path[PATH_MAX]
     if (snprintf(dir, sizeof dir, "%s/checkpoints", model) >= (int)sizeof dir)
         return SP_FAIL(SP_EUSAGE, "%s: the path is too long", model);
     SP_TRY(sp_checkpoint_open_best(file, dir, path));
-    return *file ? SP_OK : SP_FAIL(SP_EUSAGE, "%s: no checkpoint", dir);
+    return *file
+               ? SP_OK
+               : SP_FAIL(SP_EUSAGE,
+                         "%s: no checkpoint; name a run that has one, or a file", dir);
 }
 
 /* Prints the network of the checkpoint's deck. A file of an older version does not say

@@ -208,7 +208,7 @@ static sp_status scan(scanner *x, const char *s)
 static sp_status open_deck(const char *path, const char *from, FILE **in)
 {
     int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    struct stat about;
+    struct stat about = {0};
 
     *in = NULL;
     if (fd < 0)
@@ -217,7 +217,10 @@ static sp_status open_deck(const char *path, const char *from, FILE **in)
     if (fstat(fd, &about) == 0 && S_ISREG(about.st_mode) && (*in = fdopen(fd, "r")))
         return SP_OK;
     close(fd);
-    return SP_FAIL(SP_EUSAGE, "%s%s is no regular file", from, path);
+    return SP_FAIL(SP_EUSAGE, "%s%s is %s", from, path,
+                   S_ISDIR(about.st_mode) ? "a folder, expected a deck; that of a run "
+                                            "folder is its deck.resolved"
+                                          : "no regular file");
 }
 
 /* Reads a whole file, with a NUL behind it; messages begin with `from`. */
@@ -251,7 +254,8 @@ static sp_status read_text(const char *path, const char *from, char **text)
     fclose(in);
     if (n > MAX_DECK_BYTES || strlen(*text) != n)
         return SP_FAIL(SP_EUSAGE, "%s%s is no deck: %s", from, path,
-                       n > MAX_DECK_BYTES ? "larger than 16 MiB" : "it has zero bytes");
+                       n > MAX_DECK_BYTES ? "larger than 16 MiB"
+                                          : "it is a binary file");
     return SP_OK;
 }
 

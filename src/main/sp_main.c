@@ -90,13 +90,18 @@ static bool looks_like_path(const char *word)
     return strchr(word, '/') || strchr(word, '.') || access(word, F_OK) == 0;
 }
 
-/* Fails for an unknown word. One that is far from all commands was probably meant as a
- * deck. */
+/* Fails for an unknown word, and for a command behind other words. A word that is far
+ * from all commands was probably meant as a deck. */
 static sp_status fail_unknown(const char *word)
 {
     enum { NEAR = 2 };
     const char *nearest = sp_names_nearest(SP_NAMES(verbs), word)->name;
 
+    if (strcmp(word, nearest) == 0)
+        return SP_FAIL(SP_EUSAGE,
+                       "%s: a command is the first word, and one is all: sptrain "
+                       "[COMMAND] [DECK] [SECTION.KEY=VALUE ...]",
+                       word);
     if (sp_names_distance(word, nearest) > NEAR)
         return SP_FAIL(SP_EUSAGE,
                        "%s: no such command, and no deck of this name (sptrain --help "
@@ -129,7 +134,9 @@ static sp_status parse(int argc, char **argv, const sp_verb **verb, sp_command *
     command->overrides = argv + i;
     command->n_overrides = argc - i;
     for (; i < argc; i++)
-        if (argv[i][0] == '-' || !strchr(argv[i], '='))
+        if (sp_names_find(SP_NAMES(verbs), argv[i]))
+            return fail_unknown(argv[i]);
+        else if (argv[i][0] == '-' || !strchr(argv[i], '='))
             return SP_FAIL(SP_EUSAGE,
                            "%s: expected SECTION.KEY=VALUE; sptrain --help tells more",
                            argv[i]);

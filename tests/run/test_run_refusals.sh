@@ -39,6 +39,23 @@ for n in 1 3; do
     one_diagnosis 'pipe.deck is no regular file'
 done
 
+# A run folder or a checkpoint in place of a deck, and a command that is not the first word.
+run 1 2 eval r
+one_diagnosis 'r is a folder, expected a deck; that of a run folder is its deck.resolved'
+run 1 2 eval r/checkpoints/best.h5
+one_diagnosis 'best.h5 is no deck: it is a binary file'
+for words in 'base.deck eval' 'run.dir=r eval' 'train eval'; do
+    run 1 2 $words
+    one_diagnosis 'eval: a command is the first word'
+done
+
+# A folder in place of a run folder.
+mkdir none
+run 1 2 label none p.h5 --out l
+one_diagnosis 'none/checkpoints: no checkpoint; name a run that has one, or a file'
+run 1 2 check none
+says err 'none/checkpoints: no checkpoint; name a run that has one, or a file'
+
 # Numbers beyond their arithmetic.
 run 1 3 base.deck run.dir=v data.voxel_size=1e9
 one_diagnosis 'expected the same or a multiple up to 1048576'

@@ -220,7 +220,9 @@ TEST(files)
                         "No such file or directory");
     sp_config_destroy(&config);
     assert_int_equal(sp_config_read(&config, "/", 0, NULL), SP_EUSAGE);
-    assert_string_equal(sp_error_last()->message, "/ is no regular file");
+    assert_string_equal(sp_error_last()->message,
+                        "/ is a folder, expected a deck; that of a run folder is its "
+                        "deck.resolved");
     sp_config_destroy(&config);
 }
 
