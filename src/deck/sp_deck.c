@@ -65,7 +65,7 @@ static sp_status read_section(sp_config *config, const config_setting_t *section
 static sp_status parse_text(const sp_deck_text *text, config_t *parsed)
 {
     const char *file, *begin = text->shown;
-    int line;
+    int line, n;
 
     config_set_auto_convert(parsed, CONFIG_FALSE);
     if (config_read_string(parsed, text->text))
@@ -73,9 +73,11 @@ static sp_status parse_text(const sp_deck_text *text, config_t *parsed)
     for (int i = 1; i < config_error_line(parsed) && strchr(begin, '\n'); i++)
         begin = strchr(begin, '\n') + 1;
     begin += strspn(begin, " \t");
+    n = (int)strcspn(begin, "\n");
     file = sp_deck_text_place(text, config_error_line(parsed), &line);
     return SP_FAIL(SP_EUSAGE, "%s:%d: %s, in or just before: %.*s", file, line,
-                   config_error_text(parsed), (int)strcspn(begin, "\n"), begin);
+                   config_error_text(parsed), n ? n : INT_MAX,
+                   n ? begin : "the end of the file");
 }
 
 static sp_status read_deck(sp_config *config, const sp_deck_text *text,

@@ -137,6 +137,8 @@ TEST(grammar)
 {
     refused("train : { lr = 1;\n  nesterov = yes; };", NULL,
             "d:2: syntax error, in or just before: nesterov = yes; };");
+    refused("train : {\n  lr = 1;\n", NULL,
+            "d:3: syntax error, in or just before: the end of the file");
     refused("train : {};\ntrain : {};", NULL,
             "d:2: duplicate setting name, in or just before: train : {};");
 }
