@@ -29,8 +29,8 @@ struct sp_witness;  /* watch/sp_witness.h */
 
 /* A parsed command line and what it acts on. All pointers are borrowed. */
 typedef struct sp_command {
-    const char *name; /* "train", ... */
-    const char *deck; /* path, for messages */
+    const char *name;     /* "train", ... */
+    const char *deck;     /* path, for messages */
     bool is_default_deck; /* the user named no deck */
     int n_overrides;
     char **overrides; /* [n_overrides] "section.key=value" */
