@@ -162,6 +162,9 @@ says out 'MiB of activations'
 test -e check && fail "check wrote something"
 run 2 0 preflight base.deck
 says out 'all-reduce MB/s'
+"$SPTRAIN" check base.deck <&- >&- 2>err
+test $? = 4 || fail "closed standard streams"
+one_diagnosis 'cannot write to standard output'
 if test -w /dev/full; then
     for command in --keys "check base.deck" "label --help"; do
         "$SPTRAIN" $command >/dev/full 2>err
