@@ -98,7 +98,7 @@ static sp_status print_all(const char *path, const sp_checkpoint_state *state,
         return SP_OK;
     }
     printf("%s: step %lld, epoch %lld", path, (long long)state->step,
-           (long long)state->at.epoch);
+           (long long)sp_position_epochs(state->at));
     if (!isnan(state->best))
         printf(", best mIoU so far %.4f", state->best);
     putchar('\n');

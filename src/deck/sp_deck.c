@@ -271,6 +271,9 @@ sp_status sp_config_read(sp_config *config, const char *path, int n_overrides,
     if (!*config->run.dir) /* as from a variable that is not set in a shell */
         return SP_FAIL(SP_EUSAGE, "%srun.dir is empty: name the folder of the run",
                        sp_config_where(config, "run.dir"));
+    if (!*config->run.resume.text)
+        return SP_FAIL(SP_EUSAGE, "%srun.resume is empty: auto, never, or a checkpoint",
+                       sp_config_where(config, "run.resume"));
     return SP_OK;
 }
 

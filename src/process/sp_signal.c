@@ -1,6 +1,7 @@
 #include "process/sp_signal.h"
 
 #include <assert.h>
+#include <fcntl.h>
 #include <math.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -57,6 +58,9 @@ static void handle(int number)
 
 void sp_signal_begin(void)
 {
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0)
+            open("/dev/null", O_RDONLY); /* the lowest number that is free, so fd */
     signal(SIGXFSZ, SIG_IGN);
     signal(SIGCHLD, SIG_DFL);
 }

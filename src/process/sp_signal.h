@@ -8,8 +8,10 @@
 #include "base/sp_error.h"
 
 /* Called first in main. A write beyond the limit on the size of files (ulimit -f) then
- * fails, as on a full disk, instead of ending the process; and the system keeps how
- * children end, also where whoever started this process ignores SIGCHLD. */
+ * fails, as on a full disk, instead of ending the process; the system keeps how
+ * children end, also where whoever started this process ignores SIGCHLD; and a standard
+ * stream that is closed stays so: its number goes to no pipe or file of the program, to
+ * which the log would be written. */
 void sp_signal_begin(void);
 /* Installs the handlers. Called once, before MPI starts. If MPI hangs in its start, a
  * request to stop ends the process after five seconds with SP_ELIMIT, since there is

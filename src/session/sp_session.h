@@ -63,7 +63,7 @@ typedef struct sp_session {
     /* The sums over ranks that sp_session_run_alone abandons; borrowed. NULL: none. */
     struct sp_transport *transport;
     int failed_rank;     /* the rank that reports an agreed failure */
-    int64_t epoch, step; /* position of the run, for status and heartbeat */
+    int64_t epoch, step; /* of the last step, from 1: for status and heartbeat */
 } sp_session;
 
 /* Collective: zeroes the session and, with_folder, opens the run folder with its lock,

@@ -251,7 +251,7 @@ sp_status sp_infer_open(sp_infer *infer, const sp_command *command)
     SP_TRY(load_weights(infer));
     SP_TRY(sp_comm_bcast(s->comm, &infer->state.step, sizeof infer->state.step, 0));
     SP_TRY(sp_comm_bcast(s->comm, &infer->state.at, sizeof infer->state.at, 0));
-    s->epoch = infer->state.at.epoch;
+    s->epoch = sp_position_epochs(infer->state.at);
     s->step = infer->state.step;
     SP_TRY(sp_resources_open_evaluation(r));
     SP_TRY(sp_resources_cut(r));

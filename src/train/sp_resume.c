@@ -181,7 +181,8 @@ static sp_status choose(sp_resources *r, beginning *from)
         rc = SP_FAIL(SP_EUSAGE,
                      "%s: step %lld, epoch %lld: nothing is left to train; raise "
                      "train.epochs or train.steps",
-                     path, (long long)state.step, (long long)state.at.epoch);
+                     path, (long long)state.step,
+                     (long long)sp_position_epochs(state.at));
     sp_checkpoint_state_destroy(&state);
     sp_normalization_destroy(&norm);
     return rc;
@@ -270,7 +271,7 @@ static sp_status begin_from(sp_trainer *t, const beginning *from)
     }
     t->is_resumed = true;
     t->first_step = t->state.step;
-    r->session.epoch = t->state.at.epoch + (t->state.at.position > 0);
+    r->session.epoch = sp_position_epochs(t->state.at);
     r->session.step = t->state.step;
     if (!sp_resume_is_complete(t))
         sp_log_info("continuing from %s: step %lld, epoch %lld", path,
@@ -352,8 +353,7 @@ void sp_resume_await(sp_trainer *trainer)
 {
     if (!trainer->saver || !sp_saver_reads(trainer->saver))
         return;
-    sp_run_beat(&trainer->session->run, SP_PHASE_SAVE, trainer->state.at.epoch,
-                trainer->state.step);
+    sp_session_beat(trainer->session, SP_PHASE_SAVE);
     sp_saver_await(trainer->saver);
 }
 
@@ -415,7 +415,7 @@ sp_status sp_resume_save(sp_trainer *trainer, bool is_best, bool is_final)
     sp_status rc = SP_OK;
 
     assert(trainer->resources->has_net && trainer->state.step >= 0);
-    sp_run_beat(&s->run, SP_PHASE_SAVE, trainer->state.at.epoch, trainer->state.step);
+    sp_session_beat(s, SP_PHASE_SAVE);
     if (s->comm->rank == 0 && is_final)
         rc = post_final(trainer, is_best);
     else if (s->comm->rank == 0 && post(trainer, is_best) != SP_OK)

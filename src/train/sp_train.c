@@ -43,7 +43,7 @@ static sp_status begin_part(void *arg, sp_step_part part, const struct sp_batch 
         sp_resume_await(t);
     phase = sp_times_part(t->times, part);
     if (phase != SP_PHASE_START)
-        sp_run_beat(&t->session->run, phase, t->state.at.epoch, t->state.step);
+        sp_session_beat(t->session, phase);
     return SP_OK;
 }
 
@@ -68,6 +68,7 @@ static void advance(sp_trainer *t, sp_step_report *report)
     if (result->is_updated)
         state->skipped = 0;
     state->skipped += result->is_skipped;
+    t->session->epoch = sp_position_epochs(state->at);
     t->session->step = state->step;
     t->must_stop = result->is_stopping;
 }
@@ -138,7 +139,6 @@ static sp_status end_epoch(sp_trainer *t, const sp_step_report *report, bool is_
     const int64_t epoch = t->state.at.epoch;
     int64_t stop;
 
-    t->session->epoch = epoch + (t->state.at.position > 0);
     SP_TRY(sp_report_epoch(t, report));
     if (t->is_evaluated && (is_final || epoch % every == 0))
         SP_TRY(evaluate(t, is_final, is_best));
@@ -267,7 +267,7 @@ static bool has_finished(sp_trainer *t)
     if (sp_run_is_done(folder->dir, NULL))
         return true;
     return sp_run_has_ended(folder->dir) &&
-           sp_run_status(folder, "done", SP_OK, t->state.at.epoch, t->state.step,
+           sp_run_status(folder, "done", SP_OK, t->session->epoch, t->state.step,
                          NULL) == SP_OK;
 }
 

@@ -34,10 +34,10 @@ lost() {
     done
 }
 host=$(hostname)
-lost stop@1:forward:4 "rank 1/3 host $host is silent: .* phase forward, epoch 0, step 4"
-lost stop@0:backward:4 "rank 0/3 host $host is silent: .* phase backward, epoch 0, step 4"
+lost stop@1:forward:4 "rank 1/3 host $host is silent: .* phase forward, epoch 1, step 4"
+lost stop@0:backward:4 "rank 0/3 host $host is silent: .* phase backward, epoch 1, step 4"
 lost hang@1:pread:4 "rank 1/3 host $host hangs: no progress for .* phase read"
-lost hang@2:read:4 "rank 2/3 host $host hangs: no progress for .* phase read, epoch 0, step 4"
+lost hang@2:read:4 "rank 2/3 host $host hangs: no progress for .* phase read, epoch 1, step 4"
 lost hang@0:saving:3 "rank 0/3 host $host hangs: no progress for .* phase save"
 
 # died RANKS FAULT RANK PHASE: however it ended, status.json says 6, no launcher says 0
@@ -49,9 +49,9 @@ died() {
     case $2 in leave*) ;; *) test $got != 0 || fail "status 0 after $2" ;; esac
     test "$(grep -c '^sptrain: .*SP_E' err)" -le 1 || fail "several diagnoses of $2"
     status r failed 6
-    says r/status.json "rank $3/$1 host $host .*died.* phase $4, epoch 0, step 4"
+    says r/status.json "rank $3/$1 host $host .*died.* phase $4, epoch 1, step 4"
     run "$1" 0 base.deck
-    says err "lost with rank $3/$1 host $host pid [0-9]*, phase $4, epoch 0, step 4, which died"
+    says err "lost with rank $3/$1 host $host pid [0-9]*, phase $4, epoch 1, step 4, which died"
     status r done 0
 }
 died 3 leave@1:update:4 1 update     # _exit(0)

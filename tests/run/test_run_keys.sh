@@ -27,6 +27,14 @@ says err 'false r/checkpoints/step-000000005.h5: exit status 1'
 run 1 0 base.deck run.resume=never run.eval_every=2
 test "$(evals r | sed 's/.*"epoch":\([0-9]*\),.*/\1/' | tr '\n' ' ')" = "2 3 " || fail "eval_every = 2"
 
+# Within an epoch status and evaluation name it as its steps do, continued or not.
+for step in 1 2; do
+    run 1 75 base.deck run.dir=cut run.time_limit_s=1e-9
+    says cut/status.json "\"epoch\":1,\"step\":$step"
+done
+run 1 0 eval base.deck run.dir=cut
+says cut/evaluations.jsonl '"step":2,"epoch":1'
+
 # Parts that the shards do not have are reported once.
 run 2 0 base.deck data.train=p.h5 data.val=p.h5 run.dir=p train.steps=1
 test "$(grep -c 'no /subvoxel' out)" = 1 || fail "augmentation without subvoxel"
@@ -162,6 +170,9 @@ says out 'MiB of activations'
 test -e check && fail "check wrote something"
 run 2 0 preflight base.deck
 says out 'all-reduce MB/s'
+"$SPTRAIN" check base.deck <&- >&- 2>err
+test $? = 4 || fail "closed standard streams"
+one_diagnosis 'cannot write to standard output'
 if test -w /dev/full; then
     for command in --keys "check base.deck" "label --help"; do
         "$SPTRAIN" $command >/dev/full 2>err

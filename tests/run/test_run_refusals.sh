@@ -27,6 +27,8 @@ done
 sed 's/dir = "r"/dir = ""/' base.deck >empty.deck
 run 1 2 empty.deck
 one_diagnosis 'empty.deck:5: run.dir is empty'
+run 2 2 check base.deck run.resume=
+one_diagnosis 'command line: run.resume is empty'
 run 1 0 empty.deck run.dir=r
 for name in lock checkpoints metrics.jsonl heartbeat.bin deck.resolved status.json; do
     test ! -e /$name || fail "/$name was written"
