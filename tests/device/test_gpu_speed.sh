@@ -58,7 +58,7 @@ wc -l <step.jsonl >before
 cat >peer.jsonl <<'END'
 {"voxels":"lidar","name": "step", "net":"dummy-5", "batch": 2, "n": 300, "ms": 1000000.0, "precision": "fp16", "run": "peer", "memory_bytes": 1048576}
 END
-sh "$SP_SRCDIR/tests/measure/gpu_speed.sh" --tiny --only plan,steps --nets none \
+sh "$SP_SRCDIR/tests/measure/gpu_speed.sh" --tiny --only ranks,steps --nets none \
     "$dir/results" >"$dir/log" 2>&1 ||
     fail "gpu_speed.sh --only"
 wc -l <step.jsonl | diff before - || fail "--nets"

@@ -237,7 +237,8 @@ static void release_barrier(int rank)
             done = f;
         else if (!first)
             first = f;
-        else if (f->line != first->line || strcmp(f->file, first->file))
+        else if (f->line != first->line ||
+                 (f->file != first->file && strcmp(f->file, first->file)))
             hc_fail("divergent __syncthreads: %s and %s", hc_where(first), hc_where(f));
     }
     if (done)
@@ -401,8 +402,9 @@ void *hc_shared(const void *declaration, size_t size, size_t align)
     char *at = take_shared(declaration, size, align);
     size_t *bytes = &B->members[hc_current()->rank].shared_bytes;
 
-    if (B->shared.size() > before)
-        *bytes += size;
+    if (B->shared.size() == before)
+        return at;
+    *bytes += size;
     if (*bytes > STATIC_SHARED || *bytes + B->launch->shared_bytes > hc_most_shared())
         hc_fail("%zu bytes of shared memory, %zu with the launch's: %d and %zu fit",
                 *bytes, *bytes + B->launch->shared_bytes, (int)STATIC_SHARED,

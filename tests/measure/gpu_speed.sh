@@ -74,6 +74,7 @@ samples=8
 steps=20
 warm=5
 repeats=15
+width=1.0
 # network with the kernel of its stem, voxels, batches, precisions
 combinations="
 minkunet34-3 lidar   1,2,8 fp32,tf32,bf16
@@ -96,6 +97,7 @@ if [ -n "$tiny" ]; then
     steps=3
     warm=1
     repeats=2
+    width=0.25
     combinations="dummy-5 lidar 1,2 bf16   dummy-5 surface 2 fp32"
     switched="dummy-5 lidar 2 bf16"
     peer_options="--warm 1 --repeats 2"
@@ -180,7 +182,7 @@ data : { train = ["$work/$2.h5"]; val = ["$work/$2.h5"];
          voxel_size = $([ "$2" = lidar ] && echo "$edge" || echo 0.05); };
 augment : { flip = false; rotate_z = false; scale = [1.0, 1.0]; drop = 0.0; jitter = 0.0; };
 batch : { size = $3; };
-net : { family = "${1%-*}"; stem_kernel = ${1#*-}; };
+net : { family = "${1%-*}"; stem_kernel = ${1#*-}; width = $width; };
 train : { steps = $((warm + steps)); warmup_steps = 0; lr = 0.01; precision = "$4"; };
 run : { device = "cuda"; log_every = 1; eval_every = 0; checkpoint_every = 1000000;
         dir = "trained"; };
