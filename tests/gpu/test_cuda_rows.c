@@ -520,7 +520,7 @@ static void failures_end_with_their_call(void **state)
     sp_device none;
 
     (void)state;
-    assert_int_equal(sp_cuda_device(1 << 20, &none), SP_EDEVICE);
+    assert_int_equal(sp_backend_device(1 << 20, &none), SP_EDEVICE);
     cu_copy(&be, x, sizeof x); /* few bytes travel with a launch */
     cu_close(&be);
 }
