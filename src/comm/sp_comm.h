@@ -155,9 +155,10 @@ sp_status sp_comm_gather(sp_comm *comm, const void *data, size_t bytes, int root
                          void **all, size_t *sizes);
 /* Sends bytes[r] bytes of data[r] to each rank r, this one included. *all is what the
  * ranks sent to this one, in the order of the ranks (malloc'd, freed by the caller,
- * never NULL after success), *all_bytes in all. Collective over the world. SP_EMEM. */
+ * never NULL after success), sizes [size] their numbers. Collective over the world.
+ * SP_EMEM. */
 sp_status sp_comm_exchange(sp_comm *comm, const void *const *data, const size_t *bytes,
-                           void **all, size_t *all_bytes);
+                           void **all, size_t *sizes);
 /* *is_same is true on every rank if the bytes are the same on all of them; a hash of
  * 128 bits is compared. Collective over the world. */
 sp_status sp_comm_is_same(sp_comm *comm, const void *data, size_t bytes, bool *is_same);
