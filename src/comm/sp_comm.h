@@ -145,8 +145,11 @@ sp_status sp_comm_bcast(sp_comm *comm, void *data, size_t bytes, int root);
  * array: an array of no bytes is not NULL. `bytes` is the same on all ranks. Collective
  * over the world; all ranks return the same status. SP_EMEM. */
 sp_status sp_comm_bcast_array(sp_comm *comm, void **data, size_t bytes, int root);
-/* The same of n texts. The caller frees each text and the array. */
-sp_status sp_comm_bcast_texts(sp_comm *comm, char ***texts, int n, int root);
+/* Broadcasts the bytes that rank 0 has written to its wire (base/sp_wire.h), or its
+ * failure; every rank can then read them. The caller frees wire->data, after a failure
+ * too. Collective over the world, agreed. SP_EMEM. */
+struct sp_wire;
+sp_status sp_comm_bcast_wire(sp_comm *comm, struct sp_wire *wire);
 /* Gathers bytes, of which each rank may give a different number. On root *all is their
  * concatenation in the order of the ranks (malloc'd, freed by the caller, never NULL)
  * and sizes [size] (may be NULL) their numbers; elsewhere *all is NULL. Collective over

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_wire.h"
 #include "comm/sp_comm_internal.h"
 
 enum { TAG = 1 };
@@ -164,52 +165,13 @@ sp_status sp_comm_bcast_array(sp_comm *comm, void **data, size_t bytes, int root
     return is_there ? sp_comm_bcast(comm, *data, bytes, root) : SP_OK;
 }
 
-/* Joins the texts, each with its zero byte. Returns NULL if memory runs out. */
-static char *join_texts(char *const *texts, int n, uint64_t *bytes)
+sp_status sp_comm_bcast_wire(sp_comm *comm, sp_wire *wire)
 {
-    char *block, *at;
+    uint64_t size = wire->size;
 
-    for (int i = 0; i < n; i++)
-        *bytes += strlen(texts[i]) + 1;
-    block = at = malloc(*bytes + 1);
-    for (int i = 0; block && i < n; i++, at += strlen(at) + 1)
-        memcpy(at, texts[i], strlen(texts[i]) + 1);
-    return block;
-}
-
-/* Splits the block into n texts again. If memory runs out, none of them is left. */
-static sp_status split_texts(const char *block, int n, char ***texts)
-{
-    *texts = calloc((size_t)n + 1, sizeof **texts);
-    for (int i = 0; *texts && i < n; i++, block += strlen(block) + 1)
-        if (!((*texts)[i] = strdup(block))) {
-            while (i-- > 0)
-                free((*texts)[i]);
-            free(*texts);
-            *texts = NULL;
-        }
-    return *texts ? SP_OK : SP_FAIL(SP_EMEM, "no memory for %d texts", n);
-}
-
-sp_status sp_comm_bcast_texts(sp_comm *comm, char ***texts, int n, int root)
-{
-    const bool is_root = comm->rank == root;
-    uint64_t bytes = 0;
-    char *block = NULL;
-    sp_status rc = SP_OK;
-
-    assert(texts && n >= 0);
-    if (is_root && *texts && !(block = join_texts(*texts, n, &bytes)))
-        rc = SP_FAIL(SP_EMEM, "no memory for %d texts", n);
-    if (!is_root)
-        *texts = NULL;
-    SP_TRY_GOTO(rc, sp_comm_agree(comm, rc, NULL), end);
-    SP_TRY_GOTO(rc, sp_comm_bcast(comm, &bytes, sizeof bytes, root), end);
-    SP_TRY_GOTO(rc, sp_comm_bcast_array(comm, (void **)&block, bytes, root), end);
-    if (!is_root && block)
-        rc = split_texts(block, n, texts);
-    rc = sp_comm_agree(comm, rc, NULL);
-end:
-    free(block);
-    return rc;
+    SP_TRY(sp_comm_agree(comm, wire->rc, NULL));
+    SP_TRY(sp_comm_bcast(comm, &size, sizeof size, 0));
+    wire->size = size;
+    wire->is_reading = true;
+    return sp_comm_bcast_array(comm, (void **)&wire->data, size, 0);
 }
