@@ -54,7 +54,7 @@ static sp_status collect(const sp_strings *patterns, sp_wire *index)
     if (rc == SP_OK)
         sp_rounding_warn(&c.rounding);
     sp_rounding_free(&c.rounding);
-    sp_shard_glob_free(&paths);
+    sp_strings_free(&paths);
     SP_TRY(rc);
     return index->rc;
 }

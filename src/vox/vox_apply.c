@@ -184,9 +184,7 @@ end:
 
 static void free_prediction(prediction *p)
 {
-    for (int64_t i = 0; p->name && i < p->n_samples; i++)
-        free(p->name[i]);
-    free(p->name);
+    sp_h5_list_free(p->name, p->n_samples);
     free(p->offset);
     free(p->label);
     free(p->index);
