@@ -457,7 +457,7 @@ sp_status cuda_wgmma_open(sp_backend *be)
 {
     sp_device device;
 
-    SP_TRY(sp_cuda_device(be->device, &device));
+    SP_TRY(sp_backend_device(be->device, &device));
     if (be->is_wgmma_optional) {
         be->is_wgmma = device.capability == 90 && is_built;
         return SP_OK;

@@ -17,7 +17,7 @@ __attribute__((constructor)) static void load_kernels_at_open(void)
     setenv("CUDA_MODULE_LOADING", "EAGER", 0);
 }
 
-int sp_cuda_device_count(void)
+int sp_backend_visible_devices(void)
 {
     int n = 0;
 
@@ -28,7 +28,7 @@ int sp_cuda_device_count(void)
 }
 
 /* The runtime reports an insufficient driver also where there is no driver at all. */
-void sp_cuda_why_none(char *text, size_t size)
+void sp_backend_why_none(char *text, size_t size)
 {
     const char *visible = getenv("CUDA_VISIBLE_DEVICES");
     int n = 0, driver = 0;
@@ -48,7 +48,7 @@ void sp_cuda_why_none(char *text, size_t size)
                  visible ? "; CUDA_VISIBLE_DEVICES=" : "", visible ? visible : "");
 }
 
-int sp_cuda_toolkit(void)
+int sp_backend_cuda_version(void)
 {
     return CUDART_VERSION;
 }
@@ -62,7 +62,7 @@ static void print_uuid(const unsigned char *u, char *to, size_t size)
              u[12], u[13], u[14], u[15]);
 }
 
-sp_status sp_cuda_device(int i, sp_device *device)
+sp_status sp_backend_device(int i, sp_device *device)
 {
     cudaDeviceProp p;
     int major, minor;
@@ -86,7 +86,7 @@ static sp_status check_capability(const sp_backend *be)
 {
     sp_device device;
 
-    SP_TRY(sp_cuda_device(be->device, &device));
+    SP_TRY(sp_backend_device(be->device, &device));
     if (device.capability < 80)
         return SP_FAIL(SP_EDEVICE, "%s: compute capability %d.%d; 8.0 is the least",
                        device.name, device.capability / 10, device.capability % 10);
@@ -167,7 +167,7 @@ static sp_status start(sp_backend *be, sp_cuda *cuda)
 
 sp_status sp_cuda_open(sp_backend *be, int device, int threads)
 {
-    const int n = sp_cuda_device_count();
+    const int n = sp_backend_visible_devices();
     sp_cuda *cuda;
     sp_status rc;
 
@@ -177,7 +177,7 @@ sp_status sp_cuda_open(sp_backend *be, int device, int threads)
     if (n == 0) {
         char why[256];
 
-        sp_cuda_why_none(why, sizeof why);
+        sp_backend_why_none(why, sizeof why);
         return SP_FAIL(SP_EDEVICE, "no usable CUDA device: %s", why);
     }
     if (device < 0 || device >= n)

@@ -34,7 +34,6 @@
 #define CUDA_OPS_H
 
 #include "compute/sp_contract.h"
-#include "compute/sp_cuda_link.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -1,5 +1,4 @@
-/* The list of backends: finds a table of operations by name, and describes the CUDA
- * devices of this process.
+/* The list of backends: finds a table of operations by name.
  *
  *     sp_backend_find("cpu")  --> sp_cpu_ops       src/cpu: vectors and threads
  *     sp_backend_find("cuda") --> sp_cuda_table()  cuda/, or no_cuda.c: NULL
@@ -13,7 +12,6 @@
 
 #include <string.h>
 
-#include "compute/sp_cuda_link.h"
 #include "cpu/cpu.h"
 
 const sp_backend_ops *sp_backend_find(const char *name)
@@ -21,27 +19,6 @@ const sp_backend_ops *sp_backend_find(const char *name)
     return strcmp(name, "cpu") == 0    ? &sp_cpu_ops
            : strcmp(name, "cuda") == 0 ? sp_cuda_table()
                                        : NULL;
-}
-
-int sp_backend_visible_devices(void)
-{
-    return sp_cuda_device_count();
-}
-
-void sp_backend_why_none(char *text, size_t size)
-{
-    sp_cuda_why_none(text, size);
-}
-
-sp_status sp_backend_device(int i, sp_device *device)
-{
-    memset(device, 0, sizeof *device);
-    return sp_cuda_device(i, device);
-}
-
-int sp_backend_cuda_version(void)
-{
-    return sp_cuda_toolkit();
 }
 
 const sp_backend_ops *sp_backend_reference(void)

@@ -302,7 +302,6 @@ sp_status sp_file_read(const char *path, char **data, size_t *bytes)
     int fd;
 
     assert(path && data);
-    assert(path && data);
     *data = NULL;
     SP_TRY(sp_file_open(path, O_RDONLY, &fd));
     rc = read_all(fd, path, data, &used);

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/sp_file.h"
 #include "base/sp_log.h"
 #include "bench/bench.h"
 
@@ -51,24 +52,6 @@ static void forget(const io_case *c)
     }
 }
 
-static sp_status read_extent(int fd, const char *path, const sp_extent *e, int64_t row,
-                             int64_t rows, char *to)
-{
-    size_t left = row_bytes(e) * (size_t)rows;
-    off_t at = (off_t)(e->at + row * (int64_t)row_bytes(e));
-
-    while (left) {
-        const ssize_t n = pread(fd, to, left, at);
-        if (n <= 0)
-            return SP_FAIL(SP_EIO, "%s: pread of %zu bytes at %lld failed", path, left,
-                           (long long)at);
-        left -= (size_t)n;
-        at += n;
-        to += n;
-    }
-    return SP_OK;
-}
-
 static sp_status read_plainly(const io_case *c, int shard)
 {
     const sp_shard *s = &c->set.shard[shard];
@@ -81,9 +64,11 @@ static sp_status read_plainly(const io_case *c, int shard)
     extents_of(s, extent);
     for (int64_t i = s->first_sample; i < s->first_sample + s->n_samples; i++)
         for (int e = 0; e < 3 && rc == SP_OK; e++)
-            if (row_bytes(extent[e]))
-                rc = read_extent(fd, s->path, extent[e], first_row(&c->set, shard, i),
-                                 sp_dataset_voxels(&c->set, i), c->buffer);
+            rc = sp_file_read_at(fd, s->path, c->buffer,
+                                 row_bytes(extent[e]) *
+                                     (size_t)sp_dataset_voxels(&c->set, i),
+                                 extent[e]->at + first_row(&c->set, shard, i) *
+                                                     (int64_t)row_bytes(extent[e]));
     close(fd);
     return rc;
 }

@@ -145,8 +145,11 @@ sp_status sp_comm_bcast(sp_comm *comm, void *data, size_t bytes, int root);
  * array: an array of no bytes is not NULL. `bytes` is the same on all ranks. Collective
  * over the world; all ranks return the same status. SP_EMEM. */
 sp_status sp_comm_bcast_array(sp_comm *comm, void **data, size_t bytes, int root);
-/* The same of n texts. The caller frees each text and the array. */
-sp_status sp_comm_bcast_texts(sp_comm *comm, char ***texts, int n, int root);
+/* Broadcasts the bytes that rank 0 has written to its wire (base/sp_wire.h), or its
+ * failure; every rank can then read them. The caller frees wire->data, after a failure
+ * too. Collective over the world, agreed. SP_EMEM. */
+struct sp_wire;
+sp_status sp_comm_bcast_wire(sp_comm *comm, struct sp_wire *wire);
 /* Gathers bytes, of which each rank may give a different number. On root *all is their
  * concatenation in the order of the ranks (malloc'd, freed by the caller, never NULL)
  * and sizes [size] (may be NULL) their numbers; elsewhere *all is NULL. Collective over
@@ -155,9 +158,10 @@ sp_status sp_comm_gather(sp_comm *comm, const void *data, size_t bytes, int root
                          void **all, size_t *sizes);
 /* Sends bytes[r] bytes of data[r] to each rank r, this one included. *all is what the
  * ranks sent to this one, in the order of the ranks (malloc'd, freed by the caller,
- * never NULL after success), *all_bytes in all. Collective over the world. SP_EMEM. */
+ * never NULL after success), sizes [size] their numbers. Collective over the world.
+ * SP_EMEM. */
 sp_status sp_comm_exchange(sp_comm *comm, const void *const *data, const size_t *bytes,
-                           void **all, size_t *all_bytes);
+                           void **all, size_t *sizes);
 /* *is_same is true on every rank if the bytes are the same on all of them; a hash of
  * 128 bits is compared. Collective over the world. */
 sp_status sp_comm_is_same(sp_comm *comm, const void *data, size_t bytes, bool *is_same);

@@ -4,9 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_wire.h"
 #include "comm/sp_comm_internal.h"
 
-enum { TAG_GATHER = 1, TAG_EXCHANGE = 2 };
+enum { TAG = 1 };
 
 static size_t n_pieces_of(size_t bytes)
 {
@@ -15,7 +16,7 @@ static size_t n_pieces_of(size_t bytes)
 
 /* Posts the receives or sends of one rank's bytes in pieces; *n counts the requests. */
 static sp_status post_pieces(sp_comm *comm, bool is_receive, void *data, size_t bytes,
-                             int peer, int tag, MPI_Request *requests, size_t *n)
+                             int peer, MPI_Request *requests, size_t *n)
 {
     for (size_t done = 0; done < bytes; done += PIECE_BYTES) {
         int piece = (int)(bytes - done < PIECE_BYTES ? bytes - done : PIECE_BYTES);
@@ -23,111 +24,12 @@ static sp_status post_pieces(sp_comm *comm, bool is_receive, void *data, size_t 
         MPI_Comm world = comm->impl->world;
 
         if (is_receive)
-            SP_MPI(Irecv(at, piece, MPI_BYTE, peer, tag, world, &requests[(*n)++]));
+            SP_MPI(Irecv(at, piece, MPI_BYTE, peer, TAG, world, &requests[(*n)++]));
         else
-            SP_MPI(Isend(at, piece, MPI_BYTE, peer, tag, world, &requests[(*n)++]));
+            SP_MPI(Isend(at, piece, MPI_BYTE, peer, TAG, world, &requests[(*n)++]));
     }
     return SP_OK;
 }
-
-static sp_status send_bytes(sp_comm *comm, const void *data, size_t bytes, int root)
-{
-    size_t n = 0;
-    MPI_Request *requests = malloc(n_pieces_of(bytes) * sizeof *requests);
-    sp_status rc;
-
-    if (!requests && bytes)
-        return SP_FAIL(SP_EMEM, "no memory for the requests of a gather");
-    rc = post_pieces(comm, false, (void *)(uintptr_t)data, bytes, root, TAG_GATHER,
-                     requests, &n);
-    if (rc == SP_OK)
-        rc = sp_comm_wait_all(comm, (int)n, requests);
-    free(requests);
-    SP_TRY(rc);
-    return SP_OK;
-}
-
-/* Called on root: receives the bytes of every other rank at their place in `all`. */
-static sp_status receive_bytes(sp_comm *comm, char *all, const int64_t *sizes)
-{
-    size_t n = 0, n_requests = 0;
-    MPI_Request *requests;
-    sp_status rc = SP_OK;
-
-    for (int r = 0; r < comm->size; r++)
-        n_requests += n_pieces_of((size_t)sizes[r]);
-    requests = malloc((n_requests + 1) * sizeof *requests);
-    if (!requests)
-        return SP_FAIL(SP_EMEM, "no memory for the requests of a gather");
-    for (int r = 0; r < comm->size && rc == SP_OK; all += sizes[r++])
-        if (r != comm->rank)
-            rc = post_pieces(comm, true, all, (size_t)sizes[r], r, TAG_GATHER, requests,
-                             &n);
-    if (rc == SP_OK)
-        rc = sp_comm_wait_all(comm, (int)n, requests);
-    free(requests);
-    SP_TRY(rc);
-    return SP_OK;
-}
-
-/* Called on root: allocates the result and copies this rank's own bytes to their place.
- */
-static sp_status make_room(sp_comm *comm, const void *data, const int64_t *counts,
-                           void **all, size_t *sizes)
-{
-    size_t total = 0, own = 0;
-
-    for (int r = 0; r < comm->size; r++) {
-        own = r == comm->rank ? total : own;
-        total += (size_t)counts[r];
-        if (sizes)
-            sizes[r] = (size_t)counts[r];
-    }
-    *all = malloc(total + 1); /* one byte more, since malloc(0) may be NULL */
-    if (!*all)
-        return SP_FAIL(SP_EMEM, "no memory for %zu bytes gathered from %d ranks", total,
-                       comm->size);
-    if (counts[comm->rank])
-        memcpy((char *)*all + own, data, (size_t)counts[comm->rank]);
-    return SP_OK;
-}
-
-sp_status sp_comm_gather(sp_comm *comm, const void *data, size_t bytes, int root,
-                         void **all, size_t *sizes)
-{
-    int64_t *counts = calloc((size_t)comm->size, sizeof *counts);
-    sp_status rc = SP_OK;
-
-    assert(0 <= root && root < comm->size);
-    assert(data || bytes == 0);
-    *all = NULL;
-    if (!counts)
-        rc = SP_FAIL(SP_EMEM, "no memory for the sizes of a gather");
-    else
-        counts[comm->rank] = (int64_t)bytes;
-    SP_TRY_GOTO(rc, sp_comm_agree(comm, rc, NULL), end);
-    SP_TRY_GOTO(rc,
-                sp_comm_allreduce(comm, SP_SCOPE_WORLD, counts, (size_t)comm->size,
-                                  SP_I64, SP_SUM),
-                end);
-    if (comm->rank == root)
-        rc = make_room(comm, data, counts, all, sizes);
-    /* without this agreement the others would wait for a root that has no memory */
-    SP_TRY_GOTO(rc, sp_comm_agree(comm, rc, NULL), end);
-    if (comm->rank == root)
-        SP_TRY_GOTO(rc, receive_bytes(comm, *all, counts), end);
-    else
-        SP_TRY_GOTO(rc, send_bytes(comm, data, bytes, root), end);
-end:
-    if (rc != SP_OK) {
-        free(*all);
-        *all = NULL;
-    }
-    free(counts);
-    return rc;
-}
-
-/* ---- from every rank to every rank ---- */
 
 /* The bytes that this rank sends to each rank and receives from each. */
 typedef struct exchange {
@@ -163,35 +65,35 @@ static sp_status post_exchange(sp_comm *comm, const exchange *e, MPI_Request *re
         if (r == comm->rank && received[r])
             memcpy(to, e->data[r], e->bytes[r]);
         else if (r != comm->rank)
-            SP_TRY(post_pieces(comm, true, to, (size_t)received[r], r, TAG_EXCHANGE,
-                               requests, n));
+            SP_TRY(post_pieces(comm, true, to, (size_t)received[r], r, requests, n));
     for (int r = 0; r < comm->size; r++)
         if (r != comm->rank)
             SP_TRY(post_pieces(comm, false, (void *)(uintptr_t)e->data[r], e->bytes[r],
-                               r, TAG_EXCHANGE, requests, n));
+                               r, requests, n));
     return SP_OK;
 }
 
 static sp_status allocate_exchange(sp_comm *comm, exchange *e, MPI_Request **requests,
-                                   size_t *received)
+                                   size_t *sizes)
 {
-    size_t n = 1;
+    size_t n = 1, received = 0;
 
-    *received = 0;
     for (int r = 0; r < 2 * comm->size; r++)
         n += n_pieces_of((size_t)e->counts[r]);
-    for (int r = 0; r < comm->size; r++)
-        *received += (size_t)e->counts[comm->size + r];
+    for (int r = 0; r < comm->size; r++) {
+        sizes[r] = (size_t)e->counts[comm->size + r];
+        received += sizes[r];
+    }
     *requests = malloc(n * sizeof **requests);
-    e->all = malloc(*received + 1);
+    e->all = malloc(received + 1); /* one byte more, since malloc(0) may be NULL */
     if (!*requests || !e->all)
-        return SP_FAIL(SP_EMEM, "no memory for %zu bytes from %d ranks", *received,
+        return SP_FAIL(SP_EMEM, "no memory for %zu bytes from %d ranks", received,
                        comm->size);
     return SP_OK;
 }
 
 sp_status sp_comm_exchange(sp_comm *comm, const void *const *data, const size_t *bytes,
-                           void **all, size_t *all_bytes)
+                           void **all, size_t *sizes)
 {
     exchange e = {.data = data, .bytes = bytes};
     MPI_Request *requests = NULL;
@@ -204,7 +106,7 @@ sp_status sp_comm_exchange(sp_comm *comm, const void *const *data, const size_t 
         rc = SP_FAIL(SP_EMEM, "no memory for the sizes of an exchange");
     SP_TRY_GOTO(rc, sp_comm_agree(comm, rc, NULL), end);
     SP_TRY_GOTO(rc, share_counts(comm, &e), end);
-    rc = allocate_exchange(comm, &e, &requests, all_bytes);
+    rc = allocate_exchange(comm, &e, &requests, sizes);
     SP_TRY_GOTO(rc, sp_comm_agree(comm, rc, NULL), end);
     SP_TRY_GOTO(rc, post_exchange(comm, &e, requests, &n), end);
     SP_TRY_GOTO(rc, sp_comm_wait_all(comm, (int)n, requests), end);
@@ -214,6 +116,34 @@ end:
     free(requests);
     free(e.counts);
     free(e.all);
+    return rc;
+}
+
+sp_status sp_comm_gather(sp_comm *comm, const void *data, size_t bytes, int root,
+                         void **all, size_t *sizes)
+{
+    const size_t n = (size_t)comm->size;
+    const void **to = calloc(n, sizeof *to);
+    size_t *counts = calloc(2 * n, sizeof *counts); /* to send, received */
+    sp_status rc =
+        to && counts ? SP_OK : SP_FAIL(SP_EMEM, "no memory for the sizes of a gather");
+
+    assert(0 <= root && root < comm->size);
+    assert(data || bytes == 0);
+    *all = NULL;
+    SP_TRY_GOTO(rc, sp_comm_agree(comm, rc, NULL), end);
+    to[root] = data;
+    counts[root] = bytes;
+    SP_TRY_GOTO(rc, sp_comm_exchange(comm, to, counts, all, counts + n), end);
+    if (comm->rank == root && sizes)
+        memcpy(sizes, counts + n, n * sizeof *sizes);
+    if (comm->rank != root) {
+        free(*all);
+        *all = NULL;
+    }
+end:
+    free(to);
+    free(counts);
     return rc;
 }
 
@@ -235,52 +165,13 @@ sp_status sp_comm_bcast_array(sp_comm *comm, void **data, size_t bytes, int root
     return is_there ? sp_comm_bcast(comm, *data, bytes, root) : SP_OK;
 }
 
-/* Joins the texts, each with its zero byte. Returns NULL if memory runs out. */
-static char *join_texts(char *const *texts, int n, uint64_t *bytes)
+sp_status sp_comm_bcast_wire(sp_comm *comm, sp_wire *wire)
 {
-    char *block, *at;
+    uint64_t size = wire->size;
 
-    for (int i = 0; i < n; i++)
-        *bytes += strlen(texts[i]) + 1;
-    block = at = malloc(*bytes + 1);
-    for (int i = 0; block && i < n; i++, at += strlen(at) + 1)
-        memcpy(at, texts[i], strlen(texts[i]) + 1);
-    return block;
-}
-
-/* Splits the block into n texts again. If memory runs out, none of them is left. */
-static sp_status split_texts(const char *block, int n, char ***texts)
-{
-    *texts = calloc((size_t)n + 1, sizeof **texts);
-    for (int i = 0; *texts && i < n; i++, block += strlen(block) + 1)
-        if (!((*texts)[i] = strdup(block))) {
-            while (i-- > 0)
-                free((*texts)[i]);
-            free(*texts);
-            *texts = NULL;
-        }
-    return *texts ? SP_OK : SP_FAIL(SP_EMEM, "no memory for %d texts", n);
-}
-
-sp_status sp_comm_bcast_texts(sp_comm *comm, char ***texts, int n, int root)
-{
-    const bool is_root = comm->rank == root;
-    uint64_t bytes = 0;
-    char *block = NULL;
-    sp_status rc = SP_OK;
-
-    assert(texts && n >= 0);
-    if (is_root && *texts && !(block = join_texts(*texts, n, &bytes)))
-        rc = SP_FAIL(SP_EMEM, "no memory for %d texts", n);
-    if (!is_root)
-        *texts = NULL;
-    SP_TRY_GOTO(rc, sp_comm_agree(comm, rc, NULL), end);
-    SP_TRY_GOTO(rc, sp_comm_bcast(comm, &bytes, sizeof bytes, root), end);
-    SP_TRY_GOTO(rc, sp_comm_bcast_array(comm, (void **)&block, bytes, root), end);
-    if (!is_root && block)
-        rc = split_texts(block, n, texts);
-    rc = sp_comm_agree(comm, rc, NULL);
-end:
-    free(block);
-    return rc;
+    SP_TRY(sp_comm_agree(comm, wire->rc, NULL));
+    SP_TRY(sp_comm_bcast(comm, &size, sizeof size, 0));
+    wire->size = size;
+    wire->is_reading = true;
+    return sp_comm_bcast_array(comm, (void **)&wire->data, size, 0);
 }

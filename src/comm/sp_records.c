@@ -52,31 +52,11 @@ sp_status sp_records_add(sp_records *records, size_t bytes, void **record)
     return SP_OK;
 }
 
-sp_status sp_records_gather(sp_records *records, sp_comm *comm, int root)
-{
-    size_t *sizes = calloc((size_t)comm->size, sizeof *sizes);
-    sp_status rc =
-        sizes ? SP_OK : SP_FAIL(SP_EMEM, "no memory for the sizes of a gather");
-
-    assert(0 <= root && root < comm->size);
-    free(records->gathered);
-    records->gathered = NULL;
-    records->gathered_bytes = records->at = 0;
-    rc = sp_comm_agree(comm, rc, NULL);
-    if (rc == SP_OK)
-        rc = sp_comm_gather(comm, records->data, records->bytes, root,
-                            &records->gathered, sizes);
-    for (int r = 0; rc == SP_OK && comm->rank == root && r < comm->size; r++)
-        records->gathered_bytes += sizes[r];
-    free(sizes);
-    return rc;
-}
-
 sp_status sp_records_exchange(sp_records *records, const sp_records *to, sp_comm *comm)
 {
     const size_t n = (size_t)comm->size;
     const void **data = calloc(n, sizeof *data);
-    size_t *bytes = calloc(n, sizeof *bytes);
+    size_t *bytes = calloc(2 * n, sizeof *bytes); /* to send, received */
     sp_status rc = data && bytes
                        ? SP_OK
                        : SP_FAIL(SP_EMEM, "no memory for the sizes of an exchange");
@@ -90,10 +70,26 @@ sp_status sp_records_exchange(sp_records *records, const sp_records *to, sp_comm
     }
     rc = sp_comm_agree(comm, rc, NULL);
     if (rc == SP_OK)
-        rc = sp_comm_exchange(comm, data, bytes, &records->gathered,
-                              &records->gathered_bytes);
+        rc = sp_comm_exchange(comm, data, bytes, &records->gathered, bytes + n);
+    for (size_t r = 0; rc == SP_OK && r < n; r++)
+        records->gathered_bytes += bytes[n + r];
     free(data);
     free(bytes);
+    return rc;
+}
+
+sp_status sp_records_gather(sp_records *records, sp_comm *comm, int root)
+{
+    sp_records *to = calloc((size_t)comm->size, sizeof *to);
+    sp_status rc = to ? SP_OK : SP_FAIL(SP_EMEM, "no memory for the sizes of a gather");
+
+    assert(0 <= root && root < comm->size);
+    rc = sp_comm_agree(comm, rc, NULL);
+    if (rc == SP_OK) {
+        to[root] = *records;
+        rc = sp_records_exchange(records, to, comm);
+    }
+    free(to);
     return rc;
 }
 

@@ -460,6 +460,14 @@ static inline void sp_range_end(const sp_backend *be)
 /* The backend called "cpu" or "cuda"; NULL where this build lacks it. The list of
  * backends stands in src/backends/sp_backend.c. */
 const sp_backend_ops *sp_backend_find(const char *name);
+/* The CPU backend with plain loops throughout: the oracle of the tests. */
+const sp_backend_ops *sp_backend_reference(void);
+
+/* ---- defined in cuda/device, or in src/backends/no_cuda.c: no other file is compiled
+ * differently in a build without CUDA ---- */
+
+/* The table of the CUDA backend; NULL in a build without CUDA. */
+const sp_backend_ops *sp_cuda_table(void);
 /* The number of CUDA devices that this process sees; 0 without a driver or without CUDA
  * in the build. */
 int sp_backend_visible_devices(void);
@@ -479,8 +487,6 @@ sp_status sp_backend_device(int i, sp_device *device);
 /* Version of the CUDA toolkit of this build as CUDA counts it (12080 is 12.8); 0: the
  * build has no CUDA. */
 int sp_backend_cuda_version(void);
-/* The CPU backend with plain loops throughout: the oracle of the tests. */
-const sp_backend_ops *sp_backend_reference(void);
 
 #ifdef __cplusplus
 }

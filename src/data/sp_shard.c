@@ -22,27 +22,20 @@ static void free_shard(sp_shard *shard)
     free(shard->path);
 }
 
-static void free_texts(char **texts, int64_t n)
-{
-    for (int64_t i = 0; texts && i < n; i++)
-        free(texts[i]);
-    free(texts);
-}
-
 void sp_dataset_close(sp_dataset *set)
 {
     sp_shard_files_destroy(set->files);
     for (int i = 0; i < set->n_shards; i++)
         free_shard(&set->shard[i]);
     free(set->shard);
-    free_texts(set->class_name, set->n_classes);
-    free_texts(set->class_code, set->n_classes);
+    sp_h5_list_free(set->class_name, set->n_classes);
+    sp_h5_list_free(set->class_code, set->n_classes);
     free(set->class_of);
     free(set->column_of);
-    free_texts(set->feature_name, set->n_features);
-    free_texts(set->name, set->n_samples);
+    sp_h5_list_free(set->feature_name, set->n_features);
+    sp_h5_list_free(set->name, set->n_samples);
     sp_recipe_destroy(set->recipe);
-    free_texts(set->scan, set->n_samples);
+    sp_h5_list_free(set->scan, set->n_samples);
     free(set->block);
     free(set->context_offset);
     free(set->feature_mean);

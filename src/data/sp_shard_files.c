@@ -45,20 +45,12 @@ static bool has_path(const sp_strings *paths, int n, const char *path)
 /* Adds the files of a pattern, except those that an earlier pattern named. */
 static sp_status add_paths(sp_strings *paths, char **found, size_t n)
 {
-    int before = paths->n;
-    char **more = realloc(paths->at, ((size_t)before + n + 1) * sizeof *more);
+    const int before = paths->n;
 
-    if (!more)
-        return SP_FAIL(SP_EMEM, "no memory for %zu file names", n);
-    paths->at = more;
     qsort(found, n, sizeof *found, by_name);
-    for (size_t i = 0; i < n; i++) {
-        if (has_path(paths, before, found[i]))
-            continue;
-        if (!(paths->at[paths->n] = strdup(found[i])))
-            return SP_FAIL(SP_EMEM, "no memory for %zu file names", n);
-        paths->n++;
-    }
+    for (size_t i = 0; i < n; i++)
+        if (!has_path(paths, before, found[i]))
+            SP_TRY(sp_strings_add(paths, found[i]));
     return SP_OK;
 }
 
@@ -218,14 +210,6 @@ sp_status sp_shard_glob(const sp_strings *patterns, sp_strings *paths)
     for (int i = 0; i < patterns->n; i++)
         SP_TRY(add_pattern(paths, patterns->at[i]));
     return check_families(paths);
-}
-
-void sp_shard_glob_free(sp_strings *paths)
-{
-    for (int i = 0; i < paths->n; i++)
-        free(paths->at[i]);
-    free(paths->at);
-    *paths = (sp_strings){0};
 }
 
 /* ---- open files ---- */

@@ -26,8 +26,7 @@ static sp_status no_memory(const header *h)
 static sp_status check_format(const header *h)
 {
     int64_t version;
-    char **text;
-    int n;
+    char *text;
     sp_status rc = SP_OK;
 
     if (!sp_h5_attr_has(h->h5, "/", "format"))
@@ -36,11 +35,11 @@ static sp_status check_format(const header *h)
             "%s: no attribute format, expected \"sptrain-voxels\": not a voxel "
             "shard",
             h->path);
-    SP_TRY(sp_h5_attr_read_texts(h->h5, "/", "format", &text, &n));
-    if (n != 1 || strcmp(text[0], "sptrain-voxels") != 0)
+    SP_TRY(sp_h5_attr_read_text(h->h5, "/", "format", &text));
+    if (strcmp(text, "sptrain-voxels") != 0)
         rc = SP_FAIL(SP_EDATA, "%s: format is \"%s\", expected \"sptrain-voxels\"",
-                     h->path, n > 0 ? text[0] : "");
-    sp_h5_list_free(text, n);
+                     h->path, text);
+    free(text);
     if (rc != SP_OK)
         return rc;
     SP_TRY(sp_h5_attr_read_int(h->h5, "/", "version", &version));

@@ -40,36 +40,23 @@ static sp_status add_file(sp_h5 *file, int i, void *context)
     return SP_OK;
 }
 
-/* Collects the shards of all files, one after the other, in index->data. */
-static sp_status collect(const sp_strings *patterns, sp_wire *index, int64_t *n_shards)
+/* Collects the number of files and their shards, one after the other, in index->data. */
+static sp_status collect(const sp_strings *patterns, sp_wire *index)
 {
     sp_strings paths;
     sp_status rc = sp_shard_glob(patterns, &paths);
     collection c = {.index = index, .n_files = paths.n};
+    int64_t n = paths.n;
 
-    *n_shards = paths.n;
+    sp_wire_bytes(index, &n, sizeof n);
     if (rc == SP_OK)
         rc = sp_h5_open_each(paths.at, paths.n, add_file, &c);
     if (rc == SP_OK)
         sp_rounding_warn(&c.rounding);
     sp_rounding_free(&c.rounding);
-    sp_shard_glob_free(&paths);
+    sp_strings_free(&paths);
     SP_TRY(rc);
-    return SP_OK;
-}
-
-/* Broadcasts rank 0's index, or its failure. Collective. */
-static sp_status share(sp_comm *comm, sp_status rc, sp_wire *index, int64_t *n_shards)
-{
-    uint64_t sizes[2] = {index->size, (uint64_t)*n_shards};
-
-    if (!comm)
-        return rc;
-    SP_TRY(sp_comm_agree(comm, rc, NULL));
-    SP_TRY(sp_comm_bcast(comm, sizes, sizeof sizes, 0));
-    index->size = sizes[0];
-    *n_shards = (int64_t)sizes[1];
-    return sp_comm_bcast_array(comm, (void **)&index->data, index->size, 0);
+    return index->rc;
 }
 
 /* ---- one index of all shards ---- */
@@ -368,11 +355,15 @@ static uint64_t hash_of(const sp_dataset *set)
     return XXH64_digest(&hash);
 }
 
-static sp_status build(sp_dataset *set, sp_wire *index, int64_t n)
+static sp_status build(sp_dataset *set, sp_wire *index)
 {
-    sp_dataset *part = calloc((size_t)n, sizeof *part);
+    sp_dataset *part;
     sp_status rc;
+    int64_t n;
 
+    sp_wire_count(index, &n, 1);
+    SP_TRY(index->rc);
+    part = calloc((size_t)n, sizeof *part);
     if (!part)
         return SP_FAIL(SP_EMEM, "no memory for the index of %lld files", (long long)n);
     rc = read_parts(index, part, n);
@@ -405,18 +396,17 @@ static void warn_slow(const sp_dataset *set)
 sp_status sp_dataset_open(sp_dataset *set, const sp_strings *patterns, sp_comm *comm)
 {
     sp_wire index = {0};
-    int64_t n_shards = 0;
     sp_status rc = SP_OK;
 
     assert(set && patterns->n >= 0);
-    assert(set && patterns);
     *set = (sp_dataset){0};
     if (!comm || comm->rank == 0)
-        rc = collect(patterns, &index, &n_shards);
-    rc = share(comm, rc, &index, &n_shards);
+        rc = index.rc = collect(patterns, &index);
+    if (comm)
+        rc = sp_comm_bcast_wire(comm, &index);
     if (rc == SP_OK) {
         index.is_reading = true;
-        rc = build(set, &index, n_shards);
+        rc = build(set, &index);
         if (comm)
             rc = sp_comm_agree(comm, rc, NULL);
     }

@@ -65,9 +65,8 @@ size_t sp_unique_slots(int64_t n);
 /* ---- files (sp_shard_files.c) ---- */
 
 /* Lists all files that the patterns name, malloc'd. SP_EDATA: there is none, or a file
- * of a numbered set is missing. */
+ * of a numbered set is missing. Free them (sp_strings_free) after a failure too. */
 sp_status sp_shard_glob(const sp_strings *patterns, sp_strings *paths);
-void sp_shard_glob_free(sp_strings *paths);
 
 typedef struct sp_shard_handle {
     int fd, slot;

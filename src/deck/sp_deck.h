@@ -155,6 +155,8 @@ void sp_config_destroy(sp_config *config);
 void sp_layers_destroy(sp_layer *layers, int n);
 /* Appends a copy of text. SP_EMEM. */
 sp_status sp_strings_add(sp_strings *to, const char *text);
+/* Frees the texts and zeroes the list. */
+void sp_strings_free(sp_strings *s);
 
 /* Writes every key with its value as a deck that reads back to the same config; *text
  * is malloc'd for the caller. SP_EMEM. */

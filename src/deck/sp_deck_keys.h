@@ -97,7 +97,6 @@ sp_status sp_deck_read_layers(sp_config *config, const struct config_setting_t *
                               const sp_deck_source *from);
 sp_status sp_deck_read_strings(sp_strings *to, const struct config_setting_t *setting,
                                const char *what, const char *where);
-void sp_deck_free_strings(sp_strings *s);
 
 /* ---- writing (sp_deck_write.c) ---- */
 /* Write a value in the deck's grammar. Memory that runs out shows when `to` is closed.

@@ -164,7 +164,7 @@ sp_status sp_deck_read_layers(sp_config *config, const config_setting_t *list,
 void sp_layers_destroy(sp_layer *layers, int n)
 {
     for (int i = 0; i < n; i++) {
-        sp_deck_free_strings(&layers[i].from);
+        sp_strings_free(&layers[i].from);
         free(layers[i].file);
     }
     free(layers);

@@ -94,13 +94,13 @@ static sp_status set_string(char **to, const char *text)
     char *copy = strdup(text);
 
     if (!copy)
-        return SP_FAIL(SP_EMEM, "deck: out of memory");
+        return SP_FAIL(SP_EMEM, "no memory for a text");
     free(*to);
     *to = copy;
     return SP_OK;
 }
 
-void sp_deck_free_strings(sp_strings *s)
+void sp_strings_free(sp_strings *s)
 {
     for (int i = 0; i < s->n; i++)
         free(s->at[i]);
@@ -113,7 +113,7 @@ sp_status sp_strings_add(sp_strings *to, const char *text)
     char **at = realloc(to->at, ((size_t)to->n + 1) * sizeof *at);
 
     if (!at)
-        return SP_FAIL(SP_EMEM, "deck: out of memory");
+        return SP_FAIL(SP_EMEM, "no memory for a text");
     to->at = at;
     to->at[to->n] = NULL;
     SP_TRY(set_string(&to->at[to->n], text));
@@ -127,7 +127,7 @@ sp_status sp_deck_read_strings(sp_strings *to, const config_setting_t *s,
     int n = is_list(s) ? config_setting_length(s) : 1;
 
     assert(to && s && what && where);
-    sp_deck_free_strings(to);
+    sp_strings_free(to);
     for (int i = 0; i < n; i++) {
         const config_setting_t *e =
             is_list(s) ? config_setting_get_elem(s, (unsigned)i) : s;
@@ -151,7 +151,7 @@ static sp_status read_numbers(const sp_key *key, sp_doubles *to,
         return wrong_type(key, "a list of numbers", where, s);
     to->at = calloc((size_t)n + 1, sizeof *to->at);
     if (!to->at)
-        return SP_FAIL(SP_EMEM, "deck: out of memory");
+        return SP_FAIL(SP_EMEM, "no memory for a text");
     for (int i = 0; i < n; i++) {
         const config_setting_t *e = config_setting_get_elem(s, (unsigned)i);
         bool is_right =
@@ -200,7 +200,7 @@ sp_status sp_deck_set_text(sp_config *config, const sp_key *key, const char *tex
     if (key->type == SP_KEY_RESUME)
         return set_resume(field, text);
     if (key->type == SP_KEY_TEXTS) {
-        sp_deck_free_strings(field);
+        sp_strings_free(field);
         return sp_strings_add(field, text);
     }
     i = sp_choice_find(key->names, text);
@@ -218,9 +218,8 @@ static bool is_whole(const config_setting_t *s)
 {
     const double exact = 1LL << 53;
 
-    return is_integer(s) ||
-           (config_setting_type(s) == CONFIG_TYPE_FLOAT && fabs(number(s)) <= exact &&
-            number(s) == floor(number(s)));
+    return is_integer(s) || (config_setting_type(s) == CONFIG_TYPE_FLOAT &&
+                             fabs(number(s)) <= exact && number(s) == floor(number(s)));
 }
 
 static sp_status set_integer(void *field, const sp_key *key, const config_setting_t *s,
@@ -316,7 +315,7 @@ void sp_deck_free_value(sp_config *config, const sp_key *key)
     } else if (key->type == SP_KEY_RESUME) {
         free(config->run.resume.text);
     } else if (key->type == SP_KEY_TEXTS) {
-        sp_deck_free_strings(field);
+        sp_strings_free(field);
     } else if (key->type == SP_KEY_REALS || key->type == SP_KEY_INTS) {
         free(((sp_doubles *)field)->at);
     } else if (key->type == SP_KEY_WEIGHTS) {

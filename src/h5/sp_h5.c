@@ -200,9 +200,9 @@ sp_status sp_h5_list(sp_h5 *file, const char *group, char ***names, int *n)
     return SP_OK;
 }
 
-void sp_h5_list_free(char **names, int n)
+void sp_h5_list_free(char **names, int64_t n)
 {
-    for (int i = 0; names && i < n; i++)
+    for (int64_t i = 0; names && i < n; i++)
         free(names[i]);
     free(names);
 }
@@ -538,5 +538,23 @@ sp_status sp_h5_attr_read_texts(sp_h5 *file, const char *object, const char *nam
             *n = 0;
             return no_memory(file, name);
         }
+    return SP_OK;
+}
+
+sp_status sp_h5_attr_read_text(sp_h5 *file, const char *object, const char *name,
+                               char **text)
+{
+    char **texts;
+    int n;
+
+    *text = NULL;
+    SP_TRY(sp_h5_attr_read_texts(file, object, name, &texts, &n));
+    if (n != 1) {
+        sp_h5_list_free(texts, n);
+        return SP_FAIL(SP_EDATA, "%s%s%s: attribute %s has %d texts, expected 1",
+                       file->path, colon(object), shown(object), name, n);
+    }
+    *text = texts[0];
+    free(texts);
     return SP_OK;
 }

@@ -102,7 +102,7 @@ bool sp_h5_has(sp_h5 *file, const char *name);
  * list is the caller's, who frees it with sp_h5_list_free. A group that is absent holds
  * none. */
 sp_status sp_h5_list(sp_h5 *file, const char *group, char ***names, int *n);
-void sp_h5_list_free(char **names, int n);
+void sp_h5_list_free(char **names, int64_t n);
 /* Tells the shape of a dataset. SP_EDATA with the reason where the values cannot be
  * read. */
 sp_status sp_h5_shape_of(sp_h5 *file, const char *name, sp_h5_shape *shape);
@@ -161,5 +161,8 @@ sp_status sp_h5_attr_read_int(sp_h5 *file, const char *object, const char *name,
  */
 sp_status sp_h5_attr_read_texts(sp_h5 *file, const char *object, const char *name,
                                 char ***texts, int *n);
+/* Reads an attribute of one text, malloc'd; NULL after a failure. */
+sp_status sp_h5_attr_read_text(sp_h5 *file, const char *object, const char *name,
+                               char **text);
 
 #endif

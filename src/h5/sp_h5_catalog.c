@@ -215,9 +215,7 @@ const sp_h5_attr *sp_h5_entry_attr(const sp_h5_entry *entry, const char *name)
 
 static void free_attr(sp_h5_attr *attr)
 {
-    for (int64_t i = 0; attr->text && i < attr->n; i++)
-        free(attr->text[i]);
-    free(attr->text);
+    sp_h5_list_free(attr->text, attr->n);
     free(attr->name);
     free(attr->value);
     free(attr->why);
@@ -225,9 +223,7 @@ static void free_attr(sp_h5_attr *attr)
 
 static void free_entry(sp_h5_entry *entry)
 {
-    for (int64_t i = 0; entry->text && i < entry->n_texts; i++)
-        free(entry->text[i]);
-    free(entry->text);
+    sp_h5_list_free(entry->text, entry->n_texts);
     for (int64_t i = 0; entry->attr && i < entry->n_attrs; i++)
         free_attr(&entry->attr[i]);
     free(entry->attr);

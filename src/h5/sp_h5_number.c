@@ -47,6 +47,36 @@ static float half_to_float(uint16_t half)
     }                                                                                  \
     return -1;
 
+/* Runs the body of the type's kind: `whole` for integers but uint64_t, `u64`, `half` for
+ * the bits of a half precision number, `single`, `twice`. Each returns the number of an
+ * element that does not fit. */
+#define CONVERT(whole, u64, half, single, twice)                                       \
+    switch (type.kind << 8 | type.size) {                                              \
+    case 'i' << 8 | 1:                                                                 \
+        FOR_EACH(int8_t, whole)                                                        \
+    case 'i' << 8 | 2:                                                                 \
+        FOR_EACH(int16_t, whole)                                                       \
+    case 'i' << 8 | 4:                                                                 \
+        FOR_EACH(int32_t, whole)                                                       \
+    case 'i' << 8 | 8:                                                                 \
+        FOR_EACH(int64_t, whole)                                                       \
+    case 'u' << 8 | 1:                                                                 \
+        FOR_EACH(uint8_t, whole)                                                       \
+    case 'u' << 8 | 2:                                                                 \
+        FOR_EACH(uint16_t, whole)                                                      \
+    case 'u' << 8 | 4:                                                                 \
+        FOR_EACH(uint32_t, whole)                                                      \
+    case 'u' << 8 | 8:                                                                 \
+        FOR_EACH(uint64_t, u64)                                                        \
+    case 'f' << 8 | 2:                                                                 \
+        FOR_EACH(uint16_t, half)                                                       \
+    case 'f' << 8 | 4:                                                                 \
+        FOR_EACH(float, single)                                                        \
+    case 'f' << 8 | 8:                                                                 \
+        FOR_EACH(double, twice)                                                        \
+    }                                                                                  \
+    return 0;
+
 #define TO_I64 out[i] = (int64_t)v;
 #define U64_TO_I64                                                                     \
     if (v > INT64_MAX)                                                                 \
@@ -62,34 +92,8 @@ static float half_to_float(uint16_t half)
         return i;                                                                      \
     out[i] = (int64_t)h;
 
-static int64_t to_i64(sp_h5_type type, const void *raw, int64_t n, int64_t *out)
-{
-    switch (type.kind << 8 | type.size) {
-    case 'i' << 8 | 1:
-        FOR_EACH(int8_t, TO_I64)
-    case 'i' << 8 | 2:
-        FOR_EACH(int16_t, TO_I64)
-    case 'i' << 8 | 4:
-        FOR_EACH(int32_t, TO_I64)
-    case 'i' << 8 | 8:
-        FOR_EACH(int64_t, TO_I64)
-    case 'u' << 8 | 1:
-        FOR_EACH(uint8_t, TO_I64)
-    case 'u' << 8 | 2:
-        FOR_EACH(uint16_t, TO_I64)
-    case 'u' << 8 | 4:
-        FOR_EACH(uint32_t, TO_I64)
-    case 'u' << 8 | 8:
-        FOR_EACH(uint64_t, U64_TO_I64)
-    case 'f' << 8 | 2:
-        FOR_EACH(uint16_t, HALF_TO_I64)
-    case 'f' << 8 | 4:
-        FOR_EACH(float, REAL_TO_I64)
-    case 'f' << 8 | 8:
-        FOR_EACH(double, REAL_TO_I64)
-    }
-    return 0;
-}
+static int64_t to_i64(sp_h5_type type, const void *raw, int64_t n, int64_t *out){
+    CONVERT(TO_I64, U64_TO_I64, HALF_TO_I64, REAL_TO_I64, REAL_TO_I64)}
 
 int64_t sp_h5_to_i64(sp_h5_type type, void *raw, int64_t n, int64_t *out)
 {
@@ -126,34 +130,8 @@ int64_t sp_h5_to_i32(sp_h5_type type, void *raw, int64_t n, int32_t *out)
     if (isinf(out[i]) && !isinf(v))                                                    \
         return i;
 
-static int64_t to_f32(sp_h5_type type, const void *raw, int64_t n, float *out)
-{
-    switch (type.kind << 8 | type.size) {
-    case 'i' << 8 | 1:
-        FOR_EACH(int8_t, WHOLE_TO_F32)
-    case 'i' << 8 | 2:
-        FOR_EACH(int16_t, WHOLE_TO_F32)
-    case 'u' << 8 | 1:
-        FOR_EACH(uint8_t, WHOLE_TO_F32)
-    case 'u' << 8 | 2:
-        FOR_EACH(uint16_t, WHOLE_TO_F32)
-    case 'i' << 8 | 4:
-        FOR_EACH(int32_t, WHOLE_TO_F32)
-    case 'u' << 8 | 4:
-        FOR_EACH(uint32_t, WHOLE_TO_F32)
-    case 'i' << 8 | 8:
-        FOR_EACH(int64_t, WHOLE_TO_F32)
-    case 'u' << 8 | 8:
-        FOR_EACH(uint64_t, WHOLE_TO_F32)
-    case 'f' << 8 | 2:
-        FOR_EACH(uint16_t, HALF_TO_F32)
-    case 'f' << 8 | 4:
-        FOR_EACH(float, WHOLE_TO_F32)
-    case 'f' << 8 | 8:
-        FOR_EACH(double, DOUBLE_TO_F32)
-    }
-    return 0;
-}
+static int64_t to_f32(sp_h5_type type, const void *raw, int64_t n, float *out){
+    CONVERT(WHOLE_TO_F32, WHOLE_TO_F32, HALF_TO_F32, WHOLE_TO_F32, DOUBLE_TO_F32)}
 
 int64_t sp_h5_to_f32(sp_h5_type type, void *raw, int64_t n, float *out)
 {

@@ -7,25 +7,27 @@
 
 /* ---- the pieces as a data set ---- */
 
-static sp_status describe(label_blocks *b, const char *path, const label_model *model,
-                          const vox_piece *piece, int64_t n)
+static sp_status describe(label_blocks *b, const label_cut *cut)
 {
+    const char *path = cut->vox->input[cut->scan];
+    const int64_t n = cut->n_pieces;
+
     b->point_offset = calloc((size_t)n + 2, sizeof *b->point_offset);
     b->scan = calloc((size_t)n + 1, sizeof *b->scan);
     b->block = calloc((size_t)n + 1, sizeof *b->block);
     if (!b->point_offset || !b->scan || !b->block)
         return SP_FAIL(SP_EMEM, "%s: no memory for %" PRId64 " blocks", path, n);
     for (int64_t i = 0; i < n; i++) {
-        b->point_offset[i + 1] = b->point_offset[i] + piece[i].n_own;
+        b->point_offset[i + 1] = b->point_offset[i] + cut->piece[i].n_own;
         b->scan[i] = (char *)(uintptr_t)path;
-        b->block[i] = piece[i].block;
+        b->block[i] = cut->piece[i].block;
     }
     b->shard = (sp_shard){.path = (char *)(uintptr_t)path, .n_samples = n};
     b->set = (sp_dataset){.n_shards = 1,
                           .shard = &b->shard,
                           .n_samples = n,
                           .n_points = b->point_offset[n],
-                          .voxel_size = model->vox->voxel_size,
+                          .voxel_size = cut->vox->voxel_size,
                           .has_points = true,
                           .has_blocks = true,
                           .point_offset = b->point_offset,
@@ -36,17 +38,17 @@ static sp_status describe(label_blocks *b, const char *path, const label_model *
 
 static sp_status label_block(void *arg, const sp_merger_sample *sample);
 
-sp_status label_blocks_open(label_blocks *b, const char *path, const label_model *model,
-                            const label_options *options, const vox_piece *piece,
-                            int64_t n_pieces, sp_comm *comm, const label_deal *deal,
-                            label_result *result)
+sp_status label_blocks_open(label_blocks *b, const label_cut *cut,
+                            const label_model *model, const label_options *options,
+                            const label_deal *deal, label_result *result)
 {
+    sp_comm *comm = cut->comm;
     const int writer = label_deal_writer(deal, comm->rank);
     sp_status rc;
 
-    assert(n_pieces >= 0 && (!result == (writer < 0)));
+    assert(!result == (writer < 0));
     *b = (label_blocks){.comm = comm, .deal = *deal, .result = result};
-    rc = describe(b, path, model, piece, n_pieces);
+    rc = describe(b, cut);
     assert(rc != SP_OK || b->set.n_points == deal->n_points);
     b->to = calloc((size_t)comm->size, sizeof *b->to);
     b->n_to = calloc((size_t)comm->size, sizeof *b->n_to);

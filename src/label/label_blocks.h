@@ -10,9 +10,9 @@
 #ifndef LABEL_BLOCKS_H
 #define LABEL_BLOCKS_H
 
+#include "label/label_cut.h"
 #include "label/label_result.h"
 #include "merge/sp_merger.h"
-#include "vox/vox_cloud.h"
 
 typedef struct label_blocks {
     sp_comm *comm;        /* borrowed */
@@ -30,11 +30,10 @@ typedef struct label_blocks {
     sp_records received;
 } label_blocks;
 
-/* Opens the blocks of the scan at `path`. result: open, on the writers of the deal.
+/* Opens the blocks of a scan that was cut. result: open, on the writers of the deal.
  * Collective, agreed. Must not be moved while open; close in any case. */
-sp_status label_blocks_open(label_blocks *blocks, const char *path,
+sp_status label_blocks_open(label_blocks *blocks, const label_cut *cut,
                             const label_model *model, const label_options *options,
-                            const vox_piece *piece, int64_t n_pieces, sp_comm *comm,
                             const label_deal *deal, label_result *result);
 void label_blocks_close(label_blocks *blocks);
 /* Adds a block that this rank has predicted: sample->id is its number, and it has its

@@ -1,10 +1,11 @@
+#include "config.h"
+
 #include "label/label_files.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -86,80 +87,45 @@ void label_files_end(const label_files *f)
 
 /* ---- what outputs were made of ---- */
 
-/* A text that grows. */
-typedef struct made_text {
-    char *at;
-    size_t used, room;
-} made_text;
-
-static sp_status add(made_text *t, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-
-static sp_status add(made_text *t, const char *format, ...)
-{
-    va_list args;
-    int n;
-
-    va_start(args, format);
-    n = vsnprintf(NULL, 0, format, args);
-    va_end(args);
-    if (t->used + (size_t)n + 1 > t->room) {
-        size_t room = 2 * (t->used + (size_t)n + 1);
-        char *grown = realloc(t->at, room);
-
-        if (!grown)
-            return SP_FAIL(SP_EMEM, "no memory for a text");
-        t->at = grown;
-        t->room = room;
-    }
-    va_start(args, format);
-    vsnprintf(t->at + t->used, t->room - t->used, format, args);
-    va_end(args);
-    t->used += (size_t)n;
-    return SP_OK;
-}
-
-static sp_status add_keep(made_text *t, const bool *keep)
-{
-    for (int code = 0; keep && code <= VOX_MAX_CODE; code++)
-        if (keep[code])
-            SP_TRY(add(t, " keep %d", code));
-    return SP_OK;
-}
-
-/* Keys of the command line replace the model's, such as augment.rotate_z, which says what
+/* Prints everything on which the classes and fields of an output depend, but the scan.
+ * Keys of the command line replace the model's, such as augment.rotate_z, which says what
  * views there are. Those of run say where and how, not what. */
-static sp_status add_overrides(made_text *t, const label_options *o)
-{
-    for (int i = 0; i < o->n_overrides; i++)
-        if (strncmp(o->overrides[i], "run.", 4) != 0)
-            SP_TRY(add(t, " %s", o->overrides[i]));
-    return SP_OK;
-}
-
-/* Everything on which the classes and fields of an output depend, but the scan. */
-static sp_status describe(made_text *t, const label_model *m, const label_options *o)
+static void print_origin(FILE *to, const label_model *m, const label_options *o)
 {
     const vox_options *v = m->vox;
     const sp_config *config = m->infer.resources.session.config;
 
-    SP_TRY(add(t, "model crc32c %08x voxel %.17g %.17g block %.17g %.17g views %d",
-               m->crc, v->voxel_size, config->data.voxel_size, v->block, v->overlap,
-               (int)o->views));
+    fprintf(to, "model crc32c %08x voxel %.17g %.17g block %.17g %.17g views %d",
+            m->crc, v->voxel_size, config->data.voxel_size, v->block, v->overlap,
+            (int)o->views);
     if (v->block > 0) /* versions before placed blocks otherwise */
-        SP_TRY(add(t, " aligned"));
-    SP_TRY(add(t, " min %.17g doubtful %d", o->min_confidence, (int)o->doubtful));
+        fprintf(to, " aligned");
+    fprintf(to, " min %.17g doubtful %d", o->min_confidence, (int)o->doubtful);
     for (int i = 0; i < v->n_features; i++)
-        SP_TRY(add(t, " column %s/%.17g", v->feature[i].name, v->feature[i].divisor));
+        fprintf(to, " column %s/%.17g", v->feature[i].name, v->feature[i].divisor);
     for (int c = 0; c < m->n_classes; c++)
-        SP_TRY(add(t, " code %d", m->code[c]));
+        fprintf(to, " code %d", m->code[c]);
     for (int i = 0; i < m->n_added; i++)
-        SP_TRY(add(t, " field %s %s", m->added[i].name,
-                   m->added[i].is_float ? "float32" : "uint8"));
-    SP_TRY(add(t, " columns %s label %s", v->columns ? v->columns : "-",
-               v->label_field ? v->label_field : "-"));
-    SP_TRY(add_keep(t, o->keep));
-    return add_overrides(t, o);
+        fprintf(to, " field %s %s", m->added[i].name,
+                m->added[i].is_float ? "float32" : "uint8");
+    fprintf(to, " columns %s label %s", v->columns ? v->columns : "-",
+            v->label_field ? v->label_field : "-");
+    for (int code = 0; o->keep && code <= VOX_MAX_CODE; code++)
+        if (o->keep[code])
+            fprintf(to, " keep %d", code);
+    for (int i = 0; i < o->n_overrides; i++)
+        if (strncmp(o->overrides[i], "run.", 4) != 0)
+            fprintf(to, " %s", o->overrides[i]);
+}
+
+static sp_status describe(char **text, const label_model *m, const label_options *o)
+{
+    size_t bytes;
+    FILE *to = open_memstream(text, &bytes);
+
+    if (to)
+        print_origin(to, m, o);
+    return to && fclose(to) == 0 ? SP_OK : SP_FAIL(SP_EMEM, "no memory for a text");
 }
 
 /* The length and the time of a file; false: there is none. */
@@ -174,18 +140,19 @@ static bool stamp(const char *path, char text[64])
     return true;
 }
 
-/* The two lines of the file .made for an output that is at `path` now. */
+/* The two lines of the file .made for an output that is at `path` now; malloc'd. */
 static sp_status word_made(const label_files *f, const char *scan, const char *path,
-                           made_text *t)
+                           char **text)
 {
     char output[64] = "", source[64] = "", whole[PATH_MAX];
 
     stamp(path, output);
     stamp(scan, source);
-    SP_TRY(add(t, "%s\n", output));
     /* A relative path is another scan in another working folder. */
-    return add(t, "%s scan %s %s\n", f->made_by,
-               realpath(scan, whole) ? whole : scan, source);
+    if (asprintf(text, "%s\n%s scan %s %s\n", output, f->made_by,
+                 realpath(scan, whole) ? whole : scan, source) < 0)
+        return SP_FAIL(SP_EMEM, "no memory for a text");
+    return SP_OK;
 }
 
 /* Rank 0: is output i there, and is it finished? *is_ours: it is as this command left
@@ -194,33 +161,31 @@ static sp_status look(const label_files *f, const char *scan, int i, bool *is_th
                       bool *is_ours, bool *is_done)
 {
     char path[LABEL_PATH], now[64];
-    char *made = NULL;
-    made_text want = {0};
-    sp_status rc;
+    char *made = NULL, *want;
+    sp_status rc = SP_OK;
 
     *is_ours = *is_done = false;
     *is_there = access(path_of(f->dir, f->file[i].name, "", path), F_OK) == 0;
     if (!*is_there || !stamp(path, now))
         return SP_OK;
-    rc = word_made(f, scan, path, &want);
+    SP_TRY(word_made(f, scan, path, &want));
     path_of(f->work, f->file[i].name, MADE, path);
-    if (rc == SP_OK && access(path, R_OK) == 0)
+    if (access(path, R_OK) == 0)
         rc = sp_file_read(path, &made, NULL);
     if (rc == SP_OK && made) {
         size_t n = strlen(now);
 
         *is_ours = strncmp(made, now, n) == 0 && made[n] == '\n';
-        *is_done = strcmp(made, want.at) == 0;
+        *is_done = strcmp(made, want) == 0;
     }
     free(made);
-    free(want.at);
+    free(want);
     return rc;
 }
 
 sp_status label_files_finish(const label_files *f, const label_options *o, int i)
 {
-    char from[LABEL_PATH], path[LABEL_PATH];
-    made_text made = {0};
+    char from[LABEL_PATH], path[LABEL_PATH], *made;
     int fd;
     sp_status rc;
 
@@ -235,11 +200,10 @@ sp_status label_files_finish(const label_files *f, const label_options *o, int i
     /* An output of an earlier run would not fit the new lines if this run were killed
      * here, and would be taken for somebody else's. */
     unlink(path_of(f->dir, f->file[i].name, "", path));
-    rc = word_made(f, o->vox.input[i], from, &made);
-    if (rc == SP_OK)
-        rc = sp_file_replace(path_of(f->work, f->file[i].name, MADE, path), made.at,
-                             made.used, 0);
-    free(made.at);
+    SP_TRY(word_made(f, o->vox.input[i], from, &made));
+    rc = sp_file_replace(path_of(f->work, f->file[i].name, MADE, path), made,
+                         strlen(made), 0);
+    free(made);
     SP_TRY(rc);
     path_of(f->dir, f->file[i].name, "", path);
     if (rename(from, path) != 0)
@@ -403,8 +367,6 @@ static sp_status make_texts(label_files *f, const label_model *m,
                             const label_options *o)
 {
     size_t n = strlen(o->out);
-    made_text made_by = {0};
-    sp_status rc;
 
     f->n = o->vox.n_inputs;
     f->file = calloc((size_t)f->n, sizeof *f->file);
@@ -412,9 +374,7 @@ static sp_status make_texts(label_files *f, const label_model *m,
         n--;
     f->dir = strndup(o->out, n);
     f->work = malloc(n + sizeof WORK);
-    rc = describe(&made_by, m, o);
-    f->made_by = made_by.at;
-    SP_TRY(rc);
+    SP_TRY(describe(&f->made_by, m, o));
     if (!f->file || !f->dir || !f->work)
         return SP_FAIL(SP_EMEM, "no memory for %d outputs", f->n);
     if (n > LABEL_PATH - LABEL_NAME - 64)

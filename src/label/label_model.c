@@ -24,14 +24,6 @@ static int find_column(const sp_recipe *recipe, const char *name)
     return -1;
 }
 
-static vox_feature_kind kind_of(const char *source)
-{
-    return strcmp(source, SP_RECIPE_ONE) == 0      ? VOX_ONE
-           : strcmp(source, SP_RECIPE_HEIGHT) == 0 ? VOX_HEIGHT
-           : strcmp(source, SP_RECIPE_COUNT) == 0  ? VOX_COUNT
-                                                   : VOX_ATTRIBUTE;
-}
-
 /* Adds column i of the recipe to the features. */
 static sp_status take_column(const label_model *m, const sp_recipe *recipe, int i)
 {
@@ -44,7 +36,7 @@ static sp_status take_column(const label_model *m, const sp_recipe *recipe, int 
                        "more than %zu bytes",
                        m->infer.path, recipe->column[i], VOX_MAX_FEATURES,
                        sizeof f->name - 1);
-    *f = (vox_feature){.kind = kind_of(recipe->source[i]),
+    *f = (vox_feature){.kind = vox_feature_kind_of(recipe->source[i]),
                        .divisor = recipe->divisor[i]};
     memcpy(f->name, recipe->source[i], strlen(recipe->source[i]));
     if (f->kind == VOX_HEIGHT && recipe->height_percentile != SP_RECIPE_PERCENTILE)
@@ -186,24 +178,6 @@ static sp_status choose_columns(label_model *m)
 
 /* ---- classes ---- */
 
-static sp_status codes_of_map(label_model *m)
-{
-    const vox_map *map = &m->vox->map;
-    char *const *name = m->infer.resources.class_name;
-
-    for (int c = 0; c < m->n_classes; c++) {
-        int i = 0;
-
-        while (i < map->n && strcmp(map->name[i], name[c]) != 0)
-            i++;
-        if (i == map->n)
-            return SP_FAIL(SP_EUSAGE, "--map has no class \"%s\", but %s has", name[c],
-                           m->infer.path);
-        m->code[c] = map->first_code[i];
-    }
-    return SP_OK;
-}
-
 static sp_status choose_classes(label_model *m)
 {
     sp_resources *r = &m->infer.resources;
@@ -221,7 +195,8 @@ static sp_status choose_classes(label_model *m)
     if (!m->code)
         return SP_FAIL(SP_EMEM, "no memory for %d classes", m->n_classes);
     if (map->n > 0)
-        return codes_of_map(m);
+        return vox_codes_of_map(map, m->infer.path, m->n_classes, r->class_name,
+                                m->code);
     if (norm->class_code)
         return vox_first_codes(m->infer.path, m->n_classes, norm->class_code, m->code);
     sp_log_warn0("%s has no codes of its classes: they are written as 0, 1, 2, ...; "

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/sp_log.h"
+#include "train/sp_merging.h"
 
 static sp_status open_single(label_net *n, const label_model *m)
 {
@@ -54,21 +55,6 @@ void label_net_close(label_net *n)
         sp_arena_destroy(&n->scratch);
 }
 
-/* Brings the logits to where the host can read them. */
-static sp_status fetch(label_net *n, sp_tensor *logits)
-{
-    sp_backend *backend = &n->infer->resources.backend;
-    const float *from = logits->data;
-    size_t count = (size_t)logits->n * (size_t)logits->ld;
-
-    if (backend->ops->is_host || count == 0)
-        return SP_OK;
-    sp_arena_reset(&n->scratch);
-    SP_TRY(SP_TAKE(&n->scratch, count, &logits->data));
-    count -= (size_t)(logits->ld - logits->c); /* the last row ends with its channels */
-    return backend->ops->download(backend, logits->data, from, count * sizeof *from);
-}
-
 static sp_status check_finite(const label_net *n, sp_tensor logits, const char *what)
 {
     const sp_graph *graph = &n->infer->resources.graph;
@@ -94,7 +80,8 @@ static sp_status run_view(label_net *n, const sp_sample *sample, int view,
     SP_TRY(sp_single_use(n->single, &batch));
     SP_TRY(sp_net_forward(&r->net, batch, false, &logits));
     SP_TRY(r->backend.ops->wait(&r->backend));
-    SP_TRY(fetch(n, &logits));
+    sp_arena_reset(&n->scratch);
+    SP_TRY(sp_merging_fetch(&r->backend, &n->scratch, &logits));
     SP_TRY(check_finite(n, logits, what));
     sp_merge_view(logits, batch->row_of, sample->n, sum);
     return sp_single_recycle(n->single);

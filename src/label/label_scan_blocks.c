@@ -17,9 +17,7 @@ typedef struct shared {
     int scan, first_rank; /* number of the scan; rank that begins with its rows */
     label_deal deal;      /* which rank writes a row */
     label_cut *cut;
-    const vox_piece *piece; /* [n_pieces] the cut's */
-    int64_t n_pieces;
-    int *rank_of;  /* [n_pieces] the rank that predicts each */
+    int *rank_of;  /* [cut->n_pieces] the rank that predicts each */
     int64_t *mine; /* [n_mine] the pieces of this rank, in their order */
     int64_t n_mine;
     label_job *job; /* of the rows of this rank; the writer's once it is pushed */
@@ -59,8 +57,6 @@ static sp_status take_cut(shared *s)
     rc = label_cut_take(w->cut);
     s->cut = w->cut;
     w->cut = NULL;
-    s->piece = s->cut->piece;
-    s->n_pieces = s->cut->n_pieces;
     w->times.read_s += sp_now_s() - begun;
     return rc;
 }
@@ -82,12 +78,12 @@ static void deal_round(shared *s, int64_t first, int64_t end, int64_t *load)
 
         for (int64_t i = first; i < end; i++)
             if (s->rank_of[i] < 0 &&
-                (largest < 0 || s->piece[i].n > s->piece[largest].n))
+                (largest < 0 || s->cut->piece[i].n > s->cut->piece[largest].n))
                 largest = i;
         for (int r = 1; r < size; r++)
             least = load[r] < load[least] ? r : least;
         s->rank_of[largest] = least;
-        load[least] += s->piece[largest].n;
+        load[least] += s->cut->piece[largest].n;
     }
 }
 
@@ -96,25 +92,25 @@ static int64_t end_of_round(const shared *s, int64_t first)
 {
     const int64_t end = first + (int64_t)PER_RANK * s->work->comm->size;
 
-    return end < s->n_pieces ? end : s->n_pieces;
+    return end < s->cut->n_pieces ? end : s->cut->n_pieces;
 }
 
 /* Deals all rounds. */
 static sp_status deal(shared *s)
 {
     const sp_comm *comm = s->work->comm;
-    const size_t n = (size_t)s->n_pieces + 1;
+    const size_t n = (size_t)s->cut->n_pieces + 1;
     int64_t *load = calloc((size_t)comm->size, sizeof *load);
 
     s->rank_of = calloc(n, sizeof *s->rank_of);
     s->mine = calloc(n, sizeof *s->mine);
     if (!load || !s->rank_of || !s->mine) {
         free(load);
-        return SP_FAIL(SP_EMEM, "no memory for %" PRId64 " blocks", s->n_pieces);
+        return SP_FAIL(SP_EMEM, "no memory for %" PRId64 " blocks", s->cut->n_pieces);
     }
-    for (int64_t i = 0; i < s->n_pieces; i = end_of_round(s, i))
+    for (int64_t i = 0; i < s->cut->n_pieces; i = end_of_round(s, i))
         deal_round(s, i, end_of_round(s, i), load);
-    for (int64_t i = 0; i < s->n_pieces; i++)
+    for (int64_t i = 0; i < s->cut->n_pieces; i++)
         if (s->rank_of[i] == comm->rank)
             s->mine[s->n_mine++] = i;
     free(load);
@@ -125,7 +121,7 @@ static sp_status make_piece(void *arg, int64_t k, label_sample *sample)
 {
     const shared *s = arg;
     label_work *w = s->work;
-    const vox_piece *piece = &s->piece[s->mine[k]];
+    const vox_piece *piece = &s->cut->piece[s->mine[k]];
 
     snprintf(sample->name, sizeof sample->name, "%s[%d,%d]", w->vox.input[s->scan],
              piece->bx, piece->by);
@@ -165,7 +161,7 @@ static sp_status run_rounds(shared *s)
 {
     label_work *w = s->work;
 
-    for (int64_t first = 0, end; first < s->n_pieces; first = end) {
+    for (int64_t first = 0, end; first < s->cut->n_pieces; first = end) {
         sp_status rc;
         double begun;
 
@@ -179,7 +175,7 @@ static sp_status run_rounds(shared *s)
         SP_TRY(sp_session_agree(label_work_session(w), rc));
         w->times.merge_s += sp_now_s() - begun;
         for (int64_t i = first; i < end; i++)
-            w->n_done += s->piece[i].n_own;
+            w->n_done += s->cut->piece[i].n_own;
         label_work_progress(w, w->vox.input[s->scan]);
     }
     return SP_OK;
@@ -209,8 +205,8 @@ static void deal_rows(shared *s)
     const label_work *w = s->work;
     int64_t n = 0;
 
-    for (int64_t i = 0; i < s->n_pieces; i++)
-        n += s->piece[i].n_own;
+    for (int64_t i = 0; i < s->cut->n_pieces; i++)
+        n += s->cut->piece[i].n_own;
     s->deal = label_deal_make(n, w->files->file[s->scan].section, w->comm->size,
                               s->first_rank);
 }
@@ -250,8 +246,7 @@ static sp_status open_scan(shared *s)
     deal_rows(s);
     rc = make_job(s);
     SP_TRY(sp_session_agree(label_work_session(w), rc));
-    SP_TRY(label_blocks_open(&s->blocks, w->vox.input[s->scan], w->model, w->options,
-                             s->piece, s->n_pieces, w->comm, &s->deal,
+    SP_TRY(label_blocks_open(&s->blocks, s->cut, w->model, w->options, &s->deal,
                              s->job ? &s->job->result : NULL));
     rc = s->job ? label_work_push(w, s->job) : SP_OK;
     s->is_pushed = rc == SP_OK;

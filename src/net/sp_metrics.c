@@ -48,19 +48,19 @@ void sp_metrics_zero(sp_metrics *metrics)
     metrics->n_samples = 0;
 }
 
-void sp_metrics_add_points(int64_t *confusion, int n_classes, int64_t n_points,
-                           const uint32_t *point_voxel, const int32_t *point_label,
+void sp_metrics_add_points(int64_t *confusion, int n_classes, const sp_sample *sample,
                            const int32_t *row_of, const int32_t *prediction)
 {
-    int32_t row;
+    assert(n_classes >= 1 && sample->n_points >= 0);
+    assert(sample->n_points == 0 || confusion);
+    for (int64_t i = 0; i < sample->n_points; i++) {
+        const int32_t label = sample->point_labels[i];
+        const uint32_t voxel = sample->point_voxel[i];
+        const int32_t row = row_of ? row_of[voxel] : (int32_t)voxel;
 
-    assert(n_classes >= 1 && n_points >= 0);
-    assert(n_points == 0 || confusion);
-    for (int64_t i = 0; i < n_points; i++) {
-        row = row_of ? row_of[point_voxel[i]] : (int32_t)point_voxel[i];
-        assert(point_label[i] < n_classes);
-        if (point_label[i] >= 0 && row >= 0)
-            confusion[(int64_t)point_label[i] * n_classes + prediction[row]]++;
+        assert(label < n_classes);
+        if (label >= 0 && row >= 0)
+            confusion[(int64_t)label * n_classes + prediction[row]]++;
     }
 }
 

@@ -14,12 +14,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "comm/sp_comm.h"
+#include "data/sp_shard.h"
 
 typedef struct sp_metrics {
     int n_classes;
-    int64_t *confusion;          /* [C][C] truth, prediction: voxels */
-    int64_t *point_confusion;    /* [C][C]: raw points; NULL where there are none */
+    int64_t *confusion;       /* [C][C] truth, prediction: voxels */
+    int64_t *point_confusion; /* [C][C]: raw points; NULL where there are none */
     /* [C][C] predictions of several views, or of points that several blocks contain
      * (merge/sp_merge.h); NULL where they are not wanted. */
     int64_t *merged, *merged_points;
@@ -42,13 +42,12 @@ sp_status sp_metrics_create(sp_metrics *metrics, int n_classes, int parts);
 void sp_metrics_destroy(sp_metrics *metrics);
 void sp_metrics_zero(sp_metrics *metrics);
 
-/* Adds one sample's raw points to a matrix. Local.
- *   point_voxel  [n_points] stored row of each point
- *   point_label  [n_points] class or SP_IGNORE
- *   row_of       [n] row of the prediction of each stored row, -1 none; NULL: the same
+/* Adds one sample's raw points, which have the classes of their voxels, to a matrix.
+ * Local.
+ *   row_of       [sample->n] row of the prediction of each stored row, -1 none; NULL: the
+ *                same
  *   prediction   [rows] class */
-void sp_metrics_add_points(int64_t *confusion, int n_classes, int64_t n_points,
-                           const uint32_t *point_voxel, const int32_t *point_label,
+void sp_metrics_add_points(int64_t *confusion, int n_classes, const sp_sample *sample,
                            const int32_t *row_of, const int32_t *prediction);
 
 /* Sums over all ranks: every rank then holds the sums of all, and loss_sum and

@@ -9,54 +9,30 @@
 
 #include "base/sp_text.h"
 
-/* Makes room for n more bytes and a NUL. */
-static bool reserve(sp_html *html, size_t n)
+/* Opens the stream before its first use; false: there is no memory. */
+static bool is_ready(sp_html *html)
 {
-    char *more;
-
-    if (html->is_short)
-        return false;
-    if (html->n + n + 1 <= html->room)
-        return true;
-    more = realloc(html->text, 2 * (html->n + n + 1));
-    if (!more) {
-        html->is_short = true;
-        return false;
-    }
-    html->text = more;
-    html->room = 2 * (html->n + n + 1);
-    return true;
-}
-
-static void append(sp_html *html, const char *text, size_t n)
-{
-    if (!reserve(html, n))
-        return;
-    memcpy(html->text + html->n, text, n);
-    html->n += n;
-    html->text[html->n] = '\0';
+    if (!html->to && !html->is_short)
+        html->to = open_memstream(&html->text, &html->n);
+    html->is_short = html->is_short || !html->to;
+    return !html->is_short;
 }
 
 void sp_html_raw(sp_html *html, const char *markup)
 {
     assert(html && markup);
-    append(html, markup, strlen(markup));
+    if (is_ready(html))
+        fputs(markup, html->to);
 }
 
 void sp_html_add(sp_html *html, const char *format, ...)
 {
     va_list list;
-    int n;
 
     va_start(list, format);
-    n = vsnprintf(NULL, 0, format, list);
+    if (is_ready(html))
+        vfprintf(html->to, format, list);
     va_end(list);
-    if (n < 0 || !reserve(html, (size_t)n))
-        return;
-    va_start(list, format);
-    vsnprintf(html->text + html->n, (size_t)n + 1, format, list);
-    va_end(list);
-    html->n += (size_t)n;
 }
 
 static const char *entity(char c)
@@ -83,15 +59,16 @@ static void add_text(sp_html *html, const char *text, bool keeps_lines)
     const size_t bytes = 4 * strlen(text) + 1;
     char *shown = malloc(bytes);
 
-    if (!shown) {
-        html->is_short = true;
-        return;
-    }
-    sp_text_printable(shown, bytes, text, keeps_lines);
-    for (const char *at = shown; *at; at++) {
+    html->is_short = html->is_short || !shown;
+    if (shown)
+        sp_text_printable(shown, bytes, text, keeps_lines);
+    for (const char *at = shown; is_ready(html) && *at; at++) {
         const char *instead = entity(*at);
 
-        append(html, instead ? instead : at, instead ? strlen(instead) : 1);
+        if (instead)
+            fputs(instead, html->to);
+        else
+            putc(*at, html->to);
     }
     free(shown);
 }
@@ -115,26 +92,23 @@ void sp_html_base64(sp_html *html, const void *bytes, size_t n)
     const uint8_t *from = bytes;
 
     assert(bytes || n == 0);
-    if (!reserve(html, (n + 2) / 3 * 4))
-        return;
-    for (size_t i = 0; i < n; i += 3) {
+    for (size_t i = 0; is_ready(html) && i < n; i += 3) {
         const size_t left = n - i;
         const uint32_t three = (uint32_t)from[i] << 16 |
                                (left > 1 ? (uint32_t)from[i + 1] << 8 : 0) |
                                (left > 2 ? (uint32_t)from[i + 2] : 0);
 
-        html->text[html->n++] = digit[three >> 18];
-        html->text[html->n++] = digit[three >> 12 & 63];
-        html->text[html->n++] = left > 1 ? digit[three >> 6 & 63] : '=';
-        html->text[html->n++] = left > 2 ? digit[three & 63] : '=';
+        putc(digit[three >> 18], html->to);
+        putc(digit[three >> 12 & 63], html->to);
+        putc(left > 1 ? digit[three >> 6 & 63] : '=', html->to);
+        putc(left > 2 ? digit[three & 63] : '=', html->to);
     }
-    html->text[html->n] = '\0';
 }
 
 sp_status sp_html_end(sp_html *html, const char **text, size_t *n)
 {
     assert(text && n);
-    if (html->is_short || !html->text)
+    if (!is_ready(html) || fflush(html->to) != 0 || ferror(html->to))
         return SP_FAIL(SP_EMEM, "no memory for a page of more than %zu bytes", html->n);
     *text = html->text;
     *n = html->n;
@@ -143,6 +117,8 @@ sp_status sp_html_end(sp_html *html, const char **text, size_t *n)
 
 void sp_html_destroy(sp_html *html)
 {
+    if (html->to)
+        fclose(html->to);
     free(html->text);
     *html = (sp_html){0};
 }

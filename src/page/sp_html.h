@@ -6,13 +6,15 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdio.h>
 
 #include "base/sp_error.h"
 
 /* The caller zeroes it before first use and destroys it at the end. */
 typedef struct sp_html {
-    char *text; /* [room] holds n bytes and a NUL */
-    size_t n, room;
+    FILE *to;   /* open_memstream; NULL: nothing was added yet */
+    char *text; /* [n] and a NUL, as of the last sp_html_end */
+    size_t n;
     bool is_short; /* memory ran out */
 } sp_html;
 

@@ -1,141 +1,14 @@
 /* The curves of a page. */
 #include <assert.h>
 #include <math.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "page/sp_chart.h"
 #include "page/sp_page_internal.h"
 
-/* One curve a run over the steps; allocate() makes the arrays. */
-typedef struct curves {
-    sp_series *series; /* [n] */
-    double *values;    /* the points of all series */
-    int n;
-} curves;
-
-static void release(curves *c)
-{
-    free(c->series);
-    free(c->values);
-}
-
-/* Makes room for one series a run with n_of(run) points each. False without memory. */
-static bool allocate(curves *c, const sp_page *page, int (*n_of)(const sp_story *))
-{
-    size_t all = 0;
-
-    assert(page->n > 0);
-    for (int run = 0; run < page->n; run++)
-        all += (size_t)n_of(&page->story[run]);
-    *c = (curves){calloc((size_t)page->n, sizeof *c->series),
-                  malloc((2 * all + 1) * sizeof *c->values), page->n};
-    if (c->series && c->values)
-        return true;
-    page->html->is_short = true;
-    release(c);
-    return false;
-}
-
-static int n_steps(const sp_story *s)
-{
-    return s->n_steps;
-}
-
-static int n_evals(const sp_story *s)
-{
-    return s->n_evals;
-}
-
-static const char *name_of(const sp_page *page, int run, const char *title)
-{
-    return page->n > 1 ? page->story[run].name : title;
-}
-
-/* Charts a number of the steps. */
-static void add_step_chart(const sp_page *page, sp_step_value value, const char *title,
-                           bool is_smoothed)
-{
-    const sp_chart chart = {.title = title,
-                            .x_name = "step",
-                            .lo = NAN,
-                            .hi = NAN,
-                            .is_smoothed = is_smoothed,
-                            .is_linear = value == SP_STEP_AT_LR};
-    double *at;
-    curves c;
-
-    if (!allocate(&c, page, n_steps))
-        return;
-    at = c.values;
-    for (int run = 0; run < page->n; run++) {
-        const sp_story *s = &page->story[run];
-        double *x = at, *y = at + s->n_steps;
-
-        for (int i = 0; i < s->n_steps; i++) {
-            x[i] = s->step[i].at[SP_STEP_AT_STEP];
-            y[i] = s->step[i].at[value];
-        }
-        c.series[run] = (sp_series){name_of(page, run, title), run, s->n_steps, x, y};
-        at += 2 * s->n_steps;
-    }
-    sp_chart_add(page->html, &chart, c.series, c.n);
-    release(&c);
-}
-
-/* Charts a number of the evaluations: `take` gets it; class is for take_class. */
-static void add_eval_chart(const sp_page *page, const sp_chart *chart,
-                           double (*take)(const sp_story_eval *, const char *class),
-                           const char *class)
-{
-    double *at;
-    curves c;
-
-    if (!allocate(&c, page, n_evals))
-        return;
-    at = c.values;
-    for (int run = 0; run < page->n; run++) {
-        const sp_story *s = &page->story[run];
-        double *x = at, *y = at + s->n_evals;
-
-        for (int i = 0; i < s->n_evals; i++) {
-            x[i] = s->eval[i].step;
-            y[i] = take(&s->eval[i], class);
-        }
-        c.series[run] =
-            (sp_series){name_of(page, run, chart->title), run, s->n_evals, x, y};
-        at += 2 * s->n_evals;
-    }
-    sp_chart_add(page->html, chart, c.series, c.n);
-    release(&c);
-}
-
-static double take_loss(const sp_story_eval *e, const char *class)
-{
-    (void)class;
-    return e->loss;
-}
-
-static double take_miou(const sp_story_eval *e, const char *class)
-{
-    (void)class;
-    return e->miou;
-}
-
-static double take_point_miou(const sp_story_eval *e, const char *class)
-{
-    (void)class;
-    return e->point_miou;
-}
-
-static double take_accuracy(const sp_story_eval *e, const char *class)
-{
-    (void)class;
-    return e->accuracy;
-}
-
 /* The IoU of the class of this name, over points where there are points. */
-static double take_class(const sp_story_eval *e, const char *class)
+static double iou_of(const sp_story_eval *e, const char *class)
 {
     const double *iou = e->point_iou ? e->point_iou : e->iou;
 
@@ -143,6 +16,53 @@ static double take_class(const sp_story_eval *e, const char *class)
         if (strcmp(e->class_name[c], class) == 0)
             return iou[c];
     return NAN;
+}
+
+static double number_at(const void *element, size_t offset)
+{
+    return *(const double *)(const void *)((const char *)element + offset);
+}
+
+/* Writes the n points of a run: x [n], and y [n] behind it. */
+static void take_points(const sp_story *s, const sp_page_numbers *from, int n,
+                        double *x)
+{
+    for (int i = 0; i < n; i++) {
+        x[i] = from->is_eval ? s->eval[i].step : s->step[i].at[SP_STEP_AT_STEP];
+        x[n + i] = from->iou       ? iou_of(&s->eval[i], from->iou)
+                   : from->is_eval ? number_at(&s->eval[i], from->offset)
+                                   : number_at(&s->step[i], from->offset);
+        x[n + i] /= from->unit > 0 ? from->unit : 1;
+    }
+}
+
+void sp_page_add_chart(const sp_page *page, const sp_chart *chart,
+                       const sp_page_numbers *from)
+{
+    sp_series *series = calloc((size_t)page->n, sizeof *series);
+    double **held = calloc((size_t)page->n, sizeof *held);
+    bool is_short = !series || !held;
+
+    for (int run = 0; !is_short && run < page->n; run++) {
+        const sp_story *s = &page->story[run];
+        const int n = from->is_eval ? s->n_evals : s->n_steps;
+        double *x = held[run] = malloc((2 * (size_t)n + 1) * sizeof *x);
+
+        is_short = !x;
+        if (is_short)
+            break;
+        take_points(s, from, n, x);
+        series[run] =
+            (sp_series){page->n > 1 ? s->name : chart->title, run, n, x, x + n};
+    }
+    if (is_short)
+        page->html->is_short = true;
+    else
+        sp_chart_add(page->html, chart, series, page->n);
+    for (int run = 0; held && run < page->n; run++)
+        free(held[run]);
+    free(held);
+    free(series);
 }
 
 /* Has an earlier run a class of this name? Then its chart shows this run too. */
@@ -181,7 +101,9 @@ static void add_class_charts(const sp_page *page)
                             "<h3>IoU of each class</h3><div class=\"grid4\">"
                             "\n");
             has_head = true;
-            add_eval_chart(page, &chart, take_class, last->class_name[c]);
+            sp_page_add_chart(
+                page, &chart,
+                &(sp_page_numbers){.is_eval = true, .iou = last->class_name[c]});
         }
     }
     if (has_head)
@@ -203,7 +125,19 @@ static void add_legend(const sp_page *page)
 
 void sp_page_add_curves(const sp_page *page)
 {
-    sp_chart chart = {.x_name = "step", .lo = NAN, .hi = NAN};
+    static const struct {
+        const char *title;
+        bool is_eval, is_smoothed, is_linear;
+        size_t offset;
+    } charts[] = {
+        {"Loss of the step", false, true, false, SP_PAGE_STEP(LOSS)},
+        {"Loss in validation", true, false, false, offsetof(sp_story_eval, loss)},
+        {"Mean IoU over voxels", true, false, false, offsetof(sp_story_eval, miou)},
+        {"Mean IoU over points", true, false, false,
+         offsetof(sp_story_eval, point_miou)},
+        {"Accuracy", true, false, false, offsetof(sp_story_eval, accuracy)},
+        {"Learning rate", false, false, true, SP_PAGE_STEP(LR)},
+        {"Norm of the gradient", false, true, false, SP_PAGE_STEP(GRAD_NORM)}};
     bool has_any = false;
 
     assert(page->n > 0 && page->story);
@@ -216,17 +150,18 @@ void sp_page_add_curves(const sp_page *page)
     }
     add_legend(page);
     sp_html_raw(page->html, "<div class=\"grid2\">\n");
-    add_step_chart(page, SP_STEP_AT_LOSS, "Loss of the step", true);
-    chart.title = "Loss in validation";
-    add_eval_chart(page, &chart, take_loss, NULL);
-    chart.title = "Mean IoU over voxels";
-    add_eval_chart(page, &chart, take_miou, NULL);
-    chart.title = "Mean IoU over points";
-    add_eval_chart(page, &chart, take_point_miou, NULL);
-    chart.title = "Accuracy";
-    add_eval_chart(page, &chart, take_accuracy, NULL);
-    add_step_chart(page, SP_STEP_AT_LR, "Learning rate", false);
-    add_step_chart(page, SP_STEP_AT_GRAD_NORM, "Norm of the gradient", true);
+    for (size_t i = 0; i < sizeof charts / sizeof *charts; i++) {
+        const sp_chart chart = {.title = charts[i].title,
+                                .x_name = "step",
+                                .lo = NAN,
+                                .hi = NAN,
+                                .is_smoothed = charts[i].is_smoothed,
+                                .is_linear = charts[i].is_linear};
+
+        sp_page_add_chart(page, &chart,
+                          &(sp_page_numbers){.is_eval = charts[i].is_eval,
+                                             .offset = charts[i].offset});
+    }
     sp_html_raw(page->html, "</div>\n");
     add_class_charts(page);
 }

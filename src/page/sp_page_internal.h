@@ -3,7 +3,7 @@
 #ifndef SP_PAGE_INTERNAL_H
 #define SP_PAGE_INTERNAL_H
 
-#include "page/sp_html.h"
+#include "page/sp_chart.h"
 #include "page/sp_story.h"
 
 /* The runs of a page, borrowed. */
@@ -27,6 +27,23 @@ void sp_page_add_number(const sp_page *page, double value, int digits);
 void sp_page_add_count(const sp_page *page, double value);
 /* Seconds as "1 h 02 min", "3.4 s". */
 void sp_page_add_seconds(const sp_page *page, double seconds);
+
+/* ---- sp_page_curves.c ---- */
+
+/* The numbers that a chart shows over the steps: one of each logged step, or of each
+ * evaluation of the training. */
+typedef struct sp_page_numbers {
+    bool is_eval;
+    size_t offset;   /* of the number in sp_story_step, or in sp_story_eval */
+    double unit;     /* the number is divided by it; 0: it is not */
+    const char *iou; /* of evaluations: the class whose IoU is the number, by name */
+} sp_page_numbers;
+
+#define SP_PAGE_STEP(name) offsetof(sp_story_step, at[SP_STEP_AT_##name])
+
+/* Appends a chart with a curve for each run. */
+void sp_page_add_chart(const sp_page *page, const sp_chart *chart,
+                       const sp_page_numbers *from);
 
 /* ---- the sections ---- */
 void sp_page_add_curves(const sp_page *page);

@@ -1,10 +1,10 @@
 /* Time, ranks, versions, checkpoints and decks of a page. */
 #include <assert.h>
 #include <math.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "page/sp_chart.h"
 #include "page/sp_page_internal.h"
 
 enum { MIB = 1 << 20 };
@@ -107,40 +107,6 @@ static void add_step_time(const sp_page *page, int run)
     add_parts(page, s, whole);
 }
 
-/* Charts a number of the steps, divided by `unit`. */
-static void add_step_chart(const sp_page *page, sp_step_value value, double unit,
-                           const char *title)
-{
-    const sp_chart chart = {.title = title,
-                            .x_name = "step",
-                            .lo = NAN,
-                            .hi = NAN,
-                            .is_smoothed = true,
-                            .is_linear = true};
-    sp_series *series = calloc((size_t)page->n, sizeof *series);
-    double **held = calloc((size_t)page->n, sizeof *held);
-
-    for (int run = 0; series && held && run < page->n; run++) {
-        const sp_story *s = &page->story[run];
-        double *x = held[run] = malloc((2 * (size_t)s->n_steps + 1) * sizeof *x);
-
-        if (!x)
-            continue;
-        for (int i = 0; i < s->n_steps; i++) {
-            x[i] = s->step[i].at[SP_STEP_AT_STEP];
-            x[s->n_steps + i] = s->step[i].at[value] / unit;
-        }
-        series[run] = (sp_series){page->n > 1 ? s->name : title, run, s->n_steps, x,
-                                  x + s->n_steps};
-    }
-    if (series && held)
-        sp_chart_add(page->html, &chart, series, page->n);
-    for (int run = 0; held && run < page->n; run++)
-        free(held[run]);
-    free(held);
-    free(series);
-}
-
 static void add_total(const sp_page *page, const char *name, double seconds)
 {
     if (!(seconds > 0))
@@ -172,6 +138,16 @@ static void add_totals(const sp_page *page, const sp_story *s)
 
 void sp_page_add_times(const sp_page *page)
 {
+    static const struct {
+        const char *title;
+        size_t offset;
+        double unit;
+    } charts[] = {{"Seconds of a step", SP_PAGE_STEP(STEP_S), 1},
+                  {"Seconds waiting for data", SP_PAGE_STEP(DATA_WAIT_S), 1},
+                  {"Seconds waiting for other ranks", SP_PAGE_STEP(COMM_EXPOSED_S), 1},
+                  {"Imbalance: fullest rank over mean", SP_PAGE_STEP(IMBALANCE), 1},
+                  {"Voxels of a step", SP_PAGE_STEP(VOXELS), 1},
+                  {"Memory of the largest rank in MiB", SP_PAGE_STEP(MEMORY), MIB}};
     bool has_steps = false;
 
     assert(page->n > 0 && page->story);
@@ -185,13 +161,18 @@ void sp_page_add_times(const sp_page *page)
         add_totals(page, &page->story[run]);
     }
     sp_html_raw(page->html, "<div class=\"grid2\">\n");
-    add_step_chart(page, SP_STEP_AT_STEP_S, 1, "Seconds of a step");
-    add_step_chart(page, SP_STEP_AT_DATA_WAIT_S, 1, "Seconds waiting for data");
-    add_step_chart(page, SP_STEP_AT_COMM_EXPOSED_S, 1,
-                   "Seconds waiting for other ranks");
-    add_step_chart(page, SP_STEP_AT_IMBALANCE, 1, "Imbalance: fullest rank over mean");
-    add_step_chart(page, SP_STEP_AT_VOXELS, 1, "Voxels of a step");
-    add_step_chart(page, SP_STEP_AT_MEMORY, MIB, "Memory of the largest rank in MiB");
+    for (size_t i = 0; i < sizeof charts / sizeof *charts; i++) {
+        const sp_chart chart = {.title = charts[i].title,
+                                .x_name = "step",
+                                .lo = NAN,
+                                .hi = NAN,
+                                .is_smoothed = true,
+                                .is_linear = true};
+
+        sp_page_add_chart(
+            page, &chart,
+            &(sp_page_numbers){.offset = charts[i].offset, .unit = charts[i].unit});
+    }
     sp_html_raw(page->html, "</div>\n");
 }
 

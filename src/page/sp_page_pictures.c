@@ -114,11 +114,7 @@ void sp_page_add_pictures(const sp_page *page)
         if (!has_head)
             sp_html_raw(page->html, "<h2>Samples of the validation</h2>\n");
         has_head = true;
-        if (page->n > 1) {
-            sp_html_raw(page->html, "<h3>");
-            sp_page_add_run(page, run);
-            sp_html_raw(page->html, "</h3>\n");
-        }
+        sp_page_head_run(page, run);
         add_legend(page, s);
         for (int i = 0; i < s->n_samples; i++)
             if (is_known(s->sample[i].which))

@@ -2,6 +2,7 @@
 #include "config.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -67,36 +68,6 @@ static png_byte *make_indices(const sp_canvas *canvas, colours *table)
     return indices;
 }
 
-/* The bytes of the file as they come. */
-typedef struct output {
-    char *data;
-    size_t n, room;
-    bool is_short;
-} output;
-
-static void write_bytes(png_structp png, png_bytep data, png_size_t n)
-{
-    output *out = png_get_io_ptr(png);
-
-    if (!out->is_short && out->n + n > out->room) {
-        const size_t room = 2 * (out->n + n);
-        char *more = realloc(out->data, room);
-
-        out->is_short = !more;
-        out->data = more ? more : out->data;
-        out->room = more ? room : out->room;
-    }
-    if (out->is_short)
-        return;
-    memcpy(out->data + out->n, data, n);
-    out->n += n;
-}
-
-static void flush_nothing(png_structp png)
-{
-    (void)png;
-}
-
 static void set_palette(png_structp png, png_infop info, const colours *table)
 {
     png_color palette[COLOURS];
@@ -114,13 +85,13 @@ static void set_palette(png_structp png, png_infop info, const colours *table)
 
 /* Writes header and rows. libpng leaves by longjmp where it fails. */
 static bool write_image(png_structp png, png_infop info, const sp_canvas *canvas,
-                        const png_byte *indices, const colours *table, output *out)
+                        const png_byte *indices, const colours *table, FILE *to)
 {
     const size_t width = (size_t)canvas->width;
 
     if (setjmp(png_jmpbuf(png)))
         return false;
-    png_set_write_fn(png, out, write_bytes, flush_nothing);
+    png_init_io(png, to);
     png_set_IHDR(png, info, (png_uint_32)canvas->width, (png_uint_32)canvas->height, 8,
                  indices ? PNG_COLOR_TYPE_PALETTE : PNG_COLOR_TYPE_RGB_ALPHA,
                  PNG_INTERLACE_NONE, PNG_COMPRESSION_TYPE_DEFAULT,
@@ -138,22 +109,21 @@ static bool write_image(png_structp png, png_infop info, const sp_canvas *canvas
 
 sp_status sp_png_encode(const sp_canvas *canvas, char **bytes, size_t *n)
 {
-    output out = {0};
+    FILE *to = open_memstream(bytes, n);
     png_structp png = png_create_write_struct(PNG_LIBPNG_VER_STRING, NULL, NULL, NULL);
     png_infop info = png ? png_create_info_struct(png) : NULL;
     colours table;
     png_byte *indices = make_indices(canvas, &table);
-    bool is_written = info && write_image(png, info, canvas, indices, &table, &out);
+    bool is_written = to && info && write_image(png, info, canvas, indices, &table, to);
 
     assert(bytes && n);
     assert(sizeof(sp_colour) == 4);
     png_destroy_write_struct(&png, &info);
     free(indices);
-    *bytes = out.data;
-    *n = out.n;
-    if (is_written && !out.is_short)
+    if (to && fclose(to) == 0 && is_written)
         return SP_OK;
-    free(out.data);
+    if (to)
+        free(*bytes);
     *bytes = NULL;
     return SP_FAIL(SP_EMEM, "no memory for the PNG of a picture of %d x %d",
                    canvas->width, canvas->height);

@@ -85,33 +85,6 @@ sp_status sp_recipe_copy(const sp_recipe *from, sp_recipe **to)
     return wire.rc;
 }
 
-sp_status sp_recipe_bcast(sp_recipe **recipe, sp_comm *comm)
-{
-    sp_wire wire = {0};
-    uint64_t size;
-    sp_status rc;
-
-    assert(recipe && comm);
-    if (comm->size == 1)
-        return SP_OK;
-    assert(comm->rank == 0 || !*recipe);
-    if (comm->rank == 0)
-        sp_recipe_wire(&wire, recipe);
-    size = wire.size;
-    rc = sp_comm_bcast(comm, &size, sizeof size, 0);
-    wire.size = size;
-    if (rc == SP_OK)
-        rc = sp_comm_bcast_array(comm, (void **)&wire.data, wire.size, 0);
-    if (rc == SP_OK && comm->rank != 0) {
-        wire.is_reading = true;
-        sp_recipe_wire(&wire, recipe);
-    }
-    if (rc == SP_OK)
-        rc = wire.rc; /* rank 0's too, which may lack memory for what it sends */
-    free(wire.data);
-    return sp_comm_agree(comm, rc, NULL);
-}
-
 /* ---- comparing ---- */
 
 static int find_column(const sp_recipe *r, const char *name)

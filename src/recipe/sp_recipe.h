@@ -5,7 +5,7 @@
  *         --> sp_dataset.recipe                        sp_recipe_read, sp_recipe_wire
  *                 of several files: what they share    sp_recipe_merge
  *         --> /recipe of each checkpoint               sp_recipe_write
- *         --> sp_normalization.recipe                  sp_recipe_read, sp_recipe_bcast
+ *         --> sp_normalization.recipe                  sp_recipe_read, sp_recipe_wire
  *
  * In a file it is the group /recipe, which has attributes alone (input/SCHEMA). Files
  * of older versions and of other programs lack it: the pointer to the recipe is then
@@ -17,7 +17,6 @@
 #include <stdio.h>
 
 #include "base/sp_wire.h"
-#include "comm/sp_comm.h"
 #include "h5/sp_h5.h"
 
 /* Sources of a column that are no attribute of the scan. */
@@ -82,9 +81,6 @@ sp_status sp_recipe_check_columns(const sp_recipe *recipe, const char *path, int
                                   char *const *name, bool is_subset);
 /* Writes the recipe, or its absence, to bytes or reads it from them. */
 void sp_recipe_wire(sp_wire *wire, sp_recipe **recipe);
-/* Copies rank 0's recipe, or its absence, to all ranks, where *recipe is NULL before.
- * Collective, agreed. SP_EMEM. */
-sp_status sp_recipe_bcast(sp_recipe **recipe, sp_comm *comm);
 
 /* ---- several recipes; local ---- */
 

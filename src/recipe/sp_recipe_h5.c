@@ -184,23 +184,9 @@ static sp_status read_numbers(sp_h5 *file, sp_recipe *r)
 
 static sp_status read_texts(sp_h5 *file, sp_recipe *r)
 {
-    for (int i = 0; i < N_TEXTS; i++) {
-        char **list;
-        int n;
-
-        if (!sp_h5_attr_has(file, GROUP, texts[i].name))
-            continue;
-        SP_TRY(sp_h5_attr_read_texts(file, GROUP, texts[i].name, &list, &n));
-        if (n == 1) {
-            *text_of(r, i) = list[0];
-            list[0] = NULL;
-        }
-        sp_h5_list_free(list, n);
-        if (n != 1)
-            return SP_FAIL(SP_EDATA,
-                           "%s:" GROUP ": attribute %s has %d texts, expected 1",
-                           sp_h5_path(file), texts[i].name, n);
-    }
+    for (int i = 0; i < N_TEXTS; i++)
+        if (sp_h5_attr_has(file, GROUP, texts[i].name))
+            SP_TRY(sp_h5_attr_read_text(file, GROUP, texts[i].name, text_of(r, i)));
     if (r->unit && !sp_recipe_is_unit(r->unit))
         return SP_FAIL(SP_EDATA,
                        "%s:" GROUP ": attribute unit is \"%.40s\", expected metre, "

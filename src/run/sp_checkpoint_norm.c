@@ -21,26 +21,35 @@ void sp_normalization_destroy(sp_normalization *normalization)
     memset(normalization, 0, sizeof *normalization);
 }
 
+static void wire_all(sp_wire *wire, sp_normalization *n)
+{
+    sp_wire_bytes(wire, &n->n_columns, sizeof n->n_columns);
+    sp_wire_bytes(wire, &n->n_classes, sizeof n->n_classes);
+    sp_wire_texts(wire, &n->name, n->n_columns);
+    sp_wire_texts(wire, &n->class_name, n->n_classes);
+    sp_wire_texts(wire, &n->class_code, n->n_classes);
+    sp_wire_array(wire, (void **)&n->mean, n->n_columns, sizeof *n->mean);
+    sp_wire_array(wire, (void **)&n->std, n->n_columns, sizeof *n->std);
+    sp_wire_array(wire, (void **)&n->class_weight, n->n_classes,
+                  sizeof *n->class_weight);
+    sp_recipe_wire(wire, &n->recipe);
+}
+
 sp_status sp_normalization_bcast(sp_normalization *normalization, sp_comm *comm)
 {
-    sp_normalization *n = normalization;
-    int sizes[2] = {n->n_columns, n->n_classes};
-    size_t columns, classes;
+    sp_wire wire = {0};
+    sp_status rc;
 
     assert(normalization && comm);
-    assert(n->n_columns >= 0 && n->n_classes >= 0);
-    SP_TRY(sp_comm_bcast(comm, sizes, sizeof sizes, 0));
-    n->n_columns = sizes[0];
-    n->n_classes = sizes[1];
-    columns = (size_t)n->n_columns * sizeof(double);
-    classes = (size_t)n->n_classes * sizeof(double);
-    SP_TRY(sp_comm_bcast_texts(comm, &n->name, n->n_columns, 0));
-    SP_TRY(sp_comm_bcast_texts(comm, &n->class_name, n->n_classes, 0));
-    SP_TRY(sp_comm_bcast_texts(comm, &n->class_code, n->n_classes, 0));
-    SP_TRY(sp_comm_bcast_array(comm, (void **)&n->mean, columns, 0));
-    SP_TRY(sp_comm_bcast_array(comm, (void **)&n->std, columns, 0));
-    SP_TRY(sp_comm_bcast_array(comm, (void **)&n->class_weight, classes, 0));
-    return sp_recipe_bcast(&n->recipe, comm);
+    if (comm->rank == 0)
+        wire_all(&wire, normalization);
+    rc = sp_comm_bcast_wire(comm, &wire);
+    if (rc == SP_OK && comm->rank != 0)
+        wire_all(&wire, normalization);
+    if (rc == SP_OK)
+        rc = wire.rc;
+    free(wire.data);
+    return sp_comm_agree(comm, rc, NULL);
 }
 
 /* ---- rows ---- */

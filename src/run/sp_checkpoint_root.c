@@ -116,28 +116,13 @@ sp_status sp_checkpoint_write_root(sp_h5 *file, const sp_checkpoint_state *state
     return sp_h5_attr_write(file, "/", "crc32c", SP_H5_U32, -1, &crc);
 }
 
-static sp_status read_text(sp_h5 *file, const char *name, char **text)
-{
-    char **texts;
-    int n;
-
-    *text = NULL;
-    SP_TRY(sp_h5_attr_read_texts(file, "/", name, &texts, &n));
-    if (n == 1)
-        *text = strdup(texts[0]);
-    sp_h5_list_free(texts, n);
-    return *text ? SP_OK
-                 : SP_FAIL(SP_EDATA, "%s: attribute %s: expected one text, found %d",
-                           sp_h5_path(file), name, n);
-}
-
 sp_status sp_checkpoint_check_format(sp_h5 *file)
 {
     int64_t version;
     char *format;
     sp_status rc = SP_OK;
 
-    SP_TRY(read_text(file, "format", &format));
+    SP_TRY(sp_h5_attr_read_text(file, "/", "format", &format));
     if (strcmp(format, FORMAT) != 0)
         rc = SP_FAIL(SP_EDATA, "%s: format \"%s\", expected \"" FORMAT "\"",
                      sp_h5_path(file), format);
@@ -283,7 +268,7 @@ sp_status sp_checkpoint_read_root(sp_h5 *file, sp_checkpoint_state *state,
         if (!is_absent(fields + i, state) || sp_h5_attr_has(file, "/", VAL_HASH))
             SP_TRY(sp_h5_attr_read(file, "/", fields[i].name, fields[i].type, 1,
                                    (char *)state + fields[i].offset));
-    SP_TRY(read_text(file, "deck", &state->deck));
+    SP_TRY(sp_h5_attr_read_text(file, "/", "deck", &state->deck));
     SP_TRY(read_texts(file, norm));
     SP_TRY(sp_h5_attr_read(file, "/", "crc32c", SP_H5_U32, 1, &crc));
     if (crc != root_crc(state, norm))

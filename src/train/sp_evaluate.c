@@ -134,12 +134,10 @@ static int count_samples(const sp_dataset *set, const sp_batch *batch)
 static void count_points(const sp_batch *batch, const int32_t *prediction,
                          sp_metrics *metrics)
 {
-    for (int b = 0; b < batch->n_samples; b++) {
-        const sp_sample *s = &batch->sample[b];
-        sp_metrics_add_points(metrics->point_confusion, metrics->n_classes, s->n_points,
-                              s->point_voxel, s->point_labels,
-                              batch->row_of + batch->row_of_at[b], prediction);
-    }
+    for (int b = 0; b < batch->n_samples; b++)
+        sp_metrics_add_points(metrics->point_confusion, metrics->n_classes,
+                              &batch->sample[b], batch->row_of + batch->row_of_at[b],
+                              prediction);
 }
 
 /* Counts the classes of the mean of the views: the voxels as stored, and their points.
@@ -157,8 +155,7 @@ static void count_views(const pass *p, const sp_batch *batch)
             if (s->labels[i] >= 0)
                 metrics->merged[(int64_t)s->labels[i] * c + class[i]]++;
         if (metrics->merged_points)
-            sp_metrics_add_points(metrics->merged_points, c, s->n_points,
-                                  s->point_voxel, s->point_labels, NULL, class);
+            sp_metrics_add_points(metrics->merged_points, c, s, NULL, class);
     }
 }
 

@@ -184,9 +184,7 @@ end:
 
 static void free_prediction(prediction *p)
 {
-    for (int64_t i = 0; p->name && i < p->n_samples; i++)
-        free(p->name[i]);
-    free(p->name);
+    sp_h5_list_free(p->name, p->n_samples);
     free(p->offset);
     free(p->label);
     free(p->index);
@@ -292,26 +290,6 @@ static sp_status find_match(const prediction *p, int n, const char *scan, int *b
 
 /* ---- codes ---- */
 
-/* Takes the first code of each class from the map. Classes are matched by name, or by
- * number where the predictions have no names. */
-static sp_status codes_of_map(const vox_map *map, prediction *p)
-{
-    for (int c = 0; c < p->n_classes; c++) {
-        int i = p->class_name ? 0 : c;
-
-        while (p->class_name && i < map->n &&
-               strcmp(map->name[i], p->class_name[c]) != 0)
-            i++;
-        if (i == map->n)
-            return SP_FAIL(SP_EUSAGE,
-                           "--map has no class \"%s\", but %s has; give the map that "
-                           "made the shards",
-                           p->class_name[c], p->path);
-        p->code[c] = map->first_code[i];
-    }
-    return SP_OK;
-}
-
 static sp_status choose_codes(const vox_map *map, prediction *p)
 {
     if (map->n == 0 && !p->class_code)
@@ -321,8 +299,9 @@ static sp_status choose_codes(const vox_map *map, prediction *p)
     p->code = calloc((size_t)p->n_classes + 1, sizeof *p->code);
     if (!p->code)
         return SP_FAIL(SP_EMEM, "no memory for the codes of %d classes", p->n_classes);
-    return map->n > 0 ? codes_of_map(map, p)
-                      : vox_first_codes(p->path, p->n_classes, p->class_code, p->code);
+    return map->n > 0
+               ? vox_codes_of_map(map, p->path, p->n_classes, p->class_name, p->code)
+               : vox_first_codes(p->path, p->n_classes, p->class_code, p->code);
 }
 
 static sp_status take_sample(const prediction *p, int64_t s, int64_t n_points,

@@ -94,7 +94,34 @@ sp_status vox_first_codes(const char *where, int n_classes, char *const *class_c
     return SP_OK;
 }
 
+sp_status vox_codes_of_map(const vox_map *map, const char *where, int n_classes,
+                           char *const *class_name, int32_t *code)
+{
+    assert(where && code && (class_name || n_classes <= map->n));
+    for (int c = 0; c < n_classes; c++) {
+        int i = class_name ? 0 : c;
+
+        while (class_name && i < map->n && strcmp(map->name[i], class_name[c]) != 0)
+            i++;
+        if (i == map->n)
+            return SP_FAIL(SP_EUSAGE,
+                           "--map has no class \"%s\", but %s has; give the map that "
+                           "made the shards",
+                           class_name[c], where);
+        code[c] = map->first_code[i];
+    }
+    return SP_OK;
+}
+
 /* ---- --features ---- */
+vox_feature_kind vox_feature_kind_of(const char *name)
+{
+    return strcmp(name, SP_RECIPE_ONE) == 0      ? VOX_ONE
+           : strcmp(name, SP_RECIPE_HEIGHT) == 0 ? VOX_HEIGHT
+           : strcmp(name, SP_RECIPE_COUNT) == 0  ? VOX_COUNT
+                                                 : VOX_ATTRIBUTE;
+}
+
 static sp_status read_feature(vox_options *o, const char *at, size_t n)
 {
     vox_feature *f = &o->feature[o->n_features];
@@ -107,10 +134,7 @@ static sp_status read_feature(vox_options *o, const char *at, size_t n)
         return SP_FAIL(SP_EUSAGE, "--features: \"%.*s\", expected NAME or NAME/DIVISOR",
                        (int)n, at);
     snprintf(f->name, sizeof f->name, "%.*s", (int)length, at);
-    f->kind = strcmp(f->name, "one") == 0      ? VOX_ONE
-              : strcmp(f->name, "height") == 0 ? VOX_HEIGHT
-              : strcmp(f->name, "count") == 0  ? VOX_COUNT
-                                               : VOX_ATTRIBUTE;
+    f->kind = vox_feature_kind_of(f->name);
     if (slash) {
         snprintf(divisor, sizeof divisor, "%.*s", (int)(n - length - 1), slash + 1);
         SP_TRY(sp_option_real("--features: divisor", divisor, false, &f->divisor));

@@ -33,35 +33,14 @@ static const char report_text[] =
 static const char pictures_text[] =
     "{\"samples\":[{\"which\":\"best\",\"name\":\"a\",\"miou\":0.5}]}";
 
+/* clang-format off */
 static const char *const json_words[] = {
-    "{",
-    "}",
-    "[",
-    "]",
-    ",",
-    ":",
-    "null",
-    "true",
-    "\"state\"",
-    "\"done\"",
-    "\"failed\"",
-    "\"running\"",
-    "\"pid\"",
-    "\"step\"",
-    "\"message\"",
-    "\"phase\"",
-    "\"event\"",
-    "\"end\"",
-    "\\",
-    "\\u0000",
-    "\\ud800",
-    "[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[",
-    "{\"a\":{\"a\":{\"a\":{\"a\":",
-    "-9223372036854775809",
-    "1e99999",
-    "\"host\":7",
-    "\x1b]0;x\x07",
-};
+    "{", "}", "[", "]", ",", ":", "null", "true", "\"state\"", "\"done\"", "\"failed\"",
+    "\"running\"", "\"pid\"", "\"step\"", "\"message\"", "\"phase\"", "\"event\"",
+    "\"end\"", "\\", "\\u0000", "\\ud800", "[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[",
+    "{\"a\":{\"a\":{\"a\":{\"a\":", "-9223372036854775809", "1e99999", "\"host\":7",
+    "\x1b]0;x\x07"};
+/* clang-format on */
 static const vocabulary words = {json_words, sizeof json_words / sizeof *json_words};
 
 /* Each of the first records has these fields. */

@@ -8,23 +8,9 @@
  * sum and the rounding of the result. Of large results every nth row or column is
  * compared. One JSON object a line; ends with 1 where an error is over its tolerance.
  */
-#include <math.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/sp_rng.h"
 #include "cpu/cpu.h"
 #include "gpu/kernel_tests.h"
-
-#define OK(expr)                                                                       \
-    do {                                                                               \
-        if ((expr) != SP_OK) {                                                         \
-            fprintf(stderr, "%s: %s\n", #expr, sp_error_last()->message);              \
-            exit(1);                                                                   \
-        }                                                                              \
-    } while (0)
 
 enum { N_SAMPLES = 2, MAP_SAME = 0, MAP_DOWN = 1, MAP_UP = 2 };
 

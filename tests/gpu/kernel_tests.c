@@ -50,10 +50,10 @@ int main(int argc, char **argv)
     kernel_test *test = find(name);
 
     sp_h5_child_main(argc, argv);
-    if (!hc_launches && sp_cuda_device_count() == 0) {
+    if (!hc_launches && sp_backend_visible_devices() == 0) {
         char why[256];
 
-        sp_cuda_why_none(why, sizeof why);
+        sp_backend_why_none(why, sizeof why);
         fprintf(stderr, "SKIPPED: no usable CUDA device: %s\n", why);
         return 77;
     }

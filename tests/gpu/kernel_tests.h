@@ -2,20 +2,34 @@
  * emulator (tests/gpu/kernels), with the race checker (kernels_race), from nvcc's PTX
  * (kernels_ptx) and on a device (gpu_tests). A test's file holds
  *
+ *     TEST(a_claim_that_holds) { ... }
+ *
  *     KERNEL_TEST(test_cuda_name)
  *     {
- *         return cmocka_run_group_tests(tests, NULL, NULL);
+ *         return cmocka_run_group_tests(own_tests, NULL, NULL);
  *     }
  *
- * in place of main. The program runs the test that its own file is named after, or the
+ * the latter in place of main. The program runs the test that its own file is named after, or the
  * one that its first argument names. */
 #ifndef KERNEL_TESTS_H
 #define KERNEL_TESTS_H
 
-/* Claims of these files stand in a list of each KERNEL_TEST, since one program holds
- * several: a TEST, which all would share, does not compile here. */
+#include "fixtures/test.h"
+
+/* The tests of this file in their order, for the body of its KERNEL_TEST: one program
+ * holds several files, whose tests are not one list. */
+static struct CMUnitTest own_tests[32] __attribute__((unused));
+static int n_own_tests __attribute__((unused));
+
 #undef TEST
 #undef TEST_WITH
+#define TEST(name)                                                                     \
+    static void name(void **state);                                                    \
+    __attribute__((constructor)) static void add_##name(void)                          \
+    {                                                                                  \
+        own_tests[n_own_tests++] = (struct CMUnitTest)cmocka_unit_test(name);          \
+    }                                                                                  \
+    static void name(void **state __attribute__((unused)))
 
 typedef int kernel_test(int argc, char **argv);
 

@@ -126,19 +126,17 @@ static void check(const conv_kind *k, int n_samples, const int *rows, int c_in,
     }
 }
 
-static void every_map_and_row_count(void **state)
+TEST(every_map_and_row_count)
 {
-    (void)state;
     case_each_map_and_row_count(check);
 }
 
 /* The number is that of the channels that are gathered, and of those that are
  * written. */
-static void every_channel_count(void **state)
+TEST(every_channel_count)
 {
     const int rows[] = {33, 0, 40};
 
-    (void)state;
     for (int i = 0; i < CASE_CHANNEL_COUNTS; i++) {
         check(&conv_kinds[CONV_DOWN], 3, rows, case_channels[i], 17, 8);
         check(&conv_kinds[CONV_DOWN], 3, rows, 5, case_channels[i], 0);
@@ -146,27 +144,24 @@ static void every_channel_count(void **state)
     }
 }
 
-static void rows_off_the_grid(void **state)
+TEST(rows_off_the_grid)
 {
-    (void)state;
     case_rows_off_the_grid(check);
 }
 
-static void samples_of_several_tiles(void **state)
+TEST(samples_of_several_tiles)
 {
     const int rows[] = {700, 0, 1300};
 
-    (void)state;
     check(&conv_kinds[CONV_3], 3, rows, 4, 8, 0);
     check(&conv_kinds[CONV_1], 3, rows, 16, 24, 8);
 }
 
 /* The order of execution changes no bit. */
-static void order_changes_no_bit(void **state)
+TEST(order_changes_no_bit)
 {
     const int rows[] = {300};
 
-    (void)state;
     for (int precision = first_precision(); precision <= SP_BF16; precision++) {
         conv_case p = case_make(&conv_kinds[CONV_3], (sp_precision)precision, 1, rows,
                                 24, is_wgmma ? 136 : 12, 0);
@@ -189,12 +184,11 @@ static void order_changes_no_bit(void **state)
 }
 
 /* A sample's rows have the same bits alone and where others share its tiles. */
-static void company_changes_no_bit(void **state)
+TEST(company_changes_no_bit)
 {
     static const int rows[] = {70, 45, 60}, channels[] = {3, 20, 64};
     const int c_out = is_wgmma ? 128 : 8;
 
-    (void)state;
     for (int precision = first_precision(); precision <= SP_BF16; precision++)
         for (size_t i = is_wgmma ? 2 : 0; i < 3; i++) {
             sp_backend be = open_in(0, (sp_precision)precision);
@@ -297,11 +291,10 @@ static void same_on_all_tiles(const conv_case *p, bool is_forward)
     free(first);
 }
 
-static void tile_changes_no_bit(void **state)
+TEST(tile_changes_no_bit)
 {
     static const int rows[] = {300}, channels[][2] = {{20, 24}, {64, 96}, {32, 160}};
 
-    (void)state;
     for (int precision = SP_TF32; precision <= SP_BF16; precision++)
         for (size_t i = cu_is_watched() ? 2 : 0; i < 3; i++) {
             conv_case p = case_make(&conv_kinds[CONV_3], (sp_precision)precision, 1,
@@ -315,13 +308,12 @@ static void tile_changes_no_bit(void **state)
 /* Rows that are copied and written by whole chunks, and the same values in rows of an
  * odd pitch, which are handled element by element, have the same bits, and so have
  * their sums. */
-static void form_changes_no_bit(void **state)
+TEST(form_changes_no_bit)
 {
     static const int rows[] = {300}, mma[][2] = {{64, 96}, {96, 160}};
     static const int wgmma[][2] = {{64, 128}, {128, 192}};
     const int(*channels)[2] = is_wgmma ? wgmma : mma;
 
-    (void)state;
     for (int precision = first_precision(); precision <= SP_BF16; precision++)
         for (int i = cu_is_watched() ? 2 : 0; i < 4; i++) {
             char *all[2];
@@ -345,7 +337,7 @@ static void form_changes_no_bit(void **state)
 
 /* Whichever tile is chosen by timing it, results and memory are as before. The race
  * checker has seen each tile in tile_changes_no_bit. */
-static void tiles_are_chosen_by_time(void **state)
+TEST(tiles_are_chosen_by_time)
 {
     if (hc_is_checked())
         skip();
@@ -354,7 +346,6 @@ static void tiles_are_chosen_by_time(void **state)
     char *bytes[2];
     size_t n;
 
-    (void)state;
     for (int turn = 0; turn < 2; turn++) {
         sp_backend be = case_open(turn, p.precision);
         int64_t before = 0, after = 0;
@@ -373,11 +364,10 @@ static void tiles_are_chosen_by_time(void **state)
     case_drop(&p);
 }
 
-static void a_tile_that_is_none(void **state)
+TEST(a_tile_that_is_none)
 {
     sp_backend be = {.ops = &sp_cuda_ops};
 
-    (void)state;
     setenv("SP_TILES", "48", 1);
     assert_int_equal(be.ops->open(&be, 0, 1), SP_EUSAGE);
     assert_non_null(strstr(sp_error_last()->message, "SP_TILES=48: expected"));
@@ -392,7 +382,7 @@ static void a_tile_that_is_none(void **state)
 }
 
 /* More packs at once than a launch carries have the same bits as one by one. */
-static void packs_of_many(void **state)
+TEST(packs_of_many)
 {
     enum { N = 120, W = 27 * 40 * 24 };
     sp_backend be = case_open(1, SP_BF16);
@@ -402,7 +392,6 @@ static void packs_of_many(void **state)
     sp_pack_args a[N];
     char *device[2], *host[2];
 
-    (void)state;
     for (int i = 0; i < N; i++) {
         a[i] = (sp_pack_args){
             .w = d_w,
@@ -522,21 +511,7 @@ static void wgmma_equals_mma(void **state)
 
 KERNEL_TEST(test_cuda_conv)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_map_and_row_count),
-        cmocka_unit_test(every_channel_count),
-        cmocka_unit_test(rows_off_the_grid),
-        cmocka_unit_test(samples_of_several_tiles),
-        cmocka_unit_test(order_changes_no_bit),
-        cmocka_unit_test(company_changes_no_bit),
-        cmocka_unit_test(tile_changes_no_bit),
-        cmocka_unit_test(form_changes_no_bit),
-        cmocka_unit_test(tiles_are_chosen_by_time),
-        cmocka_unit_test(a_tile_that_is_none),
-        cmocka_unit_test(packs_of_many),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(own_tests, NULL, NULL);
 }
 
 KERNEL_TEST(test_cuda_wgmma)

@@ -67,12 +67,11 @@ static void check_tiles(const conv_case *p, int n_samples, int rows)
     cuda_map_host_free(&m);
 }
 
-static void offsets_are_those_of_the_lists(void **state)
+TEST(offsets_are_those_of_the_lists)
 {
     static const int rows[] = {700, 0, 333};
     static const int kinds[] = {CONV_3, CONV_DOWN, CONV_UP, CONV_5};
 
-    (void)state;
     for (int i = 0; i < 4; i++) {
         conv_case p = case_make(&conv_kinds[kinds[i]], SP_BF16, 3, rows, 4, 4, 0);
 
@@ -141,9 +140,8 @@ static void check_copies(int kind, sp_precision precision, int c_in, int c_out,
     case_drop(&p);
 }
 
-static void bytes_are_those_that_are_copied(void **state)
+TEST(bytes_are_those_that_are_copied)
 {
-    (void)state;
     if (!hc_copied_bytes) {
         puts("SKIPPED: a real device counts no copies");
         return;
@@ -166,10 +164,5 @@ static void bytes_are_those_that_are_copied(void **state)
 
 KERNEL_TEST(test_cuda_count)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(offsets_are_those_of_the_lists),
-        cmocka_unit_test(bytes_are_those_that_are_copied),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(own_tests, NULL, NULL);
 }

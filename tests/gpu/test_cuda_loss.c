@@ -110,12 +110,11 @@ static void compare_counts(sp_backend *be, problem *p)
     free(confusion);
 }
 
-static void loss_is_plain(void **state)
+TEST(loss_is_plain)
 {
     static const int rows[] = {0, 1, 31, 33, 127, 400};
     static const int classes[] = {1, 2, 20, 33};
 
-    (void)state;
     for (int order = 0; order < cu_orders(); order++)
         for (int i = 0; i < 6; i++) {
             problem p =
@@ -129,13 +128,12 @@ static void loss_is_plain(void **state)
 
 /* Rows that are not finite have no predictions and no counts; their losses are not
  * numbers. */
-static void rows_that_are_not_finite(void **state)
+TEST(rows_that_are_not_finite)
 {
     static const float bad[] = {NAN, INFINITY, -INFINITY};
     problem p = make(100, 20, 1, 0, false);
     sp_backend be = cu_open(0);
 
-    (void)state;
     for (int i = 0; i < 20; i++) {
         p.a.logits.data[(5 * i) * p.a.logits.ld + i] = bad[i % 3];
         p.label[5 * i] = SP_IGNORE;
@@ -245,11 +243,10 @@ static float *spare_plain(int n, bool is_adamw)
     return w;
 }
 
-static void runs_are_spared_decay(void **state)
+TEST(runs_are_spared_decay)
 {
     static const int counts[] = {5, 160, 1000};
 
-    (void)state;
     for (int i = 0; i < 3; i++) {
         sp_backend be = cu_open(i);
 
@@ -267,11 +264,10 @@ static void runs_are_spared_decay(void **state)
     }
 }
 
-static void updates_are_plain(void **state)
+TEST(updates_are_plain)
 {
     static const int counts[] = {1, 31, 257, 9000};
 
-    (void)state;
     for (int i = 0; i < 4; i++) {
         sp_backend ref = fx_reference(), be = cu_open(i);
         sp_tensor g = fx_tensor(1, counts[i], counts[i], 5);
@@ -296,7 +292,7 @@ static void updates_are_plain(void **state)
 /* ---- memory ---- */
 
 /* The race checker is left out, since its records take 48 bytes for each byte. */
-static void arenas_grow_in_place(void **state)
+TEST(arenas_grow_in_place)
 {
     if (hc_is_checked())
         skip();
@@ -304,7 +300,6 @@ static void arenas_grow_in_place(void **state)
     sp_arena arena, all;
     char *first, *second, text[] = "kept", back[8];
 
-    (void)state;
     OK(be.ops->arena_create(&arena, 64 << 20, "test"));
     OK(sp_arena_take(&arena, 1000, (void **)&first));
     OK(be.ops->upload(&be, first, text, sizeof text));
@@ -327,11 +322,10 @@ static void arenas_grow_in_place(void **state)
     cu_close(&be);
 }
 
-static void absent_device_is_refused(void **state)
+TEST(absent_device_is_refused)
 {
     sp_backend be = {.ops = &sp_cuda_ops};
 
-    (void)state;
     assert_int_equal(be.ops->open(&be, 77, 1), SP_EDEVICE);
     assert_non_null(strstr(sp_error_last()->message, "CUDA device 77"));
     be.ops->close(&be);
@@ -339,14 +333,5 @@ static void absent_device_is_refused(void **state)
 
 KERNEL_TEST(test_cuda_loss)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(loss_is_plain),
-        cmocka_unit_test(rows_that_are_not_finite),
-        cmocka_unit_test(updates_are_plain),
-        cmocka_unit_test(runs_are_spared_decay),
-        cmocka_unit_test(arenas_grow_in_place),
-        cmocka_unit_test(absent_device_is_refused),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(own_tests, NULL, NULL);
 }

@@ -167,9 +167,8 @@ static void one_step(const char *layers, const char *freeze, bool is_exact, int 
     case_close(&c);
 }
 
-static void every_network(void **state)
+TEST(every_network)
 {
-    (void)state;
     for (int i = 0; case_nets[i]; i++)
         for (int order = 0; order < cu_orders(); order++)
             one_step(case_nets[i], "[]", (order + i) % 2, order);
@@ -177,13 +176,12 @@ static void every_network(void **state)
 
 /* Layers at the beginning, in the middle and at joins keep their weights, batch norms
  * among them their statistics. */
-static void frozen_layers_too(void **state)
+TEST(frozen_layers_too)
 {
     static const char *const freeze[] = {
         "[\"conv1\", \"bn\", \"c0\", \"b0\", \"r0\", \"n\"]",
         "[\"conv2\", \"bn2\", \"c1\", \"b1\", \"dn\", \"b2\", \"lb\", \"ub\"]"};
 
-    (void)state;
     for (int i = 0; case_nets[i]; i++)
         for (int k = 0; k < 2; k++)
             one_step(case_nets[i], freeze[k], k, 1);
@@ -242,12 +240,11 @@ static void rounded_step(const char *layers, sp_precision precision, deviation m
     case_close(&c);
 }
 
-static void rounded_steps_follow(void **state)
+TEST(rounded_steps_follow)
 {
     static const deviation most[] = {
         [SP_TF32] = {1e-3, 0.03}, [SP_BF16] = {1e-4, 0.02}};
 
-    (void)state;
     for (int precision = SP_TF32; precision <= SP_BF16; precision++) {
         deviation seen = {0};
         for (int i = 0; case_nets[i]; i++)
@@ -281,12 +278,11 @@ static bool is_smooth(const char *layers)
  * SEED, of which each difference is printed. In bf16 the turned rounding of one voxel's
  * feature was seen to move the loss of such a network by 5e-4, so that this bound is
  * wider. */
-static void random_networks(void **state)
+TEST(random_networks)
 {
     const char *const runs = getenv("RUNS"), *const seed = getenv("SEED");
     rnd_case *draws = malloc(sizeof *draws);
 
-    (void)state;
     for (int i = 0; i < (runs ? atoi(runs) : cu_is_watched() ? 3 : 12); i++) {
         deviation seen = {0};
         char layers[DECK_SIZE] = "";
@@ -305,13 +301,12 @@ static void random_networks(void **state)
 }
 
 /* Within a step the host waits once, at its end. */
-static void a_step_waits_once(void **state)
+TEST(a_step_waits_once)
 {
     const sp_net_options options = {.seed = 3};
     net_case c;
     twin t;
 
-    (void)state;
     for (int i = 0; case_nets[i]; i++) {
         case_open(&c, sp_backend_reference(), &comm, case_nets[i], &options);
         case_batch(&c, samples, N_SAMPLES);
@@ -336,7 +331,7 @@ static void a_step_waits_once(void **state)
     }
 }
 
-static void five_steps(void **state)
+TEST(five_steps)
 {
     const sp_net_options options = {.seed = 3};
     net_case c;
@@ -355,7 +350,6 @@ static void five_steps(void **state)
                   .batch = &t.batch}};
     double first = 0;
 
-    (void)state;
     for (int i = 0; i < 2; i++)
         OK(sp_optim_create(&s[i].optim, &c.graph, &c.config, s[i].backend));
     for (int step = 0; step < 5; step++) {
@@ -378,12 +372,6 @@ static void five_steps(void **state)
 
 KERNEL_TEST(test_cuda_net)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_network),        cmocka_unit_test(frozen_layers_too),
-        cmocka_unit_test(rounded_steps_follow), cmocka_unit_test(a_step_waits_once),
-        cmocka_unit_test(five_steps),           cmocka_unit_test(random_networks),
-    };
-
     sp_comm_open_self(&comm);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(own_tests, NULL, NULL);
 }

@@ -98,36 +98,34 @@ static void mixed_batch(batch *b)
     batch_add(b, NULL, 0);
 }
 
-static void families(void **state)
+TEST(families)
 {
-    sp_plan_spec spec[3] = {oracle_dummy_spec(), oracle_minkunet_spec(5), oracle_minkunet_spec(3)};
+    sp_plan_spec spec[3] = {oracle_dummy_spec(), oracle_minkunet_spec(5),
+                            oracle_minkunet_spec(3)};
     batch b;
 
-    (void)state;
     mixed_batch(&b);
     for (int i = 0; i < 3; i++)
         check(&spec[i], &b);
     free(b.coords);
 }
 
-static void every_kernel_and_stride(void **state)
+TEST(every_kernel_and_stride)
 {
     sp_plan_spec searched = odd_spec(false), found = odd_spec(true);
     batch b;
 
-    (void)state;
     mixed_batch(&b);
     check(&searched, &b);
     check(&found, &b);
     free(b.coords);
 }
 
-static void every_number_of_voxels(void **state)
+TEST(every_number_of_voxels)
 {
     static const int32_t n[] = {0, 1, 31, 33, 127, 257, 2000};
     sp_plan_spec spec = oracle_minkunet_spec(5);
 
-    (void)state;
     for (size_t i = 0; i < sizeof n / sizeof *n; i++) {
         batch b = {0};
         add_surface(&b, n[i], 5, -9, 3);
@@ -137,13 +135,12 @@ static void every_number_of_voxels(void **state)
 }
 
 /* The first two samples share a window of the order, the third has the next. */
-static void order_of_several_windows(void **state)
+TEST(order_of_several_windows)
 {
     const sp_plan_spec spec = {.n_levels = 2, .n_maps = 1, .map = {{0, 0, 3, false}}};
     batch b = {0};
     sp_plan want;
 
-    (void)state;
     if (hc_is_checked()) /* ten times as long, and nothing new */
         return;
     add_surface(&b, 40000, 0, 0, 0);
@@ -156,13 +153,12 @@ static void order_of_several_windows(void **state)
     free(b.coords);
 }
 
-static void dense_block_fills_every_offset(void **state)
+TEST(dense_block_fills_every_offset)
 {
     sp_plan_spec spec = odd_spec(true);
     int32_t c[343][3];
     batch b = {0};
 
-    (void)state;
     for (int i = 0; i < 343; i++)
         c[i][0] = i % 7 - 3, c[i][1] = i / 7 % 7 - 9, c[i][2] = 4 - i / 49;
     batch_add(&b, c[0], 343);
@@ -172,13 +168,12 @@ static void dense_block_fills_every_offset(void **state)
 
 /* The batch has no samples, empty ones, one voxel, or levels that shrink to one cell
  * and beyond. */
-static void nothing_and_deep_nets(void **state)
+TEST(nothing_and_deep_nets)
 {
     sp_plan_spec spec = odd_spec(true), deep = {0};
     int32_t one[3] = {3, -4, 5};
     batch none = {0}, empty = {0}, single = {0}, small = {0};
 
-    (void)state;
     for (int l = 0; l < SP_MAX_LEVELS; l++) {
         oracle_map(&deep, l, l, 3, 0);
         if (l)
@@ -204,13 +199,12 @@ static void nothing_and_deep_nets(void **state)
 
 /* Keys of 60 bits with 40 samples do not fit into one word. Corners stand on every
  * border of the range. */
-static void whole_range(void **state)
+TEST(whole_range)
 {
     sp_plan_spec spec[2] = {oracle_minkunet_spec(5), oracle_dummy_spec()};
     int32_t lo = -SP_COORD_LIMIT, hi = SP_COORD_LIMIT - 1, corner[16][3];
     batch b = {0}, many = {0};
 
-    (void)state;
     for (int i = 0; i < 16; i++) {
         corner[i][0] = i & 1 ? hi - (i >> 3) : lo + (i >> 3);
         corner[i][1] = i & 2 ? hi : lo;
@@ -245,7 +239,7 @@ static void wide_batch(batch *b)
 /* Every operation costs the device some microseconds, every wait the host a round trip.
  * The limits are what was counted; the plan's own count is held against what was
  * queued. A sort of few pairs may take fewer operations than the plan counts. */
-static void few_operations_and_waits(void **state)
+TEST(few_operations_and_waits)
 {
     static const struct {
         int stem, operations, waits;
@@ -255,7 +249,6 @@ static void few_operations_and_waits(void **state)
     sp_plan plan;
     batch b;
 
-    (void)state;
     wide_batch(&b);
     OK(be.ops->arena_create(&arena, 0, "test"));
     for (size_t i = 0; i < sizeof limits / sizeof *limits; i++) {
@@ -302,13 +295,12 @@ static void refused_alike(const batch *b)
     cu_close(&be);
 }
 
-static void bad_coordinates_are_named(void **state)
+TEST(bad_coordinates_are_named)
 {
     int32_t twice[15] = {1, 2, 3, 5, 5, -5, 0, 0, 0, 5, 5, -5, 9, 9, 9};
     int32_t far[6] = {0, 0, 0, 1, SP_COORD_LIMIT, 1}, again[6] = {5, 5, -5, 1, 2, 3};
     batch duplicate = {0}, outside = {0};
 
-    (void)state;
     batch_add(&duplicate, again, 2); /* equal in another sample: no duplicates */
     batch_add(&duplicate, NULL, 0);
     batch_add(&duplicate, twice, 5);
@@ -320,7 +312,7 @@ static void bad_coordinates_are_named(void **state)
     free(outside.coords);
 }
 
-static void full_arena_is_an_error(void **state)
+TEST(full_arena_is_an_error)
 {
     sp_plan_spec spec = oracle_minkunet_spec(5);
     sp_backend be = cu_open(0);
@@ -328,7 +320,6 @@ static void full_arena_is_an_error(void **state)
     sp_plan plan;
     batch b = {0};
 
-    (void)state;
     add_surface(&b, 20000, 0, 0, 0);
     OK(be.ops->arena_create(&arena, 1 << 20, "small"));
     assert_int_equal(be.ops->plan_build(&be, &spec, b.coords, b.row, 1, &arena, &plan),
@@ -422,11 +413,10 @@ static void pass_and_use(uint64_t seed, const batch *b)
     cu_close(&be);
 }
 
-static void streams_wait_for_what_they_use(void **state)
+TEST(streams_wait_for_what_they_use)
 {
     batch b = {0};
 
-    (void)state;
     add_surface(&b, 60, 0, 0, 0);
     for (uint64_t seed = 1; seed < 5; seed++)
         pass_and_use(seed, &b);
@@ -449,19 +439,5 @@ static int close_host(void **state)
 
 KERNEL_TEST(test_cuda_plan)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(families),
-        cmocka_unit_test(every_kernel_and_stride),
-        cmocka_unit_test(every_number_of_voxels),
-        cmocka_unit_test(order_of_several_windows),
-        cmocka_unit_test(dense_block_fills_every_offset),
-        cmocka_unit_test(nothing_and_deep_nets),
-        cmocka_unit_test(whole_range),
-        cmocka_unit_test(few_operations_and_waits),
-        cmocka_unit_test(bad_coordinates_are_named),
-        cmocka_unit_test(full_arena_is_an_error),
-        cmocka_unit_test(streams_wait_for_what_they_use),
-    };
-
-    return cmocka_run_group_tests(tests, open_host, close_host);
+    return cmocka_run_group_tests(own_tests, open_host, close_host);
 }

@@ -73,7 +73,7 @@ static size_t foresee(const sp_plan_spec *spec, const sp_plan *plan)
     return (size_t)sp_cuda_ops.plan_bytes(spec, plan->n_samples, voxels, pairs);
 }
 
-static void scan_is_planned_as_on_the_host(void **state)
+TEST(scan_is_planned_as_on_the_host)
 {
     const sp_plan_spec spec = oracle_minkunet_spec(5);
     sp_backend be = cu_open(0);
@@ -83,7 +83,6 @@ static void scan_is_planned_as_on_the_host(void **state)
     size_t foreseen;
     double begun;
 
-    (void)state;
     OK(read_coords(getenv("SP_BENCH_DATA"), &coords, row));
     OK(sp_arena_create(&host, 0, "host"));
     OK(be.ops->arena_create(&device, 0, "device"));
@@ -112,13 +111,9 @@ static void scan_is_planned_as_on_the_host(void **state)
 KERNEL_TEST(test_cuda_plan_data)
 {
     const char *path = getenv("SP_BENCH_DATA");
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(scan_is_planned_as_on_the_host),
-    };
-
     if (!path || !*path) {
         printf("SKIPPED: SP_BENCH_DATA names no shard\n");
         return 77;
     }
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(own_tests, NULL, NULL);
 }

@@ -227,7 +227,7 @@ static void finish(sp_backend *be, const shape *s, int n_parts, bool is_grad,
 
 /* Coefficients have the same bits in front of a pass as alone, also where there are no
  * rows, and a pass behind another finds its jobs undone. */
-static void coefficients_in_front(void **state)
+TEST(coefficients_in_front)
 {
     static const struct {
         int n, c, n_parts;
@@ -236,7 +236,6 @@ static void coefficients_in_front(void **state)
                  {1, 5, 130, SP_ELEM_BF16},   {0, 32, 7, SP_ELEM_F32},
                  {900, 256, 40, SP_ELEM_F32}, {60, 3, 0, SP_ELEM_F32}};
 
-    (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int is_grad = 0; is_grad < 2; is_grad++) {
             const shape s = {{0}, cases[i].n, cases[i].c, 0, 0.01f, cases[i].elem};
@@ -265,11 +264,10 @@ int cudaMemGetInfo(size_t *free_bytes, size_t *total);
 
 /* A backend that is closed leaves no memory of the device behind, also where arenas
  * have grown by pieces. */
-static void memory_comes_back(void **state)
+TEST(memory_comes_back)
 {
     size_t free_bytes[2], total;
 
-    (void)state;
     for (int i = 0; i < 2; i++) { /* the first one loads what stays */
         sp_backend be = cu_open(0);
         sp_arena arena;
@@ -379,13 +377,12 @@ static void compare_case(int n, int c, int pad, float slope, sp_elem elem)
     }
 }
 
-static void rows_and_channels(void **state)
+TEST(rows_and_channels)
 {
     static const int channels[] = {1, 3, 4, 16, 20, 32, 48, 64, 96, 128, 256};
     static const int row_counts[] = {0, 1, 31, 33, 127, 2000};
     static const float slopes[] = {1, 0, 0.01f};
 
-    (void)state;
     for (size_t i = 0; i < sizeof channels / sizeof *channels; i++)
         compare_case(row_counts[i % 5], channels[i], (int)i % 4, slopes[i % 3],
                      SP_ELEM_F32);
@@ -394,7 +391,7 @@ static void rows_and_channels(void **state)
     compare_case(70, 3, 1, 0, SP_ELEM_F32); /* aligned, with a remainder */
 }
 
-static void bf16_rows(void **state)
+TEST(bf16_rows)
 {
     static const struct {
         int n, c, pad;
@@ -403,16 +400,14 @@ static void bf16_rows(void **state)
                   {40, 384, 0}, {0, 16, 0},  {60, 5, 0},  {50, 24, 1}};
     static const float slopes[] = {1, 0, 0.01f};
 
-    (void)state;
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         compare_case(shapes[i].n, shapes[i].c, shapes[i].pad, slopes[i % 3],
                      SP_ELEM_BF16);
 }
 
 /* Copies fp32 to bf16 and back, written and added. */
-static void copies_convert(void **state)
+TEST(copies_convert)
 {
-    (void)state;
     for (int is_added = 0; is_added < 2; is_added++) {
         sp_backend ref = fx_reference(), be = cu_open(0);
         sp_tensor x = fx_tensor(40, 5, 8, 1), y = tensor(SP_ELEM_BF16, 40, 5, 5, 2);
@@ -431,7 +426,7 @@ static void copies_convert(void **state)
 }
 
 /* There are more samples than one launch carries. */
-static void many_samples(void **state)
+TEST(many_samples)
 {
     enum { N = 300, C = 5 };
     int32_t row[N + 1] = {0};
@@ -439,7 +434,6 @@ static void many_samples(void **state)
     sp_backend ref = fx_reference(), be = cu_open(0);
     sp_tensor x;
 
-    (void)state;
     for (int b = 0; b < N; b++)
         row[b + 1] = row[b] + b % 4;
     x = fx_tensor(row[N], C, C, 1);
@@ -489,14 +483,13 @@ static void pool(sp_backend *be, const sp_map *m, int c, bool is_max, sp_elem el
     free(a.x.data), free(a.dy.data), free(argmax), free(got);
 }
 
-static void pools(void **state)
+TEST(pools)
 {
     const int n_rows[] = {90, 0, 30, 600};
     fx_level fine = fx_voxels(4, n_rows, 3), coarse = fx_coarser(&fine);
     sp_map maps[] = {fx_map(&fine, &coarse, 2, false), fx_map(&fine, &fine, 3, false),
                      fx_map(&coarse, &fine, 3, false), fx_map(&fine, &fine, 2, true)};
 
-    (void)state;
     for (int i = 0; i < 4; i++) {
         for (int order = 0; order < cu_orders(); order++) {
             sp_backend be = cu_open(order);
@@ -513,30 +506,18 @@ static void pools(void **state)
 
 /* A call that failed, and that the program goes on without, is not taken for the failure
  * of the launch behind it. */
-static void failures_end_with_their_call(void **state)
+TEST(failures_end_with_their_call)
 {
     const float x[] = {1, 2, 3, 4};
     sp_backend be = cu_open(0);
     sp_device none;
 
-    (void)state;
-    assert_int_equal(sp_cuda_device(1 << 20, &none), SP_EDEVICE);
+    assert_int_equal(sp_backend_device(1 << 20, &none), SP_EDEVICE);
     cu_copy(&be, x, sizeof x); /* few bytes travel with a launch */
     cu_close(&be);
 }
 
 KERNEL_TEST(test_cuda_rows)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows_and_channels),
-        cmocka_unit_test(bf16_rows),
-        cmocka_unit_test(coefficients_in_front),
-        cmocka_unit_test(memory_comes_back),
-        cmocka_unit_test(copies_convert),
-        cmocka_unit_test(many_samples),
-        cmocka_unit_test(pools),
-        cmocka_unit_test(failures_end_with_their_call),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(own_tests, NULL, NULL);
 }

@@ -57,17 +57,15 @@ static void check(const conv_kind *k, int n_samples, const int *rows, int c_in,
     }
 }
 
-static void every_map_and_row_count(void **state)
+TEST(every_map_and_row_count)
 {
-    (void)state;
     case_each_map_and_row_count(check);
 }
 
-static void every_channel_count(void **state)
+TEST(every_channel_count)
 {
     const int rows[] = {33, 0, 40};
 
-    (void)state;
     for (int i = 0; i < CASE_CHANNEL_COUNTS; i++) {
         if (!hc_is_checked()) {
             check(&conv_kinds[CONV_1], 3, rows, case_channels[i], 17, 8);
@@ -77,18 +75,16 @@ static void every_channel_count(void **state)
     }
 }
 
-static void rows_off_the_grid(void **state)
+TEST(rows_off_the_grid)
 {
-    (void)state;
     case_rows_off_the_grid(check);
 }
 
 /* There are more pairs than an item of work has. */
-static void several_items(void **state)
+TEST(several_items)
 {
     const int rows[] = {2100, 0, 2600};
 
-    (void)state;
     if (!hc_is_checked())
         check(&conv_kinds[CONV_3], 3, rows, 4, 8, 0);
     check(&conv_kinds[CONV_1], 3, rows, 16, 24, 8);
@@ -96,11 +92,10 @@ static void several_items(void **state)
 
 /* There are more entries than a round has, and more slots than the scratch memory holds
  * at a time. */
-static void several_rounds(void **state)
+TEST(several_rounds)
 {
     const int rows[] = {60, 60, 60, 60}, few[] = {12, 12, 12, 12};
 
-    (void)state;
     check(&conv_kinds[CONV_5], 4, rows, 3, 5, 0);
     if (!hc_is_checked()) {
         conv_case p = case_make(&conv_kinds[CONV_2], SP_BF16, 4, few, 768, 768, 0);
@@ -111,11 +106,10 @@ static void several_rounds(void **state)
     }
 }
 
-static void order_changes_no_bit(void **state)
+TEST(order_changes_no_bit)
 {
     const int rows[] = {300};
 
-    (void)state;
     for (int precision = SP_FP32; precision <= SP_BF16; precision++) {
         conv_case p =
             case_make(&conv_kinds[CONV_3], (sp_precision)precision, 1, rows, 24, 12, 0);
@@ -139,11 +133,10 @@ static void order_changes_no_bit(void **state)
 
 /* Rows of whole chunks and the same values in rows of an odd pitch have the same
  * bits. */
-static void form_changes_no_bit(void **state)
+TEST(form_changes_no_bit)
 {
     static const int rows[] = {190}, channels[][2] = {{64, 96}, {128, 160}};
 
-    (void)state;
     for (int precision = SP_FP32; precision <= SP_BF16; precision++)
         for (int i = 0; i < 2; i++) {
             sp_tensor dw[2];
@@ -165,15 +158,5 @@ static void form_changes_no_bit(void **state)
 
 KERNEL_TEST(test_cuda_wgrad)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_map_and_row_count),
-        cmocka_unit_test(every_channel_count),
-        cmocka_unit_test(rows_off_the_grid),
-        cmocka_unit_test(several_items),
-        cmocka_unit_test(several_rounds),
-        cmocka_unit_test(order_changes_no_bit),
-        cmocka_unit_test(form_changes_no_bit),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(own_tests, NULL, NULL);
 }

@@ -95,12 +95,11 @@ static void sum_once(stand *s, sp_scope scope, int n, int round)
 }
 
 /* Long sums leave old words behind, which short ones must not read. */
-static void sums_have_the_bits_of_their_order(void **state)
+TEST(sums_have_the_bits_of_their_order)
 {
     static const int length[] = {193, 1, 513, 641, 64, MOST, 31, 513};
     stand s;
 
-    (void)state;
     for (sp_scope scope = SP_SCOPE_NODE; scope <= SP_SCOPE_WORLD; scope++)
         for (int is_lazy = 0; is_lazy < 2; is_lazy++) {
             hc_set_order(5 + (uint64_t)comm.rank, is_lazy);
@@ -115,13 +114,12 @@ static void sums_have_the_bits_of_their_order(void **state)
 }
 
 /* Only the stream orders the sums: a rank is up to a sum ahead of another. */
-static void sums_follow_each_other(void **state)
+TEST(sums_follow_each_other)
 {
     enum { N = 40, SUMS = 100 };
     static double host[SUMS][N];
     stand s;
 
-    (void)state;
     set_up(&s, SP_TRANSPORT_AUTO, SP_SCOPE_NODE, 5);
     for (int k = 0; k < SUMS; k++)
         for (int i = 0; i < N; i++)
@@ -139,13 +137,12 @@ static void sums_follow_each_other(void **state)
     tear_down(&s);
 }
 
-static void whole_numbers_and_long_vectors(void **state)
+TEST(whole_numbers_and_long_vectors)
 {
     int64_t host[9], *whole;
     double one[2];
     stand s;
 
-    (void)state;
     set_up(&s, SP_TRANSPORT_AUTO, SP_SCOPE_NODE, 5);
     whole = (int64_t *)s.data;
     for (int i = 0; i < 9; i++)
@@ -180,11 +177,10 @@ static void refused(const char *name, const char *how, const char *text, bool is
     tear_down(&s);
 }
 
-static void all_or_none(void **state)
+TEST(all_or_none)
 {
     stand s;
 
-    (void)state;
     refused("SP_PEER_MEMORY", "0", "SP_PEER_MEMORY=0", false);
     refused("SP_PEER_MEMORY", "0", "SP_PEER_MEMORY=0", true);
     refused("HC_NO_PEER", "1", "cannot reach that of rank", false);
@@ -200,12 +196,11 @@ static void all_or_none(void **state)
 
 /* Batch systems show each task its own device. The memory of the others is mapped all
  * the same where the driver can; where it cannot, the ranks agree and say why. */
-static void ranks_that_see_one_device_each(void **state)
+TEST(ranks_that_see_one_device_each)
 {
     char own[12];
     stand s;
 
-    (void)state;
     snprintf(own, sizeof own, "%d", comm.rank);
     setenv("HC_VISIBLE", own, 1);
     set_up(&s, SP_TRANSPORT_AUTO, SP_SCOPE_NODE, 5);
@@ -219,13 +214,12 @@ static void ranks_that_see_one_device_each(void **state)
 
 /* Rank 0 does not sum: the others' streams end and report it. This test comes last,
  * since nothing can be closed together after it. */
-static void who_never_comes_is_named(void **state)
+TEST(who_never_comes_is_named)
 {
     double host[3] = {1, 2, 3};
     static stand s; /* static, so that no leak is reported */
     sp_status rc;
 
-    (void)state;
     set_up(&s, SP_TRANSPORT_AUTO, SP_SCOPE_NODE, 2);
     if (comm.rank > 0 && comm.node == 0) {
         OK(s.be.ops->upload(&s.be, s.data, host, sizeof host));
@@ -238,14 +232,6 @@ static void who_never_comes_is_named(void **state)
 
 KERNEL_TEST(test_peer_memory)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sums_have_the_bits_of_their_order),
-        cmocka_unit_test(sums_follow_each_other),
-        cmocka_unit_test(whole_numbers_and_long_vectors),
-        cmocka_unit_test(all_or_none),
-        cmocka_unit_test(ranks_that_see_one_device_each),
-        cmocka_unit_test(who_never_comes_is_named),
-    };
     char path[500];
     int n_failed;
 
@@ -255,7 +241,7 @@ KERNEL_TEST(test_peer_memory)
     if (strstr(argv[0], "np4"))
         setenv("SP_RANKS_PER_NODE", "2", 0);
     OK(sp_comm_open(&comm, &argc, &argv));
-    n_failed = cmocka_run_group_tests(tests, NULL, NULL);
+    n_failed = cmocka_run_group_tests(own_tests, NULL, NULL);
     sp_comm_close(&comm);
     return n_failed;
 }

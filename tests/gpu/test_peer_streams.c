@@ -17,12 +17,11 @@ static double value(int r, int k, int i)
     return ldexp(1.0 / (3 + i + 7 * r + k), (i * 5 + r * 11 + k) % 41 - 20);
 }
 
-static void sums_have_the_bits_of_their_order(void **state)
+TEST(sums_have_the_bits_of_their_order)
 {
     enum { SUMS = 12 };
     static const int length[] = {1, 64, 193, 4096};
 
-    (void)state;
     for (int ranks = 2; ranks <= 4; ranks++)
         for (int l = 0; l < 4; l++) {
             const int n = length[l];
@@ -57,13 +56,12 @@ static void sums_have_the_bits_of_their_order(void **state)
         }
 }
 
-static void all_streams_end_where_a_rank_is_absent(void **state)
+TEST(all_streams_end_where_a_rank_is_absent)
 {
     sp_backend be = cu_open(0);
     double data[3 * 2] = {0};
     int lost;
 
-    (void)state;
     OK(peer_streams(3, 1, 0.2, 2, 1, data, &lost));
     assert_int_equal(lost, 1 + 1);
     cu_close(&be);
@@ -71,10 +69,5 @@ static void all_streams_end_where_a_rank_is_absent(void **state)
 
 KERNEL_TEST(test_peer_streams)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sums_have_the_bits_of_their_order),
-        cmocka_unit_test(all_streams_end_where_a_rank_is_absent),
-    };
-
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(own_tests, NULL, NULL);
 }

@@ -182,30 +182,26 @@ static void posts_are_summed(int want)
     free(host);
 }
 
-static void on_the_host(void **state)
+TEST(on_the_host)
 {
-    (void)state;
     posts_are_summed(HOST);
 }
 
-static void staged(void **state)
+TEST(staged)
 {
-    (void)state;
     posts_are_summed(SP_TRANSPORT_MPI);
 }
 
-static void by_nccl(void **state)
+TEST(by_nccl)
 {
-    (void)state;
     posts_are_summed(SP_TRANSPORT_NCCL);
 }
 
-static void small_sums_over_every_scope(void **state)
+TEST(small_sums_over_every_scope)
 {
     float host[1];
     stand s;
 
-    (void)state;
     for (int w = 0; w < N_WANTS; w++)
         for (sp_scope scope = SP_SCOPE_NODE; scope <= SP_SCOPE_WORLD; scope++) {
             set_up(&s, wants[w], scope, false);
@@ -223,14 +219,13 @@ static void small_sums_over_every_scope(void **state)
 }
 
 /* The values do not add up exactly; two sums of them are the same on every rank. */
-static void bits_repeat(void **state)
+TEST(bits_repeat)
 {
     enum { N = 5000 };
     float host[2][N];
     bool is_same;
     stand s;
 
-    (void)state;
     for (int w = 0; w < N_WANTS; w++) {
         for (int run = 0; run < 2; run++) {
             const sp_part part = {NULL, N, SP_F32};
@@ -255,14 +250,13 @@ static void bits_repeat(void **state)
 
 /* Floats travel rounded to 8 bits and come close, the same on all ranks; doubles, and
  * memory that is not the transport's, stay exact. */
-static void bf16_travels(void **state)
+TEST(bf16_travels)
 {
     float host[1000];
     bool is_same;
     stand s;
     sp_sum sum;
 
-    (void)state;
     set_up(&s, SP_TRANSPORT_NCCL, SP_SCOPE_RANK, true);
     put(&s, host, 1000, 2);
     const sp_part part[2] = {{s.bulk, 1000, SP_F32}, {s.small, 64, SP_F64}};
@@ -306,30 +300,20 @@ static void refusal(sp_transport_kind want, const char *objection, const char *t
     be.ops->close(&be);
 }
 
-static void auto_falls_back_and_says_why(void **state)
+TEST(auto_falls_back_and_says_why)
 {
-    (void)state;
     refusal(SP_TRANSPORT_AUTO, "two ranks share a device", "two ranks share a device");
     refusal(SP_TRANSPORT_NCCL, "two ranks share a device", "two ranks share a device");
 }
 
 KERNEL_TEST(test_transport)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(auto_falls_back_and_says_why),
-        cmocka_unit_test(on_the_host),
-        cmocka_unit_test(staged),
-        cmocka_unit_test(by_nccl),
-        cmocka_unit_test(small_sums_over_every_scope),
-        cmocka_unit_test(bits_repeat),
-        cmocka_unit_test(bf16_travels),
-    };
     int n_failed;
 
     name_library();
     setenv("SP_RANKS_PER_NODE", "2", 0);
     OK(sp_comm_open(&comm, &argc, &argv));
-    n_failed = cmocka_run_group_tests(tests, NULL, NULL);
+    n_failed = cmocka_run_group_tests(own_tests, NULL, NULL);
     sp_comm_close(&comm);
     return n_failed;
 }

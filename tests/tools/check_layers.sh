@@ -119,12 +119,6 @@ only() {
 only 'cuda/*' '#include <nccl\.h>' "NCCL belongs to cuda/"
 only 'src/h5/*' '#include "h5/sp_h5_internal.h"' "src/h5 alone sees HDF5"
 only 'src/comm/*' '#include "comm/sp_comm_internal.h"' "src/comm alone sees MPI"
-# One room lists the backends, one file ends the other ranks.
-for file in $(grep -rl '#include "compute/sp_cuda_link\.h"' src); do
-    case $file in
-    src/backends/*) ;;
-    *) complain "$file: src/backends alone sees cuda/" ;;
-    esac
-done
+# One file ends the other ranks.
 only src/comm/sp_comm.c 'MPI_Abort *\(' "MPI_Abort is called in sp_comm.c only"
 exit $bad

@@ -109,14 +109,13 @@ static void slow_rig_open(rig *r)
     rig_open(r, true, 3, 4, train_keys);
 }
 
-static void sequence_is_the_samplers(void **state)
+TEST(sequence_is_the_samplers)
 {
     walk w = {0};
     sp_batch *b;
     sp_deal deal;
     rig r;
 
-    (void)state;
     slow_rig_open(&r);
     OK(sp_loader_seek(r.loader, (sp_position){0, 0}));
     for (int i = 0; i < 35; i++) {
@@ -165,13 +164,12 @@ static void assert_content(rig *r, const sp_batch *b, sp_arena *arena)
         }
 }
 
-static void content_is_that_of_a_direct_computation(void **state)
+TEST(content_is_that_of_a_direct_computation)
 {
     sp_arena arena;
     sp_batch *b;
     rig r;
 
-    (void)state;
     fake_reset();
     OK(sp_arena_create(&arena, 0, "test"));
     rig_open(&r, true, 2, 4, train_keys);
@@ -223,11 +221,10 @@ static uint64_t hash_run(char *readers, int n_slots, bool is_slow)
     return h;
 }
 
-static void bits_do_not_depend_on_readers_or_slots(void **state)
+TEST(bits_do_not_depend_on_readers_or_slots)
 {
     uint64_t h = hash_run("data.readers=1", 2, false);
 
-    (void)state;
     assert_true(h == hash_run("data.readers=1", 4, true));
     assert_true(h == hash_run("data.readers=5", 2, true));
     assert_true(h == hash_run("data.readers=4", 5, true));
@@ -236,12 +233,11 @@ static void bits_do_not_depend_on_readers_or_slots(void **state)
 /* With batches of 4 in stored order (evaluation) sample 9 stands in the third batch. */
 static char *eval_keys[] = {"batch.eval_size=4", "data.readers=4"};
 
-static void failure_comes_in_its_place(void **state)
+TEST(failure_comes_in_its_place)
 {
     sp_batch *b;
     rig r;
 
-    (void)state;
     fake_reset();
     fake.bad[0] = 9;
     fake.bad[1] = 10;
@@ -265,13 +261,12 @@ static void failure_comes_in_its_place(void **state)
     rig_close(&r);
 }
 
-static void skipped_sample_is_empty(void **state)
+TEST(skipped_sample_is_empty)
 {
     char *keys[] = {"batch.eval_size=4", "data.on_error=skip"};
     sp_batch *b;
     rig r;
 
-    (void)state;
     fake_reset();
     fake.bad[0] = 1;
     rig_open(&r, false, 2, 2, keys);
@@ -286,14 +281,13 @@ static void skipped_sample_is_empty(void **state)
 
 /* Augmentation does not miss the buffers that a first read would have left if it had
  * not failed. */
-static void skipped_sample_is_empty_in_training(void **state)
+TEST(skipped_sample_is_empty_in_training)
 {
     char *keys[] = {"batch.size=23", "data.on_error=skip"};
     int32_t rows = 0;
     sp_batch *b;
     rig r;
 
-    (void)state;
     fake_reset();
     fake.bad[0] = 1;
     rig_open(&r, true, 2, 2, keys);
@@ -307,13 +301,12 @@ static void skipped_sample_is_empty_in_training(void **state)
     rig_close(&r);
 }
 
-static void seek_in_the_middle(void **state)
+TEST(seek_in_the_middle)
 {
     sp_deal deal;
     sp_batch *b;
     rig r;
 
-    (void)state;
     slow_rig_open(&r);
     for (int i = 0; i < 20; i++) {
         walk w = {.at = {i % 3, i * 5 % 20}};
@@ -382,14 +375,13 @@ static void pass_over(char *voxel_size, bool is_merged)
     rig_close(&r);
 }
 
-static void evaluation_covers_every_sample_once(void **state)
+TEST(evaluation_covers_every_sample_once)
 {
-    (void)state;
     pass_over("data.voxel_size=0.5", false);
     pass_over("data.voxel_size=1.0", true);
 }
 
-static void voxel_size_must_be_a_multiple(void **state)
+TEST(voxel_size_must_be_a_multiple)
 {
     sp_loader *loader;
     sp_backend be = {.ops = sp_backend_find("cpu")};
@@ -401,7 +393,6 @@ static void voxel_size_must_be_a_multiple(void **state)
     char path[] = "a.h5";
     sp_shard shard = {.path = path};
 
-    (void)state;
     fake_dataset(&set, 3);
     set.shard = &shard;
     OK(sp_config_read(&config, NULL, 1, keys));
@@ -412,11 +403,10 @@ static void voxel_size_must_be_a_multiple(void **state)
     sp_config_destroy(&config);
 }
 
-static void destroy_before_and_during_work(void **state)
+TEST(destroy_before_and_during_work)
 {
     rig r;
 
-    (void)state;
     fake_reset();
     rig_open(&r, true, 2, 4, train_keys);
     rig_close(&r);
@@ -443,13 +433,12 @@ static sp_status plan_noted(sp_backend *be, const sp_plan_spec *spec,
 }
 
 /* The caller plans each batch when it asks for it, or none. */
-static void the_thread_that_shall_plans(void **state)
+TEST(the_thread_that_shall_plans)
 {
     sp_backend_ops ops = *sp_backend_find("cpu");
     sp_batch *b;
     rig r;
 
-    (void)state;
     fake_reset();
     ops.plan_build = plan_noted;
     n_plans = 0;
@@ -466,13 +455,6 @@ static void the_thread_that_shall_plans(void **state)
     assert_int_equal(pthread_equal(planning, pthread_self()) != 0, is_filled_by_caller);
 }
 
-static int by_planner(void **state)
-{
-    (void)state;
-    is_filled_by_caller = false;
-    return 0;
-}
-
 static int by_caller(void **state)
 {
     (void)state;
@@ -480,25 +462,10 @@ static int by_caller(void **state)
     return 0;
 }
 
-/* A test of both threads that may fill slots. */
-#define BY(who, test) cmocka_unit_test_prestate_setup_teardown(test, who, NULL, NULL)
-#define BOTH(test)    BY(by_planner, test), BY(by_caller, test)
-
+/* All tests run by both of the threads that may fill slots. */
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        BOTH(sequence_is_the_samplers),
-        BOTH(content_is_that_of_a_direct_computation),
-        BOTH(bits_do_not_depend_on_readers_or_slots),
-        BOTH(failure_comes_in_its_place),
-        BOTH(skipped_sample_is_empty),
-        BOTH(skipped_sample_is_empty_in_training),
-        BOTH(seek_in_the_middle),
-        BOTH(evaluation_covers_every_sample_once),
-        BOTH(destroy_before_and_during_work),
-        BOTH(the_thread_that_shall_plans),
-        cmocka_unit_test(voxel_size_must_be_a_multiple),
-    };
+    const int n_failed = run_all_tests(NULL, NULL);
 
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return n_failed + run_all_tests(by_caller, NULL);
 }

@@ -310,10 +310,10 @@ TEST(numbered_sets_are_whole)
     write_example("set-0-of-2.h5", NULL, "sptrain-voxels");
     OK(sp_shard_glob(&one, &paths));
     assert_int_equal(paths.n, 2);
-    sp_shard_glob_free(&paths);
+    sp_strings_free(&paths);
     assert_int_equal(sp_shard_glob(&list, &paths), SP_EDATA);
     expect("set-0-of-1.h5 and set-0-of-2.h5 belong to two data sets", "");
-    sp_shard_glob_free(&paths);
+    sp_strings_free(&paths);
     for (int i = 0; i < 2; i++)
         unlink(names[i]);
     unlink("set-0-of-2.h5");

@@ -33,12 +33,15 @@ TEST(empty_matrix)
 
 TEST(points_follow_their_voxel)
 {
-    const uint32_t voxel[] = {0, 1, 1, 2, 2};
-    const int32_t label[] = {1, 0, -1, 1, 1}, row_of[] = {1, -1, 0}, guess[] = {0, 1};
+    uint32_t voxel[] = {0, 1, 1, 2, 2};
+    int32_t label[] = {1, 0, -1, 1, 1};
+    const int32_t row_of[] = {1, -1, 0}, guess[] = {0, 1};
+    const sp_sample sample = {
+        .n = 3, .n_points = 5, .point_voxel = voxel, .point_labels = label};
     sp_metrics m;
 
     OK(sp_metrics_create(&m, 2, SP_METRICS_POINTS));
-    sp_metrics_add_points(m.point_confusion, 2, 5, voxel, label, row_of, guess);
+    sp_metrics_add_points(m.point_confusion, 2, &sample, row_of, guess);
     assert_int_equal(m.point_confusion[3], 1); /* point 0: row 1, class 1 */
     assert_int_equal(m.point_confusion[2], 2); /* points 3, 4: row 0, class 0 */
     assert_int_equal(sp_metrics_total(m.point_confusion, 2), 3);

@@ -14,7 +14,7 @@
 enum { COLUMNS = 2, CLASSES = 3, PARTS = 6 };
 
 static char *names[] = {"intensity", "height"};
-static char *classes[] = {"ground", "tree", "roof"}, *codes[] = {"2", "3:4:5", "6"};
+static char *classes[] = {"ground", "", "roof"}, *codes[] = {"2", "3:4:5", "6"};
 static double means[] = {860, 1.5}, deviations[] = {400, 2}, weights[] = {1, 2, 0.5};
 static sp_comm comm;
 
