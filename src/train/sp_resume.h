@@ -8,7 +8,8 @@
 /* Collective: sets state and weights to begin with: new ones, those of init_from, or
  * those of the newest checkpoint. */
 sp_status sp_resume_begin(sp_trainer *trainer);
-/* True if the state has reached the epochs or steps that the deck asks for. */
+/* True if the state has reached the epochs or steps that the deck asks for. Local; the
+ * same on all ranks. */
 bool sp_resume_is_complete(const sp_trainer *trainer);
 /* Local, before the first step: starts the saver, which allocates its memory during the
  * first steps. Rank 0 alone does anything. */
