@@ -286,6 +286,13 @@ bool sp_file_ends_in(const char *path, const char *endings)
     return false;
 }
 
+const char *sp_file_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash ? slash + 1 : path;
+}
+
 bool sp_file_is_same(const char *a, const char *b)
 {
     struct stat s, t;

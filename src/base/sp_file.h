@@ -40,6 +40,8 @@ sp_status sp_file_replace_unflushed(const char *path, const char *data, size_t b
  * flushes it to disk. If the file ends with half a line, which a killed writer left,
  * that line is ended first. A symbolic link is not followed. */
 sp_status sp_file_append_line(const char *path, const char *line);
+/* The part of the path behind its last slash. */
+const char *sp_file_name(const char *path);
 /* True if both paths lead to one file. */
 bool sp_file_is_same(const char *a, const char *b);
 /* True if the path ends in one of these endings, which blanks divide and behind which

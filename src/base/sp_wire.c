@@ -18,7 +18,7 @@ static bool make_room(sp_wire *wire, size_t bytes)
         return true;
     data = realloc(wire->data, room);
     if (!data) {
-        wire->rc = SP_FAIL(SP_EMEM, "no memory for an index of %zu bytes", room);
+        wire->rc = SP_FAIL(SP_EMEM, "no memory for a message of %zu bytes", room);
         return false;
     }
     wire->data = data;
@@ -30,7 +30,7 @@ static bool is_short(sp_wire *wire, size_t bytes)
 {
     if (bytes <= wire->size - wire->at)
         return false;
-    wire->rc = SP_FAIL(SP_EDATA, "an index ends too early");
+    wire->rc = SP_FAIL(SP_EDATA, "a message between processes ends too early");
     return true;
 }
 
@@ -57,7 +57,8 @@ void sp_wire_flag(sp_wire *wire, bool *flag)
 
     sp_wire_bytes(wire, &byte, 1);
     if (byte > 1 && wire->rc == SP_OK)
-        wire->rc = SP_FAIL(SP_EDATA, "an index has a flag of %d", byte);
+        wire->rc =
+            SP_FAIL(SP_EDATA, "a message between processes has a flag of %d", byte);
     if (wire->is_reading)
         *flag = byte == 1;
 }
@@ -66,7 +67,8 @@ static bool can_hold(sp_wire *wire, int64_t n, size_t least)
 {
     if (n >= 0 && (size_t)n <= (wire->size - wire->at) / least)
         return true;
-    wire->rc = SP_FAIL(SP_EDATA, "an index cannot hold %lld parts", (long long)n);
+    wire->rc = SP_FAIL(SP_EDATA, "a message between processes cannot hold %lld parts",
+                       (long long)n);
     return false;
 }
 
@@ -90,13 +92,14 @@ void sp_wire_array(sp_wire *wire, void **data, int64_t count, size_t size)
     if (wire->rc != SP_OK || !is_there)
         return;
     if (count < 0 || __builtin_mul_overflow((size_t)count, size, &bytes)) {
-        wire->rc = SP_FAIL(SP_EDATA, "an index has an array of impossible size");
+        wire->rc = SP_FAIL(
+            SP_EDATA, "a message between processes has an array of impossible size");
         return;
     }
     if (wire->is_reading &&
         (is_short(wire, bytes) || !(*data = calloc(1, bytes + 1)))) {
         if (wire->rc == SP_OK)
-            wire->rc = SP_FAIL(SP_EMEM, "no memory for an index");
+            wire->rc = SP_FAIL(SP_EMEM, "no memory for a message");
         return;
     }
     sp_wire_bytes(wire, *data, bytes);
@@ -125,13 +128,14 @@ void sp_wire_texts(sp_wire *wire, char ***texts, int64_t n)
             return;
         *texts = calloc((size_t)n + 1, sizeof **texts);
         if (!*texts) {
-            wire->rc = SP_FAIL(SP_EMEM, "no memory for an index");
+            wire->rc = SP_FAIL(SP_EMEM, "no memory for a message");
             return;
         }
     }
     for (int64_t i = 0; i < n; i++) {
         sp_wire_text(wire, &(*texts)[i]);
         if (wire->rc == SP_OK && !(*texts)[i])
-            wire->rc = SP_FAIL(SP_EDATA, "an index lacks text %lld", (long long)i);
+            wire->rc = SP_FAIL(SP_EDATA, "a message between processes lacks text %lld",
+                               (long long)i);
     }
 }

@@ -129,7 +129,7 @@ static sp_status write_shard(const char *path, const char *shape, int64_t n,
     return rc;
 }
 
-/* What remove_and_end removes: the temporary folder and the shard, under its name and
+/* The paths that remove_and_end removes: the temporary folder and the shard, under its name and
  * under the one that it has until it is complete. */
 static char folder_made[BENCH_PATH], shard_made[2][BENCH_PATH + 8];
 

@@ -21,17 +21,10 @@ static int by_name(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-static const char *base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-
-    return slash ? slash + 1 : path;
-}
-
 /* Do both paths lead to one file of one name, as a.h5 and ./a.h5 do? */
 static bool is_same_file(const char *a, const char *b)
 {
-    return strcmp(base_name(a), base_name(b)) == 0 && sp_file_is_same(a, b);
+    return strcmp(sp_file_name(a), sp_file_name(b)) == 0 && sp_file_is_same(a, b);
 }
 
 static bool has_path(const sp_strings *paths, int n, const char *path)

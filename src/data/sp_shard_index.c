@@ -8,6 +8,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "base/sp_file.h"
 #include "base/sp_log.h"
 #include "data/sp_shard_internal.h"
 
@@ -324,12 +325,11 @@ static sp_status merge(sp_dataset *set, sp_dataset *part, int64_t n)
 static uint64_t hash_of(const sp_dataset *set)
 {
     XXH64_state_t hash;
-    const char *base;
 
     XXH64_reset(&hash, 0);
     for (int i = 0; i < set->n_shards; i++) {
-        base = strrchr(set->shard[i].path, '/');
-        base = base ? base + 1 : set->shard[i].path;
+        const char *base = sp_file_name(set->shard[i].path);
+
         XXH64_update(&hash, base, strlen(base) + 1);
         XXH64_update(&hash, &set->shard[i].n_samples, sizeof set->shard[i].n_samples);
     }

@@ -22,17 +22,10 @@
 
 /* ---- names ---- */
 
-static const char *base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-
-    return slash ? slash + 1 : path;
-}
-
 /* The name of the scan with the ending of its output, "a.bin" becomes "a.label". */
 static sp_status name_output(const sp_scan *scan, char name[LABEL_NAME])
 {
-    const char *base = base_name(sp_scan_path(scan)), *dot = strrchr(base, '.');
+    const char *base = sp_file_name(sp_scan_path(scan)), *dot = strrchr(base, '.');
     const char *ending = sp_scan_output_ending(scan);
     int stem = (int)(dot && dot > base ? dot - base : (ptrdiff_t)strlen(base));
 

@@ -62,8 +62,8 @@ double sp_metrics_precision(const int64_t *confusion, int n_classes, int c);
 double sp_metrics_recall(const int64_t *confusion, int n_classes, int c);
 /* The mean IoU of the classes that occur; NAN if none does. */
 double sp_metrics_miou(const int64_t *confusion, int n_classes);
-/* What best.h5 is chosen by: the mean IoU of the points, or that of the voxels where no
- * point has a label; NAN without any label. */
+/* The score by which best.h5 is chosen: the mean IoU of the points, or that of the voxels
+ * where no point has a label; NAN without any label. */
 double sp_metrics_score(const sp_metrics *metrics);
 /* The share of the diagonal; NAN of an empty matrix. */
 double sp_metrics_accuracy(const int64_t *confusion, int n_classes);

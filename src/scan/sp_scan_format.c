@@ -96,7 +96,7 @@ sp_status sp_scan_check_labels(const sp_scan *scan, const char *path,
     return SP_OK;
 }
 
-/* What a scan and its labels are read from would be lost. */
+/* Refuses an output in place of the scan, or of its labels, which would be lost. */
 static sp_status check_is_copy(const sp_scan *scan, const char *path)
 {
     const bool is_scan = sp_file_is_same(scan->path, path);

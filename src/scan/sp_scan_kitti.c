@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/sp_file.h"
 #include "scan/sp_scan_format.h"
 
 enum { POINT_BYTES = 16, LABEL_BYTES = 4 };
@@ -22,7 +23,7 @@ typedef struct kitti {
  * FOLDER/../labels/NAME.label. */
 static char *label_path(const char *path, bool beside)
 {
-    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    const char *name = sp_file_name(path);
     int stem = (int)(strlen(name) - strlen(".bin"));
     size_t bytes = strlen(path) + sizeof "/../labels/.label";
     char *to = malloc(bytes);

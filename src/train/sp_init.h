@@ -23,7 +23,8 @@ sp_status sp_init_check_keys(const sp_resources *resources);
  * those that the checkpoint at `path` was trained with, by the columns' names; else
  * does nothing. Collective, agreed. SP_EDATA: it does not have them. */
 sp_status sp_init_norm_of(sp_resources *resources, const char *path);
-/* Logs which layers are frozen, and which have another learning rate. */
+/* Logs which layers are frozen, and which have another learning rate. Local; prints on
+ * rank 0. */
 void sp_init_report(const sp_resources *resources);
 
 #endif

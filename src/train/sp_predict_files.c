@@ -74,20 +74,14 @@ static sp_status write_attributes(const sp_predict_files *f, sp_h5 *file, int sh
     return SP_OK;
 }
 
-static const char *base_name(const sp_shard *shard)
-{
-    const char *slash = strrchr(shard->path, '/');
-
-    return slash ? slash + 1 : shard->path;
-}
-
 /* Forms the path of a shard's predictions. Until the predictions of all shards are
  * complete the name ends in TEMPORARY. Returns the length, as snprintf does. */
 static int path_of(const sp_predict_files *f, int shard, bool is_whole, char *path)
 {
-    return snprintf(
-        path, PATH_MAX, "%s/predictions/%s%s", f->infer->resources.session.run.dir,
-        base_name(&f->infer->resources.val.shard[shard]), is_whole ? "" : TEMPORARY);
+    return snprintf(path, PATH_MAX, "%s/predictions/%s%s",
+                    f->infer->resources.session.run.dir,
+                    sp_file_name(f->infer->resources.val.shard[shard].path),
+                    is_whole ? "" : TEMPORARY);
 }
 
 /* Creates the file of a shard with its attributes and room for all rows. */
@@ -141,8 +135,8 @@ static sp_status turn_to(sp_predict_files *f, int shard)
 
 static int by_base_name(const void *a, const void *b)
 {
-    return strcmp(base_name(*(const sp_shard *const *)a),
-                  base_name(*(const sp_shard *const *)b));
+    return strcmp(sp_file_name((*(const sp_shard *const *)a)->path),
+                  sp_file_name((*(const sp_shard *const *)b)->path));
 }
 
 static bool is_temporary(const char *name)
@@ -164,7 +158,7 @@ static sp_status check_names(const sp_predict_files *f, const sp_shard **sorted)
         if (path_of(f, i, false, path) >= PATH_MAX)
             return SP_FAIL(SP_EIO, "%.100s...: path of more than %d bytes", path,
                            PATH_MAX);
-        if (is_temporary(base_name(sorted[i])))
+        if (is_temporary(sp_file_name(sorted[i]->path)))
             return SP_FAIL(SP_EUSAGE,
                            "data.val: %s: the name of its predictions would be that of "
                            "an unfinished file; name the shard without " TEMPORARY,

@@ -87,7 +87,7 @@ double sp_trainer_left_s(const sp_trainer *trainer);
 /* Collective, agreed: compares the weights of all ranks. SP_ENUMERIC names those that
  * differ. */
 sp_status sp_trainer_check_replicas(sp_trainer *trainer);
-/* Reports rc (see sp_session_report), frees everything and returns rc. */
+/* Local: reports rc (see sp_session_report), frees everything and returns rc. */
 sp_status sp_trainer_close(sp_trainer *trainer, sp_status rc);
 
 #endif

@@ -208,13 +208,6 @@ static void file_of(const char *name, char path[PATH_BYTES])
     snprintf(path, PATH_BYTES, "%.*s", (int)n, name);
 }
 
-static const char *base(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-
-    return slash ? slash + 1 : path;
-}
-
 /* Are these names the same, or those of one scan compressed and not? */
 static bool is_same_scan(const char *a, const char *b)
 {
@@ -230,7 +223,7 @@ static bool is_same_scan(const char *a, const char *b)
  * ending of .las and .laz, else 0. */
 static int compare_files(const char *a, const char *b)
 {
-    return sp_file_is_same(a, b) ? 2 : is_same_scan(base(a), base(b));
+    return sp_file_is_same(a, b) ? 2 : is_same_scan(sp_file_name(a), sp_file_name(b));
 }
 
 /* Finds how well the best match of a name does, and which name that is. */
@@ -258,7 +251,8 @@ static void find_best(const prediction *p, int n, const char *scan, int *best,
  * predictions have no coordinates to compare. */
 static void warn_of_folder(const char *file, const char *scan)
 {
-    const size_t n = (size_t)(base(file) - file), m = (size_t)(base(scan) - scan);
+    const size_t n = (size_t)(sp_file_name(file) - file),
+                 m = (size_t)(sp_file_name(scan) - scan);
 
     if (n != m || memcmp(file, scan, n) != 0)
         sp_log_warn0("%s gets the classes predicted for %s: only their names agree, so "

@@ -284,13 +284,6 @@ static sp_status find_hidden(const arguments *a, const vox_view_points *p,
 
 /* ---- the command ---- */
 
-static const char *base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-
-    return slash ? slash + 1 : path;
-}
-
 static sp_status draw(const arguments *a, const char *path, const vox_view_points *p,
                       const colours *c, const uint8_t *hidden, int64_t n_hidden,
                       sp_canvas *canvas)
@@ -303,7 +296,7 @@ static sp_status draw(const arguments *a, const char *path, const vox_view_point
     char title[4400], subtitle[300], count[SP_COUNT_TEXT], cell[48] = "";
     char more[64] = "";
 
-    snprintf(title, sizeof title, "%s%s%s", base_name(path),
+    snprintf(title, sizeof title, "%s%s%s", sp_file_name(path),
              *p->sample_name ? " \xc2\xb7 " : "", p->sample_name);
     if (p->cell > 0)
         snprintf(cell, sizeof cell, " of %g m", p->cell);

@@ -8,7 +8,7 @@ void hc_cluster_arrive(const char *file, int line);
 void hc_cluster_wait(const char *file, int line);
 /* An address in the cluster: of what block `rank` has at an address of its own. */
 uint32_t hc_cluster_address(uint32_t at, unsigned rank);
-/* What is there, for the current thread. */
+/* The host memory behind such an address, for the current thread. */
 char *hc_cluster_at(uint32_t address, const char *file, int line);
 void hc_phases_init(uint32_t phases, int arrivals, const char *file, int line);
 void hc_phases_made();
