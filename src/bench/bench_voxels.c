@@ -129,8 +129,8 @@ static sp_status write_shard(const char *path, const char *shape, int64_t n,
     return rc;
 }
 
-/* The paths that remove_and_end removes: the temporary folder and the shard, under its name and
- * under the one that it has until it is complete. */
+/* The paths that remove_and_end removes: the temporary folder and the shard, under its
+ * name and under the one that it has until it is complete. */
 static char folder_made[BENCH_PATH], shard_made[2][BENCH_PATH + 8];
 
 /* TERM and INT end spbench at once, but a large temporary file must not stay. */

@@ -151,7 +151,7 @@ static sp_status read_numbers(const sp_key *key, sp_doubles *to,
         return wrong_type(key, "a list of numbers", where, s);
     to->at = calloc((size_t)n + 1, sizeof *to->at);
     if (!to->at)
-        return SP_FAIL(SP_EMEM, "no memory for a text");
+        return SP_FAIL(SP_EMEM, "no memory for a list of numbers");
     for (int i = 0; i < n; i++) {
         const config_setting_t *e = config_setting_get_elem(s, (unsigned)i);
         bool is_right =

@@ -92,8 +92,12 @@ static float half_to_float(uint16_t half)
         return i;                                                                      \
     out[i] = (int64_t)h;
 
-static int64_t to_i64(sp_h5_type type, const void *raw, int64_t n, int64_t *out){
-    CONVERT(TO_I64, U64_TO_I64, HALF_TO_I64, REAL_TO_I64, REAL_TO_I64)}
+/* clang-format off */
+static int64_t to_i64(sp_h5_type type, const void *raw, int64_t n, int64_t *out)
+{
+    CONVERT(TO_I64, U64_TO_I64, HALF_TO_I64, REAL_TO_I64, REAL_TO_I64)
+}
+/* clang-format on */
 
 int64_t sp_h5_to_i64(sp_h5_type type, void *raw, int64_t n, int64_t *out)
 {
@@ -130,8 +134,12 @@ int64_t sp_h5_to_i32(sp_h5_type type, void *raw, int64_t n, int32_t *out)
     if (isinf(out[i]) && !isinf(v))                                                    \
         return i;
 
-static int64_t to_f32(sp_h5_type type, const void *raw, int64_t n, float *out){
-    CONVERT(WHOLE_TO_F32, WHOLE_TO_F32, HALF_TO_F32, WHOLE_TO_F32, DOUBLE_TO_F32)}
+/* clang-format off */
+static int64_t to_f32(sp_h5_type type, const void *raw, int64_t n, float *out)
+{
+    CONVERT(WHOLE_TO_F32, WHOLE_TO_F32, HALF_TO_F32, WHOLE_TO_F32, DOUBLE_TO_F32)
+}
+/* clang-format on */
 
 int64_t sp_h5_to_f32(sp_h5_type type, void *raw, int64_t n, float *out)
 {
