@@ -70,7 +70,7 @@ static sp_status add_pattern(sp_strings *paths, const char *pattern)
         rc = SP_FAIL(SP_EDATA, "%s: folder cannot be read: %s", pattern,
                      strerror(errno));
     else if (failed || found.gl_pathc == 0)
-        rc = SP_FAIL(SP_EDATA, "%s: no such file%s", pattern,
+        rc = SP_FAIL(SP_EDATA, "%s: no such file%s", *pattern ? pattern : "\"\"",
                      strpbrk(pattern, "*?[{") ? " (no match for the pattern)" : "");
     else
         rc = add_paths(paths, found.gl_pathv, found.gl_pathc);

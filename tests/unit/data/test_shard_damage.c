@@ -268,6 +268,7 @@ TEST(other_files_are_refused)
     refused(path, "damage.h5: not an HDF5 file", "");
     refused("none-*.h5", "none-*.h5: no such file", "no match");
     refused("none.h5", "none.h5: no such file", "");
+    refused("", "\"\": no such file", "");
     refused("/", "/: not a regular file", "");
     write_example(path, NULL, "sptrain-voxels");
     assert_int_equal(stat(path, &about), 0);
