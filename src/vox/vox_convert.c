@@ -166,9 +166,11 @@ static const char *scan_name(const convert *c, const vox_piece *p,
 
 /* ---- cut ---- */
 
-/* Joins the ranks' arrays in rank order, on all ranks; *all is malloc'd. Collective. */
-static sp_status share(sp_comm *comm, const void *mine, size_t bytes, void **all,
-                       size_t *all_bytes)
+/* Joins the ranks' arrays of n elements on all ranks, sorted by `compare`; *all is malloc'd.
+ * Collective. */
+static sp_status share(sp_comm *comm, const void *mine, int64_t n, size_t size,
+                       int (*compare)(const void *, const void *), void **all,
+                       int64_t *n_all)
 {
     size_t *sizes = calloc((size_t)comm->size, sizeof *sizes);
     sp_status rc = SP_OK;
@@ -178,12 +180,13 @@ static sp_status share(sp_comm *comm, const void *mine, size_t bytes, void **all
     if (!sizes)
         rc = SP_FAIL(SP_EMEM, "no memory for %d ranks", comm->size);
     SP_TRY_GOTO(rc, sp_comm_agree(comm, rc, NULL), end);
-    SP_TRY_GOTO(rc, sp_comm_gather(comm, mine, bytes, 0, all, sizes), end);
+    SP_TRY_GOTO(rc, sp_comm_gather(comm, mine, (size_t)n * size, 0, all, sizes), end);
     for (int r = 0; comm->rank == 0 && r < comm->size; r++)
         total += sizes[r];
     SP_TRY_GOTO(rc, sp_comm_bcast(comm, &total, sizeof total, 0), end);
     SP_TRY_GOTO(rc, sp_comm_bcast_array(comm, all, total, 0), end);
-    *all_bytes = total;
+    *n_all = (int64_t)(total / size);
+    qsort(*all, total / size, size, compare);
 end:
     free(sizes);
     return rc;
@@ -234,20 +237,15 @@ static sp_status find_pieces(convert *c)
 {
     vox_piece *mine = NULL;
     int64_t n = 0;
-    size_t bytes = 0;
     void *all = NULL;
     sp_status rc;
 
     if (c->options->block <= 0)
         return list_files(c);
     SP_TRY_GOTO(rc, sp_comm_agree(c->comm, cut_files(c, &mine, &n), NULL), end);
-    SP_TRY_GOTO(rc, share(c->comm, mine, (size_t)n * sizeof *mine, &all, &bytes), end);
+    rc = share(c->comm, mine, n, sizeof *mine, compare_pieces, &all, &c->n_pieces);
     c->piece = all;
-    c->n_pieces = (int64_t)(bytes / sizeof *c->piece);
-    qsort(c->piece, (size_t)c->n_pieces, sizeof *c->piece, compare_pieces);
-    all = NULL;
 end:
-    free(all);
     free(mine);
     return rc;
 }
@@ -341,7 +339,6 @@ static sp_status find_parts(convert *c)
 {
     vox_part *mine = NULL;
     int64_t n = 0;
-    size_t bytes = 0;
     void *all = NULL;
     int fd = -1;
     sp_status rc = open_part(c, &fd);
@@ -351,13 +348,9 @@ static sp_status find_parts(convert *c)
     if (fd >= 0 && close(fd) != 0 && rc == SP_OK)
         rc = SP_FAIL(SP_EIO, "cannot write temporary samples: %s", strerror(errno));
     SP_TRY_GOTO(rc, sp_comm_agree(c->comm, rc, NULL), end);
-    SP_TRY_GOTO(rc, share(c->comm, mine, (size_t)n * sizeof *mine, &all, &bytes), end);
+    rc = share(c->comm, mine, n, sizeof *mine, compare_parts, &all, &c->n_parts);
     c->part = all;
-    c->n_parts = (int64_t)(bytes / sizeof *c->part);
-    qsort(c->part, (size_t)c->n_parts, sizeof *c->part, compare_parts);
-    all = NULL;
 end:
-    free(all);
     free(mine);
     return rc;
 }
