@@ -67,6 +67,7 @@ sp_status sp_backend_device(int i, sp_device *device)
     cudaDeviceProp p;
     int major, minor;
 
+    memset(device, 0, sizeof *device); /* its bytes travel to other ranks */
     SP_CUDA(cudaGetDeviceProperties(&p, i));
     SP_CUDA(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, i));
     SP_CUDA(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, i));

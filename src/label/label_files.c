@@ -115,10 +115,14 @@ static sp_status describe(char **text, const label_model *m, const label_options
 {
     size_t bytes;
     FILE *to = open_memstream(text, &bytes);
+    bool is_whole = to != NULL;
 
-    if (to)
+    if (to) {
         print_origin(to, m, o);
-    return to && fclose(to) == 0 ? SP_OK : SP_FAIL(SP_EMEM, "no memory for a text");
+        is_whole = !ferror(to);
+        is_whole = fclose(to) == 0 && is_whole;
+    }
+    return is_whole ? SP_OK : SP_FAIL(SP_EMEM, "no memory for a text");
 }
 
 /* The length and the time of a file; false: there is none. */

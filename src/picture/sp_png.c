@@ -109,15 +109,17 @@ static bool write_image(png_structp png, png_infop info, const sp_canvas *canvas
 
 sp_status sp_png_encode(const sp_canvas *canvas, char **bytes, size_t *n)
 {
-    FILE *to = open_memstream(bytes, n);
     png_structp png = png_create_write_struct(PNG_LIBPNG_VER_STRING, NULL, NULL, NULL);
     png_infop info = png ? png_create_info_struct(png) : NULL;
     colours table;
     png_byte *indices = make_indices(canvas, &table);
-    bool is_written = to && info && write_image(png, info, canvas, indices, &table, to);
+    bool is_written;
+    FILE *to;
 
     assert(bytes && n);
     assert(sizeof(sp_colour) == 4);
+    to = open_memstream(bytes, n);
+    is_written = to && info && write_image(png, info, canvas, indices, &table, to);
     png_destroy_write_struct(&png, &info);
     free(indices);
     if (to && fclose(to) == 0 && is_written)
