@@ -9,10 +9,12 @@
  *         return cmocka_run_group_tests(own_tests, NULL, NULL);
  *     }
  *
- * the latter in place of main. The program runs the test that its own file is named after, or the
- * one that its first argument names. */
+ * the latter in place of main. The program runs the test that its own file is named
+ * after, or the one that its first argument names. */
 #ifndef KERNEL_TESTS_H
 #define KERNEL_TESTS_H
+
+#include <assert.h>
 
 #include "fixtures/test.h"
 
@@ -27,6 +29,7 @@ static int n_own_tests __attribute__((unused));
     static void name(void **state);                                                    \
     __attribute__((constructor)) static void add_##name(void)                          \
     {                                                                                  \
+        assert(n_own_tests < 32);                                                      \
         own_tests[n_own_tests++] = (struct CMUnitTest)cmocka_unit_test(name);          \
     }                                                                                  \
     static void name(void **state __attribute__((unused)))

@@ -60,8 +60,8 @@ static sp_tensor put_rows(run *r, const char *name, const int32_t *row, int c)
     return put_rows_of(r, name, row, c, is_bf16 ? SP_ELEM_BF16 : SP_ELEM_F32);
 }
 
-/* fx_tensor(n, c, c, seed).data, drawn once: under the sanitizers drawing takes longer than
- * most operations. */
+/* fx_tensor(n, c, c, seed).data, drawn once: under the sanitizers drawing takes longer
+ * than most operations. */
 static const float *drawn(int n, int c, uint64_t seed)
 {
     static struct {
