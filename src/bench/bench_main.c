@@ -157,8 +157,18 @@ static const sp_option option_table[] = {
 };
 /* clang-format on */
 
+/* Where a launcher has started several ranks, rank 0 answers for all of them. */
+static sp_status print_version(void)
+{
+    if (sp_start_rank() == 0)
+        puts("spbench (" PACKAGE_NAME ") " PACKAGE_VERSION);
+    return sp_log_written();
+}
+
 static sp_status print_help(void)
 {
+    if (sp_start_rank() > 0)
+        return SP_OK;
     puts("usage: spbench ops | plan | io | voxels [OPTION ...]\n"
          "       spbench step | eval | model | roofline [OPTION ...] [DECK] "
          "[SECTION.KEY=VALUE ...]\n"
@@ -338,13 +348,14 @@ int main(int argc, char **argv)
     sp_h5_child_main(argc, argv);
     sp_trial_main(argc, argv);
     sp_log_program("spbench");
+    if (strcmp(word, "--version") == 0)
+        return print_version();
     if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0)
         return print_help();
-    if (strcmp(word, "--version") == 0)
-        return puts("spbench (" PACKAGE_NAME ") " PACKAGE_VERSION) < 0;
     rc = parse(argc, argv, &v, &o);
     if (rc != SP_OK) {
-        sp_log_error(sp_error_last());
+        if (sp_start_rank() == 0)
+            sp_log_error(sp_error_last());
         return rc;
     }
     if (o.is_help)

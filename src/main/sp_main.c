@@ -165,12 +165,14 @@ static void print_error(const sp_comm *comm)
 static const sp_verb *find_answer(int argc, char **argv);
 
 /* True where a launcher has started several ranks. Rank 0 then answers for all of them,
- * which would print the same and write the same files at the same time. */
+ * which would print the same and write the same files at the same time. PMIx has no
+ * variable for the number of ranks; Slurm, which starts ranks by it, has one. */
 static bool is_one_of_many(void)
 {
     const char *n = getenv("PMI_SIZE");
 
     n = n ? n : getenv("OMPI_COMM_WORLD_SIZE");
+    n = n || !getenv("PMIX_RANK") ? n : getenv("SLURM_NTASKS");
     return n && atoi(n) > 1;
 }
 

@@ -134,6 +134,13 @@ static const char *rank_of(long pid, char text[16])
     return text;
 }
 
+int sp_start_rank(void)
+{
+    char text[16];
+
+    return atoi(rank_of((long)getpid(), text));
+}
+
 enum { WHERE = 128 };
 
 /* Words the process of this host that is stopped; false: there is none. */

@@ -69,17 +69,20 @@ static bool is_stoppable(int argc, char **argv)
 }
 
 /* Answers --help and --version without MPI, so that they work where no ranks can start.
- */
+ * Rank 0 answers for all. */
 static bool answers_at_once(int argc, char **argv)
 {
-    if (argc < 2)
+    const char *word = argc < 2 ? "" : argv[1];
+    const bool is_version = strcmp(word, "--version") == 0;
+
+    if (!is_version && strcmp(word, "--help") != 0 && strcmp(word, "-h") != 0)
         return false;
-    if (strcmp(argv[1], "--version") == 0)
+    if (sp_start_rank() > 0)
+        return true;
+    if (is_version)
         printf("spvox %s\n", PACKAGE_VERSION);
-    else if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
-        print_help(stdout);
     else
-        return false;
+        print_help(stdout);
     return true;
 }
 

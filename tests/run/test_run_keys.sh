@@ -156,6 +156,21 @@ one_diagnosis 'keys: expected nothing behind it, found train'
 for library in MPI HDF5 CUDA; do says version "$library"; done
 "$SPTRAIN" --help >help || fail "--help"
 says help 'preflight'
+# On several ranks one answers for all, in spbench's refusals too.
+for program in sptrain spvox spbench; do
+    for option in --help --version; do
+        "$SP_BUILDDIR/$program" $option >one || fail "$program $option"
+        "$MPIEXEC" -n 3 "$SP_BUILDDIR/$program" $option >three || fail "$program $option, 3 ranks"
+        same one three "$program $option on 3 ranks"
+    done
+done
+"$MPIEXEC" -n 3 "$SP_BUILDDIR/spbench" steps >out 2>err
+test "$(grep -c 'did you mean "step"' err)" = 1 || fail "several ranks refuse a word"
+# A task of srun --mpi=pmix does not answer for itself, so it asks MPI, which is not Open MPI.
+if "$MPIEXEC" --version | grep -q HYDRA; then
+    SLURM_NTASKS=3 PMIX_RANK=1 "$SPTRAIN" --help >out 2>err && fail "task 1 of 3 answers"
+    says err 'Slurm started 3 tasks, but MPI sees a world of one'
+fi
 for verb in train eval predict check preflight status; do
     "$SPTRAIN" $verb --help >b || fail "$verb --help"
     same help b "$verb --help"
