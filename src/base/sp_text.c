@@ -67,6 +67,41 @@ char *sp_text_printable(char *to, size_t bytes, const char *text, bool keeps_lin
     return to;
 }
 
+/* Number of characters of valid UTF-8: its bytes that continue none. */
+static int count_characters(const char *text)
+{
+    int n = 0;
+
+    for (; *text; text++)
+        n += ((unsigned char)*text & 0xc0) != 0x80;
+    return n;
+}
+
+int sp_text_width(int n, char *const *text, int least)
+{
+    char shown[4 * SP_TEXT_WIDEST + 1];
+    int width = least;
+
+    for (int i = 0; i < n; i++) {
+        const int own =
+            count_characters(sp_text_printable(shown, sizeof shown, text[i], false));
+
+        width = own > width ? own : width;
+    }
+    return width < SP_TEXT_WIDEST ? width : SP_TEXT_WIDEST;
+}
+
+char *sp_text_cell(char *to, size_t bytes, const char *text, int width)
+{
+    int missing = width - count_characters(sp_text_printable(to, bytes, text, false));
+    size_t used = strlen(to);
+
+    for (; missing > 0 && used + 1 < bytes; missing--)
+        to[used++] = ' ';
+    to[used] = '\0';
+    return to;
+}
+
 bool sp_text_is_ascii(const char *text, size_t bytes)
 {
     assert(text);

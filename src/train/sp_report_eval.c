@@ -8,6 +8,7 @@
 
 #include "base/sp_file.h"
 #include "base/sp_log.h"
+#include "base/sp_text.h"
 #include "picture/sp_heatmap.h"
 #include "session/sp_resources.h"
 #include "train/sp_report_internal.h"
@@ -229,6 +230,9 @@ sp_status sp_report_evaluation(sp_resources *r, const sp_metrics *metrics,
     return sp_session_agree(&r->session, rc);
 }
 
+/* Most bytes of a class's name in the table. */
+enum { NAME = 256 };
+
 /* Words a share for the table. */
 static const char *word_share(char to[16], double share)
 {
@@ -245,14 +249,15 @@ static void add_column(char row[128], double share, int width)
     snprintf(row + used, 128 - used, " %*s", width, word_share(word, share));
 }
 
-/* Prints the row of class c. */
-static void print_class(const sp_resources *r, const sp_metrics *m, int c)
+/* Prints the row of class c; the names' column has name_width characters. */
+static void print_class(const sp_resources *r, const sp_metrics *m, int c,
+                        int name_width)
 {
     const int n = m->n_classes;
     const int64_t *matrix[] = {m->point_confusion, m->merged, m->merged_points};
     const int width[] = {10, 10, 16};
     int64_t voxels = 0;
-    char row[128] = "";
+    char row[128] = "", name[NAME];
 
     for (int i = 0; i < n; i++)
         voxels += m->confusion[(int64_t)c * n + i];
@@ -262,22 +267,24 @@ static void print_class(const sp_resources *r, const sp_metrics *m, int c)
     for (int i = 0; i < 3; i++)
         if (matrix[i])
             add_column(row, sp_metrics_iou(matrix[i], n, c), width[i]);
-    sp_log_info("%-24s %12lld%s", r->class_name[c], (long long)voxels, row);
+    sp_log_info("%s %12lld%s",
+                sp_text_cell(name, sizeof name, r->class_name[c], name_width),
+                (long long)voxels, row);
 }
 
 void sp_report_table(const sp_resources *r, const sp_metrics *m)
 {
-    const int n = m->n_classes;
+    const int n = m->n_classes, width = sp_text_width(n, r->class_name, 24);
     char row[128] = "";
 
     if (r->session.comm->rank != 0)
         return;
-    sp_log_info("%-24s %12s %8s %10s %8s%s%s%s", "class", "voxels", "IoU", "precision",
-                "recall", m->point_confusion ? "  point IoU" : "",
+    sp_log_info("%-*s %12s %8s %10s %8s%s%s%s", width, "class", "voxels", "IoU",
+                "precision", "recall", m->point_confusion ? "  point IoU" : "",
                 m->merged ? "     merged" : "",
                 m->merged_points ? " merged point IoU" : "");
     for (int c = 0; c < n; c++)
-        print_class(r, m, c);
+        print_class(r, m, c, width);
     add_column(row, sp_metrics_miou(m->confusion, n), 8);
     if (m->point_confusion || m->merged || m->merged_points)
         snprintf(row + strlen(row), sizeof row - strlen(row), " %10s %8s", "", "");
@@ -287,6 +294,6 @@ void sp_report_table(const sp_resources *r, const sp_metrics *m)
         add_column(row, sp_metrics_miou(m->merged, n), 10);
     if (m->merged_points)
         add_column(row, sp_metrics_miou(m->merged_points, n), 16);
-    sp_log_info("%-24s %12lld%s", "mean", (long long)sp_metrics_total(m->confusion, n),
-                row);
+    sp_log_info("%-*s %12lld%s", width, "mean",
+                (long long)sp_metrics_total(m->confusion, n), row);
 }

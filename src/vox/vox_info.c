@@ -235,18 +235,19 @@ static sp_status print_cost(const info *in)
 static void print_classes(const info *in)
 {
     const sp_dataset *set = &in->set;
+    const int width =
+        sp_text_width(set->class_name ? set->n_classes : 0, set->class_name, 12);
     char shown[NAME];
 
-    printf("labels                   voxels    share%s\n",
+    printf("labels%*s    share%s\n", 13 + width, "voxels",
            set->class_code ? "   codes" : "");
     for (int c = 0; c <= set->n_classes; c++) {
         const char *name = c == set->n_classes ? "ignored"
                            : set->class_name   ? set->class_name[c]
                                                : "";
 
-        printf("  %3d %-12s %13lld   %6.2f%%",
-               c == set->n_classes ? set->ignore_label : c,
-               sp_text_printable(shown, sizeof shown, name, false),
+        printf("  %3d %s %13lld   %6.2f%%", c == set->n_classes ? set->ignore_label : c,
+               sp_text_cell(shown, sizeof shown, name, width),
                (long long)in->histogram[c],
                set->n_voxels ? 100.0 * (double)in->histogram[c] / (double)set->n_voxels
                              : 0);
@@ -260,17 +261,18 @@ static void print_classes(const info *in)
 static void print_features(const info *in)
 {
     const sp_dataset *set = &in->set;
+    const int width = sp_text_width(set->n_features, set->feature_name, 16);
     char shown[NAME];
 
-    printf("features                   min          max         mean          std\n");
+    printf("features%*s          max         mean          std\n", 6 + width, "min");
     for (int a = 0; a < set->n_features && set->n_voxels > 0; a++) {
         const double std = sqrt(in->m2[a] / (double)set->n_voxels);
 
-        printf("  %-16s %12.6g %12.6g %12.6g %12.6g\n",
-               sp_text_printable(shown, sizeof shown, set->feature_name[a], false),
+        printf("  %s %12.6g %12.6g %12.6g %12.6g\n",
+               sp_text_cell(shown, sizeof shown, set->feature_name[a], width),
                in->lo[a], in->hi[a], in->mean[a], std);
         if (set->feature_mean && set->feature_std)
-            printf("  %-16s %12s %12s %12.6g %12.6g\n", "  as stored", "", "",
+            printf("  %-*s %12s %12s %12.6g %12.6g\n", width, "  as stored", "", "",
                    set->feature_mean[a], set->feature_std[a]);
     }
 }

@@ -81,3 +81,18 @@ says err 'column feature0 has mean 500'
 grep -q 'are in data.train too' err && fail "a warning of other data"
 run 1 0 base.deck run.dir=v data.val="$dir/coded/../coded/s.h5" train.steps=2
 says err '1 of the 1 files of data.val are in data.train too'
+
+# Tables are as wide as their longest name; a letter of two bytes takes one column.
+awk 'BEGIN { for (i = 0; i < 300; i++) print i % 20, int(i / 20), 0, 1 + i % 2 }' >named.txt
+long=a-class-whose-name-is-very-long
+"$SP_BUILDDIR/spvox" convert --out named --columns x,y,z,label \
+    --voxel-size 1 --map "1=$long,2=Gebäude" named.txt >out 2>err || fail "convert"
+"$SP_BUILDDIR/spvox" info named-00000-of-00001.h5 >out 2>err || fail "info"
+grep -Eq '^labels {38}voxels    share' out || fail "head of the labels"
+grep -Eq '^    1 Gebäude {24} [ 0-9]{13}   ' out || fail "labels"
+grep -Eq "^    0 $long [ 0-9]{13}   " out || fail "labels, long name"
+run 1 0 base.deck run.dir=t data.train=named-00000-of-00001.h5 data.val=named-00000-of-00001.h5 \
+    data.voxel_size=1 train.steps=1
+for name in 'class {26}' "$long" 'Gebäude {24}' 'mean {27}'; do
+    grep -Eq "^$name [ 0-9]{12} |^$name {7}voxels " out || fail "table: $name"
+done
