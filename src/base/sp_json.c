@@ -54,9 +54,10 @@ static void append_quoted(sp_json *json, const char *text)
                    (unsigned char)at[1] < 0xa0) {
             snprintf(escape, sizeof escape, "\\u%04x", (unsigned char)at[1]);
             append(json, escape, 6);
-        } else if (n == 0)
-            append(json, "?", 1);
-        else
+        } else if (n == 0) { /* told apart, since names of classes are keys */
+            snprintf(escape, sizeof escape, "\\\\x%02x", (unsigned char)*at);
+            append(json, escape, 5);
+        } else
             append(json, at, n);
         at += n ? n : 1;
     }

@@ -11,8 +11,8 @@
  *     SP_TRY(sp_json_end(&json, &line));       {"event":"step","step":12,"iou":[0.5]}
  *
  * Floating-point numbers read back exactly; non-finite ones are written as null. Text
- * is escaped, and bytes that are not UTF-8 become '?'. If memory runs out, it is
- * sp_json_end that fails. All functions are local.
+ * is escaped, and bytes that are not UTF-8 become \xNN, as in the log (sp_text.h). If
+ * memory runs out, it is sp_json_end that fails. All functions are local.
  */
 #ifndef SP_JSON_H
 #define SP_JSON_H
