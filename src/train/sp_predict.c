@@ -276,6 +276,20 @@ static sp_status predict(sp_predictor *p)
                                              : SP_OK);
 }
 
+static void log_end(const sp_predictor *p)
+{
+    const int64_t n_skipped = p->files.n_skipped;
+    char left_out[64] = "";
+
+    if (n_skipped > 0)
+        snprintf(left_out, sizeof left_out, " (%lld left out by data.on_error)",
+                 (long long)n_skipped);
+    sp_log_info("predictions of %lld samples%s in %s/predictions (%s, step %lld)",
+                (long long)(p->infer.resources.val.n_samples - n_skipped), left_out,
+                p->infer.resources.session.run.dir, p->infer.path,
+                (long long)p->infer.state.step);
+}
+
 sp_status sp_predict(const sp_command *command)
 {
     sp_predictor p;
@@ -286,10 +300,7 @@ sp_status sp_predict(const sp_command *command)
     if (rc == SP_OK) {
         rc = predict(&p);
         if (rc == SP_OK)
-            sp_log_info("predictions of %lld samples in %s/predictions (%s, step %lld)",
-                        (long long)p.infer.resources.val.n_samples,
-                        p.infer.resources.session.run.dir, p.infer.path,
-                        (long long)p.infer.state.step);
+            log_end(&p);
     }
     if (rc != SP_OK && p.arrived)
         sp_predict_files_discard(&p.files);

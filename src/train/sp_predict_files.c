@@ -234,6 +234,7 @@ static sp_status store_skipped(sp_predict_files *f, int64_t sample, int shard)
     const void *ignore = as_stored(f, &label, 1);
     const size_t bytes = (size_t)f->label_bytes;
 
+    f->n_skipped++;
     SP_TRY(store_same(f->file, "/labels", row, 1, ignore, bytes));
     if (f->with_logits)
         SP_TRY(store_same(f->file, "/logits", row, f->infer->resources.n_classes,

@@ -24,6 +24,7 @@ typedef struct sp_predict_files {
     int label_bytes;  /* 1 or 2 */
     int ignore_label; /* label of samples left out: no class, fits label_bytes */
     /* The members below belong to the functions. */
+    int64_t n_skipped;  /* stored samples that data.on_error = "skip" left out */
     int n_begun;        /* files that have been created: of the first n_begun shards */
     struct sp_h5 *file; /* the last of them while it is written, else NULL */
 } sp_predict_files;

@@ -140,6 +140,7 @@ for n in 1 2 3; do
     same a b "merged evaluation without a sample on $n ranks"
     run $n 0 predict base.deck run.dir=h$n $model data.on_error=skip run.logits=true \
         'data.val=["s-00000-of-00003.h5","hurt.h5","s-00002-of-00003.h5"]'
+    says out "predictions of $(sed 's/.*"samples":\([0-9]*\),.*/\1/' b) samples (1 left out by"
     for file in h1/predictions/*; do
         same "$file" "h$n/predictions/${file##*/}" "predictions without a sample, $n ranks"
     done
