@@ -150,6 +150,10 @@ static sp_status set_in_grammar(sp_config *config, const sp_key *key, const char
     char *deck;
     sp_status rc;
 
+    if (!value[strspn(value, " \t")])
+        return SP_FAIL(SP_EUSAGE,
+                       "command line: %s.%s takes a value (%s), found nothing",
+                       key->section, key->name, sp_deck_type_name(key->type));
     if (asprintf(&deck, "value = %s\n;", value) < 0)
         return SP_FAIL(SP_EMEM, "deck: out of memory");
     config_init(&parsed);

@@ -100,7 +100,10 @@ TEST(types)
             "command line: train.lr = fast is no number as a deck has it");
     refused("", "batch.size=1; batch.x = 2",
             "command line: batch.size = 1; batch.x = 2 is no integer as a deck has it");
-    refused("", "train.lr=", "command line: train.lr =  is no number as a deck has it");
+    refused("", "train.lr=",
+            "command line: train.lr takes a value (number), found nothing");
+    refused("", "data.val=",
+            "command line: data.val takes a value (list of texts), found nothing");
 }
 
 TEST(ranges)
