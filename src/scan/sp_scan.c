@@ -145,7 +145,10 @@ sp_status sp_scan_name_columns(sp_scan *scan, const char *columns)
         for (n = (size_t)(end - at); n > 0 && at[n - 1] == ' ';)
             n--;
         if (i >= scan->n_fields)
-            return SP_FAIL(SP_EUSAGE, "%s: has %d columns, --columns %s names more",
+            return SP_FAIL(SP_EUSAGE,
+                           "%s: has %d columns, --columns %s names more; say what "
+                           "this file's are: --columns x,y,z,... (- for one to leave "
+                           "out)",
                            scan->path, scan->n_fields, columns);
         snprintf(scan->field[i].name, SP_SCAN_NAME, "%.*s",
                  (int)(n == 1 && (*at == '-' || *at == '_') ? 0 : n), at);

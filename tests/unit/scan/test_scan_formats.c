@@ -434,6 +434,9 @@ TEST(text_in_every_dress)
     scan_write("b.txt", "1 2 3 0.5\n", 10);
     scan_check_refused("b.txt", &(sp_scan_options){.columns = "x,y,z,label"}, SP_EDATA,
                        "label 0.5, expected an integer");
+    scan_write("b.txt", "1 2 3\n", 6); /* a scan without the labels of the others */
+    scan_check_refused("b.txt", &(sp_scan_options){.columns = "x,y,z,label"}, SP_EUSAGE,
+                       "names more; say what this file's are: --columns x,y,z,...");
     scan_write("b.xml", "<a/>", 4);
     scan_check_refused("b.xml", NULL, SP_EDATA, "unknown format");
 }
