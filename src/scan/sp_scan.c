@@ -235,13 +235,17 @@ sp_status sp_scan_open_regular(const char *path, int *fd, int64_t *bytes)
 static sp_status open_file(sp_scan *scan)
 {
     unsigned char head[SP_SCAN_HEAD] = {0};
+    sp_status rc;
 
     SP_TRY(sp_scan_open_regular(scan->path, &scan->fd, &scan->file_bytes));
     if (scan->fd < 0)
         return SP_FAIL(SP_EDATA, "%s: cannot open: no such file", scan->path);
     if (pread(scan->fd, head, sizeof head, 0) < 0)
         return SP_FAIL(SP_EIO, "%s: cannot read: %s", scan->path, strerror(errno));
-    return sp_scan_recognize(scan->path, head, &scan->format);
+    rc = sp_scan_recognize(scan->path, head, &scan->format);
+    if (rc == SP_EDATA && scan->file_bytes == 0)
+        return SP_FAIL(SP_EDATA, "%s: the file is empty", scan->path);
+    return rc;
 }
 
 sp_status sp_scan_open(sp_scan **scan, const char *path, const sp_scan_options *options)

@@ -439,6 +439,8 @@ TEST(text_in_every_dress)
                        "names more; say what this file's are: --columns x,y,z,...");
     scan_write("b.xml", "<a/>", 4);
     scan_check_refused("b.xml", NULL, SP_EDATA, "unknown format");
+    scan_write("b.las", "", 0);
+    scan_check_refused("b.las", NULL, SP_EDATA, "b.las: the file is empty");
 }
 
 /* ---- npy ---- */
