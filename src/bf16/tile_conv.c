@@ -37,12 +37,12 @@ INLINE void copy_chunk(const uint16_t *from, int n, uint32_t *to)
 #endif
 }
 
-/* Gathers channels c0 .. c0 + c - 1 of n rows of x. */
-static void gather(sp_tensor x, int64_t row, const int32_t *in, int n, int c0, int c,
+/* Gathers channels c0 .. c0 + c - 1 of n rows of the input. */
+static void gather(const panel_sums *p, const int32_t *in, int n, int c0, int c,
                    pair_rows *to)
 {
     for (int i = 0; i < n; i++) {
-        const uint16_t *from = sp_row_bf16(x, row + in[i]) + c0;
+        const uint16_t *from = sp_row_bf16(p->c->x, p->t->x_row + in[i]) + c0;
         for (int q = 0; q * CHUNK < c; q++)
             copy_chunk(from + q * CHUNK, min_i(CHUNK, c - q * CHUNK), to->x[q][i]);
     }
@@ -70,7 +70,7 @@ static void take_rows(const panel_sums *p, const int32_t *in, int n, int c0, int
         m->step_a = CHUNK * sizeof(uint16_t);
         return;
     }
-    gather(x, p->t->x_row, in, n, c0, c, rows);
+    gather(p, in, n, c0, c, rows);
     m->a = (const char *)rows->x;
     m->ld_a = sizeof rows->x[0][0];
     m->step_a = sizeof rows->x[0];

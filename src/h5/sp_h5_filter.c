@@ -55,20 +55,19 @@ static sp_status begin_inflating(sp_h5_steps *steps, const char *where)
     return SP_FAIL(SP_EMEM, "%s: no memory for zlib", where);
 }
 
-/* Inflates. The stream must give exactly `want` bytes and end with the last stored
- * byte. */
-static sp_status inflate_exactly(sp_h5_steps *steps, unsigned char *from, size_t bytes,
-                                 size_t want, int64_t chunk, const char *where,
-                                 unsigned char *to)
+/* Inflates the stored bytes into `other`. The stream must give exactly `want` bytes and
+ * end with the last stored byte. */
+static sp_status inflate_exactly(sp_h5_steps *steps, size_t bytes, size_t want,
+                                 int64_t chunk, const char *where)
 {
     z_stream *z;
     int end;
 
     SP_TRY(begin_inflating(steps, where));
     z = &steps->inflater->stream;
-    z->next_in = from;
+    z->next_in = steps->stored;
     z->avail_in = (uInt)bytes;
-    z->next_out = to;
+    z->next_out = steps->other;
     z->avail_out = (uInt)want;
     end = inflate(z, Z_FINISH);
     if (end == Z_MEM_ERROR)
@@ -192,8 +191,7 @@ static sp_status undo_one(sp_h5_steps *steps, const sp_h5_chunks *c, int64_t i, 
         return check_sum(steps->stored, bytes, i, where);
     case SP_H5_DEFLATE:
         SP_TRY(sp_h5_room(&steps->other, &steps->other_room, before, where));
-        SP_TRY(inflate_exactly(steps, steps->stored, *bytes, before, i, where,
-                               steps->other));
+        SP_TRY(inflate_exactly(steps, *bytes, before, i, where));
         *bytes = before;
         exchange(steps);
         return SP_OK;

@@ -26,7 +26,12 @@ sp_status label_cut_begin(label_cut **cut, sp_comm *comm, const vox_options *vox
     *c = (label_cut){.comm = comm, .vox = vox, .scan = scan, .first_rank = first_rank};
     snprintf(c->path, sizeof c->path, "%s", path);
     vox_part_path(c->path, part, c->own_path, sizeof c->own_path);
-    SP_TRY(vox_cut_open(&c->part, vox, scan, part, comm->size, c->own_path, codes));
+    c->part = (vox_cut){.options = vox,
+                        .file = scan,
+                        .part = part,
+                        .n_parts = comm->size,
+                        .path = c->own_path};
+    SP_TRY(vox_cut_open(&c->part, codes));
     return sp_task_start(&c->task, run_part, c);
 }
 

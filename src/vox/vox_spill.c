@@ -349,19 +349,15 @@ sp_status vox_cut_run(vox_cut *cut, const vox_layout *layout)
     return rc == SP_OK ? close_file(c) : rc;
 }
 
-sp_status vox_cut_open(vox_cut *cut, const vox_options *o, int file, int part,
-                       int n_parts, const char *path, vox_codes *codes)
+sp_status vox_cut_open(vox_cut *cut, vox_codes *codes)
 {
+    const vox_options *o = cut->options;
+    const int file = cut->file;
     vox_cutter *c = calloc(1, sizeof *c);
 
     assert(file >= 0 && file < o->n_inputs && o->block > 0 && codes);
-    assert(0 <= part && part < n_parts);
-    *cut = (vox_cut){.options = o,
-                     .file = file,
-                     .part = part,
-                     .n_parts = n_parts,
-                     .path = path,
-                     .own = c};
+    assert(0 <= cut->part && cut->part < cut->n_parts && cut->path);
+    cut->own = c;
     if (!c)
         return SP_FAIL(SP_EMEM, "%s: no memory to cut it", o->input[file]);
     *c = (vox_cutter){.cut = cut,
@@ -490,11 +486,11 @@ sp_status vox_spill_write(const vox_options *o, int file, const char *path,
                           vox_codes *codes, vox_piece **pieces, int64_t *n_pieces)
 {
     const int64_t first = *n_pieces;
-    vox_cut cut;
+    vox_cut cut = {.options = o, .file = file, .n_parts = 1, .path = path};
     sp_status rc;
 
     assert(pieces && *n_pieces >= 0);
-    rc = vox_cut_open(&cut, o, file, 0, 1, path, codes);
+    rc = vox_cut_open(&cut, codes);
     if (rc == SP_OK)
         rc = cut_whole(&cut);
     if (rc == SP_OK && !vox_box_is_empty(&cut.found))

@@ -47,11 +47,13 @@ typedef struct vox_share {
     int64_t before;      /* points that it owns in the parts before; by vox_cut_list */
 } vox_share;
 
-/* One part while it is cut, and what came of it. All zero before vox_cut_open. */
+/* One part while it is cut, and what came of it. */
 typedef struct vox_cut {
+    /* Set by the caller; options and path, which names the part's file, are borrowed. */
     const vox_options *options;
-    int file, part, n_parts;
+    int file, part, n_parts; /* number of the input; 0 <= part < n_parts */
     const char *path;
+    /* All else is zero before vox_cut_open. */
     vox_source source;
     vox_box found;     /* around the part's points within the bounds */
     vox_layout layout; /* by which it was cut; n_blocks are 0: it was measured alone */
@@ -61,11 +63,9 @@ typedef struct vox_cut {
     struct vox_cutter *own;
 } vox_cut;
 
-/* Opens part `part` of n_parts of an input, for its file `path`, which is borrowed like
- * the options. codes: counts its codes in the first run. Errors of vox_scan_open;
- * SP_EMEM. Close in any case; the shares stay until then. */
-sp_status vox_cut_open(vox_cut *cut, const vox_options *options, int file, int part,
-                       int n_parts, const char *path, vox_codes *codes);
+/* Opens a part of an input. codes: counts its codes in the first run. Errors of
+ * vox_scan_open; SP_EMEM. Close in any case; the shares stay until then. */
+sp_status vox_cut_open(vox_cut *cut, vox_codes *codes);
 void vox_cut_close(vox_cut *cut);
 /* Reads the part and cuts it by the layout. NULL: by the one that the header claims,
  * or, where it claims none, only measures. A part of a number that the layout has no

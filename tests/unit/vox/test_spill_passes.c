@@ -173,7 +173,9 @@ static void check_parts(const char *name, int n_parts, const vox_piece *want)
     snprintf(spill, sizeof spill, "%s.spill", input[0]);
     for (int p = 0; p < n_parts; p++) {
         vox_part_path(spill, p, path[p], sizeof path[p]);
-        OK(vox_cut_open(&cut[p], &o, 0, p, n_parts, path[p], codes));
+        cut[p] =
+            (vox_cut){.options = &o, .part = p, .n_parts = n_parts, .path = path[p]};
+        OK(vox_cut_open(&cut[p], codes));
         OK(vox_cut_run(&cut[p], NULL));
         for (int a = 0; a < 3; a++) {
             found.low[a] = fmin(found.low[a], cut[p].found.low[a]);
