@@ -352,6 +352,7 @@ int main(int argc, char **argv)
         return print_version();
     if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0)
         return print_help();
+    sp_thread_wait_asleep(argv); /* parse moves the words of argv */
     rc = parse(argc, argv, &v, &o);
     if (rc != SP_OK) {
         if (sp_start_rank() == 0)
@@ -360,7 +361,6 @@ int main(int argc, char **argv)
     }
     if (o.is_help)
         return print_help();
-    sp_thread_wait_asleep(argv);
     set_defaults(&o);
     if (v->has_ranks)
         return run_ranks(argc, argv, v, &o);

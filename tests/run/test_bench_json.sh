@@ -373,6 +373,9 @@ kill $!
 wait $!
 test $? = 143 && rmdir empty || { echo "io, stopped, leaves a file"; bad=1; }
 
+# A deck behind options, where the program starts itself again.
+env -u OMP_WAIT_POLICY "$bench" roofline --json "$SP_SRCDIR/input/dummy.deck" 2>"$work/err"
+grep -q -e '--code FILE is missing' "$work/err" || { echo "options before a deck"; cat "$work/err"; bad=1; }
 "$bench" --help | grep -q BLAS || { echo "--help does not tell of sgemm"; bad=1; }
 "$bench" ops --threads none 2>"$work/err"
 test $? = 2 && grep -q 'expected a whole number' "$work/err" || { echo "usage is not refused"; bad=1; }
