@@ -126,8 +126,8 @@ static const sp_option option_table[] = {
  SP_OPTION_WHOLE, AT(sample), 0, INT32_MAX, .only = "ops, plan, io, voxels"},
 {{"--out", "FILE", "voxels: the file to write"},
  SP_OPTION_TEXT, AT(out), .only = "voxels"},
-{{"--code", "FILE", "roofline: the table that make check-code writes, such as "
-  "tests/results/code-sm_90.txt"},
+{{"--code", "FILE", "roofline, which needs it: the table that make check-code "
+  "writes, such as tests/results/code-sm_90.txt"},
  SP_OPTION_TEXT, AT(code), .only = "roofline"},
 {{"--samples", "N", "voxels: samples of the shard (1)"},
  SP_OPTION_WHOLE, AT(samples), 1, 4096, .only = "voxels"},
