@@ -204,12 +204,14 @@ double bench_process_cpu_s(void); /* CPU time of all threads */
 double bench_median(double *values, int n, double *spread);
 
 /* ---- bench_ceiling.c ---- */
-/* Measures the machine and prints the first rows. */
+/* Measures the machine and prints the first rows. Allocates b->x and b->y. Called by
+ * bench_device_open. SP_EMEM; errors of the backend; SP_ENUMERIC as bench_print. */
 sp_status bench_ceilings_open(bench *b);
 /* Measures by one timing the flops a second that the threads in use reach in
- * multiply-adds. */
+ * multiply-adds, and keeps the best in b->best_flops. Local; errors of the backend. */
 sp_status bench_peak(bench *b, double *rate);
-/* Times the limit of a job once, in flops or bytes a second. */
+/* Times the limit of a job once, in flops or bytes a second by job->limit. Local, but
+ * collective where job->ceiling is; errors of the backend or of job->ceiling. */
 sp_status bench_ceiling(bench *b, const bench_job *job, double *rate);
 /* True for an impossible rate: it exceeds the ceiling by more than the
  * measuring error. */
@@ -243,23 +245,31 @@ typedef struct bench_voxels {
     int32_t sample_row[2];
 } bench_voxels;
 
-/* Makes voxels: the sample of --shard (n is ignored), or n voxels of --shape. */
+/* Makes voxels: the sample of --shard (n is ignored), or n voxels of --shape. Local.
+ * SP_EUSAGE, SP_EMEM; with --shard the errors of reading it. Free after failure too. */
 sp_status bench_voxels_make(const bench_options *options, int64_t n, bench_voxels *v);
 void bench_voxels_free(bench_voxels *v);
 /* Writes a shard of n_samples places of the terrain into a temporary folder. Its path
- * is written to path [BENCH_PATH]; bench_shard_remove deletes it. After a failure the
- * path is "", or that of what is to be deleted. */
+ * is written to path [BENCH_PATH]; bench_shard_remove deletes it, and so does TERM or INT
+ * from here on. After a failure the path is "", or that of what is to be deleted. One
+ * shard at a time. Local. SP_EIO, SP_EMEM. */
 sp_status bench_shard_make(int64_t n, int n_samples, char *path);
 void bench_shard_remove(const char *path);
 
 /* ---- bench_reduce.c, bench_sums.c ---- */
-/* Times sums over the ranks' devices, of a batch norm's size. Collective. */
+/* Times sums over the ranks' devices, of a batch norm's size, and prints them. Opens and
+ * closes the deck's device. Collective. SP_EUSAGE on one rank; SP_EDEVICE. */
 sp_status bench_sums(bench *b);
 /* Times an all-reduce of n floats over all ranks; the time is the slowest rank's.
  * Collective. */
 sp_status bench_reduce_time(bench *b, float *data, int64_t n, bench_time *time);
 
-/* ---- the commands; step, eval, reduce and model run on several ranks ---- */
+/* ---- the commands ----
+ * They print their rows as they measure them. step, eval, reduce and model are collective;
+ * the others run on one rank. bench_open precedes them, and bench_device_open all but
+ * those with has_own in bench_main.c, which open a device themselves. They return the
+ * errors of what they time, SP_EUSAGE for options that do not fit, and SP_ENUMERIC for a
+ * rate above its ceiling; b->is_reported tells whether the failure was printed. */
 sp_status bench_ops(bench *b);
 sp_status bench_plan(bench *b);
 sp_status bench_step(bench *b);
@@ -270,6 +280,8 @@ sp_status bench_reduce(bench *b);
 sp_status bench_model(bench *b);
 sp_status bench_roofline(bench *b);
 /* ---- bench_rows.c: operations on rows of c channels; called by bench_ops ---- */
+/* Measures each on the voxels v and prints its row. What it takes from the arena is
+ * given back. Local; errors of bench_measure. */
 sp_status bench_rows(bench *b, sp_arena *arena, const bench_voxels *v, int c);
 
 /* ---- bench_step.c: a training as sptrain makes it ---- */
@@ -384,7 +396,7 @@ sp_status bench_trace_open(bench_trace **trace, bench *b, sp_resources *resource
 sp_status bench_trace_begin(bench_trace *trace);
 void bench_trace_end(bench_trace *trace);
 /* Prints a row for each layer and operation, and one for their sum; step_s: the time
- * that shares refer to. */
+ * that shares refer to. At least one step was timed. SP_ENUMERIC as bench_print. */
 sp_status bench_trace_print(bench_trace *trace, double step_s);
 /* NULL is accepted. */
 void bench_trace_close(bench_trace *trace);

@@ -72,6 +72,9 @@ typedef struct sp_shard_handle {
     int fd, slot;
 } sp_shard_handle;
 
+/* Creates the table of the open files of a data set, which also remembers of each sample
+ * whether its coordinates were found unique. No file is opened. Destroying closes those
+ * that are open; NULL is allowed. Local. SP_EMEM, and *files is NULL. */
 sp_status sp_shard_files_create(struct sp_shard_files **files, int n_shards,
                                 int64_t n_samples);
 void sp_shard_files_destroy(struct sp_shard_files *files);
@@ -88,13 +91,14 @@ sp_status sp_sample_read_once(const sp_dataset *set, int64_t sample,
 /* True if coordinates with this checksum were found unique when this sample was read
  * before. The same bytes need no second search. Thread-safe. */
 bool sp_shard_is_unique(const sp_dataset *set, int64_t sample, uint32_t crc);
+/* Remembers it. Thread-safe. */
 void sp_shard_set_unique(const sp_dataset *set, int64_t sample, uint32_t crc);
 
 /* ---- index ---- */
 
 /* Reads the headers of one file into an empty set of one shard; sp_shard_detach_chunks
  * then moves the tables of chunks there. From then on the values are read by
- * sp_sample_read. */
+ * sp_sample_read. Local. SP_EDATA names dataset and what was expected; SP_EMEM. */
 sp_status sp_shard_header(sp_h5 *file, sp_dataset *set);
 sp_status sp_shard_detach_chunks(sp_h5 *file, sp_shard *shard);
 

@@ -28,9 +28,11 @@ typedef struct label_options {
 } label_options;
 
 /* Reads the command line (argv[0] is "label"). Points into argv, which it reorders.
- * SP_EUSAGE; SP_EMEM. Free after failure too. */
+ * Local. SP_EUSAGE; SP_EMEM. Free after failure too. */
 sp_status label_options_read(label_options *options, int argc, char **argv);
+/* Frees what reading has allocated; the texts stay argv's. Local. */
 void label_options_free(label_options *options);
+/* Prints the help on standard output, as rank 0 does. Local. */
 void label_options_help(void);
 
 #endif

@@ -47,14 +47,17 @@ typedef struct label_work {
     label_times times;
 } label_work;
 
-/* Opens what a run needs, and frees it, where a failed run may have left its threads at
- * work. Local. SP_EMEM. The work must not be moved meanwhile. */
+/* Opens what a run needs: the caller has set model, net, files, options and comm, which
+ * are borrowed, and zeroed the rest. The work must not be moved until it is freed, which
+ * follows after a failure too and ends the threads of a run that failed. Local.
+ * SP_EMEM. */
 sp_status label_work_open(label_work *work);
 void label_work_free(label_work *work);
 
 /* The rest is local, too. */
 sp_session *label_work_session(const label_work *work);
-/* Draws the live line, where there is one, and prints a line now and then, for logs. */
+/* Draws the live line, where there is one, with the name of the scan at hand; rank 0
+ * also prints a line every 30 s, for logs. */
 void label_work_progress(label_work *work, const char *name);
 
 /* Makes the sample of the points in work->cloud, as spvox convert makes it. Called by
@@ -68,11 +71,13 @@ sp_status label_work_predict(label_work *work, const label_sample *sample);
 /* Makes the job of a scan's output, with an empty result. SP_EMEM; free after failure
  * too. */
 sp_status label_work_job(label_work *work, int scan, label_step step, label_job **job);
-/* label_writer_push, label_writer_wait and label_writer_finish, timed. */
+/* label_writer_push, label_writer_wait and label_writer_finish with their errors; the
+ * seconds that they wait are added to times.write_s. */
 sp_status label_work_push(label_work *work, label_job *job);
 sp_status label_work_wait(label_work *work, int scan);
 sp_status label_work_finish(label_work *work);
-/* Hands the output of a scan over whose parts are complete. SP_EMEM. */
+/* Hands the output of a scan over whose parts, as `deal` has them, are complete: the
+ * writer's thread joins them. SP_EMEM; errors of label_writer_push. */
 sp_status label_work_join(label_work *work, int scan, const label_deal *deal);
 
 /* SP_ELIMIT, once this process was asked to stop (process/sp_signal.h). The ranks agree

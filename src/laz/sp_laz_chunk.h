@@ -28,7 +28,7 @@ sp_status sp_laz_table_write(const sp_laz_place *chunk, int64_t n_chunks,
                              const sp_laz_format *format, unsigned char **bytes,
                              size_t *n);
 
-/* Reads exactly n bytes of the file. SP_EDATA: it ends before. */
+/* Reads exactly n bytes of the file from byte `at` on. SP_EDATA: it ends before; SP_EIO. */
 sp_status sp_laz_pread(const sp_laz_file *file, void *to, size_t n, int64_t at);
 
 /* A chunk on the way from the file into records. */
@@ -45,11 +45,13 @@ typedef struct laz_decoder {
     bool is_first; /* the next point is the first, which is in codec.last */
 } laz_decoder;
 
-/* Creates a decoder; file and format are borrowed. */
+/* Creates a decoder of one thread; file and format are borrowed. SP_EMEM; destroy after
+ * failure too. */
 sp_status sp_laz_decoder_create(laz_decoder *d, const sp_laz_file *file,
                                 const sp_laz_format *format);
 void sp_laz_decoder_destroy(laz_decoder *d);
-/* Begins chunk `number` of the file, which lies before byte `end` of it. */
+/* Begins chunk `number` of the file (for messages), whose place is copied. Where its
+ * length is not known (-1), it lies before byte `end`. SP_EDATA; SP_EIO; SP_EMEM. */
 sp_status sp_laz_decoder_begin(laz_decoder *d, int64_t number,
                                const sp_laz_place *place, int64_t end);
 /* Decodes the next n points, at most as many as are left (place.n - done). After the

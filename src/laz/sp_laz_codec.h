@@ -22,20 +22,29 @@ typedef struct laz_codec {
     struct laz_layered *layered;
 } laz_codec;
 
-/* Creates the codec of a format, which is borrowed. SP_EMEM. */
+/* All functions are local. */
+
+/* Creates the codec of a format, which is borrowed. SP_EMEM; destroy after failure too.
+ */
 sp_status sp_laz_codec_create(laz_codec *z, const sp_laz_format *format,
                               bool is_decoding);
 void sp_laz_codec_destroy(laz_codec *z);
 /* The number of streams of an item of a layered record. */
 int sp_laz_layers(const sp_laz_item *item);
-/* Begins a chunk with its first record; the coders are begun by the caller. SP_EMEM. */
+/* Begins a chunk with its first record [record_bytes], which is copied; the coders are
+ * begun by the caller. SP_EMEM. */
 sp_status sp_laz_codec_begin(laz_codec *z, const unsigned char *record);
-/* Codes n points: decodes into records, or encodes them. The caller looks at the fault.
- * SP_EMEM. */
+/* Code the next n points of the chunk, after the first one: decode into records
+ * [n][record_bytes], or encode them. They stop early where z->fault.what is set, which
+ * the caller looks at; it is no error of the function. SP_EMEM. */
 sp_status sp_laz_codec_decode(laz_codec *z, unsigned char *records, int64_t n);
 sp_status sp_laz_codec_encode(laz_codec *z, const unsigned char *records, int64_t n);
 
-/* ---- the two compressors, which sp_laz_codec.c calls ---- */
+/* ---- the two compressors, which sp_laz_codec.c calls ----
+ *
+ * create makes z->pointwise or z->layered for z->format, which must be of that kind;
+ * destroy frees it, where it is there. begin starts a chunk from the record in z->last.
+ * decode and encode are those of sp_laz_codec, of the one kind. SP_EMEM. */
 
 sp_status sp_laz_pointwise_create(laz_codec *z);
 void sp_laz_pointwise_destroy(laz_codec *z);

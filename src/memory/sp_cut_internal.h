@@ -33,23 +33,29 @@ static inline double mib(int64_t bytes)
     return (double)bytes / (1 << 20);
 }
 
+/* The sum of the parts: activations, batches and scratch. Bytes; pure. */
 int64_t sp_cut_sum(const int64_t part[SP_PARTS]);
-/* The bytes that depend on no sample. */
+/* The bytes that depend on no sample: program, weights, and what both loaders and the
+ * network take without one. Pure. */
 int64_t sp_cut_fixed(const sp_cut *cut);
 /* Fails with SP_EMEM and a message about the sample, which needs `need` bytes (0: more
  * than there was room to plan it in). */
 sp_status sp_cut_refuse(const sp_budget *b, int64_t sample, int64_t need,
                         int64_t memory);
 
-/* Opens the budget of a sampler; without one (NULL) it stays zeroed. SP_EMEM. */
+/* Opens the budget of a sampler, which is borrowed until the close; without one (NULL)
+ * it stays zeroed. Local. SP_EMEM; close after a failure too. */
 sp_status sp_budget_open(sp_budget *b, const sp_foresight *what, sp_sampler *sampler,
                          bool is_training);
 void sp_budget_close(sp_budget *b);
+/* True if the memory is that of the host, not a device's. The budget was opened for a
+ * sampler. */
 bool sp_budget_is_host(const sp_budget *b);
 /* Sets how many slots of the loader hold batches: as many as it has steps, at most 3.
  */
 void sp_budget_set_slots(sp_budget *b, int64_t n_steps);
-/* The bytes that a batch takes beyond those of a batch without samples. */
+/* Sets part to the bytes that a batch of this load takes beyond those of a batch
+ * without samples. Local. */
 void sp_budget_weigh(sp_budget *b, const sp_load *load, int64_t part[SP_PARTS]);
 /* The measure of a sample for the sampler (sp_bound): its bytes of b->part, or with
  * SP_PARTS the share of the room that it fills more of, in bytes of both rooms. */

@@ -37,9 +37,13 @@ typedef enum sp_metrics_part {
     SP_METRICS_MERGED_POINTS = 4
 } sp_metrics_part;
 
-/* Zeroed metrics with the matrices of `parts`, a sum of sp_metrics_part. SP_EMEM. */
+/* All functions but sp_metrics_reduce are local. */
+
+/* Creates zeroed metrics with the matrices of `parts`, a sum of sp_metrics_part. SP_EMEM;
+ * destroy after failure too. */
 sp_status sp_metrics_create(sp_metrics *metrics, int n_classes, int parts);
 void sp_metrics_destroy(sp_metrics *metrics);
+/* Sets all counts and sums to 0, for another pass; the matrices stay allocated. */
 void sp_metrics_zero(sp_metrics *metrics);
 
 /* Adds one sample's raw points, which have the classes of their voxels, to a matrix.
@@ -53,6 +57,9 @@ void sp_metrics_add_points(int64_t *confusion, int n_classes, const sp_sample *s
 /* Sums over all ranks: every rank then holds the sums of all, and loss_sum and
  * weight_sum (NAN if a summand was not finite). Allocates nothing. Collective. */
 sp_status sp_metrics_reduce(sp_metrics *metrics, sp_comm *comm);
+
+/* Metrics of a matrix confusion [C][C] (truth, prediction), before or after the sum
+ * over the ranks. Pure. */
 
 /* The IoU of class c; NAN if it is absent from truth and prediction. */
 double sp_metrics_iou(const int64_t *confusion, int n_classes, int c);

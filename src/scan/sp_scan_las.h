@@ -20,10 +20,14 @@ enum { SP_LAS_FORMATS = 11 };
 /* Bytes of the standard part of a record, by point data format. */
 extern const int sp_las_bytes[SP_LAS_FORMATS];
 
-/* Reads and checks the header. */
+/* All functions are local.
+ *
+ * Reads and checks the header. SP_EDATA: it contradicts itself or the length of the file;
+ * SP_EIO. */
 sp_status sp_las_header_read(sp_scan *scan, sp_las_header *header);
 /* Reads and checks the header, names the fields, and sets n_points, data_at and
- * record_bytes. */
+ * record_bytes, title, extent and unit of the scan. Errors of sp_las_header_read and
+ * sp_las_find_unit. */
 sp_status sp_las_open(sp_scan *scan, sp_las_header *header);
 
 /* A variable length record: where its content is, and whose it is. All zero before the
@@ -60,7 +64,8 @@ sp_status sp_las_write_laz(sp_scan *scan, const char *path,
 /* The same, or a part; part->n 0: all by one writer (sp_scan_format.write_part). */
 sp_status sp_las_write_as(sp_scan *scan, const char *path, const sp_scan_labels *labels,
                           const sp_scan_part *part, bool is_laz);
-/* The rows of a section of a copy as LAS or LAZ, as sp_scan_section says. */
+/* The rows of a section of a copy as LAS or LAZ, as sp_scan_section says; 0: one writer
+ * has all. */
 int64_t sp_las_section(sp_scan *scan, bool is_laz);
 /* The largest class code of a copy of this scan; 0 where it is neither LAS nor LAZ. */
 int32_t sp_las_most_code(const sp_scan *scan);

@@ -9,7 +9,9 @@
 
 #include "base/sp_error.h"
 
-/* ---- protobuf ---- A buffer that only grows; zeroed at first, `data` is the owner's
+/* All functions are local.
+ *
+ * ---- protobuf ---- A buffer that only grows; zeroed at first, `data` is the owner's
  * to free. If memory runs out, is_short stays set, through sp_proto_nested too. */
 typedef struct sp_proto {
     unsigned char *data; /* [room] */
@@ -17,8 +19,10 @@ typedef struct sp_proto {
     bool is_short;
 } sp_proto;
 
+/* Appends bytes as they are, without a field's head. */
 void sp_proto_bytes(sp_proto *to, const void *data, size_t bytes);
-/* Each function appends a field of a message. Numbers of 0 are written too. */
+/* Each function appends the field of this number to a message; what it is given is
+ * copied. Numbers of 0 are written too. */
 void sp_proto_int(sp_proto *to, int field, int64_t value); /* not negative */
 void sp_proto_double(sp_proto *to, int field, double value);
 void sp_proto_float(sp_proto *to, int field, float value);
@@ -50,12 +54,14 @@ typedef struct sp_record_reader {
     bool is_damaged;
 } sp_record_reader;
 
-/* SP_EIO; follows no link. */
+/* Opens a file at its first record, and keeps its present size as the end. Follows no
+ * link. Errors of sp_file_open; SP_EIO. To be closed, unless it fails. */
 sp_status sp_record_reader_open(sp_record_reader *reader, const char *path,
                                 bool is_writable);
 void sp_record_reader_close(sp_record_reader *reader);
-/* Reads the next record. False at the end, and where no whole record with the right
- * checksums follows. */
+/* Reads the next record into reader->data, which the next call overwrites. False at the
+ * end, and where no whole record with the right checksums follows: is_short, error and
+ * is_damaged tell why. */
 bool sp_record_next(sp_record_reader *reader);
 
 /* ---- files ---- */
@@ -64,11 +70,13 @@ bool sp_record_next(sp_record_reader *reader);
 #define SP_RECORD_SUFFIX ".sptrain"
 
 /* Calls `visit` for the path of each file in the folder that is named as this program
- * names them, in no order. A missing folder is SP_OK. */
+ * names them, in no order. A missing folder is SP_OK. SP_EIO; the first error of
+ * `visit`, which ends it. */
 sp_status sp_record_each_file(const char *dir,
                               sp_status (*visit)(const char *path, void *arg),
                               void *arg);
-/* The greatest number in the names of these files; 0: there are none. */
+/* Sets *number to the greatest number in the names of these files; 0: there are none.
+ * SP_EIO. */
 sp_status sp_record_last_file(const char *dir, int64_t *number);
 
 #endif

@@ -12,13 +12,14 @@ extern sp_json sp_report_json;
 
 /* Begins the line of an event. */
 void sp_report_begin(const char *event);
+/* Adds the member "time" to it: time_s, in seconds since 1970, as a date in UTC. */
 void sp_report_time(double time_s);
 /* Writes a number that TensorBoard shows too, in the group. Both files have it from
  * here, so they agree. */
 void sp_report_number(sp_events *events, const char *group, const char *key,
                       double value);
 /* Ends the line and appends it to metrics.jsonl. *bytes, unless NULL, becomes the
- * length of the file. */
+ * length of the file. SP_EMEM; errors of sp_run_event. */
 sp_status sp_report_append(sp_run *run, int64_t *bytes);
 
 #endif

@@ -61,8 +61,14 @@ struct sp_watchdog {
     int64_t own_phase;
 };
 
-/* The row of this rank; sp_watchdog_take_own collects its present signs of life. */
+/* All that follows is local but sp_watchdog_listen. Once the watchdog's thread has
+ * started it alone calls these, until sp_watchdog_stop has ended it; sp_watchdog_pause
+ * is for any thread.
+ *
+ * The row of this rank, within w. */
 sp_watched *sp_watchdog_own_row(sp_watchdog *w);
+/* Sets *signs to the present signs of life of this rank, of this kind and with this
+ * exit code, and writes its counts of work into heartbeat.bin. */
 void sp_watchdog_take_own(sp_watchdog *w, sp_signs *signs, sp_signs_kind kind,
                           int code);
 
@@ -70,8 +76,9 @@ void sp_watchdog_take_own(sp_watchdog *w, sp_signs *signs, sp_signs_kind kind,
  * to be a rank's. */
 enum { SP_DOOR_STRANGERS = 64 };
 
-/* Collective, several ranks: rank 0 begins to listen, and all ranks learn its
- * addresses. */
+/* Rank 0 begins to listen, and all ranks learn its addresses. If it cannot, it warns and
+ * there are none. Collective, on two ranks at least, before the thread starts. SP_EMEM;
+ * SP_EMPI. */
 sp_status sp_watchdog_listen(sp_watchdog *w);
 /* Rank 0: accepts waiting connections, moves those that have proven to be a rank's to
  * their rows and drops strangers. Once all ranks have connected, the listeners are
@@ -93,12 +100,13 @@ void sp_watchdog_leave(sp_watchdog *w, int code) __attribute__((noreturn));
  * ranks. */
 void sp_watchdog_diagnose_dead(sp_watchdog *w, const sp_watched *r)
     __attribute__((noreturn));
-/* Looks at the watched rank that has been silent for longest, and does not return if it
- * is lost. margin_s is added to the limit, so that rank 0 reports first. */
+/* Looks at the watched rank that has been silent for longest, and at whether all wait
+ * for each other, and does not return if a rank is lost or all are stuck. margin_s is
+ * added to the limit, so that rank 0 reports first. */
 void sp_watchdog_judge(sp_watchdog *w, double margin_s);
 /* Rank 0: warns of ranks that have been slow for long. */
 void sp_watchdog_judge_speed(sp_watchdog *w);
-/* Sleeps for s seconds. */
+/* Sleeps for s seconds, or until a signal arrives. */
 void sp_watchdog_pause(double s);
 
 #endif
