@@ -98,7 +98,7 @@ peak() {
 
 # A run uses the memory that was foreseen, to 10 %, and keeps a bound, to 5 %, with voxels
 # that touch no other (a pyramid that does not shrink), with one large sample among small
-# ones, and in evaluation.
+# ones, in evaluation, and where the batches of an evaluation's loader take most.
 "$SHARDS" isolated isolated.h5 || fail "no data"
 "$SHARDS" large large.h5 || fail "no data"
 cat >m.deck <<'DECK'
@@ -127,6 +127,8 @@ keeps() {
 keeps isolated 70 data.train='["isolated.h5"]'
 keeps large 106 data.train='["large.h5"]'
 keeps eval 75 net.width=0.5 train.epochs=1 data.train='["isolated.h5"]' data.val='["isolated.h5"]'
+"$SHARDS" box wide.h5 12 20000 1 24 4 1 || fail "no data"
+keeps slots 55 net.width=0.125 batch.size=2 train.epochs=1 data.train='["wide.h5"]' data.val='["wide.h5"]'
 
 # A sample that does not fit by itself is refused before it is read, on all ranks alike,
 # in training, evaluation and prediction, and by the check.
