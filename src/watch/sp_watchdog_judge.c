@@ -197,7 +197,9 @@ void sp_watchdog_judge(sp_watchdog *w, double margin_s)
             are_all_waiting = false;
             continue;
         }
-        are_all_waiting = are_all_waiting && r->signs.is_waiting;
+        /* a stopped rank said last that it waits, and says no more */
+        are_all_waiting =
+            are_all_waiting && r->signs.is_waiting && now - r->heard_s < w->limit_s / 2;
         worked_s = r->worked_s > worked_s ? r->worked_s : worked_s;
         if ((r->state == SP_WATCHED_LINKED || r->signs.host[0]) &&
             (!worst || r->changed_s < worst->changed_s))
