@@ -248,6 +248,9 @@ void sp_watchdog_judge_speed(sp_watchdog *w)
     int n = w->n_rows, stride = (n + 63) / 64, k = 0;
 
     assert(w->n_rows > 0);
+    if (w->row[0].signs.step == w->judged_step)
+        return; /* while all wait for a rank that is lost, no other gets slower */
+    w->judged_step = w->row[0].signs.step;
     for (int r = 0; r < n; r++)
         if (w->row[r].signs.own_s <= 0)
             return;

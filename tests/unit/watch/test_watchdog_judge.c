@@ -47,3 +47,22 @@ TEST(a_silent_rank_does_not_wait_for_others)
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_int_equal(status, 0);
 }
+
+/* Steps of which rank 1 needs thrice the time, and then none for longer than the limit. */
+TEST(nobody_gets_slower_while_no_step_ends)
+{
+    sp_comm comm = {.size = 2};
+    sp_run run = {.comm = &comm, .dir = ""};
+    sp_watched row[2] = {{.signs = {.step = 7, .own_s = 1}},
+                         {.signs = {.rank = 1, .step = 7, .own_s = 3}}};
+    sp_watchdog w = {.run = &run, .limit_s = LIMIT_S, .row = row, .n_rows = 2};
+
+    sp_watchdog_judge_speed(&w);
+    assert_true(row[1].slow_s > 0);
+    row[1].slow_s -= LIMIT_S;
+    sp_watchdog_judge_speed(&w);
+    assert_false(row[1].is_slow_told);
+    row[0].signs.step = row[1].signs.step = 8;
+    sp_watchdog_judge_speed(&w);
+    assert_true(row[1].is_slow_told);
+}
