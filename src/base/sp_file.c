@@ -160,6 +160,16 @@ sp_status sp_file_open(const char *path, int flags, int *fd)
                    is_folder ? "a folder" : "a device, pipe or socket");
 }
 
+bool sp_file_is_at(const char *path, int fd)
+{
+    struct stat held, found;
+
+    if (stat(path, &found) != 0)
+        return errno != ENOENT;
+    return fstat(fd, &held) == 0 && held.st_dev == found.st_dev &&
+           held.st_ino == found.st_ino;
+}
+
 /* Creates the file anew. A file that a killed writer left, or a link that somebody else
  * put there, is unlinked first, which removes the link and not the file that it leads
  * to. */

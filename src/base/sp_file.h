@@ -25,6 +25,9 @@ sp_status sp_file_make_folder_of(const char *path);
  * Anything but a regular file is refused, and the call never waits for a FIFO's writer;
  * with O_NOFOLLOW a symbolic link is refused too. The caller closes *fd. */
 sp_status sp_file_open(const char *path, int flags, int *fd);
+/* False if the path no longer leads to the file of the descriptor: somebody deleted or
+ * replaced it. */
+bool sp_file_is_at(const char *path, int fd);
 /* Replaces the file's content so that at any instant, even after a crash, it is either
  * the old or the new one: the new content is written next to it (path.tmp-<writer>) and
  * flushed to disk, the file is renamed, and the folder is flushed. Processes that may

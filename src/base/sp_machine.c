@@ -121,27 +121,39 @@ size_t sp_machine_memory(void)
     return (size_t)bytes;
 }
 
-size_t sp_machine_resident(void)
+/* Reads the bytes of addresses and of memory that this process has; 0 where unknown. */
+static void read_statm(size_t *addresses, size_t *resident)
 {
-    unsigned long long all, resident = 0;
+    unsigned long long all = 0, in_memory = 0;
     char text[128] = "";
     int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
 
     if (fd >= 0 && read(fd, text, sizeof text - 1) > 0 &&
-        sscanf(text, "%llu %llu", &all, &resident) != 2)
-        resident = 0;
+        sscanf(text, "%llu %llu", &all, &in_memory) != 2)
+        all = in_memory = 0;
     if (fd >= 0)
         close(fd);
-    return (size_t)resident * (size_t)sysconf(_SC_PAGESIZE);
+    *addresses = (size_t)all * (size_t)sysconf(_SC_PAGESIZE);
+    *resident = (size_t)in_memory * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+size_t sp_machine_resident(void)
+{
+    size_t addresses, resident;
+
+    read_statm(&addresses, &resident);
+    return resident;
 }
 
 size_t sp_machine_address_space(void)
 {
     struct rlimit limit;
+    size_t taken, resident;
 
     if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
         return SIZE_MAX;
-    return limit.rlim_cur;
+    read_statm(&taken, &resident);
+    return taken < limit.rlim_cur ? limit.rlim_cur - taken : 0;
 }
 
 const char *sp_machine_processor(void)

@@ -27,8 +27,8 @@ int sp_machine_core_quota(void);
 /* Returns the bytes of memory: the physical memory or the cgroup's limit, whichever is
  * less. */
 size_t sp_machine_memory(void);
-/* Returns the limit of the address space in bytes (ulimit -v); SIZE_MAX without a
- * limit. */
+/* Returns the bytes of addresses that the process may still take of those that ulimit -v
+ * allows; SIZE_MAX without a limit. */
 size_t sp_machine_address_space(void);
 /* Returns the bytes of physical memory that this process occupies; 0: not known.
  * Allocates nothing. */

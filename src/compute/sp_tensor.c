@@ -19,10 +19,11 @@ static double mib(size_t bytes)
     return (double)bytes / (double)MIB;
 }
 
-/* A limited address space is shared by several arenas and the libraries. */
+/* A limited address space is shared by some twenty arenas, threads and libraries: each
+ * arena takes a part of what those before it left. */
 static size_t default_reserve(void)
 {
-    size_t memory = sp_machine_memory(), addresses = sp_machine_address_space() / 8;
+    size_t memory = sp_machine_memory(), addresses = sp_machine_address_space() / 16;
 
     return memory < addresses ? memory : addresses;
 }
@@ -80,8 +81,11 @@ sp_status sp_arena_take(sp_arena *arena, size_t bytes, void **out)
     assert(arena->used <= arena->reserved);
     /* The reserved range is a whole number of ALIGN, so rounding up cannot leave it. */
     if (bytes > room)
-        return SP_FAIL(SP_EMEM, "arena %s: %.1f MiB asked, %.1f of %.1f MiB in use",
-                       arena->name, mib(bytes), mib(arena->used), mib(arena->reserved));
+        return SP_FAIL(SP_EMEM, "arena %s: %.1f MiB asked, %.1f of %.1f MiB in use%s",
+                       arena->name, mib(bytes), mib(arena->used), mib(arena->reserved),
+                       sp_machine_address_space() == SIZE_MAX
+                           ? ""
+                           : "; ulimit -v bounds the addresses of this process");
     if (arena->commit && end > arena->committed)
         SP_TRY(arena->commit(arena, end));
     arena->used = end;

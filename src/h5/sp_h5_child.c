@@ -204,16 +204,18 @@ void sp_h5_child_main(int argc, char **argv)
 
 /* ---- the parent ---- */
 
-/* Starts the child with one socket as its standard input and output. The child has a
- * process group of its own: terminals and launchers send a request to stop to the whole
- * group of a rank, and it would kill the child. No signal is blocked in it, although
- * threads of this process block them, since signals enforce its limits. */
+/* Starts the child with one socket as its standard input and output. Terminals and
+ * launchers send a request to stop to the whole process group of a rank, batch systems to
+ * all processes of a job; it would kill the child, and its file would seem damaged. So
+ * the child has a group of its own and blocks these signals. No other is blocked in it,
+ * although threads of this process block them, since signals enforce its limits. */
 static sp_status spawn(sp_h5_child *child)
 {
+    static const int requests[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2};
     char *arguments[] = {"sptrain", WORD, NULL};
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
-    sigset_t none;
+    sigset_t blocked;
     int ends[2], failed;
 
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
@@ -222,11 +224,13 @@ static sp_status spawn(sp_h5_child *child)
     posix_spawn_file_actions_adddup2(&actions, ends[1], STDIN_FILENO);
     posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
     posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
-    sigemptyset(&none);
+    sigemptyset(&blocked);
+    for (size_t i = 0; i < sizeof requests / sizeof *requests; i++)
+        sigaddset(&blocked, requests[i]);
     posix_spawnattr_init(&attributes);
     posix_spawnattr_setflags(&attributes,
                              POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK);
-    posix_spawnattr_setsigmask(&attributes, &none);
+    posix_spawnattr_setsigmask(&attributes, &blocked);
     failed = posix_spawn(&child->pid, "/proc/self/exe", &actions, &attributes,
                          arguments, environ);
     posix_spawnattr_destroy(&attributes);

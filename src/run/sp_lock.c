@@ -154,14 +154,8 @@ sp_status sp_lock_take(const char *dir, const char *host, int *lock)
 bool sp_lock_is_held(const char *dir, int lock)
 {
     char path[PATH_MAX];
-    struct stat held, found;
 
-    if (lock < 0)
-        return true;
-    if (stat(in_folder(dir, "lock", path), &found) != 0)
-        return errno != ENOENT;
-    return fstat(lock, &held) == 0 && held.st_dev == found.st_dev &&
-           held.st_ino == found.st_ino;
+    return lock < 0 || sp_file_is_at(in_folder(dir, "lock", path), lock);
 }
 
 void sp_lock_release(int *lock)

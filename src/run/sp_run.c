@@ -113,6 +113,7 @@ sp_status sp_run_event(sp_run *run, const char *json_line, int64_t *bytes)
     size_t length = strlen(json_line);
     struct iovec line[2] = {{(void *)(uintptr_t)json_line, length}, {"\n", 1}};
     ssize_t written;
+    char path[PATH_MAX];
     int fd, error;
     off_t end;
 
@@ -122,6 +123,11 @@ sp_status sp_run_event(sp_run *run, const char *json_line, int64_t *bytes)
     if (!is_owner(run))
         return SP_OK;
     SP_TRY(check_ours(run));
+    in_folder(run->dir, "metrics.jsonl", path);
+    if (!sp_file_is_at(path, run->impl->metrics)) {
+        sp_log_warn0("%s: deleted or replaced, earlier lines are missing", path);
+        SP_TRY(open_metrics(run));
+    }
     fd = run->impl->metrics;
     end = lseek(fd, 0, SEEK_END);
     do

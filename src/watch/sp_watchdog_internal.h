@@ -38,7 +38,8 @@ struct sp_watchdog {
     bool is_started;
     sp_watched *row; /* [n_rows] rank 0: all ranks; elsewhere rank 0 and this rank */
     int n_rows;
-    struct pollfd *fd; /* [descriptors at most: wake, listeners, fresh, rows] */
+    int64_t judged_step; /* the step of the latest judgement of speeds */
+    struct pollfd *fd;   /* [descriptors at most: wake, listeners, fresh, rows] */
 
     /* Rank 0 of several ranks, until all ranks have connected. */
     int listener[SP_LINK_ADDRESSES], n_listeners;

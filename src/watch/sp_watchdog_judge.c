@@ -197,7 +197,9 @@ void sp_watchdog_judge(sp_watchdog *w, double margin_s)
             are_all_waiting = false;
             continue;
         }
-        are_all_waiting = are_all_waiting && r->signs.is_waiting;
+        /* a stopped rank said last that it waits, and says no more */
+        are_all_waiting =
+            are_all_waiting && r->signs.is_waiting && now - r->heard_s < w->limit_s / 2;
         worked_s = r->worked_s > worked_s ? r->worked_s : worked_s;
         if ((r->state == SP_WATCHED_LINKED || r->signs.host[0]) &&
             (!worst || r->changed_s < worst->changed_s))
@@ -246,6 +248,9 @@ void sp_watchdog_judge_speed(sp_watchdog *w)
     int n = w->n_rows, stride = (n + 63) / 64, k = 0;
 
     assert(w->n_rows > 0);
+    if (w->row[0].signs.step == w->judged_step)
+        return; /* while all wait for a rank that is lost, no other gets slower */
+    w->judged_step = w->row[0].signs.step;
     for (int r = 0; r < n; r++)
         if (w->row[r].signs.own_s <= 0)
             return;

@@ -80,13 +80,12 @@ static void destroy_evidence(evidence *e)
  * replace it. */
 static void describe(const sp_heartbeat *who, int rank, int size, char *text, size_t n)
 {
-    snprintf(text, n,
-             "rank %d/%d host %s pid %lld %s, and the others with it; phase %s, epoch "
-             "%lld, step %lld",
-             rank, size, who->host, (long long)who->pid,
-             who->lost == SP_LOST_DEAD ? "died" : "is silent",
-             sp_phase_name((sp_phase)who->phase), (long long)who->epoch,
-             (long long)who->step);
+    snprintf(
+        text, n, "rank %d/%d host %s pid %lld %s%s; phase %s, epoch %lld, step %lld",
+        rank, size, who->host, (long long)who->pid,
+        who->lost == SP_LOST_DEAD ? "died" : "is silent",
+        size > 1 ? ", and the others with it" : "", sp_phase_name((sp_phase)who->phase),
+        (long long)who->epoch, (long long)who->step);
 }
 
 /* True if this start's status says how it ended. */

@@ -50,6 +50,7 @@ died() {
     test "$(grep -c '^sptrain: .*SP_E' err)" -le 1 || fail "several diagnoses of $2"
     status r failed 6
     says r/status.json "rank $3/$1 host $host .*died.* phase $4, epoch 1, step 4"
+    test "$1" = 1 && grep 'the others' r/status.json && fail "others of one rank"
     run "$1" 0 base.deck
     says err "lost with rank $3/$1 host $host pid [0-9]*, phase $4, epoch 1, step 4, which died"
     status r done 0

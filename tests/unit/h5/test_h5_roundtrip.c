@@ -198,6 +198,27 @@ TEST(a_kept_child_reads_the_next_file)
     unlink(path);
 }
 
+/* A batch system sends a request to stop to all processes of a job. */
+TEST(requests_to_stop_leave_the_child_alone)
+{
+    static const int requests[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2};
+    int first;
+
+    if (reader() < 0)
+        skip();
+    write_example(path);
+    sp_h5_keep_child(true);
+    open_and_close();
+    first = reader();
+    for (size_t i = 0; i < sizeof requests / sizeof *requests; i++) {
+        assert_int_equal(kill(first, requests[i]), 0);
+        open_and_close();
+        assert_int_equal(reader(), first);
+    }
+    sp_h5_keep_child(false);
+    unlink(path);
+}
+
 /* A damaged file may have harmed the child, and a child may be killed while it waits. */
 TEST(a_kept_child_that_is_not_as_new_is_replaced)
 {

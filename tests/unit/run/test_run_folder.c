@@ -223,6 +223,22 @@ FOLDER_TEST(half_a_line_is_cut_off)
     sp_run_close(&run);
 }
 
+/* A run does not end without metrics because somebody deleted or moved them meanwhile. */
+FOLDER_TEST(metrics_that_were_deleted_begin_anew)
+{
+    int64_t bytes;
+    sp_run run;
+
+    OK(sp_run_open(&run, dir, &comm));
+    OK(sp_run_event(&run, "{\"step\":1}", NULL));
+    assert_int_equal(unlink(in("metrics.jsonl")), 0);
+    OK(sp_run_event(&run, "{\"step\":2}", &bytes));
+    assert_int_equal(bytes, 11);
+    OK(sp_run_event(&run, "{\"step\":3}", NULL));
+    assert_content("metrics.jsonl", "{\"step\":2}\n{\"step\":3}\n");
+    sp_run_close(&run);
+}
+
 /* The limit on file sizes stands in for a full disk. */
 FOLDER_TEST(a_full_disk_is_named_and_leaves_whole_lines)
 {
