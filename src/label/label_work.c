@@ -151,8 +151,7 @@ sp_status label_work_make(label_work *w, label_sample *s)
     s->n_points = w->cloud.n;
     rc = vox_voxelize(&w->vox, &w->cloud, &s->grid);
     if (rc == SP_EDATA)
-        return SP_FAIL(rc, "%s: %s%s", s->name, sp_error_last()->message,
-                       w->vox.block > 0 ? "" : " (--block cuts large scans)");
+        return SP_FAIL(rc, "%s: %s", s->name, sp_error_last()->message);
     return rc;
 }
 

@@ -186,6 +186,20 @@ static void take_names(text *t, const char *line)
 
 /* ---- the beginning of the file ---- */
 
+/* Does the line of the value `at`, which is no number, hold a point all the same? It
+ * begins with a digit then, as 1.#QNAN does, and a number follows. */
+static bool is_damaged_point(text *t, const char *at)
+{
+    const char divider[] = {' ', '\t', t->separator, '\0'};
+    double x;
+
+    if (!at || !isdigit((unsigned char)at[strspn(at, "+-")]))
+        return false;
+    at += strcspn(at, divider);
+    at += strspn(at, divider);
+    return *at && read_value(t, at, &x);
+}
+
 /* Finds the first point, which decides the separator. Comments are skipped, and one
  * first line that begins with a word or holds one number. */
 static sp_status find_data(sp_scan *scan, text *t)
@@ -206,7 +220,8 @@ static sp_status find_data(sp_scan *scan, text *t)
         t->n_columns = read_values(t, line, number, &bad);
         if (!bad && t->n_columns >= 3)
             break;
-        if (!is_first || t->n_columns > 1 || (t->n_columns == 1 && bad))
+        if (!is_first || t->n_columns > 1 || (t->n_columns == 1 && bad) ||
+            is_damaged_point(t, bad))
             return bad ? bad_value(scan, t, bad, t->n_columns)
                        : SP_FAIL(SP_EDATA,
                                  "%s: line %" PRId64 ": %d numbers, expected 3 or more",

@@ -277,8 +277,7 @@ static sp_status make_part(const convert *c, vox_cloud *cloud, sp_grid *grid, in
                        part->max_label, VOX_MAX_CLASSES - 1);
     rc = vox_voxelize(c->options, cloud, grid);
     if (rc == SP_EDATA)
-        return SP_FAIL(rc, "%s: %s%s", name, sp_error_last()->message,
-                       c->options->block > 0 ? "" : " (--block cuts large scans)");
+        return SP_FAIL(rc, "%s: %s", name, sp_error_last()->message);
     SP_TRY(rc);
     part->rank = c->comm->rank;
     part->at = *at;

@@ -130,7 +130,9 @@ static sp_status read_samples(info *in, const sp_sample_request *request, sp_sam
 static sp_status read_all(info *in)
 {
     const sp_strings every_column = {0};
-    sp_sample_request request = {.verify = true, .with_points = in->set.has_points};
+    sp_sample_request request = {.verify = true,
+                                 .with_points = in->set.has_points,
+                                 .with_context = in->set.has_blocks};
     sp_sample sample;
     int *columns = NULL;
     sp_status rc;

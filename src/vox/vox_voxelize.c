@@ -84,11 +84,18 @@ static void add_counts(const vox_options *o, sp_grid *grid)
  * becomes infinite. */
 static sp_status check_features(const vox_options *o, const sp_sample *s)
 {
-    for (int64_t i = 0; i < s->n * o->n_features; i++)
+    for (int64_t i = 0; i < s->n * o->n_features; i++) {
+        const int32_t *c = s->coords + 3 * (i / o->n_features);
+
         if (!isfinite(s->features[i]))
             return SP_FAIL(SP_EDATA,
-                           "feature %s does not fit float32; give it a /DIVISOR",
-                           o->feature[i % o->n_features].name);
+                           "feature %s of the voxel at %.12g, %.12g, %.12g m does not "
+                           "fit float32; give it a /DIVISOR",
+                           o->feature[i % o->n_features].name,
+                           s->origin[0] + c[0] * o->voxel_size,
+                           s->origin[1] + c[1] * o->voxel_size,
+                           s->origin[2] + c[2] * o->voxel_size);
+    }
     return SP_OK;
 }
 
@@ -123,12 +130,16 @@ sp_status vox_voxelize(const vox_options *o, vox_cloud *cloud, sp_grid *grid)
                                .ignore_conflicts = o->ignore_conflicts,
                                .with_points = o->with_points,
                                .without_cost = o->without_cost};
+    sp_status rc;
 
     assert(cloud->n > 0 && o->voxel_size > 0);
     assert(!cloud->is_block || o->alignment > 0);
     place(o, cloud, &options);
     add_heights(o, cloud);
-    SP_TRY(sp_grid_points(grid, &points, &options));
+    rc = sp_grid_points(grid, &points, &options);
+    if (rc == SP_EDATA && o->block <= 0)
+        return SP_FAIL(rc, "%s (--block cuts large scans)", sp_error_last()->message);
+    SP_TRY(rc);
     add_counts(o, grid);
     return check_features(o, &grid->sample);
 }

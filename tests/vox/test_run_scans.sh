@@ -82,6 +82,11 @@ seq 1 200000 | sed 's/^/0 0 0 /' >ids.txt
 vox 1 3 convert --out w --columns x,y,z,label ids.txt
 says err 'ids.txt: label code 200000, at most 254 without --map'
 
+# A value beyond float32 is told with its place, and without a remedy that is none.
+printf '1 2 3 4\n8 6 7 -1e39\n' >huge.txt
+vox 1 3 convert --out w --columns x,y,z,intensity huge.txt
+says err 'huge.txt: feature intensity of the voxel at 8, 6, 7 m does not fit float32; give it a /DIVISOR$'
+
 # Control characters in a name from a file are shown, not obeyed.
 escape=$(printf '\033[2J')
 cp a.txt "b$escape.txt"

@@ -69,3 +69,18 @@ PY
 test $? = 3 || fail "a file of 67108864 classes"
 one_diagnosis 'packed.h5: the model has 67108864 classes, the data 2'
 test "$(cat mib)" -lt 200 || fail "$(cat mib) MiB taken for a file of $(wc -c <packed.h5) bytes"
+
+# info checks the points of margins too.
+printf '1 1 1 0\n2.5 1 1 1\n4 1 1 0\n' >m.txt
+"$SP_BUILDDIR/spvox" convert --out m --points --block 2 --overlap 1 --columns x,y,z,label m.txt \
+    >out 2>err || fail "convert"
+cat >margin.py <<'PY'
+import h5py
+
+with h5py.File("m-00000-of-00001.h5", "a") as f:
+    f["context_voxel"][0] = 9
+PY
+"$python" margin.py || fail "no margin"
+"$SP_BUILDDIR/spvox" info m-00000-of-00001.h5 >out 2>err
+test $? = 3 || fail "info of a margin in voxel 9"
+says err 'm-00000-of-00001.h5:/context_voxel: sample 1 '
