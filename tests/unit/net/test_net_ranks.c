@@ -152,21 +152,35 @@ TEST(node_statistics_are_those_of_its_samples)
     case_close(&node);
 }
 
-/* The running statistics of rank r, alone with its samples; adds weight times them to
- * mean. */
+/* Runs two micro-batches: these samples, then the first of them again. Gives the voxels
+ * of both. */
+static int64_t run_two(net_case *c, sp_comm *on, const sp_net_options *options,
+                       const case_sample *mine, int n)
+{
+    int64_t voxels;
+
+    run(c, on, case_smooth_net, options, mine, n);
+    voxels = c->batch.n;
+    case_batch(c, mine, n > 0);
+    case_step(c, false);
+    return voxels + c->batch.n;
+}
+
+/* Adds the running statistics of a rank, alone with its samples, times their voxels. */
 static void add_running(int rank, const sp_net_options *options, double *mean,
                         int64_t *voxels)
 {
     case_sample of[N_SAMPLES];
     net_case c;
+    int64_t n_voxels;
     int n = 0;
 
     for (int b = rank; b < N_SAMPLES; b += comm.size)
         of[n++] = samples[b];
-    run(&c, &self, case_smooth_net, options, of, n);
+    n_voxels = run_two(&c, &self, options, of, n);
     for (int64_t i = 0; i < c.graph.n_buffer_floats; i++)
-        mean[i] += (double)c.net.running[i] * c.batch.n;
-    *voxels += c.batch.n;
+        mean[i] += (double)c.net.running[i] * (double)n_voxels;
+    *voxels += n_voxels;
     case_close(&c);
 }
 
@@ -183,7 +197,7 @@ TEST(synced_statistics_are_the_weighted_mean)
     bool is_same, is_mean = true;
     net_case c;
 
-    run(&c, &comm, case_smooth_net, &options, mine, n);
+    run_two(&c, &comm, &options, mine, n);
     OK(sp_net_sync_running(&c.net));
     OK(sp_comm_is_same(&comm, c.net.running,
                        (size_t)c.graph.n_buffer_floats * sizeof(float), &is_same));
