@@ -3,13 +3,8 @@
 # and says so.
 . "$SP_SRCDIR/tests/run/story.sh"
 "$SHARDS" uneven u.h5 && "$SHARDS" plain p.h5 || fail "make_shards"
-cat >base.deck <<'DECK'
-data : { train = "u.h5"; val = "u.h5"; };
-net : { family = "dummy"; };
-batch : { size = 2; };
-train : { epochs = 5; warmup_steps = 5; };
-run : { log_every = 1; checkpoint_every = 3; keep = 100; dir = "r"; };
-DECK
+dummy_deck u.h5 'size = 2;' 'epochs = 5; warmup_steps = 5;' \
+    'log_every = 1; checkpoint_every = 3; keep = 100; dir = "r";'
 # 15 samples in steps of 2: 8 steps an epoch, 40 in all.
 
 # whole DIR WHAT: DIR is like the uninterrupted run, bit for bit.

@@ -4,13 +4,7 @@
 # of it. They read the checkpoint that they verified, whatever becomes of its path.
 . "$SP_SRCDIR/tests/run/story.sh"
 "$SHARDS" uneven u.h5 || fail "make_shards"
-cat >base.deck <<'DECK'
-data : { train = "u.h5"; val = "u.h5"; };
-net : { family = "dummy"; };
-batch : { size = 4; eval_size = 3; };
-train : { steps = 2; };
-run : { watchdog_s = 0; threads = 1; };
-DECK
+dummy_deck u.h5 'size = 4; eval_size = 3;' 'steps = 2;' 'watchdog_s = 0; threads = 1;'
 run 1 0 base.deck run.dir=r
 model=run.checkpoint=r/checkpoints/best.h5
 

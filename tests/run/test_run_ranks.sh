@@ -3,13 +3,7 @@
 # one, one voxel, one without labels, ranks without samples, a step without labels.
 . "$SP_SRCDIR/tests/run/story.sh"
 "$SHARDS" uneven u.h5 && "$SHARDS" unlabelled n.h5 || fail "make_shards"
-cat >base.deck <<'DECK'
-data : { train = "u.h5"; val = "u.h5"; };
-net : { family = "dummy"; };
-batch : { size = 4; };
-train : { steps = 20; warmup_steps = 5; };
-run : { log_every = 1; eval_every = 0; };
-DECK
+dummy_deck u.h5 'size = 4;' 'steps = 20; warmup_steps = 5;' 'log_every = 1; eval_every = 0;'
 sed '/^net/d' base.deck >smooth.deck
 smooth_net_4 >>smooth.deck
 
