@@ -408,8 +408,4 @@ TEST_WITH(normals_move_with_the_voxels, begin, NULL)
         assert_memory_equal(v.features, features, sizeof features);
     }
 }
-
-int main(void)
-{
-    return run_all_tests(setup, teardown);
-}
+AROUND_ALL(setup, teardown)

@@ -359,9 +359,4 @@ static int remove_file(void **state)
     unlink(path);
     return 0;
 }
-
-int main(int argc, char **argv)
-{
-    sp_h5_child_main(argc, argv);
-    return run_all_tests(NULL, remove_file);
-}
+AROUND_ALL(NULL, remove_file)

@@ -342,9 +342,4 @@ static int tear_down(void **state)
     (void)state;
     return unlink(path);
 }
-
-int main(int argc, char **argv)
-{
-    sp_h5_child_main(argc, argv);
-    return run_all_tests(NULL, tear_down);
-}
+AROUND_ALL(NULL, tear_down)

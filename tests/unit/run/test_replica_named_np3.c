@@ -3,7 +3,7 @@
 
 #include "run/sp_replica.h"
 
-static sp_comm comm;
+ON_RANKS(comm)
 
 TEST(the_same_bits_pass)
 {
@@ -29,9 +29,4 @@ TEST(the_one_that_differs_is_named)
         assert_non_null(strstr(sp_error_last()->message, text));
         assert_non_null(strstr(sp_error_last()->message, "most others"));
     }
-}
-
-int main(int argc, char **argv)
-{
-    return run_all_tests_on_ranks(&comm, argc, argv);
 }

@@ -261,7 +261,7 @@ FOLDER_TEST(an_unwritable_folder_is_named)
     assert_int_equal(sp_run_open(&run, "/proc/no-such/run", &comm), SP_EIO);
     assert_non_null(strstr(sp_error_last()->message, "/proc/no-such/run: cannot make"));
     sp_run_close(&run);
-    snprintf(dir, sizeof dir, "%s/file", top);
+    snprintf(dir, sizeof dir, "%s/file", test_folder());
     OK(sp_file_replace(dir, "x", 1, 0));
     assert_int_equal(sp_run_open(&run, dir, &comm), SP_EIO);
     sp_run_close(&run);
@@ -364,9 +364,4 @@ FOLDER_TEST(no_folder_writes_nothing)
     sp_run_after_save(&run, "false", "x");
     sp_run_close(&run);
     assert_int_not_equal(access("/lock", F_OK), 0);
-}
-
-int main(void)
-{
-    return run_all_tests(make_top, remove_top);
 }

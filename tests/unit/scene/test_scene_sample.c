@@ -124,8 +124,4 @@ TEST(options_are_checked)
     assert_int_equal(sp_scene_make(&o, 0, &grid), SP_EDATA);
     sp_grid_destroy(&grid);
 }
-
-int main(void)
-{
-    return run_all_tests(make_shares, NULL);
-}
+AROUND_ALL(make_shares, NULL)

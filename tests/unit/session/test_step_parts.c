@@ -223,16 +223,9 @@ TEST(test_alone)
     close_rig(&g);
 }
 
-int main(int argc, char **argv)
+static int enter_folder(void **state)
 {
-    char folder[] = "/tmp/step-XXXXXX";
-    int failed;
-
-    sp_h5_child_main(argc, argv);
-    if (!mkdtemp(folder) || chdir(folder) != 0)
-        return 99;
-    failed = run_all_tests(NULL, NULL);
-    unlink(shard);
-    unlink("alone.err");
-    return chdir("/") != 0 || rmdir(folder) != 0 ? 99 : failed;
+    (void)state;
+    return chdir(test_folder());
 }
+AROUND_ALL(enter_folder, NULL)

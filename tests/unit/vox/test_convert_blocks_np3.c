@@ -13,7 +13,7 @@
 #include "vox/vox.h"
 
 enum { ROWS = 60, N = ROWS * ROWS, ARGS = 32 };
-static sp_comm comm;
+ON_RANKS(comm)
 static char folder[64], scan[128];
 
 /* Points of three classes in stripes, where code 4 is ignored, half a metre apart over
@@ -385,28 +385,16 @@ TEST(nothing_temporary_is_left)
     OK(sp_comm_barrier(&comm));
 }
 
-int main(int argc, char **argv)
+static int share_folder(void **state)
 {
-    char remove[128];
-    int failed;
-
-    sp_h5_child_main(argc, argv);
-    if (sp_comm_open(&comm, &argc, &argv) != SP_OK)
-        return 1;
-    snprintf(folder, sizeof folder, "/tmp/test_convert_XXXXXX");
-    if (comm.rank == 0 && !mkdtemp(folder))
-        return 1;
-    if (sp_comm_bcast(&comm, folder, sizeof folder, 0) != SP_OK)
-        return 1;
+    (void)state;
+    if (comm.rank == 0)
+        snprintf(folder, sizeof folder, "%s", test_folder());
+    OK(sp_comm_bcast(&comm, folder, sizeof folder, 0));
     snprintf(scan, sizeof scan, "%s/scan.txt", folder);
     if (comm.rank == 0)
         write_scan();
-    if (sp_comm_barrier(&comm) != SP_OK)
-        return 1;
-    failed = run_all_tests(NULL, NULL);
-    snprintf(remove, sizeof remove, "rm -rf %s", folder);
-    if (sp_comm_barrier(&comm) != SP_OK || (comm.rank == 0 && system(remove) != 0))
-        failed = 1;
-    sp_comm_close(&comm);
-    return failed;
+    OK(sp_comm_barrier(&comm));
+    return 0;
 }
+AROUND_ALL(share_folder, NULL)
