@@ -100,3 +100,11 @@ case $(spins),$(nproc) in
 *) test "$(nproc)" -gt 16 || fail "threads spin: $(spins)" ;;
 esac
 test "$(spins OMP_WAIT_POLICY=active)" != 0 || fail "OMP_WAIT_POLICY has no effect"
+
+# A rank whose weights differ is named before a checkpoint has them, and every hundred steps.
+SPTRAIN=$SP_BUILDDIR/tests/run/sptrain_counted
+for every in 2 1000; do
+    FLIP_AT=1 run 3 8 base.deck run.dir=flip train.steps=101 run.checkpoint_every=$every
+    one_diagnosis "step $((every < 100 ? every : 100)): the weights of rank 1 differ"
+    test ! -e flip/checkpoints || fail "a checkpoint of weights that differ"
+done
