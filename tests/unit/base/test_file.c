@@ -34,7 +34,5 @@ TEST(the_reason_is_that_of_the_first_folder_that_cannot_be_made)
     rc = sp_file_make_folder(path);
     if (is_root)
         assert_int_equal(seteuid(0), 0);
-    assert_int_equal(rc, SP_EIO);
-    assert_non_null(
-        strstr(sp_error_last()->message, "cannot make the folder: Permission denied"));
+    FAILS(rc, SP_EIO, "cannot make the folder: Permission denied");
 }

@@ -230,8 +230,8 @@ TEST(other_ranks_clear_the_live_line)
 
 TEST(a_log_that_cannot_be_opened_is_named)
 {
-    assert_int_equal(sp_log_open(0, 1, "h", 0, "/nonexistent/rank.log"), SP_EIO);
-    assert_non_null(strstr(sp_error_last()->message, "/nonexistent/rank.log"));
+    FAILS(sp_log_open(0, 1, "h", 0, "/nonexistent/rank.log"), SP_EIO,
+          "/nonexistent/rank.log");
 }
 
 /* A process that is about to end others waits for the reader of its output. */

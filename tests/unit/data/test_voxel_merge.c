@@ -308,15 +308,13 @@ TEST_WITH(what_cannot_be_done_is_said, begin, NULL)
 
     f.sample.subvoxel = NULL;
     aug.angle = 0.3;
-    assert_int_equal(sp_voxelize(&f.sample, &aug, 1, C, NULL, NULL, &f.arena, &v),
-                     SP_EDATA);
-    assert_non_null(strstr(sp_error_last()->message, "sample 4 has no subvoxel"));
+    FAILS(sp_voxelize(&f.sample, &aug, 1, C, NULL, NULL, &f.arena, &v), SP_EDATA,
+          "sample 4 has no subvoxel");
     f.sample.subvoxel = f.subvoxel;
     f.coords[0] = f.coords[1] = -SP_COORD_LIMIT;
     f.coords[3] = f.coords[4] = SP_COORD_LIMIT - 1;
-    assert_int_equal(sp_voxelize(&f.sample, &aug, 1, C, NULL, NULL, &f.arena, &v),
-                     SP_EDATA);
-    assert_non_null(strstr(sp_error_last()->message, "sample 4 is"));
+    FAILS(sp_voxelize(&f.sample, &aug, 1, C, NULL, NULL, &f.arena, &v), SP_EDATA,
+          "sample 4 is");
 }
 
 TEST_WITH(empty_sample_is_legal, begin, NULL)

@@ -191,7 +191,7 @@ TEST(includes_are_relative_and_keep_their_lines)
     sp_config_destroy(&c);
 
     write_file("loop.deck", "@include \"loop.deck\"\n");
-    assert_int_equal(read_file(&c, "loop.deck", 0, NULL), SP_EUSAGE);
-    assert_non_null(strstr(sp_error_last()->message, "includes nested deeper than 10"));
+    FAILS(read_file(&c, "loop.deck", 0, NULL), SP_EUSAGE,
+          "includes nested deeper than 10");
     sp_config_destroy(&c);
 }

@@ -259,12 +259,10 @@ TEST(a_message_names_file_chunk_and_point)
     OK(laz_file_write(path, &f, 1, given, 300, 300, 1));
     OK(truncate(path, 1500) == 0 ? SP_OK : SP_EIO);
     assert_false(is_read(&f, 1, 300, 1, &rc));
-    assert_int_equal(rc, SP_EDATA);
-    assert_non_null(strstr(sp_error_last()->message, "LAZ chunk table at byte"));
+    FAILS(rc, SP_EDATA, "LAZ chunk table at byte");
     poke(227 + 54 + 34 + 12, "\377\377\377\377\377\377\377\377", 8);
     assert_false(is_read(&f, 1, 300, 1, &rc));
-    assert_int_equal(rc, SP_EDATA);
-    assert_non_null(strstr(sp_error_last()->message, path));
-    assert_non_null(strstr(sp_error_last()->message, ": LAZ chunk "));
-    assert_non_null(strstr(sp_error_last()->message, " of the file"));
+    FAILS(rc, SP_EDATA, path);
+    SAYS(": LAZ chunk ");
+    SAYS(" of the file");
 }

@@ -72,8 +72,7 @@ FOLDER_TEST(a_run_writes_no_more_where_its_lock_was_replaced)
     unlink(in("metrics.jsonl"));
     assert_int_equal(sp_run_sync_metrics(&first), SP_EIO);
     OK(sp_run_open(&second, dir, &comm));
-    assert_int_equal(sp_run_event(&first, "{}", NULL), SP_EIO);
-    assert_non_null(strstr(sp_error_last()->message, "/lock: deleted or replaced"));
+    FAILS(sp_run_event(&first, "{}", NULL), SP_EIO, "/lock: deleted or replaced");
     assert_int_equal(sp_run_status(&first, "done", SP_OK, 1, 1, NULL), SP_EIO);
     OK(sp_run_event(&second, "{}", NULL));
     sp_run_close(&first);
@@ -116,9 +115,7 @@ FOLDER_TEST(a_live_owner_on_another_host_blocks)
             sp_file_replace(in("metrics.jsonl"), "{}\n{}\n{}\n",
                             3 + 3 * (size_t)(i % 2), 9);
         }
-    assert_int_equal(sp_run_open(&run, dir, &comm), SP_EIO);
-    assert_non_null(
-        strstr(sp_error_last()->message, "in use by host elsewhere pid 77"));
+    FAILS(sp_run_open(&run, dir, &comm), SP_EIO, "in use by host elsewhere pid 77");
     sp_run_close(&run);
     kill(child, SIGKILL);
     waitpid(child, NULL, 0);
@@ -258,8 +255,8 @@ FOLDER_TEST(an_unwritable_folder_is_named)
 {
     sp_run run;
 
-    assert_int_equal(sp_run_open(&run, "/proc/no-such/run", &comm), SP_EIO);
-    assert_non_null(strstr(sp_error_last()->message, "/proc/no-such/run: cannot make"));
+    FAILS(sp_run_open(&run, "/proc/no-such/run", &comm), SP_EIO,
+          "/proc/no-such/run: cannot make");
     sp_run_close(&run);
     snprintf(dir, sizeof dir, "%s/file", test_folder());
     OK(sp_file_replace(dir, "x", 1, 0));
