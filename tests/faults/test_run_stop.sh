@@ -39,6 +39,10 @@ run 1 75 base.deck run.dir=t train.steps=100 train.warmup_steps=0
 unset SP_TEST_FAULT
 says out 'stopped by signal 15 after step .*: run the same command again to continue'
 test "$(evals t | wc -l)" = 1 || fail "the evaluation was not finished"
+# One that is asked in its last step is done all the same.
+SP_TEST_FAULT=term@0:forward:1 run 1 0 base.deck run.dir=l run.eval_every=0
+says err '^fault: term at '
+status l done 0
 
 # The file is removed when its weights are about to be loaded.
 run 1 0 eval base.deck run.dir=w $model
