@@ -329,6 +329,28 @@ TEST_WITH(empty_sample_is_legal, begin, NULL)
     assert_int_equal(v.n, 0);
 }
 
+/* Edges of shards of 0.5 m become these by whole factors, to one in a million. */
+TEST(voxels_are_merged_by_whole_factors)
+{
+    static const struct {
+        double edge, factor; /* 0: refused */
+    } cases[] = {{0.5, 1},      {1.5, 3},      {0.5000004, 1}, {0.500001, 0},
+                 {0.25, 0},     {0.7, 0},      {1.500002, 0},  {524288, 1 << 20},
+                 {524288.5, 0}, {1.4999996, 3}};
+    char path[] = "a.h5";
+    sp_shard shard = {.path = path};
+    const sp_dataset set = {.voxel_size = 0.5, .shard = &shard};
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        sp_config config = {.data.voxel_size = cases[i].edge};
+        double factor;
+
+        assert_int_equal(sp_voxel_factor(&config, &set, &factor),
+                         cases[i].factor > 0 ? SP_OK : SP_EDATA);
+        assert_true(cases[i].factor == 0 || factor == cases[i].factor);
+    }
+}
+
 /* Draws repeat, differ by sample and epoch, and do not disturb each other. */
 TEST_WITH(draws_are_keyed, begin, NULL)
 {
