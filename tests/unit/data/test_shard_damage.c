@@ -2,6 +2,7 @@
  * sample. */
 #include "fixtures/test.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -313,6 +314,7 @@ TEST(change_while_in_use)
     sp_sample got = {0};
     sp_dataset set;
     struct stat about;
+    int fd;
 
     write_example(path, NULL, "sptrain-voxels");
     OK(fixture_open(&set, path));
@@ -322,6 +324,11 @@ TEST(change_while_in_use)
     expect("changed while in use", "damage.h5");
     assert_int_equal(truncate(path, about.st_size), 0);
     OK(sp_sample_read(&set, 0, &all, &got));
+    /* Coordinates that were found unique before are looked through again. */
+    fd = open(path, O_WRONLY);
+    assert_int_equal(pwrite(fd, coords, 12, set.shard[0].coords.at + 12), 12);
+    close(fd);
+    FAILS(sp_sample_read(&set, 0, &all, &got), SP_EDATA, "rows 0 and 1 are both");
     assert_int_equal(truncate(path, 100), 0);
     assert_int_equal(sp_sample_read(&set, 0, &all, &got), SP_EDATA);
     expect("shrank while in use", "sample 0");
