@@ -220,11 +220,20 @@ static void check_synced(net_case *c, const sp_net_options *options, int most)
 TEST(synced_statistics_are_the_weighted_mean)
 {
     const sp_net_options options = {.bn_scope = SP_SCOPE_RANK, .seed = 17};
+    float *before;
+    size_t bytes;
     net_case c;
 
     case_open(&c, sp_backend_find("cpu"), &comm, case_smooth_net, &options);
     check_synced(&c, &options, N_SAMPLES);
     check_synced(&c, &options, 1); /* of this step alone */
+    bytes = (size_t)c.graph.n_buffer_floats * sizeof *before;
+    before = malloc(bytes);
+    memcpy(before, c.net.running, bytes);
+    two_micro_batches(&c, NULL, 0);
+    OK(sp_net_sync_running(&c.net));
+    ALL_AGREE(&comm, !memcmp(before, c.net.running, bytes)); /* no voxel, no change */
+    free(before);
     case_close(&c);
 }
 
