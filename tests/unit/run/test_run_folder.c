@@ -208,6 +208,23 @@ FOLDER_TEST(metrics_are_appended_and_cut)
     sp_run_close(&run);
 }
 
+/* A run that goes back repeats its steps, but not the starts and ends of processes. */
+FOLDER_TEST(starts_and_ends_outlive_a_cut)
+{
+    static const char *const lines[] = {
+        "{\"event\":\"step\"}",  "{\"event\":\"end\"}",  "{\"event\":\"eval\"}",
+        "{\"event\":\"start\"}", "{\"event\":\"ends\"}", "{\"event\":\"resume\"}"};
+    sp_run run;
+
+    OK(sp_run_open(&run, dir, &comm));
+    for (int i = 0; i < 6; i++)
+        OK(sp_run_event(&run, lines[i], NULL));
+    OK(sp_run_truncate_metrics(&run, 0));
+    assert_content("metrics.jsonl", "{\"event\":\"end\"}\n{\"event\":\"start\"}\n"
+                                    "{\"event\":\"resume\"}\n");
+    sp_run_close(&run);
+}
+
 FOLDER_TEST(half_a_line_is_cut_off)
 {
     sp_run run;
