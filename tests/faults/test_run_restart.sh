@@ -190,11 +190,12 @@ test -f f/checkpoints/step-000000040.h5 || fail "its checkpoints were set aside"
 run 2 0 base.deck run.dir=f run.resume="$dir/whole/../f/checkpoints/step-000000040.h5"
 test "$(steps f | cut -d ' ' -f 1)" = 40 || fail "steps of f"
 # A link in the run's own checkpoints to another folder's file is moved with them, and the
-# file is read all the same.
+# file is read all the same. As many steps as its epochs have, the last of each a short one,
+# are as long a training.
 mkdir -p h/checkpoints
 ln -s ../../whole/checkpoints/step-000000036.h5 h/checkpoints/link.h5
 echo more >h/metrics.jsonl
-run 2 0 base.deck run.dir=h run.resume=h/checkpoints/link.h5
+run 2 0 base.deck run.dir=h run.resume=h/checkpoints/link.h5 train.steps=40
 says out '/whole/checkpoints/step-000000036.h5 is of another run folder'
 test -h h/old-001/checkpoints/link.h5 || fail "the link was not set aside"
 sums h 40 >b
