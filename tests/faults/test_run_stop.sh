@@ -43,6 +43,11 @@ test "$(evals t | wc -l)" = 1 || fail "the evaluation was not finished"
 SP_TEST_FAULT=term@0:forward:1 run 1 0 base.deck run.dir=l run.eval_every=0
 says err '^fault: term at '
 status l done 0
+# One whose job is at its end stops, and goes on in a job with time left.
+SLURM_JOB_END_TIME=$(($(date +%s) + 85)) run 2 75 base.deck run.dir=j
+says j/status.json "stopped near the end of the job's time after step 1: "
+SLURM_JOB_END_TIME=$(($(date +%s) + 900)) run 2 0 base.deck run.dir=j
+status j done 0
 
 # The file is removed when its weights are about to be loaded.
 run 1 0 eval base.deck run.dir=w $model
