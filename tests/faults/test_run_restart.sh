@@ -178,7 +178,8 @@ sums f 40 >b
 same want.sums b "continued from another folder: weights"
 test -f f/checkpoints/best.h5 || fail "no best.h5: the other folder's was better"
 cp f/metrics.jsonl other
-run 2 0 base.deck run.dir=f run.resume=whole/checkpoints/step-000000039.h5
+mkdir f/checkpoints-kept && cp whole/checkpoints/step-000000039.h5 f/checkpoints-kept
+run 2 0 base.deck run.dir=f run.resume=f/checkpoints-kept/step-000000039.h5
 same other f/old-001/metrics.jsonl "what was in the folder is lost"
 test "$(steps f | cut -d ' ' -f 1)" = 40 || fail "steps of f"
 same before whole/metrics.jsonl "the other folder changed"
