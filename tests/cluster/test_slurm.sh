@@ -120,13 +120,8 @@ is_up=1
 
 ln -s "$SP_SRCDIR/jobs" jobs
 "$SHARDS" uneven u.h5 || fail "make_shards"
-cat >base.deck <<'DECK'
-data : { train = "u.h5"; val = "u.h5"; };
-net : { family = "dummy"; };
-batch : { size = 2; };
-train : { epochs = 100; warmup_steps = 5; };
-run : { log_every = 1; eval_every = 50; dir = "r"; threads = 1; };
-DECK
+dummy_deck u.h5 'size = 2;' 'epochs = 100; warmup_steps = 5;' \
+    'log_every = 1; eval_every = 50; dir = "r"; threads = 1;'
 last=800 # 8 steps an epoch
 export SPTRAIN # for the job scripts
 submit() { # SBATCH ARGUMENTS: the job's number

@@ -58,13 +58,8 @@ hosts() { # ARGUMENTS: four ranks on the two hosts
 }
 
 "$SHARDS" uneven u.h5 || fail "make_shards"
-cat >base.deck <<'DECK'
-data : { train = "u.h5"; val = "u.h5"; };
-net : { family = "dummy"; };
-batch : { size = 4; };
-train : { steps = 20; warmup_steps = 5; };
-run : { log_every = 1; dir = "r"; threads = 1; oversubscribe = true; };
-DECK
+dummy_deck u.h5 'size = 4;' 'steps = 20; warmup_steps = 5;' \
+    'log_every = 1; dir = "r"; threads = 1; oversubscribe = true;'
 
 # near DIR DIR [STEPS]: both have the same samples, and losses that differ as little as
 # those of other numbers of ranks do (test_run_ranks.sh).

@@ -4,13 +4,7 @@
 # is.
 . "$SP_SRCDIR/tests/run/story.sh"
 "$SHARDS" uneven u.h5 || fail "make_shards"
-cat >base.deck <<'DECK'
-data : { train = "u.h5"; val = "u.h5"; };
-net : { family = "dummy"; };
-batch : { size = 2; };
-train : { epochs = 8; warmup_steps = 5; };
-run : { dir = "r"; };
-DECK
+dummy_deck u.h5 'size = 2;' 'epochs = 8; warmup_steps = 5;' 'dir = "r";'
 
 # scores FIRST LAST: prints "score step" of the best evaluation of these steps.
 scores() {

@@ -10,13 +10,8 @@ mount -t tmpfs -o size=8m tmpfs small 2>/dev/null || {
     exit 77
 }
 trap 'umount -l "$dir/small" 2>/dev/null; rm -rf "$dir"' EXIT
-cat >base.deck <<'DECK'
-data : { train = "u.h5"; val = "u.h5"; };
-net : { family = "dummy"; };
-batch : { size = 2; };
-train : { epochs = 2; warmup_steps = 5; };
-run : { log_every = 1; checkpoint_every = 3; keep = 2; dir = "small/r"; };
-DECK
+dummy_deck u.h5 'size = 2;' 'epochs = 2; warmup_steps = 5;' \
+    'log_every = 1; checkpoint_every = 3; keep = 2; dir = "small/r";'
 run 2 0 base.deck run.dir=want
 sums want 16 >want.sums
 SP_TEST_FAULT=kill@0:read:5 launch 2 base.deck

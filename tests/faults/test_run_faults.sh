@@ -7,13 +7,7 @@ cp u.h5 label.h5 && "$SHARDS" bad-label label.h5 12 || fail "make_shards"
 cp u.h5 crc.h5 && "$SHARDS" bad-feature crc.h5 12 || fail "make_shards"
 head -c 5000 u.h5 >short.h5
 echo "not HDF5" >text.h5
-cat >base.deck <<'DECK'
-data : { train = "u.h5"; val = "u.h5"; };
-net : { family = "dummy"; };
-batch : { size = 3; };
-train : { steps = 6; warmup_steps = 1; };
-run : { dir = "r"; log_every = 1; };
-DECK
+dummy_deck u.h5 'size = 3;' 'steps = 6; warmup_steps = 1;' 'dir = "r"; log_every = 1;'
 
 # refuse STATUS TEXT ARGUMENTS...: on one and two ranks.
 refuse() {

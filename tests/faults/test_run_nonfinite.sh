@@ -100,7 +100,10 @@ test "$(ls r/predictions)" = b.h5 || fail "left: $(ls r/predictions)"
 same whole.h5 r/predictions/b.h5 "earlier predictions"
 
 # A batch norm spreads it over the step's samples; their features tell which is at fault.
-run 2 0 base.deck run.dir=v data.train=h.h5 data.val='[]'
+# Each epoch has such a step; only steps in a row count against train.nonfinite_limit.
+run 2 0 base.deck run.dir=v data.train=h.h5 data.val='[]' train.steps=12 augment.drop=0.0 \
+    train.nonfinite_limit=3 run.log_every=1
+test "$(steps v | grep -c null)" = 4 || fail "$(steps v | grep -c null) steps without a loss"
 says err 'non-finite loss of sample 2 of h.h5; its features reach 3e+38 (a)'
 says err 'non-finite loss of sample [013-5] of h.h5; its features reach -\{0,1\}[0-9.]* ([ab])'
 # In training the failure comes before best.h5 is replaced.

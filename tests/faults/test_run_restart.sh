@@ -3,13 +3,8 @@
 # and says so.
 . "$SP_SRCDIR/tests/run/story.sh"
 "$SHARDS" uneven u.h5 && "$SHARDS" plain p.h5 || fail "make_shards"
-cat >base.deck <<'DECK'
-data : { train = "u.h5"; val = "u.h5"; };
-net : { family = "dummy"; };
-batch : { size = 2; };
-train : { epochs = 5; warmup_steps = 5; };
-run : { log_every = 1; checkpoint_every = 3; keep = 100; dir = "r"; };
-DECK
+dummy_deck u.h5 'size = 2;' 'epochs = 5; warmup_steps = 5;' \
+    'log_every = 1; checkpoint_every = 3; keep = 100; dir = "r";'
 # 15 samples in steps of 2: 8 steps an epoch, 40 in all.
 
 # whole DIR WHAT: DIR is like the uninterrupted run, bit for bit.
@@ -183,7 +178,8 @@ sums f 40 >b
 same want.sums b "continued from another folder: weights"
 test -f f/checkpoints/best.h5 || fail "no best.h5: the other folder's was better"
 cp f/metrics.jsonl other
-run 2 0 base.deck run.dir=f run.resume=whole/checkpoints/step-000000039.h5
+mkdir f/checkpoints-kept && cp whole/checkpoints/step-000000039.h5 f/checkpoints-kept
+run 2 0 base.deck run.dir=f run.resume=f/checkpoints-kept/step-000000039.h5
 same other f/old-001/metrics.jsonl "what was in the folder is lost"
 test "$(steps f | cut -d ' ' -f 1)" = 40 || fail "steps of f"
 same before whole/metrics.jsonl "the other folder changed"
@@ -195,11 +191,12 @@ test -f f/checkpoints/step-000000040.h5 || fail "its checkpoints were set aside"
 run 2 0 base.deck run.dir=f run.resume="$dir/whole/../f/checkpoints/step-000000040.h5"
 test "$(steps f | cut -d ' ' -f 1)" = 40 || fail "steps of f"
 # A link in the run's own checkpoints to another folder's file is moved with them, and the
-# file is read all the same.
+# file is read all the same. As many steps as its epochs have, the last of each a short one,
+# are as long a training.
 mkdir -p h/checkpoints
 ln -s ../../whole/checkpoints/step-000000036.h5 h/checkpoints/link.h5
 echo more >h/metrics.jsonl
-run 2 0 base.deck run.dir=h run.resume=h/checkpoints/link.h5
+run 2 0 base.deck run.dir=h run.resume=h/checkpoints/link.h5 train.steps=40
 says out '/whole/checkpoints/step-000000036.h5 is of another run folder'
 test -h h/old-001/checkpoints/link.h5 || fail "the link was not set aside"
 sums h 40 >b
@@ -247,9 +244,11 @@ for change in batch.size=3:2:3 batch.per=rank:world:rank train.seed=2:1:2 net.fa
     values=${change#*:}
     one_diagnosis "checkpoint \"\{0,1\}${values%:*}\"\{0,1\}, deck \"\{0,1\}${values#*:}"
 done
-run 2 2 base.deck run.dir=l data.train=p.h5 data.val='[]'
-one_diagnosis 'data index: checkpoint [0-9a-f]*, data.train [0-9a-f]*'
 status l failed 2
+# The place of the last step, sample 12 of an epoch, is none among the six samples of p.h5,
+# which is no damage.
+run 2 2 base.deck run.dir=back data.train=p.h5 data.val='[]'
+one_diagnosis 'data index: checkpoint [0-9a-f]*, data.train [0-9a-f]*'
 run 2 0 base.deck run.dir=l
 whole l "continued after refusals"
 

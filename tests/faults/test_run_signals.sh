@@ -7,13 +7,8 @@
 signals=${SP_SIGNALS-8}
 first=${SP_SEED-1}
 "$SHARDS" uneven u.h5 || fail "make_shards"
-cat >base.deck <<'DECK'
-data : { train = "u.h5"; val = "u.h5"; };
-net : { family = "dummy"; };
-batch : { size = 2; };
-train : { epochs = 3; warmup_steps = 5; };
-run : { log_every = 1; checkpoint_every = 5; keep = 2; dir = "r"; threads = 1; };
-DECK
+dummy_deck u.h5 'size = 2;' 'epochs = 3; warmup_steps = 5;' \
+    'log_every = 1; checkpoint_every = 5; keep = 2; dir = "r"; threads = 1;'
 last=24 # 15 samples in steps of 2: 8 steps an epoch
 
 # now_ms: of a clock that goes on evenly.

@@ -4,13 +4,7 @@
 # of it. They read the checkpoint that they verified, whatever becomes of its path.
 . "$SP_SRCDIR/tests/run/story.sh"
 "$SHARDS" uneven u.h5 || fail "make_shards"
-cat >base.deck <<'DECK'
-data : { train = "u.h5"; val = "u.h5"; };
-net : { family = "dummy"; };
-batch : { size = 4; eval_size = 3; };
-train : { steps = 2; };
-run : { watchdog_s = 0; threads = 1; };
-DECK
+dummy_deck u.h5 'size = 4; eval_size = 3;' 'steps = 2;' 'watchdog_s = 0; threads = 1;'
 run 1 0 base.deck run.dir=r
 model=run.checkpoint=r/checkpoints/best.h5
 
@@ -45,6 +39,15 @@ run 1 75 base.deck run.dir=t train.steps=100 train.warmup_steps=0
 unset SP_TEST_FAULT
 says out 'stopped by signal 15 after step .*: run the same command again to continue'
 test "$(evals t | wc -l)" = 1 || fail "the evaluation was not finished"
+# One that is asked in its last step is done all the same.
+SP_TEST_FAULT=term@0:forward:1 run 1 0 base.deck run.dir=l run.eval_every=0
+says err '^fault: term at '
+status l done 0
+# One whose job is at its end stops, and goes on in a job with time left.
+SLURM_JOB_END_TIME=$(($(date +%s) + 85)) run 2 75 base.deck run.dir=j
+says j/status.json "stopped near the end of the job's time after step 1: "
+SLURM_JOB_END_TIME=$(($(date +%s) + 900)) run 2 0 base.deck run.dir=j
+status j done 0
 
 # The file is removed when its weights are about to be loaded.
 run 1 0 eval base.deck run.dir=w $model

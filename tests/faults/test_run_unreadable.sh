@@ -3,13 +3,7 @@
 # for a damaged one: nothing older takes its place, and nothing is renamed.
 . "$SP_SRCDIR/tests/run/story.sh"
 "$SHARDS" uneven u.h5 || fail "make_shards"
-cat >base.deck <<'DECK'
-data : { train = "u.h5"; val = "u.h5"; };
-net : { family = "dummy"; };
-batch : { size = 2; };
-train : { epochs = 1; warmup_steps = 5; };
-run : { checkpoint_every = 3; dir = "r"; };
-DECK
+dummy_deck u.h5 'size = 2;' 'epochs = 1; warmup_steps = 5;' 'checkpoint_every = 3; dir = "r";'
 SPTRAIN=$SP_BUILDDIR/tests/run/sptrain_unreadable
 
 # unreadable NAME RANKS ARGUMENTS...: a start that cannot read the file of checkpoints/.

@@ -3,13 +3,8 @@
 # and the others do not wait for it: status 6 everywhere.
 . "$SP_SRCDIR/tests/run/story.sh"
 "$SHARDS" uneven u.h5 || fail "make_shards"
-cat >base.deck <<'DECK'
-data : { train = "u.h5"; val = "u.h5"; };
-net : { family = "dummy"; };
-batch : { size = 3; };
-train : { epochs = 3; warmup_steps = 5; };
-run : { log_every = 1; checkpoint_every = 3; dir = "r"; };
-DECK
+dummy_deck u.h5 'size = 3;' 'epochs = 3; warmup_steps = 5;' \
+    'log_every = 1; checkpoint_every = 3; dir = "r";'
 run 3 0 base.deck run.dir=pace
 watch_s=$(patience pace)
 sed -i "s/dir = \"r\";/& watchdog_s = $watch_s;/" base.deck

@@ -6,7 +6,6 @@
 #include "fixtures/net_case.h"
 #include "random/random.h"
 
-#include "comm/sp_comm.h"
 #include "net/sp_optim.h"
 
 enum { MOST = 4, STEPS = 2 };
@@ -20,7 +19,6 @@ typedef struct drawn {
     int n_samples[STEPS];
 } drawn;
 
-static sp_comm comm;
 static const float weights[CASE_CLASSES] = {0.5, 1, 2};
 static int n_compared; /* steps with the dense ones */
 
@@ -79,7 +77,7 @@ static void open_side(side *s, const drawn *d, sp_precision precision,
     sp_net_options options = d->options;
 
     options.is_low_memory = is_low_memory;
-    case_open_as(&s->c, sp_backend_find("cpu"), &comm, d->layers, d->freeze, &options,
+    case_open_as(&s->c, sp_backend_find("cpu"), alone(), d->layers, d->freeze, &options,
                  precision);
     OK(sp_optim_create(&s->optim, &s->c.graph, &s->c.config, &s->c.backend));
 }
@@ -226,10 +224,4 @@ TEST(random_networks_train_as_the_dense_ones)
     print_message("%d of %d steps were compared with the dense ones\n", n_compared,
                   (int)runs * 2 * STEPS);
     assert_true(runs < 50 || n_compared > (int)runs * STEPS);
-}
-
-int main(void)
-{
-    sp_comm_open_self(&comm);
-    return run_all_tests(NULL, NULL);
 }

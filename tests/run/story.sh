@@ -44,6 +44,18 @@ find_python() {
     skip "no python3 that imports $1 (install-deps.sh --tests)"
 }
 
+# dummy_deck FILE BATCH TRAIN [RUN]: writes base.deck, which trains the family dummy on a data
+# set and evaluates on it, with these keys in its groups.
+dummy_deck() {
+    cat >base.deck <<DECK
+data : { train = "$1"; val = "$1"; };
+net : { family = "dummy"; };
+batch : { $2 };
+train : { $3 };
+run : { $4 };
+DECK
+}
+
 # launch RANKS ARGUMENTS...: leaves its status in $? and its output in out and err.
 launch() {
     ranks=$1

@@ -7,7 +7,7 @@ cat >base.deck <<'DECK'
 data : { train = "u.h5"; val = "u.h5"; };
 batch : { size = 6; eval_size = 4; };
 train : { steps = 8; warmup_steps = 2; };
-run : { log_every = 1; };
+run : { log_every = 1; bucket_mb = 0.01; };
 DECK
 sed '/^batch/d; /^train/d' base.deck >all.deck
 cat >>all.deck <<'DECK'

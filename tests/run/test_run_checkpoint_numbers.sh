@@ -4,13 +4,8 @@
 # like a damaged one where the run looks for the newest.
 . "$SP_SRCDIR/tests/run/story.sh"
 "$SHARDS" plain p.h5 || fail "make_shards"
-cat >base.deck <<'DECK'
-data : { train = "p.h5"; val = "p.h5"; };
-net : { family = "dummy"; };
-batch : { size = 2; };
-train : { steps = 4; warmup_steps = 1; class_weights = "inverse"; };
-run : { log_every = 1; checkpoint_every = 2; dir = "r"; };
-DECK
+dummy_deck p.h5 'size = 2;' 'steps = 4; warmup_steps = 1; class_weights = "inverse";' \
+    'log_every = 1; checkpoint_every = 2; dir = "r";'
 run 2 0 base.deck
 good=r/checkpoints/step-000000004.h5
 echo "secret first line" >secret.txt

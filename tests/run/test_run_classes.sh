@@ -5,12 +5,7 @@
 for kind in plain coded rotated classes far bare bare-nameless; do
     mkdir $kind && "$SHARDS" $kind $kind/s.h5 || fail "make_shards"
 done
-cat >base.deck <<'DECK'
-data : { train = "coded/s.h5"; val = "coded/s.h5"; };
-net : { family = "dummy"; };
-batch : { size = 2; eval_size = 4; };
-train : { steps = 6; warmup_steps = 2; };
-DECK
+dummy_deck coded/s.h5 'size = 2; eval_size = 4;' 'steps = 6; warmup_steps = 2;'
 codes() {
     "$SHARDS" codes "$1" || fail "no codes in $1"
 }

@@ -77,6 +77,19 @@ same a2 b "evaluation with weights of classes"
 run 1 0 eval plain.deck run.dir=w train.class_weights=none train.label_smoothing=0
 evaluations w | tail -1 >b
 cmp -s a2 b && fail "weights of classes on the command line do not count"
+# inverse: all labelled voxels / (classes * voxels of the class); sqrt_inverse: its root.
+for power in 1 0.5; do
+    list=$("$SP_BUILDDIR/spvox" info u.h5 | awk -v to=$power '
+        / class[0-3] / { n[k++] = $3; all += $3 }
+        END { for (c = 0; c < k; c++) printf ",%.17g", (all / (k * n[c])) ^ to }')
+    run 2 0 base.deck run.dir=w$power train.label_smoothing=0.1 "train.class_weights=[${list#,}]"
+done
+run 2 0 base.deck run.dir=s train.label_smoothing=0.1 train.class_weights=sqrt_inverse
+for pair in w:w1 s:w0.5; do
+    evals ${pair%:*} >a2
+    evals ${pair#*:} >b
+    same a2 b "weights of classes: $pair"
+done
 # The ratios of weights count, not their size: these are 2^29.
 run 2 0 base.deck run.dir=large 'train.class_weights=[536870912,536870912,536870912,536870912]'
 evals large >b

@@ -2,13 +2,7 @@
 # Keys that a deck may name do what the table of keys says.
 . "$SP_SRCDIR/tests/run/story.sh"
 "$SHARDS" uneven u.h5 && "$SHARDS" plain p.h5 || fail "make_shards"
-cat >base.deck <<'DECK'
-data : { train = "u.h5"; val = "u.h5"; };
-net : { family = "dummy"; };
-batch : { size = 4; };
-train : { epochs = 3; warmup_steps = 1; };
-run : { dir = "r"; };
-DECK
+dummy_deck u.h5 'size = 4;' 'epochs = 3; warmup_steps = 1;' 'dir = "r";'
 
 # Lines, checkpoints and evaluations come once an epoch. The newest checkpoints are kept.
 run 2 0 base.deck run.log_every=0 run.keep=2 run.rank_logs=true "run.after_save=echo saved >>saved; echo"

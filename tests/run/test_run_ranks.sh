@@ -3,13 +3,7 @@
 # one, one voxel, one without labels, ranks without samples, a step without labels.
 . "$SP_SRCDIR/tests/run/story.sh"
 "$SHARDS" uneven u.h5 && "$SHARDS" unlabelled n.h5 || fail "make_shards"
-cat >base.deck <<'DECK'
-data : { train = "u.h5"; val = "u.h5"; };
-net : { family = "dummy"; };
-batch : { size = 4; };
-train : { steps = 20; warmup_steps = 5; };
-run : { log_every = 1; eval_every = 0; };
-DECK
+dummy_deck u.h5 'size = 4;' 'steps = 20; warmup_steps = 5;' 'log_every = 1; eval_every = 0;'
 sed '/^net/d' base.deck >smooth.deck
 smooth_net_4 >>smooth.deck
 
@@ -106,3 +100,11 @@ case $(spins),$(nproc) in
 *) test "$(nproc)" -gt 16 || fail "threads spin: $(spins)" ;;
 esac
 test "$(spins OMP_WAIT_POLICY=active)" != 0 || fail "OMP_WAIT_POLICY has no effect"
+
+# A rank whose weights differ is named before a checkpoint has them, and every hundred steps.
+SPTRAIN=$SP_BUILDDIR/tests/run/sptrain_counted
+for every in 2 1000; do
+    FLIP_AT=1 run 3 8 base.deck run.dir=flip train.steps=101 run.checkpoint_every=$every
+    one_diagnosis "step $((every < 100 ? every : 100)): the weights of rank 1 differ"
+    test ! -e flip/checkpoints || fail "a checkpoint of weights that differ"
+done

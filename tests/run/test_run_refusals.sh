@@ -4,13 +4,7 @@
 # written elsewhere.
 . "$SP_SRCDIR/tests/run/story.sh"
 "$SHARDS" plain p.h5 || fail "make_shards"
-cat >base.deck <<'DECK'
-data : { train = "p.h5"; val = "p.h5"; };
-net : { family = "dummy"; };
-batch : { size = 2; };
-train : { steps = 4; warmup_steps = 1; };
-run : { log_every = 1; dir = "r"; };
-DECK
+dummy_deck p.h5 'size = 2;' 'steps = 4; warmup_steps = 1;' 'log_every = 1; dir = "r";'
 run 2 0 base.deck
 
 # An unset variable of a shell in run.dir=$X, and the root folder.

@@ -6,13 +6,7 @@
 TERMINAL=$SP_BUILDDIR/tests/tools/in_terminal
 SPVOX=$SP_BUILDDIR/spvox
 "$SHARDS" uneven u.h5 && "$SHARDS" hostile h.h5 || fail "make_shards"
-cat >base.deck <<'DECK'
-data : { train = "u.h5"; val = "u.h5"; };
-net : { family = "dummy"; };
-batch : { size = 4; };
-train : { epochs = 2; warmup_steps = 1; };
-run : { log_every = 1; };
-DECK
+dummy_deck u.h5 'size = 4;' 'epochs = 2; warmup_steps = 1;' 'log_every = 1;'
 # 4 steps an epoch, 8 in all. Lines are drawn five times a second at most, so that a run is
 # slowed down for some of them to be seen.
 

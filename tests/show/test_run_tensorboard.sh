@@ -5,13 +5,8 @@
 . "$SP_SRCDIR/tests/run/story.sh"
 CHECK=$SP_BUILDDIR/tests/tools/events_check
 "$SHARDS" uneven p.h5 && "$SHARDS" box u.h5 15 200 1 3 4 0 || fail "make_shards"
-cat >base.deck <<'DECK'
-data : { train = "u.h5"; val = "u.h5"; };
-net : { family = "dummy"; };
-batch : { size = 4; };
-train : { epochs = 3; warmup_steps = 1; };
-run : { log_every = 1; checkpoint_every = 3; dir = "r"; tensorboard = true; };
-DECK
+dummy_deck u.h5 'size = 4;' 'epochs = 3; warmup_steps = 1;' \
+    'log_every = 1; checkpoint_every = 3; dir = "r"; tensorboard = true;'
 # 15 samples in steps of 4: 4 steps an epoch, 12 in all.
 
 # agree DIR WORDS: the files agree, and the counts are these.

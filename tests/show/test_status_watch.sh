@@ -4,13 +4,7 @@
 . "$SP_SRCDIR/tests/run/story.sh"
 TERMINAL=$SP_BUILDDIR/tests/tools/in_terminal
 "$SHARDS" uneven u.h5 || fail "make_shards"
-cat >base.deck <<'DECK'
-data : { train = "u.h5"; val = "u.h5"; };
-net : { family = "dummy"; };
-batch : { size = 2; };
-train : { epochs = 3; warmup_steps = 1; };
-run : { log_every = 1; dir = "r"; };
-DECK
+dummy_deck u.h5 'size = 2;' 'epochs = 3; warmup_steps = 1;' 'log_every = 1; dir = "r";'
 # 8 steps an epoch, 24 in all.
 
 # watch COLUMNS STATUS ARGUMENTS...: what somebody sees; without columns, in a file.

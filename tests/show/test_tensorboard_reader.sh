@@ -7,13 +7,8 @@ python=${SP_TENSORBOARD_PYTHON-python3}
 "$python" -c 'import tensorboard' 2>/dev/null ||
     skip "$python has no tensorboard (pip install tensorboard): event files are not read by it"
 "$SHARDS" uneven u.h5 && "$SHARDS" hostile h.h5 || fail "make_shards"
-cat >base.deck <<'DECK'
-data : { train = "u.h5"; val = "u.h5"; };
-net : { family = "dummy"; };
-batch : { size = 4; };
-train : { epochs = 3; warmup_steps = 1; };
-run : { log_every = 1; checkpoint_every = 3; tensorboard = true; };
-DECK
+dummy_deck u.h5 'size = 4;' 'epochs = 3; warmup_steps = 1;' \
+    'log_every = 1; checkpoint_every = 3; tensorboard = true;'
 run 2 0 base.deck run.dir=whole
 for at in 5 8; do
     SP_TEST_FAULT=kill@0:forward:$at launch 2 base.deck run.dir=r

@@ -65,47 +65,48 @@ enum { N_SIZES = sizeof sizes / sizeof *sizes, NO_LABEL = 7 };
 static const int64_t isolated[] = {12000, 12000, 12000, 12000};
 static const int64_t large[] = {3000, 3000, 60000, 3000, 3000, 3000, 3000, 3000};
 
+/* Kinds of data sets; where nothing else is said they have the samples of plain. */
+static const struct {
+    const char *name;
+    fixture f;
+} kinds[] = {
+    {"uneven",
+     {.n_samples = N_SIZES,
+      .voxels = sizes,
+      .unlabelled = 1u << NO_LABEL,
+      .has_points = true,
+      .has_subvoxel = true}},
+    {"unlabelled", {.n_samples = 4, .unlabelled = 15}},
+    {"plain", {.n_samples = 6}},
+    {"points", {.has_points = true, .is_unlabelled_in_points = true}},
+    {"classes", {.n_classes = 5}},
+    {"hostile", {.is_hostile = true}},
+    {"renamed", {.is_renamed = true}},
+    {"coded", {.has_codes = true}},
+    {"rotated", {.has_codes = true, .n_rotated = 3}},
+    {"far", {.mean_factor = 100}},
+    {"recipe", {.has_codes = true, .has_recipe = true}},
+    {"recipe-25", {.has_codes = true, .has_recipe = true, .block = 25}},
+    {"recipe-255", {.has_codes = true, .has_recipe = true, .divisor = 255}},
+    {"recipe-foot", {.has_codes = true, .has_recipe = true, .unit = "foot"}},
+    {"isolated", {.n_samples = 4, .voxels = isolated, .gap = 64}},
+    {"large", {.n_samples = 8, .voxels = large}},
+};
+
 static sp_status make(const char *kind, const char *path)
 {
-    fixture f = {.n_samples = 6, .voxels = sizes + 9, .seed = 5, .has_moments = true};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        fixture f = kinds[i].f;
 
-    if (strcmp(kind, "uneven") == 0) {
-        f.n_samples = N_SIZES;
-        f.voxels = sizes;
-        f.unlabelled = 1u << NO_LABEL;
-        f.has_points = f.has_subvoxel = true;
-    } else if (strcmp(kind, "unlabelled") == 0) {
-        f.n_samples = 4;
-        f.unlabelled = 15;
-    } else if (strcmp(kind, "points") == 0) {
-        f.has_points = f.is_unlabelled_in_points = true;
-    } else if (strcmp(kind, "coded") == 0) {
-        f.has_codes = true;
-    } else if (strcmp(kind, "rotated") == 0) {
-        f.has_codes = true;
-        f.n_rotated = 3;
-    } else if (strcmp(kind, "far") == 0) {
-        f.mean_factor = 100;
-    } else if (strcmp(kind, "renamed") == 0) {
-        f.is_renamed = true;
-    } else if (strcmp(kind, "isolated") == 0) {
-        f.n_samples = 4;
-        f.voxels = isolated;
-        f.gap = 64;
-    } else if (strcmp(kind, "large") == 0) {
-        f.n_samples = 8;
-        f.voxels = large;
-    } else if (strcmp(kind, "classes") == 0) {
-        f.n_classes = 5;
-    } else if (strncmp(kind, "recipe", 6) == 0) {
-        f.has_codes = f.has_recipe = true;
-        f.block = strcmp(kind, "recipe-25") == 0 ? 25 : 0;
-        f.divisor = strcmp(kind, "recipe-255") == 0 ? 255 : 0;
-        f.unit = strcmp(kind, "recipe-foot") == 0 ? "foot" : NULL;
-    } else if (strcmp(kind, "hostile") == 0) {
-        f.is_hostile = true;
+        if (strcmp(kinds[i].name, kind) != 0)
+            continue;
+        f.n_samples = f.n_samples ? f.n_samples : 6;
+        f.voxels = f.voxels ? f.voxels : sizes + 9;
+        f.seed = 5;
+        f.has_moments = true;
+        return fixture_write(&f, path);
     }
-    return fixture_write(&f, path);
+    return SP_FAIL(SP_EUSAGE, "no kind of data set is called %s", kind);
 }
 
 static sp_status make_box(char **argv)

@@ -125,6 +125,24 @@ TEST(float_results_are_rounded_once)
     assert_true(got[1] == 1);
 }
 
+/* 2^53 + 1 is a tie, and the last bit is one of those that such large sums lose. */
+TEST(large_sums_are_rounded_once)
+{
+    for (int sign = -1; sign <= 1; sign += 2) {
+        const double large = 0x1p35, rest[] = {1, sign * 0x1p-60};
+        int64_t sum[SP_EXACT_LIMBS] = {0};
+        double got;
+
+        sp_exact_add_f64(sum, &large, 1);
+        for (int l = 0; l < SP_EXACT_LIMBS; l++)
+            sum[l] *= 1 << 18; /* as of so many ranks */
+        for (int i = 0; i < 2; i++)
+            sp_exact_add_f64(sum, rest + i, 1);
+        sp_exact_get_f64(sum, &got, 1);
+        assert_true(got == 0x1p53 + (sign > 0 ? 2 : 0));
+    }
+}
+
 /* Long arrays go to threads and vectors; every element must be what it is alone. */
 TEST(long_arrays_are_many_single_sums)
 {

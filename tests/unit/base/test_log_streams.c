@@ -8,15 +8,13 @@
 
 #include "base/sp_log.h"
 
-static char out_path[] = "/tmp/sp-log-out-XXXXXX",
-            err_path[] = "/tmp/sp-log-err-XXXXXX",
-            own_path[] = "/tmp/sp-log-own-XXXXXX";
+static char out_path[64], err_path[64], own_path[64];
 static int kept_out, kept_err;
 
 static void capture(void)
 {
-    int out = open(out_path, O_WRONLY | O_TRUNC),
-        err = open(err_path, O_WRONLY | O_TRUNC);
+    int out = open(out_path, O_WRONLY | O_TRUNC | O_CREAT, 0600),
+        err = open(err_path, O_WRONLY | O_TRUNC | O_CREAT, 0600);
 
     fflush(NULL);
     kept_out = dup(1);
@@ -232,8 +230,8 @@ TEST(other_ranks_clear_the_live_line)
 
 TEST(a_log_that_cannot_be_opened_is_named)
 {
-    assert_int_equal(sp_log_open(0, 1, "h", 0, "/nonexistent/rank.log"), SP_EIO);
-    assert_non_null(strstr(sp_error_last()->message, "/nonexistent/rank.log"));
+    FAILS(sp_log_open(0, 1, "h", 0, "/nonexistent/rank.log"), SP_EIO,
+          "/nonexistent/rank.log");
 }
 
 /* A process that is about to end others waits for the reader of its output. */
@@ -260,16 +258,12 @@ TEST(a_message_is_read_before_the_end)
     close(to[1]);
 }
 
-int main(void)
+static int name_files(void **state)
 {
-    int n_failed;
-
-    close(mkstemp(out_path));
-    close(mkstemp(err_path));
-    close(mkstemp(own_path));
-    n_failed = run_all_tests(NULL, NULL);
-    unlink(out_path);
-    unlink(err_path);
-    unlink(own_path);
-    return n_failed;
+    (void)state;
+    snprintf(out_path, sizeof out_path, "%s", test_path("out"));
+    snprintf(err_path, sizeof err_path, "%s", test_path("err"));
+    snprintf(own_path, sizeof own_path, "%s", test_path("own"));
+    return close(open(own_path, O_CREAT | O_WRONLY, 0600));
 }
+AROUND_ALL(name_files, NULL)

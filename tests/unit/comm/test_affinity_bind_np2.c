@@ -9,7 +9,7 @@
 
 #include "comm/sp_affinity.h"
 
-static sp_comm comm;
+ON_RANKS(comm)
 
 static int count(const uint64_t set[SP_CORE_WORDS])
 {
@@ -86,15 +86,4 @@ TEST(bound_ranks_stay)
     assert_memory_equal(one, after, sizeof one);
     assert_string_equal(text, "");
     bind_to(before);
-}
-
-int main(int argc, char **argv)
-{
-    int failed;
-
-    if (sp_comm_open(&comm, &argc, &argv) != SP_OK || comm.size != 2)
-        return 1;
-    failed = run_all_tests(NULL, NULL);
-    sp_comm_close(&comm);
-    return failed;
 }

@@ -1,8 +1,7 @@
 /* Shares of cores on made-up machines, which hwloc takes from its environment. */
 #include "fixtures/test.h"
 
-#include <unistd.h>
-
+#include "base/sp_file.h"
 #include "comm/sp_affinity.h"
 
 /* Two packages of four cores; core i has the hyperthreads i and i + 8. */
@@ -97,12 +96,9 @@ static uint64_t near(uint64_t allowed, const char *pci)
 
 TEST(beside_a_device)
 {
-    char path[] = "/tmp/affinity-XXXXXX";
-    const int fd = mkstemp(path);
+    const char *path = test_path("machine.xml");
 
-    assert_true(fd >= 0);
-    assert_int_equal(write(fd, machine, sizeof machine - 1), sizeof machine - 1);
-    close(fd);
+    OK(sp_file_replace(path, machine, sizeof machine - 1, 0));
     unsetenv("HWLOC_COMPONENTS");
     setenv("HWLOC_XMLFILE", path, 1);
     assert_true(near(0xf, "0000:03:00.0") == 0xc);
@@ -112,5 +108,4 @@ TEST(beside_a_device)
     assert_true(near(0xf, "nonsense") == 0xf);
     assert_true(near(0xf, NULL) == 0xf);
     unsetenv("HWLOC_XMLFILE");
-    unlink(path);
 }

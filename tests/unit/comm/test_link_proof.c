@@ -282,8 +282,4 @@ TEST(one_rank_has_no_port)
     sp_watchdog_stop(watchdog, SP_OK);
     sp_run_close(&run);
 }
-
-int main(void)
-{
-    return run_all_tests(open_door, close_door);
-}
+AROUND_ALL(open_door, close_door)

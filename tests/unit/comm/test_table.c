@@ -6,7 +6,7 @@
 #include "comm/sp_records.h"
 #include "comm/sp_table.h"
 
-static sp_comm comm;
+ON_RANKS(comm)
 static const char *const names[] = {"all", "some", "none", "odd", "broken"};
 enum { ALL, SOME, NONE, ODD, BROKEN, N_ROWS };
 
@@ -137,9 +137,4 @@ TEST(an_empty_record_is_a_record)
     }
     assert_null(sp_records_next(&all, NULL));
     sp_records_destroy(&all);
-}
-
-int main(int argc, char **argv)
-{
-    return run_all_tests_on_ranks(&comm, argc, argv);
 }

@@ -116,8 +116,7 @@ TEST(choice_of_version)
     sp_backend be = {.ops = sp_backend_find("cpu")};
 
     assert_false(fx_open(&be, "sse9", 1));
-    assert_non_null(
-        strstr(sp_error_last()->message, "SP_CPU_ISA=sse9: expected amx, avx512"));
+    SAYS("SP_CPU_ISA=sse9: expected amx, avx512");
     be.ops->close(&be);
     assert_true(fx_open(&be, "portable", 1));
     be.ops->close(&be);

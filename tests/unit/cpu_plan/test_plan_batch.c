@@ -212,8 +212,3 @@ TEST(full_arena_is_an_error)
                      SP_EMEM);
     backend.ops->arena_destroy(&small);
 }
-
-int main(void)
-{
-    return run_all_tests(open_backend, close_backend);
-}

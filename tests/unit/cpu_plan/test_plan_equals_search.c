@@ -150,8 +150,3 @@ TEST(whole_range)
         check(&spec[i], &b);
     free(b.coords);
 }
-
-int main(void)
-{
-    return run_all_tests(open_backend, close_backend);
-}

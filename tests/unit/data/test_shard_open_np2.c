@@ -6,7 +6,7 @@
 
 #include "fixtures/shard_fixture.h"
 
-static sp_comm comm;
+ON_RANKS(comm)
 static const int64_t sizes[] = {40, 0, 7};
 static char pattern[] = "together-?.h5";
 
@@ -104,17 +104,9 @@ TEST(a_child_killed_from_outside_blames_no_file)
     unsetenv("SP_H5_CHILD_KILL");
 }
 
-int main(int argc, char **argv)
+static int remove_files(void **state)
 {
-    int n_failed;
-
-    sp_h5_child_main(argc, argv);
-    OK(sp_comm_open(&comm, &argc, &argv));
-    n_failed = run_all_tests(NULL, NULL);
-    if (comm.rank == 0) {
-        unlink("together-a.h5");
-        unlink("together-b.h5");
-    }
-    sp_comm_close(&comm);
-    return n_failed;
+    (void)state;
+    return comm.rank ? 0 : unlink("together-a.h5") + unlink("together-b.h5");
 }
+AROUND_ALL(NULL, remove_files)

@@ -152,9 +152,4 @@ TEST(later_passes_allocate_nothing)
     sp_arena_destroy(&arena);
     sp_sample_destroy(&got);
 }
-
-int main(int argc, char **argv)
-{
-    sp_h5_child_main(argc, argv);
-    return run_all_tests(setup, teardown);
-}
+AROUND_ALL(setup, teardown)

@@ -308,15 +308,13 @@ TEST_WITH(what_cannot_be_done_is_said, begin, NULL)
 
     f.sample.subvoxel = NULL;
     aug.angle = 0.3;
-    assert_int_equal(sp_voxelize(&f.sample, &aug, 1, C, NULL, NULL, &f.arena, &v),
-                     SP_EDATA);
-    assert_non_null(strstr(sp_error_last()->message, "sample 4 has no subvoxel"));
+    FAILS(sp_voxelize(&f.sample, &aug, 1, C, NULL, NULL, &f.arena, &v), SP_EDATA,
+          "sample 4 has no subvoxel");
     f.sample.subvoxel = f.subvoxel;
     f.coords[0] = f.coords[1] = -SP_COORD_LIMIT;
     f.coords[3] = f.coords[4] = SP_COORD_LIMIT - 1;
-    assert_int_equal(sp_voxelize(&f.sample, &aug, 1, C, NULL, NULL, &f.arena, &v),
-                     SP_EDATA);
-    assert_non_null(strstr(sp_error_last()->message, "sample 4 is"));
+    FAILS(sp_voxelize(&f.sample, &aug, 1, C, NULL, NULL, &f.arena, &v), SP_EDATA,
+          "sample 4 is");
 }
 
 TEST_WITH(empty_sample_is_legal, begin, NULL)
@@ -329,6 +327,28 @@ TEST_WITH(empty_sample_is_legal, begin, NULL)
     aug.drop = 0.5;
     run(&aug, 2, &v);
     assert_int_equal(v.n, 0);
+}
+
+/* Edges of shards of 0.5 m become these by whole factors, to one in a million. */
+TEST(voxels_are_merged_by_whole_factors)
+{
+    static const struct {
+        double edge, factor; /* 0: refused */
+    } cases[] = {{0.5, 1},      {1.5, 3},      {0.5000004, 1}, {0.500001, 0},
+                 {0.25, 0},     {0.7, 0},      {1.500002, 0},  {524288, 1 << 20},
+                 {524288.5, 0}, {1.4999996, 3}};
+    char path[] = "a.h5";
+    sp_shard shard = {.path = path};
+    const sp_dataset set = {.voxel_size = 0.5, .shard = &shard};
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        sp_config config = {.data.voxel_size = cases[i].edge};
+        double factor;
+
+        assert_int_equal(sp_voxel_factor(&config, &set, &factor),
+                         cases[i].factor > 0 ? SP_OK : SP_EDATA);
+        assert_true(cases[i].factor == 0 || factor == cases[i].factor);
+    }
 }
 
 /* Draws repeat, differ by sample and epoch, and do not disturb each other. */
@@ -408,8 +428,4 @@ TEST_WITH(normals_move_with_the_voxels, begin, NULL)
         assert_memory_equal(v.features, features, sizeof features);
     }
 }
-
-int main(void)
-{
-    return run_all_tests(setup, teardown);
-}
+AROUND_ALL(setup, teardown)

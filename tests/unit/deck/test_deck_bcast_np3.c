@@ -3,7 +3,7 @@
 
 #include "deck/sp_deck.h"
 
-static sp_comm comm;
+ON_RANKS(comm)
 
 TEST(config_of_rank_0_reaches_all)
 {
@@ -31,12 +31,6 @@ TEST(failure_of_rank_0_is_agreed)
 
     if (comm.rank == 0)
         rc = sp_config_read(&c, NULL, 1, o);
-    assert_int_equal(sp_config_bcast(&c, &comm, rc), SP_EUSAGE);
-    assert_non_null(strstr(sp_error_last()->message, "train.lr = x"));
+    FAILS(sp_config_bcast(&c, &comm, rc), SP_EUSAGE, "train.lr = x");
     sp_config_destroy(&c);
-}
-
-int main(int argc, char **argv)
-{
-    return run_all_tests_on_ranks(&comm, argc, argv);
 }

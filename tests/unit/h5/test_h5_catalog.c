@@ -6,20 +6,12 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "fuzz/mutate.h"
 #include "h5/sp_h5_internal.h"
 
 enum { MUTANTS = 3000, ROWS = 120, MOST_BYTES = 1 << 24 };
 
 static const char path[] = "test_h5_catalog.h5";
-
-static uint64_t next(uint64_t *state)
-{
-    uint64_t z = *state += 0x9e3779b97f4a7c15u;
-
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    return z ^ z >> 31;
-}
 
 static void write_file(void)
 {
@@ -52,12 +44,12 @@ static void change(unsigned char *data, size_t n, uint64_t *rng)
 {
     static const uint64_t numbers[] = {0,         1,          5,          UINT32_MAX,
                                        INT64_MAX, UINT64_MAX, 1ull << 31, 1ull << 40};
-    size_t at = next(rng) % n, bytes = next(rng) % 2 ? 8 : 4;
+    size_t at = mutate_next(rng) % n, bytes = mutate_next(rng) % 2 ? 8 : 4;
 
-    if (next(rng) % 2)
-        data[at] = (unsigned char)next(rng);
+    if (mutate_next(rng) % 2)
+        data[at] = (unsigned char)mutate_next(rng);
     else if (at + bytes <= n)
-        memcpy(data + at, &numbers[next(rng) % 8], bytes);
+        memcpy(data + at, &numbers[mutate_next(rng) % 8], bytes);
 }
 
 /* Reads all rows of every dataset that may be read, unless they are many. */
@@ -118,11 +110,11 @@ TEST(changed_answers_are_safe)
     for (int i = 0; i < MUTANTS; i++) {
         uint64_t rng = (uint64_t)i * 7919;
         unsigned char *data = malloc(wire.size);
-        size_t n = next(&rng) % 20 ? wire.size : next(&rng) % wire.size;
+        size_t n = mutate_next(&rng) % 20 ? wire.size : mutate_next(&rng) % wire.size;
 
         assert_non_null(data);
         memcpy(data, wire.data, wire.size);
-        for (uint64_t k = 1 + next(&rng) % 4; k > 0; k--)
+        for (uint64_t k = 1 + mutate_next(&rng) % 4; k > 0; k--)
             change(data, wire.size, &rng);
         use(data, n, good.bytes, fd, &n_good);
         free(data);

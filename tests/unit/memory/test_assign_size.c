@@ -1,10 +1,7 @@
 /* The memory that is foreseen of a step is what its network takes. */
 #include "fixtures/net_case.h"
 
-#include "comm/sp_comm.h"
 #include "net/sp_net_impl.h"
-
-static sp_comm comm;
 
 static sp_assign_bytes size(const sp_lowered *low, const sp_assign_rules *rules,
                             const int64_t *voxels, int n_samples, bool is_training)
@@ -36,7 +33,7 @@ static void check(const char *layers, expectation e)
     sp_assign_bytes bytes;
     net_case c;
 
-    case_open(&c, sp_backend_find("cpu"), &comm, layers, &options);
+    case_open(&c, sp_backend_find("cpu"), alone(), layers, &options);
     case_batch(&c, samples, 2);
     for (int i = 0; i < c.batch.plan.n_levels; i++)
         voxels[i] = c.batch.plan.level[i].n;
@@ -85,7 +82,7 @@ TEST(vectors_do_not_shrink_with_the_elements)
     sp_lowered low;
     net_case c;
 
-    case_open(&c, sp_backend_find("cpu"), &comm, layers, &options);
+    case_open(&c, sp_backend_find("cpu"), alone(), layers, &options);
     OK(sp_lower(&low, &c.graph, true));
     narrow = size(&low, &rules, voxels, 1, false);
     sp_lowered_destroy(&low);
@@ -121,7 +118,7 @@ TEST(inference_holds_inputs_and_outputs_alone)
                                    .fused_parts = sp_backend_find("cpu")->fused_parts};
     net_case c;
 
-    case_open(&c, sp_backend_find("cpu"), &comm, layers, &options);
+    case_open(&c, sp_backend_find("cpu"), alone(), layers, &options);
     assert_int_equal(size(&c.net.impl->low, &rules, voxels, 1, false).matrices,
                      2 * 1000 * 32 * sizeof(float));
     case_close(&c);
@@ -162,14 +159,8 @@ TEST(the_backward_pass_adds_two_values)
     const size_t each = 1024 * 32 * sizeof(float), logits = 1024 * 3 * sizeof(float);
     net_case c;
 
-    case_open(&c, sp_backend_find("cpu"), &comm, layers, &options);
+    case_open(&c, sp_backend_find("cpu"), alone(), layers, &options);
     assert_int_equal(size(&c.net.impl->low, &rules, voxels, 1, true).matrices,
                      (6 + 2) * each + logits);
     case_close(&c);
-}
-
-int main(void)
-{
-    sp_comm_open_self(&comm);
-    return run_all_tests(NULL, NULL);
 }

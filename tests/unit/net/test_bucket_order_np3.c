@@ -4,7 +4,7 @@
 
 #include "net/sp_bucket.h"
 
-static sp_comm comm;
+ON_RANKS(comm)
 static sp_config config;
 static sp_graph graph;
 
@@ -189,17 +189,13 @@ TEST(a_rank_out_of_step_is_found)
     be.ops->close(&be);
 }
 
-int main(int argc, char **argv)
+static int build(void **state)
 {
     char *overrides[] = {"net.family=dummy", "net.width=0.5"};
-    int n_failed;
 
-    OK(sp_comm_open(&comm, &argc, &argv));
+    (void)state;
     OK(sp_config_parse(&config, "", "bucket", 2, overrides));
     OK(sp_graph_build(&graph, &config, 4, 5));
-    n_failed = run_all_tests(NULL, NULL);
-    sp_graph_destroy(&graph);
-    sp_config_destroy(&config);
-    sp_comm_close(&comm);
-    return n_failed;
+    return 0;
 }
+AROUND_ALL(build, NULL)

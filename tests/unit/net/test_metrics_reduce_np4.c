@@ -8,7 +8,7 @@
 
 enum { CLASSES = 5, SAMPLES = 24 };
 
-static sp_comm comm;
+ON_RANKS(comm)
 
 static void add_sample(sp_metrics *m, int sample)
 {
@@ -76,9 +76,4 @@ TEST(bad_number_of_one_rank_reaches_all)
     assert_true(isnan(m.loss_sum));
     assert_true(m.weight_sum == 1);
     sp_metrics_destroy(&m);
-}
-
-int main(int argc, char **argv)
-{
-    return run_all_tests_on_ranks(&comm, argc, argv);
 }

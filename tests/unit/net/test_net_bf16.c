@@ -3,9 +3,6 @@
  * the instructions of AVX512_BF16 and from those of AVX-512. */
 #include "fixtures/net_case.h"
 
-#include "comm/sp_comm.h"
-
-static sp_comm comm;
 static const case_sample samples[] = {
     {1, 40, false}, {2, 0, false}, {3, 61, false}, {4, 7, true}, {5, 1, false}};
 enum { N_SAMPLES = sizeof samples / sizeof samples[0] };
@@ -18,7 +15,7 @@ static void run(net_case *c, const sp_backend_ops *ops, const char *layers,
                                     /* as ranks on the CPU train */
                                     .is_low_memory = precision == SP_BF16};
 
-    case_open_as(c, ops, &comm, layers, "[]", &options, precision);
+    case_open_as(c, ops, alone(), layers, "[]", &options, precision);
     case_batch(c, samples, N_SAMPLES);
     case_step(c, true);
 }
@@ -73,10 +70,4 @@ TEST(instructions_change_no_bit)
         case_close(&a);
         case_close(&b);
     }
-}
-
-int main(void)
-{
-    sp_comm_open_self(&comm);
-    return run_all_tests(NULL, NULL);
 }

@@ -3,10 +3,6 @@
  * double loss. */
 #include "fixtures/net_case.h"
 
-#include "comm/sp_comm.h"
-
-static sp_comm comm;
-
 static const case_sample samples[] = {
     {1, 40, false}, {2, 0, false}, {3, 25, false}, {4, 3, true}, {5, 1, false}};
 enum { N_SAMPLES = sizeof samples / sizeof samples[0] };
@@ -90,7 +86,7 @@ static void check_net(const sp_backend_ops *ops, const char *layers,
     dense *d;
     double *param, loss;
 
-    case_open(&c, ops, &comm, layers, &options);
+    case_open(&c, ops, alone(), layers, &options);
     case_batch(&c, some, n_samples);
     d = dense_open(&c);
     param = case_params(&c);
@@ -148,7 +144,7 @@ static bool list_frozen(const char *layers, uint64_t mask, char *text, size_t si
     net_case c;
     int last, n = 0, n_frozen = 0;
 
-    case_open(&c, sp_backend_find("cpu"), &comm, layers, &options);
+    case_open(&c, sp_backend_find("cpu"), alone(), layers, &options);
     last = c.graph.param[c.graph.n_params - 1].node;
     for (int i = 0; i < last; i++) {
         if (c.graph.node[i].weight < 0 || !(mask >> n++ & 1))
@@ -174,7 +170,7 @@ static void check_frozen(const sp_backend_ops *ops, const char *layers,
     dense *d;
     double *param, loss;
 
-    case_open_as(&c, ops, &comm, layers, freeze, &options, SP_FP32);
+    case_open_as(&c, ops, alone(), layers, freeze, &options, SP_FP32);
     case_batch(&c, samples, N_SAMPLES);
     d = dense_open(&c);
     param = case_params(&c);
@@ -223,7 +219,7 @@ static void check_nothing_changes(const case_sample *some, int n_samples)
     for (int k = 0; case_nets[k]; k++) {
         net_case c;
 
-        case_open(&c, sp_backend_find("cpu"), &comm, case_nets[k], &options);
+        case_open(&c, sp_backend_find("cpu"), alone(), case_nets[k], &options);
         case_batch(&c, some, n_samples);
         case_step(&c, true);
         for (int64_t i = 0; i < c.graph.n_floats; i++)
@@ -253,7 +249,7 @@ TEST(numbers_that_are_not_finite_stay_out_of_the_running_statistics)
     sp_net_options options = {.bn_scope = SP_SCOPE_WORLD, .seed = 17};
     net_case c;
 
-    case_open(&c, sp_backend_find("cpu"), &comm, case_nets[0], &options);
+    case_open(&c, sp_backend_find("cpu"), alone(), case_nets[0], &options);
     case_batch(&c, samples, 3);
     ((float *)c.batch.features)[5] = NAN;
     OK(sp_net_forward(&c.net, &c.batch, true, &c.logits));
@@ -270,9 +266,9 @@ TEST(micro_batches_add_up)
     const float weights[CASE_CLASSES] = {2, 2, 2};
     net_case a, b;
 
-    case_open(&a, sp_backend_find("cpu"), &comm, case_nets[1], &options);
+    case_open(&a, sp_backend_find("cpu"), alone(), case_nets[1], &options);
     options.class_weight = weights;
-    case_open(&b, sp_backend_find("cpu"), &comm, case_nets[1], &options);
+    case_open(&b, sp_backend_find("cpu"), alone(), case_nets[1], &options);
     case_batch(&a, samples, 3);
     case_batch(&b, samples, 3);
     case_step(&a, false);
@@ -284,10 +280,4 @@ TEST(micro_batches_add_up)
                     1e-5 + 1e-5 * fabs((double)a.buckets.grad[i]), "gradient", i);
     case_close(&a);
     case_close(&b);
-}
-
-int main(void)
-{
-    sp_comm_open_self(&comm);
-    return run_all_tests(NULL, NULL);
 }

@@ -3,10 +3,7 @@
  * again changes none. */
 #include "fixtures/net_case.h"
 
-#include "comm/sp_comm.h"
 #include "net/sp_net_impl.h"
-
-static sp_comm comm;
 
 /* Norms with and without a convolution to themselves; a residual that is computed
  * between the convolution and its norm; outputs that can stand over inputs, and some
@@ -250,7 +247,7 @@ static void check_net(const sp_backend_ops *ops, const char *layers, bool is_low
         .bn_scope = SP_SCOPE_WORLD, .seed = 17, .is_low_memory = is_low_memory};
     net_case c;
 
-    case_open(&c, ops, &comm, layers, &options);
+    case_open(&c, ops, alone(), layers, &options);
     move_running(&c);
     for (int n = 3; n >= 0; n--) { /* 3, 2, 1 samples, and none */
         case_batch(&c, some, n);
@@ -284,7 +281,7 @@ TEST(norms_run_with_their_convolutions)
     int n = 0;
     net_case c;
 
-    case_open(&c, sp_backend_find("cpu"), &comm, mixed_net, &options);
+    case_open(&c, sp_backend_find("cpu"), alone(), mixed_net, &options);
     for (int s = 0; s < c.net.impl->low.n_steps; s++) {
         const sp_lower_step *step = &c.net.impl->low.step[s];
 
@@ -295,10 +292,4 @@ TEST(norms_run_with_their_convolutions)
     }
     assert_int_equal(n, 5); /* c1, c2, c5, u6, c8 */
     case_close(&c);
-}
-
-int main(void)
-{
-    sp_comm_open_self(&comm);
-    return run_all_tests(NULL, NULL);
 }

@@ -6,7 +6,7 @@
 
 #include "comm/sp_comm.h"
 
-static sp_comm comm;
+ON_RANKS(comm)
 static sp_conv_wgrad_args late;
 static bool is_pending;
 static int n_joined, n_beside; /* joins of a pending one; norms' passes beside it */
@@ -72,14 +72,4 @@ TEST(late_ones_have_the_bits)
         assert_memory_equal(now, then, sizeof now);
     }
     assert_true(n_beside > 0); /* the join is late */
-}
-
-int main(int argc, char **argv)
-{
-    int n_failed;
-
-    OK(sp_comm_open(&comm, &argc, &argv));
-    n_failed = run_all_tests(NULL, NULL);
-    sp_comm_close(&comm);
-    return n_failed;
 }

@@ -3,11 +3,8 @@
 #include "fixtures/allocations.h"
 #include "fixtures/net_case.h"
 
-#include "comm/sp_comm.h"
 #include "net/sp_net_impl.h"
 #include "net/sp_optim.h"
-
-static sp_comm comm;
 
 static const case_sample small[] = {{1, 10, false}, {2, 0, false}};
 static const case_sample large[] = {{3, 40, false}, {4, 60, false}, {5, 1, false}};
@@ -32,7 +29,7 @@ static void check_steps(const char *layers, bool is_exact)
     net_case c;
     long before;
 
-    case_open(&c, sp_backend_find("cpu"), &comm, layers, &options);
+    case_open(&c, sp_backend_find("cpu"), alone(), layers, &options);
     OK(sp_optim_create(&optim, &c.graph, &c.config, &c.backend));
     case_batch(&c, large, 3);
     train_step(&c, &optim);
@@ -65,7 +62,7 @@ TEST(evaluation_repeats_after_training)
     net_case c;
 
     for (int i = 0; case_nets[i]; i++) {
-        case_open(&c, sp_backend_find("cpu"), &comm, case_nets[i], &options);
+        case_open(&c, sp_backend_find("cpu"), alone(), case_nets[i], &options);
         case_batch(&c, large, 3);
         OK(sp_net_forward(&c.net, &c.batch, false, &c.logits));
         assert_int_equal(c.logits.n, 101);
@@ -87,8 +84,8 @@ TEST(updated_weights_are_used)
     net_case used, fresh;
 
     for (int k = 0; case_nets[k]; k++) {
-        case_open(&used, sp_backend_find("cpu"), &comm, case_nets[k], &options);
-        case_open(&fresh, sp_backend_find("cpu"), &comm, case_nets[k], &options);
+        case_open(&used, sp_backend_find("cpu"), alone(), case_nets[k], &options);
+        case_open(&fresh, sp_backend_find("cpu"), alone(), case_nets[k], &options);
         case_batch(&used, large, 3);
         case_batch(&fresh, large, 3);
         case_step(&used, true);
@@ -115,9 +112,9 @@ TEST(low_memory_changes_no_gradient)
 
     for (int k = 0; case_nets[k]; k++) {
         options.is_low_memory = false;
-        case_open(&full, sp_backend_find("cpu"), &comm, case_nets[k], &options);
+        case_open(&full, sp_backend_find("cpu"), alone(), case_nets[k], &options);
         options.is_low_memory = true;
-        case_open(&low, sp_backend_find("cpu"), &comm, case_nets[k], &options);
+        case_open(&low, sp_backend_find("cpu"), alone(), case_nets[k], &options);
         for (int step = 0; step < 2; step++) {
             case_batch(&low, step ? small : large, step ? 2 : 3);
             case_batch(&full, step ? small : large, step ? 2 : 3);
@@ -142,7 +139,7 @@ TEST(evaluation_counts_every_labelled_voxel)
     int32_t prediction[101];
     net_case c;
 
-    case_open(&c, sp_backend_find("cpu"), &comm, case_nets[0], &options);
+    case_open(&c, sp_backend_find("cpu"), alone(), case_nets[0], &options);
     case_batch(&c, large, 3);
     OK(sp_net_forward(&c.net, &c.batch, false, &c.logits));
     OK(sp_net_loss(&c.net, &c.batch, &c.loss, confusion, prediction));
@@ -160,10 +157,4 @@ TEST(evaluation_counts_every_labelled_voxel)
     for (int i = 0; i < CASE_CLASSES * CASE_CLASSES; i++)
         assert_int_equal(confusion[i], 0);
     case_close(&c);
-}
-
-int main(void)
-{
-    sp_comm_open_self(&comm);
-    return run_all_tests(NULL, NULL);
 }

@@ -2,9 +2,6 @@
  * one in the backward pass. */
 #include "fixtures/net_case.h"
 
-#include "comm/sp_comm.h"
-
-static sp_comm comm;
 static int depth, n_layers; /* open ranges; ranges so far of the layer looked for */
 static const char *wanted;
 
@@ -31,7 +28,7 @@ TEST(every_layer_has_its_ranges)
     for (int i = 0; case_nets[i]; i++) {
         net_case c;
 
-        case_open(&c, &ops, &comm, case_nets[i], &options);
+        case_open(&c, &ops, alone(), case_nets[i], &options);
         case_batch(&c, samples, 2);
         for (int k = 0; k < c.graph.n_nodes; k++) {
             const sp_node *node = &c.graph.node[k];
@@ -45,10 +42,4 @@ TEST(every_layer_has_its_ranges)
         }
         case_close(&c);
     }
-}
-
-int main(void)
-{
-    sp_comm_open_self(&comm);
-    return run_all_tests(NULL, NULL);
 }

@@ -152,54 +152,88 @@ TEST(node_statistics_are_those_of_its_samples)
     case_close(&node);
 }
 
-/* The running statistics of rank r, alone with its samples; adds weight times them to
- * mean. */
-static void add_running(int rank, const sp_net_options *options, double *mean,
-                        int64_t *voxels)
+/* Runs these samples, then the first of them again. Gives the voxels of both. */
+static int64_t two_micro_batches(net_case *c, const case_sample *of, int n)
+{
+    int64_t voxels = 0;
+
+    for (int micro = 0; micro < 2; micro++) {
+        case_batch(c, of, micro ? n > 0 : n);
+        case_step(c, false);
+        voxels += c->batch.n;
+    }
+    return voxels;
+}
+
+/* Adds what the running statistics of a rank become, alone with its samples, times its
+ * voxels. */
+static void add_running(int rank, int most, const sp_net_options *options,
+                        const float *before, double *mean, int64_t *voxels)
 {
     case_sample of[N_SAMPLES];
     net_case c;
+    int64_t n_voxels;
     int n = 0;
 
-    for (int b = rank; b < N_SAMPLES; b += comm.size)
+    for (int b = rank; b < N_SAMPLES && n < most; b += comm.size)
         of[n++] = samples[b];
-    run(&c, &self, case_smooth_net, options, of, n);
+    case_open(&c, sp_backend_find("cpu"), &self, case_smooth_net, options);
+    memcpy(c.net.running, before, (size_t)c.graph.n_buffer_floats * sizeof *before);
+    n_voxels = two_micro_batches(&c, of, n);
     for (int64_t i = 0; i < c.graph.n_buffer_floats; i++)
-        mean[i] += (double)c.net.running[i] * c.batch.n;
-    *voxels += c.batch.n;
+        mean[i] += (double)c.net.running[i] * (double)n_voxels;
+    *voxels += n_voxels;
     case_close(&c);
 }
 
-/* The smooth net's first norm is at stride 1, where voxels of the batch are its count.
- */
-TEST(synced_statistics_are_the_weighted_mean)
+/* Runs a step of at most so many samples a rank. The smooth net's first norm is at
+ * stride 1, where voxels of the batch are its count. */
+static void check_synced(net_case *c, const sp_net_options *options, int most)
 {
-    sp_net_options options = {.bn_scope = SP_SCOPE_RANK, .seed = 17};
+    const size_t n_floats = (size_t)c->graph.n_buffer_floats;
+    const sp_node *norm = &c->graph.node[1];
+    float *before = malloc(n_floats * sizeof *before);
+    double *mean = calloc(n_floats, sizeof *mean);
     case_sample mine[N_SAMPLES];
-    int n = deal(comm.size, is_me, mine);
-    const sp_node *norm;
-    double *mean;
+    const int n = deal(comm.size, is_me, mine);
     int64_t voxels = 0;
     bool is_same, is_mean = true;
-    net_case c;
 
-    run(&c, &comm, case_smooth_net, &options, mine, n);
-    OK(sp_net_sync_running(&c.net));
-    OK(sp_comm_is_same(&comm, c.net.running,
-                       (size_t)c.graph.n_buffer_floats * sizeof(float), &is_same));
-    mean = calloc((size_t)c.graph.n_buffer_floats, sizeof *mean);
+    memcpy(before, c->net.running, n_floats * sizeof *before);
+    two_micro_batches(c, mine, n < most ? n : most);
+    OK(sp_net_sync_running(&c->net));
+    OK(sp_comm_is_same(&comm, c->net.running, n_floats * sizeof(float), &is_same));
     for (int r = 0; r < comm.size; r++)
-        add_running(r, &options, mean, &voxels);
-    norm = &c.graph.node[1];
+        add_running(r, most, options, before, mean, &voxels);
     assert_int_equal(norm->op, SP_OP_BATCHNORM);
     for (int64_t j = 0; j < norm->c_out; j++)
-        is_mean &= fabs((double)c.net.running[norm->running_mean + j] -
+        is_mean &= fabs((double)c->net.running[norm->running_mean + j] -
                         mean[norm->running_mean + j] / (double)voxels) < 1e-6 &&
-                   fabs((double)c.net.running[norm->running_var + j] -
+                   fabs((double)c->net.running[norm->running_var + j] -
                         mean[norm->running_var + j] / (double)voxels) < 1e-6;
     ALL_AGREE(&comm, is_same);
     ALL_AGREE(&comm, is_mean);
+    free(before);
     free(mean);
+}
+
+TEST(synced_statistics_are_the_weighted_mean)
+{
+    const sp_net_options options = {.bn_scope = SP_SCOPE_RANK, .seed = 17};
+    float *before;
+    size_t bytes;
+    net_case c;
+
+    case_open(&c, sp_backend_find("cpu"), &comm, case_smooth_net, &options);
+    check_synced(&c, &options, N_SAMPLES);
+    check_synced(&c, &options, 1); /* of this step alone */
+    bytes = (size_t)c.graph.n_buffer_floats * sizeof *before;
+    before = malloc(bytes);
+    memcpy(before, c.net.running, bytes);
+    two_micro_batches(&c, NULL, 0);
+    OK(sp_net_sync_running(&c.net));
+    ALL_AGREE(&comm, !memcmp(before, c.net.running, bytes)); /* no voxel, no change */
+    free(before);
     case_close(&c);
 }
 

@@ -157,11 +157,13 @@ TEST(layers_have_rates_of_their_own_or_stay)
                        "train.weight_decay=0.01"};
     char *frozen[] = {"train.freeze=[\"c\"]", "train.weight_decay=0.3",
                       "train.lr_layers=[\"b=0.25\"]", "train.decay_norm=false"};
+    char *between[] = {"train.freeze=[\"b\"]"}; /* two layers of one rate */
     char *middle[] = {"train.freeze=[\"b\"]", "train.weight_decay=0.3",
                       "train.optimizer=adamw", "train.lr_layers=[\"c=9\",\"f=2\"]"};
 
     check_factors(2, factors, 0.5, 1, 4);
     check_factors(4, frozen, 0, 0.25, 1);
+    check_factors(1, between, 1, 0, 1);
     check_factors(4, middle, 9, 0, 2);
 }
 

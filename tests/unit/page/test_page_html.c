@@ -14,7 +14,6 @@
 #include "page/sp_page.h"
 #include "page/sp_story.h"
 
-static char top[] = "/tmp/sp-page-XXXXXX";
 static char run_dir[2][64], html_path[64], csv_path[64];
 static char *page; /* the last one written */
 
@@ -35,11 +34,12 @@ static int new_runs(void **state)
 
     (void)state;
     for (int i = 0; i < 2; i++) {
-        snprintf(run_dir[i], sizeof run_dir[i], "%s/%d/run%d", top, number, i);
+        snprintf(run_dir[i], sizeof run_dir[i], "%s/%d/run%d", test_folder(), number,
+                 i);
         OK(sp_file_make_folder(run_dir[i]));
     }
-    snprintf(html_path, sizeof html_path, "%s/%d/out.html", top, number);
-    snprintf(csv_path, sizeof csv_path, "%s/%d/out.csv", top, number);
+    snprintf(html_path, sizeof html_path, "%s/%d/out.html", test_folder(), number);
+    snprintf(csv_path, sizeof csv_path, "%s/%d/out.csv", test_folder(), number);
     number++;
     return 0;
 }
@@ -408,8 +408,7 @@ RUNS_TEST(folders_that_are_no_run)
     char *const missing[] = {"/nonexistent/run"}, *const empty[] = {run_dir[0]};
 
     assert_int_equal(sp_page_write(html_path, 1, missing, true), SP_EIO);
-    assert_int_equal(sp_page_write(html_path, 1, empty, true), SP_EIO);
-    assert_non_null(strstr(sp_error_last()->message, "no run in it"));
+    FAILS(sp_page_write(html_path, 1, empty, true), SP_EIO, "no run in it");
     assert_int_equal(access(html_path, F_OK), -1);
 }
 
@@ -426,24 +425,4 @@ RUNS_TEST(a_long_run_keeps_its_peaks)
     report(1);
     shows("12345,77.5");
     assert_true(strlen(page) < 200000);
-}
-
-static int make_top(void **state)
-{
-    (void)state;
-    return mkdtemp(top) ? 0 : -1;
-}
-
-static int remove_top(void **state)
-{
-    char command[64];
-
-    (void)state;
-    snprintf(command, sizeof command, "rm -rf %s", top);
-    return system(command) ? -1 : 0;
-}
-
-int main(void)
-{
-    return run_all_tests(make_top, remove_top);
 }

@@ -274,12 +274,11 @@ TEST(columns_are_those_of_the_file)
     OK(sp_recipe_check_columns(&r, path, 2, some, true));
     OK(sp_recipe_check_columns(NULL, path, 3, columns, false));
     OK(sp_recipe_check_columns(&r, path, 3, NULL, true));
-    assert_int_equal(sp_recipe_check_columns(&r, path, 2, some, false), SP_EDATA);
-    assert_non_null(strstr(sp_error_last()->message, "has 3 names, expected 2"));
-    assert_int_equal(sp_recipe_check_columns(&r, path, 3, other, false), SP_EDATA);
-    assert_non_null(strstr(sp_error_last()->message, "is height, expected count"));
-    assert_int_equal(sp_recipe_check_columns(&r, path, 3, other, true), SP_EDATA);
-    assert_non_null(strstr(sp_error_last()->message, "lacks count"));
+    FAILS(sp_recipe_check_columns(&r, path, 2, some, false), SP_EDATA,
+          "has 3 names, expected 2");
+    FAILS(sp_recipe_check_columns(&r, path, 3, other, false), SP_EDATA,
+          "is height, expected count");
+    FAILS(sp_recipe_check_columns(&r, path, 3, other, true), SP_EDATA, "lacks count");
 }
 
 /* ---- two recipes ---- */
@@ -342,9 +341,4 @@ static int tear_down(void **state)
     (void)state;
     return unlink(path);
 }
-
-int main(int argc, char **argv)
-{
-    sp_h5_child_main(argc, argv);
-    return run_all_tests(NULL, tear_down);
-}
+AROUND_ALL(NULL, tear_down)

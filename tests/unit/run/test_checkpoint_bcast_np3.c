@@ -3,8 +3,6 @@
  * is. */
 #include "fixtures/test.h"
 
-#include <unistd.h>
-
 #include "graph/sp_graph.h"
 #include "h5/sp_h5.h"
 #include "net/sp_optim.h"
@@ -16,7 +14,7 @@ enum { COLUMNS = 2, CLASSES = 3, PARTS = 6 };
 static char *names[] = {"intensity", "height"};
 static char *classes[] = {"ground", "", "roof"}, *codes[] = {"2", "3:4:5", "6"};
 static double means[] = {860, 1.5}, deviations[] = {400, 2}, weights[] = {1, 2, 0.5};
-static sp_comm comm;
+ON_RANKS(comm)
 
 static char **copy_texts(char **from, int n)
 {
@@ -126,11 +124,8 @@ TEST(every_part_reads_back)
     const sp_graph graph = {0};
     sp_checkpoint_state set = {.step = 3, .samples_seen = 6, .seed = 1, .deck = ""};
     sp_checkpoint_state got;
-    char path[] = "/tmp/sptrain-test-XXXXXX";
-    int fd = mkstemp(path);
+    const char *path = test_path("a.h5");
 
-    assert_true(fd >= 0);
-    close(fd);
     for (int parts = 0; parts < 1 << PARTS; parts++) {
         sp_normalization n = make(parts), back;
 
@@ -141,10 +136,4 @@ TEST(every_part_reads_back)
         sp_normalization_destroy(&back);
         sp_normalization_destroy(&n);
     }
-    unlink(path);
-}
-
-int main(int argc, char **argv)
-{
-    return run_all_tests_on_ranks(&comm, argc, argv);
 }

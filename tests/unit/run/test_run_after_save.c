@@ -11,15 +11,13 @@
 #include "process/sp_signal.h"
 #include "run/sp_run.h"
 
-static sp_comm comm;
 static sp_run run;
-static char dir[] = "/tmp/sp-save-XXXXXX";
 
 static int open_run(void **state)
 {
     (void)state;
-    OK(sp_run_open(&run, dir, &comm));
-    assert_int_equal(chdir(dir), 0);
+    OK(sp_run_open(&run, test_folder(), alone()));
+    assert_int_equal(chdir(test_folder()), 0);
     unlink("seen");
     return 0;
 }
@@ -168,17 +166,4 @@ TEST_WITH(events_move_the_queue, open_run, NULL)
     }
     assert_seen("x\ny\n");
     sp_run_close(&run);
-}
-
-int main(void)
-{
-    char command[64];
-    int n_failed;
-
-    sp_comm_open_self(&comm);
-    if (!mkdtemp(dir))
-        return 1;
-    n_failed = run_all_tests(NULL, NULL);
-    snprintf(command, sizeof command, "rm -rf %s", dir);
-    return system(command) == 0 ? n_failed : 1;
 }

@@ -72,8 +72,7 @@ FOLDER_TEST(a_run_writes_no_more_where_its_lock_was_replaced)
     unlink(in("metrics.jsonl"));
     assert_int_equal(sp_run_sync_metrics(&first), SP_EIO);
     OK(sp_run_open(&second, dir, &comm));
-    assert_int_equal(sp_run_event(&first, "{}", NULL), SP_EIO);
-    assert_non_null(strstr(sp_error_last()->message, "/lock: deleted or replaced"));
+    FAILS(sp_run_event(&first, "{}", NULL), SP_EIO, "/lock: deleted or replaced");
     assert_int_equal(sp_run_status(&first, "done", SP_OK, 1, 1, NULL), SP_EIO);
     OK(sp_run_event(&second, "{}", NULL));
     sp_run_close(&first);
@@ -116,9 +115,7 @@ FOLDER_TEST(a_live_owner_on_another_host_blocks)
             sp_file_replace(in("metrics.jsonl"), "{}\n{}\n{}\n",
                             3 + 3 * (size_t)(i % 2), 9);
         }
-    assert_int_equal(sp_run_open(&run, dir, &comm), SP_EIO);
-    assert_non_null(
-        strstr(sp_error_last()->message, "in use by host elsewhere pid 77"));
+    FAILS(sp_run_open(&run, dir, &comm), SP_EIO, "in use by host elsewhere pid 77");
     sp_run_close(&run);
     kill(child, SIGKILL);
     waitpid(child, NULL, 0);
@@ -211,6 +208,23 @@ FOLDER_TEST(metrics_are_appended_and_cut)
     sp_run_close(&run);
 }
 
+/* A run that goes back repeats its steps, but not the starts and ends of processes. */
+FOLDER_TEST(starts_and_ends_outlive_a_cut)
+{
+    static const char *const lines[] = {
+        "{\"event\":\"step\"}",  "{\"event\":\"end\"}",  "{\"event\":\"eval\"}",
+        "{\"event\":\"start\"}", "{\"event\":\"ends\"}", "{\"event\":\"resume\"}"};
+    sp_run run;
+
+    OK(sp_run_open(&run, dir, &comm));
+    for (int i = 0; i < 6; i++)
+        OK(sp_run_event(&run, lines[i], NULL));
+    OK(sp_run_truncate_metrics(&run, 0));
+    assert_content("metrics.jsonl", "{\"event\":\"end\"}\n{\"event\":\"start\"}\n"
+                                    "{\"event\":\"resume\"}\n");
+    sp_run_close(&run);
+}
+
 FOLDER_TEST(half_a_line_is_cut_off)
 {
     sp_run run;
@@ -274,10 +288,10 @@ FOLDER_TEST(an_unwritable_folder_is_named)
 {
     sp_run run;
 
-    assert_int_equal(sp_run_open(&run, "/proc/no-such/run", &comm), SP_EIO);
-    assert_non_null(strstr(sp_error_last()->message, "/proc/no-such/run: cannot make"));
+    FAILS(sp_run_open(&run, "/proc/no-such/run", &comm), SP_EIO,
+          "/proc/no-such/run: cannot make");
     sp_run_close(&run);
-    snprintf(dir, sizeof dir, "%s/file", top);
+    snprintf(dir, sizeof dir, "%s/file", test_folder());
     OK(sp_file_replace(dir, "x", 1, 0));
     assert_int_equal(sp_run_open(&run, dir, &comm), SP_EIO);
     sp_run_close(&run);
@@ -380,9 +394,4 @@ FOLDER_TEST(no_folder_writes_nothing)
     sp_run_after_save(&run, "false", "x");
     sp_run_close(&run);
     assert_int_not_equal(access("/lock", F_OK), 0);
-}
-
-int main(void)
-{
-    return run_all_tests(make_top, remove_top);
 }

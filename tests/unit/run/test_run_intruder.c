@@ -31,14 +31,14 @@ FOLDER_TEST(links_and_pipes_are_refused_and_left_alone)
     struct stat st;
 
     OK(sp_file_make_folder(dir));
-    snprintf(victim, sizeof victim, "%s/victim", top);
+    snprintf(victim, sizeof victim, "%s/victim", test_folder());
     for (int i = 0; i < N_NAMES; i++) {
         OK(sp_file_replace(victim, "precious", 8, 0));
         assert_int_equal(symlink(victim, in(names[i])), 0);
         refuse_open(names[i], "a symbolic link");
         assert_int_equal(stat(victim, &st), 0);
         assert_int_equal(st.st_size, 8);
-        assert_int_equal(symlink(top, in(names[i])), 0);
+        assert_int_equal(symlink(test_folder(), in(names[i])), 0);
         refuse_open(names[i], "a symbolic link");
         assert_int_equal(mkfifo(in(names[i]), 0600), 0);
         refuse_open(names[i], "a device, pipe or socket");
@@ -54,7 +54,7 @@ FOLDER_TEST(the_folder_itself_may_be_a_link)
     char target[128];
     sp_run run;
 
-    snprintf(target, sizeof target, "%s/target-of-link", top);
+    snprintf(target, sizeof target, "%s/target-of-link", test_folder());
     OK(sp_file_make_folder(target));
     OK(sp_file_make_folder_of(dir));
     assert_int_equal(symlink(target, dir), 0);
@@ -70,7 +70,7 @@ FOLDER_TEST(a_temporary_that_is_a_link_is_not_followed)
     char victim[160], *text;
     sp_run run;
 
-    snprintf(victim, sizeof victim, "%s/victim", top);
+    snprintf(victim, sizeof victim, "%s/victim", test_folder());
     OK(sp_file_replace(victim, "precious", 8, 0));
     OK(sp_run_open(&run, dir, &comm));
     assert_int_equal(symlink(victim, in("status.json.tmp-0")), 0);
@@ -147,9 +147,8 @@ FOLDER_TEST(the_root_folder_is_refused)
     sp_run run;
 
     for (int i = 0; i < 4; i++) {
-        assert_int_equal(sp_run_open(&run, root[i], &comm), SP_EUSAGE);
-        assert_non_null(
-            strstr(sp_error_last()->message, "the root of the file system"));
+        FAILS(sp_run_open(&run, root[i], &comm), SP_EUSAGE,
+              "the root of the file system");
         sp_run_close(&run);
     }
     assert_int_not_equal(access("/lock", F_OK), 0);
@@ -192,9 +191,4 @@ FOLDER_TEST(reading_a_pipe_does_not_wait)
     assert_int_equal(sp_run_print_status(dir, to), SP_EIO);
     assert_false(sp_run_has_ended(dir));
     fclose(to);
-}
-
-int main(void)
-{
-    return run_all_tests(make_top, remove_top);
 }

@@ -7,8 +7,8 @@
 #include "base/sp_file.h"
 #include "run/sp_run.h"
 
-static sp_comm comm;
-static char top[64] = "/tmp/sp-ranks-XXXXXX", dir[80], path[128];
+ON_RANKS(comm)
+static char dir[80], path[128];
 
 TEST(every_rank_beats_in_one_file)
 {
@@ -78,26 +78,17 @@ TEST(a_folder_that_cannot_be_made_fails_on_all)
 {
     sp_run run;
 
-    assert_int_equal(sp_run_open(&run, "/proc/no-such", &comm), SP_EIO);
-    assert_non_null(strstr(sp_error_last()->message, "/proc/no-such"));
+    FAILS(sp_run_open(&run, "/proc/no-such", &comm), SP_EIO, "/proc/no-such");
     sp_run_close(&run);
 }
 
-int main(int argc, char **argv)
+static int share_folder(void **state)
 {
-    char command[96];
-    int n_failed;
-
-    OK(sp_comm_open(&comm, &argc, &argv));
-    if (comm.rank == 0 && !mkdtemp(top))
-        return 1;
-    OK(sp_comm_bcast(&comm, top, sizeof top, 0));
-    snprintf(dir, sizeof dir, "%s/run", top);
+    (void)state;
+    if (comm.rank == 0)
+        snprintf(dir, sizeof dir, "%s/run", test_folder());
+    OK(sp_comm_bcast(&comm, dir, sizeof dir, 0));
     snprintf(path, sizeof path, "%s/heartbeat.bin", dir);
-    n_failed = run_all_tests(NULL, NULL);
-    snprintf(command, sizeof command, "rm -rf %s", top);
-    if (comm.rank == 0 && system(command) != 0)
-        n_failed++;
-    sp_comm_close(&comm);
-    return n_failed;
+    return 0;
 }
+AROUND_ALL(share_folder, NULL)

@@ -5,12 +5,9 @@
 #include <math.h>
 #include <unistd.h>
 
-#include "comm/sp_comm.h"
 #include "h5/sp_h5.h"
 #include "process/sp_fault.h"
 #include "run/sp_saver.h"
-
-static sp_comm comm;
 
 typedef struct rig {
     net_case c;
@@ -18,7 +15,6 @@ typedef struct rig {
     sp_run run;
     sp_normalization norm;
     sp_saver *saver;
-    char dir[32];
 } rig;
 
 static void rig_open(rig *r)
@@ -26,10 +22,8 @@ static void rig_open(rig *r)
     const sp_net_options options = {.bn_scope = SP_SCOPE_WORLD};
 
     memset(r, 0, sizeof *r);
-    strcpy(r->dir, "/tmp/sp-saver-XXXXXX");
-    assert_non_null(mkdtemp(r->dir));
-    OK(sp_run_open(&r->run, r->dir, &comm));
-    case_open(&r->c, sp_backend_find("cpu"), &comm, case_nets[0], &options);
+    OK(sp_run_open(&r->run, test_folder(), alone()));
+    case_open(&r->c, sp_backend_find("cpu"), alone(), case_nets[0], &options);
     OK(sp_optim_create(&r->optim, &r->c.graph, &r->c.config, &r->c.backend));
     assert_non_null(r->optim.kept[SP_KEPT_M]);
     OK(sp_saver_create(&r->saver, &r->run, &r->c.net, &r->optim, &r->norm, 2));
@@ -37,14 +31,10 @@ static void rig_open(rig *r)
 
 static void rig_close(rig *r)
 {
-    char command[64];
-
     sp_saver_destroy(r->saver);
     sp_optim_destroy(&r->optim);
     case_close(&r->c);
     sp_run_close(&r->run);
-    snprintf(command, sizeof command, "rm -r %s", r->dir);
-    assert_int_equal(system(command), 0);
 }
 
 /* Fills what a checkpoint holds with numbers that tell their step. */
@@ -98,7 +88,6 @@ static void post(rig *r, int step, bool is_best)
 TEST(a_checkpoint_is_that_of_its_post)
 {
     sp_saved saved;
-    char best[64];
     rig r;
 
     rig_open(&r);
@@ -115,8 +104,7 @@ TEST(a_checkpoint_is_that_of_its_post)
         OK(saved.rc);
         check_file(&r, saved.path, step);
     }
-    snprintf(best, sizeof best, "%s/checkpoints/best.h5", r.dir);
-    check_file(&r, best, 2);
+    check_file(&r, test_path("checkpoints/best.h5"), 2);
     rig_close(&r);
 }
 
@@ -140,11 +128,11 @@ TEST(a_failure_lends_no_longer)
     rig_close(&r);
 }
 
-int main(int argc, char **argv)
+static int open_fault(void **state)
 {
-    sp_h5_child_main(argc, argv);
+    (void)state;
     setenv("SP_TEST_FAULT", "slow@0:saving:0", 1);
     sp_fault_open(0);
-    sp_comm_open_self(&comm);
-    return run_all_tests(NULL, NULL);
+    return 0;
 }
+AROUND_ALL(open_fault, NULL)

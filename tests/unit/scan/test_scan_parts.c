@@ -77,7 +77,7 @@ static sp_scan_labels labels_of(const sp_scan *scan, const asked *a)
 
 static char *keep_path(const char *name, char path[256])
 {
-    snprintf(path, 256, "%s", scan_path(name));
+    snprintf(path, 256, "%s", test_path(name));
     return path;
 }
 
@@ -86,7 +86,7 @@ static sp_scan *open_scan(const char *name, int n_threads)
     const sp_scan_options options = {.n_threads = n_threads};
     sp_scan *scan;
 
-    OK(sp_scan_open(&scan, scan_path(name), &options));
+    OK(sp_scan_open(&scan, test_path(name), &options));
     return scan;
 }
 
@@ -210,9 +210,4 @@ TEST(parts_have_all_rows_once)
         check_read("a.laz", n, n, true);
         check_read("t.txt", n, 1, false);
     }
-}
-
-int main(void)
-{
-    return run_all_tests(scan_make_folder, scan_remove_folder);
 }

@@ -15,7 +15,7 @@ static void check_points(const char *text, const sp_scan_options *options)
     sp_scan *scan;
 
     scan_write_text("a.csv", text);
-    OK(sp_scan_open(&scan, scan_path("a.csv"), options));
+    OK(sp_scan_open(&scan, test_path("a.csv"), options));
     OK(sp_scan_select(scan, 1, &intensity));
     for (int pass = 0; pass < 2; pass++) {
         OK(sp_scan_next(scan, 100, &p));
@@ -138,9 +138,4 @@ TEST(what_does_not_fit_is_refused)
     scan_write("b.txt", wide, 600);
     scan_check_refused("b.txt", NULL, SP_EDATA, "line 1: more than 256 numbers");
     free(wide);
-}
-
-int main(void)
-{
-    return run_all_tests(scan_make_folder, scan_remove_folder);
 }

@@ -38,7 +38,7 @@ static void check_unit(const char *unit)
 {
     sp_scan *scan;
 
-    OK(sp_scan_open(&scan, scan_path("u.las"), NULL));
+    OK(sp_scan_open(&scan, test_path("u.las"), NULL));
     assert_string_equal(sp_scan_format_name(scan), "LAS");
     if (!unit)
         assert_null(sp_scan_unit(scan));
@@ -122,9 +122,4 @@ TEST(keys_name_the_unit)
     check_unit("degree");
     write_las(NULL, keys, 2);
     check_unit(NULL);
-}
-
-int main(void)
-{
-    return run_all_tests(scan_make_folder, scan_remove_folder);
 }

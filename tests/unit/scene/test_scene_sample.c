@@ -115,8 +115,7 @@ TEST(options_are_checked)
     sp_grid grid = {0};
 
     o.extent = 3;
-    assert_int_equal(sp_scene_make(&o, 0, &grid), SP_EUSAGE);
-    assert_non_null(strstr(sp_error_last()->message, "extent of a scene: 3 m"));
+    FAILS(sp_scene_make(&o, 0, &grid), SP_EUSAGE, "extent of a scene: 3 m");
     o = options;
     o.voxel_size = NAN;
     assert_int_equal(sp_scene_make(&o, 0, &grid), SP_EUSAGE);
@@ -124,8 +123,4 @@ TEST(options_are_checked)
     assert_int_equal(sp_scene_make(&o, 0, &grid), SP_EDATA);
     sp_grid_destroy(&grid);
 }
-
-int main(void)
-{
-    return run_all_tests(make_shares, NULL);
-}
+AROUND_ALL(make_shares, NULL)

@@ -29,13 +29,13 @@ typedef struct rig {
 
 static char shard[] = "step.h5";
 
-static void open_rig(rig *g, uint64_t unlabelled)
+static void open_rig_as(rig *g, uint64_t unlabelled, char *deterministic)
 {
-    static char *overrides[] = {
-        "data.train=[\"step.h5\"]", "batch.size=4",      "batch.accumulate=2",
-        "net.family=dummy",         "net.width=0.25",    "train.warmup_steps=0",
-        "run.device=cpu",           "run.watchdog_s=0",  "run.threads=1",
-        "augment.drop=0.0",         "augment.jitter=0.0"};
+    char *overrides[] = {
+        "data.train=[\"step.h5\"]", "batch.size=4",       "batch.accumulate=2",
+        "net.family=dummy",         "net.width=0.25",     "train.warmup_steps=0",
+        "run.device=cpu",           "run.watchdog_s=0",   "run.threads=1",
+        "augment.drop=0.0",         "augment.jitter=0.0", deterministic};
     const fixture f = {.n_samples = SAMPLES,
                        .voxels = voxels,
                        .has_moments = true,
@@ -57,6 +57,11 @@ static void open_rig(rig *g, uint64_t unlabelled)
     OK(sp_resources_open_net(&g->resources, NULL));
     OK(sp_resources_open_training(&g->resources, 2));
     OK(sp_loader_seek(g->resources.loader, (sp_position){0, 0}));
+}
+
+static void open_rig(rig *g, uint64_t unlabelled)
+{
+    open_rig_as(g, unlabelled, "train.deterministic=run");
 }
 
 static void close_rig(rig *g)
@@ -113,6 +118,7 @@ TEST(test_parts)
     assert_int_equal(g.n_batches, result.n_micro);
     assert_int_equal(result.n_samples, SAMPLES);
     assert_int_equal((int)result.voxels, 140);
+    assert_true(result.cost_sum > 0 && result.cost_max == result.cost_sum); /* 1 rank */
     assert_true(isfinite(result.loss) && result.loss > 0 && result.grad_norm > 0);
     assert_true(result.is_updated && !result.is_skipped && !result.is_stopping);
     assert_int_equal(result.updates, 1);
@@ -175,6 +181,18 @@ TEST(test_no_update)
     assert_true(weights(&g)[0] == before);
     OK(sp_step_name_samples(&g.resources, 1));
     close_rig(&g);
+
+    /* A loss that exact sums cannot hold, of which all gradients are finite. */
+    open_rig_as(&g, 0, "train.deterministic=world");
+    hooks.arg = &g;
+    before = weights(&g)[0];
+    g.resources.net
+        .param[g.resources.graph.param[g.resources.graph.n_params - 1].offset] = 1e30F;
+    sp_net_updated(&g.resources.net);
+    OK(sp_step_run(&g.resources, 0.1, &hooks, &result));
+    assert_true(isnan(result.loss) && isfinite(g.resources.buckets.squares));
+    assert_true(!result.is_updated && result.is_skipped && weights(&g)[0] == before);
+    close_rig(&g);
 }
 
 TEST(test_hook_fails)
@@ -223,16 +241,9 @@ TEST(test_alone)
     close_rig(&g);
 }
 
-int main(int argc, char **argv)
+static int enter_folder(void **state)
 {
-    char folder[] = "/tmp/step-XXXXXX";
-    int failed;
-
-    sp_h5_child_main(argc, argv);
-    if (!mkdtemp(folder) || chdir(folder) != 0)
-        return 99;
-    failed = run_all_tests(NULL, NULL);
-    unlink(shard);
-    unlink("alone.err");
-    return chdir("/") != 0 || rmdir(folder) != 0 ? 99 : failed;
+    (void)state;
+    return chdir(test_folder());
 }
+AROUND_ALL(enter_folder, NULL)

@@ -13,7 +13,7 @@
 #include "vox/vox.h"
 
 enum { ROWS = 60, N = ROWS * ROWS, ARGS = 32 };
-static sp_comm comm;
+ON_RANKS(comm)
 static char folder[64], scan[128];
 
 /* Points of three classes in stripes, where code 4 is ignored, half a metre apart over
@@ -100,12 +100,9 @@ static void compare_bytes(const char *one, const char *other)
 
 TEST(bytes_do_not_depend_on_ranks)
 {
-    sp_comm alone;
-
     OK(command(&comm, "convert --out %/all " OPTIONS));
     if (comm.rank == 0) {
-        sp_comm_open_self(&alone);
-        OK(command(&alone, "convert --out %/one " OPTIONS));
+        OK(command(alone(), "convert --out %/one " OPTIONS));
         for (int s = 0; s < 4; s++) {
             char a[64], b[64];
 
@@ -268,14 +265,12 @@ TEST(classes_return_to_the_scan)
     }
     OK(command(&comm, "apply %/all-00003-of-00004.h5 %/scan.txt --out %/back.ply"));
     OK(command(&comm, "convert --out %/again %/back.ply --features intensity"));
-    assert_int_equal(command(&comm, "apply %/all-00003-of-00004.h5 %/scan.txt --out "
-                                    "%/back.label --map 1=a,2:3=c"),
-                     SP_EUSAGE);
-    assert_non_null(strstr(sp_error_last()->message, "--map has no class \"b\", but "));
-    assert_int_equal(command(&comm, "apply %/all-00003-of-00004.h5 %/back.ply --out "
-                                    "%/back.label"),
-                     SP_EDATA);
-    assert_non_null(strstr(sp_error_last()->message, "no sample of"));
+    FAILS(command(&comm, "apply %/all-00003-of-00004.h5 %/scan.txt --out "
+                         "%/back.label --map 1=a,2:3=c"),
+          SP_EUSAGE, "--map has no class \"b\", but ");
+    FAILS(command(&comm, "apply %/all-00003-of-00004.h5 %/back.ply --out "
+                         "%/back.label"),
+          SP_EDATA, "no sample of");
 }
 
 /* The predictions of the first two points are classes 1 and 0; with codes NULL none are
@@ -330,19 +325,15 @@ TEST(predictions_bring_their_codes)
     check_codes("", 1, 0);
     if (comm.rank == 0)
         write_prediction(bad, 2);
-    assert_int_equal(command(&comm, line), SP_EDATA);
-    assert_non_null(strstr(sp_error_last()->message, "\"two\" of class 1"));
+    FAILS(command(&comm, line), SP_EDATA, "\"two\" of class 1");
     if (comm.rank == 0)
         write_prediction(codes, 1);
-    assert_int_equal(command(&comm, line), SP_EDATA);
-    assert_non_null(strstr(sp_error_last()->message, "1 class_codes, expected 2"));
+    FAILS(command(&comm, line), SP_EDATA, "1 class_codes, expected 2");
 }
 
 static void check_failure(const char *line, sp_status code, const char *says)
 {
-    assert_int_equal(command(&comm, line), code);
-    if (!strstr(sp_error_last()->message, says))
-        fail_msg("\"%s\" does not say \"%s\"", sp_error_last()->message, says);
+    FAILS(command(&comm, line), code, says);
 }
 
 TEST(failures_are_the_same_on_all_ranks)
@@ -385,28 +376,16 @@ TEST(nothing_temporary_is_left)
     OK(sp_comm_barrier(&comm));
 }
 
-int main(int argc, char **argv)
+static int share_folder(void **state)
 {
-    char remove[128];
-    int failed;
-
-    sp_h5_child_main(argc, argv);
-    if (sp_comm_open(&comm, &argc, &argv) != SP_OK)
-        return 1;
-    snprintf(folder, sizeof folder, "/tmp/test_convert_XXXXXX");
-    if (comm.rank == 0 && !mkdtemp(folder))
-        return 1;
-    if (sp_comm_bcast(&comm, folder, sizeof folder, 0) != SP_OK)
-        return 1;
+    (void)state;
+    if (comm.rank == 0)
+        snprintf(folder, sizeof folder, "%s", test_folder());
+    OK(sp_comm_bcast(&comm, folder, sizeof folder, 0));
     snprintf(scan, sizeof scan, "%s/scan.txt", folder);
     if (comm.rank == 0)
         write_scan();
-    if (sp_comm_barrier(&comm) != SP_OK)
-        return 1;
-    failed = run_all_tests(NULL, NULL);
-    snprintf(remove, sizeof remove, "rm -rf %s", folder);
-    if (sp_comm_barrier(&comm) != SP_OK || (comm.rank == 0 && system(remove) != 0))
-        failed = 1;
-    sp_comm_close(&comm);
-    return failed;
+    OK(sp_comm_barrier(&comm));
+    return 0;
 }
+AROUND_ALL(share_folder, NULL)

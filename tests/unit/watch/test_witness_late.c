@@ -14,7 +14,7 @@
 
 enum { RANKS = 3, VICTIM = 1, LATE_S = 2, PATIENCE_S = 20 };
 
-static char top[64] = "/tmp/sp-witness-XXXXXX", dir[80], own_path[4096];
+static char dir[80], own_path[4096];
 
 /* Runs ranks in this role, of which one is killed, and reads the status of their task.
  * The witness may end after the launcher. */
@@ -100,9 +100,7 @@ static int be_rank(const char *role, sp_comm *comm)
 /* PROGRAM: the tests. PROGRAM ROLE DIR: a rank. All else: a witness. */
 int main(int argc, char **argv)
 {
-    char command[96];
     sp_comm comm;
-    int n_failed;
 
     if (argc > 3)
         sleep(LATE_S);
@@ -112,12 +110,8 @@ int main(int argc, char **argv)
         OK(sp_comm_open(&comm, &argc, &argv));
         return be_rank(argv[1], &comm);
     }
-    if (readlink("/proc/self/exe", own_path, sizeof own_path - 1) < 0 || !mkdtemp(top))
+    if (readlink("/proc/self/exe", own_path, sizeof own_path - 1) < 0)
         return 1;
-    snprintf(dir, sizeof dir, "%s/run", top);
-    n_failed = run_all_tests(NULL, NULL);
-    snprintf(command, sizeof command, "rm -rf %s", top);
-    if (system(command) != 0)
-        n_failed++;
-    return n_failed;
+    snprintf(dir, sizeof dir, "%s/run", test_folder());
+    return run_all_tests(NULL, NULL);
 }
