@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/sp_json.h"
+#include "base/sp_list.h"
 #include "base/sp_log.h"
 #include "base/sp_machine.h"
 #include "cpu/cpu_isa.h"
@@ -25,19 +26,12 @@ double bench_process_cpu_s(void)
     return sp_clock_s(CLOCK_PROCESS_CPUTIME_ID);
 }
 
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
 double bench_median(double *values, int n, double *spread)
 {
     double middle;
 
     assert(n >= 1);
-    qsort(values, (size_t)n, sizeof *values, compare);
+    qsort(values, (size_t)n, sizeof *values, sp_by_double);
     middle = (values[(n - 1) / 2] + values[n / 2]) / 2;
     if (spread)
         *spread = (values[n - 1 - n / 4] - values[n / 4]) / middle;

@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "base/sp_json.h"
+#include "base/sp_list.h"
 #include "base/sp_log.h"
 #include "base/sp_rng.h"
 #include "bench/bench.h"
@@ -49,13 +50,6 @@ typedef struct prediction {
 
 /* ---- shares ---- */
 
-static int descending(const void *a, const void *b)
-{
-    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-
-    return (x < y) - (x > y);
-}
-
 /* Restores the heap after its least element, heap[0], has grown. */
 static void sift_down(int64_t *heap, int n)
 {
@@ -82,7 +76,7 @@ static int64_t deal(int64_t *drawn, int64_t n, int ranks, bool is_balanced,
 
     memset(load, 0, (size_t)ranks * sizeof *load);
     if (is_balanced)
-        qsort(drawn, (size_t)n, sizeof *drawn, descending);
+        qsort(drawn, (size_t)n, sizeof *drawn, sp_by_int64_falling);
     for (int64_t i = 0; i < n; i++) {
         int64_t *to = is_balanced ? load : load + i * ranks / n;
         *to += drawn[i];

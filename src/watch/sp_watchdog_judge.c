@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/sp_list.h"
 #include "base/sp_log.h"
 #include "process/sp_pulse.h"
 #include "watch/sp_watchdog_internal.h"
@@ -211,13 +212,6 @@ void sp_watchdog_judge(sp_watchdog *w, double margin_s)
 
 /* ---- stragglers ---- */
 
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
 static void tell_slow(sp_watchdog *w, sp_watched *r, double median, double now)
 {
     char who[128];
@@ -251,7 +245,7 @@ void sp_watchdog_judge_speed(sp_watchdog *w)
             return;
     for (int r = 0; r < n; r += stride) /* 64 of many ranks suffice for the median */
         own[k++] = w->row[r].signs.own_s;
-    qsort(own, (size_t)k, sizeof *own, ascending);
+    qsort(own, (size_t)k, sizeof *own, sp_by_double);
     median = own[(k - 1) / 2];
     for (int r = 0; n > 1 && r < n; r++)
         tell_slow(w, &w->row[r], median, now);
