@@ -13,7 +13,6 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/sp_file.h"
@@ -71,12 +70,11 @@ static uint64_t activity(const char *dir)
 
 static bool is_folder_alive(const char *dir)
 {
-    const struct timespec nap = {0, 200000000};
     double begin_s = sp_now_s();
     uint64_t before = activity(dir);
 
     while (sp_now_s() - begin_s < FOREIGN_OWNER_WATCH_S) {
-        nanosleep(&nap, NULL);
+        sp_sleep_s(0.2);
         if (activity(dir) != before)
             return true;
     }
@@ -101,7 +99,6 @@ static sp_status fail_in_use(const char *dir, bool is_known, const owner *o)
  * such locks. */
 static void try_flock(int fd, bool *is_free, bool *is_sure)
 {
-    const struct timespec nap = {0, 50000000};
     double begin_s = sp_now_s();
     int error;
 
@@ -111,7 +108,7 @@ static void try_flock(int fd, bool *is_free, bool *is_sure)
             break;
         if (sp_now_s() - begin_s > LOCK_PATIENCE_S)
             break;
-        nanosleep(&nap, NULL);
+        sp_sleep_s(0.05);
     }
     *is_free = error != EWOULDBLOCK && error != EINTR;
     *is_sure = error == 0;

@@ -98,7 +98,5 @@ void sp_watchdog_diagnose_dead(sp_watchdog *w, const sp_watched *r)
 void sp_watchdog_judge(sp_watchdog *w, double margin_s);
 /* Rank 0: warns of ranks that have been slow for long. */
 void sp_watchdog_judge_speed(sp_watchdog *w);
-/* Sleeps for s seconds. */
-void sp_watchdog_pause(double s);
 
 #endif
