@@ -308,7 +308,7 @@ static sp_status print_peak(bench *b, size_t which, double *best)
 {
     const int least = b->options->repeats > 5 ? (int)b->options->repeats : 5;
     bench_job job = {.name = peaks[which].name, .limit = peaks[which].limit};
-    bench_time t = {.is_wall = b->backend.threads > 1 || !b->backend.ops->is_host};
+    bench_time t = {.is_wall = bench_is_wall(b)};
     double value[MOST];
 
     SP_TRY(sample_best(b, which, least, value, &t, best));

@@ -171,8 +171,6 @@ static sp_status print_json(const bench *b, const model *m, int ranks, bool is_b
     const double ideal = m->flops * p->share[1] / (p->mean + p->update);
     const double gained = m->flops * p->share[1] / p->step;
     sp_json json = {0};
-    const char *line;
-    sp_status rc;
 
     sp_json_begin(&json);
     sp_json_text(&json, "name", is_balanced ? "model_balanced" : "model_unbalanced");
@@ -189,11 +187,7 @@ static sp_status print_json(const bench *b, const model *m, int ranks, bool is_b
     sp_json_double(&json, "update_ms", p->update * 1e3);
     sp_json_double(&json, "reading_ms", p->load * 1e3);
     sp_json_text(&json, "limit", p->limit);
-    rc = sp_json_end(&json, &line);
-    if (rc == SP_OK)
-        fprintf(b->out, "%s\n", line);
-    sp_json_destroy(&json);
-    return rc;
+    return bench_json_end(b, &json);
 }
 
 static sp_status print_row(bench *b, const model *m, int ranks, bool is_balanced,
@@ -248,8 +242,6 @@ static sp_status print_check(bench *b, const model *m)
     const double flops = m->flops * m->share[1] * ranks;
     double deviation;
     sp_json json = {0};
-    const char *line;
-    sp_status rc;
 
     predict(m, ranks, &p);
     deviation = p.step / m->step - 1;
@@ -273,11 +265,7 @@ static sp_status print_check(bench *b, const model *m)
     sp_json_null(&json, "ratio");
     sp_json_double(&json, "predicted_ms", p.step * 1e3);
     sp_json_double(&json, "deviation", deviation);
-    rc = sp_json_end(&json, &line);
-    if (rc == SP_OK)
-        fprintf(b->out, "%s\n", line);
-    sp_json_destroy(&json);
-    return rc;
+    return bench_json_end(b, &json);
 }
 
 static sp_status predict_all(bench *b, const model *m)
