@@ -49,8 +49,7 @@ static sp_status read_lines(sp_story *story, const char *name, bool is_later)
     char path[PATH_MAX], *all;
     int number = 0, n_faults = 0;
 
-    snprintf(path, sizeof path, "%s/%s", story->dir, name);
-    if (access(path, F_OK) != 0)
+    if (access(sp_file_in(story->dir, name, path), F_OK) != 0)
         return SP_OK;
     SP_TRY(sp_file_read(path, &all, NULL));
     for (char *line = all, *end; *line; line = end + 1) {
@@ -82,8 +81,7 @@ static bool has(const sp_story *story, const char *name)
 {
     char path[PATH_MAX];
 
-    snprintf(path, sizeof path, "%s/%s", story->dir, name);
-    return access(path, F_OK) == 0;
+    return access(sp_file_in(story->dir, name, path), F_OK) == 0;
 }
 
 /* Fails where the folder holds no run. */

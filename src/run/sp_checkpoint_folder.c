@@ -84,7 +84,7 @@ static void path_of_step(char path[PATH_MAX], const char *dir, int64_t step)
     char name[64];
 
     name_step(name, sizeof name, step);
-    snprintf(path, PATH_MAX, "%s/%s", dir, name);
+    sp_file_in(dir, name, path);
 }
 
 /* Opens a file that a run on this data set may continue from; `on` NULL: any run. */

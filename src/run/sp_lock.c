@@ -23,13 +23,6 @@
 #define LOCK_PATIENCE_S       3.0
 #define LOCK_TEXT             128
 
-/* Forms dir/name. Paths that are too long were refused before the folder was made. */
-static const char *in_folder(const char *dir, const char *name, char *path)
-{
-    snprintf(path, PATH_MAX, "%s/%s", dir, name);
-    return path;
-}
-
 typedef struct owner {
     char host[64];
     long pid;
@@ -56,10 +49,10 @@ static uint64_t activity(const char *dir)
     int n;
 
     for (int i = 0; i < 3; i++)
-        if (stat(in_folder(dir, watched[i], path), &st) == 0)
+        if (stat(sp_file_in(dir, watched[i], path), &st) == 0)
             sum += (uint64_t)st.st_mtim.tv_nsec +
                    1000003 * (uint64_t)st.st_mtim.tv_sec + (uint64_t)st.st_size;
-    if (sp_heartbeat_read(in_folder(dir, "heartbeat.bin", path), &records, &n) ==
+    if (sp_heartbeat_read(sp_file_in(dir, "heartbeat.bin", path), &records, &n) ==
         SP_OK) {
         for (int r = 0; r < n; r++)
             sum += (uint64_t)records[r].counter;
@@ -132,8 +125,8 @@ sp_status sp_lock_take(const char *dir, const char *host, int *lock)
 
     assert(dir && host && lock);
     *lock = -1;
-    SP_TRY(
-        sp_file_open(in_folder(dir, "lock", path), O_RDWR | O_CREAT | O_NOFOLLOW, &fd));
+    SP_TRY(sp_file_open(sp_file_in(dir, "lock", path), O_RDWR | O_CREAT | O_NOFOLLOW,
+                        &fd));
     try_flock(fd, &is_free, &is_sure);
     is_known = read_owner(fd, &o);
     if (!is_free || (is_known && is_owner_alive(dir, host, &o, is_sure))) {
@@ -155,7 +148,7 @@ bool sp_lock_is_held(const char *dir, int lock)
 
     if (lock < 0)
         return true;
-    if (stat(in_folder(dir, "lock", path), &found) != 0)
+    if (stat(sp_file_in(dir, "lock", path), &found) != 0)
         return errno != ENOENT;
     return fstat(lock, &held) == 0 && held.st_dev == found.st_dev &&
            held.st_ino == found.st_ino;
