@@ -14,8 +14,8 @@
  *
  * The other modules of this room need only each other and the system: console output
  * (sp_log.h), files (sp_file.h), JSON lines (sp_json.h), printable text (sp_text.h),
- * random numbers (sp_rng.h), exact sums (sp_exact.h), checksums (sp_crc.h), keyed
- * hashes (sp_siphash.h), the limits of the machine (sp_machine.h).
+ * random numbers (sp_rng.h), exact sums (sp_exact.h), checksums (sp_crc.h), lists that
+ * grow (sp_list.h), the limits of the machine (sp_machine.h).
  */
 #ifndef SP_ERROR_H
 #define SP_ERROR_H

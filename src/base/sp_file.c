@@ -296,6 +296,12 @@ bool sp_file_ends_in(const char *path, const char *endings)
     return false;
 }
 
+const char *sp_file_in(const char *dir, const char *name, char *path)
+{
+    snprintf(path, PATH_MAX, "%s/%s", dir, name);
+    return path;
+}
+
 const char *sp_file_name(const char *path)
 {
     const char *slash = strrchr(path, '/');

@@ -43,6 +43,9 @@ sp_status sp_file_replace_unflushed(const char *path, const char *data, size_t b
  * flushes it to disk. If the file ends with half a line, which a killed writer left,
  * that line is ended first. A symbolic link is not followed. */
 sp_status sp_file_append_line(const char *path, const char *line);
+/* Forms dir/name in path [PATH_MAX], cut if it is too long (no run is begun in such a
+ * folder). Returns path. */
+const char *sp_file_in(const char *dir, const char *name, char *path);
 /* The part of the path behind its last slash. */
 const char *sp_file_name(const char *path);
 /* True if both paths lead to one file. */

@@ -107,12 +107,11 @@ static int unread(int fd)
 
 void sp_log_deliver(void)
 {
-    static const struct timespec pause = {0, 1000000};
     const double limit_s = sp_now_s() + 1;
 
     fflush(NULL);
     while (unread(STDOUT_FILENO) + unread(STDERR_FILENO) > 0 && sp_now_s() < limit_s)
-        nanosleep(&pause, NULL);
+        sp_sleep_s(0.001);
 }
 
 void sp_log_position(const char *phase, int64_t epoch, int64_t step)
@@ -308,6 +307,13 @@ double sp_clock_s(clockid_t clock)
 double sp_now_s(void)
 {
     return sp_clock_s(CLOCK_MONOTONIC);
+}
+
+void sp_sleep_s(double s)
+{
+    const struct timespec nap = {(time_t)s, (long)(1e9 * (s - (double)(time_t)s))};
+
+    nanosleep(&nap, NULL);
 }
 
 double sp_time_s(void)

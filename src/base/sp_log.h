@@ -80,6 +80,8 @@ double sp_time_s(void);
 double sp_now_s(void);
 /* Seconds of any of the system's clocks, such as CLOCK_THREAD_CPUTIME_ID. */
 double sp_clock_s(clockid_t clock);
+/* Waits s seconds, or until a signal arrives. */
+void sp_sleep_s(double s);
 
 #ifdef __cplusplus
 }

@@ -112,3 +112,11 @@ bool sp_text_is_ascii(const char *text, size_t bytes)
             return false;
     return false;
 }
+
+int sp_text_find(int n, char *const *name, const char *wanted)
+{
+    for (int i = 0; i < n; i++)
+        if (strcmp(name[i], wanted) == 0)
+            return i;
+    return -1;
+}

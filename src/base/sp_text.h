@@ -32,6 +32,9 @@ char *sp_text_cell(char *to, size_t bytes, const char *text, int width);
  * peer gave as a host's name can then be printed as it is. */
 bool sp_text_is_ascii(const char *text, size_t bytes);
 
+/* The first of n names that is `wanted`; -1: none. */
+int sp_text_find(int n, char *const *name, const char *wanted);
+
 #ifdef __cplusplus
 }
 #endif

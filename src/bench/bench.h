@@ -197,6 +197,10 @@ sp_status bench_print(bench *b, const bench_job *job, const bench_time *time,
 /* Prints a line on a terminal that the next one replaces. Rank 0 only. */
 void bench_progress(const bench *b, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+/* Ends the object, prints it as a line and frees it. SP_EMEM. */
+sp_status bench_json_end(const bench *b, sp_json *json);
+/* One thread is timed by its CPU time, several threads and devices by wall time. */
+bool bench_is_wall(const bench *b);
 double bench_cpu_s(void);         /* CPU time of this thread */
 double bench_process_cpu_s(void); /* CPU time of all threads */
 /* Sorts values and returns their median; *spread (may be NULL): interquartile range
@@ -250,11 +254,11 @@ typedef struct bench_voxels {
 sp_status bench_voxels_make(const bench_options *options, int64_t n, bench_voxels *v);
 void bench_voxels_free(bench_voxels *v);
 /* Writes a shard of n_samples places of the terrain into a temporary folder. Its path
- * is written to path [BENCH_PATH]; bench_shard_remove deletes it, and so does TERM or INT
- * from here on. After a failure the path is "", or that of what is to be deleted. One
- * shard at a time. Local. SP_EIO, SP_EMEM. */
+ * is written to path [BENCH_PATH]; bench_shard_remove deletes it, and what a failure left
+ * of it, and so does TERM or INT from here on. One shard at a time. Local. SP_EIO,
+ * SP_EMEM. */
 sp_status bench_shard_make(int64_t n, int n_samples, char *path);
-void bench_shard_remove(const char *path);
+void bench_shard_remove(void);
 
 /* ---- bench_reduce.c, bench_sums.c ---- */
 /* Times sums over the ranks' devices, of a batch norm's size, and prints them. Opens and

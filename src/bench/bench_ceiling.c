@@ -11,7 +11,6 @@
 
 #include <assert.h>
 #include <math.h>
-#include <time.h>
 
 #include "base/sp_log.h"
 #include "process/sp_fault.h"
@@ -210,11 +209,10 @@ sp_status bench_renew(bench *b, const bench_job *job, double rate, double *ceili
 
     assert(ceiling && job->name);
     for (int i = 1; bench_is_above(b, rate, *ceiling); i++) {
-        const struct timespec pause = {0, i * 1000000L};
         if (i > LEAST_TIMINGS && sp_now_s() - begin > PATIENCE_S)
             break;
         double again = 0;
-        nanosleep(&pause, NULL);
+        sp_sleep_s(i * 0.001);
         SP_TRY(bench_ceiling(b, job, &again));
         *ceiling = fmax(*ceiling, again);
     }
@@ -290,10 +288,9 @@ static sp_status sample_best(bench *b, size_t which, int least, double *value,
     *best = 0;
     while (n < least || (!is_credible(b, which, value, n, *best) && n < MOST &&
                          sp_now_s() - begin < PATIENCE_S)) {
-        const struct timespec pause = {0, 1000000};
         double seconds = 0;
         if (n >= least)
-            nanosleep(&pause, NULL);
+            sp_sleep_s(0.001);
         SP_TRY(sample_peak(b, which, &seconds, &value[n]));
         if (value[n] <= 0)
             return SP_OK; /* the backend has no such limit */
@@ -311,7 +308,7 @@ static sp_status print_peak(bench *b, size_t which, double *best)
 {
     const int least = b->options->repeats > 5 ? (int)b->options->repeats : 5;
     bench_job job = {.name = peaks[which].name, .limit = peaks[which].limit};
-    bench_time t = {.is_wall = b->backend.threads > 1 || !b->backend.ops->is_host};
+    bench_time t = {.is_wall = bench_is_wall(b)};
     double value[MOST];
 
     SP_TRY(sample_best(b, which, least, value, &t, best));

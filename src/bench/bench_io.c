@@ -153,7 +153,6 @@ sp_status bench_io(bench *b)
     sp_sample_destroy(&c.sample);
     sp_dataset_close(&c.set);
     free(c.buffer);
-    if (*made)
-        bench_shard_remove(made);
+    bench_shard_remove();
     return rc;
 }

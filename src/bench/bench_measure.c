@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/sp_json.h"
+#include "base/sp_list.h"
 #include "base/sp_log.h"
 #include "base/sp_machine.h"
 #include "cpu/cpu_isa.h"
@@ -25,19 +26,12 @@ double bench_process_cpu_s(void)
     return sp_clock_s(CLOCK_PROCESS_CPUTIME_ID);
 }
 
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
 double bench_median(double *values, int n, double *spread)
 {
     double middle;
 
     assert(n >= 1);
-    qsort(values, (size_t)n, sizeof *values, compare);
+    qsort(values, (size_t)n, sizeof *values, sp_by_double);
     middle = (values[(n - 1) / 2] + values[n / 2]) / 2;
     if (spread)
         *spread = (values[n - 1 - n / 4] - values[n / 4]) / middle;
@@ -125,12 +119,22 @@ static void print_layer(sp_json *json, const bench_job *job)
     sp_json_double(json, "share", job->share);
 }
 
+sp_status bench_json_end(const bench *b, sp_json *json)
+{
+    const char *line;
+    const sp_status rc = sp_json_end(json, &line);
+
+    if (rc == SP_OK)
+        fprintf(b->out, "%s\n", line);
+    fflush(b->out);
+    sp_json_destroy(json);
+    return rc;
+}
+
 static sp_status print_json_row(bench *b, const bench_job *job, const bench_time *t,
                                 double s, double ceiling, double ratio)
 {
     sp_json json = {0};
-    const char *line;
-    sp_status rc;
 
     sp_json_begin(&json);
     sp_json_text(&json, "name", job->name);
@@ -169,12 +173,7 @@ static sp_status print_json_row(bench *b, const bench_job *job, const bench_time
     if (b->backend.is_wgmma)
         sp_json_bool(&json, "wgmma", true);
     sp_json_text(&json, "device", b->device);
-    rc = sp_json_end(&json, &line);
-    if (rc == SP_OK)
-        fprintf(b->out, "%s\n", line);
-    fflush(b->out);
-    sp_json_destroy(&json);
-    return rc;
+    return bench_json_end(b, &json);
 }
 
 static sp_status fail_above(const bench_job *job, double rate, double ceiling)
@@ -211,8 +210,7 @@ sp_status bench_print(bench *b, const bench_job *job, const bench_time *time,
 
 /* ---- measuring ---- */
 
-/* One thread is timed by its CPU time, several threads and devices by wall time. */
-static bool is_wall(const bench *b)
+bool bench_is_wall(const bench *b)
 {
     return b->backend.threads > 1 || !b->backend.ops->is_host;
 }
@@ -270,7 +268,7 @@ static sp_status sample(bench *b, const bench_job *job, bench_time *t, double *c
     double wall[MAX_REPEATS], cpu[MAX_REPEATS], wall_spread, cpu_spread;
     int calls = 1;
 
-    *t = (bench_time){.is_wall = is_wall(b) || job->ceiling};
+    *t = (bench_time){.is_wall = bench_is_wall(b) || job->ceiling};
     *ceiling = job->limit == BENCH_FLOPS && !job->ceiling ? b->best_flops : 0;
     SP_TRY(count_calls(b, job, &calls));
     while (t->repeats < b->options->repeats &&

@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "base/sp_json.h"
+#include "base/sp_list.h"
 #include "base/sp_log.h"
 #include "base/sp_rng.h"
 #include "bench/bench.h"
@@ -49,13 +50,6 @@ typedef struct prediction {
 
 /* ---- shares ---- */
 
-static int descending(const void *a, const void *b)
-{
-    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-
-    return (x < y) - (x > y);
-}
-
 /* Restores the heap after its least element, heap[0], has grown. */
 static void sift_down(int64_t *heap, int n)
 {
@@ -82,7 +76,7 @@ static int64_t deal(int64_t *drawn, int64_t n, int ranks, bool is_balanced,
 
     memset(load, 0, (size_t)ranks * sizeof *load);
     if (is_balanced)
-        qsort(drawn, (size_t)n, sizeof *drawn, descending);
+        qsort(drawn, (size_t)n, sizeof *drawn, sp_by_int64_falling);
     for (int64_t i = 0; i < n; i++) {
         int64_t *to = is_balanced ? load : load + i * ranks / n;
         *to += drawn[i];
@@ -177,8 +171,6 @@ static sp_status print_json(const bench *b, const model *m, int ranks, bool is_b
     const double ideal = m->flops * p->share[1] / (p->mean + p->update);
     const double gained = m->flops * p->share[1] / p->step;
     sp_json json = {0};
-    const char *line;
-    sp_status rc;
 
     sp_json_begin(&json);
     sp_json_text(&json, "name", is_balanced ? "model_balanced" : "model_unbalanced");
@@ -195,11 +187,7 @@ static sp_status print_json(const bench *b, const model *m, int ranks, bool is_b
     sp_json_double(&json, "update_ms", p->update * 1e3);
     sp_json_double(&json, "reading_ms", p->load * 1e3);
     sp_json_text(&json, "limit", p->limit);
-    rc = sp_json_end(&json, &line);
-    if (rc == SP_OK)
-        fprintf(b->out, "%s\n", line);
-    sp_json_destroy(&json);
-    return rc;
+    return bench_json_end(b, &json);
 }
 
 static sp_status print_row(bench *b, const model *m, int ranks, bool is_balanced,
@@ -254,8 +242,6 @@ static sp_status print_check(bench *b, const model *m)
     const double flops = m->flops * m->share[1] * ranks;
     double deviation;
     sp_json json = {0};
-    const char *line;
-    sp_status rc;
 
     predict(m, ranks, &p);
     deviation = p.step / m->step - 1;
@@ -279,11 +265,7 @@ static sp_status print_check(bench *b, const model *m)
     sp_json_null(&json, "ratio");
     sp_json_double(&json, "predicted_ms", p.step * 1e3);
     sp_json_double(&json, "deviation", deviation);
-    rc = sp_json_end(&json, &line);
-    if (rc == SP_OK)
-        fprintf(b->out, "%s\n", line);
-    sp_json_destroy(&json);
-    return rc;
+    return bench_json_end(b, &json);
 }
 
 static sp_status predict_all(bench *b, const model *m)

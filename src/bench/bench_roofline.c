@@ -75,7 +75,6 @@ typedef struct roofline {
     counted_map map[MAPS];
     total total[TOTALS];
     bool has_header;
-    sp_json json;
 } roofline;
 
 /* ---- maps ---- */
@@ -231,32 +230,29 @@ static sp_status predict_wgrad(roofline *r, prediction *p)
 
 static sp_status print_json(roofline *r, const bench_call *call, const prediction *p)
 {
-    sp_json *json = &r->json;
-    const char *line;
+    sp_json json = {0};
 
-    sp_json_begin(json);
-    sp_json_text(json, "name", call->op);
-    sp_json_text(json, "layer", call->layer ? call->layer->name : "-");
-    sp_json_text(json, "kernel", p->work.kernel);
-    sp_json_int(json, "n", call->n);
-    sp_json_int(json, "c_in", call->c_in);
-    sp_json_int(json, "c_out", call->c_out);
-    sp_json_int(json, "blocks", p->work.n_blocks);
-    sp_json_double(json, "gathered_bytes", p->work.gathered);
-    sp_json_double(json, "weight_bytes", p->work.weights);
-    sp_json_double(json, "result_bytes", p->result_bytes);
-    sp_json_double(json, "plan_bytes", p->work.plan);
-    sp_json_double(json, "memory_bytes", call->bytes);
-    sp_json_double(json, "issue_us", p->issue_s * 1e6);
-    sp_json_double(json, "tensor_us", p->tensor_s * 1e6);
-    sp_json_double(json, "sm_us", p->sm_s * 1e6);
-    sp_json_double(json, "l2_us", p->l2_s * 1e6);
-    sp_json_double(json, "memory_us", p->memory_s * 1e6);
-    sp_json_double(json, "predicted_us", p->all_s * 1e6);
-    sp_json_text(json, "limit", p->limit);
-    SP_TRY(sp_json_end(json, &line));
-    fprintf(r->b->out, "%s\n", line);
-    return SP_OK;
+    sp_json_begin(&json);
+    sp_json_text(&json, "name", call->op);
+    sp_json_text(&json, "layer", call->layer ? call->layer->name : "-");
+    sp_json_text(&json, "kernel", p->work.kernel);
+    sp_json_int(&json, "n", call->n);
+    sp_json_int(&json, "c_in", call->c_in);
+    sp_json_int(&json, "c_out", call->c_out);
+    sp_json_int(&json, "blocks", p->work.n_blocks);
+    sp_json_double(&json, "gathered_bytes", p->work.gathered);
+    sp_json_double(&json, "weight_bytes", p->work.weights);
+    sp_json_double(&json, "result_bytes", p->result_bytes);
+    sp_json_double(&json, "plan_bytes", p->work.plan);
+    sp_json_double(&json, "memory_bytes", call->bytes);
+    sp_json_double(&json, "issue_us", p->issue_s * 1e6);
+    sp_json_double(&json, "tensor_us", p->tensor_s * 1e6);
+    sp_json_double(&json, "sm_us", p->sm_s * 1e6);
+    sp_json_double(&json, "l2_us", p->l2_s * 1e6);
+    sp_json_double(&json, "memory_us", p->memory_s * 1e6);
+    sp_json_double(&json, "predicted_us", p->all_s * 1e6);
+    sp_json_text(&json, "limit", p->limit);
+    return bench_json_end(r->b, &json);
 }
 
 static sp_status print_call(roofline *r, const bench_call *call, const prediction *p)
@@ -480,7 +476,6 @@ sp_status bench_roofline(bench *b)
         forget_maps(r);
         rc = bench_training_close(b, &r->training, rc);
     }
-    sp_json_destroy(&r->json);
     b->counter = NULL;
     free(r);
     return rc;

@@ -101,8 +101,7 @@ static sp_status renew_ceiling(bench *b, double rate, bench_runs *s)
  * ranks. Collective. */
 static sp_status print_whole(bench *b, bench_runs *s, const char *name)
 {
-    const bool is_wall =
-        b->backend.threads > 1 || b->comm->size > 1 || !b->backend.ops->is_host;
+    const bool is_wall = bench_is_wall(b) || b->comm->size > 1;
     bench_job job = {.name = name, .limit = BENCH_FLOPS, .work = &s->work};
     bench_time time = {
         .is_wall = is_wall, .repeats = s->n, .memory_bytes = s->memory_bytes};

@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_list.h"
 #include "base/sp_rng.h"
 
 /* A number uniform in [0, 1): element i of the stream `what`. */
@@ -260,13 +261,6 @@ static int64_t cast(uint64_t seed, int64_t ray, int64_t n_rays)
     return ((int64_t)floor(z / cell) + (1 << 19)) << 40 | y << 20 | x;
 }
 
-static int rising(const void *a, const void *b)
-{
-    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-
-    return (x > y) - (x < y);
-}
-
 /* Writes the sorted distinct cells of n_rays rays to key and returns their number. */
 static int64_t scan(uint64_t seed, int64_t n_rays, int64_t *key)
 {
@@ -276,7 +270,7 @@ static int64_t scan(uint64_t seed, int64_t n_rays, int64_t *key)
         key[n] = cast(seed, i, n_rays);
         n += key[n] >= 0;
     }
-    qsort(key, (size_t)n, sizeof *key, rising);
+    qsort(key, (size_t)n, sizeof *key, sp_by_int64);
     for (int64_t i = 0; i < n; i++)
         if (i == 0 || key[i] != key[i - 1])
             key[distinct++] = key[i];

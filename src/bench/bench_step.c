@@ -166,9 +166,8 @@ static sp_status print_steps(bench *b, bench_runs *s)
  * refer to is too. */
 static sp_status print_layers(bench *b, const bench_training *t, const bench_runs *s)
 {
-    const bool is_wall = b->backend.threads > 1 || !b->backend.ops->is_host;
     const size_t clock =
-        is_wall ? offsetof(bench_parts, all) : offsetof(bench_parts, cpu);
+        bench_is_wall(b) ? offsetof(bench_parts, all) : offsetof(bench_parts, cpu);
 
     return bench_trace_print(t->trace, bench_runs_median(s->whole, s->n, clock, NULL));
 }

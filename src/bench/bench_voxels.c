@@ -129,16 +129,21 @@ static sp_status write_shard(const char *path, const char *shape, int64_t n,
     return rc;
 }
 
-/* The paths that remove_and_end removes: the temporary folder and the shard, under its
- * name and under the one that it has until it is complete. */
+/* What bench_shard_remove removes: the temporary folder and the shard, under its name
+ * and under the one that it has until it is complete. "": nothing. */
 static char folder_made[BENCH_PATH], shard_made[2][BENCH_PATH + 8];
 
-/* TERM and INT end spbench at once, but a large temporary file must not stay. */
-static void remove_and_end(int number)
+void bench_shard_remove(void)
 {
     unlink(shard_made[0]);
     unlink(shard_made[1]);
     rmdir(folder_made);
+}
+
+/* TERM and INT end spbench at once, but a large temporary file must not stay. */
+static void remove_and_end(int number)
+{
+    bench_shard_remove();
     signal(number, SIG_DFL);
     raise(number);
 }
@@ -150,11 +155,9 @@ sp_status bench_shard_make(int64_t n, int n_samples, char *path)
     assert(n >= 1 && n_samples >= 1 && path);
     errno = ENAMETOOLONG;
     if (snprintf(path, BENCH_PATH, "%s/spbench-XXXXXX", folder) >= BENCH_PATH - 16 ||
-        !mkdtemp(path)) {
-        *path = 0; /* nothing was made that would have to be removed */
+        !mkdtemp(path))
         return SP_FAIL(SP_EIO, "%s: cannot make a temporary folder: %s", folder,
                        strerror(errno));
-    }
     strcpy(folder_made, path);
     strcat(path, "/terrain.h5");
     snprintf(shard_made[0], sizeof shard_made[0], "%s", path);
@@ -162,20 +165,6 @@ sp_status bench_shard_make(int64_t n, int n_samples, char *path)
     signal(SIGTERM, remove_and_end);
     signal(SIGINT, remove_and_end);
     return write_shard(path, NULL, n, n_samples);
-}
-
-void bench_shard_remove(const char *path)
-{
-    char folder[BENCH_PATH];
-    char *slash;
-
-    snprintf(folder, sizeof folder, "%s", path);
-    unlink(path);
-    slash = strrchr(folder, '/');
-    if (slash) {
-        *slash = 0;
-        rmdir(folder);
-    }
 }
 
 /* ---- spbench voxels ---- */

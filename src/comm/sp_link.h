@@ -26,7 +26,7 @@
 #include <stdint.h>
 
 #include "base/sp_error.h"
-#include "base/sp_siphash.h"
+#include "comm/sp_siphash.h"
 
 typedef enum sp_signs_kind {
     SP_SIGNS_ALIVE,

@@ -408,9 +408,9 @@ typedef struct sp_backend_ops {
  * so that the table above is the one place for the parameters of an operation. */
 #define SP_OP(slot) __typeof__(*((sp_backend_ops *)0)->slot)
 
-/* The operations that every backend computes in a function of its own: sp_cpu_relu,
- * sp_ref_relu and sp_cuda_relu for the slot relu. The backends' declarations and tables
- * and the timed table of spbench are made from this list. A new operation is its slot
+/* The operations that every backend computes in a function of its own: sp_cpu_relu and
+ * sp_cuda_relu for the slot relu, and sp_ref_relu in the tests. The backends'
+ * declarations and tables and the timed table of spbench are made from this list. A new operation is its slot
  * above, its name here, and its functions, which the compiler and the linker then ask
  * for. */
 #define SP_OPERATIONS(X)                                                               \
@@ -460,8 +460,6 @@ static inline void sp_range_end(const sp_backend *be)
 /* The backend called "cpu" or "cuda"; NULL where this build lacks it. The list of
  * backends stands in src/backends/sp_backend.c. */
 const sp_backend_ops *sp_backend_find(const char *name);
-/* The CPU backend with plain loops throughout: the oracle of the tests. */
-const sp_backend_ops *sp_backend_reference(void);
 
 /* ---- defined in cuda/device, or in src/backends/no_cuda.c: no other file is compiled
  * differently in a build without CUDA ---- */

@@ -1,10 +1,8 @@
-/* Declarations that the files of the two CPU backends share.
+/* Declarations that the files of the CPU backend share. What each operation means stands
+ * in compute/sp_backend.h; the tests hold this backend to plain loops
+ * (tests/fixtures/ref_backend.h).
  *
- *     src/backends/ref_*.c  plain loops in fp32: they define each operation, and are
- *                           the oracle of the tests (sp_ref_ops)
- *     src/cpu/cpu_*.c       the fast backend (sp_cpu_ops)
- *
- * A call of the fast backend goes through three layers:
+ * A call goes through three layers:
  *
  *     cpu_conv.c, cpu_norm.c, ...   threads: OpenMP gives each tiles, spans of rows or
  *       |                           panels of weights; partial sums are added in order
@@ -12,9 +10,9 @@
  *       v
  *     cpu_vec_*.c, src/bf16         vectors: one tile or range of rows, one thread
  *
- * Both backends build plans with sp_cpu_plan_build (cpu_plan.h draws it). Host memory
- * is the device's memory, and each operation is complete when it returns, so streams
- * and passes of an arena cost nothing. Results do not depend on the number of threads.
+ * Plans are built by sp_cpu_plan_build (cpu_plan.h draws it). Host memory is the device's
+ * memory, and each operation is complete when it returns, so streams and passes of an
+ * arena cost nothing. Results do not depend on the number of threads.
  */
 #ifndef SP_CPU_H
 #define SP_CPU_H
@@ -25,50 +23,25 @@
 extern "C" {
 #endif
 
-extern const sp_backend_ops sp_cpu_ops; /* the fast backend */
-extern const sp_backend_ops sp_ref_ops; /* plain loops */
+extern const sp_backend_ops sp_cpu_ops;
 
-/* ---- functions for both tables ---- */
-SP_OP(arena_create) sp_cpu_arena_create;
-SP_OP(arena_destroy) sp_cpu_arena_destroy;
-SP_OP(upload) sp_cpu_move; /* and download */
-SP_OP(fill) sp_cpu_fill;
-SP_OP(wait) sp_cpu_wait;
-SP_OP(arena_pass) sp_cpu_arena_pass;
+/* ---- the table's functions that do not stand in cpu_backend.c ---- */
 SP_OP(plan_build) sp_cpu_plan_build;
 SP_OP(plan_bytes) sp_cpu_plan_bytes;
 SP_OP(plan_scratch_bytes) sp_cpu_plan_scratch_bytes;
-SP_OP(join) sp_ref_join;
-SP_OP(conv_grad_weight_bytes) sp_cpu_conv_grad_weight_bytes;
-SP_OP(fused_parts) sp_cpu_fused_parts;
-/* These three are too short to gain from vectors. */
-SP_OP(norm_finish) sp_ref_norm_finish;
-SP_OP(norm_grad_finish) sp_ref_norm_grad_finish;
-SP_OP(add_samples) sp_ref_add_samples;
+SP_OP(conv_pack_floats) sp_cpu_conv_pack_floats;
+SP_OP(norm_finish) sp_cpu_norm_finish;
+SP_OP(norm_grad_finish) sp_cpu_norm_grad_finish;
+SP_OP(add_samples) sp_cpu_add_samples;
 SP_OP(clock_begin) sp_cpu_clock_begin;
 SP_OP(clock_end) sp_cpu_clock_end;
 SP_OP(peak) sp_cpu_peak;
 SP_OP(memory_used) sp_cpu_memory_used;
-/* Their places in a table. */
-#define SP_CPU_SHARED_OPS                                                              \
-    .is_host = true, .arena_create = sp_cpu_arena_create,                              \
-    .arena_destroy = sp_cpu_arena_destroy, .upload = sp_cpu_move,                      \
-    .download = sp_cpu_move, .fill = sp_cpu_fill, .wait = sp_cpu_wait,                 \
-    .arena_pass = sp_cpu_arena_pass, .plan_build = sp_cpu_plan_build,                  \
-    .plan_bytes = sp_cpu_plan_bytes, .plan_scratch_bytes = sp_cpu_plan_scratch_bytes,  \
-    .join = sp_ref_join, .conv_grad_weight_bytes = sp_cpu_conv_grad_weight_bytes,      \
-    .norm_finish = sp_ref_norm_finish, .norm_grad_finish = sp_ref_norm_grad_finish,    \
-    .fused_parts = sp_cpu_fused_parts, .add_samples = sp_ref_add_samples,              \
-    .clock_begin = sp_cpu_clock_begin, .clock_end = sp_cpu_clock_end,                  \
-    .peak = sp_cpu_peak, .memory_used = sp_cpu_memory_used
-
-/* ---- functions of one table: plain loops (src/backends), the fast backend ---- */
-SP_OP(conv_pack_floats) sp_ref_conv_pack_floats, sp_cpu_conv_pack_floats;
-#define SP_CPU_DECLARE(slot) SP_OP(slot) sp_ref_##slot, sp_cpu_##slot;
+#define SP_CPU_DECLARE(slot) SP_OP(slot) sp_cpu_##slot;
 SP_OPERATIONS(SP_CPU_DECLARE)
 #undef SP_CPU_DECLARE
 
-/* ---- used by both, outside the tables ---- */
+/* ---- outside the table ---- */
 /* The order of sums of products in bf16 that this processor is fast at, which open
  * takes where be->sums is SP_SUMS_AUTO. SP_CPU_ISA counts. Local. */
 sp_bf16_sums sp_cpu_sums(void);

@@ -1,21 +1,11 @@
-/* The fast CPU backend: table of operations, arenas, start. */
+/* The CPU backend: table of operations, arenas, start. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cpu/cpu_isa.h"
 
-sp_status sp_cpu_arena_create(sp_arena *arena, size_t reserve, const char *name)
-{
-    return sp_arena_create(arena, reserve, name);
-}
-
-void sp_cpu_arena_destroy(sp_arena *arena)
-{
-    sp_arena_destroy(arena);
-}
-
-sp_status sp_cpu_move(sp_backend *be, void *to, const void *from, size_t bytes)
+static sp_status move(sp_backend *be, void *to, const void *from, size_t bytes)
 {
     (void)be;
     if (bytes)
@@ -23,7 +13,7 @@ sp_status sp_cpu_move(sp_backend *be, void *to, const void *from, size_t bytes)
     return SP_OK;
 }
 
-sp_status sp_cpu_fill(sp_backend *be, void *data, int byte, size_t bytes)
+static sp_status fill(sp_backend *be, void *data, int byte, size_t bytes)
 {
     (void)be;
     if (bytes)
@@ -31,21 +21,21 @@ sp_status sp_cpu_fill(sp_backend *be, void *data, int byte, size_t bytes)
     return SP_OK;
 }
 
-sp_status sp_cpu_wait(sp_backend *be)
+static sp_status cpu_wait(sp_backend *be)
 {
     (void)be;
     return SP_OK;
 }
 
 /* Operations are complete when they return, so no pass has to wait. */
-sp_status sp_cpu_arena_pass(sp_backend *be, sp_arena *arena, sp_pass pass)
+static sp_status arena_pass(sp_backend *be, sp_arena *arena, sp_pass pass)
 {
     (void)be, (void)arena, (void)pass;
     return SP_OK;
 }
 
 /* Each part is a sample, so fused sums are those of the plain operations to the bit. */
-sp_parts sp_cpu_fused_parts(int64_t n_rows, int n_samples)
+static sp_parts fused_parts(int64_t n_rows, int n_samples)
 {
     (void)n_rows;
     return (sp_parts){.n = n_samples};
@@ -53,7 +43,7 @@ sp_parts sp_cpu_fused_parts(int64_t n_rows, int n_samples)
 
 /* The estimate of memory counts the scratch of the host by itself
  * (memory/sp_foresee.c). */
-int64_t sp_cpu_conv_grad_weight_bytes(const sp_backend *be, int K, int c_in, int c_out,
+static int64_t conv_grad_weight_bytes(const sp_backend *be, int K, int c_in, int c_out,
                                       int n_samples, int64_t pairs)
 {
     (void)be, (void)K, (void)c_in, (void)c_out, (void)n_samples, (void)pairs;
@@ -131,5 +121,25 @@ const sp_backend_ops sp_cpu_ops = {.name = "cpu",
                                    .open = cpu_open,
                                    .close = cpu_close,
                                    .conv_pack_floats = sp_cpu_conv_pack_floats,
-                                   SP_CPU_SHARED_OPS,
+                                   .is_host = true,
+                                   .arena_create = sp_arena_create,
+                                   .arena_destroy = sp_arena_destroy,
+                                   .upload = move,
+                                   .download = move,
+                                   .fill = fill,
+                                   .wait = cpu_wait,
+                                   .join = cpu_wait,
+                                   .arena_pass = arena_pass,
+                                   .plan_build = sp_cpu_plan_build,
+                                   .plan_bytes = sp_cpu_plan_bytes,
+                                   .plan_scratch_bytes = sp_cpu_plan_scratch_bytes,
+                                   .conv_grad_weight_bytes = conv_grad_weight_bytes,
+                                   .fused_parts = fused_parts,
+                                   .norm_finish = sp_cpu_norm_finish,
+                                   .norm_grad_finish = sp_cpu_norm_grad_finish,
+                                   .add_samples = sp_cpu_add_samples,
+                                   .clock_begin = sp_cpu_clock_begin,
+                                   .clock_end = sp_cpu_clock_end,
+                                   .peak = sp_cpu_peak,
+                                   .memory_used = sp_cpu_memory_used,
                                    SP_OPERATIONS(ROW)};

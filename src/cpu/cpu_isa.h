@@ -134,7 +134,7 @@ typedef enum sp_cpu_use {
     SP_CPU_USES
 } sp_cpu_use;
 
-/* The private part of the fast backend: be->impl points to it. */
+/* The private part of the CPU backend: be->impl points to it. */
 typedef struct sp_cpu {
     const sp_cpu_isa *isa, *bf16; /* for tensors of fp32, of bf16 */
     struct {

@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "compute/sp_norm.h"
 #include "cpu/cpu_isa.h"
 
 /* Spans and their partial sums, in one scratch block. */
@@ -65,7 +66,7 @@ sp_status sp_cpu_norm_apply(sp_backend *be, const sp_norm_args *a)
 
     assert(sp_norm_is_sound(a));
     if (a->finish)
-        SP_TRY(sp_ref_norm_finish(be, a->finish));
+        SP_TRY(sp_cpu_norm_finish(be, a->finish));
 #pragma omp parallel for num_threads(be->threads) if (n_blocks > 1)
     for (int64_t i = 0; i < n_blocks; i++)
         isa->norm_apply(a, i * size, sp_cpu_least((i + 1) * size, n));
@@ -106,9 +107,45 @@ sp_status sp_cpu_norm_grad_apply(sp_backend *be, const sp_norm_grad_args *a)
 
     assert(sp_norm_grad_is_sound(a));
     if (a->finish)
-        SP_TRY(sp_ref_norm_grad_finish(be, a->finish));
+        SP_TRY(sp_cpu_norm_grad_finish(be, a->finish));
 #pragma omp parallel for num_threads(be->threads) if (n_blocks > 1)
     for (int64_t i = 0; i < n_blocks; i++)
         isa->norm_grad_apply(a, i * size, sp_cpu_least((i + 1) * size, n));
+    return SP_OK;
+}
+
+/* ---- what is too short to gain from vectors or threads ---- */
+
+sp_status sp_cpu_norm_finish(sp_backend *be, const sp_norm_finish_args *a)
+{
+    assert(sp_norm_finish_is_sound(a));
+    (void)be;
+    for (int j = 0; j < a->c; j++)
+        sp_norm_finish_channel(a, j, sp_norm_add_parts(&a->sums, a->c, j));
+    return SP_OK;
+}
+
+sp_status sp_cpu_norm_grad_finish(sp_backend *be, const sp_norm_grad_finish_args *a)
+{
+    assert(sp_norm_grad_finish_is_sound(a));
+    (void)be;
+    for (int j = 0; j < a->c; j++)
+        sp_norm_grad_finish_channel(a, j, sp_norm_add_parts(&a->all, a->c, j),
+                                    sp_norm_add_parts(&a->own, a->c, j));
+    return SP_OK;
+}
+
+sp_status sp_cpu_add_samples(sp_backend *be, const double *sums, int n_samples, int m,
+                             double n_rows, double *out, bool is_added)
+{
+    assert(n_samples >= 0 && m >= 0 && out);
+    (void)be;
+    for (int j = 0; j < m; j++) {
+        double sum = 0;
+        for (int b = 0; b < n_samples; b++)
+            sum += sums[(size_t)b * (size_t)m + (size_t)j];
+        out[j] = is_added ? out[j] + sum : sum;
+    }
+    out[m] = is_added ? out[m] + n_rows : n_rows;
     return SP_OK;
 }

@@ -75,14 +75,10 @@ static double passes(const sp_backend *be, const sp_peak_args *a)
     return moved;
 }
 
-/* The reference backend has no kernels to measure (impl NULL) and reports no work. */
 sp_status sp_cpu_peak(sp_backend *be, const sp_peak_args *args, double *work)
 {
-    *work = 0;
-    if (be->impl && args->what == SP_PEAK_PRODUCTS)
-        *work = products(be, args->amount);
-    else if (be->impl)
-        *work = passes(be, args);
+    *work =
+        args->what == SP_PEAK_PRODUCTS ? products(be, args->amount) : passes(be, args);
     return SP_OK;
 }
 

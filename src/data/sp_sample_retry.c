@@ -1,7 +1,6 @@
 /* Reads a sample again where its file could not be read. A server that restarts, a
  * mount that comes back or a file that is being replaced must not end a long run. */
 #include <assert.h>
-#include <time.h>
 
 #include "base/sp_log.h"
 #include "data/sp_shard_internal.h"
@@ -10,14 +9,6 @@
 enum { TRIES = 4 };
 
 #define FIRST_PAUSE_S 0.25 /* the pause doubles each time: 1.75 s in all */
-
-static void pause_s(double s)
-{
-    struct timespec nap = {(time_t)s, (long)(1e9 * (s - (double)(time_t)s))};
-
-    nanosleep(&nap, NULL);
-    sp_pulse_beat();
-}
 
 sp_status sp_sample_read(const sp_dataset *set, int64_t sample,
                          const sp_sample_request *request, sp_sample *out)
@@ -32,7 +23,8 @@ sp_status sp_sample_read(const sp_dataset *set, int64_t sample,
     for (int i = 1; i < TRIES && rc == SP_EIO; i++, wait_s *= 2) {
         if (i == 1)
             sp_log_warn("trying again: %s", sp_error_last()->message);
-        pause_s(wait_s);
+        sp_sleep_s(wait_s);
+        sp_pulse_beat();
         sp_shard_forget(set, sp_dataset_shard_of(set, sample));
         rc = sp_sample_read_once(set, sample, request, out);
     }

@@ -12,14 +12,10 @@
 #include <unistd.h>
 
 #include "base/sp_file.h"
+#include "base/sp_list.h"
 #include "data/sp_shard_internal.h"
 
 /* ---- patterns ---- */
-
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
 
 /* Do both paths lead to one file of one name, as a.h5 and ./a.h5 do? */
 static bool is_same_file(const char *a, const char *b)
@@ -40,7 +36,7 @@ static sp_status add_paths(sp_strings *paths, char **found, size_t n)
 {
     const int before = paths->n;
 
-    qsort(found, n, sizeof *found, by_name);
+    qsort(found, n, sizeof *found, sp_by_text);
     for (size_t i = 0; i < n; i++)
         if (!has_path(paths, before, found[i]))
             SP_TRY(sp_strings_add(paths, found[i]));

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_list.h"
 #include "data/sp_shard_internal.h"
 
 enum { MOST_COLUMNS = 65536 };
@@ -78,11 +79,6 @@ static sp_status read_names(const header *h, const char *name, int expected,
                    expected);
 }
 
-static int by_text(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
 /* Two classes or two columns of one name are refused: results are reported by the name
  * of the class, and a model finds its classes and columns in other data by name. */
 static sp_status read_distinct(const header *h, const char *attribute, int n,
@@ -97,7 +93,7 @@ static sp_status read_distinct(const header *h, const char *attribute, int n,
     if (!sorted)
         return no_memory(h);
     memcpy(sorted, *names, (size_t)n * sizeof *sorted);
-    qsort(sorted, (size_t)n, sizeof *sorted, by_text);
+    qsort(sorted, (size_t)n, sizeof *sorted, sp_by_text);
     for (int i = 1; i < n && same == n; i++)
         same = strcmp(sorted[i - 1], sorted[i]) == 0 ? i : n;
     if (same < n)

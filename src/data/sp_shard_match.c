@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/sp_log.h"
+#include "base/sp_text.h"
 #include "data/sp_shard.h"
 
 enum { LIST = 300 /* the bytes of a list of names in a message */ };
@@ -23,14 +24,6 @@ void sp_dataset_print_names(char *text, size_t size, int n, char *const *name,
         snprintf(text + used, size - used, "]");
 }
 
-static int find_name(int n, char *const *name, const char *wanted)
-{
-    for (int i = 0; i < n; i++)
-        if (strcmp(name[i], wanted) == 0)
-            return i;
-    return -1;
-}
-
 sp_likeness sp_dataset_compare_names(int n_a, char *const *a, int n_b, char *const *b)
 {
     bool is_equal = n_a == n_b;
@@ -41,7 +34,7 @@ sp_likeness sp_dataset_compare_names(int n_a, char *const *a, int n_b, char *con
     if (is_equal)
         return SP_EQUAL;
     for (int i = 0; n_a == n_b && i < n_a; i++)
-        if (find_name(n_b, b, a[i]) < 0 || find_name(i, a, a[i]) >= 0)
+        if (sp_text_find(n_b, b, a[i]) < 0 || sp_text_find(i, a, a[i]) >= 0)
             return SP_OTHER_NAMES;
     return n_a == n_b ? SP_OTHER_ORDER : SP_OTHER_NAMES;
 }
@@ -77,7 +70,7 @@ sp_status sp_dataset_take_classes(sp_dataset *set, int n, char *const *name,
     if (!set->class_of)
         return SP_FAIL(SP_EMEM, "no memory for the order of %d classes", n);
     for (int i = 0; i < n; i++)
-        set->class_of[i] = find_name(n, name, set->class_name[i]);
+        set->class_of[i] = sp_text_find(n, name, set->class_name[i]);
     return SP_OK;
 }
 
@@ -126,7 +119,7 @@ static sp_status reorder_columns(const sp_dataset *train, sp_dataset *val)
         return SP_FAIL(SP_EMEM, "no memory for the order of %d columns", n);
     }
     for (int i = 0; i < n; i++)
-        val->column_of[i] = find_name(n, val->feature_name, train->feature_name[i]);
+        val->column_of[i] = sp_text_find(n, val->feature_name, train->feature_name[i]);
     reorder(val->feature_name, n, val->column_of, room);
     reorder(val->feature_mean, n, val->column_of, room);
     reorder(val->feature_std, n, val->column_of, room);

@@ -1,4 +1,5 @@
 #include "deck/sp_deck_text.h"
+#include "base/sp_list.h"
 
 #include <assert.h>
 #include <ctype.h>
@@ -32,17 +33,10 @@ static void begin_line(scanner *x)
 {
     sp_deck_text *t = x->to;
 
-    /* full at powers of two, where the capacity doubles */
-    if ((t->n_lines & (t->n_lines - 1)) == 0) {
-        size_t room = t->n_lines ? 2 * (size_t)t->n_lines : 1;
-        sp_deck_line *line = realloc(t->line, room * sizeof *line);
-        if (!line) {
-            x->is_short_of_memory = true;
-            return;
-        }
-        t->line = line;
-    }
-    t->line[t->n_lines++] = (sp_deck_line){x->file, x->line};
+    if (sp_list_grow(&t->line, t->n_lines, sizeof *t->line))
+        t->line[t->n_lines++] = (sp_deck_line){x->file, x->line};
+    else
+        x->is_short_of_memory = true;
 }
 
 /* Writes a character of the deck, and the one that libconfig reads in its place. */
@@ -66,11 +60,9 @@ static void emit(scanner *x, const char *s, size_t n)
 static sp_status add_file(scanner *x, const char *name)
 {
     sp_deck_text *t = x->to;
-    char **file = realloc(t->file, ((size_t)t->n_files + 1) * sizeof *file);
 
-    if (file)
-        t->file = file;
-    if (!file || !(file[t->n_files] = strdup(name)))
+    if (!sp_list_grow(&t->file, t->n_files, sizeof *t->file) ||
+        !(t->file[t->n_files] = strdup(name)))
         return SP_FAIL(SP_EMEM, "%s: out of memory", name);
     x->file = t->n_files++;
     x->line = 1;

@@ -7,6 +7,7 @@
  *         conv3p4s2 block3 ---- block5 convtr5p8s2
  *           conv4p8s2 block4 convtr4p16s2
  */
+#include "base/sp_list.h"
 #include "graph/sp_graph.h"
 
 #include <assert.h>
@@ -45,7 +46,7 @@ static const unet_kind unet[SP_DUMMY] = {
 
 typedef struct builder {
     sp_layer *layer;
-    int n, room;
+    int n;
     double width;
     int expansion, channels; /* channels: those of the trunk's last layer */
     bool is_short_of_memory;
@@ -69,18 +70,10 @@ static sp_layer *add(builder *b, const char *op, const char *format, ...)
     sp_layer *l = &spare;
     va_list args;
 
-    if (b->n == b->room) {
-        int room = b->room ? 2 * b->room : 64;
-        sp_layer *grown = realloc(b->layer, (size_t)room * sizeof *grown);
-        if (grown) {
-            b->layer = grown;
-            b->room = room;
-        } else {
-            b->is_short_of_memory = true;
-        }
-    }
-    if (b->n < b->room)
+    if (sp_list_grow(&b->layer, b->n, sizeof *b->layer))
         l = &b->layer[b->n++];
+    else
+        b->is_short_of_memory = true;
     *l = (sp_layer){
         .out = -1, .kernel = -1, .stride = -1, .bias = -1, .p = NAN, .slope = NAN};
     snprintf(l->op, sizeof l->op, "%s", op);
@@ -92,14 +85,11 @@ static sp_layer *add(builder *b, const char *op, const char *format, ...)
 
 static void read_from(builder *b, sp_layer *l, const char *name)
 {
-    char **at = realloc(l->from.at, ((size_t)l->from.n + 1) * sizeof *at);
-
-    if (at)
-        l->from.at = at;
-    if (!at || !(at[l->from.n] = strdup(name)))
-        b->is_short_of_memory = true;
-    else
+    if (sp_list_grow(&l->from.at, l->from.n, sizeof *l->from.at) &&
+        (l->from.at[l->from.n] = strdup(name)))
         l->from.n++;
+    else
+        b->is_short_of_memory = true;
 }
 
 static sp_layer *add_conv(builder *b, const char *op, const char *name, int out,

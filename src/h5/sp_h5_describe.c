@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/sp_list.h"
 #include "h5/sp_h5_describer.h"
 
 enum { TEXTS = 16 << 20, TEXTS_FACTOR = 4, NAME = 1000 };
@@ -173,17 +174,14 @@ static herr_t visit_attr(hid_t object, const char *name, const H5A_info_t *info,
 {
     attr_walk *walk = context;
     sp_h5_entry *entry = walk->entry;
-    size_t n = (size_t)entry->n_attrs;
-    sp_h5_attr *more = realloc(entry->attr, (n + 1) * sizeof *more);
 
     (void)info;
-    walk->d->is_out_of_memory |= !more;
-    if (!more)
+    if (!sp_list_grow(&entry->attr, entry->n_attrs, sizeof *entry->attr)) {
+        walk->d->is_out_of_memory = true;
         return -1;
-    entry->attr = more;
-    more[n] = (sp_h5_attr){0};
-    entry->n_attrs++;
-    read_attr(walk->d, object, name, &more[n]);
+    }
+    entry->attr[entry->n_attrs] = (sp_h5_attr){0};
+    read_attr(walk->d, object, name, &entry->attr[entry->n_attrs++]);
     return walk->d->is_out_of_memory ? -1 : 0;
 }
 
@@ -269,22 +267,19 @@ static void describe_dataset(describer *d, hid_t set, sp_h5_entry *entry)
 static sp_h5_entry *add(describer *d, sp_h5_kind kind, const char *name)
 {
     sp_h5_catalog *all = d->catalog;
-    sp_h5_entry *more;
+    sp_h5_entry *entry;
     char path[NAME + 2];
 
-    if (all->n == d->room) {
-        more = realloc(all->entry, (size_t)(d->room = 2 * d->room + 64) * sizeof *more);
-        d->is_out_of_memory |= !more;
-        if (!more)
-            return NULL;
-        all->entry = more;
+    if (!sp_list_grow(&all->entry, all->n, sizeof *all->entry)) {
+        d->is_out_of_memory = true;
+        return NULL;
     }
-    more = &all->entry[all->n++];
-    *more = (sp_h5_entry){.kind = (int32_t)kind, .shape = {.type = {'?', 1, false}}};
-    more->shape.rank = -1;
+    entry = &all->entry[all->n++];
+    *entry = (sp_h5_entry){.kind = (int32_t)kind, .shape = {.type = {'?', 1, false}}};
+    entry->shape.rank = -1;
     snprintf(path, sizeof path, "/%s", name);
-    more->name = sp_h5_describer_copy(d, path);
-    return more;
+    entry->name = sp_h5_describer_copy(d, path);
+    return entry;
 }
 
 static void visit_object(describer *d, const char *name)

@@ -9,7 +9,6 @@ enum { SP_H5_WHY = 256 }; /* bytes of a reason in the catalog, without the libra
 typedef struct describer {
     hid_t file;
     sp_h5_catalog *catalog;
-    int64_t room; /* entries that are allocated */
     /* The bytes that texts and attributes of this file may still take. */
     int64_t texts_left;
     bool is_out_of_memory;

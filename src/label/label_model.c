@@ -10,19 +10,12 @@
 
 #include "base/sp_crc.h"
 #include "base/sp_log.h"
+#include "base/sp_text.h"
 #include "recipe/sp_recipe.h"
 
 enum { LIST = 300 };
 
 /* ---- how scans become samples ---- */
-
-static int find_column(const sp_recipe *recipe, const char *name)
-{
-    for (int i = 0; i < recipe->n_columns; i++)
-        if (strcmp(recipe->column[i], name) == 0)
-            return i;
-    return -1;
-}
 
 /* Adds column i of the recipe to the features. */
 static sp_status take_column(const label_model *m, const sp_recipe *recipe, int i)
@@ -56,7 +49,9 @@ static sp_status take_columns(label_model *m, const sp_recipe *recipe)
 
     m->vox->n_features = 0;
     for (int k = 0; k < n; k++) {
-        int i = norm->name ? find_column(recipe, norm->name[k]) : k;
+        int i = norm->name
+                    ? sp_text_find(recipe->n_columns, recipe->column, norm->name[k])
+                    : k;
 
         if (i < 0)
             return SP_FAIL(SP_EDATA,

@@ -12,6 +12,7 @@
 #include <signal.h>
 #include <stdlib.h>
 
+#include "base/sp_list.h"
 #include "laz/sp_laz_chunk.h"
 #include "laz/sp_laz_field.h"
 
@@ -38,9 +39,9 @@ struct sp_laz_writer {
     FILE *to;
     sp_laz_format format;
     int64_t at; /* the first byte of the points, the place of the table's offset */
-    int64_t n_chunks, room; /* of the list of chunks written */
-    sp_laz_place *chunk;
-    int64_t next; /* the chunk that is collected */
+    int64_t n_chunks;
+    sp_laz_place *chunk; /* [n_chunks] those written */
+    int64_t next;        /* the chunk that is collected */
     int n_places;
     place *place;
 };
@@ -134,15 +135,8 @@ static sp_status add_chunk(sp_laz_writer *w, int64_t n, int64_t bytes)
 {
     const sp_laz_place none = {.at = w->at + 8}, *before;
 
-    if (w->n_chunks == w->room) {
-        int64_t room = 2 * w->room + 64;
-        sp_laz_place *grown = realloc(w->chunk, (size_t)room * sizeof *grown);
-
-        if (!grown)
-            return SP_FAIL(SP_EMEM, "%s: no memory for the LAZ chunk table", w->path);
-        w->chunk = grown;
-        w->room = room;
-    }
+    if (!sp_list_grow(&w->chunk, w->n_chunks, sizeof *w->chunk))
+        return SP_FAIL(SP_EMEM, "%s: no memory for the LAZ chunk table", w->path);
     before = w->n_chunks > 0 ? &w->chunk[w->n_chunks - 1] : &none;
     w->chunk[w->n_chunks++] =
         (sp_laz_place){before->first + before->n, n, before->at + before->bytes, bytes};

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/sp_file.h"
+#include "base/sp_list.h"
 #include "deck/sp_deck.h"
 
 /* Damaged lines of a file that have a note of their own. */
@@ -17,17 +18,10 @@ enum { NOTES = 5 };
 
 sp_status sp_story_grow(void **array, int n, size_t size)
 {
-    void *more;
-
     assert(n >= 0 && size > 0);
-    /* The room is the next power of two, so that it doubles. */
-    if (n > 0 && (n & (n - 1)) != 0)
-        return SP_OK;
-    more = realloc(*array, (size_t)(n > 0 ? 2 * n : 1) * size);
-    if (!more)
-        return SP_FAIL(SP_EMEM, "no memory for the lines of a run");
-    *array = more;
-    return SP_OK;
+    return sp_list_grow(array, n, size)
+               ? SP_OK
+               : SP_FAIL(SP_EMEM, "no memory for the lines of a run");
 }
 
 void sp_story_note(sp_story *story, const char *format, ...)
@@ -55,8 +49,7 @@ static sp_status read_lines(sp_story *story, const char *name, bool is_later)
     char path[PATH_MAX], *all;
     int number = 0, n_faults = 0;
 
-    snprintf(path, sizeof path, "%s/%s", story->dir, name);
-    if (access(path, F_OK) != 0)
+    if (access(sp_file_in(story->dir, name, path), F_OK) != 0)
         return SP_OK;
     SP_TRY(sp_file_read(path, &all, NULL));
     for (char *line = all, *end; *line; line = end + 1) {
@@ -88,8 +81,7 @@ static bool has(const sp_story *story, const char *name)
 {
     char path[PATH_MAX];
 
-    snprintf(path, sizeof path, "%s/%s", story->dir, name);
-    return access(path, F_OK) == 0;
+    return access(sp_file_in(story->dir, name, path), F_OK) == 0;
 }
 
 /* Fails where the folder holds no run. */

@@ -12,19 +12,13 @@
 #include "page/sp_story.h"
 #include "run/sp_checkpoint.h"
 
-static const char *in_folder(const sp_story *story, const char *name, char *path)
-{
-    snprintf(path, PATH_MAX, "%s/%s", story->dir, name);
-    return path;
-}
-
 /* Reads a small file of the folder; NULL: there is none, or it cannot be read, which is
  * a note. */
 static char *read_text(sp_story *story, const char *name)
 {
     char path[PATH_MAX], *text;
 
-    if (access(in_folder(story, name, path), F_OK) != 0)
+    if (access(sp_file_in(story->dir, name, path), F_OK) != 0)
         return NULL;
     if (sp_file_read(path, &text, NULL) == SP_OK)
         return text;
@@ -42,7 +36,7 @@ static char *read_checkpoint_deck(const sp_story *story)
     sp_normalization normalization = {0};
     char *deck = NULL;
 
-    in_folder(story, "checkpoints/best.h5", path);
+    sp_file_in(story->dir, "checkpoints/best.h5", path);
     if (access(path, R_OK) == 0 &&
         sp_checkpoint_read_state(path, &state, &normalization) == SP_OK) {
         deck = state.deck;
@@ -92,7 +86,7 @@ static int by_name(const void *a, const void *b)
 static sp_status read_checkpoints(sp_story *story)
 {
     char path[PATH_MAX], file[PATH_MAX];
-    DIR *folder = opendir(in_folder(story, "checkpoints", path));
+    DIR *folder = opendir(sp_file_in(story->dir, "checkpoints", path));
     struct dirent *entry;
     sp_status rc = SP_OK;
 
@@ -128,10 +122,11 @@ sp_status sp_story_read_folder(sp_story *story)
 
     assert(story->dir);
     story->has_state = sp_run_read_state(story->dir, "", &story->state) == SP_OK;
-    if (!story->has_state && access(in_folder(story, "status.json", path), F_OK) == 0)
+    if (!story->has_state &&
+        access(sp_file_in(story->dir, "status.json", path), F_OK) == 0)
         sp_story_note(story, "status.json cannot be read: %s",
                       sp_error_last()->message);
-    if (access(in_folder(story, "heartbeat.bin", path), F_OK) == 0 &&
+    if (access(sp_file_in(story->dir, "heartbeat.bin", path), F_OK) == 0 &&
         sp_heartbeat_read(path, &story->rank, &story->n_ranks) != SP_OK) {
         story->n_ranks = 0;
         sp_story_note(story, "heartbeat.bin cannot be read: %s",

@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/sp_log.h"
@@ -195,7 +194,6 @@ void sp_child_start(sp_child *child, const char *command, const char *path)
 
 void sp_child_finish(sp_child *child, double patience_s)
 {
-    const struct timespec nap = {0, 2000000};
     const int n_killed = child->n_killed, signal_before = sp_signal_received();
     double begin_s = sp_now_s(), waited_s;
     bool is_said = false;
@@ -214,7 +212,7 @@ void sp_child_finish(sp_child *child, double patience_s)
             sp_log_info("waiting for %s %s", child->running.command,
                         child->running.path);
         is_said = is_said || waited_s > 1;
-        nanosleep(&nap, NULL);
+        sp_sleep_s(0.002);
     }
     if (child->pid)
         kill_running(child, sp_now_s() - child->started_s);

@@ -10,6 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/sp_log.h"
+
 static struct {
     atomic_bool is_set;
     char action[16], point[16];
@@ -44,8 +46,6 @@ static bool is_action(const char *name)
     return strcmp(fault.action, name) == 0;
 }
 
-static const struct timespec tenth = {0, 100000000};
-
 static void happen(void)
 {
     /* written in one piece, since the process may end directly afterwards */
@@ -67,7 +67,7 @@ static void happen(void)
     else if (is_action("exit"))
         exit(0);
     else if (is_action("pause"))
-        nanosleep(&tenth, NULL);
+        sp_sleep_s(0.1);
     while (is_action("hang"))
         sleep(1000);
 }
@@ -81,7 +81,7 @@ void sp_fault_at(const char *point, int64_t step)
     if (step < fault.step || strcmp(point, fault.point) != 0)
         return;
     if (is_action("slow"))
-        nanosleep(&tenth, NULL);
+        sp_sleep_s(0.1);
     else if (is_action("busy"))
         compute_for_a_while();
     else if (atomic_exchange(&fault.is_set, false))

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_text.h"
+
 bool sp_recipe_is_unit(const char *word)
 {
     static const char *const units[] = {"metre", "foot", "US survey foot", "degree"};
@@ -87,14 +89,6 @@ sp_status sp_recipe_copy(const sp_recipe *from, sp_recipe **to)
 
 /* ---- comparing ---- */
 
-static int find_column(const sp_recipe *r, const char *name)
-{
-    for (int i = 0; i < r->n_columns; i++)
-        if (strcmp(r->column[i], name) == 0)
-            return i;
-    return -1;
-}
-
 static bool is_height(const sp_recipe *r, int column)
 {
     return strcmp(r->source[column], SP_RECIPE_HEIGHT) == 0;
@@ -131,7 +125,7 @@ sp_recipe_likeness sp_recipe_compare(const sp_recipe *a, const sp_recipe *b,
         return SP_RECIPE_OTHER_UNIT;
     }
     for (int i = 0; i < a->n_columns; i++) {
-        const int j = find_column(b, a->column[i]);
+        const int j = sp_text_find(b->n_columns, b->column, a->column[i]);
 
         if (j < 0 || !is_other_column(a, i, b, j))
             continue;

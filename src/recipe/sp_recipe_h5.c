@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/sp_crc.h"
+#include "base/sp_text.h"
 #include "recipe/sp_recipe.h"
 
 #define GROUP "/recipe"
@@ -280,14 +281,6 @@ sp_status sp_recipe_read(sp_h5 *file, sp_recipe **recipe)
     return rc;
 }
 
-static bool has_column(const sp_recipe *r, const char *name)
-{
-    for (int i = 0; i < r->n_columns; i++)
-        if (strcmp(r->column[i], name) == 0)
-            return true;
-    return false;
-}
-
 sp_status sp_recipe_check_columns(const sp_recipe *r, const char *path, int n,
                                   char *const *name, bool is_subset)
 {
@@ -300,7 +293,8 @@ sp_status sp_recipe_check_columns(const sp_recipe *r, const char *path, int n,
                        "%d, those of feature_names",
                        path, r->n_columns, n);
     for (int i = 0; i < n; i++) {
-        if (is_subset ? has_column(r, name[i]) : strcmp(r->column[i], name[i]) == 0)
+        if (is_subset ? sp_text_find(r->n_columns, r->column, name[i]) >= 0
+                      : strcmp(r->column[i], name[i]) == 0)
             continue;
         if (is_subset)
             return SP_FAIL(SP_EDATA,

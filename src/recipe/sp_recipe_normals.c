@@ -1,7 +1,7 @@
 /* Feature columns that are vectors. */
-#include <string.h>
 #include <strings.h>
 
+#include "base/sp_text.h"
 #include "recipe/sp_recipe.h"
 
 /* The usual names of the x and y of a normal. */
@@ -16,13 +16,13 @@ static const char *plain(const char *name)
 /* The name and the divisor of a column's source. */
 static const char *source_of(const sp_recipe *r, const char *column, double *divisor)
 {
+    const int i = r ? sp_text_find(r->n_columns, r->column, column) : -1;
+
     *divisor = 1;
-    for (int i = 0; r && i < r->n_columns; i++)
-        if (strcmp(r->column[i], column) == 0) {
-            *divisor = r->divisor[i];
-            return plain(r->source[i]);
-        }
-    return plain(column);
+    if (i < 0)
+        return plain(column);
+    *divisor = r->divisor[i];
+    return plain(r->source[i]);
 }
 
 /* The column whose source has this name; -1: there is none. */

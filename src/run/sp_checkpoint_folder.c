@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/sp_file.h"
+#include "base/sp_list.h"
 #include "base/sp_log.h"
 #include "data/sp_shard.h"
 #include "h5/sp_h5.h"
@@ -33,32 +34,19 @@ static int64_t step_of(const char *name)
     return step >= 0 && strcmp(name, own) == 0 ? step : -1;
 }
 
-static int newest_first(const void *a, const void *b)
-{
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-
-    return (x < y) - (x > y);
-}
-
 /* Reads the whole folder, or fails: with a part of the names prune could delete the
  * newest files, and a run would continue from an old one. */
 static sp_status read_steps(DIR *folder, const char *dir, int64_t **steps, int *n)
 {
     struct dirent *entry;
-    int room = 0;
 
     while ((void)(errno = 0), (entry = readdir(folder))) {
-        int64_t step = step_of(entry->d_name), *grown;
+        int64_t step = step_of(entry->d_name);
 
         if (step < 0)
             continue;
-        if (*n == room) {
-            room = 2 * room + 16;
-            grown = realloc(*steps, (size_t)room * sizeof *grown);
-            if (!grown)
-                return SP_FAIL(SP_EMEM, "%s: no memory for its %d names", dir, room);
-            *steps = grown;
-        }
+        if (!sp_list_grow(steps, *n, sizeof **steps))
+            return SP_FAIL(SP_EMEM, "%s: no memory for its %d names", dir, *n + 1);
         (*steps)[(*n)++] = step;
     }
     if (errno)
@@ -87,7 +75,7 @@ static sp_status list_steps(const char *dir, int64_t **steps, int *n)
         return rc;
     }
     if (*n)
-        qsort(*steps, (size_t)*n, sizeof **steps, newest_first);
+        qsort(*steps, (size_t)*n, sizeof **steps, sp_by_int64_falling);
     return SP_OK;
 }
 
@@ -96,7 +84,7 @@ static void path_of_step(char path[PATH_MAX], const char *dir, int64_t step)
     char name[64];
 
     name_step(name, sizeof name, step);
-    snprintf(path, PATH_MAX, "%s/%s", dir, name);
+    sp_file_in(dir, name, path);
 }
 
 /* Opens a file that a run on this data set may continue from; `on` NULL: any run. */

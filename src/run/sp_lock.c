@@ -13,7 +13,6 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/sp_file.h"
@@ -23,13 +22,6 @@
 #define FOREIGN_OWNER_WATCH_S 5.0
 #define LOCK_PATIENCE_S       3.0
 #define LOCK_TEXT             128
-
-/* Forms dir/name. Paths that are too long were refused before the folder was made. */
-static const char *in_folder(const char *dir, const char *name, char *path)
-{
-    snprintf(path, PATH_MAX, "%s/%s", dir, name);
-    return path;
-}
 
 typedef struct owner {
     char host[64];
@@ -57,10 +49,10 @@ static uint64_t activity(const char *dir)
     int n;
 
     for (int i = 0; i < 3; i++)
-        if (stat(in_folder(dir, watched[i], path), &st) == 0)
+        if (stat(sp_file_in(dir, watched[i], path), &st) == 0)
             sum += (uint64_t)st.st_mtim.tv_nsec +
                    1000003 * (uint64_t)st.st_mtim.tv_sec + (uint64_t)st.st_size;
-    if (sp_heartbeat_read(in_folder(dir, "heartbeat.bin", path), &records, &n) ==
+    if (sp_heartbeat_read(sp_file_in(dir, "heartbeat.bin", path), &records, &n) ==
         SP_OK) {
         for (int r = 0; r < n; r++)
             sum += (uint64_t)records[r].counter;
@@ -71,12 +63,11 @@ static uint64_t activity(const char *dir)
 
 static bool is_folder_alive(const char *dir)
 {
-    const struct timespec nap = {0, 200000000};
     double begin_s = sp_now_s();
     uint64_t before = activity(dir);
 
     while (sp_now_s() - begin_s < FOREIGN_OWNER_WATCH_S) {
-        nanosleep(&nap, NULL);
+        sp_sleep_s(0.2);
         if (activity(dir) != before)
             return true;
     }
@@ -101,7 +92,6 @@ static sp_status fail_in_use(const char *dir, bool is_known, const owner *o)
  * such locks. */
 static void try_flock(int fd, bool *is_free, bool *is_sure)
 {
-    const struct timespec nap = {0, 50000000};
     double begin_s = sp_now_s();
     int error;
 
@@ -111,7 +101,7 @@ static void try_flock(int fd, bool *is_free, bool *is_sure)
             break;
         if (sp_now_s() - begin_s > LOCK_PATIENCE_S)
             break;
-        nanosleep(&nap, NULL);
+        sp_sleep_s(0.05);
     }
     *is_free = error != EWOULDBLOCK && error != EINTR;
     *is_sure = error == 0;
@@ -135,8 +125,8 @@ sp_status sp_lock_take(const char *dir, const char *host, int *lock)
 
     assert(dir && host && lock);
     *lock = -1;
-    SP_TRY(
-        sp_file_open(in_folder(dir, "lock", path), O_RDWR | O_CREAT | O_NOFOLLOW, &fd));
+    SP_TRY(sp_file_open(sp_file_in(dir, "lock", path), O_RDWR | O_CREAT | O_NOFOLLOW,
+                        &fd));
     try_flock(fd, &is_free, &is_sure);
     is_known = read_owner(fd, &o);
     if (!is_free || (is_known && is_owner_alive(dir, host, &o, is_sure))) {
@@ -155,7 +145,7 @@ bool sp_lock_is_held(const char *dir, int lock)
 {
     char path[PATH_MAX];
 
-    return lock < 0 || sp_file_is_at(in_folder(dir, "lock", path), lock);
+    return lock < 0 || sp_file_is_at(sp_file_in(dir, "lock", path), lock);
 }
 
 void sp_lock_release(int *lock)

@@ -58,13 +58,6 @@ static bool is_owner(const sp_run *run)
     return run->dir && run->dir[0] && run->comm->rank == 0;
 }
 
-/* Forms dir/name. sp_run_open has refused paths that are too long. */
-static const char *in_folder(const char *dir, const char *name, char *path)
-{
-    snprintf(path, PATH_MAX, "%s/%s", dir, name);
-    return path;
-}
-
 bool sp_run_is_ours(const sp_run *run)
 {
     return !run->impl || sp_lock_is_held(run->dir, run->impl->lock);
@@ -102,7 +95,7 @@ static sp_status open_metrics(sp_run *run)
 
     if (run->impl->metrics >= 0)
         close(run->impl->metrics);
-    SP_TRY(sp_file_open(in_folder(run->dir, "metrics.jsonl", path),
+    SP_TRY(sp_file_open(sp_file_in(run->dir, "metrics.jsonl", path),
                         O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW, &run->impl->metrics));
     SP_TRY(cut_half_line(run->impl->metrics, path));
     return SP_OK;
@@ -123,7 +116,7 @@ sp_status sp_run_event(sp_run *run, const char *json_line, int64_t *bytes)
     if (!is_owner(run))
         return SP_OK;
     SP_TRY(check_ours(run));
-    in_folder(run->dir, "metrics.jsonl", path);
+    sp_file_in(run->dir, "metrics.jsonl", path);
     if (!sp_file_is_at(path, run->impl->metrics)) {
         sp_log_warn0("%s: deleted or replaced, earlier lines are missing", path);
         SP_TRY(open_metrics(run));
@@ -238,7 +231,7 @@ static void open_heartbeat(sp_run *run)
     run->beat = &impl->own;
     run->beats = &impl->beats;
     if (run->dir[0]) {
-        in_folder(run->dir, "heartbeat.bin", path);
+        sp_file_in(run->dir, "heartbeat.bin", path);
         if (sp_heartbeat_open(&impl->beats, path, run->comm->size) != SP_OK &&
             run->comm->local_rank == 0)
             sp_log_warn("%s; the ranks of this node write no heartbeats",
@@ -254,7 +247,7 @@ static sp_status check_entry(const char *dir, const char *name, bool is_folder)
     char path[PATH_MAX];
     struct stat st;
 
-    if (lstat(in_folder(dir, name, path), &st) != 0 ||
+    if (lstat(sp_file_in(dir, name, path), &st) != 0 ||
         (is_folder ? S_ISDIR(st.st_mode) : S_ISREG(st.st_mode)))
         return SP_OK;
     return SP_FAIL(SP_EIO, "%s: %s, expected a %s%s", path,
@@ -332,10 +325,10 @@ static sp_status remove_leftovers(const char *dir)
     char path[PATH_MAX];
 
     SP_TRY(sp_file_remove_if(dir, is_temporary));
-    SP_TRY(sp_file_remove_if(in_folder(dir, "pictures", path), is_temporary_picture));
-    SP_TRY(sp_file_remove_if(in_folder(dir, "predictions", path),
+    SP_TRY(sp_file_remove_if(sp_file_in(dir, "pictures", path), is_temporary_picture));
+    SP_TRY(sp_file_remove_if(sp_file_in(dir, "predictions", path),
                              is_temporary_prediction));
-    return sp_checkpoint_remove_unfinished(in_folder(dir, "checkpoints", path));
+    return sp_checkpoint_remove_unfinished(sp_file_in(dir, "checkpoints", path));
 }
 
 static bool is_root(const char *dir)
@@ -364,9 +357,9 @@ static sp_status take_folder(sp_run *run)
     warn_of_others(run->dir, run->impl->lock);
     sp_run_report_lost(run->dir);
     SP_TRY(remove_leftovers(run->dir));
-    unlink(in_folder(run->dir, ".diagnosed", path));
+    unlink(sp_file_in(run->dir, ".diagnosed", path));
     SP_TRY(open_metrics(run));
-    SP_TRY(sp_heartbeat_create(in_folder(run->dir, "heartbeat.bin", path),
+    SP_TRY(sp_heartbeat_create(sp_file_in(run->dir, "heartbeat.bin", path),
                                run->comm->size));
     return SP_OK;
 }
@@ -397,7 +390,7 @@ static bool exists(const char *dir, const char *name, struct stat *st)
 {
     char path[PATH_MAX];
 
-    return lstat(in_folder(dir, name, path), st) == 0;
+    return lstat(sp_file_in(dir, name, path), st) == 0;
 }
 
 /* True if the folder has more than the files that open has just made. */
@@ -443,20 +436,20 @@ static sp_status move_to_old(sp_run *run)
         return SP_OK;
     SP_TRY(next_old(run->dir, &number));
     snprintf(name, sizeof name, "old-%03d", number);
-    in_folder(run->dir, name, old);
+    sp_file_in(run->dir, name, old);
     if (mkdir(old, 0777) != 0)
         return SP_FAIL(SP_EIO, "%s: cannot make the folder: %s", old, strerror(errno));
     for (int i = 0; i < N_RUN_FILES; i++) {
         if (!exists(run->dir, run_files[i], &st))
             continue;
         snprintf(to, sizeof to, "%s/%s", old, run_files[i]);
-        if (rename(in_folder(run->dir, run_files[i], from), to) != 0)
+        if (rename(sp_file_in(run->dir, run_files[i], from), to) != 0)
             return SP_FAIL(SP_EIO, "%s: cannot move to %s: %s", from, to,
                            strerror(errno));
     }
     sp_log_info("%s: earlier content moved to %s", run->dir, old);
     SP_TRY(open_metrics(run));
-    SP_TRY(sp_heartbeat_create(in_folder(run->dir, "heartbeat.bin", from),
+    SP_TRY(sp_heartbeat_create(sp_file_in(run->dir, "heartbeat.bin", from),
                                run->comm->size));
     return SP_OK;
 }
@@ -570,7 +563,7 @@ bool sp_run_claim_diagnosis(const char *dir)
 
     if (!dir || !dir[0])
         return true;
-    fd = open(in_folder(dir, ".diagnosed", path),
+    fd = open(sp_file_in(dir, ".diagnosed", path),
               O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd < 0)
         /* If the file cannot be made, two reports are better than none. */
@@ -586,7 +579,8 @@ sp_status sp_run_write_text(sp_run *run, const char *name, const char *text)
     assert(name && !strchr(name, '/'));
     assert(text);
     if (is_owner(run))
-        SP_TRY(sp_file_replace(in_folder(run->dir, name, path), text, strlen(text), 0));
+        SP_TRY(
+            sp_file_replace(sp_file_in(run->dir, name, path), text, strlen(text), 0));
     return SP_OK;
 }
 

@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/sp_file.h"
@@ -335,7 +334,6 @@ static void print_pass(view *v)
 
 static sp_status watch(view *v)
 {
-    const struct timespec pause = {0, LOOK_MS * 1000000L};
     sp_heartbeat last;
     bool is_running;
 
@@ -350,7 +348,7 @@ static sp_status watch(view *v)
             print_step(v);
             print_pass(v);
         }
-        nanosleep(&pause, NULL);
+        sp_sleep_s(LOOK_MS / 1000.0);
     }
 }
 

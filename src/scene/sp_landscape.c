@@ -1,4 +1,5 @@
 #include "scene/sp_landscape.h"
+#include "base/sp_list.h"
 
 #include <assert.h>
 #include <math.h>
@@ -61,16 +62,9 @@ static sp_object *add_object(sp_landscape *w, sp_shape shape, int label,
 {
     sp_object *o;
 
-    if (w->n_objects == w->capacity) {
-        int capacity = 2 * w->capacity + 64;
-
-        o = realloc(w->object, (size_t)capacity * sizeof *o);
-        if (!o) {
-            SP_FAIL(SP_EMEM, "scene: no memory for %d objects", capacity);
-            return NULL;
-        }
-        w->object = o;
-        w->capacity = capacity;
+    if (!sp_list_grow(&w->object, w->n_objects, sizeof *w->object)) {
+        SP_FAIL(SP_EMEM, "scene: no memory for %d objects", w->n_objects + 1);
+        return NULL;
     }
     o = &w->object[w->n_objects++];
     memset(o, 0, sizeof *o);

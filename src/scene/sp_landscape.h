@@ -48,7 +48,7 @@ typedef struct sp_landscape {
     /* {n_x, n_y, d, half width}: the points with |n . p - d| < half width */
     double road[4];
     double top, bottom; /* heights that bound terrain and objects */
-    int n_objects, capacity;
+    int n_objects;
     sp_object *object;
     int n_cells;      /* raster cells along each axis */
     int *cell_start;  /* [n_cells^2 + 1] first entry of each cell in cell_object */

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/sp_list.h"
 #include "process/sp_fault.h"
 #include "process/sp_signal.h"
 #include "scene/sp_lidar.h"
@@ -36,13 +37,6 @@ static const char *const feature_names[SP_SCENE_FEATURES] = {"intensity", "heigh
 
 /* ---- one sample ---- */
 
-static int compare_doubles(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
 /* Computes the features [n][3] of a scan; height is above its 2nd percentile of z. */
 static sp_status make_features(const sp_lidar *scan, float **features)
 {
@@ -57,7 +51,7 @@ static sp_status make_features(const sp_lidar *scan, float **features)
     }
     for (size_t i = 0; i < n; i++)
         z[i] = scan->xyz[3 * i + 2];
-    qsort(z, n, sizeof *z, compare_doubles);
+    qsort(z, n, sizeof *z, sp_by_double);
     base = n ? z[(n - 1) / 50] : 0;
     free(z);
     for (size_t i = 0; i < n; i++) {

@@ -12,6 +12,7 @@
 
 #include "base/sp_file.h"
 #include "base/sp_json.h"
+#include "base/sp_list.h"
 #include "base/sp_log.h"
 #include "comm/sp_records.h"
 #include "net/sp_metrics.h"
@@ -30,7 +31,7 @@ typedef struct entry {
 } entry;
 
 struct sp_gallery {
-    int n_classes, n, room;
+    int n_classes, n;
     entry *entry;       /* [n] */
     int64_t *confusion; /* [n_classes][n_classes] of one sample */
     /* Class + 1 of each stored voxel, or 0, as uint16. The file has no name and is
@@ -128,21 +129,6 @@ static double keep(sp_gallery *g, const sp_sample *s, const int32_t *row_of,
     return sp_metrics_miou(g->confusion, n);
 }
 
-static bool make_room(sp_gallery *g)
-{
-    const int room = g->room ? 2 * g->room : 64;
-    entry *more;
-
-    if (g->n < g->room)
-        return true;
-    more = realloc(g->entry, (size_t)room * sizeof *more);
-    if (!more)
-        return false;
-    g->entry = more;
-    g->room = room;
-    return true;
-}
-
 void sp_gallery_add(sp_gallery *g, const sp_batch *batch, const int32_t *prediction)
 {
     assert(!g || g->is_broken || (prediction && batch->n_samples >= 0));
@@ -150,7 +136,7 @@ void sp_gallery_add(sp_gallery *g, const sp_batch *batch, const int32_t *predict
         const sp_sample *s = &batch->sample[b];
         entry *e;
 
-        if (!make_room(g)) {
+        if (!sp_list_grow(&g->entry, g->n, sizeof *g->entry)) {
             give_up(g, "no memory");
             return;
         }

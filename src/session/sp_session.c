@@ -4,7 +4,6 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/sp_file.h"
 #include "base/sp_log.h"
@@ -128,13 +127,11 @@ static void print(sp_session *session, sp_status rc)
  * well; this one waits, so that the first report and status stand. */
 static void leave_alone(sp_session *session, sp_status rc)
 {
-    const struct timespec patience = {FIRST_WORD_S, 0};
-
     sp_watchdog_stop(session->watchdog, rc);
     if (!sp_run_is_ours(&session->run) || sp_run_claim_diagnosis(session->run.dir))
         print(session, rc);
     else
-        nanosleep(&patience, NULL);
+        sp_sleep_s(FIRST_WORD_S);
     if (session->transport)
         sp_transport_abandon(session->transport);
     sp_comm_abort(session->comm, rc);

@@ -12,7 +12,6 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/sp_log.h"
@@ -115,7 +114,6 @@ static bool read_last(int from, double end_s, char said[SAID])
  * driver keeps from ending is left behind after REAP_S, since it might never end. */
 static int reap(pid_t pid)
 {
-    const struct timespec nap = {0, 2000000};
     const double end_s = sp_now_s() + REAP_S;
     int status = 0;
 
@@ -126,7 +124,7 @@ static int reap(pid_t pid)
             return status;
         if ((ended < 0 && errno != EINTR) || sp_now_s() > end_s)
             return 0;
-        nanosleep(&nap, NULL);
+        sp_sleep_s(0.002);
     }
 }
 

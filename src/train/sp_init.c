@@ -3,9 +3,9 @@
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/sp_log.h"
+#include "base/sp_text.h"
 
 enum { LIST = 300 /* the bytes of a list of names in a message */ };
 
@@ -185,14 +185,6 @@ sp_status sp_init_check_keys(const sp_resources *r)
 
 /* ---- statistics of the features ---- */
 
-static int find_column(const sp_normalization *norm, const char *name)
-{
-    for (int i = 0; i < norm->n_columns; i++)
-        if (strcmp(norm->name[i], name) == 0)
-            return i;
-    return -1;
-}
-
 /* Rank 0: a model that was trained without normalization has mean 0 and deviation 1. */
 static sp_status fill_norm(sp_resources *r, const sp_normalization *source,
                            const char *path)
@@ -200,7 +192,9 @@ static sp_status fill_norm(sp_resources *r, const sp_normalization *source,
     sp_normalization *norm = &r->norm;
 
     for (int i = 0; i < norm->n_columns; i++) {
-        const int at = source->name ? find_column(source, norm->name[i]) : -1;
+        const int at =
+            source->name ? sp_text_find(source->n_columns, source->name, norm->name[i])
+                         : -1;
 
         if (at < 0)
             return SP_FAIL(SP_EDATA,

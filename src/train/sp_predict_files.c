@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/sp_file.h"
+#include "base/sp_text.h"
 #include "h5/sp_h5.h"
 
 #define TEMPORARY ".tmp"
@@ -18,10 +19,10 @@
  */
 static char *code_of(const sp_dataset *set, const char *name)
 {
-    for (int i = 0; set->class_code && i < set->n_classes; i++)
-        if (strcmp(set->class_name[i], name) == 0)
-            return set->class_code[i];
-    return NULL;
+    const int i =
+        set->class_code ? sp_text_find(set->n_classes, set->class_name, name) : -1;
+
+    return i < 0 ? NULL : set->class_code[i];
 }
 
 /* The scans' own codes where they have one for each class, else those of the training.

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_list.h"
 #include "base/sp_names.h"
 #include "base/sp_text.h"
 #include "data/sp_shard.h"
@@ -191,13 +192,6 @@ static sp_status sum_over_ranks(info *in)
 
 enum { NAME = 4096 };
 
-static int compare(const void *a, const void *b)
-{
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-
-    return (x > y) - (x < y);
-}
-
 /* Prints "name   min   median   max   sum" of n numbers, and sorts them. */
 static void print_spread(const char *name, int64_t *values, int64_t n)
 {
@@ -206,7 +200,7 @@ static void print_spread(const char *name, int64_t *values, int64_t n)
 
     if (n == 0)
         return;
-    qsort(values, (size_t)n, sizeof *values, compare);
+    qsort(values, (size_t)n, sizeof *values, sp_by_int64);
     for (int64_t i = 0; i < n; i++)
         sum += values[i];
     median = ((double)values[(n - 1) / 2] + (double)values[n / 2]) / 2;

@@ -349,7 +349,7 @@ void sp_watchdog_stop(sp_watchdog *w, sp_status code)
     /* MPI may notice a lost peer before the watchdog does, but the watchdog knows which
      * rank it is. */
     if (code == SP_EMPI)
-        sp_watchdog_pause(TOLD_S);
+        sp_sleep_s(TOLD_S);
     w->stop_code = code;
     if (w->is_started) {
         if (write(w->wake[1], "", 1) != 1)

@@ -63,8 +63,7 @@ struct sp_watchdog {
 };
 
 /* All that follows is local but sp_watchdog_listen. Once the watchdog's thread has
- * started it alone calls these, until sp_watchdog_stop has ended it; sp_watchdog_pause
- * is for any thread.
+ * started it alone calls these, until sp_watchdog_stop has ended it.
  *
  * The row of this rank, within w. */
 sp_watched *sp_watchdog_own_row(sp_watchdog *w);
@@ -107,7 +106,5 @@ void sp_watchdog_diagnose_dead(sp_watchdog *w, const sp_watched *r)
 void sp_watchdog_judge(sp_watchdog *w, double margin_s);
 /* Rank 0: warns of ranks that have been slow for long. */
 void sp_watchdog_judge_speed(sp_watchdog *w);
-/* Sleeps for s seconds, or until a signal arrives. */
-void sp_watchdog_pause(double s);
 
 #endif

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/sp_list.h"
 #include "base/sp_log.h"
 #include "process/sp_pulse.h"
 #include "watch/sp_watchdog_internal.h"
@@ -36,13 +37,6 @@ static void set_last_minute(void)
     alarm(DIAGNOSIS_S);
 }
 
-void sp_watchdog_pause(double s)
-{
-    struct timespec nap = {(time_t)s, (long)(1e9 * (s - (double)(time_t)s))};
-
-    nanosleep(&nap, NULL);
-}
-
 void sp_watchdog_leave(sp_watchdog *w, int code)
 {
     sp_signs signs;
@@ -53,7 +47,7 @@ void sp_watchdog_leave(sp_watchdog *w, int code)
     for (int r = 0; w->run->comm->rank == 0 && r < w->n_rows; r++)
         sp_link_send(&w->row[r].link, &signs);
     sp_pulse_leave(code);
-    sp_watchdog_pause(GRACE_S);
+    sp_sleep_s(GRACE_S);
     _exit(code);
 }
 
@@ -78,7 +72,7 @@ static void diagnose(sp_watchdog *w, const char *text)
     } else {
         /* Once this process leaves, the launcher kills the others, among them the one
          * that is about to report. It is given time. */
-        sp_watchdog_pause(SPEECH_S);
+        sp_sleep_s(SPEECH_S);
     }
     sp_watchdog_leave(w, SP_EMPI);
 }
@@ -115,7 +109,7 @@ static void ask_witness(sp_watchdog *w, sp_watched *r)
     for (int i = 0; i < WITNESS_TRIES && lost < 0; i++) {
         lost = sp_heartbeat_lost(w->run->beats);
         if (lost < 0)
-            sp_watchdog_pause(0.001);
+            sp_sleep_s(0.001);
     }
     if (lost < 0 || !sp_heartbeat_get(w->run->beats, lost, &beat))
         return;
@@ -213,13 +207,6 @@ void sp_watchdog_judge(sp_watchdog *w, double margin_s)
 
 /* ---- stragglers ---- */
 
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
 static void tell_slow(sp_watchdog *w, sp_watched *r, double median, double now)
 {
     char who[128];
@@ -256,7 +243,7 @@ void sp_watchdog_judge_speed(sp_watchdog *w)
             return;
     for (int r = 0; r < n; r += stride) /* 64 of many ranks suffice for the median */
         own[k++] = w->row[r].signs.own_s;
-    qsort(own, (size_t)k, sizeof *own, ascending);
+    qsort(own, (size_t)k, sizeof *own, sp_by_double);
     median = own[(k - 1) / 2];
     for (int r = 0; n > 1 && r < n; r++)
         tell_slow(w, &w->row[r], median, now);

@@ -3,7 +3,7 @@
 
 #include "fixtures/test.h"
 
-#include "base/sp_siphash.h"
+#include "comm/sp_siphash.h"
 
 TEST(the_published_values)
 {

@@ -2,7 +2,7 @@
 
 #include "config.h"
 
-#include "base/sp_siphash.h"
+#include "comm/sp_siphash.h"
 
 typedef struct state {
     uint64_t v0, v1, v2, v3;

@@ -1,0 +1,51 @@
+/* Lists in memory that grow by one element at a time, and orders for qsort. */
+#ifndef SP_LIST_H
+#define SP_LIST_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Makes room for element n of the list of n elements at *list, of `size` bytes each, that
+ * nothing but this function has allocated: the room of such a list is the next power of
+ * two. False: no memory; the list is as it was. */
+static inline bool sp_list_grow(void *list, int64_t n, size_t size)
+{
+    void *at, *grown;
+
+    if (n > 0 && (n & (n - 1)) != 0)
+        return true;
+    memcpy(&at, list, sizeof at); /* a pointer of any type */
+    grown = realloc(at, (size_t)(n > 0 ? 2 * n : 1) * size);
+    if (grown)
+        memcpy(list, &grown, sizeof grown);
+    return grown;
+}
+
+static inline int sp_by_double(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+static inline int sp_by_int64(const void *a, const void *b)
+{
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+static inline int sp_by_int64_falling(const void *a, const void *b)
+{
+    return sp_by_int64(b, a);
+}
+
+/* The elements are pointers to texts. */
+static inline int sp_by_text(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+#endif
