@@ -34,16 +34,12 @@ static sp_status open_single(label_net *n, const label_model *m)
 sp_status label_net_open(label_net *n, label_model *m, int n_views)
 {
     sp_session *s = &m->infer.resources.session;
-    char text[SP_VIEWS_TEXT];
 
     assert(n_views >= 1);
     memset(n, 0, sizeof *n);
     n->infer = &m->infer;
     SP_TRY(sp_infer_open_net(&m->infer));
-    n->views = sp_views_make(s->config, true, n_views);
-    sp_views_print(&n->views, text);
-    if (n_views > 1)
-        sp_log_info("views %s", text);
+    n->views = sp_views_choose(s->config, true, n_views);
     return sp_session_agree(s, open_single(n, m));
 }
 

@@ -3,6 +3,8 @@
 #include <assert.h>
 #include <string.h>
 
+#include "base/sp_log.h"
+
 /* pi / 2 */
 #define QUARTER 1.57079632679489661923
 
@@ -84,4 +86,24 @@ void sp_views_print(const sp_views *views, char text[SP_VIEWS_TEXT])
         if (used + strlen(word) < SP_VIEWS_TEXT)
             used += (size_t)snprintf(text + used, SP_VIEWS_TEXT - used, "%s", word);
     }
+}
+
+sp_views sp_views_choose(const sp_config *config, bool has_subvoxel, int wanted)
+{
+    const sp_views views = sp_views_make(config, has_subvoxel, wanted);
+    char text[SP_VIEWS_TEXT];
+
+    if (wanted == 1)
+        return views;
+    sp_views_print(&views, text);
+    if (views.n < wanted)
+        sp_log_warn0("eval.views = %d: the model's augmentation allows %d (flip = %s, "
+                     "rotate_z = %s, scale%s)",
+                     wanted, views.n, config->augment.flip ? "true" : "false",
+                     config->augment.rotate_z ? "true" : "false",
+                     config->augment.scale.n == 0 ? " = []"
+                     : has_subvoxel               ? ""
+                                                  : " needs /subvoxel of data.val");
+    sp_log_info("views %s (degrees about z, mirrored axes, scale)", text);
+    return views;
 }

@@ -32,6 +32,9 @@ typedef struct sp_views {
 /* The first `wanted` >= 1 views of the augmentation in config, or all where it allows
  * fewer. Pure. */
 sp_views sp_views_make(const sp_config *config, bool has_subvoxel, int wanted);
+/* The same, and says which are made where `wanted` is above 1, and where they are
+ * fewer. */
+sp_views sp_views_choose(const sp_config *config, bool has_subvoxel, int wanted);
 /* True if a view is scaled: several stored voxels may then become one. */
 bool sp_views_are_scaled(const sp_views *views);
 /* Lists the views as "8: 0, 90, 180, 270, 0 x, 90 x, 180 x, 270 x": degrees, mirrored

@@ -316,29 +316,6 @@ sp_status sp_resources_open_training(sp_resources *r, int n_slots)
     return sp_session_agree(&r->session, rc);
 }
 
-/* Determines the views, and says which are made where there are several or fewer than
- * asked for. */
-static void choose_views(sp_resources *r)
-{
-    const int wanted = r->session.config->eval.views;
-    char text[SP_VIEWS_TEXT];
-
-    r->evaluation.views = sp_views_make(r->session.config, r->val.has_subvoxel, wanted);
-    if (wanted == 1)
-        return;
-    sp_views_print(&r->evaluation.views, text);
-    if (r->evaluation.views.n < wanted)
-        sp_log_warn0("eval.views = %d: the model's augmentation allows %d (flip = %s, "
-                     "rotate_z = %s, scale%s)",
-                     wanted, r->evaluation.views.n,
-                     r->session.config->augment.flip ? "true" : "false",
-                     r->session.config->augment.rotate_z ? "true" : "false",
-                     r->session.config->augment.scale.n == 0 ? " = []"
-                     : r->val.has_subvoxel                   ? ""
-                                           : " needs /subvoxel of data.val");
-    sp_log_info("views %s (degrees about z, mirrored axes, scale)", text);
-}
-
 /* Says where blocks see a point in different cells of the network's strides, since
  * their predictions of it then differ more than they must. */
 static void look_at_blocks(const sp_resources *r)
@@ -380,7 +357,8 @@ sp_status sp_resources_open_evaluation(sp_resources *r)
 {
     assert(r->has_net && !r->evaluation.loader);
     SP_TRY(sp_session_agree(&r->session, sp_resources_measure_merging(r)));
-    choose_views(r);
+    r->evaluation.views = sp_views_choose(r->session.config, r->val.has_subvoxel,
+                                          r->session.config->eval.views);
     return sp_session_agree(&r->session,
                             open_loader(r, &r->val, SP_LOADER_SLOTS,
                                         &r->evaluation.sampler, &r->evaluation.loader));
