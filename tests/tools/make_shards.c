@@ -39,7 +39,8 @@
  *     make_shards craft FROM TO NAME VALUE
  *                                         a checkpoint with right checksums, whose
  *                                         attribute NAME, or last element of dataset
- *                                         NAME, is VALUE; deck: VALUE is one line more;
+ *                                         NAME, is VALUE ("unsummed": NAME has no
+ *                                         checksum); deck: VALUE is one line more;
  *                                         rank5: there is a dataset of 5 dimensions;
  *                                         classes: it has VALUE names of classes
  *     make_shards agree PREDICTIONS SHARD labels are the largest logits, points have
@@ -336,7 +337,7 @@ static sp_status copy_whole(sp_h5 *from, sp_h5 *to, const char *name,
     crc = sp_crc32c(0, data, bytes);
     if (rc == SP_OK)
         rc = sp_h5_write(to, name, shape.type, shape.rank, shape.dim, data);
-    if (rc == SP_OK)
+    if (rc == SP_OK && (strcmp(name, changed) != 0 || strcmp(value, "unsummed") != 0))
         rc = sp_h5_attr_write(to, name, "crc32c", SP_H5_U32, -1, &crc);
     free(data);
     return rc;
