@@ -2,7 +2,7 @@
 # Classes are matched by name, in evaluation, prediction and between training and validation
 # data; another set of them is refused with both lists; unlabelled shards need none.
 . "$SP_SRCDIR/tests/run/story.sh"
-for kind in plain coded rotated classes far bare bare-nameless; do
+for kind in plain coded rotated classes far flat bare bare-nameless; do
     mkdir $kind && "$SHARDS" $kind $kind/s.h5 || fail "make_shards"
 done
 dummy_deck coded/s.h5 'size = 2; eval_size = 4;' 'steps = 6; warmup_steps = 2;'
@@ -76,3 +76,7 @@ says err 'column feature0 has mean 500'
 grep -q 'are in data.train too' err && fail "a warning of other data"
 run 1 0 base.deck run.dir=v data.val="$dir/coded/../coded/s.h5" train.steps=2
 says err '1 of the 1 files of data.val are in data.train too'
+# A column of standard deviation 0 is divided by 1.
+run 2 0 base.deck run.dir=z data.train=flat/s.h5 data.val='[]' train.steps=1 train.warmup_steps=0
+"$SPTRAIN" check z >out 2>err || fail "check z"
+says out '^inputs: feature0 (mean 5, standard deviation 1), feature1'

@@ -13,6 +13,7 @@
  *     make_shards coded FILE              like plain, with codes of the classes
  *     make_shards rotated FILE            like coded, the same classes in another order
  *     make_shards far FILE                like plain, its means 100 times as large
+ *     make_shards flat FILE               like plain, a standard deviation of 0
  *     make_shards recipe FILE             like coded, with a recipe: blocks of 50 m
  *     make_shards recipe-25 FILE          like recipe, but blocks of 25 m
  *     make_shards recipe-255 FILE         like recipe, but features over 255
@@ -86,6 +87,7 @@ static const struct {
     {"coded", {.has_codes = true}},
     {"rotated", {.has_codes = true, .n_rotated = 3}},
     {"far", {.mean_factor = 100}},
+    {"flat", {.is_flat = true}},
     {"recipe", {.has_codes = true, .has_recipe = true}},
     {"recipe-25", {.has_codes = true, .has_recipe = true, .block = 25}},
     {"recipe-255", {.has_codes = true, .has_recipe = true, .divisor = 255}},
