@@ -60,8 +60,15 @@ says a '"merged":{"views":4,"blocks":true,"points":[1-9]'
 # Every labelled point is merged once.
 points=$(sed 's/.*"points":\([0-9]*\),.*"merged".*/\1/' a)
 says a "\"merged\":{\"views\":4,\"blocks\":true,\"points\":$points,"
-test "$(sed 's/.*"merged":.*"point_confusion"://' a)" != \
-    "$(sed 's/"merged".*//; s/.*"point_confusion":\(.*\),$/\1/' a)}}" || fail "nothing merged"
+merged=$(sed 's/.*"merged":.*"point_confusion"://' a)
+test "$merged" != "$(sed 's/"merged".*//; s/.*"point_confusion":\(.*\),$/\1/' a)}}" ||
+    fail "nothing merged"
+# Each view counts.
+for n in 1 2 3; do
+    run 1 0 eval base.deck run.dir=views$n $model eval.views=$n
+    fewer=$(evaluations views$n | sed 's/.*"merged":.*"point_confusion"://')
+    test "$merged" != "$fewer" || fail "$n views are like 4"
+done
 
 # Predictions: points merged, the same bytes on any number of ranks.
 for way in 'eval.views=1' 'eval.views=4' 'eval.merge=false eval.views=4'; do

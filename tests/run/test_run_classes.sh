@@ -2,7 +2,7 @@
 # Classes are matched by name, in evaluation, prediction and between training and validation
 # data; another set of them is refused with both lists; unlabelled shards need none.
 . "$SP_SRCDIR/tests/run/story.sh"
-for kind in plain coded rotated classes far bare bare-nameless; do
+for kind in plain coded rotated classes far flat bare bare-nameless; do
     mkdir $kind && "$SHARDS" $kind $kind/s.h5 || fail "make_shards"
 done
 dummy_deck coded/s.h5 'size = 2; eval_size = 4;' 'steps = 6; warmup_steps = 2;'
@@ -91,3 +91,8 @@ run 1 0 base.deck run.dir=t data.train=named-00000-of-00001.h5 data.val=named-00
 for name in 'class {26}' "$long" 'Gebäude {24}' 'mean {27}'; do
     grep -Eq "^$name [ 0-9]{12} |^$name {7}voxels " out || fail "table: $name"
 done
+
+# A column of standard deviation 0 is divided by 1.
+run 2 0 base.deck run.dir=z data.train=flat/s.h5 data.val='[]' train.steps=1 train.warmup_steps=0
+"$SPTRAIN" check z >out 2>err || fail "check z"
+says out '^inputs: feature0 (mean 5, standard deviation 1), feature1'

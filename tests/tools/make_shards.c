@@ -13,6 +13,7 @@
  *     make_shards coded FILE              like plain, with codes of the classes
  *     make_shards rotated FILE            like coded, the same classes in another order
  *     make_shards far FILE                like plain, its means 100 times as large
+ *     make_shards flat FILE               like plain, a standard deviation of 0
  *     make_shards recipe FILE             like coded, with a recipe: blocks of 50 m
  *     make_shards recipe-25 FILE          like recipe, but blocks of 25 m
  *     make_shards recipe-255 FILE         like recipe, but features over 255
@@ -39,7 +40,8 @@
  *     make_shards craft FROM TO NAME VALUE
  *                                         a checkpoint with right checksums, whose
  *                                         attribute NAME, or last element of dataset
- *                                         NAME, is VALUE; deck: VALUE is one line more;
+ *                                         NAME, is VALUE ("unsummed": NAME has no
+ *                                         checksum); deck: VALUE is one line more;
  *                                         rank5: there is a dataset of 5 dimensions;
  *                                         classes: it has VALUE names of classes
  *     make_shards agree PREDICTIONS SHARD labels are the largest logits, points have
@@ -85,6 +87,7 @@ static const struct {
     {"coded", {.has_codes = true}},
     {"rotated", {.has_codes = true, .n_rotated = 3}},
     {"far", {.mean_factor = 100}},
+    {"flat", {.is_flat = true}},
     {"recipe", {.has_codes = true, .has_recipe = true}},
     {"recipe-25", {.has_codes = true, .has_recipe = true, .block = 25}},
     {"recipe-255", {.has_codes = true, .has_recipe = true, .divisor = 255}},
@@ -336,7 +339,7 @@ static sp_status copy_whole(sp_h5 *from, sp_h5 *to, const char *name,
     crc = sp_crc32c(0, data, bytes);
     if (rc == SP_OK)
         rc = sp_h5_write(to, name, shape.type, shape.rank, shape.dim, data);
-    if (rc == SP_OK)
+    if (rc == SP_OK && (strcmp(name, changed) != 0 || strcmp(value, "unsummed") != 0))
         rc = sp_h5_attr_write(to, name, "crc32c", SP_H5_U32, -1, &crc);
     free(data);
     return rc;
