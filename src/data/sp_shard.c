@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -60,6 +61,17 @@ int sp_dataset_shard_of(const sp_dataset *set, int64_t sample)
             hi = mid;
     }
     return lo;
+}
+
+const char *sp_dataset_print_sample(const sp_dataset *set, int64_t sample, char *text,
+                                    size_t size)
+{
+    const sp_shard *shard = &set->shard[sp_dataset_shard_of(set, sample)];
+
+    snprintf(text, size, "%s: sample %lld%s%s%s", shard->path,
+             (long long)(sample - shard->first_sample), set->name ? " (" : "",
+             set->name ? set->name[sample] : "", set->name ? ")" : "");
+    return text;
 }
 
 int64_t sp_dataset_voxels(const sp_dataset *set, int64_t sample)

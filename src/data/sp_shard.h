@@ -166,6 +166,9 @@ void sp_dataset_print_names(char *text, size_t size, int n, char *const *name,
                             const int *columns);
 
 int sp_dataset_shard_of(const sp_dataset *set, int64_t sample);
+/* Words a sample's place, as "a.h5: sample 3 (tile.las[0,0])". Returns text [size]. */
+const char *sp_dataset_print_sample(const sp_dataset *set, int64_t sample, char *text,
+                                    size_t size);
 int64_t sp_dataset_voxels(const sp_dataset *set, int64_t sample);
 /* The points of a sample; 0 without has_points. */
 int64_t sp_dataset_points(const sp_dataset *set, int64_t sample);

@@ -372,14 +372,6 @@ sp_status sp_checkpoint_open_weights(sp_h5 **file, const char *path,
     return verify_opened(file, false, demand);
 }
 
-sp_status sp_checkpoint_verify(const char *path, sp_checkpoint_demand demand)
-{
-    sp_h5 *file;
-
-    SP_TRY(sp_checkpoint_open(&file, path, demand));
-    return sp_h5_close(file);
-}
-
 sp_status sp_checkpoint_verify_weights(const char *path, sp_checkpoint_demand demand)
 {
     sp_h5 *file;

@@ -78,18 +78,17 @@ typedef enum sp_checkpoint_demand {
     SP_FINITE, /* parameters and buffers are finite, and no variance is negative */
 } sp_checkpoint_demand;
 
-/* Rank 0 only, local: checks the structure, all checksums and what is demanded.
- * sp_checkpoint_verify_weights takes a file of weights alone too, whose numbers must
- * always be finite. */
-sp_status sp_checkpoint_verify(const char *path, sp_checkpoint_demand demand);
-sp_status sp_checkpoint_verify_weights(const char *path, sp_checkpoint_demand demand);
-/* The same, and *file stays open, so that what is read by the two functions with _open
- * in their names is what was verified, whatever becomes of the path. The caller closes
- * it (sp_h5_close); NULL after a failure. */
+/* Rank 0 only, local: checks the structure, all checksums and what is demanded. *file
+ * stays open, so that what is read by the two functions with _open in their names is
+ * what was verified, whatever becomes of the path. The caller closes it (sp_h5_close);
+ * NULL after a failure. sp_checkpoint_open_weights takes a file of weights alone too,
+ * whose numbers must always be finite. */
 sp_status sp_checkpoint_open(struct sp_h5 **file, const char *path,
                              sp_checkpoint_demand demand);
 sp_status sp_checkpoint_open_weights(struct sp_h5 **file, const char *path,
                                      sp_checkpoint_demand demand);
+/* The same without keeping the file open. */
+sp_status sp_checkpoint_verify_weights(const char *path, sp_checkpoint_demand demand);
 /* Local: words the first number that SP_FINITE refuses, as "/params/a/bias: element 3
  * is nan"; "" where there is none. param, running: flat buffers in host memory. */
 enum { SP_CHECKPOINT_FAULT = 384 };

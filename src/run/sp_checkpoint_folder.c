@@ -229,6 +229,7 @@ sp_status sp_checkpoint_check_best(const char *dir, int64_t step, bool *has_best
     sp_checkpoint_state state = {0};
     sp_normalization norm = {0};
     char path[PATH_MAX];
+    sp_h5 *file;
     sp_status rc;
 
     assert(step >= 0 && has_best);
@@ -236,9 +237,11 @@ sp_status sp_checkpoint_check_best(const char *dir, int64_t step, bool *has_best
     *has_best = false;
     if (is_absent(path))
         return SP_OK;
-    rc = sp_checkpoint_verify(path, SP_FINITE);
-    if (rc == SP_OK)
-        rc = sp_checkpoint_read_state(path, &state, &norm);
+    rc = sp_checkpoint_open(&file, path, SP_FINITE);
+    if (rc == SP_OK) {
+        rc = sp_checkpoint_read_open_state(file, &state, &norm);
+        sp_h5_close(file);
+    }
     *has_best = rc == SP_OK && state.step <= step;
     if (is_of_system(rc))
         rc = skip_damaged(path, rc);

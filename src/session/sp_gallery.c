@@ -2,7 +2,6 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <inttypes.h>
 #include <limits.h>
 #include <math.h>
 #include <stdio.h>
@@ -380,16 +379,12 @@ static void draw_mine(sp_gallery *g, const sp_resources *r, const choice *c,
 static void write_sample(sp_json *json, const sp_resources *r, const choice *c, int k,
                          int64_t n_voxels)
 {
-    const sp_dataset *set = &r->val;
-    const sp_shard *shard = &set->shard[sp_dataset_shard_of(set, c->sample[k])];
     char name[1024];
 
-    snprintf(name, sizeof name, "%s: sample %" PRId64 "%s%s%s", shard->path,
-             c->sample[k] - shard->first_sample, set->name ? " (" : "",
-             set->name ? set->name[c->sample[k]] : "", set->name ? ")" : "");
     sp_json_begin_object(json, NULL);
     sp_json_text(json, "which", which_words[k]);
-    sp_json_text(json, "name", name);
+    sp_json_text(json, "name",
+                 sp_dataset_print_sample(&r->val, c->sample[k], name, sizeof name));
     sp_json_int(json, "sample", c->sample[k]);
     sp_json_double(json, "miou", c->miou[k]);
     sp_json_int(json, "voxels", n_voxels);

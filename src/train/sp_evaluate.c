@@ -25,18 +25,6 @@ static bool find_unpredicted(const sp_batch *batch, const int32_t *prediction, i
     return false;
 }
 
-/* Words a sample's place, as "a.h5: sample 3 (tile.las[0,0])". */
-static const char *name_sample(const sp_dataset *set, int64_t sample, char *text,
-                               size_t size)
-{
-    const sp_shard *shard = &set->shard[sp_dataset_shard_of(set, sample)];
-
-    snprintf(text, size, "%s: sample %lld%s%s%s", shard->path,
-             (long long)(sample - shard->first_sample), set->name ? " (" : "",
-             set->name ? set->name[sample] : "", set->name ? ")" : "");
-    return text;
-}
-
 enum { CAUSE = SP_CHECKPOINT_FAULT + 32 };
 
 /* Steps after which the statistics that batch norms begin with have a share of an
@@ -77,14 +65,14 @@ sp_status sp_evaluate_check(const sp_resources *r, const sp_batch *batch,
     if (find_unpredicted(batch, prediction, &b, &voxel))
         return SP_FAIL(
             SP_ENUMERIC, "%s: voxel %lld: the output of layer `%s` is not finite: %s",
-            name_sample(&r->val, batch->sample_id[b], text, sizeof text),
+            sp_dataset_print_sample(&r->val, batch->sample_id[b], text, sizeof text),
             (long long)voxel, graph->node[graph->n_nodes - 1].name, blame(r, cause));
     if (!r->fault[0] || batch->n_samples == 0)
         return SP_OK;
-    return SP_FAIL(SP_ENUMERIC,
-                   "%s: the output of layer `%s` is finite, but not the weights: %s",
-                   name_sample(&r->val, batch->sample_id[0], text, sizeof text),
-                   graph->node[graph->n_nodes - 1].name, blame(r, cause));
+    return SP_FAIL(
+        SP_ENUMERIC, "%s: the output of layer `%s` is finite, but not the weights: %s",
+        sp_dataset_print_sample(&r->val, batch->sample_id[0], text, sizeof text),
+        graph->node[graph->n_nodes - 1].name, blame(r, cause));
 }
 
 /* SP_ENUMERIC for finite logits so far apart that their loss is infinite or too large
@@ -97,12 +85,12 @@ static sp_status check_loss(const sp_resources *r, const sp_batch *batch,
 
     if (out->unsummed < 0)
         return SP_OK;
-    return SP_FAIL(
-        SP_ENUMERIC,
-        "%s: its loss is not finite or above %.2g: the output of layer `%s` "
-        "is too large: %s",
-        name_sample(&r->val, batch->sample_id[out->unsummed], text, sizeof text),
-        SP_EXACT_TOP, graph->node[graph->n_nodes - 1].name, blame(r, cause));
+    return SP_FAIL(SP_ENUMERIC,
+                   "%s: its loss is not finite or above %.2g: the output of layer `%s` "
+                   "is too large: %s",
+                   sp_dataset_print_sample(&r->val, batch->sample_id[out->unsummed],
+                                           text, sizeof text),
+                   SP_EXACT_TOP, graph->node[graph->n_nodes - 1].name, blame(r, cause));
 }
 
 /* A pass over data.val on this rank. */
