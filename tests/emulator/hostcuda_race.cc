@@ -13,6 +13,7 @@
  */
 #include "emulator/hostcuda_internal.h"
 
+#include <assert.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -34,6 +35,8 @@ static record *word_record; /* [HC_SPACE / WORD] */
 static record *byte_record; /* [HC_SPACE], of the words that are split */
 static bool *is_split;      /* [HC_SPACE / WORD] accessed in parts */
 static bool *is_allocated;  /* [HC_SPACE] */
+static const bool all_allocated[16] = {true, true, true, true, true, true, true, true,
+                                       true, true, true, true, true, true, true, true};
 static uint64_t launch_number;
 static const hc_launch *launch;
 static std::set<uint32_t> *fenced;
@@ -110,7 +113,7 @@ static bool is_between(const void *p, const void *begin, const void *stop)
            (const char *)p < (const char *)stop;
 }
 
-static void check_host_access(const void *p, const void *pc, uint64_t me)
+static void check_host_access(const void *p, const void *pc)
 {
     const char *call = (const char *)launch->call.get();
 
@@ -118,7 +121,7 @@ static void check_host_access(const void *p, const void *pc, uint64_t me)
         !is_between(p, hc_self, hc_self + 1) &&
         !is_between(p, call, call + launch->call_bytes) &&
         !is_between(p, &__executable_start, &end))
-        report("access to host memory", me, pc, 0, NULL);
+        report("access to host memory", stamp_of(hc_self, false), pc, 0, NULL);
 }
 
 static inline void check_write(record *r, bool is_shared, uint64_t me, const void *pc)
@@ -190,9 +193,10 @@ static inline __attribute__((always_inline)) void check_bytes(const hc_view *vie
                         : is_ahead           ? DEVICE_AHEAD
                                              : DEVICE;
 
-    for (size_t i = at; i < at + n; i++)
-        if (!is_allocated[i])
-            report("access out of bounds", me, pc, 0, NULL);
+    assert(n <= sizeof all_allocated);
+    /* All bytes at once: compilers make one comparison of it where n is known. */
+    if (memcmp(is_allocated + at, all_allocated, n))
+        report("access out of bounds", me, pc, 0, NULL);
     for (size_t w = at / WORD; w * WORD < at + n; w++) {
         size_t i = w * WORD, end = i + WORD;
 
@@ -217,11 +221,11 @@ static inline __attribute__((always_inline)) void check(const void *p, size_t n,
 
     if (!hc_self || !launch)
         return;
-    me = stamp_of(hc_self, is_atomic);
     if (at >= HC_SPACE) {
-        check_host_access(p, pc, me);
+        check_host_access(p, pc);
         return;
     }
+    me = stamp_of(hc_self, is_atomic);
     if ((uintptr_t)p % n)
         report("misaligned access", me, pc, 0, NULL);
     check_bytes(hc_self, at, n, is_write, me, pc);

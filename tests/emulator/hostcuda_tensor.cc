@@ -102,7 +102,8 @@ static float tf32(uint32_t bits)
 }
 
 struct operands {
-    float a[16][16], b[16][8]; /* tf32: a [16][8], b [8][8] */
+    float a[16][16]; /* tf32: [16][8] */
+    double b[16][8]; /* tf32: [8][8] */
 };
 
 static void take_bf16(const hc_warp *w, operands *o)
@@ -141,18 +142,22 @@ static void take_tf32(const hc_warp *w, operands *o)
 
 static void multiply(const hc_warp *w, const operands *o, int depth)
 {
-    double sum[16][8] = {};
+    double sums[16][8];
 
-    for (int i = 0; i < 16; i++)
+    for (int i = 0; i < 16; i++) {
+        double sum[8] = {}; /* in registers, once the loop over them is unrolled */
         for (int k = 0; k < depth; k++)
+#pragma GCC unroll 8
             for (int j = 0; j < 8; j++)
-                sum[i][j] += (double)o->a[i][k] * o->b[k][j];
+                sum[j] += (double)o->a[i][k] * o->b[k][j];
+        memcpy(sums[i], sum, sizeof sum);
+    }
     for (int i = 0; i < LANES; i++) {
         float *c = (float *)w->lane[i]->to;
         const int g = i / 4, t = i % 4;
 
         for (int h = 0; h < 4; h++)
-            c[h] = (float)(c[h] + sum[g + 8 * (h / 2)][2 * t + h % 2]);
+            c[h] = (float)(c[h] + sums[g + 8 * (h / 2)][2 * t + h % 2]);
     }
 }
 

@@ -29,12 +29,12 @@ enum chunk_state : uint8_t {
     BROUGHT /* by a bulk copy */
 };
 
-struct chunk {
+struct alignas(64) chunk {
     unsigned turn; /* number of the block that the other fields belong to */
     chunk_state state;
     const hc_fiber *by;
     unsigned barriers;    /* barriers that thread had passed then */
-    size_t phases;        /* the barrier in shared memory that a bulk copy told, and */
+    unsigned phases;      /* the barrier in shared memory that a bulk copy told, and */
     unsigned phase;       /* the number of its phase */
     int read[WARPGROUPS]; /* last group of products that read it, -1: none */
 };
@@ -141,7 +141,7 @@ void hc_wgmma_bulk_lands(const char *to, unsigned bytes, size_t phases, unsigned
     for (unsigned e = 0; e < bytes; e += CHUNK)
         if (chunk *c = chunk_at(to + e)) {
             c->state = BROUGHT;
-            c->phases = phases;
+            c->phases = (unsigned)phases;
             c->phase = phase;
         }
 }
@@ -265,20 +265,28 @@ static void compute(hc_warp *w, const hc_product &p)
 {
     const hc_fiber *f = w->lane[0];
     const int row0 = warp_of(f) % IN_GROUP * 16;
-    float a[16][16], b[16];
+    float row[16], b[16], *sums[32];
+    double a[16][16]; /* by k, then row */
 
-    for (int r = 0; r < 16; r++)
-        take(p.a, row0 + r, f, a[r]);
+    for (int i = 0; i < 32; i++)
+        sums[i] = w->lane[i]->sums[p.sums].value.data();
+    for (int r = 0; r < 16; r++) {
+        take(p.a, row0 + r, f, row);
+        for (int k = 0; k < 16; k++)
+            a[k][r] = row[k];
+    }
     for (int c = 0; c < p.n; c++) {
         take(p.b, c, f, b);
-        for (int r = 0; r < 16; r++) {
-            float *d = &w->lane[r % 8 * 4 + c % 8 / 2]
-                            ->sums[p.sums]
-                            .value[(size_t)(c / 8 * 4 + r / 8 * 2 + c % 2)];
-            double sum = 0;
+        for (int half = 0; half < 2; half++) {
+            double sum[8] = {}; /* in registers, once the loop over them is unrolled */
             for (int k = 0; k < 16; k++)
-                sum += (double)a[r][k] * b[k];
-            *d = (float)(*d + sum);
+#pragma GCC unroll 8
+                for (int g = 0; g < 8; g++)
+                    sum[g] += a[k][half * 8 + g] * b[k];
+            for (int g = 0; g < 8; g++) {
+                float *d = &sums[g * 4 + c % 8 / 2][c / 8 * 4 + half * 2 + c % 2];
+                *d = (float)(*d + sum[g]);
+            }
         }
     }
 }
