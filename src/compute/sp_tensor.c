@@ -53,8 +53,10 @@ sp_status sp_arena_create(sp_arena *arena, size_t reserve, const char *name)
         return SP_FAIL(SP_EMEM, "arena %s: cannot reserve %.1f MiB of addresses: %s",
                        name, mib(asked), strerror(errno));
     /* Gathers touch rows all over the range; large pages avoid most of their TLB
-     * misses. */
-    madvise(base, reserve, MADV_HUGEPAGE);
+     * misses. What an arena of some kilobytes takes lies in small ones: the system
+     * zeroes a page when it is touched, and a run has some twenty arenas. */
+    if (reserve > HUGE_PAGE)
+        madvise((char *)base + HUGE_PAGE, reserve - HUGE_PAGE, MADV_HUGEPAGE);
     arena->base = base;
     arena->reserved = reserve;
     return SP_OK;

@@ -100,6 +100,32 @@ TEST(default_is_what_the_process_may_use)
     sp_arena_destroy(&arena);
 }
 
+/* Unless the system makes every page a large one, that of an arena's first byte is small:
+ * a run has some twenty arenas, and a page is zeroed as a whole. */
+TEST(a_small_arena_takes_little_memory)
+{
+    char setting[64] = "";
+    FILE *file = fopen("/sys/kernel/mm/transparent_hugepage/enabled", "r");
+    size_t before = sp_machine_resident();
+    sp_arena arena[8];
+    char *byte;
+
+    if (!file || !fgets(setting, sizeof setting, file) || strstr(setting, "[always]"))
+        setting[0] = '\0';
+    if (file)
+        fclose(file);
+    if (!setting[0])
+        skip();
+    for (int i = 0; i < 8; i++) {
+        OK(sp_arena_create(&arena[i], 64 * MIB, "small"));
+        OK(SP_TAKE(&arena[i], 1, &byte));
+        *byte = 1;
+    }
+    assert_in_range(sp_machine_resident() - before, 0, MIB);
+    for (int i = 0; i < 8; i++)
+        sp_arena_destroy(&arena[i]);
+}
+
 /* The test runs in a child, since the limit cannot be lifted again. A training has some
  * twenty arenas, whose threads and libraries need addresses too. */
 static int create_under_limit(void)

@@ -138,7 +138,7 @@ FOLDER_TEST(status_is_json_with_every_field)
     assert_string_equal(s.state, "failed");
     assert_string_equal(s.phase, "backward");
     assert_string_equal(s.host, comm.host);
-    assert_string_equal(s.message, "a \"b\"\n?");
+    assert_string_equal(s.message, "a \"b\"\n\\xff");
     assert_int_equal(s.exit_code, 3);
     assert_int_equal(s.rank, 0);
     assert_int_equal(s.pid, getpid());
