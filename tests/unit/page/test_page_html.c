@@ -224,6 +224,17 @@ RUNS_TEST(numbers_are_those_of_the_lines)
     free(csv);
 }
 
+/* A quantity that was always zero is drawn on the axis, and no time is below it. */
+RUNS_TEST(zeros_have_an_axis_from_zero)
+{
+    put(0, "metrics.jsonl",
+        "{\"event\":\"step\",\"step\":1,\"step_s\":0.5,\"data_wait_s\":0}\n"
+        "{\"event\":\"step\",\"step\":2,\"step_s\":0.5,\"data_wait_s\":0}\n");
+    report(1);
+    shows("data-p=\"1,0 2,0\"");
+    shows_not("e-09");
+}
+
 RUNS_TEST(evaluations_of_other_checkpoints)
 {
     put(0, "evaluations.jsonl",
