@@ -57,6 +57,9 @@ check multiply_add stream conv3_forward conv3_grad_input conv3_grad_weight down2
     conv3_rebuilt down2_rebuilt up2_forward conv1_forward batchnorm batchnorm_grad relu add loss sgd adamw
 grep '"name":"conv3_forward"' "$work/out" | grep -q '"n":2000,"pairs":[0-9]*,"c_in":16,"c_out":16,' || {
     echo "conv3_forward has other sizes"; bad=1; }
+grep '"name":"add"' "$work/out" | grep -q '"gflops":null,"gbytes_s":[0-9]' &&
+    grep '"name":"conv3_rebuilt"' "$work/out" | grep -q '"gbytes_s":null' || {
+    echo "a rate of work that is not known"; cat "$work/out"; bad=1; }
 
 run plan --quick --json --voxels 2000
 check plan_minkunet18 plan_minkunet18_stem3 plan_minkunet34 plan_dummy
