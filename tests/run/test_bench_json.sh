@@ -6,6 +6,11 @@ work=`mktemp -d` || exit 99
 trap 'rm -rf "$work"' EXIT
 bad=0
 
+value_of='function value(key) {
+    match($0, "\"" key "\":[-+.0-9e]+")
+    return substr($0, RSTART + length(key) + 3, RLENGTH - length(key) - 3) + 0
+}'
+
 # check NAME...: the lines of $work/out; each name must be among them
 keys="name n ms gflops ceiling ratio floor_ms precision device"
 check() {
@@ -87,6 +92,19 @@ size=$((`wc -c <"$work/out"` + 8 * 4 + 9000 * (12 + 16 + 4)))
 [ `wc -c <"$work/lidar.raw"` = $size ] || { echo "raw: not $size bytes"; bad=1; }
 run io --quick --json --voxels 2000
 check read read_verified
+# A file of one voxel is read no faster than plainly. Arrays in chunks count too (1,278 voxels
+# of 21 bytes), and have no plain reading to compare with.
+run voxels --voxels 1 --out "$work/small.h5"
+run io --quick --json --shard "$work/small.h5"
+check read read_verified
+shards=$SP_BUILDDIR/tests/tools/make_shards
+"$shards" bare-chunked "$work/chunked.h5" && "$shards" box "$work/zero.h5" 2 0 4 2 3 0 || bad=1
+run io --quick --json --shard "$work/chunked.h5"
+check read read_verified
+awk "$value_of"'/"name":"read/ {
+    bytes = value("gbytes_s") * value("ms") * 1e6
+    n += /"ceiling":null,"ratio":null/ && bytes > 26837 && bytes < 26839
+} END { exit n != 2 }' "$work/out" || { echo "io: chunks"; cat "$work/out"; bad=1; }
 
 cd "$work" || exit 99
 run step --quick --json "$SP_SRCDIR/input/dummy.deck"
@@ -126,10 +144,6 @@ END { exit !(flops > 0.999 * step && flops < 1.001 * step && share > 0.7 && shar
 ' "$work/out" || { echo "the layers are not the step"; cat "$work/out"; bad=1; }
 
 # ---- an evaluation: the products of the step's forward pass, and no others ----
-value_of='function value(key) {
-    match($0, "\"" key "\":[-+.0-9e]+")
-    return substr($0, RSTART + length(key) + 3, RLENGTH - length(key) - 3) + 0
-}'
 forward=$(awk "$value_of"'
 /"name":"conv_forward/ { flops += value("gflops") * value("ms") }
 END { print flops / 1000 }' "$work/out")
@@ -341,6 +355,9 @@ refused 4 'no-such.txt' roofline --code no-such.txt --precision bf16 one.deck
 refused 3 'damaged.txt: line 1 is no row' roofline --code damaged.txt --precision bf16 one.deck
 refused 3 'the table has no kernel "conv bf16' roofline --code short.txt --precision bf16 one.deck
 refused 3 'no-such.h5' voxels --shard no-such.h5 --out raw
+for command in ops plan io; do
+    refused 3 'no voxel, so there is nothing' $command --quick --shard zero.h5
+done
 refused 4 'nowhere/raw' voxels --shard one-00000-of-00001.h5 --out nowhere/raw
 refused 2 'expected fp32, tf32 or bf16' plan --precision fp16
 refused 2 'in fp32 and bf16 only' ops --precision tf32
