@@ -260,6 +260,10 @@ all_keys=$keys
 keys="name n ms gflops ceiling ratio"
 run model --quick --json --ranks 8,64 "$SP_SRCDIR/input/dummy.deck"
 check model_balanced model_unbalanced
+measured $MPIEXEC -n 2 "$bench" model --quick --ranks 8 --latency-us 5 \
+    "$SP_SRCDIR/input/dummy.deck" &&
+    grep -q '^latency 5.0 us (given), bandwidth [0-9.]* GB/s (measured on these ranks)' "$work/out" || {
+    echo "model: where its network comes from"; cat "$work/out" "$work/err"; bad=1; }
 keys=$all_keys
 # Columns and classes of the network are those of the data, here 5 classes.
 cat >layers.deck <<'END'
