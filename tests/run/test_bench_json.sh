@@ -256,6 +256,14 @@ grep -q 'rank [01] had no voxel in some of 3 steps' "$work/err" || {
     echo "a rank without work: other words"; cat "$work/err"; bad=1; }
 grep -q '"name":"step"' "$work/out" && { echo "a rate of a rank without work"; bad=1; }
 
+# Two ranks on one core have no more than that core.
+if taskset -c 0 true 2>/dev/null; then
+    measured taskset -c 0 $MPIEXEC -n 2 "$bench" step --quick --json --repeats 3 twin.deck \
+        'data.train=["twin-a.h5", "twin-b.h5"]' || { cat "$work/err"; bad=1; }
+    grep '"name":"step"' "$work/out" | grep -q '"ceiling":null,"ratio":null' || {
+        echo "a ceiling above the machine's"; cat "$work/out"; bad=1; }
+fi
+
 all_keys=$keys
 keys="name n ms gflops ceiling ratio"
 run model --quick --json --ranks 8,64 "$SP_SRCDIR/input/dummy.deck"
