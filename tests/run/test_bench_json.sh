@@ -376,6 +376,8 @@ refused 2 'in fp32 and bf16 only' ops --precision tf32
 refused 2 'eval: --layers is an option of step only' eval --layers
 refused 2 'step: --voxels is an option of ops, plan, io, voxels only' step --voxels=10
 refused 2 'spbench io times the CPU' io --device cuda
+refused 2 'io takes one number' io --voxels 10,20
+refused 2 'voxels takes one number' voxels --voxels 10,20 --out several.h5
 [ ! -x "$cuda" ] || bench=$cuda refused 2 'sums of several ranks' reduce --device cuda
 
 # The output may not replace the shard, by whichever name.
