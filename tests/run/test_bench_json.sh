@@ -212,6 +212,8 @@ for at in 0 3 9; do
     unset SP_TEST_FAULT
     grep -q '^fault: pause' "$work/err" || { echo "no pause at timing $at"; bad=1; }
     check multiply_add stream conv3_forward
+    [ `grep '"name":"\(multiply_add\|stream\)"' "$work/out" | grep -c '"cpu_ms":null'` = 2 ] || {
+        echo "CPU time that was not measured"; cat "$work/out"; bad=1; }
     awk '/"name":"multiply_add"/ { match($0, /"ms":[-+.0-9e]+/)
             ms = substr($0, RSTART + 5, RLENGTH - 5)
             match($0, /"gflops":[-+.0-9e]+/)
