@@ -131,7 +131,9 @@ typedef struct bench_share {
 } bench_share;
 
 typedef struct bench_work {
-    const char *unit, *units; /* "step", "steps" or "pass", "passes": set beforehand */
+    /* Set beforehand: "step", "steps" or "pass", "passes", and the deck's key of their
+     * samples. */
+    const char *unit, *units, *size_key;
     int ranks, steps;         /* steps: or passes */
     bench_share all;
     bench_share *rank; /* [ranks] on rank 0; NULL elsewhere */

@@ -139,7 +139,7 @@ sp_status bench_eval(bench *b)
 {
     evaluation e = {.b = b};
     sp_session *session = &e.resources.session;
-    bench_runs s = {.work = {"pass", "passes"}};
+    bench_runs s = {.work = {"pass", "passes", "batch.eval_size"}};
     sp_status rc = open_evaluation(&e);
 
     if (rc == SP_OK)

@@ -53,6 +53,12 @@ void bench_progress(const bench *b, const char *format, ...)
 
 /* ---- rows ---- */
 
+/* Billions a second; NAN where the work is not known, or is none. */
+static double rate_of(double work, double s)
+{
+    return work > 0 ? work / s * 1e-9 : NAN;
+}
+
 /* Prints a number, or a dash where it is unknown. */
 static void put(FILE *to, int width, int digits, double value)
 {
@@ -81,8 +87,8 @@ static void print_table_row(bench *b, const bench_job *job, const bench_time *t,
     put(b->out, 10, 3, t->wall_s * 1e3);
     put(b->out, 6, 1, t->spread * 100);
     put(b->out, 10, 3, t->cpu_s * 1e3);
-    put(b->out, 9, 1, job->flops > 0 ? job->flops / s * 1e-9 : NAN);
-    put(b->out, 9, 2, job->bytes > 0 ? job->bytes / s * 1e-9 : NAN);
+    put(b->out, 9, 1, rate_of(job->flops, s));
+    put(b->out, 9, 2, rate_of(job->bytes, s));
     put(b->out, 7, is_flops ? 1 : 2, ceiling > 0 ? ceiling * 1e-9 : NAN);
     fputs(ceiling > 0 ? is_flops ? " F" : " B" : "  ", b->out);
     put(b->out, 6, 1, ratio * 100);
@@ -145,8 +151,8 @@ static sp_status print_json_row(bench *b, const bench_job *job, const bench_time
     sp_json_int(&json, "c_in", job->c_in);
     sp_json_int(&json, "c_out", job->c_out);
     sp_json_double(&json, "ms", s * 1e3);
-    sp_json_double(&json, "gflops", job->flops / s * 1e-9);
-    sp_json_double(&json, "gbytes_s", job->bytes / s * 1e-9);
+    sp_json_double(&json, "gflops", rate_of(job->flops, s));
+    sp_json_double(&json, "gbytes_s", rate_of(job->bytes, s));
     sp_json_double(&json, "ceiling", ceiling > 0 ? ceiling * 1e-9 : NAN);
     sp_json_double(&json, "ratio", ceiling > 0 ? ratio : NAN);
     sp_json_text(&json, "limit", job->limit == BENCH_FLOPS ? "flops" : "bytes");

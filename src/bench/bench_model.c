@@ -202,18 +202,27 @@ static sp_status print_row(bench *b, const model *m, int ranks, bool is_balanced
     return SP_OK;
 }
 
-static void print_known(const bench *b, const model *m, bool is_measured)
+/* Where a latency or a bandwidth comes from. */
+static const char *origin(const bench *b, double given)
+{
+    return given > 0           ? "given"
+           : b->comm->size > 1 ? "measured on these ranks"
+                               : "assumed";
+}
+
+static void print_known(const bench *b, const model *m)
 {
     if (b->options->is_json)
         return;
-    fprintf(b->out,
-            "%lld samples a rank and step, %.2f ms computing each, gradient %.1f MB in "
-            "%.0f buckets\n"
-            "latency %.1f us, bandwidth %.2f GB/s (%s); reading %.0f MB/s a rank%s\n",
-            (long long)m->per_rank, 1e3 * m->compute * m->mean_cost, m->bytes * 1e-6,
-            m->n_buckets, m->latency * 1e6, m->bandwidth * 1e-9,
-            is_measured ? "measured on these ranks" : "given or assumed",
-            m->read_rate * 1e-6, m->storage_rate > 0 ? ", storage shared" : "");
+    fprintf(
+        b->out,
+        "%lld samples a rank and step, %.2f ms computing each, gradient %.1f MB in "
+        "%.0f buckets\n"
+        "latency %.1f us (%s), bandwidth %.2f GB/s (%s); reading %.0f MB/s a rank%s\n",
+        (long long)m->per_rank, 1e3 * m->compute * m->mean_cost, m->bytes * 1e-6,
+        m->n_buckets, m->latency * 1e6, origin(b, b->options->latency_s),
+        m->bandwidth * 1e-9, origin(b, b->options->bandwidth), m->read_rate * 1e-6,
+        m->storage_rate > 0 ? ", storage shared" : "");
 }
 
 static void print_header(const bench *b)
@@ -419,8 +428,6 @@ static sp_status list_costs(const sp_dataset *set, int64_t **cost, double *mean)
 
 static sp_status run(bench *b, bench_training *t, model *m, int64_t **cost)
 {
-    const bool is_measured =
-        b->comm->size > 1 && b->options->latency_s == 0 && b->options->bandwidth == 0;
     sp_session *session = &t->resources.session;
     sp_status rc = list_costs(&t->resources.train, cost, &m->mean_cost);
 
@@ -429,7 +436,7 @@ static sp_status run(bench *b, bench_training *t, model *m, int64_t **cost)
     m->n_samples = t->resources.train.n_samples;
     SP_TRY(measure(b, t, m));
     if (b->comm->rank == 0) {
-        print_known(b, m, is_measured);
+        print_known(b, m);
         rc = predict_all(b, m);
     }
     return sp_session_agree(session, rc);

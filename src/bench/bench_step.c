@@ -177,7 +177,7 @@ sp_status bench_step(bench *b)
 {
     bench_training t;
     sp_session *session = &t.resources.session;
-    bench_runs s = {.work = {"step", "steps"}};
+    bench_runs s = {.work = {"step", "steps", "batch.size"}};
     sp_status rc = bench_training_open(b, &t);
 
     if (rc == SP_OK)

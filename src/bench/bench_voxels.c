@@ -25,6 +25,10 @@ static sp_status read_sample(const bench_options *options, bench_voxels *v)
                      (long long)set.n_samples);
     if (rc == SP_OK)
         rc = sp_sample_read(&set, options->sample, &request, &sample);
+    if (rc == SP_OK && sample.n == 0)
+        rc = SP_FAIL(SP_EDATA,
+                     "%s: sample %lld has no voxel, so there is nothing to time",
+                     options->shard, (long long)options->sample);
     if (rc == SP_OK) {
         v->n = (int32_t)sample.n;
         v->coords = malloc(((size_t)v->n + 1) * 3 * sizeof *v->coords);

@@ -102,10 +102,10 @@ static sp_status check_work(const bench_work *w)
             return SP_FAIL(SP_EDATA,
                            "rank %d had no voxel in some of %d %s (%.3g samples a "
                            "%s there, %.3g on all %d ranks): not a rate of %d ranks; "
-                           "take at least as many different samples, with batch.size "
-                           "%d or more",
+                           "take at least as many different samples, with %s %d or "
+                           "more",
                            r, w->steps, w->units, w->rank[r].samples, w->unit,
-                           w->all.samples, w->ranks, w->ranks, w->ranks);
+                           w->all.samples, w->ranks, w->ranks, w->size_key, w->ranks);
     return SP_OK;
 }
 
@@ -118,7 +118,7 @@ sp_status bench_work_count(sp_session *session, const bench_parts *step, int n,
     sp_status rc = SP_OK;
 
     assert(n >= 1 && step);
-    *w = (bench_work){w->unit, w->units, comm->size, n, mine, NULL};
+    *w = (bench_work){w->unit, w->units, w->size_key, comm->size, n, mine, NULL};
     SP_TRY(sp_comm_gather(comm, &mine, sizeof mine, 0, &all, NULL));
     if (comm->rank == 0) {
         w->rank = all;

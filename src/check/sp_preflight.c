@@ -9,7 +9,7 @@
 #include "base/sp_log.h"
 #include "check/sp_check.h"
 
-/* One rank's row of the table. Rates are in MB/s; 0: nothing to measure. */
+/* One rank's row of the table. Rates are in MB/s; 0: nothing to measure, printed as -. */
 typedef struct sp_flight {
     char host[64];
     int rank, node, local_rank, cores;
@@ -80,7 +80,9 @@ static sp_status measure_copy(sp_resources *r, float *data, double *rate)
     return rc;
 }
 
-/* Reads samples of this rank's share for 0.3 s, one sample at least. */
+/* Reads samples of this rank's share for 0.3 s, one sample at least. A rank that has read
+ * all of its share goes on with those of the others: few samples of unequal sizes would
+ * otherwise make ranks differ that read equally fast. */
 static sp_status measure_read(const sp_resources *r, double *rate)
 {
     const sp_sample_request request = {
@@ -96,7 +98,7 @@ static sp_status measure_read(const sp_resources *r, double *rate)
     do {
         rc = sp_sample_read(&r->train, i % n, &request, &sample);
         bytes += (double)sample.n * (12 + 4 * r->n_columns + 1);
-        i += r->session.comm->size;
+        i += i < n ? r->session.comm->size : 1;
     } while (rc == SP_OK && sp_now_s() - begin < 0.3);
     *rate = bytes * 1e-6 / (sp_now_s() - begin);
     sp_sample_destroy(&sample);
@@ -178,6 +180,13 @@ static void print_devices(const sp_flight *all, int n)
     }
 }
 
+/* A rate that was not measured is a dash. */
+static const char *text_of(double rate, char text[16])
+{
+    snprintf(text, 16, rate > 0 ? "%.0f" : "-", rate);
+    return text;
+}
+
 static void print_flights(const sp_resources *r, const sp_flight *all)
 {
     const int n = r->session.comm->size;
@@ -188,9 +197,11 @@ static void print_flights(const sp_resources *r, const sp_flight *all)
                 "read MB/s");
     for (int i = 0; i < n; i++) {
         const sp_flight *f = &all[i];
-        sp_log_info("%5d %-20s %5d %6d %6d  %-10s %15.0f %12.0f %10.0f", f->rank,
-                    f->host, f->node, f->local_rank, f->cores, transport, f->reduce,
-                    f->copy, f->read);
+        char reduce[16], copy[16], read[16];
+        sp_log_info("%5d %-20s %5d %6d %6d  %-10s %15s %12s %10s", f->rank, f->host,
+                    f->node, f->local_rank, f->cores, transport,
+                    text_of(f->reduce, reduce), text_of(f->copy, copy),
+                    text_of(f->read, read));
     }
     if (!r->backend.ops->is_host)
         print_devices(all, n);

@@ -94,10 +94,10 @@ static void round_ranges(axes *a, const sp_chart *chart)
         return;
     }
     if (a->y1 - a->y0 <= 1e-12 * fmax(fabs(a->y0), fabs(a->y1))) {
-        const double half = fmax(fabs(a->y1) / 10, 1e-9);
+        const double half = fabs(a->y1) / 10;
 
         a->y0 -= half;
-        a->y1 += half;
+        a->y1 += half > 1e-300 ? half : 1; /* a line of zeros lies on the axis */
     }
     /* An axis begins at zero where that costs little. */
     if (a->y0 > 0 && a->y0 < 0.4 * a->y1)

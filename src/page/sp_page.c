@@ -98,24 +98,23 @@ static void end_row(const sp_page *page)
 
 static void add_score(const sp_page *page, const sp_story *s)
 {
-    const sp_story_eval *best = sp_story_best(s);
+    const sp_story_eval *best = sp_story_best(s), *e = best ? best : sp_story_last(s);
 
-    if (!best)
-        best = sp_story_last(s);
-    if (!best) {
+    if (!e) {
         sp_html_raw(page->html,
                     "<div class=\"big\">&ndash;</div><div class=\"soft\">no evaluation "
                     "yet</div>");
         return;
     }
     sp_html_raw(page->html, "<div class=\"big\">");
-    sp_page_add_number(page, sp_story_score(best), 4);
-    sp_html_add(page->html, "</div><div class=\"soft\">mean IoU over %s, ",
-                isnan(best->point_miou) ? "voxels" : "points");
-    sp_html_raw(page->html, "best, at step ");
-    sp_page_add_count(page, best->step);
-    sp_html_raw(page->html, ", epoch ");
-    sp_page_add_count(page, best->epoch);
+    sp_page_add_number(page, sp_story_score(e), 4);
+    sp_html_add(page->html, "</div><div class=\"soft\">mean IoU over %s, %sat step ",
+                isnan(e->point_miou) ? "voxels" : "points", best ? "best, " : "");
+    sp_page_add_count(page, e->step);
+    if (isfinite(e->epoch)) {
+        sp_html_raw(page->html, ", epoch ");
+        sp_page_add_count(page, e->epoch);
+    }
     sp_html_raw(page->html, "</div>");
 }
 

@@ -6,6 +6,11 @@ work=`mktemp -d` || exit 99
 trap 'rm -rf "$work"' EXIT
 bad=0
 
+value_of='function value(key) {
+    match($0, "\"" key "\":[-+.0-9e]+")
+    return substr($0, RSTART + length(key) + 3, RLENGTH - length(key) - 3) + 0
+}'
+
 # check NAME...: the lines of $work/out; each name must be among them
 keys="name n ms gflops ceiling ratio floor_ms precision device"
 check() {
@@ -57,6 +62,9 @@ check multiply_add stream conv3_forward conv3_grad_input conv3_grad_weight down2
     conv3_rebuilt down2_rebuilt up2_forward conv1_forward batchnorm batchnorm_grad relu add loss sgd adamw
 grep '"name":"conv3_forward"' "$work/out" | grep -q '"n":2000,"pairs":[0-9]*,"c_in":16,"c_out":16,' || {
     echo "conv3_forward has other sizes"; bad=1; }
+grep '"name":"add"' "$work/out" | grep -q '"gflops":null,"gbytes_s":[0-9]' &&
+    grep '"name":"conv3_rebuilt"' "$work/out" | grep -q '"gbytes_s":null' || {
+    echo "a rate of work that is not known"; cat "$work/out"; bad=1; }
 
 run plan --quick --json --voxels 2000
 check plan_minkunet18 plan_minkunet18_stem3 plan_minkunet34 plan_dummy
@@ -84,6 +92,19 @@ size=$((`wc -c <"$work/out"` + 8 * 4 + 9000 * (12 + 16 + 4)))
 [ `wc -c <"$work/lidar.raw"` = $size ] || { echo "raw: not $size bytes"; bad=1; }
 run io --quick --json --voxels 2000
 check read read_verified
+# A file of one voxel is read no faster than plainly. Arrays in chunks count too (1,278 voxels
+# of 21 bytes), and have no plain reading to compare with.
+run voxels --voxels 1 --out "$work/small.h5"
+run io --quick --json --shard "$work/small.h5"
+check read read_verified
+shards=$SP_BUILDDIR/tests/tools/make_shards
+"$shards" bare-chunked "$work/chunked.h5" && "$shards" box "$work/zero.h5" 2 0 4 2 3 0 || bad=1
+run io --quick --json --shard "$work/chunked.h5"
+check read read_verified
+awk "$value_of"'/"name":"read/ {
+    bytes = value("gbytes_s") * value("ms") * 1e6
+    n += /"ceiling":null,"ratio":null/ && bytes > 26837 && bytes < 26839
+} END { exit n != 2 }' "$work/out" || { echo "io: chunks"; cat "$work/out"; bad=1; }
 
 cd "$work" || exit 99
 run step --quick --json "$SP_SRCDIR/input/dummy.deck"
@@ -123,10 +144,6 @@ END { exit !(flops > 0.999 * step && flops < 1.001 * step && share > 0.7 && shar
 ' "$work/out" || { echo "the layers are not the step"; cat "$work/out"; bad=1; }
 
 # ---- an evaluation: the products of the step's forward pass, and no others ----
-value_of='function value(key) {
-    match($0, "\"" key "\":[-+.0-9e]+")
-    return substr($0, RSTART + length(key) + 3, RLENGTH - length(key) - 3) + 0
-}'
 forward=$(awk "$value_of"'
 /"name":"conv_forward/ { flops += value("gflops") * value("ms") }
 END { print flops / 1000 }' "$work/out")
@@ -156,7 +173,7 @@ measured $MPIEXEC -n 2 "$bench" eval --quick --json one.deck 'data.val=["two*.h5
 grep '"name":"eval"' "$work/out" | grep -q '"ranks":2,"samples":2,.*"rank_samples":\[1,1\]' || {
     echo "eval on 2 ranks: not one sample each"; cat "$work/out"; bad=1; }
 $MPIEXEC -n 2 "$bench" eval --quick one.deck 'data.val=["one*.h5"]' >"$work/out" 2>"$work/err"
-[ $? = 3 ] && grep -q 'rank 1 had no voxel in some of 5 passes' "$work/err" || {
+[ $? = 3 ] && grep -q 'rank 1 had no voxel in some of 5 passes .* with batch.eval_size 2' "$work/err" || {
     echo "eval of one sample on 2 ranks is a rate"; cat "$work/err"; bad=1; }
 "$bench" eval --quick one.deck 'data.val=[]' >"$work/out" 2>"$work/err"
 [ $? = 2 ] || { echo "eval without samples"; cat "$work/err"; bad=1; }
@@ -195,6 +212,8 @@ for at in 0 3 9; do
     unset SP_TEST_FAULT
     grep -q '^fault: pause' "$work/err" || { echo "no pause at timing $at"; bad=1; }
     check multiply_add stream conv3_forward
+    [ `grep '"name":"\(multiply_add\|stream\)"' "$work/out" | grep -c '"cpu_ms":null'` = 2 ] || {
+        echo "CPU time that was not measured"; cat "$work/out"; bad=1; }
     awk '/"name":"multiply_add"/ { match($0, /"ms":[-+.0-9e]+/)
             ms = substr($0, RSTART + 5, RLENGTH - 5)
             match($0, /"gflops":[-+.0-9e]+/)
@@ -239,10 +258,22 @@ grep -q 'rank [01] had no voxel in some of 3 steps' "$work/err" || {
     echo "a rank without work: other words"; cat "$work/err"; bad=1; }
 grep -q '"name":"step"' "$work/out" && { echo "a rate of a rank without work"; bad=1; }
 
+# Two ranks on one core have no more than that core.
+if taskset -c 0 true 2>/dev/null; then
+    measured taskset -c 0 $MPIEXEC -n 2 "$bench" step --quick --json --repeats 3 twin.deck \
+        'data.train=["twin-a.h5", "twin-b.h5"]' || { cat "$work/err"; bad=1; }
+    grep '"name":"step"' "$work/out" | grep -q '"ceiling":null,"ratio":null' || {
+        echo "a ceiling above the machine's"; cat "$work/out"; bad=1; }
+fi
+
 all_keys=$keys
 keys="name n ms gflops ceiling ratio"
 run model --quick --json --ranks 8,64 "$SP_SRCDIR/input/dummy.deck"
 check model_balanced model_unbalanced
+measured $MPIEXEC -n 2 "$bench" model --quick --ranks 8 --latency-us 5 \
+    "$SP_SRCDIR/input/dummy.deck" &&
+    grep -q '^latency 5.0 us (given), bandwidth [0-9.]* GB/s (measured on these ranks)' "$work/out" || {
+    echo "model: where its network comes from"; cat "$work/out" "$work/err"; bad=1; }
 keys=$all_keys
 # Columns and classes of the network are those of the data, here 5 classes.
 cat >layers.deck <<'END'
@@ -338,12 +369,17 @@ refused 4 'no-such.txt' roofline --code no-such.txt --precision bf16 one.deck
 refused 3 'damaged.txt: line 1 is no row' roofline --code damaged.txt --precision bf16 one.deck
 refused 3 'the table has no kernel "conv bf16' roofline --code short.txt --precision bf16 one.deck
 refused 3 'no-such.h5' voxels --shard no-such.h5 --out raw
+for command in ops plan io; do
+    refused 3 'no voxel, so there is nothing' $command --quick --shard zero.h5
+done
 refused 4 'nowhere/raw' voxels --shard one-00000-of-00001.h5 --out nowhere/raw
 refused 2 'expected fp32, tf32 or bf16' plan --precision fp16
 refused 2 'in fp32 and bf16 only' ops --precision tf32
 refused 2 'eval: --layers is an option of step only' eval --layers
 refused 2 'step: --voxels is an option of ops, plan, io, voxels only' step --voxels=10
 refused 2 'spbench io times the CPU' io --device cuda
+refused 2 'io takes one number' io --voxels 10,20
+refused 2 'voxels takes one number' voxels --voxels 10,20 --out several.h5
 [ ! -x "$cuda" ] || bench=$cuda refused 2 'sums of several ranks' reduce --device cuda
 
 # The output may not replace the shard, by whichever name.

@@ -179,6 +179,13 @@ says out 'MiB of activations'
 test -e check && fail "check wrote something"
 run 2 0 preflight base.deck
 says out 'all-reduce MB/s'
+# What was not measured is a dash. A rank whose own samples are empty reads those of others.
+says out ' mpi  *[0-9]*  *-  *[0-9]*$'
+"$SHARDS" box empty.h5 1 0 4 2 3 0 && "$SHARDS" box full.h5 1 5000 4 2 3 0 || fail "make_shards"
+run 2 0 preflight base.deck 'data.train=["empty.h5", "full.h5"]'
+test -s err && fail "one rank reads slower: $(cat err)"
+run 1 0 preflight base.deck data.train=empty.h5
+says out ' none  *-  *-  *-$'
 "$SPTRAIN" check base.deck <&- >&- 2>err
 test $? = 4 || fail "closed standard streams"
 one_diagnosis 'cannot write to standard output'

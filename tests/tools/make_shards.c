@@ -23,6 +23,7 @@
  *     make_shards bare-nameless FILE      like bare, without labels, of one class
  *     make_shards bare-large FILE         like bare, a feature of sample 2 is 3e38
  *     make_shards bare-huge FILE          like bare, all features of sample 2 are 3e38
+ *     make_shards bare-chunked FILE       like bare, the features in compressed chunks
  *     make_shards isolated FILE           4 samples of 12,000 voxels that touch no other
  *     make_shards large FILE              one sample of 60,000 voxels among 7 of 3,000
  *     make_shards box FILE SAMPLES VOXELS GAP COLUMNS CLASSES HAS_POINTS
@@ -175,6 +176,28 @@ static sp_status write_bare_attributes(sp_h5 *file, int64_t n_classes)
     return sp_h5_attr_write_texts(file, "/", "feature_names", BARE_COLUMNS, columns);
 }
 
+/* Adds /features [dim[0], dim[1]] to a file, in chunks of 100 rows. */
+static sp_status add_chunked(const char *path, const int64_t dim[2],
+                             const float *features)
+{
+    const hsize_t all[2] = {(hsize_t)dim[0], (hsize_t)dim[1]}, chunk[2] = {100, all[1]};
+    const hid_t file = H5Fopen(path, H5F_ACC_RDWR, H5P_DEFAULT);
+    const hid_t space = H5Screate_simple(2, all, NULL);
+    const hid_t layout = H5Pcreate(H5P_DATASET_CREATE);
+    hid_t set;
+
+    H5Pset_chunk(layout, 2, chunk);
+    H5Pset_deflate(layout, 4);
+    set = H5Dcreate2(file, "features", H5T_IEEE_F32LE, space, H5P_DEFAULT, layout,
+                     H5P_DEFAULT);
+    const bool is_bad =
+        H5Dwrite(set, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, features) < 0;
+    H5Dclose(set);
+    H5Pclose(layout);
+    H5Sclose(space);
+    return H5Fclose(file) < 0 || is_bad ? SP_FAIL(SP_EIO, "%s: chunks", path) : SP_OK;
+}
+
 static sp_status make_bare(const char *kind, const char *path)
 {
     enum { MOST = 4000 };
@@ -203,6 +226,10 @@ static sp_status make_bare(const char *kind, const char *path)
     dim[1] = 3;
     SP_TRY(sp_h5_write(file, "/coords", SP_H5_I32, 2, dim, coords));
     dim[1] = BARE_COLUMNS;
+    if (strcmp(kind, "bare-chunked") == 0) {
+        SP_TRY(sp_h5_close(file));
+        return add_chunked(path, dim, features);
+    }
     SP_TRY(sp_h5_write(file, "/features", SP_H5_F32, 2, dim, features));
     return sp_h5_close(file);
 }

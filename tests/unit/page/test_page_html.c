@@ -205,6 +205,7 @@ RUNS_TEST(numbers_are_those_of_the_lines)
     shows("data-p=\"1,1.5 2,1.25 3,0.8125\"");
     shows("<td>0.6250<span"); /* IoU */
     shows("<td>0.4375<span");
+    shows("mean IoU over voxels, best, at step 3, epoch 1</div>");
     shows("<td>0.7692</td>"); /* precision of ground: 50 of 65 */
     shows("<td>0.8333</td>"); /* recall: 50 of 60 */
     shows("<td>&ndash;<span");
@@ -224,6 +225,17 @@ RUNS_TEST(numbers_are_those_of_the_lines)
     free(csv);
 }
 
+/* A quantity that was always zero is drawn on the axis, and no time is below it. */
+RUNS_TEST(zeros_have_an_axis_from_zero)
+{
+    put(0, "metrics.jsonl",
+        "{\"event\":\"step\",\"step\":1,\"step_s\":0.5,\"data_wait_s\":0}\n"
+        "{\"event\":\"step\",\"step\":2,\"step_s\":0.5,\"data_wait_s\":0}\n");
+    report(1);
+    shows("data-p=\"1,0 2,0\"");
+    shows_not("e-09");
+}
+
 RUNS_TEST(evaluations_of_other_checkpoints)
 {
     put(0, "evaluations.jsonl",
@@ -232,6 +244,7 @@ RUNS_TEST(evaluations_of_other_checkpoints)
         "\"iou\":{\"x\":0.5},\"confusion\":[[4]]}\n");
     report(1);
     shows("by sptrain eval of a&amp;b.h5");
+    shows("mean IoU over voxels, at step 7</div>"); /* no best of one training */
     shows("<tr><td>2026-01-02T03:04:05Z</td><td>7</td><td>2</td><td>0.8750</td>"
           "<td>0.5000</td><td>&ndash;</td><td>a&amp;b.h5</td></tr>");
 }
