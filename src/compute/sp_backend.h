@@ -410,9 +410,9 @@ typedef struct sp_backend_ops {
 
 /* The operations that every backend computes in a function of its own: sp_cpu_relu and
  * sp_cuda_relu for the slot relu, and sp_ref_relu in the tests. The backends'
- * declarations and tables and the timed table of spbench are made from this list. A new operation is its slot
- * above, its name here, and its functions, which the compiler and the linker then ask
- * for. */
+ * declarations and tables and the timed table of spbench are made from this list. A new
+ * operation is its slot above, its name here, and its functions, which the compiler and
+ * the linker then ask for. */
 #define SP_OPERATIONS(X)                                                               \
     X(conv_pack) X(conv_forward) X(conv_grad_input) X(conv_grad_weight)                \
     X(conv_forward_norm_sums) X(conv_forward_norm_apply) X(conv_grad_input_norm_sums)  \

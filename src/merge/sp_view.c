@@ -97,7 +97,7 @@ sp_views sp_views_choose(const sp_config *config, bool has_subvoxel, int wanted)
         return views;
     sp_views_print(&views, text);
     if (views.n < wanted)
-        sp_log_warn0("eval.views = %d: the model's augmentation allows %d (flip = %s, "
+        sp_log_warn0("%d views asked for: the model's augmentation allows %d (flip = %s, "
                      "rotate_z = %s, scale%s)",
                      wanted, views.n, config->augment.flip ? "true" : "false",
                      config->augment.rotate_z ? "true" : "false",

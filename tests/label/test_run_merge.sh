@@ -97,7 +97,7 @@ says a "\"blocks\":false,\"voxels\":$voxels,"
 # More views than the model's augmentation has; it is that of the checkpoint.
 run 1 0 eval base.deck run.dir=w $model eval.merge=false eval.views=24 \
     augment.scale='[]' augment.rotate_z=false
-says err 'eval.views = 24: the model.s augmentation allows 4 (flip = true, rotate_z = false'
+says err '24 views asked for: the model.s augmentation allows 4 (flip = true, rotate_z = false'
 says out 'views 4: 0, 0 x, 0 y, 0 xy '
 
 # Data that do not tell their blocks, and one that tells them in part.
