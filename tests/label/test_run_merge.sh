@@ -61,12 +61,14 @@ says a '"merged":{"views":4,"blocks":true,"points":[1-9]'
 points=$(sed 's/.*"points":\([0-9]*\),.*"merged".*/\1/' a)
 says a "\"merged\":{\"views\":4,\"blocks\":true,\"points\":$points,"
 merged=$(sed 's/.*"merged":.*"point_confusion"://' a)
+case $merged in '[['*) ;; *) fail "no merged matrix: $merged" ;; esac
 test "$merged" != "$(sed 's/"merged".*//; s/.*"point_confusion":\(.*\),$/\1/' a)}}" ||
     fail "nothing merged"
 # Each view counts.
 for n in 1 2 3; do
     run 1 0 eval base.deck run.dir=views$n $model eval.views=$n
     fewer=$(evaluations views$n | sed 's/.*"merged":.*"point_confusion"://')
+    case $fewer in '[['*) ;; *) fail "no matrix of $n views: $fewer" ;; esac
     test "$merged" != "$fewer" || fail "$n views are like 4"
 done
 
