@@ -279,17 +279,6 @@ static void collect(run *r, const tile *t, int k)
 
 /* ---- tiles ---- */
 
-static int count_tiles(const sp_cpu_wgrad *g)
-{
-    return g->map ? g->tile1 - g->tile0 : (g->end - g->row + SP_TILE - 1) / SP_TILE;
-}
-
-static tile tile_at(const sp_cpu_wgrad *g, int i, int32_t *start)
-{
-    return g->map ? tile_of_map(g->map, g->tile0 + i)
-                  : tile_of_rows(g->row + (int64_t)i * SP_TILE, g->end, g->end, start);
-}
-
 /* The number of tiles whose rows are gone through together. */
 static int group_size(const sp_cpu_wgrad *g)
 {
@@ -313,7 +302,7 @@ static void add_group(run *r, int first, int last)
         r->owner = g->owner + (size_t)k * (size_t)TILES(n_panels)(c_out);
         r->dw = g->dw + (size_t)k * (size_t)c_in * (size_t)padded_columns(c_out);
         for (int i = first; i < last; i++) {
-            const tile t = tile_at(g, i, start);
+            const tile t = tile_of_wgrad(g, i, start);
             collect(r, &t, k);
         }
         add_run(r);

@@ -256,6 +256,19 @@ INLINE tile tile_of_rows(int64_t row, int64_t end, int64_t n, int32_t *start)
     return r;
 }
 
+/* The number of tiles that a weight gradient adds up, and tile i of them. start [2] is
+ * filled where it has no map. */
+INLINE int count_tiles(const sp_cpu_wgrad *g)
+{
+    return g->map ? g->tile1 - g->tile0 : (g->end - g->row + SP_TILE - 1) / SP_TILE;
+}
+
+INLINE tile tile_of_wgrad(const sp_cpu_wgrad *g, int i, int32_t *start)
+{
+    return g->map ? tile_of_map(g->map, g->tile0 + i)
+                  : tile_of_rows(g->row + (int64_t)i * SP_TILE, g->end, g->end, start);
+}
+
 /* Tile `index` of a convolution. start [2] is filled where it has no map. */
 INLINE tile tile_of_conv(const sp_cpu_conv *c, int index, int32_t *start)
 {

@@ -135,14 +135,9 @@ static void add_tile(const sp_cpu_wgrad *g, const tile *t, int thread)
 void ISA(wgrad)(const sp_cpu_wgrad *g, int thread)
 {
     int32_t start[2];
-    tile t;
 
-    for (int i = g->tile0; g->map && i < g->tile1; i++) {
-        t = tile_of_map(g->map, i);
-        add_tile(g, &t, thread);
-    }
-    for (int64_t row = g->row; !g->map && row < g->end; row += SP_TILE) {
-        t = tile_of_rows(row, g->end, g->end, start);
+    for (int i = 0; i < count_tiles(g); i++) {
+        const tile t = tile_of_wgrad(g, i, start);
         add_tile(g, &t, thread);
     }
 }
