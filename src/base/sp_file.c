@@ -223,13 +223,20 @@ sp_status sp_file_replace_unflushed(const char *path, const char *data, size_t b
     return SP_OK;
 }
 
+sp_status sp_file_rename(const char *temporary, const char *path)
+{
+    if (rename(temporary, path) != 0)
+        return SP_FAIL(SP_EIO, "%s: cannot rename it to %s: %s", temporary, path,
+                       strerror(errno));
+    return sp_file_sync_folder_of(path);
+}
+
 sp_status sp_file_append_line(const char *path, const char *line)
 {
     int fd, error = 0;
     off_t end;
     char last = '\n';
 
-    assert(path && line);
     assert(path && line && !strchr(line, '\n'));
     SP_TRY(sp_file_open(path, O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW, &fd));
     end = lseek(fd, 0, SEEK_END);

@@ -14,6 +14,9 @@
  * writer's number. */
 #define SP_FILE_TEMPORARY ".tmp-"
 
+/* The ending of a file whose writer has not completed it (sp_file_rename). */
+#define SP_FILE_UNFINISHED ".tmp"
+
 /* The largest file that sp_file_read reads, in bytes. */
 enum { SP_FILE_MOST = 1 << 30 };
 
@@ -39,6 +42,9 @@ sp_status sp_file_replace(const char *path, const char *data, size_t bytes, int 
  * content. */
 sp_status sp_file_replace_unflushed(const char *path, const char *data, size_t bytes,
                                     int writer);
+/* Gives a complete file its name, which may be that of an older one, and flushes the
+ * folder. */
+sp_status sp_file_rename(const char *temporary, const char *path);
 /* Appends a line (given without its newline), creates the file if there is none, and
  * flushes it to disk. If the file ends with half a line, which a killed writer left,
  * that line is ended first. A symbolic link is not followed. */

@@ -1,7 +1,4 @@
 #include <assert.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <libgen.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/sp_crc.h"
+#include "base/sp_file.h"
 #include "data/sp_shard_internal.h"
 
 #define UNFINISHED ".part" /* behind the name of a shard until it is complete */
@@ -409,23 +407,6 @@ static sp_status write_rest(sp_shard_writer *w)
     return w->has_names ? sp_h5_write_texts(w->h5, "/names", S, w->name) : SP_OK;
 }
 
-/* Gives a complete file its name. Cuts `temporary` to its folder. */
-static sp_status move_into_place(char *temporary, const char *path)
-{
-    int folder;
-
-    if (rename(temporary, path) != 0)
-        return SP_FAIL(SP_EIO, "%s: cannot be renamed: %s", temporary, strerror(errno));
-    /* The name of the file must reach the disk too. Some file systems cannot flush
-     * folders. */
-    folder = open(dirname(temporary), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (folder >= 0) {
-        fsync(folder);
-        close(folder);
-    }
-    return SP_OK;
-}
-
 sp_status sp_shard_close(sp_shard_writer *writer, sp_status rc)
 {
     sp_shard_writer *w = writer;
@@ -443,7 +424,7 @@ sp_status sp_shard_close(sp_shard_writer *writer, sp_status rc)
     else if (closed != SP_OK)
         rc = closed;
     else if (!w->meta.is_of_set)
-        rc = move_into_place(w->temporary, w->path);
+        rc = sp_file_rename(w->temporary, w->path);
     if (rc != SP_OK && w->temporary)
         unlink(w->temporary);
     destroy(w);
@@ -470,7 +451,7 @@ sp_status sp_shards_end(const char *prefix, int n, int rank, int size, sp_status
             return SP_EUSAGE; /* no shard of such a set was made */
         snprintf(temporary, sizeof temporary, "%s" UNFINISHED, path);
         if (rc == SP_OK)
-            rc = move_into_place(temporary, path);
+            rc = sp_file_rename(temporary, path);
         else
             unlink(temporary);
     }

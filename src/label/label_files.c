@@ -203,10 +203,7 @@ sp_status label_files_finish(const label_files *f, const label_options *o, int i
     free(made);
     SP_TRY(rc);
     path_of(f->dir, f->file[i].name, "", path);
-    if (rename(from, path) != 0)
-        return SP_FAIL(SP_EIO, "%s: cannot rename it to %s: %s", from, path,
-                       strerror(errno));
-    return sp_file_sync_folder_of(path);
+    return sp_file_rename(from, path);
 }
 
 /* ---- checks ---- */

@@ -436,7 +436,8 @@ sp_status sp_checkpoint_write(const char *path, const sp_graph *graph,
 
     assert(path && state->deck && arrays);
     assert(state->step >= 0 && state->at.epoch >= 0 && state->at.position >= 0);
-    if (snprintf(temporary, sizeof temporary, "%s.tmp", path) >= (int)sizeof temporary)
+    if (snprintf(temporary, sizeof temporary, "%s" SP_FILE_UNFINISHED, path) >=
+        (int)sizeof temporary)
         return SP_FAIL(SP_EIO, "%s: the path is too long", path);
     SP_TRY(sp_h5_create(&file, temporary));
     rc = write_all(file, graph, state, normalization, arrays);
@@ -445,15 +446,12 @@ sp_status sp_checkpoint_write(const char *path, const sp_graph *graph,
     if (rc == SP_OK)
         rc = verify_written(temporary);
     sp_fault_at("verified", state->step);
-    if (rc == SP_OK && rename(temporary, path) != 0)
-        rc = SP_FAIL(SP_EIO, "%s: cannot rename it to %s: %s", temporary, path,
-                     strerror(errno));
-    if (rc != SP_OK) {
+    if (rc == SP_OK)
+        rc = sp_file_rename(temporary, path);
+    if (rc != SP_OK)
         unlink(temporary);
-        return rc;
-    }
     sp_fault_at("renamed", state->step);
-    return sp_file_sync_folder_of(path);
+    return rc;
 }
 
 /* ---- reading ---- */

@@ -307,10 +307,7 @@ static bool is_temporary(const char *name)
 
 static bool is_temporary_prediction(const char *name)
 {
-    static const char end[] = ".h5.tmp";
-    size_t n = strlen(name);
-
-    return n >= sizeof end && strcmp(name + n - sizeof end + 1, end) == 0;
+    return sp_file_ends_in(name, ".h5" SP_FILE_UNFINISHED);
 }
 
 static bool is_temporary_picture(const char *name)

@@ -58,11 +58,11 @@ static bool link_best(const char *best, const char *path)
 {
     char temporary[PATH_MAX + 16];
 
-    snprintf(temporary, sizeof temporary, "%s.tmp", path);
+    snprintf(temporary, sizeof temporary, "%s" SP_FILE_UNFINISHED, path);
     unlink(temporary);
     if (link(best, temporary) != 0)
         return false;
-    return rename(temporary, path) == 0 && sp_file_sync_folder_of(path) == SP_OK;
+    return sp_file_rename(temporary, path) == SP_OK;
 }
 
 /* is_last: no other file is made of the arrays. */
@@ -97,7 +97,7 @@ static sp_status write_all(sp_saver *s)
     SP_TRY(check_weights(s));
     snprintf(best, sizeof best, "%s/best.h5", s->dir);
     SP_TRY(sp_file_make_folder(s->dir));
-    /* The checkpoint stores the length of this file. */
+    /* The checkpoint stores the length of metrics.jsonl. */
     SP_TRY(sp_run_sync_metrics(s->run));
     /* best.h5 is written first. A run killed between the two files continues from the
      * previous checkpoint and finds the best weights again; in the other order it would

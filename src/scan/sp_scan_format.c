@@ -2,7 +2,6 @@
 #include "scan/sp_scan_format.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <limits.h>
 #include <string.h>
 #include <unistd.h>
@@ -61,7 +60,7 @@ sp_status sp_scan_check_output(const char *path)
     if (!find_output(path))
         return SP_FAIL(SP_EUSAGE, "%s: expected a name that ends in one of %s", path,
                        list_endings(true, list));
-    if (strlen(path) >= PATH_MAX - sizeof ".tmp")
+    if (strlen(path) >= PATH_MAX - sizeof SP_FILE_UNFINISHED)
         return SP_FAIL(SP_EUSAGE, "%s: the path is too long", path);
     return SP_OK;
 }
@@ -119,11 +118,11 @@ static sp_status write_copy(sp_scan *scan, const char *path,
     assert(scan && labels->get && labels->n >= 0);
     SP_TRY(check_is_copy(scan, path));
     SP_TRY(sp_scan_check_labels(scan, path, NULL, 0, labels->n_added, labels->added));
-    snprintf(temporary, sizeof temporary, "%s.tmp", path);
+    snprintf(temporary, sizeof temporary, "%s" SP_FILE_UNFINISHED, path);
     rc = parts ? format->write_part(scan, temporary, labels, parts)
                : format->write(scan, temporary, labels);
-    if (rc == SP_OK && rename(temporary, path) != 0)
-        rc = SP_FAIL(SP_EIO, "%s: cannot rename to it: %s", path, strerror(errno));
+    if (rc == SP_OK)
+        rc = sp_file_rename(temporary, path);
     if (rc != SP_OK)
         unlink(temporary);
     return rc;

@@ -13,8 +13,6 @@
 #include "base/sp_text.h"
 #include "h5/sp_h5.h"
 
-#define TEMPORARY ".tmp"
-
 /* The code of class `name` in the scans that the shards were made of; NULL: not known.
  */
 static char *code_of(const sp_dataset *set, const char *name)
@@ -76,13 +74,13 @@ static sp_status write_attributes(const sp_predict_files *f, sp_h5 *file, int sh
 }
 
 /* Forms the path of a shard's predictions. Until the predictions of all shards are
- * complete the name ends in TEMPORARY. Returns the length, as snprintf does. */
+ * complete the name ends in SP_FILE_UNFINISHED. Returns the length, as snprintf does. */
 static int path_of(const sp_predict_files *f, int shard, bool is_whole, char *path)
 {
     return snprintf(path, PATH_MAX, "%s/predictions/%s%s",
                     f->infer->resources.session.run.dir,
                     sp_file_name(f->infer->resources.val.shard[shard].path),
-                    is_whole ? "" : TEMPORARY);
+                    is_whole ? "" : SP_FILE_UNFINISHED);
 }
 
 /* Creates the file of a shard with its attributes and room for all rows. */
@@ -140,13 +138,6 @@ static int by_base_name(const void *a, const void *b)
                   sp_file_name((*(const sp_shard *const *)b)->path));
 }
 
-static bool is_temporary(const char *name)
-{
-    const size_t n = strlen(name), end = strlen(TEMPORARY);
-
-    return n >= end && strcmp(name + n - end, TEMPORARY) == 0;
-}
-
 /* Predictions are named by their shards, so no two shards may have the same name, nor
  * one of them that of an unfinished file. sorted: room for [n_shards]. */
 static sp_status check_names(const sp_predict_files *f, const sp_shard **sorted)
@@ -159,10 +150,11 @@ static sp_status check_names(const sp_predict_files *f, const sp_shard **sorted)
         if (path_of(f, i, false, path) >= PATH_MAX)
             return SP_FAIL(SP_EIO, "%.100s...: path of more than %d bytes", path,
                            PATH_MAX);
-        if (is_temporary(sp_file_name(sorted[i]->path)))
+        if (sp_file_ends_in(sp_file_name(sorted[i]->path), SP_FILE_UNFINISHED))
             return SP_FAIL(SP_EUSAGE,
                            "data.val: %s: the name of its predictions would be that of "
-                           "an unfinished file; name the shard without " TEMPORARY,
+                           "an unfinished file; name the shard "
+                           "without " SP_FILE_UNFINISHED,
                            set->shard[i].path);
     }
     qsort(sorted, (size_t)set->n_shards, sizeof *sorted, by_base_name);
