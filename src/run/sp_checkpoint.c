@@ -562,7 +562,8 @@ sp_status sp_checkpoint_read_open(sp_h5 *file, const sp_graph *graph, float *par
 }
 
 sp_status sp_checkpoint_read(const char *path, const sp_graph *graph, float *param,
-                             float *running, sp_optim *optim)
+                             float *running, sp_optim *optim,
+                             sp_checkpoint_state *state)
 {
     sp_h5 *file;
     sp_status rc;
@@ -570,6 +571,8 @@ sp_status sp_checkpoint_read(const char *path, const sp_graph *graph, float *par
     assert(path && graph && param);
     SP_TRY(sp_h5_open(&file, path));
     rc = sp_checkpoint_read_open(file, graph, param, running, optim);
+    if (rc == SP_OK && state)
+        rc = sp_checkpoint_read_open_state(file, state, NULL);
     sp_h5_close(file);
     return rc;
 }

@@ -102,10 +102,12 @@ sp_status sp_checkpoint_read_open_state(struct sp_h5 *file, sp_checkpoint_state 
                                         sp_normalization *normalization);
 void sp_checkpoint_state_destroy(sp_checkpoint_state *state);
 /* Rank 0 only, local: reads the arrays into host memory, laid out as the graph's flat
- * buffers; optim NULL: weights and buffers only. An optimizer that did not write the
- * file stays as it is. A missing or misshapen parameter is named (SP_EDATA). */
+ * buffers, and the state (deck malloc'd); optim, state NULL: without them. An optimizer
+ * that did not write the file stays as it is. A missing or misshapen parameter is named
+ * (SP_EDATA). */
 sp_status sp_checkpoint_read(const char *path, const struct sp_graph *graph,
-                             float *param, float *running, struct sp_optim *optim);
+                             float *param, float *running, struct sp_optim *optim,
+                             sp_checkpoint_state *state);
 sp_status sp_checkpoint_read_open(struct sp_h5 *file, const struct sp_graph *graph,
                                   float *param, float *running, struct sp_optim *optim);
 
