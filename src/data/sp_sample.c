@@ -409,8 +409,7 @@ static sp_status read_rows_of(sample_reader *r, const char *dataset,
             to[i] = (uint32_t)value;
         }
         if (bad >= 0)
-            BAD(r, dataset,
-                "point %lld: %.17g, expected a row of the sample, 0 to %lld",
+            BAD(r, dataset, "point %lld: %.17g, expected 0 to %lld",
                 (long long)(done + bad), sp_h5_value(sp_extent_type(extent), raw, bad),
                 (long long)most);
     }

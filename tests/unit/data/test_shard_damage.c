@@ -229,7 +229,7 @@ TEST(samples_are_checked)
         {{"/labels", I64, 1, {4}, negative}, 1, "row 0: label -1", "expected 0 to 1"},
         {{"/point_voxel", U32, 1, {3}, outside},
          1,
-         "/point_voxel: sample 1: point 0: 1, expected a row of the sample, 0 to 0",
+         "/point_voxel: sample 1: point 0: 1, expected 0 to 0",
          ""},
         {{"/point_labels", U8, 1, {3}, wrong}, 0, "/point_labels", "label 2"},
         {{"/crc32c", U32, 1, {2}, crc}, 1, "/crc32c: sample 1", "expected 00000002"},
