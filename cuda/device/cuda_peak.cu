@@ -124,12 +124,6 @@ __global__ void __launch_bounds__(THREADS)
     out[at] = sum;
 }
 
-sp_status multiprocessors(const sp_backend *be, int *n)
-{
-    SP_CUDA(cudaDeviceGetAttribute(n, cudaDevAttrMultiProcessorCount, be->device));
-    return SP_OK;
-}
-
 int rounds_of(double amount, double one)
 {
     return amount < one ? 1 : amount / one > 1e8 ? 100000000 : (int)(amount / one);
@@ -143,13 +137,10 @@ sp_status products(sp_backend *be, const sp_peak_args *a, double *work)
                          : be->precision == SP_TF32 ? CHAINS * 2048.0
                                                     : CHAINS * 4096.0;
     const cudaStream_t stream = cuda_of(be)->compute;
-    int blocks, rounds;
-    double one;
+    const int blocks = cuda_of(be)->n_multiprocessors * (int)BLOCKS_PER_SM;
+    const double one = blocks * (THREADS / 32) * flops;
+    const int rounds = rounds_of(a->amount, one);
 
-    SP_TRY(multiprocessors(be, &blocks));
-    blocks *= BLOCKS_PER_SM;
-    one = blocks * (THREADS / 32) * flops;
-    rounds = rounds_of(a->amount, one);
     *work = one * rounds;
     if (be->precision == SP_FP32)
         SP_LAUNCH(fma_peak_kernel, blocks, THREADS, stream, rounds, a->y);
@@ -184,13 +175,10 @@ sp_status launches(sp_backend *be, const sp_peak_args *a, double *work)
 sp_status gather(sp_backend *be, const sp_peak_args *a, double *work)
 {
     const int64_t most = TABLE_BYTES, bytes = 4 * a->n < most ? 4 * a->n : most;
-    int blocks, rounds;
-    double one;
+    const int blocks = cuda_of(be)->n_multiprocessors * ((int)FULL / (int)THREADS);
+    const double one = 16.0 * LOADS * blocks * THREADS;
+    const int rounds = rounds_of(a->amount, one);
 
-    SP_TRY(multiprocessors(be, &blocks));
-    blocks *= (int)FULL / (int)THREADS;
-    one = 16.0 * LOADS * blocks * THREADS;
-    rounds = rounds_of(a->amount, one);
     *work = one * rounds;
     SP_LAUNCH(gather_peak_kernel, blocks, THREADS, cuda_of(be)->compute,
               (const uint4 *)a->x, (unsigned)(bytes / a->row_bytes), a->row_bytes / 16,

@@ -164,7 +164,7 @@ static sp_status take_order(const sp_map *from, cuda_map *m)
     for (int b = 0; b < m->n_samples; b++) {
         const int32_t begin = from->tile_row[from->sample_tile[b]];
         for (int32_t i = begin; i < from->tile_row[from->sample_tile[b + 1]]; i++)
-            rows[i] = (row_key){begin / 65536,
+            rows[i] = (row_key){begin / CUDA_MAP_WINDOW,
                                 outer_key(m, from->key.kernel, i) << 32 |
                                     inner_key(m, from->key.kernel, i),
                                 i};
