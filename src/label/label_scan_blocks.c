@@ -253,7 +253,8 @@ static sp_status open_scan(shared *s)
     return sp_session_agree(label_work_session(w), rc);
 }
 
-static sp_status label_cut_scan(shared *s)
+/* Predicts the scan that is cut, and joins the parts of the one before it. */
+static sp_status run_scan(shared *s)
 {
     SP_TRY(open_scan(s));
     SP_TRY(predict_scan(s));
@@ -281,7 +282,7 @@ static void free_shared(shared *s)
 }
 
 /* Labels the scan that is number t of those to do. */
-static sp_status label_shared(label_work *w, int t)
+static sp_status run_shared(label_work *w, int t)
 {
     shared *s = calloc(1, sizeof *s);
     sp_status rc = s ? SP_OK : SP_FAIL(SP_EMEM, "no memory for a scan");
@@ -296,7 +297,7 @@ static sp_status label_shared(label_work *w, int t)
     if (rc == SP_OK)
         rc = sp_session_agree(label_work_session(w), begin_next(w, t + 1));
     if (rc == SP_OK)
-        rc = label_cut_scan(s);
+        rc = run_scan(s);
     free_shared(s);
     w->n_scans++;
     return rc;
@@ -306,7 +307,7 @@ sp_status label_scan_blocks(label_work *w)
 {
     SP_TRY(sp_session_agree(label_work_session(w), begin_cut(w, 0)));
     for (int t = 0; t < w->n_pending; t++)
-        SP_TRY(label_shared(w, t));
+        SP_TRY(run_shared(w, t));
     SP_TRY(join_parts(w));
     return label_work_finish(w);
 }
