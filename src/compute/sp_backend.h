@@ -9,8 +9,9 @@
  *
  * Pointers in arguments are in the backend's memory space unless they are marked host.
  * Tensors are row matrices with a pitch (sp_tensor.ld), so a concatenation is a view.
- * Empty tensors (n == 0) are legal everywhere. The host waits only in
- * sp_backend_ops.wait, download and clock_end. All calls are local to the rank.
+ * Empty tensors (n == 0) are legal everywhere. The compute thread waits for the device
+ * in wait, download, clock_end and scratch_drop alone, and in upload where the device
+ * may read the host's memory later. All calls are local to the rank.
  *
  * A fused operation (conv_forward_norm_sums, conv_forward_norm_apply,
  * conv_grad_input_norm_sums) means the plain operations in its name, called one after
@@ -282,12 +283,12 @@ typedef struct sp_backend_ops {
                             int n_samples, sp_arena *arena, sp_plan *plan);
 
     /* An upper bound of the bytes that a plan takes of its arena, given the voxels of
-     * each level and the pairs of each map. Scratch that plan_build takes elsewhere is
-     * counted by plan_scratch_bytes. A pure function, which `sptrain check` calls
+     * each level and the pairs of each map. What plan_build takes of arena->scratch
+     * is counted by plan_scratch_bytes. A pure function, which `sptrain check` calls
      * without open. */
     int64_t (*plan_bytes)(const sp_plan_spec *spec, int n_samples,
                           const int64_t *voxels, const int64_t *pairs);
-    /* The same of the arena's scratch; above: sp_plan.above. */
+    /* The same of arena->scratch; above: sp_plan.above. */
     int64_t (*plan_scratch_bytes)(const sp_plan_spec *spec, const int64_t *voxels,
                                   int64_t above, const int64_t *pairs);
 
