@@ -14,15 +14,9 @@ namespace
 enum { CHUNK = 128 };
 
 struct loss_call {
-    sp_tensor logits, dlogits;
-    const int32_t *label;
-    const float *class_weight;
-    float smoothing;
+    sp_loss_args args;
     double *part;    /* [samples][chunks][2] */
-    double *sums;    /* [samples][2] */
     unsigned *count; /* [samples] chunks summed */
-    unsigned long long *confusion;
-    int32_t *prediction;
 };
 
 __device__ int argmax(const float *z, int n)
@@ -45,7 +39,7 @@ __device__ bool is_finite(const float *z, int n)
 }
 
 /* l = - sum_j target[j] log p[j]; its gradient is p - target. Returns l. */
-__device__ double row_loss(const loss_call &a, int64_t i, int label, int best,
+__device__ double row_loss(const sp_loss_args &a, int64_t i, int label, int best,
                            float weight)
 {
     const float *z = cuda_row(a.logits, i);
@@ -68,7 +62,7 @@ __device__ double row_loss(const loss_call &a, int64_t i, int label, int best,
 }
 
 /* Handles voxel i: sum[0] = w l, sum[1] = w. */
-__device__ void voxel(const loss_call &a, int64_t i, double *sum)
+__device__ void voxel(const sp_loss_args &a, int64_t i, double *sum)
 {
     const int C = a.logits.c, label = a.label ? a.label[i] : SP_IGNORE;
     const int best = argmax(cuda_row(a.logits, i), C);
@@ -85,7 +79,7 @@ __device__ void voxel(const loss_call &a, int64_t i, double *sum)
     sum[0] = weight * row_loss(a, i, label, best, weight);
     sum[1] = weight;
     if (a.confusion && is_good)
-        atomicAdd(&a.confusion[(size_t)label * C + best], 1ull);
+        atomicAdd((unsigned long long *)&a.confusion[(size_t)label * C + best], 1ull);
 }
 
 /* Adds a chunk's numbers over its threads, and writes its part. */
@@ -109,7 +103,7 @@ __device__ void sum_chunk(const double *mine, double (*all)[CHUNK], double *part
 }
 
 /* The block that is the last of its sample adds the sample's parts. */
-__global__ void __launch_bounds__(CHUNK, 8) loss_kernel(loss_call a, cuda_samples s)
+__global__ void __launch_bounds__(CHUNK, 8) loss_kernel(loss_call l, cuda_samples s)
 {
     sp_grid_wait();
     SP_SHARED(double, all, [2][CHUNK]);
@@ -117,8 +111,8 @@ __global__ void __launch_bounds__(CHUNK, 8) loss_kernel(loss_call a, cuda_sample
     const int b = (int)blockIdx.y, t = (int)threadIdx.x;
     const int64_t begin = s.row[b] + (int64_t)blockIdx.x * CHUNK;
     const int n = (s.row[b + 1] - s.row[b] + CHUNK - 1) / CHUNK;
-    double *part = a.part + (size_t)b * gridDim.x * 2;
-    double *sums = a.sums + (size_t)(s.first + b) * 2;
+    double *part = l.part + (size_t)b * gridDim.x * 2;
+    double *sums = l.args.sums + (size_t)(s.first + b) * 2;
     double sum[2] = {0, 0};
 
     if ((int)blockIdx.x >= n) { /* true of the whole block */
@@ -127,9 +121,9 @@ __global__ void __launch_bounds__(CHUNK, 8) loss_kernel(loss_call a, cuda_sample
         return;
     }
     if (begin + t < s.row[b + 1])
-        voxel(a, begin + t, sum);
+        voxel(l.args, begin + t, sum);
     sum_chunk(sum, all, part + (size_t)blockIdx.x * 2);
-    if (!cuda_is_last(&a.count[b], (unsigned)n))
+    if (!cuda_is_last(&l.count[b], (unsigned)n))
         return;
     cuda_add_parts<CUDA_PART_LANES * CUDA_PART_COLUMNS / CHUNK>(
         part, n, 2, t % CUDA_PART_COLUMNS < 2 ? t % CUDA_PART_COLUMNS : -1, t, CHUNK,
@@ -138,14 +132,14 @@ __global__ void __launch_bounds__(CHUNK, 8) loss_kernel(loss_call a, cuda_sample
         sums[t] = lanes[0][t];
 }
 
-sp_status run_group(sp_backend *be, loss_call a, const cuda_samples &s)
+sp_status run_group(sp_backend *be, loss_call l, const cuda_samples &s)
 {
     const int n_chunks = (cuda_longest(&s) + CHUNK - 1) / CHUNK;
 
     sp_arena_reset(&cuda_of(be)->scratch);
-    SP_TRY(SP_TAKE(&cuda_of(be)->scratch, (size_t)s.n * n_chunks * 2, &a.part));
+    SP_TRY(SP_TAKE(&cuda_of(be)->scratch, (size_t)s.n * n_chunks * 2, &l.part));
     SP_LAUNCH(loss_kernel, dim3(n_chunks ? (unsigned)n_chunks : 1, (unsigned)s.n),
-              dim3(CHUNK), cuda_of(be)->compute, a, s);
+              dim3(CHUNK), cuda_of(be)->compute, l, s);
     return cuda_launched("loss_kernel");
 }
 
@@ -153,19 +147,10 @@ sp_status run_group(sp_backend *be, loss_call a, const cuda_samples &s)
 
 sp_status sp_cuda_loss(sp_backend *be, const sp_loss_args *args)
 {
-    const loss_call a = {args->logits,
-                         args->dlogits,
-                         args->label,
-                         args->class_weight,
-                         args->smoothing,
-                         NULL,
-                         args->sums,
-                         cuda_of(be)->counts + CUDA_COUNT_SAMPLES,
-                         (unsigned long long *)args->confusion,
-                         args->prediction};
+    const loss_call l = {*args, NULL, cuda_of(be)->counts + CUDA_COUNT_SAMPLES};
 
     assert(sp_loss_is_sound(args));
     for (int first = 0; first < args->n_samples; first += CUDA_GROUP)
-        SP_TRY(run_group(be, a, cuda_group(args->sample_row, first, args->n_samples)));
+        SP_TRY(run_group(be, l, cuda_group(args->sample_row, first, args->n_samples)));
     return SP_OK;
 }
