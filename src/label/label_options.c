@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "merge/sp_view.h"
+
 static sp_status read_keep(void *to, const sp_option *option, const char *text)
 {
     label_options *o = to;
@@ -71,8 +73,9 @@ static const sp_option option_table[] = {
  SP_OPTION_WHOLE, AT(doubtful), 0, VOX_MAX_CODE},
 {{"--keep", "CODE,...", "points that have one of these codes keep it"},
  SP_OPTION_READ, .read = read_keep},
-{{"--views", "N", "look at each sample in up to N ways, turned and mirrored as in the "
-  "training, and form the mean (1)"}, SP_OPTION_WHOLE, AT(views), 1, 1000},
+{{"--views", "N", "predict the mean over up to N views of each sample: turned, "
+  "mirrored and scaled as in the training (1)"},
+ SP_OPTION_WHOLE, AT(views), 1, SP_MAX_VIEWS},
 {{"--overwrite", NULL, "replace files in DIR that this command has not made, "
   "or made of another scan"},
  SP_OPTION_FLAG, AT(overwrite)},

@@ -42,6 +42,8 @@ done
 run 1 0 label r in/a.las --out fields_key $fields eval.views=3 run.threads=1
 same fields1/a.las fields_key/a.las "eval.views=3, which is --views 3"
 ! grep 'eval.views' err || fail "a warning of 3 views"
+run 1 2 label r in/a.las --out fewer --views 25 run.threads=1
+says err '--views 25: expected a whole number in 1 .. 24'
 run 1 0 label r in/a.las --out fewer --views 24 augment.rotate_z=false run.threads=1
 says err '24 views asked for: the model.s augmentation allows 12 (flip = true, rotate_z = false'
 for n in 2 3; do
