@@ -115,7 +115,7 @@ static const sp_option option_table[] = {
 {{"--shape", "S", "shape of the voxels that are made: terrain, surface (a room), "
   "random or lidar"},
  SP_OPTION_TEXT, AT(shape), .only = "ops, plan, io, voxels"},
-{{"--voxels", "N,...", "numbers of voxels (10000,100000)"},
+{{"--voxels", "N,...", "numbers of voxels (10000,100000; io and voxels: one, 10000)"},
  SP_OPTION_READ, AT(voxels), 1, 1 << 24, .read = read_list,
  .only = "ops, plan, io, voxels"},
 {{"--channels", "N,...", "ops: numbers of channels (16,32,64,96,128,256)"},

@@ -28,7 +28,7 @@ static const sp_option option_table[] = {
 
 static void print_help(void)
 {
-    puts("Usage: spvox info [--samples] SHARD...\n");
+    puts("usage: spvox info [--samples] SHARD...\n");
     sp_names_wrap(stdout, 0,
                   "Reads voxel shards (files or patterns of one data set), checks "
                   "everything in them and prints samples, voxels, class histogram, "

@@ -31,7 +31,7 @@ static const command commands[] = {
 
 static void print_help(FILE *to)
 {
-    fputs("Usage: spvox COMMAND [OPTIONS] [FILE...]\n"
+    fputs("usage: spvox COMMAND [OPTIONS] [FILE...]\n"
           "       mpirun -np N spvox COMMAND ...\n\n",
           to);
     sp_names_wrap(to, 0,

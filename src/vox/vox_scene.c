@@ -52,7 +52,7 @@ static const sp_option option_table[] = {
 
 static void print_help(void)
 {
-    puts("Usage: spvox scene --out PREFIX --samples N --extent M --seed S [OPTIONS]\n");
+    puts("usage: spvox scene --out PREFIX --samples N --extent M --seed S [OPTIONS]\n");
     sp_names_wrap(
         stdout, 0,
         "Makes labelled airborne-like scenes: terrain, buildings with roofs, trees, "
