@@ -14,36 +14,36 @@
 enum { NO_WORD = -1 }; /* in addition to the kinds of sp_word */
 
 /* Writes "FILE:/dataset: sample 183 (name)", with which every message begins. */
-static const char *place(const sample_reader *r, const char *dataset, char *text,
+static const char *place(const sample_reader *r, const sp_extent *extent, char *text,
                          size_t size)
 {
     const char *name = r->set->has_names ? r->set->name[r->out->id] : "";
 
-    snprintf(text, size, "%s:%s: sample %lld%s%s%s", r->shard->path, dataset,
+    snprintf(text, size, "%s:%s: sample %lld%s%s%s", r->shard->path, extent->name,
              (long long)r->sample, *name ? " (" : "", name, *name ? ")" : "");
     return text;
 }
 
-#define BAD(r, dataset, ...)                                                           \
+#define BAD(r, extent, ...)                                                            \
     do {                                                                               \
         char place_[512], text_[400];                                                  \
         snprintf(text_, sizeof text_, __VA_ARGS__);                                    \
-        return SP_FAIL(SP_EDATA, "%s: %s", place(r, dataset, place_, sizeof place_),   \
+        return SP_FAIL(SP_EDATA, "%s: %s", place(r, extent, place_, sizeof place_),    \
                        text_);                                                         \
     } while (0)
 
 /* ---- bytes ---- */
 
 /* Reads n rows from `row` on as they are stored. */
-static sp_status read_rows(sample_reader *r, const char *dataset,
-                           const sp_extent *extent, int64_t row, int64_t n, void *to)
+static sp_status read_rows(sample_reader *r, const sp_extent *extent, int64_t row,
+                           int64_t n, void *to)
 {
     const int64_t row_bytes = (int64_t)extent->cols * extent->type_size;
     const int64_t at = extent->at + row * row_bytes;
     char where[512];
 
     sp_pulse_beat();
-    place(r, dataset, where, sizeof where);
+    place(r, extent, where, sizeof where);
     if (extent->chunks)
         return sp_h5_unpack(&r->own->unpacker, extent->chunks, r->file.fd, where, row,
                             n, to);
@@ -53,13 +53,12 @@ static sp_status read_rows(sample_reader *r, const char *dataset,
 /* Reads a piece of a dataset that counts in the checksum. Unless kind is NO_WORD,
  * *is_invalid becomes true if any word of it is outside that kind's range; checksum and
  * check are one pass. */
-static sp_status read_summed(sample_reader *r, const char *dataset,
-                             const sp_extent *extent, int64_t row, int64_t n, void *to,
-                             int kind, bool *is_invalid)
+static sp_status read_summed(sample_reader *r, const sp_extent *extent, int64_t row,
+                             int64_t n, void *to, int kind, bool *is_invalid)
 {
     size_t bytes = (size_t)n * (size_t)extent->cols * (size_t)extent->type_size;
 
-    SP_TRY(read_rows(r, dataset, extent, row, n, to));
+    SP_TRY(read_rows(r, extent, row, n, to));
     if (r->is_summed && kind != NO_WORD)
         r->crc = sp_crc32c_checked(r->crc, to, bytes, (sp_word)kind, is_invalid);
     else if (r->is_summed)
@@ -96,7 +95,7 @@ static sp_status fail_outside(const sample_reader *r, const int32_t *coords,
 
     while (coords[i] >= -SP_COORD_LIMIT && coords[i] < SP_COORD_LIMIT)
         i++;
-    BAD(r, "/coords", "row %lld: %c = %d, expected -524288 to 524287",
+    BAD(r, &r->shard->coords, "row %lld: %c = %d, expected -524288 to 524287",
         (long long)(row0 + i / 3), "xyz"[i % 3], coords[i]);
 }
 
@@ -111,11 +110,11 @@ static sp_status read_coords(sample_reader *r)
         void *raw = is_direct ? to : r->own->raw;
 
         m = smaller(step, n - done);
-        SP_TRY(read_summed(r, "/coords", extent, r->first + done, m, raw,
+        SP_TRY(read_summed(r, extent, r->first + done, m, raw,
                            is_direct ? SP_COORD : NO_WORD, &is_outside));
         if (!is_direct &&
             (bad = sp_h5_to_i32(sp_extent_type(extent), raw, 3 * m, to)) >= 0)
-            BAD(r, "/coords",
+            BAD(r, extent,
                 "row %lld: %c = %.17g, expected an integer, -524288 to 524287",
                 (long long)(done + bad / 3), "xyz"[bad % 3],
                 sp_h5_value(sp_extent_type(extent), raw, bad));
@@ -135,7 +134,7 @@ static sp_status fail_duplicate(const sample_reader *r, int64_t second)
 
     while (memcmp(c + 3 * first, d, 3 * sizeof *c) != 0)
         first++;
-    BAD(r, "/coords",
+    BAD(r, &r->shard->coords,
         "rows %lld and %lld are both (%d, %d, %d), expected unique coordinates",
         (long long)first, (long long)second, d[0], d[1], d[2]);
 }
@@ -179,7 +178,7 @@ static sp_status fail_non_finite(const sample_reader *r, const float *x, int64_t
 
     while (isfinite(x[i]))
         i++;
-    BAD(r, "/features", "row %lld: %s is %g, expected a finite number",
+    BAD(r, &r->shard->features, "row %lld: %s is %g, expected a finite number",
         (long long)(row0 + i / r->n_columns), column_name(r, i % r->n_columns),
         (double)x[i]);
 }
@@ -208,7 +207,7 @@ static sp_status fail_beyond(const sample_reader *r, const sp_extent *extent,
 {
     int c = r->n_columns;
 
-    BAD(r, "/features", "row %lld: %s is %.17g, beyond the range of float32 (3.4e38)",
+    BAD(r, extent, "row %lld: %s is %.17g, beyond the range of float32 (3.4e38)",
         (long long)(row0 + bad / c), column_name(r, bad % c),
         sp_h5_value(sp_extent_type(extent), raw, bad));
 }
@@ -226,7 +225,7 @@ static sp_status read_features(sample_reader *r)
         void *raw = is_direct ? to : own->raw, *wanted = raw;
 
         m = smaller(step, n - done);
-        SP_TRY(read_summed(r, "/features", extent, r->first + done, m, raw,
+        SP_TRY(read_summed(r, extent, r->first + done, m, raw,
                            is_direct ? SP_FLOAT : NO_WORD, &is_invalid));
         if (!r->has_all_columns) {
             wanted = is_native ? (void *)to : own->gathered;
@@ -275,9 +274,8 @@ static int64_t labels_from_any(const sp_extent *extent, void *raw, int64_t n,
 }
 
 /* Reads labels of voxels or of points, from row `first` of the file on. */
-static sp_status read_labels(sample_reader *r, const char *dataset,
-                             const sp_extent *extent, int64_t first, int64_t n,
-                             int32_t *to)
+static sp_status read_labels(sample_reader *r, const sp_extent *extent, int64_t first,
+                             int64_t n, int32_t *to)
 {
     int n_classes = r->set->n_classes, ignore = r->set->ignore_label;
     void *raw = r->own->raw;
@@ -291,16 +289,14 @@ static sp_status read_labels(sample_reader *r, const char *dataset,
     for (int64_t done = 0; done < n; done += m) {
         m = smaller(piece_rows(extent), n - done);
         if (extent == &r->shard->labels)
-            SP_TRY(
-                read_summed(r, dataset, extent, first + done, m, raw, NO_WORD, NULL));
+            SP_TRY(read_summed(r, extent, first + done, m, raw, NO_WORD, NULL));
         else
-            SP_TRY(read_rows(r, dataset, extent, first + done, m, raw));
+            SP_TRY(read_rows(r, extent, first + done, m, raw));
         bad = is_type(extent, 'u', 1)
                   ? labels_from_bytes(raw, m, n_classes, ignore, to + done)
                   : labels_from_any(extent, raw, m, n_classes, ignore, to + done);
         if (bad >= 0)
-            BAD(r, dataset,
-                "row %lld: label %.17g, expected 0 to %d or ignore_label %d",
+            BAD(r, extent, "row %lld: label %.17g, expected 0 to %d or ignore_label %d",
                 (long long)(done + bad), sp_h5_value(sp_extent_type(extent), raw, bad),
                 n_classes - 1, ignore);
     }
@@ -323,17 +319,17 @@ static sp_status read_subvoxel(sample_reader *r)
     if (!r->set->has_subvoxel)
         return SP_OK;
     if (is_type(extent, 'u', 1))
-        return read_rows(r, "/subvoxel", extent, r->first, n, r->out->subvoxel);
+        return read_rows(r, extent, r->first, n, r->out->subvoxel);
     for (int64_t done = 0; done < n; done += m) {
         m = smaller(step, n - done);
-        SP_TRY(read_rows(r, "/subvoxel", extent, r->first + done, m, raw));
+        SP_TRY(read_rows(r, extent, r->first + done, m, raw));
         bad = sp_h5_to_i32(sp_extent_type(extent), raw, 3 * m, wide);
         for (int64_t i = 0; i < 3 * m && bad < 0; i++) {
             bad = wide[i] < 0 || wide[i] > 255 ? i : -1;
             r->out->subvoxel[3 * done + i] = (uint8_t)wide[i];
         }
         if (bad >= 0)
-            BAD(r, "/subvoxel", "row %lld: %.17g, expected 0 to 255",
+            BAD(r, extent, "row %lld: %.17g, expected 0 to 255",
                 (long long)(done + bad / 3),
                 sp_h5_value(sp_extent_type(extent), raw, bad));
     }
@@ -348,12 +344,12 @@ static sp_status read_origin(sample_reader *r)
     memset(r->out->origin, 0, sizeof r->out->origin);
     if (extent->type_size == 0)
         return SP_OK;
-    SP_TRY(read_rows(r, "/origin", extent, r->sample, 1, raw));
+    SP_TRY(read_rows(r, extent, r->sample, 1, raw));
     sp_h5_to_native(sp_extent_type(extent), raw, 3);
     for (int i = 0; i < 3; i++) {
         r->out->origin[i] = sp_h5_value(sp_extent_type(extent), raw, i);
         if (!isfinite(r->out->origin[i]))
-            BAD(r, "/origin", "%c is %g, expected a finite number", "xyz"[i],
+            BAD(r, extent, "%c is %g, expected a finite number", "xyz"[i],
                 r -> out -> origin[i]);
     }
     return SP_OK;
@@ -370,27 +366,26 @@ static sp_status read_point_index(sample_reader *r)
     if (extent->type_size == 0)
         return SP_OK;
     if (is_type(extent, 'u', 8))
-        return read_rows(r, "/point_index", extent, r->first_point, n, to);
+        return read_rows(r, extent, r->first_point, n, to);
     for (int64_t done = 0; done < n; done += m) {
         int64_t *wide = (int64_t *)to + done;
         void *raw = r->own->raw;
 
         m = smaller(piece_rows(extent), n - done);
-        SP_TRY(read_rows(r, "/point_index", extent, r->first_point + done, m, raw));
+        SP_TRY(read_rows(r, extent, r->first_point + done, m, raw));
         bad = sp_h5_to_i64(sp_extent_type(extent), raw, m, wide);
         for (int64_t i = 0; i < m && bad < 0; i++)
             bad = wide[i] < 0 ? i : -1;
         if (bad >= 0)
-            BAD(r, "/point_index", "point %lld: %.17g, expected an integer, 0 or more",
+            BAD(r, extent, "point %lld: %.17g, expected an integer, 0 or more",
                 (long long)(done + bad), sp_h5_value(sp_extent_type(extent), raw, bad));
     }
     return SP_OK;
 }
 
 /* Reads n whole numbers from row `first` of the file on, each 0 to most. */
-static sp_status read_rows_of(sample_reader *r, const char *dataset,
-                              const sp_extent *extent, int64_t first, int64_t n,
-                              int64_t most, uint32_t *to)
+static sp_status read_rows_of(sample_reader *r, const sp_extent *extent, int64_t first,
+                              int64_t n, int64_t most, uint32_t *to)
 {
     bool is_direct = is_type(extent, 'u', 4);
     int64_t *wide = r->own->gathered, m, bad;
@@ -400,7 +395,7 @@ static sp_status read_rows_of(sample_reader *r, const char *dataset,
 
         m = is_direct ? piece_rows(extent) : SAMPLE_PIECE / (int64_t)sizeof *wide;
         m = smaller(m, n - done);
-        SP_TRY(read_rows(r, dataset, extent, first + done, m, raw));
+        SP_TRY(read_rows(r, extent, first + done, m, raw));
         bad = is_direct ? -1 : sp_h5_to_i64(sp_extent_type(extent), raw, m, wide);
         for (int64_t i = 0; i < m && bad < 0; i++) {
             const int64_t value = is_direct ? to[i] : wide[i];
@@ -409,7 +404,7 @@ static sp_status read_rows_of(sample_reader *r, const char *dataset,
             to[i] = (uint32_t)value;
         }
         if (bad >= 0)
-            BAD(r, dataset, "point %lld: %.17g, expected 0 to %lld",
+            BAD(r, extent, "point %lld: %.17g, expected 0 to %lld",
                 (long long)(done + bad), sp_h5_value(sp_extent_type(extent), raw, bad),
                 (long long)most);
     }
@@ -426,11 +421,11 @@ static sp_status read_context(sample_reader *r)
 
     if (!r->request->with_context)
         return SP_OK;
-    SP_TRY(read_rows_of(r, "/context_voxel", &shard->context_voxel, first, n,
-                        out->n - 1, out->context_voxel));
-    SP_TRY(read_rows_of(r, "/context_block", &shard->context_block, first, n,
-                        UINT32_MAX, out->context_block));
-    return read_rows_of(r, "/context_point", &shard->context_point, first, n, INT32_MAX,
+    SP_TRY(read_rows_of(r, &shard->context_voxel, first, n, out->n - 1,
+                        out->context_voxel));
+    SP_TRY(read_rows_of(r, &shard->context_block, first, n, UINT32_MAX,
+                        out->context_block));
+    return read_rows_of(r, &shard->context_point, first, n, INT32_MAX,
                         out->context_point);
 }
 
@@ -438,11 +433,11 @@ static sp_status read_points(sample_reader *r)
 {
     if (!r->request->with_points || !r->set->has_points)
         return SP_OK;
-    SP_TRY(read_rows_of(r, "/point_voxel", &r->shard->point_voxel, r->first_point,
-                        r->out->n_points, r->out->n - 1, r->out->point_voxel));
+    SP_TRY(read_rows_of(r, &r->shard->point_voxel, r->first_point, r->out->n_points,
+                        r->out->n - 1, r->out->point_voxel));
     SP_TRY(read_point_index(r));
-    return read_labels(r, "/point_labels", &r->shard->point_labels, r->first_point,
-                       r->out->n_points, r->out->point_labels);
+    return read_labels(r, &r->shard->point_labels, r->first_point, r->out->n_points,
+                       r->out->point_labels);
 }
 
 static sp_status check_crc(sample_reader *r)
@@ -450,10 +445,10 @@ static sp_status check_crc(sample_reader *r)
     const sp_extent *extent = &r->shard->crc;
     int64_t stored;
 
-    SP_TRY(read_rows(r, "/crc32c", extent, r->sample, 1, r->own->raw));
+    SP_TRY(read_rows(r, extent, r->sample, 1, r->own->raw));
     if (sp_h5_to_i64(sp_extent_type(extent), r->own->raw, 1, &stored) >= 0 ||
         (uint32_t)stored != r->crc)
-        BAD(r, "/crc32c",
+        BAD(r, extent,
             "checksum of coords, features, labels is %08x, expected %08x: "
             "damaged data",
             r->crc, (unsigned)(uint32_t)stored);
@@ -472,8 +467,7 @@ static sp_status read_voxels(sample_reader *r)
     if (rc == SP_OK)
         rc = read_features(r);
     if (rc == SP_OK)
-        rc = read_labels(r, "/labels", &r->shard->labels, r->first, r->out->n,
-                         r->out->labels);
+        rc = read_labels(r, &r->shard->labels, r->first, r->out->n, r->out->labels);
     SP_TRY(rc);
     if (r->has_crc)
         SP_TRY(check_crc(r));

@@ -24,9 +24,10 @@ typedef struct sp_extent {
     int64_t at;
     int64_t rows;
     int cols;
-    int type_size;   /* bytes of an element; 0: the file has no such dataset */
-    char kind;       /* 'i' signed, 'u' unsigned, 'f' float */
-    bool is_swapped; /* the byte order is not this machine's */
+    int type_size;    /* bytes of an element; 0: the file has no such dataset */
+    char kind;        /* 'i' signed, 'u' unsigned, 'f' float */
+    bool is_swapped;  /* the byte order is not this machine's */
+    const char *name; /* of the dataset, "/coords"; a constant */
     /* The table of its chunks (h5/sp_h5_rows.h); NULL: contiguous. */
     struct sp_h5_chunks *chunks;
 } sp_extent;

@@ -199,6 +199,7 @@ static sp_status find(const header *h, const char *name, int rank, int64_t rows,
         return SP_FAIL(SP_EDATA, "%s:%s: not of an integer or float type", h->path,
                        name);
     memset(out, 0, sizeof *out);
+    out->name = name;
     out->at = shape.at;
     out->rows = shape.dim[0];
     out->cols = rank == 2 ? (int)shape.dim[1] : 1;
@@ -216,8 +217,7 @@ static sp_status find_optional(const header *h, const char *name, int rank,
 }
 
 /* Reads a whole dataset of integers into *out, malloc'd. */
-static sp_status read_integers(const header *h, const char *name,
-                               const sp_extent *extent, int64_t **out)
+static sp_status read_integers(const header *h, const sp_extent *extent, int64_t **out)
 {
     const sp_h5_type type = sp_extent_type(extent);
     int64_t n = extent->rows * extent->cols, bad;
@@ -228,23 +228,24 @@ static sp_status read_integers(const header *h, const char *name,
     if (!raw || !*out)
         rc = no_memory(h);
     else
-        rc = sp_h5_read_rows(h->h5, name, 0, extent->rows, raw);
+        rc = sp_h5_read_rows(h->h5, extent->name, 0, extent->rows, raw);
     if (rc == SP_OK && (bad = sp_h5_to_i64(type, raw, n, *out)) >= 0)
-        rc = SP_FAIL(SP_EDATA, "%s:%s: element %lld is %.17g, expected an integer",
-                     h->path, name, (long long)bad, sp_h5_value(type, raw, bad));
+        rc =
+            SP_FAIL(SP_EDATA, "%s:%s: element %lld is %.17g, expected an integer",
+                    h->path, extent->name, (long long)bad, sp_h5_value(type, raw, bad));
     free(raw);
     return rc;
 }
 
-/* Reads the offsets of all samples. The last one must be `rows`, the number of rows of
- * the dataset `rows_of`. */
-static sp_status read_offsets(const header *h, const char *name,
-                              const sp_extent *extent, int64_t rows,
-                              const char *rows_of, int64_t **out)
+/* Reads the offsets of all samples in the rows of a dataset; the last one must be their
+ * number. */
+static sp_status read_offsets(const header *h, const sp_extent *extent,
+                              const sp_extent *of, int64_t **out)
 {
+    const char *name = extent->name;
     int64_t n = extent->rows - 1, *offset;
 
-    SP_TRY(read_integers(h, name, extent, out));
+    SP_TRY(read_integers(h, extent, out));
     offset = *out;
     if (offset[0] != 0)
         return SP_FAIL(SP_EDATA, "%s:%s: the first is %lld, expected 0", h->path, name,
@@ -259,9 +260,10 @@ static sp_status read_offsets(const header *h, const char *name,
                 SP_EDATA, "%s:%s: sample %lld has %lld rows, expected below 2^31",
                 h->path, name, (long long)i, (long long)(offset[i + 1] - offset[i]));
     }
-    if (offset[n] != rows)
+    if (offset[n] != of->rows)
         return SP_FAIL(SP_EDATA, "%s:%s: the last is %lld, expected %lld (rows of %s)",
-                       h->path, name, (long long)offset[n], (long long)rows, rows_of);
+                       h->path, name, (long long)offset[n], (long long)of->rows,
+                       of->name);
     return SP_OK;
 }
 
@@ -291,7 +293,7 @@ static sp_status read_cost(const header *h)
     set->has_cost = extent.type_size > 0;
     if (!set->has_cost)
         return SP_OK;
-    SP_TRY(read_integers(h, "/cost", &extent, &set->cost));
+    SP_TRY(read_integers(h, &extent, &set->cost));
     for (int64_t i = 0; i < set->n_samples * SP_COST_COLUMNS; i++)
         SP_TRY(check_cost(h, i / SP_COST_COLUMNS, (int)(i % SP_COST_COLUMNS),
                           set->cost[i]));
@@ -327,8 +329,7 @@ static sp_status read_points(const header *h)
     SP_TRY(find(h, "/point_offsets", 1, set->n_samples + 1, 1, &offsets));
     SP_TRY(find(h, "/point_voxel", 1, -1, 1, &shard->point_voxel));
     set->n_points = shard->point_voxel.rows;
-    SP_TRY(read_offsets(h, "/point_offsets", &offsets, set->n_points, "/point_voxel",
-                        &set->point_offset));
+    SP_TRY(read_offsets(h, &offsets, &shard->point_voxel, &set->point_offset));
     if (set->has_labels)
         SP_TRY(find(h, "/point_labels", 1, set->n_points, 1, &shard->point_labels));
     SP_TRY(find_optional(h, "/point_index", 1, set->n_points, 1, &shard->point_index));
@@ -419,8 +420,7 @@ static sp_status read_blocks(const header *h)
         return SP_OK;
     SP_TRY(find(h, "/context_offsets", 1, set->n_samples + 1, 1, &offsets));
     SP_TRY(find(h, "/context_voxel", 1, -1, 1, &shard->context_voxel));
-    SP_TRY(read_offsets(h, "/context_offsets", &offsets, shard->context_voxel.rows,
-                        "/context_voxel", &set->context_offset));
+    SP_TRY(read_offsets(h, &offsets, &shard->context_voxel, &set->context_offset));
     SP_TRY(find(h, "/context_block", 1, shard->context_voxel.rows, 1,
                 &shard->context_block));
     SP_TRY(find(h, "/context_point", 1, shard->context_voxel.rows, 1,
@@ -441,8 +441,7 @@ static sp_status read_datasets(const header *h)
     set->n_samples = shard->n_samples = offsets.rows - 1;
     SP_TRY(find(h, "/coords", 2, -1, 3, &shard->coords));
     set->n_voxels = shard->coords.rows;
-    SP_TRY(
-        read_offsets(h, "/offsets", &offsets, set->n_voxels, "/coords", &set->offset));
+    SP_TRY(read_offsets(h, &offsets, &shard->coords, &set->offset));
     SP_TRY(find(h, "/features", 2, set->n_voxels, -1, &shard->features));
     if (shard->features.cols < 1)
         return SP_FAIL(SP_EDATA, "%s:/features: %d columns, expected 1 or more",
@@ -501,17 +500,12 @@ sp_status sp_shard_header(sp_h5 *file, sp_dataset *set)
 
 sp_status sp_shard_detach_chunks(sp_h5 *file, sp_shard *shard)
 {
-    static const char *const name[SP_EXTENTS] = {
-        "/coords",      "/features",      "/labels",        "/origin",
-        "/subvoxel",    "/crc32c",        "/point_voxel",   "/point_labels",
-        "/point_index", "/context_voxel", "/context_block", "/context_point"};
-
     assert(shard->path);
     for (int i = 0; i < SP_EXTENTS; i++) {
         sp_extent *extent = sp_shard_extent(shard, i);
 
         if (extent->type_size > 0)
-            SP_TRY(sp_h5_detach_chunks(file, name[i], &extent->chunks));
+            SP_TRY(sp_h5_detach_chunks(file, extent->name, &extent->chunks));
     }
     return SP_OK;
 }

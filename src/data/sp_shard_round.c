@@ -67,7 +67,7 @@ static sp_status read_rows(sp_rounding *r, sp_h5 *file, const sp_extent *e,
 {
     const sp_h5_type type = sp_extent_type(e);
 
-    SP_TRY(sp_h5_read_rows(file, "/features", first, n, raw));
+    SP_TRY(sp_h5_read_rows(file, e->name, first, n, raw));
     sp_h5_to_native(type, raw, n * e->cols);
     for (int64_t i = 0; i < n * e->cols; i++)
         take(&r->column[i % e->cols], sp_h5_value(type, raw, i));
@@ -107,7 +107,6 @@ sp_status sp_rounding_add(sp_rounding *r, sp_h5 *file, const sp_dataset *part,
     const sp_extent *e = &part->shard->features;
     int64_t rows = LOOK_BYTES / n_files / ((int64_t)e->cols * e->type_size);
 
-    assert(n_files >= 1);
     assert(n_files > 0 && part->n_shards == 1);
     if (!may_round(e) || e->rows == 0)
         return SP_OK;

@@ -1,5 +1,6 @@
 /* The index of one shard as bytes. */
 #include <assert.h>
+#include <stddef.h>
 #include <stdlib.h>
 
 #include "data/sp_shard_internal.h"
@@ -21,23 +22,27 @@ static void wire_sizes(sp_wire *wire, sp_dataset *set)
     sp_wire_flag(wire, &set->has_blocks);
 }
 
-static void wire_extent(sp_wire *wire, sp_extent *extent)
+/* Sends all but the pointers behind the numbers. */
+static void wire_extent(sp_wire *wire, sp_extent *extent, const char *name)
 {
-    sp_h5_chunks *chunks = extent->chunks;
-
-    sp_wire_bytes(wire, extent, sizeof *extent);
-    sp_h5_chunks_wire(wire, &chunks);
-    extent->chunks = chunks;
+    sp_wire_bytes(wire, extent, offsetof(sp_extent, name));
+    sp_h5_chunks_wire(wire, &extent->chunks);
+    extent->name = name;
 }
 
 static void wire_file(sp_wire *wire, sp_shard *shard)
 {
+    static const char *const name[SP_EXTENTS] = {
+        "/coords",      "/features",      "/labels",        "/origin",
+        "/subvoxel",    "/crc32c",        "/point_voxel",   "/point_labels",
+        "/point_index", "/context_voxel", "/context_block", "/context_point"};
+
     sp_wire_text(wire, &shard->path);
     sp_wire_bytes(wire, &shard->first_sample, sizeof shard->first_sample);
     sp_wire_bytes(wire, &shard->n_samples, sizeof shard->n_samples);
     sp_wire_bytes(wire, &shard->file_bytes, sizeof shard->file_bytes);
     for (int i = 0; i < SP_EXTENTS; i++)
-        wire_extent(wire, sp_shard_extent(shard, i));
+        wire_extent(wire, sp_shard_extent(shard, i), name[i]);
 }
 
 void sp_wire_shard(sp_wire *wire, sp_dataset *set)

@@ -544,8 +544,7 @@ sp_status sp_voxelize(const sp_sample *in, const sp_augment *aug, double factor,
     work w = {.in = in, .aug = aug, .out = out, .n = (int32_t)in->n};
     size_t used;
 
-    assert(in && aug && out && c >= 0);
-    assert(c > 0 && arena && out);
+    assert(in && aug && out && c > 0 && arena);
     assert(!mean == !std);
     assert(0 <= aug->drop && aug->drop <= 1 && aug->scale > 0);
     if (in->n > INT32_MAX / 4)
