@@ -276,6 +276,16 @@ uint32_t sp_crc32c(uint32_t crc, const void *data, size_t bytes)
     return sp_crc32c_table(crc, data, bytes);
 }
 
+uint32_t sp_crc32c_texts(uint32_t crc, const char *name, int n, char *const *text)
+{
+    if (!text)
+        return crc;
+    crc = sp_crc32c(crc, name, strlen(name));
+    for (int i = 0; i < n; i++)
+        crc = sp_crc32c(crc, text[i], strlen(text[i]) + 1);
+    return crc;
+}
+
 /* Cloned for wider vector registers, which halve the time where the processor has them
  * (measured). */
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) &&                 \

@@ -62,16 +62,6 @@ static char **text_of(const sp_recipe *r, int i)
 
 /* ---- checksum ---- */
 
-static uint32_t crc_list(uint32_t crc, const char *name, int n, char *const *text)
-{
-    if (!text)
-        return crc;
-    crc = sp_crc32c(crc, name, strlen(name));
-    for (int i = 0; i < n; i++)
-        crc = sp_crc32c(crc, text[i], strlen(text[i]) + 1);
-    return crc;
-}
-
 static int64_t version_of(const sp_recipe *r)
 {
     return r->alignment > 0 ? ALIGNED : VERSION;
@@ -90,12 +80,13 @@ static uint32_t crc_of(const sp_recipe *r)
         crc = sp_crc32c(crc, number_of(r, i), sizeof(double));
     }
     for (int i = 0; i < N_TEXTS; i++)
-        crc = crc_list(crc, texts[i].name, *text_of(r, i) ? 1 : 0, text_of(r, i));
-    crc = crc_list(crc, "column_names", r->n_columns, r->column);
-    crc = crc_list(crc, "column_sources", r->n_columns, r->source);
+        crc =
+            sp_crc32c_texts(crc, texts[i].name, *text_of(r, i) ? 1 : 0, text_of(r, i));
+    crc = sp_crc32c_texts(crc, "column_names", r->n_columns, r->column);
+    crc = sp_crc32c_texts(crc, "column_sources", r->n_columns, r->source);
     crc = sp_crc32c(crc, "column_divisors", strlen("column_divisors"));
     crc = sp_crc32c(crc, r->divisor, (size_t)r->n_columns * sizeof *r->divisor);
-    crc = crc_list(crc, "formats", r->n_formats, r->format);
+    crc = sp_crc32c_texts(crc, "formats", r->n_formats, r->format);
     if (r->alignment == 0)
         return crc;
     crc = sp_crc32c(crc, "alignment", strlen("alignment"));

@@ -53,18 +53,6 @@ static uint32_t crc_item(uint32_t crc, const char *name, const void *data, size_
     return sp_crc32c(crc, data, bytes);
 }
 
-/* The zero byte at the end of each text is hashed too, so that ["ab"] differs from
- * ["a", "b"]. */
-static uint32_t crc_texts(uint32_t crc, const char *name, int n, char *const *text)
-{
-    if (!text)
-        return crc;
-    crc = sp_crc32c(crc, name, strlen(name));
-    for (int i = 0; i < n; i++)
-        crc = sp_crc32c(crc, text[i], strlen(text[i]) + 1);
-    return crc;
-}
-
 /* crc32c over all root attributes in alphabetical order, the texts at their places. */
 static uint32_t root_crc(const sp_checkpoint_state *state, const sp_normalization *norm)
 {
@@ -73,13 +61,13 @@ static uint32_t root_crc(const sp_checkpoint_state *state, const sp_normalizatio
 
     for (int i = 0; i < N_FIELDS; i++) {
         if (strcmp(fields[i].name, "data_hash") == 0) {
-            crc = crc_texts(crc, CODES, norm->n_classes, norm->class_code);
-            crc = crc_texts(crc, CLASSES, norm->n_classes, norm->class_name);
+            crc = sp_crc32c_texts(crc, CODES, norm->n_classes, norm->class_code);
+            crc = sp_crc32c_texts(crc, CLASSES, norm->n_classes, norm->class_name);
         }
         if (strcmp(fields[i].name, "epoch") == 0)
             crc = crc_item(crc, "deck", state->deck, strlen(state->deck));
         if (strcmp(fields[i].name, "metrics_bytes") == 0) {
-            crc = crc_texts(crc, NAMES, norm->n_columns, norm->name);
+            crc = sp_crc32c_texts(crc, NAMES, norm->n_columns, norm->name);
             crc = crc_item(crc, "format", FORMAT, strlen(FORMAT));
         }
         if (!is_absent(fields + i, state))
