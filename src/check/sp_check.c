@@ -90,7 +90,7 @@ static sp_status check(sp_resources *r)
     return rc == SP_OK ? sp_resume_check(r) : rc;
 }
 
-sp_status sp_check(const sp_command *command)
+sp_status sp_check_run(const sp_command *command, sp_status (*work)(sp_resources *r))
 {
     sp_resources r;
     sp_status rc = sp_resources_open(&r, command, false);
@@ -98,8 +98,13 @@ sp_status sp_check(const sp_command *command)
     if (rc == SP_OK)
         rc = sp_session_guard(&r.session);
     if (rc == SP_OK)
-        rc = check(&r);
+        rc = work(&r);
     if (rc == SP_OK)
         rc = sp_session_agree(&r.session, sp_log_written());
     return sp_resources_close(&r, rc);
+}
+
+sp_status sp_check(const sp_command *command)
+{
+    return sp_check_run(command, check);
 }

@@ -18,6 +18,9 @@ sp_status sp_preflight(const sp_command *command);
 
 /* ---- between the files of this module ---- */
 
+/* Opens the resources of a command, lets `work` use them, and closes them. */
+sp_status sp_check_run(const sp_command *command, sp_status (*work)(sp_resources *r));
+
 /* Logs the number of micro-batches into which run.memory_mb, or the memory of a device
  * that rank 0 sees, cuts the most expensive step, and the memory that the steps of the
  * deck need, evaluation included. The largest samples are planned on the host.

@@ -242,14 +242,5 @@ static sp_status preflight(sp_resources *r)
 
 sp_status sp_preflight(const sp_command *command)
 {
-    sp_resources r;
-    sp_status rc = sp_resources_open(&r, command, false);
-
-    if (rc == SP_OK)
-        rc = sp_session_guard(&r.session);
-    if (rc == SP_OK)
-        rc = preflight(&r);
-    if (rc == SP_OK)
-        rc = sp_session_agree(&r.session, sp_log_written());
-    return sp_resources_close(&r, rc);
+    return sp_check_run(command, preflight);
 }
