@@ -288,9 +288,9 @@ static sp_status open_text(scanner *x, sp_deck_text *text, size_t size[2])
 
 static sp_status close_text(scanner *x, sp_status rc)
 {
-    const bool is_short = (fclose(x->out) != 0) | (fclose(x->shown) != 0);
+    const int n_failed = (fclose(x->out) != 0) + (fclose(x->shown) != 0);
 
-    if (is_short && rc == SP_OK)
+    if (n_failed > 0 && rc == SP_OK)
         return SP_FAIL(SP_EMEM, "deck: out of memory");
     return rc;
 }

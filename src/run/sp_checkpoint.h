@@ -130,19 +130,19 @@ sp_status sp_checkpoint_config(sp_config *config, const sp_checkpoint_state *sta
 sp_status sp_checkpoint_check_place(const char *path, const sp_checkpoint_state *state,
                                     int64_t n_samples);
 
-/* Rank 0 only: finds the newest checkpoint in dir that verifies, best.h5 if no step's
- * file does; path becomes "" if there is none. Damaged files are named in warnings,
- * skipped and counted (n_damaged may be NULL); one that the system cannot read is
- * SP_EIO, since it may be whole. on: the data set of a training that is to continue:
- * numbers must be finite, and a file whose data_hash is that of `on` has its place
- * checked too (sp_checkpoint_check_place). on NULL: both checks are left out. path holds
- * PATH_MAX bytes. */
-sp_status sp_checkpoint_find(const char *dir, const struct sp_dataset *on, char *path,
-                             int *n_damaged);
-/* Rank 0 only: opens the file that evaluation and prediction take from a folder of
- * checkpoints, as sp_checkpoint_open does: best.h5, else the newest that verifies;
- * damaged files are named in warnings, and one that cannot be read is SP_EIO. path
- * becomes "" and *file NULL if there is none. path holds PATH_MAX bytes. */
+/* Rank 0 only: opens the newest checkpoint in dir that verifies, best.h5 if no step's
+ * file does, as sp_checkpoint_open does; path becomes "" and *file NULL if there is
+ * none. Damaged files are named in warnings, skipped and counted; one that the system
+ * cannot read is SP_EIO, since it may be whole. A run may go on in the folder: a file
+ * that it deletes or replaces meanwhile is not damaged, and the search begins again.
+ * on: the data set of a training that is to continue: numbers must be finite, and a
+ * file whose data_hash is that of `on` has its place checked too
+ * (sp_checkpoint_check_place). on NULL: both checks are left out. path holds PATH_MAX
+ * bytes. */
+sp_status sp_checkpoint_find(struct sp_h5 **file, const char *dir,
+                             const struct sp_dataset *on, char *path, int *n_damaged);
+/* Rank 0 only: opens likewise the file that evaluation and prediction take from a
+ * folder of checkpoints: best.h5, else the newest that verifies. */
 sp_status sp_checkpoint_open_best(struct sp_h5 **file, const char *dir, char *path);
 /* Rank 0 only: appends ".old" (where there is such a file ".old2", ...) to the names of
  * the files of steps after `step`, so that a run that went back to `step` neither

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/sp_file.h"
@@ -15,6 +16,8 @@
 #include "data/sp_shard.h"
 #include "h5/sp_h5.h"
 #include "run/sp_checkpoint.h"
+
+enum { LOOKS = 100 }; /* at a folder in which a run replaces files meanwhile */
 
 static void name_step(char *name, size_t size, int64_t step)
 {
@@ -135,58 +138,80 @@ static sp_status skip_damaged(const char *path, sp_status rc)
     return SP_OK;
 }
 
-/* As sp_checkpoint_find, with the file open; *file NULL: there is none. */
-static sp_status find(sp_h5 **file, const char *dir, const sp_dataset *on, char *path,
-                      int *n_damaged)
+/* The number of the file that stands under this name; 0: none does. */
+static ino_t file_at(const char *path)
+{
+    struct stat about;
+
+    return lstat(path, &about) == 0 ? about.st_ino : 0;
+}
+
+/* Opens the first file of the folder that verifies: step by step from the newest one,
+ * best.h5 before or behind them. *is_late: a run that goes on in this folder has deleted
+ * or replaced the file that was to be opened, and the folder must be listed again. */
+static sp_status look(sp_h5 **file, const char *dir, bool is_best_first,
+                      const sp_dataset *on, char *path, int *n_damaged, bool *is_late)
 {
     int64_t *steps;
-    int i, n, damaged = 0;
+    int n;
     sp_status rc = SP_OK;
 
-    *file = NULL;
+    *n_damaged = 0;
+    *is_late = false;
     SP_TRY(list_steps(dir, &steps, &n));
-    for (i = 0, path[0] = 0; i <= n && !path[0] && rc == SP_OK; i++) {
-        if (i < n)
-            path_of_step(path, dir, steps[i]);
-        else
+    for (int i = 0; i <= n && !*file && !*is_late && rc == SP_OK; i++) {
+        const int k = is_best_first ? i - 1 : i;
+        const bool is_best = k < 0 || k == n;
+        ino_t before;
+
+        if (is_best)
             snprintf(path, PATH_MAX, "%s/best.h5", dir);
-        if (i == n && is_absent(path)) {
-            path[0] = 0;
-        } else if ((rc = open_for(file, path, on)) != SP_OK) {
+        else
+            path_of_step(path, dir, steps[k]);
+        if (is_best && is_absent(path))
+            continue;
+        before = file_at(path);
+        rc = open_for(file, path, on);
+        *is_late = rc == SP_EDATA && (before == 0 || file_at(path) != before);
+        if (rc != SP_OK && !*is_late)
             rc = skip_damaged(path, rc);
-            damaged++;
-            path[0] = 0;
-        }
+        *n_damaged += !*file;
     }
     free(steps);
-    if (n_damaged)
-        *n_damaged = damaged;
-    SP_TRY(rc);
+    return *is_late ? SP_OK : rc;
+}
+
+static sp_status find(sp_h5 **file, const char *dir, bool is_best_first,
+                      const sp_dataset *on, char *path, int *n_damaged)
+{
+    bool is_late = true;
+
+    *file = NULL;
+    for (int i = 0; i < LOOKS && is_late; i++)
+        SP_TRY(look(file, dir, is_best_first, on, path, n_damaged, &is_late));
+    if (is_late)
+        return SP_FAIL(SP_EIO,
+                       "%s: a run replaces its checkpoints faster than one can be "
+                       "opened; raise its run.keep, or wait for its end",
+                       dir);
+    if (!*file)
+        path[0] = 0;
     return SP_OK;
 }
 
-sp_status sp_checkpoint_find(const char *dir, const sp_dataset *on, char *path,
-                             int *n_damaged)
+sp_status sp_checkpoint_find(sp_h5 **file, const char *dir, const sp_dataset *on,
+                             char *path, int *n_damaged)
 {
-    sp_h5 *file;
-
-    assert(dir && path);
-    SP_TRY(find(&file, dir, on, path, n_damaged));
-    return sp_h5_close(file);
+    assert(file && dir && path && n_damaged);
+    return find(file, dir, false, on, path, n_damaged);
 }
 
 sp_status sp_checkpoint_open_best(sp_h5 **file, const char *dir, char *path)
 {
-    sp_status rc;
+    int n_damaged;
 
     assert(file && dir && path);
-    if (snprintf(path, PATH_MAX, "%s/best.h5", dir) < PATH_MAX && !is_absent(path)) {
-        rc = sp_checkpoint_open(file, path, SP_INTACT);
-        if (rc == SP_OK)
-            return SP_OK;
-        SP_TRY(skip_damaged(path, rc));
-    }
-    return find(file, dir, NULL, path, NULL);
+    return find(file, dir, true, NULL, path, &n_damaged);
 }
 
 /* Renames a checkpoint to the first of .old, .old2, .old3, ... that is free: what was

@@ -11,6 +11,7 @@
 
 #include "base/sp_file.h"
 #include "base/sp_log.h"
+#include "h5/sp_h5.h"
 #include "run/sp_saver.h"
 #include "session/sp_resources.h"
 #include "train/sp_init.h"
@@ -153,6 +154,7 @@ static sp_status choose(sp_resources *r, beginning *from)
     sp_normalization norm = {0};
     char dir[PATH_MAX], *path = from->path;
     int n_damaged = 0;
+    sp_h5 *file;
     sp_status rc;
 
     from->is_moving = resume->from == SP_RESUME_NEVER;
@@ -162,18 +164,19 @@ static sp_status choose(sp_resources *r, beginning *from)
         snprintf(path, PATH_MAX, "%s", resume->text);
         from->is_foreign = from->is_moving = !is_own(config->run.dir, path);
         /* Verifies all of a whole checkpoint too. */
-        SP_TRY(sp_checkpoint_verify_weights(path, SP_FINITE));
+        SP_TRY(sp_checkpoint_open_weights(&file, path, SP_FINITE));
     } else {
         snprintf(dir, sizeof dir, "%s/checkpoints", config->run.dir);
-        SP_TRY(sp_checkpoint_find(dir, &r->train, path, &n_damaged));
+        SP_TRY(sp_checkpoint_find(&file, dir, &r->train, path, &n_damaged));
     }
-    if (!path[0]) {
+    if (!file) {
         from->is_moving = n_damaged > 0;
         if (from->is_moving)
             sp_log_warn0("%s: every checkpoint is damaged: the run begins anew", dir);
         return SP_OK;
     }
-    rc = sp_checkpoint_read_state(path, &state, &norm);
+    rc = sp_checkpoint_read_open_state(file, &state, &norm);
+    sp_h5_close(file);
     if (rc == SP_OK)
         rc = compare(r, &state, &norm, path);
     /* The run folder would be left without a checkpoint. */

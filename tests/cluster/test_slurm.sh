@@ -134,7 +134,7 @@ field() { # JOB NAME: what scontrol says of it
 # restart JOB: requeues it, but not before all processes of its earlier life have gone; its
 # step removes sockets by name and slurmd refuses a start within the second of the requeue.
 restart() {
-    test -z "$(find slurm/spool -type s -name "*[._]$1.*")" || return 0
+    test -z "$(find slurm/spool -type s -name "*[._]$(field "$1" JobId).*")" || return 0
     sleep 2
     scontrol update JobId="$1" StartTime=now
 }
@@ -271,10 +271,16 @@ until_so "$job" end has_ended "$job"
 sleep 1
 test "$(field "$job" JobState)" = CANCELLED || ended_badly "$job" "canceled, but goes on"
 
-# Two seeds at a time, each in its folder.
-job=$(submit --array=1-2 --job-name=seeds jobs/array.slurm base.deck train.epochs=2)
-for task in 1 2; do
+# Two seeds at a time, each in its folder. The one that is stopped and put back is the last,
+# which has the number of the array; the other one goes on undisturbed.
+job=$(submit --array=1-2 --job-name=seeds jobs/array.slurm base.deck)
+reach "${job}_1" 20 runs/seeds/seed-1
+reach "${job}_2" 20 runs/seeds/seed-2
+scancel -s USR1 "${job}_2"
+for task in 2 1; do
     ends "${job}_$task" COMPLETED 0
+    test "$(field "${job}_$task" Restarts)" = $((task - 1)) ||
+        ended_badly "${job}_$task" "$(field "${job}_$task" Restarts) restarts"
     status "runs/seeds/seed-$task" done 0
     says "runs/seeds/seed-$task/deck.resolved" "seed = $task;"
 done

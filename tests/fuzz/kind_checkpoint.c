@@ -198,11 +198,13 @@ static bool use(bool is_covered)
 {
     char path[4096];
     int n_damaged = 0;
+    sp_h5 *file;
     content c;
     sp_status rc;
 
-    if (sp_checkpoint_find(folder, NULL, path, &n_damaged) != SP_OK)
+    if (sp_checkpoint_find(&file, folder, NULL, path, &n_damaged) != SP_OK)
         fuzz_fault("no checkpoint is found: %s", sp_error_last()->message);
+    sp_h5_close(file);
     if (n_damaged > 0) {
         if (strcmp(path, step_1) != 0)
             fuzz_fault("%s is taken instead of %s", path, step_1);

@@ -1,7 +1,12 @@
 /* A checkpoint holds the state of its post, although the training goes on: the arrays
  * that are lent are changed once the saver has read them, in the middle of its work. */
+#include "config.h"
+
 #include "fixtures/net_case.h"
 
+#include <dirent.h>
+#include <dlfcn.h>
+#include <limits.h>
 #include <math.h>
 #include <unistd.h>
 
@@ -125,6 +130,52 @@ TEST(a_failure_lends_no_longer)
     assert_true(sp_saver_collect(r.saver, true, &saved));
     assert_int_equal(saved.rc, SP_ENUMERIC);
     assert_false(sp_saver_reads(r.saver));
+    rig_close(&r);
+}
+
+/* Another run that replaces its one checkpoint: when the folder has been listed, which
+ * ends with this function of the C library, the file of the list is gone and a newer one
+ * is there. */
+static bool is_replacing;
+
+int closedir(DIR *folder)
+{
+    int (*close_folder)(DIR *) = (int (*)(DIR *))dlsym(RTLD_NEXT, "closedir");
+    char next[PATH_MAX];
+
+    if (is_replacing) {
+        is_replacing = false;
+        snprintf(next, sizeof next, "%s", test_path("next"));
+        assert_int_equal(unlink(test_path("checkpoints/step-000000001.h5")), 0);
+        assert_int_equal(rename(next, test_path("checkpoints/step-000000002.h5")), 0);
+    }
+    return close_folder(folder);
+}
+
+TEST(a_file_that_a_run_replaces_meanwhile_is_not_damaged)
+{
+    char path[PATH_MAX], next[PATH_MAX], dir[PATH_MAX];
+    sp_saved saved;
+    sp_h5 *file;
+    rig r;
+
+    rig_open(&r);
+    assert_false(sp_saver_collect(r.saver, true, &saved));
+    for (int step = 1; step <= 2; step++) {
+        post(&r, step, false);
+        assert_true(sp_saver_collect(r.saver, true, &saved));
+        OK(saved.rc);
+    }
+    unlink(test_path("checkpoints/best.h5")); /* of the test before */
+    snprintf(next, sizeof next, "%s", test_path("next"));
+    assert_int_equal(rename(saved.path, next), 0);
+    snprintf(dir, sizeof dir, "%s", test_path("checkpoints"));
+    is_replacing = true;
+    OK(sp_checkpoint_open_best(&file, dir, path));
+    assert_false(is_replacing);
+    assert_non_null(file);
+    sp_h5_close(file);
+    check_file(&r, path, 2);
     rig_close(&r);
 }
 
