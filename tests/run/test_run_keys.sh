@@ -160,6 +160,9 @@ for program in sptrain spvox spbench; do
 done
 "$MPIEXEC" -n 3 "$SP_BUILDDIR/spbench" steps >out 2>err
 test "$(grep -c 'did you mean "step"' err)" = 1 || fail "several ranks refuse a word"
+# What one process measures is measured by rank 0, and no other takes its processor.
+"$MPIEXEC" -n 3 "$SP_BUILDDIR/spbench" plan --quick --voxels 500 >out 2>err || fail "spbench plan"
+test "$(grep -c '^multiply_add' out)" = 1 || fail "several ranks measure"
 # A task of srun --mpi=pmix does not answer for itself, so it asks MPI, which is not Open MPI.
 if "$MPIEXEC" --version | grep -q HYDRA; then
     SLURM_NTASKS=3 PMIX_RANK=1 "$SPTRAIN" --help >out 2>err && fail "task 1 of 3 answers"
