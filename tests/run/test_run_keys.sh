@@ -105,10 +105,11 @@ DECK
 misfit 'misfit.deck:3: layer a: the last layer has 77 channels'
 
 # A deck in a folder such as a sweep makes, whose name looks like a key. The job script finds
-# its run folder, which no comment names: here without Slurm, by an srun of our own.
+# its run folder, which no comment names and which is a text in two pieces: here without
+# Slurm, by an srun of our own.
 mkdir bin lr=0.1
 {
-    sed 's/dir = "r"/dir : "swept"/' base.deck
+    sed 's/dir = "r"/dir : "sw" # piece\n "ept"/' base.deck
     echo '# run.dir = "elsewhere"'
 } >lr=0.1/my.deck
 run 1 0 check lr=0.1/my.deck
