@@ -374,6 +374,9 @@ int main(int argc, char **argv)
     set_defaults(&o);
     if (v->has_ranks)
         return run_ranks(argc, argv, v, &o);
+    /* One process measures, or writes --out, whatever a launcher has started. */
+    if (sp_start_rank() > 0)
+        return SP_OK;
     sp_comm_open_self(&comm);
     rc = run(v, &o, &comm);
     sp_comm_close(&comm);

@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
 #include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +22,7 @@
 #include "h5/sp_h5_internal.h"
 #include "process/sp_limit.h"
 #include "process/sp_pulse.h"
+#include "process/sp_signal.h"
 
 #define WORD "--read-h5-headers"
 
@@ -211,7 +211,7 @@ void sp_h5_child_main(int argc, char **argv)
  * although threads of this process block them, since signals enforce its limits. */
 static sp_status spawn(sp_h5_child *child)
 {
-    static const int requests[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2};
+    static const int requests[] = {SP_SIGNAL_REQUESTS};
     char *arguments[] = {"sptrain", WORD, NULL};
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;

@@ -69,6 +69,8 @@ static sp_status make_outputs(label_model *m, label_files *f, const label_option
                 f->n - n_done == 1 ? "" : "s", m->infer.path, s->comm->size,
                 s->comm->size == 1 ? "" : "s", m->infer.resources.device);
     SP_TRY_GOTO(rc, label_scan_all(w), end);
+    SP_TRY_GOTO(
+        rc, vox_codes_tell_void(w->codes, &w->vox, s->comm, "they have no class"), end);
     report(w, n_done);
 end:
     if (w)

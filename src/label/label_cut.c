@@ -35,8 +35,8 @@ sp_status label_cut_begin(label_cut **cut, sp_comm *comm, const vox_options *vox
     return sp_task_start(&c->task, run_part, c);
 }
 
-/* Finds the extent of the scan and cuts by it where that was not done. Collective,
- * agreed. *is_empty: the scan has no point. */
+/* Finds the extent of the scan and cuts by it where that was not done, and counts its
+ * void rows. Collective, agreed. *is_empty: the scan has no point. */
 static sp_status choose_layout(label_cut *c, bool *is_empty)
 {
     double extreme[6]; /* low, -high */
@@ -48,6 +48,8 @@ static sp_status choose_layout(label_cut *c, bool *is_empty)
         extreme[3 + a] = -c->part.found.high[a];
     }
     SP_TRY(sp_comm_allreduce(c->comm, SP_SCOPE_WORLD, extreme, 6, SP_F64, SP_MIN));
+    c->n_void = c->part.n_void;
+    SP_TRY(sp_comm_allreduce(c->comm, SP_SCOPE_WORLD, &c->n_void, 1, SP_I64, SP_SUM));
     for (int a = 0; a < 3; a++) {
         found.low[a] = extreme[a];
         found.high[a] = -extreme[3 + a];

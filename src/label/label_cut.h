@@ -20,7 +20,7 @@ typedef struct label_cut {
     sp_comm *comm; /* borrowed, as the options */
     const vox_options *vox;
     int scan;
-    char path[LABEL_PATH];                     /* what the parts' names begin with */
+    char path[LABEL_PATH]; /* what the parts' names begin with */
     char own_path[(int)LABEL_PATH + VOX_PART_ROOM]; /* this rank's file */
     int first_rank; /* has part 0, the next rank part 1, and so on */
     vox_cut part;   /* this rank's, until it is taken */
@@ -29,6 +29,7 @@ typedef struct label_cut {
     vox_share *share; /* [parts.n][parts.n_blocks] */
     vox_piece *piece; /* [n_pieces] the same on all ranks */
     int64_t n_pieces;
+    int64_t n_void; /* rows of the scan without a point, once it is taken */
 } label_cut;
 
 /* Begins to cut this rank's part of a scan on a thread. Each rank calls it, with the

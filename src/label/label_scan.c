@@ -40,7 +40,7 @@ static sp_status label_sample_whole(label_work *w, const label_sample *sample,
     const size_t c = (size_t)w->model->n_classes;
 
     SP_TRY(label_work_predict(w, sample));
-    SP_TRY(label_result_size(&job->result, sample->n_points));
+    SP_TRY(label_result_size(&job->result, sample->n_rows));
     for (int64_t i = 0; i < s->n_points; i++)
         label_result_put(&job->result, (int64_t)s->point_index[i],
                          w->sum + s->point_voxel[i] * c, sample->is_kept[i]);

@@ -149,6 +149,7 @@ sp_status label_work_make(label_work *w, label_sample *s)
 
     SP_TRY(mark_points(w, s));
     s->n_points = w->cloud.n;
+    s->n_rows = w->cloud.n_rows;
     rc = vox_voxelize(&w->vox, &w->cloud, &s->grid);
     if (rc == SP_EDATA)
         return SP_FAIL(rc, "%s: %s", s->name, sp_error_last()->message);

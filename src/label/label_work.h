@@ -26,7 +26,7 @@ typedef struct label_work {
     const label_options *options;
     sp_comm *comm;
     vox_options vox;  /* of reading: codes stay codes */
-    vox_codes *codes; /* counts that nobody reads */
+    vox_codes *codes; /* of which the void rows are told */
     bool is_given_up; /* the cut need not go on; by __atomic_store_n */
     label_cut *cut;   /* of the next scan; NULL: none is begun */
     label_ahead ahead;

@@ -20,7 +20,7 @@ enum {
 typedef struct counts {
     const sp_story_eval *eval;
     const int64_t *confusion;
-    const double *iou;
+    const double *iou, *merged_iou; /* NULL: the line has none */
     bool is_of_points;
     const char *unit; /* "voxels", "points" */
     int n;
@@ -36,6 +36,7 @@ static bool take_counts(const sp_story *story, counts *c)
     c->is_of_points = e->point_confusion && !(isnan(e->point_miou) && e->confusion);
     c->confusion = c->is_of_points ? e->point_confusion : e->confusion;
     c->iou = c->is_of_points ? e->point_iou : e->iou;
+    c->merged_iou = c->is_of_points ? e->merged_point_iou : e->merged_iou;
     c->unit = c->is_of_points ? "points" : "voxels";
     c->n = e->n_classes;
     return c->n > 0;
@@ -125,6 +126,8 @@ static void add_row(const sp_page *page, const counts *c, int k)
     sp_html_text(page->html, c->eval->class_name[k]);
     sp_html_raw(page->html, "</td>");
     add_cell(page, iou_of(c, k), true);
+    if (c->merged_iou)
+        add_cell(page, c->merged_iou[k], true);
     add_cell(page, precision_of(c, k), false);
     add_cell(page, recall_of(c, k), false);
     add_count_cell(page, truth_of(c, k));
@@ -138,14 +141,16 @@ static void add_row(const sp_page *page, const counts *c, int k)
 static void add_table(const sp_page *page, const counts *c)
 {
     sp_html_add(page->html,
-                "<div class=\"wide\"><table><thead><tr><th>class</th><th>IoU</th>"
+                "<div class=\"wide\"><table><thead><tr><th>class</th><th>IoU</th>%s"
                 "<th>precision</th><th>recall</th><th>%s</th><th>share</th>"
                 "<th>predicted</th></tr></thead><tbody>\n",
-                c->unit);
+                c->merged_iou ? "<th>merged IoU</th>" : "", c->unit);
     for (int k = 0; k < c->n; k++)
         add_row(page, c, k);
     sp_html_raw(page->html, "</tbody><tfoot><tr><td>mean</td>");
     add_cell(page, sp_story_score(c->eval), true);
+    if (c->merged_iou)
+        add_cell(page, sp_story_merged_score(c->eval), true);
     add_cell(page, mean_of(c, precision_of), false);
     add_cell(page, mean_of(c, recall_of), false);
     add_count_cell(page, total_of(c));
@@ -188,10 +193,11 @@ static void add_later(const sp_page *page, const sp_story *s)
 
     if (s->n_later == 0)
         return;
-    sp_html_raw(page->html,
-                "<div class=\"wide\"><table><thead><tr><th>sptrain eval</th>"
-                "<th>step</th><th>samples</th><th>accuracy</th><th>mean IoU</th>"
-                "<th>of points</th><th>checkpoint</th></tr></thead><tbody>\n");
+    sp_html_raw(
+        page->html,
+        "<div class=\"wide\"><table><thead><tr><th>sptrain eval</th>"
+        "<th>step</th><th>samples</th><th>accuracy</th><th>mean IoU</th>"
+        "<th>of points</th><th>merged</th><th>checkpoint</th></tr></thead><tbody>\n");
     for (int i = s->n_later > MOST ? s->n_later - MOST : 0; i < s->n_later; i++) {
         const sp_story_eval *e = &s->later[i];
 
@@ -205,6 +211,7 @@ static void add_later(const sp_page *page, const sp_story *s)
         add_cell(page, e->accuracy, false);
         add_cell(page, e->miou, false);
         add_cell(page, e->point_miou, false);
+        add_cell(page, sp_story_merged_score(e), false);
         sp_html_raw(page->html, "<td>");
         sp_html_text(page->html, e->checkpoint);
         sp_html_raw(page->html, "</td></tr>\n");
@@ -410,8 +417,8 @@ static void add_value(sp_html *csv, double value)
 void sp_page_add_csv(const sp_page *page, sp_html *csv)
 {
     assert(csv && csv != page->html);
-    sp_html_raw(csv,
-                "run,step,epoch,unit,class,count,predicted,iou,precision,recall\r\n");
+    sp_html_raw(csv, "run,step,epoch,unit,class,count,predicted,iou,precision,recall,"
+                     "merged_iou\r\n");
     for (int run = 0; run < page->n; run++) {
         counts c;
 
@@ -428,6 +435,7 @@ void sp_page_add_csv(const sp_page *page, sp_html *csv)
             add_value(csv, iou_of(&c, k));
             add_value(csv, precision_of(&c, k));
             add_value(csv, recall_of(&c, k));
+            add_value(csv, c.merged_iou ? c.merged_iou[k] : NAN);
             sp_html_raw(csv, "\r\n");
         }
     }

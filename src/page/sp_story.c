@@ -128,6 +128,12 @@ double sp_story_score(const sp_story_eval *eval)
     return isnan(eval->point_miou) ? eval->miou : eval->point_miou;
 }
 
+double sp_story_merged_score(const sp_story_eval *eval)
+{
+    assert(eval);
+    return isnan(eval->point_miou) ? eval->merged_miou : eval->merged_point_miou;
+}
+
 const sp_story_eval *sp_story_best(const sp_story *story)
 {
     const sp_story_eval *best = NULL;
@@ -155,6 +161,8 @@ static void free_eval(sp_story_eval *e)
     free(e->class_name);
     free(e->iou);
     free(e->point_iou);
+    free(e->merged_iou);
+    free(e->merged_point_iou);
     free(e->confusion);
     free(e->point_confusion);
     free(e->time);

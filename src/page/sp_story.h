@@ -55,7 +55,10 @@ typedef struct sp_story_eval {
     double *iou, *point_iou; /* [n_classes] NAN: absent; NULL: the line has none */
     int64_t *confusion;      /* [n_classes][n_classes] truth, prediction; may be NULL */
     int64_t *point_confusion; /* the same of points */
-    char *time, *checkpoint;  /* by sptrain eval; else NULL */
+    /* Of predictions that were merged over blocks and views (eval.merge). */
+    double merged_miou, merged_point_miou;
+    double *merged_iou, *merged_point_iou; /* [n_classes] as iou */
+    char *time, *checkpoint;               /* by sptrain eval; else NULL */
 } sp_story_eval;
 
 /* A start or a resume. A text that the line has not is "". */
@@ -125,6 +128,8 @@ const sp_story_eval *sp_story_best(const sp_story *story);
 const sp_story_eval *sp_story_last(const sp_story *story);
 /* mIoU over points where there are points, else over voxels. */
 double sp_story_score(const sp_story_eval *eval);
+/* The same of merged predictions; NAN: there are none. */
+double sp_story_merged_score(const sp_story_eval *eval);
 
 /* ---- between the files of this module ---- */
 

@@ -127,6 +127,7 @@ static sp_status take_confusion(const json_t *matrix, int n, int64_t **confusion
 static sp_status fill_eval(sp_story_eval *e, const json_t *line, bool is_later)
 {
     const json_t *matrix = json_object_get(line, "confusion");
+    const json_t *merged = json_object_get(line, "merged");
     bool is_short = false;
 
     *e = (sp_story_eval){.step = number(line, "step"),
@@ -138,13 +139,18 @@ static sp_status fill_eval(sp_story_eval *e, const json_t *line, bool is_later)
                          .accuracy = number(line, "accuracy"),
                          .miou = number(line, "miou"),
                          .point_accuracy = number(line, "point_accuracy"),
-                         .point_miou = number(line, "point_miou")};
+                         .point_miou = number(line, "point_miou"),
+                         .merged_miou = number(merged, "miou"),
+                         .merged_point_miou = number(merged, "point_miou")};
     e->n_classes = json_is_array(matrix)
                        ? (int)json_array_size(matrix)
                        : (int)json_object_size(json_object_get(line, "iou"));
     SP_TRY(take_names(json_object_get(line, "iou"), e->n_classes, &e->class_name));
     SP_TRY(take_iou(json_object_get(line, "iou"), e->n_classes, &e->iou));
     SP_TRY(take_iou(json_object_get(line, "point_iou"), e->n_classes, &e->point_iou));
+    SP_TRY(take_iou(json_object_get(merged, "iou"), e->n_classes, &e->merged_iou));
+    SP_TRY(take_iou(json_object_get(merged, "point_iou"), e->n_classes,
+                    &e->merged_point_iou));
     SP_TRY(take_confusion(matrix, e->n_classes, &e->confusion));
     SP_TRY(take_confusion(json_object_get(line, "point_confusion"), e->n_classes,
                           &e->point_confusion));

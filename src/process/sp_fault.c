@@ -48,15 +48,21 @@ static bool is_action(const char *name)
 
 static void happen(void)
 {
+    static const struct {
+        const char *action;
+        int number;
+    } sent[] = {{"kill", SIGKILL},
+                {"stop", SIGSTOP},
+                {"term", SIGTERM},
+                {"hup", SIGHUP},
+                {"xcpu", SIGXCPU}};
+
     /* written in one piece, since the process may end directly afterwards */
     dprintf(STDERR_FILENO, "fault: %s at %lld\n", fault.action, (long long)time(NULL));
-    if (is_action("kill"))
-        kill(getpid(), SIGKILL);
-    else if (is_action("stop"))
-        kill(getpid(), SIGSTOP);
-    else if (is_action("term"))
-        kill(getpid(), SIGTERM);
-    else if (is_action("segv"))
+    for (size_t i = 0; i < sizeof sent / sizeof *sent; i++)
+        if (is_action(sent[i].action))
+            kill(getpid(), sent[i].number);
+    if (is_action("segv"))
         raise(SIGSEGV);
     else if (is_action("abort"))
         abort();

@@ -5,8 +5,8 @@
  * passes POINT for the first time in or after STEP. Without the variable a point costs
  * one comparison.
  *
- *   ACTION  kill (SIGKILL, as a kernel short of memory does), stop (SIGSTOP), term
- *           (SIGTERM, a request to end), segv, abort, leave (_exit(0)), quit
+ *   ACTION  kill (SIGKILL, as a kernel short of memory does), stop (SIGSTOP), term,
+ *           hup, xcpu (SIGTERM, SIGHUP, SIGXCPU, requests to end), segv, abort, leave (_exit(0)), quit
  *           (_exit(3)), exit (exit(0)), hang (the thread sleeps for ever), pause (it
  *           sleeps a tenth of a second). Two actions happen at every passing: slow
  *           sleeps a tenth of a second, busy computes a hundredth.

@@ -3,7 +3,6 @@
 #include <assert.h>
 #include <fcntl.h>
 #include <math.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -51,13 +50,31 @@ static void handle(int number)
         received = number;
         if (is_starting)
             sp_signal_leave_after(START_S, SP_ELIMIT);
-    } else if (now.tv_sec - first.tv_sec >= 2) {
+    } else if (number != SIGXCPU && now.tv_sec - first.tv_sec >= 2) {
+        /* the system repeats XCPU every second of the processor */
         _exit(128 + number);
     }
 }
 
+/* Was HUP ignored when the program was started, as nohup has it? UCX, which MPI loads
+ * with the program, sets a handler before main (for its debugging); what stands in
+ * .preinit_array runs before the libraries do. */
+static bool is_hup_ignored;
+
+static void look_at_hup(void)
+{
+    struct sigaction action;
+
+    is_hup_ignored =
+        sigaction(SIGHUP, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+static void (*const first_of_all)(void)
+    __attribute__((section(".preinit_array"), used)) = look_at_hup;
+
 void sp_signal_begin(void)
 {
+    if (is_hup_ignored)
+        signal(SIGHUP, SIG_IGN);
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
         if (fcntl(fd, F_GETFD) < 0)
             open("/dev/null", O_RDONLY); /* the lowest number that is free, so fd */
@@ -67,7 +84,7 @@ void sp_signal_begin(void)
 
 void sp_signal_install(void)
 {
-    static const int numbers[] = {SIGTERM, SIGINT, SIGUSR1, SIGUSR2};
+    static const int numbers[] = {SP_SIGNAL_REQUESTS};
     struct sigaction action;
 
     memset(&action, 0, sizeof action);
@@ -76,7 +93,8 @@ void sp_signal_install(void)
     sigemptyset(&action.sa_mask);
     is_starting = 1;
     for (unsigned i = 0; i < sizeof numbers / sizeof *numbers; i++)
-        sigaction(numbers[i], &action, NULL);
+        if (numbers[i] != SIGHUP || !is_hup_ignored)
+            sigaction(numbers[i], &action, NULL);
     action.sa_handler = SIG_IGN; /* a closed terminal or pipe must not end the run */
     sigaction(SIGPIPE, &action, NULL);
 }

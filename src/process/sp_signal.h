@@ -1,11 +1,17 @@
-/* Requests to stop: TERM, INT, USR1, USR2. The handler sets a flag and nothing else;
+/* Requests to stop: TERM, INT, USR1, USR2, HUP of a terminal that is lost, XCPU of a
+ * batch system before the limit. The handler sets a flag and nothing else;
  * the ranks agree on it at the end of a step, in eval and predict between two batches,
  * and in spvox between two stages of its work. A second signal, two seconds or more
  * after the first, ends the process at once. All functions are local. */
 #ifndef SP_SIGNAL_H
 #define SP_SIGNAL_H
 
+#include <signal.h>
+
 #include "base/sp_error.h"
+
+/* The requests, as a list of an array. */
+#define SP_SIGNAL_REQUESTS SIGTERM, SIGINT, SIGUSR1, SIGUSR2, SIGHUP, SIGXCPU
 
 /* Called first in main. A write beyond the limit on the size of files (ulimit -f) then
  * fails, as on a full disk, instead of ending the process; the system keeps how
@@ -13,7 +19,8 @@
  * stream that is closed stays so: its number goes to no pipe or file of the program, to
  * which the log would be written. */
 void sp_signal_begin(void);
-/* Installs the handlers. Called once, before MPI starts. If MPI hangs in its start, a
+/* Installs the handlers. Called once, before MPI starts. HUP stays ignored where it was,
+ * as nohup has it. If MPI hangs in its start, a
  * request to stop ends the process after five seconds with SP_ELIMIT, since there is
  * nothing to save yet. */
 void sp_signal_install(void);

@@ -497,20 +497,53 @@ static sp_status decode_label(const sp_scan *scan, const unsigned char *record,
     return SP_OK;
 }
 
-/* Decodes one field of n records. Each field has its own loop, which keeps its
- * description in registers. */
-static sp_status decode(const sp_scan *scan, int field, int64_t n, double *to,
-                        int stride)
+/* Decodes one field of n records and returns whether all values are finite. Each field
+ * has its own loop, which keeps its description in registers. */
+static bool decode(const sp_scan *scan, int field, int64_t n, double *to, int stride)
 {
     const sp_scan_field *f = &scan->field[field];
     const unsigned char *record = scan->record;
+    bool is_finite = true;
 
     for (int64_t i = 0; i < n; i++, record += scan->record_bytes, to += stride) {
         *to = value(f, record);
-        if (!isfinite(*to))
-            return SP_FAIL(SP_EDATA,
-                           "%s: point %" PRId64 ": %s is %g, expected a number",
-                           scan->path, scan->row + i, f->name, *to);
+        is_finite = is_finite && isfinite(*to);
+    }
+    return is_finite;
+}
+
+static int64_t count_void(const sp_scan_points *p, int64_t n)
+{
+    int64_t n_void = 0;
+
+    for (int64_t i = 0; i < n; i++)
+        n_void += sp_scan_is_void(p->xyz + 3 * i);
+    return n_void;
+}
+
+/* Refuses values of the selected attribute k that are not finite, but those of void
+ * rows. */
+static sp_status check_attribute(const sp_scan *scan, const sp_scan_points *p,
+                                 int64_t n, int k)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const double x = p->attr[i * scan->n_selected + k];
+
+        if (!isfinite(x) && !sp_scan_is_void(p->xyz + 3 * i))
+            return SP_FAIL(
+                SP_EDATA, "%s: point %" PRId64 ": %s is %g, expected a number",
+                scan->path, scan->row + i, scan->field[scan->selected[k]].name, x);
+    }
+    return SP_OK;
+}
+
+static sp_status decode_labels(const sp_scan *scan, const sp_scan_points *p, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        p->label[i] = SP_SCAN_UNLABELLED;
+        if (scan->label >= 0 && !(p->n_void > 0 && sp_scan_is_void(p->xyz + 3 * i)))
+            SP_TRY(decode_label(scan, scan->record + i * scan->record_bytes,
+                                scan->row + i, &p->label[i]));
     }
     return SP_OK;
 }
@@ -520,6 +553,7 @@ sp_status sp_scan_next(sp_scan *scan, int64_t max, sp_scan_points *out)
     const int64_t end = scan->end_row >= 0 ? scan->end_row : scan->n_points;
     int64_t n = 0, left = end - scan->row;
     int64_t bytes = scan->record_bytes + 8 * (int64_t)(scan->n_selected + 4);
+    bool is_finite = true;
 
     assert(max >= 1 && out);
     assert(scan->record_bytes >= 0 && scan->n_selected >= 0);
@@ -530,15 +564,12 @@ sp_status sp_scan_next(sp_scan *scan, int64_t max, sp_scan_points *out)
     SP_TRY(reserve(scan, out, max));
     SP_TRY(sp_scan_records(scan, max, scan->record, &n));
     for (int a = 0; a < 3; a++)
-        SP_TRY(decode(scan, scan->axis[a], n, out->xyz + a, 3));
+        is_finite &= decode(scan, scan->axis[a], n, out->xyz + a, 3);
+    out->n_void = is_finite ? 0 : count_void(out, n);
     for (int i = 0; i < scan->n_selected; i++)
-        SP_TRY(decode(scan, scan->selected[i], n, out->attr + i, scan->n_selected));
-    for (int64_t i = 0; i < n; i++) {
-        out->label[i] = SP_SCAN_UNLABELLED;
-        if (scan->label >= 0)
-            SP_TRY(decode_label(scan, scan->record + i * scan->record_bytes,
-                                scan->row + i, &out->label[i]));
-    }
+        if (!decode(scan, scan->selected[i], n, out->attr + i, scan->n_selected))
+            SP_TRY(check_attribute(scan, out, n, i));
+    SP_TRY(decode_labels(scan, out, n));
     out->n = n;
     out->first_row = scan->row;
     scan->row += n;

@@ -22,6 +22,7 @@
 #ifndef SP_SCAN_H
 #define SP_SCAN_H
 
+#include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -47,6 +48,7 @@ typedef struct sp_scan_options {
  * first use. */
 typedef struct sp_scan_points {
     int64_t n, first_row; /* number of points; row of the first one in the file */
+    int64_t n_void;       /* how many of them sp_scan_is_void says */
     double *xyz;          /* [n][3] metre */
     int32_t *label;       /* [n] class code of the source; negative: unlabelled */
     double *attr;         /* [n][number of attributes selected] */
@@ -85,8 +87,15 @@ const char *sp_scan_attribute(const sp_scan *scan, int i, char *kind, int *size)
 /* Selects the attributes that sp_scan_next gives, in this order. SP_EUSAGE: one is
  * missing; the message lists those present. */
 sp_status sp_scan_select(sp_scan *scan, int n, const char *const *names);
-/* Reads the next points, at most max; out->n is 0 at the end. SP_EDATA: coordinates or
- * attributes are not finite, labels are not integers, or the file ends early. */
+/* Is this a row without a point? Depth cameras and PCL keep a row for each pixel, with
+ * coordinates that are not finite where nothing was measured. */
+static inline bool sp_scan_is_void(const double xyz[3])
+{
+    return !(isfinite(xyz[0]) && isfinite(xyz[1]) && isfinite(xyz[2]));
+}
+/* Reads the next points, at most max; out->n is 0 at the end. Void rows are among them:
+ * they are unlabelled, and their attributes may be any value. SP_EDATA: attributes of
+ * points are not finite, labels are not integers, or the file ends early. */
 sp_status sp_scan_next(sp_scan *scan, int64_t max, sp_scan_points *out);
 /* Goes back to the first point. */
 sp_status sp_scan_rewind(sp_scan *scan);

@@ -199,13 +199,22 @@ static void set_threads(int threads)
 
 /* OpenMP ends the process if it cannot start a thread, and does not name the key of the
  * deck that asked for it. So a number of threads above that of the cores is tried
- * first. */
+ * first. Far above it, threads wait for each other all the time: a step of 4096 threads
+ * on two cores takes seconds where it took milliseconds. */
 static sp_status check_threads(const sp_resources *r, int threads)
 {
+    enum { MOST_PER_CORE = 64 };
+    const int cores = r->session.comm->node_cores;
     int started;
 
-    if (threads <= r->session.comm->node_cores)
+    if (threads <= cores)
         return SP_OK;
+    if (threads > MOST_PER_CORE * cores)
+        return SP_FAIL(SP_EUSAGE,
+                       "%srun.threads = %d: the ranks of this node may use %d core%s, "
+                       "expected at most %d threads a rank",
+                       sp_config_where(r->session.config, "run.threads"), threads,
+                       cores, cores == 1 ? "" : "s", MOST_PER_CORE * cores);
     started = sp_thread_try(threads);
     if (started < threads)
         return SP_FAIL(SP_EUSAGE,

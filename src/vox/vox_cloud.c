@@ -71,6 +71,8 @@ vox_source vox_source_of(const sp_scan *scan)
 
 bool vox_is_within(const vox_options *o, const double *xyz)
 {
+    if (sp_scan_is_void(xyz))
+        return false;
     return !o->has_bounds || (xyz[0] >= o->bounds[0] && xyz[0] < o->bounds[2] &&
                               xyz[1] >= o->bounds[1] && xyz[1] < o->bounds[3]);
 }
@@ -79,6 +81,27 @@ void vox_codes_count(vox_codes *codes, int32_t code)
 {
     if (code >= 0 && code <= VOX_MAX_CODE)
         codes->n[code]++;
+}
+
+void vox_codes_count_void(vox_codes *codes, const vox_options *o, int file, int64_t n)
+{
+    assert(file >= 0 && file < o->n_inputs && n >= 0);
+    codes->n_void += n;
+    if (n > 0 && codes->void_from_end < o->n_inputs - file)
+        codes->void_from_end = o->n_inputs - file;
+}
+
+sp_status vox_codes_tell_void(vox_codes *codes, const vox_options *o, sp_comm *comm,
+                              const char *what)
+{
+    SP_TRY(sp_comm_allreduce(comm, SP_SCOPE_WORLD, &codes->n_void, 1, SP_I64, SP_SUM));
+    SP_TRY(sp_comm_allreduce(comm, SP_SCOPE_WORLD, &codes->void_from_end, 1, SP_I64,
+                             SP_MAX));
+    if (codes->n_void > 0)
+        sp_log_warn0("rows without a point, as their coordinates are not finite: "
+                     "%" PRId64 ", the first ones in %s; %s",
+                     codes->n_void, o->input[o->n_inputs - codes->void_from_end], what);
+    return SP_OK;
 }
 
 int32_t vox_class_of(const vox_options *o, int32_t code)
@@ -167,7 +190,7 @@ sp_status vox_cloud_load(vox_cloud *c, const vox_options *o, int file, vox_codes
     sp_status rc;
 
     assert(codes && file >= 0 && file < o->n_inputs);
-    c->n = 0;
+    c->n = c->n_rows = 0;
     c->is_block = false;
     SP_TRY_GOTO(rc, vox_scan_open(&scan, o, file), end);
     c->source = vox_source_of(scan);
@@ -175,6 +198,8 @@ sp_status vox_cloud_load(vox_cloud *c, const vox_options *o, int file, vox_codes
         SP_TRY_GOTO(rc, sp_scan_next(scan, SP_SCAN_BLOCK, &points), end);
         SP_TRY_GOTO(rc, vox_cloud_reserve(c, o, c->n + points.n), end);
         append(c, o, &points, count_attributes(o), codes);
+        vox_codes_count_void(codes, o, file, points.n_void);
+        c->n_rows += points.n;
         SP_TRY_GOTO(rc, vox_options_check_stop(o), end);
     } while (points.n > 0);
 end:

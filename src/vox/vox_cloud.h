@@ -8,6 +8,7 @@
 #ifndef VOX_CLOUD_H
 #define VOX_CLOUD_H
 
+#include "comm/sp_comm.h"
 #include "data/sp_shard.h"
 #include "scan/sp_scan.h"
 #include "vox/vox_options.h"
@@ -23,6 +24,7 @@ typedef struct vox_source {
  * first use; destroy with vox_cloud_destroy. */
 typedef struct vox_cloud {
     int64_t n, capacity;
+    int64_t n_rows; /* of the whole scan that was loaded, void ones too */
     vox_source source;
     double *xyz; /* [n][3] metre */
     /* [n][options->n_features] after division; height and count are 0 so far */
@@ -44,8 +46,8 @@ typedef struct vox_piece {
     int32_t file, bx, by; /* number of the input; column and row of the block */
     /* of the scan's points and layout: which scan it is; 0: it was cut in parts */
     uint32_t crc;
-    vox_source source;    /* zero at at -1 */
-    int64_t n_own;        /* points of the block that are not in its margin */
+    vox_source source; /* zero at at -1 */
+    int64_t n_own;     /* points of the block that are not in its margin */
     /* Number of the first slot in the file's temporary file, records of a slot, and
      * records of the block; at -1: the whole scan, or one that was cut in parts. */
     int64_t at, per_slot, n;
@@ -53,9 +55,12 @@ typedef struct vox_piece {
     sp_block block;   /* all zero: the whole scan */
 } vox_piece;
 
-/* Number of points within the bounds for each code of the source, for warnings. */
+/* Number of points within the bounds for each code of the source, for warnings, and of
+ * void rows (sp_scan_is_void) of all scans. */
 typedef struct vox_codes {
     int64_t n[VOX_MAX_CODE + 1]; /* other codes are not counted */
+    int64_t n_void;
+    int64_t void_from_end; /* inputs from the first one with such a row on; 0: none */
 } vox_codes;
 
 /* Chooses the columns where --features was not given: one and height, and intensity
@@ -75,11 +80,18 @@ void vox_cloud_destroy(vox_cloud *cloud);
 
 /* Makes room for n points. SP_EMEM. */
 sp_status vox_cloud_reserve(vox_cloud *cloud, const vox_options *options, int64_t n);
-/* Is x0 <= x < x1 and y0 <= y < y1, or are there no bounds? Neighbouring bounds share
- * no point. */
+/* Is this a point with x0 <= x < x1 and y0 <= y < y1, or one at all where there are no
+ * bounds? Neighbouring bounds share no point. */
 bool vox_is_within(const vox_options *options, const double *xyz);
 /* Counts one point's code; codes beyond VOX_MAX_CODE are ignored. */
 void vox_codes_count(vox_codes *codes, int32_t code);
+/* Counts void rows of an input. */
+void vox_codes_count_void(vox_codes *codes, const vox_options *options, int file,
+                          int64_t n);
+/* Sums the void rows of all ranks and says on rank 0 how many there were, and `what`
+ * became of them. Collective. */
+sp_status vox_codes_tell_void(vox_codes *codes, const vox_options *options,
+                              sp_comm *comm, const char *what);
 /* The label of a point with this code: a class where there is a map, else the code
  * itself; SP_IGNORE for none. */
 int32_t vox_class_of(const vox_options *options, int32_t code);

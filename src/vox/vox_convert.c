@@ -534,6 +534,8 @@ static sp_status run(convert *c)
 
     if (rc == SP_OK)
         rc = find_parts(c);
+    if (rc == SP_OK)
+        rc = vox_codes_tell_void(c->codes, c->options, c->comm, "they are left out");
     if (rc == SP_OK && c->options->map.n > 0)
         rc = sp_comm_allreduce(c->comm, SP_SCOPE_WORLD, c->codes->n, VOX_MAX_CODE + 1,
                                SP_I64, SP_SUM);

@@ -71,6 +71,9 @@ static void extend(vox_box *found, const double *xyz)
 /* Takes the points at hand. */
 static sp_status each_of(vox_cutter *c, sp_status (*take)(vox_cutter *c, int64_t i))
 {
+    c->cut->n_void += c->points.n_void;
+    if (c->codes)
+        vox_codes_count_void(c->codes, c->options, c->cut->file, c->points.n_void);
     for (int64_t i = 0; i < c->points.n; i++) {
         const double *xyz = c->points.xyz + 3 * i;
 
@@ -317,6 +320,7 @@ static void begin_run(vox_cut *cut)
 {
     cut->found =
         (vox_box){{INFINITY, INFINITY, INFINITY}, {-INFINITY, -INFINITY, -INFINITY}};
+    cut->n_void = 0;
     cut->crc = 0;
     free(cut->share);
     cut->share = NULL;

@@ -56,6 +56,7 @@ typedef struct vox_cut {
     /* All else is zero before vox_cut_open. */
     vox_source source;
     vox_box found;     /* around the part's points within the bounds */
+    int64_t n_void;    /* its rows without a point */
     vox_layout layout; /* by which it was cut; n_blocks are 0: it was measured alone */
     vox_share *share;  /* [blocks of the layout] */
     int64_t per_slot;

@@ -225,17 +225,21 @@ static sp_status take(reading *r, const sp_scan_points *block)
     vox_view_points *p = r->points;
 
     SP_TRY(make_room(r, p->n + block->n));
-    if (!r->is_begun && block->n > 0 && !r->request->is_from_sensor)
-        memcpy(r->origin, block->xyz, sizeof r->origin);
-    r->is_begun = r->is_begun || block->n > 0;
-    for (int64_t i = 0; i < block->n; i++, p->n++) {
+    for (int64_t i = 0; i < block->n; i++) {
+        const double *xyz = block->xyz + 3 * i;
+
+        if (sp_scan_is_void(xyz))
+            continue;
+        if (!r->is_begun && !r->request->is_from_sensor)
+            memcpy(r->origin, xyz, sizeof r->origin);
+        r->is_begun = true;
         for (int k = 0; k < 3; k++)
-            p->xyz[3 * p->n + k] = (float)(block->xyz[3 * i + k] - r->origin[k]);
+            p->xyz[3 * p->n + k] = (float)(xyz[k] - r->origin[k]);
         if (r->wants_value)
-            p->value[p->n] =
-                (float)(r->has_attribute ? block->attr[i] : block->xyz[3 * i + 2]);
+            p->value[p->n] = (float)(r->has_attribute ? block->attr[i] : xyz[2]);
         else
             SP_TRY(class_of(r, block->label[i], &p->label[p->n]));
+        p->n++;
     }
     return SP_OK;
 }

@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <signal.h>
 #include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/sp_log.h"
+#include "process/sp_signal.h"
 #include "run/sp_lock.h"
 #include "show/sp_live.h"
 
@@ -188,7 +188,7 @@ static bool is_needed(const scene *s, int fd)
  * connections, from whose end the launcher learns that a rank is gone. */
 static void hide(const scene *s)
 {
-    static const int signals[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGPIPE};
+    static const int signals[] = {SP_SIGNAL_REQUESTS, SIGPIPE};
 
     for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
         signal(signals[i], SIG_IGN);

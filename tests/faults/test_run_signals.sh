@@ -31,12 +31,14 @@ target() {
     pid=${pid%% *}
     # Before the ranks have a heartbeat there is only the launcher.
     test -n "$pid" || { who=launcher pid=$job; }
-    case $who$signal in launcherUSR2) signal=USR1 ;; esac # MPICH's ends of USR2
+    case $who$signal in # MPICH's ends of these
+    launcherUSR2 | launcherHUP | launcherXCPU) signal=USR1 ;;
+    esac
 }
 # stopped RANKS: one run that gets a signal at some instant; where it ended in $end.
 stopped() {
     rm -rf r
-    signal=$(nth $(($(draw $((i + 1000)) 4))) TERM USR1 INT USR2)
+    signal=$(nth $(($(draw $((i + 1000)) 6))) TERM USR1 INT USR2 HUP XCPU)
     wait_ms=$(draw $((i + 2000)) $((1 + $(cat "length$1") * 11 / 10)))
     "$MPIEXEC" -n "$1" "$SPTRAIN" base.deck >out 2>err </dev/null &
     job=$!

@@ -8,27 +8,31 @@ dummy_deck u.h5 'size = 4; eval_size = 3;' 'steps = 2;' 'watchdog_s = 0; threads
 run 1 0 base.deck run.dir=r
 model=run.checkpoint=r/checkpoints/best.h5
 
-# stopped RANKS WHO COMMAND ARGUMENTS...: rank WHO gets TERM in its first batch.
+# stopped RANKS WHO SIGNAL COMMAND ARGUMENTS...: rank WHO gets the signal in its first batch.
 stopped() {
-    n=$1 who=$2 command=$3
-    shift 3
+    n=$1 who=$2 signal=$3 command=$4
+    shift 4
     rm -rf s
-    export SP_TEST_FAULT="term@$who:eval:0"
+    export SP_TEST_FAULT="$signal@$who:eval:0"
     run "$n" 75 "$command" base.deck run.dir=s $model "$@"
     unset SP_TEST_FAULT
-    says err '^fault: term at '
-    says out '^stopped by signal 15, and nothing was written: run the same command again$'
+    says err "^fault: $signal at "
+    says out '^stopped by signal [0-9]*, and nothing was written: run the same command again$'
     grep -q 'error: ' err && fail "a request is no error"
     says s/status-$command.json '"state":"stopped","exit_code":75,'
     test ! -e s/evaluations.jsonl || fail "an evaluation was written"
     test ! -e s/predictions || fail "left $(ls s/predictions)"
 }
 for command in eval predict; do
-    stopped 1 0 $command
-    stopped 3 0 $command
-    stopped 2 1 $command
-    stopped 2 1 $command eval.views=2
-    run 2 0 $command base.deck run.dir=s $model
+    stopped 1 0 hup $command
+    stopped 3 0 xcpu $command
+    stopped 2 1 term $command
+    stopped 2 1 term $command eval.views=2
+    # nohup keeps HUP from the ranks too.
+    SP_TEST_FAULT=hup@1:eval:0 timeout -k 5 "$limit_s" sh -c 'trap "" HUP; exec "$@"' sh \
+        "$MPIEXEC" -n 2 "$SPTRAIN" $command base.deck run.dir=s $model >out 2>err </dev/null ||
+        fail "$command with HUP ignored"
+    says err '^fault: hup at '
     status_file=s/status-$command.json
     says $status_file '"state":"done","exit_code":0,'
 done

@@ -146,6 +146,21 @@ cut -d' ' -f1-5 in/t.txt | tail -n +2 | awk '{ print $1+0, $2+0, $3+0, $4+0, $5+
 cut -d' ' -f1-5 all1/t.txt | tail -n +2 | awk '{ print $1+0, $2+0, $3+0, $4+0, $5+0 }' >found
 same columns found "columns of t.txt"
 test "$(sort -u k.codes | tr '\n' ' ')" != "0 " || fail "k.label has no class"
+
+# Rows without a point, as depth cameras have them, keep their place and get no class; the
+# points have the classes that they have without such rows.
+awk 'NR > 1 && NR % 7 == 0 { print "nan nan nan nan nan nan" } { print }
+     END { print "1 1 inf 1 1 1" }' in/t.txt >v.txt
+grep -c '^nan\|inf' v.txt >n_void
+for block in 8 0; do
+    run 2 0 label h in/t.txt v.txt --out void$block --any-format --block $block run.threads=1
+    says err "not finite: $(cat n_void), the first ones in v.txt; they have no class"
+    grep -v 'nan\|inf' void$block/v.txt >points
+    same points void$block/t.txt "points among rows without, --block $block"
+    test "$(grep 'nan\|inf' void$block/v.txt | grep -c ' -1$')" = "$(cat n_void)" ||
+        fail "rows without a point, --block $block"
+    test "$(wc -l <void$block/v.txt)" = "$(wc -l <v.txt)" || fail "v.txt has other rows"
+done
 run 1 0 label h in/k.bin --out kept --any-format --keep 2 run.threads=1
 od -An -v -tu4 -w4 kept/k.label | tr -d ' ' | sort -u >k.codes
 says k.codes "^$((9 * 65536 + 2))\$" # with the instance

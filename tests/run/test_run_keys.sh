@@ -105,10 +105,11 @@ DECK
 misfit 'misfit.deck:3: layer a: the last layer has 77 channels'
 
 # A deck in a folder such as a sweep makes, whose name looks like a key. The job script finds
-# its run folder, which no comment names: here without Slurm, by an srun of our own.
+# its run folder, which no comment names and which is a text in two pieces: here without
+# Slurm, by an srun of our own.
 mkdir bin lr=0.1
 {
-    sed 's/dir = "r"/dir : "swept"/' base.deck
+    sed 's/dir = "r"/dir : "sw" # piece\n "ept"/' base.deck
     echo '# run.dir = "elsewhere"'
 } >lr=0.1/my.deck
 run 1 0 check lr=0.1/my.deck
@@ -160,6 +161,9 @@ for program in sptrain spvox spbench; do
 done
 "$MPIEXEC" -n 3 "$SP_BUILDDIR/spbench" steps >out 2>err
 test "$(grep -c 'did you mean "step"' err)" = 1 || fail "several ranks refuse a word"
+# What one process measures is measured by rank 0, and no other takes its processor.
+"$MPIEXEC" -n 3 "$SP_BUILDDIR/spbench" plan --quick --voxels 500 >out 2>err || fail "spbench plan"
+test "$(grep -c '^multiply_add' out)" = 1 || fail "several ranks measure"
 # A task of srun --mpi=pmix does not answer for itself, so it asks MPI, which is not Open MPI.
 if "$MPIEXEC" --version | grep -q HYDRA; then
     SLURM_NTASKS=3 PMIX_RANK=1 "$SPTRAIN" --help >out 2>err && fail "task 1 of 3 answers"

@@ -58,13 +58,21 @@ one_diagnosis 'expected the same or a multiple up to 1048576'
 run 1 75 base.deck run.dir=long train.steps=1000000000000 batch.size=2147483647 run.time_limit_s=0.2
 says out 'lr=0.1 .*done=0%'
 
+# More threads than are of any use, which machines with fewer cores than these have.
+threads=4096
+if test "$(nproc --all)" -lt 64; then
+    run 1 2 base.deck run.dir=threads run.threads=4096
+    one_diagnosis 'run.threads = 4096: the ranks of this node may use [0-9]* cores\?, expected'
+    threads=$(sed -n 's/.*expected at most \([0-9]*\) threads a rank.*/\1/p' err)
+fi
 # More threads than the system starts: their stacks do not fit into these addresses.
-if (ulimit -v 20000000) 2>/dev/null; then
+if (ulimit -s 4000000 && ulimit -v 40000000) 2>/dev/null; then
     (
-        ulimit -v 20000000
-        run 1 2 base.deck run.dir=threads run.threads=4096
+        ulimit -s 4000000
+        ulimit -v 40000000
+        run 1 2 base.deck run.dir=threads run.threads="$threads"
     ) || exit 1
-    one_diagnosis 'command line: run.threads = 4096: the system starts [0-9]* for this rank'
+    one_diagnosis "command line: run.threads = $threads: the system starts [0-9]* for this rank"
 fi
 
 # launch_unheard RANKS ARGUMENTS...: as launch, with the ranks' standard output on a full disk.

@@ -41,6 +41,16 @@ vox 1 0 convert --out w --map 2=road,3:4=car a.txt
 says_not err warning
 says out 'labels=yes'
 
+# Rows without a point are left out and counted, over all ranks, in one line.
+awk '{ print } NR > 1 { print "nan nan nan 7" }' a.txt >void.txt
+for options in "" "--block 5 --overlap 1"; do
+    # shellcheck disable=SC2086
+    vox 2 0 convert --out v --points $options void.txt a.txt void.txt
+    test "$(grep -c 'not finite: 6, the first ones in void.txt; they are left out' err)" = 1 ||
+        fail "rows without a point: $options"
+    says out 'points_mapped=9 classes=4'
+done
+
 # Scans without labels need no map.
 vox 1 0 convert --out u --columns x,y,z,- a.txt
 says_not err warning

@@ -202,6 +202,7 @@ RUNS_TEST(numbers_are_those_of_the_lines)
 
     put(0, "metrics.jsonl", START STEP(1, 1.5) STEP(2, 1.25) STEP(3, 0.8125) EVAL);
     report(1);
+    shows_not("<th>merged IoU</th>");
     shows("data-p=\"1,1.5 2,1.25 3,0.8125\"");
     shows("<td>0.6250<span"); /* IoU */
     shows("<td>0.4375<span");
@@ -217,11 +218,30 @@ RUNS_TEST(numbers_are_those_of_the_lines)
     shows("a &lt;b&gt;processor&lt;/b&gt;");
     OK(sp_file_read(csv_path, &csv, NULL));
     assert_string_equal(
-        csv, "run,step,epoch,unit,class,count,predicted,iou,precision,recall\r\n"
+        csv, "run,step,epoch,unit,class,count,predicted,iou,precision,recall,"
+             "merged_iou\r\n"
              "\"run0\",3,1,voxels,\"ground\",60,65,0.625,0.76923076923076927,"
-             "0.83333333333333337\r\n"
-             "\"run0\",3,1,voxels,\"tree\",40,35,0.25,0.7142857142857143,0.625\r\n"
-             "\"run0\",3,1,voxels,\"none\",0,0,,,\r\n");
+             "0.83333333333333337,\r\n"
+             "\"run0\",3,1,voxels,\"tree\",40,35,0.25,0.7142857142857143,0.625,\r\n"
+             "\"run0\",3,1,voxels,\"none\",0,0,,,,\r\n");
+    free(csv);
+}
+
+/* Merged numbers stand beside the plain ones of the same unit. */
+RUNS_TEST(merged_predictions)
+{
+    char *csv;
+
+    put(0, "metrics.jsonl",
+        "{\"event\":\"eval\",\"step\":3,\"miou\":0.25,\"iou\":{\"x\":0.25},"
+        "\"confusion\":[[4]],\"point_miou\":0.5,\"point_iou\":{\"x\":0.5},"
+        "\"point_confusion\":[[8]],\"merged\":{\"views\":1,\"blocks\":true,"
+        "\"point_miou\":0.5625,\"point_iou\":{\"x\":0.5625}}}\n");
+    report(1);
+    shows("<th>IoU</th><th>merged IoU</th>");
+    assert_int_equal(count(page, "<td>0.5625<span"), 2); /* of the class, mean */
+    OK(sp_file_read(csv_path, &csv, NULL));
+    assert_non_null(strstr(csv, ",points,\"x\",8,8,0.5,1,1,0.5625\r\n"));
     free(csv);
 }
 
@@ -246,7 +266,7 @@ RUNS_TEST(evaluations_of_other_checkpoints)
     shows("by sptrain eval of a&amp;b.h5");
     shows("mean IoU over voxels, at step 7</div>"); /* no best of one training */
     shows("<tr><td>2026-01-02T03:04:05Z</td><td>7</td><td>2</td><td>0.8750</td>"
-          "<td>0.5000</td><td>&ndash;</td><td>a&amp;b.h5</td></tr>");
+          "<td>0.5000</td><td>&ndash;</td><td>&ndash;</td><td>a&amp;b.h5</td></tr>");
 }
 
 RUNS_TEST(a_run_that_has_just_begun)
