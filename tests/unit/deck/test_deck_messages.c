@@ -134,6 +134,9 @@ TEST(ranges)
         "batch : { per = \"rank\"; };", "train.deterministic=world",
         "command line: train.deterministic = \"world\" needs batch.per = \"world\" and "
         "train.bn_scope = \"world\"");
+    refused("train : { bn_scope = \"rank\";\n deterministic = \"world\"; };", NULL,
+            "d:2: train.deterministic = \"world\" needs batch.per = \"world\" and "
+            "train.bn_scope = \"world\"");
 }
 
 TEST(grammar)
@@ -211,6 +214,10 @@ TEST(layers)
         "net : { layers = ( { name = \"a\"; op = \"conv\"; out = 0; } ); };", NULL,
         "d:1: net.layers: layer \"a\": out takes an integer from 1 to 1048576, found "
         "the integer 0");
+    refused(
+        "net : { layers = ( { name = \"a\"; op = \"conv\"; out = 1048577; } ); };", NULL,
+        "d:1: net.layers: layer \"a\": out takes an integer from 1 to 1048576, found "
+        "the integer 1048577");
     refused("net : { layers = ( { name = \"a\"; op = \"dropout\"; p = 1; } ); };", NULL,
             "d:1: net.layers: layer \"a\": p takes [0, 1), found the integer 1");
 }
