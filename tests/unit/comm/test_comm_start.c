@@ -27,6 +27,13 @@ TEST(several_single_ranks_are_refused)
     assert_int_equal(run_self("SLURM_NTASKS=3", "open", ""), SP_EUSAGE);
     assert_int_equal(run_self("SLURM_NTASKS=1", "open", ""), SP_OK);
     assert_int_equal(run_self("SLURM_NTASKS=3 PMI_SIZE=1", "open", ""), SP_OK);
+    /* The batch script itself, and not srun, has started the program. */
+    assert_int_equal(
+        run_self("env -u SLURM_STEP_ID SLURM_NTASKS=3 SLURM_JOB_ID=1", "open", ""),
+        SP_OK);
+    assert_int_equal(
+        run_self("SLURM_STEP_ID=0 SLURM_NTASKS=3 SLURM_JOB_ID=1", "open", ""),
+        SP_EUSAGE);
     /* A launcher of another MPI, whose words this MPI does not understand. */
     assert_int_equal(run_self("OMPI_COMM_WORLD_SIZE=2", "open", ""), SP_EUSAGE);
     assert_int_equal(run_self("OMPI_COMM_WORLD_SIZE=1", "open", ""), SP_OK);

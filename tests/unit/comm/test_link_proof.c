@@ -155,6 +155,9 @@ static void try_proof(const char *proof, int32_t rank, sp_link_stage want)
     assert_int_equal(send(fd, &hello, sizeof hello, 0), sizeof hello);
     poll(NULL, 0, 20);
     sp_link_advance(&root, &address, SIZE);
+    /* Who names no rank of this job gets no answer. */
+    assert_int_equal(root.stage,
+                     rank >= 1 && rank < SIZE ? SP_LINK_PROOF : SP_LINK_CLOSED);
     if (root.stage == SP_LINK_PROOF) {
         assert_int_equal(recv(fd, answer, sizeof answer, 0), sizeof answer);
         assert_int_equal(send(fd, proof ? proof : answer + 16, 8, 0), 8);

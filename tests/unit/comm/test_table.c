@@ -56,6 +56,8 @@ TEST(rows_are_those_of_all_ranks)
         assert_int_equal(t.row[ODD].min_rank, comm.size > 1 ? 1 : 0);
         assert_true(isnan(t.row[BROKEN].sum) && t.row[BROKEN].max == 1);
         assert_int_equal(t.row[BROKEN].count, comm.size + 1);
+        assert_int_equal(t.row[BROKEN].min_rank, 0); /* of equal ones the lowest */
+        assert_int_equal(t.row[BROKEN].max_rank, 0);
     }
     sp_table_destroy(&t);
 }

@@ -122,6 +122,8 @@ TEST(ranges)
             "command line: batch.size = 3000000000 is above 2147483647");
     refused("train :\n{ seed = 99999999999999999999; };", NULL,
             "d:2: the integer 99999999999999999999 is beyond 64 bits");
+    refused("", "batch.size=1; x = 2",
+            "command line: batch.size = 1; x = 2 is no integer as a deck has it");
     refused(
         "", "train.seed=99999999999999999999",
         "command line: train.seed = 99999999999999999999 is no integer as a deck has "
@@ -134,6 +136,9 @@ TEST(ranges)
         "batch : { per = \"rank\"; };", "train.deterministic=world",
         "command line: train.deterministic = \"world\" needs batch.per = \"world\" and "
         "train.bn_scope = \"world\"");
+    refused("train : { bn_scope = \"rank\";\n deterministic = \"world\"; };", NULL,
+            "d:2: train.deterministic = \"world\" needs batch.per = \"world\" and "
+            "train.bn_scope = \"world\"");
 }
 
 TEST(grammar)
@@ -211,6 +216,10 @@ TEST(layers)
         "net : { layers = ( { name = \"a\"; op = \"conv\"; out = 0; } ); };", NULL,
         "d:1: net.layers: layer \"a\": out takes an integer from 1 to 1048576, found "
         "the integer 0");
+    refused(
+        "net : { layers = ( { name = \"a\"; op = \"conv\"; out = 1048577; } ); };", NULL,
+        "d:1: net.layers: layer \"a\": out takes an integer from 1 to 1048576, found "
+        "the integer 1048577");
     refused("net : { layers = ( { name = \"a\"; op = \"dropout\"; p = 1; } ); };", NULL,
             "d:1: net.layers: layer \"a\": p takes [0, 1), found the integer 1");
 }

@@ -122,11 +122,17 @@ TEST(a_family_on_the_command_line_replaces_layers)
     char *back[] = {"net.family=dummy",
                     "net.layers=({ name = \"b\"; op = \"relu\"; })"};
     char *down[] = {"net.family=dummy", "net.kernel_down=2"};
-    sp_config c;
+    sp_config c, from;
 
     OK(sp_config_parse(&c, deck, "d", 1, dummy));
     assert_int_equal(c.net.n_layers, 0);
     assert_int_equal(c.net.kernel_down, 3); /* the default of the family */
+    /* those of a checkpoint too */
+    OK(sp_config_parse(&from, deck, "checkpoint", 0, NULL));
+    from.net.width = 0.25;
+    sp_config_take(&c, &from, "net");
+    assert_true(c.net.n_layers == 0 && c.net.kernel_down == 3 && c.net.width == 0.25);
+    sp_config_destroy(&from);
     sp_config_destroy(&c);
     OK(sp_config_parse(&c, deck, "d", 2, back));
     assert_int_equal(c.net.n_layers, 1);

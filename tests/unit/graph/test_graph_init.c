@@ -48,6 +48,7 @@ TEST(weights_have_the_kaiming_moments)
     sp_graph_destroy(&g);
 }
 
+/* Those of other layers are other numbers. */
 TEST(weights_depend_on_seed_and_name_alone)
 {
     sp_graph g, h;
@@ -67,6 +68,10 @@ TEST(weights_depend_on_seed_and_name_alone)
     assert_non_null(c);
     assert_true(p->offset != q->offset);
     assert_memory_equal(a + p->offset, b + q->offset, (size_t)p->count * sizeof *a);
+    for (int i = 0; i < g.n_params; i++)
+        assert_true(&g.param[i] == p || g.param[i].n_dims == 1 ||
+                    a[g.param[i].offset] / (float)sqrt(2.0 / g.param[i].fan_out) !=
+                        a[p->offset] / (float)sqrt(2.0 / p->fan_out));
     sp_graph_init_params(&g, 8, c);
     assert_memory_not_equal(a, c, (size_t)g.n_floats * sizeof *a);
     free(a);

@@ -205,13 +205,16 @@ TEST(maps_follow_kernel_and_stride)
         "{ name = \"point\"; op = \"conv\"; out = 8; kernel = 1; stride = 2; },\n"
         "{ name = \"up\"; op = \"conv_transpose\"; out = 4; kernel = 2; stride = 8; "
         "},\n"
-        "{ name = \"pool\"; op = \"max_pool\"; stride = 2; },\n"
+        "{ name = \"pool\"; op = \"max_pool\"; stride = 4; },\n"
         "{ name = \"g\"; op = \"global_avg_pool\"; },\n"
         "{ name = \"l\"; op = \"linear\"; out = 6; bias = true; },\n"
         "{ name = \"all\"; op = \"broadcast\"; },\n"
         "{ name = \"cat\"; op = \"concat\"; from = [\"pool\", \"all\"]; },\n"
-        "{ name = \"fin\"; op = \"conv_transpose\"; out = 3; kernel = 2; stride = 2; } "
-        "); };";
+        "{ name = \"bn\"; op = \"batchnorm\"; },\n"
+        "{ name = \"leaky\"; op = \"leaky_relu\"; },\n"
+        "{ name = \"drop\"; op = \"dropout\"; },\n"
+        "{ name = \"fin\"; op = \"conv_transpose\"; out = 3; kernel = 2; stride = 4; "
+        "bias = true; } ); };";
     sp_graph g;
 
     build(&g, NULL, deck, 2, 3);
@@ -223,12 +226,15 @@ TEST(maps_follow_kernel_and_stride)
     assert_key(&g, find(&g, "four")->grad_map, 2, 0, 3, 0);
     assert_key(&g, find(&g, "point")->map, 2, 3, 1, 0);
     assert_key(&g, find(&g, "up")->map, 3, 0, 2, 0);
-    assert_key(&g, find(&g, "pool")->map, 0, 1, 2, 0);
+    assert_key(&g, find(&g, "pool")->map, 0, 2, 4, 0);
     assert_int_equal(find(&g, "pool")->grad_map, -1);
     assert_int_equal(find(&g, "g")->level, SP_LEVEL_SAMPLE);
     assert_int_equal(find(&g, "l")->map, -1);
-    assert_int_equal(find(&g, "all")->level, 1);
+    assert_int_equal(find(&g, "all")->level, 2);
     assert_int_equal(find(&g, "cat")->c_out, 10);
+    assert_true(find(&g, "leaky")->slope == 0.01f && find(&g, "drop")->p == 0.5f);
+    for (int i = 0; i < g.n_params; i++) /* train.decay_norm = false spares these */
+        assert_int_equal(g.param[i].is_norm, !strncmp(g.param[i].name, "bn/", 3));
     assert_int_equal(g.spec.n_levels, 4);
     sp_graph_destroy(&g);
 }

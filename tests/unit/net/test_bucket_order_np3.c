@@ -13,21 +13,35 @@ static double sum_of_ranks(int64_t i)
     return 6.0 + 3.0 * (double)(i % 7);
 }
 
-static void fill(sp_buckets *b)
+/* Adds to what sp_buckets_zero has left. */
+static void add(sp_buckets *b)
 {
-    sp_buckets_zero(b);
     for (int64_t i = 0; i < graph.n_floats; i++) {
         float x = (float)(comm.rank + 1 + i % 7);
 
         if (b->exact)
             sp_exact_add_f32(b->exact + i * SP_EXACT_LIMBS, &x, 1);
         else
-            b->grad[i] = x;
+            b->grad[i] += x;
     }
-    b->tail.loss_sum = 0.25 * (comm.rank + 1);
-    b->tail.n_samples = comm.rank;
+    b->tail.loss_sum += 0.25 * (comm.rank + 1);
+    b->tail.n_samples += comm.rank;
     if (b->exact)
         sp_exact_add_f64(b->tail_exact, &b->tail.loss_sum, 1);
+}
+
+static void fill(sp_buckets *b)
+{
+    OK(sp_buckets_zero(b));
+    add(b);
+}
+
+static void announce(sp_buckets *b, int down_to)
+{
+    for (int i = graph.n_params - 1; i >= down_to; i--) {
+        OK(sp_bucket_ready(b, graph.param[i].offset));
+        OK(sp_bucket_poll(b));
+    }
 }
 
 static bool is_summed(const sp_buckets *b)
@@ -96,13 +110,14 @@ static void sums_in_every_way_of_posting(bool is_exact)
     OK(sp_buckets_create(&b, &graph, &comm, is_exact, 4096));
     for (int way = 0; way < 4; way++) { /* announced early: none, half, all */
         b.is_overlapped = way != 3;
-        fill(&b);
-        for (int i = graph.n_params - 1;
-             way && i >= (way == 1 ? graph.n_params / 2 : 0); i--) {
-            OK(sp_bucket_ready(&b, graph.param[i].offset));
-            OK(sp_bucket_poll(&b));
-        }
+        OK(sp_buckets_zero(&b));
+        if (way == 3) /* without effect: nothing travels before the wait */
+            announce(&b, 0);
+        add(&b);
+        if (way == 1 || way == 2)
+            announce(&b, way == 1 ? graph.n_params / 2 : 0);
         OK(sp_bucket_wait(&b, NULL));
+        assert_int_equal(b.is_overlapped, way != 3);
         ALL_AGREE(&comm, is_summed(&b));
     }
     sp_buckets_destroy(&b);
@@ -120,19 +135,16 @@ TEST(limbs_add_up)
 
 /* The buckets of frozen layers stay at home: what a rank writes there is its own
  * afterwards. All others are the same bits as with nothing frozen. */
-static void frozen_layers_do_not_travel(bool is_exact)
+static void frozen_layers_do_not_travel(bool is_exact, bool (*is_frozen_layer)(int p))
 {
     sp_buckets b;
     int n_idle = 0;
 
     for (int p = 0; p < graph.n_params; p++)
-        graph.node[graph.param[p].node].is_frozen = p >= graph.n_params / 2;
+        graph.node[graph.param[p].node].is_frozen = is_frozen_layer(p);
     OK(sp_buckets_create(&b, &graph, &comm, is_exact, 4096));
     fill(&b);
-    for (int p = graph.n_params - 1; p >= 0; p--) {
-        OK(sp_bucket_ready(&b, graph.param[p].offset));
-        OK(sp_bucket_poll(&b));
-    }
+    announce(&b, 0);
     OK(sp_bucket_wait(&b, NULL));
     ALL_AGREE(&comm, b.tail.loss_sum == 1.5 && b.tail.n_samples == 3);
     for (int i = 0; i < b.n_buckets; i++) {
@@ -155,14 +167,26 @@ static void frozen_layers_do_not_travel(bool is_exact)
         graph.node[i].is_frozen = false;
 }
 
+static bool is_in_second_half(int p)
+{
+    return p >= graph.n_params / 2;
+}
+
+/* Norms share buckets with convolutions before and behind them. */
+static bool is_no_norm(int p)
+{
+    return !graph.param[p].is_norm;
+}
+
 TEST(frozen_floats_do_not_travel)
 {
-    frozen_layers_do_not_travel(false);
+    frozen_layers_do_not_travel(false, is_in_second_half);
+    frozen_layers_do_not_travel(false, is_no_norm);
 }
 
 TEST(frozen_limbs_do_not_travel)
 {
-    frozen_layers_do_not_travel(true);
+    frozen_layers_do_not_travel(true, is_in_second_half);
 }
 
 /* As if rank 2 had summed something that the others had not. */

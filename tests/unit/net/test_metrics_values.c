@@ -41,11 +41,14 @@ TEST(points_follow_their_voxel)
     sp_metrics m;
 
     OK(sp_metrics_create(&m, 2, SP_METRICS_POINTS));
+    m.confusion[0] = 4;
+    assert_true(sp_metrics_score(&m) == 1); /* without points, by voxels */
     sp_metrics_add_points(m.point_confusion, 2, &sample, row_of, guess);
     assert_int_equal(m.point_confusion[3], 1); /* point 0: row 1, class 1 */
     assert_int_equal(m.point_confusion[2], 2); /* points 3, 4: row 0, class 0 */
     assert_int_equal(sp_metrics_total(m.point_confusion, 2), 3);
-    assert_int_equal(sp_metrics_total(m.confusion, 2), 0);
+    assert_int_equal(sp_metrics_total(m.confusion, 2), 4);
+    assert_true(sp_metrics_score(&m) == 1.0 / 6);
     sp_metrics_zero(&m);
     assert_int_equal(sp_metrics_total(m.point_confusion, 2), 0);
     sp_metrics_destroy(&m);

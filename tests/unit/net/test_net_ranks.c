@@ -143,11 +143,17 @@ TEST(node_statistics_are_those_of_its_samples)
     int n_mine = deal(comm.size, is_me, mine);
     int n_nodes = deal(comm.size, is_on_my_node, nodes);
     net_case part, node;
+    bool is_same;
 
     run(&part, &comm, case_nets[1], &options, mine, n_mine);
     run(&node, &self, case_nets[1], &options, nodes, n_nodes);
     ALL_AGREE(&comm, distance(part.net.running, node.net.running,
                               part.graph.n_buffer_floats) < 1e-6);
+    /* Nodes have seen other samples, and go on with the same statistics. */
+    OK(sp_net_sync_running(&part.net));
+    OK(sp_comm_is_same(&comm, part.net.running,
+                       (size_t)part.graph.n_buffer_floats * sizeof(float), &is_same));
+    ALL_AGREE(&comm, is_same);
     case_close(&part);
     case_close(&node);
 }
@@ -200,6 +206,8 @@ static void check_synced(net_case *c, const sp_net_options *options, int most)
     bool is_same, is_mean = true;
 
     memcpy(before, c->net.running, n_floats * sizeof *before);
+    /* What is fetched before a step, as for a checkpoint, is of that time alone. */
+    OK(sp_net_fetch_running(&c->net));
     two_micro_batches(c, mine, n < most ? n : most);
     OK(sp_net_sync_running(&c->net));
     OK(sp_comm_is_same(&comm, c->net.running, n_floats * sizeof(float), &is_same));

@@ -6,9 +6,12 @@
 
 enum { N_STEPS = 3 };
 
+/* A norm of 20 channels has more than one run of SP_SPARED_RUN floats. */
+_Static_assert(SP_SPARED_RUN < 20, "the second run is exempt too");
+
 static const char *const LAYERS =
     "net : { layers = ("
-    "{ name = \"c\"; op = \"conv\"; out = 2; kernel = 3; },"
+    "{ name = \"c\"; op = \"conv\"; out = 20; kernel = 3; },"
     "{ name = \"b\"; op = \"batchnorm\"; },"
     "{ name = \"f\"; op = \"conv\"; out = 2; kernel = 1; bias = true; } ); };";
 
@@ -153,7 +156,8 @@ static void check_rule(int n_overrides, char *const *overrides)
 
 TEST(layers_have_rates_of_their_own_or_stay)
 {
-    char *factors[] = {"train.lr_layers=[\"c=0.5\",\"f=4\"]",
+    /* the longest prefix holds, wherever it stands */
+    char *factors[] = {"train.lr_layers=[\"c=0.5\",\"=9\",\"f=4\",\"b=1\"]",
                        "train.weight_decay=0.01"};
     char *frozen[] = {"train.freeze=[\"c\"]", "train.weight_decay=0.3",
                       "train.lr_layers=[\"b=0.25\"]", "train.decay_norm=false"};
@@ -297,6 +301,8 @@ TEST(lr_scales_with_the_effective_batch)
         snprintf(text, sizeof text, "train.lr_scale=%s", scale[i]);
         OK(sp_config_parse(&config, LAYERS, "lr", 5, overrides));
         assert_true(fabs(sp_optim_lr(&config, 0, 100, 40) - expected[i]) < 1e-12);
+        config.train.schedule = SP_ONECYCLE; /* at its peak */
+        assert_true(fabs(sp_optim_lr(&config, 30, 100, 40) - expected[i]) < 1e-12);
         sp_config_destroy(&config);
     }
 }

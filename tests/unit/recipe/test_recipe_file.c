@@ -302,13 +302,17 @@ TEST(the_gravest_difference_is_found)
     b.n_formats = 1; /* scans of several formats make one data set */
     b.unit = b.scan_columns = NULL;
     differs(&b, SP_RECIPE_SAME, "");
+    b.overlap = 4;
+    differs(&b, SP_RECIPE_OTHER_CUT,
+            "blocks of 25 with a margin of 3, but of 25 with 4");
+    b.overlap = 3;
     b.block = 50;
     differs(&b, SP_RECIPE_OTHER_CUT,
             "blocks of 25 with a margin of 3, but of 50 with 3");
-    b.source = renamed;
-    differs(&b, SP_RECIPE_OTHER_VALUES,
-            "column intensity is Reflectance/65535, but intensity/65535");
     b.divisor = other;
+    differs(&b, SP_RECIPE_OTHER_VALUES,
+            "column intensity is Reflectance/65535, but Reflectance/255");
+    b.source = renamed;
     differs(&b, SP_RECIPE_OTHER_VALUES,
             "column intensity is Reflectance/65535, but intensity/255");
     b.height_percentile = 5;

@@ -219,12 +219,16 @@ TEST(cost_equals_plain_counting)
 
 TEST(limits_of_the_grid)
 {
+    const int32_t ends[6] = {-SP_COORD_LIMIT, 0, 0, SP_COORD_LIMIT - 1, 0, 0};
+    int64_t cost[SP_COST_COLUMNS];
     sp_points points = make_points();
     sp_grid grid = {0};
 
     xyz[0] = 1e6 - 0.5 * SP_COORD_LIMIT; /* just inside */
     xyz[3] = 1e6 + 0.5 * SP_COORD_LIMIT - 0.01;
     OK(sp_grid_points(&grid, &points, &options));
+    OK(sp_grid_cost(ends, 2, cost));
+    assert_int_equal(cost[5], 2); /* the ends of the grid are no neighbours */
     xyz[3] += 0.01;
     FAILS(sp_grid_points(&grid, &points, &options), SP_EDATA, "point 7: x = ");
     xyz[3] = NAN;

@@ -25,6 +25,7 @@ static void make_las(unsigned char b[BYTES], bool is_described)
 
     memset(b, 0, BYTES);
     scan_put_las(b, &las);
+    scan_put(b + 227, BYTES - BEHIND + 2, 'u', 8, false); /* waves; records */
     scan_put(b + 235, BYTES - BEHIND, 'u', 8, false);
     memcpy(vlr + 2, "else", 4);
     scan_put(vlr + 20, TEXT, 'u', 2, false);
@@ -135,6 +136,7 @@ TEST(other_bytes_stay)
     assert_int_equal(read_file("b.las", c, sizeof c), BYTES + ADDED + N * 5);
     scan_put(b + 96, AT + ADDED, 'u', 4, false);
     scan_put(b + 105, LONG, 'u', 2, false);
+    scan_put(b + 227, BYTES - BEHIND + 2 + ADDED + N * 5, 'u', 8, false);
     scan_put(b + 235, BYTES - BEHIND + ADDED + N * 5, 'u', 8, false);
     scan_put(b + vlr + 20, EXTRA + ADDED, 'u', 2, false);
     assert_memory_equal(b, c, vlr + VLR_HEAD + EXTRA);

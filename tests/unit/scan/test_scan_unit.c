@@ -83,6 +83,7 @@ TEST(what_is_not_said_is_unknown)
 {
     of_text("PROJCS[\"P\"," GEOGRAPHIC "]", NULL);
     of_text("PROJCS[\"UNIT[1,1]\"," GEOGRAPHIC "]", NULL);
+    of_text("PROJCS[\"P]\"," GEOGRAPHIC ",UNIT[\"foot\",0.3048]]", "foot");
     of_text("PROJCS[\"P\",UNIT[\"fathom\",1.8288]]", NULL);
     of_text("PROJCS[\"P\",UNIT[\"metre\"", NULL);
     of_text("PROJCS[\"P\",UNIT[", NULL);
