@@ -77,9 +77,9 @@ const char *sp_scan_unit(const sp_scan *scan);
 /* Does the scan have an attribute of this name (coordinates excluded)? */
 bool sp_scan_has(const sp_scan *scan, const char *name);
 
-/* The name of attribute i in the order of the file, NULL after the last one, and its
- * type: kind ('i', 'u', 'f') and bytes; scaled integers count as 'f' 8. Coordinates are
- * included. */
+/* The name of attribute i in the order of the file, NULL after the last one, and the
+ * type that holds its values: kind ('i', 'u', 'f') and bytes; scaled integers count as
+ * 'f' 8. Coordinates are included. */
 const char *sp_scan_attribute(const sp_scan *scan, int i, char *kind, int *size);
 
 /* Selects the attributes that sp_scan_next gives, in this order. SP_EUSAGE: one is

@@ -324,6 +324,14 @@ TEST(ply_of_every_kind)
                        "no attribute semantics for the label; there are: x y z Class");
     scan_write("b.ply", b, (size_t)n - 30);
     scan_check_refused("b.ply", NULL, SP_EDATA, "truncated: ends in vertex 2 of 3");
+    scan_write_text("b.ply",
+                    "ply\nformat ascii 1.0\nelement vertex 2\nproperty float x\n"
+                    "property float y\nproperty float z\nproperty uchar red\n"
+                    "end_header\n1 2 3 255\n4 5 6 256\n");
+    scan_check_refused(
+        "b.ply", NULL, SP_EDATA,
+        "line 10: \"256\", expected a number of the type that the header "
+        "gives it, uchar");
 }
 
 /* ---- PCD ---- */
