@@ -212,7 +212,8 @@ static sp_status add_field(label_model *m, const label_options *o,
     if (m->n_added == LABEL_ADDED)
         return SP_FAIL(SP_EUSAGE, "--probabilities: more than %d fields", LABEL_ADDED);
     *a = (sp_scan_added){.is_float = o->is_float};
-    snprintf(a->name, sizeof a->name, "%s", name);
+    /* Readers refuse a LAS file in which a name ends within a character. */
+    sp_text_printable(a->name, sizeof a->name, name, false);
     snprintf(a->help, sizeof a->help, "%s", help);
     for (int i = 0; i < m->n_added; i++)
         if (strcasecmp(m->added[i].name, a->name) == 0)
@@ -225,7 +226,7 @@ static sp_status add_field(label_model *m, const label_options *o,
 static sp_status add_probability(label_model *m, const label_options *o, int class)
 {
     const char *class_name = m->infer.resources.class_name[class];
-    char name[SP_SCAN_ADDED_NAME + 1];
+    char name[LIST];
 
     snprintf(name, sizeof name, "p_%s", class_name);
     m->class_of_field[m->n_added < LABEL_ADDED ? m->n_added : 0] = class;

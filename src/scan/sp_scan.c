@@ -333,15 +333,23 @@ bool sp_scan_has(const sp_scan *scan, const char *name)
 const char *sp_scan_attribute(const sp_scan *scan, int i, char *kind, int *size)
 {
     const sp_scan_field *f = &scan->field[i];
-    bool is_scaled;
+    bool is_real;
 
     assert(i >= 0 && kind && size);
     if (i < 0 || i >= scan->n_fields)
         return NULL;
-    is_scaled = f->scale != 1 || f->add != 0 || f->size == 8 ||
-                (f->kind == 'f' && f->size == 2);
-    *kind = is_scaled ? 'f' : f->kind;
-    *size = is_scaled ? 8 : f->size;
+    if (f->copy_size) {
+        *kind = f->copy_kind;
+        *size = f->copy_size;
+        return f->name;
+    }
+    is_real = f->scale != 1 || f->add != 0 || (f->kind == 'f' && f->size == 2);
+    *kind = is_real ? 'f' : f->kind;
+    *size = is_real         ? 8
+            : f->bits == 0  ? f->size
+            : f->bits <= 8  ? 1
+            : f->bits <= 16 ? 2
+                            : f->size;
     return f->name;
 }
 
@@ -352,6 +360,7 @@ sp_status sp_scan_select(sp_scan *scan, int n, const char *const *names)
     assert(n >= 0 && (names || n == 0));
     free(scan->selected);
     scan->n_selected = 0;
+    scan->is_copied = false;
     scan->selected = calloc((size_t)n + 1, sizeof *scan->selected);
     if (!scan->selected)
         return SP_FAIL(SP_EMEM, "%s: no memory for %d attributes", scan->path, n);
@@ -403,16 +412,23 @@ static double half_to_double(uint16_t h)
     return h >> 15 ? -x : x;
 }
 
-static double raw_value(const sp_scan_field *f, const unsigned char *bytes)
+static uint64_t raw_bits(const sp_scan_field *f, const unsigned char *bytes)
 {
     uint64_t u = 0;
-    float f32;
-    double f64;
 
     for (int i = 0; i < f->size; i++)
         u |= (uint64_t)
                  bytes[f->is_swapped != sp_scan_is_big_endian() ? f->size - 1 - i : i]
              << 8 * i;
+    return u;
+}
+
+static double raw_value(const sp_scan_field *f, const unsigned char *bytes)
+{
+    uint64_t u = raw_bits(f, bytes);
+    float f32;
+    double f64;
+
     if (f->kind == 'f' && f->size == 8) {
         memcpy(&f64, &u, sizeof f64);
         return f64;
@@ -512,13 +528,25 @@ static bool decode(const sp_scan *scan, int field, int64_t n, double *to, int st
     return is_finite;
 }
 
-static int64_t count_void(const sp_scan_points *p, int64_t n)
+static sp_status refuse_number(const sp_scan *scan, int field, int64_t i, double x)
 {
-    int64_t n_void = 0;
+    return SP_FAIL(SP_EDATA, "%s: point %" PRId64 ": %s is %g, expected a number",
+                   scan->path, scan->row + i, scan->field[field].name, x);
+}
 
-    for (int64_t i = 0; i < n; i++)
-        n_void += sp_scan_is_void(p->xyz + 3 * i);
-    return n_void;
+/* Counts the void rows. Refuses infinite coordinates, which no sensor writes, and where
+ * each record is a point, as in SemanticKITTI's, those that are not a number too. */
+static sp_status find_void(const sp_scan *scan, sp_scan_points *p, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const bool is_void = sp_scan_is_void(p->xyz + 3 * i);
+
+        for (int a = 0; a < 3; a++)
+            if (isinf(p->xyz[3 * i + a]) || (is_void && scan->format->is_dense))
+                return refuse_number(scan, scan->axis[a], i, p->xyz[3 * i + a]);
+        p->n_void += is_void;
+    }
+    return SP_OK;
 }
 
 /* Refuses values of the selected attribute k that are not finite, but those of void
@@ -530,9 +558,7 @@ static sp_status check_attribute(const sp_scan *scan, const sp_scan_points *p,
         const double x = p->attr[i * scan->n_selected + k];
 
         if (!isfinite(x) && !sp_scan_is_void(p->xyz + 3 * i))
-            return SP_FAIL(
-                SP_EDATA, "%s: point %" PRId64 ": %s is %g, expected a number",
-                scan->path, scan->row + i, scan->field[scan->selected[k]].name, x);
+            return refuse_number(scan, scan->selected[k], i, x);
     }
     return SP_OK;
 }
@@ -546,6 +572,23 @@ static sp_status decode_labels(const sp_scan *scan, const sp_scan_points *p, int
                                 scan->row + i, &p->label[i]));
     }
     return SP_OK;
+}
+
+/* Decodes the selected field i of n records for a copy of the scan, which has what is
+ * not finite too, and integers of eight bytes exactly. */
+static void decode_copy(const sp_scan *scan, int i, int64_t n, double *to)
+{
+    const sp_scan_field *f = &scan->field[scan->selected[i]];
+    const unsigned char *record = scan->record;
+    char kind;
+    int size;
+
+    sp_scan_attribute(scan, scan->selected[i], &kind, &size);
+    for (; n > 0; n--, record += scan->record_bytes, to += scan->n_selected)
+        if (kind != 'f' && size == 8)
+            memcpy(to, &(uint64_t){raw_bits(f, record + f->at)}, sizeof *to);
+        else
+            *to = value(f, record);
 }
 
 sp_status sp_scan_next(sp_scan *scan, int64_t max, sp_scan_points *out)
@@ -565,9 +608,13 @@ sp_status sp_scan_next(sp_scan *scan, int64_t max, sp_scan_points *out)
     SP_TRY(sp_scan_records(scan, max, scan->record, &n));
     for (int a = 0; a < 3; a++)
         is_finite &= decode(scan, scan->axis[a], n, out->xyz + a, 3);
-    out->n_void = is_finite ? 0 : count_void(out, n);
+    out->n_void = 0;
+    if (!is_finite)
+        SP_TRY(find_void(scan, out, n));
     for (int i = 0; i < scan->n_selected; i++)
-        if (!decode(scan, scan->selected[i], n, out->attr + i, scan->n_selected))
+        if (scan->is_copied)
+            decode_copy(scan, i, n, out->attr + i);
+        else if (!decode(scan, scan->selected[i], n, out->attr + i, scan->n_selected))
             SP_TRY(check_attribute(scan, out, n, i));
     SP_TRY(decode_labels(scan, out, n));
     out->n = n;

@@ -79,23 +79,23 @@ const char *sp_scan_unit(const sp_scan *scan);
 /* Does the scan have an attribute of this name (coordinates excluded)? */
 bool sp_scan_has(const sp_scan *scan, const char *name);
 
-/* The name of attribute i in the order of the file, NULL after the last one, and its
- * type: kind ('i', 'u', 'f') and bytes; scaled integers count as 'f' 8. Coordinates are
- * included. */
+/* The name of attribute i in the order of the file, NULL after the last one, and the
+ * type that holds its values: kind ('i', 'u', 'f') and bytes; scaled integers count as
+ * 'f' 8. Coordinates are included. */
 const char *sp_scan_attribute(const sp_scan *scan, int i, char *kind, int *size);
 
 /* Selects the attributes that sp_scan_next gives, in this order. SP_EUSAGE: one is
  * missing; the message lists those present. */
 sp_status sp_scan_select(sp_scan *scan, int n, const char *const *names);
 /* Is this a row without a point? Depth cameras and PCL keep a row for each pixel, with
- * coordinates that are not finite where nothing was measured. */
+ * NaN for coordinates where nothing was measured. */
 static inline bool sp_scan_is_void(const double xyz[3])
 {
-    return !(isfinite(xyz[0]) && isfinite(xyz[1]) && isfinite(xyz[2]));
+    return isnan(xyz[0]) || isnan(xyz[1]) || isnan(xyz[2]);
 }
 /* Reads the next points, at most max; out->n is 0 at the end. Void rows are among them:
- * they are unlabelled, and their attributes may be any value. SP_EDATA: attributes of
- * points are not finite, labels are not integers, or the file ends early. */
+ * they are unlabelled, and their attributes may be any value. SP_EDATA: a coordinate is
+ * infinite, attributes of points are not finite, labels are not integers, or the file ends early. */
 sp_status sp_scan_next(sp_scan *scan, int64_t max, sp_scan_points *out);
 /* Goes back to the first point. */
 sp_status sp_scan_rewind(sp_scan *scan);

@@ -45,6 +45,7 @@ static sp_status list_columns(sp_scan *scan, const sp_scan_labels *labels,
     SP_TRY(sp_scan_select(scan, c->n, c->name));
     /* A name finds the first of the fields that have it. */
     memcpy(scan->selected, field, (size_t)c->n * sizeof *field);
+    scan->is_copied = true;
     return SP_OK;
 }
 
@@ -168,8 +169,15 @@ static void put_real(FILE *to, double x, bool is_float32)
 
 static void put_number(FILE *to, double x, char kind, int size, char after)
 {
+    uint64_t bits;
+
+    memcpy(&bits, &x, sizeof bits);
     if (kind == 'f')
         put_real(to, x, size == 4);
+    else if (size == 8 && kind == 'u')
+        fprintf(to, "%" PRIu64, bits);
+    else if (size == 8)
+        fprintf(to, "%" PRId64, (int64_t)bits);
     else
         fprintf(to, "%.0f", x);
     putc(after, to);

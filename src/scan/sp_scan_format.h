@@ -36,6 +36,8 @@ typedef struct sp_scan_field {
     int at;            /* first byte in the record */
     char kind;         /* 'i' signed, 'u' unsigned, 'f' float */
     int size;          /* bytes */
+    char copy_kind;    /* the type that a header names for numbers in text, which are */
+    int copy_size;     /* doubles in the record; size 0: it names none */
     int shift, bits;   /* part of an unsigned field that counts; bits 0: all of it */
     bool is_swapped;   /* its byte order is not this machine's */
     double scale, add; /* value = raw * scale + add */
@@ -83,6 +85,7 @@ typedef struct sp_scan_format {
     const char *written;      /* ending of a file that is written so */
     const char *written_help; /* what such a file has, for help texts */
     int32_t no_class;         /* code of a point without a class */
+    bool is_dense; /* each record holds a point: NaN coordinates are damage */
 } sp_scan_format;
 
 struct sp_scan {
@@ -100,8 +103,11 @@ struct sp_scan {
     int record_bytes;
     int n_fields;
     sp_scan_field *field;
-    int axis[3], label;         /* numbers of fields; label -1: there is none */
-    int n_selected, *selected;  /* numbers of fields */
+    int axis[3], label;        /* numbers of fields; label -1: there is none */
+    int n_selected, *selected; /* numbers of fields */
+    /* The selected attributes are for a copy: they may be not finite, and an integer of
+     * eight bytes, of which a double holds 53 bits, is stored as its bits. */
+    bool is_copied;
     int64_t row;                /* number of the next record */
     int64_t first_row, end_row; /* of sp_scan_limit; end_row -1: there is no limit */
     unsigned char *record;      /* [record_capacity] buffer of records to decode */
@@ -189,8 +195,9 @@ typedef sp_status sp_scan_put_points(void *arg, const sp_scan_points *points,
 sp_status sp_scan_each_block(sp_scan *scan, const sp_scan_labels *labels,
                              int32_t no_class, sp_scan_put_points *put, void *arg);
 /* A file of columns that is being written, and its format: what comes before the
- * points, and how a number of the kind and size of its column is written. `after` is
- * the character behind it: a blank, or a newline after a point's last one. */
+ * points, and how a number of the kind and size of its column is written. An integer of
+ * eight bytes is given as its bits. `after` is the character behind the number: a blank,
+ * or a newline after a point's last one. */
 typedef struct sp_scan_writing {
     FILE *to;
     const sp_scan_labels *labels;

@@ -4,6 +4,7 @@
  * (sp_scan_ply_lists). */
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -171,6 +172,8 @@ static void place_fields(sp_scan *scan, const ply *p)
         scan->field[f].at = at;
         scan->field[f].kind = p->is_ascii ? 'f' : type.kind;
         scan->field[f].size = p->is_ascii ? 8 : type.size;
+        scan->field[f].copy_kind = type.kind;
+        scan->field[f].copy_size = p->is_ascii ? type.size : 0;
         scan->field[f].is_swapped = p->is_swapped;
         at += scan->field[f++].size;
     }
@@ -275,35 +278,59 @@ static bool pass_list(const char **at, double x)
     return true;
 }
 
-/* Reads the numbers of a line; *rest becomes the text behind them. */
-static bool ascii_numbers(const ply *p, const element *e, unsigned char *to,
-                          const char **rest)
+/* A copy has the number in this type. */
+static bool fits(double x, ply_type type)
+{
+    const double above = ldexp(1, 8 * type.size - (type.kind == 'i'));
+
+    return type.kind == 'f' ||
+           (x == floor(x) && x < above && x >= (type.kind == 'i' ? -above : 0));
+}
+
+/* Reads the numbers of a line. *rest becomes the text behind them; if they do not fit
+ * the properties, the first that does not, which is returned, begins there. */
+static const property *ascii_numbers(const ply *p, const element *e, unsigned char *to,
+                                     const char **rest)
 {
     const char *at = p->text.line;
 
     for (int i = e->first; i < e->first + e->n; i++) {
+        const property *f = &p->property[i];
         char *end;
-        double x = strtod(at, &end);
+        double x;
 
-        if (end == at)
-            return false;
+        at += strspn(at, " \t");
+        *rest = at;
+        x = strtod(at, &end);
+        if (end == at || !fits(x, f->count.size ? f->count : f->value))
+            return f;
         at = end;
-        if (p->property[i].count.size) {
-            if (!pass_list(&at, x))
-                return false;
-        } else {
+        if (!f->count.size) {
             memcpy(to, &x, sizeof x);
             to += sizeof x;
+        } else if (!pass_list(&at, x)) {
+            *rest = "";
+            return f;
         }
     }
     *rest = at + strspn(at, " \t");
-    return true;
+    return NULL;
+}
+
+static const char *type_name(char kind, int size)
+{
+    if (kind == 'f' || size == 8)
+        return size == 4 ? "float" : "double";
+    return size == 1   ? (kind == 'u' ? "uchar" : "char")
+           : size == 2 ? (kind == 'u' ? "ushort" : "short")
+                       : (kind == 'u' ? "uint" : "int");
 }
 
 /* Reads the next line that is not empty, and its numbers where `to` is not NULL. */
 static sp_status ascii_row(const sp_scan *scan, ply *p, const element *e, int64_t row,
                            unsigned char *to)
 {
+    const property *misfit = NULL;
     const char *rest = "";
     bool got;
 
@@ -312,8 +339,16 @@ static sp_status ascii_row(const sp_scan *scan, ply *p, const element *e, int64_
         if (!got)
             return ends_early(scan, p, e, row);
     } while (p->text.line[strspn(p->text.line, " \t")] == '\0');
-    if (to && !ascii_numbers(p, e, to, &rest))
+    if (to)
+        misfit = ascii_numbers(p, e, to, &rest);
+    if (misfit && *rest == '\0')
         return ends_early(scan, p, e, row);
+    if (misfit)
+        return SP_FAIL(SP_EDATA,
+                       "%s: line %" PRId64 ": \"%.40s\", expected a number of the type "
+                       "that the header gives it, %s",
+                       scan->path, p->text.number, rest,
+                       type_name(misfit->value.kind, misfit->value.size));
     if (*rest)
         return SP_FAIL(SP_EDATA,
                        "%s: line %" PRId64 ": \"%.40s\" follows the numbers that the "
@@ -413,29 +448,22 @@ static void close_ply(sp_scan *scan)
 /* Writes a number in the type that the header announces. */
 static void put_number(FILE *to, double x, char kind, int size, char after)
 {
-    uint64_t bits = 0;
+    uint64_t bits;
     float f = (float)x;
     uint32_t low;
 
     (void)after; /* nothing divides binary numbers */
+    memcpy(&bits, &x, sizeof bits);
     if (kind == 'f' && size == 4) {
         memcpy(&low, &f, sizeof low);
         bits = low;
-    } else if (kind == 'f') {
+    } else if (kind != 'f' && size == 8) { /* PLY has no such integers */
+        x = kind == 'u' ? (double)bits : (double)(int64_t)bits;
         memcpy(&bits, &x, sizeof bits);
-    } else {
+    } else if (kind != 'f') {
         bits = (uint64_t)(int64_t)x;
     }
     sp_scan_put(to, bits, size); /* ferror tells whether it failed */
-}
-
-static const char *type_name(char kind, int size)
-{
-    if (kind == 'f')
-        return size == 4 ? "float" : "double";
-    return size == 1   ? (kind == 'u' ? "uchar" : "char")
-           : size == 2 ? (kind == 'u' ? "ushort" : "short")
-                       : (kind == 'u' ? "uint" : "int");
 }
 
 static void put_header(const sp_scan_writing *w)

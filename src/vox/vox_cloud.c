@@ -98,7 +98,7 @@ sp_status vox_codes_tell_void(vox_codes *codes, const vox_options *o, sp_comm *c
     SP_TRY(sp_comm_allreduce(comm, SP_SCOPE_WORLD, &codes->void_from_end, 1, SP_I64,
                              SP_MAX));
     if (codes->n_void > 0)
-        sp_log_warn0("rows without a point, as their coordinates are not finite: "
+        sp_log_warn0("rows without a point, as their coordinates are NaN: "
                      "%" PRId64 ", the first ones in %s; %s",
                      codes->n_void, o->input[o->n_inputs - codes->void_from_end], what);
     return SP_OK;

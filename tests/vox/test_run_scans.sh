@@ -46,7 +46,7 @@ awk '{ print } NR > 1 { print "nan nan nan 7" }' a.txt >void.txt
 for options in "" "--block 5 --overlap 1"; do
     # shellcheck disable=SC2086
     vox 2 0 convert --out v --points $options void.txt a.txt void.txt
-    test "$(grep -c 'not finite: 6, the first ones in void.txt; they are left out' err)" = 1 ||
+    test "$(grep -c 'are NaN: 6, the first ones in void.txt; they are left out' err)" = 1 ||
         fail "rows without a point: $options"
     says out 'points_mapped=9 classes=4'
 done

@@ -271,3 +271,61 @@ TEST(columns_of_one_name_keep_their_values)
     assert_non_null(strstr((char *)copy, " 2 20"));
     assert_non_null(strstr((char *)copy, " 5 50"));
 }
+
+/* A copy has what no feature could be: numbers that are not finite, and integers that
+ * no double holds. PLY has no integers of eight bytes. */
+TEST(columns_keep_what_no_feature_holds)
+{
+    static const char head[] =
+        "FIELDS x y z id t c rgb\nSIZE 4 4 4 8 8 4 4\nTYPE F F F U I F F\n"
+        "WIDTH 5\nHEIGHT 1\nDATA binary\n";
+    static const unsigned char nan[] = {0, 0, 0xc0, 0x7f}, bgr[] = {3, 2, 1, 0};
+    enum { AT_ID = 12, ROW = AT_ID + 8 + 8 + 4 + 4, HEAD = sizeof head - 1 };
+    const want w = {0, 0};
+    unsigned char b[HEAD + N * ROW] = {0}, copy[1024];
+
+    memcpy(b, head, HEAD);
+    for (unsigned char *row = b + HEAD, *end = row + N * ROW; row < end; row += ROW) {
+        memset(row + AT_ID, 0xff, 16); /* 2^64 - 1 and -1 */
+        row[AT_ID] = 0xfe;
+        row[AT_ID + 8 + 7] = 0x7f; /* 2^63 - 1 */
+        memcpy(row + AT_ID + 16, nan, sizeof nan);
+        memcpy(row + AT_ID + 20, bgr, sizeof bgr);
+    }
+    scan_write("odd.pcd", b, sizeof b);
+    write_copy("odd.pcd", "odd.txt", &w);
+    copy[read_file("odd.txt", copy, sizeof copy - 1)] = 0;
+    assert_non_null(strstr(
+        (char *)copy, "id t c blue green red rgb label\n"
+                      "0 0 0 18446744073709551614 9223372036854775807 nan 3 2 1 "));
+    write_copy("odd.pcd", "odd.ply", &w);
+    copy[read_file("odd.ply", copy, sizeof copy - 1)] = 0;
+    assert_non_null(strstr((char *)copy, "double id\nproperty double t\nproperty float "
+                                         "c\nproperty uchar blue\n"));
+    assert_memory_equal(strstr((char *)copy, "end_header\n") + 11 + 24 + 16, nan,
+                        sizeof nan);
+}
+
+/* Text has numbers of any size; the header of a PLY tells how a copy stores them. */
+TEST(columns_of_ascii_ply_keep_their_types)
+{
+    static const char text[] =
+        "ply\nformat ascii 1.0\nelement vertex 5\nproperty float x\n"
+        "property float y\nproperty float z\nproperty uchar red\n"
+        "property float curvature\nproperty short id\nend_header\n"
+        "0 0 0 1 0.5 -7\n1 0 0 2 nan 8\n2 0 0 3 1 9\n3 0 0 4 1 9\n"
+        "4 0 0 255 1 -32768\n";
+    const want w = {0, 0};
+    unsigned char copy[512];
+    char *points;
+
+    scan_write_text("types.ply", text);
+    write_copy("types.ply", "copy.ply", &w);
+    copy[read_file("copy.ply", copy, sizeof copy - 1)] = 0;
+    points =
+        strstr((char *)copy, "property uchar red\nproperty float curvature\nproperty "
+                             "short id\nproperty int label\nend_header\n");
+    assert_non_null(points);
+    points = strstr(points, "end_header\n") + 11 + 24;
+    assert_memory_equal(points, ((unsigned char[]){1, 0, 0, 0, 0x3f, 0xf9, 0xff}), 7);
+}

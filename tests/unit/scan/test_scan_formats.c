@@ -324,6 +324,14 @@ TEST(ply_of_every_kind)
                        "no attribute semantics for the label; there are: x y z Class");
     scan_write("b.ply", b, (size_t)n - 30);
     scan_check_refused("b.ply", NULL, SP_EDATA, "truncated: ends in vertex 2 of 3");
+    scan_write_text("b.ply",
+                    "ply\nformat ascii 1.0\nelement vertex 2\nproperty float x\n"
+                    "property float y\nproperty float z\nproperty uchar red\n"
+                    "end_header\n1 2 3 255\n4 5 6 256\n");
+    scan_check_refused(
+        "b.ply", NULL, SP_EDATA,
+        "line 10: \"256\", expected a number of the type that the header "
+        "gives it, uchar");
 }
 
 /* ---- PCD ---- */
@@ -403,7 +411,7 @@ TEST(rows_without_a_point_keep_their_place)
         "COUNT 1 1 1 1 1\nWIDTH 2\nHEIGHT 2\nPOINTS 4\nDATA binary\n";
     float row[4][5] = {{1, 2, 3, 4, 5},
                        {NAN, NAN, NAN, NAN, NAN},
-                       {6, 7, -INFINITY, 8, 0.5F},
+                       {6, 7, NAN, 8, 0.5F},
                        {9, 8, 7, 6, 2}};
     unsigned char b[sizeof head - 1 + sizeof row];
     const char *name = "a";
@@ -467,6 +475,8 @@ TEST(text_in_every_dress)
     check_file("a.pts", &options, "intensity", 0);
     scan_write("b.txt", "1 2 3\n4 5\n", 10);
     scan_check_refused("b.txt", NULL, SP_EDATA, "line 2: 2 numbers, expected 3");
+    scan_write("b.txt", "1 2 3\n4 inf 5\n", 14);
+    scan_check_refused("b.txt", NULL, SP_EDATA, "point 1: y is inf");
     scan_write("b.txt", "1 2 3 0.5\n", 10);
     scan_check_refused("b.txt", &(sp_scan_options){.columns = "x,y,z,label"}, SP_EDATA,
                        "label 0.5, expected an integer");
