@@ -26,6 +26,8 @@
  *                         program; 0: none
  *   HC_PAGEABLE=1         copies read pageable memory in their turn, as devices may that
  *                         read it themselves
+ *   HC_KEYS=0             device memory is closed by its pages, as on processors without
+ *                         protection keys
  *   HC_WATCHDOG=s         a launch that takes s seconds of processor time ends the
  *                         program and names its kernel (60)
  *

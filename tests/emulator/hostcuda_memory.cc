@@ -48,10 +48,21 @@ void hc_fill_garbage(void *data, size_t bytes)
     memset(data, 0xff, bytes); /* NaN as a float, -1 as an integer */
 }
 
-/* Memory is opened and closed around each operation, which was half of the emulator's
- * time while it was done page by page. So neighbours are taken together, and memory is
- * of huge pages where the system has them. */
-static void protect(int how)
+/* Memory is opened and closed around each operation. Where the processor has protection
+ * keys, that is a write to a register of the thread. Elsewhere (-1), and with HC_KEYS=0,
+ * the system changes pages, which was half of the emulator's time while it was done page
+ * by page: so neighbours are taken together, and memory is of huge pages where the
+ * system has them. */
+static int key_of_memory()
+{
+    const char *text = getenv("HC_KEYS");
+
+    return text && !atoi(text) ? -1 : pkey_alloc(0, PKEY_DISABLE_ACCESS);
+}
+
+static const int key = key_of_memory();
+
+static void protect_pages(int how)
 {
     auto r = M->backed.begin();
 
@@ -64,6 +75,23 @@ static void protect(int how)
         if (mprotect(from, (size_t)(end - from), how))
             hc_fail("mprotect of device memory");
     }
+}
+
+static void protect(int how)
+{
+    if (key < 0)
+        protect_pages(how);
+    else if (pkey_set(key, how == PROT_NONE   ? PKEY_DISABLE_ACCESS
+                           : how == PROT_READ ? PKEY_DISABLE_WRITE
+                                              : 0))
+        hc_fail("protection key of device memory");
+}
+
+/* Pages become device memory, which is open now. */
+static void admit(char *at, size_t bytes)
+{
+    if (pkey_mprotect(at, bytes, PROT_READ | PROT_WRITE, key))
+        hc_fail("mprotect of device memory");
 }
 
 void hc_open_space()
@@ -125,8 +153,7 @@ cudaError_t sp_vmm_back(void *at, size_t bytes, int)
     M->backed_bytes += pages(bytes);
     M->backed[data] = pages(bytes);
     hc_open_space();
-    if (mprotect(data, pages(bytes), PROT_READ | PROT_WRITE))
-        hc_fail("mprotect of device memory");
+    admit(data, pages(bytes));
     madvise(data, pages(bytes), MADV_HUGEPAGE);
     hc_fill_garbage(data, pages(bytes));
     if (hc_hook.allocated)
@@ -253,6 +280,7 @@ static bool map_file(char *at, size_t bytes, int fd)
     if (mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) ==
         MAP_FAILED)
         return false;
+    admit(at, bytes);
     M->shared[at] = fd;
     return true;
 }

@@ -61,16 +61,20 @@ expect 66 'no barrier of the cluster since\|has left' $prog cluster_leaves
 expect 66 'before it has waited at the cluster' $prog cluster_leaves_between
 HC_CAPABILITY=80 expect 4 '' $prog cluster_sound 1
 expect 66 'is not allocated' $prog far_out_of_bounds
-expect 66 'the host touches device memory' $prog host_touches_device 1
 expect 66 'watchdog' $prog endless 1
-expect 66 'ahead of sp_grid_wait' $prog launch_reads_ahead
-expect 66 'ahead of sp_grid_wait' $prog launch_never_waits
-expect 66 'ahead of sp_grid_wait' $prog launch_writes
+for HC_KEYS in 1 0; do # memory closed by a key, where the processor has any, and by its pages
+    export HC_KEYS
+    expect 66 'the host touches device memory' $prog host_touches_device 1
+    expect 66 'ahead of sp_grid_wait' $prog launch_reads_ahead
+    expect 66 'ahead of sp_grid_wait' $prog launch_never_waits
+    expect 66 'ahead of sp_grid_wait' $prog launch_writes
+    expect 0 '' $prog launch_looks_ahead
+    expect 0 '' $prog launch_waits
+done
+unset HC_KEYS
 expect 66 'lets the next kernel begin ahead' $prog launch_lets_ahead
 expect 66 'leaves without sp_grid_wait' $prog launch_leaves
-expect 0 '' $prog launch_looks_ahead
 expect 66 'not behind a kernel' $prog launch_behind_a_fill
-expect 0 '' $prog launch_waits
 expect 0 '' $prog launch_behind_a_record
 SP_EARLY_LAUNCH=0 expect 4 '' $prog launch_waits 1
 expect 4 '' $prog too_large 1
