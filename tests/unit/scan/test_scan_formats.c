@@ -255,6 +255,10 @@ TEST(kitti_takes_labels_beside_or_in_labels)
     check_file("velodyne/1.bin", NULL, "remission", 0.25);
     scan_write("velodyne/2.bin", b, sizeof b - 1);
     scan_check_refused("velodyne/2.bin", NULL, SP_EDATA, "expected a multiple of 16");
+    scan_put(b + 16, NAN, 'f', 4, false); /* of a format in which each record is a point */
+    scan_write("velodyne/2.bin", b, sizeof b);
+    scan_check_refused("velodyne/2.bin", NULL, SP_EDATA,
+                       "point 1: x is nan, expected a number");
 }
 
 /* ---- PLY ---- */
