@@ -206,24 +206,22 @@ static sp_status put_blocks(vox_cutter *c, int64_t i)
 sp_status vox_cut_layout(const vox_options *o, int file, const vox_box *points,
                          vox_layout *to)
 {
-    const double edge = o->block;
-    const char *path = o->input[file];
+    double length[2], blocks[2];
 
-    assert(edge > 0 && !vox_box_is_empty(points));
+    assert(o->block > 0 && !vox_box_is_empty(points));
     for (int a = 0; a < 3; a++)
         to->corner[a] = floor(points->low[a]);
     for (int a = 0; a < 2; a++) {
-        const double length = points->high[a] - to->corner[a];
-        const double blocks = fmax(1, ceil(length / edge));
-
-        if (!(blocks <= MAX_BLOCKS))
-            return SP_FAIL(SP_EUSAGE, "%s: --block %g cuts %g m into more than %d",
-                           path, edge, length, MAX_BLOCKS);
-        to->n_blocks[a] = (int64_t)blocks;
+        length[a] = points->high[a] - to->corner[a];
+        blocks[a] = fmax(1, ceil(length[a] / o->block));
     }
-    if (vox_layout_blocks(to) > MAX_BLOCKS)
-        return SP_FAIL(SP_EUSAGE, "%s: --block %g makes %" PRId64 " blocks, at most %d",
-                       path, edge, vox_layout_blocks(to), MAX_BLOCKS);
+    if (!(blocks[0] * blocks[1] <= MAX_BLOCKS))
+        return SP_FAIL(SP_EUSAGE,
+                       "%s: --block %g makes more than %d blocks of points that extend "
+                       "over %.0f x %.0f m; do a few lie far from the others?",
+                       o->input[file], o->block, MAX_BLOCKS, length[0], length[1]);
+    for (int a = 0; a < 2; a++)
+        to->n_blocks[a] = (int64_t)blocks[a];
     return SP_OK;
 }
 

@@ -82,6 +82,9 @@ says out '^shards 1 '
 # Options that do not fit.
 vox 1 2 convert --out w --block 5 --overlap 5.5 a.txt
 says err '--overlap 5.5: expected at most --block, which is 5'
+printf '0 0 0\n9e4 2e5 0\n' >far.txt
+vox 1 2 convert --out w --block 5 far.txt
+says err 'far.txt: --block 5 makes more than 1048576 blocks .* over 90000 x 200000 m; do a few'
 vox 1 2 convert --out w --voxel 5 a.txt
 says err 'unknown option --voxel; nearest: --voxel-size'
 vox 1 2 convert --out w --column x,y,z a.txt
