@@ -36,8 +36,8 @@ sp_status sp_comm_mpi_fail(int error, const char *what)
  * (for a checkpoint) need not occupy a core anywhere. */
 static void pause_between_tests(const sp_comm *comm, int n_tests)
 {
-    const struct timespec nap = {0, comm->is_oversubscribed ? 10000 : 50000};
-    int spins = comm->is_oversubscribed ? 2 : 2000;
+    const struct timespec nap = {0, comm->is_sleeping ? 10000 : 50000};
+    int spins = comm->is_sleeping ? 2 : 2000;
 
     if (n_tests < spins)
         return;

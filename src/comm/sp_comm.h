@@ -59,7 +59,8 @@ typedef struct sp_comm {
     int node, n_nodes;          /* nodes are numbered by their lowest rank */
     const int *node_of_rank;    /* [size] number of each rank's node */
     char host[64];
-    bool is_oversubscribed; /* more ranks than cores on this node: waits sleep */
+    bool is_oversubscribed; /* more ranks than cores on this node */
+    bool is_sleeping;       /* waits sleep soon: ranks share cores, or SP_WAIT=sleep */
     int cores;              /* cores usable by this process (affinity, cgroup) */
     int node_cores;         /* cores usable by the ranks of this node together */
     struct sp_comm_impl *impl;

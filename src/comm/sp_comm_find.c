@@ -13,6 +13,16 @@
 #include "comm/sp_comm.h"
 #include "comm/sp_comm_internal.h"
 
+/* Ranks that share cores with each other, or by SP_WAIT=sleep with other programs, sleep
+ * while they wait. */
+static void share_cores(sp_comm *comm, bool is_oversubscribed)
+{
+    const char *text = getenv("SP_WAIT");
+
+    comm->is_oversubscribed = is_oversubscribed;
+    comm->is_sleeping = is_oversubscribed || (text && strcmp(text, "sleep") == 0);
+}
+
 /* Counts the cores of this node: the union over its ranks, which the launcher may have
  * bound to different ones. Called before SP_RANKS_PER_NODE divides nodes. */
 static sp_status count_cores(sp_comm *comm)
@@ -30,7 +40,7 @@ static sp_status count_cores(sp_comm *comm)
         n += __builtin_popcountll(set[w]);
     comm->node_cores = n < quota ? n : quota;
     SP_MPI(Comm_size(impl->node, &ranks));
-    comm->is_oversubscribed = ranks > comm->node_cores;
+    share_cores(comm, ranks > comm->node_cores);
     return SP_OK;
 }
 
@@ -148,7 +158,7 @@ sp_status sp_comm_find_nodes(sp_comm *comm)
     struct sp_comm_impl *impl = comm->impl;
 
     /* until the cores of the node are counted */
-    comm->is_oversubscribed = comm->size > comm->cores;
+    share_cores(comm, comm->size > comm->cores);
     SP_TRY(open_node(comm));
     SP_TRY(count_cores(comm));
     SP_TRY(cut_node(impl));

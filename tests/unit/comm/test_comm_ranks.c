@@ -25,6 +25,7 @@ TEST(ranks_and_nodes_are_consistent)
     assert_in_range(comm.rank, 0, comm.size - 1);
     assert_true(comm.cores >= 1 && comm.node_cores >= comm.cores);
     assert_true(strlen(comm.host) > 0);
+    assert_true(comm.is_sleeping == (comm.is_oversubscribed || getenv("SP_WAIT")));
     for (int r = 0; r < comm.size; r++) {
         on_my_node += comm.node_of_rank[r] == comm.node;
         before_me += comm.node_of_rank[r] == comm.node && r < comm.rank;
@@ -422,6 +423,8 @@ int main(int argc, char **argv)
         setenv("SP_RANKS_PER_NODE", "3", 1);
     if (strstr(argv[0], "test_comm_pieces"))
         setenv("SP_NODE_MEMORY", "0", 1);
+    if (strstr(argv[0], "_np1"))
+        setenv("SP_WAIT", "sleep", 1);
     open_ranks(&comm, argc, argv, "_self");
     if (strstr(argv[0], "test_comm_pieces") && has_shared_memory(NULL))
         return 1;
