@@ -38,7 +38,7 @@ done
 view 0 $s --out again.png
 cmp -s again.png top-labels.png || fail "top and labels are not the default, or change"
 view 0 $s --sample 2 -o third.png
-! cmp -s third.png again.png || fail "the third sample is the first"
+differ third.png again.png "the third sample is the first"
 view 0 $s --feature height -o height.png
 is_png height.png
 timeout -k 5 "$limit_s" "$MPIEXEC" -n 2 "$SP_BUILDDIR/spvox" view $s -o two.png >out 2>err || fail "ranks"
@@ -55,7 +55,7 @@ run 1 0 base.deck run.dir=r
 run 1 0 predict base.deck run.dir=r
 view 0 $s r/predictions/$s --sample 1 -o prediction.png
 view 0 $s r/predictions/$s --sample 1 --by error -o error.png
-! cmp -s prediction.png error.png || fail "the error is the prediction"
+differ prediction.png error.png "the error is the prediction"
 "$SHARDS" bare-nameless n.h5 && "$SHARDS" bare b.h5 || fail "make_shards"
 run 1 0 base.deck run.dir=b data.train=b.h5 data.val=n.h5 data.voxel_size=0.5 train.steps=1
 run 1 0 predict base.deck run.dir=b data.val=n.h5 data.voxel_size=0.5
@@ -92,7 +92,7 @@ view 0 $room --below 100 -o whole.png
 cmp -s room.png whole.png || fail "nothing is above 100 m"
 view 0 $room --by feature -o closed.png
 view 0 $room --by feature --below 2.2 -o open.png
-! cmp -s closed.png open.png || fail "the height hides nothing"
+differ closed.png open.png "the height hides nothing"
 view 0 $room --from sensor -o none.png || fail "sensor"
 
 # Scans: classes by code, by map, values, the sensor's view.
@@ -101,7 +101,7 @@ awk 'BEGIN { print "x y z intensity label"
         print 10 * cos(i / 114.6), 10 * sin(i / 114.6), k / 2, i % 100, (k > 0) * 5 }' >a.txt
 view 0 a.txt -o codes.png
 view 0 a.txt --map 0=low,5=high -o map.png
-! cmp -s codes.png map.png || fail "the map changes nothing"
+differ codes.png map.png "the map changes nothing"
 view 0 a.txt --feature intensity -o intensity.png
 view 0 a.txt --from sensor -o sensor.png
 is_png sensor.png

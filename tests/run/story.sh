@@ -245,12 +245,19 @@ evaluations() {
     sed -n 's/.*"event":"eval".*\],\("step".*\)/\1/p' "$1/evaluations.jsonl"
 }
 
-# same FILE FILE WHAT
+# same FILE FILE WHAT: the files are the same, and not empty, as where nothing was found.
 same() {
+    test -s "$1" || fail "$1 is empty: $3"
     cmp -s "$1" "$2" || {
         diff "$1" "$2" | head -10 >&2
         fail "$3"
     }
+}
+
+# differ FILE FILE WHAT: the files differ; both are there.
+differ() {
+    cmp -s "$1" "$2"
+    test $? = 1 || fail "$3"
 }
 
 # sums DIR STEP: prints checksums of the arrays of a checkpoint.

@@ -1,11 +1,13 @@
 /* sp_h5 reads back what it wrote, and the same calls give the same bytes. */
 #include "fixtures/test.h"
 
+#include <float.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "h5/sp_h5.h"
+#include "h5/sp_h5_number.h"
 
 static const char *path = "test_h5_roundtrip.h5";
 
@@ -28,6 +30,21 @@ static void write_example(const char *to)
     OK(sp_h5_attr_write_texts(file, "/", "class_names", 3, names));
     OK(sp_h5_attr_write_texts(file, "/", "format", -1, (char *[]){"example"}));
     OK(sp_h5_close(file));
+}
+
+TEST(numbers_at_the_ends_of_their_types)
+{
+    uint16_t halves[] = {0x0001, 0x83ff, 0x0400, 0x7bff, 0xfc00};
+    const float singles[] = {0x1p-24f, -0x1.ff8p-15f, 0x1p-14f, 65504, -INFINITY};
+    int64_t wholes[] = {INT32_MIN, INT32_MAX, (int64_t)INT32_MAX + 1};
+    double reals[] = {FLT_MAX, HUGE_VAL, 2 * (double)FLT_MAX};
+    int32_t i32[3];
+    float f32[5];
+
+    assert_int_equal(sp_h5_to_f32((sp_h5_type){'f', 2, false}, halves, 5, f32), -1);
+    assert_memory_equal(f32, singles, sizeof singles);
+    assert_int_equal(sp_h5_to_i32(SP_H5_I64, wholes, 3, i32), 2);
+    assert_int_equal(sp_h5_to_f32(SP_H5_F64, reals, 3, f32), 2);
 }
 
 TEST(datasets_read_back)

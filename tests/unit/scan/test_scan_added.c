@@ -4,6 +4,9 @@
 
 #include "fixtures/scan_files.h"
 
+#include <signal.h>
+#include <sys/resource.h>
+
 enum {
     N = 5,
     HEADER = 375,
@@ -119,6 +122,37 @@ static void check_values(const char *name, const want *w)
     }
     sp_scan_points_destroy(&p);
     sp_scan_close(scan);
+}
+
+/* A small copy is written at its end alone, where the disk, here a limit, has no room. */
+TEST(a_copy_without_room_fails)
+{
+    const char *const names[] = {"full.las", "full.txt"};
+    unsigned char b[BYTES];
+    const want w = {2, 2};
+    const sp_scan_labels labels = {
+        .n = N, .has_kept = true, .n_added = 2, .added = fields, .get = get, .from = &w};
+    struct rlimit before, small;
+    char path[512];
+    sp_scan *scan;
+
+    make_las(b, true);
+    scan_write("a.las", b, sizeof b);
+    snprintf(path, sizeof path, "%s", test_path("a.las"));
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    small = (struct rlimit){64, before.rlim_max};
+    for (int i = 0; i < 2; i++) {
+        sp_status rc;
+
+        OK(sp_scan_open(&scan, path, NULL));
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+        rc = sp_scan_write(scan, test_path(names[i]), &labels);
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+        assert_int_equal(rc, SP_EIO);
+        assert_non_null(strstr(sp_error_last()->message, "File too large"));
+        sp_scan_close(scan);
+    }
 }
 
 /* The bytes of the copy are those of the source around what was added. */

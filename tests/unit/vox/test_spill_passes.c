@@ -5,6 +5,8 @@
 
 #include <unistd.h>
 
+#include "compute/sp_backend.h"
+#include "vox/vox_cloud.h"
 #include "vox/vox_spill.h"
 
 enum { N = 30000, HEADER = 227, POINT = 20, BLOCK = 25, OVERLAP = 5 };
@@ -208,6 +210,15 @@ static void check_parts(const char *name, int n_parts, const vox_piece *want)
     vox_cloud_destroy(&cloud);
     free(piece);
     free(codes);
+}
+
+TEST(codes_that_no_map_can_name_have_no_class)
+{
+    static vox_options o = {.map.n = 1}; /* all codes are of class 0 */
+
+    assert_int_equal(vox_class_of(&o, VOX_MAX_CODE), 0);
+    assert_int_equal(vox_class_of(&o, VOX_MAX_CODE + 1), SP_IGNORE);
+    assert_int_equal(vox_class_of(&o, -1), SP_IGNORE);
 }
 
 TEST(blocks_do_not_depend_on_the_header)

@@ -3,6 +3,7 @@
 
 #include "fixtures/test.h"
 
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,18 +13,19 @@
 #define LIMIT_S  60.0
 #define MARGIN_S 3.0
 
-/* Rank 1 of 2 judges rank 0, from which it has heard nothing for longer than the limit,
- * but not for so long that it may call it silent. Both said that they wait. */
-static void judge_in_child(void)
+/* Rank 1 of 2 judges, a second after the limit since either has worked. Both said that
+ * they wait; rank 0 said so `silent_s` ago. */
+static void judge(double silent_s)
 {
     const double now = sp_now_s(), then = now - LIMIT_S - 1;
+    sp_heartbeats beats = {.fd = -1};
     sp_heartbeat beat = {0};
     sp_comm comm = {.rank = 1, .size = 2};
-    sp_run run = {.comm = &comm, .dir = "", .beat = &beat};
+    sp_run run = {.comm = &comm, .dir = "", .beat = &beat, .beats = &beats};
     sp_watched row[2] = {{.signs.is_waiting = true,
                           .state = SP_WATCHED_LINKED,
-                          .heard_s = then,
-                          .changed_s = then,
+                          .heard_s = now - silent_s,
+                          .changed_s = now - silent_s,
                           .worked_s = then},
                          {.signs = {.rank = 1, .is_waiting = true},
                           .heard_s = now,
@@ -32,20 +34,50 @@ static void judge_in_child(void)
     sp_watchdog w = {.run = &run, .limit_s = LIMIT_S, .row = row, .n_rows = 2};
 
     row[0].link.fd = row[1].link.fd = -1;
-    sp_watchdog_judge(&w, MARGIN_S); /* does not return where it blames the transport */
-    _exit(0);
+    sp_watchdog_judge(&w, MARGIN_S); /* does not return where it blames somebody */
 }
 
+/* What a process says that judges so; nothing where it blames nobody. It is not waited
+ * for, since it leaves seconds later. */
+static void judge_in_child(double silent_s, char said[512])
+{
+    int ends[2];
+    ssize_t n;
+    pid_t child;
+
+    assert_int_equal(pipe(ends), 0);
+    child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        dup2(ends[1], STDERR_FILENO);
+        close(ends[1]);
+        judge(silent_s);
+        _exit(0);
+    }
+    close(ends[1]);
+    n = read(ends[0], said, 511);
+    said[n > 0 ? n : 0] = 0;
+    close(ends[0]);
+    kill(child, SIGKILL);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+}
+
+/* For longer than the limit nothing was heard of it, but not for so long that it may be
+ * called silent. */
 TEST(a_silent_rank_does_not_wait_for_others)
 {
-    int status;
-    pid_t child = fork();
+    char said[512];
 
-    assert_true(child >= 0);
-    if (child == 0)
-        judge_in_child();
-    assert_int_equal(waitpid(child, &status, 0), child);
-    assert_int_equal(status, 0);
+    judge_in_child(LIMIT_S + 1, said);
+    assert_string_equal(said, "");
+}
+
+TEST(ranks_that_all_wait_have_lost_their_transport)
+{
+    char said[512];
+
+    judge_in_child(0, said);
+    assert_non_null(strstr(said, "all ranks wait for each other for 6"));
 }
 
 /* Steps of which rank 1 needs thrice the time, and then none for longer than the limit. */
