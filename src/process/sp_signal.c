@@ -77,8 +77,11 @@ void sp_signal_install(void)
     is_starting = 1;
     for (unsigned i = 0; i < sizeof numbers / sizeof *numbers; i++)
         sigaction(numbers[i], &action, NULL);
-    action.sa_handler = SIG_IGN; /* a closed terminal or pipe must not end the run */
+    /* A closed pipe or terminal must not end the run. UCX, which MPICH may use, takes
+     * HUP for a request to log all that it does, under nohup too. */
+    action.sa_handler = SIG_IGN;
     sigaction(SIGPIPE, &action, NULL);
+    sigaction(SIGHUP, &action, NULL);
 }
 
 void sp_signal_started(void)
@@ -87,12 +90,15 @@ void sp_signal_started(void)
     alarm(0);
 }
 
+/* abort() ends the process when the handler returns, a signal of another process by the
+ * second delivery. */
 static void wait_a_second(int number)
 {
     const struct timespec second = {1, 0};
 
-    (void)number;
-    nanosleep(&second, NULL); /* abort() ends the process when this handler returns */
+    nanosleep(&second, NULL);
+    signal(number, SIG_DFL);
+    raise(number);
 }
 
 void sp_signal_delay_abort(void)

@@ -1,4 +1,4 @@
-/* Requests to stop: TERM, INT, USR1, USR2. The handler sets a flag and nothing else;
+/* Requests to stop: TERM, INT, USR1, USR2; HUP and PIPE are ignored. The handler sets a flag and nothing else;
  * the ranks agree on it at the end of a step, in eval and predict between two batches,
  * and in spvox between two stages of its work. A second signal, two seconds or more
  * after the first, ends the process at once. All functions are local. */
