@@ -371,6 +371,8 @@ int main(int argc, char **argv)
     set_defaults(&o);
     if (v->has_ranks)
         return run_ranks(argc, argv, v, &o);
+    if (sp_start_rank() > 0) /* several would slow each other, and write one file */
+        return SP_OK;
     sp_comm_open_self(&comm);
     rc = run(v, &o, &comm);
     sp_comm_close(&comm);
