@@ -11,7 +11,8 @@ PKG_CHECK_MODULES([CMOCKA], [cmocka >= 1.1],
 AM_CONDITIONAL([HAVE_CMOCKA], [test $sp_have_cmocka = yes])
 SP_CPPFLAGS="$SP_CPPFLAGS $LIBCONFIG_CFLAGS $XXHASH_CFLAGS $JANSSON_CFLAGS"
 SP_LIBS="$LIBCONFIG_LIBS $JANSSON_LIBS $SP_LIBS"
-AC_SEARCH_LIBS([sqrt], [m])
+dnl Not searched for: with -Werror the declaration that this takes fails to compile.
+LIBS="-lm $LIBS"
 AC_SEARCH_LIBS([pthread_create], [pthread])
 AC_SEARCH_LIBS([dlopen], [dl])
 ])

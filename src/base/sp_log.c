@@ -66,6 +66,13 @@ sp_status sp_log_written(void)
     return SP_OK;
 }
 
+sp_status sp_log_answered(sp_status rc)
+{
+    if (rc != SP_OK)
+        sp_log_error(sp_error_last());
+    return rc;
+}
+
 /* Removes the live line. The caller holds the lock. */
 static void remove_live(void)
 {

@@ -139,7 +139,8 @@ sp_status bench_eval(bench *b)
 {
     evaluation e = {.b = b};
     sp_session *session = &e.resources.session;
-    bench_runs s = {.work = {"pass", "passes", "batch.eval_size"}};
+    bench_runs s = {
+        .work = {.unit = "pass", .units = "passes", .size_key = "batch.eval_size"}};
     sp_status rc = open_evaluation(&e);
 
     if (rc == SP_OK)

@@ -359,18 +359,15 @@ int main(int argc, char **argv)
     sp_trial_main(argc, argv);
     sp_log_program("spbench");
     if (strcmp(word, "--version") == 0)
-        return print_version();
+        return sp_log_answered(print_version());
     if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0)
-        return print_help();
+        return sp_log_answered(print_help());
     sp_thread_wait_asleep(argv); /* parse moves the words of argv */
     rc = parse(argc, argv, &v, &o);
-    if (rc != SP_OK) {
-        if (sp_start_rank() == 0)
-            sp_log_error(sp_error_last());
-        return rc;
-    }
+    if (rc != SP_OK)
+        return sp_start_rank() > 0 ? rc : sp_log_answered(rc);
     if (o.is_help)
-        return print_help();
+        return sp_log_answered(print_help());
     set_defaults(&o);
     if (v->has_ranks)
         return run_ranks(argc, argv, v, &o);

@@ -177,7 +177,8 @@ sp_status bench_step(bench *b)
 {
     bench_training t;
     sp_session *session = &t.resources.session;
-    bench_runs s = {.work = {"step", "steps", "batch.size"}};
+    bench_runs s = {
+        .work = {.unit = "step", .units = "steps", .size_key = "batch.size"}};
     sp_status rc = bench_training_open(b, &t);
 
     if (rc == SP_OK)

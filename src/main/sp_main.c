@@ -380,9 +380,7 @@ static sp_status answer(const sp_verb *verb, int argc, char **argv)
 
     if (rc == SP_OK)
         rc = sp_log_written();
-    if (rc != SP_OK)
-        sp_log_error(sp_error_last());
-    return rc;
+    return sp_log_answered(rc);
 }
 
 static bool has_finished;

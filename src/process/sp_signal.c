@@ -95,7 +95,7 @@ void sp_signal_install(void)
     for (unsigned i = 0; i < sizeof numbers / sizeof *numbers; i++)
         if (numbers[i] != SIGHUP || !is_hup_ignored)
             sigaction(numbers[i], &action, NULL);
-    action.sa_handler = SIG_IGN; /* a closed terminal or pipe must not end the run */
+    action.sa_handler = SIG_IGN; /* a closed pipe must not end the run */
     sigaction(SIGPIPE, &action, NULL);
 }
 
@@ -105,12 +105,15 @@ void sp_signal_started(void)
     alarm(0);
 }
 
+/* abort() ends the process when the handler returns, a signal of another process by the
+ * second delivery. */
 static void wait_a_second(int number)
 {
     const struct timespec second = {1, 0};
 
-    (void)number;
-    nanosleep(&second, NULL); /* abort() ends the process when this handler returns */
+    nanosleep(&second, NULL);
+    signal(number, SIG_DFL);
+    raise(number);
 }
 
 void sp_signal_delay_abort(void)

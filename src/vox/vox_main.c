@@ -96,7 +96,7 @@ int main(int argc, char **argv)
     sp_h5_child_main(argc, argv);
     sp_log_program("spvox");
     if (answers_at_once(argc, argv))
-        return sp_log_written();
+        return sp_log_answered(sp_log_written());
     if (is_stoppable(argc, argv)) /* a request to stop may come while MPI starts */
         sp_signal_install();
     sp_start_watch("spvox");

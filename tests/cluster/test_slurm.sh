@@ -214,6 +214,18 @@ ends "$job" COMPLETED 0
 test "$(field "$job" Restarts)" = 1 || ended_badly "$job" "$(field "$job" Restarts) restarts"
 test "$(steps limited | cut -d ' ' -f 1 | tr '\n' ' ')" = "1 2 " || fail "steps of limited"
 
+# A job whose tasks hear USR1 before the program listens goes on too. Without a deck the
+# script finds the run folder where the program does.
+mkdir input
+sed 's/"r"/"own"/' base.deck >input/default.deck
+printf '#!/bin/sh\n[ "${SLURM_RESTART_COUNT:-0}" = 0 ] && kill -USR1 $$\nexec "%s" "$@"\n' \
+    "$SPTRAIN" >deaf
+chmod +x deaf
+job=$(SPTRAIN=$dir/deaf submit jobs/train.slurm train.steps=2) || fail "sbatch"
+ends "$job" COMPLETED 0
+test "$(field "$job" Restarts)" = 1 || ended_badly "$job" "$(field "$job" Restarts) restarts"
+status own done 0
+
 # One job on two nodes is stopped too; its run.resume = "never" is for the first life.
 job=$(submit --nodes=2 jobs/train.slurm base.deck run.dir=wide run.resume=never \
     train.epochs=8 run.oversubscribe=true)

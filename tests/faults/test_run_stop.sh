@@ -53,21 +53,37 @@ says j/status.json "stopped near the end of the job's time after step 1: "
 SLURM_JOB_END_TIME=$(($(date +%s) + 900)) run 2 0 base.deck run.dir=j
 status j done 0
 
+# stopped_at PHASE COMMAND ARGUMENTS...: starts $job, whose process $pid stops itself when
+# this phase begins.
+stopped_at() {
+    fault=stop@0:$1:0
+    shift
+    : >err
+    SP_TEST_FAULT=$fault "$MPIEXEC" -n 1 "$SPTRAIN" "$@" run.dir="$1" \
+        >out 2>err </dev/null &
+    job=$!
+    await "$1: the fault did not happen" grep -q '^fault: stop' err
+    pid=$(record "$1" 0)
+    pid=${pid%% *}
+}
+
 # The file is removed when its weights are about to be loaded.
 run 1 0 eval base.deck run.dir=w $model
 evaluations w >want
 for command in eval predict; do
     cp r/checkpoints/best.h5 model.h5
-    : >err
-    SP_TEST_FAULT=stop@0:load:0 "$MPIEXEC" -n 1 "$SPTRAIN" $command base.deck run.dir=$command \
-        run.checkpoint=model.h5 >out 2>err </dev/null &
-    job=$!
-    await "$command: the fault did not happen" grep -q '^fault: stop' err
-    pid=$(record $command 0)
+    stopped_at load $command base.deck run.checkpoint=model.h5
     rm model.h5
-    kill -CONT "${pid%% *}" || fail "no process of rank 0: $pid"
+    kill -CONT "$pid" || fail "no process of rank 0: $pid"
     wait $job || fail "$command: status $?"
     job=
 done
 evaluations eval >b
 same want b "evaluation of a file that was removed"
+
+# A rank ends by ABRT of another process too.
+stopped_at forward train base.deck train.steps=1000000 train.warmup_steps=0
+kill -ABRT "$pid" && kill -CONT "$pid" || fail "no process of rank 0: $pid"
+wait $job && fail "ABRT: the training went on"
+job=
+status train failed 6

@@ -391,7 +391,13 @@ if test -w /dev/full; then
     "$bench" ops --quick --repeats 1 --voxels 100 --channels 1 >/dev/full 2>"$work/err"
     test $? = 4 && grep -q 'cannot write to standard output' "$work/err" || {
         echo "lost rows are no failure"; cat "$work/err"; bad=1; }
+    "$bench" --version >/dev/full 2>"$work/err"
+    test $? = 4 && grep -q 'cannot write to standard output' "$work/err" || {
+        echo "a lost version is no failure"; cat "$work/err"; bad=1; }
 fi
+# Of several ranks one makes the file.
+"$MPIEXEC" -n 3 "$bench" voxels --voxels 10 --out three.h5 >"$work/out" 2>&1 && test -s three.h5 &&
+    ! grep . "$work/out" || { echo "voxels on three ranks"; cat "$work/out"; bad=1; }
 (ulimit -f 1 && exec "$bench" voxels --shard two.h5 --out raw) 2>"$work/err"
 test $? = 4 && grep -q 'raw: cannot be written' "$work/err" || {
     echo "voxels beyond ulimit -f"; cat "$work/err"; bad=1; }

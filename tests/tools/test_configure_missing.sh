@@ -73,6 +73,8 @@ for lib in lib lib64; do
         -L*hdf5*) ln -s "${flag#-L}" "$work/given/$lib" ;;
         esac
     done
-    (cd "$work/given" && CFLAGS=-O0 "$work/tree/configure" --without-cuda --no-create \
-        --with-hdf5="$work/given" >out 2>err) || { cat "$work/given/err" && exit 1; }
+    (cd "$work/given" && CFLAGS='-O0 -Werror' "$work/tree/configure" --without-cuda \
+        --no-create --with-hdf5="$work/given" >out 2>err) || { cat "$work/given/err" && exit 1; }
+    # A search for libm would find none with -Werror.
+    grep -q "^LIBS='.*-lm" "$work/given/config.log" || { echo "not linked with libm" && exit 1; }
 done

@@ -57,6 +57,8 @@ grep -q 'did you mean "scene"' "$dir/err" || fail "message of an unknown command
 if test -w /dev/full; then
     "$spvox" info "$dir"/one-*.h5 >/dev/full 2>"$dir/err"; test $? -eq 4 || fail "info, disk full"
     grep -q 'standard output' "$dir/err" || fail "message of a full disk"
+    "$spvox" --version >/dev/full 2>"$dir/err"; test $? -eq 4 || fail "version, disk full"
+    grep -q 'standard output' "$dir/err" || fail "no message: version, disk full"
 fi
 "$spvox" $scene --out /dev/null/x 2>"$dir/err"; test $? -eq 4 || fail "no folder: exit 4"
 size=`wc -c <"$dir/one-00000-of-00001.h5"`
