@@ -217,7 +217,8 @@ TEST(layers)
         "d:1: net.layers: layer \"a\": out takes an integer from 1 to 1048576, found "
         "the integer 0");
     refused(
-        "net : { layers = ( { name = \"a\"; op = \"conv\"; out = 1048577; } ); };", NULL,
+        "net : { layers = ( { name = \"a\"; op = \"conv\"; out = 1048577; } ); };",
+        NULL,
         "d:1: net.layers: layer \"a\": out takes an integer from 1 to 1048576, found "
         "the integer 1048577");
     refused("net : { layers = ( { name = \"a\"; op = \"dropout\"; p = 1; } ); };", NULL,

@@ -66,11 +66,13 @@ TEST(shapes)
     refused(CONV("a", OUT4) "," CONV("b", OUT4 " stride = 4;") ",\n" OP(
                 "s", "concat", "from = [\"a\", \"b\"];"),
             "d:3: layer s: inputs a and b have strides 1 and 4");
-    refused(CONV("a", OUT4) "," CONV("b", OUT4) "," CONV("c", OUT4 " stride = 2;") ",\n" OP(
-                "s", "concat", "from = [\"a\", \"b\", \"c\"];"),
-            "d:3: layer s: inputs a and c have strides 1 and 2");
-    refused(CONV("a", OUT4) "," CONV("b", OUT4) "," CONV("c", "out = 5; kernel = 3;") ",\n" OP(
-                "s", "add", "from = [\"a\", \"b\", \"c\"];"),
+    refused(
+        CONV("a", OUT4) "," CONV("b", OUT4) "," CONV("c", OUT4 " stride = 2;") ",\n" OP(
+            "s", "concat", "from = [\"a\", \"b\", \"c\"];"),
+        "d:3: layer s: inputs a and c have strides 1 and 2");
+    refused(CONV("a", OUT4) "," CONV("b", OUT4) "," CONV(
+                "c", "out = 5; kernel = 3;") ",\n" OP("s", "add",
+                                                      "from = [\"a\", \"b\", \"c\"];"),
             "d:3: layer s: inputs a and c have 4 and 5 channels");
     refused(CONV("a", OUT4) "," OP("g", "global_max_pool", "") ",\n" OP(
                 "s", "concat", "from = [\"a\", \"g\"];"),

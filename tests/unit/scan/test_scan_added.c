@@ -130,8 +130,12 @@ TEST(a_copy_without_room_fails)
     const char *const names[] = {"full.las", "full.txt"};
     unsigned char b[BYTES];
     const want w = {2, 2};
-    const sp_scan_labels labels = {
-        .n = N, .has_kept = true, .n_added = 2, .added = fields, .get = get, .from = &w};
+    const sp_scan_labels labels = {.n = N,
+                                   .has_kept = true,
+                                   .n_added = 2,
+                                   .added = fields,
+                                   .get = get,
+                                   .from = &w};
     struct rlimit before, small;
     char path[512];
     sp_scan *scan;
