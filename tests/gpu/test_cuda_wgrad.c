@@ -67,7 +67,7 @@ TEST(every_channel_count)
     const int rows[] = {33, 0, 40};
 
     for (int i = 0; i < CASE_CHANNEL_COUNTS; i++) {
-        if (!hc_is_checked()) {
+        if (!cu_is_watched()) {
             check(&conv_kinds[CONV_1], 3, rows, case_channels[i], 17, 8);
             check(&conv_kinds[CONV_1], 3, rows, 5, case_channels[i], 0);
         }
@@ -85,7 +85,7 @@ TEST(several_items)
 {
     const int rows[] = {2100, 0, 2600};
 
-    if (!hc_is_checked())
+    if (!cu_is_watched())
         check(&conv_kinds[CONV_3], 3, rows, 4, 8, 0);
     check(&conv_kinds[CONV_1], 3, rows, 16, 24, 8);
 }
@@ -142,7 +142,7 @@ TEST(form_changes_no_bit)
             sp_tensor dw[2];
 
             for (int pad = 0; pad < 2; pad++) {
-                conv_case p = case_make(&conv_kinds[CONV_3], (sp_precision)precision, 1,
+                conv_case p = case_make(&conv_kinds[CONV_2], (sp_precision)precision, 1,
                                         rows, channels[i][0], channels[i][1], pad);
                 sp_backend be = case_open(i, p.precision);
 
