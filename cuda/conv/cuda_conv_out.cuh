@@ -67,7 +67,8 @@ __device__ static inline void conv_read(const float *from, float (&v)[N])
     }
 }
 
-template <int N> __device__ static inline void conv_keep(float *to, const float (&v)[N])
+template <int N>
+__device__ static inline void conv_write(float *to, const float (&v)[N])
 {
 #pragma unroll
     for (int j = 0; j < N; j += 4)
@@ -253,12 +254,12 @@ template <class P, class T, class E> struct conv_out {
     __device__ void fetch(int32_t i, int n, chunk *y, chunk *x, chunk *act) const
     {
         if (a.is_added)
-            cuda_take(a.y, i, n, y);
+            cuda_load_pack(a.y, i, n, y);
         if (!IS_NORM || !has_norm)
             return;
-        cuda_take(a.x, i, n - a.column, x);
+        cuda_load_pack(a.x, i, n - a.column, x);
         if (a.act.data)
-            cuda_take(a.act, i, n - a.column, act);
+            cuda_load_pack(a.act, i, n - a.column, act);
     }
 
     /* Finishes a chunk of row i from channel n on, whose sums stand at `at` in shared
@@ -278,30 +279,30 @@ template <class P, class T, class E> struct conv_out {
             float old[N];
 
             if (IS_TIGHT)
-                cuda_take(a.y, i, n, &y);
-            cuda_open(y, old);
+                cuda_load_pack(a.y, i, n, &y);
+            cuda_unpack(y, old);
 #pragma unroll
             for (int j = 0; j < N; j++)
                 v[j] += old[j];
         }
         if (IS_NORM && has_norm)
             apply_norm(i, n - a.column, at, k, x, act, v);
-        cuda_close(v, &result);
+        cuda_repack(v, &result);
         *(chunk *)((E *)a.y.data + (int64_t)i * a.y.ld + n) = result;
         if (a.part) {
-            cuda_open(result, v); /* as y stores it */
-            conv_keep(value + at, v);
+            cuda_unpack(result, v); /* as y stores it */
+            conv_write(value + at, v);
         }
     }
 
     /* Converts the four channels of a chunk from its channel h on. */
-    __device__ static void open_four(const chunk &pack, int h, float (&v)[4])
+    __device__ static void unpack_four(const chunk &pack, int h, float (&v)[4])
     {
         if constexpr (N == 4) {
-            cuda_open(pack, v);
+            cuda_unpack(pack, v);
         } else {
-            cuda_open_two(h ? pack.bits.z : pack.bits.x, v);
-            cuda_open_two(h ? pack.bits.w : pack.bits.y, v + 2);
+            cuda_unpack_two(h ? pack.bits.z : pack.bits.x, v);
+            cuda_unpack_two(h ? pack.bits.w : pack.bits.y, v + 2);
         }
     }
 
@@ -323,9 +324,9 @@ template <class P, class T, class E> struct conv_out {
                     cuda_load<E>(a.act, i, m + h, y);
             } else {
                 c.copy(k, h);
-                open_four(x_chunk, h, x);
+                unpack_four(x_chunk, h, x);
                 if (a.act.data)
-                    open_four(act_chunk, h, y);
+                    unpack_four(act_chunk, h, y);
             }
 #pragma unroll
             for (int j = 0; j < 4; j++) {
@@ -335,7 +336,7 @@ template <class P, class T, class E> struct conv_out {
                     v[h + j] = y[j] > 0 ? v[h + j] : a.slope * v[h + j];
                 x[j] = (x[j] - c.mean[j]) * c.inv_std[j];
             }
-            conv_keep(other + at + h, x);
+            conv_write(other + at + h, x);
         }
     }
 
@@ -379,18 +380,18 @@ template <class P, class T, class E> struct conv_out {
 
                 if (rows[r] < 0)
                     continue;
-                cuda_take(a.residual.x, rows[r], m, &pack);
+                cuda_load_pack(a.residual.x, rows[r], m, &pack);
 #pragma unroll
                 for (int h = 0; h < N; h += 4) {
                     float x[4], mean[4], inv_std[4];
 
-                    open_four(pack, h, x);
+                    unpack_four(pack, h, x);
                     conv_read(a.residual.mean + m + h, mean);
                     conv_read(a.residual.inv_std + m + h, inv_std);
 #pragma unroll
                     for (int j = 0; j < 4; j++)
                         x[j] = (x[j] - mean[j]) * inv_std[j];
-                    conv_keep(other + r * T::PITCH + c + h, x);
+                    conv_write(other + r * T::PITCH + c + h, x);
                 }
             }
         else if (exists && !is_whole)
