@@ -67,7 +67,8 @@ __device__ static inline void conv_read(const float *from, float (&v)[N])
     }
 }
 
-template <int N> __device__ static inline void conv_keep(float *to, const float (&v)[N])
+template <int N>
+__device__ static inline void conv_write(float *to, const float (&v)[N])
 {
 #pragma unroll
     for (int j = 0; j < N; j += 4)
@@ -108,7 +109,7 @@ template <class P, class T, class E> struct conv_out {
     enum {
         /* Two blocks of 256 threads on an SM leave 128 registers to each thread. */
         IS_TIGHT = T::THREADS * T::BLOCKS >= 512,
-        N = IS_TIGHT ? 4 : 16 / sizeof(E), /* channels of a chunk */
+        N = 16 / sizeof(E), /* channels of a chunk */
         CHUNKS = T::NT * 8 / N,
         LANES = CHUNKS <= 4   ? 4
                 : CHUNKS <= 8 ? 8
@@ -253,16 +254,12 @@ template <class P, class T, class E> struct conv_out {
     __device__ void fetch(int32_t i, int n, chunk *y, chunk *x, chunk *act) const
     {
         if (a.is_added)
-            cuda_take(a.y, i, n, y);
-        if (IS_NORM && has_norm)
-            fetch_norm(i, n - a.column, x, act);
-    }
-
-    __device__ void fetch_norm(int32_t i, int m, chunk *x, chunk *act) const
-    {
-        cuda_take(a.x, i, m, x);
+            cuda_load_pack(a.y, i, n, y);
+        if (!IS_NORM || !has_norm)
+            return;
+        cuda_load_pack(a.x, i, n - a.column, x);
         if (a.act.data)
-            cuda_take(a.act, i, m, act);
+            cuda_load_pack(a.act, i, n - a.column, act);
     }
 
     /* Finishes a chunk of row i from channel n on, whose sums stand at `at` in shared
@@ -282,39 +279,36 @@ template <class P, class T, class E> struct conv_out {
             float old[N];
 
             if (IS_TIGHT)
-                cuda_take(a.y, i, n, &y);
-            cuda_open(y, old);
+                cuda_load_pack(a.y, i, n, &y);
+            cuda_unpack(y, old);
 #pragma unroll
             for (int j = 0; j < N; j++)
                 v[j] += old[j];
         }
-        if (IS_NORM && has_norm) {
-            if (IS_TIGHT)
-                fetch_norm(i, n - a.column, &x, &act);
-            apply_norm(n - a.column, at, k, x, act, v);
-        }
-        cuda_close(v, &result);
+        if (IS_NORM && has_norm)
+            apply_norm(i, n - a.column, at, k, x, act, v);
+        cuda_repack(v, &result);
         *(chunk *)((E *)a.y.data + (int64_t)i * a.y.ld + n) = result;
         if (a.part) {
-            cuda_open(result, v); /* as y stores it */
-            conv_keep(value + at, v);
+            cuda_unpack(result, v); /* as y stores it */
+            conv_write(value + at, v);
         }
     }
 
     /* Converts the four channels of a chunk from its channel h on. */
-    __device__ static void open_four(const chunk &pack, int h, float (&v)[4])
+    __device__ static void unpack_four(const chunk &pack, int h, float (&v)[4])
     {
         if constexpr (N == 4) {
-            cuda_open(pack, v);
+            cuda_unpack(pack, v);
         } else {
-            cuda_open_two(h ? pack.bits.z : pack.bits.x, v);
-            cuda_open_two(h ? pack.bits.w : pack.bits.y, v + 2);
+            cuda_unpack_two(h ? pack.bits.z : pack.bits.x, v);
+            cuda_unpack_two(h ? pack.bits.w : pack.bits.y, v + 2);
         }
     }
 
-    /* Multiplies v by act' and keeps xhat, four channels at a time. m: the first of the
-     * chunk in the norm. */
-    __device__ void apply_norm(int m, int at, const conv_constants<N> &k,
+    /* Multiplies v by act' and keeps xhat, four channels at a time. i: the row; m: the
+     * first of the chunk in the norm. */
+    __device__ void apply_norm(int32_t i, int m, int at, const conv_constants<N> &k,
                                const chunk &x_chunk, const chunk &act_chunk,
                                float (&v)[N])
     {
@@ -323,13 +317,17 @@ template <class P, class T, class E> struct conv_out {
             conv_constants<4> c;
             float x[4], y[4];
 
-            if (IS_TIGHT)
+            if (IS_TIGHT) {
                 c.read(a, m + h);
-            else
+                cuda_load<E>(a.x, i, m + h, x);
+                if (a.act.data)
+                    cuda_load<E>(a.act, i, m + h, y);
+            } else {
                 c.copy(k, h);
-            open_four(x_chunk, h, x);
-            if (a.act.data)
-                open_four(act_chunk, h, y);
+                unpack_four(x_chunk, h, x);
+                if (a.act.data)
+                    unpack_four(act_chunk, h, y);
+            }
 #pragma unroll
             for (int j = 0; j < 4; j++) {
                 if (!a.act.data)
@@ -338,7 +336,7 @@ template <class P, class T, class E> struct conv_out {
                     v[h + j] = y[j] > 0 ? v[h + j] : a.slope * v[h + j];
                 x[j] = (x[j] - c.mean[j]) * c.inv_std[j];
             }
-            conv_keep(other + at + h, x);
+            conv_write(other + at + h, x);
         }
     }
 
@@ -378,17 +376,23 @@ template <class P, class T, class E> struct conv_out {
 #pragma unroll 1
             for (int t = 0; t < TIMES; t++) {
                 const int r = row_of(t);
-                float x[N], mean[N], inv_std[N];
+                chunk pack;
 
                 if (rows[r] < 0)
                     continue;
-                cuda_load<E>(a.residual.x, rows[r], m, x);
-                conv_read(a.residual.mean + m, mean);
-                conv_read(a.residual.inv_std + m, inv_std);
+                cuda_load_pack(a.residual.x, rows[r], m, &pack);
 #pragma unroll
-                for (int j = 0; j < N; j++)
-                    x[j] = (x[j] - mean[j]) * inv_std[j];
-                conv_keep(other + r * T::PITCH + c, x);
+                for (int h = 0; h < N; h += 4) {
+                    float x[4], mean[4], inv_std[4];
+
+                    unpack_four(pack, h, x);
+                    conv_read(a.residual.mean + m + h, mean);
+                    conv_read(a.residual.inv_std + m + h, inv_std);
+#pragma unroll
+                    for (int j = 0; j < 4; j++)
+                        x[j] = (x[j] - mean[j]) * inv_std[j];
+                    conv_write(other + r * T::PITCH + c + h, x);
+                }
             }
         else if (exists && !is_whole)
 #pragma unroll 1
@@ -432,7 +436,7 @@ template <class P, class T, class E> struct conv_out {
     template <bool IS_PLAIN, bool IS_SQUARE>
     __device__ void add_columns(int n_rows, double *plain, double *times, bool is_first)
     {
-#pragma unroll
+#pragma unroll 1
         for (int e = 0; e < T::COLUMNS; e++) {
             const int column = lane + 32 * e, at = warp / T::WM * T::NT * 8 + column;
             double before_p, before_q;
@@ -444,7 +448,7 @@ template <class P, class T, class E> struct conv_out {
             before_q = is_first ? 0 : times[at];
             p = IS_SHORT ? 0 : (group_sum)before_p;
             q = IS_SHORT ? 0 : (group_sum)before_q;
-#pragma unroll 2
+#pragma unroll 4
             for (int r = 0; r < n_rows; r++) {
                 const group_sum v = value[r * T::PITCH + column];
 

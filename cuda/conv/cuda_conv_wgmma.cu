@@ -167,10 +167,10 @@ template <class T> struct wgmma_weights {
         if (!is_leader)
             return;
         for (int i = 0; i < T::STAGES; i++) {
-            sp_phases_init(full + 8 * i, 1);
-            sp_phases_init(free + 8 * i, T::CLUSTER);
+            sp_mbarrier_init(full + 8 * i, 1);
+            sp_mbarrier_init(free + 8 * i, T::CLUSTER);
         }
-        sp_phases_made();
+        sp_mbarrier_fence();
     }
 
     __device__ static int stage(unsigned step) { return (int)(step % T::STAGES); }
@@ -186,12 +186,12 @@ template <class T> struct wgmma_weights {
         if (!is_leader)
             return;
         if (T::CLUSTER > 1 && step >= T::STAGES)
-            sp_phases_wait(free + 8 * i, parity(step) ^ 1);
+            sp_mbarrier_wait(free + 8 * i, parity(step) ^ 1);
         const int columns = min(a.y.c - column0, (int)T::BN);
         const int from = T::CLUSTER == 1 ? 0 : PART * (int)sp_cluster_rank();
         const int own = min(columns - from, (int)PART);
 
-        sp_phases_expect(full + 8 * i, (unsigned)(columns * ROW));
+        sp_mbarrier_expect(full + 8 * i, (unsigned)(columns * ROW));
         if (own > 0)
             sp_copy_bulk(first + (unsigned)(i * T::STAGE_BYTES + from * ROW),
                          a.w + (size_t)(w + (unsigned)from) * ROW,
@@ -201,14 +201,14 @@ template <class T> struct wgmma_weights {
     /* Returns when the weights of a step are there; called by all threads. */
     __device__ void wait(unsigned step) const
     {
-        sp_phases_wait(full + 8 * stage(step), parity(step));
+        sp_mbarrier_wait(full + 8 * stage(step), parity(step));
     }
 
     /* Tells the cluster that this block has multiplied what a stage held. */
     __device__ void release(int i) const
     {
         if (T::CLUSTER > 1 && threadIdx.x < T::CLUSTER)
-            sp_phases_arrive(free + 8 * i, threadIdx.x);
+            sp_mbarrier_arrive(free + 8 * i, threadIdx.x);
     }
 };
 

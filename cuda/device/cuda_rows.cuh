@@ -79,20 +79,21 @@ template <> struct cuda_pack<cuda_bf16, 8> {
 };
 
 /* Two values of bf16 from the word that holds them. */
-__device__ static inline void cuda_open_two(uint32_t two, float *v)
+__device__ static inline void cuda_unpack_two(uint32_t two, float *v)
 {
     v[0] = __uint_as_float(two << 16);
     v[1] = __uint_as_float(two & 0xffff0000u);
 }
 
 template <class T, int N>
-__device__ void cuda_take(const sp_tensor &t, int64_t i, int j, cuda_pack<T, N> *pack)
+__device__ void cuda_load_pack(const sp_tensor &t, int64_t i, int j,
+                               cuda_pack<T, N> *pack)
 {
     *pack = *(const cuda_pack<T, N> *)((const T *)t.data + i * t.ld + j);
 }
 
 template <class T, int N>
-__device__ void cuda_open(const cuda_pack<T, N> &pack, float (&v)[N])
+__device__ void cuda_unpack(const cuda_pack<T, N> &pack, float (&v)[N])
 {
     if constexpr (sizeof(T) == 4 && N == 1) {
         v[0] = pack.bits;
@@ -101,18 +102,18 @@ __device__ void cuda_open(const cuda_pack<T, N> &pack, float (&v)[N])
     } else if constexpr (N == 1) {
         v[0] = cuda_float_of(pack.bits);
     } else {
-        cuda_open_two(pack.bits.x, v);
-        cuda_open_two(pack.bits.y, v + 2);
+        cuda_unpack_two(pack.bits.x, v);
+        cuda_unpack_two(pack.bits.y, v + 2);
         if constexpr (N == 8) {
-            cuda_open_two(pack.bits.z, v + 4);
-            cuda_open_two(pack.bits.w, v + 6);
+            cuda_unpack_two(pack.bits.z, v + 4);
+            cuda_unpack_two(pack.bits.w, v + 6);
         }
     }
 }
 
 /* Converts N values to the form that they have in memory. */
 template <class T, int N>
-__device__ void cuda_close(const float (&v)[N], cuda_pack<T, N> *pack)
+__device__ void cuda_repack(const float (&v)[N], cuda_pack<T, N> *pack)
 {
     if constexpr (sizeof(T) == 4 && N == 1)
         pack->bits = v[0];
@@ -132,8 +133,8 @@ __device__ void cuda_load(const sp_tensor &t, int64_t i, int j, float (&v)[N])
 {
     cuda_pack<T, N> pack;
 
-    cuda_take(t, i, j, &pack);
-    cuda_open(pack, v);
+    cuda_load_pack(t, i, j, &pack);
+    cuda_unpack(pack, v);
 }
 
 template <class T, int N>
@@ -141,19 +142,19 @@ __device__ void cuda_store(const sp_tensor &t, int64_t i, int j, const float (&v
 {
     cuda_pack<T, N> pack;
 
-    cuda_close(v, &pack);
+    cuda_repack(v, &pack);
     *(cuda_pack<T, N> *)((T *)t.data + i * t.ld + j) = pack;
 }
 
 /* y = v; where is_added, v plus what y held, which is `old`. */
 template <class T, int N>
-__device__ void cuda_give(const sp_tensor &y, int64_t i, int j, float (&v)[N],
-                          const cuda_pack<T, N> &old, bool is_added)
+__device__ void cuda_store_sum(const sp_tensor &y, int64_t i, int j, float (&v)[N],
+                               const cuda_pack<T, N> &old, bool is_added)
 {
     float before[N];
 
     if (is_added) {
-        cuda_open(old, before);
+        cuda_unpack(old, before);
         for (int k = 0; k < N; k++)
             v[k] += before[k];
     }

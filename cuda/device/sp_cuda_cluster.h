@@ -19,15 +19,15 @@
  * last barrier, because others may access its shared memory until then.
  *
  * A barrier in shared memory (mbarrier, 8 bytes) goes through phases. A phase ends when
- * the number of arrivals that sp_phases_init named has come, and when as many bytes have
+ * the number of arrivals that sp_mbarrier_init named has come, and when as many bytes have
  * come as these arrivals announced. Phases are named by their parity, 0 for the first.
  *
- *     sp_phases_init        makes one, for `arrivals` of each phase; by one thread
- *     sp_phases_made        that thread, when it has made all; behind it a barrier of
+ *     sp_mbarrier_init      makes one, for `arrivals` of each phase; by one thread
+ *     sp_mbarrier_fence     that thread, when it has made all; behind it a barrier of
  *                           the cluster, or of the block where nobody else uses them
- *     sp_phases_expect      an arrival that announces bytes, which may come before it
- *     sp_phases_arrive      an arrival at the barrier of the block `rank`
- *     sp_phases_wait        returns when the phase of that parity has ended: its bytes
+ *     sp_mbarrier_expect    an arrival that announces bytes, which may come before it
+ *     sp_mbarrier_arrive    an arrival at the barrier of the block `rank`
+ *     sp_mbarrier_wait      returns when the phase of that parity has ended: its bytes
  *                           are visible, and what threads of this block have written
  *                           ahead of their arrivals. What another block has written is
  *                           not: that would need the scope of the cluster, whose fences
@@ -37,7 +37,7 @@
  *     sp_copy_bulk          copies a multiple of 16 bytes from device memory to the same
  *                           place of the shared memory of each block of the cluster
  *                           that has its bit in `ranks`, and counts them as come at
- *                           the barrier at `phases` of each. Issued by one thread; it
+ *                           the barrier at `barrier` of each. Issued by one thread; it
  *                           writes through the async proxy, as wgmma reads, so that no
  *                           fence stands between the two. Both addresses are aligned to
  *                           16
@@ -84,33 +84,34 @@ __device__ __forceinline__ void sp_cluster_put(uint32_t at, unsigned rank,
                  : "memory");
 }
 
-__device__ __forceinline__ void sp_phases_init(uint32_t phases, int arrivals)
+__device__ __forceinline__ void sp_mbarrier_init(uint32_t barrier, int arrivals)
 {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(phases), "r"(arrivals)
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals)
                  : "memory");
 }
 
-__device__ __forceinline__ void sp_phases_made()
+__device__ __forceinline__ void sp_mbarrier_fence()
 {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
-__device__ __forceinline__ void sp_phases_expect(uint32_t phases, unsigned bytes)
+__device__ __forceinline__ void sp_mbarrier_expect(uint32_t barrier, unsigned bytes)
 {
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(phases),
-                 "r"(bytes)
-                 : "memory");
+    asm volatile(
+        "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier),
+        "r"(bytes)
+        : "memory");
 }
 
-__device__ __forceinline__ void sp_phases_arrive(uint32_t phases, unsigned rank)
+__device__ __forceinline__ void sp_mbarrier_arrive(uint32_t barrier, unsigned rank)
 {
     asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(
-                     sp_cluster_address(phases, rank))
+                     sp_cluster_address(barrier, rank))
                  : "memory");
 }
 
 /* True if the phase has ended; the hardware waits a while before it says no. */
-__device__ __forceinline__ bool sp_phases_ended(uint32_t phases, unsigned parity)
+__device__ __forceinline__ bool sp_mbarrier_ended(uint32_t barrier, unsigned parity)
 {
     unsigned has_ended;
 
@@ -118,31 +119,31 @@ __device__ __forceinline__ bool sp_phases_ended(uint32_t phases, unsigned parity
                  "mbarrier.try_wait.parity.shared::cta.b64 ended, [%1], %2;\n\t"
                  "selp.b32 %0, 1, 0, ended;\n\t}"
                  : "=r"(has_ended)
-                 : "r"(phases), "r"(parity)
+                 : "r"(barrier), "r"(parity)
                  : "memory");
     return has_ended != 0;
 }
 
-__device__ __forceinline__ void sp_phases_wait(uint32_t phases, unsigned parity)
+__device__ __forceinline__ void sp_mbarrier_wait(uint32_t barrier, unsigned parity)
 {
-    while (!sp_phases_ended(phases, parity))
+    while (!sp_mbarrier_ended(barrier, parity))
         ;
 }
 
 __device__ __forceinline__ void sp_copy_bulk(uint32_t to, const void *from,
-                                             unsigned bytes, uint32_t phases,
+                                             unsigned bytes, uint32_t barrier,
                                              unsigned ranks)
 {
     if (ranks == 1)
         asm volatile(
             "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
             "[%0], [%1], %2, [%3];" ::"r"(to),
-            "l"(from), "r"(bytes), "r"(phases)
+            "l"(from), "r"(bytes), "r"(barrier)
             : "memory");
     else
         asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
                      ".multicast::cluster [%0], [%1], %2, [%3], %4;" ::"r"(to),
-                     "l"(from), "r"(bytes), "r"(phases), "h"((uint16_t)ranks)
+                     "l"(from), "r"(bytes), "r"(barrier), "h"((uint16_t)ranks)
                      : "memory");
 }
 

@@ -43,7 +43,7 @@ struct values_and_squares {
     template <class T, int N>
     __device__ void load(int64_t i, int j, item<T, N> *v) const
     {
-        cuda_take(x, i, j, &v->x);
+        cuda_load_pack(x, i, j, &v->x);
     }
 
     template <class T, int N>
@@ -52,7 +52,7 @@ struct values_and_squares {
     {
         float v[N];
 
-        cuda_open(item.x, v);
+        cuda_unpack(item.x, v);
         for (int k = 0; k < N; k++) {
             const double d = v[k];
             a[k] += d;
@@ -177,9 +177,9 @@ struct apply : finish_first<sp_norm_finish_args> {
     template <class T, int N>
     __device__ void load(int64_t i, int j, item<T, N> *v) const
     {
-        cuda_take(x, i, j, &v->x);
+        cuda_load_pack(x, i, j, &v->x);
         if (res.data)
-            cuda_take(res, i, j, &v->res);
+            cuda_load_pack(res, i, j, &v->res);
     }
 
     template <class T, int N>
@@ -188,9 +188,9 @@ struct apply : finish_first<sp_norm_finish_args> {
     {
         float v[N], r[N] = {};
 
-        cuda_open(item.x, v);
+        cuda_unpack(item.x, v);
         if (res.data)
-            cuda_open(item.res, r);
+            cuda_unpack(item.res, r);
         for (int k = 0; k < N; k++) {
             v[k] = cuda_affine(v[k], here.scale[k],
                                here.shift[k]); /* as in cuda_conv_out.cuh */
@@ -232,10 +232,10 @@ struct grad_sums {
     template <class T, int N>
     __device__ void load(int64_t i, int j, item<T, N> *v) const
     {
-        cuda_take(x, i, j, &v->x);
-        cuda_take(dy, i, j, &v->dy);
+        cuda_load_pack(x, i, j, &v->x);
+        cuda_load_pack(dy, i, j, &v->dy);
         if (slope != 1 && !scale)
-            cuda_take(y, i, j, &v->y);
+            cuda_load_pack(y, i, j, &v->y);
     }
 
     template <class T, int N>
@@ -244,14 +244,14 @@ struct grad_sums {
     {
         float v[N], g[N], y[N];
 
-        cuda_open(item.dy, g);
-        cuda_open(item.x, v);
+        cuda_unpack(item.dy, g);
+        cuda_unpack(item.x, v);
         if (slope != 1) {
             if (scale)
                 for (int k = 0; k < N; k++)
                     y[k] = cuda_affine(v[k], here.scale[k], here.shift[k]);
             else
-                cuda_open(item.y, y);
+                cuda_unpack(item.y, y);
             for (int k = 0; k < N; k++)
                 g[k] = y[k] > 0 ? g[k] : slope * g[k];
             cuda_store<T>(dy, i, j, g);
@@ -294,10 +294,10 @@ struct grad_apply : finish_first<sp_norm_grad_finish_args> {
     template <class T, int N>
     __device__ void load(int64_t i, int j, item<T, N> *v) const
     {
-        cuda_take(dy, i, j, &v->dy);
-        cuda_take(x, i, j, &v->x);
+        cuda_load_pack(dy, i, j, &v->dy);
+        cuda_load_pack(x, i, j, &v->x);
         if (is_added)
-            cuda_take(dx, i, j, &v->dx);
+            cuda_load_pack(dx, i, j, &v->dx);
     }
 
     template <class T, int N>
@@ -306,11 +306,11 @@ struct grad_apply : finish_first<sp_norm_grad_finish_args> {
     {
         float g[N], v[N];
 
-        cuda_open(item.dy, g);
-        cuda_open(item.x, v);
+        cuda_unpack(item.dy, g);
+        cuda_unpack(item.x, v);
         for (int k = 0; k < N; k++)
             v[k] = here.a[k] * g[k] + here.b[k] * v[k] + here.c[k];
-        cuda_give(dx, i, j, v, item.dx, is_added);
+        cuda_store_sum(dx, i, j, v, item.dx, is_added);
     }
 };
 

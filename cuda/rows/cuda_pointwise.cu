@@ -18,7 +18,7 @@ struct one_to_one : cuda_plain {
     template <class T, int N>
     __device__ void load(int64_t i, int j, item<T, N> *v) const
     {
-        cuda_take(x, i, j, &v->x);
+        cuda_load_pack(x, i, j, &v->x);
     }
 };
 
@@ -31,7 +31,7 @@ struct relu : one_to_one {
     {
         float v[N];
 
-        cuda_open(item.x, v);
+        cuda_unpack(item.x, v);
         for (int k = 0; k < N; k++)
             v[k] = v[k] > 0 ? v[k] : slope * v[k];
         cuda_store<T>(y, i, j, v);
@@ -50,10 +50,10 @@ struct relu_grad : cuda_plain {
     template <class T, int N>
     __device__ void load(int64_t i, int j, item<T, N> *v) const
     {
-        cuda_take(dy, i, j, &v->dy);
-        cuda_take(y, i, j, &v->y);
+        cuda_load_pack(dy, i, j, &v->dy);
+        cuda_load_pack(y, i, j, &v->y);
         if (is_added)
-            cuda_take(dx, i, j, &v->dx);
+            cuda_load_pack(dx, i, j, &v->dx);
     }
 
     template <class T, int N>
@@ -62,11 +62,11 @@ struct relu_grad : cuda_plain {
     {
         float g[N], v[N];
 
-        cuda_open(item.dy, g);
-        cuda_open(item.y, v);
+        cuda_unpack(item.dy, g);
+        cuda_unpack(item.y, v);
         for (int k = 0; k < N; k++)
             g[k] = v[k] > 0 ? g[k] : slope * g[k];
-        cuda_give(dx, i, j, g, item.dx, is_added);
+        cuda_store_sum(dx, i, j, g, item.dx, is_added);
     }
 };
 
@@ -81,9 +81,9 @@ struct copy : cuda_plain {
     template <class T, int N>
     __device__ void load(int64_t i, int j, item<T, N> *v) const
     {
-        cuda_take(x, i, j, &v->x);
+        cuda_load_pack(x, i, j, &v->x);
         if (is_added)
-            cuda_take(y, i, j, &v->y);
+            cuda_load_pack(y, i, j, &v->y);
     }
 
     template <class T, int N>
@@ -92,8 +92,8 @@ struct copy : cuda_plain {
     {
         float v[N];
 
-        cuda_open(item.x, v);
-        cuda_give(y, i, j, v, item.y, is_added);
+        cuda_unpack(item.x, v);
+        cuda_store_sum(y, i, j, v, item.y, is_added);
     }
 };
 
@@ -121,7 +121,7 @@ struct dropout : one_to_one {
     {
         float v[N];
 
-        cuda_open(item.x, v);
+        cuda_unpack(item.x, v);
         for (int k = 0; k < N; k++) {
             const uint64_t block = sp_dropout_block(layer, i, j + k);
             const uint32_t word = sp_rng_at(&rng, block << 2 | (uint64_t)((j + k) & 3));

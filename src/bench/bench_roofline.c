@@ -8,9 +8,9 @@
  *     --code: instructions of the kernels' loops, as make check-code counted them
  *         --> clocks of issue and of the tensor cores --> us
  *
- * Counted: bytes, k-tiles, products, instructions of the main loops. Assumed: the rates
- * below, and the instructions that the rolled loops of an epilogue take for an element.
- * The time of a kernel is that of whatever takes longest: the blocks on their SMs,
+ * Counted: bytes, k-tiles, products, instructions of the main loops, and, once by hand,
+ * those that the rolled loops of an epilogue take for an element. Assumed: the rates
+ * below. The time of a kernel is that of whatever takes longest: the blocks on their SMs,
  * bytes through the L2, or bytes from memory. Blocks begin in the order of the grid on
  * the SM that is free first. Everything is a prediction; nothing here was timed on a
  * device.
@@ -36,9 +36,11 @@ static const struct {
     double exposed; /* clocks of a block's table, first copies and last rows, where no
                         * other block of the SM works meanwhile */
     double table;   /* instructions of a warp for the table */
-    double forward, backward; /* instructions of a lane for an element of the result */
-} h100 = {{132, 227 << 10}, 1.755e9, 2048, 0.62, 0.8, 0.75, 5.5e12,
-          2.8e12,           1.5e-6,  3e-6, 4000, 700, 8,    16};
+    /* Instructions of a lane for an element of the result; [1]: where a thread has 128
+     * registers (cuda_conv_out.cuh). */
+    double forward[2], backward[2];
+} h100 = {{132, 227 << 10}, 1.755e9, 2048, 0.62, 0.8, 0.75,     5.5e12,
+          2.8e12,           1.5e-6,  3e-6, 4000, 700, {12, 15}, {24, 32}};
 
 enum { MAPS = SP_MAX_MAPS, HEIGHTS = 2 };
 
@@ -190,11 +192,14 @@ static sp_status predict_conv(roofline *r, const bench_call *call,
     const bench_kernel *k;
     const int blocks = p->work.across * p->work.cluster; /* blocks of a tile of rows */
     double outside, inside = 0;
+    bool is_tight;
 
     SP_TRY(bench_code_find(&r->code, p->work.kernel, &k));
     cuda_count_conv(shape, tiles, &p->work);
-    outside = h100.table + (is_forward ? h100.forward : h100.backward) * p->work.rows /
-                               p->work.cluster * p->work.columns / k->threads;
+    is_tight = k->threads * k->blocks >= 512;
+    outside = h100.table + (is_forward ? h100.forward : h100.backward)[is_tight] *
+                               p->work.rows / p->work.cluster * p->work.columns /
+                               k->threads;
     for (int t = 0; t < tiles->n; t++) {
         double k_tiles, products;
 
@@ -290,14 +295,16 @@ static void print_rates(const roofline *r)
         "%.2f instructions of a scheduler in a clock, L2 %.1f TB/s, memory %.1f TB/s, "
         "%.1f us a launch, %.1f us a small kernel,\n"
         "%.0f clocks that a block alone on its SM does not hide, %.0f instructions of "
-        "a warp for a table, %.0f and %.0f of an epilogue\n"
-        "for an element, forward and backward. Counted: bytes, blocks, k-tiles, "
-        "products, instructions of main loops.\n"
+        "a warp for a table.\n"
+        "Counted: bytes, blocks, k-tiles, products, instructions of main loops, and of "
+        "an epilogue for an element:\n"
+        "%.0f forward and %.0f backward; %.0f and %.0f where a thread has 128 "
+        "registers.\n"
         "Columns from issue on in us; tensor: at the full rate.\n",
         h100.sms.n, h100.clock_hz * 1e-9, h100.mma * 100, h100.wgmma * 100,
         h100.products, h100.ipc, h100.l2 * 1e-12, h100.memory * 1e-12,
-        h100.launch_s * 1e6, h100.small_s * 1e6, h100.exposed, h100.table, h100.forward,
-        h100.backward);
+        h100.launch_s * 1e6, h100.small_s * 1e6, h100.exposed, h100.table,
+        h100.forward[0], h100.backward[0], h100.forward[1], h100.backward[1]);
 }
 
 static void add(total *t, const prediction *p)

@@ -86,7 +86,7 @@ static bool open_way(sums *s, const way *w)
 {
     const sp_transport_options options = {
         .want = w->want,
-        .objection = s->resources.placement.is_shared ? "ranks share a device" : NULL,
+        .objection = s->resources.placement.is_shared ? "ranks share a GPU" : NULL,
         .without_peers = !w->is_peer,
         .scope = SP_SCOPE_WORLD,
         .is_repeatable = true,

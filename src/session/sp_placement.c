@@ -47,6 +47,14 @@ sp_status sp_placement_choose(sp_place *place, const sp_doubles *devices,
     return SP_OK;
 }
 
+/* True if two ranks are on one GPU: they have the same device, or parts of it that count
+ * as devices (MIG), each with a UUID of its own at the address of the whole. */
+static bool is_one_gpu(const sp_place *a, const sp_place *b)
+{
+    return a->node == b->node && (strcmp(a->what.uuid, b->what.uuid) == 0 ||
+                                  strcmp(a->what.pci, b->what.pci) == 0);
+}
+
 sp_status sp_placement_check(const sp_place *places, int n, bool may_share,
                              bool *is_shared)
 {
@@ -55,11 +63,10 @@ sp_status sp_placement_check(const sp_place *places, int n, bool may_share,
     for (int a = 0; a < n; a++)
         for (int b = a + 1; b < n; b++) {
             const sp_place *first = &places[a], *second = &places[b];
-            if (first->node != second->node ||
-                strcmp(first->what.uuid, second->what.uuid) != 0)
+            if (!is_one_gpu(first, second))
                 continue;
             *is_shared = true;
-            if (!may_share)
+            if (!may_share && strcmp(first->what.uuid, second->what.uuid) == 0)
                 return SP_FAIL(
                     SP_EDEVICE,
                     "ranks %d and %d on %s have the same device, %s %s: start "
@@ -76,8 +83,7 @@ const char *sp_placement_advice(const sp_place *places, int n)
     for (int a = 0; a < n; a++)
         for (int b = a + 1; b < n; b++)
             if (places[a].node == places[b].node && places[a].n_visible == 1 &&
-                places[b].n_visible == 1 &&
-                strcmp(places[a].what.uuid, places[b].what.uuid) != 0)
+                places[b].n_visible == 1 && !is_one_gpu(&places[a], &places[b]))
                 return "each rank sees one device only; where the batch system keeps "
                        "the others from it, no sum can use the links between devices: "
                        "let every rank see all devices of its node (srun "

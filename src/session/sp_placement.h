@@ -26,7 +26,9 @@ typedef struct sp_place {
 typedef struct sp_placement {
     int n;
     sp_place *place; /* [n] one entry a rank, by rank */
-    bool is_shared;  /* several ranks use one device, so NCCL cannot be used */
+    /* Several ranks are on one GPU, as a whole or in parts (MIG). NCCL and CUDA's sharing of
+     * memory between processes refuse both. */
+    bool is_shared;
 } sp_placement;
 
 /* Chooses the device of a rank: the only device that the process sees; else
@@ -37,8 +39,8 @@ typedef struct sp_placement {
 sp_status sp_placement_choose(sp_place *place, const sp_doubles *devices,
                               bool may_share);
 
-/* Looks for ranks with the same device. Unless may_share, the first pair is named
- * (SP_EDEVICE). Every rank gets the same answer from the same places [n]. */
+/* Looks for ranks on one GPU. Unless may_share, the first pair with the same device is
+ * named (SP_EDEVICE). Every rank gets the same answer from the same places [n]. */
 sp_status sp_placement_check(const sp_place *places, int n, bool may_share,
                              bool *is_shared);
 

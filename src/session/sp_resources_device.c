@@ -385,7 +385,7 @@ sp_status sp_resources_open_transport(sp_resources *r)
     const sp_config *config = r->session.config;
     const sp_transport_options options = {
         .want = config->run.transport,
-        .objection = r->placement.is_shared ? "ranks share a device" : NULL,
+        .objection = r->placement.is_shared ? "ranks share a GPU" : NULL,
         .scope = config->train.bn_scope,
         .is_bf16 = config->run.reduce_wire == SP_REDUCE_BF16,
         .is_repeatable = config->train.deterministic != SP_DET_OFF,

@@ -86,6 +86,25 @@ SP_NO_COUNTERS=yes sh "$profile" dummy 1 fp32 "$dir/results" >log 2>&1
 [ $? = 77 ] && grep -q 'SKIPPED: .*ERR_NVGPUCTRPERM' log || fail "no permission: not skipped"
 HC_DEVICES=0 sh "$profile" dummy 1 fp32 "$dir/results" >log 2>&1
 [ $? = 77 ] && grep -q 'SKIPPED: no usable CUDA device' log || fail "no device: not skipped"
+
+# ncu ends with the script, where a limit of time ends that
+cat >bin/ncu <<END
+#!/bin/sh
+case \$* in *--query-metrics*) exit ;; esac
+echo \$\$ >$dir/hanging.part && mv $dir/hanging.part $dir/hanging
+exec sleep 600
+END
+timeout 600 sh "$profile" dummy 1 fp32 "$dir/results" >log 2>&1 &
+limit=$!
+until [ -e hanging ] || ! kill -0 $limit 2>none; do sleep 0.1; done
+[ -e hanging ] || fail "the profiler was not called"
+kill $limit
+wait $limit
+for i in $(seq 100); do
+    kill -0 "$(cat hanging)" 2>none || break
+    sleep 0.1
+done
+kill "$(cat hanging)" 2>none && fail "ncu goes on behind the end of the script"
 rm bin/ncu
 if ! command -v ncu >none && ! ls /usr/local/cuda*/bin/ncu >none 2>&1; then
     sh "$profile" dummy 1 fp32 "$dir/results" >log 2>&1

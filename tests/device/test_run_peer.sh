@@ -42,7 +42,7 @@ same_steps nccl-2 staged
 run 2 0 train d.deck run.dir=mpi run.transport=mpi train.steps=1
 grep -q "batch statistics" out && fail "run.transport = mpi, and yet: $(grep statistics out)"
 run 2 0 train d.deck run.dir=shared run.oversubscribe=true 'run.devices=[0, 0]' train.steps=1
-says out "MPI through the host (ranks share a device)$NOT ranks share a device"
+says out "MPI through the host (ranks share a GPU)$NOT ranks share a GPU"
 HC_NO_PEER=1 run 2 0 train d.deck run.dir=apart train.steps=1
 says out "$NOT the device of rank 0 cannot reach that of rank 1"
 

@@ -124,10 +124,10 @@ template <int BUG> __global__ static void cluster_with(call a)
     int sum = 0;
 
     if (t == 0 && BUG != cluster_never_made) {
-        sp_phases_init(full, 1);
-        sp_phases_init(free, 2);
+        sp_mbarrier_init(full, 1);
+        sp_mbarrier_init(free, 2);
         if (BUG != cluster_not_passed_on && BUG != cluster_passed_on_late)
-            sp_phases_made();
+            sp_mbarrier_fence();
     }
     if (BUG == cluster_too_early)
         __syncthreads();
@@ -136,22 +136,22 @@ template <int BUG> __global__ static void cluster_with(call a)
     else
         sp_cluster_arrive(), sp_cluster_wait();
     if (t == 0 && BUG == cluster_passed_on_late)
-        sp_phases_made();
+        sp_mbarrier_fence();
     for (unsigned step = 0; step < 6; step++) {
         if (t == 0) {
             if (step > 0 && BUG != cluster_refilled)
-                sp_phases_wait(free, (step - 1) & 1);
-            sp_phases_expect(full, BUG == cluster_few_bytes    ? N * 2
-                                   : BUG == cluster_many_bytes ? 1u << 20
-                                                               : N * 4);
+                sp_mbarrier_wait(free, (step - 1) & 1);
+            sp_mbarrier_expect(full, BUG == cluster_few_bytes    ? N * 2
+                                     : BUG == cluster_many_bytes ? 1u << 20
+                                                                 : N * 4);
             sp_copy_bulk(sp_shared_address(s[0].data + from), a.in + from,
                          N / 2 * sizeof(int), full, 3);
         }
-        sp_phases_wait(full, BUG == cluster_wrong_phase ? ~step & 1 : step & 1);
+        sp_mbarrier_wait(full, BUG == cluster_wrong_phase ? ~step & 1 : step & 1);
         sum += s[0].data[N - 1 - t];
         __syncthreads();
         if (t < 2 && BUG != cluster_without_arrival)
-            sp_phases_arrive(free, (unsigned)t);
+            sp_mbarrier_arrive(free, (unsigned)t);
     }
     if (t / (N / 2) == rank)
         a.out[t] = sum == 6 * a.in[N - 1 - t] ? a.in[t] : -1;

@@ -8,7 +8,7 @@
  *
  *     a phase that gets more arrivals, or other bytes, than it was made for
  *     a barrier that nobody made, or that is made again while it is used
- *     its use by other threads, or by bulk copies, before sp_phases_made passed it on, and
+ *     its use by other threads, or by bulk copies, before sp_mbarrier_fence passed it on, and
  *     by other threads with no barrier since
  *     waits that nobody ends, which are a deadlock
  *     a bulk copy over what a wgmma may still read, and a wgmma that reads what a bulk
@@ -181,9 +181,9 @@ static phases *use(const char *at, const hc_fiber *f, bool is_copy)
     phases *p = find(at, f);
 
     if ((p->by != f || is_copy) && !p->is_passed_on)
-        hc_fail(
-            "a barrier in shared memory that was not passed on by sp_phases_made: %s",
-            hc_where(f));
+        hc_fail("a barrier in shared memory that was not passed on by "
+                "sp_mbarrier_fence: %s",
+                hc_where(f));
     if (p->by->rank == f->rank && p->by != f && p->barriers >= f->view.barriers)
         hc_fail(
             "a barrier in shared memory that was passed on with no barrier since: %s",
@@ -211,7 +211,7 @@ static void arrive(phases *p, const hc_fiber *f)
     look(p);
 }
 
-void hc_phases_init(uint32_t at, int arrivals, const char *file, int line)
+void hc_mbarrier_init(uint32_t at, int arrivals, const char *file, int line)
 {
     const hc_fiber *f = enter(file, line);
     const char *place = hc_cluster_at(at, file, line);
@@ -224,7 +224,7 @@ void hc_phases_init(uint32_t at, int arrivals, const char *file, int line)
     C.all.push_back({place, arrivals, arrivals, 0, 0, f, false, 0, {}});
 }
 
-void hc_phases_made()
+void hc_mbarrier_fence()
 {
     const hc_fiber *f = hc_current();
 
@@ -235,7 +235,7 @@ void hc_phases_made()
         }
 }
 
-void hc_phases_expect(uint32_t at, unsigned bytes, const char *file, int line)
+void hc_mbarrier_expect(uint32_t at, unsigned bytes, const char *file, int line)
 {
     const hc_fiber *f = enter(file, line);
     phases *p;
@@ -249,7 +249,7 @@ void hc_phases_expect(uint32_t at, unsigned bytes, const char *file, int line)
     arrive(p, f);
 }
 
-void hc_phases_arrive(uint32_t address, const char *file, int line)
+void hc_mbarrier_arrive(uint32_t address, const char *file, int line)
 {
     const hc_fiber *f = enter(file, line);
 
@@ -257,7 +257,7 @@ void hc_phases_arrive(uint32_t address, const char *file, int line)
     arrive(use(hc_cluster_at(address, file, line), f, false), f);
 }
 
-void hc_phases_wait(uint32_t at, unsigned parity, const char *file, int line)
+void hc_mbarrier_wait(uint32_t at, unsigned parity, const char *file, int line)
 {
     hc_fiber *f = enter(file, line);
     phases *p = use(hc_cluster_at(at, file, line), f, false);

@@ -10,12 +10,12 @@ void hc_cluster_wait(const char *file, int line);
 uint32_t hc_cluster_address(uint32_t at, unsigned rank);
 /* The host memory behind such an address, for the current thread. */
 char *hc_cluster_at(uint32_t address, const char *file, int line);
-void hc_phases_init(uint32_t phases, int arrivals, const char *file, int line);
-void hc_phases_made();
-void hc_phases_expect(uint32_t phases, unsigned bytes, const char *file, int line);
-void hc_phases_arrive(uint32_t address, const char *file, int line);
-void hc_phases_wait(uint32_t phases, unsigned parity, const char *file, int line);
-void hc_copy_bulk(uint32_t to, const void *from, unsigned bytes, uint32_t phases,
+void hc_mbarrier_init(uint32_t barrier, int arrivals, const char *file, int line);
+void hc_mbarrier_fence();
+void hc_mbarrier_expect(uint32_t barrier, unsigned bytes, const char *file, int line);
+void hc_mbarrier_arrive(uint32_t address, const char *file, int line);
+void hc_mbarrier_wait(uint32_t barrier, unsigned parity, const char *file, int line);
+void hc_copy_bulk(uint32_t to, const void *from, unsigned bytes, uint32_t barrier,
                   unsigned ranks, const char *file, int line);
 
 static inline unsigned sp_cluster_rank()
@@ -41,35 +41,35 @@ static inline void sp_cluster_put(uint32_t at, unsigned rank, uint32_t value, HC
     hc_cluster_put(at, rank, value, file, line);
 }
 
-static inline void sp_phases_init(uint32_t phases, int arrivals, HC_SITE)
+static inline void sp_mbarrier_init(uint32_t barrier, int arrivals, HC_SITE)
 {
-    hc_phases_init(phases, arrivals, file, line);
+    hc_mbarrier_init(barrier, arrivals, file, line);
 }
 
-static inline void sp_phases_made()
+static inline void sp_mbarrier_fence()
 {
-    hc_phases_made();
+    hc_mbarrier_fence();
 }
 
-static inline void sp_phases_expect(uint32_t phases, unsigned bytes, HC_SITE)
+static inline void sp_mbarrier_expect(uint32_t barrier, unsigned bytes, HC_SITE)
 {
-    hc_phases_expect(phases, bytes, file, line);
+    hc_mbarrier_expect(barrier, bytes, file, line);
 }
 
-static inline void sp_phases_arrive(uint32_t phases, unsigned rank, HC_SITE)
+static inline void sp_mbarrier_arrive(uint32_t barrier, unsigned rank, HC_SITE)
 {
-    hc_phases_arrive(hc_cluster_address(phases, rank), file, line);
+    hc_mbarrier_arrive(hc_cluster_address(barrier, rank), file, line);
 }
 
-static inline void sp_phases_wait(uint32_t phases, unsigned parity, HC_SITE)
+static inline void sp_mbarrier_wait(uint32_t barrier, unsigned parity, HC_SITE)
 {
-    hc_phases_wait(phases, parity, file, line);
+    hc_mbarrier_wait(barrier, parity, file, line);
 }
 
 static inline void sp_copy_bulk(uint32_t to, const void *from, unsigned bytes,
-                                uint32_t phases, unsigned ranks, HC_SITE)
+                                uint32_t barrier, unsigned ranks, HC_SITE)
 {
-    hc_copy_bulk(to, from, bytes, phases, ranks, file, line);
+    hc_copy_bulk(to, from, bytes, barrier, ranks, file, line);
 }
 
 #endif

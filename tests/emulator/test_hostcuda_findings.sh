@@ -53,7 +53,7 @@ expect 66 'deadlock' $prog cluster_without_arrival
 expect 66 'deadlock\|more arrivals' $prog cluster_few_bytes
 expect 66 'that nobody made' $prog cluster_never_made
 expect 66 'may not have begun' $prog cluster_too_early
-expect 66 'not passed on by sp_phases_made' $prog cluster_not_passed_on
+expect 66 'not passed on by sp_mbarrier_fence' $prog cluster_not_passed_on
 expect 66 'passed on' $prog cluster_passed_on_late
 expect 66 'can be counted' $prog cluster_many_bytes
 expect 66 'lanes arrive' $prog cluster_divergent

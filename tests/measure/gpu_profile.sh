@@ -31,13 +31,15 @@ skip() {
 }
 
 # profiled FILE STEPS OPTION...: what ncu says of that many training steps is in FILE.
-# Clocks stay as they are in gpu_speed.sh; not every machine lets ncu set them.
+# Clocks stay as they are in gpu_speed.sh; not every machine lets ncu set them. In the
+# foreground ncu stays in the script's process group, so that it ends with the script where
+# gpu_first.sh ends that.
 profiled() {
     file=$1
     n=$2
     shift 2
     rm -rf trained
-    timeout 1800 "$run" "$ncu" --csv --page raw --print-units base \
+    timeout --foreground -k 5 1800 "$run" "$ncu" --csv --page raw --print-units base \
         --clock-control none --log-file "$file" "$@" \
         sptrain train deck train.steps="$n" >out 2>log && ! grep -q '^==ERROR==' "$file" &&
         return

@@ -408,7 +408,7 @@ class Kernel:
         if parts[1:3] == ['proxy', 'async']:
             return 'hc_fence_async();'
         if parts[1] == 'mbarrier_init':
-            return 'hc_phases_made();'
+            return 'hc_mbarrier_fence();'
         return self.do_membar(parts, args)
 
     def do_trap(self, parts, args):
@@ -468,14 +468,14 @@ class Kernel:
         at = [self.value(a.strip('[] '), 'u32') for a in args if a not in ('_',)]
         how = '.'.join(p for p in parts[1:] if p not in ('release', 'acquire', 'b64'))
         if how == 'init.shared.cta':
-            return f'hc_phases_init({at[0]}, {at[1]}, {self.site()});'
+            return f'hc_mbarrier_init({at[0]}, {at[1]}, {self.site()});'
         if how == 'arrive.expect_tx.shared.cta' and args[0] == '_':
-            return f'hc_phases_expect({at[0]}, {at[1]}, {self.site()});'
+            return f'hc_mbarrier_expect({at[0]}, {at[1]}, {self.site()});'
         if how == 'arrive.shared.cluster' and args[0] == '_':
-            return f'hc_phases_arrive({at[0]}, {self.site()});'
+            return f'hc_mbarrier_arrive({at[0]}, {self.site()});'
         if how == 'try_wait.parity.shared.cta':
             at = [self.value(a.strip('[] '), 'u32') for a in args[1:]]
-            return (f'hc_phases_wait({at[0]}, {at[1]}, {self.site()}); '
+            return (f'hc_mbarrier_wait({at[0]}, {at[1]}, {self.site()}); '
                     + self.store(args[0], 'pred', 'true'))
         raise Unknown('.'.join(parts))
 

@@ -25,6 +25,7 @@ static sp_place place(int rank, int node, int local, int size, int visible)
 static void name_device(sp_place *p, int number)
 {
     snprintf(p->what.uuid, sizeof p->what.uuid, "GPU-%d-%d", p->node, number);
+    snprintf(p->what.pci, sizeof p->what.pci, "0000:%02x:00.0", number);
     snprintf(p->what.name, sizeof p->what.name, "H200");
 }
 
@@ -105,6 +106,20 @@ TEST(two_ranks_on_one)
         "one rank a device, or set run.oversubscribe = true");
     OK(sp_placement_check(p, 3, true, &is_shared));
     assert_true(is_shared);
+}
+
+TEST(parts_of_one)
+{
+    sp_place p[2] = {place(0, 0, 0, 2, 1), place(1, 0, 1, 2, 1)};
+    bool is_shared;
+
+    for (int r = 0; r < 2; r++) {
+        choose(&p[r], &none, false, 0);
+        snprintf(p[r].what.uuid, sizeof p[r].what.uuid, "MIG-%d", r);
+    }
+    OK(sp_placement_check(p, 2, false, &is_shared));
+    assert_true(is_shared);                             /* NCCL would refuse them */
+    assert_string_equal(sp_placement_advice(p, 2), ""); /* no process sees two */
 }
 
 TEST(more_ranks_than_devices)
