@@ -436,7 +436,8 @@ sp_status sp_checkpoint_write(const char *path, const sp_graph *graph,
 
     assert(path && state->deck && arrays);
     assert(state->step >= 0 && state->at.epoch >= 0 && state->at.position >= 0);
-    if (snprintf(temporary, sizeof temporary, "%s.tmp", path) >= (int)sizeof temporary)
+    if (snprintf(temporary, sizeof temporary, "%s" SP_CHECKPOINT_UNFINISHED, path) >=
+        (int)sizeof temporary)
         return SP_FAIL(SP_EIO, "%s: the path is too long", path);
     SP_TRY(sp_h5_create(&file, temporary));
     rc = write_all(file, graph, state, normalization, arrays);
@@ -564,7 +565,8 @@ sp_status sp_checkpoint_read_open(sp_h5 *file, const sp_graph *graph, float *par
 }
 
 sp_status sp_checkpoint_read(const char *path, const sp_graph *graph, float *param,
-                             float *running, sp_optim *optim)
+                             float *running, sp_optim *optim,
+                             sp_checkpoint_state *state)
 {
     sp_h5 *file;
     sp_status rc;
@@ -572,6 +574,8 @@ sp_status sp_checkpoint_read(const char *path, const sp_graph *graph, float *par
     assert(path && graph && param);
     SP_TRY(sp_h5_open(&file, path));
     rc = sp_checkpoint_read_open(file, graph, param, running, optim);
+    if (rc == SP_OK && state)
+        rc = sp_checkpoint_read_open_state(file, state, NULL);
     sp_h5_close(file);
     return rc;
 }

@@ -15,6 +15,9 @@ struct sp_h5;      /* h5/sp_h5.h */
 struct sp_optim;   /* net/sp_optim.h */
 struct sp_recipe;  /* recipe/sp_recipe.h */
 
+/* Ends the name of a file that is not complete, which is renamed once it is. */
+#define SP_CHECKPOINT_UNFINISHED ".tmp"
+
 /* State of a run that a checkpoint stores besides its arrays. */
 typedef struct sp_checkpoint_state {
     int64_t step;          /* optimizer steps done */
@@ -103,9 +106,11 @@ sp_status sp_checkpoint_read_open_state(struct sp_h5 *file, sp_checkpoint_state 
 void sp_checkpoint_state_destroy(sp_checkpoint_state *state);
 /* Rank 0 only, local: reads the arrays into host memory, laid out as the graph's flat
  * buffers; optim NULL: weights and buffers only. An optimizer that did not write the
- * file stays as it is. A missing or misshapen parameter is named (SP_EDATA). */
+ * file stays as it is. state: is read too, as by sp_checkpoint_read_state, or NULL. A
+ * missing or misshapen parameter is named (SP_EDATA). */
 sp_status sp_checkpoint_read(const char *path, const struct sp_graph *graph,
-                             float *param, float *running, struct sp_optim *optim);
+                             float *param, float *running, struct sp_optim *optim,
+                             sp_checkpoint_state *state);
 sp_status sp_checkpoint_read_open(struct sp_h5 *file, const struct sp_graph *graph,
                                   float *param, float *running, struct sp_optim *optim);
 

@@ -262,10 +262,11 @@ sp_status sp_checkpoint_check_best(const char *dir, int64_t step, bool *has_best
  * renamed them. */
 static bool is_unfinished(const char *name)
 {
-    const size_t n = strlen(name), end = strlen(".tmp");
+    const size_t n = strlen(name), end = strlen(SP_CHECKPOINT_UNFINISHED);
     char whole[64] = "";
 
-    if (n > end && n - end < sizeof whole && strcmp(name + n - end, ".tmp") == 0)
+    if (n > end && n - end < sizeof whole &&
+        strcmp(name + n - end, SP_CHECKPOINT_UNFINISHED) == 0)
         memcpy(whole, name, n - end);
     return strcmp(whole, "best.h5") == 0 || step_of(whole) >= 0;
 }

@@ -58,7 +58,7 @@ static bool link_best(const char *best, const char *path)
 {
     char temporary[PATH_MAX + 16];
 
-    snprintf(temporary, sizeof temporary, "%s.tmp", path);
+    snprintf(temporary, sizeof temporary, "%s" SP_CHECKPOINT_UNFINISHED, path);
     unlink(temporary);
     if (link(best, temporary) != 0)
         return false;
@@ -270,7 +270,6 @@ static sp_status take_snapshot(sp_saver *s)
 {
     const sp_graph *graph = s->net->graph;
 
-    s->optim.t = s->from->t;
     SP_TRY(copy_floats(s, s->running, s->net->running, graph->n_buffer_floats));
     if (s->is_lent)
         return SP_OK;

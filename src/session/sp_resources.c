@@ -137,8 +137,8 @@ static sp_status read_source(sp_resources *r, const weights_source *from,
     if (!from->path) {
         SP_TRY(sp_checkpoint_read_open(from->file, graph, w->param, w->running, NULL));
     } else if (from->state) {
-        SP_TRY(sp_checkpoint_read(from->path, graph, w->param, w->running, &w->at));
-        SP_TRY(sp_checkpoint_read_state(from->path, from->state, NULL));
+        SP_TRY(sp_checkpoint_read(from->path, graph, w->param, w->running, &w->at,
+                                  from->state));
     } else {
         SP_TRY(sp_checkpoint_verify_weights(from->path, SP_INTACT));
         SP_TRY(read_init(r, from->path, w));

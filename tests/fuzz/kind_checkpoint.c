@@ -67,7 +67,7 @@ static sp_status read_content(const char *path, content *c)
     sp_optim optim = {.kept = {[SP_KEPT_M] = c->m}};
 
     SP_TRY(sp_checkpoint_read_state(path, &c->state, &c->norm));
-    return sp_checkpoint_read(path, &graph, c->param, c->running, &optim);
+    return sp_checkpoint_read(path, &graph, c->param, c->running, &optim, NULL);
 }
 
 /* Writes weights as a dozen lines of h5py would: no attributes, no checksums. */
@@ -314,7 +314,7 @@ static bool run_weights(uint64_t *rng)
     make_content(&c);
     rc = sp_checkpoint_verify_weights(weights_path, SP_INTACT);
     if (rc == SP_OK)
-        rc = sp_checkpoint_read(weights_path, &graph, c.param, c.running, NULL);
+        rc = sp_checkpoint_read(weights_path, &graph, c.param, c.running, NULL, NULL);
     free_content(&c);
     return fuzz_is_ok(rc, weights_path);
 }

@@ -58,7 +58,7 @@ static void check_file(rig *r, const char *path, int step)
     for (int i = 0; i < SP_N_KEPT; i++)
         if (optim.kept[i])
             optim.kept[i] = calloc((size_t)graph->n_floats + 1, sizeof(float));
-    OK(sp_checkpoint_read(path, graph, param, running, &optim));
+    OK(sp_checkpoint_read(path, graph, param, running, &optim, NULL));
     for (int p = 0; p < graph->n_params; p++)
         for (int64_t i = graph->param[p].offset;
              i < graph->param[p].offset + graph->param[p].count; i++) {
