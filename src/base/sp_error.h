@@ -52,6 +52,12 @@ typedef struct sp_error_record {
     bool is_internal; /* the program is at fault: no input, machine or peer is */
 } sp_error_record;
 
+/* The ending of a noun behind the number n, in messages. */
+static inline const char *sp_plural(double n)
+{
+    return n == 1 ? "" : "s";
+}
+
 /* Writes the record of this thread (code, message in the manner of printf, this
  * position) and has the value `code`. */
 #define SP_FAIL(code, ...)                                                             \

@@ -325,6 +325,47 @@ bool sp_file_is_same(const char *a, const char *b)
                                  s.st_dev == t.st_dev && s.st_ino == t.st_ino);
 }
 
+typedef struct numbered {
+    struct stat about;
+    int number;
+} numbered;
+
+static int by_inode(const void *a, const void *b)
+{
+    const numbered *x = a, *y = b;
+    const struct stat *s = &x->about, *t = &y->about;
+
+    if (s->st_dev != t->st_dev)
+        return s->st_dev < t->st_dev ? -1 : 1;
+    if (s->st_ino != t->st_ino)
+        return s->st_ino < t->st_ino ? -1 : 1;
+    return (x->number > y->number) - (x->number < y->number);
+}
+
+sp_status sp_file_find_again(int n, char *const *path, int *n_again, int example[2])
+{
+    numbered *all = calloc((size_t)n + 1, sizeof *all);
+    int found = 0;
+
+    assert(n >= 0 && n_again && example);
+    *n_again = 0;
+    if (!all)
+        return SP_FAIL(SP_EMEM, "no memory for %d paths", n);
+    for (int i = 0; i < n; i++)
+        if (stat(path[i], &all[found].about) == 0)
+            all[found++].number = i;
+    qsort(all, (size_t)found, sizeof *all, by_inode);
+    for (int i = 1; i < found; i++)
+        if (all[i - 1].about.st_dev == all[i].about.st_dev &&
+            all[i - 1].about.st_ino == all[i].about.st_ino) {
+            example[0] = all[i - 1].number;
+            example[1] = all[i].number;
+            ++*n_again;
+        }
+    free(all);
+    return SP_OK;
+}
+
 sp_status sp_file_read(const char *path, char **data, size_t *bytes)
 {
     size_t used = 0;

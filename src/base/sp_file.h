@@ -56,6 +56,9 @@ const char *sp_file_in(const char *dir, const char *name, char *path);
 const char *sp_file_name(const char *path);
 /* True if both paths lead to one file. */
 bool sp_file_is_same(const char *a, const char *b);
+/* Counts the paths that lead to a file to which another of them leads. example: the
+ * numbers of two such paths. SP_EMEM. */
+sp_status sp_file_find_again(int n, char *const *path, int *n_again, int example[2]);
 /* True if the path ends in one of these endings, which blanks divide and behind which
  * more than nothing stands, in letters of any case. */
 bool sp_file_ends_in(const char *path, const char *endings);

@@ -366,7 +366,7 @@ static void print_header(const bench *b)
     fprintf(b->out, "%s; ", b->device);
     if (b->backend.ops->is_host)
         fprintf(b->out, "%s, %d thread%s", sp_cpu_products_of(&b->backend)->name,
-                b->backend.threads, b->backend.threads == 1 ? "" : "s");
+                b->backend.threads, sp_plural(b->backend.threads));
     else
         fputs(sp_precision_word[b->backend.precision], b->out);
     fputs("; ceiling F: multiply-adds, GFLOP/s; B: GB/s\n", b->out);

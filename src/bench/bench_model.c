@@ -255,13 +255,13 @@ static sp_status print_check(bench *b, const model *m)
     predict(m, ranks, &p);
     deviation = p.step / m->step - 1;
     if (!b->options->is_json) {
-        fprintf(
-            b->out,
-            "check: %d rank%s here, mean step %.3f ms, predicted %.3f ms "
-            "(%+.1f %%)%s\n",
-            ranks, ranks == 1 ? "" : "s", m->step * 1e3, p.step * 1e3, deviation * 100,
-            b->comm->is_oversubscribed ? "; they share cores, which the model's do not"
-                                       : "");
+        fprintf(b->out,
+                "check: %d rank%s here, mean step %.3f ms, predicted %.3f ms "
+                "(%+.1f %%)%s\n",
+                ranks, sp_plural(ranks), m->step * 1e3, p.step * 1e3, deviation * 100,
+                b->comm->is_oversubscribed
+                    ? "; they share cores, which the model's do not"
+                    : "");
         return SP_OK;
     }
     sp_json_begin(&json);

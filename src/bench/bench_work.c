@@ -147,7 +147,7 @@ void bench_work_print(FILE *to, const bench_work *w)
 {
     fprintf(to, "a %s: %.9g samples, %.9g voxels, %.4g GFLOP on %d rank%s", w->unit,
             w->all.samples, w->all.voxels, w->all.flops * 1e-9, w->ranks,
-            w->ranks == 1 ? "" : "s");
+            sp_plural(w->ranks));
     fputs("; of a rank samples ", to);
     print_extent(to, w->all.samples_of_step);
     fputs(", voxels ", to);

@@ -9,14 +9,14 @@
 static void print_batch(const sp_resources *r, const sp_sampler *sampler)
 {
     const sp_config *config = r->session.config;
+    const int64_t steps = sp_sampler_steps_per_epoch(sampler);
 
-    sp_log_info("batch: %d samples a step in the world (%.6g a node, %.6g a rank), "
-                "%lld steps an epoch; effective learning rate %g",
-                sampler->effective,
+    sp_log_info("batch: %d sample%s a step in the world (%.6g a node, %.6g a rank), "
+                "%lld step%s an epoch; effective learning rate %g",
+                sampler->effective, sp_plural(sampler->effective),
                 (double)sampler->effective / r->session.comm->n_nodes,
-                (double)sampler->effective / r->session.comm->size,
-                (long long)sp_sampler_steps_per_epoch(sampler),
-                sp_optim_base_lr(config, sampler->effective));
+                (double)sampler->effective / r->session.comm->size, (long long)steps,
+                sp_plural(steps), sp_optim_base_lr(config, sampler->effective));
     sp_report_idle(r, sampler);
 }
 
@@ -76,11 +76,12 @@ static sp_status check(sp_resources *r)
         sp_sampler_open(&sampler, &r->train, r->session.comm, r->session.config, true));
     if (r->session.comm->rank == 0)
         sp_graph_print(&r->graph, stdout);
-    sp_log_info("train: %lld samples, %lld voxels; val: %lld samples, %lld voxels; "
-                "%d classes, %d feature columns",
-                (long long)r->train.n_samples, (long long)r->train.n_voxels,
-                (long long)r->val.n_samples, (long long)r->val.n_voxels, r->n_classes,
-                r->n_columns);
+    sp_log_info("train: %lld sample%s, %lld voxels; val: %lld sample%s, %lld voxels; "
+                "%d classes, %d feature column%s",
+                (long long)r->train.n_samples, sp_plural(r->train.n_samples),
+                (long long)r->train.n_voxels, (long long)r->val.n_samples,
+                sp_plural(r->val.n_samples), (long long)r->val.n_voxels, r->n_classes,
+                r->n_columns, sp_plural(r->n_columns));
     print_batch(r, &sampler);
     sp_init_report(r);
     rc = sp_init_check(r);

@@ -231,8 +231,8 @@ static sp_status preflight(sp_resources *r)
     SP_TRY(measure(r, &mine));
     SP_TRY(sp_comm_gather(comm, &mine, sizeof mine, 0, &all, NULL));
     sp_log_info("%d rank%s on %d node%s; device %s; all-reduce by %s; gradient %.1f MB",
-                comm->size, comm->size == 1 ? "" : "s", comm->n_nodes,
-                comm->n_nodes == 1 ? "" : "s", r->device, r->transport.words,
+                comm->size, sp_plural(comm->size), comm->n_nodes,
+                sp_plural(comm->n_nodes), r->device, r->transport.words,
                 (double)r->graph.n_floats * 4e-6);
     if (comm->rank == 0)
         print_flights(r, all);

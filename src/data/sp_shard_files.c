@@ -13,6 +13,7 @@
 
 #include "base/sp_file.h"
 #include "base/sp_list.h"
+#include "base/sp_log.h"
 #include "data/sp_shard_internal.h"
 
 /* ---- patterns ---- */
@@ -190,6 +191,19 @@ static sp_status check_families(const sp_strings *paths)
     return rc;
 }
 
+/* Warns of a file of several names. Links may be meant, to weight a shard. */
+static sp_status warn_of_links(const sp_strings *paths)
+{
+    int n_again, example[2];
+
+    SP_TRY(sp_file_find_again(paths->n, paths->at, &n_again, example));
+    if (n_again > 0)
+        sp_log_warn0("%s and %s are one file under two names: its samples count twice "
+                     "(such names: %d of %d)",
+                     paths->at[example[0]], paths->at[example[1]], n_again, paths->n);
+    return SP_OK;
+}
+
 sp_status sp_shard_glob(const sp_strings *patterns, sp_strings *paths)
 {
     assert(patterns && paths);
@@ -198,6 +212,7 @@ sp_status sp_shard_glob(const sp_strings *patterns, sp_strings *paths)
         return SP_FAIL(SP_EDATA, "no data files are named, expected at least one");
     for (int i = 0; i < patterns->n; i++)
         SP_TRY(add_pattern(paths, patterns->at[i]));
+    SP_TRY(warn_of_links(paths));
     return check_families(paths);
 }
 

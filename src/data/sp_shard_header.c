@@ -267,21 +267,26 @@ static sp_status read_offsets(const header *h, const sp_extent *extent,
     return SP_OK;
 }
 
-/* Checks one number of /cost: no level has more voxels than the finest one, and a
- * kernel of 27 offsets has at most 27 pairs for each voxel. */
+/* Checks one number of /cost: no level has more voxels than the finest one, nor fewer
+ * than one for each cell that eight voxels of the level before fill, and a kernel of 27
+ * offsets has 1 to 27 pairs for each voxel. */
 static sp_status check_cost(const header *h, int64_t sample, int column, int64_t cost)
 {
     const int64_t *offset = h->set->offset + sample;
     const int64_t voxels = offset[1] - offset[0];
-    const int64_t most = column == SP_COST_COLUMNS - 1 ? 27 * voxels : voxels;
+    const bool is_pairs = column == SP_COST_COLUMNS - 1;
+    const int64_t cell = is_pairs ? 1 : INT64_C(1) << 3 * column;
+    const int64_t least = (voxels + cell - 1) / cell;
+    const int64_t most = is_pairs ? 27 * voxels : voxels;
 
-    if (cost >= 0 && cost <= most)
+    if (cost >= least && cost <= most)
         return SP_OK;
-    return SP_FAIL(SP_EDATA,
-                   "%s:/cost: sample %lld: column %d is %lld, expected 0 to %lld for "
-                   "%lld voxels",
-                   h->path, (long long)sample, column, (long long)cost, (long long)most,
-                   (long long)voxels);
+    return SP_FAIL(
+        SP_EDATA,
+        "%s:/cost: sample %lld: column %d is %lld, expected %lld to %lld for "
+        "%lld voxels",
+        h->path, (long long)sample, column, (long long)cost, (long long)least,
+        (long long)most, (long long)voxels);
 }
 
 static sp_status read_cost(const header *h)

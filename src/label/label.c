@@ -66,8 +66,8 @@ static sp_status make_outputs(label_model *m, label_files *f, const label_option
     SP_TRY_GOTO(rc, label_net_open(&net, m, (int)o->views), end);
     SP_TRY_GOTO(rc, sp_session_agree(s, label_work_open(w)), end);
     sp_log_info("labelling %d scan%s by %s on %d rank%s: %s", f->n - n_done,
-                f->n - n_done == 1 ? "" : "s", m->infer.path, s->comm->size,
-                s->comm->size == 1 ? "" : "s", m->infer.resources.device);
+                sp_plural(f->n - n_done), m->infer.path, s->comm->size,
+                sp_plural(s->comm->size), m->infer.resources.device);
     SP_TRY_GOTO(rc, label_scan_all(w), end);
     SP_TRY_GOTO(
         rc, vox_codes_tell_void(w->codes, &w->vox, s->comm, "they have no class"), end);

@@ -137,9 +137,9 @@ static sp_status parse(int argc, char **argv, const sp_verb **verb, sp_command *
         if (sp_names_find(SP_NAMES(verbs), argv[i]))
             return fail_unknown(argv[i]);
         else if (argv[i][0] == '-' || !strchr(argv[i], '='))
-            return SP_FAIL(SP_EUSAGE,
-                           "%s: expected SECTION.KEY=VALUE; sptrain --help tells more",
-                           argv[i]);
+            return SP_FAIL(SP_EUSAGE, "%s: expected SECTION.KEY=VALUE; %s", argv[i],
+                           access(argv[i], F_OK) == 0 ? "a deck stands before all keys"
+                                                      : "sptrain --help tells more");
     return SP_OK;
 }
 
@@ -290,7 +290,7 @@ static sp_status write_report(int argc, char **argv)
     snprintf(own, sizeof own, "%s/report.html", argv[2]);
     SP_TRY(sp_page_write(a.out ? a.out : own, n, argv + 2, a.is_quiet));
     if (!a.is_quiet)
-        sp_log_info("%s: %d run%s", a.out ? a.out : own, n, n == 1 ? "" : "s");
+        sp_log_info("%s: %d run%s", a.out ? a.out : own, n, sp_plural(n));
     return SP_OK;
 }
 

@@ -160,63 +160,12 @@ static sp_status send(sp_merger *m, const sp_sample *s, const uint64_t *voxel_su
     return SP_OK;
 }
 
-/* Fails unless `owner`, a block whose points the sample has in its margin, says that it
- * has points of that block. Its points would be finished before this sample has come. */
-static sp_status check_range(const sp_merger *m, const sp_sample *s, int64_t owner)
-{
-    const sp_dataset *set = m->scans.set;
-    const sp_block *theirs = &set->block[owner];
-    const int64_t number = set->block[s->id].number;
-    const sp_shard *shard = &set->shard[sp_dataset_shard_of(set, s->id)];
-
-    if (theirs->first <= number && number <= theirs->last)
-        return SP_OK;
-    return SP_FAIL(SP_EDATA,
-                   "%s:/context_block: sample %lld: block %lld has points of block "
-                   "%lld, expected none: /block_number says that they are in blocks "
-                   "%lld to %lld",
-                   shard->path, (long long)(s->id - shard->first_sample),
-                   (long long)number, (long long)theirs->number,
-                   (long long)theirs->first, (long long)theirs->last);
-}
-
-/* Finds the sample that owns each point of the margin; -1: a block that the set does
- * not have. */
-static sp_status find_owners(sp_merger *m, const sp_sample *s)
-{
-    const sp_dataset *set = m->scans.set;
-    int64_t last = -1, owner = -1;
-
-    for (int64_t i = 0; i < s->n_context; i++) {
-        if (s->context_block[i] != last) {
-            last = s->context_block[i];
-            owner = sp_scans_find(&m->scans, s->id, last);
-            if (owner >= 0)
-                SP_TRY(check_range(m, s, owner));
-        }
-        m->owner[i] = owner;
-        if (owner < 0)
-            continue;
-        if (owner == s->id || s->context_point[i] >= sp_dataset_points(set, owner))
-            return SP_FAIL(
-                SP_EDATA,
-                "%s:/context_point: sample %lld: point %lld of the margin is row %u of "
-                "block %lld, which %s: expected a row of another block",
-                set->shard[sp_dataset_shard_of(set, s->id)].path,
-                (long long)(s->id -
-                            set->shard[sp_dataset_shard_of(set, s->id)].first_sample),
-                (long long)i, s->context_point[i], (long long)last,
-                owner == s->id ? "the sample is itself" : "has fewer points");
-    }
-    return SP_OK;
-}
-
 /* Sends the points of the margin, block by block; a block's points are marked as sent
  * by -1. */
 static sp_status send_context(sp_merger *m, const sp_sample *s,
                               const uint64_t *voxel_sum)
 {
-    SP_TRY(find_owners(m, s));
+    SP_TRY(sp_scans_owners(&m->scans, s, m->owner));
     for (int64_t first = 0; first < s->n_context; first++) {
         const int64_t owner = m->owner[first];
         int64_t n = 0;

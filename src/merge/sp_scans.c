@@ -153,6 +153,55 @@ int64_t sp_scans_find(const sp_scans *scans, int64_t sample, int64_t number)
                : -1;
 }
 
+/* Fails unless `owner`, a block whose points the sample has in its margin, says that it
+ * has points of that block. Its points would be finished before this sample has come. */
+static sp_status check_range(const sp_scans *scans, const sp_sample *s, int64_t owner)
+{
+    const sp_dataset *set = scans->set;
+    const sp_block *theirs = &set->block[owner];
+    const int64_t number = set->block[s->id].number;
+    const sp_shard *shard = &set->shard[sp_dataset_shard_of(set, s->id)];
+
+    if (theirs->first <= number && number <= theirs->last)
+        return SP_OK;
+    return SP_FAIL(SP_EDATA,
+                   "%s:/context_block: sample %lld: block %lld has points of block "
+                   "%lld, expected none: /block_number says that they are in blocks "
+                   "%lld to %lld",
+                   shard->path, (long long)(s->id - shard->first_sample),
+                   (long long)number, (long long)theirs->number,
+                   (long long)theirs->first, (long long)theirs->last);
+}
+
+sp_status sp_scans_owners(const sp_scans *scans, const sp_sample *s, int64_t *owners)
+{
+    const sp_dataset *set = scans->set;
+    int64_t last = -1, owner = -1;
+
+    for (int64_t i = 0; i < s->n_context; i++) {
+        if (s->context_block[i] != last) {
+            last = s->context_block[i];
+            owner = sp_scans_find(scans, s->id, last);
+            if (owner >= 0)
+                SP_TRY(check_range(scans, s, owner));
+        }
+        owners[i] = owner;
+        if (owner < 0)
+            continue;
+        if (owner == s->id || s->context_point[i] >= sp_dataset_points(set, owner))
+            return SP_FAIL(
+                SP_EDATA,
+                "%s:/context_point: sample %lld: point %lld of the margin is row %u of "
+                "block %lld, which %s: expected a row of another block",
+                set->shard[sp_dataset_shard_of(set, s->id)].path,
+                (long long)(s->id -
+                            set->shard[sp_dataset_shard_of(set, s->id)].first_sample),
+                (long long)i, s->context_point[i], (long long)last,
+                owner == s->id ? "the sample is itself" : "has fewer points");
+    }
+    return SP_OK;
+}
+
 int64_t sp_scans_waiting(const sp_scans *scans, int64_t batch)
 {
     const sp_dataset *set = scans->set;

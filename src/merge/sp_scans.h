@@ -23,6 +23,11 @@ sp_status sp_scans_create(sp_scans *scans, const sp_dataset *set);
 void sp_scans_destroy(sp_scans *scans);
 /* The sample that is block `number` of the scan of `sample`; -1: the set has none. */
 int64_t sp_scans_find(const sp_scans *scans, int64_t sample, int64_t number);
+/* Finds the sample that owns each point of a sample's margin: owners [n_context]; -1: a
+ * block that the set does not have. SP_EDATA: that sample has no such point, or does
+ * not say that this one's margin has any. Local. */
+sp_status sp_scans_owners(const sp_scans *scans, const sp_sample *sample,
+                          int64_t *owners);
 /* The most points that wait for blocks still to pass, of all ranks together, if samples
  * pass in the order of the set, `batch` >= 1 at a time. */
 int64_t sp_scans_waiting(const sp_scans *scans, int64_t batch);

@@ -164,7 +164,7 @@ static void add_card(const sp_page *page, int run)
     if (start) {
         begin_row(page, "on");
         sp_page_add_count(page, start->ranks);
-        sp_html_add(page->html, " rank%s, ", start->ranks == 1 ? "" : "s");
+        sp_html_add(page->html, " rank%s, ", sp_plural(start->ranks));
         sp_html_text(page->html, start->device);
         end_row(page);
         begin_row(page, "parameters");

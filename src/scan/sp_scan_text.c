@@ -13,6 +13,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "scan/sp_scan_format.h"
 
@@ -187,15 +188,22 @@ static void take_names(text *t, const char *line)
 /* ---- the beginning of the file ---- */
 
 /* Does the line of the value `at`, which is no number, hold a point all the same? It
- * begins with a digit then, as 1.#QNAN does, and a number follows. */
+ * begins with a digit then, as 1.#QNAN does, or is a word for a missing value, and a
+ * number follows. */
 static bool is_damaged_point(text *t, const char *at)
 {
+    static const char *const missing[] = {"NA", "N/A", "NULL", "None", "?", "-"};
     const char divider[] = {' ', '\t', t->separator, '\0'};
+    const size_t n = at ? strcspn(at, divider) : 0;
+    bool is_value = at && isdigit((unsigned char)at[strspn(at, "+-")]);
     double x;
 
-    if (!at || !isdigit((unsigned char)at[strspn(at, "+-")]))
+    for (size_t i = 0; at && i < sizeof missing / sizeof *missing; i++)
+        is_value = is_value ||
+                   (strlen(missing[i]) == n && strncasecmp(at, missing[i], n) == 0);
+    if (!is_value)
         return false;
-    at += strcspn(at, divider);
+    at += n;
     at += strspn(at, divider);
     return *at && read_value(t, at, &x);
 }
@@ -224,8 +232,10 @@ static sp_status find_data(sp_scan *scan, text *t)
             is_damaged_point(t, bad))
             return bad ? bad_value(scan, t, bad, t->n_columns)
                        : SP_FAIL(SP_EDATA,
-                                 "%s: line %" PRId64 ": %d numbers, expected 3 or more",
-                                 scan->path, t->text.number, t->n_columns);
+                                 "%s: line %" PRId64
+                                 ": %d number%s, expected 3 or more",
+                                 scan->path, t->text.number, t->n_columns,
+                                 sp_plural(t->n_columns));
         is_first = false;
     }
     t->data_line = t->text.number;
@@ -322,8 +332,9 @@ static sp_status fill_text(sp_scan *scan, int64_t max, unsigned char *to, int64_
         if (bad)
             return bad_value(scan, t, bad, found);
         if (found != t->n_columns)
-            return SP_FAIL(SP_EDATA, "%s: line %" PRId64 ": %d numbers, expected %d",
-                           scan->path, t->text.number, found, t->n_columns);
+            return SP_FAIL(SP_EDATA, "%s: line %" PRId64 ": %d number%s, expected %d",
+                           scan->path, t->text.number, found, sp_plural(found),
+                           t->n_columns);
         memcpy(to + *n * scan->record_bytes, number, (size_t)scan->record_bytes);
         ++*n;
     }

@@ -214,7 +214,7 @@ static sp_status check_threads(const sp_resources *r, int threads)
                        "%srun.threads = %d: the ranks of this node may use %d core%s, "
                        "expected at most %d threads a rank",
                        sp_config_where(r->session.config, "run.threads"), threads,
-                       cores, cores == 1 ? "" : "s", MOST_PER_CORE * cores);
+                       cores, sp_plural(cores), MOST_PER_CORE * cores);
     started = sp_thread_try(threads);
     if (started < threads)
         return SP_FAIL(SP_EUSAGE,
@@ -374,7 +374,7 @@ sp_status sp_resources_open_device(sp_resources *r)
     }
     snprintf(r->device, sizeof r->device, "%s%s%s, %d thread%s a rank",
              r->backend.ops->name, place ? " " : "", place ? place->what.name : "",
-             threads, threads == 1 ? "" : "s");
+             threads, sp_plural(threads));
     if (rc == SP_OK && place)
         rc = measure_memory(r, place);
     return rc;

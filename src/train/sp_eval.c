@@ -35,7 +35,7 @@ sp_status sp_eval(const sp_command *command)
     if (rc == SP_OK) {
         sp_log_info("evaluating %s (step %lld) on %d rank%s: %s", infer.path,
                     (long long)infer.state.step, command->comm->size,
-                    command->comm->size == 1 ? "" : "s", infer.resources.device);
+                    sp_plural(command->comm->size), infer.resources.device);
         rc = evaluate(&infer, &metrics);
     }
     sp_metrics_destroy(&metrics);

@@ -47,7 +47,7 @@ static const char *blame(const sp_resources *r, char cause[CAUSE])
                  "%s; after %lld step%s the running statistics of the batch norms are "
                  "still close to those of the start: train longer, or evaluate later "
                  "(run.eval_every)",
-                 either, step, step == 1 ? "" : "s");
+                 either, step, sp_plural(step));
     else
         snprintf(cause, CAUSE, "%s", either);
     return cause;

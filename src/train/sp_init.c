@@ -95,9 +95,9 @@ static void say_moved(const sp_resources *r, const sp_checkpoint_state *state,
     for (int i = 0; i < g->n_params; i++)
         if (!sp_graph_is_named(skip, g->param[i].name))
             n_weights += g->param[i].count;
-    sp_log_info("weights from %s (step %lld): %lld parameters of %d layers%s%s", path,
+    sp_log_info("weights from %s (step %lld): %lld parameters of %d layer%s%s%s", path,
                 (long long)state->step, (long long)n_weights, n_layers,
-                used ? "; afresh begin " : "", fresh);
+                sp_plural(n_layers), used ? "; afresh begin " : "", fresh);
 }
 
 /* Rank 0: compares the source with the data, and tells what was taken from it. */
@@ -252,9 +252,11 @@ void sp_init_report(const sp_resources *r)
 
     sp_graph_count_frozen(g, &n_layers, &n_weights);
     if (n_layers > 0)
-        sp_log_info("train.freeze: %d layers with %lld of %lld parameters keep them",
-                    n_layers, (long long)n_weights, (long long)g->n_weights);
+        sp_log_info(
+            "train.freeze: %lld of %lld parameters, in %d layer%s, stay as they are",
+            (long long)n_weights, (long long)g->n_weights, n_layers,
+            sp_plural(n_layers));
     for (int i = 0; i < factors->n; i++)
-        sp_log_info("train.lr_layers: \"%s\" holds for %d layers", factors->at[i],
-                    count_layers(r, i));
+        sp_log_info("train.lr_layers: \"%s\" holds for %d layer%s", factors->at[i],
+                    count_layers(r, i), sp_plural(count_layers(r, i)));
 }

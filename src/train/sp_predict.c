@@ -279,13 +279,14 @@ static sp_status predict(sp_predictor *p)
 static void log_end(const sp_predictor *p)
 {
     const int64_t n_skipped = p->files.n_skipped;
+    const int64_t n_written = p->infer.resources.val.n_samples - n_skipped;
     char left_out[64] = "";
 
     if (n_skipped > 0)
         snprintf(left_out, sizeof left_out, " (%lld left out by data.on_error)",
                  (long long)n_skipped);
-    sp_log_info("predictions of %lld samples%s in %s/predictions (%s, step %lld)",
-                (long long)(p->infer.resources.val.n_samples - n_skipped), left_out,
+    sp_log_info("predictions of %lld sample%s%s in %s/predictions (%s, step %lld)",
+                (long long)n_written, sp_plural(n_written), left_out,
                 p->infer.resources.session.run.dir, p->infer.path,
                 (long long)p->infer.state.step);
 }

@@ -10,11 +10,6 @@
 #include "session/sp_resources.h"
 #include "train/sp_init.h"
 
-static const char *plural(int64_t n)
-{
-    return n == 1 ? "" : "s";
-}
-
 /* Number of files of `val` that are files of `train` too, under any path. */
 static int count_shared(const sp_dataset *train, const sp_dataset *val)
 {
@@ -48,7 +43,7 @@ static void print_val_notes(const sp_resources *r)
         sp_log_warn0("data.val has no /labels, so nothing is evaluated");
     n_shared = count_shared(&r->train, &r->val);
     if (n_shared > 0)
-        sp_log_warn0("%d of the %d files of data.val are in data.train too: the "
+        sp_log_warn0("files of data.val that are in data.train too: %d of %d; the "
                      "evaluation is in part of what was trained on",
                      n_shared, r->val.n_shards);
     sp_resources_warn_far(r, &r->val);
@@ -66,7 +61,7 @@ void sp_report_idle(const sp_resources *r, const sp_sampler *sampler)
         sp_log_warn0("%d of the %d ranks have nothing to do in a %s of %d sample%s: "
                      "raise batch.size or take fewer ranks",
                      ranks - n, ranks, sampler->accumulate > 1 ? "micro-batch" : "step",
-                     n, plural(n));
+                     n, sp_plural(n));
 }
 
 /* Warns of keys of the deck that the data cannot fulfil. */
@@ -98,14 +93,14 @@ void sp_report_machine(const sp_resources *r)
     const sp_bf16_sums sums = r->session.resolved.bf16_sums;
 
     assert(r->backend.ops);
-    sp_log_info(PACKAGE_STRING
-                ": %d rank%s on %d node%s, device %s, %s%s%s%s, all-reduce by "
-                "%s",
-                comm->size, plural(comm->size), comm->n_nodes, plural(comm->n_nodes),
-                r->device, sp_precision_word[r->session.config->train.precision],
-                r->backend.is_wgmma && !r->backend.ops->is_host ? " by wgmma" : "",
-                sums ? " summed in " : "", sums ? sp_bf16_sums_word[sums] : "",
-                r->transport.words);
+    sp_log_info(
+        PACKAGE_STRING ": %d rank%s on %d node%s, device %s, %s%s%s%s, all-reduce by "
+                       "%s",
+        comm->size, sp_plural(comm->size), comm->n_nodes, sp_plural(comm->n_nodes),
+        r->device, sp_precision_word[r->session.config->train.precision],
+        r->backend.is_wgmma && !r->backend.ops->is_host ? " by wgmma" : "",
+        sums ? " summed in " : "", sums ? sp_bf16_sums_word[sums] : "",
+        r->transport.words);
     if (comm->is_oversubscribed)
         sp_log_info("more ranks than cores on a node: waiting ranks sleep");
     if (r->cores[0])
@@ -117,17 +112,20 @@ void sp_report_header(const sp_trainer *trainer)
     const sp_resources *r = trainer->resources;
     const sp_sampler *sampler = &r->sampler;
     const sp_comm *comm = r->session.comm;
+    const int64_t steps = sp_sampler_steps_per_epoch(sampler);
     double world = sampler->effective;
 
-    sp_log_info("data: %lld training samples (%lld voxels), %lld validation samples "
-                "(%lld voxels), %d classes, %d feature columns%s",
-                (long long)r->train.n_samples, (long long)r->train.n_voxels,
-                (long long)r->val.n_samples, (long long)r->val.n_voxels, r->n_classes,
-                r->n_columns, r->norm.mean ? ", normalized" : "");
-    sp_log_info("batch: %g samples a step in the world, %.6g a node, %.6g a rank; "
-                "%lld steps an epoch; effective learning rate %g",
-                world, world / comm->n_nodes, world / comm->size,
-                (long long)sp_sampler_steps_per_epoch(sampler),
+    sp_log_info("data: %lld training sample%s (%lld voxels), %lld validation sample%s "
+                "(%lld voxels), %d classes, %d feature column%s%s",
+                (long long)r->train.n_samples, sp_plural(r->train.n_samples),
+                (long long)r->train.n_voxels, (long long)r->val.n_samples,
+                sp_plural(r->val.n_samples), (long long)r->val.n_voxels, r->n_classes,
+                r->n_columns, sp_plural(r->n_columns),
+                r->norm.mean ? ", normalized" : "");
+    sp_log_info("batch: %g sample%s a step in the world, %.6g a node, %.6g a rank; "
+                "%lld step%s an epoch; effective learning rate %g",
+                world, sp_plural(world), world / comm->n_nodes, world / comm->size,
+                (long long)steps, sp_plural(steps),
                 sp_optim_base_lr(r->session.config, sampler->effective));
     sp_log_info("network: %s, %lld parameters; run folder %s",
                 r->session.config->net.n_layers

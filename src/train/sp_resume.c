@@ -227,7 +227,7 @@ static sp_status leave_later(sp_trainer *t, bool is_going_back)
         SP_TRY(sp_checkpoint_set_newer_aside(dir, t->state.step, &n));
     if (n > 0)
         sp_log_info("%s: %d checkpoint%s of later steps renamed to *.old", dir, n,
-                    n == 1 ? "" : "s");
+                    sp_plural(n));
     SP_TRY(sp_checkpoint_check_best(dir, t->state.step, &has_best));
     if (!has_best)
         t->state.best = NAN;

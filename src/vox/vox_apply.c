@@ -376,7 +376,7 @@ static sp_status check_options(const vox_options *o)
     if (o->n_inputs < 2)
         return SP_FAIL(SP_EUSAGE,
                        "spvox apply: expected PREDICTIONS... SCAN, found %d file%s",
-                       o->n_inputs, o->n_inputs == 1 ? "" : "s");
+                       o->n_inputs, sp_plural(o->n_inputs));
     return sp_scan_check_output(o->out);
 }
 

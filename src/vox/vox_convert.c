@@ -471,9 +471,9 @@ static void warn_of_others(const convert *c)
     }
     globfree(&found);
     if (others > 0)
-        sp_log_warn0(
-            "%d older shards %s-* with another number of shards are still there",
-            others, c->options->out);
+        sp_log_warn0("older shards %s-* that are of another number of shards are still "
+                     "there: %d",
+                     c->options->out, others);
 }
 
 /* ---- the command ---- */

@@ -9,9 +9,11 @@
 #include <string.h>
 
 #include "base/sp_list.h"
+#include "base/sp_log.h"
 #include "base/sp_names.h"
 #include "base/sp_text.h"
 #include "data/sp_shard.h"
+#include "merge/sp_scans.h"
 #include "scan/sp_gridding.h"
 
 typedef struct arguments {
@@ -39,6 +41,7 @@ static void print_help(void)
 
 typedef struct info {
     sp_dataset set;
+    sp_scans scans; /* all zero: the set has no blocks, or one of them twice */
     sp_comm *comm;
     /* Results over this rank's samples at first, then over all ranks'. */
     int64_t *histogram; /* [n_classes + 1] voxels of each class, ignored ones last */
@@ -78,6 +81,7 @@ static void release(info *in)
     free(in->mean);
     free(in->m2);
     free(in->cost);
+    sp_scans_destroy(&in->scans);
     sp_dataset_close(&in->set);
 }
 
@@ -113,11 +117,40 @@ static void add_sample(info *in, const sp_sample *s)
     in->n_voxels += s->n;
 }
 
+/* Checks that the points of a sample's margin are points of other samples. */
+static sp_status check_margin(const info *in, const sp_sample *s)
+{
+    int64_t *owner;
+    sp_status rc;
+
+    if (!in->scans.order || s->n_context == 0)
+        return SP_OK;
+    owner = malloc((size_t)s->n_context * sizeof *owner);
+    rc = owner ? sp_scans_owners(&in->scans, s, owner)
+               : SP_FAIL(SP_EMEM, "info: no memory for a sample");
+    free(owner);
+    return rc;
+}
+
+/* Prepares for check_margin. A block that comes twice is no damage, but then it is not
+ * known whose points the margins have. */
+static sp_status find_scans(info *in)
+{
+    sp_status rc = in->set.has_blocks ? sp_scans_create(&in->scans, &in->set) : SP_OK;
+
+    if (rc != SP_EDATA)
+        return rc;
+    sp_log_warn0("%s", sp_error_last()->message);
+    sp_scans_destroy(&in->scans);
+    return SP_OK;
+}
+
 /* Reads this rank's samples: one in every comm->size. */
 static sp_status read_samples(info *in, const sp_sample_request *request, sp_sample *s)
 {
     for (int64_t i = in->comm->rank; i < in->set.n_samples; i += in->comm->size) {
         SP_TRY(sp_sample_read(&in->set, i, request, s));
+        SP_TRY(check_margin(in, s));
         add_sample(in, s);
         if (in->set.cost)
             memcpy(in->cost + SP_COST_COLUMNS * i, in->set.cost + SP_COST_COLUMNS * i,
@@ -140,6 +173,8 @@ static sp_status read_all(info *in)
 
     memset(&sample, 0, sizeof sample);
     rc = allocate(in);
+    if (rc == SP_OK)
+        rc = find_scans(in);
     if (rc == SP_OK)
         rc = sp_dataset_columns(&in->set, &every_column, "", &columns,
                                 &request.n_columns);

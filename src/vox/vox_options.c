@@ -5,8 +5,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
+#include "base/sp_file.h"
 #include "base/sp_log.h"
 #include "process/sp_signal.h"
 #include "recipe/sp_recipe.h"
@@ -174,42 +174,16 @@ sp_status vox_options_read(vox_options *o, int argc, char **argv, sp_names table
     return sp_options_read(o, table, "spvox", argc, argv, &o->n_inputs);
 }
 
-typedef struct input {
-    struct stat about;
-    const char *path;
-} input;
-
-static int by_inode(const void *a, const void *b)
-{
-    const struct stat *s = &((const input *)a)->about, *t = &((const input *)b)->about;
-
-    if (s->st_dev != t->st_dev)
-        return s->st_dev < t->st_dev ? -1 : 1;
-    return (s->st_ino > t->st_ino) - (s->st_ino < t->st_ino);
-}
-
 sp_status vox_options_check_inputs(const vox_options *o)
 {
-    input *all = calloc((size_t)o->n_inputs, sizeof *all);
-    int n = 0, n_again = 0, last = 0;
+    int n_again, example[2];
 
-    if (!all)
-        return SP_FAIL(SP_EMEM, "no memory for %d inputs", o->n_inputs);
-    for (int i = 0; i < o->n_inputs; i++)
-        if (stat(o->input[i], &all[n].about) == 0)
-            all[n++].path = o->input[i];
-    qsort(all, (size_t)n, sizeof *all, by_inode);
-    for (int i = 1; i < n; i++)
-        if (by_inode(&all[i - 1], &all[i]) == 0) {
-            last = i;
-            n_again++;
-        }
+    SP_TRY(sp_file_find_again(o->n_inputs, o->input, &n_again, example));
     if (n_again > 0)
         sp_log_warn0(
-            "%d of %d inputs name a file that another one names, as %s and %s: "
-            "its points count twice",
-            n_again, o->n_inputs, all[last - 1].path, all[last].path);
-    free(all);
+            "inputs that name a file which another one names, as %s and %s: %d of "
+            "%d; its points count twice",
+            o->input[example[0]], o->input[example[1]], n_again, o->n_inputs);
     return SP_OK;
 }
 

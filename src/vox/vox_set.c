@@ -35,8 +35,8 @@ static sp_status drop_empty(const vox_options *o, const vox_piece *piece,
         }
     free(has_points);
     if (n_empty > 0)
-        sp_log_info("spvox: %d of %d files have no point%s", n_empty, o->n_inputs,
-                    bounds);
+        sp_log_info("spvox: files without a point%s: %d of %d", bounds, n_empty,
+                    o->n_inputs);
     *n_parts = kept;
     if (kept == 0)
         return SP_FAIL(SP_EDATA, "%s%s: no points%s", o->input[0],

@@ -419,7 +419,7 @@ static sp_status check(const arguments *a, int n, char *const *file)
         return SP_FAIL(SP_EUSAGE,
                        "spvox view: expected FILE [PREDICTIONS], found %d "
                        "file%s",
-                       n, n == 1 ? "" : "s");
+                       n, sp_plural(n));
     if (a->feature && a->by != VOX_BY_DEFAULT && a->by != VOX_BY_FEATURE)
         return SP_FAIL(SP_EUSAGE, "spvox view: --feature %s: expected --by feature",
                        a->feature);

@@ -32,7 +32,10 @@ end() {
     got=$?
 }
 
-run 2 0 base.deck run.dir=whole
+# A checkpoint that is written slowly has the weights of its step: the next update waits.
+SP_TEST_FAULT=pause@0:saving:3 run 2 0 base.deck run.dir=whole
+says err '^fault: pause at '
+sums whole 3 >want3.sums
 sums whole 40 >want.sums
 lines whole >want.lines
 test "$(wc -l <want.lines)" = 45 || fail "40 steps and 5 evaluations expected"
@@ -49,6 +52,8 @@ cp r/metrics.jsonl before
 run 2 0 base.deck
 says out 'continuing from r/checkpoints/step-'
 whole r "continued after TERM"
+sums r 3 >b
+same want3.sums b "step 3, written slowly: weights"
 head -c "$(wc -c <before)" r/metrics.jsonl | cmp -s - before ||
     fail "a line was cut although no step was repeated"
 

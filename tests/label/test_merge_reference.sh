@@ -59,6 +59,9 @@ PYTHON
         run $n 3 eval base.deck run.dir=d $model eval.merge=true 'data.val="d-*.h5"'
         one_diagnosis "$2"
     done
+    "$SP_BUILDDIR/spvox" info d-0.h5 d-1.h5 >out 2>err
+    test $? = 3 || fail "info of damage $1"
+    says err "error: $2"
 }
 damage absent 'd-1.h5: .* without /context_point'
 "$SP_BUILDDIR/spvox" convert --voxel-size 0.75 --out whole a.txt >out 2>err || fail "convert"

@@ -75,7 +75,7 @@ run 2 0 base.deck run.dir=v data.val=far/s.h5 train.steps=1
 says err 'column feature0 has mean 500'
 grep -q 'are in data.train too' err && fail "a warning of other data"
 run 1 0 base.deck run.dir=v data.val="$dir/coded/../coded/s.h5" train.steps=2
-says err '1 of the 1 files of data.val are in data.train too'
+says err 'files of data.val that are in data.train too: 1 of 1'
 
 # Tables are as wide as their longest name; a letter of two bytes takes one column.
 awk 'BEGIN { for (i = 0; i < 300; i++) print i % 20, int(i / 20), 0, 1 + i % 2 }' >named.txt

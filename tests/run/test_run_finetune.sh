@@ -49,7 +49,7 @@ run 2 0 tune.deck run.dir=first run.init_from=$from run.init_skip=conv4 train.lr
     train.steps=1 train.freeze='["bn"]'
 says out 'weights from src/checkpoints/step-000000004.h5 (step 4): .* parameters of 6 layers; afresh begin conv4'
 says out 'classes: \["class0", .*"class3"\] of src/.*, now \[.*"class4"\]'
-says out 'train.freeze: 3 layers with 256 of 113605 parameters keep them'
+says out 'train.freeze: 256 of 113605 parameters, in 3 layers, stay as they are'
 weights src 4 . | grep -v conv4 >want
 weights first 1 . | grep -v conv4 >got
 test -s want || fail "no weights"
@@ -101,7 +101,7 @@ weights m 4 'conv1/\|bn1/\|bn2/' >got
 same want got "frozen layers with statistics of each rank"
 "$SPTRAIN" check "$@" run.dir=t1 >printed 2>err || fail "check"
 says printed '^conv1 .*; frozen$'
-says printed 'train.freeze: 3 layers'
+says printed 'train.freeze: .*in 3 layers'
 
 # Classes in another order are refused, unless the last layer begins afresh.
 run 2 0 base.deck run.dir=c data.train=coded/s.h5

@@ -42,6 +42,8 @@ for words in 'base.deck eval' 'run.dir=r eval' 'train eval'; do
     run 1 2 $words
     one_diagnosis 'eval: a command is the first word'
 done
+run 1 2 data.val= base.deck
+one_diagnosis 'base.deck: expected SECTION.KEY=VALUE; a deck stands before all keys'
 
 # A folder in place of a run folder.
 mkdir none

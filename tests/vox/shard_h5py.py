@@ -149,7 +149,7 @@ def virtual(f):
 
 def cost(at, value):
     def change(f):
-        f["cost"] = np.zeros((3, 6), "i8")
+        f["cost"] = np.diff(f["offsets"])[:, None].repeat(6, 1)
         f["cost"][at] = value
     return change
 
@@ -159,7 +159,9 @@ refused(virtual, "/features: is a virtual dataset")
 refused(lambda f: f.attrs.update(class_names=["a", "b", "a"]), "class_names has \"a\" twice")
 refused(lambda f: f.attrs.update(feature_names=["x", "x"]), "feature_names has \"x\" twice")
 refused(cost((0, 5), 1 << 62), "/cost: sample 0: column 5")
-refused(cost((2, 1), 13), "expected 0 to 12 for 12 voxels")
+refused(cost((2, 1), 13), "expected 2 to 12 for 12 voxels")
+refused(cost((2, 1), 1), "expected 2 to 12 for 12 voxels")
+refused(cost((2, 5), 11), "column 5 is 11, expected 12 to 324 for 12 voxels")
 refused(cost((1, 0), -1), "/cost: sample 1: column 0 is -1")
 
 ours = folder + "/ours.h5"

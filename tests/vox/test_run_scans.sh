@@ -78,6 +78,13 @@ rm t1.h5
 # A file that two paths name is read once.
 vox 1 0 info u-00000-of-00001.h5 ./u-00000-of-00001.h5 "$dir/u-00000-of-00001.h5"
 says out '^shards 1 '
+says_not err 'twice'
+ln -s u-00000-of-00001.h5 v.h5
+vox 2 0 info u-00000-of-00001.h5 v.h5
+says out '^shards 2 '
+test "$(grep -c 'h5 and v.h5 are one file under two names: its samples count twice' err)" = 1 ||
+    fail "a link"
+rm v.h5
 
 # Options that do not fit.
 vox 1 2 convert --out w --block 5 --overlap 5.5 a.txt
@@ -236,11 +243,11 @@ printf '%s\n' 'x y z label' '99 99 1 2' >far.txt
 for options in "" "--block 5"; do
     # shellcheck disable=SC2086
     vox 2 0 convert --out w $options --bounds 0,0,20,20 a.txt far.txt
-    says out '1 of 2 files have no point within --bounds'
+    says out 'files without a point within --bounds: 1 of 2'
     says_not err 'count twice'
 done
 vox 2 0 convert --out w a.txt ./a.txt
-says err '1 of 2 inputs name a file that another one names, as .*a.txt and .*a.txt: its points'
+says err 'inputs that name a file which another one names, as .*a.txt and .*a.txt: 1 of 2; its points'
 
 # What float32 rounds coarsely is said, and its mean subtracted; whole numbers that it holds
 # are not.

@@ -108,6 +108,8 @@ TEST(what_does_not_fit_is_refused)
         {"1;2;3\n4;1,234,5;6\n", "line 2: value 2, \"1,234,5\", is no number"},
         {"1 2 3x\n4 5 6\n", "line 1: value 3, \"3x\", is no number"},
         {"1.#QNAN 2 3\n4 5 6\n", "line 1: value 1, \"1.#QNAN\", is no number"},
+        {"NA 2 3\n4 5 6\n", "line 1: value 1, \"NA\", is no number"},
+        {"null,2,3\n4,5,6\n", "line 1: value 1, \"null\", is no number"},
         {"X;Y;Z\n450012,750,6277601,250,12,500\n",
          "line 1 names 3 columns, line 2 has 6 numbers"},
         {"x y z label\n1 2 3\n", "line 1 names 4 columns, line 2 has 3 numbers"},
