@@ -95,7 +95,8 @@ static inline bool sp_scan_is_void(const double xyz[3])
 }
 /* Reads the next points, at most max; out->n is 0 at the end. Void rows are among them:
  * they are unlabelled, and their attributes may be any value. SP_EDATA: a coordinate is
- * infinite, attributes of points are not finite, labels are not integers, or the file ends early. */
+ * infinite, attributes of points are not finite, labels are not integers, or the file
+ * ends early. */
 sp_status sp_scan_next(sp_scan *scan, int64_t max, sp_scan_points *out);
 /* Goes back to the first point. */
 sp_status sp_scan_rewind(sp_scan *scan);

@@ -26,8 +26,8 @@ typedef struct sp_place {
 typedef struct sp_placement {
     int n;
     sp_place *place; /* [n] one entry a rank, by rank */
-    /* Several ranks are on one GPU, as a whole or in parts (MIG). NCCL and CUDA's sharing of
-     * memory between processes refuse both. */
+    /* Several ranks are on one GPU, as a whole or in parts (MIG). NCCL and CUDA's
+     * sharing of memory between processes refuse both. */
     bool is_shared;
 } sp_placement;
 
