@@ -7,6 +7,7 @@
  *            sp_scan_select  chooses the attributes wanted
  *            sp_scan_next    gives the next points, in the order of the file:
  *                            xyz, label, attributes, all in double precision
+ *                            (sp_scan_decode.c)
  *            sp_scan_write   copies it with other classes and added fields
  *
  *     spvox convert   sp_scan ------------------> sp_gridding --> voxels of a shard

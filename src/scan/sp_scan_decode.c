@@ -1,0 +1,237 @@
+/* Scans: records of fields to points. */
+#include <assert.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "scan/sp_scan_format.h"
+
+static double half_to_double(uint16_t h)
+{
+    int exponent = h >> 10 & 31, mantissa = h & 1023;
+    double x = exponent == 0    ? ldexp(mantissa, -24)
+               : exponent == 31 ? (mantissa ? NAN : INFINITY)
+                                : ldexp(mantissa + 1024, exponent - 25);
+
+    return h >> 15 ? -x : x;
+}
+
+static uint64_t raw_bits(const sp_scan_field *f, const unsigned char *bytes)
+{
+    uint64_t u = 0;
+
+    for (int i = 0; i < f->size; i++)
+        u |= (uint64_t)
+                 bytes[f->is_swapped != sp_scan_is_big_endian() ? f->size - 1 - i : i]
+             << 8 * i;
+    return u;
+}
+
+static double raw_value(const sp_scan_field *f, const unsigned char *bytes)
+{
+    uint64_t u = raw_bits(f, bytes);
+    float f32;
+    double f64;
+
+    if (f->kind == 'f' && f->size == 8) {
+        memcpy(&f64, &u, sizeof f64);
+        return f64;
+    }
+    if (f->kind == 'f' && f->size == 4) {
+        uint32_t low = (uint32_t)u;
+
+        memcpy(&f32, &low, sizeof f32);
+        return f32;
+    }
+    if (f->kind == 'f')
+        return half_to_double((uint16_t)u);
+    if (f->kind == 'i') {
+        int unused = 64 - 8 * f->size;
+
+        return (double)((int64_t)(u << unused) >> unused);
+    }
+    u >>= f->shift;
+    return (double)(f->bits ? u & ((UINT64_C(1) << f->bits) - 1) : u);
+}
+
+/* Scales a value with two roundings, as other readers of scaled integers do: the
+ * product is stored to memory, so that no compiler fuses it with the sum. */
+static double value(const sp_scan_field *f, const unsigned char *record)
+{
+    volatile double scaled = raw_value(f, record + f->at) * f->scale;
+
+    return scaled + f->add;
+}
+
+static sp_status reserve(sp_scan *scan, sp_scan_points *out, int64_t max)
+{
+    size_t n = (size_t)max;
+
+    if (scan->record_capacity < max) {
+        unsigned char *grown = realloc(scan->record, n * (size_t)scan->record_bytes);
+
+        if (!grown)
+            return SP_FAIL(SP_EMEM, "%s: no memory for %zu points", scan->path, n);
+        scan->record = grown;
+        scan->record_capacity = max;
+    }
+    if (out->capacity >= max)
+        return SP_OK;
+    sp_scan_points_destroy(out);
+    out->xyz = malloc(n * 3 * sizeof *out->xyz);
+    out->label = malloc(n * sizeof *out->label);
+    out->attr = malloc(n * ((size_t)scan->n_selected + 1) * sizeof *out->attr);
+    if (!out->xyz || !out->label || !out->attr)
+        return SP_FAIL(SP_EMEM, "%s: no memory for %zu points", scan->path, n);
+    out->capacity = max;
+    return SP_OK;
+}
+
+sp_status sp_scan_records(sp_scan *scan, int64_t max, unsigned char *to, int64_t *n)
+{
+    assert(max >= 0 && to && n);
+    assert(scan->row >= 0 && (scan->n_points < 0 || scan->row <= scan->n_points));
+    *n = 0;
+    if (scan->end_row >= 0 && scan->row >= scan->end_row)
+        return SP_OK;
+    if (scan->end_row >= 0 && max > scan->end_row - scan->row)
+        max = scan->end_row - scan->row;
+    if (scan->format->fill)
+        return scan->format->fill(scan, max, to, n);
+    *n = scan->n_points - scan->row < max ? scan->n_points - scan->row : max;
+    return sp_scan_pread(scan, to, (size_t)(*n * scan->record_bytes),
+                         scan->data_at + scan->row * scan->record_bytes);
+}
+
+static sp_status decode_label(const sp_scan *scan, const unsigned char *record,
+                              int64_t row, int32_t *label)
+{
+    double x = value(&scan->field[scan->label], record);
+
+    if (!(x >= INT32_MIN && x <= INT32_MAX) || x != floor(x))
+        return SP_FAIL(SP_EDATA,
+                       "%s: point %" PRId64 ": label %.17g, expected an integer from "
+                       "-2147483648 to 2147483647",
+                       scan->path, row, x);
+    *label = x < 0 ? SP_SCAN_UNLABELLED : (int32_t)x;
+    return SP_OK;
+}
+
+/* Decodes one field of n records and returns whether all values are finite. Each field
+ * has its own loop, which keeps its description in registers. */
+static bool decode(const sp_scan *scan, int field, int64_t n, double *to, int stride)
+{
+    const sp_scan_field *f = &scan->field[field];
+    const unsigned char *record = scan->record;
+    bool is_finite = true;
+
+    for (int64_t i = 0; i < n; i++, record += scan->record_bytes, to += stride) {
+        *to = value(f, record);
+        is_finite = is_finite && isfinite(*to);
+    }
+    return is_finite;
+}
+
+static sp_status refuse_number(const sp_scan *scan, int field, int64_t i, double x)
+{
+    return SP_FAIL(SP_EDATA, "%s: point %" PRId64 ": %s is %g, expected a number",
+                   scan->path, scan->row + i, scan->field[field].name, x);
+}
+
+/* Counts the void rows. Refuses infinite coordinates, which no sensor writes, and where
+ * each record is a point, as in SemanticKITTI's, those that are not a number too. */
+static sp_status find_void(const sp_scan *scan, sp_scan_points *p, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const bool is_void = sp_scan_is_void(p->xyz + 3 * i);
+
+        for (int a = 0; a < 3; a++)
+            if (isinf(p->xyz[3 * i + a]) || (is_void && scan->format->is_dense))
+                return refuse_number(scan, scan->axis[a], i, p->xyz[3 * i + a]);
+        p->n_void += is_void;
+    }
+    return SP_OK;
+}
+
+/* Refuses values of the selected attribute k that are not finite, but those of void
+ * rows. */
+static sp_status check_attribute(const sp_scan *scan, const sp_scan_points *p,
+                                 int64_t n, int k)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const double x = p->attr[i * scan->n_selected + k];
+
+        if (!isfinite(x) && !sp_scan_is_void(p->xyz + 3 * i))
+            return refuse_number(scan, scan->selected[k], i, x);
+    }
+    return SP_OK;
+}
+
+static sp_status decode_labels(const sp_scan *scan, const sp_scan_points *p, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        p->label[i] = SP_SCAN_UNLABELLED;
+        if (scan->label >= 0 && !(p->n_void > 0 && sp_scan_is_void(p->xyz + 3 * i)))
+            SP_TRY(decode_label(scan, scan->record + i * scan->record_bytes,
+                                scan->row + i, &p->label[i]));
+    }
+    return SP_OK;
+}
+
+/* Decodes the selected field i of n records for a copy of the scan, which has what is
+ * not finite too, and integers of eight bytes exactly. */
+static void decode_copy(const sp_scan *scan, int i, int64_t n, double *to)
+{
+    const sp_scan_field *f = &scan->field[scan->selected[i]];
+    const unsigned char *record = scan->record;
+    char kind;
+    int size;
+
+    sp_scan_attribute(scan, scan->selected[i], &kind, &size);
+    for (; n > 0; n--, record += scan->record_bytes, to += scan->n_selected)
+        if (kind != 'f' && size == 8)
+            memcpy(to, &(uint64_t){raw_bits(f, record + f->at)}, sizeof *to);
+        else
+            *to = value(f, record);
+}
+
+sp_status sp_scan_next(sp_scan *scan, int64_t max, sp_scan_points *out)
+{
+    const int64_t end = scan->end_row >= 0 ? scan->end_row : scan->n_points;
+    int64_t n = 0, left = end - scan->row;
+    int64_t bytes = scan->record_bytes + 8 * (int64_t)(scan->n_selected + 4);
+    bool is_finite = true;
+
+    assert(max >= 1 && out);
+    assert(scan->record_bytes >= 0 && scan->n_selected >= 0);
+    if (max > SP_SCAN_ROOM / bytes)
+        max = SP_SCAN_ROOM / bytes;
+    if (end >= 0 && left < max)
+        max = left > 0 ? left : 1;
+    SP_TRY(reserve(scan, out, max));
+    SP_TRY(sp_scan_records(scan, max, scan->record, &n));
+    for (int a = 0; a < 3; a++)
+        is_finite &= decode(scan, scan->axis[a], n, out->xyz + a, 3);
+    out->n_void = 0;
+    if (!is_finite)
+        SP_TRY(find_void(scan, out, n));
+    for (int i = 0; i < scan->n_selected; i++)
+        if (scan->is_copied)
+            decode_copy(scan, i, n, out->attr + i);
+        else if (!decode(scan, scan->selected[i], n, out->attr + i, scan->n_selected))
+            SP_TRY(check_attribute(scan, out, n, i));
+    SP_TRY(decode_labels(scan, out, n));
+    out->n = n;
+    out->first_row = scan->row;
+    scan->row += n;
+    return SP_OK;
+}
+
+void sp_scan_points_destroy(sp_scan_points *points)
+{
+    free(points->xyz);
+    free(points->label);
+    free(points->attr);
+    *points = (sp_scan_points){0};
+}
