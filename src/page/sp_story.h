@@ -51,7 +51,7 @@ typedef struct sp_story_eval {
     int n_classes;
     char **class_name;       /* [n_classes] */
     double *iou, *point_iou; /* [n_classes] NAN: absent; NULL: the line has none */
-    /* [n_classes][n_classes] truth, prediction; may be NULL */
+    /* [n_classes][n_classes] truth, prediction; their sum fits too; may be NULL */
     int64_t *confusion;
     int64_t *point_confusion; /* the same of points */
     /* Of predictions that were merged over blocks and views (eval.merge). */

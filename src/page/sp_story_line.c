@@ -92,8 +92,11 @@ static sp_status take_names(const json_t *object, int n, char ***name)
     return SP_OK;
 }
 
+/* True for n rows of n counts whose sum is a count too. */
 static bool is_square(const json_t *matrix, int n)
 {
+    int64_t sum = 0;
+
     if (!json_is_array(matrix) || (int)json_array_size(matrix) != n)
         return false;
     for (size_t i = 0; i < (size_t)n; i++) {
@@ -104,7 +107,8 @@ static bool is_square(const json_t *matrix, int n)
         for (size_t k = 0; k < (size_t)n; k++) {
             const json_t *cell = json_array_get(row, k);
 
-            if (!json_is_integer(cell) || json_integer_value(cell) < 0)
+            if (!json_is_integer(cell) || json_integer_value(cell) < 0 ||
+                __builtin_add_overflow(sum, json_integer_value(cell), &sum))
                 return false;
         }
     }
