@@ -111,37 +111,34 @@ static sp_status name_fields(sp_scan *scan, const sp_las_header *h)
 }
 
 /* Adds one description of extra bytes: 192 bytes, type at 2, options at 3, name at 4,
- * scale at 112, offset at 136. Types above 10 are deprecated arrays; their bytes are
- * skipped without a name. */
+ * scale at 112, offset at 136. Types above 10 are deprecated arrays; their bytes, and
+ * undocumented ones, are skipped without a name. */
 static sp_status add_extra(sp_scan *scan, const unsigned char *d, int *at)
 {
-    static const struct {
-        char kind;
-        int size;
-    } type[] = {{'u', 1}, {'i', 1}, {'u', 2}, {'i', 2}, {'u', 4},
-                {'i', 4}, {'u', 8}, {'i', 8}, {'f', 4}, {'f', 8}};
-    int t = d[2];
+    const int t = d[2], bytes = sp_las_described(d);
     sp_scan_field *f;
     char name[33];
 
-    if (t == 0) { /* undocumented bytes: the options are their number */
-        *at += d[3];
-        return SP_OK;
-    }
     if (t > 30)
         return SP_FAIL(SP_EDATA, "%s: extra bytes of type %d, expected 0 to 30",
                        scan->path, t);
-    if (t <= 10 && *at + type[t - 1].size <= scan->record_bytes) {
+    if (1 <= t && t <= 10 && *at + bytes <= scan->record_bytes) {
         snprintf(name, sizeof name, "%.32s", (const char *)d + 4);
-        f = sp_scan_add(scan, name, *at, type[t - 1].kind, type[t - 1].size);
+        f = sp_scan_add(scan, name, *at, "uiuiuiuiff"[t - 1], bytes);
         if (!f)
             return SP_EMEM;
         f->is_swapped = sp_scan_is_big_endian();
         f->scale = d[3] & 8 ? sp_scan_lef64(d + 112) : 1;
         f->add = d[3] & 16 ? sp_scan_lef64(d + 136) : 0;
     }
-    *at += type[(t - 1) % 10].size * ((t - 1) / 10 + 1);
+    *at += bytes;
     return SP_OK;
+}
+
+void sp_las_put(unsigned char *to, uint64_t x, int bytes)
+{
+    for (int i = 0; i < bytes; i++)
+        to[i] = (unsigned char)(x >> 8 * i);
 }
 
 sp_status sp_las_next_vlr(sp_scan *scan, const sp_las_header *h, sp_las_vlr *vlr)

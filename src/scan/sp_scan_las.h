@@ -41,6 +41,9 @@ typedef struct sp_las_vlr {
     int bytes;           /* of the content, as far as they lie before the points */
 } sp_las_vlr;
 
+/* Writes the lowest bytes of x, the lowest first, as LAS has all its numbers. */
+void sp_las_put(unsigned char *to, uint64_t x, int bytes);
+
 /* Goes to the next record. SP_EDATA: it runs into the points. */
 sp_status sp_las_next_vlr(sp_scan *scan, const sp_las_header *header, sp_las_vlr *vlr);
 
@@ -73,6 +76,10 @@ int32_t sp_las_most_code(const sp_scan *scan);
 /* ---- added fields, as extra bytes (sp_scan_las_extra.c) ---- */
 
 enum { SP_LAS_EXTRA_BYTES = 192, SP_LAS_VLR_HEAD = 54 };
+
+/* The bytes of a record that a description [SP_LAS_EXTRA_BYTES] stands for; 0: its type
+ * is unknown. */
+int sp_las_described(const unsigned char *description);
 
 /* The places of added fields in the records of a copy. */
 typedef struct sp_las_extra {

@@ -27,12 +27,6 @@ enum {
     AT_EVLRS = 235
 };
 
-static void put(unsigned char *to, uint64_t x, int bytes)
-{
-    for (int i = 0; i < bytes; i++)
-        to[i] = (unsigned char)(x >> 8 * i);
-}
-
 /* ---- header and VLRs ---- */
 
 /* Replaces `old` bytes at `at` of the head by the n bytes at `by`; there is room. */
@@ -60,10 +54,10 @@ static sp_status add_vlr(sp_las_copy *c)
     sp_laz_format_default(&c->format, c->header.format, c->extra.record_bytes);
     n = sp_laz_format_write(&c->format, b + VLR_HEAD);
     memcpy(b + 2, SP_LAZ_USER_ID, sizeof SP_LAZ_USER_ID - 1);
-    put(b + 18, SP_LAZ_RECORD_ID, 2);
-    put(b + 20, n, 2);
+    sp_las_put(b + 18, SP_LAZ_RECORD_ID, 2);
+    sp_las_put(b + 20, n, 2);
     splice(c, at, 0, b, VLR_HEAD + n);
-    put(c->head + AT_N_VLRS, c->header.n_vlrs + 1, 4);
+    sp_las_put(c->head + AT_N_VLRS, c->header.n_vlrs + 1, 4);
     return SP_OK;
 }
 
@@ -87,7 +81,7 @@ static sp_status change_vlr(sp_las_copy *c)
     SP_TRY(sp_laz_find(c->scan, &c->header, &vlr, &c->format));
     if (!c->is_laz) {
         splice(c, (size_t)vlr.head_at, VLR_HEAD + (size_t)vlr.bytes, after, 0);
-        put(c->head + AT_N_VLRS, c->header.n_vlrs - 1, 4);
+        sp_las_put(c->head + AT_N_VLRS, c->header.n_vlrs - 1, 4);
         return SP_OK;
     }
     old = sp_laz_format_write(&c->format, before);
@@ -99,7 +93,7 @@ static sp_status change_vlr(sp_las_copy *c)
     n = sp_laz_format_write(&c->format, after);
     if (n != old || memcmp(before, after, n) != 0)
         splice(c, (size_t)vlr.at, old, after, n);
-    put(c->head + vlr.head_at + AT_VLR_BYTES, (uint64_t)vlr.bytes + n - old, 2);
+    sp_las_put(c->head + vlr.head_at + AT_VLR_BYTES, (uint64_t)vlr.bytes + n - old, 2);
     return SP_OK;
 }
 
@@ -129,7 +123,7 @@ sp_status sp_las_copy_head(sp_las_copy *c)
     if (c->head_bytes > UINT32_MAX)
         return SP_FAIL(SP_EDATA, "%s: no room for one more record before its points",
                        c->scan->path);
-    put(c->head + AT_POINTS, c->head_bytes, 4);
+    sp_las_put(c->head + AT_POINTS, c->head_bytes, 4);
     c->head[AT_FORMAT] =
         (unsigned char)(c->header.format | (c->is_laz ? COMPRESSED : 0));
     return SP_OK;
@@ -149,7 +143,7 @@ static sp_status move_offset(sp_las_copy *c, int at, int64_t by)
                              "%s: records at byte %" PRIu64
                              ", within the points, which end at %" PRId64,
                              c->scan->path, x, c->rest_at);
-    put(c->head + at, x + (uint64_t)by, 8);
+    sp_las_put(c->head + at, x + (uint64_t)by, 8);
     return SP_OK;
 }
 
@@ -192,7 +186,7 @@ static sp_status mend_entry(const sp_las_copy *c, const sp_laz_place *to, int64_
     if (count == 0)
         return SP_OK;
     if (count == UINT32_MAX) {
-        put(entry + AT_OFFSET, offset + (uint64_t)by, 8);
+        sp_las_put(entry + AT_OFFSET, offset + (uint64_t)by, 8);
         return SP_OK;
     }
     while (high - low > 1) {
@@ -208,8 +202,8 @@ static sp_status mend_entry(const sp_las_copy *c, const sp_laz_place *to, int64_
                        "%s: its COPC index has %u points at byte %" PRIu64
                        ", where no LAZ chunk of so many begins",
                        c->scan->path, count, offset);
-    put(entry + AT_OFFSET, (uint64_t)to[low].at, 8);
-    put(entry + AT_BYTES, (uint64_t)to[low].bytes, 4);
+    sp_las_put(entry + AT_OFFSET, (uint64_t)to[low].at, 8);
+    sp_las_put(entry + AT_BYTES, (uint64_t)to[low].bytes, 4);
     return SP_OK;
 }
 
