@@ -132,10 +132,15 @@ sp_scan_field *sp_scan_add(sp_scan *scan, const char *name, int at, char kind, i
 
 sp_status sp_scan_name_columns(sp_scan *scan, const char *columns)
 {
-    const char *at = columns;
+    const char *at = columns ? columns : "x,y,z";
     int i = 0;
 
-    assert(scan && columns);
+    assert(scan);
+    if (!columns && scan->n_fields != 3)
+        return SP_FAIL(SP_EUSAGE,
+                       "%s: %d columns; say what they are: --columns x,y,z,... (- for "
+                       "one to pass over)",
+                       scan->path, scan->n_fields);
     for (;; i++) {
         const char *end = at + strcspn(at, ",");
         size_t n;

@@ -109,30 +109,23 @@ static sp_status open_kitti(sp_scan *scan, const sp_scan_options *options)
 static sp_status fill_kitti(sp_scan *scan, int64_t max, unsigned char *to, int64_t *n)
 {
     kitti *k = scan->own;
-    int64_t count = scan->n_points - scan->row < max ? scan->n_points - scan->row : max;
-    unsigned char *plain = malloc((size_t)count * (POINT_BYTES + LABEL_BYTES) + 1);
-    unsigned char *label = plain + count * POINT_BYTES;
-    sp_status rc = SP_OK;
+    unsigned char *plain = malloc((size_t)max * (POINT_BYTES + LABEL_BYTES) + 1);
+    unsigned char *label = plain + max * POINT_BYTES;
+    sp_status rc;
 
+    (void)n;
     if (!plain)
         return SP_FAIL(SP_EMEM, "%s: no memory for %" PRId64 " points", scan->path,
-                       count);
-    memset(label, 0, (size_t)count * LABEL_BYTES);
-    SP_TRY_GOTO(rc,
-                sp_scan_pread(scan, plain, (size_t)count * POINT_BYTES,
-                              scan->row * POINT_BYTES),
-                end);
-    if (k->label.fd >= 0)
-        SP_TRY_GOTO(rc,
-                    sp_scan_pread(&k->label, label, (size_t)count * LABEL_BYTES,
-                                  scan->row * LABEL_BYTES),
-                    end);
-    for (int64_t i = 0; i < count; i++, to += POINT_BYTES + LABEL_BYTES) {
+                       max);
+    memset(label, 0, (size_t)max * LABEL_BYTES);
+    rc = sp_scan_pread(scan, plain, (size_t)max * POINT_BYTES, scan->row * POINT_BYTES);
+    if (rc == SP_OK && k->label.fd >= 0)
+        rc = sp_scan_pread(&k->label, label, (size_t)max * LABEL_BYTES,
+                           scan->row * LABEL_BYTES);
+    for (int64_t i = 0; rc == SP_OK && i < max; i++, to += POINT_BYTES + LABEL_BYTES) {
         memcpy(to, plain + i * POINT_BYTES, POINT_BYTES);
         memcpy(to + POINT_BYTES, label + i * LABEL_BYTES, LABEL_BYTES);
     }
-    *n = count;
-end:
     free(plain);
     return rc;
 }

@@ -317,13 +317,13 @@ static sp_status fill_pcd(sp_scan *scan, int64_t max, unsigned char *to, int64_t
 {
     pcd *p = scan->own;
 
-    *n = scan->n_points - scan->row < max ? scan->n_points - scan->row : max;
+    (void)n;
     if (p->data == PCD_BINARY)
-        return sp_scan_pread(scan, to, (size_t)(*n * scan->record_bytes),
+        return sp_scan_pread(scan, to, (size_t)(max * scan->record_bytes),
                              scan->data_at + scan->row * scan->record_bytes);
     if (p->data == PCD_ASCII)
-        return fill_ascii(scan, p, *n, to);
-    gather(scan, p, *n, to);
+        return fill_ascii(scan, p, max, to);
+    gather(scan, p, max, to);
     return SP_OK;
 }
 
