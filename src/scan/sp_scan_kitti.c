@@ -183,21 +183,28 @@ static sp_status put_block(void *arg, const sp_scan_points *points, const int32_
     return put_codes(w->to, w->path, code, points->n);
 }
 
+/* Are the labels of the scan those of a label file, whose instances are kept too? */
+static bool has_label_file(const sp_scan *scan)
+{
+    return scan->format == &sp_scan_kitti &&
+           strcmp(scan->field[scan->label].name, "label") == 0;
+}
+
 /* The scan itself is read only where its own labels are wanted. */
 static sp_status write_codes(sp_scan *scan, writing *w, const sp_scan_labels *labels)
 {
-    const bool is_kitti = scan->format == &sp_scan_kitti;
+    const bool has_kept = labels->has_kept && scan->label >= 0;
     int32_t code[WRITTEN];
 
-    if (labels->has_kept && !is_kitti)
+    if (has_kept && !has_label_file(scan))
         return sp_scan_each_block(scan, labels, 0, put_block, w);
     for (int64_t first = 0; first < labels->n; first += WRITTEN) {
         int64_t n = labels->n - first < WRITTEN ? labels->n - first : WRITTEN;
 
         SP_TRY(labels->get(labels->from, first, n, code, NULL));
-        if (labels->has_kept && scan->label >= 0)
+        if (has_kept)
             SP_TRY(keep_labels(scan, first, n, code));
-        for (int64_t i = 0; !labels->has_kept && i < n; i++)
+        for (int64_t i = 0; !has_kept && i < n; i++)
             code[i] = code[i] < 0 ? 0 : code[i];
         SP_TRY(put_codes(w->to, w->path, code, n));
     }
