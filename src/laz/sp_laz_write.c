@@ -114,10 +114,10 @@ static sp_status put_chunk(sp_laz_writer *w, const place *p, int64_t *bytes)
     SP_TRY(put(w, p->records, (size_t)w->format.record_bytes));
     if (w->format.compressor == SP_LAZ_LAYERED) {
         *bytes += 4 + 4 * (int64_t)z->n_layers;
-        laz_put32(number, (uint32_t)p->n);
+        sp_put32(number, (uint32_t)p->n);
         SP_TRY(put(w, number, sizeof number));
         for (int i = 0; i < z->n_layers; i++) {
-            laz_put32(number, (uint32_t)stream_bytes(z, i));
+            sp_put32(number, (uint32_t)stream_bytes(z, i));
             SP_TRY(put(w, number, sizeof number));
         }
     }
@@ -317,7 +317,7 @@ static sp_status put_table(sp_laz_writer *w)
     rc = put(w, bytes, n);
     free(bytes);
     SP_TRY(rc);
-    laz_put64(offset, (uint64_t)at);
+    sp_put64(offset, (uint64_t)at);
     if (at < 0 || fseeko(w->to, w->at, SEEK_SET) != 0)
         return SP_FAIL(SP_EIO, "%s: cannot seek: %s", w->path, strerror(errno));
     SP_TRY(put(w, offset, sizeof offset));

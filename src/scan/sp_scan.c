@@ -26,36 +26,12 @@ bool sp_scan_is_big_endian(void)
     return *(const unsigned char *)&one == 0;
 }
 
-uint16_t sp_scan_le16(const unsigned char *at)
-{
-    return (uint16_t)(at[0] | at[1] << 8);
-}
-
-uint32_t sp_scan_le32(const unsigned char *at)
-{
-    return sp_scan_le16(at) | (uint32_t)sp_scan_le16(at + 2) << 16;
-}
-
-uint64_t sp_scan_le64(const unsigned char *at)
-{
-    return sp_scan_le32(at) | (uint64_t)sp_scan_le32(at + 4) << 32;
-}
-
 bool sp_scan_put(FILE *to, uint64_t bits, int bytes)
 {
     for (int i = 0; i < bytes; i++)
         if (putc((int)(bits >> 8 * i & 255), to) == EOF)
             return false;
     return true;
-}
-
-double sp_scan_lef64(const unsigned char *at)
-{
-    uint64_t bits = sp_scan_le64(at);
-    double x;
-
-    memcpy(&x, &bits, sizeof x);
-    return x;
 }
 
 sp_status sp_scan_pread(sp_scan *scan, void *to, size_t bytes, int64_t at)

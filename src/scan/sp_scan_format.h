@@ -222,9 +222,5 @@ void sp_scan_put_name(FILE *to, const char *name);
 /* Writes the low `bytes` bytes of a number, the lowest first. False: it failed. */
 bool sp_scan_put(FILE *to, uint64_t bits, int bytes);
 bool sp_scan_is_big_endian(void);
-uint16_t sp_scan_le16(const unsigned char *at);
-uint32_t sp_scan_le32(const unsigned char *at);
-uint64_t sp_scan_le64(const unsigned char *at);
-double sp_scan_lef64(const unsigned char *at);
 
 #endif

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/sp_bytes.h"
 #include "base/sp_file.h"
 #include "scan/sp_scan_format.h"
 
@@ -155,7 +156,7 @@ static sp_status keep_labels(sp_scan *scan, int64_t first, int64_t n, int32_t *c
         sp_scan_pread(&k->label, label, (size_t)n * LABEL_BYTES, first * LABEL_BYTES));
     for (int64_t i = 0; i < n; i++)
         if (code[i] == SP_SCAN_KEEP)
-            code[i] = (int32_t)sp_scan_le32(label + i * LABEL_BYTES);
+            code[i] = (int32_t)sp_get32(label + i * LABEL_BYTES);
         else if (code[i] < 0)
             code[i] = 0;
     return SP_OK;

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_bytes.h"
 #include "scan/sp_scan_las.h"
 
 const int sp_las_bytes[SP_LAS_FORMATS] = {20, 28, 26, 34, 57, 63, 30, 36, 38, 59, 67};
@@ -128,17 +129,11 @@ static sp_status add_extra(sp_scan *scan, const unsigned char *d, int *at)
         if (!f)
             return SP_EMEM;
         f->is_swapped = sp_scan_is_big_endian();
-        f->scale = d[3] & 8 ? sp_scan_lef64(d + 112) : 1;
-        f->add = d[3] & 16 ? sp_scan_lef64(d + 136) : 0;
+        f->scale = d[3] & 8 ? sp_get_double(d + 112) : 1;
+        f->add = d[3] & 16 ? sp_get_double(d + 136) : 0;
     }
     *at += bytes;
     return SP_OK;
-}
-
-void sp_las_put(unsigned char *to, uint64_t x, int bytes)
-{
-    for (int i = 0; i < bytes; i++)
-        to[i] = (unsigned char)(x >> 8 * i);
 }
 
 sp_status sp_las_next_vlr(sp_scan *scan, const sp_las_header *h, sp_las_vlr *vlr)
@@ -157,8 +152,8 @@ sp_status sp_las_next_vlr(sp_scan *scan, const sp_las_header *h, sp_las_vlr *vlr
                        scan->path, h->n_vlrs, vlr->number, h->data_at);
     SP_TRY(sp_scan_pread(scan, head, sizeof head, at));
     memcpy(vlr->user, head + 2, 16);
-    vlr->id = sp_scan_le16(head + 18);
-    vlr->bytes = sp_scan_le16(head + 20);
+    vlr->id = sp_get16(head + 18);
+    vlr->bytes = sp_get16(head + 20);
     vlr->head_at = at;
     vlr->at = at + 54;
     if (vlr->bytes > h->data_at - vlr->at)
@@ -189,8 +184,8 @@ static sp_status read_extra(sp_scan *scan, const sp_las_header *h)
 
 static sp_status read_count(sp_scan *scan, const unsigned char *b, sp_las_header *h)
 {
-    uint32_t old = sp_scan_le32(b + 107);
-    uint64_t n = h->minor >= 4 ? sp_scan_le64(b + 247) : old;
+    uint32_t old = sp_get32(b + 107);
+    uint64_t n = h->minor >= 4 ? sp_get64(b + 247) : old;
 
     if (n == 0)
         n = old;
@@ -215,20 +210,20 @@ sp_status sp_las_header_read(sp_scan *scan, sp_las_header *h)
         return SP_FAIL(SP_EDATA, "%s: LAS version %d.%d, expected 1.0 to 1.4",
                        scan->path, b[24], b[25]);
     minimum = h->minor < 3 ? 227 : h->minor == 3 ? 235 : 375;
-    h->header_bytes = sp_scan_le16(b + 94);
+    h->header_bytes = sp_get16(b + 94);
     if (h->header_bytes < minimum)
         return SP_FAIL(SP_EDATA, "%s: header of %d bytes, expected at least %d",
                        scan->path, h->header_bytes, minimum);
     SP_TRY(sp_scan_pread(scan, b, (size_t)minimum, 0));
-    h->data_at = sp_scan_le32(b + 96);
-    h->n_vlrs = sp_scan_le32(b + 100);
+    h->data_at = sp_get32(b + 96);
+    h->n_vlrs = sp_get32(b + 100);
     h->format = b[104] & 0x3f; /* the two high bits mark LAZ */
-    h->record_bytes = sp_scan_le16(b + 105);
+    h->record_bytes = sp_get16(b + 105);
     for (int a = 0; a < 3; a++) {
-        h->scale[a] = sp_scan_lef64(b + 131 + 8 * a);
-        h->offset[a] = sp_scan_lef64(b + 155 + 8 * a);
-        h->high[a] = sp_scan_lef64(b + 179 + 16 * a);
-        h->low[a] = sp_scan_lef64(b + 187 + 16 * a);
+        h->scale[a] = sp_get_double(b + 131 + 8 * a);
+        h->offset[a] = sp_get_double(b + 155 + 8 * a);
+        h->high[a] = sp_get_double(b + 179 + 16 * a);
+        h->low[a] = sp_get_double(b + 187 + 16 * a);
     }
     if (h->format >= SP_LAS_FORMATS)
         return SP_FAIL(SP_EDATA, "%s: point data format %d, expected 0 to 10",

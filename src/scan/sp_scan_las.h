@@ -41,9 +41,6 @@ typedef struct sp_las_vlr {
     int bytes;           /* of the content, as far as they lie before the points */
 } sp_las_vlr;
 
-/* Writes the lowest bytes of x, the lowest first, as LAS has all its numbers. */
-void sp_las_put(unsigned char *to, uint64_t x, int bytes);
-
 /* Goes to the next record. SP_EDATA: it runs into the points. */
 sp_status sp_las_next_vlr(sp_scan *scan, const sp_las_header *header, sp_las_vlr *vlr);
 

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_bytes.h"
 #include "scan/sp_scan_las.h"
 
 enum {
@@ -142,15 +143,15 @@ typedef struct vlrs {
 static vlrs walk(const sp_las_header *header, const unsigned char *head, size_t bytes)
 {
     vlrs v = {.end = (size_t)header->header_bytes};
-    uint32_t n = sp_scan_le32(head + AT_N_VLRS);
+    uint32_t n = sp_get32(head + AT_N_VLRS);
 
     for (; n > 0 && v.end + SP_LAS_VLR_HEAD <= bytes; n--) {
         const unsigned char *vlr = head + v.end, *content = vlr + SP_LAS_VLR_HEAD;
-        size_t length = (size_t)sp_scan_le16(vlr + AT_VLR_BYTES);
+        size_t length = (size_t)sp_get16(vlr + AT_VLR_BYTES);
         size_t room = bytes - v.end - SP_LAS_VLR_HEAD;
 
         length = length < room ? length : room;
-        if (sp_scan_le16(vlr + 18) == SPEC_EXTRA &&
+        if (sp_get16(vlr + 18) == SPEC_EXTRA &&
             strncmp((const char *)vlr + 2, "LASF_Spec", 16) == 0) {
             v.extra_at = v.end;
             for (size_t k = 0; k + SP_LAS_EXTRA_BYTES <= length;
@@ -174,7 +175,7 @@ static void describe(const sp_scan_added *added, unsigned char d[SP_LAS_EXTRA_BY
         return;
     d[AT_OPTIONS] = HAS_SCALE;
     memcpy(&bits, &scale, sizeof bits);
-    sp_las_put(d + AT_SCALE, bits, 8);
+    sp_put64(d + AT_SCALE, bits);
 }
 
 /* Writes the descriptions that the copy needs beside those of the source: of bytes that
@@ -206,23 +207,23 @@ static sp_status insert(const sp_scan *scan, const vlrs *v, const unsigned char 
                         size_t n, unsigned char *head, size_t *bytes)
 {
     unsigned char *vlr = head + v->extra_at, *to = head + v->end;
-    size_t length = v->extra_at ? (size_t)sp_scan_le16(vlr + AT_VLR_BYTES) : 0;
+    size_t length = v->extra_at ? (size_t)sp_get16(vlr + AT_VLR_BYTES) : 0;
 
     if (length + n > MOST_BYTES)
         return SP_FAIL(SP_EDATA, "%s: no room to describe more fields", scan->path);
     if (v->extra_at) {
         to = vlr + SP_LAS_VLR_HEAD + length;
-        sp_las_put(vlr + AT_VLR_BYTES, length + n, 2);
+        sp_put16(vlr + AT_VLR_BYTES, length + n);
         memmove(to + n, to, *bytes - (size_t)(to - head));
     } else {
         memmove(to + SP_LAS_VLR_HEAD + n, to, *bytes - v->end);
         memset(to, 0, SP_LAS_VLR_HEAD);
         memcpy(to + 2, "LASF_Spec", 9);
-        sp_las_put(to + 18, SPEC_EXTRA, 2);
-        sp_las_put(to + AT_VLR_BYTES, n, 2);
+        sp_put16(to + 18, SPEC_EXTRA);
+        sp_put16(to + AT_VLR_BYTES, n);
         memcpy(to + 22, "extra bytes", 11);
         to += SP_LAS_VLR_HEAD;
-        sp_las_put(head + AT_N_VLRS, sp_scan_le32(head + AT_N_VLRS) + 1, 4);
+        sp_put32(head + AT_N_VLRS, sp_get32(head + AT_N_VLRS) + 1);
         *bytes += SP_LAS_VLR_HEAD;
     }
     memcpy(to, from, n);
@@ -247,7 +248,7 @@ sp_status sp_las_extra_describe(const sp_las_extra *extra, const sp_scan *scan,
     text = malloc(sp_las_extra_room(extra));
     if (!text)
         return SP_FAIL(SP_EMEM, "%s: no memory for its header", scan->path);
-    sp_las_put(head + AT_RECORD_BYTES, (uint64_t)extra->record_bytes, 2);
+    sp_put16(head + AT_RECORD_BYTES, (uint64_t)extra->record_bytes);
     rc = insert(scan, &v, text,
                 describe_all(extra, undocumented, header->record_bytes, text), head,
                 bytes);
@@ -263,7 +264,7 @@ void sp_las_extra_put(const sp_las_extra *extra, const float *value,
 
         memcpy(&bits, &value[k], sizeof bits);
         if (extra->added[k].is_float)
-            sp_las_put(record + extra->at[k], bits, 4);
+            sp_put32(record + extra->at[k], bits);
         else
             record[extra->at[k]] =
                 (unsigned char)lrintf(fminf(fmaxf(value[k], 0), 1) * UINT8_MAX);

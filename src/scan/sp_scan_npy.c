@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_bytes.h"
 #include "scan/sp_scan_format.h"
 
 enum { MAX_HEADER = 1 << 20 };
@@ -31,7 +32,7 @@ static sp_status read_header(sp_scan *scan, npy *a)
     SP_TRY(sp_scan_pread(scan, b, 10, 0));
     at = b[6] >= 2 ? 12 : 10;
     SP_TRY(sp_scan_pread(scan, b, at, 0));
-    bytes = b[6] >= 2 ? sp_scan_le32(b + 8) : sp_scan_le16(b + 8);
+    bytes = b[6] >= 2 ? sp_get32(b + 8) : sp_get16(b + 8);
     if (b[6] < 1 || b[6] > 3 || bytes > MAX_HEADER)
         return SP_FAIL(SP_EDATA, "%s: npy version %d with a header of %zu bytes",
                        scan->path, b[6], bytes);

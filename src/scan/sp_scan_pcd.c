@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_bytes.h"
 #include "scan/sp_scan_format.h"
 
 enum { MAX_FIELDS = 256, LZF_EXPANSION = 88 /* the most of LZF: 264 bytes from 3 */ };
@@ -243,8 +244,8 @@ static sp_status expand(sp_scan *scan, pcd *p)
     bool is_good;
 
     SP_TRY(sp_scan_pread(scan, head, sizeof head, scan->data_at));
-    n_in = sp_scan_le32(head);
-    n_out = sp_scan_le32(head + 4);
+    n_in = sp_get32(head);
+    n_out = sp_get32(head + 4);
     if ((int64_t)n_in > scan->file_bytes - scan->data_at - 8 ||
         n_out / LZF_EXPANSION > n_in ||
         (int64_t)n_out != scan->n_points * scan->record_bytes)
