@@ -231,7 +231,7 @@ static sp_status find_pieces(convert *c)
     sp_status rc;
 
     if (c->options->block <= 0)
-        return list_files(c);
+        return sp_comm_agree(c->comm, list_files(c), NULL);
     SP_TRY_GOTO(rc, sp_comm_agree(c->comm, cut_files(c, &mine, &n), NULL), end);
     rc = share(c->comm, mine, n, sizeof *mine, compare_pieces, &all, &c->n_pieces);
     c->piece = all;
