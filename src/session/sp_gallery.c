@@ -70,9 +70,10 @@ static void give_up(sp_gallery *g, const char *why)
 
 void sp_gallery_create(sp_gallery **gallery, int n_classes)
 {
-    sp_gallery *g = *gallery = NULL;
+    sp_gallery *g;
 
     assert(gallery && n_classes >= 1);
+    *gallery = NULL;
     if (!sp_png_is_built()) {
         sp_log_warn0("no pictures of samples: this build has no libpng");
         return;
