@@ -12,6 +12,7 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "base/sp_log.h"
@@ -231,27 +232,52 @@ sp_status sp_file_rename(const char *temporary, const char *path)
     return sp_file_sync_folder_of(path);
 }
 
+sp_status sp_file_append(int fd, const char *path, const struct iovec *piece, int n,
+                         int64_t *end)
+{
+    ssize_t bytes = 0, written;
+
+    assert(fd >= 0 && path && piece && n >= 1 && end);
+    for (int i = 0; i < n; i++)
+        bytes += (ssize_t)piece[i].iov_len;
+    *end = lseek(fd, 0, SEEK_END);
+    do
+        written = writev(fd, piece, n);
+    while (written < 0 && errno == EINTR);
+    if (written != bytes) {
+        const int error = written < 0 ? errno : ENOSPC;
+
+        if (ftruncate(fd, *end) != 0)
+            sp_log_warn("%s: a part that was written could not be cut off: %s", path,
+                        strerror(errno));
+        errno = error;
+        return FAIL_IO(path, "write");
+    }
+    *end += written;
+    return SP_OK;
+}
+
 sp_status sp_file_append_line(const char *path, const char *line)
 {
-    int fd, error = 0;
-    off_t end;
+    struct iovec piece[3] = {
+        {"\n", 1}, {(void *)(uintptr_t)line, strlen(line)}, {"\n", 1}};
+    int64_t end;
     char last = '\n';
+    sp_status rc;
+    int fd;
 
-    assert(path && line && !strchr(line, '\n'));
+    assert(path && !strchr(line, '\n'));
     SP_TRY(sp_file_open(path, O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW, &fd));
     end = lseek(fd, 0, SEEK_END);
     if (end > 0 && pread(fd, &last, 1, end - 1) != 1)
         last = 0;
-    if ((last != '\n' && write_all(fd, "\n", 1) != 0) ||
-        write_all(fd, line, strlen(line)) != 0 || write_all(fd, "\n", 1) != 0 ||
-        fsync(fd) != 0)
-        error = errno;
-    if (close(fd) != 0 && !error)
-        error = errno;
-    errno = error;
-    if (error)
-        return FAIL_IO(path, "write");
-    return SP_OK;
+    piece[0].iov_len = last != '\n';
+    rc = sp_file_append(fd, path, piece, 3, &end);
+    if (rc == SP_OK && fsync(fd) != 0)
+        rc = FAIL_IO(path, "write");
+    if (close(fd) != 0 && rc == SP_OK)
+        rc = FAIL_IO(path, "write");
+    return rc;
 }
 
 /* Reads to the end instead of the size that fstat gives, since that may be 0 (/proc) or

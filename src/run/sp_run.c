@@ -102,12 +102,10 @@ static sp_status open_metrics(sp_run *run)
 
 sp_status sp_run_event(sp_run *run, const char *json_line, int64_t *bytes)
 {
-    size_t length = strlen(json_line);
-    struct iovec line[2] = {{(void *)(uintptr_t)json_line, length}, {"\n", 1}};
-    ssize_t written;
+    struct iovec line[2] = {{(void *)(uintptr_t)json_line, strlen(json_line)},
+                            {"\n", 1}};
     char path[PATH_MAX];
-    int fd, error;
-    off_t end;
+    int64_t end;
 
     assert(json_line[0] == '{');
     if (bytes)
@@ -120,21 +118,9 @@ sp_status sp_run_event(sp_run *run, const char *json_line, int64_t *bytes)
         sp_log_warn0("%s: deleted or replaced, earlier lines are missing", path);
         SP_TRY(open_metrics(run));
     }
-    fd = run->impl->metrics;
-    end = lseek(fd, 0, SEEK_END);
-    do
-        written = writev(fd, line, 2);
-    while (written < 0 && errno == EINTR);
-    if (written != (ssize_t)length + 1) {
-        error = written < 0 ? errno : ENOSPC; /* a full disk accepts part of the line */
-        if (ftruncate(fd, end) != 0)
-            sp_log_warn("%s/metrics.jsonl: an incomplete line could not be cut off: %s",
-                        run->dir, strerror(errno));
-        return SP_FAIL(SP_EIO, "%s/metrics.jsonl: cannot write: %s", run->dir,
-                       strerror(error));
-    }
+    SP_TRY(sp_file_append(run->impl->metrics, path, line, 2, &end));
     if (bytes)
-        *bytes = end + written;
+        *bytes = end;
     sp_child_poll(&run->impl->child);
     return SP_OK;
 }

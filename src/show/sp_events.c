@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -60,29 +61,17 @@ struct sp_events {
 
 /* ---- writing ---- */
 
-/* Writes the record, framed, with one call. A disk that fills up accepts a part of it,
- * which is cut off again. */
+/* Writes the record, framed. */
 static sp_status write_record(sp_events *e)
 {
-    ssize_t written;
-    off_t end;
-    int error;
+    int64_t end;
 
     sp_record_close(&e->record);
     if (e->record.is_short)
         return SP_FAIL(SP_EMEM, "%s: no memory for a record of more than %zu bytes",
                        e->path, e->record.n);
-    end = lseek(e->fd, 0, SEEK_END);
-    do
-        written = write(e->fd, e->record.data, e->record.n);
-    while (written < 0 && errno == EINTR);
-    if (written == (ssize_t)e->record.n)
-        return SP_OK;
-    error = written < 0 ? errno : ENOSPC;
-    if (ftruncate(e->fd, end) != 0)
-        sp_log_warn("%s: an incomplete record could not be cut off: %s", e->path,
-                    strerror(errno));
-    return SP_FAIL(SP_EIO, "%s: cannot write: %s", e->path, strerror(error));
+    return sp_file_append(e->fd, e->path, &(struct iovec){e->record.data, e->record.n},
+                          1, &end);
 }
 
 static void begin_record(sp_events *e, int64_t step, double time_s)

@@ -1,8 +1,12 @@
-/* Folders are made with their parents, and the message tells why one could not be. */
+/* Folders are made with their parents, and the message tells why one could not be. Lines
+ * are appended whole. */
 #include "config.h"
 
 #include "fixtures/test.h"
 
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -35,4 +39,27 @@ TEST(the_reason_is_that_of_the_first_folder_that_cannot_be_made)
     if (is_root)
         assert_int_equal(seteuid(0), 0);
     FAILS(rc, SP_EIO, "cannot make the folder: Permission denied");
+}
+
+/* The limit on file sizes stands in for a full disk. */
+TEST(a_line_that_a_full_disk_takes_in_part_is_cut_off)
+{
+    const char *path = test_path("lines");
+    struct rlimit before, small;
+    char *text;
+    sp_status rc;
+
+    OK(sp_file_append_line(path, "first"));
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    small = before;
+    small.rlim_cur = 9;
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    rc = sp_file_append_line(path, "second");
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    FAILS(rc, SP_EIO, "lines: cannot write: ");
+    OK(sp_file_append_line(path, "third"));
+    OK(sp_file_read(path, &text, NULL));
+    assert_string_equal(text, "first\nthird\n");
+    free(text);
 }
