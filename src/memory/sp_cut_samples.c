@@ -369,7 +369,7 @@ static void hold_deal(sp_budget *b, const sp_deal *deal, int64_t *slot)
 
 /* Sets `costliest` to the greatest need of this rank in the first n_steps steps, each
  * slot of the loader at its own largest batch. */
-static sp_status follow(sp_budget *b, int64_t n_steps)
+static void follow(sp_budget *b, int64_t n_steps)
 {
     enum { MOST_SAMPLES = 1 << 20 }; /* a bound on the time: about a second */
     int64_t slot[SP_LOADER_SLOTS] = {0}, n_deals = 0, n_done = 0;
@@ -385,7 +385,7 @@ static sp_status follow(sp_budget *b, int64_t n_steps)
             n = sp_sampler_step(b->sampler, at, &n_micro);
         }
         for (int micro = 0; micro < n_micro; micro++, n_deals++) {
-            SP_TRY(sp_sampler_deal(b->sampler, at, micro, &deal));
+            sp_sampler_deal(b->sampler, at, micro, &deal);
             hold_deal(b, &deal, &slot[n_deals % SP_LOADER_SLOTS]);
         }
         at.position += n;
@@ -393,7 +393,6 @@ static sp_status follow(sp_budget *b, int64_t n_steps)
     }
     for (int i = 0; i < SP_LOADER_SLOTS; i++)
         b->costliest[SP_BATCHES] += slot[i];
-    return SP_OK;
 }
 
 /* A training has the steps that the deck asks for, and its loader is some steps ahead.
@@ -409,7 +408,7 @@ sp_status sp_budget_follow(sp_budget *b, sp_comm *comm)
     if (b->foreseer.is_training)
         n = (config->train.steps > 0 ? config->train.steps : config->train.epochs * n) +
             SP_LOADER_SLOTS - 1;
-    SP_TRY(follow(b, n));
+    follow(b, n);
     return sp_comm_allreduce(comm, SP_SCOPE_WORLD, b->costliest, SP_PARTS, SP_I64,
                              SP_MAX);
 }
