@@ -118,6 +118,20 @@ typedef struct sp_cpu_isa {
     double (*read)(const float *x, const float *y, int64_t n);
 } sp_cpu_isa;
 
+/* The functions of a table by name, from which the versions' declarations and tables are
+ * made: those of products, of packed weights, of rows, and those that only the tables
+ * for fp32 have. */
+#define SP_CPU_PRODUCTS(X) X(conv_tile) X(wgrad) X(multiply_add)
+#define SP_CPU_PACKING(X)  X(n_panels) X(pack) X(unpack_add)
+#define SP_CPU_ROWS(X)                                                                 \
+    X(norm_sums)                                                                       \
+    X(norm_apply) X(norm_grad_sums) X(norm_grad_apply) X(relu) X(relu_grad) X(dropout) \
+        X(add)
+#define SP_CPU_FP32(X)                                                                 \
+    X(loss) X(sgd) X(adamw) X(sum_squares) X(stream) X(update) X(read)
+/* The type of such a function: SP_CPU_KERNEL(add) sp_avx2_add; declares one. */
+#define SP_CPU_KERNEL(slot) __typeof__(*((sp_cpu_isa *)0)->slot)
+
 extern const sp_cpu_isa sp_portable_isa;
 extern const sp_cpu_isa sp_avx2_isa, sp_avx512_isa; /* with SP_HAVE_SIMD_X86 */
 extern const sp_cpu_isa sp_avx512bf16_isa;          /* with SP_HAVE_AVX512BF16 */
