@@ -418,7 +418,6 @@ sp_status sp_comm_bcast(sp_comm *comm, void *data, size_t bytes, int root)
     MPI_Request request;
 
     assert(0 <= root && root < comm->size && (data || bytes == 0));
-    assert(data || bytes == 0);
     if (comm->size == 1)
         return SP_OK;
     for (size_t done = 0; done < bytes; done += PIECE_BYTES) {
