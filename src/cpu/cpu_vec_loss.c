@@ -200,7 +200,7 @@ void ISA(loss)(const sp_loss_args *a, int32_t *prediction, int64_t row, int64_t 
 
     sums[0] = sums[1] = 0;
     for (int64_t i = row; i < end; i += ROWS) {
-        const int n = (int)sp_cpu_least(ROWS, end - i);
+        const int n = (int)sp_least(ROWS, end - i);
         for (int j = 0; j < n; j++) {
             best[j] = argmax(sp_row(a->logits, i + j), C, &is_finite);
             prediction[i + j] = is_finite ? best[j] : SP_IGNORE;

@@ -8,6 +8,7 @@
 
 #include "base/sp_crc.h"
 #include "base/sp_file.h"
+#include "base/sp_number.h"
 #include "data/sp_sample_internal.h"
 #include "process/sp_pulse.h"
 
@@ -81,11 +82,6 @@ static int64_t piece_rows(const sp_extent *extent)
     return rows > 0 ? rows : 1;
 }
 
-static int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* ---- coordinates ---- */
 
 static sp_status fail_outside(const sample_reader *r, const int32_t *coords,
@@ -109,7 +105,7 @@ static sp_status read_coords(sample_reader *r)
         int32_t *to = r->out->coords + 3 * done;
         void *raw = is_direct ? to : r->own->raw;
 
-        m = smaller(step, n - done);
+        m = sp_least(step, n - done);
         SP_TRY(read_summed(r, extent, r->first + done, m, raw,
                            is_direct ? SP_COORD : NO_WORD, &is_outside));
         if (!is_direct &&
@@ -224,7 +220,7 @@ static sp_status read_features(sample_reader *r)
         float *to = r->out->features + c * done;
         void *raw = is_direct ? to : own->raw, *wanted = raw;
 
-        m = smaller(step, n - done);
+        m = sp_least(step, n - done);
         SP_TRY(read_summed(r, extent, r->first + done, m, raw,
                            is_direct ? SP_FLOAT : NO_WORD, &is_invalid));
         if (!r->has_all_columns) {
@@ -287,7 +283,7 @@ static sp_status read_labels(sample_reader *r, const sp_extent *extent, int64_t 
         return SP_OK;
     }
     for (int64_t done = 0; done < n; done += m) {
-        m = smaller(piece_rows(extent), n - done);
+        m = sp_least(piece_rows(extent), n - done);
         if (extent == &r->shard->labels)
             SP_TRY(read_summed(r, extent, first + done, m, raw, NO_WORD, NULL));
         else
@@ -358,7 +354,7 @@ static sp_status read_whole(sample_reader *r, const sp_extent *extent, int64_t f
 
         m = is_direct ? piece_rows(extent)
                       : SAMPLE_PIECE / (cols * (int64_t)sizeof *wide);
-        m = smaller(m, n - done);
+        m = sp_least(m, n - done);
         SP_TRY(read_rows(r, extent, first + done, m, raw));
         if (is_direct)
             bad = first_above(raw, m * cols, type.most);
