@@ -465,9 +465,9 @@ void sp_comm_clear(sp_comm *comm, void *data, size_t bytes)
 
 void sp_comm_free(sp_comm *comm, void *data)
 {
-    if (data && is_shared(comm, data))
-        sp_node_free(comm->impl->shared, data);
-    else
+    const struct sp_comm_impl *impl = comm->impl;
+
+    if (!impl || !impl->shared || !sp_node_free(impl->shared, data))
         free(data);
 }
 

@@ -65,7 +65,7 @@ static sp_status sum_rows(sp_backend *be, sp_tensor x, const int32_t *sample_row
 
     SP_TRY(sp_cpu_take_sums(be, x.c, sample_row, n_samples, &s, 1));
     s.norm = norm;
-#pragma omp parallel for num_threads(be->threads) if (s.n > 1)
+#pragma omp parallel for num_threads(be->threads) if (x.n > SP_CPU_ROW_BLOCK)
     for (int i = 0; i < s.n * SP_CPU_SPANS; i++)
         sp_cpu_sum_span(isa, x, &s, i);
     sp_cpu_add_sums(&s, n_samples, sums);
