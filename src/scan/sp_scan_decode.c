@@ -97,9 +97,11 @@ sp_status sp_scan_records(sp_scan *scan, int64_t max, unsigned char *to, int64_t
         return SP_OK;
     if (scan->end_row >= 0 && max > scan->end_row - scan->row)
         max = scan->end_row - scan->row;
+    if (scan->n_points >= 0 && max > scan->n_points - scan->row)
+        max = scan->n_points - scan->row;
+    *n = max;
     if (scan->format->fill)
         return scan->format->fill(scan, max, to, n);
-    *n = scan->n_points - scan->row < max ? scan->n_points - scan->row : max;
     return sp_scan_pread(scan, to, (size_t)(*n * scan->record_bytes),
                          scan->data_at + scan->row * scan->record_bytes);
 }
