@@ -34,7 +34,7 @@
 /* The names of this file's functions: the tables of the products differ where AVX-512
  * has AVX512_BF16; the rest is shared. */
 #define BF16(name) ISA(bf16_##name)
-#ifdef __AVX512BF16__
+#ifdef WITH_AVX512BF16
 #define PRODUCTS(name) sp_avx512bf16_##name
 #else
 #define PRODUCTS(name) ISA(bf16_##name)
@@ -54,7 +54,7 @@ INLINE vec word_at(const void *p)
 
 /* The operation is done in HALVES steps. half_of selects the operand of step h from a
  * vector of words, and add_products adds the step's products. */
-#ifdef __AVX512BF16__
+#ifdef WITH_AVX512BF16
 enum { HALVES = 1 };
 INLINE vec half_of(vec words, int h)
 {
@@ -91,7 +91,7 @@ INLINE vec add_products(vec sum, vec a, vec b)
 /* Sets DAZ and FTZ, for the form that needs them. Returns what flush_end restores. */
 INLINE unsigned flush_begin(void)
 {
-#if LANES > 4 && !defined __AVX512BF16__
+#if LANES > 4 && !defined WITH_AVX512BF16
     const unsigned before = _mm_getcsr();
 
     _mm_setcsr(before | 0x8040);
@@ -102,7 +102,7 @@ INLINE unsigned flush_begin(void)
 }
 INLINE void flush_end(unsigned before)
 {
-#if LANES > 4 && !defined __AVX512BF16__
+#if LANES > 4 && !defined WITH_AVX512BF16
     _mm_setcsr(before);
 #else
     (void)before;

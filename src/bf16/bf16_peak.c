@@ -40,7 +40,7 @@ double PRODUCTS(multiply_add)(int64_t rounds)
 /* ---- the table ---- */
 
 const sp_cpu_isa PRODUCTS(isa) = {
-#ifdef __AVX512BF16__
+#ifdef WITH_AVX512BF16
     .name = "avx512bf16",
 #else
     .name = LANES == 16  ? "avx512"

@@ -50,11 +50,6 @@
 
 #include "bf16/bf16.h"
 
-/* clang before 15 leaves out the second underscore. */
-#if defined __AMX_BF16__ || defined __AMXBF16__
-#define WITH_AMX
-#endif
-
 #ifdef WITH_AMX
 #define TILES(name) sp_amx_##name
 #else
