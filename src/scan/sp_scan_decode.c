@@ -106,11 +106,14 @@ sp_status sp_scan_records(sp_scan *scan, int64_t max, unsigned char *to, int64_t
                          scan->data_at + scan->row * scan->record_bytes);
 }
 
+/* NaN is how CloudCompare writes the label of points that nobody has labelled. */
 static sp_status decode_label(const sp_scan *scan, const unsigned char *record,
                               int64_t row, int32_t *label)
 {
     double x = value(&scan->field[scan->label], record);
 
+    if (isnan(x))
+        x = SP_SCAN_UNLABELLED;
     if (!(x >= INT32_MIN && x <= INT32_MAX) || x != floor(x))
         return SP_FAIL(SP_EDATA,
                        "%s: point %" PRId64 ": label %.17g, expected an integer from "

@@ -452,16 +452,19 @@ TEST(pcd_of_every_kind)
 }
 
 /* A depth camera's PCD has a row for each pixel. Rows without a point keep their place,
- * whatever their label and attributes are; a point with such an attribute is refused. */
+ * whatever their label and attributes are; a point with such an attribute is refused, one
+ * with such a label is unlabelled. */
 TEST(rows_without_a_point_keep_their_place)
 {
     static const char head[] =
         "VERSION 0.7\nFIELDS x y z a label\nSIZE 4 4 4 4 4\nTYPE F F F F F\n"
-        "COUNT 1 1 1 1 1\nWIDTH 2\nHEIGHT 2\nPOINTS 4\nDATA binary\n";
-    float row[4][5] = {{1, 2, 3, 4, 5},
+        "COUNT 1 1 1 1 1\nWIDTH 3\nHEIGHT 2\nPOINTS 6\nDATA binary\n";
+    float row[6][5] = {{1, 2, 3, 4, 5},
                        {NAN, NAN, NAN, NAN, NAN},
                        {6, 7, NAN, 8, 0.5F},
-                       {9, 8, 7, 6, 2}};
+                       {9, 8, 7, 6, 2},
+                       {9, 8, 7, 6, NAN},
+                       {9, 8, 7, 6, -3}};
     unsigned char b[sizeof head - 1 + sizeof row];
     const char *name = "a";
     sp_scan *scan;
@@ -473,7 +476,7 @@ TEST(rows_without_a_point_keep_their_place)
     OK(sp_scan_open(&scan, test_path("v.pcd"), NULL));
     OK(sp_scan_select(scan, 1, &name));
     OK(sp_scan_next(scan, 10, &p));
-    assert_int_equal(p.n, 4);
+    assert_int_equal(p.n, 6);
     assert_int_equal(p.n_void, 2);
     for (int64_t i = 0; i < p.n; i++) {
         assert_int_equal(sp_scan_is_void(p.xyz + 3 * i), i == 1 || i == 2);
