@@ -6,7 +6,7 @@
 #ifndef SP_LAZ_FIELD_H
 #define SP_LAZ_FIELD_H
 
-#include "base/sp_bytes.h"
+#include "base/sp_number.h"
 #include "laz/sp_laz_coder.h"
 
 /* ---- integers ---- */

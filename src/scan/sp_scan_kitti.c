@@ -8,8 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/sp_bytes.h"
 #include "base/sp_file.h"
+#include "base/sp_number.h"
 #include "scan/sp_scan_format.h"
 
 enum { POINT_BYTES = 16, LABEL_BYTES = 4 };

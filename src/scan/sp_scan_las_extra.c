@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/sp_bytes.h"
+#include "base/sp_number.h"
 #include "scan/sp_scan_las.h"
 
 enum {

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "base/sp_bytes.h"
+#include "base/sp_number.h"
 #include "scan/sp_scan_las.h"
 
 enum { GEO_KEYS = 34735, WELL_KNOWN_TEXT = 2112 };

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/sp_bytes.h"
+#include "base/sp_number.h"
 #include "scan/sp_scan_format.h"
 
 enum { MAX_HEADER = 1 << 20 };
