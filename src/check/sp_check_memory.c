@@ -1,6 +1,7 @@
 /* The memory of a run, from its network and its data: plans of the largest sample tell
  * voxels and pairs. */
 #include "base/sp_log.h"
+#include "base/sp_number.h"
 #include "check/sp_check.h"
 
 static const double mib = 1 << 20;
@@ -10,9 +11,7 @@ static void print(const sp_resources *r, bool is_host)
     const sp_cut *cut = &r->cut;
     const int64_t *train = cut->train.costliest, *eval = cut->eval.costliest;
     const double act =
-        (double)(train[SP_ACTIVATIONS] > eval[SP_ACTIVATIONS] ? train[SP_ACTIVATIONS]
-                                                              : eval[SP_ACTIVATIONS]) /
-        mib;
+        (double)sp_most(train[SP_ACTIVATIONS], eval[SP_ACTIVATIONS]) / mib;
     const double weights = (double)cut->fixed.weights / mib;
     const double batches = (double)(train[SP_BATCHES] + eval[SP_BATCHES]) / mib;
     const double scratch =

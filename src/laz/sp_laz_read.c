@@ -10,6 +10,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "base/sp_number.h"
 #include "laz/sp_laz_chunk.h"
 #include "process/sp_thread.h"
 
@@ -110,7 +111,7 @@ static bool decode_chunk(worker *w, int64_t chunk)
         return false;
     rc = sp_laz_decoder_begin(d, chunk, &r->table.chunk[chunk], r->table.end);
     for (;;) {
-        n = d->place.n - d->done < most ? d->place.n - d->done : most;
+        n = sp_least(d->place.n - d->done, most);
         if (rc == SP_OK)
             rc = reserve(w, n);
         if (rc == SP_OK)
@@ -210,7 +211,7 @@ static sp_status take_portion(sp_laz_reader *r, int64_t max, unsigned char *reco
     pthread_mutex_unlock(&w->lock);
     if (w->rc != SP_OK)
         return sp_error_raise(&w->error);
-    *n = w->n - w->taken < max ? w->n - w->taken : max;
+    *n = sp_least(w->n - w->taken, max);
     if (*n > 0)
         memcpy(records, w->records + (size_t)w->taken * bytes, (size_t)*n * bytes);
     w->taken += *n;
@@ -272,7 +273,7 @@ static sp_status decode_alone(sp_laz_reader *r, int64_t max, unsigned char *reco
         SP_TRY(sp_laz_decoder_create(d, &r->file, &r->format));
     if (!r->is_begun)
         SP_TRY(begin_chunk(r));
-    *n = d->place.n - d->done < max ? d->place.n - d->done : max;
+    *n = sp_least(d->place.n - d->done, max);
     SP_TRY(sp_laz_decoder_next(d, records, *n));
     if (d->done == d->place.n) {
         r->is_begun = false;
@@ -306,9 +307,7 @@ sp_status sp_laz_open(sp_laz_reader **reader, const sp_laz_file *file,
     r->at = r->table.begin;
     r->end = r->table.n_chunks;
     r->step = 1;
-    r->n_threads = n_threads < MOST_THREADS ? n_threads : MOST_THREADS;
-    if (r->n_threads > r->table.n_chunks)
-        r->n_threads = (int)r->table.n_chunks;
+    r->n_threads = (int)sp_least(sp_least(n_threads, MOST_THREADS), r->table.n_chunks);
     return SP_OK;
 }
 
@@ -342,8 +341,7 @@ sp_status sp_laz_next(sp_laz_reader *reader, int64_t max, unsigned char *records
 
     assert(max >= 0 && n && (records || max == 0));
     *n = 0;
-    if (max > r->file.n_points - r->row)
-        max = r->file.n_points - r->row;
+    max = sp_least(max, r->file.n_points - r->row);
     while (r->rc == SP_OK && *n < max && !(r->is_selected && r->chunk >= r->end)) {
         const int64_t chunk = r->chunk;
         int64_t got = 0;

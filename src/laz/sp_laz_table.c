@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/sp_file.h"
+#include "base/sp_number.h"
 #include "laz/sp_laz_chunk.h"
 #include "laz/sp_laz_field.h"
 
@@ -143,10 +144,8 @@ static sp_status place_chunks(const sp_laz_file *file, const sp_laz_format *form
     for (int64_t i = 0; i < table->n_chunks; i++) {
         sp_laz_place *c = &table->chunk[i];
 
-        if (format->chunk_points != UINT32_MAX) {
-            c->n = file->n_points - first;
-            c->n = c->n < format->chunk_points ? c->n : format->chunk_points;
-        }
+        if (format->chunk_points != UINT32_MAX)
+            c->n = sp_least(file->n_points - first, format->chunk_points);
         c->first = first;
         c->at = at;
         if (c->bytes > end - at || c->n > file->n_points - first ||

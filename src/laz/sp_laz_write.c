@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "base/sp_list.h"
+#include "base/sp_number.h"
 #include "laz/sp_laz_chunk.h"
 #include "laz/sp_laz_field.h"
 #include "process/sp_thread.h"
@@ -217,8 +218,7 @@ sp_status sp_laz_write(sp_laz_writer *w, const unsigned char *records, int64_t n
     assert(n >= 0 && (records || n == 0));
     while (n > 0) {
         place *p = collecting(w);
-        int64_t some =
-            w->format.chunk_points - p->n < n ? w->format.chunk_points - p->n : n;
+        int64_t some = sp_least(w->format.chunk_points - p->n, n);
 
         SP_TRY(reserve(w, p, p->n + some));
         memcpy(p->records + (size_t)p->n * bytes, records, (size_t)some * bytes);
@@ -289,9 +289,7 @@ sp_status sp_laz_create(sp_laz_writer **writer, const char *path, FILE *to,
     w->path = path;
     w->to = to;
     w->format = *format;
-    w->n_places = n_threads < 1              ? 1
-                  : n_threads < MOST_THREADS ? n_threads
-                                             : MOST_THREADS;
+    w->n_places = (int)sp_most(sp_least(n_threads, MOST_THREADS), 1);
     w->place = calloc((size_t)w->n_places, sizeof *w->place);
     rc = w->place ? start(w) : SP_FAIL(SP_EMEM, "%s: no memory to write LAZ", path);
     if (rc != SP_OK) {

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_number.h"
+
 /* A sample while they are sorted. */
 typedef struct place {
     const char *scan;
@@ -210,14 +212,13 @@ int64_t sp_scans_waiting(const sp_scans *scans, int64_t batch)
 
     assert(batch >= 1);
     for (int64_t passed = 0; passed < set->n_samples; passed += batch) {
-        const int64_t next =
-            passed + batch < set->n_samples ? passed + batch : set->n_samples;
+        const int64_t next = sp_least(passed + batch, set->n_samples);
 
         /* A block that passes has points of later blocks, up to its `last`. */
         for (int64_t i = passed; i < next; i++)
             for (; begun < set->n_samples && begun < scans->end[i]; begun++)
                 points += sp_dataset_points(set, begun);
-        most = points > most ? points : most;
+        most = sp_most(most, points);
         for (; done < next && scans->end[done] <= next; done++)
             points -= sp_dataset_points(set, done);
     }

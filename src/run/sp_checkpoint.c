@@ -23,6 +23,7 @@
 #include "base/sp_crc.h"
 #include "base/sp_file.h"
 #include "base/sp_log.h"
+#include "base/sp_number.h"
 #include "h5/sp_h5.h"
 #include "process/sp_fault.h"
 
@@ -248,7 +249,7 @@ static sp_status verify_rows(sp_h5 *file, const char *name, const sp_h5_shape *s
     const int64_t size = (int64_t)sizeof(float), rows = shape->dim[0];
 
     for (int64_t at = 0; at < rows; at += p->step) {
-        const int64_t n = rows - at < p->step ? rows - at : p->step;
+        const int64_t n = sp_least(rows - at, p->step);
 
         SP_TRY(sp_h5_read_rows(file, name, at, n, p->buffer));
         *crc = sp_crc32c(*crc, p->buffer, (size_t)(n * p->row));

@@ -200,7 +200,7 @@ static sp_status write_codes(sp_scan *scan, writing *w, const sp_scan_labels *la
     if (has_kept && !has_label_file(scan))
         return sp_scan_each_block(scan, labels, 0, put_block, w);
     for (int64_t first = 0; first < labels->n; first += WRITTEN) {
-        int64_t n = labels->n - first < WRITTEN ? labels->n - first : WRITTEN;
+        int64_t n = sp_least(labels->n - first, WRITTEN);
 
         SP_TRY(labels->get(labels->from, first, n, code, NULL));
         if (has_kept)

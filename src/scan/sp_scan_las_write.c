@@ -263,7 +263,7 @@ static sp_status mend_copc(sp_las_copy *c, const sp_laz_writer *laz, int64_t by)
 static sp_status copy_bytes(sp_las_copy *c, unsigned char *b)
 {
     for (int64_t at = c->rest_at; at < c->rest_end; at += COPY_BYTES) {
-        int64_t n = c->rest_end - at < COPY_BYTES ? c->rest_end - at : COPY_BYTES;
+        int64_t n = sp_least(c->rest_end - at, COPY_BYTES);
 
         SP_TRY(sp_scan_pread(c->scan, b, (size_t)n, at));
         SP_TRY(sp_las_put_bytes(c, b, (size_t)n));
