@@ -126,47 +126,53 @@ size_t sp_machine_memory(void)
     return (size_t)bytes;
 }
 
-/* Reads the bytes of addresses and of memory that this process has; 0 where unknown. */
-static void read_statm(size_t *addresses, size_t *resident)
+/* What this process has, in bytes; 0 where it is not known. */
+typedef struct process_size {
+    size_t addresses, resident, data; /* data: addresses that it may write to */
+} process_size;
+
+static process_size read_size(void)
 {
-    unsigned long long all = 0, in_memory = 0;
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    unsigned long long all, in_memory, data;
+    process_size size = {0};
     char text[128] = "";
     int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
 
     if (fd >= 0 && read(fd, text, sizeof text - 1) > 0 &&
-        sscanf(text, "%llu %llu", &all, &in_memory) != 2)
-        all = in_memory = 0;
+        sscanf(text, "%llu %llu %*u %*u %*u %llu", &all, &in_memory, &data) == 3)
+        size = (process_size){page * all, page * in_memory, page * data};
     if (fd >= 0)
         close(fd);
-    *addresses = (size_t)all * (size_t)sysconf(_SC_PAGESIZE);
-    *resident = (size_t)in_memory * (size_t)sysconf(_SC_PAGESIZE);
+    return size;
 }
 
 size_t sp_machine_resident(void)
 {
-    size_t addresses, resident;
+    return read_size().resident;
+}
 
-    read_statm(&addresses, &resident);
-    return resident;
+static size_t left_of(int resource, size_t taken)
+{
+    struct rlimit limit;
+
+    if (getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
+        return SIZE_MAX;
+    return taken < limit.rlim_cur ? limit.rlim_cur - taken : 0;
 }
 
 size_t sp_machine_addresses(void)
 {
-    size_t addresses, resident;
-
-    read_statm(&addresses, &resident);
-    return addresses;
+    return read_size().addresses;
 }
 
 size_t sp_machine_address_space(void)
 {
-    struct rlimit limit;
-    size_t taken;
+    const process_size size = read_size();
+    const size_t all = left_of(RLIMIT_AS, size.addresses);
+    const size_t data = left_of(RLIMIT_DATA, size.data);
 
-    if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
-        return SIZE_MAX;
-    taken = sp_machine_addresses();
-    return taken < limit.rlim_cur ? limit.rlim_cur - taken : 0;
+    return data < all ? data : all;
 }
 
 const char *sp_machine_processor(void)

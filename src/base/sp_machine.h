@@ -32,7 +32,7 @@ size_t sp_machine_memory(void);
 /* Returns the bytes of addresses that this process has taken; 0: not known. */
 size_t sp_machine_addresses(void);
 /* Returns the bytes of addresses that the process may still take of those that ulimit -v
- * allows; SIZE_MAX without a limit. */
+ * and -d allow; SIZE_MAX without a limit. */
 size_t sp_machine_address_space(void);
 /* Returns the bytes of physical memory that this process occupies; 0: not known.
  * Allocates nothing. */

@@ -49,7 +49,7 @@ INLINE vec word_at(const void *p)
 
 /* The operation is done in HALVES steps. half_of selects the operand of step h from a
  * vector of words, and add_products adds the step's products. */
-#ifdef __AVX512BF16__
+#ifdef WITH_AVX512BF16
 #define PRODUCTS(name) sp_avx512bf16_##name
 #define PRODUCTS_NAME  "avx512bf16"
 enum { HALVES = 1 };

@@ -50,8 +50,7 @@
 
 #include "bf16/bf16.h"
 
-/* clang before 15 leaves out the second underscore. */
-#if defined __AMX_BF16__ || defined __AMXBF16__
+#ifdef WITH_AMX
 #define TILES(name) sp_amx_##name
 #define TILES_NAME  "amx"
 #else

@@ -88,7 +88,7 @@ sp_status sp_arena_take(sp_arena *arena, size_t bytes, void **out)
                        arena->name, mib(bytes), mib(arena->used), mib(arena->reserved),
                        sp_machine_address_space() == SIZE_MAX
                            ? ""
-                           : "; ulimit -v bounds the addresses of this process");
+                           : "; ulimit -v or -d bounds the addresses of this process");
     if (arena->commit && end > arena->committed)
         SP_TRY(arena->commit(arena, end));
     arena->used = end;
