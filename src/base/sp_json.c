@@ -7,27 +7,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_list.h"
 #include "base/sp_text.h"
 
 enum { FIRST_CAPACITY = 4096, NUMBER = 32 };
 
 static void append(sp_json *json, const char *text, size_t bytes)
 {
-    size_t needed = json->length + bytes + 1;
+    const size_t needed = json->length + bytes + 1;
 
-    if (needed > json->capacity) {
-        size_t capacity = json->capacity ? json->capacity : FIRST_CAPACITY;
-        char *grown;
-
-        while (capacity < needed)
-            capacity *= 2;
-        grown = realloc(json->text, capacity);
-        if (!grown) {
-            json->is_short = true;
-            return;
-        }
-        json->text = grown;
-        json->capacity = capacity;
+    if (!sp_list_reserve(&json->text, &json->capacity,
+                         needed > FIRST_CAPACITY ? needed : FIRST_CAPACITY)) {
+        json->is_short = true;
+        return;
     }
     memcpy(json->text + json->length, text, bytes);
     json->length += bytes;

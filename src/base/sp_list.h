@@ -1,4 +1,4 @@
-/* Lists in memory that grow by one element at a time, and orders for qsort. */
+/* Lists and other content in memory that grow, and orders for qsort. */
 #ifndef SP_LIST_H
 #define SP_LIST_H
 
@@ -21,6 +21,25 @@ static inline bool sp_list_grow(void *list, int64_t n, size_t size)
     if (grown)
         memcpy(list, &grown, sizeof grown);
     return grown;
+}
+
+/* Gives *data, malloc'd or NULL, room for at least `bytes` bytes; *room is the room it
+ * has. It grows to twice what it was at least, so that content that grows bit by bit is
+ * moved seldom. False: no memory; all is as it was. */
+static inline bool sp_list_reserve(void *data, size_t *room, size_t bytes)
+{
+    const size_t more = bytes > 2 * *room ? bytes : 2 * *room;
+    void *at, *grown;
+
+    if (bytes <= *room)
+        return true;
+    memcpy(&at, data, sizeof at); /* a pointer of any type */
+    grown = realloc(at, more);
+    if (!grown)
+        return false;
+    memcpy(data, &grown, sizeof grown);
+    *room = more;
+    return true;
 }
 
 static inline int sp_by_double(const void *a, const void *b)

@@ -4,26 +4,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_list.h"
+
 /* The least that a text takes: its length and the flag that it is there. */
 enum { TEXT_BYTES = 9 };
 
 static bool make_room(sp_wire *wire, size_t bytes)
 {
-    size_t room = wire->room ? wire->room : 4096;
-    unsigned char *data;
+    const size_t needed = wire->size + bytes;
 
-    while (room - wire->size < bytes)
-        room *= 2;
-    if (room == wire->room)
+    if (sp_list_reserve(&wire->data, &wire->room, needed > 4096 ? needed : 4096))
         return true;
-    data = realloc(wire->data, room);
-    if (!data) {
-        wire->rc = SP_FAIL(SP_EMEM, "no memory for a message of %zu bytes", room);
-        return false;
-    }
-    wire->data = data;
-    wire->room = room;
-    return true;
+    wire->rc = SP_FAIL(SP_EMEM, "no memory for a message of %zu bytes", needed);
+    return false;
 }
 
 static bool is_short(sp_wire *wire, size_t bytes)

@@ -112,23 +112,25 @@ int sp_affinity_share(const uint64_t set[SP_CORE_WORDS], int index, int n,
 static sp_status find_sharers(sp_comm *comm, const uint64_t set[SP_CORE_WORDS],
                               int *index, int *n)
 {
-    const size_t ranks = (size_t)comm->local_size;
-    int64_t *hash = calloc(ranks, sizeof *hash), own = 0;
-    sp_status rc;
+    enum { AT_A_TIME = 64 };
+    int64_t hash[AT_A_TIME], own = 0;
 
-    if (!hash)
-        return SP_FAIL(SP_EMEM, "no memory to divide the cores among the ranks");
     for (int w = 0; w < SP_CORE_WORDS; w++)
         own = (int64_t)(((uint64_t)own ^ set[w]) * 0x9E3779B97F4A7C15u);
-    hash[comm->local_rank] = own;
-    rc = sp_comm_allreduce(comm, SP_SCOPE_NODE, hash, ranks, SP_I64, SP_SUM);
     *index = *n = 0;
-    for (int i = 0; rc == SP_OK && i < comm->local_size; i++) {
-        *index += hash[i] == own && i < comm->local_rank;
-        *n += hash[i] == own;
+    for (int first = 0; first < comm->local_size; first += AT_A_TIME) {
+        const int mine = comm->local_rank - first;
+
+        memset(hash, 0, sizeof hash);
+        if (mine >= 0 && mine < AT_A_TIME)
+            hash[mine] = own;
+        SP_TRY(sp_comm_allreduce(comm, SP_SCOPE_NODE, hash, AT_A_TIME, SP_I64, SP_SUM));
+        for (int i = 0; i < AT_A_TIME && first + i < comm->local_size; i++) {
+            *index += hash[i] == own && i < mine;
+            *n += hash[i] == own;
+        }
     }
-    free(hash);
-    return rc;
+    return SP_OK;
 }
 
 /* Writes the cores as text, such as "0-3 of 0-7". */

@@ -36,7 +36,7 @@ int sp_affinity_share(const uint64_t set[SP_CORE_WORDS], int index, int n,
  * called before other threads start, which inherit the binding. pci is the id of the
  * device that the process uses, or NULL. text receives the cores as "0-3 of 0-7", or ""
  * if the process was not bound. The environment variable SP_BIND=no keeps the process
- * where it is. SP_EMPI, SP_EMEM. */
+ * where it is. SP_EMPI. */
 sp_status sp_affinity_bind(sp_comm *comm, const char *pci, char *text, size_t bytes);
 
 #ifdef __cplusplus

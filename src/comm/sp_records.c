@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_list.h"
 #include "base/sp_number.h"
 
 enum { ALIGNMENT = 8, HEAD = 8 };
@@ -20,28 +21,14 @@ void sp_records_clear(sp_records *records)
     records->bytes = 0;
 }
 
-static sp_status make_room(sp_records *r, size_t bytes)
-{
-    size_t room = 2 * r->room > bytes ? 2 * r->room : bytes;
-    char *data;
-
-    if (bytes <= r->room)
-        return SP_OK;
-    data = realloc(r->data, room);
-    if (!data)
-        return SP_FAIL(SP_EMEM, "no memory for records of %zu bytes", bytes);
-    r->data = data;
-    r->room = room;
-    return SP_OK;
-}
-
 sp_status sp_records_add(sp_records *records, size_t bytes, void **record)
 {
     const uint64_t head = bytes;
     size_t at = records->bytes, end = at + HEAD + sp_multiple(bytes, ALIGNMENT);
 
     assert(record);
-    SP_TRY(make_room(records, end));
+    if (!sp_list_reserve(&records->data, &records->room, end))
+        return SP_FAIL(SP_EMEM, "no memory for records of %zu bytes", end);
     memcpy(records->data + at, &head, sizeof head);
     memset(records->data + at + HEAD, 0, sp_multiple(bytes, ALIGNMENT));
     *record = records->data + at + HEAD;

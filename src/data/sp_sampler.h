@@ -21,10 +21,21 @@
 #ifndef SP_SAMPLER_H
 #define SP_SAMPLER_H
 
-#include "base/sp_position.h"
 #include "comm/sp_comm.h"
 #include "data/sp_shard.h"
 #include "deck/sp_deck.h"
+
+/* The position of a run in its data, which checkpoints store. */
+typedef struct sp_position {
+    int64_t epoch;    /* counts from 0 */
+    int64_t position; /* samples of this epoch that all ranks together have used */
+} sp_position;
+
+/* The epoch of the last step, from 1; 0 before the first. */
+static inline int64_t sp_position_epochs(sp_position at)
+{
+    return at.epoch + (at.position > 0);
+}
 
 /* A bound on the bytes of the samples that a rank holds at a time, the same on all
  * ranks. */

@@ -7,6 +7,7 @@
 
 #include "base/sp_crc.h"
 #include "base/sp_file.h"
+#include "base/sp_list.h"
 #include "data/sp_shard_internal.h"
 
 #define UNFINISHED ".part" /* behind the name of a shard until it is complete */
@@ -238,13 +239,8 @@ static sp_status pack_labels(sp_shard_writer *w, const int32_t *label, int64_t n
     uint8_t *narrow;
     uint16_t *wide;
 
-    if (bytes > w->label_room) {
-        free(w->label);
-        w->label_room = 0;
-        if (!(w->label = malloc(bytes)))
-            return no_memory(w);
-        w->label_room = bytes;
-    }
+    if (!sp_list_reserve(&w->label, &w->label_room, bytes))
+        return no_memory(w);
     narrow = w->label;
     wide = w->label;
     for (int64_t i = 0; i < n; i++) {

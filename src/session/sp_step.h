@@ -19,7 +19,7 @@
 #include <stdint.h>
 
 #include "base/sp_error.h"
-#include "base/sp_position.h"
+#include "data/sp_sampler.h"
 
 struct sp_batch;     /* data/sp_loader.h */
 struct sp_resources; /* session/sp_resources.h */

@@ -87,7 +87,7 @@ static int check_micro(setting *s, sp_position at, int n, int micro, int n_micro
                        int *seen)
 {
     int total = 0;
-    int64_t held, budget = s->config.batch.voxel_budget, cost = 0, cost_sum = 0;
+    int64_t held, budget = s->config.batch.voxel_budget, dealt = 0, cost_sum = 0;
     sp_deal deal;
 
     for (int r = 0; r < s->n_ranks; r++) {
@@ -100,7 +100,7 @@ static int check_micro(setting *s, sp_position at, int n, int micro, int n_micro
         for (int i = 0; i < deal.n_samples; i++) {
             seen[deal.sample[i]]++;
             held += sp_dataset_voxels(s->set, deal.sample[i]);
-            cost += sp_dataset_cost(s->set, deal.sample[i]);
+            dealt += sp_dataset_cost(s->set, deal.sample[i]);
             for (k = last + 1; k < n; k++) /* in order of position */
                 if (sp_sampler_at(&s->sampler[r], at.epoch, at.position + k) ==
                     deal.sample[i])
@@ -111,7 +111,7 @@ static int check_micro(setting *s, sp_position at, int n, int micro, int n_micro
         assert_true(budget == 0 || held <= budget || deal.n_samples == 1);
         total += deal.n_samples;
     }
-    assert_int_equal(cost, cost_sum);
+    assert_int_equal(dealt, cost_sum);
     assert_true(micro < n_micro);
     return total;
 }
