@@ -14,31 +14,36 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/sp_number.h"
+
 #define CGROUP_ROOT "/sys/fs/cgroup"
+
+int sp_machine_count(const uint64_t set[SP_CORE_WORDS])
+{
+    int n = 0;
+
+    for (int w = 0; w < SP_CORE_WORDS; w++)
+        n += __builtin_popcountll(set[w]);
+    return n;
+}
 
 int sp_machine_cores(uint64_t set[SP_CORE_WORDS])
 {
     size_t bytes = SP_CORE_WORDS * sizeof *set;
-    int n = 0;
 
     memset(set, 0, bytes);
     if (sched_getaffinity(0, bytes, (cpu_set_t *)set) != 0)
         set[0] = 1;
-    for (int w = 0; w < SP_CORE_WORDS; w++)
-        n += __builtin_popcountll(set[w]);
-    return n > 0 ? n : 1;
+    return sp_machine_count(set) > 0 ? sp_machine_count(set) : 1;
 }
 
 int sp_machine_cores_of_parent(void)
 {
     uint64_t set[SP_CORE_WORDS] = {0};
-    int n = 0;
 
-    if (sched_getaffinity(getppid(), sizeof set, (cpu_set_t *)set) != 0)
-        return 0;
-    for (int w = 0; w < SP_CORE_WORDS; w++)
-        n += __builtin_popcountll(set[w]);
-    return n;
+    return sched_getaffinity(getppid(), sizeof set, (cpu_set_t *)set) == 0
+               ? sp_machine_count(set)
+               : 0;
 }
 
 /* Finds this process's folder below the root of the unified hierarchy of cgroups; "" if
@@ -156,6 +161,11 @@ static size_t left_of(int resource, size_t taken)
     return taken < limit.rlim_cur ? limit.rlim_cur - taken : 0;
 }
 
+size_t sp_machine_addresses(void)
+{
+    return read_size().addresses;
+}
+
 size_t sp_machine_address_space(void)
 {
     const process_size size = read_size();
@@ -210,7 +220,7 @@ double sp_machine_children_s(void)
 void sp_machine_zero(void *data, size_t bytes)
 {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)data;
-    uintptr_t begin = (at + page - 1) / page * page, end = (at + bytes) / page * page;
+    uintptr_t begin = sp_multiple(at, page), end = (at + bytes) / page * page;
 
     assert(data || bytes == 0);
     if (begin >= end || madvise((void *)begin, end - begin, MADV_DONTNEED) != 0) {
