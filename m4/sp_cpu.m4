@@ -66,13 +66,15 @@ CFLAGS=$sp_save_CFLAGS
 AC_MSG_RESULT([$sp_contract])
 AS_IF([test $sp_contract = yes], [SP_CFLAGS="$SP_CFLAGS $sp_math_flags"])
 # Ubuntu's mpicc asks for optimisation at link time, which would compile each of the programs
-# and tests again as a whole. CFLAGS=-flto still does.
+# and tests again as a whole. CFLAGS=-flto still does: gcc links no such objects with both.
 AC_MSG_CHECKING([whether $CC takes -fno-lto])
 CFLAGS="$CFLAGS -Werror -fno-lto"
-AC_COMPILE_IFELSE([AC_LANG_PROGRAM([], [])], [sp_no_lto=yes], [sp_no_lto=no])
+AS_CASE([" $sp_save_CFLAGS"],
+  [*" -flto"*], [sp_no_lto="no: CFLAGS has -flto"],
+  [AC_COMPILE_IFELSE([AC_LANG_PROGRAM([], [])], [sp_no_lto=yes], [sp_no_lto=no])])
 CFLAGS=$sp_save_CFLAGS
 AC_MSG_RESULT([$sp_no_lto])
-AS_IF([test $sp_no_lto = yes], [SP_CFLAGS="$SP_CFLAGS -fno-lto"])
+AS_IF([test "$sp_no_lto" = yes], [SP_CFLAGS="$SP_CFLAGS -fno-lto"])
 AC_SUBST([SP_AVX512_CFLAGS])
 AC_SUBST([SP_AVX2_CFLAGS])
 ])

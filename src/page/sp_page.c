@@ -140,7 +140,9 @@ static void add_progress(const sp_page *page, const sp_story *s)
     end_row(page);
     begin_row(page, "time");
     sp_page_add_seconds(page, total_time(s));
-    if (s->n_ends > 1)
+    if (s->n_ends > 0 && s->n_ends < s->n_starts) /* one that was killed has no end */
+        sp_html_add(page->html, " in %d of %d starts", s->n_ends, s->n_starts);
+    else if (s->n_ends > 1)
         sp_html_add(page->html, " in %d starts", s->n_ends);
     end_row(page);
 }

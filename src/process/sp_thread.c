@@ -1,11 +1,23 @@
 #include "process/sp_thread.h"
 
 #include <assert.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "base/sp_machine.h"
+
+/* malloc of glibc takes 64 to 128 MiB of addresses for each thread that uses it, which a
+ * limit of addresses does not have: of 1.5 GB, ten threads took nearly all that the
+ * arenas had left. All threads share the first one's then. */
+static void share_addresses(void)
+{
+#ifdef M_ARENA_MAX
+    if (sp_machine_address_space() != SIZE_MAX)
+        mallopt(M_ARENA_MAX, 1);
+#endif
+}
 
 int sp_thread_start(pthread_t *thread, void *(*work)(void *arg), void *arg)
 {
@@ -13,6 +25,7 @@ int sp_thread_start(pthread_t *thread, void *(*work)(void *arg), void *arg)
     int failed;
 
     assert(thread && work);
+    share_addresses();
     sigfillset(&most);
     sigdelset(&most, SIGALRM);
     pthread_sigmask(SIG_BLOCK, &most, &before); /* a new thread inherits the mask */

@@ -57,6 +57,7 @@ struct sp_events {
     sp_proto value, part;
     int64_t step;
     double time_s;
+    bool is_gone; /* the file was deleted, as the user has been told */
 };
 
 /* ---- writing ---- */
@@ -257,6 +258,11 @@ sp_status sp_events_end(sp_events *e)
 {
     if (!e || (e->values.n == 0 && !e->values.is_short))
         return SP_OK;
+    if (!e->is_gone && !sp_file_is_at(e->path, e->fd)) {
+        e->is_gone = true;
+        sp_log_warn0("%s: deleted or replaced, events are lost until the next start",
+                     e->path);
+    }
     begin_record(e, e->step, e->time_s);
     sp_proto_nested(&e->record, EVENT_SUMMARY, &e->values);
     return write_record(e);

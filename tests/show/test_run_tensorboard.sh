@@ -79,4 +79,19 @@ one_diagnosis 'l/tensorboard: a symbolic link'
 "$SHARDS" hostile h.h5 || fail "make_shards hostile"
 run 1 0 base.deck run.dir=h data.train=h.h5 data.val=h.h5 train.steps=1
 agree h 'steps=1 evals=1 '
+
+# Deleted files are told, once, and cost no training.
+timeout -k 5 "$limit_s" "$MPIEXEC" -n 2 "$SPTRAIN" base.deck run.dir=d train.epochs=100000 \
+    >out 2>err </dev/null &
+job=$!
+await_step 2 d
+rm -r d/tensorboard
+await "no warning" grep -q 'd/tensorboard/.*: deleted or replaced' err
+last=$(steps d | tail -n 1 | cut -d ' ' -f 1)
+await_step $((last + 2)) d
+kill -TERM "$(sed -n 's/.*"pid":\([0-9]*\).*/\1/p' d/status.json)"
+wait $job
+got=$?
+ended 75 "without its event files"
+test "$(grep -c 'deleted or replaced' err)" = 1 || fail "$(cat err)"
 echo "event files agree with metrics.jsonl"

@@ -73,8 +73,10 @@ for lib in lib lib64; do
         -L*hdf5*) ln -s "${flag#-L}" "$work/given/$lib" ;;
         esac
     done
-    (cd "$work/given" && CFLAGS='-O0 -Werror' "$work/tree/configure" --without-cuda \
+    (cd "$work/given" && CFLAGS='-O0 -Werror -flto' "$work/tree/configure" --without-cuda \
         --no-create --with-hdf5="$work/given" >out 2>err) || { cat "$work/given/err" && exit 1; }
     # A search for libm would find none with -Werror.
     grep -q "^LIBS='.*-lm" "$work/given/config.log" || { echo "not linked with libm" && exit 1; }
+    # gcc links no objects of -flto where -fno-lto stands too.
+    if grep '^SP_CFLAGS=.*-fno-lto' "$work/given/config.log"; then exit 1; fi
 done

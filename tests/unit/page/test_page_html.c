@@ -194,6 +194,8 @@ static void shows_not(const char *text)
     "\"loss\":0.5,\"accuracy\":0.75,\"miou\":0.4375,\"iou\":{\"ground\":0.625,"        \
     "\"tree\":0.25,\"none\":null},\"confusion\":[[50,10,0],[15,25,0],[0,0,0]]}\n"
 
+#define END "{\"event\":\"end\",\"total_s\":2.5}\n"
+
 #define RUNS_TEST(name) TEST_WITH(name, new_runs, forget)
 
 RUNS_TEST(numbers_are_those_of_the_lines)
@@ -225,6 +227,20 @@ RUNS_TEST(numbers_are_those_of_the_lines)
              "\"run0\",3,1,voxels,\"tree\",40,35,0.25,0.7142857142857143,0.625,\r\n"
              "\"run0\",3,1,voxels,\"none\",0,0,,,,\r\n");
     free(csv);
+}
+
+/* A start that was killed has no end, and its time is not known. */
+RUNS_TEST(time_is_of_starts_that_ended)
+{
+    put(0, "metrics.jsonl", START STEP(1, 1.5) START END);
+    report(1);
+    shows("<dd>2.5 s in 1 of 2 starts</dd>");
+    put(0, "metrics.jsonl", START STEP(1, 1.5) END START END);
+    report(1);
+    shows("<dd>5 s in 2 starts</dd>");
+    put(0, "metrics.jsonl", START END);
+    report(1);
+    shows("<dd>2.5 s</dd>");
 }
 
 /* Merged numbers stand beside the plain ones of the same unit. */
