@@ -149,15 +149,17 @@ sp_status sp_run_sync_metrics(sp_run *run)
     return sp_events_sync(run->events);
 }
 
-/* True for lines that record the start or the end of a process: a run that continues
- * does not repeat them. */
+/* True for lines that record the start or the end of a process, or an evaluation by
+ * `sptrain eval`, which begins with its time: a run that continues does not repeat
+ * them. */
 static bool is_kept(const char *line)
 {
-    static const char *const kept[] = {"start", "resume", "end"};
+    static const char *const kept[] = {"start\"", "resume\"", "end\"",
+                                       "eval\",\"time\""};
     char begin[32];
 
-    for (int i = 0; i < 3; i++) {
-        snprintf(begin, sizeof begin, "{\"event\":\"%s\"", kept[i]);
+    for (int i = 0; i < 4; i++) {
+        snprintf(begin, sizeof begin, "{\"event\":\"%s", kept[i]);
         if (strncmp(line, begin, strlen(begin)) == 0)
             return true;
     }
