@@ -18,6 +18,8 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "base/sp_number.h"
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -286,13 +288,7 @@ uint32_t sp_crc32c_texts(uint32_t crc, const char *name, int n, char *const *tex
     return crc;
 }
 
-/* Cloned for wider vector registers, which halve the time where the processor has them
- * (measured). */
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) &&                 \
-    !defined(__SANITIZE_ADDRESS__)
-__attribute__((target_clones("avx512f", "avx2", "default")))
-#endif
-bool sp_words_invalid(const void *data, size_t bytes, sp_word kind)
+SP_WIDE bool sp_words_invalid(const void *data, size_t bytes, sp_word kind)
 {
     const unsigned char *at = data, *end = at + bytes;
     uint32_t seen = 0, x;

@@ -212,15 +212,13 @@ static sp_status replace(const char *path, const char *data, size_t bytes, int w
 
 sp_status sp_file_replace(const char *path, const char *data, size_t bytes, int writer)
 {
-    SP_TRY(replace(path, data, bytes, writer, true));
-    return SP_OK;
+    return replace(path, data, bytes, writer, true);
 }
 
 sp_status sp_file_replace_unflushed(const char *path, const char *data, size_t bytes,
                                     int writer)
 {
-    SP_TRY(replace(path, data, bytes, writer, false));
-    return SP_OK;
+    return replace(path, data, bytes, writer, false);
 }
 
 sp_status sp_file_rename(const char *temporary, const char *path)

@@ -14,31 +14,36 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/sp_number.h"
+
 #define CGROUP_ROOT "/sys/fs/cgroup"
+
+int sp_machine_count(const uint64_t set[SP_CORE_WORDS])
+{
+    int n = 0;
+
+    for (int w = 0; w < SP_CORE_WORDS; w++)
+        n += __builtin_popcountll(set[w]);
+    return n;
+}
 
 int sp_machine_cores(uint64_t set[SP_CORE_WORDS])
 {
     size_t bytes = SP_CORE_WORDS * sizeof *set;
-    int n = 0;
 
     memset(set, 0, bytes);
     if (sched_getaffinity(0, bytes, (cpu_set_t *)set) != 0)
         set[0] = 1;
-    for (int w = 0; w < SP_CORE_WORDS; w++)
-        n += __builtin_popcountll(set[w]);
-    return n > 0 ? n : 1;
+    return sp_machine_count(set) > 0 ? sp_machine_count(set) : 1;
 }
 
 int sp_machine_cores_of_parent(void)
 {
     uint64_t set[SP_CORE_WORDS] = {0};
-    int n = 0;
 
-    if (sched_getaffinity(getppid(), sizeof set, (cpu_set_t *)set) != 0)
-        return 0;
-    for (int w = 0; w < SP_CORE_WORDS; w++)
-        n += __builtin_popcountll(set[w]);
-    return n;
+    return sched_getaffinity(getppid(), sizeof set, (cpu_set_t *)set) == 0
+               ? sp_machine_count(set)
+               : 0;
 }
 
 /* Finds this process's folder below the root of the unified hierarchy of cgroups; "" if
@@ -121,39 +126,53 @@ size_t sp_machine_memory(void)
     return (size_t)bytes;
 }
 
-/* Reads the bytes of addresses and of memory that this process has; 0 where unknown. */
-static void read_statm(size_t *addresses, size_t *resident)
+/* What this process has, in bytes; 0 where it is not known. */
+typedef struct process_size {
+    size_t addresses, resident, data; /* data: addresses that it may write to */
+} process_size;
+
+static process_size read_size(void)
 {
-    unsigned long long all = 0, in_memory = 0;
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    unsigned long long all, in_memory, data;
+    process_size size = {0};
     char text[128] = "";
     int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
 
     if (fd >= 0 && read(fd, text, sizeof text - 1) > 0 &&
-        sscanf(text, "%llu %llu", &all, &in_memory) != 2)
-        all = in_memory = 0;
+        sscanf(text, "%llu %llu %*u %*u %*u %llu", &all, &in_memory, &data) == 3)
+        size = (process_size){page * all, page * in_memory, page * data};
     if (fd >= 0)
         close(fd);
-    *addresses = (size_t)all * (size_t)sysconf(_SC_PAGESIZE);
-    *resident = (size_t)in_memory * (size_t)sysconf(_SC_PAGESIZE);
+    return size;
 }
 
 size_t sp_machine_resident(void)
 {
-    size_t addresses, resident;
+    return read_size().resident;
+}
 
-    read_statm(&addresses, &resident);
-    return resident;
+static size_t left_of(int resource, size_t taken)
+{
+    struct rlimit limit;
+
+    if (getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
+        return SIZE_MAX;
+    return taken < limit.rlim_cur ? limit.rlim_cur - taken : 0;
+}
+
+size_t sp_machine_addresses(void)
+{
+    return read_size().addresses;
 }
 
 size_t sp_machine_address_space(void)
 {
-    struct rlimit limit;
-    size_t taken, resident;
+    const process_size size = read_size();
+    const size_t all = left_of(RLIMIT_AS, size.addresses);
+    const size_t data = left_of(RLIMIT_DATA, size.data);
 
-    if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
-        return SIZE_MAX;
-    read_statm(&taken, &resident);
-    return taken < limit.rlim_cur ? limit.rlim_cur - taken : 0;
+    return data < all ? data : all;
 }
 
 const char *sp_machine_processor(void)
@@ -201,7 +220,7 @@ double sp_machine_children_s(void)
 void sp_machine_zero(void *data, size_t bytes)
 {
     uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)data;
-    uintptr_t begin = (at + page - 1) / page * page, end = (at + bytes) / page * page;
+    uintptr_t begin = sp_multiple(at, page), end = (at + bytes) / page * page;
 
     assert(data || bytes == 0);
     if (begin >= end || madvise((void *)begin, end - begin, MADV_DONTNEED) != 0) {

@@ -15,6 +15,8 @@ extern "C" {
  * any machine. */
 enum { SP_CORE_WORDS = 128 };
 
+/* The number of cores of a set. */
+int sp_machine_count(const uint64_t set[SP_CORE_WORDS]);
 /* Writes the set of cores that this process may run on and returns their number, at
  * least 1. */
 int sp_machine_cores(uint64_t set[SP_CORE_WORDS]);
@@ -27,8 +29,10 @@ int sp_machine_core_quota(void);
 /* Returns the bytes of memory: the physical memory or the cgroup's limit, whichever is
  * less. */
 size_t sp_machine_memory(void);
+/* Returns the bytes of addresses that this process has taken; 0: not known. */
+size_t sp_machine_addresses(void);
 /* Returns the bytes of addresses that the process may still take of those that ulimit -v
- * allows; SIZE_MAX without a limit. */
+ * and -d allow; SIZE_MAX without a limit. */
 size_t sp_machine_address_space(void);
 /* Returns the bytes of physical memory that this process occupies; 0: not known.
  * Allocates nothing. */

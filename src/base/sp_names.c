@@ -144,6 +144,23 @@ sp_status sp_option_real(const char *name, const char *text, bool or_0, double *
     return SP_OK;
 }
 
+static sp_status read_word(int *to, const sp_option *option, const char *text)
+{
+    const size_t n = strlen(text);
+    const char *at = option->word.takes;
+
+    for (*to = (int)option->least;; ++*to) {
+        const size_t length = strcspn(at, "|");
+
+        if (length == n && memcmp(at, text, n) == 0)
+            return SP_OK;
+        at += length;
+        if (*at++ == '\0')
+            return SP_FAIL(SP_EUSAGE, "%s %s: expected %s", option->word.name, text,
+                           option->word.takes);
+    }
+}
+
 static sp_status read_value(void *to, const sp_option *option, const char *text)
 {
     void *at = (char *)to + option->offset;
@@ -155,6 +172,8 @@ static sp_status read_value(void *to, const sp_option *option, const char *text)
         SP_TRY(sp_option_real(option->word.name, text, option->or_0, at));
         *(double *)at *= option->unit != 0 ? option->unit : 1;
         return SP_OK;
+    case SP_OPTION_WORD:
+        return read_word(at, option, text);
     case SP_OPTION_READ:
         return option->read(to, option, text);
     default:

@@ -68,14 +68,17 @@ typedef enum sp_option_kind {
     SP_OPTION_WHOLE, /* int64_t, from least to most */
     SP_OPTION_REAL,  /* double above 0, or 0 too where the row has `or_0` */
     SP_OPTION_TEXT,  /* const char *, which points into argv */
-    SP_OPTION_READ   /* whatever `read` makes of it */
+    /* int, or an enum: the place, from `least` on, among the words that word.takes has
+     * ("top|oblique") */
+    SP_OPTION_WORD,
+    SP_OPTION_READ /* whatever `read` makes of it */
 } sp_option_kind;
 
 typedef struct sp_option {
     sp_named word;
     sp_option_kind kind;
     size_t offset;       /* of the value in the caller's struct */
-    int64_t least, most; /* of a whole number */
+    int64_t least, most; /* of a whole number; least: the number of the first word */
     double unit;         /* factor on a real number; 0: none */
     bool or_0;
     sp_status (*read)(void *to, const struct sp_option *option, const char *text);

@@ -7,14 +7,9 @@
 
 #include <string.h>
 
-enum { LANES = 16 };
+#include "base/sp_number.h"
 
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) &&                 \
-    !defined(__SANITIZE_ADDRESS__)
-#define WIDE __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define WIDE
-#endif
+enum { LANES = 16 };
 
 #define INLINE static inline __attribute__((always_inline))
 
@@ -42,7 +37,7 @@ INLINE void fill(const sp_rng *r, uint64_t block, uint32_t c[4][LANES])
         }
 }
 
-WIDE void sp_rng_words(const sp_rng *r, uint64_t first, int64_t n, uint32_t *out)
+SP_WIDE void sp_rng_words(const sp_rng *r, uint64_t first, int64_t n, uint32_t *out)
 {
     uint32_t c[4][LANES], word[4 * LANES];
 
@@ -99,7 +94,7 @@ INLINE void two_normals(uint32_t a, uint32_t b, float *x, float *y)
     *y = r * s;
 }
 
-WIDE void sp_rng_normals(const sp_rng *r, uint64_t first, int64_t n, float *out)
+SP_WIDE void sp_rng_normals(const sp_rng *r, uint64_t first, int64_t n, float *out)
 {
     uint32_t c[4][LANES];
     float z[4][LANES], value[4 * LANES];

@@ -70,28 +70,6 @@ static sp_status read_list(void *to, const sp_option *option, const char *text)
     return SP_OK;
 }
 
-static sp_status read_device(void *to, const sp_option *option, const char *text)
-{
-    int *device = &((bench_options *)to)->device;
-
-    (void)option;
-    *device = sp_choice_find(SP_WORDS(SP_DEVICES), text);
-    if (*device <= SP_DEVICE_AUTO)
-        return SP_FAIL(SP_EUSAGE, "--device %s: expected cpu or cuda", text);
-    return SP_OK;
-}
-
-static sp_status read_precision(void *to, const sp_option *option, const char *text)
-{
-    int *precision = &((bench_options *)to)->precision;
-
-    (void)option;
-    *precision = sp_choice_find(SP_WORDS(SP_PRECISIONS), text);
-    if (*precision < 0)
-        return SP_FAIL(SP_EUSAGE, "--precision %s: expected fp32, tf32 or bf16", text);
-    return SP_OK;
-}
-
 #define AT(member) .offset = offsetof(bench_options, member)
 /* clang-format off */
 static const sp_option option_table[] = {
@@ -100,11 +78,11 @@ static const sp_option option_table[] = {
  SP_OPTION_FLAG, AT(is_json)},
 {{"--quick", NULL, "small sizes and few repeats, in a few seconds"},
  SP_OPTION_FLAG, AT(is_quick)},
-{{"--device", "D", "ops, plan, step, eval, reduce: cpu or cuda (cpu; with a deck its "
+{{"--device", "cuda|cpu", "of ops, plan, step, eval and reduce (cpu; with a deck its "
   "run.device). On a device times are those between two events of its stream"},
- SP_OPTION_READ, .read = read_device},
-{{"--precision", "P", "fp32, tf32 or bf16 (fp32; with a deck its train.precision)"},
- SP_OPTION_READ, .read = read_precision},
+ SP_OPTION_WORD, AT(device), SP_DEVICE_CUDA},
+{{"--precision", "fp32|tf32|bf16", "precision (fp32; with a deck its train.precision)"},
+ SP_OPTION_WORD, AT(precision), SP_FP32},
 {{"--wgmma", NULL, "use wgmma for wide bf16 convolutions, as run.wgmma of a deck"},
  SP_OPTION_FLAG, AT(is_wgmma)},
 {{"--threads", "N", "threads of the backend (1); with 1 times are the thread's CPU "

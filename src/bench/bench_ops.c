@@ -58,8 +58,8 @@ static sp_status forward(void *arg)
 typedef struct rebuilt_case {
     const conv_case *conv;
     const bench_voxels *voxels;
-    sp_plan_spec spec; /* its map alone */
-    sp_arena arena;
+    sp_plan_spec spec;       /* its map alone */
+    sp_arena arena, scratch; /* memory of one slot and of the planner, as in a loader */
 } rebuilt_case;
 
 static sp_status rebuilt(void *arg)
@@ -191,6 +191,9 @@ static sp_status measure_rebuilt(bench *b, const conv_case *c, const bench_voxel
     sp_status rc = b->backend.ops->arena_create(&r.arena, 0, "plan");
 
     if (rc == SP_OK)
+        rc = sp_arena_create(&r.scratch, 0, "plan scratch");
+    r.arena.scratch = &r.scratch;
+    if (rc == SP_OK)
         rc = bench_measure(
             b, &(bench_job){.name = is_strided ? "down2_rebuilt" : "conv3_rebuilt",
                             .n = c->y.n,
@@ -202,6 +205,7 @@ static sp_status measure_rebuilt(bench *b, const conv_case *c, const bench_voxel
                             .run = rebuilt,
                             .arg = &r});
     b->backend.ops->arena_destroy(&r.arena);
+    sp_arena_destroy(&r.scratch);
     return rc;
 }
 

@@ -81,11 +81,8 @@ static int64_t column(int64_t x, int64_t y, int32_t *at, int64_t most)
             x + dx < 0 || y + dy < 0 ? top : (int32_t)height(x + dx, y + dy);
         low = z + 1 < low ? z + 1 : low;
     }
-    for (int32_t z = low; z <= top && n < most; z++, n++) {
-        at[3 * n] = (int32_t)x;
-        at[3 * n + 1] = (int32_t)y;
-        at[3 * n + 2] = z;
-    }
+    for (int32_t z = low; z <= top && n < most; z++, n++)
+        set(at, n, x, y, z);
     return n;
 }
 

@@ -48,30 +48,35 @@ void bench_work_add(const sp_resources *r, const sp_dataset *set, const sp_batch
     parts->cost_sum += (double)batch->cost_sum;
 }
 
-static bench_extent add_extent(bench_extent e, double value, bool is_first)
-{
-    return is_first ? (bench_extent){value, value}
-                    : (bench_extent){fmin(e.least, value), fmax(e.most, value)};
-}
-
 static bench_extent join(bench_extent a, bench_extent b)
 {
     return (bench_extent){fmin(a.least, b.least), fmax(a.most, b.most)};
 }
 
+/* Adds the sums of a share to those of another, and joins their extents. */
+static void add_share(bench_share *to, bench_share s)
+{
+    *to = (bench_share){to->samples + s.samples,
+                        to->voxels + s.voxels,
+                        to->flops + s.flops,
+                        join(to->samples_of_step, s.samples_of_step),
+                        join(to->voxels_of_step, s.voxels_of_step),
+                        join(to->flops_of_step, s.flops_of_step)};
+}
+
+static bench_share share_of_step(const bench_parts *p)
+{
+    return (bench_share){p->n_samples, p->n,
+                         p->flops,     {p->n_samples, p->n_samples},
+                         {p->n, p->n}, {p->flops, p->flops}};
+}
+
 static bench_share share_of(const bench_parts *step, int n)
 {
-    bench_share s = {0};
+    bench_share s = share_of_step(step);
 
-    for (int i = 0; i < n; i++) {
-        const bench_parts *p = &step[i];
-        s.samples += p->n_samples;
-        s.voxels += p->n;
-        s.flops += p->flops;
-        s.samples_of_step = add_extent(s.samples_of_step, p->n_samples, i == 0);
-        s.voxels_of_step = add_extent(s.voxels_of_step, p->n, i == 0);
-        s.flops_of_step = add_extent(s.flops_of_step, p->flops, i == 0);
-    }
+    for (int i = 1; i < n; i++)
+        add_share(&s, share_of_step(&step[i]));
     /* The sums are whole numbers and exact, so steps of equal work have exactly that
      * mean; a sum of quotients would round (nine ninths of a sample are not one). */
     s.samples /= n;
@@ -83,15 +88,8 @@ static bench_share share_of(const bench_parts *step, int n)
 static void sum_up(bench_work *w)
 {
     w->all = w->rank[0];
-    for (int r = 1; r < w->ranks; r++) {
-        const bench_share *s = &w->rank[r];
-        w->all.samples += s->samples;
-        w->all.voxels += s->voxels;
-        w->all.flops += s->flops;
-        w->all.samples_of_step = join(w->all.samples_of_step, s->samples_of_step);
-        w->all.voxels_of_step = join(w->all.voxels_of_step, s->voxels_of_step);
-        w->all.flops_of_step = join(w->all.flops_of_step, s->flops_of_step);
-    }
+    for (int r = 1; r < w->ranks; r++)
+        add_share(&w->all, w->rank[r]);
 }
 
 /* Rank 0: SP_EDATA where a rank had a step without a voxel. */

@@ -1,11 +1,5 @@
-/* Weights of a convolution, rounded to bf16 and packed in pairs of input channels; the
- * portable form of the operation of bf16.h. */
+/* Weights of a convolution, rounded to bf16 and packed in pairs of input channels. */
 #include "bf16/bf16.h"
-
-#include <float.h>
-#include <math.h>
-
-/* ---- packing ---- */
 
 static uint32_t word_of(float low, float high)
 {
@@ -74,37 +68,3 @@ void BF16(pack)(const float *w, int c_in, int c_out, bool is_transposed, float *
         packed += (size_t)n_words * (size_t)ld;
     }
 }
-
-/* ---- the portable form ---- */
-
-#if LANES == 4
-static float flushed(float v)
-{
-    return fabsf(v) < FLT_MIN ? copysignf(0, v) : v;
-}
-
-/* The rounded result where the magnitude of sum + a * b is at most the least normal
- * number. It is computed 2^100 times as large, so that rounding meets no subnormal
- * numbers, and is then 0 or scaled back. Where the operands are too large for that they
- * have cancelled each other out, and fmaf gives the result. */
-static float add_small(float sum, float a, float b)
-{
-    float scaled;
-
-    if (fabsf(sum) > 0x1p-90f || a == 0 || b == 0)
-        return fmaf(a, b, sum);
-    scaled = fmaf(a * 0x1p50f, b * 0x1p50f, sum * 0x1p100f);
-    return fabsf(scaled) < 0x1p-26f ? copysignf(0, scaled) : scaled * 0x1p-100f;
-}
-
-float BF16(add_product)(float sum, float a, float b)
-{
-    float result;
-
-    sum = flushed(sum);
-    a = flushed(a);
-    b = flushed(b);
-    result = fmaf(a, b, sum);
-    return fabsf(result) <= FLT_MIN ? add_small(sum, a, b) : result;
-}
-#endif

@@ -39,21 +39,12 @@ double PRODUCTS(multiply_add)(int64_t rounds)
 
 /* ---- the table ---- */
 
-const sp_cpu_isa PRODUCTS(isa) = {
-#ifdef __AVX512BF16__
-    .name = "avx512bf16",
-#else
-    .name = LANES == 16  ? "avx512"
-            : LANES == 8 ? "avx2"
-                         : "portable",
-#endif
-    .lanes = LANES,
-    .chunk = 2,
-    .n_panels = ISA(n_panels),
-    .pack = BF16(pack),
-    .unpack_add = ISA(unpack_add),
-    .conv_tile = PRODUCTS(conv_tile),
-    .wgrad = PRODUCTS(wgrad),
-    BF16_ELEMENT_PASSES,
-    .multiply_add = PRODUCTS(multiply_add),
-};
+#define ENTRY(slot) .slot = PRODUCTS(slot),
+const sp_cpu_isa PRODUCTS(isa) = {.name = PRODUCTS_NAME,
+                                  .lanes = LANES,
+                                  .chunk = 2,
+                                  .n_panels = ISA(n_panels),
+                                  .pack = BF16(pack),
+                                  .unpack_add = ISA(unpack_add),
+                                  .convert = BF16(convert),
+                                  SP_CPU_PRODUCTS(ENTRY) SP_CPU_ROWS(BF16_ENTRY)};

@@ -5,6 +5,14 @@
 
 #include "cpu/cpu_vec.h"
 
+/* n rows of a tensor, those of the numbers index[0 .. n - 1] + row. */
+typedef struct row_list {
+    sp_tensor t;
+    int64_t row;
+    const int32_t *index;
+    int n;
+} row_list;
+
 /* Weaves columns column .. column + c - 1 of rows a and b (b < 0: zeros) into words. */
 INLINE void weave(sp_tensor t, int64_t a, int64_t b, int column, int c,
                   uint32_t *__restrict word)
@@ -28,13 +36,13 @@ INLINE void weave(sp_tensor t, int64_t a, int64_t b, int column, int c,
         word[j] = low[j] | (uint32_t)high[j] << 16;
 }
 
-/* Gathers rows index[0 .. n - 1] + row, two for each step of ld words. The columns
- * beyond c, up to whole vectors of `lanes`, are zero. */
-INLINE void weave_rows(sp_tensor t, int64_t row, const int32_t *index, int n,
-                       int column, int c, int lanes, int ld, uint32_t *word)
+/* Gathers rows, two for each step of ld words. The columns beyond c, up to whole vectors
+ * of `lanes`, are zero. */
+INLINE void weave_rows(row_list r, int column, int c, int lanes, int ld, uint32_t *word)
 {
-    for (int p = 0; p < n; p += 2, word += ld) {
-        weave(t, row + index[p], p + 1 < n ? row + index[p + 1] : -1, column, c, word);
+    for (int p = 0; p < r.n; p += 2, word += ld) {
+        weave(r.t, r.row + r.index[p], p + 1 < r.n ? r.row + r.index[p + 1] : -1,
+              column, c, word);
         for (int j = c; j < (c + lanes - 1) / lanes * lanes && j < ld; j++)
             word[j] = 0;
     }

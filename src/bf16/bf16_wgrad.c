@@ -124,10 +124,10 @@ static void add_channels(const run *r, int c0)
         if (r->owner[i] != r->thread)
             continue;
         if (!has_x)
-            weave_rows(r->g->x, t->x_row, t->in + r->first, r->n, c0, c, LANES, LD_X,
-                       r->x);
+            weave_rows((row_list){r->g->x, t->x_row, t->in + r->first, r->n}, c0, c,
+                       LANES, LD_X, r->x);
         has_x = true;
-        weave_rows(r->g->dy, t->y_row, t->out + r->first, r->n, at,
+        weave_rows((row_list){r->g->dy, t->y_row, t->out + r->first, r->n}, at,
                    min_i(nr * LANES, c_out - at), LANES, nr * LANES, r->dy);
         run_blocks(r, r->dw + (size_t)at * (size_t)c_in + (size_t)(c0 * nr) * LANES, c,
                    nr);

@@ -50,25 +50,26 @@
 
 #include "bf16/bf16.h"
 
-/* clang before 15 leaves out the second underscore. */
-#if defined __AMX_BF16__ || defined __AMXBF16__
-#define WITH_AMX
-#endif
-
 #ifdef WITH_AMX
 #define TILES(name) sp_amx_##name
+#define TILES_NAME  "amx"
 #else
 #define TILES(name) sp_tiles_##name
+#define TILES_NAME  "tiles in portable C"
 #endif
 
 enum {
-    EDGE = 16,           /* rows of a tile; its columns, of 4 bytes */
-    CHUNK = 2 * EDGE,    /* numbers whose products are added to a sum at once */
-    PAIRS = 2 * EDGE,    /* rows that are multiplied together: two tiles */
+    EDGE = 16,        /* rows of a tile; its columns, of 4 bytes */
+    CHUNK = 2 * EDGE, /* numbers whose products are added to a sum at once */
+    PAIRS = 2 * EDGE, /* rows that are multiplied together: two tiles */
     /* Columns of a panel of packed weights or of dW: what two rows of tiles read is
      * consecutive, which L2 delivers faster than lines of a wider panel (measured). */
     PANEL = 2 * EDGE,
-    SQUARE = EDGE * EDGE /* elements of a tile */
+    SQUARE = EDGE * EDGE, /* elements of a tile */
+    /* The operations of one product of tiles, and of one round of multiply_add in
+     * bf16_peak.c, so that a caller may ask all versions for rounds of equal work. */
+    OPERATION = 2 * SQUARE * CHUNK,
+    ROUND = 4 * 16 * 12 * STEPS
 };
 
 INLINE int chunks(int n)
@@ -114,12 +115,9 @@ void TILES(end)(void);
 void TILES(multiply)(const tile_products *p);
 
 /* ---- listed in TILES(isa); meanings in cpu_isa.h ---- */
-int TILES(n_panels)(int c_out);
-void TILES(pack)(const float *w, int c_in, int c_out, bool is_transposed,
-                 float *packed);
-void TILES(unpack_add)(const float *packed, int c_in, int c_out, float *w);
-void TILES(conv_tile)(const sp_cpu_conv *conv, int tile);
-void TILES(wgrad)(const sp_cpu_wgrad *wgrad, int thread);
-double TILES(multiply_add)(int64_t rounds);
+#define DECLARE(slot) SP_CPU_KERNEL(slot) TILES(slot);
+SP_CPU_PRODUCTS(DECLARE)
+SP_CPU_PACKING(DECLARE)
+#undef DECLARE
 
 #endif

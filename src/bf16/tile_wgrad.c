@@ -31,9 +31,7 @@ enum {
 typedef struct run {
     const sp_cpu_wgrad *g;
     int thread, n_chunks;
-    int n[RUN];                             /* pairs of each chunk */
-    const int32_t *in[RUN], *out[RUN];      /* their rows of x, of dy */
-    int64_t x_row[RUN], y_row[RUN];         /* numbers to add to these rows */
+    row_list x_rows[RUN], dy_rows[RUN];     /* of the pairs of each chunk */
     float *dw;                              /* panels of the offset */
     const uint16_t *owner;                  /* [panels] */
     _Alignas(64) uint32_t woven[EDGE * LD]; /* a chunk of x */
@@ -44,11 +42,10 @@ typedef struct run {
 /* ---- gathering ---- */
 
 /* Gathers columns of a chunk of up to CHUNK pairs; steps without pairs are zero. */
-static void gather_chunk(sp_tensor t, int64_t row, const int32_t *index, int n,
-                         int column, int c, int ld, uint32_t *word)
+static void gather_chunk(row_list rows, int column, int c, int ld, uint32_t *word)
 {
-    weave_rows(t, row, index, n, column, c, EDGE, ld, word);
-    for (int step = (n + 1) / 2; step < EDGE; step++)
+    weave_rows(rows, column, c, EDGE, ld, word);
+    for (int step = (rows.n + 1) / 2; step < EDGE; step++)
         memset(word + (size_t)step * (size_t)ld, 0,
                (size_t)padded_columns(c) * sizeof *word);
 }
@@ -62,13 +59,13 @@ INLINE uint32_t *tile_of_x(run *r, int q, int j)
 #if LANES == 16
 /* Sets pointers to the rows of a chunk, from `column` on; those without a pair are
  * zero. */
-INLINE void point(sp_tensor t, int64_t row, const int32_t *index, int n, int column,
-                  const uint16_t *at[CHUNK])
+INLINE void point(row_list rows, int column, const uint16_t *at[CHUNK])
 {
     static const uint16_t zeros[CHANNELS];
 
     for (int i = 0; i < CHUNK; i++)
-        at[i] = i < n ? sp_row_bf16(t, row + index[i]) + column : zeros;
+        at[i] =
+            i < rows.n ? sp_row_bf16(rows.t, rows.row + rows.index[i]) + column : zeros;
 }
 
 /* Weaves 16 columns of two rows. */
@@ -132,12 +129,11 @@ INLINE void transpose_8(const uint16_t *const at[CHUNK], int c, uint32_t *to)
 /* Gathers c channels of chunk q of x. False: they are not whole tiles. */
 static bool gather_tiles(run *r, int q, int c0, int c)
 {
-    const sp_tensor x = r->g->x;
     const uint16_t *at[CHUNK];
 
-    if (c % EDGE || x.elem != SP_ELEM_BF16)
+    if (c % EDGE || r->g->x.elem != SP_ELEM_BF16)
         return false;
-    point(x, r->x_row[q], r->in[q], r->n[q], c0, at);
+    point(r->x_rows[q], c0, at);
     for (int j = 0; j < c; j += EDGE) {
         transpose_8(at, j, tile_of_x(r, q, j));
         transpose_8(at, j + 8, tile_of_x(r, q, j) + SQUARE / 2);
@@ -146,14 +142,13 @@ static bool gather_tiles(run *r, int q, int c0, int c)
 }
 
 /* The same of dy, whose words are not transposed. */
-static bool gather_words(sp_tensor dy, int64_t row, const int32_t *index, int n,
-                         int at_c, int c, int ld, uint32_t *to)
+static bool gather_words(row_list rows, int column, int c, int ld, uint32_t *to)
 {
     const uint16_t *at[CHUNK];
 
-    if (c % EDGE || dy.elem != SP_ELEM_BF16)
+    if (c % EDGE || rows.t.elem != SP_ELEM_BF16)
         return false;
-    point(dy, row, index, n, at_c, at);
+    point(rows, column, at);
     for (int s = 0; s < EDGE; s++, to += ld)
         for (int j = 0; j < c; j += EDGE)
             _mm512_storeu_si512(to + j, weave_16(at[2 * s] + j, at[2 * s + 1] + j));
@@ -170,7 +165,7 @@ static void gather_x(run *r, int c0, int c)
     for (int q = 0; q < r->n_chunks; q++) {
         if (gather_tiles(r, q, c0, c))
             continue;
-        gather_chunk(r->g->x, r->x_row[q], r->in[q], r->n[q], c0, c, LD, r->woven);
+        gather_chunk(r->x_rows[q], c0, c, LD, r->woven);
         for (int j = 0; j < c; j += EDGE)
             ISA(transpose)
         ((const float *)(const void *)(r->woven + j), LD, EDGE, EDGE, EDGE,
@@ -185,10 +180,8 @@ static void gather_dy(run *r, int at, int columns)
     uint32_t *to = r->dy;
 
     for (int q = 0; q < r->n_chunks; q++, to += EDGE * columns)
-        if (!gather_words(r->g->dy, r->y_row[q], r->out[q], r->n[q], at, width, columns,
-                          to))
-            gather_chunk(r->g->dy, r->y_row[q], r->out[q], r->n[q], at, width, columns,
-                         to);
+        if (!gather_words(r->dy_rows[q], at, width, columns, to))
+            gather_chunk(r->dy_rows[q], at, width, columns, to);
 }
 
 /* ---- sums ---- */
@@ -249,12 +242,12 @@ static void add_run(run *r)
 
 /* Begins to fetch rows to L2: a chunk's rows are read again for each panel, and those
  * of a group of all tiles come from far. */
-INLINE void fetch_rows(sp_tensor t, int64_t row, const int32_t *index, int n)
+INLINE void fetch_rows(row_list rows)
 {
-    const int bytes = t.c * (int)sp_elem_bytes(t.elem);
+    const int bytes = rows.t.c * (int)sp_elem_bytes(rows.t.elem);
 
-    for (int i = 0; i < n; i++) {
-        const char *at = sp_row_bytes(t, row + index[i]);
+    for (int i = 0; i < rows.n; i++) {
+        const char *at = sp_row_bytes(rows.t, rows.row + rows.index[i]);
         for (int j = 0; j < bytes; j += 64)
             __builtin_prefetch(at + j, 0, 2);
     }
@@ -264,14 +257,11 @@ INLINE void fetch_rows(sp_tensor t, int64_t row, const int32_t *index, int n)
 static void collect(run *r, const tile *t, int k)
 {
     for (int p = t->start[k]; p < t->start[k + 1]; p += CHUNK) {
-        const int q = r->n_chunks++;
-        r->n[q] = min_i(CHUNK, t->start[k + 1] - p);
-        r->in[q] = t->in + p;
-        r->out[q] = t->out + p;
-        r->x_row[q] = t->x_row;
-        r->y_row[q] = t->y_row;
-        fetch_rows(r->g->x, t->x_row, r->in[q], r->n[q]);
-        fetch_rows(r->g->dy, t->y_row, r->out[q], r->n[q]);
+        const int q = r->n_chunks++, n = min_i(CHUNK, t->start[k + 1] - p);
+        r->x_rows[q] = (row_list){r->g->x, t->x_row, t->in + p, n};
+        r->dy_rows[q] = (row_list){r->g->dy, t->y_row, t->out + p, n};
+        fetch_rows(r->x_rows[q]);
+        fetch_rows(r->dy_rows[q]);
         if (r->n_chunks == RUN)
             add_run(r);
     }

@@ -6,20 +6,6 @@
 #include "train/sp_report.h"
 #include "train/sp_resume.h"
 
-static void print_batch(const sp_resources *r, const sp_sampler *sampler)
-{
-    const sp_config *config = r->session.config;
-    const int64_t steps = sp_sampler_steps_per_epoch(sampler);
-
-    sp_log_info("batch: %d sample%s a step in the world (%.6g a node, %.6g a rank), "
-                "%lld step%s an epoch; effective learning rate %g",
-                sampler->effective, sp_plural(sampler->effective),
-                (double)sampler->effective / r->session.comm->n_nodes,
-                (double)sampler->effective / r->session.comm->size, (long long)steps,
-                sp_plural(steps), sp_optim_base_lr(config, sampler->effective));
-    sp_report_idle(r, sampler);
-}
-
 static sp_status check_memory(sp_resources *r, sp_sampler *sampler)
 {
     const bool has_eval = r->session.config->run.eval_every > 0 && r->val.n_samples > 0;
@@ -76,13 +62,8 @@ static sp_status check(sp_resources *r)
         sp_sampler_open(&sampler, &r->train, r->session.comm, r->session.config, true));
     if (r->session.comm->rank == 0)
         sp_graph_print(&r->graph, stdout);
-    sp_log_info("train: %lld sample%s, %lld voxels; val: %lld sample%s, %lld voxels; "
-                "%d classes, %d feature column%s",
-                (long long)r->train.n_samples, sp_plural(r->train.n_samples),
-                (long long)r->train.n_voxels, (long long)r->val.n_samples,
-                sp_plural(r->val.n_samples), (long long)r->val.n_voxels, r->n_classes,
-                r->n_columns, sp_plural(r->n_columns));
-    print_batch(r, &sampler);
+    sp_report_data(r, &sampler);
+    sp_report_idle(r, &sampler);
     sp_init_report(r);
     rc = sp_init_check(r);
     if (rc == SP_OK)

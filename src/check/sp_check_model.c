@@ -42,19 +42,11 @@ bool sp_check_is_model(const char *word)
 
 static sp_status open_model(sp_h5 **file, const char *model, char path[PATH_MAX])
 {
-    char dir[PATH_MAX];
-
-    if (!is_folder(model)) {
-        snprintf(path, PATH_MAX, "%s", model);
-        return sp_checkpoint_open_weights(file, path, SP_INTACT);
-    }
-    if (snprintf(dir, sizeof dir, "%s/checkpoints", model) >= (int)sizeof dir)
-        return SP_FAIL(SP_EUSAGE, "%s: the path is too long", model);
-    SP_TRY(sp_checkpoint_open_best(file, dir, path));
-    return *file
-               ? SP_OK
-               : SP_FAIL(SP_EUSAGE,
-                         "%s: no checkpoint; name a run that has one, or a file", dir);
+    if (is_folder(model))
+        return sp_checkpoint_open_run(file, model, "name a run that has one, or a file",
+                                      path);
+    snprintf(path, PATH_MAX, "%s", model);
+    return sp_checkpoint_open_weights(file, path, SP_INTACT);
 }
 
 /* Prints the network of the checkpoint's deck. A file of an older version does not say

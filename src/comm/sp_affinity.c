@@ -27,15 +27,6 @@ static void from_bitmap(hwloc_const_bitmap_t map, uint64_t set[SP_CORE_WORDS])
         set[i / WORD_BITS] |= (uint64_t)1 << i % WORD_BITS;
 }
 
-static int count(const uint64_t set[SP_CORE_WORDS])
-{
-    int n = 0;
-
-    for (int w = 0; w < SP_CORE_WORDS; w++)
-        n += __builtin_popcountll(set[w]);
-    return n;
-}
-
 /* Loads the machine's topology as hwloc sees it. The callers restrict it to the allowed
  * cores. */
 static bool open_topology(hwloc_topology_t *topology, bool has_devices)
@@ -66,7 +57,7 @@ void sp_affinity_near(const uint64_t allowed[SP_CORE_WORDS], const char *pci,
         from_bitmap(place->cpuset, local);
         for (int w = 0; w < SP_CORE_WORDS; w++)
             near[w] &= local[w];
-        if (count(near) == 0)
+        if (sp_machine_count(near) == 0)
             memcpy(near, allowed, SP_CORE_WORDS * sizeof *near);
     }
     hwloc_topology_destroy(topology);
@@ -89,7 +80,7 @@ static int divide(hwloc_topology_t topology, hwloc_const_bitmap_t set, int index
     if (hwloc_bitmap_weight(root->cpuset) >= n &&
         hwloc_distrib(topology, &root, 1, shares, (unsigned)n, INT_MAX, 0) == 0) {
         from_bitmap(shares[index], share);
-        cores = count(share);
+        cores = sp_machine_count(share);
     }
     for (int i = 0; i < n; i++)
         hwloc_bitmap_free(shares[i]);
@@ -185,8 +176,8 @@ sp_status sp_affinity_bind(sp_comm *comm, const char *pci, char *text, size_t by
     if (wish && strcmp(wish, "no") == 0)
         return SP_OK;
     cores = sp_affinity_share(near, index, n, share);
-    if (cores > 0 && cores < count(allowed) && bind_to(share, allowed, text, bytes) &&
-        cores < comm->cores)
+    if (cores > 0 && cores < sp_machine_count(allowed) &&
+        bind_to(share, allowed, text, bytes) && cores < comm->cores)
         comm->cores = cores;
     return SP_OK;
 }

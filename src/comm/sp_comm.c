@@ -418,7 +418,6 @@ sp_status sp_comm_bcast(sp_comm *comm, void *data, size_t bytes, int root)
     MPI_Request request;
 
     assert(0 <= root && root < comm->size && (data || bytes == 0));
-    assert(data || bytes == 0);
     if (comm->size == 1)
         return SP_OK;
     for (size_t done = 0; done < bytes; done += PIECE_BYTES) {
@@ -466,9 +465,9 @@ void sp_comm_clear(sp_comm *comm, void *data, size_t bytes)
 
 void sp_comm_free(sp_comm *comm, void *data)
 {
-    if (data && is_shared(comm, data))
-        sp_node_free(comm->impl->shared, data);
-    else
+    const struct sp_comm_impl *impl = comm->impl;
+
+    if (!impl || !impl->shared || !sp_node_free(impl->shared, data))
         free(data);
 }
 

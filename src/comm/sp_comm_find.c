@@ -29,15 +29,14 @@ static sp_status count_cores(sp_comm *comm)
 {
     struct sp_comm_impl *impl = comm->impl;
     uint64_t set[SP_CORE_WORDS];
-    int quota = sp_machine_core_quota(), n = 0, ranks;
+    int quota = sp_machine_core_quota(), n, ranks;
     MPI_Request request;
 
     sp_machine_cores(set);
     SP_MPI(Iallreduce(MPI_IN_PLACE, set, SP_CORE_WORDS, MPI_UINT64_T, MPI_BOR,
                       impl->node, &request));
     SP_TRY(sp_comm_wait_all(comm, 1, &request));
-    for (int w = 0; w < SP_CORE_WORDS; w++)
-        n += __builtin_popcountll(set[w]);
+    n = sp_machine_count(set);
     comm->node_cores = n < quota ? n : quota;
     SP_MPI(Comm_size(impl->node, &ranks));
     share_cores(comm, ranks > comm->node_cores);

@@ -32,7 +32,7 @@ typedef struct sp_node_request {
     sp_type type;
     sp_reduce_op op;
     /* is_given: this rank has done its part of the work; is_done: the sum is there */
-    bool is_long, is_given, is_done;
+    bool is_given, is_done;
 } sp_node_request;
 
 /* An exchange of bytes: `all` [size][bytes] receives every rank's `mine`. Collective

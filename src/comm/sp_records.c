@@ -4,12 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ALIGNMENT = 8, HEAD = 8 };
+#include "base/sp_number.h"
 
-static size_t padded(size_t bytes)
-{
-    return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-}
+enum { ALIGNMENT = 8, HEAD = 8 };
 
 void sp_records_destroy(sp_records *records)
 {
@@ -41,12 +38,12 @@ static sp_status make_room(sp_records *r, size_t bytes)
 sp_status sp_records_add(sp_records *records, size_t bytes, void **record)
 {
     const uint64_t head = bytes;
-    size_t at = records->bytes, end = at + HEAD + padded(bytes);
+    size_t at = records->bytes, end = at + HEAD + sp_multiple(bytes, ALIGNMENT);
 
     assert(record);
     SP_TRY(make_room(records, end));
     memcpy(records->data + at, &head, sizeof head);
-    memset(records->data + at + HEAD, 0, padded(bytes));
+    memset(records->data + at + HEAD, 0, sp_multiple(bytes, ALIGNMENT));
     *record = records->data + at + HEAD;
     records->bytes = end;
     return SP_OK;
@@ -104,6 +101,6 @@ void *sp_records_next(sp_records *records, size_t *bytes)
     memcpy(&head, at, sizeof head);
     if (bytes)
         *bytes = head;
-    records->at += HEAD + padded(head);
+    records->at += HEAD + sp_multiple(head, ALIGNMENT);
     return at + HEAD;
 }

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_number.h"
+
 enum { ALIGN = 128 };
 
 sp_status sp_ranges_create(sp_ranges *ranges, int most)
@@ -69,7 +71,7 @@ static void absorb_next(sp_ranges *r, int i)
 
 size_t sp_ranges_aligned(size_t bytes)
 {
-    return bytes ? (bytes + ALIGN - 1) / ALIGN * ALIGN : ALIGN;
+    return bytes ? sp_multiple(bytes, ALIGN) : ALIGN;
 }
 
 /* Moves the span's end so that a free range of at least so many bytes stands there, and

@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 
 #include "base/sp_machine.h"
+#include "base/sp_number.h"
 
 enum { ALIGN = 128, HUGE_PAGE = 2 << 20 };
 
@@ -42,7 +43,7 @@ sp_status sp_arena_create(sp_arena *arena, size_t reserve, const char *name)
     if (asked > sp_machine_memory())
         return SP_FAIL(SP_EMEM, "arena %s: %.1f MiB asked, the machine has %.1f", name,
                        mib(asked), mib(sp_machine_memory()));
-    asked = (asked + MIB - 1) / MIB * MIB;
+    asked = sp_multiple(asked, MIB);
     reserve = asked;
     base = mmap(NULL, reserve, PROT_READ | PROT_WRITE, flags, -1, 0);
     while (base == MAP_FAILED && reserve / 2 >= LEAST_RESERVE) {
@@ -77,7 +78,7 @@ void sp_arena_destroy(sp_arena *arena)
 sp_status sp_arena_take(sp_arena *arena, size_t bytes, void **out)
 {
     size_t room = arena->reserved - arena->used;
-    size_t end = arena->used + (bytes + ALIGN - 1) / ALIGN * ALIGN;
+    size_t end = arena->used + sp_multiple(bytes, ALIGN);
     void *taken = arena->base ? arena->base + arena->used : NULL;
 
     assert(arena->used <= arena->reserved);
@@ -87,7 +88,7 @@ sp_status sp_arena_take(sp_arena *arena, size_t bytes, void **out)
                        arena->name, mib(bytes), mib(arena->used), mib(arena->reserved),
                        sp_machine_address_space() == SIZE_MAX
                            ? ""
-                           : "; ulimit -v bounds the addresses of this process");
+                           : "; ulimit -v or -d bounds the addresses of this process");
     if (arena->commit && end > arena->committed)
         SP_TRY(arena->commit(arena, end));
     arena->used = end;
@@ -117,7 +118,7 @@ size_t sp_arena_release(sp_arena *arena, size_t from, size_t to)
 {
     uintptr_t base = (uintptr_t)arena->base;
     /* Whole large pages, so that none is broken up. */
-    uintptr_t begin = (base + from + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+    uintptr_t begin = sp_multiple(base + from, HUGE_PAGE);
     uintptr_t end = (base + to) / HUGE_PAGE * HUGE_PAGE;
 
     assert(from <= to && to <= arena->reserved);

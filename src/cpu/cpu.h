@@ -44,12 +44,10 @@ SP_OPERATIONS(SP_CPU_DECLARE)
 /* ---- outside the table ---- */
 /* The order of sums of products in bf16 that this processor is fast at, which open
  * takes where be->sums is SP_SUMS_AUTO. SP_CPU_ISA counts. Local. */
-sp_bf16_sums sp_cpu_sums(void);
-/* Bytes of the scratch for an operand that products in bf16 round. */
-static inline size_t sp_cpu_rounded_bytes(int64_t n, int c)
-{
-    return (size_t)n * (size_t)c * sizeof(uint16_t);
-}
+sp_bf16_sums sp_cpu_order(void);
+/* Has this processor the instructions of AVX-512 that the kernels use, and this build
+ * kernels of them? Local. */
+bool sp_cpu_has_avx512(void);
 /* sp_cpu_plan_build without vector instructions: the oracle of the tests. */
 SP_OP(plan_build) sp_cpu_plan_build_portable;
 /* Finds the least and largest coordinates of c [n][3], n > 0. SP_EDATA: a coordinate is

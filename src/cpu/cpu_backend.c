@@ -75,7 +75,7 @@ int sp_cpu_spans(const int32_t *sample_row, int n_samples, int rows, sp_cpu_span
     for (int b = 0; b < n_samples; b++)
         for (int32_t row = sample_row[b], end; row < sample_row[b + 1];
              row = end, n++) {
-            end = (int32_t)sp_cpu_least((int64_t)row + rows, sample_row[b + 1]);
+            end = (int32_t)sp_least((int64_t)row + rows, sample_row[b + 1]);
             if (span)
                 span[n] = (sp_cpu_span){b, row, end};
         }

@@ -17,17 +17,24 @@ static const sp_cpu_isa *const all_isas[] = {
 };
 enum { N_ISAS = sizeof all_isas / sizeof *all_isas };
 
-static bool has_isa(const sp_cpu_isa *isa)
+bool sp_cpu_has_avx512(void)
 {
 #ifdef SP_HAVE_SIMD_X86
     __builtin_cpu_init();
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+           __builtin_cpu_supports("avx512vpopcntdq") && __builtin_cpu_supports("fma") &&
+           __builtin_cpu_supports("bmi2");
+#else
+    return false;
+#endif
+}
+
+static bool has_isa(const sp_cpu_isa *isa)
+{
+#ifdef SP_HAVE_SIMD_X86
     if (isa == &sp_avx512_isa)
-        return __builtin_cpu_supports("avx512f") &&
-               __builtin_cpu_supports("avx512bw") &&
-               __builtin_cpu_supports("avx512dq") &&
-               __builtin_cpu_supports("avx512vl") &&
-               __builtin_cpu_supports("avx512vpopcntdq") &&
-               __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2");
+        return sp_cpu_has_avx512();
     if (isa == &sp_avx2_isa)
         return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
                __builtin_cpu_supports("bmi2");
@@ -39,7 +46,7 @@ static bool has_isa(const sp_cpu_isa *isa)
 static bool has_bf16(void)
 {
 #ifdef SP_HAVE_AVX512BF16
-    return has_isa(&sp_avx512_isa) && __builtin_cpu_supports("avx512bf16");
+    return sp_cpu_has_avx512() && __builtin_cpu_supports("avx512bf16");
 #else
     return false;
 #endif
@@ -50,7 +57,7 @@ static bool has_bf16(void)
 static bool has_amx(void)
 {
 #ifdef SP_HAVE_AMX
-    return has_isa(&sp_avx512_isa) && sp_amx_permit();
+    return sp_cpu_has_avx512() && sp_amx_permit();
 #else
     return false;
 #endif
@@ -151,7 +158,7 @@ static const sp_cpu_isa *choose_tiles(void)
     return &sp_tiles_isa;
 }
 
-sp_bf16_sums sp_cpu_sums(void)
+sp_bf16_sums sp_cpu_order(void)
 {
     return (!wanted() || is_wanted(amx)) && has_amx() ? SP_SUMS_TILES : SP_SUMS_PAIRS;
 }
@@ -166,7 +173,7 @@ sp_status sp_cpu_choose(sp_backend *be, sp_cpu *cpu)
         return refuse(amx);
     SP_TRY(choose_isa(&cpu->isa));
     if (is_bf16 && be->sums == SP_SUMS_AUTO)
-        be->sums = sp_cpu_sums();
+        be->sums = sp_cpu_order();
     cpu->bf16 =
         be->sums == SP_SUMS_TILES ? choose_tiles() : choose_pairs(cpu->isa, is_bf16);
     return SP_OK;

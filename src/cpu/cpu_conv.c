@@ -56,73 +56,9 @@ sp_status sp_cpu_conv_pack(sp_backend *be, const sp_pack_args *args, int n_args)
     return SP_OK;
 }
 
-/* ---- sums of the output ----
- * The spans and their order are those of sp_cpu_norm_sums, so the sums agree bit for
- * bit; here each span is summed right after its tile, while that is still in L2. */
+/* ---- tiles of the output ---- */
 
-enum { SPANS = SP_TILE / SP_CPU_ROW_BLOCK /* spans of a tile */ };
-static_assert(SP_TILE % SP_CPU_ROW_BLOCK == 0, "no span straddles a tile");
-
-/* Partial sums over the output, by tile: those of the output itself, or of the backward
- * pass of a norm. */
-typedef struct tile_sums {
-    int n, c; /* numbers of tiles, of channels */
-    sp_cpu_span *tile;
-    double *part;                  /* [n][SPANS][2][c] one partial sum a span */
-    const sp_norm_grad_args *norm; /* NULL: sums of the output */
-} tile_sums;
-
-enum { MOST_SUMS = 2 }; /* the most tile_sums that one convolution fills */
-
-/* Takes room for sums [n_sums]. */
-static sp_status take_sums(sp_backend *be, int c, const int32_t *sample_row,
-                           int n_samples, tile_sums *sums, int n_sums)
-{
-    const int n = sp_cpu_spans(sample_row, n_samples, SP_TILE, NULL);
-    const size_t parts = (size_t)n * 2 * SPANS * (size_t)c;
-    double *at;
-    sp_cpu_span *tile;
-
-    SP_TRY(sp_cpu_scratch(
-        be, (size_t)n_sums * parts * sizeof *at + (size_t)n * sizeof *tile,
-        (void **)&at));
-    tile = (sp_cpu_span *)(at + (size_t)n_sums * parts);
-    sp_cpu_spans(sample_row, n_samples, SP_TILE, tile);
-    for (int i = 0; i < n_sums; i++)
-        sums[i] =
-            (tile_sums){.n = n, .c = c, .tile = tile, .part = at + (size_t)i * parts};
-    return SP_OK;
-}
-
-static void sum_tile(const sp_cpu_isa *isa, sp_tensor y, const tile_sums *s, int t)
-{
-    const size_t size = 2 * (size_t)s->c;
-    const int32_t end = s->tile[t].end;
-    double *part = s->part + (size_t)t * SPANS * size;
-
-    for (int32_t row = s->tile[t].row, next; row < end; row = next, part += size) {
-        next = (int32_t)sp_cpu_least(row + SP_CPU_ROW_BLOCK, end);
-        if (s->norm)
-            isa->norm_grad_sums(s->norm, row, next, part);
-        else
-            isa->norm_sums(y, row, next, part);
-    }
-}
-
-static void add_sums(const tile_sums *s, int n_samples, double *sums)
-{
-    const size_t size = 2 * (size_t)s->c;
-
-    memset(sums, 0, (size_t)n_samples * size * sizeof *sums);
-    for (int t = 0; t < s->n; t++) {
-        const double *part = s->part + (size_t)t * SPANS * size;
-        double *to = sums + (size_t)s->tile[t].sample * size;
-        for (int32_t row = s->tile[t].row; row < s->tile[t].end;
-             row += SP_CPU_ROW_BLOCK, part += size)
-            for (size_t j = 0; j < size; j++)
-                to[j] += part[j];
-    }
-}
+enum { MOST_SUMS = 2 }; /* the most sums that one convolution fills */
 
 /* Applies a norm to the rows of tile t, which are still in L2. */
 static void norm_tile(const sp_cpu_isa *isa, const sp_conv_args *a,
@@ -130,7 +66,7 @@ static void norm_tile(const sp_cpu_isa *isa, const sp_conv_args *a,
 {
     const int64_t row = a->map ? a->map->tile_row[t] : (int64_t)t * SP_TILE;
     const int64_t end =
-        a->map ? a->map->tile_row[t + 1] : sp_cpu_least(row + SP_TILE, a->y.n);
+        a->map ? a->map->tile_row[t + 1] : sp_least(row + SP_TILE, a->y.n);
 
     isa->norm_apply(norm, row, end);
 }
@@ -144,8 +80,8 @@ static sp_status round_operand(sp_backend *be, sp_tensor *x)
 
     if (be->precision != SP_BF16 || from.elem == SP_ELEM_BF16)
         return SP_OK;
-    SP_TRY(sp_cpu_scratch_for(be, SP_CPU_ROUNDED, sp_cpu_rounded_bytes(from.n, from.c),
-                              &data));
+    SP_TRY(sp_cpu_scratch_for(
+        be, SP_CPU_ROUNDED, (size_t)from.n * (size_t)from.c * sizeof(uint16_t), &data));
     *x = (sp_tensor){data, from.n, from.c, from.c, SP_ELEM_BF16};
     return sp_cpu_copy(be, from, *x, false);
 }
@@ -153,7 +89,8 @@ static sp_status round_operand(sp_backend *be, sp_tensor *x)
 /* Computes the output tile by tile, and while a tile is still in L2 its part of each of
  * n_sums sums, or the norm of it (NULL: none). */
 static sp_status over_tiles(sp_backend *be, const sp_conv_args *a,
-                            const tile_sums *sums, int n_sums, const sp_norm_args *norm)
+                            const sp_cpu_sums *sums, int n_sums,
+                            const sp_norm_args *norm)
 {
     const sp_cpu_isa *isa = sp_cpu_products_of(be);
     const sp_cpu_isa *rows = sp_cpu_rows_of(be, a->y.elem);
@@ -175,8 +112,9 @@ static sp_status over_tiles(sp_backend *be, const sp_conv_args *a,
     schedule(dynamic, run) if (n_tiles > 1)
     for (int t = 0; t < n_tiles; t++) {
         isa->conv_tile(&conv, t);
-        for (int i = 0; i < n_sums; i++)
-            sum_tile(rows, a->y, &sums[i], t);
+        for (int i = 0; i < n_sums * SP_CPU_SPANS; i++)
+            sp_cpu_sum_span(rows, a->y, &sums[i / SP_CPU_SPANS],
+                            t * SP_CPU_SPANS + i % SP_CPU_SPANS);
         if (norm)
             norm_tile(rows, a, norm, t);
     }
@@ -203,12 +141,12 @@ sp_status sp_cpu_conv_forward_norm_sums(sp_backend *be, const sp_conv_args *conv
                                         const int32_t *sample_row, int n_samples,
                                         double *sums)
 {
-    tile_sums s;
+    sp_cpu_sums s;
 
     assert(sp_conv_is_sound(conv) && sums);
-    SP_TRY(take_sums(be, conv->y.c, sample_row, n_samples, &s, 1));
+    SP_TRY(sp_cpu_take_sums(be, conv->y.c, sample_row, n_samples, &s, 1));
     SP_TRY(over_tiles(be, conv, &s, 1, NULL));
-    add_sums(&s, n_samples, sums);
+    sp_cpu_add_sums(&s, n_samples, sums);
     return SP_OK;
 }
 
@@ -225,17 +163,17 @@ sp_status sp_cpu_conv_grad_input_norm_sums(sp_backend *be, const sp_conv_args *c
 {
     const sp_norm_grad_args *of[MOST_SUMS] = {norm, residual};
     const int n = residual ? 2 : 1;
-    tile_sums s[MOST_SUMS];
+    sp_cpu_sums s[MOST_SUMS];
 
     assert(sp_conv_is_sound(conv) && sp_norm_grad_sums_are_sound(norm));
     assert(!residual || (residual->slope == 1 && residual->dy.data == norm->dy.data &&
                          residual->x.c == norm->x.c));
-    SP_TRY(take_sums(be, norm->x.c, norm->sample_row, norm->n_samples, s, n));
+    SP_TRY(sp_cpu_take_sums(be, norm->x.c, norm->sample_row, norm->n_samples, s, n));
     for (int i = 0; i < n; i++)
         s[i].norm = of[i];
     SP_TRY(over_tiles(be, conv, s, n, NULL));
     for (int i = 0; i < n; i++) {
-        add_sums(&s[i], of[i]->n_samples, of[i]->sums);
+        sp_cpu_add_sums(&s[i], of[i]->n_samples, of[i]->sums);
         sp_cpu_norm_grad_scale(of[i]);
     }
     return SP_OK;
@@ -325,7 +263,7 @@ static sp_status add_bias_grad(sp_backend *be, const sp_conv_wgrad_args *a)
         for (int64_t i = sp_cpu_first_row(a->map, a->sample_row, b); i < end;
              i += most) {
             sp_cpu_rows_of(be, a->dy.elem)
-                ->norm_sums(a->dy, i, sp_cpu_least(i + most, end), part);
+                ->norm_sums(a->dy, i, sp_least(i + most, end), part);
             for (int j = 0; j < c; j++)
                 sums[j] += part[j];
         }

@@ -21,6 +21,7 @@
 #ifndef SP_CPU_ISA_H
 #define SP_CPU_ISA_H
 
+#include "base/sp_number.h"
 #include "base/sp_rng.h"
 #include "cpu/cpu.h"
 
@@ -118,6 +119,20 @@ typedef struct sp_cpu_isa {
     double (*read)(const float *x, const float *y, int64_t n);
 } sp_cpu_isa;
 
+/* The functions of a table by name, from which the versions' declarations and tables are
+ * made: those of products, of packed weights, of rows, and those that only the tables
+ * for fp32 have. */
+#define SP_CPU_PRODUCTS(X) X(conv_tile) X(wgrad) X(multiply_add)
+#define SP_CPU_PACKING(X)  X(n_panels) X(pack) X(unpack_add)
+#define SP_CPU_ROWS(X)                                                                 \
+    X(norm_sums)                                                                       \
+    X(norm_apply) X(norm_grad_sums) X(norm_grad_apply) X(relu) X(relu_grad) X(dropout) \
+        X(add)
+#define SP_CPU_FP32(X)                                                                 \
+    X(loss) X(sgd) X(adamw) X(sum_squares) X(stream) X(update) X(read)
+/* The type of such a function: SP_CPU_KERNEL(add) sp_avx2_add; declares one. */
+#define SP_CPU_KERNEL(slot) __typeof__(*((sp_cpu_isa *)0)->slot)
+
 extern const sp_cpu_isa sp_portable_isa;
 extern const sp_cpu_isa sp_avx2_isa, sp_avx512_isa; /* with SP_HAVE_SIMD_X86 */
 extern const sp_cpu_isa sp_avx512bf16_isa;          /* with SP_HAVE_AVX512BF16 */
@@ -180,6 +195,27 @@ static inline sp_status sp_cpu_scratch(sp_backend *be, size_t bytes, void **out)
  * alone. */
 int sp_cpu_spans(const int32_t *sample_row, int n_samples, int rows, sp_cpu_span *span);
 
+/* ---- sums over rows, for each channel (cpu_norm.c) ----
+ * They are formed over spans of SP_CPU_ROW_BLOCK rows, whose sums are added in order. No
+ * span straddles a tile, so a convolution can sum each tile while it is in L2, and the
+ * result is the same bits. */
+enum { SP_CPU_SPANS = SP_TILE / SP_CPU_ROW_BLOCK /* spans of a tile */ };
+_Static_assert(SP_TILE % SP_CPU_ROW_BLOCK == 0, "no span straddles a tile");
+
+typedef struct sp_cpu_sums {
+    int n, c;                      /* numbers of tiles, of channels */
+    sp_cpu_span *tile;             /* [n] */
+    double *part;                  /* [n][SP_CPU_SPANS][2][c] one partial sum a span */
+    const sp_norm_grad_args *norm; /* sums of its backward pass; NULL: of x and x^2 */
+} sp_cpu_sums;
+
+/* Takes scratch for sums [n_sums] over the rows of all samples. SP_EMEM. */
+sp_status sp_cpu_take_sums(sp_backend *be, int c, const int32_t *sample_row,
+                           int n_samples, sp_cpu_sums *sums, int n_sums);
+/* Sums span i of n * SP_CPU_SPANS; one without rows is left out. */
+void sp_cpu_sum_span(const sp_cpu_isa *isa, sp_tensor x, const sp_cpu_sums *s, int i);
+/* Writes the sums [n_samples][2][c] of the samples. */
+void sp_cpu_add_sums(const sp_cpu_sums *s, int n_samples, double *sums);
 /* Multiplies the second sums of a norm's backward pass by inv_std: norm_grad_sums of
  * sp_cpu_isa leaves that to its callers. */
 void sp_cpu_norm_grad_scale(const sp_norm_grad_args *a);
@@ -187,10 +223,6 @@ void sp_cpu_norm_grad_scale(const sp_norm_grad_args *a);
 static inline int64_t sp_cpu_blocks(int64_t n, int64_t size)
 {
     return (n + size - 1) / size;
-}
-static inline int64_t sp_cpu_least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
 }
 
 #endif

@@ -7,55 +7,77 @@
 #include "compute/sp_norm.h"
 #include "cpu/cpu_isa.h"
 
-/* Spans and their partial sums, in one scratch block. */
-typedef struct parts {
-    int n;
-    sp_cpu_span *span; /* [n] */
-    double *sums;      /* [n][2][c] */
-} parts;
-
-static sp_status take_parts(sp_backend *be, const int32_t *sample_row, int n_samples,
-                            int c, parts *p)
+sp_status sp_cpu_take_sums(sp_backend *be, int c, const int32_t *sample_row,
+                           int n_samples, sp_cpu_sums *sums, int n_sums)
 {
-    void *at;
-    size_t sums;
+    const int n = sp_cpu_spans(sample_row, n_samples, SP_TILE, NULL);
+    const size_t parts = (size_t)n * 2 * SP_CPU_SPANS * (size_t)c;
+    double *at;
+    sp_cpu_span *tile;
 
-    p->n = sp_cpu_spans(sample_row, n_samples, SP_CPU_ROW_BLOCK, NULL);
-    sums = (size_t)p->n * 2 * (size_t)c;
-    SP_TRY(sp_cpu_scratch(be, sums * sizeof(double) + (size_t)p->n * sizeof *p->span,
-                          &at));
-    p->sums = at;
-    p->span = (sp_cpu_span *)(p->sums + sums);
-    sp_cpu_spans(sample_row, n_samples, SP_CPU_ROW_BLOCK, p->span);
+    SP_TRY(sp_cpu_scratch(
+        be, (size_t)n_sums * parts * sizeof *at + (size_t)n * sizeof *tile,
+        (void **)&at));
+    tile = (sp_cpu_span *)(at + (size_t)n_sums * parts);
+    sp_cpu_spans(sample_row, n_samples, SP_TILE, tile);
+    for (int i = 0; i < n_sums; i++)
+        sums[i] =
+            (sp_cpu_sums){.n = n, .c = c, .tile = tile, .part = at + (size_t)i * parts};
     return SP_OK;
 }
 
-static void add_parts(const parts *p, int n_samples, int c, double *sums)
+void sp_cpu_sum_span(const sp_cpu_isa *isa, sp_tensor x, const sp_cpu_sums *s, int i)
 {
-    memset(sums, 0, (size_t)n_samples * 2 * (size_t)c * sizeof *sums);
-    for (int i = 0; i < p->n; i++) {
-        const double *part = p->sums + (size_t)i * 2 * (size_t)c;
-        double *to = sums + (size_t)p->span[i].sample * 2 * (size_t)c;
-        for (int j = 0; j < 2 * c; j++)
-            to[j] += part[j];
+    const sp_cpu_span *tile = &s->tile[i / SP_CPU_SPANS];
+    const int64_t row = tile->row + i % SP_CPU_SPANS * SP_CPU_ROW_BLOCK;
+    const int64_t end = sp_least(row + SP_CPU_ROW_BLOCK, tile->end);
+    double *part = s->part + (size_t)i * 2 * (size_t)s->c;
+
+    if (row >= end)
+        return;
+    if (s->norm)
+        isa->norm_grad_sums(s->norm, row, end, part);
+    else
+        isa->norm_sums(x, row, end, part);
+}
+
+void sp_cpu_add_sums(const sp_cpu_sums *s, int n_samples, double *sums)
+{
+    const size_t size = 2 * (size_t)s->c;
+
+    memset(sums, 0, (size_t)n_samples * size * sizeof *sums);
+    for (int t = 0; t < s->n; t++) {
+        const double *part = s->part + (size_t)t * SP_CPU_SPANS * size;
+        double *to = sums + (size_t)s->tile[t].sample * size;
+        for (int32_t row = s->tile[t].row; row < s->tile[t].end;
+             row += SP_CPU_ROW_BLOCK, part += size)
+            for (size_t j = 0; j < size; j++)
+                to[j] += part[j];
     }
+}
+
+/* Sums over all rows of x; norm: see sp_cpu_sums. */
+static sp_status sum_rows(sp_backend *be, sp_tensor x, const int32_t *sample_row,
+                          int n_samples, const sp_norm_grad_args *norm, double *sums)
+{
+    const sp_cpu_isa *isa = sp_cpu_rows_of(be, x.elem);
+    sp_cpu_sums s;
+
+    SP_TRY(sp_cpu_take_sums(be, x.c, sample_row, n_samples, &s, 1));
+    s.norm = norm;
+#pragma omp parallel for num_threads(be->threads) if (x.n > SP_CPU_ROW_BLOCK)
+    for (int i = 0; i < s.n * SP_CPU_SPANS; i++)
+        sp_cpu_sum_span(isa, x, &s, i);
+    sp_cpu_add_sums(&s, n_samples, sums);
+    return SP_OK;
 }
 
 sp_status sp_cpu_norm_sums(sp_backend *be, sp_tensor x, const int32_t *sample_row,
                            int n_samples, double *sums)
 {
-    const sp_cpu_isa *isa = sp_cpu_rows_of(be, x.elem);
-    parts p;
-
     assert(sp_tensor_is_sound(x) && sums);
     assert(sp_samples_cover(sample_row, n_samples, x.n));
-    SP_TRY(take_parts(be, sample_row, n_samples, x.c, &p));
-#pragma omp parallel for num_threads(be->threads) if (p.n > 1)
-    for (int i = 0; i < p.n; i++)
-        isa->norm_sums(x, p.span[i].row, p.span[i].end,
-                       p.sums + (size_t)i * 2 * (size_t)x.c);
-    add_parts(&p, n_samples, x.c, sums);
-    return SP_OK;
+    return sum_rows(be, x, sample_row, n_samples, NULL, sums);
 }
 
 sp_status sp_cpu_norm_apply(sp_backend *be, const sp_norm_args *a)
@@ -69,7 +91,7 @@ sp_status sp_cpu_norm_apply(sp_backend *be, const sp_norm_args *a)
         SP_TRY(sp_cpu_norm_finish(be, a->finish));
 #pragma omp parallel for num_threads(be->threads) if (n_blocks > 1)
     for (int64_t i = 0; i < n_blocks; i++)
-        isa->norm_apply(a, i * size, sp_cpu_least((i + 1) * size, n));
+        isa->norm_apply(a, i * size, sp_least((i + 1) * size, n));
     return SP_OK;
 }
 
@@ -84,17 +106,8 @@ void sp_cpu_norm_grad_scale(const sp_norm_grad_args *a)
 
 sp_status sp_cpu_norm_grad_sums(sp_backend *be, const sp_norm_grad_args *a)
 {
-    const sp_cpu_isa *isa = sp_cpu_rows_of(be, a->x.elem);
-    const int c = a->x.c;
-    parts p;
-
     assert(sp_norm_grad_sums_are_sound(a));
-    SP_TRY(take_parts(be, a->sample_row, a->n_samples, c, &p));
-#pragma omp parallel for num_threads(be->threads) if (p.n > 1)
-    for (int i = 0; i < p.n; i++)
-        isa->norm_grad_sums(a, p.span[i].row, p.span[i].end,
-                            p.sums + (size_t)i * 2 * (size_t)c);
-    add_parts(&p, a->n_samples, c, a->sums);
+    SP_TRY(sum_rows(be, a->x, a->sample_row, a->n_samples, a, a->sums));
     sp_cpu_norm_grad_scale(a);
     return SP_OK;
 }
@@ -110,7 +123,7 @@ sp_status sp_cpu_norm_grad_apply(sp_backend *be, const sp_norm_grad_args *a)
         SP_TRY(sp_cpu_norm_grad_finish(be, a->finish));
 #pragma omp parallel for num_threads(be->threads) if (n_blocks > 1)
     for (int64_t i = 0; i < n_blocks; i++)
-        isa->norm_grad_apply(a, i * size, sp_cpu_least((i + 1) * size, n));
+        isa->norm_grad_apply(a, i * size, sp_least((i + 1) * size, n));
     return SP_OK;
 }
 

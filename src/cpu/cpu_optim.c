@@ -19,7 +19,7 @@ static void update(void (*rule)(const sp_optim_args *, int64_t, int64_t),
 
         while (next < end && !a->spared[next / SP_SPARED_RUN] == !is_spared)
             next += SP_SPARED_RUN;
-        next = sp_cpu_least(next, end);
+        next = sp_least(next, end);
         rule(is_spared ? &without : a, at, next);
         at = next;
     }
@@ -33,7 +33,7 @@ sp_status sp_cpu_sgd(sp_backend *be, const sp_optim_args *a)
     assert(sp_update_is_sound(a));
 #pragma omp parallel for num_threads(be->threads) if (n_blocks > 1)
     for (int64_t i = 0; i < n_blocks; i++)
-        update(isa->sgd, a, i * size, sp_cpu_least((i + 1) * size, a->n));
+        update(isa->sgd, a, i * size, sp_least((i + 1) * size, a->n));
     return SP_OK;
 }
 
@@ -45,7 +45,7 @@ sp_status sp_cpu_adamw(sp_backend *be, const sp_optim_args *a)
     assert(sp_update_is_sound(a) && a->m && a->v);
 #pragma omp parallel for num_threads(be->threads) if (n_blocks > 1)
     for (int64_t i = 0; i < n_blocks; i++)
-        update(isa->adamw, a, i * size, sp_cpu_least((i + 1) * size, a->n));
+        update(isa->adamw, a, i * size, sp_least((i + 1) * size, a->n));
     return SP_OK;
 }
 
@@ -59,7 +59,7 @@ sp_status sp_cpu_sum_squares(sp_backend *be, const float *g, int64_t n, double *
     SP_TRY(sp_cpu_scratch(be, (size_t)n_blocks * sizeof *part, (void **)&part));
 #pragma omp parallel for num_threads(be->threads) if (n_blocks > 1)
     for (int64_t i = 0; i < n_blocks; i++)
-        part[i] = isa->sum_squares(g + i * size, sp_cpu_least(size, n - i * size));
+        part[i] = isa->sum_squares(g + i * size, sp_least(size, n - i * size));
     *sum = 0;
     for (int64_t i = 0; i < n_blocks; i++)
         *sum += part[i];

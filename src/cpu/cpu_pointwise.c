@@ -12,7 +12,7 @@ sp_status sp_cpu_relu(sp_backend *be, sp_tensor x, float slope, sp_tensor y)
     assert(sp_tensors_match(x, y));
 #pragma omp parallel for num_threads(be->threads) if (n_blocks > 1)
     for (int64_t i = 0; i < n_blocks; i++)
-        isa->relu(x, slope, y, i * size, sp_cpu_least((i + 1) * size, n));
+        isa->relu(x, slope, y, i * size, sp_least((i + 1) * size, n));
     return SP_OK;
 }
 
@@ -26,7 +26,7 @@ sp_status sp_cpu_relu_grad(sp_backend *be, sp_tensor y, float slope, sp_tensor d
 #pragma omp parallel for num_threads(be->threads) if (n_blocks > 1)
     for (int64_t i = 0; i < n_blocks; i++)
         isa->relu_grad(y, slope, dy, dx, is_added, i * size,
-                       sp_cpu_least((i + 1) * size, n));
+                       sp_least((i + 1) * size, n));
     return SP_OK;
 }
 
@@ -47,11 +47,11 @@ sp_status sp_cpu_copy(sp_backend *be, sp_tensor x, sp_tensor y, bool is_added)
     for (int64_t i = 0; i < n_blocks; i++)
         if (x.elem != y.elem)
             sp_cpu_rows_of(be, SP_ELEM_BF16)
-                ->convert(x, y, is_added, i * size, sp_cpu_least((i + 1) * size, n));
+                ->convert(x, y, is_added, i * size, sp_least((i + 1) * size, n));
         else if (is_added)
-            isa->add(x, y, i * size, sp_cpu_least((i + 1) * size, n));
+            isa->add(x, y, i * size, sp_least((i + 1) * size, n));
         else
-            copy_rows(x, y, i * size, sp_cpu_least((i + 1) * size, n));
+            copy_rows(x, y, i * size, sp_least((i + 1) * size, n));
     return SP_OK;
 }
 

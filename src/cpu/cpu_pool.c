@@ -74,7 +74,7 @@ sp_status sp_cpu_pool(sp_backend *be, const sp_pool_args *a)
             memset(a->argmax + (size_t)o * (size_t)c, 0xff,
                    (size_t)c * sizeof *a->argmax);
         for (int j = 0; j < c; j += COLUMNS)
-            pool_columns(a, t, j, (int)sp_cpu_least(j + COLUMNS, c));
+            pool_columns(a, t, j, (int)sp_least(j + COLUMNS, c));
     }
     return SP_OK;
 }
@@ -117,9 +117,9 @@ sp_status sp_cpu_pool_grad(sp_backend *be, const sp_pool_args *a)
 #pragma omp parallel for num_threads(be->threads) if (c > COLUMNS)
     for (int j = 0; j < c; j += COLUMNS)
         if (a->is_max)
-            max_grad(a, j, (int)sp_cpu_least(j + COLUMNS, c));
+            max_grad(a, j, (int)sp_least(j + COLUMNS, c));
         else
-            mean_grad(a, j, (int)sp_cpu_least(j + COLUMNS, c));
+            mean_grad(a, j, (int)sp_least(j + COLUMNS, c));
     return SP_OK;
 }
 
@@ -157,7 +157,7 @@ static void columns_max(sp_tensor x, int32_t row, int32_t end, int j0, int j1,
 static void global_columns(sp_tensor x, int32_t row, int32_t end, int j0, int32_t *at,
                            sp_tensor y, int b)
 {
-    const int j1 = (int)sp_cpu_least(j0 + COLUMNS, x.c);
+    const int j1 = (int)sp_least(j0 + COLUMNS, x.c);
     float value[COLUMNS];
     double sum[COLUMNS];
 
@@ -223,7 +223,7 @@ sp_status sp_cpu_broadcast(sp_backend *be, sp_tensor x, const int32_t *sample_ro
 static void add_columns_sum(sp_tensor dy, int32_t row, int32_t end, int j0,
                             sp_tensor dx, int b)
 {
-    const int j1 = (int)sp_cpu_least(j0 + COLUMNS, dy.c);
+    const int j1 = (int)sp_least(j0 + COLUMNS, dy.c);
     double sum[COLUMNS];
 
     columns_sum(dy, row, end, j0, j1, sum);

@@ -38,130 +38,15 @@
 #define SHUFFLE_2(x, y, from) __builtin_shuffle(x, y, from)
 #endif
 
-#if LANES == 16
-#include <immintrin.h>
-#define ISA(name) sp_avx512_##name
-enum { NR_MAX = 4 };
-typedef __m512 vec;
-typedef __mmask16 vmask;
-INLINE vec load(const float *p)
-{
-    return _mm512_loadu_ps(p);
-}
-INLINE void store(float *p, vec v)
-{
-    _mm512_storeu_ps(p, v);
-}
-INLINE vec load_m(const float *p, vmask m)
-{
-    return _mm512_maskz_loadu_ps(m, p);
-}
-INLINE void store_m(float *p, vmask m, vec v)
-{
-    _mm512_mask_storeu_ps(p, m, v);
-}
-INLINE vec set1(float f)
-{
-    return _mm512_set1_ps(f);
-}
-INLINE vec fma_v(vec a, vec b, vec c)
-{
-    return _mm512_fmadd_ps(a, b, c);
-}
-INLINE vmask first_lanes(int n)
-{
-    return (vmask)((1u << n) - 1);
-}
-#elif LANES == 8
-#include <immintrin.h>
-#define ISA(name) sp_avx2_##name
-enum { NR_MAX = 2 };
-typedef __m256 vec;
-typedef __m256i vmask;
-INLINE vec load(const float *p)
-{
-    return _mm256_loadu_ps(p);
-}
-INLINE void store(float *p, vec v)
-{
-    _mm256_storeu_ps(p, v);
-}
-INLINE vec load_m(const float *p, vmask m)
-{
-    return _mm256_maskload_ps(p, m);
-}
-INLINE void store_m(float *p, vmask m, vec v)
-{
-    _mm256_maskstore_ps(p, m, v);
-}
-INLINE vec set1(float f)
-{
-    return _mm256_set1_ps(f);
-}
-INLINE vec fma_v(vec a, vec b, vec c)
-{
-    return _mm256_fmadd_ps(a, b, c);
-}
-INLINE vmask first_lanes(int n)
-{
-    return _mm256_cmpgt_epi32(_mm256_set1_epi32(n),
-                              _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
-}
-#else
-#define ISA(name) sp_portable_##name
-enum { NR_MAX = 2 };
-typedef float vec __attribute__((vector_size(4 * LANES)));
-typedef int vmask; /* number of lanes */
-INLINE vec load(const float *p)
-{
-    vec v;
-    memcpy(&v, p, sizeof v);
-    return v;
-}
-INLINE void store(float *p, vec v)
-{
-    memcpy(p, &v, sizeof v);
-}
-INLINE vec load_m(const float *p, vmask m)
-{
-    vec v = {0};
-    for (int i = 0; i < m; i++)
-        v[i] = p[i];
-    return v;
-}
-INLINE void store_m(float *p, vmask m, vec v)
-{
-    for (int i = 0; i < m; i++)
-        p[i] = v[i];
-}
-INLINE vec set1(float f)
-{
-    vec v = {f, f, f, f};
-
-    return v;
-}
-/* Fused where the target can fuse. The compiler contracts nothing by itself
- * (-ffp-contract=off). */
-#ifdef __FP_FAST_FMAF
-INLINE vec fma_v(vec a, vec b, vec c)
-{
-    vec v;
-    UNROLL
-    for (int i = 0; i < LANES; i++)
-        v[i] = __builtin_fmaf(a[i], b[i], c[i]);
-    return v;
-}
-#else
-INLINE vec fma_v(vec a, vec b, vec c)
-{
-    return a * b + c;
-}
-#endif
-INLINE vmask first_lanes(int n)
-{
-    return n;
-}
-#endif
+enum { HALF = LANES / 2 };
+/* A vector of words; half a vector, with a mask of it and in double; and the other types
+ * of 8 bytes of as many elements. */
+typedef uint32_t ivec __attribute__((vector_size(4 * LANES)));
+typedef float hvec __attribute__((vector_size(4 * HALF)));
+typedef int32_t hmask __attribute__((vector_size(4 * HALF)));
+typedef double dvec __attribute__((vector_size(8 * HALF)));
+typedef int64_t lvec __attribute__((vector_size(8 * HALF)));
+typedef uint64_t uvec __attribute__((vector_size(8 * HALF)));
 
 /* A multiply-add with the same rounding in vector bodies, tails and scalar code. */
 #ifdef __FP_FAST_FMAF
@@ -174,6 +59,14 @@ INLINE float fma_f(float a, float b, float c)
 {
     return a * b + c;
 }
+#endif
+
+#if LANES == 16
+#include "cpu/cpu_vec_avx512.h"
+#elif LANES == 8
+#include "cpu/cpu_vec_avx2.h"
+#else
+#include "cpu/cpu_vec_portable.h"
 #endif
 
 INLINE int min_i(int a, int b)
@@ -322,31 +215,12 @@ INLINE void ahead_step(ahead *a)
 }
 
 /* ---- one version's functions, gathered in ISA(isa); meanings in cpu_isa.h ---- */
-int ISA(n_panels)(int c_out);
-void ISA(pack)(const float *w, int c_in, int c_out, bool is_transposed, float *packed);
-void ISA(unpack_add)(const float *packed, int c_in, int c_out, float *w);
-void ISA(conv_tile)(const sp_cpu_conv *conv, int tile);
-void ISA(wgrad)(const sp_cpu_wgrad *wgrad, int thread);
-void ISA(norm_sums)(sp_tensor x, int64_t row, int64_t end, double *sums);
-void ISA(norm_apply)(const sp_norm_args *a, int64_t row, int64_t end);
-void ISA(norm_grad_sums)(const sp_norm_grad_args *a, int64_t row, int64_t end,
-                         double *sums);
-void ISA(norm_grad_apply)(const sp_norm_grad_args *a, int64_t row, int64_t end);
-void ISA(relu)(sp_tensor x, float slope, sp_tensor y, int64_t row, int64_t end);
-void ISA(relu_grad)(sp_tensor y, float slope, sp_tensor dy, sp_tensor dx, bool is_added,
-                    int64_t row, int64_t end);
-void ISA(dropout)(const sp_rng *rng, uint64_t block, float p, const void *x, int c,
-                  void *y);
-void ISA(add)(sp_tensor x, sp_tensor y, int64_t row, int64_t end);
-void ISA(loss)(const sp_loss_args *a, int32_t *prediction, int64_t row, int64_t end,
-               double *sums);
-void ISA(sgd)(const sp_optim_args *a, int64_t at, int64_t end);
-void ISA(adamw)(const sp_optim_args *a, int64_t at, int64_t end);
-double ISA(sum_squares)(const float *g, int64_t n);
-double ISA(multiply_add)(int64_t rounds);
-double ISA(stream)(const float *x, float *y, int64_t n);
-double ISA(update)(float *x, float *y, int64_t n);
-double ISA(read)(const float *x, const float *y, int64_t n);
+#define DECLARE(slot) SP_CPU_KERNEL(slot) ISA(slot);
+SP_CPU_PRODUCTS(DECLARE)
+SP_CPU_PACKING(DECLARE)
+SP_CPU_ROWS(DECLARE)
+SP_CPU_FP32(DECLARE)
+#undef DECLARE
 /* to[i][j] = w[j][i] for words i < n, j < width; rows of w are ld apart. */
 void ISA(transpose)(const float *w, size_t ld, int n, int width, size_t ld_to,
                     float *to);

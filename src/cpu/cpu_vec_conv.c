@@ -259,32 +259,10 @@ void ISA(unpack_add)(const float *packed, int c_in, int c_out, float *w)
     }
 }
 
-const sp_cpu_isa ISA(isa) = {
-    .name = LANES == 16  ? "avx512"
-            : LANES == 8 ? "avx2"
-                         : "portable",
-    .lanes = LANES,
-    .chunk = 1,
-    .bf16 = &ISA(bf16_isa),
-    .n_panels = ISA(n_panels),
-    .pack = ISA(pack),
-    .unpack_add = ISA(unpack_add),
-    .conv_tile = ISA(conv_tile),
-    .wgrad = ISA(wgrad),
-    .norm_sums = ISA(norm_sums),
-    .norm_apply = ISA(norm_apply),
-    .norm_grad_sums = ISA(norm_grad_sums),
-    .norm_grad_apply = ISA(norm_grad_apply),
-    .relu = ISA(relu),
-    .relu_grad = ISA(relu_grad),
-    .dropout = ISA(dropout),
-    .add = ISA(add),
-    .loss = ISA(loss),
-    .sgd = ISA(sgd),
-    .adamw = ISA(adamw),
-    .sum_squares = ISA(sum_squares),
-    .multiply_add = ISA(multiply_add),
-    .stream = ISA(stream),
-    .update = ISA(update),
-    .read = ISA(read),
-};
+#define ENTRY(slot) .slot = ISA(slot),
+const sp_cpu_isa ISA(isa) = {.name = ISA_NAME,
+                             .lanes = LANES,
+                             .chunk = 1,
+                             .bf16 = &ISA(bf16_isa),
+                             SP_CPU_PRODUCTS(ENTRY) SP_CPU_PACKING(ENTRY)
+                                 SP_CPU_ROWS(ENTRY) SP_CPU_FP32(ENTRY)};

@@ -5,55 +5,9 @@
 
 #include <math.h>
 
-typedef uint32_t ivec __attribute__((vector_size(4 * LANES)));
-enum { HALF = LANES / 2, ROWS = 64 /* rows of one pass: they stay in L1 */ };
-typedef double dvec __attribute__((vector_size(8 * HALF)));
-typedef int64_t lvec __attribute__((vector_size(8 * HALF)));
+enum { ROWS = 64 /* rows of one pass: they stay in L1 */ };
 
-/* ---- vector operations beyond cpu_vec.h ---- */
-
-/* Lanes of a where m is set, of b elsewhere. */
-INLINE vec pick(vmask m, vec a, vec b)
-{
-#if LANES == 16
-    return _mm512_mask_mov_ps(b, m, a);
-#elif LANES == 8
-    return _mm256_blendv_ps(b, a, _mm256_castsi256_ps(m));
-#else
-    for (int l = 0; l < m; l++)
-        b[l] = a[l];
-    return b;
-#endif
-}
-
-/* a > b ? a : b; b where either is NaN. */
-INLINE vec larger(vec a, vec b)
-{
-#if LANES == 16
-    return _mm512_max_ps(a, b);
-#elif LANES == 8
-    return _mm256_max_ps(a, b);
-#else
-    const ivec is_a = (ivec)(a > b);
-    return (vec)(((ivec)a & is_a) | ((ivec)b & ~is_a));
-#endif
-}
-
-/* The first lane where a == b; LANES if there is none. */
-INLINE int first_equal(vec a, vec b)
-{
-#if LANES == 16
-    return __builtin_ctz(1u << LANES | _mm512_cmpeq_ps_mask(a, b));
-#elif LANES == 8
-    int equal = _mm256_movemask_ps(_mm256_cmp_ps(a, b, _CMP_EQ_OQ));
-    return __builtin_ctz(1u << LANES | (unsigned)equal);
-#else
-    for (int l = 0; l < LANES; l++)
-        if (a[l] == b[l])
-            return l;
-    return LANES;
-#endif
-}
+/* ---- operations over the lanes of a vector ---- */
 
 /* Exchanges lanes l and l ^ step. */
 INLINE vec swap(vec v, const int step)
@@ -91,20 +45,6 @@ INLINE double sum_lanes(dvec v)
     if (HALF > 2)
         v += swap_d(v, 2);
     return (v + swap_d(v, 1))[0];
-}
-
-/* Both halves of v in double, added lane by lane. */
-INLINE dvec fold(vec v)
-{
-#if LANES == 16
-    return (dvec)_mm512_cvtps_pd(_mm512_castps512_ps256(v)) +
-           (dvec)_mm512_cvtps_pd(_mm512_extractf32x8_ps(v, 1));
-#elif LANES == 8
-    return (dvec)_mm256_cvtps_pd(_mm256_castps256_ps128(v)) +
-           (dvec)_mm256_cvtps_pd(_mm256_extractf128_ps(v, 1));
-#else
-    return (dvec){(double)v[0] + v[2], (double)v[1] + v[3]};
-#endif
 }
 
 /* exp(x) for x <= 0, bounded below by exp(-87); NaN stays NaN. x = n ln 2 + r with
@@ -260,7 +200,7 @@ void ISA(loss)(const sp_loss_args *a, int32_t *prediction, int64_t row, int64_t 
 
     sums[0] = sums[1] = 0;
     for (int64_t i = row; i < end; i += ROWS) {
-        const int n = (int)sp_cpu_least(ROWS, end - i);
+        const int n = (int)sp_least(ROWS, end - i);
         for (int j = 0; j < n; j++) {
             best[j] = argmax(sp_row(a->logits, i + j), C, &is_finite);
             prediction[i + j] = is_finite ? best[j] : SP_IGNORE;

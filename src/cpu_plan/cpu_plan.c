@@ -162,9 +162,7 @@ static void publish_levels(const cpu_plan_builder *b)
 static const plan_loops *best_loops(void)
 {
 #ifdef SP_HAVE_SIMD_X86
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-        __builtin_cpu_supports("avx512vpopcntdq") && __builtin_cpu_supports("bmi2"))
+    if (sp_cpu_has_avx512())
         return &sp_cpu_plan_avx512;
 #endif
     return &sp_cpu_plan_portable;

@@ -1,8 +1,9 @@
 /* The memory of a plan, from its numbers: goes through what cpu_plan.c,
  * cpu_plan_lanes.c and cpu_plan_maps.c take of the arena and of its scratch. */
-#include "cpu/cpu.h"
-
 #include <assert.h>
+
+#include "base/sp_number.h"
+#include "cpu/cpu.h"
 #include "cpu_plan/cpu_plan.h"
 
 enum { ALIGN = 128, SORT_ROOM = 64 << 10, STREAM_ROOM = 1 << 18 };
@@ -10,11 +11,6 @@ enum { ALIGN = 128, SORT_ROOM = 64 << 10, STREAM_ROOM = 1 << 18 };
 static int64_t padded(int64_t bytes)
 {
     return (bytes + ALIGN - 1) / ALIGN * ALIGN;
-}
-
-static int64_t larger(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
 }
 
 static int64_t kernel_volume(sp_map_key key)
@@ -90,12 +86,12 @@ int64_t sp_cpu_plan_scratch_bytes(const sp_plan_spec *spec, const int64_t *voxel
     for (int m = 0; m < spec->n_maps; m++) {
         const int64_t tile = (kernel_volume(spec->map[m]) + 16) * SP_TILE;
 
-        most_k = larger(most_k, kernel_volume(spec->map[m]));
+        most_k = sp_most(most_k, kernel_volume(spec->map[m]));
         if (sp_cpu_plan_is_counted_late(&b, m))
-            most_out = larger(most_out, 4 * (pairs[m] + tile) + STREAM_ROOM);
+            most_out = sp_most(most_out, 4 * (pairs[m] + tile) + STREAM_ROOM);
     }
     bytes += table_bytes(spec, voxels, above);
     bytes += 2 * 8 * (most_k + 16) * SP_TILE; /* the stage */
     bytes += most_out;
-    return larger(sort, bytes);
+    return sp_most(sort, bytes);
 }

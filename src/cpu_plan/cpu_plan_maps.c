@@ -14,6 +14,8 @@
 #include <assert.h>
 #include <string.h>
 
+#include "base/sp_number.h"
+
 /* ---- the look-ups of a map ---- */
 
 /* The number of levels to go up until every partner of a row is at most one neighbour
@@ -175,7 +177,7 @@ static void stream_close(plan_stream *s)
 {
     enum { ALIGN = 128 }; /* that of arenas */
 
-    sp_arena_rewind(s->arena, s->begin + (s->used + ALIGN - 1) / ALIGN * ALIGN);
+    sp_arena_rewind(s->arena, s->begin + sp_multiple(s->used, ALIGN));
 }
 
 /* The state while the maps of a plan are built. */

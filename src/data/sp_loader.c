@@ -163,7 +163,7 @@ static sp_status deal_next(sp_loader *l, loader_slot *slot, bool *is_end)
         SP_TRY(begin_step(l, is_end));
     if (*is_end)
         return SP_OK;
-    SP_TRY(sp_sampler_deal(l->options.sampler, l->at, l->micro, &deal));
+    sp_sampler_deal(l->options.sampler, l->at, l->micro, &deal);
     SP_TRY(sp_loader_slot_deal(slot, l->options.set, &l->request, &deal, l->at));
     slot->batch.micro = l->micro;
     slot->batch.n_micro = l->n_micro;

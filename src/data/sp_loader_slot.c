@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/sp_log.h"
+#include "base/sp_number.h"
 
 /* ---- deal ---- */
 
@@ -216,11 +217,6 @@ sp_status sp_loader_slot_fill(loader_filler *f, loader_slot *slot)
 
 /* ---- memory ---- */
 
-static int64_t larger(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
 /* The bytes that sp_voxelize takes beyond its result: the moved coordinates, and where
  * rows are merged a table that is at most half full, counts, starts and a list of rows.
  */
@@ -250,7 +246,7 @@ sp_loader_bytes sp_loader_size(const sp_loader_shape *shape, int n_samples,
         b.slot += 8 * ((int64_t)n_samples + 1) + 4 * stored;
     b.device = voxels * row;
     b.scratch = stored * (12 + row + 4) + voxels * 12 +
-                larger(voxelize_bytes(shape, stored), larger(plan_scratch, ordering));
+                sp_most(voxelize_bytes(shape, stored), sp_most(plan_scratch, ordering));
     /* One reader is counted with the tables for the largest sample, the others without.
      */
     b.scratch += shape->n_readers * sp_sample_reading_bytes(0);

@@ -8,6 +8,7 @@
 
 #include "base/sp_crc.h"
 #include "base/sp_file.h"
+#include "base/sp_number.h"
 #include "data/sp_sample_internal.h"
 #include "process/sp_pulse.h"
 
@@ -81,11 +82,6 @@ static int64_t piece_rows(const sp_extent *extent)
     return rows > 0 ? rows : 1;
 }
 
-static int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* ---- coordinates ---- */
 
 static sp_status fail_outside(const sample_reader *r, const int32_t *coords,
@@ -109,7 +105,7 @@ static sp_status read_coords(sample_reader *r)
         int32_t *to = r->out->coords + 3 * done;
         void *raw = is_direct ? to : r->own->raw;
 
-        m = smaller(step, n - done);
+        m = sp_least(step, n - done);
         SP_TRY(read_summed(r, extent, r->first + done, m, raw,
                            is_direct ? SP_COORD : NO_WORD, &is_outside));
         if (!is_direct &&
@@ -224,7 +220,7 @@ static sp_status read_features(sample_reader *r)
         float *to = r->out->features + c * done;
         void *raw = is_direct ? to : own->raw, *wanted = raw;
 
-        m = smaller(step, n - done);
+        m = sp_least(step, n - done);
         SP_TRY(read_summed(r, extent, r->first + done, m, raw,
                            is_direct ? SP_FLOAT : NO_WORD, &is_invalid));
         if (!r->has_all_columns) {
@@ -287,7 +283,7 @@ static sp_status read_labels(sample_reader *r, const sp_extent *extent, int64_t 
         return SP_OK;
     }
     for (int64_t done = 0; done < n; done += m) {
-        m = smaller(piece_rows(extent), n - done);
+        m = sp_least(piece_rows(extent), n - done);
         if (extent == &r->shard->labels)
             SP_TRY(read_summed(r, extent, first + done, m, raw, NO_WORD, NULL));
         else
@@ -309,31 +305,77 @@ static sp_status read_labels(sample_reader *r, const sp_extent *extent, int64_t 
 
 /* ---- the rest ---- */
 
-static sp_status read_subvoxel(sample_reader *r)
-{
-    const sp_extent *extent = &r->shard->subvoxel;
-    int32_t *wide = r->own->gathered;
-    void *raw = r->own->raw;
-    int64_t n = r->out->n, step = SAMPLE_PIECE / 32, m, bad;
+/* The unsigned type into which whole numbers are read, and the greatest that is valid. */
+typedef struct whole {
+    int size; /* bytes: 1, 4 or 8 */
+    int64_t most;
+} whole;
 
-    if (!r->set->has_subvoxel)
-        return SP_OK;
-    if (is_type(extent, 'u', 1))
-        return read_rows(r, extent, r->first, n, r->out->subvoxel);
+static int64_t first_above(const uint32_t *value, int64_t n, int64_t most)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (value[i] > most)
+            return i;
+    return -1;
+}
+
+/* Converts up to the first number that is not valid, which it returns; -1: all are. */
+static int64_t narrow(const int64_t *wide, int64_t n, whole type, void *to)
+{
+    for (int64_t i = 0; i < n; i++) {
+        if (wide[i] < 0 || wide[i] > type.most)
+            return i;
+        if (type.size == 1)
+            ((uint8_t *)to)[i] = (uint8_t)wide[i];
+        else if (type.size == 4)
+            ((uint32_t *)to)[i] = (uint32_t)wide[i];
+        else
+            ((uint64_t *)to)[i] = (uint64_t)wide[i];
+    }
+    return -1;
+}
+
+/* Reads n rows of whole numbers from row `first` of the file on. Those of 1 and of 8
+ * bytes are all valid where they are stored in the type that is wanted. */
+static sp_status read_whole(sample_reader *r, const sp_extent *extent, int64_t first,
+                            int64_t n, whole type, void *to)
+{
+    const sp_h5_type stored = sp_extent_type(extent);
+    const bool is_direct = is_type(extent, 'u', type.size);
+    const int64_t cols = extent->cols;
+    int64_t *wide = r->own->gathered, m, bad;
+    char text[48] = "an integer, 0 or more";
+
+    if (is_direct && type.size != 4)
+        return read_rows(r, extent, first, n, to);
     for (int64_t done = 0; done < n; done += m) {
-        m = smaller(step, n - done);
-        SP_TRY(read_rows(r, extent, r->first + done, m, raw));
-        bad = sp_h5_to_i32(sp_extent_type(extent), raw, 3 * m, wide);
-        for (int64_t i = 0; i < 3 * m && bad < 0; i++) {
-            bad = wide[i] < 0 || wide[i] > 255 ? i : -1;
-            r->out->subvoxel[3 * done + i] = (uint8_t)wide[i];
-        }
-        if (bad >= 0)
-            BAD(r, extent, "row %lld: %.17g, expected 0 to 255",
-                (long long)(done + bad / 3),
-                sp_h5_value(sp_extent_type(extent), raw, bad));
+        char *at = (char *)to + done * cols * type.size;
+        void *raw = is_direct ? at : r->own->raw;
+
+        m = is_direct ? piece_rows(extent)
+                      : SAMPLE_PIECE / (cols * (int64_t)sizeof *wide);
+        m = sp_least(m, n - done);
+        SP_TRY(read_rows(r, extent, first + done, m, raw));
+        if (is_direct)
+            bad = first_above(raw, m * cols, type.most);
+        else if ((bad = sp_h5_to_i64(stored, raw, m * cols, wide)) < 0)
+            bad = narrow(wide, m * cols, type, at);
+        if (bad < 0)
+            continue;
+        if (type.most < INT64_MAX)
+            snprintf(text, sizeof text, "0 to %lld", (long long)type.most);
+        BAD(r, extent, "%s %lld: %.17g, expected %s", cols > 1 ? "row" : "point",
+            (long long)(done + bad / cols), sp_h5_value(stored, raw, bad), text);
     }
     return SP_OK;
+}
+
+static sp_status read_subvoxel(sample_reader *r)
+{
+    if (!r->set->has_subvoxel)
+        return SP_OK;
+    return read_whole(r, &r->shard->subvoxel, r->first, r->out->n,
+                      (whole){1, UINT8_MAX}, r->out->subvoxel);
 }
 
 static sp_status read_origin(sample_reader *r)
@@ -358,57 +400,14 @@ static sp_status read_origin(sample_reader *r)
 static sp_status read_point_index(sample_reader *r)
 {
     const sp_extent *extent = &r->shard->point_index;
-    uint64_t *to = r->out->point_index;
-    int64_t n = r->out->n_points, m, bad;
+    const int64_t n = r->out->n_points;
 
     for (int64_t i = 0; extent->type_size == 0 && i < n; i++)
-        to[i] = (uint64_t)i;
+        r->out->point_index[i] = (uint64_t)i;
     if (extent->type_size == 0)
         return SP_OK;
-    if (is_type(extent, 'u', 8))
-        return read_rows(r, extent, r->first_point, n, to);
-    for (int64_t done = 0; done < n; done += m) {
-        int64_t *wide = (int64_t *)to + done;
-        void *raw = r->own->raw;
-
-        m = smaller(piece_rows(extent), n - done);
-        SP_TRY(read_rows(r, extent, r->first_point + done, m, raw));
-        bad = sp_h5_to_i64(sp_extent_type(extent), raw, m, wide);
-        for (int64_t i = 0; i < m && bad < 0; i++)
-            bad = wide[i] < 0 ? i : -1;
-        if (bad >= 0)
-            BAD(r, extent, "point %lld: %.17g, expected an integer, 0 or more",
-                (long long)(done + bad), sp_h5_value(sp_extent_type(extent), raw, bad));
-    }
-    return SP_OK;
-}
-
-/* Reads n whole numbers from row `first` of the file on, each 0 to most. */
-static sp_status read_rows_of(sample_reader *r, const sp_extent *extent, int64_t first,
-                              int64_t n, int64_t most, uint32_t *to)
-{
-    bool is_direct = is_type(extent, 'u', 4);
-    int64_t *wide = r->own->gathered, m, bad;
-
-    for (int64_t done = 0; done < n; done += m, to += m) {
-        void *raw = is_direct ? (void *)to : r->own->raw;
-
-        m = is_direct ? piece_rows(extent) : SAMPLE_PIECE / (int64_t)sizeof *wide;
-        m = smaller(m, n - done);
-        SP_TRY(read_rows(r, extent, first + done, m, raw));
-        bad = is_direct ? -1 : sp_h5_to_i64(sp_extent_type(extent), raw, m, wide);
-        for (int64_t i = 0; i < m && bad < 0; i++) {
-            const int64_t value = is_direct ? to[i] : wide[i];
-
-            bad = value < 0 || value > most ? i : -1;
-            to[i] = (uint32_t)value;
-        }
-        if (bad >= 0)
-            BAD(r, extent, "point %lld: %.17g, expected 0 to %lld",
-                (long long)(done + bad), sp_h5_value(sp_extent_type(extent), raw, bad),
-                (long long)most);
-    }
-    return SP_OK;
+    return read_whole(r, extent, r->first_point, n, (whole){8, INT64_MAX},
+                      r->out->point_index);
 }
 
 /* The points of the margin. The sample of another block, to whose points they belong,
@@ -421,20 +420,20 @@ static sp_status read_context(sample_reader *r)
 
     if (!r->request->with_context)
         return SP_OK;
-    SP_TRY(read_rows_of(r, &shard->context_voxel, first, n, out->n - 1,
-                        out->context_voxel));
-    SP_TRY(read_rows_of(r, &shard->context_block, first, n, UINT32_MAX,
-                        out->context_block));
-    return read_rows_of(r, &shard->context_point, first, n, INT32_MAX,
-                        out->context_point);
+    SP_TRY(read_whole(r, &shard->context_voxel, first, n, (whole){4, out->n - 1},
+                      out->context_voxel));
+    SP_TRY(read_whole(r, &shard->context_block, first, n, (whole){4, UINT32_MAX},
+                      out->context_block));
+    return read_whole(r, &shard->context_point, first, n, (whole){4, INT32_MAX},
+                      out->context_point);
 }
 
 static sp_status read_points(sample_reader *r)
 {
     if (!r->request->with_points || !r->set->has_points)
         return SP_OK;
-    SP_TRY(read_rows_of(r, &r->shard->point_voxel, r->first_point, r->out->n_points,
-                        r->out->n - 1, r->out->point_voxel));
+    SP_TRY(read_whole(r, &r->shard->point_voxel, r->first_point, r->out->n_points,
+                      (whole){4, r->out->n - 1}, r->out->point_voxel));
     SP_TRY(read_point_index(r));
     return read_labels(r, &r->shard->point_labels, r->first_point, r->out->n_points,
                        r->out->point_labels);

@@ -15,11 +15,11 @@ typedef struct item {
     int32_t rank; /* the rank that the sample is dealt to */
 } item;
 
-/* A rank in the heap of loads. The root is the least loaded rank. */
-typedef struct load {
-    int64_t cost;
-    int32_t rank;
-} load;
+/* What a micro-batch deals to one rank. */
+typedef struct share {
+    int64_t cost, voxels, bytes;
+    int count; /* samples */
+} share;
 
 struct sp_sampler_scratch {
     /* Groups that get positions of their own: the world, nodes or ranks. */
@@ -31,12 +31,9 @@ struct sp_sampler_scratch {
     item *step; /* [effective] the step by position */
     /* [effective] the positions of one group in one micro-batch, by cost. */
     item *sorted;
-    load *heap; /* [comm size] */
-    /* [comm size] voxels and cost that each rank has in a micro-batch. */
-    int64_t *held, *dealt;
-    int64_t *bytes; /* [comm size] bytes of each rank in it */
-    int *count;     /* [comm size] samples of each rank in it */
-    int64_t *mine;  /* [effective] ids of this rank's samples */
+    item *heap;    /* [comm size] the ranks of a group, the least loaded one first */
+    share *share;  /* [comm size] of the micro-batch that was dealt last */
+    int64_t *mine; /* [effective] ids of this rank's samples */
     bool has_warned;
 };
 
@@ -90,9 +87,9 @@ static bool is_before(const item *a, const item *b)
     return a->cost != b->cost ? a->cost > b->cost : a->at < b->at;
 }
 
-/* Sorts by a heap, since qsort may allocate. The order is total, so a stable sort is
- * not needed. */
-static void sink_item(item *items, int root, int n)
+/* Restores the heap below `root`: the first entry of a heap is the one that is_before
+ * puts last. */
+static void sink(item *items, int root, int n)
 {
     item moved = items[root];
     int child;
@@ -107,38 +104,20 @@ static void sink_item(item *items, int root, int n)
     items[root] = moved;
 }
 
+/* Sorts by a heap, since qsort may allocate. The order is total, so a stable sort is
+ * not needed. */
 static void sort_items(item *items, int n)
 {
     item last;
 
     for (int i = n / 2 - 1; i >= 0; i--)
-        sink_item(items, i, n);
+        sink(items, i, n);
     for (int i = n - 1; i > 0; i--) {
         last = items[i];
         items[i] = items[0];
         items[0] = last;
-        sink_item(items, 0, i);
+        sink(items, 0, i);
     }
-}
-
-static bool is_lighter(const load *a, const load *b)
-{
-    return a->cost != b->cost ? a->cost < b->cost : a->rank < b->rank;
-}
-
-static void sink_first(load *heap, int n)
-{
-    load moved = heap[0];
-    int root, child;
-
-    for (root = 0; (child = 2 * root + 1) < n; root = child) {
-        if (child + 1 < n && is_lighter(&heap[child + 1], &heap[child]))
-            child++;
-        if (!is_lighter(&heap[child], &moved))
-            break;
-        heap[root] = heap[child];
-    }
-    heap[root] = moved;
 }
 
 /* Deals items[0 .. n-1] to the ranks of a group, by cost or in equal runs. */
@@ -157,14 +136,16 @@ static void deal_group(const sp_sampler *sampler, item *items, int n, const int 
         }
         return;
     }
+    /* Of equally loaded ranks the lowest gets the next sample: it is to come first, so
+     * its position is the greatest. Ranks rise, so the list is a heap already. */
     for (int i = 0; i < n_members; i++)
-        s->heap[i] = (load){0, member[i]};
+        s->heap[i] = (item){.at = -member[i], .rank = member[i]};
     memcpy(s->sorted, items, (size_t)n * sizeof *items);
     sort_items(s->sorted, n);
     for (int i = 0; i < n; i++) {
         items[s->sorted[i].at - items[0].at].rank = s->heap[0].rank;
         s->heap[0].cost += s->sorted[i].cost;
-        sink_first(s->heap, n_members);
+        sink(s->heap, 0, n_members);
     }
 }
 
@@ -180,31 +161,27 @@ static void group_run(const struct sp_sampler_scratch *s, int n_micro, int micro
     *end = (int)(from + length * (micro + 1) / n_micro);
 }
 
-/* Deals one micro-batch of the step to all ranks; fills dealt, held, bytes and count.
- */
-static int deal_micro(const sp_sampler *sampler, int n_micro, int micro)
+/* Deals one micro-batch of the step to all ranks and fills `share`. */
+static void deal_micro(const sp_sampler *sampler, int n_micro, int micro)
 {
     struct sp_sampler_scratch *s = sampler->scratch;
-    size_t n_ranks = (size_t)sampler->comm->size;
-    int first, end, n = 0;
+    int first, end;
 
-    memset(s->held, 0, n_ranks * sizeof *s->held);
-    memset(s->bytes, 0, n_ranks * sizeof *s->bytes);
-    memset(s->dealt, 0, n_ranks * sizeof *s->dealt);
-    memset(s->count, 0, n_ranks * sizeof *s->count);
+    memset(s->share, 0, (size_t)sampler->comm->size * sizeof *s->share);
     for (int g = 0; g < s->n_groups; g++) {
         group_run(s, n_micro, micro, g, &first, &end);
         deal_group(sampler, s->step + first, end - first, s->member + s->first_rank[g],
                    s->first_rank[g + 1] - s->first_rank[g]);
         for (int i = first; i < end; i++) {
-            s->dealt[s->step[i].rank] += s->step[i].cost;
-            s->held[s->step[i].rank] += s->step[i].voxels;
-            s->bytes[s->step[i].rank] += s->step[i].bytes;
-            s->count[s->step[i].rank]++;
+            const item *dealt = &s->step[i];
+            share *to = &s->share[dealt->rank];
+
+            to->cost += dealt->cost;
+            to->voxels += dealt->voxels;
+            to->bytes += dealt->bytes;
+            to->count++;
         }
-        n += end - first;
     }
-    return n;
 }
 
 /* ---- micro-batches ---- */
@@ -228,11 +205,11 @@ static bool has_bounds(const sp_sampler *sampler)
 
 /* True if a rank is over a bound. A sample that is over it by itself is not: it cannot
  * be divided. */
-static bool is_over(const sp_sampler *sampler, int64_t voxels, int64_t bytes, int count)
+static bool is_over(const sp_sampler *sampler, const share *of)
 {
-    return count > 1 &&
-           ((sampler->voxel_budget > 0 && voxels > sampler->voxel_budget) ||
-            (sampler->bound.bytes > 0 && bytes > sampler->bound.bytes));
+    return of->count > 1 &&
+           ((sampler->voxel_budget > 0 && of->voxels > sampler->voxel_budget) ||
+            (sampler->bound.bytes > 0 && of->bytes > sampler->bound.bytes));
 }
 
 /* True if no rank holds more than the bounds allow. */
@@ -241,18 +218,17 @@ static bool fits_bounds(const sp_sampler *sampler, int n_micro)
     const struct sp_sampler_scratch *s = sampler->scratch;
 
     for (int micro = 0; micro < n_micro; micro++) {
-        int64_t voxels = 0, bytes = 0;
-        int count = 0;
+        share all = {0};
 
         deal_micro(sampler, n_micro, micro);
         for (int r = 0; r < sampler->comm->size; r++) {
-            if (is_over(sampler, s->held[r], s->bytes[r], s->count[r]))
+            if (is_over(sampler, &s->share[r]))
                 return false;
-            voxels += s->held[r];
-            bytes += s->bytes[r];
-            count += s->count[r];
+            all.voxels += s->share[r].voxels;
+            all.bytes += s->share[r].bytes;
+            all.count += s->share[r].count;
         }
-        if (sampler->is_whole && is_over(sampler, voxels, bytes, count))
+        if (sampler->is_whole && is_over(sampler, &all))
             return false;
     }
     return true;
@@ -356,8 +332,8 @@ int sp_sampler_step(const sp_sampler *sampler, sp_position at, int *n_micro)
     return sampler->scratch->n;
 }
 
-sp_status sp_sampler_deal(const sp_sampler *sampler, sp_position at, int micro,
-                          sp_deal *deal)
+void sp_sampler_deal(const sp_sampler *sampler, sp_position at, int micro,
+                     sp_deal *deal)
 {
     struct sp_sampler_scratch *s = sampler->scratch;
     int first, end;
@@ -366,7 +342,7 @@ sp_status sp_sampler_deal(const sp_sampler *sampler, sp_position at, int micro,
     load_step(sampler, at);
     assert(micro >= 0 && micro < s->n_micro);
     memset(deal, 0, sizeof *deal);
-    deal->n_world = deal_micro(sampler, s->n_micro, micro);
+    deal_micro(sampler, s->n_micro, micro);
     for (int g = 0; g < s->n_groups; g++) {
         group_run(s, s->n_micro, micro, g, &first, &end);
         for (int i = first; i < end; i++)
@@ -375,10 +351,11 @@ sp_status sp_sampler_deal(const sp_sampler *sampler, sp_position at, int micro,
     }
     deal->sample = s->mine;
     for (int r = 0; r < sampler->comm->size; r++) {
-        deal->cost_sum += s->dealt[r];
-        deal->cost_max = s->dealt[r] > deal->cost_max ? s->dealt[r] : deal->cost_max;
+        const int64_t cost = s->share[r].cost;
+
+        deal->cost_sum += cost;
+        deal->cost_max = cost > deal->cost_max ? cost : deal->cost_max;
     }
-    return SP_OK;
 }
 
 /* Fills s->step with the samples that have the most voxels, by a heap whose root has
@@ -394,14 +371,14 @@ static void load_costliest(const sp_sampler *sampler)
         s->sorted[i] =
             (item){.sample = i, .cost = sp_dataset_voxels(sampler->set, i), .at = i};
     for (int i = s->n / 2 - 1; i >= 0; i--)
-        sink_item(s->sorted, i, s->n);
+        sink(s->sorted, i, s->n);
     for (int64_t id = s->n; s->n && id < n_samples; id++) {
         const int64_t voxels = sp_dataset_voxels(sampler->set, id);
 
         if (voxels <= s->sorted[0].cost)
             continue;
         s->sorted[0] = (item){.sample = id, .cost = voxels, .at = (int)(id % INT_MAX)};
-        sink_item(s->sorted, 0, s->n);
+        sink(s->sorted, 0, s->n);
     }
     sort_items(s->sorted, s->n);
     for (int i = 0; i < s->n; i++)
@@ -424,7 +401,7 @@ void sp_sampler_costliest(const sp_sampler *sampler, int64_t *bytes, int *n_micr
 
         deal_micro(sampler, k, micro);
         for (int r = 0; r < sampler->comm->size; r++) {
-            sum = s->bytes[r] + (sampler->is_whole ? sum : 0);
+            sum = s->share[r].bytes + (sampler->is_whole ? sum : 0);
             *bytes = sum > *bytes ? sum : *bytes;
         }
     }
@@ -494,13 +471,10 @@ static sp_status allocate(sp_sampler *sampler, int n_groups)
     s->step = malloc((n + 1) * sizeof *s->step);
     s->sorted = malloc((n + 1) * sizeof *s->sorted);
     s->heap = malloc(n_ranks * sizeof *s->heap);
-    s->held = malloc(n_ranks * sizeof *s->held);
-    s->bytes = malloc(n_ranks * sizeof *s->bytes);
-    s->dealt = malloc(n_ranks * sizeof *s->dealt);
-    s->count = malloc(n_ranks * sizeof *s->count);
+    s->share = malloc(n_ranks * sizeof *s->share);
     s->mine = malloc((n + 1) * sizeof *s->mine);
     if (!s->first_rank || !s->member || !s->step || !s->sorted || !s->heap ||
-        !s->held || !s->bytes || !s->dealt || !s->count || !s->mine)
+        !s->share || !s->mine)
         return SP_FAIL(SP_EMEM, "no memory for steps of %d samples",
                        sampler->effective);
     return SP_OK;
@@ -558,10 +532,7 @@ void sp_sampler_close(sp_sampler *sampler)
         free(s->step);
         free(s->sorted);
         free(s->heap);
-        free(s->held);
-        free(s->bytes);
-        free(s->dealt);
-        free(s->count);
+        free(s->share);
         free(s->mine);
         free(s);
     }

@@ -56,7 +56,6 @@ typedef struct sp_sampler {
 typedef struct sp_deal {
     int n_samples;         /* samples of this rank */
     const int64_t *sample; /* [n_samples] ids in the data set, in order of position */
-    int n_world;           /* samples of the micro-batch on all ranks */
     int64_t cost_max, cost_sum; /* greatest and total cost that was dealt to a rank */
 } sp_deal;
 
@@ -79,8 +78,8 @@ int64_t sp_sampler_at(const sp_sampler *sampler, int64_t epoch, int64_t position
 int sp_sampler_step(const sp_sampler *sampler, sp_position at, int *n_micro);
 /* Deals micro-batch `micro` of that step. The arrays of *deal are valid until the next
  * call. A rank may get no sample. */
-sp_status sp_sampler_deal(const sp_sampler *sampler, sp_position at, int micro,
-                          sp_deal *deal);
+void sp_sampler_deal(const sp_sampler *sampler, sp_position at, int micro,
+                     sp_deal *deal);
 /* Tells the need of the step that would be made of the samples with the most voxels:
  * *bytes is the most that a rank would hold as the deck cuts the step, *n_micro its
  * number of micro-batches. The bound's of_sample must be set; its bytes may be 0 for no

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_names.h"
 #include "data/sp_shard_internal.h"
 
 bool sp_shard_is_chunked(const sp_shard *shard)
@@ -105,27 +106,6 @@ int64_t sp_dataset_cost(const sp_dataset *set, int64_t sample)
 
 /* ---- columns ---- */
 
-/* The edit distance of two short names, in which upper and lower case differ. */
-static int distance(const char *a, const char *b)
-{
-    enum { MOST = 64 };
-    int row[MOST + 1], n = (int)strnlen(b, MOST), corner, above;
-
-    for (int j = 0; j <= n; j++)
-        row[j] = j;
-    for (int i = 0; a[i] && i < MOST; i++) {
-        corner = row[0]++;
-        for (int j = 1; j <= n; j++) {
-            above = row[j];
-            row[j] = corner + (a[i] != b[j - 1]);
-            row[j] = row[j] < above + 1 ? row[j] : above + 1;
-            row[j] = row[j] < row[j - 1] + 1 ? row[j] : row[j - 1] + 1;
-            corner = above;
-        }
-    }
-    return row[n];
-}
-
 static sp_status find_column(const sp_dataset *set, const char *name, const char *where,
                              int *column)
 {
@@ -136,8 +116,8 @@ static sp_status find_column(const sp_dataset *set, const char *name, const char
             *column = i;
             return SP_OK;
         }
-        if (distance(name, set->feature_name[i]) <
-            distance(name, set->feature_name[best]))
+        if (sp_names_distance(name, set->feature_name[i]) <
+            sp_names_distance(name, set->feature_name[best]))
             best = i;
     }
     return SP_FAIL(SP_EDATA,

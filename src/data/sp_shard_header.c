@@ -219,22 +219,13 @@ static sp_status find_optional(const header *h, const char *name, int rank,
 /* Reads a whole dataset of integers into *out, malloc'd. */
 static sp_status read_integers(const header *h, const sp_extent *extent, int64_t **out)
 {
-    const sp_h5_type type = sp_extent_type(extent);
-    int64_t n = extent->rows * extent->cols, bad;
-    void *raw = malloc((size_t)n * (size_t)extent->type_size + 1);
-    sp_status rc = SP_OK;
+    const int64_t dim[2] = {extent->rows, extent->cols};
 
-    *out = malloc(((size_t)n + 1) * sizeof **out);
-    if (!raw || !*out)
-        rc = no_memory(h);
-    else
-        rc = sp_h5_read_rows(h->h5, extent->name, 0, extent->rows, raw);
-    if (rc == SP_OK && (bad = sp_h5_to_i64(type, raw, n, *out)) >= 0)
-        rc =
-            SP_FAIL(SP_EDATA, "%s:%s: element %lld is %.17g, expected an integer",
-                    h->path, extent->name, (long long)bad, sp_h5_value(type, raw, bad));
-    free(raw);
-    return rc;
+    *out = malloc((size_t)(dim[0] * dim[1] + 1) * sizeof **out);
+    if (!*out)
+        return no_memory(h);
+    return sp_h5_read(h->h5, extent->name, SP_H5_I64, extent->cols > 1 ? 2 : 1, dim,
+                      *out);
 }
 
 /* Reads the offsets of all samples in the rows of a dataset; the last one must be their

@@ -12,6 +12,7 @@
 #ifndef SP_SHARD_INTERNAL_H
 #define SP_SHARD_INTERNAL_H
 
+#include "base/sp_number.h"
 #include "compute/sp_backend.h"
 #include "data/sp_shard.h"
 #include "h5/sp_h5_number.h"
@@ -42,15 +43,6 @@ static inline sp_h5_type sp_extent_type(const sp_extent *extent)
 
 /* Writes the index of one shard to bytes, or reads it; wire->rc tells a failure. */
 void sp_wire_shard(sp_wire *wire, sp_dataset *set);
-
-/* Marks a function that passes over data in the cache. It is compiled for the wider
- * registers of newer processors too, which halve its time. */
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) &&                 \
-    !defined(__SANITIZE_ADDRESS__)
-#define SP_WIDE __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define SP_WIDE
-#endif
 
 /* ---- unique coordinates (sp_sample_unique.c), all in [-limit, limit) ---- */
 

@@ -34,7 +34,7 @@ static void mark(sp_config *config, const sp_key *key, enum sp_origin origin,
 /* ---- a deck ---- */
 
 static sp_status read_section(sp_config *config, const config_setting_t *section,
-                              const sp_deck_source *from, enum sp_origin origin)
+                              const sp_deck_text *from, enum sp_origin origin)
 {
     const char *name = config_setting_name(section);
     char path[2 * SP_NAME];
@@ -83,7 +83,6 @@ static sp_status parse_text(const sp_deck_text *text, config_t *parsed)
 static sp_status read_deck(sp_config *config, const sp_deck_text *text,
                            enum sp_origin origin)
 {
-    const sp_deck_source from = {text};
     config_t parsed;
     const config_setting_t *root;
     sp_status rc;
@@ -92,7 +91,7 @@ static sp_status read_deck(sp_config *config, const sp_deck_text *text,
     rc = parse_text(text, &parsed);
     root = config_root_setting(&parsed);
     for (int i = 0; rc == SP_OK && i < config_setting_length(root); i++)
-        rc = read_section(config, config_setting_get_elem(root, (unsigned)i), &from,
+        rc = read_section(config, config_setting_get_elem(root, (unsigned)i), text,
                           origin);
     config_destroy(&parsed);
     return rc;
@@ -144,7 +143,6 @@ static bool is_as_it_stands(const sp_key *key, const char *value)
  * setting. */
 static sp_status set_in_grammar(sp_config *config, const sp_key *key, const char *value)
 {
-    const sp_deck_source from = {NULL};
     sp_deck_text text = {0};
     config_t parsed;
     char *deck;
@@ -164,9 +162,9 @@ static sp_status set_in_grammar(sp_config *config, const sp_key *key, const char
         rc = SP_FAIL(SP_EUSAGE, "command line: %s.%s = %.80s is no %s as a deck has it",
                      key->section, key->name, value, sp_deck_type_name(key->type));
     if (rc == SP_OK)
-        rc = sp_deck_set(config, key,
-                         config_setting_get_elem(config_root_setting(&parsed), 0),
-                         &from);
+        rc =
+            sp_deck_set(config, key,
+                        config_setting_get_elem(config_root_setting(&parsed), 0), NULL);
     config_destroy(&parsed);
     sp_deck_text_destroy(&text);
     free(deck);
@@ -256,21 +254,24 @@ static sp_status finish(sp_config *config, int n_overrides, char *const *overrid
     return SP_OK;
 }
 
+/* Reads a deck's text, which is destroyed, unless making it has failed with rc. */
+static sp_status use_text(sp_config *config, sp_deck_text *text, sp_status rc)
+{
+    if (rc == SP_OK)
+        rc = read_deck(config, text, SP_FROM_DECK);
+    sp_deck_text_destroy(text);
+    return rc;
+}
+
 sp_status sp_config_read(sp_config *config, const char *path, int n_overrides,
                          char *const *overrides)
 {
     sp_deck_text text = {0};
-    sp_status rc;
 
     assert(config && (overrides || n_overrides == 0));
     SP_TRY(read_defaults(config));
-    if (path) {
-        rc = sp_deck_text_file(&text, path);
-        if (rc == SP_OK)
-            rc = read_deck(config, &text, SP_FROM_DECK);
-        sp_deck_text_destroy(&text);
-        SP_TRY(rc);
-    }
+    if (path)
+        SP_TRY(use_text(config, &text, sp_deck_text_file(&text, path)));
     SP_TRY(finish(config, n_overrides, overrides));
     if (!*config->run.dir) /* as from a variable that is not set in a shell */
         return SP_FAIL(SP_EUSAGE, "%srun.dir is empty: name the folder of the run",
@@ -285,17 +286,11 @@ sp_status sp_config_parse(sp_config *config, const char *text, const char *name,
                           int n_overrides, char *const *overrides)
 {
     sp_deck_text deck = {0};
-    sp_status rc;
 
     assert(config && text && name && (overrides || n_overrides == 0));
     SP_TRY(read_defaults(config));
-    rc = sp_deck_text_string(&deck, text, name);
-    if (rc == SP_OK)
-        rc = read_deck(config, &deck, SP_FROM_DECK);
-    sp_deck_text_destroy(&deck);
-    SP_TRY(rc);
-    SP_TRY(finish(config, n_overrides, overrides));
-    return SP_OK;
+    SP_TRY(use_text(config, &deck, sp_deck_text_string(&deck, text, name)));
+    return finish(config, n_overrides, overrides);
 }
 
 void sp_config_destroy(sp_config *config)

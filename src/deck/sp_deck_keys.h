@@ -67,21 +67,17 @@ const sp_key *sp_deck_nearest_key(const char *path);
 
 /* ---- one value (sp_deck_value.c) ---- */
 struct config_setting_t;
+struct sp_deck_text;
 
-/* The source of a value, for messages. */
-typedef struct sp_deck_source {
-    const struct sp_deck_text *text; /* NULL: the command line */
-} sp_deck_source;
-
-/* Returns the place of a setting: "input/a.deck:12" or "command line". Overwritten by
- * the next call of this thread. */
-const char *sp_deck_where(const sp_deck_source *from,
+/* Returns the place of a setting: "input/a.deck:12", or where `from`, the deck that it
+ * comes from, is NULL, "command line". Overwritten by the next call of this thread. */
+const char *sp_deck_where(const struct sp_deck_text *from,
                           const struct config_setting_t *setting);
 /* Reads the field of a key from a setting and frees its old value. SP_EUSAGE for a
  * wrong type, range or name. */
 sp_status sp_deck_set(sp_config *config, const sp_key *key,
                       const struct config_setting_t *setting,
-                      const sp_deck_source *from);
+                      const struct sp_deck_text *from);
 /* The same from a text without quotes (SP_KEY_TEXT, RESUME, CHOICE, TEXTS, WEIGHTS). */
 sp_status sp_deck_set_text(sp_config *config, const sp_key *key, const char *text,
                            const char *where);
@@ -94,7 +90,7 @@ const char *sp_deck_describe(const struct config_setting_t *setting);
 /* Read net.layers, and a list of texts (or a single text), from a setting. `what` and
  * `where` name the list in messages. SP_EUSAGE, SP_EMEM. */
 sp_status sp_deck_read_layers(sp_config *config, const struct config_setting_t *setting,
-                              const sp_deck_source *from);
+                              const struct sp_deck_text *from);
 sp_status sp_deck_read_strings(sp_strings *to, const struct config_setting_t *setting,
                                const char *what, const char *where);
 

@@ -106,7 +106,7 @@ static sp_status set_field(sp_layer *layer, const config_setting_t *s,
 }
 
 static sp_status read_layer(sp_layer *layer, const config_setting_t *group,
-                            const sp_deck_source *from)
+                            const sp_deck_text *from)
 {
     const config_setting_t *first =
         config_setting_length(group) ? config_setting_get_elem(group, 0) : group;
@@ -114,10 +114,9 @@ static sp_status read_layer(sp_layer *layer, const config_setting_t *group,
     char where[512];
 
     snprintf(where, sizeof where, "%s", sp_deck_where(from, first));
-    layer->line = from->text ? (int)config_setting_source_line(first) : 0;
-    layer->file =
-        strdup(from->text ? sp_deck_text_place(from->text, layer->line, &layer->line)
-                          : "command line");
+    layer->line = from ? (int)config_setting_source_line(first) : 0;
+    layer->file = strdup(from ? sp_deck_text_place(from, layer->line, &layer->line)
+                              : "command line");
     if (!layer->file)
         return SP_FAIL(SP_EMEM, "deck: out of memory");
     if (name) /* first, so that messages can name the layer */
@@ -133,11 +132,11 @@ static sp_status read_layer(sp_layer *layer, const config_setting_t *group,
 }
 
 sp_status sp_deck_read_layers(sp_config *config, const config_setting_t *list,
-                              const sp_deck_source *from)
+                              const sp_deck_text *from)
 {
     int n = config_setting_length(list);
 
-    assert(config && list && from);
+    assert(config && list);
     if (n > SP_MAX_LAYERS)
         return SP_FAIL(SP_EUSAGE, "%s: net.layers has %d layers, at most %d are taken",
                        sp_deck_where(from, list), n, SP_MAX_LAYERS);

@@ -13,19 +13,19 @@
 
 enum { WHERE_BYTES = 512 };
 
-const char *sp_deck_where(const sp_deck_source *from, const config_setting_t *setting)
+const char *sp_deck_where(const sp_deck_text *from, const config_setting_t *setting)
 {
     static _Thread_local char where[WHERE_BYTES];
     int line;
     const char *file;
 
-    if (!from->text)
+    if (!from)
         return "command line";
     /* elements of lists have no line of their own */
     while (setting && config_setting_source_line(setting) == 0)
         setting = config_setting_parent(setting);
     line = setting ? (int)config_setting_source_line(setting) : 1;
-    file = sp_deck_text_place(from->text, line, &line);
+    file = sp_deck_text_place(from, line, &line);
     snprintf(where, sizeof where, "%s:%d", file, line);
     return where;
 }
@@ -273,13 +273,13 @@ static sp_status set_words(sp_config *config, const sp_key *key,
 }
 
 sp_status sp_deck_set(sp_config *config, const sp_key *key, const config_setting_t *s,
-                      const sp_deck_source *from)
+                      const sp_deck_text *from)
 {
     const char *where = sp_deck_where(from, s);
     void *field = sp_key_field(config, key);
     char path[2 * SP_NAME];
 
-    assert(config && key && s && from);
+    assert(config && key && s);
     switch (key->type) {
     case SP_KEY_BOOL:
         if (config_setting_type(s) != CONFIG_TYPE_BOOL)

@@ -68,10 +68,11 @@ static sp_status check_same(const sp_h5 *file, const struct stat *about)
                    file->path);
 }
 
-static sp_status begin(sp_h5 **file, const char *path)
+sp_status sp_h5_begin(sp_h5 **file, const char *path)
 {
     *file = calloc(1, sizeof **file);
     if (*file && ((*file)->path = strdup(path))) {
+        (*file)->id = H5I_INVALID_HID;
         (*file)->fd = -1;
         return SP_OK;
     }
@@ -87,7 +88,7 @@ static sp_status open_with(sp_h5 **file, const char *path, sp_h5_child *child)
     struct stat about;
     sp_status rc;
 
-    SP_TRY(begin(file, path));
+    SP_TRY(sp_h5_begin(file, path));
     rc = open_file(*file, &about);
     if (rc == SP_OK)
         rc = child ? sp_h5_child_next(child, path, (*file)->bytes, &(*file)->catalog)
@@ -209,6 +210,11 @@ void sp_h5_list_free(char **names, int64_t n)
 
 /* ---- datasets ---- */
 
+static sp_status no_memory(const sp_h5 *file, const char *name)
+{
+    return SP_FAIL(SP_EMEM, "%s:%s: no memory", file->path, name);
+}
+
 /* Finds a dataset whose values can be read. */
 static sp_status find(const sp_h5 *file, const char *name, const sp_h5_entry **entry)
 {
@@ -260,7 +266,7 @@ sp_status sp_h5_detach_chunks(sp_h5 *file, const char *name, sp_h5_chunks **chun
         return SP_OK;
     entry->why = strdup("its chunks are read elsewhere");
     if (!entry->why)
-        return SP_FAIL(SP_EMEM, "%s:%s: no memory", file->path, name);
+        return no_memory(file, name);
     *chunks = entry->chunks;
     entry->chunks = NULL;
     return SP_OK;
@@ -364,7 +370,7 @@ static sp_status read_converted(sp_h5 *file, const sp_h5_entry *entry, sp_h5_typ
     sp_status rc = SP_OK;
 
     if (!raw)
-        return SP_FAIL(SP_EMEM, "%s:%s: no memory", file->path, entry->name);
+        return no_memory(file, entry->name);
     for (int64_t done = 0; done < rows && rc == SP_OK; done += step) {
         int64_t m = rows - done < step ? rows - done : step;
 
@@ -396,11 +402,6 @@ sp_status sp_h5_read(sp_h5 *file, const char *name, sp_h5_type type, int rank,
 }
 
 /* ---- texts and attributes ---- */
-
-static sp_status no_memory(const sp_h5 *file, const char *name)
-{
-    return SP_FAIL(SP_EMEM, "%s:%s: no memory", file->path, name);
-}
 
 sp_status sp_h5_read_texts(sp_h5 *file, const char *name, int64_t n, char **texts)
 {

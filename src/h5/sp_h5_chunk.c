@@ -64,13 +64,14 @@ static int64_t bytes_of(const sp_h5_chunks *c, const int64_t *dim, int64_t rows)
     return bytes;
 }
 
+/* A compact dataset may be a scalar, and has no chunks. */
 static bool is_shaped(const sp_h5_chunks *c)
 {
-    if (c->rank < 1 || c->rank > SP_H5_RANK || c->type_size < 1 || c->n_filters < 0 ||
-        c->n_filters > SP_H5_FILTERS || c->n < 0)
+    if (c->rank < (c->compact ? 0 : 1) || c->rank > SP_H5_RANK || c->type_size < 1 ||
+        c->n_filters < 0 || c->n_filters > SP_H5_FILTERS || c->n < 0)
         return false;
     for (int d = 0; d < c->rank; d++)
-        if (c->dim[d] < 0 || c->chunk[d] < 1)
+        if (c->dim[d] < 0 || (!c->compact && c->chunk[d] < 1))
             return false;
     return true;
 }
@@ -127,13 +128,14 @@ bool sp_h5_chunks_check(const sp_h5_chunks *c, int64_t file_bytes, char *why,
 {
     int64_t band_bytes, chunk, most = SP_H5_BAND;
 
-    if (c->compact)
-        return check_compact(c, why, size);
-    if (!is_shaped(c) || c->n != sp_h5_chunks_count(c) ||
-        (c->n > 0 && (!c->at || !c->bytes || !c->mask))) {
+    if (!is_shaped(c) ||
+        (!c->compact && (c->n != sp_h5_chunks_count(c) ||
+                         (c->n > 0 && (!c->at || !c->bytes || !c->mask))))) {
         snprintf(why, size, "its chunks do not make up its shape");
         return false;
     }
+    if (c->compact)
+        return check_compact(c, why, size);
     most += file_bytes < INT64_MAX / 8 ? SP_H5_BAND_FACTOR * file_bytes : 0;
     band_bytes = bytes_of(c, c->dim, c->chunk[0]);
     chunk = bytes_of(c, c->chunk, c->chunk[0]);

@@ -28,6 +28,9 @@ struct sp_h5 {
     sp_h5_unpacker *unpacker;
 };
 
+/* Allocates *file with its path and without an open file. SP_EMEM, and *file is NULL. */
+sp_status sp_h5_begin(sp_h5 **file, const char *path);
+
 /* sp_h5_enter takes the lock; sp_h5_leave releases it and returns its argument. */
 void sp_h5_enter(void);
 sp_status sp_h5_leave(sp_status rc);

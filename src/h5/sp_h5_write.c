@@ -124,15 +124,8 @@ sp_status sp_h5_create(sp_h5 **file, const char *path)
     sp_status rc;
 
     assert(file && path);
-    *file = calloc(1, sizeof **file);
-    if (!*file || !((*file)->path = strdup(path))) {
-        free(*file);
-        *file = NULL;
-        return SP_FAIL(SP_EMEM, "%s: no memory", path);
-    }
+    SP_TRY(sp_h5_begin(file, path));
     (*file)->is_written = true;
-    (*file)->id = H5I_INVALID_HID;
-    (*file)->fd = -1;
     sp_h5_enter();
     rc = sp_h5_leave(open_new(*file));
     if (rc != SP_OK) {

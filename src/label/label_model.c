@@ -211,7 +211,7 @@ static sp_status add_field(label_model *m, const label_options *o,
 
     if (m->n_added == LABEL_ADDED)
         return SP_FAIL(SP_EUSAGE, "--probabilities: more than %d fields", LABEL_ADDED);
-    *a = (sp_scan_added){.is_float = o->is_float};
+    *a = (sp_scan_added){.is_float = o->is_float != 0};
     /* Readers refuse a LAS file in which a name ends within a character. */
     sp_text_printable(a->name, sizeof a->name, name, false);
     snprintf(a->help, sizeof a->help, "%s", help);

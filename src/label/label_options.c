@@ -36,17 +36,6 @@ static sp_status read_keep(void *to, const sp_option *option, const char *text)
     }
 }
 
-static sp_status read_type(void *to, const sp_option *option, const char *text)
-{
-    label_options *o = to;
-
-    (void)option;
-    o->is_float = strcmp(text, "float32") == 0;
-    if (!o->is_float && strcmp(text, "uint8") != 0)
-        return SP_FAIL(SP_EUSAGE, "--field-type %s: expected uint8 or float32", text);
-    return SP_OK;
-}
-
 static sp_status read_features(void *to, const sp_option *option, const char *text)
 {
     (void)option;
@@ -64,8 +53,8 @@ static const sp_option option_table[] = {
   "all are equally likely"}, SP_OPTION_FLAG, AT(entropy)},
 {{"--probabilities", "CLASS,...", "add a field p_CLASS with the probability of each of "
   "these classes (all: of every class)"}, SP_OPTION_TEXT, AT(probabilities)},
-{{"--field-type", "TYPE", "of added fields: uint8, in steps of 1/255 in scans of all "
-  "formats, or float32 (uint8)"}, SP_OPTION_READ, .read = read_type},
+{{"--field-type", "uint8|float32", "type of added fields; uint8 is in steps of 1/255 in "
+  "scans of all formats (uint8)"}, SP_OPTION_WORD, AT(is_float)},
 {{"--min-confidence", "P", "points of which no class has this probability get no "
   "class"},
  SP_OPTION_REAL, AT(min_confidence), .or_0 = true},

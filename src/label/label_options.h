@@ -17,7 +17,8 @@ typedef struct label_options {
      * the scans. */
     vox_options vox;
     const char *model, *out;
-    bool confidence, entropy, is_float, any_format, overwrite;
+    bool confidence, entropy, any_format, overwrite;
+    int is_float;              /* of added fields: 0: uint8; 1: float32 */
     const char *probabilities; /* "ground,building"; NULL: none */
     double min_confidence;     /* 0: all points get a class */
     int64_t doubtful;          /* code of points below; LABEL_NOT_GIVEN: no class */

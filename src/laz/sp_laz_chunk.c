@@ -84,18 +84,17 @@ static sp_status read_sizes(laz_decoder *d, int64_t head, int64_t end, int64_t *
     SP_TRY(sp_laz_pread(d->file, d->bytes, (size_t)head, d->place.at));
     at = d->bytes + d->codec.format->record_bytes;
     if (d->place.n < 0)
-        d->place.n = laz_get32(at);
-    if (laz_get32(at) != d->place.n || d->place.n == 0)
+        d->place.n = sp_get32(at);
+    if (sp_get32(at) != d->place.n || d->place.n == 0)
         return SP_FAIL(SP_EDATA,
                        "%s: LAZ chunk %" PRId64 " at byte %" PRId64
                        " has %u points, expected %" PRId64,
-                       d->file->path, d->number, d->place.at, laz_get32(at),
-                       d->place.n);
+                       d->file->path, d->number, d->place.at, sp_get32(at), d->place.n);
     *n = head;
     for (int i = 0; i < d->codec.n_layers; i++) {
         at += 4;
-        d->codec.is_used[i] = laz_get32(at) != 0;
-        *n += laz_get32(at);
+        d->codec.is_used[i] = sp_get32(at) != 0;
+        *n += sp_get32(at);
     }
     if (d->place.bytes < 0 && *n <= end - d->place.at)
         d->place.bytes = *n;
@@ -127,7 +126,7 @@ static sp_status begin_layered(laz_decoder *d, int64_t end)
         laz_coder *c = &d->codec.coder[i];
 
         c->at = at;
-        c->end = at += laz_get32(size);
+        c->end = at += sp_get32(size);
         if (d->codec.is_used[i])
             sp_laz_decode_begin(c);
     }

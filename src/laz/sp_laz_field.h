@@ -6,42 +6,8 @@
 #ifndef SP_LAZ_FIELD_H
 #define SP_LAZ_FIELD_H
 
+#include "base/sp_bytes.h"
 #include "laz/sp_laz_coder.h"
-
-/* ---- numbers of records, which are little endian ---- */
-
-LAZ_INLINE uint16_t laz_get16(const unsigned char *p)
-{
-    return (uint16_t)(p[0] | p[1] << 8);
-}
-
-LAZ_INLINE uint32_t laz_get32(const unsigned char *p)
-{
-    return laz_get16(p) | (uint32_t)laz_get16(p + 2) << 16;
-}
-
-LAZ_INLINE uint64_t laz_get64(const unsigned char *p)
-{
-    return laz_get32(p) | (uint64_t)laz_get32(p + 4) << 32;
-}
-
-LAZ_INLINE void laz_put16(unsigned char *p, uint32_t x)
-{
-    p[0] = (unsigned char)x;
-    p[1] = (unsigned char)(x >> 8);
-}
-
-LAZ_INLINE void laz_put32(unsigned char *p, uint32_t x)
-{
-    laz_put16(p, x);
-    laz_put16(p + 2, x >> 16);
-}
-
-LAZ_INLINE void laz_put64(unsigned char *p, uint64_t x)
-{
-    laz_put32(p, (uint32_t)x);
-    laz_put32(p + 4, (uint32_t)(x >> 32));
-}
 
 /* ---- integers ---- */
 
@@ -264,7 +230,7 @@ LAZ_INLINE void laz_times_move(laz_coder *c, laz_times *t, unsigned symbol, uint
 static inline void laz_times_code(laz_coder *c, laz_times *t, unsigned char *p,
                                   const bool has_same, const bool enc)
 {
-    uint64_t x = enc ? laz_get64(p) : 0;
+    uint64_t x = enc ? sp_get64(p) : 0;
 
     for (int turn = 0; turn < 2; turn++) {
         bool is_first = t->step[t->last] == 0;
@@ -291,11 +257,11 @@ static inline void laz_times_code(laz_coder *c, laz_times *t, unsigned char *p,
         } else {
             laz_times_move(c, t, s, x, enc);
         }
-        laz_put64(p, t->time[t->last]);
+        sp_put64(p, t->time[t->last]);
         return;
     }
     sp_laz_fault_set(c->fault, SP_EDATA, "switches its GPS times twice for one point");
-    laz_put64(p, t->time[t->last]);
+    sp_put64(p, t->time[t->last]);
 }
 
 /* ---- colours ---- */
@@ -397,8 +363,8 @@ LAZ_INLINE unsigned laz_waves_choose(uint64_t last, uint32_t bytes, uint64_t x)
 LAZ_INLINE uint64_t laz_waves_offset(laz_coder *c, laz_waves *w,
                                      const unsigned char *last, uint64_t x, bool enc)
 {
-    uint64_t at = laz_get64(last + 1);
-    uint32_t bytes = laz_get32(last + 9);
+    uint64_t at = sp_get64(last + 1);
+    uint32_t bytes = sp_get32(last + 9);
     unsigned way = enc ? laz_waves_choose(at, bytes, x) : 0;
 
     way = w->last_way = laz_symbol(c, &w->way[w->last_way], 4, way, enc);
@@ -415,15 +381,15 @@ LAZ_INLINE uint64_t laz_waves_offset(laz_coder *c, laz_waves *w,
 LAZ_INLINE void laz_code_32(laz_coder *c, laz_integer *i, int context,
                             const unsigned char *last, unsigned char *p, bool enc)
 {
-    laz_put32(p, (uint32_t)laz_number(c, i, context, (int32_t)laz_get32(last),
-                                      (int32_t)laz_get32(p), enc));
+    sp_put32(p, (uint32_t)laz_number(c, i, context, (int32_t)sp_get32(last),
+                                     (int32_t)sp_get32(p), enc));
 }
 
 static inline void laz_waves_code(laz_coder *c, laz_waves *w, const unsigned char *last,
                                   unsigned char *p, const bool enc)
 {
     p[0] = (unsigned char)laz_symbol(c, &w->index, 256, p[0], enc);
-    laz_put64(p + 1, laz_waves_offset(c, w, last, laz_get64(p + 1), enc));
+    sp_put64(p + 1, laz_waves_offset(c, w, last, sp_get64(p + 1), enc));
     laz_code_32(c, &w->bytes, 0, last + 9, p + 9, enc);
     laz_code_32(c, &w->point, 0, last + 13, p + 13, enc);
     for (int a = 0; a < 3; a++)

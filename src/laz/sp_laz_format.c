@@ -72,7 +72,7 @@ void sp_laz_format_current(sp_laz_format *format)
 static sp_status read_item(const char *path, const unsigned char *at,
                            const sp_laz_item *expected, sp_laz_item *item)
 {
-    int type = laz_get16(at), bytes = laz_get16(at + 2), version = laz_get16(at + 4);
+    int type = sp_get16(at), bytes = sp_get16(at + 2), version = sp_get16(at + 4);
     bool is_layered = expected->type >= SP_LAZ_POINT14;
     int least = is_layered ? 3 : 1;
     int most = is_layered ? 4 : 2;
@@ -99,19 +99,19 @@ static sp_status read_head(sp_laz_format *format, const char *path,
     if (bytes < HEAD_BYTES)
         return SP_FAIL(SP_EDATA, "%s: LAZ VLR of %zu bytes, expected at least %d", path,
                        bytes, HEAD_BYTES);
-    compressor = laz_get16(vlr);
+    compressor = sp_get16(vlr);
     if (is_layered ? compressor != SP_LAZ_LAYERED
                    : compressor != SP_LAZ_STREAM && compressor != SP_LAZ_POINTWISE)
         return SP_FAIL(SP_EDATA, "%s: LAZ compressor %d, expected %s for its points",
                        path, compressor, is_layered ? "3" : "1 or 2");
     format->compressor = (sp_laz_compressor)compressor;
-    if (laz_get16(vlr + 2) != 0)
+    if (sp_get16(vlr + 2) != 0)
         return SP_FAIL(SP_EDATA, "%s: LAZ coder %d, expected 0 (arithmetic)", path,
-                       laz_get16(vlr + 2));
-    format->chunk_points = laz_get32(vlr + 12);
+                       sp_get16(vlr + 2));
+    format->chunk_points = sp_get32(vlr + 12);
     if (format->chunk_points == 0 && compressor != SP_LAZ_STREAM)
         return SP_FAIL(SP_EDATA, "%s: LAZ chunks of 0 points", path);
-    n_items = laz_get16(vlr + 32);
+    n_items = sp_get16(vlr + 32);
     if (n_items != format->n_items || bytes < HEAD_BYTES + ITEM_BYTES * (size_t)n_items)
         return SP_FAIL(SP_EDATA,
                        "%s: %d LAZ items in a VLR of %zu bytes, expected %d items",
@@ -142,17 +142,17 @@ size_t sp_laz_format_write(const sp_laz_format *format,
 
     assert(format->n_items >= 1 && format->n_items <= SP_LAZ_ITEMS);
     memset(vlr, 0, SP_LAZ_VLR_BYTES);
-    laz_put16(vlr, format->compressor);
+    sp_put16(vlr, format->compressor);
     vlr[4] = 3; /* the version of LASzip whose files these are */
     vlr[5] = 4;
-    laz_put16(vlr + 6, 3);
-    laz_put32(vlr + 12, format->chunk_points);
+    sp_put16(vlr + 6, 3);
+    sp_put32(vlr + 12, format->chunk_points);
     memset(vlr + 16, 0xff, 16);
-    laz_put16(vlr + 32, (uint32_t)format->n_items);
+    sp_put16(vlr + 32, (uint32_t)format->n_items);
     for (int i = 0; i < format->n_items; i++, at += ITEM_BYTES) {
-        laz_put16(at, format->item[i].type);
-        laz_put16(at + 2, (uint32_t)format->item[i].bytes);
-        laz_put16(at + 4, (uint32_t)format->item[i].version);
+        sp_put16(at, format->item[i].type);
+        sp_put16(at + 2, (uint32_t)format->item[i].bytes);
+        sp_put16(at + 4, (uint32_t)format->item[i].version);
     }
     return (size_t)(at - vlr);
 }

@@ -107,10 +107,10 @@ static void open_context(context *x, const unsigned char *last)
     laz_integer_open(&x->intensity, 16);
     laz_integer_open(&x->angle, 16);
     laz_integer_open(&x->source, 16);
-    laz_times_open(&x->times, laz_get64(last + TIME));
+    laz_times_open(&x->times, sp_get64(last + TIME));
     for (int i = 0; i < 8; i++) {
-        x->last_z[i] = (int32_t)laz_get32(last + 8);
-        x->last_intensity[i] = laz_get16(last + INTENSITY);
+        x->last_z[i] = (int32_t)sp_get32(last + 8);
+        x->last_intensity[i] = sp_get16(last + INTENSITY);
     }
 }
 
@@ -118,9 +118,9 @@ static inline unsigned changes(const unsigned char *last, const unsigned char *p
 {
     unsigned step = (p[RETURNS] - (unsigned)last[RETURNS]) & 15;
 
-    return (laz_get16(p + SOURCE) != laz_get16(last + SOURCE)) * NEW_SOURCE |
-           (laz_get64(p + TIME) != laz_get64(last + TIME)) * NEW_TIME |
-           (laz_get16(p + ANGLE) != laz_get16(last + ANGLE)) * NEW_ANGLE |
+    return (sp_get16(p + SOURCE) != sp_get16(last + SOURCE)) * NEW_SOURCE |
+           (sp_get64(p + TIME) != sp_get64(last + TIME)) * NEW_TIME |
+           (sp_get16(p + ANGLE) != sp_get16(last + ANGLE)) * NEW_ANGLE |
            (p[RETURNS] >> 4 != last[RETURNS] >> 4) * NEW_RETURNS |
            (step == 0    ? 0
             : step == 1  ? NUMBER_MORE
@@ -183,12 +183,12 @@ LAZ_INLINE unsigned code_returns(laz_coder *c, context *x, unsigned changed,
 LAZ_INLINE void code_step(laz_coder *c, laz_integer *i, int place, laz_median *median,
                           const unsigned char *last, unsigned char *p, bool enc)
 {
-    uint32_t from = laz_get32(last);
+    uint32_t from = sp_get32(last);
     int32_t d =
-        laz_number(c, i, place, median->v[2], (int32_t)(laz_get32(p) - from), enc);
+        laz_number(c, i, place, median->v[2], (int32_t)(sp_get32(p) - from), enc);
 
     laz_median_add(median, d);
-    laz_put32(p, from + (uint32_t)d);
+    sp_put32(p, from + (uint32_t)d);
 }
 
 /* ---- the other layers ---- */
@@ -217,39 +217,39 @@ LAZ_INLINE void code_rare(laz_codec *z, int layer, laz_integer *i, int place,
                           bool is_new, const unsigned char *last, unsigned char *p,
                           bool enc)
 {
-    uint32_t x = laz_get16(last);
+    uint32_t x = sp_get16(last);
 
     if (layer_has(z, layer, is_new, enc) && is_new)
-        x = (uint32_t)laz_number(&z->coder[layer], i, place, (int32_t)x, laz_get16(p),
+        x = (uint32_t)laz_number(&z->coder[layer], i, place, (int32_t)x, sp_get16(p),
                                  enc);
-    laz_put16(p, x);
+    sp_put16(p, x);
 }
 
 LAZ_INLINE void code_z(laz_codec *z, context *x, int is_single, int level,
                        unsigned char *p, bool enc)
 {
-    uint32_t last = laz_get32(x->last + 8);
+    uint32_t last = sp_get32(x->last + 8);
     int place = is_single + laz_context((x->dx.k + x->dy.k) / 2, 18);
 
-    if (layer_has(z, LAYER_Z, laz_get32(p + 8) != last, enc))
-        last = (uint32_t)(x->last_z[level] = laz_number(
-                              &z->coder[LAYER_Z], &x->z, place, x->last_z[level],
-                              (int32_t)laz_get32(p + 8), enc));
-    laz_put32(p + 8, last);
+    if (layer_has(z, LAYER_Z, sp_get32(p + 8) != last, enc))
+        last = (uint32_t)(x->last_z[level] = laz_number(&z->coder[LAYER_Z], &x->z,
+                                                        place, x->last_z[level],
+                                                        (int32_t)sp_get32(p + 8), enc));
+    sp_put32(p + 8, last);
 }
 
 /* place: first and last return, and whether the time is new. */
 LAZ_INLINE void code_intensity(laz_codec *z, context *x, int place, unsigned char *p,
                                bool enc)
 {
-    uint32_t last = laz_get16(x->last + INTENSITY);
+    uint32_t last = sp_get16(x->last + INTENSITY);
     uint16_t *guess = &x->last_intensity[place];
 
-    if (layer_has(z, LAYER_INTENSITY, laz_get16(p + INTENSITY) != last, enc))
+    if (layer_has(z, LAYER_INTENSITY, sp_get16(p + INTENSITY) != last, enc))
         last = *guess =
             (uint16_t)laz_number(&z->coder[LAYER_INTENSITY], &x->intensity, place >> 1,
-                                 *guess, laz_get16(p + INTENSITY), enc);
-    laz_put16(p + INTENSITY, last);
+                                 *guess, sp_get16(p + INTENSITY), enc);
+    sp_put16(p + INTENSITY, last);
 }
 
 LAZ_INLINE unsigned flags_of(unsigned byte)

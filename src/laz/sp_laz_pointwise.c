@@ -83,10 +83,10 @@ LAZ_INLINE unsigned changes(const unsigned char *last, unsigned last_intensity,
                             const unsigned char *p)
 {
     return (p[RETURNS] != last[RETURNS]) * NEW_RETURNS |
-           (laz_get16(p + INTENSITY) != last_intensity) * NEW_INTENSITY |
+           (sp_get16(p + INTENSITY) != last_intensity) * NEW_INTENSITY |
            (p[CLASS] != last[CLASS]) * NEW_CLASS |
            (p[ANGLE] != last[ANGLE]) * NEW_ANGLE | (p[USER] != last[USER]) * NEW_USER |
-           (laz_get16(p + SOURCE) != laz_get16(last + SOURCE)) * NEW_SOURCE;
+           (sp_get16(p + SOURCE) != sp_get16(last + SOURCE)) * NEW_SOURCE;
 }
 
 /* A byte whose model is chosen by its last value. */
@@ -102,22 +102,22 @@ LAZ_INLINE void code_byte(laz_coder *c, laz_model **models, unsigned is_changed,
 LAZ_INLINE void code_source(laz_coder *c, point10 *s, unsigned is_changed,
                             const unsigned char *last, unsigned char *p, bool enc)
 {
-    uint32_t x = laz_get16(last + SOURCE);
+    uint32_t x = sp_get16(last + SOURCE);
 
     if (is_changed)
-        x = (uint32_t)laz_number(c, &s->source, 0, (int32_t)x, laz_get16(p + SOURCE),
+        x = (uint32_t)laz_number(c, &s->source, 0, (int32_t)x, sp_get16(p + SOURCE),
                                  enc);
-    laz_put16(p + SOURCE, x);
+    sp_put16(p + SOURCE, x);
 }
 
 /* The difference in x or y to the last point; returns it. */
 LAZ_INLINE int32_t code_step(laz_coder *c, laz_integer *i, int context, int32_t guess,
                              const unsigned char *last, unsigned char *p, bool enc)
 {
-    uint32_t from = laz_get32(last);
-    int32_t d = laz_number(c, i, context, guess, (int32_t)(laz_get32(p) - from), enc);
+    uint32_t from = sp_get32(last);
+    int32_t d = laz_number(c, i, context, guess, (int32_t)(sp_get32(p) - from), enc);
 
-    laz_put32(p, from + (uint32_t)d);
+    sp_put32(p, from + (uint32_t)d);
     return d;
 }
 
@@ -135,8 +135,8 @@ LAZ_INLINE void code_xyz(laz_coder *c, point10 *s, const unsigned char *last,
                    code_step(c, &s->dy, is_single + laz_context(s->dx.k, 20),
                              s->median_y[kind].v[2], last + 4, p + 4, enc));
     *z = laz_number(c, &s->z, is_single + laz_context((s->dx.k + s->dy.k) / 2, 18), *z,
-                    (int32_t)laz_get32(p + 8), enc);
-    laz_put32(p + 8, (uint32_t)*z);
+                    (int32_t)sp_get32(p + 8), enc);
+    sp_put32(p + 8, (uint32_t)*z);
 }
 
 LAZ_INLINE void code_point(laz_coder *c, point10 *s, const unsigned char *last,
@@ -150,10 +150,10 @@ LAZ_INLINE void code_point(laz_coder *c, point10 *s, const unsigned char *last,
     code_byte(c, s->returns, changed & NEW_RETURNS, last[RETURNS], p + RETURNS, enc);
     kind = kind_of(p[RETURNS]);
     if (changed & NEW_INTENSITY)
-        s->last_intensity[kind] = (uint16_t)laz_number(
-            c, &s->intensity, kind < 3 ? (int)kind : 3, s->last_intensity[kind],
-            laz_get16(p + INTENSITY), enc);
-    laz_put16(p + INTENSITY, s->last_intensity[kind]);
+        s->last_intensity[kind] =
+            (uint16_t)laz_number(c, &s->intensity, kind < 3 ? (int)kind : 3,
+                                 s->last_intensity[kind], sp_get16(p + INTENSITY), enc);
+    sp_put16(p + INTENSITY, s->last_intensity[kind]);
     code_byte(c, s->class, changed & NEW_CLASS, last[CLASS], p + CLASS, enc);
     p[ANGLE] = laz_byte(c, &s->angle[p[RETURNS] >> 6 & 1], changed & NEW_ANGLE,
                         last[ANGLE], last[ANGLE], p[ANGLE], enc);
@@ -181,9 +181,8 @@ LAZ_INLINE unsigned swap_two(unsigned changed)
 LAZ_INLINE void code_point1(laz_coder *c, point10 *s, const unsigned char *last,
                             unsigned char *p, bool enc)
 {
-    unsigned changed =
-        enc ? swap_two(changes(last, laz_get16(last + INTENSITY), p)) : 0;
-    uint32_t intensity = laz_get16(last + INTENSITY), angle = last[ANGLE];
+    unsigned changed = enc ? swap_two(changes(last, sp_get16(last + INTENSITY), p)) : 0;
+    uint32_t intensity = sp_get16(last + INTENSITY), angle = last[ANGLE];
     int k;
 
     s->dx1[s->turn] = code_step(c, &s->dx, 0, median_of_three(s->dx1), last, p, enc);
@@ -196,8 +195,8 @@ LAZ_INLINE void code_point1(laz_coder *c, point10 *s, const unsigned char *last,
     changed = swap_two(laz_symbol(c, &s->changed, 64, changed, enc));
     if (changed & NEW_INTENSITY)
         intensity = (uint32_t)laz_number(c, &s->intensity, 0, (int32_t)intensity,
-                                         laz_get16(p + INTENSITY), enc);
-    laz_put16(p + INTENSITY, intensity);
+                                         sp_get16(p + INTENSITY), enc);
+    sp_put16(p + INTENSITY, intensity);
     code_byte(c, s->returns, changed & NEW_RETURNS, last[RETURNS], p + RETURNS, enc);
     code_byte(c, s->class, changed & NEW_CLASS, last[CLASS], p + CLASS, enc);
     if (changed & NEW_ANGLE)
@@ -225,9 +224,9 @@ LAZ_INLINE void code_time1_step(laz_coder *c, times1 *s, unsigned symbol, uint64
                                 : 5;
     uint32_t guess = symbol == 0 ? (uint32_t)(s->step / 4) : symbol * (uint32_t)s->step;
     int32_t d = laz_number(c, &s->difference, context, (int32_t)guess,
-                           (int32_t)(laz_get64(p) - last), enc);
+                           (int32_t)(sp_get64(p) - last), enc);
 
-    laz_put64(p, last + (uint64_t)(int64_t)d);
+    sp_put64(p, last + (uint64_t)(int64_t)d);
     if (symbol == 0 || symbol == MOST)
         s->n_extreme++;
     if (symbol == 1 || s->n_extreme > 3) {
@@ -251,15 +250,15 @@ static unsigned choose_time1(const times1 *s, uint64_t last, uint64_t x)
 LAZ_INLINE void code_time1(laz_coder *c, times1 *s, const unsigned char *before,
                            unsigned char *p, bool enc)
 {
-    uint64_t last = laz_get64(before);
-    unsigned symbol = enc ? choose_time1(s, last, laz_get64(p)) : 0;
+    uint64_t last = sp_get64(before);
+    unsigned symbol = enc ? choose_time1(s, last, sp_get64(p)) : 0;
 
     if (s->step == 0) {
         symbol = laz_symbol(c, &s->first, 3, symbol, enc);
         if (symbol == FIRST_STEP) {
-            s->step = laz_number(c, &s->difference, 0, 0,
-                                 (int32_t)(laz_get64(p) - last), enc);
-            laz_put64(p, last + (uint64_t)(int64_t)s->step);
+            s->step =
+                laz_number(c, &s->difference, 0, 0, (int32_t)(sp_get64(p) - last), enc);
+            sp_put64(p, last + (uint64_t)(int64_t)s->step);
             return;
         }
         symbol = symbol == FIRST_SAME ? SAME : FAR;
@@ -267,9 +266,9 @@ LAZ_INLINE void code_time1(laz_coder *c, times1 *s, const unsigned char *before,
         symbol = laz_symbol(c, &s->multiple, OLD_MULTIPLES, symbol, enc);
     }
     if (symbol == SAME)
-        laz_put64(p, last);
+        sp_put64(p, last);
     else if (symbol == FAR)
-        laz_put64(p, laz_code_64(c, laz_get64(p), enc));
+        sp_put64(p, laz_code_64(c, sp_get64(p), enc));
     else
         code_time1_step(c, s, symbol, last, p, enc);
 }
@@ -407,7 +406,7 @@ sp_status sp_laz_pointwise_begin(laz_codec *z)
         const sp_laz_item *item = &z->format->item[i];
 
         if (item->type == SP_LAZ_GPSTIME11)
-            laz_times_open(&s->times, laz_get64(z->last + item->at));
+            laz_times_open(&s->times, sp_get64(z->last + item->at));
         if (item->type == SP_LAZ_BYTE)
             SP_TRY(create_extra(z, item));
     }

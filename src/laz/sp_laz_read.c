@@ -8,11 +8,10 @@
  * of a chunk is known when the one before is decoded, so the caller decodes alone. */
 #include <assert.h>
 #include <inttypes.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 
 #include "laz/sp_laz_chunk.h"
+#include "process/sp_thread.h"
 
 enum {
     PORTION_BYTES = 16 << 20, /* of records, at most */
@@ -172,7 +171,7 @@ static sp_status start_worker(sp_laz_reader *r, int i)
     if (rc == SP_OK) {
         pthread_mutex_init(&w->lock, NULL);
         pthread_cond_init(&w->changed, NULL);
-        failed = pthread_create(&w->thread, NULL, worker_main, w);
+        failed = sp_thread_start(&w->thread, worker_main, w);
         if (!failed) {
             r->n_started++;
             return SP_OK;
@@ -184,21 +183,16 @@ static sp_status start_worker(sp_laz_reader *r, int i)
     return rc;
 }
 
-/* Signals go to the threads that were there before. */
 static sp_status start(sp_laz_reader *r)
 {
-    sigset_t all, before;
     sp_status rc = SP_OK;
 
     r->from = r->chunk;
     r->worker = calloc((size_t)r->n_threads, sizeof *r->worker);
     if (!r->worker)
         return SP_FAIL(SP_EMEM, "%s: no memory to read LAZ", r->file.path);
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &before);
     for (int i = 0; i < r->n_threads && rc == SP_OK; i++)
         rc = start_worker(r, i);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     return rc;
 }
 

@@ -68,11 +68,11 @@ static sp_status find_table(const sp_laz_file *file, laz_table *table, int64_t *
     bool is_last;
 
     SP_TRY(sp_laz_pread(file, b, sizeof b, file->at));
-    *at = (int64_t)laz_get64(b);
+    *at = (int64_t)sp_get64(b);
     is_last = *at == -1;
     if (is_last && file->file_bytes - 8 >= table->begin) {
         SP_TRY(sp_laz_pread(file, b, sizeof b, file->file_bytes - 8));
-        *at = (int64_t)laz_get64(b);
+        *at = (int64_t)sp_get64(b);
         table->file_end -= 8;
     }
     table->is_there = *at >= table->begin && *at <= file->file_bytes - HEAD_BYTES;
@@ -93,10 +93,10 @@ static sp_status read_count(const sp_laz_file *file, const sp_laz_format *format
     int64_t most = (at - table->begin) / format->record_bytes + 1;
 
     SP_TRY(sp_laz_pread(file, b, sizeof b, at));
-    if (laz_get32(b) != 0)
+    if (sp_get32(b) != 0)
         return SP_FAIL(SP_EDATA, "%s: LAZ chunk table of version %u, expected 0",
-                       file->path, laz_get32(b));
-    table->n_chunks = laz_get32(b + 4);
+                       file->path, sp_get32(b));
+    table->n_chunks = sp_get32(b + 4);
     if (table->n_chunks > most)
         return SP_FAIL(SP_EDATA,
                        "%s: LAZ chunk table has %" PRId64 " chunks, but the file has "
@@ -222,7 +222,7 @@ sp_status sp_laz_table_write(const sp_laz_place *chunk, int64_t n_chunks,
     if (rc == SP_OK && (!*bytes || t.fault.what))
         rc = SP_FAIL(SP_EMEM, "no memory for a LAZ chunk table");
     if (*bytes) {
-        laz_put32(head + 4, (uint32_t)n_chunks);
+        sp_put32(head + 4, (uint32_t)n_chunks);
         memcpy(*bytes, head, sizeof head);
         memcpy(*bytes + sizeof head, t.coder.begin, *n - sizeof head);
     }

@@ -8,13 +8,12 @@
  * chunk i there. */
 #include <assert.h>
 #include <errno.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 
 #include "base/sp_list.h"
 #include "laz/sp_laz_chunk.h"
 #include "laz/sp_laz_field.h"
+#include "process/sp_thread.h"
 
 enum { MOST_THREADS = 64, FIRST_RECORDS = 4096 };
 
@@ -114,10 +113,10 @@ static sp_status put_chunk(sp_laz_writer *w, const place *p, int64_t *bytes)
     SP_TRY(put(w, p->records, (size_t)w->format.record_bytes));
     if (w->format.compressor == SP_LAZ_LAYERED) {
         *bytes += 4 + 4 * (int64_t)z->n_layers;
-        laz_put32(number, (uint32_t)p->n);
+        sp_put32(number, (uint32_t)p->n);
         SP_TRY(put(w, number, sizeof number));
         for (int i = 0; i < z->n_layers; i++) {
-            laz_put32(number, (uint32_t)stream_bytes(z, i));
+            sp_put32(number, (uint32_t)stream_bytes(z, i));
             SP_TRY(put(w, number, sizeof number));
         }
     }
@@ -248,7 +247,7 @@ static sp_status start_worker(sp_laz_writer *w, place *p)
 
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->changed, NULL);
-    failed = pthread_create(&p->thread, NULL, worker_main, p);
+    failed = sp_thread_start(&p->thread, worker_main, p);
     if (!failed) {
         p->is_started = true;
         return SP_OK;
@@ -262,7 +261,6 @@ static sp_status start_worker(sp_laz_writer *w, place *p)
 static sp_status start(sp_laz_writer *w)
 {
     static const unsigned char no_table[8] = {255, 255, 255, 255, 255, 255, 255, 255};
-    sigset_t all, before;
     sp_status rc = SP_OK;
 
     w->at = ftello(w->to);
@@ -271,11 +269,8 @@ static sp_status start(sp_laz_writer *w)
                        strerror(errno));
     for (int i = 0; i < w->n_places; i++)
         SP_TRY(sp_laz_codec_create(&w->place[i].codec, &w->format, false));
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &before);
     for (int i = 0; i < w->n_places && w->n_places > 1 && rc == SP_OK; i++)
         rc = start_worker(w, &w->place[i]);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     return rc == SP_OK ? put(w, no_table, sizeof no_table) : rc;
 }
 
@@ -317,7 +312,7 @@ static sp_status put_table(sp_laz_writer *w)
     rc = put(w, bytes, n);
     free(bytes);
     SP_TRY(rc);
-    laz_put64(offset, (uint64_t)at);
+    sp_put64(offset, (uint64_t)at);
     if (at < 0 || fseeko(w->to, w->at, SEEK_SET) != 0)
         return SP_FAIL(SP_EIO, "%s: cannot seek: %s", w->path, strerror(errno));
     SP_TRY(put(w, offset, sizeof offset));

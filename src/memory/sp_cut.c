@@ -39,8 +39,8 @@ static int64_t rest_of(const sp_budget *b)
 int64_t sp_cut_need(const sp_cut *cut)
 {
     return sp_cut_fixed(cut) +
-           larger(cut->train.costliest[SP_ACTIVATIONS],
-                  cut->eval.costliest[SP_ACTIVATIONS]) +
+           sp_most(cut->train.costliest[SP_ACTIVATIONS],
+                   cut->eval.costliest[SP_ACTIVATIONS]) +
            rest_of(&cut->train) + rest_of(&cut->eval);
 }
 
@@ -70,7 +70,7 @@ static sp_status check_largest(sp_cut *cut)
         return SP_OK;
     need[0] = cut->train.largest[0] + cut->train.largest[SP_REST];
     need[1] = cut->eval.largest[0] + cut->eval.largest[SP_REST];
-    if (larger(cut->train.largest[0], cut->eval.largest[0]) +
+    if (sp_most(cut->train.largest[0], cut->eval.largest[0]) +
             cut->train.largest[SP_REST] + cut->eval.largest[SP_REST] <=
         room)
         return SP_OK;
@@ -85,7 +85,7 @@ static sp_status check_largest(sp_cut *cut)
 
 static int64_t between(int64_t x, int64_t least, int64_t most)
 {
-    return larger(smaller(x, most), least);
+    return sp_most(sp_least(x, most), least);
 }
 
 /* Divides the room between activations and the rest in the ratio that the largest
@@ -93,17 +93,17 @@ static int64_t between(int64_t x, int64_t least, int64_t most)
  * step needs if that step fits at all. */
 static void divide(sp_budget *b, int64_t activations, int64_t room)
 {
-    const int64_t act = larger(activations, b->largest[0]);
+    const int64_t act = sp_most(activations, b->largest[0]);
     int64_t part[SP_PARTS], least = act, most = room - b->largest[SP_REST];
 
     sp_budget_weigh(b, &b->like, part);
     if (b->costliest[0] + rest_of(b) <= room) {
-        least = larger(least, b->costliest[0]);
-        most = smaller(most, room - rest_of(b));
+        least = sp_most(least, b->costliest[0]);
+        most = sp_least(most, room - rest_of(b));
     }
     b->room[0] = between((int64_t)((double)room * ratio(part[0], sp_cut_sum(part))),
-                         larger(smaller(least, room - 1), 1), larger(most, 1));
-    b->room[SP_REST] = larger(room - b->room[0], 1);
+                         sp_most(sp_least(least, room - 1), 1), sp_most(most, 1));
+    b->room[SP_REST] = sp_most(room - b->room[0], 1);
 }
 
 static void limit(sp_budget *b)
@@ -120,7 +120,7 @@ static void limit(sp_budget *b)
 
 static void make_rooms(sp_cut *cut)
 {
-    const int64_t room = larger(cut->memory - sp_cut_fixed(cut), 2);
+    const int64_t room = sp_most(cut->memory - sp_cut_fixed(cut), 2);
     sp_budget *train = &cut->train, *eval = &cut->eval;
     int64_t for_eval = rest_of(eval);
 
@@ -128,14 +128,14 @@ static void make_rooms(sp_cut *cut)
         divide(eval, 0, room);
     } else {
         if (for_eval > room / EVAL_PART)
-            for_eval = larger(room / EVAL_PART, eval->largest[SP_REST]);
+            for_eval = sp_most(room / EVAL_PART, eval->largest[SP_REST]);
         if (sp_budget_is_host(train)) /* a device may still have room */
             for_eval =
-                smaller(for_eval, room - larger(train->largest[0], eval->largest[0]) -
-                                      train->largest[SP_REST]);
+                sp_least(for_eval, room - sp_most(train->largest[0], eval->largest[0]) -
+                                       train->largest[SP_REST]);
         divide(train, eval->largest[0], room - for_eval);
         eval->room[0] = train->room[0];
-        eval->room[SP_REST] = larger(for_eval, 1);
+        eval->room[SP_REST] = sp_most(for_eval, 1);
     }
     limit(train);
     limit(eval);

@@ -3,6 +3,7 @@
 #ifndef SP_CUT_INTERNAL_H
 #define SP_CUT_INTERNAL_H
 
+#include "base/sp_number.h"
 #include "memory/sp_cut.h"
 
 /* The second index of sp_budget.room and sp_budget.largest: batches and scratch. */
@@ -12,16 +13,6 @@ enum { SP_REST = SP_BATCHES };
  * plans and by this margin. Where twice the estimate fits, no plan is compared. */
 #define SP_CUT_MARGIN   1.0625
 #define SP_CUT_GENEROUS 2.0
-
-static inline int64_t larger(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
-static inline int64_t smaller(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
 
 static inline double ratio(int64_t a, int64_t b)
 {

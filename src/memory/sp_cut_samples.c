@@ -58,7 +58,7 @@ static void weigh_nothing(sp_budget *b)
 void sp_budget_set_slots(sp_budget *b, int64_t n_steps)
 {
     assert(b->known && n_steps >= 0);
-    b->foreseer.n_slots = (int)smaller(SP_LOADER_SLOTS, larger(n_steps, 1));
+    b->foreseer.n_slots = (int)sp_least(SP_LOADER_SLOTS, sp_most(n_steps, 1));
     memset(b->known, 0, (size_t)b->set->n_samples * sizeof *b->known);
     weigh_nothing(b);
 }
@@ -191,7 +191,7 @@ static sp_status load_of(sp_budget *b, const sp_cut *cut, int64_t sample, int64_
                          sp_load *load)
 {
     const sp_on_error on_error = b->foreseer.what.config->data.on_error;
-    const int64_t there = smaller(cut->memory, (int64_t)sp_machine_memory());
+    const int64_t there = sp_least(cut->memory, (int64_t)sp_machine_memory());
     const int64_t room =
         sp_budget_is_host(b) && cut->memory ? there - sp_cut_fixed(cut) : 0;
     sp_status rc;
@@ -312,7 +312,7 @@ sp_status sp_budget_open(sp_budget *b, const sp_foresight *what, sp_sampler *sam
     SP_TRY(sp_foresee_open(&b->foreseer, &own, is_training));
     sp_budget_set_slots(b, is_training ? SP_LOADER_SLOTS
                                        : sp_sampler_steps_per_epoch(sampler) *
-                                             larger(what->n_views, 1));
+                                             sp_most(what->n_views, 1));
     return SP_OK;
 }
 
@@ -324,14 +324,14 @@ void sp_budget_find_largest(sp_budget *b, int64_t room, int64_t *worst)
 
     for (int64_t i = 0; i < n; i++) {
         foresee(b, i, &one);
-        all.stored = larger(all.stored, one.stored);
-        all.points = larger(all.points, one.points);
-        all.context = larger(all.context, one.context);
-        all.above = larger(all.above, one.above);
+        all.stored = sp_most(all.stored, one.stored);
+        all.points = sp_most(all.points, one.points);
+        all.context = sp_most(all.context, one.context);
+        all.above = sp_most(all.above, one.above);
         for (int l = 0; l < SP_MAX_LEVELS; l++)
-            all.voxels[l] = larger(all.voxels[l], one.voxels[l]);
+            all.voxels[l] = sp_most(all.voxels[l], one.voxels[l]);
         for (int m = 0; m < SP_MAX_MAPS; m++)
-            all.pairs[m] = larger(all.pairs[m], one.pairs[m]);
+            all.pairs[m] = sp_most(all.pairs[m], one.pairs[m]);
     }
     *worst = 0;
     sp_budget_weigh(b, &all, part);
@@ -343,11 +343,11 @@ void sp_budget_find_largest(sp_budget *b, int64_t room, int64_t *worst)
     for (int64_t i = 0; i < n; i++) {
         const int64_t *own = know(b, i), sum = sp_cut_sum(own);
 
-        b->largest[0] = larger(b->largest[0], (int64_t)(b->excess * (double)own[0]));
+        b->largest[0] = sp_most(b->largest[0], (int64_t)(b->excess * (double)own[0]));
         b->largest[SP_REST] =
-            larger(b->largest[SP_REST], (int64_t)(b->excess * (double)(sum - own[0])));
+            sp_most(b->largest[SP_REST], (int64_t)(b->excess * (double)(sum - own[0])));
         *worst = sum > most ? i : *worst;
-        most = larger(most, sum);
+        most = sp_most(most, sum);
     }
 }
 
@@ -362,14 +362,14 @@ static void hold_deal(sp_budget *b, const sp_deal *deal, int64_t *slot)
     for (int i = 0; i < deal->n_samples; i++)
         for (int p = 0; p < SP_PARTS; p++)
             sum[p] += (int64_t)(b->excess * (double)know(b, deal->sample[i])[p]);
-    *slot = larger(*slot, sum[SP_BATCHES] / b->foreseer.n_slots);
-    b->costliest[0] = larger(b->costliest[0], sum[0]);
-    b->costliest[SP_SCRATCH] = larger(b->costliest[SP_SCRATCH], sum[SP_SCRATCH]);
+    *slot = sp_most(*slot, sum[SP_BATCHES] / b->foreseer.n_slots);
+    b->costliest[0] = sp_most(b->costliest[0], sum[0]);
+    b->costliest[SP_SCRATCH] = sp_most(b->costliest[SP_SCRATCH], sum[SP_SCRATCH]);
 }
 
 /* Sets `costliest` to the greatest need of this rank in the first n_steps steps, each
  * slot of the loader at its own largest batch. */
-static sp_status follow(sp_budget *b, int64_t n_steps)
+static void follow(sp_budget *b, int64_t n_steps)
 {
     enum { MOST_SAMPLES = 1 << 20 }; /* a bound on the time: about a second */
     int64_t slot[SP_LOADER_SLOTS] = {0}, n_deals = 0, n_done = 0;
@@ -385,7 +385,7 @@ static sp_status follow(sp_budget *b, int64_t n_steps)
             n = sp_sampler_step(b->sampler, at, &n_micro);
         }
         for (int micro = 0; micro < n_micro; micro++, n_deals++) {
-            SP_TRY(sp_sampler_deal(b->sampler, at, micro, &deal));
+            sp_sampler_deal(b->sampler, at, micro, &deal);
             hold_deal(b, &deal, &slot[n_deals % SP_LOADER_SLOTS]);
         }
         at.position += n;
@@ -393,7 +393,6 @@ static sp_status follow(sp_budget *b, int64_t n_steps)
     }
     for (int i = 0; i < SP_LOADER_SLOTS; i++)
         b->costliest[SP_BATCHES] += slot[i];
-    return SP_OK;
 }
 
 /* A training has the steps that the deck asks for, and its loader is some steps ahead.
@@ -409,7 +408,7 @@ sp_status sp_budget_follow(sp_budget *b, sp_comm *comm)
     if (b->foreseer.is_training)
         n = (config->train.steps > 0 ? config->train.steps : config->train.epochs * n) +
             SP_LOADER_SLOTS - 1;
-    SP_TRY(follow(b, n));
+    follow(b, n);
     return sp_comm_allreduce(comm, SP_SCOPE_WORLD, b->costliest, SP_PARTS, SP_I64,
                              SP_MAX);
 }

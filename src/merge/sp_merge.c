@@ -86,18 +86,26 @@ void sp_merge_points(const uint64_t *voxel_sum, int c, const uint32_t *weight,
 
 /* ---- results ---- */
 
+/* The first of the greatest. */
+static int best_of(const uint64_t *sum, int c)
+{
+    int best = 0;
+
+    for (int j = 1; j < c; j++)
+        best = sum[j] > sum[best] ? j : best;
+    return best;
+}
+
 sp_merged sp_merge_result(const uint64_t *sum, int c, float *probability)
 {
     sp_merged result = {.label = SP_IGNORE};
+    const int best = best_of(sum, c);
     uint64_t total = 0;
     double entropy = 0;
-    int best = 0;
 
     assert(sum && c > 0);
-    for (int j = 0; j < c; j++) {
+    for (int j = 0; j < c; j++)
         total += sum[j];
-        best = sum[j] > sum[best] ? j : best;
-    }
     for (int j = 0; j < c; j++) {
         const double p = total ? (double)sum[j] / (double)total : 0;
 
@@ -115,13 +123,11 @@ sp_merged sp_merge_result(const uint64_t *sum, int c, float *probability)
 
 void sp_merge_logits(const uint64_t *sum, int c, float *logits)
 {
+    const int best = best_of(sum, c);
     double total = 0;
-    int best = 0;
 
-    for (int j = 0; j < c; j++) {
+    for (int j = 0; j < c; j++)
         total += (double)sum[j];
-        best = sum[j] > sum[best] ? j : best;
-    }
     for (int j = 0; j < c; j++)
         logits[j] = total > 0 ? (float)log(fmax((double)sum[j], 0.5) / total) : 0;
     for (int j = 0; j < best; j++)
@@ -131,9 +137,7 @@ void sp_merge_logits(const uint64_t *sum, int c, float *logits)
 
 int32_t sp_merge_class(const uint64_t *sum, int c)
 {
-    int best = 0;
+    const int best = best_of(sum, c);
 
-    for (int j = 1; j < c; j++)
-        best = sum[j] > sum[best] ? j : best;
     return sum[best] ? best : SP_IGNORE;
 }

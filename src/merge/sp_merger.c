@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_number.h"
+
 /* The sums of a sample's points, on its owner. */
 struct sp_merger_home {
     int64_t n_points;
@@ -24,11 +26,6 @@ typedef struct parcel {
     int64_t n_voxels, n_points, payload_bytes;
     int64_t is_own;
 } parcel;
-
-static size_t padded(size_t bytes)
-{
-    return (bytes + 7) / 8 * 8;
-}
 
 /* ---- start and end ---- */
 
@@ -139,7 +136,8 @@ static sp_status send(sp_merger *m, const sp_sample *s, const uint64_t *voxel_su
         if (m->place[m->voxel[i]] < 0)
             m->place[m->voxel[i]] = (int32_t)head.n_voxels++;
     numbers = (size_t)(head.n_voxels + n + n_rows) * sizeof *voxel;
-    bytes = sizeof head + (size_t)head.n_voxels * row + padded(numbers) + payload_bytes;
+    bytes = sizeof head + (size_t)head.n_voxels * row + sp_multiple(numbers, 8) +
+            payload_bytes;
     SP_TRY(sp_records_add(&m->to[sample % m->comm->size], bytes, &to));
     memcpy(to, &head, sizeof head);
     sum = (uint64_t *)((char *)to + sizeof head);
@@ -156,7 +154,7 @@ static sp_status send(sp_merger *m, const sp_sample *s, const uint64_t *voxel_su
     if (n_rows)
         memcpy(voxel + n, m->point, (size_t)n_rows * sizeof *m->point);
     if (payload_bytes)
-        memcpy((char *)weight + padded(numbers), payload, payload_bytes);
+        memcpy((char *)weight + sp_multiple(numbers, 8), payload, payload_bytes);
     return SP_OK;
 }
 
@@ -247,9 +245,9 @@ static sp_status take(sp_merger *m, const char *record)
                     p->is_own ? NULL : rows, home->sum);
     if (!p->is_own)
         return SP_OK;
-    return keep_payload(home,
-                        (const char *)weight + padded((size_t)numbers * sizeof *weight),
-                        (size_t)p->payload_bytes);
+    return keep_payload(
+        home, (const char *)weight + sp_multiple((size_t)numbers * sizeof *weight, 8),
+        (size_t)p->payload_bytes);
 }
 
 /* Hands over the next sample of this rank. */

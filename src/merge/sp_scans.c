@@ -138,7 +138,8 @@ void sp_scans_destroy(sp_scans *scans)
     *scans = (sp_scans){0};
 }
 
-int64_t sp_scans_find(const sp_scans *scans, int64_t sample, int64_t number)
+/* The sample that is block `number` of the scan of `sample`; -1: the set has none. */
+static int64_t find(const sp_scans *scans, int64_t sample, int64_t number)
 {
     const int64_t at = lower_bound(scans, scans->scan[sample], number);
     int64_t found;
@@ -181,7 +182,7 @@ sp_status sp_scans_owners(const sp_scans *scans, const sp_sample *s, int64_t *ow
     for (int64_t i = 0; i < s->n_context; i++) {
         if (s->context_block[i] != last) {
             last = s->context_block[i];
-            owner = sp_scans_find(scans, s->id, last);
+            owner = find(scans, s->id, last);
             if (owner >= 0)
                 SP_TRY(check_range(scans, s, owner));
         }

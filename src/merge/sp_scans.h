@@ -21,8 +21,6 @@ typedef struct sp_scans {
  * Destroy after a failure too. */
 sp_status sp_scans_create(sp_scans *scans, const sp_dataset *set);
 void sp_scans_destroy(sp_scans *scans);
-/* The sample that is block `number` of the scan of `sample`; -1: the set has none. */
-int64_t sp_scans_find(const sp_scans *scans, int64_t sample, int64_t number);
 /* Finds the sample that owns each point of a sample's margin: owners [n_context]; -1: a
  * block that the set does not have. SP_EDATA: that sample has no such point, or does
  * not say that this one's margin has any. Local. */

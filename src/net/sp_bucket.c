@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_number.h"
+
 enum { BUCKET_BYTES = 16 << 20, ALIGNMENT = 128, NARROW = 16 };
 
 /* Doubles in backend memory that the host reads at the end of a step: the sums of the
@@ -132,7 +134,7 @@ sp_status sp_buckets_attach(sp_buckets *buckets, sp_transport *transport)
         impl->transport = transport;
     if (backend->ops->is_host)
         return SP_OK;
-    bytes = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    bytes = sp_multiple(bytes, ALIGNMENT);
     SP_TRY(sp_transport_take(transport, bytes + sizeof impl->host_sums, &memory));
     buckets->grad = memory;
     buckets->loss = impl->sums = (double *)((char *)memory + bytes);

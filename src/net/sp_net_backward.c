@@ -3,6 +3,7 @@
 #include <assert.h>
 
 #include "base/sp_exact.h"
+#include "base/sp_number.h"
 #include "process/sp_pulse.h"
 
 static size_t count_of(const sp_net *net, int param)
@@ -40,7 +41,7 @@ static sp_status conv_exact(sp_net *net, const sp_node *node, sp_conv_wgrad_args
     const sp_backend_ops *ops = net->backend->ops;
     const sp_param *param = net->graph->param;
     const size_t n_w = count_of(net, node->weight), n_b = count_of(net, node->bias);
-    const size_t padded = (n_w + n_b + ALIGN - 1) / ALIGN * ALIGN;
+    const size_t padded = sp_multiple(n_w + n_b, ALIGN);
     const int n = net->impl->batch->n_samples;
     const size_t room = net->impl->fixed.n_wgrad / padded;
     const int group = room < 1 ? 1 : room < (size_t)n ? (int)room : n;

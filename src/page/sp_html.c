@@ -79,6 +79,14 @@ void sp_html_text(sp_html *html, const char *text)
     add_text(html, text, false);
 }
 
+void sp_html_put(sp_html *html, const char *before, const char *text,
+                 const char *behind)
+{
+    sp_html_raw(html, before);
+    sp_html_text(html, text);
+    sp_html_raw(html, behind);
+}
+
 void sp_html_lines(sp_html *html, const char *text)
 {
     assert(html && text);

@@ -27,9 +27,11 @@ void sp_html_raw(sp_html *html, const char *markup);
 /* Appends any text so that a browser shows it as text, between tags as well as within
  * an attribute in double quotes. What would control a terminal or the direction of text
  * is shown as \xNN (sp_text_printable), so that nothing hides. sp_html_lines keeps
- * newlines.
+ * newlines. sp_html_put appends the text between two pieces of markup.
  */
 void sp_html_text(sp_html *html, const char *text);
+void sp_html_put(sp_html *html, const char *before, const char *text,
+                 const char *behind);
 void sp_html_lines(sp_html *html, const char *text);
 /* Appends bytes in base64, for a data: address. */
 void sp_html_base64(sp_html *html, const void *bytes, size_t n);

@@ -79,11 +79,8 @@ static void add_state(const sp_page *page, const sp_story *s)
 {
     if (!s->has_state)
         return;
-    sp_html_raw(page->html, "<span class=\"state ");
-    sp_html_text(page->html, s->state.state);
-    sp_html_raw(page->html, "\">");
-    sp_html_text(page->html, s->state.state);
-    sp_html_raw(page->html, "</span>");
+    sp_html_put(page->html, "<span class=\"state ", s->state.state, "\">");
+    sp_html_put(page->html, "", s->state.state, "</span>");
 }
 
 static void begin_row(const sp_page *page, const char *name)
@@ -229,14 +226,9 @@ static bool differs(const sp_page *page, int key)
 
 static void add_difference(const sp_page *page, int key)
 {
-    sp_html_raw(page->html, "<tr><td>");
-    sp_html_text(page->html, sp_config_key(key));
-    sp_html_raw(page->html, "</td>");
-    for (int run = 0; run < page->n; run++) {
-        sp_html_raw(page->html, "<td>");
-        sp_html_text(page->html, value_of(&page->story[run], key));
-        sp_html_raw(page->html, "</td>");
-    }
+    sp_html_put(page->html, "<tr><td>", sp_config_key(key), "</td>");
+    for (int run = 0; run < page->n; run++)
+        sp_html_put(page->html, "<td>", value_of(&page->story[run], key), "</td>");
     sp_html_raw(page->html, "</tr>\n");
 }
 
@@ -278,11 +270,8 @@ static void add_notes(const sp_page *page)
             if (!has_head)
                 sp_html_raw(page->html, "<h2>Notes</h2>\n<div class=\"note\">\n");
             has_head = true;
-            sp_html_raw(page->html, "<p>");
-            sp_html_text(page->html, page->story[run].name);
-            sp_html_raw(page->html, ": ");
-            sp_html_text(page->html, page->story[run].note[i]);
-            sp_html_raw(page->html, "</p>\n");
+            sp_html_put(page->html, "<p>", page->story[run].name, ": ");
+            sp_html_put(page->html, "", page->story[run].note[i], "</p>\n");
         }
     if (has_head)
         sp_html_raw(page->html, "</div>\n");
@@ -290,39 +279,27 @@ static void add_notes(const sp_page *page)
 
 /* ---- the page ---- */
 
-static const char *base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-
-    return slash && slash[1] ? slash + 1 : path;
-}
-
 /* Runs go by the last part of their folder's path, or by all of it where two have the
- * same. */
-static sp_status name_runs(sp_story *story, int n)
+ * same, or where it is the root folder's. */
+static void name_runs(sp_story *story, int n)
 {
     for (int i = 0; i < n; i++) {
-        bool is_shared = false;
-        char *name;
+        const char *last = sp_file_name(story[i].dir);
+        bool is_shared = !*last;
 
         for (int k = 0; k < n; k++)
-            is_shared = is_shared || (k != i && strcmp(base_name(story[i].dir),
-                                                       base_name(story[k].dir)) == 0);
-        name = strdup(is_shared ? story[i].dir : base_name(story[i].dir));
-        if (!name)
-            return SP_FAIL(SP_EMEM, "no memory for the name of a run");
-        free(story[i].name);
-        story[i].name = name;
+            is_shared =
+                is_shared || (k != i && strcmp(last, sp_file_name(story[k].dir)) == 0);
+        story[i].name = is_shared ? story[i].dir : last;
     }
-    return SP_OK;
 }
 
-static sp_status write_html(const sp_html *html, const char *path)
+static sp_status write_html(sp_html *html, const char *path)
 {
     const char *text;
     size_t n;
 
-    SP_TRY(sp_html_end((sp_html *)(uintptr_t)html, &text, &n));
+    SP_TRY(sp_html_end(html, &text, &n));
     return sp_file_replace(path, text, n, 0);
 }
 
@@ -378,10 +355,10 @@ sp_status sp_page_write(const char *path, int n, char *const *dirs, bool is_quie
     for (int run = 0; rc == SP_OK && !is_quiet && run < n; run++)
         for (int k = 0; k < story[run].n_notes; k++)
             sp_log_warn0("%s: %s", dirs[run], story[run].note[k]);
-    if (rc == SP_OK)
-        rc = name_runs(story, n);
-    if (rc == SP_OK)
+    if (rc == SP_OK) {
+        name_runs(story, n);
         rc = write_page(&page, path);
+    }
     for (int i = 0; i < n; i++)
         sp_story_destroy(&story[i]);
     free(story);

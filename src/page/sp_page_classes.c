@@ -122,9 +122,7 @@ static void add_count_cell(const sp_page *page, int64_t n)
 /* IoU comes first, so that a narrow screen shows it. */
 static void add_row(const sp_page *page, const counts *c, int k)
 {
-    sp_html_raw(page->html, "<tr><td>");
-    sp_html_text(page->html, c->eval->class_name[k]);
-    sp_html_raw(page->html, "</td>");
+    sp_html_put(page->html, "<tr><td>", c->eval->class_name[k], "</td>");
     add_cell(page, iou_of(c, k), true);
     if (c->merged_iou)
         add_cell(page, c->merged_iou[k], true);
@@ -201,9 +199,7 @@ static void add_later(const sp_page *page, const sp_story *s)
     for (int i = s->n_later > MOST ? s->n_later - MOST : 0; i < s->n_later; i++) {
         const sp_story_eval *e = &s->later[i];
 
-        sp_html_raw(page->html, "<tr><td>");
-        sp_html_text(page->html, e->time);
-        sp_html_raw(page->html, "</td><td>");
+        sp_html_put(page->html, "<tr><td>", e->time, "</td><td>");
         sp_page_add_count(page, e->step);
         sp_html_raw(page->html, "</td><td>");
         sp_page_add_count(page, e->samples);
@@ -212,9 +208,7 @@ static void add_later(const sp_page *page, const sp_story *s)
         add_cell(page, e->miou, false);
         add_cell(page, e->point_miou, false);
         add_cell(page, sp_story_merged_score(e), false);
-        sp_html_raw(page->html, "<td>");
-        sp_html_text(page->html, e->checkpoint);
-        sp_html_raw(page->html, "</td></tr>\n");
+        sp_html_put(page->html, "<td>", e->checkpoint, "</td></tr>\n");
     }
     sp_html_raw(page->html, "</tbody></table></div>\n");
 }
@@ -278,9 +272,7 @@ static void add_map_words(const sp_page *page, const counts *c, int truth,
                           int predicted, int64_t n, double part)
 {
     sp_html_text(page->html, c->eval->class_name[truth]);
-    sp_html_raw(page->html, "\n&rarr; ");
-    sp_html_text(page->html, c->eval->class_name[predicted]);
-    sp_html_raw(page->html, "\n");
+    sp_html_put(page->html, "\n&rarr; ", c->eval->class_name[predicted], "\n");
     sp_page_add_count(page, (double)n);
     sp_html_add(page->html, " %s", c->unit);
     if (isfinite(part))
@@ -353,9 +345,7 @@ static void add_worst(const sp_page *page, const counts *c)
         for (int64_t i = 0; i < (int64_t)c->n * c->n && listed < WORST; i++) {
             if (i / c->n == i % c->n || c->confusion[i] != most)
                 continue;
-            sp_html_raw(page->html, "<li>");
-            sp_html_text(page->html, c->eval->class_name[i / c->n]);
-            sp_html_raw(page->html, " &rarr; ");
+            sp_html_put(page->html, "<li>", c->eval->class_name[i / c->n], " &rarr; ");
             sp_html_text(page->html, c->eval->class_name[i % c->n]);
             sp_html_raw(page->html, ": ");
             sp_page_add_count(page, (double)most);

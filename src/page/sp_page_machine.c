@@ -180,9 +180,7 @@ void sp_page_add_times(const sp_page *page)
 
 static void add_cell(const sp_page *page, const char *text)
 {
-    sp_html_raw(page->html, "<td>");
-    sp_html_text(page->html, text);
-    sp_html_raw(page->html, "</td>");
+    sp_html_put(page->html, "<td>", text, "</td>");
 }
 
 static void add_start(const sp_page *page, const sp_story_start *s)
@@ -216,13 +214,10 @@ static void add_starts(const sp_page *page, const sp_story *s)
         "<th>precision</th><th>sums by</th><th>version</th></tr></thead><tbody>\n");
     for (int i = 0; i < s->n_starts; i++)
         add_start(page, &s->start[i]);
-    sp_html_raw(page->html, "</tbody></table></div>\n<ul class=\"keys soft\"><li>");
-    sp_html_text(page->html, last->mpi);
-    sp_html_raw(page->html, "</li><li>HDF5 ");
+    sp_html_put(page->html, "</tbody></table></div>\n<ul class=\"keys soft\"><li>",
+                last->mpi, "</li><li>HDF5 ");
     sp_html_text(page->html, last->hdf5);
-    sp_html_raw(page->html, "</li><li>deck ");
-    sp_html_text(page->html, last->deck_hash);
-    sp_html_raw(page->html, "</li><li>data ");
+    sp_html_put(page->html, "</li><li>deck ", last->deck_hash, "</li><li>data ");
     sp_html_text(page->html, last->data_hash);
     sp_html_raw(page->html, "</li></ul>\n");
 }
@@ -306,9 +301,8 @@ void sp_page_add_decks(const sp_page *page)
         if (!has_head)
             sp_html_raw(page->html, "<h2>Deck</h2>\n");
         has_head = true;
-        sp_html_raw(page->html, "<details><summary>every key of ");
-        sp_html_text(page->html, page->story[run].name);
-        sp_html_raw(page->html, "</summary><pre>");
+        sp_html_put(page->html, "<details><summary>every key of ",
+                    page->story[run].name, "</summary><pre>");
         sp_html_lines(page->html, page->story[run].deck);
         sp_html_raw(page->html, "</pre></details>\n");
     }

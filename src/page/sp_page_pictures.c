@@ -84,9 +84,7 @@ static void add_sample(const sp_page *page, const sp_story *s, int i, size_t *le
     sp_html_add(page->html, "<section class=\"sample\"><h3>The %s sample: mean IoU ",
                 sample->which);
     sp_page_add_number(page, sample->miou, 4);
-    sp_html_raw(page->html, " <small>");
-    sp_html_text(page->html, sample->name);
-    sp_html_raw(page->html, ", ");
+    sp_html_put(page->html, " <small>", sample->name, ", ");
     sp_page_add_count(page, sample->voxels);
     sp_html_raw(page->html, " voxels, step ");
     sp_page_add_count(page, sample->step);

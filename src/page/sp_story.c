@@ -109,8 +109,8 @@ sp_status sp_story_read(sp_story *story, const char *dir)
     while (n > 1 && dir[n - 1] == '/')
         n--;
     story->dir = strndup(dir, n);
-    story->name = story->dir ? strdup(story->dir) : NULL;
-    if (!story->name)
+    story->name = story->dir;
+    if (!story->dir)
         return SP_FAIL(SP_EMEM, "no memory for a run");
     if (n >= PATH_MAX - 256)
         return SP_FAIL(SP_EIO, "%.100s...: path too long", dir);
@@ -171,9 +171,9 @@ static void free_eval(sp_story_eval *e)
 
 static void free_start(sp_story_start *s)
 {
-    char *const all[] = {s->version,   s->mpi,       s->hdf5,      s->processor,
-                         s->device,    s->precision, s->transport, s->deck_hash,
-                         s->data_hash, s->time};
+    char *const all[] = {s->version,   s->mpi,       s->hdf5,
+                         s->processor, s->device,    s->precision,
+                         s->transport, s->deck_hash, s->data_hash};
 
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         free(all[i]);
@@ -209,6 +209,5 @@ void sp_story_destroy(sp_story *story)
     free(story->sample);
     free(story->note);
     free(story->dir);
-    free(story->name);
     *story = (sp_story){0};
 }

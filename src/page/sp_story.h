@@ -4,7 +4,7 @@
  *     metrics.jsonl       steps, evaluations, starts and ends    sp_story.c
  *     evaluations.jsonl   evaluations by sptrain eval            (sp_story_line.c reads
  *     status.json         state                                   a line)
- *     deck.resolved       keys (else the deck of a checkpoint)   sp_story_folder.c
+ *     deck.resolved       keys (else the deck of best.h5)        sp_story_folder.c
  *     heartbeat.bin       ranks and their hosts
  *     checkpoints/        names and sizes
  *     pictures/           pictures.json, PNG files
@@ -15,12 +15,11 @@
 
 #include "run/sp_run.h"
 
-/* X(name, key): the numbers of a step's line. Those that a version does not write are
- * NAN. */
+/* X(name, key): the numbers of a step's line that a page shows. Those that a version
+ * does not write are NAN. */
 #define SP_STEP_VALUES(X)                                                              \
     X(STEP, "step")                                                                    \
     X(EPOCH, "epoch")                                                                  \
-    X(SAMPLES, "samples")                                                              \
     X(LOSS, "loss")                                                                    \
     X(LR, "lr")                                                                        \
     X(GRAD_NORM, "grad_norm")                                                          \
@@ -33,7 +32,6 @@
     X(BACKWARD_S, "backward_s")                                                        \
     X(UPDATE_S, "update_s")                                                            \
     X(IMBALANCE, "imbalance")                                                          \
-    X(MICRO_BATCHES, "micro_batches")                                                  \
     X(MEMORY, "memory_bytes")
 
 #define SP_STEP_ENUM(name, key) SP_STEP_AT_##name,
@@ -48,12 +46,13 @@ typedef struct sp_story_step {
 
 /* One evaluation. Numbers that the line has not are NAN. */
 typedef struct sp_story_eval {
-    double step, epoch, samples, voxels, points;
+    double step, epoch, samples;
     double loss, accuracy, miou, point_accuracy, point_miou;
     int n_classes;
     char **class_name;       /* [n_classes] */
     double *iou, *point_iou; /* [n_classes] NAN: absent; NULL: the line has none */
-    int64_t *confusion;      /* [n_classes][n_classes] truth, prediction; may be NULL */
+    /* [n_classes][n_classes] truth, prediction; their sum fits too; may be NULL */
+    int64_t *confusion;
     int64_t *point_confusion; /* the same of points */
     /* Of predictions that were merged over blocks and views (eval.merge). */
     double merged_miou, merged_point_miou;
@@ -66,13 +65,12 @@ typedef struct sp_story_start {
     bool is_resume;
     double step, ranks, nodes, parameters;
     char *version, *mpi, *hdf5, *processor, *device, *precision, *transport, *deck_hash,
-        *data_hash, *time;
+        *data_hash;
 } sp_story_start;
 
-/* The end of a start. */
+/* The end of a start: its seconds. */
 typedef struct sp_story_end {
-    char state[16];
-    double step, epoch, best_miou, total_s, train_s, eval_s, save_s;
+    double total_s, train_s, eval_s, save_s;
 } sp_story_end;
 
 typedef struct sp_story_file {
@@ -88,7 +86,8 @@ typedef struct sp_story_sample {
 } sp_story_sample;
 
 typedef struct sp_story {
-    char *dir, *name; /* name: the shortest end of dir that tells the runs apart */
+    char *dir;
+    const char *name; /* the end of dir, or all of it, that tells the runs apart */
     sp_story_step *step;
     int n_steps;
     sp_story_eval *eval; /* of the training */

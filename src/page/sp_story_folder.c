@@ -28,7 +28,7 @@ static char *read_text(sp_story *story, const char *name)
 
 /* ---- deck ---- */
 
-/* Takes the deck that the newest checkpoint holds. */
+/* Takes the deck that best.h5 holds. */
 static char *read_checkpoint_deck(const sp_story *story)
 {
     char path[PATH_MAX];

@@ -92,20 +92,25 @@ static sp_status take_names(const json_t *object, int n, char ***name)
     return SP_OK;
 }
 
+/* True for n rows of n counts whose sum is a count too. */
 static bool is_square(const json_t *matrix, int n)
 {
-    size_t i, k;
-    const json_t *row, *cell;
+    int64_t sum = 0;
 
     if (!json_is_array(matrix) || (int)json_array_size(matrix) != n)
         return false;
-    json_array_foreach((json_t *)(uintptr_t)matrix, i, row)
-    {
+    for (size_t i = 0; i < (size_t)n; i++) {
+        const json_t *row = json_array_get(matrix, i);
+
         if (!json_is_array(row) || (int)json_array_size(row) != n)
             return false;
-        json_array_foreach((json_t *)(uintptr_t)row, k,
-                           cell) if (!json_is_integer(cell) ||
-                                     json_integer_value(cell) < 0) return false;
+        for (size_t k = 0; k < (size_t)n; k++) {
+            const json_t *cell = json_array_get(row, k);
+
+            if (!json_is_integer(cell) || json_integer_value(cell) < 0 ||
+                __builtin_add_overflow(sum, json_integer_value(cell), &sum))
+                return false;
+        }
     }
     return true;
 }
@@ -133,8 +138,6 @@ static sp_status fill_eval(sp_story_eval *e, const json_t *line, bool is_later)
     *e = (sp_story_eval){.step = number(line, "step"),
                          .epoch = number(line, "epoch"),
                          .samples = number(line, "samples"),
-                         .voxels = number(line, "voxels"),
-                         .points = number(line, "points"),
                          .loss = number(line, "loss"),
                          .accuracy = number(line, "accuracy"),
                          .miou = number(line, "miou"),
@@ -200,26 +203,17 @@ static sp_status take_start(sp_story *story, const json_t *line, bool is_resume)
                           .precision = text(line, "precision", &is_short),
                           .transport = text(line, "transport_text", &is_short),
                           .deck_hash = text(line, "deck_hash", &is_short),
-                          .data_hash = text(line, "data_hash", &is_short),
-                          .time = text(line, "time", &is_short)};
+                          .data_hash = text(line, "data_hash", &is_short)};
     return is_short ? out_of_memory() : SP_OK;
 }
 
 static sp_status take_end(sp_story *story, const json_t *line)
 {
-    const char *state = json_string_value(json_object_get(line, "state"));
-    sp_story_end *e;
-
     SP_TRY(sp_story_grow((void **)&story->end, story->n_ends, sizeof *story->end));
-    e = &story->end[story->n_ends++];
-    *e = (sp_story_end){.step = number(line, "step"),
-                        .epoch = number(line, "epoch"),
-                        .best_miou = number(line, "best_miou"),
-                        .total_s = number(line, "total_s"),
-                        .train_s = number(line, "train_s"),
-                        .eval_s = number(line, "eval_s"),
-                        .save_s = number(line, "save_s")};
-    snprintf(e->state, sizeof e->state, "%s", state ? state : "");
+    story->end[story->n_ends++] = (sp_story_end){.total_s = number(line, "total_s"),
+                                                 .train_s = number(line, "train_s"),
+                                                 .eval_s = number(line, "eval_s"),
+                                                 .save_s = number(line, "save_s")};
     return SP_OK;
 }
 

@@ -3,9 +3,9 @@
 #include <assert.h>
 #include <signal.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <sys/resource.h>
-#include <unistd.h>
+
+#include "base/sp_machine.h"
 
 #if defined(__SANITIZE_ADDRESS__) /* which reserves terabytes of addresses */
 static void limit_addresses(int64_t bytes)
@@ -13,30 +13,17 @@ static void limit_addresses(int64_t bytes)
     (void)bytes;
 }
 #else
-static long pages_in_use(void)
-{
-    long pages = 0;
-    FILE *statm = fopen("/proc/self/statm", "r");
-
-    if (statm && fscanf(statm, "%ld", &pages) != 1)
-        pages = 0;
-    if (statm)
-        fclose(statm);
-    return pages;
-}
-
 /* Allows so many bytes of addresses beyond those of the first call. */
 static void limit_addresses(int64_t bytes)
 {
-    static long pages = -1;
-    const long page = sysconf(_SC_PAGESIZE);
+    static size_t taken;
     struct rlimit space;
 
-    if (pages < 0)
-        pages = pages_in_use();
+    if (taken == 0)
+        taken = sp_machine_addresses();
     if (getrlimit(RLIMIT_AS, &space) != 0)
         return;
-    space.rlim_cur = (rlim_t)bytes + (rlim_t)pages * (rlim_t)page;
+    space.rlim_cur = (rlim_t)bytes + (rlim_t)taken;
     if (space.rlim_cur > space.rlim_max)
         space.rlim_cur = space.rlim_max;
     setrlimit(RLIMIT_AS, &space);

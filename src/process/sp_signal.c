@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -20,6 +19,14 @@ enum { START_S = 5 };
 
 static volatile sig_atomic_t exit_status;
 
+static void set_handler(int number, void (*handler)(int), int flags)
+{
+    struct sigaction action = {.sa_handler = handler, .sa_flags = flags};
+
+    sigemptyset(&action.sa_mask);
+    sigaction(number, &action, NULL);
+}
+
 static void leave(int number)
 {
     (void)number;
@@ -29,14 +36,9 @@ static void leave(int number)
 /* A signal handler may call this: it uses async-signal-safe functions only. */
 void sp_signal_leave_after(unsigned seconds, int status)
 {
-    struct sigaction action;
-
     assert(seconds > 0);
-    memset(&action, 0, sizeof action);
-    action.sa_handler = leave;
-    sigemptyset(&action.sa_mask);
     exit_status = status;
-    sigaction(SIGALRM, &action, NULL);
+    set_handler(SIGALRM, leave, 0);
     alarm(seconds);
 }
 
@@ -85,18 +87,12 @@ void sp_signal_begin(void)
 void sp_signal_install(void)
 {
     static const int numbers[] = {SP_SIGNAL_REQUESTS};
-    struct sigaction action;
 
-    memset(&action, 0, sizeof action);
-    action.sa_handler = handle;
-    action.sa_flags = SA_RESTART;
-    sigemptyset(&action.sa_mask);
     is_starting = 1;
     for (unsigned i = 0; i < sizeof numbers / sizeof *numbers; i++)
         if (numbers[i] != SIGHUP || !is_hup_ignored)
-            sigaction(numbers[i], &action, NULL);
-    action.sa_handler = SIG_IGN; /* a closed pipe must not end the run */
-    sigaction(SIGPIPE, &action, NULL);
+            set_handler(numbers[i], handle, SA_RESTART);
+    signal(SIGPIPE, SIG_IGN); /* a closed pipe must not end the run */
 }
 
 void sp_signal_started(void)
@@ -118,12 +114,7 @@ static void wait_a_second(int number)
 
 void sp_signal_delay_abort(void)
 {
-    struct sigaction action;
-
-    memset(&action, 0, sizeof action);
-    action.sa_handler = wait_a_second;
-    sigemptyset(&action.sa_mask);
-    sigaction(SIGABRT, &action, NULL);
+    set_handler(SIGABRT, wait_a_second, 0);
 }
 
 int sp_signal_received(void)

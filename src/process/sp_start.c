@@ -16,6 +16,7 @@
 #include "base/sp_error.h"
 #include "base/sp_log.h"
 #include "process/sp_fault.h"
+#include "process/sp_process.h"
 #include "process/sp_pulse.h"
 #include "process/sp_thread.h"
 
@@ -38,32 +39,6 @@ static struct {
 
 /* ---- processes of this job on this host ---- */
 
-typedef struct process {
-    long pid, parent, session;
-    char state; /* as in /proc: T means stopped */
-} process;
-
-static bool read_process(long pid, process *p)
-{
-    char path[64], text[TEXT], *at;
-    FILE *file;
-    size_t n = 0;
-    long group;
-
-    snprintf(path, sizeof path, "/proc/%ld/stat", pid);
-    file = fopen(path, "re");
-    if (!file)
-        return false;
-    n = fread(text, 1, sizeof text - 1, file);
-    fclose(file);
-    text[n] = 0;
-    /* the fields follow the name, which may contain any character */
-    at = strrchr(text, ')');
-    p->pid = pid;
-    return at && sscanf(at + 1, " %c %ld %ld %ld", &p->state, &p->parent, &group,
-                        &p->session) == 4;
-}
-
 static bool has_program_of(long pid, const char *own)
 {
     char path[64], program[TEXT];
@@ -77,7 +52,7 @@ static bool has_program_of(long pid, const char *own)
 
 /* True if p belongs to this job: launchers start the ranks of a host from one process,
  * or in one session. */
-static bool is_of_job(const process *p, const process *self)
+static bool is_of_job(const sp_process *p, const sp_process *self)
 {
     return p->parent == self->parent || p->session == self->session;
 }
@@ -91,15 +66,15 @@ static long find_process(bool is_stopped)
     DIR *all = opendir("/proc");
     struct dirent *entry;
     long lowest = 0;
-    process p, self = {0};
+    sp_process p, self;
 
     own[n > 0 ? n : 0] = 0;
-    if (!read_process((long)getpid(), &self))
+    if (!sp_process_read((long)getpid(), &self))
         self.parent = self.session = -1;
     while (all && (entry = readdir(all))) {
         long pid = isdigit((unsigned char)entry->d_name[0]) ? atol(entry->d_name) : 0;
 
-        if (pid && read_process(pid, &p) && is_of_job(&p, &self) &&
+        if (pid && sp_process_read(pid, &p) && is_of_job(&p, &self) &&
             (p.state == 'T') == is_stopped && has_program_of(pid, own) &&
             (!lowest || pid < lowest))
             lowest = pid;

@@ -137,6 +137,9 @@ sp_status sp_recipe_write(sp_h5 *file, const sp_recipe *r)
 
 /* ---- reading ---- */
 
+#define BAD(file, format, ...)                                                         \
+    SP_FAIL(SP_EDATA, "%s:" GROUP ": attribute " format, sp_h5_path(file), __VA_ARGS__)
+
 static sp_status read_alignment(sp_h5 *file, sp_recipe *r)
 {
     int64_t version;
@@ -149,9 +152,8 @@ static sp_status read_alignment(sp_h5 *file, sp_recipe *r)
         return SP_OK;
     SP_TRY(sp_h5_attr_read_int(file, GROUP, "alignment", &r->alignment));
     if (r->alignment < 1 || r->alignment > MOST_ALIGNMENT)
-        return SP_FAIL(SP_EDATA,
-                       "%s:" GROUP ": attribute alignment is %lld, expected 1 to %d",
-                       sp_h5_path(file), (long long)r->alignment, MOST_ALIGNMENT);
+        return BAD(file, "alignment is %lld, expected 1 to %d", (long long)r->alignment,
+                   MOST_ALIGNMENT);
     return SP_OK;
 }
 
@@ -163,14 +165,14 @@ static sp_status read_numbers(sp_h5 *file, sp_recipe *r)
 
         SP_TRY(sp_h5_attr_read(file, GROUP, number->name, SP_H5_F64, 1, value));
         if (!(*value >= number->least && *value <= number->most))
-            return SP_FAIL(SP_EDATA, "%s:" GROUP ": attribute %s is %g, expected %s",
-                           sp_h5_path(file), number->name, *value, number->expected);
+            return BAD(file, "%s is %g, expected %s", number->name, *value,
+                       number->expected);
     }
     if (r->overlap > r->block)
-        return SP_FAIL(SP_EDATA,
-                       "%s:" GROUP ": attribute overlap is %g, expected at most block, "
-                       "which is %g",
-                       sp_h5_path(file), r->overlap, r->block);
+        return BAD(file,
+                   "overlap is %g, expected at most block, "
+                   "which is %g",
+                   r->overlap, r->block);
     return SP_OK;
 }
 
@@ -180,10 +182,10 @@ static sp_status read_texts(sp_h5 *file, sp_recipe *r)
         if (sp_h5_attr_has(file, GROUP, texts[i].name))
             SP_TRY(sp_h5_attr_read_text(file, GROUP, texts[i].name, text_of(r, i)));
     if (r->unit && !sp_recipe_is_unit(r->unit))
-        return SP_FAIL(SP_EDATA,
-                       "%s:" GROUP ": attribute unit is \"%.40s\", expected metre, "
-                       "foot, US survey foot or degree",
-                       sp_h5_path(file), r->unit);
+        return BAD(file,
+                   "unit is \"%.40s\", expected metre, "
+                   "foot, US survey foot or degree",
+                   r->unit);
     return SP_OK;
 }
 
@@ -202,11 +204,8 @@ static sp_status read_list(sp_h5 *file, const char *name, int most, int *n,
     *list = NULL;
     *n = expected;
     if (expected > 0)
-        return SP_FAIL(SP_EDATA, "%s:" GROUP ": attribute %s has %d names, expected %d",
-                       sp_h5_path(file), name, found, expected);
-    return SP_FAIL(SP_EDATA,
-                   "%s:" GROUP ": attribute %s has %d names, expected 1 to %d",
-                   sp_h5_path(file), name, found, most);
+        return BAD(file, "%s has %d names, expected %d", name, found, expected);
+    return BAD(file, "%s has %d names, expected 1 to %d", name, found, most);
 }
 
 static sp_status read_columns(sp_h5 *file, sp_recipe *r)
@@ -220,10 +219,10 @@ static sp_status read_columns(sp_h5 *file, sp_recipe *r)
                            r->divisor));
     for (int i = 0; i < r->n_columns; i++)
         if (!isfinite(r->divisor[i]) || r->divisor[i] == 0)
-            return SP_FAIL(SP_EDATA,
-                           "%s:" GROUP ": attribute column_divisors: that of column "
-                           "%.100s is %g, expected a finite number, not 0",
-                           sp_h5_path(file), r->column[i], r->divisor[i]);
+            return BAD(file,
+                       "column_divisors: that of column "
+                       "%.100s is %g, expected a finite number, not 0",
+                       r->column[i], r->divisor[i]);
     return SP_OK;
 }
 

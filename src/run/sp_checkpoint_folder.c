@@ -206,12 +206,16 @@ sp_status sp_checkpoint_find(sp_h5 **file, const char *dir, const sp_dataset *on
     return find(file, dir, false, on, path, n_damaged);
 }
 
-sp_status sp_checkpoint_open_best(sp_h5 **file, const char *dir, char *path)
+sp_status sp_checkpoint_open_run(sp_h5 **file, const char *run_dir, const char *advice,
+                                 char *path)
 {
+    char dir[PATH_MAX + sizeof "/checkpoints"];
     int n_damaged;
 
-    assert(file && dir && path);
-    return find(file, dir, true, NULL, path, &n_damaged);
+    assert(file && run_dir && advice && path);
+    snprintf(dir, sizeof dir, "%s/checkpoints", run_dir);
+    SP_TRY(find(file, dir, true, NULL, path, &n_damaged));
+    return *file ? SP_OK : SP_FAIL(SP_EUSAGE, "%s: no checkpoint; %s", dir, advice);
 }
 
 /* Renames a checkpoint to the first of .old, .old2, .old3, ... that is free: what was

@@ -16,6 +16,7 @@
 
 #include "base/sp_file.h"
 #include "base/sp_text.h"
+#include "process/sp_process.h"
 
 _Static_assert(sizeof(sp_heartbeat) == 128, "a record of heartbeat.bin");
 
@@ -41,8 +42,7 @@ sp_status sp_heartbeat_create(const char *path, int n)
         return SP_FAIL(SP_EMEM, "%s: no memory for the records of %d ranks", path, n);
     rc = sp_file_replace(path, (const char *)records, (size_t)n * sizeof *records, 0);
     free(records);
-    SP_TRY(rc);
-    return SP_OK;
+    return rc;
 }
 
 sp_status sp_heartbeat_open(sp_heartbeats *beats, const char *path, int n)
@@ -205,8 +205,7 @@ sp_status sp_heartbeat_read(const char *path, sp_heartbeat **records, int *n)
     assert(path && records && n);
     for (int i = 0; i < TRIES && rc == SP_EDATA; i++)
         rc = read_once(path, records, n);
-    SP_TRY(rc);
-    return SP_OK;
+    return rc;
 }
 
 int sp_heartbeat_find_lost(const sp_heartbeat *records, int n)
@@ -270,34 +269,16 @@ bool sp_heartbeat_pass(const sp_heartbeat *records, int n, int64_t *done,
     return *total > 0;
 }
 
-/* The letter that /proc shows for the state of a process; 0: it cannot be read. */
-static char state_of(int64_t pid)
-{
-    char path[32], text[512], *at;
-    FILE *file;
-    size_t n = 0;
-
-    snprintf(path, sizeof path, "/proc/%lld/stat", (long long)pid);
-    file = fopen(path, "re");
-    if (file) {
-        n = fread(text, 1, sizeof text - 1, file);
-        fclose(file);
-    }
-    text[n] = 0;
-    /* End of the process name, which may contain any character. */
-    at = strrchr(text, ')');
-    return at && at[1] == ' ' ? at[2] : 0;
-}
-
 const char *sp_heartbeat_process(const sp_heartbeat *record)
 {
-    char host[sizeof record->host] = "", state;
+    char host[sizeof record->host] = "";
+    sp_process p;
 
     gethostname(host, sizeof host - 1);
     if (!record->counter || strcmp(host, record->host) != 0 || record->pid <= 0)
         return "";
     if (kill((pid_t)record->pid, 0) != 0 && errno == ESRCH)
         return "gone";
-    state = state_of(record->pid);
-    return state == 'T' ? "stopped" : state == 'Z' || state == 'X' ? "gone" : "";
+    sp_process_read(record->pid, &p);
+    return p.state == 'T' ? "stopped" : p.state == 'Z' || p.state == 'X' ? "gone" : "";
 }

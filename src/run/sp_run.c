@@ -97,8 +97,7 @@ static sp_status open_metrics(sp_run *run)
         close(run->impl->metrics);
     SP_TRY(sp_file_open(sp_file_in(run->dir, "metrics.jsonl", path),
                         O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW, &run->impl->metrics));
-    SP_TRY(cut_half_line(run->impl->metrics, path));
-    return SP_OK;
+    return cut_half_line(run->impl->metrics, path);
 }
 
 sp_status sp_run_event(sp_run *run, const char *json_line, int64_t *bytes)
@@ -154,16 +153,8 @@ sp_status sp_run_sync_metrics(sp_run *run)
  * them. */
 static bool is_kept(const char *line)
 {
-    static const char *const kept[] = {"start\"", "resume\"", "end\"",
-                                       "eval\",\"time\""};
-    char begin[32];
-
-    for (int i = 0; i < 4; i++) {
-        snprintf(begin, sizeof begin, "{\"event\":\"%s", kept[i]);
-        if (strncmp(line, begin, strlen(begin)) == 0)
-            return true;
-    }
-    return false;
+    return sp_run_is_event(line, "start") || sp_run_is_event(line, "resume") ||
+           sp_run_is_event(line, "end") || sp_run_is_event(line, "eval\",\"time");
 }
 
 /* Moves the complete lines that are kept to the front of text; returns their bytes. */
@@ -358,9 +349,8 @@ static sp_status take_folder(sp_run *run)
     SP_TRY(remove_leftovers(run->dir));
     unlink(sp_file_in(run->dir, ".diagnosed", path));
     SP_TRY(open_metrics(run));
-    SP_TRY(sp_heartbeat_create(sp_file_in(run->dir, "heartbeat.bin", path),
-                               run->comm->size));
-    return SP_OK;
+    return sp_heartbeat_create(sp_file_in(run->dir, "heartbeat.bin", path),
+                               run->comm->size);
 }
 
 sp_status sp_run_open(sp_run *run, const char *dir, sp_comm *comm)
@@ -448,9 +438,8 @@ static sp_status move_to_old(sp_run *run)
     }
     sp_log_info("%s: earlier content moved to %s", run->dir, old);
     SP_TRY(open_metrics(run));
-    SP_TRY(sp_heartbeat_create(sp_file_in(run->dir, "heartbeat.bin", from),
-                               run->comm->size));
-    return SP_OK;
+    return sp_heartbeat_create(sp_file_in(run->dir, "heartbeat.bin", from),
+                               run->comm->size);
 }
 
 sp_status sp_run_set_aside(sp_run *run)
@@ -532,8 +521,7 @@ sp_status sp_run_write_status(const char *dir, const char *task, int rank,
         rc = sp_file_replace(sp_run_status_path(dir, task, path), text, strlen(text),
                              rank);
     sp_json_destroy(json);
-    SP_TRY(rc);
-    return SP_OK;
+    return rc;
 }
 
 sp_status sp_run_status(sp_run *run, const char *state, sp_status code, int64_t epoch,

@@ -87,6 +87,8 @@ sp_status sp_run_write_status(const char *dir, const char *task, int rank,
 bool sp_run_claim_diagnosis(const char *dir);
 /* True if status.json says state "done"; *step (may be NULL) becomes its step. */
 bool sp_run_is_done(const char *dir, int64_t *step);
+/* True if a line of metrics.jsonl, which need not be whole, is one of this event. */
+bool sp_run_is_event(const char *line, const char *event);
 /* True if metrics.jsonl says that the training has ended. status.json may not say so
  * any more after a later start that failed. */
 bool sp_run_has_ended(const char *dir);

@@ -81,9 +81,13 @@ bool sp_run_is_done(const char *dir, int64_t *step)
     return true;
 }
 
-static bool begins(const char *line, const char *with)
+bool sp_run_is_event(const char *line, const char *event)
 {
-    return strncmp(line, with, strlen(with)) == 0;
+    char begin[32];
+
+    assert(line && event);
+    snprintf(begin, sizeof begin, "{\"event\":\"%s\"", event);
+    return strncmp(line, begin, strlen(begin)) == 0;
 }
 
 bool sp_run_has_ended(const char *dir)
@@ -100,9 +104,9 @@ bool sp_run_has_ended(const char *dir)
     /* A line longer than `piece` is read in several parts; its first part has the
      * event's name. */
     while (lines && fgets(piece, sizeof piece, lines)) {
-        if (is_begin && begins(piece, "{\"event\":\"end\",\"state\":\"done\""))
-            has_ended = true;
-        else if (is_begin && !begins(piece, "{\"event\":\"eval\""))
+        if (is_begin && sp_run_is_event(piece, "end"))
+            has_ended = strstr(piece, "\"state\":\"done\"");
+        else if (is_begin && !sp_run_is_event(piece, "eval"))
             /* Any later line but an evaluation's belongs to another start. */
             has_ended = false;
         is_begin = strchr(piece, '\n');

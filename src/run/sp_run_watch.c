@@ -70,14 +70,6 @@ static int64_t whole(const json_t *root, const char *key)
     return json_integer_value(json_object_get(root, key));
 }
 
-static bool is_event(const char *line, const char *event)
-{
-    char begin[32];
-
-    snprintf(begin, sizeof begin, "{\"event\":\"%s\"", event);
-    return strncmp(line, begin, strlen(begin)) == 0;
-}
-
 static void take_step(lines *l, const json_t *root, int64_t samples, int64_t step)
 {
     l->step = whole(root, "step");
@@ -97,9 +89,9 @@ static void take_line(lines *l, const char *line, size_t length, const char *bef
     json_t *root = json_loadb(line, length, JSON_DISABLE_EOF_CHECK, NULL);
     json_t *old = before ? json_loads(before, JSON_DISABLE_EOF_CHECK, NULL) : NULL;
 
-    if (is_event(line, "step"))
+    if (sp_run_is_event(line, "step"))
         take_step(l, root, whole(old, "samples"), whole(old, "step"));
-    else if (is_event(line, "eval"))
+    else if (sp_run_is_event(line, "eval"))
         l->score = real(root, "point_miou") >= 0 ? real(root, "point_miou")
                                                  : real(root, "miou");
     else {
@@ -123,7 +115,7 @@ static void take_lines(lines *l, char *text, bool is_begin)
         line = (end = strchr(text, '\n')) ? end + 1 : text + strlen(text);
     for (; (end = strchr(line, '\n')); line = end + 1)
         for (int k = 0; k < 4; k++)
-            if (is_event(line, kinds[k])) {
+            if (sp_run_is_event(line, kinds[k])) {
                 before = k == 3 ? last[k] : before;
                 last[k] = line;
                 length[k] = (size_t)(end - line);

@@ -198,21 +198,11 @@ static sp_status make_room(sp_saver *s)
                : SP_OK;
 }
 
-static sp_status start_thread(sp_saver *s)
-{
-    const int failed = sp_thread_start(&s->thread, saver_main, s);
-
-    if (failed)
-        return SP_FAIL(SP_EMEM, "cannot start the saver's thread: %s",
-                       strerror(failed));
-    s->is_started = true;
-    return SP_OK;
-}
-
 sp_status sp_saver_create(sp_saver **saver, sp_run *run, const sp_net *net,
                           const sp_optim *optim, const sp_normalization *norm, int keep)
 {
     sp_saver *s = calloc(1, sizeof *s);
+    int failed;
 
     assert(run && net && optim);
     assert(keep > 0);
@@ -229,7 +219,11 @@ sp_status sp_saver_create(sp_saver **saver, sp_run *run, const sp_net *net,
     pthread_cond_init(&s->changed, NULL);
     s->phase = SAVER_BUSY; /* the thread first touches the copies */
     SP_TRY(make_room(s));
-    SP_TRY(start_thread(s));
+    failed = sp_thread_start(&s->thread, saver_main, s);
+    if (failed)
+        return SP_FAIL(SP_EMEM, "cannot start the saver's thread: %s",
+                       strerror(failed));
+    s->is_started = true;
     return SP_OK;
 }
 

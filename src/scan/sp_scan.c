@@ -26,36 +26,12 @@ bool sp_scan_is_big_endian(void)
     return *(const unsigned char *)&one == 0;
 }
 
-uint16_t sp_scan_le16(const unsigned char *at)
-{
-    return (uint16_t)(at[0] | at[1] << 8);
-}
-
-uint32_t sp_scan_le32(const unsigned char *at)
-{
-    return sp_scan_le16(at) | (uint32_t)sp_scan_le16(at + 2) << 16;
-}
-
-uint64_t sp_scan_le64(const unsigned char *at)
-{
-    return sp_scan_le32(at) | (uint64_t)sp_scan_le32(at + 4) << 32;
-}
-
 bool sp_scan_put(FILE *to, uint64_t bits, int bytes)
 {
     for (int i = 0; i < bytes; i++)
         if (putc((int)(bits >> 8 * i & 255), to) == EOF)
             return false;
     return true;
-}
-
-double sp_scan_lef64(const unsigned char *at)
-{
-    uint64_t bits = sp_scan_le64(at);
-    double x;
-
-    memcpy(&x, &bits, sizeof x);
-    return x;
 }
 
 sp_status sp_scan_pread(sp_scan *scan, void *to, size_t bytes, int64_t at)
@@ -132,10 +108,15 @@ sp_scan_field *sp_scan_add(sp_scan *scan, const char *name, int at, char kind, i
 
 sp_status sp_scan_name_columns(sp_scan *scan, const char *columns)
 {
-    const char *at = columns;
+    const char *at = columns ? columns : "x,y,z";
     int i = 0;
 
-    assert(scan && columns);
+    assert(scan);
+    if (!columns && scan->n_fields != 3)
+        return SP_FAIL(SP_EUSAGE,
+                       "%s: %d columns; say what they are: --columns x,y,z,... (- for "
+                       "one to pass over)",
+                       scan->path, scan->n_fields);
     for (;; i++) {
         const char *end = at + strcspn(at, ",");
         size_t n;

@@ -51,7 +51,8 @@ typedef struct sp_scan_points {
     int64_t n, first_row; /* number of points; row of the first one in the file */
     int64_t n_void;       /* how many of them sp_scan_is_void says */
     double *xyz;          /* [n][3] metre */
-    int32_t *label;       /* [n] class code of the source; negative: unlabelled */
+    int32_t *label;       /* [n] class code of the source; negative: unlabelled, as
+                             negative numbers and NaN of the source are */
     double *attr;         /* [n][number of attributes selected] */
     int64_t capacity;
 } sp_scan_points;

@@ -97,18 +97,23 @@ sp_status sp_scan_records(sp_scan *scan, int64_t max, unsigned char *to, int64_t
         return SP_OK;
     if (scan->end_row >= 0 && max > scan->end_row - scan->row)
         max = scan->end_row - scan->row;
+    if (scan->n_points >= 0 && max > scan->n_points - scan->row)
+        max = scan->n_points - scan->row;
+    *n = max;
     if (scan->format->fill)
         return scan->format->fill(scan, max, to, n);
-    *n = scan->n_points - scan->row < max ? scan->n_points - scan->row : max;
     return sp_scan_pread(scan, to, (size_t)(*n * scan->record_bytes),
                          scan->data_at + scan->row * scan->record_bytes);
 }
 
+/* NaN is how CloudCompare writes the label of points that nobody has labelled. */
 static sp_status decode_label(const sp_scan *scan, const unsigned char *record,
                               int64_t row, int32_t *label)
 {
     double x = value(&scan->field[scan->label], record);
 
+    if (isnan(x))
+        x = SP_SCAN_UNLABELLED;
     if (!(x >= INT32_MIN && x <= INT32_MAX) || x != floor(x))
         return SP_FAIL(SP_EDATA,
                        "%s: point %" PRId64 ": label %.17g, expected an integer from "

@@ -58,8 +58,9 @@ typedef struct sp_scan_format {
      * NULL: the endings decide. */
     bool (*is_ours)(const unsigned char head[SP_SCAN_HEAD]);
     sp_status (*open)(sp_scan *scan, const sp_scan_options *options);
-    /* Writes at most max records to `to`; *n is 0 at the end. NULL: the records lie in
-     * the file. */
+    /* Writes max records to `to`, which the file has if it tells how many it has. *n,
+     * which is max, becomes less where it ends before. NULL: the records lie in the
+     * file. */
     sp_status (*fill)(sp_scan *scan, int64_t max, unsigned char *to, int64_t *n);
     sp_status (*rewind)(sp_scan *scan); /* NULL: setting scan->row suffices */
     /* Limits reading to the rows *first .. *end - 1, and moves these to rows at which
@@ -148,7 +149,8 @@ sp_scan_field *sp_scan_add(sp_scan *scan, const char *name, int at, char kind,
  * do not matter. */
 int sp_scan_find(const sp_scan *scan, const char *name);
 /* Names the fields by a list of columns; "-", "_" or an empty name leaves a field
- * without a name. SP_EUSAGE. */
+ * without a name. columns NULL: three are x, y and z, and others are refused.
+ * SP_EUSAGE. */
 sp_status sp_scan_name_columns(sp_scan *scan, const char *columns);
 /* Reads exactly `bytes` bytes at byte `at`. SP_EDATA "ends at byte": the file is
  * shorter. */
@@ -220,9 +222,5 @@ void sp_scan_put_name(FILE *to, const char *name);
 /* Writes the low `bytes` bytes of a number, the lowest first. False: it failed. */
 bool sp_scan_put(FILE *to, uint64_t bits, int bytes);
 bool sp_scan_is_big_endian(void);
-uint16_t sp_scan_le16(const unsigned char *at);
-uint32_t sp_scan_le32(const unsigned char *at);
-uint64_t sp_scan_le64(const unsigned char *at);
-double sp_scan_lef64(const unsigned char *at);
 
 #endif

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/sp_bytes.h"
 #include "base/sp_file.h"
 #include "scan/sp_scan_format.h"
 
@@ -109,30 +110,23 @@ static sp_status open_kitti(sp_scan *scan, const sp_scan_options *options)
 static sp_status fill_kitti(sp_scan *scan, int64_t max, unsigned char *to, int64_t *n)
 {
     kitti *k = scan->own;
-    int64_t count = scan->n_points - scan->row < max ? scan->n_points - scan->row : max;
-    unsigned char *plain = malloc((size_t)count * (POINT_BYTES + LABEL_BYTES) + 1);
-    unsigned char *label = plain + count * POINT_BYTES;
-    sp_status rc = SP_OK;
+    unsigned char *plain = malloc((size_t)max * (POINT_BYTES + LABEL_BYTES) + 1);
+    unsigned char *label = plain + max * POINT_BYTES;
+    sp_status rc;
 
+    (void)n;
     if (!plain)
         return SP_FAIL(SP_EMEM, "%s: no memory for %" PRId64 " points", scan->path,
-                       count);
-    memset(label, 0, (size_t)count * LABEL_BYTES);
-    SP_TRY_GOTO(rc,
-                sp_scan_pread(scan, plain, (size_t)count * POINT_BYTES,
-                              scan->row * POINT_BYTES),
-                end);
-    if (k->label.fd >= 0)
-        SP_TRY_GOTO(rc,
-                    sp_scan_pread(&k->label, label, (size_t)count * LABEL_BYTES,
-                                  scan->row * LABEL_BYTES),
-                    end);
-    for (int64_t i = 0; i < count; i++, to += POINT_BYTES + LABEL_BYTES) {
+                       max);
+    memset(label, 0, (size_t)max * LABEL_BYTES);
+    rc = sp_scan_pread(scan, plain, (size_t)max * POINT_BYTES, scan->row * POINT_BYTES);
+    if (rc == SP_OK && k->label.fd >= 0)
+        rc = sp_scan_pread(&k->label, label, (size_t)max * LABEL_BYTES,
+                           scan->row * LABEL_BYTES);
+    for (int64_t i = 0; rc == SP_OK && i < max; i++, to += POINT_BYTES + LABEL_BYTES) {
         memcpy(to, plain + i * POINT_BYTES, POINT_BYTES);
         memcpy(to + POINT_BYTES, label + i * LABEL_BYTES, LABEL_BYTES);
     }
-    *n = count;
-end:
     free(plain);
     return rc;
 }
@@ -162,7 +156,7 @@ static sp_status keep_labels(sp_scan *scan, int64_t first, int64_t n, int32_t *c
         sp_scan_pread(&k->label, label, (size_t)n * LABEL_BYTES, first * LABEL_BYTES));
     for (int64_t i = 0; i < n; i++)
         if (code[i] == SP_SCAN_KEEP)
-            code[i] = (int32_t)sp_scan_le32(label + i * LABEL_BYTES);
+            code[i] = (int32_t)sp_get32(label + i * LABEL_BYTES);
         else if (code[i] < 0)
             code[i] = 0;
     return SP_OK;
@@ -190,21 +184,28 @@ static sp_status put_block(void *arg, const sp_scan_points *points, const int32_
     return put_codes(w->to, w->path, code, points->n);
 }
 
+/* Are the labels of the scan those of a label file, whose instances are kept too? */
+static bool has_label_file(const sp_scan *scan)
+{
+    return scan->format == &sp_scan_kitti &&
+           strcmp(scan->field[scan->label].name, "label") == 0;
+}
+
 /* The scan itself is read only where its own labels are wanted. */
 static sp_status write_codes(sp_scan *scan, writing *w, const sp_scan_labels *labels)
 {
-    const bool is_kitti = scan->format == &sp_scan_kitti;
+    const bool has_kept = labels->has_kept && scan->label >= 0;
     int32_t code[WRITTEN];
 
-    if (labels->has_kept && !is_kitti)
+    if (has_kept && !has_label_file(scan))
         return sp_scan_each_block(scan, labels, 0, put_block, w);
     for (int64_t first = 0; first < labels->n; first += WRITTEN) {
         int64_t n = labels->n - first < WRITTEN ? labels->n - first : WRITTEN;
 
         SP_TRY(labels->get(labels->from, first, n, code, NULL));
-        if (labels->has_kept && scan->label >= 0)
+        if (has_kept)
             SP_TRY(keep_labels(scan, first, n, code));
-        for (int64_t i = 0; !labels->has_kept && i < n; i++)
+        for (int64_t i = 0; !has_kept && i < n; i++)
             code[i] = code[i] < 0 ? 0 : code[i];
         SP_TRY(put_codes(w->to, w->path, code, n));
     }

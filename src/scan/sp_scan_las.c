@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_bytes.h"
 #include "scan/sp_scan_las.h"
 
 const int sp_las_bytes[SP_LAS_FORMATS] = {20, 28, 26, 34, 57, 63, 30, 36, 38, 59, 67};
@@ -111,36 +112,27 @@ static sp_status name_fields(sp_scan *scan, const sp_las_header *h)
 }
 
 /* Adds one description of extra bytes: 192 bytes, type at 2, options at 3, name at 4,
- * scale at 112, offset at 136. Types above 10 are deprecated arrays; their bytes are
- * skipped without a name. */
+ * scale at 112, offset at 136. Types above 10 are deprecated arrays; their bytes, and
+ * undocumented ones, are skipped without a name. */
 static sp_status add_extra(sp_scan *scan, const unsigned char *d, int *at)
 {
-    static const struct {
-        char kind;
-        int size;
-    } type[] = {{'u', 1}, {'i', 1}, {'u', 2}, {'i', 2}, {'u', 4},
-                {'i', 4}, {'u', 8}, {'i', 8}, {'f', 4}, {'f', 8}};
-    int t = d[2];
+    const int t = d[2], bytes = sp_las_described(d);
     sp_scan_field *f;
     char name[33];
 
-    if (t == 0) { /* undocumented bytes: the options are their number */
-        *at += d[3];
-        return SP_OK;
-    }
     if (t > 30)
         return SP_FAIL(SP_EDATA, "%s: extra bytes of type %d, expected 0 to 30",
                        scan->path, t);
-    if (t <= 10 && *at + type[t - 1].size <= scan->record_bytes) {
+    if (1 <= t && t <= 10 && *at + bytes <= scan->record_bytes) {
         snprintf(name, sizeof name, "%.32s", (const char *)d + 4);
-        f = sp_scan_add(scan, name, *at, type[t - 1].kind, type[t - 1].size);
+        f = sp_scan_add(scan, name, *at, "uiuiuiuiff"[t - 1], bytes);
         if (!f)
             return SP_EMEM;
         f->is_swapped = sp_scan_is_big_endian();
-        f->scale = d[3] & 8 ? sp_scan_lef64(d + 112) : 1;
-        f->add = d[3] & 16 ? sp_scan_lef64(d + 136) : 0;
+        f->scale = d[3] & 8 ? sp_get_double(d + 112) : 1;
+        f->add = d[3] & 16 ? sp_get_double(d + 136) : 0;
     }
-    *at += type[(t - 1) % 10].size * ((t - 1) / 10 + 1);
+    *at += bytes;
     return SP_OK;
 }
 
@@ -160,8 +152,8 @@ sp_status sp_las_next_vlr(sp_scan *scan, const sp_las_header *h, sp_las_vlr *vlr
                        scan->path, h->n_vlrs, vlr->number, h->data_at);
     SP_TRY(sp_scan_pread(scan, head, sizeof head, at));
     memcpy(vlr->user, head + 2, 16);
-    vlr->id = sp_scan_le16(head + 18);
-    vlr->bytes = sp_scan_le16(head + 20);
+    vlr->id = sp_get16(head + 18);
+    vlr->bytes = sp_get16(head + 20);
     vlr->head_at = at;
     vlr->at = at + 54;
     if (vlr->bytes > h->data_at - vlr->at)
@@ -192,8 +184,8 @@ static sp_status read_extra(sp_scan *scan, const sp_las_header *h)
 
 static sp_status read_count(sp_scan *scan, const unsigned char *b, sp_las_header *h)
 {
-    uint32_t old = sp_scan_le32(b + 107);
-    uint64_t n = h->minor >= 4 ? sp_scan_le64(b + 247) : old;
+    uint32_t old = sp_get32(b + 107);
+    uint64_t n = h->minor >= 4 ? sp_get64(b + 247) : old;
 
     if (n == 0)
         n = old;
@@ -218,20 +210,20 @@ sp_status sp_las_header_read(sp_scan *scan, sp_las_header *h)
         return SP_FAIL(SP_EDATA, "%s: LAS version %d.%d, expected 1.0 to 1.4",
                        scan->path, b[24], b[25]);
     minimum = h->minor < 3 ? 227 : h->minor == 3 ? 235 : 375;
-    h->header_bytes = sp_scan_le16(b + 94);
+    h->header_bytes = sp_get16(b + 94);
     if (h->header_bytes < minimum)
         return SP_FAIL(SP_EDATA, "%s: header of %d bytes, expected at least %d",
                        scan->path, h->header_bytes, minimum);
     SP_TRY(sp_scan_pread(scan, b, (size_t)minimum, 0));
-    h->data_at = sp_scan_le32(b + 96);
-    h->n_vlrs = sp_scan_le32(b + 100);
+    h->data_at = sp_get32(b + 96);
+    h->n_vlrs = sp_get32(b + 100);
     h->format = b[104] & 0x3f; /* the two high bits mark LAZ */
-    h->record_bytes = sp_scan_le16(b + 105);
+    h->record_bytes = sp_get16(b + 105);
     for (int a = 0; a < 3; a++) {
-        h->scale[a] = sp_scan_lef64(b + 131 + 8 * a);
-        h->offset[a] = sp_scan_lef64(b + 155 + 8 * a);
-        h->high[a] = sp_scan_lef64(b + 179 + 16 * a);
-        h->low[a] = sp_scan_lef64(b + 187 + 16 * a);
+        h->scale[a] = sp_get_double(b + 131 + 8 * a);
+        h->offset[a] = sp_get_double(b + 155 + 8 * a);
+        h->high[a] = sp_get_double(b + 179 + 16 * a);
+        h->low[a] = sp_get_double(b + 187 + 16 * a);
     }
     if (h->format >= SP_LAS_FORMATS)
         return SP_FAIL(SP_EDATA, "%s: point data format %d, expected 0 to 10",

@@ -74,6 +74,10 @@ int32_t sp_las_most_code(const sp_scan *scan);
 
 enum { SP_LAS_EXTRA_BYTES = 192, SP_LAS_VLR_HEAD = 54 };
 
+/* The bytes of a record that a description [SP_LAS_EXTRA_BYTES] stands for; 0: its type
+ * is unknown. */
+int sp_las_described(const unsigned char *description);
+
 /* The places of added fields in the records of a copy. */
 typedef struct sp_las_extra {
     int n;

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_bytes.h"
 #include "scan/sp_scan_las.h"
 
 enum {
@@ -31,12 +32,6 @@ enum {
     HAS_SCALE = 8,
     MOST_BYTES = 65535 /* of a record, and of the content of a VLR */
 };
-
-static void put(unsigned char *to, uint64_t x, int bytes)
-{
-    for (int i = 0; i < bytes; i++)
-        to[i] = (unsigned char)(x >> 8 * i);
-}
 
 static int bytes_of(const sp_scan_added *added)
 {
@@ -128,8 +123,7 @@ size_t sp_las_extra_room(const sp_las_extra *extra)
     return extra->n_new ? SP_LAS_VLR_HEAD + n * SP_LAS_EXTRA_BYTES : 0;
 }
 
-/* The bytes of a record that a description stands for. */
-static int described(const unsigned char *d)
+int sp_las_described(const unsigned char *d)
 {
     static const int size[] = {1, 1, 2, 2, 4, 4, 8, 8, 4, 8};
     int t = d[AT_TYPE];
@@ -146,28 +140,23 @@ typedef struct vlrs {
     int bytes;       /* of extra bytes that are described */
 } vlrs;
 
-static int get16(const unsigned char *at)
-{
-    return at[0] | at[1] << 8;
-}
-
 static vlrs walk(const sp_las_header *header, const unsigned char *head, size_t bytes)
 {
     vlrs v = {.end = (size_t)header->header_bytes};
-    uint32_t n = sp_scan_le32(head + AT_N_VLRS);
+    uint32_t n = sp_get32(head + AT_N_VLRS);
 
     for (; n > 0 && v.end + SP_LAS_VLR_HEAD <= bytes; n--) {
         const unsigned char *vlr = head + v.end, *content = vlr + SP_LAS_VLR_HEAD;
-        size_t length = (size_t)get16(vlr + AT_VLR_BYTES);
+        size_t length = (size_t)sp_get16(vlr + AT_VLR_BYTES);
         size_t room = bytes - v.end - SP_LAS_VLR_HEAD;
 
         length = length < room ? length : room;
-        if (get16(vlr + 18) == SPEC_EXTRA &&
+        if (sp_get16(vlr + 18) == SPEC_EXTRA &&
             strncmp((const char *)vlr + 2, "LASF_Spec", 16) == 0) {
             v.extra_at = v.end;
             for (size_t k = 0; k + SP_LAS_EXTRA_BYTES <= length;
                  k += SP_LAS_EXTRA_BYTES)
-                v.bytes += described(content + k);
+                v.bytes += sp_las_described(content + k);
         }
         v.end += SP_LAS_VLR_HEAD + length;
     }
@@ -186,7 +175,7 @@ static void describe(const sp_scan_added *added, unsigned char d[SP_LAS_EXTRA_BY
         return;
     d[AT_OPTIONS] = HAS_SCALE;
     memcpy(&bits, &scale, sizeof bits);
-    put(d + AT_SCALE, bits, 8);
+    sp_put64(d + AT_SCALE, bits);
 }
 
 /* Writes the descriptions that the copy needs beside those of the source: of bytes that
@@ -218,23 +207,23 @@ static sp_status insert(const sp_scan *scan, const vlrs *v, const unsigned char 
                         size_t n, unsigned char *head, size_t *bytes)
 {
     unsigned char *vlr = head + v->extra_at, *to = head + v->end;
-    size_t length = v->extra_at ? (size_t)get16(vlr + AT_VLR_BYTES) : 0;
+    size_t length = v->extra_at ? (size_t)sp_get16(vlr + AT_VLR_BYTES) : 0;
 
     if (length + n > MOST_BYTES)
         return SP_FAIL(SP_EDATA, "%s: no room to describe more fields", scan->path);
     if (v->extra_at) {
         to = vlr + SP_LAS_VLR_HEAD + length;
-        put(vlr + AT_VLR_BYTES, length + n, 2);
+        sp_put16(vlr + AT_VLR_BYTES, length + n);
         memmove(to + n, to, *bytes - (size_t)(to - head));
     } else {
         memmove(to + SP_LAS_VLR_HEAD + n, to, *bytes - v->end);
         memset(to, 0, SP_LAS_VLR_HEAD);
         memcpy(to + 2, "LASF_Spec", 9);
-        put(to + 18, SPEC_EXTRA, 2);
-        put(to + AT_VLR_BYTES, n, 2);
+        sp_put16(to + 18, SPEC_EXTRA);
+        sp_put16(to + AT_VLR_BYTES, n);
         memcpy(to + 22, "extra bytes", 11);
         to += SP_LAS_VLR_HEAD;
-        put(head + AT_N_VLRS, sp_scan_le32(head + AT_N_VLRS) + 1, 4);
+        sp_put32(head + AT_N_VLRS, sp_get32(head + AT_N_VLRS) + 1);
         *bytes += SP_LAS_VLR_HEAD;
     }
     memcpy(to, from, n);
@@ -259,7 +248,7 @@ sp_status sp_las_extra_describe(const sp_las_extra *extra, const sp_scan *scan,
     text = malloc(sp_las_extra_room(extra));
     if (!text)
         return SP_FAIL(SP_EMEM, "%s: no memory for its header", scan->path);
-    put(head + AT_RECORD_BYTES, (uint64_t)extra->record_bytes, 2);
+    sp_put16(head + AT_RECORD_BYTES, (uint64_t)extra->record_bytes);
     rc = insert(scan, &v, text,
                 describe_all(extra, undocumented, header->record_bytes, text), head,
                 bytes);
@@ -275,7 +264,7 @@ void sp_las_extra_put(const sp_las_extra *extra, const float *value,
 
         memcpy(&bits, &value[k], sizeof bits);
         if (extra->added[k].is_float)
-            put(record + extra->at[k], bits, 4);
+            sp_put32(record + extra->at[k], bits);
         else
             record[extra->at[k]] =
                 (unsigned char)lrintf(fminf(fmaxf(value[k], 0), 1) * UINT8_MAX);

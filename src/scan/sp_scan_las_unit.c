@@ -9,6 +9,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/sp_bytes.h"
 #include "scan/sp_scan_las.h"
 
 enum { GEO_KEYS = 34735, WELL_KNOWN_TEXT = 2112 };
@@ -23,12 +24,12 @@ static const char metre[] = "metre", foot[] = "foot", survey[] = "US survey foot
 static const char *unit_of_keys(const unsigned char *d, int bytes)
 {
     enum { MODEL_TYPE = 1024, LINEAR_UNITS = 3076, GEOGRAPHIC = 2 };
-    int n = bytes >= 8 ? sp_scan_le16(d + 6) : 0, model = 0, linear = 0;
+    int n = bytes >= 8 ? sp_get16(d + 6) : 0, model = 0, linear = 0;
 
     for (int i = 1; i <= n && 8 * i + 8 <= bytes; i++) {
-        int key = sp_scan_le16(d + 8 * i), value = sp_scan_le16(d + 8 * i + 6);
+        int key = sp_get16(d + 8 * i), value = sp_get16(d + 8 * i + 6);
 
-        if (sp_scan_le16(d + 8 * i + 2) != 0)
+        if (sp_get16(d + 8 * i + 2) != 0)
             continue;
         model = key == MODEL_TYPE ? value : model;
         linear = key == LINEAR_UNITS ? value : linear;

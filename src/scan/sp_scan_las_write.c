@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_bytes.h"
 #include "process/sp_pulse.h"
 #include "scan/sp_scan_las_copy.h"
 
@@ -26,12 +27,6 @@ enum {
     AT_WAVES = 227,
     AT_EVLRS = 235
 };
-
-static void put(unsigned char *to, uint64_t x, int bytes)
-{
-    for (int i = 0; i < bytes; i++)
-        to[i] = (unsigned char)(x >> 8 * i);
-}
 
 /* ---- header and VLRs ---- */
 
@@ -60,10 +55,10 @@ static sp_status add_vlr(sp_las_copy *c)
     sp_laz_format_default(&c->format, c->header.format, c->extra.record_bytes);
     n = sp_laz_format_write(&c->format, b + VLR_HEAD);
     memcpy(b + 2, SP_LAZ_USER_ID, sizeof SP_LAZ_USER_ID - 1);
-    put(b + 18, SP_LAZ_RECORD_ID, 2);
-    put(b + 20, n, 2);
+    sp_put16(b + 18, SP_LAZ_RECORD_ID);
+    sp_put16(b + 20, n);
     splice(c, at, 0, b, VLR_HEAD + n);
-    put(c->head + AT_N_VLRS, c->header.n_vlrs + 1, 4);
+    sp_put32(c->head + AT_N_VLRS, c->header.n_vlrs + 1);
     return SP_OK;
 }
 
@@ -87,7 +82,7 @@ static sp_status change_vlr(sp_las_copy *c)
     SP_TRY(sp_laz_find(c->scan, &c->header, &vlr, &c->format));
     if (!c->is_laz) {
         splice(c, (size_t)vlr.head_at, VLR_HEAD + (size_t)vlr.bytes, after, 0);
-        put(c->head + AT_N_VLRS, c->header.n_vlrs - 1, 4);
+        sp_put32(c->head + AT_N_VLRS, c->header.n_vlrs - 1);
         return SP_OK;
     }
     old = sp_laz_format_write(&c->format, before);
@@ -99,7 +94,7 @@ static sp_status change_vlr(sp_las_copy *c)
     n = sp_laz_format_write(&c->format, after);
     if (n != old || memcmp(before, after, n) != 0)
         splice(c, (size_t)vlr.at, old, after, n);
-    put(c->head + vlr.head_at + AT_VLR_BYTES, (uint64_t)vlr.bytes + n - old, 2);
+    sp_put16(c->head + vlr.head_at + AT_VLR_BYTES, (uint64_t)vlr.bytes + n - old);
     return SP_OK;
 }
 
@@ -129,7 +124,7 @@ sp_status sp_las_copy_head(sp_las_copy *c)
     if (c->head_bytes > UINT32_MAX)
         return SP_FAIL(SP_EDATA, "%s: no room for one more record before its points",
                        c->scan->path);
-    put(c->head + AT_POINTS, c->head_bytes, 4);
+    sp_put32(c->head + AT_POINTS, c->head_bytes);
     c->head[AT_FORMAT] =
         (unsigned char)(c->header.format | (c->is_laz ? COMPRESSED : 0));
     return SP_OK;
@@ -138,7 +133,7 @@ sp_status sp_las_copy_head(sp_las_copy *c)
 /* Moves an offset of the header that points behind the points. */
 static sp_status move_offset(sp_las_copy *c, int at, int64_t by)
 {
-    uint64_t x = sp_scan_le64(c->head + at);
+    uint64_t x = sp_get64(c->head + at);
 
     if (x == 0 || x >= (uint64_t)c->scan->file_bytes)
         return SP_OK; /* there is nothing */
@@ -149,7 +144,7 @@ static sp_status move_offset(sp_las_copy *c, int at, int64_t by)
                              "%s: records at byte %" PRIu64
                              ", within the points, which end at %" PRId64,
                              c->scan->path, x, c->rest_at);
-    put(c->head + at, x + (uint64_t)by, 8);
+    sp_put64(c->head + at, x + (uint64_t)by);
     return SP_OK;
 }
 
@@ -185,14 +180,14 @@ static sp_status mend_entry(const sp_las_copy *c, const sp_laz_place *to, int64_
 {
     int64_t n_from;
     const sp_laz_place *from = sp_laz_chunks(c->scan->own, &n_from);
-    uint64_t offset = sp_scan_le64(entry + AT_OFFSET);
-    uint32_t count = sp_scan_le32(entry + AT_COUNT);
+    uint64_t offset = sp_get64(entry + AT_OFFSET);
+    uint32_t count = sp_get32(entry + AT_COUNT);
     int64_t low = 0, high = n < n_from ? n : n_from;
 
     if (count == 0)
         return SP_OK;
     if (count == UINT32_MAX) {
-        put(entry + AT_OFFSET, offset + (uint64_t)by, 8);
+        sp_put64(entry + AT_OFFSET, offset + (uint64_t)by);
         return SP_OK;
     }
     while (high - low > 1) {
@@ -208,8 +203,8 @@ static sp_status mend_entry(const sp_las_copy *c, const sp_laz_place *to, int64_
                        "%s: its COPC index has %u points at byte %" PRIu64
                        ", where no LAZ chunk of so many begins",
                        c->scan->path, count, offset);
-    put(entry + AT_OFFSET, (uint64_t)to[low].at, 8);
-    put(entry + AT_BYTES, (uint64_t)to[low].bytes, 4);
+    sp_put64(entry + AT_OFFSET, (uint64_t)to[low].at);
+    sp_put32(entry + AT_BYTES, (uint64_t)to[low].bytes);
     return SP_OK;
 }
 
@@ -236,8 +231,8 @@ static sp_status mend_page(sp_las_copy *c, const sp_laz_writer *laz, int64_t at,
 static sp_status mend_copc(sp_las_copy *c, const sp_laz_writer *laz, int64_t by)
 {
     unsigned char head[EVLR_HEAD];
-    int64_t at = (int64_t)sp_scan_le64(c->head + AT_EVLRS); /* of the source still */
-    uint32_t n = sp_scan_le32(c->head + AT_EVLRS + 8);
+    int64_t at = (int64_t)sp_get64(c->head + AT_EVLRS); /* of the source still */
+    uint32_t n = sp_get32(c->head + AT_EVLRS + 8);
     sp_las_vlr vlr = {0};
 
     SP_TRY(sp_las_next_vlr(c->scan, &c->header, &vlr));
@@ -249,14 +244,14 @@ static sp_status mend_copc(sp_las_copy *c, const sp_laz_writer *laz, int64_t by)
         int64_t bytes;
 
         SP_TRY(sp_scan_pread(c->scan, head, sizeof head, at));
-        bytes = (int64_t)sp_scan_le64(head + 20);
+        bytes = (int64_t)sp_get64(head + 20);
         at += EVLR_HEAD;
         if (bytes < 0 || at < c->rest_at || bytes > c->rest_end - at)
             return SP_FAIL(SP_EDATA,
                            "%s: extended record of %" PRId64 " bytes at byte "
                            "%" PRId64 ", but the file ends at %" PRId64,
                            c->scan->path, bytes, at, c->rest_end);
-        if (memcmp(head + 2, "copc", 5) == 0 && sp_scan_le16(head + 18) == COPC_PAGE)
+        if (memcmp(head + 2, "copc", 5) == 0 && sp_get16(head + 18) == COPC_PAGE)
             SP_TRY(mend_page(c, laz, at, bytes, by));
         at += bytes;
     }

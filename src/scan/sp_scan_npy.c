@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_bytes.h"
 #include "scan/sp_scan_format.h"
 
 enum { MAX_HEADER = 1 << 20 };
@@ -31,7 +32,7 @@ static sp_status read_header(sp_scan *scan, npy *a)
     SP_TRY(sp_scan_pread(scan, b, 10, 0));
     at = b[6] >= 2 ? 12 : 10;
     SP_TRY(sp_scan_pread(scan, b, at, 0));
-    bytes = b[6] >= 2 ? sp_scan_le32(b + 8) : sp_scan_le16(b + 8);
+    bytes = b[6] >= 2 ? sp_get32(b + 8) : sp_get16(b + 8);
     if (b[6] < 1 || b[6] > 3 || bytes > MAX_HEADER)
         return SP_FAIL(SP_EDATA, "%s: npy version %d with a header of %zu bytes",
                        scan->path, b[6], bytes);
@@ -146,13 +147,7 @@ static sp_status take_columns(sp_scan *scan, npy *a, const char *descr,
     }
     a->item_bytes = type.size;
     scan->record_bytes = (int)a->cols * type.size;
-    if (!columns && a->cols != 3)
-        return SP_FAIL(SP_EUSAGE,
-                       "%s: %" PRId64
-                       " columns; say what they are: --columns x,y,z,... (- "
-                       "for one to pass over)",
-                       scan->path, a->cols);
-    return sp_scan_name_columns(scan, columns ? columns : "x,y,z");
+    return sp_scan_name_columns(scan, columns);
 }
 
 static sp_status open_npy(sp_scan *scan, const sp_scan_options *options)
@@ -191,17 +186,17 @@ static sp_status fill_npy(sp_scan *scan, int64_t max, unsigned char *to, int64_t
     unsigned char *column;
     sp_status rc = SP_OK;
 
-    *n = scan->n_points - scan->row < max ? scan->n_points - scan->row : max;
+    (void)n;
     if (!a->is_fortran)
-        return sp_scan_pread(scan, to, (size_t)(*n * scan->record_bytes),
+        return sp_scan_pread(scan, to, (size_t)(max * scan->record_bytes),
                              scan->data_at + scan->row * scan->record_bytes);
-    column = malloc((size_t)*n * item + 1);
+    column = malloc((size_t)max * item + 1);
     if (!column)
         return SP_FAIL(SP_EMEM, "%s: no memory for a column", scan->path);
     for (int64_t c = 0; c < a->cols && rc == SP_OK; c++) {
-        rc = sp_scan_pread(scan, column, (size_t)*n * item,
+        rc = sp_scan_pread(scan, column, (size_t)max * item,
                            scan->data_at + (c * a->rows + scan->row) * a->item_bytes);
-        for (int64_t i = 0; rc == SP_OK && i < *n; i++)
+        for (int64_t i = 0; rc == SP_OK && i < max; i++)
             memcpy(to + i * scan->record_bytes + c * a->item_bytes,
                    column + (size_t)i * item, item);
     }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_bytes.h"
 #include "scan/sp_scan_format.h"
 
 enum { MAX_FIELDS = 256, LZF_EXPANSION = 88 /* the most of LZF: 264 bytes from 3 */ };
@@ -243,8 +244,8 @@ static sp_status expand(sp_scan *scan, pcd *p)
     bool is_good;
 
     SP_TRY(sp_scan_pread(scan, head, sizeof head, scan->data_at));
-    n_in = sp_scan_le32(head);
-    n_out = sp_scan_le32(head + 4);
+    n_in = sp_get32(head);
+    n_out = sp_get32(head + 4);
     if ((int64_t)n_in > scan->file_bytes - scan->data_at - 8 ||
         n_out / LZF_EXPANSION > n_in ||
         (int64_t)n_out != scan->n_points * scan->record_bytes)
@@ -317,13 +318,13 @@ static sp_status fill_pcd(sp_scan *scan, int64_t max, unsigned char *to, int64_t
 {
     pcd *p = scan->own;
 
-    *n = scan->n_points - scan->row < max ? scan->n_points - scan->row : max;
+    (void)n;
     if (p->data == PCD_BINARY)
-        return sp_scan_pread(scan, to, (size_t)(*n * scan->record_bytes),
+        return sp_scan_pread(scan, to, (size_t)(max * scan->record_bytes),
                              scan->data_at + scan->row * scan->record_bytes);
     if (p->data == PCD_ASCII)
-        return fill_ascii(scan, p, *n, to);
-    gather(scan, p, *n, to);
+        return fill_ascii(scan, p, max, to);
+    gather(scan, p, max, to);
     return SP_OK;
 }
 

@@ -388,8 +388,8 @@ static sp_status fill_ply(sp_scan *scan, int64_t max, unsigned char *to, int64_t
 {
     ply *p = scan->own;
 
-    *n = scan->n_points - scan->row < max ? scan->n_points - scan->row : max;
-    for (int64_t i = 0; i < *n; i++, to += scan->record_bytes)
+    (void)n;
+    for (int64_t i = 0; i < max; i++, to += scan->record_bytes)
         SP_TRY(next_row(scan, p, &p->element[p->vertex], scan->row + i, to));
     return SP_OK;
 }

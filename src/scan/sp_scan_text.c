@@ -282,14 +282,7 @@ static sp_status name_columns(sp_scan *scan, text *t, const char *columns)
     for (int i = 0; i < t->n_names; i++)
         if (strcmp(t->name[i], "-") != 0 && strcmp(t->name[i], "_") != 0)
             memcpy(scan->field[i].name, t->name[i], SP_SCAN_NAME);
-    if (t->n_names > 0)
-        return SP_OK;
-    if (t->n_columns == 3)
-        return sp_scan_name_columns(scan, "x,y,z");
-    return SP_FAIL(SP_EUSAGE,
-                   "%s: %d columns; say what they are: --columns x,y,z,... (- for one "
-                   "to pass over)",
-                   scan->path, t->n_columns);
+    return t->n_names > 0 ? SP_OK : sp_scan_name_columns(scan, NULL);
 }
 
 static sp_status rewind_text(sp_scan *scan)

@@ -111,7 +111,7 @@ static sp_status choose_sums(sp_resources *r)
 {
     const bool has_orders = r->backend.ops->is_host && r->backend.precision == SP_BF16;
     const sp_bf16_sums want = r->session.config->train.bf16_sums;
-    int64_t sums = want == SP_SUMS_AUTO ? sp_cpu_sums() : want;
+    int64_t sums = want == SP_SUMS_AUTO ? sp_cpu_order() : want;
 
     r->backend.sums = r->session.resolved.bf16_sums = SP_SUMS_AUTO;
     if (!has_orders)

@@ -10,31 +10,9 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-enum { ANCESTORS = 16, NAME = 64 };
+#include "process/sp_process.h"
 
-/* Finds name and parent of a process; false: it cannot be seen. */
-static bool read_process(int pid, char name[NAME], int *parent)
-{
-    char path[64], text[512];
-    FILE *file;
-    size_t n;
-    const char *begin, *end;
-
-    snprintf(path, sizeof path, "/proc/%d/stat", pid);
-    file = fopen(path, "r");
-    if (!file)
-        return false;
-    n = fread(text, 1, sizeof text - 1, file);
-    fclose(file);
-    text[n] = 0;
-    /* "12 (a name) S 11 ...": the name may have any characters. */
-    begin = strchr(text, '(');
-    end = strrchr(text, ')');
-    if (!begin || !end || sscanf(end + 1, " %*c %d", parent) != 1)
-        return false;
-    snprintf(name, NAME, "%.*s", (int)(end - begin - 1), begin + 1);
-    return true;
-}
+enum { ANCESTORS = 16 };
 
 static bool is_launcher(const char *name)
 {
@@ -45,14 +23,13 @@ static bool is_launcher(const char *name)
 /* The nearest ancestor that is a launcher of ranks; 0: there is none. */
 static int find_launcher(void)
 {
-    int pid = getppid(), parent;
-    char name[NAME];
+    sp_process p = {.parent = getppid()};
 
-    for (int i = 0; i < ANCESTORS && pid > 1; i++, pid = parent) {
-        if (!read_process(pid, name, &parent))
+    for (int i = 0; i < ANCESTORS && p.parent > 1; i++) {
+        if (!sp_process_read(p.parent, &p))
             return 0;
-        if (is_launcher(name))
-            return pid;
+        if (is_launcher(p.name))
+            return (int)p.pid;
     }
     return 0;
 }

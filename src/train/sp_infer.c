@@ -9,19 +9,6 @@
 #include "base/sp_log.h"
 #include "h5/sp_h5.h"
 
-/* Rank 0: best.h5 of a run folder, else its newest checkpoint. */
-static sp_status open_in_folder(sp_infer *infer, const char *run_dir,
-                                const char *advice)
-{
-    char dir[PATH_MAX + sizeof "/checkpoints"];
-
-    snprintf(dir, sizeof dir, "%s/checkpoints", run_dir);
-    SP_TRY(sp_checkpoint_open_best(&infer->file, dir, infer->path));
-    if (!infer->file)
-        return SP_FAIL(SP_EUSAGE, "%s: no checkpoint; %s", dir, advice);
-    return SP_OK;
-}
-
 /* Rank 0: opens the file that path names, which may be a run folder; else
  * run.checkpoint, else a checkpoint of run.dir. */
 static sp_status open_checkpoint(sp_infer *infer)
@@ -33,13 +20,15 @@ static sp_status open_checkpoint(sp_infer *infer)
     assert(!infer->file);
     if (path[0] && stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
         snprintf(folder, sizeof folder, "%s", path);
-        return open_in_folder(infer, folder, "name a run that has one, or a file");
+        return sp_checkpoint_open_run(&infer->file, folder,
+                                      "name a run that has one, or a file", path);
     }
     if (!path[0])
         snprintf(path, PATH_MAX, "%s", config->run.checkpoint);
     if (path[0])
         return sp_checkpoint_open_weights(&infer->file, path, SP_INTACT);
-    return open_in_folder(infer, config->run.dir, "name one by run.checkpoint=FILE");
+    return sp_checkpoint_open_run(&infer->file, config->run.dir,
+                                  "name one by run.checkpoint=FILE", path);
 }
 
 /* Where the model's deck takes all columns, gives it their names: other shards may have

@@ -304,21 +304,14 @@ static double share(double part_s, double whole_s)
     return whole_s > 0 ? 100 * part_s / whole_s : 0;
 }
 
-/* Rank 0: writes the end event and prints the summary. */
-static sp_status report_end(sp_trainer *trainer, const char *state, const char *message)
+static sp_status write_end(sp_trainer *trainer, const char *state, double total_s)
 {
-    sp_resources *r = trainer->resources;
-    const bool is_done = strcmp(state, "done") == 0;
-    const double total_s = sp_now_s() - trainer->begin_s;
-    const double watch_s = trainer->replica_s + sp_watchdog_cpu_s(r->session.watchdog);
-    char best[40] = ""; /* empty where no epoch was evaluated */
-    char date[SP_DATE];
+    sp_session *s = trainer->session;
 
-    sp_live_remove();
     sp_report_begin("end");
     sp_json_text(json, "state", state);
     sp_json_int(json, "step", trainer->state.step);
-    sp_json_int(json, "epoch", r->session.epoch);
+    sp_json_int(json, "epoch", s->epoch);
     sp_json_int(json, "samples", trainer->state.samples_seen);
     sp_json_double(json, "best_miou", trainer->state.best);
     sp_json_double(json, "total_s", total_s);
@@ -331,11 +324,18 @@ static sp_status report_end(sp_trainer *trainer, const char *state, const char *
     sp_json_double(json, "save_write_s", trainer->write_s);
     sp_json_double(json, "save_cpu_s", trainer->write_cpu_s);
     sp_json_double(json, "replica_s", trainer->replica_s);
-    sp_json_double(json, "watchdog_cpu_s", sp_watchdog_cpu_s(r->session.watchdog));
+    sp_json_double(json, "watchdog_cpu_s", sp_watchdog_cpu_s(s->watchdog));
     sp_report_time(sp_time_s());
-    SP_TRY(sp_report_append(&r->session.run, NULL));
-    if (is_done && trainer->metrics.n_samples > 0)
-        sp_report_table(r, &trainer->metrics);
+    return sp_report_append(&s->run, NULL);
+}
+
+static void print_end(const sp_trainer *trainer, const char *state, double total_s)
+{
+    const double watch_s =
+        trainer->replica_s + sp_watchdog_cpu_s(trainer->session->watchdog);
+    char best[40] = ""; /* empty where no epoch was evaluated */
+    char date[SP_DATE];
+
     if (!isnan(trainer->state.best))
         snprintf(best, sizeof best, " best_miou=%.4f", trainer->state.best);
     sp_log_info(
@@ -355,6 +355,20 @@ static sp_status report_end(sp_trainer *trainer, const char *state, const char *
                 state, (long long)trainer->state.step, best, total_s, trainer->train_s,
                 trainer->eval_s, trainer->save_s + trainer->save_last_s,
                 sp_date(sp_time_s(), date));
+}
+
+/* Rank 0: writes the end event and prints the summary. */
+static sp_status report_end(sp_trainer *trainer, const char *state, const char *message)
+{
+    sp_resources *r = trainer->resources;
+    const bool is_done = strcmp(state, "done") == 0;
+    const double total_s = sp_now_s() - trainer->begin_s;
+
+    sp_live_remove();
+    SP_TRY(write_end(trainer, state, total_s));
+    if (is_done && trainer->metrics.n_samples > 0)
+        sp_report_table(r, &trainer->metrics);
+    print_end(trainer, state, total_s);
     if (!is_done)
         sp_log_info("%s", message);
     SP_TRY(sp_run_status(&r->session.run, state, is_done ? SP_OK : SP_ELIMIT,

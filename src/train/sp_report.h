@@ -14,6 +14,9 @@ struct sp_sampler;
 void sp_report_machine(const struct sp_resources *resources);
 /* Prints data, batch and network, and warnings about the deck. */
 void sp_report_header(const sp_trainer *trainer);
+/* Prints data and batch alone. */
+void sp_report_data(const struct sp_resources *resources,
+                    const struct sp_sampler *sampler);
 /* Writes deck.resolved, the start or resume event and the status "running". */
 sp_status sp_report_start(sp_trainer *trainer);
 /* Writes the step event and prints one line; called for steps that are logged. */

@@ -107,10 +107,8 @@ void sp_report_machine(const sp_resources *r)
         sp_log_info("rank %d has cores %s", comm->rank, r->cores);
 }
 
-void sp_report_header(const sp_trainer *trainer)
+void sp_report_data(const sp_resources *r, const sp_sampler *sampler)
 {
-    const sp_resources *r = trainer->resources;
-    const sp_sampler *sampler = &r->sampler;
     const sp_comm *comm = r->session.comm;
     const int64_t steps = sp_sampler_steps_per_epoch(sampler);
     double world = sampler->effective;
@@ -127,6 +125,13 @@ void sp_report_header(const sp_trainer *trainer)
                 world, sp_plural(world), world / comm->n_nodes, world / comm->size,
                 (long long)steps, sp_plural(steps),
                 sp_optim_base_lr(r->session.config, sampler->effective));
+}
+
+void sp_report_header(const sp_trainer *trainer)
+{
+    const sp_resources *r = trainer->resources;
+
+    sp_report_data(r, &r->sampler);
     sp_log_info("network: %s, %lld parameters; run folder %s",
                 r->session.config->net.n_layers
                     ? "from net.layers"

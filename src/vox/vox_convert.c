@@ -50,17 +50,6 @@ static sp_status read_bounds(void *to, const sp_option *option, const char *text
     return SP_OK;
 }
 
-static sp_status read_conflict(void *to, const sp_option *option, const char *text)
-{
-    vox_options *o = to;
-
-    (void)option;
-    o->ignore_conflicts = strcmp(text, "ignore") == 0;
-    if (!o->ignore_conflicts && strcmp(text, "majority") != 0)
-        return SP_FAIL(SP_EUSAGE, "--conflict %s: expected majority or ignore", text);
-    return SP_OK;
-}
-
 static sp_status read_features(void *to, const sp_option *option, const char *text)
 {
     (void)option;
@@ -102,9 +91,10 @@ static const sp_option option_table[] = {
 {{"--degrees", NULL, "take scans whose records say that x and y are in degree; all "
   "lengths then count in it"},
  SP_OPTION_FLAG, AT(with_degrees)},
-{{"--conflict", "HOW", "label of a voxel whose points have several: majority (none "
-  "where two are equally frequent; points without a class do not vote), or ignore"},
- SP_OPTION_READ, .read = read_conflict},
+{{"--conflict", "majority|ignore", "label of a voxel whose points have several: that of "
+  "most (none where two are equally frequent; points without a class do not vote), or "
+  "none (majority)"},
+ SP_OPTION_WORD, AT(ignore_conflicts)},
 {{"--help", NULL, "this text"}, SP_OPTION_FLAG, AT(is_help)},
 };
 /* clang-format on */
@@ -241,7 +231,7 @@ static sp_status find_pieces(convert *c)
     sp_status rc;
 
     if (c->options->block <= 0)
-        return list_files(c);
+        return sp_comm_agree(c->comm, list_files(c), NULL);
     SP_TRY_GOTO(rc, sp_comm_agree(c->comm, cut_files(c, &mine, &n), NULL), end);
     rc = share(c->comm, mine, n, sizeof *mine, compare_pieces, &all, &c->n_pieces);
     c->piece = all;

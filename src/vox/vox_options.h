@@ -46,9 +46,10 @@ typedef struct vox_options {
     int64_t shards;
     double voxel_size, block, overlap; /* metre; block 0: each file is one sample */
     int64_t alignment; /* of blocks, in voxels, above 0 (sp_recipe.alignment) */
-    bool has_bounds, with_points, ignore_conflicts;
-    double bounds[4]; /* x0 y0 x1 y1, x1 and y1 excluded */
-    int n_features;   /* 0: --features was not given */
+    bool has_bounds, with_points;
+    int ignore_conflicts; /* 0: the majority's label; 1: none */
+    double bounds[4];     /* x0 y0 x1 y1, x1 and y1 excluded */
+    int n_features;       /* 0: --features was not given */
     vox_feature feature[VOX_MAX_FEATURES];
     /* The attribute that no file gives because the first one, by which the default
      * features are chosen, has none; NULL: there is none. */

@@ -4,7 +4,6 @@
 #include <assert.h>
 #include <stddef.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "base/sp_log.h"
 #include "base/sp_names.h"
@@ -18,24 +17,13 @@ typedef struct arguments {
     bool is_help;
 } arguments;
 
-static sp_status read_kind(void *to, const sp_option *option, const char *text)
-{
-    arguments *a = to;
-
-    if (strcmp(text, "landscape") != 0 && strcmp(text, "room") != 0)
-        return SP_FAIL(SP_EUSAGE, "%s %s: expected %s", option->word.name, text,
-                       option->word.takes);
-    a->scene.kind = text[0] == 'r' ? SP_SCENE_ROOM : SP_SCENE_LANDSCAPE;
-    return SP_OK;
-}
-
 #define AT(member) .offset = offsetof(arguments, member)
 /* clang-format off */
 static const sp_option option_table[] = {
 {{"--out", "PREFIX", "writes PREFIX-00000-of-0000N.h5 ..."}, SP_OPTION_TEXT, AT(out)},
 {{"--samples", "N", "number of scenes"}, SP_OPTION_WHOLE, AT(samples), 1, INT32_MAX},
 {{"--kind", "landscape|room", "an airborne scan, or that of a room (landscape)"},
- SP_OPTION_READ, .read = read_kind},
+ SP_OPTION_WORD, AT(scene.kind), SP_SCENE_LANDSCAPE},
 {{"--extent", "M", "edge of a landscape in metre, 4 to 1000, or longer wall of a room, "
   "4 to 16"},
  SP_OPTION_REAL, AT(scene.extent)},

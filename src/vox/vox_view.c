@@ -29,38 +29,6 @@ typedef struct arguments {
 
 /* ---- options ---- */
 
-static sp_status read_word(const sp_option *option, const char *text, int n,
-                           const char *const *words, int *found)
-{
-    for (*found = 0; *found < n; ++*found)
-        if (strcmp(words[*found], text) == 0)
-            return SP_OK;
-    return SP_FAIL(SP_EUSAGE, "%s %s: expected %s", option->word.name, text,
-                   option->word.takes);
-}
-
-static sp_status read_by(void *to, const sp_option *option, const char *text)
-{
-    static const char *const words[] = {"", "labels", "prediction", "error", "feature"};
-    arguments *a = to;
-    int found;
-
-    SP_TRY(read_word(option, text, 5, words, &found));
-    a->by = (vox_view_by)found;
-    return SP_OK;
-}
-
-static sp_status read_from(void *to, const sp_option *option, const char *text)
-{
-    static const char *const words[] = {"top", "oblique", "sensor"};
-    arguments *a = to;
-    int found;
-
-    SP_TRY(read_word(option, text, 3, words, &found));
-    a->from = (sp_render_from)found;
-    return SP_OK;
-}
-
 #define AT(member) .offset = offsetof(arguments, member)
 /* clang-format off */
 static const sp_option option_table[] = {
@@ -70,12 +38,12 @@ static const sp_option option_table[] = {
  SP_OPTION_WHOLE, AT(sample), 0, INT64_MAX},
 {{"--by", "labels|prediction|error|feature", "what the colours tell (predictions "
   "where they are named, else labels, else the height)"},
- SP_OPTION_READ, .read = read_by},
+ SP_OPTION_WORD, AT(by), VOX_BY_LABELS},
 {{"--feature", "NAME", "the column of --by feature: one of the shard's, or an "
   "attribute of the scan; z is the height (z)"}, SP_OPTION_TEXT, AT(feature)},
 {{"--from", "top|oblique|sensor", "the side: from above, from above the south-east, or "
   "all round from the origin of a mobile scan (top)"},
- SP_OPTION_READ, .read = read_from},
+ SP_OPTION_WORD, AT(from), SP_FROM_TOP},
 {{"--below", "M", "hides points more than M metre above the lowest one, such as the "
   "ceiling of a room; where classes are shown, those of a class \"ceiling\" are "
   "hidden without it, but not --from sensor"}, SP_OPTION_REAL, AT(below)},

@@ -127,7 +127,7 @@ sp_status vox_voxelize(const vox_options *o, vox_cloud *cloud, sp_grid *grid)
                         .home = cloud->is_block ? cloud->home : NULL,
                         .home_row = cloud->is_block ? cloud->home_row : NULL};
     sp_grid_options options = {.voxel_size = o->voxel_size,
-                               .ignore_conflicts = o->ignore_conflicts,
+                               .ignore_conflicts = o->ignore_conflicts != 0,
                                .with_points = o->with_points,
                                .without_cost = o->without_cost};
     sp_status rc;

@@ -296,8 +296,7 @@ sp_status sp_watchdog_start(sp_watchdog **watchdog, sp_run *run, double limit_s)
         sp_watchdog_stop(w, rc);
         *watchdog = NULL;
     }
-    SP_TRY(rc);
-    return SP_OK;
+    return rc;
 }
 
 void sp_watchdog_step(sp_watchdog *watchdog, const double own_s[SP_PHASE_COUNT])

@@ -54,8 +54,7 @@ static sp_status gather_hosts(sp_comm *comm, uint32_t **peers, int *n)
         *n += (int)(sizes[r] / sizeof **peers);
     *peers = all;
     free(sizes);
-    SP_TRY(rc);
-    return SP_OK;
+    return rc;
 }
 
 sp_status sp_watchdog_listen(sp_watchdog *w)

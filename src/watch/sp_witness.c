@@ -422,8 +422,7 @@ static sp_status start(sp_witness *witness, sp_run *run, watched *rank, place *p
     }
     for (int i = 0; i < n; i++)
         close_fd(rank[i].fd);
-    SP_TRY(rc);
-    return SP_OK;
+    return rc;
 }
 
 sp_status sp_witness_start(sp_witness **witness, sp_run *run)
@@ -448,8 +447,7 @@ sp_status sp_witness_start(sp_witness **witness, sp_run *run)
     free(rank);
     free(places);
     free(numbers);
-    SP_TRY(rc);
-    return SP_OK;
+    return rc;
 }
 
 void sp_witness_end(sp_witness *witness)

@@ -57,6 +57,15 @@ if grep -q '^#define SP_WITH_PNG 1' "$SP_BUILDDIR/config.h"; then
     sees e2/report.html 'by sptrain eval of r/checkpoints/best.h5'
 fi
 
+# SCHEMA has each key of the lines and of the status.
+cat r/metrics.jsonl r/status.json e?/evaluations.jsonl 2>/dev/null |
+    sed 's/"\(point_\)\{0,1\}iou":{[^}]*}//g' |
+    grep -o '"[a-z0-9_]*":' | tr -d '":' | sort -u >keys
+test "$(wc -l <keys)" -gt 50 || fail "$(wc -l <keys) keys"
+while read -r key; do
+    grep -qw "$key" "$SP_SRCDIR/input/SCHEMA" || fail "SCHEMA lacks $key"
+done <keys
+
 # Several runs in one file, from folders of the same name too.
 mkdir other && cp -r plain other/r
 # One of several ranks answers, whether or not the others see the folder.

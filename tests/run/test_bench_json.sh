@@ -360,7 +360,7 @@ refused() {
     test $? = "$status" && grep -q -e "$message" "$work/err" || {
         echo "spbench $* is not refused"; bad=1; }
 }
-refused 2 'expected cpu or cuda' ops --device gpu
+refused 2 'expected cuda|cpu' ops --device gpu
 refused 2 'expected terrain, surface, random or lidar' ops --shape torus
 refused 2 '--out FILE is missing' voxels
 refused 2 '--code FILE is missing' roofline one.deck
@@ -373,7 +373,7 @@ for command in ops plan io; do
     refused 3 'no voxel, so there is nothing' $command --quick --shard zero.h5
 done
 refused 4 'nowhere/raw' voxels --shard one-00000-of-00001.h5 --out nowhere/raw
-refused 2 'expected fp32, tf32 or bf16' plan --precision fp16
+refused 2 'expected fp32|tf32|bf16' plan --precision fp16
 refused 2 'in fp32 and bf16 only' ops --precision tf32
 refused 2 'eval: --layers is an option of step only' eval --layers
 refused 2 'step: --voxels is an option of ops, plan, io, voxels only' step --voxels=10

@@ -2,7 +2,7 @@
 # Steps over run.memory_mb are cut into micro-batches and have the bits of a deck that asks
 # for as many, on one rank and on two; with deterministic = "world" both have the same bits.
 # A run uses the memory that was foreseen; a bound is kept, or a sample that cannot fit is
-# refused.
+# refused. Limits of addresses are kept.
 . "$SP_SRCDIR/tests/run/story.sh"
 "$SP_BUILDDIR/spvox" scene --out s --samples 1 --extent 17 --seed 3 --voxel-size 0.7 \
     >out 2>err || fail "no data"
@@ -143,3 +143,12 @@ run 1 5 eval m.deck data.val='["large.h5"]' run.dir=isolated run.memory_mb=75
 one_diagnosis 'sample 2 of large.h5 (60000 voxels)'
 run 1 5 predict m.deck data.val='["large.h5"]' run.dir=isolated run.memory_mb=75
 echo "a step of $need MiB"
+
+# Limits of addresses, as batch systems set them, are shared among the arenas.
+run 1 0 train d.deck run.dir=unlimited
+sums unlimited 3 >want
+for limit in v d; do
+    (ulimit -$limit 1500000 && run 1 0 train d.deck run.dir=limit-$limit) || exit 1
+    sums limit-$limit 3 >got
+    same got want "weights under ulimit -$limit"
+done

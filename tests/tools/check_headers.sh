@@ -1,6 +1,7 @@
 #!/bin/sh
 # Every header compiles alone as C11 without a warning, and so names all that it needs. CUDA
-# sources include them too: all together compile as C++20.
+# sources include them too: all together compile as C++20. The vector code keeps its versions
+# apart where CFLAGS turn on the instructions of all of them, as -march=native does.
 src=${SP_SRCDIR-.}/src
 flags="-Wall -Wextra -pedantic -Werror -fsyntax-only -D_GNU_SOURCE ${SP_TEST_CPPFLAGS-}"
 work=$(mktemp -d) || exit 99
@@ -20,6 +21,30 @@ for header in "$src"/*/*.h; do
     echo "$line" >>"$work/all.cc"
     compile "${SP_CC-cc}" c11 "$work/alone.c"
 done
+
+# version FLAGS FILE...: compiles these files of src/bf16 as the Makefile does for one version.
+wide=-march=sapphirerapids
+version() {
+    made=$1
+    shift
+    for file; do
+        # shellcheck disable=SC2086
+        ${SP_CC-cc} -std=gnu11 $wide $made -D_GNU_SOURCE ${SP_TEST_CPPFLAGS-} -I"$src" -c \
+            -o "$work/$made-$file.o" "$src/bf16/$file" || bad=1
+    done
+}
+: >"$work/none.c"
+if ${SP_CC-cc} $wide -fsyntax-only "$work/none.c" 2>"$work/log"; then
+    version -DLANES=4 bf16_peak.c bf16_conv.c tile_pack.c
+    version -DLANES=8 bf16_peak.c bf16_conv.c
+    version -DLANES=16 bf16_peak.c bf16_conv.c
+    version '-DLANES=16 -DWITH_AVX512BF16' bf16_peak.c bf16_conv.c
+    version '-DLANES=16 -DWITH_AMX' tile_pack.c
+    twice=$(nm -g --defined-only "$work"/*.o | sed -n 's/.* [A-Z] //p' | sort | uniq -d)
+    [ -z "$twice" ] || echo "in two versions of the vector code: $twice"
+    [ -z "$twice" ] || bad=1
+fi
+
 if ! ${SP_CXX-c++} --version >/dev/null 2>&1; then
     echo "no C++ compiler: the headers were compiled as C11 only" >&2
     [ $bad = 0 ] && exit 77

@@ -2,7 +2,7 @@
 # The source keeps its layers (README, "Map of the source"): the rooms of src/ stand in one
 # order, a file includes headers of its own room or of rooms before it, and each outside
 # library has one owner.
-order="base picture laz process comm h5 recipe deck show compute cpu cpu_plan bf16
+order="base picture process laz comm h5 recipe deck show compute cpu cpu_plan bf16
     backends graph data merge memory net scan scene run watch page session train check vox label
     main bench"
 cd "${SP_SRCDIR-.}" || exit 1

@@ -67,6 +67,7 @@ typedef struct values {
     int64_t n;
     double x;
     const char *text;
+    int word;
 } values;
 
 #define AT(member) .offset = offsetof(values, member)
@@ -75,6 +76,7 @@ static const sp_option table[] = {
     {{"--number", "N", ""}, SP_OPTION_WHOLE, AT(n), 1, 9},
     {{"--length", "X", ""}, SP_OPTION_REAL, AT(x), .unit = 0.5},
     {{"--text", "T", ""}, SP_OPTION_TEXT, AT(text)},
+    {{"--word", "one|other", ""}, SP_OPTION_WORD, AT(word), 5},
 };
 
 /* Reads a line of words that blanks divide; argv [16] keeps them. */
@@ -96,11 +98,11 @@ TEST(options_go_where_their_rows_say)
     values v;
     int n;
 
-    assert_int_equal(read_line("run a --number 3 b --length=2 --quick --text - c -- "
-                               "--quack -",
+    assert_int_equal(read_line("run a --number 3 b --length=2 --quick --text - --word "
+                               "other c -- --quack -",
                                &v, argv, &n),
                      SP_OK);
-    assert_true(v.is_quick && v.n == 3 && v.x == 1);
+    assert_true(v.is_quick && v.n == 3 && v.x == 1 && v.word == 6);
     assert_string_equal(v.text, "-");
     assert_int_equal(n, 5);
     assert_string_equal(argv[3], "c");
@@ -118,6 +120,8 @@ TEST(wrong_options_are_refused)
         {"run --number 3x", "--number 3x: expected a whole number in 1 .. 9"},
         {"run --length 0", "--length 0: expected a number above 0"},
         {"run --length nan", "--length nan: expected a number above 0"},
+        {"run --word othe", "--word othe: expected one|other"},
+        {"run --word one|other", "--word one|other: expected one|other"},
         {"run --quick=1", "--quick takes no value"}};
 
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {

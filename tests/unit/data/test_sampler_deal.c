@@ -86,20 +86,21 @@ static void close_all(setting *s)
 static int check_micro(setting *s, sp_position at, int n, int micro, int n_micro,
                        int *seen)
 {
-    int total = 0, n_world = 0;
-    int64_t held, budget = s->config.batch.voxel_budget;
+    int total = 0;
+    int64_t held, budget = s->config.batch.voxel_budget, cost = 0, cost_sum = 0;
     sp_deal deal;
 
     for (int r = 0; r < s->n_ranks; r++) {
         int last = -1, k = 0;
 
-        OK(sp_sampler_deal(&s->sampler[r], at, micro, &deal));
-        assert_true(r == 0 || deal.n_world == n_world);
-        n_world = deal.n_world;
+        sp_sampler_deal(&s->sampler[r], at, micro, &deal);
+        assert_true(r == 0 || deal.cost_sum == cost_sum);
+        cost_sum = deal.cost_sum;
         held = 0;
         for (int i = 0; i < deal.n_samples; i++) {
             seen[deal.sample[i]]++;
             held += sp_dataset_voxels(s->set, deal.sample[i]);
+            cost += sp_dataset_cost(s->set, deal.sample[i]);
             for (k = last + 1; k < n; k++) /* in order of position */
                 if (sp_sampler_at(&s->sampler[r], at.epoch, at.position + k) ==
                     deal.sample[i])
@@ -110,7 +111,7 @@ static int check_micro(setting *s, sp_position at, int n, int micro, int n_micro
         assert_true(budget == 0 || held <= budget || deal.n_samples == 1);
         total += deal.n_samples;
     }
-    assert_int_equal(total, n_world);
+    assert_int_equal(cost, cost_sum);
     assert_true(micro < n_micro);
     return total;
 }
@@ -203,7 +204,7 @@ static void same_micro_batches(int accumulate, int64_t budget, int64_t bytes, in
             fail_msg("%d ranks: %d micro-batches, expected %d", n_ranks, n_micro, cut);
         for (int r = 0; r < n_ranks; r++)
             for (int micro = 0; micro < cut; micro++) {
-                OK(sp_sampler_deal(&s.sampler[r], at, micro, &deal));
+                sp_sampler_deal(&s.sampler[r], at, micro, &deal);
                 for (int i = 0; i < deal.n_samples; i++) {
                     sums[0][n_ranks - 1][micro] += deal.sample[i];
                     sums[1][n_ranks - 1][micro] += deal.sample[i] * deal.sample[i];
@@ -284,7 +285,7 @@ TEST(balanced_by_cost)
 
         open_all(&s);
         n = sp_sampler_step(&s.sampler[0], at, &n_micro);
-        OK(sp_sampler_deal(&s.sampler[0], at, 0, &deal));
+        sp_sampler_deal(&s.sampler[0], at, 0, &deal);
         for (int i = 0; i < n; i++) {
             c = (double)sp_dataset_cost(&set, sp_sampler_at(&s.sampler[0], seed, i));
             largest = c > largest ? c : largest;
@@ -310,7 +311,7 @@ TEST(scopes_own_runs)
     open_all(&s);
     for (int r = 0; r < 6; r++) {
         assert_int_equal(sp_sampler_step(&s.sampler[r], at, &n_micro), 30);
-        OK(sp_sampler_deal(&s.sampler[r], at, 0, &deal));
+        sp_sampler_deal(&s.sampler[r], at, 0, &deal);
         assert_int_equal(deal.n_samples, 5);
         for (int i = 0; i < 5; i++)
             assert_int_equal(deal.sample[i],
@@ -321,7 +322,7 @@ TEST(scopes_own_runs)
     open_all(&s);
     for (int r = 0; r < 6; r++) {
         assert_int_equal(sp_sampler_step(&s.sampler[r], at, &n_micro), 18);
-        OK(sp_sampler_deal(&s.sampler[r], at, 0, &deal));
+        sp_sampler_deal(&s.sampler[r], at, 0, &deal);
         n_node[r / 3] += deal.n_samples;
     }
     assert_int_equal(n_node[0], 9);
@@ -353,7 +354,7 @@ TEST(budget_splits_as_little_as_needed)
         for (int micro = 0; micro < fewer; micro++) {
             int64_t held = 0;
 
-            OK(sp_sampler_deal(&s.sampler[r], at, micro, &deal));
+            sp_sampler_deal(&s.sampler[r], at, micro, &deal);
             for (int i = 0; i < deal.n_samples; i++)
                 held += sp_dataset_voxels(&set, deal.sample[i]);
             is_broken = is_broken || held > 12000;

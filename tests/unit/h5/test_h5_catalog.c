@@ -125,3 +125,22 @@ TEST(changed_answers_are_safe)
     free(wire.data);
     sp_h5_catalog_free(&good);
 }
+
+TEST(the_values_of_a_compact_table_are_those_of_its_shape)
+{
+    unsigned char value[8] = {0};
+    char why[256] = "";
+    sp_h5_chunks c = {
+        .rank = 1, .type_size = 4, .dim = {2}, .compact = value, .compact_bytes = 8};
+
+    assert_true(sp_h5_chunks_check(&c, 1000, why, sizeof why));
+    c.dim[0] = 3;
+    assert_false(sp_h5_chunks_check(&c, 1000, why, sizeof why));
+    assert_string_equal(why, "holds 8 bytes, not those of its shape");
+    c.dim[0] = 2;
+    c.rank = -1; /* fewer dimensions than a scalar has */
+    assert_false(sp_h5_chunks_check(&c, 1000, why, sizeof why));
+    assert_string_equal(why, "its chunks do not make up its shape");
+    c.rank = SP_H5_RANK + 1;
+    assert_false(sp_h5_chunks_check(&c, 1000, why, sizeof why));
+}

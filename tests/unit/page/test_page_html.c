@@ -292,6 +292,8 @@ RUNS_TEST(damaged_lines_are_said_and_skipped)
             2, 1.25) "[1,2]\n{}\n\n"
                      "{\"event\":\"eval\",\"step\":3,\"confusion\":[[1,2],[3]]}\n"
                      "{\"event\":\"eval\",\"step\":3,\"confusion\":[[1,-2],[3,4]]}\n"
+                     "{\"event\":\"eval\",\"step\":3,\"confusion\":"
+                     "[[9223372036854775807,0],[1,0]]}\n"
                      "{\"event\":\"of tomorrow\"}\n" EVAL "{\"event\":\"step\",\"st");
     put(0, "status.json", "{\"state\":");
     put(0, "heartbeat.bin", "short");
@@ -302,8 +304,8 @@ RUNS_TEST(damaged_lines_are_said_and_skipped)
     shows("metrics.jsonl: line 4 was skipped: it is no JSON object.");
     shows("metrics.jsonl: line 5 was skipped: it has no &quot;event&quot;.");
     shows("line 7 was skipped: its confusion matrix");
-    shows("1 more lines were skipped.");
-    shows("metrics.jsonl: line 11 is incomplete and was skipped.");
+    shows("2 more lines were skipped.");
+    shows("metrics.jsonl: line 12 is incomplete and was skipped.");
     shows("status.json cannot be read");
     shows("heartbeat.bin cannot be read");
     shows("deck.resolved cannot be read");

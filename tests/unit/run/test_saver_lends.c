@@ -154,7 +154,7 @@ int closedir(DIR *folder)
 
 TEST(a_file_that_a_run_replaces_meanwhile_is_not_damaged)
 {
-    char path[PATH_MAX], next[PATH_MAX], dir[PATH_MAX];
+    char path[PATH_MAX], next[PATH_MAX], run_dir[PATH_MAX];
     sp_saved saved;
     sp_h5 *file;
     rig r;
@@ -169,9 +169,9 @@ TEST(a_file_that_a_run_replaces_meanwhile_is_not_damaged)
     unlink(test_path("checkpoints/best.h5")); /* of the test before */
     snprintf(next, sizeof next, "%s", test_path("next"));
     assert_int_equal(rename(saved.path, next), 0);
-    snprintf(dir, sizeof dir, "%s", test_path("checkpoints"));
+    snprintf(run_dir, sizeof run_dir, "%s", test_path("."));
     is_replacing = true;
-    OK(sp_checkpoint_open_best(&file, dir, path));
+    OK(sp_checkpoint_open_run(&file, run_dir, "name one", path));
     assert_false(is_replacing);
     assert_non_null(file);
     sp_h5_close(file);

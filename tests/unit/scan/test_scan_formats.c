@@ -255,10 +255,55 @@ TEST(kitti_takes_labels_beside_or_in_labels)
     check_file("velodyne/1.bin", NULL, "remission", 0.25);
     scan_write("velodyne/2.bin", b, sizeof b - 1);
     scan_check_refused("velodyne/2.bin", NULL, SP_EDATA, "expected a multiple of 16");
-    scan_put(b + 16, NAN, 'f', 4, false); /* of a format in which each record is a point */
+    scan_put(b + 16, NAN, 'f', 4,
+             false); /* of a format in which each record is a point */
     scan_write("velodyne/2.bin", b, sizeof b);
     scan_check_refused("velodyne/2.bin", NULL, SP_EDATA,
                        "point 1: x is nan, expected a number");
+}
+
+/* Codes that are kept are those of the label file, if there is one, or those of the
+ * attribute that is named; a point of no class has 0 in any case. */
+TEST(kitti_keeps_codes_of_any_attribute)
+{
+    static const struct {
+        sp_scan_options options;
+        bool has_file;
+        uint32_t want[N];
+    } cases[] = {{{NULL, NULL, 1}, true, {31, 0, 7 | 9 << 16}},
+                 {{NULL, "intensity", 1}, true, {31, 0, 5}},
+                 {{NULL, "intensity", 1}, false, {31, 0, 5}},
+                 {{NULL, NULL, 1}, false, {31, 0, 0}}};
+    const int32_t code[N] = {31, SP_SCAN_NO_CLASS, SP_SCAN_KEEP};
+    const sp_scan_labels labels = {
+        .n = N, .has_kept = true, .get = get_codes, .from = code};
+    unsigned char b[16 * N], l[4 * N];
+    uint32_t found[N];
+
+    for (int i = 0; i < N; i++) {
+        for (int a = 0; a < 4; a++)
+            scan_put(b + 16 * i + 4 * a, 3 + i, 'f', 4, false);
+        scan_put(l + 4 * i, 7 + 65536.0 * 9, 'u', 4, false);
+    }
+    scan_write("q.bin", b, sizeof b);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char copy[512];
+        sp_scan *scan;
+        FILE *from;
+
+        if (cases[i].has_file)
+            scan_write("q.label", l, sizeof l);
+        else
+            unlink(test_path("q.label"));
+        snprintf(copy, sizeof copy, "%s", test_path("copy.label"));
+        OK(sp_scan_open(&scan, test_path("q.bin"), &cases[i].options));
+        OK(sp_scan_write(scan, copy, &labels));
+        sp_scan_close(scan);
+        from = fopen(copy, "rb");
+        assert_int_equal(fread(found, sizeof *found, N, from), N);
+        fclose(from);
+        assert_memory_equal(found, cases[i].want, sizeof found);
+    }
 }
 
 /* ---- PLY ---- */
@@ -407,16 +452,19 @@ TEST(pcd_of_every_kind)
 }
 
 /* A depth camera's PCD has a row for each pixel. Rows without a point keep their place,
- * whatever their label and attributes are; a point with such an attribute is refused. */
+ * whatever their label and attributes are; a point with such an attribute is refused, one
+ * with such a label is unlabelled. */
 TEST(rows_without_a_point_keep_their_place)
 {
     static const char head[] =
         "VERSION 0.7\nFIELDS x y z a label\nSIZE 4 4 4 4 4\nTYPE F F F F F\n"
-        "COUNT 1 1 1 1 1\nWIDTH 2\nHEIGHT 2\nPOINTS 4\nDATA binary\n";
-    float row[4][5] = {{1, 2, 3, 4, 5},
+        "COUNT 1 1 1 1 1\nWIDTH 3\nHEIGHT 2\nPOINTS 6\nDATA binary\n";
+    float row[6][5] = {{1, 2, 3, 4, 5},
                        {NAN, NAN, NAN, NAN, NAN},
                        {6, 7, NAN, 8, 0.5F},
-                       {9, 8, 7, 6, 2}};
+                       {9, 8, 7, 6, 2},
+                       {9, 8, 7, 6, NAN},
+                       {9, 8, 7, 6, -3}};
     unsigned char b[sizeof head - 1 + sizeof row];
     const char *name = "a";
     sp_scan *scan;
@@ -428,7 +476,7 @@ TEST(rows_without_a_point_keep_their_place)
     OK(sp_scan_open(&scan, test_path("v.pcd"), NULL));
     OK(sp_scan_select(scan, 1, &name));
     OK(sp_scan_next(scan, 10, &p));
-    assert_int_equal(p.n, 4);
+    assert_int_equal(p.n, 6);
     assert_int_equal(p.n_void, 2);
     for (int64_t i = 0; i < p.n; i++) {
         assert_int_equal(sp_scan_is_void(p.xyz + 3 * i), i == 1 || i == 2);

@@ -1,10 +1,10 @@
-/* Products of tiles: the operation of tile.h, by TDPBF16PS or in portable C. */
+/* Products of tiles by TDPBF16PS: the operation of tile.h. The Makefile compiles this file
+ * for AMX_BF16 alone; bf16_portable.c has the same in portable C. */
 #include "bf16/tile.h"
 
-#include <float.h>
-#include <math.h>
-
-#ifdef WITH_AMX
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 /* Operand of LDTILECFG: all eight tiles have 16 rows of 64 bytes. */
 static const struct {
@@ -127,55 +127,42 @@ void TILES(multiply)(const tile_products *p)
     }
 }
 
-#else
+/* ---- peak ---- */
 
-void TILES(begin)(void) {}
-
-void TILES(end)(void) {}
-
-static float flushed(float v)
+double TILES(multiply_add)(int64_t rounds)
 {
-    return fabsf(v) < FLT_MIN ? copysignf(0, v) : v;
-}
+    static const _Alignas(64) uint32_t ones[SQUARE] = {0x3f7f3f7f};
+    const int64_t n = rounds * ROUND / (4 * OPERATION) + 1;
 
-/* The sum of two numbers that are not subnormal is exact where it is itself subnormal.
- * So flushing it after it was rounded gives the bits of the instruction. */
-static float add(float a, float b)
-{
-    return flushed(flushed(a) + flushed(b));
-}
-
-static float number(const char *row, int i)
-{
-    uint16_t bits;
-
-    memcpy(&bits, row + 2 * i, sizeof bits);
-    return sp_bf16_to_float(bits);
-}
-
-/* Adds a chunk to a sum: a row of an a-tile and column j of a b-tile. */
-static float add_chunk(float sum, const char *a, const uint32_t *b, size_t ld_b, int j)
-{
-    float even = 0, odd = 0;
-
-    for (int s = 0; s < EDGE; s++) {
-        const char *word = (const char *)(b + (size_t)s * ld_b + j);
-        even = BF16(add_product)(even, number(a, 2 * s), number(word, 0));
-        odd = BF16(add_product)(odd, number(a, 2 * s + 1), number(word, 1));
+    TILES(begin)();
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+    _tile_loadd(4, ones, 64);
+    _tile_loadd(5, ones, 64);
+    _tile_loadd(6, ones, 64);
+    _tile_loadd(7, ones, 64);
+    for (int64_t i = 0; i < n; i++) {
+        _tile_dpbf16ps(0, 4, 6);
+        _tile_dpbf16ps(1, 4, 7);
+        _tile_dpbf16ps(2, 5, 6);
+        _tile_dpbf16ps(3, 5, 7);
     }
-    return add(sum, add(even, odd));
+    TILES(end)();
+    return 4.0 * OPERATION * (double)n;
 }
 
-void TILES(multiply)(const tile_products *p)
+/* ---- permission ---- */
+
+/* Linux gives a process the state of tiles on request alone (arch_prctl(2),
+ * ARCH_REQ_XCOMP_PERM): it makes signal frames larger, so it fails where an alternate
+ * signal stack has no room for one. */
+bool sp_amx_permit(void)
 {
-    for (int i = 0; i < p->rows * EDGE; i++)
-        for (int j = 0; j < p->columns * EDGE; j++) {
-            float *to = p->sum + (size_t)i * p->ld + j, sum = p->is_added ? *to : 0;
-            for (int q = 0; q < p->n_chunks; q++)
-                sum = add_chunk(sum, p->a + (size_t)i * p->ld_a + (size_t)q * p->step_a,
-                                p->b + (size_t)(q * EDGE) * p->ld_b, p->ld_b, j);
-            *to = sum;
-        }
-}
+    enum { REQUEST = 0x1023, TILE_DATA = 18, AMX_BF16 = 1 << 22, AMX_TILE = 1 << 24 };
+    unsigned a, b, c, d;
 
-#endif
+    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && d & AMX_BF16 && d & AMX_TILE &&
+           syscall(SYS_arch_prctl, REQUEST, TILE_DATA) == 0;
+}

@@ -1,0 +1,16 @@
+/* What /proc tells of a process of this host. Local. */
+#ifndef SP_PROCESS_H
+#define SP_PROCESS_H
+
+#include <stdbool.h>
+
+typedef struct sp_process {
+    long pid, parent, session;
+    char name[64]; /* of its program, cut to 15 bytes by the system */
+    char state;    /* the letter of /proc: 'T' is stopped, 'Z' and 'X' have ended */
+} sp_process;
+
+/* Reads the line of process `pid`. False: there is none, or it cannot be read. */
+bool sp_process_read(long pid, sp_process *process);
+
+#endif
