@@ -226,8 +226,11 @@ static sp_status take_object(sp_story *story, const json_t *line, bool is_later,
         *fault = "it has no \"event\"";
         return SP_OK;
     }
+    /* The line of an evaluation by `sptrain eval` stands in both files. */
     if (strcmp(event, "eval") == 0)
-        return take_eval(story, line, is_later, fault);
+        return !is_later && json_object_get(line, "checkpoint")
+                   ? SP_OK
+                   : take_eval(story, line, is_later, fault);
     if (strcmp(event, "step") == 0)
         return take_step(story, line);
     if (strcmp(event, "start") == 0 || strcmp(event, "resume") == 0)

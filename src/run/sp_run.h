@@ -104,7 +104,8 @@ sp_status sp_run_event(sp_run *run, const char *json_line, int64_t *bytes);
  * the length of the first. */
 sp_status sp_run_sync_metrics(sp_run *run);
 /* Rank 0, when a run continues: removes the lines behind `bytes` in metrics.jsonl
- * except the start, resume and end events. A file shorter than that is a warning. */
+ * except the start, resume and end events and those of `sptrain eval`. A file shorter
+ * than that is a warning. */
 sp_status sp_run_truncate_metrics(sp_run *run, int64_t bytes);
 
 /* Rank 0: runs after_save in a child process with a time limit while the training goes

@@ -106,7 +106,8 @@ static void take_line(lines *l, const char *line, size_t length, const char *bef
 static void take_lines(lines *l, char *text, bool is_begin)
 {
     const char *last[4] = {0}, *before = NULL;
-    static const char *const kinds[4] = {"start", "resume", "eval", "step"};
+    /* The line of an evaluation by `sptrain eval` has its time before the step. */
+    static const char *const kinds[4] = {"start", "resume", "eval\",\"step", "step"};
     size_t length[4] = {0};
     char *line = text, *end;
 

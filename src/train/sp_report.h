@@ -34,8 +34,8 @@ void sp_report_idle(const struct sp_resources *resources,
                     const struct sp_sampler *sampler);
 /* Writes the eval event of a training, with its position, and prints one line. */
 sp_status sp_report_eval(sp_trainer *trainer);
-/* The same for `sptrain eval`: writes to evaluations.jsonl, with checkpoint, data and
- * arguments of the command. */
+/* The same for `sptrain eval`: writes to evaluations.jsonl too, with checkpoint, data
+ * and arguments of the command. */
 sp_status sp_report_evaluation(struct sp_resources *resources,
                                const sp_metrics *metrics, const char *checkpoint);
 /* Rank 0: a child process writes report.html and report.csv of the run folder while this

@@ -200,7 +200,8 @@ static void write_request(const sp_resources *r, const char *checkpoint)
     sp_json_end_array(json);
 }
 
-/* Rank 0: writes the line of evaluations.jsonl, prints it and starts after_save. */
+/* Rank 0: writes the line of evaluations.jsonl and metrics.jsonl, prints it and starts
+ * after_save. */
 static sp_status report_evaluation(sp_resources *r, const sp_metrics *metrics,
                                    const char *checkpoint)
 {
@@ -215,7 +216,9 @@ static sp_status report_evaluation(sp_resources *r, const sp_metrics *metrics,
     SP_TRY(sp_json_end(json, &line));
     snprintf(path, sizeof path, "%s/evaluations.jsonl", r->session.run.dir);
     SP_TRY(sp_file_append_line(path, line));
+    SP_TRY(sp_run_event(&r->session.run, line, NULL));
     print_eval(metrics, r->session.epoch, r->session.step);
+    snprintf(path, sizeof path, "%s/metrics.jsonl", r->session.run.dir);
     sp_run_after_save(&r->session.run, r->session.config->run.after_save, path);
     return SP_OK;
 }

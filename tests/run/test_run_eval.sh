@@ -42,14 +42,17 @@ test -e o/checkpoints/best.h5 || fail "no best.h5"
 "$SPTRAIN" report o || fail "report"
 says o/report.html 'labelled voxels, accuracy'
 # The evaluation equals that of training, and its default is best.h5 of the run. Its results
-# have a file of their own, which tells what was asked for, and which a continued run leaves
-# alone.
+# have a file of their own too, which tells what was asked for. A continued run leaves them
+# alone in both files, and a report has them once.
 run 2 0 eval base.deck run.dir=r batch.eval_size=1
 evaluations r >b
 same a b "evaluation of the run's own checkpoint"
 evals r | tail -1 >b
 same a b "evaluation while training"
-same trained r/metrics.jsonl "eval wrote into the training's metrics"
+cat trained r/evaluations.jsonl >b
+same b r/metrics.jsonl "metrics and the evaluation"
+"$SPTRAIN" report r --quiet || fail "report"
+says r/report.html 'data-p="4,[.0-9]*"'
 says r/evaluations.jsonl '^{"event":"eval","time":"20[-0-9]*T[:0-9]*Z","arguments":\["eval","base.deck","run.dir=r","batch.eval_size=1"\],"ranks":2,"checkpoint":"r/checkpoints/best.h5","data":\["u.h5"\],"step":4,'
 cp r/evaluations.jsonl evaluated
 printf '{"event":"ev' >>r/evaluations.jsonl # as a killed program leaves it
@@ -57,7 +60,9 @@ run 2 0 base.deck run.dir=r train.steps=5
 run 2 0 eval base.deck run.dir=r run.after_save="$after_save"
 head -1 r/evaluations.jsonl | cmp -s - evaluated || fail "an earlier evaluation was changed"
 test "$(evaluations r | wc -l)" = 2 || fail "the second evaluation is not in its file"
-test "$(cat saved)" = r/evaluations.jsonl || fail "after_save got: $(cat saved)"
+test "$(cat saved)" = r/metrics.jsonl || fail "after_save got: $(cat saved)"
+for file in evaluations metrics; do grep '"arguments"' r/$file.jsonl >$file; done
+same evaluations metrics "evaluations in the metrics of a continued run"
 rm -r r
 run 2 0 base.deck run.dir=r
 
