@@ -7,7 +7,7 @@ test -x "$SHARDS" || {
     echo "SKIPPED: tests/tools/make_shards is not built (no cmocka)" >&2
     exit 77
 }
-limit_s=$((${SP_TEST_TIMEOUT:-300} / 2)) # of one run, lest it hangs
+limit_s=$((${SP_TEST_TIMEOUT:-1800} / 2)) # of one run, lest it hangs
 dir=$(mktemp -d) || exit 1
 job=
 trap 'test -n "$job" && kill $job 2>/dev/null && wait $job; rm -rf "$dir"' EXIT
