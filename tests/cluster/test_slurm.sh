@@ -73,6 +73,7 @@ TaskPlugin=task/none
 SwitchType=switch/none
 ReturnToService=2
 KillWait=5
+OverTimeLimit=60
 SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU
 SchedulerParameters=batch_sched_delay=0,sched_min_interval=0,bf_interval=1
@@ -111,7 +112,7 @@ until test "$(timeout 30 sinfo -h -N -t idle -o %N 2>/dev/null | wc -l)" = 2; do
     for pid in $daemons; do
         kill -0 "$pid" 2>/dev/null || no_slurm
     done
-    test $(($(date +%s) - begin_s)) -lt 120 || no_slurm
+    test $(($(date +%s) - begin_s)) -lt "$limit_s" || no_slurm
     sleep 0.1
 done
 is_up=1

@@ -73,7 +73,7 @@ near() {
         off($4, $8) > (NR == 1 ? 1e-6 : 1e-2) * $8 { print "loss:", $0; bad = 1 }
         END { exit bad }' >differ || fail "$1: $(head -2 differ)"
 }
-run 4 0 base.deck run.dir=one
+healthy 4 base.deck run.dir=one
 watch_s=$(($(patience one) + 2))
 sed -i "s/dir = \"r\";/& watchdog_s = $watch_s;/" base.deck
 hosts base.deck run.dir=two || fail "status $? on two hosts"
@@ -139,10 +139,11 @@ got=$?
 job=
 i=0
 while test -n "$(inside)"; do
-    test $(($(date +%s) - begin_s)) -le $((watch_s + 25)) || fail "still there: $(inside)"
+    test $(($(date +%s) - begin_s)) -le $((watch_s + 10 + late_s)) ||
+        fail "still there: $(inside)"
     sleep 0.2
 done
-test $(($(date +%s) - begin_s)) -le $((watch_s + 25)) || fail "gone after $(($(date +%s) - begin_s)) s"
+test $(($(date +%s) - begin_s)) -le $((watch_s + 10 + late_s)) || fail "gone after $(($(date +%s) - begin_s)) s"
 test $got != 0 || fail "status 0 after a host was cut off"
 status cut failed 6
 says cut/status.json 'rank [23]/4 host node2 is silent'

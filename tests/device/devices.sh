@@ -39,7 +39,7 @@ END
 # three_steps RUN-KEYS: writes d.deck, which trains smooth_net for three steps of four samples
 # on devices, with these keys of group run besides, and makes its samples.
 three_steps() {
-    scene tiny 4 9
+    scene tiny 4 6
     smooth_net >d.deck
     cat >>d.deck <<END
 data : { train = ["tiny*.h5"]; val = ["tiny*.h5"]; voxel_size = 0.7; };

@@ -100,7 +100,7 @@ until [ -e hanging ] || ! kill -0 $limit 2>none; do sleep 0.1; done
 [ -e hanging ] || fail "the profiler was not called"
 kill $limit
 wait $limit
-for i in $(seq 100); do
+for i in $(seq 6000); do
     kill -0 "$(cat hanging)" 2>none || break
     sleep 0.1
 done

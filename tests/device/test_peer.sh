@@ -36,7 +36,7 @@ tail -n 1 theirs | grep -qx 'sum 37860052' || { tail -n 1 theirs; fail "minkunet
 # An installed spconv trains on the CPU, with the same levels and a loss that falls.
 "$SP_BUILDDIR/spbench" voxels --shard voxels.h5 --out raw || fail "spbench voxels --shard"
 if python3 -c 'import torch, spconv.pytorch' 2>/dev/null; then
-    timeout 120 python3 "$peer" --raw raw --cpu --net minkunet14 --stem 3 --batch 1 \
+    timeout 600 python3 "$peer" --raw raw --cpu --net minkunet14 --stem 3 --batch 1 \
         --precision fp32 --warm 1 --repeats 5 >out 2>log || { cat log; fail "training"; }
     sed -n 's/.*"name": "step".*"loss_first": \([0-9.]*\), "loss_last": \([0-9.]*\).*/\1 \2/p' \
         out | awk '$2 < 0.95 * $1 { good = 1 } END { exit !good }' || { cat out; fail "loss"; }

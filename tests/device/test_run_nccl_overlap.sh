@@ -43,18 +43,23 @@ held() {
     sed -n 5p held
 }
 
-run 2 0 train d.deck run.dir=plain
-step=$(least plain step_s)
-ms=$(awk -v s="$step" 'BEGIN { printf "%d", 1000 * s / 10 }')
-[ "$ms" -ge 5 ] || fail "a step takes $step s: too short to hide anything"
-NCCL_DOUBLE_SLOW=40:$ms
-export NCCL_DOUBLE_SLOW
-NCCL_DOUBLE_LOG=beside run 2 0 train d.deck run.dir=beside
-NCCL_DOUBLE_LOG=after run 2 0 train d.deck run.dir=after run.overlap=false
-echo "step $step s, all-reduce slower by $ms ms: beside the backward pass it held up the rest" \
-    "for $(held beside) us, after it for $(held after); waited $(least after comm_exposed_s) s"
-[ "$(held beside)" -le $((100 * ms)) ] || fail "not hidden: $(held beside) us of $ms ms"
-[ "$(held after)" -ge $((900 * ms)) ] || fail "hidden without overlap"
-awk -v s="$(least after comm_exposed_s)" -v ms="$ms" 'BEGIN { exit !(s >= ms / 1e3) }' ||
-    fail "comm_exposed_s does not show it"
-same_steps beside after
+# Other programs may make a step longer or shorter than the one before, or hold up a sum. They
+# do not hide one where nothing overlaps, so that one try that shows it all is enough.
+hides() {
+    rm -rf plain beside* after*
+    run 2 0 train d.deck run.dir=plain
+    step=$(least plain step_s)
+    ms=$(awk -v s="$step" 'BEGIN { printf "%d", 1000 * s / 10 }')
+    [ "$ms" -ge 5 ] || fail "a step takes $step s: too short to hide anything"
+    NCCL_DOUBLE_SLOW=40:$ms NCCL_DOUBLE_LOG=beside run 2 0 train d.deck run.dir=beside
+    NCCL_DOUBLE_SLOW=40:$ms NCCL_DOUBLE_LOG=after run 2 0 train d.deck run.dir=after \
+        run.overlap=false
+    same_steps beside after
+    exposed_s=$(least after comm_exposed_s)
+    echo "step $step s, all-reduce slower by $ms ms: beside the backward pass it held up the" \
+        "rest for $(held beside) us, after it for $(held after); waited $exposed_s s"
+    [ "$(held beside)" -le $((100 * ms)) ] && [ "$(held after)" -ge $((900 * ms)) ] &&
+        awk -v s="$exposed_s" -v ms="$ms" 'BEGIN { exit !(s >= ms / 1e3) }'
+}
+hides || hides || hides || hides || hides ||
+    fail "not hidden beside the backward pass, or hidden behind it, or no wait is told"

@@ -16,10 +16,9 @@ scores() {
 mkdir -p r/checkpoints/best.h5.tmp
 SP_TEST_FAULT=stop@0:eval:40 launch 2 base.deck &
 job=$!
-await "rank 0 does not stop" grep -q '^fault: stop' err
+await_stopped r 0
 rmdir r/checkpoints/best.h5.tmp
-await "rank 0 is not stopped" grep -q '^State:.*T' "/proc/$(record r 0 | cut -d ' ' -f 1)/status"
-kill -CONT "$(record r 0 | cut -d ' ' -f 1)"
+kill -CONT "$pid"
 wait $job
 got=$?
 job=

@@ -72,22 +72,22 @@ die() {
     got=$?
     killed "$2" "$who" $point
 }
-# die_later DECK RANKS I: after a moment, by the id of one of its processes; slowed down,
-# so that a moment is some steps
+# is_anew: rank $who has another process than $before had, which is in $now
+is_anew() {
+    now=$(record r "$who")
+    test -n "$now" && test "${now%% *}" != "${before%% *}"
+}
+# die_later DECK RANKS I: after a moment, by the id of one of its processes; before the end of
+# the training rank 0 waits for it.
 die_later() {
     who=$(draw "$3" "$2")
     before=$(record r "$who")
-    SP_TEST_FAULT=slow@0:forward:0 timeout -k 5 "$limit_s" "$MPIEXEC" -n "$2" "$SPTRAIN" "$1" \
-        >out 2>err </dev/null &
+    at=$(($(newest) + 2 + $(draw "$3" 20)))
+    SP_TEST_FAULT=hang@0:forward:$((at < last ? at : last)) timeout -k 5 "$limit_s" "$MPIEXEC" \
+        -n "$2" "$SPTRAIN" "$1" >out 2>err </dev/null &
     job=$!
-    sleep "$(draw "$3" 2).$(draw "$3" 90)"
-    tries=0
-    now=$before
-    while test -z "$now" || test "${now%% *}" = "${before%% *}"; do
-        now=$(record r "$who")
-        tries=$((tries + 1))
-        test $tries -lt 1000 || fail "rank $who does not start"
-    done
+    sleep "0.$(draw "$3" 90)"
+    await "rank $who does not start" is_anew
     kill -9 "${now%% *}" || fail "rank $who is not there"
     wait $job
     got=$?

@@ -15,21 +15,31 @@ whole() {
     lines "$1" >b
     same want.lines b "$2: metrics.jsonl"
 }
-# begin RANKS ARGUMENTS...: a run in the background, until it has made some steps.
+# begin RANKS ARGUMENTS...: a run in the background, until rank 0, which is process $pid, has
+# stopped itself in step 7.
 begin() {
     ranks=$1
     shift
-    # slowed down, so that it is still there when the test has seen that
-    SP_TEST_FAULT=slow@0:forward:0 timeout -k 5 "$limit_s" "$MPIEXEC" -n "$ranks" \
-        "$SPTRAIN" base.deck "$@" >out 2>err </dev/null &
+    rm -rf r
+    : >err
+    SP_TEST_FAULT=stop@0:forward:7 "$MPIEXEC" -n "$ranks" "$SPTRAIN" base.deck "$@" >out 2>err \
+        </dev/null &
     job=$!
-    await_step 6 r
+    await_stopped r 0
 }
-# end SIGNAL: sends it to rank 0 of that run; leaves its status in $got.
+# is_asked: a signal waits for that process.
+is_asked() {
+    grep '^S[hi][dg]Pnd:' "/proc/$pid/status" | grep -q '[1-9a-f][0-9a-f]*$'
+}
+# end SIGNAL PROCESS: sends it, to rank 0 or to the launcher, and continues rank 0; leaves the
+# launcher's status in $got.
 end() {
-    kill -"$1" "$(sed -n 's/.*"pid":\([0-9]*\).*/\1/p' r/status.json)"
+    kill -"$1" "$2"
+    test "$1" = KILL || await "$1 has not come" is_asked
+    kill -CONT "$pid"
     wait $job
     got=$?
+    job=
 }
 
 # A checkpoint that is written slowly has the weights of its step: the next update waits.
@@ -43,7 +53,7 @@ test "$(wc -l <want.lines)" = 45 || fail "40 steps and 5 evaluations expected"
 # TERM ends a run with status 75 and a checkpoint of the step; continued it is the whole
 # run. A small time limit does the same, several times over.
 begin 2
-end TERM
+end TERM "$pid"
 ended 75 "after TERM"
 status r stopped 75
 says r/status.json 'stopped by signal 15 after step'
@@ -68,14 +78,8 @@ case $("$MPIEXEC" --version) in
 *) statuses="USR1:75 INT:75 USR1:0 INT:0" ;;
 esac
 for signal in USR1 INT; do
-    rm -rf r
-    SP_TEST_FAULT=slow@0:forward:0 "$MPIEXEC" -n 2 "$SPTRAIN" base.deck >out 2>err </dev/null &
-    job=$!
-    await_step 6 r
-    kill -$signal $job
-    wait $job
-    got=$?
-    job=
+    begin 2
+    end $signal $job
     case " $statuses " in
     *" $signal:$got "*) ;;
     *) fail "status $got after $signal through the launcher" ;;
@@ -106,9 +110,8 @@ run 2 0 base.deck run.dir=l
 whole l "continued after time limits"
 
 # After kill -9 of a rank the next start names it, and the run goes on.
-rm -rf r
 begin 2
-end KILL
+end KILL "$pid"
 test $got != 0 || fail "status 0 after kill -9"
 run 2 0 base.deck
 says err 'the run before this one was lost with rank 0/2 .*, which died'
@@ -258,10 +261,9 @@ run 2 0 base.deck run.dir=l
 whole l "continued after refusals"
 
 # One program a folder.
-rm -rf r
-begin 1 train.epochs=100000
+begin 1
 run 2 4 base.deck
 one_diagnosis "r: run folder in use by host $(hostname) pid [0-9]"
-end TERM
+end TERM "$pid"
 ended 75 "after TERM"
 status r stopped 75

@@ -54,7 +54,7 @@ SLURM_JOB_END_TIME=$(($(date +%s) + 900)) run 2 0 base.deck run.dir=j
 status j done 0
 
 # stopped_at PHASE COMMAND ARGUMENTS...: starts $job, whose process $pid stops itself when
-# this phase begins.
+# this phase begins, and has.
 stopped_at() {
     fault=stop@0:$1:0
     shift
@@ -62,9 +62,7 @@ stopped_at() {
     SP_TEST_FAULT=$fault "$MPIEXEC" -n 1 "$SPTRAIN" "$@" run.dir="$1" \
         >out 2>err </dev/null &
     job=$!
-    await "$1: the fault did not happen" grep -q '^fault: stop' err
-    pid=$(record "$1" 0)
-    pid=${pid%% *}
+    await_stopped "$1" 0
 }
 
 # The file is removed when its weights are about to be loaded.

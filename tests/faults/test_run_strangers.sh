@@ -10,7 +10,7 @@
 # takes more than 3 % of it, which no other load of the machine disturbs.
 . "$SP_SRCDIR/tests/run/story.sh"
 n_tries=${SP_STRANGERS-2}
-ranks=3 epochs=12 family=dummy
+ranks=3 epochs=6 family=dummy
 test -z "$SP_TIMED" || ranks=2 epochs=4 family=minkunet18
 last=$((5 * epochs)) # 15 samples in steps of 3
 PATH=$PATH:/usr/sbin:/sbin
@@ -35,7 +35,7 @@ data : { train = "u.h5"; val = "u.h5"; };
 net : { family = "$family"; };
 batch : { size = 3; };
 train : { epochs = $epochs; warmup_steps = 5; lr = 0.005; };
-run : { log_every = 1; checkpoint_every = 20; dir = "r"; threads = 1; watchdog_s = 60; };
+run : { log_every = 1; checkpoint_every = 10; dir = "r"; threads = 1; watchdog_s = 60; };
 DECK
 
 # The ports that are open before the program begins are the launcher's: MPICH's mpiexec ends

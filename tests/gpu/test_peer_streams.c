@@ -34,7 +34,7 @@ TEST(sums_have_the_bits_of_their_order)
                     for (int i = 0; i < n; i++)
                         data[((size_t)r * SUMS + (size_t)k) * (size_t)n + (size_t)i] =
                             value(r, k, i);
-            OK(peer_streams(ranks, -1, 30, SUMS, n, data, &lost));
+            OK(peer_streams(ranks, -1, 1000, SUMS, n, data, &lost));
             assert_int_equal(lost, 0);
             for (int r = 0; r < ranks; r++)
                 for (int k = 0; k < SUMS; k++)
@@ -60,9 +60,11 @@ TEST(all_streams_end_where_a_rank_is_absent)
 {
     sp_backend be = cu_open(0);
     double data[3 * 2] = {0};
-    int lost;
+    int lost = 0;
 
-    OK(peer_streams(3, 1, 0.2, 2, 1, data, &lost));
+    /* Where this process stands still, another rank may seem absent. */
+    for (double limit_s = 0.2; lost != 1 + 1 && limit_s < 100; limit_s *= 5)
+        OK(peer_streams(3, 1, limit_s, 2, 1, data, &lost));
     assert_int_equal(lost, 1 + 1);
     cu_close(&be);
 }

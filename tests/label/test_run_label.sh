@@ -178,12 +178,7 @@ rm -f killed/1.las
 timeout -k 5 $limit_s "$MPIEXEC" -n 2 "$SPTRAIN" label r many/* --out killed \
     run.threads=1 >out 2>err </dev/null &
 job=$!
-tries=0
-until test -e killed/1.las; do
-    sleep 0.05
-    tries=$((tries + 1))
-    test $tries -lt 2000 || fail "no output"
-done
+await "no output" test -e killed/1.las
 for at in /proc/[0-9]*; do
     if test "$(readlink "$at/cwd" 2>/dev/null)" = "$dir" &&
         grep -q '^sptrain' "$at/comm" 2>/dev/null; then

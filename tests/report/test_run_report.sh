@@ -72,7 +72,7 @@ mkdir other && cp -r plain other/r
 run 3 0 report r -o ranks.html
 test "$(grep -c 'ranks.html: 1 run' out)" = 1 || fail "$(grep -c 'ranks.html' out) ranks wrote"
 printf '%s\n' 'test "$PMI_RANK$OMPI_COMM_WORLD_RANK" = 0 || cd /' "exec $SPTRAIN check r" >apart.sh
-timeout -k 5 60 "$MPIEXEC" -n 2 sh apart.sh >out 2>err || fail "check MODEL that rank 0 alone sees"
+timeout -k 5 "$limit_s" "$MPIEXEC" -n 2 sh apart.sh >out 2>err || fail "check MODEL that rank 0 alone sees"
 run 1 0 report r other/r -o two/report.html
 sees two/report.html '2 runs compared'
 sees two/report.html '<tr><td>run.report_every</td><td>1</td><td>0</td></tr>'

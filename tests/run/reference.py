@@ -2,8 +2,8 @@
 loss and gradients of `dummy` and `minkunet18` from the documented meaning alone.
 
 usage: reference.py write SHARD FAMILY STEM WEIGHTS.h5       random weights for run.init_from
-       reference.py compare SHARD FAMILY STEM WEIGHTS.h5 CHECKPOINT.h5 METRICS.jsonl
-The checkpoint is that of one SGD step (momentum > 0, weight_decay = 0), so /optim/m holds the
+       reference.py compare SHARD FAMILY STEM WEIGHTS.h5 RUN...
+Each folder RUN is that of one SGD step (momentum > 0, weight_decay = 0), so /optim/m holds the
 gradient. Exits 1 where loss, gradients or running statistics differ by more than the tolerance.
 """
 import json
@@ -246,8 +246,7 @@ def difference(name, ours, theirs, tolerance):
     return error
 
 
-def compare(net, checkpoint, metrics):
-    loss = net.run()
+def compare(net, loss, checkpoint, metrics):
     with open(metrics) as f:
         steps = [json.loads(line) for line in f]
     got = next(s for s in steps if s["event"] == "step")["loss"]
@@ -260,7 +259,7 @@ def compare(net, checkpoint, metrics):
     worst = max(errors, key=errors.get)
     print(f"loss {got:.9g}, reference {loss:.9g}; {len(errors)} values, worst {worst} {errors[worst]:.3g}")
     bad = [n for n, e in errors.items() if e > (1e-5 if n == "loss" or "running" in n else 1e-4)]
-    sys.exit(1 if bad else 0)
+    return not bad
 
 
 def main():
@@ -274,7 +273,10 @@ def main():
     if what == "write":
         write(net, weights)
     else:
-        compare(net, *sys.argv[6:8])
+        loss = net.run()
+        runs = sys.argv[6:]
+        good = [compare(net, loss, run + "/checkpoints/step-000000001.h5", run + "/metrics.jsonl") for run in runs]
+        sys.exit(0 if runs and all(good) else 1)
 
 
 main()

@@ -7,7 +7,7 @@ test -x "$SHARDS" || {
     echo "SKIPPED: tests/tools/make_shards is not built (no cmocka)" >&2
     exit 77
 }
-limit_s=$((${SP_TEST_TIMEOUT:-300} / 2)) # of one run, lest it hangs
+limit_s=$((${SP_TEST_TIMEOUT:-1800} / 2)) # of one run, lest it hangs
 dir=$(mktemp -d) || exit 1
 job=
 trap 'test -n "$job" && kill $job 2>/dev/null && wait $job; rm -rf "$dir"' EXIT
@@ -101,27 +101,58 @@ run() {
     test $got = "$want" || fail "status $got, expected $want: $n ranks: $*"
 }
 
+# healthy RANKS ARGUMENTS...: a run that ends with 0. Leaves in $late_s within how many
+# seconds of a fault, or of a limit that finds it, such a run is gone: sooner than by the
+# shortest limit of the program's own, which is 30 s, unless this run takes long too.
+healthy() {
+    late_s=$(date +%s)
+    n=$1
+    shift
+    run "$n" 0 "$@"
+    late_s=$((26 + 2 * ($(date +%s) - late_s)))
+}
+
 # patience DIR: prints seconds for watchdog_s, so that a busy machine is no fault, nor one
-# that stands still for some seconds: 6, or eight times the longest step of this run.
+# that stands still for ten seconds: 15, or eight times the longest step of this run.
 patience() {
     sed -n 's/.*"step_s":\([0-9.]*\).*/\1/p' "$1/metrics.jsonl" |
-        awk '$1 > most { most = $1 } END { print (most > 0.75 ? int(8 * most) : 6) }'
+        awk '$1 > most { most = $1 } END { print (most > 2 ? int(8 * most) : 15) }'
 }
 
 # await WHAT COMMAND...: waits until the command succeeds; fails with WHAT where it does not
 # within the time limit of a run.
 await() {
-    awaited=$1 since=$(date +%s)
+    awaited=$1 looks=0
     shift
     until "$@" 2>/dev/null; do
-        test $(($(date +%s) - since)) -lt "$limit_s" || fail "$awaited"
-        sleep 0.02
+        looks=$((looks + 1))
+        test $looks -lt $((20 * limit_s)) || fail "$awaited"
+        sleep 0.05
     done
 }
 
 # await_step N DIR: waits until a run has written the line of a step.
 await_step() {
     await "$2: no step $1" grep -q "\"step\":$1," "$2/metrics.jsonl"
+}
+
+# await_stopped DIR RANK: waits until the fault `stop` has stopped this rank, whose process
+# is then in $pid.
+await_stopped() {
+    await "$1: no fault" grep -q '^fault: stop' err
+    pid=$(record "$1" "$2")
+    pid=${pid%% *}
+    await "$1: rank $2 is not stopped" is_state T "$pid"
+}
+
+# is_state LETTERS PID: /proc has one of these letters for the process.
+is_state() {
+    grep -q "^State:.[$1]" "/proc/$2/status"
+}
+
+# has_gone PID: a process that has ended, or that nobody waits for.
+has_gone() {
+    ! is_state ^ZX "$1" 2>/dev/null
 }
 
 # gone_within SECONDS FILE: fails where more time has passed since the fault that FILE
@@ -154,14 +185,15 @@ one_diagnosis() {
     says err "$1"
 }
 
+# is_told DIR: its status is no longer that of a run that goes on.
+is_told() {
+    ! grep -q '"state":"running"' "$1/status.json"
+}
+
 # status DIR STATE CODE: status.json says so, or will in a moment, where the launcher was
 # faster.
 status() {
-    tries=0
-    while grep -q '"state":"running"' "$1/status.json" && test $tries -lt 1500; do
-        sleep 0.02
-        tries=$((tries + 1))
-    done
+    await "$1 is running" is_told "$1"
     grep -qF "\"state\":\"$2\",\"exit_code\":$3," "$1/status.json" ||
         fail "$1/status.json is not $2, $3: $(cat "$1/status.json")"
 }

@@ -19,75 +19,76 @@ watch() {
     got=$?
     test $got = "$want" || fail "status $got, expected $want: status $*"
 }
+# begin FAULT RANKS ARGUMENTS...: a run in the background.
 begin() {
-    SP_TEST_FAULT=$1 timeout -k 5 "$limit_s" "$MPIEXEC" -n 2 "$SPTRAIN" base.deck >out 2>err.run </dev/null &
+    fault=$1 ranks=$2
+    shift 2
+    : >err
+    SP_TEST_FAULT=$fault "$MPIEXEC" -n "$ranks" "$SPTRAIN" "$@" >out 2>err </dev/null &
     job=$!
-    await_step 2 r
+}
+# attend: two watch it beside this script, on a terminal into seen, and in a file, lines.
+attend() {
+    : >seen
+    : >lines
+    timeout -k 5 "$limit_s" "$TERMINAL" 100 "$SPTRAIN" status r --watch >seen 2>seen.err &
+    one=$!
+    timeout -k 5 "$limit_s" "$SPTRAIN" status r --watch >lines 2>lines.err </dev/null &
+    other=$!
+}
+# over STATUS: they end, and the run does, with this status.
+over() {
+    wait $one && wait $other || fail "a watch failed"
+    wait $job
+    got=$?
+    job=
+    test "$1" = any || ended "$1" "the run that was watched"
 }
 
 # A run that goes on to its end: one line on a terminal, a line for each step in a file.
-begin slow@0:forward:0
-watch 80 0 r --watch
-wait $job
-got=$?
-ended 0 "the run that was watched"
-job=
-says seen '^live epoch [123]/3 .*step [0-9]*/24 loss [0-9.]* .*left 0:[0-9]*'
+begin stop@0:forward:9 2 base.deck
+await_stopped r 0
+attend
+await "no live line" grep -q \
+    '^live epoch [12]/3 .*step [0-9]*/24 .*loss [0-9.]* .*left [0-9]*:[0-9]*' seen
+await "no line" grep -q '^step=[0-9]* epoch=[12] loss=[0-9.]* left=[0-9]*:' lines
+kill -CONT "$pid"
+over 0
 says seen '^line r: done'
-rm -rf r
-begin slow@0:forward:0
-watch 0 0 r --watch
-wait $job
-got=$?
-ended 0 "the run that was watched"
-job=
-says seen '^step=[0-9]* epoch=[123] loss=[0-9.]* left=0:'
-says seen '^r: done'
-! LC_ALL=C grep -q "$(printf '[\r\033]')" seen || fail "control characters in a file"
-
-# An evaluation tells how far it is and how long it takes, on a terminal and in a file.
-cp u.h5 v.h5 # 30 samples
-rm -rf r
-SP_TEST_FAULT=slow@0:eval:0 timeout -k 5 "$limit_s" "$MPIEXEC" -n 1 "$SPTRAIN" base.deck \
-    train.epochs=1 batch.eval_size=1 'data.val=["u.h5", "v.h5"]' >out 2>err.run </dev/null &
-job=$!
-is_evaluating() {
-    "$SPTRAIN" status r | grep -q '  eval .*  [0-9]* of 30 samples$'
-}
-await "no evaluation" is_evaluating
-timeout -k 5 "$limit_s" "$SPTRAIN" status r --watch >lines 2>err.watch </dev/null &
-other=$!
-watch 100 0 r --watch
-wait $other || fail "the second watch failed"
-wait $job
-got=$?
-ended 0 "the run that was watched"
-job=
-says seen '^live epoch 1/1 .*step 8/8 .*eval [0-9]*/30 .*in 0:0[0-9] '
-says lines '^eval samples=[0-9]*/30 left=0:0[0-9]'
+says lines '^r: done'
+! LC_ALL=C grep -q "$(printf '[\r\033]')" lines || fail "control characters in a file"
 "$SPTRAIN" status r >out
 ! grep -q 'samples' out || fail "an evaluation that is over"
-
-# So does a prediction, under its own name.
-SP_TEST_FAULT=slow@0:eval:0 timeout -k 5 "$limit_s" "$MPIEXEC" -n 1 "$SPTRAIN" predict base.deck \
-    batch.eval_size=1 'data.val=["u.h5", "v.h5"]' >out 2>err.run </dev/null &
-job=$!
-is_predicting() {
-    "$SPTRAIN" status r | grep -q '  [0-9]* of 30 samples$'
-}
-await "no prediction" is_predicting
-watch 100 0 r --watch
-wait $job
-got=$?
-ended 0 "the prediction that was watched"
-job=
-says seen '^live .*predict [0-9]*/30 .*in 0:0[0-9] '
-
-# A finished run, a run whose processes are gone, no run, and a wrong word.
 watch 80 0 r --watch
 says seen '^line r: done'
+
+# A prediction tells how far it is and how long it takes. It takes more time than anything
+# that this test waits for.
+"$SHARDS" box many.h5 1000 3 1 3 4 0 || fail "make_shards"
+# is_within NAME: samples of this pass are done.
+is_within() {
+    "$SPTRAIN" status r | grep -q "  $1[^a-z]* [0-9]* of 1000 samples\$"
+}
+begin slow@0:eval:0 1 predict base.deck batch.eval_size=1 data.val=many.h5
+await "no prediction" is_within ''
+attend
+await "no live line" grep -q '^live .*predict [0-9]*/1000 .*in [0-9]*:[0-9]* ' seen
+kill -TERM "$(record r 0 | cut -d ' ' -f 1)"
+over 75
+
+# So does an evaluation, under its own name.
 rm -rf r
-begin kill@1:forward:6
+begin slow@0:eval:0 1 base.deck train.epochs=1 batch.eval_size=1 data.val=many.h5
+await "no evaluation" is_within 'eval .*'
+attend
+await "no live line" grep -q '^live epoch 1/1 .*step 8/8 .*eval [0-9]*/1000 .*in [0-9]*:[0-9]* ' seen
+await "no line" grep -q '^eval samples=[0-9]*/1000 left=[0-9]*:[0-9]*' lines
+kill -9 "$(record r 0 | cut -d ' ' -f 1)"
+over any
+
+# A run whose processes are gone, no run, and a wrong word.
+rm -rf r
+begin kill@1:forward:6 2 base.deck
 wait $job
 job=
 await "a rank is left" is_gone # it may write its status behind the launcher's end

@@ -154,6 +154,7 @@ int main(int argc, char **argv)
     if (argc < 3 || s.columns < 1 || master < 0 || grantpt(master) != 0 ||
         unlockpt(master) != 0)
         return BAD;
+    setvbuf(stdout, NULL, _IOLBF, 0); /* somebody may wait for a line */
     child = fork();
     if (child == 0)
         become(argv + 2, ptsname(master), s.columns);

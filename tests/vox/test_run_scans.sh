@@ -2,7 +2,6 @@
 # spvox with scans of all sorts: what it warns of, what it refuses and with which status;
 # damaged scans end at once, and nothing that a file says reaches the terminal as a command.
 . "$SP_SRCDIR/tests/run/story.sh"
-limit_s=60
 
 # vox RANKS STATUS ARGUMENTS...: what it says in out and err.
 vox() {

@@ -9,7 +9,7 @@
 #include "fuzz/mutate.h"
 #include "graph/sp_graph.h"
 
-enum { PATIENCE_S = 120 };
+enum { PATIENCE_S = 1000 };
 static const char path[] = "mutant.deck";
 static volatile sig_atomic_t current;
 

@@ -25,7 +25,7 @@ static int new_folder(void **state)
     snprintf(dir, sizeof dir, "%s/%d", test_folder(), number++);
     snprintf(path, sizeof path, "%s/heartbeat.bin", dir);
     OK(sp_file_make_folder(dir));
-    alarm(120); /* ends a test that waits for a FIFO */
+    alarm(1000); /* ends a test that waits for a FIFO */
     return 0;
 }
 

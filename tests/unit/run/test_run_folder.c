@@ -100,14 +100,15 @@ FOLDER_TEST(a_dead_owner_does_not_block)
     assert_content("lock", "");
 }
 
-/* Heartbeats tell of another program where locks do not cross hosts. */
+/* Heartbeats tell of another program where locks do not cross hosts. The child that
+ * stands for it may have to wait for a processor for longer than they are looked at. */
 FOLDER_TEST(a_live_owner_on_another_host_blocks)
 {
+    sp_status rc = SP_OK;
     sp_run run;
     pid_t child;
 
     OK(sp_file_make_folder(dir));
-    OK(sp_file_replace(in("lock"), "elsewhere 77\n", 13, 0));
     child = fork();
     if (child == 0)
         for (int i = 0;; i++) {
@@ -115,8 +116,14 @@ FOLDER_TEST(a_live_owner_on_another_host_blocks)
             sp_file_replace(in("metrics.jsonl"), "{}\n{}\n{}\n",
                             3 + 3 * (size_t)(i % 2), 9);
         }
-    FAILS(sp_run_open(&run, dir, &comm), SP_EIO, "in use by host elsewhere pid 77");
-    sp_run_close(&run);
+    for (int i = 0; rc == SP_OK && i < 5; i++) {
+        OK(sp_file_replace(in("lock"), "elsewhere 77\n", 13, 0));
+        rc = sp_run_open(&run, dir, &comm);
+        if (rc != SP_OK)
+            FAILS(rc, SP_EIO, "in use by host elsewhere pid 77");
+        sp_run_close(&run);
+    }
+    assert_int_equal(rc, SP_EIO);
     kill(child, SIGKILL);
     waitpid(child, NULL, 0);
     OK(sp_run_open(&run, dir, &comm)); /* a few seconds of silence later */

@@ -213,6 +213,6 @@ TEST(wide_points_take_bounded_memory)
 
 int main(void)
 {
-    alarm(120); /* endless loops and waits end here */
+    alarm(1000); /* endless loops and waits end here */
     return run_all_tests(NULL, NULL);
 }

@@ -12,7 +12,7 @@
 #include "run/sp_run.h"
 #include "watch/sp_witness.h"
 
-enum { RANKS = 3, VICTIM = 1, LATE_S = 2, PATIENCE_S = 20 };
+enum { RANKS = 3, VICTIM = 1, LATE_S = 2, PATIENCE_S = 1000 };
 
 static char dir[80], own_path[4096];
 
