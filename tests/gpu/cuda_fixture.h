@@ -5,7 +5,7 @@
 
 #include "cuda/device/cuda_ops.h"
 #include "cuda/plan/cuda_map_host.h"
-#include "fixtures/map_fixture.h"
+#include "fixtures/op_results.h"
 #include "gpu/kernel_tests.h"
 
 int cudaMalloc(void **out, size_t bytes);
@@ -133,6 +133,12 @@ static inline sp_tensor cu_tensor_bf16(sp_backend *be, sp_tensor host)
     return host;
 }
 
+/* Rows as the network has them: of bf16 where products are of bf16. */
+static inline sp_tensor cu_put(sp_backend *be, sp_tensor host, bool is_bf16)
+{
+    return is_bf16 ? cu_tensor_bf16(be, host) : cu_tensor(be, host);
+}
+
 /* Guards come back rounded to bf16, and are restored where they are intact. */
 static inline void cu_read_bf16(sp_backend *be, sp_tensor device, sp_tensor host)
 {
@@ -182,6 +188,30 @@ static inline sp_map cu_map(sp_backend *be, const sp_map *m, int n_samples)
     d.start = d.in = d.out = d.tile_row = d.sample_tile = NULL;
     d.device = cu_device_map(be, m, n_samples);
     return d;
+}
+
+static inline void cu_run(op_results *r, sp_backend *be, bool is_bf16, op_work *work,
+                          const void *of)
+{
+    static const op_memory device = {cu_copy, cu_put, cu_map};
+
+    op_run(r, be, &device, is_bf16, is_bf16, work, of);
+}
+
+/* Runs the same with the plain loops and on the device, in an order of execution, and
+ * compares. Operands are such as bf16 holds where the device stores them so. */
+static inline void cu_compare(int order, bool is_bf16, op_work *work, const void *of)
+{
+    static op_results plain, got;
+    sp_backend be = fx_reference();
+
+    op_run(&plain, &be, NULL, is_bf16, false, work, of);
+    be = cu_open(order);
+    cu_run(&got, &be, is_bf16, work, of);
+    cu_close(&be);
+    op_compare("cuda", &got, &plain, 0x1p-8);
+    op_drop(&plain);
+    op_drop(&got);
 }
 
 /* Fails where a and b differ by more than the tolerance; frees both. */

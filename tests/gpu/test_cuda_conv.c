@@ -27,8 +27,8 @@ static sp_tensor forward(sp_backend *be, const conv_case *p, int n_samples, vari
     sp_map map = cu_map(be, &p->map, n_samples);
     sp_conv_args a = {
         .map = p->kind->has_map ? &map : NULL,
-        .x = case_put(be, p->x, is_bf16),
-        .y = case_put(be, y, is_bf16),
+        .x = cu_put(be, p->x, is_bf16),
+        .y = cu_put(be, y, is_bf16),
         .w_packed = case_packed(be, p, false),
         .bias =
             v.has_bias ? cu_copy(be, p->bias, (size_t)p->c_out * sizeof(float)) : NULL,
@@ -75,8 +75,8 @@ static void check_grad_input(sp_backend *be, const conv_case *p, int n_samples,
     norm_case residual = norm_make(be, p, dx, c, 1, is_bf16, true, 20);
     const bool has_residual = v.has_sums && turn % 5 < 3;
     sp_conv_args a = {.map = p->kind->has_map ? &map : NULL,
-                      .x = case_put(be, p->dy, is_bf16),
-                      .y = case_put(be, dx, is_bf16),
+                      .x = cu_put(be, p->dy, is_bf16),
+                      .y = cu_put(be, dx, is_bf16),
                       .w_packed = case_packed(be, p, true),
                       .is_mirrored = is_mirrored,
                       .is_added = v.is_added};
@@ -228,8 +228,8 @@ static char *bytes_of(sp_backend *be, const conv_case *p, bool is_forward, size_
     const size_t sums_bytes =
         2 * sizeof(double) * (size_t)c * (size_t)be->ops->fused_parts(y.n, 1).n;
     sp_conv_args a = {.map = &map,
-                      .x = case_put(be, is_forward ? p->x : p->dy, is_bf16),
-                      .y = case_put(be, y, is_bf16),
+                      .x = cu_put(be, is_forward ? p->x : p->dy, is_bf16),
+                      .y = cu_put(be, y, is_bf16),
                       .w_packed = case_packed(be, p, !is_forward),
                       .is_mirrored = !is_forward && is_mirrored};
     char *all = malloc(y_bytes + 2 * sums_bytes);

@@ -88,7 +88,7 @@ static unsigned long copied(sp_backend *be, const conv_case *p, int n_samples,
     const bool is_bf16 = p->precision == SP_BF16;
     sp_map map = cu_map(be, &p->map, n_samples);
     const sp_map *of = p->kind->has_map ? &map : NULL;
-    const sp_tensor x = case_put(be, p->x, is_bf16), dy = case_put(be, p->dy, is_bf16);
+    const sp_tensor x = cu_put(be, p->x, is_bf16), dy = cu_put(be, p->dy, is_bf16);
     const int32_t *row = p->level[p->kind->out].sample_row;
     const sp_conv_args conv = {.map = of,
                                .x = x,
