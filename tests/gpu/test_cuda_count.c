@@ -116,7 +116,7 @@ static unsigned long copied(sp_backend *be, const conv_case *p, int n_samples,
 static void check_copies(int kind, sp_precision precision, int c_in, int c_out,
                          bool is_wgmma, const char *kernel)
 {
-    static const int rows[] = {500, 0, 170};
+    static const int rows[] = {300, 0, 70};
     conv_case p = case_make(&conv_kinds[kind], precision, 3, rows, c_in, c_out, 0);
     const cuda_conv_shape shape = {precision, p.dy.n, p.K, c_in, c_out, true, is_wgmma};
     cuda_work work = cuda_count_shape(&shape, emulated);
