@@ -118,18 +118,12 @@ static inline void cu_read(sp_backend *be, sp_tensor device, sp_tensor host)
 /* Makes the same rows as bf16; the guards behind column c are rounded too. */
 static inline sp_tensor cu_tensor_bf16(sp_backend *be, sp_tensor host)
 {
-    const size_t n = cu_bytes(host) / sizeof(float);
-    uint16_t *half = malloc(n * sizeof *half);
+    const sp_tensor half = fx_rounded(host);
 
-    for (size_t i = 0; i < n; i++) {
-        uint32_t bits;
-        memcpy(&bits, host.data + i, sizeof bits);
-        half[i] = (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-    }
-    host.data = cu_rows(be, host, half, n * sizeof *half, sizeof *half);
+    host.data = cu_rows(be, host, half.data, cu_bytes(host) / 2, sizeof(uint16_t));
     host.elem = SP_ELEM_BF16;
     OK(be->ops->wait(be));
-    free(half);
+    free(half.data);
     return host;
 }
 
@@ -139,20 +133,17 @@ static inline sp_tensor cu_put(sp_backend *be, sp_tensor host, bool is_bf16)
     return is_bf16 ? cu_tensor_bf16(be, host) : cu_tensor(be, host);
 }
 
-/* Guards come back rounded to bf16, and are restored where they are intact. */
+/* Guards come back as those of fp32 where they are intact. */
 static inline void cu_read_bf16(sp_backend *be, sp_tensor device, sp_tensor host)
 {
-    const size_t n = cu_bytes(host) / sizeof(float);
-    uint16_t *half = malloc(n * sizeof *half);
+    sp_tensor half = host, wide;
 
-    OK(be->ops->download(be, half, device.data, n * sizeof *half));
-    for (size_t i = 0; i < n; i++) {
-        const uint32_t bits = (uint32_t)half[i] << 16;
-        memcpy(host.data + i, &bits, sizeof bits);
-        if (host.data[i] == 12352.0f) /* 12345 in bf16 */
-            host.data[i] = FX_GUARD;
-    }
-    free(half);
+    half.data = malloc(cu_bytes(host) / 2);
+    OK(be->ops->download(be, half.data, device.data, cu_bytes(host) / 2));
+    wide = fx_widened(half);
+    memcpy(host.data, wide.data, cu_bytes(host));
+    free(half.data);
+    free(wide.data);
 }
 
 /* Gives the device's form of the map, valid until cu_close. */
