@@ -139,12 +139,15 @@ static void rows_and_globals(op_results *r, const void *of)
     op_globals(r, of);
 }
 
+/* In one order each, in turn; the largest, whose launches are those of all, in each. */
 static void compare_case(int n, int c, int pad, float slope, bool is_bf16)
 {
     const int32_t row[] = {0, n, n, n + 2};
+    static int turn;
+    const int n_orders = n == 2000 ? cu_orders() : 1;
 
-    for (int order = 0; order < cu_orders(); order++)
-        cu_compare(order, is_bf16, rows_and_globals,
+    for (int i = 0; i < n_orders; i++)
+        cu_compare(turn++ % cu_orders(), is_bf16, rows_and_globals,
                    &(op_shape){row, 3, c, pad, slope});
 }
 
