@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "fixtures/laz_points.h"
+#include "fixtures/scan_files.h"
 
 enum { N = SEED_POINTS, ROOM = 16384 };
 
@@ -55,26 +56,15 @@ static void put_text(blob *b, const char *format, ...)
 
 static void put_number(blob *b, double x, char kind, int size, bool is_big)
 {
-    uint64_t bits = (uint64_t)(int64_t)x;
-    float f = (float)x;
     unsigned char bytes[8];
 
-    if (kind == 'f' && size == 4) {
-        bits = 0;
-        memcpy(&bits, &f, 4);
-    } else if (kind == 'f') {
-        memcpy(&bits, &x, 8);
-    }
-    for (int i = 0; i < size; i++)
-        bytes[is_big ? size - 1 - i : i] = (unsigned char)(bits >> 8 * i);
+    scan_put(bytes, x, kind, size, is_big);
     put_bytes(b, bytes, (size_t)size);
 }
 
 static void set_number(blob *b, size_t at, double x, char kind, int size)
 {
-    blob part = {b->at, at};
-
-    put_number(&part, x, kind, size, false);
+    scan_put(b->at + at, x, kind, size, false);
 }
 
 /* ---- LAS ---- */
@@ -98,30 +88,18 @@ static void put_extra_record(blob *b)
 
 blob seed_las(int format, bool with_extra)
 {
-    static const int bytes[] = {20, 28, 26, 34, 57, 63, 30, 36, 38, 59, 67};
     const int minor = format < 4 ? 2 : format < 6 ? 3 : 4;
-    const size_t head = minor < 3 ? 227 : minor == 3 ? 235 : 375;
-    const int record = bytes[format] + (with_extra ? 2 : 0);
+    const int record = laz_record_bytes(format) + (with_extra ? 2 : 0);
+    scan_las las = {minor, format, 0, with_extra, record, N, 0.01};
     blob b = empty();
 
-    memcpy(b.at, "LASF", 4);
-    b.n = head;
+    b.n = (size_t)scan_las_bytes(minor);
     if (with_extra)
         put_extra_record(&b);
-    b.at[24] = 1;
-    b.at[25] = (unsigned char)minor;
-    set_number(&b, 94, (double)head, 'u', 2);
-    set_number(&b, 96, (double)b.n, 'u', 4);
-    set_number(&b, 100, with_extra, 'u', 4);
-    b.at[104] = (unsigned char)format;
-    set_number(&b, 105, record, 'u', 2);
-    set_number(&b, 107, format < 6 ? N : 0, 'u', 4);
-    for (size_t a = 0; a < 3; a++) {
-        set_number(&b, 131 + 8 * a, 0.01, 'f', 8);
-        set_number(&b, 155 + 8 * a, a == 2 ? 0 : 700000, 'f', 8);
-    }
-    if (minor == 4)
-        set_number(&b, 247, N, 'u', 8);
+    las.points_at = (int64_t)b.n;
+    scan_put_las(b.at, &las);
+    for (size_t a = 0; a < 2; a++)
+        set_number(&b, 155 + 8 * a, 700000, 'f', 8);
     for (int i = 0; i < N; i++) {
         const size_t at = b.n;
 

@@ -279,13 +279,6 @@ static inline sp_backend case_open(int order, sp_precision precision)
     return be;
 }
 
-/* Copies rows to the device as the network has them: bf16 rows where products are
- * bf16. */
-static inline sp_tensor case_put(sp_backend *be, sp_tensor host, bool is_bf16)
-{
-    return is_bf16 ? cu_tensor_bf16(be, host) : cu_tensor(be, host);
-}
-
 static inline const float *case_packed(sp_backend *be, const conv_case *p,
                                        bool is_grad_input)
 {

@@ -59,8 +59,8 @@ static inline norm_case norm_make(sp_backend *be, const conv_case *p, sp_tensor 
                    .vector = fx_floats(4 * n, seed + 2)};
     const float *vector = cu_copy(be, m.vector, 4 * n * sizeof *vector);
 
-    m.device = (sp_norm_grad_args){.x = case_put(be, m.x, is_bf16),
-                                   .y = case_put(be, m.act, is_bf16),
+    m.device = (sp_norm_grad_args){.x = cu_put(be, m.x, is_bf16),
+                                   .y = cu_put(be, m.act, is_bf16),
                                    .slope = slope,
                                    .mean = vector,
                                    .inv_std = vector + n,

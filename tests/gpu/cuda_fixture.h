@@ -5,7 +5,7 @@
 
 #include "cuda/device/cuda_ops.h"
 #include "cuda/plan/cuda_map_host.h"
-#include "fixtures/map_fixture.h"
+#include "fixtures/op_results.h"
 #include "gpu/kernel_tests.h"
 
 int cudaMalloc(void **out, size_t bytes);
@@ -118,35 +118,32 @@ static inline void cu_read(sp_backend *be, sp_tensor device, sp_tensor host)
 /* Makes the same rows as bf16; the guards behind column c are rounded too. */
 static inline sp_tensor cu_tensor_bf16(sp_backend *be, sp_tensor host)
 {
-    const size_t n = cu_bytes(host) / sizeof(float);
-    uint16_t *half = malloc(n * sizeof *half);
+    const sp_tensor half = fx_rounded(host);
 
-    for (size_t i = 0; i < n; i++) {
-        uint32_t bits;
-        memcpy(&bits, host.data + i, sizeof bits);
-        half[i] = (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-    }
-    host.data = cu_rows(be, host, half, n * sizeof *half, sizeof *half);
+    host.data = cu_rows(be, host, half.data, cu_bytes(host) / 2, sizeof(uint16_t));
     host.elem = SP_ELEM_BF16;
     OK(be->ops->wait(be));
-    free(half);
+    free(half.data);
     return host;
 }
 
-/* Guards come back rounded to bf16, and are restored where they are intact. */
+/* Rows as the network has them: of bf16 where products are of bf16. */
+static inline sp_tensor cu_put(sp_backend *be, sp_tensor host, bool is_bf16)
+{
+    return is_bf16 ? cu_tensor_bf16(be, host) : cu_tensor(be, host);
+}
+
+/* Guards come back as those of fp32 where they are intact. */
 static inline void cu_read_bf16(sp_backend *be, sp_tensor device, sp_tensor host)
 {
-    const size_t n = cu_bytes(host) / sizeof(float);
-    uint16_t *half = malloc(n * sizeof *half);
+    sp_tensor half = host, wide;
 
-    OK(be->ops->download(be, half, device.data, n * sizeof *half));
-    for (size_t i = 0; i < n; i++) {
-        const uint32_t bits = (uint32_t)half[i] << 16;
-        memcpy(host.data + i, &bits, sizeof bits);
-        if (host.data[i] == 12352.0f) /* 12345 in bf16 */
-            host.data[i] = FX_GUARD;
-    }
-    free(half);
+    half.data = malloc(cu_bytes(host) / 2);
+    OK(be->ops->download(be, half.data, device.data, cu_bytes(host) / 2));
+    wide = fx_widened(half);
+    memcpy(host.data, wide.data, cu_bytes(host));
+    free(half.data);
+    free(wide.data);
 }
 
 /* Gives the device's form of the map, valid until cu_close. */
@@ -182,6 +179,30 @@ static inline sp_map cu_map(sp_backend *be, const sp_map *m, int n_samples)
     d.start = d.in = d.out = d.tile_row = d.sample_tile = NULL;
     d.device = cu_device_map(be, m, n_samples);
     return d;
+}
+
+static inline void cu_run(op_results *r, sp_backend *be, bool is_bf16, op_work *work,
+                          const void *of)
+{
+    static const op_memory device = {cu_copy, cu_put, cu_map};
+
+    op_run(r, be, &device, is_bf16, is_bf16, work, of);
+}
+
+/* Runs the same with the plain loops and on the device, in an order of execution, and
+ * compares. Operands are such as bf16 holds where the device stores them so. */
+static inline void cu_compare(int order, bool is_bf16, op_work *work, const void *of)
+{
+    static op_results plain, got;
+    sp_backend be = fx_reference();
+
+    op_run(&plain, &be, NULL, is_bf16, false, work, of);
+    be = cu_open(order);
+    cu_run(&got, &be, is_bf16, work, of);
+    cu_close(&be);
+    op_compare("cuda", &got, &plain, 0x1p-8);
+    op_drop(&plain);
+    op_drop(&got);
 }
 
 /* Fails where a and b differ by more than the tolerance; frees both. */

@@ -88,7 +88,7 @@ static unsigned long copied(sp_backend *be, const conv_case *p, int n_samples,
     const bool is_bf16 = p->precision == SP_BF16;
     sp_map map = cu_map(be, &p->map, n_samples);
     const sp_map *of = p->kind->has_map ? &map : NULL;
-    const sp_tensor x = case_put(be, p->x, is_bf16), dy = case_put(be, p->dy, is_bf16);
+    const sp_tensor x = cu_put(be, p->x, is_bf16), dy = cu_put(be, p->dy, is_bf16);
     const int32_t *row = p->level[p->kind->out].sample_row;
     const sp_conv_args conv = {.map = of,
                                .x = x,
@@ -116,7 +116,7 @@ static unsigned long copied(sp_backend *be, const conv_case *p, int n_samples,
 static void check_copies(int kind, sp_precision precision, int c_in, int c_out,
                          bool is_wgmma, const char *kernel)
 {
-    static const int rows[] = {500, 0, 170};
+    static const int rows[] = {300, 0, 70};
     conv_case p = case_make(&conv_kinds[kind], precision, 3, rows, c_in, c_out, 0);
     const cuda_conv_shape shape = {precision, p.dy.n, p.K, c_in, c_out, true, is_wgmma};
     cuda_work work = cuda_count_shape(&shape, emulated);

@@ -5,109 +5,72 @@
 
 #include "gpu/cuda_fixture.h"
 
-static void near_double(const char *what, double got, double want, double tolerance)
-{
-    if (!(fabs(got - want) <= tolerance * fmax(1, fabs(want))))
-        fail_msg("%s: %.17g, expected %.17g", what, got, want);
-}
-
 /* ---- loss ---- */
 
 typedef struct problem {
-    sp_loss_args a;
-    int32_t row[4], *label;
-    float *weight;
+    int n, c, pad;
+    float smoothing;
+    bool has_weight;
+    bool has_bad; /* logits of every fifth row that are not finite, without a label */
+    bool is_counted; /* these rows have labels: their losses are not numbers */
 } problem;
 
-/* Labels are -1 .. C-1; sample 1 of 3 is empty. */
-static problem make(int n, int C, int pad, float smoothing, bool has_weight)
+/* Labels are -1 .. C-1; some logits are equal, and some saturate. */
+static sp_tensor draw(const problem *p, int32_t *label)
 {
-    problem p = {.row = {0, n / 3, n / 3, n}};
+    static const float bad[] = {NAN, INFINITY, -INFINITY};
+    sp_tensor z = fx_tensor(p->n, p->c, p->c + p->pad, 1);
     sp_rng rng = sp_rng_open(1, SP_RNG_INIT, 1, 1);
 
-    p.label = malloc(((size_t)n + 1) * sizeof *p.label);
-    for (int i = 0; i < n; i++)
-        p.label[i] = (int)(sp_rng_u32(&rng) % (uint32_t)(C + 1)) - 1;
-    p.weight = fx_floats((size_t)C, 2);
-    for (int j = 0; j < C; j++)
-        p.weight[j] += 1.5f;
-    p.a = (sp_loss_args){.logits = fx_tensor(n, C, C + pad, 1),
-                         .label = p.label,
-                         .class_weight = has_weight ? p.weight : NULL,
-                         .smoothing = smoothing,
-                         .n_samples = 3,
-                         .sums = calloc(6, sizeof(double)),
-                         .dlogits = fx_tensor(n, C, C + 1, 3),
-                         .confusion = calloc((size_t)C * (size_t)C, sizeof(int64_t)),
-                         .prediction = calloc((size_t)n + 1, sizeof(int32_t))};
-    for (int64_t i = 0; i < n; i += 7) /* ties, and logits that saturate */
-        for (int j = 0; j < C; j++)
-            p.a.logits.data[i * (C + pad) + j] = i % 2 ? 1 : 90 * (float)(j % 2);
-    return p;
+    for (int i = 0; i < p->n; i++)
+        label[i] = (int)(sp_rng_u32(&rng) % (uint32_t)(p->c + 1)) - 1;
+    for (int64_t i = 0; i < p->n; i += 7)
+        for (int j = 0; j < p->c; j++)
+            z.data[i * z.ld + j] = i % 2 ? 1 : 90 * (float)(j % 2);
+    for (int i = 0; p->has_bad && i < p->c; i++) {
+        z.data[5 * i * z.ld + i] = bad[i % 3];
+        label[5 * i] = p->is_counted ? i : SP_IGNORE;
+    }
+    return z;
 }
 
-static void drop(problem *p)
+/* Sample 1 of 3 is empty. */
+static void lose(op_results *r, const void *of)
 {
-    free(p->a.logits.data), free(p->a.sums), free(p->a.confusion);
-    free(p->a.prediction), free(p->label), free(p->weight);
-}
+    const problem *p = of;
+    const int32_t row[] = {0, p->n / 3, p->n / 3, p->n};
+    const size_t n = (size_t)p->n, n_counts = (size_t)(p->c * p->c);
+    int32_t *label = malloc((n + 1) * sizeof *label);
+    int64_t *zero = calloc(n + n_counts + 6, sizeof *zero);
+    float *weight = fx_floats((size_t)p->c, 2);
+    sp_loss_args a = {.logits = op_take(r, draw(p, label)),
+                      .smoothing = p->smoothing,
+                      .sample_row = row,
+                      .n_samples = 3,
+                      .confusion = op_copy(r, zero, n_counts * sizeof *zero)};
+    sp_loss_args before;
 
-static void compare_loss(sp_backend *be, problem *p)
-{
-    const size_t n = (size_t)p->a.logits.n, C = (size_t)p->a.logits.c;
-    sp_backend ref = fx_reference();
-    sp_loss_args d = p->a, before;
-    int64_t *confusion = malloc(C * C * sizeof *confusion);
-    int32_t *prediction = malloc((n + 1) * sizeof *prediction);
-    double sums[6];
-
-    p->a.sample_row = d.sample_row = p->row;
-    d.logits = cu_tensor(be, p->a.logits);
-    d.dlogits = cu_tensor(be, p->a.dlogits);
-    d.label = cu_copy(be, p->a.label, n * sizeof *d.label);
-    d.class_weight = cu_copy(be, p->a.class_weight, C * sizeof(float));
-    d.sums = cu_copy(be, p->a.sums, sizeof sums);
-    d.confusion = cu_copy(be, p->a.confusion, C * C * sizeof *confusion);
-    d.prediction = cu_copy(be, p->a.prediction, n * sizeof *prediction);
-    OK(ref.ops->loss(&ref, &p->a));
-    before = d;
-    before.confusion = NULL;
-    OK(be->ops->loss(be, &before)); /* what counts blocks begins anew for the next */
-    OK(be->ops->fill(be, d.sums, 0xff, sizeof sums));
-    OK(be->ops->loss(be, &d));
-    OK(be->ops->download(be, sums, d.sums, sizeof sums));
-    OK(be->ops->download(be, confusion, d.confusion, C * C * sizeof *confusion));
-    OK(be->ops->download(be, prediction, d.prediction, n * sizeof *prediction));
-    for (int i = 0; i < 6; i++)
-        near_double("sum of the loss", sums[i], p->a.sums[i], 1e-12);
-    assert_memory_equal(confusion, p->a.confusion, C * C * sizeof *confusion);
-    assert_memory_equal(prediction, p->a.prediction, n * sizeof *prediction);
-    sp_tensor got = {malloc(cu_bytes(d.dlogits)), d.dlogits.n, d.dlogits.c,
-                     d.dlogits.ld, SP_ELEM_F32};
-    cu_read(be, d.dlogits, got);
-    cu_same("dlogits", got, p->a.dlogits, 1e-6);
-    free(confusion), free(prediction);
-}
-
-/* The sums are left out, since they are not numbers where a logit is none. */
-static void compare_counts(sp_backend *be, problem *p)
-{
-    const size_t n = (size_t)p->a.logits.n, C = (size_t)p->a.logits.c;
-    sp_backend ref = fx_reference();
-    sp_loss_args d = p->a;
-    int64_t *confusion = malloc(C * C * sizeof *confusion);
-
-    p->a.sample_row = d.sample_row = p->row;
-    d.logits = cu_tensor(be, p->a.logits);
-    d.label = cu_copy(be, p->a.label, n * sizeof *d.label);
-    d.sums = cu_copy(be, p->a.sums, 6 * sizeof(double));
-    d.confusion = cu_copy(be, p->a.confusion, C * C * sizeof *confusion);
-    d.prediction = NULL;
-    OK(ref.ops->loss(&ref, &p->a));
-    OK(be->ops->loss(be, &d));
-    OK(be->ops->download(be, confusion, d.confusion, C * C * sizeof *confusion));
-    assert_memory_equal(confusion, p->a.confusion, C * C * sizeof *confusion);
-    free(confusion);
+    for (int j = 0; j < p->c; j++)
+        weight[j] += 1.5f;
+    a.label = op_copy(r, label, n * sizeof *label);
+    if (p->has_weight)
+        a.class_weight = op_copy(r, weight, (size_t)p->c * sizeof *weight);
+    if (p->is_counted) {
+        a.sums = op_copy(r, zero, 6 * sizeof(double));
+    } else {
+        a.sums = op_sums(r, "sums of the loss", 1e-12, 6);
+        a.dlogits = op_result_fp32(r, "dlogits", 1e-6, p->n, p->c, p->c + 1);
+        a.prediction = op_copy(r, zero, n * sizeof *a.prediction);
+        before = a;
+        before.confusion = NULL;
+        OK(r->be->ops->loss(r->be, &before)); /* what counts blocks begins anew */
+        OK(r->be->ops->fill(r->be, a.sums, 0xff, 6 * sizeof *a.sums));
+    }
+    OK(r->be->ops->loss(r->be, &a));
+    op_keep(r, "confusion", a.confusion, n_counts, sizeof *a.confusion);
+    if (a.prediction)
+        op_keep(r, "prediction", a.prediction, n, sizeof *a.prediction);
+    free(label), free(zero), free(weight);
 }
 
 TEST(loss_is_plain)
@@ -116,152 +79,63 @@ TEST(loss_is_plain)
     static const int classes[] = {1, 2, 20, 33};
 
     for (int order = 0; order < cu_orders(); order++)
-        for (int i = 0; i < 6; i++) {
-            problem p =
-                make(rows[i], classes[i % 4], i % 3, i % 2 ? 0.1f : 0, i % 3 == 0);
-            sp_backend be = cu_open(order);
-            compare_loss(&be, &p);
-            cu_close(&be);
-            drop(&p);
-        }
+        for (int i = 0; i < 6; i++)
+            cu_compare(order, false, lose,
+                       &(problem){rows[i], classes[i % 4], i % 3, i % 2 ? 0.1f : 0,
+                                  i % 3 == 0, false, false});
 }
 
 /* Rows that are not finite have no predictions and no counts; their losses are not
  * numbers. */
 TEST(rows_that_are_not_finite)
 {
-    static const float bad[] = {NAN, INFINITY, -INFINITY};
-    problem p = make(100, 20, 1, 0, false);
-    sp_backend be = cu_open(0);
+    problem p = {.n = 100, .c = 20, .pad = 1, .has_bad = true};
+    static op_results plain;
+    sp_backend ref = fx_reference();
 
-    for (int i = 0; i < 20; i++) {
-        p.a.logits.data[(5 * i) * p.a.logits.ld + i] = bad[i % 3];
-        p.label[5 * i] = SP_IGNORE;
-    }
-    compare_loss(&be, &p);
+    cu_compare(0, false, lose, &p);
+    op_run(&plain, &ref, NULL, false, false, lose, &p);
     for (int i = 0; i < 100; i++)
-        assert_int_equal(p.a.prediction[i] == SP_IGNORE, i % 5 == 0);
-    for (int i = 0; i < 20; i++)
-        p.label[5 * i] = i;
-    p.a.dlogits.data = NULL;
-    memset(p.a.confusion, 0, 400 * sizeof *p.a.confusion);
-    compare_counts(&be, &p);
-    cu_close(&be);
-    drop(&p);
+        assert_int_equal(plain.sums[2].at[i] == SP_IGNORE, i % 5 == 0);
+    op_drop(&plain);
+    p.is_counted = true;
+    cu_compare(0, false, lose, &p);
 }
 
 /* ---- updates ---- */
 
-static void update(sp_backend *be, int n, bool is_adamw, bool nesterov, double momentum)
+typedef struct update {
+    int n;
+    bool is_adamw, nesterov;
+    double momentum;
+} update;
+
+static void update_by(op_results *r, const void *of)
 {
-    sp_backend ref = fx_reference();
-    float *v = fx_floats((size_t)n, 4);
-    sp_tensor w = fx_tensor(1, n, n, 1), m = fx_tensor(1, n, n, 2);
-    sp_tensor g = fx_tensor(1, n, n, 3);
-    sp_tensor d_w = cu_tensor(be, w), d_m = cu_tensor(be, m);
-    sp_optim_args a = {n,    w.data, g.data, m.data, v,        0.25, 0.1, momentum,
-                       1e-2, 0.9,    0.999,  1e-8,   nesterov, 3,    NULL};
-    sp_optim_args d = a;
-    sp_tensor got_w = fx_tensor(1, n, n, 9), got_m = fx_tensor(1, n, n, 9);
+    const update *u = of;
+    const int n = u->n;
+    sp_tensor w = op_result_fp32(r, "weights", 1e-7, 1, n, n);
+    sp_tensor m = op_result_fp32(r, "moments", 1e-7, 1, n, n),
+              v = fx_tensor(1, n, n, 4);
 
     for (int i = 0; i < n; i++)
-        v[i] = fabsf(v[i]);
-    d.w = d_w.data;
-    d.m = d_m.data;
-    d.g = cu_tensor(be, g).data;
-    d.v = cu_copy(be, v, (size_t)n * sizeof *v);
-    OK((is_adamw ? ref.ops->adamw : ref.ops->sgd)(&ref, &a));
-    OK((is_adamw ? be->ops->adamw : be->ops->sgd)(be, &d));
-    cu_read(be, d_w, got_w);
-    cu_read(be, d_m, got_m);
-    cu_same("weights", got_w, w, 1e-7);
-    cu_same("moments", got_m, m, 1e-7);
-    free(g.data), free(v);
+        v.data[i] = fabsf(v.data[i]);
+    v = op_take(r, v);
+    const sp_optim_args a = {n,           w.data,      op_vector(r, (size_t)n, 3),
+                             m.data,      v.data,      0.25,
+                             0.1,         u->momentum, 1e-2,
+                             0.9,         0.999,       1e-8,
+                             u->nesterov, 3,           NULL};
+    OK((u->is_adamw ? r->be->ops->adamw : r->be->ops->sgd)(r->be, &a));
 }
 
-/* Updates by one call, or each run by a call of its own with weight decay 0. */
-static void update_spared(sp_backend *be, bool is_adamw, const sp_optim_args *whole,
-                          const uint8_t *spared, bool is_each)
+static void sum(op_results *r, const void *of)
 {
-    const int64_t each = is_each ? SP_SPARED_RUN : whole->n;
+    const int n = *(const int *)of;
 
-    for (int64_t at = 0; at < whole->n; at += each) {
-        sp_optim_args a = *whole;
-
-        a.n = whole->n - at < each ? whole->n - at : each;
-        a.w += at, a.g += at, a.m += at, a.v += at;
-        if (is_each && spared[at / SP_SPARED_RUN])
-            a.weight_decay = 0;
-        if (is_each)
-            a.spared = NULL;
-        OK((is_adamw ? be->ops->adamw : be->ops->sgd)(be, &a));
-    }
-}
-
-/* Gives the weights after an update in which some runs have no weight decay, in one
- * launch or, with `each`, several. */
-static float *spare(sp_backend *be, int n, bool is_adamw, bool is_each)
-{
-    const size_t bytes = (size_t)n * sizeof(float);
-    float *w = fx_floats((size_t)n, 1), *g = fx_floats((size_t)n, 2);
-    float *zero = calloc((size_t)n, sizeof *zero);
-    uint8_t spared[64];
-    sp_optim_args a = {n,   NULL, NULL,  NULL, NULL, 0.25, 0.1, 0.9,
-                       0.3, 0.9,  0.999, 1e-8, true, 0,    NULL};
-    unsigned before;
-
-    for (int i = 0; i < 64; i++)
-        spared[i] = (uint8_t)(i % 3 == 1 || i % 5 == 0);
-    a.w = cu_copy(be, w, bytes);
-    a.g = cu_copy(be, g, bytes);
-    a.m = cu_copy(be, zero, bytes);
-    a.v = cu_copy(be, zero, bytes);
-    a.spared = cu_copy(be, spared, sizeof spared);
-    before = hc_launches ? hc_launches() : 0;
-    update_spared(be, is_adamw, &a, spared, is_each);
-    if (hc_launches && !is_each)
-        assert_int_equal(hc_launches() - before, 1);
-    OK(be->ops->download(be, w, a.w, bytes));
-    free(g), free(zero);
-    return w;
-}
-
-/* Gives the same by the plain loops. */
-static float *spare_plain(int n, bool is_adamw)
-{
-    sp_backend ref = fx_reference();
-    float *w = fx_floats((size_t)n, 1), *g = fx_floats((size_t)n, 2);
-    float *m = calloc((size_t)n, sizeof *m), *v = calloc((size_t)n, sizeof *v);
-    uint8_t spared[64];
-    sp_optim_args a = {n,   w,   g,     m,    v,    0.25, 0.1,   0.9,
-                       0.3, 0.9, 0.999, 1e-8, true, 0,    spared};
-
-    for (int i = 0; i < 64; i++)
-        spared[i] = (uint8_t)(i % 3 == 1 || i % 5 == 0);
-    update_spared(&ref, is_adamw, &a, spared, true);
-    free(g), free(m), free(v);
-    return w;
-}
-
-TEST(runs_are_spared_decay)
-{
-    static const int counts[] = {5, 160, 1000};
-
-    for (int i = 0; i < 3; i++) {
-        sp_backend be = cu_open(i);
-
-        for (int is_adamw = 0; is_adamw < 2; is_adamw++) {
-            float *one = spare(&be, counts[i], is_adamw, false);
-            float *each = spare(&be, counts[i], is_adamw, true);
-            float *plain = spare_plain(counts[i], is_adamw);
-
-            assert_memory_equal(one, each, (size_t)counts[i] * sizeof *one);
-            for (int k = 0; k < counts[i]; k++)
-                near_double("weight", one[k], plain[k], 1e-7);
-            free(one), free(each), free(plain);
-        }
-        cu_close(&be);
-    }
+    OK(r->be->ops->sum_squares(r->be, op_vector(r, (size_t)n, 5), n,
+                               op_sums(r, "sum of squares", 1e-12, 1)));
+    OK(r->be->ops->sum_squares(r->be, NULL, 0, op_sums(r, "sum of none", 0, 1)));
 }
 
 TEST(updates_are_plain)
@@ -269,24 +143,79 @@ TEST(updates_are_plain)
     static const int counts[] = {1, 31, 257, 9000};
 
     for (int i = 0; i < 4; i++) {
-        sp_backend ref = fx_reference(), be = cu_open(i);
-        sp_tensor g = fx_tensor(1, counts[i], counts[i], 5);
-        double want, got;
-
-        update(&be, counts[i], false, i % 2, 0.9);
-        update(&be, counts[i], false, false, 0);
-        update(&be, counts[i], true, false, 0);
-        OK(ref.ops->sum_squares(&ref, g.data, counts[i], &want));
-        double *sum = cu_copy(&be, &want, sizeof want);
-        OK(be.ops->sum_squares(&be, cu_tensor(&be, g).data, counts[i], sum));
-        OK(be.ops->download(&be, &got, sum, sizeof got));
-        near_double("sum of squares", got, want, 1e-12);
-        OK(be.ops->sum_squares(&be, NULL, 0, sum));
-        OK(be.ops->download(&be, &got, sum, sizeof got));
-        assert_true(got == 0);
-        cu_close(&be);
-        free(g.data);
+        cu_compare(i, false, update_by, &(update){counts[i], false, i % 2, 0.9});
+        cu_compare(i, false, update_by, &(update){counts[i], false, false, 0});
+        cu_compare(i, false, update_by, &(update){counts[i], true, false, 0});
+        cu_compare(i, false, sum, &counts[i]);
     }
+}
+
+typedef struct spare {
+    int n;
+    bool is_adamw;
+    bool is_each; /* each run by a call of its own with weight decay 0 */
+} spare;
+
+/* An update in which some runs have no weight decay, by one launch or several. */
+static void update_spared(op_results *r, const void *of)
+{
+    const spare *u = of;
+    const int each = u->is_each ? SP_SPARED_RUN : u->n;
+    const sp_tensor w = op_result_fp32(r, "weights", 1e-7, 1, u->n, u->n);
+    const float *g = op_vector(r, (size_t)u->n, 2);
+    float *zero = calloc(2 * (size_t)u->n, sizeof *zero), *m;
+    uint8_t spared[64];
+    unsigned before;
+
+    for (int i = 0; i < 64; i++)
+        spared[i] = (uint8_t)(i % 3 == 1 || i % 5 == 0);
+    m = op_copy(r, zero, 2 * (size_t)u->n * sizeof *zero);
+    const uint8_t *placed = op_copy(r, spared, sizeof spared);
+    before = hc_launches ? hc_launches() : 0;
+    for (int at = 0; at < u->n; at += each) {
+        const bool is_spared = u->is_each && spared[at / SP_SPARED_RUN];
+        const sp_optim_args a = {u->n - at < each ? u->n - at : each,
+                                 w.data + at,
+                                 g + at,
+                                 m + at,
+                                 m + u->n + at,
+                                 0.25,
+                                 0.1,
+                                 0.9,
+                                 is_spared ? 0 : 0.3,
+                                 0.9,
+                                 0.999,
+                                 1e-8,
+                                 true,
+                                 0,
+                                 u->is_each ? NULL : placed};
+
+        OK((u->is_adamw ? r->be->ops->adamw : r->be->ops->sgd)(r->be, &a));
+    }
+    if (hc_launches && r->memory && !u->is_each)
+        assert_int_equal(hc_launches() - before, 1);
+    free(zero);
+}
+
+TEST(runs_are_spared_decay)
+{
+    static const int counts[] = {5, 160, 1000};
+    static op_results one, many;
+
+    for (int i = 0; i < 3; i++)
+        for (int is_adamw = 0; is_adamw < 2; is_adamw++) {
+            const spare each = {counts[i], is_adamw, true};
+            const spare all = {counts[i], is_adamw, false};
+            sp_backend be = cu_open(i);
+
+            cu_run(&one, &be, false, update_spared, &all);
+            cu_run(&many, &be, false, update_spared, &each);
+            cu_close(&be);
+            op_same("in one launch", &one, &many);
+            op_drop(&one);
+            op_drop(&many);
+            cu_compare(i, false, update_spared, &each);
+        }
 }
 
 /* ---- memory ---- */

@@ -20,10 +20,7 @@ static void took_as_foreseen(const sp_plan_spec *spec, const sp_plan *plan,
 {
     int64_t voxels[SP_MAX_LEVELS], pairs[SP_MAX_MAPS], foreseen;
 
-    for (int l = 0; l < plan->n_levels; l++)
-        voxels[l] = plan->level[l].n;
-    for (int m = 0; m < plan->n_maps; m++)
-        pairs[m] = plan->map[m].pairs;
+    oracle_counts(plan, voxels, pairs);
     foreseen = sp_cuda_ops.plan_bytes(spec, plan->n_samples, voxels, pairs);
     if ((int64_t)arena->high > foreseen)
         fail_msg("%zu bytes of plan, %lld foreseen", arena->high, (long long)foreseen);
@@ -98,27 +95,12 @@ static sp_plan_spec odd_spec(bool has_cubes)
     return s;
 }
 
-static void mixed_batch(batch *b)
-{
-    int32_t one[3] = {-7, 12345, -1};
-
-    *b = (batch){0};
-    batch_add(b, NULL, 0);
-    add_surface(b, 320, -20, -31, -4);
-    batch_add(b, NULL, 0);
-    batch_add(b, one, 1);
-    add_surface(b, 70, 100000, -300000, 17);
-    add_scatter(b, 100, -5, 6);
-    batch_add(b, NULL, 0);
-}
-
 TEST(families)
 {
     sp_plan_spec spec[3] = {oracle_dummy_spec(), oracle_minkunet_spec(5),
                             oracle_minkunet_spec(3)};
-    batch b;
+    batch b = mixed_batch(320, 70, 100);
 
-    mixed_batch(&b);
     for (int i = 0; i < 3; i++)
         check(&spec[i], &b);
     free(b.coords);
@@ -127,9 +109,8 @@ TEST(families)
 TEST(every_kernel_and_stride)
 {
     sp_plan_spec searched = odd_spec(false), found = odd_spec(true);
-    batch b;
+    batch b = mixed_batch(320, 70, 100);
 
-    mixed_batch(&b);
     check_in_turn(&searched, &b);
     check(&found, &b);
     free(b.coords);
@@ -219,11 +200,7 @@ TEST(whole_range)
     int32_t lo = -SP_COORD_LIMIT, hi = SP_COORD_LIMIT - 1, corner[16][3];
     batch b = {0}, many = {0};
 
-    for (int i = 0; i < 16; i++) {
-        corner[i][0] = i & 1 ? hi - (i >> 3) : lo + (i >> 3);
-        corner[i][1] = i & 2 ? hi : lo;
-        corner[i][2] = i & 4 ? hi : lo;
-    }
+    corners(corner);
     batch_add(&b, corner[0], 16);
     batch_add(&b, corner[0], 16); /* they would touch if samples stood side by side */
     add_scatter(&b, 150, lo, hi + 1);

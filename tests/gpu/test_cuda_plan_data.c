@@ -66,10 +66,7 @@ static size_t foresee(const sp_plan_spec *spec, const sp_plan *plan)
 {
     int64_t voxels[SP_MAX_LEVELS], pairs[SP_MAX_MAPS];
 
-    for (int l = 0; l < plan->n_levels; l++)
-        voxels[l] = plan->level[l].n;
-    for (int m = 0; m < plan->n_maps; m++)
-        pairs[m] = plan->map[m].pairs;
+    oracle_counts(plan, voxels, pairs);
     return (size_t)sp_cuda_ops.plan_bytes(spec, plan->n_samples, voxels, pairs);
 }
 

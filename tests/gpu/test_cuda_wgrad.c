@@ -14,8 +14,8 @@ static sp_tensor grad_weight(sp_backend *be, const conv_case *p, int n_samples,
     sp_tensor on_device = cu_tensor(be, dw);
     sp_map map = cu_map(be, &p->map, n_samples);
     sp_conv_wgrad_args a = {.map = p->kind->has_map ? &map : NULL,
-                            .x = case_put(be, p->x, is_bf16 && !is_mixed),
-                            .dy = case_put(be, p->dy, is_bf16),
+                            .x = cu_put(be, p->x, is_bf16 && !is_mixed),
+                            .dy = cu_put(be, p->dy, is_bf16),
                             .sample_row = p->level[p->kind->out].sample_row,
                             .sample0 = sample0,
                             .sample1 = sample1,

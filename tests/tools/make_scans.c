@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fixtures/scan_files.h"
 #include "scene/sp_lidar.h"
 
 enum { HEADER = 375, VLR_HEAD = 54, EVLR_HEAD = 60, EXTRA = 192, KEYS = 24 };
@@ -26,28 +27,11 @@ typedef struct output {
     double low[3], high[3];
 } output;
 
-static void put(unsigned char *to, uint64_t x, int bytes)
-{
-    for (int i = 0; i < bytes; i++)
-        to[i] = (unsigned char)(x >> 8 * i);
-}
-
-static void put_real(unsigned char *to, double x)
-{
-    uint64_t bits;
-
-    memcpy(&bits, &x, sizeof bits);
-    put(to, bits, 8);
-}
-
 static void put_float(FILE *to, double x)
 {
-    float f = (float)x;
     unsigned char b[4];
-    uint32_t bits;
 
-    memcpy(&bits, &f, sizeof bits);
-    put(b, bits, 4);
+    scan_put(b, x, 'f', 4, false);
     fwrite(b, 1, 4, to);
 }
 
@@ -62,41 +46,34 @@ enum {
 static void put_vlr(unsigned char *b, const char *user, int id, int bytes)
 {
     memcpy(b + 2, user, strlen(user));
-    put(b + 18, (uint64_t)id, 2);
-    put(b + 20, (uint64_t)bytes, 2);
+    scan_put(b + 18, id, 'u', 2, false);
+    scan_put(b + 20, bytes, 'u', 2, false);
 }
 
 static void write_head(output *o)
 {
-    unsigned char b[POINTS_AT] = "LASF", *vlr = b + HEADER;
+    unsigned char b[POINTS_AT] = {0}, *vlr = b + HEADER;
+    const scan_las las = {4, 6, POINTS_AT, 3, RECORD, o->n, 0.01};
     const double offset[3] = {700000, 6270000, 0};
     /* A projected system, and its unit. */
     const int keys[KEYS / 2] = {1, 1, 0, 2, 1024, 0, 1, 1, 3076, 0, 1, 0};
 
-    b[24] = 1;
-    b[25] = 4;
-    put(b + 94, HEADER, 2);
-    put(b + 96, POINTS_AT, 4);
-    put(b + 100, 3, 4);
-    b[104] = 6;
-    put(b + 105, RECORD, 2);
+    scan_put_las(b, &las);
     for (int a = 0; a < 3; a++) {
-        put_real(b + 131 + 8 * a, 0.01);
-        put_real(b + 155 + 8 * a, offset[a]);
-        put_real(b + 179 + 16 * a, o->high[a] + offset[a]);
-        put_real(b + 187 + 16 * a, o->low[a] + offset[a]);
+        scan_put(b + 155 + 8 * a, offset[a], 'f', 8, false);
+        scan_put(b + 179 + 16 * a, o->high[a] + offset[a], 'f', 8, false);
+        scan_put(b + 187 + 16 * a, o->low[a] + offset[a], 'f', 8, false);
     }
-    put(b + 235, (uint64_t)(POINTS_AT + o->n * RECORD), 8);
-    put(b + 243, 1, 4);
-    put(b + 247, (uint64_t)o->n, 8);
-    put(b + 255, (uint64_t)o->n, 8);
+    scan_put(b + 235, POINTS_AT + o->n * RECORD, 'u', 8, false);
+    scan_put(b + 243, 1, 'u', 4, false);
+    scan_put(b + 255, o->n, 'u', 8, false);
     put_vlr(vlr, "make_scans", 7, 20);
     memcpy(vlr + VLR_HEAD, "kept byte for byte.", 19);
     vlr += VLR_HEAD + 20;
     put_vlr(vlr, "LASF_Projection", 34735, KEYS);
     for (int i = 0; i < KEYS / 2; i++)
-        put(vlr + VLR_HEAD + 2 * i, (uint64_t)keys[i], 2);
-    put(vlr + VLR_HEAD + KEYS - 2, (uint64_t)o->unit, 2);
+        scan_put(vlr + VLR_HEAD + 2 * i, keys[i], 'u', 2, false);
+    scan_put(vlr + VLR_HEAD + KEYS - 2, o->unit, 'u', 2, false);
     vlr += VLR_HEAD + KEYS;
     put_vlr(vlr, "LASF_Spec", 4, EXTRA);
     vlr[VLR_HEAD + 2] = 3; /* uint16 */
@@ -111,8 +88,8 @@ static void write_evlr(output *o)
     unsigned char b[EVLR_HEAD + 11] = {0};
 
     memcpy(b + 2, "make_scans", 10);
-    put(b + 18, 8, 2);
-    put(b + 20, 11, 8);
+    scan_put(b + 18, 8, 'u', 2, false);
+    scan_put(b + 20, 11, 'u', 8, false);
     memcpy(b + EVLR_HEAD, "kept behind", 11);
     fwrite(b, 1, sizeof b, o->to);
 }
@@ -123,15 +100,15 @@ static void write_record(output *o, const double *p, int code, double intensity,
     unsigned char b[RECORD] = {0};
 
     for (int a = 0; a < 3; a++)
-        put(b + 4 * a, (uint64_t)(int64_t)(p[a] * 100), 4);
-    put(b + 12, (uint64_t)(intensity * 60000), 2);
+        scan_put(b + 4 * a, p[a] * 100, 'i', 4, false);
+    scan_put(b + 12, intensity * 60000, 'u', 2, false);
     b[14] = (unsigned char)(1 | returns << 4);
     b[15] = (unsigned char)(o->n % 7 == 0 ? 4 : 0); /* withheld */
     b[16] = (unsigned char)code;
     b[17] = (unsigned char)(o->n % 251);
-    put(b + 20, 42, 2);
-    put_real(b + 22, 1e8 + (double)o->n * 1e-5);
-    put(b + 30, (uint64_t)(o->n % 65521), 2);
+    scan_put(b + 20, 42, 'u', 2, false);
+    scan_put(b + 22, 1e8 + (double)o->n * 1e-5, 'f', 8, false);
+    scan_put(b + 30, o->n % 65521, 'u', 2, false);
     b[32] = (unsigned char)(o->n % 253);
     fwrite(b, 1, sizeof b, o->to);
 }
@@ -157,7 +134,7 @@ static void write_point(output *o, const double *p, int label, double intensity,
         for (int a = 0; a < 3; a++)
             put_float(o->to, p[a]);
         put_float(o->to, intensity);
-        put(b, (uint64_t)code | 9 << 16, 4);
+        scan_put(b, code | 9 << 16, 'u', 4, false);
         fwrite(b, 1, 4, o->label);
     }
     o->n++;

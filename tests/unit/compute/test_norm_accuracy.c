@@ -20,17 +20,6 @@ typedef struct moments {
 static sp_backend be;
 static float x[N_RANKS * MOST], y[N_RANKS * MOST];
 
-static float as_bf16(float v)
-{
-    union {
-        float f;
-        uint32_t u;
-    } b = {.f = v};
-
-    b.u = (b.u + 0x7fff + (b.u >> 16 & 1)) & 0xffff0000u;
-    return b.f;
-}
-
 /* The deviates are about normal. */
 static void draw(double mean, double std, bool is_bf16)
 {
@@ -47,7 +36,7 @@ static void draw(double mean, double std, bool is_bf16)
         }
         x[i] = (float)(mean + std * sum);
         if (is_bf16)
-            x[i] = as_bf16(x[i]);
+            x[i] = sp_bf16_to_float(sp_bf16_of(x[i]));
     }
 }
 

@@ -361,7 +361,8 @@ static void same(const char *isa, const run *all, int b, const run *part, int at
     }
 }
 
-static const int rows[FX_SAMPLES] = {700, 33, 0, 1234};
+/* Two tiles of SP_TILE rows, one, none and three. */
+static const int rows[FX_SAMPLES] = {520, 33, 0, 1030};
 
 TEST(alone_or_in_a_batch_with_any_number_of_threads)
 {

@@ -1,153 +1,7 @@
-/* Batch norm, activations, dropout and pooling of each instruction set agree with plain
- * loops over channels, rows and pitches, and the plain loops agree with values worked
- * out here. */
-#include "fixtures/test.h"
-
-#include "fixtures/map_fixture.h"
-
-enum { N_OUT = 16 };
-
-/* Everything that is computed from one set of inputs. */
-typedef struct results {
-    sp_tensor t[N_OUT];
-    int n;
-    double *sums[2];
-} results;
-
-static sp_tensor *put(results *r, int64_t n, int c, int ld)
-{
-    assert_true(r->n < N_OUT);
-    r->t[r->n] = fx_tensor(n, c, ld, (uint64_t)r->n + 50);
-    return &r->t[r->n++];
-}
-
-static void normalize(sp_backend *be, const int32_t *row, int n_samples, int c, int pad,
-                      float slope, results *r)
-{
-    const int64_t n = row[n_samples];
-    sp_tensor x = fx_tensor(n, c, c + pad, 1), res = fx_tensor(n, c, c, 2);
-    float *p = fx_floats((size_t)c * 5, 3);
-    sp_tensor *y = put(r, n, c, c + 2 * pad), *dy = put(r, n, c, c),
-              *dx = put(r, n, c, c + pad);
-    sp_norm_args a = {.x = x, .y = *y, .scale = p, .shift = p + c, .slope = slope};
-    sp_norm_grad_args g = {.x = x,
-                           .y = *y,
-                           .dy = *dy,
-                           .slope = slope,
-                           .mean = p,
-                           .inv_std = p + c,
-                           .sample_row = row,
-                           .n_samples = n_samples,
-                           .sums = r->sums[1],
-                           .a = p + 2 * c,
-                           .b = p + 3 * c,
-                           .c = p + 4 * c,
-                           .dx = *dx};
-
-    OK(be->ops->norm_sums(be, x, row, n_samples, r->sums[0]));
-    OK(be->ops->norm_apply(be, &a));
-    OK(be->ops->norm_grad_sums(be, &g));
-    OK(be->ops->norm_grad_apply(be, &g));
-    g.dx = *put(r, n, c, c + pad);
-    g.is_added = true;
-    OK(be->ops->norm_grad_apply(be, &g));
-    a.res = res;
-    a.y = *put(r, n, c, c);
-    OK(be->ops->norm_apply(be, &a));
-    a.x = a.res = a.y; /* in place */
-    OK(be->ops->norm_apply(be, &a));
-    free(x.data), free(res.data), free(p);
-}
-
-static void pointwise(sp_backend *be, const int32_t *row, int n_samples, int c, int pad,
-                      float slope, results *r)
-{
-    const int64_t id[FX_SAMPLES] = {5, 1, 7, 3}, n = row[n_samples];
-    sp_tensor x = fx_tensor(n, c, c + pad, 4), y;
-
-    OK(be->ops->relu(be, x, slope, *put(r, n, c, c)));
-    OK(be->ops->relu_grad(be, x, slope, r->t[0], *put(r, n, c, c + pad), true));
-    y = *put(r, n, c, c + pad);
-    OK(be->ops->relu_grad(be, x, slope, y, y, false));
-    OK(be->ops->copy(be, x, *put(r, n, c, c + pad), false));
-    OK(be->ops->copy(be, x, *put(r, n, c, c), true));
-    const sp_dropout_args drop =
-        fx_dropout(x, *put(r, n, c, c + pad), 0.4f, id, row, n_samples);
-    OK(be->ops->dropout(be, &drop));
-    free(x.data);
-}
-
-static results compute(sp_backend *be, const int32_t *row, int n_samples, int c,
-                       int pad, float slope)
-{
-    const size_t n_sums = (size_t)n_samples * 2 * (size_t)c;
-    results r = {
-        .sums = {malloc(n_sums * sizeof(double)), malloc(n_sums * sizeof(double))}};
-
-    normalize(be, row, n_samples, c, pad, slope, &r);
-    pointwise(be, row, n_samples, c, pad, slope, &r);
-    return r;
-}
-
-static void drop(results *r)
-{
-    for (int i = 0; i < r->n; i++)
-        free(r->t[i].data);
-    free(r->sums[0]);
-    free(r->sums[1]);
-}
-
-static void compare(const char *isa, const results *fast, const results *plain,
-                    size_t n_sums)
-{
-    for (int i = 0; i < plain->n; i++) {
-        double error = fx_error(fast->t[i], plain->t[i]);
-        fx_guards(fast->t[i]);
-        fx_guards(plain->t[i]);
-        if (!(error <= 1e-6))
-            fail_msg("%s: result %d, [%d, %d]: error %g", isa, i, (int)plain->t[i].n,
-                     plain->t[i].c, error);
-    }
-    for (size_t i = 0; i < 2 * n_sums; i++) {
-        double a = fast->sums[i / n_sums][i % n_sums],
-               b = plain->sums[i / n_sums][i % n_sums];
-        if (!(fabs(a - b) <= 1e-11 * fmax(1, fabs(b))))
-            fail_msg("%s: sum %zu of %zu: %.17g, expected %.17g", isa, i, n_sums, a, b);
-    }
-}
-
-static void compare_case(int n, int c, int pad, float slope)
-{
-    const int32_t row[] = {0, n, n, n + 2};
-    const size_t n_sums = 3 * 2 * (size_t)c;
-    sp_backend be = fx_reference();
-    results plain = compute(&be, row, 3, c, pad, slope), fast;
-
-    for (int i = 0; i < FX_ISAS; i++) {
-        if (!fx_open(&be, fx_isas[i], 1))
-            continue;
-        fast = compute(&be, row, 3, c, pad, slope);
-        compare(fx_isas[i], &fast, &plain, n_sums);
-        drop(&fast);
-        be.ops->close(&be);
-    }
-    drop(&plain);
-}
-
-TEST(fast_is_plain)
-{
-    static const int channels[] = {1, 3, 4, 8, 16, 20, 32, 33, 48, 64, 96, 128, 256};
-    static const int rows[] = {0, 1, 2, 13, 31, 33, 127, 777};
-    static const float slopes[] = {1, 0, 0.01f};
-
-    for (size_t i = 0; i < sizeof channels / sizeof *channels; i++)
-        for (int s = 0; s < 3; s++)
-            compare_case(rows[(i + (size_t)s) % 8], channels[i], (int)i % 4, slopes[s]);
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        compare_case(rows[i], 20, 0, slopes[i % 3]);
-}
-
-/* ---- meaning ---- */
+/* Batch norm, dropout and pooling give values that are worked out here, in plain loops
+ * and, for pooling and the signs of norms, in each instruction set. */
+#include "cpu/cpu.h"
+#include "fixtures/op_results.h"
 
 TEST(norm_by_hand)
 {
@@ -334,4 +188,87 @@ TEST(pooling)
         fx_map_free(&maps[i]);
     fx_level_free(&fine);
     fx_level_free(&coarse);
+}
+
+/* ---- masks ---- */
+
+/* The gradient and its sums behind an activation whose output is read, or computed. */
+static void mask(op_results *r, const void *of)
+{
+    enum { N = 77 };
+    static const int32_t row[] = {0, 13, N};
+    const op_shape *s = of;
+    const sp_backend_ops *ops = r->be->ops;
+    const int c = s->c;
+    const size_t n_sums = 2 * 2 * (size_t)c;
+    double *sums = malloc(2 * n_sums * sizeof *sums);
+    sp_tensor x = op_operand(r, N, c, c + s->pad, 1), y = op_operand(r, N, c, c, 2),
+              g[2];
+    float *v = op_vector(r, 2 * (size_t)c, 4);
+    sp_norm_grad_args grad = {.x = x,
+                              .y = y,
+                              .slope = 0.25f,
+                              .mean = v,
+                              .inv_std = v + c,
+                              .sample_row = row,
+                              .n_samples = 2};
+
+    for (int j = 0; j < c; j += 3) { /* 2^-133, half of it and three quarters */
+        v[j] = j % 2 ? 0.5f : 0.75f;
+        v[c + j] = 0;
+        for (int i = 0; i < N; i += 2)
+            sp_put(x, i, j, i % 4 ? 0x1p-133f : -0x1p-133f);
+    }
+    OK(ops->norm_apply(
+        r->be, &(sp_norm_args){
+                   .x = x, .y = y, .scale = v, .shift = v + c, .slope = grad.slope}));
+    for (int i = 0; i < 2; i++) {
+        grad.dy = g[i] = op_operand(r, N, c, c + 1, 3);
+        grad.sums = sums + (size_t)i * n_sums;
+        OK(ops->norm_grad_sums(r->be, &grad));
+        grad.y.data = NULL;
+        grad.scale = v;
+        grad.shift = v + c;
+    }
+    for (int i = 0; i < N; i++)
+        for (int j = 0; j < c; j++)
+            if (sp_get(g[0], i, j) != sp_get(g[1], i, j))
+                fail_msg("row %d, channel %d of %d: %g by y, %g by x", i, j, c,
+                         (double)sp_get(g[0], i, j), (double)sp_get(g[1], i, j));
+    assert_memory_equal(sums, sums + n_sums, n_sums * sizeof *sums);
+    free(sums);
+}
+
+static void check_mask(sp_backend *be, int c, int pad)
+{
+    op_results r;
+
+    op_run(&r, be, NULL, true, be->precision == SP_BF16, mask,
+           &(op_shape){.c = c, .pad = pad});
+    op_drop(&r);
+}
+
+/* The sign of a norm's output is the same whether it is read or computed, also where
+ * the output is so small that bf16 stores 0. */
+TEST(signs_are_those_of_what_is_stored)
+{
+    static const int channels[] = {1, 8, 16, 20, 32, 64, 96};
+    sp_backend be = fx_reference();
+
+    for (size_t k = 0; k < sizeof channels / sizeof *channels; k++) {
+        be = fx_reference();
+        check_mask(&be, channels[k], 0);
+        for (int i = 0; i < FX_BF16_ISAS; i++) {
+            if (!fx_open_in(&be, fx_isas[i], 1, SP_BF16))
+                continue;
+            check_mask(&be, channels[k], (int)k % 3);
+            be.ops->close(&be);
+        }
+        for (int i = 0; i < FX_ISAS; i++) {
+            if (!fx_open(&be, fx_isas[i], 1))
+                continue;
+            check_mask(&be, channels[k], (int)k % 3);
+            be.ops->close(&be);
+        }
+    }
 }

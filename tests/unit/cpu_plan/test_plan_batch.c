@@ -156,10 +156,7 @@ static void check_bytes(const sp_plan_spec *spec, const int32_t *c, int32_t n)
     arena.scratch = &scratch;
     OK(build(spec, c, row, 1, &plan));
     arena.scratch = NULL;
-    for (int l = 0; l < plan.n_levels; l++)
-        voxels[l] = plan.level[l].n;
-    for (int m = 0; m < plan.n_maps; m++)
-        pairs[m] = plan.map[m].pairs;
+    oracle_counts(&plan, voxels, pairs);
     kept = sp_cpu_plan_bytes(spec, 1, voxels, pairs);
     meanwhile = sp_cpu_plan_scratch_bytes(spec, voxels, plan.above, pairs);
     assert_in_range(arena.used, kept - SLACK, kept);

@@ -53,26 +53,12 @@ static sp_plan_spec odd_spec(void)
     return s;
 }
 
-static void mixed_batch(batch *b)
-{
-    int32_t one[3] = {-7, 12345, -1};
-
-    *b = (batch){0};
-    add_surface(b, 1300, -20, -31, -4);
-    batch_add(b, NULL, 0);
-    batch_add(b, one, 1);
-    add_surface(b, 513, 100000, -300000, 17);
-    add_scatter(b, 400, -5, 6);
-    batch_add(b, NULL, 0);
-}
-
 TEST(families)
 {
     sp_plan_spec spec[3] = {oracle_dummy_spec(), oracle_minkunet_spec(5),
                             oracle_minkunet_spec(3)};
-    batch b;
+    batch b = mixed_batch(1300, 513, 400);
 
-    mixed_batch(&b);
     for (int i = 0; i < 3; i++)
         check(&spec[i], &b);
     free(b.coords);
@@ -81,17 +67,15 @@ TEST(families)
 TEST(odd_kernels_and_strides)
 {
     sp_plan_spec spec = odd_spec();
-    batch b;
+    batch b = mixed_batch(1300, 513, 400);
 
-    mixed_batch(&b);
     check_and_free(&spec, &b);
 }
 
 TEST(each_kernel_by_itself)
 {
-    batch b;
+    batch b = mixed_batch(1300, 513, 400);
 
-    mixed_batch(&b);
     for (int n = 1; n <= SP_MAX_KERNEL; n++) {
         sp_plan_spec spec = {0};
 
@@ -135,12 +119,7 @@ TEST(whole_range)
     int32_t lo = -SP_COORD_LIMIT, hi = SP_COORD_LIMIT - 1, corner[16][3];
     batch b = {0};
 
-    for (int32_t i = 0; i < 16; i++) {
-        int32_t in = i >> 3;
-        corner[i][0] = i & 1 ? hi - in : lo + in;
-        corner[i][1] = i & 2 ? hi : lo;
-        corner[i][2] = i & 4 ? hi : lo;
-    }
+    corners(corner);
     batch_add(&b, corner[0], 16);
     batch_add(&b, corner[0], 16); /* roots that would touch side by side */
     add_scatter(&b, 700, lo, hi + 1);

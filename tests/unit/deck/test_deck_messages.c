@@ -253,7 +253,7 @@ TEST(damage)
     uint32_t seed = 1;
     sp_config config;
 
-    for (int i = 0; i < 5000; i++) {
+    for (int i = 0; i < 1000; i++) {
         memcpy(deck, good, sizeof deck);
         for (int k = 0; k < 3; k++) {
             seed = seed * 1664525 + 1013904223;

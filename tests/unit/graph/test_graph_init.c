@@ -5,11 +5,11 @@
 
 static float *start(sp_graph *g, const char *override, uint64_t seed)
 {
-    char *o[] = {(char *)(uintptr_t) override};
+    char *o[] = {(char *)(uintptr_t) override, "net.width=0.25"};
     sp_config c;
     float *flat;
 
-    OK(sp_config_read(&c, NULL, 1, o));
+    OK(sp_config_read(&c, NULL, 2, o));
     OK(sp_graph_build(g, &c, 3, 20));
     sp_config_destroy(&c);
     flat = malloc((size_t)g->n_floats * sizeof *flat);

@@ -118,6 +118,7 @@ TEST(every_part_reaches_all)
     }
 }
 
+/* Each part alone, and all but each. */
 TEST(every_part_reads_back)
 {
     const sp_checkpoint_arrays none = {0};
@@ -126,9 +127,15 @@ TEST(every_part_reads_back)
     sp_checkpoint_state got;
     const char *path = test_path("a.h5");
 
+    if (comm.rank > 0) /* files know nothing of ranks */
+        return;
     for (int parts = 0; parts < 1 << PARTS; parts++) {
-        sp_normalization n = make(parts), back;
+        const int n_parts = __builtin_popcount((unsigned)parts);
+        sp_normalization n, back;
 
+        if (n_parts > 1 && n_parts < PARTS - 1)
+            continue;
+        n = make(parts);
         OK(sp_checkpoint_write(path, &graph, &set, &n, &none));
         OK(sp_checkpoint_read_state(path, &got, &back));
         check(&back, parts);

@@ -1,6 +1,7 @@
 /* Every scan format gives the same points, labels and attributes from files made by
  * hand; a file that does not fit its format is refused with a message that says what
  * was expected. */
+#include "fixtures/laz_points.h"
 #include "fixtures/scan_files.h"
 
 #include <sys/stat.h>
@@ -49,13 +50,11 @@ static void check_file(const char *name, const sp_scan_options *options,
 }
 
 /* ---- LAS ---- */
-static const int las_bytes[] = {20, 28, 26, 34, 57, 63, 30, 36, 38, 59, 67};
-
 /* Makes a LAS 1.minor file of this format with `extra` bytes after each record; returns
  * its size. */
 static size_t make_las(unsigned char *b, int minor, int format, int extra)
 {
-    int header = scan_las_bytes(minor), bytes = las_bytes[format] + extra;
+    int header = scan_las_bytes(minor), bytes = laz_record_bytes(format) + extra;
     int vlr = extra ? 54 + 192 : 0;
     const scan_las las = {minor, format, header + vlr, extra ? 1 : 0, bytes, N, 0.01};
 
@@ -89,7 +88,7 @@ static size_t make_las(unsigned char *b, int minor, int format, int extra)
         r[17] = 77;
         scan_put(r + 18, format < 6 ? 1234 : -2000, 'i', 2, false);
         scan_put(r + 20, format < 6 ? 0 : 1234, 'u', 2, false);
-        scan_put(r + las_bytes[format], -3, 'i', extra, false);
+        scan_put(r + laz_record_bytes(format), -3, 'i', extra, false);
     }
     return (size_t)(header + vlr + N * bytes);
 }
