@@ -21,6 +21,8 @@
 #ifndef SP_CPU_ISA_H
 #define SP_CPU_ISA_H
 
+#include <assert.h>
+
 #include "base/sp_number.h"
 #include "base/sp_rng.h"
 #include "cpu/cpu.h"
@@ -199,8 +201,8 @@ int sp_cpu_spans(const int32_t *sample_row, int n_samples, int rows, sp_cpu_span
  * They are formed over spans of SP_CPU_ROW_BLOCK rows, whose sums are added in order. No
  * span straddles a tile, so a convolution can sum each tile while it is in L2, and the
  * result is the same bits. */
-enum { SP_CPU_SPANS = SP_TILE / SP_CPU_ROW_BLOCK /* spans of a tile */ };
-_Static_assert(SP_TILE % SP_CPU_ROW_BLOCK == 0, "no span straddles a tile");
+enum { SP_CPU_SPANS = (int)SP_TILE / (int)SP_CPU_ROW_BLOCK /* spans of a tile */ };
+static_assert((int)SP_TILE % (int)SP_CPU_ROW_BLOCK == 0, "no span straddles a tile");
 
 typedef struct sp_cpu_sums {
     int n, c;                      /* numbers of tiles, of channels */

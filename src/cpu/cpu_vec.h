@@ -62,11 +62,11 @@ INLINE float fma_f(float a, float b, float c)
 #endif
 
 #if LANES == 16
-#include "cpu/cpu_vec_avx512.h"
+#include "cpu/cpu_vec_avx512.inc"
 #elif LANES == 8
-#include "cpu/cpu_vec_avx2.h"
+#include "cpu/cpu_vec_avx2.inc"
 #else
-#include "cpu/cpu_vec_portable.h"
+#include "cpu/cpu_vec_portable.inc"
 #endif
 
 INLINE int min_i(int a, int b)

@@ -35,11 +35,11 @@ version() {
 }
 : >"$work/none.c"
 if ${SP_CC-cc} $wide -fsyntax-only "$work/none.c" 2>"$work/log"; then
-    version -DLANES=4 bf16_peak.c bf16_conv.c tile_pack.c
+    version -DLANES=4 bf16_peak.c bf16_conv.c bf16_portable.c tile_pack.c
     version -DLANES=8 bf16_peak.c bf16_conv.c
     version -DLANES=16 bf16_peak.c bf16_conv.c
     version '-DLANES=16 -DWITH_AVX512BF16' bf16_peak.c bf16_conv.c
-    version '-DLANES=16 -DWITH_AMX' tile_pack.c
+    version '-DLANES=16 -DWITH_AMX' tile_pack.c tile_amx.c
     twice=$(nm -g --defined-only "$work"/*.o | sed -n 's/.* [A-Z] //p' | sort | uniq -d)
     [ -z "$twice" ] || echo "in two versions of the vector code: $twice"
     [ -z "$twice" ] || bad=1
