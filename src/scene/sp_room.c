@@ -102,8 +102,8 @@ static void add_chair(room *r, sp_rng *rng, double x, double y, double turn)
 /* Adds a table with chairs along its longer sides. */
 static void add_table(room *r, sp_rng *rng)
 {
-    const double half[2] = {sp_rng_uniform(rng, 0.5, 1.1),
-                            sp_rng_uniform(rng, 0.35, 0.5)};
+    const double half_x = sp_rng_uniform(rng, 0.5, 1.1);
+    const double half[2] = {half_x, sp_rng_uniform(rng, 0.35, 0.5)};
     const double turn = sp_rng_uniform(rng, 0, TURN);
     const double height = sp_rng_uniform(rng, 0.7, 0.78);
     const int chairs = 1 + (int)(half[0] / 0.4);
@@ -255,7 +255,7 @@ static sp_status fire(sp_lidar *scan, const room *r, const double from[3], sp_rn
             reflectance = r->box[i].reflectance;
         }
     }
-    t += NOISE * (2 * (sp_rng_unit(rng) + sp_rng_unit(rng) + sp_rng_unit(rng)) - 3);
+    t += NOISE * sp_lidar_noise(rng);
     for (int a = 0; a < 3; a++)
         p[a] = from[a] + t * dir[a];
     return sp_lidar_add(scan, p, label,
