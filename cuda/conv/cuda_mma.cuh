@@ -28,13 +28,6 @@ template <sp_precision P> struct cuda_operand {
     };
 };
 
-/* True if every chunk of the rows lies at a multiple of 16 bytes. */
-static inline bool cuda_is_aligned(sp_tensor t)
-{
-    return (uintptr_t)t.data % 16 == 0 &&
-           (size_t)t.ld * sp_elem_bytes(t.elem) % 16 == 0;
-}
-
 /* Copies one chunk to shared memory: the first `bytes` come from `from`, the rest are
  * 0. Rows that are not aligned are copied by plain loads and stores; the barriers that
  * the asynchronous copies need cover them too. */

@@ -411,25 +411,16 @@ sp_status sum_weights(sp_backend *be, const sp_conv_wgrad_args *args)
 
 /* ---- bias ---- */
 
-struct columns {
-    sp_tensor dy;
-
-    __device__ void operator()(int64_t i, int j, double *sum) const
-    {
-        sum[0] += cuda_get(dy, i, j);
-    }
-};
-
 struct add_samples {
-    const double *sums; /* [samples][2][c] */
-    int sample0, sample1, c;
+    const double *sums; /* [n_samples][2][c] */
+    int n_samples, c;
     float *dbias;
 
     __device__ void operator()(int64_t, int j) const
     {
         double sum = 0;
 
-        for (int b = sample0; b < sample1; b++)
+        for (int b = 0; b < n_samples; b++)
             sum += sums[(size_t)b * 2 * c + j];
         dbias[j] += (float)sum;
     }
@@ -442,9 +433,8 @@ sp_status sum_bias(sp_backend *be, const sp_conv_wgrad_args *a)
 
     sp_arena_reset(&cuda_of(be)->scratch);
     SP_TRY(SP_TAKE(&cuda_of(be)->scratch, (size_t)n * 2 * c, &sums));
-    SP_TRY(
-        cuda_sample_sums(be, columns{a->dy}, a->sample_row + a->sample0, n, c, sums));
-    return cuda_each(be, add_samples{sums, 0, n, c, a->dbias}, 1, c);
+    SP_TRY(cuda_sample_sums(be, a->dy, a->sample_row + a->sample0, n, sums));
+    return cuda_each(be, add_samples{sums, n, c, a->dbias}, 1, c);
 }
 
 sp_status sum_all(sp_backend *be, const sp_conv_wgrad_args *args)

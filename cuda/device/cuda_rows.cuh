@@ -181,16 +181,13 @@ __device__ static inline float cuda_affine(float x, float scale, float shift)
  * without data do not count. */
 static inline bool cuda_can_group(const sp_tensor *const *t, int n)
 {
-    bool is_aligned = true;
+    bool can_group = true;
 
     for (int i = 0; i < n; i++) {
-        if (!t[i]->data)
-            continue;
-        assert(t[i]->elem == t[0]->elem);
-        is_aligned = is_aligned && (uintptr_t)t[i]->data % 16 == 0 &&
-                     (size_t)t[i]->ld * sp_elem_bytes(t[i]->elem) % 16 == 0;
+        assert(!t[i]->data || t[i]->elem == t[0]->elem);
+        can_group = can_group && (!t[i]->data || cuda_is_aligned(*t[i]));
     }
-    return is_aligned;
+    return can_group;
 }
 
 /* ---- each row ----
@@ -502,33 +499,29 @@ sp_status cuda_row_sums(sp_backend *be, const F &f, const int32_t *sample_row,
                : cuda_launch_sums<float, 1>(be, f, sample_row, n_samples, c, sums);
 }
 
-/* Adapts f(i, j, sum), which adds two numbers of row i, channel j, to sum[0] and
- * sum[1]. */
-template <class F> struct cuda_one_by_one : cuda_plain {
-    F f;
+/* The values of a tensor of any type, one element at a time. */
+struct cuda_values : cuda_plain {
+    sp_tensor x;
 
     template <class T, int N> struct item {
     };
     template <class T, int N> __device__ void load(int64_t, int, item<T, N> *) const {}
     template <class T, int N>
     __device__ void add(const channels<N> &, const item<T, N> &, int64_t i, int j,
-                        double *a, double *b) const
+                        double *a, double *) const
     {
-        double sum[2] = {*a, *b};
-
-        f(i, j, sum);
-        *a = sum[0];
-        *b = sum[1];
+        *a += cuda_get(x, i, j);
     }
 };
 
-/* Writes the sums of f over rows of any type, one element at a time. */
-template <class F>
-sp_status cuda_sample_sums(sp_backend *be, const F &f, const int32_t *sample_row,
-                           int n_samples, int c, double *sums)
+/* Writes sums [n_samples][2][c] (device): the sums of x over the rows of each sample, and
+ * zeros. */
+static inline sp_status cuda_sample_sums(sp_backend *be, const sp_tensor &x,
+                                         const int32_t *sample_row, int n_samples,
+                                         double *sums)
 {
-    return cuda_launch_sums<float, 1>(be, cuda_one_by_one<F>{{}, f}, sample_row,
-                                      n_samples, c, sums);
+    return cuda_launch_sums<float, 1>(be, cuda_values{{}, x}, sample_row, n_samples,
+                                      x.c, sums);
 }
 
 #endif

@@ -160,6 +160,13 @@ static sp_status cuda_gemm_ready(const sp_backend *be, int *ready_on, K kernel,
     return SP_OK;
 }
 
+/* True if every chunk of 16 bytes of the rows lies at a multiple of 16 bytes. */
+static inline bool cuda_is_aligned(sp_tensor t)
+{
+    return (uintptr_t)t.data % 16 == 0 &&
+           (size_t)t.ld * sp_elem_bytes(t.elem) % 16 == 0;
+}
+
 __device__ static inline float *cuda_row(sp_tensor t, int64_t i)
 {
     return t.data + i * t.ld;

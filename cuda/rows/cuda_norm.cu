@@ -29,16 +29,12 @@
 namespace
 {
 
-struct values_and_squares {
+struct values_and_squares : cuda_plain {
     sp_tensor x;
 
-    template <int N> struct channels {
-    };
     template <class T, int N> struct item {
         cuda_pack<T, N> x;
     };
-
-    template <int N> __device__ channels<N> at(int) const { return {}; }
 
     template <class T, int N>
     __device__ void load(int64_t i, int j, item<T, N> *v) const
@@ -347,7 +343,7 @@ sp_status sp_cuda_norm_sums(sp_backend *be, sp_tensor x, const int32_t *sample_r
     assert(sp_tensor_is_sound(x) && sums);
     assert(sp_samples_cover(sample_row, n_samples, x.n));
     sp_arena_reset(&cuda_of(be)->scratch);
-    return cuda_row_sums(be, values_and_squares{x}, sample_row, n_samples, sums, x);
+    return cuda_row_sums(be, values_and_squares{{}, x}, sample_row, n_samples, sums, x);
 }
 
 sp_status sp_cuda_norm_apply(sp_backend *be, const sp_norm_args *args)

@@ -69,11 +69,6 @@ struct pool_grad_rows {
     }
 };
 
-unsigned columns_of(int c)
-{
-    return ((unsigned)c + 31) / 32;
-}
-
 /* ---- global pools: one row a sample ---- */
 
 /* Finds the first row of the largest value. Thread y of 32 scans rows y, y + 32, ...;
@@ -121,15 +116,6 @@ struct take_rows {
         const int32_t at = argmax[b * y.c + j];
 
         cuda_put(y, b, j, at < 0 ? 0 : cuda_get(x, at, j));
-    }
-};
-
-struct values {
-    sp_tensor x;
-
-    __device__ void operator()(int64_t i, int j, double *sum) const
-    {
-        sum[0] += cuda_get(x, i, j);
     }
 };
 
@@ -202,7 +188,7 @@ sp_status sum_rows(sp_backend *be, sp_tensor x, const int32_t *sample_row,
 
     sp_arena_reset(&cuda_of(be)->scratch);
     SP_TRY(SP_TAKE(&cuda_of(be)->scratch, (size_t)n_samples * 2 * x.c, &sums));
-    SP_TRY(cuda_sample_sums(be, values{x}, sample_row, n_samples, x.c, sums));
+    SP_TRY(cuda_sample_sums(be, x, sample_row, n_samples, sums));
     for (int first = 0; first < n_samples; first += CUDA_GROUP) {
         const cuda_samples s = cuda_group(sample_row, first, n_samples);
         SP_TRY(cuda_each(be, use_sums{sums, s, y, is_mean}, s.n, x.c));
@@ -242,7 +228,7 @@ sp_status sp_cuda_global_pool(sp_backend *be, sp_tensor x, const int32_t *sample
     for (int first = 0; x.c && first < n_samples; first += CUDA_GROUP) {
         const cuda_samples s = cuda_group(sample_row, first, n_samples);
 
-        SP_LAUNCH(sample_argmax_kernel, dim3(columns_of(x.c), (unsigned)s.n),
+        SP_LAUNCH(sample_argmax_kernel, dim3(((unsigned)x.c + 31) / 32, (unsigned)s.n),
                   dim3(32, 32), cuda_of(be)->compute, x, s, argmax);
         SP_TRY(cuda_launched("sample_argmax_kernel"));
     }
