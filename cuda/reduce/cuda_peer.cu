@@ -22,6 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_number.h"
 #include "process/sp_pulse.h"
 
 enum { TRIAL_VALUES = 1025, TRIALS = 5 };
@@ -81,7 +82,7 @@ size_t memory_bytes(const peer *own)
 {
     const size_t words = 2 * (size_t)own->p.size * PEER_PLACE_WORDS + TRIAL_VALUES;
 
-    return (words * sizeof(uint64_t) + BLOCK_BYTES - 1) / BLOCK_BYTES * BLOCK_BYTES;
+    return sp_multiple(words * sizeof(uint64_t), BLOCK_BYTES);
 }
 
 sp_status prepare(sp_transport *t, const sp_transport_options *options, offer *mine)

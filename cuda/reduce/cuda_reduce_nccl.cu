@@ -387,27 +387,21 @@ sp_status nccl_take(sp_transport *t, size_t bytes, void **out)
 
 /* ---- bf16 on the wire ---- */
 
-union float_bits {
-    float f;
-    uint32_t u;
-};
-
 /* Narrows floats to bf16, rounded to nearest, ties to even; NaN stays NaN. */
 __global__ void __launch_bounds__(CAST_THREADS)
     narrow_kernel(const float *from, size_t n, uint16_t *to)
 {
     sp_grid_wait();
     const size_t i = (size_t)blockIdx.x * CAST_THREADS + threadIdx.x;
-    float_bits x;
 
     if (i >= n)
         return;
-    x.f = from[i];
-    if ((x.u & 0x7fffffffu) > 0x7f800000u)
-        x.u |= 0x00400000u;
+    uint32_t bits = __float_as_uint(from[i]);
+    if ((bits & 0x7fffffffu) > 0x7f800000u)
+        bits |= 0x00400000u;
     else
-        x.u += 0x7fffu + (x.u >> 16 & 1);
-    to[i] = (uint16_t)(x.u >> 16);
+        bits += 0x7fffu + (bits >> 16 & 1);
+    to[i] = (uint16_t)(bits >> 16);
 }
 
 __global__ void __launch_bounds__(CAST_THREADS)
@@ -415,17 +409,9 @@ __global__ void __launch_bounds__(CAST_THREADS)
 {
     sp_grid_wait();
     const size_t i = (size_t)blockIdx.x * CAST_THREADS + threadIdx.x;
-    float_bits x;
 
-    if (i >= n)
-        return;
-    x.u = (uint32_t)from[i] << 16;
-    to[i] = x.f;
-}
-
-unsigned blocks_of(size_t n)
-{
-    return (unsigned)((n + CAST_THREADS - 1) / CAST_THREADS);
+    if (i < n)
+        to[i] = __uint_as_float((uint32_t)from[i] << 16);
 }
 
 /* The bf16 buffer of a part's floats; NULL: they travel as they are. */
@@ -439,26 +425,23 @@ uint16_t *wire_of(const nccl_transport *n, const sp_part *part)
     return n->wire + (data - n->taken);
 }
 
-sp_status narrow(nccl_transport *n, const sp_part *part)
+/* Puts into the stream that the part's floats become bf16 on the wire, or, behind the
+ * sum, floats again. */
+sp_status cast(nccl_transport *n, const sp_part *part, bool is_narrowed)
 {
+    const unsigned blocks = (unsigned)((part->count + CAST_THREADS - 1) / CAST_THREADS);
+    float *data = (float *)part->data;
     uint16_t *wire = wire_of(n, part);
 
     if (!wire || !part->count)
         return SP_OK;
-    SP_LAUNCH(narrow_kernel, blocks_of(part->count), CAST_THREADS, n->stream,
-              (const float *)part->data, part->count, wire);
-    return cuda_launched("narrow_kernel");
-}
-
-sp_status widen(nccl_transport *n, const sp_part *part)
-{
-    uint16_t *wire = wire_of(n, part);
-
-    if (!wire || !part->count)
-        return SP_OK;
-    SP_LAUNCH(widen_kernel, blocks_of(part->count), CAST_THREADS, n->stream, wire,
-              part->count, (float *)part->data);
-    return cuda_launched("widen_kernel");
+    if (is_narrowed)
+        SP_LAUNCH(narrow_kernel, blocks, CAST_THREADS, n->stream, data, part->count,
+                  wire);
+    else
+        SP_LAUNCH(widen_kernel, blocks, CAST_THREADS, n->stream, wire, part->count,
+                  data);
+    return cuda_launched(is_narrowed ? "narrow_kernel" : "widen_kernel");
 }
 
 /* ---- sums ---- */
@@ -530,10 +513,10 @@ sp_status nccl_post(sp_transport *t, const sp_part *part, int count, sp_sum *sum
     sum->handle = own;
     SP_CUDA(cudaStreamWaitEvent(n->stream, own->computed, 0));
     for (int i = 0; i < count; i++)
-        SP_TRY(narrow(n, &part[i]));
+        SP_TRY(cast(n, &part[i], true));
     SP_TRY(put_group(t, part, count));
     for (int i = 0; i < count; i++)
-        SP_TRY(widen(n, &part[i]));
+        SP_TRY(cast(n, &part[i], false));
     SP_CUDA(cudaEventRecord(own->done, n->stream));
     return SP_OK;
 }
