@@ -112,16 +112,12 @@ static int units_of(const cuda_conv_shape *s)
                : (s->c_x * elem_bytes(s->precision) + UNIT_BYTES - 1) / UNIT_BYTES;
 }
 
-static bool is_wgmma(const cuda_work *work)
-{
-    return work->kernel[0] == 'w' && work->kernel[2] == 'm'; /* wgmma, not wgrad */
-}
-
 static void describe_wgmma(const cuda_conv_shape *s, cuda_sms sms, cuda_work *work)
 {
     const bool is_tiled = cuda_wgmma_is_tiled(s->K, s->c_x, s->c_y);
     const cuda_wgmma_tile tile = cuda_wgmma_choose(sms, s->n, s->K, s->c_x, s->c_y);
 
+    work->is_wgmma = true;
     work->columns = tile.columns;
     work->cluster = tile.cluster;
     work->rows = CUDA_TILE_ROWS * tile.cluster;
@@ -169,9 +165,9 @@ static int64_t units_of_tile(const cuda_conv_shape *s, const cuda_row_tiles *til
 void cuda_count_block(const cuda_conv_shape *s, const cuda_row_tiles *tiles,
                       const cuda_work *work, int t, double *k_tiles, double *products)
 {
-    const int of_k_tile = is_wgmma(work) ? 4 : 2; /* units */
+    const int of_k_tile = work->is_wgmma ? 4 : 2; /* units */
     const double depth = (double)units_of(s) * UNIT_BYTES / elem_bytes(s->precision);
-    const double rows = is_wgmma(work) ? (double)QUARTER * tiles->quarters[t]
+    const double rows = work->is_wgmma ? (double)QUARTER * tiles->quarters[t]
                                        : (double)GROUP * tiles->groups[t];
 
     *k_tiles = (double)((units_of_tile(s, tiles, t) + of_k_tile - 1) / of_k_tile);

@@ -46,7 +46,8 @@ typedef struct cuda_conv_shape {
 
 /* The work of one kernel. Bytes are those that pass through the L2. */
 typedef struct cuda_work {
-    char kernel[40]; /* its name in tests/results/code-sm_90.txt */
+    char kernel[40];   /* its name in tests/results/code-sm_90.txt */
+    bool is_wgmma;     /* it multiplies by wgmma: k-tiles of four units */
     int rows, columns; /* rows: of a cluster's blocks together */
     int cluster;       /* blocks that share a list of offsets and the weights */
     int across;        /* tiles of columns */
