@@ -1,6 +1,7 @@
 /* The device of this rank: selection, streams, copies. */
 #include <assert.h>
 #include <ctype.h>
+#include <initializer_list>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -153,9 +154,8 @@ static sp_status start(sp_backend *be, sp_cuda *cuda)
                                          least > greatest ? least - 1 : least));
     SP_CUDA(cudaStreamCreateWithPriority(&cuda->plan, cudaStreamNonBlocking, least));
     SP_CUDA(cudaStreamCreateWithPriority(&cuda->side, cudaStreamNonBlocking, least));
-    SP_CUDA(cudaEventCreateWithFlags(&cuda->turn, cudaEventDisableTiming));
-    SP_CUDA(cudaEventCreateWithFlags(&cuda->forked, cudaEventDisableTiming));
-    SP_CUDA(cudaEventCreateWithFlags(&cuda->joined, cudaEventDisableTiming));
+    for (cudaEvent_t *event : {&cuda->turn, &cuda->forked, &cuda->joined})
+        SP_CUDA(cudaEventCreateWithFlags(event, cudaEventDisableTiming));
     sp_early_allow(cuda->compute, be->device);
     sp_early_allow(cuda->side, be->device);
     SP_CUDA(cudaDeviceGetAttribute(&cuda->n_multiprocessors,
@@ -208,23 +208,15 @@ void sp_cuda_close(sp_backend *be)
     destroy_scratch(cuda);
     if (cuda->counts)
         cudaFree(cuda->counts);
-    for (int i = 0; i < 2; i++)
-        if (cuda->clock[i])
-            cudaEventDestroy(cuda->clock[i]);
-    if (cuda->turn)
-        cudaEventDestroy(cuda->turn);
-    if (cuda->forked)
-        cudaEventDestroy(cuda->forked);
-    if (cuda->joined)
-        cudaEventDestroy(cuda->joined);
+    for (cudaEvent_t event :
+         {cuda->clock[0], cuda->clock[1], cuda->turn, cuda->forked, cuda->joined})
+        if (event)
+            cudaEventDestroy(event);
     sp_early_forget(cuda->side);
     sp_early_forget(cuda->compute);
-    if (cuda->side)
-        cudaStreamDestroy(cuda->side);
-    if (cuda->plan)
-        cudaStreamDestroy(cuda->plan);
-    if (cuda->compute)
-        cudaStreamDestroy(cuda->compute);
+    for (cudaStream_t stream : {cuda->side, cuda->plan, cuda->compute})
+        if (stream)
+            cudaStreamDestroy(stream);
     free(cuda);
     be->impl = NULL;
 }

@@ -1,11 +1,14 @@
 /* Arenas of device memory: a range of addresses as large as the device's memory, behind
  * which memory is put as the arena's front advances. An arena keeps that memory, so a
  * step allocates nothing once the largest batch has been seen. */
+#include <algorithm>
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_list.h"
 #include "base/sp_log.h"
+#include "base/sp_number.h"
 #include "cuda/device/cuda_util.cuh"
 
 namespace
@@ -22,7 +25,7 @@ struct device_arena {
 
 size_t granules(size_t bytes)
 {
-    return (bytes + SP_VMM_GRANULE - 1) / SP_VMM_GRANULE * SP_VMM_GRANULE;
+    return sp_multiple(bytes, SP_VMM_GRANULE);
 }
 
 double mib(size_t bytes)
@@ -43,30 +46,18 @@ size_t surplus(size_t bytes)
     return free_bytes > total / 4 * 3 + more ? more : 0;
 }
 
-/* Makes room to note one more piece. */
-sp_status grow_list(device_arena *own)
-{
-    size_t *more =
-        (size_t *)realloc(own->backed, ((size_t)own->n_backed + 1) * sizeof *more);
-
-    if (!more)
-        return SP_FAIL(SP_EMEM, "arena: out of memory");
-    own->backed = more;
-    return SP_OK;
-}
-
 sp_status commit(sp_arena *arena, size_t bytes)
 {
     device_arena *own = (device_arena *)arena->impl;
     const size_t need = granules(bytes) - arena->committed;
     const size_t room = arena->reserved - arena->committed;
-    size_t more = need;
+    size_t more;
     cudaError_t error;
 
     SP_CUDA(cudaSetDevice(own->device));
-    SP_TRY(grow_list(own));
-    more += surplus(bytes);
-    more = more < room ? more : room;
+    if (!sp_list_grow(&own->backed, own->n_backed, sizeof *own->backed))
+        return SP_FAIL(SP_EMEM, "arena %s: out of memory", arena->name);
+    more = std::min(need + surplus(bytes), room);
     error = sp_vmm_back(arena->base + arena->committed, more, own->device);
     if (error == cudaErrorMemoryAllocation && more > need) {
         more = need;

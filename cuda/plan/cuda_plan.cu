@@ -330,7 +330,6 @@ sp_status sp_cuda_plan_build(sp_backend *be, const sp_plan_spec *spec,
 {
     cuda_plan_builder b = {};
 
-    b.be = be;
     b.stream = cuda_of(be)->plan;
     b.spec = spec;
     b.arena = arena;

@@ -97,7 +97,6 @@ typedef struct plan_map {
 /* A plan under construction. Scratch is taken from `arena` above the content that
  * stays, and given back by sp_arena_rewind. */
 typedef struct cuda_plan_builder {
-    sp_backend *be;
     cudaStream_t stream;
     const sp_plan_spec *spec;
     sp_arena *arena, *host; /* the batch's device arena and its host memory */

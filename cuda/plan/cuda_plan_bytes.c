@@ -2,6 +2,7 @@
  * allocations of cuda_plan.cu, cuda_plan_levels.cu, cuda_plan_maps.cu and
  * cuda_plan_lists.cu in their order.
  */
+#include "base/sp_number.h"
 #include "cuda/device/cuda_ops.h"
 #include "cuda/plan/cuda_map.h"
 
@@ -19,24 +20,17 @@ typedef struct numbers {
     const int64_t *voxels, *pairs;
 } numbers;
 
-static int64_t padded(int64_t bytes)
-{
-    return (bytes + ALIGN - 1) / ALIGN * ALIGN;
-}
-
 /* An allocation that stays. */
 static void keep(room *r, int64_t bytes)
 {
-    r->used += padded(bytes);
-    r->high = r->used > r->high ? r->used : r->high;
+    r->used += (int64_t)sp_multiple((size_t)bytes, ALIGN);
+    r->high = sp_most(r->high, r->used);
 }
 
 /* Scratch that is given back. */
 static void use(room *r, int64_t bytes)
 {
-    const int64_t high = r->used + bytes;
-
-    r->high = high > r->high ? high : r->high;
+    r->high = sp_most(r->high, r->used + bytes);
 }
 
 /* The scratch of sorting n pairs: words, rows, sorted words, and for the library a copy
@@ -91,7 +85,7 @@ static void use_order(room *r, const numbers *n)
         int64_t *of_key = &sorted[cuda_map_key_bits(n->spec->map[m].kernel)];
 
         *of_key += rows_of(n, m);
-        most = *of_key > most ? *of_key : most;
+        most = sp_most(most, *of_key);
         rows += rows_of(n, m);
     }
     use(r, 4 * rows + 4 * (rows / CUDA_TALL_ROWS) + sort_bytes(most));

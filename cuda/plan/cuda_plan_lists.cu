@@ -13,7 +13,7 @@
  * Bytes, counted: order 48 n_out and the passes of the sort; pairs 8 n_words n_out + 12
  * m.
  */
-#include <assert.h>
+#include <algorithm>
 
 #include "cuda/plan/cuda_plan.cuh"
 
@@ -385,7 +385,7 @@ sp_status sort_tiles(cuda_plan_builder *b, const int32_t *sorted, int64_t n,
     int32_t *number;
 
     for (int i = 0; i < b->spec->n_maps; i++)
-        most = b->map[i].K > most ? b->map[i].K : most;
+        most = std::max(most, (int)b->map[i].K);
     bits = plan_bits((uint64_t)most);
     SP_TRY(SP_TAKE(b->arena, n, &word));
     SP_TRY(SP_TAKE(b->arena, n, &number));
