@@ -165,7 +165,7 @@ static sp_status look(sp_h5 **file, const char *dir, bool is_best_first,
         ino_t before;
 
         if (is_best)
-            snprintf(path, PATH_MAX, "%s/best.h5", dir);
+            sp_file_in(dir, "best.h5", path);
         else
             path_of_step(path, dir, steps[k]);
         if (is_best && is_absent(path))
