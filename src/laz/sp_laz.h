@@ -34,7 +34,6 @@
 #ifndef SP_LAZ_H
 #define SP_LAZ_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>

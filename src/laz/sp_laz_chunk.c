@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "base/sp_list.h"
 #include "laz/sp_laz_chunk.h"
 #include "laz/sp_laz_field.h"
 
@@ -59,17 +60,10 @@ static sp_status begin_pointwise(laz_decoder *d, int64_t end)
 
 static sp_status reserve(laz_decoder *d, size_t bytes)
 {
-    unsigned char *grown;
-
-    if (d->room >= bytes)
-        return SP_OK;
-    grown = realloc(d->bytes, bytes);
-    if (!grown)
-        return SP_FAIL(SP_EMEM, "%s: no memory for a LAZ chunk of %zu bytes",
-                       d->file->path, bytes);
-    d->bytes = grown;
-    d->room = bytes;
-    return SP_OK;
+    return sp_list_reserve(&d->bytes, &d->room, bytes)
+               ? SP_OK
+               : SP_FAIL(SP_EMEM, "%s: no memory for a LAZ chunk of %zu bytes",
+                         d->file->path, bytes);
 }
 
 /* Reads and checks the sizes that stand in front of the layers; *n is the bytes of the

@@ -6,6 +6,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/sp_list.h"
+#include "base/sp_number.h"
+
 enum {
     BLOCK_BYTES = 1 << 20,
     ALIGNMENT = 16,
@@ -29,9 +32,8 @@ void sp_laz_fault_set(laz_fault *fault, sp_status code, const char *what)
 void sp_laz_pool_destroy(laz_pool *pool)
 {
     for (int i = 0; i < pool->n; i++)
-        free(pool->block[i]);
+        free(pool->block[i].at);
     free(pool->block);
-    free(pool->bytes);
     *pool = (laz_pool){0};
 }
 
@@ -43,35 +45,21 @@ void sp_laz_pool_reset(laz_pool *pool)
 
 static sp_status add_block(laz_pool *pool, size_t bytes)
 {
-    size_t n = (size_t)pool->n + 1;
-    unsigned char **block = realloc(pool->block, n * sizeof *block);
-    size_t *sizes;
+    unsigned char *at = aligned_alloc(64, sp_multiple(bytes, 64));
 
-    if (!block)
+    if (!at || !sp_list_grow(&pool->block, pool->n, sizeof *pool->block)) {
+        free(at);
         return SP_FAIL(SP_EMEM, "no memory for the models of a LAZ chunk");
-    pool->block = block;
-    sizes = realloc(pool->bytes, n * sizeof *sizes);
-    if (!sizes)
-        return SP_FAIL(SP_EMEM, "no memory for the models of a LAZ chunk");
-    pool->bytes = sizes;
-    block[n - 1] = aligned_alloc(64, (bytes + 63) / 64 * 64);
-    if (!block[n - 1])
-        return SP_FAIL(SP_EMEM, "no memory for the models of a LAZ chunk");
-    sizes[n - 1] = bytes;
-    pool->n++;
+    }
+    pool->block[pool->n++] = (laz_block){at, bytes};
     return SP_OK;
-}
-
-static size_t round_up(size_t bytes)
-{
-    return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
 /* Goes on to a block that has room for `bytes` bytes. */
 static sp_status make_room(laz_pool *pool, size_t bytes)
 {
     while (pool->current < pool->n) {
-        if (pool->bytes[pool->current] - pool->used >= bytes)
+        if (pool->block[pool->current].bytes - pool->used >= bytes)
             return SP_OK;
         pool->current++;
         pool->used = 0;
@@ -83,10 +71,10 @@ void *sp_laz_pool_take(laz_pool *pool, size_t bytes)
 {
     unsigned char *at;
 
-    bytes = round_up(bytes);
+    bytes = sp_multiple(bytes, ALIGNMENT);
     if (make_room(pool, bytes) != SP_OK)
         return NULL;
-    at = pool->block[pool->current] + pool->used;
+    at = pool->block[pool->current].at + pool->used;
     pool->used += bytes;
     return memset(at, 0, bytes);
 }
@@ -107,7 +95,7 @@ static size_t model_bytes(unsigned n)
 {
     size_t numbers = 2 * n + (1u << table_bits(n)) + 1;
 
-    return round_up(sizeof(laz_model) + numbers * sizeof(uint16_t));
+    return sp_multiple(sizeof(laz_model) + numbers * sizeof(uint16_t), ALIGNMENT);
 }
 
 sp_status sp_laz_pool_reserve(laz_pool *pool, size_t n)
@@ -153,10 +141,10 @@ void sp_laz_model_update(laz_model *m)
 
 laz_model *sp_laz_model_create(laz_pool *pool, unsigned n)
 {
-    laz_model *m = (laz_model *)(pool->block[pool->current] + pool->used);
+    laz_model *m = (laz_model *)(pool->block[pool->current].at + pool->used);
 
     pool->used += model_bytes(n);
-    assert(pool->used <= pool->bytes[pool->current]);
+    assert(pool->used <= pool->block[pool->current].bytes);
     m->n = (uint16_t)n;
     m->shift = 0;
     if (pool->is_decoding && n > LAZ_SEARCHED)

@@ -77,12 +77,16 @@ typedef struct laz_bit {
     uint32_t zeros, total, share, until, cycle;
 } laz_bit;
 
+typedef struct laz_block {
+    unsigned char *at; /* [bytes] */
+    size_t bytes;
+} laz_block;
+
 /* Memory for the models of one chunk, in blocks that stay for the next chunk. */
 typedef struct laz_pool {
-    unsigned char **block;
-    size_t *bytes;
+    laz_block *block; /* [n] */
     int n, current;
-    size_t used;
+    size_t used;      /* bytes of the current block */
     bool is_decoding; /* models get a table */
 } laz_pool;
 

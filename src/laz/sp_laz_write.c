@@ -16,14 +16,15 @@
 #include "laz/sp_laz_field.h"
 #include "process/sp_thread.h"
 
-enum { MOST_THREADS = 64, FIRST_RECORDS = 4096 };
+enum { MOST_THREADS = 64 };
 
 typedef enum place_state { COLLECTING, FULL, DONE } place_state;
 
 typedef struct place {
     laz_codec codec;
-    unsigned char *records;
-    int64_t n, room; /* records collected; that fit */
+    unsigned char *records; /* [room] bytes */
+    size_t room;
+    int64_t n; /* records collected */
     pthread_t thread;
     bool is_started; /* the thread, with lock and condition */
     pthread_mutex_t lock;
@@ -174,25 +175,6 @@ static place *collecting(sp_laz_writer *w)
     return &w->place[w->next % w->n_places];
 }
 
-static sp_status reserve(const sp_laz_writer *w, place *p, int64_t n)
-{
-    size_t bytes = (size_t)w->format.record_bytes;
-    int64_t room = p->room ? p->room : FIRST_RECORDS;
-    unsigned char *grown;
-
-    if (p->room >= n)
-        return SP_OK;
-    while (room < n)
-        room *= 2;
-    grown = realloc(p->records, (size_t)room * bytes);
-    if (!grown)
-        return SP_FAIL(SP_EMEM, "%s: no memory for %lld points", w->path,
-                       (long long)room);
-    p->records = grown;
-    p->room = room;
-    return SP_OK;
-}
-
 sp_status sp_laz_cut(sp_laz_writer *w)
 {
     place *p = collecting(w);
@@ -220,7 +202,9 @@ sp_status sp_laz_write(sp_laz_writer *w, const unsigned char *records, int64_t n
         place *p = collecting(w);
         int64_t some = sp_least(w->format.chunk_points - p->n, n);
 
-        SP_TRY(reserve(w, p, p->n + some));
+        if (!sp_list_reserve(&p->records, &p->room, (size_t)(p->n + some) * bytes))
+            return SP_FAIL(SP_EMEM, "%s: no memory for %lld points", w->path,
+                           (long long)(p->n + some));
         memcpy(p->records + (size_t)p->n * bytes, records, (size_t)some * bytes);
         p->n += some;
         records += (size_t)some * bytes;
