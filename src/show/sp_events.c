@@ -16,6 +16,7 @@
 
 #include "base/sp_file.h"
 #include "base/sp_log.h"
+#include "base/sp_number.h"
 #include "base/sp_text.h"
 #include "show/sp_events_record.h"
 
@@ -90,7 +91,7 @@ static sp_status write_head(sp_events *e, int64_t first_step)
     begin_record(e, 0, now);
     sp_proto_text(&e->record, EVENT_VERSION, "brain.Event:2");
     SP_TRY(write_record(e));
-    e->part.n = 0;
+    sp_proto_clear(&e->part);
     sp_proto_int(&e->part, SESSION_STATUS, SESSION_START);
     begin_record(e, first_step, now);
     sp_proto_nested(&e->record, EVENT_SESSION, &e->part);
@@ -105,8 +106,7 @@ static sp_status create_file(sp_events *e, const char *dir, const char *host)
 
     SP_TRY(sp_file_make_folder(dir));
     SP_TRY(sp_record_last_file(dir, &last));
-    number = (int64_t)time(NULL);
-    number = number > last ? number : last + 1;
+    number = sp_most((int64_t)time(NULL), last + 1);
     if (snprintf(e->path, sizeof e->path,
                  "%s/" SP_RECORD_PREFIX "%010" PRId64 ".%.60s" SP_RECORD_SUFFIX, dir,
                  number, host) >= (int)sizeof e->path)
@@ -163,8 +163,7 @@ void sp_events_begin(sp_events *e, int64_t step, double time_s)
     assert(step >= 0);
     if (!e)
         return;
-    e->values.n = 0;
-    e->values.is_short = false;
+    sp_proto_clear(&e->values);
     e->step = step;
     e->time_s = time_s;
 }
@@ -175,8 +174,7 @@ static void begin_value(sp_events *e, const char *group, const char *name)
     char tag[TAG], shown[TAG];
 
     snprintf(tag, sizeof tag, "%s/%s", group, name);
-    e->value.n = 0;
-    e->value.is_short = false;
+    sp_proto_clear(&e->value);
     sp_proto_text(&e->value, VALUE_TAG,
                   sp_text_printable(shown, sizeof shown, tag, false));
 }
@@ -223,14 +221,13 @@ void sp_events_text(sp_events *e, const char *group, const char *name, const cha
     if (!e)
         return;
     begin_value(e, group, name);
-    e->part.n = 0;
-    e->part.is_short = false;
+    sp_proto_clear(&e->part);
     sp_proto_int(&e->part, TENSOR_TYPE, TYPE_STRING);
     sp_proto_nested(&e->part, TENSOR_SHAPE, &plugin); /* empty: a single text */
     add_quoted(&e->part, TENSOR_STRING, text);
     sp_proto_nested(&e->value, VALUE_TENSOR, &e->part);
     sp_proto_text(&plugin, PLUGIN_NAME, "text");
-    e->part.n = 0;
+    sp_proto_clear(&e->part);
     sp_proto_nested(&e->part, METADATA_PLUGIN, &plugin);
     sp_proto_nested(&e->value, VALUE_METADATA, &e->part);
     free(plugin.data);
@@ -244,8 +241,7 @@ void sp_events_picture(sp_events *e, const char *group, const char *name, int wi
         return;
     assert(width > 0 && height > 0 && png);
     begin_value(e, group, name);
-    e->part.n = 0;
-    e->part.is_short = false;
+    sp_proto_clear(&e->part);
     sp_proto_int(&e->part, IMAGE_HEIGHT, height);
     sp_proto_int(&e->part, IMAGE_WIDTH, width);
     sp_proto_int(&e->part, IMAGE_COLORS, COLORS_RGB);

@@ -16,6 +16,8 @@
 
 #include "base/sp_crc.h"
 #include "base/sp_file.h"
+#include "base/sp_list.h"
+#include "base/sp_number.h"
 
 /* The wire types of protobuf. */
 enum { VARINT = 0, FIXED64 = 1, BYTES = 2, FIXED32 = 5, WIRE_BITS = 3 };
@@ -25,18 +27,9 @@ enum { VARINT = 0, FIXED64 = 1, BYTES = 2, FIXED32 = 5, WIRE_BITS = 3 };
 void sp_proto_bytes(sp_proto *to, const void *data, size_t bytes)
 {
     assert(data || bytes == 0);
-    if (to->n + bytes > to->room) {
-        size_t room = to->room ? 2 * to->room : 1024;
-        unsigned char *grown;
-
-        room = room > to->n + bytes ? room : to->n + bytes;
-        grown = realloc(to->data, room);
-        if (!grown) {
-            to->is_short = true;
-            return;
-        }
-        to->data = grown;
-        to->room = room;
+    if (!sp_list_reserve(&to->data, &to->room, to->n + bytes)) {
+        to->is_short = true;
+        return;
     }
     if (bytes > 0)
         memcpy(to->data + to->n, data, bytes);
@@ -66,18 +59,8 @@ static void put_fixed(sp_proto *to, uint64_t bits, int n)
 {
     unsigned char bytes[8];
 
-    for (int i = 0; i < n; i++)
-        bytes[i] = (unsigned char)(bits >> (8 * i));
+    sp_put64(bytes, bits);
     sp_proto_bytes(to, bytes, (size_t)n);
-}
-
-static uint64_t get_fixed(const unsigned char *data, int n)
-{
-    uint64_t bits = 0;
-
-    for (int i = 0; i < n; i++)
-        bits |= (uint64_t)data[i] << (8 * i);
-    return bits;
 }
 
 void sp_proto_int(sp_proto *to, int field, int64_t value)
@@ -91,7 +74,6 @@ void sp_proto_double(sp_proto *to, int field, double value)
 {
     uint64_t bits;
 
-    assert(field > 0);
     memcpy(&bits, &value, sizeof bits);
     put_key(to, field, FIXED64);
     put_fixed(to, bits, 8);
@@ -101,7 +83,6 @@ void sp_proto_float(sp_proto *to, int field, float value)
 {
     uint32_t bits;
 
-    assert(field > 0);
     memcpy(&bits, &value, sizeof bits);
     put_key(to, field, FIXED32);
     put_fixed(to, bits, 4);
@@ -192,8 +173,7 @@ void sp_record_open(sp_proto *record)
 {
     static const unsigned char head[SP_RECORD_HEAD];
 
-    record->n = 0;
-    record->is_short = false;
+    sp_proto_clear(record);
     sp_proto_bytes(record, head, sizeof head);
 }
 
@@ -245,23 +225,6 @@ static bool read_at(sp_record_reader *reader, void *to, size_t bytes, int64_t at
     return got == (ssize_t)bytes;
 }
 
-/* Makes room for a record of so many bytes and its tail. */
-static bool make_room(sp_record_reader *reader, size_t bytes)
-{
-    unsigned char *grown;
-
-    if (bytes <= reader->room)
-        return true;
-    grown = realloc(reader->data, bytes);
-    if (!grown) {
-        reader->is_short = true;
-        return false;
-    }
-    reader->data = grown;
-    reader->room = bytes;
-    return true;
-}
-
 bool sp_record_next(sp_record_reader *reader)
 {
     const int64_t left = reader->size - reader->at - SP_RECORD_HEAD - SP_RECORD_TAIL;
@@ -270,15 +233,16 @@ bool sp_record_next(sp_record_reader *reader)
 
     if (left < 0 || !read_at(reader, head, sizeof head, reader->at))
         return false;
-    bytes = get_fixed(head, 8);
-    reader->is_damaged = get_fixed(head + 8, 4) != masked(head, 8);
-    if (reader->is_damaged || bytes > (uint64_t)left ||
-        !make_room(reader, bytes + SP_RECORD_TAIL) ||
-        !read_at(reader, reader->data, bytes + SP_RECORD_TAIL,
-                 reader->at + SP_RECORD_HEAD))
+    bytes = sp_get64(head);
+    reader->is_damaged = sp_get32(head + 8) != masked(head, 8);
+    if (reader->is_damaged || bytes > (uint64_t)left)
         return false;
-    reader->is_damaged =
-        get_fixed(reader->data + bytes, SP_RECORD_TAIL) != masked(reader->data, bytes);
+    reader->is_short =
+        !sp_list_reserve(&reader->data, &reader->room, bytes + SP_RECORD_TAIL);
+    if (reader->is_short || !read_at(reader, reader->data, bytes + SP_RECORD_TAIL,
+                                     reader->at + SP_RECORD_HEAD))
+        return false;
+    reader->is_damaged = sp_get32(reader->data + bytes) != masked(reader->data, bytes);
     if (reader->is_damaged)
         return false;
     reader->n = bytes;
@@ -334,7 +298,7 @@ static sp_status note_number(const char *path, void *last)
 {
     const int64_t number = number_of(strrchr(path, '/') + 1);
 
-    *(int64_t *)last = number > *(int64_t *)last ? number : *(int64_t *)last;
+    *(int64_t *)last = sp_most(number, *(int64_t *)last);
     return SP_OK;
 }
 

@@ -19,6 +19,13 @@ typedef struct sp_proto {
     bool is_short;
 } sp_proto;
 
+/* Empties the buffer; its room stays. */
+static inline void sp_proto_clear(sp_proto *message)
+{
+    message->n = 0;
+    message->is_short = false;
+}
+
 /* Appends bytes as they are, without a field's head. */
 void sp_proto_bytes(sp_proto *to, const void *data, size_t bytes);
 /* Each function appends the field of this number to a message; what it is given is
