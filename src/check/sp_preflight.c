@@ -9,15 +9,16 @@
 #include "base/sp_log.h"
 #include "check/sp_check.h"
 
-/* One rank's row of the table. Rates are in MB/s; 0: nothing to measure, printed as -. */
+/* What is measured on each rank. */
+typedef enum rate_kind { READ, COPY, REDUCE, N_RATES } rate_kind;
+
+/* One rank's row of the table. */
 typedef struct sp_flight {
     char host[64];
     int rank, node, local_rank, cores;
-    sp_place place; /* device -1: the rank computes on the CPU */
-    double reduce, copy, read;
+    sp_place place;       /* device -1: the rank computes on the CPU */
+    double rate[N_RATES]; /* in MB/s; 0: nothing to measure, printed as - */
 } sp_flight;
-
-typedef double sp_rate_of(const sp_flight *flight);
 
 /* ---- rates ---- */
 
@@ -120,50 +121,35 @@ static sp_status measure(sp_resources *r, sp_flight *flight)
     if (rc == SP_OK)
         rc = ops->fill(&r->backend, data, 0, bytes);
     if (rc == SP_OK)
-        rc = measure_copy(r, data, &flight->copy);
+        rc = measure_copy(r, data, &flight->rate[COPY]);
     if (rc == SP_OK)
-        rc = measure_read(r, &flight->read);
+        rc = measure_read(r, &flight->rate[READ]);
     rc = sp_session_agree(&r->session, rc);
     sp_session_beat(&r->session, SP_PHASE_REDUCE);
     if (rc == SP_OK)
-        rc = measure_reduce(r, data, &flight->reduce);
+        rc = measure_reduce(r, data, &flight->rate[REDUCE]);
     ops->arena_destroy(&arena);
     return rc;
 }
 
 /* ---- table ---- */
 
-static double reduce_of(const sp_flight *f)
-{
-    return f->reduce;
-}
-
-static double copy_of(const sp_flight *f)
-{
-    return f->copy;
-}
-
-static double read_of(const sp_flight *f)
-{
-    return f->read;
-}
-
 /* Warns of a rank at less than a quarter of the fastest rank's rate, which delays all
  * others. */
-static void warn_of_slowest(const sp_flight *all, int n, sp_rate_of *rate,
+static void warn_of_slowest(const sp_flight *all, int n, rate_kind kind,
                             const char *what)
 {
     const sp_flight *slowest = all;
     double fastest = 0;
 
     for (int r = 0; r < n; r++) {
-        if (rate(&all[r]) < rate(slowest))
+        if (all[r].rate[kind] < slowest->rate[kind])
             slowest = &all[r];
-        fastest = fmax(fastest, rate(&all[r]));
+        fastest = fmax(fastest, all[r].rate[kind]);
     }
-    if (rate(slowest) < fastest / 4)
+    if (slowest->rate[kind] < fastest / 4)
         sp_log_warn0("rank %d on %s %s at %.0f MB/s, the fastest at %.0f MB/s",
-                     slowest->rank, slowest->host, what, rate(slowest), fastest);
+                     slowest->rank, slowest->host, what, slowest->rate[kind], fastest);
 }
 
 static void print_devices(const sp_flight *all, int n)
@@ -200,14 +186,14 @@ static void print_flights(const sp_resources *r, const sp_flight *all)
         char reduce[16], copy[16], read[16];
         sp_log_info("%5d %-20s %5d %6d %6d  %-10s %15s %12s %10s", f->rank, f->host,
                     f->node, f->local_rank, f->cores, transport,
-                    text_of(f->reduce, reduce), text_of(f->copy, copy),
-                    text_of(f->read, read));
+                    text_of(f->rate[REDUCE], reduce), text_of(f->rate[COPY], copy),
+                    text_of(f->rate[READ], read));
     }
     if (!r->backend.ops->is_host)
         print_devices(all, n);
-    warn_of_slowest(all, n, read_of, "reads shards");
-    warn_of_slowest(all, n, copy_of, "copies to its device");
-    warn_of_slowest(all, n, reduce_of, "reduces");
+    warn_of_slowest(all, n, READ, "reads shards");
+    warn_of_slowest(all, n, COPY, "copies to its device");
+    warn_of_slowest(all, n, REDUCE, "reduces");
 }
 
 static sp_status preflight(sp_resources *r)
