@@ -1,7 +1,6 @@
 #include "label/label_cut.h"
 
 #include <assert.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

@@ -5,7 +5,6 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +13,6 @@
 #include <unistd.h>
 
 #include "base/sp_file.h"
-#include "base/sp_log.h"
 
 #define WORK       "/.sptrain"
 #define MADE       ".made"

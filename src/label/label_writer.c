@@ -1,6 +1,5 @@
 #include "label/label_writer.h"
 
-#include <assert.h>
 #include <stdlib.h>
 
 sp_status label_writer_make(label_job **job, int scan, label_step step)

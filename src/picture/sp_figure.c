@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/sp_number.h"
 #include "picture/sp_font.h"
 #include "picture/sp_palette.h"
 
@@ -37,7 +38,7 @@ const char *sp_figure_count(int64_t n, char text[SP_COUNT_TEXT])
 
     assert(n >= 0 && text);
     for (int i = 0; i < length; i++) {
-        if (i > 0 && (length - i) % 3 == 0 && digits[i - 1] != '-')
+        if (i > 0 && (length - i) % 3 == 0)
             text[to++] = ' ';
         text[to++] = digits[i];
     }
@@ -177,11 +178,9 @@ static void draw_frame(sp_canvas *canvas, int x, int y, int width, int height)
 static int height_of(const sp_figure *f, const sp_render *view)
 {
     enum { LEAST = 420, ABOVE = 60 };
-    int height = ABOVE + ROW * f->n_rows;
+    const int64_t framed = sp_most(ABOVE + ROW * (int64_t)f->n_rows, LEAST);
 
-    height = height > LEAST ? height : LEAST;
-    height = height < VIEW_HEIGHT ? height : VIEW_HEIGHT;
-    return height > view->height ? height : view->height;
+    return (int)sp_most(sp_least(framed, VIEW_HEIGHT), view->height);
 }
 
 sp_status sp_figure_draw(const sp_figure *f, const sp_cloud *cloud, sp_render_from from,
