@@ -6,10 +6,9 @@
 #
 # The tests of the kernels that elsewhere run on the emulator; convolutions of 200,000
 # voxels against double precision; compute-sanitizer, where it is installed, on the kernels'
-# tests and on training; training that
-# follows the CPU's and repeats in bits; two ranks on one GPU; timings. What it measures is
-# written to RESULTS (gpu-results) as JSON lines. Ends with "N passed, N failed"; 77 where
-# there is no GPU.
+# tests and on training; training that follows the CPU's and repeats in bits; two ranks on
+# one GPU; timings. What it measures is written to RESULTS (gpu-results) as JSON lines. Ends
+# with "N passed, N failed"; 77 where there is no GPU.
 here=$(cd "$(dirname "$0")/.." && pwd) || exit 1
 results=${1:-$PWD/gpu-results}
 run=$here/run
@@ -53,8 +52,6 @@ large() {
 step "200,000 voxels against double precision" large
 
 # ---- the sanitizer: kernels on the tensor cores, then a small network ----
-sanitizer=$(command -v compute-sanitizer ||
-    ls /usr/local/cuda*/bin/compute-sanitizer 2>/dev/null | tail -n 1)
 for tool in memcheck synccheck initcheck racecheck; do
     for test in test_cuda_conv test_cuda_wgmma test_cuda_wgrad test_cuda_net; do
         if [ -n "$sanitizer" ]; then

@@ -97,8 +97,6 @@ right() {
 }
 
 sanitize() {
-    sanitizer=$(command -v compute-sanitizer ||
-        ls /usr/local/cuda*/bin/compute-sanitizer 2>/dev/null | tail -n 1)
     if [ -z "$sanitizer" ]; then
         echo "skipped $part: no compute-sanitizer on the PATH or under /usr/local/cuda"
         return

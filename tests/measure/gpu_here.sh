@@ -1,7 +1,8 @@
 # The first part of gpu_check.sh and gpu_first.sh, which source this file in a folder of their
 # own, with $run (which puts the programs on the PATH) and $results set. Ends the script with
 # 77 where there is no GPU and with 1 where the programs do not start. Writes the names of
-# the kernels' tests to ./names and the device to $results/device.
+# the kernels' tests to ./names and the device to $results/device; $sanitizer becomes the
+# path of compute-sanitizer, empty where there is none.
 "$run" gpu_tests >names 2>why
 case $? in
 0) ;;
@@ -17,3 +18,5 @@ case $? in
 esac
 nvidia-smi --query-gpu=name,uuid,driver_version,memory.total --format=csv,noheader \
     >"$results/device" 2>/dev/null && cat "$results/device"
+sanitizer=$(command -v compute-sanitizer ||
+    ls /usr/local/cuda*/bin/compute-sanitizer 2>/dev/null | tail -n 1)

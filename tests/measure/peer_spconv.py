@@ -40,15 +40,8 @@ def layers(net, stem, c_in, classes):
             unit(at + "conv1", at + "norm1", "conv", level, 3, a, planes)
             unit(at + "conv2", at + "norm2", "conv", level, 3, planes, planes)
             if a != planes:
-                unit(
-                    at + "downsample.0",
-                    at + "downsample.1",
-                    "conv",
-                    level,
-                    1,
-                    a,
-                    planes,
-                )
+                down = at + "downsample."
+                unit(down + "0", down + "1", "conv", level, 1, a, planes)
             a = planes
         return a
 
@@ -59,15 +52,8 @@ def layers(net, stem, c_in, classes):
         unit("conv%dp%ds2" % (s, 2 ** (s - 1)), "bn%d" % s, "down", s, 2, c, c)
         c = blocks(s, s, c, PLANES[s - 1])
     for s in range(4, 8):
-        unit(
-            "convtr%dp%ds2" % (s, 2 ** (8 - s)),
-            "bntr%d" % s,
-            "up",
-            7 - s,
-            2,
-            c,
-            PLANES[s],
-        )
+        name = "convtr%dp%ds2" % (s, 2 ** (8 - s))
+        unit(name, "bntr%d" % s, "up", 7 - s, 2, c, PLANES[s])
         c = blocks(s + 1, 7 - s, PLANES[s] + skip.pop(), PLANES[s])
     rows.append(("final", "conv", 0, 1, c, classes))
     return rows
@@ -100,23 +86,19 @@ def make_network(torch, spconv, rows, net):
         if op == "batchnorm":
             return torch.nn.BatchNorm1d(b)
         if op == "down":
-            return spconv.SparseConv3d(
-                a, b, 2, stride=2, bias=False, indice_key="down%d" % level
-            )
+            key = "down%d" % level
+            return spconv.SparseConv3d(a, b, 2, stride=2, bias=False, indice_key=key)
         if op == "up":
-            return spconv.SparseInverseConv3d(
-                a, b, 2, bias=False, indice_key="down%d" % (level + 1)
-            )
-        return spconv.SubMConv3d(
-            a, b, kernel, bias=name == "final", indice_key="same%d_%d" % (level, kernel)
-        )
+            key = "down%d" % (level + 1)
+            return spconv.SparseInverseConv3d(a, b, 2, bias=False, indice_key=key)
+        key = "same%d_%d" % (level, kernel)
+        return spconv.SubMConv3d(a, b, kernel, bias=name == "final", indice_key=key)
 
     class Network(torch.nn.Module):
         def __init__(self):
             super().__init__()
-            self.part = torch.nn.ModuleDict(
-                {r[0].replace(".", "-"): make(*r) for r in rows}
-            )
+            parts = {r[0].replace(".", "-"): make(*r) for r in rows}
+            self.part = torch.nn.ModuleDict(parts)
             self.used = set()
 
         def at(self, name):
@@ -150,9 +132,8 @@ def make_network(torch, spconv, rows, net):
                 x = self.unit(x, "conv%dp%ds2" % (s, 2 ** (s - 1)), "bn%d" % s)
                 x = self.blocks(self.relu(x), s)
             for s in range(4, 8):
-                x = self.relu(
-                    self.unit(x, "convtr%dp%ds2" % (s, 2 ** (8 - s)), "bntr%d" % s)
-                )
+                name = "convtr%dp%ds2" % (s, 2 ** (8 - s))
+                x = self.relu(self.unit(x, name, "bntr%d" % s))
                 both = torch.cat([x.features, skips.pop().features], 1)
                 x = self.blocks(x.replace_feature(both), s + 1)
             return self.at("final")(x).features
@@ -170,9 +151,8 @@ def read_raw(torch, path):
         data = bytearray(file.read())
     size = 8 * (n + 1) + rows * (12 + 4 * columns + 4)
     if len(data) != size:
-        sys.exit(
-            "%s: %d bytes behind the first line, expected %d" % (path, len(data), size)
-        )
+        words = "%s: %d bytes behind the first line, expected %d"
+        sys.exit(words % (path, len(data), size))
 
     def take(at, count, dtype):
         return torch.frombuffer(data, dtype=dtype, count=count, offset=at)
@@ -234,10 +214,8 @@ class Device:
         if not self.is_gpu:
             return {}
         free, total = self.torch.cuda.mem_get_info()
-        return {
-            "memory_bytes": total - free,
-            "peak_bytes": self.torch.cuda.max_memory_allocated(),
-        }
+        peak = self.torch.cuda.max_memory_allocated()
+        return {"memory_bytes": total - free, "peak_bytes": peak}
 
     def words(self):
         return self.torch.cuda.get_device_name() if self.is_gpu else "cpu"
@@ -266,9 +244,8 @@ def measure_step(torch, spconv, device, options, data, net, precision, batch):
         with device.autocast(precision):
             x = spconv.SparseConvTensor(features, index, shape, batch)
             logits = network(x)
-        loss = torch.nn.functional.cross_entropy(
-            logits.float(), labels, ignore_index=-1
-        )
+        loss_of = torch.nn.functional.cross_entropy
+        loss = loss_of(logits.float(), labels, ignore_index=-1)
         scaler.scale(loss).backward()
         scaler.step(optim)
         scaler.update()
@@ -282,40 +259,27 @@ def measure_step(torch, spconv, device, options, data, net, precision, batch):
     ms, spread = median([1e3 * step() for _ in range(options.repeats)])
     if losses[-1] != losses[-1]:
         raise RuntimeError("the loss is not a number")
-    return dict(
-        name="step",
-        net=net,
-        stem=options.stem,
-        batch=batch,
-        n=len(index),
-        ms=ms,
-        spread=spread,
-        repeats=options.repeats,
-        loss_first=losses[0],
-        loss_last=losses[-1],
-        conv_dtype=network.dtype,
-        **device.memory()
-    )
+    times = dict(n=len(index), ms=ms, spread=spread, repeats=options.repeats)
+    ends = dict(loss_first=losses[0], loss_last=losses[-1], conv_dtype=network.dtype)
+    what = dict(name="step", net=net, stem=options.stem, batch=batch)
+    return dict(**what, **times, **ends, **device.memory())
 
 
 def measure_ops(torch, spconv, device, options, data, precision, c):
     """Single layers of c channels on the first sample, named as spbench ops has them; a
     forward with and without its kernel map, and both gradients together."""
     index, _, _, shape = collate(torch, data[2], 1, device.name)
-    dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(
-        precision, torch.float32
-    )
-    same = spconv.SubMConv3d(c, c, 3, bias=False, indice_key="same").to(
-        device.name, dtype
-    )
+    half = {"bf16": torch.bfloat16, "fp16": torch.float16}
+    dtype = half.get(precision, torch.float32)
+    same = spconv.SubMConv3d(c, c, 3, bias=False, indice_key="same")
+    same = same.to(device.name, dtype)
     down = spconv.SparseConv3d(c, c, 2, stride=2, bias=False, indice_key="down")
     down = down.to(device.name, dtype)
     features = torch.rand(len(index), c, device=device.name, dtype=dtype)
 
     def fresh(grad=False):
-        return spconv.SparseConvTensor(
-            features.clone().requires_grad_(grad), index, shape, 1
-        )
+        own = features.clone().requires_grad_(grad)
+        return spconv.SparseConvTensor(own, index, shape, 1)
 
     def timed(call, calls):
         begin = device.now()
@@ -327,15 +291,8 @@ def measure_ops(torch, spconv, device, options, data, precision, c):
         calls = 10 if device.is_gpu else 1
         timed(call, 3)
         ms, spread = median([timed(call, calls) for _ in range(options.repeats)])
-        return dict(
-            name=name,
-            n=len(index),
-            c_in=c,
-            c_out=c,
-            ms=ms,
-            spread=spread,
-            repeats=options.repeats,
-        )
+        times = dict(ms=ms, spread=spread, repeats=options.repeats)
+        return dict(name=name, n=len(index), c_in=c, c_out=c, **times)
 
     out = []
     with torch.no_grad():
@@ -363,9 +320,7 @@ def parse():
         return [int(word) for word in text.split(",")]
 
     p.add_argument("--raw", help="voxels, as spbench voxels writes them")
-    p.add_argument(
-        "--net", type=words, default=["minkunet34"], help="%s" % ",".join(BLOCKS)
-    )
+    p.add_argument("--net", type=words, default=["minkunet34"], help=",".join(BLOCKS))
     p.add_argument("--stem", type=int, default=5, help="kernel of the first layer")
     p.add_argument("--batch", type=numbers, default=[2])
     p.add_argument("--precision", type=words, default=["fp32", "tf32", "fp16"])
@@ -373,9 +328,7 @@ def parse():
     p.add_argument("--warm", type=int, default=5)
     p.add_argument("--repeats", type=int, default=15)
     p.add_argument("--dry", action="store_true", help="print the layers, run nothing")
-    p.add_argument(
-        "--cpu", action="store_true", help="try the logic without a GPU, in fp32"
-    )
+    p.add_argument("--cpu", action="store_true", help="try the logic on a CPU, in fp32")
     options = p.parse_args()
     for net in options.net:
         if net not in BLOCKS:
@@ -387,18 +340,15 @@ def parse():
 
 def jobs(torch, spconv, device, options, data):
     """(what, function) of all measurements."""
+    given = torch, spconv, device, options, data
     for precision in options.precision:
         for net in options.net:
             for batch in options.batch:
-                yield dict(net=net, batch=batch, precision=precision), lambda: [
-                    measure_step(
-                        torch, spconv, device, options, data, net, precision, batch
-                    )
-                ]
+                what = dict(net=net, batch=batch, precision=precision)
+                yield what, lambda: [measure_step(*given, net, precision, batch)]
         for c in options.channels:
-            yield dict(c_in=c, precision=precision), lambda: measure_ops(
-                torch, spconv, device, options, data, precision, c
-            )
+            what = dict(c_in=c, precision=precision)
+            yield what, lambda: measure_ops(*given, precision, c)
 
 
 def main():
@@ -421,22 +371,16 @@ def main():
     if options.cpu:  # its gradients ask for a stream of the GPU even so
         layers_of.ops.get_current_stream = lambda: 0
     data = read_raw(torch, options.raw)
-    peer = "spconv %s, torch %s" % (
-        getattr(spconv, "__version__", "?"),
-        torch.__version__,
-    )
+    version = getattr(spconv, "__version__", "?")
+    peer = "spconv %s, torch %s" % (version, torch.__version__)
     failed = 0
     for what, run in jobs(torch, layers_of, device, options, data):
         spconv.constants.SPCONV_ALLOW_TF32 = what["precision"] == "tf32"
         torch.backends.cuda.matmul.allow_tf32 = what["precision"] == "tf32"
         try:
             for row in run():
-                row.update(
-                    run="peer",
-                    peer=peer,
-                    device=device.words(),
-                    precision=what["precision"],
-                )
+                row.update(run="peer", peer=peer, device=device.words())
+                row.update(precision=what["precision"])
                 print(json.dumps(row), flush=True)
         except Exception as error:  # a precision that spconv lacks, memory
             failed += 1

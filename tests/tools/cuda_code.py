@@ -108,7 +108,7 @@ def opcode(text):
 def blocks_of(lines):
     """Cuts the lines of a kernel into blocks with their successors. A warp goes on behind
     a BSYNC; the label of a BSSY names that place once more."""
-    blocks, at, labels = [Block()], [], {}
+    blocks, labels = [Block()], {}
     for line in lines:
         label, found = LABEL.match(line), INSTRUCTION.match(line)
         if label:
@@ -220,8 +220,8 @@ def brings(block):
 def main_loop(blocks, product):
     """The innermost loop that multiplies most: (products, instructions of its longest way,
     how many of them only the warp that brings weights issues, all of the loop). On tensor
-    cores it also copies: the last k-tiles, for which there is
-    nothing more to copy, may have a loop of their own."""
+    cores it also copies: the last k-tiles, for which there is nothing more to copy, may
+    have a loop of their own."""
     found = None
 
     def has(body, pattern):

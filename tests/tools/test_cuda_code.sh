@@ -1,8 +1,8 @@
 #!/bin/sh
 # cuda_code.py counts a loop of machine code as it is, and finds a loop that grew, a
 # WARPSYNC, a load that moved behind the products, a kernel without limits, and what may not
-# stand ahead of a kernel's wait or should. The listings
-# are written here: small kernels of known size.
+# stand ahead of a kernel's wait or should. The listings are written here: small kernels of
+# known size.
 command -v python3 >/dev/null && command -v c++filt >/dev/null || {
     echo "SKIPPED: no python3 or no c++filt"
     exit 77
