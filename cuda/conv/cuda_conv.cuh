@@ -24,8 +24,8 @@
  * [units][n], n the channels of the result, depend on precision, offsets and widths
  * alone, never on the tile; those of cuda_wgmma_is_tiled are swizzled for bulk copies.
  *
- * A unit is the slice of the inner dimension that one instruction of the
- * tensor cores multiplies (cuda_mma.cuh).
+ * A unit is the slice of the inner dimension that one instruction of the tensor cores
+ * multiplies (cuda_mma.cuh).
  */
 #ifndef CUDA_CONV_CUH
 #define CUDA_CONV_CUH

@@ -105,15 +105,15 @@ template <sp_precision P, int MT, int NT> struct cuda_product {
     __device__ static void multiply(const fragments &f, int at, int unit,
                                     unsigned groups, float (&sum)[MT][NT][4])
     {
-        uint32_t a[MT][4], b[NT / 2][4];
+        uint32_t a[MT][4];
+        uint32_t b[NT / 2][4]; /* two registers of 8 columns, two of 8 more */
 
 #pragma unroll
         for (int i = 0; i < MT; i++)
             if (groups >> i & 1)
                 load_a(f.a[unit] + at + 16 * i * CUDA_STAGE_ROW, a[i]);
 #pragma unroll
-        for (int j = 0; j < NT / 2;
-             j++) /* b[j][0 .. 1]: 8 columns, b[j][2 .. 3]: 8 more */
+        for (int j = 0; j < NT / 2; j++)
             sp_ldmatrix(b[j], f.b[unit] + at + 16 * j * CUDA_STAGE_ROW);
 #pragma unroll
         for (int i = 0; i < MT; i++) {

@@ -188,8 +188,7 @@ struct apply : finish_first<sp_norm_finish_args> {
         if (res.data)
             cuda_unpack(item.res, r);
         for (int k = 0; k < N; k++) {
-            v[k] = cuda_affine(v[k], here.scale[k],
-                               here.shift[k]); /* as in cuda_conv_out.cuh */
+            v[k] = cuda_affine(v[k], here.scale[k], here.shift[k]);
             if (res.data)
                 v[k] += r[k];
             v[k] = v[k] > 0 ? v[k] : slope * v[k];

@@ -25,7 +25,7 @@
  *     DIR/tile.laz                an output, complete
  *     DIR/.sptrain/tile.laz.made  what it was made of, by which model and options
  *     DIR/.sptrain/               all that is unfinished; lock, status, heartbeat
- *  */
+ */
 #ifndef LABEL_H
 #define LABEL_H
 

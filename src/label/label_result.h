@@ -5,7 +5,7 @@
  *     rows   | section 0 | section 1 | section 2 | ...   dealt to the writers in turn,
  *     rank     first       first + 1   first + 2         so that all have work at any
  *                                                        time
- *  */
+ */
 #ifndef LABEL_RESULT_H
 #define LABEL_RESULT_H
 

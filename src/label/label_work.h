@@ -40,8 +40,8 @@ typedef struct label_work {
     int n_pending;
     uint64_t *sum; /* [sum_room] of the voxels of the sample at hand */
     int64_t sum_room;
-    int64_t n_done,
-        n_all;            /* points labelled as far as this rank knows; -1: not known */
+    int64_t n_done;       /* points labelled as far as this rank knows */
+    int64_t n_all;        /* points to label, on this rank or on all; -1: not known */
     int n_scans;          /* made by this run */
     sp_progress progress; /* the live line */
     label_times times;

@@ -38,11 +38,10 @@ typedef struct laz_decoder {
     laz_input input;      /* pointwise */
     unsigned char *bytes; /* layered: the chunk */
     size_t room;
-    int64_t number; /* of the chunk, for messages */
-    sp_laz_place
-        place;     /* the length is set at the end of the chunk, if it was unknown */
-    int64_t done;  /* points decoded */
-    bool is_first; /* the next point is the first, which is in codec.last */
+    int64_t number;     /* of the chunk, for messages */
+    sp_laz_place place; /* a length that is not known is set at the end of the chunk */
+    int64_t done;       /* points decoded */
+    bool is_first;      /* the next point is the first, which is in codec.last */
 } laz_decoder;
 
 /* Creates a decoder of one thread; file and format are borrowed. SP_EMEM; destroy after
