@@ -450,43 +450,6 @@ TEST(pcd_of_every_kind)
     }
 }
 
-/* Colours in ascii: integers, as PCL writes them, negative where they are signed, and the
- * floats of the same bits, as it wrote them. The float of an opaque colour is no number. */
-TEST(pcd_colours_of_text_are_unpacked)
-{
-    static const struct {
-        char type;
-        const char *text;
-    } at[] = {{'U', "1122867"},       {'U', "4279312947"},    {'I', "-15654349"},
-              {'F', "1.5734718e-39"}, {'F', "2.6656831e-38"}, {'F', "nan"}};
-    char text[300];
-
-    for (size_t k = 0; k < sizeof at / sizeof *at; k++) {
-        const bool is_nan = strcmp(at[k].text, "nan") == 0;
-
-        snprintf(text, sizeof text,
-                 "FIELDS x y z rgb label\nSIZE 4 4 4 4 4\nTYPE F F F %c U\n"
-                 "COUNT 1 1 1 1 1\nWIDTH 1\nHEIGHT 1\nDATA ascii\n1 2 3 %s 7\n",
-                 at[k].type, at[k].text);
-        scan_write_text("c.pcd", text);
-        if (!is_nan) {
-            assert_true(first_value("c.pcd", "red") == 0x11);
-            assert_true(first_value("c.pcd", "green") == 0x22);
-            assert_true(first_value("c.pcd", "blue") == 0x33);
-        } else {
-            const char *red = "red";
-            sp_scan_points p = {0};
-            sp_scan *scan;
-
-            OK(sp_scan_open(&scan, test_path("c.pcd"), NULL));
-            OK(sp_scan_select(scan, 1, &red));
-            FAILS(sp_scan_next(scan, 1, &p), SP_EDATA, "red");
-            sp_scan_points_destroy(&p);
-            sp_scan_close(scan);
-        }
-    }
-}
-
 /* A depth camera's PCD has a row for each pixel. Rows without a point keep their place,
  * whatever their label and attributes are; a point with such an attribute is refused, one
  * with such a label is unlabelled. */
