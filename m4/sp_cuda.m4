@@ -21,7 +21,9 @@ sp_cuda_summary="left out (CPU backend only)"
 AS_IF([test "x$with_cuda" != xno], [
   AS_CASE([$with_cuda],
     [yes|auto], [sp_cuda_path="$PATH:${CUDA_HOME:-/nonexistent}/bin:/usr/local/cuda/bin"],
-    [sp_cuda_path="$with_cuda/bin"])
+    [sp_cuda_path="$with_cuda/bin"
+     AS_IF([test ! -x "$with_cuda/bin/nvcc"],
+       [AC_MSG_ERROR([--with-cuda=$with_cuda: this folder has no bin/nvcc])])])
   AC_PATH_PROG([NVCC], [nvcc], [no], [$sp_cuda_path])
   AS_IF([test "x$NVCC" != xno], [
     CUDA_ROOT=`dirname \`dirname "$NVCC"\``

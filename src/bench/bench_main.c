@@ -337,7 +337,12 @@ int main(int argc, char **argv)
     sp_trial_main(argc, argv);
     sp_log_program("spbench");
     if (strcmp(word, "--version") == 0)
-        return sp_log_answered(print_version());
+        return sp_log_answered(
+            argc == 2 ? print_version()
+                      : SP_FAIL(SP_EUSAGE,
+                                "--version: expected nothing behind it, found "
+                                "%s",
+                                argv[2]));
     if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0)
         return sp_log_answered(print_help());
     sp_thread_wait_asleep(argv); /* parse moves the words of argv */

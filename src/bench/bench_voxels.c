@@ -2,10 +2,12 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/sp_file.h"
@@ -173,6 +175,9 @@ sp_status bench_shard_make(int64_t n, int n_samples, char *path)
 
 /* ---- spbench voxels ---- */
 
+/* How a file of rows begins. */
+#define RAW "sptrain-raw 1 "
+
 /* Writes all rows of the set, one array after the other. */
 static sp_status write_arrays(const sp_dataset *set, FILE *to)
 {
@@ -180,7 +185,7 @@ static sp_status write_arrays(const sp_dataset *set, FILE *to)
     sp_status rc = SP_OK;
     int64_t row = 0;
 
-    fprintf(to, "sptrain-raw 1 samples %lld voxels %lld features %d classes %d\n",
+    fprintf(to, RAW "samples %lld voxels %lld features %d classes %d\n",
             (long long)set->n_samples, (long long)set->n_voxels, set->n_features,
             set->n_classes);
     for (int64_t i = 0; i <= set->n_samples; i++) {
@@ -227,12 +232,35 @@ static sp_status write_raw(const char *from, const char *path)
     return rc;
 }
 
+/* A file of the name is replaced if this command writes such files, and not if it is
+ * somebody's scan or deck, by a slip. */
+static sp_status check_out(const char *out)
+{
+    char head[sizeof RAW] = "";
+    struct stat st;
+    int fd;
+
+    if (lstat(out, &st) != 0 || (S_ISREG(st.st_mode) && st.st_size == 0))
+        return SP_OK;
+    if (S_ISREG(st.st_mode)) {
+        SP_TRY(sp_file_open(out, O_RDONLY, &fd));
+        if (read(fd, head, sizeof head - 1) < 0)
+            head[0] = 0;
+        close(fd);
+    }
+    if (strcmp(head, RAW) == 0 || memcmp(head, "\211HDF\r\n\032\n", 8) == 0)
+        return SP_OK;
+    return SP_FAIL(SP_EUSAGE, "spbench voxels: --out %s is there, and is no shard",
+                   out);
+}
+
 sp_status bench_voxels_write(bench *b)
 {
     const bench_options *o = b->options;
 
     if (!o->out)
         return SP_FAIL(SP_EUSAGE, "spbench voxels: --out FILE is missing");
+    SP_TRY(check_out(o->out));
     if (o->shard)
         return write_raw(o->shard, o->out);
     return write_shard(o->out, o->shape, o->voxels.at[0], (int)o->samples);

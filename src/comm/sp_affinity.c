@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_log.h"
+
 enum { WORD_BITS = 64 };
 
 static hwloc_bitmap_t to_bitmap(const uint64_t set[SP_CORE_WORDS])
@@ -177,6 +179,10 @@ sp_status sp_affinity_bind(sp_comm *comm, const char *pci, char *text, size_t by
     SP_TRY(find_sharers(comm, near, &index, &n));
     if (wish && strcmp(wish, "no") == 0)
         return SP_OK;
+    if (wish && *wish)
+        sp_log_warn0("SP_BIND=%s: expected no: the ranks of a node divide its cores as "
+                     "without it",
+                     wish);
     cores = sp_affinity_share(near, index, n, share);
     if (cores > 0 && cores < sp_machine_count(allowed) &&
         bind_to(share, allowed, text, bytes) && cores < comm->cores)

@@ -9,6 +9,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "base/sp_log.h"
 #include "base/sp_machine.h"
 #include "comm/sp_comm.h"
 #include "comm/sp_comm_internal.h"
@@ -44,16 +45,24 @@ static sp_status count_cores(sp_comm *comm)
 }
 
 /* Divides the node where SP_RANKS_PER_NODE (sp_comm.h) asks for it. */
-static sp_status cut_node(struct sp_comm_impl *impl)
+static sp_status cut_node(const sp_comm *comm)
 {
+    struct sp_comm_impl *impl = comm->impl;
     const char *text = getenv("SP_RANKS_PER_NODE");
-    int n = text ? atoi(text) : 0, rank;
+    char *end = NULL;
+    const long n = text ? strtol(text, &end, 10) : 0;
+    const bool is_number = !text || (!*end && 0 <= n && n <= INT_MAX);
+    int rank;
     MPI_Comm part;
 
-    if (n <= 0)
+    if (!is_number && comm->rank == 0)
+        sp_log_warn("SP_RANKS_PER_NODE=%s: expected a number of ranks: no node is "
+                    "divided",
+                    text);
+    if (!is_number || n == 0)
         return SP_OK;
     SP_MPI(Comm_rank(impl->node, &rank));
-    SP_MPI(Comm_split(impl->node, rank / n, rank, &part));
+    SP_MPI(Comm_split(impl->node, rank / (int)n, rank, &part));
     SP_MPI(Comm_free(&impl->node));
     impl->node = part;
     return SP_OK;
@@ -64,12 +73,9 @@ static sp_status cut_node(struct sp_comm_impl *impl)
 static sp_status number_nodes(sp_comm *comm)
 {
     struct sp_comm_impl *impl = comm->impl;
-    int leader = comm->rank, *leaders = malloc(sizeof *leaders * (size_t)comm->size);
+    int leader = comm->rank, *leaders = impl->node_of_rank;
     MPI_Request request;
 
-    impl->node_of_rank = leaders;
-    if (!leaders)
-        return SP_FAIL(SP_EMEM, "no memory for a table of %d ranks", comm->size);
     SP_MPI(Ibcast(&leader, 1, MPI_INT, 0, impl->node, &request));
     SP_TRY(sp_comm_wait_all(comm, 1, &request));
     SP_MPI(Iallgather(&leader, 1, MPI_INT, leaders, 1, MPI_INT, impl->world, &request));
@@ -85,13 +91,13 @@ static sp_status number_nodes(sp_comm *comm)
     return SP_OK;
 }
 
-static sp_status exchange_in_node(void *arg, const void *mine, size_t bytes, void *all)
+static sp_status greatest_in_node(void *arg, int64_t *value, int n)
 {
     sp_comm *comm = arg;
     MPI_Request request;
 
-    SP_MPI(Iallgather(mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE,
-                      comm->impl->node, &request));
+    SP_MPI(Iallreduce(MPI_IN_PLACE, value, n, MPI_INT64_T, MPI_MAX, comm->impl->node,
+                      &request));
     return sp_comm_wait_all(comm, 1, &request);
 }
 
@@ -104,7 +110,7 @@ static sp_status share_memory(sp_comm *comm)
     if (comm->local_size == 1 || (text && strcmp(text, "0") == 0))
         return SP_OK;
     return sp_node_open(&comm->impl->shared, comm->local_rank, comm->local_size,
-                        exchange_in_node, comm);
+                        greatest_in_node, comm);
 }
 
 /* Duplicates the world. MPI_Comm_dup would spin. */
@@ -133,18 +139,23 @@ static uint64_t hash_node(const sp_comm *comm)
     return XXH64(text, strlen(text), 0);
 }
 
-/* Makes the communicator of this rank's node. MPI_Comm_split_type spins in a dozen
+/* Makes the communicator of this rank's node, and room for the table of the ranks'
+ * nodes: all ranks fail if one has none. MPI_Comm_split_type spins in a dozen
  * rounds without yielding: of 8 ranks on 2 cores it took 65 ms of processor time each,
  * half of the start. So it is called only where there are several nodes. */
 static sp_status open_node(sp_comm *comm)
 {
     struct sp_comm_impl *impl = comm->impl;
-    uint64_t hash = hash_node(comm), ends[2] = {hash, ~hash};
+    uint64_t hash = hash_node(comm), ends[3] = {hash, ~hash};
     MPI_Request request;
 
-    SP_MPI(Iallreduce(MPI_IN_PLACE, ends, 2, MPI_UINT64_T, MPI_MAX, impl->world,
+    impl->node_of_rank = malloc(sizeof *impl->node_of_rank * (size_t)comm->size);
+    ends[2] = !impl->node_of_rank;
+    SP_MPI(Iallreduce(MPI_IN_PLACE, ends, 3, MPI_UINT64_T, MPI_MAX, impl->world,
                       &request));
     SP_TRY(sp_comm_wait_all(comm, 1, &request));
+    if (ends[2])
+        return SP_FAIL(SP_EMEM, "no memory for a table of %d ranks", comm->size);
     if (ends[0] == ~ends[1])
         return duplicate(comm, &impl->node);
     SP_MPI(Comm_split_type(impl->world, MPI_COMM_TYPE_SHARED, comm->rank, MPI_INFO_NULL,
@@ -160,7 +171,7 @@ sp_status sp_comm_find_nodes(sp_comm *comm)
     share_cores(comm, comm->size > comm->cores);
     SP_TRY(open_node(comm));
     SP_TRY(count_cores(comm));
-    SP_TRY(cut_node(impl));
+    SP_TRY(cut_node(comm));
     SP_MPI(Comm_set_errhandler(impl->node, MPI_ERRORS_RETURN));
     SP_TRY(duplicate(comm, &impl->lane));
     SP_MPI(Comm_rank(impl->node, &comm->local_rank));

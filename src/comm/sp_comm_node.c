@@ -4,6 +4,7 @@
 
 #include <assert.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -57,7 +58,7 @@ typedef struct queue {
 
 struct sp_node {
     int rank, size;
-    sp_node_exchange *exchange;
+    sp_node_agree *agree;
     void *arg;
     region segment;
     lane *lane; /* [size] flags of each rank */
@@ -68,10 +69,11 @@ struct sp_node {
 
 /* ---- shared memory ---- */
 
-/* The description of new memory that the node's first rank sends to the others. */
+/* The description of new memory that the node's first rank gives to the others. */
 typedef struct offer {
     int64_t pid, fd; /* fd < 0: there is no memory */
-    char name[32]; /* a random name, which exposes the equal pid of another container */
+    /* random, part of the memory's name: exposes the equal pid of another container */
+    int64_t number;
 } offer;
 
 /* False if the limit on file sizes forbids this size, which would raise a signal. */
@@ -83,15 +85,22 @@ static bool is_allowed(size_t bytes)
            (limit.rlim_cur == RLIM_INFINITY || limit.rlim_cur >= bytes);
 }
 
+enum { NAME = 32 };
+static const char *name_of(const offer *o, char name[NAME])
+{
+    snprintf(name, NAME, "sptrain-%016" PRIx64, (uint64_t)o->number);
+    return name;
+}
+
 static int make_memory(size_t bytes, offer *o)
 {
-    uint64_t random = 0;
+    char name[NAME];
     int fd;
 
-    if (!is_allowed(bytes) || getrandom(&random, sizeof random, 0) < 0)
+    if (!is_allowed(bytes) || getrandom(&o->number, sizeof o->number, 0) < 0)
         return -1;
-    snprintf(o->name, sizeof o->name, "sptrain-%016llx", (unsigned long long)random);
-    fd = memfd_create(o->name, MFD_CLOEXEC);
+    o->number &= INT64_MAX; /* it is the greatest of the ranks' */
+    fd = memfd_create(name_of(o, name), MFD_CLOEXEC);
     if (fd >= 0 && ftruncate(fd, (off_t)bytes) != 0) {
         close(fd);
         fd = -1;
@@ -103,7 +112,7 @@ static int make_memory(size_t bytes, offer *o)
 
 static int open_memory(const offer *o)
 {
-    char path[64], target[PATH_MAX], name[48];
+    char path[64], target[PATH_MAX], own[NAME], name[NAME + 8];
     ssize_t n;
 
     if (o->fd < 0)
@@ -114,7 +123,7 @@ static int open_memory(const offer *o)
     if (n < 0)
         return -1;
     target[n] = 0;
-    snprintf(name, sizeof name, "/memfd:%s", o->name);
+    snprintf(name, sizeof name, "/memfd:%s", name_of(o, own));
     return strncmp(target, name, strlen(name)) == 0 ? open(path, O_RDWR | O_CLOEXEC)
                                                     : -1;
 }
@@ -127,42 +136,6 @@ static char *map_memory(int fd, size_t bytes)
     return base == MAP_FAILED ? NULL : base;
 }
 
-/* Maps a new segment of `bytes` for each rank. Collective over the node. r->base stays
- * NULL on all ranks if one of them cannot map it. */
-static sp_status share(const sp_node *node, size_t bytes, region *r)
-{
-    size_t all_bytes = bytes * (size_t)node->size;
-    offer mine = {.fd = -1}, *all = calloc((size_t)node->size, sizeof *all);
-    int8_t is_mapped, *mapped = calloc((size_t)node->size, 1);
-    int fd = -1;
-    sp_status rc = all && mapped
-                       ? SP_OK
-                       : SP_FAIL(SP_EMEM, "no memory for the sums of a node's ranks");
-
-    if (rc == SP_OK && node->rank == 0)
-        fd = make_memory(all_bytes, &mine);
-    if (rc == SP_OK)
-        rc = node->exchange(node->arg, &mine, sizeof mine, all);
-    if (rc == SP_OK) {
-        if (node->rank > 0)
-            fd = open_memory(&all[0]);
-        r->bytes = bytes;
-        r->base = map_memory(fd, all_bytes);
-        is_mapped = r->base != NULL;
-        rc = node->exchange(node->arg, &is_mapped, 1, mapped);
-    }
-    if (fd >= 0)
-        close(fd);
-    if (rc != SP_OK || memchr(mapped, 0, (size_t)node->size)) {
-        if (r->base)
-            munmap(r->base, all_bytes);
-        r->base = NULL;
-    }
-    free(all);
-    free(mapped);
-    return rc;
-}
-
 static void unshare(const sp_node *node, region *r)
 {
     if (r->base)
@@ -170,39 +143,57 @@ static void unshare(const sp_node *node, region *r)
     r->base = NULL;
 }
 
-static sp_status open_node(sp_node *node)
+/* Maps a new segment of `bytes` for each rank. Collective over the node. r->base is
+ * NULL on all ranks if one of them cannot map it, or !can_use, which a rank says that
+ * has no memory to keep it in mind. */
+static sp_status share(const sp_node *node, size_t bytes, bool can_use, region *r)
 {
-    size_t flags = sizeof(lane), slots = (size_t)N_SLOTS * SLOT_BYTES;
+    const size_t all_bytes = bytes * (size_t)node->size;
+    offer o = {-1, -1, -1};
+    int64_t is_missing = 1;
+    int fd = node->rank == 0 ? make_memory(all_bytes, &o) : -1;
+    sp_status rc = node->agree(node->arg, &o.pid, sizeof o / sizeof o.pid);
 
-    SP_TRY(share(node, flags + slots, &node->segment));
-    node->lane = (lane *)(void *)node->segment.base;
-    return SP_OK;
+    *r = (region){.bytes = bytes};
+    if (rc == SP_OK) {
+        if (node->rank > 0)
+            fd = open_memory(&o);
+        r->base = map_memory(fd, all_bytes);
+        is_missing = !r->base || !can_use;
+        rc = node->agree(node->arg, &is_missing, 1);
+    }
+    if (fd >= 0)
+        close(fd);
+    if (rc != SP_OK || is_missing)
+        unshare(node, r);
+    return rc;
 }
 
-sp_status sp_node_open(sp_node **node, int rank, int size, sp_node_exchange *exchange,
+sp_status sp_node_open(sp_node **node, int rank, int size, sp_node_agree *agree,
                        void *arg)
 {
+    const size_t flags = sizeof(lane), slots = (size_t)N_SLOTS * SLOT_BYTES;
+    const sp_node own = {.rank = rank, .size = size, .agree = agree, .arg = arg};
     sp_node *n = calloc(1, sizeof *n);
+    region segment;
     sp_status rc;
 
     assert(0 <= rank && rank < size);
-    assert(exchange);
+    assert(agree);
     *node = NULL;
-    if (!n)
-        return SP_FAIL(SP_EMEM, "no memory for the sums of a node's ranks");
-    n->rank = rank;
-    n->size = size;
-    n->exchange = exchange;
-    n->arg = arg;
+    rc = share(&own, flags + slots, n, &segment);
+    if (!segment.base) {
+        free(n);
+        return rc;
+    }
+    *n = own;
+    n->segment = segment;
+    n->lane = (lane *)(void *)segment.base;
     n->brief.last = &n->brief.first;
     n->lengthy.last = &n->lengthy.first;
     n->lengthy_lane.last = &n->lengthy_lane.first;
-    rc = open_node(n);
-    if (rc != SP_OK || !n->segment.base)
-        sp_node_close(n);
-    else
-        *node = n;
-    return rc;
+    *node = n;
+    return SP_OK;
 }
 
 void sp_node_close(sp_node *node)
@@ -218,16 +209,16 @@ void sp_node_close(sp_node *node)
 
 sp_status sp_node_alloc(sp_node *node, size_t bytes, void **out)
 {
-    region *r = calloc(1, sizeof *r);
-    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    region *r = calloc(1, sizeof *r), found;
+    sp_status rc = share(node, (bytes + page) / page * page, r, &found);
 
     *out = NULL;
-    if (!r)
-        return SP_FAIL(SP_EMEM, "no memory for the sums of a node's ranks");
-    if (share(node, (bytes + page) / page * page, r) != SP_OK || !r->base) {
+    if (!found.base) {
         free(r);
-        return SP_OK;
+        return rc;
     }
+    *r = found;
     r->next = node->regions;
     node->regions = r;
     *out = r->base + r->bytes * (size_t)node->rank;

@@ -2,6 +2,9 @@
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+#ifdef _OPENMP
+#include <omp.h>
+#endif
 
 #include "cpu/cpu_isa.h"
 
@@ -93,6 +96,11 @@ static sp_status cpu_open(sp_backend *be, int device, int threads)
 
     be->device = device;
     be->threads = threads > 0 ? threads : 1;
+#ifdef _OPENMP
+    omp_set_dynamic(0); /* OMP_DYNAMIC would take some away */
+    if (be->threads > omp_get_thread_limit())
+        be->threads = omp_get_thread_limit();
+#endif
     be->impl = NULL;
     cpu = calloc(1, sizeof *cpu);
     if (!cpu)

@@ -362,7 +362,9 @@ static sp_status read_whole(sample_reader *r, const sp_extent *extent, int64_t f
             bad = narrow(wide, m * cols, type, at);
         if (bad < 0)
             continue;
-        if (type.most < INT64_MAX)
+        if (type.most < 0)
+            snprintf(text, sizeof text, "no point in a sample without a voxel");
+        else if (type.most < INT64_MAX)
             snprintf(text, sizeof text, "0 to %lld", (long long)type.most);
         BAD(r, extent, "%s %lld: %.17g, expected %s", cols > 1 ? "row" : "point",
             (long long)(done + bad / cols), sp_h5_value(stored, raw, bad), text);

@@ -11,9 +11,13 @@
 
 bool sp_shard_is_chunked(const sp_shard *shard)
 {
-    for (int i = 0; i < SP_EXTENTS; i++)
-        if (sp_shard_extent((sp_shard *)(uintptr_t)shard, i)->chunks)
+    for (int i = 0; i < SP_EXTENTS; i++) {
+        const sp_h5_chunks *c =
+            sp_shard_extent((sp_shard *)(uintptr_t)shard, i)->chunks;
+
+        if (c && !c->compact)
             return true;
+    }
     return false;
 }
 

@@ -75,8 +75,8 @@ static sp_status read_names(const header *h, const char *name, int expected,
         return SP_OK;
     }
     sp_h5_list_free(texts, n);
-    return SP_FAIL(SP_EDATA, "%s: %s has %d names, expected %d", h->path, name, n,
-                   expected);
+    return SP_FAIL(SP_EDATA, "%s: %s has %d name%s, expected %d", h->path, name, n,
+                   sp_plural(n), expected);
 }
 
 /* Two classes or two columns of one name are refused: results are reported by the name
@@ -173,8 +173,8 @@ static sp_status check_shape(const header *h, const char *name,
     char found[64], want[64];
 
     if (shape->rank != rank)
-        return SP_FAIL(SP_EDATA, "%s:%s: %d dimensions, expected %d", h->path, name,
-                       shape->rank < 0 ? 0 : shape->rank, rank);
+        return SP_FAIL(SP_EDATA, "%s:%s: %d dimension%s, expected %d", h->path, name,
+                       shape->rank < 0 ? 0 : shape->rank, sp_plural(shape->rank), rank);
     if ((rows < 0 || shape->dim[0] == rows) &&
         (rank == 1 || cols < 0 || shape->dim[1] == cols))
         return SP_OK;

@@ -52,11 +52,12 @@ void sp_graph_print(const sp_graph *graph, FILE *to)
             "stride", "kernel", "in", "out", "parameters", "from");
     for (int i = 0; i < graph->n_nodes; i++)
         print_node(graph, &graph->node[i], width, to);
-    fprintf(
-        to,
-        "%d layer%s, %d of them convolution%s; %lld parameters; %d kernel map%s on %d "
-        "coordinate level%s\n",
-        graph->n_nodes, sp_plural(graph->n_nodes), n_convs, sp_plural(n_convs),
-        (long long)graph->n_weights, graph->spec.n_maps, sp_plural(graph->spec.n_maps),
-        graph->spec.n_levels, sp_plural(graph->spec.n_levels));
+    fprintf(to,
+            "%d layer%s, %d of them %sconvolution%s; %lld parameters; %d kernel map%s "
+            "on %d "
+            "coordinate level%s\n",
+            graph->n_nodes, sp_plural(graph->n_nodes), n_convs,
+            n_convs == 1 ? "a " : "", sp_plural(n_convs), (long long)graph->n_weights,
+            graph->spec.n_maps, sp_plural(graph->spec.n_maps), graph->spec.n_levels,
+            sp_plural(graph->spec.n_levels));
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/sp_exact.h"
+#include "base/sp_machine.h"
 #include "data/sp_voxel.h"
 #include "memory/sp_fixed.h"
 #include "memory/sp_kept.h"
@@ -81,6 +82,31 @@ sp_status sp_foresee_fixed(sp_foreseer *f, sp_foreseen_fixed *fixed)
     if (!is_host)
         fixed->program = ARENAS * PAGE_BYTES;
     return SP_OK;
+}
+
+sp_status sp_foresee_fit(const sp_foresight *what, bool is_training, int64_t memory)
+{
+    const double mib = 1 << 20;
+    const int64_t there = memory ? memory : (int64_t)sp_machine_memory();
+    sp_foreseen_fixed fixed = {0, 0};
+    sp_foreseer f;
+    sp_status rc = sp_foresee_open(&f, what, is_training);
+
+    if (rc == SP_OK)
+        rc = sp_foresee_fixed(&f, &fixed);
+    sp_foresee_close(&f);
+    SP_TRY(rc);
+    if (!what->backend->ops->is_host || fixed.weights + fixed.program <= there)
+        return SP_OK;
+    return SP_FAIL(SP_EMEM,
+                   "a rank needs about %.1f MiB for the %s of the network and %.1f MiB "
+                   "for the program, expected at most the %.1f MiB %s: %s, or take a "
+                   "smaller network (net.width)",
+                   (double)fixed.weights / mib,
+                   is_training ? "weights, gradients and optimizer state" : "weights",
+                   (double)fixed.program / mib, (double)there / mib,
+                   memory ? "of run.memory_mb" : "of this machine",
+                   memory ? "give it more" : "take another machine");
 }
 
 /* ---- with a batch ---- */

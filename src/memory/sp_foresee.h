@@ -95,6 +95,10 @@ typedef struct sp_foreseen_fixed {
 } sp_foreseen_fixed;
 /* The bytes that no batch changes. SP_EMEM. */
 sp_status sp_foresee_fixed(sp_foreseer *foreseer, sp_foreseen_fixed *fixed);
+/* Fails with SP_EMEM and a message where those bytes alone are more than the `memory`
+ * bytes of a rank (0: those of this machine). On a device it never does: its memory is
+ * reserved before anything is written. Local. */
+sp_status sp_foresee_fit(const sp_foresight *what, bool is_training, int64_t memory);
 
 /* The points in the sample's margin that an evaluation reads. Pure. */
 int64_t sp_foresee_context(const sp_foresight *what, const sp_dataset *set,

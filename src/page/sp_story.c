@@ -72,7 +72,8 @@ static sp_status read_lines(sp_story *story, const char *name, bool is_later)
             sp_story_note(story, "%s: line %d was skipped: %s.", name, number, fault);
     }
     if (n_faults > NOTES)
-        sp_story_note(story, "%s: %d more lines were skipped.", name, n_faults - NOTES);
+        sp_story_note(story, "%s: %d more line%s skipped.", name, n_faults - NOTES,
+                      n_faults - NOTES == 1 ? " was" : "s were");
     free(all);
     return SP_OK;
 }

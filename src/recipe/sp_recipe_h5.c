@@ -204,8 +204,10 @@ static sp_status read_list(sp_h5 *file, const char *name, int most, int *n,
     *list = NULL;
     *n = expected;
     if (expected > 0)
-        return BAD(file, "%s has %d names, expected %d", name, found, expected);
-    return BAD(file, "%s has %d names, expected 1 to %d", name, found, most);
+        return BAD(file, "%s has %d name%s, expected %d", name, found, sp_plural(found),
+                   expected);
+    return BAD(file, "%s has %d name%s, expected 1 to %d", name, found,
+               sp_plural(found), most);
 }
 
 static sp_status read_columns(sp_h5 *file, sp_recipe *r)
@@ -279,9 +281,9 @@ sp_status sp_recipe_check_columns(const sp_recipe *r, const char *path, int n,
         return SP_OK;
     if (!is_subset && r->n_columns != n)
         return SP_FAIL(SP_EDATA,
-                       "%s:" GROUP ": attribute column_names has %d names, expected "
+                       "%s:" GROUP ": attribute column_names has %d name%s, expected "
                        "%d, those of feature_names",
-                       path, r->n_columns, n);
+                       path, r->n_columns, sp_plural(r->n_columns), n);
     for (int i = 0; i < n; i++) {
         if (is_subset ? sp_text_find(r->n_columns, r->column, name[i]) >= 0
                       : strcmp(r->column[i], name[i]) == 0)

@@ -291,7 +291,7 @@ static void print_heartbeats(const sp_heartbeat *records, int n, FILE *to)
             process = "finished"; /* after it closed the folder, by itself */
         say(to, "%6d  %-24s %8d  %-9s %6d %9" PRId64 "  %-20s %10.1f%s%s", r, h->host,
             h->pid, sp_phase_name((sp_phase)h->phase), h->epoch, h->step,
-            sp_date(h->time, when), difftime(time(NULL), (time_t)h->time),
+            sp_date(h->time, when), fmax(0, difftime(time(NULL), (time_t)h->time)),
             h->lost      ? "  lost"
             : process[0] ? "  process "
                          : "",

@@ -1,8 +1,10 @@
 /* PCD 0.5 to 0.7: ascii, binary, and binary_compressed, which is LZF over all fields
  * one after the other, so that the whole file is decompressed at once. A field of
  * several values is named NAME_0, NAME_1, ...; packed colours (rgb, rgba) are also
- * available as red, green, blue. */
+ * available as red, green, blue. A record of ascii has a double for each number of a
+ * line, then those of the colours. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,6 +22,9 @@ typedef struct pcd {
     char name[MAX_FIELDS][SP_SCAN_NAME];
     int size[MAX_FIELDS], count[MAX_FIELDS];
     char type[MAX_FIELDS];
+    int numbers;                      /* of a point */
+    int n_packed, packed[MAX_FIELDS]; /* ascii: fields of colours, by their number */
+    int packed_at[MAX_FIELDS];        /* and which number of a line each is */
     int64_t width, height, points;
     pcd_data data;
     unsigned char *plain; /* the decompressed points, field after field */
@@ -191,11 +196,11 @@ static sp_status read_header(sp_scan *scan, pcd *p)
     return check_header(scan, p);
 }
 
+static const char *const colour[] = {"blue", "green", "red"};
+
 /* Adds the colours that a field packs into four bytes as 0xAARRGGBB. */
 static sp_status add_colours(sp_scan *scan, int at)
 {
-    static const char *const colour[] = {"blue", "green", "red"};
-
     for (int i = 0; i < 3; i++) {
         sp_scan_field *f = sp_scan_add(scan, colour[i], at, 'u', 4);
 
@@ -208,7 +213,23 @@ static sp_status add_colours(sp_scan *scan, int at)
     return SP_OK;
 }
 
-static sp_status add_fields(sp_scan *scan, const pcd *p)
+/* The same for ascii, where fill_ascii unpacks them. */
+static sp_status add_ascii_colours(sp_scan *scan, const pcd *p)
+{
+    for (int k = 0; k < p->n_packed; k++)
+        for (int i = 0; i < 3; i++) {
+            sp_scan_field *f = sp_scan_add(scan, colour[i], scan->record_bytes, 'f', 8);
+
+            if (!f)
+                return SP_EMEM;
+            f->copy_kind = 'u';
+            f->copy_size = 1;
+            scan->record_bytes += 8;
+        }
+    return SP_OK;
+}
+
+static sp_status add_fields(sp_scan *scan, pcd *p)
 {
     bool is_ascii = p->data == PCD_ASCII;
     int at = 0;
@@ -216,8 +237,13 @@ static sp_status add_fields(sp_scan *scan, const pcd *p)
     for (int i = 0; i < p->n; i++) {
         char name[SP_SCAN_NAME + 16];
 
-        if (!is_ascii && strncmp(p->name[i], "rgb", 3) == 0 && p->size[i] == 4)
-            SP_TRY(add_colours(scan, at));
+        if (strncmp(p->name[i], "rgb", 3) == 0 && p->size[i] == 4) {
+            if (!is_ascii)
+                SP_TRY(add_colours(scan, at));
+            p->packed_at[p->n_packed] = at / 8;
+            p->packed[p->n_packed] = i;
+            p->n_packed += is_ascii;
+        }
         for (int k = 0; k < p->count[i]; k++) {
             int size = is_ascii ? 8 : p->size[i];
             sp_scan_field *f;
@@ -233,7 +259,8 @@ static sp_status add_fields(sp_scan *scan, const pcd *p)
         }
     }
     scan->record_bytes = at;
-    return SP_OK;
+    p->numbers = at / 8;
+    return is_ascii ? add_ascii_colours(scan, p) : SP_OK;
 }
 
 /* ---- data ---- */
@@ -287,12 +314,31 @@ static void gather(const sp_scan *scan, const pcd *p, int64_t n, unsigned char *
     }
 }
 
+/* Unpacks the colours of a number: PCL writes it as an integer (U), and wrote it as the
+ * float that has these bits (F). NaN: the number has no such bits, as the float of an
+ * opaque colour, which is no number. */
+static void unpack(double number, char type, double to[3])
+{
+    const bool fits = type == 'f'   ? !isnan(number)
+                      : type == 'u' ? number >= 0 && number <= UINT32_MAX
+                                    : number >= INT32_MIN && number <= INT32_MAX;
+    const float as_float = (float)number;
+    uint32_t bits = 0;
+
+    if (fits && type == 'f')
+        memcpy(&bits, &as_float, sizeof bits);
+    else if (fits)
+        bits = (uint32_t)(int64_t)number;
+    for (int i = 0; i < 3; i++)
+        to[i] = fits ? bits >> 8 * i & 255 : NAN;
+}
+
 static sp_status fill_ascii(sp_scan *scan, pcd *p, int64_t n, unsigned char *to)
 {
-    const int wanted = scan->record_bytes / 8;
+    const int wanted = p->numbers;
 
     for (int64_t i = 0; i < n; i++, to += scan->record_bytes) {
-        double number[SP_SCAN_FIELDS];
+        double number[SP_SCAN_FIELDS + 3 * MAX_FIELDS];
         bool got;
         int found;
 
@@ -309,6 +355,9 @@ static sp_status fill_ascii(sp_scan *scan, pcd *p, int64_t n, unsigned char *to)
                            scan->path, p->text.number,
                            found > wanted ? "more than " : "",
                            found > wanted ? wanted : found, wanted);
+        for (int k = 0; k < p->n_packed; k++)
+            unpack(number[p->packed_at[k]], p->type[p->packed[k]],
+                   &number[wanted + 3 * k]);
         memcpy(to, number, (size_t)scan->record_bytes);
     }
     return SP_OK;
@@ -346,7 +395,7 @@ static sp_status open_pcd(sp_scan *scan, const sp_scan_options *options)
     return p->data == PCD_BINARY
                ? sp_scan_check_size(scan, scan->n_points, scan->record_bytes,
                                     scan->data_at)
-               : sp_scan_check_size(scan, scan->n_points, scan->record_bytes / 4,
+               : sp_scan_check_size(scan, scan->n_points, 2 * p->numbers,
                                     scan->data_at - 1);
 }
 

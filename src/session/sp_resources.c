@@ -75,10 +75,14 @@ sp_status sp_resources_open_net(sp_resources *r, const float *class_weight)
         .class_weight = class_weight,
         .label_smoothing = (float)config->train.label_smoothing,
     };
+    const sp_foresight what = sp_resources_foresight(r, &r->backend);
     sp_status rc;
 
     assert(r->backend.ops && r->columns && !r->has_net);
     rc = sp_graph_build(&r->graph, config, r->n_columns, r->n_classes);
+    if (rc == SP_OK)
+        rc = sp_foresee_fit(&what, options.transport,
+                            (int64_t)(r->session.resolved.memory_mb * (1 << 20)));
     if (rc == SP_OK) {
         rc = sp_net_create(&r->net, &r->graph, &r->backend, r->session.comm, &options);
         r->has_net = true;

@@ -162,7 +162,8 @@ sp_status sp_resources_kept_class_weights(sp_resources *resources, bool is_named
 /* ---- sp_resources.c ---- */
 
 /* Builds graph and network from the config, with new random weights. class_weight
- * (host, borrowed during the call) may be NULL. */
+ * (host, borrowed during the call) may be NULL. SP_EMEM before anything is allocated
+ * where the weights do not fit into the host's memory, or into run.memory_mb. */
 sp_status sp_resources_open_net(sp_resources *resources, const float *class_weight);
 /* Opens what a training adds to the network: buckets, optimizer, and a loader of
  * n_slots batches. */

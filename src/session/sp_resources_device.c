@@ -374,7 +374,7 @@ sp_status sp_resources_open_device(sp_resources *r)
     }
     snprintf(r->device, sizeof r->device, "%s%s%s, %d thread%s a rank",
              r->backend.ops->name, place ? " " : "", place ? place->what.name : "",
-             threads, sp_plural(threads));
+             r->backend.threads, sp_plural(r->backend.threads));
     if (rc == SP_OK && place)
         rc = measure_memory(r, place);
     return rc;

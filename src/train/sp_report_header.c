@@ -58,10 +58,10 @@ void sp_report_idle(const sp_resources *r, const sp_sampler *sampler)
 
     assert(sampler->effective >= 1 && sampler->accumulate >= 1);
     if (step > 0 && n < ranks)
-        sp_log_warn0("%d of the %d ranks have nothing to do in a %s of %d sample%s: "
+        sp_log_warn0("%d of the %d ranks %s nothing to do in a %s of %d sample%s: "
                      "raise batch.size or take fewer ranks",
-                     ranks - n, ranks, sampler->accumulate > 1 ? "micro-batch" : "step",
-                     n, sp_plural(n));
+                     ranks - n, ranks, ranks - n == 1 ? "has" : "have",
+                     sampler->accumulate > 1 ? "micro-batch" : "step", n, sp_plural(n));
 }
 
 /* Warns of keys of the deck that the data cannot fulfil. */

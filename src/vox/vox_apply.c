@@ -82,8 +82,8 @@ static sp_status count_rows(sp_h5 *file, const char *path, const char *name, int
             path, name);
     SP_TRY(sp_h5_shape_of(file, name, &shape));
     if (shape.rank != 1)
-        return SP_FAIL(SP_EDATA, "%s:%s: %d dimensions, expected 1", path, name,
-                       shape.rank);
+        return SP_FAIL(SP_EDATA, "%s:%s: %d dimension%s, expected 1", path, name,
+                       shape.rank, sp_plural(shape.rank));
     if (!shape.is_contiguous)
         most *= EXPANSION;
     if (shape.dim[0] > most ||

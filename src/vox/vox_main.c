@@ -70,16 +70,20 @@ static bool is_stoppable(int argc, char **argv)
 
 /* Answers --help and --version without MPI, so that they work where no ranks can start.
  * Rank 0 answers for all. */
-static bool answers_at_once(int argc, char **argv)
+static bool answers_at_once(int argc, char **argv, sp_status *rc)
 {
     const char *word = argc < 2 ? "" : argv[1];
     const bool is_version = strcmp(word, "--version") == 0;
 
     if (!is_version && strcmp(word, "--help") != 0 && strcmp(word, "-h") != 0)
         return false;
+    *rc = SP_OK;
     if (sp_start_rank() > 0)
         return true;
-    if (is_version)
+    if (is_version && argc > 2)
+        *rc = SP_FAIL(SP_EUSAGE, "--version: expected nothing behind it, found %s",
+                      argv[2]);
+    else if (is_version)
         printf("spvox %s\n", PACKAGE_VERSION);
     else
         print_help(stdout);
@@ -95,8 +99,8 @@ int main(int argc, char **argv)
     sp_signal_begin();
     sp_h5_child_main(argc, argv);
     sp_log_program("spvox");
-    if (answers_at_once(argc, argv))
-        return sp_log_answered(sp_log_written());
+    if (answers_at_once(argc, argv, &rc))
+        return sp_log_answered(rc == SP_OK ? sp_log_written() : rc);
     if (is_stoppable(argc, argv)) /* a request to stop may come while MPI starts */
         sp_signal_install();
     sp_start_watch("spvox");

@@ -124,6 +124,10 @@ static sp_colour colour_of(const vox_view_points *p, int class)
 static sp_status colour_classes(colours *c, const vox_view_points *p,
                                 const int32_t *class)
 {
+    if (p->n_classes > UINT16_MAX)
+        return SP_FAIL(SP_EDATA,
+                       "class %d: a picture shows classes 0 to %d; --map chooses some",
+                       p->n_classes - 1, UINT16_MAX - 1);
     SP_TRY(allocate(c, p->n, p->n_classes + 1));
     c->palette[0] = sp_palette_ignored();
     for (int k = 0; k < p->n_classes; k++)

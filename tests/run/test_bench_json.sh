@@ -372,6 +372,8 @@ refused 3 'no-such.h5' voxels --shard no-such.h5 --out raw
 for command in ops plan io; do
     refused 3 'no voxel, so there is nothing' $command --quick --shard zero.h5
 done
+echo notes >"$work/notes"
+refused 2 'notes is there, and is no shard' voxels --voxels 10 --out "$work/notes"
 refused 4 'nowhere/raw' voxels --shard one-00000-of-00001.h5 --out nowhere/raw
 refused 2 'expected fp32|tf32|bf16' plan --precision fp16
 refused 2 'in fp32 and bf16 only' ops --precision tf32

@@ -50,7 +50,7 @@ says s/metrics.jsonl '"lr":0.2'
 
 # Keys at the ends of their ranges.
 run 2 0 base.deck run.dir=ends train.label_smoothing=1 batch.accumulate=2147483647
-says err '1 of the 2 ranks have nothing to do in a micro-batch of 1 sample:'
+says err '1 of the 2 ranks has nothing to do in a micro-batch of 1 sample:'
 # u.h5 has 15 samples: one step an epoch, of one sample for 15 micro-batches.
 run 1 0 base.deck run.dir=largest batch.size=2147483647 batch.accumulate=2147483647 \
     batch.eval_size=2147483647 train.epochs=3 train.warmup_steps=5 eval.views=24 \
@@ -59,7 +59,7 @@ run 1 0 base.deck run.dir=largest batch.size=2147483647 batch.accumulate=2147483
 test "$(grep -c '"event":"step"' largest/metrics.jsonl)" = 3 || fail "steps of huge batches"
 says err 'train.warmup_steps = 5 of about 3 steps'
 run 2 0 base.deck run.dir=few batch.size=2147483647 batch.accumulate=15 train.epochs=1
-says err '1 of the 2 ranks have nothing to do in a micro-batch of 1 sample:'
+says err '1 of the 2 ranks has nothing to do in a micro-batch of 1 sample:'
 for key in train.epochs batch.size batch.accumulate batch.eval_size run.keep run.log_every; do
     run 2 2 check base.deck $key=2147483648
     one_diagnosis "command line: $key = 2147483648 is above 2147483647"
@@ -147,6 +147,11 @@ run 1 0 man.deck data.train=u.h5 data.val=u.h5 run.dir=man train.steps=1 batch.s
 "$SPTRAIN" --keys train 2>err
 test $? = 2 || fail "--keys of something"
 one_diagnosis 'keys: expected nothing behind it, found train'
+for program in sptrain spvox spbench; do
+    "$SP_BUILDDIR/$program" --version x >out 2>err
+    test $? = 2 || fail "$program --version of something"
+    says err '^[a-z]*: error: --version: expected nothing behind it, found x'
+done
 "$SPTRAIN" --version >version || fail "--version"
 for library in MPI HDF5 CUDA; do says version "$library"; done
 "$SPTRAIN" --help >help || fail "--help"

@@ -142,6 +142,12 @@ run 1 5 check m.deck data.train='["large.h5"]' run.memory_mb=120
 run 1 5 eval m.deck data.val='["large.h5"]' run.dir=isolated run.memory_mb=75
 one_diagnosis 'sample 2 of large.h5 (60000 voxels)'
 run 1 5 predict m.deck data.val='["large.h5"]' run.dir=isolated run.memory_mb=75
+# So is a network that does not fit, before its weights are made.
+for command in check train; do
+    peak 1 5 $command m.deck data.train='["large.h5"]' run.dir=wide run.memory_mb=100 net.width=3
+    one_diagnosis 'error: a rank needs about [0-9.]* MiB for the weights, gradients and optimizer state of the network and [0-9.]* MiB for the program, expected at most the 100.0 MiB of run.memory_mb: give it more, or take a smaller network'
+    test "$taken" -le 100 || fail "$taken MiB taken to refuse a network"
+done
 echo "a step of $need MiB"
 
 # Limits of addresses, as batch systems set them, are shared among the arenas.

@@ -82,8 +82,10 @@ test $got = 0 || fail "status $got where rank 1 sees no deck"
 run 8 0 base.deck run.dir=idle train.steps=1
 says err '4 of the 8 ranks have nothing to do in a step of 4 samples'
 run 3 0 base.deck run.dir=idle train.steps=2 batch.accumulate=2
-says err '1 of the 3 ranks have nothing to do in a micro-batch of 2 samples'
-run 2 0 base.deck run.dir=idle train.steps=3
+says err '1 of the 3 ranks has nothing to do in a micro-batch of 2 samples'
+SP_BIND=off OMP_THREAD_LIMIT=1 run 2 0 base.deck run.dir=idle train.steps=3
+says err 'SP_BIND=off: expected no:'
+says out ', 1 thread a rank,'
 grep -q 'nothing to do' err && fail "two ranks share four samples"
 true
 

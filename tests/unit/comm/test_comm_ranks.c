@@ -374,6 +374,17 @@ static bool has_shared_memory(const void *at)
     return is_found;
 }
 
+/* NOLINTBEGIN: names given by the linker */
+static bool has_no_memory;
+void *__real_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size);
+
+void *__wrap_calloc(size_t n, size_t size)
+{
+    return has_no_memory ? NULL : __real_calloc(n, size);
+}
+/* NOLINTEND */
+
 TEST(memory_that_one_rank_cannot_share_is_nobodys)
 {
     struct rlimit before, none;
@@ -385,6 +396,11 @@ TEST(memory_that_one_rank_cannot_share_is_nobodys)
         assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
     OK(sp_comm_alloc(&comm, N_LONG * sizeof *x, (void **)&x));
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    ALL_AGREE(&comm, comm.size == 1 || comm.n_nodes > 1 || !has_shared_memory(x));
+    sp_comm_free(&comm, x);
+    has_no_memory = comm.rank == comm.size - 1;
+    OK(sp_comm_alloc(&comm, N_LONG * sizeof *x, (void **)&x));
+    has_no_memory = false;
     ALL_AGREE(&comm, comm.size == 1 || comm.n_nodes > 1 || !has_shared_memory(x));
     sp_comm_free(&comm, x);
 }

@@ -56,6 +56,15 @@ TEST(a_binding_that_nobody_asked_for_is_told)
         run_self("OMPI_MCA_hwloc_base_binding_policy=core" BOUND, "open", told), 1);
 }
 
+TEST(a_wrong_number_of_ranks_is_told)
+{
+    const char *told = "2>&1 | grep -q 'SP_RANKS_PER_NODE=.*: expected a number'";
+
+    assert_int_equal(run_self("SP_RANKS_PER_NODE=two", "open", told), 0);
+    assert_int_equal(run_self("SP_RANKS_PER_NODE=-2", "open", told), 0);
+    assert_int_equal(run_self("SP_RANKS_PER_NODE=2", "open", told), 1);
+}
+
 static const char *launcher(void)
 {
     return getenv("MPIEXEC") ? getenv("MPIEXEC") : "";

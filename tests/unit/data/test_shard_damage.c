@@ -158,14 +158,14 @@ TEST(headers_are_checked)
         {{.name = "voxel_size"}, "missing attribute voxel_size", ""},
         {{.name = "num_classes"}, "missing attribute num_classes", ""},
         {{.name = "ignore_label"}, "missing attribute ignore_label", ""},
-        {{.name = "class_names"}, "class_names has 1 names, expected 2", ""},
+        {{.name = "class_names"}, "class_names has 1 name, expected 2", ""},
         {{"/offsets", I64, 1, {3}, falls}, "sample 1: offset falls from 5 to 4", ""},
         {{"/offsets", I64, 1, {3}, over}, "the last is 5, expected 4", "/coords"},
         {{"/offsets", I64, 1, {3}, late}, "the first is 1, expected 0", ""},
         {{"/offsets", F64, 1, {3}, halves}, "element 1 is 2.5", "an integer"},
         {{"/offsets", I64, 1, {0}, NULL}, "is empty", "/offsets"},
         {{"/coords", I32, 2, {6, 2}, coords}, "shape [6,2], expected [6,3]", ""},
-        {{"/coords", I32, 1, {12}, coords}, "1 dimensions, expected 2", "/coords"},
+        {{"/coords", I32, 1, {12}, coords}, "1 dimension, expected 2", "/coords"},
         {{"/features", F32, 2, {2, 4}, features}, "shape [2,4], expected [4,4]", ""},
         {{"/features", F32, 2, {4, 0}, NULL}, "/features: 0 columns", ""},
         {{"/labels", U8, 1, {3}, labels}, "shape [3], expected [4]", "/labels"},
@@ -200,7 +200,7 @@ TEST(samples_are_checked)
     static const uint32_t outside[] = {0, 2, 1};
     static const uint32_t crc[] = {1, 2};
     static const int64_t late[12] = {[11] = 256}, early[12] = {[4] = -1};
-    static const int64_t before[] = {10, -1, 12};
+    static const int64_t before[] = {10, -1, 12}, hollow[] = {0, 4, 4};
     static const double nowhere[] = {0, 0, 0, 0, INFINITY, 0};
     static const struct {
         part with;
@@ -230,6 +230,11 @@ TEST(samples_are_checked)
         {{"/point_voxel", U32, 1, {3}, outside},
          1,
          "/point_voxel: sample 1: point 0: 1, expected 0 to 0",
+         ""},
+        {{"/offsets", I64, 1, {3}, hollow},
+         1,
+         "/point_voxel: sample 1: point 0: 0, expected no point in a sample without a "
+         "voxel",
          ""},
         {{"/point_labels", U8, 1, {3}, wrong}, 0, "/point_labels", "label 2"},
         {{"/crc32c", U32, 1, {2}, crc}, 1, "/crc32c: sample 1", "expected 00000002"},

@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/sp_file.h"
@@ -90,6 +91,23 @@ FOLDER_TEST(a_damaged_file_stops_no_start)
     OK(sp_run_print_status(dir, to));
     sp_run_close(&run);
     fclose(to);
+}
+
+FOLDER_TEST(a_clock_ahead_gives_no_negative_age)
+{
+    const sp_heartbeat h = {
+        .host = "here", .pid = 1, .counter = 1, .time = (double)time(NULL) + 1000};
+    char text[1024] = "";
+    FILE *to = fmemopen(text, sizeof text, "w");
+    sp_run run;
+
+    OK(sp_run_open(&run, dir, &comm)); /* status.json */
+    sp_run_close(&run);
+    OK(sp_file_replace(path, (const char *)&h, sizeof h, 0));
+    OK(sp_run_print_status(dir, to));
+    fclose(to);
+    assert_non_null(strstr(text, " 0.0"));
+    assert_null(strstr(text, " -"));
 }
 
 FOLDER_TEST(a_fifo_is_no_heartbeat)

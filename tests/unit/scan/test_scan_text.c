@@ -141,3 +141,40 @@ TEST(what_does_not_fit_is_refused)
     scan_check_refused("b.txt", NULL, SP_EDATA, "line 1: more than 256 numbers");
     free(wide);
 }
+
+/* Colours of PCD in ascii: integers, as PCL writes them, negative where they are signed,
+ * and the floats of the same bits, as it wrote them. The float of an opaque colour is no
+ * number. */
+TEST(packed_colours_are_unpacked)
+{
+    static const struct {
+        char type;
+        const char *text;
+    } at[] = {{'U', "1122867"},       {'U', "4279312947"},    {'I', "-15654349"},
+              {'F', "1.5734718e-39"}, {'F', "2.6656831e-38"}, {'F', "nan"}};
+    static const char *const names[] = {"red", "green", "blue"};
+    char text[300];
+
+    for (size_t k = 0; k < sizeof at / sizeof *at; k++) {
+        sp_scan_points p = {0};
+        sp_scan *scan;
+
+        snprintf(text, sizeof text,
+                 "FIELDS x y z rgb label\nSIZE 4 4 4 4 4\nTYPE F F F %c U\n"
+                 "COUNT 1 1 1 1 1\nWIDTH 1\nHEIGHT 1\nDATA ascii\n1 2 3 %s 7\n",
+                 at[k].type, at[k].text);
+        scan_write_text("c.pcd", text);
+        OK(sp_scan_open(&scan, test_path("c.pcd"), NULL));
+        OK(sp_scan_select(scan, 3, names));
+        if (strcmp(at[k].text, "nan") == 0) {
+            FAILS(sp_scan_next(scan, 1, &p), SP_EDATA, "red");
+        } else {
+            OK(sp_scan_next(scan, 1, &p));
+            assert_int_equal(p.label[0], 7);
+            for (int c = 0; c < 3; c++)
+                assert_true(p.attr[c] == 0x11 * (c + 1));
+        }
+        sp_scan_points_destroy(&p);
+        sp_scan_close(scan);
+    }
+}
