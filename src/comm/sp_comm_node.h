@@ -48,9 +48,8 @@ void sp_node_close(sp_node *node);
 
 /* Allocates a region with `bytes` of each rank, zeroed; *out is this rank's part, or
  * NULL on all ranks if memory cannot be shared. Collective over the node; errors are
- * those of `agree`. sp_node_free
- * is local and is called once all sums in the region are done; it returns true if data
- * was a region's. */
+ * those of `agree`. sp_node_free is local and is called once all sums in the region are
+ * done; it returns true if data was a region's. */
 sp_status sp_node_alloc(sp_node *node, size_t bytes, void **out);
 bool sp_node_free(sp_node *node, void *data);
 

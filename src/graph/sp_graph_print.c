@@ -54,8 +54,7 @@ void sp_graph_print(const sp_graph *graph, FILE *to)
         print_node(graph, &graph->node[i], width, to);
     fprintf(to,
             "%d layer%s, %d of them %sconvolution%s; %lld parameters; %d kernel map%s "
-            "on %d "
-            "coordinate level%s\n",
+            "on %d coordinate level%s\n",
             graph->n_nodes, sp_plural(graph->n_nodes), n_convs,
             n_convs == 1 ? "a " : "", sp_plural(n_convs), (long long)graph->n_weights,
             graph->spec.n_maps, sp_plural(graph->spec.n_maps), graph->spec.n_levels,
