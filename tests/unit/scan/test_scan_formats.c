@@ -1,249 +1,26 @@
-/* Every scan format gives the same points, labels and attributes from files made by
- * hand; a file that does not fit its format is refused with a message that says what
- * was expected. */
-#include "fixtures/laz_points.h"
+/* SemanticKITTI, PLY, PCD, text and npy give the same points, labels and attributes from
+ * files made by hand; a file that does not fit its format is refused with a message that
+ * says what was expected. LAS has test_scan_las.c. */
 #include "fixtures/scan_files.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { N = 3 };
-
-/* The points that all files hold. */
-static const double xyz[N][3] = {{770500.25, 6277600.5, 12.75},
-                                 {770501.5, 6277601.25, 13},
-                                 {770499, 6277599.75, -2.5}};
-static const int label[N] = {2, 5, 6};
-static const int intensity[N] = {100, 40000, 7};
-
-/* Reads all points in portions of two, with one attribute, and compares them with the
- * table above. */
-static void check_file(const char *name, const sp_scan_options *options,
-                       const char *attribute, double tolerance)
-{
-    sp_scan *scan;
-    sp_scan_points p = {0};
-
-    OK(sp_scan_open(&scan, test_path(name), options));
-    OK(sp_scan_select(scan, 1, &attribute));
-    for (int pass = 0; pass < 2; pass++) {
-        int64_t row = 0;
-
-        for (;;) {
-            OK(sp_scan_next(scan, 2, &p));
-            if (p.n == 0)
-                break;
-            assert_int_equal(p.first_row, row);
-            for (int64_t i = 0; i < p.n; i++, row++) {
-                assert_true(row < N);
-                for (int a = 0; a < 3; a++)
-                    assert_true(fabs(p.xyz[3 * i + a] - xyz[row][a]) <= tolerance);
-                assert_int_equal(p.label[i], label[row]);
-                assert_true(p.attr[i] == intensity[row]);
-            }
-        }
-        assert_int_equal(row, N);
-        OK(sp_scan_rewind(scan));
-    }
-    sp_scan_points_destroy(&p);
-    sp_scan_close(scan);
-}
-
-/* ---- LAS ---- */
-/* Makes a LAS 1.minor file of this format with `extra` bytes after each record; returns
- * its size. */
-static size_t make_las(unsigned char *b, int minor, int format, int extra)
-{
-    int header = scan_las_bytes(minor), bytes = laz_record_bytes(format) + extra;
-    int vlr = extra ? 54 + 192 : 0;
-    const scan_las las = {minor, format, header + vlr, extra ? 1 : 0, bytes, N, 0.01};
-
-    memset(b, 0, 4096);
-    scan_put_las(b, &las);
-    for (int a = 0; a < 2; a++)
-        scan_put(b + 155 + 8 * a, 700000, 'f', 8, false);
-    if (extra) { /* one int16, scaled by 0.5 and moved by 10 */
-        unsigned char *d = b + header + 54;
-
-        memcpy(b + header + 2, "LASF_Spec", 9);
-        scan_put(b + header + 18, 4, 'u', 2, false);
-        scan_put(b + header + 20, 192, 'u', 2, false);
-        d[2] = 4;
-        d[3] = 8 | 16;
-        memcpy(d + 4, "Deviation", 9);
-        scan_put(d + 112, 0.5, 'f', 8, false);
-        scan_put(d + 136, 10, 'f', 8, false);
-    }
-    for (int i = 0; i < N; i++) {
-        unsigned char *r = b + header + vlr + i * bytes;
-
-        for (int a = 0; a < 3; a++)
-            scan_put(r + 4 * a, round((xyz[i][a] - (a == 2 ? 0 : 700000)) * 100), 'i',
-                     4, false);
-        scan_put(r + 12, intensity[i], 'u', 2, false);
-        r[14] = format < 6 ? 2 | 3 << 3 | 1 << 7 : 9 | 11 << 4;
-        r[15] =
-            (unsigned char)(format < 6 ? label[i] | 1 << 5 | 1 << 7 : 1 << 3 | 2 << 4);
-        r[16] = (unsigned char)(format < 6 ? -7 : label[i]);
-        r[17] = 77;
-        scan_put(r + 18, format < 6 ? 1234 : -2000, 'i', 2, false);
-        scan_put(r + 20, format < 6 ? 0 : 1234, 'u', 2, false);
-        scan_put(r + laz_record_bytes(format), -3, 'i', extra, false);
-    }
-    return (size_t)(header + vlr + N * bytes);
-}
-
-TEST(las_of_every_format)
-{
-    unsigned char b[4096];
-
-    for (int format = 0; format <= 10; format++) {
-        int minor = format >= 6 ? 4 : 2 + format / 4;
-        size_t n = make_las(b, minor, format, 0);
-
-        scan_write("a.las", b, n);
-        check_file("a.las", NULL, "intensity", 1e-8);
-        scan_write("a.las", b, n - 1);
-        scan_check_refused("a.las", NULL, SP_EDATA, "truncated: 3 points");
-    }
-}
-
-static double first_value(const char *name, const char *attribute)
-{
-    sp_scan *scan;
-    sp_scan_points p = {0};
-    double x;
-
-    OK(sp_scan_open(&scan, test_path(name), NULL));
-    OK(sp_scan_select(scan, 1, &attribute));
-    OK(sp_scan_next(scan, 1, &p));
-    x = p.attr[0];
-    sp_scan_points_destroy(&p);
-    sp_scan_close(scan);
-    return x;
-}
-
-TEST(las_attributes_are_unpacked)
-{
-    unsigned char b[4096];
-    size_t n = make_las(b, 2, 3, 2);
-    unsigned char *r = b + n - N * 36;
-
-    scan_put(r + 20, 1.5e8, 'f', 8, false);
-    scan_put(r + 28, 65535, 'u', 2, false);
-    scan_put(r + 32, 258, 'u', 2, false);
-    scan_write("b.las", b, n);
-    assert_true(first_value("b.las", "return_number") == 2);
-    assert_true(first_value("b.las", "number_of_returns") == 3);
-    assert_true(first_value("b.las", "edge_of_flight_line") == 1);
-    assert_true(first_value("b.las", "scan_direction_flag") == 0);
-    assert_true(first_value("b.las", "synthetic") == 1);
-    assert_true(first_value("b.las", "withheld") == 1);
-    assert_true(first_value("b.las", "scan_angle") == -7);
-    assert_true(first_value("b.las", "user_data") == 77);
-    assert_true(first_value("b.las", "point_source_id") == 1234);
-    assert_true(first_value("b.las", "gps_time") == 1.5e8);
-    assert_true(first_value("b.las", "RED") == 65535);
-    assert_true(first_value("b.las", "blue") == 258);
-    assert_true(first_value("b.las", "deviation") == -3 * 0.5 + 10);
-    n = make_las(b, 4, 8, 0);
-    scan_put(b + 375 + 36, 999, 'u', 2, false);
-    scan_write("b.las", b, n);
-    assert_true(first_value("b.las", "return_number") == 9);
-    assert_true(first_value("b.las", "number_of_returns") == 11);
-    assert_true(first_value("b.las", "overlap") == 1);
-    assert_true(first_value("b.las", "scanner_channel") == 2);
-    assert_true(fabs(first_value("b.las", "scan_angle") + 12) < 1e-12);
-    assert_true(first_value("b.las", "point_source_id") == 1234);
-    assert_true(first_value("b.las", "nir") == 999);
-}
-
-TEST(damaged_las_is_refused)
-{
-    unsigned char b[4096];
-    size_t n = make_las(b, 4, 6, 0);
-
-    b[104] = 11;
-    scan_write("c.las", b, n);
-    scan_check_refused("c.las", NULL, SP_EDATA,
-                       "point data format 11, expected 0 to 10");
-    b[104] = 6 | 0x80;
-    scan_write("c.laz", b, n);
-    scan_check_refused("c.laz", NULL, SP_EDATA, "it has no LAZ record");
-    b[104] = 6;
-    scan_put(b + 107, N + 1, 'u', 4, false);
-    scan_write("c.las", b, n);
-    scan_check_refused("c.las", NULL, SP_EDATA, "header counts 4 points");
-    scan_put(b + 107, 0, 'u', 4, false);
-    scan_put(b + 105, 29, 'u', 2, false);
-    scan_write("c.las", b, n);
-    scan_check_refused("c.las", NULL, SP_EDATA, "records of 29 bytes");
-    scan_put(b + 105, 30, 'u', 2, false);
-    scan_put(b + 131, NAN, 'f', 8, false);
-    scan_write("c.las", b, n);
-    scan_check_refused("c.las", NULL, SP_EDATA, "x has scale nan and offset 700000");
-    scan_put(b + 131, 0.01, 'f', 8, false);
-    scan_put(b + 247, 1e18, 'u', 8, false);
-    scan_write("c.las", b, n);
-    scan_check_refused("c.las", NULL, SP_EDATA, "truncated");
-    scan_write("c.las", b, 100);
-    scan_check_refused("c.las", NULL, SP_EDATA, "file ends at byte 100");
-}
-
-static sp_status get_codes(const void *from, int64_t first, int64_t n, int32_t *code,
-                           float *value)
-{
-    (void)value;
-    memcpy(code, (const int32_t *)from + first, (size_t)n * sizeof *code);
-    return SP_OK;
-}
-
-TEST(las_is_copied_with_other_classes)
-{
-    const int32_t code[N] = {31, SP_SCAN_NO_CLASS, SP_SCAN_KEEP}, large[N] = {32, 0, 0};
-    const sp_scan_labels labels = {.n = N, .get = get_codes, .from = code};
-    const sp_scan_labels too_large = {.n = N, .get = get_codes, .from = large};
-    unsigned char b[4096], c[4096];
-    char copy[512];
-    size_t n = make_las(b, 2, 1, 0);
-    sp_scan *scan;
-    FILE *from;
-
-    scan_write("d.las", b, n);
-    snprintf(copy, sizeof copy, "%s", test_path("e.las"));
-    OK(sp_scan_open(&scan, test_path("d.las"), NULL));
-    assert_int_equal(sp_scan_write(scan, copy, &too_large), SP_EDATA);
-    assert_int_equal(access(copy, F_OK), -1);
-    FAILS(sp_scan_write(scan, "e.pcd", &labels), SP_EUSAGE,
-          "one of .las .laz .ply .label");
-    OK(sp_scan_write(scan, copy, &labels));
-    sp_scan_close(scan);
-    from = fopen(copy, "rb");
-    assert_int_equal(fread(c, 1, sizeof c, from), n);
-    fclose(from);
-    for (int i = 0; i < 2; i++) {
-        unsigned char *class = b + 227 + 28 * i + 15;
-
-        *class = (unsigned char)((*class & 0xe0) | (i == 0 ? 31 : 0));
-    }
-    assert_memory_equal(b, c, n);
-}
-
 /* ---- SemanticKITTI ---- */
 TEST(kitti_takes_labels_beside_or_in_labels)
 {
-    unsigned char b[16 * N], l[4 * N];
+    unsigned char b[16 * SCAN_POINTS], l[4 * SCAN_POINTS];
 
-    for (int i = 0; i < N; i++) {
+    for (int i = 0; i < SCAN_POINTS; i++) {
         for (int a = 0; a < 3; a++)
-            scan_put(b + 16 * i + 4 * a, xyz[i][a], 'f', 4, false);
-        scan_put(b + 16 * i + 12, intensity[i], 'f', 4, false);
-        scan_put(l + 4 * i, label[i] + 65536.0 * 9, 'u', 4, false);
+            scan_put(b + 16 * i + 4 * a, scan_xyz[i][a], 'f', 4, false);
+        scan_put(b + 16 * i + 12, scan_intensity[i], 'f', 4, false);
+        scan_put(l + 4 * i, scan_label[i] + 65536.0 * 9, 'u', 4, false);
     }
     scan_write("k.bin", b, sizeof b);
     scan_write("k.label", l, sizeof l);
-    check_file("k.bin", NULL, "intensity", 0.25); /* float32 of 6277600.5 */
-    assert_true(first_value("k.bin", "instance") == 9);
+    scan_check_points("k.bin", NULL, "intensity", 0.25); /* float32 of 6277600.5 */
+    assert_true(scan_first_value("k.bin", "instance") == 9);
     scan_write("k.label", l, sizeof l - 4);
     scan_check_refused("k.bin", NULL, SP_EDATA,
                        "8 bytes, expected 12 for the 3 points");
@@ -251,7 +28,7 @@ TEST(kitti_takes_labels_beside_or_in_labels)
     assert_int_equal(mkdir(test_path("labels"), 0700), 0);
     scan_write("velodyne/1.bin", b, sizeof b);
     scan_write("labels/1.label", l, sizeof l);
-    check_file("velodyne/1.bin", NULL, "remission", 0.25);
+    scan_check_points("velodyne/1.bin", NULL, "remission", 0.25);
     scan_write("velodyne/2.bin", b, sizeof b - 1);
     scan_check_refused("velodyne/2.bin", NULL, SP_EDATA, "expected a multiple of 16");
     scan_put(b + 16, NAN, 'f', 4,
@@ -268,18 +45,18 @@ TEST(kitti_keeps_codes_of_any_attribute)
     static const struct {
         sp_scan_options options;
         bool has_file;
-        uint32_t want[N];
+        uint32_t want[SCAN_POINTS];
     } cases[] = {{{NULL, NULL, 1}, true, {31, 0, 7 | 9 << 16}},
                  {{NULL, "intensity", 1}, true, {31, 0, 5}},
                  {{NULL, "intensity", 1}, false, {31, 0, 5}},
                  {{NULL, NULL, 1}, false, {31, 0, 0}}};
-    const int32_t code[N] = {31, SP_SCAN_NO_CLASS, SP_SCAN_KEEP};
+    const int32_t code[SCAN_POINTS] = {31, SP_SCAN_NO_CLASS, SP_SCAN_KEEP};
     const sp_scan_labels labels = {
-        .n = N, .has_kept = true, .get = get_codes, .from = code};
-    unsigned char b[16 * N], l[4 * N];
-    uint32_t found[N];
+        .n = SCAN_POINTS, .has_kept = true, .get = scan_get_codes, .from = code};
+    unsigned char b[16 * SCAN_POINTS], l[4 * SCAN_POINTS];
+    uint32_t found[SCAN_POINTS];
 
-    for (int i = 0; i < N; i++) {
+    for (int i = 0; i < SCAN_POINTS; i++) {
         for (int a = 0; a < 4; a++)
             scan_put(b + 16 * i + 4 * a, 3 + i, 'f', 4, false);
         scan_put(l + 4 * i, 7 + 65536.0 * 9, 'u', 4, false);
@@ -299,7 +76,7 @@ TEST(kitti_keeps_codes_of_any_attribute)
         OK(sp_scan_write(scan, copy, &labels));
         sp_scan_close(scan);
         from = fopen(copy, "rb");
-        assert_int_equal(fread(found, sizeof *found, N, from), N);
+        assert_int_equal(fread(found, sizeof *found, SCAN_POINTS, from), SCAN_POINTS);
         fclose(from);
         assert_memory_equal(found, cases[i].want, sizeof found);
     }
@@ -316,7 +93,7 @@ static size_t make_ply(unsigned char *b, const char *format, bool has_list)
                 "property double z\n%sproperty ushort scalar_Intensity\n"
                 "property int label\nelement face 0\nproperty list uchar int v\n"
                 "end_header\n",
-                format, has_list ? "property list uchar float c\n" : "", N,
+                format, has_list ? "property list uchar float c\n" : "", SCAN_POINTS,
                 has_list ? "property list int uchar extra\n" : "");
 
     for (int i = 0; i < 2; i++) {
@@ -327,15 +104,15 @@ static size_t make_ply(unsigned char *b, const char *format, bool has_list)
             n += 1 + 4 * i;
         }
     }
-    for (int i = 0; i < N; i++) {
+    for (int i = 0; i < SCAN_POINTS; i++) {
         for (int a = 0; a < 3; a++, n += 8)
-            scan_put(b + n, xyz[i][a], 'f', 8, is_big);
+            scan_put(b + n, scan_xyz[i][a], 'f', 8, is_big);
         if (has_list) {
             scan_put(b + n, i, 'i', 4, is_big);
             n += 4 + i;
         }
-        scan_put(b + n, intensity[i], 'u', 2, is_big);
-        scan_put(b + n + 2, label[i], 'i', 4, is_big);
+        scan_put(b + n, scan_intensity[i], 'u', 2, is_big);
+        scan_put(b + n + 2, scan_label[i], 'i', 4, is_big);
         n += 6;
     }
     return (size_t)n;
@@ -352,7 +129,7 @@ TEST(ply_of_every_kind)
             size_t bytes = make_ply(b, format[f], list);
 
             scan_write("a.ply", b, bytes);
-            check_file("a.ply", NULL, "intensity", 0);
+            scan_check_points("a.ply", NULL, "intensity", 0);
             scan_write("a.ply", b, bytes - 1);
             scan_check_refused("a.ply", NULL, SP_EDATA, "truncated");
         }
@@ -361,12 +138,12 @@ TEST(ply_of_every_kind)
                 "property float x\r\nproperty float y\r\nproperty float z\r\n"
                 "property list uchar int l\r\nproperty int Class\r\n"
                 "property int intensity\r\nend_header\r\n",
-                N);
-    for (int i = 0; i < N; i++)
-        n += sprintf((char *)b + n, "%.17g %.17g %.17g 2 7 8 %d %d\r\n", xyz[i][0],
-                     xyz[i][1], xyz[i][2], label[i], intensity[i]);
+                SCAN_POINTS);
+    for (int i = 0; i < SCAN_POINTS; i++)
+        n += sprintf((char *)b + n, "%.17g %.17g %.17g 2 7 8 %d %d\r\n", scan_xyz[i][0],
+                     scan_xyz[i][1], scan_xyz[i][2], scan_label[i], scan_intensity[i]);
     scan_write("b.ply", b, (size_t)n);
-    check_file("b.ply", NULL, "intensity", 0);
+    scan_check_points("b.ply", NULL, "intensity", 0);
     scan_check_refused("b.ply", &(sp_scan_options){.label_field = "semantics"},
                        SP_EUSAGE,
                        "no attribute semantics for the label; there are: x y z Class");
@@ -389,29 +166,30 @@ static int pcd_header(char *b, const char *data)
                    "# .PCD v0.7\nVERSION 0.7\nFIELDS x y z intensity rgb label\n"
                    "SIZE 8 8 8 2 4 4\nTYPE F F F U F U\nCOUNT 1 1 1 1 1 1\nWIDTH %d\n"
                    "HEIGHT 1\nVIEWPOINT 0 0 0 1 0 0 0\nPOINTS %d\nDATA %s\n",
-                   N, N, data);
+                   SCAN_POINTS, SCAN_POINTS, data);
 }
 
 TEST(pcd_of_every_kind)
 {
     static const int size[] = {8, 8, 8, 2, 4, 4};
-    unsigned char b[4096], plain[34 * N];
+    unsigned char b[4096], plain[34 * SCAN_POINTS];
     int n = pcd_header((char *)b, "ascii"), at, length;
 
-    for (int i = 0; i < N; i++)
-        n += sprintf((char *)b + n, "%.17g %.17g %.17g %d 0 %d\n", xyz[i][0], xyz[i][1],
-                     xyz[i][2], intensity[i], label[i]);
+    for (int i = 0; i < SCAN_POINTS; i++)
+        n += sprintf((char *)b + n, "%.17g %.17g %.17g %d 0 %d\n", scan_xyz[i][0],
+                     scan_xyz[i][1], scan_xyz[i][2], scan_intensity[i], scan_label[i]);
     scan_write("a.pcd", b, (size_t)n);
-    check_file("a.pcd", NULL, "intensity", 0);
+    scan_check_points("a.pcd", NULL, "intensity", 0);
     for (int is_packed = 0; is_packed < 2; is_packed++) {
         n = pcd_header((char *)b, is_packed ? "binary_compressed" : "binary");
         at = 0;
-        for (int k = 0; k < N * 6; k++) {
-            int i = is_packed ? k % N : k / 6, f = is_packed ? k / N : k % 6;
-            double x = f < 3    ? xyz[i][f]
-                       : f == 3 ? intensity[i]
+        for (int k = 0; k < SCAN_POINTS * 6; k++) {
+            int i = is_packed ? k % SCAN_POINTS : k / 6,
+                f = is_packed ? k / SCAN_POINTS : k % 6;
+            double x = f < 3    ? scan_xyz[i][f]
+                       : f == 3 ? scan_intensity[i]
                        : f == 4 ? 0x00112233
-                                : label[i];
+                                : scan_label[i];
 
             scan_put(plain + at, x, f < 3 ? 'f' : 'u', size[f], false);
             at += size[f];
@@ -420,7 +198,7 @@ TEST(pcd_of_every_kind)
             memcpy(b + n, plain, sizeof plain);
             n += (int)sizeof plain;
         } else { /* runs of plain bytes; the colours, 12 bytes of period 4, as a copy */
-            int begin = n + 8, rgb = 26 * N;
+            int begin = n + 8, rgb = 26 * SCAN_POINTS;
 
             scan_put(b + n + 4, sizeof plain, 'u', 4, false);
             n += 8;
@@ -441,9 +219,9 @@ TEST(pcd_of_every_kind)
             scan_put(b + begin - 8, n - begin, 'u', 4, false);
         }
         scan_write("b.pcd", b, (size_t)n);
-        check_file("b.pcd", NULL, "intensity", 0);
-        assert_true(first_value("b.pcd", "red") == 0x11);
-        assert_true(first_value("b.pcd", "blue") == 0x33);
+        scan_check_points("b.pcd", NULL, "intensity", 0);
+        assert_true(scan_first_value("b.pcd", "red") == 0x11);
+        assert_true(scan_first_value("b.pcd", "blue") == 0x33);
         scan_write("b.pcd", b, (size_t)n - 1);
         scan_check_refused("b.pcd", NULL, SP_EDATA,
                            is_packed ? "that become" : "truncated");
@@ -458,12 +236,8 @@ TEST(rows_without_a_point_keep_their_place)
     static const char head[] =
         "VERSION 0.7\nFIELDS x y z a label\nSIZE 4 4 4 4 4\nTYPE F F F F F\n"
         "COUNT 1 1 1 1 1\nWIDTH 3\nHEIGHT 2\nPOINTS 6\nDATA binary\n";
-    float row[6][5] = {{1, 2, 3, 4, 5},
-                       {NAN, NAN, NAN, NAN, NAN},
-                       {6, 7, NAN, 8, 0.5F},
-                       {9, 8, 7, 6, 2},
-                       {9, 8, 7, 6, NAN},
-                       {9, 8, 7, 6, -3}};
+    float row[6][5] = {{1, 2, 3, 4, 5}, {NAN, NAN, NAN, NAN, NAN}, {6, 7, NAN, 8, 0.5F},
+                       {9, 8, 7, 6, 2}, {9, 8, 7, 6, NAN},         {9, 8, 7, 6, -3}};
     unsigned char b[sizeof head - 1 + sizeof row];
     const char *name = "a";
     sp_scan *scan;
@@ -497,10 +271,11 @@ static void write_text(const char *name, const char *head, const char *divider)
     char b[4096];
     int n = sprintf(b, "%s", head);
 
-    for (int i = 0; i < N; i++)
-        n += sprintf(b + n, "%.17g%s%.17g%s%.17g%s%d%s%d\n%s", xyz[i][0], divider,
-                     xyz[i][1], divider, xyz[i][2], divider, intensity[i], divider,
-                     label[i], i == 0 ? "\n# a comment\n" : "");
+    for (int i = 0; i < SCAN_POINTS; i++)
+        n +=
+            sprintf(b + n, "%.17g%s%.17g%s%.17g%s%d%s%d\n%s", scan_xyz[i][0], divider,
+                    scan_xyz[i][1], divider, scan_xyz[i][2], divider, scan_intensity[i],
+                    divider, scan_label[i], i == 0 ? "\n# a comment\n" : "");
     scan_write(name, b, (size_t)n);
 }
 
@@ -509,21 +284,22 @@ TEST(text_in_every_dress)
     const sp_scan_options options = {.columns = "x,y,z,intensity,label"};
 
     write_text("a.txt", "", " ");
-    check_file("a.txt", &options, "intensity", 0);
+    scan_check_points("a.txt", &options, "intensity", 0);
     scan_check_refused("a.txt", NULL, SP_EUSAGE, "5 columns; say what they are");
     scan_check_refused("a.txt", &(sp_scan_options){.columns = "x,y,z,a,b,c"}, SP_EUSAGE,
                        "has 5 columns");
     scan_check_refused("a.txt", &(sp_scan_options){.columns = "x,y,a,intensity,label"},
                        SP_EUSAGE, "no coordinate z; there are: x y a intensity label");
-    check_file("a.txt",
-               &(sp_scan_options){.columns = "x, y,z , i,code", .label_field = "code"},
-               "i", 0);
+    scan_check_points(
+        "a.txt",
+        &(sp_scan_options){.columns = "x, y,z , i,code", .label_field = "code"}, "i",
+        0);
     write_text("a.csv", "X,Y,Z,Intensity,Classification\n", ",");
-    check_file("a.csv", NULL, "intensity", 0);
+    scan_check_points("a.csv", NULL, "intensity", 0);
     write_text("a.xyz", "// made by\n//X Y Z Intensity Label\n", "\t");
-    check_file("a.xyz", NULL, "intensity", 0);
+    scan_check_points("a.xyz", NULL, "intensity", 0);
     write_text("a.pts", "3\n", "  ");
-    check_file("a.pts", &options, "intensity", 0);
+    scan_check_points("a.pts", &options, "intensity", 0);
     scan_write("b.txt", "1 2 3\n4 5\n", 10);
     scan_check_refused("b.txt", NULL, SP_EDATA, "line 2: 2 numbers, expected 3");
     scan_write("b.txt", "1 2 3\n4 inf 5\n", 14);
@@ -563,19 +339,20 @@ TEST(npy_of_every_order)
                 : "{'descr': %s, 'fortran_order': %s, 'shape': (3, 5), }",
             is_structured ? "" : descr[kind], is_fortran ? "True" : "False");
         n = 256;
-        for (int k = 0; k < N * 5; k++) {
-            int i = is_fortran ? k % N : k / 5, c = is_fortran ? k / N : k % 5;
+        for (int k = 0; k < SCAN_POINTS * 5; k++) {
+            int i = is_fortran ? k % SCAN_POINTS : k / 5,
+                c = is_fortran ? k / SCAN_POINTS : k % 5;
             int size = is_structured && c > 2 ? 5 - c : 8;
 
             scan_put(b + n,
-                     c < 3    ? xyz[i][c]
-                     : c == 3 ? intensity[i]
-                              : label[i],
+                     c < 3    ? scan_xyz[i][c]
+                     : c == 3 ? scan_intensity[i]
+                              : scan_label[i],
                      size == 8 ? 'f' : 'u', size, kind == 1);
             n += (size_t)size;
         }
         scan_write("a.npy", b, n);
-        check_file("a.npy", is_structured ? NULL : &options, "intensity", 0);
+        scan_check_points("a.npy", is_structured ? NULL : &options, "intensity", 0);
         scan_write("a.npy", b, n - 1);
         scan_check_refused("a.npy", &options, SP_EDATA, "truncated");
     }
@@ -602,7 +379,7 @@ TEST(npy_fields_of_any_name)
             "'fortran_order': False, 'shape': (1,), }",
             i < 2 ? '\'' : '"', names[i], i < 2 ? '\'' : '"');
         for (int c = 0; c < 3; c++)
-            scan_put(b + 256 + 8 * c, xyz[0][c], 'f', 8, false);
+            scan_put(b + 256 + 8 * c, scan_xyz[0][c], 'f', 8, false);
         b[280] = 7;
         scan_write("a.npy", b, 281);
         OK(sp_scan_open(&scan, test_path("a.npy"), NULL));
@@ -610,7 +387,7 @@ TEST(npy_fields_of_any_name)
         OK(sp_scan_select(scan, 1, &names[i]));
         OK(sp_scan_next(scan, 10, &points));
         assert_int_equal(points.n, 1);
-        assert_true(points.xyz[2] == xyz[0][2] && points.attr[0] == 7);
+        assert_true(points.xyz[2] == scan_xyz[0][2] && points.attr[0] == 7);
         sp_scan_close(scan);
     }
     sp_scan_points_destroy(&points);

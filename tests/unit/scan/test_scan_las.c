@@ -1,0 +1,167 @@
+/* LAS of every version and format gives the same points, labels and attributes; damage is
+ * refused with a message that says what was expected; a copy has other classes, and all
+ * other bytes of the scan. */
+#include "fixtures/laz_points.h"
+#include "fixtures/scan_files.h"
+
+#include <unistd.h>
+
+/* Makes a LAS 1.minor file of this format with `extra` bytes after each record; returns
+ * its size. */
+static size_t make_las(unsigned char *b, int minor, int format, int extra)
+{
+    int header = scan_las_bytes(minor), bytes = laz_record_bytes(format) + extra;
+    int vlr = extra ? 54 + 192 : 0;
+    const scan_las las = {minor, format,      header + vlr, extra ? 1 : 0,
+                          bytes, SCAN_POINTS, 0.01};
+
+    memset(b, 0, 4096);
+    scan_put_las(b, &las);
+    for (int a = 0; a < 2; a++)
+        scan_put(b + 155 + 8 * a, 700000, 'f', 8, false);
+    if (extra) { /* one int16, scaled by 0.5 and moved by 10 */
+        unsigned char *d = b + header + 54;
+
+        memcpy(b + header + 2, "LASF_Spec", 9);
+        scan_put(b + header + 18, 4, 'u', 2, false);
+        scan_put(b + header + 20, 192, 'u', 2, false);
+        d[2] = 4;
+        d[3] = 8 | 16;
+        memcpy(d + 4, "Deviation", 9);
+        scan_put(d + 112, 0.5, 'f', 8, false);
+        scan_put(d + 136, 10, 'f', 8, false);
+    }
+    for (int i = 0; i < SCAN_POINTS; i++) {
+        unsigned char *r = b + header + vlr + i * bytes;
+
+        for (int a = 0; a < 3; a++)
+            scan_put(r + 4 * a, round((scan_xyz[i][a] - (a == 2 ? 0 : 700000)) * 100),
+                     'i', 4, false);
+        scan_put(r + 12, scan_intensity[i], 'u', 2, false);
+        r[14] = format < 6 ? 2 | 3 << 3 | 1 << 7 : 9 | 11 << 4;
+        r[15] = (unsigned char)(format < 6 ? scan_label[i] | 1 << 5 | 1 << 7
+                                           : 1 << 3 | 2 << 4);
+        r[16] = (unsigned char)(format < 6 ? -7 : scan_label[i]);
+        r[17] = 77;
+        scan_put(r + 18, format < 6 ? 1234 : -2000, 'i', 2, false);
+        scan_put(r + 20, format < 6 ? 0 : 1234, 'u', 2, false);
+        scan_put(r + laz_record_bytes(format), -3, 'i', extra, false);
+    }
+    return (size_t)(header + vlr + SCAN_POINTS * bytes);
+}
+
+TEST(las_of_every_format)
+{
+    unsigned char b[4096];
+
+    for (int format = 0; format <= 10; format++) {
+        int minor = format >= 6 ? 4 : 2 + format / 4;
+        size_t n = make_las(b, minor, format, 0);
+
+        scan_write("a.las", b, n);
+        scan_check_points("a.las", NULL, "intensity", 1e-8);
+        scan_write("a.las", b, n - 1);
+        scan_check_refused("a.las", NULL, SP_EDATA, "truncated: 3 points");
+    }
+}
+
+TEST(las_attributes_are_unpacked)
+{
+    unsigned char b[4096];
+    size_t n = make_las(b, 2, 3, 2);
+    unsigned char *r = b + n - SCAN_POINTS * 36;
+
+    scan_put(r + 20, 1.5e8, 'f', 8, false);
+    scan_put(r + 28, 65535, 'u', 2, false);
+    scan_put(r + 32, 258, 'u', 2, false);
+    scan_write("b.las", b, n);
+    assert_true(scan_first_value("b.las", "return_number") == 2);
+    assert_true(scan_first_value("b.las", "number_of_returns") == 3);
+    assert_true(scan_first_value("b.las", "edge_of_flight_line") == 1);
+    assert_true(scan_first_value("b.las", "scan_direction_flag") == 0);
+    assert_true(scan_first_value("b.las", "synthetic") == 1);
+    assert_true(scan_first_value("b.las", "withheld") == 1);
+    assert_true(scan_first_value("b.las", "scan_angle") == -7);
+    assert_true(scan_first_value("b.las", "user_data") == 77);
+    assert_true(scan_first_value("b.las", "point_source_id") == 1234);
+    assert_true(scan_first_value("b.las", "gps_time") == 1.5e8);
+    assert_true(scan_first_value("b.las", "RED") == 65535);
+    assert_true(scan_first_value("b.las", "blue") == 258);
+    assert_true(scan_first_value("b.las", "deviation") == -3 * 0.5 + 10);
+    n = make_las(b, 4, 8, 0);
+    scan_put(b + 375 + 36, 999, 'u', 2, false);
+    scan_write("b.las", b, n);
+    assert_true(scan_first_value("b.las", "return_number") == 9);
+    assert_true(scan_first_value("b.las", "number_of_returns") == 11);
+    assert_true(scan_first_value("b.las", "overlap") == 1);
+    assert_true(scan_first_value("b.las", "scanner_channel") == 2);
+    assert_true(fabs(scan_first_value("b.las", "scan_angle") + 12) < 1e-12);
+    assert_true(scan_first_value("b.las", "point_source_id") == 1234);
+    assert_true(scan_first_value("b.las", "nir") == 999);
+}
+
+TEST(damaged_las_is_refused)
+{
+    unsigned char b[4096];
+    size_t n = make_las(b, 4, 6, 0);
+
+    b[104] = 11;
+    scan_write("c.las", b, n);
+    scan_check_refused("c.las", NULL, SP_EDATA,
+                       "point data format 11, expected 0 to 10");
+    b[104] = 6 | 0x80;
+    scan_write("c.laz", b, n);
+    scan_check_refused("c.laz", NULL, SP_EDATA, "it has no LAZ record");
+    b[104] = 6;
+    scan_put(b + 107, SCAN_POINTS + 1, 'u', 4, false);
+    scan_write("c.las", b, n);
+    scan_check_refused("c.las", NULL, SP_EDATA, "header counts 4 points");
+    scan_put(b + 107, 0, 'u', 4, false);
+    scan_put(b + 105, 29, 'u', 2, false);
+    scan_write("c.las", b, n);
+    scan_check_refused("c.las", NULL, SP_EDATA, "records of 29 bytes");
+    scan_put(b + 105, 30, 'u', 2, false);
+    scan_put(b + 131, NAN, 'f', 8, false);
+    scan_write("c.las", b, n);
+    scan_check_refused("c.las", NULL, SP_EDATA, "x has scale nan and offset 700000");
+    scan_put(b + 131, 0.01, 'f', 8, false);
+    scan_put(b + 247, 1e18, 'u', 8, false);
+    scan_write("c.las", b, n);
+    scan_check_refused("c.las", NULL, SP_EDATA, "truncated");
+    scan_write("c.las", b, 100);
+    scan_check_refused("c.las", NULL, SP_EDATA, "file ends at byte 100");
+}
+
+TEST(las_is_copied_with_other_classes)
+{
+    const int32_t code[SCAN_POINTS] = {31, SP_SCAN_NO_CLASS, SP_SCAN_KEEP},
+                  large[SCAN_POINTS] = {32, 0, 0};
+    const sp_scan_labels labels = {
+        .n = SCAN_POINTS, .get = scan_get_codes, .from = code};
+    const sp_scan_labels too_large = {
+        .n = SCAN_POINTS, .get = scan_get_codes, .from = large};
+    unsigned char b[4096], c[4096];
+    char copy[512];
+    size_t n = make_las(b, 2, 1, 0);
+    sp_scan *scan;
+    FILE *from;
+
+    scan_write("d.las", b, n);
+    snprintf(copy, sizeof copy, "%s", test_path("e.las"));
+    OK(sp_scan_open(&scan, test_path("d.las"), NULL));
+    assert_int_equal(sp_scan_write(scan, copy, &too_large), SP_EDATA);
+    assert_int_equal(access(copy, F_OK), -1);
+    FAILS(sp_scan_write(scan, "e.pcd", &labels), SP_EUSAGE,
+          "one of .las .laz .ply .label");
+    OK(sp_scan_write(scan, copy, &labels));
+    sp_scan_close(scan);
+    from = fopen(copy, "rb");
+    assert_int_equal(fread(c, 1, sizeof c, from), n);
+    fclose(from);
+    for (int i = 0; i < 2; i++) {
+        unsigned char *class = b + 227 + 28 * i + 15;
+
+        *class = (unsigned char)((*class & 0xe0) | (i == 0 ? 31 : 0));
+    }
+    assert_memory_equal(b, c, n);
+}
