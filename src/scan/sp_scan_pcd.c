@@ -213,7 +213,8 @@ static sp_status add_colours(sp_scan *scan, int at)
     return SP_OK;
 }
 
-/* The same for ascii, where fill_ascii unpacks them. */
+/* The same for ascii, where fill_ascii unpacks them. Copies of a scan keep those that a
+ * float cannot tell as NaN, so they are floats there. */
 static sp_status add_ascii_colours(sp_scan *scan, const pcd *p)
 {
     for (int k = 0; k < p->n_packed; k++)
@@ -222,8 +223,8 @@ static sp_status add_ascii_colours(sp_scan *scan, const pcd *p)
 
             if (!f)
                 return SP_EMEM;
-            f->copy_kind = 'u';
-            f->copy_size = 1;
+            f->copy_kind = p->type[p->packed[k]] == 'f' ? 'f' : 'u';
+            f->copy_size = f->copy_kind == 'f' ? 4 : 1;
             scan->record_bytes += 8;
         }
     return SP_OK;
@@ -315,22 +316,25 @@ static void gather(const sp_scan *scan, const pcd *p, int64_t n, unsigned char *
 }
 
 /* Unpacks the colours of a number: PCL writes it as an integer (U), and wrote it as the
- * float that has these bits (F). NaN: the number has no such bits, as the float of an
- * opaque colour, which is no number. */
-static void unpack(double number, char type, double to[3])
+ * float that has these bits (F). A float that is NaN, as that of an opaque colour is, has
+ * lost them: NaN. False: the number does not fit its type. */
+static bool unpack(double number, char type, double to[3])
 {
-    const bool fits = type == 'f'   ? !isnan(number)
-                      : type == 'u' ? number >= 0 && number <= UINT32_MAX
-                                    : number >= INT32_MIN && number <= INT32_MAX;
+    const bool is_lost = type == 'f' && isnan(number);
     const float as_float = (float)number;
     uint32_t bits = 0;
 
-    if (fits && type == 'f')
+    if (type == 'u' && !(number >= 0 && number <= UINT32_MAX))
+        return false;
+    if (type == 'i' && !(number >= INT32_MIN && number <= INT32_MAX))
+        return false;
+    if (type == 'f')
         memcpy(&bits, &as_float, sizeof bits);
-    else if (fits)
+    else
         bits = (uint32_t)(int64_t)number;
     for (int i = 0; i < 3; i++)
-        to[i] = fits ? bits >> 8 * i & 255 : NAN;
+        to[i] = is_lost ? NAN : bits >> 8 * i & 255;
+    return true;
 }
 
 static sp_status fill_ascii(sp_scan *scan, pcd *p, int64_t n, unsigned char *to)
@@ -356,8 +360,13 @@ static sp_status fill_ascii(sp_scan *scan, pcd *p, int64_t n, unsigned char *to)
                            found > wanted ? "more than " : "",
                            found > wanted ? wanted : found, wanted);
         for (int k = 0; k < p->n_packed; k++)
-            unpack(number[p->packed_at[k]], p->type[p->packed[k]],
-                   &number[wanted + 3 * k]);
+            if (!unpack(number[p->packed_at[k]], p->type[p->packed[k]],
+                        &number[wanted + 3 * k]))
+                return SP_FAIL(SP_EDATA,
+                               "%s: line %" PRId64
+                               ": %s %.17g, expected an integer of 4 bytes",
+                               scan->path, p->text.number, p->name[p->packed[k]],
+                               number[p->packed_at[k]]);
         memcpy(to, number, (size_t)scan->record_bytes);
     }
     return SP_OK;
