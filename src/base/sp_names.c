@@ -144,6 +144,14 @@ sp_status sp_option_real(const char *name, const char *text, bool or_0, double *
     return SP_OK;
 }
 
+sp_status sp_option_alone(int argc, char **argv)
+{
+    assert(argc >= 2);
+    return argc == 2 ? SP_OK
+                     : SP_FAIL(SP_EUSAGE, "%s: expected nothing behind it, found %s",
+                               argv[1], argv[2]);
+}
+
 static sp_status read_word(int *to, const sp_option *option, const char *text)
 {
     const size_t n = strlen(text);

@@ -136,10 +136,12 @@ static const sp_option option_table[] = {
 /* clang-format on */
 
 /* Where a launcher has started several ranks, rank 0 answers for all of them. */
-static sp_status print_version(void)
+static sp_status print_version(int argc, char **argv)
 {
-    if (sp_start_rank() == 0)
-        puts("spbench (" PACKAGE_NAME ") " PACKAGE_VERSION);
+    if (sp_start_rank() > 0)
+        return SP_OK;
+    SP_TRY(sp_option_alone(argc, argv));
+    puts("spbench (" PACKAGE_NAME ") " PACKAGE_VERSION);
     return sp_log_written();
 }
 
@@ -337,12 +339,7 @@ int main(int argc, char **argv)
     sp_trial_main(argc, argv);
     sp_log_program("spbench");
     if (strcmp(word, "--version") == 0)
-        return sp_log_answered(
-            argc == 2 ? print_version()
-                      : SP_FAIL(SP_EUSAGE,
-                                "--version: expected nothing behind it, found "
-                                "%s",
-                                argv[2]));
+        return sp_log_answered(print_version(argc, argv));
     if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0)
         return sp_log_answered(print_help());
     sp_thread_wait_asleep(argv); /* parse moves the words of argv */

@@ -316,18 +316,11 @@ static sp_status print_help(int argc, char **argv)
     return SP_OK;
 }
 
-static sp_status expect_alone(int argc, char **argv)
-{
-    return argc == 2 ? SP_OK
-                     : SP_FAIL(SP_EUSAGE, "%s: expected nothing behind it, found %s",
-                               argv[1], argv[2]);
-}
-
 static sp_status print_version(int argc, char **argv)
 {
     int cuda = sp_backend_cuda_version();
 
-    SP_TRY(expect_alone(argc, argv));
+    SP_TRY(sp_option_alone(argc, argv));
     puts(PACKAGE_STRING);
     printf("MPI: %s\nHDF5: %s\n", sp_comm_library(), sp_h5_library());
     if (cuda)
@@ -339,7 +332,7 @@ static sp_status print_version(int argc, char **argv)
 
 static sp_status print_keys(int argc, char **argv)
 {
-    SP_TRY(expect_alone(argc, argv));
+    SP_TRY(sp_option_alone(argc, argv));
     sp_deck_print_keys(stdout);
     sp_names_wrap(
         stdout, 0,

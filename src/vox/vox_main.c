@@ -80,12 +80,11 @@ static bool answers_at_once(int argc, char **argv, sp_status *rc)
     *rc = SP_OK;
     if (sp_start_rank() > 0)
         return true;
-    if (is_version && argc > 2)
-        *rc = SP_FAIL(SP_EUSAGE, "--version: expected nothing behind it, found %s",
-                      argv[2]);
-    else if (is_version)
+    if (is_version)
+        *rc = sp_option_alone(argc, argv);
+    if (is_version && *rc == SP_OK)
         printf("spvox %s\n", PACKAGE_VERSION);
-    else
+    else if (!is_version)
         print_help(stdout);
     return true;
 }
