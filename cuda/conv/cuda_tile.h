@@ -30,7 +30,7 @@ enum { CUDA_TILE_LIST(CUDA_TILE_INDEX) CUDA_TILES };
 #undef CUDA_TILE_INDEX
 
 typedef struct cuda_tile {
-    /* For SP_TILES: columns, and ":8" for 8 warps; or rows x columns. */
+    /* The tile's name in SP_TILES: columns, and ":8" for 8 warps; or rows x columns. */
     const char *name;
     int rows, columns;
     int warps[2]; /* along the rows and along the columns */

@@ -126,7 +126,7 @@ size_t sp_machine_memory(void)
     return (size_t)bytes;
 }
 
-/* What this process has, in bytes; 0 where it is not known. */
+/* Memory of this process in bytes; 0 where it is not known. */
 typedef struct process_size {
     size_t addresses, resident, data; /* data: addresses that it may write to */
 } process_size;

@@ -135,7 +135,7 @@ static const sp_option option_table[] = {
 };
 /* clang-format on */
 
-/* Where a launcher has started several ranks, rank 0 answers for all of them. */
+/* Rank 0 answers for all ranks that a launcher has started. */
 static sp_status print_version(int argc, char **argv)
 {
     if (sp_start_rank() > 0)

@@ -202,7 +202,7 @@ static sp_status print_row(bench *b, const model *m, int ranks, bool is_balanced
     return SP_OK;
 }
 
-/* Where a latency or a bandwidth comes from. */
+/* The source of a latency or a bandwidth, in a word for the table. */
 static const char *origin(const bench *b, double given)
 {
     return given > 0           ? "given"

@@ -135,8 +135,8 @@ static sp_status write_shard(const char *path, const char *shape, int64_t n,
     return rc;
 }
 
-/* What bench_shard_remove removes: the temporary folder and the shard, under its name
- * and under the one that it has until it is complete. "": nothing. */
+/* bench_shard_remove removes these: the temporary folder and the shard, under its name
+ * and under the one that it has until it is complete. "": nothing to remove. */
 static char folder_made[BENCH_PATH], shard_made[2][BENCH_PATH + 8];
 
 void bench_shard_remove(void)

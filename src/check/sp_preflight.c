@@ -9,7 +9,7 @@
 #include "base/sp_log.h"
 #include "check/sp_check.h"
 
-/* What is measured on each rank. */
+/* The rates that preflight measures on each rank. */
 typedef enum rate_kind { READ, COPY, REDUCE, N_RATES } rate_kind;
 
 /* One rank's row of the table. */

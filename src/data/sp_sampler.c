@@ -15,7 +15,7 @@ typedef struct item {
     int32_t rank; /* the rank that the sample is dealt to */
 } item;
 
-/* What a micro-batch deals to one rank. */
+/* One rank's samples of a micro-batch, summed. */
 typedef struct share {
     int64_t cost, voxels, bytes;
     int count; /* samples */
@@ -136,7 +136,7 @@ static void deal_group(const sp_sampler *sampler, item *items, int n, const int 
         }
         return;
     }
-    /* Of equally loaded ranks the lowest gets the next sample: it is to come first, so
+    /* The lowest of equally loaded ranks gets the next sample: it is to come first, so
      * its position is the greatest. Ranks rise, so the list is a heap already. */
     for (int i = 0; i < n_members; i++)
         s->heap[i] = (item){.at = -member[i], .rank = member[i]};

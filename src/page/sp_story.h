@@ -54,7 +54,7 @@ typedef struct sp_story_eval {
     /* [n_classes][n_classes] truth, prediction; their sum fits too; may be NULL */
     int64_t *confusion;
     int64_t *point_confusion; /* the same of points */
-    /* Of predictions that were merged over blocks and views (eval.merge). */
+    /* Scores of predictions that were merged over blocks and views (eval.merge). */
     double merged_miou, merged_point_miou;
     double *merged_iou, *merged_point_iou; /* [n_classes] as iou */
     char *time, *checkpoint;               /* by sptrain eval; else NULL */

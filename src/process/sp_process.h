@@ -1,4 +1,4 @@
-/* What /proc tells of a process of this host. Local. */
+/* A process of this host as /proc shows it. Local. */
 #ifndef SP_PROCESS_H
 #define SP_PROCESS_H
 
