@@ -21,8 +21,9 @@
  * tests/tools/cuda_code.py has limits for the machine code of each, and
  * tests/results/code-sm_90.txt shows what it is. All of them form the sums of batch
  * norm by CUDA_TILE_ROWS rows, so that no bit depends on the tile. The packed weights
- * [units][n], n the channels of the result, depend on precision, offsets and widths
- * alone, never on the tile; those of cuda_wgmma_is_tiled are swizzled for bulk copies.
+ * [units][n], n the channels of the result, depend on precision, offsets, widths and
+ * be->is_wgmma, never on the tile; those of cuda_wgmma_is_tiled, in bf16 where wgmma is
+ * used, are swizzled for bulk copies.
  *
  * A unit is the slice of the inner dimension that one instruction of the tensor cores
  * multiplies (cuda_mma.cuh).

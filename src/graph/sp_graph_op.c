@@ -80,7 +80,9 @@ static sp_status set_level(sp_graph_builder *b, sp_node *node)
     if (steps < 0)
         return SP_REFUSE(b, "stride %d is no power of two", node->stride);
     if (node->kernel > SP_MAX_KERNEL)
-        return SP_REFUSE(b, "kernel %d is above %d", node->kernel, SP_MAX_KERNEL);
+        return SP_REFUSE(b, "kernel %d%s is above %d", node->kernel,
+                         b->layer->kernel > 0 ? "" : " (the stride's, by default)",
+                         SP_MAX_KERNEL);
     if (in < 0 && (node->kernel > 1 || node->stride > 1))
         return SP_REFUSE(b, "kernel and stride of rows of samples can only be 1");
     if (node->op != SP_OP_CONV && node->kernel == 1 && node->stride == 1)

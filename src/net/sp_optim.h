@@ -52,8 +52,9 @@ double sp_optim_lr(const sp_config *config, int64_t samples_seen, int64_t total_
  * multiplies lr layer by layer, and a frozen layer is left out altogether. With
  * grad_clip > 0 g is multiplied by min(1, grad_clip / (|g| + 1e-6)) (PyTorch's
  * clip_grad_norm_). *grad_norm (may be NULL) is |g| before clipping, over all
- * parameters. Nothing changes, t neither, where weight_sum is 0 (no labelled voxel;
- * norm 0) or where the norm is not finite: the caller reads it from *grad_norm. */
+ * parameters. Nothing changes, t neither, where weight_sum is 0 (no labelled voxel of
+ * a class with a weight above 0; norm 0) or where the norm is not finite: the caller
+ * reads it from *grad_norm. */
 sp_status sp_optim_step(sp_optim *optim, float *param, const float *grad,
                         double squares, double weight_sum, double lr,
                         double *grad_norm);

@@ -7,6 +7,7 @@
 /* The usual names of the x and y of a normal. */
 static const char *const words[][2] = {{"nx", "ny"}, {"normal_x", "normal_y"}};
 enum { WORDS = sizeof words / sizeof *words };
+_Static_assert((int)WORDS <= SP_MOST_NORMALS, "each pair may be found");
 
 static const char *plain(const char *name)
 {

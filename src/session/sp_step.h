@@ -47,7 +47,7 @@ typedef struct sp_step_hooks {
 } sp_step_hooks;
 
 typedef struct sp_step_result {
-    double loss;      /* over all ranks' labelled voxels; NAN: no voxel was labelled */
+    double loss;      /* over all ranks' labelled voxels; NAN: the weight is 0 */
     double weight;    /* sum of the labelled voxels' class weights */
     double grad_norm; /* of the mean gradient, not clipped; NAN: not finite */
     double voxels;    /* sum over the ranks */
@@ -65,8 +65,8 @@ typedef struct sp_step_result {
 } sp_step_result;
 
 /* Runs one step with this learning rate on resources that sp_resources_open_training
- * has opened and whose loader has begun. The update is left out where no voxel was
- * labelled, and where the loss or the gradient is not finite; all ranks decide alike,
+ * has opened and whose loader has begun. The update is left out where the sum of
+ * weights is 0, as without a labelled voxel, and where the loss or the gradient is not finite; all ranks decide alike,
  * from the same sums. After the first steps it allocates nothing. Collective, not
  * agreed: to be called within sp_session_run_alone. SP_EMEM names the samples that
  * there is no memory for; else errors of the parts. */

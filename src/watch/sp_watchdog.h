@@ -15,12 +15,12 @@
  * instead, if the run folder is shared.
  *
  * The process that finds a rank lost reports it once, on standard error and in
- * status.json ("failed", 6), and makes all ranks leave with 6. Rank 0 alone can order
- * other ranks to leave, and no watchdog ends another process: each process ends itself.
- * Its waits in sp_comm end by sp_comm_abort; where the training thread does not wait
+ * status.json ("failed", 6), and leaves with 6. Rank 0 also orders all other ranks to
+ * leave; no watchdog ends another process. A rank that leaves ends its waits in sp_comm
+ * by sp_comm_abort (MPI_Abort), upon which the launcher ends what is left, a stopped
+ * process among them, which hears no order. Where the training thread does not wait
  * there, the watchdog calls _exit after 3 s, or after 10 s where writing the diagnosis
- * hangs. A stopped process hears no order; the launcher kills it when the others have
- * left. Until the watchdog runs, process/sp_start.h limits the start (SP_START_S). The
+ * hangs. Until the watchdog runs, process/sp_start.h limits the start (SP_START_S). The
  * witness (sp_witness.h) ends nobody: it names the rank that died first.
  */
 #ifndef SP_WATCHDOG_H

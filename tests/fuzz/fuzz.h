@@ -48,6 +48,8 @@ typedef struct fuzz_kind {
 /* clang-format on */
 #define FUZZ_DECLARE(kind) extern const fuzz_kind fuzz_##kind;
 FUZZ_KINDS(FUZZ_DECLARE)
+#define FUZZ_COUNT(kind) +1
+enum { FUZZ_N_KINDS = FUZZ_KINDS(FUZZ_COUNT) };
 
 /* ---- for kinds ---- */
 
@@ -90,7 +92,7 @@ typedef struct fuzz_slot {
     uint64_t bytes;  /* bytes of its files; 0: not made yet */
     uint64_t base;   /* resident bytes of the process before it */
     char words[512]; /* message of fuzz_fault */
-    int64_t n_taken[32], n_refused[32]; /* counts by kind */
+    int64_t n_taken[FUZZ_N_KINDS], n_refused[FUZZ_N_KINDS]; /* counts by kind */
 } fuzz_slot;
 
 typedef struct fuzz_run {
@@ -103,8 +105,7 @@ typedef struct fuzz_run {
     char folder[4000]; /* absolute */
 } fuzz_run;
 
-extern const fuzz_kind *const fuzz_kinds[];
-extern const int fuzz_n_kinds;
+extern const fuzz_kind *const fuzz_kinds[FUZZ_N_KINDS];
 
 int fuzz_kind_of(const fuzz_run *run, int64_t index);
 /* Runs mutants first, first + step, ... below run->n; ends the process. */

@@ -237,21 +237,21 @@ int fuzz_kind_of(const fuzz_run *r, int64_t index)
     uint64_t rng = (uint64_t)index * 0x632be59bd9b4e019u;
     int total = 0, at;
 
-    for (int k = 0; k < fuzz_n_kinds; k++) {
+    for (int k = 0; k < FUZZ_N_KINDS; k++) {
         if (r->kind && strcmp(r->kind, fuzz_kinds[k]->name) == 0)
             return k;
         total += fuzz_kinds[k]->weight;
     }
     /* the first mutants are one of each kind, so that short runs have all */
-    if (index < fuzz_n_kinds && fuzz_kinds[index]->weight > 0)
+    if (index < FUZZ_N_KINDS && fuzz_kinds[index]->weight > 0)
         return (int)index;
     at = (int)mutate_below(&rng, (size_t)total);
-    for (int k = 0; k < fuzz_n_kinds; k++) {
+    for (int k = 0; k < FUZZ_N_KINDS; k++) {
         at -= fuzz_kinds[k]->weight;
         if (at < 0)
             return k;
     }
-    return fuzz_n_kinds - 1;
+    return FUZZ_N_KINDS - 1;
 }
 
 /* The messages of earlier mutants are of no interest. */

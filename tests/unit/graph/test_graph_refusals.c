@@ -90,6 +90,8 @@ TEST(strides)
     refused(CONV("a", OUT4 " stride = 3;"),
             "d:2: layer a: stride 3 is no power of two");
     refused(CONV("a", "out = 4; kernel = 8;"), "d:2: layer a: kernel 8 is above 7");
+    refused(OP("a", "max_pool", "stride = 8;"),
+            "d:2: layer a: kernel 8 (the stride's, by default) is above 7");
     refused(CONV("a", OUT4 " stride = 4096;"),
             "d:2: layer a: tensor stride 1 times 4096 is above 2048");
     refused(
