@@ -1,15 +1,11 @@
 /* PNG files by libpng. */
-#include "config.h"
-
 #include <assert.h>
+#include <png.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "picture/sp_canvas.h"
-
-#ifdef SP_WITH_PNG
-#include <png.h>
 
 enum { COLOURS = 256, SLOTS = 1024 };
 
@@ -135,21 +131,3 @@ bool sp_png_is_built(void)
 {
     return true;
 }
-
-#else
-
-sp_status sp_png_encode(const sp_canvas *canvas, char **bytes, size_t *n)
-{
-    (void)canvas;
-    *bytes = NULL;
-    *n = 0;
-    return SP_FAIL(SP_EUSAGE, "this build has no libpng, so it draws no pictures: "
-                              "install libpng-dev and configure anew");
-}
-
-bool sp_png_is_built(void)
-{
-    return false;
-}
-
-#endif
