@@ -95,9 +95,9 @@ AC_DEFUN([SP_ENABLE_DEBUG], [
 AC_ARG_ENABLE([debug], [AS_HELP_STRING([--enable-debug],
   [fill recycled memory with NaN])], [], [enable_debug=no])
 AS_IF([test "x$enable_debug" = xyes],
-  [AC_DEFINE([SP_DEBUG], [1], [recycled memory is filled with NaN])
-   sp_debug_summary="assertions, recycled memory filled with NaN"],
-  [sp_debug_summary="assertions"])
+  [sp_debug=1 sp_debug_summary="assertions, recycled memory filled with NaN"],
+  [sp_debug=0 sp_debug_summary="assertions"])
+AC_DEFINE_UNQUOTED([SP_DEBUG], [$sp_debug], [Is recycled memory filled with NaN?])
 ])
 
 # SP_WARNING_FLAGS: warnings that the sources are clean of.

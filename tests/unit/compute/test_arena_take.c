@@ -60,11 +60,7 @@ TEST(rewind_and_reset_give_the_same_memory_again)
     sp_arena_rewind(&arena, mark);
     OK(SP_TAKE(&arena, 20, &c));
     assert_ptr_equal(b, c);
-#ifdef SP_DEBUG
-    assert_int_equal(b[999], -1);
-#else
-    assert_int_equal(b[999], 7);
-#endif
+    assert_int_equal(b[999], SP_DEBUG ? -1 : 7);
     sp_arena_reset(&arena);
     OK(SP_TAKE(&arena, 1, &c));
     assert_ptr_equal(a, c);
