@@ -3,7 +3,10 @@ AC_DEFUN([SP_CHECK_OPENMP], [
 AC_OPENMP
 SP_CFLAGS="$SP_CFLAGS $OPENMP_CFLAGS"
 AS_IF([test "x$OPENMP_CFLAGS" = x],
-  [sp_openmp_summary="one per rank (no OpenMP)"], [sp_openmp_summary="OpenMP"])
+  [sp_openmp_summary="one per rank (no OpenMP)"
+   SP_CPPFLAGS="$SP_CPPFLAGS -I\$(srcdir)/src/process/no_openmp"
+   SP_CFLAGS="$SP_CFLAGS -Wno-unknown-pragmas"],
+  [sp_openmp_summary="OpenMP"])
 ])
 
 # SP_CHECK_SIMD: compile the vector versions of the kernels where the compiler knows the flags;

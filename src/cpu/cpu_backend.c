@@ -1,10 +1,8 @@
 /* The CPU backend: table of operations, arenas, start. */
 #include <assert.h>
+#include <omp.h>
 #include <stdlib.h>
 #include <string.h>
-#ifdef _OPENMP
-#include <omp.h>
-#endif
 
 #include "cpu/cpu_isa.h"
 
@@ -95,12 +93,8 @@ static sp_status cpu_open(sp_backend *be, int device, int threads)
     assert(be->precision != SP_TF32);
 
     be->device = device;
-    be->threads = threads > 0 ? threads : 1;
-#ifdef _OPENMP
-    omp_set_dynamic(0); /* OMP_DYNAMIC would take some away */
-    if (be->threads > omp_get_thread_limit())
-        be->threads = omp_get_thread_limit();
-#endif
+    omp_set_dynamic(0); /* OMP_DYNAMIC would take some threads away */
+    be->threads = (int)sp_least(threads > 0 ? threads : 1, omp_get_thread_limit());
     be->impl = NULL;
     cpu = calloc(1, sizeof *cpu);
     if (!cpu)

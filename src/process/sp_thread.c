@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <malloc.h>
+#include <omp.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -64,7 +65,6 @@ int sp_thread_try(int n)
 
 void sp_thread_wait_asleep(char **argv)
 {
-#ifdef _OPENMP
     enum { MOST_CORES = 16 };
     uint64_t set[SP_CORE_WORDS];
     const int cores = sp_machine_cores(set);
@@ -72,13 +72,10 @@ void sp_thread_wait_asleep(char **argv)
     char own[4096];
     const ssize_t n = readlink("/proc/self/exe", own, sizeof own - 1);
 
-    if (cores < 2 || cores > MOST_CORES || n < 0 || getenv("OMP_WAIT_POLICY") ||
-        getenv("GOMP_SPINCOUNT") || getenv("KMP_BLOCKTIME") ||
-        setenv("OMP_WAIT_POLICY", "passive", 1) != 0)
+    if (omp_get_thread_limit() < 2 || cores < 2 || cores > MOST_CORES || n < 0 ||
+        getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT") ||
+        getenv("KMP_BLOCKTIME") || setenv("OMP_WAIT_POLICY", "passive", 1) != 0)
         return;
     own[n] = '\0';
     execv(own, argv);
-#else
-    (void)argv;
-#endif
 }

@@ -1,12 +1,8 @@
 /* The device of a session: the kind that all ranks use, and the one of each rank. */
 #include <assert.h>
 #include <math.h>
-#include <string.h>
-#ifdef _OPENMP
 #include <omp.h>
-#else
-#define omp_set_num_threads(n) ((void)(n))
-#endif
+#include <string.h>
 
 #include "base/sp_log.h"
 #include "comm/sp_affinity.h"

@@ -2,11 +2,9 @@
  * and what ends it. */
 #include "fixtures/test.h"
 
+#include <omp.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#ifdef _OPENMP
-#include <omp.h>
-#endif
 
 #include "fixtures/shard_fixture.h"
 #include "session/sp_resources.h"
@@ -135,7 +133,6 @@ TEST(test_parts)
  * them, whatever the process had before. */
 TEST(test_threads)
 {
-#ifdef _OPENMP
     int n = 0;
     rig g;
 
@@ -145,9 +142,6 @@ TEST(test_threads)
     n++;
     assert_int_equal(n, 1);
     close_rig(&g);
-#else
-    skip();
-#endif
 }
 
 /* Neither a step without labels nor one with a loss that is not finite changes the

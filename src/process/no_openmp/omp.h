@@ -1,0 +1,20 @@
+/* Takes the place of OpenMP's header in a build without it: each process has one thread. */
+#ifndef SP_NO_OPENMP_H
+#define SP_NO_OPENMP_H
+
+static inline int omp_get_thread_limit(void)
+{
+    return 1;
+}
+
+static inline void omp_set_dynamic(int is_dynamic)
+{
+    (void)is_dynamic;
+}
+
+static inline void omp_set_num_threads(int n)
+{
+    (void)n;
+}
+
+#endif
