@@ -19,7 +19,8 @@ AC_MSG_CHECKING([whether $CC compiles AVX-512 and AVX2 kernels])
 sp_save_CFLAGS=$CFLAGS
 CFLAGS="$CFLAGS $SP_AVX512_CFLAGS"
 AC_COMPILE_IFELSE([AC_LANG_PROGRAM([[#include <immintrin.h>]],
-  [[__m512i a = _mm512_popcnt_epi32(_mm512_set1_epi32(7)); (void)a;]])],
+  [[__m512i a = _mm512_popcnt_epi32(_mm512_set1_epi32(7)); (void)a;
+    return (int)_mm_crc32_u64(1, 2); /* x86-64 has it, i386 has not */]])],
   [sp_simd=yes], [sp_simd=no])
 CFLAGS=$sp_save_CFLAGS
 AC_MSG_RESULT([$sp_simd])
@@ -48,8 +49,10 @@ AC_LINK_IFELSE([AC_LANG_PROGRAM([[#include <cpuid.h>
 CFLAGS=$sp_save_CFLAGS
 AC_MSG_RESULT([$sp_amx])
 AM_CONDITIONAL([HAVE_AMX], [test $sp_amx = yes])
+sp_crc_forms="X(table)"
 AS_IF([test $sp_simd = yes],
   [AC_DEFINE([SP_HAVE_SIMD_X86], [1], [AVX-512 and AVX2 kernels are compiled in])
+   sp_crc_forms="X(product) X(instruction) $sp_crc_forms"
    sp_simd_summary="AVX-512, AVX2 and portable, chosen at start"],
   [sp_simd_summary="portable only"])
 AS_IF([test $sp_bf16 = yes],
@@ -58,6 +61,7 @@ AS_IF([test $sp_bf16 = yes],
 AS_IF([test $sp_amx = yes],
   [AC_DEFINE([SP_HAVE_AMX], [1], [AMX_BF16 kernels are compiled in])
    sp_simd_summary="AMX_BF16, $sp_simd_summary"])
+AC_DEFINE_UNQUOTED([SP_CRC_FORMS(X)], [$sp_crc_forms], [base/sp_crc.h])
 # Fused operations are spelled out where they are meant: a sum must not depend on which loop
 # (vector body or tail) the compiler put an element into. Nobody reads errno or the flags of
 # floating-point exceptions, which would keep square roots and choices from being vectorised.

@@ -1,17 +1,5 @@
-/* CRC32C in three forms; sp_crc32c chooses the fastest that the processor has.
- *
- *   table        8 bytes at a time through eight tables; runs everywhere.
- *   instruction  SSE 4.2. The register of a CRC is linear: the register of A followed
- *                by B is that of A advanced over as many zero bytes as B has, xor the
- *                register of B started from zero. The instruction takes 3 cycles and
- *                one can start each cycle, so three neighbouring parts are computed at
- *                once and joined by this rule.
- *   product      Carry-less products in 512-bit registers. Data D bits before other
- *                data counts as its remainder times x^D, so it is multiplied by x^D
- *                mod P and added to that data (folding). Measured, this is twice as
- *                fast as the instruction; sharing the data between both forms gained
- *                no more than another sixth.
- */
+/* CRC32C through tables, 8 bytes at a time, which runs everywhere; and the choice of the
+ * fastest form that the processor has. */
 #include "base/sp_crc.h"
 
 #include <assert.h>
@@ -19,77 +7,14 @@
 #include <string.h>
 
 #include "base/sp_number.h"
+#include "config.h"
 
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
-
-enum {
-    ROUNDS = 100,
-    LONG = 40 * ROUNDS,
-    SHORT = 256
-};                                             /* bytes of one of three parts */
-static const uint32_t polynomial = 0x82f63b78; /* bit-reversed 0x1edc6f41 */
-
-/* A word x is invalid (sp_word) if it differs from a certain sum in one of
- * these bits. Coordinates: the sum is x + x, because bits 19 to 31 of a coordinate in
- * range are all equal. Floats: the sum is x + EXPONENT_STEP, which carries into the
- * sign bit where all bits of the exponent are set. */
-static const uint32_t tell_tale[] = {
-    [SP_COORD] = 0xfff00000u, [SP_FLOAT] = 0x80000000u};
-enum { EXPONENT_STEP = 0x00800000 };
-
-static uint32_t by_byte[8][256];   /* register after a byte and i zero bytes */
-static uint32_t over_long[4][256]; /* register advanced over LONG zero bytes */
-static uint32_t over_short[4][256];
-static bool has_instruction, has_wide_product;
-/* x^D mod P to fold over 256 or 64 bytes: low, high half */
-static uint64_t by_256[2], by_64[2];
-
-static uint32_t move_on(uint32_t crc, size_t zeros)
-{
-    while (zeros-- > 0)
-        crc = crc >> 8 ^ by_byte[0][crc & 255];
-    return crc;
-}
-
-static void fill_over(uint32_t over[4][256], size_t zeros)
-{
-    uint32_t bit[32];
-
-    for (int i = 0; i < 32; i++)
-        bit[i] = move_on((uint32_t)1 << i, zeros);
-    for (int k = 0; k < 4; k++)
-        for (int v = 0; v < 256; v++) {
-            over[k][v] = 0;
-            for (int i = 0; i < 8; i++)
-                over[k][v] ^= v >> i & 1 ? bit[8 * k + i] : 0;
-        }
-}
-
-/* Returns x^n mod P. The coefficient of x^0 is the highest of the 64 bits. */
-static uint64_t power(int n)
-{
-    uint32_t value = 0x80000000u;
-
-    while (n-- > 0)
-        value = value >> 1 ^ (value & 1 ? polynomial : 0);
-    return (uint64_t)value << 32;
-}
-
-/* In this order of bits a product comes out multiplied by x, hence the -1. The first 8
- * of 16 bytes stand 64 bits further from the data that they are folded into, hence the
- * + 64. */
-static void fill_folds(void)
-{
-    by_256[0] = power(8 * 256 + 64 - 1);
-    by_256[1] = power(8 * 256 - 1);
-    by_64[0] = power(8 * 64 + 64 - 1);
-    by_64[1] = power(8 * 64 - 1);
-}
+static uint32_t by_byte[8][256]; /* register after a byte and i zero bytes */
 
 static void fill_tables(void)
 {
+    const uint32_t polynomial = 0x82f63b78; /* bit-reversed 0x1edc6f41 */
+
     for (uint32_t v = 0; v < 256; v++) {
         uint32_t crc = v;
 
@@ -101,29 +26,30 @@ static void fill_tables(void)
         for (int v = 0; v < 256; v++)
             by_byte[i][v] =
                 by_byte[i - 1][v] >> 8 ^ by_byte[0][by_byte[i - 1][v] & 255];
-    fill_over(over_long, LONG);
-    fill_over(over_short, SHORT);
-#if defined(__x86_64__)
-    fill_folds();
-    has_instruction = __builtin_cpu_supports("sse4.2");
-    has_wide_product = has_instruction && __builtin_cpu_supports("avx512f") &&
-                       __builtin_cpu_supports("vpclmulqdq");
-#endif
+}
+
+#define DECLARE(name) extern const sp_crc_form sp_crc_##name;
+SP_CRC_FORMS(DECLARE)
+const sp_crc_form sp_crc_table = {.sum = sp_crc32c_table};
+static const sp_crc_form *form; /* the one that is used */
+
+static void choose_form(void)
+{
+#define ENTRY(name) &sp_crc_##name,
+    static const sp_crc_form *const forms[] = {SP_CRC_FORMS(ENTRY)};
+    int i = 0;
+
+    fill_tables();
+    while (forms[i]->is_here && !forms[i]->is_here())
+        i++;
+    form = forms[i];
 }
 
 static void prepare(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-    pthread_once(&once, fill_tables);
-}
-
-static uint64_t word_at(const unsigned char *at)
-{
-    uint64_t word;
-
-    memcpy(&word, at, sizeof word);
-    return word;
+    pthread_once(&once, choose_form);
 }
 
 uint32_t sp_crc32c_table(uint32_t crc, const void *data, size_t bytes)
@@ -145,137 +71,11 @@ uint32_t sp_crc32c_table(uint32_t crc, const void *data, size_t bytes)
     return ~crc;
 }
 
-#if defined(__x86_64__)
-
-static uint32_t moved(uint32_t over[4][256], uint32_t crc)
-{
-    return over[0][crc & 255] ^ over[1][crc >> 8 & 255] ^ over[2][crc >> 16 & 255] ^
-           over[3][crc >> 24];
-}
-
-/* Advances the register over three neighbouring parts of `part` bytes each. */
-__attribute__((target("sse4.2"))) static inline uint64_t three_parts(
-    uint64_t crc, const unsigned char *at, size_t part, uint32_t over[4][256])
-{
-    uint64_t second = 0, third = 0;
-
-    for (const unsigned char *end = at + part; at < end; at += 8) {
-        crc = __builtin_ia32_crc32di(crc, word_at(at));
-        second = __builtin_ia32_crc32di(second, word_at(at + part));
-        third = __builtin_ia32_crc32di(third, word_at(at + 2 * part));
-    }
-    crc = moved(over, (uint32_t)crc) ^ second;
-    return moved(over, (uint32_t)crc) ^ third;
-}
-
-__attribute__((target("sse4.2"))) static uint32_t by_instruction(
-    uint32_t start, const unsigned char *at, size_t bytes)
-{
-    uint64_t crc = ~start;
-
-    for (; bytes >= 3 * LONG; bytes -= 3 * LONG, at += 3 * LONG)
-        crc = three_parts(crc, at, LONG, over_long);
-    for (; bytes >= 3 * SHORT; bytes -= 3 * SHORT, at += 3 * SHORT)
-        crc = three_parts(crc, at, SHORT, over_short);
-    for (; bytes >= 8; bytes -= 8, at += 8)
-        crc = __builtin_ia32_crc32di(crc, word_at(at));
-    for (; bytes > 0; bytes--, at++)
-        crc = __builtin_ia32_crc32qi((uint32_t)crc, *at);
-    return ~(uint32_t)crc;
-}
-
-#define WIDE __attribute__((target("avx512f,vpclmulqdq,sse4.2")))
-
-WIDE static inline __m512i fold(__m512i a, __m512i over, __m512i data)
-{
-    return _mm512_ternarylogic_epi64(_mm512_clmulepi64_epi128(a, over, 0x00),
-                                     _mm512_clmulepi64_epi128(a, over, 0x11), data,
-                                     0x96); /* xor of three */
-}
-
-WIDE static inline __m512i pair(const uint64_t halves[2])
-{
-    return _mm512_broadcast_i32x4(
-        _mm_set_epi64x((long long)halves[1], (long long)halves[0]));
-}
-
-/* Joins four accumulators, which hold neighbouring data, into one register. */
-WIDE static inline uint64_t join(const __m512i a[4])
-{
-    __m512i over = pair(by_64), last = a[0];
-    uint64_t word[8], crc = 0;
-
-    for (int i = 1; i < 4; i++)
-        last = fold(last, over, a[i]);
-    _mm512_storeu_si512(word, last);
-    for (int i = 0; i < 8; i++)
-        crc = __builtin_ia32_crc32di(crc, word[i]);
-    return crc;
-}
-
-/* Tests 16 words as sp_words_invalid does and accumulates the result in `seen`. */
-WIDE static inline __m512i look(__m512i seen, __m512i x, sp_word kind)
-{
-    __m512i sum =
-        _mm512_add_epi32(x, kind == SP_COORD ? x : _mm512_set1_epi32(EXPONENT_STEP));
-
-    return _mm512_ternarylogic_epi32(seen, x, sum, 0xf6); /* seen | (x ^ sum) */
-}
-
-/* Checksum and, unless is_invalid is NULL, the test of the words in one pass. */
-WIDE static inline uint32_t by_product(uint32_t start, const unsigned char *at,
-                                       size_t bytes, sp_word kind, bool *is_invalid)
-{
-    const size_t part = sizeof(__m512i), round = 4 * part;
-    __m512i a[4] = {_mm512_zextsi128_si512(_mm_cvtsi32_si128((int)~start))};
-    __m512i over = pair(by_256), seen = _mm512_setzero_si512(), data;
-    bool is_begun = false;
-    uint64_t crc = (uint32_t)~start;
-
-    for (; bytes >= round; bytes -= round, at += round, is_begun = true)
-        for (size_t i = 0; i < 4; i++) {
-            data = _mm512_loadu_si512(at + part * i);
-            seen = is_invalid ? look(seen, data, kind) : seen;
-            a[i] = is_begun ? fold(a[i], over, data) : _mm512_xor_si512(a[i], data);
-        }
-    if (is_begun)
-        crc = join(a);
-    if (is_invalid)
-        *is_invalid = ((uint32_t)_mm512_reduce_or_epi32(seen) & tell_tale[kind]) != 0 ||
-                      sp_words_invalid(at, bytes, kind);
-    return by_instruction(~(uint32_t)crc, at, bytes);
-}
-
-WIDE static uint32_t sum_alone(uint32_t crc, const void *data, size_t bytes)
-{
-    return by_product(crc, data, bytes, SP_COORD, NULL);
-}
-
-WIDE static uint32_t sum_coords(uint32_t crc, const void *data, size_t bytes,
-                                bool *is_invalid)
-{
-    return by_product(crc, data, bytes, SP_COORD, is_invalid);
-}
-
-WIDE static uint32_t sum_floats(uint32_t crc, const void *data, size_t bytes,
-                                bool *is_invalid)
-{
-    return by_product(crc, data, bytes, SP_FLOAT, is_invalid);
-}
-
-#endif
-
 uint32_t sp_crc32c(uint32_t crc, const void *data, size_t bytes)
 {
     assert(data || bytes == 0);
     prepare();
-#if defined(__x86_64__)
-    if (has_wide_product)
-        return sum_alone(crc, data, bytes);
-    if (has_instruction)
-        return by_instruction(crc, data, bytes);
-#endif
-    return sp_crc32c_table(crc, data, bytes);
+    return form->sum(crc, data, bytes);
 }
 
 uint32_t sp_crc32c_texts(uint32_t crc, const char *name, int n, char *const *text)
@@ -303,9 +103,9 @@ SP_WIDE bool sp_words_invalid(const void *data, size_t bytes, sp_word kind)
     else
         for (; at < end; at += sizeof x) {
             memcpy(&x, at, sizeof x);
-            seen |= x ^ (x + EXPONENT_STEP);
+            seen |= x ^ (x + SP_EXPONENT_STEP);
         }
-    return (seen & tell_tale[kind]) != 0;
+    return (seen & sp_tell_tale(kind)) != 0;
 }
 
 uint32_t sp_crc32c_checked(uint32_t crc, const void *data, size_t bytes, sp_word kind,
@@ -319,11 +119,8 @@ uint32_t sp_crc32c_checked(uint32_t crc, const void *data, size_t bytes, sp_word
     assert(bytes % sizeof(uint32_t) == 0);
     assert(is_invalid);
     prepare();
-#if defined(__x86_64__)
-    if (has_wide_product)
-        return kind == SP_COORD ? sum_coords(crc, data, bytes, is_invalid)
-                                : sum_floats(crc, data, bytes, is_invalid);
-#endif
+    if (form->checked)
+        return form->checked(crc, data, bytes, kind, is_invalid);
     for (*is_invalid = false; bytes > 0; bytes -= n, at += n) {
         n = bytes < NEAR ? bytes : NEAR;
         crc = sp_crc32c(crc, at, n);

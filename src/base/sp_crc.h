@@ -28,7 +28,27 @@ bool sp_words_invalid(const void *data, size_t bytes, sp_word kind);
  * pass. */
 uint32_t sp_crc32c_checked(uint32_t crc, const void *data, size_t bytes, sp_word kind,
                            bool *is_invalid);
-/* The portable form of sp_crc32c, for tests. */
+/* The portable form of sp_crc32c, for tests too. */
 uint32_t sp_crc32c_table(uint32_t crc, const void *data, size_t bytes);
+
+/* ---- for the forms of the checksum, which config.h lists in SP_CRC_FORMS ---- */
+typedef struct sp_crc_form {
+    /* Has this processor the form? Fills its tables. NULL: every processor has it. */
+    bool (*is_here)(void);
+    uint32_t (*sum)(uint32_t crc, const void *data, size_t bytes);
+    /* The sum and the test in one pass; NULL: piece after piece, which is in the cache. */
+    uint32_t (*checked)(uint32_t crc, const void *data, size_t bytes, sp_word kind,
+                        bool *is_invalid);
+} sp_crc_form;
+
+/* A word x is invalid if it differs from a certain sum in one of the bits of the kind.
+ * Coordinates: the sum is x + x, because bits 19 to 31 of a coordinate in range are all
+ * equal. Floats: the sum is x + SP_EXPONENT_STEP, which carries into the sign bit where
+ * all bits of the exponent are set. */
+enum { SP_EXPONENT_STEP = 0x00800000 };
+static inline uint32_t sp_tell_tale(sp_word kind)
+{
+    return kind == SP_COORD ? 0xfff00000u : 0x80000000u;
+}
 
 #endif

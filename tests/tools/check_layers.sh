@@ -101,7 +101,7 @@ owner png.h src/picture/sp_png.c
 owner dlfcn.h src/comm/sp_comm.c 'cuda/*'
 owner cuda_runtime.h cuda/device/sp_cuda.h
 owner zlib.h src/h5/sp_h5_filter.c
-owner immintrin.h 'src/cpu/*' 'src/cpu_plan/*' src/base/sp_crc.c
+owner immintrin.h 'src/cpu/*' 'src/cpu_plan/*' src/base/sp_crc_x86.c
 owner sys/socket.h src/h5/sp_h5_child.c src/comm/sp_link.c
 # A hash is compiled in from the header, so every user has its own copy.
 owner xxhash.h src/comm/sp_comm_agree.c src/comm/sp_comm_find.c src/h5/sp_h5_child.c src/data/sp_shard_index.c \
