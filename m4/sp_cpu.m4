@@ -11,7 +11,8 @@ AS_IF([test "x$OPENMP_CFLAGS" = x],
 
 # SP_CHECK_SIMD: compile the vector versions of the kernels where the compiler knows the flags;
 # which one runs is decided at start by what the processor has.
-# Sets HAVE_SIMD_X86, HAVE_AVX512BF16, HAVE_AMX, SP_AVX512_CFLAGS, SP_AVX2_CFLAGS.
+# Sets HAVE_SIMD_X86, HAVE_AVX512BF16, HAVE_AMX, SP_AVX512_CFLAGS, SP_AVX2_CFLAGS, and
+# defines the lists of what is compiled in, the best first.
 AC_DEFUN([SP_CHECK_SIMD], [
 SP_AVX512_CFLAGS="-mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx512vpopcntdq -mfma -mbmi -mbmi2 -mpopcnt -mprefer-vector-width=512"
 SP_AVX2_CFLAGS="-mavx2 -mfma -mbmi -mbmi2 -mpopcnt"
@@ -27,41 +28,42 @@ AC_MSG_RESULT([$sp_simd])
 AM_CONDITIONAL([HAVE_SIMD_X86], [test $sp_simd = yes])
 AC_MSG_CHECKING([whether $CC compiles AVX512_BF16 kernels])
 CFLAGS="$CFLAGS $SP_AVX512_CFLAGS -mavx512bf16"
-AC_LINK_IFELSE([AC_LANG_PROGRAM([[#include <immintrin.h>]],
+AC_COMPILE_IFELSE([AC_LANG_PROGRAM([[#include <immintrin.h>]],
   [[__m512 a = _mm512_setzero_ps();
     a = _mm512_dpbf16_ps(a, (__m512bh)a, (__m512bh)a);
-    return _mm512_reduce_add_ps(a) != 0 || __builtin_cpu_supports("avx512bf16");]])],
+    return _mm512_reduce_add_ps(a) != 0;]])],
   [sp_bf16=$sp_simd], [sp_bf16=no])
 CFLAGS=$sp_save_CFLAGS
 AC_MSG_RESULT([$sp_bf16])
 AM_CONDITIONAL([HAVE_AVX512BF16], [test $sp_bf16 = yes])
 AC_MSG_CHECKING([whether $CC compiles AMX_BF16 kernels])
 CFLAGS="$CFLAGS $SP_AVX512_CFLAGS -mamx-tile -mamx-bf16"
-AC_LINK_IFELSE([AC_LANG_PROGRAM([[#include <cpuid.h>
-    #include <immintrin.h>
-    #include <sys/syscall.h>
-    #include <unistd.h>]],
+AC_COMPILE_IFELSE([AC_LANG_PROGRAM([[#include <immintrin.h>]],
   [[_tile_zero(0);
     _tile_dpbf16ps(0, 1, 2);
-    _tile_release();
-    return syscall(SYS_arch_prctl, 0x1023, 18) != 0;]])],
+    _tile_release();]])],
   [sp_amx=$sp_simd], [sp_amx=no])
 CFLAGS=$sp_save_CFLAGS
 AC_MSG_RESULT([$sp_amx])
 AM_CONDITIONAL([HAVE_AMX], [test $sp_amx = yes])
 sp_crc_forms="X(table)"
+sp_cpu_isas="X(portable)"
+sp_plan_loops="X(portable)"
+sp_simd_summary="portable only"
 AS_IF([test $sp_simd = yes],
-  [AC_DEFINE([SP_HAVE_SIMD_X86], [1], [AVX-512 and AVX2 kernels are compiled in])
-   sp_crc_forms="X(product) X(instruction) $sp_crc_forms"
-   sp_simd_summary="AVX-512, AVX2 and portable, chosen at start"],
-  [sp_simd_summary="portable only"])
+  [sp_crc_forms="X(product) X(instruction) $sp_crc_forms"
+   sp_cpu_isas="X(avx512) X(avx2) $sp_cpu_isas"
+   sp_plan_loops="X(avx512) $sp_plan_loops"
+   sp_simd_summary="AVX-512, AVX2 and portable, chosen at start"])
 AS_IF([test $sp_bf16 = yes],
-  [AC_DEFINE([SP_HAVE_AVX512BF16], [1], [AVX512_BF16 kernels are compiled in])
+  [sp_cpu_isas="X(avx512bf16) $sp_cpu_isas"
    sp_simd_summary="AVX512_BF16, $sp_simd_summary"])
 AS_IF([test $sp_amx = yes],
-  [AC_DEFINE([SP_HAVE_AMX], [1], [AMX_BF16 kernels are compiled in])
+  [sp_cpu_isas="X(amx) $sp_cpu_isas"
    sp_simd_summary="AMX_BF16, $sp_simd_summary"])
 AC_DEFINE_UNQUOTED([SP_CRC_FORMS(X)], [$sp_crc_forms], [base/sp_crc.h])
+AC_DEFINE_UNQUOTED([SP_CPU_ISAS(X)], [$sp_cpu_isas], [cpu/cpu_isa.h])
+AC_DEFINE_UNQUOTED([SP_PLAN_LOOPS(X)], [$sp_plan_loops], [cpu_plan/cpu_plan.h])
 # Fused operations are spelled out where they are meant: a sum must not depend on which loop
 # (vector body or tail) the compiler put an element into. Nobody reads errno or the flags of
 # floating-point exceptions, which would keep square roots and choices from being vectorised.

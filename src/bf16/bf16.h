@@ -47,34 +47,10 @@ INLINE vec word_at(const void *p)
     return set1(word);
 }
 
-/* The operation is done in HALVES steps. half_of selects the operand of step h from a
- * vector of words, and add_products adds the step's products. */
-#ifdef WITH_AVX512BF16
-#define PRODUCTS(name) sp_avx512bf16_##name
-#define PRODUCTS_NAME  "avx512bf16"
-enum { HALVES = 1 };
-INLINE vec half_of(vec words, int h)
-{
-    (void)h;
-    return words;
-}
-INLINE vec add_products(vec sum, vec a, vec b)
-{
-    return _mm512_dpbf16_ps(sum, (__m512bh)a, (__m512bh)b);
-}
-#else
-#define PRODUCTS(name) BF16(name)
-#define PRODUCTS_NAME  ISA_NAME
-enum { HALVES = 2 };
-INLINE vec half_of(vec words, int h)
-{
-    return h == 0 ? (vec)((ivec)words & 0xffff0000u) : (vec)((ivec)words << 16);
-}
-INLINE vec add_products(vec sum, vec a, vec b)
-{
-    return add_flushed(sum, a, b);
-}
-#endif
+/* The names of the products (PRODUCTS) and of their table, and the operation: it is done
+ * in HALVES steps. half_of selects the operand of step h from a vector of words, and
+ * add_products adds the step's products. */
+#include PRODUCTS_FILE
 
 INLINE size_t packed_words(int c_in, int c_out)
 {

@@ -41,6 +41,7 @@ double PRODUCTS(multiply_add)(int64_t rounds)
 
 #define ENTRY(slot) .slot = PRODUCTS(slot),
 const sp_cpu_isa PRODUCTS(isa) = {.name = PRODUCTS_NAME,
+                                  .is_here = PRODUCTS_HERE,
                                   .lanes = LANES,
                                   .chunk = 2,
                                   .n_panels = ISA(n_panels),

@@ -1,7 +1,38 @@
 /* Passes over rows of bf16, in the arithmetic of fp32: cpu_vec_rows.inc, and the passes
  * between tensors of the two types. */
-#define ROWS_OF_BF16
 #include "bf16/bf16.h"
+
+typedef uint16_t elem;
+typedef uint16_t qvec __attribute__((vector_size(2 * HALF)));
+typedef uint32_t uhvec __attribute__((vector_size(4 * HALF)));
+#define ROWS(name) ISA(bf16_##name)
+#define row_of     sp_row_bf16
+#define get        sp_bf16_to_float
+#define put        sp_bf16_of
+/* Fused on every processor, so that all versions compute the same bits. */
+#define FMA       __builtin_fmaf
+#define FMA_H     fused_h
+#define MOST_ZERO 0x1p-134F
+INLINE hvec load_h(const elem *p)
+{
+    qvec v;
+
+    memcpy(&v, p, sizeof v);
+    return (hvec)(__builtin_convertvector(v, uhvec) << 16);
+}
+INLINE hvec store_h(elem *p, hvec v)
+{
+    /* sp_bf16_of of each lane */
+    const uhvec bits = (uhvec)v;
+    const uhvec is_nan = (uhvec)((bits & 0x7fffffffu) > 0x7f800000u);
+    const uhvec near = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+    const uhvec half = (is_nan & (bits >> 16 | 0x40)) | (~is_nan & near);
+    const qvec q = __builtin_convertvector(half, qvec);
+
+    memcpy(p, &q, sizeof q);
+    return (hvec)(half << 16);
+}
+
 #include "cpu/cpu_vec_rows.inc"
 
 static void widen_rows(sp_tensor x, sp_tensor y, bool is_added, int64_t row,

@@ -49,14 +49,7 @@
 #define SP_TILE_H
 
 #include "bf16/bf16.h"
-
-#ifdef WITH_AMX
-#define TILES(name) sp_amx_##name
-#define TILES_NAME  "amx"
-#else
-#define TILES(name) sp_tiles_##name
-#define TILES_NAME  "tiles in portable C"
-#endif
+#include "bf16/bf16_weave.h"
 
 enum {
     EDGE = 16,        /* rows of a tile; its columns, of 4 bytes */
@@ -66,6 +59,7 @@ enum {
      * consecutive, which L2 delivers faster than lines of a wider panel (measured). */
     PANEL = 2 * EDGE,
     SQUARE = EDGE * EDGE, /* elements of a tile */
+    CHANNELS = 256,       /* input channels that a weight gradient gathers at a time */
     /* The operations of one product of tiles, and of one round of multiply_add in
      * bf16_peak.c, so that a caller may ask all versions for rounds of equal work. */
     OPERATION = 2 * SQUARE * CHUNK,
@@ -94,6 +88,17 @@ INLINE size_t tile_words(int c_in, int c_out)
 {
     return (size_t)chunks(c_in) * EDGE * (size_t)padded_columns(c_out);
 }
+
+/* The tile of channels j .. j + 15: two follow one another, and `step` words lie between
+ * one pair of tiles and the next. */
+INLINE uint32_t *tile_of(uint32_t *first, size_t step, int j)
+{
+    return first + (size_t)(j / (2 * EDGE)) * step + (j / EDGE % 2) * SQUARE;
+}
+
+/* The names of the functions (TILES) and of their table, and the gathering that the
+ * instruction set has operations for. */
+#include TILES_FILE
 
 /* Operands of products: rows x columns tiles of sums, each of n_chunks chunks. Row r of
  * the a-tile (i, q) is a + (i * EDGE + r) * ld_a + q * step_a; row s of the b-tile (q,

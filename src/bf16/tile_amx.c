@@ -2,10 +2,6 @@
  * for AMX_BF16 alone; bf16_portable.c has the same in portable C. */
 #include "bf16/tile.h"
 
-#include <cpuid.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
 /* Operand of LDTILECFG: all eight tiles have 16 rows of 64 bytes. */
 static const struct {
     uint8_t palette, start_row, reserved[14];
@@ -151,18 +147,4 @@ double TILES(multiply_add)(int64_t rounds)
     }
     TILES(end)();
     return 4.0 * OPERATION * (double)n;
-}
-
-/* ---- permission ---- */
-
-/* Linux gives a process the state of tiles on request alone (arch_prctl(2),
- * ARCH_REQ_XCOMP_PERM): it makes signal frames larger, so it fails where an alternate
- * signal stack has no room for one. */
-bool sp_amx_permit(void)
-{
-    enum { REQUEST = 0x1023, TILE_DATA = 18, AMX_BF16 = 1 << 22, AMX_TILE = 1 << 24 };
-    unsigned a, b, c, d;
-
-    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && d & AMX_BF16 && d & AMX_TILE &&
-           syscall(SYS_arch_prctl, REQUEST, TILE_DATA) == 0;
 }

@@ -24,19 +24,6 @@ typedef struct pair_rows {
     float products[PAIRS * PANEL];  /* [PAIRS][columns of the panel] */
 } pair_rows;
 
-/* Copies n numbers, at most CHUNK, and fills the chunk up with zeros. */
-INLINE void copy_chunk(const uint16_t *from, int n, uint32_t *to)
-{
-#if LANES == 16
-    const __mmask32 m = n < CHUNK ? (__mmask32)((1u << n) - 1) : (__mmask32)~0u;
-
-    _mm512_storeu_si512(to, _mm512_maskz_loadu_epi16(m, from));
-#else
-    memset(to, 0, EDGE * sizeof *to);
-    memcpy(to, from, (size_t)n * sizeof *from);
-#endif
-}
-
 /* Gathers channels c0 .. c0 + c - 1 of n rows of the input. */
 static void gather(const panel_sums *p, const int32_t *in, int n, int c0, int c,
                    pair_rows *to)

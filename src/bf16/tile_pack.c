@@ -40,6 +40,7 @@ void TILES(unpack_add)(const float *packed, int c_in, int c_out, float *w)
 
 #define ENTRY(slot) .slot = TILES(slot),
 const sp_cpu_isa TILES(isa) = {.name = TILES_NAME,
+                               .is_here = TILES_HERE,
                                .lanes = EDGE,
                                .chunk = CHUNK,
                                .convert = BF16(convert),

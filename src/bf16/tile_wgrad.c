@@ -18,11 +18,8 @@
  * nor groups split or reorder a sum, and a thread owns whole panels. */
 #include "bf16/tile.h"
 
-#include "bf16/bf16_weave.h"
-
 enum {
     RUN = 8,            /* chunks of pairs; of 32 channels they are 16 KiB */
-    CHANNELS = 256,     /* input channels gathered at a time */
     LD = CHANNELS + 16, /* no whole KiB: steps stand in different sets of L1 */
     L2_SHARE = 1 << 20  /* bytes, of the 2 MiB that processors with AMX have */
 };
@@ -50,126 +47,19 @@ static void gather_chunk(row_list rows, int column, int c, int ld, uint32_t *wor
                (size_t)padded_columns(c) * sizeof *word);
 }
 
-/* The tile of channels j .. j + 15 of those gathered of chunk q. */
-INLINE uint32_t *tile_of_x(run *r, int q, int j)
-{
-    return r->x[j / (2 * EDGE)][q] + (j / EDGE % 2) * SQUARE;
-}
-
-#if LANES == 16
-/* Sets pointers to the rows of a chunk, from `column` on; those without a pair are
- * zero. */
-INLINE void point(row_list rows, int column, const uint16_t *at[CHUNK])
-{
-    static const uint16_t zeros[CHANNELS];
-
-    for (int i = 0; i < CHUNK; i++)
-        at[i] =
-            i < rows.n ? sp_row_bf16(rows.t, rows.row + rows.index[i]) + column : zeros;
-}
-
-/* Weaves 16 columns of two rows. */
-INLINE __m512i weave_16(const uint16_t *low, const uint16_t *high)
-{
-    const __m512i order =
-        _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8,
-                         23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
-    const __m256i a = _mm256_loadu_si256((const void *)low);
-    const __m512i joined = _mm512_inserti64x4(
-        _mm512_castsi256_si512(a), _mm256_loadu_si256((const void *)high), 1);
-
-    return _mm512_permutexvar_epi16(order, joined);
-}
-
-/* Channels c .. c + 7 of pairs i, 8 + i, 16 + i and 24 + i. Loads put them there, on
- * ports that shuffles do not need. */
-INLINE __m512i four_pairs(const uint16_t *const at[CHUNK], int i, int c)
-{
-    __m512i v = _mm512_castsi128_si512(_mm_loadu_si128((const void *)(at[i] + c)));
-
-#define LANE(L)                                                                        \
-    v = _mm512_mask_broadcast_i32x4(                                                   \
-        v, 0xf << 4 * (L), _mm_loadu_si128((const void *)(at[8 * (L) + i] + c)));
-    LANE(1)
-    LANE(2)
-    LANE(3)
-#undef LANE
-    return v;
-}
-
-/* Writes channels c .. c + 7 of 32 pairs, transposed: row j of `to` is channel c + j of
- * the pairs in order. In each of four lanes, 8 pairs by 8 channels are exchanged. */
-INLINE void transpose_8(const uint16_t *const at[CHUNK], int c, uint32_t *to)
-{
-    __m512i v[8], w[8];
-
-    UNROLL
-    for (int i = 0; i < 8; i++)
-        v[i] = four_pairs(at, i, c);
-    UNROLL
-    for (int i = 0; i < 4; i++) { /* channels 0-3, 4-7 of pairs 2 i, 2 i + 1 */
-        w[i] = _mm512_unpacklo_epi16(v[2 * i], v[2 * i + 1]);
-        w[4 + i] = _mm512_unpackhi_epi16(v[2 * i], v[2 * i + 1]);
-    }
-    UNROLL
-    for (int h = 0; h < 8; h += 4) { /* two channels of pairs 0-3, 4-7 */
-        UNROLL
-        for (int i = 0; i < 2; i++) {
-            v[h + i] = _mm512_unpacklo_epi32(w[h + 2 * i], w[h + 2 * i + 1]);
-            v[h + 2 + i] = _mm512_unpackhi_epi32(w[h + 2 * i], w[h + 2 * i + 1]);
-        }
-    }
-    UNROLL
-    for (int j = 0; j < 8; j += 2) { /* one channel of pairs 0-7 */
-        _mm512_storeu_si512(to + j * EDGE, _mm512_unpacklo_epi64(v[j], v[j + 1]));
-        _mm512_storeu_si512(to + (j + 1) * EDGE, _mm512_unpackhi_epi64(v[j], v[j + 1]));
-    }
-}
-
-/* Gathers c channels of chunk q of x. False: they are not whole tiles. */
-static bool gather_tiles(run *r, int q, int c0, int c)
-{
-    const uint16_t *at[CHUNK];
-
-    if (c % EDGE || r->g->x.elem != SP_ELEM_BF16)
-        return false;
-    point(r->x_rows[q], c0, at);
-    for (int j = 0; j < c; j += EDGE) {
-        transpose_8(at, j, tile_of_x(r, q, j));
-        transpose_8(at, j + 8, tile_of_x(r, q, j) + SQUARE / 2);
-    }
-    return true;
-}
-
-/* The same of dy, whose words are not transposed. */
-static bool gather_words(row_list rows, int column, int c, int ld, uint32_t *to)
-{
-    const uint16_t *at[CHUNK];
-
-    if (c % EDGE || rows.t.elem != SP_ELEM_BF16)
-        return false;
-    point(rows, column, at);
-    for (int s = 0; s < EDGE; s++, to += ld)
-        for (int j = 0; j < c; j += EDGE)
-            _mm512_storeu_si512(to + j, weave_16(at[2 * s] + j, at[2 * s + 1] + j));
-    return true;
-}
-#else
-#define gather_tiles(...) false
-#define gather_words(...) false
-#endif
-
 /* Gathers c channels of x from c0 on, transposed. */
 static void gather_x(run *r, int c0, int c)
 {
+    const size_t step = sizeof r->x[0] / sizeof r->x[0][0][0];
+
     for (int q = 0; q < r->n_chunks; q++) {
-        if (gather_tiles(r, q, c0, c))
+        if (gather_tiles(r->x_rows[q], c0, c, r->x[0][q], step))
             continue;
         gather_chunk(r->x_rows[q], c0, c, LD, r->woven);
         for (int j = 0; j < c; j += EDGE)
             ISA(transpose)
         ((const float *)(const void *)(r->woven + j), LD, EDGE, EDGE, EDGE,
-         (float *)(void *)tile_of_x(r, q, j));
+         (float *)(void *)tile_of(r->x[0][q], step, j));
     }
 }
 

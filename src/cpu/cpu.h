@@ -45,9 +45,13 @@ SP_OPERATIONS(SP_CPU_DECLARE)
 /* The order of sums of products in bf16 that this processor is fast at, which open
  * takes where be->sums is SP_SUMS_AUTO. SP_CPU_ISA counts. Local. */
 sp_bf16_sums sp_cpu_order(void);
-/* Has this processor the instructions of AVX-512 that the kernels use, and this build
- * kernels of them? Local. */
+/* Has this processor the instructions of x86-64 that these kernels use? For AMX, which
+ * the system must grant: may this process use its tiles? That holds for all threads, also
+ * those to come. Local. Only in builds that have such kernels (cpu_x86.c). */
+bool sp_cpu_has_avx2(void);
 bool sp_cpu_has_avx512(void);
+bool sp_cpu_has_avx512bf16(void);
+bool sp_cpu_has_amx(void);
 /* sp_cpu_plan_build without vector instructions: the oracle of the tests. */
 SP_OP(plan_build) sp_cpu_plan_build_portable;
 /* Finds the least and largest coordinates of c [n][3], n > 0. SP_EDATA: a coordinate is

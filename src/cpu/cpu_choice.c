@@ -7,60 +7,23 @@
 #include "config.h"
 #include "cpu/cpu_isa.h"
 
-/* The instruction sets of this build, best first. */
-static const sp_cpu_isa *const all_isas[] = {
-#ifdef SP_HAVE_SIMD_X86
-    &sp_avx512_isa,
-    &sp_avx2_isa,
-#endif
-    &sp_portable_isa,
-};
-enum { N_ISAS = sizeof all_isas / sizeof *all_isas };
+/* The versions of this build, the best one first. */
+#define ENTRY(isa) &sp_##isa##_isa,
+static const sp_cpu_isa *const versions[] = {SP_CPU_ISAS(ENTRY)};
+enum { N_VERSIONS = sizeof versions / sizeof *versions };
 
-bool sp_cpu_has_avx512(void)
+static bool is_here(const sp_cpu_isa *isa)
 {
-#ifdef SP_HAVE_SIMD_X86
-    __builtin_cpu_init();
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-           __builtin_cpu_supports("avx512vpopcntdq") && __builtin_cpu_supports("fma") &&
-           __builtin_cpu_supports("bmi2");
-#else
-    return false;
-#endif
+    return !isa->is_here || isa->is_here();
 }
 
-static bool has_isa(const sp_cpu_isa *isa)
+/* The version of this name; NULL where this build or this processor does not have it. */
+static const sp_cpu_isa *find(const char *name)
 {
-#ifdef SP_HAVE_SIMD_X86
-    if (isa == &sp_avx512_isa)
-        return sp_cpu_has_avx512();
-    if (isa == &sp_avx2_isa)
-        return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-               __builtin_cpu_supports("bmi2");
-#endif
-    return isa == &sp_portable_isa;
-}
-
-/* Has this processor the products of AVX512_BF16, and this build kernels of them? */
-static bool has_bf16(void)
-{
-#ifdef SP_HAVE_AVX512BF16
-    return sp_cpu_has_avx512() && __builtin_cpu_supports("avx512bf16");
-#else
-    return false;
-#endif
-}
-
-/* Has this processor the tiles of AMX_BF16, does the system grant them, and has this
- * build kernels of them? */
-static bool has_amx(void)
-{
-#ifdef SP_HAVE_AMX
-    return sp_cpu_has_avx512() && sp_amx_permit();
-#else
-    return false;
-#endif
+    for (int i = 0; i < N_VERSIONS; i++)
+        if (strcmp(versions[i]->name, name) == 0)
+            return is_here(versions[i]) ? versions[i] : NULL;
+    return NULL;
 }
 
 /* ---- SP_CPU_ISA ---- */
@@ -94,20 +57,20 @@ static sp_status choose_isa(const sp_cpu_isa **isa)
 {
     const bool is_free = !wanted() || is_wanted(avx512bf16) || is_wanted(amx);
 
-    for (int i = 0; i < N_ISAS; i++)
-        if (is_free ? has_isa(all_isas[i]) : is_wanted(all_isas[i]->name)) {
-            *isa = all_isas[i];
-            return has_isa(*isa) ? SP_OK : refuse(wanted());
+    for (int i = 0; i < N_VERSIONS; i++)
+        if (versions[i]->bf16 &&
+            (is_free ? is_here(versions[i]) : is_wanted(versions[i]->name))) {
+            *isa = versions[i];
+            return is_here(*isa) ? SP_OK : refuse(wanted());
         }
     return SP_FAIL(
         SP_EUSAGE,
         "SP_CPU_ISA=%s: expected amx, avx512, avx512bf16, avx2 or portable%s", wanted(),
-        N_ISAS == 1 ? "; this build has portable only" : "");
+        N_VERSIONS == 1 ? "; this build has portable only" : "");
 }
 
 /* ---- products in bf16 ---- */
 
-#ifdef SP_HAVE_AVX512BF16
 /* The operations a second that one core makes of independent products. The shortest of
  * some runs counts, which no other program has interrupted. */
 static double rate_of(const sp_cpu_isa *isa)
@@ -128,53 +91,47 @@ static double rate_of(const sp_cpu_isa *isa)
  * Zen 4), and half as many on 4th-generation Xeons. There multiply-adds are a third
  * faster in whole convolutions too, although they split words first (measured). Both
  * ways have the same bits. */
-static bool is_bf16_fast(void)
+static bool is_fast(const sp_cpu_isa *instructions, const sp_cpu_isa *multiply_adds)
 {
-    return rate_of(&sp_avx512bf16_isa) > 0.66 * rate_of(sp_avx512_isa.bf16);
+    return rate_of(instructions) > 0.66 * rate_of(multiply_adds);
 }
-#endif
 
 /* Sums in pairs: AVX512_BF16 where SP_CPU_ISA names it, or names no other version and
  * the processor has it and is fast at it; else the version that fp32 has. */
 static const sp_cpu_isa *choose_pairs(const sp_cpu_isa *isa, bool is_used)
 {
-#ifdef SP_HAVE_AVX512BF16
-    const bool is_free = !wanted() || is_wanted(amx);
+    const bool is_free = is_used && (!wanted() || is_wanted(amx));
+    const sp_cpu_isa *instructions = find(avx512bf16);
 
-    if (is_wanted(avx512bf16) || (is_used && is_free && has_bf16() && is_bf16_fast()))
-        return &sp_avx512bf16_isa;
-#endif
-    (void)is_used;
+    if (is_wanted(avx512bf16) ||
+        (is_free && instructions && is_fast(instructions, isa->bf16)))
+        return instructions;
     return isa->bf16;
 }
 
-/* Sums in tiles: AMX, or portable C where SP_CPU_ISA names another version. */
-static const sp_cpu_isa *choose_tiles(void)
+/* AMX, where the processor has it and SP_CPU_ISA names no other version; else NULL. */
+static const sp_cpu_isa *amx_of(void)
 {
-#ifdef SP_HAVE_AMX
-    if ((!wanted() || is_wanted(amx)) && has_amx())
-        return &sp_amx_isa;
-#endif
-    return &sp_tiles_isa;
+    return !wanted() || is_wanted(amx) ? find(amx) : NULL;
 }
 
 sp_bf16_sums sp_cpu_order(void)
 {
-    return (!wanted() || is_wanted(amx)) && has_amx() ? SP_SUMS_TILES : SP_SUMS_PAIRS;
+    return amx_of() ? SP_SUMS_TILES : SP_SUMS_PAIRS;
 }
 
 sp_status sp_cpu_choose(sp_backend *be, sp_cpu *cpu)
 {
     const bool is_bf16 = be->precision == SP_BF16;
 
-    if (is_wanted(avx512bf16) && !has_bf16())
-        return refuse(avx512bf16);
-    if (is_wanted(amx) && !has_amx())
-        return refuse(amx);
+    if ((is_wanted(avx512bf16) || is_wanted(amx)) && !find(wanted()))
+        return refuse(wanted());
     SP_TRY(choose_isa(&cpu->isa));
     if (is_bf16 && be->sums == SP_SUMS_AUTO)
         be->sums = sp_cpu_order();
-    cpu->bf16 =
-        be->sums == SP_SUMS_TILES ? choose_tiles() : choose_pairs(cpu->isa, is_bf16);
+    if (be->sums == SP_SUMS_TILES)
+        cpu->bf16 = amx_of() ? amx_of() : &sp_tiles_isa;
+    else
+        cpu->bf16 = choose_pairs(cpu->isa, is_bf16);
     return SP_OK;
 }

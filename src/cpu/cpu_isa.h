@@ -73,6 +73,7 @@ typedef struct sp_cpu_wgrad {
  * row. The table for bf16 has the operations up to `convert` and multiply_add. */
 typedef struct sp_cpu_isa {
     const char *name;
+    bool (*is_here)(void); /* has this processor it? NULL: every processor has */
     int lanes;
     int chunk; /* packed weights are filled up to a multiple of it of input channels */
     /* The same for tensors of bf16; NULL in such a table. */
@@ -128,21 +129,17 @@ typedef struct sp_cpu_isa {
 #define SP_CPU_PACKING(X)  X(n_panels) X(pack) X(unpack_add)
 #define SP_CPU_ROWS(X)                                                                 \
     X(norm_sums)                                                                       \
-    X(norm_apply) X(norm_grad_sums) X(norm_grad_apply) X(relu) X(relu_grad) X(dropout) \
-        X(add)
+    X(norm_apply)                                                                      \
+    X(norm_grad_sums) X(norm_grad_apply) X(relu) X(relu_grad) X(dropout) X(add)
 #define SP_CPU_FP32(X)                                                                 \
     X(loss) X(sgd) X(adamw) X(sum_squares) X(stream) X(update) X(read)
 /* The type of such a function: SP_CPU_KERNEL(add) sp_avx2_add; declares one. */
 #define SP_CPU_KERNEL(slot) __typeof__(*((sp_cpu_isa *)0)->slot)
 
-extern const sp_cpu_isa sp_portable_isa;
-extern const sp_cpu_isa sp_avx2_isa, sp_avx512_isa; /* with SP_HAVE_SIMD_X86 */
-extern const sp_cpu_isa sp_avx512bf16_isa;          /* with SP_HAVE_AVX512BF16 */
-extern const sp_cpu_isa sp_tiles_isa;
-extern const sp_cpu_isa sp_amx_isa; /* with SP_HAVE_AMX */
-/* Has this processor AMX_BF16, and does the system let the process use it? With
- * SP_HAVE_AMX. The permission holds for all threads, also those to come. */
-bool sp_amx_permit(void);
+/* A version is in the build if config.h lists it in SP_CPU_ISAS. */
+extern const sp_cpu_isa sp_portable_isa, sp_avx2_isa, sp_avx512_isa;
+extern const sp_cpu_isa sp_avx512bf16_isa, sp_amx_isa;
+extern const sp_cpu_isa sp_tiles_isa; /* in every build */
 
 /* Scratch of one use at a time. */
 typedef enum sp_cpu_use {

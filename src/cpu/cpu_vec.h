@@ -1,5 +1,5 @@
 /* Vector types and operations of one instruction set. Each version compiles the same
- * sources with its own LANES; the Makefile sets it, and 4 is the default. */
+ * sources with LANES and ISA_FILE of its own, which the Makefile sets. */
 #ifndef SP_CPU_VEC_H
 #define SP_CPU_VEC_H
 
@@ -7,22 +7,14 @@
 
 #include "cpu/cpu_isa.h"
 
-#ifndef LANES
-#define LANES 4
-#endif
 #define UNROLL _Pragma("GCC unroll 16")
 #define INLINE static inline __attribute__((always_inline))
-/* Tells the compiler that the iterations of the next loop are independent. */
+/* IVDEP tells the compiler that the iterations of the next loop are independent. SHUFFLE
+ * selects lanes of v, or SHUFFLE_2 of x and y joined, in the order that the vector `from`
+ * names: clang has this builtin for literal orders only, and makes the same instruction of
+ * the loop. */
 #ifdef __clang__
-#define IVDEP _Pragma("clang loop vectorize(assume_safety)")
-#else
-#define IVDEP _Pragma("GCC ivdep")
-#endif
-
-/* Selects lanes of v, or of x and y joined, in the order that the vector `from` names.
- * clang has this builtin for literal orders only, and makes the same instruction of the
- * loop. */
-#ifdef __clang__
+#define IVDEP            _Pragma("clang loop vectorize(assume_safety)")
 #define SHUFFLE(v, from) SHUFFLE_2(v, v, from)
 #define SHUFFLE_2(x, y, from)                                                          \
     ({                                                                                 \
@@ -34,6 +26,7 @@
         r_;                                                                            \
     })
 #else
+#define IVDEP                 _Pragma("GCC ivdep")
 #define SHUFFLE(v, from)      __builtin_shuffle(v, from)
 #define SHUFFLE_2(x, y, from) __builtin_shuffle(x, y, from)
 #endif
@@ -48,26 +41,7 @@ typedef double dvec __attribute__((vector_size(8 * HALF)));
 typedef int64_t lvec __attribute__((vector_size(8 * HALF)));
 typedef uint64_t uvec __attribute__((vector_size(8 * HALF)));
 
-/* A multiply-add with the same rounding in vector bodies, tails and scalar code. */
-#ifdef __FP_FAST_FMAF
-INLINE float fma_f(float a, float b, float c)
-{
-    return __builtin_fmaf(a, b, c);
-}
-#else
-INLINE float fma_f(float a, float b, float c)
-{
-    return a * b + c;
-}
-#endif
-
-#if LANES == 16
-#include "cpu/cpu_vec_avx512.inc"
-#elif LANES == 8
-#include "cpu/cpu_vec_avx2.inc"
-#else
-#include "cpu/cpu_vec_portable.inc"
-#endif
+#include ISA_FILE
 
 INLINE int min_i(int a, int b)
 {

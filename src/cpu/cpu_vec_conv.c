@@ -236,10 +236,9 @@ void ISA(pack)(const float *w, int c_in, int c_out, bool is_transposed, float *p
         if (is_transposed)
             ISA(transpose)
         (w + (size_t)at * c_in, (size_t)c_in, c_in, width, (size_t)ld, packed);
-        else
-            for (int i = 0; i < c_in; i++)
-                memcpy(packed + (size_t)i * ld, w + (size_t)i * c_out + at,
-                       (size_t)width * sizeof *w);
+        else for (int i = 0; i < c_in; i++)
+            memcpy(packed + (size_t)i * ld, w + (size_t)i * c_out + at,
+                   (size_t)width * sizeof *w);
         packed += (size_t)c_in * (size_t)ld;
     }
 }
@@ -261,6 +260,7 @@ void ISA(unpack_add)(const float *packed, int c_in, int c_out, float *w)
 
 #define ENTRY(slot) .slot = ISA(slot),
 const sp_cpu_isa ISA(isa) = {.name = ISA_NAME,
+                             .is_here = IS_HERE,
                              .lanes = LANES,
                              .chunk = 1,
                              .bf16 = &ISA(bf16_isa),

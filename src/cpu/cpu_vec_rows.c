@@ -1,5 +1,28 @@
 /* Passes over tensors of fp32 (cpu_vec_rows.inc), and over the flat vectors of the
  * optimizer. Compiled without contraction: fused operations are written out. */
+#include "cpu/cpu_vec.h"
+
+typedef float elem;
+#define ROWS(name) ISA(name)
+#define row_of     sp_row
+#define get(v)     (v)
+#define put(v)     (v)
+#define FMA        fma_f
+#define FMA_H      fma_h
+#define MOST_ZERO  0
+INLINE hvec load_h(const elem *p)
+{
+    hvec v;
+
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+INLINE hvec store_h(elem *p, hvec v)
+{
+    memcpy(p, &v, sizeof v);
+    return v;
+}
+
 #include "cpu/cpu_vec_rows.inc"
 
 /* ---- update ---- */

@@ -159,13 +159,16 @@ static void publish_levels(const cpu_plan_builder *b)
     }
 }
 
+/* The first ones of this build that the processor has. */
 static const plan_loops *best_loops(void)
 {
-#ifdef SP_HAVE_SIMD_X86
-    if (sp_cpu_has_avx512())
-        return &sp_cpu_plan_avx512;
-#endif
-    return &sp_cpu_plan_portable;
+#define ENTRY(version) &sp_cpu_plan_##version,
+    static const plan_loops *const loops[] = {SP_PLAN_LOOPS(ENTRY)};
+    int i = 0;
+
+    while (loops[i]->is_here && !loops[i]->is_here())
+        i++;
+    return loops[i];
 }
 
 static sp_status build(cpu_plan_builder *b, const int32_t *coords,

@@ -203,6 +203,7 @@ bool sp_cpu_plan_open_table(cpu_plan_builder *b, int l, plan_lanes *lanes);
 
 /* Loops that exist in portable C and with AVX-512, with the same results. */
 struct plan_loops {
+    bool (*is_here)(void); /* has this processor them? NULL: every processor has */
     /* word[i] = the Morton key of c[i] - base, above the row i in the lowest `shift`
      * bits. c [n][3], with differences of at most 20 bits. */
     void (*keys)(const int32_t *c, int32_t n, const int32_t base[3], int shift,
@@ -222,6 +223,7 @@ struct plan_loops {
                   int32_t last, plan_stage *stage);
 };
 
+/* Those of this build are listed in SP_PLAN_LOOPS of config.h. */
 extern const plan_loops sp_cpu_plan_portable, sp_cpu_plan_avx512;
 
 /* Number of bits set in a byte. */

@@ -11,6 +11,8 @@
 
 #include <immintrin.h>
 
+#include "cpu/cpu.h"
+
 /* plan_spread of eight numbers. */
 static inline __m512i spread(__m512i x)
 {
@@ -426,7 +428,8 @@ static void avx512_table(const plan_lanes *w, cpu_plan_level *level, int32_t fir
     level->n_nbr = at;
 }
 
-const plan_loops sp_cpu_plan_avx512 = {.keys = avx512_keys,
+const plan_loops sp_cpu_plan_avx512 = {.is_here = sp_cpu_has_avx512,
+                                       .keys = avx512_keys,
                                        .find_lanes = avx512_find_lanes,
                                        .put_lanes = avx512_put_lanes,
                                        .children = avx512_children,

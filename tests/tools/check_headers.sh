@@ -3,7 +3,13 @@
 # sources include them too: all together compile as C++20. The vector code keeps its versions
 # apart where CFLAGS turn on the instructions of all of them, as -march=native does.
 src=${SP_SRCDIR-.}/src
-flags="-Wall -Wextra -pedantic -Werror -fsyntax-only -D_GNU_SOURCE ${SP_TEST_CPPFLAGS-}"
+# The files of a version, as Makefile.am names them: LANES ISA PRODUCTS TILES.
+files_of() {
+    printf '%s ' "-DLANES=$1" "-DISA_FILE=\"cpu/cpu_vec_$2.inc\"" \
+        "-DPRODUCTS_FILE=\"bf16/bf16_$3.inc\"" "-DTILES_FILE=\"bf16/tile_$4.inc\""
+}
+portable=$(files_of 4 portable steps portable)
+flags="-Wall -Wextra -pedantic -Werror -fsyntax-only -D_GNU_SOURCE $portable ${SP_TEST_CPPFLAGS-}"
 work=$(mktemp -d) || exit 99
 trap 'rm -rf "$work"' EXIT
 bad=0
@@ -22,24 +28,26 @@ for header in "$src"/*/*.h; do
     compile "${SP_CC-cc}" c11 "$work/alone.c"
 done
 
-# version FLAGS FILE...: compiles these files of src/bf16 as the Makefile does for one version.
+# version NAME FLAGS FILE...: compiles these files of src/bf16 as the Makefile does for one
+# version.
 wide=-march=sapphirerapids
 version() {
-    made=$1
-    shift
+    name=$1
+    made=$2
+    shift 2
     for file; do
         # shellcheck disable=SC2086
         ${SP_CC-cc} -std=gnu11 $wide $made -D_GNU_SOURCE ${SP_TEST_CPPFLAGS-} -I"$src" -c \
-            -o "$work/$made-$file.o" "$src/bf16/$file" || bad=1
+            -o "$work/$name-$file.o" "$src/bf16/$file" || bad=1
     done
 }
 : >"$work/none.c"
 if ${SP_CC-cc} $wide -fsyntax-only "$work/none.c" 2>"$work/log"; then
-    version -DLANES=4 bf16_peak.c bf16_conv.c bf16_portable.c tile_pack.c
-    version -DLANES=8 bf16_peak.c bf16_conv.c
-    version -DLANES=16 bf16_peak.c bf16_conv.c
-    version '-DLANES=16 -DWITH_AVX512BF16' bf16_peak.c bf16_conv.c
-    version '-DLANES=16 -DWITH_AMX' tile_pack.c tile_amx.c
+    version portable "$portable" bf16_peak.c bf16_conv.c bf16_portable.c tile_pack.c
+    version avx2 "$(files_of 8 avx2 steps portable)" bf16_peak.c bf16_conv.c
+    version avx512 "$(files_of 16 avx512 steps portable)" bf16_peak.c bf16_conv.c
+    version avx512bf16 "$(files_of 16 avx512 instruction portable)" bf16_peak.c bf16_conv.c
+    version amx "$(files_of 16 avx512 steps amx)" tile_pack.c tile_amx.c
     twice=$(nm -g --defined-only "$work"/*.o | sed -n 's/.* [A-Z] //p' | sort | uniq -d)
     [ -z "$twice" ] || echo "in two versions of the vector code: $twice"
     [ -z "$twice" ] || bad=1
