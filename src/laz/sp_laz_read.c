@@ -1,8 +1,8 @@
 /* The reader: chunks in the order of the file, decoded by the caller, or ahead of it by
- * threads, of which thread k of n has the chunks k, k + n, k + 2 n, ...
+ * n threads: worker k has the chunks k, k + n, k + 2 n, ...
  *
- *     worker   waits for an empty portion --> decodes into it --> full --+
- *     caller   empty <-- copies the records out <-- waits for a full one+
+ *     task     decodes a portion into the worker's records --> ends --+
+ *     caller   starts it again <-- copies the records out <-- joins it+
  *
  * A portion is a whole chunk, if it is not too large. Without a chunk table the place
  * of a chunk is known when the one before is decoded, so the caller decodes alone. */
@@ -12,27 +12,23 @@
 
 #include "base/sp_number.h"
 #include "laz/sp_laz_chunk.h"
-#include "process/sp_thread.h"
+#include "process/sp_task.h"
 
 enum {
     PORTION_BYTES = 16 << 20, /* of records, at most */
     MOST_THREADS = 64
 };
 
+/* While the task runs, all of this is its own. */
 typedef struct worker {
-    sp_laz_reader *reader;
-    pthread_t thread;
+    const sp_laz_reader *reader;
+    sp_task task;
     laz_decoder decoder;
-    int64_t index; /* among the workers; its first chunk is `from` + index steps */
+    int64_t chunk; /* the one that is decoded */
+    bool is_begun; /* the decoder is within it */
     unsigned char *records;
-    int64_t room; /* records that fit */
-    /* The portion, of whoever `is_full` names: the worker, while it is false. */
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    bool is_full, is_last, is_stopping;
+    int64_t room;     /* records that fit */
     int64_t n, taken; /* records in the portion; of these, given to the caller */
-    sp_status rc;
-    sp_error_record error;
 } worker;
 
 struct sp_laz_reader {
@@ -43,45 +39,18 @@ struct sp_laz_reader {
     int64_t first, end, step;
     bool is_selected; /* these are not all */
     int64_t chunk;    /* the one that is read */
-    int64_t row;   /* the next point */
-    sp_status rc;  /* after a failure nothing more is read */
+    int64_t row;      /* the next point */
+    sp_status rc;     /* after a failure nothing more is read */
     /* The caller's own decoder, where it decodes alone. */
     laz_decoder decoder;
     bool is_begun; /* the decoder is within the chunk */
     int64_t at;    /* the next chunk, where there is no table */
-    int n_threads, n_started;
-    int64_t from; /* the chunk that worker 0 began with */
-    worker *worker;
+    int n_threads;
+    int64_t from;   /* the chunk that worker 0 began with */
+    worker *worker; /* [n_threads] or NULL */
 };
 
 /* ---- workers ---- */
-
-/* Waits until the caller has emptied the portion; false: the worker has to end. */
-static bool wait_empty(worker *w)
-{
-    bool is_stopping;
-
-    pthread_mutex_lock(&w->lock);
-    while (w->is_full && !w->is_stopping)
-        pthread_cond_wait(&w->changed, &w->lock);
-    is_stopping = w->is_stopping;
-    pthread_mutex_unlock(&w->lock);
-    return !is_stopping;
-}
-
-static void hand_over(worker *w, int64_t n, bool is_last, sp_status rc)
-{
-    if (rc != SP_OK)
-        sp_error_save(&w->error);
-    pthread_mutex_lock(&w->lock);
-    w->n = n;
-    w->taken = 0;
-    w->is_last = is_last;
-    w->rc = rc;
-    w->is_full = true;
-    pthread_cond_signal(&w->changed);
-    pthread_mutex_unlock(&w->lock);
-}
 
 static sp_status reserve(worker *w, int64_t n)
 {
@@ -99,129 +68,79 @@ static sp_status reserve(worker *w, int64_t n)
     return SP_OK;
 }
 
-/* Decodes a chunk in portions; false: the worker has to end. */
-static bool decode_chunk(worker *w, int64_t chunk)
-{
-    const sp_laz_reader *r = w->reader;
-    laz_decoder *d = &w->decoder;
-    int64_t most = PORTION_BYTES / r->format.record_bytes, n;
-    sp_status rc;
-
-    if (!wait_empty(w))
-        return false;
-    rc = sp_laz_decoder_begin(d, chunk, &r->table.chunk[chunk], r->table.end);
-    for (;;) {
-        n = sp_least(d->place.n - d->done, most);
-        if (rc == SP_OK)
-            rc = reserve(w, n);
-        if (rc == SP_OK)
-            rc = sp_laz_decoder_next(d, w->records, n);
-        hand_over(w, n, rc != SP_OK || d->done == d->place.n, rc);
-        if (rc != SP_OK || d->done == d->place.n)
-            return rc == SP_OK;
-        if (!wait_empty(w))
-            return false;
-    }
-}
-
-static void *worker_main(void *context)
+/* Decodes the next portion of the worker's chunk. */
+static sp_status decode_portion(void *context)
 {
     worker *w = context;
     const sp_laz_reader *r = w->reader;
-    int64_t chunk = r->from + w->index * r->step;
+    laz_decoder *d = &w->decoder;
 
-    while (chunk < r->end && decode_chunk(w, chunk))
-        chunk += r->n_threads * r->step;
-    return NULL;
+    if (!w->is_begun)
+        SP_TRY(
+            sp_laz_decoder_begin(d, w->chunk, &r->table.chunk[w->chunk], r->table.end));
+    w->is_begun = true;
+    w->taken = 0;
+    w->n = sp_least(d->place.n - d->done, PORTION_BYTES / r->format.record_bytes);
+    SP_TRY(reserve(w, w->n));
+    return sp_laz_decoder_next(d, w->records, w->n);
+}
+
+/* Starts the decoding of the next portion, if there is a chunk left for the worker. */
+static sp_status decode_ahead(worker *w)
+{
+    return w->chunk < w->reader->end ? sp_task_start(&w->task, decode_portion, w)
+                                     : SP_OK;
 }
 
 /* Ends the workers and forgets what they decoded. */
 static void stop(sp_laz_reader *r)
 {
-    for (int i = 0; i < r->n_started; i++) {
-        worker *w = &r->worker[i];
-
-        pthread_mutex_lock(&w->lock);
-        w->is_stopping = true;
-        pthread_cond_signal(&w->changed);
-        pthread_mutex_unlock(&w->lock);
-    }
-    for (int i = 0; i < r->n_started; i++) {
-        worker *w = &r->worker[i];
-
-        pthread_join(w->thread, NULL);
-        pthread_mutex_destroy(&w->lock);
-        pthread_cond_destroy(&w->changed);
-        sp_laz_decoder_destroy(&w->decoder);
-        free(w->records);
+    for (int i = 0; r->worker && i < r->n_threads; i++) {
+        sp_task_drop(&r->worker[i].task);
+        sp_laz_decoder_destroy(&r->worker[i].decoder);
+        free(r->worker[i].records);
     }
     free(r->worker);
     r->worker = NULL;
-    r->n_started = 0;
-}
-
-static sp_status start_worker(sp_laz_reader *r, int i)
-{
-    worker *w = &r->worker[i];
-    sp_status rc;
-    int failed;
-
-    w->reader = r;
-    w->index = i;
-    rc = sp_laz_decoder_create(&w->decoder, &r->file, &r->format);
-    if (rc == SP_OK) {
-        pthread_mutex_init(&w->lock, NULL);
-        pthread_cond_init(&w->changed, NULL);
-        failed = sp_thread_start(&w->thread, worker_main, w);
-        if (!failed) {
-            r->n_started++;
-            return SP_OK;
-        }
-        rc = SP_FAIL(SP_EMEM, "%s: cannot start a thread to read LAZ: %s", r->file.path,
-                     strerror(failed));
-    }
-    sp_laz_decoder_destroy(&w->decoder);
-    return rc;
 }
 
 static sp_status start(sp_laz_reader *r)
 {
-    sp_status rc = SP_OK;
-
     r->from = r->chunk;
     r->worker = calloc((size_t)r->n_threads, sizeof *r->worker);
     if (!r->worker)
         return SP_FAIL(SP_EMEM, "%s: no memory to read LAZ", r->file.path);
-    for (int i = 0; i < r->n_threads && rc == SP_OK; i++)
-        rc = start_worker(r, i);
-    return rc;
+    for (int i = 0; i < r->n_threads; i++) {
+        worker *w = &r->worker[i];
+
+        w->reader = r;
+        w->chunk = r->from + i * r->step;
+        SP_TRY(sp_laz_decoder_create(&w->decoder, &r->file, &r->format));
+        SP_TRY(decode_ahead(w));
+    }
+    return SP_OK;
 }
 
 /* Takes records out of the portion of the worker that has the next chunk. */
 static sp_status take_portion(sp_laz_reader *r, int64_t max, unsigned char *records,
                               int64_t *n)
 {
-    size_t bytes = (size_t)r->format.record_bytes;
+    const size_t bytes = (size_t)r->format.record_bytes;
     worker *w = &r->worker[(r->chunk - r->from) / r->step % r->n_threads];
-    bool is_empty;
 
-    pthread_mutex_lock(&w->lock);
-    while (!w->is_full)
-        pthread_cond_wait(&w->changed, &w->lock);
-    pthread_mutex_unlock(&w->lock);
-    if (w->rc != SP_OK)
-        return sp_error_raise(&w->error);
+    SP_TRY(sp_task_join(&w->task));
     *n = sp_least(w->n - w->taken, max);
     if (*n > 0)
         memcpy(records, w->records + (size_t)w->taken * bytes, (size_t)*n * bytes);
     w->taken += *n;
-    is_empty = w->taken == w->n;
-    r->chunk += is_empty && w->is_last ? r->step : 0;
-    pthread_mutex_lock(&w->lock);
-    w->is_full = !is_empty;
-    pthread_cond_signal(&w->changed);
-    pthread_mutex_unlock(&w->lock);
-    return SP_OK;
+    if (w->taken < w->n)
+        return SP_OK;
+    if (w->decoder.done == w->decoder.place.n) {
+        w->is_begun = false;
+        w->chunk += r->n_threads * r->step;
+        r->chunk += r->step;
+    }
+    return decode_ahead(w);
 }
 
 /* ---- alone ---- */

@@ -1,8 +1,8 @@
 /* The writer: the records of a chunk are collected, encoded by the caller or by one of
  * n threads, and written by the caller in the order of the file.
  *
- *     caller   collects a chunk --> full --> worker encodes it --> done --+
- *              writes it to the file and collects the next <--------------+
+ *     caller   collects a chunk --> task encodes it --> ends --------+
+ *              joins it, writes it to the file, collects the next <--+
  *
  * Chunk i has place i modulo n, so the caller waits for chunk i - n before it collects
  * chunk i there. */
@@ -14,25 +14,16 @@
 #include "base/sp_number.h"
 #include "laz/sp_laz_chunk.h"
 #include "laz/sp_laz_field.h"
-#include "process/sp_thread.h"
+#include "process/sp_task.h"
 
 enum { MOST_THREADS = 64 };
-
-typedef enum place_state { COLLECTING, FULL, DONE } place_state;
 
 typedef struct place {
     laz_codec codec;
     unsigned char *records; /* [room] bytes */
     size_t room;
-    int64_t n; /* records collected */
-    pthread_t thread;
-    bool is_started; /* the thread, with lock and condition */
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    place_state state;
-    bool is_stopping;
-    sp_status rc;
-    sp_error_record error;
+    int64_t n;    /* records collected */
+    sp_task task; /* encodes them, where there is more than one place */
 } place;
 
 struct sp_laz_writer {
@@ -49,8 +40,9 @@ struct sp_laz_writer {
 
 /* ---- encoding ---- */
 
-static sp_status encode(place *p)
+static sp_status encode(void *context)
 {
+    place *p = context;
     laz_codec *z = &p->codec;
     bool is_layered = z->format->compressor == SP_LAZ_LAYERED;
 
@@ -64,30 +56,6 @@ static sp_status encode(place *p)
         if (z->is_used[i] || !is_layered)
             sp_laz_encode_end(&z->coder[i]);
     return z->fault.what ? SP_FAIL(z->fault.code, "%s", z->fault.what) : SP_OK;
-}
-
-static void *worker_main(void *context)
-{
-    place *p = context;
-
-    for (;;) {
-        sp_status rc;
-
-        pthread_mutex_lock(&p->lock);
-        while (p->state != FULL && !p->is_stopping)
-            pthread_cond_wait(&p->changed, &p->lock);
-        pthread_mutex_unlock(&p->lock);
-        if (p->is_stopping)
-            return NULL;
-        rc = encode(p);
-        if (rc != SP_OK)
-            sp_error_save(&p->error);
-        pthread_mutex_lock(&p->lock);
-        p->rc = rc;
-        p->state = DONE;
-        pthread_cond_signal(&p->changed);
-        pthread_mutex_unlock(&p->lock);
-    }
 }
 
 /* ---- the file ---- */
@@ -149,22 +117,12 @@ static sp_status flush(sp_laz_writer *w, place *p)
 {
     int64_t bytes;
 
-    if (p->state == COLLECTING && p->n == 0)
+    if (p->n == 0)
         return SP_OK;
-    if (p->is_started) {
-        pthread_mutex_lock(&p->lock);
-        while (p->state != DONE)
-            pthread_cond_wait(&p->changed, &p->lock);
-        pthread_mutex_unlock(&p->lock);
-        if (p->rc != SP_OK)
-            return sp_error_raise(&p->error);
-    } else {
-        SP_TRY(encode(p));
-    }
+    SP_TRY(w->n_places > 1 ? sp_task_join(&p->task) : encode(p));
     SP_TRY(put_chunk(w, p, &bytes));
     SP_TRY(add_chunk(w, p->n, bytes));
     p->n = 0;
-    p->state = COLLECTING;
     return SP_OK;
 }
 
@@ -182,15 +140,11 @@ sp_status sp_laz_cut(sp_laz_writer *w)
     assert(w->next >= 0 && w->n_places >= 1);
     if (p->n == 0)
         return SP_OK;
-    if (p->is_started) {
-        pthread_mutex_lock(&p->lock);
-        p->state = FULL;
-        pthread_cond_signal(&p->changed);
-        pthread_mutex_unlock(&p->lock);
+    if (w->n_places > 1) {
+        SP_TRY(sp_task_start(&p->task, encode, p));
         w->next++;
-        p = collecting(w);
     }
-    return flush(w, p);
+    return flush(w, collecting(w));
 }
 
 sp_status sp_laz_write(sp_laz_writer *w, const unsigned char *records, int64_t n)
@@ -225,27 +179,9 @@ sp_status sp_laz_put(sp_laz_writer *w, const unsigned char *chunk, int64_t bytes
 
 /* ---- beginning and end ---- */
 
-static sp_status start_worker(sp_laz_writer *w, place *p)
-{
-    int failed;
-
-    pthread_mutex_init(&p->lock, NULL);
-    pthread_cond_init(&p->changed, NULL);
-    failed = sp_thread_start(&p->thread, worker_main, p);
-    if (!failed) {
-        p->is_started = true;
-        return SP_OK;
-    }
-    pthread_mutex_destroy(&p->lock);
-    pthread_cond_destroy(&p->changed);
-    return SP_FAIL(SP_EMEM, "%s: cannot start a thread to write LAZ: %s", w->path,
-                   strerror(failed));
-}
-
 static sp_status start(sp_laz_writer *w)
 {
     static const unsigned char no_table[8] = {255, 255, 255, 255, 255, 255, 255, 255};
-    sp_status rc = SP_OK;
 
     w->at = ftello(w->to);
     if (w->at < 0)
@@ -253,9 +189,7 @@ static sp_status start(sp_laz_writer *w)
                        strerror(errno));
     for (int i = 0; i < w->n_places; i++)
         SP_TRY(sp_laz_codec_create(&w->place[i].codec, &w->format, false));
-    for (int i = 0; i < w->n_places && w->n_places > 1 && rc == SP_OK; i++)
-        rc = start_worker(w, &w->place[i]);
-    return rc == SP_OK ? put(w, no_table, sizeof no_table) : rc;
+    return put(w, no_table, sizeof no_table);
 }
 
 sp_status sp_laz_create(sp_laz_writer **writer, const char *path, FILE *to,
@@ -324,15 +258,7 @@ void sp_laz_abandon(sp_laz_writer *w)
     for (int i = 0; w->place && i < w->n_places; i++) {
         place *p = &w->place[i];
 
-        if (p->is_started) {
-            pthread_mutex_lock(&p->lock);
-            p->is_stopping = true;
-            pthread_cond_signal(&p->changed);
-            pthread_mutex_unlock(&p->lock);
-            pthread_join(p->thread, NULL);
-            pthread_mutex_destroy(&p->lock);
-            pthread_cond_destroy(&p->changed);
-        }
+        sp_task_drop(&p->task);
         sp_laz_codec_destroy(&p->codec);
         free(p->records);
     }
