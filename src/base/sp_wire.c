@@ -65,6 +65,33 @@ static bool can_hold(sp_wire *wire, int64_t n, size_t least)
     return false;
 }
 
+/* Writes or reads whether something is there that *data leads to; false: it is not, or
+ * nothing more can be done. */
+static bool follows(sp_wire *wire, void **data)
+{
+    bool is_there = !wire->is_reading && *data;
+
+    sp_wire_flag(wire, &is_there);
+    if (wire->is_reading)
+        *data = NULL;
+    return is_there && wire->rc == SP_OK;
+}
+
+/* Allocates what is read into; false: there is no memory. */
+static bool make(sp_wire *wire, void **data, size_t n, size_t bytes)
+{
+    if (!wire->is_reading || (*data = calloc(n, bytes)))
+        return true;
+    wire->rc = SP_FAIL(SP_EMEM, "no memory for a message");
+    return false;
+}
+
+bool sp_wire_struct(sp_wire *wire, void **data, size_t bytes)
+{
+    assert(data && bytes > 0);
+    return follows(wire, data) && make(wire, data, 1, bytes);
+}
+
 void sp_wire_count(sp_wire *wire, int64_t *n, size_t least)
 {
     assert(n && (wire->is_reading || *n >= 0));
@@ -75,27 +102,18 @@ void sp_wire_count(sp_wire *wire, int64_t *n, size_t least)
 
 void sp_wire_array(sp_wire *wire, void **data, int64_t count, size_t size)
 {
-    bool is_there = !wire->is_reading && *data != NULL;
     size_t bytes;
 
     assert(data && size > 0);
-    sp_wire_flag(wire, &is_there);
-    if (wire->is_reading)
-        *data = NULL;
-    if (wire->rc != SP_OK || !is_there)
+    if (!follows(wire, data))
         return;
     if (count < 0 || __builtin_mul_overflow((size_t)count, size, &bytes)) {
         wire->rc = SP_FAIL(
             SP_EDATA, "a message between processes has an array of impossible size");
         return;
     }
-    if (wire->is_reading &&
-        (is_short(wire, bytes) || !(*data = calloc(1, bytes + 1)))) {
-        if (wire->rc == SP_OK)
-            wire->rc = SP_FAIL(SP_EMEM, "no memory for a message");
-        return;
-    }
-    sp_wire_bytes(wire, *data, bytes);
+    if (!(wire->is_reading && is_short(wire, bytes)) && make(wire, data, 1, bytes + 1))
+        sp_wire_bytes(wire, *data, bytes);
 }
 
 void sp_wire_text(sp_wire *wire, char **text)
@@ -108,23 +126,11 @@ void sp_wire_text(sp_wire *wire, char **text)
 
 void sp_wire_texts(sp_wire *wire, char ***texts, int64_t n)
 {
-    bool is_there = !wire->is_reading && *texts;
-
     assert(texts && (wire->is_reading || n >= 0));
-    sp_wire_flag(wire, &is_there);
-    if (wire->is_reading)
-        *texts = NULL;
-    if (wire->rc != SP_OK || !is_there)
+    if (!follows(wire, (void **)texts) ||
+        (wire->is_reading && !can_hold(wire, n, TEXT_BYTES)) ||
+        !make(wire, (void **)texts, (size_t)n + 1, sizeof **texts))
         return;
-    if (wire->is_reading) {
-        if (!can_hold(wire, n, TEXT_BYTES))
-            return;
-        *texts = calloc((size_t)n + 1, sizeof **texts);
-        if (!*texts) {
-            wire->rc = SP_FAIL(SP_EMEM, "no memory for a message");
-            return;
-        }
-    }
     for (int64_t i = 0; i < n; i++) {
         sp_wire_text(wire, &(*texts)[i]);
         if (wire->rc == SP_OK && !(*texts)[i])

@@ -176,18 +176,10 @@ static uint64_t next_serial(void)
 
 void sp_h5_chunks_wire(sp_wire *wire, sp_h5_chunks **chunks)
 {
-    bool is_there = !wire->is_reading && *chunks;
     sp_h5_chunks *c;
 
-    sp_wire_flag(wire, &is_there);
-    if (wire->is_reading)
-        *chunks = NULL;
-    if (wire->rc != SP_OK || !is_there)
+    if (!sp_wire_struct(wire, (void **)chunks, sizeof *c))
         return;
-    if (wire->is_reading && !(*chunks = calloc(1, sizeof **chunks))) {
-        wire->rc = SP_FAIL(SP_EMEM, "no memory for an index");
-        return;
-    }
     c = *chunks;
     sp_wire_bytes(wire, c->dim, sizeof c->dim);
     sp_wire_bytes(wire, c->chunk, sizeof c->chunk);

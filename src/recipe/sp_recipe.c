@@ -35,8 +35,13 @@ void sp_recipe_destroy(sp_recipe *recipe)
 
 /* ---- bytes ---- */
 
-static void wire_content(sp_wire *wire, sp_recipe *r)
+void sp_recipe_wire(sp_wire *wire, sp_recipe **recipe)
 {
+    sp_recipe *r;
+
+    if (!sp_wire_struct(wire, (void **)recipe, sizeof *r))
+        return;
+    r = *recipe;
     sp_wire_bytes(wire, &r->voxel_size, sizeof r->voxel_size);
     sp_wire_bytes(wire, &r->block, sizeof r->block);
     sp_wire_bytes(wire, &r->overlap, sizeof r->overlap);
@@ -51,22 +56,6 @@ static void wire_content(sp_wire *wire, sp_recipe *r)
     sp_wire_bytes(wire, &r->n_formats, sizeof r->n_formats);
     sp_wire_texts(wire, &r->format, r->n_formats);
     sp_wire_text(wire, &r->unit);
-}
-
-void sp_recipe_wire(sp_wire *wire, sp_recipe **recipe)
-{
-    bool is_there = !wire->is_reading && *recipe;
-
-    sp_wire_flag(wire, &is_there);
-    if (wire->is_reading)
-        *recipe = NULL;
-    if (wire->rc != SP_OK || !is_there)
-        return;
-    if (wire->is_reading && !(*recipe = calloc(1, sizeof **recipe))) {
-        wire->rc = SP_FAIL(SP_EMEM, "no memory for a recipe");
-        return;
-    }
-    wire_content(wire, *recipe);
 }
 
 sp_status sp_recipe_copy(const sp_recipe *from, sp_recipe **to)
