@@ -403,6 +403,15 @@ sp_status sp_h5_read(sp_h5 *file, const char *name, sp_h5_type type, int rank,
 
 /* ---- texts and attributes ---- */
 
+/* Copies n texts; false, with NULL behind those that were copied: no memory. */
+static bool copy_texts(char *const *from, int64_t n, char **to)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (!(to[i] = strdup(from[i])))
+            return false;
+    return true;
+}
+
 sp_status sp_h5_read_texts(sp_h5 *file, const char *name, int64_t n, char **texts)
 {
     const sp_h5_entry *entry;
@@ -416,10 +425,7 @@ sp_status sp_h5_read_texts(sp_h5 *file, const char *name, int64_t n, char **text
     if (entry->n_texts != n)
         return SP_FAIL(SP_EDATA, "%s:%s: %lld texts, expected %lld", file->path, name,
                        (long long)entry->n_texts, (long long)n);
-    for (int64_t i = 0; i < n; i++)
-        if (!(texts[i] = strdup(entry->text[i])))
-            return no_memory(file, name);
-    return SP_OK;
+    return copy_texts(entry->text, n, texts) ? SP_OK : no_memory(file, name);
 }
 
 static const sp_h5_attr *attr_of(const sp_h5 *file, const char *object,
@@ -530,15 +536,12 @@ sp_status sp_h5_attr_read_texts(sp_h5 *file, const char *object, const char *nam
         return SP_FAIL(SP_EDATA, "%s%s%s: attribute %s is larger than its file",
                        file->path, colon(object), shown(object), name);
     *texts = calloc((size_t)attr->n + 1, sizeof **texts);
-    if (!*texts)
+    if (!*texts || !copy_texts(attr->text, attr->n, *texts)) {
+        sp_h5_list_free(*texts, attr->n);
+        *texts = NULL;
         return no_memory(file, name);
-    for (; *n < attr->n; ++*n)
-        if (!((*texts)[*n] = strdup(attr->text[*n]))) {
-            sp_h5_list_free(*texts, *n);
-            *texts = NULL;
-            *n = 0;
-            return no_memory(file, name);
-        }
+    }
+    *n = (int)attr->n;
     return SP_OK;
 }
 

@@ -63,28 +63,31 @@ static _Thread_local struct {
     sp_h5_child child; /* pid 0: none */
 } kept;
 
-/* ---- the child ---- */
-
-static void put_all(const void *data, size_t bytes)
+/* Sends all the bytes; false if the other process has died. */
+static bool send_all(int fd, const void *data, size_t bytes)
 {
     const char *at = data;
     ssize_t n;
 
     for (; bytes > 0; bytes -= (size_t)n, at += n) {
-        n = write(STDOUT_FILENO, at, bytes);
+        n = send(fd, at, bytes, MSG_NOSIGNAL);
         if (n < 0 && errno == EINTR)
             n = 0;
         else if (n < 0)
-            _exit(1); /* the parent has died */
+            return false;
     }
+    return true;
 }
+
+/* ---- the child ---- */
 
 static void put_frame(sp_status status, const void *data, size_t bytes)
 {
     frame head = {(uint64_t)status, bytes, XXH64(data, bytes, 0)};
 
-    put_all(&head, sizeof head);
-    put_all(data, bytes);
+    if (!send_all(STDOUT_FILENO, &head, sizeof head) ||
+        !send_all(STDOUT_FILENO, data, bytes))
+        _exit(1); /* the parent has died */
 }
 
 static int64_t size_of(const char *path)
@@ -117,19 +120,14 @@ static void unlimit(void)
     setitimer(ITIMER_PROF, &none, NULL);
 }
 
-/* Receives all the bytes. Ends the process where the parent wants no more. */
+/* Receives all the bytes; no signal handler interrupts it. Ends the process where the
+ * parent wants no more. */
 static void get_all(void *data, size_t bytes)
 {
-    char *at = data;
-    ssize_t n;
+    const ssize_t n = recv(STDIN_FILENO, data, bytes, MSG_WAITALL);
 
-    for (; bytes > 0; bytes -= (size_t)n, at += n) {
-        n = read(STDIN_FILENO, at, bytes);
-        if (n < 0 && errno == EINTR)
-            n = 0;
-        else if (n <= 0)
-            _exit(n < 0);
-    }
+    if (n != (ssize_t)bytes)
+        _exit(n < 0);
 }
 
 /* Serves tests of the parent: the child crashes, hangs or is killed at a file whose
@@ -243,22 +241,6 @@ static sp_status spawn(sp_h5_child *child)
     *child = (sp_h5_child){0};
     return SP_FAIL(SP_EIO, "reader of HDF5 headers cannot be started: %s",
                    strerror(failed));
-}
-
-/* Sends all the bytes; false if the child has died. */
-static bool send_all(int fd, const void *data, size_t bytes)
-{
-    const char *at = data;
-    ssize_t n;
-
-    for (; bytes > 0; bytes -= (size_t)n, at += n) {
-        n = send(fd, at, bytes, MSG_NOSIGNAL);
-        if (n < 0 && errno == EINTR)
-            n = 0;
-        else if (n < 0)
-            return false;
-    }
-    return true;
 }
 
 /* Sends a list. That the child has died is noticed when its answer is read. */
