@@ -8,7 +8,8 @@
 
 #include "base/sp_names.h"
 
-#define AT(field) offsetof(sp_config, field)
+/* Offset and bytes of a field. */
+#define AT(field) offsetof(sp_config, field), sizeof((sp_config *)0)->field
 
 /* The words of train.bn_scope are those of the first scopes. */
 _Static_assert(SP_SCOPE_RANK == 0 && SP_SCOPE_NODE == 1 && SP_SCOPE_WORLD == 2,

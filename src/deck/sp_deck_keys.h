@@ -35,7 +35,7 @@ enum sp_origin { SP_FROM_DEFAULT, SP_FROM_DECK, SP_FROM_COMMAND_LINE };
 typedef struct sp_key {
     const char *section, *name;
     sp_key_type type;
-    size_t offset;        /* offset of the field in sp_config */
+    size_t offset, bytes; /* of the field in sp_config */
     const char *standard; /* default, as a deck would have it */
     /* interval such as "(0, inf)"; NULL: any value, or one of names */
     const char *range;

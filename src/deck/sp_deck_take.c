@@ -19,36 +19,6 @@ const char *sp_config_key(int i)
     return path;
 }
 
-/* Size of a field of this type in bytes. */
-static size_t field_bytes(sp_key_type type)
-{
-    switch (type) {
-    case SP_KEY_TEXT:
-        return sizeof(char *);
-    case SP_KEY_RESUME:
-        return sizeof(sp_resume);
-    case SP_KEY_CHOICE:
-    case SP_KEY_INT:
-        return sizeof(int);
-    case SP_KEY_WEIGHTS:
-        return sizeof(sp_class_weighting);
-    case SP_KEY_TEXTS:
-        return sizeof(sp_strings);
-    case SP_KEY_BOOL:
-        return sizeof(bool);
-    case SP_KEY_INT64:
-        return sizeof(int64_t);
-    case SP_KEY_REAL:
-        return sizeof(double);
-    case SP_KEY_REALS:
-    case SP_KEY_INTS:
-        return sizeof(sp_doubles);
-    case SP_KEY_LAYERS:
-        return sizeof(sp_layer *);
-    }
-    return 0;
-}
-
 static void swap_bytes(void *a, void *b, size_t bytes)
 {
     char old[sizeof(sp_strings) + sizeof(sp_class_weighting)];
@@ -64,7 +34,7 @@ static void swap(sp_config *a, sp_config *b, int i)
     const sp_key *key = &sp_deck_key[i];
 
     swap_bytes(&a->place[i], &b->place[i], sizeof a->place[i]);
-    swap_bytes(sp_key_field(a, key), sp_key_field(b, key), field_bytes(key->type));
+    swap_bytes(sp_key_field(a, key), sp_key_field(b, key), key->bytes);
     if (key->type == SP_KEY_LAYERS)
         swap_bytes(&a->net.n_layers, &b->net.n_layers, sizeof a->net.n_layers);
 }
