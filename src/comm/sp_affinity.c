@@ -9,24 +9,21 @@
 
 #include "base/sp_log.h"
 
-enum { WORD_BITS = 64 };
+_Static_assert(sizeof(unsigned long) == sizeof(uint64_t), "the words of hwloc");
 
 static hwloc_bitmap_t to_bitmap(const uint64_t set[SP_CORE_WORDS])
 {
     hwloc_bitmap_t map = hwloc_bitmap_alloc();
 
-    for (unsigned i = 0; map && i < SP_CORE_WORDS * WORD_BITS; i++)
-        if (set[i / WORD_BITS] >> i % WORD_BITS & 1)
-            hwloc_bitmap_set(map, i);
+    for (unsigned w = 0; map && w < SP_CORE_WORDS; w++)
+        hwloc_bitmap_set_ith_ulong(map, w, set[w]);
     return map;
 }
 
 static void from_bitmap(hwloc_const_bitmap_t map, uint64_t set[SP_CORE_WORDS])
 {
-    memset(set, 0, SP_CORE_WORDS * sizeof *set);
-    for (int i = hwloc_bitmap_first(map); i >= 0 && i < SP_CORE_WORDS * WORD_BITS;
-         i = hwloc_bitmap_next(map, i))
-        set[i / WORD_BITS] |= (uint64_t)1 << i % WORD_BITS;
+    for (unsigned w = 0; w < SP_CORE_WORDS; w++)
+        set[w] = hwloc_bitmap_to_ith_ulong(map, w);
 }
 
 /* Loads the machine's topology as hwloc sees it. The callers restrict it to the allowed

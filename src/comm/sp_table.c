@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/sp_exact.h"
+#include "base/sp_wire.h"
 
 /* A row in the all-reduce: the limbs of its sum, then SLOTS words of each rank for its
  * count, least and greatest value. A rank leaves the words of other ranks 0, so an
@@ -19,24 +20,16 @@ static size_t row_words(const sp_table *t)
 
 static sp_status check_names(const sp_table *t)
 {
-    size_t bytes = 0, at = 0;
+    sp_wire names = {0};
     bool is_same;
     sp_status rc;
-    char *all;
 
     for (int i = 0; i < t->n; i++)
-        bytes += strlen(t->row[i].name) + 1;
-    all = malloc(bytes + 1);
-    rc = sp_comm_agree(
-        t->comm, all ? SP_OK : SP_FAIL(SP_EMEM, "no memory for the names of a table"),
-        NULL);
-    for (int i = 0; rc == SP_OK && i < t->n; i++) {
-        strcpy(all + at, t->row[i].name);
-        at += strlen(t->row[i].name) + 1;
-    }
+        sp_wire_text(&names, (char **)(uintptr_t)&t->row[i].name);
+    rc = sp_comm_agree(t->comm, names.rc, NULL);
     if (rc == SP_OK)
-        rc = sp_comm_is_same(t->comm, all, bytes, &is_same);
-    free(all);
+        rc = sp_comm_is_same(t->comm, names.data, names.size, &is_same);
+    free(names.data);
     SP_TRY(rc);
     return is_same ? SP_OK
                    : SP_FAIL_INTERNAL(SP_EMPI, "the ranks hold tables of other rows");
