@@ -5,10 +5,11 @@
 
 _Static_assert(SP_CPU_FLAT_BLOCK % SP_SPARED_RUN == 0, "runs do not cross blocks");
 
+typedef void rule_fn(const sp_optim_args *, int64_t, int64_t);
+
 /* Updates elements at .. end - 1 by `rule`, and runs without weight decay by calls of
  * their own. */
-static void update(void (*rule)(const sp_optim_args *, int64_t, int64_t),
-                   const sp_optim_args *a, int64_t at, int64_t end)
+static void update_block(rule_fn *rule, const sp_optim_args *a, int64_t at, int64_t end)
 {
     sp_optim_args without = *a;
 
@@ -25,28 +26,26 @@ static void update(void (*rule)(const sp_optim_args *, int64_t, int64_t),
     }
 }
 
-sp_status sp_cpu_sgd(sp_backend *be, const sp_optim_args *a)
+static sp_status update(sp_backend *be, rule_fn *rule, const sp_optim_args *a)
 {
-    const sp_cpu_isa *isa = sp_cpu_isa_of(be);
     const int64_t size = SP_CPU_FLAT_BLOCK, n_blocks = sp_cpu_blocks(a->n, size);
 
     assert(sp_update_is_sound(a));
 #pragma omp parallel for num_threads(be->threads) if (n_blocks > 1)
     for (int64_t i = 0; i < n_blocks; i++)
-        update(isa->sgd, a, i * size, sp_least((i + 1) * size, a->n));
+        update_block(rule, a, i * size, sp_least((i + 1) * size, a->n));
     return SP_OK;
+}
+
+sp_status sp_cpu_sgd(sp_backend *be, const sp_optim_args *a)
+{
+    return update(be, sp_cpu_isa_of(be)->sgd, a);
 }
 
 sp_status sp_cpu_adamw(sp_backend *be, const sp_optim_args *a)
 {
-    const sp_cpu_isa *isa = sp_cpu_isa_of(be);
-    const int64_t size = SP_CPU_FLAT_BLOCK, n_blocks = sp_cpu_blocks(a->n, size);
-
-    assert(sp_update_is_sound(a) && a->m && a->v);
-#pragma omp parallel for num_threads(be->threads) if (n_blocks > 1)
-    for (int64_t i = 0; i < n_blocks; i++)
-        update(isa->adamw, a, i * size, sp_least((i + 1) * size, a->n));
-    return SP_OK;
+    assert(a->m && a->v);
+    return update(be, sp_cpu_isa_of(be)->adamw, a);
 }
 
 sp_status sp_cpu_sum_squares(sp_backend *be, const float *g, int64_t n, double *sum)
