@@ -4,21 +4,15 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stddef.h>
-#include <time.h>
 
-static atomic_llong work, waits, waited_ns, wait_begin_ns;
+#include "base/sp_log.h"
+
+static atomic_llong work, waits;
+static _Atomic double waited_s, wait_begin_s; /* written by the thread that waits */
 static atomic_bool is_waiting;
 static atomic_int leave_code;
 static pthread_mutex_t hearing = PTHREAD_MUTEX_INITIALIZER; /* protects heard */
 static uint64_t *heard;
-
-static long long now_ns(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec * 1000000000LL + t.tv_nsec;
-}
 
 void sp_pulse_beat(void)
 {
@@ -27,7 +21,7 @@ void sp_pulse_beat(void)
 
 void sp_pulse_wait_begin(void)
 {
-    atomic_store_explicit(&wait_begin_ns, now_ns(), memory_order_relaxed);
+    atomic_store_explicit(&wait_begin_s, sp_now_s(), memory_order_relaxed);
     atomic_store_explicit(&is_waiting, true, memory_order_relaxed);
 }
 
@@ -38,10 +32,8 @@ void sp_pulse_wait_turn(void)
 
 void sp_pulse_wait_end(void)
 {
-    long long spent = now_ns() - atomic_load(&wait_begin_ns);
-
     atomic_store_explicit(&is_waiting, false, memory_order_relaxed);
-    atomic_fetch_add_explicit(&waited_ns, spent, memory_order_relaxed);
+    waited_s = waited_s + sp_now_s() - wait_begin_s;
     sp_pulse_beat();
 }
 
@@ -50,7 +42,7 @@ void sp_pulse_read(sp_pulse *pulse)
     pulse->work = atomic_load(&work);
     pulse->waits = atomic_load(&waits);
     pulse->is_waiting = atomic_load(&is_waiting);
-    pulse->waited_s = 1e-9 * (double)atomic_load(&waited_ns);
+    pulse->waited_s = waited_s;
 }
 
 void sp_pulse_leave(int code)
