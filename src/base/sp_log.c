@@ -160,34 +160,37 @@ static void say(FILE *stream, const char *text, bool keeps_lines, bool is_last)
     }
 }
 
-void sp_log_info(const char *format, ...)
+/* Says a line on the stream, NULL: in this rank's file alone. */
+static void say_line(FILE *stream, const char *format, va_list args)
 {
     char line[MESSAGE];
+
+    if (!stream && !state.file)
+        return;
+    vsnprintf(line, sizeof line, format, args);
+    pthread_mutex_lock(&state.lock);
+    say(stream, line, false, false);
+    pthread_mutex_unlock(&state.lock);
+}
+
+void sp_log_info(const char *format, ...)
+{
     va_list args;
 
-    if (state.rank != 0 && !state.file)
-        return;
     va_start(args, format);
-    vsnprintf(line, sizeof line, format, args);
+    say_line(state.rank == 0 ? stdout : NULL, format, args);
     va_end(args);
-    pthread_mutex_lock(&state.lock);
-    say(state.rank == 0 ? stdout : NULL, line, false, false);
-    pthread_mutex_unlock(&state.lock);
 }
 
 void sp_log_progress(const char *format, ...)
 {
-    char line[MESSAGE];
     va_list args;
 
-    if (state.rank != 0 || (state.is_live && !state.file))
+    if (state.rank != 0)
         return;
     va_start(args, format);
-    vsnprintf(line, sizeof line, format, args);
+    say_line(state.is_live ? NULL : stdout, format, args);
     va_end(args);
-    pthread_mutex_lock(&state.lock);
-    say(state.is_live ? NULL : stdout, line, false, false);
-    pthread_mutex_unlock(&state.lock);
 }
 
 void sp_log_open_live(bool is_live, bool is_shared)

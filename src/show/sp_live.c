@@ -1,6 +1,7 @@
 #include "show/sp_live.h"
 
 #include <assert.h>
+#include <limits.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -114,38 +115,31 @@ void sp_live_add_bar(sp_live *line, int weight, double share)
     line->field[line->bar].text[0] = 0;
 }
 
-/* Columns that the text takes on a terminal, at most. */
-static int width_of(const char *text)
+/* The bytes of the text, in whole characters, that `most` columns of a terminal hold;
+ * *width: the columns that they take, at most. */
+static size_t fit(const char *text, int most, int *width)
 {
-    int width = 0;
+    size_t used = 0;
 
-    for (size_t n; *text; text += n) {
-        n = sp_text_character(text);
-        width += n > 1 ? 2 : 1;
-        n = n ? n : 1;
+    for (*width = 0; text[used];) {
+        const size_t n = sp_text_character(text + used);
+        const int more = n > 1 ? 2 : 1;
+
+        if (*width + more > most)
+            break;
+        *width += more;
+        used += n ? n : 1;
     }
-    return width;
-}
-
-/* Cuts the text to so many columns, between characters. */
-static void cut(char *text, int most)
-{
-    int width = 0;
-
-    for (size_t n; *text; text += n) {
-        n = sp_text_character(text);
-        width += n > 1 ? 2 : 1;
-        if (width > most) {
-            *text = 0;
-            return;
-        }
-        n = n ? n : 1;
-    }
+    return used;
 }
 
 static int field_width(const sp_live *line, int i)
 {
-    return i == line->bar ? LEAST_BAR + 2 : width_of(line->field[i].text);
+    int width = LEAST_BAR + 2;
+
+    if (i != line->bar)
+        fit(line->field[i].text, INT_MAX, &width);
+    return width;
 }
 
 /* Leaves out fields until the rest fits; returns the columns that it takes. */
@@ -186,8 +180,7 @@ void sp_live_layout(const sp_live *line, int columns, char *text, size_t bytes)
 {
     bool is_shown[SP_LIVE_FIELDS];
     const int most = columns > 1 ? columns - 1 : 1;
-    const int width = choose(line, most, is_shown);
-    int bar = LEAST_BAR + most - width;
+    int width = choose(line, most, is_shown), bar = LEAST_BAR + most - width;
     size_t used = 0;
 
     assert(bytes > SP_LIVE_FIELDS * (SP_LIVE_TEXT + 1) / 2);
@@ -207,7 +200,7 @@ void sp_live_layout(const sp_live *line, int columns, char *text, size_t bytes)
                 (size_t)snprintf(text + used, bytes - used, "%s", line->field[i].text);
         text[used] = 0;
     }
-    cut(text, most);
+    text[fit(text, most, &width)] = 0;
 }
 
 void sp_live_draw(const sp_live *line)
