@@ -123,22 +123,6 @@ sp_status sp_file_sync_folder_of(const char *path)
     return SP_OK;
 }
 
-/* Writes all bytes. Returns -1 with errno set if it cannot. */
-static int write_all(int fd, const char *data, size_t bytes)
-{
-    while (bytes > 0) {
-        ssize_t n = write(fd, data, bytes);
-
-        if (n < 0 && errno != EINTR)
-            return -1;
-        if (n > 0) {
-            data += n;
-            bytes -= (size_t)n;
-        }
-    }
-    return 0;
-}
-
 sp_status sp_file_open(const char *path, int flags, int *fd)
 {
     struct stat st;
@@ -197,8 +181,9 @@ static sp_status replace(const char *path, const char *data, size_t bytes, int w
     fd = create_anew(temporary);
     if (fd < 0)
         return FAIL_IO(temporary, "create");
-    if (write_all(fd, data, bytes) != 0 || (is_flushed && fsync(fd) != 0))
-        error = errno;
+    if (sp_file_write_at(fd, temporary, data, bytes, 0) != SP_OK ||
+        (is_flushed && fsync(fd) != 0))
+        error = errno ? errno : EIO;
     if (close(fd) != 0 && !error)
         error = errno;
     if (!error && rename(temporary, path) != 0)
@@ -406,25 +391,44 @@ sp_status sp_file_read(const char *path, char **data, size_t *bytes)
     return rc;
 }
 
-sp_status sp_file_remove_if(const char *dir, bool (*is_leftover)(const char *name))
+sp_status sp_file_each(const char *dir, sp_status (*visit)(const char *path, void *arg),
+                       void *arg)
 {
     DIR *folder = opendir(dir);
-    struct dirent *entry;
     char path[PATH_MAX];
-    struct stat st;
+    struct dirent *entry;
+    sp_status rc = SP_OK;
 
-    assert(dir && is_leftover);
+    assert(dir && visit);
     if (!folder)
         return errno == ENOENT ? SP_OK : FAIL_IO(dir, "list");
-    while ((entry = readdir(folder))) {
-        if (!is_leftover(entry->d_name) ||
-            snprintf(path, sizeof path, "%s/%s", dir, entry->d_name) >=
-                (int)sizeof path ||
-            lstat(path, &st) != 0 || !S_ISREG(st.st_mode))
-            continue;
-        if (unlink(path) != 0)
-            sp_log_warn0("%s: cannot delete it: %s", path, strerror(errno));
+    while (rc == SP_OK && (entry = readdir(folder))) {
+        if (snprintf(path, sizeof path, "%s/%s", dir, entry->d_name) >=
+            (int)sizeof path)
+            rc = SP_FAIL(SP_EIO, "%.100s...: path of more than %d bytes", path,
+                         PATH_MAX);
+        else
+            rc = visit(path, arg);
     }
     closedir(folder);
+    return rc;
+}
+
+typedef bool is_leftover_fn(const char *name);
+
+static sp_status remove_leftover(const char *path, void *is_leftover)
+{
+    is_leftover_fn *const *is = is_leftover;
+    struct stat st;
+
+    if ((*is)(sp_file_name(path)) && lstat(path, &st) == 0 && S_ISREG(st.st_mode) &&
+        unlink(path) != 0)
+        sp_log_warn0("%s: cannot delete it: %s", path, strerror(errno));
     return SP_OK;
+}
+
+sp_status sp_file_remove_if(const char *dir, bool (*is_leftover)(const char *name))
+{
+    assert(is_leftover);
+    return sp_file_each(dir, remove_leftover, &is_leftover);
 }

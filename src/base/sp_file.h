@@ -81,6 +81,10 @@ sp_status sp_file_read_at(int fd, const char *path, void *data, size_t bytes,
  * crash. */
 sp_status sp_file_sync_folder_of(const char *path);
 
+/* Calls `visit` for the path of each entry of the folder, in no order. A missing folder
+ * is SP_OK; the first error of `visit` ends it. */
+sp_status sp_file_each(const char *dir, sp_status (*visit)(const char *path, void *arg),
+                       void *arg);
 /* Deletes the regular files of a folder for whose names `is_leftover` is true; links,
  * folders and all else stay. A file that cannot be deleted is a warning. A missing
  * folder is SP_OK. */

@@ -98,14 +98,20 @@ static sp_status write_head(sp_events *e, int64_t first_step)
     return write_record(e);
 }
 
+static sp_status note_number(const char *path, void *last)
+{
+    *(int64_t *)last = sp_most(sp_record_number(path), *(int64_t *)last);
+    return SP_OK;
+}
+
 /* Creates the file. Readers take files in the order of their names, so the number is
  * above that of all files that are there, whatever the clock says. */
 static sp_status create_file(sp_events *e, const char *dir, const char *host)
 {
-    int64_t number, last;
+    int64_t number, last = 0;
 
     SP_TRY(sp_file_make_folder(dir));
-    SP_TRY(sp_record_last_file(dir, &last));
+    SP_TRY(sp_file_each(dir, note_number, &last));
     number = sp_most((int64_t)time(NULL), last + 1);
     if (snprintf(e->path, sizeof e->path,
                  "%s/" SP_RECORD_PREFIX "%010" PRId64 ".%.60s" SP_RECORD_SUFFIX, dir,
@@ -307,11 +313,11 @@ static sp_status cut_file(const char *path, int64_t step)
 
 static sp_status cut_named(const char *path, void *step)
 {
-    return cut_file(path, *(int64_t *)step);
+    return sp_record_number(path) < 0 ? SP_OK : cut_file(path, *(int64_t *)step);
 }
 
 sp_status sp_events_cut(const char *dir, int64_t step)
 {
     assert(dir && step >= 0);
-    return sp_record_each_file(dir, cut_named, &step);
+    return sp_file_each(dir, cut_named, &step);
 }

@@ -3,7 +3,6 @@
 #include "show/sp_events_record.h"
 
 #include <assert.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -252,9 +251,9 @@ bool sp_record_next(sp_record_reader *reader)
 
 /* ---- files ---- */
 
-/* The number in the name of such a file; -1: it is none. */
-static int64_t number_of(const char *name)
+int64_t sp_record_number(const char *path)
 {
+    const char *name = sp_file_name(path);
     const size_t n = strlen(name), end = strlen(SP_RECORD_SUFFIX);
     int64_t number;
 
@@ -264,46 +263,4 @@ static int64_t number_of(const char *name)
         number < 0)
         return -1;
     return number;
-}
-
-sp_status sp_record_each_file(const char *dir,
-                              sp_status (*visit)(const char *path, void *arg),
-                              void *arg)
-{
-    DIR *folder = opendir(dir);
-    char path[PATH_MAX];
-    struct dirent *entry;
-    sp_status rc = SP_OK;
-
-    assert(dir && visit);
-    if (!folder)
-        return errno == ENOENT
-                   ? SP_OK
-                   : SP_FAIL(SP_EIO, "%s: cannot list: %s", dir, strerror(errno));
-    while (rc == SP_OK && (entry = readdir(folder))) {
-        if (number_of(entry->d_name) < 0)
-            continue;
-        if (snprintf(path, sizeof path, "%s/%s", dir, entry->d_name) >=
-            (int)sizeof path)
-            rc = SP_FAIL(SP_EIO, "%.100s...: path of more than %d bytes", path,
-                         PATH_MAX);
-        else
-            rc = visit(path, arg);
-    }
-    closedir(folder);
-    return rc;
-}
-
-static sp_status note_number(const char *path, void *last)
-{
-    const int64_t number = number_of(strrchr(path, '/') + 1);
-
-    *(int64_t *)last = sp_most(number, *(int64_t *)last);
-    return SP_OK;
-}
-
-sp_status sp_record_last_file(const char *dir, int64_t *number)
-{
-    *number = 0;
-    return sp_record_each_file(dir, note_number, number);
 }

@@ -76,14 +76,7 @@ bool sp_record_next(sp_record_reader *reader);
 #define SP_RECORD_PREFIX "events.out.tfevents."
 #define SP_RECORD_SUFFIX ".sptrain"
 
-/* Calls `visit` for the path of each file in the folder that is named as this program
- * names them, in no order. A missing folder is SP_OK. SP_EIO; the first error of
- * `visit`, which ends it. */
-sp_status sp_record_each_file(const char *dir,
-                              sp_status (*visit)(const char *path, void *arg),
-                              void *arg);
-/* Sets *number to the greatest number in the names of these files; 0: there are none.
- * SP_EIO. */
-sp_status sp_record_last_file(const char *dir, int64_t *number);
+/* The number in the name of such a file; -1: it is none. */
+int64_t sp_record_number(const char *path);
 
 #endif
