@@ -46,21 +46,20 @@ int sp_machine_cores_of_parent(void)
                : 0;
 }
 
-/* Finds this process's folder below the root of the unified hierarchy of cgroups; "" if
- * there is none. */
-static void cgroup_folder(char *folder, size_t bytes)
+bool sp_machine_line(const char *path, const char *begin, char *line, size_t size)
 {
-    char line[PATH_MAX];
-    FILE *file = fopen("/proc/self/cgroup", "r");
+    const size_t n = strlen(begin);
+    FILE *file = fopen(path, "re");
+    bool is_found = false;
 
-    folder[0] = 0;
-    while (file && fgets(line, sizeof line, file))
-        if (strncmp(line, "0::", 3) == 0) {
-            line[strcspn(line, "\n")] = 0;
-            snprintf(folder, bytes, "%s", line + 3);
-        }
+    line[0] = 0;
+    while (!is_found && file && fgets(line, (int)size, file))
+        is_found = strncmp(line, begin, n) == 0;
     if (file)
         fclose(file);
+    line[is_found ? strcspn(line, "\n") : 0] = 0;
+    memmove(line, line + (is_found ? n : 0), strlen(line + (is_found ? n : 0)) + 1);
+    return is_found;
 }
 
 /* Reads the one or two numbers at the start of the file and returns how many there are;
@@ -84,7 +83,8 @@ static double cgroup_limit(const char *name)
     double least = HUGE_VAL, value, period;
     char *slash = folder;
 
-    cgroup_folder(folder, sizeof folder);
+    /* That of the unified hierarchy; "" if there is none. */
+    sp_machine_line("/proc/self/cgroup", "0::", folder, sizeof folder);
     while (slash) {
         snprintf(path, sizeof path, CGROUP_ROOT "%s/%s", folder, name);
         switch (read_numbers(path, &value, &period)) {
@@ -177,33 +177,20 @@ size_t sp_machine_address_space(void)
 
 const char *sp_machine_processor(void)
 {
-    static char name[128] = "unknown";
+    static char name[128];
     char line[256];
-    FILE *file = fopen("/proc/cpuinfo", "r");
 
-    while (file && fgets(line, sizeof line, file)) {
-        char *at = strstr(line, ": ");
-        if (strncmp(line, "model name", 10) != 0 || !at)
-            continue;
-        at[strcspn(at, "\n")] = 0;
-        snprintf(name, sizeof name, "%.120s", at + 2);
-        break;
-    }
-    if (file)
-        fclose(file);
+    sp_machine_line("/proc/cpuinfo", "model name", line, sizeof line);
+    snprintf(name, sizeof name, "%.120s",
+             strstr(line, ": ") ? strstr(line, ": ") + 2 : "unknown");
     return name;
 }
 
 const char *sp_machine_boot(void)
 {
     static char id[64];
-    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "r");
 
-    if (!file || !fgets(id, sizeof id, file))
-        id[0] = 0;
-    id[strcspn(id, "\n")] = 0;
-    if (file)
-        fclose(file);
+    sp_machine_line("/proc/sys/kernel/random/boot_id", "", id, sizeof id);
     return id;
 }
 

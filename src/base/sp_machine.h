@@ -4,6 +4,7 @@
 #ifndef SP_MACHINE_H
 #define SP_MACHINE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -42,6 +43,9 @@ double sp_machine_children_s(void);
 /* Zeroes private memory. Whole pages go back to the system and occupy memory again only
  * when they are touched. */
 void sp_machine_zero(void *data, size_t bytes);
+/* Finds the first line of a file of the system that begins so, and writes its rest to
+ * line [size]; false: there is none, and line is empty. */
+bool sp_machine_line(const char *path, const char *begin, char *line, size_t size);
 /* The processor's name as the system states it, or "unknown". */
 const char *sp_machine_processor(void);
 /* A text that is the same for all processes of this machine and no other, until it is

@@ -1,8 +1,9 @@
 /* The CPU's ceilings for spbench, its clock, and the memory that the process uses. */
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/sp_log.h"
+#include "base/sp_machine.h"
 #include "cpu/cpu_isa.h"
 
 /* A single thread measures its own CPU time, which other programs on the core do not
@@ -86,15 +87,10 @@ sp_status sp_cpu_peak(sp_backend *be, const sp_peak_args *args, double *work)
  * was executed. */
 sp_status sp_cpu_memory_used(sp_backend *be, int64_t *bytes)
 {
-    FILE *f = fopen("/proc/self/status", "re");
-    char line[128];
-    long long kib = 0;
+    char kib[128];
 
     (void)be;
-    while (f && kib == 0 && fgets(line, sizeof line, f))
-        sscanf(line, "VmHWM: %lld", &kib);
-    if (f)
-        fclose(f);
-    *bytes = kib * 1024;
+    sp_machine_line("/proc/self/status", "VmHWM:", kib, sizeof kib);
+    *bytes = atoll(kib) * 1024;
     return SP_OK;
 }
