@@ -127,8 +127,8 @@ int64_t sp_h5_to_i32(sp_h5_type type, void *raw, int64_t n, int32_t *out)
     return -1;
 }
 
-#define WHOLE_TO_F32 out[i] = (float)v;
-#define HALF_TO_F32  out[i] = half_to_float(v);
+#define TO_REAL      out[i] = (__typeof__(*out))v;
+#define HALF_TO_REAL out[i] = half_to_float(v);
 #define DOUBLE_TO_F32                                                                  \
     out[i] = (float)v;                                                                 \
     if (isinf(out[i]) && !isinf(v))                                                    \
@@ -137,9 +137,13 @@ int64_t sp_h5_to_i32(sp_h5_type type, void *raw, int64_t n, int32_t *out)
 /* clang-format off */
 static int64_t to_f32(sp_h5_type type, const void *raw, int64_t n, float *out)
 {
-    CONVERT(WHOLE_TO_F32, WHOLE_TO_F32, HALF_TO_F32, WHOLE_TO_F32, DOUBLE_TO_F32)
+    CONVERT(TO_REAL, TO_REAL, HALF_TO_REAL, TO_REAL, DOUBLE_TO_F32)
 }
-/* clang-format on */
+
+static int64_t to_f64(sp_h5_type type, const void *raw, int64_t n, double *out)
+{
+    CONVERT(TO_REAL, TO_REAL, HALF_TO_REAL, TO_REAL, TO_REAL)
+} /* clang-format on */
 
 int64_t sp_h5_to_f32(sp_h5_type type, void *raw, int64_t n, float *out)
 {
@@ -150,39 +154,13 @@ int64_t sp_h5_to_f32(sp_h5_type type, void *raw, int64_t n, float *out)
 
 double sp_h5_value(sp_h5_type type, const void *raw, int64_t i)
 {
-    const char *at = (const char *)raw + i * type.size;
-    double real;
-    float single;
-    uint16_t half;
-    int64_t whole;
+    double value = 0;
 
-    if (type.kind == 'f' && type.size == 8) {
-        memcpy(&real, at, sizeof real);
-        return real;
-    }
-    if (type.kind == 'f' && type.size == 4) {
-        memcpy(&single, at, sizeof single);
-        return single;
-    }
-    if (type.kind == 'f') {
-        memcpy(&half, at, sizeof half);
-        return half_to_float(half);
-    }
-    if (to_i64(type, at, 1, &whole) >= 0) {
-        memcpy(&whole, at, sizeof whole);
-        return (double)(uint64_t)whole;
-    }
-    return (double)whole;
+    to_f64(type, (const char *)raw + i * type.size, 1, &value);
+    return value;
 }
 
 /* ---- any into any ---- */
-
-static int64_t to_f64(sp_h5_type type, const void *raw, int64_t n, double *out)
-{
-    for (int64_t i = 0; i < n; i++)
-        out[i] = sp_h5_value(type, raw, i);
-    return -1;
-}
 
 /* True if the integer type holds this value. */
 static bool fits(sp_h5_type to, int64_t value)

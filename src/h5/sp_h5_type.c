@@ -1,6 +1,7 @@
 #include "h5/sp_h5_internal.h"
 
 #include <assert.h>
+#include <string.h>
 
 static bool is_ieee(hid_t type, size_t size)
 {
@@ -61,32 +62,16 @@ sp_h5_type sp_h5_type_of(hid_t type)
 
 hid_t sp_h5_native(sp_h5_type type)
 {
+    static const char kinds[] = "iuf";
+    const hid_t of_kind[][4] = {
+        {H5T_NATIVE_INT8, H5T_NATIVE_INT16, H5T_NATIVE_INT32, H5T_NATIVE_INT64},
+        {H5T_NATIVE_UINT8, H5T_NATIVE_UINT16, H5T_NATIVE_UINT32, H5T_NATIVE_UINT64},
+        {H5I_INVALID_HID, H5I_INVALID_HID, H5T_NATIVE_FLOAT, H5T_NATIVE_DOUBLE}};
+
     assert(type.kind == 'f' || type.kind == 'i' || type.kind == 'u');
-    switch (type.kind == 'f'   ? -type.size
-            : type.kind == 'u' ? type.size + 10
-                               : type.size) {
-    case -4:
-        return H5T_NATIVE_FLOAT;
-    case -8:
-        return H5T_NATIVE_DOUBLE;
-    case 1:
-        return H5T_NATIVE_INT8;
-    case 2:
-        return H5T_NATIVE_INT16;
-    case 4:
-        return H5T_NATIVE_INT32;
-    case 8:
-        return H5T_NATIVE_INT64;
-    case 11:
-        return H5T_NATIVE_UINT8;
-    case 12:
-        return H5T_NATIVE_UINT16;
-    case 14:
-        return H5T_NATIVE_UINT32;
-    case 18:
-        return H5T_NATIVE_UINT64;
-    }
-    return H5I_INVALID_HID;
+    assert(type.size == 1 || type.size == 2 || type.size == 4 || type.size == 8);
+    return of_kind[strchr(kinds, type.kind) - kinds]
+                  [__builtin_ctz((unsigned)type.size)];
 }
 
 hid_t sp_h5_text_type(size_t size, H5T_cset_t set)
