@@ -206,9 +206,12 @@ static sp_status open_deck(const char *path, const char *from, FILE **in)
     if (fd < 0)
         return SP_FAIL(SP_EUSAGE, "%scannot read the deck %s: %s", from, path,
                        strerror(errno));
-    if (fstat(fd, &about) == 0 && S_ISREG(about.st_mode) && (*in = fdopen(fd, "r")))
+    if (fstat(fd, &about) == 0 && S_ISREG(about.st_mode) &&
+        about.st_size <= MAX_DECK_BYTES && (*in = fdopen(fd, "r")))
         return SP_OK;
     close(fd);
+    if (about.st_size > MAX_DECK_BYTES)
+        return SP_FAIL(SP_EUSAGE, "%s%s is no deck: larger than 16 MiB", from, path);
     return SP_FAIL(SP_EUSAGE, "%s%s is %s", from, path,
                    S_ISDIR(about.st_mode) ? "a folder, expected a deck; that of a run "
                                             "folder is its deck.resolved"
@@ -218,36 +221,26 @@ static sp_status open_deck(const char *path, const char *from, FILE **in)
 /* Reads a whole file, with a NUL behind it; messages begin with `from`. */
 static sp_status read_text(const char *path, const char *from, char **text)
 {
-    size_t room = 1 << 16, n = 0;
+    size_t room = 0;
+    ssize_t n;
+    int error;
     FILE *in;
 
     *text = NULL;
     SP_TRY(open_deck(path, from, &in));
-    for (;;) {
-        char *grown = realloc(*text, room + 1);
-        if (!grown) {
-            fclose(in);
-            return SP_FAIL(SP_EMEM, "%s: out of memory", path);
-        }
-        *text = grown;
-        errno = 0;
-        n += fread(*text + n, 1, room - n, in);
-        if (n < room || room > MAX_DECK_BYTES)
-            break;
-        room *= 2;
-    }
-    (*text)[n] = 0;
-    if (ferror(in)) {
-        int e = errno;
-        fclose(in);
-        return SP_FAIL(SP_EUSAGE, "%scannot read the deck %s: %s", from, path,
-                       strerror(e));
-    }
+    n = getdelim(text, &room, '\0', in);
+    error = n < 0 && !feof(in) ? errno : 0;
     fclose(in);
-    if (n > MAX_DECK_BYTES || strlen(*text) != n)
-        return SP_FAIL(SP_EUSAGE, "%s%s is no deck: %s", from, path,
-                       n > MAX_DECK_BYTES ? "larger than 16 MiB"
-                                          : "it is a binary file");
+    if (n < 0 && !error) { /* an empty file */
+        free(*text);
+        *text = strdup("");
+        error = *text ? 0 : ENOMEM;
+    }
+    if (error)
+        return SP_FAIL(error == ENOMEM ? SP_EMEM : SP_EUSAGE,
+                       "%scannot read the deck %s: %s", from, path, strerror(error));
+    if (n > 0 && (*text)[n - 1] == '\0')
+        return SP_FAIL(SP_EUSAGE, "%s%s is no deck: it is a binary file", from, path);
     return SP_OK;
 }
 
