@@ -57,6 +57,21 @@ void sp_laz_codec_destroy(laz_codec *z)
     *z = (laz_codec){0};
 }
 
+sp_status sp_laz_extra_create(laz_codec *z, int n, unsigned symbols,
+                              const bool *is_used, laz_model ***models)
+{
+    *models = sp_laz_pool_take(&z->pool, (size_t)n * sizeof **models);
+    if (!*models)
+        return SP_EMEM;
+    for (int i = 0; i < n; i++) {
+        if (is_used && !is_used[i])
+            continue;
+        SP_TRY(sp_laz_pool_reserve(&z->pool, 1));
+        (*models)[i] = sp_laz_model_create(&z->pool, symbols);
+    }
+    return SP_OK;
+}
+
 sp_status sp_laz_codec_begin(laz_codec *z, const unsigned char *record)
 {
     assert(z->format && record);

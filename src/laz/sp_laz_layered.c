@@ -314,22 +314,6 @@ LAZ_INLINE bool code_point(laz_codec *z, unsigned char *p, bool enc)
 
 /* ---- the items behind the point ---- */
 
-static sp_status create_extra(laz_codec *z, side *e, int channel)
-{
-    size_t n = (size_t)e->item->bytes;
-
-    e->extra[channel] = sp_laz_pool_take(&z->pool, n * sizeof *e->extra[channel]);
-    if (!e->extra[channel])
-        return SP_EMEM;
-    for (size_t i = 0; i < n; i++) {
-        if (z->pool.is_decoding && !z->is_used[e->layer + (int)i])
-            continue;
-        SP_TRY(sp_laz_pool_reserve(&z->pool, 1));
-        e->extra[channel][i] = sp_laz_model_create(&z->pool, 256);
-    }
-    return SP_OK;
-}
-
 /* Begins the context of a channel with the item's bytes of another one's last point. */
 static sp_status open_side(laz_codec *z, side *e, int channel,
                            const unsigned char *last)
@@ -340,7 +324,11 @@ static sp_status open_side(laz_codec *z, side *e, int channel,
     memset(e->nir[channel], 0, sizeof e->nir[channel]);
     e->waves[channel] = (laz_waves){0};
     laz_waves_open(&e->waves[channel]);
-    return e->item->type == SP_LAZ_BYTE14 ? create_extra(z, e, channel) : SP_OK;
+    if (e->item->type != SP_LAZ_BYTE14)
+        return SP_OK;
+    return sp_laz_extra_create(z, e->item->bytes, 256,
+                               z->pool.is_decoding ? z->is_used + e->layer : NULL,
+                               &e->extra[channel]);
 }
 
 /* Version 3 has two errors that are part of the format now, and that version 4 is

@@ -371,21 +371,6 @@ void sp_laz_pointwise_destroy(laz_codec *z)
     z->pointwise = NULL;
 }
 
-static sp_status create_extra(laz_codec *z, const sp_laz_item *item)
-{
-    laz_pointwise *s = z->pointwise;
-    size_t n = (size_t)item->bytes;
-
-    s->extra = sp_laz_pool_take(&z->pool, n * sizeof *s->extra);
-    if (!s->extra)
-        return SP_EMEM;
-    for (size_t i = 0; i < n; i++) {
-        SP_TRY(sp_laz_pool_reserve(&z->pool, 1));
-        s->extra[i] = sp_laz_model_create(&z->pool, item->version == 1 ? 9 : 256);
-    }
-    return SP_OK;
-}
-
 sp_status sp_laz_pointwise_begin(laz_codec *z)
 {
     laz_pointwise *s = z->pointwise;
@@ -408,7 +393,8 @@ sp_status sp_laz_pointwise_begin(laz_codec *z)
         if (item->type == SP_LAZ_GPSTIME11)
             laz_times_open(&s->times, sp_get64(z->last + item->at));
         if (item->type == SP_LAZ_BYTE)
-            SP_TRY(create_extra(z, item));
+            SP_TRY(sp_laz_extra_create(z, item->bytes, item->version == 1 ? 9 : 256,
+                                       NULL, &s->extra));
     }
     return SP_OK;
 }
