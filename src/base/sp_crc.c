@@ -1,5 +1,5 @@
-/* CRC32C through tables, 8 bytes at a time, which runs everywhere; and the choice of the
- * fastest form that the processor has. */
+/* CRC32C through tables, 8 bytes at a time, which runs everywhere; and the choice of
+ * the fastest form that the processor has. */
 #include "base/sp_crc.h"
 
 #include <assert.h>

@@ -36,7 +36,7 @@ typedef struct sp_crc_form {
     /* Has this processor the form? Fills its tables. NULL: every processor has it. */
     bool (*is_here)(void);
     uint32_t (*sum)(uint32_t crc, const void *data, size_t bytes);
-    /* The sum and the test in one pass; NULL: piece after piece, which is in the cache. */
+    /* The sum and the test in one pass; NULL: one after the other, piece by piece. */
     uint32_t (*checked)(uint32_t crc, const void *data, size_t bytes, sp_word kind,
                         bool *is_invalid);
 } sp_crc_form;

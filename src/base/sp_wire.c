@@ -9,16 +9,6 @@
 /* The least that a text takes: its length and the flag that it is there. */
 enum { TEXT_BYTES = 9 };
 
-static bool make_room(sp_wire *wire, size_t bytes)
-{
-    const size_t needed = wire->size + bytes;
-
-    if (sp_list_reserve(&wire->data, &wire->room, needed > 4096 ? needed : 4096))
-        return true;
-    wire->rc = SP_FAIL(SP_EMEM, "no memory for a message of %zu bytes", needed);
-    return false;
-}
-
 static bool is_short(sp_wire *wire, size_t bytes)
 {
     if (bytes <= wire->size - wire->at)
@@ -29,6 +19,8 @@ static bool is_short(sp_wire *wire, size_t bytes)
 
 void sp_wire_bytes(sp_wire *wire, void *data, size_t bytes)
 {
+    const size_t end = wire->size + bytes;
+
     assert(bytes == 0 || data);
     assert(wire->at <= wire->size);
     if (wire->rc != SP_OK || bytes == 0)
@@ -38,10 +30,11 @@ void sp_wire_bytes(sp_wire *wire, void *data, size_t bytes)
             return;
         memcpy(data, wire->data + wire->at, bytes);
         wire->at += bytes;
-    } else if (make_room(wire, bytes)) {
+    } else if (sp_list_reserve(&wire->data, &wire->room, end > 4096 ? end : 4096)) {
         memcpy(wire->data + wire->size, data, bytes);
-        wire->size += bytes;
-    }
+        wire->size = end;
+    } else
+        wire->rc = SP_FAIL(SP_EMEM, "no memory for a message of %zu bytes", end);
 }
 
 void sp_wire_flag(sp_wire *wire, bool *flag)

@@ -30,8 +30,8 @@ void sp_wire_flag(sp_wire *wire, bool *flag);
 /* A number of things that each take at least `least` bytes: SP_EDATA where a buffer
  * that is read cannot hold so many. */
 void sp_wire_count(sp_wire *wire, int64_t *n, size_t least);
-/* A struct of so many bytes that may be absent: true if its content follows. One that is
- * read is calloc'd, an absent one NULL. */
+/* A struct of so many bytes that may be absent: true if its content follows. One that
+ * is read is calloc'd, an absent one NULL. */
 bool sp_wire_struct(sp_wire *wire, void **data, size_t bytes);
 /* Texts and arrays that are read are malloc'd; NULL stays NULL. One zero byte more ends
  * an array. */

@@ -89,8 +89,8 @@ INLINE size_t tile_words(int c_in, int c_out)
     return (size_t)chunks(c_in) * EDGE * (size_t)padded_columns(c_out);
 }
 
-/* The tile of channels j .. j + 15: two follow one another, and `step` words lie between
- * one pair of tiles and the next. */
+/* The tile of channels j .. j + 15: two follow one another, and `step` words lie
+ * between one pair of tiles and the next. */
 INLINE uint32_t *tile_of(uint32_t *first, size_t step, int j)
 {
     return first + (size_t)(j / (2 * EDGE)) * step + (j / EDGE % 2) * SQUARE;

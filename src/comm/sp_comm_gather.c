@@ -9,11 +9,6 @@
 
 enum { TAG = 1 };
 
-static size_t n_pieces_of(size_t bytes)
-{
-    return (bytes + PIECE_BYTES - 1) / PIECE_BYTES;
-}
-
 /* Posts the receives or sends of one rank's bytes in pieces; *n counts the requests. */
 static sp_status post_pieces(sp_comm *comm, bool is_receive, void *data, size_t bytes,
                              int peer, MPI_Request *requests, size_t *n)
@@ -79,7 +74,7 @@ static sp_status allocate_exchange(sp_comm *comm, exchange *e, MPI_Request **req
     size_t n = 1, received = 0;
 
     for (int r = 0; r < 2 * comm->size; r++)
-        n += n_pieces_of((size_t)e->counts[r]);
+        n += ((size_t)e->counts[r] + PIECE_BYTES - 1) / PIECE_BYTES;
     for (int r = 0; r < comm->size; r++) {
         sizes[r] = (size_t)e->counts[comm->size + r];
         received += sizes[r];

@@ -41,16 +41,11 @@ static sp_status mpi_test(sp_transport *t, sp_sum *sum, bool *is_done)
     return SP_OK;
 }
 
-static sp_status mpi_join(sp_transport *t, sp_sum *sum)
-{
-    return sp_transport_wait(t, sum);
-}
-
 static const sp_transport_ops mpi_ops = {.name = "mpi",
                                          .allreduce = mpi_allreduce,
                                          .post = mpi_post,
                                          .test = mpi_test,
-                                         .join = mpi_join};
+                                         .join = sp_transport_wait};
 
 /* ---- the host between device and MPI ---- */
 

@@ -46,8 +46,8 @@ SP_OPERATIONS(SP_CPU_DECLARE)
  * takes where be->sums is SP_SUMS_AUTO. SP_CPU_ISA counts. Local. */
 sp_bf16_sums sp_cpu_order(void);
 /* Has this processor the instructions of x86-64 that these kernels use? For AMX, which
- * the system must grant: may this process use its tiles? That holds for all threads, also
- * those to come. Local. Only in builds that have such kernels (cpu_x86.c). */
+ * the system must grant: may this process use its tiles? That holds for all threads,
+ * also those to come. Local. Only in builds that have such kernels (cpu_x86.c). */
 bool sp_cpu_has_avx2(void);
 bool sp_cpu_has_avx512(void);
 bool sp_cpu_has_avx512bf16(void);

@@ -17,7 +17,7 @@ static bool is_here(const sp_cpu_isa *isa)
     return !isa->is_here || isa->is_here();
 }
 
-/* The version of this name; NULL where this build or this processor does not have it. */
+/* The version of this name; NULL where this build or this processor lacks it. */
 static const sp_cpu_isa *find(const char *name)
 {
     for (int i = 0; i < N_VERSIONS; i++)

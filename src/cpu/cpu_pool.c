@@ -184,13 +184,6 @@ sp_status sp_cpu_global_pool(sp_backend *be, sp_tensor x, const int32_t *sample_
     return SP_OK;
 }
 
-static void add_mean_grad(sp_tensor dy, int b, int32_t row, int32_t end, sp_tensor dx)
-{
-    for (int32_t i = row; i < end; i++)
-        for (int j = 0; j < dy.c; j++)
-            add_to(dx, i, j, sp_get(dy, b, j) / (float)(end - row));
-}
-
 sp_status sp_cpu_global_pool_grad(sp_backend *be, sp_tensor dy,
                                   const int32_t *sample_row, int n_samples,
                                   const int32_t *argmax, sp_tensor dx)
@@ -199,8 +192,10 @@ sp_status sp_cpu_global_pool_grad(sp_backend *be, sp_tensor dy,
 #pragma omp parallel for num_threads(be->threads)
     for (int b = 0; b < n_samples; b++) {
         const int32_t *at = argmax ? argmax + (size_t)b * (size_t)dy.c : NULL;
-        if (!at)
-            add_mean_grad(dy, b, sample_row[b], sample_row[b + 1], dx);
+        const int32_t row = sample_row[b], end = sample_row[b + 1];
+        for (int32_t i = row; !at && i < end; i++)
+            for (int j = 0; j < dy.c; j++)
+                add_to(dx, i, j, sp_get(dy, b, j) / (float)(end - row));
         for (int j = 0; at && j < dy.c; j++)
             if (at[j] >= 0)
                 add_to(dx, at[j], j, sp_get(dy, b, j));

@@ -9,10 +9,10 @@
 
 #define UNROLL _Pragma("GCC unroll 16")
 #define INLINE static inline __attribute__((always_inline))
-/* IVDEP tells the compiler that the iterations of the next loop are independent. SHUFFLE
- * selects lanes of v, or SHUFFLE_2 of x and y joined, in the order that the vector `from`
- * names: clang has this builtin for literal orders only, and makes the same instruction of
- * the loop. */
+/* IVDEP tells the compiler that the iterations of the next loop are independent.
+ * SHUFFLE selects lanes of v, or SHUFFLE_2 of x and y joined, in the order that the
+ * vector `from` names: clang has this builtin for literal orders only, and makes the
+ * same instruction of the loop. */
 #ifdef __clang__
 #define IVDEP            _Pragma("clang loop vectorize(assume_safety)")
 #define SHUFFLE(v, from) SHUFFLE_2(v, v, from)

@@ -168,15 +168,6 @@ static sp_status read_numbers(const sp_key *key, sp_doubles *to,
     return SP_OK;
 }
 
-static sp_status not_a_choice(const sp_key *key, const char *text, const char *where)
-{
-    char nearest[SP_NAME];
-
-    sp_choice_nearest(key->names, text, nearest);
-    return SP_FAIL(SP_EUSAGE, "%s: %s.%s = \"%.80s\" is none of %s; nearest is \"%s\"",
-                   where, key->section, key->name, text, key->names, nearest);
-}
-
 static sp_status set_resume(sp_resume *resume, const char *text)
 {
     static const char *const word[] = {SP_RESUMES(SP_CHOICE_WORD)};
@@ -192,6 +183,7 @@ sp_status sp_deck_set_text(sp_config *config, const sp_key *key, const char *tex
                            const char *where)
 {
     void *field = sp_key_field(config, key);
+    char nearest[SP_NAME];
     int i;
 
     assert(config && key && text && where);
@@ -204,8 +196,12 @@ sp_status sp_deck_set_text(sp_config *config, const sp_key *key, const char *tex
         return sp_strings_add(field, text);
     }
     i = sp_choice_find(key->names, text);
-    if (i < 0)
-        return not_a_choice(key, text, where);
+    if (i < 0) {
+        sp_choice_nearest(key->names, text, nearest);
+        return SP_FAIL(SP_EUSAGE,
+                       "%s: %s.%s = \"%.80s\" is none of %s; nearest is \"%s\"", where,
+                       key->section, key->name, text, key->names, nearest);
+    }
     if (key->type == SP_KEY_WEIGHTS)
         config->train.class_weights.kind = (sp_class_weights)i;
     else
@@ -238,16 +234,6 @@ static sp_status set_integer(void *field, const sp_key *key, const config_settin
                        key->name, value, INT_MAX);
     else
         *(int *)field = (int)value;
-    return SP_OK;
-}
-
-static sp_status set_real(double *field, const sp_key *key, const config_setting_t *s,
-                          const char *where)
-{
-    if (!config_setting_is_number(s))
-        return wrong_type(key, "a number", where, s);
-    SP_TRY(check_range(key, number(s), where));
-    *field = number(s);
     return SP_OK;
 }
 
@@ -290,7 +276,11 @@ sp_status sp_deck_set(sp_config *config, const sp_key *key, const config_setting
     case SP_KEY_INT64:
         return set_integer(field, key, s, where);
     case SP_KEY_REAL:
-        return set_real(field, key, s, where);
+        if (!config_setting_is_number(s))
+            return wrong_type(key, "a number", where, s);
+        SP_TRY(check_range(key, number(s), where));
+        *(double *)field = number(s);
+        return SP_OK;
     case SP_KEY_REALS:
     case SP_KEY_INTS:
         return read_numbers(key, field, s, where);

@@ -135,15 +135,11 @@ static void check_dataset(const sp_h5_entry *entry, int64_t file_bytes, char *wh
         sp_h5_chunks_check(entry->chunks, file_bytes, why, size);
 }
 
-static int compare_names(const char *a, const char *b)
-{
-    return strcmp(a + (*a == '/'), b + (*b == '/'));
-}
-
 static int by_name(const void *a, const void *b)
 {
-    return compare_names(((const sp_h5_entry *)a)->name,
-                         ((const sp_h5_entry *)b)->name);
+    const char *x = ((const sp_h5_entry *)a)->name, *y = ((const sp_h5_entry *)b)->name;
+
+    return strcmp(x + (*x == '/'), y + (*y == '/'));
 }
 
 static sp_status check_entry(sp_h5_entry *entry, int64_t file_bytes)

@@ -90,18 +90,12 @@ static void put_frame(sp_status status, const void *data, size_t bytes)
         _exit(1); /* the parent has died */
 }
 
-static int64_t size_of(const char *path)
-{
-    struct stat st;
-
-    return stat(path, &st) == 0 ? (int64_t)st.st_size : 0;
-}
-
 /* Sets the limits for one file. Whatever limit ends this process, the parent names the
  * file. */
 static void limit_file(const char *path)
 {
-    int64_t bytes = size_of(path), memory = MEMORY_MOST;
+    struct stat st;
+    int64_t bytes = stat(path, &st) == 0 ? st.st_size : 0, memory = MEMORY_MOST;
     int64_t more = bytes / WORK_BYTES_S < MORE_S ? bytes / WORK_BYTES_S : MORE_S;
     const struct itimerval work = {.it_value.tv_sec = WORK_S + more};
 

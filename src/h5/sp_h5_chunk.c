@@ -167,15 +167,9 @@ bool sp_h5_chunks_check(const sp_h5_chunks *c, int64_t file_bytes, char *why,
     return true;
 }
 
-static uint64_t next_serial(void)
-{
-    static _Atomic uint64_t last;
-
-    return atomic_fetch_add(&last, 1) + 1;
-}
-
 void sp_h5_chunks_wire(sp_wire *wire, sp_h5_chunks **chunks)
 {
+    static _Atomic uint64_t last_serial;
     sp_h5_chunks *c;
 
     if (!sp_wire_struct(wire, (void **)chunks, sizeof *c))
@@ -193,7 +187,7 @@ void sp_h5_chunks_wire(sp_wire *wire, sp_h5_chunks **chunks)
     sp_wire_array(wire, (void **)&c->mask, c->n, sizeof *c->mask);
     sp_wire_bytes(wire, &c->compact_bytes, sizeof c->compact_bytes);
     sp_wire_array(wire, (void **)&c->compact, c->compact_bytes, 1);
-    c->serial = next_serial();
+    c->serial = atomic_fetch_add(&last_serial, 1) + 1;
 }
 
 void sp_h5_chunks_free(sp_h5_chunks *chunks)
@@ -208,13 +202,6 @@ void sp_h5_chunks_free(sp_h5_chunks *chunks)
 }
 
 /* ---- bands ---- */
-
-static sp_status read_stored(sp_h5_steps *steps, const sp_h5_chunks *c, int fd,
-                             const char *where, int64_t i)
-{
-    SP_TRY(sp_h5_room(&steps->stored, &steps->stored_room, c->bytes[i], where));
-    return sp_file_read_at(fd, where, steps->stored, c->bytes[i], c->at[i]);
-}
 
 /* Copies from dimension d on the part of a chunk that lies within the dataset. `at` is
  * the chunk's first element, counted from the band's first row. */
@@ -243,6 +230,7 @@ static sp_status fill(sp_h5_unpacker *u, const sp_h5_chunks *c, int fd,
 {
     size_t chunk_bytes = (size_t)bytes_of(c, c->chunk, c->chunk[0]);
     int64_t per_band = c->n / grid(c, 0), at[SP_H5_RANK] = {index * c->chunk[0]};
+    sp_h5_steps *steps = &u->steps;
     unsigned char *chunk;
 
     for (int64_t k = 0; k < per_band; k++) {
@@ -250,8 +238,9 @@ static sp_status fill(sp_h5_unpacker *u, const sp_h5_chunks *c, int fd,
 
         for (int d = c->rank - 1; d > 0; rest /= grid(c, d), d--)
             at[d] = rest % grid(c, d) * c->chunk[d];
-        SP_TRY(read_stored(&u->steps, c, fd, where, i));
-        SP_TRY(sp_h5_undo(&u->steps, c, i, chunk_bytes, where, &chunk));
+        SP_TRY(sp_h5_room(&steps->stored, &steps->stored_room, c->bytes[i], where));
+        SP_TRY(sp_file_read_at(fd, where, steps->stored, c->bytes[i], c->at[i]));
+        SP_TRY(sp_h5_undo(steps, c, i, chunk_bytes, where, &chunk));
         place(c, at, 0, chunk, rows);
         sp_pulse_beat();
     }

@@ -40,8 +40,8 @@ sp_status sp_laz_codec_begin(laz_codec *z, const unsigned char *record);
 sp_status sp_laz_codec_decode(laz_codec *z, unsigned char *records, int64_t n);
 sp_status sp_laz_codec_encode(laz_codec *z, const unsigned char *records, int64_t n);
 
-/* Creates the models of n extra bytes, of so many symbols, in the pool of the chunk; but
- * for those that are not used (NULL: all are). SP_EMEM. */
+/* Creates the models of n extra bytes, of so many symbols, in the pool of the chunk,
+ * but for those that are not used (NULL: all are). SP_EMEM. */
 sp_status sp_laz_extra_create(laz_codec *z, int n, unsigned symbols,
                               const bool *is_used, laz_model ***models);
 

@@ -216,15 +216,6 @@ sp_status sp_laz_encode_begin(laz_coder *c)
     return SP_OK;
 }
 
-static void put_zeros(laz_coder *c, int n)
-{
-    for (; n > 0; n--) {
-        if (c->at == c->end)
-            sp_laz_grow(c);
-        *c->at++ = 0;
-    }
-}
-
 /* Writes the few bytes that decide for the interval, whatever follows them, and zeros,
  * so that a decoder, which reads ahead, has read exactly all bytes at the end. */
 void sp_laz_encode_end(laz_coder *c)
@@ -235,7 +226,11 @@ void sp_laz_encode_end(laz_coder *c)
     laz_raise(c, is_long ? LAZ_SHORTEST : LAZ_SHORTEST >> 1);
     c->length = is_long ? LAZ_SHORTEST >> 1 : LAZ_SHORTEST >> 9;
     laz_scale_encoder(c);
-    put_zeros(c, is_long ? 3 : 2);
+    for (int n = is_long ? 3 : 2; n > 0; n--) {
+        if (c->at == c->end)
+            sp_laz_grow(c);
+        *c->at++ = 0;
+    }
 }
 
 /* ---- decoding ---- */

@@ -95,16 +95,6 @@ static uint32_t crc_of(const sp_recipe *r)
 
 /* ---- writing ---- */
 
-static sp_status write_columns(sp_h5 *file, const sp_recipe *r)
-{
-    SP_TRY(
-        sp_h5_attr_write_texts(file, GROUP, "column_names", r->n_columns, r->column));
-    SP_TRY(
-        sp_h5_attr_write_texts(file, GROUP, "column_sources", r->n_columns, r->source));
-    return sp_h5_attr_write(file, GROUP, "column_divisors", SP_H5_F64, r->n_columns,
-                            r->divisor);
-}
-
 sp_status sp_recipe_write(sp_h5 *file, const sp_recipe *r)
 {
     int64_t version;
@@ -126,7 +116,12 @@ sp_status sp_recipe_write(sp_h5 *file, const sp_recipe *r)
         if (*text_of(r, i))
             SP_TRY(
                 sp_h5_attr_write_texts(file, GROUP, texts[i].name, -1, text_of(r, i)));
-    SP_TRY(write_columns(file, r));
+    SP_TRY(
+        sp_h5_attr_write_texts(file, GROUP, "column_names", r->n_columns, r->column));
+    SP_TRY(
+        sp_h5_attr_write_texts(file, GROUP, "column_sources", r->n_columns, r->source));
+    SP_TRY(sp_h5_attr_write(file, GROUP, "column_divisors", SP_H5_F64, r->n_columns,
+                            r->divisor));
     if (r->n_formats > 0)
         SP_TRY(sp_h5_attr_write_texts(file, GROUP, "formats", r->n_formats, r->format));
     if (r->alignment > 0)
