@@ -404,28 +404,21 @@ sp_status sp_comm_allreduce(sp_comm *comm, sp_scope scope, void *data, size_t co
 
 sp_status sp_comm_barrier(sp_comm *comm)
 {
-    MPI_Request request;
-
-    if (comm->size == 1)
-        return SP_OK;
-    SP_MPI(Ibarrier(comm->impl->world, &request));
-    SP_TRY(sp_comm_wait_all(comm, 1, &request));
+    if (comm->size > 1)
+        SP_MPI_WAIT(comm, Ibarrier(comm->impl->world, &request));
     return SP_OK;
 }
 
 sp_status sp_comm_bcast(sp_comm *comm, void *data, size_t bytes, int root)
 {
-    MPI_Request request;
-
     assert(0 <= root && root < comm->size && (data || bytes == 0));
     if (comm->size == 1)
         return SP_OK;
     for (size_t done = 0; done < bytes; done += PIECE_BYTES) {
         int n = (int)(bytes - done < PIECE_BYTES ? bytes - done : PIECE_BYTES);
 
-        SP_MPI(Ibcast((char *)data + done, n, MPI_BYTE, root, comm->impl->world,
-                      &request));
-        SP_TRY(sp_comm_wait_all(comm, 1, &request));
+        SP_MPI_WAIT(comm, Ibcast((char *)data + done, n, MPI_BYTE, root,
+                                 comm->impl->world, &request));
     }
     return SP_OK;
 }

@@ -31,12 +31,10 @@ static sp_status count_cores(sp_comm *comm)
     struct sp_comm_impl *impl = comm->impl;
     uint64_t set[SP_CORE_WORDS];
     int quota = sp_machine_core_quota(), n, ranks;
-    MPI_Request request;
 
     sp_machine_cores(set);
-    SP_MPI(Iallreduce(MPI_IN_PLACE, set, SP_CORE_WORDS, MPI_UINT64_T, MPI_BOR,
-                      impl->node, &request));
-    SP_TRY(sp_comm_wait_all(comm, 1, &request));
+    SP_MPI_WAIT(comm, Iallreduce(MPI_IN_PLACE, set, SP_CORE_WORDS, MPI_UINT64_T,
+                                 MPI_BOR, impl->node, &request));
     n = sp_machine_count(set);
     comm->node_cores = n < quota ? n : quota;
     SP_MPI(Comm_size(impl->node, &ranks));
@@ -74,12 +72,10 @@ static sp_status number_nodes(sp_comm *comm)
 {
     struct sp_comm_impl *impl = comm->impl;
     int leader = comm->rank, *leaders = impl->node_of_rank;
-    MPI_Request request;
 
-    SP_MPI(Ibcast(&leader, 1, MPI_INT, 0, impl->node, &request));
-    SP_TRY(sp_comm_wait_all(comm, 1, &request));
-    SP_MPI(Iallgather(&leader, 1, MPI_INT, leaders, 1, MPI_INT, impl->world, &request));
-    SP_TRY(sp_comm_wait_all(comm, 1, &request));
+    SP_MPI_WAIT(comm, Ibcast(&leader, 1, MPI_INT, 0, impl->node, &request));
+    SP_MPI_WAIT(comm, Iallgather(&leader, 1, MPI_INT, leaders, 1, MPI_INT, impl->world,
+                                 &request));
     comm->n_nodes = 0;
     for (int r = 0; r < comm->size; r++) {
         /* a leader precedes its followers, so its own entry is its node's number by
@@ -94,11 +90,10 @@ static sp_status number_nodes(sp_comm *comm)
 static sp_status greatest_in_node(void *arg, int64_t *value, int n)
 {
     sp_comm *comm = arg;
-    MPI_Request request;
 
-    SP_MPI(Iallreduce(MPI_IN_PLACE, value, n, MPI_INT64_T, MPI_MAX, comm->impl->node,
-                      &request));
-    return sp_comm_wait_all(comm, 1, &request);
+    SP_MPI_WAIT(comm, Iallreduce(MPI_IN_PLACE, value, n, MPI_INT64_T, MPI_MAX,
+                                 comm->impl->node, &request));
+    return SP_OK;
 }
 
 /* Opens the memory that the ranks of a node share, unless SP_NODE_MEMORY (sp_comm.h) is
@@ -116,10 +111,7 @@ static sp_status share_memory(sp_comm *comm)
 /* Duplicates the world. MPI_Comm_dup would spin. */
 static sp_status duplicate(sp_comm *comm, MPI_Comm *copy)
 {
-    MPI_Request request;
-
-    SP_MPI(Comm_idup(comm->impl->world, copy, &request));
-    SP_TRY(sp_comm_wait_all(comm, 1, &request));
+    SP_MPI_WAIT(comm, Comm_idup(comm->impl->world, copy, &request));
     return SP_OK;
 }
 
@@ -147,13 +139,11 @@ static sp_status open_node(sp_comm *comm)
 {
     struct sp_comm_impl *impl = comm->impl;
     uint64_t hash = hash_node(comm), ends[3] = {hash, ~hash};
-    MPI_Request request;
 
     impl->node_of_rank = malloc(sizeof *impl->node_of_rank * (size_t)comm->size);
     ends[2] = !impl->node_of_rank;
-    SP_MPI(Iallreduce(MPI_IN_PLACE, ends, 3, MPI_UINT64_T, MPI_MAX, impl->world,
-                      &request));
-    SP_TRY(sp_comm_wait_all(comm, 1, &request));
+    SP_MPI_WAIT(comm, Iallreduce(MPI_IN_PLACE, ends, 3, MPI_UINT64_T, MPI_MAX,
+                                 impl->world, &request));
     if (ends[2])
         return SP_FAIL(SP_EMEM, "no memory for a table of %d ranks", comm->size);
     if (ends[0] == ~ends[1])

@@ -36,17 +36,15 @@ typedef struct exchange {
 
 static sp_status share_counts(sp_comm *comm, exchange *e)
 {
-    MPI_Request request;
-
     for (int r = 0; r < comm->size; r++)
         e->counts[r] = (int64_t)e->bytes[r];
     if (comm->size == 1) {
         e->counts[1] = e->counts[0];
         return SP_OK;
     }
-    SP_MPI(Ialltoall(e->counts, 1, MPI_INT64_T, e->counts + comm->size, 1, MPI_INT64_T,
-                     comm->impl->world, &request));
-    return sp_comm_wait_all(comm, 1, &request);
+    SP_MPI_WAIT(comm, Ialltoall(e->counts, 1, MPI_INT64_T, e->counts + comm->size, 1,
+                                MPI_INT64_T, comm->impl->world, &request));
+    return SP_OK;
 }
 
 /* Receives are posted before anything is sent. */

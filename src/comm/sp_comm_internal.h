@@ -47,4 +47,13 @@ sp_status sp_comm_wait_all(sp_comm *comm, int n, MPI_Request *requests);
             return sp_comm_mpi_fail(error_, "MPI_" #call);                             \
     } while (0)
 
+/* Calls an operation that does not block, whose last argument is &request, and waits
+ * for it. */
+#define SP_MPI_WAIT(comm, call)                                                        \
+    do {                                                                               \
+        MPI_Request request;                                                           \
+        SP_MPI(call);                                                                  \
+        SP_TRY(sp_comm_wait_all(comm, 1, &request));                                   \
+    } while (0)
+
 #endif

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_list.h"
 #include "deck/sp_deck_text.h"
 
 enum { WHERE_BYTES = 512 };
@@ -110,13 +111,9 @@ void sp_strings_free(sp_strings *s)
 
 sp_status sp_strings_add(sp_strings *to, const char *text)
 {
-    char **at = realloc(to->at, ((size_t)to->n + 1) * sizeof *at);
-
-    if (!at)
+    if (!sp_list_grow(&to->at, to->n, sizeof *to->at) ||
+        !(to->at[to->n] = strdup(text)))
         return SP_FAIL(SP_EMEM, "no memory for a text");
-    to->at = at;
-    to->at[to->n] = NULL;
-    SP_TRY(set_string(&to->at[to->n], text));
     to->n++;
     return SP_OK;
 }

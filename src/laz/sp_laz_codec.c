@@ -6,16 +6,10 @@
 
 int sp_laz_layers(const sp_laz_item *item)
 {
-    switch (item->type) {
-    case SP_LAZ_POINT14:
-        return 9;
-    case SP_LAZ_RGBNIR14:
-        return 2;
-    case SP_LAZ_BYTE14:
-        return item->bytes;
-    default:
-        return 1;
-    }
+    return item->type == SP_LAZ_POINT14    ? 9
+           : item->type == SP_LAZ_RGBNIR14 ? 2
+           : item->type == SP_LAZ_BYTE14   ? item->bytes
+                                           : 1;
 }
 
 sp_status sp_laz_codec_create(laz_codec *z, const sp_laz_format *format,
