@@ -22,10 +22,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 enum { SP_EXACT_LIMBS = 3 };
 #define SP_EXACT_TOP 0x1p36 /* the magnitude of a summand must stay below this */
 
@@ -39,7 +35,4 @@ void sp_exact_add_f32(int64_t *sum, const float *x, size_t n);
 void sp_exact_get_f64(const int64_t *sum, double *x, size_t n);
 void sp_exact_get_f32(const int64_t *sum, float *x, size_t n);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -1,5 +1,3 @@
-#include "config.h"
-
 #include "base/sp_file.h"
 
 #include <assert.h>

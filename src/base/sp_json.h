@@ -23,10 +23,6 @@
 
 #include "base/sp_error.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* A writer. The caller zeroes it before first use and destroys it at the end. */
 typedef struct sp_json {
     char *text; /* [capacity] holds `length` bytes and a NUL */
@@ -54,7 +50,4 @@ void sp_json_end_object(sp_json *json);
 void sp_json_begin_array(sp_json *json, const char *key);
 void sp_json_end_array(sp_json *json);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -1,5 +1,3 @@
-#include "config.h"
-
 #include "base/sp_machine.h"
 
 #include <assert.h>
@@ -8,7 +6,6 @@
 #include <math.h>
 #include <sched.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>

@@ -8,10 +8,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* A set of cores is an array of this many 64-bit words, one bit a core, wide enough for
  * any machine. */
 enum { SP_CORE_WORDS = 128 };
@@ -52,7 +48,4 @@ const char *sp_machine_processor(void);
  * started again; empty where the system states none. */
 const char *sp_machine_boot(void);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -20,10 +20,6 @@
 
 #include "base/sp_error.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 typedef struct sp_named {
     const char *name;
     const char *takes; /* what stands behind the name: "FILE"; NULL: nothing does */
@@ -102,7 +98,4 @@ sp_status sp_option_real(const char *name, const char *text, bool or_0, double *
  */
 sp_status sp_option_alone(int argc, char **argv);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -6,10 +6,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* Number of bytes of the valid UTF-8 character at `text`; 0 if there is none. */
 size_t sp_text_character(const char *text);
 
@@ -35,7 +31,4 @@ bool sp_text_is_ascii(const char *text, size_t bytes);
 /* The first of n names that is `wanted`; -1: none. */
 int sp_text_find(int n, char *const *name, const char *wanted);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

@@ -17,10 +17,6 @@
 #include "base/sp_machine.h"
 #include "comm/sp_comm.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* Writes to near those cores of `allowed` that are nearest to the device with this PCI
  * id ("0000:3b:00.0"), or all of them if the topology does not tell. Local. */
 void sp_affinity_near(const uint64_t allowed[SP_CORE_WORDS], const char *pci,
@@ -39,7 +35,4 @@ int sp_affinity_share(const uint64_t set[SP_CORE_WORDS], int index, int n,
  * where it is. SP_EMPI. */
 sp_status sp_affinity_bind(sp_comm *comm, const char *pci, char *text, size_t bytes);
 
-#ifdef __cplusplus
-}
-#endif
 #endif

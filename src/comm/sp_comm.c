@@ -1,12 +1,9 @@
-#include "config.h"
-
 #include "comm/sp_comm.h"
 
 #include <assert.h>
 #include <dlfcn.h>
 #include <limits.h>
 #include <sched.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>

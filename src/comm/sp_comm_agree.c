@@ -1,5 +1,3 @@
-#include "config.h"
-
 #include "comm/sp_comm.h"
 
 #define XXH_INLINE_ALL

@@ -1,6 +1,4 @@
 /* Which ranks are on one node, and what they share there: cores and memory. */
-#include "config.h"
-
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,3 @@
-#include "config.h"
-
 #include "comm/sp_comm_node.h"
 
 #include <assert.h>

@@ -1,5 +1,3 @@
-#include "config.h"
-
 #include "comm/sp_link.h"
 
 #include <arpa/inet.h>

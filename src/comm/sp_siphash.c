@@ -1,7 +1,5 @@
 #include <assert.h>
 
-#include "config.h"
-
 #include "comm/sp_siphash.h"
 
 typedef struct state {

@@ -1,5 +1,3 @@
-#include "config.h"
-
 #include "deck/sp_deck.h"
 
 #include <assert.h>

@@ -1,5 +1,3 @@
-#include "config.h"
-
 #include "h5/sp_h5_child.h"
 
 #include <assert.h>

@@ -5,7 +5,6 @@
  * failure, since a file may hold much that nobody reads. */
 #include <assert.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,3 @@
-#include "config.h"
-
 #include "process/sp_child.h"
 
 #include <assert.h>

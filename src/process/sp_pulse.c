@@ -3,7 +3,6 @@
 #include <assert.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stddef.h>
 
 #include "base/sp_log.h"
 

@@ -1,5 +1,3 @@
-#include "config.h"
-
 #include "process/sp_start.h"
 
 #include <ctype.h>

@@ -1,12 +1,9 @@
-#include "config.h"
-
 #include "show/sp_events_record.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,3 @@
-#include "config.h"
-
 #include "show/sp_terminal.h"
 
 #include <assert.h>
