@@ -1,7 +1,6 @@
 /* Named ranges for NVIDIA's profilers: Nsight Systems shows steps, layers, plans and
  * sums above the kernels. NVTX is a header alone; without a profiler a range costs a
  * test of a pointer. A build without the header has no ranges. */
-#include "config.h"
 #include "cuda/device/cuda_ops.h"
 
 #if SP_WITH_NVTX

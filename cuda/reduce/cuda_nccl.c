@@ -1,5 +1,3 @@
-#include "config.h"
-
 #include "cuda/reduce/cuda_nccl.h"
 
 #include <dlfcn.h>

@@ -1,5 +1,3 @@
-#include "config.h"
-
 #include "label/label_files.h"
 
 #include <assert.h>

@@ -1,5 +1,3 @@
-#include "config.h"
-
 #include "run/sp_heartbeat.h"
 
 #include <assert.h>

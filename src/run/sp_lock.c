@@ -1,5 +1,3 @@
-#include "config.h"
-
 #include "run/sp_lock.h"
 
 #include <assert.h>

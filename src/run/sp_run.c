@@ -1,5 +1,3 @@
-#include "config.h"
-
 #include "run/sp_run.h"
 
 #include <assert.h>

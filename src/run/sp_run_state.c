@@ -1,6 +1,4 @@
 /* Reading a run folder: the status files, and the rank that was last heard. */
-#include "config.h"
-
 #include <assert.h>
 #include <fcntl.h>
 #include <inttypes.h>

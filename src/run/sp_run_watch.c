@@ -1,8 +1,6 @@
 /* Watching a run from outside, from another machine too: heartbeat.bin tells phase and
  * step, the end of metrics.jsonl the rest. Clocks of two machines differ, so times are
  * those between two looks. */
-#include "config.h"
-
 #include <assert.h>
 #include <fcntl.h>
 #include <inttypes.h>

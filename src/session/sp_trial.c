@@ -1,5 +1,3 @@
-#include "config.h"
-
 #include "session/sp_trial.h"
 
 #include <errno.h>

@@ -1,5 +1,3 @@
-#include "config.h"
-
 #include "watch/sp_watchdog.h"
 
 #include <assert.h>

@@ -1,7 +1,5 @@
 /* Connection of the ranks: the listeners of rank 0, which strangers may find too, and
  * the way of the other ranks to them. */
-#include "config.h"
-
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>

@@ -1,6 +1,4 @@
 /* Judgement: which rank is lost, what is reported, and how all ranks leave. */
-#include "config.h"
-
 #include <assert.h>
 #include <signal.h>
 #include <stdlib.h>

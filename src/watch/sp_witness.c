@@ -1,5 +1,3 @@
-#include "config.h"
-
 #include "watch/sp_witness.h"
 
 #include <assert.h>

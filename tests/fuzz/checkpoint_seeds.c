@@ -1,5 +1,3 @@
-#include "config.h"
-
 #include "fuzz/checkpoint_seeds.h"
 
 #include <stdio.h>

@@ -7,8 +7,6 @@
  * files, its messages and the command that repeats it are kept in DIR (fuzz-faults).
  * Exit status 1 if there was one.
  */
-#include "config.h"
-
 #include <fcntl.h>
 #include <limits.h>
 #include <signal.h>

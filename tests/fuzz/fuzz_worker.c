@@ -1,6 +1,4 @@
 /* One process that makes and reads mutants until one of them ends it. */
-#include "config.h"
-
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,4 @@
 /* Checkpoints and files of weights, read as a run that continues reads them. */
-#include "config.h"
-
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,4 @@
 /* Whole commands of sptrain on checkpoints, run folders and decks that are wrong. */
-#include "config.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

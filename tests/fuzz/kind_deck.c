@@ -1,7 +1,5 @@
 /* Decks: the shipped ones and one with layers, read as every command reads them, and by
  * `sptrain check`. */
-#include "config.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

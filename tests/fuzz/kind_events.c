@@ -1,6 +1,4 @@
 /* TensorBoard's event files of a run folder, which the next start cuts. */
-#include "config.h"
-
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,5 @@
 /* A reader with deliberate faults, each of which must be found (test_fuzz_finds.sh). It
  * runs only where it is named. */
-#include "config.h"
-
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>

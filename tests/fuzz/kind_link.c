@@ -1,8 +1,6 @@
 /* Hostile peers and broken connections of the watchdogs: a rank and rank 0 shake hands
  * and send frames while a middleman changes one message, or a peer proves to be a rank
  * and sends numbers that no rank has. */
-#include "config.h"
-
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>

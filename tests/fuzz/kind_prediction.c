@@ -1,6 +1,4 @@
 /* Predictions that spvox apply puts back onto a scan. */
-#include "config.h"
-
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

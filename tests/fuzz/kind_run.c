@@ -1,7 +1,5 @@
 /* Files of a run folder: heartbeat.bin, status.json, lock, metrics.jsonl; and the
  * report that is made of them. */
-#include "config.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

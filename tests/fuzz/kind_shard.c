@@ -1,7 +1,5 @@
 /* Shards as spvox writes them, in chunks as other programs write them, with linked and
  * impossible parts. */
-#include "config.h"
-
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,3 @@
-#include "config.h"
-
 #include "fuzz/mutate.h"
 
 #include <ctype.h>

@@ -1,7 +1,5 @@
 /* Changes values of an HDF5 file in place, with or without the checksums that cover
  * them. */
-#include "config.h"
-
 #include <hdf5.h>
 #include <stdio.h>
 #include <stdlib.h>

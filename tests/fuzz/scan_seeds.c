@@ -1,5 +1,3 @@
-#include "config.h"
-
 #include "fuzz/scan_seeds.h"
 
 #include <math.h>

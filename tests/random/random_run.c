@@ -1,7 +1,5 @@
 /* Starting sptrain, with a limit on its time; every command is noted in the case's
  * folder, so that a kept case can be repeated by hand. */
-#include "config.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>

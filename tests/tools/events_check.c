@@ -1,8 +1,6 @@
 /* events_check RUN: demands that the event files of a run folder say what its
  * metrics.jsonl says: every number, as float32, once and at its step, and no other.
  * Prints counts; ends with 1 and words at the first difference. */
-#include "config.h"
-
 #include <jansson.h>
 #include <stdbool.h>
 #include <stdio.h>

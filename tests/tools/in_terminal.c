@@ -7,8 +7,6 @@
  * Ends with the command's status, or with 99 where a line that is still being drawn is
  * too wide, which would wrap, or where the command controls the terminal by anything
  * but a carriage return and the clearing of the rest of a line. */
-#include "config.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>

@@ -48,8 +48,6 @@
  *     make_shards agree PREDICTIONS SHARD labels are the largest logits, points have
  *                                         their voxels' labels, rows are the shard's
  */
-#include "config.h"
-
 #include <hdf5.h>
 #include <math.h>
 #include <stdio.h>

@@ -1,7 +1,5 @@
 /* Tables of words: rows are found by name, a misspelt word finds the nearest one, and
  * the table is printed in lines that fit a terminal. */
-#include "config.h"
-
 #include "fixtures/test.h"
 
 #include "base/sp_names.h"

@@ -1,7 +1,5 @@
 /* Two ranks that may use the same cores divide them, and their threads inherit the
  * share; ranks that a launcher bound stay where they are. */
-#include "config.h"
-
 #include "fixtures/test.h"
 
 #include <pthread.h>

@@ -1,7 +1,5 @@
 /* A world that the launcher did not make is refused, ranks find their nodes, and an
  * abort ends all ranks with its code. The program runs itself in these roles. */
-#include "config.h"
-
 #include "fixtures/test.h"
 
 #include <sys/stat.h>
@@ -42,8 +40,8 @@ TEST(several_single_ranks_are_refused)
 /* As mpirun of Open MPI binds one rank, unless it is told how to. */
 TEST(a_binding_that_nobody_asked_for_is_told)
 {
-#define BOUND                                                                            \
-    " OMPI_MCA_orte_bound_at_launch=1 taskset -c "                                       \
+#define BOUND                                                                          \
+    " OMPI_MCA_orte_bound_at_launch=1 taskset -c "                                     \
     "$(taskset -cp $$ | sed 's/.*: //; s/[-,].*//')"
     const char *told = "2>&1 | grep -q 'has bound the ranks of this node to 1 of its'";
     uint64_t set[SP_CORE_WORDS];

@@ -1,7 +1,5 @@
 /* A connection between watchdogs is open only to those who know the run's secret, says
  * nothing to others, and takes no frame twice, changed, or out of its range. */
-#include "config.h"
-
 #include "fixtures/test.h"
 
 #include <dirent.h>

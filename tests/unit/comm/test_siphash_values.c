@@ -1,6 +1,4 @@
 /* SipHash-2-4 gives the values of its authors: key 00 01 .. 0f, text 00 01 .. n-1. */
-#include "config.h"
-
 #include "fixtures/test.h"
 
 #include "comm/sp_siphash.h"

@@ -1,8 +1,6 @@
 /* A report is well-formed whatever the run folder holds: every tag is closed, names are
  * text, nothing is fetched from elsewhere, and its numbers are those of metrics.jsonl.
  * */
-#include "config.h"
-
 #include "fixtures/test.h"
 
 #include <ctype.h>

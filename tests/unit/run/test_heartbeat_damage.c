@@ -1,7 +1,5 @@
 /* heartbeat.bin may be damaged, cut off while ranks write it, or no file at all: the
  * programs name it, and no start, run or status command ends or waits because of it. */
-#include "config.h"
-
 #include "fixtures/test.h"
 
 #include <signal.h>

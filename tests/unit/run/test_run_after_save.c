@@ -1,7 +1,5 @@
 /* The after_save command runs while training goes on, one command at a time, and none
  * runs for ever. */
-#include "config.h"
-
 #include "fixtures/test.h"
 
 #include <signal.h>

@@ -1,7 +1,5 @@
 /* A run folder keeps other programs out, its status and metrics are whole at any time,
  * and the next run learns how the last one ended. */
-#include "config.h"
-
 #include "fixtures/test.h"
 
 #include <fcntl.h>

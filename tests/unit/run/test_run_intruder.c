@@ -1,8 +1,6 @@
 /* In a run folder where others may write, links and pipes in place of the run's files
  * are refused or replaced, and never followed or waited for. The next start removes the
  * remains of killed runs and nothing else. */
-#include "config.h"
-
 #include "fixtures/run_folder.h"
 #include "run/sp_checkpoint.h"
 

@@ -1,7 +1,5 @@
 /* A checkpoint holds the state of its post, although the training goes on: the arrays
  * that are lent are changed once the saver has read them, in the middle of its work. */
-#include "config.h"
-
 #include "fixtures/net_case.h"
 
 #include <dirent.h>

@@ -1,7 +1,5 @@
 /* Event files are what TensorBoard's format says, whole after any end of the writer,
  * and cut at the step from which a run goes on. */
-#include "config.h"
-
 #include "fixtures/test.h"
 
 #include <dirent.h>

@@ -1,6 +1,4 @@
 /* What the watchdog makes of the latest signs of life. */
-#include "config.h"
-
 #include "fixtures/test.h"
 
 #include <signal.h>

@@ -1,8 +1,6 @@
 /* A witness that wakes late still tells who died, although the launcher has killed all
  * ranks meanwhile. The program runs itself under the launcher; its witness sleeps
  * first, as on a machine with much else to do. */
-#include "config.h"
-
 #include "fixtures/test.h"
 
 #include <signal.h>
