@@ -14,10 +14,6 @@
 #include "compute/sp_backend.h"
 #include "cuda/conv/cuda_tile.h"
 
-#ifdef __cplusplus
-extern "C" {
-#endif
-
 /* The offsets that the rows of each tile have, for tiles of `rows` rows of the map's
  * order. */
 typedef struct cuda_row_tiles {
@@ -74,9 +70,5 @@ void cuda_count_block(const cuda_conv_shape *shape, const cuda_row_tiles *tiles,
  * start[i + 1] - start[i] pairs; start NULL: one list of n pairs for each row. */
 void cuda_count_wgrad(sp_precision precision, int c_in, int c_out, bool has_map,
                       const int32_t *start, int n_lists, int64_t n, cuda_work *work);
-
-#ifdef __cplusplus
-}
-#endif
 
 #endif

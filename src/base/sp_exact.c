@@ -46,26 +46,6 @@ static inline void add(uint64_t *sum, double x)
     sum[2] = is_sound ? sum[2] + limb2 : POISON_2;
 }
 
-void sp_exact_add_f64(int64_t *sum, const double *x, size_t n)
-{
-    uint64_t *limbs = (uint64_t *)sum;
-
-    assert(n == 0 || (sum && x));
-#pragma omp parallel for simd schedule(static) if (n >= PARALLEL_FROM)
-    for (size_t i = 0; i < n; i++)
-        add(limbs + SP_EXACT_LIMBS * i, x[i]);
-}
-
-void sp_exact_add_f32(int64_t *sum, const float *x, size_t n)
-{
-    uint64_t *limbs = (uint64_t *)sum;
-
-    assert(n == 0 || (sum && x));
-#pragma omp parallel for simd schedule(static) if (n >= PARALLEL_FROM)
-    for (size_t i = 0; i < n; i++)
-        add(limbs + SP_EXACT_LIMBS * i, x[i]);
-}
-
 static bool is_sound_sum(const int64_t *sum)
 {
     return sum[0] >= -((int64_t)1 << 62) && sum[0] <= (int64_t)1 << 62 &&
@@ -98,24 +78,27 @@ static joined join(const int64_t *sum)
                     ULP * (1 << DROP)};
 }
 
-void sp_exact_get_f64(const int64_t *sum, double *x, size_t n)
-{
-    assert((sum && x) || n == 0);
-#pragma omp parallel for schedule(static) if (n >= PARALLEL_FROM)
-    for (size_t i = 0; i < n; i++) {
-        const joined one = join(sum + SP_EXACT_LIMBS * i);
-
-        x[i] = (double)one.whole * one.unit;
+#define PRAGMA(words) _Pragma(#words)
+#define OF_TYPE(NAME, TYPE)                                                            \
+    void sp_exact_add_##NAME(int64_t *sum, const TYPE *x, size_t n)                    \
+    {                                                                                  \
+        uint64_t *limbs = (uint64_t *)sum;                                             \
+                                                                                       \
+        assert(n == 0 || (sum && x));                                                  \
+        PRAGMA(omp parallel for simd schedule(static) if (n >= PARALLEL_FROM))         \
+        for (size_t i = 0; i < n; i++)                                                 \
+            add(limbs + SP_EXACT_LIMBS * i, x[i]);                                     \
+    }                                                                                  \
+                                                                                       \
+    void sp_exact_get_##NAME(const int64_t *sum, TYPE *x, size_t n)                    \
+    {                                                                                  \
+        assert((sum && x) || n == 0);                                                  \
+        PRAGMA(omp parallel for schedule(static) if (n >= PARALLEL_FROM))              \
+        for (size_t i = 0; i < n; i++) {                                               \
+            const joined one = join(sum + SP_EXACT_LIMBS * i);                         \
+                                                                                       \
+            x[i] = (TYPE)one.whole * (TYPE)one.unit;                                   \
+        }                                                                              \
     }
-}
-
-void sp_exact_get_f32(const int64_t *sum, float *x, size_t n)
-{
-    assert((sum && x) || n == 0);
-#pragma omp parallel for schedule(static) if (n >= PARALLEL_FROM)
-    for (size_t i = 0; i < n; i++) {
-        const joined one = join(sum + SP_EXACT_LIMBS * i);
-
-        x[i] = (float)one.whole * (float)one.unit;
-    }
-}
+OF_TYPE(f64, double)
+OF_TYPE(f32, float)

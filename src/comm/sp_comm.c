@@ -135,17 +135,17 @@ static sp_status check_launcher(const sp_comm *comm)
         return SP_OK;
     if (started && atoi(started) > 1)
         return SP_FAIL(SP_EUSAGE,
-                       "the launcher started %s ranks, but MPI sees a world of one: it "
-                       "belongs to another MPI than the program; start with the mpiexec "
-                       "of the MPI that configure found (the MPICH of Ubuntu 24.04 has "
-                       "none that works: use Open MPI there)",
+                       "the launcher started %s ranks, but MPI sees a world of one: "
+                       "it belongs to another MPI than the program; start with the "
+                       "mpiexec of the MPI that configure found (the MPICH of Ubuntu "
+                       "24.04 has none that works: use Open MPI there)",
                        started);
     if (started || !tasks || atoi(tasks) <= 1 || is_beside)
         return SP_OK;
     return SP_FAIL(SP_EUSAGE,
                    "Slurm started %s tasks, but MPI sees a world of one: start with "
-                   "`srun --mpi=pmi2` (Open MPI: --mpi=pmix), or with mpirun inside the "
-                   "allocation",
+                   "`srun --mpi=pmi2` (Open MPI: --mpi=pmix), or with mpirun inside "
+                   "the allocation",
                    tasks);
 }
 
@@ -253,16 +253,9 @@ void sp_comm_abort(sp_comm *comm, sp_status code)
 
 int sp_comm_scope_size(const sp_comm *comm, sp_scope scope)
 {
-    switch (scope) {
-    case SP_SCOPE_WORLD:
-    case SP_SCOPE_LANE:
-        return comm->size;
-    case SP_SCOPE_NODE:
-        return comm->local_size;
-    case SP_SCOPE_RANK:
-        break;
-    }
-    return 1;
+    return scope == SP_SCOPE_RANK   ? 1
+           : scope == SP_SCOPE_NODE ? comm->local_size
+                                    : comm->size;
 }
 
 static MPI_Datatype mpi_type(sp_type type)

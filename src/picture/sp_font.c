@@ -215,30 +215,15 @@ static void draw_strokes(sp_canvas *canvas, const char *strokes, double x, doubl
 }
 
 /* Accents on a grid of their own, whose lower edge is y = 4. */
-static const char *accent_strokes(char accent)
-{
-    switch (accent) {
-    case '`':
-        return "4 0043";
-    case '\'':
-        return "4 4003";
-    case '^':
-        return "6 043064";
-    case '~':
-        return "6 ~03204261";
-    case ':':
-        return "6 1212 5252";
-    case 'o':
-        return "4 .00404404";
-    default:
-        return NULL;
-    }
-}
+static const char accents[] = "`'^~:o";
+static const char *const accent_strokes[] = {
+    "4 0043", "4 4003", "6 043064", "6 ~03204261", "6 1212 5252", "4 .00404404"};
 
 static void draw_accent(sp_canvas *canvas, character c, double x, double y, double unit,
                         sp_colour colour)
 {
-    const char *strokes = accent_strokes(c.accent);
+    const char *accent = strchr(accents, c.accent);
+    const char *strokes = accent ? accent_strokes[accent - accents] : NULL;
     const int width = digit(c.strokes[0]);
 
     if (strokes)

@@ -36,17 +36,11 @@ sp_colour sp_palette_class(int index)
     const sp_colour base = classes[index % N_CLASSES];
     const sp_colour black = RGB(0x000000), white = RGB(0xFFFFFF);
 
+    static const int part[] = {0, 4, 5, 6};
+    const int turn = index / N_CLASSES % 4;
+
     assert(index >= 0);
-    switch (index / N_CLASSES % 4) {
-    case 0:
-        return base;
-    case 1:
-        return mix(base, black, 4, 10);
-    case 2:
-        return mix(base, white, 5, 10);
-    default:
-        return mix(base, black, 6, 10);
-    }
+    return mix(base, turn == 2 ? white : black, part[turn], 10);
 }
 
 sp_colour sp_palette_ignored(void)

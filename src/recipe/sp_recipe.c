@@ -10,13 +10,10 @@
 
 bool sp_recipe_is_unit(const char *word)
 {
-    static const char *const units[] = {"metre", "foot", "US survey foot", "degree"};
+    static char *const units[] = {"metre", "foot", "US survey foot", "degree"};
 
     assert(word);
-    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
-        if (strcmp(word, units[i]) == 0)
-            return true;
-    return false;
+    return sp_text_find(sizeof units / sizeof *units, units, word) >= 0;
 }
 
 void sp_recipe_destroy(sp_recipe *recipe)
