@@ -69,11 +69,11 @@ static void add_legend(const sp_page *page, const sp_story *s)
         sp_html_text(page->html, e->class_name[c]);
         sp_html_raw(page->html, "</li>");
     }
-    add_swatch(page, sp_palette_ignored());
+    add_swatch(page, sp_palette_ignored);
     sp_html_raw(page->html, "without a class</li>");
-    add_swatch(page, sp_palette_right());
+    add_swatch(page, sp_palette_right);
     sp_html_raw(page->html, "right</li>");
-    add_swatch(page, sp_palette_wrong());
+    add_swatch(page, sp_palette_wrong);
     sp_html_raw(page->html, "wrong</li></ul>\n");
 }
 

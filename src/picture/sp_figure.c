@@ -95,21 +95,16 @@ static double draw_right(sp_canvas *canvas, double right, double y, double cap,
     return width;
 }
 
-static void print_share(char *text, size_t size, int64_t part, int64_t whole)
-{
-    const double share = whole > 0 ? 100.0 * (double)part / (double)whole : 0;
-
-    snprintf(text, size, part > 0 && share < 0.1 ? "<0.1 %%" : "%.1f %%", share);
-}
-
 static void draw_row(sp_canvas *canvas, const sp_legend_row *row, int64_t whole, int y)
 {
     const int right = LEGEND_X + LEGEND_WIDTH;
+    const double percent = whole > 0 ? 100.0 * (double)row->n / (double)whole : 0;
     char count[SP_COUNT_TEXT], share[16];
     double used;
 
     sp_canvas_fill(canvas, LEGEND_X, y - 13, SWATCH, SWATCH, row->colour);
-    print_share(share, sizeof share, row->n, whole);
+    snprintf(share, sizeof share, row->n > 0 && percent < 0.1 ? "<0.1 %%" : "%.1f %%",
+             percent);
     draw_right(canvas, right, y, 11, pale, share);
     used = draw_right(canvas, right - SHARE_WIDTH, y, 11, ink,
                       sp_figure_count(row->n, count));
@@ -168,12 +163,6 @@ static void draw_legend(sp_canvas *canvas, const sp_figure *f, int bottom)
         draw_ramp(canvas, f, y + 32);
 }
 
-static void draw_frame(sp_canvas *canvas, int x, int y, int width, int height)
-{
-    sp_canvas_fill(canvas, x - 1, y - 1, width + 2, height + 2, line);
-    sp_canvas_fill(canvas, x, y, width, height, ground);
-}
-
 /* The view is framed higher where the legend needs it. */
 static int height_of(const sp_figure *f, const sp_render *view)
 {
@@ -196,7 +185,8 @@ sp_status sp_figure_draw(const sp_figure *f, const sp_cloud *cloud, sp_render_fr
     height = height_of(f, &view);
     top = HEAD + (height - view.height) / 2;
     SP_TRY(sp_canvas_create(canvas, WIDTH, HEAD + height + EDGE, paper));
-    draw_frame(canvas, EDGE, HEAD, VIEW_WIDTH, height);
+    sp_canvas_fill(canvas, EDGE - 1, HEAD - 1, VIEW_WIDTH + 2, height + 2, line);
+    sp_canvas_fill(canvas, EDGE, HEAD, VIEW_WIDTH, height, ground);
     SP_TRY(sp_render_draw(&view, cloud, SMOOTH, canvas, EDGE, top));
     view.height = height;
     draw_scale(canvas, &view, EDGE, HEAD, 12, ink, plate);

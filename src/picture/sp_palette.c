@@ -7,6 +7,9 @@
         (hex) >> 16 & 255, (hex) >> 8 & 255, (hex)&255, 255                            \
     }
 
+const sp_colour sp_palette_ignored = RGB(0xB4B4B0);
+const sp_colour sp_palette_right = RGB(0x8FA8BF), sp_palette_wrong = RGB(0xD0431F);
+
 /* The colours of Okabe and Ito, ordered so that the first few differ most, and then
  * those of Tol. */
 static const sp_colour classes[] = {
@@ -33,19 +36,13 @@ static sp_colour mix(sp_colour a, sp_colour b, int part, int whole)
 
 sp_colour sp_palette_class(int index)
 {
+    static const int part[] = {0, 4, 5, 6};
     const sp_colour base = classes[index % N_CLASSES];
     const sp_colour black = RGB(0x000000), white = RGB(0xFFFFFF);
-
-    static const int part[] = {0, 4, 5, 6};
     const int turn = index / N_CLASSES % 4;
 
     assert(index >= 0);
     return mix(base, turn == 2 ? white : black, part[turn], 10);
-}
-
-sp_colour sp_palette_ignored(void)
-{
-    return (sp_colour)RGB(0xB4B4B0);
 }
 
 sp_colour sp_palette_ramp(int i)
@@ -56,14 +53,4 @@ sp_colour sp_palette_ramp(int i)
 
     assert(i >= 0 && i < SP_RAMP);
     return mix(ramp[part], ramp[part + 1], at - part * (SP_RAMP - 1), SP_RAMP - 1);
-}
-
-sp_colour sp_palette_right(void)
-{
-    return (sp_colour)RGB(0x8FA8BF);
-}
-
-sp_colour sp_palette_wrong(void)
-{
-    return (sp_colour)RGB(0xD0431F);
 }

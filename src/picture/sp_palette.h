@@ -13,11 +13,10 @@ enum { SP_RAMP = 64 }; /* colours of the ramp */
 /* The colour of a class; any number from 0. */
 sp_colour sp_palette_class(int index);
 /* The colour of points without a class. */
-sp_colour sp_palette_ignored(void);
+extern const sp_colour sp_palette_ignored;
 /* Step i of SP_RAMP, from the least to the greatest value. */
 sp_colour sp_palette_ramp(int i);
 /* The colours of a prediction that is right or wrong. */
-sp_colour sp_palette_right(void);
-sp_colour sp_palette_wrong(void);
+extern const sp_colour sp_palette_right, sp_palette_wrong;
 
 #endif

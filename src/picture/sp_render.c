@@ -364,7 +364,8 @@ static sp_colour lit(sp_colour c, float light, bool is_stepped)
                        (uint8_t)((float)c.b * light + 0.5f), c.a};
 }
 
-/* Paints the mean of a square of smooth x smooth pixels over the canvas. */
+/* Paints the mean of a square of smooth x smooth pixels over the canvas. A picture of
+ * single pixels keeps to few colours. */
 static void shrink_one(const sp_raster *r, const sp_cloud *cloud, sp_canvas *canvas,
                        int x, int y, int to_x, int to_y)
 {
@@ -378,7 +379,7 @@ static void shrink_one(const sp_raster *r, const sp_cloud *cloud, sp_canvas *can
 
         if (r->point[at] == SP_NO_POINT)
             continue;
-        c = lit(cloud->palette[cloud->colour[r->point[at]]], r->shade[at], false);
+        c = lit(cloud->palette[cloud->colour[r->point[at]]], r->shade[at], smooth == 1);
         red += c.r;
         green += c.g;
         blue += c.b;
@@ -407,31 +408,12 @@ sp_status sp_render_paint(const sp_render *view, const sp_cloud *cloud, int smoo
     return SP_OK;
 }
 
-/* Draws a raster whose pixels are those of the canvas: there is nothing to blend. */
-static void copy_pixels(const sp_raster *r, const sp_cloud *cloud, sp_canvas *canvas,
-                        int x, int y)
-{
-    for (int row = 0; row < r->height; row++)
-        for (int at = 0; at < r->width; at++) {
-            const size_t k = (size_t)row * (size_t)r->width + (size_t)at;
-
-            if (r->point[k] != SP_NO_POINT)
-                canvas->pixel[(size_t)(y + row) * (size_t)canvas->width +
-                              (size_t)(x + at)] =
-                    lit(cloud->palette[cloud->colour[r->point[k]]], r->shade[k], true);
-        }
-}
-
 void sp_render_colour(const sp_raster *raster, const sp_cloud *cloud, sp_canvas *canvas,
                       int x, int y)
 {
     assert(canvas->pixel && raster->smooth > 0 && x >= 0 && y >= 0);
     assert(x + raster->width / raster->smooth <= canvas->width);
     assert(y + raster->height / raster->smooth <= canvas->height);
-    if (raster->smooth == 1) {
-        copy_pixels(raster, cloud, canvas, x, y);
-        return;
-    }
     for (int row = 0; row < raster->height / raster->smooth; row++)
         for (int at = 0; at < raster->width / raster->smooth; at++)
             shrink_one(raster, cloud, canvas, at, row, x + at, y + row);

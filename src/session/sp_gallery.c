@@ -249,11 +249,11 @@ static void colour(const sp_gallery *g, scene *s)
 {
     const int32_t *label = s->sample.labels;
 
-    s->palette[0] = s->verdict[0] = sp_palette_ignored();
+    s->palette[0] = s->verdict[0] = sp_palette_ignored;
     for (int c = 0; c < g->n_classes; c++)
         s->palette[c + 1] = sp_palette_class(c);
-    s->verdict[1] = sp_palette_right();
-    s->verdict[2] = sp_palette_wrong();
+    s->verdict[1] = sp_palette_right;
+    s->verdict[2] = sp_palette_wrong;
     s->index[PREDICTION] = s->prediction;
     for (int64_t i = 0; i < s->sample.n; i++) {
         s->index[TRUTH][i] = (uint16_t)(label[i] + 1);

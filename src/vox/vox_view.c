@@ -118,7 +118,7 @@ static sp_colour colour_of(const vox_view_points *p, int class)
 {
     const int index = p->class_colour ? p->class_colour[class] : class;
 
-    return index < 0 ? sp_palette_ignored() : sp_palette_class(index);
+    return index < 0 ? sp_palette_ignored : sp_palette_class(index);
 }
 
 static sp_status colour_classes(colours *c, const vox_view_points *p,
@@ -129,7 +129,7 @@ static sp_status colour_classes(colours *c, const vox_view_points *p,
                        "class %d: a picture shows classes 0 to %d; --map chooses some",
                        p->n_classes - 1, UINT16_MAX - 1);
     SP_TRY(allocate(c, p->n, p->n_classes + 1));
-    c->palette[0] = sp_palette_ignored();
+    c->palette[0] = sp_palette_ignored;
     for (int k = 0; k < p->n_classes; k++)
         c->palette[k + 1] = colour_of(p, k);
     for (int64_t i = 0; i < p->n; i++)
@@ -143,9 +143,9 @@ static sp_status colour_classes(colours *c, const vox_view_points *p,
 static sp_status colour_errors(colours *c, const vox_view_points *p)
 {
     SP_TRY(allocate(c, p->n, 3));
-    c->palette[0] = sp_palette_ignored();
-    c->palette[1] = sp_palette_right();
-    c->palette[2] = sp_palette_wrong();
+    c->palette[0] = sp_palette_ignored;
+    c->palette[1] = sp_palette_right;
+    c->palette[2] = sp_palette_wrong;
     c->row[0] = (sp_legend_row){c->palette[0], "without a class", 0};
     c->row[1] = (sp_legend_row){c->palette[1], "right", 0};
     c->row[2] = (sp_legend_row){c->palette[2], "wrong", 0};
