@@ -259,27 +259,10 @@ void sp_log_warn0(const char *format, ...)
     va_end(args);
 }
 
-/* True if the user asked for the code and the positions of every error. */
-static bool is_tracing(void)
-{
-    const char *text = getenv("SP_TRACE");
-
-    return text && strcmp(text, "1") == 0;
-}
-
-/* Appends the code and the positions in the source as a line of their own. */
-static void append_trace(char *block, size_t bytes, const sp_error_record *record)
-{
-    char line[SP_ERROR_TRACE + 64];
-
-    snprintf(line, sizeof line, "\n%s at %s", sp_status_name(record->code),
-             record->trace);
-    append_indented(block, bytes, line);
-}
-
 void sp_log_error(const sp_error_record *record)
 {
-    char block[BLOCK], position[128];
+    const char *trace = getenv("SP_TRACE");
+    char block[BLOCK], position[128], line[SP_ERROR_TRACE + 64];
 
     assert(record->code != SP_OK);
     snprintf(block, sizeof block, "%s: %s%s%serror: ", state.program, state.who,
@@ -295,8 +278,11 @@ void sp_log_error(const sp_error_record *record)
         append_indented(block, sizeof block,
                         "; this is a mistake in the program: please report this line "
                         "and the next one");
-    if (record->is_internal || is_tracing())
-        append_trace(block, sizeof block, record);
+    if (record->is_internal || (trace && strcmp(trace, "1") == 0)) {
+        snprintf(line, sizeof line, "\n%s at %s", sp_status_name(record->code),
+                 record->trace);
+        append_indented(block, sizeof block, line);
+    }
     pthread_mutex_lock(&state.lock);
     say(stderr, block, true, true);
     pthread_mutex_unlock(&state.lock);

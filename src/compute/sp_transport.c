@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_list.h"
 #include "base/sp_log.h"
 
 size_t sp_part_bytes(const sp_part *part)
@@ -49,29 +50,16 @@ static const sp_transport_ops mpi_ops = {.name = "mpi",
 
 /* ---- the host between device and MPI ---- */
 
-static sp_status make_room(sp_transport *t, size_t bytes)
-{
-    char *room;
-
-    if (t->host_bytes >= bytes)
-        return SP_OK;
-    room = realloc(t->host, bytes);
-    if (!room)
-        return SP_FAIL(SP_EMEM,
-                       "no memory for %zu bytes of an all-reduce through the host",
-                       bytes);
-    t->host = room;
-    t->host_bytes = bytes;
-    return SP_OK;
-}
-
 sp_status sp_transport_through_host(sp_transport *transport, const sp_small_sum *sum)
 {
     sp_backend *backend = transport->backend;
     const sp_part *part = &sum->part;
     size_t bytes = sp_part_bytes(part);
 
-    SP_TRY(make_room(transport, bytes));
+    if (!sp_list_reserve(&transport->host, &transport->host_bytes, bytes))
+        return SP_FAIL(SP_EMEM,
+                       "no memory for %zu bytes of an all-reduce through the host",
+                       bytes);
     SP_TRY(backend->ops->download(backend, transport->host, sum->from, bytes));
     SP_TRY(sp_comm_allreduce(transport->comm, sum->scope, transport->host, part->count,
                              part->type, SP_SUM));

@@ -104,14 +104,6 @@ static void limit_file(const char *path)
     setitimer(ITIMER_PROF, &work, NULL);
 }
 
-static void unlimit(void)
-{
-    const struct itimerval none = {0};
-
-    alarm(0);
-    setitimer(ITIMER_PROF, &none, NULL);
-}
-
 /* Receives all the bytes; no signal handler interrupts it. Ends the process where the
  * parent wants no more. */
 static void get_all(void *data, size_t bytes)
@@ -145,6 +137,7 @@ static void misbehave(const char *path)
  * parent may be slow to read it. */
 static void answer(const char *path)
 {
+    const struct itimerval none = {0};
     sp_h5_catalog catalog = {0};
     sp_wire wire = {0};
     sp_status rc;
@@ -156,7 +149,8 @@ static void answer(const char *path)
         sp_h5_catalog_wire(&wire, &catalog);
         rc = wire.rc;
     }
-    unlimit();
+    alarm(0);
+    setitimer(ITIMER_PROF, &none, NULL);
     if (rc == SP_OK)
         put_frame(SP_OK, wire.data, wire.size);
     else

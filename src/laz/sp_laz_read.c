@@ -10,6 +10,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "base/sp_list.h"
 #include "base/sp_number.h"
 #include "laz/sp_laz_chunk.h"
 #include "process/sp_task.h"
@@ -27,7 +28,7 @@ typedef struct worker {
     int64_t chunk; /* the one that is decoded */
     bool is_begun; /* the decoder is within it */
     unsigned char *records;
-    int64_t room;     /* records that fit */
+    size_t room;      /* bytes of records */
     int64_t n, taken; /* records in the portion; of these, given to the caller */
 } worker;
 
@@ -52,22 +53,6 @@ struct sp_laz_reader {
 
 /* ---- workers ---- */
 
-static sp_status reserve(worker *w, int64_t n)
-{
-    size_t bytes = (size_t)w->reader->format.record_bytes;
-    unsigned char *grown;
-
-    if (w->room >= n)
-        return SP_OK;
-    grown = realloc(w->records, (size_t)n * bytes);
-    if (!grown)
-        return SP_FAIL(SP_EMEM, "%s: no memory for %" PRId64 " points",
-                       w->reader->file.path, n);
-    w->records = grown;
-    w->room = n;
-    return SP_OK;
-}
-
 /* Decodes the next portion of the worker's chunk. */
 static sp_status decode_portion(void *context)
 {
@@ -81,7 +66,10 @@ static sp_status decode_portion(void *context)
     w->is_begun = true;
     w->taken = 0;
     w->n = sp_least(d->place.n - d->done, PORTION_BYTES / r->format.record_bytes);
-    SP_TRY(reserve(w, w->n));
+    if (!sp_list_reserve(&w->records, &w->room,
+                         (size_t)w->n * (size_t)r->format.record_bytes))
+        return SP_FAIL(SP_EMEM, "%s: no memory for %" PRId64 " points", r->file.path,
+                       w->n);
     return sp_laz_decoder_next(d, w->records, w->n);
 }
 

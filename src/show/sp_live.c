@@ -76,13 +76,6 @@ bool sp_live_is_shown(void)
     return live.is_live && sp_terminal_is_front(&live.terminal);
 }
 
-static int columns(void)
-{
-    const int n = sp_terminal_columns(&live.terminal);
-
-    return n > 0 ? n : DEFAULT_COLUMNS;
-}
-
 /* ---- a line ---- */
 
 void sp_live_begin(sp_live *line)
@@ -205,11 +198,12 @@ void sp_live_layout(const sp_live *line, int columns, char *text, size_t bytes)
 
 void sp_live_draw(const sp_live *line)
 {
+    const int columns = sp_terminal_columns(&live.terminal);
     char text[LINE];
 
     if (!sp_live_is_shown())
         return;
-    sp_live_layout(line, columns(), text, sizeof text);
+    sp_live_layout(line, columns > 0 ? columns : DEFAULT_COLUMNS, text, sizeof text);
     sp_log_live(text);
 }
 
