@@ -70,7 +70,7 @@ static sp_status decode_portion(void *context)
                          (size_t)w->n * (size_t)r->format.record_bytes))
         return SP_FAIL(SP_EMEM, "%s: no memory for %" PRId64 " points", r->file.path,
                        w->n);
-    return sp_laz_decoder_next(d, w->records, w->n);
+    return w->n > 0 ? sp_laz_decoder_next(d, w->records, w->n) : SP_OK;
 }
 
 /* Starts the decoding of the next portion, if there is a chunk left for the worker. */

@@ -153,6 +153,27 @@ TEST(chunks_may_differ)
     }
 }
 
+/* The last chunk of a table may be empty; here a thread of its own decodes it. */
+TEST(an_empty_last_chunk_is_read)
+{
+    for (int p = 1; p < LAZ_FORMATS; p += 6) {
+        sp_laz_format f = format_of(p, 0, CHUNK);
+        FILE *to = fopen(path, "wb");
+        sp_laz_writer *w;
+
+        assert_non_null(to);
+        laz_points_fill(given, CHUNK, p, f.record_bytes, false, 1);
+        laz_head_write(to, &f, p, CHUNK);
+        OK(sp_laz_create(&w, path, to, &f, 1));
+        OK(sp_laz_write(w, given, CHUNK));
+        OK(sp_laz_put(w, given, 0, 0));
+        OK(sp_laz_finish(w));
+        sp_laz_abandon(w);
+        fclose(to);
+        check_read(&f, p, CHUNK, 33, 2);
+    }
+}
+
 /* Points that never change, and numbers at the ends of their range. */
 TEST(extremes_come_back)
 {
