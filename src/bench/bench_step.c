@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/sp_log.h"
-#include "process/sp_pulse.h"
 
 sp_status bench_training_open(bench *b, bench_training *t)
 {
@@ -92,19 +91,13 @@ static sp_status run_step(void *arg)
 
 void bench_training_step(bench_training *t, bench_parts *parts)
 {
-    const double begin = sp_now_s(), cpu = bench_cpu_s(), all = bench_process_cpu_s();
     step_clock clock = {.training = t, .parts = parts, .part = SP_STEP_END};
-    sp_pulse before, after;
 
-    sp_pulse_read(&before);
     memset(parts, 0, sizeof *parts);
+    bench_runs_clock(parts, -1);
     sp_session_run_alone(&t->resources.session, run_step, &clock);
     sp_loader_times(t->resources.loader, &parts->plan, &parts->read);
-    parts->cpu = bench_cpu_s() - cpu;
-    parts->process_cpu = bench_process_cpu_s() - all;
-    parts->all = sp_now_s() - begin;
-    sp_pulse_read(&after);
-    parts->waited = after.waited_s - before.waited_s;
+    bench_runs_clock(parts, 1);
 }
 
 /* ---- the command ---- */
@@ -119,7 +112,7 @@ static sp_status run_steps(bench *b, bench_training *t, bench_runs *s)
     sp_backend *backend = &t->resources.backend;
     bench_parts unused;
 
-    SP_TRY(bench_runs_begin(b, s));
+    SP_TRY(bench_runs_peak(b, s));
     for (int i = 0; i < (b->options->is_quick ? 1 : 2); i++)
         bench_training_step(t, &unused);
     for (; s->n < want; s->n++) {
