@@ -85,13 +85,6 @@ static bench_share share_of(const bench_parts *step, int n)
     return s;
 }
 
-static void sum_up(bench_work *w)
-{
-    w->all = w->rank[0];
-    for (int r = 1; r < w->ranks; r++)
-        add_share(&w->all, w->rank[r]);
-}
-
 /* Rank 0: SP_EDATA where a rank had a step without a voxel. */
 static sp_status check_work(const bench_work *w)
 {
@@ -120,7 +113,9 @@ sp_status bench_work_count(sp_session *session, const bench_parts *step, int n,
     SP_TRY(sp_comm_gather(comm, &mine, sizeof mine, 0, &all, NULL));
     if (comm->rank == 0) {
         w->rank = all;
-        sum_up(w);
+        w->all = w->rank[0];
+        for (int r = 1; r < w->ranks; r++)
+            add_share(&w->all, w->rank[r]);
         rc = check_work(w);
     }
     return sp_session_agree(session, rc);
