@@ -88,11 +88,8 @@ static void add_class_charts(const sp_page *page)
         const sp_story_eval *last = s->n_evals ? &s->eval[s->n_evals - 1] : NULL;
 
         for (int c = 0; last && c < last->n_classes; c++) {
-            const sp_chart chart = {.title = last->class_name[c],
-                                    .x_name = "step",
-                                    .lo = 0,
-                                    .hi = 1,
-                                    .is_small = true};
+            const sp_chart chart = {
+                .title = last->class_name[c], .lo = 0, .hi = 1, .is_small = true};
 
             if (is_shown(page, run, last->class_name[c]))
                 continue;
@@ -152,7 +149,6 @@ void sp_page_add_curves(const sp_page *page)
     sp_html_raw(page->html, "<div class=\"grid2\">\n");
     for (size_t i = 0; i < sizeof charts / sizeof *charts; i++) {
         const sp_chart chart = {.title = charts[i].title,
-                                .x_name = "step",
                                 .lo = NAN,
                                 .hi = NAN,
                                 .is_smoothed = charts[i].is_smoothed,
