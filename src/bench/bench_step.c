@@ -155,16 +155,6 @@ static sp_status print_steps(bench *b, bench_runs *s)
     return bench_runs_print(b, s, "step", part, sizeof part / sizeof *part);
 }
 
-/* Operations of one thread are timed by its CPU time, so the step that their shares
- * refer to is too. */
-static sp_status print_layers(bench *b, const bench_training *t, const bench_runs *s)
-{
-    const size_t clock =
-        bench_is_wall(b) ? offsetof(bench_parts, all) : offsetof(bench_parts, cpu);
-
-    return bench_trace_print(t->trace, bench_runs_median(s->whole, s->n, clock, NULL));
-}
-
 /* Ceilings are measured on the device that the deck's session has opened. */
 sp_status bench_step(bench *b)
 {
@@ -182,8 +172,15 @@ sp_status bench_step(bench *b)
         rc = bench_work_count(session, s.whole, s.n, &s.work);
     if (rc == SP_OK)
         rc = sp_session_agree(session, print_steps(b, &s));
-    if (rc == SP_OK && t.trace)
-        rc = sp_session_agree(session, print_layers(b, &t, &s));
+    if (rc == SP_OK && t.trace) {
+        /* Operations of one thread are timed by its CPU time, so the step that their
+         * shares refer to is too. */
+        const size_t clock =
+            bench_is_wall(b) ? offsetof(bench_parts, all) : offsetof(bench_parts, cpu);
+
+        rc = bench_trace_print(t.trace, bench_runs_median(s.whole, s.n, clock, NULL));
+        rc = sp_session_agree(session, rc);
+    }
     bench_work_free(&s.work);
     bench_device_close(b);
     return bench_training_close(b, &t, rc);
