@@ -183,6 +183,7 @@ static sp_status stream(bench *b, double bytes, double *rate)
 
 sp_status bench_ceiling(bench *b, const bench_job *job, double *rate)
 {
+    assert(job->limit == BENCH_FLOPS || job->limit == BENCH_BYTES || job->ceiling);
     if (job->ceiling)
         return job->ceiling(job->arg, rate);
     if (job->limit == BENCH_FLOPS)

@@ -364,6 +364,7 @@ static void print_header(const bench *b)
 
 sp_status bench_device_open(bench *b, const sp_backend *session)
 {
+    assert(!b->backend.impl);
     b->is_borrowed = session != NULL;
     if (session)
         b->backend = *session;

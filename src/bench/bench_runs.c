@@ -52,6 +52,7 @@ sp_status bench_runs_end(bench *b, sp_backend *backend, bench_runs *s)
 
 int bench_runs_wanted(const bench *b)
 {
+    assert(b->options->repeats > 0);
     return b->options->repeats < BENCH_STEPS ? (int)b->options->repeats : BENCH_STEPS;
 }
 

@@ -37,6 +37,7 @@ static double conv_flops(const sp_graph *graph, const sp_batch *batch, bool is_t
 void bench_work_add(const sp_resources *r, const sp_dataset *set, const sp_batch *batch,
                     bool is_training, bench_parts *parts)
 {
+    assert(batch->n >= 0 && batch->n_samples >= 0);
     parts->flops += conv_flops(&r->graph, batch, is_training);
     parts->n += batch->n;
     parts->n_samples += batch->n_samples;
@@ -138,6 +139,7 @@ static void print_extent(FILE *to, bench_extent e)
 
 void bench_work_print(FILE *to, const bench_work *w)
 {
+    assert(w->ranks > 0 && w->steps > 0);
     fprintf(to, "a %s: %.9g samples, %.9g voxels, %.4g GFLOP on %d rank%s", w->unit,
             w->all.samples, w->all.voxels, w->all.flops * 1e-9, w->ranks,
             sp_plural(w->ranks));

@@ -1,5 +1,7 @@
 /* The memory of a run, from its network and its data: plans of the largest sample tell
  * voxels and pairs. */
+#include <assert.h>
+
 #include "base/sp_log.h"
 #include "base/sp_number.h"
 #include "check/sp_check.h"
@@ -85,6 +87,7 @@ sp_status sp_check_memory(sp_resources *r, sp_sampler *sampler, sp_sampler *val)
     device_view view = {0};
     sp_status rc = comm->rank == 0 ? look(config->run.device, &view) : SP_OK;
 
+    assert(sampler);
     /* Ranks of another node may see other devices or none, and the estimate needs the
      * same device and memory on all ranks. */
     SP_TRY(sp_session_agree(&r->session, rc));

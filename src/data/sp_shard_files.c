@@ -396,6 +396,7 @@ void sp_shard_release(const sp_dataset *set, sp_shard_handle *handle)
         return;
     }
     pthread_mutex_lock(&set->files->lock);
+    assert(set->files->slot[handle->slot].users > 0);
     set->files->slot[handle->slot].users--;
     pthread_mutex_unlock(&set->files->lock);
 }

@@ -307,6 +307,7 @@ bool sp_assign_is_used(const sp_assign *a, int s)
 {
     const int out = a->low->step[s].out;
 
+    assert(0 <= s && s < a->low->n_steps);
     return a->low->value[out].needs_grad && a->value[out].grad.range >= 0;
 }
 
@@ -535,6 +536,7 @@ void sp_assign_backward_end(sp_assign *a, int s)
 {
     const sp_lower_step *step = &a->low->step[s];
 
+    assert(a->is_training && 0 <= s && s < a->low->n_steps);
     if (step->op == SP_OP_BATCHNORM)
         drop_vector(a, &a->value[step->out].sums);
     drop(a, &a->value[step->out].grad);

@@ -223,6 +223,7 @@ sp_status sp_bucket_poll(sp_buckets *buckets)
     struct sp_buckets_impl *impl = buckets->impl;
     bool is_done = true;
 
+    assert(impl->n_done <= impl->n_posted && impl->n_posted <= buckets->n_buckets);
     while (is_done && impl->n_done < impl->n_posted) {
         is_done = impl->is_idle[impl->n_done];
         if (!is_done)

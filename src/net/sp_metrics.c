@@ -157,6 +157,7 @@ int64_t sp_metrics_total(const int64_t *confusion, int n_classes)
 {
     int64_t total = 0;
 
+    assert(confusion && n_classes > 0);
     for (int64_t i = 0; i < (int64_t)n_classes * n_classes; i++)
         total += confusion[i];
     return total;

@@ -43,6 +43,7 @@ void sp_page_add_chart(const sp_page *page, const sp_chart *chart,
     double **held = calloc((size_t)page->n, sizeof *held);
     bool is_short = !series || !held;
 
+    assert(page->n > 0);
     for (int run = 0; !is_short && run < page->n; run++) {
         const sp_story *s = &page->story[run];
         const int n = from->is_eval ? s->n_evals : s->n_steps;

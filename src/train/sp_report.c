@@ -279,6 +279,7 @@ sp_status sp_report_epoch(sp_trainer *trainer, const sp_step_report *step)
     char left[48], date[SP_DATE];
     sp_status rc = SP_OK;
 
+    assert(trainer->state.step >= trainer->first_step);
     sp_log_info(
         "epoch=%lld step=%lld samples=%lld loss=%.5g mean_step_s=%.3f %stime=%s",
         (long long)step->epoch + 1, (long long)step->step, (long long)step->samples,
