@@ -127,7 +127,6 @@ static void describe_wgmma(const cuda_conv_shape *s, cuda_sms sms, cuda_work *wo
 
 static void describe_mma(const cuda_conv_shape *s, cuda_sms sms, cuda_work *work)
 {
-    static const char *const precision[] = {"fp32", "tf32", "bf16"};
     static const int narrow[] = {32, 64};
     const bool whole = is_whole(s, 2 * UNIT_BYTES);
     const bool is_narrow = !whole || s->precision == SP_FP32;
@@ -139,7 +138,7 @@ static void describe_mma(const cuda_conv_shape *s, cuda_sms sms, cuda_work *work
     work->cluster = 1;
     work->columns = tile.columns;
     snprintf(work->kernel, sizeof work->kernel, "conv %s %s%d %dx%d %s",
-             precision[s->precision], tile.rows == CUDA_TALL_ROWS ? "256x" : "",
+             sp_precision_word[s->precision], tile.rows == CUDA_TALL_ROWS ? "256x" : "",
              tile.columns, tile.warps[0], tile.warps[1], whole ? "whole" : "any");
 }
 
@@ -225,10 +224,7 @@ void cuda_count_wgrad(sp_precision precision, int c_in, int c_out, bool has_map,
     }
     *work = (cuda_work){.rows = edge, .columns = edge, .cluster = 1, .across = tiles};
     snprintf(work->kernel, sizeof work->kernel, "wgrad %s %d %s %s",
-             precision == SP_BF16   ? "bf16"
-             : precision == SP_TF32 ? "tf32"
-                                    : "fp32",
-             edge,
+             sp_precision_word[precision], edge,
              precision == SP_FP32 ? "2x1"
              : edge == 128        ? "2x4"
                                   : "2x2",

@@ -134,7 +134,7 @@ typedef struct bench_work {
     /* Set beforehand: "step", "steps" or "pass", "passes", and the deck's key of their
      * samples. */
     const char *unit, *units, *size_key;
-    int ranks, steps;         /* steps: or passes */
+    int ranks, steps; /* steps: or passes */
     bench_share all;
     bench_share *rank; /* [ranks] on rank 0; NULL elsewhere */
 } bench_work;
@@ -203,8 +203,6 @@ void bench_progress(const bench *b, const char *format, ...)
 sp_status bench_json_end(const bench *b, sp_json *json);
 /* One thread is timed by its CPU time, several threads and devices by wall time. */
 bool bench_is_wall(const bench *b);
-double bench_cpu_s(void);         /* CPU time of this thread */
-double bench_process_cpu_s(void); /* CPU time of all threads */
 /* Sorts values and returns their median; *spread (may be NULL): interquartile range
  * over median. */
 double bench_median(double *values, int n, double *spread);
@@ -352,9 +350,12 @@ typedef struct bench_part {
 
 /* The number of runs that the options ask for. */
 int bench_runs_wanted(const bench *b);
+/* Adds the clocks of this rank to the parts of a run: with sign -1 as it begins, with 1
+ * as it ends. */
+void bench_runs_clock(bench_parts *parts, int sign);
 /* Precede and follow the runs: measure the peak on all ranks at the same time and sum
  * it, and afterwards ask the backend for the memory in use. Collective. */
-sp_status bench_runs_begin(bench *b, bench_runs *runs);
+sp_status bench_runs_peak(bench *b, bench_runs *runs);
 sp_status bench_runs_end(bench *b, sp_backend *backend, bench_runs *runs);
 /* Returns the median of the double at `offset` over n runs; spread as bench_median. */
 double bench_runs_median(const bench_parts *run, int n, size_t offset, double *spread);

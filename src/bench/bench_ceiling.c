@@ -44,16 +44,12 @@ static sp_status rate_of(bench *b, const sp_peak_args *args, double *seconds,
     return SP_OK;
 }
 
-static double least_s(const bench *b)
-{
-    return b->options->is_quick ? 2e-4 : 1e-3;
-}
-
 /* Determines the work that takes one thread long enough; the shortest of a few timings
  * decides. one_rate: work a second of that thread. */
 static sp_status find_amount(bench *b, sp_peak_args args, double *amount,
                              double *one_rate)
 {
+    const double least = b->options->is_quick ? 2e-4 : 1e-3;
     double shortest, seconds = 0, rate = 0;
 
     args.amount = 16;
@@ -64,7 +60,7 @@ static sp_status find_amount(bench *b, sp_peak_args args, double *amount,
             SP_TRY(rate_of(b, &args, &seconds, &rate));
             shortest = fmin(shortest, seconds);
         }
-    } while (rate > 0 && shortest < least_s(b));
+    } while (rate > 0 && shortest < least);
     *amount = args.amount;
     *one_rate = args.amount / shortest;
     return SP_OK;
@@ -187,6 +183,7 @@ static sp_status stream(bench *b, double bytes, double *rate)
 
 sp_status bench_ceiling(bench *b, const bench_job *job, double *rate)
 {
+    assert(job->limit == BENCH_FLOPS || job->limit == BENCH_BYTES || job->ceiling);
     if (job->ceiling)
         return job->ceiling(job->arg, rate);
     if (job->limit == BENCH_FLOPS)

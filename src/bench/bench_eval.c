@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "base/sp_log.h"
-#include "process/sp_pulse.h"
 #include "train/sp_evaluate.h"
 
 typedef struct evaluation {
@@ -91,18 +90,11 @@ static void pass_split(evaluation *e, bench_parts *parts)
 /* One pass as sptrain runs it; its work is that of the split pass. Collective. */
 static sp_status pass_whole(evaluation *e, const bench_parts *work, bench_parts *parts)
 {
-    const double begin = sp_now_s(), cpu = bench_cpu_s(), all = bench_process_cpu_s();
-    sp_pulse before, after;
-
-    sp_pulse_read(&before);
-    SP_TRY(sp_evaluate_pass(&e->resources, &e->metrics, false, NULL));
     *parts = *work;
+    bench_runs_clock(parts, -1);
+    SP_TRY(sp_evaluate_pass(&e->resources, &e->metrics, false, NULL));
     sp_loader_times(e->resources.evaluation.loader, &parts->plan, &parts->read);
-    parts->cpu = bench_cpu_s() - cpu;
-    parts->process_cpu = bench_process_cpu_s() - all;
-    parts->all = sp_now_s() - begin;
-    sp_pulse_read(&after);
-    parts->waited = after.waited_s - before.waited_s;
+    bench_runs_clock(parts, 1);
     return SP_OK;
 }
 
@@ -113,7 +105,7 @@ static sp_status run_passes(evaluation *e, bench_runs *s)
     const int want = bench_runs_wanted(b);
     bench_parts unused;
 
-    SP_TRY(bench_runs_begin(b, s));
+    SP_TRY(bench_runs_peak(b, s));
     pass_split(e, &unused);
     for (; s->n < want; s->n++) {
         bench_progress(b, "pass %d of %d", s->n + 1, want);

@@ -20,12 +20,6 @@ typedef struct io_case {
     bool is_packed; /* an array is stored in chunks, which pread does not unpack */
 } io_case;
 
-/* First row of a sample within its shard. */
-static int64_t first_row(const sp_dataset *set, int shard, int64_t sample)
-{
-    return set->offset[sample + shard];
-}
-
 /* Bytes of one row of coordinates, features or labels; 0 where the array is absent. */
 static size_t row_bytes(const sp_extent *e)
 {
@@ -70,7 +64,7 @@ static sp_status read_plainly(const io_case *c, int shard, double *s_read)
             rc = sp_file_read_at(fd, s->path, c->buffer,
                                  row_bytes(extent[e]) *
                                      (size_t)sp_dataset_voxels(&c->set, i),
-                                 extent[e]->at + first_row(&c->set, shard, i) *
+                                 extent[e]->at + c->set.offset[i + shard] *
                                                      (int64_t)row_bytes(extent[e]));
     *s_read += sp_now_s() - begin;
     close(fd);

@@ -190,23 +190,6 @@ static sp_status read_words(const verb *v, char **word, int n, sp_command *c)
     return SP_OK;
 }
 
-static sp_status check_device(const verb *v, const bench_options *o)
-{
-    if (!v->has_device && o->device == SP_DEVICE_CUDA)
-        return SP_FAIL(SP_EUSAGE, "--device cuda: spbench %s times the CPU",
-                       v->word.name);
-    return SP_OK;
-}
-
-/* Called before the defaults are set. */
-static sp_status check_voxels(const verb *v, const bench_options *o)
-{
-    if ((v->run == bench_io || v->run == bench_voxels_write) && o->voxels.n > 1)
-        return SP_FAIL(SP_EUSAGE, "--voxels: spbench %s takes one number",
-                       v->word.name);
-    return SP_OK;
-}
-
 static sp_status parse(int argc, char **argv, const verb **v, bench_options *to)
 {
     int n_words;
@@ -222,8 +205,13 @@ static sp_status parse(int argc, char **argv, const verb **v, bench_options *to)
     SP_TRY(sp_options_read(to, SP_NAMES(option_table), "spbench", argc - 1, argv + 1,
                            &n_words));
     SP_TRY(read_words(*v, argv + 2, n_words, &to->command));
-    SP_TRY(check_voxels(*v, to));
-    return check_device(*v, to);
+    if (((*v)->run == bench_io || (*v)->run == bench_voxels_write) && to->voxels.n > 1)
+        return SP_FAIL(SP_EUSAGE, "--voxels: spbench %s takes one number",
+                       (*v)->word.name);
+    if (!(*v)->has_device && to->device == SP_DEVICE_CUDA)
+        return SP_FAIL(SP_EUSAGE, "--device cuda: spbench %s times the CPU",
+                       (*v)->word.name);
+    return SP_OK;
 }
 
 static void set_defaults(bench_options *o)

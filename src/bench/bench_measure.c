@@ -16,16 +16,6 @@
 
 /* ---- clocks ---- */
 
-double bench_cpu_s(void)
-{
-    return sp_clock_s(CLOCK_THREAD_CPUTIME_ID);
-}
-
-double bench_process_cpu_s(void)
-{
-    return sp_clock_s(CLOCK_PROCESS_CPUTIME_ID);
-}
-
 double bench_median(double *values, int n, double *spread)
 {
     double middle;
@@ -233,10 +223,10 @@ static sp_status time_calls(bench *b, const bench_job *job, int calls, double *w
 
     SP_TRY(ops->clock_begin(&b->backend));
     wall = sp_now_s();
-    cpu = bench_cpu_s();
+    cpu = sp_clock_s(CLOCK_THREAD_CPUTIME_ID);
     for (int i = 0; i < calls; i++)
         SP_TRY(job->run(job->arg));
-    cpu = bench_cpu_s() - cpu;
+    cpu = sp_clock_s(CLOCK_THREAD_CPUTIME_ID) - cpu;
     wall = sp_now_s() - wall;
     SP_TRY(ops->clock_end(&b->backend, &device));
     *cpu_s = cpu / calls;
@@ -374,6 +364,7 @@ static void print_header(const bench *b)
 
 sp_status bench_device_open(bench *b, const sp_backend *session)
 {
+    assert(!b->backend.impl);
     b->is_borrowed = session != NULL;
     if (session)
         b->backend = *session;

@@ -225,15 +225,6 @@ static void print_known(const bench *b, const model *m)
         m->storage_rate > 0 ? ", storage shared" : "");
 }
 
-static void print_header(const bench *b)
-{
-    if (b->options->is_json)
-        return;
-    fprintf(b->out, "%6s %-10s %10s %9s %9s %9s %9s %9s %9s %6s  %s\n", "ranks",
-            "dealt", "step ms", "compute", "imbalance", "norm", "reduce", "update",
-            "reading", "eff. %", "limit");
-}
-
 /* Number of simulated steps, enough that the mean over few ranks is that of the data
  * set. */
 static int steps_of(const bench *b, int64_t n)
@@ -282,8 +273,10 @@ static sp_status predict_all(bench *b, const model *m)
     const bench_list *ranks = &b->options->ranks;
 
     SP_TRY(print_check(b, m));
-    print_header(b);
-
+    if (!b->options->is_json)
+        fprintf(b->out, "%6s %-10s %10s %9s %9s %9s %9s %9s %9s %6s  %s\n", "ranks",
+                "dealt", "step ms", "compute", "imbalance", "norm", "reduce", "update",
+                "reading", "eff. %", "limit");
     for (int i = 0; i < ranks->n; i++)
         for (int balanced = 1; balanced >= 0; balanced--) {
             prediction p = {0};

@@ -11,9 +11,25 @@ typedef struct rows_case {
     float *scale, *shift;      /* [c] */
     double *sums;              /* [2][c] */
     const int32_t *sample_row;
-    int32_t *label;       /* [n] */
-    float *w, *g, *m, *v; /* [n * c] */
+    int32_t *label;      /* [n] */
+    float *w, *g;        /* [n * c] */
+    sp_optim_args optim; /* of w and g */
 } rows_case;
+
+/* A job that is one operation of the backend, on the case r. */
+#define OPERATION(name, call)                                                          \
+    static sp_status name(void *arg)                                                   \
+    {                                                                                  \
+        const rows_case *r = arg;                                                      \
+                                                                                       \
+        return r->backend->ops->call;                                                  \
+    }
+
+OPERATION(relu, relu(r->backend, r->x, 0, r->y))
+OPERATION(add, copy(r->backend, r->x, r->y, true))
+OPERATION(copy, copy(r->backend, r->x, r->y, false))
+OPERATION(sgd, sgd(r->backend, &r->optim))
+OPERATION(adamw, adamw(r->backend, &r->optim))
 
 static sp_status batchnorm(void *arg)
 {
@@ -46,27 +62,6 @@ static sp_status batchnorm_grad(void *arg)
     return r->backend->ops->norm_grad_apply(r->backend, &args);
 }
 
-static sp_status relu(void *arg)
-{
-    const rows_case *r = arg;
-
-    return r->backend->ops->relu(r->backend, r->x, 0, r->y);
-}
-
-static sp_status add(void *arg)
-{
-    const rows_case *r = arg;
-
-    return r->backend->ops->copy(r->backend, r->x, r->y, true);
-}
-
-static sp_status copy(void *arg)
-{
-    const rows_case *r = arg;
-
-    return r->backend->ops->copy(r->backend, r->x, r->y, false);
-}
-
 static sp_status loss(void *arg)
 {
     const rows_case *r = arg;
@@ -78,40 +73,6 @@ static sp_status loss(void *arg)
                                .dlogits = r->dlogits};
 
     return r->backend->ops->loss(r->backend, &args);
-}
-
-/* With lr 0 the numbers do not change, however often this is called. */
-static sp_optim_args optim_args(const rows_case *r)
-{
-    return (sp_optim_args){.n = r->x.n * r->x.c,
-                           .w = r->w,
-                           .g = r->g,
-                           .m = r->m,
-                           .v = r->v,
-                           .g_scale = 1,
-                           .momentum = 0.9,
-                           .nesterov = true,
-                           .weight_decay = 1e-4,
-                           .beta1 = 0.9,
-                           .beta2 = 0.999,
-                           .eps = 1e-8,
-                           .t = 1};
-}
-
-static sp_status sgd(void *arg)
-{
-    const rows_case *r = arg;
-    const sp_optim_args args = optim_args(r);
-
-    return r->backend->ops->sgd(r->backend, &args);
-}
-
-static sp_status adamw(void *arg)
-{
-    const rows_case *r = arg;
-    const sp_optim_args args = optim_args(r);
-
-    return r->backend->ops->adamw(r->backend, &args);
 }
 
 /* The number of tensors of n x c elements that each operation reads and writes (moved),
@@ -140,9 +101,21 @@ static sp_status take_case(bench *b, sp_arena *arena, int64_t n, int c, rows_cas
     SP_TRY(bench_take_tensor(b, arena, n, c, &r->dy));
     SP_TRY(bench_take_random(b, arena, n * c, &r->w));
     SP_TRY(bench_take_random(b, arena, n * c, &r->g));
-    SP_TRY(bench_take_random(b, arena, n * c, &r->m));
+    /* With lr 0 the numbers do not change, however often an update is called. */
+    r->optim = (sp_optim_args){.n = n * c,
+                               .w = r->w,
+                               .g = r->g,
+                               .g_scale = 1,
+                               .momentum = 0.9,
+                               .nesterov = true,
+                               .weight_decay = 1e-4,
+                               .beta1 = 0.9,
+                               .beta2 = 0.999,
+                               .eps = 1e-8,
+                               .t = 1};
+    SP_TRY(bench_take_random(b, arena, n * c, &r->optim.m));
     /* Second moments are not negative. */
-    SP_TRY(bench_take_value(b, arena, n * c, 1, &r->v));
+    SP_TRY(bench_take_value(b, arena, n * c, 1, &r->optim.v));
     r->logits = (sp_tensor){r->w, n, c, c, SP_ELEM_F32};
     r->dlogits = (sp_tensor){r->g, n, c, c, SP_ELEM_F32};
     SP_TRY(bench_take_value(b, arena, c, 0.9f, &r->scale));

@@ -6,16 +6,31 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/sp_log.h"
+#include "process/sp_pulse.h"
+
 enum { PEAKS = 5 }; /* timings before the runs, and again after them */
+
+void bench_runs_clock(bench_parts *parts, int sign)
+{
+    sp_pulse pulse;
+
+    assert(sign == 1 || sign == -1);
+    sp_pulse_read(&pulse);
+    parts->all += sign * sp_now_s();
+    parts->cpu += sign * sp_clock_s(CLOCK_THREAD_CPUTIME_ID);
+    parts->process_cpu += sign * sp_clock_s(CLOCK_PROCESS_CPUTIME_ID);
+    parts->waited += sign * pulse.waited_s;
+}
 
 /* Ranks that share cores are timed in turns, and would together have more than the
  * machine: they have no ceiling. */
-static sp_status measure_peak(bench *b, int timings, bench_runs *s)
+sp_status bench_runs_peak(bench *b, bench_runs *s)
 {
     double is_shared = b->comm->is_oversubscribed && b->backend.ops->is_host;
 
     SP_TRY(sp_comm_barrier(b->comm));
-    for (int i = 0; i < timings; i++) {
+    for (int i = 0; i < PEAKS; i++) {
         double rate;
         SP_TRY(bench_peak(b, &rate));
     }
@@ -26,14 +41,9 @@ static sp_status measure_peak(bench *b, int timings, bench_runs *s)
     return SP_OK;
 }
 
-sp_status bench_runs_begin(bench *b, bench_runs *s)
-{
-    return measure_peak(b, PEAKS, s);
-}
-
 sp_status bench_runs_end(bench *b, sp_backend *backend, bench_runs *s)
 {
-    SP_TRY(measure_peak(b, PEAKS, s));
+    SP_TRY(bench_runs_peak(b, s));
     SP_TRY(backend->ops->memory_used(backend, &s->memory_bytes));
     if (s->memory_bytes) /* the vectors of the ceilings do not count */
         s->memory_bytes -= (int64_t)b->arena.committed;
@@ -42,6 +52,7 @@ sp_status bench_runs_end(bench *b, sp_backend *backend, bench_runs *s)
 
 int bench_runs_wanted(const bench *b)
 {
+    assert(b->options->repeats > 0);
     return b->options->repeats < BENCH_STEPS ? (int)b->options->repeats : BENCH_STEPS;
 }
 
@@ -93,15 +104,6 @@ static sp_status reduce_runs(bench *b, const bench_runs *s, size_t offset,
     return SP_OK;
 }
 
-/* Measures the ceiling again while the rate is above it. All ranks hold the same
- * numbers here, so all make the same decision. */
-static sp_status renew_ceiling(bench *b, double rate, bench_runs *s)
-{
-    for (int i = 0; i < 2 * PEAKS && bench_is_above(b, rate, s->ceiling); i++)
-        SP_TRY(measure_peak(b, PEAKS, s));
-    return SP_OK;
-}
-
 /* Prints the row of the whole run. With one thread and one rank its time is the CPU
  * time of all threads of the process, loader and planner included: the run on one core.
  * Otherwise it is the wall time of the slowest rank. Work and ceiling are those of all
@@ -112,7 +114,7 @@ static sp_status print_whole(bench *b, bench_runs *s, const char *name)
     bench_job job = {.name = name, .limit = BENCH_FLOPS, .work = &s->work};
     bench_time time = {
         .is_wall = is_wall, .repeats = s->n, .memory_bytes = s->memory_bytes};
-    double wall_spread = 0, cpu_spread = 0, voxels = 0, pairs = 0;
+    double wall_spread = 0, cpu_spread = 0, voxels = 0, pairs = 0, rate;
 
     SP_TRY(reduce_runs(b, s, offsetof(bench_parts, all), SP_MAX, &time.wall_s,
                        &wall_spread));
@@ -124,7 +126,10 @@ static sp_status print_whole(bench *b, bench_runs *s, const char *name)
     job.n = (int64_t)voxels;
     job.pairs = (int64_t)pairs;
     time.spread = is_wall ? wall_spread : cpu_spread;
-    SP_TRY(renew_ceiling(b, job.flops / (is_wall ? time.wall_s : time.cpu_s), s));
+    rate = job.flops / (is_wall ? time.wall_s : time.cpu_s);
+    /* All ranks hold the same numbers here, so all measure the ceiling again or none. */
+    for (int i = 0; i < 2 * PEAKS && bench_is_above(b, rate, s->ceiling); i++)
+        SP_TRY(bench_runs_peak(b, s));
     return bench_print(b, &job, &time, s->ceiling);
 }
 

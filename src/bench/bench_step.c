@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/sp_log.h"
-#include "process/sp_pulse.h"
 
 sp_status bench_training_open(bench *b, bench_training *t)
 {
@@ -92,19 +91,13 @@ static sp_status run_step(void *arg)
 
 void bench_training_step(bench_training *t, bench_parts *parts)
 {
-    const double begin = sp_now_s(), cpu = bench_cpu_s(), all = bench_process_cpu_s();
     step_clock clock = {.training = t, .parts = parts, .part = SP_STEP_END};
-    sp_pulse before, after;
 
-    sp_pulse_read(&before);
     memset(parts, 0, sizeof *parts);
+    bench_runs_clock(parts, -1);
     sp_session_run_alone(&t->resources.session, run_step, &clock);
     sp_loader_times(t->resources.loader, &parts->plan, &parts->read);
-    parts->cpu = bench_cpu_s() - cpu;
-    parts->process_cpu = bench_process_cpu_s() - all;
-    parts->all = sp_now_s() - begin;
-    sp_pulse_read(&after);
-    parts->waited = after.waited_s - before.waited_s;
+    bench_runs_clock(parts, 1);
 }
 
 /* ---- the command ---- */
@@ -119,7 +112,7 @@ static sp_status run_steps(bench *b, bench_training *t, bench_runs *s)
     sp_backend *backend = &t->resources.backend;
     bench_parts unused;
 
-    SP_TRY(bench_runs_begin(b, s));
+    SP_TRY(bench_runs_peak(b, s));
     for (int i = 0; i < (b->options->is_quick ? 1 : 2); i++)
         bench_training_step(t, &unused);
     for (; s->n < want; s->n++) {
@@ -162,16 +155,6 @@ static sp_status print_steps(bench *b, bench_runs *s)
     return bench_runs_print(b, s, "step", part, sizeof part / sizeof *part);
 }
 
-/* Operations of one thread are timed by its CPU time, so the step that their shares
- * refer to is too. */
-static sp_status print_layers(bench *b, const bench_training *t, const bench_runs *s)
-{
-    const size_t clock =
-        bench_is_wall(b) ? offsetof(bench_parts, all) : offsetof(bench_parts, cpu);
-
-    return bench_trace_print(t->trace, bench_runs_median(s->whole, s->n, clock, NULL));
-}
-
 /* Ceilings are measured on the device that the deck's session has opened. */
 sp_status bench_step(bench *b)
 {
@@ -189,8 +172,15 @@ sp_status bench_step(bench *b)
         rc = bench_work_count(session, s.whole, s.n, &s.work);
     if (rc == SP_OK)
         rc = sp_session_agree(session, print_steps(b, &s));
-    if (rc == SP_OK && t.trace)
-        rc = sp_session_agree(session, print_layers(b, &t, &s));
+    if (rc == SP_OK && t.trace) {
+        /* Operations of one thread are timed by its CPU time, so the step that their
+         * shares refer to is too. */
+        const size_t clock =
+            bench_is_wall(b) ? offsetof(bench_parts, all) : offsetof(bench_parts, cpu);
+
+        rc = bench_trace_print(t.trace, bench_runs_median(s.whole, s.n, clock, NULL));
+        rc = sp_session_agree(session, rc);
+    }
     bench_work_free(&s.work);
     bench_device_close(b);
     return bench_training_close(b, &t, rc);

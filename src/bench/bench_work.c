@@ -37,6 +37,7 @@ static double conv_flops(const sp_graph *graph, const sp_batch *batch, bool is_t
 void bench_work_add(const sp_resources *r, const sp_dataset *set, const sp_batch *batch,
                     bool is_training, bench_parts *parts)
 {
+    assert(batch->n >= 0 && batch->n_samples >= 0);
     parts->flops += conv_flops(&r->graph, batch, is_training);
     parts->n += batch->n;
     parts->n_samples += batch->n_samples;
@@ -85,13 +86,6 @@ static bench_share share_of(const bench_parts *step, int n)
     return s;
 }
 
-static void sum_up(bench_work *w)
-{
-    w->all = w->rank[0];
-    for (int r = 1; r < w->ranks; r++)
-        add_share(&w->all, w->rank[r]);
-}
-
 /* Rank 0: SP_EDATA where a rank had a step without a voxel. */
 static sp_status check_work(const bench_work *w)
 {
@@ -120,7 +114,9 @@ sp_status bench_work_count(sp_session *session, const bench_parts *step, int n,
     SP_TRY(sp_comm_gather(comm, &mine, sizeof mine, 0, &all, NULL));
     if (comm->rank == 0) {
         w->rank = all;
-        sum_up(w);
+        w->all = w->rank[0];
+        for (int r = 1; r < w->ranks; r++)
+            add_share(&w->all, w->rank[r]);
         rc = check_work(w);
     }
     return sp_session_agree(session, rc);
@@ -143,6 +139,7 @@ static void print_extent(FILE *to, bench_extent e)
 
 void bench_work_print(FILE *to, const bench_work *w)
 {
+    assert(w->ranks > 0 && w->steps > 0);
     fprintf(to, "a %s: %.9g samples, %.9g voxels, %.4g GFLOP on %d rank%s", w->unit,
             w->all.samples, w->all.voxels, w->all.flops * 1e-9, w->ranks,
             sp_plural(w->ranks));

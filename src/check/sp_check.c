@@ -34,16 +34,13 @@ static sp_status check_file(sp_session *s, const char *path)
     return sp_session_agree(s, rc);
 }
 
-static sp_status check_files(sp_session *s)
-{
-    SP_TRY(check_file(s, s->config->run.init_from));
-    return check_file(s, s->config->run.checkpoint);
-}
-
 /* Refuses what a training would refuse before its first step. */
 static sp_status check_start(sp_resources *r)
 {
-    SP_TRY(check_files(&r->session));
+    const sp_session *s = &r->session;
+
+    SP_TRY(check_file(&r->session, s->config->run.init_from));
+    SP_TRY(check_file(&r->session, s->config->run.checkpoint));
     SP_TRY(sp_init_check_keys(r));
     SP_TRY(sp_resources_open_data(r, true, true));
     SP_TRY(sp_resources_check_labels(r));

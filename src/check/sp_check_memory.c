@@ -1,5 +1,7 @@
 /* The memory of a run, from its network and its data: plans of the largest sample tell
  * voxels and pairs. */
+#include <assert.h>
+
 #include "base/sp_log.h"
 #include "base/sp_number.h"
 #include "check/sp_check.h"
@@ -59,16 +61,6 @@ static sp_status look(sp_device_kind kind, device_view *view)
     return SP_OK;
 }
 
-/* Gives all ranks the view of rank 0. Ranks of another node may see other devices or
- * none, and the estimate needs the same device and memory on all ranks. Collective. */
-static sp_status share_view(sp_session *s, device_view *view)
-{
-    const sp_device_kind kind = s->config->run.device;
-
-    SP_TRY(sp_session_agree(s, s->comm->rank == 0 ? look(kind, view) : SP_OK));
-    return sp_comm_bcast(s->comm, view, sizeof *view, 0);
-}
-
 /* Logs into how many micro-batches a step is cut, for run.memory_mb or device_bytes of
  * a device; nothing where neither is known. Collective. */
 static sp_status check_cut(sp_resources *r, const sp_foresight *f, sp_sampler *sampler,
@@ -88,17 +80,23 @@ static sp_status check_cut(sp_resources *r, const sp_foresight *f, sp_sampler *s
 
 sp_status sp_check_memory(sp_resources *r, sp_sampler *sampler, sp_sampler *val)
 {
-    sp_backend be = {.precision = r->session.config->train.precision};
+    sp_comm *comm = r->session.comm;
+    const sp_config *config = r->session.config;
+    sp_backend be = {.precision = config->train.precision};
     const sp_foresight f = sp_resources_foresight(r, &be);
     device_view view = {0};
+    sp_status rc = comm->rank == 0 ? look(config->run.device, &view) : SP_OK;
 
-    SP_TRY(share_view(&r->session, &view));
+    assert(sampler);
+    /* Ranks of another node may see other devices or none, and the estimate needs the
+     * same device and memory on all ranks. */
+    SP_TRY(sp_session_agree(&r->session, rc));
+    SP_TRY(sp_comm_bcast(comm, &view, sizeof view, 0));
     be.ops = sp_backend_find(view.is_cuda ? "cuda" : "cpu");
     /* The cut comes first, since it refuses samples that it need not read. */
     SP_TRY(check_cut(r, &f, sampler, val, view.memory_bytes));
     sp_cut_close(&r->cut);
-    SP_TRY(sp_cut_foresee(&r->cut, &f, sampler, val, r->session.comm,
-                          &r->session.failed_rank));
+    SP_TRY(sp_cut_foresee(&r->cut, &f, sampler, val, comm, &r->session.failed_rank));
     print(r, be.ops->is_host);
     return SP_OK;
 }

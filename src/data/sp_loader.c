@@ -72,15 +72,12 @@ static loader_slot *next_sample(sp_loader *l, int *i)
     return NULL;
 }
 
-static int64_t number_in_file(const sp_dataset *set, int64_t id)
-{
-    return id - set->shard[sp_dataset_shard_of(set, id)].first_sample;
-}
-
 /* Reads sample i of the slot with this reader's buffers. The caller holds the lock,
  * which is released meanwhile. */
 static void read_one(sp_loader *l, loader_slot *slot, int i, sp_sample *reading)
 {
+    const sp_dataset *set = l->options.set;
+    const int64_t id = slot->sample_id[i];
     sp_sample_request request = l->request;
     sp_status rc;
 
@@ -88,14 +85,14 @@ static void read_one(sp_loader *l, loader_slot *slot, int i, sp_sample *reading)
     l->n_reading++;
     pthread_mutex_unlock(&l->lock);
     sp_fault_at_last_step("pread");
-    rc = sp_sample_read(l->options.set, slot->sample_id[i], &request, &slot->sample[i]);
+    rc = sp_sample_read(set, id, &request, &slot->sample[i]);
     if (rc != SP_OK && rc != SP_EMEM && l->is_named) {
-        if (!__atomic_exchange_n(&l->is_named[slot->sample_id[i]], true,
-                                 __ATOMIC_RELAXED))
-            sp_log_warn("sample %lld left out: %s",
-                        (long long)number_in_file(l->options.set, slot->sample_id[i]),
-                        sp_error_last()->message);
-        slot->sample[i].id = slot->sample_id[i];
+        if (!__atomic_exchange_n(&l->is_named[id], true, __ATOMIC_RELAXED))
+            sp_log_warn(
+                "sample %lld left out: %s",
+                (long long)(id - set->shard[sp_dataset_shard_of(set, id)].first_sample),
+                sp_error_last()->message);
+        slot->sample[i].id = id;
         slot->sample[i].n = slot->sample[i].n_points = 0;
         slot->sample[i].n_context = 0;
         rc = SP_OK;
@@ -235,17 +232,13 @@ static void fill_slot(sp_loader *l, loader_slot *slot)
     l->plan++;
 }
 
-static bool is_read(const loader_slot *slot)
-{
-    return slot->state == SLOT_READING && slot->n_read == slot->batch.n_samples;
-}
-
 /* Fills the next slot; false: it is not read yet. The caller holds the lock. */
 static bool fill_next(sp_loader *l)
 {
     loader_slot *slot = slot_of(l, l->plan);
 
-    if (l->plan == l->deal || !is_read(slot))
+    if (l->plan == l->deal || slot->state != SLOT_READING ||
+        slot->n_read < slot->batch.n_samples)
         return false;
     fill_slot(l, slot);
     return true;

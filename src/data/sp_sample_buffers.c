@@ -4,6 +4,7 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { ALIGNMENT = 64 };
 
@@ -25,49 +26,47 @@ sp_status sp_sample_grow(void *array, size_t *have, size_t need, size_t size)
     return SP_OK;
 }
 
-static sp_status grow_context(sp_sample *s)
+/* An array of a sample: the pointer to it in sp_sample, and its size. */
+typedef struct sample_array {
+    void *at;
+    size_t bytes;
+    bool is_wanted; /* false: the set does not have it, or it was not asked for */
+} sample_array;
+
+/* Lists the arrays of a sample whose sizes are set, in the order in which an arena has
+ * them. */
+static void list_arrays(const sp_dataset *set, const sp_sample_request *request,
+                        sp_sample *s, sample_array array[SAMPLE_ARRAYS])
 {
-    struct sp_sample_buffers *own = s->own;
-    size_t n = (size_t)s->n_context, have = own->context;
+    const size_t c = (size_t)(request->columns ? request->n_columns : set->n_features);
+    const size_t n = (size_t)s->n, m = (size_t)s->n_points, k = (size_t)s->n_context;
+    const bool with_points = request->with_points && set->has_points;
+    const bool with_context = request->with_context;
+    const sample_array all[SAMPLE_ARRAYS] = {
+        {&s->coords, 3 * n * sizeof *s->coords, true},
+        {&s->labels, n * sizeof *s->labels, true},
+        {&s->features, n * c * sizeof *s->features, true},
+        {&s->subvoxel, 3 * n, set->has_subvoxel},
+        {&s->point_voxel, m * sizeof *s->point_voxel, with_points},
+        {&s->point_index, m * sizeof *s->point_index, with_points},
+        {&s->point_labels, m * sizeof *s->point_labels, with_points},
+        {&s->context_voxel, k * sizeof *s->context_voxel, with_context},
+        {&s->context_block, k * sizeof *s->context_block, with_context},
+        {&s->context_point, k * sizeof *s->context_point, with_context}};
 
-    SP_TRY(sp_sample_grow(&s->context_voxel, &have, n, sizeof *s->context_voxel));
-    have = own->context;
-    SP_TRY(sp_sample_grow(&s->context_block, &have, n, sizeof *s->context_block));
-    return sp_sample_grow(&s->context_point, &own->context, n,
-                          sizeof *s->context_point);
-}
-
-/* Grows the arrays of a sample. Coordinates and labels have one size, and so have the
- * three arrays of points. */
-static sp_status grow_arrays(sp_sample *s, const sample_reader *r)
-{
-    struct sp_sample_buffers *own = s->own;
-    size_t n = (size_t)s->n, m = (size_t)s->n_points, have = own->voxels;
-
-    SP_TRY(sp_sample_grow(&s->coords, &have, n, 3 * sizeof *s->coords));
-    SP_TRY(sp_sample_grow(&s->labels, &own->voxels, n, sizeof *s->labels));
-    SP_TRY(sp_sample_grow(&s->features, &own->features, n * (size_t)r->n_columns,
-                          sizeof *s->features));
-    if (r->set->has_subvoxel)
-        SP_TRY(sp_sample_grow(&s->subvoxel, &own->subvoxel, 3 * n, 1));
-    if (r->request->with_points && r->set->has_points) {
-        have = own->points;
-        SP_TRY(sp_sample_grow(&s->point_voxel, &have, m, sizeof *s->point_voxel));
-        have = own->points;
-        SP_TRY(sp_sample_grow(&s->point_index, &have, m, sizeof *s->point_index));
-        SP_TRY(
-            sp_sample_grow(&s->point_labels, &own->points, m, sizeof *s->point_labels));
-    }
-    return r->request->with_context ? grow_context(s) : SP_OK;
+    memcpy(array, all, sizeof all);
 }
 
 sp_status sp_sample_grow_all(const sample_reader *r)
 {
     const size_t row = (size_t)r->shard->features.cols * 8;
     struct sp_sample_buffers *own = r->own;
+    sample_array array[SAMPLE_ARRAYS];
 
-    if (own == r->out->own)
-        SP_TRY(grow_arrays(r->out, r));
+    list_arrays(r->set, r->request, r->out, array);
+    for (int i = 0; own == r->out->own && i < SAMPLE_ARRAYS; i++)
+        if (array[i].is_wanted)
+            SP_TRY(sp_sample_grow(array[i].at, &own->array[i], array[i].bytes, 1));
     SP_TRY(sp_sample_grow(&own->raw, &own->raw_bytes,
                           row > SAMPLE_PIECE ? row : SAMPLE_PIECE, 1));
     return sp_sample_grow(&own->gathered, &own->gather,
@@ -99,26 +98,16 @@ sp_status sp_sample_allot(const sp_dataset *set, int64_t id,
                           const sp_sample_request *request, sp_arena *arena,
                           sp_sample *s)
 {
-    const int c = request->columns ? request->n_columns : set->n_features;
+    sample_array array[SAMPLE_ARRAYS];
 
     assert(0 <= id && id < set->n_samples);
     *s = (sp_sample){0};
     sp_sample_measure(set, id, request, s);
-    SP_TRY(SP_TAKE(arena, 3 * s->n, &s->coords));
-    SP_TRY(SP_TAKE(arena, s->n, &s->labels));
-    SP_TRY(SP_TAKE(arena, s->n * c, &s->features));
-    if (set->has_subvoxel)
-        SP_TRY(SP_TAKE(arena, 3 * s->n, &s->subvoxel));
-    if (!request->with_points || !set->has_points)
-        return SP_OK;
-    SP_TRY(SP_TAKE(arena, s->n_points, &s->point_voxel));
-    SP_TRY(SP_TAKE(arena, s->n_points, &s->point_index));
-    SP_TRY(SP_TAKE(arena, s->n_points, &s->point_labels));
-    if (!request->with_context)
-        return SP_OK;
-    SP_TRY(SP_TAKE(arena, s->n_context, &s->context_voxel));
-    SP_TRY(SP_TAKE(arena, s->n_context, &s->context_block));
-    return SP_TAKE(arena, s->n_context, &s->context_point);
+    list_arrays(set, request, s, array);
+    for (int i = 0; i < SAMPLE_ARRAYS; i++)
+        if (array[i].is_wanted)
+            SP_TRY(sp_arena_take(arena, array[i].bytes, array[i].at));
+    return SP_OK;
 }
 
 void sp_sample_destroy(sp_sample *sample)

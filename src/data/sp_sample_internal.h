@@ -9,10 +9,12 @@
  * longer, because of the calls. */
 enum { SAMPLE_PIECE = 256 * 1024 };
 
-/* The buffers of a sample, or of a thread that reads samples. The numbers are elements
- * allocated for the arrays of sp_sample, for gathered columns and for keys. */
+enum { SAMPLE_ARRAYS = 10 }; /* the arrays of sp_sample */
+
+/* The buffers of a sample, or of a thread that reads samples. The numbers are bytes
+ * allocated for each array of sp_sample and for gathered columns, and keys. */
 struct sp_sample_buffers {
-    size_t voxels, features, subvoxel, points, context, gather, table;
+    size_t array[SAMPLE_ARRAYS], gather, table;
     /* [raw_bytes] a piece of a dataset as stored: SAMPLE_PIECE bytes, or one row. */
     void *raw;
     size_t raw_bytes;

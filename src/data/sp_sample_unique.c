@@ -98,6 +98,7 @@ static int slot_bits(int64_t n)
 
 size_t sp_unique_slots(int64_t n)
 {
+    assert(n >= 0);
     return (size_t)1 << slot_bits(n);
 }
 

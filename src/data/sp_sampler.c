@@ -198,11 +198,6 @@ static int longest_group(const struct sp_sampler_scratch *s)
     return longest;
 }
 
-static bool has_bounds(const sp_sampler *sampler)
-{
-    return sampler->voxel_budget > 0 || sampler->bound.bytes > 0;
-}
-
 /* True if a rank is over a bound. A sample that is over it by itself is not: it cannot
  * be divided. */
 static bool is_over(const sp_sampler *sampler, const share *of)
@@ -274,7 +269,7 @@ static int count_micro(const sp_sampler *sampler)
     int longest = longest_group(s);
     int64_t k = sampler->accumulate < longest ? sampler->accumulate : longest, least;
 
-    if (!has_bounds(sampler))
+    if (sampler->voxel_budget <= 0 && sampler->bound.bytes <= 0)
         return (int)k;
     if (sampler->voxel_budget > 0) {
         warn_once(sampler);

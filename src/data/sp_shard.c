@@ -21,18 +21,14 @@ bool sp_shard_is_chunked(const sp_shard *shard)
     return false;
 }
 
-static void free_shard(sp_shard *shard)
-{
-    for (int i = 0; i < SP_EXTENTS; i++)
-        sp_h5_chunks_free(sp_shard_extent(shard, i)->chunks);
-    free(shard->path);
-}
-
 void sp_dataset_close(sp_dataset *set)
 {
     sp_shard_files_destroy(set->files);
-    for (int i = 0; i < set->n_shards; i++)
-        free_shard(&set->shard[i]);
+    for (int i = 0; i < set->n_shards; i++) {
+        for (int k = 0; k < SP_EXTENTS; k++)
+            sp_h5_chunks_free(sp_shard_extent(&set->shard[i], k)->chunks);
+        free(set->shard[i].path);
+    }
     free(set->shard);
     sp_h5_list_free(set->class_name, set->n_classes);
     sp_h5_list_free(set->class_code, set->n_classes);

@@ -18,16 +18,12 @@
 
 /* ---- patterns ---- */
 
-/* Do both paths lead to one file of one name, as a.h5 and ./a.h5 do? */
-static bool is_same_file(const char *a, const char *b)
-{
-    return strcmp(sp_file_name(a), sp_file_name(b)) == 0 && sp_file_is_same(a, b);
-}
-
+/* Do the paths have this file already, under one name, as a.h5 and ./a.h5 do? */
 static bool has_path(const sp_strings *paths, int n, const char *path)
 {
     for (int i = 0; i < n; i++)
-        if (is_same_file(paths->at[i], path))
+        if (strcmp(sp_file_name(paths->at[i]), sp_file_name(path)) == 0 &&
+            sp_file_is_same(paths->at[i], path))
             return true;
     return false;
 }
@@ -400,6 +396,7 @@ void sp_shard_release(const sp_dataset *set, sp_shard_handle *handle)
         return;
     }
     pthread_mutex_lock(&set->files->lock);
+    assert(set->files->slot[handle->slot].users > 0);
     set->files->slot[handle->slot].users--;
     pthread_mutex_unlock(&set->files->lock);
 }

@@ -27,12 +27,6 @@ typedef struct sp_rounded {
     double most; /* the most by which a value was rounded */
 } sp_rounded;
 
-/* True if float32 does not hold all values of this type. */
-static bool may_round(const sp_extent *e)
-{
-    return e->type_size == 8 || (e->type_size == 4 && e->kind != 'f');
-}
-
 static sp_status begin(sp_rounding *r, const sp_dataset *part)
 {
     r->column = calloc((size_t)part->n_features, sizeof *r->column);
@@ -108,7 +102,8 @@ sp_status sp_rounding_add(sp_rounding *r, sp_h5 *file, const sp_dataset *part,
     int64_t rows = LOOK_BYTES / n_files / ((int64_t)e->cols * e->type_size);
 
     assert(n_files > 0 && part->n_shards == 1);
-    if (!may_round(e) || e->rows == 0)
+    /* float32 holds all values of other types */
+    if (e->rows == 0 || (e->type_size != 8 && (e->type_size != 4 || e->kind == 'f')))
         return SP_OK;
     if (!r->column)
         SP_TRY(begin(r, part));

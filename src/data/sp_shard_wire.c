@@ -22,14 +22,6 @@ static void wire_sizes(sp_wire *wire, sp_dataset *set)
     sp_wire_flag(wire, &set->has_blocks);
 }
 
-/* Sends all but the pointers behind the numbers. */
-static void wire_extent(sp_wire *wire, sp_extent *extent, const char *name)
-{
-    sp_wire_bytes(wire, extent, offsetof(sp_extent, name));
-    sp_h5_chunks_wire(wire, &extent->chunks);
-    extent->name = name;
-}
-
 static void wire_file(sp_wire *wire, sp_shard *shard)
 {
     static const char *const name[SP_EXTENTS] = {
@@ -41,8 +33,14 @@ static void wire_file(sp_wire *wire, sp_shard *shard)
     sp_wire_bytes(wire, &shard->first_sample, sizeof shard->first_sample);
     sp_wire_bytes(wire, &shard->n_samples, sizeof shard->n_samples);
     sp_wire_bytes(wire, &shard->file_bytes, sizeof shard->file_bytes);
-    for (int i = 0; i < SP_EXTENTS; i++)
-        wire_extent(wire, sp_shard_extent(shard, i), name[i]);
+    for (int i = 0; i < SP_EXTENTS; i++) {
+        sp_extent *extent = sp_shard_extent(shard, i);
+
+        /* All members go but the pointers behind the numbers. */
+        sp_wire_bytes(wire, extent, offsetof(sp_extent, name));
+        sp_h5_chunks_wire(wire, &extent->chunks);
+        extent->name = name[i];
+    }
 }
 
 void sp_wire_shard(sp_wire *wire, sp_dataset *set)

@@ -328,12 +328,10 @@ static sp_status check_sample(const sp_shard_writer *w, int64_t index,
     return SP_OK;
 }
 
-sp_status sp_shard_write_sample(sp_shard_writer *writer, int64_t index,
+sp_status sp_shard_write_sample(sp_shard_writer *w, int64_t index,
                                 const sp_sample *sample, const char *name,
                                 const int64_t cost[SP_COST_COLUMNS])
 {
-    sp_shard_writer *w = writer;
-
     assert(sample && (sample->n == 0 || (sample->coords && sample->features)));
     SP_TRY(check_sample(w, index, sample));
     SP_TRY(write_voxels(w, index, sample));
@@ -351,10 +349,9 @@ sp_status sp_shard_write_sample(sp_shard_writer *writer, int64_t index,
     return SP_OK;
 }
 
-sp_status sp_shard_write_block(sp_shard_writer *writer, int64_t index, const char *scan,
+sp_status sp_shard_write_block(sp_shard_writer *w, int64_t index, const char *scan,
                                const sp_block *block)
 {
-    sp_shard_writer *w = writer;
     const double square[5] = {block->low[0], block->low[1], block->high[0],
                               block->high[1], block->margin};
     const int64_t number[3] = {block->number, block->first, block->last};
@@ -403,9 +400,8 @@ static sp_status write_rest(sp_shard_writer *w)
     return w->has_names ? sp_h5_write_texts(w->h5, "/names", S, w->name) : SP_OK;
 }
 
-sp_status sp_shard_close(sp_shard_writer *writer, sp_status rc)
+sp_status sp_shard_close(sp_shard_writer *w, sp_status rc)
 {
-    sp_shard_writer *w = writer;
     sp_error_record first;
     sp_status closed;
 

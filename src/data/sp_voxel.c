@@ -148,12 +148,6 @@ static int32_t floor_div(int32_t x, int32_t d)
     return (x - (x < 0 ? d - 1 : 0)) / d;
 }
 
-static void coarsen(work *w, int32_t factor)
-{
-    for (int64_t i = 0; i < 3 * (int64_t)w->n; i++)
-        w->moved[i] = floor_div(w->moved[i], factor);
-}
-
 /* ---- turns off the grid ---- */
 
 /* A map of positions: p = shift + m * (position - centre), in units of the new voxel.
@@ -229,6 +223,7 @@ static sp_status move(work *w, double factor, sp_arena *arena)
     bool is_on_grid = w->aug->scale == 1 && fabs(turns - whole) < 1e-9;
     bool is_whole = fabs(factor - nearbyint(factor)) < 1e-6;
     int quarters = (int)((int64_t)whole & 3);
+    int32_t coarse;
 
     if (!is_on_grid && !w->in->subvoxel)
         return SP_FAIL_INTERNAL(
@@ -249,8 +244,9 @@ static sp_status move(work *w, double factor, sp_arena *arena)
     if (!is_on_grid || !is_whole)
         return move_freely(w, is_whole ? nearbyint(factor) : factor);
     SP_TRY(move_on_grid(w, quarters));
-    if (w->is_merged)
-        coarsen(w, (int32_t)nearbyint(factor));
+    coarse = (int32_t)nearbyint(factor);
+    for (int64_t i = 0; w->is_merged && i < 3 * (int64_t)w->n; i++)
+        w->moved[i] = floor_div(w->moved[i], coarse);
     return SP_OK;
 }
 

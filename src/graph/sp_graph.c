@@ -261,6 +261,7 @@ sp_status sp_graph_build(sp_graph *graph, const sp_config *config, int c_in,
 
 int64_t sp_graph_stride(const sp_graph *graph)
 {
+    assert(graph->spec.n_levels >= 1);
     return (int64_t)1 << (graph->spec.n_levels - 1);
 }
 

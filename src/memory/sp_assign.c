@@ -53,8 +53,7 @@ static size_t bytes_of(const sp_assign *a, int v)
     const sp_lower_value *value = &a->low->value[v];
 
     return (size_t)sp_assign_rows(a, value->level) *
-           (size_t)pitch_of(a, value->c, value->elem) *
-           sp_elem_bytes(value->elem);
+           (size_t)pitch_of(a, value->c, value->elem) * sp_elem_bytes(value->elem);
 }
 
 /* The end of the span at which a matrix is placed. */
@@ -191,13 +190,6 @@ static bool can_overwrite(const sp_assign *a, int s)
            x->elem == y->elem;
 }
 
-static void overwrite(sp_assign *a, int x, int y)
-{
-    assert(a->value[y].act.range < 0);
-    a->value[y].act = a->value[x].act;
-    sp_ranges_hold(&a->matrices, a->value[y].act.range);
-}
-
 /* Takes memory for the sums of value v: in the parts of a fused operation, or of each
  * sample. */
 static void take_sums(sp_assign *a, int v, bool is_fused)
@@ -225,10 +217,13 @@ void sp_assign_forward(sp_assign *a, int s)
     const int home = sp_lowered_home(a->low, step->out);
 
     assert(0 <= s && s < a->low->n_steps && sp_lowered_has_turn(step, a->is_training));
-    if (can_overwrite(a, s))
-        overwrite(a, step->in[0], step->out);
-    else
+    if (can_overwrite(a, s)) {
+        assert(a->value[step->out].act.range < 0);
+        a->value[step->out].act = a->value[step->in[0]].act;
+        sp_ranges_hold(&a->matrices, a->value[step->out].act.range);
+    } else {
         hold(a, step->out, is_kept(a, home) ? LOW : high_side(a, home));
+    }
     if (step->row->has_argmax)
         a->argmax[s] = take_vector(a, (size_t)sp_assign_rows(a, out->level) *
                                           (size_t)out->c * sizeof(int32_t));
@@ -312,6 +307,7 @@ bool sp_assign_is_used(const sp_assign *a, int s)
 {
     const int out = a->low->step[s].out;
 
+    assert(0 <= s && s < a->low->n_steps);
     return a->low->value[out].needs_grad && a->value[out].grad.range >= 0;
 }
 
@@ -540,6 +536,7 @@ void sp_assign_backward_end(sp_assign *a, int s)
 {
     const sp_lower_step *step = &a->low->step[s];
 
+    assert(a->is_training && 0 <= s && s < a->low->n_steps);
     if (step->op == SP_OP_BATCHNORM)
         drop_vector(a, &a->value[step->out].sums);
     drop(a, &a->value[step->out].grad);

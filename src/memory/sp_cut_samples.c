@@ -216,6 +216,7 @@ sp_status sp_budget_plan_largest(sp_budget *b, const sp_cut *cut)
 {
     const int64_t n = b->set->n_samples;
 
+    assert(b->sampler && n > 0);
     SP_TRY(load_of(b, cut, largest_sample(b->set), -1, &b->like));
     for (int64_t i = 0; i < N_OTHERS && i < n && b->like.voxels[0] == 0; i++)
         SP_TRY(load_of(b, cut, other_sample(b, i), -1, &b->like));
@@ -252,6 +253,7 @@ sp_status sp_budget_compare_largest(sp_budget *b, const sp_cut *cut)
 {
     const bool is_training = b->foreseer.is_training;
 
+    assert(b->sampler && b->set->n_samples > 0);
     b->excess = 0;
     for (int64_t e = is_training ? 0 : -1; e < (is_moved(b) ? N_EPOCHS : 0); e++)
         SP_TRY(compare(b, cut, largest_sample(b->set), e));

@@ -71,6 +71,7 @@ sp_status sp_foresee_fixed(sp_foreseer *f, sp_foreseen_fixed *fixed)
                                               what->config->train.deterministic ==
                                                   SP_DET_WORLD};
 
+    assert(what->n_local >= 1 && what->n_samples >= 0);
     SP_TRY(sp_fixed_size(&f->low, what->backend, &rules, &fixed->weights));
     if (f->is_training)
         fixed->weights += training_bytes(what);
@@ -92,6 +93,7 @@ sp_status sp_foresee_fit(const sp_foresight *what, bool is_training, int64_t mem
     sp_foreseer f;
     sp_status rc = sp_foresee_open(&f, what, is_training);
 
+    assert(memory >= 0);
     if (rc == SP_OK)
         rc = sp_foresee_fixed(&f, &fixed);
     sp_foresee_close(&f);

@@ -126,6 +126,7 @@ void sp_merge_logits(const uint64_t *sum, int c, float *logits)
     const int best = best_of(sum, c);
     double total = 0;
 
+    assert(c > 0 && logits);
     for (int j = 0; j < c; j++)
         total += (double)sum[j];
     for (int j = 0; j < c; j++)

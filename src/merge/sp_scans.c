@@ -181,6 +181,7 @@ sp_status sp_scans_owners(const sp_scans *scans, const sp_sample *s, int64_t *ow
     const sp_dataset *set = scans->set;
     int64_t last = -1, owner = -1;
 
+    assert(s->n_context == 0 || set->has_blocks);
     for (int64_t i = 0; i < s->n_context; i++) {
         if (s->context_block[i] != last) {
             last = s->context_block[i];

@@ -85,10 +85,9 @@ static void mark_idle(const sp_buckets *b, const sp_graph *graph)
     }
 }
 
-sp_status sp_buckets_create(sp_buckets *buckets, const sp_graph *graph, sp_comm *comm,
+sp_status sp_buckets_create(sp_buckets *b, const sp_graph *graph, sp_comm *comm,
                             bool is_exact, size_t bucket_bytes)
 {
-    sp_buckets *b = buckets;
     size_t each = is_exact ? SP_EXACT_LIMBS * sizeof(int64_t) : sizeof(float);
     size_t n = (size_t)graph->n_floats;
     int64_t at_least = (int64_t)((bucket_bytes ? bucket_bytes : BUCKET_BYTES) / each);
@@ -200,9 +199,8 @@ static sp_part part_of(const sp_buckets *b, int i)
 }
 
 /* The last bucket goes with the tail. */
-sp_status sp_bucket_ready(sp_buckets *buckets, int64_t from)
+sp_status sp_bucket_ready(sp_buckets *b, int64_t from)
 {
-    sp_buckets *b = buckets;
     struct sp_buckets_impl *impl = b->impl;
 
     assert(from >= 0 && from <= b->graph->n_floats);
@@ -225,6 +223,7 @@ sp_status sp_bucket_poll(sp_buckets *buckets)
     struct sp_buckets_impl *impl = buckets->impl;
     bool is_done = true;
 
+    assert(impl->n_done <= impl->n_posted && impl->n_posted <= buckets->n_buckets);
     while (is_done && impl->n_done < impl->n_posted) {
         is_done = impl->is_idle[impl->n_done];
         if (!is_done)
@@ -340,9 +339,8 @@ static sp_status check_sequence(const sp_buckets *b)
                             b->comm->rank);
 }
 
-sp_status sp_bucket_wait(sp_buckets *buckets, double *exposed_s)
+sp_status sp_bucket_wait(sp_buckets *b, double *exposed_s)
 {
-    sp_buckets *b = buckets;
     struct sp_buckets_impl *impl = b->impl;
     sp_backend *backend = impl->backend;
     const double before = impl->transport->exposed_s;

@@ -80,44 +80,49 @@ sp_status sp_metrics_reduce(sp_metrics *metrics, sp_comm *comm)
     return SP_OK;
 }
 
-/* Counts the voxels whose truth is class c (row sum) and whose prediction is. */
-static void marginals(const int64_t *confusion, int n, int c, int64_t *row,
-                      int64_t *col)
+int64_t sp_metrics_truth(const int64_t *confusion, int n_classes, int c)
 {
-    *row = *col = 0;
-    for (int i = 0; i < n; i++) {
-        *row += confusion[(int64_t)c * n + i];
-        *col += confusion[(int64_t)i * n + c];
-    }
+    int64_t row = 0;
+
+    assert(0 <= c && c < n_classes);
+    for (int i = 0; i < n_classes; i++)
+        row += confusion[(int64_t)c * n_classes + i];
+    return row;
+}
+
+int64_t sp_metrics_predicted(const int64_t *confusion, int n_classes, int c)
+{
+    int64_t column = 0;
+
+    assert(0 <= c && c < n_classes);
+    for (int i = 0; i < n_classes; i++)
+        column += confusion[(int64_t)i * n_classes + c];
+    return column;
+}
+
+/* The diagonal's element of class c as a share of n. */
+static double hits_of(const int64_t *confusion, int n_classes, int c, int64_t n)
+{
+    return n ? (double)confusion[(int64_t)c * n_classes + c] / (double)n : NAN;
 }
 
 double sp_metrics_iou(const int64_t *confusion, int n_classes, int c)
 {
-    int64_t row, col, hit = confusion[(int64_t)c * n_classes + c];
-
-    assert(0 <= c && c < n_classes);
-    marginals(confusion, n_classes, c, &row, &col);
-    if (row + col == 0)
-        return NAN;
-    return (double)hit / (double)(row + col - hit);
+    return hits_of(confusion, n_classes, c,
+                   sp_metrics_truth(confusion, n_classes, c) +
+                       sp_metrics_predicted(confusion, n_classes, c) -
+                       confusion[(int64_t)c * n_classes + c]);
 }
 
 double sp_metrics_precision(const int64_t *confusion, int n_classes, int c)
 {
-    int64_t row, col;
-
-    assert(0 <= c && c < n_classes);
-    marginals(confusion, n_classes, c, &row, &col);
-    return col ? (double)confusion[(int64_t)c * n_classes + c] / (double)col : NAN;
+    return hits_of(confusion, n_classes, c,
+                   sp_metrics_predicted(confusion, n_classes, c));
 }
 
 double sp_metrics_recall(const int64_t *confusion, int n_classes, int c)
 {
-    int64_t row, col;
-
-    assert(0 <= c && c < n_classes);
-    marginals(confusion, n_classes, c, &row, &col);
-    return row ? (double)confusion[(int64_t)c * n_classes + c] / (double)row : NAN;
+    return hits_of(confusion, n_classes, c, sp_metrics_truth(confusion, n_classes, c));
 }
 
 double sp_metrics_miou(const int64_t *confusion, int n_classes)
@@ -157,6 +162,7 @@ int64_t sp_metrics_total(const int64_t *confusion, int n_classes)
 {
     int64_t total = 0;
 
+    assert(confusion && n_classes > 0);
     for (int64_t i = 0; i < (int64_t)n_classes * n_classes; i++)
         total += confusion[i];
     return total;

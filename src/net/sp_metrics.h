@@ -61,6 +61,9 @@ sp_status sp_metrics_reduce(sp_metrics *metrics, sp_comm *comm);
 /* Metrics of a matrix confusion [C][C] (truth, prediction), before or after the sum
  * over the ranks. Pure. */
 
+/* The voxels (points) of class c, and those predicted as it. */
+int64_t sp_metrics_truth(const int64_t *confusion, int n_classes, int c);
+int64_t sp_metrics_predicted(const int64_t *confusion, int n_classes, int c);
 /* The IoU of class c; NAN if it is absent from truth and prediction. */
 double sp_metrics_iou(const int64_t *confusion, int n_classes, int c);
 /* The share of the voxels predicted as class c that are of it, and the share of those

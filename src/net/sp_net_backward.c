@@ -205,16 +205,6 @@ static sp_status pass_on(sp_net *net, sp_tensor dy, int x, sp_grad_route route)
                                    route == SP_GRAD_ADDED);
 }
 
-/* The input tells on which side of 0 an element was. The output cannot, where the slope
- * is negative. */
-static sp_status relu(sp_net *net, const sp_lower_step *step, sp_grad_route route,
-                      sp_tensor dy)
-{
-    return net->backend->ops->relu_grad(net->backend, sp_net_act(net, step->in[0]),
-                                        step->slope, dy, sp_net_grad(net, step->in[0]),
-                                        route == SP_GRAD_ADDED);
-}
-
 static sp_status add(sp_net *net, const sp_lower_step *step, const sp_grad_route *route,
                      sp_tensor dy)
 {
@@ -235,13 +225,6 @@ static sp_status concat(sp_net *net, const sp_lower_step *step,
         column += c;
     }
     return SP_OK;
-}
-
-static sp_status dropout(sp_net *net, const sp_lower_step *step, sp_grad_route route,
-                         sp_tensor dy)
-{
-    SP_TRY(sp_net_dropout(net, step, dy, dy));
-    return pass_on(net, dy, step->in[0], route);
 }
 
 /* Prepares the gradient of an input for operations that add to it: a new one is zero.
@@ -326,13 +309,18 @@ static sp_status run_step(sp_net *net, int s, const sp_grad_route *route,
     case SP_OP_BATCHNORM:
         return sp_net_norm_backward(net, s, route, buckets);
     case SP_OP_RELU:
-        return relu(net, step, route[0], dy);
+        /* The input tells on which side of 0 an element was. The output cannot, where
+         * the slope is negative. */
+        return net->backend->ops->relu_grad(
+            net->backend, sp_net_act(net, step->in[0]), step->slope, dy,
+            sp_net_grad(net, step->in[0]), route[0] == SP_GRAD_ADDED);
     case SP_OP_ADD:
         return add(net, step, route, dy);
     case SP_OP_CONCAT:
         return concat(net, step, route, dy);
     case SP_OP_DROPOUT:
-        return dropout(net, step, route[0], dy);
+        SP_TRY(sp_net_dropout(net, step, dy, dy));
+        return pass_on(net, dy, step->in[0], route[0]);
     default:
         return add_up(net, s, route[0], dy);
     }
@@ -352,11 +340,6 @@ static sp_status backward_step(sp_net *net, int s, sp_buckets *buckets)
     rc = run_step(net, s, route, buckets);
     sp_range_end(net->backend);
     return rc;
-}
-
-static size_t weight_bytes(const sp_net *net, const sp_lower_step *step)
-{
-    return count_of(net, net->graph->node[step->layer].weight) * sizeof(float);
 }
 
 sp_status sp_net_backward(sp_net *net, const sp_batch *batch, sp_buckets *buckets,
@@ -386,7 +369,8 @@ sp_status sp_net_backward(sp_net *net, const sp_batch *batch, sp_buckets *bucket
         if (impl->fork.step != s)
             SP_TRY(join(net));
         if (is_releasing && step->op == SP_OP_CONV && !step->is_frozen)
-            sp_net_release(net, weight_bytes(net, step));
+            sp_net_release(net, count_of(net, net->graph->node[step->layer].weight) *
+                                    sizeof(float));
         if (is_last && !impl->fork.is_open)
             SP_TRY(sp_bucket_ready(buckets, step->ready));
         SP_TRY(sp_bucket_poll(buckets));

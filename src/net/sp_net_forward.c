@@ -158,6 +158,7 @@ sp_status sp_net_dropout(sp_net *net, const sp_lower_step *step, sp_tensor x,
         .sample_row = sp_net_sample_row(net, net->impl->low.value[step->out].level),
         .n_samples = batch->n_samples};
 
+    assert(step->op == SP_OP_DROPOUT);
     return net->backend->ops->dropout(net->backend, &args);
 }
 

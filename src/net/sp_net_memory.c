@@ -43,6 +43,8 @@ void sp_net_release(sp_net *net, size_t bytes)
 
 const int32_t *sp_net_sample_row(const sp_net *net, int level)
 {
+    assert(level == SP_LEVEL_SAMPLE ||
+           (0 <= level && level < net->graph->spec.n_levels));
     return level == SP_LEVEL_SAMPLE ? net->impl->sample_rows
                                     : net->impl->batch->plan.level[level].sample_row;
 }

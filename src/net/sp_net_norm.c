@@ -219,6 +219,7 @@ sp_norm_grad_args sp_net_norm_grad_args(const sp_net *net, int s, sp_tensor dy)
                               .b = impl->fixed.coefficients + out->c,
                               .c = impl->fixed.coefficients + 2 * (size_t)out->c};
 
+    assert(step->op == SP_OP_BATCHNORM);
     if (step->n_in == 1) {
         args.scale = norm->scale;
         args.shift = norm->shift;

@@ -19,14 +19,6 @@ struct sp_optim_impl {
     optim_stretch *stretch; /* [n_stretches] by rising first */
 };
 
-static sp_status take_zero(sp_optim *optim, float **out)
-{
-    size_t bytes = (size_t)optim->graph->n_floats * sizeof **out;
-
-    SP_TRY(sp_arena_take(&optim->impl->arena, bytes, (void **)out));
-    return optim->backend->ops->fill(optim->backend, *out, 0, bytes);
-}
-
 /* Parameters begin at multiples of a run; what pads them is 0 and stays 0. */
 static sp_status take_spared(sp_optim *optim)
 {
@@ -103,9 +95,12 @@ sp_status sp_optim_create(sp_optim *optim, const sp_graph *graph,
         return SP_FAIL(SP_EMEM, "optimizer: out of memory");
     SP_TRY(list_stretches(optim));
     SP_TRY(backend->ops->arena_create(&optim->impl->arena, bytes, "optimizer state"));
-    for (int i = 0; i < SP_N_KEPT; i++)
-        if (sp_kept[i].is_kept(config))
-            SP_TRY(take_zero(optim, &optim->kept[i]));
+    for (int i = 0; i < SP_N_KEPT; i++) {
+        if (!sp_kept[i].is_kept(config))
+            continue;
+        SP_TRY(SP_TAKE(&optim->impl->arena, n, &optim->kept[i]));
+        SP_TRY(backend->ops->fill(backend, optim->kept[i], 0, n * sizeof(float)));
+    }
     return config->train.decay_norm ? SP_OK : take_spared(optim);
 }
 

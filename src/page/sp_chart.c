@@ -16,11 +16,6 @@ typedef struct axes {
     double tick; /* distance of the ticks of the y axis; not of a logarithmic one */
 } axes;
 
-static bool is_drawn(const axes *a, double y)
-{
-    return isfinite(y) && (!a->is_log || y > 0);
-}
-
 static double across(const axes *a, double x)
 {
     return (x - a->x0) / (a->x1 - a->x0) * SIDE;
@@ -196,7 +191,7 @@ static void thin(curve *c, const axes *a, const sp_series *s, const double *y)
         int lo = -1, hi = -1;
 
         for (; i < s->n; i++) {
-            if (!is_drawn(a, y[i]) || !isfinite(s->x[i]))
+            if (!isfinite(y[i]) || (a->is_log && y[i] <= 0) || !isfinite(s->x[i]))
                 continue;
             if (s->n > COLUMNS &&
                 (int)fmin(across(a, s->x[i]) * COLUMNS / SIDE, COLUMNS) != column &&
@@ -291,11 +286,10 @@ void sp_chart_add(sp_html *html, const sp_chart *chart, const sp_series *series,
     sp_html_text(html, chart->title);
     sp_html_add(html,
                 "%s</figcaption><div class=\"plot\" data-x0=\"%.9g\" "
-                "data-x1=\"%.9g\" data-x=\"%s\"><svg viewBox=\"0 0 %d %d\" "
+                "data-x1=\"%.9g\" data-x=\"step\"><svg viewBox=\"0 0 %d %d\" "
                 "preserveAspectRatio=\"none\" role=\"img\" aria-hidden=\"true\">"
                 "<path class=\"grid\" d=\"",
-                a.is_log ? " <small>logarithmic</small>" : "", a.x0, a.x1,
-                chart->x_name, SIDE, SIDE);
+                a.is_log ? " <small>logarithmic</small>" : "", a.x0, a.x1, SIDE, SIDE);
     each_y_tick(html, &a, add_grid_line);
     sp_html_raw(html, "\"/>");
     for (int s = 0; s < n; s++)

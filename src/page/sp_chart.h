@@ -9,16 +9,15 @@ typedef struct sp_series {
     const char *name; /* any text; shown under the pointer */
     int colour;       /* 0 .. 7, by which the page's style colours it */
     int n;
-    const double *x, *y; /* [n] x rises; points whose y is NAN are left out */
+    const double *x, *y; /* [n] steps, rising; where y is NAN no point is drawn */
 } sp_series;
 
 typedef struct sp_chart {
-    const char *title;  /* any text */
-    const char *x_name; /* "step" */
-    double lo, hi;      /* of the y axis; NAN: as the values are */
-    bool is_smoothed;   /* values are noisy: their running mean stands out */
-    bool is_small;      /* one of many beside each other */
-    bool is_linear;     /* the axis is never logarithmic */
+    const char *title; /* any text */
+    double lo, hi;     /* of the y axis; NAN: as the values are */
+    bool is_smoothed;  /* values are noisy: their running mean stands out */
+    bool is_small;     /* one of many beside each other */
+    bool is_linear;    /* the axis is never logarithmic */
 } sp_chart;
 
 /* Appends the chart; nothing where no series has two points to join or one to mark. */

@@ -75,14 +75,6 @@ void sp_page_add_seconds(const sp_page *page, double s)
 
 /* ---- summary ---- */
 
-static void add_state(const sp_page *page, const sp_story *s)
-{
-    if (!s->has_state)
-        return;
-    sp_html_put(page->html, "<span class=\"state ", s->state.state, "\">");
-    sp_html_put(page->html, "", s->state.state, "</span>");
-}
-
 static void begin_row(const sp_page *page, const char *name)
 {
     sp_html_add(page->html, "<dt>%s</dt><dd>", name);
@@ -155,7 +147,10 @@ static void add_card(const sp_page *page, int run)
     sp_html_raw(page->html, "<section class=\"card\"><h3>");
     sp_html_add(page->html, "<i class=\"dot b%d\"></i>", run % 8);
     sp_html_text(page->html, s->name);
-    add_state(page, s);
+    if (s->has_state) {
+        sp_html_put(page->html, "<span class=\"state ", s->state.state, "\">");
+        sp_html_put(page->html, "", s->state.state, "</span>");
+    }
     sp_html_raw(page->html, "</h3>");
     add_score(page, s);
     sp_html_raw(page->html, "<dl>");
@@ -226,14 +221,6 @@ static bool differs(const sp_page *page, int key)
     return false;
 }
 
-static void add_difference(const sp_page *page, int key)
-{
-    sp_html_put(page->html, "<tr><td>", sp_config_key(key), "</td>");
-    for (int run = 0; run < page->n; run++)
-        sp_html_put(page->html, "<td>", value_of(&page->story[run], key), "</td>");
-    sp_html_raw(page->html, "</tr>\n");
-}
-
 static void add_differences(const sp_page *page)
 {
     int n = 0;
@@ -255,9 +242,14 @@ static void add_differences(const sp_page *page)
         sp_html_raw(page->html, "</th>");
     }
     sp_html_raw(page->html, "</tr></thead><tbody>\n");
-    for (int key = 0; key < sp_config_n_keys(); key++)
-        if (differs(page, key))
-            add_difference(page, key);
+    for (int key = 0; key < sp_config_n_keys(); key++) {
+        if (!differs(page, key))
+            continue;
+        sp_html_put(page->html, "<tr><td>", sp_config_key(key), "</td>");
+        for (int run = 0; run < page->n; run++)
+            sp_html_put(page->html, "<td>", value_of(&page->story[run], key), "</td>");
+        sp_html_raw(page->html, "</tr>\n");
+    }
     sp_html_raw(page->html, "</tbody></table></div>\n");
 }
 

@@ -42,24 +42,6 @@ static bool take_counts(const sp_story *story, counts *c)
     return c->n > 0;
 }
 
-static int64_t truth_of(const counts *c, int class)
-{
-    int64_t sum = 0;
-
-    for (int k = 0; k < c->n; k++)
-        sum += c->confusion[(int64_t) class * c->n + k];
-    return sum;
-}
-
-static int64_t predicted_of(const counts *c, int class)
-{
-    int64_t sum = 0;
-
-    for (int k = 0; k < c->n; k++)
-        sum += c->confusion[(int64_t)k * c->n + class];
-    return sum;
-}
-
 static int64_t total_of(const counts *c)
 {
     return sp_metrics_total(c->confusion, c->n);
@@ -128,11 +110,12 @@ static void add_row(const sp_page *page, const counts *c, int k)
         add_cell(page, c->merged_iou[k], true);
     add_cell(page, precision_of(c, k), false);
     add_cell(page, recall_of(c, k), false);
-    add_count_cell(page, truth_of(c, k));
+    add_count_cell(page, sp_metrics_truth(c->confusion, c->n, k));
     sp_html_raw(page->html, "<td>");
-    sp_page_add_number(page, 100 * share(truth_of(c, k), total_of(c)), 2);
+    sp_page_add_number(
+        page, 100 * share(sp_metrics_truth(c->confusion, c->n, k), total_of(c)), 2);
     sp_html_raw(page->html, " %</td>");
-    add_count_cell(page, predicted_of(c, k));
+    add_count_cell(page, sp_metrics_predicted(c->confusion, c->n, k));
     sp_html_raw(page->html, "</tr>\n");
 }
 
@@ -282,7 +265,7 @@ static void add_map_words(const sp_page *page, const counts *c, int truth,
 static void add_map_cell(const sp_page *page, const counts *c, int truth, int predicted)
 {
     const int64_t n = c->confusion[(int64_t)truth * c->n + predicted];
-    const double part = share(n, truth_of(c, truth));
+    const double part = share(n, sp_metrics_truth(c->confusion, c->n, truth));
     /* The square root shows confusions of a few percent too. */
     const double shade = part > 0 ? 0.06 + 0.94 * sqrt(part) : 0;
 
@@ -420,8 +403,9 @@ void sp_page_add_csv(const sp_page *page, sp_html *csv)
             add_value(csv, c.eval->epoch);
             sp_html_add(csv, ",%s,", c.unit);
             add_quoted(csv, c.eval->class_name[k]);
-            sp_html_add(csv, ",%" PRId64 ",%" PRId64, truth_of(&c, k),
-                        predicted_of(&c, k));
+            sp_html_add(csv, ",%" PRId64 ",%" PRId64,
+                        sp_metrics_truth(c.confusion, c.n, k),
+                        sp_metrics_predicted(c.confusion, c.n, k));
             add_value(csv, iou_of(&c, k));
             add_value(csv, precision_of(&c, k));
             add_value(csv, recall_of(&c, k));

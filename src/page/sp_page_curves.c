@@ -43,6 +43,7 @@ void sp_page_add_chart(const sp_page *page, const sp_chart *chart,
     double **held = calloc((size_t)page->n, sizeof *held);
     bool is_short = !series || !held;
 
+    assert(page->n > 0);
     for (int run = 0; !is_short && run < page->n; run++) {
         const sp_story *s = &page->story[run];
         const int n = from->is_eval ? s->n_evals : s->n_steps;
@@ -88,11 +89,8 @@ static void add_class_charts(const sp_page *page)
         const sp_story_eval *last = s->n_evals ? &s->eval[s->n_evals - 1] : NULL;
 
         for (int c = 0; last && c < last->n_classes; c++) {
-            const sp_chart chart = {.title = last->class_name[c],
-                                    .x_name = "step",
-                                    .lo = 0,
-                                    .hi = 1,
-                                    .is_small = true};
+            const sp_chart chart = {
+                .title = last->class_name[c], .lo = 0, .hi = 1, .is_small = true};
 
             if (is_shown(page, run, last->class_name[c]))
                 continue;
@@ -152,7 +150,6 @@ void sp_page_add_curves(const sp_page *page)
     sp_html_raw(page->html, "<div class=\"grid2\">\n");
     for (size_t i = 0; i < sizeof charts / sizeof *charts; i++) {
         const sp_chart chart = {.title = charts[i].title,
-                                .x_name = "step",
                                 .lo = NAN,
                                 .hi = NAN,
                                 .is_smoothed = charts[i].is_smoothed,

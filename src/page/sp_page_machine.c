@@ -163,7 +163,6 @@ void sp_page_add_times(const sp_page *page)
     sp_html_raw(page->html, "<div class=\"grid2\">\n");
     for (size_t i = 0; i < sizeof charts / sizeof *charts; i++) {
         const sp_chart chart = {.title = charts[i].title,
-                                .x_name = "step",
                                 .lo = NAN,
                                 .hi = NAN,
                                 .is_smoothed = true,

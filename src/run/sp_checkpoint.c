@@ -45,6 +45,7 @@ bool sp_checkpoint_has_shape(const sp_h5_shape *shape, const sp_param *p)
 {
     int i = 0, j = 0;
 
+    assert(p->n_dims > 0);
     if (shape->rank < 0 || shape->rank > SP_H5_RANK)
         return false;
     for (;; i++, j++) {

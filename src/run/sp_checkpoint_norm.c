@@ -66,6 +66,7 @@ static sp_status write_row(sp_h5 *file, const char *name, int n, const double *r
 
 sp_status sp_checkpoint_write_rows(sp_h5 *file, const sp_normalization *norm)
 {
+    assert(!norm->mean == !norm->std);
     SP_TRY(write_row(file, "/normalization/mean", norm->n_columns, norm->mean));
     SP_TRY(write_row(file, "/normalization/std", norm->n_columns, norm->std));
     SP_TRY(write_row(file, "/loss/class_weights", norm->n_classes, norm->class_weight));

@@ -257,6 +257,7 @@ void sp_heartbeat_count(sp_heartbeat *record, int64_t done, int64_t total)
 bool sp_heartbeat_pass(const sp_heartbeat *records, int n, int64_t *done,
                        int64_t *total)
 {
+    assert(n >= 0);
     *done = *total = 0;
     for (int r = 0; r < n; r++) {
         if (records[r].total == 0 || records[r].phase == SP_PHASE_END)

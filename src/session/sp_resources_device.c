@@ -92,15 +92,6 @@ static int default_threads(const sp_comm *comm)
     return share > 1 ? share : 1;
 }
 
-/* Binds this rank to its share of the node's cores, before threads start that inherit
- * the binding. place: that of its device, or NULL. */
-static sp_status bind_cores(sp_resources *r, const sp_place *place)
-{
-    return sp_session_agree(
-        &r->session, sp_affinity_bind(r->session.comm, place ? place->what.pci : NULL,
-                                      r->cores, sizeof r->cores));
-}
-
 /* Determines the order of sums in bf16 on CPUs: the deck's, or that of tiles where the
  * processors of all ranks have them, since ranks sum one gradient. Collective. */
 static sp_status choose_sums(sp_resources *r)
@@ -184,15 +175,6 @@ static sp_status choose_wgmma(sp_resources *r)
     return SP_OK;
 }
 
-/* Loops outside the backend, such as those of exact sums and merged predictions, use as
- * many threads as the backend. OpenMP's default is the number of cores that the process
- * had when it started, before it was bound to its share of them. So each rank would
- * start a thread for every core of the node. */
-static void set_threads(int threads)
-{
-    omp_set_num_threads(threads);
-}
-
 /* OpenMP ends the process if it cannot start a thread, and does not name the key of the
  * deck that asked for it. So a number of threads above that of the cores is tried
  * first. Far above it, threads wait for each other all the time: a step of 4096 threads
@@ -228,7 +210,11 @@ static sp_status open_backend(sp_resources *r, int device, int threads)
     sp_status rc;
 
     SP_TRY(choose_sums(r));
-    set_threads(threads);
+    /* Loops outside the backend, such as those of exact sums and merged predictions, use
+     * as many threads as the backend. OpenMP's default is the number of cores that the
+     * process had when it started, before it was bound to its share of them. So each rank
+     * would start a thread for every core of the node. */
+    omp_set_num_threads(threads);
     rc = check_threads(r, threads);
     if (rc == SP_OK)
         rc = backend->ops->open(backend, device, threads);
@@ -360,7 +346,11 @@ sp_status sp_resources_open_device(sp_resources *r)
     r->backend.ops = ops;
     SP_TRY(choose_precision(r));
     place = ops->is_host ? NULL : &r->placement.place[r->session.comm->rank];
-    SP_TRY(bind_cores(r, place));
+    /* Threads that start from here on inherit the binding of this rank to its share of
+     * the node's cores. */
+    SP_TRY(sp_session_agree(
+        &r->session, sp_affinity_bind(r->session.comm, place ? place->what.pci : NULL,
+                                      r->cores, sizeof r->cores)));
     if (place)
         SP_TRY(try_wgmma(r, place));
     rc = open_backend(r, place ? place->device : 0, threads);

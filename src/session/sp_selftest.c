@@ -93,13 +93,6 @@ static sp_status open_problem(problem *p)
     return SP_OK;
 }
 
-static void close_problem(problem *p)
-{
-    sp_graph_destroy(&p->graph);
-    sp_config_destroy(&p->config);
-    free(p->start);
-}
-
 /* Builds the plan and uploads features and labels in its order. */
 static sp_status take_batch(side *s, const problem *p)
 {
@@ -238,7 +231,9 @@ sp_status sp_selftest_device(sp_backend *device)
         rc = device->ops->scratch_drop(device);
     close_side(&a);
     close_side(&b);
-    close_problem(p);
+    sp_graph_destroy(&p->graph);
+    sp_config_destroy(&p->config);
+    free(p->start);
     free(p);
     cpu.ops->close(&cpu);
     return rc;

@@ -87,19 +87,16 @@ sp_status sp_session_guard(sp_session *session)
 
 void sp_session_beat(sp_session *session, sp_phase phase)
 {
+    assert(phase < SP_PHASE_COUNT);
     if (session->run.beat)
         sp_run_beat(&session->run, phase, session->epoch, session->step);
 }
 
 void sp_session_count(sp_session *session, int64_t done, int64_t total)
 {
+    assert(0 <= done && done <= total);
     if (session->run.beat)
         sp_run_count(&session->run, done, total);
-}
-
-void sp_session_watch(sp_session *session, const double own_s[SP_PHASE_COUNT])
-{
-    sp_watchdog_step(session->watchdog, own_s);
 }
 
 sp_config sp_session_resolved(const sp_session *session)

@@ -164,6 +164,7 @@ sp_status sp_step_name_samples(sp_resources *r, int64_t step)
     const int64_t *id;
     int n;
 
+    assert(step >= 0);
     SP_TRY(sp_net_sample_losses(&r->net, &n, &id, &loss));
     for (int i = 0; i < n; i++)
         if (id[i] >= 0 && !(isfinite(loss[i][0]) && isfinite(loss[i][1])))

@@ -126,17 +126,10 @@ static int reap(pid_t pid)
     }
 }
 
-static double limit_s(void)
-{
-    const char *text = getenv("SP_TRIAL_S");
-    const double limit = text ? atof(text) : LIMIT_S;
-
-    return limit > 0 ? limit : LIMIT_S;
-}
-
 sp_status sp_trial_wgmma(int device)
 {
-    const double most_s = limit_s();
+    const char *text = getenv("SP_TRIAL_S");
+    const double most_s = text && atof(text) > 0 ? atof(text) : LIMIT_S;
     char said[SAID] = "";
     bool is_in_time;
     int ends[2], status, error;

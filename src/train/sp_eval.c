@@ -1,5 +1,6 @@
 /* `sptrain eval`: exact evaluation of a checkpoint on data.val. */
 #include "base/sp_log.h"
+#include "session/sp_gallery.h"
 #include "train/sp_evaluate.h"
 #include "train/sp_infer.h"
 #include "train/sp_report.h"
@@ -22,7 +23,7 @@ static sp_status evaluate(sp_infer *infer, sp_metrics *metrics)
     SP_TRY(sp_report_evaluation(r, metrics, infer->path));
     sp_report_table(r, metrics);
     if (r->session.config->run.report_every > 0)
-        sp_report_page(&r->session);
+        sp_gallery_renew_report(&r->session.run, r->session.config->run.after_save);
     return SP_OK;
 }
 

@@ -119,15 +119,6 @@ static int count_samples(const sp_dataset *set, const sp_batch *batch)
     return n;
 }
 
-static void count_points(const sp_batch *batch, const int32_t *prediction,
-                         sp_metrics *metrics)
-{
-    for (int b = 0; b < batch->n_samples; b++)
-        sp_metrics_add_points(metrics->point_confusion, metrics->n_classes,
-                              &batch->sample[b], batch->row_of + batch->row_of_at[b],
-                              prediction);
-}
-
 /* Counts the classes of the mean of the views: the voxels as stored, and their points.
  */
 static void count_views(const pass *p, const sp_batch *batch)
@@ -202,8 +193,10 @@ static sp_status evaluate_batch(void *arg, const sp_batch *batch)
         return SP_OK;
     SP_TRY(check_loss(r, batch, &out));
     metrics->n_samples += count_samples(&r->val, batch);
-    if (metrics->point_confusion)
-        count_points(batch, prediction, metrics);
+    for (int b = 0; metrics->point_confusion && b < batch->n_samples; b++)
+        sp_metrics_add_points(metrics->point_confusion, metrics->n_classes,
+                              &batch->sample[b], batch->row_of + batch->row_of_at[b],
+                              prediction);
     sp_gallery_add(p->gallery, batch, prediction);
     return SP_OK;
 }

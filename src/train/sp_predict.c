@@ -28,13 +28,6 @@ typedef struct sp_predictor {
     char **arrived; /* rank 0: [samples of a batch] parcels, by sample; else NULL */
 } sp_predictor;
 
-static size_t parcel_bytes(const sp_predictor *p, const sp_parcel *head)
-{
-    size_t logits = p->files.with_logits ? 4 * (size_t)p->infer.resources.n_classes : 0;
-
-    return sizeof *head + (size_t)head->n * (2 + logits) + (size_t)head->n_points * 10;
-}
-
 /* ---- rank 0 ---- */
 
 /* Makes room for the parcels of a batch, and the files' folder. */
@@ -137,8 +130,11 @@ static sp_status send(sp_predictor *p, const predicted *of, int b)
 {
     const sp_sample *sample = &of->batch->sample[b];
     const bool with_points = p->infer.resources.val.has_points;
+    const int c = p->infer.resources.n_classes;
     const sp_parcel head = {sample->id, sample->n, with_points ? sample->n_points : 0};
-    const size_t bytes = parcel_bytes(p, &head);
+    const size_t row = 2 + (p->files.with_logits ? 4 * (size_t)c : 0);
+    const size_t bytes =
+        sizeof head + (size_t)head.n * row + (size_t)head.n_points * 10;
     void *parcel;
 
     if (p->merging.with_blocks)

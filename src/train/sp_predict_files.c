@@ -273,6 +273,7 @@ sp_status sp_predict_files_finish(sp_predict_files *f)
     char temporary[PATH_MAX], path[PATH_MAX];
 
     SP_TRY(turn_to(f, f->infer->resources.val.n_shards - 1));
+    assert(f->n_begun > 0);
     SP_TRY(close_file(f));
     for (int i = 0; i < f->n_begun; i++) {
         path_of(f, i, false, temporary);

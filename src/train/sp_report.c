@@ -279,6 +279,7 @@ sp_status sp_report_epoch(sp_trainer *trainer, const sp_step_report *step)
     char left[48], date[SP_DATE];
     sp_status rc = SP_OK;
 
+    assert(trainer->state.step >= trainer->first_step);
     sp_log_info(
         "epoch=%lld step=%lld samples=%lld loss=%.5g mean_step_s=%.3f %stime=%s",
         (long long)step->epoch + 1, (long long)step->step, (long long)step->samples,
@@ -292,11 +293,6 @@ sp_status sp_report_epoch(sp_trainer *trainer, const sp_step_report *step)
 }
 
 /* ---- end ---- */
-
-void sp_report_page(sp_session *session)
-{
-    sp_gallery_renew_report(&session->run, session->config->run.after_save);
-}
 
 /* A part of a time in percent. */
 static double share(double part_s, double whole_s)
@@ -374,7 +370,7 @@ static sp_status report_end(sp_trainer *trainer, const char *state, const char *
     SP_TRY(sp_run_status(&r->session.run, state, is_done ? SP_OK : SP_ELIMIT,
                          r->session.epoch, trainer->state.step, message));
     if (r->session.config->run.report_every > 0)
-        sp_report_page(&r->session);
+        sp_gallery_renew_report(&r->session.run, r->session.config->run.after_save);
     return SP_OK;
 }
 

@@ -38,9 +38,6 @@ sp_status sp_report_eval(sp_trainer *trainer);
  * and arguments of the command. */
 sp_status sp_report_evaluation(struct sp_resources *resources,
                                const sp_metrics *metrics, const char *checkpoint);
-/* Rank 0: a child process writes report.html and report.csv of the run folder while this
- * one goes on. Local. */
-void sp_report_page(sp_session *session);
 /* Prints the IoU of each class as a table. */
 void sp_report_table(const struct sp_resources *resources, const sp_metrics *metrics);
 

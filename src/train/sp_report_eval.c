@@ -280,6 +280,7 @@ void sp_report_table(const sp_resources *r, const sp_metrics *m)
     const int n = m->n_classes, width = sp_text_width(n, r->class_name, 24);
     char row[128] = "";
 
+    assert(n == r->n_classes);
     if (r->session.comm->rank != 0)
         return;
     sp_log_info("%-*s %12s %8s %10s %8s%s%s%s", width, "class", "voxels", "IoU",

@@ -60,15 +60,6 @@ static void log_changes(const sp_config *old, const sp_config *now)
     }
 }
 
-/* Keeps the memory bound of the checkpoint, so that steps are cut as they were, unless
- * the deck sets its own. A check has no backend. */
-static void keep_memory(const sp_config *old, sp_resources *r)
-{
-    if (r->session.resolved.memory_mb == 0 && r->backend.ops &&
-        !r->backend.ops->is_host)
-        r->session.resolved.memory_mb = old->run.memory_mb;
-}
-
 /* The order of sums belongs to the processors, so a run may continue in another. */
 static void warn_of_sums(const sp_config *old, const sp_config *now, const char *path)
 {
@@ -108,7 +99,11 @@ static sp_status compare(sp_resources *r, const sp_checkpoint_state *state,
     for (rc = SP_OK; *key && rc == SP_OK; key++)
         rc = compare_key(&old, r->session.config, *key, path);
     if (rc == SP_OK) {
-        keep_memory(&old, r);
+        /* Steps are cut as they were, unless the deck bounds the memory itself. A check
+         * has no backend. */
+        if (r->session.resolved.memory_mb == 0 && r->backend.ops &&
+            !r->backend.ops->is_host)
+            r->session.resolved.memory_mb = old.run.memory_mb;
         now = sp_session_resolved(&r->session);
         log_changes(&old, &now);
         warn_of_sums(&old, &now, path);
@@ -402,29 +397,22 @@ static sp_status post(sp_trainer *t, bool is_best)
     return rc;
 }
 
-/* Rank 0: posts the last checkpoint and waits for it; its failure is the run's. */
-static sp_status post_final(sp_trainer *t, bool is_best)
-{
-    sp_saved saved;
-
-    SP_TRY(post(t, is_best));
-    return collect(t, true, &saved);
-}
-
 sp_status sp_resume_save(sp_trainer *trainer, bool is_best, bool is_final)
 {
     sp_session *s = trainer->session;
     double begin = sp_now_s();
     sp_status rc = SP_OK;
+    sp_saved saved;
 
     assert(trainer->resources->has_net && trainer->state.step >= 0);
     sp_session_beat(s, SP_PHASE_SAVE);
-    if (s->comm->rank == 0 && is_final)
-        rc = post_final(trainer, is_best);
-    else if (s->comm->rank == 0 && post(trainer, is_best) != SP_OK)
+    if (s->comm->rank == 0)
+        rc = post(trainer, is_best);
+    if (s->comm->rank == 0 && is_final && rc == SP_OK)
+        rc = collect(trainer, true, &saved); /* its failure is the run's */
+    if (rc != SP_OK && !is_final)
         sp_log_error(sp_error_last()); /* out of memory: the run goes on */
-    if (is_final)
-        rc = sp_session_agree(s, rc);
+    rc = is_final ? sp_session_agree(s, rc) : SP_OK;
     if (is_final)
         trainer->save_last_s = sp_now_s() - begin;
     else

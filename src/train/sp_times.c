@@ -96,6 +96,7 @@ void sp_times_end(sp_times *t, sp_step_report *report)
     const double *s = t->part_s;
     double read_s;
 
+    assert(t->begin_s > 0 && "sp_times_begin comes first");
     report->step_s = end_part(t) - t->begin_s;
     report->forward_s = is_host ? s[SP_STEP_FORWARD] + s[SP_STEP_LOSS] : NAN;
     report->backward_s = is_host ? s[SP_STEP_BACKWARD] : NAN;

@@ -8,17 +8,20 @@
 
 #include "base/sp_log.h"
 #include "process/sp_signal.h"
+#include "session/sp_gallery.h"
 #include "train/sp_evaluate.h"
 #include "train/sp_report.h"
 #include "train/sp_resume.h"
 #include "train/sp_times.h"
+#include "watch/sp_watchdog.h"
 
 /* Seconds of the job's time kept for the last checkpoint and the end of the program. */
 #define JOB_LEFT_S 90
 enum { REPLICA_STEPS = 100 }; /* between two comparisons of the ranks' weights */
 
-static bool is_stop_asked(const sp_trainer *t)
+static bool is_stop_asked(void *trainer)
 {
+    const sp_trainer *t = trainer;
     double limit = t->session->config->run.time_limit_s;
 
     return sp_signal_received() || (limit > 0 && sp_now_s() - t->begin_s >= limit) ||
@@ -26,11 +29,6 @@ static bool is_stop_asked(const sp_trainer *t)
 }
 
 /* ---- one step ---- */
-
-static bool ask_to_stop(void *arg)
-{
-    return is_stop_asked(arg);
-}
 
 /* Times the parts of a step, and tells its phases to the other processes. */
 static sp_status begin_part(void *arg, sp_step_part part, const struct sp_batch *batch)
@@ -86,7 +84,7 @@ static sp_status log_skipped(sp_trainer *t, const sp_step_report *report)
 static sp_status train_step(sp_trainer *t, sp_step_report *report)
 {
     const sp_step_hooks hooks = {
-        .begin = begin_part, .is_stop_asked = ask_to_stop, .arg = t};
+        .begin = begin_part, .is_stop_asked = is_stop_asked, .arg = t};
 
     sp_times_begin(t->times);
     *report = (sp_step_report){.lr = sp_trainer_lr(t)};
@@ -100,7 +98,7 @@ static sp_status train_step(sp_trainer *t, sp_step_report *report)
         SP_TRY(log_skipped(t, report));
     sp_times_end(t->times, report);
     sp_pace_add(&t->pace, report->result.n_samples, report->step_s);
-    sp_session_watch(t->session, sp_times_phases(t->times));
+    sp_watchdog_step(t->session->watchdog, sp_times_phases(t->times));
     t->train_s += report->step_s;
     return SP_OK;
 }
@@ -119,7 +117,7 @@ static sp_status evaluate(sp_trainer *t, bool is_final, bool *is_best)
                             with_pictures ? &t->pictures_s : NULL));
     SP_TRY(sp_report_eval(t));
     if (is_reported && !is_final) /* the last one is made when the end is written */
-        sp_report_page(t->session);
+        sp_gallery_renew_report(&t->session->run, t->session->config->run.after_save);
     t->score = sp_metrics_score(&t->metrics);
     SP_TRY(sp_resume_agree_best(t));
     /* state.best is NAN until a best score's weights are on disk. */
@@ -149,7 +147,7 @@ static sp_status end_epoch(sp_trainer *t, const sp_step_report *report, bool is_
     return SP_OK;
 }
 
-static sp_status stop(const sp_trainer *t)
+static sp_status stop(sp_trainer *t)
 {
     int number = sp_signal_received();
     char why[48] = "by another rank";
@@ -248,13 +246,6 @@ static sp_status run_steps(sp_trainer *t)
     return SP_OK;
 }
 
-static sp_status run(sp_trainer *t)
-{
-    SP_TRY(sp_trainer_begin(t));
-    SP_TRY(run_steps(t));
-    return sp_report_end(t, "done", "");
-}
-
 /* Rank 0: true if an earlier start has completed the training and recorded its end. A
  * start killed between its last checkpoint and its end has not; then this one does. A
  * later start that failed has overwritten the status, which is restored here. */
@@ -277,8 +268,11 @@ static sp_status run_unless_done(sp_trainer *t)
     int64_t is_done = s->comm->rank == 0 && has_finished(t);
 
     SP_TRY(sp_comm_bcast(s->comm, &is_done, sizeof is_done, 0));
-    if (!is_done)
-        return run(t);
+    if (!is_done) {
+        SP_TRY(sp_trainer_begin(t));
+        SP_TRY(run_steps(t));
+        return sp_report_end(t, "done", "");
+    }
     sp_log_info("%s: finished at step %lld; raise train.epochs or train.steps to go on",
                 s->run.dir, (long long)t->state.step);
     return SP_OK;

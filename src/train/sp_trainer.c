@@ -156,6 +156,7 @@ double sp_trainer_left_s(const sp_trainer *t)
     const double pace = sp_pace_per_second(&t->pace);
     const double samples = (double)(t->total_samples - t->state.samples_seen);
 
+    assert(t->state.samples_seen >= 0);
     if (t->total_samples == INT64_MAX || !(pace > 0))
         return NAN;
     return fmax(0, samples) / pace +

@@ -26,14 +26,6 @@ sp_watched *sp_watchdog_own_row(sp_watchdog *w)
     return &w->row[w->run->comm->rank == 0 ? 0 : 1];
 }
 
-static double get_double(const double *from)
-{
-    double value;
-
-    __atomic_load(from, &value, __ATOMIC_RELAXED);
-    return value;
-}
-
 /* Collects this rank's present signs. They are copied into heartbeat.bin too, for
  * processes that have no connection to this rank. */
 void sp_watchdog_take_own(sp_watchdog *w, sp_signs *signs, sp_signs_kind kind, int code)
@@ -52,7 +44,7 @@ void sp_watchdog_take_own(sp_watchdog *w, sp_signs *signs, sp_signs_kind kind, i
     signs->phase = __atomic_load_n(&beat->phase, __ATOMIC_RELAXED);
     signs->epoch = __atomic_load_n(&beat->epoch, __ATOMIC_RELAXED);
     signs->step = __atomic_load_n(&beat->step, __ATOMIC_RELAXED);
-    signs->own_s = get_double(&w->own_s);
+    __atomic_load(&w->own_s, &signs->own_s, __ATOMIC_RELAXED);
     signs->own_phase = __atomic_load_n(&w->own_phase, __ATOMIC_RELAXED);
     memcpy(signs->host, w->run->comm->host, sizeof signs->host);
     sp_heartbeat_put_signs(w->run->beats, signs->rank, pulse.work, pulse.waits);
@@ -86,14 +78,6 @@ static void note_record(sp_watchdog *w, sp_watched *r, int rank)
     memcpy(signs.host, beat.host, sizeof signs.host);
     if (signs.work != r->signs.work || signs.waits != r->signs.waits)
         note(r, &signs);
-}
-
-/* Restarts all clocks after a pause of this process itself, which would otherwise count
- * as silence of the others. */
-static void forgive(sp_watchdog *w, double now)
-{
-    for (int r = 0; r < w->n_rows; r++)
-        w->row[r].heard_s = w->row[r].changed_s = w->row[r].worked_s = now;
 }
 
 /* ---- a connection that is proven ---- */
@@ -207,8 +191,10 @@ static void *watch(void *arg)
     while (w->stop_code < 0) {
         poll(w->fd, (nfds_t)fill_poll(w), patience_ms(w));
         now = sp_now_s();
-        if (now - last_s > 3 * w->interval_s + 2)
-            forgive(w, now);
+        /* After a pause of this process itself all clocks begin anew; it would count as
+         * silence of the others. */
+        for (int r = 0; now - last_s > 3 * w->interval_s + 2 && r < w->n_rows; r++)
+            w->row[r].heard_s = w->row[r].changed_s = w->row[r].worked_s = now;
         listen_to_all(w);
         if (now - last_s < 0.9 * w->interval_s)
             continue;

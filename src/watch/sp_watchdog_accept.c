@@ -204,14 +204,6 @@ static void try_next_address(sp_watchdog *w, double now)
     w->next_try_s = now + RETRY_S;
 }
 
-static void warn_alone(sp_watchdog *w)
-{
-    sp_log_warn("watchdog: cannot connect to rank 0 on %s; it is watched through "
-                "heartbeat.bin where the run folder is shared",
-                w->address.host);
-    w->has_warned = true;
-}
-
 static void go_on_connecting(sp_watchdog *w, double now)
 {
     sp_link *link = &w->row[0].link;
@@ -240,6 +232,10 @@ void sp_watchdog_connect(sp_watchdog *w, double now)
     if (root->state != SP_WATCHED_ABSENT || w->address.n == 0)
         return;
     go_on_connecting(w, now);
-    if (!w->has_warned && now - w->begin_s > ALONE_S && !sp_link_is_proven(&root->link))
-        warn_alone(w);
+    if (w->has_warned || now - w->begin_s <= ALONE_S || sp_link_is_proven(&root->link))
+        return;
+    sp_log_warn("watchdog: cannot connect to rank 0 on %s; it is watched through "
+                "heartbeat.bin where the run folder is shared",
+                w->address.host);
+    w->has_warned = true;
 }

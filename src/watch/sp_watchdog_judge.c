@@ -166,14 +166,6 @@ static void diagnose_stuck(sp_watchdog *w, double since_s)
 
 /* ---- judging ---- */
 
-static void judge_ended(sp_watchdog *w, const sp_watched *r, double now)
-{
-    bool is_error = r->signs.code != SP_OK && r->signs.code != SP_ELIMIT;
-
-    if (is_error && now - r->heard_s > END_S)
-        sp_watchdog_leave(w, r->signs.code);
-}
-
 void sp_watchdog_judge(sp_watchdog *w, double margin_s)
 {
     double now = sp_now_s(), worked_s = 0;
@@ -185,7 +177,9 @@ void sp_watchdog_judge(sp_watchdog *w, double margin_s)
         const sp_watched *r = &w->row[i];
 
         if (r->state == SP_WATCHED_ENDED) {
-            judge_ended(w, r, now);
+            if (r->signs.code != SP_OK && r->signs.code != SP_ELIMIT &&
+                now - r->heard_s > END_S)
+                sp_watchdog_leave(w, r->signs.code);
             are_all_waiting = false;
             continue;
         }
