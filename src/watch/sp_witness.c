@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/sp_file.h"
 #include "base/sp_log.h"
 #include "process/sp_signal.h"
 #include "run/sp_lock.h"
@@ -301,6 +302,7 @@ static pid_t spawn(char **arguments)
 {
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
+    char own[PATH_MAX];
     pid_t pid;
     int failed;
 
@@ -309,8 +311,8 @@ static pid_t spawn(char **arguments)
     posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
     posix_spawnattr_init(&attributes);
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID);
-    failed =
-        posix_spawn(&pid, "/proc/self/exe", &actions, &attributes, arguments, environ);
+    failed = posix_spawn(&pid, sp_file_of_program(own), &actions, &attributes,
+                         arguments, environ);
     posix_spawnattr_destroy(&attributes);
     posix_spawn_file_actions_destroy(&actions);
     return failed ? 0 : pid;

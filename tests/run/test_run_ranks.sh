@@ -102,6 +102,8 @@ case $(spins),$(nproc) in
 *) test "$(nproc)" -gt 16 || fail "threads spin: $(spins)" ;;
 esac
 test "$(spins OMP_WAIT_POLICY=active)" != 0 || fail "OMP_WAIT_POLICY has no effect"
+# Under valgrind, which is in LD_PRELOAD, the program is not executed again.
+test "$(spins LD_PRELOAD=/none/vgpreload_core.so)" != 0 || fail "it left valgrind"
 
 # A rank whose weights differ is named before a checkpoint has them, and every hundred steps.
 SPTRAIN=$SP_BUILDDIR/tests/run/sptrain_counted
