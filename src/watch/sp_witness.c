@@ -397,6 +397,13 @@ static sp_status meet(sp_witness *witness, sp_run *run, place *places, int64_t *
     return SP_OK;
 }
 
+static void warn_of_none(const char *since)
+{
+    sp_log_warn("this node has no witness process%s: if the launcher kills all ranks, "
+                "the first that died may stay unknown",
+                since);
+}
+
 static sp_status start(sp_witness *witness, sp_run *run, watched *rank, place *places,
                        int64_t *numbers)
 {
@@ -419,8 +426,7 @@ static sp_status start(sp_witness *witness, sp_run *run, watched *rank, place *p
     if (rc == SP_OK && is_wanted) {
         start_witness(witness, run, rank);
         if (!witness->pid)
-            sp_log_warn("this node has no witness process: if the launcher kills all "
-                        "ranks, the first that died may stay unknown");
+            warn_of_none("");
     }
     for (int i = 0; i < n; i++)
         close_fd(rank[i].fd);
@@ -452,10 +458,20 @@ sp_status sp_witness_start(sp_witness **witness, sp_run *run)
     return rc;
 }
 
+void sp_witness_check(sp_witness *witness)
+{
+    if (!witness || !witness->pid || waitpid(witness->pid, NULL, WNOHANG) == 0)
+        return;
+    warn_of_none(" any more");
+    close(witness->control);
+    witness->pid = 0;
+}
+
 void sp_witness_end(sp_witness *witness)
 {
     if (!witness)
         return;
+    sp_witness_check(witness);
     if (witness->pid) {
         if (write(witness->control, "", 1) != 1)
             sp_log_warn("witness: %s", strerror(errno));
