@@ -58,6 +58,10 @@ sp_status sp_file_append_line(const char *path, const char *line);
 /* Forms dir/name in path [PATH_MAX], cut if it is too long (no run is begun in such a
  * folder). Returns path. */
 const char *sp_file_in(const char *dir, const char *name, char *path);
+/* Forms the path of this program's file, by which it can be executed, in path
+ * [PATH_MAX]. That is /proc/self/exe only where the file was replaced or removed, since
+ * under valgrind this link leads to valgrind itself. Returns path. */
+const char *sp_file_of_program(char *path);
 /* The part of the path behind its last slash. */
 const char *sp_file_name(const char *path);
 /* True if both paths lead to one file. */

@@ -166,10 +166,18 @@ size_t sp_machine_addresses(void)
 size_t sp_machine_address_space(void)
 {
     const process_size size = read_size();
-    const size_t all = left_of(RLIMIT_AS, size.addresses);
+    const size_t all = sp_machine_has_valgrind() ? (size_t)32 << 30
+                                                 : left_of(RLIMIT_AS, size.addresses);
     const size_t data = left_of(RLIMIT_DATA, size.data);
 
     return data < all ? data : all;
+}
+
+bool sp_machine_has_valgrind(void)
+{
+    const char *preload = getenv("LD_PRELOAD");
+
+    return preload && strstr(preload, "/vgpreload");
 }
 
 const char *sp_machine_processor(void)
@@ -207,7 +215,9 @@ void sp_machine_zero(void *data, size_t bytes)
     uintptr_t begin = sp_multiple(at, page), end = (at + bytes) / page * page;
 
     assert(data || bytes == 0);
-    if (begin >= end || madvise((void *)begin, end - begin, MADV_DONTNEED) != 0) {
+    /* memcheck would count the pages that the system zeroes as not initialized. */
+    if (begin >= end || sp_machine_has_valgrind() ||
+        madvise((void *)begin, end - begin, MADV_DONTNEED) != 0) {
         memset(data, 0, bytes);
         return;
     }

@@ -28,9 +28,12 @@ int sp_machine_core_quota(void);
 size_t sp_machine_memory(void);
 /* Returns the bytes of addresses that this process has taken; 0: not known. */
 size_t sp_machine_addresses(void);
-/* Returns the bytes of addresses that the process may still take of those that ulimit -v
- * and -d allow; SIZE_MAX without a limit. */
+/* Returns the bytes of addresses that the process may still take of those that ulimit
+ * -v and -d allow; SIZE_MAX without a limit. Valgrind has fewer addresses than the
+ * system; under it the result is a part of those. */
 size_t sp_machine_address_space(void);
+/* True under valgrind (memcheck and its other tools). */
+bool sp_machine_has_valgrind(void);
 /* Returns the bytes of physical memory that this process occupies; 0: not known.
  * Allocates nothing. */
 size_t sp_machine_resident(void);

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/sp_file.h"
 #include "base/sp_log.h"
 #include "deck/sp_deck_keys.h"
 #include "deck/sp_deck_text.h"
@@ -340,16 +341,12 @@ static bool try_folder(const char *folder, char *path, char *tried, size_t room)
 
 sp_status sp_deck_find_default(char *path)
 {
-    char own[PATH_MAX] = "", tried[SP_ERROR_MESSAGE] = "";
-    ssize_t n = readlink("/proc/self/exe", own, sizeof own - 1);
-    char *slash;
+    char own[PATH_MAX], tried[SP_ERROR_MESSAGE] = "";
 
-    own[n > 0 ? n : 0] = 0;
-    slash = strrchr(own, '/');
-    if (slash)
-        *slash = 0;
+    sp_file_of_program(own);
+    *strrchr(own, '/') = '\0';
     if (try_folder("", path, tried, sizeof tried) ||
-        (slash && try_folder(own, path, tried, sizeof tried)) ||
+        try_folder(own, path, tried, sizeof tried) ||
         try_folder(SP_SOURCE_DIR, path, tried, sizeof tried) ||
         try_folder(SP_DATA_DIR, path, tried, sizeof tried))
         return SP_OK;

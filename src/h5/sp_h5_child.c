@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <spawn.h>
 #include <stdlib.h>
@@ -16,6 +17,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "base/sp_file.h"
 #include "base/sp_log.h"
 #include "h5/sp_h5_internal.h"
 #include "process/sp_limit.h"
@@ -199,6 +201,7 @@ static sp_status spawn(sp_h5_child *child)
     char *arguments[] = {"sptrain", WORD, NULL};
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
+    char own[PATH_MAX];
     sigset_t blocked;
     int ends[2], failed;
 
@@ -215,7 +218,7 @@ static sp_status spawn(sp_h5_child *child)
     posix_spawnattr_setflags(&attributes,
                              POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK);
     posix_spawnattr_setsigmask(&attributes, &blocked);
-    failed = posix_spawn(&child->pid, "/proc/self/exe", &actions, &attributes,
+    failed = posix_spawn(&child->pid, sp_file_of_program(own), &actions, &attributes,
                          arguments, environ);
     posix_spawnattr_destroy(&attributes);
     posix_spawn_file_actions_destroy(&actions);

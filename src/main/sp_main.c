@@ -1,4 +1,6 @@
 /* sptrain: command line, start of the ranks, exit status. */
+#include "config.h"
+
 #include <limits.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -12,7 +14,6 @@
 #include "check/sp_check.h"
 #include "check/sp_check_model.h"
 #include "compute/sp_backend.h"
-#include "config.h"
 #include "graph/sp_graph.h"
 #include "h5/sp_h5.h"
 #include "label/label.h"
@@ -193,6 +194,38 @@ static sp_status answer_by_rank_0(int argc, char **argv, sp_comm *comm, bool *is
     return *is_answer ? sp_comm_agree(comm, rc, NULL) : SP_OK;
 }
 
+/* Warns of a variable whose name differs by one letter, by its end or by case alone
+ * from one that the program reads. Others that begin with SP_ may be another program's.
+ */
+static void warn_of_variables(void)
+{
+    static const sp_named known[] = {{.name = "SP_BIND"},
+                                     {.name = "SP_CPU_ISA"},
+                                     {.name = "SP_EARLY_LAUNCH"},
+                                     {.name = "SP_NCCL_LIB"},
+                                     {.name = "SP_NODE_MEMORY"},
+                                     {.name = "SP_PEER_MEMORY"},
+                                     {.name = "SP_RANKS_PER_NODE"},
+                                     {.name = "SP_START_S"},
+                                     {.name = "SP_TILES"},
+                                     {.name = "SP_TRACE"},
+                                     {.name = "SP_TRIAL_S"},
+                                     {.name = "SP_UCX_DISCONNECT"},
+                                     {.name = "SP_WAIT"}};
+
+    for (char **at = environ; *at; at++) {
+        const char *nearest;
+        char name[32] = "";
+
+        if (sscanf(*at, "%31[^=]", name) != 1 || strncmp(name, "SP_", 3) != 0)
+            continue;
+        nearest = sp_names_nearest(SP_NAMES(known), name)->name;
+        if (strcmp(name, nearest) != 0 && sp_names_distance(name, nearest) <= 1)
+            sp_log_warn0("%s in the environment has no effect; did you mean %s?", name,
+                         nearest);
+    }
+}
+
 static sp_status run(int argc, char **argv, sp_comm *comm)
 {
     const sp_verb *verb = argc > 1 ? sp_names_find(SP_NAMES(verbs), argv[1]) : NULL;
@@ -206,6 +239,7 @@ static sp_status run(int argc, char **argv, sp_comm *comm)
         print_error(comm);
     if (rc != SP_OK || is_answer)
         return rc;
+    warn_of_variables();
     if (verb && verb->run_words)
         return verb->run_words(argc - 1, argv + 1, comm);
     /* Every rank parses its own command line (all are the same), but rank 0 alone reads

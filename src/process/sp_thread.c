@@ -1,12 +1,14 @@
 #include "process/sp_thread.h"
 
 #include <assert.h>
+#include <limits.h>
 #include <malloc.h>
 #include <omp.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/sp_file.h"
 #include "base/sp_machine.h"
 
 /* malloc of glibc takes 64 to 128 MiB of addresses for each thread that uses it, which a
@@ -68,14 +70,14 @@ void sp_thread_wait_asleep(char **argv)
     enum { MOST_CORES = 16 };
     uint64_t set[SP_CORE_WORDS];
     const int cores = sp_machine_cores(set);
-    /* executed by its name, which ps and pkill show */
-    char own[4096];
-    const ssize_t n = readlink("/proc/self/exe", own, sizeof own - 1);
+    char own[PATH_MAX];
 
-    if (omp_get_thread_limit() < 2 || cores < 2 || cores > MOST_CORES || n < 0 ||
+    if (sp_machine_has_valgrind())
+        return; /* it would not look at the program that is executed */
+    if (omp_get_thread_limit() < 2 || cores < 2 || cores > MOST_CORES ||
         getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT") ||
         getenv("KMP_BLOCKTIME") || setenv("OMP_WAIT_POLICY", "passive", 1) != 0)
         return;
-    own[n] = '\0';
-    execv(own, argv);
+    /* executed by its name, which ps and pkill show */
+    execv(sp_file_of_program(own), argv);
 }

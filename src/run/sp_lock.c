@@ -86,23 +86,20 @@ static sp_status fail_in_use(const char *dir, bool is_known, const owner *o)
 }
 
 /* Tries to lock for some seconds, since the processes of a killed run may need a moment
- * to vanish. *is_free: no process holds the lock; *is_sure: the file system supports
- * such locks. */
-static void try_flock(int fd, bool *is_free, bool *is_sure)
+ * to vanish. Returns 0; EWOULDBLOCK where another process holds the lock; or why the
+ * file system has no such locks. */
+static int try_flock(int fd)
 {
-    double begin_s = sp_now_s();
+    const double begin_s = sp_now_s();
     int error;
 
-    for (;;) {
+    do {
         error = flock(fd, LOCK_EX | LOCK_NB) == 0 ? 0 : errno;
         if (error != EWOULDBLOCK && error != EINTR)
-            break;
-        if (sp_now_s() - begin_s > LOCK_PATIENCE_S)
-            break;
+            return error;
         sp_sleep_s(0.05);
-    }
-    *is_free = error != EWOULDBLOCK && error != EINTR;
-    *is_sure = error == 0;
+    } while (sp_now_s() - begin_s <= LOCK_PATIENCE_S);
+    return EWOULDBLOCK;
 }
 
 /* True if the process named in the file runs although the lock is free. */
@@ -117,20 +114,25 @@ static bool is_owner_alive(const char *dir, const char *host, const owner *o,
 sp_status sp_lock_take(const char *dir, const char *host, int *lock)
 {
     char path[PATH_MAX], text[LOCK_TEXT];
-    bool is_free, is_sure, is_known;
+    bool is_known;
     owner o;
-    int fd;
+    int fd, error;
 
     assert(dir && host && lock);
     *lock = -1;
     SP_TRY(sp_file_open(sp_file_in(dir, "lock", path), O_RDWR | O_CREAT | O_NOFOLLOW,
                         &fd));
-    try_flock(fd, &is_free, &is_sure);
+    error = try_flock(fd);
     is_known = read_owner(fd, &o);
-    if (!is_free || (is_known && is_owner_alive(dir, host, &o, is_sure))) {
+    if (error == EWOULDBLOCK ||
+        (is_known && is_owner_alive(dir, host, &o, error == 0))) {
         close(fd);
         return fail_in_use(dir, is_known, &o);
     }
+    if (error)
+        sp_log_warn0("%s: this file system has no locks (flock: %s): never start two "
+                     "runs in this folder at the same time",
+                     dir, strerror(error));
     *lock = fd;
     snprintf(text, sizeof text, "%s %ld\n", host, (long)getpid());
     if (ftruncate(fd, 0) != 0 ||

@@ -4,6 +4,9 @@
  * forward it to the server. Where each host locks for itself, the lock can be free
  * although a process on another host uses the folder. The file then names that host,
  * and this module watches for some seconds whether the folder's files still change.
+ * Without any locks (Lustre without -o flock) it asks on the same host whether the
+ * process that the file names runs, and warns, since it does not see two starts at the
+ * same time.
  */
 #ifndef SP_LOCK_H
 #define SP_LOCK_H

@@ -29,7 +29,7 @@ struct sp_run_impl {
     int lock, metrics; /* descriptors; -1: none (other ranks, no folder) */
     sp_heartbeats beats;
     sp_heartbeat own;
-    bool has_failed;
+    bool has_failed, is_stopped;
     sp_child child;
 };
 
@@ -433,16 +433,25 @@ sp_status sp_run_set_aside(sp_run *run)
     return SP_OK;
 }
 
+/* Seconds for the commands that are left. A batch system ends a job soon after it has
+ * asked it to stop, so there is then the time of one command for all of them. */
+static double patience_s(const sp_run *run)
+{
+    const double one_s = run->after_save_limit_s;
+
+    if (run->impl->has_failed)
+        return PATIENCE_OF_FAILURE_S;
+    return run->impl->is_stopped ? one_s : one_s * (1 + SP_CHILD_QUEUE);
+}
+
 void sp_run_close(sp_run *run)
 {
     struct sp_run_impl *impl = run->impl;
-    double patience_s = run->after_save_limit_s * (1 + SP_CHILD_QUEUE);
 
     if (impl) {
         if (run->beat) /* this rank ends by itself and is not lost */
             sp_run_beat(run, SP_PHASE_END, run->beat->epoch, run->beat->step);
-        sp_child_finish(&impl->child,
-                        impl->has_failed ? PATIENCE_OF_FAILURE_S : patience_s);
+        sp_child_finish(&impl->child, patience_s(run));
         sp_heartbeat_close(&impl->beats);
         if (impl->metrics >= 0)
             close(impl->metrics);
@@ -519,6 +528,7 @@ sp_status sp_run_status(sp_run *run, const char *state, sp_status code, int64_t 
         return SP_OK;
     SP_TRY(check_ours(run));
     run->impl->has_failed = strcmp(state, "failed") == 0;
+    run->impl->is_stopped = code == SP_ELIMIT;
     who = *run->beat;
     who.epoch = (int32_t)(epoch < INT32_MAX ? epoch : INT32_MAX);
     who.step = step;

@@ -50,8 +50,9 @@ sp_status sp_run_open(sp_run *run, const char *dir, sp_comm *comm);
 /* Collective: moves the files that a run writes to old-NNN/ (resume = "never"); other
  * files stay. To be called before this run writes anything else. */
 sp_status sp_run_set_aside(sp_run *run);
-/* Waits for the after_save commands (each up to its time limit; 5 s in all if the last
- * status was "failed") and releases the lock. Does not write status.json. Local. */
+/* Waits for the after_save commands (each up to its time limit; in all that of one if
+ * the last status was "stopped", 5 s if it was "failed") and releases the lock. Does not
+ * write status.json. Local. */
 void sp_run_close(sp_run *run);
 
 /* The descriptor that holds the folder's lock on rank 0; -1 elsewhere. */

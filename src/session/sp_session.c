@@ -99,6 +99,12 @@ void sp_session_count(sp_session *session, int64_t done, int64_t total)
         sp_run_count(&session->run, done, total);
 }
 
+void sp_session_watch(sp_session *session, const double own_s[SP_PHASE_COUNT])
+{
+    sp_watchdog_step(session->watchdog, own_s);
+    sp_witness_check(session->witness);
+}
+
 sp_config sp_session_resolved(const sp_session *session)
 {
     sp_config resolved = *session->config;

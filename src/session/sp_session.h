@@ -88,6 +88,9 @@ sp_status sp_session_agree(sp_session *session, sp_status rc);
  * do nothing. */
 void sp_session_beat(sp_session *session, sp_phase phase);
 void sp_session_count(sp_session *session, int64_t done, int64_t total);
+/* Local, at the end of a training step: tells the watchdog this rank's own work in each
+ * phase (sp_watchdog_step), and looks whether the witness is there. */
+void sp_session_watch(sp_session *session, const double own_s[SP_PHASE_COUNT]);
 
 /* The config with the resolved values in place of the deck's, as deck.resolved and
  * checkpoints have it. It borrows the config's memory and is not destroyed. Local. */

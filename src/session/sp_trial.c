@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <math.h>
 #include <poll.h>
 #include <signal.h>
@@ -12,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/sp_file.h"
 #include "base/sp_log.h"
 #include "process/sp_child.h"
 #include "process/sp_pulse.h"
@@ -59,13 +61,13 @@ void sp_trial_main(int argc, char **argv)
 
 static int spawn(pid_t *pid, int device, int out)
 {
-    char number[16], parent[16];
+    char number[16], parent[16], own[PATH_MAX];
     char *const arguments[] = {"sptrain", (char *)(uintptr_t)WORD, number, parent,
                                NULL};
 
     snprintf(number, sizeof number, "%d", device);
     snprintf(parent, sizeof parent, "%ld", (long)getpid());
-    return sp_child_spawn(pid, "/proc/self/exe", arguments, out);
+    return sp_child_spawn(pid, sp_file_of_program(own), arguments, out);
 }
 
 /* Reads until the child closes the pipe, which happens at its end at the latest, and

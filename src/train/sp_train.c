@@ -13,7 +13,6 @@
 #include "train/sp_report.h"
 #include "train/sp_resume.h"
 #include "train/sp_times.h"
-#include "watch/sp_watchdog.h"
 
 /* Seconds of the job's time kept for the last checkpoint and the end of the program. */
 #define JOB_LEFT_S 90
@@ -98,7 +97,7 @@ static sp_status train_step(sp_trainer *t, sp_step_report *report)
         SP_TRY(log_skipped(t, report));
     sp_times_end(t->times, report);
     sp_pace_add(&t->pace, report->result.n_samples, report->step_s);
-    sp_watchdog_step(t->session->watchdog, sp_times_phases(t->times));
+    sp_session_watch(t->session, sp_times_phases(t->times));
     t->train_s += report->step_s;
     return SP_OK;
 }

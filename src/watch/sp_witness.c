@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/sp_file.h"
 #include "base/sp_log.h"
 #include "process/sp_signal.h"
 #include "run/sp_lock.h"
@@ -299,6 +300,7 @@ static pid_t spawn(char **arguments)
 {
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
+    char own[PATH_MAX];
     pid_t pid;
     int failed;
 
@@ -307,8 +309,8 @@ static pid_t spawn(char **arguments)
     posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
     posix_spawnattr_init(&attributes);
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID);
-    failed =
-        posix_spawn(&pid, "/proc/self/exe", &actions, &attributes, arguments, environ);
+    failed = posix_spawn(&pid, sp_file_of_program(own), &actions, &attributes,
+                         arguments, environ);
     posix_spawnattr_destroy(&attributes);
     posix_spawn_file_actions_destroy(&actions);
     return failed ? 0 : pid;
@@ -393,6 +395,13 @@ static sp_status meet(sp_witness *witness, sp_run *run, place *places, int64_t *
     return SP_OK;
 }
 
+static void warn_of_none(const char *since)
+{
+    sp_log_warn("this node has no witness process%s: if the launcher kills all ranks, "
+                "the first that died may stay unknown",
+                since);
+}
+
 static sp_status start(sp_witness *witness, sp_run *run, watched *rank, place *places,
                        int64_t *numbers)
 {
@@ -415,8 +424,7 @@ static sp_status start(sp_witness *witness, sp_run *run, watched *rank, place *p
     if (rc == SP_OK && is_wanted) {
         start_witness(witness, run, rank);
         if (!witness->pid)
-            sp_log_warn("this node has no witness process: if the launcher kills all "
-                        "ranks, the first that died may stay unknown");
+            warn_of_none("");
     }
     for (int i = 0; i < n; i++)
         close_fd(rank[i].fd);
@@ -448,10 +456,20 @@ sp_status sp_witness_start(sp_witness **witness, sp_run *run)
     return rc;
 }
 
+void sp_witness_check(sp_witness *witness)
+{
+    if (!witness || !witness->pid || waitpid(witness->pid, NULL, WNOHANG) == 0)
+        return;
+    warn_of_none(" any more");
+    close(witness->control);
+    witness->pid = 0;
+}
+
 void sp_witness_end(sp_witness *witness)
 {
     if (!witness)
         return;
+    sp_witness_check(witness);
     if (witness->pid) {
         if (write(witness->control, "", 1) != 1)
             sp_log_warn("witness: %s", strerror(errno));

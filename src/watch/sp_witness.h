@@ -33,6 +33,8 @@ typedef struct sp_witness sp_witness;
  * follows in any case. A witness that cannot be started is a warning. SP_EMEM, SP_EMPI.
  */
 sp_status sp_witness_start(sp_witness **witness, sp_run *run);
+/* Local: warns where the witness has ended, once. NULL is accepted. */
+void sp_witness_check(sp_witness *witness);
 /* Local, once the folder is closed: this process ends by itself and has written its
  * status. Waits for the witness to end. NULL is accepted. */
 void sp_witness_end(sp_witness *witness);

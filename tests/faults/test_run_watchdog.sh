@@ -120,11 +120,19 @@ rm -rf r
 SP_TEST_FAULT=slow@1:forward:0 launch 3 base.deck run.watchdog_s=15 train.epochs=100000 &
 job=$!
 await "no word about the slow rank" grep -q ' is slow: ' err
-kill -TERM "$(record r 0 | cut -d ' ' -f 1)"
+pid=$(record r 0 | cut -d ' ' -f 1)
+# Nor does it stay unsaid that nobody is left to tell who died first.
+for at in /proc/[0-9]*; do
+    grep -q "^PPid:.$pid\$" "$at/status" && grep -q -e --witness "$at/cmdline" &&
+        kill -KILL "${at#/proc/}"
+done 2>/dev/null
+await "no word about the witness" grep -q 'no witness process any more' err
+kill -TERM "$pid"
 wait $job
 got=$?
 job=
 ended 75 "after a slow rank was named"
+test "$(grep -c witness err)" = 1 || fail "the witness is not told once"
 says err "warning: rank 1/3 host $host is slow: [0-9.]* s of own work a step, [0-9.]* times the median of the ranks, mostly in phase forward"
 
 # Continued after all that; nobody is blamed in a run that is well, with or without it.

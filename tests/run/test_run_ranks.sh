@@ -83,8 +83,10 @@ run 8 0 base.deck run.dir=idle train.steps=1
 says err '4 of the 8 ranks have nothing to do in a step of 4 samples'
 run 3 0 base.deck run.dir=idle train.steps=2 batch.accumulate=2
 says err '1 of the 3 ranks has nothing to do in a micro-batch of 2 samples'
-SP_BIND=off OMP_THREAD_LIMIT=1 run 2 0 base.deck run.dir=idle train.steps=3
+SP_BIND=off SP_TRACES=1 OMP_THREAD_LIMIT=1 run 2 0 base.deck run.dir=idle train.steps=3
 says err 'SP_BIND=off: expected no:'
+says err 'warning: SP_TRACES in the environment has no effect; did you mean SP_TRACE?$'
+test "$(grep -c 'in the environment' err)" = 1 || fail "not one variable is unknown"
 says out ', 1 thread a rank,'
 grep -q 'nothing to do' err && fail "two ranks share four samples"
 true
@@ -102,6 +104,8 @@ case $(spins),$(nproc) in
 *) test "$(nproc)" -gt 16 || fail "threads spin: $(spins)" ;;
 esac
 test "$(spins OMP_WAIT_POLICY=active)" != 0 || fail "OMP_WAIT_POLICY has no effect"
+# Under valgrind, which is in LD_PRELOAD, the program is not executed again.
+test "$(spins LD_PRELOAD=/none/vgpreload_core.so)" != 0 || fail "it left valgrind"
 
 # A rank whose weights differ is named before a checkpoint has them, and every hundred steps.
 SPTRAIN=$SP_BUILDDIR/tests/run/sptrain_counted

@@ -158,6 +158,22 @@ TEST_WITH(the_end_waits_for_no_more_than_two_stuck_ones, open_run, NULL)
     stick_long_enough(stick_often, "a\nb\n");
 }
 
+/* The third could begin after the time of one command only. */
+TEST_WITH(the_end_of_a_stopped_run_waits_for_no_more_than_one_limit, open_run, NULL)
+{
+    char *text;
+
+    run.after_save_limit_s = 1;
+    for (int i = 0; i < 3; i++)
+        sp_run_after_save(&run, "echo >>seen \"$1\"; sleep 0.7 #",
+                          (char[]){(char)('a' + i), 0});
+    OK(sp_run_status(&run, "stopped", SP_ELIMIT, 1, 1, ""));
+    sp_run_close(&run);
+    OK(sp_file_read("seen", &text, NULL));
+    assert_null(strstr(text, "c"));
+    free(text);
+}
+
 /* A process whose command asks it to end after so many seconds, and then is stuck for
  * longer: whether the wait for the command ended at that request. */
 static bool ends_by_signal(int after_s)

@@ -2,11 +2,14 @@
  * and the next run learns how the last one ended. */
 #include "fixtures/test.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -31,7 +34,18 @@ static void in_killed_child(void (*act)(sp_run *run))
     assert_true(WIFSIGNALED(status));
 }
 
-FOLDER_TEST(a_second_program_is_refused)
+static bool has_no_locks;
+
+/* Takes the place of the system's: a test can be on a file system without locks. */
+int flock(int fd, int operation)
+{
+    if (!has_no_locks)
+        return (int)syscall(SYS_flock, fd, operation);
+    errno = ENOSYS;
+    return -1;
+}
+
+static void refuse_second(void)
 {
     char name_of_first[256];
     sp_run first, second;
@@ -57,6 +71,25 @@ FOLDER_TEST(a_second_program_is_refused)
     sp_run_close(&first);
     OK(sp_run_open(&second, dir, &comm)); /* the refused one did not spoil it */
     sp_run_close(&second);
+}
+
+FOLDER_TEST(a_second_program_is_refused)
+{
+    refuse_second();
+}
+
+FOLDER_TEST(a_file_system_without_locks_is_told)
+{
+    char *words;
+    sp_run run;
+
+    has_no_locks = true;
+    refuse_second();
+    words = words_of_open(&run);
+    assert_non_null(strstr(words, "has no locks (flock: Function not implemented)"));
+    free(words);
+    sp_run_close(&run);
+    has_no_locks = false;
 }
 
 /* Somebody deletes the folder of a run that goes on, and begins another one there. */
