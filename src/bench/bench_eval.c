@@ -92,7 +92,7 @@ static sp_status pass_whole(evaluation *e, const bench_parts *work, bench_parts 
 {
     *parts = *work;
     bench_runs_clock(parts, -1);
-    SP_TRY(sp_evaluate_pass(&e->resources, &e->metrics, false, NULL));
+    SP_TRY(sp_evaluate_pass(&e->resources, &e->metrics, NULL, NULL, NULL));
     sp_loader_times(e->resources.evaluation.loader, &parts->plan, &parts->read);
     bench_runs_clock(parts, 1);
     return SP_OK;

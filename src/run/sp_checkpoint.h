@@ -26,6 +26,7 @@ typedef struct sp_checkpoint_state {
     int64_t skipped;       /* latest steps in a row skipped for non-finite numbers */
     uint64_t data_hash;    /* sp_dataset.hash of the training set */
     uint64_t val_hash;     /* that of the data of best; 0: an older file, or no data */
+    int64_t eval_due;      /* 1: the evaluation at this step was given up for a stop */
     double best;           /* best validation mIoU so far; NAN: none */
     char *deck;            /* resolved deck; malloc'd when it was read */
 } sp_checkpoint_state;

@@ -7,11 +7,10 @@
 #include "base/sp_crc.h"
 #include "run/sp_checkpoint_internal.h"
 
-#define FORMAT   "sptrain-checkpoint"
-#define NAMES    "feature_names"
-#define CLASSES  "class_names"
-#define CODES    "class_codes"
-#define VAL_HASH "val_hash"
+#define FORMAT  "sptrain-checkpoint"
+#define NAMES   "feature_names"
+#define CLASSES "class_names"
+#define CODES   "class_codes"
 enum { VERSION = 1 };
 
 /* The numeric attributes, in alphabetical order. The texts, which are handled by name,
@@ -20,16 +19,22 @@ typedef struct root_field {
     const char *name;
     sp_h5_type type;
     size_t offset;
+    bool is_optional; /* 0 where it is absent, as in files of older versions */
 } root_field;
 
 #define FIELD(name, type, field)                                                       \
     {                                                                                  \
-        name, type, offsetof(sp_checkpoint_state, field)                               \
+        name, type, offsetof(sp_checkpoint_state, field), 0                            \
+    }
+#define OPTIONAL(name, type, field)                                                    \
+    {                                                                                  \
+        name, type, offsetof(sp_checkpoint_state, field), 1                            \
     }
 static const root_field fields[] = {
     FIELD("best_miou", SP_H5_F64, best),
     FIELD("data_hash", SP_H5_U64, data_hash),
     FIELD("epoch", SP_H5_I64, at.epoch),
+    OPTIONAL("eval_due", SP_H5_I64, eval_due),
     FIELD("metrics_bytes", SP_H5_I64, metrics_bytes),
     FIELD("position", SP_H5_I64, at.position),
     FIELD("samples_seen", SP_H5_I64, samples_seen),
@@ -37,14 +42,18 @@ static const root_field fields[] = {
     FIELD("skipped", SP_H5_I64, skipped),
     FIELD("step", SP_H5_I64, step),
     FIELD("updates", SP_H5_I64, updates),
-    FIELD(VAL_HASH, SP_H5_U64, val_hash),
+    OPTIONAL("val_hash", SP_H5_U64, val_hash),
 };
 enum { N_FIELDS = sizeof fields / sizeof *fields };
 
-/* Older files, and those without validation data, lack val_hash. */
+static const void *value_of(const root_field *field, const sp_checkpoint_state *state)
+{
+    return (const char *)state + field->offset;
+}
+
 static bool is_absent(const root_field *field, const sp_checkpoint_state *state)
 {
-    return strcmp(field->name, VAL_HASH) == 0 && state->val_hash == 0;
+    return field->is_optional && *(const int64_t *)value_of(field, state) == 0;
 }
 
 static uint32_t crc_item(uint32_t crc, const char *name, const void *data, size_t bytes)
@@ -71,8 +80,7 @@ static uint32_t root_crc(const sp_checkpoint_state *state, const sp_normalizatio
             crc = crc_item(crc, "format", FORMAT, strlen(FORMAT));
         }
         if (!is_absent(fields + i, state))
-            crc = crc_item(crc, fields[i].name, (const char *)state + fields[i].offset,
-                           8);
+            crc = crc_item(crc, fields[i].name, value_of(fields + i, state), 8);
     }
     return crc_item(crc, "version", &version, sizeof version);
 }
@@ -100,7 +108,7 @@ sp_status sp_checkpoint_write_root(sp_h5 *file, const sp_checkpoint_state *state
     for (int i = 0; i < N_FIELDS; i++)
         if (!is_absent(fields + i, state))
             SP_TRY(sp_h5_attr_write(file, "/", fields[i].name, fields[i].type, -1,
-                                    (const char *)state + fields[i].offset));
+                                    value_of(fields + i, state)));
     return sp_h5_attr_write(file, "/", "crc32c", SP_H5_U32, -1, &crc);
 }
 
@@ -151,6 +159,7 @@ static sp_status check_state(sp_h5 *file, const sp_checkpoint_state *s)
     SP_TRY(check_count(file, "skipped", s->skipped, s->step - s->updates,
                        " (step less updates)"));
     SP_TRY(check_count(file, "metrics_bytes", s->metrics_bytes, MOST, ""));
+    SP_TRY(check_count(file, "eval_due", s->eval_due, 1, ""));
     if (!isnan(s->best) && !(s->best >= 0 && s->best <= 1))
         return SP_FAIL(SP_EDATA,
                        "%s: attribute best_miou is %g, expected 0 to 1 or no number",
@@ -253,7 +262,7 @@ sp_status sp_checkpoint_read_root(sp_h5 *file, sp_checkpoint_state *state,
         return SP_OK;
     SP_TRY(sp_checkpoint_check_format(file));
     for (int i = 0; i < N_FIELDS; i++)
-        if (!is_absent(fields + i, state) || sp_h5_attr_has(file, "/", VAL_HASH))
+        if (!fields[i].is_optional || sp_h5_attr_has(file, "/", fields[i].name))
             SP_TRY(sp_h5_attr_read(file, "/", fields[i].name, fields[i].type, 1,
                                    (char *)state + fields[i].offset));
     SP_TRY(sp_h5_attr_read_text(file, "/", "deck", &state->deck));

@@ -1,10 +1,17 @@
 /* `sptrain eval`: exact evaluation of a checkpoint on data.val. */
 #include "base/sp_log.h"
+#include "process/sp_signal.h"
 #include "session/sp_gallery.h"
 #include "train/sp_evaluate.h"
 #include "train/sp_infer.h"
 #include "train/sp_report.h"
 #include "train/sp_train.h"
+
+static sp_status check_stop(void *unused)
+{
+    (void)unused;
+    return sp_signal_check();
+}
 
 static sp_status evaluate(sp_infer *infer, sp_metrics *metrics)
 {
@@ -18,7 +25,7 @@ static sp_status evaluate(sp_infer *infer, sp_metrics *metrics)
                        r->val.shard[0].path);
     SP_TRY(sp_session_agree(
         &r->session, sp_metrics_create(metrics, r->n_classes, sp_evaluate_parts(r))));
-    SP_TRY(sp_evaluate_pass(r, metrics, true,
+    SP_TRY(sp_evaluate_pass(r, metrics, check_stop, NULL,
                             r->session.config->run.pictures ? &pictures_s : NULL));
     SP_TRY(sp_report_evaluation(r, metrics, infer->path));
     sp_report_table(r, metrics);

@@ -99,8 +99,9 @@ typedef struct pass {
     sp_metrics *metrics;
     sp_gallery *gallery; /* NULL: no pictures are wanted */
     sp_merging merging;
-    sp_arena scratch; /* predictions of a batch */
-    bool may_stop;
+    sp_arena scratch;                   /* predictions of a batch */
+    sp_status (*check_stop)(void *arg); /* as of sp_evaluate_pass */
+    void *arg;
     /* SP_ENUMERIC: a batch had numbers that are not finite; SP_ELIMIT: asked to stop.
      */
     sp_status found;
@@ -240,8 +241,8 @@ sp_status sp_evaluate_next(sp_resources *r, sp_batch **batch, sp_evaluate_work *
 /* Evaluates the next batch; *batch NULL: that was all. */
 static sp_status evaluate_next(pass *p, sp_batch **batch)
 {
-    if (p->may_stop)
-        SP_TRY(sp_signal_check());
+    if (p->check_stop)
+        SP_TRY(p->check_stop(p->arg));
     SP_TRY(sp_evaluate_next(p->resources, batch, evaluate_batch, p));
     if (*batch)
         show(p, *batch);
@@ -321,10 +322,11 @@ static sp_status draw_pictures(const pass *p, double *seconds)
     return SP_OK;
 }
 
-sp_status sp_evaluate_pass(sp_resources *r, sp_metrics *metrics, bool may_stop,
+sp_status sp_evaluate_pass(sp_resources *r, sp_metrics *metrics,
+                           sp_status (*check_stop)(void *arg), void *arg,
                            double *pictures_s)
 {
-    pass p = {.resources = r, .metrics = metrics, .may_stop = may_stop};
+    pass p = {.resources = r, .metrics = metrics, .check_stop = check_stop, .arg = arg};
     sp_status rc;
 
     assert(r->evaluation.loader && metrics->n_classes == r->n_classes);

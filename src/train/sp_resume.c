@@ -271,7 +271,7 @@ static sp_status begin_from(sp_trainer *t, const beginning *from)
     t->first_step = t->state.step;
     r->session.epoch = sp_position_epochs(t->state.at);
     r->session.step = t->state.step;
-    if (!sp_resume_is_complete(t))
+    if (!sp_resume_is_complete(t) || t->state.eval_due)
         sp_log_info("continuing from %s: step %lld, epoch %lld", path,
                     (long long)r->session.step, (long long)r->session.epoch);
     return SP_OK;

@@ -104,48 +104,6 @@ static sp_status train_step(sp_trainer *t, sp_step_report *report)
 
 /* ---- between steps ---- */
 
-static sp_status evaluate(sp_trainer *t, bool is_final, bool *is_best)
-{
-    const int every = t->session->config->run.report_every;
-    const bool is_reported = every > 0 && (is_final || (t->n_evals + 1) % every == 0);
-    const bool with_pictures = is_reported || t->session->config->run.pictures;
-    double begin = sp_now_s();
-
-    *is_best = false;
-    SP_TRY(sp_evaluate_pass(t->resources, &t->metrics, false,
-                            with_pictures ? &t->pictures_s : NULL));
-    SP_TRY(sp_report_eval(t));
-    if (is_reported && !is_final) /* the last one is made when the end is written */
-        sp_gallery_renew_report(&t->session->run, t->session->config->run.after_save);
-    t->score = sp_metrics_score(&t->metrics);
-    SP_TRY(sp_resume_agree_best(t));
-    /* state.best is NAN until a best score's weights are on disk. */
-    *is_best = !isnan(t->score) && !(t->score <= t->state.best);
-    t->drawn_s = 0; /* the next step draws its line at once */
-    t->n_evals++;
-    t->eval_s += sp_now_s() - begin;
-    return SP_OK;
-}
-
-/* Reports and evaluates at the end of an epoch or of the training, and then agrees on
- * requests to stop that have come meanwhile. Collective. */
-static sp_status end_epoch(sp_trainer *t, const sp_step_report *report, bool is_final,
-                           bool *is_best)
-{
-    const int every = t->session->config->run.eval_every;
-    const int64_t epoch = t->state.at.epoch;
-    int64_t stop;
-
-    SP_TRY(sp_report_epoch(t, report));
-    if (t->is_evaluated && (is_final || epoch % every == 0))
-        SP_TRY(evaluate(t, is_final, is_best));
-    stop = t->must_stop || is_stop_asked(t);
-    SP_TRY(
-        sp_comm_allreduce(t->session->comm, SP_SCOPE_WORLD, &stop, 1, SP_I64, SP_MAX));
-    t->must_stop = stop;
-    return SP_OK;
-}
-
 static sp_status stop(sp_trainer *t)
 {
     int number = sp_signal_received();
@@ -165,17 +123,76 @@ static sp_status stop(sp_trainer *t)
                        : " with run.resume=auto to continue");
 }
 
-/* Evaluates, saves or stops between two steps, where the ranks agree. Collective. */
-static sp_status between_steps(sp_trainer *t, const sp_step_report *report)
+/* Gives up an evaluation where a stop is asked for. A limit of time does not end the one
+ * that a continued run begins with, so that jobs shorter than an evaluation get on. */
+static sp_status check_stop(void *trainer)
+{
+    const sp_trainer *t = trainer;
+    const bool is_owed = t->state.step == t->first_step;
+
+    return (is_owed ? sp_signal_received() != 0 : is_stop_asked(trainer))
+               ? stop(trainer)
+               : SP_OK;
+}
+
+static sp_status evaluate(sp_trainer *t, bool is_final, bool *is_best)
+{
+    const int every = t->session->config->run.report_every;
+    const bool is_reported = every > 0 && (is_final || (t->n_evals + 1) % every == 0);
+    const bool with_pictures = is_reported || t->session->config->run.pictures;
+    double begin = sp_now_s();
+
+    *is_best = false;
+    SP_TRY(sp_evaluate_pass(t->resources, &t->metrics, check_stop, t,
+                            with_pictures ? &t->pictures_s : NULL));
+    SP_TRY(sp_report_eval(t));
+    if (is_reported && !is_final) /* the last one is made when the end is written */
+        sp_gallery_renew_report(&t->session->run, t->session->config->run.after_save);
+    t->score = sp_metrics_score(&t->metrics);
+    SP_TRY(sp_resume_agree_best(t));
+    /* state.best is NAN until a best score's weights are on disk. */
+    *is_best = !isnan(t->score) && !(t->score <= t->state.best);
+    t->drawn_s = 0; /* the next step draws its line at once */
+    t->n_evals++;
+    t->eval_s += sp_now_s() - begin;
+    return SP_OK;
+}
+
+/* Evaluates at the end of an epoch or of the training, and then agrees on requests to
+ * stop that have come meanwhile. One that ends the evaluation leaves it to the continued
+ * run. Collective. */
+static sp_status end_epoch(sp_trainer *t, bool is_final, bool *is_best)
+{
+    const int every = t->session->config->run.eval_every;
+    const bool is_owed = t->state.eval_due;
+    int64_t stop;
+    sp_status rc = SP_OK;
+
+    t->state.eval_due = 0;
+    if (t->is_evaluated && (is_owed || is_final || t->state.at.epoch % every == 0))
+        rc = evaluate(t, is_final, is_best);
+    t->state.eval_due = rc == SP_ELIMIT;
+    if (rc != SP_ELIMIT)
+        SP_TRY(rc);
+    stop = t->must_stop || t->state.eval_due || is_stop_asked(t);
+    SP_TRY(
+        sp_comm_allreduce(t->session->comm, SP_SCOPE_WORLD, &stop, 1, SP_I64, SP_MAX));
+    t->must_stop = stop;
+    return SP_OK;
+}
+
+/* Evaluates, saves or stops between two steps, where the ranks agree. is_end: an epoch
+ * ends here, or its evaluation is owed. Collective. */
+static sp_status between_steps(sp_trainer *t, bool is_end)
 {
     const int every = t->session->config->run.checkpoint_every;
     const bool is_final = sp_resume_is_complete(t);
     bool is_best = false, is_stopping, is_due;
 
-    if (report->is_end || is_final)
-        SP_TRY(end_epoch(t, report, is_final, &is_best));
-    is_stopping = t->must_stop && !is_final;
-    is_due = every > 0 ? t->state.step % every == 0 : report->is_end;
+    if (is_end || is_final)
+        SP_TRY(end_epoch(t, is_final, &is_best));
+    is_stopping = t->must_stop && (!is_final || t->state.eval_due);
+    is_due = every > 0 ? t->state.step % every == 0 : is_end;
     /* Weights with a non-finite loss must not replace good checkpoints. */
     is_due = is_due && t->state.skipped == 0;
     if (is_due || is_best || is_final || is_stopping) {
@@ -234,13 +251,17 @@ static sp_status run_steps(sp_trainer *t)
 {
     step_work work = {.trainer = t};
 
+    if (t->state.eval_due)
+        SP_TRY(between_steps(t, true));
     while (!sp_resume_is_complete(t)) {
         sp_session_run_alone(t->session, train_and_log, &work);
         SP_TRY(check_numbers(t));
         sp_resume_poll(t);
         if (t->state.step % REPLICA_STEPS == 0)
             SP_TRY(sp_trainer_check_replicas(t));
-        SP_TRY(between_steps(t, &work.report));
+        if (work.report.is_end || sp_resume_is_complete(t))
+            SP_TRY(sp_report_epoch(t, &work.report));
+        SP_TRY(between_steps(t, work.report.is_end));
     }
     return SP_OK;
 }

@@ -83,7 +83,7 @@ static sp_status setup(sp_trainer *t, const sp_command *command)
     SP_TRY(sp_times_create(&t->times, r));
     SP_TRY(sp_resume_begin(t));
     set_plan(t);
-    return sp_resume_is_complete(t) ? SP_OK : sp_resources_cut(r);
+    return sp_resume_is_complete(t) && !t->state.eval_due ? SP_OK : sp_resources_cut(r);
 }
 
 sp_status sp_trainer_open(sp_trainer **trainer, const sp_command *command)

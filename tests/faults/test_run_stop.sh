@@ -37,12 +37,38 @@ for command in eval predict; do
     says $status_file '"state":"done","exit_code":0,'
 done
 test -s s/predictions/u.h5 || fail "no predictions"
-# A training answers after its evaluation, with a checkpoint.
-export SP_TEST_FAULT=term@0:eval:0
-run 1 75 base.deck run.dir=t train.steps=100 train.warmup_steps=0
-unset SP_TEST_FAULT
-says out 'stopped by signal 15 after step .*: run the same command again to continue'
-test "$(evals t | wc -l)" = 1 || fail "the evaluation was not finished"
+# A training gives up its evaluation, with a checkpoint: that of an epoch, and the last
+# one. The continued run begins with it and has what an uninterrupted one has.
+epochs="train.steps=0 train.epochs=2 run.keep=9"
+for n in 1 2; do
+    # shellcheck disable=SC2086
+    run $n 0 base.deck run.dir=whole$n $epochs
+    steps=$(sed -n 's/.*"event":"eval","step":\([0-9]*\).*/\1/p' whole$n/metrics.jsonl)
+    for step in $steps; do
+        rm -rf t
+        # shellcheck disable=SC2086
+        SP_TEST_FAULT=term@$((n - 1)):eval:$step run $n 75 base.deck run.dir=t $epochs
+        says out "stopped by .* after step $step: run the same command again to continue"
+        grep -q "\"event\":\"eval\",\"step\":$step," t/metrics.jsonl && fail "half an evaluation"
+        # shellcheck disable=SC2086
+        run $n 0 base.deck run.dir=t $epochs
+        evals t >got
+        evals whole$n >want
+        same got want "evaluations of a run stopped at step $step"
+        for file in whole$n/checkpoints/*.h5; do
+            "$SHARDS" sums "$file" >want
+            "$SHARDS" sums "t/checkpoints/${file##*/}" >got
+            same got want "${file##*/} of a run stopped at step $step"
+        done
+    done
+done
+# A limit of time ends an evaluation too, but not that which a continued run begins with.
+for status in 75 75 0; do
+    run 1 $status base.deck run.dir=i run.time_limit_s=1e-6
+done
+evals i >got
+evals r >want
+same got want "evaluation of a run with a limit of time"
 # One that is asked in its last step is done all the same.
 SP_TEST_FAULT=term@0:forward:1 run 1 0 base.deck run.dir=l run.eval_every=0
 says err '^fault: term at '

@@ -262,7 +262,7 @@ static bool put_impostor(const char *path, uint64_t *rng)
         "epoch",          "data_hash",    "feature_names",
         "recipe/version", "recipe/block", "recipe/column_names",
         "recipe/formats", "recipe/unit",  "recipe/column_divisors",
-        "val_hash"};
+        "val_hash",       "eval_due"};
     enum { MOST = 100, N = sizeof attribute / sizeof *attribute };
     char *names[MOST];
     int n, variant;

@@ -386,6 +386,7 @@ static void change_state(sp_checkpoint_state *s, const char *name, const char *v
         {"skipped", &s->skipped},
         {"metrics_bytes", &s->metrics_bytes},
         {"val_hash", (int64_t *)&s->val_hash},
+        {"eval_due", &s->eval_due},
     };
     char *deck;
 
