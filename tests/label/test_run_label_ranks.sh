@@ -13,16 +13,10 @@ mkdir in
 # A header that claims an extent of another place: the ranks cut twice.
 cp in/a.las in/c.las
 head -c 48 /dev/zero | dd of=in/c.las bs=1 seek=179 conv=notrunc 2>/dev/null
-"$SP_BUILDDIR/spvox" convert --out t --voxel-size 1 --block 12 --overlap 3 --points \
-    --map 2=ground,5=vegetation,6=building --features number_of_returns,height train.las \
-    >out 2>err || fail "convert"
-cat >base.deck <<'DECK'
-data : { train = "t-*.h5"; val = "t-*.h5"; voxel_size = 1.0; };
-net : { family = "dummy"; };
-batch : { size = 4; };
-train : { steps = 5; warmup_steps = 1; };
-run : { dir = "r"; eval_every = 0; threads = 1; };
-DECK
+spvox convert --out t --voxel-size 1 --block 12 --overlap 3 --points --map \
+    2=ground,5=vegetation,6=building --features number_of_returns,height train.las
+deck 'family = "dummy";' 'train = "t-*.h5"; val = "t-*.h5"; voxel_size = 1.0;' \
+    'size = 4;' 'steps = 5; warmup_steps = 1;' 'dir = "r"; eval_every = 0; threads = 1;'
 run 1 0 base.deck
 
 # same_outputs DIR: its outputs are those of one rank, and nothing else is in it.

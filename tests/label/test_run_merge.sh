@@ -22,19 +22,13 @@ scan() {
 scan a.txt 1
 scan b.txt 2
 convert() {
-    "$SP_BUILDDIR/spvox" convert --voxel-size 0.5 --map "1=low,2=high,3=other" --points "$@" \
-        >out 2>err || fail "convert $*"
+    spvox convert --voxel-size 0.5 --map "1=low,2=high,3=other" --points "$@"
 }
 convert --block 10 --overlap 3 --shards 3 --out s a.txt b.txt
 convert --block 10 --out t a.txt
 convert --out whole a.txt
-cat >base.deck <<'DECK'
-data : { train = "s-*.h5"; val = "s-*.h5"; };
-net : { family = "dummy"; };
-batch : { size = 4; eval_size = 5; };
-train : { steps = 12; warmup_steps = 2; };
-eval : { merge = true; views = 4; };
-DECK
+dummy_deck 's-*.h5' 'size = 4; eval_size = 5;' 'steps = 12; warmup_steps = 2;'
+echo 'eval : { merge = true; views = 4; };' >>base.deck
 # plain FILE: prints the evaluation without its merged numbers.
 plain() { sed 's/,"merged":{.*}}$/}/' "$1"; }
 run 2 0 base.deck run.dir=r
@@ -53,8 +47,7 @@ for n in 1 2 3 8; do
     same a b "merged evaluation on $n ranks"
     says out '^class .* merged point IoU$'
 done
-plain a >b
-same want b "plain numbers beside merged ones"
+yields want "plain numbers beside merged ones" plain a
 same a trained "merged evaluation while training"
 says a '"merged":{"views":4,"blocks":true,"points":[1-9]'
 # Every labelled point is merged once.
@@ -126,8 +119,7 @@ convert --block 10 --overlap 3 --out named pa.txt pb.txt
 run 2 0 eval base.deck run.dir=named $model 'data.val="named-*.h5"'
 evaluations named >a
 run 2 0 eval base.deck run.dir=paths $model 'data.val=["pa-*.h5","pb-*.h5"]'
-evaluations paths >b
-same a b "scans of one relative path"
+yields a "scans of one relative path" evaluations paths
 
 # Shards whose blocks begin anywhere, as older versions wrote them, and strides that the
 # blocks' alignment does not fit, are said.
@@ -158,8 +150,7 @@ points=$(sed 's/.*"points":\([0-9]*\),.*"merged".*/\1/' a)
 says a "\"merged\":{\"views\":4,\"blocks\":true,\"points\":$points,"
 # No reader takes the rows of that sample for predictions of a point of the scan.
 for scan in a b; do
-    "$SP_BUILDDIR/spvox" apply h1/predictions/*.h5 $scan.txt --out applied.txt >out 2>err ||
-        fail "apply to $scan.txt"
+    spvox apply h1/predictions/*.h5 $scan.txt --out applied.txt
 done
 if (find_python h5py) 2>/dev/null; then
     find_python h5py
@@ -207,6 +198,5 @@ for path in sys.argv[1:]:
 PY
     run 2 0 eval base.deck run.dir=wide $model
     evaluations wide >b
-    evaluations e1 >a
-    same a b "merged evaluation with margins of other types"
+    yields b "merged evaluation with margins of other types" evaluations e1
 fi

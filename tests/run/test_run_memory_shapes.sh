@@ -8,13 +8,9 @@
 . "$SP_SRCDIR/tests/run/story.sh"
 limit_s=3000
 shapes=${SP_SHAPES-few}
-cat >base.deck <<'DECK'
-data : { voxel_size = 0.5; };
-batch : { size = 4; eval_size = 4; };
-net : { family = "minkunet14A"; width = 0.25; stem_kernel = 3; };
-train : { steps = 2; warmup_steps = 0; lr = 0.001; };
-run : { device = "cpu"; threads = 2; log_every = 1; logits = true; };
-DECK
+deck 'family = "minkunet14A"; width = 0.25; stem_kernel = 3;' 'voxel_size = 0.5;' \
+    'size = 4; eval_size = 4;' 'steps = 2; warmup_steps = 0; lr = 0.001;' \
+    'device = "cpu"; threads = 2; log_every = 1; logits = true;'
 
 # taken STATUSES ARGUMENTS...: runs sptrain; the MiB of its largest process in $taken.
 taken() {
@@ -93,8 +89,7 @@ if test "$shapes" = all; then
     shape wide
     box coarse 4 300000 1 3 4 1
     shape coarse data.voxel_size=1.0
-    "$SP_BUILDDIR/spvox" scene --out tiles --samples 6 --extent 100 --seed 5 \
-        --voxel-size 0.5 --points >out 2>err || fail "no scenes"
+    spvox scene --out tiles --samples 6 --extent 100 --seed 5 --voxel-size 0.5 --points
     shape tiles
     box weights 4 500 1 3 4 0
     shape weights net.family=minkunet34 net.width=1.0 train.optimizer=adamw

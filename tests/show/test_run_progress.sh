@@ -78,8 +78,7 @@ done
 # run.progress = always: into a file too.
 SP_TEST_FAULT=slow@0:forward:0 run 1 0 base.deck run.dir=a run.progress=always
 LC_ALL=C grep -q "$(printf '\r')epoch 1/2 " out || fail "no live line in a file"
-run 1 2 base.deck run.progress=sometimes
-one_diagnosis 'run.progress.*auto|always|never'
+refused 1 2 'run.progress.*auto|always|never' base.deck run.progress=sometimes
 
 # A rank's own log has the steps in any case.
 seen 80 0 "$SPTRAIN" base.deck run.dir=l run.rank_logs=true
