@@ -1,8 +1,8 @@
 """An independent float64 reference of whole networks, in numpy: coordinates, kernel maps, forward,
 loss and gradients of `dummy` and `minkunet18` from the documented meaning alone.
 
-usage: reference.py write SHARD FAMILY STEM WEIGHTS.h5       random weights for run.init_from
-       reference.py compare SHARD FAMILY STEM WEIGHTS.h5 RUN...
+usage: reference.py write SHARD FAMILY STEM WIDTH WEIGHTS.h5  random weights for run.init_from
+       reference.py compare SHARD FAMILY STEM WIDTH WEIGHTS.h5 RUN...
 Each folder RUN is that of one SGD step (momentum > 0, weight_decay = 0), so /optim/m holds the
 gradient. Exits 1 where loss, gradients or running statistics differ by more than the tolerance.
 """
@@ -22,8 +22,8 @@ class Tensor:
 
 
 class Net:
-    def __init__(self, shard, params, family, stem):
-        self.params, self.family, self.stem = params, family, stem
+    def __init__(self, shard, params, family, stem, width):
+        self.params, self.family, self.stem, self.width = params, family, stem, width
         self.grads = {}
         self.running = {}
         self.tape = []
@@ -155,8 +155,8 @@ class Net:
         return self.conv("conv4", x, self.classes, kernel=1, bias=True)
 
     def minkunet18(self, x):
-        planes = (32, 64, 128, 256, 256, 128, 96, 96)
-        x = self.unit("conv0p1s1", "bn0", x, 32, kernel=self.stem)
+        planes = [int(c * self.width) for c in (32, 64, 128, 256, 256, 128, 96, 96)]
+        x = self.unit("conv0p1s1", "bn0", x, planes[0], kernel=self.stem)
         skips = []
         for i in range(4):
             skips.append(x)
@@ -197,7 +197,8 @@ def shapes(net):
 
     class Probe(Net):
         def __init__(self):
-            self.family, self.stem, self.classes = net.family, net.stem, net.classes
+            self.family, self.stem, self.width = net.family, net.stem, net.width
+            self.classes = net.classes
 
         def conv(self, name, x, c_out, kernel=3, stride=1, transpose=False, bias=False):
             c = x.value.shape[1]
@@ -263,18 +264,18 @@ def compare(net, loss, checkpoint, metrics):
 
 
 def main():
-    what, shard, family, stem, weights = sys.argv[1:6]
+    what, shard, family, stem, width, weights = sys.argv[1:7]
     params = {}
     if what == "compare":
         with h5py.File(weights) as f:
             f["params"].visititems(
                 lambda n, d: params.__setitem__(n, d[:].astype(np.float64)) if isinstance(d, h5py.Dataset) else None)
-    net = Net(shard, params, family, int(stem))
+    net = Net(shard, params, family, int(stem), float(width))
     if what == "write":
         write(net, weights)
     else:
         loss = net.run()
-        runs = sys.argv[6:]
+        runs = sys.argv[7:]
         good = [compare(net, loss, run + "/checkpoints/step-000000001.h5", run + "/metrics.jsonl") for run in runs]
         sys.exit(0 if runs and all(good) else 1)
 
