@@ -18,8 +18,7 @@ refused() {
     ranks=$1 code=$2 text=$3
     shift 3
     rm -rf run
-    run "$ranks" "$code" train d.deck run.dir=run "$@"
-    one_diagnosis "$text"
+    refused "$ranks" "$code" "$text" train d.deck run.dir=run "$@"
 }
 
 export HC_DEVICES
@@ -51,15 +50,12 @@ steps two >want
 export HC_PAGEABLE=1 HC_LAZY=1
 run 2 0 train d.deck run.dir=late
 unset HC_PAGEABLE HC_LAZY
-steps late >got
-same got want "copies that read the host's memory late: other losses"
+yields want "copies that read the host's memory late: other losses" steps late
 run 2 0 train d.deck run.dir=named 'run.devices=[5, 3]'
-steps named >got
-same got want "named devices: other losses"
+yields want "named devices: other losses" steps named
 HC_DEVICES=1
 run 2 0 train d.deck run.dir=shared run.oversubscribe=true
-steps shared >got
-same got want "two ranks on one device: other losses"
+yields want "two ranks on one device: other losses" steps shared
 SP_RANKS_PER_NODE=1
 export SP_RANKS_PER_NODE
 run 2 0 train d.deck run.dir=nodes
