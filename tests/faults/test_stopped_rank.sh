@@ -28,7 +28,7 @@ named() {
 more_s=6.2 # two more looks at the same wait
 named sptrain check base.deck
 more_s=0
-named sptrain preflight
+named sptrain preflight base.deck
 named spbench step --quick base.deck
 named spvox convert --out s --voxel-size 1 --columns x,y,z,intensity scan.txt
 
@@ -37,7 +37,7 @@ named spvox convert --out s --voxel-size 1 --columns x,y,z,intensity scan.txt
 SPTRAIN=$SP_BUILDDIR/sptrain
 lost() {
     for watch_s in 1 4 16 64; do
-        SP_TEST_FAULT=$2@$1:$3:0 run 3 6 preflight run.watchdog_s=$watch_s run.device=cpu
+        SP_TEST_FAULT=$2@$1:$3:0 run 3 6 preflight base.deck run.watchdog_s=$watch_s
         ! grep -q "error: rank $1/3" err || break
     done
     one_diagnosis "error: rank $1/3 host "

@@ -25,8 +25,8 @@ taken() {
 row() {
     printf '%-10s %-8s %9s %7s %6s %7s %7s %6s %s\n' "$@" | tee -a table
 }
-# near COMMAND: whether $taken is what $foreseen says. An evaluation's bound has a margin.
-near() {
+# is_foreseen COMMAND: whether $taken is what $foreseen says. An evaluation's bound has a margin.
+is_foreseen() {
     awk -v f="$foreseen" -v t="$taken" -v command="$1" 'BEGIN {
         exit !(t <= 1.1 * f && (command != "train" || f <= 1.1 * t + 25)) }'
 }
@@ -35,7 +35,7 @@ measured() {
     command=$1
     shift
     taken 0 "$command" base.deck run.dir=whole "$@"
-    near "$command" || faults="$faults $name/$command/foreseen"
+    is_foreseen "$command" || faults="$faults $name/$command/foreseen"
     whole=$taken
     bound=$((whole * 3 / 4))
     test "$command" = train || cp -r whole/checkpoints kept
