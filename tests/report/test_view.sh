@@ -24,7 +24,7 @@ is_png() {
     test "$(head -c 4 "$1" | tail -c 3)" = PNG || fail "$1 is no PNG"
 }
 
-spvox scene --out s --samples 3 --extent 24 --seed 5 --voxel-size 1
+spvox scene --out s --samples 3 --extent 12 --seed 5 --voxel-size 1
 s=s-00000-of-00001.h5
 for from in top oblique; do
     for by in labels feature; do
