@@ -134,9 +134,7 @@ for n in 1 3; do
     test "$(ls all$n | tr '\n' ' ')" = "a.las b.laz k.label p.ply t.txt " ||
         fail "all$n has $(ls all$n)"
 done
-for file in all1/*; do
-    same "$file" "all3/${file#*/}" "$file on 3 ranks"
-done
+same_files all1 all3 "on 3 ranks"
 test "$(wc -c <all1/k.label)" = "$(wc -c <in/k.label)" || fail "k.label is not whole"
 od -An -v -tu4 -w4 all1/k.label | tr -d ' ' >k.codes
 tail -n +2 all1/t.txt | awk 'NF != 6 { exit 1 }' || fail "t.txt: not 6 columns"
@@ -181,16 +179,12 @@ for at in /proc/[0-9]*; do
 done
 finish
 before=$(ls -i killed/1.las)
-for file in killed/*; do
-    same "$file" "want/${file#*/}" "$file after a kill"
-done
+same_files killed want "after a kill"
 # The kill may have come behind the last output.
 rm -f killed/6.laz
 run 3 0 label r many/* --out killed run.threads=1
 test "$(ls killed)" = "$(ls want)" || fail "killed has $(ls killed)"
-for file in want/*; do
-    same "$file" "killed/${file#*/}" "$file after a kill and three ranks"
-done
+same_files want killed "after a kill and three ranks"
 test "$before" = "$(ls -i killed/1.las)" || fail "a finished output was made again"
 test ! -e killed/.sptrain/tmp || fail "unfinished files stay: $(ls killed/.sptrain/tmp)"
 run 2 0 label r many/* --out killed

@@ -379,6 +379,13 @@ same() {
     }
 }
 
+# same_files DIR DIR WHAT: each file of the first folder is in the second, the same.
+same_files() {
+    for file in "$1"/*; do
+        same "$file" "$2/${file##*/}" "${file##*/}: $3"
+    done
+}
+
 # yields FILE WHAT COMMAND...: the command prints what is in FILE.
 yields() {
     expected=$1 what=$2

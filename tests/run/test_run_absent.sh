@@ -18,9 +18,7 @@ everywhere() {
         mv $name/predictions $name/on$n
     done
     for n in $others; do
-        for file in $name/on1/*; do
-            same "$file" "$name/on$n/${file##*/}" "$name: predictions on $n ranks"
-        done
+        same_files $name/on1 "$name/on$n" "$name: predictions on $n ranks"
     done
     grep -q '"loss":null' want && fail "$name: no loss"
 }

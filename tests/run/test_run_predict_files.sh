@@ -21,9 +21,7 @@ for n in 1 3; do
         run $n 0 predict base.deck run.dir=few$n run.checkpoint=$model run.logits=true \
             batch.eval_size=20
     ) || exit 1
-    for file in want/predictions/*; do
-        same "$file" "few$n/predictions/${file##*/}" "$file on $n ranks"
-    done
+    same_files want/predictions "few$n/predictions" "on $n ranks"
     test "$(ls few$n/predictions | wc -l)" = $n_shards || fail "few$n: other files"
 done
 
