@@ -176,8 +176,7 @@ whole() { # DIR: all steps, once each, and the weights of the run that nobody st
     status "$1" done 0
     steps "$1" | cut -d ' ' -f 1 >got.steps
     seq $last | cmp -s - got.steps || fail "$1: steps missing or repeated"
-    sums "$1" $last >b
-    same want.sums b "$1: weights"
+    yields want.sums "$1: weights" sums "$1" $last
 }
 
 # A job whose time ends half a minute from now runs while the rest of this test goes on.

@@ -54,13 +54,9 @@ losses() {
     steps "$1" | cut -d' ' -f4
 }
 
-# close_to DIR DIR TOLERANCE: both have as many losses, and each pair is this close.
+# close_to DIR DIR TOLERANCE: both have the same steps, and losses that are this close.
 close_to() {
-    losses "$1" >a
-    losses "$2" >b
-    [ -s a ] && [ "$(wc -l <a)" = "$(wc -l <b)" ] || fail "steps of $1 and $2"
-    paste -d' ' a b | awk -v t="$3" '{ d = $1 - $2; if (d < 0) d = -d; if (d > t * $2) bad = 1 }
-        END { exit bad }' || fail "losses of $1 and $2: $(paste a b | tr '\n' ';')"
+    near "$1" "$2" "$(steps "$2" | wc -l)" "$3" "$3"
 }
 
 # same_steps DIR DIR: both have the same steps, losses to the bit.

@@ -51,8 +51,8 @@ data : { train = ["one*.h5"]; val = []; voxel_size = 0.7; };
 augment : { flip = false; rotate_z = false; scale = [1.0, 1.0]; drop = 0.0; jitter = 0.0; };
 batch : { size = 1; };
 net : { family = "dummy"; width = 0.25; };
-train : { epochs = 4; warmup_steps = 0; };
-run : { device = "cuda"; threads = 1; };
+train : { epochs = 3; warmup_steps = 0; };
+run : { device = "cuda"; threads = 1; wgmma = false; };
 END
 sed 's/one/two/
      s/family = "dummy".*/family = "minkunet14A"; width = 0.125; stem_kernel = 5; };/

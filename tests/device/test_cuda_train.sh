@@ -118,6 +118,7 @@ cmp -s a b || fail "deterministic = world: other losses on two ranks"
 # same bits in another order.
 sed 's/"dummy"; width = 0.25/"minkunet14A"; width = 0.25; stem_kernel = 3/; s/{ size = 2/{ size = 3/' \
     dummy.deck >mink.deck
+sed -i 's/^run : {/& wgmma = false;/' mink.deck # no layer is wide enough: spares its trial
 for p in fp32 tf32 bf16; do
     run "$CUDA" train mink.deck run.dir=mink-$p run.device=cuda train.precision=$p train.steps=2 \
         run.eval_every=0

@@ -3,16 +3,14 @@
 # stands, the programs run on few voxels, and the numbers that the script looks for are in
 # what they say. Stand-ins are the profiler and the sanitizer, which tell how they were
 # called, and the tests of the kernels, which run elsewhere.
-dir=$(mktemp -d) || exit 99
-trap 'rm -rf "$dir"' EXIT
+. "$SP_SRCDIR/tests/device/devices.sh"
+on_emulator sptrain_hostcuda
+stand_in
 at=$SP_BUILDDIR/tests
-[ -x "$at/device/spbench_hostcuda" ] || { echo "SKIPPED: no emulator in this build"; exit 77; }
-mkdir "$dir/bin"
-ln -s "$at/device/sptrain_hostcuda" "$dir/bin/sptrain"
-printf '#!/bin/sh\nPATH=%s/bin:$PATH exec "$@"\n' "$dir" >"$dir/run"
+ln -s "$SPTRAIN" bin/sptrain
 
 # The command line is read as it is; then it runs with small numbers.
-cat >"$dir/bin/spbench" <<END
+cat >bin/spbench <<END
 #!/bin/sh
 bench=$at/device/spbench_hostcuda
 "\$bench" "\$@" --help >/dev/null || exit
@@ -30,7 +28,7 @@ for word; do
 done
 exec "\$bench" "\$@"
 END
-cat >"$dir/bin/gpu_tests" <<END
+cat >bin/gpu_tests <<END
 #!/bin/sh
 case \$1 in
 "") exec $at/gpu/kernels ;;
@@ -38,13 +36,13 @@ gpu_large) exec $at/gpu/kernels gpu_large 200 \$3 ;;
 esac
 $at/gpu/kernels | grep -qx "\$1"
 END
-cat >"$dir/bin/compute-sanitizer" <<END
+cat >bin/compute-sanitizer <<END
 #!/bin/sh
 echo "\$*" >>$dir/sanitizer
 shift 4
 "\$@"
 END
-cat >"$dir/bin/ncu" <<END
+cat >bin/ncu <<END
 #!/bin/sh
 case \$* in *--query-metrics*) exit ;; esac
 while [ \$# -gt 0 ]; do
@@ -60,21 +58,13 @@ echo '"","","nsecond","%"' >>\$file
 seq \${n:-\$steps} | sed 's/.*/"&","void conv_kernel<(int)1>(int)","1,000","35.0"/' >>\$file
 [ -z "\$n" ] || echo '"0","void conv_kernel<(int)2>(int)","1","5.0"' >>\$file
 END
-chmod +x "$dir/run" "$dir"/bin/*
-export SP_RUN="$dir/run" SP_FIRST_VOXELS=60 SP_FIRST_NET=dummy PATH="$dir/bin:$PATH"
+chmod +x bin/*
+export SP_FIRST_VOXELS=60 SP_FIRST_NET=dummy PATH="$dir/bin:$PATH"
 
-sh "$SP_SRCDIR/tests/measure/gpu_first.sh" "$dir/results" >"$dir/log" 2>&1
-status=$?
-jsonl=$dir/results/first.jsonl
-fail() {
-    echo "FAILED: $*"
-    cat "$dir/log" "$jsonl"
-    tail -n 5 "$dir"/results/logs/*
-    exit 1
-}
-[ $status = 0 ] || fail "status $status"
+alone 0 sh "$SP_SRCDIR/tests/measure/gpu_first.sh" results
+jsonl=results/first.jsonl
 said() {
-    grep -q "$1" "$jsonl" || fail "no $1"
+    says $jsonl "$1"
 }
 
 # What depends on a device's ceilings, which an emulated one does not have, is null.
@@ -88,8 +78,8 @@ for name in gather_512 products "step of two scans" "early launches save" \
     said "\"number\":\"$name\",\"value\":-\\?[0-9.e+-]*[0-9]"
 done
 said '"number":"conv_kernel, tensor pipe","value":35.000,' # of the longest
-grep -qx -e '--tool initcheck --error-exitcode 1 gpu_tests test_cuda_conv' "$dir/sanitizer" ||
-    fail "how the sanitizer was called: $(cat "$dir/sanitizer")"
+grep -qx -e '--tool initcheck --error-exitcode 1 gpu_tests test_cuda_conv' sanitizer ||
+    fail "how the sanitizer was called: $(cat sanitizer)"
 [ "$(grep -c '"command"' "$jsonl")" = "$(grep -c '"status":\(0\|77\)' "$jsonl")" ] ||
     fail "a command failed"
 if command -v python3 >/dev/null; then

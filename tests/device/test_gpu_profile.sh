@@ -1,16 +1,8 @@
 #!/bin/sh
 # gpu_profile.sh reads the output of ncu: a page written here by hand in ncu's format, and
 # the output of a stand-in for ncu, which tells how it was called.
-dir=$(mktemp -d) || exit 99
-trap 'rm -rf "$dir"' EXIT
-cd "$dir" || exit 99
+. "$SP_SRCDIR/tests/run/story.sh"
 profile=$SP_SRCDIR/tests/measure/gpu_profile.sh
-
-fail() {
-    echo "FAILED: $*"
-    cat log profile.txt 2>/dev/null
-    exit 1
-}
 
 # ---- a page: names with commas, thousands, units, what else ncu says ----
 start='"ID","Process ID","Process Name","Host Name","Kernel Name","Context","Stream","Block Size","Grid Size","Device","CC"'
@@ -30,28 +22,27 @@ $start,"dram__throughput.avg.pct_of_peak_sustained_elapsed","gpu__time_duration.
 "5",$left,"c_kernel()",$right,"1","20,000","1","1","1"
 "6",$left,"d_kernel()",$right,"1","10,000","1","1","1"
 END
-sh "$profile" --csv page.csv minkunet18 2 bf16 "$dir" >log 2>&1 || fail "a page of ncu's"
+sh "$profile" --csv page.csv minkunet18 2 bf16 "$dir" >out 2>&1 || fail "a page of ncu's"
 # calls, ms, share, then means over the time: SM, tensor, L2, DRAM
-grep -qx 'conv_kernel<128,1> *2 *4.000 *87.0 *55.0 *30.0 *35.0 *25.0' log || fail "conv_kernel"
-grep -qx 'norm_kernel *1 *0.500 *10.9 *20.0 *0.0 *30.0 *90.0' log || fail "norm_kernel"
-grep -qx '6 kernels, 4.600 ms one after the other' log || fail "sum"
-[ "$(wc -l <log)" = 7 ] && ! grep -q d_kernel log || fail "not the five longest"
+grep -qx 'conv_kernel<128,1> *2 *4.000 *87.0 *55.0 *30.0 *35.0 *25.0' out || fail "conv_kernel"
+grep -qx 'norm_kernel *1 *0.500 *10.9 *20.0 *0.0 *30.0 *90.0' out || fail "norm_kernel"
+grep -qx '6 kernels, 4.600 ms one after the other' out || fail "sum"
+[ "$(wc -l <out)" = 7 ] && ! grep -q d_kernel out || fail "not the five longest"
 grep -q '"net":"minkunet18",.*"kernel":"d_kernel","calls":1,"ms":0.010000' profile.jsonl ||
     fail "profile.jsonl"
 sed 's/nsecond/usecond/' page.csv >us.csv
-sh "$profile" --csv us.csv minkunet18 2 bf16 "$dir" >log 2>&1 || fail "microseconds"
-grep -q '^norm_kernel *1 *500.000 ' log || fail "microseconds"
+sh "$profile" --csv us.csv minkunet18 2 bf16 "$dir" >out 2>&1 || fail "microseconds"
+grep -q '^norm_kernel *1 *500.000 ' out || fail "microseconds"
 echo '==PROF== nothing' >empty.csv
-sh "$profile" --csv empty.csv minkunet18 2 bf16 "$dir" >log 2>&1 && fail "an empty page"
-grep -q 'no profile in this file' log || fail "an empty page is not told"
+sh "$profile" --csv empty.csv minkunet18 2 bf16 "$dir" >out 2>&1 && fail "an empty page"
+grep -q 'no profile in this file' out || fail "an empty page is not told"
 
 # ---- the whole script, with a stand-in: 40 launches before the steps, 10 in each ----
 bench=$SP_BUILDDIR/tests/device/spbench_hostcuda
 [ -x "$bench" ] || { echo "the rest not tried: no emulator in this build"; exit 0; }
-mkdir bin
+stand_in
 ln -s "$SP_BUILDDIR/tests/device/sptrain_hostcuda" bin/sptrain
 ln -s "$bench" bin/spbench
-printf '#!/bin/sh\nPATH=%s/bin:$PATH exec "$@"\n' "$dir" >run
 cat >bin/ncu <<END
 #!/bin/sh
 echo "\$*" >>$dir/calls
@@ -75,17 +66,16 @@ while [ \$i -lt \${only:-\$n} ]; do
     i=\$((i + 1))
 done >>\$file
 END
-chmod +x run bin/ncu
-PATH=$dir/bin:$PATH
-export SP_RUN="$dir/run" PATH SP_PROFILE_VOXELS=60
-sh "$profile" dummy 1 fp32 "$dir/results" >log 2>&1 || fail "the whole script"
-grep -q '^conv_kernel<128,1> *10 *10.000 ' log || fail "not the launches of one step"
+chmod +x bin/ncu
+export SP_PROFILE_VOXELS=60 PATH="$dir/bin:$PATH"
+sh "$profile" dummy 1 fp32 "$dir/results" >out 2>&1 || fail "the whole script"
+grep -q '^conv_kernel<128,1> *10 *10.000 ' out || fail "not the launches of one step"
 tail -n 1 calls | grep -q -e 'tensor_op_hmma.*--launch-skip 60 --launch-count 10 sptrain train' ||
     { cat calls; fail "how ncu was called"; }
-SP_NO_COUNTERS=yes sh "$profile" dummy 1 fp32 "$dir/results" >log 2>&1
-[ $? = 77 ] && grep -q 'SKIPPED: .*ERR_NVGPUCTRPERM' log || fail "no permission: not skipped"
-HC_DEVICES=0 sh "$profile" dummy 1 fp32 "$dir/results" >log 2>&1
-[ $? = 77 ] && grep -q 'SKIPPED: no usable CUDA device' log || fail "no device: not skipped"
+SP_NO_COUNTERS=yes sh "$profile" dummy 1 fp32 "$dir/results" >out 2>&1
+[ $? = 77 ] && grep -q 'SKIPPED: .*ERR_NVGPUCTRPERM' out || fail "no permission: not skipped"
+HC_DEVICES=0 sh "$profile" dummy 1 fp32 "$dir/results" >out 2>&1
+[ $? = 77 ] && grep -q 'SKIPPED: no usable CUDA device' out || fail "no device: not skipped"
 
 # ncu ends with the script, where a limit of time ends that
 cat >bin/ncu <<END
@@ -94,7 +84,7 @@ case \$* in *--query-metrics*) exit ;; esac
 echo \$\$ >$dir/hanging.part && mv $dir/hanging.part $dir/hanging
 exec sleep 600
 END
-timeout 600 sh "$profile" dummy 1 fp32 "$dir/results" >log 2>&1 &
+timeout 600 sh "$profile" dummy 1 fp32 "$dir/results" >out 2>&1 &
 limit=$!
 until [ -e hanging ] || ! kill -0 $limit 2>none; do sleep 0.1; done
 [ -e hanging ] || fail "the profiler was not called"
@@ -107,6 +97,6 @@ done
 kill "$(cat hanging)" 2>none && fail "ncu goes on behind the end of the script"
 rm bin/ncu
 if ! command -v ncu >none && ! ls /usr/local/cuda*/bin/ncu >none 2>&1; then
-    sh "$profile" dummy 1 fp32 "$dir/results" >log 2>&1
-    [ $? = 77 ] && grep -q 'SKIPPED: no ncu' log || fail "no ncu: not skipped"
+    sh "$profile" dummy 1 fp32 "$dir/results" >out 2>&1
+    [ $? = 77 ] && grep -q 'SKIPPED: no ncu' out || fail "no ncu: not skipped"
 fi

@@ -1,34 +1,26 @@
 #!/bin/sh
 # gpu_speed.sh measures and tabulates, with the programs on an emulated device; without one
 # it skips.
-bench=$SP_BUILDDIR/tests/device/spbench_hostcuda
-[ -x "$bench" ] || { echo "SKIPPED: no emulator in this build"; exit 77; }
-dir=$(mktemp -d) || exit 99
-trap 'rm -rf "$dir"' EXIT
-mkdir "$dir/bin"
-ln -s "$bench" "$dir/bin/spbench"
-ln -s "$SP_BUILDDIR/tests/device/sptrain_hostcuda" "$dir/bin/sptrain"
-ln -s "$SP_BUILDDIR/spvox" "$dir/bin/spvox"
-printf '#!/bin/sh\nPATH=%s/bin:$PATH exec "$@"\n' "$dir" >"$dir/run"
-chmod +x "$dir/run"
-export SP_RUN="$dir/run"
-
-fail() {
-    echo "FAILED: $*"
-    cat "$dir/log"
-    exit 1
+. "$SP_SRCDIR/tests/device/devices.sh"
+on_emulator sptrain_hostcuda
+stand_in
+ln -s "$SPTRAIN" bin/sptrain
+ln -s "$SP_BUILDDIR/tests/device/spbench_hostcuda" bin/spbench
+ln -s "$SP_BUILDDIR/spvox" bin/spvox
+speed() {
+    sh "$SP_SRCDIR/tests/measure/gpu_speed.sh" --tiny "$@" >"$dir/out" 2>&1
 }
 
-sh "$SP_SRCDIR/tests/measure/gpu_speed.sh" --tiny --wgmma "$dir/results" >"$dir/log" 2>&1 || fail "gpu_speed.sh"
-cd "$dir/results" || exit 1
+speed --wgmma results || fail "gpu_speed.sh"
+cd results || exit 1
 for row in '"name":"gather_256"' '"name":"conv3_forward".*"precision":"bf16"' \
     '"voxels":"random","name":"down2_rebuilt"'; do
-    grep -q "$row" ops.jsonl || fail "no $row"
+    says ops.jsonl "$row"
 done
 grep -q '"voxels":"lidar","name":"plan_minkunet18"' plan.jsonl || fail "plan"
 grep -q '"net":"dummy-5","voxels":"lidar","batch":2,"name":"step".*"memory_bytes":[1-9]' \
     step.jsonl || fail "step"
-[ "$(grep -c 'dummy-5 lidar 2 bf16, .* ms$' "$dir/log")" = 4 ] || fail "switches"
+[ "$(grep -c 'dummy-5 lidar 2 bf16, .* ms$' ../out)" = 4 ] || fail "switches"
 grep -q '"layer"' step.jsonl && fail "layers among the steps"
 grep -q '"voxels":"surface","batch":2,"name":"conv_grad_weight","layer":"conv2"' \
     layers.jsonl || fail "layers"
@@ -58,9 +50,7 @@ wc -l <step.jsonl >before
 cat >peer.jsonl <<'END'
 {"voxels":"lidar","name": "step", "net":"dummy-5", "batch": 2, "n": 300, "ms": 1000000.0, "precision": "fp16", "run": "peer", "memory_bytes": 1048576}
 END
-sh "$SP_SRCDIR/tests/measure/gpu_speed.sh" --tiny --only ranks,steps --nets none \
-    "$dir/results" >"$dir/log" 2>&1 ||
-    fail "gpu_speed.sh --only"
+speed --only ranks,steps --nets none "$dir/results" || fail "gpu_speed.sh --only: $(cat ../out)"
 wc -l <step.jsonl | diff before - || fail "--nets"
 [ "$(awk '$1 == "dummy-5" && $3 == 2 && $4 == "bf16" && NF == 15 { print $13, $15;
     if ($14 < 0.99 * 1e6 / $5 || $14 > 1.01 * 1e6 / $5) print "off" }' tables.txt)" = \
@@ -99,5 +89,5 @@ for row in 'minkunet34-3 lidar 2 bf16 12.0000 20.000 yes 0.0650 0.1734 -' \
     }
 done
 
-HC_DEVICES=0 sh "$SP_SRCDIR/tests/measure/gpu_speed.sh" --tiny "$dir/none" >"$dir/log" 2>&1
+HC_DEVICES=0 speed "$dir/none"
 [ $? = 77 ] || fail "no device: not skipped"

@@ -6,7 +6,7 @@
 
 SP_TRIAL_S=600 # of a trial that passes, or ends by itself
 export SP_TRIAL_S
-scene tiny 3 11
+scene tiny 3 5
 cat >deck <<'END'
 data : { train = ["tiny*.h5"]; val = ["tiny*.h5"]; voxel_size = 0.7; };
 batch : { size = 2; eval_size = 2; };

@@ -22,8 +22,7 @@ says err 'no checkpoint of step [0-9]* was written; the run goes on'
 test -z "$(ls small/r/checkpoints | grep tmp)" || fail "an unfinished file stays"
 rm small/fill
 run 2 0 base.deck
-sums small/r 16 >b
-same want.sums b "weights after a full disk"
+yields want.sums "weights after a full disk" sums small/r 16
 
 # Nothing crashes wherever in a file the room ends, and a file under its final name is
 # whole.

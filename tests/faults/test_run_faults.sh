@@ -15,8 +15,7 @@ refuse() {
     shift 2
     for n in 1 2; do
         rm -rf r
-        run $n "$want" "$@"
-        one_diagnosis "$text"
+        refused $n "$want" "$text" "$@"
         test "$want" = 2 || test "$want" = 4 || status r failed "$want"
     done
 }
@@ -37,16 +36,14 @@ says err 'sample 12 left out: crc.h5'
 # The weights of the classes are without it too, however it is found to be damaged.
 run 2 0 base.deck data.train=label.h5 data.on_error=skip run.dir=left train.class_weights=inverse
 sums skip 6 >want
-sums left 6 >got
-same want got "two damages of one sample"
+yields want "two damages of one sample" sums left 6
 # It is named once, not in each epoch. Where no other sample has a label nothing is trained.
 run 1 0 base.deck data.train=crc.h5 data.on_error=skip run.dir=once train.steps=12
 test "$(grep -c 'sample 12 left out' err)" = 1 || fail "named $(grep -c 'left out' err) times"
 "$SHARDS" box one.h5 1 90 1 1 4 0 && "$SHARDS" bad-feature one.h5 0 || fail "make_shards"
-for n in 1 2; do
-    run $n 3 base.deck data.train=one.h5 data.val='[]' data.on_error=skip run.dir=nothing
-    one_diagnosis 'one.h5:/crc32c: sample 0 .*; of the samples that can be read none has a label: nothing to train on'
-done
+refused '1 2' 3 \
+    'one.h5:/crc32c: sample 0 .*; of the samples that can be read none has a label: nothing to train on' \
+    base.deck data.train=one.h5 data.val='[]' data.on_error=skip run.dir=nothing
 
 # Decks: the place and the nearest name.
 refuse 2 'train.epochs' base.deck train.epoch=3

@@ -4,25 +4,18 @@
 . "$SP_SRCDIR/tests/run/story.sh"
 "$SHARDS" uneven u.h5 || fail "make_shards"
 cp u.h5 t.h5
-cat >base.deck <<'DECK'
-data : { train = "t.h5"; val = []; readers = 1; };
-net : { family = "dummy"; };
-batch : { size = 2; };
-train : { epochs = 100000; warmup_steps = 5; };
-run : { log_every = 1; checkpoint_every = 50; dir = "r"; watchdog_s = 20; };
-DECK
-# begin ARGUMENTS...: a run of two ranks, until it has made some steps
-begin() {
+deck 'family = "dummy";' 'train = "t.h5"; val = []; readers = 1;' 'size = 2;' \
+    'epochs = 100000; warmup_steps = 5;' \
+    'log_every = 1; checkpoint_every = 50; dir = "r"; watchdog_s = 20;'
+# begin_to_read: a run of two ranks, until it has made some steps
+begin_to_read() {
     rm -rf r
-    timeout -k 5 "$limit_s" "$MPIEXEC" -n 2 "$SPTRAIN" base.deck "$@" >out 2>err </dev/null &
-    job=$!
+    begin 2 base.deck
     await_step 6 r
 }
-begin
+begin_to_read
 truncate -s 2000 t.h5
-wait $job
-got=$?
-ended 3 "after the shard shrank"
+finishes 3 "after the shard shrank"
 grep -q 'error: t.h5:/.*: sample .*shrank while in use' err || fail "no diagnosis"
 status r failed 3
 
@@ -35,17 +28,15 @@ has_gone_on() {
 }
 for try in 1 2 3 4 5; do
     cp u.h5 t.h5
-    begin
+    begin_to_read
     truncate -s 2000 t.h5
     await "no second try" grep -q 'trying again: t.h5' err
     cat u.h5 >t.h5
     last=$(steps r | tail -n 1 | cut -d ' ' -f 1)
     await "no steps since the shard came back" has_gone_on
     is_told r || break
-    wait $job
+    finish
 done
 kill -TERM "$(sed -n 's/.*"pid":\([0-9]*\).*/\1/p' r/status.json)"
-wait $job
-got=$?
-ended 75 "although the shard came back"
+finishes 75 "although the shard came back"
 status r stopped 75

@@ -10,21 +10,14 @@ dummy_deck u.h5 'size = 2;' 'epochs = 5; warmup_steps = 5;' \
 # whole DIR WHAT: DIR is like the uninterrupted run, bit for bit.
 whole() {
     status "$1" done 0
-    sums "$1" 40 >b
-    same want.sums b "$2: weights"
-    lines "$1" >b
-    same want.lines b "$2: metrics.jsonl"
+    yields want.sums "$2: weights" sums "$1" 40
+    yields want.lines "$2: metrics.jsonl" lines "$1"
 }
-# begin RANKS ARGUMENTS...: a run in the background, until rank 0, which is process $pid, has
+# begin_to_stop RANKS: a run in the background, until rank 0, which is process $pid, has
 # stopped itself in step 7.
-begin() {
-    ranks=$1
-    shift
+begin_to_stop() {
     rm -rf r
-    : >err
-    SP_TEST_FAULT=stop@0:forward:7 "$MPIEXEC" -n "$ranks" "$SPTRAIN" base.deck "$@" >out 2>err \
-        </dev/null &
-    job=$!
+    SP_TEST_FAULT=stop@0:forward:7 begin "$1" base.deck
     await_stopped r 0
 }
 # is_asked: a signal waits for that process.
@@ -37,9 +30,11 @@ end() {
     kill -"$1" "$2"
     test "$1" = KILL || await "$1 has not come" is_asked
     kill -CONT "$pid"
-    wait $job
-    got=$?
-    job=
+    finish
+}
+# sequence DIR: prints step, samples and voxels of each step line.
+sequence() {
+    steps "$1" | cut -d ' ' -f 1-3
 }
 
 # A checkpoint that is written slowly has the weights of its step: the next update waits.
@@ -52,7 +47,7 @@ test "$(wc -l <want.lines)" = 45 || fail "40 steps and 5 evaluations expected"
 
 # TERM ends a run with status 75 and a checkpoint of the step; continued it is the whole
 # run. A small time limit does the same, several times over.
-begin 2
+begin_to_stop 2
 end TERM "$pid"
 ended 75 "after TERM"
 status r stopped 75
@@ -62,8 +57,7 @@ cp r/metrics.jsonl before
 run 2 0 base.deck
 says out 'continuing from r/checkpoints/step-'
 whole r "continued after TERM"
-sums r 3 >b
-same want3.sums b "step 3, written slowly: weights"
+yields want3.sums "step 3, written slowly: weights" sums r 3
 head -c "$(wc -c <before)" r/metrics.jsonl | cmp -s - before ||
     fail "a line was cut although no step was repeated"
 
@@ -78,7 +72,7 @@ case $("$MPIEXEC" --version) in
 *) statuses="USR1:75 INT:75 USR1:0 INT:0" ;;
 esac
 for signal in USR1 INT; do
-    begin 2
+    begin_to_stop 2
     end $signal $job
     case " $statuses " in
     *" $signal:$got "*) ;;
@@ -92,14 +86,13 @@ whole r "continued after signals through the launcher"
 
 # A run that is continued in the middle of an epoch on other numbers of ranks has the same
 # sequence.
-steps whole | cut -d ' ' -f 1-3 >want.sequence
+sequence whole >want.sequence
 run 2 0 base.deck run.dir=o train.steps=13
 for n in 1 3; do
     rm -rf o$n && cp -r o o$n
     rm o$n/checkpoints/step-000000013.h5
     run $n 0 base.deck run.dir=o$n
-    steps o$n | cut -d ' ' -f 1-3 >b
-    same want.sequence b "continued on $n ranks"
+    yields want.sequence "continued on $n ranks" sequence o$n
     grep -q '"event":"resume","step":12,' o$n/metrics.jsonl || fail "no resume event"
 done
 run 2 75 base.deck run.dir=l run.time_limit_s=0.001
@@ -110,7 +103,7 @@ run 2 0 base.deck run.dir=l
 whole l "continued after time limits"
 
 # After kill -9 of a rank the next start names it, and the run goes on.
-begin 2
+begin_to_stop 2
 end KILL "$pid"
 test $got != 0 || fail "status 0 after kill -9"
 run 2 0 base.deck
@@ -137,10 +130,8 @@ cp r/metrics.jsonl before
 run 2 0 base.deck
 says out 'r: finished at step 40'
 same before r/metrics.jsonl "a finished run changed metrics.jsonl"
-for n in 1 2; do
-    run $n 2 check base.deck net.width=0.5
-    one_diagnosis 'net.width: checkpoint .*, deck 0.5; it must stay the same to continue'
-done
+refused '1 2' 2 'net.width: checkpoint .*, deck 0.5; it must stay the same to continue' \
+    check base.deck net.width=0.5
 run 2 0 check base.deck net.width=0.5 run.resume=never
 status r done 0
 run 2 2 base.deck net.width=0.5
@@ -169,8 +160,7 @@ for pair in "sgd adamw" "adamw sgd"; do
     run 2 0 "$@" run.dir=o train.steps=4 train.optimizer=${pair#* }
     says err 'step-000000002.h5 has no state of this optimizer, which begins anew'
     sums n 2 >want
-    sums o 4 >b
-    same want b "from $pair"
+    yields want "from $pair" sums o 4
     run 2 0 "$@" run.dir=o train.steps=5 train.optimizer=${pair#* }
     says_not err 'of this optimizer'
 done
@@ -182,8 +172,7 @@ run 2 0 base.deck run.dir=f run.resume=whole/checkpoints/step-000000036.h5
 says out 'step-000000036.h5 is of another run folder: metrics.jsonl begins anew'
 test "$(steps f | cut -d ' ' -f 1 | tr '\n' ' ')" = "37 38 39 40 " || fail "steps of f"
 head -1 f/metrics.jsonl | grep -q '"event":"resume","step":36,' || fail "no resume event"
-sums f 40 >b
-same want.sums b "continued from another folder: weights"
+yields want.sums "continued from another folder: weights" sums f 40
 test -f f/checkpoints/best.h5 || fail "no best.h5: the other folder's was better"
 cp f/metrics.jsonl other
 mkdir f/checkpoints-kept && cp whole/checkpoints/step-000000039.h5 f/checkpoints-kept
@@ -207,8 +196,7 @@ echo more >h/metrics.jsonl
 run 2 0 base.deck run.dir=h run.resume=h/checkpoints/link.h5 train.steps=40
 says out '/whole/checkpoints/step-000000036.h5 is of another run folder'
 test -h h/old-001/checkpoints/link.h5 || fail "the link was not set aside"
-sums h 40 >b
-same want.sums b "continued from a link: weights"
+yields want.sums "continued from a link: weights" sums h 40
 # When a run goes back to an earlier checkpoint, the later ones are moved out of the way,
 # whatever run.keep says.
 run 2 0 base.deck run.dir=back train.steps=12
@@ -219,8 +207,7 @@ test -f back/checkpoints/step-000000008.h5 || fail "the new checkpoint was delet
 test -f back/checkpoints/step-000000012.h5.old || fail "a later checkpoint was deleted"
 test -f back/checkpoints/best.h5.old || fail "best.h5 of a later step stayed or was deleted"
 "$SHARDS" sums back/checkpoints/best.h5 >c || fail "no best.h5 after going back"
-sums back 8 >b
-same c b "best.h5 after going back"
+yields c "best.h5 after going back" sums back 8
 run 2 0 base.deck run.dir=back train.steps=12
 run 2 0 base.deck run.dir=back train.steps=9 run.keep=3 \
     run.resume=back/checkpoints/step-000000008.h5
@@ -228,7 +215,7 @@ test -f back/checkpoints/step-000000012.h5.old || fail "what was set aside befor
 test -f back/checkpoints/step-000000012.h5.old2 || fail "a later checkpoint was not set aside"
 run 2 0 base.deck run.dir=back train.steps=12
 head -12 want.sequence >before
-steps back | cut -d ' ' -f 1-3 | cmp -s - before || fail "steps after going back"
+yields before "steps after going back" sequence back
 # A best.h5 that cannot be taken is set aside too, beside those of before.
 for i in 1 2; do
     echo "damaged $i" >back/checkpoints/best.h5
@@ -261,9 +248,8 @@ run 2 0 base.deck run.dir=l
 whole l "continued after refusals"
 
 # One program a folder.
-begin 1
-run 2 4 base.deck
-one_diagnosis "r: run folder in use by host $(hostname) pid [0-9]"
+begin_to_stop 1
+refused 2 4 "r: run folder in use by host $(hostname) pid [0-9]" base.deck
 end TERM "$pid"
 ended 75 "after TERM"
 status r stopped 75

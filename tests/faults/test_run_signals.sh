@@ -40,14 +40,11 @@ stopped() {
     rm -rf r
     signal=$(nth $(($(draw $((i + 1000)) 6))) TERM USR1 INT USR2 HUP XCPU)
     wait_ms=$(draw $((i + 2000)) $((1 + $(cat "length$1") * 11 / 10)))
-    "$MPIEXEC" -n "$1" "$SPTRAIN" base.deck >out 2>err </dev/null &
-    job=$!
+    begin "$1" base.deck
     sleep "$(awk -v t="$wait_ms" 'BEGIN { print t / 1000 }')"
     target "$1"
     kill -"$signal" "$pid" 2>/dev/null
-    wait $job
-    got=$?
-    job=
+    finish
     await "ranks go on after $signal to $who" is_gone
     grep -q '^sptrain: .*SP_E' err && fail "$i: $signal to $who after $wait_ms ms of $1 ranks"
     end=early
@@ -68,10 +65,9 @@ while test $i -lt $((first + signals)); do
     stopped $n
     run $n 0 base.deck
     status r done 0
-    sums r $last >b
-    same "sums$n" b "$i: weights after $signal to $who at $wait_ms ms on $n ranks"
-    lines r >b
-    same "lines$n" b "$i: metrics after $signal to $who at $wait_ms ms on $n ranks"
+    at="after $signal to $who at $wait_ms ms on $n ranks"
+    yields "sums$n" "$i: weights $at" sums r $last
+    yields "lines$n" "$i: metrics $at" lines r
     nothing_behind r "checkpoints deck.resolved heartbeat.bin lock metrics.jsonl status.json"
     echo "$n $signal $end" >>ends
     i=$((i + 1))

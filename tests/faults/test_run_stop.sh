@@ -13,9 +13,7 @@ stopped() {
     n=$1 who=$2 signal=$3 command=$4
     shift 4
     rm -rf s
-    export SP_TEST_FAULT="$signal@$who:eval:0"
-    run "$n" 75 "$command" base.deck run.dir=s $model "$@"
-    unset SP_TEST_FAULT
+    SP_TEST_FAULT=$signal@$who:eval:0 run "$n" 75 "$command" base.deck run.dir=s $model "$@"
     says err "^fault: $signal at "
     says out '^stopped by signal [0-9]*, and nothing was written: run the same command again$'
     grep -q 'error: ' err && fail "a request is no error"
@@ -33,8 +31,7 @@ for command in eval predict; do
         "$MPIEXEC" -n 2 "$SPTRAIN" $command base.deck run.dir=s $model >out 2>err </dev/null ||
         fail "$command with HUP ignored"
     says err '^fault: hup at '
-    status_file=s/status-$command.json
-    says $status_file '"state":"done","exit_code":0,'
+    says s/status-$command.json '"state":"done","exit_code":0,'
 done
 test -s s/predictions/u.h5 || fail "no predictions"
 # A training gives up its evaluation, with a checkpoint: that of an epoch, and the last
@@ -84,10 +81,7 @@ status j done 0
 stopped_at() {
     fault=stop@0:$1:0
     shift
-    : >err
-    SP_TEST_FAULT=$fault "$MPIEXEC" -n 1 "$SPTRAIN" "$@" run.dir="$1" \
-        >out 2>err </dev/null &
-    job=$!
+    SP_TEST_FAULT=$fault begin 1 "$@" run.dir="$1"
     await_stopped "$1" 0
 }
 
@@ -99,15 +93,14 @@ for command in eval predict; do
     stopped_at load $command base.deck run.checkpoint=model.h5
     rm model.h5
     kill -CONT "$pid" || fail "no process of rank 0: $pid"
-    wait $job || fail "$command: status $?"
-    job=
+    finish
+    test $got = 0 || fail "$command: status $got"
 done
-evaluations eval >b
-same want b "evaluation of a file that was removed"
+yields want "evaluation of a file that was removed" evaluations eval
 
 # A rank ends by ABRT of another process too.
 stopped_at forward train base.deck train.steps=1000000 train.warmup_steps=0
 kill -ABRT "$pid" && kill -CONT "$pid" || fail "no process of rank 0: $pid"
-wait $job && fail "ABRT: the training went on"
-job=
+finish
+test $got != 0 || fail "ABRT: the training went on"
 status train failed 6

@@ -30,13 +30,9 @@ ip link set lo up || fail "no loopback"
 cp "$SP_BUILDDIR/tests/tools/stranger" . || fail "tests/tools/stranger is not built"
 chmod 755 . stranger
 "$SHARDS" uneven u.h5 || fail "make_shards"
-cat >base.deck <<DECK
-data : { train = "u.h5"; val = "u.h5"; };
-net : { family = "$family"; };
-batch : { size = 3; };
-train : { epochs = $epochs; warmup_steps = 5; lr = 0.005; };
-run : { log_every = 1; checkpoint_every = 10; dir = "r"; threads = 1; watchdog_s = 60; };
-DECK
+deck "family = \"$family\";" 'train = "u.h5"; val = "u.h5";' 'size = 3;' \
+    "epochs = $epochs; warmup_steps = 5; lr = 0.005;" \
+    'log_every = 1; checkpoint_every = 10; dir = "r"; threads = 1; watchdog_s = 60;'
 
 # The ports that are open before the program begins are the launcher's: MPICH's mpiexec ends
 # when anybody connects to it. With APART rank 1 has a network of its own and does not

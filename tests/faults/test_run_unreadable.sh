@@ -10,11 +10,7 @@ SPTRAIN=$SP_BUILDDIR/tests/run/sptrain_unreadable
 unreadable() {
     name=$1 n=$2
     shift 2
-    FAIL_READS=$name
-    export FAIL_READS
-    run "$n" 4 "$@"
-    unset FAIL_READS
-    one_diagnosis "r/checkpoints/$name: cannot read: Input/output error"
+    FAIL_READS=$name refused "$n" 4 "r/checkpoints/$name: cannot read: Input/output error" "$@"
     ! grep 'damaged' err || fail "$name was taken for damaged: $*"
     ls r/checkpoints >after
     same before after "$name: the checkpoints of: $*"
@@ -23,10 +19,7 @@ unreadable() {
 }
 
 # A checkpoint that cannot be read back is not kept, and the run goes on without it.
-FAIL_READS=step-000000006.h5.tmp
-export FAIL_READS
-run 1 0 base.deck
-unset FAIL_READS
+FAIL_READS=step-000000006.h5.tmp run 1 0 base.deck
 says err 'reading it back failed: .*step-000000006.h5.tmp: cannot read: Input/output error'
 ls r/checkpoints >before
 printf '%s\n' best.h5 step-000000003.h5 step-000000008.h5 >want
@@ -43,11 +36,8 @@ unreadable best.h5 1 eval base.deck
 
 # Nor does it tell of the file where its reader is killed from outside.
 for name in step-000000008.h5 best.h5; do
-    SP_H5_CHILD_KILL=$name
-    export SP_H5_CHILD_KILL
-    run 2 5 base.deck train.epochs=2
-    run 1 5 eval base.deck run.checkpoint=r/checkpoints/$name
-    unset SP_H5_CHILD_KILL
+    SP_H5_CHILD_KILL=$name run 2 5 base.deck train.epochs=2
+    SP_H5_CHILD_KILL=$name run 1 5 eval base.deck run.checkpoint=r/checkpoints/$name
     says err 'killed from outside'
     ls r/checkpoints >after
     same before after "the reader of $name was killed: the checkpoints"
@@ -55,9 +45,8 @@ done
 
 # Whoever starts the program may ignore the ends of children.
 if env --ignore-signal=CHLD true 2>err; then # since coreutils 8.31
-    SP_H5_CHILD_KILL=best.h5 env --ignore-signal=CHLD "$SP_BUILDDIR/spvox" info \
-        r/checkpoints/best.h5 >out 2>err
-    test $? = 5 || fail "with SIGCHLD ignored: not 5 for a reader that was killed"
+    SP_H5_CHILD_KILL=best.h5 alone 5 env --ignore-signal=CHLD "$SP_BUILDDIR/spvox" info \
+        r/checkpoints/best.h5
     says err 'killed from outside'
 fi
 
@@ -75,8 +64,7 @@ test -f r/checkpoints/step-000000016.h5.old || fail "it was not set aside: $(ls 
 
 # A damaged status of another task hides neither the training's nor the ranks.
 echo '{' >r/status-eval.json
-"$SP_BUILDDIR/sptrain" status r >out 2>err
-test $? = 3 || fail "a damaged status is no failure"
+alone 3 "$SP_BUILDDIR/sptrain" status r
 says out 'r: done'
 says out 'status-eval.json: '
 says out '^ *rank  host'

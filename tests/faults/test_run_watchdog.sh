@@ -110,15 +110,13 @@ for sample in 0 1 2 4 5 6 8 9 11 12 13 14; do
 done
 for i in 1 2 3 4; do
     rm -rf r
-    run 4 3 base.deck data.train=bad.h5 batch.size=15
-    one_diagnosis 'bad.h5:/crc32c: sample'
+    refused 4 3 'bad.h5:/crc32c: sample' base.deck data.train=bad.h5 batch.size=15
     status r failed 3
 done
 
 # A rank that is slow for half of watchdog_s is named, with how slow and where.
 rm -rf r
-SP_TEST_FAULT=slow@1:forward:0 launch 3 base.deck run.watchdog_s=15 train.epochs=100000 &
-job=$!
+SP_TEST_FAULT=slow@1:forward:0 begin 3 base.deck run.watchdog_s=15 train.epochs=100000
 await "no word about the slow rank" grep -q ' is slow: ' err
 pid=$(record r 0 | cut -d ' ' -f 1)
 # Nor does it stay unsaid that nobody is left to tell who died first.
@@ -128,10 +126,7 @@ for at in /proc/[0-9]*; do
 done 2>/dev/null
 await "no word about the witness" grep -q 'no witness process any more' err
 kill -TERM "$pid"
-wait $job
-got=$?
-job=
-ended 75 "after a slow rank was named"
+finishes 75 "after a slow rank was named"
 test "$(grep -c witness err)" = 1 || fail "the witness is not told once"
 says err "warning: rank 1/3 host $host is slow: [0-9.]* s of own work a step, [0-9.]* times the median of the ranks, mostly in phase forward"
 

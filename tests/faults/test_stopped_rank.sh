@@ -14,33 +14,30 @@ DECK
 # named PROGRAM ARGUMENTS...: rank 1 of 2 is stopped when all have started.
 named() {
     program=$1
+    SPTRAIN=$SP_BUILDDIR/$program
     shift
-    : >err # the shell that goes on may look before the one that it starts has emptied it
-    SP_START_S=60 SP_TEST_FAULT=stop@1:together:0 timeout -k 5 "$limit_s" "$MPIEXEC" -n 2 \
-        "$SP_BUILDDIR/$program" "$@" >out 2>err </dev/null &
-    job=$!
+    SP_START_S=60 SP_TEST_FAULT=stop@1:together:0 begin 2 "$@"
     await "$program $1: nobody names the rank" grep -q 'which is stopped' err
     says err "^$program: rank 0/2 .*warning: the ranks wait for rank 1, pid [0-9]* of this"
     pid=$(sed -n 's/.*which is stopped (kill -CONT \([0-9]*\)).*/\1/p' err)
     sleep "$more_s"
     kill -CONT "$pid"
-    wait $job
-    got=$?
-    ended 0 "$program $1 after it was continued"
+    finishes 0 "$program $1 after it was continued"
     test "$(grep -c 'which is stopped' err)" = 1 || fail "$program $1: not named once"
 }
 more_s=6.2 # two more looks at the same wait
 named sptrain check base.deck
 more_s=0
-named sptrain preflight
+named sptrain preflight base.deck
 named spbench step --quick base.deck
 named spvox convert --out s --voxel-size 1 --columns x,y,z,intensity scan.txt
 
 # lost RANK ACTION POINT: preflight says which rank and host it was, and ends. Where the
 # machine lets another rank stand still for longer than the limit, that one is named.
+SPTRAIN=$SP_BUILDDIR/sptrain
 lost() {
     for watch_s in 1 4 16 64; do
-        SP_TEST_FAULT=$2@$1:$3:0 run 3 6 preflight run.watchdog_s=$watch_s run.device=cpu
+        SP_TEST_FAULT=$2@$1:$3:0 run 3 6 preflight base.deck run.watchdog_s=$watch_s
         ! grep -q "error: rank $1/3" err || break
     done
     one_diagnosis "error: rank $1/3 host "

@@ -15,17 +15,12 @@ awk 'BEGIN {
             40 * c + 60 * rand(), rand() < 0.9 ? c : 9
     }
 }' >a.txt
-cat >base.deck <<'DECK'
-data : { train = "s-*.h5"; val = "s-*.h5"; voxel_size = 0.75; };
-net : { family = "dummy"; };
-batch : { size = 4; eval_size = 3; };
-train : { steps = 6; warmup_steps = 2; };
-run : { eval_every = 0; };
-DECK
+deck 'family = "dummy";' 'train = "s-*.h5"; val = "s-*.h5"; voxel_size = 0.75;' \
+    'size = 4; eval_size = 3;' 'steps = 6; warmup_steps = 2;' 'eval_every = 0;'
 for overlap in 2.5 8; do # the second reaches beyond the next block
     rm -rf s-* r plain merged
-    "$SP_BUILDDIR/spvox" convert --voxel-size 0.75 --map "1=low,2=high,3=other" --points \
-        --block 8 --overlap $overlap --shards 2 --out s a.txt >out 2>err || fail "convert"
+    spvox convert --voxel-size 0.75 --map "1=low,2=high,3=other" --points --block 8 \
+        --overlap $overlap --shards 2 --out s a.txt
     "$python" "$reference" blocks a.txt s-*.h5 || fail "blocks of overlap $overlap"
     run 1 0 base.deck run.dir=r
     model=run.checkpoint=r/checkpoints/step-000000006.h5
@@ -55,16 +50,13 @@ with h5py.File("d-1.h5", "r+") as f:
         "margin": "f['block'][0, 4] = float('nan')",
     }[sys.argv[1]])
 PYTHON
-    for n in 1 2; do
-        run $n 3 eval base.deck run.dir=d $model eval.merge=true 'data.val="d-*.h5"'
-        one_diagnosis "$2"
-    done
-    "$SP_BUILDDIR/spvox" info d-0.h5 d-1.h5 >out 2>err
-    test $? = 3 || fail "info of damage $1"
+    refused '1 2' 3 "$2" eval base.deck run.dir=d $model eval.merge=true \
+        'data.val="d-*.h5"'
+    alone 3 "$SP_BUILDDIR/spvox" info d-0.h5 d-1.h5
     says err "error: $2"
 }
 damage absent 'd-1.h5: .* without /context_point'
-"$SP_BUILDDIR/spvox" convert --voxel-size 0.75 --out whole a.txt >out 2>err || fail "convert"
+spvox convert --voxel-size 0.75 --out whole a.txt
 for n in 1 2; do # check refuses what a training would
     run $n 3 check base.deck run.dir=c run.eval_every=1 eval.merge=true \
         data.train=whole-00000-of-00001.h5 data.val=whole-00000-of-00001.h5

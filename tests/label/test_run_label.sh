@@ -5,9 +5,6 @@
 . "$SP_SRCDIR/tests/run/story.sh"
 SCANS=$SP_BUILDDIR/tests/tools/make_scans
 COPY=$SP_BUILDDIR/tests/tools/laz_copy
-vox() {
-    "$SP_BUILDDIR/spvox" "$@" >out 2>err || fail "spvox $*"
-}
 
 # ---- scans and models ----
 mkdir in
@@ -17,7 +14,7 @@ mkdir in
 mv in/b.las b.las
 plants="végétation moyenne été très haute" # byte 32 of its field's name divides a letter
 classes="2=ground,5=$plants,6=building"
-vox convert --out t --voxel-size 1 --block 8 --overlap 3 --points --map "$classes" \
+spvox convert --out t --voxel-size 1 --block 8 --overlap 3 --points --map "$classes" \
     --features number_of_returns,height,intensity/10000 train.las
 cat >base.deck <<'DECK'
 data : { train = "t-*.h5"; val = "t-*.h5"; voxel_size = 1.0;
@@ -69,27 +66,26 @@ awk '$2 != 2 && $2 != 5 && $2 != 6 { exit 1 }' codes || fail "codes: $(sort -u c
 classes_only b.las b2.las
 
 # Without blocks and without views label does what convert, predict and apply do.
-vox convert --out w --voxel-size 1 --points --map "$classes" \
+spvox convert --out w --voxel-size 1 --points --map "$classes" \
     --features number_of_returns,height in/a.las
 run 2 0 predict base.deck data.val=w-00000-of-00001.h5
-vox apply r/predictions/w-00000-of-00001.h5 in/a.las --out w.las
+spvox apply r/predictions/w-00000-of-00001.h5 in/a.las --out w.las
 same w.las whole1/a.las "predict and apply"
 cp in/a.las keep.las
-"$SP_BUILDDIR/spvox" apply r/predictions/w-00000-of-00001.h5 in/a.las --out ./in/a.las >out 2>err
-test $? = 2 || fail "apply onto the scan itself"
+alone 2 "$SP_BUILDDIR/spvox" apply r/predictions/w-00000-of-00001.h5 in/a.las --out ./in/a.las
 says err 'the output would replace the scan'
 same keep.las in/a.las "apply onto the scan itself"
 
 # In blocks it does what convert, predict with eval.merge and apply do.
-vox convert --out m --voxel-size 1 --block 8 --overlap 3 --points --map "$classes" \
+spvox convert --out m --voxel-size 1 --block 8 --overlap 3 --points --map "$classes" \
     --features number_of_returns,height in/a.las
 run 2 0 predict base.deck data.val=m-00000-of-00001.h5 eval.merge=true
-vox apply r/predictions/m-00000-of-00001.h5 in/a.las --out m.las
+spvox apply r/predictions/m-00000-of-00001.h5 in/a.las --out m.las
 same m.las las1/a.las "merged predict and apply"
 
 # ---- fields, keep, doubt ----
-vox convert --out f --features confidence,entropy,p_building,p_ground,deviation fields1/a.las
-vox info f-00000-of-00001.h5
+spvox convert --out f --features confidence,entropy,p_building,p_ground,deviation fields1/a.las
+spvox info f-00000-of-00001.h5
 says out 'p_ground'
 tr '\0' '\n' <fields1/a.las | grep -aq "p_${plants%ès haute}$" || fail "a cut letter"
 run 1 0 label r fields1/a.las --out again --confidence --entropy run.threads=1
@@ -138,9 +134,7 @@ for n in 1 3; do
     test "$(ls all$n | tr '\n' ' ')" = "a.las b.laz k.label p.ply t.txt " ||
         fail "all$n has $(ls all$n)"
 done
-for file in all1/*; do
-    same "$file" "all3/${file#*/}" "$file on 3 ranks"
-done
+same_files all1 all3 "on 3 ranks"
 test "$(wc -c <all1/k.label)" = "$(wc -c <in/k.label)" || fail "k.label is not whole"
 od -An -v -tu4 -w4 all1/k.label | tr -d ' ' >k.codes
 tail -n +2 all1/t.txt | awk 'NF != 6 { exit 1 }' || fail "t.txt: not 6 columns"
@@ -175,9 +169,7 @@ for i in 1 2 3 4 5; do cp in/a.las many/$i.las; done
 cp in/b.laz many/6.laz
 run 2 0 label r many/* --out want run.threads=1
 rm -f killed/1.las
-timeout -k 5 $limit_s "$MPIEXEC" -n 2 "$SPTRAIN" label r many/* --out killed \
-    run.threads=1 >out 2>err </dev/null &
-job=$!
+begin 2 label r many/* --out killed run.threads=1
 await "no output" test -e killed/1.las
 for at in /proc/[0-9]*; do
     if test "$(readlink "$at/cwd" 2>/dev/null)" = "$dir" &&
@@ -185,19 +177,14 @@ for at in /proc/[0-9]*; do
         kill -9 "${at#/proc/}" 2>/dev/null
     fi
 done
-wait $job
-job=
+finish
 before=$(ls -i killed/1.las)
-for file in killed/*; do
-    same "$file" "want/${file#*/}" "$file after a kill"
-done
+same_files killed want "after a kill"
 # The kill may have come behind the last output.
 rm -f killed/6.laz
 run 3 0 label r many/* --out killed run.threads=1
 test "$(ls killed)" = "$(ls want)" || fail "killed has $(ls killed)"
-for file in want/*; do
-    same "$file" "killed/${file#*/}" "$file after a kill and three ranks"
-done
+same_files want killed "after a kill and three ranks"
 test "$before" = "$(ls -i killed/1.las)" || fail "a finished output was made again"
 test ! -e killed/.sptrain/tmp || fail "unfinished files stay: $(ls killed/.sptrain/tmp)"
 run 2 0 label r many/* --out killed
@@ -245,25 +232,19 @@ run 2 2 label r in/a.las many/../in/a.las --out two
 one_diagnosis 'in/a.las and many/../in/a.las would both become two/a.las'
 run 2 2 label r in/a.las --out in
 one_diagnosis 'in/a.las: the output in/a.las would replace this scan'
-run 1 2 label r --out d
-one_diagnosis 'no scan is named behind the model r'
-run 1 2 label r in/a.las
-one_diagnosis 'label: --out DIR is missing'
-run 1 3 label nothing in/a.las --out d
-one_diagnosis 'nothing: No such file'
+refused 1 2 'no scan is named behind the model r' label r --out d
+refused 1 2 'label: --out DIR is missing' label r in/a.las
+refused 1 3 'nothing: No such file' label nothing in/a.las --out d
 run 2 2 label r in/a.las --out d --probabilities roof
 one_diagnosis 'no class "roof" among \["ground", "végé.*", "building"\]'
-run 1 2 label r in/a.las --out d --voxel-size 1
-one_diagnosis 'leave out --voxel-size'
+refused 1 2 'leave out --voxel-size' label r in/a.las --out d --voxel-size 1
 head -c $points_at in/a.las >none.las
 printf '\0\0\0\0\0\0\0\0\0\0\0\0' >zeros
 dd if=zeros of=none.las bs=1 seek=247 count=8 conv=notrunc 2>/dev/null
 dd if=zeros of=none.las bs=1 seek=235 count=12 conv=notrunc 2>/dev/null
-run 2 3 label r in/a.las none.las --out d
-one_diagnosis 'none.las: has no points'
+refused 2 3 'none.las: has no points' label r in/a.las none.las --out d
 head -c 5000 in/a.las >cut.las
-run 2 3 label r in/a.las cut.las --out d
-one_diagnosis 'cut.las: truncated'
+refused 2 3 'cut.las: truncated' label r in/a.las cut.las --out d
 test ! -e d || fail "a refused run leaves d"
 
 # ---- a model that does not tell how its samples were made ----

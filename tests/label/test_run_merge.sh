@@ -22,19 +22,13 @@ scan() {
 scan a.txt 1
 scan b.txt 2
 convert() {
-    "$SP_BUILDDIR/spvox" convert --voxel-size 0.5 --map "1=low,2=high,3=other" --points "$@" \
-        >out 2>err || fail "convert $*"
+    spvox convert --voxel-size 0.5 --map "1=low,2=high,3=other" --points "$@"
 }
 convert --block 10 --overlap 3 --shards 3 --out s a.txt b.txt
 convert --block 10 --out t a.txt
 convert --out whole a.txt
-cat >base.deck <<'DECK'
-data : { train = "s-*.h5"; val = "s-*.h5"; };
-net : { family = "dummy"; };
-batch : { size = 4; eval_size = 5; };
-train : { steps = 12; warmup_steps = 2; };
-eval : { merge = true; views = 4; };
-DECK
+dummy_deck 's-*.h5' 'size = 4; eval_size = 5;' 'steps = 12; warmup_steps = 2;'
+echo 'eval : { merge = true; views = 4; };' >>base.deck
 # plain FILE: prints the evaluation without its merged numbers.
 plain() { sed 's/,"merged":{.*}}$/}/' "$1"; }
 run 2 0 base.deck run.dir=r
@@ -48,13 +42,11 @@ evaluations p >want
 test "$(evaluations p)" = "$(plain want)" || fail "plain evaluation has merged numbers"
 for n in 1 2 3 8; do
     run $n 0 eval base.deck run.dir=e$n $model batch.eval_size=$n
-    evaluations e$n >b
-    test $n = 1 && cp b a
-    same a b "merged evaluation on $n ranks"
+    test $n != 1 || evaluations e$n >a
+    yields a "merged evaluation on $n ranks" evaluations e$n
     says out '^class .* merged point IoU$'
 done
-plain a >b
-same want b "plain numbers beside merged ones"
+yields want "plain numbers beside merged ones" plain a
 same a trained "merged evaluation while training"
 says a '"merged":{"views":4,"blocks":true,"points":[1-9]'
 # Every labelled point is merged once.
@@ -78,9 +70,7 @@ for way in 'eval.views=1' 'eval.views=4' 'eval.merge=false eval.views=4'; do
         rm -rf q$n
         run $n 0 predict base.deck run.dir=q$n $model run.logits=true batch.eval_size=$((2 * n)) \
             $way
-        for file in q1/predictions/*; do
-            same "$file" "q$n/predictions/${file##*/}" "predictions on $n ranks: $way"
-        done
+        same_files q1/predictions "q$n/predictions" "predictions on $n ranks: $way"
     done
 done
 
@@ -126,8 +116,7 @@ convert --block 10 --overlap 3 --out named pa.txt pb.txt
 run 2 0 eval base.deck run.dir=named $model 'data.val="named-*.h5"'
 evaluations named >a
 run 2 0 eval base.deck run.dir=paths $model 'data.val=["pa-*.h5","pb-*.h5"]'
-evaluations paths >b
-same a b "scans of one relative path"
+yields a "scans of one relative path" evaluations paths
 
 # Shards whose blocks begin anywhere, as older versions wrote them, and strides that the
 # blocks' alignment does not fit, are said.
@@ -150,16 +139,13 @@ for n in 1 2 3; do
     run $n 0 predict base.deck run.dir=h$n $model data.on_error=skip run.logits=true \
         'data.val=["s-00000-of-00003.h5","hurt.h5","s-00002-of-00003.h5"]'
     says out "predictions of $(sed 's/.*"samples":\([0-9]*\),.*/\1/' b) samples (1 left out by"
-    for file in h1/predictions/*; do
-        same "$file" "h$n/predictions/${file##*/}" "predictions without a sample, $n ranks"
-    done
+    same_files h1/predictions "h$n/predictions" "predictions without a sample, $n ranks"
 done
 points=$(sed 's/.*"points":\([0-9]*\),.*"merged".*/\1/' a)
 says a "\"merged\":{\"views\":4,\"blocks\":true,\"points\":$points,"
 # No reader takes the rows of that sample for predictions of a point of the scan.
 for scan in a b; do
-    "$SP_BUILDDIR/spvox" apply h1/predictions/*.h5 $scan.txt --out applied.txt >out 2>err ||
-        fail "apply to $scan.txt"
+    spvox apply h1/predictions/*.h5 $scan.txt --out applied.txt
 done
 if (find_python h5py) 2>/dev/null; then
     find_python h5py
@@ -184,9 +170,7 @@ fi
 run 2 0 eval base.deck run.dir=z $model data.val=again.h5
 # A request to stop that one rank got ends a merged pass on all of them.
 for command in eval predict; do
-    export SP_TEST_FAULT=term@1:eval:0
-    run 2 75 $command base.deck run.dir=stop $model
-    unset SP_TEST_FAULT
+    SP_TEST_FAULT=term@1:eval:0 run 2 75 $command base.deck run.dir=stop $model
     says stop/status-$command.json '"state":"stopped","exit_code":75,'
     test ! -e stop/predictions || fail "left $(ls stop/predictions)"
 done
@@ -207,6 +191,5 @@ for path in sys.argv[1:]:
 PY
     run 2 0 eval base.deck run.dir=wide $model
     evaluations wide >b
-    evaluations e1 >a
-    same a b "merged evaluation with margins of other types"
+    yields b "merged evaluation with margins of other types" evaluations e1
 fi

@@ -86,6 +86,7 @@ minkunet34-5 lidar   2     bf16
 dummy-5      lidar   1,2,8 fp32,bf16"
 switched="minkunet34-3 lidar 2 bf16"
 peer_options="--warm 5 --repeats 15"
+wgmma_key=
 if [ -n "$tiny" ]; then
     precisions=bf16
     quick=--quick
@@ -100,6 +101,7 @@ if [ -n "$tiny" ]; then
     width=0.25
     combinations="dummy-5 lidar 1,2 bf16   dummy-5 surface 2 fp32"
     switched="dummy-5 lidar 2 bf16"
+    wgmma_key="wgmma = false;" # whose trial takes most of such a step's time
     peer_options="--warm 1 --repeats 2"
 fi
 
@@ -185,7 +187,7 @@ batch : { size = $3; };
 net : { family = "${1%-*}"; stem_kernel = ${1#*-}; width = $width; };
 train : { steps = $((warm + steps)); warmup_steps = 0; lr = 0.01; precision = "$4"; };
 run : { device = "cuda"; log_every = 1; eval_every = 0; checkpoint_every = 1000000;
-        dir = "trained"; };
+        dir = "trained"; $wgmma_key };
 END_OF_DECK
 }
 

@@ -1,33 +1,25 @@
 #!/bin/sh
 # cpu_speed.sh measures and tabulates; the results of this little work mean nothing.
-dir=$(mktemp -d) || exit 99
-trap 'rm -rf "$dir"' EXIT
-
-fail() {
-    echo "FAILED: $*"
-    cat "$dir/log" "$dir/results/"* "$dir/known"
-    exit 1
-}
-
+. "$SP_SRCDIR/tests/run/story.sh"
 measure=$SP_SRCDIR/tests/measure
-sh "$measure/cpu_speed.sh" --tiny "$dir/results" >"$dir/log" 2>&1 || fail "cpu_speed.sh"
-cmp -s "$dir/log" "$dir/results/table.txt" || fail "the table is not what was shown"
+alone 0 sh "$measure/cpu_speed.sh" --tiny results
+cmp -s out results/table.txt || fail "the table is not what was shown"
 # Every line but processor, date and the header of the ranks ends with a number.
-sed 1,2d "$dir/log" | grep -v '^ranks, on' | grep -v ' [0-9][0-9.]*$' && fail "no number"
-grep -q '^conv3_grad_weight.* 8, % of peak' "$dir/log" || fail "conv3_grad_weight"
+sed 1,2d out | grep -v '^ranks, on' | grep -v ' [0-9][0-9.]*$' && fail "no number"
+grep -q '^conv3_grad_weight.* 8, % of peak' out || fail "conv3_grad_weight"
 grep -q '"name":"imbalance","balanced":[0-9.]*,"as_dealt":[0-9.]*,"steps":3,"samples":8}' \
-    "$dir/results/balance.jsonl" || fail "imbalance"
-ranks=$dir/results/ranks.jsonl
+    results/balance.jsonl || fail "imbalance"
+ranks=results/ranks.jsonl
 if [ -e "$ranks" ]; then
     for net in "minkunet18 small *1" "minkunet18 large *1" "dummy large *1"; do
-        grep -q "^$net  2 ranks  *2  *[36]00 " "$dir/log" || fail "no two ranks of $net"
+        grep -q "^$net  2 ranks  *2  *[36]00 " out || fail "no two ranks of $net"
     done
     grep -c '"run":"two".*"rank_samples":\[1,1\]' "$ranks" | grep -qx 3 ||
         fail "two ranks without two samples"
 fi
 
 # ---- the table of known lines, and each damage to them that must be found ----
-judge() { awk -v most=2.05 -f "$measure/cpu_speed.awk" "$dir/known" >"$dir/log" 2>&1; }
+judge() { awk -v most=2.05 -f "$measure/cpu_speed.awk" known >out 2>&1; }
 # known RUN RANKS LIST-OF-SAMPLES LIST-OF-VOXELS MS
 known() {
     printf '{"net":"dummy","file":"large","intended_voxels":100,"round":1,"run":"%s",' "$1"
@@ -42,21 +34,21 @@ lines() { # lines MS-OF-TWO
     known right 1 1 100 10
     known two 2 1,1 100,100 "$1"
 }
-lines 12.5 | sed 's/"gflop":2.5/"gflop":3/' >"$dir/right"
-cp "$dir/right" "$dir/known"
+lines 12.5 | sed 's/"gflop":2.5/"gflop":3/' >right
+cp right known
 judge || fail "the known lines are refused"
 for row in 'dummy large 1 2 programs 2 200 3 10.4762 286.4 1.909' \
     'dummy large 1 2 ranks 2 200 3 12.5 240 1.600' \
     'dummy large, 2 ranks, times the rate of 1, each round 1.6 median 1.600'; do
-    tr -s ' ' <"$dir/log" | grep -qxF "$row" || fail "not in the table: $row"
+    tr -s ' ' <out | grep -qxF "$row" || fail "not in the table: $row"
 done
 # damaged STATUS SCRIPT WORDS: the awk program ends with STATUS and says WORDS about lines
 # that sed has changed by SCRIPT.
 damaged() {
-    sed "$2" "$dir/right" >"$dir/known"
+    sed "$2" right >known
     judge
     [ $? = "$1" ] || fail "$2: not exit $1"
-    grep -q "$3" "$dir/log" || fail "$2: not '$3'"
+    grep -q "$3" out || fail "$2: not '$3'"
 }
 # The same path twice is one sample, and leaves a rank without any.
 damaged 1 '/"two"/s/"rank_samples":\[1,1\]/"rank_samples":[1,0]/' "not 2 ranks of a sample"

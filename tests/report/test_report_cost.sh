@@ -10,16 +10,11 @@ n_pairs=${SP_PAIRS-1}
 epochs=2 extent=12
 test -z "$SP_TIMED" || epochs=20 extent=40
 for set in train val; do
-    "$SP_BUILDDIR/spvox" scene --out $set --samples 8 --extent $extent --voxel-size 0.25 \
-        --seed ${#set} >out 2>err || fail "spvox scene"
+    spvox scene --out $set --samples 8 --extent $extent --voxel-size 0.25 --seed ${#set}
 done
-cat >base.deck <<DECK
-data : { train = ["train*.h5"]; val = ["val*.h5"]; voxel_size = 0.25; };
-net : { family = "dummy"; };
-batch : { size = 4; };
-train : { epochs = $epochs; warmup_steps = 2; };
-run : { log_every = 1; dir = "r"; };
-DECK
+deck 'family = "dummy";' \
+    'train = ["train*.h5"]; val = ["val*.h5"]; voxel_size = 0.25;' 'size = 4;' \
+    "epochs = $epochs; warmup_steps = 2;" 'log_every = 1; dir = "r";'
 last=$((2 * epochs))
 
 # children: prints the processor time of this shell's children so far.

@@ -4,13 +4,8 @@
 # several runs is one file; a run that was killed has a report too.
 . "$SP_SRCDIR/tests/run/story.sh"
 "$SHARDS" uneven u.h5 || fail "make_shards"
-cat >base.deck <<'DECK'
-data : { train = "u.h5"; val = "u.h5"; };
-net : { family = "minkunet14A"; width = 0.1; stem_kernel = 3; };
-batch : { size = 4; eval_size = 5; };
-train : { epochs = 2; warmup_steps = 2; };
-run : { log_every = 1; };
-DECK
+narrow_deck u.h5 'size = 4; eval_size = 5;' 'epochs = 2; warmup_steps = 2;' \
+    'log_every = 1;'
 # sees FILE TEXT: FILE has this text.
 sees() {
     grep -qF -- "$2" "$1" || fail "$1 lacks: $2"
@@ -25,8 +20,7 @@ run 2 0 base.deck run.dir=r run.report_every=1 \
 sees saved r/report.html
 sees r/report.html '<span class="state done">done</span>'
 lines plain >a
-lines r >b
-same a b "lines of a run with a report"
+yields a "lines of a run with a report" lines r
 head -1 r/report.csv | grep -q '^run,step,epoch,unit,class,' || fail "report.csv"
 # The mean IoU of the last evaluation is that of metrics.jsonl.
 score=$(evals r | tail -1 | sed 's/.*"point_miou":\([^,]*\),.*/\1/')
@@ -76,16 +70,13 @@ timeout -k 5 "$limit_s" "$MPIEXEC" -n 2 sh apart.sh >out 2>err || fail "check MO
 run 1 0 report r other/r -o two/report.html
 sees two/report.html '2 runs compared'
 sees two/report.html '<tr><td>run.report_every</td><td>1</td><td>0</td></tr>'
-run 1 2 report r plain
-one_diagnosis 'expected RUN... -o FILE.html'
+refused 1 2 'expected RUN... -o FILE.html' report r plain
 cp r/metrics.jsonl keep
 run 1 2 report r -o r/metrics.jsonl
 one_diagnosis '-o r/metrics.jsonl: expected a name that ends in .html'
 same keep r/metrics.jsonl "metrics.jsonl, which a report would have replaced"
-run 1 4 report nothing -o x.html
-one_diagnosis 'nothing: no such run folder'
-run 1 4 report . -o x.html
-one_diagnosis 'no run in it'
+refused 1 4 'nothing: no such run folder' report nothing -o x.html
+refused 1 4 'no run in it' report . -o x.html
 run 1 0 report --help
 
 # A run that was killed in the middle of a line; resume = never moves report and pictures.

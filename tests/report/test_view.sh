@@ -7,9 +7,7 @@ grep -q '^#define SP_WITH_PNG 1' "$SP_BUILDDIR/config.h" || skip "no libpng in t
 view() {
     want=$1
     shift
-    timeout -k 5 "$limit_s" "$SP_BUILDDIR/spvox" view "$@" >out 2>err </dev/null
-    got=$?
-    test $got = "$want" || fail "spvox view $*: status $got, expected $want"
+    alone "$want" "$SP_BUILDDIR/spvox" view "$@"
 }
 # refuses STATUS TEXT ARGUMENTS...: and leaves no picture behind.
 refuses() {
@@ -26,8 +24,7 @@ is_png() {
     test "$(head -c 4 "$1" | tail -c 3)" = PNG || fail "$1 is no PNG"
 }
 
-"$SP_BUILDDIR/spvox" scene --out s --samples 3 --extent 24 --seed 5 --voxel-size 1 \
-    >out 2>err || fail "scene"
+spvox scene --out s --samples 3 --extent 12 --seed 5 --voxel-size 1
 s=s-00000-of-00001.h5
 for from in top oblique; do
     for by in labels feature; do
@@ -45,12 +42,8 @@ timeout -k 5 "$limit_s" "$MPIEXEC" -n 2 "$SP_BUILDDIR/spvox" view $s -o two.png 
 cmp -s two.png again.png || fail "two ranks draw something else"
 
 # Predictions and errors.
-cat >base.deck <<DECK
-data : { train = "$s"; val = "$s"; voxel_size = 1.0; };
-net : { family = "minkunet14A"; width = 0.1; stem_kernel = 3; };
-batch : { size = 2; };
-train : { steps = 2; };
-DECK
+deck 'family = "minkunet14A"; width = 0.1; stem_kernel = 3;' \
+    "train = \"$s\"; val = \"$s\"; voxel_size = 1.0;" 'size = 2;' 'steps = 2;'
 run 1 0 base.deck run.dir=r
 run 1 0 predict base.deck run.dir=r
 view 0 $s r/predictions/$s --sample 1 -o prediction.png
@@ -84,8 +77,7 @@ view 2 $s
 says err '-o PICTURE.png is missing'
 
 # A room is looked into: its ceiling is hidden, or what is above a height.
-"$SP_BUILDDIR/spvox" scene --kind room --out room --samples 1 --extent 5 --seed 3 \
-    --voxel-size 0.1 >out 2>err || fail "room"
+spvox scene --kind room --out room --samples 1 --extent 5 --seed 3 --voxel-size 0.1
 room=room-00000-of-00001.h5
 view 0 $room -o room.png
 view 0 $room --below 100 -o whole.png

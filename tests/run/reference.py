@@ -1,8 +1,8 @@
 """An independent float64 reference of whole networks, in numpy: coordinates, kernel maps, forward,
 loss and gradients of `dummy` and `minkunet18` from the documented meaning alone.
 
-usage: reference.py write SHARD FAMILY STEM WEIGHTS.h5       random weights for run.init_from
-       reference.py compare SHARD FAMILY STEM WEIGHTS.h5 RUN...
+usage: reference.py write SHARD FAMILY STEM WIDTH WEIGHTS.h5  random weights for run.init_from
+       reference.py compare SHARD FAMILY STEM WIDTH WEIGHTS.h5 RUN...
 Each folder RUN is that of one SGD step (momentum > 0, weight_decay = 0), so /optim/m holds the
 gradient. Exits 1 where loss, gradients or running statistics differ by more than the tolerance.
 """
@@ -22,9 +22,10 @@ class Tensor:
 
 
 class Net:
-    def __init__(self, shard, params, family, stem):
-        self.params, self.family, self.stem = params, family, stem
+    def __init__(self, shard, params, family, stem, width):
+        self.params, self.family, self.stem, self.width = params, family, stem, width
         self.grads = {}
+        self.rng = None
         self.running = {}
         self.tape = []
         with h5py.File(shard) as f:
@@ -63,7 +64,11 @@ class Net:
             self.maps[key] = result
         return self.maps[key]
 
-    def param(self, name):
+    def param(self, name, *shape):
+        """A parameter; where weights are to be written, a new one of this shape."""
+        if name not in self.params and self.rng:
+            self.params[name] = self.rng.uniform(0.5, 1.5, shape) if len(shape) == 1 else \
+                self.rng.normal(size=shape) / np.sqrt(np.prod(shape[:-1]))
         return self.params[name]
 
     def add_grad(self, name, grad):
@@ -75,8 +80,9 @@ class Net:
         return out
 
     def conv(self, name, x, c_out, kernel=3, stride=1, transpose=False, bias=False):
-        w = self.param(name + "/weight")
-        w = w.reshape(kernel**3, x.value.shape[1], c_out)
+        c_in = x.value.shape[1]
+        stored = self.param(name + "/weight", *([] if kernel == 1 else [kernel**3]), c_in, c_out)
+        w = stored.reshape(kernel**3, c_in, c_out)
         if transpose:
             s_out = x.stride // stride
             maps = [p[:, ::-1] for p in self.pairs(s_out, x.stride, kernel)]
@@ -87,22 +93,22 @@ class Net:
         for k, p in enumerate(maps):
             np.add.at(y, p[:, 1], x.value[p[:, 0]] @ w[k])
         if bias:
-            y += self.param(name + "/bias")
+            y += self.param(name + "/bias", c_out)
 
         def back(g):
             dw = np.zeros_like(w)
             for k, p in enumerate(maps):
                 dw[k] = x.value[p[:, 0]].T @ g[p[:, 1]]
                 np.add.at(x.grad, p[:, 0], g[p[:, 1]] @ w[k].T)
-            self.add_grad(name + "/weight", dw.reshape(self.param(name + "/weight").shape))
+            self.add_grad(name + "/weight", dw.reshape(stored.shape))
             if bias:
                 self.add_grad(name + "/bias", g.sum(0))
 
         return self.emit(y, s_out, back)
 
     def norm(self, name, x):
-        gamma, beta = self.param(name + "/weight"), self.param(name + "/bias")
-        n = len(x.value)
+        n, c = x.value.shape
+        gamma, beta = self.param(name + "/weight", c), self.param(name + "/bias", c)
         mean, var = x.value.mean(0), x.value.var(0)
         r = 1 / np.sqrt(var + 1e-5)
         xhat = (x.value - mean) * r
@@ -155,8 +161,8 @@ class Net:
         return self.conv("conv4", x, self.classes, kernel=1, bias=True)
 
     def minkunet18(self, x):
-        planes = (32, 64, 128, 256, 256, 128, 96, 96)
-        x = self.unit("conv0p1s1", "bn0", x, 32, kernel=self.stem)
+        planes = [int(c * self.width) for c in (32, 64, 128, 256, 256, 128, 96, 96)]
+        x = self.unit("conv0p1s1", "bn0", x, planes[0], kernel=self.stem)
         skips = []
         for i in range(4):
             skips.append(x)
@@ -189,53 +195,16 @@ class Net:
         return loss
 
 
-
-def shapes(net):
-    """Every parameter's shape, found by running the network on shapes alone."""
-    found = {}
-    c_in = net.features.shape[1]
-
-    class Probe(Net):
-        def __init__(self):
-            self.family, self.stem, self.classes = net.family, net.stem, net.classes
-
-        def conv(self, name, x, c_out, kernel=3, stride=1, transpose=False, bias=False):
-            c = x.value.shape[1]
-            found[name + "/weight"] = (c, c_out) if kernel == 1 else (kernel**3, c, c_out)
-            if bias:
-                found[name + "/bias"] = (c_out,)
-            return Tensor(np.zeros((1, c_out)), 1)
-
-        def norm(self, name, x):
-            found[name + "/weight"] = found[name + "/bias"] = (x.value.shape[1],)
-            found[name + "/running_mean"] = found[name + "/running_var"] = None
-            return x
-
-        def relu(self, x):
-            return x
-
-        def add(self, a, b):
-            return a
-
-        def concat(self, a, b):
-            return Tensor(np.hstack([a.value, b.value]), 1)
-
-    getattr(Probe(), net.family)(Tensor(np.zeros((1, c_in)), 1))
-    return found
-
-
 def write(net, path):
-    rng = np.random.default_rng(7)
+    """Random weights of the shapes that the network asks for, with no pair in any map."""
+    net.rng = np.random.default_rng(7)
+    net.pairs = lambda s_in, s_out, kernel: [np.zeros((0, 2), np.int64)] * kernel**3
+    getattr(net, net.family)(Tensor(net.features, 1))
     with h5py.File(path, "w") as f:
-        for name, shape in shapes(net).items():
-            layer, kind = name.rsplit("/", 1)
-            if shape is None:
-                c = f["params/" + layer + "/weight"].shape
-                f["buffers/" + name] = np.zeros(c, "f4") if kind == "running_mean" else np.ones(c, "f4")
-            elif len(shape) == 1:
-                f["params/" + name] = rng.uniform(0.5, 1.5, shape).astype("f4")
-            else:
-                f["params/" + name] = (rng.normal(size=shape) / np.sqrt(np.prod(shape[:-1]))).astype("f4")
+        for name, value in net.params.items():
+            f["params/" + name] = value.astype("f4")
+        for name, value in net.running.items():
+            f["buffers/" + name] = np.full(len(value), name.endswith("var"), "f4")
 
 
 def difference(name, ours, theirs, tolerance):
@@ -263,18 +232,18 @@ def compare(net, loss, checkpoint, metrics):
 
 
 def main():
-    what, shard, family, stem, weights = sys.argv[1:6]
+    what, shard, family, stem, width, weights = sys.argv[1:7]
     params = {}
     if what == "compare":
         with h5py.File(weights) as f:
             f["params"].visititems(
                 lambda n, d: params.__setitem__(n, d[:].astype(np.float64)) if isinstance(d, h5py.Dataset) else None)
-    net = Net(shard, params, family, int(stem))
+    net = Net(shard, params, family, int(stem), float(width))
     if what == "write":
         write(net, weights)
     else:
         loss = net.run()
-        runs = sys.argv[6:]
+        runs = sys.argv[7:]
         good = [compare(net, loss, run + "/checkpoints/step-000000001.h5", run + "/metrics.jsonl") for run in runs]
         sys.exit(0 if runs and all(good) else 1)
 

@@ -35,25 +35,53 @@ on_emulator() {
     test -x "$SPTRAIN" || skip "no emulator in this build"
 }
 
+# stand_in: makes a folder bin and sets SP_RUN to a script that puts it first in the PATH, as
+# the scripts of tests/measure find programs.
+stand_in() {
+    mkdir bin
+    printf '#!/bin/sh\nPATH=%s/bin:$PATH exec "$@"\n' "$dir" >run
+    chmod +x run
+    SP_RUN=$dir/run
+    export SP_RUN
+}
+
 # find_python MODULES: sets $python to the first python3 that imports them: the PATH's, else
-# the system's, which has the packages of install-deps.sh.
+# the system's, which has the packages of install-deps.sh. Threads would spend more on
+# numpy's small matrices than they save.
 find_python() {
+    export OPENBLAS_NUM_THREADS=1
     for python in "${PYTHON:-python3}" /usr/bin/python3; do
         "$python" -c "import $1" 2>/dev/null && return
     done
     skip "no python3 that imports $1 (install-deps.sh --tests)"
 }
 
-# dummy_deck FILE BATCH TRAIN [RUN]: writes base.deck, which trains the family dummy on a data
-# set and evaluates on it, with these keys in its groups.
-dummy_deck() {
+# deck NET DATA BATCH TRAIN [RUN]: writes base.deck, with these keys in its groups.
+deck() {
     cat >base.deck <<DECK
-data : { train = "$1"; val = "$1"; };
-net : { family = "dummy"; };
-batch : { $2 };
-train : { $3 };
-run : { $4 };
+data : { $2 };
+net : { $1 };
+batch : { $3 };
+train : { $4 };
+run : { $5 };
 DECK
+}
+
+# dummy_deck FILE BATCH TRAIN [RUN]: a deck that trains the family dummy on a data set and
+# evaluates on it; narrow_deck: a network of five levels, with a tenth of its channels.
+dummy_deck() {
+    deck 'family = "dummy";' "train = \"$1\"; val = \"$1\";" "$2" "$3" "$4"
+}
+narrow_deck() {
+    deck 'family = "minkunet14A"; width = 0.1; stem_kernel = 3;' \
+        "train = \"$1\"; val = \"$1\";" "$2" "$3" "$4"
+}
+
+# folders KIND...: makes the data set KIND/s.h5 of each kind.
+folders() {
+    for kind; do
+        mkdir "$kind" && "$SHARDS" "$kind" "$kind/s.h5" || fail "make_shards $kind"
+    done
 }
 
 # launch RANKS ARGUMENTS...: leaves its status in $? and its output in out and err.
@@ -99,6 +127,54 @@ run() {
     shift 2
     launched launch "$n" "$@"
     test $got = "$want" || fail "status $got, expected $want: $n ranks: $*"
+}
+
+# refused RANKS STATUS TEXT ARGUMENTS...: on each number of RANKS ("1 3") a run ends with this
+# status and one diagnosis, which says TEXT.
+refused() {
+    numbers=$1 want=$2 refusal=$3
+    shift 3
+    for n in $numbers; do
+        run "$n" "$want" "$@"
+        one_diagnosis "$refusal"
+    done
+}
+
+# alone STATUS PROGRAM ARGUMENTS...: as run, of one process without a launcher.
+alone() {
+    want=$1
+    shift
+    timeout -k 5 "$limit_s" "$@" >out 2>err </dev/null
+    got=$?
+    test $got = "$want" || fail "status $got, expected $want: $*"
+}
+
+# spvox ARGUMENTS...: one process of it ends with 0.
+spvox() {
+    alone 0 "$SP_BUILDDIR/spvox" "$@"
+}
+
+# begin RANKS ARGUMENTS...: a run in the background; $job is its launcher. Whoever waits for
+# words in err finds none of an earlier run.
+begin() {
+    n=$1
+    shift
+    : >err
+    "$MPIEXEC" -n "$n" "$SPTRAIN" "$@" >out 2>err </dev/null &
+    job=$!
+}
+
+# finish: waits for $job; its status is in $got.
+finish() {
+    wait $job
+    got=$?
+    job=
+}
+
+# finishes STATUS WHAT: $job ends with this status.
+finishes() {
+    finish
+    ended "$1" "$2"
 }
 
 # healthy RANKS ARGUMENTS...: a run that ends with 0. Leaves in $late_s within how many
@@ -203,6 +279,23 @@ steps() {
     sed -n 's/.*"event":"step","step":\([0-9]*\).*"samples":\([0-9]*\),"loss":\([^,]*\),.*"voxels":\([0-9]*\),.*/\1 \2 \4 \3/p' "$1/metrics.jsonl"
 }
 
+# near DIR DIR N FIRST REST: both runs have N steps of the same samples and voxels, whose losses
+# differ by these shares at most, in the first step and in the others.
+near() {
+    steps "$1" >steps.1
+    steps "$2" >steps.2
+    test "$(wc -l <steps.1)" = "$3" || fail "$1: $(wc -l <steps.1) step lines, expected $3"
+    paste -d ' ' steps.1 steps.2 | awk -v first="$4" -v rest="$5" '
+        $1 != $5 || $2 != $6 || $3 != $7 { print "other samples: " $0; bad = 1 }
+        {
+            off = ($4 > $8 ? $4 - $8 : $8 - $4) / $8
+            if (off > (NR == 1 ? first : rest)) { print "other loss: " $0; bad = 1 }
+            if (off > most) most = off
+        }
+        END { print "greatest difference of loss: " most; exit bad || !NR }' >differences ||
+        fail "$1 is not near $2: $(head -3 differences)"
+}
+
 # lines DIR: prints step and eval lines without times.
 lines() {
     sed -n '/"event":"step"/s/"step_s".*//p; /"event":"eval"/s/,"time":"[^"]*"//p' \
@@ -286,6 +379,26 @@ same() {
     }
 }
 
+# same_files DIR DIR WHAT: each file of the first folder is in the second, the same.
+same_files() {
+    for file in "$1"/*; do
+        same "$file" "$2/${file##*/}" "${file##*/}: $3"
+    done
+}
+
+# yields FILE WHAT COMMAND...: the command prints what is in FILE.
+yields() {
+    expected=$1 what=$2
+    shift 2
+    "$@" >yielded
+    same "$expected" yielded "$what"
+}
+
+# last COMMAND...: the last line that the command prints.
+last() {
+    "$@" | tail -n 1
+}
+
 # differ FILE FILE WHAT: the files differ; both are there.
 differ() {
     cmp -s "$1" "$2"
@@ -297,10 +410,12 @@ sums() {
     "$SHARDS" sums "$1/checkpoints/step-$(printf %09d "$2").h5" || fail "no sums of $1 step $2"
 }
 
-# smooth_net_4: a network of two levels with norms and a concatenation, for 4 classes; it has
-# no ReLU, where a rounding error could change a sign and so the losses by much.
-smooth_net_4() {
-    cat <<'END'
+# smooth_deck: writes smooth.deck, base.deck with a network of two levels with norms and a
+# concatenation, for 4 classes; it has no ReLU, where a rounding error could change a sign and
+# so the losses by much.
+smooth_deck() {
+    sed '/^net/d' base.deck >smooth.deck
+    cat >>smooth.deck <<'END'
 net : { layers = ( { name = "a"; op = "conv"; out = 8; kernel = 3; }, { name = "bn"; op = "batchnorm"; },
   { name = "b"; op = "conv"; out = 12; kernel = 2; stride = 2; }, { name = "bn2"; op = "batchnorm"; },
   { name = "c"; op = "conv_transpose"; out = 8; kernel = 2; stride = 2; },

@@ -3,11 +3,7 @@
 # less than there is, are the same on any number of ranks and as in training.
 . "$SP_SRCDIR/tests/run/story.sh"
 "$SHARDS" bare b.h5 && "$SHARDS" plain p.h5 || fail "make_shards"
-cat >base.deck <<'DECK'
-net : { family = "dummy"; };
-batch : { size = 2; eval_size = 4; };
-train : { steps = 6; warmup_steps = 2; };
-DECK
+dummy_deck none.h5 'size = 2; eval_size = 4;' 'steps = 6; warmup_steps = 2;'
 
 # everywhere NAME RANKS ARGUMENTS...: trained on two ranks, then used on one and on RANKS.
 everywhere() {
@@ -17,15 +13,12 @@ everywhere() {
     evals $name | tail -1 >want
     for n in 1 $others; do
         run $n 0 eval base.deck run.dir=$name "$@"
-        evaluations $name | tail -1 >got
-        same want got "$name: evaluation on $n ranks"
+        yields want "$name: evaluation on $n ranks" last evaluations $name
         run $n 0 predict base.deck run.dir=$name run.logits=true "$@"
         mv $name/predictions $name/on$n
     done
     for n in $others; do
-        for file in $name/on1/*; do
-            same "$file" "$name/on$n/${file##*/}" "$name: predictions on $n ranks"
-        done
+        same_files $name/on1 "$name/on$n" "$name: predictions on $n ranks"
     done
     grep -q '"loss":null' want && fail "$name: no loss"
 }

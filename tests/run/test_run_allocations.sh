@@ -4,13 +4,10 @@
 . "$SP_SRCDIR/tests/run/story.sh"
 "$SHARDS" uneven u.h5 || fail "make_shards"
 SPTRAIN=$SP_BUILDDIR/tests/run/sptrain_counted
-cat >base.deck <<'DECK'
-data : { train = "u.h5"; val = []; };
-net : { family = "minkunet14A"; width = 0.1; stem_kernel = 3; };
-batch : { size = 4; accumulate = 2; };
-train : { epochs = 5; warmup_steps = 2; };
-run : { log_every = 1; eval_every = 0; checkpoint_every = 1000; };
-DECK
+deck 'family = "minkunet14A"; width = 0.1; stem_kernel = 3;' \
+    'train = "u.h5"; val = [];' 'size = 4; accumulate = 2;' \
+    'epochs = 5; warmup_steps = 2;' \
+    'log_every = 1; eval_every = 0; checkpoint_every = 1000;'
 # 4 steps an epoch; the count of an epoch's first step has the report of the last epoch too.
 for n in 1 2 3; do
     more=

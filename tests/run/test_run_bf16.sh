@@ -5,20 +5,15 @@
 # fp32; one order of sums for all ranks.
 . "$SP_SRCDIR/tests/run/story.sh"
 "$SHARDS" uneven u.h5 || fail "make_shards"
-cat >base.deck <<'DECK'
-data : { train = "u.h5"; val = "u.h5"; };
-batch : { size = 6; eval_size = 4; };
-net : { family = "minkunet14A"; width = 0.25; stem_kernel = 3; };
-train : { steps = 5; warmup_steps = 2; schedule = "constant"; precision = "bf16"; };
-run : { log_every = 1; threads = 1; };
-DECK
+deck 'family = "minkunet14A"; width = 0.25; stem_kernel = 3;' \
+    'train = "u.h5"; val = "u.h5";' 'size = 6; eval_size = 4;' \
+    'steps = 5; warmup_steps = 2; schedule = "constant"; precision = "bf16";' \
+    'log_every = 1; threads = 1;'
 
 # same_bits DIR WHAT: DIR has the weights of `a` and, at its last step, its loss.
 same_bits() {
-    sums "$1" 5 >b
-    same a b "$2: weights"
-    steps "$1" | tail -1 >line.b
-    same line.a line.b "$2: loss"
+    yields a "$2: weights" sums "$1" 5
+    yields line.a "$2: loss" last steps "$1"
 }
 run 2 0 base.deck run.dir=first
 sums first 5 >a
@@ -87,8 +82,7 @@ activations() {
     run 1 0 check base.deck "$@"
     sed -n 's/.* \([0-9.]*\) MiB of activations.*/\1/p' out
 }
-"$SP_BUILDDIR/spvox" scene --out s --samples 1 --extent 17 --seed 3 --voxel-size 0.7 \
-    >out 2>err || fail "no data"
+spvox scene --out s --samples 1 --extent 17 --seed 3 --voxel-size 0.7
 large="data.train=s-00000-of-00001.h5 data.val=[] data.voxel_size=0.7 net.width=1.0"
 # shellcheck disable=SC2086
 half=$(activations $large)

@@ -38,17 +38,14 @@ run_twice three 3 base.deck net.family=dummy batch.per=rank batch.size=2 train.b
 
 for n in 1 2 3; do
     run 1 0 base.deck net.family=minkunet14A net.width=0.5 run.threads=$n run.dir=threads$n
-    sums threads$n 8 >b
-    test $n = 1 && cp b a
-    same a b "$n threads"
+    test $n != 1 || sums threads$n 8 >a
+    yields a "$n threads" sums threads$n 8
 done
 
 for n in 1 2 3 4 8; do
     run $n 0 all.deck run.dir=world$n
-    sums world$n 8 >b
-    test $n = 1 && cp b a
-    same a b "deterministic = world on $n ranks"
-    steps world$n >lines.b
-    test $n = 1 && cp lines.b lines.a
-    same lines.a lines.b "losses of deterministic = world on $n ranks"
+    test $n != 1 || sums world$n 8 >a
+    yields a "deterministic = world on $n ranks" sums world$n 8
+    test $n != 1 || steps world$n >lines.a
+    yields lines.a "losses of deterministic = world on $n ranks" steps world$n
 done

@@ -15,8 +15,7 @@ hostile() {
     "$SHARDS" craft $good x.h5 "$2" "$3" || fail "craft $2"
     rm -rf q && cp -r r q && cp x.h5 q/checkpoints/step-000000004.h5
     rm q/status.json q/metrics.jsonl
-    run "$1" 3 base.deck run.dir=named run.resume=x.h5
-    one_diagnosis "x.h5:.*$4"
+    refused "$1" 3 "x.h5:.*$4" base.deck run.dir=named run.resume=x.h5
     grep -q secret err && fail "another file is shown"
     run "$1" 0 base.deck run.dir=q
     says err "damaged checkpoint skipped: q/checkpoints/step-000000004.h5:.*$4"

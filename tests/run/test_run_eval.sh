@@ -4,12 +4,7 @@
 . "$SP_SRCDIR/tests/run/story.sh"
 "$SHARDS" uneven u.h5 && "$SHARDS" plain p.h5 && "$SHARDS" classes c.h5 &&
     "$SHARDS" renamed n.h5 && "$SHARDS" bare b.h5 || fail "make_shards"
-cat >base.deck <<'DECK'
-data : { train = "u.h5"; val = "u.h5"; };
-net : { family = "minkunet14A"; width = 0.1; stem_kernel = 3; };
-batch : { size = 4; eval_size = 5; };
-train : { steps = 4; warmup_steps = 2; };
-DECK
+narrow_deck u.h5 'size = 4; eval_size = 5;' 'steps = 4; warmup_steps = 2;'
 run 2 0 base.deck run.dir=r run.log_every=1
 # The line of an epoch has the mean loss over its labelled voxels, of which every step has
 # about the same share.
@@ -24,9 +19,8 @@ after_save="sh -c 'echo \$0 >$dir/saved'"
 
 for n in 1 2 3 8; do
     run $n 0 eval base.deck run.dir=e$n run.checkpoint=r/checkpoints/best.h5
-    evaluations e$n >b
-    test $n = 1 && cp b a
-    same a b "evaluation on $n ranks"
+    test $n != 1 || evaluations e$n >a
+    yields a "evaluation on $n ranks" evaluations e$n
 done
 # Where nothing is labelled there is nothing to evaluate, which is said.
 "$SHARDS" unlabelled l.h5 || fail "make_shards"
@@ -45,10 +39,8 @@ says o/report.html 'labelled voxels, accuracy'
 # have a file of their own too, which tells what was asked for. A continued run leaves them
 # alone in both files, and a report has them once.
 run 2 0 eval base.deck run.dir=r batch.eval_size=1
-evaluations r >b
-same a b "evaluation of the run's own checkpoint"
-evals r | tail -1 >b
-same a b "evaluation while training"
+yields a "evaluation of the run's own checkpoint" evaluations r
+yields a "evaluation while training" last evals r
 cat trained r/evaluations.jsonl >b
 same b r/metrics.jsonl "metrics and the evaluation"
 "$SPTRAIN" report r --quiet || fail "report"
@@ -69,16 +61,14 @@ run 2 0 base.deck run.dir=r
 # A command of after_save may evaluate: it is a program of its own, and no rank of this run.
 run 2 0 base.deck run.dir=h run.after_save="sh -c 'case \$0 in *.h5) $SPTRAIN eval base.deck run.dir=h2 run.checkpoint=\$0;; esac'"
 evaluations h2 >b
-evals h | tail -1 >h.eval
-same h.eval b "evaluation by after_save"
+yields b "evaluation by after_save" last evals h
 
 # The loss too, where the deck of evaluation does not say how training weighed classes.
 grep -v '^train' base.deck >plain.deck
 run 2 0 base.deck run.dir=w 'train.class_weights="inverse"' train.label_smoothing=0.1
 run 2 0 eval plain.deck run.dir=w
 evaluations w >a2
-evals w | tail -1 >b
-same a2 b "evaluation with weights of classes"
+yields a2 "evaluation with weights of classes" last evals w
 run 1 0 eval plain.deck run.dir=w train.class_weights=none train.label_smoothing=0
 evaluations w | tail -1 >b
 differ a2 b "weights of classes on the command line do not count"
@@ -92,16 +82,13 @@ done
 run 2 0 base.deck run.dir=s train.label_smoothing=0.1 train.class_weights=sqrt_inverse
 for pair in w:w1 s:w0.5; do
     evals ${pair%:*} >a2
-    evals ${pair#*:} >b
-    same a2 b "weights of classes: $pair"
+    yields a2 "weights of classes: $pair" evals ${pair#*:}
 done
 # The ratios of weights count, not their size: these are 2^29.
 run 2 0 base.deck run.dir=large 'train.class_weights=[536870912,536870912,536870912,536870912]'
-evals large >b
-same a b "large weights of classes"
+yields a "large weights of classes" evals large
 run 2 0 eval base.deck run.dir=r 'train.class_weights=[536870912,536870912,536870912,536870912]'
-evaluations r | tail -1 >b
-same a b "large weights of classes on the command line"
+yields a "large weights of classes on the command line" last evaluations r
 
 # The confusion matrix holds every labelled voxel and point once.
 total=$(sed 's/.*"confusion":\[\[\([^a-z]*\)\]\].*/\1/; s/[],[]\{1,\}/+/g' a | sed 's/"point.*//')
@@ -134,10 +121,8 @@ run 2 0 predict base.deck run.dir=coarse run.logits=true
 # Data that do not fit the checkpoint are named.
 run 2 3 eval base.deck run.dir=f run.checkpoint=r/checkpoints/best.h5 data.val=c.h5
 one_diagnosis 'c.h5: classes \["class0".*"class4"\], but r/checkpoints/best.h5 has \["class0", .*"class3"\];'
-run 2 2 eval base.deck run.dir=f
-one_diagnosis 'f/checkpoints: no checkpoint'
-run 2 3 eval base.deck run.dir=f run.checkpoint=no.h5
-one_diagnosis 'no.h5'
+refused 2 2 'f/checkpoints: no checkpoint' eval base.deck run.dir=f
+refused 2 3 'no.h5' eval base.deck run.dir=f run.checkpoint=no.h5
 mkdir sub && cp u.h5 sub
 run 2 2 predict base.deck run.dir=f run.checkpoint=r/checkpoints/best.h5 'data.val=["u.h5","sub/u.h5"]'
 one_diagnosis 'f/predictions/u.h5'
@@ -161,8 +146,7 @@ other() {
 run 2 0 eval base.deck run.dir=f run.checkpoint=r/checkpoints/best.h5 data.val=n.h5
 evaluations f | tail -n 1 >by-name
 other 0 n.h5 '["feature0", "feature1", "feature2"]'
-evaluations f | tail -n 1 >b
-same by-name b "evaluation of columns in another order"
+yields by-name "evaluation of columns in another order" last evaluations f
 run 2 0 eval base.deck run.dir=f run.checkpoint=r/checkpoints/best.h5 data.val=p.h5
 evaluations f | tail -n 1 >b
 differ by-name b "the order of columns does not count"
@@ -172,8 +156,7 @@ for features in '[]' '["feature0"]'; do
     says out 'n.h5: feature columns in another order than those of u.h5'
     run 2 0 eval base.deck run.dir=n data.val=n.h5
     evaluations n | tail -n 1 >by-name
-    evals n | tail -n 1 >b
-    same by-name b "evaluation while training of columns in another order"
+    yields by-name "evaluation while training of columns in another order" last evals n
 done
 run 2 0 base.deck run.dir=one train.steps=1 'data.features=["feature1"]'
 run 2 3 eval base.deck run.dir=f run.checkpoint=one/checkpoints/best.h5 \

@@ -86,8 +86,7 @@ test "$(rates n)" = "1.0000 1.0000 0.1000 0.0100 " || fail "rates on other ranks
 # training and before it.
 misfit() {
     for verb in train check; do
-        run 2 3 $verb misfit.deck run.dir=misfit $2
-        one_diagnosis "$1"
+        refused 2 3 "$1" $verb misfit.deck run.dir=misfit $2
     done
 }
 cp base.deck misfit.deck
@@ -124,10 +123,8 @@ SPTRAIN=$SPTRAIN PATH=$dir/bin:$PATH bash "$SP_SRCDIR/jobs/train.slurm" lr=0.1/m
 says out 'srun ended with 0; swept/status.json: done, 0'
 
 # A misspelt command has a suggestion, a deck that is not there has none.
-run 2 2 trian
-one_diagnosis 'trian: no such command or deck; did you mean "train"?'
-run 2 2 mydeck
-one_diagnosis 'mydeck: no such command, and no deck of this name'
+refused 2 2 'trian: no such command or deck; did you mean "train"?' trian
+refused 2 2 'mydeck: no such command, and no deck of this name' mydeck
 grep -q 'did you mean' err && fail "a suggestion for a name that is near to none"
 
 # The program prints these texts without ranks.
@@ -144,16 +141,14 @@ while read -r op; do
 done <ops
 sed -n '/^\.nf/,/^\.fi/p' "$SP_SRCDIR/man/sptrain.1" | sed 's/^\..*//; s/out = 20/out = 4/' >man.deck
 run 1 0 man.deck data.train=u.h5 data.val=u.h5 run.dir=man train.steps=1 batch.size=4
-"$SPTRAIN" --keys train 2>err
-test $? = 2 || fail "--keys of something"
+alone 2 "$SPTRAIN" --keys train
 one_diagnosis 'keys: expected nothing behind it, found train'
 for program in sptrain spvox spbench; do
-    "$SP_BUILDDIR/$program" --version x >out 2>err
-    test $? = 2 || fail "$program --version of something"
+    alone 2 "$SP_BUILDDIR/$program" --version x
     says err '^[a-z]*: error: --version: expected nothing behind it, found x'
 done
-"$SPTRAIN" --version >version || fail "--version"
-for library in MPI HDF5 CUDA; do says version "$library"; done
+alone 0 "$SPTRAIN" --version
+for library in MPI HDF5 CUDA; do says out "$library"; done
 "$SPTRAIN" --help >help || fail "--help"
 says help 'preflight'
 # On several ranks one answers for all, in spbench's refusals too.

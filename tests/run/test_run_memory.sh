@@ -4,8 +4,7 @@
 # A run uses the memory that was foreseen; a bound is kept, or a sample that cannot fit is
 # refused. Limits of addresses are kept.
 . "$SP_SRCDIR/tests/run/story.sh"
-"$SP_BUILDDIR/spvox" scene --out s --samples 1 --extent 17 --seed 3 --voxel-size 0.7 \
-    >out 2>err || fail "no data"
+spvox scene --out s --samples 1 --extent 17 --seed 3 --voxel-size 0.7
 for i in 1 2 3 4 5 6; do cp s-00000-of-00001.h5 t$i.h5; done
 cat >d.deck <<'DECK'
 data : { train = ["t*.h5"]; val = ["s-*.h5"]; voxel_size = 0.7; };
@@ -63,16 +62,14 @@ exact=$(sed -n 's/.*the largest step needs about \([0-9]*\).*/\1/p' out)
 cut 1 world1 $((exact - 4)) 2 train.deterministic=world
 cut 2 world2 $((exact - 4)) 2 train.deterministic=world
 sums world1 3 >got
-sums world2 3 >want
-same got want "deterministic = world: other weights on two ranks"
+yields got "deterministic = world: other weights on two ranks" sums world2 3
 
 # A continued run is cut as the deck says and has the bits of the uninterrupted one.
 run 1 0 train d.deck run.dir=half run.memory_mb=$((need - 3)) train.steps=2 train.schedule=constant
 run 1 0 train d.deck run.dir=half run.memory_mb=$((need - 3)) train.schedule=constant
 run 1 0 train d.deck run.dir=through run.memory_mb=$((need - 3)) train.schedule=constant
 sums half 3 >got
-sums through 3 >want
-same got want "a continued run has other weights"
+yields got "a continued run has other weights" sums through 3
 
 # Evaluations are cut too, and count the same.
 run 1 0 eval d.deck run.dir=one data.val='["t*.h5"]' run.memory_mb=54
@@ -80,19 +77,12 @@ run 1 0 eval d.deck run.dir=one data.val='["t*.h5"]'
 evaluations one | tail -2 | sed 's/.*"confusion"/"confusion"/' | sort -u >got
 test "$(wc -l <got)" = 1 || fail "an evaluation that is cut counts otherwise"
 
-# launch_measured RANKS ARGUMENTS...: as launch; mib has the MiB of the largest rank.
-launch_measured() {
-    ranks=$1
-    shift
-    timeout -k 5 "$limit_s" "$SP_BUILDDIR/tests/tools/peak_memory" mib \
-        "$MPIEXEC" -n "$ranks" "$SPTRAIN" "$@" >out 2>err </dev/null
-}
 # peak RANKS STATUS ARGUMENTS...: as run, but in $taken the MiB of the largest rank.
+printf '#!/bin/sh\nexec "%s" mib "%s" "$@"\n' "$SP_BUILDDIR/tests/tools/peak_memory" \
+    "$MPIEXEC" >measured
+chmod +x measured
 peak() {
-    ranks=$1 want=$2
-    shift 2
-    launched launch_measured "$ranks" "$@"
-    test $got = "$want" || fail "status $got, expected $want: $ranks ranks: $*"
+    MPIEXEC=$dir/measured run "$@"
     taken=$(cat mib)
 }
 
@@ -155,6 +145,5 @@ run 1 0 train d.deck run.dir=unlimited
 sums unlimited 3 >want
 for limit in v d; do
     (ulimit -$limit 1500000 && run 1 0 train d.deck run.dir=limit-$limit) || exit 1
-    sums limit-$limit 3 >got
-    same got want "weights under ulimit -$limit"
+    yields want "weights under ulimit -$limit" sums limit-$limit 3
 done

@@ -8,13 +8,9 @@
 . "$SP_SRCDIR/tests/run/story.sh"
 limit_s=3000
 shapes=${SP_SHAPES-few}
-cat >base.deck <<'DECK'
-data : { voxel_size = 0.5; };
-batch : { size = 4; eval_size = 4; };
-net : { family = "minkunet14A"; width = 0.25; stem_kernel = 3; };
-train : { steps = 2; warmup_steps = 0; lr = 0.001; };
-run : { device = "cpu"; threads = 2; log_every = 1; logits = true; };
-DECK
+deck 'family = "minkunet14A"; width = 0.25; stem_kernel = 3;' 'voxel_size = 0.5;' \
+    'size = 4; eval_size = 4;' 'steps = 2; warmup_steps = 0; lr = 0.001;' \
+    'device = "cpu"; threads = 2; log_every = 1; logits = true;'
 
 # taken STATUSES ARGUMENTS...: runs sptrain; the MiB of its largest process in $taken.
 taken() {
@@ -29,8 +25,8 @@ taken() {
 row() {
     printf '%-10s %-8s %9s %7s %6s %7s %7s %6s %s\n' "$@" | tee -a table
 }
-# near COMMAND: whether $taken is what $foreseen says. An evaluation's bound has a margin.
-near() {
+# is_foreseen COMMAND: whether $taken is what $foreseen says. An evaluation's bound has a margin.
+is_foreseen() {
     awk -v f="$foreseen" -v t="$taken" -v command="$1" 'BEGIN {
         exit !(t <= 1.1 * f && (command != "train" || f <= 1.1 * t + 25)) }'
 }
@@ -39,7 +35,7 @@ measured() {
     command=$1
     shift
     taken 0 "$command" base.deck run.dir=whole "$@"
-    near "$command" || faults="$faults $name/$command/foreseen"
+    is_foreseen "$command" || faults="$faults $name/$command/foreseen"
     whole=$taken
     bound=$((whole * 3 / 4))
     test "$command" = train || cp -r whole/checkpoints kept
@@ -93,8 +89,7 @@ if test "$shapes" = all; then
     shape wide
     box coarse 4 300000 1 3 4 1
     shape coarse data.voxel_size=1.0
-    "$SP_BUILDDIR/spvox" scene --out tiles --samples 6 --extent 100 --seed 5 \
-        --voxel-size 0.5 --points >out 2>err || fail "no scenes"
+    spvox scene --out tiles --samples 6 --extent 100 --seed 5 --voxel-size 0.5 --points
     shape tiles
     box weights 4 500 1 3 4 0
     shape weights net.family=minkunet34 net.width=1.0 train.optimizer=adamw

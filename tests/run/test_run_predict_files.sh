@@ -4,16 +4,12 @@
 . "$SP_SRCDIR/tests/run/story.sh"
 n_shards=60
 "$SHARDS" bare bare.h5 && "$SHARDS" bare-huge huge.h5 || fail "make_shards"
-"$SP_BUILDDIR/spvox" scene --out s --samples 100 --shards $n_shards --extent 5 --seed 3 \
-    --voxel-size 0.5 --points >out 2>err || fail "no scenes"
+spvox scene --out s --samples 100 --shards $n_shards --extent 5 --seed 3 --voxel-size \
+    0.5 --points
 test "$(ls s-*.h5 | wc -l)" = $n_shards || fail "$(ls s-*.h5 | wc -l) shards"
-cat >base.deck <<'DECK'
-data : { train = "s-0000[0-3]*.h5"; val = "s-*.h5"; };
-net : { family = "dummy"; };
-batch : { size = 2; eval_size = 7; };
-train : { steps = 2; warmup_steps = 1; };
-run : { dir = "r"; eval_every = 0; threads = 1; };
-DECK
+deck 'family = "dummy";' 'train = "s-0000[0-3]*.h5"; val = "s-*.h5";' \
+    'size = 2; eval_size = 7;' 'steps = 2; warmup_steps = 1;' \
+    'dir = "r"; eval_every = 0; threads = 1;'
 run 2 0 base.deck
 model=r/checkpoints/step-000000002.h5
 
@@ -25,9 +21,7 @@ for n in 1 3; do
         run $n 0 predict base.deck run.dir=few$n run.checkpoint=$model run.logits=true \
             batch.eval_size=20
     ) || exit 1
-    for file in want/predictions/*; do
-        same "$file" "few$n/predictions/${file##*/}" "$file on $n ranks"
-    done
+    same_files want/predictions "few$n/predictions" "on $n ranks"
     test "$(ls few$n/predictions | wc -l)" = $n_shards || fail "few$n: other files"
 done
 

@@ -14,16 +14,7 @@ dummy_deck u.h5 'size = 4;' 'epochs = 2; warmup_steps = 1;' 'log_every = 1;'
 seen() {
     columns=$1 want=$2
     shift 2
-    timeout -k 5 "$limit_s" "$TERMINAL" "$columns" "$@" >out 2>err </dev/null
-    got=$?
-    test $got = "$want" || fail "status $got, expected $want: $*"
-}
-# lacks FILE TEXT
-lacks() {
-    ! grep -q -- "$2" "$1" || fail "$1 has: $2"
-}
-slow() {
-    env SP_TEST_FAULT=slow@0:forward:0 "$@"
+    alone "$want" "$TERMINAL" "$columns" "$@"
 }
 # whole: no line that stays has a part of a line that renews itself.
 whole() {
@@ -31,36 +22,36 @@ whole() {
 }
 
 # At 80 columns the fields that count are there, and the lines of steps are not.
-seen 80 0 env SP_TEST_FAULT=slow@0:forward:0 "$SPTRAIN" base.deck run.dir=r80
+SP_TEST_FAULT=slow@0:forward:0 seen 80 0 "$SPTRAIN" base.deck run.dir=r80
 says out '^live epoch 1/2 .*step [0-9]*/8 loss [0-9.]* [0-9.]*/s left [0-9:]* [0-9]* MiB'
 says out '^live epoch 2/2 .*step [0-9]*/8 loss [0-9.]* mIoU [0-9.]* '
 says out '^live evaluating \[[#.]*\] *[0-9]* % [0-9]*/15 samples'
 says out '^line epoch=2 step=8 .* time=20[-0-9]*T[:0-9]*Z$'
 says out '^line done: step=8'
-lacks out '^line step='
+says_not out '^line step='
 whole
 
 # 200 columns have a bar and more fields.
-seen 200 0 env SP_TEST_FAULT=slow@0:forward:0 "$SPTRAIN" base.deck run.dir=r200
+SP_TEST_FAULT=slow@0:forward:0 seen 200 0 "$SPTRAIN" base.deck run.dir=r200
 says out '^live epoch 2/2 \[[#.]*\] step [0-9]*/8 loss .* left [0-9:]* .* lr [0-9.e-]* step [0-9.]* s data [0-9.]* s ranks [0-9.]* s'
 
 # The launcher's terminal is the ranks'.
-seen 80 0 env SP_TEST_FAULT=slow@0:forward:0 "$MPIEXEC" -n 2 "$SPTRAIN" base.deck run.dir=m
+SP_TEST_FAULT=slow@0:forward:0 seen 80 0 "$MPIEXEC" -n 2 "$SPTRAIN" base.deck run.dir=m
 says out '^live epoch 1/2 .*step [0-9]*/8 loss'
-lacks out '^line step='
+says_not out '^line step='
 whole
 
 # Messages of any rank stand on lines of their own.
-seen 80 0 env SP_TEST_FAULT=slow@0:forward:0 "$MPIEXEC" -n 2 "$SPTRAIN" base.deck run.dir=w run.after_save=false
+SP_TEST_FAULT=slow@0:forward:0 seen 80 0 "$MPIEXEC" -n 2 "$SPTRAIN" base.deck run.dir=w run.after_save=false
 says out '^line sptrain: rank 0/2 .* warning: false w/metrics.jsonl: exit status 1$'
 cp u.h5 bad.h5 && "$SHARDS" bad-feature bad.h5 0 || fail "make_shards bad-feature"
 for n in 1 2; do
-    seen 80 0 env SP_TEST_FAULT=slow@0:forward:0 "$MPIEXEC" -n $n "$SPTRAIN" base.deck run.dir=b$n \
+    SP_TEST_FAULT=slow@0:forward:0 seen 80 0 "$MPIEXEC" -n $n "$SPTRAIN" base.deck run.dir=b$n \
         data.train=bad.h5 data.on_error=skip
     says out "^line sptrain: rank [01]/$n .* warning: .*bad.h5"
     whole
 done
-seen 80 3 env SP_TEST_FAULT=slow@0:forward:0 "$SPTRAIN" base.deck run.dir=e data.val=nothing.h5
+SP_TEST_FAULT=slow@0:forward:0 seen 80 3 "$SPTRAIN" base.deck run.dir=e data.val=nothing.h5
 says out '^line sptrain: rank 0/1 .*nothing.h5'
 
 # No terminal, a simple one, or run.progress = never: lines.
@@ -73,13 +64,12 @@ for more in "env TERM=dumb" "env"; do
     # shellcheck disable=SC2086
     seen 80 0 $more "$SPTRAIN" base.deck run.dir=n run.resume=never $never
     test "$(grep -c '^line step=' out)" = 8 || fail "8 lines of steps: $more $never"
-    lacks out '^live'
+    says_not out '^live'
 done
 # run.progress = always: into a file too.
 SP_TEST_FAULT=slow@0:forward:0 run 1 0 base.deck run.dir=a run.progress=always
 LC_ALL=C grep -q "$(printf '\r')epoch 1/2 " out || fail "no live line in a file"
-run 1 2 base.deck run.progress=sometimes
-one_diagnosis 'run.progress.*auto|always|never'
+refused 1 2 'run.progress.*auto|always|never' base.deck run.progress=sometimes
 
 # A rank's own log has the steps in any case.
 seen 80 0 "$SPTRAIN" base.deck run.dir=l run.rank_logs=true
@@ -97,14 +87,14 @@ says g/metrics.jsonl '"step":8,.*"left_s":0,'
 says out '^step=8 .*done=100% left=0:00 '
 
 # Interrupted, the last line is whole.
-seen 80 75 env SP_TEST_FAULT=term@0:forward:5 "$SPTRAIN" base.deck run.dir=t
+SP_TEST_FAULT=term@0:forward:5 seen 80 75 "$SPTRAIN" base.deck run.dir=t
 says out '^line stopped by signal 15 after step [0-9]*: run the same command'
 
 # eval, predict and convert; names from outside are text.
-seen 80 0 env SP_TEST_FAULT=slow@0:eval:0 "$SPTRAIN" eval base.deck run.dir=r80 batch.eval_size=1
+SP_TEST_FAULT=slow@0:eval:0 seen 80 0 "$SPTRAIN" eval base.deck run.dir=r80 batch.eval_size=1
 says out '^live evaluating .* left [0-9]*:'
 whole
-seen 80 0 env SP_TEST_FAULT=slow@0:eval:0 "$SPTRAIN" predict base.deck run.dir=r80 batch.eval_size=1
+SP_TEST_FAULT=slow@0:eval:0 seen 80 0 "$SPTRAIN" predict base.deck run.dir=r80 batch.eval_size=1
 says out '^live predicting .* [0-9]*/15 samples'
 seen 80 0 "$SPTRAIN" base.deck run.dir=h data.train=h.h5 data.val=h.h5 train.steps=2
 says out '^line <script>alert("1")</script>'

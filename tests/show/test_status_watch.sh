@@ -11,21 +11,10 @@ dummy_deck u.h5 'size = 2;' 'epochs = 3; warmup_steps = 1;' 'log_every = 1; dir 
 watch() {
     columns=$1 want=$2
     shift 2
-    if test "$columns" = 0; then
-        timeout -k 5 "$limit_s" "$SPTRAIN" status "$@" >seen 2>err </dev/null
-    else
-        timeout -k 5 "$limit_s" "$TERMINAL" "$columns" "$SPTRAIN" status "$@" >seen 2>err </dev/null
-    fi
-    got=$?
-    test $got = "$want" || fail "status $got, expected $want: status $*"
-}
-# begin FAULT RANKS ARGUMENTS...: a run in the background.
-begin() {
-    fault=$1 ranks=$2
-    shift 2
-    : >err
-    SP_TEST_FAULT=$fault "$MPIEXEC" -n "$ranks" "$SPTRAIN" "$@" >out 2>err </dev/null &
-    job=$!
+    set -- "$SPTRAIN" status "$@"
+    test "$columns" = 0 || set -- "$TERMINAL" "$columns" "$@"
+    alone "$want" "$@"
+    mv out seen
 }
 # attend: two watch it beside this script, on a terminal into seen, and in a file, lines.
 attend() {
@@ -39,14 +28,12 @@ attend() {
 # over STATUS: they end, and the run does, with this status.
 over() {
     wait $one && wait $other || fail "a watch failed"
-    wait $job
-    got=$?
-    job=
+    finish
     test "$1" = any || ended "$1" "the run that was watched"
 }
 
 # A run that goes on to its end: one line on a terminal, a line for each step in a file.
-begin stop@0:forward:9 2 base.deck
+SP_TEST_FAULT=stop@0:forward:9 begin 2 base.deck
 await_stopped r 0
 attend
 await "no live line" grep -q \
@@ -69,7 +56,7 @@ says seen '^line r: done'
 is_within() {
     "$SPTRAIN" status r | grep -q "  $1[^a-z]* [0-9]* of 1000 samples\$"
 }
-begin slow@0:eval:0 1 predict base.deck batch.eval_size=1 data.val=many.h5
+SP_TEST_FAULT=slow@0:eval:0 begin 1 predict base.deck batch.eval_size=1 data.val=many.h5
 await "no prediction" is_within ''
 attend
 await "no live line" grep -q '^live .*predict [0-9]*/1000 .*in [0-9]*:[0-9]* ' seen
@@ -78,7 +65,7 @@ over 75
 
 # So does an evaluation, under its own name.
 rm -rf r
-begin slow@0:eval:0 1 base.deck train.epochs=1 batch.eval_size=1 data.val=many.h5
+SP_TEST_FAULT=slow@0:eval:0 begin 1 base.deck train.epochs=1 batch.eval_size=1 data.val=many.h5
 await "no evaluation" is_within 'eval .*'
 attend
 await "no live line" grep -q '^live epoch 1/1 .*step 8/8 .*eval [0-9]*/1000 .*in [0-9]*:[0-9]* ' seen
@@ -88,9 +75,8 @@ over any
 
 # A run whose processes are gone, no run, and a wrong word.
 rm -rf r
-begin kill@1:forward:6 2 base.deck
-wait $job
-job=
+SP_TEST_FAULT=kill@1:forward:6 begin 2 base.deck
+finish
 await "a rank is left" is_gone # it may write its status behind the launcher's end
 sed -i 's/"state":"failed"/"state":"running"/' r/status.json
 watch 0 0 r --watch

@@ -14,19 +14,21 @@ work=$(mktemp -d) || exit 99
 trap 'rm -rf "$work"' EXIT
 bad=0
 
-# compile COMPILER STANDARD SOURCE: what the compiler says is in log
+# compile COMPILER STANDARD SOURCE...: what the compiler says is in log
 compile() {
-    $1 -std="$2" $flags -I"$src" "$3" >"$work/log" 2>&1 && return
+    compiler=$1 standard=$2
+    shift 2
+    $compiler -std="$standard" $flags -I"$src" "$@" >"$work/log" 2>&1 && return
     head -n 12 "$work/log"
     bad=1
 }
 
+mkdir "$work/alone"
 for header in "$src"/*/*.h; do
-    line="#include \"${header#"$src"/}\""
-    echo "$line" >"$work/alone.c"
-    echo "$line" >>"$work/all.cc"
-    compile "${SP_CC-cc}" c11 "$work/alone.c"
+    echo "#include \"${header#"$src"/}\"" >"$work/alone/${header##*/}.c"
 done
+cat "$work/alone/"* >"$work/all.cc"
+compile "${SP_CC-cc}" c11 "$work/alone/"*
 
 # version NAME FLAGS FILE...: compiles these files of src/bf16 as the Makefile does for one
 # version.

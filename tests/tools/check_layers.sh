@@ -13,11 +13,12 @@ complain() {
     bad=1
 }
 
-# place ROOM: its position in the order; nothing where it has none.
-place() {
-    # shellcheck disable=SC2086
-    printf '%s\n' $order | grep -nx "$1" | cut -d: -f1
-}
+# Each room's position in the order is in at_ROOM; nothing where it has none.
+n=0
+for room in $order; do
+    n=$((n + 1))
+    eval "at_$room=$n"
+done
 
 # The kernels of cuda/ see what stands up to the operations, and the planner of the CPU.
 cuda_sees=" base process comm compute cpu "
@@ -28,7 +29,7 @@ sources=$(find src cuda -name '*.keep' -prune -o \( -name '*.[ch]' -o -name '*.c
 [ "$(echo "$sources" | wc -l)" -gt 100 ] || complain "no sources in $PWD"
 for folder in src/*; do
     room=${folder#src/}
-    [ -d "$folder" ] && [ -n "$(place "$room")" ] ||
+    [ -d "$folder" ] && eval "[ -n \"\${at_$room-}\" ]" ||
         complain "$folder: not a room: give it a place in the order, here and in README"
     n=$(find "$folder" -type f \( -name '*.[ch]' -o -name '*.inc' \) | wc -l)
     [ "$n" -le 25 ] || complain "$folder: $n files, at most 25"
@@ -44,38 +45,35 @@ unlisted=$({
 # shellcheck disable=SC2086 # one line for all
 [ -z "$unlisted" ] || complain "Makefile.am does not list" $unlisted
 
-# includes FILE: the headers of the project that it includes.
-includes() {
-    sed -n 's/^ *# *include "\(.*\)".*/\1/p' "$1" | grep -vx config.h
-}
-for file in $sources; do
+# Every file, and a header of the project that it includes.
+while read -r file header; do
     room=${file#*/}
     room=${room%%/*}
-    for header in $(includes "$file"); do
-        theirs=${header%%/*}
-        case $file,$header in
-        cuda/device/sp_cuda.h,emulator/hostcuda.h) ;; # where kernels run on the CPU
-        cuda/*,cuda/*) [ -f "$header" ] || complain "$file: $header is not there" ;;
-        cuda/*)
-            case $cuda_sees in
-            *" $theirs "*) ;;
-            *) complain "$file includes $header: not a room that kernels see" ;;
-            esac
-            ;;
-        # spbench counts what the kernels do, without a device.
-        src/bench/*,cuda/conv/cuda_count.h | src/bench/*,cuda/plan/cuda_map_host.h) ;;
-        src/bench/*,vox/*) complain "$file includes $header of the other program" ;;
-        *)
-            if [ ! -f "src/$header" ]; then
-                complain "$file: src/$header is not there"
-            elif [ "$(place "$theirs")" -gt "$(place "$room")" ]; then
-                complain "$file includes $header of a later room"
-            fi
-            ;;
+    theirs=${header%%/*}
+    case $file,$header in
+    cuda/device/sp_cuda.h,emulator/hostcuda.h) ;; # where kernels run on the CPU
+    cuda/*,cuda/*) [ -f "$header" ] || complain "$file: $header is not there" ;;
+    cuda/*)
+        case $cuda_sees in
+        *" $theirs "*) ;;
+        *) complain "$file includes $header: not a room that kernels see" ;;
         esac
-    done
-done
-
+        ;;
+    # spbench counts what the kernels do, without a device.
+    src/bench/*,cuda/conv/cuda_count.h | src/bench/*,cuda/plan/cuda_map_host.h) ;;
+    src/bench/*,vox/*) complain "$file includes $header of the other program" ;;
+    *)
+        if [ ! -f "src/$header" ]; then
+            complain "$file: src/$header is not there"
+        elif eval "[ \${at_$theirs-99} -gt \${at_$room-0} ]"; then
+            complain "$file includes $header of a later room"
+        fi
+        ;;
+    esac
+done <<END
+$(grep -H '^ *# *include "' $sources | sed -n 's/^\([^:]*\):.*include "\(.*\)".*/\1 \2/p' |
+    grep -v ' config\.h$')
+END
 # owner HEADER PATTERN...: only files of these names include the header, and one does.
 owner() {
     header=$1

@@ -174,26 +174,37 @@ static sp_status write_bare_attributes(sp_h5 *file, int64_t n_classes)
     return sp_h5_attr_write_texts(file, "/", "feature_names", BARE_COLUMNS, columns);
 }
 
-/* Adds /features [dim[0], dim[1]] to a file, in chunks of 100 rows. */
-static sp_status add_chunked(const char *path, const int64_t dim[2],
-                             const float *features)
+/* Adds an array as sp_h5 writes none: in compressed chunks, or of five dimensions. */
+static sp_status add_array(const char *path, const char *name, int rank,
+                           const hsize_t *dim, const hsize_t *chunk, const float *data,
+                           bool is_summed)
 {
-    const hsize_t all[2] = {(hsize_t)dim[0], (hsize_t)dim[1]}, chunk[2] = {100, all[1]};
     const hid_t file = H5Fopen(path, H5F_ACC_RDWR, H5P_DEFAULT);
-    const hid_t space = H5Screate_simple(2, all, NULL);
+    const hid_t space = H5Screate_simple(rank, dim, NULL), one = H5Screate(H5S_SCALAR);
     const hid_t layout = H5Pcreate(H5P_DATASET_CREATE);
-    hid_t set;
+    uint32_t crc;
+    bool is_good;
 
-    H5Pset_chunk(layout, 2, chunk);
-    H5Pset_deflate(layout, 4);
-    set = H5Dcreate2(file, "features", H5T_IEEE_F32LE, space, H5P_DEFAULT, layout,
-                     H5P_DEFAULT);
-    const bool is_bad =
-        H5Dwrite(set, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, features) < 0;
+    if (chunk) {
+        H5Pset_chunk(layout, rank, chunk);
+        H5Pset_deflate(layout, 4);
+    }
+    const hid_t set =
+        H5Dcreate2(file, name, H5T_IEEE_F32LE, space, H5P_DEFAULT, layout, H5P_DEFAULT);
+    is_good = H5Dwrite(set, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) >= 0;
+    crc =
+        sp_crc32c(0, data, (size_t)H5Sget_simple_extent_npoints(space) * sizeof *data);
+    if (is_summed) {
+        const hid_t attr =
+            H5Acreate2(set, "crc32c", H5T_NATIVE_UINT32, one, H5P_DEFAULT, H5P_DEFAULT);
+        is_good = H5Awrite(attr, H5T_NATIVE_UINT32, &crc) >= 0 && is_good;
+        H5Aclose(attr);
+    }
     H5Dclose(set);
     H5Pclose(layout);
+    H5Sclose(one);
     H5Sclose(space);
-    return H5Fclose(file) < 0 || is_bad ? SP_FAIL(SP_EIO, "%s: chunks", path) : SP_OK;
+    return H5Fclose(file) >= 0 && is_good ? SP_OK : SP_FAIL(SP_EIO, "%s", path);
 }
 
 static sp_status make_bare(const char *kind, const char *path)
@@ -226,7 +237,8 @@ static sp_status make_bare(const char *kind, const char *path)
     dim[1] = BARE_COLUMNS;
     if (strcmp(kind, "bare-chunked") == 0) {
         SP_TRY(sp_h5_close(file));
-        return add_chunked(path, dim, features);
+        return add_array(path, "features", 2, (hsize_t[]){(hsize_t)n, BARE_COLUMNS},
+                         (hsize_t[]){100, BARE_COLUMNS}, features, false);
     }
     SP_TRY(sp_h5_write(file, "/features", SP_H5_F32, 2, dim, features));
     return sp_h5_close(file);
@@ -288,62 +300,12 @@ static sp_status print_codes(const char *path)
     return sp_h5_close(file);
 }
 
-/* ---- files of weights ---- */
+/* ---- files of weights, crafted checkpoints ---- */
 
+/* Copies an array; `change` is "", "less", "one", "unsummed" or the last element's value.
+ * A checkpoint's arrays have checksums. */
 static sp_status copy_array(sp_h5 *from, sp_h5 *to, const char *name,
-                            const char *change)
-{
-    sp_h5_shape shape;
-    int64_t n = 1;
-    float *data;
-    sp_status rc;
-
-    SP_TRY(sp_h5_shape_of(from, name, &shape));
-    for (int i = 0; i < shape.rank; i++)
-        n *= shape.dim[i];
-    data = calloc((size_t)n + 1, sizeof *data);
-    rc = sp_h5_read(from, name, SP_H5_F32, shape.rank, shape.dim, data);
-    if (strcmp(change, "less") == 0)
-        shape.dim[0]--;
-    if (strcmp(change, "one") == 0) {
-        memmove(shape.dim + 1, shape.dim, (size_t)shape.rank++ * sizeof *shape.dim);
-        shape.dim[0] = 1;
-    }
-    if (strcmp(change, "nan") == 0)
-        data[n - 1] = NAN;
-    if (rc == SP_OK)
-        rc = sp_h5_write(to, name, SP_H5_F32, shape.rank, shape.dim, data);
-    free(data);
-    return rc;
-}
-
-/* Writes weights as a dozen lines of h5py would: no attributes, no checksums. */
-static sp_status write_weights(int argc, char **argv)
-{
-    const char *left_out = argc > 4 ? argv[4] : "", *changed = argc > 5 ? argv[5] : "";
-    const char *change = argc > 6 ? argv[6] : "less";
-    sp_h5 *from, *to;
-    char **names;
-    int n;
-
-    SP_TRY(sp_h5_open(&from, argv[2]));
-    SP_TRY(sp_h5_create(&to, argv[3]));
-    SP_TRY(sp_h5_list(from, "/", &names, &n));
-    for (int i = 0; i < n; i++)
-        if ((strncmp(names[i], "/params", 7) == 0 ||
-             strncmp(names[i], "/buffers", 8) == 0) &&
-            strcmp(names[i], left_out) != 0)
-            SP_TRY(copy_array(from, to, names[i],
-                              strcmp(names[i], changed) == 0 ? change : ""));
-    sp_h5_list_free(names, n);
-    sp_h5_close(from);
-    return sp_h5_close(to);
-}
-
-/* ---- crafted checkpoints ---- */
-
-static sp_status copy_whole(sp_h5 *from, sp_h5 *to, const char *name,
-                            const char *changed, const char *value)
+                            const char *change, bool is_checkpoint)
 {
     sp_h5_shape shape;
     size_t bytes;
@@ -357,17 +319,58 @@ static sp_status copy_whole(sp_h5 *from, sp_h5 *to, const char *name,
         bytes *= (size_t)shape.dim[i];
     data = calloc(bytes + 8, 1);
     rc = sp_h5_read(from, name, shape.type, shape.rank, shape.dim, data);
-    if (strcmp(name, changed) == 0 && shape.type.size == 8)
-        ((double *)data)[bytes / 8 - 1] = atof(value);
-    if (strcmp(name, changed) == 0 && shape.type.size == 4)
-        ((float *)data)[bytes / 4 - 1] = (float)atof(value);
+    if (strcmp(change, "less") == 0) {
+        shape.dim[0]--;
+    } else if (strcmp(change, "one") == 0) {
+        memmove(shape.dim + 1, shape.dim, (size_t)shape.rank++ * sizeof *shape.dim);
+        shape.dim[0] = 1;
+    } else if (strcmp(change, "unsummed") == 0) {
+        is_checkpoint = false;
+    } else if (*change && shape.type.size == 8) {
+        ((double *)data)[bytes / 8 - 1] = atof(change);
+    } else if (*change && shape.type.size == 4) {
+        ((float *)data)[bytes / 4 - 1] = (float)atof(change);
+    }
     crc = sp_crc32c(0, data, bytes);
     if (rc == SP_OK)
         rc = sp_h5_write(to, name, shape.type, shape.rank, shape.dim, data);
-    if (rc == SP_OK && (strcmp(name, changed) != 0 || strcmp(value, "unsummed") != 0))
+    if (rc == SP_OK && is_checkpoint)
         rc = sp_h5_attr_write(to, name, "crc32c", SP_H5_U32, -1, &crc);
     free(data);
     return rc;
+}
+
+/* Copies the arrays of a file but the one that is left out, and changes one. Closes both. */
+static sp_status copy_arrays(const char *path, sp_h5 *to, bool is_checkpoint,
+                             const char *left_out, const char *changed,
+                             const char *change)
+{
+    sp_h5 *from;
+    char **names;
+    int n;
+
+    SP_TRY(sp_h5_open(&from, path));
+    SP_TRY(sp_h5_list(from, "/", &names, &n));
+    for (int i = 0; i < n; i++)
+        if ((is_checkpoint || strncmp(names[i], "/params", 7) == 0 ||
+             strncmp(names[i], "/buffers", 8) == 0) &&
+            strcmp(names[i], left_out) != 0)
+            SP_TRY(copy_array(from, to, names[i],
+                              strcmp(names[i], changed) == 0 ? change : "",
+                              is_checkpoint));
+    sp_h5_list_free(names, n);
+    sp_h5_close(from);
+    return sp_h5_close(to);
+}
+
+/* Writes weights as a dozen lines of h5py would: no attributes, no checksums. */
+static sp_status write_weights(int argc, char **argv)
+{
+    sp_h5 *to;
+
+    SP_TRY(sp_h5_create(&to, argv[3]));
+    return copy_arrays(argv[2], to, false, argc > 4 ? argv[4] : "",
+                       argc > 5 ? argv[5] : "", argc > 6 ? argv[6] : "less");
 }
 
 /* Finds the field of the state that NAME names; "deck" gets VALUE as one more line. */
@@ -414,55 +417,27 @@ static void change_classes(sp_normalization *norm, int n)
             abort();
 }
 
-/* sp_h5 writes no dataset of five dimensions, so HDF5 is called here. */
-static sp_status add_rank5(const char *path)
-{
-    const hsize_t dim[] = {1, 1, 1, 1, 2};
-    const float data[2] = {1, 2};
-    const uint32_t crc = sp_crc32c(0, data, sizeof data);
-    hid_t file = H5Fopen(path, H5F_ACC_RDWR, H5P_DEFAULT);
-    hid_t space = H5Screate_simple(5, dim, NULL), one = H5Screate(H5S_SCALAR);
-    hid_t set = H5Dcreate2(file, "/extra", H5T_NATIVE_FLOAT, space, H5P_DEFAULT,
-                           H5P_DEFAULT, H5P_DEFAULT);
-    hid_t attr =
-        H5Acreate2(set, "crc32c", H5T_NATIVE_UINT32, one, H5P_DEFAULT, H5P_DEFAULT);
-    bool is_good =
-        H5Dwrite(set, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) >= 0 &&
-        H5Awrite(attr, H5T_NATIVE_UINT32, &crc) >= 0;
-
-    H5Aclose(attr);
-    H5Dclose(set);
-    H5Sclose(one);
-    H5Sclose(space);
-    return H5Fclose(file) >= 0 && is_good ? SP_OK : SP_FAIL(SP_EIO, "%s", path);
-}
-
 /* All checksums are right, so the numbers alone cause a refusal. */
 static sp_status craft(char **argv)
 {
+    static const hsize_t rank5[] = {1, 1, 1, 1, 2};
     const char *name = argv[4], *value = argv[5];
     sp_checkpoint_state state;
     sp_normalization norm;
-    sp_h5 *from, *to;
-    char **names;
-    int n;
+    sp_h5 *to;
 
     SP_TRY(sp_checkpoint_read_state(argv[2], &state, &norm));
     change_state(&state, name, value);
     if (strcmp(name, "classes") == 0)
         change_classes(&norm, atoi(value));
-    SP_TRY(sp_h5_open(&from, argv[2]));
     SP_TRY(sp_h5_create(&to, argv[3]));
     SP_TRY(sp_checkpoint_write_root(to, &state, &norm));
-    SP_TRY(sp_h5_list(from, "/", &names, &n));
-    for (int i = 0; i < n; i++)
-        SP_TRY(copy_whole(from, to, names[i], name, value));
-    sp_h5_list_free(names, n);
+    SP_TRY(copy_arrays(argv[2], to, true, "", name, value));
     sp_normalization_destroy(&norm);
     sp_checkpoint_state_destroy(&state);
-    sp_h5_close(from);
-    SP_TRY(sp_h5_close(to));
-    return strcmp(name, "rank5") == 0 ? add_rank5(argv[3]) : SP_OK;
+    return strcmp(name, "rank5") == 0
+               ? add_array(argv[3], "/extra", 5, rank5, NULL, (float[]){1, 2}, true)
+               : SP_OK;
 }
 
 /* ---- predictions ---- */

@@ -18,6 +18,16 @@ for dir in $("$pkg" --variable=pc_path pkg-config | tr : ' '); do
         [ ! -f "$file" ] || [ -e "$work/all/${file##*/}" ] || ln -s "$file" "$work/all/"
     done
 done
+# Of the compilers that is known which the build has found out, of libraries nothing. C++ is
+# asked for no package.
+sed -n '/^## Cache variables/,/^## Output variables/s/^\(a[cm]_cv_.*\)/\1/p' \
+    "${SP_BUILDDIR:-.}/config.log" | grep -v '_cv_\(env\|search\|path\)_' >"$work/known" || :
+export CXX=no CLANGXX=no
+# configure ARGUMENTS...: here, without CUDA.
+configure() {
+    cp "$work/known" cache
+    CFLAGS=${flags--O0} "$work/tree/configure" --cache-file=cache --without-cuda "$@"
+}
 if [ ! -e "$work/all/mpich.pc" ] || [ ! -e "$work/all/hdf5-mpich.pc" ]; then
     exit 77 # the packages have other names with another MPI
 fi
@@ -28,8 +38,8 @@ without() {
     cp -R -P "$work/all" "$work/pc"
     mkdir "$work/build"
     for name; do rm "$work/pc/$name.pc"; done
-    if (cd "$work/build" && env -u PKG_CONFIG_PATH PKG_CONFIG_LIBDIR="$work/pc" CFLAGS=-O0 \
-        "$work/tree/configure" --without-cuda --with-mpi=mpich >"$work/out" 2>"$work/err"); then
+    if (cd "$work/build" && unset PKG_CONFIG_PATH && export PKG_CONFIG_LIBDIR="$work/pc" &&
+        configure --with-mpi=mpich >"$work/out" 2>"$work/err"); then
         echo "configure went through without $*"
     fi
     sed -n 's/^missing: \([^ ]*\) (pkg-config \([^)]*\)): ..*/\1 \2/p' "$work/err" | sort
@@ -60,8 +70,7 @@ expect "$(without zlib)" "zlib1g-dev zlib"
 expect "$(CC=gcc && export CC && without zlib)" "zlib1g-dev zlib"
 # A folder that has no parallel HDF5 is named.
 mkdir "$work/given"
-(cd "$work/given" && CFLAGS=-O0 "$work/tree/configure" --without-cuda \
-    --with-hdf5="$work/given" >out 2>err) && echo "an empty folder is HDF5" && exit 1
+(cd "$work/given" && configure --with-hdf5="$work/given" >out 2>err) && echo "an empty folder is HDF5" && exit 1
 grep -q -e "--with-hdf5=$work/given has no parallel HDF5" "$work/given/err"
 # Its libraries may lie in lib or in lib64.
 for lib in lib lib64; do
@@ -73,8 +82,8 @@ for lib in lib lib64; do
         -L*hdf5*) ln -s "${flag#-L}" "$work/given/$lib" ;;
         esac
     done
-    (cd "$work/given" && CFLAGS='-O0 -Werror -flto' "$work/tree/configure" --without-cuda \
-        --no-create --with-hdf5="$work/given" >out 2>err) || { cat "$work/given/err" && exit 1; }
+    (cd "$work/given" && flags="-O0 -Werror -flto" &&
+        configure --no-create --with-hdf5="$work/given" >out 2>err) || { cat "$work/given/err" && exit 1; }
     # A search for libm would find none with -Werror.
     grep -q "^LIBS='.*-lm" "$work/given/config.log" || { echo "not linked with libm" && exit 1; }
     # gcc links no objects of -flto where -fno-lto stands too.

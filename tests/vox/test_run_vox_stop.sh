@@ -11,11 +11,9 @@ mkdir made
 # stopped FAULT RANKS WHAT ARGUMENTS...
 stopped() {
     ls -l --full-time made >before
-    export SP_TEST_FAULT="term@$1"
-    ranks=$2
+    fault=$1 ranks=$2
     shift 2
-    run "$ranks" 75 "$@"
-    unset SP_TEST_FAULT
+    SP_TEST_FAULT=term@$fault run "$ranks" 75 "$@"
     says err '^fault: term at '
     test "$(grep -c '^stopped by signal 15, and nothing was written: run the same command again$' out)" = 1 ||
         fail "$*: no line, or several"
