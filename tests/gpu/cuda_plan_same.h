@@ -8,12 +8,11 @@
 static inline void same_data(sp_backend *be, const char *what, int at,
                              const void *device, const void *host, size_t bytes)
 {
-    char *got = malloc(bytes + 1);
+    char *got = test_alloc(bytes);
 
     OK(be->ops->download(be, got, device, bytes));
     if (bytes && memcmp(got, host, bytes))
         fail_msg("%s %d differs from the host's", what, at);
-    free(got);
 }
 
 static inline void same_levels(sp_backend *be, const sp_plan *got, const sp_plan *want)

@@ -100,7 +100,7 @@ static void same_gradients(const char *layers, const sp_graph *graph, twin *t,
                            const float *want)
 {
     const size_t bytes = (size_t)graph->n_floats * sizeof(float);
-    float *got = malloc(bytes);
+    float *got = test_alloc(bytes);
     double most = 0, error = 0;
 
     OK(t->backend.ops->download(&t->backend, got, t->buckets.grad, bytes));
@@ -113,7 +113,6 @@ static void same_gradients(const char *layers, const sp_graph *graph, twin *t,
     }
     if (!(error <= 1e-4 * most))
         fail_msg("gradient: error %g, largest %g in %s", error, most, layers);
-    free(got);
 }
 
 /* Compares the logits of an evaluation, too, with the statistics that the step left. */
@@ -124,12 +123,11 @@ static void same_logits(net_case *c, twin *t)
     OK(sp_net_forward(&c->net, &c->batch, false, &want));
     OK(sp_net_forward(&t->net, &t->batch, false, &device));
     got = device;
-    got.data = malloc(cu_bytes(got));
+    got.data = test_alloc(cu_bytes(got));
     OK(t->backend.ops->download(&t->backend, got.data, device.data,
                                 cu_bytes(got) - sizeof(float)));
     if (!(fx_error(got, want) <= 1e-4))
         fail_msg("logits: error %g", fx_error(got, want));
-    free(got.data);
 }
 
 /* The same step on the reference or the CPU and on the device. */
@@ -192,7 +190,7 @@ TEST(frozen_layers_too)
 static double gradient_error(const sp_graph *graph, twin *t, const float *want)
 {
     const size_t bytes = (size_t)graph->n_floats * sizeof(float);
-    float *got = malloc(bytes);
+    float *got = test_alloc(bytes);
     double error = 0, length = 0;
 
     OK(t->backend.ops->download(&t->backend, got, t->buckets.grad, bytes));
@@ -200,7 +198,6 @@ static double gradient_error(const sp_graph *graph, twin *t, const float *want)
         error += ((double)got[i] - want[i]) * ((double)got[i] - want[i]);
         length += (double)want[i] * want[i];
     }
-    free(got);
     return sqrt(error / length);
 }
 
@@ -269,7 +266,6 @@ static bool is_smooth(const char *layers)
     dense_loss(d, param, c.net.running, true, NULL);
     kink = dense_kink(d);
     dense_close(d);
-    free(param);
     case_close(&c);
     return kink > 1e-5;
 }
@@ -281,7 +277,7 @@ static bool is_smooth(const char *layers)
 TEST(random_networks)
 {
     const char *const runs = getenv("RUNS"), *const seed = getenv("SEED");
-    rnd_case *draws = malloc(sizeof *draws);
+    rnd_case *draws = test_alloc(sizeof *draws);
 
     for (int i = 0; i < (runs ? atoi(runs) : cu_is_watched() ? 3 : 12); i++) {
         deviation seen = {0};
@@ -297,7 +293,6 @@ TEST(random_networks)
             print_message("%d: bf16: loss %.2g, gradient %.2g\n", i, seen.loss,
                           seen.gradient);
     }
-    free(draws);
 }
 
 /* Within a step the host waits once, at its end. */
@@ -373,5 +368,5 @@ TEST(five_steps)
 KERNEL_TEST(test_cuda_net)
 {
     sp_comm_open_self(&comm);
-    return cmocka_run_group_tests(own_tests, NULL, NULL);
+    return run_group(own_tests, n_own_tests, NULL);
 }

@@ -103,7 +103,6 @@ TEST(families)
 
     for (int i = 0; i < 3; i++)
         check(&spec[i], &b);
-    free(b.coords);
 }
 
 TEST(every_kernel_and_stride)
@@ -113,7 +112,6 @@ TEST(every_kernel_and_stride)
 
     check_in_turn(&searched, &b);
     check(&found, &b);
-    free(b.coords);
 }
 
 TEST(every_number_of_voxels)
@@ -125,7 +123,6 @@ TEST(every_number_of_voxels)
         batch b = {0};
         add_surface(&b, n[i], 5, -9, 3);
         n[i] == 2000 ? check(&spec, &b) : check_in_turn(&spec, &b);
-        free(b.coords);
     }
 }
 
@@ -145,7 +142,6 @@ TEST(order_of_several_windows)
     OK(sp_cpu_plan_build(NULL, &spec, b.coords, b.row, b.n_samples, &host_arena,
                          &want));
     check_in_order(&spec, &b, &want, 1);
-    free(b.coords);
 }
 
 TEST(dense_block_fills_every_offset)
@@ -158,7 +154,6 @@ TEST(dense_block_fills_every_offset)
         c[i][0] = i % 7 - 3, c[i][1] = i / 7 % 7 - 9, c[i][2] = 4 - i / 49;
     batch_add(&b, c[0], 343);
     check_in_turn(&spec, &b);
-    free(b.coords);
 }
 
 /* The batch has no samples, empty ones, one voxel, or levels that shrink to one cell
@@ -187,9 +182,6 @@ TEST(nothing_and_deep_nets)
     check_in_turn(&deep, &single);
     check(&deep, &small);
     check_in_turn(&deep, &empty);
-    free(empty.coords);
-    free(single.coords);
-    free(small.coords);
 }
 
 /* Keys of 60 bits with 40 samples do not fit into one word. Corners stand on every
@@ -211,8 +203,6 @@ TEST(whole_range)
     check_in_turn(&spec[1], &b);
     check_in_turn(&spec[0], &many);
     check(&spec[1], &many);
-    free(b.coords);
-    free(many.coords);
 }
 
 /* ---- operations and waits ---- */
@@ -259,7 +249,6 @@ TEST(few_operations_and_waits)
     }
     be.ops->arena_destroy(&arena);
     cu_close(&be);
-    free(b.coords);
 }
 
 /* ---- refusals ---- */
@@ -299,8 +288,6 @@ TEST(bad_coordinates_are_named)
     batch_add(&outside, again, 2);
     batch_add(&outside, far, 2);
     refused_alike(&outside);
-    free(duplicate.coords);
-    free(outside.coords);
 }
 
 TEST(full_arena_is_an_error)
@@ -317,7 +304,6 @@ TEST(full_arena_is_an_error)
                      SP_EMEM);
     be.ops->arena_destroy(&arena);
     cu_close(&be);
-    free(b.coords);
 }
 
 /* ---- two threads, two streams ---- */
@@ -399,7 +385,6 @@ static void pass_and_use(uint64_t seed, const batch *b)
         for (int64_t k = 0; k < n * C; k++)
             assert_true(host.data[k] == (float)i);
     }
-    free(host.data);
     be.ops->arena_destroy(&arena);
     cu_close(&be);
 }
@@ -411,24 +396,14 @@ TEST(streams_wait_for_what_they_use)
     add_surface(&b, 60, 0, 0, 0);
     for (uint64_t seed = 1; seed < 5; seed++)
         pass_and_use(seed, &b);
-    free(b.coords);
 }
 
-static int open_host(void **state)
+static void open_host(void)
 {
-    (void)state;
     OK(sp_arena_create(&host_arena, 0, "host"));
-    return 0;
-}
-
-static int close_host(void **state)
-{
-    (void)state;
-    sp_arena_destroy(&host_arena);
-    return 0;
 }
 
 KERNEL_TEST(test_cuda_plan)
 {
-    return cmocka_run_group_tests(own_tests, open_host, close_host);
+    return run_group(own_tests, n_own_tests, open_host);
 }

@@ -51,7 +51,7 @@ static sp_status read_coords(const char *path, int32_t **coords, int32_t row[])
 
     SP_TRY(sp_dataset_open(&set, &patterns, NULL));
     SP_TRY(sp_sample_read(&set, 0, &request, &sample));
-    *coords = malloc((size_t)sample.n * 12 * N_SAMPLES + 1);
+    *coords = test_alloc((size_t)sample.n * 12 * N_SAMPLES);
     row[0] = 0;
     for (int b = 0; b < N_SAMPLES; b++) {
         memcpy(*coords + 3 * (size_t)row[b], sample.coords, (size_t)sample.n * 12);
@@ -101,7 +101,6 @@ TEST(scan_is_planned_as_on_the_host)
     }
     be.ops->arena_destroy(&device);
     sp_arena_destroy(&host);
-    free(coords);
     cu_close(&be);
 }
 
@@ -112,5 +111,5 @@ KERNEL_TEST(test_cuda_plan_data)
         printf("SKIPPED: SP_BENCH_DATA names no shard\n");
         return 77;
     }
-    return cmocka_run_group_tests(own_tests, NULL, NULL);
+    return run_group(own_tests, n_own_tests, NULL);
 }

@@ -250,7 +250,7 @@ KERNEL_TEST(test_peer_memory)
     if (strstr(argv[0], "np4"))
         setenv("SP_RANKS_PER_NODE", "2", 0);
     OK(sp_comm_open(&comm, &argc, &argv));
-    n_failed = cmocka_run_group_tests(own_tests, NULL, NULL);
+    n_failed = run_group(own_tests, n_own_tests, NULL);
     sp_comm_close(&comm);
     return n_failed;
 }

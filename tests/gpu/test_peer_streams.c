@@ -26,7 +26,7 @@ TEST(sums_have_the_bits_of_their_order)
         for (int l = 0; l < 4; l++) {
             const int n = length[l];
             sp_backend be = cu_open(ranks + l);
-            double *data = malloc((size_t)ranks * SUMS * (size_t)n * sizeof *data);
+            double *data = test_alloc((size_t)ranks * SUMS * (size_t)n * sizeof *data);
             int lost;
 
             for (int r = 0; r < ranks; r++)
@@ -51,7 +51,6 @@ TEST(sums_have_the_bits_of_their_order)
                                      "%.17g, by rank it is %.17g",
                                      ranks, r, k, n, i, *got, sum);
                     }
-            free(data);
             cu_close(&be);
         }
 }
@@ -69,7 +68,4 @@ TEST(all_streams_end_where_a_rank_is_absent)
     cu_close(&be);
 }
 
-KERNEL_TEST(test_peer_streams)
-{
-    return cmocka_run_group_tests(own_tests, NULL, NULL);
-}
+KERNEL_TESTS(test_peer_streams)

@@ -168,7 +168,7 @@ static void sum_posted(stand *s, float *host, int64_t n, int round)
 
 static void posts_are_summed(int want)
 {
-    float *host = malloc(MANY * sizeof *host);
+    float *host = test_alloc(MANY * sizeof *host);
     stand s;
 
     for (int is_lazy = 0; is_lazy < 2; is_lazy++) {
@@ -179,7 +179,6 @@ static void posts_are_summed(int want)
         tear_down(&s);
     }
     hc_set_order(1, false);
-    free(host);
 }
 
 TEST(on_the_host)
@@ -313,7 +312,7 @@ KERNEL_TEST(test_transport)
     name_library();
     setenv("SP_RANKS_PER_NODE", "2", 0);
     OK(sp_comm_open(&comm, &argc, &argv));
-    n_failed = cmocka_run_group_tests(own_tests, NULL, NULL);
+    n_failed = run_group(own_tests, n_own_tests, NULL);
     sp_comm_close(&comm);
     return n_failed;
 }

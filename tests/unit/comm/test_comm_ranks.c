@@ -446,7 +446,7 @@ int main(int argc, char **argv)
         return 1;
     if (has_nodes && (comm.n_nodes != 2 || comm.local_size != (comm.rank < 3 ? 3 : 1)))
         return 1;
-    n_failed = run_all_tests(NULL, NULL);
+    n_failed = run_all_tests();
     sp_comm_close(&comm);
     return n_failed;
 }

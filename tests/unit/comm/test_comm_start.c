@@ -170,5 +170,5 @@ int main(int argc, char **argv)
         return act(argv[1], argc, argv);
     if (readlink("/proc/self/exe", own_path, sizeof own_path - 1) < 0)
         return 1;
-    return run_all_tests(NULL, NULL);
+    return run_all_tests();
 }

@@ -17,19 +17,9 @@ enum { SIZE = 4, RANK = 2 };
 static int listener[SP_LINK_ADDRESSES];
 static sp_link_address address;
 
-static int open_door(void **state)
+BEFORE_ALL(open_door)
 {
-    (void)state;
     OK(sp_link_listen(listener, &address, "here", NULL, 0));
-    return 0;
-}
-
-static int close_door(void **state)
-{
-    (void)state;
-    for (uint32_t i = 0; i < address.n; i++)
-        close(listener[i]);
-    return 0;
 }
 
 static void await(int fd)
@@ -295,4 +285,3 @@ TEST(one_rank_has_no_port)
     sp_watchdog_stop(watchdog, SP_OK);
     sp_run_close(&run);
 }
-AROUND_ALL(open_door, close_door)

@@ -454,17 +454,11 @@ TEST(the_thread_that_shall_plans)
     assert_int_equal(pthread_equal(planning, pthread_self()) != 0, is_filled_by_caller);
 }
 
-static int by_caller(void **state)
-{
-    (void)state;
-    is_filled_by_caller = true;
-    return 0;
-}
-
 /* All tests run by both of the threads that may fill slots. */
 int main(void)
 {
-    const int n_failed = run_all_tests(NULL, NULL);
+    const int n_failed = run_all_tests();
 
-    return n_failed + run_all_tests(by_caller, NULL);
+    is_filled_by_caller = true;
+    return n_failed + run_all_tests();
 }

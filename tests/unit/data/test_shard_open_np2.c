@@ -103,10 +103,3 @@ TEST(a_child_killed_from_outside_blames_no_file)
         "together-b.h5: the process that reads its headers was killed from outside");
     unsetenv("SP_H5_CHILD_KILL");
 }
-
-static int remove_files(void **state)
-{
-    (void)state;
-    return comm.rank ? 0 : unlink("together-a.h5") + unlink("together-b.h5");
-}
-AROUND_ALL(NULL, remove_files)

@@ -5,7 +5,6 @@
 
 #include <pthread.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include "data/sp_voxel.h"
 #include "fixtures/allocations.h"
@@ -24,11 +23,10 @@ static fixture fixture_of(int shard)
                      .seed = (uint64_t)shard};
 }
 
-static int setup(void **state)
+BEFORE_ALL(write_shards)
 {
     char path[64];
 
-    (void)state;
     for (int i = 0; i < SHARDS; i++) {
         fixture f = fixture_of(i);
 
@@ -37,16 +35,6 @@ static int setup(void **state)
     }
     OK(fixture_open(&set, "many-???.h5"));
     assert_int_equal(set.n_samples, SHARDS * SAMPLES);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    for (int i = 0; i < set.n_shards; i++)
-        unlink(set.shard[i].path);
-    sp_dataset_close(&set);
-    return 0;
 }
 
 static bool is_as_written(const sp_sample *got, int64_t sample)
@@ -152,4 +140,3 @@ TEST(later_passes_allocate_nothing)
     sp_arena_destroy(&arena);
     sp_sample_destroy(&got);
 }
-AROUND_ALL(setup, teardown)

@@ -76,13 +76,11 @@ static void refused(int number, const char *text, size_t n)
 static void refused_many(int number, const char *part, size_t times)
 {
     size_t n = strlen(part);
-    char *text = malloc(n * times + 1);
+    char *text = test_alloc(n * times);
 
-    assert_non_null(text);
     for (size_t i = 0; i < times; i++)
         memcpy(text + i * n, part, n);
     refused(number, text, n * times);
-    free(text);
 }
 
 TEST(hostile_decks)
@@ -96,7 +94,6 @@ TEST(hostile_decks)
     refused(7, "train : { lr\0 = 1; };", 20);
     assert_int_equal(mkfifo("mutant.fifo", 0600), 0);
     refused(8, "@include \"mutant.fifo\"\n", 23); /* no process writes to it */
-    unlink("mutant.fifo");
     unlink(path);
     assert_int_equal(mkfifo(path, 0600), 0);
     assert_false(use(9));
@@ -122,11 +119,10 @@ TEST(many_layers_are_read_in_seconds)
         assert_int_equal(use(100 + more), !more);
     }
     SAYS("net.layers has 10001 layers, at most 10000 are taken");
-    unlink(path);
 }
 
 int main(void)
 {
     signal(SIGALRM, say_hang);
-    return run_all_tests(NULL, NULL);
+    return run_all_tests();
 }

@@ -121,7 +121,6 @@ TEST(changed_answers_are_safe)
     }
     assert_true(n_good > MUTANTS / 10 && n_good < MUTANTS);
     close(fd);
-    unlink(path);
     free(wire.data);
     sp_h5_catalog_free(&good);
 }

@@ -305,7 +305,7 @@ int main(int argc, char **argv)
     int failed;
 
     open_ranks(&comm, argc, argv, "_np1");
-    failed = run_all_tests(NULL, NULL);
+    failed = run_all_tests();
     sp_comm_close(&comm);
     return failed;
 }

@@ -213,13 +213,10 @@ TEST(a_rank_out_of_step_is_found)
     be.ops->close(&be);
 }
 
-static int build(void **state)
+BEFORE_ALL(build)
 {
     char *overrides[] = {"net.family=dummy", "net.width=0.5"};
 
-    (void)state;
     OK(sp_config_parse(&config, "", "bucket", 2, overrides));
     OK(sp_graph_build(&graph, &config, 4, 5));
-    return 0;
 }
-AROUND_ALL(build, NULL)

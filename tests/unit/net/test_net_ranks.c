@@ -253,7 +253,7 @@ int main(int argc, char **argv)
         setenv("SP_RANKS_PER_NODE", "2", 1);
     OK(sp_comm_open(&comm, &argc, &argv));
     sp_comm_open_self(&self);
-    n_failed = run_all_tests(NULL, NULL);
+    n_failed = run_all_tests();
     sp_comm_close(&comm);
     return n_failed;
 }

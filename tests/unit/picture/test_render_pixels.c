@@ -24,21 +24,12 @@ static sp_colour palette[3];
 static sp_cloud cloud;
 static sp_canvas canvas;
 
-static int new_cloud(void **state)
+static void new_cloud(void)
 {
-    (void)state;
     palette[0] = red;
     palette[1] = green;
     cloud = (sp_cloud){0, xyz, colour, palette, 1, NULL};
     sp_canvas_destroy(&canvas);
-    return 0;
-}
-
-static int destroy(void **state)
-{
-    (void)state;
-    sp_canvas_destroy(&canvas);
-    return 0;
 }
 
 static void add(double x, double y, double z, int index)
@@ -86,7 +77,7 @@ static int count_hue(bool is_red)
     return n;
 }
 
-#define CLOUD_TEST(name) TEST_WITH(name, new_cloud, destroy)
+#define CLOUD_TEST(name) TEST_AFTER(new_cloud, name)
 
 CLOUD_TEST(cubes_fill_their_squares)
 {
@@ -105,7 +96,7 @@ CLOUD_TEST(cubes_fill_their_squares)
 CLOUD_TEST(the_upper_cube_hides_the_lower)
 {
     for (int order = 0; order < 2; order++) {
-        new_cloud(NULL);
+        new_cloud();
         add_floor();
         if (order)
             for (int i = 0; i < 16; i++)
@@ -136,7 +127,7 @@ CLOUD_TEST(the_oblique_view_is_from_the_south)
     int behind = 0, before = 0;
 
     for (int side = 0; side < 2; side++) {
-        new_cloud(NULL);
+        new_cloud();
         cloud.cell = 0.1;
         for (int i = 0; i < 1600; i++)
             add(0.1 * (i % 40), 0.1 * (i / 40), 0, 1);
@@ -166,7 +157,7 @@ CLOUD_TEST(the_sensor_sees_all_round)
     }
     assert_in_range(at[1], canvas.width / 2 - 3, canvas.width / 2 + 3);
     assert_in_range(at[2], 1, canvas.width / 3);
-    new_cloud(NULL);
+    new_cloud();
     for (int i = 0; i < 16; i++)
         add(100 + i % 4, 100 + i / 4, 0, 0);
     {

@@ -119,13 +119,10 @@ static void hold_lock(sp_run *run)
 
 FOLDER_TEST(a_dead_owner_does_not_block)
 {
-    char *text;
     sp_run run;
 
     in_killed_child(hold_lock);
-    text = content("lock");
-    assert_non_null(strstr(text, comm.host));
-    free(text);
+    assert_non_null(strstr(test_content(in("lock"), NULL), comm.host));
     OK(sp_run_open(&run, dir, &comm));
     sp_run_close(&run);
     assert_content("lock", "");
@@ -329,9 +326,8 @@ FOLDER_TEST(an_unwritable_folder_is_named)
     FAILS(sp_run_open(&run, "/proc/no-such/run", &comm), SP_EIO,
           "/proc/no-such/run: cannot make");
     sp_run_close(&run);
-    snprintf(dir, sizeof dir, "%s/file", test_folder());
-    OK(sp_file_replace(dir, "x", 1, 0));
-    assert_int_equal(sp_run_open(&run, dir, &comm), SP_EIO);
+    OK(sp_file_replace("file", "x", 1, 0));
+    assert_int_equal(sp_run_open(&run, "file", &comm), SP_EIO);
     sp_run_close(&run);
 }
 
@@ -351,12 +347,9 @@ FOLDER_TEST(the_next_start_says_who_was_lost)
     assert_non_null(strstr(words, "the run before this one was lost"));
     assert_non_null(strstr(words, "rank 0/1 host "));
     assert_non_null(strstr(words, "phase backward, epoch 3, step 41"));
-    free(words);
     OK(sp_run_status(&run, "done", SP_OK, 3, 41, NULL));
     sp_run_close(&run);
-    words = words_of_open(&run); /* only a lost run is reported */
-    assert_string_equal(words, "");
-    free(words);
+    assert_string_equal(words_of_open(&run), ""); /* only a lost run is reported */
     sp_run_close(&run);
 }
 

@@ -38,7 +38,7 @@ static void check_unit(const char *unit)
 {
     sp_scan *scan;
 
-    OK(sp_scan_open(&scan, test_path("u.las"), NULL));
+    OK(sp_scan_open(&scan, "u.las", NULL));
     assert_string_equal(sp_scan_format_name(scan), "LAS");
     if (!unit)
         assert_null(sp_scan_unit(scan));

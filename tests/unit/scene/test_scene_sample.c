@@ -43,12 +43,11 @@ static double share[SP_LANDSCAPE_CLASSES + 1],
     mean[SP_LANDSCAPE_CLASSES + 1][SP_SCENE_FEATURES];
 static double voxels;
 
-static int make_shares(void **state)
+BEFORE_ALL(make_shares)
 {
     sp_grid grid = {0};
     int c;
 
-    (void)state;
     for (int s = 0; s < SCENES; s++) {
         OK(sp_scene_make(&options, s, &grid));
         assert_in_range(grid.sample.n, 1500, 5000);
@@ -65,7 +64,6 @@ static int make_shares(void **state)
         for (int a = 0; a < SP_SCENE_FEATURES; a++)
             mean[c][a] /= share[c];
     sp_grid_destroy(&grid);
-    return 0;
 }
 
 TEST(classes_are_balanced)
@@ -123,4 +121,3 @@ TEST(options_are_checked)
     assert_int_equal(sp_scene_make(&o, 0, &grid), SP_EDATA);
     sp_grid_destroy(&grid);
 }
-AROUND_ALL(make_shares, NULL)

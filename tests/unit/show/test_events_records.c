@@ -12,23 +12,14 @@
 #include "fixtures/events_read.h"
 #include "show/sp_events.h"
 
-static char dir[64];
+static char dir[16];
 static event_list list;
 
-static int new_folder(void **state)
+static void new_folder(void)
 {
     static int number;
 
-    (void)state;
-    snprintf(dir, sizeof dir, "%s/%d", test_folder(), number++);
-    return 0;
-}
-
-static int free_list(void **state)
-{
-    (void)state;
-    events_free(&list);
-    return 0;
+    snprintf(dir, sizeof dir, "%d", number++);
 }
 
 static void read_all(void)
@@ -94,7 +85,7 @@ static const char *only_file(void)
     return path;
 }
 
-#define FOLDER_TEST(name) TEST_WITH(name, new_folder, free_list)
+#define FOLDER_TEST(name) TEST_AFTER(new_folder, name)
 
 FOLDER_TEST(scalars_are_read_back)
 {

@@ -71,7 +71,6 @@ static int64_t bytes_read(void)
 
 static vox_options options_for(char *input[1], const char *name)
 {
-    static char path[256];
     vox_options o = {.voxel_size = 0.5,
                      .block = BLOCK,
                      .overlap = OVERLAP,
@@ -81,8 +80,7 @@ static vox_options options_for(char *input[1], const char *name)
                      .input = input,
                      .is_quiet = true};
 
-    snprintf(path, sizeof path, "%s", test_path(name));
-    input[0] = path;
+    input[0] = (char *)(uintptr_t)name;
     o.feature[0] = (vox_feature){.name = "intensity", .divisor = 2};
     return o;
 }
@@ -269,7 +267,7 @@ TEST(scans_are_told_apart)
             xyz[N - 1][2] += 0.25;
         write_las("right.las", low, high);
         o.block = k == 2 ? 2 * BLOCK : BLOCK;
-        OK(vox_spill_write(&o, 0, test_path("spill"), codes, &piece, &n));
+        OK(vox_spill_write(&o, 0, "spill", codes, &piece, &n));
         crc[k] = piece[0].crc;
         assert_int_equal(piece[n - 1].crc, crc[k]);
         free(piece);
@@ -281,5 +279,5 @@ TEST(scans_are_told_apart)
 int main(void)
 {
     make_points();
-    return run_all_tests(NULL, NULL);
+    return run_all_tests();
 }
