@@ -51,6 +51,11 @@ void fuzz_shell(const char *format, ...)
     free(command);
 }
 
+void fuzz_must(sp_status rc)
+{
+    mutate_check(rc == SP_OK, sp_error_last()->message);
+}
+
 /* ---- faults ---- */
 
 void fuzz_fault(const char *format, ...)
@@ -199,6 +204,27 @@ static void check_children(void)
 void fuzz_size(uint64_t bytes)
 {
     slot->bytes += bytes;
+}
+
+void fuzz_put(const char *path, blob data)
+{
+    blob_write(path, data);
+    fuzz_size(data.n);
+}
+
+void fuzz_give(const char *path, blob data)
+{
+    fuzz_put(path, data);
+    free(data.at);
+}
+
+void fuzz_put_seed(const char *path, blob seed, bool is_damaged, uint64_t *rng)
+{
+    blob b = blob_copy(seed);
+
+    if (is_damaged)
+        mutate_bytes(&b, rng);
+    fuzz_give(path, b);
 }
 
 /* ---- commands ---- */

@@ -39,9 +39,8 @@ static blob all_keys(void)
     char *text;
     blob b;
 
-    mutate_check(sp_config_read(&config, NULL, 0, NULL) == SP_OK &&
-                     sp_config_to_text(&config, &text) == SP_OK,
-                 "defaults");
+    fuzz_must(sp_config_read(&config, NULL, 0, NULL));
+    fuzz_must(sp_config_to_text(&config, &text));
     b = blob_of_text(text);
     free(text);
     sp_config_destroy(&config);
@@ -73,9 +72,7 @@ static void make(uint64_t *rng)
         else
             mutate_words(&b, b.n, &words, rng);
     }
-    blob_write(path, b);
-    fuzz_size(b.n);
-    free(b.at);
+    fuzz_give(path, b);
 }
 
 /* The resolved deck of a valid one reads back to itself. */
@@ -131,8 +128,7 @@ static bool run_check(uint64_t *rng)
     static const sp_status allowed[] = {SP_EUSAGE, SP_EDATA, SP_EMEM, SP_OK};
 
     make(rng);
-    blob_write(SEED_SHARD, shard);
-    fuzz_size(shard.n);
+    fuzz_put(SEED_SHARD, shard);
     return fuzz_command(check, NULL, allowed) == 0;
 }
 

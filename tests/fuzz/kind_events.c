@@ -80,9 +80,7 @@ static bool run_events(uint64_t *rng)
         mutate_bytes(&b, rng);
     if (is_sealed)
         seal(&b);
-    blob_write(path, b);
-    fuzz_size(b.n);
-    free(b.at);
+    fuzz_give(path, b);
     rc = sp_events_cut(folder, step);
     wrong = events_read(folder, &list);
     if (rc == SP_OK && ((wrong && !is_sealed) || list.torn > 0))
