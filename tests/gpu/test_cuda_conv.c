@@ -308,10 +308,9 @@ TEST(form_changes_no_bit)
             for (int pad = 0; pad < 2; pad++) {
                 conv_case p = case_make(kind, (sp_precision)precision, 1, rows,
                                         channels[i / 2][0], channels[i / 2][1], pad);
-                sp_backend be = open_in(i, p.precision);
+                CLOSED_BY(cu_close) sp_backend be = open_in(i, p.precision);
 
                 all[pad] = bytes_of(&be, &p, i % 2, &n);
-                cu_close(&be);
             }
             assert_memory_equal(all[0], all[1], n);
         }
@@ -329,7 +328,7 @@ TEST(tiles_are_chosen_by_time)
     size_t n;
 
     for (int turn = 0; turn < 2; turn++) {
-        sp_backend be = case_open(turn, p.precision);
+        CLOSED_BY(cu_close) sp_backend be = case_open(turn, p.precision);
         int64_t before = 0, after = 0;
 
         OK(be.ops->memory_used(&be, &before));
@@ -338,7 +337,6 @@ TEST(tiles_are_chosen_by_time)
         OK(be.ops->memory_used(&be, &after));
         assert_int_equal(before, after);
         bytes[turn] = bytes_of(&be, &p, true, &n);
-        cu_close(&be);
     }
     assert_memory_equal(bytes[0], bytes[1], n);
 }
@@ -361,7 +359,7 @@ TEST(a_tile_that_is_none)
 TEST(packs_of_many)
 {
     enum { N = 120, W = 27 * 40 * 24 };
-    sp_backend be = case_open(1, SP_BF16);
+    CLOSED_BY(cu_close) sp_backend be = case_open(1, SP_BF16);
     float *w = fx_floats(W, 7);
     const float *d_w = cu_copy(&be, w, W * sizeof *w);
     size_t begin[N + 1] = {0}, bytes;
@@ -394,7 +392,6 @@ TEST(packs_of_many)
         OK(be.ops->download(&be, host[turn], device[turn], bytes));
     }
     assert_memory_equal(host[0], host[1], bytes);
-    cu_close(&be);
 }
 
 /* ---- wgmma ---- */
@@ -465,11 +462,10 @@ static void wgmma_equals_mma(void)
         sp_tensor y[3];
 
         for (int way = 0; way < 3; way++) {
-            sp_backend be = case_open(way, SP_BF16);
+            CLOSED_BY(cu_close) sp_backend be = case_open(way, SP_BF16);
             be.is_wgmma = way > 0;
             be.wgmma_columns = columns[way];
             y[way] = forward(&be, &p, 1, (variant){.has_bias = true, .has_sums = true});
-            cu_close(&be);
         }
         if (hc_wgmma_count)
             assert_true(fx_equal(y[0], y[1]));

@@ -41,7 +41,7 @@ static int count_any(const bool *has, const cuda_map *m, int from, int n,
 static void check_tiles(const conv_case *p, int n_samples, int rows)
 {
     cuda_row_tiles tiles;
-    cuda_map m;
+    CLOSED_BY(cuda_map_host_free) cuda_map m;
     bool *has;
 
     OK(cuda_map_host(&p->map, n_samples, &m));
@@ -61,7 +61,6 @@ static void check_tiles(const conv_case *p, int n_samples, int rows)
         assert_int_equal(tiles.quarters[t], quarters);
     }
     cuda_row_tiles_free(&tiles);
-    cuda_map_host_free(&m);
 }
 
 TEST(offsets_are_those_of_the_lists)
@@ -118,7 +117,7 @@ static void check_copies(int kind, sp_precision precision, int c_in, int c_out,
     cuda_work work = cuda_count_shape(&shape, emulated);
     sp_backend be = case_open(0, precision);
     cuda_row_tiles tiles;
-    cuda_map m;
+    CLOSED_BY(cuda_map_host_free) cuda_map m;
 
     be.is_wgmma = is_wgmma;
     OK(cuda_map_host(&p.map, 3, &m));
@@ -132,7 +131,6 @@ static void check_copies(int kind, sp_precision precision, int c_in, int c_out,
     assert_int_equal(copied(&be, &p, 3, true), (unsigned long)work.gathered);
     cu_close(&be);
     cuda_row_tiles_free(&tiles);
-    cuda_map_host_free(&m);
 }
 
 TEST(bytes_are_those_that_are_copied)

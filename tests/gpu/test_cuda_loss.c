@@ -220,7 +220,7 @@ TEST(arenas_grow_in_place)
 {
     if (hc_is_checked())
         skip();
-    sp_backend be = cu_open(0);
+    CLOSED_BY(cu_close) sp_backend be = cu_open(0);
     sp_arena arena, all;
     char *first, *second, text[] = "kept", back[8];
 
@@ -242,7 +242,6 @@ TEST(arenas_grow_in_place)
     be.ops->arena_destroy(&arena);
     OK(sp_arena_take(&all, 230 << 20, (void **)&second)); /* but not an eighth more */
     be.ops->arena_destroy(&all);
-    cu_close(&be);
 }
 
 TEST(absent_device_is_refused)

@@ -149,7 +149,7 @@ static void run_both(net_case *c, twin *t)
 static void one_step(const char *layers, const char *freeze, bool is_exact, int order)
 {
     const sp_net_options options = {.is_exact = is_exact, .seed = 3};
-    net_case c;
+    CLOSED_BY(case_close) net_case c;
     twin t;
 
     case_open_as(&c, sp_backend_reference(), &comm, layers, freeze, &options, SP_FP32);
@@ -162,7 +162,6 @@ static void one_step(const char *layers, const char *freeze, bool is_exact, int 
     same_gradients(layers, &c.graph, &t, c.buckets.grad);
     same_logits(&c, &t);
     close_twin(&t);
-    case_close(&c);
 }
 
 TEST(every_network)
@@ -213,7 +212,7 @@ static void rounded_step(const char *layers, sp_precision precision, deviation m
                          deviation *seen)
 {
     const sp_net_options options = {.seed = 3};
-    net_case c;
+    CLOSED_BY(case_close) net_case c;
     twin t;
     double error;
 
@@ -234,7 +233,6 @@ static void rounded_step(const char *layers, sp_precision precision, deviation m
     seen->loss =
         fmax(seen->loss, fabs(t.buckets.tail.loss_sum / c.buckets.tail.loss_sum - 1));
     close_twin(&t);
-    case_close(&c);
 }
 
 TEST(rounded_steps_follow)
@@ -329,7 +327,7 @@ TEST(a_step_waits_once)
 TEST(five_steps)
 {
     const sp_net_options options = {.seed = 3};
-    net_case c;
+    CLOSED_BY(case_close) net_case c;
     twin t;
 
     case_open(&c, sp_backend_reference(), &comm, case_smooth_net, &options);
@@ -362,7 +360,6 @@ TEST(five_steps)
     for (int i = 0; i < 2; i++)
         sp_optim_destroy(&s[i].optim);
     close_twin(&t);
-    case_close(&c);
 }
 
 KERNEL_TEST(test_cuda_net)

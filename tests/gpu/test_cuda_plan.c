@@ -31,7 +31,7 @@ static void took_as_foreseen(const sp_plan_spec *spec, const sp_plan *plan,
 static void check_in_order(const sp_plan_spec *spec, const batch *b,
                            const sp_plan *want, int order)
 {
-    sp_backend be = cu_open(order);
+    CLOSED_BY(cu_close) sp_backend be = cu_open(order);
     sp_arena arena;
     sp_plan plan;
 
@@ -46,7 +46,6 @@ static void check_in_order(const sp_plan_spec *spec, const batch *b,
     }
     took_as_foreseen(spec, &plan, &arena);
     be.ops->arena_destroy(&arena);
-    cu_close(&be);
 }
 
 static void check_in_orders(const sp_plan_spec *spec, const batch *b, int from, int n)
@@ -225,7 +224,7 @@ TEST(few_operations_and_waits)
     static const struct {
         int stem, operations, waits;
     } limits[] = {{3, 77, 3}, {5, 94, 3}};
-    sp_backend be = cu_open(0);
+    CLOSED_BY(cu_close) sp_backend be = cu_open(0);
     sp_arena arena;
     sp_plan plan;
     batch b;
@@ -248,7 +247,6 @@ TEST(few_operations_and_waits)
         assert_in_range(plan.n_waits, 1, limits[i].waits);
     }
     be.ops->arena_destroy(&arena);
-    cu_close(&be);
 }
 
 /* ---- refusals ---- */
@@ -256,7 +254,7 @@ TEST(few_operations_and_waits)
 static void refused_alike(const batch *b)
 {
     sp_plan_spec spec = oracle_minkunet_spec(3);
-    sp_backend be = cu_open(1);
+    CLOSED_BY(cu_close) sp_backend be = cu_open(1);
     char message[sizeof sp_error_last()->message];
     sp_arena arena;
     sp_plan plan;
@@ -272,7 +270,6 @@ static void refused_alike(const batch *b)
         SP_EDATA);
     assert_string_equal(sp_error_last()->message, message);
     be.ops->arena_destroy(&arena);
-    cu_close(&be);
 }
 
 TEST(bad_coordinates_are_named)
@@ -293,7 +290,7 @@ TEST(bad_coordinates_are_named)
 TEST(full_arena_is_an_error)
 {
     sp_plan_spec spec = oracle_minkunet_spec(5);
-    sp_backend be = cu_open(0);
+    CLOSED_BY(cu_close) sp_backend be = cu_open(0);
     sp_arena arena;
     sp_plan plan;
     batch b = {0};
@@ -303,7 +300,6 @@ TEST(full_arena_is_an_error)
     assert_int_equal(be.ops->plan_build(&be, &spec, b.coords, b.row, 1, &arena, &plan),
                      SP_EMEM);
     be.ops->arena_destroy(&arena);
-    cu_close(&be);
 }
 
 /* ---- two threads, two streams ---- */
@@ -362,7 +358,7 @@ static void fill_in_thread(filling *f)
 static void pass_and_use(uint64_t seed, const batch *b)
 {
     const int64_t n = b->row[b->n_samples];
-    sp_backend be = cu_open(0);
+    CLOSED_BY(cu_close) sp_backend be = cu_open(0);
     sp_tensor host = fx_tensor(n, C, C, 1), out[ROUNDS];
     sp_arena arena;
 
@@ -386,7 +382,6 @@ static void pass_and_use(uint64_t seed, const batch *b)
             assert_true(host.data[k] == (float)i);
     }
     be.ops->arena_destroy(&arena);
-    cu_close(&be);
 }
 
 TEST(streams_wait_for_what_they_use)

@@ -99,9 +99,8 @@ TEST(several_rounds)
     check(&conv_kinds[CONV_5], 4, rows, 3, 5, 0);
     if (!hc_is_checked()) {
         conv_case p = case_make(&conv_kinds[CONV_2], SP_BF16, 4, few, 768, 768, 0);
-        sp_backend be = case_open(1, SP_BF16);
+        CLOSED_BY(cu_close) sp_backend be = case_open(1, SP_BF16);
         check_samples(&be, &p, 4, 0, 4, false);
-        cu_close(&be);
     }
 }
 
@@ -137,10 +136,9 @@ TEST(form_changes_no_bit)
             for (int pad = 0; pad < 2; pad++) {
                 conv_case p = case_make(&conv_kinds[CONV_2], (sp_precision)precision, 1,
                                         rows, channels[i][0], channels[i][1], pad);
-                sp_backend be = case_open(i, p.precision);
+                CLOSED_BY(cu_close) sp_backend be = case_open(i, p.precision);
 
                 dw[pad] = grad_weight(&be, &p, 1, 0, 1, false);
-                cu_close(&be);
             }
             assert_true(fx_equal(dw[0], dw[1]));
         }

@@ -183,7 +183,7 @@ TEST(a_proof_is_neither_guessed_nor_sent_back)
 static void send_changed(void (*act)(sp_link *rank, sp_signs *signs))
 {
     sp_signs signs = sane, got;
-    sp_link rank, root;
+    CLOSED_BY(sp_link_close) sp_link rank, root;
 
     connect_both(&rank, &address, &root);
     sp_link_send(&rank, &signs);
@@ -191,8 +191,6 @@ static void send_changed(void (*act)(sp_link *rank, sp_signs *signs))
     act(&rank, &signs);
     sp_link_send(&rank, &signs);
     assert_int_equal(next(&root, &got), SP_LINK_FOREIGN);
-    sp_link_close(&rank);
-    sp_link_close(&root);
 }
 
 static void repeat(sp_link *rank, sp_signs *signs)
@@ -275,7 +273,7 @@ TEST(one_rank_has_no_port)
     const int before = count_sockets();
     sp_watchdog *watchdog;
     sp_comm comm;
-    sp_run run;
+    CLOSED_BY(sp_run_close) sp_run run;
 
     sp_comm_open_self(&comm);
     OK(sp_run_open(&run, "", &comm));
@@ -283,5 +281,4 @@ TEST(one_rank_has_no_port)
     assert_non_null(watchdog);
     assert_int_equal(count_sockets(), before);
     sp_watchdog_stop(watchdog, SP_OK);
-    sp_run_close(&run);
 }

@@ -94,31 +94,28 @@ static void write_example(const char *to, const part *other, const char *format)
 
 static void refused(const char *pattern, const char *a, const char *b)
 {
-    sp_dataset set;
+    CLOSED_BY(sp_dataset_close) sp_dataset set;
 
     FAILS(fixture_open(&set, pattern), SP_EDATA, a);
     SAYS(b);
-    sp_dataset_close(&set);
 }
 
 static void sample_refused(int64_t sample, const char *a, const char *b)
 {
     sp_sample_request all = {.verify = true, .with_points = true};
-    sp_sample got = {0};
-    sp_dataset set;
+    CLOSED_BY(sp_dataset_close) sp_dataset set;
+    CLOSED_BY(sp_sample_destroy) sp_sample got = {0};
 
     OK(fixture_open(&set, path));
     FAILS(sp_sample_read(&set, sample, &all, &got), SP_EDATA, a);
     SAYS(b);
-    sp_sample_destroy(&got);
-    sp_dataset_close(&set);
 }
 
 TEST(example_is_good)
 {
     sp_sample_request all = {.verify = true, .with_points = true};
-    sp_sample got = {0};
-    sp_dataset set;
+    CLOSED_BY(sp_dataset_close) sp_dataset set;
+    CLOSED_BY(sp_sample_destroy) sp_sample got = {0};
 
     write_example(path, NULL, "sptrain-voxels");
     OK(fixture_open(&set, path));
@@ -127,8 +124,6 @@ TEST(example_is_good)
     assert_int_equal(got.point_index[1], 11);
     OK(sp_sample_read(&set, 1, &all, &got));
     assert_int_equal(got.coords[0], 5);
-    sp_sample_destroy(&got);
-    sp_dataset_close(&set);
 }
 
 TEST(headers_are_checked)
@@ -283,7 +278,7 @@ TEST(numbered_sets_are_whole)
 {
     char *names[] = {"set-0-of-1.h5", "other-0-of-1.h5", "set-?-of-2.h5"};
     const sp_strings list = {3, names}, one = {1, names + 2};
-    sp_strings paths;
+    CLOSED_BY(sp_strings_free) sp_strings paths;
 
     write_example("set-0-of-1.h5", NULL, "sptrain-voxels");
     write_example("other-0-of-1.h5", NULL, "sptrain-voxels");
@@ -295,14 +290,13 @@ TEST(numbered_sets_are_whole)
     sp_strings_free(&paths);
     FAILS(sp_shard_glob(&list, &paths), SP_EDATA,
           "set-0-of-1.h5 and set-0-of-2.h5 belong to two data sets");
-    sp_strings_free(&paths);
 }
 
 TEST(change_while_in_use)
 {
     sp_sample_request all = {.verify = true};
-    sp_sample got = {0};
-    sp_dataset set;
+    CLOSED_BY(sp_dataset_close) sp_dataset set;
+    CLOSED_BY(sp_sample_destroy) sp_sample got = {0};
     struct stat about;
     int fd;
 
@@ -322,8 +316,6 @@ TEST(change_while_in_use)
     assert_int_equal(truncate(path, 100), 0);
     FAILS(sp_sample_read(&set, 0, &all, &got), SP_EDATA, "shrank while in use");
     SAYS("sample 0");
-    sp_sample_destroy(&got);
-    sp_dataset_close(&set);
 }
 
 /* ---- headers that HDF5 believes ---- */

@@ -126,8 +126,8 @@ static void pass(sp_sample *got, sp_arena *arena, uint64_t epoch)
 
 TEST(later_passes_allocate_nothing)
 {
-    sp_sample got = {0};
-    sp_arena arena;
+    CLOSED_BY(sp_sample_destroy) sp_sample got = {0};
+    CLOSED_BY(sp_arena_destroy) sp_arena arena;
     long before = n_allocations;
 
     OK(sp_arena_create(&arena, (size_t)16 << 20, "test"));
@@ -137,6 +137,4 @@ TEST(later_passes_allocate_nothing)
     pass(&got, &arena, 1);
     pass(&got, &arena, 2);
     assert_int_equal(n_allocations - before, 0);
-    sp_arena_destroy(&arena);
-    sp_sample_destroy(&got);
 }

@@ -32,16 +32,13 @@ static void check_refusal(sp_status rc)
 
 static void read_back(const sp_config *config)
 {
-    sp_config again;
-    char *text, *same;
+    CLOSED_BY(sp_config_destroy) sp_config again;
+    FREED char *text, *same;
 
     OK(sp_config_to_text(config, &text));
     OK(sp_config_parse(&again, text, "resolved", 0, NULL));
     OK(sp_config_to_text(&again, &same));
     assert_string_equal(text, same);
-    sp_config_destroy(&again);
-    free(text);
-    free(same);
 }
 
 /* True if the deck is valid. */

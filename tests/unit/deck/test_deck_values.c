@@ -11,7 +11,7 @@ static void write_file(const char *name, const char *text)
 
 TEST(an_empty_deck_has_the_defaults)
 {
-    sp_config c;
+    CLOSED_BY(sp_config_destroy) sp_config c;
 
     write_file("empty.deck", "");
     OK(sp_config_read(&c, "empty.deck", 0, NULL));
@@ -29,7 +29,6 @@ TEST(an_empty_deck_has_the_defaults)
     assert_int_equal(c.run.resume.from, SP_RESUME_AUTO);
     assert_true(c.run.keep == 3 && c.run.watchdog_s == 60);
     assert_false(sp_config_is_set(&c, "train.lr"));
-    sp_config_destroy(&c);
 }
 
 TEST(values_keep_type_and_width)
@@ -39,7 +38,7 @@ TEST(values_keep_type_and_width)
         " lr = 1; }; batch : { voxel_budget = 5000000000L; };\n"
         "data : { train = \"one.h5\"; val = ( \"a\", \"b\" \"c\" ); };\n"
         "run : { devices = [2, 3]; };";
-    sp_config c;
+    CLOSED_BY(sp_config_destroy) sp_config c;
 
     OK(sp_config_parse(&c, deck, "d", 0, NULL));
     assert_int_equal(c.train.class_weights.kind, SP_CW_LIST);
@@ -54,7 +53,6 @@ TEST(values_keep_type_and_width)
     sp_config_destroy(&c);
     OK(sp_config_parse(&c, "train : { steps = 1e6; epochs = 2e0; };", "d", 0, NULL));
     assert_true(c.train.steps == 1000000 && c.train.epochs == 2);
-    sp_config_destroy(&c);
 }
 
 /* Editors leave traces: a byte order mark before a file, no end of its last line. */
@@ -89,7 +87,7 @@ TEST(overrides_follow_the_type_of_the_key)
                  "net.family=MinkUNet14a",
                  "run.checkpoint=",
                  "run.resume=\"never\""};
-    sp_config c;
+    CLOSED_BY(sp_config_destroy) sp_config c;
 
     OK(sp_config_read(&c, NULL, sizeof o / sizeof o[0], o));
     assert_true(c.train.lr == 0.25);
@@ -104,7 +102,6 @@ TEST(overrides_follow_the_type_of_the_key)
     assert_int_equal(c.net.family, SP_MINKUNET14A);
     assert_string_equal(c.run.checkpoint, "");
     assert_int_equal(c.run.resume.from, SP_RESUME_NEVER);
-    sp_config_destroy(&c);
 }
 
 TEST(a_family_on_the_command_line_replaces_layers)
@@ -137,7 +134,7 @@ TEST(a_family_on_the_command_line_replaces_layers)
 
 TEST(includes_are_relative_and_keep_their_lines)
 {
-    sp_config c;
+    CLOSED_BY(sp_config_destroy) sp_config c;
 
     write_file("top.deck",
                "batch : {\n  @include \"part.deck\"\n  accumulate = 2;\n};\n"
@@ -145,21 +142,19 @@ TEST(includes_are_relative_and_keep_their_lines)
     write_file("part.deck", "# \"@include\" [1]\nsize = 3;");
     OK(sp_config_read(&c, "top.deck", 0, NULL));
     assert_true(c.batch.size == 3 && c.batch.accumulate == 2 && c.train.lr == 7);
-    sp_config_destroy(&c);
 }
 
 /* Writes part.deck, where it is given, and another one, whose reading ends so. */
 static void refused(const char *part, const char *name, const char *deck,
                     const char *message)
 {
-    sp_config c;
+    CLOSED_BY(sp_config_destroy) sp_config c;
 
     if (part)
         write_file("part.deck", part);
     write_file(name, deck);
     assert_int_equal(sp_config_read(&c, name, 0, NULL), SP_EUSAGE);
     assert_string_equal(sp_error_last()->message, message);
-    sp_config_destroy(&c);
 }
 
 TEST(a_refusal_names_the_file_that_is_wrong)
@@ -185,10 +180,9 @@ TEST(a_refusal_names_the_file_that_is_wrong)
 
 TEST(includes_of_themselves_are_refused)
 {
-    sp_config c;
+    CLOSED_BY(sp_config_destroy) sp_config c;
 
     write_file("loop.deck", "@include \"loop.deck\"\n");
     FAILS(sp_config_read(&c, "loop.deck", 0, NULL), SP_EUSAGE,
           "includes nested deeper than 10");
-    sp_config_destroy(&c);
 }

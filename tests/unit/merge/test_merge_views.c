@@ -58,7 +58,7 @@ TEST(views_differ)
         .n = 3, .coords = coords, .features = features, .labels = labels};
     const sp_views v = make("", false, 8);
     sp_voxels seen[8];
-    sp_arena arena;
+    CLOSED_BY(sp_arena_destroy) sp_arena arena;
 
     OK(sp_arena_create(&arena, 0, "views"));
     for (int i = 0; i < v.n; i++) {
@@ -70,5 +70,4 @@ TEST(views_differ)
             assert_true(seen[i].features[seen[i].row_of[r]] == features[r]);
     }
     assert_memory_equal(seen[0].coords, coords, sizeof coords);
-    sp_arena_destroy(&arena);
 }

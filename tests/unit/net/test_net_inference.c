@@ -148,7 +148,7 @@ static void walk_pool(const walk *w, const sp_lower_step *step)
     sp_backend *be = &w->c->backend;
     const sp_node *node = &w->c->graph.node[step->layer];
     const sp_tensor x = w->value[step->in[0]], y = w->value[step->out];
-    int32_t *argmax = calloc((size_t)y.n * (size_t)y.c + 1, sizeof *argmax);
+    FREED int32_t *argmax = calloc((size_t)y.n * (size_t)y.c + 1, sizeof *argmax);
 
     if (node->map >= 0)
         OK(be->ops->pool(be, &(sp_pool_args){.map = &w->c->batch.plan.map[node->map],
@@ -160,7 +160,6 @@ static void walk_pool(const walk *w, const sp_lower_step *step)
         OK(be->ops->global_pool(be, x, rows_of(w, w->low->value[step->in[0]].level),
                                 w->c->batch.n_samples,
                                 step->row->has_argmax ? argmax : NULL, y));
-    free(argmax);
 }
 
 static void walk_concat(const walk *w, const sp_lower_step *step)
@@ -245,7 +244,7 @@ static void check_net(const sp_backend_ops *ops, const char *layers, bool is_low
     static const case_sample some[] = {{1, 60, false}, {2, 0, false}, {3, 1, false}};
     const sp_net_options options = {
         .bn_scope = SP_SCOPE_WORLD, .seed = 17, .is_low_memory = is_low_memory};
-    net_case c;
+    CLOSED_BY(case_close) net_case c;
 
     case_open(&c, ops, alone(), layers, &options);
     move_running(&c);
@@ -258,7 +257,6 @@ static void check_net(const sp_backend_ops *ops, const char *layers, bool is_low
     case_batch(&c, some, 3);
     case_step(&c, true); /* what training left in the memory does not show */
     same_bits(&c, layers);
-    case_close(&c);
 }
 
 TEST(an_evaluation_is_the_plain_operations)
@@ -279,7 +277,7 @@ TEST(norms_run_with_their_convolutions)
 {
     const sp_net_options options = {.bn_scope = SP_SCOPE_WORLD};
     int n = 0;
-    net_case c;
+    CLOSED_BY(case_close) net_case c;
 
     case_open(&c, sp_backend_find("cpu"), alone(), mixed_net, &options);
     for (int s = 0; s < c.net.impl->low.n_steps; s++) {
@@ -291,5 +289,4 @@ TEST(norms_run_with_their_convolutions)
             assert_int_equal(c.net.impl->low.step[step->runs_with].runs_with, s);
     }
     assert_int_equal(n, 5); /* c1, c2, c5, u6, c8 */
-    case_close(&c);
 }

@@ -262,7 +262,7 @@ CLOUD_TEST(a_figure_has_legend_and_ground)
                         .unit = "voxels",
                         .row = row,
                         .n_rows = 2};
-    sp_canvas again;
+    CLOSED_BY(sp_canvas_destroy) sp_canvas again;
 
     add_floor();
     OK(sp_figure_draw(&figure, &cloud, SP_FROM_TOP, &canvas));
@@ -276,7 +276,6 @@ CLOUD_TEST(a_figure_has_legend_and_ground)
     OK(sp_figure_draw(&figure, &cloud, SP_FROM_TOP, &again));
     for (int i = 0; i < SP_RAMP; i++)
         assert_true(count(&again, sp_palette_ramp(i)) >= 28 * 4);
-    sp_canvas_destroy(&again);
 }
 
 CLOUD_TEST(text_is_measured_cut_and_never_absent)
@@ -323,8 +322,8 @@ CLOUD_TEST(a_png_holds_the_pixels)
 {
     for (int n_colours = 2; n_colours < 1000; n_colours += 700) {
         png_image image = {.version = PNG_IMAGE_VERSION};
-        sp_colour *found;
-        char *bytes;
+        FREED sp_colour *found;
+        FREED char *bytes;
         size_t n;
 
         OK(sp_canvas_create(&canvas, 33, 31, nothing));
@@ -342,8 +341,6 @@ CLOUD_TEST(a_png_holds_the_pixels)
         found = malloc(PNG_IMAGE_SIZE(image));
         assert_true(png_image_finish_read(&image, NULL, found, 0, NULL));
         assert_memory_equal(found, canvas.pixel, 33 * 31 * sizeof *found);
-        free(found);
-        free(bytes);
         sp_canvas_destroy(&canvas);
     }
 }
@@ -367,7 +364,7 @@ TEST(a_matrix_is_drawn)
     for (int i = 0; i < 6; i++) {
         const int n = counts[i];
         int64_t *confusion = calloc((size_t)(n * n), sizeof *confusion), dark = 0;
-        sp_canvas drawn;
+        CLOSED_BY(sp_canvas_destroy) sp_canvas drawn;
 
         for (int c = 0; c < n; c++)
             confusion[c * n + c] = 1000 + c;
@@ -379,7 +376,6 @@ TEST(a_matrix_is_drawn)
                     drawn.pixel[p].b == 107;
         assert_true(dark >= n);
         assert_true(dark < (int64_t)drawn.width * drawn.height / n + 1);
-        sp_canvas_destroy(&drawn);
         free(confusion);
     }
 }

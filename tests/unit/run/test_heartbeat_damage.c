@@ -124,7 +124,7 @@ FOLDER_TEST(a_fifo_is_no_heartbeat)
 FOLDER_TEST(a_file_cut_off_kills_nobody)
 {
     sp_heartbeat record;
-    sp_run run;
+    CLOSED_BY(sp_run_close) sp_run run;
 
     OK(sp_run_open(&run, dir, &comm));
     assert_int_equal(truncate(path, 0), 0);
@@ -135,14 +135,13 @@ FOLDER_TEST(a_file_cut_off_kills_nobody)
     assert_true(sp_heartbeat_get(run.beats, 0, &record)); /* the file is whole again */
     assert_int_equal(record.step, 5);
     assert_int_equal(record.waits, 2);
-    sp_run_close(&run);
 }
 
 /* The three writers of a record leave each other's bytes alone. */
 FOLDER_TEST(a_mark_outlives_the_beats)
 {
     sp_heartbeat record;
-    sp_run run;
+    CLOSED_BY(sp_run_close) sp_run run;
 
     OK(sp_run_open(&run, dir, &comm));
     assert_false(sp_heartbeat_mark_lost(run.beats, 1, SP_LOST_DEAD)); /* one rank */
@@ -156,7 +155,6 @@ FOLDER_TEST(a_mark_outlives_the_beats)
     assert_int_equal(record.work, 11);
     assert_int_equal(record.step, 6);
     assert_int_equal(sp_heartbeat_lost(run.beats), 0);
-    sp_run_close(&run);
 }
 
 /* The progress of a pass is that of the rank that has done least. Ranks that are not in
@@ -191,7 +189,7 @@ FOLDER_TEST(records_of_older_versions_are_read)
         int32_t phase, lost;
         int64_t work, waits;
     } old = {"here", 4321, 17, 3, 1e9, 5, SP_PHASE_EVAL, 0, 6, 7};
-    sp_heartbeat *h;
+    FREED sp_heartbeat *h;
     int n;
 
     OK(sp_file_replace(path, (const char *)&old, sizeof old, 0));
@@ -201,7 +199,6 @@ FOLDER_TEST(records_of_older_versions_are_read)
     assert_int_equal(h->epoch, 3);
     assert_int_equal(h->total, 0);
     assert_int_equal(h->waits, 7);
-    free(h);
 }
 
 FOLDER_TEST(a_stopped_process_is_told_from_one_that_is_gone)

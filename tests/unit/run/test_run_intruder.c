@@ -151,7 +151,7 @@ FOLDER_TEST(the_root_folder_is_refused)
 FOLDER_TEST(a_folder_open_to_all_is_a_warning)
 {
     mode_t before = umask(0);
-    sp_run run;
+    CLOSED_BY(sp_run_close) sp_run run;
     char *words;
 
     words = words_of_open(&run);
@@ -166,7 +166,6 @@ FOLDER_TEST(a_folder_open_to_all_is_a_warning)
     assert_non_null(strstr(words, "may write to the run's files (mode 666)"));
     assert_int_equal(chmod(in("lock"), 0644), 0);
     assert_string_equal(words_of_open(&run), "");
-    sp_run_close(&run);
 }
 
 FOLDER_TEST(reading_a_pipe_does_not_wait)

@@ -76,8 +76,7 @@ TEST(the_rank_that_failed_may_say_so)
 
 TEST(a_folder_that_cannot_be_made_fails_on_all)
 {
-    sp_run run;
+    CLOSED_BY(sp_run_close) sp_run run;
 
     FAILS(sp_run_open(&run, "/proc/no-such", &comm), SP_EIO, "/proc/no-such");
-    sp_run_close(&run);
 }

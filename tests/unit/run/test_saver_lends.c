@@ -87,7 +87,7 @@ static void post(rig *r, int step, bool is_best)
 TEST(a_checkpoint_is_that_of_its_post)
 {
     sp_saved saved;
-    rig r;
+    CLOSED_BY(rig_close) rig r;
 
     rig_open(&r);
     assert_false(sp_saver_collect(r.saver, true, &saved)); /* the thread is ready */
@@ -104,7 +104,6 @@ TEST(a_checkpoint_is_that_of_its_post)
         check_file(&r, saved.path, step);
     }
     check_file(&r, "checkpoints/best.h5", 2);
-    rig_close(&r);
 }
 
 /* A writer that refuses or fails gives the arrays back too. */
@@ -113,7 +112,7 @@ TEST(a_failure_lends_no_longer)
     char deck[] = "";
     const sp_checkpoint_state at = {.step = 1, .samples_seen = 1, .deck = deck};
     sp_saved saved;
-    rig r;
+    CLOSED_BY(rig_close) rig r;
 
     rig_open(&r);
     assert_false(sp_saver_collect(r.saver, true, &saved));
@@ -124,7 +123,6 @@ TEST(a_failure_lends_no_longer)
     assert_true(sp_saver_collect(r.saver, true, &saved));
     assert_int_equal(saved.rc, SP_ENUMERIC);
     assert_false(sp_saver_reads(r.saver));
-    rig_close(&r);
 }
 
 /* Another run that replaces its one checkpoint: when the folder has been listed, which
@@ -149,7 +147,7 @@ TEST(a_file_that_a_run_replaces_meanwhile_is_not_damaged)
     char path[PATH_MAX];
     sp_saved saved;
     sp_h5 *file;
-    rig r;
+    CLOSED_BY(rig_close) rig r;
 
     rig_open(&r);
     assert_false(sp_saver_collect(r.saver, true, &saved));
@@ -166,7 +164,6 @@ TEST(a_file_that_a_run_replaces_meanwhile_is_not_damaged)
     assert_non_null(file);
     sp_h5_close(file);
     check_file(&r, path, 2);
-    rig_close(&r);
 }
 
 BEFORE_ALL(open_fault)

@@ -84,19 +84,18 @@ static void write_copy(const char *from, const char *to, const want *w)
                                    .added = fields,
                                    .get = get,
                                    .from = w};
-    sp_scan *scan;
+    CLOSED_BY(close_scan) sp_scan *scan;
 
     OK(sp_scan_open(&scan, from, NULL));
     OK(sp_scan_write(scan, to, &labels));
-    sp_scan_close(scan);
 }
 
 /* Checks codes and values through the reader. */
 static void check_values(const char *name, const want *w)
 {
     const char *const names[] = {"confidence", "p_ground", "deviation"};
-    sp_scan_points p = {0};
-    sp_scan *scan;
+    CLOSED_BY(sp_scan_points_destroy) sp_scan_points p = {0};
+    CLOSED_BY(close_scan) sp_scan *scan;
 
     OK(sp_scan_open(&scan, name, NULL));
     OK(sp_scan_select(scan, 2, names));
@@ -108,8 +107,6 @@ static void check_values(const char *name, const want *w)
         assert_float_equal(p.attr[2 * i], value_of(w, i, 0), 0.51 / 255);
         assert_true((float)p.attr[2 * i + 1] == value_of(w, i, 1));
     }
-    sp_scan_points_destroy(&p);
-    sp_scan_close(scan);
 }
 
 /* A small copy is written at its end alone, where the disk, here a limit, has no room. */
@@ -224,7 +221,7 @@ TEST(misfits_are_refused)
                         own[] = {{"intensity", "", true}};
     const int32_t code[] = {31, 255, 256};
     unsigned char b[BYTES];
-    sp_scan *scan;
+    CLOSED_BY(close_scan) sp_scan *scan;
 
     make_las(b, true);
     OK(sp_scan_open(&scan, "a.las", NULL));
@@ -238,7 +235,6 @@ TEST(misfits_are_refused)
     FAILS(sp_scan_check_labels(scan, "x.label", code, 1, 1, fields), SP_EDATA,
           "no other field");
     assert_string_equal(sp_scan_output_ending(scan), ".las");
-    sp_scan_close(scan);
 }
 
 /* PLY and text have the fields as floats, and text is read back to the same numbers. */
@@ -251,7 +247,7 @@ TEST(columns_are_written)
     for (int i = 0; i < 2; i++) {
         const char *name = i ? "b.txt" : "b.ply";
         const char *const names[] = {"confidence", "p_ground", "gps_time", "intensity"};
-        sp_scan_points p = {0}, q = {0};
+        CLOSED_BY(sp_scan_points_destroy) sp_scan_points p = {0}, q = {0};
         sp_scan *scan;
 
         write_copy("a.las", name, &w);
@@ -267,8 +263,6 @@ TEST(columns_are_written)
         assert_memory_equal(p.xyz, q.xyz, N * 3 * sizeof *p.xyz);
         assert_memory_equal(p.attr, q.attr, N * 2 * sizeof *p.attr);
         assert_int_equal(p.label[1], q.label[1]);
-        sp_scan_points_destroy(&p);
-        sp_scan_points_destroy(&q);
     }
 }
 

@@ -237,8 +237,8 @@ TEST(rows_without_a_point_keep_their_place)
                        {9, 8, 7, 6, 2}, {9, 8, 7, 6, NAN},         {9, 8, 7, 6, -3}};
     unsigned char b[sizeof head - 1 + sizeof row];
     const char *name = "a";
-    sp_scan *scan;
-    sp_scan_points p = {0};
+    CLOSED_BY(close_scan) sp_scan *scan;
+    CLOSED_BY(sp_scan_points_destroy) sp_scan_points p = {0};
 
     memcpy(b, head, sizeof head - 1);
     memcpy(b + sizeof head - 1, row, sizeof row);
@@ -258,8 +258,6 @@ TEST(rows_without_a_point_keep_their_place)
     scan_write("v.pcd", b, sizeof b);
     OK(sp_scan_rewind(scan));
     FAILS(sp_scan_next(scan, 10, &p), SP_EDATA, "point 3: a is nan, expected a number");
-    sp_scan_points_destroy(&p);
-    sp_scan_close(scan);
 }
 
 /* ---- text ---- */
@@ -360,7 +358,7 @@ TEST(npy_fields_of_any_name)
 {
     static const char *const names[] = {"shape", "descr", "'fortran_order': True, }"};
     unsigned char b[512];
-    sp_scan_points points = {0};
+    CLOSED_BY(sp_scan_points_destroy) sp_scan_points points = {0};
     sp_scan *scan;
 
     for (int i = 0; i < 3; i++) {
@@ -387,5 +385,4 @@ TEST(npy_fields_of_any_name)
         assert_true(points.xyz[2] == scan_xyz[0][2] && points.attr[0] == 7);
         sp_scan_close(scan);
     }
-    sp_scan_points_destroy(&points);
 }

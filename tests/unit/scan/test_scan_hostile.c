@@ -53,14 +53,13 @@ TEST(ply_that_claims_too_much_is_refused)
 /* Elements without properties have no rows to read, however many are claimed. */
 TEST(ply_without_rows_is_read)
 {
-    sp_scan *scan;
+    CLOSED_BY(close_scan) sp_scan *scan;
 
     scan_write_text("b.ply",
                     ASCII "element foo 4000000000000000000\nelement vertex 1\n" XYZ
                           "end_header\n1 2 3");
     OK(sp_scan_open(&scan, "b.ply", NULL));
     assert_int_equal(sp_scan_count(scan), 1);
-    sp_scan_close(scan);
 }
 
 static void write_pcd(const char *fields, const char *points, const char *data)
@@ -160,7 +159,7 @@ static void make_las(unsigned char b[512], uint32_t n_vlrs)
 TEST(las_that_claims_too_much_is_refused)
 {
     unsigned char b[512];
-    sp_scan *scan;
+    CLOSED_BY(close_scan) sp_scan *scan;
 
     make_las(b, 0);
     scan_put(b + 107, 4e9, 'u', 4, false);
@@ -188,7 +187,6 @@ TEST(las_that_claims_too_much_is_refused)
     scan_write("a.las", b, sizeof b);
     OK(sp_scan_open(&scan, "a.las", NULL));
     assert_false(sp_scan_has(scan, "beyond"));
-    sp_scan_close(scan);
 }
 
 /* A block of points is smaller where a point is wide. */
@@ -196,8 +194,8 @@ TEST(wide_points_take_bounded_memory)
 {
     static char text[4096];
     int n = 0;
-    sp_scan_points p = {0};
-    sp_scan *scan;
+    CLOSED_BY(sp_scan_points_destroy) sp_scan_points p = {0};
+    CLOSED_BY(close_scan) sp_scan *scan;
 
     for (int i = 0; i < 256; i++)
         n += snprintf(text + n, sizeof text - (size_t)n, "%d ", i);
@@ -207,8 +205,6 @@ TEST(wide_points_take_bounded_memory)
     OK(sp_scan_next(scan, INT64_MAX, &p));
     assert_int_equal(p.n, 1);
     assert_true(p.capacity * 256 * 8 <= 64 << 20);
-    sp_scan_points_destroy(&p);
-    sp_scan_close(scan);
 }
 
 int main(void)

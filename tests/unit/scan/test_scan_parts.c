@@ -87,7 +87,7 @@ static sp_scan *open_scan(const char *name, int n_threads)
 static void check_write(const char *from, const char *ending, int n, int n_threads)
 {
     char want[16], found[16], text[MOST][16], *path[MOST];
-    sp_scan *scan = open_scan(from, n_threads);
+    CLOSED_BY(close_scan) sp_scan *scan = open_scan(from, n_threads);
     const asked all = {.n = 1, .n_parts = 1};
     sp_scan_labels labels = labels_of(scan, &all);
     int64_t section;
@@ -110,7 +110,6 @@ static void check_write(const char *from, const char *ending, int n, int n_threa
     labels.from = NULL;
     OK(sp_scan_join(scan, found, &labels, n, path));
     test_same_files(want, found);
-    sp_scan_close(scan);
 }
 
 TEST(copies_do_not_depend_on_the_writers)
@@ -141,8 +140,9 @@ TEST(laz_is_divided_between_chunks)
 /* Reads part by part and compares with the whole. */
 static void check_read(const char *name, int n_parts, int n_threads, bool is_divided)
 {
+    CLOSED_BY(close_scan)
     sp_scan *whole = open_scan(name, 1), *some = open_scan(name, n_threads);
-    sp_scan_points want = {0}, got = {0};
+    CLOSED_BY(sp_scan_points_destroy) sp_scan_points want = {0}, got = {0};
     int64_t row = 0;
 
     for (int k = 0; k < n_parts; k++) {
@@ -171,10 +171,6 @@ static void check_read(const char *name, int n_parts, int n_threads, bool is_div
     OK(sp_scan_next(whole, 1, &want));
     assert_int_equal(want.n, 0);
     assert_int_equal(sp_scan_count(whole) < 0 ? row : sp_scan_count(whole), row);
-    sp_scan_points_destroy(&want);
-    sp_scan_points_destroy(&got);
-    sp_scan_close(whole);
-    sp_scan_close(some);
 }
 
 TEST(parts_have_all_rows_once)

@@ -36,7 +36,7 @@ static void write_las(const char *text, const uint16_t *keys, size_t n_keys)
 
 static void check_unit(const char *unit)
 {
-    sp_scan *scan;
+    CLOSED_BY(close_scan) sp_scan *scan;
 
     OK(sp_scan_open(&scan, "u.las", NULL));
     assert_string_equal(sp_scan_format_name(scan), "LAS");
@@ -45,7 +45,6 @@ static void check_unit(const char *unit)
     else
         assert_string_equal(sp_scan_unit(scan), unit);
     assert_true(!unit || sp_recipe_is_unit(unit));
-    sp_scan_close(scan);
 }
 
 static void of_text(const char *text, const char *unit)
