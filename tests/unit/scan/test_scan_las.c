@@ -11,7 +11,7 @@
 static size_t make_las(unsigned char *b, int minor, int format, int extra)
 {
     int header = scan_las_bytes(minor), bytes = laz_record_bytes(format) + extra;
-    int vlr = extra ? 54 + 192 : 0;
+    int vlr = extra ? SCAN_EXTRA_BYTES : 0;
     const scan_las las = {minor, format,      header + vlr, extra ? 1 : 0,
                           bytes, SCAN_POINTS, 0.01};
 
@@ -19,18 +19,8 @@ static size_t make_las(unsigned char *b, int minor, int format, int extra)
     scan_put_las(b, &las);
     for (int a = 0; a < 2; a++)
         scan_put(b + 155 + 8 * a, 700000, 'f', 8, false);
-    if (extra) { /* one int16, scaled by 0.5 and moved by 10 */
-        unsigned char *d = b + header + 54;
-
-        memcpy(b + header + 2, "LASF_Spec", 9);
-        scan_put(b + header + 18, 4, 'u', 2, false);
-        scan_put(b + header + 20, 192, 'u', 2, false);
-        d[2] = 4;
-        d[3] = 8 | 16;
-        memcpy(d + 4, "Deviation", 9);
-        scan_put(d + 112, 0.5, 'f', 8, false);
-        scan_put(d + 136, 10, 'f', 8, false);
-    }
+    if (extra)
+        scan_put_extra(b + header);
     for (int i = 0; i < SCAN_POINTS; i++) {
         unsigned char *r = b + header + vlr + i * bytes;
 
