@@ -41,6 +41,11 @@ void kernel_test_register(const char *name, kernel_test *run);
     static int name(int argc __attribute__((unused)),                                  \
                     char **argv __attribute__((unused)))
 
+struct sp_comm;
+/* Opens comm on ranks that find the double of NCCL, runs the tests and closes it. */
+int kernel_rank_tests(struct sp_comm *comm, int argc, char **argv,
+                      const test_case *const *tests, int n);
+
 #define KERNEL_TESTS(name)                                                             \
     KERNEL_TEST(name)                                                                  \
     {                                                                                  \

@@ -130,27 +130,33 @@ static void same_logits(net_case *c, twin *t)
         fail_msg("logits: error %g", fx_error(got, want));
 }
 
+/* The side of a net_case or of a twin. */
+#define SIDE(of)                                                                       \
+    (side)                                                                             \
+    {                                                                                  \
+        .backend = &(of)->backend, .net = &(of)->net, .buckets = &(of)->buckets,       \
+        .batch = &(of)->batch                                                          \
+    }
+
 /* The same step on the reference or the CPU and on the device. */
 static void run_both(net_case *c, twin *t)
 {
-    side a = {.backend = &c->backend,
-              .net = &c->net,
-              .buckets = &c->buckets,
-              .batch = &c->batch};
-    side b = {.backend = &t->backend,
-              .net = &t->net,
-              .buckets = &t->buckets,
-              .batch = &t->batch};
+    run_step(&SIDE(c));
+    run_step(&SIDE(t));
+}
 
-    run_step(&a);
-    run_step(&b);
+static void optimize(side *s)
+{
+    OK(sp_optim_step(&s->optim, s->net->param, s->buckets->grad, s->buckets->squares,
+                     s->buckets->tail.weight_sum, 0.1, NULL));
+    sp_net_updated(s->net);
 }
 
 static void one_step(const char *layers, const char *freeze, bool is_exact, int order)
 {
     const sp_net_options options = {.is_exact = is_exact, .seed = 3};
     CLOSED_BY(case_close) net_case c;
-    twin t;
+    CLOSED_BY(close_twin) twin t;
 
     case_open_as(&c, sp_backend_reference(), &comm, layers, freeze, &options, SP_FP32);
     case_batch(&c, samples, N_SAMPLES);
@@ -161,7 +167,6 @@ static void one_step(const char *layers, const char *freeze, bool is_exact, int 
     near("squares", t.buckets.squares, c.buckets.squares, 1e-3);
     same_gradients(layers, &c.graph, &t, c.buckets.grad);
     same_logits(&c, &t);
-    close_twin(&t);
 }
 
 TEST(every_network)
@@ -213,7 +218,7 @@ static void rounded_step(const char *layers, sp_precision precision, deviation m
 {
     const sp_net_options options = {.seed = 3};
     CLOSED_BY(case_close) net_case c;
-    twin t;
+    CLOSED_BY(close_twin) twin t;
     double error;
 
     if (precision == SP_BF16)
@@ -232,7 +237,6 @@ static void rounded_step(const char *layers, sp_precision precision, deviation m
     seen->gradient = fmax(seen->gradient, error);
     seen->loss =
         fmax(seen->loss, fabs(t.buckets.tail.loss_sum / c.buckets.tail.loss_sum - 1));
-    close_twin(&t);
 }
 
 TEST(rounded_steps_follow)
@@ -297,30 +301,24 @@ TEST(random_networks)
 TEST(a_step_waits_once)
 {
     const sp_net_options options = {.seed = 3};
-    net_case c;
-    twin t;
 
     for (int i = 0; case_nets[i]; i++) {
+        CLOSED_BY(case_close) net_case c;
+        CLOSED_BY(close_twin) twin t;
+
         case_open(&c, sp_backend_reference(), &comm, case_nets[i], &options);
         case_batch(&c, samples, N_SAMPLES);
         open_twin(&t, &c, &options, 1, SP_FP32);
-        side s = {.backend = &t.backend,
-                  .net = &t.net,
-                  .buckets = &t.buckets,
-                  .batch = &t.batch};
+        side s = SIDE(&t);
         OK(sp_optim_create(&s.optim, &c.graph, &c.config, s.backend));
         for (int step = 0; step < 3; step++) {
             const unsigned before = hc_waits();
             run_step(&s);
-            OK(sp_optim_step(&s.optim, t.net.param, t.buckets.grad, t.buckets.squares,
-                             t.buckets.tail.weight_sum, 0.1, NULL));
-            sp_net_updated(&t.net);
+            optimize(&s);
             OK(sp_net_sync_running(&t.net));
             assert_int_equal(hc_waits() - before, 1);
         }
         sp_optim_destroy(&s.optim);
-        close_twin(&t);
-        case_close(&c);
     }
 }
 
@@ -328,19 +326,12 @@ TEST(five_steps)
 {
     const sp_net_options options = {.seed = 3};
     CLOSED_BY(case_close) net_case c;
-    twin t;
+    CLOSED_BY(close_twin) twin t;
 
     case_open(&c, sp_backend_reference(), &comm, case_smooth_net, &options);
     case_batch(&c, samples, N_SAMPLES);
     open_twin(&t, &c, &options, 1, SP_FP32);
-    side s[2] = {{.backend = &c.backend,
-                  .net = &c.net,
-                  .buckets = &c.buckets,
-                  .batch = &c.batch},
-                 {.backend = &t.backend,
-                  .net = &t.net,
-                  .buckets = &t.buckets,
-                  .batch = &t.batch}};
+    side s[2] = {SIDE(&c), SIDE(&t)};
     double first = 0;
 
     for (int i = 0; i < 2; i++)
@@ -348,10 +339,7 @@ TEST(five_steps)
     for (int step = 0; step < 5; step++) {
         for (int i = 0; i < 2; i++) {
             run_step(&s[i]);
-            OK(sp_optim_step(&s[i].optim, s[i].net->param, s[i].buckets->grad,
-                             s[i].buckets->squares, s[i].buckets->tail.weight_sum, 0.1,
-                             NULL));
-            sp_net_updated(s[i].net);
+            optimize(&s[i]);
         }
         near("loss", t.buckets.tail.loss_sum, c.buckets.tail.loss_sum, 1e-5);
         first = step == 0 ? c.buckets.tail.loss_sum : first;
@@ -359,7 +347,6 @@ TEST(five_steps)
     assert_true(t.buckets.tail.loss_sum < 0.9 * first); /* it learns */
     for (int i = 0; i < 2; i++)
         sp_optim_destroy(&s[i].optim);
-    close_twin(&t);
 }
 
 KERNEL_TEST(test_cuda_net)

@@ -146,12 +146,8 @@ TEST(order_of_several_windows)
 TEST(dense_block_fills_every_offset)
 {
     sp_plan_spec spec = odd_spec(true);
-    int32_t c[343][3];
-    batch b = {0};
+    batch b = dense_batch(7);
 
-    for (int i = 0; i < 343; i++)
-        c[i][0] = i % 7 - 3, c[i][1] = i / 7 % 7 - 9, c[i][2] = 4 - i / 49;
-    batch_add(&b, c[0], 343);
     check_in_turn(&spec, &b);
 }
 
@@ -161,7 +157,7 @@ TEST(nothing_and_deep_nets)
 {
     sp_plan_spec spec = odd_spec(true), deep = {0};
     int32_t one[3] = {3, -4, 5};
-    batch none = {0}, empty = {0}, single = {0}, small = {0};
+    batch none = {0}, empty = empty_batch(), single = {0}, small = {0};
 
     for (int l = 0; l < SP_MAX_LEVELS; l++) {
         oracle_map(&deep, l, l, 3, 0);
@@ -170,8 +166,6 @@ TEST(nothing_and_deep_nets)
     }
     oracle_map(&deep, 0, 11, 3, 0);
     oracle_map(&deep, 11, 0, 3, 0);
-    batch_add(&empty, NULL, 0);
-    batch_add(&empty, NULL, 0);
     batch_add(&single, one, 1);
     add_surface(&small, 40, -3, -3, -3);
     add_surface(&small, 9, 30, 0, 100);

@@ -80,22 +80,16 @@ TEST(each_kernel_by_itself)
 TEST(dense_block_fills_every_offset)
 {
     sp_plan_spec spec = odd_spec();
-    int32_t c[1000][3];
-    batch b = {0};
+    batch b = dense_batch(10);
 
-    for (int32_t i = 0; i < 1000; i++)
-        c[i][0] = i % 10 - 3, c[i][1] = i / 10 % 10 - 9, c[i][2] = 4 - i / 100;
-    batch_add(&b, c[0], 1000);
     check(&spec, &b);
 }
 
 TEST(nothing)
 {
     sp_plan_spec spec[2] = {odd_spec(), oracle_minkunet_spec(5)};
-    batch none = {0}, empty = {0};
+    batch none = {0}, empty = empty_batch();
 
-    batch_add(&empty, NULL, 0);
-    batch_add(&empty, NULL, 0);
     for (int i = 0; i < 2; i++) {
         check(&spec[i], &none);
         check(&spec[i], &empty);
