@@ -8,31 +8,34 @@
 #include "base/sp_log.h"
 
 static const char own_path[] = "own";
-static const char *out, *err; /* written between `capture` and `release` */
+static const char *out, *err; /* written between `begin` and `end` */
 
-static void capture(void)
+/* Opens the log of rank 0 on hosta or of rank 3 on hostb. */
+static void begin(int rank, int size, const char *path)
 {
+    unlink(own_path);
     test_capture(1);
     test_capture(2);
+    OK(sp_log_open(rank, size, rank ? "hostb" : "hosta", rank ? 1 : 0, path));
 }
 
-static void release(void)
+static void end(void)
 {
+    sp_log_close();
+    sp_log_open_live(false, false);
     out = test_captured(1);
     err = test_captured(2);
 }
 
 TEST(rank_0_speaks_for_all)
 {
-    capture();
-    OK(sp_log_open(0, 8, "hosta", 0, NULL));
+    begin(0, 8, NULL);
     sp_log_info("epoch=%d", 1);
     sp_log_progress("step=1");
     sp_log_progress("step=2");
     sp_log_warn0("scaling is left out");
     sp_log_warn("slow");
-    sp_log_close();
-    release();
+    end();
     assert_string_equal(out, "epoch=1\nstep=1\nstep=2\n");
     assert_string_equal(err, "sptrain: warning: scaling is left out\n"
                              "sptrain: rank 0/8 hosta local 0: warning: slow\n");
@@ -40,15 +43,12 @@ TEST(rank_0_speaks_for_all)
 
 TEST(other_ranks_warn_only)
 {
-    unlink(own_path);
-    capture();
-    OK(sp_log_open(3, 8, "hostb", 1, own_path));
+    begin(3, 8, own_path);
     sp_log_info("epoch=%d", 1);
     sp_log_progress("step=1");
     sp_log_warn0("scaling is left out");
     sp_log_warn("slow");
-    sp_log_close();
-    release();
+    end();
     assert_string_equal(out, "");
     assert_string_equal(err, "sptrain: rank 3/8 hostb local 1: warning: slow\n");
     assert_string_equal(test_content(own_path, NULL),
@@ -67,16 +67,13 @@ static const sp_error_record bad_columns = {SP_EDATA, MESSAGE,
 static void check_error(const sp_error_record *record, bool is_running,
                         const char *expected)
 {
-    unlink(own_path);
-    capture();
     sp_log_program("spvox");
-    OK(sp_log_open(3, 8, "hostb", 1, own_path));
+    begin(3, 8, own_path);
     if (is_running)
         sp_log_position("read", 2, 120);
     sp_log_error(record);
     sp_log_position(NULL, 0, 0);
-    sp_log_close();
-    release();
+    end();
     assert_string_equal(err, expected);
     assert_string_equal(test_content(own_path, NULL), expected);
 }
@@ -116,17 +113,15 @@ TEST(what_a_terminal_obeys_is_shown)
     static const sp_error_record record = {SP_EDATA, "a\033[2J\nsptrain: done\x9b.las",
                                            "src/a.c:1 f", false};
 
-    capture();
     sp_log_program("spvox");
-    OK(sp_log_open(0, 1, "hosta", 0, NULL));
+    begin(0, 1, NULL);
     sp_log_info("out=%s", "stra\xc3\x9f"
                           "e \xe6\xa0\x91\nspvox: x\x07\r\x7f");
     sp_log_progress("step=%s", "\033]0;t\007");
     sp_log_warn0("class %s", "\xe2\x80\xae"
                              "eert\nsptrain: \xc2\x9b");
     sp_log_error(&record);
-    sp_log_close();
-    release();
+    end();
     assert_string_equal(out, "out=stra\xc3\x9f"
                              "e \xe6\xa0\x91\\nspvox: x\\x07\\x0d\\x7f\n"
                              "step=\\x1b]0;t\\x07\n");
@@ -142,10 +137,8 @@ TEST(what_a_terminal_obeys_is_shown)
  * word. The lines for which the live line stands are in the rank's file alone. */
 TEST(messages_stand_above_the_live_line)
 {
-    unlink(own_path);
-    capture();
     sp_log_program("spvox");
-    OK(sp_log_open(0, 1, "hosta", 0, own_path));
+    begin(0, 1, own_path);
     sp_log_live("never drawn");
     sp_log_open_live(true, true);
     sp_log_live("1/9");
@@ -157,9 +150,7 @@ TEST(messages_stand_above_the_live_line)
     sp_log_info("epoch=2");
     sp_log_live("3/9");
     sp_log_error(&bad_columns);
-    sp_log_close();
-    sp_log_open_live(false, false);
-    release();
+    end();
     assert_string_equal(out, "\r1/9\033[K\r2/9\033[K" CLEAR "epoch=1\n2/9" CLEAR
                              "2/9" CLEAR "epoch=2\n\r3/9\033[K" CLEAR);
     assert_string_equal(err,
@@ -173,14 +164,11 @@ TEST(messages_stand_above_the_live_line)
 /* Standard error of its own, such as a file, holds no commands to a terminal. */
 TEST(a_file_of_errors_holds_lines_alone)
 {
-    capture();
-    OK(sp_log_open(0, 1, "hosta", 0, NULL));
+    begin(0, 1, NULL);
     sp_log_open_live(true, false);
     sp_log_live("1/9");
     sp_log_warn0("slow");
-    sp_log_close();
-    sp_log_open_live(false, false);
-    release();
+    end();
     assert_string_equal(out, "\r1/9\033[K" CLEAR);
     assert_string_equal(err, "spvox: warning: slow\n");
 }
@@ -188,14 +176,11 @@ TEST(a_file_of_errors_holds_lines_alone)
 /* Another rank draws; the messages of this one clear what may stand there. */
 TEST(other_ranks_clear_the_live_line)
 {
-    capture();
-    OK(sp_log_open(3, 8, "hostb", 1, NULL));
+    begin(3, 8, NULL);
     sp_log_open_live(false, true);
     sp_log_live("not drawn here");
     sp_log_warn("slow");
-    sp_log_close();
-    sp_log_open_live(false, false);
-    release();
+    end();
     assert_string_equal(out, "");
     assert_string_equal(err, CLEAR "spvox: rank 3/8 hostb local 1: warning: slow\n");
 }

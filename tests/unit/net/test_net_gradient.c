@@ -73,6 +73,22 @@ static void check_gradient(const net_case *c, dense *d, double *param)
     }
 }
 
+/* Runs and checks a step; returns the network in double, which the caller closes. */
+static dense *check_step(net_case *c, double *param, const char *what)
+{
+    dense *d = dense_open(c);
+    const double *logits;
+    double loss;
+
+    case_step(c, true);
+    loss = dense_loss(d, param, c->net.running, true, &logits);
+    check_logits(c, logits);
+    assert_near(c->loss.loss_sum, loss, 1e-4 * (1 + loss), what, 0);
+    check_running(c, d);
+    check_gradient(c, d, param);
+    return d;
+}
+
 static void check_net(const sp_backend_ops *ops, const char *layers,
                       const case_sample *some, int n_samples)
 {
@@ -83,24 +99,16 @@ static void check_net(const sp_backend_ops *ops, const char *layers,
                               .label_smoothing = 0.1f};
     const double *logits;
     CLOSED_BY(case_close) net_case c;
+    FREED double *param;
     dense *d;
-    double *param, loss;
 
     case_open(&c, ops, alone(), layers, &options);
     case_batch(&c, some, n_samples);
-    d = dense_open(&c);
     param = case_params(&c);
-    case_step(&c, true);
-    loss = dense_loss(d, param, NULL, true, &logits);
-    check_logits(&c, logits);
-    assert_near(c.loss.loss_sum, loss, 1e-4 * (1 + loss), "loss", 0);
-    check_running(&c, d);
-    check_gradient(&c, d, param);
-
+    d = check_step(&c, param, "loss");
     case_infer(&c);
     dense_loss(d, param, c.net.running, false, &logits);
     check_logits(&c, logits);
-    free(param);
     dense_close(d);
 }
 
@@ -163,24 +171,17 @@ static void check_frozen(const sp_backend_ops *ops, const char *layers,
                               .seed = 17,
                               .is_low_memory = is_low_memory,
                               .label_smoothing = 0.1f};
-    const double *logits;
     FREED float *before;
+    FREED double *param;
     CLOSED_BY(case_close) net_case c;
     dense *d;
-    double *param, loss;
 
     case_open_as(&c, ops, alone(), layers, freeze, &options, SP_FP32);
     case_batch(&c, samples, N_SAMPLES);
-    d = dense_open(&c);
     param = case_params(&c);
     before = malloc((size_t)c.graph.n_buffer_floats * sizeof *before + 1);
     memcpy(before, c.net.running, (size_t)c.graph.n_buffer_floats * sizeof *before);
-    case_step(&c, true);
-    loss = dense_loss(d, param, c.net.running, true, &logits);
-    check_logits(&c, logits);
-    assert_near(c.loss.loss_sum, loss, 1e-4 * (1 + loss), freeze, 0);
-    check_running(&c, d);
-    check_gradient(&c, d, param);
+    d = check_step(&c, param, freeze);
     for (int i = 0; i < c.graph.n_buffers; i++) {
         const sp_param *p = &c.graph.buffer[i];
 
@@ -188,7 +189,6 @@ static void check_frozen(const sp_backend_ops *ops, const char *layers,
             assert_memory_equal(before + p->offset, c.net.running + p->offset,
                                 (size_t)p->count * sizeof *before);
     }
-    free(param);
     dense_close(d);
 }
 

@@ -57,8 +57,9 @@ static void open_walk(walk *w, net_case *c)
     const sp_batch *batch = &c->batch;
 
     *w = (walk){.c = c, .low = &c->net.impl->low};
-    w->value = calloc((size_t)w->low->n_values, sizeof *w->value);
-    w->sample_rows = calloc((size_t)batch->n_samples + 1, sizeof *w->sample_rows);
+    w->value = test_alloc((size_t)w->low->n_values * sizeof *w->value);
+    w->sample_rows =
+        test_alloc(((size_t)batch->n_samples + 1) * sizeof *w->sample_rows);
     for (int b = 0; b <= batch->n_samples; b++)
         w->sample_rows[b] = b;
     for (int v = 0; v < w->low->n_values; v++) {
@@ -69,19 +70,11 @@ static void open_walk(walk *w, net_case *c)
         const size_t size = (size_t)n * (size_t)from->c + 1;
 
         w->value[v] = (sp_tensor){.n = n, .c = from->c, .ld = from->c};
-        w->value[v].data = malloc(size * sizeof(float));
+        w->value[v].data = test_alloc(size * sizeof(float));
         memset(w->value[v].data, 0xff, size * sizeof(float)); /* NaN */
     }
     memcpy(w->value[0].data, batch->features,
            (size_t)batch->n * CASE_FEATURES * sizeof(float));
-}
-
-static void close_walk(walk *w)
-{
-    for (int v = 0; v < w->low->n_values; v++)
-        free(w->value[v].data);
-    free(w->value);
-    free(w->sample_rows);
 }
 
 static void walk_conv(const walk *w, const sp_lower_step *step)
@@ -223,6 +216,7 @@ static void move_running(net_case *c)
 
 static void same_bits(net_case *c, const char *layers)
 {
+    const size_t mark = test_mark();
     sp_tensor want;
     walk w;
 
@@ -236,7 +230,7 @@ static void same_bits(net_case *c, const char *layers)
     if (memcmp(c->logits.data, want.data, (size_t)(want.n * want.ld) * sizeof(float)))
         fail_msg("%d rows, %d samples: logits differ: %s", (int)want.n,
                  c->batch.n_samples, layers);
-    close_walk(&w);
+    test_release(mark);
 }
 
 static void check_net(const sp_backend_ops *ops, const char *layers, bool is_low_memory)

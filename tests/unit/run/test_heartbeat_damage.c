@@ -1,6 +1,6 @@
 /* heartbeat.bin may be damaged, cut off while ranks write it, or no file at all: the
  * programs name it, and no start, run or status command ends or waits because of it. */
-#include "fixtures/test.h"
+#include "fixtures/run_folder.h"
 
 #include <signal.h>
 #include <sys/stat.h>
@@ -8,21 +8,13 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/sp_file.h"
 #include "base/sp_log.h"
-#include "run/sp_run.h"
 
-static sp_comm comm;
-static char dir[16], path[64];
-
-static void new_folder(void)
+static void made_folder(void)
 {
-    static int number;
-
-    sp_comm_open_self(&comm);
-    snprintf(dir, sizeof dir, "%d", number++);
-    snprintf(path, sizeof path, "%s/heartbeat.bin", dir);
+    new_folder();
     OK(sp_file_make_folder(dir));
+    in("heartbeat.bin");
     alarm(1000); /* ends a test that waits for a FIFO */
 }
 
@@ -46,9 +38,7 @@ static void assert_refused(const char *text)
     SAYS(text);
 }
 
-#define FOLDER_TEST(name) TEST_AFTER(new_folder, name)
-
-FOLDER_TEST(each_field_is_checked)
+TEST_AFTER(made_folder, each_field_is_checked)
 {
 #define DAMAGE(field, name)                                                            \
     put_record(offsetof(sp_heartbeat, field), 0xff, sizeof((sp_heartbeat *)0)->field); \
@@ -76,7 +66,7 @@ FOLDER_TEST(each_field_is_checked)
 }
 
 /* The start reports it and goes on; the status command ends with 3. */
-FOLDER_TEST(a_damaged_file_stops_no_start)
+TEST_AFTER(made_folder, a_damaged_file_stops_no_start)
 {
     FILE *to = fopen("/dev/null", "w");
     sp_run run;
@@ -89,7 +79,7 @@ FOLDER_TEST(a_damaged_file_stops_no_start)
     fclose(to);
 }
 
-FOLDER_TEST(a_clock_ahead_gives_no_negative_age)
+TEST_AFTER(made_folder, a_clock_ahead_gives_no_negative_age)
 {
     const sp_heartbeat h = {
         .host = "here", .pid = 1, .counter = 1, .time = (double)time(NULL) + 1000};
@@ -106,7 +96,7 @@ FOLDER_TEST(a_clock_ahead_gives_no_negative_age)
     assert_null(strstr(text, " -"));
 }
 
-FOLDER_TEST(a_fifo_is_no_heartbeat)
+TEST_AFTER(made_folder, a_fifo_is_no_heartbeat)
 {
     FILE *to = fopen("/dev/null", "w");
     sp_heartbeat *records;
@@ -121,7 +111,7 @@ FOLDER_TEST(a_fifo_is_no_heartbeat)
     fclose(to);
 }
 
-FOLDER_TEST(a_file_cut_off_kills_nobody)
+TEST_AFTER(made_folder, a_file_cut_off_kills_nobody)
 {
     sp_heartbeat record;
     CLOSED_BY(sp_run_close) sp_run run;
@@ -138,7 +128,7 @@ FOLDER_TEST(a_file_cut_off_kills_nobody)
 }
 
 /* The three writers of a record leave each other's bytes alone. */
-FOLDER_TEST(a_mark_outlives_the_beats)
+TEST_AFTER(made_folder, a_mark_outlives_the_beats)
 {
     sp_heartbeat record;
     CLOSED_BY(sp_run_close) sp_run run;
@@ -159,7 +149,7 @@ FOLDER_TEST(a_mark_outlives_the_beats)
 
 /* The progress of a pass is that of the rank that has done least. Ranks that are not in
  * the pass, and those that have ended, do not count. */
-FOLDER_TEST(a_pass_is_as_far_as_its_slowest_rank)
+TEST_AFTER(made_folder, a_pass_is_as_far_as_its_slowest_rank)
 {
     sp_heartbeat h[4] = {0};
     int64_t done, total;
@@ -179,7 +169,7 @@ FOLDER_TEST(a_pass_is_as_far_as_its_slowest_rank)
 }
 
 /* Versions that knew no samples wrote pid and epoch in 64 bits. */
-FOLDER_TEST(records_of_older_versions_are_read)
+TEST_AFTER(made_folder, records_of_older_versions_are_read)
 {
     const struct {
         char host[64];
@@ -201,7 +191,7 @@ FOLDER_TEST(records_of_older_versions_are_read)
     assert_int_equal(h->waits, 7);
 }
 
-FOLDER_TEST(a_stopped_process_is_told_from_one_that_is_gone)
+TEST_AFTER(made_folder, a_stopped_process_is_told_from_one_that_is_gone)
 {
     sp_heartbeat h = {.counter = 1};
     pid_t child = fork();
