@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #include "base/sp_error.h"
+#include "fixtures/closed_by.h"
 #include "fuzz/mutate.h"
 
 enum {

@@ -42,13 +42,12 @@ const char *fuzz_seeds(void)
 void fuzz_shell(const char *format, ...)
 {
     va_list list;
-    char *command = NULL;
+    FREED char *command = NULL;
 
     va_start(list, format);
     mutate_check(vasprintf(&command, format, list) > 0, "out of memory");
     va_end(list);
     mutate_check(system(command) == 0, command);
-    free(command);
 }
 
 void fuzz_must(sp_status rc)

@@ -276,7 +276,7 @@ static bool run_weights(uint64_t *rng)
 {
     blob b = weights_file[mutate_below(rng, H5_N_STORES)];
     size_t how = mutate_below(rng, 4);
-    content c;
+    CLOSED_BY(free_content) content c;
     sp_status rc;
 
     fuzz_put_seed(weights_path, b, how < 2, rng);
@@ -288,7 +288,6 @@ static bool run_weights(uint64_t *rng)
     rc = sp_checkpoint_verify_weights(weights_path, SP_INTACT);
     if (rc == SP_OK)
         rc = sp_checkpoint_read(weights_path, &graph, c.param, c.running, NULL, NULL);
-    free_content(&c);
     return fuzz_is_ok(rc, weights_path);
 }
 

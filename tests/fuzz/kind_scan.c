@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "comm/sp_comm.h"
+#include "fixtures/scan_files.h"
 #include "fuzz/fuzz.h"
 #include "fuzz/scan_seeds.h"
 #include "scan/sp_scan_format.h"
@@ -204,7 +205,7 @@ static sp_status read_points(sp_scan *scan, uint64_t *rng, int64_t *n)
 {
     static const int64_t portions[] = {1, 3, 1000, SP_SCAN_BLOCK};
     int64_t most = portions[mutate_below(rng, 4)];
-    sp_scan_points p = {0};
+    CLOSED_BY(sp_scan_points_destroy) sp_scan_points p = {0};
     sp_status rc = SP_OK;
 
     *n = 0;
@@ -215,7 +216,6 @@ static sp_status read_points(sp_scan *scan, uint64_t *rng, int64_t *n)
                        (long long)most);
         *n += rc == SP_OK ? p.n : 0;
     } while (rc == SP_OK && p.n > 0);
-    sp_scan_points_destroy(&p);
     return rc;
 }
 
@@ -245,7 +245,7 @@ static bool use(const seeds *s, const char *path, uint64_t *rng)
 {
     static const sp_status allowed[] = {SP_EDATA, SP_EUSAGE, SP_EMEM, SP_OK};
     sp_scan_options options = {0};
-    sp_scan *scan = NULL;
+    CLOSED_BY(close_scan) sp_scan *scan = NULL;
     sp_status rc;
 
     if (s->columns && mutate_below(rng, 3) == 0)
@@ -256,7 +256,6 @@ static bool use(const seeds *s, const char *path, uint64_t *rng)
     rc = sp_scan_open(&scan, path, &options);
     if (rc == SP_OK)
         rc = read_scan(scan, rng);
-    sp_scan_close(scan);
     return fuzz_status_is_ok(rc, rc == SP_EMEM ? "" : path, allowed);
 }
 
@@ -285,12 +284,11 @@ static sp_status convert(void *context)
 {
     char *argv[] = {"convert",  "--out",   "converted", "--voxel-size", "0.5",
                     "--points", "--block", "4",         context,        NULL};
-    sp_comm alone;
+    CLOSED_BY(sp_comm_close) sp_comm alone;
     sp_status rc;
 
     sp_comm_open_self(&alone);
     rc = vox_convert((int)(sizeof argv / sizeof *argv) - 1, argv, &alone);
-    sp_comm_close(&alone);
     return rc;
 }
 

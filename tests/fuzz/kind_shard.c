@@ -129,8 +129,8 @@ typedef enum covered {
 
 static bool use(covered c)
 {
-    sp_dataset set;
-    sp_sample got = {0};
+    CLOSED_BY(sp_dataset_close) sp_dataset set;
+    CLOSED_BY(sp_sample_destroy) sp_sample got = {0};
     sp_sample_request request = all;
     sp_status rc = fixture_open(&set, path);
 
@@ -146,8 +146,6 @@ static bool use(covered c)
     }
     if (rc == SP_OK && c == ALL)
         compare_index(&set);
-    sp_sample_destroy(&got);
-    sp_dataset_close(&set);
     return fuzz_is_ok(rc, path);
 }
 
@@ -255,12 +253,11 @@ static bool run_links(uint64_t *rng)
 static sp_status info(void *context)
 {
     char *argv[] = {"info", "--samples", context, NULL};
-    sp_comm alone;
+    CLOSED_BY(sp_comm_close) sp_comm alone;
     sp_status rc;
 
     sp_comm_open_self(&alone);
     rc = vox_info(3, argv, &alone);
-    sp_comm_close(&alone);
     return rc;
 }
 

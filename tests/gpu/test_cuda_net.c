@@ -257,7 +257,7 @@ TEST(rounded_steps_follow)
 static bool is_smooth(const char *layers)
 {
     const sp_net_options options = {.seed = 3};
-    net_case c;
+    CLOSED_BY(case_close) net_case c;
     dense *d;
     double *param, kink;
 
@@ -268,7 +268,6 @@ static bool is_smooth(const char *layers)
     dense_loss(d, param, c.net.running, true, NULL);
     kink = dense_kink(d);
     dense_close(d);
-    case_close(&c);
     return kink > 1e-5;
 }
 

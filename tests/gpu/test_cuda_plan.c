@@ -315,7 +315,7 @@ static sp_status fill(filling *f)
 {
     const sp_plan_spec spec = oracle_minkunet_spec(3);
     const size_t n = (size_t)f->b->row[f->b->n_samples] * C;
-    float *rows = malloc(n * sizeof *rows);
+    FREED float *rows = malloc(n * sizeof *rows);
 
     SP_TRY(f->be->ops->arena_pass(f->be, f->arena, SP_FILL_BEGIN));
     sp_arena_reset(f->arena);
@@ -326,7 +326,6 @@ static sp_status fill(filling *f)
         rows[i] = f->value;
     SP_TRY(f->be->ops->upload(f->be, f->features, rows, n * sizeof *rows));
     memset(rows, 0, n * sizeof *rows); /* it is the caller's again */
-    free(rows);
     return f->be->ops->arena_pass(f->be, f->arena, SP_FILL_END);
 }
 

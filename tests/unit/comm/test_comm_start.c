@@ -138,7 +138,7 @@ static bool is_placed(const sp_comm *comm, int n)
 
 static int act(const char *role, int argc, char **argv)
 {
-    sp_comm comm;
+    CLOSED_BY(sp_comm_close) sp_comm comm;
     sp_status rc;
 
     if (strcmp(role, "abort-self") == 0) {
@@ -160,7 +160,6 @@ static int act(const char *role, int argc, char **argv)
         rc = SP_EMPI;
     if (strcmp(role, "two-nodes") == 0 && !is_placed(&comm, 2))
         rc = SP_EMPI;
-    sp_comm_close(&comm);
     return (int)rc;
 }
 

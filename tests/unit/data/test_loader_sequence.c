@@ -202,7 +202,7 @@ static uint64_t hash_run(char *readers, int n_slots, bool is_slow)
     char *keys[] = {"batch.size=5", "train.seed=4", readers};
     uint64_t h = 0xcbf29ce484222325u;
     sp_batch *b;
-    rig r;
+    CLOSED_BY(rig_close) rig r;
 
     fake_reset();
     fake.is_slow = is_slow;
@@ -213,7 +213,6 @@ static uint64_t hash_run(char *readers, int n_slots, bool is_slow)
         h = hash_batch(h, b);
         OK(sp_loader_recycle(r.loader, b));
     }
-    rig_close(&r);
     return h;
 }
 

@@ -345,14 +345,12 @@ static void make_compact(blob b, int bytes)
 static sp_status read_all(void)
 {
     const sp_sample_request all = {.verify = true, .with_points = true};
-    sp_dataset set;
-    sp_sample sample = {0};
+    CLOSED_BY(sp_dataset_close) sp_dataset set;
+    CLOSED_BY(sp_sample_destroy) sp_sample sample = {0};
     sp_status rc = fixture_open(&set, liar);
 
     for (int64_t i = 0; rc == SP_OK && i < set.n_samples; i++)
         rc = sp_sample_read(&set, i, &all, &sample);
-    sp_sample_destroy(&sample);
-    sp_dataset_close(&set);
     return rc;
 }
 

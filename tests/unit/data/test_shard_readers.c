@@ -40,7 +40,7 @@ BEFORE_ALL(write_shards)
 static bool is_as_written(const sp_sample *got, int64_t sample)
 {
     fixture f = fixture_of((int)(sample / SAMPLES));
-    sp_sample want;
+    CLOSED_BY(fixture_free) sp_sample want;
     bool is_same;
 
     fixture_sample(&f, (int)(sample % SAMPLES), &want);
@@ -49,7 +49,6 @@ static bool is_as_written(const sp_sample *got, int64_t sample)
               memcmp(got->features, want.features, (size_t)want.n * 12) == 0 &&
               memcmp(got->labels, want.labels, (size_t)want.n * 4) == 0 &&
               memcmp(got->subvoxel, want.subvoxel, (size_t)want.n * 3) == 0;
-    fixture_free(&want);
     return is_same;
 }
 

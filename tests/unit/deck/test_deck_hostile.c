@@ -44,7 +44,7 @@ static void read_back(const sp_config *config)
 /* True if the deck is valid. */
 static bool use(int number)
 {
-    sp_config config;
+    CLOSED_BY(sp_config_destroy) sp_config config;
     sp_graph graph;
     sp_status rc;
 
@@ -59,7 +59,6 @@ static bool use(int number)
             assert_int_equal(sp_error_last()->code, SP_EUSAGE);
         sp_graph_destroy(&graph);
     }
-    sp_config_destroy(&config);
     return rc == SP_OK;
 }
 

@@ -7,11 +7,10 @@ static sp_assign_bytes size(const sp_lowered *low, const sp_assign_rules *rules,
                             const int64_t *voxels, int n_samples, bool is_training)
 {
     sp_assign_bytes bytes;
-    sp_assign assign;
+    CLOSED_BY(sp_assign_destroy) sp_assign assign;
 
     OK(sp_assign_create(&assign, low, rules));
     bytes = sp_assign_measure(&assign, voxels, n_samples, is_training);
-    sp_assign_destroy(&assign);
     return bytes;
 }
 

@@ -7,7 +7,7 @@
 static sp_views make(const char *keys, bool has_subvoxel, int wanted)
 {
     char *override[4] = {0}, text[256], *rest;
-    sp_config config;
+    CLOSED_BY(sp_config_destroy) sp_config config;
     sp_views views;
     int n = 0;
 
@@ -17,7 +17,6 @@ static sp_views make(const char *keys, bool has_subvoxel, int wanted)
         override[n++] = word;
     OK(sp_config_read(&config, NULL, n, override));
     views = sp_views_make(&config, has_subvoxel, wanted);
-    sp_config_destroy(&config);
     return views;
 }
 
