@@ -16,8 +16,8 @@ typedef enum h5_store {
 
 /* Writes the HDF5 file anew with its datasets in chunks. */
 void h5_repack(const char *path, h5_store store);
-/* Gives the bytes of an HDF5 file as each of the stores has its datasets, in chunks, and
- * then its own, made[H5_N_STORES]. */
+/* Gives the bytes of an HDF5 file as each of the stores has its datasets, in chunks,
+ * and then its own, made[H5_N_STORES]. */
 void h5_store_all(const char *path, blob made[H5_N_STORES + 1]);
 
 /* Replaces dataset `name` by variant 0 .. n - 1: absent, a link to nowhere, to itself,

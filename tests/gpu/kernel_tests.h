@@ -6,8 +6,9 @@
  *
  *     KERNEL_TESTS(test_cuda_name)
  *
- * the latter in place of main; KERNEL_TEST { ... } is one that does more. The program runs
- * the test that its own file is named after, or the one that its first argument names. */
+ * the latter in place of main; KERNEL_TEST { ... } is one that does more. The program
+ * runs the test that its own file is named after, or the one that its first argument
+ * names. */
 #ifndef KERNEL_TESTS_H
 #define KERNEL_TESTS_H
 
@@ -15,8 +16,8 @@
 
 #include "fixtures/test.h"
 
-/* The tests of this file in their order: one program holds several files, whose tests are
- * not one list. */
+/* The tests of this file in their order: one program holds several files, whose tests
+ * are not one list. */
 static const test_case *own_tests[32] __attribute__((unused));
 static int n_own_tests __attribute__((unused));
 

@@ -144,7 +144,7 @@ TEST_AFTER(open_run, the_end_waits_for_no_more_than_two_stuck_ones)
 }
 
 /* The third could begin after the time of one command only. */
-TEST_WITH(the_end_of_a_stopped_run_waits_for_no_more_than_one_limit, open_run, NULL)
+TEST_AFTER(open_run, the_end_of_a_stopped_run_waits_for_no_more_than_one_limit)
 {
     char *text;
 
