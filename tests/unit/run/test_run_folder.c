@@ -80,14 +80,12 @@ FOLDER_TEST(a_second_program_is_refused)
 
 FOLDER_TEST(a_file_system_without_locks_is_told)
 {
-    char *words;
     sp_run run;
 
     has_no_locks = true;
     refuse_second();
-    words = words_of_open(&run);
-    assert_non_null(strstr(words, "has no locks (flock: Function not implemented)"));
-    free(words);
+    assert_non_null(
+        strstr(words_of_open(&run), "has no locks (flock: Function not implemented)"));
     sp_run_close(&run);
     has_no_locks = false;
 }
