@@ -21,19 +21,11 @@ extern "C" void __asan_unpoison_memory_region(const void *, size_t);
 
 enum : size_t { STACK = 192 << 10, GUARD = 4 << 10 };
 enum { STACK_SHIFTS = 64, SHIFT = 1 << 10 /* bytes */ };
-enum { MAX_THREADS = 1024 /* of a cluster too */, STATIC_SHARED = 48 << 10 };
-
-struct shared_array {
-    const void *declaration;
-    char *data;
-    size_t size;
-    int rank; /* of its block in the cluster */
-};
+enum { MAX_THREADS = 1024 /* of a cluster too */ };
 
 /* A block of the cluster. */
 struct member {
     int n_done, n_arrived; /* threads; at __syncthreads */
-    size_t shared_bytes;
 };
 
 /* The one cluster that runs. */
@@ -42,7 +34,6 @@ struct block {
     std::vector<hc_warp> warp;
     std::vector<char *> stack;
     std::vector<hc_fiber *> ready;
-    std::vector<shared_array> shared;
     member members[HC_MOST_BLOCKS];
     int size, n_each; /* blocks, and threads of each */
     int n, n_done;    /* threads of all */
@@ -157,6 +148,11 @@ void hc_make_ready(hc_fiber *f)
 {
     f->state = HC_READY;
     B->ready.push_back(f);
+}
+
+size_t hc_launch_shared_bytes()
+{
+    return B->launch->shared_bytes;
 }
 
 bool hc_is_own_stack(const void *p)
@@ -371,60 +367,6 @@ void hc_fence()
         hc_hook.fenced(hc_self);
 }
 
-/* ---- shared memory: the front of hc_space, from which each block takes its arrays
- * ---- */
-
-enum { SHARED_GAP = 256 }; /* bytes between arrays, never allocated */
-
-static char *take_shared(const void *declaration, size_t size, size_t align)
-{
-    const int rank = hc_current()->rank;
-    char *at = hc_window + SHARED_GAP;
-
-    for (const shared_array &a : B->shared) {
-        if (a.rank != rank)
-            continue;
-        if (a.declaration == declaration)
-            return a.data;
-        at = a.data + a.size + SHARED_GAP;
-    }
-    at = (char *)(((uintptr_t)at + align - 1) / align * align);
-    hc_fill_garbage(at, size);
-    if (hc_hook.allocated)
-        hc_hook.allocated(at, size);
-    B->shared.push_back({declaration, at, size, rank});
-    return at;
-}
-
-void *hc_shared(const void *declaration, size_t size, size_t align)
-{
-    const size_t before = B->shared.size();
-    char *at = take_shared(declaration, size, align);
-    size_t *bytes = &B->members[hc_current()->rank].shared_bytes;
-
-    if (B->shared.size() == before)
-        return at;
-    *bytes += size;
-    if (*bytes > STATIC_SHARED || *bytes + B->launch->shared_bytes > hc_most_shared())
-        hc_fail("%zu bytes of shared memory, %zu with the launch's: %d and %zu fit",
-                *bytes, *bytes + B->launch->shared_bytes, (int)STATIC_SHARED,
-                hc_most_shared());
-    return at;
-}
-
-char *hc_launch_shared(size_t align)
-{
-    return take_shared(B, B->launch->shared_bytes, align);
-}
-
-static void drop_shared()
-{
-    for (const shared_array &a : B->shared)
-        if (hc_hook.freed)
-            hc_hook.freed(a.data, a.size);
-    B->shared.clear();
-}
-
 /* ---- blocks ---- */
 
 static void need_stacks(int n)
@@ -515,7 +457,7 @@ static bool go_on()
     hc_switch_away();
     if (B->n_done < B->n)
         return false;
-    drop_shared();
+    hc_shared_drop();
     B->launch = NULL;
     return true;
 }
@@ -564,7 +506,7 @@ static std::vector<block *> &spare = *new std::vector<block *>();
 /* Suspends a grid: other grids may run before it goes on, so its block is kept. */
 static void suspend(hc_grid *grid)
 {
-    if (!B->shared.empty())
+    if (hc_shared_is_taken())
         hc_fail("a thread waits for another device in a block with shared memory");
     grid->suspended = B;
     if (spare.empty())

@@ -1,7 +1,7 @@
 /* Inside the emulator: fibers and blocks (hostcuda.cc), their stacks
  * (hostcuda_switch.cc), warp operations (hostcuda_warp.cc), tensor cores and the copies
  * that feed them (hostcuda_tensor.cc), products of warpgroups (hostcuda_wgmma.cc),
- * clusters of blocks (hostcuda_cluster.cc),
+ * clusters of blocks (hostcuda_cluster.cc), shared memory (hostcuda_shared.cc), other
  * memory (hostcuda_memory.cc), what devices see of each other (hostcuda_peer.cc),
  * streams and the runtime's calls (hostcuda_runtime.cc). */
 #ifndef HOSTCUDA_INTERNAL_H
@@ -130,6 +130,7 @@ bool hc_is_early(const hc_grid *grid);
  * called again, by any thread. True: the grid has ended and is freed. */
 bool hc_grid_go(hc_grid *grid);
 hc_fiber *hc_current();
+size_t hc_launch_shared_bytes(); /* that the present launch asks for */
 bool hc_is_ahead(); /* before the grid's wait, where device memory is closed */
 void hc_make_ready(hc_fiber *f);
 void hc_switch_away(); /* from the current fiber, which is not ready */
@@ -137,6 +138,10 @@ bool hc_is_own_stack(const void *p);
 bool hc_is_chance(int one_in);    /* never under fixed orders */
 size_t hc_random_below(size_t n); /* 0 under fixed orders */
 bool hc_has_left(int rank); /* all threads of this block of the cluster are done */
+
+/* ---- hostcuda_shared.cc ---- */
+bool hc_shared_is_taken(); /* by any block that runs */
+void hc_shared_drop();     /* those blocks have ended */
 
 /* ---- hostcuda_switch.cc ---- */
 /* Saves the registers on the stack at hand and its pointer in *save, and goes on with

@@ -8,6 +8,7 @@
 
 #include "base/sp_log.h"
 #include "check/sp_check.h"
+#include "fixtures/closed_by.h"
 #include "fixtures/shard_fixture.h"
 #include "fuzz/mutate.h"
 
@@ -97,10 +98,9 @@ void seed_run(void)
 
 void seed_graph(sp_graph *graph)
 {
-    sp_config config;
+    CLOSED_BY(sp_config_destroy) sp_config config;
 
     mutate_check(sp_config_read(&config, SEED_DECK, 0, NULL) == SP_OK &&
                      sp_graph_build(graph, &config, COLUMNS, CLASSES) == SP_OK,
                  sp_error_last()->message);
-    sp_config_destroy(&config);
 }

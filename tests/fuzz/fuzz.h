@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #include "base/sp_error.h"
+#include "fixtures/closed_by.h"
 #include "fuzz/mutate.h"
 
 enum {
@@ -69,6 +70,15 @@ bool fuzz_is_ok(sp_status rc, const char *path);
 
 /* Tells the bytes of the mutant for the bound on memory; called before it is read. */
 void fuzz_size(uint64_t bytes);
+/* Writes a file of the mutant and tells its bytes. */
+void fuzz_put(const char *path, blob data);
+/* The same of data that it frees then. */
+void fuzz_give(const char *path, blob data);
+/* Writes a seed, changed by mutate_bytes where is_damaged, and tells its bytes. */
+void fuzz_put_seed(const char *path, blob seed, bool is_damaged, uint64_t *rng);
+
+/* Ends the process with the error's message unless the status is SP_OK: for seeds. */
+void fuzz_must(sp_status rc);
 
 /* Runs a whole command in a child of its own, since it leaves threads and state behind;
  * returns its exit status, which must be among the first n of `allowed`. */

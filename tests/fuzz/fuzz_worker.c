@@ -42,13 +42,17 @@ const char *fuzz_seeds(void)
 void fuzz_shell(const char *format, ...)
 {
     va_list list;
-    char *command = NULL;
+    FREED char *command = NULL;
 
     va_start(list, format);
     mutate_check(vasprintf(&command, format, list) > 0, "out of memory");
     va_end(list);
     mutate_check(system(command) == 0, command);
-    free(command);
+}
+
+void fuzz_must(sp_status rc)
+{
+    mutate_check(rc == SP_OK, sp_error_last()->message);
 }
 
 /* ---- faults ---- */
@@ -199,6 +203,27 @@ static void check_children(void)
 void fuzz_size(uint64_t bytes)
 {
     slot->bytes += bytes;
+}
+
+void fuzz_put(const char *path, blob data)
+{
+    blob_write(path, data);
+    fuzz_size(data.n);
+}
+
+void fuzz_give(const char *path, blob data)
+{
+    fuzz_put(path, data);
+    free(data.at);
+}
+
+void fuzz_put_seed(const char *path, blob seed, bool is_damaged, uint64_t *rng)
+{
+    blob b = blob_copy(seed);
+
+    if (is_damaged)
+        mutate_bytes(&b, rng);
+    fuzz_give(path, b);
 }
 
 /* ---- commands ---- */

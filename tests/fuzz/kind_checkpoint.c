@@ -21,7 +21,7 @@ typedef struct content {
 
 static sp_graph graph;
 static content good;
-static blob good_file, weights_file[H5_N_STORES];
+static blob good_file, weights_file[H5_N_STORES + 1];
 
 static const char folder[] = "checkpoints";
 static const char step_1[] = "checkpoints/step-000000001.h5";
@@ -36,11 +36,6 @@ static float *floats(int64_t n)
 
     mutate_check(x, "out of memory");
     return x;
-}
-
-static void must(sp_status rc)
-{
-    mutate_check(rc == SP_OK, sp_error_last()->message);
 }
 
 static void make_content(content *c)
@@ -73,7 +68,7 @@ static void write_weights(void)
 {
     sp_h5 *file;
 
-    must(sp_h5_create(&file, weights_path));
+    fuzz_must(sp_h5_create(&file, weights_path));
     for (int i = 0; i < graph.n_params + graph.n_buffers; i++) {
         bool is_param = i < graph.n_params;
         const sp_param *p =
@@ -84,29 +79,21 @@ static void write_weights(void)
         for (int k = 0; k < p->n_dims; k++)
             dim[k] = p->dim[k];
         snprintf(name, sizeof name, "/%s/%s", is_param ? "params" : "buffers", p->name);
-        must(sp_h5_write(file, name, SP_H5_F32, p->n_dims, dim,
-                         (is_param ? good.param : good.running) + p->offset));
+        fuzz_must(sp_h5_write(file, name, SP_H5_F32, p->n_dims, dim,
+                              (is_param ? good.param : good.running) + p->offset));
     }
-    must(sp_h5_close(file));
+    fuzz_must(sp_h5_close(file));
 }
 
 static void prepare(void)
 {
-    blob plain;
-
     seed_run();
     seed_graph(&graph);
     make_content(&good);
-    must(read_content(SEED_CHECKPOINT, &good));
+    fuzz_must(read_content(SEED_CHECKPOINT, &good));
     good_file = blob_read(SEED_CHECKPOINT);
     write_weights();
-    plain = blob_read(weights_path);
-    for (int k = 0; k < H5_N_STORES; k++) {
-        blob_write(weights_path, plain);
-        h5_repack(weights_path, (h5_store)k);
-        weights_file[k] = blob_read(weights_path);
-    }
-    free(plain.at);
+    h5_store_all(weights_path, weights_file);
 }
 
 /* ---- reading ---- */
@@ -222,32 +209,26 @@ static bool use(bool is_covered)
 
 /* ---- mutants ---- */
 
-static void put(blob b)
+static void put(bool is_damaged, uint64_t *rng)
 {
     mkdir(folder, 0700);
     blob_write(step_1, good_file);
-    blob_write(step_2, b);
-    fuzz_size(b.n);
+    fuzz_put_seed(step_2, good_file, is_damaged, rng);
 }
 
 static bool run_bytes(uint64_t *rng)
 {
-    blob b = blob_copy(good_file);
-
-    mutate_bytes(&b, rng);
-    put(b);
-    free(b.at);
+    put(true, rng);
     return use(true);
 }
 
 static bool run_values(uint64_t *rng)
 {
     bool is_mended = mutate_below(rng, 4) > 0;
-    char which[64];
 
-    put(good_file);
+    put(false, rng);
     for (size_t k = 1 + mutate_below(rng, 2); k > 0; k--)
-        h5_change_value(step_2, rng, which);
+        h5_change_value(step_2, rng);
     if (is_mended)
         h5_mend_checkpoint_sums(step_2);
     return use(!is_mended);
@@ -263,20 +244,17 @@ static bool put_impostor(const char *path, uint64_t *rng)
         "recipe/version", "recipe/block", "recipe/column_names",
         "recipe/formats", "recipe/unit",  "recipe/column_divisors",
         "val_hash",       "eval_due"};
-    enum { MOST = 100, N = sizeof attribute / sizeof *attribute };
-    char *names[MOST];
+    enum { N = sizeof attribute / sizeof *attribute };
+    char *const *names;
     int n, variant;
 
     if (mutate_below(rng, 3) == 0) {
-        h5_put_attribute(path, attribute[mutate_below(rng, N)],
-                         (int)mutate_below(rng, (size_t)h5_n_attributes()));
+        h5_put_attribute(path, attribute[mutate_below(rng, N)], h5_any_attribute(rng));
         return false;
     }
-    n = h5_list(path, names, MOST);
-    variant = (int)mutate_below(rng, (size_t)h5_n_impostors());
+    names = h5_list(path, &n);
+    variant = h5_any_impostor(rng);
     h5_put_impostor(path, names[mutate_below(rng, (size_t)n)], variant);
-    for (int i = 0; i < n; i++)
-        free(names[i]);
     return !h5_is_absent(variant) && !h5_is_linked(variant);
 }
 
@@ -285,7 +263,7 @@ static bool run_structure(uint64_t *rng)
     bool must_refuse, is_taken;
 
     blob_write("neighbour.h5", good_file);
-    put(good_file);
+    put(false, rng);
     must_refuse = put_impostor(step_2, rng);
     is_taken = use(false);
     if (is_taken && must_refuse)
@@ -296,26 +274,20 @@ static bool run_structure(uint64_t *rng)
 /* Files of weights alone have no checksums. */
 static bool run_weights(uint64_t *rng)
 {
-    blob b = blob_copy(weights_file[mutate_below(rng, H5_N_STORES)]);
+    blob b = weights_file[mutate_below(rng, H5_N_STORES)];
     size_t how = mutate_below(rng, 4);
-    char which[64];
-    content c;
+    CLOSED_BY(free_content) content c;
     sp_status rc;
 
-    if (how < 2)
-        mutate_bytes(&b, rng);
-    blob_write(weights_path, b);
-    fuzz_size(b.n);
-    free(b.at);
+    fuzz_put_seed(weights_path, b, how < 2, rng);
     if (how == 2)
-        h5_damage_chunk(weights_path, rng, which);
+        h5_damage_chunk(weights_path, rng);
     if (how == 3)
         h5_change_dataset(weights_path, rng);
     make_content(&c);
     rc = sp_checkpoint_verify_weights(weights_path, SP_INTACT);
     if (rc == SP_OK)
         rc = sp_checkpoint_read(weights_path, &graph, c.param, c.running, NULL, NULL);
-    free_content(&c);
     return fuzz_is_ok(rc, weights_path);
 }
 

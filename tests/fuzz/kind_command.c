@@ -23,29 +23,20 @@ static void prepare(void)
 static void put_checkpoint(const char *path, uint64_t *rng)
 {
     size_t how = mutate_below(rng, 8);
-    blob b = blob_copy(checkpoint);
-    char which[64];
 
-    if (how == 0)
-        mutate_bytes(&b, rng);
-    blob_write(path, b);
-    fuzz_size(b.n);
-    free(b.at);
+    fuzz_put_seed(path, checkpoint, how == 0, rng);
     if (how > 0) {
-        h5_change_value(path, rng, which);
+        h5_change_value(path, rng);
         h5_mend_checkpoint_sums(path);
     }
 }
 
 static void put_data(uint64_t *rng)
 {
-    blob_write(SEED_DECK, deck);
-    blob_write(SEED_SHARD, shard);
-    fuzz_size(deck.n + shard.n);
+    fuzz_put(SEED_DECK, deck);
+    fuzz_put(SEED_SHARD, shard);
     if (mutate_below(rng, 4) == 0) {
-        char which[64];
-
-        h5_change_value(SEED_SHARD, rng, which);
+        h5_change_value(SEED_SHARD, rng);
         h5_mend_shard_sums(SEED_SHARD);
     }
 }

@@ -35,16 +35,13 @@ static blob seed[SEEDS], shard;
 /* Writes a deck that has every key with its default. */
 static blob all_keys(void)
 {
-    sp_config config;
-    char *text;
+    CLOSED_BY(sp_config_destroy) sp_config config;
+    FREED char *text;
     blob b;
 
-    mutate_check(sp_config_read(&config, NULL, 0, NULL) == SP_OK &&
-                     sp_config_to_text(&config, &text) == SP_OK,
-                 "defaults");
+    fuzz_must(sp_config_read(&config, NULL, 0, NULL));
+    fuzz_must(sp_config_to_text(&config, &text));
     b = blob_of_text(text);
-    free(text);
-    sp_config_destroy(&config);
     return b;
 }
 
@@ -73,31 +70,26 @@ static void make(uint64_t *rng)
         else
             mutate_words(&b, b.n, &words, rng);
     }
-    blob_write(path, b);
-    fuzz_size(b.n);
-    free(b.at);
+    fuzz_give(path, b);
 }
 
 /* The resolved deck of a valid one reads back to itself. */
 static void read_back(const sp_config *config)
 {
-    sp_config again;
-    char *text = NULL, *same = NULL;
+    CLOSED_BY(sp_config_destroy) sp_config again;
+    FREED char *text = NULL, *same = NULL;
 
     if (sp_config_to_text(config, &text) != SP_OK ||
         sp_config_parse(&again, text, "resolved", 0, NULL) != SP_OK)
         fuzz_fault("the resolved deck is refused: %s", sp_error_last()->message);
     if (sp_config_to_text(&again, &same) != SP_OK || strcmp(text, same) != 0)
         fuzz_fault("the resolved deck reads back to another one");
-    sp_config_destroy(&again);
-    free(text);
-    free(same);
 }
 
 static bool run_deck(uint64_t *rng)
 {
     static const sp_status allowed[] = {SP_EUSAGE, SP_OK};
-    sp_config config;
+    CLOSED_BY(sp_config_destroy) sp_config config;
     sp_graph graph;
     sp_status rc;
 
@@ -111,7 +103,6 @@ static bool run_deck(uint64_t *rng)
                        sp_error_last()->message);
         sp_graph_destroy(&graph);
     }
-    sp_config_destroy(&config);
     return fuzz_status_is_ok(rc, path, allowed);
 }
 
@@ -131,8 +122,7 @@ static bool run_check(uint64_t *rng)
     static const sp_status allowed[] = {SP_EUSAGE, SP_EDATA, SP_EMEM, SP_OK};
 
     make(rng);
-    blob_write(SEED_SHARD, shard);
-    fuzz_size(shard.n);
+    fuzz_put(SEED_SHARD, shard);
     return fuzz_command(check, NULL, allowed) == 0;
 }
 

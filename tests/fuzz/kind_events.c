@@ -67,7 +67,7 @@ static bool run_events(uint64_t *rng)
     const bool is_sealed = mutate_below(rng, 3) == 0;
     const int64_t step = (int64_t)mutate_below(rng, STEPS + 2);
     char path[512];
-    event_list list;
+    CLOSED_BY(events_free) event_list list;
     const char *wrong;
     sp_status rc;
     blob b;
@@ -80,9 +80,7 @@ static bool run_events(uint64_t *rng)
         mutate_bytes(&b, rng);
     if (is_sealed)
         seal(&b);
-    blob_write(path, b);
-    fuzz_size(b.n);
-    free(b.at);
+    fuzz_give(path, b);
     rc = sp_events_cut(folder, step);
     wrong = events_read(folder, &list);
     if (rc == SP_OK && ((wrong && !is_sealed) || list.torn > 0))
@@ -91,7 +89,6 @@ static bool run_events(uint64_t *rng)
         if (list.value[i].step > step)
             fuzz_fault("step %lld behind the cut at %lld",
                        (long long)list.value[i].step, (long long)step);
-    events_free(&list);
     return fuzz_status_is_ok(rc, folder, allowed);
 }
 

@@ -31,8 +31,7 @@ static bool run(uint64_t *rng)
     static const sp_status none[] = {SP_OK};
     volatile int forever = 1;
 
-    blob_write("input", (blob){(unsigned char *)rng, sizeof *rng});
-    fuzz_size(sizeof *rng);
+    fuzz_put("input", (blob){(unsigned char *)rng, sizeof *rng});
     switch (mutate_below(rng, 6)) {
     case 0:
         raise(SIGSEGV);

@@ -11,7 +11,7 @@
 #include "vox/vox.h"
 
 static const char path[] = "prediction.h5", scan_path[] = "scan.txt";
-static blob good, stored[H5_N_STORES], scan;
+static blob stored[H5_N_STORES + 1], scan;
 
 /* Writes predictions of one scan as sptrain predict does. */
 static sp_status write_prediction(void)
@@ -39,14 +39,9 @@ static sp_status write_prediction(void)
 
 static void prepare(void)
 {
-    mutate_check(write_prediction() == SP_OK, sp_error_last()->message);
+    fuzz_must(write_prediction());
     scan = seed_text(false);
-    good = blob_read(path);
-    for (int k = 0; k < H5_N_STORES; k++) {
-        blob_write(path, good);
-        h5_repack(path, (h5_store)k);
-        stored[k] = blob_read(path);
-    }
+    h5_store_all(path, stored);
 }
 
 static const char *any_ending(uint64_t *rng)
@@ -76,30 +71,23 @@ static void put_impostor(uint64_t *rng)
                                        "/point_index"};
 
     if (mutate_below(rng, 3) > 0)
-        h5_put_impostor(path, sets[mutate_below(rng, 4)],
-                        (int)mutate_below(rng, (size_t)h5_n_impostors()));
+        h5_put_impostor(path, sets[mutate_below(rng, 4)], h5_any_impostor(rng));
     else
         h5_put_attribute(path, mutate_below(rng, 2) ? "class_names" : "ignore_label",
-                         (int)mutate_below(rng, (size_t)h5_n_attributes()));
+                         h5_any_attribute(rng));
 }
 
 static bool run(uint64_t *rng)
 {
     size_t how = mutate_below(rng, 5), store = mutate_below(rng, H5_N_STORES + 1);
-    blob b = blob_copy(store < H5_N_STORES ? stored[store] : good);
-    char which[64];
 
-    if (how < 2)
-        mutate_bytes(&b, rng);
-    blob_write("neighbour.h5", good);
-    blob_write(path, b);
-    blob_write(scan_path, scan);
-    fuzz_size(b.n + scan.n);
-    free(b.at);
+    blob_write("neighbour.h5", stored[H5_N_STORES]);
+    fuzz_put_seed(path, stored[store], how < 2, rng);
+    fuzz_put(scan_path, scan);
     if (how == 2)
-        h5_damage_chunk(path, rng, which);
+        h5_damage_chunk(path, rng);
     if (how == 3)
-        h5_change_value(path, rng, which);
+        h5_change_value(path, rng);
     if (how == 4)
         put_impostor(rng);
     return use(rng);

@@ -71,9 +71,7 @@ static void put(const char *name, blob b)
     char path[64];
 
     snprintf(path, sizeof path, "%s/%s", folder, name);
-    blob_write(path, b);
-    fuzz_size(b.n);
-    free(b.at);
+    fuzz_give(path, b);
 }
 
 static blob damaged_text(const char *text, bool is_damaged, uint64_t *rng)

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "comm/sp_comm.h"
+#include "fixtures/scan_files.h"
 #include "fuzz/fuzz.h"
 #include "fuzz/scan_seeds.h"
 #include "scan/sp_scan_format.h"
@@ -27,13 +28,6 @@ typedef struct seeds {
     size_t n_head;
     const char *columns; /* some of the time */
 } seeds;
-
-static seeds las = {.ending = "las"}, laz = {.ending = "laz"}, ply = {.ending = "ply"},
-             pcd = {.ending = "pcd"};
-static seeds npy = {.ending = "npy", .columns = "x,y,z,label"};
-static seeds text = {.ending = "txt", .columns = "x,y,-,z,label"};
-static seeds kitti = {.ending = "bin"};
-static blob labels; /* of kitti */
 
 /* ---- dictionaries ---- */
 
@@ -61,11 +55,6 @@ static const char *const text_words[] = {
     "scalar_label", "1e400", "1,5", "0x1p3", "1 2 3 4 5 6 7 8\n", "a b c\n"};
 /* clang-format on */
 
-#define WORDS(list)                                                                    \
-    {                                                                                  \
-        list, sizeof(list) / sizeof *(list)                                            \
-    }
-
 static const field las_fields[] = {
     {24, 1, 'u'},  {25, 1, 'u'},  {94, 2, 'u'},  {96, 4, 'u'},  {96, 4, 'u'},
     {100, 4, 'u'}, {100, 4, 'u'}, {104, 1, 'u'}, {104, 1, 'u'}, {105, 2, 'u'},
@@ -89,6 +78,22 @@ static const field npy_fields[] = {{6, 1, 'u'}, {7, 1, 'u'}, {8, 2, 'u'}, {8, 4,
 
 /* ---- seeds ---- */
 
+#define WORDS(list)  .words = {list, sizeof(list) / sizeof *(list)}
+#define FIELDS(list) .fields = list, .n_fields = sizeof(list) / sizeof *(list)
+static seeds las = {.ending = "las", FIELDS(las_fields), .n_head = 375};
+static seeds laz = {.ending = "laz", FIELDS(laz_fields), .n_head = 600};
+static seeds ply = {.ending = "ply", WORDS(ply_words), .head_ends = "end_header\n"};
+static seeds pcd = {.ending = "pcd", WORDS(pcd_words), .head_ends = "\nDATA "};
+static seeds npy = {.ending = "npy",
+                    WORDS(npy_words),
+                    FIELDS(npy_fields),
+                    .head_ends = "}",
+                    .columns = "x,y,z,label"};
+static seeds text = {
+    .ending = "txt", WORDS(text_words), .n_head = 1000000, .columns = "x,y,-,z,label"};
+static seeds kitti = {.ending = "bin", FIELDS(kitti_fields)};
+static blob labels; /* of kitti */
+
 static void add(seeds *s, blob b)
 {
     s->at[s->n++] = b;
@@ -96,84 +101,54 @@ static void add(seeds *s, blob b)
 
 static void prepare_las(void)
 {
-    if (las.n)
-        return;
     for (int format = 0; format < SEED_LAS_FORMATS; format++) {
         add(&las, seed_las(format, false));
         add(&las, seed_las(format, true));
     }
-    las.fields = las_fields;
-    las.n_fields = sizeof las_fields / sizeof *las_fields;
-    las.n_head = 375;
 }
 
 static void prepare_laz(void)
 {
-    if (laz.n)
-        return;
     for (int format = 0; format < SEED_LAS_FORMATS; format++)
         add(&laz, seed_laz(format));
-    laz.fields = laz_fields;
-    laz.n_fields = sizeof laz_fields / sizeof *laz_fields;
-    laz.n_head = 600;
 }
 
 static void prepare_ply(void)
 {
-    if (ply.n)
-        return;
     for (int k = 0; k < 6; k++)
         add(&ply, seed_ply((seed_order)(k / 2), k % 2));
-    ply.words = (vocabulary)WORDS(ply_words);
-    ply.head_ends = "end_header\n";
 }
 
 static void prepare_pcd(void)
 {
-    if (pcd.n)
-        return;
     add(&pcd, seed_pcd(SEED_ASCII));
     add(&pcd, seed_pcd(SEED_LITTLE));
     add(&pcd, seed_pcd(SEED_COMPRESSED));
-    pcd.words = (vocabulary)WORDS(pcd_words);
-    pcd.head_ends = "\nDATA ";
 }
 
 static void prepare_npy(void)
 {
-    if (npy.n)
-        return;
     add(&npy, seed_npy(false));
     add(&npy, seed_npy(true));
-    npy.words = (vocabulary)WORDS(npy_words);
-    npy.head_ends = "}";
-    npy.fields = npy_fields;
-    npy.n_fields = sizeof npy_fields / sizeof *npy_fields;
 }
 
 static void prepare_text(void)
 {
-    if (text.n)
-        return;
     add(&text, seed_text(false));
     add(&text, seed_text(true));
-    text.words = (vocabulary)WORDS(text_words);
-    text.n_head = 1000000;
 }
 
 static void prepare_kitti(void)
 {
-    if (kitti.n)
-        return;
     add(&kitti, seed_kitti());
     labels = seed_kitti_labels();
-    kitti.fields = kitti_fields;
-    kitti.n_fields = 3;
 }
 
 static void prepare_all(void)
 {
-#define PREPARE(format) prepare_##format();
+#define PREPARE(format)                                                                \
+    if (!format.n)                                                                     \
+        prepare_##format();
     SP_SCAN_FORMATS(PREPARE)
 #undef PREPARE
 }
@@ -219,9 +194,7 @@ static const char *make(const seeds *s, uint64_t *rng)
     for (size_t k = 1 + mutate_below(rng, 3); k > 0; k--)
         change(s, &b, rng);
     snprintf(path, sizeof path, "scan.%s", s->ending);
-    blob_write(path, b);
-    fuzz_size(b.n);
-    free(b.at);
+    fuzz_give(path, b);
     return path;
 }
 
@@ -232,7 +205,7 @@ static sp_status read_points(sp_scan *scan, uint64_t *rng, int64_t *n)
 {
     static const int64_t portions[] = {1, 3, 1000, SP_SCAN_BLOCK};
     int64_t most = portions[mutate_below(rng, 4)];
-    sp_scan_points p = {0};
+    CLOSED_BY(sp_scan_points_destroy) sp_scan_points p = {0};
     sp_status rc = SP_OK;
 
     *n = 0;
@@ -243,7 +216,6 @@ static sp_status read_points(sp_scan *scan, uint64_t *rng, int64_t *n)
                        (long long)most);
         *n += rc == SP_OK ? p.n : 0;
     } while (rc == SP_OK && p.n > 0);
-    sp_scan_points_destroy(&p);
     return rc;
 }
 
@@ -273,7 +245,7 @@ static bool use(const seeds *s, const char *path, uint64_t *rng)
 {
     static const sp_status allowed[] = {SP_EDATA, SP_EUSAGE, SP_EMEM, SP_OK};
     sp_scan_options options = {0};
-    sp_scan *scan = NULL;
+    CLOSED_BY(close_scan) sp_scan *scan = NULL;
     sp_status rc;
 
     if (s->columns && mutate_below(rng, 3) == 0)
@@ -284,7 +256,6 @@ static bool use(const seeds *s, const char *path, uint64_t *rng)
     rc = sp_scan_open(&scan, path, &options);
     if (rc == SP_OK)
         rc = read_scan(scan, rng);
-    sp_scan_close(scan);
     return fuzz_status_is_ok(rc, rc == SP_EMEM ? "" : path, allowed);
 }
 
@@ -296,19 +267,14 @@ static bool run(const seeds *s, uint64_t *rng)
 /* Points, labels or both are wrong. */
 static bool run_kitti(uint64_t *rng)
 {
-    blob b = blob_copy(labels);
     size_t which = mutate_below(rng, 3);
     const char *path = "scan.bin";
 
     if (which != 0)
         path = make(&kitti, rng);
     else
-        blob_write(path, kitti.at[0]);
-    if (which != 1)
-        mutate_bytes(&b, rng);
-    blob_write("scan.label", b);
-    fuzz_size(b.n + kitti.at[0].n);
-    free(b.at);
+        fuzz_put(path, kitti.at[0]);
+    fuzz_put_seed("scan.label", labels, which != 1, rng);
     return use(&kitti, path, rng);
 }
 
@@ -318,12 +284,11 @@ static sp_status convert(void *context)
 {
     char *argv[] = {"convert",  "--out",   "converted", "--voxel-size", "0.5",
                     "--points", "--block", "4",         context,        NULL};
-    sp_comm alone;
+    CLOSED_BY(sp_comm_close) sp_comm alone;
     sp_status rc;
 
     sp_comm_open_self(&alone);
     rc = vox_convert((int)(sizeof argv / sizeof *argv) - 1, argv, &alone);
-    sp_comm_close(&alone);
     return rc;
 }
 

@@ -16,17 +16,13 @@ static const char path[] = "shard.h5";
 static const int64_t sizes[] = {30, 0, 20, 1};
 enum { SAMPLES = 4 };
 
-static blob good, stored[H5_N_STORES];
+static blob stored[H5_N_STORES + 1];
+static const blob *const good = &stored[H5_N_STORES];
 static sp_dataset whole; /* the index of the good file */
 static sp_sample samples[SAMPLES];
 static const sp_sample_request all = {.verify = true, .with_points = true};
 
 /* ---- seeds ---- */
-
-static void must(sp_status rc)
-{
-    mutate_check(rc == SP_OK, sp_error_last()->message);
-}
 
 static void prepare(void)
 {
@@ -40,16 +36,11 @@ static void prepare(void)
                               .has_blocks = true,
                               .seed = 3};
 
-    must(fixture_write(&f, path));
-    must(fixture_open(&whole, path));
+    fuzz_must(fixture_write(&f, path));
+    fuzz_must(fixture_open(&whole, path));
     for (int i = 0; i < SAMPLES; i++)
-        must(sp_sample_read(&whole, i, &all, &samples[i]));
-    good = blob_read(path);
-    for (int k = 0; k < H5_N_STORES; k++) {
-        blob_write(path, good);
-        h5_repack(path, (h5_store)k);
-        stored[k] = blob_read(path);
-    }
+        fuzz_must(sp_sample_read(&whole, i, &all, &samples[i]));
+    h5_store_all(path, stored);
 }
 
 /* ---- reading ---- */
@@ -138,8 +129,8 @@ typedef enum covered {
 
 static bool use(covered c)
 {
-    sp_dataset set;
-    sp_sample got = {0};
+    CLOSED_BY(sp_dataset_close) sp_dataset set;
+    CLOSED_BY(sp_sample_destroy) sp_sample got = {0};
     sp_sample_request request = all;
     sp_status rc = fixture_open(&set, path);
 
@@ -155,26 +146,14 @@ static bool use(covered c)
     }
     if (rc == SP_OK && c == ALL)
         compare_index(&set);
-    sp_sample_destroy(&got);
-    sp_dataset_close(&set);
     return fuzz_is_ok(rc, path);
 }
 
 /* ---- mutants ---- */
 
-static void put(blob b)
-{
-    blob_write(path, b);
-    fuzz_size(b.n);
-}
-
 static bool run_bytes(uint64_t *rng)
 {
-    blob b = blob_copy(good);
-
-    mutate_bytes(&b, rng);
-    put(b);
-    free(b.at);
+    fuzz_put_seed(path, *good, true, rng);
     return use(ALL);
 }
 
@@ -188,29 +167,22 @@ static bool is_summed(const char *name)
  * checksums of samples cover coordinates, features and labels. */
 static bool run_chunked(uint64_t *rng)
 {
-    blob b = blob_copy(stored[mutate_below(rng, H5_N_STORES)]);
+    blob b = stored[mutate_below(rng, H5_N_STORES)];
     bool is_chunk = mutate_below(rng, 2);
-    char which[64];
 
-    if (!is_chunk)
-        mutate_bytes(&b, rng);
-    put(b);
-    free(b.at);
-    if (!is_chunk)
-        return use(NOTHING);
-    h5_damage_chunk(path, rng, which);
-    return use(is_summed(which) ? SAMPLED : NOTHING);
+    fuzz_put_seed(path, b, !is_chunk, rng);
+    return use(is_chunk && is_summed(h5_damage_chunk(path, rng)) ? SAMPLED : NOTHING);
 }
 
 /* Changes values within a valid file: with checksums that fit, or with the old ones. */
 static bool run_values(uint64_t *rng)
 {
     size_t how = mutate_below(rng, H5_N_STORES + 1);
-    char which[64] = "";
     bool is_mended = mutate_below(rng, 3) > 0;
+    const char *which;
 
-    put(how < H5_N_STORES ? stored[how] : good);
-    h5_change_value(path, rng, which);
+    fuzz_put(path, stored[how]);
+    which = h5_change_value(path, rng);
     if (is_mended)
         h5_mend_shard_sums(path);
     return use(is_mended || !is_summed(which) ? NOTHING : SAMPLED);
@@ -249,7 +221,7 @@ enum {
 /* Replaces a part that must be there under its own name. */
 static void put_impostor(uint64_t *rng, bool *must_refuse)
 {
-    int variant = (int)mutate_below(rng, (size_t)h5_n_impostors());
+    int variant = h5_any_impostor(rng);
     size_t name = mutate_below(rng, N_SETS);
 
     h5_put_impostor(path, sets[name], variant);
@@ -262,13 +234,14 @@ static bool run_links(uint64_t *rng)
 {
     bool must_refuse = false, is_taken;
 
-    blob_write("neighbour.h5", good);
-    put(mutate_below(rng, 2) ? good : stored[mutate_below(rng, H5_N_STORES)]);
+    blob_write("neighbour.h5", *good);
+    fuzz_put(path,
+             mutate_below(rng, 2) ? *good : stored[mutate_below(rng, H5_N_STORES)]);
     if (mutate_below(rng, 5) > 1)
         put_impostor(rng, &must_refuse);
     else
         h5_put_attribute(path, attributes[mutate_below(rng, N_ATTRIBUTES)],
-                         (int)mutate_below(rng, (size_t)h5_n_attributes()));
+                         h5_any_attribute(rng));
     is_taken = use(NOTHING);
     if (is_taken && must_refuse)
         fuzz_fault("an impostor was taken");
@@ -280,12 +253,11 @@ static bool run_links(uint64_t *rng)
 static sp_status info(void *context)
 {
     char *argv[] = {"info", "--samples", context, NULL};
-    sp_comm alone;
+    CLOSED_BY(sp_comm_close) sp_comm alone;
     sp_status rc;
 
     sp_comm_open_self(&alone);
     rc = vox_info(3, argv, &alone);
-    sp_comm_close(&alone);
     return rc;
 }
 
@@ -293,16 +265,11 @@ static bool run_info(uint64_t *rng)
 {
     static const sp_status allowed[] = {SP_EDATA, SP_OK};
     size_t how = mutate_below(rng, H5_N_STORES + 1);
-    blob b = blob_copy(how < H5_N_STORES ? stored[how] : good);
-    char which[64];
     size_t change = mutate_below(rng, 3);
 
-    if (change == 0)
-        mutate_bytes(&b, rng);
-    put(b);
-    free(b.at);
+    fuzz_put_seed(path, stored[how], change == 0, rng);
     if (change > 0)
-        h5_change_value(path, rng, which);
+        h5_change_value(path, rng);
     if (change == 2)
         h5_mend_shard_sums(path);
     return fuzz_command(info, (void *)(uintptr_t)path, allowed) == 0;

@@ -16,11 +16,14 @@ typedef enum h5_store {
 
 /* Writes the HDF5 file anew with its datasets in chunks. */
 void h5_repack(const char *path, h5_store store);
+/* Gives the bytes of an HDF5 file as each of the stores has its datasets, in chunks,
+ * and then its own, made[H5_N_STORES]. */
+void h5_store_all(const char *path, blob made[H5_N_STORES + 1]);
 
 /* Replaces dataset `name` by variant 0 .. n - 1: absent, a link to nowhere, to itself,
  * to another file or another dataset, a group, virtual, of a wrong type, of no or of a
  * huge size, stored in another file. */
-int h5_n_impostors(void);
+int h5_any_impostor(uint64_t *rng);
 void h5_put_impostor(const char *path, const char *name, int variant);
 /* Tell whether the variant is as if the dataset were absent, is made of texts, or leads
  * to values that may be right. */
@@ -30,19 +33,19 @@ bool h5_is_linked(int variant);
 
 /* Replaces attribute `name` of the root, or "GROUP/NAME", by variant 0 .. n - 1:
  * absent, of a wrong type or size, an impossible number. */
-int h5_n_attributes(void);
+int h5_any_attribute(uint64_t *rng);
 void h5_put_attribute(const char *path, const char *name, int variant);
 
-/* Gives the names of all datasets, at most `most`; they live as long as the process. */
-int h5_list(const char *path, char **names, int most);
+/* Gives the names of all datasets, until the next call of a function of this file. */
+char *const *h5_list(const char *path, int *n);
 
-/* Changes some stored bytes of one chunk, or its length; the index stays right. `which`
- * (64 bytes) tells the dataset, "" where it has no chunk. */
-void h5_damage_chunk(const char *path, uint64_t *rng, char *which);
+/* Changes some stored bytes of one chunk, or its length; the index stays right. Returns
+ * the name of the dataset as h5_list does, "" where it has no chunk. */
+const char *h5_damage_chunk(const char *path, uint64_t *rng);
 
 /* Makes some elements of a dataset, or a number in a root attribute, unlikely;
- * checksums stay as they are. `which` (64 bytes) tells what has changed. */
-void h5_change_value(const char *path, uint64_t *rng, char *which);
+ * checksums stay as they are. Returns the name of the one as h5_list does. */
+const char *h5_change_value(const char *path, uint64_t *rng);
 /* The same for elements of a dataset alone. */
 void h5_change_dataset(const char *path, uint64_t *rng);
 /* Make the checksums of a checkpoint, and of a shard's samples, right again. */

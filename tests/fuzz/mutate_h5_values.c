@@ -18,31 +18,39 @@ static hid_t open_file(const char *path)
 
 /* ---- names ---- */
 
-typedef struct listing {
-    char **names;
-    int n, most;
-} listing;
+static char *names[200];
 
 static herr_t add_name(hid_t from, const char *name, const H5O_info_t *info, void *to)
 {
-    listing *l = to;
+    int *n = to;
 
     (void)from;
-    if (info->type == H5O_TYPE_DATASET && l->n < l->most &&
-        asprintf(&l->names[l->n], "/%s", name) > 0)
-        l->n++;
+    if (info->type != H5O_TYPE_DATASET || *n == sizeof names / sizeof *names)
+        return 0;
+    free(names[*n]);
+    mutate_check(asprintf(&names[*n], "/%s", name) > 0, "out of memory");
+    ++*n;
     return 0;
 }
 
-int h5_list(const char *path, char **names, int most)
+char *const *h5_list(const char *path, int *n)
 {
     hid_t file = H5Fopen(path, H5F_ACC_RDONLY, H5P_DEFAULT);
-    listing l = {names, 0, most};
 
     mutate_check(file >= 0, path);
-    H5Ovisit2(file, H5_INDEX_NAME, H5_ITER_INC, add_name, &l, H5O_INFO_BASIC);
+    *n = 0;
+    H5Ovisit2(file, H5_INDEX_NAME, H5_ITER_INC, add_name, n, H5O_INFO_BASIC);
     H5Fclose(file);
-    return l.n;
+    return names;
+}
+
+/* Gives one of the names. */
+static const char *any_name(const char *path, uint64_t *rng)
+{
+    int n;
+
+    h5_list(path, &n);
+    return names[mutate_below(rng, (size_t)n)];
 }
 
 /* ---- a whole dataset, as stored ---- */
@@ -151,34 +159,29 @@ static bool change_attribute(hid_t root, uint64_t *rng, char *which)
 }
 
 /* Changes a value of one dataset or, with attributes, of a root attribute. */
-static void change(const char *path, bool with_attributes, uint64_t *rng, char *which)
+static const char *change(const char *path, bool with_attributes, uint64_t *rng)
 {
-    enum { MOST = 200 };
-    char *names[MOST];
-    int n = h5_list(path, names, MOST);
+    static char attribute[64];
+    const char *which = any_name(path, rng);
     hid_t file = open_file(path);
-    const char *name = names[mutate_below(rng, (size_t)n)];
 
-    if (!with_attributes || mutate_below(rng, 2) ||
-        !change_attribute(file, rng, which)) {
-        snprintf(which, 64, "%s", name);
-        change_dataset(file, name, rng);
-    }
-    for (int i = 0; i < n; i++)
-        free(names[i]);
+    if (with_attributes && !mutate_below(rng, 2) &&
+        change_attribute(file, rng, attribute))
+        which = attribute;
+    else
+        change_dataset(file, which, rng);
     mutate_check(H5Fclose(file) >= 0, path);
+    return which;
 }
 
-void h5_change_value(const char *path, uint64_t *rng, char *which)
+const char *h5_change_value(const char *path, uint64_t *rng)
 {
-    change(path, true, rng, which);
+    return change(path, true, rng);
 }
 
 void h5_change_dataset(const char *path, uint64_t *rng)
 {
-    char which[64];
-
-    change(path, false, rng, which);
+    change(path, false, rng);
 }
 
 /* ---- checksums ---- */
@@ -228,18 +231,17 @@ static void put_sum(hid_t object, uint32_t crc)
 
 void h5_mend_checkpoint_sums(const char *path)
 {
-    enum { MOST = 200 };
-    char *names[MOST];
-    int n = h5_list(path, names, MOST);
-    hid_t file = open_file(path);
+    int n;
+    hid_t file;
     uint32_t crc = 0;
 
+    h5_list(path, &n);
+    file = open_file(path);
     for (int i = 0; i < n; i++) {
         values v = values_read(file, names[i]);
 
         put_sum(v.set, sp_crc32c(0, v.at, v.n * v.size));
         values_close(&v);
-        free(names[i]);
     }
     H5Aiterate2(file, H5_INDEX_NAME, H5_ITER_INC, NULL, add_attribute, &crc);
     put_sum(file, crc);
@@ -309,20 +311,15 @@ static bool damage_one(hid_t set, uint64_t *rng)
     return is_done;
 }
 
-void h5_damage_chunk(const char *path, uint64_t *rng, char *which)
+const char *h5_damage_chunk(const char *path, uint64_t *rng)
 {
-    enum { MOST = 200 };
-    char *names[MOST];
-    int n = h5_list(path, names, MOST);
+    const char *name = any_name(path, rng);
     hid_t file = open_file(path);
-    const char *name = names[mutate_below(rng, (size_t)n)];
     hid_t set = H5Dopen2(file, name, H5P_DEFAULT), list = H5Dget_create_plist(set);
     bool is_done = H5Pget_layout(list) == H5D_CHUNKED && damage_one(set, rng);
 
-    snprintf(which, 64, "%s", is_done ? name : "");
     H5Pclose(list);
     H5Dclose(set);
-    for (int i = 0; i < n; i++)
-        free(names[i]);
     mutate_check(H5Fclose(file) >= 0, path);
+    return is_done ? name : "";
 }

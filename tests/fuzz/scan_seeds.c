@@ -67,23 +67,6 @@ static void set_number(blob *b, size_t at, double x, char kind, int size)
 
 /* ---- LAS ---- */
 
-/* Appends the extra-bytes record: one int16 with scale and offset. */
-static void put_extra_record(blob *b)
-{
-    size_t at = b->n;
-
-    b->n += 54 + 192;
-    memcpy(b->at + at + 2, "LASF_Spec", 9);
-    set_number(b, at + 18, 4, 'u', 2);
-    set_number(b, at + 20, 192, 'u', 2);
-    at += 54;
-    b->at[at + 2] = 4;
-    b->at[at + 3] = 8 | 16;
-    memcpy(b->at + at + 4, "Deviation", 9);
-    set_number(b, at + 112, 0.5, 'f', 8);
-    set_number(b, at + 136, 10, 'f', 8);
-}
-
 blob seed_las(int format, bool with_extra)
 {
     const int minor = format < 4 ? 2 : format < 6 ? 3 : 4;
@@ -92,8 +75,10 @@ blob seed_las(int format, bool with_extra)
     blob b = empty();
 
     b.n = (size_t)scan_las_bytes(minor);
-    if (with_extra)
-        put_extra_record(&b);
+    if (with_extra) {
+        scan_put_extra(b.at + b.n);
+        b.n += SCAN_EXTRA_BYTES;
+    }
     las.points_at = (int64_t)b.n;
     scan_put_las(b.at, &las);
     for (size_t a = 0; a < 2; a++)

@@ -97,18 +97,6 @@ static inline conv_case case_make(const conv_kind *k, sp_precision precision,
     return p;
 }
 
-static inline void case_drop(conv_case *p)
-{
-    fx_map_free(&p->map);
-    fx_map_free(&p->back);
-    fx_level_free(&p->level[0]);
-    fx_level_free(&p->level[1]);
-    free(p->x.data);
-    free(p->dy.data);
-    free(p->w);
-    free(p->bias);
-}
-
 /* Whether the input gradient uses the forward map. */
 static inline bool case_is_mirrored(const conv_case *p)
 {
@@ -125,7 +113,7 @@ typedef struct case_pair {
 
 static inline case_pair *case_pairs(const conv_case *p, int *n)
 {
-    case_pair *pairs = malloc(((size_t)p->map.pairs + 1) * sizeof *pairs);
+    case_pair *pairs = test_alloc(((size_t)p->map.pairs + 1) * sizeof *pairs);
 
     *n = 0;
     for (int t = 0; t < p->map.n_tiles; t++)
@@ -162,7 +150,6 @@ static inline void case_forward(const conv_case *p, double *y)
             for (int o = 0; o < p->c_out; o++)
                 y[(size_t)pair[m].out * p->c_out + o] += x * case_w(p, pair[m].k, i, o);
         }
-    free(pair);
 }
 
 static inline void case_grad_input(const conv_case *p, double *dx)
@@ -177,7 +164,6 @@ static inline void case_grad_input(const conv_case *p, double *dx)
                 sum += case_w(p, pair[m].k, i, o) * case_dy(p, pair[m].out, o);
             dx[(size_t)pair[m].in * p->c_in + i] += sum;
         }
-    free(pair);
 }
 
 /* Sums over output rows row .. end - 1; db stands behind dw. */
@@ -199,12 +185,11 @@ static inline void case_grad_weight(const conv_case *p, int row, int end, double
     for (int r = row; r < end; r++)
         for (int o = 0; o < p->c_out; o++)
             db[o] += p->precision == SP_BF16 ? case_dy(p, r, o) : fx_at(p->dy, r, o);
-    free(pair);
 }
 
 static inline double *case_doubles(sp_tensor from, bool is_kept)
 {
-    double *d = calloc((size_t)from.n * from.c + 1, sizeof *d);
+    double *d = test_alloc(((size_t)from.n * from.c + 1) * sizeof *d);
 
     for (int64_t i = 0; is_kept && i < from.n; i++)
         for (int j = 0; j < from.c; j++)
@@ -212,7 +197,7 @@ static inline double *case_doubles(sp_tensor from, bool is_kept)
     return d;
 }
 
-/* Fails where got differs from want by more than rounding; frees both. is_bf16: results
+/* Fails where got differs from want by more than rounding. is_bf16: results
  * were rounded to bf16, half a unit of whose last place is at most 2^-8 of the value.
  * */
 static inline void case_same(const char *what, const conv_case *p, sp_tensor got,
@@ -235,8 +220,6 @@ static inline void case_same(const char *what, const conv_case *p, sp_tensor got
                          (int)i, j, (int)got.n, got.c, g, w, most);
         }
     fx_guards(got);
-    free(got.data);
-    free(want);
 }
 
 /* ---- the cases that every operation of a convolution is held to ---- */

@@ -13,7 +13,7 @@ static inline void norm_check_sums(sp_backend *be, sp_tensor a, sp_tensor b,
     const double tolerance = be->precision == SP_BF16 ? 0x1p-21 : 1e-12;
     const int tiles = be->ops->fused_parts(a.n, 1).n;
     const size_t n = 2 * (size_t)tiles * (size_t)a.c;
-    double *part = malloc((n + 1) * sizeof *part);
+    double *part = test_alloc((n + 1) * sizeof *part);
 
     OK(be->ops->download(be, part, device, n * sizeof *part)); /* to its end */
     for (int s = 0; s < 2; s++)
@@ -31,7 +31,6 @@ static inline void norm_check_sums(sp_backend *be, sp_tensor a, sp_tensor b,
                 fail_msg("sum %d of channel %d of [%d][%d]: %.17g, expected %.17g", s,
                          j, (int)a.n, a.c, got, want);
         }
-    free(part);
 }
 
 static inline double *norm_room_for_sums(sp_backend *be, int64_t n, int c)
@@ -87,14 +86,6 @@ static inline void norm_mask(const norm_case *m, int ld, double *g)
                                                : fx_at(m->act, i, j);
             g[i * ld + m->column + j] *= side > 0 ? 1 : m->device.slope;
         }
-}
-
-static inline void norm_drop(norm_case *m)
-{
-    free(m->x.data);
-    free(m->act.data);
-    free(m->xhat.data);
-    free(m->vector);
 }
 
 #endif

@@ -79,11 +79,9 @@ static inline void *cu_copy(sp_backend *be, const void *host, size_t bytes)
 
 static inline void *cu_room(sp_backend *be, size_t bytes)
 {
-    char *zero = calloc(1, bytes + 1);
-    void *data = cu_copy(be, zero, bytes);
+    void *data = cu_copy(be, test_alloc(bytes), bytes);
 
     OK(be->ops->wait(be));
-    free(zero);
     return data;
 }
 
@@ -123,7 +121,6 @@ static inline sp_tensor cu_tensor_bf16(sp_backend *be, sp_tensor host)
     host.data = cu_rows(be, host, half.data, cu_bytes(host) / 2, sizeof(uint16_t));
     host.elem = SP_ELEM_BF16;
     OK(be->ops->wait(be));
-    free(half.data);
     return host;
 }
 
@@ -138,12 +135,10 @@ static inline void cu_read_bf16(sp_backend *be, sp_tensor device, sp_tensor host
 {
     sp_tensor half = host, wide;
 
-    half.data = malloc(cu_bytes(host) / 2);
+    half.data = test_alloc(cu_bytes(host) / 2);
     OK(be->ops->download(be, half.data, device.data, cu_bytes(host) / 2));
     wide = fx_widened(half);
     memcpy(host.data, wide.data, cu_bytes(host));
-    free(half.data);
-    free(wide.data);
 }
 
 /* Gives the device's form of the map, valid until cu_close. */
@@ -194,6 +189,7 @@ static inline void cu_run(op_results *r, sp_backend *be, bool is_bf16, op_work *
 static inline void cu_compare(int order, bool is_bf16, op_work *work, const void *of)
 {
     static op_results plain, got;
+    const size_t mark = test_mark();
     sp_backend be = fx_reference();
 
     op_run(&plain, &be, NULL, is_bf16, false, work, of);
@@ -201,11 +197,10 @@ static inline void cu_compare(int order, bool is_bf16, op_work *work, const void
     cu_run(&got, &be, is_bf16, work, of);
     cu_close(&be);
     op_compare("cuda", &got, &plain, 0x1p-8);
-    op_drop(&plain);
-    op_drop(&got);
+    test_release(mark);
 }
 
-/* Fails where a and b differ by more than the tolerance; frees both. */
+/* Fails where a and b differ by more than the tolerance. */
 static inline void cu_same(const char *what, sp_tensor a, sp_tensor b, double tolerance)
 {
     const double error = fx_error(a, b);
@@ -214,8 +209,6 @@ static inline void cu_same(const char *what, sp_tensor a, sp_tensor b, double to
         fail_msg("%s, [%d, %d]: error %g, at most %g", what, (int)a.n, a.c, error,
                  tolerance);
     fx_guards(a);
-    free(a.data);
-    free(b.data);
 }
 
 #endif

@@ -8,12 +8,11 @@
 static inline void same_data(sp_backend *be, const char *what, int at,
                              const void *device, const void *host, size_t bytes)
 {
-    char *got = malloc(bytes + 1);
+    char *got = test_alloc(bytes);
 
     OK(be->ops->download(be, got, device, bytes));
     if (bytes && memcmp(got, host, bytes))
         fail_msg("%s %d differs from the host's", what, at);
-    free(got);
 }
 
 static inline void same_levels(sp_backend *be, const sp_plan *got, const sp_plan *want)
@@ -43,7 +42,7 @@ static inline void same_map(sp_backend *be, int at, const sp_map *map,
     const cuda_map *m = map->device;
     const size_t n = (size_t)from->n_out, pairs = (size_t)from->pairs;
     const size_t n_lists = (size_t)(n_samples * from->K) + 1;
-    cuda_map want;
+    CLOSED_BY(cuda_map_host_free) cuda_map want;
 
     OK(cuda_map_host(from, n_samples, &want));
     assert_memory_equal(&map->key, &from->key, sizeof map->key);
@@ -68,7 +67,6 @@ static inline void same_map(sp_backend *be, int at, const sp_map *map,
     same_data(be, "pair starts of map", at, m->pair_start, want.pair_start_host,
               n_lists * 4);
     assert_memory_equal(m->pair_start_host, want.pair_start_host, n_lists * 4);
-    cuda_map_host_free(&want);
 }
 
 #endif

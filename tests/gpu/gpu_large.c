@@ -98,7 +98,7 @@ static int pitch(sp_precision precision, int c)
 static void upload(problem *p, matrix *m)
 {
     const size_t n = (size_t)m->host.n * m->host.ld;
-    uint16_t *half = NULL;
+    FREED uint16_t *half = NULL;
     const void *from = m->host.data;
 
     m->device = m->host;
@@ -112,7 +112,6 @@ static void upload(problem *p, matrix *m)
     const size_t bytes = n * sp_elem_bytes(m->device.elem);
     OK(sp_arena_take(p->arena, bytes, (void **)&m->device.data));
     OK(p->be->ops->upload(p->be, m->device.data, from, bytes));
-    free(half);
 }
 
 static matrix make_matrix(problem *p, int64_t n, int c, uint64_t seed)

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "comm/sp_comm.h"
 #include "cuda/device/cuda_ops.h"
 #include "h5/sp_h5.h"
 
@@ -41,6 +42,20 @@ static kernel_test *find(const char *name)
         }
     }
     return found;
+}
+
+int kernel_rank_tests(sp_comm *comm, int argc, char **argv,
+                      const test_case *const *list, int n)
+{
+    char path[500];
+    int n_failed;
+
+    snprintf(path, sizeof path, "%s/tests/emulator/nccl_double", getenv("SP_BUILDDIR"));
+    setenv("SP_NCCL_LIB", path, 0);
+    OK(sp_comm_open(comm, &argc, &argv));
+    n_failed = run_group(list, n, NULL);
+    sp_comm_close(comm);
+    return n_failed;
 }
 
 int main(int argc, char **argv)

@@ -4,13 +4,11 @@
  *
  *     TEST(a_claim_that_holds) { ... }
  *
- *     KERNEL_TEST(test_cuda_name)
- *     {
- *         return cmocka_run_group_tests(own_tests, NULL, NULL);
- *     }
+ *     KERNEL_TESTS(test_cuda_name)
  *
- * the latter in place of main. The program runs the test that its own file is named
- * after, or the one that its first argument names. */
+ * the latter in place of main; KERNEL_TEST { ... } is one that does more. The program
+ * runs the test that its own file is named after, or the one that its first argument
+ * names. */
 #ifndef KERNEL_TESTS_H
 #define KERNEL_TESTS_H
 
@@ -18,21 +16,17 @@
 
 #include "fixtures/test.h"
 
-/* The tests of this file in their order, for the body of its KERNEL_TEST: one program
- * holds several files, whose tests are not one list. */
-static struct CMUnitTest own_tests[32] __attribute__((unused));
+/* The tests of this file in their order: one program holds several files, whose tests
+ * are not one list. */
+static const test_case *own_tests[32] __attribute__((unused));
 static int n_own_tests __attribute__((unused));
 
-#undef TEST
-#undef TEST_WITH
-#define TEST(name)                                                                     \
-    static void name(void **state);                                                    \
-    __attribute__((constructor)) static void add_##name(void)                          \
-    {                                                                                  \
-        assert(n_own_tests < 32);                                                      \
-        own_tests[n_own_tests++] = (struct CMUnitTest)cmocka_unit_test(name);          \
-    }                                                                                  \
-    static void name(void **state __attribute__((unused)))
+#define add_test add_own_test
+static inline void add_own_test(const test_case *test)
+{
+    assert(n_own_tests < 32);
+    own_tests[n_own_tests++] = test;
+}
 
 typedef int kernel_test(int argc, char **argv);
 
@@ -47,5 +41,16 @@ void kernel_test_register(const char *name, kernel_test *run);
     }                                                                                  \
     static int name(int argc __attribute__((unused)),                                  \
                     char **argv __attribute__((unused)))
+
+struct sp_comm;
+/* Opens comm on ranks that find the double of NCCL, runs the tests and closes it. */
+int kernel_rank_tests(struct sp_comm *comm, int argc, char **argv,
+                      const test_case *const *tests, int n);
+
+#define KERNEL_TESTS(name)                                                             \
+    KERNEL_TEST(name)                                                                  \
+    {                                                                                  \
+        return run_group(own_tests, n_own_tests, NULL);                                \
+    }
 
 #endif

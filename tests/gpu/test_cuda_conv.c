@@ -53,7 +53,6 @@ static void check_forward(sp_backend *be, const conv_case *p, int n_samples, var
     for (int64_t i = 0; v.has_bias && i < old.n; i++)
         for (int j = 0; j < old.c; j++)
             want[i * old.c + j] += p->bias[j];
-    free(old.data);
     case_forward(p, want);
     case_same("forward", p, forward(be, p, n_samples, v), want,
               p->precision == SP_BF16 && !v.is_mixed);
@@ -98,8 +97,6 @@ static void check_grad_input(sp_backend *be, const conv_case *p, int n_samples,
             norm_check_sums(be, sp_tensor_columns(dx, column, c), residual.xhat,
                             residual.device.sums);
     }
-    norm_drop(&norm);
-    norm_drop(&residual);
     case_same("grad input", p, dx, want, is_bf16);
 }
 
@@ -116,13 +113,14 @@ static void check(const conv_kind *k, int n_samples, const int *rows, int c_in,
 
     for (int precision = first_precision(); precision <= SP_BF16; precision++, turn++) {
         const variant v = {turn % 2, turn / 2 % 2, turn % 5 == 0, turn % 4 != 2};
+        const size_t mark = test_mark();
         conv_case p =
             case_make(k, (sp_precision)precision, n_samples, rows, c_in, c_out, pad);
         sp_backend be = open_in(turn, p.precision);
         check_forward(&be, &p, n_samples, v);
         check_grad_input(&be, &p, n_samples, v, turn);
         cu_close(&be);
-        case_drop(&p);
+        test_release(mark);
     }
 }
 
@@ -171,15 +169,9 @@ TEST(order_changes_no_bit)
             sp_backend be = open_in(order, p.precision);
             sp_tensor y = forward(&be, &p, 1, (variant){0});
             cu_close(&be);
-            if (order == 0)
-                first = y;
-            else {
-                assert_true(fx_equal(first, y));
-                free(y.data);
-            }
+            first = order == 0 ? y : first;
+            assert_true(fx_equal(first, y));
         }
-        free(first.data);
-        case_drop(&p);
     }
 }
 
@@ -204,10 +196,6 @@ TEST(company_changes_no_bit)
             b = forward(&be, &one, 1, (variant){0});
             assert_true(fx_equal(fx_rows(a, 0, rows[0]), b));
             cu_close(&be);
-            free(a.data);
-            free(b.data);
-            case_drop(&all);
-            case_drop(&one);
         }
 }
 
@@ -232,7 +220,7 @@ static char *bytes_of(sp_backend *be, const conv_case *p, bool is_forward, size_
                       .y = cu_put(be, y, is_bf16),
                       .w_packed = case_packed(be, p, !is_forward),
                       .is_mirrored = !is_forward && is_mirrored};
-    char *all = malloc(y_bytes + 2 * sums_bytes);
+    char *all = test_alloc(y_bytes + 2 * sums_bytes);
 
     norm.device.dy = residual.device.dy = sp_tensor_columns(a.y, column, c);
     OK(is_forward ? be->ops->conv_forward_norm_sums(be, &a, NULL, 1, norm.device.sums)
@@ -244,9 +232,6 @@ static char *bytes_of(sp_backend *be, const conv_case *p, bool is_forward, size_
     OK(be->ops->download(be, all + y_bytes, norm.device.sums, sums_bytes));
     OK(be->ops->download(be, all + y_bytes + sums_bytes, residual.device.sums,
                          sums_bytes));
-    free(y.data);
-    norm_drop(&norm);
-    norm_drop(&residual);
     *n = y_bytes + 2 * sums_bytes;
     return all;
 }
@@ -258,7 +243,7 @@ static bool is_too_large(const char *tile)
     sp_status rc = strncmp(tile, "256x", 4) == 0 ? be.ops->open(&be, 0, 1) : SP_OK;
 
     if (rc != SP_OK) {
-        assert_non_null(strstr(sp_error_last()->message, "bytes of shared memory"));
+        SAYS("bytes of shared memory");
         assert_true(!hc_launches || getenv("HC_CAPABILITY"));
     }
     if (be.impl)
@@ -284,13 +269,9 @@ static void same_on_all_tiles(const conv_case *p, bool is_forward)
         if (first && memcmp(first, all, n) != 0)
             fail_msg("%s, %d -> %d channels: tile %s has other bits",
                      is_forward ? "forward" : "grad input", p->c_in, p->c_out, tile);
-        if (first)
-            free(all);
-        else
-            first = all;
+        first = first ? first : all;
     }
     unsetenv("SP_TILES");
-    free(first);
 }
 
 /* Channels that are no whole chunks in both precisions, then those of one kernel's inner
@@ -306,7 +287,6 @@ TEST(tile_changes_no_bit)
                                     rows, c[0], c[1], 0);
             same_on_all_tiles(&p, true);
             same_on_all_tiles(&p, false);
-            case_drop(&p);
         }
 }
 
@@ -328,15 +308,11 @@ TEST(form_changes_no_bit)
             for (int pad = 0; pad < 2; pad++) {
                 conv_case p = case_make(kind, (sp_precision)precision, 1, rows,
                                         channels[i / 2][0], channels[i / 2][1], pad);
-                sp_backend be = open_in(i, p.precision);
+                CLOSED_BY(cu_close) sp_backend be = open_in(i, p.precision);
 
                 all[pad] = bytes_of(&be, &p, i % 2, &n);
-                cu_close(&be);
-                case_drop(&p);
             }
             assert_memory_equal(all[0], all[1], n);
-            free(all[0]);
-            free(all[1]);
         }
 }
 
@@ -352,7 +328,7 @@ TEST(tiles_are_chosen_by_time)
     size_t n;
 
     for (int turn = 0; turn < 2; turn++) {
-        sp_backend be = case_open(turn, p.precision);
+        CLOSED_BY(cu_close) sp_backend be = case_open(turn, p.precision);
         int64_t before = 0, after = 0;
 
         OK(be.ops->memory_used(&be, &before));
@@ -361,12 +337,8 @@ TEST(tiles_are_chosen_by_time)
         OK(be.ops->memory_used(&be, &after));
         assert_int_equal(before, after);
         bytes[turn] = bytes_of(&be, &p, true, &n);
-        cu_close(&be);
     }
     assert_memory_equal(bytes[0], bytes[1], n);
-    free(bytes[0]);
-    free(bytes[1]);
-    case_drop(&p);
 }
 
 TEST(a_tile_that_is_none)
@@ -374,14 +346,11 @@ TEST(a_tile_that_is_none)
     sp_backend be = {.ops = &sp_cuda_ops};
 
     setenv("SP_TILES", "48", 1);
-    assert_int_equal(be.ops->open(&be, 0, 1), SP_EUSAGE);
-    assert_non_null(strstr(sp_error_last()->message, "SP_TILES=48: expected"));
+    FAILS(be.ops->open(&be, 0, 1), SP_EUSAGE, "SP_TILES=48: expected");
     setenv("SP_TILES", "256x128", 1);
     setenv("HC_CAPABILITY", "89", 1);
-    if (hc_launches) { /* the emulator: a block may have 99 KiB of shared memory */
-        assert_int_equal(be.ops->open(&be, 0, 1), SP_EDEVICE);
-        assert_non_null(strstr(sp_error_last()->message, "SP_TILES=256x128: a block"));
-    }
+    if (hc_launches) /* the emulator: a block may have 99 KiB of shared memory */
+        FAILS(be.ops->open(&be, 0, 1), SP_EDEVICE, "SP_TILES=256x128: a block");
     unsetenv("HC_CAPABILITY");
     unsetenv("SP_TILES");
 }
@@ -390,7 +359,7 @@ TEST(a_tile_that_is_none)
 TEST(packs_of_many)
 {
     enum { N = 120, W = 27 * 40 * 24 };
-    sp_backend be = case_open(1, SP_BF16);
+    CLOSED_BY(cu_close) sp_backend be = case_open(1, SP_BF16);
     float *w = fx_floats(W, 7);
     const float *d_w = cu_copy(&be, w, W * sizeof *w);
     size_t begin[N + 1] = {0}, bytes;
@@ -419,14 +388,10 @@ TEST(packs_of_many)
             OK(be.ops->conv_pack(&be, a, N));
         for (int i = 0; turn == 1 && i < N; i++)
             OK(be.ops->conv_pack(&be, &a[i], 1));
-        host[turn] = malloc(bytes);
+        host[turn] = test_alloc(bytes);
         OK(be.ops->download(&be, host[turn], device[turn], bytes));
     }
     assert_memory_equal(host[0], host[1], bytes);
-    free(host[0]);
-    free(host[1]);
-    free(w);
-    cu_close(&be);
 }
 
 /* ---- wgmma ---- */
@@ -440,7 +405,7 @@ static unsigned long products(void)
 
 /* Tests both directions where both are wide enough, else one; several words of the
  * masks; rows and channels around the edges of tiles and of steps. */
-static void wgmma_every_map(void **state)
+static void wgmma_every_map(void)
 {
     static const struct {
         int kind, n_samples, rows[3], c_in, c_out, pad;
@@ -471,7 +436,6 @@ static void wgmma_every_map(void **state)
         {CONV_3, 1, {0}, 128, 128, 0, false},
     };
 
-    (void)state;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         for (int turn = 0; turn < (cu_is_watched() ? 1 : 2); turn++) {
             const unsigned long before = products();
@@ -484,7 +448,7 @@ static void wgmma_every_map(void **state)
 
 /* The emulator adds the 16 of a product alike in both ways to multiply, so that their
  * results must be equal: a device's need not. Those of wgmma's tiles must on both. */
-static void wgmma_equals_mma(void **state)
+static void wgmma_equals_mma(void)
 {
     static const struct {
         int kind, c_in, c_out;
@@ -492,42 +456,36 @@ static void wgmma_equals_mma(void **state)
         {CONV_3, 40, 136}, {CONV_3, 64, 256}, {CONV_5, 64, 136}, {CONV_DOWN, 64, 136}};
     static const int rows[] = {300}, columns[] = {0, 128, 256};
 
-    (void)state;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         conv_case p = case_make(&conv_kinds[all[i].kind], SP_BF16, 1, rows, all[i].c_in,
                                 all[i].c_out, 0);
         sp_tensor y[3];
 
         for (int way = 0; way < 3; way++) {
-            sp_backend be = case_open(way, SP_BF16);
+            CLOSED_BY(cu_close) sp_backend be = case_open(way, SP_BF16);
             be.is_wgmma = way > 0;
             be.wgmma_columns = columns[way];
             y[way] = forward(&be, &p, 1, (variant){.has_bias = true, .has_sums = true});
-            cu_close(&be);
         }
         if (hc_wgmma_count)
             assert_true(fx_equal(y[0], y[1]));
         assert_true(fx_equal(y[1], y[2]));
         cu_same("wgmma and mma.sync", y[0], y[1], 0.01);
-        free(y[2].data);
-        case_drop(&p);
     }
 }
 
-KERNEL_TEST(test_cuda_conv)
-{
-    return cmocka_run_group_tests(own_tests, NULL, NULL);
-}
+KERNEL_TESTS(test_cuda_conv)
 
 KERNEL_TEST(test_cuda_wgmma)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(wgmma_every_map),
-        cmocka_unit_test(wgmma_equals_mma),
-        cmocka_unit_test(order_changes_no_bit),
-        cmocka_unit_test(company_changes_no_bit),
-        cmocka_unit_test(form_changes_no_bit),
-    };
+#define CASE(name)                                                                     \
+    &(const test_case)                                                                 \
+    {                                                                                  \
+#name, NULL, name                                                              \
+    }
+    const test_case *const tests[] = {
+        CASE(wgmma_every_map), CASE(wgmma_equals_mma), CASE(order_changes_no_bit),
+        CASE(company_changes_no_bit), CASE(form_changes_no_bit)};
     sp_backend be = {.ops = &sp_cuda_ops, .is_wgmma = true};
 
     is_wgmma = true;
@@ -536,5 +494,5 @@ KERNEL_TEST(test_cuda_wgmma)
         return 77;
     }
     be.ops->close(&be);
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_group(tests, 5, NULL);
 }

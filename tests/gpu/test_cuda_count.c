@@ -11,16 +11,14 @@ static bool *list_offsets(const conv_case *p, const cuda_map *m)
 {
     int n;
     case_pair *pair = case_pairs(p, &n);
-    bool *of_row = calloc((size_t)m->n_out * (size_t)m->K + 1, sizeof *of_row);
-    bool *has = calloc((size_t)m->n_out * (size_t)m->K + 1, sizeof *has);
+    bool *of_row = test_alloc((size_t)m->n_out * (size_t)m->K * sizeof *of_row);
+    bool *has = test_alloc((size_t)m->n_out * (size_t)m->K * sizeof *has);
 
     for (int i = 0; i < n; i++)
         of_row[pair[i].out * m->K + pair[i].k] = true;
     for (int i = 0; i < m->n_out; i++)
         memcpy(has + (size_t)i * (size_t)m->K,
                of_row + (size_t)m->order[i] * (size_t)m->K, (size_t)m->K);
-    free(of_row);
-    free(pair);
     return has;
 }
 
@@ -43,7 +41,7 @@ static int count_any(const bool *has, const cuda_map *m, int from, int n,
 static void check_tiles(const conv_case *p, int n_samples, int rows)
 {
     cuda_row_tiles tiles;
-    cuda_map m;
+    CLOSED_BY(cuda_map_host_free) cuda_map m;
     bool *has;
 
     OK(cuda_map_host(&p->map, n_samples, &m));
@@ -62,9 +60,7 @@ static void check_tiles(const conv_case *p, int n_samples, int rows)
         assert_int_equal(tiles.groups[t], groups);
         assert_int_equal(tiles.quarters[t], quarters);
     }
-    free(has);
     cuda_row_tiles_free(&tiles);
-    cuda_map_host_free(&m);
 }
 
 TEST(offsets_are_those_of_the_lists)
@@ -77,7 +73,6 @@ TEST(offsets_are_those_of_the_lists)
 
         check_tiles(&p, 3, CUDA_TILE_ROWS);
         check_tiles(&p, 3, CUDA_TALL_ROWS);
-        case_drop(&p);
     }
 }
 
@@ -122,7 +117,7 @@ static void check_copies(int kind, sp_precision precision, int c_in, int c_out,
     cuda_work work = cuda_count_shape(&shape, emulated);
     sp_backend be = case_open(0, precision);
     cuda_row_tiles tiles;
-    cuda_map m;
+    CLOSED_BY(cuda_map_host_free) cuda_map m;
 
     be.is_wgmma = is_wgmma;
     OK(cuda_map_host(&p.map, 3, &m));
@@ -136,8 +131,6 @@ static void check_copies(int kind, sp_precision precision, int c_in, int c_out,
     assert_int_equal(copied(&be, &p, 3, true), (unsigned long)work.gathered);
     cu_close(&be);
     cuda_row_tiles_free(&tiles);
-    cuda_map_host_free(&m);
-    case_drop(&p);
 }
 
 TEST(bytes_are_those_that_are_copied)
@@ -162,7 +155,4 @@ TEST(bytes_are_those_that_are_copied)
     check_copies(CONV_3, SP_BF16, 40, 128, true, "wgmma bf16 128 any");
 }
 
-KERNEL_TEST(test_cuda_count)
-{
-    return cmocka_run_group_tests(own_tests, NULL, NULL);
-}
+KERNEL_TESTS(test_cuda_count)

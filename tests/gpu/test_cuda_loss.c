@@ -40,8 +40,8 @@ static void lose(op_results *r, const void *of)
     const problem *p = of;
     const int32_t row[] = {0, p->n / 3, p->n / 3, p->n};
     const size_t n = (size_t)p->n, n_counts = (size_t)(p->c * p->c);
-    int32_t *label = malloc((n + 1) * sizeof *label);
-    int64_t *zero = calloc(n + n_counts + 6, sizeof *zero);
+    int32_t *label = test_alloc((n + 1) * sizeof *label);
+    int64_t *zero = test_alloc((n + n_counts + 6) * sizeof *zero);
     float *weight = fx_floats((size_t)p->c, 2);
     sp_loss_args a = {.logits = op_take(r, draw(p, label)),
                       .smoothing = p->smoothing,
@@ -70,7 +70,6 @@ static void lose(op_results *r, const void *of)
     op_keep(r, "confusion", a.confusion, n_counts, sizeof *a.confusion);
     if (a.prediction)
         op_keep(r, "prediction", a.prediction, n, sizeof *a.prediction);
-    free(label), free(zero), free(weight);
 }
 
 TEST(loss_is_plain)
@@ -97,7 +96,6 @@ TEST(rows_that_are_not_finite)
     op_run(&plain, &ref, NULL, false, false, lose, &p);
     for (int i = 0; i < 100; i++)
         assert_int_equal(plain.sums[2].at[i] == SP_IGNORE, i % 5 == 0);
-    op_drop(&plain);
     p.is_counted = true;
     cu_compare(0, false, lose, &p);
 }
@@ -163,7 +161,7 @@ static void update_spared(op_results *r, const void *of)
     const int each = u->is_each ? SP_SPARED_RUN : u->n;
     const sp_tensor w = op_result_fp32(r, "weights", 1e-7, 1, u->n, u->n);
     const float *g = op_vector(r, (size_t)u->n, 2);
-    float *zero = calloc(2 * (size_t)u->n, sizeof *zero), *m;
+    float *zero = test_alloc(2 * (size_t)u->n * sizeof *zero), *m;
     uint8_t spared[64];
     unsigned before;
 
@@ -194,7 +192,6 @@ static void update_spared(op_results *r, const void *of)
     }
     if (hc_launches && r->memory && !u->is_each)
         assert_int_equal(hc_launches() - before, 1);
-    free(zero);
 }
 
 TEST(runs_are_spared_decay)
@@ -212,8 +209,6 @@ TEST(runs_are_spared_decay)
             cu_run(&many, &be, false, update_spared, &each);
             cu_close(&be);
             op_same("in one launch", &one, &many);
-            op_drop(&one);
-            op_drop(&many);
             cu_compare(i, false, update_spared, &each);
         }
 }
@@ -225,7 +220,7 @@ TEST(arenas_grow_in_place)
 {
     if (hc_is_checked())
         skip();
-    sp_backend be = cu_open(0);
+    CLOSED_BY(cu_close) sp_backend be = cu_open(0);
     sp_arena arena, all;
     char *first, *second, text[] = "kept", back[8];
 
@@ -247,7 +242,6 @@ TEST(arenas_grow_in_place)
     be.ops->arena_destroy(&arena);
     OK(sp_arena_take(&all, 230 << 20, (void **)&second)); /* but not an eighth more */
     be.ops->arena_destroy(&all);
-    cu_close(&be);
 }
 
 TEST(absent_device_is_refused)
@@ -258,7 +252,4 @@ TEST(absent_device_is_refused)
     be.ops->close(&be);
 }
 
-KERNEL_TEST(test_cuda_loss)
-{
-    return cmocka_run_group_tests(own_tests, NULL, NULL);
-}
+KERNEL_TESTS(test_cuda_loss)

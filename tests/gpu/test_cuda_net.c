@@ -100,7 +100,7 @@ static void same_gradients(const char *layers, const sp_graph *graph, twin *t,
                            const float *want)
 {
     const size_t bytes = (size_t)graph->n_floats * sizeof(float);
-    float *got = malloc(bytes);
+    float *got = test_alloc(bytes);
     double most = 0, error = 0;
 
     OK(t->backend.ops->download(&t->backend, got, t->buckets.grad, bytes));
@@ -113,7 +113,6 @@ static void same_gradients(const char *layers, const sp_graph *graph, twin *t,
     }
     if (!(error <= 1e-4 * most))
         fail_msg("gradient: error %g, largest %g in %s", error, most, layers);
-    free(got);
 }
 
 /* Compares the logits of an evaluation, too, with the statistics that the step left. */
@@ -124,35 +123,40 @@ static void same_logits(net_case *c, twin *t)
     OK(sp_net_forward(&c->net, &c->batch, false, &want));
     OK(sp_net_forward(&t->net, &t->batch, false, &device));
     got = device;
-    got.data = malloc(cu_bytes(got));
+    got.data = test_alloc(cu_bytes(got));
     OK(t->backend.ops->download(&t->backend, got.data, device.data,
                                 cu_bytes(got) - sizeof(float)));
     if (!(fx_error(got, want) <= 1e-4))
         fail_msg("logits: error %g", fx_error(got, want));
-    free(got.data);
 }
+
+/* The side of a net_case or of a twin. */
+#define SIDE(of)                                                                       \
+    (side)                                                                             \
+    {                                                                                  \
+        .backend = &(of)->backend, .net = &(of)->net, .buckets = &(of)->buckets,       \
+        .batch = &(of)->batch                                                          \
+    }
 
 /* The same step on the reference or the CPU and on the device. */
 static void run_both(net_case *c, twin *t)
 {
-    side a = {.backend = &c->backend,
-              .net = &c->net,
-              .buckets = &c->buckets,
-              .batch = &c->batch};
-    side b = {.backend = &t->backend,
-              .net = &t->net,
-              .buckets = &t->buckets,
-              .batch = &t->batch};
+    run_step(&SIDE(c));
+    run_step(&SIDE(t));
+}
 
-    run_step(&a);
-    run_step(&b);
+static void optimize(side *s)
+{
+    OK(sp_optim_step(&s->optim, s->net->param, s->buckets->grad, s->buckets->squares,
+                     s->buckets->tail.weight_sum, 0.1, NULL));
+    sp_net_updated(s->net);
 }
 
 static void one_step(const char *layers, const char *freeze, bool is_exact, int order)
 {
     const sp_net_options options = {.is_exact = is_exact, .seed = 3};
-    net_case c;
-    twin t;
+    CLOSED_BY(case_close) net_case c;
+    CLOSED_BY(close_twin) twin t;
 
     case_open_as(&c, sp_backend_reference(), &comm, layers, freeze, &options, SP_FP32);
     case_batch(&c, samples, N_SAMPLES);
@@ -163,8 +167,6 @@ static void one_step(const char *layers, const char *freeze, bool is_exact, int 
     near("squares", t.buckets.squares, c.buckets.squares, 1e-3);
     same_gradients(layers, &c.graph, &t, c.buckets.grad);
     same_logits(&c, &t);
-    close_twin(&t);
-    case_close(&c);
 }
 
 TEST(every_network)
@@ -192,7 +194,7 @@ TEST(frozen_layers_too)
 static double gradient_error(const sp_graph *graph, twin *t, const float *want)
 {
     const size_t bytes = (size_t)graph->n_floats * sizeof(float);
-    float *got = malloc(bytes);
+    float *got = test_alloc(bytes);
     double error = 0, length = 0;
 
     OK(t->backend.ops->download(&t->backend, got, t->buckets.grad, bytes));
@@ -200,7 +202,6 @@ static double gradient_error(const sp_graph *graph, twin *t, const float *want)
         error += ((double)got[i] - want[i]) * ((double)got[i] - want[i]);
         length += (double)want[i] * want[i];
     }
-    free(got);
     return sqrt(error / length);
 }
 
@@ -216,8 +217,8 @@ static void rounded_step(const char *layers, sp_precision precision, deviation m
                          deviation *seen)
 {
     const sp_net_options options = {.seed = 3};
-    net_case c;
-    twin t;
+    CLOSED_BY(case_close) net_case c;
+    CLOSED_BY(close_twin) twin t;
     double error;
 
     if (precision == SP_BF16)
@@ -236,8 +237,6 @@ static void rounded_step(const char *layers, sp_precision precision, deviation m
     seen->gradient = fmax(seen->gradient, error);
     seen->loss =
         fmax(seen->loss, fabs(t.buckets.tail.loss_sum / c.buckets.tail.loss_sum - 1));
-    close_twin(&t);
-    case_close(&c);
 }
 
 TEST(rounded_steps_follow)
@@ -258,7 +257,7 @@ TEST(rounded_steps_follow)
 static bool is_smooth(const char *layers)
 {
     const sp_net_options options = {.seed = 3};
-    net_case c;
+    CLOSED_BY(case_close) net_case c;
     dense *d;
     double *param, kink;
 
@@ -269,8 +268,6 @@ static bool is_smooth(const char *layers)
     dense_loss(d, param, c.net.running, true, NULL);
     kink = dense_kink(d);
     dense_close(d);
-    free(param);
-    case_close(&c);
     return kink > 1e-5;
 }
 
@@ -281,7 +278,7 @@ static bool is_smooth(const char *layers)
 TEST(random_networks)
 {
     const char *const runs = getenv("RUNS"), *const seed = getenv("SEED");
-    rnd_case *draws = malloc(sizeof *draws);
+    rnd_case *draws = test_alloc(sizeof *draws);
 
     for (int i = 0; i < (runs ? atoi(runs) : cu_is_watched() ? 3 : 12); i++) {
         deviation seen = {0};
@@ -297,57 +294,43 @@ TEST(random_networks)
             print_message("%d: bf16: loss %.2g, gradient %.2g\n", i, seen.loss,
                           seen.gradient);
     }
-    free(draws);
 }
 
 /* Within a step the host waits once, at its end. */
 TEST(a_step_waits_once)
 {
     const sp_net_options options = {.seed = 3};
-    net_case c;
-    twin t;
 
     for (int i = 0; case_nets[i]; i++) {
+        CLOSED_BY(case_close) net_case c;
+        CLOSED_BY(close_twin) twin t;
+
         case_open(&c, sp_backend_reference(), &comm, case_nets[i], &options);
         case_batch(&c, samples, N_SAMPLES);
         open_twin(&t, &c, &options, 1, SP_FP32);
-        side s = {.backend = &t.backend,
-                  .net = &t.net,
-                  .buckets = &t.buckets,
-                  .batch = &t.batch};
+        side s = SIDE(&t);
         OK(sp_optim_create(&s.optim, &c.graph, &c.config, s.backend));
         for (int step = 0; step < 3; step++) {
             const unsigned before = hc_waits();
             run_step(&s);
-            OK(sp_optim_step(&s.optim, t.net.param, t.buckets.grad, t.buckets.squares,
-                             t.buckets.tail.weight_sum, 0.1, NULL));
-            sp_net_updated(&t.net);
+            optimize(&s);
             OK(sp_net_sync_running(&t.net));
             assert_int_equal(hc_waits() - before, 1);
         }
         sp_optim_destroy(&s.optim);
-        close_twin(&t);
-        case_close(&c);
     }
 }
 
 TEST(five_steps)
 {
     const sp_net_options options = {.seed = 3};
-    net_case c;
-    twin t;
+    CLOSED_BY(case_close) net_case c;
+    CLOSED_BY(close_twin) twin t;
 
     case_open(&c, sp_backend_reference(), &comm, case_smooth_net, &options);
     case_batch(&c, samples, N_SAMPLES);
     open_twin(&t, &c, &options, 1, SP_FP32);
-    side s[2] = {{.backend = &c.backend,
-                  .net = &c.net,
-                  .buckets = &c.buckets,
-                  .batch = &c.batch},
-                 {.backend = &t.backend,
-                  .net = &t.net,
-                  .buckets = &t.buckets,
-                  .batch = &t.batch}};
+    side s[2] = {SIDE(&c), SIDE(&t)};
     double first = 0;
 
     for (int i = 0; i < 2; i++)
@@ -355,10 +338,7 @@ TEST(five_steps)
     for (int step = 0; step < 5; step++) {
         for (int i = 0; i < 2; i++) {
             run_step(&s[i]);
-            OK(sp_optim_step(&s[i].optim, s[i].net->param, s[i].buckets->grad,
-                             s[i].buckets->squares, s[i].buckets->tail.weight_sum, 0.1,
-                             NULL));
-            sp_net_updated(s[i].net);
+            optimize(&s[i]);
         }
         near("loss", t.buckets.tail.loss_sum, c.buckets.tail.loss_sum, 1e-5);
         first = step == 0 ? c.buckets.tail.loss_sum : first;
@@ -366,12 +346,10 @@ TEST(five_steps)
     assert_true(t.buckets.tail.loss_sum < 0.9 * first); /* it learns */
     for (int i = 0; i < 2; i++)
         sp_optim_destroy(&s[i].optim);
-    close_twin(&t);
-    case_close(&c);
 }
 
 KERNEL_TEST(test_cuda_net)
 {
     sp_comm_open_self(&comm);
-    return cmocka_run_group_tests(own_tests, NULL, NULL);
+    return run_group(own_tests, n_own_tests, NULL);
 }

@@ -31,7 +31,7 @@ static void took_as_foreseen(const sp_plan_spec *spec, const sp_plan *plan,
 static void check_in_order(const sp_plan_spec *spec, const batch *b,
                            const sp_plan *want, int order)
 {
-    sp_backend be = cu_open(order);
+    CLOSED_BY(cu_close) sp_backend be = cu_open(order);
     sp_arena arena;
     sp_plan plan;
 
@@ -46,7 +46,6 @@ static void check_in_order(const sp_plan_spec *spec, const batch *b,
     }
     took_as_foreseen(spec, &plan, &arena);
     be.ops->arena_destroy(&arena);
-    cu_close(&be);
 }
 
 static void check_in_orders(const sp_plan_spec *spec, const batch *b, int from, int n)
@@ -103,7 +102,6 @@ TEST(families)
 
     for (int i = 0; i < 3; i++)
         check(&spec[i], &b);
-    free(b.coords);
 }
 
 TEST(every_kernel_and_stride)
@@ -113,7 +111,6 @@ TEST(every_kernel_and_stride)
 
     check_in_turn(&searched, &b);
     check(&found, &b);
-    free(b.coords);
 }
 
 TEST(every_number_of_voxels)
@@ -125,7 +122,6 @@ TEST(every_number_of_voxels)
         batch b = {0};
         add_surface(&b, n[i], 5, -9, 3);
         n[i] == 2000 ? check(&spec, &b) : check_in_turn(&spec, &b);
-        free(b.coords);
     }
 }
 
@@ -145,20 +141,14 @@ TEST(order_of_several_windows)
     OK(sp_cpu_plan_build(NULL, &spec, b.coords, b.row, b.n_samples, &host_arena,
                          &want));
     check_in_order(&spec, &b, &want, 1);
-    free(b.coords);
 }
 
 TEST(dense_block_fills_every_offset)
 {
     sp_plan_spec spec = odd_spec(true);
-    int32_t c[343][3];
-    batch b = {0};
+    batch b = dense_batch(7);
 
-    for (int i = 0; i < 343; i++)
-        c[i][0] = i % 7 - 3, c[i][1] = i / 7 % 7 - 9, c[i][2] = 4 - i / 49;
-    batch_add(&b, c[0], 343);
     check_in_turn(&spec, &b);
-    free(b.coords);
 }
 
 /* The batch has no samples, empty ones, one voxel, or levels that shrink to one cell
@@ -167,7 +157,7 @@ TEST(nothing_and_deep_nets)
 {
     sp_plan_spec spec = odd_spec(true), deep = {0};
     int32_t one[3] = {3, -4, 5};
-    batch none = {0}, empty = {0}, single = {0}, small = {0};
+    batch none = {0}, empty = empty_batch(), single = {0}, small = {0};
 
     for (int l = 0; l < SP_MAX_LEVELS; l++) {
         oracle_map(&deep, l, l, 3, 0);
@@ -176,8 +166,6 @@ TEST(nothing_and_deep_nets)
     }
     oracle_map(&deep, 0, 11, 3, 0);
     oracle_map(&deep, 11, 0, 3, 0);
-    batch_add(&empty, NULL, 0);
-    batch_add(&empty, NULL, 0);
     batch_add(&single, one, 1);
     add_surface(&small, 40, -3, -3, -3);
     add_surface(&small, 9, 30, 0, 100);
@@ -187,9 +175,6 @@ TEST(nothing_and_deep_nets)
     check_in_turn(&deep, &single);
     check(&deep, &small);
     check_in_turn(&deep, &empty);
-    free(empty.coords);
-    free(single.coords);
-    free(small.coords);
 }
 
 /* Keys of 60 bits with 40 samples do not fit into one word. Corners stand on every
@@ -211,8 +196,6 @@ TEST(whole_range)
     check_in_turn(&spec[1], &b);
     check_in_turn(&spec[0], &many);
     check(&spec[1], &many);
-    free(b.coords);
-    free(many.coords);
 }
 
 /* ---- operations and waits ---- */
@@ -235,7 +218,7 @@ TEST(few_operations_and_waits)
     static const struct {
         int stem, operations, waits;
     } limits[] = {{3, 77, 3}, {5, 94, 3}};
-    sp_backend be = cu_open(0);
+    CLOSED_BY(cu_close) sp_backend be = cu_open(0);
     sp_arena arena;
     sp_plan plan;
     batch b;
@@ -258,8 +241,6 @@ TEST(few_operations_and_waits)
         assert_in_range(plan.n_waits, 1, limits[i].waits);
     }
     be.ops->arena_destroy(&arena);
-    cu_close(&be);
-    free(b.coords);
 }
 
 /* ---- refusals ---- */
@@ -267,7 +248,7 @@ TEST(few_operations_and_waits)
 static void refused_alike(const batch *b)
 {
     sp_plan_spec spec = oracle_minkunet_spec(3);
-    sp_backend be = cu_open(1);
+    CLOSED_BY(cu_close) sp_backend be = cu_open(1);
     char message[sizeof sp_error_last()->message];
     sp_arena arena;
     sp_plan plan;
@@ -283,7 +264,6 @@ static void refused_alike(const batch *b)
         SP_EDATA);
     assert_string_equal(sp_error_last()->message, message);
     be.ops->arena_destroy(&arena);
-    cu_close(&be);
 }
 
 TEST(bad_coordinates_are_named)
@@ -299,14 +279,12 @@ TEST(bad_coordinates_are_named)
     batch_add(&outside, again, 2);
     batch_add(&outside, far, 2);
     refused_alike(&outside);
-    free(duplicate.coords);
-    free(outside.coords);
 }
 
 TEST(full_arena_is_an_error)
 {
     sp_plan_spec spec = oracle_minkunet_spec(5);
-    sp_backend be = cu_open(0);
+    CLOSED_BY(cu_close) sp_backend be = cu_open(0);
     sp_arena arena;
     sp_plan plan;
     batch b = {0};
@@ -316,8 +294,6 @@ TEST(full_arena_is_an_error)
     assert_int_equal(be.ops->plan_build(&be, &spec, b.coords, b.row, 1, &arena, &plan),
                      SP_EMEM);
     be.ops->arena_destroy(&arena);
-    cu_close(&be);
-    free(b.coords);
 }
 
 /* ---- two threads, two streams ---- */
@@ -339,7 +315,7 @@ static sp_status fill(filling *f)
 {
     const sp_plan_spec spec = oracle_minkunet_spec(3);
     const size_t n = (size_t)f->b->row[f->b->n_samples] * C;
-    float *rows = malloc(n * sizeof *rows);
+    FREED float *rows = malloc(n * sizeof *rows);
 
     SP_TRY(f->be->ops->arena_pass(f->be, f->arena, SP_FILL_BEGIN));
     sp_arena_reset(f->arena);
@@ -350,7 +326,6 @@ static sp_status fill(filling *f)
         rows[i] = f->value;
     SP_TRY(f->be->ops->upload(f->be, f->features, rows, n * sizeof *rows));
     memset(rows, 0, n * sizeof *rows); /* it is the caller's again */
-    free(rows);
     return f->be->ops->arena_pass(f->be, f->arena, SP_FILL_END);
 }
 
@@ -376,7 +351,7 @@ static void fill_in_thread(filling *f)
 static void pass_and_use(uint64_t seed, const batch *b)
 {
     const int64_t n = b->row[b->n_samples];
-    sp_backend be = cu_open(0);
+    CLOSED_BY(cu_close) sp_backend be = cu_open(0);
     sp_tensor host = fx_tensor(n, C, C, 1), out[ROUNDS];
     sp_arena arena;
 
@@ -399,9 +374,7 @@ static void pass_and_use(uint64_t seed, const batch *b)
         for (int64_t k = 0; k < n * C; k++)
             assert_true(host.data[k] == (float)i);
     }
-    free(host.data);
     be.ops->arena_destroy(&arena);
-    cu_close(&be);
 }
 
 TEST(streams_wait_for_what_they_use)
@@ -411,24 +384,14 @@ TEST(streams_wait_for_what_they_use)
     add_surface(&b, 60, 0, 0, 0);
     for (uint64_t seed = 1; seed < 5; seed++)
         pass_and_use(seed, &b);
-    free(b.coords);
 }
 
-static int open_host(void **state)
+static void open_host(void)
 {
-    (void)state;
     OK(sp_arena_create(&host_arena, 0, "host"));
-    return 0;
-}
-
-static int close_host(void **state)
-{
-    (void)state;
-    sp_arena_destroy(&host_arena);
-    return 0;
 }
 
 KERNEL_TEST(test_cuda_plan)
 {
-    return cmocka_run_group_tests(own_tests, open_host, close_host);
+    return run_group(own_tests, n_own_tests, open_host);
 }

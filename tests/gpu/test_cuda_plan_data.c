@@ -31,14 +31,13 @@ static double waste(const cuda_map *m, int height)
 
 static void print_waste(const sp_map *map)
 {
-    cuda_map m;
+    CLOSED_BY(cuda_map_host_free) cuda_map m;
 
     OK(cuda_map_host(map, N_SAMPLES, &m));
     printf("map %d -> %d kernel %d: %d rows, %.2f pairs a row, waste at 16 rows %.2f, "
            "64 %.2f, 128 %.2f\n",
            map->key.level_in, map->key.level_out, map->key.kernel, m.n_out,
            (double)m.pairs / m.n_out, waste(&m, 16), waste(&m, 64), waste(&m, 128));
-    cuda_map_host_free(&m);
 }
 
 static sp_status read_coords(const char *path, int32_t **coords, int32_t row[])
@@ -51,7 +50,7 @@ static sp_status read_coords(const char *path, int32_t **coords, int32_t row[])
 
     SP_TRY(sp_dataset_open(&set, &patterns, NULL));
     SP_TRY(sp_sample_read(&set, 0, &request, &sample));
-    *coords = malloc((size_t)sample.n * 12 * N_SAMPLES + 1);
+    *coords = test_alloc((size_t)sample.n * 12 * N_SAMPLES);
     row[0] = 0;
     for (int b = 0; b < N_SAMPLES; b++) {
         memcpy(*coords + 3 * (size_t)row[b], sample.coords, (size_t)sample.n * 12);
@@ -73,7 +72,7 @@ static size_t foresee(const sp_plan_spec *spec, const sp_plan *plan)
 TEST(scan_is_planned_as_on_the_host)
 {
     const sp_plan_spec spec = oracle_minkunet_spec(5);
-    sp_backend be = cu_open(0);
+    CLOSED_BY(cu_close) sp_backend be = cu_open(0);
     int32_t *coords = NULL, row[N_SAMPLES + 1] = {0};
     sp_arena host, device;
     sp_plan want, got;
@@ -101,8 +100,6 @@ TEST(scan_is_planned_as_on_the_host)
     }
     be.ops->arena_destroy(&device);
     sp_arena_destroy(&host);
-    free(coords);
-    cu_close(&be);
 }
 
 KERNEL_TEST(test_cuda_plan_data)
@@ -112,5 +109,5 @@ KERNEL_TEST(test_cuda_plan_data)
         printf("SKIPPED: SP_BENCH_DATA names no shard\n");
         return 77;
     }
-    return cmocka_run_group_tests(own_tests, NULL, NULL);
+    return run_group(own_tests, n_own_tests, NULL);
 }

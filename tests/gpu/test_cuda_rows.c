@@ -14,7 +14,7 @@ enum { FLOATS = 10 }; /* of a channel: constants, coefficients, gradients */
 /* The parts of a sum over rows, [n_parts][2][c]: as of rows of unit variance. */
 static double *draw_parts(int n_parts, int c)
 {
-    double *part = malloc(((size_t)n_parts * 2 * (size_t)c + 1) * sizeof *part);
+    double *part = test_alloc(((size_t)n_parts * 2 * (size_t)c + 1) * sizeof *part);
 
     for (int i = 0; i < n_parts * 2 * c; i++)
         part[i] = i / c % 2 ? 100 + i % 7 : 1.0 / (i % 11 - 5.5);
@@ -72,7 +72,6 @@ static void finish(op_results *r, const void *of)
     }
     if (hc_launches && s->is_one_call)
         assert_int_equal(hc_launches() - before, 1);
-    free(part);
 }
 
 /* Coefficients have the same bits in front of a pass as alone, also where there are no
@@ -91,6 +90,7 @@ TEST(coefficients_in_front)
         for (int is_grad = 0; is_grad < 2; is_grad++)
             for (int order = 0; order < cu_orders(); order++) {
                 pass s = cases[i];
+                const size_t mark = test_mark();
                 sp_backend be = cu_open(order);
 
                 s.is_grad = is_grad;
@@ -99,10 +99,9 @@ TEST(coefficients_in_front)
                 for (int again = 0; again < 3; again++) {
                     cu_run(&in_front, &be, s.is_bf16, finish, &s);
                     op_same("in front", &in_front, &first);
-                    op_drop(&in_front);
                 }
                 cu_close(&be);
-                op_drop(&first);
+                test_release(mark);
             }
 }
 
@@ -206,10 +205,7 @@ TEST(pools)
             cu_compare(order, false, pool, &maps[i]);
             cu_compare(order, true, pool, &maps[i]);
         }
-        fx_map_free(&maps[i]);
     }
-    fx_level_free(&fine);
-    fx_level_free(&coarse);
 }
 
 /* A call that failed, and that the program goes on without, is not taken for the failure
@@ -217,15 +213,11 @@ TEST(pools)
 TEST(failures_end_with_their_call)
 {
     const float x[] = {1, 2, 3, 4};
-    sp_backend be = cu_open(0);
+    CLOSED_BY(cu_close) sp_backend be = cu_open(0);
     sp_device none;
 
     assert_int_equal(sp_backend_device(1 << 20, &none), SP_EDEVICE);
     cu_copy(&be, x, sizeof x); /* few bytes travel with a launch */
-    cu_close(&be);
 }
 
-KERNEL_TEST(test_cuda_rows)
-{
-    return cmocka_run_group_tests(own_tests, NULL, NULL);
-}
+KERNEL_TESTS(test_cuda_rows)

@@ -36,7 +36,6 @@ static void check_samples(sp_backend *be, const conv_case *p, int n_samples,
     double *want = case_doubles(old, true);
 
     case_grad_weight(p, row[sample0], row[sample1], want);
-    free(old.data);
     case_same("grad weight", p, dw, want, false);
 }
 
@@ -46,6 +45,7 @@ static void check(const conv_kind *k, int n_samples, const int *rows, int c_in,
     static int turn;
 
     for (int precision = SP_FP32; precision <= SP_BF16; precision++, turn++) {
+        const size_t mark = test_mark();
         conv_case p =
             case_make(k, (sp_precision)precision, n_samples, rows, c_in, c_out, pad);
         sp_backend be = case_open(turn, p.precision);
@@ -53,7 +53,7 @@ static void check(const conv_kind *k, int n_samples, const int *rows, int c_in,
         if (n_samples > 1)
             check_samples(&be, &p, n_samples, 1, n_samples - 1, false);
         cu_close(&be);
-        case_drop(&p);
+        test_release(mark);
     }
 }
 
@@ -99,10 +99,8 @@ TEST(several_rounds)
     check(&conv_kinds[CONV_5], 4, rows, 3, 5, 0);
     if (!hc_is_checked()) {
         conv_case p = case_make(&conv_kinds[CONV_2], SP_BF16, 4, few, 768, 768, 0);
-        sp_backend be = case_open(1, SP_BF16);
+        CLOSED_BY(cu_close) sp_backend be = case_open(1, SP_BF16);
         check_samples(&be, &p, 4, 0, 4, false);
-        cu_close(&be);
-        case_drop(&p);
     }
 }
 
@@ -119,15 +117,9 @@ TEST(order_changes_no_bit)
             sp_backend be = case_open(order, p.precision);
             sp_tensor dw = grad_weight(&be, &p, 1, 0, 1, false);
             cu_close(&be);
-            if (order == 0)
-                first = dw;
-            else {
-                assert_true(fx_equal(first, dw));
-                free(dw.data);
-            }
+            first = order == 0 ? dw : first;
+            assert_true(fx_equal(first, dw));
         }
-        free(first.data);
-        case_drop(&p);
     }
 }
 
@@ -144,19 +136,12 @@ TEST(form_changes_no_bit)
             for (int pad = 0; pad < 2; pad++) {
                 conv_case p = case_make(&conv_kinds[CONV_2], (sp_precision)precision, 1,
                                         rows, channels[i][0], channels[i][1], pad);
-                sp_backend be = case_open(i, p.precision);
+                CLOSED_BY(cu_close) sp_backend be = case_open(i, p.precision);
 
                 dw[pad] = grad_weight(&be, &p, 1, 0, 1, false);
-                cu_close(&be);
-                case_drop(&p);
             }
             assert_true(fx_equal(dw[0], dw[1]));
-            free(dw[0].data);
-            free(dw[1].data);
         }
 }
 
-KERNEL_TEST(test_cuda_wgrad)
-{
-    return cmocka_run_group_tests(own_tests, NULL, NULL);
-}
+KERNEL_TESTS(test_cuda_wgrad)

@@ -100,17 +100,17 @@ static void sum_once(stand *s, sp_scope scope, int n, int round)
 TEST(sums_have_the_bits_of_their_order)
 {
     static const int length[] = {193, 1, 513, 641, 64, MOST, 31, 513};
-    stand s;
 
     for (sp_scope scope = SP_SCOPE_NODE; scope <= SP_SCOPE_WORLD; scope++)
         for (int is_lazy = 0; is_lazy < 2; is_lazy++) {
+            CLOSED_BY(tear_down) stand s;
+
             hc_set_order(5 + (uint64_t)comm.rank, is_lazy);
             set_up(&s, SP_TRANSPORT_AUTO, scope, LONG_S);
             assert_true((s.t.peer != NULL) ==
                         (scope == SP_SCOPE_NODE || comm.n_nodes == 1));
             for (int i = 0; s.t.peer && i < 8; i++)
                 sum_once(&s, scope, length[i], i);
-            tear_down(&s);
         }
     hc_set_order(1, false);
 }
@@ -120,7 +120,7 @@ TEST(sums_follow_each_other)
 {
     enum { N = 40, SUMS = 100 };
     static double host[SUMS][N];
-    stand s;
+    CLOSED_BY(tear_down) stand s;
 
     set_up(&s, SP_TRANSPORT_AUTO, SP_SCOPE_NODE, LONG_S);
     for (int k = 0; k < SUMS; k++)
@@ -136,14 +136,13 @@ TEST(sums_follow_each_other)
             if (host[k][i] != sum_of(SP_SCOPE_NODE, i, k))
                 fail_msg("sum %d: [%d] is %.17g, not %.17g", k, i, host[k][i],
                          sum_of(SP_SCOPE_NODE, i, k));
-    tear_down(&s);
 }
 
 TEST(whole_numbers_and_long_vectors)
 {
     int64_t host[9], *whole;
     double one[2];
-    stand s;
+    CLOSED_BY(tear_down) stand s;
 
     set_up(&s, SP_TRANSPORT_AUTO, SP_SCOPE_NODE, LONG_S);
     whole = (int64_t *)s.data;
@@ -160,13 +159,12 @@ TEST(whole_numbers_and_long_vectors)
     OK(sp_transport_allreduce(&s.t, SP_SCOPE_NODE, s.data, s.data, MOST + 1, SP_F64));
     OK(s.be.ops->download(&s.be, one, s.data + MOST - 1, sizeof one));
     assert_true(one[0] == 0 && one[1] == 0);
-    tear_down(&s);
 }
 
 /* One rank that cannot or must not use peers' memory is a reason for all. */
 static void refused(const char *name, const char *how, const char *text, bool is_one)
 {
-    stand s;
+    CLOSED_BY(tear_down) stand s;
 
     if (!is_one || comm.rank == comm.size - 1)
         setenv(name, how, 1);
@@ -176,7 +174,6 @@ static void refused(const char *name, const char *how, const char *text, bool is
     if (!strstr(s.t.words, text))
         fail_msg("\"%s\" lacks: %s", s.t.words, text);
     sum_once(&s, SP_SCOPE_NODE, 50, 0);
-    tear_down(&s);
 }
 
 TEST(all_or_none)
@@ -241,16 +238,8 @@ TEST(who_never_comes_is_named)
 
 KERNEL_TEST(test_peer_memory)
 {
-    char path[500];
-    int n_failed;
-
     setenv("HC_DELAY", "1", 0);
-    snprintf(path, sizeof path, "%s/tests/emulator/nccl_double", getenv("SP_BUILDDIR"));
-    setenv("SP_NCCL_LIB", path, 0);
     if (strstr(argv[0], "np4"))
         setenv("SP_RANKS_PER_NODE", "2", 0);
-    OK(sp_comm_open(&comm, &argc, &argv));
-    n_failed = cmocka_run_group_tests(own_tests, NULL, NULL);
-    sp_comm_close(&comm);
-    return n_failed;
+    return kernel_rank_tests(&comm, argc, argv, own_tests, n_own_tests);
 }

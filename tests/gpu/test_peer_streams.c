@@ -25,8 +25,8 @@ TEST(sums_have_the_bits_of_their_order)
     for (int ranks = 2; ranks <= 4; ranks++)
         for (int l = 0; l < 4; l++) {
             const int n = length[l];
-            sp_backend be = cu_open(ranks + l);
-            double *data = malloc((size_t)ranks * SUMS * (size_t)n * sizeof *data);
+            CLOSED_BY(cu_close) sp_backend be = cu_open(ranks + l);
+            double *data = test_alloc((size_t)ranks * SUMS * (size_t)n * sizeof *data);
             int lost;
 
             for (int r = 0; r < ranks; r++)
@@ -51,14 +51,12 @@ TEST(sums_have_the_bits_of_their_order)
                                      "%.17g, by rank it is %.17g",
                                      ranks, r, k, n, i, *got, sum);
                     }
-            free(data);
-            cu_close(&be);
         }
 }
 
 TEST(all_streams_end_where_a_rank_is_absent)
 {
-    sp_backend be = cu_open(0);
+    CLOSED_BY(cu_close) sp_backend be = cu_open(0);
     double data[3 * 2] = {0};
     int lost = 0;
 
@@ -66,10 +64,6 @@ TEST(all_streams_end_where_a_rank_is_absent)
     for (double limit_s = 0.2; lost != 1 + 1 && limit_s < 100; limit_s *= 5)
         OK(peer_streams(3, 1, limit_s, 2, 1, data, &lost));
     assert_int_equal(lost, 1 + 1);
-    cu_close(&be);
 }
 
-KERNEL_TEST(test_peer_streams)
-{
-    return cmocka_run_group_tests(own_tests, NULL, NULL);
-}
+KERNEL_TESTS(test_peer_streams)

@@ -29,14 +29,6 @@ typedef struct stand {
     float *late;    /* [LATE] comes into bulk behind the rest */
 } stand;
 
-static void name_library(void)
-{
-    char path[500];
-
-    snprintf(path, sizeof path, "%s/tests/emulator/nccl_double", getenv("SP_BUILDDIR"));
-    setenv("SP_NCCL_LIB", path, 0);
-}
-
 /* want: HOST for the memory of the CPU, or a sp_transport_kind for that of a device. */
 enum { HOST = -1, N_WANTS = 3 };
 static const int wants[N_WANTS] = {HOST, SP_TRANSPORT_MPI, SP_TRANSPORT_NCCL};
@@ -168,18 +160,17 @@ static void sum_posted(stand *s, float *host, int64_t n, int round)
 
 static void posts_are_summed(int want)
 {
-    float *host = malloc(MANY * sizeof *host);
-    stand s;
+    float *host = test_alloc(MANY * sizeof *host);
 
     for (int is_lazy = 0; is_lazy < 2; is_lazy++) {
+        CLOSED_BY(tear_down) stand s;
+
         hc_set_order(3 + (uint64_t)comm.rank, is_lazy);
         set_up(&s, want, SP_SCOPE_WORLD, false);
         for (int round = 0; round < 3; round++)
             sum_posted(&s, host, round ? 1000 : MANY, round);
-        tear_down(&s);
     }
     hc_set_order(1, false);
-    free(host);
 }
 
 TEST(on_the_host)
@@ -200,10 +191,11 @@ TEST(by_nccl)
 TEST(small_sums_over_every_scope)
 {
     float host[1];
-    stand s;
 
     for (int w = 0; w < N_WANTS; w++)
         for (sp_scope scope = SP_SCOPE_NODE; scope <= SP_SCOPE_WORLD; scope++) {
+            CLOSED_BY(tear_down) stand s;
+
             set_up(&s, wants[w], scope, false);
             for (int round = 0; round < 3; round++) {
                 put(&s, host, 0, round);
@@ -214,7 +206,6 @@ TEST(small_sums_over_every_scope)
                 OK(sp_transport_allreduce(&s.t, scope, s.small, s.small, 0, SP_F64));
                 check_small(&s, scope, round);
             }
-            tear_down(&s);
         }
 }
 
@@ -224,12 +215,11 @@ TEST(bits_repeat)
     enum { N = 5000 };
     float host[2][N];
     bool is_same;
-    stand s;
 
     for (int w = 0; w < N_WANTS; w++) {
         for (int run = 0; run < 2; run++) {
-            const sp_part part = {NULL, N, SP_F32};
-            sp_part own = part;
+            CLOSED_BY(tear_down) stand s;
+            sp_part own = {NULL, N, SP_F32};
             sp_sum sum;
 
             set_up(&s, wants[w], SP_SCOPE_RANK, false);
@@ -240,7 +230,6 @@ TEST(bits_repeat)
             OK(sp_transport_post(&s.t, &own, 1, &sum));
             OK(sp_transport_wait(&s.t, &sum));
             OK(s.be.ops->download(&s.be, host[run], s.bulk, sizeof host[run]));
-            tear_down(&s);
         }
         assert_memory_equal(host[0], host[1], sizeof host[0]);
         OK(sp_comm_is_same(&comm, host[0], sizeof host[0], &is_same));
@@ -254,7 +243,7 @@ TEST(bf16_travels)
 {
     float host[1000];
     bool is_same;
-    stand s;
+    CLOSED_BY(tear_down) stand s;
     sp_sum sum;
 
     set_up(&s, SP_TRANSPORT_NCCL, SP_SCOPE_RANK, true);
@@ -275,7 +264,6 @@ TEST(bf16_travels)
     assert_true(n_rounded > 500);
     OK(sp_comm_is_same(&comm, host, sizeof host, &is_same));
     assert_true(is_same);
-    tear_down(&s);
 }
 
 static void refusal(sp_transport_kind want, const char *objection, const char *text)
@@ -308,12 +296,6 @@ TEST(auto_falls_back_and_says_why)
 
 KERNEL_TEST(test_transport)
 {
-    int n_failed;
-
-    name_library();
     setenv("SP_RANKS_PER_NODE", "2", 0);
-    OK(sp_comm_open(&comm, &argc, &argv));
-    n_failed = cmocka_run_group_tests(own_tests, NULL, NULL);
-    sp_comm_close(&comm);
-    return n_failed;
+    return kernel_rank_tests(&comm, argc, argv, own_tests, n_own_tests);
 }

@@ -19,6 +19,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "fixtures/closed_by.h"
+
 enum {
     MOST_DRAWS = 2048,
     MOST_SAMPLES = 16,

@@ -83,7 +83,7 @@ static void keep(const rnd_case *failed, const char *takes)
     const rnd_options *o = failed->options;
     const char way[2] = {failed->way, 0};
     rnd_options alone = *o;
-    rnd_case *c = malloc(sizeof *c);
+    FREED rnd_case *c = malloc(sizeof *c);
     char path[PATH_SIZE + 16];
     FILE *file;
 
@@ -103,7 +103,6 @@ static void keep(const rnd_case *failed, const char *takes)
     }
     print_fault(stdout, c->way ? c : failed, takes);
     printf("  kept in %s; its commands are in the file \"commands\"\n", c->folder);
-    free(c);
 }
 
 /* Gives the message with which the plain run was refused. */
@@ -122,9 +121,9 @@ static void print_refusal(const rnd_case *c)
 
 static void run_case(const rnd_options *o, int64_t index)
 {
-    rnd_case *c = draw(o, index);
+    FREED rnd_case *c = draw(o, index);
     const bool is_good = rnd_case_run(c);
-    char *takes = NULL;
+    FREED char *takes = NULL;
 
     count(&total->runs);
     if (c->code == 2 || c->code == 3) {
@@ -143,13 +142,11 @@ static void run_case(const rnd_options *o, int64_t index)
         keep(c, takes ? takes : o->takes);
     }
     rnd_remove(c->folder);
-    free(takes);
-    free(c);
 }
 
 static void write_bits(const rnd_options *o, int64_t index)
 {
-    rnd_case *c = draw(o, index);
+    FREED rnd_case *c = draw(o, index);
     char line[256], path[PATH_SIZE];
     FILE *file;
 
@@ -166,16 +163,14 @@ static void write_bits(const rnd_options *o, int64_t index)
         fclose(file);
     }
     rnd_remove(c->folder);
-    free(c);
 }
 
 static void list_case(const rnd_options *o, int64_t index)
 {
-    rnd_case *c = draw(o, index);
+    FREED rnd_case *c = draw(o, index);
 
     printf("# case %llu/%lld, ranks %d\n%s\n", (unsigned long long)c->seed,
            (long long)index, c->ranks, c->deck);
-    free(c);
 }
 
 /* ---- all cases ---- */

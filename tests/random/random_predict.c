@@ -100,7 +100,7 @@ static bool count_shard(rnd_case *c, char way, int shard, const prediction *p,
     bool is_good = true;
 
     for (int s = set->first[shard]; s < set->first[shard + 1]; s++) {
-        rnd_cloud cloud;
+        CLOSED_BY(rnd_cloud_free) rnd_cloud cloud;
 
         rnd_cloud_make(c, set, s, &cloud);
         for (int64_t i = 0; i < cloud.n; i++)
@@ -116,7 +116,6 @@ static bool count_shard(rnd_case *c, char way, int shard, const prediction *p,
         }
         row += cloud.n;
         point += cloud.n_points;
-        rnd_cloud_free(&cloud);
     }
     return is_good;
 }
@@ -143,12 +142,11 @@ static void count_rows(const rnd_case *c, int shard, prediction *p)
     const rnd_set *set = &c->val;
 
     for (int s = set->first[shard]; s < set->first[shard + 1]; s++) {
-        rnd_cloud cloud;
+        CLOSED_BY(rnd_cloud_free) rnd_cloud cloud;
 
         rnd_cloud_make(c, set, s, &cloud);
         p->n += cloud.n;
         p->n_points += cloud.n_points;
-        rnd_cloud_free(&cloud);
     }
 }
 
@@ -174,15 +172,13 @@ bool rnd_predictions_check(rnd_case *c, char way, const char *dir, char **confus
                            char **points)
 {
     const size_t n = (size_t)(c->n_classes * c->n_classes);
-    int64_t *of_voxels = calloc(n, sizeof *of_voxels);
-    int64_t *of_points = calloc(n, sizeof *of_points);
+    FREED int64_t *of_voxels = calloc(n, sizeof *of_voxels);
+    FREED int64_t *of_points = calloc(n, sizeof *of_points);
     bool is_good = true;
 
     for (int i = 0; is_good && i < c->val.n_shards; i++)
         is_good = check_shard(c, way, dir, i, of_voxels, of_points);
     *confusion = matrix_text(of_voxels, c->n_classes);
     *points = matrix_text(of_points, c->n_classes);
-    free(of_voxels);
-    free(of_points);
     return is_good;
 }

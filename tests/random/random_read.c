@@ -151,7 +151,7 @@ char *rnd_evals(const rnd_case *c, const char *dir)
 
 bool rnd_step_of(const rnd_case *c, const char *dir, long long step, rnd_step *out)
 {
-    char *all = read_lines(c, dir);
+    FREED char *all = read_lines(c, dir);
     bool is_found = false;
 
     for (const char *line = all; line && *line; line = next_line(line))
@@ -162,7 +162,6 @@ bool rnd_step_of(const rnd_case *c, const char *dir, long long step, rnd_step *o
             out->samples = (long long)number_of(line, "samples");
             is_found = true;
         }
-    free(all);
     return is_found;
 }
 

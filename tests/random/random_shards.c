@@ -259,7 +259,7 @@ static rows gather(const rnd_case *c, const rnd_set *set, int number)
     r.all.point_index = calloc((size_t)most, 24);
     for (int i = 0; i < n; i++) {
         const int64_t at = r.offset[i], p = r.point_offset[i];
-        rnd_cloud one;
+        CLOSED_BY(rnd_cloud_free) rnd_cloud one;
 
         rnd_cloud_make(c, set, first + i, &one);
         append(r.all.coords, 3 * at, one.coords, 3 * one.n);
@@ -273,7 +273,6 @@ static rows gather(const rnd_case *c, const rnd_set *set, int number)
         rnd_cloud_cost(&one, r.cost + 6 * i);
         r.offset[i + 1] = at + one.n;
         r.point_offset[i + 1] = p + one.n_points;
-        rnd_cloud_free(&one);
     }
     return r;
 }
@@ -305,7 +304,7 @@ static void write_checksums(shard *s, const rows *r, const rnd_type type[3],
                             void *const stored[3])
 {
     const int cols[3] = {3, s->c->n_features, 1};
-    int64_t *sum = calloc((size_t)r->n_samples + 1, sizeof *sum);
+    FREED int64_t *sum = calloc((size_t)r->n_samples + 1, sizeof *sum);
 
     for (int i = 0; i < r->n_samples; i++) {
         uint32_t crc = 0;
@@ -320,7 +319,6 @@ static void write_checksums(shard *s, const rows *r, const rnd_type type[3],
         sum[i] = crc;
     }
     write_integers(s, "/crc32c", "u4 i8 u8", 1, r->n_samples, 1, sum);
-    free(sum);
 }
 
 /* Writes coordinates, features and labels, which the checksum covers. */

@@ -29,7 +29,7 @@ static char *names_without(const shrinking *s, int from, int n_left_out)
 /* Tells whether the case with these draws alone fails in the same way. */
 static bool still_fails(shrinking *s, const char *takes)
 {
-    rnd_case *c = malloc(sizeof *c);
+    FREED rnd_case *c = malloc(sizeof *c);
     bool is_same;
 
     s->tries++;
@@ -38,7 +38,6 @@ static bool still_fails(shrinking *s, const char *takes)
     rnd_remove(c->folder);
     is_same = !rnd_case_run(c) && c->way == s->failed->way;
     rnd_remove(c->folder);
-    free(c);
     return is_same;
 }
 
@@ -47,7 +46,7 @@ static void leave_out_runs(shrinking *s, int size)
 {
     for (int at = 0; at < s->n && s->tries < MOST_TRIES;) {
         const int m = at + size <= s->n ? size : s->n - at;
-        char *takes = names_without(s, at, m);
+        FREED char *takes = names_without(s, at, m);
 
         if (still_fails(s, takes)) {
             memmove(s->name[at], s->name[at + m],
@@ -56,7 +55,6 @@ static void leave_out_runs(shrinking *s, int size)
         } else {
             at += m;
         }
-        free(takes);
     }
 }
 

@@ -206,7 +206,8 @@ static bool evaluate(rnd_case *c, char way, int ranks, const char *dir, int size
 /* d: evaluations of one checkpoint. */
 static bool run_evals(rnd_case *c)
 {
-    rnd_eval within, one, more;
+    rnd_eval within;
+    CLOSED_BY(rnd_eval_free) rnd_eval one = {0}, more = {0};
     bool is_good = evaluate(c, 'd', rnd_pick(c, 2, "d.launcher"), "d1",
                             1 + rnd_pick(c, 9, "d.size1"), &one) &&
                    evaluate(c, 'd', 2 + rnd_pick(c, 2, "d.ranks"), "d2",
@@ -219,8 +220,6 @@ static bool run_evals(rnd_case *c)
                   same_eval(c, 'd', &one, &within, "eval within the training");
         rnd_eval_free(&within);
     }
-    rnd_eval_free(&one);
-    rnd_eval_free(&more);
     return is_good;
 }
 
@@ -230,7 +229,7 @@ static bool same_files(rnd_case *c, char way, const char *a, const char *b)
     bool is_good = true;
 
     for (int i = 0; is_good && i < c->val.n_shards; i++) {
-        char *one, *other;
+        FREED char *one, *other;
         size_t n = 0, m = 0;
 
         rnd_shard_path(c, &c->val, i, name);
@@ -241,8 +240,6 @@ static bool same_files(rnd_case *c, char way, const char *a, const char *b)
         if (!one || !other || n != m || memcmp(one, other, n) != 0)
             is_good =
                 rnd_fault(c, way, "predictions of %s and %s differ in %s", a, b, name);
-        free(one);
-        free(other);
     }
     return is_good;
 }
@@ -260,8 +257,8 @@ static bool predict(rnd_case *c, char way, int ranks, const char *dir, int size)
 /* e: predictions on one and three ranks, and what they must be. */
 static bool run_predictions(rnd_case *c)
 {
-    char *voxels = NULL, *points = NULL;
-    rnd_eval eval = {0};
+    FREED char *voxels = NULL, *points = NULL;
+    CLOSED_BY(rnd_eval_free) rnd_eval eval = {0};
     bool is_good = predict(c, 'e', 1, "e1", 4) &&
                    predict(c, 'e', 3, "e3", 1 + rnd_pick(c, 9, "e.size")) &&
                    same_files(c, 'e', "e1", "e3") &&
@@ -275,9 +272,6 @@ static bool run_predictions(rnd_case *c)
     if (is_good && eval.confusion && c->val.has_points)
         is_good = same_text(c, 'e', "point confusion counted from labels", points,
                             eval.merged_points);
-    rnd_eval_free(&eval);
-    free(voxels);
-    free(points);
     return is_good;
 }
 
@@ -346,7 +340,7 @@ static bool is_bf16(const rnd_case *c)
 /* Evaluates the last checkpoint on the emulated device. */
 static bool evaluate_emulated(rnd_case *c)
 {
-    rnd_eval host = {0}, device = {0};
+    CLOSED_BY(rnd_eval_free) rnd_eval host = {0}, device = {0};
     char checkpoint[150];
     bool is_good;
 
@@ -360,8 +354,6 @@ static bool evaluate_emulated(rnd_case *c)
     if (is_good && !close_to(host.loss, device.loss, is_bf16(c) ? 1e-3 : 1e-4))
         is_good =
             rnd_fault(c, 'g', "eval: loss %.9g, expected %.9g", device.loss, host.loss);
-    rnd_eval_free(&host);
-    rnd_eval_free(&device);
     return is_good;
 }
 

@@ -192,7 +192,7 @@ static void evaluate(const drawn *d, net_case *full, net_case *low)
 
 static void check(int64_t index, sp_precision precision)
 {
-    drawn *d = malloc(sizeof *d);
+    FREED drawn *d = malloc(sizeof *d);
     side full, low;
 
     draw(d, index);
@@ -209,7 +209,6 @@ static void check(int64_t index, sp_precision precision)
     }
     close_side(&full);
     close_side(&low);
-    free(d);
 }
 
 TEST(random_networks_train_as_the_dense_ones)

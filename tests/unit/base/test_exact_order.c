@@ -147,8 +147,8 @@ TEST(large_sums_are_rounded_once)
 TEST(long_arrays_are_many_single_sums)
 {
     enum { LONG = 100003 };
-    float *x = malloc(LONG * sizeof *x), *got = malloc(LONG * sizeof *got);
-    int64_t *sum = calloc(SP_EXACT_LIMBS * LONG, sizeof *sum);
+    FREED float *x = malloc(LONG * sizeof *x), *got = malloc(LONG * sizeof *got);
+    FREED int64_t *sum = calloc(SP_EXACT_LIMBS * LONG, sizeof *sum);
 
     draws = 3;
     for (int pass = 0; pass < 3; pass++) {
@@ -159,9 +159,6 @@ TEST(long_arrays_are_many_single_sums)
     sp_exact_get_f32(sum, got, LONG);
     for (int i = 0; i < LONG; i++)
         assert_true(got[i] == (float)((i % 1000 + 1) * (1 + 0x1p-20 + 0x1p-40)));
-    free(x);
-    free(got);
-    free(sum);
 }
 
 TEST(a_million_summands_carry)

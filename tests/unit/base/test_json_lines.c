@@ -8,7 +8,7 @@
 
 TEST(line_is_as_shown)
 {
-    sp_json json = {0};
+    CLOSED_BY(sp_json_destroy) sp_json json = {0};
     const char *line;
 
     sp_json_begin(&json);
@@ -40,14 +40,13 @@ TEST(line_is_as_shown)
     sp_json_begin(&json);
     OK(sp_json_end(&json, &line));
     assert_string_equal(line, "{}");
-    sp_json_destroy(&json);
 }
 
 TEST(numbers_read_back_exactly)
 {
     const double x[] = {0.1, -1e300, 5e-324, 1.0 / 3, 12345678901234567.0, -0.0, 7};
     enum { N = sizeof x / sizeof *x };
-    sp_json json = {0};
+    CLOSED_BY(sp_json_destroy) sp_json json = {0};
     const char *line;
     json_t *root, *f64;
 
@@ -62,7 +61,6 @@ TEST(numbers_read_back_exactly)
     for (int i = 0; i < N; i++)
         assert_true(json_number_value(json_array_get(f64, (size_t)i)) == x[i]);
     json_decref(root);
-    sp_json_destroy(&json);
 }
 
 TEST(any_text_is_valid_json)
@@ -77,7 +75,7 @@ TEST(any_text_is_valid_json)
         {"ends in {", "ends in {"},
         {"a terminal obeys \x7f \xc2\x9b", "a terminal obeys \x7f \xc2\x9b"},
     };
-    sp_json json = {0};
+    CLOSED_BY(sp_json_destroy) sp_json json = {0};
     const char *line;
 
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
@@ -95,7 +93,6 @@ TEST(any_text_is_valid_json)
                             texts[i][1]);
         json_decref(root);
     }
-    sp_json_destroy(&json);
 }
 
 TEST(the_buffer_is_kept)

@@ -2,81 +2,56 @@
  * was asked for, and no bytes from outside reach a terminal as commands. */
 #include "fixtures/test.h"
 
-#include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/sp_log.h"
 
-static char out_path[64], err_path[64], own_path[64];
-static int kept_out, kept_err;
+static const char own_path[] = "own";
+static const char *out, *err; /* written between `begin` and `end` */
 
-static void capture(void)
+/* Opens the log of rank 0 on hosta or of rank 3 on hostb. */
+static void begin(int rank, int size, const char *path)
 {
-    int out = open(out_path, O_WRONLY | O_TRUNC | O_CREAT, 0600),
-        err = open(err_path, O_WRONLY | O_TRUNC | O_CREAT, 0600);
-
-    fflush(NULL);
-    kept_out = dup(1);
-    kept_err = dup(2);
-    dup2(out, 1);
-    dup2(err, 2);
-    close(out);
-    close(err);
+    unlink(own_path);
+    test_capture(1);
+    test_capture(2);
+    OK(sp_log_open(rank, size, rank ? "hostb" : "hosta", rank ? 1 : 0, path));
 }
 
-static void release(void)
+static void end(void)
 {
-    fflush(NULL);
-    dup2(kept_out, 1);
-    dup2(kept_err, 2);
-    close(kept_out);
-    close(kept_err);
-}
-
-static const char *content(const char *path)
-{
-    static char text[8192];
-    FILE *file = fopen(path, "r");
-    size_t n = fread(text, 1, sizeof text - 1, file);
-
-    text[n] = 0;
-    fclose(file);
-    return text;
+    sp_log_close();
+    sp_log_open_live(false, false);
+    out = test_captured(1);
+    err = test_captured(2);
 }
 
 TEST(rank_0_speaks_for_all)
 {
-    capture();
-    OK(sp_log_open(0, 8, "hosta", 0, NULL));
+    begin(0, 8, NULL);
     sp_log_info("epoch=%d", 1);
     sp_log_progress("step=1");
     sp_log_progress("step=2");
     sp_log_warn0("scaling is left out");
     sp_log_warn("slow");
-    sp_log_close();
-    release();
-    assert_string_equal(content(out_path), "epoch=1\nstep=1\nstep=2\n");
-    assert_string_equal(content(err_path),
-                        "sptrain: warning: scaling is left out\n"
-                        "sptrain: rank 0/8 hosta local 0: warning: slow\n");
+    end();
+    assert_string_equal(out, "epoch=1\nstep=1\nstep=2\n");
+    assert_string_equal(err, "sptrain: warning: scaling is left out\n"
+                             "sptrain: rank 0/8 hosta local 0: warning: slow\n");
 }
 
 TEST(other_ranks_warn_only)
 {
-    assert_int_equal(truncate(own_path, 0), 0);
-    capture();
-    OK(sp_log_open(3, 8, "hostb", 1, own_path));
+    begin(3, 8, own_path);
     sp_log_info("epoch=%d", 1);
     sp_log_progress("step=1");
     sp_log_warn0("scaling is left out");
     sp_log_warn("slow");
-    sp_log_close();
-    release();
-    assert_string_equal(content(out_path), "");
-    assert_string_equal(content(err_path),
-                        "sptrain: rank 3/8 hostb local 1: warning: slow\n");
-    assert_string_equal(content(own_path),
+    end();
+    assert_string_equal(out, "");
+    assert_string_equal(err, "sptrain: rank 3/8 hostb local 1: warning: slow\n");
+    assert_string_equal(test_content(own_path, NULL),
                         "epoch=1\nsptrain: rank 3/8 hostb local 1: warning: slow\n");
 }
 
@@ -92,18 +67,15 @@ static const sp_error_record bad_columns = {SP_EDATA, MESSAGE,
 static void check_error(const sp_error_record *record, bool is_running,
                         const char *expected)
 {
-    assert_int_equal(truncate(own_path, 0), 0);
-    capture();
     sp_log_program("spvox");
-    OK(sp_log_open(3, 8, "hostb", 1, own_path));
+    begin(3, 8, own_path);
     if (is_running)
         sp_log_position("read", 2, 120);
     sp_log_error(record);
     sp_log_position(NULL, 0, 0);
-    sp_log_close();
-    release();
-    assert_string_equal(content(err_path), expected);
-    assert_string_equal(content(own_path), expected);
+    end();
+    assert_string_equal(err, expected);
+    assert_string_equal(test_content(own_path, NULL), expected);
 }
 
 TEST(an_error_is_one_plain_line)
@@ -141,25 +113,22 @@ TEST(what_a_terminal_obeys_is_shown)
     static const sp_error_record record = {SP_EDATA, "a\033[2J\nsptrain: done\x9b.las",
                                            "src/a.c:1 f", false};
 
-    capture();
     sp_log_program("spvox");
-    OK(sp_log_open(0, 1, "hosta", 0, NULL));
+    begin(0, 1, NULL);
     sp_log_info("out=%s", "stra\xc3\x9f"
                           "e \xe6\xa0\x91\nspvox: x\x07\r\x7f");
     sp_log_progress("step=%s", "\033]0;t\007");
     sp_log_warn0("class %s", "\xe2\x80\xae"
                              "eert\nsptrain: \xc2\x9b");
     sp_log_error(&record);
-    sp_log_close();
-    release();
-    assert_string_equal(content(out_path), "out=stra\xc3\x9f"
-                                           "e \xe6\xa0\x91\\nspvox: x\\x07\\x0d\\x7f\n"
-                                           "step=\\x1b]0;t\\x07\n");
-    assert_string_equal(content(err_path),
-                        "spvox: warning: class \\xe2\\x80\\xaeeert\n"
-                        "  sptrain: \\xc2\\x9b\n"
-                        "spvox: rank 0/1 hosta local 0: error: a\\x1b[2J\n"
-                        "  sptrain: done\\x9b.las\n");
+    end();
+    assert_string_equal(out, "out=stra\xc3\x9f"
+                             "e \xe6\xa0\x91\\nspvox: x\\x07\\x0d\\x7f\n"
+                             "step=\\x1b]0;t\\x07\n");
+    assert_string_equal(err, "spvox: warning: class \\xe2\\x80\\xaeeert\n"
+                             "  sptrain: \\xc2\\x9b\n"
+                             "spvox: rank 0/1 hosta local 0: error: a\\x1b[2J\n"
+                             "  sptrain: done\\x9b.las\n");
 }
 
 #define CLEAR "\r\033[K"
@@ -168,10 +137,8 @@ TEST(what_a_terminal_obeys_is_shown)
  * word. The lines for which the live line stands are in the rank's file alone. */
 TEST(messages_stand_above_the_live_line)
 {
-    assert_int_equal(truncate(own_path, 0), 0);
-    capture();
     sp_log_program("spvox");
-    OK(sp_log_open(0, 1, "hosta", 0, own_path));
+    begin(0, 1, own_path);
     sp_log_live("never drawn");
     sp_log_open_live(true, true);
     sp_log_live("1/9");
@@ -183,16 +150,13 @@ TEST(messages_stand_above_the_live_line)
     sp_log_info("epoch=2");
     sp_log_live("3/9");
     sp_log_error(&bad_columns);
-    sp_log_close();
-    sp_log_open_live(false, false);
-    release();
-    assert_string_equal(content(out_path),
-                        "\r1/9\033[K\r2/9\033[K" CLEAR "epoch=1\n2/9" CLEAR "2/9" CLEAR
-                        "epoch=2\n\r3/9\033[K" CLEAR);
-    assert_string_equal(content(err_path),
+    end();
+    assert_string_equal(out, "\r1/9\033[K\r2/9\033[K" CLEAR "epoch=1\n2/9" CLEAR
+                             "2/9" CLEAR "epoch=2\n\r3/9\033[K" CLEAR);
+    assert_string_equal(err,
                         CLEAR "spvox: warning: slow\n" CLEAR
                               "spvox: rank 0/1 hosta local 0: error: " MESSAGE "\n");
-    assert_string_equal(content(own_path),
+    assert_string_equal(test_content(own_path, NULL),
                         "step=2\nepoch=1\nspvox: warning: slow\nepoch=2\n"
                         "spvox: rank 0/1 hosta local 0: error: " MESSAGE "\n");
 }
@@ -200,32 +164,25 @@ TEST(messages_stand_above_the_live_line)
 /* Standard error of its own, such as a file, holds no commands to a terminal. */
 TEST(a_file_of_errors_holds_lines_alone)
 {
-    capture();
-    OK(sp_log_open(0, 1, "hosta", 0, NULL));
+    begin(0, 1, NULL);
     sp_log_open_live(true, false);
     sp_log_live("1/9");
     sp_log_warn0("slow");
-    sp_log_close();
-    sp_log_open_live(false, false);
-    release();
-    assert_string_equal(content(out_path), "\r1/9\033[K" CLEAR);
-    assert_string_equal(content(err_path), "spvox: warning: slow\n");
+    end();
+    assert_string_equal(out, "\r1/9\033[K" CLEAR);
+    assert_string_equal(err, "spvox: warning: slow\n");
 }
 
 /* Another rank draws; the messages of this one clear what may stand there. */
 TEST(other_ranks_clear_the_live_line)
 {
-    capture();
-    OK(sp_log_open(3, 8, "hostb", 1, NULL));
+    begin(3, 8, NULL);
     sp_log_open_live(false, true);
     sp_log_live("not drawn here");
     sp_log_warn("slow");
-    sp_log_close();
-    sp_log_open_live(false, false);
-    release();
-    assert_string_equal(content(out_path), "");
-    assert_string_equal(content(err_path),
-                        CLEAR "spvox: rank 3/8 hostb local 1: warning: slow\n");
+    end();
+    assert_string_equal(out, "");
+    assert_string_equal(err, CLEAR "spvox: rank 3/8 hostb local 1: warning: slow\n");
 }
 
 TEST(a_log_that_cannot_be_opened_is_named)
@@ -257,13 +214,3 @@ TEST(a_message_is_read_before_the_end)
     close(to[0]);
     close(to[1]);
 }
-
-static int name_files(void **state)
-{
-    (void)state;
-    snprintf(out_path, sizeof out_path, "%s", test_path("out"));
-    snprintf(err_path, sizeof err_path, "%s", test_path("err"));
-    snprintf(own_path, sizeof own_path, "%s", test_path("own"));
-    return close(open(own_path, O_CREAT | O_WRONLY, 0600));
-}
-AROUND_ALL(name_files, NULL)

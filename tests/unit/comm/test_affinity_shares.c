@@ -96,7 +96,7 @@ static uint64_t near(uint64_t allowed, const char *pci)
 
 TEST(beside_a_device)
 {
-    const char *path = test_path("machine.xml");
+    const char *path = "machine.xml";
 
     OK(sp_file_replace(path, machine, sizeof machine - 1, 0));
     unsetenv("HWLOC_COMPONENTS");

@@ -138,7 +138,7 @@ static bool is_placed(const sp_comm *comm, int n)
 
 static int act(const char *role, int argc, char **argv)
 {
-    sp_comm comm;
+    CLOSED_BY(sp_comm_close) sp_comm comm;
     sp_status rc;
 
     if (strcmp(role, "abort-self") == 0) {
@@ -160,7 +160,6 @@ static int act(const char *role, int argc, char **argv)
         rc = SP_EMPI;
     if (strcmp(role, "two-nodes") == 0 && !is_placed(&comm, 2))
         rc = SP_EMPI;
-    sp_comm_close(&comm);
     return (int)rc;
 }
 
@@ -170,5 +169,5 @@ int main(int argc, char **argv)
         return act(argv[1], argc, argv);
     if (readlink("/proc/self/exe", own_path, sizeof own_path - 1) < 0)
         return 1;
-    return run_all_tests(NULL, NULL);
+    return run_all_tests();
 }

@@ -17,19 +17,9 @@ enum { SIZE = 4, RANK = 2 };
 static int listener[SP_LINK_ADDRESSES];
 static sp_link_address address;
 
-static int open_door(void **state)
+BEFORE_ALL(open_door)
 {
-    (void)state;
     OK(sp_link_listen(listener, &address, "here", NULL, 0));
-    return 0;
-}
-
-static int close_door(void **state)
-{
-    (void)state;
-    for (uint32_t i = 0; i < address.n; i++)
-        close(listener[i]);
-    return 0;
 }
 
 static void await(int fd)
@@ -193,7 +183,7 @@ TEST(a_proof_is_neither_guessed_nor_sent_back)
 static void send_changed(void (*act)(sp_link *rank, sp_signs *signs))
 {
     sp_signs signs = sane, got;
-    sp_link rank, root;
+    CLOSED_BY(sp_link_close) sp_link rank, root;
 
     connect_both(&rank, &address, &root);
     sp_link_send(&rank, &signs);
@@ -201,8 +191,6 @@ static void send_changed(void (*act)(sp_link *rank, sp_signs *signs))
     act(&rank, &signs);
     sp_link_send(&rank, &signs);
     assert_int_equal(next(&root, &got), SP_LINK_FOREIGN);
-    sp_link_close(&rank);
-    sp_link_close(&root);
 }
 
 static void repeat(sp_link *rank, sp_signs *signs)
@@ -285,7 +273,7 @@ TEST(one_rank_has_no_port)
     const int before = count_sockets();
     sp_watchdog *watchdog;
     sp_comm comm;
-    sp_run run;
+    CLOSED_BY(sp_run_close) sp_run run;
 
     sp_comm_open_self(&comm);
     OK(sp_run_open(&run, "", &comm));
@@ -293,6 +281,4 @@ TEST(one_rank_has_no_port)
     assert_non_null(watchdog);
     assert_int_equal(count_sockets(), before);
     sp_watchdog_stop(watchdog, SP_OK);
-    sp_run_close(&run);
 }
-AROUND_ALL(open_door, close_door)

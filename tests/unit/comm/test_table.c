@@ -30,7 +30,7 @@ TEST(rows_are_those_of_all_ranks)
 {
     const int last = comm.size - 1;
     double sum = 0;
-    sp_table t;
+    CLOSED_BY(sp_table_destroy) sp_table t;
 
     for (int i = 0; i < 30; i++)
         sum += 0.1 * i;
@@ -59,7 +59,6 @@ TEST(rows_are_those_of_all_ranks)
         assert_int_equal(t.row[BROKEN].min_rank, 0); /* of equal ones the lowest */
         assert_int_equal(t.row[BROKEN].max_rank, 0);
     }
-    sp_table_destroy(&t);
 }
 
 /* The results have the bits that one rank makes of all values. */
@@ -68,7 +67,7 @@ TEST(sums_do_not_depend_on_the_ranks)
     int64_t limbs[SP_EXACT_LIMBS] = {0};
     const char *one = "x";
     double expected;
-    sp_table t;
+    CLOSED_BY(sp_table_destroy) sp_table t;
 
     OK(sp_table_create(&t, &comm, 1, &one));
     for (int i = 0; i < 1000; i++) {
@@ -81,7 +80,6 @@ TEST(sums_do_not_depend_on_the_ranks)
     sp_exact_get_f64(limbs, &expected, 1);
     OK(sp_table_reduce(&t));
     assert_true(t.row[0].sum == expected);
-    sp_table_destroy(&t);
 }
 
 TEST(other_rows_are_refused)
@@ -98,7 +96,7 @@ TEST(other_rows_are_refused)
 /* Rank r gives r records of 5 r, 5 r + 1, ... bytes, so that rank 0 gives none. */
 TEST(records_of_any_length_arrive_in_order)
 {
-    sp_records all = {0};
+    CLOSED_BY(sp_records_destroy) sp_records all = {0};
     unsigned char *record;
     size_t bytes;
 
@@ -122,12 +120,11 @@ TEST(records_of_any_length_arrive_in_order)
             }
         assert_null(sp_records_next(&all, NULL));
     }
-    sp_records_destroy(&all);
 }
 
 TEST(an_empty_record_is_a_record)
 {
-    sp_records all = {0};
+    CLOSED_BY(sp_records_destroy) sp_records all = {0};
     void *record;
     size_t bytes;
 
@@ -138,5 +135,4 @@ TEST(an_empty_record_is_a_record)
         assert_int_equal(bytes, 0);
     }
     assert_null(sp_records_next(&all, NULL));
-    sp_records_destroy(&all);
 }

@@ -15,7 +15,7 @@
 
 TEST(pieces_are_aligned_and_disjoint)
 {
-    sp_arena arena;
+    CLOSED_BY(sp_arena_destroy) sp_arena arena;
     char *last = NULL;
     float *f;
     double *d;
@@ -34,21 +34,19 @@ TEST(pieces_are_aligned_and_disjoint)
     assert_int_equal(arena.used, arena.high);
     sp_arena_destroy(&arena);
     assert_null(arena.base);
-    sp_arena_destroy(&arena);
 }
 
 TEST(more_than_the_machine_has_is_refused)
 {
-    sp_arena arena;
+    CLOSED_BY(sp_arena_destroy) sp_arena arena;
 
     FAILS(sp_arena_create(&arena, sp_machine_memory() + MIB, "test"), SP_EMEM,
           "arena test: ");
-    sp_arena_destroy(&arena);
 }
 
 TEST(rewind_and_reset_give_the_same_memory_again)
 {
-    sp_arena arena;
+    CLOSED_BY(sp_arena_destroy) sp_arena arena;
     int *a, *b, *c;
     size_t mark;
 
@@ -65,12 +63,11 @@ TEST(rewind_and_reset_give_the_same_memory_again)
     OK(SP_TAKE(&arena, 1, &c));
     assert_ptr_equal(a, c);
     assert_true(arena.high > arena.used);
-    sp_arena_destroy(&arena);
 }
 
 TEST(a_full_arena_says_who_asked_for_what)
 {
-    sp_arena arena;
+    CLOSED_BY(sp_arena_destroy) sp_arena arena;
     char *p;
 
     OK(sp_arena_create(&arena, 2 * MIB, "batch 1"));
@@ -83,17 +80,15 @@ TEST(a_full_arena_says_who_asked_for_what)
     p[MIB - 1] = 1;
     OK(SP_TAKE(&arena, 0, &p));
     assert_int_equal(SP_TAKE(&arena, 1, &p), SP_EMEM);
-    sp_arena_destroy(&arena);
 }
 
 TEST(default_is_what_the_process_may_use)
 {
-    sp_arena arena;
+    CLOSED_BY(sp_arena_destroy) sp_arena arena;
 
     OK(sp_arena_create(&arena, 0, "default"));
     assert_true(arena.reserved >= 64 * MIB);
     assert_true(arena.reserved <= sp_machine_memory() + MIB);
-    sp_arena_destroy(&arena);
 }
 
 /* Unless the system makes every page a large one, that of an arena's first byte is small:

@@ -193,5 +193,5 @@ int main(void)
 {
     be.ops = sp_backend_find("cpu");
     OK(be.ops->open(&be, 0, 1));
-    return run_all_tests(NULL, NULL);
+    return run_all_tests();
 }

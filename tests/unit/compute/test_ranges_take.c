@@ -16,7 +16,7 @@ TEST(ranges_never_overlap)
 {
     sp_rng r = sp_rng_open(3, SP_RNG_SCENE, 0, 0);
     held all[MOST];
-    sp_ranges ranges;
+    CLOSED_BY(sp_ranges_destroy) sp_ranges ranges;
     int n = 0;
 
     OK(sp_ranges_create(&ranges, MOST));
@@ -48,7 +48,6 @@ TEST(ranges_never_overlap)
         }
     }
     assert_true(ranges.end < (size_t)MOST * 3000 * 2);
-    sp_ranges_destroy(&ranges);
 }
 
 static size_t take(sp_ranges *r, size_t bytes, sp_ranges_side side, int *range)
@@ -60,7 +59,7 @@ static size_t take(sp_ranges *r, size_t bytes, sp_ranges_side side, int *range)
 TEST(what_was_dropped_is_used_again)
 {
     const sp_ranges_side LOW = SP_RANGES_LOW, HIGH = SP_RANGES_HIGH;
-    sp_ranges r;
+    CLOSED_BY(sp_ranges_destroy) sp_ranges r;
     int a, b, c, d, e;
 
     OK(sp_ranges_create(&r, 5));
@@ -80,14 +79,13 @@ TEST(what_was_dropped_is_used_again)
     assert_int_equal(r.end, 1536 + 3072);
     sp_ranges_reset(&r);
     assert_int_equal(take(&r, 1, LOW, &a), 0);
-    sp_ranges_destroy(&r);
 }
 
 /* Ranges from below and from above leave no gap between them while they fit into the
  * memory that was reserved. */
 TEST(reserved_from_both_sides)
 {
-    sp_ranges r;
+    CLOSED_BY(sp_ranges_destroy) sp_ranges r;
     int kept, passing;
 
     OK(sp_ranges_create(&r, 5));
@@ -101,5 +99,4 @@ TEST(reserved_from_both_sides)
     assert_int_equal(r.end, 1024);
     sp_ranges_reserve(&r, 512); /* this much is free already */
     assert_int_equal(r.end, 1024);
-    sp_ranges_destroy(&r);
 }

@@ -86,7 +86,7 @@ static void try_operation(sp_backend *be, const char *isa)
 {
     sp_rng rng = sp_rng_open(5, SP_RNG_INIT, 0, 0);
     sp_tensor y = fx_tensor(N_TRIED, LANES_TRIED, LANES_TRIED, 1);
-    sp_tensor drawn = fx_tensor(N_TRIED, 2, 2, 2), x = fx_rounded(drawn);
+    sp_tensor x = fx_rounded(fx_tensor(N_TRIED, 2, 2, 2));
     uint16_t *half = (uint16_t *)(void *)x.data;
     float w[2 * LANES_TRIED], *packed, *before;
 
@@ -96,8 +96,7 @@ static void try_operation(sp_backend *be, const char *isa)
         y.data[i] = float_of(draw_bits(&rng));
     for (int i = 0; i < 2 * N_TRIED; i++)
         half[i] = (uint16_t)(draw_bits(&rng) >> 16);
-    free(drawn.data);
-    before = malloc((size_t)(N_TRIED * LANES_TRIED) * sizeof *before);
+    before = test_alloc((size_t)(N_TRIED * LANES_TRIED) * sizeof *before);
     memcpy(before, y.data, (size_t)(N_TRIED * LANES_TRIED) * sizeof *before);
     packed = fx_pack(be, w, 1, 2, LANES_TRIED, false, false);
     OK(be->ops->conv_forward(
@@ -113,18 +112,14 @@ static void try_operation(sp_backend *be, const char *isa)
                          sp_bf16_to_float(half[2 * i + 1]), w[LANES_TRIED + j],
                          sp_bf16_to_float(half[2 * i]), w[j], fx_at(y, i, j), want);
         }
-    free(packed), free(before), free(x.data), free(y.data);
 }
 
 TEST(products_are_two_flushed_multiply_adds)
 {
-    sp_backend be;
+    sp_backend be = {0};
 
-    for (int i = 0; i < FX_TILES; i++)
-        if (fx_open_in(&be, fx_isas[i], 1, SP_BF16)) {
-            try_operation(&be, fx_isas[i]);
-            be.ops->close(&be);
-        }
+    for (int v = FX_PLAIN; fx_next(&be, &v, FX_TILES, 1, SP_BF16);)
+        try_operation(&be, fx_isas[v]);
 }
 
 /* ---- the operation of tiles ---- */
@@ -173,8 +168,7 @@ static void try_tiles(sp_backend *be, const char *isa)
 {
     sp_rng rng = sp_rng_open(6, SP_RNG_INIT, 0, 0);
     sp_tensor y = fx_tensor(TILE_ROWS, TILE_COLUMNS, TILE_COLUMNS, 1);
-    sp_tensor drawn = fx_tensor(TILE_ROWS, TILE_CHANNELS, TILE_CHANNELS, 2);
-    sp_tensor x = fx_rounded(drawn);
+    sp_tensor x = fx_rounded(fx_tensor(TILE_ROWS, TILE_CHANNELS, TILE_CHANNELS, 2));
     uint16_t *half = (uint16_t *)(void *)x.data, wh[TILE_CHANNELS * TILE_COLUMNS];
     float w[TILE_CHANNELS * TILE_COLUMNS], before[TILE_ROWS * TILE_COLUMNS], *packed;
     int n_finite = 0;
@@ -202,19 +196,16 @@ static void try_tiles(sp_backend *be, const char *isa)
                          isa, i, j, first, fx_at(y, i, j), want);
         }
     assert_true(n_finite > TILE_ROWS * TILE_COLUMNS / 2);
-    free(packed), free(x.data), free(y.data), free(drawn.data);
 }
 
 TEST(tiles_sum_even_and_odd_products)
 {
-    sp_backend be;
+    sp_backend be = {0};
 
-    for (int i = FX_TILES; i < FX_BF16_ISAS; i++)
-        if (fx_open_in(&be, fx_isas[i], 1, SP_BF16)) {
-            assert_int_equal(be.sums, SP_SUMS_TILES);
-            try_tiles(&be, fx_isas[i]);
-            be.ops->close(&be);
-        }
+    for (int v = FX_TILES - 1; fx_next(&be, &v, FX_BF16_ISAS, 1, SP_BF16);) {
+        assert_int_equal(be.sums, SP_SUMS_TILES);
+        try_tiles(&be, fx_isas[v]);
+    }
 }
 
 TEST(rounding_is_to_nearest_even)

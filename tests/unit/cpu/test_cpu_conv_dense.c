@@ -98,8 +98,6 @@ static void run(sp_backend *be, conv *c)
     OK(be->ops->conv_forward(be, &a));
     OK(be->ops->conv_grad_input(be, &g));
     OK(be->ops->conv_grad_weight(be, &v));
-    free(packed);
-    free(back);
 }
 
 static void check(const conv *c, const char *name)
@@ -131,29 +129,21 @@ static void check(const conv *c, const char *name)
 static void check_layer(const layer *l, const fx_level *level)
 {
     conv c = {.layer = l, .level = level};
-    sp_backend be = fx_reference();
+    sp_backend be = {0};
 
     c.map = fx_map(&level[l->in], &level[l->out], l->kernel, false);
     c.swap = fx_map(&level[l->out], &level[l->in], l->kernel, l->in == l->out);
     c.n_w = (size_t)c.map.K * C_IN * C_OUT;
     c.w = fx_floats(c.n_w, 1);
-    c.dw = malloc(c.n_w * sizeof *c.dw);
+    c.dw = test_alloc(c.n_w * sizeof *c.dw);
     c.x = fx_tensor(c.map.n_in, C_IN, C_IN, 2);
     c.dx = fx_tensor(c.map.n_in, C_IN, C_IN, 3);
     c.y = fx_tensor(c.map.n_out, C_OUT, C_OUT, 4);
     c.dy = fx_tensor(c.map.n_out, C_OUT, C_OUT, 5);
-    run(&be, &c);
-    check(&c, "reference");
-    for (int i = 0; i < FX_ISAS; i++)
-        if (fx_open(&be, fx_isas[i], 1)) {
-            run(&be, &c);
-            check(&c, fx_isas[i]);
-            be.ops->close(&be);
-        }
-    fx_map_free(&c.map);
-    fx_map_free(&c.swap);
-    free(c.w), free(c.dw), free(c.x.data), free(c.dx.data), free(c.y.data),
-        free(c.dy.data);
+    for (int v = -1; fx_next(&be, &v, FX_ISAS, 1, SP_FP32);) {
+        run(&be, &c);
+        check(&c, fx_isas[v]);
+    }
 }
 
 TEST(definition_and_gradients)
@@ -166,8 +156,6 @@ TEST(definition_and_gradients)
     level[2] = fx_coarser(&level[1]);
     for (size_t i = 0; i < sizeof layers / sizeof *layers; i++)
         check_layer(&layers[i], level);
-    for (int i = 0; i < 3; i++)
-        fx_level_free(&level[i]);
 }
 
 /* W is not flipped: row 1 of 3^3 reads one step down in y and z. */
@@ -188,6 +176,4 @@ TEST(order_of_offsets)
     w[1] = 3;
     OK(be.ops->conv_forward(&be, &a));
     assert_true(y[at] == 24 && y[1 - at] == 0);
-    fx_map_free(&m);
-    fx_level_free(&l);
 }

@@ -15,7 +15,7 @@ typedef struct problem {
 static problem make(int n, int C, int ld, float smoothing, bool has_weight, float scale,
                     int32_t row[4])
 {
-    problem p = {.label = malloc(((size_t)n + 1) * sizeof *p.label)};
+    problem p = {.label = test_alloc(((size_t)n + 1) * sizeof *p.label)};
     sp_tensor z = fx_tensor(n, C, ld, 1);
     sp_rng rng = sp_rng_open(1, SP_RNG_INIT, 1, 1);
 
@@ -36,17 +36,11 @@ static problem make(int n, int C, int ld, float smoothing, bool has_weight, floa
                          .class_weight = has_weight ? p.weight : NULL,
                          .sample_row = row,
                          .n_samples = 3};
-    p.a.sums = malloc(6 * sizeof(double));
+    p.a.sums = test_alloc(6 * sizeof(double));
     p.a.dlogits = fx_tensor(n, C, ld + 1, 3);
-    p.a.confusion = calloc((size_t)C * C, sizeof(int64_t));
-    p.a.prediction = malloc(((size_t)n + 1) * sizeof *p.a.prediction);
+    p.a.confusion = test_alloc((size_t)C * C * sizeof(int64_t));
+    p.a.prediction = test_alloc(((size_t)n + 1) * sizeof *p.a.prediction);
     return p;
-}
-
-static void drop(problem *p)
-{
-    free(p->a.logits.data), free(p->a.dlogits.data), free(p->a.sums);
-    free(p->a.confusion), free(p->a.prediction), free(p->label), free(p->weight);
 }
 
 /* The weighted loss of row i in double, directly by its definition. */
@@ -121,15 +115,10 @@ static void check_all(int n, int C, float smoothing, bool has_weight, float scal
 {
     int32_t row[4];
     problem p = make(n, C, C + C % 3, smoothing, has_weight, scale, row);
-    sp_backend be = fx_reference();
+    sp_backend be = {0};
 
-    check(&be, "reference", &p, grad);
-    for (int i = 0; i < FX_ISAS; i++)
-        if (fx_open(&be, fx_isas[i], 1)) {
-            check(&be, fx_isas[i], &p, grad);
-            be.ops->close(&be);
-        }
-    drop(&p);
+    for (int v = -1; fx_next(&be, &v, FX_ISAS, 1, SP_FP32);)
+        check(&be, fx_isas[v], &p, grad);
 }
 
 TEST(definition_and_gradient)
@@ -170,10 +159,9 @@ TEST(known_values)
                       .prediction = prediction};
     const double want[] = {-1.5, 1.5, 0.25, -0.25, 0, 0};
 
-    for (int v = -1; v < FX_ISAS; v++) {
-        sp_backend be = fx_reference();
-        if (v >= 0 && !fx_open(&be, fx_isas[v], 1))
-            continue;
+    sp_backend be = {0};
+
+    for (int v = -1; fx_next(&be, &v, FX_ISAS, 1, SP_FP32);) {
         confusion[0] = 10, confusion[1] = confusion[2] = confusion[3] = 0;
         OK(be.ops->loss(&be, &a));
         assert_true(fabs(sums[0] - (2 * log(4) + log(4. / 3))) < 1e-6 && sums[1] == 3);
@@ -191,7 +179,6 @@ TEST(known_values)
         OK(be.ops->loss(&be, &a));
         assert_true(isnan(sums[0]));
         z[0] = 0;
-        be.ops->close(&be);
     }
 }
 
@@ -201,11 +188,9 @@ TEST(confusion_alone)
     int32_t row[4];
     problem p = make(100, 4, 4, 0, false, 1, row);
     int64_t with[16], most = 0;
+    sp_backend be = {0};
 
-    for (int i = 0; i < FX_ISAS; i++) {
-        sp_backend be;
-        if (!fx_open(&be, fx_isas[i], 1))
-            continue;
+    for (int v = FX_PLAIN; fx_next(&be, &v, FX_ISAS, 1, SP_FP32);) {
         int32_t *prediction = p.a.prediction;
         memset(p.a.confusion, 0, sizeof with);
         OK(be.ops->loss(&be, &p.a));
@@ -217,10 +202,8 @@ TEST(confusion_alone)
             most += with[j];
         }
         p.a.prediction = prediction;
-        be.ops->close(&be);
     }
     assert_true(most > 0);
-    drop(&p);
 }
 
 /* A row with NaN or infinity at any place has no prediction and is not counted; all
@@ -229,16 +212,12 @@ TEST(rows_that_are_not_finite)
 {
     static const float bad[] = {NAN, INFINITY, -INFINITY};
     enum { N = 70, C = 19 };
+    sp_backend be = {0};
 
-    for (int v = -1; v < FX_ISAS; v++) {
+    for (int v = -1; fx_next(&be, &v, FX_ISAS, 1, SP_FP32);) {
         int32_t row[4];
         problem p = make(N, C, C + 1, 0, false, 1, row);
-        sp_backend be = fx_reference();
         int64_t counted = 0, labelled = 0;
-        if (v >= 0 && !fx_open(&be, fx_isas[v], 1)) {
-            drop(&p);
-            continue;
-        }
         for (int i = 0; i < C; i++)
             p.a.logits.data[3 * i * p.a.logits.ld + i] = bad[i % 3];
         OK(be.ops->loss(&be, &p.a));
@@ -250,7 +229,5 @@ TEST(rows_that_are_not_finite)
         for (int i = 0; i < C * C; i++)
             counted += p.a.confusion[i];
         assert_int_equal(counted, labelled);
-        be.ops->close(&be);
-        drop(&p);
     }
 }

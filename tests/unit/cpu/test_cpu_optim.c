@@ -31,8 +31,10 @@ static void adamw64(state64 *s, double g, const sp_optim_args *a)
 
 static void check(sp_backend *be, const char *name, sp_optim_args a, bool is_adamw)
 {
-    float *w = fx_floats(N, 1), *m = calloc(N, sizeof *m), *v = calloc(N, sizeof *v);
-    state64 *s = calloc(N, sizeof *s);
+    const size_t mark = test_mark();
+    float *w = fx_floats(N, 1), *m = test_alloc(N * sizeof *m);
+    float *v = test_alloc(N * sizeof *v);
+    state64 *s = test_alloc(N * sizeof *s);
 
     for (int i = 0; i < N; i++)
         s[i].w = w[i];
@@ -46,13 +48,12 @@ static void check(sp_backend *be, const char *name, sp_optim_args a, bool is_ada
         OK(is_adamw ? be->ops->adamw(be, &a) : be->ops->sgd(be, &a));
         for (int i = 0; i < N; i++)
             (is_adamw ? adamw64 : sgd64)(&s[i], g[i], &a);
-        free(g);
     }
     for (int i = 0; i < N; i++)
         if (!(fabs(w[i] - s[i].w) <= 1e-6))
             fail_msg("%s %s: weight %d is %.9g, expected %.9g", name,
                      is_adamw ? "adamw" : "sgd", i, w[i], s[i].w);
-    free(w), free(m), free(v), free(s);
+    test_release(mark);
 }
 
 static void check_rules(sp_backend *be, const char *name)
@@ -76,15 +77,11 @@ static void check_rules(sp_backend *be, const char *name)
 
 TEST(rules)
 {
-    sp_backend be = fx_reference();
+    sp_backend be = {0};
 
-    check_rules(&be, "reference");
-    for (int i = 0; i < FX_ISAS; i++)
-        for (int threads = 1; threads <= 3; threads++)
-            if (fx_open(&be, fx_isas[i], threads)) {
-                check_rules(&be, fx_isas[i]);
-                be.ops->close(&be);
-            }
+    for (int threads = 1; threads <= 3; threads++)
+        for (int v = -1; fx_next(&be, &v, FX_ISAS, threads, SP_FP32);)
+            check_rules(&be, fx_isas[v]);
 }
 
 TEST(squares)
@@ -94,20 +91,16 @@ TEST(squares)
 
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
         double plain, sum, first = -1;
-        sp_backend be = fx_reference();
-        OK(be.ops->sum_squares(&be, g, sizes[s], &plain));
-        for (int i = 0; i < FX_ISAS; i++)
-            for (int threads = 1; threads <= 3; threads++) {
-                if (!fx_open(&be, fx_isas[i], threads))
-                    continue;
+        sp_backend ref = fx_reference(), be = {0};
+        OK(ref.ops->sum_squares(&ref, g, sizes[s], &plain));
+        for (int threads = 1; threads <= 3; threads++)
+            for (int v = FX_PLAIN; fx_next(&be, &v, FX_ISAS, threads, SP_FP32);) {
                 OK(be.ops->sum_squares(&be, g, sizes[s], &sum));
                 assert_true(fabs(sum - plain) <= 1e-12 * plain);
                 assert_true(first < 0 || sum == first);
                 first = sum;
-                be.ops->close(&be);
             }
     }
-    free(g);
 }
 
 /* SP_CPU_ISA names a version; a wrong name is refused with the choice. */

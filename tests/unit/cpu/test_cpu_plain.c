@@ -27,34 +27,27 @@ static void compare(sp_precision precision, op_work *work, const void *of)
 {
     static op_results plain, first, other;
     const bool is_bf16 = precision == SP_BF16;
+    const int end = is_bf16 ? FX_BF16_ISAS : FX_ISAS;
+    const size_t mark = test_mark();
     sp_backend be = fx_reference();
-    bool has_first = false;
+    int v_first = end; /* the first version that sums in the order of the present one */
 
     version = "plain loops";
     op_run(&plain, &be, NULL, is_bf16, false, work, of);
-    for (int i = 0; i < (is_bf16 ? FX_BF16_ISAS : FX_ISAS); i++) {
-        if (i == FX_TILES && has_first) { /* those behind it sum in another order */
-            op_drop(&first);
-            has_first = false;
-        }
-        if (!fx_open_in(&be, fx_isas[i], 1, precision))
-            continue;
-        version = fx_isas[i];
+    for (int v = FX_PLAIN; fx_next(&be, &v, end, 1, precision);) {
+        version = fx_isas[v];
         op_run(&other, &be, NULL, is_bf16, is_bf16, work, of);
-        be.ops->close(&be);
         op_compare(version, &other, &plain, 1.0 / 128);
-        if (is_bf16 && has_first)
+        if (!is_bf16)
+            continue;
+        if (v_first < v && (v < FX_TILES || v_first >= FX_TILES)) {
             op_same(version, &other, &first);
-        if (is_bf16 && !has_first) {
-            first = other;
-            has_first = true;
         } else {
-            op_drop(&other);
+            first = other;
+            v_first = v;
         }
     }
-    if (has_first)
-        op_drop(&first);
-    op_drop(&plain);
+    test_release(mark);
 }
 
 /* ---- convolutions ---- */
@@ -94,7 +87,8 @@ static void fuse_forward(op_results *r, const problem *p, sp_conv_args a)
     const float *vector = op_vector(r, 2 * (size_t)c, 24);
     const sp_tensor res = op_operand(r, out->n, c, ld, 2);
     const sp_tensor plain = a.y;
-    double *fused = malloc((n + 1) * sizeof *fused), *apart = calloc(n, sizeof *apart);
+    double *fused = test_alloc((n + 1) * sizeof *fused);
+    double *apart = test_alloc(n * sizeof *apart);
 
     memset(fused, 0xff, (n + 1) * sizeof *fused); /* written, not added to: NaN */
     a.y = op_result(r, "forward with sums", tolerance(r), out->n, c, ld);
@@ -116,8 +110,6 @@ static void fuse_forward(op_results *r, const problem *p, sp_conv_args a)
         OK(ops->norm_apply(r->be, &norm));
         same_rows(p, "normalized", a.y, norm.y);
     }
-    free(fused);
-    free(apart);
 }
 
 static void forward(op_results *r, const problem *p, const float *w)
@@ -141,7 +133,6 @@ static void forward(op_results *r, const problem *p, const float *w)
     a.y = op_result(r, "forward with a bias", tolerance(r), n, c, ld);
     OK(r->be->ops->conv_forward(r->be, &a));
     fuse_forward(r, p, a);
-    free(packed);
 }
 
 /* The gradient's sums with those of the norm before and of its residual norm, of the
@@ -154,7 +145,7 @@ static void fuse_backward(op_results *r, const problem *p, sp_conv_args a)
     const size_t n = 2 * (size_t)c * (size_t)in->n_samples;
     const float *vector = op_vector(r, 2 * (size_t)c, 23);
     const sp_tensor like = a.y, plain = a.y;
-    double *sums = calloc(4 * n, sizeof *sums);
+    double *sums = test_alloc(4 * n * sizeof *sums);
     sp_norm_grad_args norm[2] = {{.x = op_operand(r, in->n, c, c, 21),
                                   .y = op_operand(r, in->n, c, c, 22),
                                   .slope = 0.25f,
@@ -179,7 +170,6 @@ static void fuse_backward(op_results *r, const problem *p, sp_conv_args a)
     }
     same_rows(p, "dx with sums", a.y, plain);
     assert_memory_equal(sums, sums + 2 * n, 2 * n * sizeof *sums);
-    free(sums);
 }
 
 /* dx through the swapped map, or the forward map itself where it is its own mirror; of a
@@ -207,7 +197,6 @@ static void backward(op_results *r, const problem *p, const float *w)
     a.y = op_result(r, "dx", tolerance(r), n, c, c + p->pad);
     OK(r->be->ops->conv_grad_input(r->be, &a));
     fuse_backward(r, p, a);
-    free(packed);
 }
 
 /* dW with dbias behind it, added to the numbers already there. */
@@ -249,16 +238,14 @@ static void compare_conv(sp_precision precision, const kind *k, int n_samples,
                          const int *rows, int c_in, int c_out, int pad)
 {
     problem p = {.kind = k, .c_in = c_in, .c_out = c_out, .pad = pad};
+    const size_t mark = test_mark();
 
     p.level[0] = fx_voxels(n_samples, rows, 3);
     p.level[1] = fx_coarser(&p.level[0]);
     p.map = fx_map(&p.level[k->in], &p.level[k->out], k->kernel, k->is_swapped);
     p.swap = fx_map(&p.level[k->out], &p.level[k->in], k->kernel, !k->is_swapped);
     compare(precision, convolve, &p);
-    fx_map_free(&p.map);
-    fx_map_free(&p.swap);
-    fx_level_free(&p.level[0]);
-    fx_level_free(&p.level[1]);
+    test_release(mark);
 }
 
 TEST(every_map_and_row_count)
@@ -362,8 +349,5 @@ TEST(pools)
     for (int i = 0; i < 4; i++) {
         compare(SP_FP32, pool, &maps[i]);
         compare(SP_BF16, pool, &maps[i]);
-        fx_map_free(&maps[i]);
     }
-    fx_level_free(&fine);
-    fx_level_free(&coarse);
 }

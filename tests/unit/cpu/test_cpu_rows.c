@@ -80,7 +80,6 @@ TEST(dropout_masks)
     OK(be.ops->dropout(&be, &a));
     for (int i = 0; i < 20000; i++)
         assert_true(y.data[i] == 0);
-    free(x.data), free(y.data), free(z.data);
 }
 
 /* ---- pooling ---- */
@@ -90,7 +89,7 @@ static void check_pool(sp_backend *be, const sp_map *m, int c, bool is_max)
     sp_tensor x = fx_tensor(m->n_in, c, c + 1, 1), y = fx_tensor(m->n_out, c, c, 2);
     sp_tensor dx = fx_tensor(m->n_in, c, c, 3), before = fx_tensor(m->n_in, c, c, 3);
     sp_tensor dy = fx_tensor(m->n_out, c, c + 2, 4);
-    int32_t *argmax = malloc(((size_t)m->n_out * c + 1) * sizeof *argmax);
+    int32_t *argmax = test_alloc(((size_t)m->n_out * c + 1) * sizeof *argmax);
     sp_pool_args a = {.map = m,
                       .is_max = is_max,
                       .x = x,
@@ -102,7 +101,7 @@ static void check_pool(sp_backend *be, const sp_map *m, int c, bool is_max)
     OK(be->ops->pool(be, &a));
     OK(be->ops->pool_grad(be, &a));
     for (int j = 0; j < c; j++) {
-        double *grad = calloc((size_t)m->n_in + 1, sizeof *grad);
+        double *grad = test_alloc(((size_t)m->n_in + 1) * sizeof *grad);
         for (int o = 0; o < m->n_out; o++) {
             double top = -9, sum = 0;
             int count = 0, at = -1;
@@ -125,10 +124,7 @@ static void check_pool(sp_backend *be, const sp_map *m, int c, bool is_max)
         }
         for (int i = 0; i < m->n_in; i++)
             assert_true(fabs(fx_at(before, i, j) + grad[i] - fx_at(dx, i, j)) < 1e-5);
-        free(grad);
     }
-    free(argmax), free(x.data), free(y.data), free(dx.data), free(before.data),
-        free(dy.data);
 }
 
 static void check_global(sp_backend *be, const int32_t *row, int n_samples, int c)
@@ -162,8 +158,6 @@ static void check_global(sp_backend *be, const int32_t *row, int n_samples, int 
                 assert_true(fabs(fx_at(dx, i, j) - fx_at(dx0, i, j) - want) < 1e-6);
             }
         }
-    free(x.data), free(y.data), free(z.data), free(dx.data), free(wide.data);
-    free(back.data), free(dx0.data), free(back0.data);
 }
 
 TEST(pooling)
@@ -172,22 +166,15 @@ TEST(pooling)
     fx_level fine = fx_voxels(4, rows, 3), coarse = fx_coarser(&fine);
     sp_map maps[] = {fx_map(&fine, &coarse, 2, false), fx_map(&fine, &fine, 3, false),
                      fx_map(&coarse, &fine, 3, false), fx_map(&fine, &fine, 2, true)};
-    sp_backend be = fx_reference();
+    sp_backend be = {0};
 
-    for (int v = -1; v < FX_ISAS; v++) {
-        if (v >= 0 && !fx_open(&be, fx_isas[v], 1))
-            continue;
+    for (int v = -1; fx_next(&be, &v, FX_ISAS, 1, SP_FP32);) {
         for (int i = 0; i < 4; i++) {
             check_pool(&be, &maps[i], 3 + 16 * (i % 2), true);
             check_pool(&be, &maps[i], 3 + 16 * (i % 2), false);
         }
         check_global(&be, fine.sample_row, 4, 19);
-        be.ops->close(&be);
     }
-    for (int i = 0; i < 4; i++)
-        fx_map_free(&maps[i]);
-    fx_level_free(&fine);
-    fx_level_free(&coarse);
 }
 
 /* ---- masks ---- */
@@ -201,7 +188,7 @@ static void mask(op_results *r, const void *of)
     const sp_backend_ops *ops = r->be->ops;
     const int c = s->c;
     const size_t n_sums = 2 * 2 * (size_t)c;
-    double *sums = malloc(2 * n_sums * sizeof *sums);
+    double *sums = test_alloc(2 * n_sums * sizeof *sums);
     sp_tensor x = op_operand(r, N, c, c + s->pad, 1), y = op_operand(r, N, c, c, 2),
               g[2];
     float *v = op_vector(r, 2 * (size_t)c, 4);
@@ -236,7 +223,6 @@ static void mask(op_results *r, const void *of)
                 fail_msg("row %d, channel %d of %d: %g by y, %g by x", i, j, c,
                          (double)sp_get(g[0], i, j), (double)sp_get(g[1], i, j));
     assert_memory_equal(sums, sums + n_sums, n_sums * sizeof *sums);
-    free(sums);
 }
 
 static void check_mask(sp_backend *be, int c, int pad)
@@ -245,7 +231,6 @@ static void check_mask(sp_backend *be, int c, int pad)
 
     op_run(&r, be, NULL, true, be->precision == SP_BF16, mask,
            &(op_shape){.c = c, .pad = pad});
-    op_drop(&r);
 }
 
 /* The sign of a norm's output is the same whether it is read or computed, also where
@@ -253,22 +238,12 @@ static void check_mask(sp_backend *be, int c, int pad)
 TEST(signs_are_those_of_what_is_stored)
 {
     static const int channels[] = {1, 8, 16, 20, 32, 64, 96};
-    sp_backend be = fx_reference();
+    sp_backend be = {0};
 
     for (size_t k = 0; k < sizeof channels / sizeof *channels; k++) {
-        be = fx_reference();
-        check_mask(&be, channels[k], 0);
-        for (int i = 0; i < FX_BF16_ISAS; i++) {
-            if (!fx_open_in(&be, fx_isas[i], 1, SP_BF16))
-                continue;
+        for (int v = FX_PLAIN; fx_next(&be, &v, FX_BF16_ISAS, 1, SP_BF16);)
             check_mask(&be, channels[k], (int)k % 3);
-            be.ops->close(&be);
-        }
-        for (int i = 0; i < FX_ISAS; i++) {
-            if (!fx_open(&be, fx_isas[i], 1))
-                continue;
-            check_mask(&be, channels[k], (int)k % 3);
-            be.ops->close(&be);
-        }
+        for (int v = -1; fx_next(&be, &v, FX_ISAS, 1, SP_FP32);)
+            check_mask(&be, channels[k], v == FX_PLAIN ? 0 : (int)k % 3);
     }
 }

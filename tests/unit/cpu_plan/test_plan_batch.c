@@ -147,7 +147,7 @@ static void check_bytes(const sp_plan_spec *spec, const int32_t *c, int32_t n)
     enum { SLACK = 8 << 10, STREAM = 256 << 10 };
     int32_t row[2] = {0, n};
     int64_t voxels[SP_MAX_LEVELS], pairs[SP_MAX_MAPS], kept, meanwhile;
-    sp_arena scratch;
+    CLOSED_BY(sp_arena_destroy) sp_arena scratch;
     sp_plan plan;
 
     OK(sp_arena_create(&scratch, 0, "scratch"));
@@ -165,7 +165,6 @@ static void check_bytes(const sp_plan_spec *spec, const int32_t *c, int32_t n)
     assert_true((int64_t)scratch.high + STREAM >= meanwhile - meanwhile / 10);
     assert_int_equal(scratch.used, 0);
     oracle_check(spec, c, row, 1, &plan);
-    sp_arena_destroy(&scratch);
 }
 
 TEST(plans_take_what_is_foreseen)

@@ -114,7 +114,7 @@ TEST(sequence_is_the_samplers)
     walk w = {0};
     sp_batch *b;
     sp_deal deal;
-    rig r;
+    CLOSED_BY(rig_close) rig r;
 
     slow_rig_open(&r);
     OK(sp_loader_seek(r.loader, (sp_position){0, 0}));
@@ -126,7 +126,6 @@ TEST(sequence_is_the_samplers)
         OK(sp_loader_recycle(r.loader, b));
     }
     assert_true(w.at.epoch >= 3);
-    rig_close(&r);
 }
 
 /* Reads, augments, voxelizes, plans and orders a batch by direct calls. */
@@ -142,7 +141,7 @@ static void assert_content(rig *r, const sp_batch *b, sp_arena *arena)
     OK(SP_TAKE(arena, 3 * (size_t)b->n, &coords));
     row[0] = 0;
     for (int s = 0; s < b->n_samples; s++) {
-        sp_sample sample = {0};
+        CLOSED_BY(sp_sample_destroy) sp_sample sample = {0};
         sp_augment aug =
             sp_augment_draw(&r->config, true, 9, (uint64_t)b->epoch, b->sample_id[s]);
         OK(sp_sample_read(&r->set, b->sample_id[s], NULL, &sample));
@@ -150,7 +149,6 @@ static void assert_content(rig *r, const sp_batch *b, sp_arena *arena)
         row[s + 1] = row[s] + v[s].n;
         assert_true(row[s + 1] <= b->n);
         memcpy(coords + 3 * row[s], v[s].coords, (size_t)v[s].n * 12);
-        sp_sample_destroy(&sample);
     }
     assert_int_equal(b->n, row[b->n_samples]);
     OK(r->backend.ops->plan_build(&r->backend, &r->graph.spec, coords, row,
@@ -166,9 +164,9 @@ static void assert_content(rig *r, const sp_batch *b, sp_arena *arena)
 
 TEST(content_is_that_of_a_direct_computation)
 {
-    sp_arena arena;
+    CLOSED_BY(sp_arena_destroy) sp_arena arena;
     sp_batch *b;
-    rig r;
+    CLOSED_BY(rig_close) rig r;
 
     fake_reset();
     OK(sp_arena_create(&arena, 0, "test"));
@@ -179,8 +177,6 @@ TEST(content_is_that_of_a_direct_computation)
         assert_content(&r, b, &arena);
         OK(sp_loader_recycle(r.loader, b));
     }
-    rig_close(&r);
-    sp_arena_destroy(&arena);
 }
 
 static uint64_t mix(uint64_t h, const void *data, size_t bytes)
@@ -206,7 +202,7 @@ static uint64_t hash_run(char *readers, int n_slots, bool is_slow)
     char *keys[] = {"batch.size=5", "train.seed=4", readers};
     uint64_t h = 0xcbf29ce484222325u;
     sp_batch *b;
-    rig r;
+    CLOSED_BY(rig_close) rig r;
 
     fake_reset();
     fake.is_slow = is_slow;
@@ -217,7 +213,6 @@ static uint64_t hash_run(char *readers, int n_slots, bool is_slow)
         h = hash_batch(h, b);
         OK(sp_loader_recycle(r.loader, b));
     }
-    rig_close(&r);
     return h;
 }
 
@@ -236,7 +231,7 @@ static char *eval_keys[] = {"batch.eval_size=4", "data.readers=4"};
 TEST(failure_comes_in_its_place)
 {
     sp_batch *b;
-    rig r;
+    CLOSED_BY(rig_close) rig r;
 
     fake_reset();
     fake.bad[0] = 9;
@@ -258,14 +253,13 @@ TEST(failure_comes_in_its_place)
     OK(sp_loader_seek(r.loader, (sp_position){0, 12}));
     OK(sp_loader_next(r.loader, &b, NULL));
     assert_int_equal(b->sample_id[0], 12);
-    rig_close(&r);
 }
 
 TEST(skipped_sample_is_empty)
 {
     char *keys[] = {"batch.eval_size=4", "data.on_error=skip"};
     sp_batch *b;
-    rig r;
+    CLOSED_BY(rig_close) rig r;
 
     fake_reset();
     fake.bad[0] = 1;
@@ -276,7 +270,6 @@ TEST(skipped_sample_is_empty)
     assert_int_equal(b->sample_id[1], 1);
     assert_int_equal(b->plan.level[0].sample_row[1], b->plan.level[0].sample_row[2]);
     assert_int_equal(b->n, 1 + 143); /* samples 0 and 2; 3 has no voxels */
-    rig_close(&r);
 }
 
 /* Augmentation does not miss the buffers that a first read would have left if it had
@@ -286,7 +279,7 @@ TEST(skipped_sample_is_empty_in_training)
     char *keys[] = {"batch.size=23", "data.on_error=skip"};
     int32_t rows = 0;
     sp_batch *b;
-    rig r;
+    CLOSED_BY(rig_close) rig r;
 
     fake_reset();
     fake.bad[0] = 1;
@@ -298,7 +291,6 @@ TEST(skipped_sample_is_empty_in_training)
     OK(sp_loader_next(r.loader, &b, NULL));
     assert_int_equal(b->n_samples, SAMPLES);
     assert_in_range(b->n, rows / 2, rows); /* turned voxels may merge */
-    rig_close(&r);
 }
 
 TEST(seek_in_the_middle)
@@ -386,7 +378,7 @@ TEST(voxel_size_must_be_a_multiple)
     sp_loader *loader;
     sp_backend be = {.ops = sp_backend_find("cpu")};
     sp_dataset set;
-    sp_config config;
+    CLOSED_BY(sp_config_destroy) sp_config config;
     sp_loader_options o = {
         .set = &set, .config = &config, .backend = &be, .n_slots = 2};
     char *keys[] = {"data.voxel_size=0.7"};
@@ -399,7 +391,6 @@ TEST(voxel_size_must_be_a_multiple)
     assert_int_equal(sp_loader_create(&loader, &o), SP_EDATA);
     assert_null(loader);
     SAYS("a.h5: voxel_size 0.5, data.voxel_size = 0.7");
-    sp_config_destroy(&config);
 }
 
 TEST(destroy_before_and_during_work)
@@ -454,17 +445,11 @@ TEST(the_thread_that_shall_plans)
     assert_int_equal(pthread_equal(planning, pthread_self()) != 0, is_filled_by_caller);
 }
 
-static int by_caller(void **state)
-{
-    (void)state;
-    is_filled_by_caller = true;
-    return 0;
-}
-
 /* All tests run by both of the threads that may fill slots. */
 int main(void)
 {
-    const int n_failed = run_all_tests(NULL, NULL);
+    const int n_failed = run_all_tests();
 
-    return n_failed + run_all_tests(by_caller, NULL);
+    is_filled_by_caller = true;
+    return n_failed + run_all_tests();
 }

@@ -66,6 +66,17 @@ typedef struct setting {
     sp_comm comm[MAX_RANKS];
 } setting;
 
+/* Ranks that train. */
+static setting ranks_of(const sp_dataset *set, int n_ranks, int per_node,
+                        sp_config config)
+{
+    return (setting){.set = set,
+                     .config = config,
+                     .n_ranks = n_ranks,
+                     .per_node = per_node,
+                     .is_training = true};
+}
+
 static void open_all(setting *s)
 {
     for (int r = 0; r < s->n_ranks; r++) {
@@ -155,17 +166,15 @@ TEST(every_sample_exactly_once)
                 for (unsigned l = 0; l < 5; l++)
                     for (int per = SP_PER_WORLD; per <= SP_PER_RANK; per++)
                         for (int accumulate = 1; accumulate < 5; accumulate += 3) {
-                            setting s = {.set = &set,
-                                         .config = fake_config(sizes[j], per,
-                                                               accumulate, budgets[k]),
-                                         .n_ranks = ranks[l],
-                                         .per_node = 2,
-                                         .is_training = (j + k + l) % 4 != 0};
+                            CLOSED_BY(close_all)
+                            setting s = ranks_of(
+                                &set, ranks[l], 2,
+                                fake_config(sizes[j], per, accumulate, budgets[k]));
 
+                            s.is_training = (j + k + l) % 4 != 0;
                             s.config.batch.balance = (i + j + l) % 3 != 0;
                             open_all(&s);
                             check_epoch(&s, (int64_t)(i + l));
-                            close_all(&s);
                         }
     }
 }
@@ -187,11 +196,9 @@ static void same_micro_batches(int accumulate, int64_t budget, int64_t bytes, in
 
     memset(sums, 0, sizeof sums);
     for (int n_ranks = 1; n_ranks <= 8; n_ranks++) {
-        setting s = {.set = &set,
-                     .config = fake_config(20, SP_PER_WORLD, accumulate, budget),
-                     .n_ranks = n_ranks,
-                     .per_node = 4,
-                     .is_training = true};
+        CLOSED_BY(close_all)
+        setting s = ranks_of(&set, n_ranks, 4,
+                             fake_config(20, SP_PER_WORLD, accumulate, budget));
         sp_position at = {2, 20};
 
         s.config.train.deterministic = SP_DET_WORLD;
@@ -212,7 +219,6 @@ static void same_micro_batches(int accumulate, int64_t budget, int64_t bytes, in
             }
         assert_memory_equal(sums[0][0], sums[0][n_ranks - 1], sizeof sums[0][0]);
         assert_memory_equal(sums[1][0], sums[1][n_ranks - 1], sizeof sums[1][0]);
-        close_all(&s);
     }
 }
 
@@ -237,31 +243,28 @@ TEST(bytes_bound_as_voxels_do)
     for (int n_ranks = 1; n_ranks <= 5; n_ranks++) {
         const sp_bound bound = {1 + 100 * 5000, hundred_a_voxel, &set};
         const sp_bound free = {0, hundred_a_voxel, &set};
-        setting by[2] = {{.set = &set,
-                          .config = fake_config(16, SP_PER_WORLD, 1, 0),
-                          .n_ranks = n_ranks,
-                          .per_node = 4,
-                          .is_training = true}};
+        CLOSED_BY(close_all)
+        setting by_bytes =
+                    ranks_of(&set, n_ranks, 4, fake_config(16, SP_PER_WORLD, 1, 0)),
+                by_voxels =
+                    ranks_of(&set, n_ranks, 4, fake_config(16, SP_PER_WORLD, 1, 5000));
         sp_position at = {1, 0};
 
-        by[1] = by[0];
-        by[1].config.batch.voxel_budget = 5000;
-        open_all(&by[0]);
-        open_all(&by[1]);
-        sp_sampler_limit(&by[0].sampler[0], &free);
-        sp_sampler_costliest(&by[0].sampler[0], &bytes, &n);
+        open_all(&by_bytes);
+        open_all(&by_voxels);
+        sp_sampler_limit(&by_bytes.sampler[0], &free);
+        sp_sampler_costliest(&by_bytes.sampler[0], &bytes, &n);
         assert_int_equal(n, 1);
         assert_true(bytes >= 100 * 16 * (set.n_voxels / 120) / n_ranks);
-        sp_sampler_limit(&by[0].sampler[0], &bound);
-        sp_sampler_costliest(&by[0].sampler[0], &bytes, &most);
-        while ((n = sp_sampler_step(&by[0].sampler[0], at, &n_micro[0])) > 0) {
-            assert_int_equal(sp_sampler_step(&by[1].sampler[0], at, &n_micro[1]), n);
+        sp_sampler_limit(&by_bytes.sampler[0], &bound);
+        sp_sampler_costliest(&by_bytes.sampler[0], &bytes, &most);
+        while ((n = sp_sampler_step(&by_bytes.sampler[0], at, &n_micro[0])) > 0) {
+            assert_int_equal(sp_sampler_step(&by_voxels.sampler[0], at, &n_micro[1]),
+                             n);
             assert_int_equal(n_micro[0], n_micro[1]);
             assert_true(n_micro[0] <= most);
             at.position += n;
         }
-        close_all(&by[0]);
-        close_all(&by[1]);
     }
 }
 
@@ -275,11 +278,8 @@ TEST(balanced_by_cost)
 
     for (int seed = 0; seed < 20; seed++) {
         sp_dataset set = fake_set(64, (uint64_t)seed);
-        setting s = {.set = &set,
-                     .config = fake_config(32, SP_PER_WORLD, 1, 0),
-                     .n_ranks = 4,
-                     .per_node = 4,
-                     .is_training = true};
+        CLOSED_BY(close_all)
+        setting s = ranks_of(&set, 4, 4, fake_config(32, SP_PER_WORLD, 1, 0));
         sp_position at = {seed, 0};
         double best, largest = 0, c;
 
@@ -293,7 +293,6 @@ TEST(balanced_by_cost)
         best = (double)deal.cost_sum / 4;
         best = largest > best ? largest : best;
         assert_true((double)deal.cost_max <= best * 13 / 12);
-        close_all(&s);
     }
 }
 
@@ -302,12 +301,12 @@ TEST(balanced_by_cost)
 TEST(scopes_own_runs)
 {
     sp_dataset set = fake_set(300, 1);
-    setting s = {.set = &set, .n_ranks = 6, .per_node = 3, .is_training = true};
+    CLOSED_BY(close_all)
+    setting s = ranks_of(&set, 6, 3, fake_config(5, SP_PER_RANK, 1, 0));
     sp_position at = {0, 0};
     sp_deal deal;
     int n_micro, n_node[2] = {0, 0};
 
-    s.config = fake_config(5, SP_PER_RANK, 1, 0);
     open_all(&s);
     for (int r = 0; r < 6; r++) {
         assert_int_equal(sp_sampler_step(&s.sampler[r], at, &n_micro), 30);
@@ -327,7 +326,6 @@ TEST(scopes_own_runs)
     }
     assert_int_equal(n_node[0], 9);
     assert_int_equal(n_node[1], 9);
-    close_all(&s);
 }
 
 /* The budget makes no more micro-batches than needed: with one fewer some rank would be
@@ -335,13 +333,13 @@ TEST(scopes_own_runs)
 TEST(budget_splits_as_little_as_needed)
 {
     sp_dataset set = fake_set(64, 9);
-    setting s = {.set = &set, .n_ranks = 3, .per_node = 3, .is_training = true};
+    CLOSED_BY(close_all)
+    setting s = ranks_of(&set, 3, 3, fake_config(48, SP_PER_WORLD, 1, 12000));
     sp_position at = {0, 0};
     int n_micro, fewer;
     bool is_broken = false;
     sp_deal deal;
 
-    s.config = fake_config(48, SP_PER_WORLD, 1, 12000);
     open_all(&s);
     sp_sampler_step(&s.sampler[0], at, &n_micro);
     assert_true(n_micro > 1 && n_micro < 48);
@@ -360,7 +358,6 @@ TEST(budget_splits_as_little_as_needed)
             is_broken = is_broken || held > 12000;
         }
     assert_true(is_broken);
-    close_all(&s);
 }
 
 /* Epochs differ, an epoch repeats itself, and each sample comes first about equally
@@ -368,11 +365,8 @@ TEST(budget_splits_as_little_as_needed)
 TEST(epochs_are_shuffled)
 {
     sp_dataset set = fake_set(10, 0);
-    setting s = {.set = &set,
-                 .config = fake_config(4, SP_PER_WORLD, 1, 0),
-                 .n_ranks = 1,
-                 .per_node = 1,
-                 .is_training = true};
+    CLOSED_BY(close_all)
+    setting s = ranks_of(&set, 1, 1, fake_config(4, SP_PER_WORLD, 1, 0));
     int first[10] = {0}, pair[10] = {0};
 
     open_all(&s);
@@ -393,7 +387,6 @@ TEST(epochs_are_shuffled)
     open_all(&s);
     for (int i = 0; i < 10; i++)
         assert_int_equal(sp_sampler_at(&s.sampler[0], 3, i), i);
-    close_all(&s);
 }
 
 /* The samples of a number of steps are those that the steps hold one after another. */
@@ -403,11 +396,8 @@ TEST(samples_of_steps)
 
     for (int n = 1; n <= 13; n++) {
         sp_dataset set = fake_set(n, 0);
-        setting s = {.set = &set,
-                     .config = fake_config(4, SP_PER_WORLD, 1, 0),
-                     .n_ranks = 1,
-                     .per_node = 1,
-                     .is_training = true};
+        CLOSED_BY(close_all)
+        setting s = ranks_of(&set, 1, 1, fake_config(4, SP_PER_WORLD, 1, 0));
 
         open_all(&s);
         for (int first = 0; first < n; first++) {
@@ -428,6 +418,5 @@ TEST(samples_of_steps)
         if (n > 1 && n < 5) /* all steps hold n samples */
             assert_int_equal(sp_sampler_samples(&s.sampler[0], 0, INT64_MAX),
                              INT64_MAX);
-        close_all(&s);
     }
 }

@@ -34,7 +34,7 @@ static void write_files(void)
 static void refused(sp_status expected, const char *part)
 {
     char message[SP_ERROR_MESSAGE];
-    sp_dataset set;
+    CLOSED_BY(sp_dataset_close) sp_dataset set;
     sp_status rc = open_together(&set), first = rc;
 
     assert_int_equal(rc, expected);
@@ -45,14 +45,13 @@ static void refused(sp_status expected, const char *part)
     assert_string_equal(sp_error_last()->message, message);
     if (!strstr(message, "together-b.h5") || !strstr(message, part))
         fail_msg("message is \"%s\", expected \"%s\" in it", message, part);
-    sp_dataset_close(&set);
 }
 
 TEST(ranks_hold_one_index)
 {
     sp_sample_request all = {.verify = true, .with_points = true};
-    sp_sample got = {0};
-    sp_dataset set;
+    CLOSED_BY(sp_dataset_close) sp_dataset set;
+    CLOSED_BY(sp_sample_destroy) sp_sample got = {0};
     uint64_t hash;
 
     write_files();
@@ -65,8 +64,6 @@ TEST(ranks_hold_one_index)
         OK(sp_sample_read(&set, i, &all, &got));
         assert_int_equal(got.n, sizes[i % 3]);
     }
-    sp_sample_destroy(&got);
-    sp_dataset_close(&set);
 }
 
 TEST(damage_fails_on_all)
@@ -103,10 +100,3 @@ TEST(a_child_killed_from_outside_blames_no_file)
         "together-b.h5: the process that reads its headers was killed from outside");
     unsetenv("SP_H5_CHILD_KILL");
 }
-
-static int remove_files(void **state)
-{
-    (void)state;
-    return comm.rank ? 0 : unlink("together-a.h5") + unlink("together-b.h5");
-}
-AROUND_ALL(NULL, remove_files)

@@ -5,7 +5,6 @@
 
 #include <pthread.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include "data/sp_voxel.h"
 #include "fixtures/allocations.h"
@@ -24,11 +23,10 @@ static fixture fixture_of(int shard)
                      .seed = (uint64_t)shard};
 }
 
-static int setup(void **state)
+BEFORE_ALL(write_shards)
 {
     char path[64];
 
-    (void)state;
     for (int i = 0; i < SHARDS; i++) {
         fixture f = fixture_of(i);
 
@@ -37,22 +35,12 @@ static int setup(void **state)
     }
     OK(fixture_open(&set, "many-???.h5"));
     assert_int_equal(set.n_samples, SHARDS * SAMPLES);
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    for (int i = 0; i < set.n_shards; i++)
-        unlink(set.shard[i].path);
-    sp_dataset_close(&set);
-    return 0;
 }
 
 static bool is_as_written(const sp_sample *got, int64_t sample)
 {
     fixture f = fixture_of((int)(sample / SAMPLES));
-    sp_sample want;
+    CLOSED_BY(fixture_free) sp_sample want;
     bool is_same;
 
     fixture_sample(&f, (int)(sample % SAMPLES), &want);
@@ -61,7 +49,6 @@ static bool is_as_written(const sp_sample *got, int64_t sample)
               memcmp(got->features, want.features, (size_t)want.n * 12) == 0 &&
               memcmp(got->labels, want.labels, (size_t)want.n * 4) == 0 &&
               memcmp(got->subvoxel, want.subvoxel, (size_t)want.n * 3) == 0;
-    fixture_free(&want);
     return is_same;
 }
 
@@ -138,8 +125,8 @@ static void pass(sp_sample *got, sp_arena *arena, uint64_t epoch)
 
 TEST(later_passes_allocate_nothing)
 {
-    sp_sample got = {0};
-    sp_arena arena;
+    CLOSED_BY(sp_sample_destroy) sp_sample got = {0};
+    CLOSED_BY(sp_arena_destroy) sp_arena arena;
     long before = n_allocations;
 
     OK(sp_arena_create(&arena, (size_t)16 << 20, "test"));
@@ -149,7 +136,4 @@ TEST(later_passes_allocate_nothing)
     pass(&got, &arena, 1);
     pass(&got, &arena, 2);
     assert_int_equal(n_allocations - before, 0);
-    sp_arena_destroy(&arena);
-    sp_sample_destroy(&got);
 }
-AROUND_ALL(setup, teardown)

@@ -21,7 +21,7 @@ static void same_sample(const fixture *f, const sp_dataset *set, int index, int6
     sp_sample_request all = {
         .verify = true, .with_points = true, .with_context = f->has_blocks};
     size_t n, c = (size_t)set->n_features;
-    sp_sample want;
+    CLOSED_BY(fixture_free) sp_sample want;
 
     fixture_sample(f, index, &want);
     OK(sp_sample_read(set, id, &all, got));
@@ -57,13 +57,12 @@ static void same_sample(const fixture *f, const sp_dataset *set, int index, int6
         assert_string_equal(set->scan[id], "scan");
     }
     assert_memory_equal(got->origin, want.origin, sizeof want.origin);
-    fixture_free(&want);
 }
 
 TEST(one_shard)
 {
-    sp_dataset set;
-    sp_sample got = {0};
+    CLOSED_BY(sp_dataset_close) sp_dataset set;
+    CLOSED_BY(sp_sample_destroy) sp_sample got = {0};
 
     OK(fixture_write(&full, "rt.h5"));
     OK(fixture_open(&set, "rt.h5"));
@@ -77,17 +76,14 @@ TEST(one_shard)
     assert_int_equal(sp_dataset_cost(&set, 0), 3500);
     for (int i = 0; i < 4; i++)
         same_sample(&full, &set, i, i, &got);
-    sp_sample_destroy(&got);
-    sp_dataset_close(&set);
-    unlink("rt.h5");
 }
 
 TEST(bare_shard)
 {
     fixture bare = {
         .n_samples = 2, .voxels = sizes, .is_unlabelled = true, .n_features = 1};
-    sp_dataset set;
-    sp_sample got = {0};
+    CLOSED_BY(sp_dataset_close) sp_dataset set;
+    CLOSED_BY(sp_sample_destroy) sp_sample got = {0};
 
     OK(fixture_write(&bare, "rt.h5"));
     OK(fixture_open(&set, "rt.h5"));
@@ -96,9 +92,6 @@ TEST(bare_shard)
     assert_int_equal(sp_dataset_cost(&set, 0), 500);
     for (int i = 0; i < 2; i++)
         same_sample(&bare, &set, i, i, &got);
-    sp_sample_destroy(&got);
-    sp_dataset_close(&set);
-    unlink("rt.h5");
 }
 
 TEST(several_shards)
@@ -135,8 +128,6 @@ TEST(several_shards)
     sp_dataset_close(&set);
     unlink("rt-00001-of-00003.h5");
     FAILS(fixture_open(&set, "rt-*.h5"), SP_EDATA, "rt-00001-of-00003.h5: missing");
-    unlink("rt-00000-of-00003.h5");
-    unlink("rt-00002-of-00003.h5");
 }
 
 TEST(columns_by_name)
@@ -145,7 +136,7 @@ TEST(columns_by_name)
     sp_strings two = {2, names}, one = {1, wrong};
     sp_sample_request q = {.verify = true};
     sp_sample got = {0}, want;
-    sp_dataset set;
+    CLOSED_BY(sp_dataset_close) sp_dataset set;
     int *columns, n;
 
     OK(fixture_write(&full, "rt.h5"));
@@ -165,8 +156,6 @@ TEST(columns_by_name)
     FAILS(sp_dataset_columns(&set, &one, "", &columns, &n), SP_EDATA, "\"feature1\"");
     fixture_free(&want);
     sp_sample_destroy(&got);
-    sp_dataset_close(&set);
-    unlink("rt.h5");
 }
 
 TEST(same_content_same_bytes)
@@ -174,15 +163,13 @@ TEST(same_content_same_bytes)
     OK(fixture_write(&full, "rt-a.h5"));
     sleep(1); /* a time stamp would differ */
     OK(fixture_write(&full, "rt-b.h5"));
-    assert_int_equal(system("cmp -s rt-a.h5 rt-b.h5"), 0);
-    unlink("rt-a.h5");
-    unlink("rt-b.h5");
+    test_same_files("rt-a.h5", "rt-b.h5");
 }
 
 TEST(hash_follows_content)
 {
     fixture other = full;
-    sp_dataset a, b;
+    CLOSED_BY(sp_dataset_close) sp_dataset a, b;
 
     other.voxel_size = 0.25;
     OK(fixture_write(&full, "rt.h5"));
@@ -195,7 +182,4 @@ TEST(hash_follows_content)
     OK(fixture_open(&b, "rt.h5"));
     assert_true(a.hash != b.hash);
     FAILS(sp_dataset_match(&a, &b), SP_EDATA, "voxel_size 0.25");
-    sp_dataset_close(&a);
-    sp_dataset_close(&b);
-    unlink("rt.h5");
 }

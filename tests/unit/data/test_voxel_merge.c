@@ -43,26 +43,15 @@ static void fill(int32_t at)
                            .subvoxel = f.subvoxel};
 }
 
-static int setup(void **state)
+BEFORE_ALL(create_arena)
 {
-    (void)state;
     OK(sp_arena_create(&f.arena, (size_t)64 << 20, "test"));
-    return 0;
 }
 
-static int teardown(void **state)
+static void begin(void)
 {
-    (void)state;
-    sp_arena_destroy(&f.arena);
-    return 0;
-}
-
-static int begin(void **state)
-{
-    (void)state;
     sp_arena_reset(&f.arena);
     fill(-9);
-    return 0;
 }
 
 /* The map that sp_voxelize must equal: it finds all rows of a voxel by comparing
@@ -114,7 +103,7 @@ static void run(const sp_augment *aug, double factor, sp_voxels *v)
     OK(sp_voxelize(&f.sample, aug, factor, C, NULL, NULL, &f.arena, v));
 }
 
-TEST_WITH(identity_copies, begin, NULL)
+TEST_AFTER(begin, identity_copies)
 {
     sp_augment aug = sp_augment_none();
     double mean[C] = {0.5, 0.25}, std[C] = {2, 0};
@@ -133,7 +122,7 @@ TEST_WITH(identity_copies, begin, NULL)
 
 /* All eight symmetries of the square are bijective and carry labels and features along;
  * four quarter turns of one sample agree with the formula. */
-TEST_WITH(quarter_turns_stay_on_the_grid, begin, NULL)
+TEST_AFTER(begin, quarter_turns_stay_on_the_grid)
 {
     static const int cosine[] = {1, 0, -1, 0}, sine[] = {0, 1, 0, -1};
     int32_t dx = 0, dy = 0, x, y;
@@ -169,7 +158,7 @@ TEST_WITH(quarter_turns_stay_on_the_grid, begin, NULL)
             }
 }
 
-TEST_WITH(flips_mirror_in_place, begin, NULL)
+TEST_AFTER(begin, flips_mirror_in_place)
 {
     sp_augment aug = sp_augment_none();
     sp_voxels v;
@@ -185,7 +174,7 @@ static int32_t floor_of(int32_t c, int d)
     return (int32_t)floor((double)c / d);
 }
 
-TEST_WITH(factor_merges_blocks, begin, NULL)
+TEST_AFTER(begin, factor_merges_blocks)
 {
     static int32_t expected[3 * N];
     sp_augment aug = sp_augment_none();
@@ -202,7 +191,7 @@ TEST_WITH(factor_merges_blocks, begin, NULL)
 }
 
 /* A turn by any angle and a scale agree with the formula in plain doubles. */
-TEST_WITH(free_turns_merge, begin, NULL)
+TEST_AFTER(begin, free_turns_merge)
 {
     static int32_t expected[3 * N];
     double p[3], centre[3] = {-9 + 21 / 2.0, -9 + 32 / 2.0, 0}, factor;
@@ -237,7 +226,7 @@ TEST_WITH(free_turns_merge, begin, NULL)
     }
 }
 
-TEST_WITH(drop_is_keyed_and_fair, begin, NULL)
+TEST_AFTER(begin, drop_is_keyed_and_fair)
 {
     sp_augment aug = sp_augment_none();
     sp_voxels v, w;
@@ -266,7 +255,7 @@ TEST_WITH(drop_is_keyed_and_fair, begin, NULL)
     assert_int_equal(w.n, 0);
 }
 
-TEST_WITH(jitter_has_the_stated_width, begin, NULL)
+TEST_AFTER(begin, jitter_has_the_stated_width)
 {
     sp_augment aug = sp_augment_none();
     sp_voxels v;
@@ -283,7 +272,7 @@ TEST_WITH(jitter_has_the_stated_width, begin, NULL)
     assert_true(fabs(sqrt(squares / (N * C)) - 0.1) < 0.004);
 }
 
-TEST_WITH(box_at_the_edge_is_shifted_in, begin, NULL)
+TEST_AFTER(begin, box_at_the_edge_is_shifted_in)
 {
     sp_augment aug = sp_augment_none();
     sp_voxels v;
@@ -301,7 +290,7 @@ TEST_WITH(box_at_the_edge_is_shifted_in, begin, NULL)
         assert_in_range(v.coords[i] + SP_COORD_LIMIT, 0, 2 * SP_COORD_LIMIT - 1);
 }
 
-TEST_WITH(what_cannot_be_done_is_said, begin, NULL)
+TEST_AFTER(begin, what_cannot_be_done_is_said)
 {
     sp_augment aug = sp_augment_none();
     sp_voxels v;
@@ -317,7 +306,7 @@ TEST_WITH(what_cannot_be_done_is_said, begin, NULL)
           "sample 4 is");
 }
 
-TEST_WITH(empty_sample_is_legal, begin, NULL)
+TEST_AFTER(begin, empty_sample_is_legal)
 {
     sp_augment aug = sp_augment_none();
     sp_voxels v;
@@ -352,7 +341,7 @@ TEST(voxels_are_merged_by_whole_factors)
 }
 
 /* Draws repeat, differ by sample and epoch, and do not disturb each other. */
-TEST_WITH(draws_are_keyed, begin, NULL)
+TEST_AFTER(begin, draws_are_keyed)
 {
     double range[2] = {0.9, 1.1};
     sp_config config;
@@ -381,7 +370,7 @@ TEST_WITH(draws_are_keyed, begin, NULL)
 /* Normals of equal length in all directions: after any augmentation the normal of a row
  * is the direction between the places of two rows that it was before, so that it moves
  * with the voxels. */
-TEST_WITH(normals_move_with_the_voxels, begin, NULL)
+TEST_AFTER(begin, normals_move_with_the_voxels)
 {
     enum { ROWS = 2, SIZE = 40 };
     static const double angles[] = {
@@ -428,4 +417,3 @@ TEST_WITH(normals_move_with_the_voxels, begin, NULL)
         assert_memory_equal(v.features, features, sizeof features);
     }
 }
-AROUND_ALL(setup, teardown)

@@ -9,7 +9,7 @@ TEST(config_of_rank_0_reaches_all)
 {
     char *o[] = {"train.lr=0.75", "run.dir=a\"b",
                  "net.layers=({ name = \"x\"; op = \"relu\"; })"};
-    sp_config c = {0};
+    CLOSED_BY(sp_config_destroy) sp_config c = {0};
     sp_status rc = SP_OK;
 
     if (comm.rank == 0)
@@ -20,17 +20,15 @@ TEST(config_of_rank_0_reaches_all)
     assert_int_equal(c.net.n_layers, 1);
     assert_true(sp_config_is_set(&c, "train.lr"));
     assert_false(sp_config_is_set(&c, "train.momentum"));
-    sp_config_destroy(&c);
 }
 
 TEST(failure_of_rank_0_is_agreed)
 {
     char *o[] = {"train.lr=x"};
-    sp_config c = {0};
+    CLOSED_BY(sp_config_destroy) sp_config c = {0};
     sp_status rc = SP_OK;
 
     if (comm.rank == 0)
         rc = sp_config_read(&c, NULL, 1, o);
     FAILS(sp_config_bcast(&c, &comm, rc), SP_EUSAGE, "train.lr = x");
-    sp_config_destroy(&c);
 }

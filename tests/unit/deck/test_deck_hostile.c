@@ -32,22 +32,19 @@ static void check_refusal(sp_status rc)
 
 static void read_back(const sp_config *config)
 {
-    sp_config again;
-    char *text, *same;
+    CLOSED_BY(sp_config_destroy) sp_config again;
+    FREED char *text, *same;
 
     OK(sp_config_to_text(config, &text));
     OK(sp_config_parse(&again, text, "resolved", 0, NULL));
     OK(sp_config_to_text(&again, &same));
     assert_string_equal(text, same);
-    sp_config_destroy(&again);
-    free(text);
-    free(same);
 }
 
 /* True if the deck is valid. */
 static bool use(int number)
 {
-    sp_config config;
+    CLOSED_BY(sp_config_destroy) sp_config config;
     sp_graph graph;
     sp_status rc;
 
@@ -62,7 +59,6 @@ static bool use(int number)
             assert_int_equal(sp_error_last()->code, SP_EUSAGE);
         sp_graph_destroy(&graph);
     }
-    sp_config_destroy(&config);
     return rc == SP_OK;
 }
 
@@ -76,13 +72,11 @@ static void refused(int number, const char *text, size_t n)
 static void refused_many(int number, const char *part, size_t times)
 {
     size_t n = strlen(part);
-    char *text = malloc(n * times + 1);
+    char *text = test_alloc(n * times);
 
-    assert_non_null(text);
     for (size_t i = 0; i < times; i++)
         memcpy(text + i * n, part, n);
     refused(number, text, n * times);
-    free(text);
 }
 
 TEST(hostile_decks)
@@ -96,7 +90,6 @@ TEST(hostile_decks)
     refused(7, "train : { lr\0 = 1; };", 20);
     assert_int_equal(mkfifo("mutant.fifo", 0600), 0);
     refused(8, "@include \"mutant.fifo\"\n", 23); /* no process writes to it */
-    unlink("mutant.fifo");
     unlink(path);
     assert_int_equal(mkfifo(path, 0600), 0);
     assert_false(use(9));
@@ -122,11 +115,10 @@ TEST(many_layers_are_read_in_seconds)
         assert_int_equal(use(100 + more), !more);
     }
     SAYS("net.layers has 10001 layers, at most 10000 are taken");
-    unlink(path);
 }
 
 int main(void)
 {
     signal(SIGALRM, say_hang);
-    return run_all_tests(NULL, NULL);
+    return run_all_tests();
 }

@@ -15,7 +15,7 @@ const char *__lsan_default_suppressions(void)
 static void refused(const char *deck, const char *override, const char *message)
 {
     char *overrides[] = {(char *)(uintptr_t) override};
-    sp_config config;
+    CLOSED_BY(sp_config_destroy) sp_config config;
     sp_status rc = sp_config_parse(&config, deck, "d", override != NULL, overrides);
 
     if (rc == SP_OK)
@@ -24,7 +24,6 @@ static void refused(const char *deck, const char *override, const char *message)
     if (strcmp(sp_error_last()->message, message))
         fail_msg("%s %s\n  says    %s\n  not     %s", deck, override ? override : "",
                  sp_error_last()->message, message);
-    sp_config_destroy(&config);
 }
 
 TEST(names)
@@ -227,7 +226,7 @@ TEST(layers)
 
 TEST(files)
 {
-    sp_config config;
+    CLOSED_BY(sp_config_destroy) sp_config config;
 
     assert_int_equal(sp_config_read(&config, "/nowhere/a.deck", 0, NULL), SP_EUSAGE);
     assert_string_equal(sp_error_last()->message,
@@ -238,7 +237,6 @@ TEST(files)
     assert_string_equal(sp_error_last()->message,
                         "/ is a folder, expected a deck; that of a run folder is its "
                         "deck.resolved");
-    sp_config_destroy(&config);
 }
 
 /* Damaged decks end in a message or a config, never in a crash. */

@@ -44,8 +44,8 @@ TEST(roundtrip)
         "},"
         " { name = \"r\"; op = \"leaky_relu\"; slope = -0.25; from = [\"c\", \"d\"]; } "
         "); };";
-    sp_config a, b;
-    char *text;
+    CLOSED_BY(sp_config_destroy) sp_config a, b;
+    FREED char *text;
 
     OK(sp_config_parse(&a, deck, "d", 0, NULL));
     OK(sp_config_to_text(&a, &text));
@@ -59,14 +59,11 @@ TEST(roundtrip)
     assert_true(b.train.seed == INT64_MAX && b.augment.jitter == 1e22);
     assert_true(b.train.class_weights.list.at[2] == 0.3333333333333333);
     assert_true(b.net.n_layers == 3 && b.net.layers[2].slope == -0.25);
-    free(text);
-    sp_config_destroy(&a);
-    sp_config_destroy(&b);
 }
 
 TEST(single_values_are_text)
 {
-    sp_config c;
+    CLOSED_BY(sp_config_destroy) sp_config c;
     char *value;
 
     OK(sp_config_read(&c, NULL, 0, NULL));
@@ -77,7 +74,6 @@ TEST(single_values_are_text)
     assert_string_equal(value, "\"cosine\"");
     free(value);
     assert_null(sp_config_value(&c, "train.none"));
-    sp_config_destroy(&c);
 }
 
 /* Every word of every key is accepted in capitals too, kept as the value of its place
@@ -120,7 +116,7 @@ TEST(a_copy_is_the_same)
         "net : { layers = (\n{ name = \"a\"; op = \"relu\"; } ); };\n"
         "run : { memory_mb = 7.0; };\n";
     char *overrides[] = {"train.lr=0.5", "run.resume=a.h5"};
-    sp_config a, b;
+    CLOSED_BY(sp_config_destroy) sp_config a, b;
 
     OK(sp_config_parse(&a, deck, "d", 2, overrides));
     OK(sp_config_copy(&b, &a));
@@ -136,8 +132,6 @@ TEST(a_copy_is_the_same)
     assert_true(!sp_config_is_overridden(&b, "run.memory_mb") &&
                 sp_config_is_set(&b, "run.memory_mb"));
     assert_true(!sp_config_is_set(&b, "train.loss"));
-    sp_config_destroy(&a);
-    sp_config_destroy(&b);
 }
 
 /* The printed table has every key of the resolved deck and nothing else. */
@@ -147,7 +141,7 @@ TEST(printed_keys_are_all_keys)
     size_t size;
     FILE *to = open_memstream(&table, &size);
     int n_table = 0, n_text = 0;
-    sp_config c;
+    CLOSED_BY(sp_config_destroy) sp_config c;
 
     sp_deck_print_keys(to);
     fclose(to);
@@ -170,5 +164,4 @@ TEST(printed_keys_are_all_keys)
     assert_int_equal(n_table, n_text);
     free(table);
     free(text);
-    sp_config_destroy(&c);
 }

@@ -16,13 +16,11 @@ TEST(decks_build)
     char path[512];
 
     for (int i = 0; i < 3; i++) {
-        sp_config c;
-        sp_graph g;
+        CLOSED_BY(sp_config_destroy) sp_config c;
+        CLOSED_BY(sp_graph_destroy) sp_graph g;
 
         OK(sp_config_read(&c, path_of(name[i], path), 0, NULL));
         OK(sp_graph_build(&g, &c, 4, 3));
-        sp_graph_destroy(&g);
-        sp_config_destroy(&c);
     }
 }
 
@@ -34,12 +32,13 @@ TEST(the_default_deck_says_the_defaults)
     static const char *const own[] = {"batch.size", "train.epochs",
                                       "train.warmup_steps"};
     char path[512];
-    sp_config none, deck;
+    CLOSED_BY(sp_config_destroy) sp_config none, deck;
 
     OK(sp_config_read(&none, NULL, 0, NULL));
     OK(sp_config_read(&deck, path_of("default", path), 0, NULL));
     for (int i = 0; i < sp_config_n_keys(); i++) {
-        char key[128], *a, *b;
+        char key[128];
+        FREED char *a, *b;
         bool is_own = false, is_of_net;
 
         snprintf(key, sizeof key, "%s", sp_config_key(i));
@@ -55,9 +54,5 @@ TEST(the_default_deck_says_the_defaults)
             assert_string_not_equal(a, b);
         else
             assert_string_equal(a, b);
-        free(a);
-        free(b);
     }
-    sp_config_destroy(&none);
-    sp_config_destroy(&deck);
 }

@@ -1,28 +1,20 @@
 /* Defaults, decks with includes and overrides give the values that were written. */
 #include "fixtures/test.h"
 
+#include "base/sp_file.h"
 #include "deck/sp_deck.h"
 
 static void write_file(const char *name, const char *text)
 {
-    FILE *f = fopen(test_path(name), "w");
-
-    assert_non_null(f);
-    fputs(text, f);
-    assert_int_equal(fclose(f), 0);
-}
-
-static sp_status read_file(sp_config *config, const char *name, int n, char **overrides)
-{
-    return sp_config_read(config, test_path(name), n, overrides);
+    OK(sp_file_replace(name, text, strlen(text), 0));
 }
 
 TEST(an_empty_deck_has_the_defaults)
 {
-    sp_config c;
+    CLOSED_BY(sp_config_destroy) sp_config c;
 
     write_file("empty.deck", "");
-    OK(read_file(&c, "empty.deck", 0, NULL));
+    OK(sp_config_read(&c, "empty.deck", 0, NULL));
     assert_int_equal(c.data.train.n, 1);
     assert_string_equal(c.data.train.at[0], "input/sample/train-*.h5");
     assert_true(c.data.voxel_size == 0.5 && c.data.readers == 2 && c.data.verify);
@@ -37,7 +29,6 @@ TEST(an_empty_deck_has_the_defaults)
     assert_int_equal(c.run.resume.from, SP_RESUME_AUTO);
     assert_true(c.run.keep == 3 && c.run.watchdog_s == 60);
     assert_false(sp_config_is_set(&c, "train.lr"));
-    sp_config_destroy(&c);
 }
 
 TEST(values_keep_type_and_width)
@@ -47,7 +38,7 @@ TEST(values_keep_type_and_width)
         " lr = 1; }; batch : { voxel_budget = 5000000000L; };\n"
         "data : { train = \"one.h5\"; val = ( \"a\", \"b\" \"c\" ); };\n"
         "run : { devices = [2, 3]; };";
-    sp_config c;
+    CLOSED_BY(sp_config_destroy) sp_config c;
 
     OK(sp_config_parse(&c, deck, "d", 0, NULL));
     assert_int_equal(c.train.class_weights.kind, SP_CW_LIST);
@@ -62,7 +53,6 @@ TEST(values_keep_type_and_width)
     sp_config_destroy(&c);
     OK(sp_config_parse(&c, "train : { steps = 1e6; epochs = 2e0; };", "d", 0, NULL));
     assert_true(c.train.steps == 1000000 && c.train.epochs == 2);
-    sp_config_destroy(&c);
 }
 
 /* Editors leave traces: a byte order mark before a file, no end of its last line. */
@@ -75,7 +65,7 @@ TEST(marks_of_editors_are_passed_over)
     for (size_t i = 0; i < sizeof end / sizeof *end; i++) {
         snprintf(deck, sizeof deck, "\xef\xbb\xbftrain : { lr = 7; };%s", end[i]);
         write_file("top.deck", deck);
-        OK(read_file(&c, "top.deck", 0, NULL));
+        OK(sp_config_read(&c, "top.deck", 0, NULL));
         assert_true(c.train.lr == 7);
         sp_config_destroy(&c);
     }
@@ -97,7 +87,7 @@ TEST(overrides_follow_the_type_of_the_key)
                  "net.family=MinkUNet14a",
                  "run.checkpoint=",
                  "run.resume=\"never\""};
-    sp_config c;
+    CLOSED_BY(sp_config_destroy) sp_config c;
 
     OK(sp_config_read(&c, NULL, sizeof o / sizeof o[0], o));
     assert_true(c.train.lr == 0.25);
@@ -112,7 +102,6 @@ TEST(overrides_follow_the_type_of_the_key)
     assert_int_equal(c.net.family, SP_MINKUNET14A);
     assert_string_equal(c.run.checkpoint, "");
     assert_int_equal(c.run.resume.from, SP_RESUME_NEVER);
-    sp_config_destroy(&c);
 }
 
 TEST(a_family_on_the_command_line_replaces_layers)
@@ -145,59 +134,55 @@ TEST(a_family_on_the_command_line_replaces_layers)
 
 TEST(includes_are_relative_and_keep_their_lines)
 {
-    char expected[160];
-    sp_config c;
+    CLOSED_BY(sp_config_destroy) sp_config c;
 
     write_file("top.deck",
                "batch : {\n  @include \"part.deck\"\n  accumulate = 2;\n};\n"
                "train : { lr = 7; };\n");
     write_file("part.deck", "# \"@include\" [1]\nsize = 3;");
-    OK(read_file(&c, "top.deck", 0, NULL));
+    OK(sp_config_read(&c, "top.deck", 0, NULL));
     assert_true(c.batch.size == 3 && c.batch.accumulate == 2 && c.train.lr == 7);
-    sp_config_destroy(&c);
+}
 
-    write_file("part.deck", "size = 3;\nsiz = 4;\n");
-    assert_int_equal(read_file(&c, "top.deck", 0, NULL), SP_EUSAGE);
-    snprintf(expected, sizeof expected,
-             "%s/part.deck:2: unknown key batch.siz; nearest is batch.size",
-             test_folder());
-    assert_string_equal(sp_error_last()->message, expected);
-    sp_config_destroy(&c);
+/* Writes part.deck, where it is given, and another one, whose reading ends so. */
+static void refused(const char *part, const char *name, const char *deck,
+                    const char *message)
+{
+    CLOSED_BY(sp_config_destroy) sp_config c;
 
-    write_file("part.deck", "size = 3;\n");
-    write_file("top.deck",
-               "batch : {\n  @include \"part.deck\"\n  accumulat = 2;\n};\n");
-    assert_int_equal(read_file(&c, "top.deck", 0, NULL), SP_EUSAGE);
-    snprintf(expected, sizeof expected,
-             "%s/top.deck:3: unknown key batch.accumulat; nearest is batch.accumulate",
-             test_folder());
-    assert_string_equal(sp_error_last()->message, expected);
-    sp_config_destroy(&c);
+    if (part)
+        write_file("part.deck", part);
+    write_file(name, deck);
+    assert_int_equal(sp_config_read(&c, name, 0, NULL), SP_EUSAGE);
+    assert_string_equal(sp_error_last()->message, message);
+}
 
-    write_file("part.deck", "size = 3; # no newline at the end");
-    assert_int_equal(read_file(&c, "top.deck", 0, NULL), SP_EUSAGE);
-    assert_string_equal(sp_error_last()->message, expected);
-    sp_config_destroy(&c);
+TEST(a_refusal_names_the_file_that_is_wrong)
+{
+    static const char good[] =
+        "batch : {\n  @include \"part.deck\"\n  accumulate = 2;\n};\n"
+        "train : { lr = 7; };\n";
+    static const char wrong[] =
+        "batch : {\n  @include \"part.deck\"\n  accumulat = 2;\n};\n";
+    static const char of_wrong[] =
+        "top.deck:3: unknown key batch.accumulat; nearest is batch.accumulate";
 
-    write_file("top.deck", "\n@include missing\n");
-    assert_int_equal(read_file(&c, "top.deck", 0, NULL), SP_EUSAGE);
-    snprintf(expected, sizeof expected,
-             "%s/top.deck:2: @include takes a file name in quotation marks",
-             test_folder());
-    assert_string_equal(sp_error_last()->message, expected);
-    sp_config_destroy(&c);
+    refused("size = 3;\nsiz = 4;\n", "top.deck", good,
+            "part.deck:2: unknown key batch.siz; nearest is batch.size");
+    refused("size = 3;\n", "top.deck", wrong, of_wrong);
+    refused("size = 3; # no newline at the end", "top.deck", wrong, of_wrong);
+    refused(NULL, "top.deck", "\n@include missing\n",
+            "top.deck:2: @include takes a file name in quotation marks");
+    refused(NULL, "top.deck", "@include \"/nowhere/x.deck\"\n",
+            "top.deck:1: cannot read the deck /nowhere/x.deck: No such file or "
+            "directory");
+}
 
-    write_file("top.deck", "@include \"/nowhere/x.deck\"\n");
-    assert_int_equal(read_file(&c, "top.deck", 0, NULL), SP_EUSAGE);
-    snprintf(expected, sizeof expected,
-             "%s/top.deck:1: cannot read the deck /nowhere/x.deck: No such file or "
-             "directory",
-             test_folder());
-    assert_string_equal(sp_error_last()->message, expected);
-    sp_config_destroy(&c);
+TEST(includes_of_themselves_are_refused)
+{
+    CLOSED_BY(sp_config_destroy) sp_config c;
 
     write_file("loop.deck", "@include \"loop.deck\"\n");
-    FAILS(read_file(&c, "loop.deck", 0, NULL), SP_EUSAGE,
+    FAILS(sp_config_read(&c, "loop.deck", 0, NULL), SP_EUSAGE,
           "includes nested deeper than 10");
-    sp_config_destroy(&c);
 }

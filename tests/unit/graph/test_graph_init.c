@@ -20,8 +20,8 @@ static float *start(sp_graph *g, const char *override, uint64_t seed)
 
 TEST(weights_have_the_kaiming_moments)
 {
-    sp_graph g;
-    float *flat = start(&g, "net.family=minkunet14A", 7);
+    CLOSED_BY(sp_graph_destroy) sp_graph g;
+    FREED float *flat = start(&g, "net.family=minkunet14A", 7);
 
     for (int i = 0; i < g.n_params; i++) {
         const sp_param *p = &g.param[i];
@@ -44,17 +44,15 @@ TEST(weights_have_the_kaiming_moments)
                         fabs(squares / n - 1) < 5 * sqrt(2 / n) &&
                         fabs(fourth / n - 3) < 5 * sqrt(96 / n));
     }
-    free(flat);
-    sp_graph_destroy(&g);
 }
 
 /* Those of other layers are other numbers. */
 TEST(weights_depend_on_seed_and_name_alone)
 {
-    sp_graph g, h;
-    float *a = start(&g, "net.family=minkunet14A", 7);
-    float *b = start(&h, "net.family=minkunet18A", 7);
-    float *c = malloc((size_t)g.n_floats * sizeof *c);
+    CLOSED_BY(sp_graph_destroy) sp_graph g, h;
+    FREED float *a = start(&g, "net.family=minkunet14A", 7);
+    FREED float *b = start(&h, "net.family=minkunet18A", 7);
+    FREED float *c = malloc((size_t)g.n_floats * sizeof *c);
     const sp_param *p = NULL, *q = NULL;
 
     for (int i = 0; i < g.n_params; i++)
@@ -74,11 +72,6 @@ TEST(weights_depend_on_seed_and_name_alone)
                         a[p->offset] / (float)sqrt(2.0 / p->fan_out));
     sp_graph_init_params(&g, 8, c);
     assert_memory_not_equal(a, c, (size_t)g.n_floats * sizeof *a);
-    free(a);
-    free(b);
-    free(c);
-    sp_graph_destroy(&g);
-    sp_graph_destroy(&h);
 }
 
 TEST(running_statistics_start_at_0_and_1)

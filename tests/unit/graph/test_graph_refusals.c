@@ -8,8 +8,8 @@
 static void refused_as(sp_status want, const char *layers, const char *message)
 {
     char deck[2048];
-    sp_config c;
-    sp_graph g;
+    CLOSED_BY(sp_config_destroy) sp_config c;
+    CLOSED_BY(sp_graph_destroy) sp_graph g;
     sp_status rc;
 
     snprintf(deck, sizeof deck, "net : { layers = (\n%s ); };", layers);
@@ -18,8 +18,6 @@ static void refused_as(sp_status want, const char *layers, const char *message)
     if (rc != want || strcmp(sp_error_last()->message, message))
         fail_msg("%s\n  says    %s\n  not     %s", layers,
                  rc ? sp_error_last()->message : "accepted", message);
-    sp_graph_destroy(&g);
-    sp_config_destroy(&c);
 }
 
 static void refused(const char *layers, const char *message)
@@ -133,14 +131,12 @@ TEST(ends)
 TEST(made_by_the_command_line)
 {
     char *o[] = {"net.layers=({ name = \"a\"; op = \"rely\"; })"};
-    sp_config c;
-    sp_graph g;
+    CLOSED_BY(sp_config_destroy) sp_config c;
+    CLOSED_BY(sp_graph_destroy) sp_graph g;
 
     OK(sp_config_read(&c, NULL, 1, o));
     assert_int_equal(sp_graph_build(&g, &c, 3, 4), SP_EUSAGE);
     assert_string_equal(
         sp_error_last()->message,
         "command line: layer a: unknown op \"rely\"; nearest is \"relu\"");
-    sp_graph_destroy(&g);
-    sp_config_destroy(&c);
 }

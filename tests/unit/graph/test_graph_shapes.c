@@ -8,11 +8,10 @@ static void build(sp_graph *g, const char *override, const char *deck, int c_in,
                   int classes)
 {
     char *o[] = {(char *)(uintptr_t) override};
-    sp_config c;
+    CLOSED_BY(sp_config_destroy) sp_config c;
 
     OK(sp_config_parse(&c, deck ? deck : "", "d", override != NULL, o));
     OK(sp_graph_build(g, &c, c_in, classes));
-    sp_config_destroy(&c);
 }
 
 static const sp_node *find(const sp_graph *g, const char *name)
@@ -43,7 +42,7 @@ TEST(families_have_the_published_sizes)
                  {"34", 37.9}, {"34A", 36.6}, {"34B", 36.2}, {"34C", 37.9},
                  {"50", 31.8}, {"101", 70.8}};
     char family[64];
-    sp_graph g;
+    CLOSED_BY(sp_graph_destroy) sp_graph g;
 
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         snprintf(family, sizeof family, "net.family=minkunet%s", known[i].family);
@@ -55,7 +54,6 @@ TEST(families_have_the_published_sizes)
     build(&g, "net.family=dummy", NULL, 3, 20);
     assert_int_equal(g.n_weights, 27 * 3 * 32 + 2 * 27 * 32 * 64 + 32 * 20 + 20 +
                                       2 * (32 + 64 + 32));
-    sp_graph_destroy(&g);
 }
 
 /* The table of keys accepts the families that can be built, and no others. */
@@ -68,7 +66,7 @@ TEST(every_family_builds)
     int n = 0;
 
     for (int i = 0; i < 25; i++) {
-        sp_config c;
+        CLOSED_BY(sp_config_destroy) sp_config c;
         sp_graph g;
 
         snprintf(text, sizeof text, "net.family=minkunet%d%s", depth[i / 5],
@@ -78,7 +76,6 @@ TEST(every_family_builds)
             sp_graph_destroy(&g);
             n++;
         }
-        sp_config_destroy(&c);
     }
     assert_int_equal(n, 15);
 }
@@ -115,7 +112,7 @@ TEST(names_are_those_of_minkunet)
         {"final/weight", 2, {96, 20}},
         {"final/bias", 1, {20}},
     };
-    sp_graph g;
+    CLOSED_BY(sp_graph_destroy) sp_graph g;
 
     build(&g, NULL, NULL, 3, 20);
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
@@ -131,12 +128,11 @@ TEST(names_are_those_of_minkunet)
     assert_string_equal(g.node[find(&g, "cat7")->in[1]].name, "relu0");
     assert_int_equal(g.n_buffers, 2 * 48);
     assert_string_equal(g.node[g.n_nodes - 1].name, "final");
-    sp_graph_destroy(&g);
 }
 
 TEST(bottlenecks_widen_four_times)
 {
-    sp_graph g;
+    CLOSED_BY(sp_graph_destroy) sp_graph g;
 
     build(&g, "net.family=minkunet50", NULL, 3, 20);
     assert_int_equal(parameter(&g, "block1.0.conv1/weight")->dim[1], 32);
@@ -147,12 +143,11 @@ TEST(bottlenecks_widen_four_times)
     assert_int_equal(parameter(&g, "convtr4p16s2/weight")->dim[2], 256);
     assert_int_equal(parameter(&g, "block5.0.conv1/weight")->dim[0], 256 + 128 * 4);
     assert_int_equal(parameter(&g, "final/weight")->dim[0], 384);
-    sp_graph_destroy(&g);
 }
 
 TEST(width_scales_every_plane)
 {
-    sp_graph g;
+    CLOSED_BY(sp_graph_destroy) sp_graph g;
 
     build(&g, "net.width=0.26", NULL, 3, 20);
     assert_int_equal(find(&g, "conv0p1s1")->c_out, 8);       /* 8.32 */
@@ -162,12 +157,11 @@ TEST(width_scales_every_plane)
     sp_graph_destroy(&g);
     build(&g, "net.width=0.001", NULL, 3, 20);
     assert_int_equal(find(&g, "block4.0.conv1")->c_out, 1);
-    sp_graph_destroy(&g);
 }
 
 TEST(equal_maps_are_shared)
 {
-    sp_graph g;
+    CLOSED_BY(sp_graph_destroy) sp_graph g;
 
     build(&g, NULL, NULL, 3, 20);
     assert_int_equal(g.spec.n_levels, 5);
@@ -182,7 +176,6 @@ TEST(equal_maps_are_shared)
     for (int i = 0; i < g.spec.n_maps; i++)
         for (int k = 0; k < i; k++)
             assert_memory_not_equal(&g.spec.map[i], &g.spec.map[k], sizeof(sp_map_key));
-    sp_graph_destroy(&g);
 }
 
 static void assert_key(const sp_graph *g, int map, int in, int out, int kernel,
@@ -215,7 +208,7 @@ TEST(maps_follow_kernel_and_stride)
         "{ name = \"drop\"; op = \"dropout\"; },\n"
         "{ name = \"fin\"; op = \"conv_transpose\"; out = 3; kernel = 2; stride = 4; "
         "bias = true; } ); };";
-    sp_graph g;
+    CLOSED_BY(sp_graph_destroy) sp_graph g;
 
     build(&g, NULL, deck, 2, 3);
     assert_key(&g, find(&g, "even")->map, 0, 0, 2, 0);
@@ -236,7 +229,6 @@ TEST(maps_follow_kernel_and_stride)
     for (int i = 0; i < g.n_params; i++) /* train.decay_norm = false spares these */
         assert_int_equal(g.param[i].is_norm, !strncmp(g.param[i].name, "bn/", 3));
     assert_int_equal(g.spec.n_levels, 4);
-    sp_graph_destroy(&g);
 }
 
 TEST(layers_of_the_dummy_family_equal_the_written_ones)
@@ -254,13 +246,11 @@ TEST(layers_of_the_dummy_family_equal_the_written_ones)
         "{ name = \"bn3\"; op = \"batchnorm\"; }, { name = \"relu3\"; op = \"relu\"; "
         "},\n"
         "{ name = \"conv4\"; op = \"conv\"; out = 20; kernel = 1; bias = true; } ); };";
-    sp_graph a, b;
+    CLOSED_BY(sp_graph_destroy) sp_graph a, b;
 
     build(&a, "net.family=dummy", NULL, 3, 20);
     build(&b, NULL, deck, 3, 20);
     assert_int_equal(a.n_nodes, b.n_nodes);
     assert_memory_equal(a.node, b.node, (size_t)a.n_nodes * sizeof *a.node);
     assert_memory_equal(a.param, b.param, (size_t)a.n_params * sizeof *a.param);
-    sp_graph_destroy(&a);
-    sp_graph_destroy(&b);
 }

@@ -130,22 +130,11 @@ TEST(list_has_paths_in_order)
 TEST(same_calls_same_bytes)
 {
     const char *second = "test_h5_roundtrip2.h5";
-    char a[16384], b[16384];
-    size_t n, m;
-    FILE *f;
 
     write_example(path);
     sleep(1); /* a time stamp would differ */
     write_example(second);
-    f = fopen(path, "rb");
-    n = fread(a, 1, sizeof a, f);
-    fclose(f);
-    f = fopen(second, "rb");
-    m = fread(b, 1, sizeof b, f);
-    fclose(f);
-    assert_int_equal(n, m);
-    assert_memory_equal(a, b, n);
-    unlink(second);
+    test_same_files(path, second);
 }
 
 TEST(failures_name_the_file)
@@ -162,7 +151,6 @@ TEST(failures_name_the_file)
                         "no/such/folder.h5: cannot be created: No such file or "
                         "directory");
     assert_null(file);
-    unlink(path);
 }
 
 /* The process that reads headers for this one; 0: there is none. -1: the system does not
@@ -208,7 +196,6 @@ TEST(a_kept_child_reads_the_next_file)
     assert_int_equal(reader(), first);
     sp_h5_keep_child(false);
     assert_int_equal(reader(), 0);
-    unlink(path);
 }
 
 /* A batch system sends a request to stop to all processes of a job. */
@@ -229,7 +216,6 @@ TEST(requests_to_stop_leave_the_child_alone)
         assert_int_equal(reader(), first);
     }
     sp_h5_keep_child(false);
-    unlink(path);
 }
 
 /* A damaged file may have harmed the child, and a child may be killed while it waits. */
@@ -255,5 +241,4 @@ TEST(a_kept_child_that_is_not_as_new_is_replaced)
     open_and_close();
     assert_true(reader() > 0);
     sp_h5_keep_child(false);
-    unlink(path);
 }

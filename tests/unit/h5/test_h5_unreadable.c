@@ -2,8 +2,6 @@
  * is read at that time. */
 #include "fixtures/test.h"
 
-#include <unistd.h>
-
 #include "fixtures/failing_reads.h"
 #include "h5/sp_h5.h"
 
@@ -78,7 +76,6 @@ TEST(no_read_that_fails_is_taken_for_damage)
     assert_true(fail_each(sp_h5_open) > 4);
     assert_true(fail_each(sp_h5_open_own) > 4);
     unsetenv("FAIL_READS");
-    unlink(path);
 }
 
 TEST(a_path_that_names_no_file_is_wrong_input)

@@ -7,11 +7,10 @@ static sp_assign_bytes size(const sp_lowered *low, const sp_assign_rules *rules,
                             const int64_t *voxels, int n_samples, bool is_training)
 {
     sp_assign_bytes bytes;
-    sp_assign assign;
+    CLOSED_BY(sp_assign_destroy) sp_assign assign;
 
     OK(sp_assign_create(&assign, low, rules));
     bytes = sp_assign_measure(&assign, voxels, n_samples, is_training);
-    sp_assign_destroy(&assign);
     return bytes;
 }
 
@@ -31,7 +30,7 @@ static void check(const char *layers, expectation e)
     const struct sp_net_impl *impl;
     sp_assign_rules rules;
     sp_assign_bytes bytes;
-    net_case c;
+    CLOSED_BY(case_close) net_case c;
 
     case_open(&c, sp_backend_find("cpu"), alone(), layers, &options);
     case_batch(&c, samples, 2);
@@ -50,7 +49,6 @@ static void check(const char *layers, expectation e)
     if (!e.is_training) /* else the case asks for the loss of an evaluation too */
         assert_int_equal(bytes.vectors, impl->vectors.high);
     assert_true(bytes.vectors <= impl->vectors.high);
-    case_close(&c);
 }
 
 TEST(foreseen_is_taken)
@@ -80,7 +78,7 @@ TEST(vectors_do_not_shrink_with_the_elements)
                                    .fused_parts = sp_backend_find("cpu")->fused_parts};
     sp_assign_bytes narrow, wide;
     sp_lowered low;
-    net_case c;
+    CLOSED_BY(case_close) net_case c;
 
     case_open(&c, sp_backend_find("cpu"), alone(), layers, &options);
     OK(sp_lower(&low, &c.graph, true));
@@ -93,7 +91,6 @@ TEST(vectors_do_not_shrink_with_the_elements)
     assert_true(wide.vectors >= 1600 * 8 * sizeof(int32_t));
     /* features [n][8], the last value [n][8] twice, all but the last in bf16 */
     assert_true(narrow.matrices >= 6400 * (16 + 16 + 16));
-    case_close(&c);
 }
 
 /* Inference holds the input and the output of a convolution, and nothing between it and
@@ -116,12 +113,11 @@ TEST(inference_holds_inputs_and_outputs_alone)
     const int64_t voxels[SP_MAX_LEVELS] = {1000};
     const sp_assign_rules rules = {.row_bytes = 1,
                                    .fused_parts = sp_backend_find("cpu")->fused_parts};
-    net_case c;
+    CLOSED_BY(case_close) net_case c;
 
     case_open(&c, sp_backend_find("cpu"), alone(), layers, &options);
     assert_int_equal(size(&c.net.impl->low, &rules, voxels, 1, false).matrices,
                      2 * 1000 * 32 * sizeof(float));
-    case_close(&c);
 }
 
 /* Training with little memory keeps the outputs of convolutions. The backward pass adds
@@ -157,10 +153,9 @@ TEST(the_backward_pass_adds_two_values)
                                    .row_bytes = 1,
                                    .fused_parts = sp_backend_find("cpu")->fused_parts};
     const size_t each = 1024 * 32 * sizeof(float), logits = 1024 * 3 * sizeof(float);
-    net_case c;
+    CLOSED_BY(case_close) net_case c;
 
     case_open(&c, sp_backend_find("cpu"), alone(), layers, &options);
     assert_int_equal(size(&c.net.impl->low, &rules, voxels, 1, true).matrices,
                      (6 + 2) * each + logits);
-    case_close(&c);
 }

@@ -7,7 +7,7 @@
 static sp_views make(const char *keys, bool has_subvoxel, int wanted)
 {
     char *override[4] = {0}, text[256], *rest;
-    sp_config config;
+    CLOSED_BY(sp_config_destroy) sp_config config;
     sp_views views;
     int n = 0;
 
@@ -17,7 +17,6 @@ static sp_views make(const char *keys, bool has_subvoxel, int wanted)
         override[n++] = word;
     OK(sp_config_read(&config, NULL, n, override));
     views = sp_views_make(&config, has_subvoxel, wanted);
-    sp_config_destroy(&config);
     return views;
 }
 
@@ -58,7 +57,7 @@ TEST(views_differ)
         .n = 3, .coords = coords, .features = features, .labels = labels};
     const sp_views v = make("", false, 8);
     sp_voxels seen[8];
-    sp_arena arena;
+    CLOSED_BY(sp_arena_destroy) sp_arena arena;
 
     OK(sp_arena_create(&arena, 0, "views"));
     for (int i = 0; i < v.n; i++) {
@@ -70,5 +69,4 @@ TEST(views_differ)
             assert_true(seen[i].features[seen[i].row_of[r]] == features[r]);
     }
     assert_memory_equal(seen[0].coords, coords, sizeof coords);
-    sp_arena_destroy(&arena);
 }

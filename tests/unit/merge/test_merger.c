@@ -75,12 +75,12 @@ static void fill(world *w, int s)
     int32_t own = 0, context = 0;
 
     *p = (sp_sample){.id = s, .n = WIDE * WIDE};
-    p->coords = calloc(3 * WIDE * WIDE, sizeof *p->coords);
-    p->point_voxel = calloc(POINTS, sizeof *p->point_voxel);
-    p->context_voxel = calloc(POINTS, sizeof *p->context_voxel);
-    p->context_block = calloc(POINTS, sizeof *p->context_block);
-    p->context_point = calloc(POINTS, sizeof *p->context_point);
-    w->voxel_sum[s] = calloc(WIDE * WIDE * CLASSES, sizeof **w->voxel_sum);
+    p->coords = test_alloc(3 * WIDE * WIDE * sizeof *p->coords);
+    p->point_voxel = test_alloc(POINTS * sizeof *p->point_voxel);
+    p->context_voxel = test_alloc(POINTS * sizeof *p->context_voxel);
+    p->context_block = test_alloc(POINTS * sizeof *p->context_block);
+    p->context_point = test_alloc(POINTS * sizeof *p->context_point);
+    w->voxel_sum[s] = test_alloc(WIDE * WIDE * CLASSES * sizeof **w->voxel_sum);
     for (int v = 0; v < WIDE * WIDE; v++) {
         p->coords[3 * v] = v % WIDE - 4;
         p->coords[3 * v + 1] = v / WIDE - 4;
@@ -151,18 +151,6 @@ static void build(world *w, bool is_reversed)
     w->last_done = -1;
 }
 
-static void destroy(world *w)
-{
-    for (int s = 0; s < 5; s++) {
-        free(w->sample[s].coords);
-        free(w->sample[s].point_voxel);
-        free(w->sample[s].context_voxel);
-        free(w->sample[s].context_block);
-        free(w->sample[s].context_point);
-        free(w->voxel_sum[s]);
-    }
-}
-
 /* The sum of a point over all samples of its scan that contain it. */
 static uint64_t expected(const world *w, int sample, int point, int class)
 {
@@ -204,7 +192,7 @@ static void merge(bool is_reversed, int batch)
 {
     static world w;
     int64_t n_done;
-    sp_merger m;
+    CLOSED_BY(sp_merger_destroy) sp_merger m;
 
     build(&w, is_reversed);
     OK(sp_merger_open(&m, &w.set, CLASSES, &comm, compare, &w));
@@ -221,8 +209,6 @@ static void merge(bool is_reversed, int batch)
     OK(sp_comm_allreduce(&comm, SP_SCOPE_WORLD, &n_done, 1, SP_I64, SP_SUM));
     assert_int_equal(n_done, 5);
     assert_true(sp_merger_bytes(&m.scans, CLASSES, batch, comm.size) > 0);
-    sp_merger_destroy(&m);
-    destroy(&w);
 }
 
 TEST(points_have_the_sums_of_all_blocks)
@@ -238,7 +224,7 @@ TEST(a_sample_may_be_missing)
 {
     static world w;
     sp_sample none = {.id = 4};
-    sp_merger m;
+    CLOSED_BY(sp_merger_destroy) sp_merger m;
 
     build(&w, false);
     OK(sp_merger_open(&m, &w.set, CLASSES, &comm, compare, &w));
@@ -249,44 +235,41 @@ TEST(a_sample_may_be_missing)
         OK(sp_merger_add(&m, &none, NULL, NULL, 0));
     }
     OK(sp_merger_exchange(&m, 4)); /* the last sample is complete in no exchange */
-    sp_merger_destroy(&m);
-    destroy(&w);
+}
+
+static void refused(world *w, const char *message)
+{
+    CLOSED_BY(sp_merger_destroy) sp_merger m;
+
+    OK(sp_merger_open(&m, &w->set, CLASSES, &comm, compare, w));
+    FAILS(sp_merger_add(&m, &w->sample[0], w->voxel_sum[0], NULL, 0), SP_EDATA,
+          message);
 }
 
 TEST(wrong_rows_are_refused)
 {
     static world w;
-    sp_merger m;
 
     build(&w, false);
     w.sample[0].context_point[2] = 1000000;
-    OK(sp_merger_open(&m, &w.set, CLASSES, &comm, compare, &w));
-    FAILS(sp_merger_add(&m, &w.sample[0], w.voxel_sum[0], NULL, 0), SP_EDATA,
-          "a.h5:/context_point: sample 0: point 2 of the margin is row "
-          "1000000 of block");
-    sp_merger_destroy(&m);
-    destroy(&w);
+    refused(&w, "a.h5:/context_point: sample 0: point 2 of the margin is row "
+                "1000000 of block");
 }
 
 TEST(a_block_out_of_range_is_refused)
 {
     static world w;
-    sp_merger m;
 
     build(&w, false);
     w.block[1].first = w.block[1].last = 1;
-    OK(sp_merger_open(&m, &w.set, CLASSES, &comm, compare, &w));
-    FAILS(sp_merger_add(&m, &w.sample[0], w.voxel_sum[0], NULL, 0), SP_EDATA,
-          "a.h5:/context_block: sample 0: block 0 has points of "
-          "block 1, expected none");
-    sp_merger_destroy(&m);
-    destroy(&w);
+    refused(&w, "a.h5:/context_block: sample 0: block 0 has points of "
+                "block 1, expected none");
 }
 
 TEST(a_block_is_there_once)
 {
     static world w;
-    sp_merger m;
+    CLOSED_BY(sp_merger_destroy) sp_merger m;
 
     build(&w, false);
     w.block[1].number = w.block[0].number;
@@ -296,8 +279,6 @@ TEST(a_block_is_there_once)
     w.set.has_blocks = false;
     FAILS(sp_merger_open(&m, &w.set, CLASSES, &comm, compare, &w), SP_EDATA,
           "--overlap");
-    sp_merger_destroy(&m);
-    destroy(&w);
 }
 
 int main(int argc, char **argv)
@@ -305,7 +286,7 @@ int main(int argc, char **argv)
     int failed;
 
     open_ranks(&comm, argc, argv, "_np1");
-    failed = run_all_tests(NULL, NULL);
+    failed = run_all_tests();
     sp_comm_close(&comm);
     return failed;
 }

@@ -69,7 +69,7 @@ static int64_t largest_param(void)
 
 TEST(cuts_are_whole_parameters_from_the_end)
 {
-    sp_buckets b;
+    CLOSED_BY(sp_buckets_destroy) sp_buckets b;
     int p;
 
     OK(sp_buckets_create(&b, &graph, &comm, false, 4096));
@@ -85,13 +85,12 @@ TEST(cuts_are_whole_parameters_from_the_end)
                     floats_of(&b, i) + graph.param[p - 1].count > 1536);
         assert_true(floats_of(&b, i) <= 1536 || floats_of(&b, i) <= largest_param());
     }
-    sp_buckets_destroy(&b);
 }
 
 /* At 128 KiB a bucket conv1 and bn1 are narrow; at 16 MiB the whole network is. */
 TEST(narrow_first_layers_go_with_the_tail)
 {
-    sp_buckets b;
+    CLOSED_BY(sp_buckets_destroy) sp_buckets b;
 
     OK(sp_buckets_create(&b, &graph, &comm, false, 1 << 17));
     assert_int_equal(b.n_buckets, 2);
@@ -100,12 +99,11 @@ TEST(narrow_first_layers_go_with_the_tail)
     sp_buckets_destroy(&b);
     OK(sp_buckets_create(&b, &graph, &comm, false, 0));
     assert_int_equal(b.n_buckets, 1);
-    sp_buckets_destroy(&b);
 }
 
 static void sums_in_every_way_of_posting(bool is_exact)
 {
-    sp_buckets b;
+    CLOSED_BY(sp_buckets_destroy) sp_buckets b;
 
     OK(sp_buckets_create(&b, &graph, &comm, is_exact, 4096));
     for (int way = 0; way < 4; way++) { /* announced early: none, half, all */
@@ -120,7 +118,6 @@ static void sums_in_every_way_of_posting(bool is_exact)
         assert_int_equal(b.is_overlapped, way != 3);
         ALL_AGREE(&comm, is_summed(&b));
     }
-    sp_buckets_destroy(&b);
 }
 
 TEST(ranks_add_up)
@@ -213,13 +210,10 @@ TEST(a_rank_out_of_step_is_found)
     be.ops->close(&be);
 }
 
-static int build(void **state)
+BEFORE_ALL(build)
 {
     char *overrides[] = {"net.family=dummy", "net.width=0.5"};
 
-    (void)state;
     OK(sp_config_parse(&config, "", "bucket", 2, overrides));
     OK(sp_graph_build(&graph, &config, 4, 5));
-    return 0;
 }
-AROUND_ALL(build, NULL)

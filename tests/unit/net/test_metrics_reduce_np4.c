@@ -26,7 +26,7 @@ static void add_sample(sp_metrics *m, int sample)
 /* Deals the samples to `active` of the ranks; the others hold no sample. */
 static void dealt_over(int active, const sp_metrics *alone)
 {
-    sp_metrics m;
+    CLOSED_BY(sp_metrics_destroy) sp_metrics m;
 
     OK(sp_metrics_create(&m, CLASSES, SP_METRICS_POINTS));
     for (int s = SAMPLES - 1; s >= 0; s--)
@@ -40,12 +40,11 @@ static void dealt_over(int active, const sp_metrics *alone)
                         CLASSES * CLASSES * sizeof *m.confusion);
     assert_true(m.loss_sum == alone->loss_sum);
     assert_true(m.weight_sum == alone->weight_sum);
-    sp_metrics_destroy(&m);
 }
 
 TEST(same_for_any_deal)
 {
-    sp_metrics alone;
+    CLOSED_BY(sp_metrics_destroy) sp_metrics alone;
     sp_comm self;
     double sum = 0;
 
@@ -61,13 +60,12 @@ TEST(same_for_any_deal)
     assert_true(fabs(alone.loss_sum - sum) < 1e-9 * sum);
     for (int s = 1; s <= comm.size; s++)
         dealt_over(s, &alone);
-    sp_metrics_destroy(&alone);
 }
 
 TEST(bad_number_of_one_rank_reaches_all)
 {
     const double bad[2] = {NAN, 1};
-    sp_metrics m;
+    CLOSED_BY(sp_metrics_destroy) sp_metrics m;
 
     OK(sp_metrics_create(&m, CLASSES, 0));
     if (comm.rank == comm.size - 1)
@@ -75,5 +73,4 @@ TEST(bad_number_of_one_rank_reaches_all)
     OK(sp_metrics_reduce(&m, &comm));
     assert_true(isnan(m.loss_sum));
     assert_true(m.weight_sum == 1);
-    sp_metrics_destroy(&m);
 }

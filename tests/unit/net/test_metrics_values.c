@@ -38,7 +38,7 @@ TEST(points_follow_their_voxel)
     const int32_t row_of[] = {1, -1, 0}, guess[] = {0, 1};
     const sp_sample sample = {
         .n = 3, .n_points = 5, .point_voxel = voxel, .point_labels = label};
-    sp_metrics m;
+    CLOSED_BY(sp_metrics_destroy) sp_metrics m;
 
     OK(sp_metrics_create(&m, 2, SP_METRICS_POINTS));
     m.confusion[0] = 4;
@@ -51,5 +51,4 @@ TEST(points_follow_their_voxel)
     assert_true(sp_metrics_score(&m) == 1.0 / 6);
     sp_metrics_zero(&m);
     assert_int_equal(sp_metrics_total(m.point_confusion, 2), 0);
-    sp_metrics_destroy(&m);
 }

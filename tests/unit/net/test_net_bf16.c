@@ -35,7 +35,7 @@ static double distance(const net_case *a, const net_case *b)
 TEST(follows_fp32)
 {
     for (int i = 0; case_nets[i]; i++) {
-        net_case want, got;
+        CLOSED_BY(case_close) net_case want, got;
         double loss, gradient;
 
         run(&want, sp_backend_reference(), case_nets[i], SP_FP32);
@@ -45,8 +45,6 @@ TEST(follows_fp32)
         if (!(loss <= 0.02 && gradient <= 0.15 && gradient > 0))
             fail_msg("network %d: loss differs by %g, gradient by %g", i, loss,
                      gradient);
-        case_close(&want);
-        case_close(&got);
     }
 }
 
@@ -54,7 +52,7 @@ TEST(instructions_change_no_bit)
 {
     for (int i = 0; case_nets[i]; i++) {
         sp_backend be = {.ops = sp_backend_find("cpu"), .precision = SP_BF16};
-        net_case a, b;
+        CLOSED_BY(case_close) net_case a, b;
 
         setenv("SP_CPU_ISA", "avx512bf16", 1);
         if (be.ops->open(&be, 0, 1) != SP_OK)
@@ -67,7 +65,5 @@ TEST(instructions_change_no_bit)
         assert_true(a.loss.loss_sum == b.loss.loss_sum);
         assert_memory_equal(a.buckets.grad, b.buckets.grad,
                             (size_t)a.graph.n_floats * sizeof(float));
-        case_close(&a);
-        case_close(&b);
     }
 }

@@ -73,6 +73,22 @@ static void check_gradient(const net_case *c, dense *d, double *param)
     }
 }
 
+/* Runs and checks a step; returns the network in double, which the caller closes. */
+static dense *check_step(net_case *c, double *param, const char *what)
+{
+    dense *d = dense_open(c);
+    const double *logits;
+    double loss;
+
+    case_step(c, true);
+    loss = dense_loss(d, param, c->net.running, true, &logits);
+    check_logits(c, logits);
+    assert_near(c->loss.loss_sum, loss, 1e-4 * (1 + loss), what, 0);
+    check_running(c, d);
+    check_gradient(c, d, param);
+    return d;
+}
+
 static void check_net(const sp_backend_ops *ops, const char *layers,
                       const case_sample *some, int n_samples)
 {
@@ -82,27 +98,18 @@ static void check_net(const sp_backend_ops *ops, const char *layers,
                               .class_weight = weights,
                               .label_smoothing = 0.1f};
     const double *logits;
-    net_case c;
+    CLOSED_BY(case_close) net_case c;
+    FREED double *param;
     dense *d;
-    double *param, loss;
 
     case_open(&c, ops, alone(), layers, &options);
     case_batch(&c, some, n_samples);
-    d = dense_open(&c);
     param = case_params(&c);
-    case_step(&c, true);
-    loss = dense_loss(d, param, NULL, true, &logits);
-    check_logits(&c, logits);
-    assert_near(c.loss.loss_sum, loss, 1e-4 * (1 + loss), "loss", 0);
-    check_running(&c, d);
-    check_gradient(&c, d, param);
-
+    d = check_step(&c, param, "loss");
     case_infer(&c);
     dense_loss(d, param, c.net.running, false, &logits);
     check_logits(&c, logits);
-    free(param);
     dense_close(d);
-    case_close(&c);
 }
 
 static void on_each_net(const sp_backend_ops *ops, const case_sample *some,
@@ -164,24 +171,17 @@ static void check_frozen(const sp_backend_ops *ops, const char *layers,
                               .seed = 17,
                               .is_low_memory = is_low_memory,
                               .label_smoothing = 0.1f};
-    const double *logits;
-    float *before;
-    net_case c;
+    FREED float *before;
+    FREED double *param;
+    CLOSED_BY(case_close) net_case c;
     dense *d;
-    double *param, loss;
 
     case_open_as(&c, ops, alone(), layers, freeze, &options, SP_FP32);
     case_batch(&c, samples, N_SAMPLES);
-    d = dense_open(&c);
     param = case_params(&c);
     before = malloc((size_t)c.graph.n_buffer_floats * sizeof *before + 1);
     memcpy(before, c.net.running, (size_t)c.graph.n_buffer_floats * sizeof *before);
-    case_step(&c, true);
-    loss = dense_loss(d, param, c.net.running, true, &logits);
-    check_logits(&c, logits);
-    assert_near(c.loss.loss_sum, loss, 1e-4 * (1 + loss), freeze, 0);
-    check_running(&c, d);
-    check_gradient(&c, d, param);
+    d = check_step(&c, param, freeze);
     for (int i = 0; i < c.graph.n_buffers; i++) {
         const sp_param *p = &c.graph.buffer[i];
 
@@ -189,10 +189,7 @@ static void check_frozen(const sp_backend_ops *ops, const char *layers,
             assert_memory_equal(before + p->offset, c.net.running + p->offset,
                                 (size_t)p->count * sizeof *before);
     }
-    free(before);
-    free(param);
     dense_close(d);
-    case_close(&c);
 }
 
 /* All layers but the last are frozen; the first ones; every second one; others. The
@@ -217,7 +214,7 @@ static void check_nothing_changes(const case_sample *some, int n_samples)
     sp_net_options options = {.bn_scope = SP_SCOPE_WORLD, .seed = 17};
 
     for (int k = 0; case_nets[k]; k++) {
-        net_case c;
+        CLOSED_BY(case_close) net_case c;
 
         case_open(&c, sp_backend_find("cpu"), alone(), case_nets[k], &options);
         case_batch(&c, some, n_samples);
@@ -234,7 +231,6 @@ static void check_nothing_changes(const case_sample *some, int n_samples)
             }
         }
         assert_true(c.loss.weight_sum == 0 && c.loss.loss_sum == 0);
-        case_close(&c);
     }
 }
 
@@ -247,7 +243,7 @@ TEST(no_voxels_change_nothing)
 TEST(numbers_that_are_not_finite_stay_out_of_the_running_statistics)
 {
     sp_net_options options = {.bn_scope = SP_SCOPE_WORLD, .seed = 17};
-    net_case c;
+    CLOSED_BY(case_close) net_case c;
 
     case_open(&c, sp_backend_find("cpu"), alone(), case_nets[0], &options);
     case_batch(&c, samples, 3);
@@ -256,7 +252,6 @@ TEST(numbers_that_are_not_finite_stay_out_of_the_running_statistics)
     assert_true(isnan(c.logits.data[0]));
     for (int64_t i = 0; i < c.graph.n_buffer_floats; i++)
         assert_true(isfinite(c.net.running[i]));
-    case_close(&c);
 }
 
 /* A second micro-batch adds; a class weight multiplies. */
@@ -264,7 +259,7 @@ TEST(micro_batches_add_up)
 {
     sp_net_options options = {.bn_scope = SP_SCOPE_WORLD, .seed = 17};
     const float weights[CASE_CLASSES] = {2, 2, 2};
-    net_case a, b;
+    CLOSED_BY(case_close) net_case a, b;
 
     case_open(&a, sp_backend_find("cpu"), alone(), case_nets[1], &options);
     options.class_weight = weights;
@@ -278,6 +273,4 @@ TEST(micro_batches_add_up)
     for (int64_t i = 0; i < a.graph.n_floats; i++)
         assert_near((double)a.buckets.grad[i], (double)b.buckets.grad[i],
                     1e-5 + 1e-5 * fabs((double)a.buckets.grad[i]), "gradient", i);
-    case_close(&a);
-    case_close(&b);
 }

@@ -57,8 +57,9 @@ static void open_walk(walk *w, net_case *c)
     const sp_batch *batch = &c->batch;
 
     *w = (walk){.c = c, .low = &c->net.impl->low};
-    w->value = calloc((size_t)w->low->n_values, sizeof *w->value);
-    w->sample_rows = calloc((size_t)batch->n_samples + 1, sizeof *w->sample_rows);
+    w->value = test_alloc((size_t)w->low->n_values * sizeof *w->value);
+    w->sample_rows =
+        test_alloc(((size_t)batch->n_samples + 1) * sizeof *w->sample_rows);
     for (int b = 0; b <= batch->n_samples; b++)
         w->sample_rows[b] = b;
     for (int v = 0; v < w->low->n_values; v++) {
@@ -69,19 +70,11 @@ static void open_walk(walk *w, net_case *c)
         const size_t size = (size_t)n * (size_t)from->c + 1;
 
         w->value[v] = (sp_tensor){.n = n, .c = from->c, .ld = from->c};
-        w->value[v].data = malloc(size * sizeof(float));
+        w->value[v].data = test_alloc(size * sizeof(float));
         memset(w->value[v].data, 0xff, size * sizeof(float)); /* NaN */
     }
     memcpy(w->value[0].data, batch->features,
            (size_t)batch->n * CASE_FEATURES * sizeof(float));
-}
-
-static void close_walk(walk *w)
-{
-    for (int v = 0; v < w->low->n_values; v++)
-        free(w->value[v].data);
-    free(w->value);
-    free(w->sample_rows);
 }
 
 static void walk_conv(const walk *w, const sp_lower_step *step)
@@ -148,7 +141,7 @@ static void walk_pool(const walk *w, const sp_lower_step *step)
     sp_backend *be = &w->c->backend;
     const sp_node *node = &w->c->graph.node[step->layer];
     const sp_tensor x = w->value[step->in[0]], y = w->value[step->out];
-    int32_t *argmax = calloc((size_t)y.n * (size_t)y.c + 1, sizeof *argmax);
+    FREED int32_t *argmax = calloc((size_t)y.n * (size_t)y.c + 1, sizeof *argmax);
 
     if (node->map >= 0)
         OK(be->ops->pool(be, &(sp_pool_args){.map = &w->c->batch.plan.map[node->map],
@@ -160,7 +153,6 @@ static void walk_pool(const walk *w, const sp_lower_step *step)
         OK(be->ops->global_pool(be, x, rows_of(w, w->low->value[step->in[0]].level),
                                 w->c->batch.n_samples,
                                 step->row->has_argmax ? argmax : NULL, y));
-    free(argmax);
 }
 
 static void walk_concat(const walk *w, const sp_lower_step *step)
@@ -224,6 +216,7 @@ static void move_running(net_case *c)
 
 static void same_bits(net_case *c, const char *layers)
 {
+    const size_t mark = test_mark();
     sp_tensor want;
     walk w;
 
@@ -237,7 +230,7 @@ static void same_bits(net_case *c, const char *layers)
     if (memcmp(c->logits.data, want.data, (size_t)(want.n * want.ld) * sizeof(float)))
         fail_msg("%d rows, %d samples: logits differ: %s", (int)want.n,
                  c->batch.n_samples, layers);
-    close_walk(&w);
+    test_release(mark);
 }
 
 static void check_net(const sp_backend_ops *ops, const char *layers, bool is_low_memory)
@@ -245,7 +238,7 @@ static void check_net(const sp_backend_ops *ops, const char *layers, bool is_low
     static const case_sample some[] = {{1, 60, false}, {2, 0, false}, {3, 1, false}};
     const sp_net_options options = {
         .bn_scope = SP_SCOPE_WORLD, .seed = 17, .is_low_memory = is_low_memory};
-    net_case c;
+    CLOSED_BY(case_close) net_case c;
 
     case_open(&c, ops, alone(), layers, &options);
     move_running(&c);
@@ -258,7 +251,6 @@ static void check_net(const sp_backend_ops *ops, const char *layers, bool is_low
     case_batch(&c, some, 3);
     case_step(&c, true); /* what training left in the memory does not show */
     same_bits(&c, layers);
-    case_close(&c);
 }
 
 TEST(an_evaluation_is_the_plain_operations)
@@ -279,7 +271,7 @@ TEST(norms_run_with_their_convolutions)
 {
     const sp_net_options options = {.bn_scope = SP_SCOPE_WORLD};
     int n = 0;
-    net_case c;
+    CLOSED_BY(case_close) net_case c;
 
     case_open(&c, sp_backend_find("cpu"), alone(), mixed_net, &options);
     for (int s = 0; s < c.net.impl->low.n_steps; s++) {
@@ -291,5 +283,4 @@ TEST(norms_run_with_their_convolutions)
             assert_int_equal(c.net.impl->low.step[step->runs_with].runs_with, s);
     }
     assert_int_equal(n, 5); /* c1, c2, c5, u6, c8 */
-    case_close(&c);
 }

@@ -41,7 +41,7 @@ static void run(const sp_backend_ops *ops, int net, float *grad)
     const case_sample samples[][2] = {{{1, 31, false}, {2, 12, false}},
                                       {{3, 7, false}, {4, 0, false}}};
     const sp_net_options options = {.bn_scope = SP_SCOPE_RANK, .seed = 3};
-    net_case c;
+    CLOSED_BY(case_close) net_case c;
 
     case_open(&c, ops, &comm, case_nets[net], &options);
     case_batch(&c, samples[comm.rank], 2);
@@ -50,7 +50,6 @@ static void run(const sp_backend_ops *ops, int net, float *grad)
     assert_false(is_pending);
     OK(sp_bucket_wait(&c.buckets, NULL));
     memcpy(grad, c.buckets.grad, (size_t)c.graph.n_floats * sizeof *grad);
-    case_close(&c);
 }
 
 TEST(late_ones_have_the_bits)

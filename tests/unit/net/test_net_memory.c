@@ -25,8 +25,8 @@ static void check_steps(const char *layers, bool is_exact)
 {
     sp_net_options options = {
         .bn_scope = SP_SCOPE_WORLD, .is_exact = is_exact, .seed = 17};
-    sp_optim optim;
-    net_case c;
+    CLOSED_BY(case_close) net_case c;
+    CLOSED_BY(sp_optim_destroy) sp_optim optim;
     long before;
 
     case_open(&c, sp_backend_find("cpu"), alone(), layers, &options);
@@ -39,8 +39,6 @@ static void check_steps(const char *layers, bool is_exact)
         train_step(&c, &optim);
         assert_int_equal(n_allocations - before, 0);
     }
-    sp_optim_destroy(&optim);
-    case_close(&c);
 }
 
 TEST(a_step_allocates_nothing)
@@ -137,7 +135,7 @@ TEST(evaluation_counts_every_labelled_voxel)
     sp_net_options options = {.bn_scope = SP_SCOPE_WORLD, .seed = 17};
     int64_t confusion[CASE_CLASSES * CASE_CLASSES] = {0}, sum = 0, labelled = 0;
     int32_t prediction[101];
-    net_case c;
+    CLOSED_BY(case_close) net_case c;
 
     case_open(&c, sp_backend_find("cpu"), alone(), case_nets[0], &options);
     case_batch(&c, large, 3);
@@ -156,5 +154,4 @@ TEST(evaluation_counts_every_labelled_voxel)
     assert_true(c.loss.weight_sum == (double)labelled);
     for (int i = 0; i < CASE_CLASSES * CASE_CLASSES; i++)
         assert_int_equal(confusion[i], 0);
-    case_close(&c);
 }

@@ -26,7 +26,7 @@ TEST(every_layer_has_its_ranges)
     ops.range_begin = begin;
     ops.range_end = end;
     for (int i = 0; case_nets[i]; i++) {
-        net_case c;
+        CLOSED_BY(case_close) net_case c;
 
         case_open(&c, &ops, alone(), case_nets[i], &options);
         case_batch(&c, samples, 2);
@@ -40,6 +40,5 @@ TEST(every_layer_has_its_ranges)
             if (node->op == SP_OP_CONV && n_layers != 2)
                 fail_msg("network %d: %d ranges of %s", i, n_layers, wanted);
         }
-        case_close(&c);
     }
 }

@@ -73,7 +73,7 @@ static void check_deal(const char *layers, int n_ranks, bool is_exact,
     sp_net_options options = {
         .bn_scope = SP_SCOPE_WORLD, .is_exact = is_exact, .seed = 17};
     case_sample mine[N_SAMPLES];
-    net_case one, part;
+    CLOSED_BY(case_close) net_case one, part;
     int64_t n, n_running;
     bool is_near, is_equal;
 
@@ -91,8 +91,6 @@ static void check_deal(const char *layers, int n_ranks, bool is_exact,
                part.buckets.tail.loss_sum == one.buckets.tail.loss_sum;
     ALL_AGREE(&comm, is_near);
     ALL_AGREE(&comm, is_equal || !is_exact);
-    case_close(&one);
-    case_close(&part);
 }
 
 static void on_each_net(bool is_exact)
@@ -121,7 +119,7 @@ TEST(overlap_changes_no_bit)
     sp_net_options options = {.bn_scope = SP_SCOPE_WORLD, .seed = 17};
     case_sample mine[N_SAMPLES];
     int n = deal(comm.size, is_me, mine);
-    net_case a, b;
+    CLOSED_BY(case_close) net_case a, b;
 
     run(&a, &comm, case_nets[2], &options, mine, n);
     case_open(&b, sp_backend_find("cpu"), &comm, case_nets[2], &options);
@@ -132,8 +130,6 @@ TEST(overlap_changes_no_bit)
     ALL_AGREE(&comm, a.buckets.n_buckets > 3);
     ALL_AGREE(&comm,
               !memcmp(a.buckets.grad, b.buckets.grad, (size_t)a.graph.n_floats * 4));
-    case_close(&a);
-    case_close(&b);
 }
 
 TEST(node_statistics_are_those_of_its_samples)
@@ -142,7 +138,7 @@ TEST(node_statistics_are_those_of_its_samples)
     case_sample mine[N_SAMPLES], nodes[N_SAMPLES];
     int n_mine = deal(comm.size, is_me, mine);
     int n_nodes = deal(comm.size, is_on_my_node, nodes);
-    net_case part, node;
+    CLOSED_BY(case_close) net_case part, node;
     bool is_same;
 
     run(&part, &comm, case_nets[1], &options, mine, n_mine);
@@ -154,8 +150,6 @@ TEST(node_statistics_are_those_of_its_samples)
     OK(sp_comm_is_same(&comm, part.net.running,
                        (size_t)part.graph.n_buffer_floats * sizeof(float), &is_same));
     ALL_AGREE(&comm, is_same);
-    case_close(&part);
-    case_close(&node);
 }
 
 /* Runs these samples, then the first of them again. Gives the voxels of both. */
@@ -177,7 +171,7 @@ static void add_running(int rank, int most, const sp_net_options *options,
                         const float *before, double *mean, int64_t *voxels)
 {
     case_sample of[N_SAMPLES];
-    net_case c;
+    CLOSED_BY(case_close) net_case c;
     int64_t n_voxels;
     int n = 0;
 
@@ -189,7 +183,6 @@ static void add_running(int rank, int most, const sp_net_options *options,
     for (int64_t i = 0; i < c.graph.n_buffer_floats; i++)
         mean[i] += (double)c.net.running[i] * (double)n_voxels;
     *voxels += n_voxels;
-    case_close(&c);
 }
 
 /* Runs a step of at most so many samples a rank. The smooth net's first norm is at
@@ -198,8 +191,8 @@ static void check_synced(net_case *c, const sp_net_options *options, int most)
 {
     const size_t n_floats = (size_t)c->graph.n_buffer_floats;
     const sp_node *norm = &c->graph.node[1];
-    float *before = malloc(n_floats * sizeof *before);
-    double *mean = calloc(n_floats, sizeof *mean);
+    FREED float *before = malloc(n_floats * sizeof *before);
+    FREED double *mean = calloc(n_floats, sizeof *mean);
     case_sample mine[N_SAMPLES];
     const int n = deal(comm.size, is_me, mine);
     int64_t voxels = 0;
@@ -221,16 +214,14 @@ static void check_synced(net_case *c, const sp_net_options *options, int most)
                         mean[norm->running_var + j] / (double)voxels) < 1e-6;
     ALL_AGREE(&comm, is_same);
     ALL_AGREE(&comm, is_mean);
-    free(before);
-    free(mean);
 }
 
 TEST(synced_statistics_are_the_weighted_mean)
 {
     const sp_net_options options = {.bn_scope = SP_SCOPE_RANK, .seed = 17};
-    float *before;
+    FREED float *before;
     size_t bytes;
-    net_case c;
+    CLOSED_BY(case_close) net_case c;
 
     case_open(&c, sp_backend_find("cpu"), &comm, case_smooth_net, &options);
     check_synced(&c, &options, N_SAMPLES);
@@ -241,8 +232,6 @@ TEST(synced_statistics_are_the_weighted_mean)
     two_micro_batches(&c, NULL, 0);
     OK(sp_net_sync_running(&c.net));
     ALL_AGREE(&comm, !memcmp(before, c.net.running, bytes)); /* no voxel, no change */
-    free(before);
-    case_close(&c);
 }
 
 int main(int argc, char **argv)
@@ -253,7 +242,7 @@ int main(int argc, char **argv)
         setenv("SP_RANKS_PER_NODE", "2", 1);
     OK(sp_comm_open(&comm, &argc, &argv));
     sp_comm_open_self(&self);
-    n_failed = run_all_tests(NULL, NULL);
+    n_failed = run_all_tests();
     sp_comm_close(&comm);
     return n_failed;
 }

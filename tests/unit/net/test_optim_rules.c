@@ -25,6 +25,13 @@ typedef struct rig {
     double factor[3];  /* of the learning rate of layers c, b, f; 0: frozen */
 } rig;
 
+/* Overrides of a deck: how many and which. */
+#define KEYS(...)                                                                      \
+    (int)(sizeof((char *[]){__VA_ARGS__}) / sizeof(char *)), (char *[])                \
+    {                                                                                  \
+        __VA_ARGS__                                                                    \
+    }
+
 static void rig_open(rig *r, int n_overrides, char *const *overrides)
 {
     int64_t n;
@@ -38,9 +45,9 @@ static void rig_open(rig *r, int n_overrides, char *const *overrides)
     OK(r->backend.ops->open(&r->backend, 0, 2));
     OK(sp_optim_create(&r->optim, &r->graph, &r->config, &r->backend));
     n = r->graph.n_floats;
-    r->param = calloc((size_t)n, sizeof *r->param);
-    r->grad = calloc((size_t)n, sizeof *r->grad);
-    r->w = calloc(3 * (size_t)n, sizeof *r->w);
+    r->param = test_alloc((size_t)n * sizeof *r->param);
+    r->grad = test_alloc((size_t)n * sizeof *r->grad);
+    r->w = test_alloc(3 * (size_t)n * sizeof *r->w);
     r->m = r->w + n;
     r->v = r->m + n;
     sp_graph_init_params(&r->graph, 3, r->param);
@@ -50,9 +57,6 @@ static void rig_open(rig *r, int n_overrides, char *const *overrides)
 
 static void rig_close(rig *r)
 {
-    free(r->param);
-    free(r->grad);
-    free(r->w);
     sp_optim_destroy(&r->optim);
     r->backend.ops->close(&r->backend);
     sp_graph_destroy(&r->graph);
@@ -117,7 +121,7 @@ static void by_hand(rig *r, int t, double g_scale, double base)
 static void check_factors(int n_overrides, char *const *overrides, double c, double b,
                           double f)
 {
-    rig r;
+    CLOSED_BY(rig_close) rig r;
 
     rig_open(&r, n_overrides, overrides);
     r.factor[0] = c;
@@ -146,7 +150,6 @@ static void check_factors(int n_overrides, char *const *overrides, double c, dou
              j < r.graph.param[i].offset + r.graph.param[i].count;
              j++)
             assert_true(r.param[j] == (float)r.w[j] && r.optim.kept[SP_KEPT_M][j] == 0);
-    rig_close(&r);
 }
 
 static void check_rule(int n_overrides, char *const *overrides)
@@ -157,61 +160,47 @@ static void check_rule(int n_overrides, char *const *overrides)
 TEST(layers_have_rates_of_their_own_or_stay)
 {
     /* the longest prefix holds, wherever it stands */
-    char *factors[] = {"train.lr_layers=[\"c=0.5\",\"=9\",\"f=4\",\"b=1\"]",
-                       "train.weight_decay=0.01"};
-    char *frozen[] = {"train.freeze=[\"c\"]", "train.weight_decay=0.3",
-                      "train.lr_layers=[\"b=0.25\"]", "train.decay_norm=false"};
-    char *between[] = {"train.freeze=[\"b\"]"}; /* two layers of one rate */
-    char *middle[] = {"train.freeze=[\"b\"]", "train.weight_decay=0.3",
-                      "train.optimizer=adamw", "train.lr_layers=[\"c=9\",\"f=2\"]"};
-
-    check_factors(2, factors, 0.5, 1, 4);
-    check_factors(4, frozen, 0, 0.25, 1);
-    check_factors(1, between, 1, 0, 1);
-    check_factors(4, middle, 9, 0, 2);
+    check_factors(KEYS("train.lr_layers=[\"c=0.5\",\"=9\",\"f=4\",\"b=1\"]",
+                       "train.weight_decay=0.01"),
+                  0.5, 1, 4);
+    check_factors(KEYS("train.freeze=[\"c\"]", "train.weight_decay=0.3",
+                       "train.lr_layers=[\"b=0.25\"]", "train.decay_norm=false"),
+                  0, 0.25, 1);
+    check_factors(KEYS("train.freeze=[\"b\"]"), 1, 0, 1); /* two layers of one rate */
+    check_factors(KEYS("train.freeze=[\"b\"]", "train.weight_decay=0.3",
+                       "train.optimizer=adamw", "train.lr_layers=[\"c=9\",\"f=2\"]"),
+                  9, 0, 2);
 }
 
 TEST(sgd_is_pytorchs)
 {
-    char *plain[] = {"train.nesterov=false", "train.weight_decay=0.01"};
-    char *nesterov[] = {"train.nesterov=true", "train.weight_decay=0.01"};
-    char *no_momentum[] = {"train.momentum=0.0", "train.nesterov=false"};
-
-    check_rule(2, plain);
-    check_rule(2, nesterov);
-    check_rule(2, no_momentum);
+    check_rule(KEYS("train.nesterov=false", "train.weight_decay=0.01"));
+    check_rule(KEYS("train.nesterov=true", "train.weight_decay=0.01"));
+    check_rule(KEYS("train.momentum=0.0", "train.nesterov=false"));
 }
 
 TEST(adamw_decays_apart_from_the_gradient)
 {
-    char *adamw[] = {"train.optimizer=adamw", "train.weight_decay=0.1"};
-
-    check_rule(2, adamw);
+    check_rule(KEYS("train.optimizer=adamw", "train.weight_decay=0.1"));
 }
 
 TEST(norms_may_be_exempt_from_decay)
 {
-    char *sgd[] = {"train.decay_norm=false", "train.weight_decay=0.3"};
-    char *adamw[] = {"train.decay_norm=false", "train.weight_decay=0.3",
-                     "train.optimizer=adamw"};
-
-    check_rule(2, sgd);
-    check_rule(3, adamw);
+    check_rule(KEYS("train.decay_norm=false", "train.weight_decay=0.3"));
+    check_rule(KEYS("train.decay_norm=false", "train.weight_decay=0.3",
+                    "train.optimizer=adamw"));
 }
 
 TEST(clipping_is_by_the_global_norm)
 {
-    char *tight[] = {"train.grad_clip=0.1"};
-    char *loose[] = {"train.grad_clip=1000.0"};
-
-    check_rule(1, tight);
-    check_rule(1, loose);
+    check_rule(KEYS("train.grad_clip=0.1"));
+    check_rule(KEYS("train.grad_clip=1000.0"));
 }
 
 TEST(nothing_moves_without_labels_or_finite_numbers)
 {
-    rig r;
-    float *before;
+    CLOSED_BY(rig_close) rig r;
+    FREED float *before;
     size_t bytes;
     double norm;
 
@@ -233,8 +222,6 @@ TEST(nothing_moves_without_labels_or_finite_numbers)
     assert_memory_equal(before, r.param, bytes);
     assert_memory_equal(before + r.graph.n_floats, r.optim.kept[SP_KEPT_M], bytes);
     assert_int_equal(r.optim.t, 1);
-    free(before);
-    rig_close(&r);
 }
 
 static void check_lr(const char *schedule, const char *warmup, int64_t seen,
@@ -242,7 +229,7 @@ static void check_lr(const char *schedule, const char *warmup, int64_t seen,
 {
     char of_schedule[64], of_warmup[64];
     char *overrides[] = {of_schedule, of_warmup, "train.lr=2.0", "batch.size=10"};
-    sp_config config;
+    CLOSED_BY(sp_config_destroy) sp_config config;
     double found;
 
     snprintf(of_schedule, sizeof of_schedule, "train.schedule=%s", schedule);
@@ -252,7 +239,6 @@ static void check_lr(const char *schedule, const char *warmup, int64_t seen,
     if (!(fabs(found - expected) <= 1e-12))
         fail_msg("%s, warm-up %s, %d samples: %.17g, expected %.17g", schedule, warmup,
                  (int)seen, found, expected);
-    sp_config_destroy(&config);
 }
 
 TEST(schedules_meet_their_landmarks)
@@ -296,13 +282,12 @@ TEST(lr_scales_with_the_effective_batch)
         char text[64];
         char *overrides[] = {text, "train.lr=0.1", "batch.size=10",
                              "train.schedule=constant", "train.warmup_steps=0"};
-        sp_config config;
+        CLOSED_BY(sp_config_destroy) sp_config config;
 
         snprintf(text, sizeof text, "train.lr_scale=%s", scale[i]);
         OK(sp_config_parse(&config, LAYERS, "lr", 5, overrides));
         assert_true(fabs(sp_optim_lr(&config, 0, 100, 40) - expected[i]) < 1e-12);
         config.train.schedule = SP_ONECYCLE; /* at its peak */
         assert_true(fabs(sp_optim_lr(&config, 30, 100, 40) - expected[i]) < 1e-12);
-        sp_config_destroy(&config);
     }
 }

@@ -12,7 +12,7 @@
 #include "page/sp_page.h"
 #include "page/sp_story.h"
 
-static char run_dir[2][64], html_path[64], csv_path[64];
+static char run_dir[2][16], html_path[16], csv_path[16];
 static char *page; /* the last one written */
 
 /* ---- folders ---- */
@@ -26,28 +26,17 @@ static void put(int run, const char *name, const char *text)
     OK(sp_file_replace(path, text, strlen(text), 0));
 }
 
-static int new_runs(void **state)
+static void new_runs(void)
 {
     static int number;
 
-    (void)state;
     for (int i = 0; i < 2; i++) {
-        snprintf(run_dir[i], sizeof run_dir[i], "%s/%d/run%d", test_folder(), number,
-                 i);
+        snprintf(run_dir[i], sizeof run_dir[i], "%d/run%d", number, i);
         OK(sp_file_make_folder(run_dir[i]));
     }
-    snprintf(html_path, sizeof html_path, "%s/%d/out.html", test_folder(), number);
-    snprintf(csv_path, sizeof csv_path, "%s/%d/out.csv", test_folder(), number);
+    snprintf(html_path, sizeof html_path, "%d/out.html", number);
+    snprintf(csv_path, sizeof csv_path, "%d/out.csv", number);
     number++;
-    return 0;
-}
-
-static int forget(void **state)
-{
-    (void)state;
-    free(page);
-    page = NULL;
-    return 0;
 }
 
 /* ---- the checker ---- */
@@ -153,10 +142,8 @@ static void report(int n)
     char *const dirs[] = {run_dir[0], run_dir[1]};
     size_t bytes;
 
-    free(page);
-    page = NULL;
     OK(sp_page_write(html_path, n, dirs, true));
-    OK(sp_file_read(html_path, &page, &bytes));
+    page = test_content(html_path, &bytes);
     assert_int_equal(strlen(page), bytes);
     assert_true(bytes < 3000000);
     check_tags(page);
@@ -194,12 +181,10 @@ static void shows_not(const char *text)
 
 #define END "{\"event\":\"end\",\"total_s\":2.5}\n"
 
-#define RUNS_TEST(name) TEST_WITH(name, new_runs, forget)
+#define RUNS_TEST(name) TEST_AFTER(new_runs, name)
 
 RUNS_TEST(numbers_are_those_of_the_lines)
 {
-    char *csv;
-
     put(0, "metrics.jsonl", START STEP(1, 1.5) STEP(2, 1.25) STEP(3, 0.8125) EVAL);
     report(1);
     shows_not("<th>merged IoU</th>");
@@ -216,15 +201,14 @@ RUNS_TEST(numbers_are_those_of_the_lines)
     shows("title=\"ground\n&rarr; tree\n10 voxels, 16.67 %\">17<small>10</small></i>");
     shows("1.25 times the mean share");
     shows("a &lt;b&gt;processor&lt;/b&gt;");
-    OK(sp_file_read(csv_path, &csv, NULL));
     assert_string_equal(
-        csv, "run,step,epoch,unit,class,count,predicted,iou,precision,recall,"
-             "merged_iou\r\n"
-             "\"run0\",3,1,voxels,\"ground\",60,65,0.625,0.76923076923076927,"
-             "0.83333333333333337,\r\n"
-             "\"run0\",3,1,voxels,\"tree\",40,35,0.25,0.7142857142857143,0.625,\r\n"
-             "\"run0\",3,1,voxels,\"none\",0,0,,,,\r\n");
-    free(csv);
+        test_content(csv_path, NULL),
+        "run,step,epoch,unit,class,count,predicted,iou,precision,recall,"
+        "merged_iou\r\n"
+        "\"run0\",3,1,voxels,\"ground\",60,65,0.625,0.76923076923076927,"
+        "0.83333333333333337,\r\n"
+        "\"run0\",3,1,voxels,\"tree\",40,35,0.25,0.7142857142857143,0.625,\r\n"
+        "\"run0\",3,1,voxels,\"none\",0,0,,,,\r\n");
 }
 
 /* A start that was killed has no end, and its time is not known. */
@@ -244,8 +228,6 @@ RUNS_TEST(time_is_of_starts_that_ended)
 /* Merged numbers stand beside the plain ones of the same unit. */
 RUNS_TEST(merged_predictions)
 {
-    char *csv;
-
     put(0, "metrics.jsonl",
         "{\"event\":\"eval\",\"step\":3,\"miou\":0.25,\"iou\":{\"x\":0.25},"
         "\"confusion\":[[4]],\"point_miou\":0.5,\"point_iou\":{\"x\":0.5},"
@@ -254,9 +236,8 @@ RUNS_TEST(merged_predictions)
     report(1);
     shows("<th>IoU</th><th>merged IoU</th>");
     assert_int_equal(count(page, "<td>0.5625<span"), 2); /* of the class, mean */
-    OK(sp_file_read(csv_path, &csv, NULL));
-    assert_non_null(strstr(csv, ",points,\"x\",8,8,0.5,1,1,0.5625\r\n"));
-    free(csv);
+    assert_non_null(
+        strstr(test_content(csv_path, NULL), ",points,\"x\",8,8,0.5,1,1,0.5625\r\n"));
 }
 
 /* A quantity that was always zero is drawn on the axis, and no time is below it. */
@@ -361,9 +342,9 @@ RUNS_TEST(hostile_names_are_text)
         "desrever",
         "=HYPERLINK(1)\n\x1b[31m"};
     enum { N = sizeof names / sizeof *names };
-    char longest[201], *csv;
+    char longest[201];
     sp_json json = {0};
-    const char *line;
+    const char *line, *csv;
     char text[8192];
 
     memset(longest, '<', 200);
@@ -399,10 +380,9 @@ RUNS_TEST(hostile_names_are_text)
     shows("&lt;/dd&gt;&lt;script&gt;");
     shows_not("\x1b");
     shows_not("alert(1)</script>");
-    OK(sp_file_read(csv_path, &csv, NULL));
+    csv = test_content(csv_path, NULL);
     assert_non_null(strstr(csv, ",\"'=HYPERLINK(1) "));
     assert_non_null(strstr(csv, ",\"\"\"onmouseover=\"\"alert(1)\","));
-    free(csv);
 }
 
 RUNS_TEST(two_runs_with_their_differences_first)

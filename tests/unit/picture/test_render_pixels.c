@@ -24,21 +24,12 @@ static sp_colour palette[3];
 static sp_cloud cloud;
 static sp_canvas canvas;
 
-static int new_cloud(void **state)
+static void new_cloud(void)
 {
-    (void)state;
     palette[0] = red;
     palette[1] = green;
     cloud = (sp_cloud){0, xyz, colour, palette, 1, NULL};
     sp_canvas_destroy(&canvas);
-    return 0;
-}
-
-static int destroy(void **state)
-{
-    (void)state;
-    sp_canvas_destroy(&canvas);
-    return 0;
 }
 
 static void add(double x, double y, double z, int index)
@@ -86,7 +77,7 @@ static int count_hue(bool is_red)
     return n;
 }
 
-#define CLOUD_TEST(name) TEST_WITH(name, new_cloud, destroy)
+#define CLOUD_TEST(name) TEST_AFTER(new_cloud, name)
 
 CLOUD_TEST(cubes_fill_their_squares)
 {
@@ -105,7 +96,7 @@ CLOUD_TEST(cubes_fill_their_squares)
 CLOUD_TEST(the_upper_cube_hides_the_lower)
 {
     for (int order = 0; order < 2; order++) {
-        new_cloud(NULL);
+        new_cloud();
         add_floor();
         if (order)
             for (int i = 0; i < 16; i++)
@@ -136,7 +127,7 @@ CLOUD_TEST(the_oblique_view_is_from_the_south)
     int behind = 0, before = 0;
 
     for (int side = 0; side < 2; side++) {
-        new_cloud(NULL);
+        new_cloud();
         cloud.cell = 0.1;
         for (int i = 0; i < 1600; i++)
             add(0.1 * (i % 40), 0.1 * (i / 40), 0, 1);
@@ -166,7 +157,7 @@ CLOUD_TEST(the_sensor_sees_all_round)
     }
     assert_in_range(at[1], canvas.width / 2 - 3, canvas.width / 2 + 3);
     assert_in_range(at[2], 1, canvas.width / 3);
-    new_cloud(NULL);
+    new_cloud();
     for (int i = 0; i < 16; i++)
         add(100 + i % 4, 100 + i / 4, 0, 0);
     {
@@ -271,7 +262,7 @@ CLOUD_TEST(a_figure_has_legend_and_ground)
                         .unit = "voxels",
                         .row = row,
                         .n_rows = 2};
-    sp_canvas again;
+    CLOSED_BY(sp_canvas_destroy) sp_canvas again;
 
     add_floor();
     OK(sp_figure_draw(&figure, &cloud, SP_FROM_TOP, &canvas));
@@ -285,7 +276,6 @@ CLOUD_TEST(a_figure_has_legend_and_ground)
     OK(sp_figure_draw(&figure, &cloud, SP_FROM_TOP, &again));
     for (int i = 0; i < SP_RAMP; i++)
         assert_true(count(&again, sp_palette_ramp(i)) >= 28 * 4);
-    sp_canvas_destroy(&again);
 }
 
 CLOUD_TEST(text_is_measured_cut_and_never_absent)
@@ -332,8 +322,8 @@ CLOUD_TEST(a_png_holds_the_pixels)
 {
     for (int n_colours = 2; n_colours < 1000; n_colours += 700) {
         png_image image = {.version = PNG_IMAGE_VERSION};
-        sp_colour *found;
-        char *bytes;
+        FREED sp_colour *found;
+        FREED char *bytes;
         size_t n;
 
         OK(sp_canvas_create(&canvas, 33, 31, nothing));
@@ -351,8 +341,6 @@ CLOUD_TEST(a_png_holds_the_pixels)
         found = malloc(PNG_IMAGE_SIZE(image));
         assert_true(png_image_finish_read(&image, NULL, found, 0, NULL));
         assert_memory_equal(found, canvas.pixel, 33 * 31 * sizeof *found);
-        free(found);
-        free(bytes);
         sp_canvas_destroy(&canvas);
     }
 }
@@ -376,7 +364,7 @@ TEST(a_matrix_is_drawn)
     for (int i = 0; i < 6; i++) {
         const int n = counts[i];
         int64_t *confusion = calloc((size_t)(n * n), sizeof *confusion), dark = 0;
-        sp_canvas drawn;
+        CLOSED_BY(sp_canvas_destroy) sp_canvas drawn;
 
         for (int c = 0; c < n; c++)
             confusion[c * n + c] = 1000 + c;
@@ -388,7 +376,6 @@ TEST(a_matrix_is_drawn)
                     drawn.pixel[p].b == 107;
         assert_true(dark >= n);
         assert_true(dark < (int64_t)drawn.width * drawn.height / n + 1);
-        sp_canvas_destroy(&drawn);
         free(confusion);
     }
 }

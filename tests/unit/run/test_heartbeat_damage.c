@@ -1,6 +1,6 @@
 /* heartbeat.bin may be damaged, cut off while ranks write it, or no file at all: the
  * programs name it, and no start, run or status command ends or waits because of it. */
-#include "fixtures/test.h"
+#include "fixtures/run_folder.h"
 
 #include <signal.h>
 #include <sys/stat.h>
@@ -8,24 +8,14 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/sp_file.h"
 #include "base/sp_log.h"
-#include "run/sp_run.h"
 
-static sp_comm comm;
-static char dir[64], path[128];
-
-static int new_folder(void **state)
+static void made_folder(void)
 {
-    static int number;
-
-    (void)state;
-    sp_comm_open_self(&comm);
-    snprintf(dir, sizeof dir, "%s/%d", test_folder(), number++);
-    snprintf(path, sizeof path, "%s/heartbeat.bin", dir);
+    new_folder();
     OK(sp_file_make_folder(dir));
+    in("heartbeat.bin");
     alarm(1000); /* ends a test that waits for a FIFO */
-    return 0;
 }
 
 /* Every record but for the damage is one that a rank writes. */
@@ -48,9 +38,7 @@ static void assert_refused(const char *text)
     SAYS(text);
 }
 
-#define FOLDER_TEST(name) TEST_WITH(name, new_folder, NULL)
-
-FOLDER_TEST(each_field_is_checked)
+TEST_AFTER(made_folder, each_field_is_checked)
 {
 #define DAMAGE(field, name)                                                            \
     put_record(offsetof(sp_heartbeat, field), 0xff, sizeof((sp_heartbeat *)0)->field); \
@@ -78,7 +66,7 @@ FOLDER_TEST(each_field_is_checked)
 }
 
 /* The start reports it and goes on; the status command ends with 3. */
-FOLDER_TEST(a_damaged_file_stops_no_start)
+TEST_AFTER(made_folder, a_damaged_file_stops_no_start)
 {
     FILE *to = fopen("/dev/null", "w");
     sp_run run;
@@ -91,7 +79,7 @@ FOLDER_TEST(a_damaged_file_stops_no_start)
     fclose(to);
 }
 
-FOLDER_TEST(a_clock_ahead_gives_no_negative_age)
+TEST_AFTER(made_folder, a_clock_ahead_gives_no_negative_age)
 {
     const sp_heartbeat h = {
         .host = "here", .pid = 1, .counter = 1, .time = (double)time(NULL) + 1000};
@@ -108,7 +96,7 @@ FOLDER_TEST(a_clock_ahead_gives_no_negative_age)
     assert_null(strstr(text, " -"));
 }
 
-FOLDER_TEST(a_fifo_is_no_heartbeat)
+TEST_AFTER(made_folder, a_fifo_is_no_heartbeat)
 {
     FILE *to = fopen("/dev/null", "w");
     sp_heartbeat *records;
@@ -123,10 +111,10 @@ FOLDER_TEST(a_fifo_is_no_heartbeat)
     fclose(to);
 }
 
-FOLDER_TEST(a_file_cut_off_kills_nobody)
+TEST_AFTER(made_folder, a_file_cut_off_kills_nobody)
 {
     sp_heartbeat record;
-    sp_run run;
+    CLOSED_BY(sp_run_close) sp_run run;
 
     OK(sp_run_open(&run, dir, &comm));
     assert_int_equal(truncate(path, 0), 0);
@@ -137,14 +125,13 @@ FOLDER_TEST(a_file_cut_off_kills_nobody)
     assert_true(sp_heartbeat_get(run.beats, 0, &record)); /* the file is whole again */
     assert_int_equal(record.step, 5);
     assert_int_equal(record.waits, 2);
-    sp_run_close(&run);
 }
 
 /* The three writers of a record leave each other's bytes alone. */
-FOLDER_TEST(a_mark_outlives_the_beats)
+TEST_AFTER(made_folder, a_mark_outlives_the_beats)
 {
     sp_heartbeat record;
-    sp_run run;
+    CLOSED_BY(sp_run_close) sp_run run;
 
     OK(sp_run_open(&run, dir, &comm));
     assert_false(sp_heartbeat_mark_lost(run.beats, 1, SP_LOST_DEAD)); /* one rank */
@@ -158,12 +145,11 @@ FOLDER_TEST(a_mark_outlives_the_beats)
     assert_int_equal(record.work, 11);
     assert_int_equal(record.step, 6);
     assert_int_equal(sp_heartbeat_lost(run.beats), 0);
-    sp_run_close(&run);
 }
 
 /* The progress of a pass is that of the rank that has done least. Ranks that are not in
  * the pass, and those that have ended, do not count. */
-FOLDER_TEST(a_pass_is_as_far_as_its_slowest_rank)
+TEST_AFTER(made_folder, a_pass_is_as_far_as_its_slowest_rank)
 {
     sp_heartbeat h[4] = {0};
     int64_t done, total;
@@ -183,7 +169,7 @@ FOLDER_TEST(a_pass_is_as_far_as_its_slowest_rank)
 }
 
 /* Versions that knew no samples wrote pid and epoch in 64 bits. */
-FOLDER_TEST(records_of_older_versions_are_read)
+TEST_AFTER(made_folder, records_of_older_versions_are_read)
 {
     const struct {
         char host[64];
@@ -193,7 +179,7 @@ FOLDER_TEST(records_of_older_versions_are_read)
         int32_t phase, lost;
         int64_t work, waits;
     } old = {"here", 4321, 17, 3, 1e9, 5, SP_PHASE_EVAL, 0, 6, 7};
-    sp_heartbeat *h;
+    FREED sp_heartbeat *h;
     int n;
 
     OK(sp_file_replace(path, (const char *)&old, sizeof old, 0));
@@ -203,10 +189,9 @@ FOLDER_TEST(records_of_older_versions_are_read)
     assert_int_equal(h->epoch, 3);
     assert_int_equal(h->total, 0);
     assert_int_equal(h->waits, 7);
-    free(h);
 }
 
-FOLDER_TEST(a_stopped_process_is_told_from_one_that_is_gone)
+TEST_AFTER(made_folder, a_stopped_process_is_told_from_one_that_is_gone)
 {
     sp_heartbeat h = {.counter = 1};
     pid_t child = fork();

@@ -13,25 +13,18 @@
 
 static sp_run run;
 
-static int open_run(void **state)
+static void open_run(void)
 {
-    (void)state;
     OK(sp_run_open(&run, test_folder(), alone()));
-    assert_int_equal(chdir(test_folder()), 0);
     unlink("seen");
-    return 0;
 }
 
 static void assert_seen(const char *expected)
 {
-    char *text;
-
-    OK(sp_file_read("seen", &text, NULL));
-    assert_string_equal(text, expected);
-    free(text);
+    assert_string_equal(test_content("seen", NULL), expected);
 }
 
-TEST_WITH(commands_run_in_order_with_the_path, open_run, NULL)
+TEST_AFTER(open_run, commands_run_in_order_with_the_path)
 {
     sp_run_after_save(&run, "sleep 0.1; echo >>seen", "a b.h5");
     sp_run_after_save(&run, "echo \"with options\" >>seen", "metrics.jsonl");
@@ -43,7 +36,7 @@ TEST_WITH(commands_run_in_order_with_the_path, open_run, NULL)
 }
 
 /* Like MPI's sockets, which the library does not close for programs that it starts. */
-TEST_WITH(commands_inherit_nothing_that_is_open, open_run, NULL)
+TEST_AFTER(open_run, commands_inherit_nothing_that_is_open)
 {
     int ends[2], high;
 
@@ -58,7 +51,7 @@ TEST_WITH(commands_inherit_nothing_that_is_open, open_run, NULL)
     close(ends[1]);
 }
 
-TEST_WITH(commands_are_no_rank_of_the_launcher, open_run, NULL)
+TEST_AFTER(open_run, commands_are_no_rank_of_the_launcher)
 {
     setenv("PMI_FD", "6", true);
     setenv("PMIX_RANK", "0", true);
@@ -74,7 +67,7 @@ TEST_WITH(commands_are_no_rank_of_the_launcher, open_run, NULL)
     assert_seen("OMPI_MCA_btl=tcp\nSLURM_JOB_ID=7\n");
 }
 
-TEST_WITH(a_slow_command_does_not_hold_up_the_training, open_run, NULL)
+TEST_AFTER(open_run, a_slow_command_does_not_hold_up_the_training)
 {
     FILE *go;
 
@@ -94,18 +87,13 @@ TEST_WITH(a_slow_command_does_not_hold_up_the_training, open_run, NULL)
 /* Whether the process whose number is in the file runs; a zombie does not. */
 static bool lives(const char *file)
 {
-    char path[64], *number, *stat, *state;
-    bool is_alive;
+    char path[64], *stat, *state;
 
-    OK(sp_file_read(file, &number, NULL));
-    snprintf(path, sizeof path, "/proc/%d/stat", atoi(number));
-    free(number);
+    snprintf(path, sizeof path, "/proc/%d/stat", atoi(test_content(file, NULL)));
     if (access(path, F_OK) != 0 || sp_file_read(path, &stat, NULL) != SP_OK)
         return false;
-    state = strrchr(stat, ')');
-    is_alive = state && state[2] != 'Z' && state[2] != 'X';
-    free(stat);
-    return is_alive;
+    state = strrchr(test_keep(stat), ')');
+    return state && state[2] != 'Z' && state[2] != 'X';
 }
 
 /* Calls `stick`, which gives stuck commands limit_s, with a limit that a machine with
@@ -113,15 +101,12 @@ static bool lives(const char *file)
  */
 static void stick_long_enough(void (*stick)(double limit_s), const char *expected)
 {
-    char *text = NULL;
     bool is_seen = false;
 
     for (double limit_s = 0.5; !is_seen && limit_s < 100; limit_s *= 2) {
         OK(sp_file_replace("seen", "", 0, 0));
         stick(limit_s);
-        OK(sp_file_read("seen", &text, NULL));
-        is_seen = strcmp(text, expected) == 0;
-        free(text);
+        is_seen = strcmp(test_content("seen", NULL), expected) == 0;
         OK(sp_run_open(&run, test_folder(), alone()));
     }
     sp_run_close(&run);
@@ -137,7 +122,7 @@ static void stick_with_child(double limit_s)
     sp_run_close(&run);
 }
 
-TEST_WITH(a_stuck_command_is_killed_with_its_children, open_run, NULL)
+TEST_AFTER(open_run, a_stuck_command_is_killed_with_its_children)
 {
     stick_long_enough(stick_with_child, "\ny\n");
     while (lives("child"))
@@ -153,13 +138,13 @@ static void stick_often(double limit_s)
     sp_run_close(&run);
 }
 
-TEST_WITH(the_end_waits_for_no_more_than_two_stuck_ones, open_run, NULL)
+TEST_AFTER(open_run, the_end_waits_for_no_more_than_two_stuck_ones)
 {
     stick_long_enough(stick_often, "a\nb\n");
 }
 
 /* The third could begin after the time of one command only. */
-TEST_WITH(the_end_of_a_stopped_run_waits_for_no_more_than_one_limit, open_run, NULL)
+TEST_AFTER(open_run, the_end_of_a_stopped_run_waits_for_no_more_than_one_limit)
 {
     char *text;
 
@@ -205,24 +190,16 @@ TEST(a_signal_ends_the_wait)
     assert_true(ends_by_signal(1) || ends_by_signal(5) || ends_by_signal(20));
 }
 
-TEST_WITH(events_move_the_queue, open_run, NULL)
+TEST_AFTER(open_run, events_move_the_queue)
 {
     sp_run_after_save(&run, "echo >>seen", "x");
     sp_run_after_save(&run, "echo >>seen", "y");
     while (access("seen", F_OK) != 0)
         usleep(10000);
-    for (;;) {
-        char *text;
-        int is_there;
-
+    for (;; usleep(10000)) {
         OK(sp_run_event(&run, "{}", NULL));
-        OK(sp_file_read("seen", &text, NULL));
-        is_there = strcmp(text, "x\ny\n") == 0;
-        free(text);
-        if (is_there)
+        if (strcmp(test_content("seen", NULL), "x\ny\n") == 0)
             break;
-        usleep(10000);
     }
-    assert_seen("x\ny\n");
     sp_run_close(&run);
 }

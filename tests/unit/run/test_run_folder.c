@@ -80,14 +80,12 @@ FOLDER_TEST(a_second_program_is_refused)
 
 FOLDER_TEST(a_file_system_without_locks_is_told)
 {
-    char *words;
     sp_run run;
 
     has_no_locks = true;
     refuse_second();
-    words = words_of_open(&run);
-    assert_non_null(strstr(words, "has no locks (flock: Function not implemented)"));
-    free(words);
+    assert_non_null(
+        strstr(words_of_open(&run), "has no locks (flock: Function not implemented)"));
     sp_run_close(&run);
     has_no_locks = false;
 }
@@ -119,13 +117,10 @@ static void hold_lock(sp_run *run)
 
 FOLDER_TEST(a_dead_owner_does_not_block)
 {
-    char *text;
     sp_run run;
 
     in_killed_child(hold_lock);
-    text = content("lock");
-    assert_non_null(strstr(text, comm.host));
-    free(text);
+    assert_non_null(strstr(test_content(in("lock"), NULL), comm.host));
     OK(sp_run_open(&run, dir, &comm));
     sp_run_close(&run);
     assert_content("lock", "");
@@ -136,7 +131,7 @@ FOLDER_TEST(a_dead_owner_does_not_block)
 FOLDER_TEST(a_live_owner_on_another_host_blocks)
 {
     sp_status rc = SP_OK;
-    sp_run run;
+    CLOSED_BY(sp_run_close) sp_run run;
     pid_t child;
 
     OK(sp_file_make_folder(dir));
@@ -158,12 +153,11 @@ FOLDER_TEST(a_live_owner_on_another_host_blocks)
     kill(child, SIGKILL);
     waitpid(child, NULL, 0);
     OK(sp_run_open(&run, dir, &comm)); /* a few seconds of silence later */
-    sp_run_close(&run);
 }
 
 FOLDER_TEST(status_is_json_with_every_field)
 {
-    sp_run run;
+    CLOSED_BY(sp_run_close) sp_run run;
     sp_run_state s;
     int64_t step = 0;
     json_t *root;
@@ -190,15 +184,14 @@ FOLDER_TEST(status_is_json_with_every_field)
     assert_int_equal(json_object_size(root), 9);
     json_decref(root);
     assert_int_not_equal(access(in("status.json.tmp-0"), F_OK), 0);
-    sp_run_close(&run);
 }
 
 /* A reader beside a busy writer never meets half a file. */
 FOLDER_TEST(status_is_replaced_whole)
 {
-    char *long_message = calloc(1, 100000);
+    FREED char *long_message = calloc(1, 100000);
     int n_read = 0, status;
-    sp_run run;
+    CLOSED_BY(sp_run_close) sp_run run;
     pid_t child;
 
     OK(sp_run_open(&run, dir, &comm));
@@ -220,14 +213,12 @@ FOLDER_TEST(status_is_replaced_whole)
     }
     assert_int_equal(status, 0);
     assert_true(n_read > 0);
-    free(long_message);
-    sp_run_close(&run);
 }
 
 FOLDER_TEST(metrics_are_appended_and_cut)
 {
     int64_t first, second;
-    sp_run run;
+    CLOSED_BY(sp_run_close) sp_run run;
 
     OK(sp_run_open(&run, dir, &comm));
     OK(sp_run_event(&run, "{\"step\":1}", &first));
@@ -243,7 +234,6 @@ FOLDER_TEST(metrics_are_appended_and_cut)
     assert_content("metrics.jsonl", "{\"step\":1}\n{\"step\":3}\n");
     OK(sp_run_truncate_metrics(&run, 1000)); /* a warning */
     assert_content("metrics.jsonl", "{\"step\":1}\n{\"step\":3}\n");
-    sp_run_close(&run);
 }
 
 /* A run that goes back repeats its steps, but not the starts and ends of processes. */
@@ -252,7 +242,7 @@ FOLDER_TEST(starts_and_ends_outlive_a_cut)
     static const char *const lines[] = {
         "{\"event\":\"step\"}",  "{\"event\":\"end\"}",  "{\"event\":\"eval\"}",
         "{\"event\":\"start\"}", "{\"event\":\"ends\"}", "{\"event\":\"resume\"}"};
-    sp_run run;
+    CLOSED_BY(sp_run_close) sp_run run;
 
     OK(sp_run_open(&run, dir, &comm));
     for (int i = 0; i < 6; i++)
@@ -260,26 +250,24 @@ FOLDER_TEST(starts_and_ends_outlive_a_cut)
     OK(sp_run_truncate_metrics(&run, 0));
     assert_content("metrics.jsonl", "{\"event\":\"end\"}\n{\"event\":\"start\"}\n"
                                     "{\"event\":\"resume\"}\n");
-    sp_run_close(&run);
 }
 
 FOLDER_TEST(half_a_line_is_cut_off)
 {
-    sp_run run;
+    CLOSED_BY(sp_run_close) sp_run run;
 
     OK(sp_file_make_folder(dir));
     OK(sp_file_replace(in("metrics.jsonl"), "{\"a\":1}\n{\"b\":", 13, 0));
     OK(sp_run_open(&run, dir, &comm));
     OK(sp_run_event(&run, "{}", NULL));
     assert_content("metrics.jsonl", "{\"a\":1}\n{}\n");
-    sp_run_close(&run);
 }
 
 /* A run does not end without metrics because somebody deleted or moved them meanwhile. */
 FOLDER_TEST(metrics_that_were_deleted_begin_anew)
 {
     int64_t bytes;
-    sp_run run;
+    CLOSED_BY(sp_run_close) sp_run run;
 
     OK(sp_run_open(&run, dir, &comm));
     OK(sp_run_event(&run, "{\"step\":1}", NULL));
@@ -288,13 +276,12 @@ FOLDER_TEST(metrics_that_were_deleted_begin_anew)
     assert_int_equal(bytes, 11);
     OK(sp_run_event(&run, "{\"step\":3}", NULL));
     assert_content("metrics.jsonl", "{\"step\":2}\n{\"step\":3}\n");
-    sp_run_close(&run);
 }
 
 /* The limit on file sizes stands in for a full disk. */
 FOLDER_TEST(a_full_disk_is_named_and_leaves_whole_lines)
 {
-    sp_run run;
+    CLOSED_BY(sp_run_close) sp_run run;
     int status;
     pid_t child;
 
@@ -319,20 +306,17 @@ FOLDER_TEST(a_full_disk_is_named_and_leaves_whole_lines)
     assert_content("metrics.jsonl", "{\"step\":1}\n");
     assert_int_not_equal(access(in("deck.resolved"), F_OK), 0);
     assert_int_not_equal(access(in("deck.resolved.tmp-0"), F_OK), 0);
-    sp_run_close(&run);
 }
 
 FOLDER_TEST(an_unwritable_folder_is_named)
 {
-    sp_run run;
+    CLOSED_BY(sp_run_close) sp_run run;
 
     FAILS(sp_run_open(&run, "/proc/no-such/run", &comm), SP_EIO,
           "/proc/no-such/run: cannot make");
     sp_run_close(&run);
-    snprintf(dir, sizeof dir, "%s/file", test_folder());
-    OK(sp_file_replace(dir, "x", 1, 0));
-    assert_int_equal(sp_run_open(&run, dir, &comm), SP_EIO);
-    sp_run_close(&run);
+    OK(sp_file_replace("file", "x", 1, 0));
+    assert_int_equal(sp_run_open(&run, "file", &comm), SP_EIO);
 }
 
 static void die_in_backward(sp_run *run)
@@ -343,7 +327,7 @@ static void die_in_backward(sp_run *run)
 
 FOLDER_TEST(the_next_start_says_who_was_lost)
 {
-    sp_run run;
+    CLOSED_BY(sp_run_close) sp_run run;
     char *words;
 
     in_killed_child(die_in_backward);
@@ -351,13 +335,9 @@ FOLDER_TEST(the_next_start_says_who_was_lost)
     assert_non_null(strstr(words, "the run before this one was lost"));
     assert_non_null(strstr(words, "rank 0/1 host "));
     assert_non_null(strstr(words, "phase backward, epoch 3, step 41"));
-    free(words);
     OK(sp_run_status(&run, "done", SP_OK, 3, 41, NULL));
     sp_run_close(&run);
-    words = words_of_open(&run); /* only a lost run is reported */
-    assert_string_equal(words, "");
-    free(words);
-    sp_run_close(&run);
+    assert_string_equal(words_of_open(&run), ""); /* only a lost run is reported */
 }
 
 FOLDER_TEST(status_command_tells_state_and_ranks)
@@ -395,7 +375,7 @@ FOLDER_TEST(status_command_obeys_no_file)
 FOLDER_TEST(set_aside_moves_the_run_and_nothing_else)
 {
     struct stat st;
-    sp_run run;
+    CLOSED_BY(sp_run_close) sp_run run;
 
     OK(sp_run_open(&run, dir, &comm));
     OK(sp_run_set_aside(&run)); /* nothing there yet */
@@ -417,7 +397,6 @@ FOLDER_TEST(set_aside_moves_the_run_and_nothing_else)
     sp_run_beat(&run, SP_PHASE_READ, 1, 1);
     assert_int_equal(stat(in("heartbeat.bin"), &st), 0);
     assert_int_equal(st.st_size, sizeof(sp_heartbeat));
-    sp_run_close(&run);
 }
 
 FOLDER_TEST(no_folder_writes_nothing)

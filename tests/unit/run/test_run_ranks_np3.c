@@ -8,7 +8,7 @@
 #include "run/sp_run.h"
 
 ON_RANKS(comm)
-static char dir[80], path[128];
+static const char dir[] = "run", path[] = "run/heartbeat.bin";
 
 TEST(every_rank_beats_in_one_file)
 {
@@ -76,19 +76,7 @@ TEST(the_rank_that_failed_may_say_so)
 
 TEST(a_folder_that_cannot_be_made_fails_on_all)
 {
-    sp_run run;
+    CLOSED_BY(sp_run_close) sp_run run;
 
     FAILS(sp_run_open(&run, "/proc/no-such", &comm), SP_EIO, "/proc/no-such");
-    sp_run_close(&run);
 }
-
-static int share_folder(void **state)
-{
-    (void)state;
-    if (comm.rank == 0)
-        snprintf(dir, sizeof dir, "%s/run", test_folder());
-    OK(sp_comm_bcast(&comm, dir, sizeof dir, 0));
-    snprintf(path, sizeof path, "%s/heartbeat.bin", dir);
-    return 0;
-}
-AROUND_ALL(share_folder, NULL)

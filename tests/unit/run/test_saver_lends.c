@@ -54,13 +54,13 @@ static void set_arrays(rig *r, int step)
 static void check_file(rig *r, const char *path, int step)
 {
     const sp_graph *graph = &r->c.graph;
-    float *param = calloc((size_t)graph->n_floats + 1, sizeof *param);
-    float *running = calloc((size_t)graph->n_buffer_floats + 1, sizeof *running);
+    float *param = test_alloc((size_t)graph->n_floats * sizeof *param);
+    float *running = test_alloc((size_t)graph->n_buffer_floats * sizeof *running);
     sp_optim optim = r->optim;
 
     for (int i = 0; i < SP_N_KEPT; i++)
         if (optim.kept[i])
-            optim.kept[i] = calloc((size_t)graph->n_floats + 1, sizeof(float));
+            optim.kept[i] = test_alloc((size_t)graph->n_floats * sizeof(float));
     OK(sp_checkpoint_read(path, graph, param, running, &optim, NULL));
     for (int p = 0; p < graph->n_params; p++)
         for (int64_t i = graph->param[p].offset;
@@ -71,10 +71,6 @@ static void check_file(rig *r, const char *path, int step)
     for (int p = 0; p < graph->n_buffers; p++)
         assert_true(running[graph->buffer[p].offset] ==
                     (float)(1000 * step + graph->buffer[p].offset % 10));
-    for (int i = 0; i < SP_N_KEPT; i++)
-        free(optim.kept[i]);
-    free(param);
-    free(running);
 }
 
 static void post(rig *r, int step, bool is_best)
@@ -91,7 +87,7 @@ static void post(rig *r, int step, bool is_best)
 TEST(a_checkpoint_is_that_of_its_post)
 {
     sp_saved saved;
-    rig r;
+    CLOSED_BY(rig_close) rig r;
 
     rig_open(&r);
     assert_false(sp_saver_collect(r.saver, true, &saved)); /* the thread is ready */
@@ -107,8 +103,7 @@ TEST(a_checkpoint_is_that_of_its_post)
         OK(saved.rc);
         check_file(&r, saved.path, step);
     }
-    check_file(&r, test_path("checkpoints/best.h5"), 2);
-    rig_close(&r);
+    check_file(&r, "checkpoints/best.h5", 2);
 }
 
 /* A writer that refuses or fails gives the arrays back too. */
@@ -117,7 +112,7 @@ TEST(a_failure_lends_no_longer)
     char deck[] = "";
     const sp_checkpoint_state at = {.step = 1, .samples_seen = 1, .deck = deck};
     sp_saved saved;
-    rig r;
+    CLOSED_BY(rig_close) rig r;
 
     rig_open(&r);
     assert_false(sp_saver_collect(r.saver, true, &saved));
@@ -128,7 +123,6 @@ TEST(a_failure_lends_no_longer)
     assert_true(sp_saver_collect(r.saver, true, &saved));
     assert_int_equal(saved.rc, SP_ENUMERIC);
     assert_false(sp_saver_reads(r.saver));
-    rig_close(&r);
 }
 
 /* Another run that replaces its one checkpoint: when the folder has been listed, which
@@ -139,23 +133,21 @@ static bool is_replacing;
 int closedir(DIR *folder)
 {
     int (*close_folder)(DIR *) = (int (*)(DIR *))dlsym(RTLD_NEXT, "closedir");
-    char next[PATH_MAX];
 
     if (is_replacing) {
         is_replacing = false;
-        snprintf(next, sizeof next, "%s", test_path("next"));
-        assert_int_equal(unlink(test_path("checkpoints/step-000000001.h5")), 0);
-        assert_int_equal(rename(next, test_path("checkpoints/step-000000002.h5")), 0);
+        assert_int_equal(unlink("checkpoints/step-000000001.h5"), 0);
+        assert_int_equal(rename("next", "checkpoints/step-000000002.h5"), 0);
     }
     return close_folder(folder);
 }
 
 TEST(a_file_that_a_run_replaces_meanwhile_is_not_damaged)
 {
-    char path[PATH_MAX], next[PATH_MAX], run_dir[PATH_MAX];
+    char path[PATH_MAX];
     sp_saved saved;
     sp_h5 *file;
-    rig r;
+    CLOSED_BY(rig_close) rig r;
 
     rig_open(&r);
     assert_false(sp_saver_collect(r.saver, true, &saved));
@@ -164,24 +156,18 @@ TEST(a_file_that_a_run_replaces_meanwhile_is_not_damaged)
         assert_true(sp_saver_collect(r.saver, true, &saved));
         OK(saved.rc);
     }
-    unlink(test_path("checkpoints/best.h5")); /* of the test before */
-    snprintf(next, sizeof next, "%s", test_path("next"));
-    assert_int_equal(rename(saved.path, next), 0);
-    snprintf(run_dir, sizeof run_dir, "%s", test_path("."));
+    unlink("checkpoints/best.h5"); /* of the test before */
+    assert_int_equal(rename(saved.path, "next"), 0);
     is_replacing = true;
-    OK(sp_checkpoint_open_run(&file, run_dir, "name one", path));
+    OK(sp_checkpoint_open_run(&file, ".", "name one", path));
     assert_false(is_replacing);
     assert_non_null(file);
     sp_h5_close(file);
     check_file(&r, path, 2);
-    rig_close(&r);
 }
 
-static int open_fault(void **state)
+BEFORE_ALL(open_fault)
 {
-    (void)state;
     setenv("SP_TEST_FAULT", "slow@0:saving:0", 1);
     sp_fault_open(0);
-    return 0;
 }
-AROUND_ALL(open_fault, NULL)

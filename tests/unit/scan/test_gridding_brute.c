@@ -123,7 +123,7 @@ TEST(rows_equal_the_reference)
 TEST(context_points_leave_the_map)
 {
     sp_points points = make_points();
-    sp_grid grid = {0}, all = {0};
+    CLOSED_BY(sp_grid_destroy) sp_grid grid = {0}, all = {0};
     int64_t at = 0;
 
     OK(sp_grid_points(&all, &points, &options));
@@ -136,15 +136,13 @@ TEST(context_points_leave_the_map)
             assert_int_equal(grid.sample.point_index[at++], 7 * i);
         }
     assert_int_equal(grid.sample.n_points, at);
-    sp_grid_destroy(&grid);
-    sp_grid_destroy(&all);
 }
 
 /* Rows and everything in them do not depend on the order of the points. */
 TEST(order_of_points_does_not_matter)
 {
     sp_points points = make_points();
-    sp_grid a = {0}, b = {0};
+    CLOSED_BY(sp_grid_destroy) sp_grid a = {0}, b = {0};
     int j, k;
 
     OK(sp_grid_points(&a, &points, &options));
@@ -170,8 +168,6 @@ TEST(order_of_points_does_not_matter)
     assert_int_equal(a.sample.n, b.sample.n);
     assert_memory_equal(a.sample.coords, b.sample.coords, (size_t)a.sample.n * 12);
     assert_memory_equal(a.sample.labels, b.sample.labels, (size_t)a.sample.n * 4);
-    sp_grid_destroy(&a);
-    sp_grid_destroy(&b);
 }
 
 static int32_t floor_to(int32_t c, int s)
@@ -222,7 +218,7 @@ TEST(limits_of_the_grid)
     const int32_t ends[6] = {-SP_COORD_LIMIT, 0, 0, SP_COORD_LIMIT - 1, 0, 0};
     int64_t cost[SP_COST_COLUMNS];
     sp_points points = make_points();
-    sp_grid grid = {0};
+    CLOSED_BY(sp_grid_destroy) sp_grid grid = {0};
 
     xyz[0] = 1e6 - 0.5 * SP_COORD_LIMIT; /* just inside */
     xyz[3] = 1e6 + 0.5 * SP_COORD_LIMIT - 0.01;
@@ -238,7 +234,6 @@ TEST(limits_of_the_grid)
     assert_int_equal(grid.sample.n, 0);
     assert_int_equal(grid.cost[0], 0);
     assert_int_equal(grid.cost[5], 0);
-    sp_grid_destroy(&grid);
 }
 
 /* The Morton keys of these voxels meet in one place of a table that is addressed by a

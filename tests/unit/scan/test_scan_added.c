@@ -20,7 +20,7 @@ enum {
     BYTES = AT + N * RECORD + BEHIND
 };
 
-/* LAS 1.4 of format 6, every byte of which is somehow used. */
+/* Writes a.las: LAS 1.4 of format 6, every byte of which is somehow used. */
 static void make_las(unsigned char b[BYTES], bool is_described)
 {
     const scan_las las = {4, 6, AT, 2, RECORD, N, 0.01};
@@ -47,6 +47,7 @@ static void make_las(unsigned char b[BYTES], bool is_described)
         memset(b + AT + i * RECORD + 22, 0x3f, 8);
     }
     memset(b + BYTES - BEHIND, 'b', BEHIND);
+    scan_write("a.las", b, BYTES);
 }
 
 /* The codes and values to write, which follow from `first`. */
@@ -75,53 +76,49 @@ static sp_status get(const void *from, int64_t first, int64_t n, int32_t *code,
 static const sp_scan_added fields[] = {{"confidence", "of the class", false},
                                        {"p_ground", "", true}};
 
-static void write_copy(const char *from, const char *to, const want *w)
+static sp_scan_labels labels_of(const want *w)
 {
-    const sp_scan_labels labels = {.n = N,
-                                   .has_kept = true,
-                                   .n_added = w->n_added,
-                                   .added = fields,
-                                   .get = get,
-                                   .from = w};
-    char path[512];
-    sp_scan *scan;
-
-    snprintf(path, sizeof path, "%s", test_path(from));
-    OK(sp_scan_open(&scan, path, NULL));
-    OK(sp_scan_write(scan, test_path(to), &labels));
-    sp_scan_close(scan);
+    return (sp_scan_labels){.n = N,
+                            .has_kept = true,
+                            .n_added = w->n_added,
+                            .added = fields,
+                            .get = get,
+                            .from = w};
 }
 
-static size_t read_file(const char *name, unsigned char *to, size_t room)
+static void write_copy(const char *from, const char *to, const want *w)
 {
-    FILE *file = fopen(test_path(name), "rb");
-    size_t n;
+    const sp_scan_labels labels = labels_of(w);
+    CLOSED_BY(close_scan) sp_scan *scan;
 
-    assert_non_null(file);
-    n = fread(to, 1, room, file);
-    fclose(file);
-    return n;
+    OK(sp_scan_open(&scan, from, NULL));
+    OK(sp_scan_write(scan, to, &labels));
+}
+
+/* Reads all points with two attributes. */
+static void read_two(const char *name, const char *const names[2], sp_scan_points *p)
+{
+    CLOSED_BY(close_scan) sp_scan *scan;
+
+    OK(sp_scan_open(&scan, name, NULL));
+    OK(sp_scan_select(scan, 2, names));
+    OK(sp_scan_next(scan, 100, p));
+    assert_int_equal(p->n, N);
 }
 
 /* Checks codes and values through the reader. */
 static void check_values(const char *name, const want *w)
 {
-    const char *const names[] = {"confidence", "p_ground", "deviation"};
-    sp_scan_points p = {0};
-    sp_scan *scan;
+    static const char *const names[] = {"confidence", "p_ground"};
+    CLOSED_BY(sp_scan_points_destroy) sp_scan_points p = {0};
 
-    OK(sp_scan_open(&scan, test_path(name), NULL));
-    OK(sp_scan_select(scan, 2, names));
-    OK(sp_scan_next(scan, 100, &p));
-    assert_int_equal(p.n, N);
+    read_two(name, names, &p);
     for (int i = 0; i < N; i++) {
         if (i != 1)
             assert_int_equal(p.label[i], i + w->first);
         assert_float_equal(p.attr[2 * i], value_of(w, i, 0), 0.51 / 255);
         assert_true((float)p.attr[2 * i + 1] == value_of(w, i, 1));
     }
-    sp_scan_points_destroy(&p);
-    sp_scan_close(scan);
 }
 
 /* A small copy is written at its end alone, where the disk, here a limit, has no room. */
@@ -130,32 +127,22 @@ TEST(a_copy_without_room_fails)
     const char *const names[] = {"full.las", "full.txt"};
     unsigned char b[BYTES];
     const want w = {2, 2};
-    const sp_scan_labels labels = {.n = N,
-                                   .has_kept = true,
-                                   .n_added = 2,
-                                   .added = fields,
-                                   .get = get,
-                                   .from = &w};
+    const sp_scan_labels labels = labels_of(&w);
     struct rlimit before, small;
-    char path[512];
-    sp_scan *scan;
 
     make_las(b, true);
-    scan_write("a.las", b, sizeof b);
-    snprintf(path, sizeof path, "%s", test_path("a.las"));
     signal(SIGXFSZ, SIG_IGN);
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
     small = (struct rlimit){64, before.rlim_max};
     for (int i = 0; i < 2; i++) {
+        CLOSED_BY(close_scan) sp_scan *scan;
         sp_status rc;
 
-        OK(sp_scan_open(&scan, path, NULL));
+        OK(sp_scan_open(&scan, "a.las", NULL));
         assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
-        rc = sp_scan_write(scan, test_path(names[i]), &labels);
+        rc = sp_scan_write(scan, names[i], &labels);
         assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
-        assert_int_equal(rc, SP_EIO);
-        assert_non_null(strstr(sp_error_last()->message, "File too large"));
-        sp_scan_close(scan);
+        FAILS(rc, SP_EIO, "File too large");
     }
 }
 
@@ -164,14 +151,16 @@ TEST(other_bytes_stay)
 {
     /* A description of the undocumented byte, and of two fields. */
     enum { ADDED = 3 * EXTRA, LONG = RECORD + 1 + 4 };
-    unsigned char b[BYTES], c[2 * BYTES];
+    const unsigned char *c;
+    unsigned char b[BYTES];
     const want w = {2, 2};
     const size_t vlr = HEADER + VLR_HEAD + TEXT;
+    size_t n;
 
     make_las(b, true);
-    scan_write("a.las", b, sizeof b);
     write_copy("a.las", "b.las", &w);
-    assert_int_equal(read_file("b.las", c, sizeof c), BYTES + ADDED + N * 5);
+    c = (unsigned char *)test_content("b.las", &n);
+    assert_int_equal(n, BYTES + ADDED + N * 5);
     scan_put(b + 96, AT + ADDED, 'u', 4, false);
     scan_put(b + 105, LONG, 'u', 2, false);
     scan_put(b + 227, BYTES - BEHIND + 2 + ADDED + N * 5, 'u', 8, false);
@@ -196,15 +185,14 @@ TEST(other_bytes_stay)
 /* A scan without a description of its extra bytes gets a VLR of its own. */
 TEST(a_vlr_is_made)
 {
-    unsigned char b[BYTES], c[3 * BYTES];
+    unsigned char b[BYTES];
     const want w = {3, 2};
+    size_t n;
 
     make_las(b, false);
-    scan_write("a.las", b, sizeof b);
     write_copy("a.las", "b.las", &w);
-    assert_int_equal(read_file("b.las", c, sizeof c),
-                     BYTES + VLR_HEAD + 3 * EXTRA + N * 5);
-    assert_int_equal(c[100], 3);
+    assert_int_equal(test_content("b.las", &n)[100], 3);
+    assert_int_equal(n, BYTES + VLR_HEAD + 3 * EXTRA + N * 5);
     check_values("b.las", &w);
 }
 
@@ -212,27 +200,24 @@ TEST(a_vlr_is_made)
  * their places. */
 TEST(laz_has_the_same)
 {
-    unsigned char b[BYTES], c[3 * BYTES], d[3 * BYTES];
+    unsigned char b[BYTES];
     const want w = {2, 2}, none = {2, 0}, other = {5, 2};
-    size_t n;
+    size_t n, m;
 
     make_las(b, true);
-    scan_write("a.las", b, sizeof b);
     write_copy("a.las", "b.las", &w);
-    n = read_file("b.las", c, sizeof c);
     write_copy("a.las", "b.laz", &w);
     check_values("b.laz", &w);
     write_copy("b.laz", "c.las", &none);
-    assert_int_equal(read_file("c.las", d, sizeof d), n);
-    assert_memory_equal(c, d, n);
+    test_same_files("b.las", "c.las");
     write_copy("a.las", "e.laz", &none);
     write_copy("e.laz", "f.laz", &w);
     write_copy("f.laz", "c.las", &none);
-    assert_int_equal(read_file("c.las", d, sizeof d), n);
-    assert_memory_equal(c, d, n);
+    test_same_files("b.las", "c.las");
     write_copy("b.las", "g.las", &other);
-    assert_int_equal(read_file("g.las", d, sizeof d), n);
-    assert_memory_equal(c, d, AT + 3 * EXTRA);
+    assert_memory_equal(test_content("b.las", &n), test_content("g.las", &m),
+                        AT + 3 * EXTRA);
+    assert_int_equal(n, m);
     check_values("g.las", &other);
 }
 
@@ -242,11 +227,10 @@ TEST(misfits_are_refused)
                         own[] = {{"intensity", "", true}};
     const int32_t code[] = {31, 255, 256};
     unsigned char b[BYTES];
-    sp_scan *scan;
+    CLOSED_BY(close_scan) sp_scan *scan;
 
     make_las(b, true);
-    scan_write("a.las", b, sizeof b);
-    OK(sp_scan_open(&scan, test_path("a.las"), NULL));
+    OK(sp_scan_open(&scan, "a.las", NULL));
     OK(sp_scan_check_labels(scan, "x.las", code, 2, 2, fields));
     FAILS(sp_scan_check_labels(scan, "x.laz", code, 3, 0, NULL), SP_EDATA,
           "class code 256, but LAS 1.4 format "
@@ -257,7 +241,6 @@ TEST(misfits_are_refused)
     FAILS(sp_scan_check_labels(scan, "x.label", code, 1, 1, fields), SP_EDATA,
           "no other field");
     assert_string_equal(sp_scan_output_ending(scan), ".las");
-    sp_scan_close(scan);
 }
 
 /* PLY and text have the fields as floats, and text is read back to the same numbers. */
@@ -267,30 +250,18 @@ TEST(columns_are_written)
     const want w = {2, 2};
 
     make_las(b, true);
-    scan_write("a.las", b, sizeof b);
     for (int i = 0; i < 2; i++) {
         const char *name = i ? "b.txt" : "b.ply";
-        const char *const names[] = {"confidence", "p_ground", "gps_time", "intensity"};
-        sp_scan_points p = {0}, q = {0};
-        char path[512];
-        sp_scan *scan;
+        const char *const names[] = {"gps_time", "intensity"};
+        CLOSED_BY(sp_scan_points_destroy) sp_scan_points p = {0}, q = {0};
 
         write_copy("a.las", name, &w);
         check_values(name, &w);
-        snprintf(path, sizeof path, "%s", test_path(name));
-        OK(sp_scan_open(&scan, path, NULL));
-        OK(sp_scan_select(scan, 2, names + 2));
-        OK(sp_scan_next(scan, 100, &p));
-        sp_scan_close(scan);
-        OK(sp_scan_open(&scan, test_path("a.las"), NULL));
-        OK(sp_scan_select(scan, 2, names + 2));
-        OK(sp_scan_next(scan, 100, &q));
-        sp_scan_close(scan);
+        read_two(name, names, &p);
+        read_two("a.las", names, &q);
         assert_memory_equal(p.xyz, q.xyz, N * 3 * sizeof *p.xyz);
         assert_memory_equal(p.attr, q.attr, N * 2 * sizeof *p.attr);
         assert_int_equal(p.label[1], q.label[1]);
-        sp_scan_points_destroy(&p);
-        sp_scan_points_destroy(&q);
     }
 }
 
@@ -301,13 +272,13 @@ TEST(columns_of_one_name_keep_their_values)
                                "0 0 0 1 10\n1 0 0 2 20\n2 0 0 3 30\n"
                                "3 0 0 4 40\n4 0 0 5 50\n";
     const want w = {0, 0};
-    unsigned char copy[512];
+    const char *copy;
 
-    scan_write("twice.txt", text, sizeof text - 1);
+    scan_write_text("twice.txt", text);
     write_copy("twice.txt", "copy.txt", &w);
-    copy[read_file("copy.txt", copy, sizeof copy - 1)] = 0;
-    assert_non_null(strstr((char *)copy, " 2 20"));
-    assert_non_null(strstr((char *)copy, " 5 50"));
+    copy = test_content("copy.txt", NULL);
+    assert_non_null(strstr(copy, " 2 20"));
+    assert_non_null(strstr(copy, " 5 50"));
 }
 
 /* A copy has what no feature could be: numbers that are not finite, and integers that
@@ -320,7 +291,8 @@ TEST(columns_keep_what_no_feature_holds)
     static const unsigned char nan[] = {0, 0, 0xc0, 0x7f}, bgr[] = {3, 2, 1, 0};
     enum { AT_ID = 12, ROW = AT_ID + 8 + 8 + 4 + 4, HEAD = sizeof head - 1 };
     const want w = {0, 0};
-    unsigned char b[HEAD + N * ROW] = {0}, copy[1024];
+    unsigned char b[HEAD + N * ROW] = {0};
+    const char *copy;
 
     memcpy(b, head, HEAD);
     for (unsigned char *row = b + HEAD, *end = row + N * ROW; row < end; row += ROW) {
@@ -332,16 +304,15 @@ TEST(columns_keep_what_no_feature_holds)
     }
     scan_write("odd.pcd", b, sizeof b);
     write_copy("odd.pcd", "odd.txt", &w);
-    copy[read_file("odd.txt", copy, sizeof copy - 1)] = 0;
-    assert_non_null(strstr(
-        (char *)copy, "id t c blue green red rgb label\n"
-                      "0 0 0 18446744073709551614 9223372036854775807 nan 3 2 1 "));
+    assert_non_null(
+        strstr(test_content("odd.txt", NULL),
+               "id t c blue green red rgb label\n"
+               "0 0 0 18446744073709551614 9223372036854775807 nan 3 2 1 "));
     write_copy("odd.pcd", "odd.ply", &w);
-    copy[read_file("odd.ply", copy, sizeof copy - 1)] = 0;
-    assert_non_null(strstr((char *)copy, "double id\nproperty double t\nproperty float "
-                                         "c\nproperty uchar blue\n"));
-    assert_memory_equal(strstr((char *)copy, "end_header\n") + 11 + 24 + 16, nan,
-                        sizeof nan);
+    copy = test_content("odd.ply", NULL);
+    assert_non_null(strstr(copy, "double id\nproperty double t\nproperty float "
+                                 "c\nproperty uchar blue\n"));
+    assert_memory_equal(strstr(copy, "end_header\n") + 11 + 24 + 16, nan, sizeof nan);
 }
 
 /* Text has numbers of any size; the header of a PLY tells how a copy stores them. */
@@ -354,15 +325,13 @@ TEST(columns_of_ascii_ply_keep_their_types)
         "0 0 0 1 0.5 -7\n1 0 0 2 nan 8\n2 0 0 3 1 9\n3 0 0 4 1 9\n"
         "4 0 0 255 1 -32768\n";
     const want w = {0, 0};
-    unsigned char copy[512];
-    char *points;
+    const char *points;
 
     scan_write_text("types.ply", text);
     write_copy("types.ply", "copy.ply", &w);
-    copy[read_file("copy.ply", copy, sizeof copy - 1)] = 0;
-    points =
-        strstr((char *)copy, "property uchar red\nproperty float curvature\nproperty "
-                             "short id\nproperty int label\nend_header\n");
+    points = strstr(test_content("copy.ply", NULL),
+                    "property uchar red\nproperty float curvature\nproperty "
+                    "short id\nproperty int label\nend_header\n");
     assert_non_null(points);
     points = strstr(points, "end_header\n") + 11 + 24;
     assert_memory_equal(points, ((unsigned char[]){1, 0, 0, 0, 0x3f, 0xf9, 0xff}), 7);

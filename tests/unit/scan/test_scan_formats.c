@@ -24,8 +24,8 @@ TEST(kitti_takes_labels_beside_or_in_labels)
     scan_write("k.label", l, sizeof l - 4);
     scan_check_refused("k.bin", NULL, SP_EDATA,
                        "8 bytes, expected 12 for the 3 points");
-    assert_int_equal(mkdir(test_path("velodyne"), 0700), 0);
-    assert_int_equal(mkdir(test_path("labels"), 0700), 0);
+    assert_int_equal(mkdir("velodyne", 0700), 0);
+    assert_int_equal(mkdir("labels", 0700), 0);
     scan_write("velodyne/1.bin", b, sizeof b);
     scan_write("labels/1.label", l, sizeof l);
     scan_check_points("velodyne/1.bin", NULL, "remission", 0.25);
@@ -54,7 +54,6 @@ TEST(kitti_keeps_codes_of_any_attribute)
     const sp_scan_labels labels = {
         .n = SCAN_POINTS, .has_kept = true, .get = scan_get_codes, .from = code};
     unsigned char b[16 * SCAN_POINTS], l[4 * SCAN_POINTS];
-    uint32_t found[SCAN_POINTS];
 
     for (int i = 0; i < SCAN_POINTS; i++) {
         for (int a = 0; a < 4; a++)
@@ -63,22 +62,20 @@ TEST(kitti_keeps_codes_of_any_attribute)
     }
     scan_write("q.bin", b, sizeof b);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char copy[512];
+        const char *const copy = "copy.label";
         sp_scan *scan;
-        FILE *from;
+        size_t n;
 
         if (cases[i].has_file)
             scan_write("q.label", l, sizeof l);
         else
-            unlink(test_path("q.label"));
-        snprintf(copy, sizeof copy, "%s", test_path("copy.label"));
-        OK(sp_scan_open(&scan, test_path("q.bin"), &cases[i].options));
+            unlink("q.label");
+        OK(sp_scan_open(&scan, "q.bin", &cases[i].options));
         OK(sp_scan_write(scan, copy, &labels));
         sp_scan_close(scan);
-        from = fopen(copy, "rb");
-        assert_int_equal(fread(found, sizeof *found, SCAN_POINTS, from), SCAN_POINTS);
-        fclose(from);
-        assert_memory_equal(found, cases[i].want, sizeof found);
+        assert_memory_equal(test_content(copy, &n), cases[i].want,
+                            sizeof cases[i].want);
+        assert_int_equal(n, sizeof cases[i].want);
     }
 }
 
@@ -240,13 +237,13 @@ TEST(rows_without_a_point_keep_their_place)
                        {9, 8, 7, 6, 2}, {9, 8, 7, 6, NAN},         {9, 8, 7, 6, -3}};
     unsigned char b[sizeof head - 1 + sizeof row];
     const char *name = "a";
-    sp_scan *scan;
-    sp_scan_points p = {0};
+    CLOSED_BY(close_scan) sp_scan *scan;
+    CLOSED_BY(sp_scan_points_destroy) sp_scan_points p = {0};
 
     memcpy(b, head, sizeof head - 1);
     memcpy(b + sizeof head - 1, row, sizeof row);
     scan_write("v.pcd", b, sizeof b);
-    OK(sp_scan_open(&scan, test_path("v.pcd"), NULL));
+    OK(sp_scan_open(&scan, "v.pcd", NULL));
     OK(sp_scan_select(scan, 1, &name));
     OK(sp_scan_next(scan, 10, &p));
     assert_int_equal(p.n, 6);
@@ -261,8 +258,6 @@ TEST(rows_without_a_point_keep_their_place)
     scan_write("v.pcd", b, sizeof b);
     OK(sp_scan_rewind(scan));
     FAILS(sp_scan_next(scan, 10, &p), SP_EDATA, "point 3: a is nan, expected a number");
-    sp_scan_points_destroy(&p);
-    sp_scan_close(scan);
 }
 
 /* ---- text ---- */
@@ -300,14 +295,14 @@ TEST(text_in_every_dress)
     scan_check_points("a.xyz", NULL, "intensity", 0);
     write_text("a.pts", "3\n", "  ");
     scan_check_points("a.pts", &options, "intensity", 0);
-    scan_write("b.txt", "1 2 3\n4 5\n", 10);
+    scan_write_text("b.txt", "1 2 3\n4 5\n");
     scan_check_refused("b.txt", NULL, SP_EDATA, "line 2: 2 numbers, expected 3");
-    scan_write("b.txt", "1 2 3\n4 inf 5\n", 14);
+    scan_write_text("b.txt", "1 2 3\n4 inf 5\n");
     scan_check_refused("b.txt", NULL, SP_EDATA, "point 1: y is inf");
-    scan_write("b.txt", "1 2 3 0.5\n", 10);
+    scan_write_text("b.txt", "1 2 3 0.5\n");
     scan_check_refused("b.txt", &(sp_scan_options){.columns = "x,y,z,label"}, SP_EDATA,
                        "label 0.5, expected an integer");
-    scan_write("b.txt", "1 2 3\n", 6); /* a scan without the labels of the others */
+    scan_write_text("b.txt", "1 2 3\n"); /* a scan without the labels of the others */
     scan_check_refused("b.txt", &(sp_scan_options){.columns = "x,y,z,label"}, SP_EUSAGE,
                        "names more; say what this file's are: --columns x,y,z,...");
     scan_write("b.xml", "<a/>", 4);
@@ -363,7 +358,7 @@ TEST(npy_fields_of_any_name)
 {
     static const char *const names[] = {"shape", "descr", "'fortran_order': True, }"};
     unsigned char b[512];
-    sp_scan_points points = {0};
+    CLOSED_BY(sp_scan_points_destroy) sp_scan_points points = {0};
     sp_scan *scan;
 
     for (int i = 0; i < 3; i++) {
@@ -382,7 +377,7 @@ TEST(npy_fields_of_any_name)
             scan_put(b + 256 + 8 * c, scan_xyz[0][c], 'f', 8, false);
         b[280] = 7;
         scan_write("a.npy", b, 281);
-        OK(sp_scan_open(&scan, test_path("a.npy"), NULL));
+        OK(sp_scan_open(&scan, "a.npy", NULL));
         assert_int_equal(sp_scan_count(scan), 1);
         OK(sp_scan_select(scan, 1, &names[i]));
         OK(sp_scan_next(scan, 10, &points));
@@ -390,5 +385,4 @@ TEST(npy_fields_of_any_name)
         assert_true(points.xyz[2] == scan_xyz[0][2] && points.attr[0] == 7);
         sp_scan_close(scan);
     }
-    sp_scan_points_destroy(&points);
 }

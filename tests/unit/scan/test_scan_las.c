@@ -11,7 +11,7 @@
 static size_t make_las(unsigned char *b, int minor, int format, int extra)
 {
     int header = scan_las_bytes(minor), bytes = laz_record_bytes(format) + extra;
-    int vlr = extra ? 54 + 192 : 0;
+    int vlr = extra ? SCAN_EXTRA_BYTES : 0;
     const scan_las las = {minor, format,      header + vlr, extra ? 1 : 0,
                           bytes, SCAN_POINTS, 0.01};
 
@@ -19,18 +19,8 @@ static size_t make_las(unsigned char *b, int minor, int format, int extra)
     scan_put_las(b, &las);
     for (int a = 0; a < 2; a++)
         scan_put(b + 155 + 8 * a, 700000, 'f', 8, false);
-    if (extra) { /* one int16, scaled by 0.5 and moved by 10 */
-        unsigned char *d = b + header + 54;
-
-        memcpy(b + header + 2, "LASF_Spec", 9);
-        scan_put(b + header + 18, 4, 'u', 2, false);
-        scan_put(b + header + 20, 192, 'u', 2, false);
-        d[2] = 4;
-        d[3] = 8 | 16;
-        memcpy(d + 4, "Deviation", 9);
-        scan_put(d + 112, 0.5, 'f', 8, false);
-        scan_put(d + 136, 10, 'f', 8, false);
-    }
+    if (extra)
+        scan_put_extra(b + header);
     for (int i = 0; i < SCAN_POINTS; i++) {
         unsigned char *r = b + header + vlr + i * bytes;
 
@@ -102,33 +92,30 @@ TEST(las_attributes_are_unpacked)
 
 TEST(damaged_las_is_refused)
 {
-    unsigned char b[4096];
-    size_t n = make_las(b, 4, 6, 0);
+    static const struct {
+        int at, size;
+        char kind;
+        double number;
+        const char *file, *says;
+    } damages[] = {
+        {104, 1, 'u', 11, "c.las", "point data format 11, expected 0 to 10"},
+        {104, 1, 'u', 6 | 0x80, "c.laz", "it has no LAZ record"},
+        {107, 4, 'u', SCAN_POINTS + 1, "c.las", "header counts 4 points"},
+        {105, 2, 'u', 29, "c.las", "records of 29 bytes"},
+        {131, 8, 'f', NAN, "c.las", "x has scale nan and offset 700000"},
+        {247, 8, 'u', 1e18, "c.las", "truncated"},
+    };
+    unsigned char good[4096], b[4096];
+    const size_t n = make_las(good, 4, 6, 0);
 
-    b[104] = 11;
-    scan_write("c.las", b, n);
-    scan_check_refused("c.las", NULL, SP_EDATA,
-                       "point data format 11, expected 0 to 10");
-    b[104] = 6 | 0x80;
-    scan_write("c.laz", b, n);
-    scan_check_refused("c.laz", NULL, SP_EDATA, "it has no LAZ record");
-    b[104] = 6;
-    scan_put(b + 107, SCAN_POINTS + 1, 'u', 4, false);
-    scan_write("c.las", b, n);
-    scan_check_refused("c.las", NULL, SP_EDATA, "header counts 4 points");
-    scan_put(b + 107, 0, 'u', 4, false);
-    scan_put(b + 105, 29, 'u', 2, false);
-    scan_write("c.las", b, n);
-    scan_check_refused("c.las", NULL, SP_EDATA, "records of 29 bytes");
-    scan_put(b + 105, 30, 'u', 2, false);
-    scan_put(b + 131, NAN, 'f', 8, false);
-    scan_write("c.las", b, n);
-    scan_check_refused("c.las", NULL, SP_EDATA, "x has scale nan and offset 700000");
-    scan_put(b + 131, 0.01, 'f', 8, false);
-    scan_put(b + 247, 1e18, 'u', 8, false);
-    scan_write("c.las", b, n);
-    scan_check_refused("c.las", NULL, SP_EDATA, "truncated");
-    scan_write("c.las", b, 100);
+    for (size_t i = 0; i < sizeof damages / sizeof *damages; i++) {
+        memcpy(b, good, n);
+        scan_put(b + damages[i].at, damages[i].number, damages[i].kind, damages[i].size,
+                 false);
+        scan_write(damages[i].file, b, n);
+        scan_check_refused(damages[i].file, NULL, SP_EDATA, damages[i].says);
+    }
+    scan_write("c.las", good, 100);
     scan_check_refused("c.las", NULL, SP_EDATA, "file ends at byte 100");
 }
 
@@ -140,28 +127,25 @@ TEST(las_is_copied_with_other_classes)
         .n = SCAN_POINTS, .get = scan_get_codes, .from = code};
     const sp_scan_labels too_large = {
         .n = SCAN_POINTS, .get = scan_get_codes, .from = large};
-    unsigned char b[4096], c[4096];
-    char copy[512];
-    size_t n = make_las(b, 2, 1, 0);
+    unsigned char b[4096];
+    const char *const copy = "e.las", *written;
+    size_t n = make_las(b, 2, 1, 0), n_written;
     sp_scan *scan;
-    FILE *from;
 
     scan_write("d.las", b, n);
-    snprintf(copy, sizeof copy, "%s", test_path("e.las"));
-    OK(sp_scan_open(&scan, test_path("d.las"), NULL));
+    OK(sp_scan_open(&scan, "d.las", NULL));
     assert_int_equal(sp_scan_write(scan, copy, &too_large), SP_EDATA);
     assert_int_equal(access(copy, F_OK), -1);
     FAILS(sp_scan_write(scan, "e.pcd", &labels), SP_EUSAGE,
           "one of .las .laz .ply .label");
     OK(sp_scan_write(scan, copy, &labels));
     sp_scan_close(scan);
-    from = fopen(copy, "rb");
-    assert_int_equal(fread(c, 1, sizeof c, from), n);
-    fclose(from);
+    written = test_content(copy, &n_written);
+    assert_int_equal(n_written, n);
     for (int i = 0; i < 2; i++) {
         unsigned char *class = b + 227 + 28 * i + 15;
 
         *class = (unsigned char)((*class & 0xe0) | (i == 0 ? 31 : 0));
     }
-    assert_memory_equal(b, c, n);
+    assert_memory_equal(b, written, n);
 }

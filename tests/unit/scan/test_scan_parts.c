@@ -5,7 +5,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/sp_file.h"
 #include "fixtures/scan_files.h"
 
 enum { N = 120000, HEADER = 375, RECORD = 30, BEHIND = 60 + 9, MOST = 5 };
@@ -75,55 +74,33 @@ static sp_scan_labels labels_of(const sp_scan *scan, const asked *a)
         .n = sp_scan_count(scan), .n_added = 1, .added = &field, .get = get, .from = a};
 }
 
-static char *keep_path(const char *name, char path[256])
-{
-    snprintf(path, 256, "%s", test_path(name));
-    return path;
-}
-
 static sp_scan *open_scan(const char *name, int n_threads)
 {
     const sp_scan_options options = {.n_threads = n_threads};
     sp_scan *scan;
 
-    OK(sp_scan_open(&scan, test_path(name), &options));
+    OK(sp_scan_open(&scan, name, &options));
     return scan;
-}
-
-static void check_same(const char *a, const char *b)
-{
-    char *x, *y;
-    size_t n, m;
-
-    OK(sp_file_read(a, &x, &n));
-    OK(sp_file_read(b, &y, &m));
-    assert_int_equal(n, m);
-    assert_memory_equal(x, y, n);
-    free(x);
-    free(y);
 }
 
 /* Writes `from` to a file of this ending by one and by n writers. */
 static void check_write(const char *from, const char *ending, int n, int n_threads)
 {
-    char want[256], found[256], text[MOST][256], name[64];
-    char *path[MOST];
-    sp_scan *scan = open_scan(from, n_threads);
+    char want[16], found[16], text[MOST][16], *path[MOST];
+    CLOSED_BY(close_scan) sp_scan *scan = open_scan(from, n_threads);
     const asked all = {.n = 1, .n_parts = 1};
     sp_scan_labels labels = labels_of(scan, &all);
     int64_t section;
 
-    snprintf(name, sizeof name, "want%s", ending);
-    OK(sp_scan_write(scan, keep_path(name, want), &labels));
-    snprintf(name, sizeof name, "found%s", ending);
-    keep_path(name, found);
+    snprintf(want, sizeof want, "want%s", ending);
+    snprintf(found, sizeof found, "found%s", ending);
+    OK(sp_scan_write(scan, want, &labels));
     section = sp_scan_section(scan, found);
     assert_true(section > 0);
     for (int k = n - 1; k >= 0; k--) {
         const asked some = {.first = k, .n = section, .n_parts = n};
 
-        snprintf(name, sizeof name, "part.%d", k);
-        path[k] = keep_path(name, text[k]);
+        snprintf(path[k] = text[k], sizeof text[k], "part.%d", k);
         labels.from = &some;
         OK(sp_scan_rewind(scan));
         OK(sp_scan_write_part(scan, found, &labels, k, n, path[k]));
@@ -132,8 +109,7 @@ static void check_write(const char *from, const char *ending, int n, int n_threa
     }
     labels.from = NULL;
     OK(sp_scan_join(scan, found, &labels, n, path));
-    check_same(want, found);
-    sp_scan_close(scan);
+    test_same_files(want, found);
 }
 
 TEST(copies_do_not_depend_on_the_writers)
@@ -149,12 +125,11 @@ TEST(copies_do_not_depend_on_the_writers)
 
 TEST(laz_is_divided_between_chunks)
 {
-    char laz[256];
     const asked all = {.n = 1, .n_parts = 1};
     sp_scan *scan = open_scan("a.las", 1);
     sp_scan_labels labels = labels_of(scan, &all);
 
-    OK(sp_scan_write(scan, keep_path("a.laz", laz), &labels));
+    OK(sp_scan_write(scan, "a.laz", &labels));
     sp_scan_close(scan);
     for (int n = 1; n <= MOST; n++) {
         check_write("a.laz", ".laz", n, n);
@@ -165,8 +140,9 @@ TEST(laz_is_divided_between_chunks)
 /* Reads part by part and compares with the whole. */
 static void check_read(const char *name, int n_parts, int n_threads, bool is_divided)
 {
+    CLOSED_BY(close_scan)
     sp_scan *whole = open_scan(name, 1), *some = open_scan(name, n_threads);
-    sp_scan_points want = {0}, got = {0};
+    CLOSED_BY(sp_scan_points_destroy) sp_scan_points want = {0}, got = {0};
     int64_t row = 0;
 
     for (int k = 0; k < n_parts; k++) {
@@ -195,10 +171,6 @@ static void check_read(const char *name, int n_parts, int n_threads, bool is_div
     OK(sp_scan_next(whole, 1, &want));
     assert_int_equal(want.n, 0);
     assert_int_equal(sp_scan_count(whole) < 0 ? row : sp_scan_count(whole), row);
-    sp_scan_points_destroy(&want);
-    sp_scan_points_destroy(&got);
-    sp_scan_close(whole);
-    sp_scan_close(some);
 }
 
 TEST(parts_have_all_rows_once)

@@ -11,11 +11,11 @@ static void check_points(const char *text, const sp_scan_options *options)
     static const double want[2][4] = {{450012.75, 6277601.25, 12.5, 100},
                                       {-3, 1e3, 0.125, 101}};
     const char *intensity = "intensity";
-    sp_scan_points p = {0};
-    sp_scan *scan;
+    CLOSED_BY(sp_scan_points_destroy) sp_scan_points p = {0};
+    CLOSED_BY(close_scan) sp_scan *scan;
 
     scan_write_text("a.csv", text);
-    OK(sp_scan_open(&scan, test_path("a.csv"), options));
+    OK(sp_scan_open(&scan, "a.csv", options));
     OK(sp_scan_select(scan, 1, &intensity));
     for (int pass = 0; pass < 2; pass++) {
         OK(sp_scan_next(scan, 100, &p));
@@ -33,8 +33,6 @@ static void check_points(const char *text, const sp_scan_options *options)
         assert_int_equal(p.n, 0);
         OK(sp_scan_rewind(scan));
     }
-    sp_scan_points_destroy(&p);
-    sp_scan_close(scan);
 }
 
 TEST(the_separator_is_recognized)
@@ -117,7 +115,7 @@ TEST(what_does_not_fit_is_refused)
         {"", "no line with coordinates"},
         {"4\n1 2\n3 4\n", "line 2: 2 numbers, expected 3 or more"},
     };
-    char *wide = malloc((2 << 20) + 1);
+    FREED char *wide = malloc((2 << 20) + 1);
 
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         scan_write_text("b.txt", files[i].text);
@@ -139,7 +137,6 @@ TEST(what_does_not_fit_is_refused)
         wide[i] = i % 2 ? ' ' : '1';
     scan_write("b.txt", wide, 600);
     scan_check_refused("b.txt", NULL, SP_EDATA, "line 1: more than 256 numbers");
-    free(wide);
 }
 
 /* Colours of PCD in ascii: integers, as PCL writes them, negative where they are signed,
@@ -163,8 +160,8 @@ TEST(packed_colours_are_unpacked)
     char text[300];
 
     for (size_t k = 0; k < sizeof at / sizeof *at; k++) {
-        sp_scan_points p = {0};
-        sp_scan *scan;
+        CLOSED_BY(sp_scan_points_destroy) sp_scan_points p = {0};
+        CLOSED_BY(close_scan) sp_scan *scan;
         const char *name;
         char kind;
         int size;
@@ -174,7 +171,7 @@ TEST(packed_colours_are_unpacked)
                  "COUNT 1 1 1 1 1\nWIDTH 1\nHEIGHT 1\nDATA ascii\n1 2 3 %s 7\n",
                  at[k].type, at[k].text);
         scan_write_text("c.pcd", text);
-        OK(sp_scan_open(&scan, test_path("c.pcd"), NULL));
+        OK(sp_scan_open(&scan, "c.pcd", NULL));
         OK(sp_scan_select(scan, 3, names));
         for (int i = 0; (name = sp_scan_attribute(scan, i, &kind, &size)); i++)
             if (strcmp(name, "red") == 0) /* NaN is none of a byte's values */
@@ -187,7 +184,5 @@ TEST(packed_colours_are_unpacked)
             for (int c = 0; c < 3; c++)
                 assert_true(p.attr[c] == 0x11 * (c + 1));
         }
-        sp_scan_points_destroy(&p);
-        sp_scan_close(scan);
     }
 }

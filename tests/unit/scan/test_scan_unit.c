@@ -36,16 +36,15 @@ static void write_las(const char *text, const uint16_t *keys, size_t n_keys)
 
 static void check_unit(const char *unit)
 {
-    sp_scan *scan;
+    CLOSED_BY(close_scan) sp_scan *scan;
 
-    OK(sp_scan_open(&scan, test_path("u.las"), NULL));
+    OK(sp_scan_open(&scan, "u.las", NULL));
     assert_string_equal(sp_scan_format_name(scan), "LAS");
     if (!unit)
         assert_null(sp_scan_unit(scan));
     else
         assert_string_equal(sp_scan_unit(scan), unit);
     assert_true(!unit || sp_recipe_is_unit(unit));
-    sp_scan_close(scan);
 }
 
 static void of_text(const char *text, const char *unit)

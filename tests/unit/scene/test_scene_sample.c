@@ -12,7 +12,7 @@ static const sp_scene_options options = {
 
 TEST(same_seed_same_sample)
 {
-    sp_grid a = {0}, b = {0};
+    CLOSED_BY(sp_grid_destroy) sp_grid a = {0}, b = {0};
     sp_scene_options other = options;
     size_t n;
 
@@ -34,8 +34,6 @@ TEST(same_seed_same_sample)
     OK(sp_scene_make(&other, 5, &b));
     assert_true(a.sample.n != b.sample.n ||
                 memcmp(a.sample.coords, b.sample.coords, n * 12) != 0);
-    sp_grid_destroy(&a);
-    sp_grid_destroy(&b);
 }
 
 /* Sums for each class over some scenes; the last row is for ignored voxels. */
@@ -43,12 +41,11 @@ static double share[SP_LANDSCAPE_CLASSES + 1],
     mean[SP_LANDSCAPE_CLASSES + 1][SP_SCENE_FEATURES];
 static double voxels;
 
-static int make_shares(void **state)
+BEFORE_ALL(make_shares)
 {
-    sp_grid grid = {0};
+    CLOSED_BY(sp_grid_destroy) sp_grid grid = {0};
     int c;
 
-    (void)state;
     for (int s = 0; s < SCENES; s++) {
         OK(sp_scene_make(&options, s, &grid));
         assert_in_range(grid.sample.n, 1500, 5000);
@@ -64,8 +61,6 @@ static int make_shares(void **state)
     for (c = 0; c <= SP_LANDSCAPE_CLASSES; c++)
         for (int a = 0; a < SP_SCENE_FEATURES; a++)
             mean[c][a] /= share[c];
-    sp_grid_destroy(&grid);
-    return 0;
 }
 
 TEST(classes_are_balanced)
@@ -95,7 +90,7 @@ TEST(features_mean_something)
  * spread within a voxel from z agrees to the resolution of 1/256. */
 TEST(subvoxel_is_consistent)
 {
-    sp_grid grid = {0};
+    CLOSED_BY(sp_grid_destroy) sp_grid grid = {0};
     double base = NAN, z, gap;
 
     OK(sp_scene_make(&options, 0, &grid));
@@ -106,13 +101,12 @@ TEST(subvoxel_is_consistent)
         base = isnan(base) ? gap : base; /* z - height is one number of the scene */
         assert_true(fabs(gap - base) <= 0.5 / 256 + 1e-5);
     }
-    sp_grid_destroy(&grid);
 }
 
 TEST(options_are_checked)
 {
     sp_scene_options o = options;
-    sp_grid grid = {0};
+    CLOSED_BY(sp_grid_destroy) sp_grid grid = {0};
 
     o.extent = 3;
     FAILS(sp_scene_make(&o, 0, &grid), SP_EUSAGE, "extent of a scene: 3 m");
@@ -121,6 +115,4 @@ TEST(options_are_checked)
     assert_int_equal(sp_scene_make(&o, 0, &grid), SP_EUSAGE);
     o.voxel_size = 1e-6;
     assert_int_equal(sp_scene_make(&o, 0, &grid), SP_EDATA);
-    sp_grid_destroy(&grid);
 }
-AROUND_ALL(make_shares, NULL)

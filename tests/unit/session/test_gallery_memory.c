@@ -57,7 +57,7 @@ TEST(pictures_left_out_for_want_of_memory_are_told)
 {
     sp_resources resources = {0};
     sp_gallery *gallery;
-    sp_comm comm;
+    CLOSED_BY(sp_comm_close) sp_comm comm;
 
     sp_comm_open_self(&comm);
     resources.session.comm = &comm;
@@ -73,5 +73,4 @@ TEST(pictures_left_out_for_want_of_memory_are_told)
     assert_int_equal(n_warnings, 1);
     assert_string_equal(warning, "no pictures of samples: no memory to choose them");
     sp_gallery_destroy(gallery);
-    sp_comm_close(&comm);
 }

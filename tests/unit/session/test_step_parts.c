@@ -234,10 +234,3 @@ TEST(test_alone)
     }
     close_rig(&g);
 }
-
-static int enter_folder(void **state)
-{
-    (void)state;
-    return chdir(test_folder());
-}
-AROUND_ALL(enter_folder, NULL)

@@ -12,23 +12,14 @@
 #include "fixtures/events_read.h"
 #include "show/sp_events.h"
 
-static char dir[64];
+static char dir[16];
 static event_list list;
 
-static int new_folder(void **state)
+static void new_folder(void)
 {
     static int number;
 
-    (void)state;
-    snprintf(dir, sizeof dir, "%s/%d", test_folder(), number++);
-    return 0;
-}
-
-static int free_list(void **state)
-{
-    (void)state;
-    events_free(&list);
-    return 0;
+    snprintf(dir, sizeof dir, "%d", number++);
 }
 
 static void read_all(void)
@@ -47,6 +38,24 @@ static void put_step(sp_events *e, int64_t step, double loss)
     sp_events_scalar(e, "train", "loss", loss);
     sp_events_scalar(e, "time", "step_s", 0.1);
     OK(sp_events_end(e));
+}
+
+/* The file of a start whose first record is begun, and its end, after which all of the
+ * folder is read. */
+static sp_events *begin_one(int64_t step)
+{
+    sp_events *e;
+
+    OK(sp_events_create(&e, dir, "hosta", 1));
+    sp_events_begin(e, step, 0);
+    return e;
+}
+
+static void end_one(sp_events *e)
+{
+    OK(sp_events_end(e));
+    sp_events_destroy(e);
+    read_all();
 }
 
 /* Writes the steps first .. last as one start of a run does. */
@@ -94,7 +103,7 @@ static const char *only_file(void)
     return path;
 }
 
-#define FOLDER_TEST(name) TEST_WITH(name, new_folder, free_list)
+#define FOLDER_TEST(name) TEST_AFTER(new_folder, name)
 
 FOLDER_TEST(scalars_are_read_back)
 {
@@ -119,9 +128,7 @@ FOLDER_TEST(what_is_not_finite_is_left_out)
     put_step(e, 2, INFINITY);
     sp_events_begin(e, 3, 0);
     sp_events_scalar(e, "train", "loss", NAN);
-    OK(sp_events_end(e)); /* no record at all */
-    sp_events_destroy(e);
-    read_all();
+    end_one(e); /* no record at all */
     assert_int_equal(list.n, 4);
     assert_string_equal(list.value[2].tag, "time/step_s");
     assert_string_equal(list.value[3].tag, "time/step_s");
@@ -141,13 +148,11 @@ FOLDER_TEST(no_file_means_no_work)
 FOLDER_TEST(hostile_names_are_text)
 {
     char long_name[201], tag[220];
-    sp_events *e;
+    sp_events *e = begin_one(1);
 
     memset(long_name, 'x', 200);
     long_name[200] = 0;
     snprintf(tag, sizeof tag, "iou/%s", long_name);
-    OK(sp_events_create(&e, dir, "hosta", 1));
-    sp_events_begin(e, 1, 0);
     sp_events_scalar(e, "iou", "<script>alert(\"1\")</script>", 0.5);
     sp_events_scalar(e, "iou", "\033[2J\n\xff\xfe'", 0.5);
     sp_events_scalar(e, "iou",
@@ -156,9 +161,7 @@ FOLDER_TEST(hostile_names_are_text)
                      0.5);
     sp_events_scalar(e, "iou", long_name, 0.5);
     sp_events_scalar(e, "iou", "", 0.5);
-    OK(sp_events_end(e));
-    sp_events_destroy(e);
-    read_all();
+    end_one(e);
     assert_int_equal(list.n, 7);
     assert_string_equal(list.value[2].tag, "iou/<script>alert(\"1\")</script>");
     assert_string_equal(list.value[3].tag, "iou/\\x1b[2J\\n\\xff\\xfe'");
@@ -170,14 +173,10 @@ FOLDER_TEST(hostile_names_are_text)
 
 FOLDER_TEST(a_text_is_shown_as_it_is)
 {
-    sp_events *e;
+    sp_events *e = begin_one(1);
 
-    OK(sp_events_create(&e, dir, "hosta", 1));
-    sp_events_begin(e, 1, 0);
     sp_events_text(e, "run", "deck", "a = 1;\n# <b>\033[m\n\nend");
-    OK(sp_events_end(e));
-    sp_events_destroy(e);
-    read_all();
+    end_one(e);
     assert_int_equal(list.n, 3);
     assert_int_equal(list.value[2].kind, EVENT_TEXT);
     assert_string_equal(list.value[2].tag, "run/deck");
@@ -340,14 +339,10 @@ FOLDER_TEST(a_full_disk_leaves_whole_records)
 FOLDER_TEST(a_picture_keeps_its_bytes)
 {
     static const char png[] = "\x89PNG\r\n\x1a\n any \0 bytes";
-    sp_events *e;
+    sp_events *e = begin_one(4);
 
-    OK(sp_events_create(&e, dir, "hosta", 1));
-    sp_events_begin(e, 4, 0);
     sp_events_picture(e, "eval", "confusion", 3, 2, png, sizeof png);
-    OK(sp_events_end(e));
-    sp_events_destroy(e);
-    read_all();
+    end_one(e);
     assert_int_equal(list.value[2].kind, EVENT_PICTURE);
     assert_int_equal(list.value[2].width, 3);
     assert_int_equal(list.value[2].height, 2);

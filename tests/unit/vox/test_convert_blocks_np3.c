@@ -14,7 +14,7 @@
 
 enum { ROWS = 60, N = ROWS * ROWS, ARGS = 32 };
 ON_RANKS(comm)
-static char folder[64], scan[128];
+static char scan[] = "scan.txt";
 
 /* Points of three classes in stripes, where code 4 is ignored, half a metre apart over
  * 30 m x 30 m, twice. */
@@ -47,20 +47,14 @@ static void write_scan(void)
     assert_int_equal(fclose(to), 0);
 }
 
-/* Runs a command given as one line; every % stands for the folder. */
+/* Runs a command given as one line. */
 static sp_status command(sp_comm *on, const char *line)
 {
     static char text[1024];
     char *argv[ARGS + 1] = {0}, *rest;
-    size_t used = 0;
     int argc = 0;
 
-    for (; *line; line++)
-        if (*line == '%')
-            used += (size_t)snprintf(text + used, sizeof text - used, "%s", folder);
-        else
-            text[used++] = *line;
-    text[used] = '\0';
+    snprintf(text, sizeof text, "%s", line);
     for (char *word = strtok_r(text, " ", &rest); word && argc < ARGS;
          word = strtok_r(NULL, " ", &rest))
         argv[argc++] = word;
@@ -68,79 +62,24 @@ static sp_status command(sp_comm *on, const char *line)
                                          : vox_convert(argc, argv, on);
 }
 
-static unsigned char *read_all(const char *name, size_t *n)
-{
-    char path[256];
-    unsigned char *b = malloc(1 << 22);
-    FILE *from;
-
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    from = fopen(path, "rb");
-    if (!from || !b)
-        fail_msg("%s: cannot read", path);
-    *n = fread(b, 1, 1 << 22, from);
-    fclose(from);
-    return b;
-}
-
-static void compare_bytes(const char *one, const char *other)
-{
-    size_t n, m;
-    unsigned char *a = read_all(one, &n), *b = read_all(other, &m);
-
-    assert_int_equal(n, m);
-    assert_memory_equal(a, b, n);
-    free(a);
-    free(b);
-}
-
 #define OPTIONS                                                                        \
     "--voxel-size 0.8 --block 7.5 --overlap 2 --shards 4 --points --features "         \
-    "one,height/10,intensity,count --map 1=a,2:3=b %/scan.txt"
+    "one,height/10,intensity,count --map 1=a,2:3=b scan.txt"
 
 TEST(bytes_do_not_depend_on_ranks)
 {
-    OK(command(&comm, "convert --out %/all " OPTIONS));
+    OK(command(&comm, "convert --out all " OPTIONS));
     if (comm.rank == 0) {
-        OK(command(alone(), "convert --out %/one " OPTIONS));
+        OK(command(alone(), "convert --out one " OPTIONS));
         for (int s = 0; s < 4; s++) {
             char a[64], b[64];
 
             snprintf(a, sizeof a, "all-%05d-of-00004.h5", s);
             snprintf(b, sizeof b, "one-%05d-of-00004.h5", s);
-            compare_bytes(a, b);
+            test_same_files(a, b);
         }
     }
     OK(sp_comm_barrier(&comm));
-}
-
-/* Adds the samples of one shard to n_seen [N]; labels as the map says. */
-static int64_t read_points(const char *path, int *n_seen)
-{
-    sp_h5 *file;
-    sp_h5_shape shape, samples;
-    uint64_t *index;
-    int32_t *label;
-
-    OK(sp_h5_open(&file, path));
-    OK(sp_h5_shape_of(file, "/point_index", &shape));
-    OK(sp_h5_shape_of(file, "/names", &samples));
-    index = calloc((size_t)shape.dim[0] + 1, sizeof *index);
-    label = calloc((size_t)shape.dim[0] + 1, sizeof *label);
-    OK(sp_h5_read(file, "/point_index", SP_H5_U64, 1, shape.dim, index));
-    OK(sp_h5_read(file, "/point_labels", SP_H5_I32, 1, shape.dim, label));
-    for (int64_t i = 0; i < shape.dim[0]; i++) {
-        int code;
-
-        assert_true(index[i] < N);
-        code = code_of((int)index[i]);
-        n_seen[index[i]]++;
-        assert_int_equal(label[i], code == 4 ? 255 : code > 1);
-    }
-    free(index);
-    free(label);
-    OK(sp_h5_close(file));
-    return samples.dim[0];
 }
 
 /* Reads a whole dataset of a shard; its first dimension goes to *n. */
@@ -154,11 +93,35 @@ static void *read_dataset(sp_h5 *file, const char *name, sp_h5_type type, size_t
     OK(sp_h5_shape_of(file, name, &shape));
     for (int d = 0; d < shape.rank; d++)
         count *= (size_t)shape.dim[d];
-    data = malloc(count * bytes + 1);
-    assert_non_null(data);
+    data = test_alloc(count * bytes);
     OK(sp_h5_read(file, name, type, shape.rank, shape.dim, data));
     *n = shape.dim[0];
     return data;
+}
+
+/* Adds the samples of one shard to n_seen [N]; labels as the map says. */
+static int64_t read_points(const char *path, int *n_seen)
+{
+    sp_h5 *file;
+    sp_h5_shape samples;
+    uint64_t *index;
+    int32_t *label;
+    int64_t n;
+
+    OK(sp_h5_open(&file, path));
+    OK(sp_h5_shape_of(file, "/names", &samples));
+    index = read_dataset(file, "/point_index", SP_H5_U64, sizeof *index, &n);
+    label = read_dataset(file, "/point_labels", SP_H5_I32, sizeof *label, &n);
+    for (int64_t i = 0; i < n; i++) {
+        int code;
+
+        assert_true(index[i] < N);
+        code = code_of((int)index[i]);
+        n_seen[index[i]]++;
+        assert_int_equal(label[i], code == 4 ? 255 : code > 1);
+    }
+    OK(sp_h5_close(file));
+    return samples.dim[0];
 }
 
 /* Checks the samples of one shard: each begins a multiple of the alignment from the
@@ -198,12 +161,6 @@ static int check_grid(const char *path, double size)
                                  (int64_t)floor((x - corner[a]) / size));
             }
         }
-    free(from);
-    free(points_from);
-    free(coords);
-    free(voxel);
-    free(index);
-    free(origin);
     OK(sp_h5_close(file));
     return n_shifted;
 }
@@ -213,10 +170,10 @@ TEST(blocks_are_on_one_grid)
     char path[256];
     int n_shifted = 0;
 
-    OK(command(&comm, "convert --out %/grid --voxel-size 0.07 --block 7.5 --overlap 2 "
-                      "--shards 3 --points --map 1=a,2:3=b %/scan.txt"));
+    OK(command(&comm, "convert --out grid --voxel-size 0.07 --block 7.5 --overlap 2 "
+                      "--shards 3 --points --map 1=a,2:3=b scan.txt"));
     for (int s = 0; s < 3; s++) {
-        snprintf(path, sizeof path, "%s/grid-%05d-of-00003.h5", folder, s);
+        snprintf(path, sizeof path, "grid-%05d-of-00003.h5", s);
         n_shifted += check_grid(path, 0.07);
     }
     assert_true(n_shifted > 4);
@@ -225,19 +182,18 @@ TEST(blocks_are_on_one_grid)
 
 TEST(each_point_is_evaluated_once)
 {
-    int *n_seen = calloc(N, sizeof *n_seen);
+    int *n_seen = test_alloc(N * sizeof *n_seen);
     int64_t samples = 0;
 
     for (int s = 0; s < 4; s++) {
         char path[256];
 
-        snprintf(path, sizeof path, "%s/all-%05d-of-00004.h5", folder, s);
+        snprintf(path, sizeof path, "all-%05d-of-00004.h5", s);
         samples += read_points(path, n_seen);
     }
     assert_int_equal(samples, 16);
     for (int i = 0; i < N; i++)
         assert_int_equal(n_seen[i], 1);
-    free(n_seen);
     OK(sp_comm_barrier(&comm)); /* rank 0 goes on to write */
 }
 
@@ -245,15 +201,14 @@ TEST(each_point_is_evaluated_once)
  * the first code of each class. */
 TEST(classes_return_to_the_scan)
 {
-    unsigned char *b;
+    const unsigned char *b;
     size_t n;
 
-    OK(command(&comm,
-               "apply %/all-00000-of-00004.h5 %/all-00001-of-00004.h5 "
-               "%/all-00002-of-00004.h5 %/all-00003-of-00004.h5 %/scan.txt --out "
-               "%/back.label --map 1=a,2:3=b"));
+    OK(command(&comm, "apply all-00000-of-00004.h5 all-00001-of-00004.h5 "
+                      "all-00002-of-00004.h5 all-00003-of-00004.h5 scan.txt --out "
+                      "back.label --map 1=a,2:3=b"));
     if (comm.rank == 0) {
-        b = read_all("back.label", &n);
+        b = (unsigned char *)test_content("back.label", &n);
         assert_int_equal(n, 4 * N);
         for (int i = 0; i < N; i++) {
             int code = code_of(i);
@@ -261,15 +216,14 @@ TEST(classes_return_to_the_scan)
             assert_int_equal(b[4 * i], code == 4 ? 0 : code == 3 ? 2 : code);
             assert_int_equal(b[4 * i + 1] | b[4 * i + 2] | b[4 * i + 3], 0);
         }
-        free(b);
     }
-    OK(command(&comm, "apply %/all-00003-of-00004.h5 %/scan.txt --out %/back.ply"));
-    OK(command(&comm, "convert --out %/again %/back.ply --features intensity"));
-    FAILS(command(&comm, "apply %/all-00003-of-00004.h5 %/scan.txt --out "
-                         "%/back.label --map 1=a,2:3=c"),
+    OK(command(&comm, "apply all-00003-of-00004.h5 scan.txt --out back.ply"));
+    OK(command(&comm, "convert --out again back.ply --features intensity"));
+    FAILS(command(&comm, "apply all-00003-of-00004.h5 scan.txt --out "
+                         "back.label --map 1=a,2:3=c"),
           SP_EUSAGE, "--map has no class \"b\", but ");
-    FAILS(command(&comm, "apply %/all-00003-of-00004.h5 %/back.ply --out "
-                         "%/back.label"),
+    FAILS(command(&comm, "apply all-00003-of-00004.h5 back.ply --out "
+                         "back.label"),
           SP_EDATA, "no sample of");
 }
 
@@ -280,11 +234,10 @@ static void write_prediction(char *const *codes, int n_codes)
     const uint8_t label[] = {1, 0};
     const uint64_t index[] = {0, 1};
     const int64_t two = 2;
-    char path[256], *const names[] = {"roof", "ground"}, *const sample[] = {scan};
+    char *const names[] = {"roof", "ground"}, *const sample[] = {scan};
     sp_h5 *file;
 
-    snprintf(path, sizeof path, "%s/coded.h5", folder);
-    OK(sp_h5_create(&file, path));
+    OK(sp_h5_create(&file, "coded.h5"));
     OK(sp_h5_attr_write_texts(file, "/", "class_names", 2, names));
     if (codes)
         OK(sp_h5_attr_write_texts(file, "/", "class_codes", n_codes, codes));
@@ -298,23 +251,21 @@ static void write_prediction(char *const *codes, int n_codes)
 static void check_codes(const char *map, int first, int second)
 {
     char line[256];
-    unsigned char *b;
+    const char *b;
     size_t n;
 
-    snprintf(line, sizeof line, "apply %%/coded.h5 %%/scan.txt --out %%/coded.label%s",
-             map);
+    snprintf(line, sizeof line, "apply coded.h5 scan.txt --out coded.label%s", map);
     OK(command(&comm, line));
     if (comm.rank == 0) {
-        b = read_all("coded.label", &n);
+        b = test_content("coded.label", &n);
         assert_true(n == 4 * N && b[0] == first && b[4] == second);
-        free(b);
     }
 }
 
 TEST(predictions_bring_their_codes)
 {
     static char *const codes[] = {"6:26", "2"}, *const bad[] = {"6", "two"};
-    const char *line = "apply %/coded.h5 %/scan.txt --out %/coded.label";
+    const char *line = "apply coded.h5 scan.txt --out coded.label";
 
     if (comm.rank == 0)
         write_prediction(codes, 2);
@@ -331,34 +282,35 @@ TEST(predictions_bring_their_codes)
     FAILS(command(&comm, line), SP_EDATA, "1 class_codes, expected 2");
 }
 
-static void check_failure(const char *line, sp_status code, const char *says)
-{
-    FAILS(command(&comm, line), code, says);
-}
-
 TEST(failures_are_the_same_on_all_ranks)
 {
-    check_failure("convert --out %/f --shrads 2 %/scan.txt", SP_EUSAGE,
-                  "nearest: --shards");
-    check_failure("convert --out %/f --map 1=a,1=b %/scan.txt", SP_EUSAGE,
-                  "a class already");
-    check_failure("convert --out %/f --map a=1 %/scan.txt", SP_EUSAGE, "a code from 0");
-    check_failure("convert --out %/f --shards 2 %/scan.txt", SP_EUSAGE,
-                  "at most 1, the number of samples");
-    check_failure("convert --out %/f --overlap 2 %/scan.txt", SP_EUSAGE, "--block");
-    check_failure("convert --out %/f --features one,nir %/scan.txt", SP_EUSAGE,
-                  "no attribute nir; there are: x y z intensity label");
-    check_failure("convert --out %/f --bounds 0,0,1,1 %/scan.txt", SP_EDATA,
-                  "no points");
-    check_failure("convert --out %/f --voxel-size 0.00001 %/scan.txt", SP_EDATA,
-                  "--block");
-    check_failure("convert --out %/f --block 5 %/none.las", SP_EDATA, "none.las");
-    check_failure("convert --out %/scan.txt/f %/scan.txt", SP_EIO, "scan.txt");
-    check_failure("convert --out %/f --voxel-size -1 %/scan.txt", SP_EUSAGE,
-                  "--voxel-size -1: expected a number above 0");
-    check_failure("convert --out %/f --features intensity/0 %/scan.txt", SP_EUSAGE,
-                  "divisor 0: expected a number above 0");
-    check_failure("convert %/scan.txt", SP_EUSAGE, "--out PREFIX is missing");
+    static const struct {
+        const char *options;
+        sp_status code;
+        const char *says;
+    } failures[] = {
+        {"--out f --shrads 2 scan.txt", SP_EUSAGE, "nearest: --shards"},
+        {"--out f --map 1=a,1=b scan.txt", SP_EUSAGE, "a class already"},
+        {"--out f --map a=1 scan.txt", SP_EUSAGE, "a code from 0"},
+        {"--out f --shards 2 scan.txt", SP_EUSAGE, "at most 1, the number of samples"},
+        {"--out f --overlap 2 scan.txt", SP_EUSAGE, "--block"},
+        {"--out f --features one,nir scan.txt", SP_EUSAGE,
+         "no attribute nir; there are: x y z intensity label"},
+        {"--out f --bounds 0,0,1,1 scan.txt", SP_EDATA, "no points"},
+        {"--out f --voxel-size 0.00001 scan.txt", SP_EDATA, "--block"},
+        {"--out f --block 5 none.las", SP_EDATA, "none.las"},
+        {"--out scan.txt/f scan.txt", SP_EIO, "scan.txt"},
+        {"--out f --voxel-size -1 scan.txt", SP_EUSAGE,
+         "--voxel-size -1: expected a number above 0"},
+        {"--out f --features intensity/0 scan.txt", SP_EUSAGE,
+         "divisor 0: expected a number above 0"},
+        {"scan.txt", SP_EUSAGE, "--out PREFIX is missing"}};
+    char line[128];
+
+    for (size_t i = 0; i < sizeof failures / sizeof *failures; i++) {
+        snprintf(line, sizeof line, "convert %s", failures[i].options);
+        FAILS(command(&comm, line), failures[i].code, failures[i].says);
+    }
 }
 
 TEST(nothing_temporary_is_left)
@@ -367,7 +319,7 @@ TEST(nothing_temporary_is_left)
     struct dirent *entry;
 
     OK(sp_comm_barrier(&comm));
-    dir = opendir(folder);
+    dir = opendir(".");
     assert_non_null(dir);
     while ((entry = readdir(dir)))
         if (strstr(entry->d_name, ".tmp"))
@@ -376,16 +328,9 @@ TEST(nothing_temporary_is_left)
     OK(sp_comm_barrier(&comm));
 }
 
-static int share_folder(void **state)
+BEFORE_ALL(write_scan_once)
 {
-    (void)state;
-    if (comm.rank == 0)
-        snprintf(folder, sizeof folder, "%s", test_folder());
-    OK(sp_comm_bcast(&comm, folder, sizeof folder, 0));
-    snprintf(scan, sizeof scan, "%s/scan.txt", folder);
     if (comm.rank == 0)
         write_scan();
     OK(sp_comm_barrier(&comm));
-    return 0;
 }
-AROUND_ALL(share_folder, NULL)

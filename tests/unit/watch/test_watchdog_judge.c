@@ -104,25 +104,15 @@ TEST(a_slow_rank_is_named_once)
     sp_run run = {.comm = &comm, .dir = ""};
     sp_watched row[2] = {{.signs = {.own_s = 1}}, {.signs = {.rank = 1, .own_s = 3}}};
     sp_watchdog w = {.run = &run, .limit_s = LIMIT_S, .row = row, .n_rows = 2};
-    const int err = dup(STDERR_FILENO);
-    char said[2048], *first;
-    int ends[2];
-    ssize_t n;
+    const char *first;
 
-    assert_int_equal(pipe(ends), 0);
-    dup2(ends[1], STDERR_FILENO);
+    test_capture(2);
     for (int step = 1; step <= 5; step++) {
         row[0].signs.step = step;
         sp_watchdog_judge_speed(&w);
         row[1].slow_s -= LIMIT_S;
     }
-    dup2(err, STDERR_FILENO);
-    close(ends[1]);
-    n = read(ends[0], said, sizeof said - 1);
-    said[n > 0 ? n : 0] = 0;
-    close(ends[0]);
-    close(err);
-    first = strstr(said, "is slow: ");
+    first = strstr(test_captured(2), "is slow: ");
     assert_non_null(first);
     assert_null(strstr(first + 1, "is slow: "));
 }

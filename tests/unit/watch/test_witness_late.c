@@ -111,5 +111,5 @@ int main(int argc, char **argv)
     if (readlink("/proc/self/exe", own_path, sizeof own_path - 1) < 0)
         return 1;
     snprintf(dir, sizeof dir, "%s/run", test_folder());
-    return run_all_tests(NULL, NULL);
+    return run_all_tests();
 }
