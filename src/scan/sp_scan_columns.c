@@ -2,6 +2,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -150,12 +151,17 @@ sp_status sp_scan_write_file(sp_scan *scan, const char *path,
 
 /* ---- text ---- */
 
-/* Writes a number with the fewest of 6, 9, 15 or 17 digits that read back as it. */
+/* Writes a number with the fewest of 6, 9, 15 or 17 digits that read back as it, a whole
+ * one with all its digits: readers of integers know no exponent. */
 static void put_real(FILE *to, double x, bool is_float32)
 {
     static const int digits[] = {6, 9, 15, 17};
     char text[32];
 
+    if (x == floor(x) && fabs(x) < 1e15) {
+        fprintf(to, "%.0f", x);
+        return;
+    }
     for (int i = 0; i < 4; i++) {
         double back;
 

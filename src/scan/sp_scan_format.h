@@ -36,8 +36,8 @@ typedef struct sp_scan_field {
     int at;            /* first byte in the record */
     char kind;         /* 'i' signed, 'u' unsigned, 'f' float */
     int size;          /* bytes */
-    char copy_kind;    /* the type that a header names for numbers in text, which are */
-    int copy_size;     /* doubles in the record; size 0: it names none */
+    char copy_kind;    /* the type that the file names, for copies: numbers in text */
+    int copy_size;     /* have 8 bytes in the record; size 0: it names none */
     int shift, bits;   /* part of an unsigned field that counts; bits 0: all of it */
     bool is_swapped;   /* its byte order is not this machine's */
     double scale, add; /* value = raw * scale + add */
@@ -175,9 +175,10 @@ sp_status sp_scan_lines_next(const sp_scan *scan, sp_scan_lines *lines, bool *go
 /* Goes to byte `at`, where line number + 1 begins. */
 sp_status sp_scan_lines_seek(const sp_scan *scan, sp_scan_lines *lines, int64_t at,
                              int64_t number);
-/* Reads at most n numbers divided by blanks and tabs. Returns their number, n + 1 where
- * more text follows them. */
-int sp_scan_numbers(const char *line, double *to, int n);
+/* Reads a number of the text `at` into a field of eight bytes in the machine's order: 'f',
+ * a double; 'i' or 'u', an integer that fits `size` bytes. Returns the text behind it;
+ * NULL: there is no such number. */
+const char *sp_scan_number(const char *at, char kind, int size, unsigned char to[8]);
 
 /* ---- writing ---- */
 

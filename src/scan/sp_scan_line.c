@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -92,20 +93,31 @@ sp_status sp_scan_lines_next(const sp_scan *scan, sp_scan_lines *lines, bool *go
     return SP_OK;
 }
 
-int sp_scan_numbers(const char *line, double *to, int n)
+/* Whole numbers may have a point or an exponent, as 2.0 has, but a double holds only
+ * those below 2^53. */
+const char *sp_scan_number(const char *at, char kind, int size, unsigned char to[8])
 {
-    const char *at = line + strspn(line, " \t\r");
-    int found = 0;
+    const int unused = 64 - 8 * size;
+    char *end, *whole;
+    const double x = strtod(at, &end);
+    uint64_t bits;
 
-    assert(to && n >= 0);
-    while (*at && found < n) {
-        char *end;
-
-        to[found] = strtod(at, &end);
-        if (end == at || !strchr(" \t\r", *end))
-            return found;
-        at = end + strspn(end, " \t\r");
-        found++;
-    }
-    return *at ? n + 1 : found;
+    assert(1 <= size && size <= 8);
+    if (end == at)
+        return NULL;
+    memcpy(to, &x, sizeof x);
+    if (kind == 'f')
+        return end;
+    errno = 0;
+    bits = kind == 'u' ? strtoull(at, &whole, 10) : (uint64_t)strtoll(at, &whole, 10);
+    if (whole != end && (x != floor(x) || fabs(x) >= 0x1p53))
+        return NULL;
+    if (whole != end)
+        bits = (uint64_t)(int64_t)x;
+    memcpy(to, &bits, sizeof bits);
+    if (errno != 0 || (kind == 'u' && x < 0))
+        return NULL;
+    if (kind == 'u')
+        return bits << unused >> unused == bits ? end : NULL;
+    return (int64_t)(bits << unused) >> unused == (int64_t)bits ? end : NULL;
 }

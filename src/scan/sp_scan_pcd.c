@@ -1,8 +1,8 @@
 /* PCD 0.5 to 0.7: ascii, binary, and binary_compressed, which is LZF over all fields
  * one after the other, so that the whole file is decompressed at once. A field of
  * several values is named NAME_0, NAME_1, ...; packed colours (rgb, rgba) are also
- * available as red, green, blue. A record of ascii has a double for each number of a
- * line, then those of the colours. */
+ * available as red, green, blue. A record of ascii has a double or an integer of eight
+ * bytes for each number of a line, then a double for each colour of a float. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -12,6 +12,7 @@
 #include "scan/sp_scan_format.h"
 
 enum { MAX_FIELDS = 256, LZF_EXPANSION = 88 /* the most of LZF: 264 bytes from 3 */ };
+#define BLANKS " \t\r"
 typedef enum pcd_data { PCD_NONE, PCD_ASCII, PCD_BINARY, PCD_COMPRESSED } pcd_data;
 
 /* The header, and for binary_compressed the whole decompressed file. */
@@ -22,9 +23,8 @@ typedef struct pcd {
     char name[MAX_FIELDS][SP_SCAN_NAME];
     int size[MAX_FIELDS], count[MAX_FIELDS];
     char type[MAX_FIELDS];
-    int numbers;                      /* of a point */
-    int n_packed, packed[MAX_FIELDS]; /* ascii: fields of colours, by their number */
-    int packed_at[MAX_FIELDS];        /* and which number of a line each is */
+    int numbers;                         /* of a point */
+    int n_packed, packed_at[MAX_FIELDS]; /* ascii: bytes of colours that are floats */
     int64_t width, height, points;
     pcd_data data;
     unsigned char *plain; /* the decompressed points, field after field */
@@ -198,70 +198,70 @@ static sp_status read_header(sp_scan *scan, pcd *p)
 
 static const char *const colour[] = {"blue", "green", "red"};
 
-/* Adds the colours that a field packs into four bytes as 0xAARRGGBB. */
-static sp_status add_colours(sp_scan *scan, int at)
+/* Adds the colours that an integer, or any number of four bytes in a binary file, packs
+ * as 0xAARRGGBB. Numbers of ascii are in the machine's byte order. */
+static sp_status add_colours(sp_scan *scan, int at, bool is_ascii)
 {
     for (int i = 0; i < 3; i++) {
-        sp_scan_field *f = sp_scan_add(scan, colour[i], at, 'u', 4);
+        sp_scan_field *f = sp_scan_add(scan, colour[i], at, 'u', is_ascii ? 8 : 4);
 
         if (!f)
             return SP_EMEM;
         f->shift = 8 * i;
         f->bits = 8;
-        f->is_swapped = sp_scan_is_big_endian();
+        f->is_swapped = !is_ascii && sp_scan_is_big_endian();
     }
     return SP_OK;
 }
 
-/* The same for ascii, where fill_ascii unpacks them. Copies of a scan keep those that a
- * float cannot tell as NaN, so they are floats there. */
-static sp_status add_ascii_colours(sp_scan *scan, const pcd *p)
+/* The same for floats of ascii, which fill_ascii unpacks. Copies of a scan keep those
+ * that a float cannot tell as NaN, so they are floats there. */
+static sp_status add_float_colours(sp_scan *scan, const pcd *p)
 {
-    for (int k = 0; k < p->n_packed; k++)
-        for (int i = 0; i < 3; i++) {
-            sp_scan_field *f = sp_scan_add(scan, colour[i], scan->record_bytes, 'f', 8);
+    for (int k = 0; k < 3 * p->n_packed; k++) {
+        sp_scan_field *f = sp_scan_add(scan, colour[k % 3], scan->record_bytes, 'f', 8);
 
-            if (!f)
-                return SP_EMEM;
-            f->copy_kind = p->type[p->packed[k]] == 'f' ? 'f' : 'u';
-            f->copy_size = f->copy_kind == 'f' ? 4 : 1;
-            scan->record_bytes += 8;
-        }
+        if (!f)
+            return SP_EMEM;
+        f->copy_kind = 'f';
+        f->copy_size = 4;
+        scan->record_bytes += 8;
+    }
     return SP_OK;
 }
 
 static sp_status add_fields(sp_scan *scan, pcd *p)
 {
-    bool is_ascii = p->data == PCD_ASCII;
+    const bool is_ascii = p->data == PCD_ASCII;
     int at = 0;
 
     for (int i = 0; i < p->n; i++) {
         char name[SP_SCAN_NAME + 16];
 
         if (strncmp(p->name[i], "rgb", 3) == 0 && p->size[i] == 4) {
-            if (!is_ascii)
-                SP_TRY(add_colours(scan, at));
-            p->packed_at[p->n_packed] = at / 8;
-            p->packed[p->n_packed] = i;
-            p->n_packed += is_ascii;
+            if (is_ascii && p->type[i] == 'f')
+                p->packed_at[p->n_packed++] = at;
+            else
+                SP_TRY(add_colours(scan, at, is_ascii));
         }
         for (int k = 0; k < p->count[i]; k++) {
-            int size = is_ascii ? 8 : p->size[i];
             sp_scan_field *f;
 
             snprintf(name, sizeof name, p->count[i] > 1 ? "%s_%d" : "%s", p->name[i],
                      k);
             f = sp_scan_add(scan, strcmp(p->name[i], "_") == 0 ? "" : name, at,
-                            is_ascii ? 'f' : p->type[i], size);
+                            p->type[i], is_ascii ? 8 : p->size[i]);
             if (!f)
                 return SP_EMEM;
+            f->copy_kind = p->type[i];
+            f->copy_size = p->size[i];
             f->is_swapped = !is_ascii && sp_scan_is_big_endian();
-            at += size;
+            at += f->size;
         }
     }
     scan->record_bytes = at;
     p->numbers = at / 8;
-    return is_ascii ? add_ascii_colours(scan, p) : SP_OK;
+    return add_float_colours(scan, p);
 }
 
 /* ---- data ---- */
@@ -315,36 +315,59 @@ static void gather(const sp_scan *scan, const pcd *p, int64_t n, unsigned char *
     }
 }
 
-/* Unpacks the colours of a number: PCL writes it as an integer (U), and wrote it as the
- * float that has these bits (F). A float that is NaN, as that of an opaque colour is, has
- * lost them: NaN. False: the number does not fit its type. */
-static bool unpack(double number, char type, double to[3])
+/* Unpacks the colours of the float that has their bits: so PCL wrote them before they
+ * were integers. One that is NaN, as that of an opaque colour is, has lost them: NaN. */
+static void unpack(const unsigned char *number, unsigned char *to)
 {
-    const bool is_lost = type == 'f' && isnan(number);
-    const float as_float = (float)number;
-    uint32_t bits = 0;
+    double x, part;
+    uint32_t bits;
 
-    if (type == 'u' && !(number >= 0 && number <= UINT32_MAX))
-        return false;
-    if (type == 'i' && !(number >= INT32_MIN && number <= INT32_MAX))
-        return false;
-    if (type == 'f')
-        memcpy(&bits, &as_float, sizeof bits);
-    else
-        bits = (uint32_t)(int64_t)number;
-    for (int i = 0; i < 3; i++)
-        to[i] = is_lost ? NAN : bits >> 8 * i & 255;
-    return true;
+    memcpy(&x, number, sizeof x);
+    memcpy(&bits, &(float){(float)x}, sizeof bits);
+    for (int i = 0; i < 3; i++) {
+        part = isnan(x) ? NAN : bits >> 8 * i & 255;
+        memcpy(to + 8 * i, &part, sizeof part);
+    }
+}
+
+/* Refuses the text `at`, which is not the number `found` of its line, of field i. */
+static sp_status bad_number(const sp_scan *scan, const pcd *p, int i, const char *at,
+                            int found)
+{
+    const int n = (int)strcspn(at, BLANKS);
+    unsigned char unused[8];
+
+    if (sp_scan_number(at, 'f', 8, unused) == at + n)
+        return SP_FAIL(
+            SP_EDATA, "%s: line %" PRId64 ": %s %.*s, expected an integer of %d byte%s",
+            scan->path, p->text.number, p->name[i], n, at, p->size[i],
+            sp_plural(p->size[i]));
+    return SP_FAIL(SP_EDATA, "%s: line %" PRId64 ": %d numbers, expected %d",
+                   scan->path, p->text.number, found, p->numbers);
+}
+
+static sp_status read_numbers(const sp_scan *scan, const pcd *p, unsigned char *to)
+{
+    const char *at = p->text.line + strspn(p->text.line, BLANKS);
+    int found = 0;
+
+    for (int i = 0; i < p->n; i++)
+        for (int k = 0; k < p->count[i]; k++, found++, to += 8) {
+            const char *end = sp_scan_number(at, p->type[i], p->size[i], to);
+
+            if (end != at + strcspn(at, BLANKS))
+                return bad_number(scan, p, i, at, found);
+            at = end + strspn(end, BLANKS);
+        }
+    return *at == '\0' ? SP_OK
+                       : SP_FAIL(SP_EDATA, "%s: line %" PRId64 ": more than %d numbers",
+                                 scan->path, p->text.number, p->numbers);
 }
 
 static sp_status fill_ascii(sp_scan *scan, pcd *p, int64_t n, unsigned char *to)
 {
-    const int wanted = p->numbers;
-
     for (int64_t i = 0; i < n; i++, to += scan->record_bytes) {
-        double number[SP_SCAN_FIELDS + 3 * MAX_FIELDS];
         bool got;
-        int found;
 
         do {
             SP_TRY(sp_scan_lines_next(scan, &p->text, &got));
@@ -352,22 +375,10 @@ static sp_status fill_ascii(sp_scan *scan, pcd *p, int64_t n, unsigned char *to)
                 return SP_FAIL(SP_EDATA,
                                "%s: truncated: ends in point %" PRId64 " of %" PRId64,
                                scan->path, scan->row + i, scan->n_points);
-        } while (p->text.line[strspn(p->text.line, " \t\r")] == '\0');
-        found = sp_scan_numbers(p->text.line, number, wanted);
-        if (found != wanted)
-            return SP_FAIL(SP_EDATA, "%s: line %" PRId64 ": %s%d numbers, expected %d",
-                           scan->path, p->text.number,
-                           found > wanted ? "more than " : "",
-                           found > wanted ? wanted : found, wanted);
+        } while (p->text.line[strspn(p->text.line, BLANKS)] == '\0');
+        SP_TRY(read_numbers(scan, p, to));
         for (int k = 0; k < p->n_packed; k++)
-            if (!unpack(number[p->packed_at[k]], p->type[p->packed[k]],
-                        &number[wanted + 3 * k]))
-                return SP_FAIL(SP_EDATA,
-                               "%s: line %" PRId64
-                               ": %s %.17g, expected an integer of 4 bytes",
-                               scan->path, p->text.number, p->name[p->packed[k]],
-                               number[p->packed_at[k]]);
-        memcpy(to, number, (size_t)scan->record_bytes);
+            unpack(to + p->packed_at[k], to + 8 * (p->numbers + 3 * k));
     }
     return SP_OK;
 }

@@ -4,7 +4,6 @@
  * (sp_scan_ply_lists). */
 #include <errno.h>
 #include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -157,8 +156,8 @@ static sp_status read_header(sp_scan *scan, ply *p)
     return SP_OK;
 }
 
-/* Places the fields of the vertex: records of ascii files are doubles, those of binary
- * ones are as in the file without the lists. */
+/* Places the fields of the vertex: those of ascii files have eight bytes each, those of
+ * binary ones are as in the file without the lists. */
 static void place_fields(sp_scan *scan, const ply *p)
 {
     const element *v = &p->element[p->vertex];
@@ -170,10 +169,10 @@ static void place_fields(sp_scan *scan, const ply *p)
         if (p->property[i].count.size)
             continue;
         scan->field[f].at = at;
-        scan->field[f].kind = p->is_ascii ? 'f' : type.kind;
+        scan->field[f].kind = type.kind;
         scan->field[f].size = p->is_ascii ? 8 : type.size;
         scan->field[f].copy_kind = type.kind;
-        scan->field[f].copy_size = p->is_ascii ? type.size : 0;
+        scan->field[f].copy_size = type.size;
         scan->field[f].is_swapped = p->is_swapped;
         at += scan->field[f++].size;
     }
@@ -263,12 +262,19 @@ static bool binary_row(const sp_scan *scan, const ply *p, const element *e,
     return true;
 }
 
-/* Skips the x numbers of a list, behind its length. */
-static bool pass_list(const char **at, double x)
+/* Skips the numbers of a list, behind its length, which is at `length`. */
+static bool pass_list(const char **at, ply_type type, const unsigned char *length)
 {
-    if (!(x >= 0 && x <= INT32_MAX))
+    int64_t n;
+    double x;
+
+    memcpy(&n, length, sizeof n);
+    memcpy(&x, length, sizeof x);
+    if (type.kind == 'f')
+        n = x >= 0 && x <= INT32_MAX ? (int64_t)x : -1;
+    if (n < 0 || n > INT32_MAX)
         return false;
-    for (int64_t k = 0; k < (int64_t)x; k++) {
+    for (; n > 0; n--) {
         char *end;
 
         if (strtod(*at, &end), end == *at)
@@ -276,15 +282,6 @@ static bool pass_list(const char **at, double x)
         *at = end;
     }
     return true;
-}
-
-/* A copy has the number in this type. */
-static bool fits(double x, ply_type type)
-{
-    const double above = ldexp(1, 8 * type.size - (type.kind == 'i'));
-
-    return type.kind == 'f' ||
-           (x == floor(x) && x < above && x >= (type.kind == 'i' ? -above : 0));
 }
 
 /* Reads the numbers of a line. *rest becomes the text behind them; if they do not fit
@@ -296,19 +293,18 @@ static const property *ascii_numbers(const ply *p, const element *e, unsigned ch
 
     for (int i = e->first; i < e->first + e->n; i++) {
         const property *f = &p->property[i];
-        char *end;
-        double x;
+        const bool is_list = f->count.size;
+        const ply_type type = is_list ? f->count : f->value;
+        unsigned char length[8];
 
         at += strspn(at, " \t");
         *rest = at;
-        x = strtod(at, &end);
-        if (end == at || !fits(x, f->count.size ? f->count : f->value))
+        at = sp_scan_number(at, type.kind, type.size, is_list ? length : to);
+        if (!at)
             return f;
-        at = end;
-        if (!f->count.size) {
-            memcpy(to, &x, sizeof x);
-            to += sizeof x;
-        } else if (!pass_list(&at, x)) {
+        if (!is_list) {
+            to += 8;
+        } else if (!pass_list(&at, type, length)) {
             *rest = "";
             return f;
         }

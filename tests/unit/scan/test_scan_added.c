@@ -315,6 +315,43 @@ TEST(columns_keep_what_no_feature_holds)
     assert_memory_equal(strstr(copy, "end_header\n") + 11 + 24 + 16, nan, sizeof nan);
 }
 
+/* Integers of ascii PCD have all their digits in a copy, also where a double rounds them
+ * and where a format of few digits has an exponent; so have those of text below 2^53. */
+TEST(columns_of_text_keep_whole_numbers)
+{
+    static const char ids[] = "0 0 0 4478310 18446744073709551615 -9007199254740993\n"
+                              "1 0 0 1 9007199254740993 2.0\n2 0 0 1 1e3 0\n"
+                              "3 0 0 1 4 5\n4 0 0 1 4 -9223372036854775808\n";
+    static const char *const bad[] = {"-1 0 0", "1.5 0 0", "1 18446744073709551616 0",
+                                      "256 0 0", "1 0 9223372036854775808"};
+    const want w = {0, 0};
+    char text[512];
+
+    snprintf(text, sizeof text,
+             "FIELDS x y z id u i\nSIZE 4 4 4 4 8 8\nTYPE F F F U U I\nWIDTH 5\n"
+             "HEIGHT 1\nDATA ascii\n%s",
+             ids);
+    scan_write_text("ids.pcd", text);
+    write_copy("ids.pcd", "copy.txt", &w);
+    assert_string_equal(test_content("copy.txt", NULL),
+                        "x y z id u i label\n"
+                        "0 0 0 4478310 18446744073709551615 -9007199254740993 0\n"
+                        "1 0 0 1 9007199254740993 2 -1\n2 0 0 1 1000 0 2\n"
+                        "3 0 0 1 4 5 3\n4 0 0 1 4 -9223372036854775808 4\n");
+    snprintf(text, sizeof text, "x y z id u i\n%s", ids);
+    scan_write_text("ids.txt", text);
+    write_copy("ids.txt", "copy.txt", &w);
+    assert_non_null(strstr(test_content("copy.txt", NULL), "label\n0 0 0 4478310 "));
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        snprintf(text, sizeof text,
+                 "FIELDS x y z id u i\nSIZE 4 4 4 1 8 8\nTYPE F F F U U I\nWIDTH 1\n"
+                 "HEIGHT 1\nDATA ascii\n0 0 0 %s\n",
+                 bad[i]);
+        scan_write_text("bad.pcd", text);
+        scan_check_refused("bad.pcd", NULL, SP_EDATA, ", expected an integer of ");
+    }
+}
+
 /* Text has numbers of any size; the header of a PLY tells how a copy stores them. */
 TEST(columns_of_ascii_ply_keep_their_types)
 {
