@@ -33,6 +33,10 @@ enum {
     MOST_PER_SLOT = 4096
 };
 
+/* In metre, the most by which rounding sets a coordinate of LAS above the border of a
+ * tile that it lies on, as 49800 * 0.001 + 0.2 is above 50. */
+#define ROUNDING 1e-6
+
 /* The records of one block that are in the buffer. */
 typedef struct block_state {
     int64_t slot;   /* where the records in the buffer will be written */
@@ -213,7 +217,7 @@ sp_status vox_cut_layout(const vox_options *o, int file, const vox_box *points,
         to->corner[a] = floor(points->low[a]);
     for (int a = 0; a < 2; a++) {
         length[a] = points->high[a] - to->corner[a];
-        blocks[a] = fmax(1, ceil(length[a] / o->block));
+        blocks[a] = fmax(1, ceil((length[a] - ROUNDING) / o->block));
     }
     if (!(blocks[0] * blocks[1] <= MAX_BLOCKS))
         return SP_FAIL(SP_EUSAGE,

@@ -238,6 +238,23 @@ TEST(blocks_do_not_depend_on_the_header)
     }
 }
 
+/* A point on the upper border of a tile makes no block of its own, also where the sum of
+ * offset and scaled integer is a little beyond the border. */
+TEST(a_border_is_in_the_last_block)
+{
+    const double above = nextafter(4000020, INFINITY);
+    char *input[1];
+    vox_options o = options_for(input, "right.las");
+    vox_layout layout;
+
+    o.block = 10;
+    OK(vox_cut_layout(&o, 0, &(vox_box){{4000000}, {above, 20}}, &layout));
+    assert_true(layout.n_blocks[0] == 2 && layout.n_blocks[1] == 2);
+    OK(vox_cut_layout(&o, 0, &(vox_box){{4000000}, {4000020.00001, 20.00001}},
+                      &layout));
+    assert_true(layout.n_blocks[0] == 3 && layout.n_blocks[1] == 3);
+}
+
 /* The shares of all parts stay below a bound, whatever blocks a header claims. */
 TEST(parts_are_few_where_blocks_are_many)
 {
