@@ -236,7 +236,7 @@ sp_status sp_shard_write_block(sp_shard_writer *writer, int64_t index, const cha
  * unfinished file and returns rc. NULL does nothing. */
 sp_status sp_shard_close(sp_shard_writer *writer, sp_status rc);
 /* Gives the path of shard s of the n shards of a set: PREFIX-00000-of-00004.h5.
- * SP_EUSAGE: it is longer than size - 1 bytes. */
+ * SP_EUSAGE: it is longer than size - 1 bytes, or PREFIX is that of a folder. */
 sp_status sp_shard_path(const char *prefix, int s, int n, char *path, size_t size);
 /* Names the shards of a set, which were made with is_of_set, once all ranks have agreed
  * on rc: a set that failed, or was killed before its last shard was complete, has no

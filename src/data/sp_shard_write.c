@@ -428,6 +428,11 @@ sp_status sp_shard_close(sp_shard_writer *w, sp_status rc)
 sp_status sp_shard_path(const char *prefix, int s, int n, char *path, size_t size)
 {
     assert(prefix && 0 <= s && s < n && path);
+    if (!*sp_file_name(prefix))
+        return SP_FAIL(SP_EUSAGE,
+                       "--out %s: expected PREFIX, with which the names of the "
+                       "shards begin, such as %strain",
+                       prefix, prefix);
     if (snprintf(path, size, "%s-%05d-of-%05d.h5", prefix, s, n) >= (int)size)
         return SP_FAIL(SP_EUSAGE, "%s: the name is too long", prefix);
     return SP_OK;

@@ -346,6 +346,7 @@ sp_status sp_scene_write(const sp_scene_options *options, const char *prefix,
                  .is_stoppable = comm,
                  .rank = comm ? comm->rank : 0,
                  .n_ranks = comm ? comm->size : 1};
+    char path[PATH_MAX];
     sp_status rc;
 
     assert(prefix && n_samples >= 0 && n_shards >= 1);
@@ -356,6 +357,7 @@ sp_status sp_scene_write(const sp_scene_options *options, const char *prefix,
             "%lld samples in %d shards: expected at least one sample a shard "
             "and at most 99999 shards",
             (long long)n_samples, n_shards);
+    SP_TRY(sp_shard_path(prefix, 0, n_shards, path, sizeof path));
     rc = write_all(&w, comm);
     release(&w);
     return rc;

@@ -470,10 +470,11 @@ static void warn_of_others(const convert *c)
 
 static sp_status check_options(vox_options *o)
 {
+    char path[PATH_BYTES - 64]; /* names of temporary files are longer than a shard's */
+
     if (!o->out)
         return SP_FAIL(SP_EUSAGE, "spvox convert: --out PREFIX is missing");
-    if (strlen(o->out) > PATH_BYTES - 64)
-        return SP_FAIL(SP_EUSAGE, "spvox convert: --out is too long");
+    SP_TRY(sp_shard_path(o->out, 0, (int)o->shards, path, sizeof path));
     if (o->n_inputs == 0)
         return SP_FAIL(SP_EUSAGE, "spvox convert: no input; spvox convert --help");
     if (o->overlap > 0 && o->block <= 0)

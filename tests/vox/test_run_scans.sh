@@ -78,6 +78,15 @@ says err '--overlap 5.5: expected at most --block, which is 5'
 printf '0 0 0\n9e4 2e5 0\n' >far.txt
 run 1 2 convert --out w --block 5 far.txt
 says err 'far.txt: --block 5 makes more than 1048576 blocks .* over 90000 x 200000 m; do a few'
+mkdir folder
+for command in "convert a.txt" "scene --samples 1 --extent 8 --seed 1"; do
+    for out in folder/ new/; do
+        # shellcheck disable=SC2086
+        run 2 2 $command --out "$out"
+        says err "error: --out $out: expected PREFIX, with which the names of the shards begin"
+    done
+done
+rmdir folder || fail "shards without a name"
 run 1 2 convert --out w --voxel 5 a.txt
 says err 'unknown option --voxel; nearest: --voxel-size'
 run 1 2 convert --out w --column x,y,z a.txt
