@@ -22,7 +22,9 @@ typedef struct arguments {
 
 #define AT(member) .offset = offsetof(arguments, member)
 static const sp_option option_table[] = {
-    {{"--samples", NULL, "print a line for every sample too"},
+    {{"--samples", NULL,
+      "print a line for every sample too, and compare the stored costs of all with the "
+      "voxels; without it, that of a file's first sample"},
      SP_OPTION_FLAG,
      AT(wants_samples)},
     {{"--help", NULL, "this text"}, SP_OPTION_FLAG, AT(is_help)},
@@ -43,13 +45,14 @@ typedef struct info {
     sp_dataset set;
     sp_scans scans; /* all zero: the set has no blocks, or one of them twice */
     sp_comm *comm;
+    bool wants_samples;
     /* Results over this rank's samples at first, then over all ranks'. */
     int64_t *histogram; /* [n_classes + 1] voxels of each class, ignored ones last */
     int64_t n_voxels;
     double *lo, *hi; /* [n_features] least and largest value */
     double *mean;    /* [n_features] */
     double *m2;      /* [n_features] sums of squared differences from the mean */
-    int64_t *cost;   /* [n_samples][SP_COST_COLUMNS] */
+    int64_t *cost;   /* [n_samples][SP_COST_COLUMNS] of the voxels, as stored or not */
 } info;
 
 static sp_status allocate(info *in)
@@ -145,6 +148,31 @@ static sp_status find_scans(info *in)
     return SP_OK;
 }
 
+/* Finds the cost of a sample, or takes the one that is stored. Opening a set has checked
+ * alone what that could be; some are compared with the voxels, which takes about a second
+ * for a million of them. */
+static sp_status find_cost(const info *in, const sp_sample *s)
+{
+    const sp_shard *shard = &in->set.shard[sp_dataset_shard_of(&in->set, s->id)];
+    int64_t *cost = in->cost + SP_COST_COLUMNS * s->id;
+    const int64_t *stored =
+        in->set.cost ? in->set.cost + SP_COST_COLUMNS * s->id : cost;
+
+    if (in->set.cost && !in->wants_samples && s->id != shard->first_sample) {
+        memcpy(cost, stored, SP_COST_COLUMNS * sizeof *cost);
+        return SP_OK;
+    }
+    SP_TRY(sp_grid_cost(s->coords, s->n, cost));
+    for (int k = 0; k < SP_COST_COLUMNS; k++)
+        if (stored[k] != cost[k])
+            return SP_FAIL(SP_EDATA,
+                           "%s:/cost: sample %lld: column %d is %lld, expected %lld "
+                           "as of its voxels",
+                           shard->path, (long long)(s->id - shard->first_sample), k,
+                           (long long)stored[k], (long long)cost[k]);
+    return SP_OK;
+}
+
 /* Reads this rank's samples: one in every comm->size. */
 static sp_status read_samples(info *in, const sp_sample_request *request, sp_sample *s)
 {
@@ -152,11 +180,7 @@ static sp_status read_samples(info *in, const sp_sample_request *request, sp_sam
         SP_TRY(sp_sample_read(&in->set, i, request, s));
         SP_TRY(check_margin(in, s));
         add_sample(in, s);
-        if (in->set.cost)
-            memcpy(in->cost + SP_COST_COLUMNS * i, in->set.cost + SP_COST_COLUMNS * i,
-                   SP_COST_COLUMNS * sizeof *in->cost);
-        else
-            SP_TRY(sp_grid_cost(s->coords, s->n, in->cost + SP_COST_COLUMNS * i));
+        SP_TRY(find_cost(in, s));
     }
     return SP_OK;
 }
@@ -324,7 +348,7 @@ static void print_samples(const info *in)
                                  in->set.name ? in->set.name[i] : "", false));
 }
 
-static sp_status print_all(const info *in, bool wants_samples)
+static sp_status print_all(const info *in)
 {
     const sp_dataset *set = &in->set;
 
@@ -340,19 +364,19 @@ static sp_status print_all(const info *in, bool wants_samples)
         printf("labels: none\n");
     print_features(in);
     sp_recipe_print(set->recipe, 0, NULL, NULL, stdout);
-    if (wants_samples)
+    if (in->wants_samples)
         print_samples(in);
     return SP_OK;
 }
 
 /* ---- the command ---- */
 
-static sp_status inform(info *in, const sp_strings *patterns, bool wants_samples)
+static sp_status inform(info *in, const sp_strings *patterns)
 {
     SP_TRY(sp_dataset_open(&in->set, patterns, in->comm));
     SP_TRY(sp_comm_agree(in->comm, read_all(in), NULL));
     SP_TRY(sum_over_ranks(in));
-    return in->comm->rank == 0 ? print_all(in, wants_samples) : SP_OK;
+    return in->comm->rank == 0 ? print_all(in) : SP_OK;
 }
 
 sp_status vox_info(int argc, char **argv, sp_comm *comm)
@@ -373,7 +397,8 @@ sp_status vox_info(int argc, char **argv, sp_comm *comm)
     if (n == 0)
         return SP_FAIL(SP_EUSAGE, "info: no shard given; see spvox info --help");
     patterns = (sp_strings){n, argv + 1};
-    rc = inform(&in, &patterns, given.wants_samples);
+    in.wants_samples = given.wants_samples;
+    rc = inform(&in, &patterns);
     release(&in);
     return rc;
 }

@@ -69,15 +69,17 @@ alone 3 "$SP_BUILDDIR/tests/tools/peak_memory" mib "$MPIEXEC" -n 1 "$SPTRAIN" ev
 one_diagnosis 'packed.h5: the model has 67108864 classes, the data 2'
 test "$(cat mib)" -lt 200 || fail "$(cat mib) MiB taken for a file of $(wc -c <packed.h5) bytes"
 
-# info checks the points of margins too.
+# info checks costs, which only balance ranks and foresee memory, and the points of margins too.
 printf '1 1 1 0\n2.5 1 1 1\n4 1 1 0\n' >m.txt
 spvox convert --out m --points --block 2 --overlap 1 --columns x,y,z,label m.txt
-cat >margin.py <<'PY'
-import h5py
-
-with h5py.File("m-00000-of-00001.h5", "a") as f:
-    f["context_voxel"][0] = 9
-PY
-"$python" margin.py || fail "no margin"
-alone 3 "$SP_BUILDDIR/spvox" info m-00000-of-00001.h5
-says err 'm-00000-of-00001.h5:/context_voxel: sample 1 '
+while read -r name row value option words; do
+    cp m-00000-of-00001.h5 "$name.h5"
+    "$python" -c "import h5py; h5py.File('$name.h5', 'a')['$name'][$row] = $value" || fail "$name"
+    # shellcheck disable=SC2086
+    alone 3 "$SP_BUILDDIR/spvox" info ${option#.} "$name.h5"
+    says err "$name.h5:/$name: sample $words"
+done <<'CASES'
+cost 0,5 9 . 0: column 5 is 9, expected 2 as of its voxels
+cost 1,5 9 --samples 1: column 5 is 9, expected 2 as of its voxels
+context_voxel 0 9 . 1 
+CASES
