@@ -440,25 +440,37 @@ static sp_status write_shards(const convert *c)
     return SP_OK;
 }
 
+/* Finds the files whose names are the prefix and `ending`, in which # is a number.
+ * globfree in any case. */
+static void find_files(const convert *c, const char *ending, glob_t *found)
+{
+    char pattern[3 * PATH_BYTES], *to = pattern;
+
+    for (const char *at = c->options->out; *at; *to++ = *at++)
+        if (strchr("*?[\\", *at))
+            *to++ = '\\';
+    for (; *ending; ending++)
+        if (*ending == '#')
+            to = stpcpy(to, "[0-9][0-9][0-9][0-9][0-9]");
+        else
+            *to++ = *ending;
+    *to = '\0';
+    if (glob(pattern, 0, NULL, found) != 0)
+        *found = (glob_t){0};
+}
+
 /* Warns of shards of an earlier run with another number of shards, because the pattern
  * PREFIX-*.h5 would read them too. */
 static void warn_of_others(const convert *c)
 {
-    char pattern[PATH_BYTES], ending[32];
+    char ending[32];
     int others = 0;
     glob_t found;
 
-    snprintf(pattern, sizeof pattern, "%s-[0-9][0-9][0-9][0-9][0-9]-of-*.h5",
-             c->options->out);
     snprintf(ending, sizeof ending, "-of-%05d.h5", (int)c->options->shards);
-    if (c->comm->rank != 0 || glob(pattern, 0, NULL, &found) != 0)
-        return;
-    for (size_t i = 0; i < found.gl_pathc; i++) {
-        const char *path = found.gl_pathv[i];
-        size_t n = strlen(path), m = strlen(ending);
-
-        others += n < m || strcmp(path + n - m, ending) != 0;
-    }
+    find_files(c, "-#-of-#.h5", &found);
+    for (size_t i = 0; i < found.gl_pathc; i++)
+        others += !sp_file_ends_in(found.gl_pathv[i], ending);
     globfree(&found);
     if (others > 0)
         sp_log_warn0("older shards %s-* that are of another number of shards are still "
@@ -487,19 +499,27 @@ static sp_status check_options(vox_options *o)
     return o->n_features ? SP_OK : vox_features_default(o);
 }
 
+/* Removes this rank's files, and on rank 0 those of a run that was killed, which may have
+ * had other ranks, inputs and shards. */
 static void remove_temporary(const convert *c)
 {
+    static const char *const left[] = {".part-#.tmp", ".spill-#.tmp",
+                                       "-#-of-#.h5.part"};
     char path[PATH_BYTES];
-    int64_t rank = c->comm->rank;
 
-    /* The last rank also removes those of a run on more ranks that was killed. */
-    do
-        part_path(c, rank, path);
-    while (unlink(path) == 0 && ++rank >= c->comm->size);
-    for (int f = c->comm->rank; c->options->block > 0 && f < c->options->n_inputs;
-         f += c->comm->size) {
+    part_path(c, c->comm->rank, path);
+    unlink(path);
+    for (int f = c->comm->rank; f < c->options->n_inputs; f += c->comm->size) {
         spill_path(c, f, path);
         unlink(path);
+    }
+    for (size_t i = 0; c->comm->rank == 0 && i < sizeof left / sizeof *left; i++) {
+        glob_t found;
+
+        find_files(c, left[i], &found);
+        for (size_t k = 0; k < found.gl_pathc; k++)
+            unlink(found.gl_pathv[k]);
+        globfree(&found);
     }
 }
 
@@ -541,7 +561,7 @@ static sp_status run(convert *c)
         rc = sp_comm_agree(c->comm, rc, NULL);
     }
     remove_temporary(c);
-    if (rc == SP_OK) {
+    if (rc == SP_OK && c->comm->rank == 0) {
         report(c);
         warn_of_others(c);
     }

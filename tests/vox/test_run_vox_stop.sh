@@ -31,13 +31,17 @@ for pass in "nothing is there" "shards of before"; do
         stopped 0:voxelize:0 $n $convert
         stopped $((n / 2)):write:0 $n $scene
     done
-    # What a killed run leaves is removed by the next, on fewer ranks too.
+    # What a killed run leaves is removed by the next, whatever ranks, inputs and shards it has.
     # shellcheck disable=SC2086
-    SP_TEST_FAULT=kill@2:write:0 run 3 9 $convert --block 10
-    # shellcheck disable=SC2086
-    run 2 0 $convert --block 10
+    SP_TEST_FAULT=kill@2:write:0 run 3 9 $convert --block 10 --shards 4
+    ls made >after
+    test "$(grep -c '\.tmp$\|\.part$' after)" -gt 5 || fail "left by a killed run: $(cat after)"
+    run 1 0 convert a.txt --out made/s
     ls made >after
     ! grep '\.tmp$\|\.part$' after || fail "left by a killed run"
+    rm made/s-00000-of-00001.h5
+    # shellcheck disable=SC2086
+    run 2 0 $convert --block 10
     # shellcheck disable=SC2086
     run 2 0 $scene
 done
