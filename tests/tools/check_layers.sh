@@ -45,6 +45,9 @@ unlisted=$({
 # shellcheck disable=SC2086 # one line for all
 [ -z "$unlisted" ] || complain "Makefile.am does not list" $unlisted
 
+long=$(awk 'length > 100 { printf " %s:%d", FILENAME, FNR }' man/*)
+[ -z "$long" ] || complain "more than 100 columns:$long"
+
 # Every file, and a header of the project that it includes.
 while read -r file header; do
     room=${file#*/}
