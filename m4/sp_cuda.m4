@@ -20,10 +20,8 @@ sp_have_cuda=no
 sp_cuda_summary="left out (CPU backend only)"
 AS_IF([test "x$with_cuda" != xno], [
   AS_CASE([$with_cuda],
-    [yes|auto], [sp_cuda_path="$PATH:${CUDA_HOME:-/nonexistent}/bin:/usr/local/cuda/bin"],
-    [sp_cuda_path="$with_cuda/bin"
-     AS_IF([test ! -x "$with_cuda/bin/nvcc"],
-       [AC_MSG_ERROR([--with-cuda=$with_cuda: this folder has no bin/nvcc])])])
+    [yes|auto], [sp_cuda_path="$PATH:${CUDA_HOME:+$CUDA_HOME/bin:}/usr/local/cuda/bin"],
+    [sp_cuda_path="$with_cuda/bin"])
   AC_PATH_PROG([NVCC], [nvcc], [no], [$sp_cuda_path])
   AS_IF([test "x$NVCC" != xno], [
     CUDA_ROOT=`dirname \`dirname "$NVCC"\``
@@ -70,6 +68,8 @@ _CU
      sp_cuda_summary="$NVCC for $with_cuda_arch; run.device=cuda; NCCL is looked for at run time; $sp_nvtx"],
     [AS_IF([test "x$with_cuda" = xauto],
       [AC_MSG_WARN([no working CUDA toolkit: CPU backend only])],
+      [test "x$NVCC" = xno],
+      [AC_MSG_ERROR([--with-cuda was given, but there is no nvcc in $sp_cuda_path])],
       [AC_MSG_ERROR([--with-cuda was given, but nvcc does not build a program (config.log)])])])
 ])
 AM_CONDITIONAL([HAVE_CUDA], [test $sp_have_cuda = yes])

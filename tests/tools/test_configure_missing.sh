@@ -72,6 +72,13 @@ expect "$(CC=gcc && export CC && without zlib)" "zlib1g-dev zlib"
 mkdir "$work/given"
 (cd "$work/given" && configure --with-hdf5="$work/given" >out 2>err) && echo "an empty folder is HDF5" && exit 1
 grep -q -e "--with-hdf5=$work/given has no parallel HDF5" "$work/given/err"
+# A missing compiler for CUDA is told as that, in the folder that is given or in all.
+for option in --with-cuda="$work/given" "--with-cuda ac_cv_path_NVCC=no"; do
+    # shellcheck disable=SC2086
+    (cd "$work/given" && CFLAGS=-O0 "$work/tree/configure" $option >out 2>err) && exit 1
+    grep -q -e '--with-cuda was given, but there is no nvcc in /.*/bin$' "$work/given/err" ||
+        { cat "$work/given/err" && exit 1; }
+done
 # Its libraries may lie in lib or in lib64.
 for lib in lib lib64; do
     rm -rf "$work/given"
