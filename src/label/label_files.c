@@ -15,6 +15,7 @@
 #define WORK       "/.sptrain"
 #define MADE       ".made"
 #define UNFINISHED "/tmp"
+#define SCAN       " scan " /* behind what says how an output was made; see word_made */
 
 /* ---- names ---- */
 
@@ -118,6 +119,9 @@ static sp_status describe(char **text, const label_model *m, const label_options
         is_whole = !ferror(to);
         is_whole = fclose(to) == 0 && is_whole;
     }
+    /* The first SCAN before an absolute path is the one that word_made adds. */
+    for (char *at = is_whole ? *text : NULL; at && (at = strstr(at, SCAN "/"));)
+        *at = '_';
     return is_whole ? SP_OK : SP_FAIL(SP_EMEM, "no memory for a text");
 }
 
@@ -142,7 +146,7 @@ static sp_status word_made(const label_files *f, const char *scan, const char *p
     stamp(path, output);
     stamp(scan, source);
     /* A relative path is another scan in another working folder. */
-    if (asprintf(text, "%s\n%s scan %s %s\n", output, f->made_by,
+    if (asprintf(text, "%s\n%s" SCAN "%s %s\n", output, f->made_by,
                  realpath(scan, whole) ? whole : scan, source) < 0)
         return SP_FAIL(SP_EMEM, "no memory for a text");
     return SP_OK;
@@ -290,16 +294,15 @@ static sp_status check_scan(label_files *f, const label_model *m,
     return rc;
 }
 
-/* The scan in the two lines of word_made, cut out of them; NULL: there is none. Its path
- * is absolute, which tells it from " scan " within a name. */
+/* The scan in the two lines of word_made, cut out of them; NULL: there is none. */
 static char *scan_of(char *made)
 {
     char *line = strchr(made, '\n');
-    char *scan = line ? strstr(line, " scan /") : NULL, *end;
+    char *scan = line ? strstr(line, SCAN "/") : NULL, *end;
 
     if (!scan)
         return NULL;
-    scan += strlen(" scan ");
+    scan += strlen(SCAN);
     for (int spaces = 0; spaces < 3; spaces++) { /* before "N bytes TIME" */
         end = strrchr(scan, ' ');
         if (!end)

@@ -216,7 +216,7 @@ mkdir here there
 cp in/a.las here/s.las
 cp -p here/s.las there/s.las
 cd here
-run 2 0 label ../r s.las --out ../one run.threads=1 'data.val="of a scan too"'
+run 2 0 label ../r s.las --out ../one run.threads=1 'data.val="of a scan /too"'
 cd ../there
 run 2 2 label ../r s.las --out ../one
 one_diagnosis '../one/s.las was made of .*/here/s.las, not of s.las; choose another --out'
