@@ -18,11 +18,8 @@
 #include "vox/vox.h"
 
 typedef struct arguments {
-    const char *out, *columns, *label_field, *feature;
-    int64_t sample;
-    vox_view_by by;
-    sp_render_from from;
-    vox_map map;
+    vox_view_request load;
+    const char *out;
     double below; /* metre above the lowest point; 0: not given */
     bool is_help;
 } arguments;
@@ -35,22 +32,22 @@ static const sp_option option_table[] = {
 {{"-o", "PICTURE.png", "the picture"}, SP_OPTION_TEXT, AT(out)},
 {{"--out", "PICTURE.png", "the same"}, SP_OPTION_TEXT, AT(out)},
 {{"--sample", "N", "number of the sample in the shard, from 0 (0)"},
- SP_OPTION_WHOLE, AT(sample), 0, INT64_MAX},
+ SP_OPTION_WHOLE, AT(load.sample), 0, INT64_MAX},
 {{"--by", "labels|prediction|error|feature", "what the colours tell (predictions "
   "where they are named, else labels, else the height)"},
- SP_OPTION_WORD, AT(by), VOX_BY_LABELS},
+ SP_OPTION_WORD, AT(load.by), VOX_BY_LABELS},
 {{"--feature", "NAME", "the column of --by feature: one of the shard's, or an "
-  "attribute of the scan; z is the height (z)"}, SP_OPTION_TEXT, AT(feature)},
+  "attribute of the scan; z is the height (z)"}, SP_OPTION_TEXT, AT(load.feature)},
 {{"--from", "top|oblique|sensor", "the side: from above, from above the south-east, or "
   "all round from the origin of a mobile scan (top)"},
- SP_OPTION_WORD, AT(from), SP_FROM_TOP},
+ SP_OPTION_WORD, AT(load.from), SP_FROM_TOP},
 {{"--below", "M", "hides points more than M metre above the lowest one, such as the "
   "ceiling of a room; where classes are shown, those of a class \"ceiling\" are "
   "hidden without it, but not --from sensor"}, SP_OPTION_REAL, AT(below)},
 {{"--map", "LIST", "classes of a scan's codes, as in spvox convert"},
- SP_OPTION_READ, AT(map), .read = vox_read_map},
-{{"--columns", "LIST", "as in spvox convert"}, SP_OPTION_TEXT, AT(columns)},
-{{"--label-field", "NAME", "as in spvox convert"}, SP_OPTION_TEXT, AT(label_field)},
+ SP_OPTION_READ, AT(load.map), .read = vox_read_map},
+{{"--columns", "LIST", "as in spvox convert"}, SP_OPTION_TEXT, AT(load.columns)},
+{{"--label-field", "NAME", "as in spvox convert"}, SP_OPTION_TEXT, AT(load.label_field)},
 {{"--help", NULL, "this text"}, SP_OPTION_FLAG, AT(is_help)},
 };
 /* clang-format on */
@@ -238,8 +235,8 @@ static sp_status find_hidden(const arguments *a, const vox_view_points *p,
     /* Scans have stray points: one in a thousand may lie below the ground. */
     SP_TRY(find_range(p->xyz + 2, 3, p->n, 1000, &lowest, &highest));
     for (int64_t i = 0; i < p->n; i++) {
-        const bool is_ceiling =
-            class && class[i] >= 0 && sp_render_hides(p->class_name[class[i]], a->from);
+        const bool is_ceiling = class && class[i] >= 0 &&
+                                sp_render_hides(p->class_name[class[i]], a->load.from);
 
         (*hidden)[i] =
             is_ceiling || (a->below > 0 && p->xyz[3 * i + 2] - lowest > a->below);
@@ -256,19 +253,18 @@ static sp_status find_hidden(const arguments *a, const vox_view_points *p,
 
 /* ---- the command ---- */
 
-static sp_status draw(const arguments *a, const char *path, const vox_view_points *p,
-                      const colours *c, const uint8_t *hidden, int64_t n_hidden,
-                      sp_canvas *canvas)
+static sp_status draw(const arguments *a, const vox_view_points *p, const colours *c,
+                      const uint8_t *hidden, int64_t n_hidden, sp_canvas *canvas)
 {
     static const char *const from[] = {"from above", "from above the south-east",
                                        "all round from the sensor"};
     static const char *const by[] = {"", "labels", "prediction", "error", "feature"};
     const sp_cloud cloud = {p->n, p->xyz, c->index, c->palette, p->cell, hidden};
-    const char *feature = a->feature ? a->feature : "z";
+    const char *feature = a->load.feature ? a->load.feature : "z";
     char title[4400], subtitle[300], count[SP_COUNT_TEXT], cell[48] = "";
     char more[64] = "";
 
-    snprintf(title, sizeof title, "%s%s%s", sp_file_name(path),
+    snprintf(title, sizeof title, "%s%s%s", sp_file_name(a->load.path),
              *p->sample_name ? " \xc2\xb7 " : "", p->sample_name);
     if (p->cell > 0)
         snprintf(cell, sizeof cell, " of %g m", p->cell);
@@ -277,7 +273,7 @@ static sp_status draw(const arguments *a, const char *path, const vox_view_point
                  sp_figure_count(n_hidden, count));
     snprintf(subtitle, sizeof subtitle, "%s%s%.80s \xc2\xb7 %s \xc2\xb7 %s %s%s%s",
              by[p->by], p->by == VOX_BY_FEATURE ? " " : "",
-             p->by == VOX_BY_FEATURE ? feature : "", from[a->from],
+             p->by == VOX_BY_FEATURE ? feature : "", from[a->load.from],
              sp_figure_count(p->n, count), p->unit, cell, more);
     return sp_figure_draw(&(sp_figure){.title = title,
                                        .subtitle = subtitle,
@@ -289,7 +285,7 @@ static sp_status draw(const arguments *a, const char *path, const vox_view_point
                                        .n_rows = c->n_rows,
                                        .lo = c->lo,
                                        .hi = c->hi},
-                          &cloud, a->from, canvas);
+                          &cloud, a->load.from, canvas);
 }
 
 static sp_status write_picture(const char *path, const sp_canvas *canvas)
@@ -306,38 +302,29 @@ static sp_status write_picture(const char *path, const sp_canvas *canvas)
     return rc;
 }
 
-static sp_status load(const arguments *a, int n, char *const *file, int threads,
-                      vox_view_points *points)
+/* Loads the file that is named first, with the predictions that are named second. */
+static sp_status load(const arguments *a, vox_view_points *points)
 {
-    const vox_view_request request = {.path = file[0],
-                                      .prediction = n > 1 ? file[1] : NULL,
-                                      .sample = a->sample,
-                                      .by = a->by,
-                                      .feature = a->feature,
-                                      .is_from_sensor = a->from == SP_FROM_SENSOR,
-                                      .columns = a->columns,
-                                      .label_field = a->label_field,
-                                      .map = &a->map,
-                                      .threads = threads};
+    const vox_view_request *q = &a->load;
+    const char *misfit = q->map.n > 0     ? "--map"
+                         : q->columns     ? "--columns"
+                         : q->label_field ? "--label-field"
+                                          : NULL;
     bool is_h5;
 
-    SP_TRY(vox_view_is_h5(file[0], &is_h5));
-    if (!is_h5 && n > 1)
+    SP_TRY(vox_view_is_h5(q->path, &is_h5));
+    if (!is_h5 && q->prediction)
         return SP_FAIL(SP_EUSAGE, "%s: predictions belong to a shard; a scan has none",
-                       file[0]);
-    if (is_h5 && (a->map.n > 0 || a->columns || a->label_field))
+                       q->path);
+    if (is_h5 && misfit)
         return SP_FAIL(SP_EUSAGE,
                        "%s: a shard has its own classes and columns: leave out %s, "
                        "which is for a scan",
-                       file[0],
-                       a->map.n > 0 ? "--map"
-                       : a->columns ? "--columns"
-                                    : "--label-field");
-    return is_h5 ? vox_view_load_shard(points, &request)
-                 : vox_view_load_scan(points, &request);
+                       q->path, misfit);
+    return is_h5 ? vox_view_load_shard(points, q) : vox_view_load_scan(points, q);
 }
 
-static sp_status view(const arguments *a, int n, char *const *file, int threads)
+static sp_status view(const arguments *a)
 {
     vox_view_points points = {0};
     colours c = {0};
@@ -346,14 +333,14 @@ static sp_status view(const arguments *a, int n, char *const *file, int threads)
     int64_t n_hidden = 0;
     sp_status rc;
 
-    SP_TRY_GOTO(rc, load(a, n, file, threads, &points), end);
+    SP_TRY_GOTO(rc, load(a, &points), end);
     rc = colour(&c, &points);
     if (rc == SP_OK)
         rc = find_hidden(a, &points, &hidden, &n_hidden);
     if (rc == SP_OK)
-        rc = draw(a, file[0], &points, &c, hidden, n_hidden, &canvas);
+        rc = draw(a, &points, &c, hidden, n_hidden, &canvas);
     if (rc == SP_EDATA)
-        rc = SP_FAIL(rc, "%s: %s", file[0], sp_error_last()->message);
+        rc = SP_FAIL(rc, "%s: %s", a->load.path, sp_error_last()->message);
     if (rc == SP_OK)
         rc = write_picture(a->out, &canvas);
 end:
@@ -392,9 +379,9 @@ static sp_status check(const arguments *a, int n, char *const *file)
                        "spvox view: expected FILE [PREDICTIONS], found %d "
                        "file%s",
                        n, sp_plural(n));
-    if (a->feature && a->by != VOX_BY_DEFAULT && a->by != VOX_BY_FEATURE)
+    if (a->load.feature && a->load.by != VOX_BY_DEFAULT && a->load.by != VOX_BY_FEATURE)
         return SP_FAIL(SP_EUSAGE, "spvox view: --feature %s: expected --by feature",
-                       a->feature);
+                       a->load.feature);
     if (!a->out)
         return SP_FAIL(SP_EUSAGE, "spvox view: -o PICTURE.png is missing");
     return check_out(a->out, n, file);
@@ -409,19 +396,22 @@ sp_status vox_view(int argc, char **argv, sp_comm *comm)
     assert(argc >= 1 && argv && comm);
     if (!a)
         return SP_FAIL(SP_EMEM, "no memory for the options");
-    a->sample = -1;
-    memset(a->map.class_of, 0xff, sizeof a->map.class_of);
+    a->load.sample = -1;
+    memset(a->load.map.class_of, 0xff, sizeof a->load.map.class_of);
     rc = sp_options_read(a, SP_NAMES(option_table), "spvox", argc, argv, &n);
     if (rc == SP_OK && a->is_help) {
         if (comm->rank == 0)
             print_help();
     } else if (rc == SP_OK) {
+        a->load.path = argv[1];
+        a->load.prediction = n > 1 ? argv[2] : NULL;
+        a->load.threads = comm->cores;
         rc = check(a, n, argv + 1);
         if (rc == SP_OK && comm->rank == 0)
-            rc = view(a, n, argv + 1, comm->cores);
+            rc = view(a);
     }
-    for (int i = 0; i < a->map.n; i++)
-        free(a->map.name[i]);
+    for (int i = 0; i < a->load.map.n; i++)
+        free(a->load.map.name[i]);
     free(a);
     return rc;
 }

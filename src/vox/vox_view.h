@@ -3,6 +3,7 @@
 #ifndef VOX_VIEW_H
 #define VOX_VIEW_H
 
+#include "picture/sp_render.h"
 #include "vox/vox_options.h"
 
 typedef enum vox_view_by {
@@ -13,15 +14,16 @@ typedef enum vox_view_by {
     VOX_BY_FEATURE
 } vox_view_by;
 
-/* The parts of the command line that loading needs. */
+/* The parts of the command line that loading needs. The caller frees the map's names. */
 typedef struct vox_view_request {
     const char *path, *prediction; /* prediction NULL: none was named */
     int64_t sample;                /* number in the file; -1: the first one */
     vox_view_by by;
     const char *feature; /* NULL: z, the height */
-    bool is_from_sensor; /* coordinates must be relative to the sensor */
+    sp_render_from
+        from; /* SP_FROM_SENSOR: coordinates must be relative to the sensor */
     const char *columns, *label_field;
-    const vox_map *map;
+    vox_map map;
     int threads;
 } vox_view_request;
 

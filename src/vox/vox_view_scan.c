@@ -190,7 +190,7 @@ static sp_status choose_colours(reading *r)
 
 static sp_status take_map(reading *r)
 {
-    const vox_map *map = r->request->map;
+    const vox_map *map = &r->request->map;
     vox_view_points *p = r->points;
 
     p->class_name = calloc((size_t)map->n + 1, sizeof *p->class_name);
@@ -203,7 +203,7 @@ static sp_status take_map(reading *r)
 
 static sp_status class_of(reading *r, int32_t met, int32_t *class)
 {
-    const vox_map *map = r->request->map;
+    const vox_map *map = &r->request->map;
 
     *class = SP_IGNORE;
     if (met < 0 || met > VOX_MAX_CODE)
@@ -230,7 +230,7 @@ static sp_status take(reading *r, const sp_scan_points *block)
 
         if (sp_scan_is_void(xyz))
             continue;
-        if (!r->is_begun && !r->request->is_from_sensor)
+        if (!r->is_begun && r->request->from != SP_FROM_SENSOR)
             memcpy(r->origin, xyz, sizeof r->origin);
         r->is_begun = true;
         for (int k = 0; k < 3; k++)
@@ -289,7 +289,7 @@ sp_status vox_view_load_scan(vox_view_points *points, const vox_view_request *re
     sp_status rc;
 
     assert(!points->xyz && "the points are zeroed");
-    assert(request->path && request->map);
+    assert(request->path);
     points->unit = "points";
     points->sample_name = strdup("");
     if (!points->sample_name)
@@ -299,10 +299,10 @@ sp_status vox_view_load_scan(vox_view_points *points, const vox_view_request *re
                        request->path);
     SP_TRY(sp_scan_open(&r.scan, request->path, &options));
     SP_TRY_GOTO(rc, choose_values(&r), end);
-    if (request->map->n > 0)
+    if (request->map.n > 0)
         SP_TRY_GOTO(rc, take_map(&r), end);
     SP_TRY_GOTO(rc, read_points(&r), end);
-    if (!r.wants_value && request->map->n == 0)
+    if (!r.wants_value && request->map.n == 0)
         SP_TRY_GOTO(rc, choose_colours(&r), end);
 end:
     sp_scan_close(r.scan);

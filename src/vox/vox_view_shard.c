@@ -267,7 +267,7 @@ static sp_status load_sample(vox_view_points *points, const vox_view_request *re
     points->cell = set->voxel_size;
     points->unit = "voxels";
     SP_TRY(take_names(points, set, sample));
-    SP_TRY(take_places(points, s, request->is_from_sensor));
+    SP_TRY(take_places(points, s, request->from == SP_FROM_SENSOR));
     if (points->by == VOX_BY_FEATURE)
         return take_features(points, s, column);
     if (set->has_labels) {
