@@ -33,11 +33,8 @@ static sp_status read_sample(const bench_options *options, bench_voxels *v)
                      options->shard, (long long)options->sample);
     if (rc == SP_OK) {
         v->n = (int32_t)sample.n;
-        v->coords = malloc(((size_t)v->n + 1) * 3 * sizeof *v->coords);
-        if (v->coords)
-            memcpy(v->coords, sample.coords, (size_t)v->n * 3 * sizeof *v->coords);
-        else
-            rc = SP_FAIL(SP_EMEM, "out of memory for %d voxels", v->n);
+        v->coords = sample.coords;
+        sample.coords = NULL;
     }
     sp_sample_destroy(&sample);
     sp_dataset_close(&set);
