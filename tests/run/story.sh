@@ -280,13 +280,16 @@ steps() {
 }
 
 # near DIR DIR N FIRST REST: both runs have N steps of the same samples and voxels, whose losses
-# differ by these shares at most, in the first step and in the others.
+# differ by these shares at most, in the first step and in the others. A step without a loss
+# in one of them has none in the other: awk would compare the text as some number.
 near() {
     steps "$1" >steps.1
     steps "$2" >steps.2
     test "$(wc -l <steps.1)" = "$3" || fail "$1: $(wc -l <steps.1) step lines, expected $3"
     paste -d ' ' steps.1 steps.2 | awk -v first="$4" -v rest="$5" '
         $1 != $5 || $2 != $6 || $3 != $7 { print "other samples: " $0; bad = 1 }
+        $4 == $8 { next }
+        $4 + 0 != $4 || $8 + 0 != $8 { print "no loss: " $0; bad = 1; next }
         {
             off = ($4 > $8 ? $4 - $8 : $8 - $4) / $8
             if (off > (NR == 1 ? first : rest)) { print "other loss: " $0; bad = 1 }
