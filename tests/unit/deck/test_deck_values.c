@@ -132,32 +132,39 @@ TEST(a_family_on_the_command_line_replaces_layers)
     sp_config_destroy(&c);
 }
 
-TEST(includes_are_relative_and_keep_their_lines)
+/* Files of the same names in the program's folder are not those that are meant. */
+static void make_decks(void)
+{
+    OK(sp_file_make_folder("decks"));
+    write_file("part.deck", "size = 9;");
+    write_file("top.deck", "train : { lr = 9; };");
+}
+
+TEST_AFTER(make_decks, includes_are_relative_and_keep_their_lines)
 {
     CLOSED_BY(sp_config_destroy) sp_config c;
 
-    write_file("top.deck",
+    write_file("decks/top.deck",
                "batch : {\n  @include \"part.deck\"\n  accumulate = 2;\n};\n"
                "train : { lr = 7; };\n");
-    write_file("part.deck", "# \"@include\" [1]\nsize = 3;");
-    OK(sp_config_read(&c, "top.deck", 0, NULL));
+    write_file("decks/part.deck", "# \"@include\" [1]\nsize = 3;");
+    OK(sp_config_read(&c, "decks/top.deck", 0, NULL));
     assert_true(c.batch.size == 3 && c.batch.accumulate == 2 && c.train.lr == 7);
 }
 
-/* Writes part.deck, where it is given, and another one, whose reading ends so. */
-static void refused(const char *part, const char *name, const char *deck,
-                    const char *message)
+/* Writes part.deck, where it is given, and top.deck, whose reading ends so. */
+static void refused(const char *part, const char *deck, const char *message)
 {
     CLOSED_BY(sp_config_destroy) sp_config c;
 
     if (part)
-        write_file("part.deck", part);
-    write_file(name, deck);
-    assert_int_equal(sp_config_read(&c, name, 0, NULL), SP_EUSAGE);
+        write_file("decks/part.deck", part);
+    write_file("decks/top.deck", deck);
+    assert_int_equal(sp_config_read(&c, "decks/top.deck", 0, NULL), SP_EUSAGE);
     assert_string_equal(sp_error_last()->message, message);
 }
 
-TEST(a_refusal_names_the_file_that_is_wrong)
+TEST_AFTER(make_decks, a_refusal_names_the_file_that_is_wrong)
 {
     static const char good[] =
         "batch : {\n  @include \"part.deck\"\n  accumulate = 2;\n};\n"
@@ -165,16 +172,16 @@ TEST(a_refusal_names_the_file_that_is_wrong)
     static const char wrong[] =
         "batch : {\n  @include \"part.deck\"\n  accumulat = 2;\n};\n";
     static const char of_wrong[] =
-        "top.deck:3: unknown key batch.accumulat; nearest is batch.accumulate";
+        "decks/top.deck:3: unknown key batch.accumulat; nearest is batch.accumulate";
 
-    refused("size = 3;\nsiz = 4;\n", "top.deck", good,
-            "part.deck:2: unknown key batch.siz; nearest is batch.size");
-    refused("size = 3;\n", "top.deck", wrong, of_wrong);
-    refused("size = 3; # no newline at the end", "top.deck", wrong, of_wrong);
-    refused(NULL, "top.deck", "\n@include missing\n",
-            "top.deck:2: @include takes a file name in quotation marks");
-    refused(NULL, "top.deck", "@include \"/nowhere/x.deck\"\n",
-            "top.deck:1: cannot read the deck /nowhere/x.deck: No such file or "
+    refused("size = 3;\nsiz = 4;\n", good,
+            "decks/part.deck:2: unknown key batch.siz; nearest is batch.size");
+    refused("size = 3;\n", wrong, of_wrong);
+    refused("size = 3; # no newline at the end", wrong, of_wrong);
+    refused(NULL, "\n@include missing\n",
+            "decks/top.deck:2: @include takes a file name in quotation marks");
+    refused(NULL, "@include \"/nowhere/x.deck\"\n",
+            "decks/top.deck:1: cannot read the deck /nowhere/x.deck: No such file or "
             "directory");
 }
 
