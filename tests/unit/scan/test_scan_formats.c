@@ -17,12 +17,14 @@ TEST(kitti_takes_labels_beside_or_in_labels)
         scan_put(b + 16 * i + 12, scan_intensity[i], 'f', 4, false);
         scan_put(l + 4 * i, scan_label[i] + 65536.0 * 9, 'u', 4, false);
     }
-    scan_write("k.bin", b, sizeof b);
-    scan_write("k.label", l, sizeof l);
-    scan_check_points("k.bin", NULL, "intensity", 0.25); /* float32 of 6277600.5 */
-    assert_true(scan_first_value("k.bin", "instance") == 9);
-    scan_write("k.label", l, sizeof l - 4);
-    scan_check_refused("k.bin", NULL, SP_EDATA,
+    assert_int_equal(mkdir("scans", 0700), 0);
+    scan_write("scans/k.bin", b, sizeof b);
+    scan_write("scans/k.label", l, sizeof l);
+    /* float32 of 6277600.5 */
+    scan_check_points("scans/k.bin", NULL, "intensity", 0.25);
+    assert_true(scan_first_value("scans/k.bin", "instance") == 9);
+    scan_write("scans/k.label", l, sizeof l - 4);
+    scan_check_refused("scans/k.bin", NULL, SP_EDATA,
                        "8 bytes, expected 12 for the 3 points");
     assert_int_equal(mkdir("velodyne", 0700), 0);
     assert_int_equal(mkdir("labels", 0700), 0);
