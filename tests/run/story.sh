@@ -389,11 +389,11 @@ same_files() {
     done
 }
 
-# yields FILE WHAT COMMAND...: the command prints what is in FILE.
+# yields FILE WHAT COMMAND...: the command ends with 0 and prints what is in FILE.
 yields() {
     expected=$1 what=$2
     shift 2
-    "$@" >yielded
+    "$@" >yielded || fail "$what: status $?: $*"
     same "$expected" yielded "$what"
 }
 
