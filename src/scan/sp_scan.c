@@ -106,12 +106,11 @@ sp_scan_field *sp_scan_add(sp_scan *scan, const char *name, int at, char kind, i
     return grown;
 }
 
-sp_status sp_scan_name_columns(sp_scan *scan, const char *columns)
+sp_status sp_scan_name_columns(sp_scan *scan)
 {
-    const char *at = columns ? columns : "x,y,z";
+    const char *columns = scan->options.columns, *at = columns ? columns : "x,y,z";
     int i = 0;
 
-    assert(scan);
     if (!columns && scan->n_fields != 3)
         return SP_FAIL(SP_EUSAGE,
                        "%s: %d columns; say what they are: --columns x,y,z,... (- for "
@@ -156,7 +155,7 @@ static const char *list_fields(const sp_scan *scan, char *text, size_t bytes)
 
 /* Finds x, y and z. A missing one is an error of --columns where that is given, else of
  * the file. */
-static sp_status find_axes(sp_scan *scan, const char *columns)
+static sp_status find_axes(sp_scan *scan)
 {
     static const char *const axis_name[] = {"x", "y", "z"};
     char text[512];
@@ -164,15 +163,16 @@ static sp_status find_axes(sp_scan *scan, const char *columns)
     for (int a = 0; a < 3; a++) {
         scan->axis[a] = sp_scan_find(scan, axis_name[a]);
         if (scan->axis[a] < 0)
-            return SP_FAIL(columns ? SP_EUSAGE : SP_EDATA,
+            return SP_FAIL(scan->options.columns ? SP_EUSAGE : SP_EDATA,
                            "%s: no coordinate %s; there are: %s", scan->path,
                            axis_name[a], list_fields(scan, text, sizeof text));
     }
     return SP_OK;
 }
 
-static sp_status find_label(sp_scan *scan, const char *wanted)
+static sp_status find_label(sp_scan *scan)
 {
+    const char *wanted = scan->options.label_field;
     char text[512];
 
     scan->label = -1;
@@ -225,12 +225,16 @@ static sp_status open_file(sp_scan *scan)
     rc = sp_scan_recognize(scan->path, head, &scan->format);
     if (rc == SP_EDATA && scan->file_bytes == 0)
         return SP_FAIL(SP_EDATA, "%s: the file is empty", scan->path);
-    return rc;
+    SP_TRY(rc);
+    snprintf(scan->title, sizeof scan->title, "%s", scan->format->name);
+    if (scan->format->own_bytes > 0 &&
+        !(scan->own = calloc(1, scan->format->own_bytes)))
+        return SP_FAIL(SP_EMEM, "%s: no memory", scan->path);
+    return scan->format->open(scan);
 }
 
 sp_status sp_scan_open(sp_scan **scan, const char *path, const sp_scan_options *options)
 {
-    static const sp_scan_options none = {0};
     sp_scan *s = calloc(1, sizeof *s);
     sp_status rc;
 
@@ -241,14 +245,11 @@ sp_status sp_scan_open(sp_scan **scan, const char *path, const sp_scan_options *
     s->fd = -1;
     s->end_row = -1;
     s->path = strdup(path);
-    if (!options)
-        options = &none;
-    s->options = *options;
+    if (options)
+        s->options = *options;
     SP_TRY_GOTO(rc, s->path ? open_file(s) : SP_FAIL(SP_EMEM, "no memory"), fail);
-    snprintf(s->title, sizeof s->title, "%s", s->format->name);
-    SP_TRY_GOTO(rc, s->format->open(s, options), fail);
-    SP_TRY_GOTO(rc, find_axes(s, options->columns), fail);
-    SP_TRY_GOTO(rc, find_label(s, options->label_field), fail);
+    SP_TRY_GOTO(rc, find_axes(s), fail);
+    SP_TRY_GOTO(rc, find_label(s), fail);
     return SP_OK;
 fail:
     sp_scan_close(s);
@@ -260,7 +261,7 @@ void sp_scan_close(sp_scan *scan)
 {
     if (!scan)
         return;
-    if (scan->format && scan->format->close)
+    if (scan->own && scan->format->close)
         scan->format->close(scan);
     if (scan->fd >= 0)
         close(scan->fd);

@@ -57,7 +57,8 @@ typedef struct sp_scan_format {
     /* True for a file that begins with `head`, which has zeros behind the file's end.
      * NULL: the endings decide. */
     bool (*is_ours)(const unsigned char head[SP_SCAN_HEAD]);
-    sp_status (*open)(sp_scan *scan, const sp_scan_options *options);
+    size_t own_bytes; /* of scan->own, which is zeroed before open(); 0: it has none */
+    sp_status (*open)(sp_scan *scan);
     /* Writes max records to `to`, which the file has if it tells how many it has. *n,
      * which is max, becomes less where it ends before. NULL: the records lie in the
      * file. */
@@ -68,7 +69,8 @@ typedef struct sp_scan_format {
      * 0 alone. NULL: reading can begin at any row if `rewind` is NULL, else at row 0.
      */
     sp_status (*limit)(sp_scan *scan, int64_t *first, int64_t *end, bool *is_able);
-    void (*close)(sp_scan *scan); /* NULL: the format holds nothing but `own` */
+    /* Closes and frees all that `own`, which is there, holds. NULL: it holds nothing. */
+    void (*close)(sp_scan *scan);
     /* n_points comes from the header, and more than a byte of the file for each is not
      * certain: a compressed file may claim more points than it holds */
     bool is_count_claimed;
@@ -116,7 +118,7 @@ struct sp_scan {
     /* The file that the labels are read from, where it is another than the scan's; NULL:
      * there is none. */
     const char *label_path;
-    void *own; /* private to the format, malloc'd; sp_scan_close frees it */
+    void *own; /* private to the format; sp_scan_close frees it */
 };
 
 /* Lines of text, read one at a time through a stream of their own. All zero before the
@@ -148,10 +150,10 @@ sp_scan_field *sp_scan_add(sp_scan *scan, const char *name, int at, char kind,
 /* Number of the field of this name, -1 if there is none. Case and the prefix "scalar_"
  * do not matter. */
 int sp_scan_find(const sp_scan *scan, const char *name);
-/* Names the fields by a list of columns; "-", "_" or an empty name leaves a field
- * without a name. columns NULL: three are x, y and z, and others are refused.
- * SP_EUSAGE. */
-sp_status sp_scan_name_columns(sp_scan *scan, const char *columns);
+/* Names the fields by the columns of the options; "-", "_" or an empty name leaves a
+ * field without a name. Without such a list three are x, y and z, and others are
+ * refused. SP_EUSAGE. */
+sp_status sp_scan_name_columns(sp_scan *scan);
 /* Reads exactly `bytes` bytes at byte `at`. SP_EDATA "ends at byte": the file is
  * shorter. */
 sp_status sp_scan_pread(sp_scan *scan, void *to, size_t bytes, int64_t at);

@@ -86,14 +86,10 @@ static sp_status add_fields(sp_scan *scan, bool is_labelled)
     return SP_OK;
 }
 
-static sp_status open_kitti(sp_scan *scan, const sp_scan_options *options)
+static sp_status open_kitti(sp_scan *scan)
 {
-    kitti *k = calloc(1, sizeof *k);
+    kitti *k = scan->own;
 
-    (void)options;
-    scan->own = k;
-    if (!k)
-        return SP_FAIL(SP_EMEM, "%s: no memory", scan->path);
     k->label.fd = -1;
     if (scan->file_bytes % POINT_BYTES)
         return SP_FAIL(SP_EDATA,
@@ -135,10 +131,9 @@ static void close_kitti(sp_scan *scan)
 {
     kitti *k = scan->own;
 
-    if (k && k->label.fd >= 0)
+    if (k->label.fd >= 0)
         close(k->label.fd);
-    if (k)
-        free(k->path);
+    free(k->path);
 }
 
 /* ---- writing ---- */
@@ -245,6 +240,7 @@ const sp_scan_format sp_scan_kitti = {
     .name = "SemanticKITTI",
     .endings = ".bin",
     .help = "SemanticKITTI, with its .label",
+    .own_bytes = sizeof(kitti),
     .open = open_kitti,
     .fill = fill_kitti,
     .close = close_kitti,

@@ -269,11 +269,10 @@ sp_status sp_las_open(sp_scan *scan, sp_las_header *h)
     return read_extra(scan, h);
 }
 
-static sp_status open_las(sp_scan *scan, const sp_scan_options *options)
+static sp_status open_las(sp_scan *scan)
 {
     sp_las_header header;
 
-    (void)options;
     SP_TRY(sp_las_open(scan, &header));
     return sp_scan_check_size(scan, scan->n_points, scan->record_bytes, scan->data_at);
 }

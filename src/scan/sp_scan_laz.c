@@ -29,7 +29,7 @@ sp_status sp_laz_find(sp_scan *scan, const sp_las_header *header, sp_las_vlr *vl
                               header->record_bytes);
 }
 
-static sp_status open_laz(sp_scan *scan, const sp_scan_options *options)
+static sp_status open_laz(sp_scan *scan)
 {
     sp_laz_file file = {.path = scan->path, .fd = scan->fd};
     sp_laz_reader *reader = NULL;
@@ -42,7 +42,7 @@ static sp_status open_laz(sp_scan *scan, const sp_scan_options *options)
     file.file_bytes = scan->file_bytes;
     file.at = scan->data_at;
     file.n_points = scan->n_points;
-    SP_TRY(sp_laz_open(&reader, &file, &format, options->n_threads));
+    SP_TRY(sp_laz_open(&reader, &file, &format, scan->options.n_threads));
     scan->own = reader;
     return SP_OK;
 }
@@ -91,7 +91,7 @@ static sp_status limit_laz(sp_scan *scan, int64_t *first, int64_t *end, bool *is
 static void close_laz(sp_scan *scan)
 {
     sp_laz_close(scan->own);
-    scan->own = NULL;
+    scan->own = NULL; /* it is freed */
 }
 
 static sp_status write_part(sp_scan *scan, const char *path,

@@ -129,8 +129,7 @@ static sp_status take_structure(sp_scan *scan, npy *a, const char *at)
     return SP_OK;
 }
 
-static sp_status take_columns(sp_scan *scan, npy *a, const char *descr,
-                              const char *columns)
+static sp_status take_columns(sp_scan *scan, npy *a, const char *descr)
 {
     sp_scan_field type = {0};
 
@@ -147,18 +146,15 @@ static sp_status take_columns(sp_scan *scan, npy *a, const char *descr,
     }
     a->item_bytes = type.size;
     scan->record_bytes = (int)a->cols * type.size;
-    return sp_scan_name_columns(scan, columns);
+    return sp_scan_name_columns(scan);
 }
 
-static sp_status open_npy(sp_scan *scan, const sp_scan_options *options)
+static sp_status open_npy(sp_scan *scan)
 {
-    npy *a = calloc(1, sizeof *a);
+    npy *a = scan->own;
     const char *descr, *order, *shape;
     int n, used = 0;
 
-    scan->own = a;
-    if (!a)
-        return SP_FAIL(SP_EMEM, "%s: no memory", scan->path);
     SP_TRY(read_header(scan, a));
     descr = value_of(a, "'descr'");
     order = value_of(a, "'fortran_order'");
@@ -175,7 +171,7 @@ static sp_status open_npy(sp_scan *scan, const sp_scan_options *options)
     if (*descr == '[')
         SP_TRY(take_structure(scan, a, descr));
     else
-        SP_TRY(take_columns(scan, a, descr, options->columns));
+        SP_TRY(take_columns(scan, a, descr));
     return sp_scan_check_size(scan, scan->n_points, scan->record_bytes, scan->data_at);
 }
 
@@ -208,8 +204,7 @@ static void close_npy(sp_scan *scan)
 {
     npy *a = scan->own;
 
-    if (a)
-        free(a->header);
+    free(a->header);
 }
 
 static bool is_npy(const unsigned char *head)
@@ -221,6 +216,7 @@ const sp_scan_format sp_scan_npy = {.name = "NumPy",
                                     .endings = ".npy",
                                     .help = "array of NumPy",
                                     .is_ours = is_npy,
+                                    .own_bytes = sizeof(npy),
                                     .open = open_npy,
                                     .fill = fill_npy,
                                     .close = close_npy};

@@ -397,14 +397,10 @@ static sp_status fill_pcd(sp_scan *scan, int64_t max, unsigned char *to, int64_t
     return SP_OK;
 }
 
-static sp_status open_pcd(sp_scan *scan, const sp_scan_options *options)
+static sp_status open_pcd(sp_scan *scan)
 {
-    pcd *p = calloc(1, sizeof *p);
+    pcd *p = scan->own;
 
-    (void)options;
-    scan->own = p;
-    if (!p)
-        return SP_FAIL(SP_EMEM, "%s: no memory", scan->path);
     SP_TRY(sp_scan_lines_open(scan, &p->text));
     SP_TRY(read_header(scan, p));
     SP_TRY(add_fields(scan, p));
@@ -440,15 +436,14 @@ static void close_pcd(sp_scan *scan)
 {
     pcd *p = scan->own;
 
-    if (p) {
-        sp_scan_lines_close(&p->text);
-        free(p->plain);
-    }
+    sp_scan_lines_close(&p->text);
+    free(p->plain);
 }
 
 const sp_scan_format sp_scan_pcd = {.name = "PCD",
                                     .endings = ".pcd",
                                     .help = "PCD 0.5 to 0.7",
+                                    .own_bytes = sizeof(pcd),
                                     .open = open_pcd,
                                     .fill = fill_pcd,
                                     .rewind = rewind_pcd,

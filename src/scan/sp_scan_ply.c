@@ -412,15 +412,11 @@ static sp_status check_counts(sp_scan *scan, const ply *p, bool *has_lists)
     return SP_OK;
 }
 
-static sp_status open_ply(sp_scan *scan, const sp_scan_options *options)
+static sp_status open_ply(sp_scan *scan)
 {
-    ply *p = calloc(1, sizeof *p);
+    ply *p = scan->own;
     bool has_lists;
 
-    (void)options;
-    scan->own = p;
-    if (!p)
-        return SP_FAIL(SP_EMEM, "%s: no memory", scan->path);
     SP_TRY(sp_scan_lines_open(scan, &p->text));
     SP_TRY(read_header(scan, p));
     place_fields(scan, p);
@@ -435,8 +431,7 @@ static void close_ply(sp_scan *scan)
 {
     ply *p = scan->own;
 
-    if (p)
-        sp_scan_lines_close(&p->text);
+    sp_scan_lines_close(&p->text);
 }
 
 /* ---- writing ---- */
@@ -503,6 +498,7 @@ const sp_scan_format sp_scan_ply = {
     .endings = ".ply",
     .help = "PLY, ascii or binary",
     .is_ours = is_ply,
+    .own_bytes = sizeof(ply),
     .open = open_ply,
     .close = close_ply,
     .write = write_ply,

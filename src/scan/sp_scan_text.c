@@ -271,18 +271,18 @@ static sp_status find_names(sp_scan *scan, text *t)
     return SP_OK;
 }
 
-static sp_status name_columns(sp_scan *scan, text *t, const char *columns)
+static sp_status name_columns(sp_scan *scan, text *t)
 {
     for (int i = 0; i < t->n_columns; i++)
         if (!sp_scan_add(scan, "", i * (int)sizeof(double), 'f', sizeof(double)))
             return SP_EMEM;
-    if (columns)
-        return sp_scan_name_columns(scan, columns);
+    if (scan->options.columns)
+        return sp_scan_name_columns(scan);
     SP_TRY(find_names(scan, t));
     for (int i = 0; i < t->n_names; i++)
         if (strcmp(t->name[i], "-") != 0 && strcmp(t->name[i], "_") != 0)
             memcpy(scan->field[i].name, t->name[i], SP_SCAN_NAME);
-    return t->n_names > 0 ? SP_OK : sp_scan_name_columns(scan, NULL);
+    return t->n_names > 0 ? SP_OK : sp_scan_name_columns(scan);
 }
 
 static sp_status rewind_text(sp_scan *scan)
@@ -292,16 +292,13 @@ static sp_status rewind_text(sp_scan *scan)
     return sp_scan_lines_seek(scan, &t->text, scan->data_at, t->data_line - 1);
 }
 
-static sp_status open_text(sp_scan *scan, const sp_scan_options *options)
+static sp_status open_text(sp_scan *scan)
 {
-    text *t = calloc(1, sizeof *t);
+    text *t = scan->own;
 
-    scan->own = t;
-    if (!t)
-        return SP_FAIL(SP_EMEM, "%s: no memory", scan->path);
     SP_TRY(sp_scan_lines_open(scan, &t->text));
     SP_TRY(find_data(scan, t));
-    SP_TRY(name_columns(scan, t, options->columns));
+    SP_TRY(name_columns(scan, t));
     scan->record_bytes = t->n_columns * (int)sizeof(double);
     scan->n_points = -1;
     return rewind_text(scan);
@@ -338,14 +335,14 @@ static void close_text(sp_scan *scan)
 {
     text *t = scan->own;
 
-    if (t)
-        sp_scan_lines_close(&t->text);
+    sp_scan_lines_close(&t->text);
 }
 
 const sp_scan_format sp_scan_text = {.name = "text",
                                      .endings = ".txt .xyz .xyzi .pts .csv .asc .tsv "
                                                 ".dat .xyzrgb .xyzl",
                                      .help = "columns of text",
+                                     .own_bytes = sizeof(text),
                                      .open = open_text,
                                      .fill = fill_text,
                                      .rewind = rewind_text,
