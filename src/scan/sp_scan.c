@@ -265,6 +265,7 @@ void sp_scan_close(sp_scan *scan)
         scan->format->close(scan);
     if (scan->fd >= 0)
         close(scan->fd);
+    sp_scan_lines_close(&scan->lines);
     free(scan->own);
     free(scan->record);
     free(scan->selected);

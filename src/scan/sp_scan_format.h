@@ -91,6 +91,17 @@ typedef struct sp_scan_format {
     bool is_dense; /* each record holds a point: NaN coordinates are damage */
 } sp_scan_format;
 
+/* Lines of text, read one at a time through a stream of their own. All zero before
+ * sp_scan_lines_open. */
+typedef struct sp_scan_lines {
+    FILE *stream;
+    char *line; /* the last line read, without its end */
+    size_t capacity;
+    int64_t number; /* number of the last line read, from 1 */
+    /* The first byte of the points, and the number of lines before it. */
+    int64_t begin_at, begin_number;
+} sp_scan_lines;
+
 struct sp_scan {
     char *path;
     char title[64];   /* the format's name for messages */
@@ -118,17 +129,9 @@ struct sp_scan {
     /* The file that the labels are read from, where it is another than the scan's; NULL:
      * there is none. */
     const char *label_path;
-    void *own; /* private to the format; sp_scan_close frees it */
+    sp_scan_lines lines; /* of formats with text; sp_scan_close closes them */
+    void *own;           /* private to the format; sp_scan_close frees it */
 };
-
-/* Lines of text, read one at a time through a stream of their own. All zero before the
- * first use. */
-typedef struct sp_scan_lines {
-    FILE *stream;
-    char *line; /* the last line read, without its end */
-    size_t capacity;
-    int64_t number; /* number of the last line read, from 1 */
-} sp_scan_lines;
 
 /* The formats; that of `las` is sp_scan_las, at the end of sp_scan_las.c. The first that
  * fits a file counts, so those that know their first bytes stand before those that are
@@ -169,14 +172,17 @@ sp_status sp_scan_check_size(const sp_scan *scan, int64_t count, int64_t least,
                              int64_t at);
 
 /* ---- lines ---- */
-sp_status sp_scan_lines_open(const sp_scan *scan, sp_scan_lines *lines);
+sp_status sp_scan_lines_open(sp_scan *scan);
 void sp_scan_lines_close(sp_scan_lines *lines);
 /* Reads the next line; *got is false at the end. SP_EDATA: a line is longer than
  * SP_SCAN_LINE or holds a zero byte. */
-sp_status sp_scan_lines_next(const sp_scan *scan, sp_scan_lines *lines, bool *got);
+sp_status sp_scan_lines_next(sp_scan *scan, bool *got);
 /* Goes to byte `at`, where line number + 1 begins. */
-sp_status sp_scan_lines_seek(const sp_scan *scan, sp_scan_lines *lines, int64_t at,
-                             int64_t number);
+sp_status sp_scan_lines_seek(sp_scan *scan, int64_t at, int64_t number);
+/* Notes that the points begin with the next line; rewind, as sp_scan_format.rewind, goes
+ * back to it. */
+void sp_scan_lines_begin(sp_scan *scan);
+sp_status sp_scan_lines_rewind(sp_scan *scan);
 /* Reads a number of the text `at` into a field of eight bytes in the machine's order: 'f',
  * a double; 'i' or 'u', an integer that fits `size` bytes. Returns the text behind it;
  * NULL: there is no such number. */

@@ -13,8 +13,9 @@
 
 enum { FIRST_CAPACITY = 4096 };
 
-sp_status sp_scan_lines_open(const sp_scan *scan, sp_scan_lines *lines)
+sp_status sp_scan_lines_open(sp_scan *scan)
 {
+    sp_scan_lines *lines = &scan->lines;
     int fd = fcntl(scan->fd, F_DUPFD_CLOEXEC, 0);
 
     assert(scan->fd >= 0 && !lines->stream);
@@ -31,7 +32,7 @@ sp_status sp_scan_lines_open(const sp_scan *scan, sp_scan_lines *lines)
     lines->capacity = FIRST_CAPACITY;
     if (!lines->line)
         return SP_FAIL(SP_EMEM, "%s: no memory for a line", scan->path);
-    return sp_scan_lines_seek(scan, lines, 0, 0);
+    return sp_scan_lines_seek(scan, 0, 0);
 }
 
 void sp_scan_lines_close(sp_scan_lines *lines)
@@ -42,18 +43,29 @@ void sp_scan_lines_close(sp_scan_lines *lines)
     *lines = (sp_scan_lines){0};
 }
 
-sp_status sp_scan_lines_seek(const sp_scan *scan, sp_scan_lines *lines, int64_t at,
-                             int64_t number)
+sp_status sp_scan_lines_seek(sp_scan *scan, int64_t at, int64_t number)
 {
-    assert(lines->stream && at >= 0 && number >= 0);
-    lines->number = number;
-    if (fseeko(lines->stream, at, SEEK_SET) != 0)
+    assert(scan->lines.stream && at >= 0 && number >= 0);
+    scan->lines.number = number;
+    if (fseeko(scan->lines.stream, at, SEEK_SET) != 0)
         return SP_FAIL(SP_EIO, "%s: cannot seek: %s", scan->path, strerror(errno));
     return SP_OK;
 }
 
-static sp_status grow(const sp_scan *scan, sp_scan_lines *lines)
+void sp_scan_lines_begin(sp_scan *scan)
 {
+    scan->lines.begin_at = ftello(scan->lines.stream);
+    scan->lines.begin_number = scan->lines.number;
+}
+
+sp_status sp_scan_lines_rewind(sp_scan *scan)
+{
+    return sp_scan_lines_seek(scan, scan->lines.begin_at, scan->lines.begin_number);
+}
+
+static sp_status grow(sp_scan *scan)
+{
+    sp_scan_lines *lines = &scan->lines;
     char *grown;
 
     if (lines->capacity >= SP_SCAN_LINE)
@@ -68,8 +80,9 @@ static sp_status grow(const sp_scan *scan, sp_scan_lines *lines)
     return SP_OK;
 }
 
-sp_status sp_scan_lines_next(const sp_scan *scan, sp_scan_lines *lines, bool *got)
+sp_status sp_scan_lines_next(sp_scan *scan, bool *got)
 {
+    sp_scan_lines *lines = &scan->lines;
     size_t n = 0;
     int c;
 
@@ -81,7 +94,7 @@ sp_status sp_scan_lines_next(const sp_scan *scan, sp_scan_lines *lines, bool *go
                            " holds a zero byte, expected plain text (UTF-8)",
                            scan->path, lines->number);
         if (n + 1 == lines->capacity)
-            SP_TRY(grow(scan, lines));
+            SP_TRY(grow(scan));
         lines->line[n++] = (char)c;
     }
     if (ferror(lines->stream))

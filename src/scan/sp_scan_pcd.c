@@ -17,9 +17,7 @@ typedef enum pcd_data { PCD_NONE, PCD_ASCII, PCD_BINARY, PCD_COMPRESSED } pcd_da
 
 /* The header, and for binary_compressed the whole decompressed file. */
 typedef struct pcd {
-    sp_scan_lines text;
-    int64_t data_line; /* number of lines before the points */
-    int n;             /* number of fields in the file */
+    int n; /* number of fields in the file */
     char name[MAX_FIELDS][SP_SCAN_NAME];
     int size[MAX_FIELDS], count[MAX_FIELDS];
     char type[MAX_FIELDS];
@@ -186,13 +184,13 @@ static sp_status read_header(sp_scan *scan, pcd *p)
     while (p->data == PCD_NONE) {
         bool got;
 
-        SP_TRY(sp_scan_lines_next(scan, &p->text, &got));
-        if (!got || ftello(p->text.stream) > 1 << 20)
+        SP_TRY(sp_scan_lines_next(scan, &got));
+        if (!got || ftello(scan->lines.stream) > 1 << 20)
             return SP_FAIL(SP_EDATA, "%s: PCD header without DATA", scan->path);
-        SP_TRY(take_line(scan, p, p->text.line));
+        SP_TRY(take_line(scan, p, scan->lines.line));
     }
-    scan->data_at = ftello(p->text.stream);
-    p->data_line = p->text.number;
+    scan->data_at = ftello(scan->lines.stream);
+    sp_scan_lines_begin(scan);
     return check_header(scan, p);
 }
 
@@ -340,15 +338,15 @@ static sp_status bad_number(const sp_scan *scan, const pcd *p, int i, const char
     if (sp_scan_number(at, 'f', 8, unused) == at + n)
         return SP_FAIL(
             SP_EDATA, "%s: line %" PRId64 ": %s %.*s, expected an integer of %d byte%s",
-            scan->path, p->text.number, p->name[i], n, at, p->size[i],
+            scan->path, scan->lines.number, p->name[i], n, at, p->size[i],
             sp_plural(p->size[i]));
     return SP_FAIL(SP_EDATA, "%s: line %" PRId64 ": %d numbers, expected %d",
-                   scan->path, p->text.number, found, p->numbers);
+                   scan->path, scan->lines.number, found, p->numbers);
 }
 
 static sp_status read_numbers(const sp_scan *scan, const pcd *p, unsigned char *to)
 {
-    const char *at = p->text.line + strspn(p->text.line, BLANKS);
+    const char *at = scan->lines.line + strspn(scan->lines.line, BLANKS);
     int found = 0;
 
     for (int i = 0; i < p->n; i++)
@@ -361,7 +359,7 @@ static sp_status read_numbers(const sp_scan *scan, const pcd *p, unsigned char *
         }
     return *at == '\0' ? SP_OK
                        : SP_FAIL(SP_EDATA, "%s: line %" PRId64 ": more than %d numbers",
-                                 scan->path, p->text.number, p->numbers);
+                                 scan->path, scan->lines.number, p->numbers);
 }
 
 static sp_status fill_ascii(sp_scan *scan, pcd *p, int64_t n, unsigned char *to)
@@ -370,12 +368,12 @@ static sp_status fill_ascii(sp_scan *scan, pcd *p, int64_t n, unsigned char *to)
         bool got;
 
         do {
-            SP_TRY(sp_scan_lines_next(scan, &p->text, &got));
+            SP_TRY(sp_scan_lines_next(scan, &got));
             if (!got)
                 return SP_FAIL(SP_EDATA,
                                "%s: truncated: ends in point %" PRId64 " of %" PRId64,
                                scan->path, scan->row + i, scan->n_points);
-        } while (p->text.line[strspn(p->text.line, BLANKS)] == '\0');
+        } while (scan->lines.line[strspn(scan->lines.line, BLANKS)] == '\0');
         SP_TRY(read_numbers(scan, p, to));
         for (int k = 0; k < p->n_packed; k++)
             unpack(to + p->packed_at[k], to + 8 * (p->numbers + 3 * k));
@@ -401,7 +399,7 @@ static sp_status open_pcd(sp_scan *scan)
 {
     pcd *p = scan->own;
 
-    SP_TRY(sp_scan_lines_open(scan, &p->text));
+    SP_TRY(sp_scan_lines_open(scan));
     SP_TRY(read_header(scan, p));
     SP_TRY(add_fields(scan, p));
     if (p->data == PCD_COMPRESSED)
@@ -413,13 +411,6 @@ static sp_status open_pcd(sp_scan *scan)
                                     scan->data_at)
                : sp_scan_check_size(scan, scan->n_points, 2 * p->numbers,
                                     scan->data_at - 1);
-}
-
-static sp_status rewind_pcd(sp_scan *scan)
-{
-    pcd *p = scan->own;
-
-    return sp_scan_lines_seek(scan, &p->text, scan->data_at, p->data_line);
 }
 
 static sp_status limit_pcd(sp_scan *scan, int64_t *first, int64_t *end, bool *is_able)
@@ -436,7 +427,6 @@ static void close_pcd(sp_scan *scan)
 {
     pcd *p = scan->own;
 
-    sp_scan_lines_close(&p->text);
     free(p->plain);
 }
 
@@ -446,6 +436,6 @@ const sp_scan_format sp_scan_pcd = {.name = "PCD",
                                     .own_bytes = sizeof(pcd),
                                     .open = open_pcd,
                                     .fill = fill_pcd,
-                                    .rewind = rewind_pcd,
+                                    .rewind = sp_scan_lines_rewind,
                                     .limit = limit_pcd,
                                     .close = close_pcd};

@@ -27,17 +27,14 @@ typedef struct element {
     int first, n; /* first property; number of properties */
 } element;
 
-/* The header, and the stream for files that are not read from where records lie. */
+/* The header. */
 typedef struct ply {
-    sp_scan_lines text;
     bool has_format, is_ascii, is_swapped;
     int n_elements, n_properties;
     element element[MAX_ELEMENTS];
     property property[MAX_PROPERTIES];
     int vertex; /* number of the element "vertex" */
-    int64_t header_bytes, header_lines;
-    /* Byte of the first vertex; number of lines before it. */
-    int64_t vertex_at, vertex_line;
+    int64_t header_bytes;
 } ply;
 
 static bool find_type(const char *name, ply_type *type)
@@ -139,16 +136,15 @@ static sp_status read_header(sp_scan *scan, ply *p)
     while (!is_end) {
         char *line;
 
-        SP_TRY(sp_scan_lines_next(scan, &p->text, &got));
-        if (!got || ftello(p->text.stream) > 1 << 20)
+        SP_TRY(sp_scan_lines_next(scan, &got));
+        if (!got || ftello(scan->lines.stream) > 1 << 20)
             return SP_FAIL(SP_EDATA, "%s: PLY header without end_header", scan->path);
-        line = p->text.line;
+        line = scan->lines.line;
         for (size_t n = strlen(line); n > 0 && strchr(" \t", line[n - 1]);)
             line[--n] = '\0';
         SP_TRY(take_line(scan, p, line, &is_end));
     }
-    p->header_bytes = ftello(p->text.stream);
-    p->header_lines = p->text.number;
+    p->header_bytes = ftello(scan->lines.stream);
     if (p->vertex < 0 || !p->has_format)
         return SP_FAIL(SP_EDATA, "%s: PLY header without %s", scan->path,
                        p->vertex < 0 ? "element vertex" : "format");
@@ -202,14 +198,14 @@ static sp_status ends_early(const sp_scan *scan, const ply *p, const element *e,
     char where[64] = "";
 
     if (p->is_ascii)
-        snprintf(where, sizeof where, ", line %" PRId64, p->text.number);
+        snprintf(where, sizeof where, ", line %" PRId64, scan->lines.number);
     return SP_FAIL(SP_EDATA, "%s: truncated: ends in %s %" PRId64 " of %" PRId64 "%s",
                    scan->path, e->name, row, e->count, where);
 }
 
-static bool read_raw(const ply *p, ply_type type, unsigned char *to)
+static bool read_raw(const sp_scan *scan, ply_type type, unsigned char *to)
 {
-    return fread(to, (size_t)type.size, 1, p->text.stream) == 1;
+    return fread(to, (size_t)type.size, 1, scan->lines.stream) == 1;
 }
 
 /* The length of a list; -1 where it is not a valid count. */
@@ -230,14 +226,14 @@ static int64_t list_length(const ply *p, ply_type type, const unsigned char *raw
 
 /* Skips a list. The file's size is checked, because seeking beyond the end would
  * succeed. */
-static bool skip(const sp_scan *scan, const ply *p, int64_t bytes)
+static bool skip(const sp_scan *scan, int64_t bytes)
 {
     unsigned char passed[256];
 
     if (bytes > (int64_t)sizeof passed)
-        return bytes <= scan->file_bytes - ftello(p->text.stream) &&
-               fseeko(p->text.stream, bytes, SEEK_CUR) == 0;
-    return fread(passed, 1, (size_t)bytes, p->text.stream) == (size_t)bytes;
+        return bytes <= scan->file_bytes - ftello(scan->lines.stream) &&
+               fseeko(scan->lines.stream, bytes, SEEK_CUR) == 0;
+    return fread(passed, 1, (size_t)bytes, scan->lines.stream) == (size_t)bytes;
 }
 
 static bool binary_row(const sp_scan *scan, const ply *p, const element *e,
@@ -250,13 +246,13 @@ static bool binary_row(const sp_scan *scan, const ply *p, const element *e,
         int64_t n;
 
         if (!f->count.size) {
-            if (!read_raw(p, f->value, to ? to : raw))
+            if (!read_raw(scan, f->value, to ? to : raw))
                 return false;
             to = to ? to + f->value.size : NULL;
             continue;
         }
-        if (!read_raw(p, f->count, raw) || (n = list_length(p, f->count, raw)) < 0 ||
-            !skip(scan, p, n * f->value.size))
+        if (!read_raw(scan, f->count, raw) || (n = list_length(p, f->count, raw)) < 0 ||
+            !skip(scan, n * f->value.size))
             return false;
     }
     return true;
@@ -286,10 +282,11 @@ static bool pass_list(const char **at, ply_type type, const unsigned char *lengt
 
 /* Reads the numbers of a line. *rest becomes the text behind them; if they do not fit
  * the properties, the first that does not, which is returned, begins there. */
-static const property *ascii_numbers(const ply *p, const element *e, unsigned char *to,
-                                     const char **rest)
+static const property *ascii_numbers(const sp_scan *scan, const element *e,
+                                     unsigned char *to, const char **rest)
 {
-    const char *at = p->text.line;
+    const ply *p = scan->own;
+    const char *at = scan->lines.line;
 
     for (int i = e->first; i < e->first + e->n; i++) {
         const property *f = &p->property[i];
@@ -323,7 +320,7 @@ static const char *type_name(char kind, int size)
 }
 
 /* Reads the next line that is not empty, and its numbers where `to` is not NULL. */
-static sp_status ascii_row(const sp_scan *scan, ply *p, const element *e, int64_t row,
+static sp_status ascii_row(sp_scan *scan, const ply *p, const element *e, int64_t row,
                            unsigned char *to)
 {
     const property *misfit = NULL;
@@ -331,29 +328,29 @@ static sp_status ascii_row(const sp_scan *scan, ply *p, const element *e, int64_
     bool got;
 
     do {
-        SP_TRY(sp_scan_lines_next(scan, &p->text, &got));
+        SP_TRY(sp_scan_lines_next(scan, &got));
         if (!got)
             return ends_early(scan, p, e, row);
-    } while (p->text.line[strspn(p->text.line, " \t")] == '\0');
+    } while (scan->lines.line[strspn(scan->lines.line, " \t")] == '\0');
     if (to)
-        misfit = ascii_numbers(p, e, to, &rest);
+        misfit = ascii_numbers(scan, e, to, &rest);
     if (misfit && *rest == '\0')
         return ends_early(scan, p, e, row);
     if (misfit)
         return SP_FAIL(SP_EDATA,
                        "%s: line %" PRId64 ": \"%.40s\", expected a number of the type "
                        "that the header gives it, %s",
-                       scan->path, p->text.number, rest,
+                       scan->path, scan->lines.number, rest,
                        type_name(misfit->value.kind, misfit->value.size));
     if (*rest)
         return SP_FAIL(SP_EDATA,
                        "%s: line %" PRId64 ": \"%.40s\" follows the numbers that the "
                        "header names",
-                       scan->path, p->text.number, rest);
+                       scan->path, scan->lines.number, rest);
     return SP_OK;
 }
 
-static sp_status next_row(const sp_scan *scan, ply *p, const element *e, int64_t row,
+static sp_status next_row(sp_scan *scan, const ply *p, const element *e, int64_t row,
                           unsigned char *to)
 {
     if (p->is_ascii)
@@ -361,28 +358,20 @@ static sp_status next_row(const sp_scan *scan, ply *p, const element *e, int64_t
     return binary_row(scan, p, e, to) ? SP_OK : ends_early(scan, p, e, row);
 }
 
-/* Skips the elements before the vertex. An element without properties has no lines. */
-static sp_status find_vertex(sp_scan *scan, ply *p)
+/* Skips the elements before the vertex, which follow the header, where the stream is.
+ * An element without properties has no lines. */
+static sp_status find_vertex(sp_scan *scan, const ply *p)
 {
-    SP_TRY(sp_scan_lines_seek(scan, &p->text, p->header_bytes, p->header_lines));
     for (int i = 0; i < p->vertex; i++)
         for (int64_t row = 0; p->element[i].n > 0 && row < p->element[i].count; row++)
             SP_TRY(next_row(scan, p, &p->element[i], row, NULL));
-    p->vertex_at = ftello(p->text.stream);
-    p->vertex_line = p->text.number;
+    sp_scan_lines_begin(scan);
     return SP_OK;
-}
-
-static sp_status rewind_ply(sp_scan *scan)
-{
-    ply *p = scan->own;
-
-    return sp_scan_lines_seek(scan, &p->text, p->vertex_at, p->vertex_line);
 }
 
 static sp_status fill_ply(sp_scan *scan, int64_t max, unsigned char *to, int64_t *n)
 {
-    ply *p = scan->own;
+    const ply *p = scan->own;
 
     (void)n;
     for (int64_t i = 0; i < max; i++, to += scan->record_bytes)
@@ -417,7 +406,7 @@ static sp_status open_ply(sp_scan *scan)
     ply *p = scan->own;
     bool has_lists;
 
-    SP_TRY(sp_scan_lines_open(scan, &p->text));
+    SP_TRY(sp_scan_lines_open(scan));
     SP_TRY(read_header(scan, p));
     place_fields(scan, p);
     SP_TRY(check_counts(scan, p, &has_lists));
@@ -425,13 +414,6 @@ static sp_status open_ply(sp_scan *scan)
         return SP_OK;
     scan->format = &sp_scan_ply_lists;
     return find_vertex(scan, p);
-}
-
-static void close_ply(sp_scan *scan)
-{
-    ply *p = scan->own;
-
-    sp_scan_lines_close(&p->text);
 }
 
 /* ---- writing ---- */
@@ -500,14 +482,10 @@ const sp_scan_format sp_scan_ply = {
     .is_ours = is_ply,
     .own_bytes = sizeof(ply),
     .open = open_ply,
-    .close = close_ply,
     .write = write_ply,
     .written = ".ply",
     .written_help = "points of any scan with attributes and an int property label; -1 "
                     "where there is none",
     .no_class = -1};
-const sp_scan_format sp_scan_ply_lists = {.name = "PLY",
-                                          .open = open_ply,
-                                          .fill = fill_ply,
-                                          .rewind = rewind_ply,
-                                          .close = close_ply};
+const sp_scan_format sp_scan_ply_lists = {
+    .name = "PLY", .open = open_ply, .fill = fill_ply, .rewind = sp_scan_lines_rewind};

@@ -20,9 +20,8 @@
 enum { MAX_COLUMNS = 256, NUMBER = 64 };
 #define BLANKS " \t"
 
-/* The stream of a file, its conventions, and its columns. */
+/* The conventions of a file, and its columns. */
 typedef struct text {
-    sp_scan_lines text;
     int64_t data_line; /* number of the first line with a point */
     char separator;    /* ';' or ','; ' ' stands for blanks and tabs */
     char mark;         /* decimal point or comma; 0 until a number has one */
@@ -37,13 +36,13 @@ static bool is_comment(const char *line)
 }
 
 /* Reads the next line, without a byte order mark; NULL at the end. */
-static sp_status next_line(sp_scan *scan, text *t, const char **line)
+static sp_status next_line(sp_scan *scan, const char **line)
 {
     bool got;
 
-    SP_TRY(sp_scan_lines_next(scan, &t->text, &got));
-    *line = got ? t->text.line : NULL;
-    if (got && t->text.number == 1 && strncmp(*line, "\xef\xbb\xbf", 3) == 0)
+    SP_TRY(sp_scan_lines_next(scan, &got));
+    *line = got ? scan->lines.line : NULL;
+    if (got && scan->lines.number == 1 && strncmp(*line, "\xef\xbb\xbf", 3) == 0)
         *line += 3;
     return SP_OK;
 }
@@ -151,7 +150,8 @@ static sp_status bad_value(const sp_scan *scan, const text *t, const char *value
                           : "";
 
     return SP_FAIL(SP_EDATA, "%s: line %" PRId64 ": value %d, \"%.*s\", is no number%s",
-                   scan->path, t->text.number, column + 1, n < 40 ? n : 40, value, why);
+                   scan->path, scan->lines.number, column + 1, n < 40 ? n : 40, value,
+                   why);
 }
 
 /* ---- names ---- */
@@ -217,8 +217,8 @@ static sp_status find_data(sp_scan *scan, text *t)
     bool is_first = true;
 
     for (;;) {
-        scan->data_at = ftello(t->text.stream);
-        SP_TRY(next_line(scan, t, &line));
+        sp_scan_lines_begin(scan);
+        SP_TRY(next_line(scan, &line));
         if (!line)
             return SP_FAIL(SP_EDATA, "%s: no line with coordinates", scan->path);
         if (is_comment(line))
@@ -234,11 +234,11 @@ static sp_status find_data(sp_scan *scan, text *t)
                        : SP_FAIL(SP_EDATA,
                                  "%s: line %" PRId64
                                  ": %d number%s, expected 3 or more",
-                                 scan->path, t->text.number, t->n_columns,
+                                 scan->path, scan->lines.number, t->n_columns,
                                  sp_plural(t->n_columns));
         is_first = false;
     }
-    t->data_line = t->text.number;
+    t->data_line = scan->lines.number;
     return t->n_columns <= MAX_COLUMNS
                ? SP_OK
                : SP_FAIL(SP_EDATA, "%s: line %" PRId64 ": more than %d numbers",
@@ -252,9 +252,9 @@ static sp_status find_names(sp_scan *scan, text *t)
 {
     const char *line = NULL;
 
-    SP_TRY(sp_scan_lines_seek(scan, &t->text, 0, 0));
-    while (t->n_names == 0 && t->text.number + 1 < t->data_line) {
-        SP_TRY(next_line(scan, t, &line));
+    SP_TRY(sp_scan_lines_seek(scan, 0, 0));
+    while (t->n_names == 0 && scan->lines.number + 1 < t->data_line) {
+        SP_TRY(next_line(scan, &line));
         if (!line)
             break;
         take_names(t, line);
@@ -264,7 +264,7 @@ static sp_status find_names(sp_scan *scan, text *t)
             return SP_FAIL(SP_EDATA,
                            "%s: line %" PRId64 " names %d columns, line %" PRId64
                            " has %d numbers",
-                           scan->path, t->text.number, t->n_names, t->data_line,
+                           scan->path, scan->lines.number, t->n_names, t->data_line,
                            t->n_columns);
         t->n_names = 0;
     }
@@ -285,23 +285,16 @@ static sp_status name_columns(sp_scan *scan, text *t)
     return t->n_names > 0 ? SP_OK : sp_scan_name_columns(scan);
 }
 
-static sp_status rewind_text(sp_scan *scan)
-{
-    text *t = scan->own;
-
-    return sp_scan_lines_seek(scan, &t->text, scan->data_at, t->data_line - 1);
-}
-
 static sp_status open_text(sp_scan *scan)
 {
     text *t = scan->own;
 
-    SP_TRY(sp_scan_lines_open(scan, &t->text));
+    SP_TRY(sp_scan_lines_open(scan));
     SP_TRY(find_data(scan, t));
     SP_TRY(name_columns(scan, t));
     scan->record_bytes = t->n_columns * (int)sizeof(double);
     scan->n_points = -1;
-    return rewind_text(scan);
+    return sp_scan_lines_rewind(scan);
 }
 
 static sp_status fill_text(sp_scan *scan, int64_t max, unsigned char *to, int64_t *n)
@@ -313,7 +306,7 @@ static sp_status fill_text(sp_scan *scan, int64_t max, unsigned char *to, int64_
         const char *line = NULL, *bad;
         int found;
 
-        SP_TRY(next_line(scan, t, &line));
+        SP_TRY(next_line(scan, &line));
         if (!line)
             break;
         if (is_comment(line))
@@ -323,19 +316,12 @@ static sp_status fill_text(sp_scan *scan, int64_t max, unsigned char *to, int64_
             return bad_value(scan, t, bad, found);
         if (found != t->n_columns)
             return SP_FAIL(SP_EDATA, "%s: line %" PRId64 ": %d number%s, expected %d",
-                           scan->path, t->text.number, found, sp_plural(found),
+                           scan->path, scan->lines.number, found, sp_plural(found),
                            t->n_columns);
         memcpy(to + *n * scan->record_bytes, number, (size_t)scan->record_bytes);
         ++*n;
     }
     return SP_OK;
-}
-
-static void close_text(sp_scan *scan)
-{
-    text *t = scan->own;
-
-    sp_scan_lines_close(&t->text);
 }
 
 const sp_scan_format sp_scan_text = {.name = "text",
@@ -345,8 +331,7 @@ const sp_scan_format sp_scan_text = {.name = "text",
                                      .own_bytes = sizeof(text),
                                      .open = open_text,
                                      .fill = fill_text,
-                                     .rewind = rewind_text,
-                                     .close = close_text,
+                                     .rewind = sp_scan_lines_rewind,
                                      .write = sp_scan_write_columns,
                                      .written = ".txt",
                                      .written_help =
