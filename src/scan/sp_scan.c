@@ -19,13 +19,6 @@ static const char *const label_names[] = {
     "semantic", "sem_class",      "category", "code"};
 
 /* ---- bytes ---- */
-bool sp_scan_is_big_endian(void)
-{
-    const uint16_t one = 1;
-
-    return *(const unsigned char *)&one == 0;
-}
-
 bool sp_scan_put(FILE *to, uint64_t bits, int bytes)
 {
     for (int i = 0; i < bytes; i++)

@@ -17,20 +17,18 @@ static double half_to_double(uint16_t h)
     return h >> 15 ? -x : x;
 }
 
-static uint64_t raw_bits(const sp_scan_field *f, const unsigned char *bytes)
+uint64_t sp_scan_bits(const unsigned char *from, int bytes, bool is_big)
 {
     uint64_t u = 0;
 
-    for (int i = 0; i < f->size; i++)
-        u |= (uint64_t)
-                 bytes[f->is_swapped != sp_scan_is_big_endian() ? f->size - 1 - i : i]
-             << 8 * i;
+    for (int i = 0; i < bytes; i++)
+        u |= (uint64_t)from[is_big ? bytes - 1 - i : i] << 8 * i;
     return u;
 }
 
 static double raw_value(const sp_scan_field *f, const unsigned char *bytes)
 {
-    uint64_t u = raw_bits(f, bytes);
+    uint64_t u = sp_scan_bits(bytes, f->size, f->is_big);
     float f32;
     double f64;
 
@@ -196,7 +194,8 @@ static void decode_copy(const sp_scan *scan, int i, int64_t n, double *to)
     sp_scan_attribute(scan, scan->selected[i], &kind, &size);
     for (; n > 0; n--, record += scan->record_bytes, to += scan->n_selected)
         if (kind != 'f' && size == 8)
-            memcpy(to, &(uint64_t){raw_bits(f, record + f->at)}, sizeof *to);
+            memcpy(to, &(uint64_t){sp_scan_bits(record + f->at, 8, f->is_big)},
+                   sizeof *to);
         else
             *to = value(f, record);
 }

@@ -39,7 +39,7 @@ typedef struct sp_scan_field {
     char copy_kind;    /* the type that the file names, for copies: numbers in text */
     int copy_size;     /* have 8 bytes in the record; size 0: it names none */
     int shift, bits;   /* part of an unsigned field that counts; bits 0: all of it */
-    bool is_swapped;   /* its byte order is not this machine's */
+    bool is_big;       /* its highest byte comes first */
     double scale, add; /* value = raw * scale + add */
 } sp_scan_field;
 
@@ -146,7 +146,7 @@ SP_SCAN_DECLARE(ply_lists) /* PLY files that have lists to skip, see sp_scan_ply
 sp_status sp_scan_recognize(const char *path, const unsigned char head[SP_SCAN_HEAD],
                             const sp_scan_format **format);
 
-/* Appends a field in the machine's byte order, with scale 1, and returns it for
+/* Appends a field whose lowest byte comes first, with scale 1, and returns it for
  * changes. NULL: no memory, with the error recorded. */
 sp_scan_field *sp_scan_add(sp_scan *scan, const char *name, int at, char kind,
                            int size);
@@ -183,8 +183,8 @@ sp_status sp_scan_lines_seek(sp_scan *scan, int64_t at, int64_t number);
  * back to it. */
 void sp_scan_lines_begin(sp_scan *scan);
 sp_status sp_scan_lines_rewind(sp_scan *scan);
-/* Reads a number of the text `at` into a field of eight bytes in the machine's order: 'f',
- * a double; 'i' or 'u', an integer that fits `size` bytes. Returns the text behind it;
+/* Reads a number of the text `at` into a field of eight bytes, the lowest first: 'f', a
+ * double; 'i' or 'u', an integer that fits `size` bytes. Returns the text behind it;
  * NULL: there is no such number. */
 const char *sp_scan_number(const char *at, char kind, int size, unsigned char to[8]);
 
@@ -225,11 +225,12 @@ sp_status sp_scan_write_file(sp_scan *scan, const char *path,
 /* Writes columns of text, as sp_scan_format.write. */
 sp_status sp_scan_write_columns(sp_scan *scan, const char *path,
                                 const sp_scan_labels *labels);
+/* The bits of a number of `bytes` bytes. */
+uint64_t sp_scan_bits(const unsigned char *from, int bytes, bool is_big);
 /* Writes a name as one word of printable characters. It may come from a hostile file,
  * and a newline in it would add lines to the header. */
 void sp_scan_put_name(FILE *to, const char *name);
 /* Writes the low `bytes` bytes of a number, the lowest first. False: it failed. */
 bool sp_scan_put(FILE *to, uint64_t bits, int bytes);
-bool sp_scan_is_big_endian(void);
 
 #endif

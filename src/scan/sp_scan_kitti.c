@@ -79,7 +79,6 @@ static sp_status add_fields(sp_scan *scan, bool is_labelled)
 
         if (!f)
             return SP_EMEM;
-        f->is_swapped = sp_scan_is_big_endian();
         f->shift = field[i].shift;
         f->bits = field[i].kind == 'u' ? 16 : 0;
     }

@@ -86,7 +86,6 @@ static sp_status add_fields(sp_scan *scan, const las_field *from, int at)
         f->shift = from->shift;
         f->bits = from->bits;
         f->scale = from->scale;
-        f->is_swapped = sp_scan_is_big_endian();
     }
     return SP_OK;
 }
@@ -102,7 +101,6 @@ static sp_status name_fields(sp_scan *scan, const sp_las_header *h)
             return SP_EMEM;
         f->scale = h->scale[a];
         f->add = h->offset[a];
-        f->is_swapped = sp_scan_is_big_endian();
     }
     SP_TRY(add_fields(scan, h->format < 6 ? old_fields : new_fields, 0));
     SP_TRY(add_fields(scan, time_field, time_at[h->format]));
@@ -128,7 +126,6 @@ static sp_status add_extra(sp_scan *scan, const unsigned char *d, int *at)
         f = sp_scan_add(scan, name, *at, "uiuiuiuiff"[t - 1], bytes);
         if (!f)
             return SP_EMEM;
-        f->is_swapped = sp_scan_is_big_endian();
         f->scale = d[3] & 8 ? sp_get_double(d + 112) : 1;
         f->add = d[3] & 16 ? sp_get_double(d + 136) : 0;
     }

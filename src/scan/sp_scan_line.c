@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/sp_number.h"
 #include "scan/sp_scan_format.h"
 
 enum { FIRST_CAPACITY = 4096 };
@@ -118,7 +119,7 @@ const char *sp_scan_number(const char *at, char kind, int size, unsigned char to
     assert(1 <= size && size <= 8);
     if (end == at)
         return NULL;
-    memcpy(to, &x, sizeof x);
+    sp_put_double(to, x);
     if (kind == 'f')
         return end;
     errno = 0;
@@ -127,7 +128,7 @@ const char *sp_scan_number(const char *at, char kind, int size, unsigned char to
         return NULL;
     if (whole != end)
         bits = (uint64_t)(int64_t)x;
-    memcpy(to, &bits, sizeof bits);
+    sp_put64(to, bits);
     if (errno != 0 || (kind == 'u' && x < 0))
         return NULL;
     if (kind == 'u')

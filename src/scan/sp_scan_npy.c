@@ -99,9 +99,7 @@ static const char *take_type(const char *at, sp_scan_field *f)
         return NULL;
     f->kind = (char)(kind == 'b' ? 'u' : kind);
     f->size = size;
-    f->is_swapped =
-        size > 1 && (order == '>' ? !sp_scan_is_big_endian()
-                                  : order == '<' && sp_scan_is_big_endian());
+    f->is_big = order == '>';
     return at + used;
 }
 
@@ -122,7 +120,7 @@ static sp_status take_structure(sp_scan *scan, npy *a, const char *at)
         f = sp_scan_add(scan, name, scan->record_bytes, type.kind, type.size);
         if (!f)
             return SP_EMEM;
-        f->is_swapped = type.is_swapped;
+        f->is_big = type.is_big;
         scan->record_bytes += type.size;
     }
     a->cols = 1;
@@ -142,7 +140,7 @@ static sp_status take_columns(sp_scan *scan, npy *a, const char *descr)
 
         if (!f)
             return SP_EMEM;
-        f->is_swapped = type.is_swapped;
+        f->is_big = type.is_big;
     }
     a->item_bytes = type.size;
     scan->record_bytes = (int)a->cols * type.size;

@@ -197,17 +197,16 @@ static sp_status read_header(sp_scan *scan, pcd *p)
 static const char *const colour[] = {"blue", "green", "red"};
 
 /* Adds the colours that an integer, or any number of four bytes in a binary file, packs
- * as 0xAARRGGBB. Numbers of ascii are in the machine's byte order. */
-static sp_status add_colours(sp_scan *scan, int at, bool is_ascii)
+ * as 0xAARRGGBB. */
+static sp_status add_colours(sp_scan *scan, int at)
 {
     for (int i = 0; i < 3; i++) {
-        sp_scan_field *f = sp_scan_add(scan, colour[i], at, 'u', is_ascii ? 8 : 4);
+        sp_scan_field *f = sp_scan_add(scan, colour[i], at, 'u', 4);
 
         if (!f)
             return SP_EMEM;
         f->shift = 8 * i;
         f->bits = 8;
-        f->is_swapped = !is_ascii && sp_scan_is_big_endian();
     }
     return SP_OK;
 }
@@ -240,7 +239,7 @@ static sp_status add_fields(sp_scan *scan, pcd *p)
             if (is_ascii && p->type[i] == 'f')
                 p->packed_at[p->n_packed++] = at;
             else
-                SP_TRY(add_colours(scan, at, is_ascii));
+                SP_TRY(add_colours(scan, at));
         }
         for (int k = 0; k < p->count[i]; k++) {
             sp_scan_field *f;
@@ -253,7 +252,6 @@ static sp_status add_fields(sp_scan *scan, pcd *p)
                 return SP_EMEM;
             f->copy_kind = p->type[i];
             f->copy_size = p->size[i];
-            f->is_swapped = !is_ascii && sp_scan_is_big_endian();
             at += f->size;
         }
     }
@@ -317,15 +315,12 @@ static void gather(const sp_scan *scan, const pcd *p, int64_t n, unsigned char *
  * were integers. One that is NaN, as that of an opaque colour is, has lost them: NaN. */
 static void unpack(const unsigned char *number, unsigned char *to)
 {
-    double x, part;
+    const double x = sp_get_double(number);
     uint32_t bits;
 
-    memcpy(&x, number, sizeof x);
     memcpy(&bits, &(float){(float)x}, sizeof bits);
-    for (int i = 0; i < 3; i++) {
-        part = isnan(x) ? NAN : bits >> 8 * i & 255;
-        memcpy(to + 8 * i, &part, sizeof part);
-    }
+    for (int i = 0; i < 3; i++)
+        sp_put_double(to + 8 * i, isnan(x) ? (double)NAN : bits >> 8 * i & 255);
 }
 
 /* Refuses the text `at`, which is not the number `found` of its line, of field i. */

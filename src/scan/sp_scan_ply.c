@@ -8,6 +8,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/sp_number.h"
 #include "scan/sp_scan_format.h"
 
 enum { MAX_ELEMENTS = 16, MAX_PROPERTIES = 512 };
@@ -29,7 +30,7 @@ typedef struct element {
 
 /* The header. */
 typedef struct ply {
-    bool has_format, is_ascii, is_swapped;
+    bool has_format, is_ascii, is_big;
     int n_elements, n_properties;
     element element[MAX_ELEMENTS];
     property property[MAX_PROPERTIES];
@@ -110,12 +111,10 @@ static sp_status take_line(sp_scan *scan, ply *p, const char *line, bool *is_end
         return SP_OK;
     }
     if (sscanf(line, "format %31s", format) == 1 && !p->has_format) {
-        bool is_big = strcmp(format, "binary_big_endian") == 0;
-
         p->has_format = true;
         p->is_ascii = strcmp(format, "ascii") == 0;
-        p->is_swapped = !p->is_ascii && is_big != sp_scan_is_big_endian();
-        if (!p->is_ascii && !is_big && strcmp(format, "binary_little_endian") != 0)
+        p->is_big = strcmp(format, "binary_big_endian") == 0;
+        if (!p->is_ascii && !p->is_big && strcmp(format, "binary_little_endian") != 0)
             return SP_FAIL(SP_EDATA, "%s: PLY format %s, expected ascii or binary",
                            scan->path, format);
         snprintf(scan->title, sizeof scan->title, "PLY %s", format);
@@ -169,7 +168,7 @@ static void place_fields(sp_scan *scan, const ply *p)
         scan->field[f].size = p->is_ascii ? 8 : type.size;
         scan->field[f].copy_kind = type.kind;
         scan->field[f].copy_size = type.size;
-        scan->field[f].is_swapped = p->is_swapped;
+        scan->field[f].is_big = p->is_big;
         at += scan->field[f++].size;
     }
     scan->record_bytes = at;
@@ -211,15 +210,9 @@ static bool read_raw(const sp_scan *scan, ply_type type, unsigned char *to)
 /* The length of a list; -1 where it is not a valid count. */
 static int64_t list_length(const ply *p, ply_type type, const unsigned char *raw)
 {
-    uint64_t n = 0;
+    const uint64_t n = sp_scan_bits(raw, type.size, p->is_big);
 
-    if (type.kind == 'f')
-        return -1;
-    for (int i = 0; i < type.size; i++)
-        n |= (uint64_t)
-                 raw[p->is_swapped != sp_scan_is_big_endian() ? type.size - 1 - i : i]
-             << 8 * i;
-    if (type.kind == 'i' && n >> (8 * type.size - 1))
+    if (type.kind == 'f' || (type.kind == 'i' && n >> (8 * type.size - 1)))
         return -1;
     return (int64_t)n; /* at most 4 bytes */
 }
@@ -261,11 +254,9 @@ static bool binary_row(const sp_scan *scan, const ply *p, const element *e,
 /* Skips the numbers of a list, behind its length, which is at `length`. */
 static bool pass_list(const char **at, ply_type type, const unsigned char *length)
 {
-    int64_t n;
-    double x;
+    const double x = sp_get_double(length);
+    int64_t n = (int64_t)sp_get64(length);
 
-    memcpy(&n, length, sizeof n);
-    memcpy(&x, length, sizeof x);
     if (type.kind == 'f')
         n = x >= 0 && x <= INT32_MAX ? (int64_t)x : -1;
     if (n < 0 || n > INT32_MAX)

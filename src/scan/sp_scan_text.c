@@ -15,6 +15,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/sp_number.h"
 #include "scan/sp_scan_format.h"
 
 enum { MAX_COLUMNS = 256, NUMBER = 64 };
@@ -318,7 +319,8 @@ static sp_status fill_text(sp_scan *scan, int64_t max, unsigned char *to, int64_
             return SP_FAIL(SP_EDATA, "%s: line %" PRId64 ": %d number%s, expected %d",
                            scan->path, scan->lines.number, found, sp_plural(found),
                            t->n_columns);
-        memcpy(to + *n * scan->record_bytes, number, (size_t)scan->record_bytes);
+        for (int i = 0; i < found; i++, to += 8)
+            sp_put_double(to, number[i]);
         ++*n;
     }
     return SP_OK;
