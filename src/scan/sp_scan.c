@@ -19,12 +19,10 @@ static const char *const label_names[] = {
     "semantic", "sem_class",      "category", "code"};
 
 /* ---- bytes ---- */
-bool sp_scan_put(FILE *to, uint64_t bits, int bytes)
+void sp_scan_put(FILE *to, uint64_t bits, int bytes)
 {
     for (int i = 0; i < bytes; i++)
-        if (putc((int)(bits >> 8 * i & 255), to) == EOF)
-            return false;
-    return true;
+        putc((int)(bits >> 8 * i & 255), to);
 }
 
 sp_status sp_scan_pread(sp_scan *scan, void *to, size_t bytes, int64_t at)

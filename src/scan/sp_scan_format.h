@@ -43,11 +43,18 @@ typedef struct sp_scan_field {
     double scale, add; /* value = raw * scale + add */
 } sp_scan_field;
 
-/* One of several writers of a copy, or what they have written. */
+struct sp_scan_format;
+
+/* What is written of a copy: all of it, or by one of several writers a part or the copy
+ * from all parts. */
 typedef struct sp_scan_part {
-    int n, k;          /* writers; which one this is */
+    const struct sp_scan_format *format; /* of the copy */
+    int n, k;          /* writers, 0: one has all; which one this is */
     char *const *path; /* [n] the files that they wrote; NULL: the part k is written */
 } sp_scan_part;
+
+/* A file of columns that is being written (sp_scan_write_file). */
+typedef struct sp_scan_writing sp_scan_writing;
 
 /* One format. Members not marked NULL are required. */
 typedef struct sp_scan_format {
@@ -74,13 +81,18 @@ typedef struct sp_scan_format {
     /* n_points comes from the header, and more than a byte of the file for each is not
      * certain: a compressed file may claim more points than it holds */
     bool is_count_claimed;
-    /* Writes the scan with other classes. NULL: the format is not written. */
-    sp_status (*write)(sp_scan *scan, const char *path, const sp_scan_labels *labels);
-    /* The same by several writers: writes a part's points, or the scan from all parts.
-     * NULL, as `section` then: there can be one writer only. */
-    sp_status (*write_part)(sp_scan *scan, const char *path,
-                            const sp_scan_labels *labels, const sp_scan_part *part);
-    int64_t (*section)(sp_scan *scan); /* as sp_scan_section */
+    /* Writes the scan with other classes, or where `section` is there its part. NULL:
+     * the format is not written. */
+    sp_status (*write)(sp_scan *scan, const char *path, const sp_scan_labels *labels,
+                       const sp_scan_part *part);
+    /* For sp_scan_write_file: write what comes before the points, and a number of the
+     * kind and size of its column. An integer of eight bytes is given as its bits.
+     * `after` is the character behind the number: a blank, or a newline after a point's
+     * last one. */
+    void (*put_head)(const sp_scan_writing *writing);
+    void (*put_number)(FILE *to, double x, char kind, int size, char after);
+    /* As sp_scan_section, of a copy in the format `as`. NULL: one writer has all. */
+    int64_t (*section)(sp_scan *scan, const struct sp_scan_format *as);
     /* Checks whether these fields fit. NULL: any do. */
     sp_status (*check_added)(const sp_scan *scan, int n, const sp_scan_added *added);
     /* The largest code that fits, for copies of this scan. NULL: any does. */
@@ -199,38 +211,29 @@ typedef struct sp_scan_columns {
     int size[SP_SCAN_FIELDS];
 } sp_scan_columns;
 
-/* Calls `put` with blocks of points, whose codes have their final values: negative only
- * where the format's no_class is. `value` is [n][n_added]. */
+/* Calls `put` with blocks of points, whose codes have their final values: no_class, or
+ * none that is negative. `value` is [n][n_added]. */
 typedef sp_status sp_scan_put_points(void *arg, const sp_scan_points *points,
                                      const int32_t *code, const float *value);
 sp_status sp_scan_each_block(sp_scan *scan, const sp_scan_labels *labels,
                              int32_t no_class, sp_scan_put_points *put, void *arg);
-/* A file of columns that is being written, and its format: what comes before the
- * points, and how a number of the kind and size of its column is written. An integer of
- * eight bytes is given as its bits. `after` is the character behind the number: a blank,
- * or a newline after a point's last one. */
-typedef struct sp_scan_writing {
+struct sp_scan_writing {
     FILE *to;
+    const sp_scan_format *format;
     const sp_scan_labels *labels;
     sp_scan_columns columns;
-    void (*put_head)(const struct sp_scan_writing *writing);
-    void (*put_number)(FILE *to, double x, char kind, int size, char after);
-} sp_scan_writing;
-/* Writes a file of columns, of which the caller gives the format alone: for each point
- * its position, its attributes, the added fields and its code. SP_EIO, and what reading
- * says. */
+};
+/* Writes a file of columns, as sp_scan_format.write: for each point its position, its
+ * attributes, the added fields and its code. SP_EIO, and what reading says. */
 sp_status sp_scan_write_file(sp_scan *scan, const char *path,
-                             const sp_scan_labels *labels, int32_t no_class,
-                             sp_scan_writing format);
-/* Writes columns of text, as sp_scan_format.write. */
-sp_status sp_scan_write_columns(sp_scan *scan, const char *path,
-                                const sp_scan_labels *labels);
+                             const sp_scan_labels *labels, const sp_scan_part *part);
 /* The bits of a number of `bytes` bytes. */
 uint64_t sp_scan_bits(const unsigned char *from, int bytes, bool is_big);
 /* Writes a name as one word of printable characters. It may come from a hostile file,
  * and a newline in it would add lines to the header. */
 void sp_scan_put_name(FILE *to, const char *name);
-/* Writes the low `bytes` bytes of a number, the lowest first. False: it failed. */
-bool sp_scan_put(FILE *to, uint64_t bits, int bytes);
+/* Writes the low `bytes` bytes of a number, the lowest first; ferror tells whether that
+ * failed. */
+void sp_scan_put(FILE *to, uint64_t bits, int bytes);
 
 #endif

@@ -156,26 +156,19 @@ static sp_status keep_labels(sp_scan *scan, int64_t first, int64_t n, int32_t *c
     return SP_OK;
 }
 
-static sp_status put_codes(FILE *to, const char *path, const int32_t *code, int64_t n)
+/* write_label asks whether this failed. */
+static void put_codes(FILE *to, const int32_t *code, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
-        if (!sp_scan_put(to, (uint32_t)code[i], LABEL_BYTES))
-            return SP_FAIL(SP_EIO, "%s: cannot write: %s", path, strerror(errno));
-    return SP_OK;
+        sp_scan_put(to, (uint32_t)code[i], LABEL_BYTES);
 }
 
-typedef struct writing {
-    FILE *to;
-    const char *path;
-} writing;
-
-static sp_status put_block(void *arg, const sp_scan_points *points, const int32_t *code,
+static sp_status put_block(void *to, const sp_scan_points *points, const int32_t *code,
                            const float *value)
 {
-    const writing *w = arg;
-
     (void)value;
-    return put_codes(w->to, w->path, code, points->n);
+    put_codes(to, code, points->n);
+    return SP_OK;
 }
 
 /* Are the labels of the scan those of a label file, whose instances are kept too? */
@@ -186,13 +179,13 @@ static bool has_label_file(const sp_scan *scan)
 }
 
 /* The scan itself is read only where its own labels are wanted. */
-static sp_status write_codes(sp_scan *scan, writing *w, const sp_scan_labels *labels)
+static sp_status write_codes(sp_scan *scan, FILE *to, const sp_scan_labels *labels)
 {
     const bool has_kept = labels->has_kept && scan->label >= 0;
     int32_t code[WRITTEN];
 
     if (has_kept && !has_label_file(scan))
-        return sp_scan_each_block(scan, labels, 0, put_block, w);
+        return sp_scan_each_block(scan, labels, 0, put_block, to);
     for (int64_t first = 0; first < labels->n; first += WRITTEN) {
         int64_t n = sp_least(labels->n - first, WRITTEN);
 
@@ -201,21 +194,22 @@ static sp_status write_codes(sp_scan *scan, writing *w, const sp_scan_labels *la
             SP_TRY(keep_labels(scan, first, n, code));
         for (int64_t i = 0; !has_kept && i < n; i++)
             code[i] = code[i] < 0 ? 0 : code[i];
-        SP_TRY(put_codes(w->to, w->path, code, n));
+        put_codes(to, code, n);
     }
     return SP_OK;
 }
 
 static sp_status write_label(sp_scan *scan, const char *path,
-                             const sp_scan_labels *labels)
+                             const sp_scan_labels *labels, const sp_scan_part *part)
 {
-    writing w = {fopen(path, "wb"), path};
+    FILE *to = fopen(path, "wb");
     sp_status rc;
 
-    if (!w.to)
+    (void)part; /* one writer has all */
+    if (!to)
         return SP_FAIL(SP_EIO, "%s: cannot create: %s", path, strerror(errno));
-    rc = write_codes(scan, &w, labels);
-    if (fclose(w.to) != 0 && rc == SP_OK)
+    rc = write_codes(scan, to, labels);
+    if ((ferror(to) | fclose(to)) && rc == SP_OK)
         rc = SP_FAIL(SP_EIO, "%s: cannot write: %s", path, strerror(errno));
     return rc;
 }

@@ -274,17 +274,6 @@ static sp_status open_las(sp_scan *scan)
     return sp_scan_check_size(scan, scan->n_points, scan->record_bytes, scan->data_at);
 }
 
-static sp_status write_part(sp_scan *scan, const char *path,
-                            const sp_scan_labels *labels, const sp_scan_part *part)
-{
-    return sp_las_write_as(scan, path, labels, part, false);
-}
-
-static int64_t section_of(sp_scan *scan)
-{
-    return sp_las_section(scan, false);
-}
-
 /* The two high bits of the point data format mark LAZ. */
 static bool is_las(const unsigned char *head)
 {
@@ -298,8 +287,7 @@ const sp_scan_format sp_scan_las = {
     .is_ours = is_las,
     .open = open_las,
     .write = sp_las_write,
-    .write_part = write_part,
-    .section = section_of,
+    .section = sp_las_section,
     .check_added = sp_las_check_added,
     .most_code = sp_las_most_code,
     .written = ".las",

@@ -122,7 +122,7 @@ static sp_status write_rows(sp_las_copy *c, sp_laz_writer *laz, portion *p)
 
 /* ---- parts ---- */
 
-int64_t sp_las_section(sp_scan *scan, bool is_laz)
+int64_t sp_las_section(sp_scan *scan, const sp_scan_format *as)
 {
     sp_las_header header;
     sp_laz_format format;
@@ -130,7 +130,7 @@ int64_t sp_las_section(sp_scan *scan, bool is_laz)
     int64_t n_chunks;
 
     if (scan->format == &sp_scan_las)
-        return is_laz ? SP_LAZ_CHUNK : SECTION;
+        return as == &sp_scan_laz ? SP_LAZ_CHUNK : SECTION;
     if (scan->format != &sp_scan_laz || !sp_laz_chunks(scan->own, &n_chunks) ||
         sp_las_header_read(scan, &header) != SP_OK ||
         sp_laz_find(scan, &header, &vlr, &format) != SP_OK)
@@ -170,7 +170,7 @@ static sp_status write_section(sp_las_copy *c, sp_laz_writer *laz, portion *p,
 /* Writes the sections of a part. */
 static sp_status write_part(sp_las_copy *c, sp_laz_writer *laz, portion *p)
 {
-    const int64_t rows = sp_las_section(c->scan, c->is_laz);
+    const int64_t rows = sp_las_section(c->scan, c->part->format);
     int64_t n_chunks;
 
     assert(rows > 0);
@@ -261,7 +261,7 @@ static sp_status join_section(const sp_las_copy *c, sp_laz_writer *laz, int k,
 
 static sp_status join_sections(const sp_las_copy *c, sp_laz_writer *laz, source *s)
 {
-    const int64_t rows = sp_las_section(c->scan, c->is_laz);
+    const int64_t rows = sp_las_section(c->scan, c->part->format);
     unsigned char *buffer = NULL;
     size_t room = 0;
     sp_status rc = SP_OK;

@@ -356,27 +356,15 @@ static sp_status write_part(sp_las_copy *c, sp_laz_writer **laz)
     return sp_las_put_points(c, *laz);
 }
 
-sp_status sp_las_write_as(sp_scan *scan, const char *path, const sp_scan_labels *labels,
-                          const sp_scan_part *part, bool is_laz)
+sp_status sp_las_write(sp_scan *scan, const char *path, const sp_scan_labels *labels,
+                       const sp_scan_part *part)
 {
-    sp_las_copy c = {
-        .scan = scan, .path = path, .labels = labels, .is_laz = is_laz, .part = part};
+    sp_las_copy c = {.scan = scan,
+                     .path = path,
+                     .labels = labels,
+                     .is_laz = part->format == &sp_scan_laz,
+                     .part = part};
 
-    assert(path && labels->get && part);
+    assert(path && labels->get);
     return write_copy(&c, part->n > 0 && !part->path ? write_part : write_file);
-}
-
-sp_status sp_las_write(sp_scan *scan, const char *path, const sp_scan_labels *labels)
-{
-    const sp_scan_part all = {0};
-
-    return sp_las_write_as(scan, path, labels, &all, false);
-}
-
-sp_status sp_las_write_laz(sp_scan *scan, const char *path,
-                           const sp_scan_labels *labels)
-{
-    const sp_scan_part all = {0};
-
-    return sp_las_write_as(scan, path, labels, &all, true);
 }

@@ -94,17 +94,6 @@ static void close_laz(sp_scan *scan)
     scan->own = NULL; /* it is freed */
 }
 
-static sp_status write_part(sp_scan *scan, const char *path,
-                            const sp_scan_labels *labels, const sp_scan_part *part)
-{
-    return sp_las_write_as(scan, path, labels, part, true);
-}
-
-static int64_t section_of(sp_scan *scan)
-{
-    return sp_las_section(scan, true);
-}
-
 static bool is_laz(const unsigned char *head)
 {
     return memcmp(head, "LASF", 4) == 0 && (head[104] & 0xc0);
@@ -119,9 +108,8 @@ const sp_scan_format sp_scan_laz = {.name = "LAZ",
                                     .rewind = rewind_laz,
                                     .limit = limit_laz,
                                     .close = close_laz,
-                                    .write = sp_las_write_laz,
-                                    .write_part = write_part,
-                                    .section = section_of,
+                                    .write = sp_las_write,
+                                    .section = sp_las_section,
                                     .check_added = sp_las_check_added,
                                     .most_code = sp_las_most_code,
                                     .written = ".laz",

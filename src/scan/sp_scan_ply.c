@@ -427,7 +427,7 @@ static void put_number(FILE *to, double x, char kind, int size, char after)
     } else if (kind != 'f') {
         bits = (uint64_t)(int64_t)x;
     }
-    sp_scan_put(to, bits, size); /* ferror tells whether it failed */
+    sp_scan_put(to, bits, size);
 }
 
 static void put_header(const sp_scan_writing *w)
@@ -451,16 +451,6 @@ static void put_header(const sp_scan_writing *w)
     fputs("property int label\nend_header\n", w->to);
 }
 
-/* Writes the points with all their attributes except a label, with the added fields,
- * and with `label`, which is the code. */
-static sp_status write_ply(sp_scan *scan, const char *path,
-                           const sp_scan_labels *labels)
-{
-    return sp_scan_write_file(
-        scan, path, labels, sp_scan_ply.no_class,
-        (sp_scan_writing){.put_head = put_header, .put_number = put_number});
-}
-
 static bool is_ply(const unsigned char *head)
 {
     return memcmp(head, "ply", 3) == 0 && (head[3] == '\n' || head[3] == '\r');
@@ -473,7 +463,9 @@ const sp_scan_format sp_scan_ply = {
     .is_ours = is_ply,
     .own_bytes = sizeof(ply),
     .open = open_ply,
-    .write = write_ply,
+    .write = sp_scan_write_file,
+    .put_head = put_header,
+    .put_number = put_number,
     .written = ".ply",
     .written_help = "points of any scan with attributes and an int property label; -1 "
                     "where there is none",

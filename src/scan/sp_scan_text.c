@@ -11,6 +11,7 @@
  * holds one number alone (.pts) is the number of points and is skipped. */
 #include <ctype.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -326,6 +327,69 @@ static sp_status fill_text(sp_scan *scan, int64_t max, unsigned char *to, int64_
     return SP_OK;
 }
 
+/* ---- writing ---- */
+
+/* Writes a number with the fewest of 6, 9, 15 or 17 digits that read back as it, a whole
+ * one with all its digits: readers of integers know no exponent. */
+static void put_real(FILE *to, double x, bool is_float32)
+{
+    static const int digits[] = {6, 9, 15, 17};
+    char word[32];
+
+    if (x == floor(x) && fabs(x) < 1e15) {
+        fprintf(to, "%.0f", x);
+        return;
+    }
+    for (int i = 0; i < 4; i++) {
+        double back;
+
+        snprintf(word, sizeof word, "%.*g", digits[i], x);
+        back = strtod(word, NULL);
+        if (back == x || (is_float32 && (float)back == (float)x))
+            break;
+    }
+    fputs(word, to);
+}
+
+static void put_number(FILE *to, double x, char kind, int size, char after)
+{
+    uint64_t bits;
+
+    memcpy(&bits, &x, sizeof bits);
+    if (kind == 'f')
+        put_real(to, x, size == 4);
+    else if (size == 8 && kind == 'u')
+        fprintf(to, "%" PRIu64, bits);
+    else if (size == 8)
+        fprintf(to, "%" PRId64, (int64_t)bits);
+    else
+        fprintf(to, "%.0f", x);
+    putc(after, to);
+}
+
+/* Names may not hold what divides columns. */
+static void put_column(FILE *to, const char *name)
+{
+    char word[SP_SCAN_NAME];
+
+    snprintf(word, sizeof word, "%s", name);
+    for (char *c = word; *c; c++)
+        if (strchr(",;\"", *c))
+            *c = '_';
+    putc(' ', to);
+    sp_scan_put_name(to, word);
+}
+
+static void put_names(const sp_scan_writing *w)
+{
+    fputs("x y z", w->to);
+    for (int i = 0; i < w->columns.n; i++)
+        put_column(w->to, w->columns.name[i]);
+    for (int i = 0; i < w->labels->n_added; i++)
+        put_column(w->to, w->labels->added[i].name);
+    fputs(" label\n", w->to);
+}
+
 const sp_scan_format sp_scan_text = {.name = "text",
                                      .endings = ".txt .xyz .xyzi .pts .csv .asc .tsv "
                                                 ".dat .xyzrgb .xyzl",
@@ -334,7 +398,9 @@ const sp_scan_format sp_scan_text = {.name = "text",
                                      .open = open_text,
                                      .fill = fill_text,
                                      .rewind = sp_scan_lines_rewind,
-                                     .write = sp_scan_write_columns,
+                                     .write = sp_scan_write_file,
+                                     .put_head = put_names,
+                                     .put_number = put_number,
                                      .written = ".txt",
                                      .written_help =
                                          "columns of text: x, y, z, the attributes of "
