@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/sp_list.h"
 #include "base/sp_rng.h"
 #include "compute/sp_backend.h"
 
@@ -49,19 +50,16 @@ enum buffer_name {
 static void *grow(sp_grid *grid, enum buffer_name name, size_t bytes)
 {
     struct sp_grid_buffers *own = grid->own;
-    void *at;
 
     if (own->at[name] && own->bytes[name] >= bytes)
         return own->at[name];
     bytes = bytes + bytes / 4 + 64;
-    at = realloc(own->at[name], bytes);
-    if (!at) {
+    if (!sp_list_resize(&own->at[name], bytes)) {
         SP_FAIL(SP_EMEM, "voxelization: no memory for %zu bytes", bytes);
         return NULL;
     }
-    own->at[name] = at;
     own->bytes[name] = bytes;
-    return at;
+    return own->at[name];
 }
 
 #define GROW(grid, name, count, pointer)                                               \

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/sp_list.h"
 #include "scan/sp_scan_format.h"
 
 /* Usual names of the label, in the order in which they are tried. */
@@ -80,21 +81,18 @@ int sp_scan_find(const sp_scan *scan, const char *name)
 
 sp_scan_field *sp_scan_add(sp_scan *scan, const char *name, int at, char kind, int size)
 {
-    size_t n = (size_t)scan->n_fields + 1;
-    sp_scan_field *grown = realloc(scan->field, n * sizeof *grown);
+    sp_scan_field *f;
 
     assert(name && at >= 0 && size >= 1 && size <= 8);
     assert(kind == 'i' || kind == 'u' || kind == 'f');
-    if (!grown) {
-        SP_FAIL(SP_EMEM, "%s: no memory for %zu fields", scan->path, n);
+    if (!sp_list_grow(&scan->field, scan->n_fields, sizeof *f)) {
+        SP_FAIL(SP_EMEM, "%s: no memory for %d fields", scan->path, scan->n_fields + 1);
         return NULL;
     }
-    scan->field = grown;
-    scan->n_fields = (int)n;
-    grown += n - 1;
-    *grown = (sp_scan_field){.at = at, .kind = kind, .size = size, .scale = 1};
-    snprintf(grown->name, sizeof grown->name, "%s", name);
-    return grown;
+    f = &scan->field[scan->n_fields++];
+    *f = (sp_scan_field){.at = at, .kind = kind, .size = size, .scale = 1};
+    snprintf(f->name, sizeof f->name, "%s", name);
+    return f;
 }
 
 sp_status sp_scan_name_columns(sp_scan *scan)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_list.h"
 #include "scan/sp_scan_format.h"
 
 static double half_to_double(uint16_t h)
@@ -67,11 +68,8 @@ static sp_status reserve(sp_scan *scan, sp_scan_points *out, int64_t max)
     size_t n = (size_t)max;
 
     if (scan->record_capacity < max) {
-        unsigned char *grown = realloc(scan->record, n * (size_t)scan->record_bytes);
-
-        if (!grown)
+        if (!sp_list_resize(&scan->record, n * (size_t)scan->record_bytes))
             return SP_FAIL(SP_EMEM, "%s: no memory for %zu points", scan->path, n);
-        scan->record = grown;
         scan->record_capacity = max;
     }
     if (out->capacity >= max)

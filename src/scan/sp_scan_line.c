@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/sp_list.h"
 #include "base/sp_number.h"
 #include "scan/sp_scan_format.h"
 
@@ -67,16 +68,13 @@ sp_status sp_scan_lines_rewind(sp_scan *scan)
 static sp_status grow(sp_scan *scan)
 {
     sp_scan_lines *lines = &scan->lines;
-    char *grown;
 
     if (lines->capacity >= SP_SCAN_LINE)
         return SP_FAIL(SP_EDATA,
                        "%s: line %" PRId64 " is longer than %d bytes, expected text",
                        scan->path, lines->number, SP_SCAN_LINE);
-    grown = realloc(lines->line, 2 * lines->capacity);
-    if (!grown)
+    if (!sp_list_resize(&lines->line, 2 * lines->capacity))
         return SP_FAIL(SP_EMEM, "%s: no memory for a line", scan->path);
-    lines->line = grown;
     lines->capacity *= 2;
     return SP_OK;
 }
