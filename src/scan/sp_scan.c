@@ -11,7 +11,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/sp_file.h"
 #include "base/sp_list.h"
+#include "base/sp_number.h"
 #include "scan/sp_scan_format.h"
 
 /* Usual names of the label, in the order in which they are tried. */
@@ -28,25 +30,13 @@ void sp_scan_put(FILE *to, uint64_t bits, int bytes)
 
 sp_status sp_scan_pread(sp_scan *scan, void *to, size_t bytes, int64_t at)
 {
-    unsigned char *p = to;
-    size_t done = 0;
-
-    assert(scan->fd >= 0 && (to || bytes == 0));
-    while (done < bytes) {
-        ssize_t got = pread(scan->fd, p + done, bytes - done, at + (int64_t)done);
-
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0)
-            return SP_FAIL(SP_EIO, "%s: cannot read: %s", scan->path, strerror(errno));
-        if (got == 0)
-            return SP_FAIL(SP_EDATA,
-                           "%s: file ends at byte %" PRId64
-                           ", expected %zu bytes at %" PRId64,
-                           scan->path, at + (int64_t)done, bytes, at);
-        done += (size_t)got;
-    }
-    return SP_OK;
+    assert(scan->fd >= 0);
+    if (bytes > 0 && at > scan->file_bytes - (int64_t)bytes)
+        return SP_FAIL(SP_EDATA,
+                       "%s: file ends at byte %" PRId64
+                       ", expected %zu bytes at %" PRId64,
+                       scan->path, sp_most(scan->file_bytes, at), bytes, at);
+    return sp_file_read_at(scan->fd, scan->path, to, bytes, at);
 }
 
 sp_status sp_scan_check_size(const sp_scan *scan, int64_t count, int64_t least,
@@ -180,24 +170,24 @@ static sp_status find_label(sp_scan *scan)
 }
 
 /* ---- open and close ---- */
-sp_status sp_scan_open_regular(const char *path, int *fd, int64_t *bytes)
+sp_status sp_scan_open_regular(sp_scan *scan)
 {
+    const int fd = open(scan->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     struct stat st = {0};
 
-    assert(path && fd && bytes);
-    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (*fd < 0 && (errno == ENOENT || errno == ENOTDIR))
+    scan->fd = -1;
+    if (fd < 0 && (errno == ENOENT || errno == ENOTDIR))
         return SP_OK;
-    if (*fd < 0 && errno != ENXIO) /* ENXIO: a socket */
-        return SP_FAIL(SP_EIO, "%s: cannot open: %s", path, strerror(errno));
-    if (*fd >= 0 && fstat(*fd, &st) == 0 && S_ISREG(st.st_mode)) {
-        *bytes = st.st_size;
+    if (fd < 0 && errno != ENXIO) /* ENXIO: a socket */
+        return SP_FAIL(SP_EIO, "%s: cannot open: %s", scan->path, strerror(errno));
+    if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode)) {
+        scan->fd = fd;
+        scan->file_bytes = st.st_size;
         return SP_OK;
     }
-    if (*fd >= 0)
-        close(*fd);
-    *fd = -1;
-    return SP_FAIL(SP_EDATA, "%s: expected a scan, found %s", path,
+    if (fd >= 0)
+        close(fd);
+    return SP_FAIL(SP_EDATA, "%s: expected a scan, found %s", scan->path,
                    S_ISDIR(st.st_mode) ? "a folder" : "no regular file");
 }
 
@@ -206,7 +196,7 @@ static sp_status open_file(sp_scan *scan)
     unsigned char head[SP_SCAN_HEAD] = {0};
     sp_status rc;
 
-    SP_TRY(sp_scan_open_regular(scan->path, &scan->fd, &scan->file_bytes));
+    SP_TRY(sp_scan_open_regular(scan));
     if (scan->fd < 0)
         return SP_FAIL(SP_EDATA, "%s: cannot open: no such file", scan->path);
     if (pread(scan->fd, head, sizeof head, 0) < 0)

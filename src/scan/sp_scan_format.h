@@ -174,10 +174,11 @@ sp_status sp_scan_name_columns(sp_scan *scan);
 sp_status sp_scan_pread(sp_scan *scan, void *to, size_t bytes, int64_t at);
 /* Reads the records from scan->row on, at most max, which the caller counts. */
 sp_status sp_scan_records(sp_scan *scan, int64_t max, unsigned char *to, int64_t *n);
-/* Opens a regular file and finds its size. Other kinds of file are refused: opening a
- * pipe would wait for a writer for ever. *fd is -1, with SP_OK, where there is no such
- * file. SP_EDATA: another kind of file; SP_EIO: it cannot be opened. */
-sp_status sp_scan_open_regular(const char *path, int *fd, int64_t *bytes);
+/* Opens the file scan->path, which must be a regular one, and finds its size. Other kinds
+ * of file are refused: opening a pipe would wait for a writer for ever. scan->fd is -1,
+ * with SP_OK, where there is no such file. SP_EDATA: another kind of file; SP_EIO: it
+ * cannot be opened. */
+sp_status sp_scan_open_regular(sp_scan *scan);
 /* Checks a header's number of points against the file's size: each point takes at least
  * `least` bytes from byte `at` on. SP_EDATA. */
 sp_status sp_scan_check_size(const sp_scan *scan, int64_t count, int64_t least,

@@ -1,7 +1,8 @@
 /* SemanticKITTI: NAME.bin holds x y z remission as float32. NAME.label, in the same
  * folder or in the folder labels/ next to the folder of the scans, holds a uint32 per
  * point: class in the low 16 bits, instance in the high ones. A record joins the two:
- * 16 bytes and 4. */
+ * 16 bytes and 4. The label file, `own`, is a scan without fields, so that sp_scan_pread
+ * checks its reads; its fd is -1 where there is none. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -13,12 +14,6 @@
 #include "scan/sp_scan_format.h"
 
 enum { POINT_BYTES = 16, LABEL_BYTES = 4 };
-
-/* The label file is a scan without fields, so that sp_scan_pread checks its reads. */
-typedef struct kitti {
-    sp_scan label;
-    char *path;
-} kitti;
 
 /* Path of the label file, malloc'd. beside: NAME.label in the folder of the scan; else
  * FOLDER/../labels/NAME.label. */
@@ -37,28 +32,24 @@ static char *label_path(const char *path, bool beside)
     return to;
 }
 
-static sp_status open_label(sp_scan *scan, kitti *k)
+static sp_status open_label(sp_scan *scan, sp_scan *label)
 {
-    int64_t bytes = 0;
-
-    k->label.fd = -1;
-    for (int beside = 1; beside >= 0 && k->label.fd < 0; beside--) {
-        free(k->path);
-        k->path = label_path(scan->path, beside);
-        if (!k->path)
+    for (int beside = 1; beside >= 0 && label->fd < 0; beside--) {
+        free(label->path);
+        label->path = label_path(scan->path, beside);
+        if (!label->path)
             return SP_FAIL(SP_EMEM, "%s: no memory for a path", scan->path);
-        SP_TRY(sp_scan_open_regular(k->path, &k->label.fd, &bytes));
+        SP_TRY(sp_scan_open_regular(label));
     }
-    k->label.path = k->path;
-    if (k->label.fd < 0)
+    if (label->fd < 0)
         return SP_OK;
-    scan->label_path = k->path;
-    if (bytes != scan->n_points * LABEL_BYTES)
+    scan->label_path = label->path;
+    if (label->file_bytes != scan->n_points * LABEL_BYTES)
         return SP_FAIL(SP_EDATA,
                        "%s: %" PRId64 " bytes, expected %" PRId64 " for the %" PRId64
                        " points of %s",
-                       k->path, bytes, scan->n_points * LABEL_BYTES, scan->n_points,
-                       scan->path);
+                       label->path, label->file_bytes, scan->n_points * LABEL_BYTES,
+                       scan->n_points, scan->path);
     return SP_OK;
 }
 
@@ -87,9 +78,9 @@ static sp_status add_fields(sp_scan *scan, bool is_labelled)
 
 static sp_status open_kitti(sp_scan *scan)
 {
-    kitti *k = scan->own;
+    sp_scan *label = scan->own;
 
-    k->label.fd = -1;
+    label->fd = -1;
     if (scan->file_bytes % POINT_BYTES)
         return SP_FAIL(SP_EDATA,
                        "%s: %" PRId64
@@ -98,13 +89,13 @@ static sp_status open_kitti(sp_scan *scan)
                        scan->path, scan->file_bytes, POINT_BYTES);
     scan->n_points = scan->file_bytes / POINT_BYTES;
     scan->record_bytes = POINT_BYTES + LABEL_BYTES;
-    SP_TRY(open_label(scan, k));
-    return add_fields(scan, k->label.fd >= 0);
+    SP_TRY(open_label(scan, label));
+    return add_fields(scan, label->fd >= 0);
 }
 
 static sp_status fill_kitti(sp_scan *scan, int64_t max, unsigned char *to, int64_t *n)
 {
-    kitti *k = scan->own;
+    sp_scan *from = scan->own;
     unsigned char *plain = malloc((size_t)max * (POINT_BYTES + LABEL_BYTES) + 1);
     unsigned char *label = plain + max * POINT_BYTES;
     sp_status rc;
@@ -115,8 +106,8 @@ static sp_status fill_kitti(sp_scan *scan, int64_t max, unsigned char *to, int64
                        max);
     memset(label, 0, (size_t)max * LABEL_BYTES);
     rc = sp_scan_pread(scan, plain, (size_t)max * POINT_BYTES, scan->row * POINT_BYTES);
-    if (rc == SP_OK && k->label.fd >= 0)
-        rc = sp_scan_pread(&k->label, label, (size_t)max * LABEL_BYTES,
+    if (rc == SP_OK && from->fd >= 0)
+        rc = sp_scan_pread(from, label, (size_t)max * LABEL_BYTES,
                            scan->row * LABEL_BYTES);
     for (int64_t i = 0; rc == SP_OK && i < max; i++, to += POINT_BYTES + LABEL_BYTES) {
         memcpy(to, plain + i * POINT_BYTES, POINT_BYTES);
@@ -128,11 +119,11 @@ static sp_status fill_kitti(sp_scan *scan, int64_t max, unsigned char *to, int64
 
 static void close_kitti(sp_scan *scan)
 {
-    kitti *k = scan->own;
+    sp_scan *label = scan->own;
 
-    if (k->label.fd >= 0)
-        close(k->label.fd);
-    free(k->path);
+    if (label->fd >= 0)
+        close(label->fd);
+    free(label->path);
 }
 
 /* ---- writing ---- */
@@ -144,10 +135,9 @@ enum { WRITTEN = 4096 }; /* points at a time */
 static sp_status keep_labels(sp_scan *scan, int64_t first, int64_t n, int32_t *code)
 {
     unsigned char label[WRITTEN * LABEL_BYTES];
-    kitti *k = scan->own;
 
     SP_TRY(
-        sp_scan_pread(&k->label, label, (size_t)n * LABEL_BYTES, first * LABEL_BYTES));
+        sp_scan_pread(scan->own, label, (size_t)n * LABEL_BYTES, first * LABEL_BYTES));
     for (int64_t i = 0; i < n; i++)
         if (code[i] == SP_SCAN_KEEP)
             code[i] = (int32_t)sp_get32(label + i * LABEL_BYTES);
@@ -233,7 +223,7 @@ const sp_scan_format sp_scan_kitti = {
     .name = "SemanticKITTI",
     .endings = ".bin",
     .help = "SemanticKITTI, with its .label",
-    .own_bytes = sizeof(kitti),
+    .own_bytes = sizeof(sp_scan),
     .open = open_kitti,
     .fill = fill_kitti,
     .close = close_kitti,
