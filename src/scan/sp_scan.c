@@ -69,20 +69,16 @@ int sp_scan_find(const sp_scan *scan, const char *name)
     return -1;
 }
 
-sp_scan_field *sp_scan_add(sp_scan *scan, const char *name, int at, char kind, int size)
+sp_status sp_scan_add(sp_scan *scan, const char *name, sp_scan_field field)
 {
-    sp_scan_field *f;
-
-    assert(name && at >= 0 && size >= 1 && size <= 8);
-    assert(kind == 'i' || kind == 'u' || kind == 'f');
-    if (!sp_list_grow(&scan->field, scan->n_fields, sizeof *f)) {
-        SP_FAIL(SP_EMEM, "%s: no memory for %d fields", scan->path, scan->n_fields + 1);
-        return NULL;
-    }
-    f = &scan->field[scan->n_fields++];
-    *f = (sp_scan_field){.at = at, .kind = kind, .size = size, .scale = 1};
-    snprintf(f->name, sizeof f->name, "%s", name);
-    return f;
+    assert(name && field.at >= 0 && field.size >= 1 && field.size <= 8);
+    assert(strchr("iuf", field.kind));
+    if (!sp_list_grow(&scan->field, scan->n_fields, sizeof field))
+        return SP_FAIL(SP_EMEM, "%s: no memory for %d fields", scan->path,
+                       scan->n_fields + 1);
+    scan->field[scan->n_fields] = field;
+    snprintf(scan->field[scan->n_fields++].name, SP_SCAN_NAME, "%s", name);
+    return SP_OK;
 }
 
 sp_status sp_scan_name_columns(sp_scan *scan)

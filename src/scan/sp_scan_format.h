@@ -36,11 +36,11 @@ typedef struct sp_scan_field {
     int at;            /* first byte in the record */
     char kind;         /* 'i' signed, 'u' unsigned, 'f' float */
     int size;          /* bytes */
+    int shift, bits;   /* part of an unsigned field that counts; bits 0: all of it */
+    double scale, add; /* value = raw * scale + add */
+    bool is_big;       /* its highest byte comes first */
     char copy_kind;    /* the type that the file names, for copies: numbers in text */
     int copy_size;     /* have 8 bytes in the record; size 0: it names none */
-    int shift, bits;   /* part of an unsigned field that counts; bits 0: all of it */
-    bool is_big;       /* its highest byte comes first */
-    double scale, add; /* value = raw * scale + add */
 } sp_scan_field;
 
 struct sp_scan_format;
@@ -158,10 +158,8 @@ SP_SCAN_DECLARE(ply_lists) /* PLY files that have lists to skip, see sp_scan_ply
 sp_status sp_scan_recognize(const char *path, const unsigned char head[SP_SCAN_HEAD],
                             const sp_scan_format **format);
 
-/* Appends a field whose lowest byte comes first, with scale 1, and returns it for
- * changes. NULL: no memory, with the error recorded. */
-sp_scan_field *sp_scan_add(sp_scan *scan, const char *name, int at, char kind,
-                           int size);
+/* Appends a field, and gives it this name. SP_EMEM. */
+sp_status sp_scan_add(sp_scan *scan, const char *name, sp_scan_field field);
 /* Number of the field of this name, -1 if there is none. Case and the prefix "scalar_"
  * do not matter. */
 int sp_scan_find(const sp_scan *scan, const char *name);

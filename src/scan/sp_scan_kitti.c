@@ -55,24 +55,16 @@ static sp_status open_label(sp_scan *scan, sp_scan *label)
 
 static sp_status add_fields(sp_scan *scan, bool is_labelled)
 {
-    static const struct {
-        const char *name;
-        int at, shift;
-        char kind;
-    } field[] = {{"x", 0, 0, 'f'},          {"y", 4, 0, 'f'},
-                 {"z", 8, 0, 'f'},          {"intensity", 12, 0, 'f'},
-                 {"remission", 12, 0, 'f'}, {"label", 16, 0, 'u'},
-                 {"instance", 16, 16, 'u'}};
+    static const sp_scan_field field[] = {{"x", 0, 'f', 4, .scale = 1},
+                                          {"y", 4, 'f', 4, .scale = 1},
+                                          {"z", 8, 'f', 4, .scale = 1},
+                                          {"intensity", 12, 'f', 4, .scale = 1},
+                                          {"remission", 12, 'f', 4, .scale = 1},
+                                          {"label", 16, 'u', 4, 0, 16, .scale = 1},
+                                          {"instance", 16, 'u', 4, 16, 16, .scale = 1}};
 
-    for (int i = 0; i < (is_labelled ? 7 : 5); i++) {
-        sp_scan_field *f =
-            sp_scan_add(scan, field[i].name, field[i].at, field[i].kind, 4);
-
-        if (!f)
-            return SP_EMEM;
-        f->shift = field[i].shift;
-        f->bits = field[i].kind == 'u' ? 16 : 0;
-    }
+    for (int i = 0; i < (is_labelled ? 7 : 5); i++)
+        SP_TRY(sp_scan_add(scan, field[i].name, field[i]));
     return SP_OK;
 }
 

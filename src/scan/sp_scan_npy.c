@@ -99,6 +99,7 @@ static const char *take_type(const char *at, sp_scan_field *f)
         return NULL;
     f->kind = (char)(kind == 'b' ? 'u' : kind);
     f->size = size;
+    f->scale = 1;
     f->is_big = order == '>';
     return at + used;
 }
@@ -108,7 +109,7 @@ static sp_status take_structure(sp_scan *scan, npy *a, const char *at)
 {
     for (at++; *at && *at != ']'; at += strspn(at, "), ")) {
         char name[SP_SCAN_NAME];
-        sp_scan_field type = {0}, *f;
+        sp_scan_field type = {.at = scan->record_bytes};
         int used = 0;
 
         if ((sscanf(at, "('%63[^']', %n", name, &used) != 1 &&
@@ -117,10 +118,7 @@ static sp_status take_structure(sp_scan *scan, npy *a, const char *at)
             return bad_header(scan, a, "expected a plain number in each field");
         if (scan->n_fields == SP_SCAN_FIELDS)
             return bad_header(scan, a, "expected at most 4096 fields");
-        f = sp_scan_add(scan, name, scan->record_bytes, type.kind, type.size);
-        if (!f)
-            return SP_EMEM;
-        f->is_big = type.is_big;
+        SP_TRY(sp_scan_add(scan, name, type));
         scan->record_bytes += type.size;
     }
     a->cols = 1;
@@ -135,13 +133,8 @@ static sp_status take_columns(sp_scan *scan, npy *a, const char *descr)
         return bad_header(scan, a, "expected numbers of 1, 2, 4 or 8 bytes");
     if (a->cols < 3 || a->cols > SP_SCAN_FIELDS)
         return bad_header(scan, a, "expected a shape (points, 3 or more columns)");
-    for (int i = 0; i < a->cols; i++) {
-        sp_scan_field *f = sp_scan_add(scan, "", i * type.size, type.kind, type.size);
-
-        if (!f)
-            return SP_EMEM;
-        f->is_big = type.is_big;
-    }
+    for (int i = 0; i < a->cols; i++, type.at += type.size)
+        SP_TRY(sp_scan_add(scan, "", type));
     a->item_bytes = type.size;
     scan->record_bytes = (int)a->cols * type.size;
     return sp_scan_name_columns(scan);

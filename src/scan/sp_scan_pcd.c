@@ -200,14 +200,14 @@ static const char *const colour[] = {"blue", "green", "red"};
  * as 0xAARRGGBB. */
 static sp_status add_colours(sp_scan *scan, int at)
 {
-    for (int i = 0; i < 3; i++) {
-        sp_scan_field *f = sp_scan_add(scan, colour[i], at, 'u', 4);
-
-        if (!f)
-            return SP_EMEM;
-        f->shift = 8 * i;
-        f->bits = 8;
-    }
+    for (int i = 0; i < 3; i++)
+        SP_TRY(sp_scan_add(scan, colour[i],
+                           (sp_scan_field){.at = at,
+                                           .kind = 'u',
+                                           .size = 4,
+                                           .shift = 8 * i,
+                                           .bits = 8,
+                                           .scale = 1}));
     return SP_OK;
 }
 
@@ -215,15 +215,14 @@ static sp_status add_colours(sp_scan *scan, int at)
  * that a float cannot tell as NaN, so they are floats there. */
 static sp_status add_float_colours(sp_scan *scan, const pcd *p)
 {
-    for (int k = 0; k < 3 * p->n_packed; k++) {
-        sp_scan_field *f = sp_scan_add(scan, colour[k % 3], scan->record_bytes, 'f', 8);
-
-        if (!f)
-            return SP_EMEM;
-        f->copy_kind = 'f';
-        f->copy_size = 4;
-        scan->record_bytes += 8;
-    }
+    for (int k = 0; k < 3 * p->n_packed; k++, scan->record_bytes += 8)
+        SP_TRY(sp_scan_add(scan, colour[k % 3],
+                           (sp_scan_field){.at = scan->record_bytes,
+                                           .kind = 'f',
+                                           .size = 8,
+                                           .scale = 1,
+                                           .copy_kind = 'f',
+                                           .copy_size = 4}));
     return SP_OK;
 }
 
@@ -233,6 +232,11 @@ static sp_status add_fields(sp_scan *scan, pcd *p)
     int at = 0;
 
     for (int i = 0; i < p->n; i++) {
+        sp_scan_field f = {.kind = p->type[i],
+                           .size = is_ascii ? 8 : p->size[i],
+                           .scale = 1,
+                           .copy_kind = p->type[i],
+                           .copy_size = p->size[i]};
         char name[SP_SCAN_NAME + 16];
 
         if (strncmp(p->name[i], "rgb", 3) == 0 && p->size[i] == 4) {
@@ -241,18 +245,11 @@ static sp_status add_fields(sp_scan *scan, pcd *p)
             else
                 SP_TRY(add_colours(scan, at));
         }
-        for (int k = 0; k < p->count[i]; k++) {
-            sp_scan_field *f;
-
+        for (int k = 0; k < p->count[i]; k++, at += f.size) {
             snprintf(name, sizeof name, p->count[i] > 1 ? "%s_%d" : "%s", p->name[i],
                      k);
-            f = sp_scan_add(scan, strcmp(p->name[i], "_") == 0 ? "" : name, at,
-                            p->type[i], is_ascii ? 8 : p->size[i]);
-            if (!f)
-                return SP_EMEM;
-            f->copy_kind = p->type[i];
-            f->copy_size = p->size[i];
-            at += f->size;
+            f.at = at;
+            SP_TRY(sp_scan_add(scan, strcmp(p->name[i], "_") == 0 ? "" : name, f));
         }
     }
     scan->record_bytes = at;

@@ -93,9 +93,8 @@ static sp_status add_property(sp_scan *scan, ply *p, const char *line)
     p->element[p->n_elements - 1].n++;
     if (p->n_elements - 1 != p->vertex || is_list)
         return SP_OK;
-    if (!sp_scan_add(scan, name, 0, 'f', 8)) /* placed when the header is read */
-        return SP_EMEM;
-    return SP_OK;
+    /* It gets place and type when the header is read. */
+    return sp_scan_add(scan, name, (sp_scan_field){.kind = 'f', .size = 8, .scale = 1});
 }
 
 static sp_status take_line(sp_scan *scan, ply *p, const char *line, bool *is_end)

@@ -276,8 +276,9 @@ static sp_status find_names(sp_scan *scan, text *t)
 static sp_status name_columns(sp_scan *scan, text *t)
 {
     for (int i = 0; i < t->n_columns; i++)
-        if (!sp_scan_add(scan, "", i * (int)sizeof(double), 'f', sizeof(double)))
-            return SP_EMEM;
+        SP_TRY(sp_scan_add(
+            scan, "",
+            (sp_scan_field){.at = 8 * i, .kind = 'f', .size = 8, .scale = 1}));
     if (scan->options.columns)
         return sp_scan_name_columns(scan);
     SP_TRY(find_names(scan, t));
@@ -294,7 +295,7 @@ static sp_status open_text(sp_scan *scan)
     SP_TRY(sp_scan_lines_open(scan));
     SP_TRY(find_data(scan, t));
     SP_TRY(name_columns(scan, t));
-    scan->record_bytes = t->n_columns * (int)sizeof(double);
+    scan->record_bytes = 8 * t->n_columns;
     scan->n_points = -1;
     return sp_scan_lines_rewind(scan);
 }
