@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/sp_file.h"
+#include "base/sp_number.h"
 #include "process/sp_pulse.h"
 #include "scan/sp_scan_las_copy.h"
 
@@ -102,22 +103,32 @@ static sp_status write_records(sp_las_copy *c, sp_laz_writer *laz,
     return sp_laz_write(laz, records, end - row);
 }
 
-static sp_status write_rows(sp_las_copy *c, sp_laz_writer *laz, portion *p)
+/* Writes the rows first .. end - 1. */
+static sp_status write_rows(sp_las_copy *c, sp_laz_writer *laz, portion *p,
+                            const sp_laz_place *chunk, int64_t first, int64_t end)
 {
-    const sp_laz_place *chunk = NULL;
-    int64_t n, n_chunks;
+    sp_scan *scan = c->scan;
+    int64_t n;
 
-    SP_TRY(make_portion(c, p));
-    if (laz && c->format.chunk_points == UINT32_MAX)
-        chunk = sp_laz_chunks(c->scan->own, &n_chunks);
-    SP_TRY(sp_scan_rewind(c->scan));
-    for (; c->scan->row < c->scan->n_points; c->scan->row += n) {
-        SP_TRY(sp_scan_records(c->scan, p->most, p->source, &n));
+    for (scan->row = first; scan->row < end; scan->row += n) {
+        SP_TRY(
+            sp_scan_records(scan, sp_least(end - scan->row, p->most), p->source, &n));
         SP_TRY(change_records(c, p, n));
         sp_pulse_beat();
         SP_TRY(write_records(c, laz, &chunk, p->record, n));
     }
-    return laz ? sp_laz_finish(laz) : SP_OK;
+    return SP_OK;
+}
+
+static sp_status write_all(sp_las_copy *c, sp_laz_writer *laz, portion *p)
+{
+    const sp_laz_place *chunk = NULL;
+    int64_t n_chunks;
+
+    if (laz && c->format.chunk_points == UINT32_MAX)
+        chunk = sp_laz_chunks(c->scan->own, &n_chunks);
+    SP_TRY(sp_scan_rewind(c->scan));
+    return write_rows(c, laz, p, chunk, 0, c->scan->n_points);
 }
 
 /* ---- parts ---- */
@@ -142,39 +153,16 @@ int64_t sp_las_section(sp_scan *scan, const sp_scan_format *as)
 
 static int64_t section_end(const sp_las_copy *c, int64_t first, int64_t rows)
 {
-    return rows < c->scan->n_points - first ? first + rows : c->scan->n_points;
+    return first + sp_least(rows, c->scan->n_points - first);
 }
 
-/* Writes the rows first .. end - 1; a chunk of a LAZ copy ends with them. */
-static sp_status write_section(sp_las_copy *c, sp_laz_writer *laz, portion *p,
-                               int64_t first, int64_t end)
-{
-    int64_t n;
-
-    for (c->scan->row = first; c->scan->row < end; c->scan->row += n) {
-        const int64_t left = end - c->scan->row;
-
-        SP_TRY(
-            sp_scan_records(c->scan, left < p->most ? left : p->most, p->source, &n));
-        SP_TRY(change_records(c, p, n));
-        sp_pulse_beat();
-        if (laz)
-            SP_TRY(sp_laz_write(laz, p->record, n));
-        else
-            SP_TRY(sp_las_put_bytes(c, p->record,
-                                    (size_t)n * (size_t)c->extra.record_bytes));
-    }
-    return SP_OK;
-}
-
-/* Writes the sections of a part. */
+/* Writes the sections of a part; a chunk of a LAZ copy ends with each. */
 static sp_status write_part(sp_las_copy *c, sp_laz_writer *laz, portion *p)
 {
     const int64_t rows = sp_las_section(c->scan, c->part->format);
     int64_t n_chunks;
 
     assert(rows > 0);
-    SP_TRY(make_portion(c, p));
     if (c->scan->format == &sp_scan_laz) { /* a section is a chunk */
         sp_laz_chunks(c->scan->own, &n_chunks);
         SP_TRY(sp_laz_select(c->scan->own,
@@ -183,8 +171,8 @@ static sp_status write_part(sp_las_copy *c, sp_laz_writer *laz, portion *p)
     }
     for (int64_t at = c->part->k * rows; at < c->scan->n_points;
          at += c->part->n * rows)
-        SP_TRY(write_section(c, laz, p, at, section_end(c, at, rows)));
-    return laz ? sp_laz_finish(laz) : SP_OK;
+        SP_TRY(write_rows(c, laz, p, NULL, at, section_end(c, at, rows)));
+    return SP_OK;
 }
 
 /* One part while parts are joined. */
@@ -276,7 +264,7 @@ static sp_status join_sections(const sp_las_copy *c, sp_laz_writer *laz, source 
         k = (k + 1) % c->part->n;
     }
     free(buffer);
-    return rc == SP_OK && laz ? sp_laz_finish(laz) : rc;
+    return rc;
 }
 
 static sp_status join(const sp_las_copy *c, sp_laz_writer *laz)
@@ -298,11 +286,10 @@ static sp_status join(const sp_las_copy *c, sp_laz_writer *laz)
 sp_status sp_las_put_points(sp_las_copy *c, sp_laz_writer *laz)
 {
     portion p = {0};
-    sp_status rc;
+    sp_status rc = c->part->path ? join(c, laz) : make_portion(c, &p);
 
-    if (c->part->path)
-        return join(c, laz);
-    rc = c->part->n > 0 ? write_part(c, laz, &p) : write_rows(c, laz, &p);
+    if (rc == SP_OK && !c->part->path)
+        rc = c->part->n > 0 ? write_part(c, laz, &p) : write_all(c, laz, &p);
     free_portion(&p);
-    return rc;
+    return rc == SP_OK && laz ? sp_laz_finish(laz) : rc;
 }

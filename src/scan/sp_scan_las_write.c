@@ -151,13 +151,9 @@ static sp_status move_offset(sp_las_copy *c, int at, int64_t by)
 
 int32_t sp_las_most_code(const sp_scan *scan)
 {
-    sp_las_header header;
-
     if (scan->format != &sp_scan_las && scan->format != &sp_scan_laz)
         return 0;
-    if (sp_las_header_read((sp_scan *)(uintptr_t)scan, &header) != SP_OK)
-        return 0;
-    return header.format < 6 ? 31 : UINT8_MAX;
+    return scan->field[sp_scan_find(scan, "classification")].bits == 5 ? 31 : UINT8_MAX;
 }
 
 /* ---- COPC ---- */
