@@ -38,22 +38,33 @@ typedef struct ply {
     int64_t header_bytes;
 } ply;
 
+static const struct {
+    const char *name, *other;
+    ply_type type;
+} types[] = {{"double", "float64", {'f', 8}}, {"float", "float32", {'f', 4}},
+             {"char", "int8", {'i', 1}},      {"uchar", "uint8", {'u', 1}},
+             {"short", "int16", {'i', 2}},    {"ushort", "uint16", {'u', 2}},
+             {"int", "int32", {'i', 4}},      {"uint", "uint32", {'u', 4}}};
+enum { N_TYPES = sizeof types / sizeof *types };
+
 static bool find_type(const char *name, ply_type *type)
 {
-    static const struct {
-        const char *name, *other;
-        ply_type type;
-    } table[] = {{"char", "int8", {'i', 1}},     {"uchar", "uint8", {'u', 1}},
-                 {"short", "int16", {'i', 2}},   {"ushort", "uint16", {'u', 2}},
-                 {"int", "int32", {'i', 4}},     {"uint", "uint32", {'u', 4}},
-                 {"float", "float32", {'f', 4}}, {"double", "float64", {'f', 8}}};
-
-    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
-        if (strcmp(name, table[i].name) == 0 || strcmp(name, table[i].other) == 0) {
-            *type = table[i].type;
+    for (int i = 0; i < N_TYPES; i++)
+        if (strcmp(name, types[i].name) == 0 || strcmp(name, types[i].other) == 0) {
+            *type = types[i].type;
             return true;
         }
     return false;
+}
+
+/* The name of a type. Integers of eight bytes, which PLY lacks, are written as double. */
+static const char *type_name(char kind, int size)
+{
+    int i = N_TYPES - 1;
+
+    while (i > 0 && (types[i].type.kind != kind || types[i].type.size != size))
+        i--;
+    return types[i].name;
 }
 
 /* ---- header ---- */
@@ -298,15 +309,6 @@ static const property *ascii_numbers(const sp_scan *scan, const element *e,
     }
     *rest = at + strspn(at, " \t");
     return NULL;
-}
-
-static const char *type_name(char kind, int size)
-{
-    if (kind == 'f' || size == 8)
-        return size == 4 ? "float" : "double";
-    return size == 1   ? (kind == 'u' ? "uchar" : "char")
-           : size == 2 ? (kind == 'u' ? "ushort" : "short")
-                       : (kind == 'u' ? "uint" : "int");
 }
 
 /* Reads the next line that is not empty, and its numbers where `to` is not NULL. */
