@@ -64,11 +64,13 @@ static const sp_scan_field wave_fields[] = {
     {"y_t", 21, 'f', 4, .scale = 1},
     {"z_t", 25, 'f', 4, .scale = 1},
     {.at = 0}};
-/* The places of the groups by format; -1: the format lacks the group. */
-static const int time_at[SP_LAS_FORMATS] = {-1, 20, -1, 20, 20, 20, -1, -1, -1, -1, -1};
-static const int rgb_at[SP_LAS_FORMATS] = {-1, -1, 20, 28, -1, 28, -1, 30, 30, -1, 30};
-static const int nir_at[SP_LAS_FORMATS] = {-1, -1, -1, -1, -1, -1, -1, -1, 36, -1, 36};
-static const int wave_at[SP_LAS_FORMATS] = {-1, -1, -1, -1, 28, 34, -1, -1, -1, 30, 38};
+static const struct {
+    const sp_scan_field *field;
+    int at[SP_LAS_FORMATS]; /* by format; -1: the format lacks the group */
+} groups[] = {{time_field, {-1, 20, -1, 20, 20, 20, -1, -1, -1, -1, -1}},
+              {rgb_fields, {-1, -1, 20, 28, -1, 28, -1, 30, 30, -1, 30}},
+              {nir_field, {-1, -1, -1, -1, -1, -1, -1, -1, 36, -1, 36}},
+              {wave_fields, {-1, -1, -1, -1, 28, 34, -1, -1, -1, 30, 38}}};
 
 static sp_status add_fields(sp_scan *scan, const sp_scan_field *from, int at)
 {
@@ -93,10 +95,9 @@ static sp_status name_fields(sp_scan *scan, const sp_las_header *h)
                                            .scale = h->scale[a],
                                            .add = h->offset[a]}));
     SP_TRY(add_fields(scan, h->format < 6 ? old_fields : new_fields, 0));
-    SP_TRY(add_fields(scan, time_field, time_at[h->format]));
-    SP_TRY(add_fields(scan, rgb_fields, rgb_at[h->format]));
-    SP_TRY(add_fields(scan, nir_field, nir_at[h->format]));
-    return add_fields(scan, wave_fields, wave_at[h->format]);
+    for (size_t i = 0; i < sizeof groups / sizeof *groups; i++)
+        SP_TRY(add_fields(scan, groups[i].field, groups[i].at[h->format]));
+    return SP_OK;
 }
 
 /* Adds one description of extra bytes: 192 bytes, type at 2, options at 3, name at 4,

@@ -48,14 +48,6 @@ static sp_status make_portion(const sp_las_copy *c, portion *p)
     return SP_OK;
 }
 
-static void free_portion(portion *p)
-{
-    free(p->source);
-    free(p->record);
-    free(p->code);
-    free(p->value);
-}
-
 /* Makes n records of the copy, from row scan->row on. `keep` masks the bits of the
  * class's byte that do not belong to the class. */
 static sp_status change_records(const sp_las_copy *c, portion *p, int64_t n)
@@ -210,13 +202,6 @@ static sp_status open_source(const sp_las_copy *c, int k, int64_t rows, source *
     return sp_laz_open(&s->reader, &file, &c->format, 1);
 }
 
-static void close_source(source *s)
-{
-    sp_laz_close(s->reader);
-    if (s->fd >= 0)
-        close(s->fd);
-}
-
 /* Copies the next section of a part, of n rows. */
 static sp_status join_section(const sp_las_copy *c, sp_laz_writer *laz, int k,
                               source *s, int64_t n, unsigned char **buffer,
@@ -277,8 +262,11 @@ static sp_status join(const sp_las_copy *c, sp_laz_writer *laz)
     for (int i = 0; i < c->part->n; i++)
         s[i].fd = -1;
     rc = join_sections(c, laz, s);
-    for (int i = 0; i < c->part->n; i++)
-        close_source(&s[i]);
+    for (int i = 0; i < c->part->n; i++) {
+        sp_laz_close(s[i].reader);
+        if (s[i].fd >= 0)
+            close(s[i].fd);
+    }
     free(s);
     return rc;
 }
@@ -290,6 +278,9 @@ sp_status sp_las_put_points(sp_las_copy *c, sp_laz_writer *laz)
 
     if (rc == SP_OK && !c->part->path)
         rc = c->part->n > 0 ? write_part(c, laz, &p) : write_all(c, laz, &p);
-    free_portion(&p);
+    free(p.source);
+    free(p.record);
+    free(p.code);
+    free(p.value);
     return rc == SP_OK && laz ? sp_laz_finish(laz) : rc;
 }

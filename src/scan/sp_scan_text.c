@@ -24,9 +24,8 @@ enum { MAX_COLUMNS = 256, NUMBER = 64 };
 
 /* The conventions of a file, and its columns. */
 typedef struct text {
-    int64_t data_line; /* number of the first line with a point */
-    char separator;    /* ';' or ','; ' ' stands for blanks and tabs */
-    char mark;         /* decimal point or comma; 0 until a number has one */
+    char separator; /* ';' or ','; ' ' stands for blanks and tabs */
+    char mark;      /* decimal point or comma; 0 until a number has one */
     int n_columns, n_names;
     char name[MAX_COLUMNS][SP_SCAN_NAME]; /* names found in the file */
 } text;
@@ -240,11 +239,10 @@ static sp_status find_data(sp_scan *scan, text *t)
                                  sp_plural(t->n_columns));
         is_first = false;
     }
-    t->data_line = scan->lines.number;
     return t->n_columns <= MAX_COLUMNS
                ? SP_OK
                : SP_FAIL(SP_EDATA, "%s: line %" PRId64 ": more than %d numbers",
-                         scan->path, t->data_line, MAX_COLUMNS);
+                         scan->path, scan->lines.number, MAX_COLUMNS);
 }
 
 /* Searches the lines before the first point for names. A comment may mention x, y and z
@@ -255,7 +253,7 @@ static sp_status find_names(sp_scan *scan, text *t)
     const char *line = NULL;
 
     SP_TRY(sp_scan_lines_seek(scan, 0, 0));
-    while (t->n_names == 0 && scan->lines.number + 1 < t->data_line) {
+    while (t->n_names == 0 && scan->lines.number < scan->lines.begin_number) {
         SP_TRY(next_line(scan, &line));
         if (!line)
             break;
@@ -266,8 +264,8 @@ static sp_status find_names(sp_scan *scan, text *t)
             return SP_FAIL(SP_EDATA,
                            "%s: line %" PRId64 " names %d columns, line %" PRId64
                            " has %d numbers",
-                           scan->path, scan->lines.number, t->n_names, t->data_line,
-                           t->n_columns);
+                           scan->path, scan->lines.number, t->n_names,
+                           scan->lines.begin_number + 1, t->n_columns);
         t->n_names = 0;
     }
     return SP_OK;
