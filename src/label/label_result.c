@@ -104,19 +104,14 @@ sp_status label_result_deal(label_result *r, const label_deal *deal, int writer)
     return SP_OK;
 }
 
-static void free_strips(label_strips *s)
-{
-    if (!s)
-        return;
-    pthread_cond_destroy(&s->change);
-    pthread_mutex_destroy(&s->lock);
-    free(s->left);
-    free(s);
-}
-
 void label_result_free(label_result *r)
 {
-    free_strips(r->strips);
+    if (r->strips) {
+        pthread_cond_destroy(&r->strips->change);
+        pthread_mutex_destroy(&r->strips->lock);
+        free(r->strips->left);
+    }
+    free(r->strips);
     free(r->label);
     free(r->value);
     free(r->probability);

@@ -145,15 +145,6 @@ static void piece_name(const convert *c, const vox_piece *p, char name[PATH_BYTE
         snprintf(name, PATH_BYTES, "%s", c->options->input[p->file]);
 }
 
-/* Names the scan of a block so that no other scan has the name: tiles of two folders
- * may have been converted under one relative path. */
-static const char *scan_name(const convert *c, const vox_piece *p,
-                             char name[PATH_BYTES])
-{
-    snprintf(name, PATH_BYTES, "%s crc32c %08x", c->options->input[p->file], p->crc);
-    return name;
-}
-
 /* ---- cut ---- */
 
 /* Joins the ranks' arrays of n elements on all ranks, sorted by `compare`; *all is malloc'd.
@@ -357,6 +348,7 @@ static sp_status write_samples(const convert *c, sp_shard_writer *writer, int64_
 {
     for (int64_t i = first; i < end; i++) {
         const vox_part *p = &c->part[i];
+        const vox_piece *piece = &c->piece[p->piece];
         char path[PATH_BYTES], name[PATH_BYTES], scan[PATH_BYTES];
         sp_sample sample;
         sp_status rc;
@@ -364,14 +356,15 @@ static sp_status write_samples(const convert *c, sp_shard_writer *writer, int64_
         sp_fault_at("write", i);
         SP_TRY(vox_options_check_stop(c->options));
         part_path(c, p->rank, path);
-        piece_name(c, &c->piece[p->piece], name);
+        piece_name(c, piece, name);
+        /* Tiles of two folders may have been converted under one relative path. */
+        snprintf(scan, sizeof scan, "%s crc32c %08x", c->options->input[piece->file],
+                 piece->crc);
         rc = vox_part_read(path, p, c->options->n_features, &sample);
         if (rc == SP_OK)
             rc = sp_shard_write_sample(writer, i - first, &sample, name, p->cost);
         if (rc == SP_OK && has_blocks(c))
-            rc = sp_shard_write_block(writer, i - first,
-                                      scan_name(c, &c->piece[p->piece], scan),
-                                      &c->piece[p->piece].block);
+            rc = sp_shard_write_block(writer, i - first, scan, &piece->block);
         vox_part_free(&sample);
         SP_TRY(rc);
     }
