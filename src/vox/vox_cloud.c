@@ -22,7 +22,8 @@ sp_status vox_features_default(vox_options *o)
     has_intensity = sp_scan_has(scan, "intensity");
     sp_scan_close(scan);
     o->left_out = has_intensity ? NULL : "intensity";
-    return vox_features_read(o, has_intensity ? "one,height,intensity" : "one,height");
+    return vox_read_features(o, &(sp_option){.offset = 0},
+                             has_intensity ? "one,height,intensity" : "one,height");
 }
 
 /* Warns once where a file has what the default features leave out. */

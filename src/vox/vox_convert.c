@@ -50,12 +50,6 @@ static sp_status read_bounds(void *to, const sp_option *option, const char *text
     return SP_OK;
 }
 
-static sp_status read_features(void *to, const sp_option *option, const char *text)
-{
-    (void)option;
-    return vox_features_read(to, text);
-}
-
 #define AT(member) .offset = offsetof(vox_options, member)
 /* clang-format off */
 static const sp_option option_table[] = {
@@ -71,7 +65,7 @@ static const sp_option option_table[] = {
 {{"--features", "LIST", "feature columns: one, height (metre above the sample's 2nd "
   "percentile of z), count (points in the voxel) or any attribute of the source, "
   "each with an optional /DIVISOR (one,height, and intensity where the source has "
-  "it)"}, SP_OPTION_READ, .read = read_features},
+  "it)"}, SP_OPTION_READ, .read = vox_read_features},
 {{"--columns", "LIST", "names of the columns of text and npy: x,y,z,-,label (- passes "
   "over one)"}, SP_OPTION_TEXT, AT(columns)},
 {{"--label-field", "NAME", "the attribute that is the label (label, classification, "

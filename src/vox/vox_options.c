@@ -145,9 +145,11 @@ static sp_status read_feature(vox_options *o, const char *at, size_t n)
     return SP_OK;
 }
 
-sp_status vox_features_read(vox_options *o, const char *list)
+sp_status vox_read_features(void *to, const sp_option *option, const char *list)
 {
-    assert(o && list);
+    vox_options *o = (vox_options *)(void *)((char *)to + option->offset);
+
+    assert(to && list);
     o->n_features = 0;
     for (const char *at = list;; at++) {
         size_t n = strcspn(at, ",");
