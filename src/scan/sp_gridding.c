@@ -410,16 +410,6 @@ static sp_status fill_rows(sp_grid *grid, const sp_points *points,
     return SP_OK;
 }
 
-static void begin_sample(sp_sample *s, const sp_grid_options *options)
-{
-    int64_t id = s->id;
-
-    memset(s, 0, sizeof *s);
-    s->id = id;
-    for (int a = 0; a < 3; a++)
-        s->origin[a] = begin_of(options, a);
-}
-
 sp_status sp_grid_points(sp_grid *grid, const sp_points *points,
                          const sp_grid_options *options)
 {
@@ -437,7 +427,9 @@ sp_status sp_grid_points(sp_grid *grid, const sp_points *points,
                        (long long)points->n, INT32_MAX);
     if (!grid->own && !(grid->own = calloc(1, sizeof *grid->own)))
         return SP_FAIL(SP_EMEM, "voxelization: no memory");
-    begin_sample(&grid->sample, options);
+    grid->sample = (sp_sample){.id = grid->sample.id};
+    for (int a = 0; a < 3; a++)
+        grid->sample.origin[a] = begin_of(options, a);
     SP_TRY(GROW(grid, B_ITEMS, points->n, &items));
     SP_TRY(GROW(grid, B_SPARE, points->n, &spare));
     for (int64_t i = 0; i < points->n; i++) {
