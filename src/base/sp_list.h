@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Gives *data, malloc'd or NULL, the size of `bytes` bytes. False: no memory; all is as it
- * was. */
+/* Gives *data, malloc'd or NULL, the size of `bytes` bytes. False: no memory; all is as
+ * it was. */
 static inline bool sp_list_resize(void *data, size_t bytes)
 {
     void *at, *grown;

@@ -58,8 +58,8 @@ void label_writer_free(label_job *job);
 sp_status label_writer_push(label_writer *writer, label_job *job);
 /* Returns the failure of an output, or SP_OK, without waiting. */
 sp_status label_writer_check(label_writer *writer);
-/* Waits until no job of this scan is left; LABEL_ALL_SCANS: until all outputs are complete.
- * Failures of any. */
+/* Waits until no job of this scan is left; LABEL_ALL_SCANS: until all outputs are
+ * complete. Failures of any. */
 sp_status label_writer_wait(label_writer *writer, int scan);
 
 #endif

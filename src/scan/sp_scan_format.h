@@ -76,13 +76,13 @@ typedef struct sp_scan_format {
      * 0 alone. NULL: reading can begin at any row if `rewind` is NULL, else at row 0.
      */
     sp_status (*limit)(sp_scan *scan, int64_t *first, int64_t *end, bool *is_able);
-    /* Closes and frees all that `own`, which is there, holds. NULL: it holds nothing. */
+    /* Closes and frees all that `own` holds, which is there. NULL: it has nothing. */
     void (*close)(sp_scan *scan);
     /* n_points comes from the header, and more than a byte of the file for each is not
      * certain: a compressed file may claim more points than it holds */
     bool is_count_claimed;
-    /* Writes the scan with other classes, or where `section` is there its part. NULL:
-     * the format is not written. */
+    /* Writes the scan with other classes, or what the part says, if the format has a
+     * `section`. NULL: the format is not written. */
     sp_status (*write)(sp_scan *scan, const char *path, const sp_scan_labels *labels,
                        const sp_scan_part *part);
     /* For sp_scan_write_file: write what comes before the points, and a number of the
@@ -172,10 +172,10 @@ sp_status sp_scan_name_columns(sp_scan *scan);
 sp_status sp_scan_pread(sp_scan *scan, void *to, size_t bytes, int64_t at);
 /* Reads the records from scan->row on, at most max, which the caller counts. */
 sp_status sp_scan_records(sp_scan *scan, int64_t max, unsigned char *to, int64_t *n);
-/* Opens the file scan->path, which must be a regular one, and finds its size. Other kinds
- * of file are refused: opening a pipe would wait for a writer for ever. scan->fd is -1,
- * with SP_OK, where there is no such file. SP_EDATA: another kind of file; SP_EIO: it
- * cannot be opened. */
+/* Opens the file scan->path, which must be a regular one, and finds its size. Other
+ * kinds of file are refused: opening a pipe would wait for a writer for ever. scan->fd
+ * is -1, with SP_OK, where there is no such file. SP_EDATA: another kind of file;
+ * SP_EIO: it cannot be opened. */
 sp_status sp_scan_open_regular(sp_scan *scan);
 /* Checks a header's number of points against the file's size: each point takes at least
  * `least` bytes from byte `at` on. SP_EDATA. */
@@ -190,8 +190,8 @@ void sp_scan_lines_close(sp_scan_lines *lines);
 sp_status sp_scan_lines_next(sp_scan *scan, bool *got);
 /* Goes to byte `at`, where line number + 1 begins. */
 sp_status sp_scan_lines_seek(sp_scan *scan, int64_t at, int64_t number);
-/* Notes that the points begin with the next line; rewind, as sp_scan_format.rewind, goes
- * back to it. */
+/* Notes that the points begin with the next line; rewind, as sp_scan_format.rewind,
+ * goes back to it. */
 void sp_scan_lines_begin(sp_scan *scan);
 sp_status sp_scan_lines_rewind(sp_scan *scan);
 /* Reads a number of the text `at` into a field of eight bytes, the lowest first: 'f', a

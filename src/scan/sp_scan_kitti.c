@@ -1,8 +1,8 @@
 /* SemanticKITTI: NAME.bin holds x y z remission as float32. NAME.label, in the same
  * folder or in the folder labels/ next to the folder of the scans, holds a uint32 per
  * point: class in the low 16 bits, instance in the high ones. A record joins the two:
- * 16 bytes and 4. The label file, `own`, is a scan without fields, so that sp_scan_pread
- * checks its reads; its fd is -1 where there is none. */
+ * 16 bytes and 4. The label file, `own`, is a scan without fields, so that
+ * sp_scan_pread checks its reads; its fd is -1 where there is none. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>

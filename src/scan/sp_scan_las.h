@@ -53,8 +53,8 @@ sp_status sp_las_find_unit(sp_scan *scan, const sp_las_header *header);
 sp_status sp_laz_find(sp_scan *scan, const sp_las_header *header, sp_las_vlr *vlr,
                       sp_laz_format *format);
 
-/* Writes a copy of a LAS or LAZ scan with other classes, as LAS or LAZ, or a part of it,
- * as sp_scan_format.write: classes 0 to 31 in point formats 0 to 5, 0 to 255 in the
+/* Writes a copy of a LAS or LAZ scan with other classes, as LAS or LAZ, or a part of
+ * it, as sp_scan_format.write: classes 0 to 31 in point formats 0 to 5, 0 to 255 in the
  * others. Everything else stays: all other fields, the order of points, the records
  * before and behind them; the record that describes the compression comes and goes with
  * it. SP_EDATA: the scan is neither, or a code does not fit; SP_EIO; SP_EMEM. */

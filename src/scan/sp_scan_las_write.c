@@ -98,7 +98,7 @@ static sp_status change_vlr(sp_las_copy *c)
     return SP_OK;
 }
 
-/* Makes the head of the copy, and finds its format and what stands behind the points. */
+/* Makes the head of the copy, and finds its format and what is behind the points. */
 static sp_status make_head(sp_las_copy *c)
 {
     bool was_laz = c->scan->format == &sp_scan_laz;

@@ -57,7 +57,7 @@ static bool find_type(const char *name, ply_type *type)
     return false;
 }
 
-/* The name of a type. Integers of eight bytes, which PLY lacks, are written as double. */
+/* The name of a type. Integers of 8 bytes, which PLY lacks, are written as double. */
 static const char *type_name(char kind, int size)
 {
     int i = N_TYPES - 1;
