@@ -7,20 +7,26 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Gives *data, malloc'd or NULL, the size of `bytes` bytes. False: no memory; all is as
+ * it was. */
+static inline bool sp_list_resize(void *data, size_t bytes)
+{
+    void *at, *grown;
+
+    memcpy(&at, data, sizeof at); /* a pointer of any type */
+    grown = realloc(at, bytes);
+    if (grown)
+        memcpy(data, &grown, sizeof grown);
+    return grown;
+}
+
 /* Makes room for element n of the list of n elements at *list, of `size` bytes each, that
  * nothing but this function has allocated: the room of such a list is the next power of
  * two. False: no memory; the list is as it was. */
 static inline bool sp_list_grow(void *list, int64_t n, size_t size)
 {
-    void *at, *grown;
-
-    if (n > 0 && (n & (n - 1)) != 0)
-        return true;
-    memcpy(&at, list, sizeof at); /* a pointer of any type */
-    grown = realloc(at, (size_t)(n > 0 ? 2 * n : 1) * size);
-    if (grown)
-        memcpy(list, &grown, sizeof grown);
-    return grown;
+    return (n > 0 && (n & (n - 1)) != 0) ||
+           sp_list_resize(list, (size_t)(n > 0 ? 2 * n : 1) * size);
 }
 
 /* Gives *data, malloc'd or NULL, room for at least `bytes` bytes; *room is the room it
@@ -29,15 +35,11 @@ static inline bool sp_list_grow(void *list, int64_t n, size_t size)
 static inline bool sp_list_reserve(void *data, size_t *room, size_t bytes)
 {
     const size_t more = bytes > 2 * *room ? bytes : 2 * *room;
-    void *at, *grown;
 
     if (bytes <= *room)
         return true;
-    memcpy(&at, data, sizeof at); /* a pointer of any type */
-    grown = realloc(at, more);
-    if (!grown)
+    if (!sp_list_resize(data, more))
         return false;
-    memcpy(data, &grown, sizeof grown);
     *room = more;
     return true;
 }

@@ -82,4 +82,12 @@ SP_BYTES_INLINE void sp_put64(unsigned char *p, uint64_t x)
     sp_put32(p + 4, x >> 32);
 }
 
+SP_BYTES_INLINE void sp_put_double(unsigned char *p, double x)
+{
+    uint64_t bits;
+
+    memcpy(&bits, &x, sizeof bits);
+    sp_put64(p, bits);
+}
+
 #endif

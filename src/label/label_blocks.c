@@ -106,38 +106,35 @@ sp_status label_blocks_add(label_blocks *b, const sp_sample *s, const uint64_t *
     return rc;
 }
 
-/* The head of a record of labelled points, which one rank writes. It is followed by
- * their places there (uint64), their values and their classes (uint16 at a multiple of
- * 2). */
-typedef struct labelled {
-    int64_t n;
-} labelled;
+/* A record of labelled points, which one rank writes, begins with their number (int64).
+ * Their places there (uint64), their values and their classes (uint16 at a multiple of
+ * 2) follow. */
 
 static size_t even(size_t bytes)
 {
     return (bytes + 1) / 2 * 2;
 }
 
-/* The parts of a record of n points. */
+/* The parts of a record behind its number of points. */
 typedef struct labelled_parts {
     uint64_t *place;
     char *value;
     uint16_t *label;
 } labelled_parts;
 
-static labelled_parts parts_of(const label_blocks *b, labelled *head, int64_t n)
+static labelled_parts parts_of(const label_blocks *b, int64_t *n)
 {
-    labelled_parts p = {.place = (uint64_t *)(head + 1)};
+    labelled_parts p = {.place = (uint64_t *)(n + 1)};
 
-    p.value = (char *)(p.place + n);
-    p.label = (uint16_t *)(void *)(p.value + even((size_t)n *
+    p.value = (char *)(p.place + *n);
+    p.label = (uint16_t *)(void *)(p.value + even((size_t)*n *
                                                   label_result_value_bytes(&b->some)));
     return p;
 }
 
 static size_t labelled_bytes(const label_blocks *b, int64_t n)
 {
-    return sizeof(labelled) + (size_t)n * (sizeof(uint64_t) + sizeof(uint16_t)) +
+    return sizeof n + (size_t)n * (sizeof(uint64_t) + sizeof(uint16_t)) +
            even((size_t)n * label_result_value_bytes(&b->some));
 }
 
@@ -150,8 +147,8 @@ static sp_status send(label_blocks *b, int rank, const uint64_t *row, int64_t n)
     int64_t at = 0;
 
     SP_TRY(sp_records_add(&b->to[rank], labelled_bytes(b, b->n_to[rank]), &record));
-    *(labelled *)record = (labelled){b->n_to[rank]};
-    to = parts_of(b, record, b->n_to[rank]);
+    *(int64_t *)record = b->n_to[rank];
+    to = parts_of(b, record);
     for (int64_t i = 0; i < n; i++) {
         if (label_deal_rank(&b->deal, (int64_t)row[i]) != rank)
             continue;
@@ -190,10 +187,10 @@ static sp_status label_block(void *arg, const sp_merger_sample *sample)
 
 static sp_status place(label_blocks *b, char *record)
 {
-    labelled *head = (labelled *)(void *)record;
-    const labelled_parts p = parts_of(b, head, head->n);
+    int64_t *n = (int64_t *)(void *)record;
+    const labelled_parts p = parts_of(b, n);
     const label_result from = {
-        .model = b->some.model, .n = head->n, .value = p.value, .label = p.label};
+        .model = b->some.model, .n = *n, .value = p.value, .label = p.label};
 
     assert(b->result);
     return label_result_place(b->result, &from, p.place);

@@ -38,21 +38,13 @@ sp_status label_cut_begin(label_cut **cut, sp_comm *comm, const vox_options *vox
  * void rows. Collective, agreed. *is_empty: the scan has no point. */
 static sp_status choose_layout(label_cut *c, bool *is_empty)
 {
-    double extreme[6]; /* low, -high */
+    vox_box found = c->part.found;
     vox_layout layout;
-    vox_box found;
 
-    for (int a = 0; a < 3; a++) {
-        extreme[a] = c->part.found.low[a];
-        extreme[3 + a] = -c->part.found.high[a];
-    }
-    SP_TRY(sp_comm_allreduce(c->comm, SP_SCOPE_WORLD, extreme, 6, SP_F64, SP_MIN));
+    SP_TRY(sp_comm_allreduce(c->comm, SP_SCOPE_WORLD, found.low, 3, SP_F64, SP_MIN));
+    SP_TRY(sp_comm_allreduce(c->comm, SP_SCOPE_WORLD, found.high, 3, SP_F64, SP_MAX));
     c->n_void = c->part.n_void;
     SP_TRY(sp_comm_allreduce(c->comm, SP_SCOPE_WORLD, &c->n_void, 1, SP_I64, SP_SUM));
-    for (int a = 0; a < 3; a++) {
-        found.low[a] = extreme[a];
-        found.high[a] = -extreme[3 + a];
-    }
     *is_empty = vox_box_is_empty(&found);
     if (*is_empty)
         return SP_OK;

@@ -36,12 +36,6 @@ static sp_status read_keep(void *to, const sp_option *option, const char *text)
     }
 }
 
-static sp_status read_features(void *to, const sp_option *option, const char *text)
-{
-    (void)option;
-    return vox_features_read(&((label_options *)to)->vox, text);
-}
-
 #define AT(member) .offset = offsetof(label_options, member)
 /* clang-format off */
 static const sp_option option_table[] = {
@@ -81,7 +75,7 @@ static const sp_option option_table[] = {
 {{"--voxel-size", "M", "for a model that does not tell it, as --features and --map"},
  SP_OPTION_REAL, AT(vox.voxel_size)},
 {{"--features", "LIST", "the columns of the model, as in spvox convert"},
- SP_OPTION_READ, .read = read_features},
+ SP_OPTION_READ, AT(vox), .read = vox_read_features},
 {{"--map", "LIST", "the codes of the classes, as in spvox convert"},
  SP_OPTION_READ, AT(vox.map), .read = vox_read_map},
 {{"--help", NULL, "this text"}, SP_OPTION_FLAG, AT(is_help)},

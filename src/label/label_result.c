@@ -55,7 +55,8 @@ int label_deal_writer(const label_deal *deal, int rank)
     return writer < deal->n_writers ? writer : -1;
 }
 
-int64_t label_deal_count(const label_deal *deal, int writer)
+/* The number of rows of a writer. */
+static int64_t count_rows(const label_deal *deal, int writer)
 {
     const int64_t whole = deal->n_points / deal->section, n = deal->n_writers;
     const int64_t rest = whole % n == writer ? deal->n_points % deal->section : 0;
@@ -98,24 +99,19 @@ sp_status label_result_size(label_result *r, int64_t n)
 
 sp_status label_result_deal(label_result *r, const label_deal *deal, int writer)
 {
-    SP_TRY(label_result_size(r, writer < 0 ? 0 : label_deal_count(deal, writer)));
+    SP_TRY(label_result_size(r, writer < 0 ? 0 : count_rows(deal, writer)));
     r->deal = *deal;
     return SP_OK;
 }
 
-static void free_strips(label_strips *s)
-{
-    if (!s)
-        return;
-    pthread_cond_destroy(&s->change);
-    pthread_mutex_destroy(&s->lock);
-    free(s->left);
-    free(s);
-}
-
 void label_result_free(label_result *r)
 {
-    free_strips(r->strips);
+    if (r->strips) {
+        pthread_cond_destroy(&r->strips->change);
+        pthread_mutex_destroy(&r->strips->lock);
+        free(r->strips->left);
+    }
+    free(r->strips);
     free(r->label);
     free(r->value);
     free(r->probability);

@@ -38,8 +38,6 @@ typedef struct label_deal {
 label_deal label_deal_make(int64_t n_points, int64_t section, int n_ranks, int first);
 /* The number of a rank among the writers; -1: it is none. */
 int label_deal_writer(const label_deal *deal, int rank);
-/* The number of rows of a writer. */
-int64_t label_deal_count(const label_deal *deal, int writer);
 static inline int label_deal_rank(const label_deal *deal, int64_t row)
 {
     return (deal->first + (int)(row / deal->section % deal->n_writers)) % deal->n_ranks;

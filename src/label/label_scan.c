@@ -85,7 +85,7 @@ static sp_status label_whole_scans(void *arg)
     for (int64_t k = 0; k < jobs.n && label_work_check_stop(w) == SP_OK; k++)
         SP_TRY(label_whole(w, k));
     label_ahead_stop(&w->ahead);
-    return label_work_finish(w);
+    return label_work_wait(w, LABEL_ALL_SCANS);
 }
 
 /* Labels the scans of this rank. Once it was asked to stop it begins no other, and the

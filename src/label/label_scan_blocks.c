@@ -309,5 +309,5 @@ sp_status label_scan_blocks(label_work *w)
     for (int t = 0; t < w->n_pending; t++)
         SP_TRY(run_shared(w, t));
     SP_TRY(join_parts(w));
-    return label_work_finish(w);
+    return label_work_wait(w, LABEL_ALL_SCANS);
 }

@@ -289,18 +289,6 @@ sp_status label_work_wait(label_work *w, int scan)
     return rc;
 }
 
-/* Waits for all outputs of this rank. */
-sp_status label_work_finish(label_work *w)
-{
-    const double begun = sp_now_s();
-    sp_status rc;
-
-    sp_run_beat(&label_work_session(w)->run, SP_PHASE_SAVE, 0, 0);
-    rc = label_writer_finish(&w->writer);
-    w->times.write_s += sp_now_s() - begun;
-    return rc;
-}
-
 sp_status label_work_check_stop(const label_work *w)
 {
     const int number = sp_signal_received();

@@ -71,11 +71,10 @@ sp_status label_work_predict(label_work *work, const label_sample *sample);
 /* Makes the job of a scan's output, with an empty result. SP_EMEM; free after failure
  * too. */
 sp_status label_work_job(label_work *work, int scan, label_step step, label_job **job);
-/* label_writer_push, label_writer_wait and label_writer_finish with their errors; the
- * seconds that they wait are added to times.write_s. */
+/* label_writer_push and label_writer_wait with their errors; the seconds that they wait
+ * are added to times.write_s. */
 sp_status label_work_push(label_work *work, label_job *job);
 sp_status label_work_wait(label_work *work, int scan);
-sp_status label_work_finish(label_work *work);
 /* Hands the output of a scan over whose parts, as `deal` has them, are complete: the
  * writer's thread joins them. SP_EMEM; errors of label_writer_push. */
 sp_status label_work_join(label_work *work, int scan, const label_deal *deal);

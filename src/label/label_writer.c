@@ -134,7 +134,7 @@ sp_status label_writer_check(label_writer *w)
 static bool has_job(const label_writer *w, int scan)
 {
     for (const label_job *job = w->first; job; job = job->next)
-        if (job->scan == scan)
+        if (job->scan == scan || scan == LABEL_ALL_SCANS)
             return true;
     return false;
 }
@@ -143,15 +143,6 @@ sp_status label_writer_wait(label_writer *w, int scan)
 {
     pthread_mutex_lock(&w->lock);
     while (has_job(w, scan))
-        pthread_cond_wait(&w->change, &w->lock);
-    pthread_mutex_unlock(&w->lock);
-    return label_writer_check(w);
-}
-
-sp_status label_writer_finish(label_writer *w)
-{
-    pthread_mutex_lock(&w->lock);
-    while (w->first)
         pthread_cond_wait(&w->change, &w->lock);
     pthread_mutex_unlock(&w->lock);
     return label_writer_check(w);

@@ -14,7 +14,7 @@
 #include "label/label_result.h"
 #include "process/sp_task.h"
 
-enum { LABEL_WRITER_JOBS = 2 };
+enum { LABEL_WRITER_JOBS = 2, LABEL_ALL_SCANS = -1 };
 
 typedef enum label_step {
     LABEL_WHOLE, /* all rows --> output */
@@ -58,9 +58,8 @@ void label_writer_free(label_job *job);
 sp_status label_writer_push(label_writer *writer, label_job *job);
 /* Returns the failure of an output, or SP_OK, without waiting. */
 sp_status label_writer_check(label_writer *writer);
-/* Waits until no job of this scan is left. Failures of any. */
+/* Waits until no job of this scan is left; LABEL_ALL_SCANS: until all outputs are
+ * complete. Failures of any. */
 sp_status label_writer_wait(label_writer *writer, int scan);
-/* Waits until all outputs are complete. */
-sp_status label_writer_finish(label_writer *writer);
 
 #endif

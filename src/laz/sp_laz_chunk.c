@@ -130,7 +130,8 @@ static sp_status begin_layered(laz_decoder *d, int64_t end)
 sp_status sp_laz_decoder_begin(laz_decoder *d, int64_t number,
                                const sp_laz_place *place, int64_t end)
 {
-    assert(number >= 0 && place->n >= 0);
+    assert(number >= 0);
+    assert(place->n >= 0 || d->codec.format->compressor == SP_LAZ_LAYERED);
     d->number = number;
     d->place = *place;
     d->done = 0;

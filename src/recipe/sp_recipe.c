@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_list.h"
 #include "base/sp_text.h"
 
 bool sp_recipe_is_unit(const char *word)
@@ -150,20 +151,19 @@ static sp_status merge_text(char **a, const char *b)
 /* Adds a format in the order of names, unless it is there. */
 static sp_status merge_format(sp_recipe *a, const char *name)
 {
-    char **more;
+    char **list;
     int at = 0;
 
     while (at < a->n_formats && strcmp(a->format[at], name) < 0)
         at++;
     if (at < a->n_formats && strcmp(a->format[at], name) == 0)
         return SP_OK;
-    more = realloc(a->format, ((size_t)a->n_formats + 1) * sizeof *more);
-    if (more)
-        a->format = more;
-    if (!more || !(name = strdup(name)))
+    if (!sp_list_resize(&a->format, ((size_t)a->n_formats + 1) * sizeof *list) ||
+        !(name = strdup(name)))
         return SP_FAIL(SP_EMEM, "no memory for a recipe");
-    memmove(more + at + 1, more + at, (size_t)(a->n_formats - at) * sizeof *more);
-    more[at] = (char *)name;
+    list = a->format + at;
+    memmove(list + 1, list, (size_t)(a->n_formats - at) * sizeof *list);
+    *list = (char *)name;
     a->n_formats++;
     return SP_OK;
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/sp_list.h"
 #include "base/sp_rng.h"
 #include "compute/sp_backend.h"
 
@@ -49,19 +50,16 @@ enum buffer_name {
 static void *grow(sp_grid *grid, enum buffer_name name, size_t bytes)
 {
     struct sp_grid_buffers *own = grid->own;
-    void *at;
 
     if (own->at[name] && own->bytes[name] >= bytes)
         return own->at[name];
     bytes = bytes + bytes / 4 + 64;
-    at = realloc(own->at[name], bytes);
-    if (!at) {
+    if (!sp_list_resize(&own->at[name], bytes)) {
         SP_FAIL(SP_EMEM, "voxelization: no memory for %zu bytes", bytes);
         return NULL;
     }
-    own->at[name] = at;
     own->bytes[name] = bytes;
-    return at;
+    return own->at[name];
 }
 
 #define GROW(grid, name, count, pointer)                                               \
@@ -412,16 +410,6 @@ static sp_status fill_rows(sp_grid *grid, const sp_points *points,
     return SP_OK;
 }
 
-static void begin_sample(sp_sample *s, const sp_grid_options *options)
-{
-    int64_t id = s->id;
-
-    memset(s, 0, sizeof *s);
-    s->id = id;
-    for (int a = 0; a < 3; a++)
-        s->origin[a] = begin_of(options, a);
-}
-
 sp_status sp_grid_points(sp_grid *grid, const sp_points *points,
                          const sp_grid_options *options)
 {
@@ -439,7 +427,9 @@ sp_status sp_grid_points(sp_grid *grid, const sp_points *points,
                        (long long)points->n, INT32_MAX);
     if (!grid->own && !(grid->own = calloc(1, sizeof *grid->own)))
         return SP_FAIL(SP_EMEM, "voxelization: no memory");
-    begin_sample(&grid->sample, options);
+    grid->sample = (sp_sample){.id = grid->sample.id};
+    for (int a = 0; a < 3; a++)
+        grid->sample.origin[a] = begin_of(options, a);
     SP_TRY(GROW(grid, B_ITEMS, points->n, &items));
     SP_TRY(GROW(grid, B_SPARE, points->n, &spare));
     for (int64_t i = 0; i < points->n; i++) {

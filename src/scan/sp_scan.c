@@ -11,6 +11,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/sp_file.h"
+#include "base/sp_list.h"
+#include "base/sp_number.h"
 #include "scan/sp_scan_format.h"
 
 /* Usual names of the label, in the order in which they are tried. */
@@ -19,42 +22,21 @@ static const char *const label_names[] = {
     "semantic", "sem_class",      "category", "code"};
 
 /* ---- bytes ---- */
-bool sp_scan_is_big_endian(void)
-{
-    const uint16_t one = 1;
-
-    return *(const unsigned char *)&one == 0;
-}
-
-bool sp_scan_put(FILE *to, uint64_t bits, int bytes)
+void sp_scan_put(FILE *to, uint64_t bits, int bytes)
 {
     for (int i = 0; i < bytes; i++)
-        if (putc((int)(bits >> 8 * i & 255), to) == EOF)
-            return false;
-    return true;
+        putc((int)(bits >> 8 * i & 255), to);
 }
 
 sp_status sp_scan_pread(sp_scan *scan, void *to, size_t bytes, int64_t at)
 {
-    unsigned char *p = to;
-    size_t done = 0;
-
-    assert(scan->fd >= 0 && (to || bytes == 0));
-    while (done < bytes) {
-        ssize_t got = pread(scan->fd, p + done, bytes - done, at + (int64_t)done);
-
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0)
-            return SP_FAIL(SP_EIO, "%s: cannot read: %s", scan->path, strerror(errno));
-        if (got == 0)
-            return SP_FAIL(SP_EDATA,
-                           "%s: file ends at byte %" PRId64
-                           ", expected %zu bytes at %" PRId64,
-                           scan->path, at + (int64_t)done, bytes, at);
-        done += (size_t)got;
-    }
-    return SP_OK;
+    assert(scan->fd >= 0);
+    if (bytes > 0 && at > scan->file_bytes - (int64_t)bytes)
+        return SP_FAIL(SP_EDATA,
+                       "%s: file ends at byte %" PRId64
+                       ", expected %zu bytes at %" PRId64,
+                       scan->path, sp_most(scan->file_bytes, at), bytes, at);
+    return sp_file_read_at(scan->fd, scan->path, to, bytes, at);
 }
 
 sp_status sp_scan_check_size(const sp_scan *scan, int64_t count, int64_t least,
@@ -87,31 +69,23 @@ int sp_scan_find(const sp_scan *scan, const char *name)
     return -1;
 }
 
-sp_scan_field *sp_scan_add(sp_scan *scan, const char *name, int at, char kind, int size)
+sp_status sp_scan_add(sp_scan *scan, const char *name, sp_scan_field field)
 {
-    size_t n = (size_t)scan->n_fields + 1;
-    sp_scan_field *grown = realloc(scan->field, n * sizeof *grown);
-
-    assert(name && at >= 0 && size >= 1 && size <= 8);
-    assert(kind == 'i' || kind == 'u' || kind == 'f');
-    if (!grown) {
-        SP_FAIL(SP_EMEM, "%s: no memory for %zu fields", scan->path, n);
-        return NULL;
-    }
-    scan->field = grown;
-    scan->n_fields = (int)n;
-    grown += n - 1;
-    *grown = (sp_scan_field){.at = at, .kind = kind, .size = size, .scale = 1};
-    snprintf(grown->name, sizeof grown->name, "%s", name);
-    return grown;
+    assert(name && field.at >= 0 && field.size >= 1 && field.size <= 8);
+    assert(strchr("iuf", field.kind));
+    if (!sp_list_grow(&scan->field, scan->n_fields, sizeof field))
+        return SP_FAIL(SP_EMEM, "%s: no memory for %d fields", scan->path,
+                       scan->n_fields + 1);
+    scan->field[scan->n_fields] = field;
+    snprintf(scan->field[scan->n_fields++].name, SP_SCAN_NAME, "%s", name);
+    return SP_OK;
 }
 
-sp_status sp_scan_name_columns(sp_scan *scan, const char *columns)
+sp_status sp_scan_name_columns(sp_scan *scan)
 {
-    const char *at = columns ? columns : "x,y,z";
+    const char *columns = scan->options.columns, *at = columns ? columns : "x,y,z";
     int i = 0;
 
-    assert(scan);
     if (!columns && scan->n_fields != 3)
         return SP_FAIL(SP_EUSAGE,
                        "%s: %d columns; say what they are: --columns x,y,z,... (- for "
@@ -156,7 +130,7 @@ static const char *list_fields(const sp_scan *scan, char *text, size_t bytes)
 
 /* Finds x, y and z. A missing one is an error of --columns where that is given, else of
  * the file. */
-static sp_status find_axes(sp_scan *scan, const char *columns)
+static sp_status find_axes(sp_scan *scan)
 {
     static const char *const axis_name[] = {"x", "y", "z"};
     char text[512];
@@ -164,15 +138,16 @@ static sp_status find_axes(sp_scan *scan, const char *columns)
     for (int a = 0; a < 3; a++) {
         scan->axis[a] = sp_scan_find(scan, axis_name[a]);
         if (scan->axis[a] < 0)
-            return SP_FAIL(columns ? SP_EUSAGE : SP_EDATA,
+            return SP_FAIL(scan->options.columns ? SP_EUSAGE : SP_EDATA,
                            "%s: no coordinate %s; there are: %s", scan->path,
                            axis_name[a], list_fields(scan, text, sizeof text));
     }
     return SP_OK;
 }
 
-static sp_status find_label(sp_scan *scan, const char *wanted)
+static sp_status find_label(sp_scan *scan)
 {
+    const char *wanted = scan->options.label_field;
     char text[512];
 
     scan->label = -1;
@@ -191,24 +166,24 @@ static sp_status find_label(sp_scan *scan, const char *wanted)
 }
 
 /* ---- open and close ---- */
-sp_status sp_scan_open_regular(const char *path, int *fd, int64_t *bytes)
+sp_status sp_scan_open_regular(sp_scan *scan)
 {
+    const int fd = open(scan->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     struct stat st = {0};
 
-    assert(path && fd && bytes);
-    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (*fd < 0 && (errno == ENOENT || errno == ENOTDIR))
+    scan->fd = -1;
+    if (fd < 0 && (errno == ENOENT || errno == ENOTDIR))
         return SP_OK;
-    if (*fd < 0 && errno != ENXIO) /* ENXIO: a socket */
-        return SP_FAIL(SP_EIO, "%s: cannot open: %s", path, strerror(errno));
-    if (*fd >= 0 && fstat(*fd, &st) == 0 && S_ISREG(st.st_mode)) {
-        *bytes = st.st_size;
+    if (fd < 0 && errno != ENXIO) /* ENXIO: a socket */
+        return SP_FAIL(SP_EIO, "%s: cannot open: %s", scan->path, strerror(errno));
+    if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode)) {
+        scan->fd = fd;
+        scan->file_bytes = st.st_size;
         return SP_OK;
     }
-    if (*fd >= 0)
-        close(*fd);
-    *fd = -1;
-    return SP_FAIL(SP_EDATA, "%s: expected a scan, found %s", path,
+    if (fd >= 0)
+        close(fd);
+    return SP_FAIL(SP_EDATA, "%s: expected a scan, found %s", scan->path,
                    S_ISDIR(st.st_mode) ? "a folder" : "no regular file");
 }
 
@@ -217,7 +192,7 @@ static sp_status open_file(sp_scan *scan)
     unsigned char head[SP_SCAN_HEAD] = {0};
     sp_status rc;
 
-    SP_TRY(sp_scan_open_regular(scan->path, &scan->fd, &scan->file_bytes));
+    SP_TRY(sp_scan_open_regular(scan));
     if (scan->fd < 0)
         return SP_FAIL(SP_EDATA, "%s: cannot open: no such file", scan->path);
     if (pread(scan->fd, head, sizeof head, 0) < 0)
@@ -225,12 +200,16 @@ static sp_status open_file(sp_scan *scan)
     rc = sp_scan_recognize(scan->path, head, &scan->format);
     if (rc == SP_EDATA && scan->file_bytes == 0)
         return SP_FAIL(SP_EDATA, "%s: the file is empty", scan->path);
-    return rc;
+    SP_TRY(rc);
+    snprintf(scan->title, sizeof scan->title, "%s", scan->format->name);
+    if (scan->format->own_bytes > 0 &&
+        !(scan->own = calloc(1, scan->format->own_bytes)))
+        return SP_FAIL(SP_EMEM, "%s: no memory", scan->path);
+    return scan->format->open(scan);
 }
 
 sp_status sp_scan_open(sp_scan **scan, const char *path, const sp_scan_options *options)
 {
-    static const sp_scan_options none = {0};
     sp_scan *s = calloc(1, sizeof *s);
     sp_status rc;
 
@@ -241,14 +220,11 @@ sp_status sp_scan_open(sp_scan **scan, const char *path, const sp_scan_options *
     s->fd = -1;
     s->end_row = -1;
     s->path = strdup(path);
-    if (!options)
-        options = &none;
-    s->options = *options;
+    if (options)
+        s->options = *options;
     SP_TRY_GOTO(rc, s->path ? open_file(s) : SP_FAIL(SP_EMEM, "no memory"), fail);
-    snprintf(s->title, sizeof s->title, "%s", s->format->name);
-    SP_TRY_GOTO(rc, s->format->open(s, options), fail);
-    SP_TRY_GOTO(rc, find_axes(s, options->columns), fail);
-    SP_TRY_GOTO(rc, find_label(s, options->label_field), fail);
+    SP_TRY_GOTO(rc, find_axes(s), fail);
+    SP_TRY_GOTO(rc, find_label(s), fail);
     return SP_OK;
 fail:
     sp_scan_close(s);
@@ -260,10 +236,11 @@ void sp_scan_close(sp_scan *scan)
 {
     if (!scan)
         return;
-    if (scan->format && scan->format->close)
+    if (scan->own && scan->format->close)
         scan->format->close(scan);
     if (scan->fd >= 0)
         close(scan->fd);
+    sp_scan_lines_close(&scan->lines);
     free(scan->own);
     free(scan->record);
     free(scan->selected);

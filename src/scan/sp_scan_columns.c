@@ -1,8 +1,7 @@
-/* Copies of scans as columns: what PLY and text share, and text itself. */
+/* Copies of scans as columns: what PLY and text share. */
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -119,103 +118,32 @@ static sp_status put_points(void *arg, const sp_scan_points *p, const int32_t *c
 
     for (int64_t i = 0; i < p->n; i++) {
         for (int a = 0; a < 3; a++)
-            w->put_number(w->to, p->xyz[3 * i + a], 'f', 8, ' ');
+            w->format->put_number(w->to, p->xyz[3 * i + a], 'f', 8, ' ');
         for (int k = 0; k < c->n; k++)
-            w->put_number(w->to, p->attr[i * c->n + k], c->kind[k], c->size[k], ' ');
+            w->format->put_number(w->to, p->attr[i * c->n + k], c->kind[k], c->size[k],
+                                  ' ');
         for (int k = 0; k < n_added; k++)
-            w->put_number(w->to, (double)value[i * n_added + k], 'f', 4, ' ');
-        w->put_number(w->to, code[i], 'i', 4, '\n');
+            w->format->put_number(w->to, (double)value[i * n_added + k], 'f', 4, ' ');
+        w->format->put_number(w->to, code[i], 'i', 4, '\n');
     }
     return SP_OK;
 }
 
 sp_status sp_scan_write_file(sp_scan *scan, const char *path,
-                             const sp_scan_labels *labels, int32_t no_class,
-                             sp_scan_writing format)
+                             const sp_scan_labels *labels, const sp_scan_part *part)
 {
-    sp_scan_writing *w = &format;
+    const sp_scan_format *format = part->format;
+    sp_scan_writing w = {.format = format, .labels = labels};
     sp_status rc;
 
-    assert(path && labels && format.put_head && format.put_number);
-    w->labels = labels;
-    SP_TRY(list_columns(scan, labels, &w->columns));
-    w->to = fopen(path, "wb");
-    if (!w->to)
+    assert(path && labels && format->put_head && format->put_number);
+    SP_TRY(list_columns(scan, labels, &w.columns));
+    w.to = fopen(path, "wb");
+    if (!w.to)
         return SP_FAIL(SP_EIO, "%s: cannot create: %s", path, strerror(errno));
-    w->put_head(w);
-    rc = sp_scan_each_block(scan, labels, no_class, put_points, w);
-    if ((ferror(w->to) | fclose(w->to)) && rc == SP_OK)
+    format->put_head(&w);
+    rc = sp_scan_each_block(scan, labels, format->no_class, put_points, &w);
+    if ((ferror(w.to) | fclose(w.to)) && rc == SP_OK)
         rc = SP_FAIL(SP_EIO, "%s: cannot write: %s", path, strerror(errno));
     return rc;
-}
-
-/* ---- text ---- */
-
-/* Writes a number with the fewest of 6, 9, 15 or 17 digits that read back as it, a whole
- * one with all its digits: readers of integers know no exponent. */
-static void put_real(FILE *to, double x, bool is_float32)
-{
-    static const int digits[] = {6, 9, 15, 17};
-    char text[32];
-
-    if (x == floor(x) && fabs(x) < 1e15) {
-        fprintf(to, "%.0f", x);
-        return;
-    }
-    for (int i = 0; i < 4; i++) {
-        double back;
-
-        snprintf(text, sizeof text, "%.*g", digits[i], x);
-        back = strtod(text, NULL);
-        if (back == x || (is_float32 && (float)back == (float)x))
-            break;
-    }
-    fputs(text, to);
-}
-
-static void put_number(FILE *to, double x, char kind, int size, char after)
-{
-    uint64_t bits;
-
-    memcpy(&bits, &x, sizeof bits);
-    if (kind == 'f')
-        put_real(to, x, size == 4);
-    else if (size == 8 && kind == 'u')
-        fprintf(to, "%" PRIu64, bits);
-    else if (size == 8)
-        fprintf(to, "%" PRId64, (int64_t)bits);
-    else
-        fprintf(to, "%.0f", x);
-    putc(after, to);
-}
-
-/* Names may not hold what divides columns. */
-static void put_column(FILE *to, const char *name)
-{
-    char word[SP_SCAN_NAME];
-
-    snprintf(word, sizeof word, "%s", name);
-    for (char *c = word; *c; c++)
-        if (strchr(",;\"", *c))
-            *c = '_';
-    putc(' ', to);
-    sp_scan_put_name(to, word);
-}
-
-static void put_names(const sp_scan_writing *w)
-{
-    fputs("x y z", w->to);
-    for (int i = 0; i < w->columns.n; i++)
-        put_column(w->to, w->columns.name[i]);
-    for (int i = 0; i < w->labels->n_added; i++)
-        put_column(w->to, w->labels->added[i].name);
-    fputs(" label\n", w->to);
-}
-
-sp_status sp_scan_write_columns(sp_scan *scan, const char *path,
-                                const sp_scan_labels *labels)
-{
-    return sp_scan_write_file(
-        scan, path, labels, SP_SCAN_NO_CLASS,
-        (sp_scan_writing){.put_head = put_names, .put_number = put_number});
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_list.h"
 #include "scan/sp_scan_format.h"
 
 static double half_to_double(uint16_t h)
@@ -17,20 +18,18 @@ static double half_to_double(uint16_t h)
     return h >> 15 ? -x : x;
 }
 
-static uint64_t raw_bits(const sp_scan_field *f, const unsigned char *bytes)
+uint64_t sp_scan_bits(const unsigned char *from, int bytes, bool is_big)
 {
     uint64_t u = 0;
 
-    for (int i = 0; i < f->size; i++)
-        u |= (uint64_t)
-                 bytes[f->is_swapped != sp_scan_is_big_endian() ? f->size - 1 - i : i]
-             << 8 * i;
+    for (int i = 0; i < bytes; i++)
+        u |= (uint64_t)from[is_big ? bytes - 1 - i : i] << 8 * i;
     return u;
 }
 
 static double raw_value(const sp_scan_field *f, const unsigned char *bytes)
 {
-    uint64_t u = raw_bits(f, bytes);
+    uint64_t u = sp_scan_bits(bytes, f->size, f->is_big);
     float f32;
     double f64;
 
@@ -69,11 +68,8 @@ static sp_status reserve(sp_scan *scan, sp_scan_points *out, int64_t max)
     size_t n = (size_t)max;
 
     if (scan->record_capacity < max) {
-        unsigned char *grown = realloc(scan->record, n * (size_t)scan->record_bytes);
-
-        if (!grown)
+        if (!sp_list_resize(&scan->record, n * (size_t)scan->record_bytes))
             return SP_FAIL(SP_EMEM, "%s: no memory for %zu points", scan->path, n);
-        scan->record = grown;
         scan->record_capacity = max;
     }
     if (out->capacity >= max)
@@ -196,7 +192,8 @@ static void decode_copy(const sp_scan *scan, int i, int64_t n, double *to)
     sp_scan_attribute(scan, scan->selected[i], &kind, &size);
     for (; n > 0; n--, record += scan->record_bytes, to += scan->n_selected)
         if (kind != 'f' && size == 8)
-            memcpy(to, &(uint64_t){raw_bits(f, record + f->at)}, sizeof *to);
+            memcpy(to, &(uint64_t){sp_scan_bits(record + f->at, 8, f->is_big)},
+                   sizeof *to);
         else
             *to = value(f, record);
 }

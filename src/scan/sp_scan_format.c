@@ -107,11 +107,11 @@ static sp_status check_is_copy(const sp_scan *scan, const char *path)
     return SP_OK;
 }
 
-/* Writes all of a copy under a temporary name at first. parts NULL: there are none. */
+/* Writes all of a copy under a temporary name at first, from n parts, if n > 0. */
 static sp_status write_copy(sp_scan *scan, const char *path,
-                            const sp_scan_labels *labels, const sp_scan_part *parts)
+                            const sp_scan_labels *labels, int n, char *const *parts)
 {
-    const sp_scan_format *format = find_output(path);
+    const sp_scan_part all = {.format = find_output(path), .n = n, .path = parts};
     char temporary[PATH_MAX];
     sp_status rc;
 
@@ -119,8 +119,7 @@ static sp_status write_copy(sp_scan *scan, const char *path,
     SP_TRY(check_is_copy(scan, path));
     SP_TRY(sp_scan_check_labels(scan, path, NULL, 0, labels->n_added, labels->added));
     snprintf(temporary, sizeof temporary, "%s" SP_FILE_UNFINISHED, path);
-    rc = parts ? format->write_part(scan, temporary, labels, parts)
-               : format->write(scan, temporary, labels);
+    rc = all.format->write(scan, temporary, labels, &all);
     if (rc == SP_OK)
         rc = sp_file_rename(temporary, path);
     if (rc != SP_OK)
@@ -130,7 +129,7 @@ static sp_status write_copy(sp_scan *scan, const char *path,
 
 sp_status sp_scan_write(sp_scan *scan, const char *path, const sp_scan_labels *labels)
 {
-    return write_copy(scan, path, labels, NULL);
+    return write_copy(scan, path, labels, 0, NULL);
 }
 
 int64_t sp_scan_section(sp_scan *scan, const char *path)
@@ -138,26 +137,24 @@ int64_t sp_scan_section(sp_scan *scan, const char *path)
     const sp_scan_format *format = find_output(path);
 
     assert(scan && path);
-    return format && format->section ? format->section(scan) : 0;
+    return format && format->section ? format->section(scan, format) : 0;
 }
 
 sp_status sp_scan_write_part(sp_scan *scan, const char *path,
                              const sp_scan_labels *labels, int k, int n, const char *to)
 {
-    const sp_scan_part part = {.n = n, .k = k};
+    const sp_scan_part part = {.format = find_output(path), .n = n, .k = k};
 
     assert(sp_scan_section(scan, path) > 0 && 0 <= k && k < n && labels->get);
     SP_TRY(sp_scan_check_labels(scan, path, NULL, 0, labels->n_added, labels->added));
-    return find_output(path)->write_part(scan, to, labels, &part);
+    return part.format->write(scan, to, labels, &part);
 }
 
 sp_status sp_scan_join(sp_scan *scan, const char *path, const sp_scan_labels *labels,
                        int n, char *const *part)
 {
-    const sp_scan_part parts = {.n = n, .path = part};
-
     assert(sp_scan_section(scan, path) > 0 && n >= 1 && part);
-    return write_copy(scan, path, labels, &parts);
+    return write_copy(scan, path, labels, n, part);
 }
 
 void sp_scan_print_formats(FILE *to)

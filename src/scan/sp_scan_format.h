@@ -36,18 +36,25 @@ typedef struct sp_scan_field {
     int at;            /* first byte in the record */
     char kind;         /* 'i' signed, 'u' unsigned, 'f' float */
     int size;          /* bytes */
+    int shift, bits;   /* part of an unsigned field that counts; bits 0: all of it */
+    double scale, add; /* value = raw * scale + add */
+    bool is_big;       /* its highest byte comes first */
     char copy_kind;    /* the type that the file names, for copies: numbers in text */
     int copy_size;     /* have 8 bytes in the record; size 0: it names none */
-    int shift, bits;   /* part of an unsigned field that counts; bits 0: all of it */
-    bool is_swapped;   /* its byte order is not this machine's */
-    double scale, add; /* value = raw * scale + add */
 } sp_scan_field;
 
-/* One of several writers of a copy, or what they have written. */
+struct sp_scan_format;
+
+/* What is written of a copy: all of it, or by one of several writers a part or the copy
+ * from all parts. */
 typedef struct sp_scan_part {
-    int n, k;          /* writers; which one this is */
+    const struct sp_scan_format *format; /* of the copy */
+    int n, k;          /* writers, 0: one has all; which one this is */
     char *const *path; /* [n] the files that they wrote; NULL: the part k is written */
 } sp_scan_part;
+
+/* A file of columns that is being written (sp_scan_write_file). */
+typedef struct sp_scan_writing sp_scan_writing;
 
 /* One format. Members not marked NULL are required. */
 typedef struct sp_scan_format {
@@ -57,7 +64,8 @@ typedef struct sp_scan_format {
     /* True for a file that begins with `head`, which has zeros behind the file's end.
      * NULL: the endings decide. */
     bool (*is_ours)(const unsigned char head[SP_SCAN_HEAD]);
-    sp_status (*open)(sp_scan *scan, const sp_scan_options *options);
+    size_t own_bytes; /* of scan->own, which is zeroed before open(); 0: it has none */
+    sp_status (*open)(sp_scan *scan);
     /* Writes max records to `to`, which the file has if it tells how many it has. *n,
      * which is max, becomes less where it ends before. NULL: the records lie in the
      * file. */
@@ -68,17 +76,23 @@ typedef struct sp_scan_format {
      * 0 alone. NULL: reading can begin at any row if `rewind` is NULL, else at row 0.
      */
     sp_status (*limit)(sp_scan *scan, int64_t *first, int64_t *end, bool *is_able);
-    void (*close)(sp_scan *scan); /* NULL: the format holds nothing but `own` */
+    /* Closes and frees all that `own` holds, which is there. NULL: it has nothing. */
+    void (*close)(sp_scan *scan);
     /* n_points comes from the header, and more than a byte of the file for each is not
      * certain: a compressed file may claim more points than it holds */
     bool is_count_claimed;
-    /* Writes the scan with other classes. NULL: the format is not written. */
-    sp_status (*write)(sp_scan *scan, const char *path, const sp_scan_labels *labels);
-    /* The same by several writers: writes a part's points, or the scan from all parts.
-     * NULL, as `section` then: there can be one writer only. */
-    sp_status (*write_part)(sp_scan *scan, const char *path,
-                            const sp_scan_labels *labels, const sp_scan_part *part);
-    int64_t (*section)(sp_scan *scan); /* as sp_scan_section */
+    /* Writes the scan with other classes, or what the part says, if the format has a
+     * `section`. NULL: the format is not written. */
+    sp_status (*write)(sp_scan *scan, const char *path, const sp_scan_labels *labels,
+                       const sp_scan_part *part);
+    /* For sp_scan_write_file: write what comes before the points, and a number of the
+     * kind and size of its column. An integer of eight bytes is given as its bits.
+     * `after` is the character behind the number: a blank, or a newline after a point's
+     * last one. */
+    void (*put_head)(const sp_scan_writing *writing);
+    void (*put_number)(FILE *to, double x, char kind, int size, char after);
+    /* As sp_scan_section, of a copy in the format `as`. NULL: one writer has all. */
+    int64_t (*section)(sp_scan *scan, const struct sp_scan_format *as);
     /* Checks whether these fields fit. NULL: any do. */
     sp_status (*check_added)(const sp_scan *scan, int n, const sp_scan_added *added);
     /* The largest code that fits, for copies of this scan. NULL: any does. */
@@ -88,6 +102,17 @@ typedef struct sp_scan_format {
     int32_t no_class;         /* code of a point without a class */
     bool is_dense; /* each record holds a point: NaN coordinates are damage */
 } sp_scan_format;
+
+/* Lines of text, read one at a time through a stream of their own. All zero before
+ * sp_scan_lines_open. */
+typedef struct sp_scan_lines {
+    FILE *stream;
+    char *line; /* the last line read, without its end */
+    size_t capacity;
+    int64_t number; /* number of the last line read, from 1 */
+    /* The first byte of the points, and the number of lines before it. */
+    int64_t begin_at, begin_number;
+} sp_scan_lines;
 
 struct sp_scan {
     char *path;
@@ -116,17 +141,9 @@ struct sp_scan {
     /* The file that the labels are read from, where it is another than the scan's; NULL:
      * there is none. */
     const char *label_path;
-    void *own; /* private to the format, malloc'd; sp_scan_close frees it */
+    sp_scan_lines lines; /* of formats with text; sp_scan_close closes them */
+    void *own;           /* private to the format; sp_scan_close frees it */
 };
-
-/* Lines of text, read one at a time through a stream of their own. All zero before the
- * first use. */
-typedef struct sp_scan_lines {
-    FILE *stream;
-    char *line; /* the last line read, without its end */
-    size_t capacity;
-    int64_t number; /* number of the last line read, from 1 */
-} sp_scan_lines;
 
 /* The formats; that of `las` is sp_scan_las, at the end of sp_scan_las.c. The first that
  * fits a file counts, so those that know their first bytes stand before those that are
@@ -141,42 +158,44 @@ SP_SCAN_DECLARE(ply_lists) /* PLY files that have lists to skip, see sp_scan_ply
 sp_status sp_scan_recognize(const char *path, const unsigned char head[SP_SCAN_HEAD],
                             const sp_scan_format **format);
 
-/* Appends a field in the machine's byte order, with scale 1, and returns it for
- * changes. NULL: no memory, with the error recorded. */
-sp_scan_field *sp_scan_add(sp_scan *scan, const char *name, int at, char kind,
-                           int size);
+/* Appends a field, and gives it this name. SP_EMEM. */
+sp_status sp_scan_add(sp_scan *scan, const char *name, sp_scan_field field);
 /* Number of the field of this name, -1 if there is none. Case and the prefix "scalar_"
  * do not matter. */
 int sp_scan_find(const sp_scan *scan, const char *name);
-/* Names the fields by a list of columns; "-", "_" or an empty name leaves a field
- * without a name. columns NULL: three are x, y and z, and others are refused.
- * SP_EUSAGE. */
-sp_status sp_scan_name_columns(sp_scan *scan, const char *columns);
+/* Names the fields by the columns of the options; "-", "_" or an empty name leaves a
+ * field without a name. Without such a list three are x, y and z, and others are
+ * refused. SP_EUSAGE. */
+sp_status sp_scan_name_columns(sp_scan *scan);
 /* Reads exactly `bytes` bytes at byte `at`. SP_EDATA "ends at byte": the file is
  * shorter. */
 sp_status sp_scan_pread(sp_scan *scan, void *to, size_t bytes, int64_t at);
 /* Reads the records from scan->row on, at most max, which the caller counts. */
 sp_status sp_scan_records(sp_scan *scan, int64_t max, unsigned char *to, int64_t *n);
-/* Opens a regular file and finds its size. Other kinds of file are refused: opening a
- * pipe would wait for a writer for ever. *fd is -1, with SP_OK, where there is no such
- * file. SP_EDATA: another kind of file; SP_EIO: it cannot be opened. */
-sp_status sp_scan_open_regular(const char *path, int *fd, int64_t *bytes);
+/* Opens the file scan->path, which must be a regular one, and finds its size. Other
+ * kinds of file are refused: opening a pipe would wait for a writer for ever. scan->fd
+ * is -1, with SP_OK, where there is no such file. SP_EDATA: another kind of file;
+ * SP_EIO: it cannot be opened. */
+sp_status sp_scan_open_regular(sp_scan *scan);
 /* Checks a header's number of points against the file's size: each point takes at least
  * `least` bytes from byte `at` on. SP_EDATA. */
 sp_status sp_scan_check_size(const sp_scan *scan, int64_t count, int64_t least,
                              int64_t at);
 
 /* ---- lines ---- */
-sp_status sp_scan_lines_open(const sp_scan *scan, sp_scan_lines *lines);
+sp_status sp_scan_lines_open(sp_scan *scan);
 void sp_scan_lines_close(sp_scan_lines *lines);
 /* Reads the next line; *got is false at the end. SP_EDATA: a line is longer than
  * SP_SCAN_LINE or holds a zero byte. */
-sp_status sp_scan_lines_next(const sp_scan *scan, sp_scan_lines *lines, bool *got);
+sp_status sp_scan_lines_next(sp_scan *scan, bool *got);
 /* Goes to byte `at`, where line number + 1 begins. */
-sp_status sp_scan_lines_seek(const sp_scan *scan, sp_scan_lines *lines, int64_t at,
-                             int64_t number);
-/* Reads a number of the text `at` into a field of eight bytes in the machine's order: 'f',
- * a double; 'i' or 'u', an integer that fits `size` bytes. Returns the text behind it;
+sp_status sp_scan_lines_seek(sp_scan *scan, int64_t at, int64_t number);
+/* Notes that the points begin with the next line; rewind, as sp_scan_format.rewind,
+ * goes back to it. */
+void sp_scan_lines_begin(sp_scan *scan);
+sp_status sp_scan_lines_rewind(sp_scan *scan);
+/* Reads a number of the text `at` into a field of eight bytes, the lowest first: 'f', a
+ * double; 'i' or 'u', an integer that fits `size` bytes. Returns the text behind it;
  * NULL: there is no such number. */
 const char *sp_scan_number(const char *at, char kind, int size, unsigned char to[8]);
 
@@ -191,37 +210,29 @@ typedef struct sp_scan_columns {
     int size[SP_SCAN_FIELDS];
 } sp_scan_columns;
 
-/* Calls `put` with blocks of points, whose codes have their final values: negative only
- * where the format's no_class is. `value` is [n][n_added]. */
+/* Calls `put` with blocks of points, whose codes have their final values: no_class, or
+ * none that is negative. `value` is [n][n_added]. */
 typedef sp_status sp_scan_put_points(void *arg, const sp_scan_points *points,
                                      const int32_t *code, const float *value);
 sp_status sp_scan_each_block(sp_scan *scan, const sp_scan_labels *labels,
                              int32_t no_class, sp_scan_put_points *put, void *arg);
-/* A file of columns that is being written, and its format: what comes before the
- * points, and how a number of the kind and size of its column is written. An integer of
- * eight bytes is given as its bits. `after` is the character behind the number: a blank,
- * or a newline after a point's last one. */
-typedef struct sp_scan_writing {
+struct sp_scan_writing {
     FILE *to;
+    const sp_scan_format *format;
     const sp_scan_labels *labels;
     sp_scan_columns columns;
-    void (*put_head)(const struct sp_scan_writing *writing);
-    void (*put_number)(FILE *to, double x, char kind, int size, char after);
-} sp_scan_writing;
-/* Writes a file of columns, of which the caller gives the format alone: for each point
- * its position, its attributes, the added fields and its code. SP_EIO, and what reading
- * says. */
+};
+/* Writes a file of columns, as sp_scan_format.write: for each point its position, its
+ * attributes, the added fields and its code. SP_EIO, and what reading says. */
 sp_status sp_scan_write_file(sp_scan *scan, const char *path,
-                             const sp_scan_labels *labels, int32_t no_class,
-                             sp_scan_writing format);
-/* Writes columns of text, as sp_scan_format.write. */
-sp_status sp_scan_write_columns(sp_scan *scan, const char *path,
-                                const sp_scan_labels *labels);
+                             const sp_scan_labels *labels, const sp_scan_part *part);
+/* The bits of a number of `bytes` bytes. */
+uint64_t sp_scan_bits(const unsigned char *from, int bytes, bool is_big);
 /* Writes a name as one word of printable characters. It may come from a hostile file,
  * and a newline in it would add lines to the header. */
 void sp_scan_put_name(FILE *to, const char *name);
-/* Writes the low `bytes` bytes of a number, the lowest first. False: it failed. */
-bool sp_scan_put(FILE *to, uint64_t bits, int bytes);
-bool sp_scan_is_big_endian(void);
+/* Writes the low `bytes` bytes of a number, the lowest first; ferror tells whether that
+ * failed. */
+void sp_scan_put(FILE *to, uint64_t bits, int bytes);
 
 #endif

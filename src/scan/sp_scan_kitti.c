@@ -1,7 +1,8 @@
 /* SemanticKITTI: NAME.bin holds x y z remission as float32. NAME.label, in the same
  * folder or in the folder labels/ next to the folder of the scans, holds a uint32 per
  * point: class in the low 16 bits, instance in the high ones. A record joins the two:
- * 16 bytes and 4. */
+ * 16 bytes and 4. The label file, `own`, is a scan without fields, so that
+ * sp_scan_pread checks its reads; its fd is -1 where there is none. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -13,12 +14,6 @@
 #include "scan/sp_scan_format.h"
 
 enum { POINT_BYTES = 16, LABEL_BYTES = 4 };
-
-/* The label file is a scan without fields, so that sp_scan_pread checks its reads. */
-typedef struct kitti {
-    sp_scan label;
-    char *path;
-} kitti;
 
 /* Path of the label file, malloc'd. beside: NAME.label in the folder of the scan; else
  * FOLDER/../labels/NAME.label. */
@@ -37,64 +32,47 @@ static char *label_path(const char *path, bool beside)
     return to;
 }
 
-static sp_status open_label(sp_scan *scan, kitti *k)
+static sp_status open_label(sp_scan *scan, sp_scan *label)
 {
-    int64_t bytes = 0;
-
-    k->label.fd = -1;
-    for (int beside = 1; beside >= 0 && k->label.fd < 0; beside--) {
-        free(k->path);
-        k->path = label_path(scan->path, beside);
-        if (!k->path)
+    for (int beside = 1; beside >= 0 && label->fd < 0; beside--) {
+        free(label->path);
+        label->path = label_path(scan->path, beside);
+        if (!label->path)
             return SP_FAIL(SP_EMEM, "%s: no memory for a path", scan->path);
-        SP_TRY(sp_scan_open_regular(k->path, &k->label.fd, &bytes));
+        SP_TRY(sp_scan_open_regular(label));
     }
-    k->label.path = k->path;
-    if (k->label.fd < 0)
+    if (label->fd < 0)
         return SP_OK;
-    scan->label_path = k->path;
-    if (bytes != scan->n_points * LABEL_BYTES)
+    scan->label_path = label->path;
+    if (label->file_bytes != scan->n_points * LABEL_BYTES)
         return SP_FAIL(SP_EDATA,
                        "%s: %" PRId64 " bytes, expected %" PRId64 " for the %" PRId64
                        " points of %s",
-                       k->path, bytes, scan->n_points * LABEL_BYTES, scan->n_points,
-                       scan->path);
+                       label->path, label->file_bytes, scan->n_points * LABEL_BYTES,
+                       scan->n_points, scan->path);
     return SP_OK;
 }
 
 static sp_status add_fields(sp_scan *scan, bool is_labelled)
 {
-    static const struct {
-        const char *name;
-        int at, shift;
-        char kind;
-    } field[] = {{"x", 0, 0, 'f'},          {"y", 4, 0, 'f'},
-                 {"z", 8, 0, 'f'},          {"intensity", 12, 0, 'f'},
-                 {"remission", 12, 0, 'f'}, {"label", 16, 0, 'u'},
-                 {"instance", 16, 16, 'u'}};
+    static const sp_scan_field field[] = {{"x", 0, 'f', 4, .scale = 1},
+                                          {"y", 4, 'f', 4, .scale = 1},
+                                          {"z", 8, 'f', 4, .scale = 1},
+                                          {"intensity", 12, 'f', 4, .scale = 1},
+                                          {"remission", 12, 'f', 4, .scale = 1},
+                                          {"label", 16, 'u', 4, 0, 16, .scale = 1},
+                                          {"instance", 16, 'u', 4, 16, 16, .scale = 1}};
 
-    for (int i = 0; i < (is_labelled ? 7 : 5); i++) {
-        sp_scan_field *f =
-            sp_scan_add(scan, field[i].name, field[i].at, field[i].kind, 4);
-
-        if (!f)
-            return SP_EMEM;
-        f->is_swapped = sp_scan_is_big_endian();
-        f->shift = field[i].shift;
-        f->bits = field[i].kind == 'u' ? 16 : 0;
-    }
+    for (int i = 0; i < (is_labelled ? 7 : 5); i++)
+        SP_TRY(sp_scan_add(scan, field[i].name, field[i]));
     return SP_OK;
 }
 
-static sp_status open_kitti(sp_scan *scan, const sp_scan_options *options)
+static sp_status open_kitti(sp_scan *scan)
 {
-    kitti *k = calloc(1, sizeof *k);
+    sp_scan *label = scan->own;
 
-    (void)options;
-    scan->own = k;
-    if (!k)
-        return SP_FAIL(SP_EMEM, "%s: no memory", scan->path);
-    k->label.fd = -1;
+    label->fd = -1;
     if (scan->file_bytes % POINT_BYTES)
         return SP_FAIL(SP_EDATA,
                        "%s: %" PRId64
@@ -103,13 +81,13 @@ static sp_status open_kitti(sp_scan *scan, const sp_scan_options *options)
                        scan->path, scan->file_bytes, POINT_BYTES);
     scan->n_points = scan->file_bytes / POINT_BYTES;
     scan->record_bytes = POINT_BYTES + LABEL_BYTES;
-    SP_TRY(open_label(scan, k));
-    return add_fields(scan, k->label.fd >= 0);
+    SP_TRY(open_label(scan, label));
+    return add_fields(scan, label->fd >= 0);
 }
 
 static sp_status fill_kitti(sp_scan *scan, int64_t max, unsigned char *to, int64_t *n)
 {
-    kitti *k = scan->own;
+    sp_scan *from = scan->own;
     unsigned char *plain = malloc((size_t)max * (POINT_BYTES + LABEL_BYTES) + 1);
     unsigned char *label = plain + max * POINT_BYTES;
     sp_status rc;
@@ -120,8 +98,8 @@ static sp_status fill_kitti(sp_scan *scan, int64_t max, unsigned char *to, int64
                        max);
     memset(label, 0, (size_t)max * LABEL_BYTES);
     rc = sp_scan_pread(scan, plain, (size_t)max * POINT_BYTES, scan->row * POINT_BYTES);
-    if (rc == SP_OK && k->label.fd >= 0)
-        rc = sp_scan_pread(&k->label, label, (size_t)max * LABEL_BYTES,
+    if (rc == SP_OK && from->fd >= 0)
+        rc = sp_scan_pread(from, label, (size_t)max * LABEL_BYTES,
                            scan->row * LABEL_BYTES);
     for (int64_t i = 0; rc == SP_OK && i < max; i++, to += POINT_BYTES + LABEL_BYTES) {
         memcpy(to, plain + i * POINT_BYTES, POINT_BYTES);
@@ -133,12 +111,11 @@ static sp_status fill_kitti(sp_scan *scan, int64_t max, unsigned char *to, int64
 
 static void close_kitti(sp_scan *scan)
 {
-    kitti *k = scan->own;
+    sp_scan *label = scan->own;
 
-    if (k && k->label.fd >= 0)
-        close(k->label.fd);
-    if (k)
-        free(k->path);
+    if (label->fd >= 0)
+        close(label->fd);
+    free(label->path);
 }
 
 /* ---- writing ---- */
@@ -150,10 +127,9 @@ enum { WRITTEN = 4096 }; /* points at a time */
 static sp_status keep_labels(sp_scan *scan, int64_t first, int64_t n, int32_t *code)
 {
     unsigned char label[WRITTEN * LABEL_BYTES];
-    kitti *k = scan->own;
 
     SP_TRY(
-        sp_scan_pread(&k->label, label, (size_t)n * LABEL_BYTES, first * LABEL_BYTES));
+        sp_scan_pread(scan->own, label, (size_t)n * LABEL_BYTES, first * LABEL_BYTES));
     for (int64_t i = 0; i < n; i++)
         if (code[i] == SP_SCAN_KEEP)
             code[i] = (int32_t)sp_get32(label + i * LABEL_BYTES);
@@ -162,26 +138,19 @@ static sp_status keep_labels(sp_scan *scan, int64_t first, int64_t n, int32_t *c
     return SP_OK;
 }
 
-static sp_status put_codes(FILE *to, const char *path, const int32_t *code, int64_t n)
+/* write_label asks whether this failed. */
+static void put_codes(FILE *to, const int32_t *code, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
-        if (!sp_scan_put(to, (uint32_t)code[i], LABEL_BYTES))
-            return SP_FAIL(SP_EIO, "%s: cannot write: %s", path, strerror(errno));
-    return SP_OK;
+        sp_scan_put(to, (uint32_t)code[i], LABEL_BYTES);
 }
 
-typedef struct writing {
-    FILE *to;
-    const char *path;
-} writing;
-
-static sp_status put_block(void *arg, const sp_scan_points *points, const int32_t *code,
+static sp_status put_block(void *to, const sp_scan_points *points, const int32_t *code,
                            const float *value)
 {
-    const writing *w = arg;
-
     (void)value;
-    return put_codes(w->to, w->path, code, points->n);
+    put_codes(to, code, points->n);
+    return SP_OK;
 }
 
 /* Are the labels of the scan those of a label file, whose instances are kept too? */
@@ -192,13 +161,13 @@ static bool has_label_file(const sp_scan *scan)
 }
 
 /* The scan itself is read only where its own labels are wanted. */
-static sp_status write_codes(sp_scan *scan, writing *w, const sp_scan_labels *labels)
+static sp_status write_codes(sp_scan *scan, FILE *to, const sp_scan_labels *labels)
 {
     const bool has_kept = labels->has_kept && scan->label >= 0;
     int32_t code[WRITTEN];
 
     if (has_kept && !has_label_file(scan))
-        return sp_scan_each_block(scan, labels, 0, put_block, w);
+        return sp_scan_each_block(scan, labels, 0, put_block, to);
     for (int64_t first = 0; first < labels->n; first += WRITTEN) {
         int64_t n = sp_least(labels->n - first, WRITTEN);
 
@@ -207,21 +176,22 @@ static sp_status write_codes(sp_scan *scan, writing *w, const sp_scan_labels *la
             SP_TRY(keep_labels(scan, first, n, code));
         for (int64_t i = 0; !has_kept && i < n; i++)
             code[i] = code[i] < 0 ? 0 : code[i];
-        SP_TRY(put_codes(w->to, w->path, code, n));
+        put_codes(to, code, n);
     }
     return SP_OK;
 }
 
 static sp_status write_label(sp_scan *scan, const char *path,
-                             const sp_scan_labels *labels)
+                             const sp_scan_labels *labels, const sp_scan_part *part)
 {
-    writing w = {fopen(path, "wb"), path};
+    FILE *to = fopen(path, "wb");
     sp_status rc;
 
-    if (!w.to)
+    (void)part; /* one writer has all */
+    if (!to)
         return SP_FAIL(SP_EIO, "%s: cannot create: %s", path, strerror(errno));
-    rc = write_codes(scan, &w, labels);
-    if (fclose(w.to) != 0 && rc == SP_OK)
+    rc = write_codes(scan, to, labels);
+    if ((ferror(to) | fclose(to)) && rc == SP_OK)
         rc = SP_FAIL(SP_EIO, "%s: cannot write: %s", path, strerror(errno));
     return rc;
 }
@@ -245,6 +215,7 @@ const sp_scan_format sp_scan_kitti = {
     .name = "SemanticKITTI",
     .endings = ".bin",
     .help = "SemanticKITTI, with its .label",
+    .own_bytes = sizeof(sp_scan),
     .open = open_kitti,
     .fill = fill_kitti,
     .close = close_kitti,

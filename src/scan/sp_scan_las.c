@@ -12,81 +12,73 @@
 
 const int sp_las_bytes[SP_LAS_FORMATS] = {20, 28, 26, 34, 57, 63, 30, 36, 38, 59, 67};
 
-/* The place of a standard field in the record, and how its value is scaled. */
-typedef struct las_field {
-    const char *name;
-    int at;
-    char kind;
-    int size, shift, bits;
-    double scale;
-} las_field;
+/* The standard fields of a record. */
+static const sp_scan_field old_fields[] = {
+    {"intensity", 12, 'u', 2, .scale = 1},
+    {"return_number", 14, 'u', 1, 0, 3, .scale = 1},
+    {"number_of_returns", 14, 'u', 1, 3, 3, .scale = 1},
+    {"scan_direction_flag", 14, 'u', 1, 6, 1, .scale = 1},
+    {"edge_of_flight_line", 14, 'u', 1, 7, 1, .scale = 1},
+    {"classification", 15, 'u', 1, 0, 5, .scale = 1},
+    {"synthetic", 15, 'u', 1, 5, 1, .scale = 1},
+    {"key_point", 15, 'u', 1, 6, 1, .scale = 1},
+    {"withheld", 15, 'u', 1, 7, 1, .scale = 1},
+    {"scan_angle", 16, 'i', 1, .scale = 1},
+    {"scan_angle_rank", 16, 'i', 1, .scale = 1},
+    {"user_data", 17, 'u', 1, .scale = 1},
+    {"point_source_id", 18, 'u', 2, .scale = 1},
+    {.at = 0}};
 
-static const las_field old_fields[] = {{"intensity", 12, 'u', 2, 0, 0, 1},
-                                       {"return_number", 14, 'u', 1, 0, 3, 1},
-                                       {"number_of_returns", 14, 'u', 1, 3, 3, 1},
-                                       {"scan_direction_flag", 14, 'u', 1, 6, 1, 1},
-                                       {"edge_of_flight_line", 14, 'u', 1, 7, 1, 1},
-                                       {"classification", 15, 'u', 1, 0, 5, 1},
-                                       {"synthetic", 15, 'u', 1, 5, 1, 1},
-                                       {"key_point", 15, 'u', 1, 6, 1, 1},
-                                       {"withheld", 15, 'u', 1, 7, 1, 1},
-                                       {"scan_angle", 16, 'i', 1, 0, 0, 1},
-                                       {"scan_angle_rank", 16, 'i', 1, 0, 0, 1},
-                                       {"user_data", 17, 'u', 1, 0, 0, 1},
-                                       {"point_source_id", 18, 'u', 2, 0, 0, 1},
-                                       {0}};
-
-static const las_field new_fields[] = {{"intensity", 12, 'u', 2, 0, 0, 1},
-                                       {"return_number", 14, 'u', 1, 0, 4, 1},
-                                       {"number_of_returns", 14, 'u', 1, 4, 4, 1},
-                                       {"synthetic", 15, 'u', 1, 0, 1, 1},
-                                       {"key_point", 15, 'u', 1, 1, 1, 1},
-                                       {"withheld", 15, 'u', 1, 2, 1, 1},
-                                       {"overlap", 15, 'u', 1, 3, 1, 1},
-                                       {"scanner_channel", 15, 'u', 1, 4, 2, 1},
-                                       {"scan_direction_flag", 15, 'u', 1, 6, 1, 1},
-                                       {"edge_of_flight_line", 15, 'u', 1, 7, 1, 1},
-                                       {"classification", 16, 'u', 1, 0, 0, 1},
-                                       {"user_data", 17, 'u', 1, 0, 0, 1},
-                                       {"scan_angle", 18, 'i', 2, 0, 0, 0.006},
-                                       {"point_source_id", 20, 'u', 2, 0, 0, 1},
-                                       {"gps_time", 22, 'f', 8, 0, 0, 1},
-                                       {0}};
+static const sp_scan_field new_fields[] = {
+    {"intensity", 12, 'u', 2, .scale = 1},
+    {"return_number", 14, 'u', 1, 0, 4, .scale = 1},
+    {"number_of_returns", 14, 'u', 1, 4, 4, .scale = 1},
+    {"synthetic", 15, 'u', 1, 0, 1, .scale = 1},
+    {"key_point", 15, 'u', 1, 1, 1, .scale = 1},
+    {"withheld", 15, 'u', 1, 2, 1, .scale = 1},
+    {"overlap", 15, 'u', 1, 3, 1, .scale = 1},
+    {"scanner_channel", 15, 'u', 1, 4, 2, .scale = 1},
+    {"scan_direction_flag", 15, 'u', 1, 6, 1, .scale = 1},
+    {"edge_of_flight_line", 15, 'u', 1, 7, 1, .scale = 1},
+    {"classification", 16, 'u', 1, .scale = 1},
+    {"user_data", 17, 'u', 1, .scale = 1},
+    {"scan_angle", 18, 'i', 2, .scale = 0.006},
+    {"point_source_id", 20, 'u', 2, .scale = 1},
+    {"gps_time", 22, 'f', 8, .scale = 1},
+    {.at = 0}};
 
 /* Groups of fields whose place depends on the point data format. */
-static const las_field time_field[] = {{"gps_time", 0, 'f', 8, 0, 0, 1}, {0}};
-static const las_field rgb_fields[] = {{"red", 0, 'u', 2, 0, 0, 1},
-                                       {"green", 2, 'u', 2, 0, 0, 1},
-                                       {"blue", 4, 'u', 2, 0, 0, 1},
-                                       {0}};
-static const las_field nir_field[] = {{"nir", 0, 'u', 2, 0, 0, 1}, {0}};
-static const las_field wave_fields[] = {
-    {"wavepacket_index", 0, 'u', 1, 0, 0, 1},
-    {"wavepacket_offset", 1, 'u', 8, 0, 0, 1},
-    {"wavepacket_size", 9, 'u', 4, 0, 0, 1},
-    {"return_point_wave_location", 13, 'f', 4, 0, 0, 1},
-    {"x_t", 17, 'f', 4, 0, 0, 1},
-    {"y_t", 21, 'f', 4, 0, 0, 1},
-    {"z_t", 25, 'f', 4, 0, 0, 1},
-    {0}};
-/* The places of the groups by format; -1: the format lacks the group. */
-static const int time_at[SP_LAS_FORMATS] = {-1, 20, -1, 20, 20, 20, -1, -1, -1, -1, -1};
-static const int rgb_at[SP_LAS_FORMATS] = {-1, -1, 20, 28, -1, 28, -1, 30, 30, -1, 30};
-static const int nir_at[SP_LAS_FORMATS] = {-1, -1, -1, -1, -1, -1, -1, -1, 36, -1, 36};
-static const int wave_at[SP_LAS_FORMATS] = {-1, -1, -1, -1, 28, 34, -1, -1, -1, 30, 38};
+static const sp_scan_field time_field[] = {{"gps_time", 0, 'f', 8, .scale = 1},
+                                           {.at = 0}};
+static const sp_scan_field rgb_fields[] = {{"red", 0, 'u', 2, .scale = 1},
+                                           {"green", 2, 'u', 2, .scale = 1},
+                                           {"blue", 4, 'u', 2, .scale = 1},
+                                           {.at = 0}};
+static const sp_scan_field nir_field[] = {{"nir", 0, 'u', 2, .scale = 1}, {.at = 0}};
+static const sp_scan_field wave_fields[] = {
+    {"wavepacket_index", 0, 'u', 1, .scale = 1},
+    {"wavepacket_offset", 1, 'u', 8, .scale = 1},
+    {"wavepacket_size", 9, 'u', 4, .scale = 1},
+    {"return_point_wave_location", 13, 'f', 4, .scale = 1},
+    {"x_t", 17, 'f', 4, .scale = 1},
+    {"y_t", 21, 'f', 4, .scale = 1},
+    {"z_t", 25, 'f', 4, .scale = 1},
+    {.at = 0}};
+static const struct {
+    const sp_scan_field *field;
+    int at[SP_LAS_FORMATS]; /* by format; -1: the format lacks the group */
+} groups[] = {{time_field, {-1, 20, -1, 20, 20, 20, -1, -1, -1, -1, -1}},
+              {rgb_fields, {-1, -1, 20, 28, -1, 28, -1, 30, 30, -1, 30}},
+              {nir_field, {-1, -1, -1, -1, -1, -1, -1, -1, 36, -1, 36}},
+              {wave_fields, {-1, -1, -1, -1, 28, 34, -1, -1, -1, 30, 38}}};
 
-static sp_status add_fields(sp_scan *scan, const las_field *from, int at)
+static sp_status add_fields(sp_scan *scan, const sp_scan_field *from, int at)
 {
-    for (; at >= 0 && from->name; from++) {
-        sp_scan_field *f =
-            sp_scan_add(scan, from->name, at + from->at, from->kind, from->size);
+    for (; at >= 0 && *from->name; from++) {
+        sp_scan_field f = *from;
 
-        if (!f)
-            return SP_EMEM;
-        f->shift = from->shift;
-        f->bits = from->bits;
-        f->scale = from->scale;
-        f->is_swapped = sp_scan_is_big_endian();
+        f.at += at;
+        SP_TRY(sp_scan_add(scan, f.name, f));
     }
     return SP_OK;
 }
@@ -95,20 +87,17 @@ static sp_status name_fields(sp_scan *scan, const sp_las_header *h)
 {
     static const char *const axis[] = {"x", "y", "z"};
 
-    for (int a = 0; a < 3; a++) {
-        sp_scan_field *f = sp_scan_add(scan, axis[a], 4 * a, 'i', 4);
-
-        if (!f)
-            return SP_EMEM;
-        f->scale = h->scale[a];
-        f->add = h->offset[a];
-        f->is_swapped = sp_scan_is_big_endian();
-    }
+    for (int a = 0; a < 3; a++)
+        SP_TRY(sp_scan_add(scan, axis[a],
+                           (sp_scan_field){.at = 4 * a,
+                                           .kind = 'i',
+                                           .size = 4,
+                                           .scale = h->scale[a],
+                                           .add = h->offset[a]}));
     SP_TRY(add_fields(scan, h->format < 6 ? old_fields : new_fields, 0));
-    SP_TRY(add_fields(scan, time_field, time_at[h->format]));
-    SP_TRY(add_fields(scan, rgb_fields, rgb_at[h->format]));
-    SP_TRY(add_fields(scan, nir_field, nir_at[h->format]));
-    return add_fields(scan, wave_fields, wave_at[h->format]);
+    for (size_t i = 0; i < sizeof groups / sizeof *groups; i++)
+        SP_TRY(add_fields(scan, groups[i].field, groups[i].at[h->format]));
+    return SP_OK;
 }
 
 /* Adds one description of extra bytes: 192 bytes, type at 2, options at 3, name at 4,
@@ -117,7 +106,6 @@ static sp_status name_fields(sp_scan *scan, const sp_las_header *h)
 static sp_status add_extra(sp_scan *scan, const unsigned char *d, int *at)
 {
     const int t = d[2], bytes = sp_las_described(d);
-    sp_scan_field *f;
     char name[33];
 
     if (t > 30)
@@ -125,12 +113,13 @@ static sp_status add_extra(sp_scan *scan, const unsigned char *d, int *at)
                        scan->path, t);
     if (1 <= t && t <= 10 && *at + bytes <= scan->record_bytes) {
         snprintf(name, sizeof name, "%.32s", (const char *)d + 4);
-        f = sp_scan_add(scan, name, *at, "uiuiuiuiff"[t - 1], bytes);
-        if (!f)
-            return SP_EMEM;
-        f->is_swapped = sp_scan_is_big_endian();
-        f->scale = d[3] & 8 ? sp_get_double(d + 112) : 1;
-        f->add = d[3] & 16 ? sp_get_double(d + 136) : 0;
+        SP_TRY(sp_scan_add(
+            scan, name,
+            (sp_scan_field){.at = *at,
+                            .kind = "uiuiuiuiff"[t - 1],
+                            .size = bytes,
+                            .scale = d[3] & 8 ? sp_get_double(d + 112) : 1,
+                            .add = d[3] & 16 ? sp_get_double(d + 136) : 0}));
     }
     *at += bytes;
     return SP_OK;
@@ -269,24 +258,12 @@ sp_status sp_las_open(sp_scan *scan, sp_las_header *h)
     return read_extra(scan, h);
 }
 
-static sp_status open_las(sp_scan *scan, const sp_scan_options *options)
+static sp_status open_las(sp_scan *scan)
 {
     sp_las_header header;
 
-    (void)options;
     SP_TRY(sp_las_open(scan, &header));
     return sp_scan_check_size(scan, scan->n_points, scan->record_bytes, scan->data_at);
-}
-
-static sp_status write_part(sp_scan *scan, const char *path,
-                            const sp_scan_labels *labels, const sp_scan_part *part)
-{
-    return sp_las_write_as(scan, path, labels, part, false);
-}
-
-static int64_t section_of(sp_scan *scan)
-{
-    return sp_las_section(scan, false);
 }
 
 /* The two high bits of the point data format mark LAZ. */
@@ -302,8 +279,7 @@ const sp_scan_format sp_scan_las = {
     .is_ours = is_las,
     .open = open_las,
     .write = sp_las_write,
-    .write_part = write_part,
-    .section = section_of,
+    .section = sp_las_section,
     .check_added = sp_las_check_added,
     .most_code = sp_las_most_code,
     .written = ".las",

@@ -53,20 +53,16 @@ sp_status sp_las_find_unit(sp_scan *scan, const sp_las_header *header);
 sp_status sp_laz_find(sp_scan *scan, const sp_las_header *header, sp_las_vlr *vlr,
                       sp_laz_format *format);
 
-/* Write a copy of a LAS or LAZ scan with other classes, as LAS and as LAZ: 0 to 31 in
- * point formats 0 to 5, 0 to 255 in the others. Everything else stays: all other
- * fields, the order of points, the records before and behind them; the record that
- * describes the compression comes and goes with it. SP_EDATA: the scan is neither, or a
- * code does not fit; SP_EIO; SP_EMEM. */
-sp_status sp_las_write(sp_scan *scan, const char *path, const sp_scan_labels *labels);
-sp_status sp_las_write_laz(sp_scan *scan, const char *path,
-                           const sp_scan_labels *labels);
-/* The same, or a part; part->n 0: all by one writer (sp_scan_format.write_part). */
-sp_status sp_las_write_as(sp_scan *scan, const char *path, const sp_scan_labels *labels,
-                          const sp_scan_part *part, bool is_laz);
+/* Writes a copy of a LAS or LAZ scan with other classes, as LAS or LAZ, or a part of
+ * it, as sp_scan_format.write: classes 0 to 31 in point formats 0 to 5, 0 to 255 in the
+ * others. Everything else stays: all other fields, the order of points, the records
+ * before and behind them; the record that describes the compression comes and goes with
+ * it. SP_EDATA: the scan is neither, or a code does not fit; SP_EIO; SP_EMEM. */
+sp_status sp_las_write(sp_scan *scan, const char *path, const sp_scan_labels *labels,
+                       const sp_scan_part *part);
 /* The rows of a section of a copy as LAS or LAZ, as sp_scan_section says; 0: one writer
  * has all. */
-int64_t sp_las_section(sp_scan *scan, bool is_laz);
+int64_t sp_las_section(sp_scan *scan, const sp_scan_format *as);
 /* The largest class code of a copy of this scan; 0 where it is neither LAS nor LAZ. */
 int32_t sp_las_most_code(const sp_scan *scan);
 

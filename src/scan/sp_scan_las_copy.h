@@ -26,9 +26,6 @@ typedef struct sp_las_copy {
     const sp_scan_part *part;  /* what is written; n 0: all by one writer */
 } sp_las_copy;
 
-/* Makes the head of the copy, and finds its format and what stands behind the points.
- */
-sp_status sp_las_copy_head(sp_las_copy *c);
 sp_status sp_las_put_bytes(const sp_las_copy *c, const void *from, size_t n);
 /* Writes the points: all, those of a part, or those that the parts have. `laz` is the
  * writer of a copy that is LAZ, else NULL. */

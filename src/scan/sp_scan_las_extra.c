@@ -165,17 +165,13 @@ static vlrs walk(const sp_las_header *header, const unsigned char *head, size_t 
 
 static void describe(const sp_scan_added *added, unsigned char d[SP_LAS_EXTRA_BYTES])
 {
-    double scale = scale_of(added);
-    uint64_t bits;
-
     d[AT_TYPE] = added->is_float ? FLOAT32 : UINT8;
     memcpy(d + AT_NAME, added->name, strlen(added->name));
     memcpy(d + AT_HELP, added->help, strlen(added->help));
     if (added->is_float)
         return;
     d[AT_OPTIONS] = HAS_SCALE;
-    memcpy(&bits, &scale, sizeof bits);
-    sp_put64(d + AT_SCALE, bits);
+    sp_put_double(d + AT_SCALE, scale_of(added));
 }
 
 /* Writes the descriptions that the copy needs beside those of the source: of bytes that

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/sp_file.h"
+#include "base/sp_number.h"
 #include "process/sp_pulse.h"
 #include "scan/sp_scan_las_copy.h"
 
@@ -45,14 +46,6 @@ static sp_status make_portion(const sp_las_copy *c, portion *p)
     if (!p->source || !p->record || !p->code || !p->value)
         return SP_FAIL(SP_EMEM, "%s: no memory to copy it", c->scan->path);
     return SP_OK;
-}
-
-static void free_portion(portion *p)
-{
-    free(p->source);
-    free(p->record);
-    free(p->code);
-    free(p->value);
 }
 
 /* Makes n records of the copy, from row scan->row on. `keep` masks the bits of the
@@ -102,27 +95,37 @@ static sp_status write_records(sp_las_copy *c, sp_laz_writer *laz,
     return sp_laz_write(laz, records, end - row);
 }
 
-static sp_status write_rows(sp_las_copy *c, sp_laz_writer *laz, portion *p)
+/* Writes the rows first .. end - 1. */
+static sp_status write_rows(sp_las_copy *c, sp_laz_writer *laz, portion *p,
+                            const sp_laz_place *chunk, int64_t first, int64_t end)
 {
-    const sp_laz_place *chunk = NULL;
-    int64_t n, n_chunks;
+    sp_scan *scan = c->scan;
+    int64_t n;
 
-    SP_TRY(make_portion(c, p));
-    if (laz && c->format.chunk_points == UINT32_MAX)
-        chunk = sp_laz_chunks(c->scan->own, &n_chunks);
-    SP_TRY(sp_scan_rewind(c->scan));
-    for (; c->scan->row < c->scan->n_points; c->scan->row += n) {
-        SP_TRY(sp_scan_records(c->scan, p->most, p->source, &n));
+    for (scan->row = first; scan->row < end; scan->row += n) {
+        SP_TRY(
+            sp_scan_records(scan, sp_least(end - scan->row, p->most), p->source, &n));
         SP_TRY(change_records(c, p, n));
         sp_pulse_beat();
         SP_TRY(write_records(c, laz, &chunk, p->record, n));
     }
-    return laz ? sp_laz_finish(laz) : SP_OK;
+    return SP_OK;
+}
+
+static sp_status write_all(sp_las_copy *c, sp_laz_writer *laz, portion *p)
+{
+    const sp_laz_place *chunk = NULL;
+    int64_t n_chunks;
+
+    if (laz && c->format.chunk_points == UINT32_MAX)
+        chunk = sp_laz_chunks(c->scan->own, &n_chunks);
+    SP_TRY(sp_scan_rewind(c->scan));
+    return write_rows(c, laz, p, chunk, 0, c->scan->n_points);
 }
 
 /* ---- parts ---- */
 
-int64_t sp_las_section(sp_scan *scan, bool is_laz)
+int64_t sp_las_section(sp_scan *scan, const sp_scan_format *as)
 {
     sp_las_header header;
     sp_laz_format format;
@@ -130,7 +133,7 @@ int64_t sp_las_section(sp_scan *scan, bool is_laz)
     int64_t n_chunks;
 
     if (scan->format == &sp_scan_las)
-        return is_laz ? SP_LAZ_CHUNK : SECTION;
+        return as == &sp_scan_laz ? SP_LAZ_CHUNK : SECTION;
     if (scan->format != &sp_scan_laz || !sp_laz_chunks(scan->own, &n_chunks) ||
         sp_las_header_read(scan, &header) != SP_OK ||
         sp_laz_find(scan, &header, &vlr, &format) != SP_OK)
@@ -142,39 +145,16 @@ int64_t sp_las_section(sp_scan *scan, bool is_laz)
 
 static int64_t section_end(const sp_las_copy *c, int64_t first, int64_t rows)
 {
-    return rows < c->scan->n_points - first ? first + rows : c->scan->n_points;
+    return first + sp_least(rows, c->scan->n_points - first);
 }
 
-/* Writes the rows first .. end - 1; a chunk of a LAZ copy ends with them. */
-static sp_status write_section(sp_las_copy *c, sp_laz_writer *laz, portion *p,
-                               int64_t first, int64_t end)
-{
-    int64_t n;
-
-    for (c->scan->row = first; c->scan->row < end; c->scan->row += n) {
-        const int64_t left = end - c->scan->row;
-
-        SP_TRY(
-            sp_scan_records(c->scan, left < p->most ? left : p->most, p->source, &n));
-        SP_TRY(change_records(c, p, n));
-        sp_pulse_beat();
-        if (laz)
-            SP_TRY(sp_laz_write(laz, p->record, n));
-        else
-            SP_TRY(sp_las_put_bytes(c, p->record,
-                                    (size_t)n * (size_t)c->extra.record_bytes));
-    }
-    return SP_OK;
-}
-
-/* Writes the sections of a part. */
+/* Writes the sections of a part; a chunk of a LAZ copy ends with each. */
 static sp_status write_part(sp_las_copy *c, sp_laz_writer *laz, portion *p)
 {
-    const int64_t rows = sp_las_section(c->scan, c->is_laz);
+    const int64_t rows = sp_las_section(c->scan, c->part->format);
     int64_t n_chunks;
 
     assert(rows > 0);
-    SP_TRY(make_portion(c, p));
     if (c->scan->format == &sp_scan_laz) { /* a section is a chunk */
         sp_laz_chunks(c->scan->own, &n_chunks);
         SP_TRY(sp_laz_select(c->scan->own,
@@ -183,8 +163,8 @@ static sp_status write_part(sp_las_copy *c, sp_laz_writer *laz, portion *p)
     }
     for (int64_t at = c->part->k * rows; at < c->scan->n_points;
          at += c->part->n * rows)
-        SP_TRY(write_section(c, laz, p, at, section_end(c, at, rows)));
-    return laz ? sp_laz_finish(laz) : SP_OK;
+        SP_TRY(write_rows(c, laz, p, NULL, at, section_end(c, at, rows)));
+    return SP_OK;
 }
 
 /* One part while parts are joined. */
@@ -222,13 +202,6 @@ static sp_status open_source(const sp_las_copy *c, int k, int64_t rows, source *
     return sp_laz_open(&s->reader, &file, &c->format, 1);
 }
 
-static void close_source(source *s)
-{
-    sp_laz_close(s->reader);
-    if (s->fd >= 0)
-        close(s->fd);
-}
-
 /* Copies the next section of a part, of n rows. */
 static sp_status join_section(const sp_las_copy *c, sp_laz_writer *laz, int k,
                               source *s, int64_t n, unsigned char **buffer,
@@ -261,7 +234,7 @@ static sp_status join_section(const sp_las_copy *c, sp_laz_writer *laz, int k,
 
 static sp_status join_sections(const sp_las_copy *c, sp_laz_writer *laz, source *s)
 {
-    const int64_t rows = sp_las_section(c->scan, c->is_laz);
+    const int64_t rows = sp_las_section(c->scan, c->part->format);
     unsigned char *buffer = NULL;
     size_t room = 0;
     sp_status rc = SP_OK;
@@ -276,7 +249,7 @@ static sp_status join_sections(const sp_las_copy *c, sp_laz_writer *laz, source 
         k = (k + 1) % c->part->n;
     }
     free(buffer);
-    return rc == SP_OK && laz ? sp_laz_finish(laz) : rc;
+    return rc;
 }
 
 static sp_status join(const sp_las_copy *c, sp_laz_writer *laz)
@@ -289,8 +262,11 @@ static sp_status join(const sp_las_copy *c, sp_laz_writer *laz)
     for (int i = 0; i < c->part->n; i++)
         s[i].fd = -1;
     rc = join_sections(c, laz, s);
-    for (int i = 0; i < c->part->n; i++)
-        close_source(&s[i]);
+    for (int i = 0; i < c->part->n; i++) {
+        sp_laz_close(s[i].reader);
+        if (s[i].fd >= 0)
+            close(s[i].fd);
+    }
     free(s);
     return rc;
 }
@@ -298,11 +274,13 @@ static sp_status join(const sp_las_copy *c, sp_laz_writer *laz)
 sp_status sp_las_put_points(sp_las_copy *c, sp_laz_writer *laz)
 {
     portion p = {0};
-    sp_status rc;
+    sp_status rc = c->part->path ? join(c, laz) : make_portion(c, &p);
 
-    if (c->part->path)
-        return join(c, laz);
-    rc = c->part->n > 0 ? write_part(c, laz, &p) : write_rows(c, laz, &p);
-    free_portion(&p);
-    return rc;
+    if (rc == SP_OK && !c->part->path)
+        rc = c->part->n > 0 ? write_part(c, laz, &p) : write_all(c, laz, &p);
+    free(p.source);
+    free(p.record);
+    free(p.code);
+    free(p.value);
+    return rc == SP_OK && laz ? sp_laz_finish(laz) : rc;
 }

@@ -98,7 +98,8 @@ static sp_status change_vlr(sp_las_copy *c)
     return SP_OK;
 }
 
-sp_status sp_las_copy_head(sp_las_copy *c)
+/* Makes the head of the copy, and finds its format and what is behind the points. */
+static sp_status make_head(sp_las_copy *c)
 {
     bool was_laz = c->scan->format == &sp_scan_laz;
     size_t n = (size_t)c->header.data_at;
@@ -150,13 +151,9 @@ static sp_status move_offset(sp_las_copy *c, int at, int64_t by)
 
 int32_t sp_las_most_code(const sp_scan *scan)
 {
-    sp_las_header header;
-
     if (scan->format != &sp_scan_las && scan->format != &sp_scan_laz)
         return 0;
-    if (sp_las_header_read((sp_scan *)(uintptr_t)scan, &header) != SP_OK)
-        return 0;
-    return header.format < 6 ? 31 : UINT8_MAX;
+    return scan->field[sp_scan_find(scan, "classification")].bits == 5 ? 31 : UINT8_MAX;
 }
 
 /* ---- COPC ---- */
@@ -281,22 +278,15 @@ static sp_status copy_rest(sp_las_copy *c)
     return rc;
 }
 
-/* Writes head, points and rest, and the head once more, since the offsets in it follow
- * from the length of the points. */
-static sp_status write_file(sp_las_copy *c, sp_laz_writer **laz)
+/* Writes what stands behind the points, and the head once more, since the offsets in it
+ * follow from the length of the points. */
+static sp_status write_rest(sp_las_copy *c, const sp_laz_writer *laz)
 {
-    int64_t by;
+    const int64_t by = ftello(c->to) - c->rest_at;
 
-    SP_TRY(sp_las_copy_head(c));
-    SP_TRY(sp_las_put_bytes(c, c->head, c->head_bytes));
-    if (c->is_laz)
-        SP_TRY(
-            sp_laz_create(laz, c->path, c->to, &c->format, c->scan->options.n_threads));
-    SP_TRY(sp_las_put_points(c, *laz));
-    by = ftello(c->to) - c->rest_at;
     SP_TRY(copy_rest(c));
-    if (*laz && c->header.minor >= 4 && c->scan->format == &sp_scan_laz)
-        SP_TRY(mend_copc(c, *laz, by));
+    if (laz && c->header.minor >= 4 && c->scan->format == &sp_scan_laz)
+        SP_TRY(mend_copc(c, laz, by));
     if (c->header.minor >= 3)
         SP_TRY(move_offset(c, AT_WAVES, by));
     if (c->header.minor >= 4)
@@ -306,9 +296,22 @@ static sp_status write_file(sp_las_copy *c, sp_laz_writer **laz)
     return sp_las_put_bytes(c, c->head, c->head_bytes);
 }
 
-/* Opens what is written and writes it: the copy, or a part of its points. */
-static sp_status write_opened(sp_las_copy *c,
-                              sp_status (*write)(sp_las_copy *c, sp_laz_writer **laz))
+/* Writes the copy, or a part of its points alone. */
+static sp_status write_copy(sp_las_copy *c, sp_laz_writer **laz)
+{
+    const bool is_part = c->part->n > 0 && !c->part->path;
+
+    SP_TRY(make_head(c));
+    if (!is_part)
+        SP_TRY(sp_las_put_bytes(c, c->head, c->head_bytes));
+    if (c->is_laz)
+        SP_TRY(
+            sp_laz_create(laz, c->path, c->to, &c->format, c->scan->options.n_threads));
+    SP_TRY(sp_las_put_points(c, *laz));
+    return is_part ? SP_OK : write_rest(c, *laz);
+}
+
+static sp_status write_file(sp_las_copy *c)
 {
     sp_laz_writer *laz = NULL;
     sp_status rc;
@@ -316,67 +319,36 @@ static sp_status write_opened(sp_las_copy *c,
     c->to = fopen(c->path, "wb");
     if (!c->to)
         return SP_FAIL(SP_EIO, "%s: cannot create: %s", c->path, strerror(errno));
-    rc = write(c, &laz);
+    rc = write_copy(c, &laz);
     sp_laz_abandon(laz);
     if (fclose(c->to) != 0 && rc == SP_OK)
         rc = SP_FAIL(SP_EIO, "%s: cannot write: %s", c->path, strerror(errno));
     return rc;
 }
 
-static sp_status write_copy(sp_las_copy *c,
-                            sp_status (*write)(sp_las_copy *c, sp_laz_writer **laz))
+sp_status sp_las_write(sp_scan *scan, const char *path, const sp_scan_labels *labels,
+                       const sp_scan_part *part)
 {
-    sp_scan *scan = c->scan;
-    sp_status rc = SP_OK;
+    sp_las_copy c = {.scan = scan,
+                     .path = path,
+                     .labels = labels,
+                     .is_laz = part->format == &sp_scan_laz,
+                     .part = part};
+    sp_status rc;
 
+    assert(path && labels->get);
     if (scan->format != &sp_scan_las && scan->format != &sp_scan_laz)
-        rc = SP_FAIL(SP_EDATA,
-                     "%s: is %s; classes are written into copies of LAS and LAZ only",
-                     scan->path, scan->title);
-    else if (c->labels->n != scan->n_points)
-        rc = SP_FAIL(SP_EDATA, "%s: %" PRId64 " points, expected %" PRId64, scan->path,
-                     scan->n_points, c->labels->n);
+        return SP_FAIL(SP_EDATA,
+                       "%s: is %s; classes are written into copies of LAS and LAZ only",
+                       scan->path, scan->title);
+    if (labels->n != scan->n_points)
+        return SP_FAIL(SP_EDATA, "%s: %" PRId64 " points, expected %" PRId64,
+                       scan->path, scan->n_points, labels->n);
+    SP_TRY(sp_las_header_read(scan, &c.header));
+    rc = sp_las_extra_place(&c.extra, scan, &c.header, labels);
     if (rc == SP_OK)
-        rc = sp_las_header_read(scan, &c->header);
-    if (rc == SP_OK)
-        rc = sp_las_extra_place(&c->extra, scan, &c->header, c->labels);
-    if (rc == SP_OK)
-        rc = write_opened(c, write);
-    sp_las_extra_free(&c->extra);
-    free(c->head);
+        rc = write_file(&c);
+    sp_las_extra_free(&c.extra);
+    free(c.head);
     return rc;
-}
-
-static sp_status write_part(sp_las_copy *c, sp_laz_writer **laz)
-{
-    SP_TRY(sp_las_copy_head(c));
-    if (c->is_laz)
-        SP_TRY(
-            sp_laz_create(laz, c->path, c->to, &c->format, c->scan->options.n_threads));
-    return sp_las_put_points(c, *laz);
-}
-
-sp_status sp_las_write_as(sp_scan *scan, const char *path, const sp_scan_labels *labels,
-                          const sp_scan_part *part, bool is_laz)
-{
-    sp_las_copy c = {
-        .scan = scan, .path = path, .labels = labels, .is_laz = is_laz, .part = part};
-
-    assert(path && labels->get && part);
-    return write_copy(&c, part->n > 0 && !part->path ? write_part : write_file);
-}
-
-sp_status sp_las_write(sp_scan *scan, const char *path, const sp_scan_labels *labels)
-{
-    const sp_scan_part all = {0};
-
-    return sp_las_write_as(scan, path, labels, &all, false);
-}
-
-sp_status sp_las_write_laz(sp_scan *scan, const char *path,
-                           const sp_scan_labels *labels)
-{
-    const sp_scan_part all = {0};
-
-    return sp_las_write_as(scan, path, labels, &all, true);
 }

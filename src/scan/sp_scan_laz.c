@@ -29,7 +29,7 @@ sp_status sp_laz_find(sp_scan *scan, const sp_las_header *header, sp_las_vlr *vl
                               header->record_bytes);
 }
 
-static sp_status open_laz(sp_scan *scan, const sp_scan_options *options)
+static sp_status open_laz(sp_scan *scan)
 {
     sp_laz_file file = {.path = scan->path, .fd = scan->fd};
     sp_laz_reader *reader = NULL;
@@ -42,7 +42,7 @@ static sp_status open_laz(sp_scan *scan, const sp_scan_options *options)
     file.file_bytes = scan->file_bytes;
     file.at = scan->data_at;
     file.n_points = scan->n_points;
-    SP_TRY(sp_laz_open(&reader, &file, &format, options->n_threads));
+    SP_TRY(sp_laz_open(&reader, &file, &format, scan->options.n_threads));
     scan->own = reader;
     return SP_OK;
 }
@@ -91,18 +91,7 @@ static sp_status limit_laz(sp_scan *scan, int64_t *first, int64_t *end, bool *is
 static void close_laz(sp_scan *scan)
 {
     sp_laz_close(scan->own);
-    scan->own = NULL;
-}
-
-static sp_status write_part(sp_scan *scan, const char *path,
-                            const sp_scan_labels *labels, const sp_scan_part *part)
-{
-    return sp_las_write_as(scan, path, labels, part, true);
-}
-
-static int64_t section_of(sp_scan *scan)
-{
-    return sp_las_section(scan, true);
+    scan->own = NULL; /* it is freed */
 }
 
 static bool is_laz(const unsigned char *head)
@@ -119,9 +108,8 @@ const sp_scan_format sp_scan_laz = {.name = "LAZ",
                                     .rewind = rewind_laz,
                                     .limit = limit_laz,
                                     .close = close_laz,
-                                    .write = sp_las_write_laz,
-                                    .write_part = write_part,
-                                    .section = section_of,
+                                    .write = sp_las_write,
+                                    .section = sp_las_section,
                                     .check_added = sp_las_check_added,
                                     .most_code = sp_las_most_code,
                                     .written = ".laz",

@@ -9,12 +9,15 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/sp_list.h"
+#include "base/sp_number.h"
 #include "scan/sp_scan_format.h"
 
 enum { FIRST_CAPACITY = 4096 };
 
-sp_status sp_scan_lines_open(const sp_scan *scan, sp_scan_lines *lines)
+sp_status sp_scan_lines_open(sp_scan *scan)
 {
+    sp_scan_lines *lines = &scan->lines;
     int fd = fcntl(scan->fd, F_DUPFD_CLOEXEC, 0);
 
     assert(scan->fd >= 0 && !lines->stream);
@@ -31,7 +34,7 @@ sp_status sp_scan_lines_open(const sp_scan *scan, sp_scan_lines *lines)
     lines->capacity = FIRST_CAPACITY;
     if (!lines->line)
         return SP_FAIL(SP_EMEM, "%s: no memory for a line", scan->path);
-    return sp_scan_lines_seek(scan, lines, 0, 0);
+    return sp_scan_lines_seek(scan, 0, 0);
 }
 
 void sp_scan_lines_close(sp_scan_lines *lines)
@@ -42,34 +45,43 @@ void sp_scan_lines_close(sp_scan_lines *lines)
     *lines = (sp_scan_lines){0};
 }
 
-sp_status sp_scan_lines_seek(const sp_scan *scan, sp_scan_lines *lines, int64_t at,
-                             int64_t number)
+sp_status sp_scan_lines_seek(sp_scan *scan, int64_t at, int64_t number)
 {
-    assert(lines->stream && at >= 0 && number >= 0);
-    lines->number = number;
-    if (fseeko(lines->stream, at, SEEK_SET) != 0)
+    assert(scan->lines.stream && at >= 0 && number >= 0);
+    scan->lines.number = number;
+    if (fseeko(scan->lines.stream, at, SEEK_SET) != 0)
         return SP_FAIL(SP_EIO, "%s: cannot seek: %s", scan->path, strerror(errno));
     return SP_OK;
 }
 
-static sp_status grow(const sp_scan *scan, sp_scan_lines *lines)
+void sp_scan_lines_begin(sp_scan *scan)
 {
-    char *grown;
+    scan->lines.begin_at = ftello(scan->lines.stream);
+    scan->lines.begin_number = scan->lines.number;
+}
+
+sp_status sp_scan_lines_rewind(sp_scan *scan)
+{
+    return sp_scan_lines_seek(scan, scan->lines.begin_at, scan->lines.begin_number);
+}
+
+static sp_status grow(sp_scan *scan)
+{
+    sp_scan_lines *lines = &scan->lines;
 
     if (lines->capacity >= SP_SCAN_LINE)
         return SP_FAIL(SP_EDATA,
                        "%s: line %" PRId64 " is longer than %d bytes, expected text",
                        scan->path, lines->number, SP_SCAN_LINE);
-    grown = realloc(lines->line, 2 * lines->capacity);
-    if (!grown)
+    if (!sp_list_resize(&lines->line, 2 * lines->capacity))
         return SP_FAIL(SP_EMEM, "%s: no memory for a line", scan->path);
-    lines->line = grown;
     lines->capacity *= 2;
     return SP_OK;
 }
 
-sp_status sp_scan_lines_next(const sp_scan *scan, sp_scan_lines *lines, bool *got)
+sp_status sp_scan_lines_next(sp_scan *scan, bool *got)
 {
+    sp_scan_lines *lines = &scan->lines;
     size_t n = 0;
     int c;
 
@@ -81,7 +93,7 @@ sp_status sp_scan_lines_next(const sp_scan *scan, sp_scan_lines *lines, bool *go
                            " holds a zero byte, expected plain text (UTF-8)",
                            scan->path, lines->number);
         if (n + 1 == lines->capacity)
-            SP_TRY(grow(scan, lines));
+            SP_TRY(grow(scan));
         lines->line[n++] = (char)c;
     }
     if (ferror(lines->stream))
@@ -105,7 +117,7 @@ const char *sp_scan_number(const char *at, char kind, int size, unsigned char to
     assert(1 <= size && size <= 8);
     if (end == at)
         return NULL;
-    memcpy(to, &x, sizeof x);
+    sp_put_double(to, x);
     if (kind == 'f')
         return end;
     errno = 0;
@@ -114,7 +126,7 @@ const char *sp_scan_number(const char *at, char kind, int size, unsigned char to
         return NULL;
     if (whole != end)
         bits = (uint64_t)(int64_t)x;
-    memcpy(to, &bits, sizeof bits);
+    sp_put64(to, bits);
     if (errno != 0 || (kind == 'u' && x < 0))
         return NULL;
     if (kind == 'u')

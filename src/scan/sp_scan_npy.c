@@ -15,8 +15,6 @@ enum { MAX_HEADER = 1 << 20 };
 typedef struct npy {
     char *header; /* the header, a Python literal */
     bool is_fortran;
-    int64_t rows, cols;
-    int item_bytes;
 } npy;
 
 static sp_status bad_header(const sp_scan *scan, const npy *a, const char *what)
@@ -99,18 +97,17 @@ static const char *take_type(const char *at, sp_scan_field *f)
         return NULL;
     f->kind = (char)(kind == 'b' ? 'u' : kind);
     f->size = size;
-    f->is_swapped =
-        size > 1 && (order == '>' ? !sp_scan_is_big_endian()
-                                  : order == '<' && sp_scan_is_big_endian());
+    f->scale = 1;
+    f->is_big = order == '>';
     return at + used;
 }
 
 /* Adds the fields of a structured type: [('x', '<f8'), ('label', '|u1')]. */
-static sp_status take_structure(sp_scan *scan, npy *a, const char *at)
+static sp_status take_structure(sp_scan *scan, const npy *a, const char *at)
 {
     for (at++; *at && *at != ']'; at += strspn(at, "), ")) {
         char name[SP_SCAN_NAME];
-        sp_scan_field type = {0}, *f;
+        sp_scan_field type = {.at = scan->record_bytes};
         int used = 0;
 
         if ((sscanf(at, "('%63[^']', %n", name, &used) != 1 &&
@@ -119,70 +116,58 @@ static sp_status take_structure(sp_scan *scan, npy *a, const char *at)
             return bad_header(scan, a, "expected a plain number in each field");
         if (scan->n_fields == SP_SCAN_FIELDS)
             return bad_header(scan, a, "expected at most 4096 fields");
-        f = sp_scan_add(scan, name, scan->record_bytes, type.kind, type.size);
-        if (!f)
-            return SP_EMEM;
-        f->is_swapped = type.is_swapped;
+        SP_TRY(sp_scan_add(scan, name, type));
         scan->record_bytes += type.size;
     }
-    a->cols = 1;
     return SP_OK;
 }
 
-static sp_status take_columns(sp_scan *scan, npy *a, const char *descr,
-                              const char *columns)
+static sp_status take_columns(sp_scan *scan, const npy *a, const char *descr,
+                              int64_t cols)
 {
     sp_scan_field type = {0};
 
     if (!take_type(descr, &type))
         return bad_header(scan, a, "expected numbers of 1, 2, 4 or 8 bytes");
-    if (a->cols < 3 || a->cols > SP_SCAN_FIELDS)
+    if (cols < 3 || cols > SP_SCAN_FIELDS)
         return bad_header(scan, a, "expected a shape (points, 3 or more columns)");
-    for (int i = 0; i < a->cols; i++) {
-        sp_scan_field *f = sp_scan_add(scan, "", i * type.size, type.kind, type.size);
-
-        if (!f)
-            return SP_EMEM;
-        f->is_swapped = type.is_swapped;
-    }
-    a->item_bytes = type.size;
-    scan->record_bytes = (int)a->cols * type.size;
-    return sp_scan_name_columns(scan, columns);
+    for (int i = 0; i < cols; i++, type.at += type.size)
+        SP_TRY(sp_scan_add(scan, "", type));
+    scan->record_bytes = (int)cols * type.size;
+    return sp_scan_name_columns(scan);
 }
 
-static sp_status open_npy(sp_scan *scan, const sp_scan_options *options)
+static sp_status open_npy(sp_scan *scan)
 {
-    npy *a = calloc(1, sizeof *a);
+    npy *a = scan->own;
     const char *descr, *order, *shape;
+    int64_t cols = 0;
     int n, used = 0;
 
-    scan->own = a;
-    if (!a)
-        return SP_FAIL(SP_EMEM, "%s: no memory", scan->path);
     SP_TRY(read_header(scan, a));
     descr = value_of(a, "'descr'");
     order = value_of(a, "'fortran_order'");
     shape = value_of(a, "'shape'");
     if (!descr || !order || !shape)
         return bad_header(scan, a, "expected descr, fortran_order and shape");
-    n = sscanf(shape, "(%" SCNd64 ",%n %" SCNd64 "%n", &a->rows, &used, &a->cols,
+    n = sscanf(shape, "(%" SCNd64 ",%n %" SCNd64 "%n", &scan->n_points, &used, &cols,
                &used);
-    if (n < 1 || a->rows < 0 || (n == 2) == (*descr == '[') ||
+    if (n < 1 || scan->n_points < 0 || (n == 2) == (*descr == '[') ||
         shape[used + (int)strspn(shape + used, ", ")] != ')')
         return bad_header(scan, a, "expected a shape (points, columns)");
-    scan->n_points = a->rows;
     a->is_fortran = *order == 'T' && *descr != '[';
     if (*descr == '[')
         SP_TRY(take_structure(scan, a, descr));
     else
-        SP_TRY(take_columns(scan, a, descr, options->columns));
+        SP_TRY(take_columns(scan, a, descr, cols));
     return sp_scan_check_size(scan, scan->n_points, scan->record_bytes, scan->data_at);
 }
 
 static sp_status fill_npy(sp_scan *scan, int64_t max, unsigned char *to, int64_t *n)
 {
     npy *a = scan->own;
-    size_t item = (size_t)a->item_bytes;
+    const sp_scan_field *f = scan->field;
+    const size_t item = (size_t)f->size; /* of all columns */
     unsigned char *column;
     sp_status rc = SP_OK;
 
@@ -193,12 +178,12 @@ static sp_status fill_npy(sp_scan *scan, int64_t max, unsigned char *to, int64_t
     column = malloc((size_t)max * item + 1);
     if (!column)
         return SP_FAIL(SP_EMEM, "%s: no memory for a column", scan->path);
-    for (int64_t c = 0; c < a->cols && rc == SP_OK; c++) {
+    for (int64_t c = 0; c < scan->n_fields && rc == SP_OK; c++) {
         rc = sp_scan_pread(scan, column, (size_t)max * item,
-                           scan->data_at + (c * a->rows + scan->row) * a->item_bytes);
+                           scan->data_at + (c * scan->n_points + scan->row) * f->size);
         for (int64_t i = 0; rc == SP_OK && i < max; i++)
-            memcpy(to + i * scan->record_bytes + c * a->item_bytes,
-                   column + (size_t)i * item, item);
+            memcpy(to + i * scan->record_bytes + f[c].at, column + (size_t)i * item,
+                   item);
     }
     free(column);
     return rc;
@@ -208,8 +193,7 @@ static void close_npy(sp_scan *scan)
 {
     npy *a = scan->own;
 
-    if (a)
-        free(a->header);
+    free(a->header);
 }
 
 static bool is_npy(const unsigned char *head)
@@ -221,6 +205,7 @@ const sp_scan_format sp_scan_npy = {.name = "NumPy",
                                     .endings = ".npy",
                                     .help = "array of NumPy",
                                     .is_ours = is_npy,
+                                    .own_bytes = sizeof(npy),
                                     .open = open_npy,
                                     .fill = fill_npy,
                                     .close = close_npy};

@@ -17,9 +17,7 @@ typedef enum pcd_data { PCD_NONE, PCD_ASCII, PCD_BINARY, PCD_COMPRESSED } pcd_da
 
 /* The header, and for binary_compressed the whole decompressed file. */
 typedef struct pcd {
-    sp_scan_lines text;
-    int64_t data_line; /* number of lines before the points */
-    int n;             /* number of fields in the file */
+    int n; /* number of fields in the file */
     char name[MAX_FIELDS][SP_SCAN_NAME];
     int size[MAX_FIELDS], count[MAX_FIELDS];
     char type[MAX_FIELDS];
@@ -186,31 +184,30 @@ static sp_status read_header(sp_scan *scan, pcd *p)
     while (p->data == PCD_NONE) {
         bool got;
 
-        SP_TRY(sp_scan_lines_next(scan, &p->text, &got));
-        if (!got || ftello(p->text.stream) > 1 << 20)
+        SP_TRY(sp_scan_lines_next(scan, &got));
+        if (!got || ftello(scan->lines.stream) > 1 << 20)
             return SP_FAIL(SP_EDATA, "%s: PCD header without DATA", scan->path);
-        SP_TRY(take_line(scan, p, p->text.line));
+        SP_TRY(take_line(scan, p, scan->lines.line));
     }
-    scan->data_at = ftello(p->text.stream);
-    p->data_line = p->text.number;
+    scan->data_at = ftello(scan->lines.stream);
+    sp_scan_lines_begin(scan);
     return check_header(scan, p);
 }
 
 static const char *const colour[] = {"blue", "green", "red"};
 
 /* Adds the colours that an integer, or any number of four bytes in a binary file, packs
- * as 0xAARRGGBB. Numbers of ascii are in the machine's byte order. */
-static sp_status add_colours(sp_scan *scan, int at, bool is_ascii)
+ * as 0xAARRGGBB. */
+static sp_status add_colours(sp_scan *scan, int at)
 {
-    for (int i = 0; i < 3; i++) {
-        sp_scan_field *f = sp_scan_add(scan, colour[i], at, 'u', is_ascii ? 8 : 4);
-
-        if (!f)
-            return SP_EMEM;
-        f->shift = 8 * i;
-        f->bits = 8;
-        f->is_swapped = !is_ascii && sp_scan_is_big_endian();
-    }
+    for (int i = 0; i < 3; i++)
+        SP_TRY(sp_scan_add(scan, colour[i],
+                           (sp_scan_field){.at = at,
+                                           .kind = 'u',
+                                           .size = 4,
+                                           .shift = 8 * i,
+                                           .bits = 8,
+                                           .scale = 1}));
     return SP_OK;
 }
 
@@ -218,15 +215,14 @@ static sp_status add_colours(sp_scan *scan, int at, bool is_ascii)
  * that a float cannot tell as NaN, so they are floats there. */
 static sp_status add_float_colours(sp_scan *scan, const pcd *p)
 {
-    for (int k = 0; k < 3 * p->n_packed; k++) {
-        sp_scan_field *f = sp_scan_add(scan, colour[k % 3], scan->record_bytes, 'f', 8);
-
-        if (!f)
-            return SP_EMEM;
-        f->copy_kind = 'f';
-        f->copy_size = 4;
-        scan->record_bytes += 8;
-    }
+    for (int k = 0; k < 3 * p->n_packed; k++, scan->record_bytes += 8)
+        SP_TRY(sp_scan_add(scan, colour[k % 3],
+                           (sp_scan_field){.at = scan->record_bytes,
+                                           .kind = 'f',
+                                           .size = 8,
+                                           .scale = 1,
+                                           .copy_kind = 'f',
+                                           .copy_size = 4}));
     return SP_OK;
 }
 
@@ -236,27 +232,24 @@ static sp_status add_fields(sp_scan *scan, pcd *p)
     int at = 0;
 
     for (int i = 0; i < p->n; i++) {
+        sp_scan_field f = {.kind = p->type[i],
+                           .size = is_ascii ? 8 : p->size[i],
+                           .scale = 1,
+                           .copy_kind = p->type[i],
+                           .copy_size = p->size[i]};
         char name[SP_SCAN_NAME + 16];
 
         if (strncmp(p->name[i], "rgb", 3) == 0 && p->size[i] == 4) {
             if (is_ascii && p->type[i] == 'f')
                 p->packed_at[p->n_packed++] = at;
             else
-                SP_TRY(add_colours(scan, at, is_ascii));
+                SP_TRY(add_colours(scan, at));
         }
-        for (int k = 0; k < p->count[i]; k++) {
-            sp_scan_field *f;
-
+        for (int k = 0; k < p->count[i]; k++, at += f.size) {
             snprintf(name, sizeof name, p->count[i] > 1 ? "%s_%d" : "%s", p->name[i],
                      k);
-            f = sp_scan_add(scan, strcmp(p->name[i], "_") == 0 ? "" : name, at,
-                            p->type[i], is_ascii ? 8 : p->size[i]);
-            if (!f)
-                return SP_EMEM;
-            f->copy_kind = p->type[i];
-            f->copy_size = p->size[i];
-            f->is_swapped = !is_ascii && sp_scan_is_big_endian();
-            at += f->size;
+            f.at = at;
+            SP_TRY(sp_scan_add(scan, strcmp(p->name[i], "_") == 0 ? "" : name, f));
         }
     }
     scan->record_bytes = at;
@@ -319,15 +312,12 @@ static void gather(const sp_scan *scan, const pcd *p, int64_t n, unsigned char *
  * were integers. One that is NaN, as that of an opaque colour is, has lost them: NaN. */
 static void unpack(const unsigned char *number, unsigned char *to)
 {
-    double x, part;
+    const double x = sp_get_double(number);
     uint32_t bits;
 
-    memcpy(&x, number, sizeof x);
     memcpy(&bits, &(float){(float)x}, sizeof bits);
-    for (int i = 0; i < 3; i++) {
-        part = isnan(x) ? NAN : bits >> 8 * i & 255;
-        memcpy(to + 8 * i, &part, sizeof part);
-    }
+    for (int i = 0; i < 3; i++)
+        sp_put_double(to + 8 * i, isnan(x) ? (double)NAN : bits >> 8 * i & 255);
 }
 
 /* Refuses the text `at`, which is not the number `found` of its line, of field i. */
@@ -340,15 +330,15 @@ static sp_status bad_number(const sp_scan *scan, const pcd *p, int i, const char
     if (sp_scan_number(at, 'f', 8, unused) == at + n)
         return SP_FAIL(
             SP_EDATA, "%s: line %" PRId64 ": %s %.*s, expected an integer of %d byte%s",
-            scan->path, p->text.number, p->name[i], n, at, p->size[i],
+            scan->path, scan->lines.number, p->name[i], n, at, p->size[i],
             sp_plural(p->size[i]));
     return SP_FAIL(SP_EDATA, "%s: line %" PRId64 ": %d numbers, expected %d",
-                   scan->path, p->text.number, found, p->numbers);
+                   scan->path, scan->lines.number, found, p->numbers);
 }
 
 static sp_status read_numbers(const sp_scan *scan, const pcd *p, unsigned char *to)
 {
-    const char *at = p->text.line + strspn(p->text.line, BLANKS);
+    const char *at = scan->lines.line + strspn(scan->lines.line, BLANKS);
     int found = 0;
 
     for (int i = 0; i < p->n; i++)
@@ -361,7 +351,7 @@ static sp_status read_numbers(const sp_scan *scan, const pcd *p, unsigned char *
         }
     return *at == '\0' ? SP_OK
                        : SP_FAIL(SP_EDATA, "%s: line %" PRId64 ": more than %d numbers",
-                                 scan->path, p->text.number, p->numbers);
+                                 scan->path, scan->lines.number, p->numbers);
 }
 
 static sp_status fill_ascii(sp_scan *scan, pcd *p, int64_t n, unsigned char *to)
@@ -370,12 +360,12 @@ static sp_status fill_ascii(sp_scan *scan, pcd *p, int64_t n, unsigned char *to)
         bool got;
 
         do {
-            SP_TRY(sp_scan_lines_next(scan, &p->text, &got));
+            SP_TRY(sp_scan_lines_next(scan, &got));
             if (!got)
                 return SP_FAIL(SP_EDATA,
                                "%s: truncated: ends in point %" PRId64 " of %" PRId64,
                                scan->path, scan->row + i, scan->n_points);
-        } while (p->text.line[strspn(p->text.line, BLANKS)] == '\0');
+        } while (scan->lines.line[strspn(scan->lines.line, BLANKS)] == '\0');
         SP_TRY(read_numbers(scan, p, to));
         for (int k = 0; k < p->n_packed; k++)
             unpack(to + p->packed_at[k], to + 8 * (p->numbers + 3 * k));
@@ -397,15 +387,11 @@ static sp_status fill_pcd(sp_scan *scan, int64_t max, unsigned char *to, int64_t
     return SP_OK;
 }
 
-static sp_status open_pcd(sp_scan *scan, const sp_scan_options *options)
+static sp_status open_pcd(sp_scan *scan)
 {
-    pcd *p = calloc(1, sizeof *p);
+    pcd *p = scan->own;
 
-    (void)options;
-    scan->own = p;
-    if (!p)
-        return SP_FAIL(SP_EMEM, "%s: no memory", scan->path);
-    SP_TRY(sp_scan_lines_open(scan, &p->text));
+    SP_TRY(sp_scan_lines_open(scan));
     SP_TRY(read_header(scan, p));
     SP_TRY(add_fields(scan, p));
     if (p->data == PCD_COMPRESSED)
@@ -417,13 +403,6 @@ static sp_status open_pcd(sp_scan *scan, const sp_scan_options *options)
                                     scan->data_at)
                : sp_scan_check_size(scan, scan->n_points, 2 * p->numbers,
                                     scan->data_at - 1);
-}
-
-static sp_status rewind_pcd(sp_scan *scan)
-{
-    pcd *p = scan->own;
-
-    return sp_scan_lines_seek(scan, &p->text, scan->data_at, p->data_line);
 }
 
 static sp_status limit_pcd(sp_scan *scan, int64_t *first, int64_t *end, bool *is_able)
@@ -440,17 +419,15 @@ static void close_pcd(sp_scan *scan)
 {
     pcd *p = scan->own;
 
-    if (p) {
-        sp_scan_lines_close(&p->text);
-        free(p->plain);
-    }
+    free(p->plain);
 }
 
 const sp_scan_format sp_scan_pcd = {.name = "PCD",
                                     .endings = ".pcd",
                                     .help = "PCD 0.5 to 0.7",
+                                    .own_bytes = sizeof(pcd),
                                     .open = open_pcd,
                                     .fill = fill_pcd,
-                                    .rewind = rewind_pcd,
+                                    .rewind = sp_scan_lines_rewind,
                                     .limit = limit_pcd,
                                     .close = close_pcd};

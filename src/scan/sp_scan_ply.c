@@ -8,6 +8,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/sp_number.h"
 #include "scan/sp_scan_format.h"
 
 enum { MAX_ELEMENTS = 16, MAX_PROPERTIES = 512 };
@@ -27,35 +28,43 @@ typedef struct element {
     int first, n; /* first property; number of properties */
 } element;
 
-/* The header, and the stream for files that are not read from where records lie. */
+/* The header. */
 typedef struct ply {
-    sp_scan_lines text;
-    bool has_format, is_ascii, is_swapped;
+    bool has_format, is_ascii, is_big;
     int n_elements, n_properties;
     element element[MAX_ELEMENTS];
     property property[MAX_PROPERTIES];
     int vertex; /* number of the element "vertex" */
-    int64_t header_bytes, header_lines;
-    /* Byte of the first vertex; number of lines before it. */
-    int64_t vertex_at, vertex_line;
+    int64_t header_bytes;
 } ply;
+
+static const struct {
+    const char *name, *other;
+    ply_type type;
+} types[] = {{"double", "float64", {'f', 8}}, {"float", "float32", {'f', 4}},
+             {"char", "int8", {'i', 1}},      {"uchar", "uint8", {'u', 1}},
+             {"short", "int16", {'i', 2}},    {"ushort", "uint16", {'u', 2}},
+             {"int", "int32", {'i', 4}},      {"uint", "uint32", {'u', 4}}};
+enum { N_TYPES = sizeof types / sizeof *types };
 
 static bool find_type(const char *name, ply_type *type)
 {
-    static const struct {
-        const char *name, *other;
-        ply_type type;
-    } table[] = {{"char", "int8", {'i', 1}},     {"uchar", "uint8", {'u', 1}},
-                 {"short", "int16", {'i', 2}},   {"ushort", "uint16", {'u', 2}},
-                 {"int", "int32", {'i', 4}},     {"uint", "uint32", {'u', 4}},
-                 {"float", "float32", {'f', 4}}, {"double", "float64", {'f', 8}}};
-
-    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
-        if (strcmp(name, table[i].name) == 0 || strcmp(name, table[i].other) == 0) {
-            *type = table[i].type;
+    for (int i = 0; i < N_TYPES; i++)
+        if (strcmp(name, types[i].name) == 0 || strcmp(name, types[i].other) == 0) {
+            *type = types[i].type;
             return true;
         }
     return false;
+}
+
+/* The name of a type. Integers of 8 bytes, which PLY lacks, are written as double. */
+static const char *type_name(char kind, int size)
+{
+    int i = N_TYPES - 1;
+
+    while (i > 0 && (types[i].type.kind != kind || types[i].type.size != size))
+        i--;
+    return types[i].name;
 }
 
 /* ---- header ---- */
@@ -95,9 +104,8 @@ static sp_status add_property(sp_scan *scan, ply *p, const char *line)
     p->element[p->n_elements - 1].n++;
     if (p->n_elements - 1 != p->vertex || is_list)
         return SP_OK;
-    if (!sp_scan_add(scan, name, 0, 'f', 8)) /* placed when the header is read */
-        return SP_EMEM;
-    return SP_OK;
+    /* It gets place and type when the header is read. */
+    return sp_scan_add(scan, name, (sp_scan_field){.kind = 'f', .size = 8, .scale = 1});
 }
 
 static sp_status take_line(sp_scan *scan, ply *p, const char *line, bool *is_end)
@@ -113,12 +121,10 @@ static sp_status take_line(sp_scan *scan, ply *p, const char *line, bool *is_end
         return SP_OK;
     }
     if (sscanf(line, "format %31s", format) == 1 && !p->has_format) {
-        bool is_big = strcmp(format, "binary_big_endian") == 0;
-
         p->has_format = true;
         p->is_ascii = strcmp(format, "ascii") == 0;
-        p->is_swapped = !p->is_ascii && is_big != sp_scan_is_big_endian();
-        if (!p->is_ascii && !is_big && strcmp(format, "binary_little_endian") != 0)
+        p->is_big = strcmp(format, "binary_big_endian") == 0;
+        if (!p->is_ascii && !p->is_big && strcmp(format, "binary_little_endian") != 0)
             return SP_FAIL(SP_EDATA, "%s: PLY format %s, expected ascii or binary",
                            scan->path, format);
         snprintf(scan->title, sizeof scan->title, "PLY %s", format);
@@ -139,16 +145,15 @@ static sp_status read_header(sp_scan *scan, ply *p)
     while (!is_end) {
         char *line;
 
-        SP_TRY(sp_scan_lines_next(scan, &p->text, &got));
-        if (!got || ftello(p->text.stream) > 1 << 20)
+        SP_TRY(sp_scan_lines_next(scan, &got));
+        if (!got || ftello(scan->lines.stream) > 1 << 20)
             return SP_FAIL(SP_EDATA, "%s: PLY header without end_header", scan->path);
-        line = p->text.line;
+        line = scan->lines.line;
         for (size_t n = strlen(line); n > 0 && strchr(" \t", line[n - 1]);)
             line[--n] = '\0';
         SP_TRY(take_line(scan, p, line, &is_end));
     }
-    p->header_bytes = ftello(p->text.stream);
-    p->header_lines = p->text.number;
+    p->header_bytes = ftello(scan->lines.stream);
     if (p->vertex < 0 || !p->has_format)
         return SP_FAIL(SP_EDATA, "%s: PLY header without %s", scan->path,
                        p->vertex < 0 ? "element vertex" : "format");
@@ -173,7 +178,7 @@ static void place_fields(sp_scan *scan, const ply *p)
         scan->field[f].size = p->is_ascii ? 8 : type.size;
         scan->field[f].copy_kind = type.kind;
         scan->field[f].copy_size = type.size;
-        scan->field[f].is_swapped = p->is_swapped;
+        scan->field[f].is_big = p->is_big;
         at += scan->field[f++].size;
     }
     scan->record_bytes = at;
@@ -202,42 +207,36 @@ static sp_status ends_early(const sp_scan *scan, const ply *p, const element *e,
     char where[64] = "";
 
     if (p->is_ascii)
-        snprintf(where, sizeof where, ", line %" PRId64, p->text.number);
+        snprintf(where, sizeof where, ", line %" PRId64, scan->lines.number);
     return SP_FAIL(SP_EDATA, "%s: truncated: ends in %s %" PRId64 " of %" PRId64 "%s",
                    scan->path, e->name, row, e->count, where);
 }
 
-static bool read_raw(const ply *p, ply_type type, unsigned char *to)
+static bool read_raw(const sp_scan *scan, ply_type type, unsigned char *to)
 {
-    return fread(to, (size_t)type.size, 1, p->text.stream) == 1;
+    return fread(to, (size_t)type.size, 1, scan->lines.stream) == 1;
 }
 
 /* The length of a list; -1 where it is not a valid count. */
 static int64_t list_length(const ply *p, ply_type type, const unsigned char *raw)
 {
-    uint64_t n = 0;
+    const uint64_t n = sp_scan_bits(raw, type.size, p->is_big);
 
-    if (type.kind == 'f')
-        return -1;
-    for (int i = 0; i < type.size; i++)
-        n |= (uint64_t)
-                 raw[p->is_swapped != sp_scan_is_big_endian() ? type.size - 1 - i : i]
-             << 8 * i;
-    if (type.kind == 'i' && n >> (8 * type.size - 1))
+    if (type.kind == 'f' || (type.kind == 'i' && n >> (8 * type.size - 1)))
         return -1;
     return (int64_t)n; /* at most 4 bytes */
 }
 
 /* Skips a list. The file's size is checked, because seeking beyond the end would
  * succeed. */
-static bool skip(const sp_scan *scan, const ply *p, int64_t bytes)
+static bool skip(const sp_scan *scan, int64_t bytes)
 {
     unsigned char passed[256];
 
     if (bytes > (int64_t)sizeof passed)
-        return bytes <= scan->file_bytes - ftello(p->text.stream) &&
-               fseeko(p->text.stream, bytes, SEEK_CUR) == 0;
-    return fread(passed, 1, (size_t)bytes, p->text.stream) == (size_t)bytes;
+        return bytes <= scan->file_bytes - ftello(scan->lines.stream) &&
+               fseeko(scan->lines.stream, bytes, SEEK_CUR) == 0;
+    return fread(passed, 1, (size_t)bytes, scan->lines.stream) == (size_t)bytes;
 }
 
 static bool binary_row(const sp_scan *scan, const ply *p, const element *e,
@@ -250,13 +249,13 @@ static bool binary_row(const sp_scan *scan, const ply *p, const element *e,
         int64_t n;
 
         if (!f->count.size) {
-            if (!read_raw(p, f->value, to ? to : raw))
+            if (!read_raw(scan, f->value, to ? to : raw))
                 return false;
             to = to ? to + f->value.size : NULL;
             continue;
         }
-        if (!read_raw(p, f->count, raw) || (n = list_length(p, f->count, raw)) < 0 ||
-            !skip(scan, p, n * f->value.size))
+        if (!read_raw(scan, f->count, raw) || (n = list_length(p, f->count, raw)) < 0 ||
+            !skip(scan, n * f->value.size))
             return false;
     }
     return true;
@@ -265,11 +264,9 @@ static bool binary_row(const sp_scan *scan, const ply *p, const element *e,
 /* Skips the numbers of a list, behind its length, which is at `length`. */
 static bool pass_list(const char **at, ply_type type, const unsigned char *length)
 {
-    int64_t n;
-    double x;
+    const double x = sp_get_double(length);
+    int64_t n = (int64_t)sp_get64(length);
 
-    memcpy(&n, length, sizeof n);
-    memcpy(&x, length, sizeof x);
     if (type.kind == 'f')
         n = x >= 0 && x <= INT32_MAX ? (int64_t)x : -1;
     if (n < 0 || n > INT32_MAX)
@@ -286,10 +283,11 @@ static bool pass_list(const char **at, ply_type type, const unsigned char *lengt
 
 /* Reads the numbers of a line. *rest becomes the text behind them; if they do not fit
  * the properties, the first that does not, which is returned, begins there. */
-static const property *ascii_numbers(const ply *p, const element *e, unsigned char *to,
-                                     const char **rest)
+static const property *ascii_numbers(const sp_scan *scan, const element *e,
+                                     unsigned char *to, const char **rest)
 {
-    const char *at = p->text.line;
+    const ply *p = scan->own;
+    const char *at = scan->lines.line;
 
     for (int i = e->first; i < e->first + e->n; i++) {
         const property *f = &p->property[i];
@@ -313,17 +311,8 @@ static const property *ascii_numbers(const ply *p, const element *e, unsigned ch
     return NULL;
 }
 
-static const char *type_name(char kind, int size)
-{
-    if (kind == 'f' || size == 8)
-        return size == 4 ? "float" : "double";
-    return size == 1   ? (kind == 'u' ? "uchar" : "char")
-           : size == 2 ? (kind == 'u' ? "ushort" : "short")
-                       : (kind == 'u' ? "uint" : "int");
-}
-
 /* Reads the next line that is not empty, and its numbers where `to` is not NULL. */
-static sp_status ascii_row(const sp_scan *scan, ply *p, const element *e, int64_t row,
+static sp_status ascii_row(sp_scan *scan, const ply *p, const element *e, int64_t row,
                            unsigned char *to)
 {
     const property *misfit = NULL;
@@ -331,29 +320,29 @@ static sp_status ascii_row(const sp_scan *scan, ply *p, const element *e, int64_
     bool got;
 
     do {
-        SP_TRY(sp_scan_lines_next(scan, &p->text, &got));
+        SP_TRY(sp_scan_lines_next(scan, &got));
         if (!got)
             return ends_early(scan, p, e, row);
-    } while (p->text.line[strspn(p->text.line, " \t")] == '\0');
+    } while (scan->lines.line[strspn(scan->lines.line, " \t")] == '\0');
     if (to)
-        misfit = ascii_numbers(p, e, to, &rest);
+        misfit = ascii_numbers(scan, e, to, &rest);
     if (misfit && *rest == '\0')
         return ends_early(scan, p, e, row);
     if (misfit)
         return SP_FAIL(SP_EDATA,
                        "%s: line %" PRId64 ": \"%.40s\", expected a number of the type "
                        "that the header gives it, %s",
-                       scan->path, p->text.number, rest,
+                       scan->path, scan->lines.number, rest,
                        type_name(misfit->value.kind, misfit->value.size));
     if (*rest)
         return SP_FAIL(SP_EDATA,
                        "%s: line %" PRId64 ": \"%.40s\" follows the numbers that the "
                        "header names",
-                       scan->path, p->text.number, rest);
+                       scan->path, scan->lines.number, rest);
     return SP_OK;
 }
 
-static sp_status next_row(const sp_scan *scan, ply *p, const element *e, int64_t row,
+static sp_status next_row(sp_scan *scan, const ply *p, const element *e, int64_t row,
                           unsigned char *to)
 {
     if (p->is_ascii)
@@ -361,28 +350,20 @@ static sp_status next_row(const sp_scan *scan, ply *p, const element *e, int64_t
     return binary_row(scan, p, e, to) ? SP_OK : ends_early(scan, p, e, row);
 }
 
-/* Skips the elements before the vertex. An element without properties has no lines. */
-static sp_status find_vertex(sp_scan *scan, ply *p)
+/* Skips the elements before the vertex, which follow the header, where the stream is.
+ * An element without properties has no lines. */
+static sp_status find_vertex(sp_scan *scan, const ply *p)
 {
-    SP_TRY(sp_scan_lines_seek(scan, &p->text, p->header_bytes, p->header_lines));
     for (int i = 0; i < p->vertex; i++)
         for (int64_t row = 0; p->element[i].n > 0 && row < p->element[i].count; row++)
             SP_TRY(next_row(scan, p, &p->element[i], row, NULL));
-    p->vertex_at = ftello(p->text.stream);
-    p->vertex_line = p->text.number;
+    sp_scan_lines_begin(scan);
     return SP_OK;
-}
-
-static sp_status rewind_ply(sp_scan *scan)
-{
-    ply *p = scan->own;
-
-    return sp_scan_lines_seek(scan, &p->text, p->vertex_at, p->vertex_line);
 }
 
 static sp_status fill_ply(sp_scan *scan, int64_t max, unsigned char *to, int64_t *n)
 {
-    ply *p = scan->own;
+    const ply *p = scan->own;
 
     (void)n;
     for (int64_t i = 0; i < max; i++, to += scan->record_bytes)
@@ -412,16 +393,12 @@ static sp_status check_counts(sp_scan *scan, const ply *p, bool *has_lists)
     return SP_OK;
 }
 
-static sp_status open_ply(sp_scan *scan, const sp_scan_options *options)
+static sp_status open_ply(sp_scan *scan)
 {
-    ply *p = calloc(1, sizeof *p);
+    ply *p = scan->own;
     bool has_lists;
 
-    (void)options;
-    scan->own = p;
-    if (!p)
-        return SP_FAIL(SP_EMEM, "%s: no memory", scan->path);
-    SP_TRY(sp_scan_lines_open(scan, &p->text));
+    SP_TRY(sp_scan_lines_open(scan));
     SP_TRY(read_header(scan, p));
     place_fields(scan, p);
     SP_TRY(check_counts(scan, p, &has_lists));
@@ -429,14 +406,6 @@ static sp_status open_ply(sp_scan *scan, const sp_scan_options *options)
         return SP_OK;
     scan->format = &sp_scan_ply_lists;
     return find_vertex(scan, p);
-}
-
-static void close_ply(sp_scan *scan)
-{
-    ply *p = scan->own;
-
-    if (p)
-        sp_scan_lines_close(&p->text);
 }
 
 /* ---- writing ---- */
@@ -459,7 +428,7 @@ static void put_number(FILE *to, double x, char kind, int size, char after)
     } else if (kind != 'f') {
         bits = (uint64_t)(int64_t)x;
     }
-    sp_scan_put(to, bits, size); /* ferror tells whether it failed */
+    sp_scan_put(to, bits, size);
 }
 
 static void put_header(const sp_scan_writing *w)
@@ -483,16 +452,6 @@ static void put_header(const sp_scan_writing *w)
     fputs("property int label\nend_header\n", w->to);
 }
 
-/* Writes the points with all their attributes except a label, with the added fields,
- * and with `label`, which is the code. */
-static sp_status write_ply(sp_scan *scan, const char *path,
-                           const sp_scan_labels *labels)
-{
-    return sp_scan_write_file(
-        scan, path, labels, sp_scan_ply.no_class,
-        (sp_scan_writing){.put_head = put_header, .put_number = put_number});
-}
-
 static bool is_ply(const unsigned char *head)
 {
     return memcmp(head, "ply", 3) == 0 && (head[3] == '\n' || head[3] == '\r');
@@ -503,15 +462,14 @@ const sp_scan_format sp_scan_ply = {
     .endings = ".ply",
     .help = "PLY, ascii or binary",
     .is_ours = is_ply,
+    .own_bytes = sizeof(ply),
     .open = open_ply,
-    .close = close_ply,
-    .write = write_ply,
+    .write = sp_scan_write_file,
+    .put_head = put_header,
+    .put_number = put_number,
     .written = ".ply",
     .written_help = "points of any scan with attributes and an int property label; -1 "
                     "where there is none",
     .no_class = -1};
-const sp_scan_format sp_scan_ply_lists = {.name = "PLY",
-                                          .open = open_ply,
-                                          .fill = fill_ply,
-                                          .rewind = rewind_ply,
-                                          .close = close_ply};
+const sp_scan_format sp_scan_ply_lists = {
+    .name = "PLY", .open = open_ply, .fill = fill_ply, .rewind = sp_scan_lines_rewind};

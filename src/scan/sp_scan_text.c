@@ -11,21 +11,21 @@
  * holds one number alone (.pts) is the number of points and is skipped. */
 #include <ctype.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
+#include "base/sp_number.h"
 #include "scan/sp_scan_format.h"
 
 enum { MAX_COLUMNS = 256, NUMBER = 64 };
 #define BLANKS " \t"
 
-/* The stream of a file, its conventions, and its columns. */
+/* The conventions of a file, and its columns. */
 typedef struct text {
-    sp_scan_lines text;
-    int64_t data_line; /* number of the first line with a point */
-    char separator;    /* ';' or ','; ' ' stands for blanks and tabs */
-    char mark;         /* decimal point or comma; 0 until a number has one */
+    char separator; /* ';' or ','; ' ' stands for blanks and tabs */
+    char mark;      /* decimal point or comma; 0 until a number has one */
     int n_columns, n_names;
     char name[MAX_COLUMNS][SP_SCAN_NAME]; /* names found in the file */
 } text;
@@ -37,13 +37,13 @@ static bool is_comment(const char *line)
 }
 
 /* Reads the next line, without a byte order mark; NULL at the end. */
-static sp_status next_line(sp_scan *scan, text *t, const char **line)
+static sp_status next_line(sp_scan *scan, const char **line)
 {
     bool got;
 
-    SP_TRY(sp_scan_lines_next(scan, &t->text, &got));
-    *line = got ? t->text.line : NULL;
-    if (got && t->text.number == 1 && strncmp(*line, "\xef\xbb\xbf", 3) == 0)
+    SP_TRY(sp_scan_lines_next(scan, &got));
+    *line = got ? scan->lines.line : NULL;
+    if (got && scan->lines.number == 1 && strncmp(*line, "\xef\xbb\xbf", 3) == 0)
         *line += 3;
     return SP_OK;
 }
@@ -151,7 +151,8 @@ static sp_status bad_value(const sp_scan *scan, const text *t, const char *value
                           : "";
 
     return SP_FAIL(SP_EDATA, "%s: line %" PRId64 ": value %d, \"%.*s\", is no number%s",
-                   scan->path, t->text.number, column + 1, n < 40 ? n : 40, value, why);
+                   scan->path, scan->lines.number, column + 1, n < 40 ? n : 40, value,
+                   why);
 }
 
 /* ---- names ---- */
@@ -217,8 +218,8 @@ static sp_status find_data(sp_scan *scan, text *t)
     bool is_first = true;
 
     for (;;) {
-        scan->data_at = ftello(t->text.stream);
-        SP_TRY(next_line(scan, t, &line));
+        sp_scan_lines_begin(scan);
+        SP_TRY(next_line(scan, &line));
         if (!line)
             return SP_FAIL(SP_EDATA, "%s: no line with coordinates", scan->path);
         if (is_comment(line))
@@ -234,15 +235,14 @@ static sp_status find_data(sp_scan *scan, text *t)
                        : SP_FAIL(SP_EDATA,
                                  "%s: line %" PRId64
                                  ": %d number%s, expected 3 or more",
-                                 scan->path, t->text.number, t->n_columns,
+                                 scan->path, scan->lines.number, t->n_columns,
                                  sp_plural(t->n_columns));
         is_first = false;
     }
-    t->data_line = t->text.number;
     return t->n_columns <= MAX_COLUMNS
                ? SP_OK
                : SP_FAIL(SP_EDATA, "%s: line %" PRId64 ": more than %d numbers",
-                         scan->path, t->data_line, MAX_COLUMNS);
+                         scan->path, scan->lines.number, MAX_COLUMNS);
 }
 
 /* Searches the lines before the first point for names. A comment may mention x, y and z
@@ -252,9 +252,9 @@ static sp_status find_names(sp_scan *scan, text *t)
 {
     const char *line = NULL;
 
-    SP_TRY(sp_scan_lines_seek(scan, &t->text, 0, 0));
-    while (t->n_names == 0 && t->text.number + 1 < t->data_line) {
-        SP_TRY(next_line(scan, t, &line));
+    SP_TRY(sp_scan_lines_seek(scan, 0, 0));
+    while (t->n_names == 0 && scan->lines.number < scan->lines.begin_number) {
+        SP_TRY(next_line(scan, &line));
         if (!line)
             break;
         take_names(t, line);
@@ -264,47 +264,38 @@ static sp_status find_names(sp_scan *scan, text *t)
             return SP_FAIL(SP_EDATA,
                            "%s: line %" PRId64 " names %d columns, line %" PRId64
                            " has %d numbers",
-                           scan->path, t->text.number, t->n_names, t->data_line,
-                           t->n_columns);
+                           scan->path, scan->lines.number, t->n_names,
+                           scan->lines.begin_number + 1, t->n_columns);
         t->n_names = 0;
     }
     return SP_OK;
 }
 
-static sp_status name_columns(sp_scan *scan, text *t, const char *columns)
+static sp_status name_columns(sp_scan *scan, text *t)
 {
     for (int i = 0; i < t->n_columns; i++)
-        if (!sp_scan_add(scan, "", i * (int)sizeof(double), 'f', sizeof(double)))
-            return SP_EMEM;
-    if (columns)
-        return sp_scan_name_columns(scan, columns);
+        SP_TRY(sp_scan_add(
+            scan, "",
+            (sp_scan_field){.at = 8 * i, .kind = 'f', .size = 8, .scale = 1}));
+    if (scan->options.columns)
+        return sp_scan_name_columns(scan);
     SP_TRY(find_names(scan, t));
     for (int i = 0; i < t->n_names; i++)
         if (strcmp(t->name[i], "-") != 0 && strcmp(t->name[i], "_") != 0)
             memcpy(scan->field[i].name, t->name[i], SP_SCAN_NAME);
-    return t->n_names > 0 ? SP_OK : sp_scan_name_columns(scan, NULL);
+    return t->n_names > 0 ? SP_OK : sp_scan_name_columns(scan);
 }
 
-static sp_status rewind_text(sp_scan *scan)
+static sp_status open_text(sp_scan *scan)
 {
     text *t = scan->own;
 
-    return sp_scan_lines_seek(scan, &t->text, scan->data_at, t->data_line - 1);
-}
-
-static sp_status open_text(sp_scan *scan, const sp_scan_options *options)
-{
-    text *t = calloc(1, sizeof *t);
-
-    scan->own = t;
-    if (!t)
-        return SP_FAIL(SP_EMEM, "%s: no memory", scan->path);
-    SP_TRY(sp_scan_lines_open(scan, &t->text));
+    SP_TRY(sp_scan_lines_open(scan));
     SP_TRY(find_data(scan, t));
-    SP_TRY(name_columns(scan, t, options->columns));
-    scan->record_bytes = t->n_columns * (int)sizeof(double);
+    SP_TRY(name_columns(scan, t));
+    scan->record_bytes = 8 * t->n_columns;
     scan->n_points = -1;
-    return rewind_text(scan);
+    return sp_scan_lines_rewind(scan);
 }
 
 static sp_status fill_text(sp_scan *scan, int64_t max, unsigned char *to, int64_t *n)
@@ -316,7 +307,7 @@ static sp_status fill_text(sp_scan *scan, int64_t max, unsigned char *to, int64_
         const char *line = NULL, *bad;
         int found;
 
-        SP_TRY(next_line(scan, t, &line));
+        SP_TRY(next_line(scan, &line));
         if (!line)
             break;
         if (is_comment(line))
@@ -326,31 +317,89 @@ static sp_status fill_text(sp_scan *scan, int64_t max, unsigned char *to, int64_
             return bad_value(scan, t, bad, found);
         if (found != t->n_columns)
             return SP_FAIL(SP_EDATA, "%s: line %" PRId64 ": %d number%s, expected %d",
-                           scan->path, t->text.number, found, sp_plural(found),
+                           scan->path, scan->lines.number, found, sp_plural(found),
                            t->n_columns);
-        memcpy(to + *n * scan->record_bytes, number, (size_t)scan->record_bytes);
+        for (int i = 0; i < found; i++, to += 8)
+            sp_put_double(to, number[i]);
         ++*n;
     }
     return SP_OK;
 }
 
-static void close_text(sp_scan *scan)
-{
-    text *t = scan->own;
+/* ---- writing ---- */
 
-    if (t)
-        sp_scan_lines_close(&t->text);
+/* Writes a number with the fewest of 6, 9, 15 or 17 digits that read back as it, a whole
+ * one with all its digits: readers of integers know no exponent. */
+static void put_real(FILE *to, double x, bool is_float32)
+{
+    static const int digits[] = {6, 9, 15, 17};
+    char word[32];
+
+    if (x == floor(x) && fabs(x) < 1e15) {
+        fprintf(to, "%.0f", x);
+        return;
+    }
+    for (int i = 0; i < 4; i++) {
+        double back;
+
+        snprintf(word, sizeof word, "%.*g", digits[i], x);
+        back = strtod(word, NULL);
+        if (back == x || (is_float32 && (float)back == (float)x))
+            break;
+    }
+    fputs(word, to);
+}
+
+static void put_number(FILE *to, double x, char kind, int size, char after)
+{
+    uint64_t bits;
+
+    memcpy(&bits, &x, sizeof bits);
+    if (kind == 'f')
+        put_real(to, x, size == 4);
+    else if (size == 8 && kind == 'u')
+        fprintf(to, "%" PRIu64, bits);
+    else if (size == 8)
+        fprintf(to, "%" PRId64, (int64_t)bits);
+    else
+        fprintf(to, "%.0f", x);
+    putc(after, to);
+}
+
+/* Names may not hold what divides columns. */
+static void put_column(FILE *to, const char *name)
+{
+    char word[SP_SCAN_NAME];
+
+    snprintf(word, sizeof word, "%s", name);
+    for (char *c = word; *c; c++)
+        if (strchr(",;\"", *c))
+            *c = '_';
+    putc(' ', to);
+    sp_scan_put_name(to, word);
+}
+
+static void put_names(const sp_scan_writing *w)
+{
+    fputs("x y z", w->to);
+    for (int i = 0; i < w->columns.n; i++)
+        put_column(w->to, w->columns.name[i]);
+    for (int i = 0; i < w->labels->n_added; i++)
+        put_column(w->to, w->labels->added[i].name);
+    fputs(" label\n", w->to);
 }
 
 const sp_scan_format sp_scan_text = {.name = "text",
                                      .endings = ".txt .xyz .xyzi .pts .csv .asc .tsv "
                                                 ".dat .xyzrgb .xyzl",
                                      .help = "columns of text",
+                                     .own_bytes = sizeof(text),
                                      .open = open_text,
                                      .fill = fill_text,
-                                     .rewind = rewind_text,
-                                     .close = close_text,
-                                     .write = sp_scan_write_columns,
+                                     .rewind = sp_scan_lines_rewind,
+                                     .write = sp_scan_write_file,
+                                     .put_head = put_names,
+                                     .put_number = put_number,
                                      .written = ".txt",
                                      .written_help =
                                          "columns of text: x, y, z, the attributes of "

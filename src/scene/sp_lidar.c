@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_list.h"
+
 #define SPACING  0.32  /* metre between pulses and between lines on the ground */
 #define ALTITUDE 450.0 /* metre, the least; wide scenes are flown higher */
 /* Metre from the beam's axis within which a wire returns an echo. */
@@ -202,33 +204,16 @@ static void meet_all(scanner *s, ray *r)
 
 /* ---- returns ---- */
 
-static void *grown(void *data, int64_t n, size_t bytes)
-{
-    void *at = realloc(data, (size_t)n * bytes);
-
-    if (!at)
-        SP_FAIL(SP_EMEM, "scene: no memory for %lld points", (long long)n);
-    return at;
-}
-
 static sp_status grow(sp_lidar *scan)
 {
-    int64_t n = 2 * scan->capacity + 1024;
-    void *at;
+    const size_t n = 2 * (size_t)scan->capacity + 1024;
 
-    if (!(at = grown(scan->xyz, n, 3 * sizeof *scan->xyz)))
-        return SP_EMEM;
-    scan->xyz = at;
-    if (!(at = grown(scan->label, n, sizeof *scan->label)))
-        return SP_EMEM;
-    scan->label = at;
-    if (!(at = grown(scan->intensity, n, sizeof *scan->intensity)))
-        return SP_EMEM;
-    scan->intensity = at;
-    if (!(at = grown(scan->returns, n, sizeof *scan->returns)))
-        return SP_EMEM;
-    scan->returns = at;
-    scan->capacity = n;
+    if (!sp_list_resize(&scan->xyz, n * 3 * sizeof *scan->xyz) ||
+        !sp_list_resize(&scan->label, n * sizeof *scan->label) ||
+        !sp_list_resize(&scan->intensity, n * sizeof *scan->intensity) ||
+        !sp_list_resize(&scan->returns, n * sizeof *scan->returns))
+        return SP_FAIL(SP_EMEM, "scene: no memory for %zu points", n);
+    scan->capacity = (int64_t)n;
     return SP_OK;
 }
 
@@ -345,7 +330,8 @@ static sp_status fly_strip(scanner *s)
             double v = aside + h * tan(angle) + 0.04 * sp_lidar_noise(s->rng);
             double drift = SPACING * (angle - first) / (last - first);
 
-            SP_TRY(fire(s, heading, aside, u + drift + 0.04 * sp_lidar_noise(s->rng), v));
+            SP_TRY(
+                fire(s, heading, aside, u + drift + 0.04 * sp_lidar_noise(s->rng), v));
         }
     return SP_OK;
 }

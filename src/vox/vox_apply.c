@@ -393,20 +393,13 @@ static sp_status get_codes(const void *from, int64_t first, int64_t n, int32_t *
     return SP_OK;
 }
 
-static sp_status write_codes(sp_scan *scan, const char *path, const int32_t *code,
-                             int64_t n)
-{
-    const sp_scan_labels labels = {.n = n, .get = get_codes, .from = code};
-
-    return sp_scan_write(scan, path, &labels);
-}
-
 static sp_status apply(const vox_options *o)
 {
     const sp_scan_options options = {o->columns, o->label_field, o->threads};
     int n = o->n_inputs - 1;
     prediction *p = calloc((size_t)n + 1, sizeof *p);
     sp_scan *scan = NULL;
+    sp_scan_labels labels;
     int32_t *code = NULL;
     int64_t n_points = 0, n_taken;
     sp_status rc = p ? SP_OK : SP_FAIL(SP_EMEM, "no memory for predictions");
@@ -422,7 +415,8 @@ static sp_status apply(const vox_options *o)
         rc = SP_FAIL(SP_EMEM, "no memory for %" PRId64 " points", n_points);
     SP_TRY_GOTO(rc, rc, end);
     SP_TRY_GOTO(rc, collect(o, p, n, n_points, code, &n_taken), end);
-    SP_TRY_GOTO(rc, write_codes(scan, o->out, code, n_points), end);
+    labels = (sp_scan_labels){.n = n_points, .get = get_codes, .from = code};
+    SP_TRY_GOTO(rc, sp_scan_write(scan, o->out, &labels), end);
     sp_log_info("points=%" PRId64 " predicted=%" PRId64 " out=%s", n_points, n_taken,
                 o->out);
 end:

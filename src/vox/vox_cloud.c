@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_list.h"
 #include "base/sp_log.h"
 #include "compute/sp_backend.h"
 
@@ -21,7 +22,8 @@ sp_status vox_features_default(vox_options *o)
     has_intensity = sp_scan_has(scan, "intensity");
     sp_scan_close(scan);
     o->left_out = has_intensity ? NULL : "intensity";
-    return vox_features_read(o, has_intensity ? "one,height,intensity" : "one,height");
+    return vox_read_features(o, &(sp_option){.offset = 0},
+                             has_intensity ? "one,height,intensity" : "one,height");
 }
 
 /* Warns once where a file has what the default features leave out. */
@@ -125,34 +127,24 @@ void vox_features_of(const vox_options *o, const double *attr, float *to)
     }
 }
 
-static void *resize(void *at, int64_t n, size_t bytes, bool *is_good)
-{
-    void *grown = realloc(at, (size_t)n * bytes + 1);
-
-    *is_good = *is_good && grown;
-    return grown ? grown : at;
-}
-
 sp_status vox_cloud_reserve(vox_cloud *c, const vox_options *o, int64_t n)
 {
-    bool is_good = true;
+    const size_t room = (size_t)(n + n / 2);
 
     assert(n >= 0 && c->capacity >= 0);
     if (n <= c->capacity)
         return SP_OK;
-    n += n / 2;
-    c->xyz = resize(c->xyz, n, 3 * sizeof *c->xyz, &is_good);
-    c->features =
-        resize(c->features, n, (size_t)o->n_features * sizeof *c->features, &is_good);
-    c->label = resize(c->label, n, sizeof *c->label, &is_good);
-    c->index = resize(c->index, n, sizeof *c->index, &is_good);
-    c->is_owned = resize(c->is_owned, n, sizeof *c->is_owned, &is_good);
-    c->home = resize(c->home, n, sizeof *c->home, &is_good);
-    c->home_row = resize(c->home_row, n, sizeof *c->home_row, &is_good);
-    if (!is_good)
-        return SP_FAIL(SP_EMEM, "no memory for a sample of %" PRId64 " points%s", n,
+    if (!sp_list_resize(&c->xyz, room * 3 * sizeof *c->xyz) ||
+        !sp_list_resize(&c->features,
+                        room * (size_t)o->n_features * sizeof *c->features + 1) ||
+        !sp_list_resize(&c->label, room * sizeof *c->label) ||
+        !sp_list_resize(&c->index, room * sizeof *c->index) ||
+        !sp_list_resize(&c->is_owned, room * sizeof *c->is_owned) ||
+        !sp_list_resize(&c->home, room * sizeof *c->home) ||
+        !sp_list_resize(&c->home_row, room * sizeof *c->home_row))
+        return SP_FAIL(SP_EMEM, "no memory for a sample of %zu points%s", room,
                        o->block > 0 ? "" : "; cut the scan with --block");
-    c->capacity = n;
+    c->capacity = (int64_t)room;
     return SP_OK;
 }
 

@@ -50,12 +50,6 @@ static sp_status read_bounds(void *to, const sp_option *option, const char *text
     return SP_OK;
 }
 
-static sp_status read_features(void *to, const sp_option *option, const char *text)
-{
-    (void)option;
-    return vox_features_read(to, text);
-}
-
 #define AT(member) .offset = offsetof(vox_options, member)
 /* clang-format off */
 static const sp_option option_table[] = {
@@ -71,7 +65,7 @@ static const sp_option option_table[] = {
 {{"--features", "LIST", "feature columns: one, height (metre above the sample's 2nd "
   "percentile of z), count (points in the voxel) or any attribute of the source, "
   "each with an optional /DIVISOR (one,height, and intensity where the source has "
-  "it)"}, SP_OPTION_READ, .read = read_features},
+  "it)"}, SP_OPTION_READ, .read = vox_read_features},
 {{"--columns", "LIST", "names of the columns of text and npy: x,y,z,-,label (- passes "
   "over one)"}, SP_OPTION_TEXT, AT(columns)},
 {{"--label-field", "NAME", "the attribute that is the label (label, classification, "
@@ -143,15 +137,6 @@ static void piece_name(const convert *c, const vox_piece *p, char name[PATH_BYTE
                  p->by);
     else
         snprintf(name, PATH_BYTES, "%s", c->options->input[p->file]);
-}
-
-/* Names the scan of a block so that no other scan has the name: tiles of two folders
- * may have been converted under one relative path. */
-static const char *scan_name(const convert *c, const vox_piece *p,
-                             char name[PATH_BYTES])
-{
-    snprintf(name, PATH_BYTES, "%s crc32c %08x", c->options->input[p->file], p->crc);
-    return name;
 }
 
 /* ---- cut ---- */
@@ -357,6 +342,7 @@ static sp_status write_samples(const convert *c, sp_shard_writer *writer, int64_
 {
     for (int64_t i = first; i < end; i++) {
         const vox_part *p = &c->part[i];
+        const vox_piece *piece = &c->piece[p->piece];
         char path[PATH_BYTES], name[PATH_BYTES], scan[PATH_BYTES];
         sp_sample sample;
         sp_status rc;
@@ -364,14 +350,15 @@ static sp_status write_samples(const convert *c, sp_shard_writer *writer, int64_
         sp_fault_at("write", i);
         SP_TRY(vox_options_check_stop(c->options));
         part_path(c, p->rank, path);
-        piece_name(c, &c->piece[p->piece], name);
+        piece_name(c, piece, name);
+        /* Tiles of two folders may have been converted under one relative path. */
+        snprintf(scan, sizeof scan, "%s crc32c %08x", c->options->input[piece->file],
+                 piece->crc);
         rc = vox_part_read(path, p, c->options->n_features, &sample);
         if (rc == SP_OK)
             rc = sp_shard_write_sample(writer, i - first, &sample, name, p->cost);
         if (rc == SP_OK && has_blocks(c))
-            rc = sp_shard_write_block(writer, i - first,
-                                      scan_name(c, &c->piece[p->piece], scan),
-                                      &c->piece[p->piece].block);
+            rc = sp_shard_write_block(writer, i - first, scan, &piece->block);
         vox_part_free(&sample);
         SP_TRY(rc);
     }

@@ -16,11 +16,21 @@
 #include "merge/sp_scans.h"
 #include "scan/sp_gridding.h"
 
-typedef struct arguments {
-    bool wants_samples, is_help;
-} arguments;
+typedef struct info {
+    bool wants_samples, is_help; /* the options */
+    sp_dataset set;
+    sp_scans scans; /* all zero: the set has no blocks, or one of them twice */
+    sp_comm *comm;
+    /* Results over this rank's samples at first, then over all ranks'. */
+    int64_t *histogram; /* [n_classes + 1] voxels of each class, ignored ones last */
+    int64_t n_voxels;
+    double *lo, *hi; /* [n_features] least and largest value */
+    double *mean;    /* [n_features] */
+    double *m2;      /* [n_features] sums of squared differences from the mean */
+    int64_t *cost;   /* [n_samples][SP_COST_COLUMNS] of the voxels, as stored or not */
+} info;
 
-#define AT(member) .offset = offsetof(arguments, member)
+#define AT(member) .offset = offsetof(info, member)
 static const sp_option option_table[] = {
     {{"--samples", NULL,
       "print a line for every sample too, and compare the stored costs of all with the "
@@ -40,20 +50,6 @@ static void print_help(void)
                   "voxels at strides 1 to 16 and pairs of a 3x3x3 kernel.\n");
     sp_names_print(SP_NAMES(option_table), stdout);
 }
-
-typedef struct info {
-    sp_dataset set;
-    sp_scans scans; /* all zero: the set has no blocks, or one of them twice */
-    sp_comm *comm;
-    bool wants_samples;
-    /* Results over this rank's samples at first, then over all ranks'. */
-    int64_t *histogram; /* [n_classes + 1] voxels of each class, ignored ones last */
-    int64_t n_voxels;
-    double *lo, *hi; /* [n_features] least and largest value */
-    double *mean;    /* [n_features] */
-    double *m2;      /* [n_features] sums of squared differences from the mean */
-    int64_t *cost;   /* [n_samples][SP_COST_COLUMNS] of the voxels, as stored or not */
-} info;
 
 static sp_status allocate(info *in)
 {
@@ -381,15 +377,14 @@ static sp_status inform(info *in, const sp_strings *patterns)
 
 sp_status vox_info(int argc, char **argv, sp_comm *comm)
 {
-    arguments given = {false, false};
     info in = {.comm = comm};
     sp_strings patterns;
     sp_status rc;
     int n;
 
     assert(argc >= 1 && argv && comm);
-    SP_TRY(sp_options_read(&given, SP_NAMES(option_table), "spvox", argc, argv, &n));
-    if (given.is_help) {
+    SP_TRY(sp_options_read(&in, SP_NAMES(option_table), "spvox", argc, argv, &n));
+    if (in.is_help) {
         if (comm->rank == 0)
             print_help();
         return SP_OK;
@@ -397,7 +392,6 @@ sp_status vox_info(int argc, char **argv, sp_comm *comm)
     if (n == 0)
         return SP_FAIL(SP_EUSAGE, "info: no shard given; see spvox info --help");
     patterns = (sp_strings){n, argv + 1};
-    in.wants_samples = given.wants_samples;
     rc = inform(&in, &patterns);
     release(&in);
     return rc;

@@ -8,6 +8,7 @@
 
 #include "base/sp_file.h"
 #include "base/sp_log.h"
+#include "base/sp_text.h"
 #include "process/sp_signal.h"
 #include "recipe/sp_recipe.h"
 
@@ -99,11 +100,9 @@ sp_status vox_codes_of_map(const vox_map *map, const char *where, int n_classes,
 {
     assert(where && code && (class_name || n_classes <= map->n));
     for (int c = 0; c < n_classes; c++) {
-        int i = class_name ? 0 : c;
+        const int i = class_name ? sp_text_find(map->n, map->name, class_name[c]) : c;
 
-        while (class_name && i < map->n && strcmp(map->name[i], class_name[c]) != 0)
-            i++;
-        if (i == map->n)
+        if (i < 0)
             return SP_FAIL(SP_EUSAGE,
                            "--map has no class \"%s\", but %s has; give the map that "
                            "made the shards",
@@ -146,9 +145,11 @@ static sp_status read_feature(vox_options *o, const char *at, size_t n)
     return SP_OK;
 }
 
-sp_status vox_features_read(vox_options *o, const char *list)
+sp_status vox_read_features(void *to, const sp_option *option, const char *list)
 {
-    assert(o && list);
+    vox_options *o = (vox_options *)(void *)((char *)to + option->offset);
+
+    assert(to && list);
     o->n_features = 0;
     for (const char *at = list;; at++) {
         size_t n = strcspn(at, ",");

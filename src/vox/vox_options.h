@@ -87,7 +87,7 @@ sp_status vox_codes_of_map(const vox_map *map, const char *where, int n_classes,
  * message. SP_EDATA. */
 sp_status vox_first_codes(const char *where, int n_classes, char *const *class_code,
                           int32_t *code);
-/* Reads a list as --features has it into the feature columns. SP_EUSAGE. */
-sp_status vox_features_read(vox_options *options, const char *list);
+/* Reads --features into vox_options, for tables of options. SP_EUSAGE. */
+sp_status vox_read_features(void *to, const sp_option *option, const char *list);
 
 #endif

@@ -22,6 +22,7 @@
 
 #include "base/sp_crc.h"
 #include "base/sp_file.h"
+#include "base/sp_list.h"
 #include "compute/sp_backend.h"
 #include "process/sp_pulse.h"
 #include "show/sp_progress.h"
@@ -443,18 +444,15 @@ sp_status vox_cut_list(const vox_cut *cut, int n_parts, vox_share *share,
 {
     const int64_t n = vox_layout_blocks(&cut->layout);
     int64_t used = *n_pieces;
-    vox_piece *grown;
 
     assert(n_parts > 0 && share && *n_pieces >= 0);
     for (int64_t b = 0; b < n; b++)
         used += sum_shares(share, n_parts, n, b).own > 0;
-    grown = realloc(*pieces, (size_t)(used + 1) * sizeof *grown);
-    if (!grown)
+    if (!sp_list_resize(pieces, (size_t)(used + 1) * sizeof **pieces))
         return SP_FAIL(SP_EMEM, "no memory for %" PRId64 " samples", used);
-    *pieces = grown;
     for (int64_t b = 0; b < n; b++) {
         const vox_share sum = sum_shares(share, n_parts, n, b);
-        vox_piece *p = &grown[*n_pieces];
+        vox_piece *p = &(*pieces)[*n_pieces];
 
         if (sum.own == 0)
             continue;

@@ -75,13 +75,6 @@ typedef struct colours {
     double lo, hi;
 } colours;
 
-static void release(colours *c)
-{
-    free(c->index);
-    free(c->palette);
-    free(c->row);
-}
-
 static sp_status allocate(colours *c, int64_t points, int n)
 {
     c->n = n;
@@ -346,7 +339,9 @@ static sp_status view(const arguments *a)
 end:
     sp_canvas_destroy(&canvas);
     free(hidden);
-    release(&c);
+    free(c.index);
+    free(c.palette);
+    free(c.row);
     vox_view_destroy(&points);
     return rc;
 }

@@ -1,10 +1,10 @@
 /* Raw scans for spvox view. */
 #include <assert.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_list.h"
 #include "compute/sp_backend.h"
 #include "scan/sp_scan.h"
 #include "vox/vox_view.h"
@@ -91,33 +91,18 @@ typedef struct reading {
     bool is_begun, wants_value, has_attribute;
 } reading;
 
-static bool reserve(void **at, size_t bytes)
-{
-    void *more = realloc(*at, bytes);
-
-    *at = more ? more : *at;
-    return more;
-}
-
 static sp_status make_room(reading *r, int64_t n)
 {
     vox_view_points *p = r->points;
-    const int64_t room = 2 * n;
-    bool is_there;
+    const size_t room = 2 * (size_t)n;
 
     if (n <= p->capacity)
         return SP_OK;
-    is_there = reserve((void **)&p->xyz, (size_t)room * 3 * sizeof *p->xyz);
-    if (r->wants_value)
-        is_there =
-            is_there && reserve((void **)&p->value, (size_t)room * sizeof *p->value);
-    else
-        is_there =
-            is_there && reserve((void **)&p->label, (size_t)room * sizeof *p->label);
-    if (!is_there)
-        return SP_FAIL(SP_EMEM, "%s: no memory for %" PRId64 " points",
-                       r->request->path, room);
-    p->capacity = room;
+    if (!sp_list_resize(&p->xyz, room * 3 * sizeof *p->xyz) ||
+        !(r->wants_value ? sp_list_resize(&p->value, room * sizeof *p->value)
+                         : sp_list_resize(&p->label, room * sizeof *p->label)))
+        return SP_FAIL(SP_EMEM, "%s: no memory for %zu points", r->request->path, room);
+    p->capacity = (int64_t)room;
     return SP_OK;
 }
 
@@ -149,12 +134,10 @@ static const code *find_code(const sp_scan *scan, int c)
 static sp_status add_class(reading *r, int32_t met)
 {
     vox_view_points *p = r->points;
-    char **more = realloc(p->class_name, ((size_t)met + 2) * sizeof *more);
     char name[48];
 
-    if (!more)
+    if (!sp_list_resize(&p->class_name, ((size_t)met + 2) * sizeof *p->class_name))
         return SP_FAIL(SP_EMEM, "no memory for the name of a class");
-    p->class_name = more;
     for (; p->n_classes <= met; p->n_classes++) {
         const int c = p->n_classes;
         const code *known = find_code(r->scan, c);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/sp_file.h"
+#include "base/sp_text.h"
 #include "compute/sp_backend.h"
 #include "data/sp_shard.h"
 #include "h5/sp_h5.h"
@@ -118,10 +119,7 @@ static sp_status match_classes(vox_view_points *points, sp_h5 *file, const char 
         return SP_OK;
     SP_TRY(sp_h5_attr_read_texts(file, "/", "class_names", &name, &n));
     for (int c = 0; c < n && c <= VOX_MAX_CODE; c++) {
-        of[c] = SP_IGNORE;
-        for (int k = 0; k < points->n_classes; k++)
-            if (strcmp(points->class_name[k], name[c]) == 0)
-                of[c] = k;
+        of[c] = sp_text_find(points->n_classes, points->class_name, name[c]);
         if (of[c] < 0) {
             sp_status rc = SP_FAIL(
                 SP_EDATA, "%s: class \"%s\" is no class of the shard", path, name[c]);
@@ -167,9 +165,9 @@ static sp_status find_column(const sp_dataset *set, const char *name, int *colum
 {
     char names[400];
 
-    for (*column = 0; *column < set->n_features; ++*column)
-        if (strcmp(set->feature_name[*column], name) == 0)
-            return SP_OK;
+    *column = sp_text_find(set->n_features, set->feature_name, name);
+    if (*column >= 0)
+        return SP_OK;
     sp_dataset_print_names(names, sizeof names, set->n_features, set->feature_name,
                            NULL);
     return SP_FAIL(SP_EUSAGE, "--feature %s: %s has %s, and z", name,

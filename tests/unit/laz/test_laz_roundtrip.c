@@ -1,6 +1,7 @@
 /* Points that were written are read again byte for byte: every point format and version
  * of its items, with extra bytes, of any number of points and in chunks of any size, by
  * any number of threads; and damage is refused or, rarely, gives other points. */
+#include "base/sp_number.h"
 #include "fixtures/laz_points.h"
 #include "fixtures/test.h"
 
@@ -225,6 +226,24 @@ static bool is_read(const sp_laz_format *format, int point_format, int64_t n,
         sp_laz_close(r);
     close(file.fd);
     return *rc == SP_OK && memcmp(given, got, (size_t)(n * format->record_bytes)) == 0;
+}
+
+/* Where a table was never written, its offset is its own place. */
+TEST(chunks_that_differ_need_a_table_or_layers)
+{
+    for (int p = 1; p < LAZ_FORMATS; p += 6) {
+        sp_laz_format f = format_of(p, 0, UINT32_MAX);
+        unsigned char vlr[SP_LAZ_VLR_BYTES], place[8];
+        int64_t at = (p < 4 ? 227 : 375) + 54 + (int64_t)sp_laz_format_write(&f, vlr);
+        sp_status rc;
+
+        check(&f, p, 431, false, 2);
+        sp_put64(place, (uint64_t)at);
+        poke(at, place, sizeof place);
+        assert_int_equal(is_read(&f, p, 431, 2, &rc), p == 7);
+        if (p == 1)
+            FAILS(rc, SP_EDATA, "chunk table with the sizes is missing");
+    }
 }
 
 /* At each place in turn, one byte is changed. It is noticed in nearly all cases where
