@@ -37,9 +37,9 @@ struct block {
     member members[HC_MOST_BLOCKS];
     int size, n_each; /* blocks, and threads of each */
     int n, n_done;    /* threads of all */
-    int n_polls;   /* polls since the host let the block run */
-    bool is_ahead; /* device memory is closed until all have waited */
-    bool is_shown; /* but it can be read */
+    int n_polls;      /* polls since the host let the block run */
+    bool is_ahead;    /* device memory is closed until all have waited */
+    bool is_shown;    /* but it can be read */
     bool lets_next;
     std::vector<hc_fiber *> waited;
     const hc_launch *launch; /* NULL: no block is under way */
@@ -289,7 +289,7 @@ static void fiber_main()
     abort();
 }
 
-void hc_barrier(const char *file, int line)
+void __syncthreads(const char *file, int line)
 {
     hc_fiber *f = hc_current();
 
@@ -326,7 +326,7 @@ bool hc_is_ahead()
     return B->is_ahead;
 }
 
-void hc_reads_ahead()
+void sp_reads_ahead()
 {
     if (!B->is_ahead || B->is_shown)
         return;
@@ -342,7 +342,7 @@ void hc_grid_let()
     B->lets_next = true;
 }
 
-void hc_grid_wait()
+void sp_grid_wait()
 {
     hc_fiber *f = hc_current();
 
@@ -361,7 +361,7 @@ void hc_grid_wait()
             hc_make_ready(other);
 }
 
-void hc_fence()
+void __threadfence()
 {
     if (hc_hook.fenced)
         hc_hook.fenced(hc_self);

@@ -78,7 +78,7 @@ static hc_fiber *enter(const char *file, int line)
 
 /* ---- addresses ---- */
 
-unsigned hc_cluster_rank()
+unsigned sp_cluster_rank()
 {
     return (unsigned)hc_current()->rank;
 }
@@ -108,7 +108,7 @@ char *hc_cluster_at(uint32_t address, const char *file, int line)
     return hc_space + (size_t)rank * HC_WINDOW + (address & 0xffffff);
 }
 
-void hc_cluster_put(uint32_t at, unsigned rank, uint32_t value, const char *file,
+void sp_cluster_put(uint32_t at, unsigned rank, uint32_t value, const char *file,
                     int line)
 {
     memcpy(hc_cluster_at(hc_cluster_address(at, rank), file, line), &value,
@@ -117,7 +117,7 @@ void hc_cluster_put(uint32_t at, unsigned rank, uint32_t value, const char *file
 
 /* ---- the cluster's barrier ---- */
 
-void hc_cluster_arrive(const char *file, int line)
+void sp_cluster_arrive(const char *file, int line)
 {
     hc_fiber *f = enter(file, line);
 
@@ -138,7 +138,7 @@ void hc_cluster_arrive(const char *file, int line)
     C.waiting.clear();
 }
 
-void hc_cluster_wait(const char *file, int line)
+void sp_cluster_wait(const char *file, int line)
 {
     hc_fiber *f = enter(file, line);
 
@@ -211,7 +211,7 @@ static void arrive(phases *p, const hc_fiber *f)
     look(p);
 }
 
-void hc_mbarrier_init(uint32_t at, int arrivals, const char *file, int line)
+void sp_mbarrier_init(uint32_t at, int arrivals, const char *file, int line)
 {
     const hc_fiber *f = enter(file, line);
     const char *place = hc_cluster_at(at, file, line);
@@ -224,7 +224,7 @@ void hc_mbarrier_init(uint32_t at, int arrivals, const char *file, int line)
     C.all.push_back({place, arrivals, arrivals, 0, 0, f, false, 0, {}});
 }
 
-void hc_mbarrier_fence()
+void sp_mbarrier_fence()
 {
     const hc_fiber *f = hc_current();
 
@@ -235,7 +235,7 @@ void hc_mbarrier_fence()
         }
 }
 
-void hc_mbarrier_expect(uint32_t at, unsigned bytes, const char *file, int line)
+void sp_mbarrier_expect(uint32_t at, unsigned bytes, const char *file, int line)
 {
     const hc_fiber *f = enter(file, line);
     phases *p;
@@ -257,7 +257,7 @@ void hc_mbarrier_arrive(uint32_t address, const char *file, int line)
     arrive(use(hc_cluster_at(address, file, line), f, false), f);
 }
 
-void hc_mbarrier_wait(uint32_t at, unsigned parity, const char *file, int line)
+void sp_mbarrier_wait(uint32_t at, unsigned parity, const char *file, int line)
 {
     hc_fiber *f = enter(file, line);
     phases *p = use(hc_cluster_at(at, file, line), f, false);
@@ -309,7 +309,7 @@ bool hc_cluster_stir()
     return true;
 }
 
-void hc_copy_bulk(uint32_t to, const void *from, unsigned bytes, uint32_t at,
+void sp_copy_bulk(uint32_t to, const void *from, unsigned bytes, uint32_t at,
                   unsigned ranks, const char *file, int line)
 {
     const hc_fiber *f = enter(file, line);

@@ -9,23 +9,17 @@ static thread_local int current;
 /* The only device that this process sees; -1: it sees all. */
 static int visible()
 {
-    const char *text = getenv("HC_VISIBLE");
-
-    return text && *text ? atoi(text) : -1;
+    return (int)hc_number("HC_VISIBLE", -1);
 }
 
 static int n_devices()
 {
-    const char *text = getenv("HC_DEVICES");
-
-    return visible() >= 0 ? 1 : text && *text ? atoi(text) : 8;
+    return visible() >= 0 ? 1 : (int)hc_number("HC_DEVICES", 8);
 }
 
 static int capability()
 {
-    const char *text = getenv("HC_CAPABILITY");
-
-    return text && *text ? atoi(text) : 90;
+    return (int)hc_number("HC_CAPABILITY", 90);
 }
 
 size_t hc_most_shared()
@@ -45,9 +39,7 @@ size_t hc_most_shared()
 /* As in the runtime, a missing driver counts as an insufficient one. */
 cudaError_t cudaDriverGetVersion(int *version)
 {
-    const char *text = getenv("HC_DRIVER");
-
-    *version = text && *text ? atoi(text) : 13000;
+    *version = (int)hc_number("HC_DRIVER", 13000);
     return cudaSuccess;
 }
 
@@ -105,22 +97,18 @@ cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr what, int device)
  * driver makes of their PTX. */
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *a, const void *)
 {
-    const char *text = getenv("HC_IMAGE");
-
     *a = {0, 0, 0, 1024, 32, 90, capability() >= 100 ? capability() : 90};
-    return hc_remember(text && *text == '0' ? cudaErrorNoKernelImageForDevice
-                                            : cudaSuccess);
+    return hc_remember(hc_number("HC_IMAGE", 1) ? cudaSuccess
+                                                : cudaErrorNoKernelImageForDevice);
 }
 
 cudaError_t hc_blocks_of_sm(int *blocks, int threads, size_t bytes)
 {
-    const char *most = getenv("HC_BLOCKS");
+    const int most = (int)hc_number("HC_BLOCKS", INT32_MAX);
     const int of_threads = 2048 / threads;
     const int of_shared = (int)((hc_most_shared() + 1024) / (bytes + 1024));
 
-    *blocks = of_threads < of_shared ? of_threads : of_shared;
-    if (most && *most && atoi(most) < *blocks)
-        *blocks = atoi(most);
+    *blocks = min(most, min(of_threads, of_shared));
     return cudaSuccess;
 }
 

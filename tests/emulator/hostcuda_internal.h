@@ -75,7 +75,7 @@ struct hc_thread {
     void *to; /* result of a tensor operation */
     const void *operand;
     int n_groups;        /* of copies, committed */
-    bool has_waited;     /* hc_grid_wait */
+    bool has_waited;     /* sp_grid_wait */
     unsigned arrived_in; /* at the cluster's barrier and not waited; 0: no */
     int arrived_at;      /* the line of that arrival */
     void *fake;          /* the address sanitizer's stack */
@@ -213,5 +213,8 @@ bool hc_reads_pageable(); /* HC_PAGEABLE */
  * the lock. */
 bool hc_export(char *data, int64_t *fd, int64_t *bytes, int64_t *inode);
 bool hc_import(const char *path, int64_t inode, size_t bytes, void **out);
+
+/* A number in the environment. */
+uint64_t hc_number(const char *name, uint64_t otherwise);
 
 #endif

@@ -36,7 +36,7 @@ static void land(hc_copy *c)
 
 /* To other threads the place changes at any moment from the issue to the wait, so the
  * race checker hears of it at both. */
-void hc_copy_async(void *to, const void *from, int bytes, const char *file, int line)
+void sp_copy_async(void *to, const void *from, int bytes, const char *file, int line)
 {
     hc_fiber *f = hc_current();
     hc_copy c = {to, from, bytes, f->n_groups, false, __builtin_return_address(0)};
@@ -60,7 +60,7 @@ void hc_copy_async(void *to, const void *from, int bytes, const char *file, int 
     f->copy.push_back(c);
 }
 
-void hc_copy_commit()
+void sp_copy_commit()
 {
     hc_current()->n_groups++;
 }

@@ -171,7 +171,7 @@ void hc_wgmma_stored(const void *to)
     land(f, c);
 }
 
-void hc_fence_async()
+void sp_fence_async()
 {
     hc_fiber *f = hc_current();
 
@@ -428,7 +428,7 @@ void hc_wgmma_at_once(float *d, int n, uint64_t a, uint64_t b, const char *file,
     hc_tensor(HC_WGMMA, d, &c, 0, file, line);
 }
 
-uint32_t hc_shared_offset(const void *p)
+uint32_t sp_shared_address(const void *p)
 {
     return (uint32_t)((const char *)p - hc_window);
 }
@@ -438,7 +438,7 @@ unsigned long hc_wgmma_count()
     return n_issued;
 }
 
-void hc_trap(const char *file, int line)
+void sp_trap(const char *file, int line)
 {
     hc_fail("trap at %s:%d", file, line);
 }
