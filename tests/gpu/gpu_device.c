@@ -5,6 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "fixtures/wrapped.h"
+
 void hc_set_order(uint64_t seed, bool is_lazy);
 bool hc_is_checked(void);
 unsigned hc_waits(void);
@@ -30,26 +32,19 @@ unsigned hc_waits(void)
     return n_waits;
 }
 
-int __real_cudaStreamSynchronize(void *stream);
-int __wrap_cudaStreamSynchronize(void *stream);
-int __real_cudaEventSynchronize(void *event);
-int __wrap_cudaEventSynchronize(void *event);
-int __real_cudaDeviceSynchronize(void);
-int __wrap_cudaDeviceSynchronize(void);
-
-int __wrap_cudaStreamSynchronize(void *stream)
+WRAPPED(int, cudaStreamSynchronize, void *stream)
 {
     n_waits++;
     return __real_cudaStreamSynchronize(stream);
 }
 
-int __wrap_cudaEventSynchronize(void *event)
+WRAPPED(int, cudaEventSynchronize, void *event)
 {
     n_waits++;
     return __real_cudaEventSynchronize(event);
 }
 
-int __wrap_cudaDeviceSynchronize(void)
+WRAPPED(int, cudaDeviceSynchronize, void)
 {
     n_waits++;
     return __real_cudaDeviceSynchronize();
@@ -71,52 +66,36 @@ typedef struct extent {
 
 /* NOLINTBEGIN: names given by the linker. nvcc writes one or the other launch, as its
  * version has it. */
-int __real_cudaLaunchKernelExC(const void *config, const void *kernel, void **values);
-int __wrap_cudaLaunchKernelExC(const void *config, const void *kernel, void **values);
-int __real_cudaLaunchKernel(const void *kernel, extent grid, extent block,
-                            void **values, size_t shared_bytes, void *stream);
-int __wrap_cudaLaunchKernel(const void *kernel, extent grid, extent block,
-                            void **values, size_t shared_bytes, void *stream);
-int __real___cudaLaunchKernel(const void *kernel, extent grid, extent block,
-                              void **values, size_t shared_bytes, void *stream)
-    __attribute__((weak));
-int __wrap___cudaLaunchKernel(const void *kernel, extent grid, extent block,
-                              void **values, size_t shared_bytes, void *stream);
-int __real_cudaMemcpyAsync(void *to, const void *from, size_t bytes, int kind,
-                           void *stream);
-int __wrap_cudaMemcpyAsync(void *to, const void *from, size_t bytes, int kind,
-                           void *stream);
-int __real_cudaMemsetAsync(void *data, int byte, size_t bytes, void *stream);
-int __wrap_cudaMemsetAsync(void *data, int byte, size_t bytes, void *stream);
 
-int __wrap_cudaLaunchKernelExC(const void *config, const void *kernel, void **values)
+WRAPPED(int, cudaLaunchKernelExC, const void *config, const void *kernel, void **values)
 {
     n_operations++;
     return __real_cudaLaunchKernelExC(config, kernel, values);
 }
 
-int __wrap_cudaLaunchKernel(const void *kernel, extent grid, extent block,
-                            void **values, size_t shared_bytes, void *stream)
+WRAPPED(int, cudaLaunchKernel, const void *kernel, extent grid, extent block,
+        void **values, size_t shared_bytes, void *stream)
 {
     n_operations++;
     return __real_cudaLaunchKernel(kernel, grid, block, values, shared_bytes, stream);
 }
 
-int __wrap___cudaLaunchKernel(const void *kernel, extent grid, extent block,
-                              void **values, size_t shared_bytes, void *stream)
+#pragma weak __real___cudaLaunchKernel
+WRAPPED(int, __cudaLaunchKernel, const void *kernel, extent grid, extent block,
+        void **values, size_t shared_bytes, void *stream)
 {
     n_operations++;
     return __real___cudaLaunchKernel(kernel, grid, block, values, shared_bytes, stream);
 }
 
-int __wrap_cudaMemcpyAsync(void *to, const void *from, size_t bytes, int kind,
-                           void *stream)
+WRAPPED(int, cudaMemcpyAsync, void *to, const void *from, size_t bytes, int kind,
+        void *stream)
 {
     n_operations++;
     return __real_cudaMemcpyAsync(to, from, bytes, kind, stream);
 }
 
-int __wrap_cudaMemsetAsync(void *data, int byte, size_t bytes, void *stream)
+WRAPPED(int, cudaMemsetAsync, void *data, int byte, size_t bytes, void *stream)
 {
     n_operations++;
     return __real_cudaMemsetAsync(data, byte, bytes, stream);
