@@ -141,6 +141,18 @@ static void *take(int64_t n, size_t size)
     return at;
 }
 
+rnd_cloud rnd_cloud_room(const rnd_case *c, int64_t n)
+{
+    return (rnd_cloud){.n = n,
+                       .coords = take(3 * n, sizeof(int64_t)),
+                       .features = take(n * c->n_features, sizeof(double)),
+                       .labels = take(n, sizeof(int64_t)),
+                       .subvoxel = take(3 * n, sizeof(int64_t)),
+                       .point_voxel = take(3 * n, sizeof(int64_t)),
+                       .point_labels = take(3 * n, sizeof(int64_t)),
+                       .point_index = take(3 * n, sizeof(int64_t))};
+}
+
 void rnd_cloud_make(const rnd_case *c, const rnd_set *set, int sample, rnd_cloud *cloud)
 {
     char name[NAME_SIZE];
@@ -151,14 +163,7 @@ void rnd_cloud_make(const rnd_case *c, const rnd_set *set, int sample, rnd_cloud
     snprintf(name, sizeof name, "%s.cloud", set->name);
     stream = rnd_stream(c, name, sample);
     is_dark = sample > 0 && rnd_below(&stream, 8) == 0; /* nothing labelled */
-    *cloud = (rnd_cloud){.n = n,
-                         .coords = take(3 * n, sizeof(int64_t)),
-                         .features = take(n * c->n_features, sizeof(double)),
-                         .labels = take(n, sizeof(int64_t)),
-                         .subvoxel = take(3 * n, sizeof(int64_t)),
-                         .point_voxel = take(3 * n, sizeof(int64_t)),
-                         .point_labels = take(3 * n, sizeof(int64_t)),
-                         .point_index = take(3 * n, sizeof(int64_t))};
+    *cloud = rnd_cloud_room(c, n);
     make_coords(c, cloud, &stream);
     for (int k = 0; k < 3; k++)
         cloud->origin[k] = sample * 64 + k * 8;
