@@ -70,27 +70,25 @@ template <int BUG> __global__ static void wgmma_with(call a)
         sp_wgmma_wait<0>(d);
 }
 
-void (*find_wgmma_bug(const char *name))(call)
-{
-    static const bug all[] = {
-#define W(bug) {#bug, wgmma_with<bug>}
-        W(wgmma_sound),
-        W(wgmma_not_landed),
-        W(wgmma_not_passed_on),
-        W(wgmma_stored_not_passed_on),
-        W(wgmma_without_barrier),
-        W(wgmma_refilled),
-        W(wgmma_refilled_without_barrier),
-        W(wgmma_sums_early),
-        W(wgmma_without_fence),
-        W(wgmma_of_three_warps),
-        W(wgmma_of_two_minds),
-        W(wgmma_never_waited),
-        W(wgmma_base_offset),
-    };
-
-    return find_bug(all, name);
-}
+static const bug wgmma_bugs[] = {
+#define W(bug)                                                                         \
+    {                                                                                  \
+#bug, wgmma_with < bug>                                                        \
+    }
+    W(wgmma_sound),
+    W(wgmma_not_landed),
+    W(wgmma_not_passed_on),
+    W(wgmma_stored_not_passed_on),
+    W(wgmma_without_barrier),
+    W(wgmma_refilled),
+    W(wgmma_refilled_without_barrier),
+    W(wgmma_sums_early),
+    W(wgmma_without_fence),
+    W(wgmma_of_three_warps),
+    W(wgmma_of_two_minds),
+    W(wgmma_never_waited),
+    W(wgmma_base_offset),
+};
 
 /* ---- two blocks of a cluster bring half of each stage to both ---- */
 
@@ -162,20 +160,14 @@ template <int BUG> __global__ static void cluster_with(call a)
         sp_cluster_wait();
 }
 
-bool run_cluster_bug(const char *name, call a, cudaStream_t stream)
-{
-    static const bug all[] = {
-#define C(bug) {#bug, cluster_with<bug>}
-        C(cluster_sound),         C(cluster_wrong_phase),    C(cluster_without_arrival),
-        C(cluster_refilled),      C(cluster_few_bytes),      C(cluster_never_made),
-        C(cluster_leaves),        C(cluster_leaves_between), C(cluster_too_early),
-        C(cluster_not_passed_on), C(cluster_passed_on_late), C(cluster_many_bytes),
-        C(cluster_divergent),
-    };
-
-    void (*kernel)(call) = find_bug(all, name);
-
-    if (kernel)
-        SP_LAUNCH_CLUSTER(kernel, dim3(2), dim3(N), 0, 2, stream, a);
-    return kernel != NULL;
-}
+static const bug cluster_bugs[] = {
+#define C(bug)                                                                         \
+    {                                                                                  \
+#bug, cluster_with < bug>, 2                                                   \
+    }
+    C(cluster_sound),         C(cluster_wrong_phase),    C(cluster_without_arrival),
+    C(cluster_refilled),      C(cluster_few_bytes),      C(cluster_never_made),
+    C(cluster_leaves),        C(cluster_leaves_between), C(cluster_too_early),
+    C(cluster_not_passed_on), C(cluster_passed_on_late), C(cluster_many_bytes),
+    C(cluster_divergent),
+};
