@@ -144,6 +144,15 @@ hc_fiber *hc_current()
     return (hc_fiber *)hc_self;
 }
 
+hc_fiber *hc_current_at(const char *file, int line)
+{
+    hc_fiber *f = hc_current();
+
+    f->file = file;
+    f->line = line;
+    return f;
+}
+
 void hc_make_ready(hc_fiber *f)
 {
     f->state = HC_READY;
@@ -291,10 +300,8 @@ static void fiber_main()
 
 void __syncthreads(const char *file, int line)
 {
-    hc_fiber *f = hc_current();
+    hc_fiber *f = hc_current_at(file, line);
 
-    f->file = file;
-    f->line = line;
     f->state = HC_AT_BARRIER;
     /* Blocks of a cluster do not wait for each other here. */
     if (++B->members[f->rank].n_arrived == B->n_each && B->size > 1)

@@ -108,30 +108,11 @@ struct dim3 {
     dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {}
 };
 
-static inline float4 make_float4(float x, float y, float z, float w)
-{
-    return float4{x, y, z, w};
-}
-
-static inline float2 make_float2(float x, float y)
-{
-    return float2{x, y};
-}
-
-static inline uint2 make_uint2(uint32_t x, uint32_t y)
-{
-    return uint2{x, y};
-}
-
-static inline uint4 make_uint4(uint32_t x, uint32_t y, uint32_t z, uint32_t w)
-{
-    return uint4{x, y, z, w};
-}
-
-static inline int4 make_int4(int x, int y, int z, int w)
-{
-    return int4{x, y, z, w};
-}
+#define make_float2(...) (float2{__VA_ARGS__})
+#define make_float4(...) (float4{__VA_ARGS__})
+#define make_uint2(...)  (uint2{__VA_ARGS__})
+#define make_uint4(...)  (uint4{__VA_ARGS__})
+#define make_int4(...)   (int4{__VA_ARGS__})
 
 /* The position of a thread, for the thread itself. */
 struct hc_view {

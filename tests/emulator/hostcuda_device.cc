@@ -61,35 +61,32 @@ cudaError_t cudaGetDevice(int *device)
 }
 
 /* The device has one multiprocessor, so that kernels that fill a device are small. */
+static int attribute(cudaDeviceAttr what)
+{
+    switch (what) {
+    case cudaDevAttrMultiProcessorCount:
+        return 1;
+    case cudaDevAttrWarpSize:
+        return 32;
+    case cudaDevAttrMaxSharedMemoryPerMultiprocessor:
+        return (int)hc_most_shared() + (1 << 10);
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
+        return (int)hc_most_shared();
+    case cudaDevAttrPageableMemoryAccess:
+        return hc_reads_pageable();
+    case cudaDevAttrComputeCapabilityMajor:
+        return capability() / 10;
+    case cudaDevAttrComputeCapabilityMinor:
+        return capability() % 10;
+    }
+    return 1024; /* CUB chooses tile sizes by more fields (tests/emulator/ptx) */
+}
+
 cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr what, int device)
 {
     if (device < 0 || device >= n_devices())
         return hc_remember(cudaErrorInvalidValue);
-    switch (what) {
-    case cudaDevAttrMultiProcessorCount:
-        *value = 1;
-        break;
-    case cudaDevAttrWarpSize:
-        *value = 32;
-        break;
-    case cudaDevAttrMaxSharedMemoryPerMultiprocessor:
-        *value = (int)hc_most_shared() + (1 << 10);
-        break;
-    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
-        *value = (int)hc_most_shared();
-        break;
-    case cudaDevAttrPageableMemoryAccess:
-        *value = hc_reads_pageable();
-        break;
-    case cudaDevAttrComputeCapabilityMajor:
-        *value = capability() / 10;
-        break;
-    case cudaDevAttrComputeCapabilityMinor:
-        *value = capability() % 10;
-        break;
-    default: /* CUB chooses tile sizes by more fields (tests/emulator/ptx) */
-        *value = 1024;
-    }
+    *value = attribute(what);
     return cudaSuccess;
 }
 
@@ -150,33 +147,30 @@ cudaError_t cudaDeviceGetPCIBusId(char *id, int size, int device)
 
 const char *cudaGetErrorString(cudaError_t error)
 {
-    switch (error) {
-    case cudaSuccess:
-        return "no error";
-    case cudaErrorInvalidValue:
-        return "invalid argument";
-    case cudaErrorMemoryAllocation:
-        return "out of memory";
-    case cudaErrorInvalidConfiguration:
-        return "invalid configuration argument";
-    case cudaErrorInsufficientDriver:
-        return "CUDA driver version is insufficient for CUDA runtime version";
-    case cudaErrorInvalidDeviceFunction:
-        return "invalid device function";
-    case cudaErrorNoKernelImageForDevice:
-        return "no kernel image is available for execution on the device";
-    case cudaErrorNoDevice:
-        return "no CUDA-capable device is detected";
-    case cudaErrorInvalidDevice:
-        return "invalid device ordinal";
-    case cudaErrorPeerAccessUnsupported:
-        return "peer access is not supported between these two devices";
-    case cudaErrorInvalidResourceHandle:
-        return "invalid resource handle";
-    case cudaErrorNotReady:
-        return "device not ready";
-    case cudaErrorIllegalAddress:
-        return "an illegal memory access was encountered";
-    }
+    static const struct {
+        cudaError_t error;
+        const char *text;
+    } all[] = {
+        {cudaSuccess, "no error"},
+        {cudaErrorInvalidValue, "invalid argument"},
+        {cudaErrorMemoryAllocation, "out of memory"},
+        {cudaErrorInvalidConfiguration, "invalid configuration argument"},
+        {cudaErrorInsufficientDriver,
+         "CUDA driver version is insufficient for CUDA runtime version"},
+        {cudaErrorInvalidDeviceFunction, "invalid device function"},
+        {cudaErrorNoKernelImageForDevice,
+         "no kernel image is available for execution on the device"},
+        {cudaErrorNoDevice, "no CUDA-capable device is detected"},
+        {cudaErrorInvalidDevice, "invalid device ordinal"},
+        {cudaErrorPeerAccessUnsupported,
+         "peer access is not supported between these two devices"},
+        {cudaErrorInvalidResourceHandle, "invalid resource handle"},
+        {cudaErrorNotReady, "device not ready"},
+        {cudaErrorIllegalAddress, "an illegal memory access was encountered"},
+    };
+
+    for (const auto &known : all)
+        if (known.error == error)
+            return known.text;
     return "unknown error";
 }

@@ -130,6 +130,8 @@ bool hc_is_early(const hc_grid *grid);
  * called again, by any thread. True: the grid has ended and is freed. */
 bool hc_grid_go(hc_grid *grid);
 hc_fiber *hc_current();
+/* The same, which has come to this place of the source. */
+hc_fiber *hc_current_at(const char *file, int line);
 size_t hc_launch_shared_bytes(); /* that the present launch asks for */
 bool hc_is_ahead(); /* before the grid's wait, where device memory is closed */
 void hc_make_ready(hc_fiber *f);

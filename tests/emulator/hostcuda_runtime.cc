@@ -3,7 +3,6 @@
 
 #include <signal.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <deque>
@@ -15,7 +14,7 @@ struct hc_event {
     int device;
     uint64_t recorded, done; /* numbers of the operations */
     bool is_timed;
-    double done_s;
+    uint64_t done_ns;
 };
 
 struct operation {
@@ -145,14 +144,6 @@ static bool is_outside(const hc_stream *s)
            (!s->queue.empty() && s->queue.front().kind == operation::OUTSIDE);
 }
 
-static double now_s()
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static void run_front(hc_stream *s)
 {
     operation o = s->queue.front();
@@ -177,7 +168,7 @@ static void run_front(hc_stream *s)
         o.run();
     else if (o.kind == operation::RECORD && o.event->done < o.ticket) {
         o.event->done = o.ticket;
-        o.event->done_s = now_s();
+        o.event->done_ns = sp_clock_ns();
     }
     hc_close_space();
 }
@@ -518,7 +509,7 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t begin, cudaEvent_t end)
         return hc_remember(cudaErrorInvalidValue);
     if (begin->done < begin->recorded || end->done < end->recorded)
         return hc_remember(cudaErrorNotReady);
-    *ms = (float)((end->done_s - begin->done_s) * 1e3);
+    *ms = (float)((double)(end->done_ns - begin->done_ns) * 1e-6);
     return cudaSuccess;
 }
 

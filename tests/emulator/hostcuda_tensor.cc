@@ -38,11 +38,9 @@ static void land(hc_copy *c)
  * race checker hears of it at both. */
 void sp_copy_async(void *to, const void *from, int bytes, const char *file, int line)
 {
-    hc_fiber *f = hc_current();
+    hc_fiber *f = hc_current_at(file, line);
     hc_copy c = {to, from, bytes, f->n_groups, false, __builtin_return_address(0)};
 
-    f->file = file;
-    f->line = line;
     if (bytes < 0 || bytes > 16)
         hc_fail("copy of %d bytes: %s", bytes, hc_where(f));
     if ((uintptr_t)to % 16 || (uintptr_t)from % 16) /* even where nothing is read */

@@ -92,15 +92,13 @@ void hc_warp_left(hc_warp *w)
 uint64_t hc_collective(hc_op op, uint32_t mask, uint64_t value, int from,
                        const char *file, int line)
 {
-    hc_fiber *f = hc_current();
+    hc_fiber *f = hc_current_at(file, line);
     hc_warp *w = f->warp;
 
     f->op = op;
     f->mask = mask;
     f->value = value;
     f->from = from;
-    f->file = file;
-    f->line = line;
     f->state = HC_AT_WARP;
     if (!(mask >> f->view.lane & 1))
         hc_fail("%s with mask %08x by a lane outside of it: %s", op_name[op], mask,
