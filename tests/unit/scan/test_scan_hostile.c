@@ -177,9 +177,7 @@ TEST(las_that_claims_too_much_is_refused)
     }
     /* Extra bytes described in a record that runs into the points stay unnamed. */
     make_las(b, 1);
-    memcpy(b + 227 + 2, "LASF_Spec", 9);
-    scan_put(b + 227 + 18, 4, 'u', 2, false);
-    scan_put(b + 227 + 20, 65472, 'u', 2, false);
+    scan_put_vlr(b + 227, "LASF_Spec", 4, 65472);
     b[227 + 54 + 2] = 1;
     memcpy(b + 227 + 54 + 4, "beyond", 6);
     scan_write("a.las", b, sizeof b);
