@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/sp_log.h"
 #include "random/random.h"
 
 enum { REFUSED_PERCENT = 10, DIVERGED_PERCENT = 2 };
@@ -303,14 +304,12 @@ static bool find_programs(rnd_options *o)
 
 static int run_options(rnd_options *o)
 {
-    struct timespec begin, end;
+    const double begin = sp_now_s();
 
-    clock_gettime(CLOCK_MONOTONIC, &begin);
     run_all(o, o->is_listing ? list_case : o->bits ? write_bits : run_case);
     if (o->bits)
         gather_bits(o);
-    clock_gettime(CLOCK_MONOTONIC, &end);
-    return o->is_listing ? 0 : summarize(o, (double)(end.tv_sec - begin.tv_sec));
+    return o->is_listing ? 0 : summarize(o, sp_now_s() - begin);
 }
 
 int main(int argc, char **argv)

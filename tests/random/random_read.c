@@ -5,30 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_file.h"
 #include "random/random.h"
 
 char *rnd_read_file(const char *path, size_t *bytes)
 {
-    FILE *file = fopen(path, "rb");
-    size_t n = 0, room = 1 << 16;
-    char *text = file ? malloc(room) : NULL;
+    char *text;
 
-    while (text) {
-        const size_t got = fread(text + n, 1, room - n - 1, file);
-
-        n += got;
-        if (got == 0)
-            break;
-        if (room - n < 2)
-            text = realloc(text, room *= 2);
-    }
-    if (text)
-        text[n] = 0;
-    if (file)
-        fclose(file);
-    if (bytes)
-        *bytes = n;
-    return text;
+    return sp_file_read(path, &text, bytes) == SP_OK ? text : NULL;
 }
 
 uint64_t rnd_hash(uint64_t hash, const void *data, size_t bytes)

@@ -1,6 +1,5 @@
 /* Starting sptrain, with a limit on its time; every command is noted in the case's
  * folder, so that a kept case can be repeated by hand. */
-#include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
 #include <signal.h>
@@ -14,6 +13,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/sp_file.h"
+#include "base/sp_log.h"
 #include "random/random.h"
 
 enum { MOST_WORDS = 48, TERM_S = 5 };
@@ -106,7 +107,7 @@ static void become(const rnd_case *c, const command *m, const char *dir,
 static bool wait_until(pid_t pid, double end, int *status, struct rusage *use)
 {
     sigset_t set;
-    struct timespec now, left;
+    struct timespec left;
     double s;
 
     sigemptyset(&set);
@@ -114,22 +115,13 @@ static bool wait_until(pid_t pid, double end, int *status, struct rusage *use)
     for (;;) {
         if (wait4(pid, status, WNOHANG, use) == pid)
             return true;
-        clock_gettime(CLOCK_MONOTONIC, &now);
-        s = end - (double)now.tv_sec - 1e-9 * (double)now.tv_nsec;
+        s = end - sp_now_s();
         if (s <= 0)
             return false;
         left.tv_sec = (time_t)s;
         left.tv_nsec = (long)(1e9 * (s - (double)left.tv_sec));
         sigtimedwait(&set, NULL, &left);
     }
-}
-
-static double now_s(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
 static rnd_result start(const rnd_case *c, const command *m, const char *dir,
@@ -150,10 +142,10 @@ static rnd_result start(const rnd_case *c, const command *m, const char *dir,
         become(c, m, dir, fault);
     if (pid < 0)
         return r;
-    if (!wait_until(pid, now_s() + (double)c->options->limit_s, &status, &use)) {
+    if (!wait_until(pid, sp_now_s() + (double)c->options->limit_s, &status, &use)) {
         r.is_hung = true; /* the launcher ends its ranks where it is asked first */
         kill(-pid, SIGTERM);
-        if (!wait_until(pid, now_s() + TERM_S, &status, &use)) {
+        if (!wait_until(pid, sp_now_s() + TERM_S, &status, &use)) {
             kill(-pid, SIGKILL);
             wait4(pid, &status, 0, &use);
         }
@@ -239,5 +231,5 @@ void rnd_remove(const char *path)
 
 bool rnd_make_folder(const char *path)
 {
-    return mkdir(path, 0777) == 0 || errno == EEXIST;
+    return sp_file_make_folder(path) == SP_OK;
 }
