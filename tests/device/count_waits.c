@@ -53,30 +53,13 @@ WRAPPED(sp_status, sp_net_sync_running, sp_net *net)
     return rc;
 }
 
-WRAPPED(sp_status, sp_comm_wait_for, sp_comm *comm, bool is_for_others,
-        sp_comm_test_fn *test, void *arg)
-{
-    stop(is_for_others ? &ranks : &device);
-    return __real_sp_comm_wait_for(comm, is_for_others, test, arg);
-}
-
-WRAPPED(sp_status, sp_comm_allreduce, sp_comm *comm, sp_scope scope, void *data,
-        size_t count, sp_type type, sp_reduce_op op)
-{
-    stop(&ranks);
-    return __real_sp_comm_allreduce(comm, scope, data, count, type, op);
-}
-
-WRAPPED(sp_status, sp_cuda_wait, sp_backend *be)
-{
-    stop(&device);
-    return __real_sp_cuda_wait(be);
-}
-
-WRAPPED(sp_status, sp_cuda_download, sp_backend *be, void *to_host, const void *from,
-        size_t bytes)
-{
-    stop(&device);
-    return __real_sp_cuda_download(be, to_host, from, bytes);
-}
+WRAPPED_BEHIND(stop(is_for_others ? &ranks : &device), sp_status, sp_comm_wait_for,
+               (comm, is_for_others, test, arg), sp_comm *comm, bool is_for_others,
+               sp_comm_test_fn *test, void *arg)
+WRAPPED_BEHIND(stop(&ranks), sp_status, sp_comm_allreduce,
+               (comm, scope, data, count, type, op), sp_comm *comm, sp_scope scope,
+               void *data, size_t count, sp_type type, sp_reduce_op op)
+WRAPPED_BEHIND(stop(&device), sp_status, sp_cuda_wait, (be), sp_backend *be)
+WRAPPED_BEHIND(stop(&device), sp_status, sp_cuda_download, (be, to_host, from, bytes),
+               sp_backend *be, void *to_host, const void *from, size_t bytes)
 /* NOLINTEND */

@@ -38,18 +38,9 @@ static uint64_t lane_result(const hc_warp *w, const hc_fiber *f, uint32_t group,
         return ballot == group;
     case HC_ANY:
         return ballot != 0;
-    case HC_SYNC:
-    case HC_MMA_BF16:
-    case HC_MMA_TF32:
-    case HC_LDMATRIX:
-    case HC_LDMATRIX_TRANS:
-    case HC_WGMMA:
-    case HC_WGMMA_FENCE:
-    case HC_WGMMA_COMMIT:
-    case HC_WGMMA_WAIT:
-        break;
+    default:
+        return 0;
     }
-    return 0;
 }
 
 static void complete(hc_warp *w, const hc_fiber *f)

@@ -413,17 +413,10 @@ void hc_wgmma_left(const hc_fiber *f)
 
 /* ---- what kernels call ---- */
 
-void hc_wgmma(float *d, int n, uint64_t a, uint64_t b, const char *file, int line)
+void hc_wgmma(float *d, int n, uint64_t a, uint64_t b, bool is_at_once,
+              const char *file, int line)
 {
-    const call c = {a, b, n, false};
-
-    hc_tensor(HC_WGMMA, d, &c, 0, file, line);
-}
-
-void hc_wgmma_at_once(float *d, int n, uint64_t a, uint64_t b, const char *file,
-                      int line)
-{
-    const call c = {a, b, n, true};
+    const call c = {a, b, n, is_at_once};
 
     hc_tensor(HC_WGMMA, d, &c, 0, file, line);
 }

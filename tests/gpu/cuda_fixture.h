@@ -10,13 +10,6 @@
 
 int cudaMalloc(void **out, size_t bytes);
 int cudaFree(void *data);
-void hc_set_order(uint64_t seed, bool is_lazy);
-bool hc_is_checked(void);
-unsigned hc_waits(void);
-unsigned hc_operations(void);
-unsigned hc_launches(void) __attribute__((weak)); /* NULL on a real device */
-unsigned long hc_wgmma_count(void) __attribute__((weak));
-unsigned long hc_copied_bytes(void) __attribute__((weak));
 
 /* True where cases that run the same code again, on other numbers, are left out: in
  * programs that watch memory, which takes them several times as long, of the race checker,

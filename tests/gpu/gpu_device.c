@@ -6,11 +6,7 @@
 #include <stdint.h>
 
 #include "fixtures/wrapped.h"
-
-void hc_set_order(uint64_t seed, bool is_lazy);
-bool hc_is_checked(void);
-unsigned hc_waits(void);
-unsigned hc_operations(void);
+#include "gpu/kernel_tests.h"
 
 void hc_set_order(uint64_t seed, bool is_lazy)
 {
@@ -32,23 +28,9 @@ unsigned hc_waits(void)
     return n_waits;
 }
 
-WRAPPED(int, cudaStreamSynchronize, void *stream)
-{
-    n_waits++;
-    return __real_cudaStreamSynchronize(stream);
-}
-
-WRAPPED(int, cudaEventSynchronize, void *event)
-{
-    n_waits++;
-    return __real_cudaEventSynchronize(event);
-}
-
-WRAPPED(int, cudaDeviceSynchronize, void)
-{
-    n_waits++;
-    return __real_cudaDeviceSynchronize();
-}
+WRAPPED_BEHIND(n_waits++, int, cudaStreamSynchronize, (stream), void *stream)
+WRAPPED_BEHIND(n_waits++, int, cudaEventSynchronize, (event), void *event)
+WRAPPED_BEHIND(n_waits++, int, cudaDeviceSynchronize, (), void)
 
 /* ---- operations: kernels, copies and fills, those of the sort too ---- */
 
@@ -67,37 +49,20 @@ typedef struct extent {
 /* NOLINTBEGIN: names given by the linker. nvcc writes one or the other launch, as its
  * version has it. */
 
-WRAPPED(int, cudaLaunchKernelExC, const void *config, const void *kernel, void **values)
-{
-    n_operations++;
-    return __real_cudaLaunchKernelExC(config, kernel, values);
-}
-
-WRAPPED(int, cudaLaunchKernel, const void *kernel, extent grid, extent block,
-        void **values, size_t shared_bytes, void *stream)
-{
-    n_operations++;
-    return __real_cudaLaunchKernel(kernel, grid, block, values, shared_bytes, stream);
-}
+WRAPPED_BEHIND(n_operations++, int, cudaLaunchKernelExC, (config, kernel, values),
+               const void *config, const void *kernel, void **values)
+WRAPPED_BEHIND(n_operations++, int, cudaLaunchKernel,
+               (kernel, grid, block, values, shared_bytes, stream), const void *kernel,
+               extent grid, extent block, void **values, size_t shared_bytes,
+               void *stream)
 
 #pragma weak __real___cudaLaunchKernel
-WRAPPED(int, __cudaLaunchKernel, const void *kernel, extent grid, extent block,
-        void **values, size_t shared_bytes, void *stream)
-{
-    n_operations++;
-    return __real___cudaLaunchKernel(kernel, grid, block, values, shared_bytes, stream);
-}
-
-WRAPPED(int, cudaMemcpyAsync, void *to, const void *from, size_t bytes, int kind,
-        void *stream)
-{
-    n_operations++;
-    return __real_cudaMemcpyAsync(to, from, bytes, kind, stream);
-}
-
-WRAPPED(int, cudaMemsetAsync, void *data, int byte, size_t bytes, void *stream)
-{
-    n_operations++;
-    return __real_cudaMemsetAsync(data, byte, bytes, stream);
-}
+WRAPPED_BEHIND(n_operations++, int, __cudaLaunchKernel,
+               (kernel, grid, block, values, shared_bytes, stream), const void *kernel,
+               extent grid, extent block, void **values, size_t shared_bytes,
+               void *stream)
+WRAPPED_BEHIND(n_operations++, int, cudaMemcpyAsync, (to, from, bytes, kind, stream),
+               void *to, const void *from, size_t bytes, int kind, void *stream)
+WRAPPED_BEHIND(n_operations++, int, cudaMemsetAsync, (data, byte, bytes, stream),
+               void *data, int byte, size_t bytes, void *stream)
 /* NOLINTEND */

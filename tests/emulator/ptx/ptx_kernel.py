@@ -542,8 +542,8 @@ class Kernel:
                 or args[3:] != ['1', '1', '1', '0', '0']):
             raise Unknown('.'.join(parts))
         values = ', '.join(self.value(x, 'f32') for x in sums)
-        return (f'float d[] = {{{values}}}; hc_wgmma_at_once(d, {2 * len(sums)}, '
-                f'{self.value(args[1], "b64")}, {self.value(args[2], "b64")}, '
+        return (f'float d[] = {{{values}}}; hc_wgmma(d, {2 * len(sums)}, '
+                f'{self.value(args[1], "b64")}, {self.value(args[2], "b64")}, true, '
                 f'{self.site()}); '
                 + ' '.join(self.store(x, 'f32', f'd[{i}]') for i, x in enumerate(sums)))
 
