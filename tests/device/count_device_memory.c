@@ -4,17 +4,13 @@
 #include <stdio.h>
 
 #include "cuda/device/cuda_ops.h"
+#include "fixtures/wrapped.h"
 #include "net/sp_bucket.h"
 
 long hc_memory_calls(void);
 
 /* NOLINTBEGIN: names given by the linker */
-sp_status __real_sp_bucket_wait(sp_buckets *buckets, double *exposed_s);
-sp_status __wrap_sp_bucket_wait(sp_buckets *buckets, double *exposed_s);
-void __real_sp_cuda_arena_destroy(sp_arena *arena);
-void __wrap_sp_cuda_arena_destroy(sp_arena *arena);
-
-sp_status __wrap_sp_bucket_wait(sp_buckets *buckets, double *exposed_s)
+WRAPPED(sp_status, sp_bucket_wait, sp_buckets *buckets, double *exposed_s)
 {
     static long step;
 
@@ -22,7 +18,7 @@ sp_status __wrap_sp_bucket_wait(sp_buckets *buckets, double *exposed_s)
     return __real_sp_bucket_wait(buckets, exposed_s);
 }
 
-void __wrap_sp_cuda_arena_destroy(sp_arena *arena)
+WRAPPED(void, sp_cuda_arena_destroy, sp_arena *arena)
 {
     if (arena->base)
         fprintf(stderr, "arena %s: %zu bytes of %zu\n", arena->name, arena->high,

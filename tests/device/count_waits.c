@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "cuda/device/cuda_ops.h"
+#include "fixtures/wrapped.h"
 #include "net/sp_bucket.h"
 #include "net/sp_net.h"
 
@@ -27,28 +28,7 @@ static void stop(stops *s)
 }
 
 /* NOLINTBEGIN: names given by the linker */
-sp_status __real_sp_comm_open(sp_comm *comm, int *argc, char ***argv);
-sp_status __wrap_sp_comm_open(sp_comm *comm, int *argc, char ***argv);
-sp_status __real_sp_buckets_zero(sp_buckets *buckets);
-sp_status __wrap_sp_buckets_zero(sp_buckets *buckets);
-sp_status __real_sp_net_sync_running(sp_net *net);
-sp_status __wrap_sp_net_sync_running(sp_net *net);
-sp_status __real_sp_comm_wait_for(sp_comm *comm, bool is_for_others,
-                                  sp_comm_test_fn *test, void *arg);
-sp_status __wrap_sp_comm_wait_for(sp_comm *comm, bool is_for_others,
-                                  sp_comm_test_fn *test, void *arg);
-sp_status __real_sp_comm_allreduce(sp_comm *comm, sp_scope scope, void *data,
-                                   size_t count, sp_type type, sp_reduce_op op);
-sp_status __wrap_sp_comm_allreduce(sp_comm *comm, sp_scope scope, void *data,
-                                   size_t count, sp_type type, sp_reduce_op op);
-sp_status __real_sp_cuda_wait(sp_backend *be);
-sp_status __wrap_sp_cuda_wait(sp_backend *be);
-sp_status __real_sp_cuda_download(sp_backend *be, void *to_host, const void *from,
-                                  size_t bytes);
-sp_status __wrap_sp_cuda_download(sp_backend *be, void *to_host, const void *from,
-                                  size_t bytes);
-
-sp_status __wrap_sp_comm_open(sp_comm *comm, int *argc, char ***argv)
+WRAPPED(sp_status, sp_comm_open, sp_comm *comm, int *argc, char ***argv)
 {
     const char *loading = getenv("CUDA_MODULE_LOADING");
 
@@ -56,7 +36,7 @@ sp_status __wrap_sp_comm_open(sp_comm *comm, int *argc, char ***argv)
     return __real_sp_comm_open(comm, argc, argv);
 }
 
-sp_status __wrap_sp_buckets_zero(sp_buckets *buckets)
+WRAPPED(sp_status, sp_buckets_zero, sp_buckets *buckets)
 {
     device = ranks = (stops){0, hc_launches()};
     launched_before = hc_launches();
@@ -64,7 +44,7 @@ sp_status __wrap_sp_buckets_zero(sp_buckets *buckets)
 }
 
 /* This function is called at the end of a step. */
-sp_status __wrap_sp_net_sync_running(sp_net *net)
+WRAPPED(sp_status, sp_net_sync_running, sp_net *net)
 {
     sp_status rc = __real_sp_net_sync_running(net);
 
@@ -73,30 +53,13 @@ sp_status __wrap_sp_net_sync_running(sp_net *net)
     return rc;
 }
 
-sp_status __wrap_sp_comm_wait_for(sp_comm *comm, bool is_for_others,
-                                  sp_comm_test_fn *test, void *arg)
-{
-    stop(is_for_others ? &ranks : &device);
-    return __real_sp_comm_wait_for(comm, is_for_others, test, arg);
-}
-
-sp_status __wrap_sp_comm_allreduce(sp_comm *comm, sp_scope scope, void *data,
-                                   size_t count, sp_type type, sp_reduce_op op)
-{
-    stop(&ranks);
-    return __real_sp_comm_allreduce(comm, scope, data, count, type, op);
-}
-
-sp_status __wrap_sp_cuda_wait(sp_backend *be)
-{
-    stop(&device);
-    return __real_sp_cuda_wait(be);
-}
-
-sp_status __wrap_sp_cuda_download(sp_backend *be, void *to_host, const void *from,
-                                  size_t bytes)
-{
-    stop(&device);
-    return __real_sp_cuda_download(be, to_host, from, bytes);
-}
+WRAPPED_BEHIND(stop(is_for_others ? &ranks : &device), sp_status, sp_comm_wait_for,
+               (comm, is_for_others, test, arg), sp_comm *comm, bool is_for_others,
+               sp_comm_test_fn *test, void *arg)
+WRAPPED_BEHIND(stop(&ranks), sp_status, sp_comm_allreduce,
+               (comm, scope, data, count, type, op), sp_comm *comm, sp_scope scope,
+               void *data, size_t count, sp_type type, sp_reduce_op op)
+WRAPPED_BEHIND(stop(&device), sp_status, sp_cuda_wait, (be), sp_backend *be)
+WRAPPED_BEHIND(stop(&device), sp_status, sp_cuda_download, (be, to_host, from, bytes),
+               sp_backend *be, void *to_host, const void *from, size_t bytes)
 /* NOLINTEND */

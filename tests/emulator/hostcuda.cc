@@ -37,9 +37,9 @@ struct block {
     member members[HC_MOST_BLOCKS];
     int size, n_each; /* blocks, and threads of each */
     int n, n_done;    /* threads of all */
-    int n_polls;   /* polls since the host let the block run */
-    bool is_ahead; /* device memory is closed until all have waited */
-    bool is_shown; /* but it can be read */
+    int n_polls;      /* polls since the host let the block run */
+    bool is_ahead;    /* device memory is closed until all have waited */
+    bool is_shown;    /* but it can be read */
     bool lets_next;
     std::vector<hc_fiber *> waited;
     const hc_launch *launch; /* NULL: no block is under way */
@@ -142,6 +142,15 @@ static void jump(hc_fiber *from, hc_fiber *to)
 hc_fiber *hc_current()
 {
     return (hc_fiber *)hc_self;
+}
+
+hc_fiber *hc_current_at(const char *file, int line)
+{
+    hc_fiber *f = hc_current();
+
+    f->file = file;
+    f->line = line;
+    return f;
 }
 
 void hc_make_ready(hc_fiber *f)
@@ -289,12 +298,10 @@ static void fiber_main()
     abort();
 }
 
-void hc_barrier(const char *file, int line)
+void __syncthreads(const char *file, int line)
 {
-    hc_fiber *f = hc_current();
+    hc_fiber *f = hc_current_at(file, line);
 
-    f->file = file;
-    f->line = line;
     f->state = HC_AT_BARRIER;
     /* Blocks of a cluster do not wait for each other here. */
     if (++B->members[f->rank].n_arrived == B->n_each && B->size > 1)
@@ -326,7 +333,7 @@ bool hc_is_ahead()
     return B->is_ahead;
 }
 
-void hc_reads_ahead()
+void sp_reads_ahead()
 {
     if (!B->is_ahead || B->is_shown)
         return;
@@ -342,7 +349,7 @@ void hc_grid_let()
     B->lets_next = true;
 }
 
-void hc_grid_wait()
+void sp_grid_wait()
 {
     hc_fiber *f = hc_current();
 
@@ -361,7 +368,7 @@ void hc_grid_wait()
             hc_make_ready(other);
 }
 
-void hc_fence()
+void __threadfence()
 {
     if (hc_hook.fenced)
         hc_hook.fenced(hc_self);

@@ -80,10 +80,6 @@
 #define __align__(n)           __attribute__((aligned(n)))
 #define __restrict__ __restrict
 
-struct __align__(8) int2
-{
-    int x, y;
-};
 struct __align__(8) float2
 {
     float x, y;
@@ -112,30 +108,11 @@ struct dim3 {
     dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {}
 };
 
-static inline float4 make_float4(float x, float y, float z, float w)
-{
-    return float4{x, y, z, w};
-}
-
-static inline float2 make_float2(float x, float y)
-{
-    return float2{x, y};
-}
-
-static inline uint2 make_uint2(uint32_t x, uint32_t y)
-{
-    return uint2{x, y};
-}
-
-static inline uint4 make_uint4(uint32_t x, uint32_t y, uint32_t z, uint32_t w)
-{
-    return uint4{x, y, z, w};
-}
-
-static inline int4 make_int4(int x, int y, int z, int w)
-{
-    return int4{x, y, z, w};
-}
+#define make_float2(...) (float2{__VA_ARGS__})
+#define make_float4(...) (float4{__VA_ARGS__})
+#define make_uint2(...)  (uint2{__VA_ARGS__})
+#define make_uint4(...)  (uint4{__VA_ARGS__})
+#define make_int4(...)   (int4{__VA_ARGS__})
 
 /* The position of a thread, for the thread itself. */
 struct hc_view {
@@ -183,39 +160,24 @@ enum hc_op {
     HC_WGMMA_COMMIT,
     HC_WGMMA_WAIT
 };
-void hc_barrier(const char *file, int line);
+void __syncthreads(HC_SITE);
 /* Every lane of mask calls it with the same op and mask. */
 uint64_t hc_collective(hc_op op, uint32_t mask, uint64_t value, int lane,
                        const char *file, int line);
 /* Waits for the work before the kernel in its stream. The first block's threads of a
  * kernel launched early find no device memory until all of them have called it, or
- * memory that cannot be written where one of them has called hc_reads_ahead. */
-void hc_grid_wait();
-void hc_reads_ahead();
+ * memory that cannot be written where one of them has called sp_reads_ahead. */
+void sp_grid_wait();
+void sp_reads_ahead();
 void hc_grid_let(); /* the next kernel may begin */
-void hc_fence();
+void __threadfence();
 void hc_maybe_yield(); /* a place where another thread may run */
-
-static inline void __syncthreads(HC_SITE)
-{
-    hc_barrier(file, line);
-}
-
-static inline void sp_grid_wait()
-{
-    hc_grid_wait();
-}
 
 static inline void sp_grid_begin(bool lets_next)
 {
-    hc_grid_wait();
+    sp_grid_wait();
     if (lets_next)
         hc_grid_let();
-}
-
-static inline void sp_reads_ahead()
-{
-    hc_reads_ahead();
 }
 
 static inline void __syncwarp(unsigned mask = ~0u, HC_SITE)
@@ -226,11 +188,6 @@ static inline void __syncwarp(unsigned mask = ~0u, HC_SITE)
 static inline unsigned __ballot_sync(unsigned mask, int predicate, HC_SITE)
 {
     return (unsigned)hc_collective(HC_BALLOT, mask, predicate != 0, 0, file, line);
-}
-
-static inline int __all_sync(unsigned mask, int predicate, HC_SITE)
-{
-    return (int)hc_collective(HC_ALL, mask, predicate != 0, 0, file, line);
 }
 
 static inline int __any_sync(unsigned mask, int predicate, HC_SITE)
@@ -270,34 +227,16 @@ static inline T __shfl_up_sync(unsigned mask, T value, int by, HC_SITE)
     return hc_shuffle(mask, value, from >= 0 ? from : hc_self->lane, file, line);
 }
 
-template <class T>
-static inline T __shfl_down_sync(unsigned mask, T value, int by, HC_SITE)
-{
-    const int from = hc_self->lane + by;
-
-    return hc_shuffle(mask, value, from < 32 ? from : hc_self->lane, file, line);
-}
-
 /* ---- copies to shared memory, tensor cores: meanings in sp_cuda.h ----
  * A copy lands when it is issued or when it is waited for, as chance has it; until then
  * its place holds NaN. */
 
-void hc_copy_async(void *to, const void *from, int bytes, const char *file, int line);
-void hc_copy_commit();
+void sp_copy_async(void *to, const void *from, int bytes, HC_SITE);
+void sp_copy_commit();
 void hc_copy_wait(int n);
 /* Operands stay with the caller until all lanes have come. */
 void hc_tensor(hc_op op, void *to, const void *operand, uint64_t value,
                const char *file, int line);
-
-static inline void sp_copy_async(void *to, const void *from, int bytes, HC_SITE)
-{
-    hc_copy_async(to, from, bytes, file, line);
-}
-
-static inline void sp_copy_commit()
-{
-    hc_copy_commit();
-}
 
 template <int N> static inline void sp_copy_wait()
 {
@@ -310,7 +249,7 @@ char *hc_shared_at(uint32_t offset);
 static inline void sp_copy_chunk(uint32_t to, const void *from, int value, int least,
                                  HC_SITE)
 {
-    hc_copy_async(hc_shared_at(to), from, value < least ? 0 : 16, file, line);
+    sp_copy_async(hc_shared_at(to), from, value < least ? 0 : 16, file, line);
 }
 
 static inline void sp_ldmatrix(uint32_t (&r)[4], uint32_t row, HC_SITE)
@@ -341,31 +280,11 @@ static inline void sp_mma_tf32(float (&c)[4], const uint32_t (&a)[4], uint32_t b
 /* ---- what other devices see: meanings in sp_cuda.h ---- */
 
 void hc_poll(); /* a thread looks for what another process writes */
-void hc_store_pair(uint64_t *to, uint64_t a, uint64_t b);
-void hc_load_pair(const uint64_t *from, uint64_t *a, uint64_t *b);
-uint64_t hc_load_word(const uint64_t *from);
-void hc_store_word(uint64_t *to, uint64_t value);
+void sp_store_pair(uint64_t *to, uint64_t a, uint64_t b);
+void sp_load_pair(const uint64_t *from, uint64_t &a, uint64_t &b);
+uint64_t sp_load_word(const uint64_t *from);
+void sp_store_word(uint64_t *to, uint64_t value);
 uint64_t sp_clock_ns();
-
-static inline void sp_store_pair(uint64_t *to, uint64_t a, uint64_t b)
-{
-    hc_store_pair(to, a, b);
-}
-
-static inline void sp_load_pair(const uint64_t *from, uint64_t &a, uint64_t &b)
-{
-    hc_load_pair(from, &a, &b);
-}
-
-static inline uint64_t sp_load_word(const uint64_t *from)
-{
-    return hc_load_word(from);
-}
-
-static inline void sp_store_word(uint64_t *to, uint64_t value)
-{
-    hc_store_word(to, value);
-}
 
 static inline long long __double_as_longlong(double v)
 {
@@ -381,11 +300,6 @@ static inline double __longlong_as_double(long long bits)
 
     memcpy(&v, &bits, sizeof v);
     return v;
-}
-
-static inline void __threadfence()
-{
-    hc_fence();
 }
 
 /* ---- arithmetic ---- */

@@ -5,13 +5,13 @@
 
 #include <vector>
 
-__global__ static void copy_all(call a)
+BUG(copy_all)
 {
     a.out[threadIdx.x] = a.in[threadIdx.x];
 }
 
 /* Static shared memory counts beside that of the launch. */
-__global__ static void with_shared(call a)
+BUG(with_shared)
 {
     SP_SHARED(int, tile, [N]);
     SP_SHARED_BYTES(more);
@@ -21,7 +21,7 @@ __global__ static void with_shared(call a)
 }
 
 /* The value that a lower thread wrote: rising order hides the missing barrier. */
-__global__ static void missing_barrier(call a)
+BUG(missing_barrier)
 {
     SP_SHARED(int, tile, [N]);
     const int t = (int)threadIdx.x;
@@ -31,7 +31,7 @@ __global__ static void missing_barrier(call a)
 }
 
 /* One barrier a turn where two are needed. */
-__global__ static void missing_second_barrier(call a)
+BUG(missing_second_barrier)
 {
     SP_SHARED(int, tile, [N]);
     const int t = (int)threadIdx.x;
@@ -46,7 +46,7 @@ __global__ static void missing_second_barrier(call a)
 }
 
 /* Lanes of a warp do not run in step. */
-__global__ static void missing_syncwarp(call a)
+BUG(missing_syncwarp)
 {
     SP_SHARED(int, tile, [N]);
     const int t = (int)threadIdx.x;
@@ -55,7 +55,7 @@ __global__ static void missing_syncwarp(call a)
     a.out[t] = tile[t ^ 1];
 }
 
-__global__ static void divergent_barrier(call a)
+BUG(divergent_barrier)
 {
     const int t = (int)threadIdx.x;
 
@@ -68,7 +68,7 @@ __global__ static void divergent_barrier(call a)
     }
 }
 
-__global__ static void early_return(call a)
+BUG(early_return)
 {
     const int t = (int)threadIdx.x;
 
@@ -78,7 +78,7 @@ __global__ static void early_return(call a)
     __syncthreads();
 }
 
-__global__ static void shuffle_of_some(call a)
+BUG(shuffle_of_some)
 {
     const int t = (int)threadIdx.x;
     int v = a.in[t];
@@ -89,7 +89,7 @@ __global__ static void shuffle_of_some(call a)
     a.out[t] = v;
 }
 
-__global__ static void shuffle_from_absent(call a)
+BUG(shuffle_from_absent)
 {
     const int t = (int)threadIdx.x;
 
@@ -99,7 +99,7 @@ __global__ static void shuffle_from_absent(call a)
     a.out[t] = __shfl_sync(0xffffffffu, a.in[t], 5);
 }
 
-__global__ static void uninitialised_shared(call a)
+BUG(uninitialised_shared)
 {
     SP_SHARED(int, sum, [1]);
     const int t = (int)threadIdx.x;
@@ -110,19 +110,19 @@ __global__ static void uninitialised_shared(call a)
     a.out[t] = a.in[t] + sum[0] - N;
 }
 
-__global__ static void far_out_of_bounds(call a)
+BUG(far_out_of_bounds)
 {
     a.out[threadIdx.x + (1 << 22)] = a.in[threadIdx.x];
 }
 
-__global__ static void just_out_of_bounds(call a)
+BUG(just_out_of_bounds)
 {
     a.out[threadIdx.x] = a.in[threadIdx.x];
     if (threadIdx.x == 0)
         a.out[4 * N] = 1;
 }
 
-__global__ static void shared_out_of_bounds(call a)
+BUG(shared_out_of_bounds)
 {
     SP_SHARED(int, tile, [N]);
     int *t = tile + 1;
@@ -132,18 +132,18 @@ __global__ static void shared_out_of_bounds(call a)
     a.out[threadIdx.x] = a.in[threadIdx.x] + 0 * t[0];
 }
 
-__global__ static void race_of_blocks(call a)
+BUG(race_of_blocks)
 {
     a.out[threadIdx.x] = a.in[threadIdx.x];
     a.out[N] += 1;
 }
 
-__global__ static void host_pointer(call a)
+BUG(host_pointer)
 {
     a.out[threadIdx.x] = a.in[threadIdx.x];
 }
 
-__global__ static void endless(call a)
+BUG(endless)
 {
     volatile int stop = 0;
 
@@ -154,7 +154,7 @@ __global__ static void endless(call a)
 
 /* ---- sound ---- */
 
-__global__ static void two_barriers(call a)
+BUG(two_barriers)
 {
     SP_SHARED(int, tile, [N]);
     const int t = (int)threadIdx.x;
@@ -169,7 +169,7 @@ __global__ static void two_barriers(call a)
     a.out[t] = (sum - 6) / 4 == a.in[N - 1 - t] ? a.in[t] : -1;
 }
 
-__global__ static void warp_exchange(call a)
+BUG(warp_exchange)
 {
     SP_SHARED(int, tile, [N]);
     const int t = (int)threadIdx.x;
@@ -181,7 +181,7 @@ __global__ static void warp_exchange(call a)
     a.out[t] = __any_sync(0xffffffffu, v != a.in[t]) ? -1 : v;
 }
 
-__global__ static void counted(call a)
+BUG(counted)
 {
     if (blockIdx.x == 0)
         a.out[threadIdx.x] = a.in[threadIdx.x];
@@ -189,7 +189,7 @@ __global__ static void counted(call a)
 }
 
 /* Two threads write a half each of a word; another reads all of it. */
-__global__ static void halves(call a)
+BUG(halves)
 {
     SP_SHARED(uint16_t, tile, [2 * N]);
     const int t = (int)threadIdx.x;
@@ -201,7 +201,7 @@ __global__ static void halves(call a)
 }
 
 /* A thread writes a word, another reads half of it. */
-__global__ static void half_without_barrier(call a)
+BUG(half_without_barrier)
 {
     SP_SHARED(int, tile, [N]);
     tile[threadIdx.x] = a.in[threadIdx.x];
@@ -210,7 +210,7 @@ __global__ static void half_without_barrier(call a)
 
 /* Threads stand at each other's places in every second block, and in the launch that
  * had the same number: no race, since shared memory is a block's own. */
-__global__ static void in_turn(call a)
+BUG(in_turn)
 {
     SP_SHARED(int, tile, [N]);
     const int t = (int)threadIdx.x;
@@ -229,41 +229,34 @@ static cudaEvent_t event;
 /* False: there is no kernel of this name. */
 static bool run_kernel(const char *name, call a, dim3 grid, unsigned threads)
 {
-    static const bug all[] = {
-#define K(name) {#name, name}
-        K(copy_all),
-        K(missing_barrier),
-        K(missing_second_barrier),
-        K(missing_syncwarp),
-        K(divergent_barrier),
-        K(early_return),
-        K(shuffle_of_some),
-        K(shuffle_from_absent),
-        K(uninitialised_shared),
-        K(far_out_of_bounds),
-        K(just_out_of_bounds),
-        K(shared_out_of_bounds),
-        K(race_of_blocks),
-        K(host_pointer),
-        K(endless),
-        K(two_barriers),
-        K(warp_exchange),
-        K(counted),
-        K(halves),
-        K(half_without_barrier),
-        K(in_turn),
-    };
+    const bug *b = bug::last;
 
-    void (*kernel)(call) = find_bug(all, name);
+    while (b && strcmp(b->name, name))
+        b = b->before;
+    if (b)
+        SP_LAUNCH_CLUSTER(b->kernel, dim3(grid.x * b->cluster), dim3(threads), 0,
+                          b->cluster, first, a);
+    return b != NULL;
+}
 
-    if (!kernel)
-        kernel = find_copy_bug(name);
-    if (!kernel)
-        kernel = find_wgmma_bug(name);
-    if (!kernel)
-        return run_cluster_bug(name, a, first);
-    SP_LAUNCH(kernel, grid, dim3(threads), first, a);
-    return true;
+/* The i-th number that a run gives. */
+static int expected(const char *name, const std::vector<int> &in, int i)
+{
+    if (!strcmp(name, "missing_barrier"))
+        return in[(size_t)(i ? i - 1 : 0)];
+    if (!strcmp(name, "missing_second_barrier"))
+        return 4 * in[(size_t)(N - 1 - i)] + 6;
+    return in[(size_t)(strcmp(name, "missing_syncwarp") ? i : i ^ 1)];
+}
+
+/* Waits for the kernels and reads what they gave. */
+static std::vector<int> result(const int *d_out)
+{
+    std::vector<int> out(N);
+
+    cudaMemcpyAsync(out.data(), d_out, N * sizeof(int), cudaMemcpyDeviceToHost, first);
+    cudaStreamSynchronize(first);
+    return out;
 }
 
 /* The second stream copies what the first one makes. */
@@ -285,7 +278,9 @@ int main(int argc, char **argv)
     int *d_in, *d_out;
 
     for (int i = 0; i < N; i++)
-        in[(size_t)i] = want[(size_t)i] = 7 * i + 1;
+        in[(size_t)i] = 7 * i + 1;
+    for (int i = 0; i < N; i++)
+        want[(size_t)i] = expected(name, in, i);
     cudaStreamCreateWithFlags(&first, cudaStreamNonBlocking);
     cudaStreamCreateWithFlags(&second, cudaStreamNonBlocking);
     cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
@@ -294,15 +289,6 @@ int main(int argc, char **argv)
     cudaMemcpyAsync(d_in, in.data(), N * sizeof(int), cudaMemcpyHostToDevice, first);
     cudaMemsetAsync(d_out, 0, 4 * N * sizeof(int), first);
     cudaStreamSynchronize(first);
-    if (!strcmp(name, "missing_barrier"))
-        for (int i = N - 1; i > 0; i--)
-            want[(size_t)i] = want[(size_t)i - 1];
-    if (!strcmp(name, "missing_second_barrier"))
-        for (int i = 0; i < N; i++)
-            want[(size_t)i] = 4 * in[(size_t)(N - 1 - i)] + 6;
-    if (!strcmp(name, "missing_syncwarp"))
-        for (int i = 0; i < N; i++)
-            want[(size_t)i] = in[(size_t)(i ^ 1)];
     if (!strcmp(name, "host_touches_device"))
         return d_out[0];
     if (strstr(name, "streams")) {
@@ -311,10 +297,7 @@ int main(int argc, char **argv)
     }
     if (!strncmp(name, "launch_", 7)) {
         run_early_bug(name, {d_in, d_out}, first, event);
-        cudaMemcpyAsync(out.data(), d_out, N * sizeof(int), cudaMemcpyDeviceToHost,
-                        first);
-        cudaStreamSynchronize(first);
-        if (out != want)
+        if (result(d_out) != want)
             return 3;
         return hc_early_launches() == (strstr(name, "_later") ? 2u : 1u) &&
                        hc_kernels_that_let() == !!strstr(name, "_looks_ahead")
@@ -337,9 +320,7 @@ int main(int argc, char **argv)
             return 4;
         SP_LAUNCH_SHARED(with_shared, dim3(1), dim3(N), 99 << 10, first,
                          (call{d_in, d_out}));
-        cudaMemcpyAsync(out.data(), d_out, N * sizeof(int), cudaMemcpyDeviceToHost,
-                        first);
-        return out == want ? 0 : 3;
+        return result(d_out) == want ? 0 : 3;
     }
     const bool is_large = !strcmp(name, "too_large");
     const bool is_host = !strcmp(name, "host_pointer");
@@ -352,7 +333,5 @@ int main(int argc, char **argv)
         return 2;
     if (cudaGetLastError() != cudaSuccess)
         return 4;
-    cudaMemcpyAsync(out.data(), d_out, N * sizeof(int), cudaMemcpyDeviceToHost, first);
-    cudaStreamSynchronize(first);
-    return out == want ? 0 : 3;
+    return result(d_out) == want ? 0 : 3;
 }

@@ -20,19 +20,27 @@ struct call {
     int *out; /* [4 * N], begins as 0 */
 };
 
+/* A kernel that is found by its name. Each is made before main and stays. */
 struct bug {
+    static inline const bug *last;
+
     const char *name;
     void (*kernel)(call);
+    unsigned cluster; /* blocks of a cluster */
+    const bug *before;
+
+    bug(const char *name_, void (*kernel_)(call), unsigned cluster_ = 1)
+        : name(name_), kernel(kernel_), cluster(cluster_), before(last)
+    {
+        last = this;
+    }
 };
 
-/* The kernel of this name in bugs [n]; NULL: there is none. */
-template <size_t n> static inline auto find_bug(const bug (&bugs)[n], const char *name)
-{
-    for (const bug &b : bugs)
-        if (!strcmp(b.name, name))
-            return b.kernel;
-    return (void (*)(call))NULL;
-}
+/* Defines a kernel that takes a call `a`. */
+#define BUG(name)                                                                      \
+    __global__ static void name(call a);                                               \
+    static const bug bug_##name(#name, name);                                          \
+    __global__ static void name(call a)
 
 /* Begins a copy of `bytes` bytes by each of the threads 0 .. CHUNKS - 1, to tile + 4 t. */
 __device__ static inline void begin_copy(int *tile, const int *in, int bytes)
@@ -44,11 +52,6 @@ __device__ static inline void begin_copy(int *tile, const int *in, int bytes)
     sp_copy_commit();
 }
 
-/* Each runs or gives the kernel of this name in its file. */
-void (*find_copy_bug(const char *name))(call);
-void (*find_wgmma_bug(const char *name))(call);
-/* In clusters of two blocks; false: there is none of this name. */
-bool run_cluster_bug(const char *name, call a, cudaStream_t stream);
 /* Behind another kernel in a stream of early launches; `event` is for records that stand
  * between the two. */
 void run_early_bug(const char *name, call a, cudaStream_t stream, cudaEvent_t event);

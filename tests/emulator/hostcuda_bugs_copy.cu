@@ -2,7 +2,7 @@
  * bytes each; and of ldmatrix. */
 #include "emulator/hostcuda_bugs.h"
 
-__global__ static void copy_waited_late(call a)
+BUG(copy_waited_late)
 {
     SP_SHARED(int, tile, [N]);
 
@@ -13,7 +13,7 @@ __global__ static void copy_waited_late(call a)
     sp_copy_wait<0>();
 }
 
-__global__ static void copy_never_waited(call a)
+BUG(copy_never_waited)
 {
     SP_SHARED(int, tile, [N]);
 
@@ -22,7 +22,7 @@ __global__ static void copy_never_waited(call a)
 }
 
 /* A wait is for the thread's own copies. */
-__global__ static void copy_without_barrier(call a)
+BUG(copy_without_barrier)
 {
     SP_SHARED(int, tile, [N]);
 
@@ -32,7 +32,7 @@ __global__ static void copy_without_barrier(call a)
 }
 
 /* The next copies begin while others still read. */
-__global__ static void copy_too_early(call a)
+BUG(copy_too_early)
 {
     SP_SHARED(int, tile, [N]);
     const int t = (int)threadIdx.x;
@@ -47,7 +47,7 @@ __global__ static void copy_too_early(call a)
     a.out[t] = sum == (t % 4 < 2 ? 2 : 4) * a.in[N - 1 - t] ? a.in[t] : -1;
 }
 
-__global__ static void copy_misaligned(call a)
+BUG(copy_misaligned)
 {
     SP_SHARED(int, tile, [N + 4]);
 
@@ -57,7 +57,7 @@ __global__ static void copy_misaligned(call a)
 }
 
 /* The address counts, though none of its bytes are wanted. */
-__global__ static void copy_of_nothing(call a)
+BUG(copy_of_nothing)
 {
     SP_SHARED(int, tile, [N + 4]);
 
@@ -66,7 +66,7 @@ __global__ static void copy_of_nothing(call a)
     a.out[threadIdx.x] = a.in[threadIdx.x];
 }
 
-__global__ static void copy_out_of_bounds(call a)
+BUG(copy_out_of_bounds)
 {
     SP_SHARED(int, tile, [2 * N]);
 
@@ -76,7 +76,7 @@ __global__ static void copy_out_of_bounds(call a)
     a.out[threadIdx.x] = a.in[threadIdx.x];
 }
 
-__global__ static void matrix_of_some(call a)
+BUG(matrix_of_some)
 {
     SP_SHARED(uint32_t, tile, [N]);
     uint32_t r[4];
@@ -89,7 +89,7 @@ __global__ static void matrix_of_some(call a)
 }
 
 /* The next stage is copied while this one is read; sound. */
-__global__ static void copies(call a)
+BUG(copies)
 {
     SP_SHARED(int, tile, [2][N]);
     const int t = (int)threadIdx.x;
@@ -105,16 +105,4 @@ __global__ static void copies(call a)
     }
     sp_copy_wait<0>();
     a.out[t] = sum == (t % 4 < 2 ? 1 : 4) * a.in[N - 1 - t] ? a.in[t] : -1;
-}
-
-void (*find_copy_bug(const char *name))(call)
-{
-    static const bug all[] = {
-#define K(name) {#name, name}
-        K(copy_waited_late),   K(copy_never_waited), K(copy_without_barrier),
-        K(copy_too_early),     K(copy_misaligned),   K(copy_of_nothing),
-        K(copy_out_of_bounds), K(matrix_of_some),    K(copies),
-    };
-
-    return find_bug(all, name);
 }

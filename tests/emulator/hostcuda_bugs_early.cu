@@ -76,14 +76,17 @@ __global__ static void never_waits(call a)
 
 void run_early_bug(const char *name, call a, cudaStream_t stream, cudaEvent_t event)
 {
-    static const bug all[] = {{"reads_ahead", reads_ahead_of_the_wait},
-                              {"leaves", leaves_without_the_wait},
-                              {"never_waits", never_waits},
-                              {"looks_at_written", looks_ahead_at_what_is_written},
-                              {"copies_written", copies_ahead_what_is_written},
-                              {"looks", looks_ahead},
-                              {"writes", writes_ahead},
-                              {"lets_ahead", lets_ahead}};
+    static const struct {
+        const char *name;
+        void (*kernel)(call);
+    } all[] = {{"reads_ahead", reads_ahead_of_the_wait},
+               {"leaves", leaves_without_the_wait},
+               {"never_waits", never_waits},
+               {"looks_at_written", looks_ahead_at_what_is_written},
+               {"copies_written", copies_ahead_what_is_written},
+               {"looks", looks_ahead},
+               {"writes", writes_ahead},
+               {"lets_ahead", lets_ahead}};
     void (*kernel)(call) = waits_first;
 
     for (const auto &k : all)

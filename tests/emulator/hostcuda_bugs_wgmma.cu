@@ -3,21 +3,16 @@
 
 /* ---- products of a warpgroup ---- */
 
-enum wgmma_bug {
-    wgmma_sound,
-    wgmma_not_landed,
-    wgmma_not_passed_on,
-    wgmma_stored_not_passed_on,
-    wgmma_without_barrier,
-    wgmma_refilled,
-    wgmma_refilled_without_barrier,
-    wgmma_sums_early,
-    wgmma_without_fence,
-    wgmma_of_three_warps,
-    wgmma_of_two_minds,
-    wgmma_never_waited,
-    wgmma_base_offset
-};
+/* clang-format off */
+#define WGMMA_BUGS(X) \
+    X(wgmma_sound) X(wgmma_not_landed) X(wgmma_not_passed_on) \
+    X(wgmma_stored_not_passed_on) X(wgmma_without_barrier) X(wgmma_refilled) \
+    X(wgmma_refilled_without_barrier) X(wgmma_sums_early) X(wgmma_without_fence) \
+    X(wgmma_of_three_warps) X(wgmma_of_two_minds) X(wgmma_never_waited) \
+    X(wgmma_base_offset)
+/* clang-format on */
+#define NAME(bug) bug,
+enum wgmma_bug { WGMMA_BUGS(NAME) };
 
 struct __align__(1024) operands
 {
@@ -70,45 +65,20 @@ template <int BUG> __global__ static void wgmma_with(call a)
         sp_wgmma_wait<0>(d);
 }
 
-void (*find_wgmma_bug(const char *name))(call)
-{
-    static const bug all[] = {
-#define W(bug) {#bug, wgmma_with<bug>}
-        W(wgmma_sound),
-        W(wgmma_not_landed),
-        W(wgmma_not_passed_on),
-        W(wgmma_stored_not_passed_on),
-        W(wgmma_without_barrier),
-        W(wgmma_refilled),
-        W(wgmma_refilled_without_barrier),
-        W(wgmma_sums_early),
-        W(wgmma_without_fence),
-        W(wgmma_of_three_warps),
-        W(wgmma_of_two_minds),
-        W(wgmma_never_waited),
-        W(wgmma_base_offset),
-    };
-
-    return find_bug(all, name);
-}
+#define W(bug) {#bug, wgmma_with<bug>},
+static const bug wgmma_bugs[] = {WGMMA_BUGS(W)};
 
 /* ---- two blocks of a cluster bring half of each stage to both ---- */
 
-enum cluster_bug {
-    cluster_sound,
-    cluster_wrong_phase,
-    cluster_without_arrival,
-    cluster_refilled,
-    cluster_few_bytes,
-    cluster_never_made,
-    cluster_not_passed_on,
-    cluster_passed_on_late,
-    cluster_many_bytes,
-    cluster_divergent,
-    cluster_too_early,
-    cluster_leaves,
-    cluster_leaves_between
-};
+/* clang-format off */
+#define CLUSTER_BUGS(X) \
+    X(cluster_sound) X(cluster_wrong_phase) X(cluster_without_arrival) \
+    X(cluster_refilled) X(cluster_few_bytes) X(cluster_never_made) \
+    X(cluster_not_passed_on) X(cluster_passed_on_late) X(cluster_many_bytes) \
+    X(cluster_divergent) X(cluster_too_early) X(cluster_leaves) \
+    X(cluster_leaves_between)
+/* clang-format on */
+enum cluster_bug { CLUSTER_BUGS(NAME) };
 
 struct stage {
     int data[N];
@@ -162,20 +132,5 @@ template <int BUG> __global__ static void cluster_with(call a)
         sp_cluster_wait();
 }
 
-bool run_cluster_bug(const char *name, call a, cudaStream_t stream)
-{
-    static const bug all[] = {
-#define C(bug) {#bug, cluster_with<bug>}
-        C(cluster_sound),         C(cluster_wrong_phase),    C(cluster_without_arrival),
-        C(cluster_refilled),      C(cluster_few_bytes),      C(cluster_never_made),
-        C(cluster_leaves),        C(cluster_leaves_between), C(cluster_too_early),
-        C(cluster_not_passed_on), C(cluster_passed_on_late), C(cluster_many_bytes),
-        C(cluster_divergent),
-    };
-
-    void (*kernel)(call) = find_bug(all, name);
-
-    if (kernel)
-        SP_LAUNCH_CLUSTER(kernel, dim3(2), dim3(N), 0, 2, stream, a);
-    return kernel != NULL;
-}
+#define C(bug) {#bug, cluster_with<bug>, 2},
+static const bug cluster_bugs[] = {CLUSTER_BUGS(C)};

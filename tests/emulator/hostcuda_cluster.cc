@@ -67,18 +67,9 @@ void hc_cluster_begin(int size, int n_threads)
     memset(C.reached, 0, sizeof C.reached);
 }
 
-static hc_fiber *enter(const char *file, int line)
-{
-    hc_fiber *f = hc_current();
-
-    f->file = file;
-    f->line = line;
-    return f;
-}
-
 /* ---- addresses ---- */
 
-unsigned hc_cluster_rank()
+unsigned sp_cluster_rank()
 {
     return (unsigned)hc_current()->rank;
 }
@@ -90,7 +81,7 @@ uint32_t hc_cluster_address(uint32_t at, unsigned rank)
 
 char *hc_cluster_at(uint32_t address, const char *file, int line)
 {
-    const hc_fiber *f = enter(file, line);
+    const hc_fiber *f = hc_current_at(file, line);
     const int rank = address >> 24 ? (int)(address >> 24) - 1 : f->rank;
 
     if (rank >= C.size || (address & 0xffffff) >= HC_WINDOW)
@@ -108,7 +99,7 @@ char *hc_cluster_at(uint32_t address, const char *file, int line)
     return hc_space + (size_t)rank * HC_WINDOW + (address & 0xffffff);
 }
 
-void hc_cluster_put(uint32_t at, unsigned rank, uint32_t value, const char *file,
+void sp_cluster_put(uint32_t at, unsigned rank, uint32_t value, const char *file,
                     int line)
 {
     memcpy(hc_cluster_at(hc_cluster_address(at, rank), file, line), &value,
@@ -117,9 +108,9 @@ void hc_cluster_put(uint32_t at, unsigned rank, uint32_t value, const char *file
 
 /* ---- the cluster's barrier ---- */
 
-void hc_cluster_arrive(const char *file, int line)
+void sp_cluster_arrive(const char *file, int line)
 {
-    hc_fiber *f = enter(file, line);
+    hc_fiber *f = hc_current_at(file, line);
 
     if (f->arrived_in)
         hc_fail("arrives twice at the cluster's barrier: %s", hc_where(f));
@@ -138,9 +129,9 @@ void hc_cluster_arrive(const char *file, int line)
     C.waiting.clear();
 }
 
-void hc_cluster_wait(const char *file, int line)
+void sp_cluster_wait(const char *file, int line)
 {
-    hc_fiber *f = enter(file, line);
+    hc_fiber *f = hc_current_at(file, line);
 
     if (!f->arrived_in)
         hc_fail("waits at the cluster's barrier and did not arrive: %s", hc_where(f));
@@ -211,9 +202,9 @@ static void arrive(phases *p, const hc_fiber *f)
     look(p);
 }
 
-void hc_mbarrier_init(uint32_t at, int arrivals, const char *file, int line)
+void sp_mbarrier_init(uint32_t at, int arrivals, const char *file, int line)
 {
-    const hc_fiber *f = enter(file, line);
+    const hc_fiber *f = hc_current_at(file, line);
     const char *place = hc_cluster_at(at, file, line);
 
     if ((uintptr_t)place % 8 || arrivals <= 0)
@@ -224,7 +215,7 @@ void hc_mbarrier_init(uint32_t at, int arrivals, const char *file, int line)
     C.all.push_back({place, arrivals, arrivals, 0, 0, f, false, 0, {}});
 }
 
-void hc_mbarrier_fence()
+void sp_mbarrier_fence()
 {
     const hc_fiber *f = hc_current();
 
@@ -235,9 +226,9 @@ void hc_mbarrier_fence()
         }
 }
 
-void hc_mbarrier_expect(uint32_t at, unsigned bytes, const char *file, int line)
+void sp_mbarrier_expect(uint32_t at, unsigned bytes, const char *file, int line)
 {
-    const hc_fiber *f = enter(file, line);
+    const hc_fiber *f = hc_current_at(file, line);
     phases *p;
 
     hc_maybe_yield();
@@ -251,15 +242,15 @@ void hc_mbarrier_expect(uint32_t at, unsigned bytes, const char *file, int line)
 
 void hc_mbarrier_arrive(uint32_t address, const char *file, int line)
 {
-    const hc_fiber *f = enter(file, line);
+    const hc_fiber *f = hc_current_at(file, line);
 
     hc_maybe_yield();
     arrive(use(hc_cluster_at(address, file, line), f, false), f);
 }
 
-void hc_mbarrier_wait(uint32_t at, unsigned parity, const char *file, int line)
+void sp_mbarrier_wait(uint32_t at, unsigned parity, const char *file, int line)
 {
-    hc_fiber *f = enter(file, line);
+    hc_fiber *f = hc_current_at(file, line);
     phases *p = use(hc_cluster_at(at, file, line), f, false);
     const size_t number = (size_t)(p - C.all.data());
 
@@ -309,10 +300,10 @@ bool hc_cluster_stir()
     return true;
 }
 
-void hc_copy_bulk(uint32_t to, const void *from, unsigned bytes, uint32_t at,
+void sp_copy_bulk(uint32_t to, const void *from, unsigned bytes, uint32_t at,
                   unsigned ranks, const char *file, int line)
 {
-    const hc_fiber *f = enter(file, line);
+    const hc_fiber *f = hc_current_at(file, line);
 
     if (to % 16 || (uintptr_t)from % 16 || bytes % 16 || !bytes || !ranks ||
         ranks >> C.size)

@@ -9,23 +9,17 @@ static thread_local int current;
 /* The only device that this process sees; -1: it sees all. */
 static int visible()
 {
-    const char *text = getenv("HC_VISIBLE");
-
-    return text && *text ? atoi(text) : -1;
+    return (int)hc_number("HC_VISIBLE", -1);
 }
 
 static int n_devices()
 {
-    const char *text = getenv("HC_DEVICES");
-
-    return visible() >= 0 ? 1 : text && *text ? atoi(text) : 8;
+    return visible() >= 0 ? 1 : (int)hc_number("HC_DEVICES", 8);
 }
 
 static int capability()
 {
-    const char *text = getenv("HC_CAPABILITY");
-
-    return text && *text ? atoi(text) : 90;
+    return (int)hc_number("HC_CAPABILITY", 90);
 }
 
 size_t hc_most_shared()
@@ -45,9 +39,7 @@ size_t hc_most_shared()
 /* As in the runtime, a missing driver counts as an insufficient one. */
 cudaError_t cudaDriverGetVersion(int *version)
 {
-    const char *text = getenv("HC_DRIVER");
-
-    *version = text && *text ? atoi(text) : 13000;
+    *version = (int)hc_number("HC_DRIVER", 13000);
     return cudaSuccess;
 }
 
@@ -69,35 +61,32 @@ cudaError_t cudaGetDevice(int *device)
 }
 
 /* The device has one multiprocessor, so that kernels that fill a device are small. */
+static int attribute(cudaDeviceAttr what)
+{
+    switch (what) {
+    case cudaDevAttrMultiProcessorCount:
+        return 1;
+    case cudaDevAttrWarpSize:
+        return 32;
+    case cudaDevAttrMaxSharedMemoryPerMultiprocessor:
+        return (int)hc_most_shared() + (1 << 10);
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
+        return (int)hc_most_shared();
+    case cudaDevAttrPageableMemoryAccess:
+        return hc_reads_pageable();
+    case cudaDevAttrComputeCapabilityMajor:
+        return capability() / 10;
+    case cudaDevAttrComputeCapabilityMinor:
+        return capability() % 10;
+    }
+    return 1024; /* CUB chooses tile sizes by more fields (tests/emulator/ptx) */
+}
+
 cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr what, int device)
 {
     if (device < 0 || device >= n_devices())
         return hc_remember(cudaErrorInvalidValue);
-    switch (what) {
-    case cudaDevAttrMultiProcessorCount:
-        *value = 1;
-        break;
-    case cudaDevAttrWarpSize:
-        *value = 32;
-        break;
-    case cudaDevAttrMaxSharedMemoryPerMultiprocessor:
-        *value = (int)hc_most_shared() + (1 << 10);
-        break;
-    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
-        *value = (int)hc_most_shared();
-        break;
-    case cudaDevAttrPageableMemoryAccess:
-        *value = hc_reads_pageable();
-        break;
-    case cudaDevAttrComputeCapabilityMajor:
-        *value = capability() / 10;
-        break;
-    case cudaDevAttrComputeCapabilityMinor:
-        *value = capability() % 10;
-        break;
-    default: /* CUB chooses tile sizes by more fields (tests/emulator/ptx) */
-        *value = 1024;
-    }
+    *value = attribute(what);
     return cudaSuccess;
 }
 
@@ -105,22 +94,18 @@ cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr what, int device)
  * driver makes of their PTX. */
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *a, const void *)
 {
-    const char *text = getenv("HC_IMAGE");
-
     *a = {0, 0, 0, 1024, 32, 90, capability() >= 100 ? capability() : 90};
-    return hc_remember(text && *text == '0' ? cudaErrorNoKernelImageForDevice
-                                            : cudaSuccess);
+    return hc_remember(hc_number("HC_IMAGE", 1) ? cudaSuccess
+                                                : cudaErrorNoKernelImageForDevice);
 }
 
 cudaError_t hc_blocks_of_sm(int *blocks, int threads, size_t bytes)
 {
-    const char *most = getenv("HC_BLOCKS");
+    const int most = (int)hc_number("HC_BLOCKS", INT32_MAX);
     const int of_threads = 2048 / threads;
     const int of_shared = (int)((hc_most_shared() + 1024) / (bytes + 1024));
 
-    *blocks = of_threads < of_shared ? of_threads : of_shared;
-    if (most && *most && atoi(most) < *blocks)
-        *blocks = atoi(most);
+    *blocks = min(most, min(of_threads, of_shared));
     return cudaSuccess;
 }
 
@@ -162,33 +147,30 @@ cudaError_t cudaDeviceGetPCIBusId(char *id, int size, int device)
 
 const char *cudaGetErrorString(cudaError_t error)
 {
-    switch (error) {
-    case cudaSuccess:
-        return "no error";
-    case cudaErrorInvalidValue:
-        return "invalid argument";
-    case cudaErrorMemoryAllocation:
-        return "out of memory";
-    case cudaErrorInvalidConfiguration:
-        return "invalid configuration argument";
-    case cudaErrorInsufficientDriver:
-        return "CUDA driver version is insufficient for CUDA runtime version";
-    case cudaErrorInvalidDeviceFunction:
-        return "invalid device function";
-    case cudaErrorNoKernelImageForDevice:
-        return "no kernel image is available for execution on the device";
-    case cudaErrorNoDevice:
-        return "no CUDA-capable device is detected";
-    case cudaErrorInvalidDevice:
-        return "invalid device ordinal";
-    case cudaErrorPeerAccessUnsupported:
-        return "peer access is not supported between these two devices";
-    case cudaErrorInvalidResourceHandle:
-        return "invalid resource handle";
-    case cudaErrorNotReady:
-        return "device not ready";
-    case cudaErrorIllegalAddress:
-        return "an illegal memory access was encountered";
-    }
+    static const struct {
+        cudaError_t error;
+        const char *text;
+    } all[] = {
+        {cudaSuccess, "no error"},
+        {cudaErrorInvalidValue, "invalid argument"},
+        {cudaErrorMemoryAllocation, "out of memory"},
+        {cudaErrorInvalidConfiguration, "invalid configuration argument"},
+        {cudaErrorInsufficientDriver,
+         "CUDA driver version is insufficient for CUDA runtime version"},
+        {cudaErrorInvalidDeviceFunction, "invalid device function"},
+        {cudaErrorNoKernelImageForDevice,
+         "no kernel image is available for execution on the device"},
+        {cudaErrorNoDevice, "no CUDA-capable device is detected"},
+        {cudaErrorInvalidDevice, "invalid device ordinal"},
+        {cudaErrorPeerAccessUnsupported,
+         "peer access is not supported between these two devices"},
+        {cudaErrorInvalidResourceHandle, "invalid resource handle"},
+        {cudaErrorNotReady, "device not ready"},
+        {cudaErrorIllegalAddress, "an illegal memory access was encountered"},
+    };
+
+    for (const auto &known : all)
+        if (known.error == error)
+            return known.text;
     return "unknown error";
 }

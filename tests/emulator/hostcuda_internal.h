@@ -75,7 +75,7 @@ struct hc_thread {
     void *to; /* result of a tensor operation */
     const void *operand;
     int n_groups;        /* of copies, committed */
-    bool has_waited;     /* hc_grid_wait */
+    bool has_waited;     /* sp_grid_wait */
     unsigned arrived_in; /* at the cluster's barrier and not waited; 0: no */
     int arrived_at;      /* the line of that arrival */
     void *fake;          /* the address sanitizer's stack */
@@ -130,6 +130,8 @@ bool hc_is_early(const hc_grid *grid);
  * called again, by any thread. True: the grid has ended and is freed. */
 bool hc_grid_go(hc_grid *grid);
 hc_fiber *hc_current();
+/* The same, which has come to this place of the source. */
+hc_fiber *hc_current_at(const char *file, int line);
 size_t hc_launch_shared_bytes(); /* that the present launch asks for */
 bool hc_is_ahead(); /* before the grid's wait, where device memory is closed */
 void hc_make_ready(hc_fiber *f);
@@ -213,5 +215,8 @@ bool hc_reads_pageable(); /* HC_PAGEABLE */
  * the lock. */
 bool hc_export(char *data, int64_t *fd, int64_t *bytes, int64_t *inode);
 bool hc_import(const char *path, int64_t inode, size_t bytes, void **out);
+
+/* A number in the environment. */
+uint64_t hc_number(const char *name, uint64_t otherwise);
 
 #endif

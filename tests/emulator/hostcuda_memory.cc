@@ -10,22 +10,15 @@
 
 enum : size_t { PAGE = 4096, HUGE_PAGE = 2 << 20 };
 
-static size_t mib_of(const char *variable, int otherwise)
-{
-    const char *text = getenv(variable);
-
-    return (size_t)(text && *text ? atoi(text) : otherwise) << 20;
-}
-
 static size_t device_memory()
 {
-    return mib_of("HC_MEMORY", 256);
+    return hc_number("HC_MEMORY", 256) << 20;
 }
 
 /* The memory that other processes have left. */
 static size_t memory_for_us()
 {
-    const size_t used = mib_of("HC_USED", 0), all = device_memory();
+    const size_t used = hc_number("HC_USED", 0) << 20, all = device_memory();
 
     return used < all ? all - used : 0;
 }
@@ -55,9 +48,7 @@ void hc_fill_garbage(void *data, size_t bytes)
  * system has them. */
 static int key_of_memory()
 {
-    const char *text = getenv("HC_KEYS");
-
-    return text && !atoi(text) ? -1 : pkey_alloc(0, PKEY_DISABLE_ACCESS);
+    return !hc_number("HC_KEYS", 1) ? -1 : pkey_alloc(0, PKEY_DISABLE_ACCESS);
 }
 
 static const int key = key_of_memory();
@@ -240,9 +231,7 @@ bool hc_is_pinned(const void *data)
 
 bool hc_reads_pageable()
 {
-    const char *text = getenv("HC_PAGEABLE");
-
-    return text && atoi(text);
+    return hc_number("HC_PAGEABLE", 0) != 0;
 }
 
 cudaError_t cudaMalloc(void **out, size_t bytes)

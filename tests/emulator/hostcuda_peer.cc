@@ -10,7 +10,7 @@
  * overtake this one. */
 static void dawdle()
 {
-    static const bool is_asked = getenv("HC_DELAY") && atoi(getenv("HC_DELAY"));
+    static const bool is_asked = hc_number("HC_DELAY", 0) != 0;
     static uint64_t random = (uint64_t)getpid() * 2654435761u + hc_option.seed;
 
     if (is_asked && hc_random(&random) % 256 == 0)
@@ -23,35 +23,35 @@ static void note(const void *data, size_t bytes, bool is_write)
         hc_hook.accessed(hc_self, data, bytes, is_write, __builtin_return_address(0));
 }
 
-void hc_store_word(uint64_t *to, uint64_t value)
+void sp_store_word(uint64_t *to, uint64_t value)
 {
     note(to, sizeof *to, true);
     __atomic_store_n(to, value, __ATOMIC_RELAXED);
 }
 
-uint64_t hc_load_word(const uint64_t *from)
+uint64_t sp_load_word(const uint64_t *from)
 {
     note(from, sizeof *from, false);
     return __atomic_load_n(from, __ATOMIC_RELAXED);
 }
 
-void hc_store_pair(uint64_t *to, uint64_t a, uint64_t b)
+void sp_store_pair(uint64_t *to, uint64_t a, uint64_t b)
 {
     const int first = hc_is_chance(2);
     const uint64_t value[2] = {a, b};
 
     for (int i = 0; i < 2; i++) {
         dawdle();
-        hc_store_word(to + (first ^ i), value[first ^ i]);
+        sp_store_word(to + (first ^ i), value[first ^ i]);
     }
     dawdle();
 }
 
-void hc_load_pair(const uint64_t *from, uint64_t *a, uint64_t *b)
+void sp_load_pair(const uint64_t *from, uint64_t &a, uint64_t &b)
 {
     dawdle();
-    *a = hc_load_word(from);
-    *b = hc_load_word(from + 1);
+    a = sp_load_word(from);
+    b = sp_load_word(from + 1);
     hc_poll();
 }
 
@@ -67,9 +67,7 @@ uint64_t sp_clock_ns()
 
 static bool is_peerless()
 {
-    const char *text = getenv("HC_NO_PEER");
-
-    return text && atoi(text);
+    return hc_number("HC_NO_PEER", 0) != 0;
 }
 
 cudaError_t cudaDeviceGetByPCIBusId(int *device, const char *id)

@@ -3,7 +3,6 @@
 
 #include <signal.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <deque>
@@ -15,17 +14,17 @@ struct hc_event {
     int device;
     uint64_t recorded, done; /* numbers of the operations */
     bool is_timed;
-    double done_s;
+    uint64_t done_ns;
 };
 
 struct operation {
     enum { RUN, GRID, RECORD, WAIT, OUTSIDE } kind;
-    std::function<void()> run;
-    hc_event *event;
-    uint64_t ticket;
-    hc_outside outside;
-    hc_grid *grid;
-    bool is_started;
+    std::function<void()> run = nullptr;
+    hc_event *event = NULL;
+    uint64_t ticket = 0;
+    hc_grid *grid = NULL;
+    hc_outside outside = {};
+    bool is_started = false;
 };
 
 struct hc_stream {
@@ -77,7 +76,7 @@ static void on_fault(int, siginfo_t *info, void *)
             hc_where(hc_current()));
 }
 
-static uint64_t number(const char *name, uint64_t otherwise)
+uint64_t hc_number(const char *name, uint64_t otherwise)
 {
     const char *text = getenv(name);
 
@@ -90,8 +89,8 @@ static struct start_runtime {
         const char *order = getenv("HC_ORDER");
         struct sigaction action = {};
 
-        hc_option = {HC_RANDOM, number("HC_SEED", 1), number("HC_LAZY", 0) != 0,
-                     (int)number("HC_WATCHDOG", 60)};
+        hc_option = {HC_RANDOM, hc_number("HC_SEED", 1), hc_number("HC_LAZY", 0) != 0,
+                     (int)hc_number("HC_WATCHDOG", 60)};
         if (order && *order)
             hc_option.order = !strcmp(order, "up") ? HC_UP : HC_DOWN;
         S->random = hc_option.seed * 7919 + 77;
@@ -145,14 +144,6 @@ static bool is_outside(const hc_stream *s)
            (!s->queue.empty() && s->queue.front().kind == operation::OUTSIDE);
 }
 
-static double now_s()
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static void run_front(hc_stream *s)
 {
     operation o = s->queue.front();
@@ -177,7 +168,7 @@ static void run_front(hc_stream *s)
         o.run();
     else if (o.kind == operation::RECORD && o.event->done < o.ticket) {
         o.event->done = o.ticket;
-        o.event->done_s = now_s();
+        o.event->done_ns = sp_clock_ns();
     }
     hc_close_space();
 }
@@ -284,7 +275,7 @@ void hc_submit_outside(cudaStream_t stream, const hc_outside *work)
 {
     const hc_hold h(hc_lock);
 
-    submit(stream, {operation::OUTSIDE, nullptr, NULL, 0, *work, NULL, false});
+    submit(stream, {operation::OUTSIDE, nullptr, NULL, 0, NULL, *work});
 }
 
 static size_t allowed_shared(const void *kernel)
@@ -340,6 +331,13 @@ static bool can_cluster(const hc_launch &l)
                               l.grid.x % l.cluster == 0 && major >= 9);
 }
 
+static bool is_named_by(const char *variable, const char *kernel)
+{
+    const char *text = getenv(variable);
+
+    return text && strstr(kernel, text);
+}
+
 /* HC_FAULT=name:n */
 static bool is_to_fault(const char *kernel)
 {
@@ -392,22 +390,18 @@ void hc_submit(const hc_launch &launch, cudaStream_t stream)
     l.number = ++number;
     l.before = l.is_early ? stream->last : 0;
     stream->last = l.number;
-    if (const char *broken = getenv("HC_CRASH"); broken && strstr(l.kernel, broken))
+    if (is_named_by("HC_CRASH", l.kernel))
         abort();
-    if (const char *broken = getenv("HC_HANG"); broken && strstr(l.kernel, broken))
-        for (;;)
-            pause();
-    if (is_to_fault(l.kernel)) {
-        submit(stream, {operation::RUN, break_device, NULL, 0, {}, NULL, false});
+    while (is_named_by("HC_HANG", l.kernel))
+        pause();
+    const bool is_to_break = is_to_fault(l.kernel);
+    if (is_to_break)
+        submit(stream, {operation::RUN, break_device});
+    if (is_to_break || is_named_by("HC_SKIP", l.kernel)) {
         stream->is_behind_kernel = true;
         return;
     }
-    if (const char *broken = getenv("HC_SKIP"); broken && strstr(l.kernel, broken)) {
-        stream->is_behind_kernel = true;
-        return;
-    }
-    submit(stream,
-           {operation::GRID, nullptr, NULL, 0, {}, hc_grid_begin(l, seed), false});
+    submit(stream, {operation::GRID, nullptr, NULL, 0, hc_grid_begin(l, seed)});
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned)
@@ -485,8 +479,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
     if (event->device != stream->device)
         return hc_remember(cudaErrorInvalidResourceHandle);
     event->recorded = ++S->ticket;
-    submit(stream,
-           {operation::RECORD, nullptr, event, event->recorded, {}, NULL, false});
+    submit(stream, {operation::RECORD, nullptr, event, event->recorded});
     return hc_remember(cudaSuccess);
 }
 
@@ -495,8 +488,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     const hc_hold h(hc_lock);
 
     if (event->recorded)
-        submit(stream,
-               {operation::WAIT, nullptr, event, event->recorded, {}, NULL, false});
+        submit(stream, {operation::WAIT, nullptr, event, event->recorded});
     return hc_remember(cudaSuccess);
 }
 
@@ -517,7 +509,7 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t begin, cudaEvent_t end)
         return hc_remember(cudaErrorInvalidValue);
     if (begin->done < begin->recorded || end->done < end->recorded)
         return hc_remember(cudaErrorNotReady);
-    *ms = (float)((end->done_s - begin->done_s) * 1e3);
+    *ms = (float)((double)(end->done_ns - begin->done_ns) * 1e-6);
     return cudaSuccess;
 }
 
@@ -538,13 +530,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes,
                                                     (const char *)from + bytes);
         from = aside->data();
     }
-    submit(stream, {operation::RUN,
-                    [=] { (void)aside, memcpy(to, from, bytes); },
-                    NULL,
-                    0,
-                    {},
-                    NULL,
-                    false});
+    submit(stream, {operation::RUN, [=] { (void)aside, memcpy(to, from, bytes); }});
     if (kind == cudaMemcpyDeviceToHost && !hc_is_pinned(to))
         wait_for(h, stream);
     return hc_remember(cudaSuccess);
@@ -555,9 +541,7 @@ cudaError_t cudaMemsetAsync(void *data, int byte, size_t bytes, cudaStream_t str
     const hc_hold h(hc_lock);
 
     n_operations++;
-    submit(
-        stream,
-        {operation::RUN, [=] { memset(data, byte, bytes); }, NULL, 0, {}, NULL, false});
+    submit(stream, {operation::RUN, [=] { memset(data, byte, bytes); }});
     return hc_remember(cudaSuccess);
 }
 

@@ -36,13 +36,11 @@ static void land(hc_copy *c)
 
 /* To other threads the place changes at any moment from the issue to the wait, so the
  * race checker hears of it at both. */
-void hc_copy_async(void *to, const void *from, int bytes, const char *file, int line)
+void sp_copy_async(void *to, const void *from, int bytes, const char *file, int line)
 {
-    hc_fiber *f = hc_current();
+    hc_fiber *f = hc_current_at(file, line);
     hc_copy c = {to, from, bytes, f->n_groups, false, __builtin_return_address(0)};
 
-    f->file = file;
-    f->line = line;
     if (bytes < 0 || bytes > 16)
         hc_fail("copy of %d bytes: %s", bytes, hc_where(f));
     if ((uintptr_t)to % 16 || (uintptr_t)from % 16) /* even where nothing is read */
@@ -60,7 +58,7 @@ void hc_copy_async(void *to, const void *from, int bytes, const char *file, int 
     f->copy.push_back(c);
 }
 
-void hc_copy_commit()
+void sp_copy_commit()
 {
     hc_current()->n_groups++;
 }

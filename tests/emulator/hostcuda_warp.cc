@@ -38,18 +38,9 @@ static uint64_t lane_result(const hc_warp *w, const hc_fiber *f, uint32_t group,
         return ballot == group;
     case HC_ANY:
         return ballot != 0;
-    case HC_SYNC:
-    case HC_MMA_BF16:
-    case HC_MMA_TF32:
-    case HC_LDMATRIX:
-    case HC_LDMATRIX_TRANS:
-    case HC_WGMMA:
-    case HC_WGMMA_FENCE:
-    case HC_WGMMA_COMMIT:
-    case HC_WGMMA_WAIT:
-        break;
+    default:
+        return 0;
     }
-    return 0;
 }
 
 static void complete(hc_warp *w, const hc_fiber *f)
@@ -92,15 +83,13 @@ void hc_warp_left(hc_warp *w)
 uint64_t hc_collective(hc_op op, uint32_t mask, uint64_t value, int from,
                        const char *file, int line)
 {
-    hc_fiber *f = hc_current();
+    hc_fiber *f = hc_current_at(file, line);
     hc_warp *w = f->warp;
 
     f->op = op;
     f->mask = mask;
     f->value = value;
     f->from = from;
-    f->file = file;
-    f->line = line;
     f->state = HC_AT_WARP;
     if (!(mask >> f->view.lane & 1))
         hc_fail("%s with mask %08x by a lane outside of it: %s", op_name[op], mask,

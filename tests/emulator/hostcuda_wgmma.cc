@@ -171,7 +171,7 @@ void hc_wgmma_stored(const void *to)
     land(f, c);
 }
 
-void hc_fence_async()
+void sp_fence_async()
 {
     hc_fiber *f = hc_current();
 
@@ -413,22 +413,15 @@ void hc_wgmma_left(const hc_fiber *f)
 
 /* ---- what kernels call ---- */
 
-void hc_wgmma(float *d, int n, uint64_t a, uint64_t b, const char *file, int line)
+void hc_wgmma(float *d, int n, uint64_t a, uint64_t b, bool is_at_once,
+              const char *file, int line)
 {
-    const call c = {a, b, n, false};
+    const call c = {a, b, n, is_at_once};
 
     hc_tensor(HC_WGMMA, d, &c, 0, file, line);
 }
 
-void hc_wgmma_at_once(float *d, int n, uint64_t a, uint64_t b, const char *file,
-                      int line)
-{
-    const call c = {a, b, n, true};
-
-    hc_tensor(HC_WGMMA, d, &c, 0, file, line);
-}
-
-uint32_t hc_shared_offset(const void *p)
+uint32_t sp_shared_address(const void *p)
 {
     return (uint32_t)((const char *)p - hc_window);
 }
@@ -438,7 +431,7 @@ unsigned long hc_wgmma_count()
     return n_issued;
 }
 
-void hc_trap(const char *file, int line)
+void sp_trap(const char *file, int line)
 {
     hc_fail("trap at %s:%d", file, line);
 }

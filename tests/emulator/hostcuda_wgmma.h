@@ -3,33 +3,17 @@
 #ifndef HOSTCUDA_WGMMA_H
 #define HOSTCUDA_WGMMA_H
 
-void hc_wgmma(float *d, int n, uint64_t a, uint64_t b, const char *file, int line);
-/* Multiplies at once, for translated PTX, whose registers are local variables. */
-void hc_wgmma_at_once(float *d, int n, uint64_t a, uint64_t b, const char *file,
-                      int line);
-void hc_fence_async();
-uint32_t hc_shared_offset(const void *p);
+/* is_at_once: for translated PTX, whose registers are local variables. */
+void hc_wgmma(float *d, int n, uint64_t a, uint64_t b, bool is_at_once,
+              const char *file, int line);
+void sp_fence_async();
+uint32_t sp_shared_address(const void *p);
 
-void hc_trap(const char *file, int line);
-
-static inline void sp_trap(HC_SITE)
-{
-    hc_trap(file, line);
-}
-
-static inline void sp_fence_async()
-{
-    hc_fence_async();
-}
-
-static inline uint32_t sp_shared_address(const void *p)
-{
-    return hc_shared_offset(p);
-}
+void sp_trap(HC_SITE);
 
 static inline uint32_t sp_shared_base(const void *p)
 {
-    return hc_shared_offset(p);
+    return sp_shared_address(p);
 }
 
 static inline int sp_opaque(int value)
@@ -40,7 +24,7 @@ static inline int sp_opaque(int value)
 template <int N>
 static inline void sp_wgmma(float (&d)[N], uint64_t a, uint64_t b, HC_SITE)
 {
-    hc_wgmma(d, 2 * N, a, b, file, line);
+    hc_wgmma(d, 2 * N, a, b, false, file, line);
 }
 
 static inline void sp_wgmma_fence(HC_SITE)

@@ -12,29 +12,6 @@
 /* Rounding of fp32 sums of some thousand products, over the largest result. */
 static const double CONV_TOLERANCE = 3e-6;
 
-typedef struct conv_kind {
-    const char *name;
-    int kernel, in, out; /* 0 fine, 1 coarse */
-    bool is_swapped, has_map;
-} conv_kind;
-
-static const conv_kind conv_kinds[] = {
-    {"3^3", 3, 0, 0, false, true},        {"2^3 down", 2, 0, 1, false, true},
-    {"2^3 up", 2, 1, 0, false, true},     {"3^3 down", 3, 0, 1, false, true},
-    {"2^3 swapped", 2, 0, 0, true, true}, {"1^3", 1, 0, 0, false, false},
-    {"5^3", 5, 0, 0, false, true},        {"1^3 by a map", 1, 0, 0, false, true},
-};
-enum {
-    CONV_3,
-    CONV_DOWN,
-    CONV_UP,
-    CONV_3_DOWN,
-    CONV_2,
-    CONV_1,
-    CONV_5,
-    CONV_KINDS = 8
-};
-
 typedef struct conv_case {
     const conv_kind *kind;
     sp_precision precision;
@@ -203,7 +180,6 @@ static inline double *case_doubles(sp_tensor from, bool is_kept)
 static inline void case_same(const char *what, const conv_case *p, sp_tensor got,
                              double *want, bool is_bf16)
 {
-    static const char *const names[] = {"fp32", "tf32", "bf16"};
     double largest = 1;
 
     for (int64_t i = 0; i < got.n * got.c; i++)
@@ -216,8 +192,8 @@ static inline void case_same(const char *what, const conv_case *p, sp_tensor got
             if (!(fabs(g - w) <= most))
                 fail_msg("%s %s, %s, %d -> %d channels: [%d][%d] of [%d][%d] is %g, "
                          "expected %g to %g",
-                         p->kind->name, what, names[p->precision], p->c_in, p->c_out,
-                         (int)i, j, (int)got.n, got.c, g, w, most);
+                         p->kind->name, what, sp_precision_word[p->precision], p->c_in,
+                         p->c_out, (int)i, j, (int)got.n, got.c, g, w, most);
         }
     fx_guards(got);
 }

@@ -10,13 +10,6 @@
 
 int cudaMalloc(void **out, size_t bytes);
 int cudaFree(void *data);
-void hc_set_order(uint64_t seed, bool is_lazy);
-bool hc_is_checked(void);
-unsigned hc_waits(void);
-unsigned hc_operations(void);
-unsigned hc_launches(void) __attribute__((weak)); /* NULL on a real device */
-unsigned long hc_wgmma_count(void) __attribute__((weak));
-unsigned long hc_copied_bytes(void) __attribute__((weak));
 
 /* True where cases that run the same code again, on other numbers, are left out: in
  * programs that watch memory, which takes them several times as long, of the race checker,
@@ -108,11 +101,6 @@ static inline sp_tensor cu_tensor(sp_backend *be, sp_tensor host)
     return host;
 }
 
-static inline void cu_read(sp_backend *be, sp_tensor device, sp_tensor host)
-{
-    OK(be->ops->download(be, host.data, device.data, cu_bytes(host)));
-}
-
 /* Makes the same rows as bf16; the guards behind column c are rounded too. */
 static inline sp_tensor cu_tensor_bf16(sp_backend *be, sp_tensor host)
 {
@@ -130,15 +118,17 @@ static inline sp_tensor cu_put(sp_backend *be, sp_tensor host, bool is_bf16)
     return is_bf16 ? cu_tensor_bf16(be, host) : cu_tensor(be, host);
 }
 
-/* Guards come back as those of fp32 where they are intact. */
-static inline void cu_read_bf16(sp_backend *be, sp_tensor device, sp_tensor host)
+/* Reads rows as fp32. Guards come back as those of fp32 where they are intact. */
+static inline void cu_read(sp_backend *be, sp_tensor device, sp_tensor host)
 {
-    sp_tensor half = host, wide;
+    const bool is_bf16 = device.elem == SP_ELEM_BF16;
+    const size_t bytes = cu_bytes(host) / (is_bf16 ? 2 : 1);
+    const void *from = device.data;
 
-    half.data = test_alloc(cu_bytes(host) / 2);
-    OK(be->ops->download(be, half.data, device.data, cu_bytes(host) / 2));
-    wide = fx_widened(half);
-    memcpy(host.data, wide.data, cu_bytes(host));
+    device.data = is_bf16 ? test_alloc(bytes) : host.data;
+    OK(be->ops->download(be, device.data, from, bytes));
+    if (is_bf16)
+        memcpy(host.data, fx_widened(device).data, cu_bytes(host));
 }
 
 /* Gives the device's form of the map, valid until cu_close. */

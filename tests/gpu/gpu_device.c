@@ -5,10 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-void hc_set_order(uint64_t seed, bool is_lazy);
-bool hc_is_checked(void);
-unsigned hc_waits(void);
-unsigned hc_operations(void);
+#include "fixtures/wrapped.h"
+#include "gpu/kernel_tests.h"
 
 void hc_set_order(uint64_t seed, bool is_lazy)
 {
@@ -30,30 +28,9 @@ unsigned hc_waits(void)
     return n_waits;
 }
 
-int __real_cudaStreamSynchronize(void *stream);
-int __wrap_cudaStreamSynchronize(void *stream);
-int __real_cudaEventSynchronize(void *event);
-int __wrap_cudaEventSynchronize(void *event);
-int __real_cudaDeviceSynchronize(void);
-int __wrap_cudaDeviceSynchronize(void);
-
-int __wrap_cudaStreamSynchronize(void *stream)
-{
-    n_waits++;
-    return __real_cudaStreamSynchronize(stream);
-}
-
-int __wrap_cudaEventSynchronize(void *event)
-{
-    n_waits++;
-    return __real_cudaEventSynchronize(event);
-}
-
-int __wrap_cudaDeviceSynchronize(void)
-{
-    n_waits++;
-    return __real_cudaDeviceSynchronize();
-}
+WRAPPED_BEHIND(n_waits++, int, cudaStreamSynchronize, (stream), void *stream)
+WRAPPED_BEHIND(n_waits++, int, cudaEventSynchronize, (event), void *event)
+WRAPPED_BEHIND(n_waits++, int, cudaDeviceSynchronize, (), void)
 
 /* ---- operations: kernels, copies and fills, those of the sort too ---- */
 
@@ -71,54 +48,21 @@ typedef struct extent {
 
 /* NOLINTBEGIN: names given by the linker. nvcc writes one or the other launch, as its
  * version has it. */
-int __real_cudaLaunchKernelExC(const void *config, const void *kernel, void **values);
-int __wrap_cudaLaunchKernelExC(const void *config, const void *kernel, void **values);
-int __real_cudaLaunchKernel(const void *kernel, extent grid, extent block,
-                            void **values, size_t shared_bytes, void *stream);
-int __wrap_cudaLaunchKernel(const void *kernel, extent grid, extent block,
-                            void **values, size_t shared_bytes, void *stream);
-int __real___cudaLaunchKernel(const void *kernel, extent grid, extent block,
-                              void **values, size_t shared_bytes, void *stream)
-    __attribute__((weak));
-int __wrap___cudaLaunchKernel(const void *kernel, extent grid, extent block,
-                              void **values, size_t shared_bytes, void *stream);
-int __real_cudaMemcpyAsync(void *to, const void *from, size_t bytes, int kind,
-                           void *stream);
-int __wrap_cudaMemcpyAsync(void *to, const void *from, size_t bytes, int kind,
-                           void *stream);
-int __real_cudaMemsetAsync(void *data, int byte, size_t bytes, void *stream);
-int __wrap_cudaMemsetAsync(void *data, int byte, size_t bytes, void *stream);
 
-int __wrap_cudaLaunchKernelExC(const void *config, const void *kernel, void **values)
-{
-    n_operations++;
-    return __real_cudaLaunchKernelExC(config, kernel, values);
-}
+WRAPPED_BEHIND(n_operations++, int, cudaLaunchKernelExC, (config, kernel, values),
+               const void *config, const void *kernel, void **values)
+WRAPPED_BEHIND(n_operations++, int, cudaLaunchKernel,
+               (kernel, grid, block, values, shared_bytes, stream), const void *kernel,
+               extent grid, extent block, void **values, size_t shared_bytes,
+               void *stream)
 
-int __wrap_cudaLaunchKernel(const void *kernel, extent grid, extent block,
-                            void **values, size_t shared_bytes, void *stream)
-{
-    n_operations++;
-    return __real_cudaLaunchKernel(kernel, grid, block, values, shared_bytes, stream);
-}
-
-int __wrap___cudaLaunchKernel(const void *kernel, extent grid, extent block,
-                              void **values, size_t shared_bytes, void *stream)
-{
-    n_operations++;
-    return __real___cudaLaunchKernel(kernel, grid, block, values, shared_bytes, stream);
-}
-
-int __wrap_cudaMemcpyAsync(void *to, const void *from, size_t bytes, int kind,
-                           void *stream)
-{
-    n_operations++;
-    return __real_cudaMemcpyAsync(to, from, bytes, kind, stream);
-}
-
-int __wrap_cudaMemsetAsync(void *data, int byte, size_t bytes, void *stream)
-{
-    n_operations++;
-    return __real_cudaMemsetAsync(data, byte, bytes, stream);
-}
+#pragma weak __real___cudaLaunchKernel
+WRAPPED_BEHIND(n_operations++, int, __cudaLaunchKernel,
+               (kernel, grid, block, values, shared_bytes, stream), const void *kernel,
+               extent grid, extent block, void **values, size_t shared_bytes,
+               void *stream)
+WRAPPED_BEHIND(n_operations++, int, cudaMemcpyAsync, (to, from, bytes, kind, stream),
+               void *to, const void *from, size_t bytes, int kind, void *stream)
+WRAPPED_BEHIND(n_operations++, int, cudaMemsetAsync, (data, byte, bytes, stream),
+               void *data, int byte, size_t bytes, void *stream)
 /* NOLINTEND */

@@ -8,16 +8,14 @@
  * sum and the rounding of the result. Of large results every nth row or column is
  * compared. One JSON object a line; ends with 1 where an error is over its tolerance.
  */
-#include "base/sp_rng.h"
 #include "cpu/cpu.h"
-#include "gpu/kernel_tests.h"
+#include "gpu/conv_case.h"
 
 enum { N_SAMPLES = 2, MAP_SAME = 0, MAP_DOWN = 1, MAP_UP = 2 };
 
 static const double MOST_PRODUCTS = 5e8; /* products of one comparison, on the host */
 static const sp_plan_spec spec = {
     .n_levels = 2, .n_maps = 3, .map = {{0, 0, 3, 0}, {0, 1, 2, 0}, {1, 0, 2, 0}}};
-static const char *const precision_name[] = {"fp32", "tf32", "bf16"};
 
 typedef struct clouds {
     int32_t n, *coords; /* [n][3] */
@@ -65,27 +63,12 @@ static clouds make_clouds(int32_t n)
 
 /* ---- operands ---- */
 
-static float rounded(sp_precision precision, float v)
-{
-    const int dropped = precision == SP_BF16 ? 16 : 13; /* of 23 bits */
-    uint32_t u, half, tie;
-
-    if (precision == SP_FP32)
-        return v;
-    memcpy(&u, &v, 4);
-    half = 1u << (dropped - 1);
-    tie = precision == SP_BF16 && !(u >> dropped & 1); /* ties to even; tf32: away */
-    u = (u + half - tie) >> dropped << dropped;
-    memcpy(&v, &u, 4);
-    return v;
-}
-
 static void fill(float *data, size_t n, uint64_t seed, sp_precision precision)
 {
     const sp_rng rng = sp_rng_open(seed, SP_RNG_INIT, 7, 0);
 
     for (size_t i = 0; i < n; i++)
-        data[i] = rounded(precision, 2 * sp_rng_to_unit(sp_rng_at(&rng, i)) - 1);
+        data[i] = case_round(precision, 2 * sp_rng_to_unit(sp_rng_at(&rng, i)) - 1);
 }
 
 static int pitch(sp_precision precision, int c)
@@ -151,7 +134,7 @@ static bool report(const problem *p, const char *name, double error, double most
     printf("{\"check\":\"%s\",\"precision\":\"%s\",\"kernel\":%d,\"stride\":%d,"
            "\"n\":%d,\"pairs\":%lld,\"c_in\":%d,\"c_out\":%d,\"max_error\":%.3g,"
            "\"max_value\":%.4g,\"tolerance\":%.3g,\"passed\":%s}\n",
-           name, precision_name[p->be->precision], map->key.kernel,
+           name, sp_precision_word[p->be->precision], map->key.kernel,
            1 << (map->key.level_out - map->key.level_in), map->n_out,
            (long long)map->pairs, p->c_in, p->c_out, error, most, tolerance,
            is_good ? "true" : "false");

@@ -11,8 +11,6 @@
 #include "cuda/device/cuda_ops.h"
 #include "h5/sp_h5.h"
 
-unsigned hc_launches(void) __attribute__((weak)); /* NULL on a real device */
-
 static struct {
     const char *name;
     kernel_test *run;

@@ -28,6 +28,15 @@ static inline void add_own_test(const test_case *test)
     own_tests[n_own_tests++] = test;
 }
 
+/* Of the emulator (hostcuda.h), or of gpu_device.c. */
+void hc_set_order(uint64_t seed, bool is_lazy);
+bool hc_is_checked(void);
+unsigned hc_waits(void);
+unsigned hc_operations(void);
+unsigned hc_launches(void) __attribute__((weak)); /* NULL on a real device */
+unsigned long hc_wgmma_count(void) __attribute__((weak));
+unsigned long hc_copied_bytes(void) __attribute__((weak));
+
 typedef int kernel_test(int argc, char **argv);
 
 /* Called before main, at most 32 times. `name` is kept, not copied. */

@@ -39,7 +39,7 @@ static sp_tensor forward(sp_backend *be, const conv_case *p, int n_samples, vari
         OK(be->ops->conv_forward_norm_sums(be, &a, NULL, n_samples, sums));
     else
         OK(be->ops->conv_forward(be, &a));
-    is_bf16 ? cu_read_bf16(be, a.y, y) : cu_read(be, a.y, y);
+    cu_read(be, a.y, y);
     if (v.has_sums)
         norm_check_sums(be, y, y, sums);
     return y;
@@ -87,7 +87,7 @@ static void check_grad_input(sp_backend *be, const conv_case *p, int n_samples,
                                               has_residual ? &residual.device : NULL));
     else
         OK(be->ops->conv_grad_input(be, &a));
-    is_bf16 ? cu_read_bf16(be, a.y, dx) : cu_read(be, a.y, dx);
+    cu_read(be, a.y, dx);
     case_grad_input(p, want);
     if (v.has_sums) {
         norm_mask(&norm, dx.c, want);
@@ -226,7 +226,7 @@ static char *bytes_of(sp_backend *be, const conv_case *p, bool is_forward, size_
     OK(is_forward ? be->ops->conv_forward_norm_sums(be, &a, NULL, 1, norm.device.sums)
                   : be->ops->conv_grad_input_norm_sums(be, &a, &norm.device,
                                                        &residual.device));
-    is_bf16 ? cu_read_bf16(be, a.y, y) : cu_read(be, a.y, y);
+    cu_read(be, a.y, y);
     for (int64_t i = 0; i < y.n; i++)
         memcpy(all + (size_t)i * row_bytes, y.data + i * y.ld, row_bytes);
     OK(be->ops->download(be, all + y_bytes, norm.device.sums, sums_bytes));

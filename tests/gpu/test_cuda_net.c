@@ -96,14 +96,20 @@ static void near(const char *what, double got, double want, double tolerance)
         fail_msg("%s: %.9g, expected %.9g", what, got, want);
 }
 
-static void same_gradients(const char *layers, const sp_graph *graph, twin *t,
-                           const float *want)
+/* The gradient of the device. */
+static const float *gradient_of(const sp_graph *graph, twin *t)
 {
     const size_t bytes = (size_t)graph->n_floats * sizeof(float);
     float *got = test_alloc(bytes);
-    double most = 0, error = 0;
 
     OK(t->backend.ops->download(&t->backend, got, t->buckets.grad, bytes));
+    return got;
+}
+
+static void same_gradients(const char *layers, const sp_graph *graph, const float *got,
+                           const float *want)
+{
+    double most = 0, error = 0;
 
     for (int64_t i = 0; i < graph->n_floats; i++) {
         most = fmax(most, fabs(want[i]));
@@ -165,7 +171,7 @@ static void one_step(const char *layers, const char *freeze, bool is_exact, int 
     near("loss", t.buckets.tail.loss_sum, c.buckets.tail.loss_sum, 1e-6);
     near("weight", t.buckets.tail.weight_sum, c.buckets.tail.weight_sum, 0);
     near("squares", t.buckets.squares, c.buckets.squares, 1e-3);
-    same_gradients(layers, &c.graph, &t, c.buckets.grad);
+    same_gradients(layers, &c.graph, gradient_of(&c.graph, &t), c.buckets.grad);
     same_logits(&c, &t);
 }
 
@@ -187,22 +193,6 @@ TEST(frozen_layers_too)
     for (int i = 0; case_nets[i]; i++)
         for (int k = 0; k < 2; k++)
             one_step(case_nets[i], freeze[k], k, 1);
-}
-
-/* Returns the length of the difference of the gradients over that of the
- * reference's. */
-static double gradient_error(const sp_graph *graph, twin *t, const float *want)
-{
-    const size_t bytes = (size_t)graph->n_floats * sizeof(float);
-    float *got = test_alloc(bytes);
-    double error = 0, length = 0;
-
-    OK(t->backend.ops->download(&t->backend, got, t->buckets.grad, bytes));
-    for (int64_t i = 0; i < graph->n_floats; i++) {
-        error += ((double)got[i] - want[i]) * ((double)got[i] - want[i]);
-        length += (double)want[i] * want[i];
-    }
-    return sqrt(error / length);
 }
 
 /* How far steps are from those of the CPU: the loss relative to its value, the gradient
@@ -231,7 +221,7 @@ static void rounded_step(const char *layers, sp_precision precision, deviation m
     run_both(&c, &t);
     near("loss", t.buckets.tail.loss_sum, c.buckets.tail.loss_sum, most.loss);
     near("weight", t.buckets.tail.weight_sum, c.buckets.tail.weight_sum, 0);
-    error = gradient_error(&c.graph, &t, c.buckets.grad);
+    error = case_distance(gradient_of(&c.graph, &t), c.buckets.grad, c.graph.n_floats);
     if (!(error <= most.gradient))
         fail_msg("gradient of %s: error %g", layers, error);
     seen->gradient = fmax(seen->gradient, error);

@@ -132,12 +132,6 @@ TEST(memory_comes_back)
 
 /* ---- all operations over rows ---- */
 
-static void rows_and_globals(op_results *r, const void *of)
-{
-    op_rows(r, of);
-    op_globals(r, of);
-}
-
 /* In one order each, in turn; the largest, whose launches are those of all, in each. */
 static void compare_case(int n, int c, int pad, float slope, bool is_bf16)
 {
@@ -146,7 +140,7 @@ static void compare_case(int n, int c, int pad, float slope, bool is_bf16)
     const int n_orders = n == 2000 ? cu_orders() : 1;
 
     for (int i = 0; i < n_orders; i++)
-        cu_compare(turn++ % cu_orders(), is_bf16, rows_and_globals,
+        cu_compare(turn++ % cu_orders(), is_bf16, op_rows,
                    &(op_shape){row, 3, c, pad, slope});
 }
 
@@ -184,7 +178,7 @@ TEST(many_samples)
 
     for (int b = 0; b < N; b++)
         row[b + 1] = row[b] + b % 4;
-    cu_compare(0, false, rows_and_globals, &(op_shape){row, N, 5, 0, 0.01f});
+    cu_compare(0, false, op_rows, &(op_shape){row, N, 5, 0, 0.01f});
 }
 
 static void pool(op_results *r, const void *of)
@@ -196,16 +190,15 @@ static void pool(op_results *r, const void *of)
 TEST(pools)
 {
     const int n_rows[] = {90, 0, 30, 600};
-    fx_level fine = fx_voxels(4, n_rows, 3), coarse = fx_coarser(&fine);
-    sp_map maps[] = {fx_map(&fine, &coarse, 2, false), fx_map(&fine, &fine, 3, false),
-                     fx_map(&coarse, &fine, 3, false), fx_map(&fine, &fine, 2, true)};
+    const fx_level fine = fx_voxels(4, n_rows, 3);
+    sp_map maps[FX_POOL_MAPS];
 
-    for (int i = 0; i < 4; i++) {
+    fx_pool_maps(&fine, maps);
+    for (int i = 0; i < FX_POOL_MAPS; i++)
         for (int order = 0; order < cu_orders(); order++) {
             cu_compare(order, false, pool, &maps[i]);
             cu_compare(order, true, pool, &maps[i]);
         }
-    }
 }
 
 /* A call that failed, and that the program goes on without, is not taken for the failure

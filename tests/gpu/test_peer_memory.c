@@ -10,9 +10,6 @@
 #include "compute/sp_transport.h"
 #include "gpu/kernel_tests.h"
 
-/* Emulator. */
-void hc_set_order(uint64_t seed, bool is_lazy);
-
 enum { MOST = 4096 };
 
 #define LONG_S 1000.0 /* a limit that only a hang reaches */

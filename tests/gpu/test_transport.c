@@ -9,9 +9,6 @@
 #include "compute/sp_transport.h"
 #include "gpu/kernel_tests.h"
 
-/* Emulator. */
-void hc_set_order(uint64_t seed, bool is_lazy);
-
 enum {
     LATE = 1000,
     MANY = 3 << 20

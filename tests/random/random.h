@@ -43,12 +43,10 @@ typedef struct rnd_options {
     const char *work, *keep; /* folders: of the running cases, of the failing ones */
     const char *ways;        /* only these; NULL: as drawn */
     const char *takes;       /* draws by name; NULL: all */
-    uint64_t seed;
-    int64_t first, runs;
-    int jobs, limit_s;
-    int until;   /* faults, then no more cases begin; 0: all */
-    int seconds; /* after which no more cases begin; 0: all */
-    bool is_shrinking, is_keeping;
+    int64_t seed, first, runs, jobs, limit_s;
+    int64_t until;   /* faults, then no more cases begin; 0: all */
+    int64_t seconds; /* after which no more cases begin; 0: all */
+    int64_t is_shrinking, is_listing;
     const char *bits; /* file for checksums; NULL: none */
 } rnd_options;
 
@@ -140,6 +138,11 @@ int rnd_pick(rnd_case *c, int n, const char *name, ...)
 /* Draws true in so many of a hundred cases; false where the name is not taken. */
 bool rnd_chance(rnd_case *c, int percent, const char *name, ...)
     __attribute__((format(printf, 3, 4)));
+/* Appends to a text of this size at most. */
+void rnd_append(char *text, size_t size, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* The value of a variable of the environment, `plain` where it is empty or not set. */
+const char *rnd_environment(const char *name, const char *plain);
 /* Seeds a stream for values, whatever names are taken. */
 uint64_t rnd_stream(const rnd_case *c, const char *name, int number);
 uint64_t rnd_next(uint64_t *stream);
@@ -154,13 +157,15 @@ bool rnd_fault(rnd_case *c, char way, const char *format, ...)
 void rnd_data_draw(rnd_case *c);
 void rnd_cloud_make(const rnd_case *c, const rnd_set *set, int sample,
                     rnd_cloud *cloud);
+/* A sample of n voxels, whose values are 0, and as many points as it may have. */
+rnd_cloud rnd_cloud_room(const rnd_case *c, int64_t n);
 void rnd_cloud_free(rnd_cloud *cloud);
 /* Counts voxels at strides 1, 2, 4, 8, 16 and pairs of a kernel of 3. */
 void rnd_cloud_cost(const rnd_cloud *cloud, int64_t cost[6]);
 
 /* ---- random_shards.c ---- */
-/* Writes the path of a shard below the case's folder. */
-void rnd_shard_path(rnd_case *c, const rnd_set *set, int number, char *path);
+/* The name of a shard's file; malloc'd. */
+char *rnd_shard_name(rnd_case *c, const rnd_set *set, int number);
 /* Writes both sets; is_plain: the same values in the types and the layout that spvox
  * writes, in the folder "plain". False and a fault where HDF5 fails. */
 bool rnd_shards_write(rnd_case *c, bool is_plain);
@@ -186,14 +191,16 @@ typedef struct rnd_result {
     long rss_kib; /* of the process started: of sptrain where ranks is 0 */
 } rnd_result;
 
+enum { ON_DEVICE = -1, WITHOUT_LAUNCHER = 0 }; /* in place of a number of ranks */
+
 /* Runs a command of sptrain on the case's deck in run folder `dir`, with the overrides
- * in `more`, separated by blanks. ranks 0: without a launcher. `fault` is
+ * in `more`, separated by blanks. A training begins with the case's weights. `fault` is
  * SP_TEST_FAULT, NULL: none. What it prints is in DIR.out. */
 rnd_result rnd_run(const rnd_case *c, int ranks, const char *verb, const char *dir,
                    const char *fault, const char *more);
-/* The same on the emulated device. */
-rnd_result rnd_run_emulated(const rnd_case *c, const char *verb, const char *dir,
-                            const char *more);
+/* A path below the case's folder; malloc'd. */
+char *rnd_path(const rnd_case *c, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 void rnd_remove(const char *path);
 bool rnd_make_folder(const char *path);
 
@@ -229,6 +236,8 @@ long long rnd_checkpoint(const rnd_case *c, const char *dir, int nth);
  * into *arrays, and the counters in its attributes into *counters. False: no file. */
 bool rnd_checkpoint_hash(const rnd_case *c, const char *dir, long long step,
                          uint64_t *arrays, uint64_t *counters);
+/* The path of the predictions for a shard of `val`; malloc'd. */
+char *rnd_predictions(rnd_case *c, const char *dir, int shard);
 /* Hashes the datasets of all files of predictions. */
 bool rnd_predictions_hash(rnd_case *c, const char *dir, uint64_t *hash);
 uint64_t rnd_hash(uint64_t hash, const void *data, size_t bytes);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "random/random.h"
+#include "scan/sp_gridding.h"
 
 enum { SMALL = 280, LARGE = 12000 };
 
@@ -141,6 +142,18 @@ static void *take(int64_t n, size_t size)
     return at;
 }
 
+rnd_cloud rnd_cloud_room(const rnd_case *c, int64_t n)
+{
+    return (rnd_cloud){.n = n,
+                       .coords = take(3 * n, sizeof(int64_t)),
+                       .features = take(n * c->n_features, sizeof(double)),
+                       .labels = take(n, sizeof(int64_t)),
+                       .subvoxel = take(3 * n, sizeof(int64_t)),
+                       .point_voxel = take(3 * n, sizeof(int64_t)),
+                       .point_labels = take(3 * n, sizeof(int64_t)),
+                       .point_index = take(3 * n, sizeof(int64_t))};
+}
+
 void rnd_cloud_make(const rnd_case *c, const rnd_set *set, int sample, rnd_cloud *cloud)
 {
     char name[NAME_SIZE];
@@ -151,14 +164,7 @@ void rnd_cloud_make(const rnd_case *c, const rnd_set *set, int sample, rnd_cloud
     snprintf(name, sizeof name, "%s.cloud", set->name);
     stream = rnd_stream(c, name, sample);
     is_dark = sample > 0 && rnd_below(&stream, 8) == 0; /* nothing labelled */
-    *cloud = (rnd_cloud){.n = n,
-                         .coords = take(3 * n, sizeof(int64_t)),
-                         .features = take(n * c->n_features, sizeof(double)),
-                         .labels = take(n, sizeof(int64_t)),
-                         .subvoxel = take(3 * n, sizeof(int64_t)),
-                         .point_voxel = take(3 * n, sizeof(int64_t)),
-                         .point_labels = take(3 * n, sizeof(int64_t)),
-                         .point_index = take(3 * n, sizeof(int64_t))};
+    *cloud = rnd_cloud_room(c, n);
     make_coords(c, cloud, &stream);
     for (int k = 0; k < 3; k++)
         cloud->origin[k] = sample * 64 + k * 8;
@@ -189,69 +195,12 @@ void rnd_cloud_free(rnd_cloud *cloud)
     memset(cloud, 0, sizeof *cloud);
 }
 
-/* ---- cost ---- */
-
-typedef struct cells {
-    uint64_t *slot; /* key + 1, 0: free */
-    uint64_t mask;
-} cells;
-
-static uint64_t key_of(int64_t x, int64_t y, int64_t z)
+void rnd_cloud_cost(const rnd_cloud *cloud, int64_t cost[SP_COST_COLUMNS])
 {
-    const int64_t shift = 1 << 20;
+    FREED int32_t *coords = take(3 * cloud->n, sizeof *coords);
 
-    return (uint64_t)((x + shift) << 42 | (y + shift) << 21 | (z + shift)) + 1;
-}
-
-/* Returns the slot that the key is in or would be in. */
-static uint64_t *find(const cells *t, uint64_t key)
-{
-    uint64_t i = key * 0x9e3779b97f4a7c15u >> 20 & t->mask;
-
-    while (t->slot[i] && t->slot[i] != key)
-        i = (i + 1) & t->mask;
-    return &t->slot[i];
-}
-
-static int64_t floor_to(int64_t v, int64_t stride)
-{
-    return (v - ((v % stride) + stride) % stride);
-}
-
-static int64_t count_pairs(const rnd_cloud *cloud, const cells *t)
-{
-    int64_t pairs = 0;
-
-    for (int64_t i = 0; i < cloud->n; i++)
-        for (int k = 0; k < 27; k++) {
-            const int64_t *at = cloud->coords + 3 * i;
-
-            pairs += *find(t, key_of(at[0] + k % 3 - 1, at[1] + k / 3 % 3 - 1,
-                                     at[2] + k / 9 - 1)) != 0;
-        }
-    return pairs;
-}
-
-void rnd_cloud_cost(const rnd_cloud *cloud, int64_t cost[6])
-{
-    cells t = {.mask = 255};
-
-    while (t.mask < 2 * (uint64_t)cloud->n)
-        t.mask = 2 * t.mask + 1;
-    t.slot = take((int64_t)t.mask + 1, sizeof *t.slot);
-    for (int level = 4; level >= 0; level--) {
-        memset(t.slot, 0, (t.mask + 1) * sizeof *t.slot);
-        cost[level] = 0;
-        for (int64_t i = 0; i < cloud->n; i++) {
-            const int64_t *at = cloud->coords + 3 * i, s = 1 << level;
-            const uint64_t key =
-                key_of(floor_to(at[0], s), floor_to(at[1], s), floor_to(at[2], s));
-            uint64_t *slot = find(&t, key);
-
-            cost[level] += *slot == 0;
-            *slot = key;
-        }
-    }
-    cost[5] = count_pairs(cloud, &t); /* the table holds stride 1 */
-    free(t.slot);
+    for (int64_t i = 0; i < 3 * cloud->n; i++)
+        coords[i] = (int32_t)cloud->coords[i];
+    if (sp_grid_cost(coords, cloud->n, cost) != SP_OK)
+        abort();
 }

@@ -1,21 +1,9 @@
 /* Decks: every key that may change a result, and some that must not. */
-#include <stdarg.h>
 #include <string.h>
 
 #include "random/random.h"
 
-static void put(rnd_case *c, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-
-static void put(rnd_case *c, const char *format, ...)
-{
-    const size_t used = strlen(c->deck);
-    va_list args;
-
-    va_start(args, format);
-    vsnprintf(c->deck + used, sizeof c->deck - used, format, args);
-    va_end(args);
-}
+#define PUT(c, ...) rnd_append((c)->deck, sizeof(c)->deck, __VA_ARGS__)
 
 /* Writes "key = value;" with one of the values, which are separated by blanks. */
 static int put_choice(rnd_case *c, const char *name, const char *values)
@@ -28,7 +16,7 @@ static int put_choice(rnd_case *c, const char *name, const char *values)
     choice = rnd_pick(c, n, "%s", name);
     for (int i = 0; i < choice; i++)
         at = strchr(at, ' ') + 1;
-    put(c, "%s = %.*s; ", key, (int)strcspn(at, " "), at);
+    PUT(c, "%s = %.*s; ", key, (int)strcspn(at, " "), at);
     return choice;
 }
 
@@ -36,7 +24,7 @@ static bool put_flag(rnd_case *c, const char *name, bool plain)
 {
     const bool is_other = rnd_chance(c, 50, "%s", name);
 
-    put(c, "%s = %s; ", strchr(name, '.') + 1, is_other != plain ? "true" : "false");
+    PUT(c, "%s = %s; ", strchr(name, '.') + 1, is_other != plain ? "true" : "false");
     return is_other != plain;
 }
 
@@ -45,22 +33,17 @@ static bool put_flag(rnd_case *c, const char *name, bool plain)
 void rnd_deck_files(rnd_case *c, const rnd_set *set, const char *folder, char *text,
                     size_t size)
 {
-    char path[PATH_SIZE];
-    size_t used = (size_t)snprintf(text, size, "[");
-    const bool is_glob = rnd_chance(c, 50, "%s.glob", set->name);
-
-    for (int i = 0; i < set->n_shards && used < size; i++) {
-        if (is_glob)
-            snprintf(path, sizeof path, "%s-*.h5", set->name);
-        else
-            rnd_shard_path(c, set, i, path);
-        used += (size_t)snprintf(text + used, size - used, "%s\"%s%s\"", i ? "," : "",
-                                 folder, path);
-        if (is_glob)
-            break;
+    if (rnd_chance(c, 50, "%s.glob", set->name)) {
+        snprintf(text, size, "[\"%s%s-*.h5\"]", folder, set->name);
+        return;
     }
-    if (used < size)
-        snprintf(text + used, size - used, "]");
+    *text = 0;
+    for (int i = 0; i < set->n_shards; i++) {
+        FREED char *name = rnd_shard_name(c, set, i);
+
+        rnd_append(text, size, "%s\"%s%s\"", i ? "," : "[", folder, name);
+    }
+    rnd_append(text, size, "]");
 }
 
 /* Writes all columns in order, or some of them in any order. */
@@ -73,10 +56,10 @@ static void put_columns(rnd_case *c)
     if (!rnd_chance(c, 35, "data.features"))
         return;
     c->n_inputs = n;
-    put(c, "features = [");
+    PUT(c, "features = [");
     for (int i = 0; i < n; i++, at = (at + c->n_features - 1) % c->n_features)
-        put(c, "%s\"f%d\"", i ? ", " : "", at);
-    put(c, "]; ");
+        PUT(c, "%s\"f%d\"", i ? ", " : "", at);
+    PUT(c, "]; ");
 }
 
 static void draw_data(rnd_case *c)
@@ -85,31 +68,31 @@ static void draw_data(rnd_case *c)
     char text[1024];
     int factor = 1;
 
-    put(c, "data : { ");
+    PUT(c, "data : { ");
     rnd_deck_files(c, &c->train, "", text, sizeof text);
-    put(c, "train = %s; ", text);
+    PUT(c, "train = %s; ", text);
     rnd_deck_files(c, &c->val, "", text, sizeof text);
-    put(c, "val = %s;\n  ", text);
+    PUT(c, "val = %s;\n  ", text);
     if (rnd_chance(c, 25, "data.voxel_size"))
         factor = merged[rnd_pick(c, 3, "data.voxel_size.factor")];
     c->is_coarse = factor > 1;
-    put(c, "voxel_size = %.17g; ", factor * c->voxel_size);
+    PUT(c, "voxel_size = %.17g; ", factor * c->voxel_size);
     put_columns(c);
     put_flag(c, "data.normalize", true);
     put_choice(c, "data.readers", "2 1 3 5");
     put_flag(c, "data.verify", true);
-    put(c, "};\n");
+    PUT(c, "};\n");
 }
 
 static void draw_augment(rnd_case *c)
 {
-    put(c, "augment : { ");
+    PUT(c, "augment : { ");
     put_flag(c, "augment.flip", false);
     put_flag(c, "augment.rotate_z", false);
-    put(c, "scale = %s; ", rnd_chance(c, 50, "augment.scale") ? "[0.9, 1.1]" : "[]");
+    PUT(c, "scale = %s; ", rnd_chance(c, 50, "augment.scale") ? "[0.9, 1.1]" : "[]");
     put_choice(c, "augment.drop", "0.0 0.0 0.1 0.5");
     put_choice(c, "augment.jitter", "0.0 0.0 0.01 0.2");
-    put(c, "};\n");
+    PUT(c, "};\n");
 }
 
 /* ---- batch and network ---- */
@@ -121,19 +104,19 @@ static void draw_batch(rnd_case *c)
     const int scope = is_world ? 0 : rnd_pick(c, 4, "batch.per");
     int budget;
 
-    put(c, "batch : { ");
+    PUT(c, "batch : { ");
     put_choice(c, "batch.size", "2 1 3 4 5 7");
-    put(c, "per = \"%s\"; ", per[scope]);
+    PUT(c, "per = \"%s\"; ", per[scope]);
     put_choice(c, "batch.eval_size", "4 1 2 3 7 16");
     put_flag(c, "batch.balance", true);
     budget = rnd_first_way(c) == 'h' || rnd_first_way(c) == 'f'
                  ? 0
                  : put_choice(c, "batch.voxel_budget", "0 0 0 60 150 400");
     put_choice(c, "batch.accumulate", "1 1 2 3");
-    put(c, "};\n");
-    put(c, "eval : { ");
+    PUT(c, "};\n");
+    PUT(c, "eval : { ");
     put_choice(c, "eval.views", "1 1 1 2 9");
-    put(c, "};\n");
+    PUT(c, "};\n");
     c->is_rankless = scope < 2 && budget < 3;
 }
 
@@ -146,20 +129,20 @@ static void draw_net(rnd_case *c)
         "\"minkunet34C\" \"minkunet50\" \"minkunet101\"";
     char layers[DECK_SIZE / 2] = "";
 
-    put(c, "net : { ");
+    PUT(c, "net : { ");
     if (rnd_chance(c, 50, "net.layers")) {
         rnd_layers_draw(c, layers, sizeof layers);
-        put(c, "layers = (\n%s ); ", layers);
+        PUT(c, "layers = (\n%s ); ", layers);
     } else {
         if (rnd_chance(c, 60, "net.family.any"))
             put_choice(c, "net.family", families);
         else
-            put(c, "family = \"dummy\"; ");
+            PUT(c, "family = \"dummy\"; ");
         put_choice(c, "net.width", "0.0625 0.05 0.03 0.125");
         put_choice(c, "net.stem_kernel", "3 1 2 5");
         put_choice(c, "net.kernel_down", "2 3");
     }
-    put(c, "};\n");
+    PUT(c, "};\n");
 }
 
 /* ---- training ---- */
@@ -169,19 +152,19 @@ static void put_class_weights(rnd_case *c)
     const int kind = rnd_pick(c, 6, "train.class_weights");
 
     if (kind == 3 || kind == 4)
-        put(c, "class_weights = \"%s\"; ", kind == 3 ? "inverse" : "sqrt_inverse");
+        PUT(c, "class_weights = \"%s\"; ", kind == 3 ? "inverse" : "sqrt_inverse");
     if (kind != 5)
         return;
-    put(c, "class_weights = [");
+    PUT(c, "class_weights = [");
     for (int i = 0; i < c->n_classes; i++)
-        put(c, "%s%g", i ? ", " : "", 0.5 * (i % 4));
-    put(c, "]; ");
+        PUT(c, "%s%g", i ? ", " : "", 0.5 * (i % 4));
+    PUT(c, "]; ");
 }
 
 static void draw_optimizer(rnd_case *c)
 {
     if (rnd_chance(c, 40, "train.optimizer"))
-        put(c, "optimizer = \"adamw\"; lr = 0.003; ");
+        PUT(c, "optimizer = \"adamw\"; lr = 0.003; ");
     else
         put_choice(c, "train.lr", "0.02 0.05 0.005");
     put_choice(c, "train.momentum", "0.9 0.0 0.5");
@@ -228,18 +211,18 @@ static void put_freeze(rnd_case *c)
     else
         snprintf(name, sizeof name, "%s",
                  strstr(c->deck, "\"dummy\"") ? dummy[choice] : minkunet[choice]);
-    put(c, "freeze = [\"%s\"]; ", name);
+    PUT(c, "freeze = [\"%s\"]; ", name);
 }
 
 static void draw_train(rnd_case *c)
 {
-    put(c, "train : { ");
+    PUT(c, "train : { ");
     if (rnd_chance(c, 30, "train.epochs"))
-        put(c, "epochs = %d; ", 1 + rnd_pick(c, 3, "train.epochs.n"));
+        PUT(c, "epochs = %d; ", 1 + rnd_pick(c, 3, "train.epochs.n"));
     else
         put_choice(c, "train.steps", rnd_first_way(c) == 'f' ? "3" : "4 3 5 6 7");
     draw_optimizer(c);
-    put(c, "\n  ");
+    PUT(c, "\n  ");
     put_choice(c, "train.schedule",
                "\"constant\" \"step\" \"poly\" \"cosine\" \"onecycle\"");
     put_choice(c, "train.warmup_steps", "0 1 2 3");
@@ -247,14 +230,14 @@ static void draw_train(rnd_case *c)
     put_class_weights(c);
     put_choice(c, "train.label_smoothing", "0.0 0.0 0.1");
     if (c->is_world || rnd_first_way(c) == 'h')
-        put(c, "bn_scope = \"world\"; ");
+        PUT(c, "bn_scope = \"world\"; ");
     else if (put_choice(c, "train.bn_scope", "\"world\" \"node\" \"rank\"") == 2)
         c->is_rankless = false;
     put_choice(c, "train.seed", "1 2 12345678901");
     if (rnd_chance(c, 20, "train.precision"))
-        put(c, "precision = \"bf16\"; ");
+        PUT(c, "precision = \"bf16\"; ");
     put_freeze(c);
-    put(c, "deterministic = \"%s\"; };\n",
+    PUT(c, "deterministic = \"%s\"; };\n",
         c->is_world ? "world"
         : c->is_off ? "off"
                     : "run");
@@ -262,14 +245,14 @@ static void draw_train(rnd_case *c)
 
 static void draw_run(rnd_case *c)
 {
-    put(c, "run : { log_every = 1; keep = 100; device = \"cpu\"; dir = \"a\"; ");
+    PUT(c, "run : { log_every = 1; keep = 100; device = \"cpu\"; dir = \"a\"; ");
     put_choice(c, "run.eval_every", "1 1 2 0");
     put_choice(c, "run.checkpoint_every", "1 2 3 0");
     put_choice(c, "run.threads", c->ranks > 1 ? "1" : "1 1 2");
     put_choice(c, "run.bucket_mb", "16 0.0001 0.001 0.02");
     put_flag(c, "run.overlap", true);
     put_choice(c, "run.rank_logs", "false false false true");
-    put(c, "};\n");
+    PUT(c, "};\n");
 }
 
 static void draw_deck(rnd_case *c)
@@ -295,7 +278,7 @@ void rnd_case_draw(rnd_case *c, const rnd_options *options, int64_t index,
 {
     memset(c, 0, sizeof *c);
     c->options = options;
-    c->seed = options->seed;
+    c->seed = (uint64_t)options->seed;
     c->index = index;
     c->takes = takes;
     c->plain = plain;

@@ -64,24 +64,20 @@ static void record(rnd_case *c, const char *name, bool is_plain)
     c->n_draws++;
 }
 
-static int pick(rnd_case *c, int n, const char *name)
-{
-    uint64_t stream = rnd_stream(c, name, 0);
-    int choice = is_taken(c, name) ? rnd_below(&stream, n) : 0;
-
-    record(c, name, choice == 0);
-    return choice;
-}
-
 int rnd_pick(rnd_case *c, int n, const char *format, ...)
 {
     char name[NAME_SIZE];
+    uint64_t stream;
+    int choice;
     va_list args;
 
     va_start(args, format);
     vsnprintf(name, sizeof name, format, args);
     va_end(args);
-    return pick(c, n, name);
+    stream = rnd_stream(c, name, 0);
+    choice = is_taken(c, name) ? rnd_below(&stream, n) : 0;
+    record(c, name, choice == 0);
+    return choice;
 }
 
 bool rnd_chance(rnd_case *c, int percent, const char *format, ...)
@@ -98,6 +94,23 @@ bool rnd_chance(rnd_case *c, int percent, const char *format, ...)
     is_so = is_taken(c, name) && rnd_below(&stream, 100) < percent;
     record(c, name, !is_so);
     return is_so;
+}
+
+void rnd_append(char *text, size_t size, const char *format, ...)
+{
+    const size_t used = strlen(text);
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(text + used, size - used, format, args);
+    va_end(args);
+}
+
+const char *rnd_environment(const char *name, const char *plain)
+{
+    const char *value = getenv(name);
+
+    return value && *value ? value : plain;
 }
 
 char rnd_first_way(const rnd_case *c)

@@ -1,7 +1,6 @@
 /* Networks layer by layer: a stem, blocks that may be nested in a stage of half the
  * resolution, a head. A block reads what the block before it gave and declares its own
  * channels alone, so that any block can be left out. */
-#include <stdarg.h>
 #include <string.h>
 
 #include "random/random.h"
@@ -16,24 +15,21 @@ typedef struct net {
     int level;
 } net;
 
-/* Adds a layer and leaves its name in b->last. */
-static void add(net *b, const char *op, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-
-static void add(net *b, const char *op, const char *format, ...)
+static void begin(net *b, const char *op)
 {
-    size_t used = strlen(b->text);
-    va_list args;
-
-    used += (size_t)snprintf(b->text + used, b->size - used,
-                             "%s  { name = \"l%d\"; op = \"%s\"; ", b->n ? ",\n" : "",
-                             b->n, op);
-    va_start(args, format);
-    used += (size_t)vsnprintf(b->text + used, b->size - used, format, args);
-    va_end(args);
-    snprintf(b->text + used, b->size - used, "}");
-    snprintf(b->last, sizeof b->last, "l%d", b->n++); /* not before: it is in args */
+    rnd_append(b->text, b->size, "%s  { name = \"l%d\"; op = \"%s\"; ",
+               b->n ? ",\n" : "", b->n, op);
 }
+
+static void end(net *b)
+{
+    rnd_append(b->text, b->size, "}");
+    snprintf(b->last, sizeof b->last, "l%d", b->n++);
+}
+
+/* Adds a layer with these fields and leaves its name in b->last. */
+#define ADD(b, op, ...)                                                                \
+    (begin(b, op), rnd_append((b)->text, (b)->size, __VA_ARGS__), end(b))
 
 static int draw_channels(net *b, const char *at)
 {
@@ -47,13 +43,13 @@ static void norm_and_act(net *b, const char *at)
     const int act = rnd_pick(b->c, 4, "%s.act", at);
 
     if (!rnd_chance(b->c, 25, "%s.no_norm", at))
-        add(b, "batchnorm", "%s", "");
+        ADD(b, "batchnorm", "%s", "");
     if (act == 1)
-        add(b, "relu", "%s", "");
+        ADD(b, "relu", "%s", "");
     else if (act == 2)
-        add(b, "leaky_relu", "%s", "");
+        ADD(b, "leaky_relu", "%s", "");
     else if (act == 3)
-        add(b, "leaky_relu", "slope = 0.2; ");
+        ADD(b, "leaky_relu", "slope = 0.2; ");
 }
 
 /* Adds a convolution that keeps the coordinates, of either kind. */
@@ -64,9 +60,9 @@ static void conv(net *b, const char *at, int channels)
     const char *bias = rnd_chance(b->c, 30, "%s.bias", at) ? "bias = true; " : "";
 
     if (kernel == 1 && rnd_chance(b->c, 50, "%s.linear", at))
-        add(b, "linear", "out = %d; %s", channels, bias);
+        ADD(b, "linear", "out = %d; %s", channels, bias);
     else
-        add(b, rnd_chance(b->c, 20, "%s.transposed", at) ? "conv_transpose" : "conv",
+        ADD(b, rnd_chance(b->c, 20, "%s.transposed", at) ? "conv_transpose" : "conv",
             "out = %d; kernel = %d; %s", channels, kernel, bias);
     b->channels = channels;
 }
@@ -82,11 +78,11 @@ static void residual(net *b, const char *at)
     if (!rnd_chance(b->c, 50, "%s.add", at))
         return;
     strcpy(first, b->last);
-    add(b, "conv", "out = %d; kernel = 3; ", channels);
+    ADD(b, "conv", "out = %d; kernel = 3; ", channels);
     norm_and_act(b, at);
-    add(b, "add", "from = [\"%s\", \"%s\"]; ", b->last, first);
+    ADD(b, "add", "from = [\"%s\", \"%s\"]; ", b->last, first);
     if (rnd_chance(b->c, 50, "%s.relu", at))
-        add(b, "relu", "%s", "");
+        ADD(b, "relu", "%s", "");
 }
 
 /* Makes a row for each sample, spread over its voxels and concatenated or added. */
@@ -97,17 +93,17 @@ static void global(net *b, const char *at)
     char first[24];
 
     strcpy(first, b->last);
-    add(b, is_max ? "global_max_pool" : "global_avg_pool", "%s", "");
+    ADD(b, is_max ? "global_max_pool" : "global_avg_pool", "%s", "");
     if (rnd_chance(b->c, 50, "%s.linear", at))
-        add(b, "linear", "out = %d; bias = true; ", channels);
+        ADD(b, "linear", "out = %d; bias = true; ", channels);
     if (rnd_chance(b->c, 30, "%s.norm", at))
-        add(b, "batchnorm", "%s", "");
-    add(b, "broadcast", "%s", "");
+        ADD(b, "batchnorm", "%s", "");
+    ADD(b, "broadcast", "%s", "");
     if (rnd_chance(b->c, 50, "%s.add", at)) {
-        add(b, "add", "from = [\"%s\", \"%s\"]; ", first, b->last);
+        ADD(b, "add", "from = [\"%s\", \"%s\"]; ", first, b->last);
         return;
     }
-    add(b, "concat", "from = [\"%s\", \"%s\"]; ", first, b->last);
+    ADD(b, "concat", "from = [\"%s\", \"%s\"]; ", first, b->last);
     b->channels = 2 * channels;
 }
 
@@ -120,7 +116,7 @@ static void block(net *b, const char *at)
     else if (kind == 3)
         global(b, at);
     else if (kind == 4)
-        add(b, "dropout", "%s", rnd_chance(b->c, 50, "%s.p", at) ? "p = 0.2; " : "");
+        ADD(b, "dropout", "%s", rnd_chance(b->c, 50, "%s.p", at) ? "p = 0.2; " : "");
     else if (kind == 5)
         norm_and_act(b, at);
 }
@@ -141,13 +137,13 @@ static void stage(net *b, int depth)
     snprintf(at, sizeof at, "net.down%d", depth);
     if (down < 3) {
         b->channels = draw_channels(b, at);
-        add(b, "conv", "out = %d; kernel = %d; stride = %d; ", b->channels, kernel,
+        ADD(b, "conv", "out = %d; kernel = %d; stride = %d; ", b->channels, kernel,
             stride);
         norm_and_act(b, at);
     } else if (rnd_chance(b->c, 50, "%s.pool", at)) {
-        add(b, down == 3 ? "max_pool" : "avg_pool", "stride = %d; ", stride);
+        ADD(b, down == 3 ? "max_pool" : "avg_pool", "stride = %d; ", stride);
     } else {
-        add(b, down == 3 ? "max_pool" : "avg_pool", "kernel = 3; stride = %d; ",
+        ADD(b, down == 3 ? "max_pool" : "avg_pool", "kernel = 3; stride = %d; ",
             stride);
     }
     snprintf(at, sizeof at, "net.inner%d", depth);
@@ -155,13 +151,13 @@ static void stage(net *b, int depth)
     if (depth < 2)
         stage(b, depth + 1);
     b->level -= stride > 2 ? 2 : 1;
-    add(b, "conv_transpose", "out = %d; kernel = %d; stride = %d; ", before, kernel,
+    ADD(b, "conv_transpose", "out = %d; kernel = %d; stride = %d; ", before, kernel,
         stride);
     b->channels = before;
     if (rnd_chance(b->c, 50, "net.up%d.add", depth)) {
-        add(b, "add", "from = [\"%s\", \"%s\"]; ", b->last, first);
+        ADD(b, "add", "from = [\"%s\", \"%s\"]; ", b->last, first);
     } else {
-        add(b, "concat", "from = [\"%s\", \"%s\"]; ", b->last, first);
+        ADD(b, "concat", "from = [\"%s\", \"%s\"]; ", b->last, first);
         b->channels = 2 * before;
     }
 }
@@ -180,11 +176,11 @@ void rnd_layers_draw(rnd_case *c, char *text, size_t size)
     stage(&b, 0);
     block(&b, "net.block1");
     if (rnd_chance(c, 15, "net.flat"))
-        add(&b, "max_pool", "kernel = 3; stride = 1; ");
+        ADD(&b, "max_pool", "kernel = 3; stride = 1; ");
     if (rnd_chance(c, 60, "net.head.linear"))
-        add(&b, "linear", "out = %d; bias = true; ", c->n_classes);
+        ADD(&b, "linear", "out = %d; bias = true; ", c->n_classes);
     else
-        add(&b, "conv", "out = %d; kernel = 1; bias = true; ", c->n_classes);
+        ADD(&b, "conv", "out = %d; kernel = 1; bias = true; ", c->n_classes);
 }
 
 void rnd_net_draw(rnd_case *c, uint64_t seed, int64_t index, int n_inputs,

@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/sp_log.h"
 #include "random/random.h"
 
 enum { REFUSED_PERCENT = 10, DIVERGED_PERCENT = 2 };
@@ -84,7 +85,7 @@ static void keep(const rnd_case *failed, const char *takes)
     const char way[2] = {failed->way, 0};
     rnd_options alone = *o;
     FREED rnd_case *c = malloc(sizeof *c);
-    char path[PATH_SIZE + 16];
+    FREED char *path = NULL;
     FILE *file;
 
     if (strchr(RANDOM_WAYS, failed->way))
@@ -95,7 +96,7 @@ static void keep(const rnd_case *failed, const char *takes)
              (unsigned long long)c->seed, (long long)c->index);
     rnd_remove(c->folder);
     rnd_case_run(c);
-    snprintf(path, sizeof path, "%s/fault", c->folder);
+    path = rnd_path(c, "fault");
     file = fopen(path, "w");
     if (file) {
         print_fault(file, c->way ? c : failed, takes);
@@ -108,15 +109,11 @@ static void keep(const rnd_case *failed, const char *takes)
 /* Gives the message with which the plain run was refused. */
 static void print_refusal(const rnd_case *c)
 {
-    char path[PATH_SIZE + 16], *text;
-    const char *at;
+    FREED char *path = rnd_path(c, "a.out"), *text = rnd_read_file(path, NULL);
+    const char *at = text ? strstr(text, "error: ") : NULL;
 
-    snprintf(path, sizeof path, "%s/a.out", c->folder);
-    text = rnd_read_file(path, NULL);
-    at = text ? strstr(text, "error: ") : NULL;
     printf("refused: case %llu/%lld: %.*s\n", (unsigned long long)c->seed,
            (long long)c->index, at ? (int)strcspn(at, "\n") : 0, at ? at : "");
-    free(text);
 }
 
 static void run_case(const rnd_options *o, int64_t index)
@@ -260,13 +257,6 @@ static int summarize(const rnd_options *o, double seconds)
 
 /* ---- command line ---- */
 
-static const char *environment(const char *name, const char *plain)
-{
-    const char *value = getenv(name);
-
-    return value && *value ? value : plain;
-}
-
 /* Gives the program as an absolute path; NULL: it is not there. */
 static const char *program(const char *path)
 {
@@ -275,62 +265,51 @@ static const char *program(const char *path)
     return real && access(real, X_OK) == 0 ? real : NULL;
 }
 
-static bool take_option(rnd_options *o, const char *name, const char *value,
-                        bool *is_listing)
+/* Puts the value where the option belongs; false: there is no such option. */
+static bool take_option(rnd_options *o, const char *name, const char *value)
 {
-    if (strcmp(name, "--seed") == 0)
-        o->seed = strtoull(value, NULL, 10);
-    else if (strcmp(name, "--runs") == 0)
-        o->runs = strtoll(value, NULL, 10);
-    else if (strcmp(name, "--first") == 0)
-        o->first = strtoll(value, NULL, 10);
-    else if (strcmp(name, "--only") == 0)
-        o->first = strtoll(value, NULL, 10), o->runs = 1;
-    else if (strcmp(name, "--ways") == 0)
-        o->ways = value;
-    else if (strcmp(name, "--take") == 0)
-        o->takes = value;
-    else if (strcmp(name, "--jobs") == 0)
-        o->jobs = atoi(value);
-    else if (strcmp(name, "--limit") == 0)
-        o->limit_s = atoi(value);
-    else if (strcmp(name, "--keep") == 0)
-        o->keep = value;
-    else if (strcmp(name, "--shrink") == 0)
-        o->is_shrinking = atoi(value);
-    else if (strcmp(name, "--seconds") == 0)
-        o->seconds = atoi(value);
-    else if (strcmp(name, "--until") == 0)
-        o->until = atoi(value);
-    else if (strcmp(name, "--bits") == 0)
-        o->bits = value;
-    else if (strcmp(name, "--list") == 0)
-        *is_listing = atoi(value);
-    else
-        return false;
-    return true;
+    const struct {
+        const char *name;
+        int64_t *number;
+        const char **text;
+    } options[] = {{"--seed", &o->seed, NULL},   {"--runs", &o->runs, NULL},
+                   {"--first", &o->first, NULL}, {"--only", &o->first, NULL},
+                   {"--ways", NULL, &o->ways},   {"--take", NULL, &o->takes},
+                   {"--jobs", &o->jobs, NULL},   {"--limit", &o->limit_s, NULL},
+                   {"--keep", NULL, &o->keep},   {"--shrink", &o->is_shrinking, NULL},
+                   {"--until", &o->until, NULL}, {"--seconds", &o->seconds, NULL},
+                   {"--bits", NULL, &o->bits},   {"--list", &o->is_listing, NULL}};
+
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
+        if (strcmp(name, options[i].name) == 0) {
+            if (options[i].text)
+                *options[i].text = value;
+            else
+                *options[i].number = (int64_t)strtoull(value, NULL, 10);
+            o->runs = strcmp(name, "--only") == 0 ? 1 : o->runs;
+            return true;
+        }
+    return false;
 }
 
 static bool find_programs(rnd_options *o)
 {
-    o->sptrain = program(environment("SPTRAIN", "./sptrain"));
-    o->emulated = program(environment("SPTRAIN_HOSTCUDA", NULL));
-    o->mpiexec = environment("MPIEXEC", "mpiexec");
+    o->sptrain = program(rnd_environment("SPTRAIN", "./sptrain"));
+    o->emulated = program(rnd_environment("SPTRAIN_HOSTCUDA", NULL));
+    o->mpiexec = rnd_environment("MPIEXEC", "mpiexec");
     if (!o->sptrain)
         fprintf(stderr, "random_runs: no program sptrain here; name it by SPTRAIN\n");
     return o->sptrain;
 }
 
-static int run_options(rnd_options *o, bool is_listing)
+static int run_options(rnd_options *o)
 {
-    struct timespec begin, end;
+    const double begin = sp_now_s();
 
-    clock_gettime(CLOCK_MONOTONIC, &begin);
-    run_all(o, is_listing ? list_case : o->bits ? write_bits : run_case);
+    run_all(o, o->is_listing ? list_case : o->bits ? write_bits : run_case);
     if (o->bits)
         gather_bits(o);
-    clock_gettime(CLOCK_MONOTONIC, &end);
-    return is_listing ? 0 : summarize(o, (double)(end.tv_sec - begin.tv_sec));
+    return o->is_listing ? 0 : summarize(o, sp_now_s() - begin);
 }
 
 int main(int argc, char **argv)
@@ -341,18 +320,18 @@ int main(int argc, char **argv)
                      .keep = "random-faults",
                      .is_shrinking = true};
     char work[PATH_SIZE];
-    bool is_listing = false;
     int status;
 
-    o.jobs = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    o.jobs = sysconf(_SC_NPROCESSORS_ONLN);
     for (int i = 1; i < argc; i += 2)
-        if (i + 1 == argc || !take_option(&o, argv[i], argv[i + 1], &is_listing)) {
+        if (i + 1 == argc || !take_option(&o, argv[i], argv[i + 1])) {
             fputs(usage, stderr);
             return 2;
         }
     if (!find_programs(&o) || o.jobs < 1)
         return 2;
-    snprintf(work, sizeof work, "%.400s/random.XXXXXX", environment("TMPDIR", "/tmp"));
+    snprintf(work, sizeof work, "%.400s/random.XXXXXX",
+             rnd_environment("TMPDIR", "/tmp"));
     total = mmap(NULL, sizeof *total, PROT_READ | PROT_WRITE,
                  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (!mkdtemp(work) || total == MAP_FAILED) {
@@ -360,7 +339,7 @@ int main(int argc, char **argv)
         return 4;
     }
     o.work = work;
-    status = run_options(&o, is_listing);
+    status = run_options(&o);
     rnd_remove(work);
     return status;
 }

@@ -153,19 +153,15 @@ static void count_rows(const rnd_case *c, int shard, prediction *p)
 static bool check_shard(rnd_case *c, char way, const char *dir, int shard,
                         int64_t *voxels, int64_t *points)
 {
-    char name[PATH_SIZE], path[3 * PATH_SIZE];
-    prediction p = {0};
+    FREED char *path = rnd_predictions(c, dir, shard);
+    CLOSED_BY(free_prediction) prediction p = {0};
     bool is_good;
 
-    rnd_shard_path(c, &c->val, shard, name);
-    snprintf(path, sizeof path, "%s/%s/predictions/%s", c->folder, dir, name);
     count_rows(c, shard, &p);
     is_good = read_prediction(c, path, c->val.has_points, &p) ||
               rnd_fault(c, way, "%s: not the rows of the shard", path);
-    is_good = is_good && check_labels(c, way, &p, path) &&
-              count_shard(c, way, shard, &p, voxels, points);
-    free_prediction(&p);
-    return is_good;
+    return is_good && check_labels(c, way, &p, path) &&
+           count_shard(c, way, shard, &p, voxels, points);
 }
 
 bool rnd_predictions_check(rnd_case *c, char way, const char *dir, char **confusion,

@@ -5,30 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_file.h"
 #include "random/random.h"
 
 char *rnd_read_file(const char *path, size_t *bytes)
 {
-    FILE *file = fopen(path, "rb");
-    size_t n = 0, room = 1 << 16;
-    char *text = file ? malloc(room) : NULL;
+    char *text;
 
-    while (text) {
-        const size_t got = fread(text + n, 1, room - n - 1, file);
-
-        n += got;
-        if (got == 0)
-            break;
-        if (room - n < 2)
-            text = realloc(text, room *= 2);
-    }
-    if (text)
-        text[n] = 0;
-    if (file)
-        fclose(file);
-    if (bytes)
-        *bytes = n;
-    return text;
+    return sp_file_read(path, &text, bytes) == SP_OK ? text : NULL;
 }
 
 uint64_t rnd_hash(uint64_t hash, const void *data, size_t bytes)
@@ -102,9 +86,8 @@ static const char *next_line(const char *line)
 
 static char *read_lines(const rnd_case *c, const char *dir)
 {
-    char path[PATH_SIZE + NAME_SIZE + 20];
+    FREED char *path = rnd_path(c, "%s/metrics.jsonl", dir);
 
-    snprintf(path, sizeof path, "%s/%s/metrics.jsonl", c->folder, dir);
     return rnd_read_file(path, NULL);
 }
 
@@ -183,25 +166,21 @@ static void take_eval(const char *line, rnd_eval *eval)
 
 bool rnd_last_eval(const rnd_case *c, const char *dir, rnd_eval *eval)
 {
-    char path[PATH_SIZE + NAME_SIZE + 2];
+    FREED char *path = rnd_path(c, "%s", dir);
+    DIR *folder = opendir(path);
     struct dirent *entry;
-    DIR *folder;
 
     *eval = (rnd_eval){0};
-    snprintf(path, sizeof path, "%s/%s", c->folder, dir);
-    folder = opendir(path);
     while (folder && (entry = readdir(folder))) {
-        char file[PATH_SIZE + NAME_SIZE + 300], *all;
+        FREED char *file = rnd_path(c, "%s/%s", dir, entry->d_name), *all = NULL;
         const size_t length = strlen(entry->d_name);
 
         if (length < 6 || strcmp(entry->d_name + length - 6, ".jsonl") != 0)
             continue;
-        snprintf(file, sizeof file, "%s/%s", path, entry->d_name);
         all = rnd_read_file(file, NULL);
         for (const char *line = all; line && *line; line = next_line(line))
             if (is_event(line, "eval"))
                 take_eval(line, eval);
-        free(all);
     }
     if (folder)
         closedir(folder);
@@ -221,14 +200,12 @@ void rnd_eval_free(rnd_eval *eval)
 
 long long rnd_checkpoint(const rnd_case *c, const char *dir, int nth)
 {
-    char path[PATH_SIZE + NAME_SIZE + 20];
+    FREED char *path = rnd_path(c, "%s/checkpoints", dir);
+    DIR *folder = opendir(path);
     long long step[256], below = INT64_MAX, most = -1;
     struct dirent *entry;
-    DIR *folder;
     int n = 0;
 
-    snprintf(path, sizeof path, "%s/%s/checkpoints", c->folder, dir);
-    folder = opendir(path);
     while (folder && (entry = readdir(folder))) {
         int used = 0;
 
@@ -321,14 +298,11 @@ bool rnd_checkpoint_hash(const rnd_case *c, const char *dir, long long step,
     static const char *const counter[] = {"step",         "epoch",    "position",
                                           "samples_seen", "updates",  "skipped",
                                           "seed",         "best_miou"};
-    char path[PATH_SIZE + NAME_SIZE + 50];
+    FREED char *path = step < 0
+                           ? rnd_path(c, "%s/checkpoints/best.h5", dir)
+                           : rnd_path(c, "%s/checkpoints/step-%09lld.h5", dir, step);
     summing s = {.is_good = true};
 
-    if (step < 0)
-        snprintf(path, sizeof path, "%s/%s/checkpoints/best.h5", c->folder, dir);
-    else
-        snprintf(path, sizeof path, "%s/%s/checkpoints/step-%09lld.h5", c->folder, dir,
-                 step);
     s.file = H5Fopen(path, H5F_ACC_RDONLY, H5P_DEFAULT);
     if (s.file < 0)
         return false;
@@ -346,15 +320,20 @@ bool rnd_checkpoint_hash(const rnd_case *c, const char *dir, long long step,
 
 /* ---- predictions ---- */
 
+char *rnd_predictions(rnd_case *c, const char *dir, int shard)
+{
+    FREED char *name = rnd_shard_name(c, &c->val, shard);
+
+    return rnd_path(c, "%s/predictions/%s", dir, name);
+}
+
 bool rnd_predictions_hash(rnd_case *c, const char *dir, uint64_t *hash)
 {
-    const rnd_set *set = &c->val;
     summing s = {.is_good = true};
-    char name[PATH_SIZE], path[3 * PATH_SIZE];
 
-    for (int i = 0; s.is_good && i < set->n_shards; i++) {
-        rnd_shard_path(c, set, i, name);
-        snprintf(path, sizeof path, "%s/%s/predictions/%s", c->folder, dir, name);
+    for (int i = 0; s.is_good && i < c->val.n_shards; i++) {
+        FREED char *path = rnd_predictions(c, dir, i);
+
         s.file = H5Fopen(path, H5F_ACC_RDONLY, H5P_DEFAULT);
         if (s.file < 0)
             return false;

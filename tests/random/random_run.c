@@ -1,9 +1,9 @@
 /* Starting sptrain, with a limit on its time; every command is noted in the case's
  * folder, so that a kept case can be repeated by hand. */
-#include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -13,6 +13,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/sp_file.h"
+#include "base/sp_log.h"
 #include "random/random.h"
 
 enum { MOST_WORDS = 48, TERM_S = 5 };
@@ -55,11 +57,9 @@ static void add_all(command *m, const char *words)
 /* Appends the command to the file "commands" of the case, for a shell. */
 static void note(const rnd_case *c, const command *m, const char *fault, int code)
 {
-    char path[PATH_SIZE + 16];
-    FILE *file;
+    FREED char *path = rnd_path(c, "commands");
+    FILE *file = fopen(path, "a");
 
-    snprintf(path, sizeof path, "%s/commands", c->folder);
-    file = fopen(path, "a");
     if (!file)
         return;
     if (fault)
@@ -107,7 +107,7 @@ static void become(const rnd_case *c, const command *m, const char *dir,
 static bool wait_until(pid_t pid, double end, int *status, struct rusage *use)
 {
     sigset_t set;
-    struct timespec now, left;
+    struct timespec left;
     double s;
 
     sigemptyset(&set);
@@ -115,22 +115,13 @@ static bool wait_until(pid_t pid, double end, int *status, struct rusage *use)
     for (;;) {
         if (wait4(pid, status, WNOHANG, use) == pid)
             return true;
-        clock_gettime(CLOCK_MONOTONIC, &now);
-        s = end - (double)now.tv_sec - 1e-9 * (double)now.tv_nsec;
+        s = end - sp_now_s();
         if (s <= 0)
             return false;
         left.tv_sec = (time_t)s;
         left.tv_nsec = (long)(1e9 * (s - (double)left.tv_sec));
         sigtimedwait(&set, NULL, &left);
     }
-}
-
-static double now_s(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
 static rnd_result start(const rnd_case *c, const command *m, const char *dir,
@@ -151,10 +142,10 @@ static rnd_result start(const rnd_case *c, const command *m, const char *dir,
         become(c, m, dir, fault);
     if (pid < 0)
         return r;
-    if (!wait_until(pid, now_s() + c->options->limit_s, &status, &use)) {
+    if (!wait_until(pid, sp_now_s() + (double)c->options->limit_s, &status, &use)) {
         r.is_hung = true; /* the launcher ends its ranks where it is asked first */
         kill(-pid, SIGTERM);
-        if (!wait_until(pid, now_s() + TERM_S, &status, &use)) {
+        if (!wait_until(pid, sp_now_s() + TERM_S, &status, &use)) {
             kill(-pid, SIGKILL);
             wait4(pid, &status, 0, &use);
         }
@@ -169,34 +160,31 @@ static rnd_result start(const rnd_case *c, const command *m, const char *dir,
  * connection closed, and says 1: seldom, where it waits for a processor. */
 static bool is_launchers(const rnd_case *c, const char *dir)
 {
-    char path[PATH_SIZE + NAME_SIZE + 8], *text;
-    bool is_so;
+    FREED char *path = rnd_path(c, "%s.out", dir), *text = rnd_read_file(path, NULL);
 
-    snprintf(path, sizeof path, "%s/%s.out", c->folder, dir);
-    text = rnd_read_file(path, NULL);
-    is_so = text && strstr(text, "EXIT STRING: Hangup (signal 1)");
-    free(text);
-    return is_so;
+    return text && strstr(text, "EXIT STRING: Hangup (signal 1)");
 }
 
 rnd_result rnd_run(const rnd_case *c, int ranks, const char *verb, const char *dir,
                    const char *fault, const char *more)
 {
+    const bool is_device = ranks == ON_DEVICE;
+    const bool has_init =
+        c->has_init && (strcmp(verb, "train") == 0 || strcmp(verb, "check") == 0);
     command m = {.n = 0};
-    char word[PATH_SIZE];
+    char words[PATH_SIZE];
     rnd_result r;
 
     if (ranks > 0) {
         add(&m, c->options->mpiexec);
-        add(&m, "-n");
-        snprintf(word, sizeof word, "%d", ranks);
-        add(&m, word);
+        snprintf(words, sizeof words, "-n %d", ranks);
+        add_all(&m, words);
     }
-    add(&m, c->options->sptrain);
-    add(&m, verb);
-    add(&m, "case.deck");
-    snprintf(word, sizeof word, "run.dir=%s", dir);
-    add(&m, word);
+    add(&m, is_device ? c->options->emulated : c->options->sptrain);
+    snprintf(words, sizeof words, "%s case.deck run.dir=%s %s %s", verb, dir,
+             is_device ? "run.device=cuda" : "",
+             has_init ? "run.init_from=init/checkpoints/step-000000001.h5" : "");
+    add_all(&m, words);
     add_all(&m, more);
     r = start(c, &m, dir, fault);
     if (r.code == 1 && is_launchers(c, dir))
@@ -204,23 +192,20 @@ rnd_result rnd_run(const rnd_case *c, int ranks, const char *verb, const char *d
     return r;
 }
 
-rnd_result rnd_run_emulated(const rnd_case *c, const char *verb, const char *dir,
-                            const char *more)
-{
-    command m = {.n = 0};
-    char word[PATH_SIZE];
-
-    add(&m, c->options->emulated);
-    add(&m, verb);
-    add(&m, "case.deck");
-    snprintf(word, sizeof word, "run.dir=%s", dir);
-    add(&m, word);
-    add(&m, "run.device=cuda");
-    add_all(&m, more);
-    return start(c, &m, dir, NULL);
-}
-
 /* ---- folders ---- */
+
+char *rnd_path(const rnd_case *c, const char *format, ...)
+{
+    char below[PATH_SIZE], *path;
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(below, sizeof below, format, args);
+    va_end(args);
+    if (asprintf(&path, "%s/%s", c->folder, below) < 0)
+        abort();
+    return path;
+}
 
 static int remove_one(const char *path, const struct stat *st, int type,
                       struct FTW *where)
@@ -246,5 +231,5 @@ void rnd_remove(const char *path)
 
 bool rnd_make_folder(const char *path)
 {
-    return mkdir(path, 0777) == 0 || errno == EEXIST;
+    return sp_file_make_folder(path) == SP_OK;
 }

@@ -242,21 +242,15 @@ static rows gather(const rnd_case *c, const rnd_set *set, int number)
 {
     const int first = set->first[number], n = set->first[number + 1] - first;
     rows r = {.n_samples = n};
-    int64_t most = 1;
+    int64_t n_voxels = 0;
 
     for (int i = 0; i < n; i++)
-        most += set->n[first + i];
+        n_voxels += set->n[first + i];
     r.offset = calloc((size_t)n + 1, 8);
     r.point_offset = calloc((size_t)n + 1, 8);
     r.origin = calloc((size_t)n + 1, 24);
     r.cost = calloc((size_t)n + 1, 48);
-    r.all.coords = calloc((size_t)most, 24);
-    r.all.features = calloc((size_t)(most * c->n_features), 8);
-    r.all.labels = calloc((size_t)most, 8);
-    r.all.subvoxel = calloc((size_t)most, 24);
-    r.all.point_voxel = calloc((size_t)most, 24);
-    r.all.point_labels = calloc((size_t)most, 24);
-    r.all.point_index = calloc((size_t)most, 24);
+    r.all = rnd_cloud_room(c, n_voxels);
     for (int i = 0; i < n; i++) {
         const int64_t at = r.offset[i], p = r.point_offset[i];
         CLOSED_BY(rnd_cloud_free) rnd_cloud one;
@@ -392,25 +386,28 @@ static void write_optional(shard *s, const rows *r)
         write_points(s, r);
 }
 
-void rnd_shard_path(rnd_case *c, const rnd_set *set, int number, char *path)
+char *rnd_shard_name(rnd_case *c, const rnd_set *set, int number)
 {
-    if (rnd_chance(c, 50, "%s.family", set->name))
-        snprintf(path, PATH_SIZE, "%s-%05d-of-%05d.h5", set->name, number,
-                 set->n_shards);
-    else
-        snprintf(path, PATH_SIZE, "%s-%c.h5", set->name, 'a' + number);
+    char *name;
+    const int n =
+        rnd_chance(c, 50, "%s.family", set->name)
+            ? asprintf(&name, "%s-%05d-of-%05d.h5", set->name, number, set->n_shards)
+            : asprintf(&name, "%s-%c.h5", set->name, 'a' + number);
+
+    if (n < 0)
+        abort();
+    return name;
 }
 
 static bool write_shard(rnd_case *c, const rnd_set *set, int number, bool is_plain)
 {
     shard s = {
         .c = c, .set = set, .number = number, .is_plain = is_plain, .is_good = true};
-    char path[3 * PATH_SIZE], name[PATH_SIZE];
+    FREED char *name = rnd_shard_name(c, set, number);
+    FREED char *path = rnd_path(c, "%s%s", is_plain ? "plain/" : "", name);
     hid_t access = H5Pcreate(H5P_FILE_ACCESS);
-    rows r = gather(c, set, number);
+    CLOSED_BY(free_rows) rows r = gather(c, set, number);
 
-    rnd_shard_path(c, set, number, name);
-    snprintf(path, sizeof path, "%s/%s%s", c->folder, is_plain ? "plain/" : "", name);
     if (is_plain || has(&s, 50, ".latest"))
         H5Pset_libver_bounds(access, H5F_LIBVER_V110, H5F_LIBVER_V110);
     s.file = H5Fcreate(path, H5F_ACC_TRUNC, H5P_DEFAULT, access);
@@ -424,17 +421,15 @@ static bool write_shard(rnd_case *c, const rnd_set *set, int number, bool is_pla
         check(&s, H5Fclose(s.file) >= 0, "the end");
     }
     H5Pclose(access);
-    free_rows(&r);
     return s.is_good;
 }
 
 bool rnd_shards_write(rnd_case *c, bool is_plain)
 {
     const rnd_set *set[2] = {&c->train, &c->val};
-    char path[PATH_SIZE + 8];
+    FREED char *path = rnd_path(c, "plain");
     bool is_good = true;
 
-    snprintf(path, sizeof path, "%s/plain", c->folder);
     if (is_plain && !rnd_make_folder(path))
         return rnd_fault(c, '-', "cannot make %s", path);
     for (int k = 0; k < 2; k++)

@@ -1,5 +1,6 @@
 /* The plain run of a case, and the ways in which it is repeated and compared. */
 #include <math.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -27,20 +28,14 @@ static bool same_text(rnd_case *c, char way, const char *what, const char *a,
 
 static bool same_lines(rnd_case *c, char way, const char *dir)
 {
-    char *a = rnd_steps(c, "a"), *b = rnd_steps(c, dir), what[64];
-    bool is_good;
+    FREED char *steps = rnd_steps(c, "a"), *steps_of = rnd_steps(c, dir);
+    FREED char *evals = rnd_evals(c, "a"), *evals_of = rnd_evals(c, dir);
+    char what[2][64];
 
-    snprintf(what, sizeof what, "steps of %s", dir);
-    is_good = same_text(c, way, what, a, b);
-    free(a);
-    free(b);
-    a = rnd_evals(c, "a");
-    b = rnd_evals(c, dir);
-    snprintf(what, sizeof what, "evaluations of %s", dir);
-    is_good = is_good && same_text(c, way, what, a, b);
-    free(a);
-    free(b);
-    return is_good;
+    snprintf(what[0], sizeof what[0], "steps of %s", dir);
+    snprintf(what[1], sizeof what[1], "evaluations of %s", dir);
+    return same_text(c, way, what[0], steps, steps_of) &&
+           same_text(c, way, what[1], evals, evals_of);
 }
 
 static bool same_checkpoint(rnd_case *c, char way, const char *dir, long long step)
@@ -95,35 +90,35 @@ static bool same_eval(rnd_case *c, char way, const rnd_eval *a, const rnd_eval *
 
 /* ---- running ---- */
 
-static const char *init_key(const rnd_case *c)
-{
-    return c->has_init ? "run.init_from=init/checkpoints/step-000000001.h5" : "";
-}
-
 /* Returns true where the run ended with this status. */
 static bool expect(rnd_case *c, char way, rnd_result r, int code, const char *dir)
 {
     if (r.is_hung)
-        return rnd_fault(c, way, "%s: not over after %d s", dir, c->options->limit_s);
+        return rnd_fault(c, way, "%s: not over after %d s", dir,
+                         (int)c->options->limit_s);
     return r.code == code ||
            rnd_fault(c, way, "%s: ended with %d, expected %d (%s.out)", dir, r.code,
                      code, dir);
 }
 
-static bool train(rnd_case *c, char way, int ranks, const char *dir, const char *more)
-{
-    char keys[600];
+static bool run(rnd_case *c, char way, int ranks, const char *verb, const char *dir,
+                const char *format, ...) __attribute__((format(printf, 6, 7)));
 
-    snprintf(keys, sizeof keys, "%s %s", init_key(c), more);
-    return expect(c, way, rnd_run(c, ranks, "train", dir, NULL, keys), 0, dir);
+/* Runs a command with the keys of the format. Returns true where it succeeds. */
+static bool run(rnd_case *c, char way, int ranks, const char *verb, const char *dir,
+                const char *format, ...)
+{
+    char keys[1400];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(keys, sizeof keys, format, args);
+    va_end(args);
+    return expect(c, way, rnd_run(c, ranks, verb, dir, NULL, keys), 0, dir);
 }
 
-/* Gives the last checkpoint of the plain run, as a key. */
-static void name_checkpoint(const rnd_case *c, char *key, size_t size)
-{
-    snprintf(key, size, "run.checkpoint=a/checkpoints/step-%09lld.h5",
-             rnd_checkpoint(c, "a", 0));
-}
+/* The last checkpoint of the plain run, as a key. */
+#define LAST_CHECKPOINT "run.checkpoint=a/checkpoints/step-%09lld.h5"
 
 static int other_ranks(rnd_case *c, const char *name, int than)
 {
@@ -144,7 +139,7 @@ static bool run_again(rnd_case *c)
                  "run.threads=%d data.readers=%d run.overlap=%s run.rank_logs=true",
                  1 + rnd_pick(c, 3, "a.threads"), 1 + rnd_pick(c, 4, "a.readers"),
                  rnd_chance(c, 50, "a.overlap") ? "true" : "false");
-    return train(c, 'a', c->ranks, "b", keys) && same_run(c, 'a', "b");
+    return run(c, 'a', c->ranks, "train", "b", "%s", keys) && same_run(c, 'a', "b");
 }
 
 /* Draws the fault of a case: at a step in some phase a rank is killed or asked to
@@ -166,13 +161,12 @@ static bool run_stopped(rnd_case *c)
     static const char *const actions[] = {"kill", "kill", "term", NULL};
     const char *action = actions[rnd_pick(c, 4, "b.action")];
     const bool is_killed = action && strcmp(action, "kill") == 0;
-    char fault[64], keys[200] = "";
+    const char *const keys = action ? "" : "run.time_limit_s=0.0001";
+    char fault[64];
     rnd_result r = {0};
 
     if (action)
         draw_stop(c, action, fault, sizeof fault);
-    snprintf(keys, sizeof keys, "%s %s", init_key(c),
-             action ? "" : "run.time_limit_s=0.0001");
     for (int i = 0; i < (action ? 1 : 2); i++) {
         r = rnd_run(c, c->ranks, "train", "b", action ? fault : NULL, keys);
         if (r.is_hung)
@@ -180,7 +174,7 @@ static bool run_stopped(rnd_case *c)
         if (!is_killed && r.code != STOPPED && r.code != 0)
             return expect(c, 'b', r, STOPPED, "b");
     }
-    return train(c, 'b', c->ranks, "b", "") && same_run(c, 'b', "b");
+    return run(c, 'b', c->ranks, "train", "b", "%s", "") && same_run(c, 'b', "b");
 }
 
 /* c: deterministic = "world", on another number of ranks. */
@@ -188,18 +182,15 @@ static bool run_world(rnd_case *c)
 {
     const int ranks = other_ranks(c, "c.ranks", c->ranks ? c->ranks : 1);
 
-    return train(c, 'c', ranks, "c", "run.threads=1") && same_run(c, 'c', "c");
+    return run(c, 'c', ranks, "train", "c", "run.threads=1") && same_run(c, 'c', "c");
 }
 
 static bool evaluate(rnd_case *c, char way, int ranks, const char *dir, int size,
                      rnd_eval *eval)
 {
-    char keys[200], checkpoint[150];
-
-    name_checkpoint(c, checkpoint, sizeof checkpoint);
-    snprintf(keys, sizeof keys, "%s batch.eval_size=%d", checkpoint, size);
     *eval = (rnd_eval){0};
-    return expect(c, way, rnd_run(c, ranks, "eval", dir, NULL, keys), 0, dir) &&
+    return run(c, way, ranks, "eval", dir, LAST_CHECKPOINT " batch.eval_size=%d",
+               rnd_checkpoint(c, "a", 0), size) &&
            (rnd_last_eval(c, dir, eval) || rnd_fault(c, way, "%s: no evaluation", dir));
 }
 
@@ -225,33 +216,24 @@ static bool run_evals(rnd_case *c)
 
 static bool same_files(rnd_case *c, char way, const char *a, const char *b)
 {
-    char name[PATH_SIZE], path[3 * PATH_SIZE];
     bool is_good = true;
 
     for (int i = 0; is_good && i < c->val.n_shards; i++) {
-        FREED char *one, *other;
         size_t n = 0, m = 0;
+        FREED char *path = rnd_predictions(c, a, i), *one = rnd_read_file(path, &n);
+        FREED char *of_b = rnd_predictions(c, b, i), *other = rnd_read_file(of_b, &m);
 
-        rnd_shard_path(c, &c->val, i, name);
-        snprintf(path, sizeof path, "%s/%s/predictions/%s", c->folder, a, name);
-        one = rnd_read_file(path, &n);
-        snprintf(path, sizeof path, "%s/%s/predictions/%s", c->folder, b, name);
-        other = rnd_read_file(path, &m);
         if (!one || !other || n != m || memcmp(one, other, n) != 0)
-            is_good =
-                rnd_fault(c, way, "predictions of %s and %s differ in %s", a, b, name);
+            is_good = rnd_fault(c, way, "predictions of %s differ in %s", a, of_b);
     }
     return is_good;
 }
 
 static bool predict(rnd_case *c, char way, int ranks, const char *dir, int size)
 {
-    char keys[200], checkpoint[150];
-
-    name_checkpoint(c, checkpoint, sizeof checkpoint);
-    snprintf(keys, sizeof keys, "%s run.logits=true batch.eval_size=%d", checkpoint,
-             size);
-    return expect(c, way, rnd_run(c, ranks, "predict", dir, NULL, keys), 0, dir);
+    return run(c, way, ranks, "predict", dir,
+               LAST_CHECKPOINT " run.logits=true batch.eval_size=%d",
+               rnd_checkpoint(c, "a", 0), size);
 }
 
 /* e: predictions on one and three ranks, and what they must be. */
@@ -292,16 +274,14 @@ static double number_before(const char *text, const char *words)
 static bool run_memory(rnd_case *c)
 {
     enum { PROGRAM_MIB = 36 };
-    char path[PATH_SIZE + 16], *text;
+    FREED char *path = rnd_path(c, "f.out"), *text = NULL;
     double promised;
 
-    if (!expect(c, 'f', rnd_run(c, 0, "check", "f", NULL, init_key(c)), 0, "f"))
+    if (!run(c, 'f', WITHOUT_LAUNCHER, "check", "f", "%s", ""))
         return false;
-    snprintf(path, sizeof path, "%s/f.out", c->folder);
     text = rnd_read_file(path, NULL);
     promised = number_before(text, "MiB a rank in the largest steps") -
                number_before(text, "of the program") + PROGRAM_MIB;
-    free(text);
     return promised * 1024 >= (double)c->rss_kib ||
            rnd_fault(c, 'f', "check foresees %.0f MiB, the run took %.1f", promised,
                      (double)c->rss_kib / 1024);
@@ -341,13 +321,12 @@ static bool is_bf16(const rnd_case *c)
 static bool evaluate_emulated(rnd_case *c)
 {
     CLOSED_BY(rnd_eval_free) rnd_eval host = {0}, device = {0};
-    char checkpoint[150];
-    bool is_good;
+    bool is_good =
+        evaluate(c, 'g', WITHOUT_LAUNCHER, "g0", 4, &host) &&
+        run(c, 'g', ON_DEVICE, "eval", "g1", LAST_CHECKPOINT,
+            rnd_checkpoint(c, "a", 0)) &&
+        (rnd_last_eval(c, "g1", &device) || rnd_fault(c, 'g', "no evaluation"));
 
-    name_checkpoint(c, checkpoint, sizeof checkpoint);
-    is_good = evaluate(c, 'g', 0, "g0", 4, &host) &&
-              expect(c, 'g', rnd_run_emulated(c, "eval", "g1", checkpoint), 0, "g1") &&
-              (rnd_last_eval(c, "g1", &device) || rnd_fault(c, 'g', "no evaluation"));
     if (is_good && (host.voxels != device.voxels || host.samples != device.samples))
         is_good = rnd_fault(c, 'g', "eval of %lld voxels, expected %lld", device.voxels,
                             host.voxels);
@@ -370,10 +349,7 @@ static double g_tolerance(const rnd_case *c)
 /* g: one step and an evaluation on the emulated device, of one rank. */
 static bool run_emulated(rnd_case *c)
 {
-    char keys[200];
-
-    snprintf(keys, sizeof keys, "%s train.steps=1 run.eval_every=0", init_key(c));
-    return expect(c, 'g', rnd_run_emulated(c, "train", "g", keys), 0, "g") &&
+    return run(c, 'g', ON_DEVICE, "train", "g", "train.steps=1 run.eval_every=0") &&
            (!c->is_rankless || close_steps(c, 'g', "g", 1, 1, g_tolerance(c))) &&
            (!c->val.has_labels || evaluate_emulated(c));
 }
@@ -383,13 +359,11 @@ static bool run_elsewhere(rnd_case *c)
 {
     const long long from = rnd_checkpoint(c, "a", 1 + rnd_pick(c, 3, "h.back"));
     const int ranks = other_ranks(c, "h.ranks", c->ranks ? c->ranks : 1);
-    char keys[200];
 
     if (from < 1)
         return true;
-    snprintf(keys, sizeof keys, "run.threads=1 run.resume=a/checkpoints/step-%09lld.h5",
-             from);
-    return train(c, 'h', ranks, "h", keys) &&
+    return run(c, 'h', ranks, "train", "h",
+               "run.threads=1 run.resume=a/checkpoints/step-%09lld.h5", from) &&
            close_steps(c, 'h', "h", from + 1, rnd_checkpoint(c, "a", 0),
                        is_bf16(c) ? 1e-3 : 1e-6);
 }
@@ -397,15 +371,14 @@ static bool run_elsewhere(rnd_case *c)
 /* i: the same values in shards of other types and layouts. */
 static bool run_plain_shards(rnd_case *c)
 {
-    char train_files[600], val_files[600], keys[1400];
+    char train_files[600], val_files[600];
 
     if (!rnd_shards_write(c, true))
         return false;
     rnd_deck_files(c, &c->train, "plain/", train_files, sizeof train_files);
     rnd_deck_files(c, &c->val, "plain/", val_files, sizeof val_files);
-    snprintf(keys, sizeof keys, "%s data.train=%s data.val=%s", init_key(c),
-             train_files, val_files);
-    return expect(c, 'i', rnd_run(c, c->ranks, "train", "i", NULL, keys), 0, "i") &&
+    return run(c, 'i', c->ranks, "train", "i", "data.train=%s data.val=%s", train_files,
+               val_files) &&
            same_run(c, 'i', "i");
 }
 
@@ -459,11 +432,9 @@ static void draw_ways(rnd_case *c)
 
 static bool write_deck(rnd_case *c)
 {
-    char path[PATH_SIZE + 16];
-    FILE *file;
+    FREED char *path = rnd_path(c, "case.deck");
+    FILE *file = fopen(path, "w");
 
-    snprintf(path, sizeof path, "%s/case.deck", c->folder);
-    file = fopen(path, "w");
     if (!file)
         return rnd_fault(c, '-', "cannot write %s", path);
     fputs(c->deck, file);
@@ -474,7 +445,7 @@ static bool write_deck(rnd_case *c)
 static bool refused_alike(rnd_case *c)
 {
     const int ranks = other_ranks(c, "refused.ranks", c->ranks ? c->ranks : 1);
-    rnd_result r = rnd_run(c, ranks, "train", "refused", NULL, init_key(c));
+    rnd_result r = rnd_run(c, ranks, "train", "refused", NULL, "");
 
     return expect(c, '=', r, c->code, "refused");
 }
@@ -484,20 +455,22 @@ static bool refused_alike(rnd_case *c)
  * one step of a deep one, whose running statistics are still those of its start. */
 static bool diverged_alike(rnd_case *c)
 {
-    rnd_result r = rnd_run(c, c->ranks, "train", "b", NULL, init_key(c));
+    rnd_result r = rnd_run(c, c->ranks, "train", "b", NULL, "");
 
     return expect(c, '=', r, DIVERGED, "b") && (c->is_off || same_lines(c, '=', "b"));
 }
 
 static bool run_plain(rnd_case *c)
 {
+    const bool wants_init = c->has_init;
     rnd_result r;
 
-    if (c->has_init) {
-        r = rnd_run(c, 0, "train", "init", NULL, "train.steps=1 train.seed=77");
-        c->has_init = r.code == 0;
-    }
-    r = rnd_run(c, c->ranks, "train", "a", NULL, init_key(c));
+    c->has_init = false; /* which itself begins with new weights */
+    if (wants_init)
+        c->has_init = rnd_run(c, WITHOUT_LAUNCHER, "train", "init", NULL,
+                              "train.steps=1 train.seed=77")
+                          .code == 0;
+    r = rnd_run(c, c->ranks, "train", "a", NULL, "");
     c->code = r.code;
     c->rss_kib = c->ranks == 0 ? r.rss_kib : 0;
     if (r.is_hung)
@@ -526,7 +499,7 @@ bool rnd_case_bits(rnd_case *c, char *line, size_t size)
 {
     uint64_t weights = 0, counters = 0, predicted = 0, told;
     const uint64_t start = 14695981039346656037u;
-    char *steps, *evals;
+    FREED char *steps = NULL, *evals = NULL;
 
     if (!rnd_make_folder(c->folder) || !write_deck(c) || !rnd_shards_write(c, false) ||
         !run_plain(c))
@@ -534,8 +507,6 @@ bool rnd_case_bits(rnd_case *c, char *line, size_t size)
     steps = rnd_steps(c, "a");
     evals = rnd_evals(c, "a");
     told = rnd_hash(rnd_hash(start, steps, strlen(steps)), evals, strlen(evals));
-    free(steps);
-    free(evals);
     if (c->code == 0 &&
         (!rnd_checkpoint_hash(c, "a", rnd_checkpoint(c, "a", 0), &weights, &counters) ||
          !predict(c, 'e', 1, "e1", 4) || !rnd_predictions_hash(c, "e1", &predicted)))

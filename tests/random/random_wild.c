@@ -1,7 +1,6 @@
 /* Wild networks, in which any layer may read any other before it, and the input: what
  * the orderly ones of random_layers.c do not have. Layers that nothing reads are joined
  * at the end. */
-#include <stdarg.h>
 #include <string.h>
 
 #include "random/random.h"
@@ -28,32 +27,22 @@ static value value_of(const net *b, int i)
     return i == INPUT ? (value){.channels = b->c->n_inputs, .is_read = true} : b->of[i];
 }
 
-static void put(net *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-static void put(net *b, const char *format, ...)
-{
-    const size_t used = strlen(b->text);
-    va_list args;
-
-    va_start(args, format);
-    vsnprintf(b->text + used, b->size - used, format, args);
-    va_end(args);
-}
+#define PUT(b, ...) rnd_append((b)->text, (b)->size, __VA_ARGS__)
 
 /* Adds a layer that reads these others and gives `out`. Returns its number. */
 static int add(net *b, const char *op, const int *from, int n_from, value out,
                const char *fields)
 {
-    put(b, "%s  { name = \"l%d\"; op = \"%s\"; from = [", b->n ? ",\n" : "", b->n, op);
+    PUT(b, "%s  { name = \"l%d\"; op = \"%s\"; from = [", b->n ? ",\n" : "", b->n, op);
     for (int k = 0; k < n_from; k++) {
         if (from[k] == INPUT)
-            put(b, "%s\"input\"", k ? ", " : "");
+            PUT(b, "%s\"input\"", k ? ", " : "");
         else
-            put(b, "%s\"l%d\"", k ? ", " : "", from[k]);
+            PUT(b, "%s\"l%d\"", k ? ", " : "", from[k]);
         if (from[k] != INPUT)
             b->of[from[k]].is_read = true;
     }
-    put(b, "]; %s}", fields);
+    PUT(b, "]; %s}", fields);
     out.is_read = false;
     if (value_of(b, from[0]).level == SAMPLES)
         out.pooled = value_of(b, from[0]).pooled;

@@ -22,13 +22,6 @@ typedef struct drawn {
 static const float weights[CASE_CLASSES] = {0.5, 1, 2};
 static int n_compared; /* steps with the dense ones */
 
-static const char *wanted(const char *name, const char *otherwise)
-{
-    const char *value = getenv(name);
-
-    return value && *value ? value : otherwise;
-}
-
 static void draw_samples(drawn *d, int step)
 {
     static const int sizes[] = {12, 1, 2, 3, 0, 40, 25};
@@ -44,16 +37,14 @@ static void draw_samples(drawn *d, int step)
 static void draw(drawn *d, int64_t index)
 {
     rnd_case *c = &d->draws;
-    size_t used = 1;
-
     memset(d, 0, sizeof *d);
-    rnd_net_draw(c, strtoull(wanted("SEED", "3"), NULL, 10), index, CASE_FEATURES,
-                 CASE_CLASSES, d->layers, sizeof d->layers);
+    rnd_net_draw(c, strtoull(rnd_environment("SEED", "3"), NULL, 10), index,
+                 CASE_FEATURES, CASE_CLASSES, d->layers, sizeof d->layers);
     strcpy(d->freeze, "[");
     for (int i = 0; i < 20 && rnd_chance(c, 20, "freeze"); i++)
         if (rnd_chance(c, 30, "freeze.l%d", i))
-            used += (size_t)snprintf(d->freeze + used, sizeof d->freeze - used,
-                                     "%s\"l%d\"", used > 1 ? ", " : "", i);
+            rnd_append(d->freeze, sizeof d->freeze, "%s\"l%d\"",
+                       d->freeze[1] ? ", " : "", i);
     strcat(d->freeze, "]");
     d->options = (sp_net_options){
         .bn_scope = SP_SCOPE_WORLD, .seed = 17, .is_exact = rnd_chance(c, 25, "exact")};
@@ -147,7 +138,8 @@ static void same_gradient(const drawn *d, const net_case *c, const sp_param *p,
 static void follows_dense(const drawn *d, const net_case *c)
 {
     const bool is_bf16 = c->backend.precision == SP_BF16;
-    double *param = case_params(c), *grad = case_params(c), most = 0, loss;
+    FREED double *param = case_params(c), *grad = case_params(c);
+    double most = 0, loss;
     dense *of_case = dense_open(c);
 
     loss = dense_loss(of_case, param, c->net.running, true, NULL);
@@ -163,15 +155,14 @@ static void follows_dense(const drawn *d, const net_case *c)
                           1e-4 * most + 2e-5 * (1 + loss));
     }
     dense_close(of_case);
-    free(grad);
-    free(param);
 }
 
 /* Compares the logits of an evaluation, which keeps activations no longer than it reads
  * them: with those of little memory, and with dense ones as far as rounding lets. */
 static void evaluate(const drawn *d, net_case *full, net_case *low)
 {
-    double *param = case_params(full), most = 1;
+    FREED double *param = case_params(full);
+    double most = 1;
     dense *of_case = dense_open(full);
     const double *logits;
 
@@ -187,13 +178,12 @@ static void evaluate(const drawn *d, net_case *full, net_case *low)
                (full->backend.precision == SP_BF16 ? 0.1 : 1e-4) * most);
     }
     dense_close(of_case);
-    free(param);
 }
 
 static void check(int64_t index, sp_precision precision)
 {
     FREED drawn *d = malloc(sizeof *d);
-    side full, low;
+    CLOSED_BY(close_side) side full, low;
 
     draw(d, index);
     open_side(&full, d, precision, false);
@@ -207,14 +197,12 @@ static void check(int64_t index, sp_precision precision)
         update(&full);
         update(&low);
     }
-    close_side(&full);
-    close_side(&low);
 }
 
 TEST(random_networks_train_as_the_dense_ones)
 {
-    const int64_t runs = strtoll(wanted("RUNS", "200"), NULL, 10);
-    const int64_t first = strtoll(wanted("FIRST", "0"), NULL, 10);
+    const int64_t runs = strtoll(rnd_environment("RUNS", "200"), NULL, 10);
+    const int64_t first = strtoll(rnd_environment("FIRST", "0"), NULL, 10);
 
     for (int64_t i = first; i < first + runs; i++) {
         check(i, SP_FP32);

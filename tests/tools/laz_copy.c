@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "scan/sp_scan.h"
+#include "fixtures/scan_files.h"
 
 static sp_status read_codes(sp_scan *scan, int32_t **code, int64_t *n)
 {
@@ -22,14 +22,6 @@ static sp_status read_codes(sp_scan *scan, int32_t **code, int64_t *n)
     return rc == SP_OK && !*code ? SP_FAIL(SP_EMEM, "no memory") : rc;
 }
 
-static sp_status get_codes(const void *from, int64_t first, int64_t n, int32_t *code,
-                           float *value)
-{
-    (void)value;
-    memcpy(code, (const int32_t *)from + first, (size_t)n * sizeof *code);
-    return SP_OK;
-}
-
 int main(int argc, char **argv)
 {
     const sp_scan_options options = {.n_threads = 2};
@@ -44,8 +36,9 @@ int main(int argc, char **argv)
     if (rc == SP_OK)
         rc = read_codes(scan, &code, &n);
     if (rc == SP_OK)
-        rc = sp_scan_write(scan, argv[2],
-                           &(sp_scan_labels){.n = n, .get = get_codes, .from = code});
+        rc = sp_scan_write(
+            scan, argv[2],
+            &(sp_scan_labels){.n = n, .get = scan_get_codes, .from = code});
     if (rc != SP_OK)
         fprintf(stderr, "%s\n", sp_error_last()->message);
     sp_scan_close(scan);

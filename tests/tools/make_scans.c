@@ -43,13 +43,6 @@ enum {
     POINTS_AT = HEADER + VLRS + GAP
 };
 
-static void put_vlr(unsigned char *b, const char *user, int id, int bytes)
-{
-    memcpy(b + 2, user, strlen(user));
-    scan_put(b + 18, id, 'u', 2, false);
-    scan_put(b + 20, bytes, 'u', 2, false);
-}
-
 static void write_head(output *o)
 {
     unsigned char b[POINTS_AT] = {0}, *vlr = b + HEADER;
@@ -67,15 +60,15 @@ static void write_head(output *o)
     scan_put(b + 235, POINTS_AT + o->n * RECORD, 'u', 8, false);
     scan_put(b + 243, 1, 'u', 4, false);
     scan_put(b + 255, o->n, 'u', 8, false);
-    put_vlr(vlr, "make_scans", 7, 20);
+    scan_put_vlr(vlr, "make_scans", 7, 20);
     memcpy(vlr + VLR_HEAD, "kept byte for byte.", 19);
     vlr += VLR_HEAD + 20;
-    put_vlr(vlr, "LASF_Projection", 34735, KEYS);
+    scan_put_vlr(vlr, "LASF_Projection", 34735, KEYS);
     for (int i = 0; i < KEYS / 2; i++)
         scan_put(vlr + VLR_HEAD + 2 * i, keys[i], 'u', 2, false);
     scan_put(vlr + VLR_HEAD + KEYS - 2, o->unit, 'u', 2, false);
     vlr += VLR_HEAD + KEYS;
-    put_vlr(vlr, "LASF_Spec", 4, EXTRA);
+    scan_put_vlr(vlr, "LASF_Spec", 4, EXTRA);
     vlr[VLR_HEAD + 2] = 3; /* uint16 */
     memcpy(vlr + VLR_HEAD + 4, "deviation", 9);
     memset(b + HEADER + VLRS, 0xa5, GAP);

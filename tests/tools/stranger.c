@@ -35,8 +35,9 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
+
+#include "base/sp_log.h"
 
 enum { MOST_PORTS = 64, MOST_HELD = 1000, PATIENCE_MS = 1500, LONGEST_NAP_MS = 64 };
 
@@ -52,14 +53,6 @@ typedef struct hello {
     int32_t rank, zero;
     uint8_t nonce[16];
 } hello;
-
-static double now_s(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static void nap(int ms)
 {
@@ -239,7 +232,7 @@ static bool is_among(const int *port, int n, int one)
 
 static bool goes_on(const char *spare, double end_s)
 {
-    return now_s() < end_s && access(spare, R_OK) == 0;
+    return sp_now_s() < end_s && access(spare, R_OK) == 0;
 }
 
 /* Accepts and closes what connects, in a process of its own. Returns the port. */
@@ -353,7 +346,7 @@ static void attack(const char *kind, const char *spare, const int *spared, int n
 
 int main(int argc, char **argv)
 {
-    const double end_s = now_s() + (argc == 4 ? atof(argv[3]) : 0);
+    const double end_s = sp_now_s() + (argc == 4 ? atof(argv[3]) : 0);
     struct rlimit limit;
     int spared[MOST_PORTS], n_spared;
 
@@ -367,7 +360,7 @@ int main(int argc, char **argv)
                  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (count == MAP_FAILED)
         return 2;
-    while ((n_spared = read_spared(argv[2], spared)) < 0 && now_s() < end_s)
+    while ((n_spared = read_spared(argv[2], spared)) < 0 && sp_now_s() < end_s)
         nap(1);
     attack(argv[1], argv[2], spared, n_spared, end_s);
     while (wait(NULL) > 0)

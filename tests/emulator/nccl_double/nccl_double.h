@@ -47,7 +47,7 @@ enum { INT64 = 4, FLOAT32 = 7, FLOAT64 = 8, BFLOAT16 = 9 };
 
 /* The shared memory of a communicator's ranks. */
 typedef struct shared {
-    atomic_int n_arrived, n_left;
+    atomic_int n_arrived;
     atomic_int failed_rank; /* 1 + the rank that reported a failure; 0: none */
     struct {
         atomic_ullong round; /* number of the barrier that this rank has come to */
@@ -87,7 +87,7 @@ typedef struct comm {
     int n_pending, n_asked; /* ncclCommGetAsyncError was called since the last call */
     atomic_int state;       /* SUCCESS, IN_PROGRESS or an error */
     atomic_bool must_stop, is_busy;
-    bool is_started, is_finalized;
+    bool is_finalized;
     char error[256];
 } comm;
 

@@ -289,7 +289,6 @@ comm *comm_start(const char *name, int rank, int size)
         free(c);
         return NULL;
     }
-    c->is_started = true;
     return c;
 }
 

@@ -202,11 +202,11 @@ static inline uint32_t count_in_block(bool value, const char *file, int line)
     uint32_t n;
 
     count += value;
-    hc_barrier(file, line);
+    __syncthreads(file, line);
     n = count;
-    hc_barrier(file, line);
+    __syncthreads(file, line);
     count = 0;
-    hc_barrier(file, line);
+    __syncthreads(file, line);
     return n;
 }
 

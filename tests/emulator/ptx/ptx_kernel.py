@@ -10,7 +10,7 @@ C_TYPE = {
 }
 SPECIAL = {
     '%globaltimer': 'sp_clock_ns()',
-    '%cluster_ctarank': 'hc_cluster_rank()',
+    '%cluster_ctarank': 'sp_cluster_rank()',
     '%laneid': '(uint32_t)hc_self->lane',
     '%lanemask_lt': '((1u << hc_self->lane) - 1)',
     '%lanemask_le': '(~0u >> (31 - hc_self->lane))',
@@ -402,20 +402,20 @@ class Kernel:
         return self.do_atom(parts, ['_'] + args)
 
     def do_membar(self, parts, args):
-        return 'hc_fence();'
+        return '__threadfence();'
 
     def do_fence(self, parts, args):
         if parts[1:3] == ['proxy', 'async']:
-            return 'hc_fence_async();'
+            return 'sp_fence_async();'
         if parts[1] == 'mbarrier_init':
-            return 'hc_mbarrier_fence();'
+            return 'sp_mbarrier_fence();'
         return self.do_membar(parts, args)
 
     def do_trap(self, parts, args):
-        return f'hc_trap({self.site()});'
+        return f'sp_trap({self.site()});'
 
     def do_griddepcontrol(self, parts, args):
-        calls = {'wait': 'hc_grid_wait();', 'launch_dependents': 'hc_grid_let();'}
+        calls = {'wait': 'sp_grid_wait();', 'launch_dependents': 'hc_grid_let();'}
         if parts[1] not in calls:
             raise Unknown('.'.join(parts))
         return calls[parts[1]]
@@ -425,20 +425,20 @@ class Kernel:
 
     def do_cp(self, parts, args):
         if 'commit_group' in parts:
-            return 'hc_copy_commit();'
+            return 'sp_copy_commit();'
         if 'wait_group' in parts or 'wait_all' in parts:
             return f'hc_copy_wait({args[0] if args else 0});'
         if 'bulk' in parts:
             if parts[3:6] != ['shared', 'cluster', 'global'] or 'complete_tx' not in parts:
                 raise Unknown('.'.join(parts))
             at = [self.value(a.strip('[] '), k) for a, k in zip(args, ('u32', 'u64', 'u32', 'u32'))]
-            ranks = self.value(args[4], 'u16') if 'multicast' in parts else '1u << hc_cluster_rank()'
-            return (f'hc_copy_bulk({at[0]}, (const void *)({at[1]}), {at[2]}, {at[3]}, {ranks}, '
+            ranks = self.value(args[4], 'u16') if 'multicast' in parts else '1u << sp_cluster_rank()'
+            return (f'sp_copy_bulk({at[0]}, (const void *)({at[1]}), {at[2]}, {at[3]}, {ranks}, '
                     f'{self.site()});')
         given = self.value(args[3], 's32') if len(args) > 3 else args[2]
         if args[2] != '16' or parts[1] != 'async':
             raise Unknown('.'.join(parts))
-        return (f'hc_copy_async({self.address(args[0], "shared")}, '
+        return (f'sp_copy_async({self.address(args[0], "shared")}, '
                 f'{self.address(args[1], "global")}, {given}, {self.site()});')
 
     # ---- threads ----
@@ -468,20 +468,20 @@ class Kernel:
         at = [self.value(a.strip('[] '), 'u32') for a in args if a not in ('_',)]
         how = '.'.join(p for p in parts[1:] if p not in ('release', 'acquire', 'b64'))
         if how == 'init.shared.cta':
-            return f'hc_mbarrier_init({at[0]}, {at[1]}, {self.site()});'
+            return f'sp_mbarrier_init({at[0]}, {at[1]}, {self.site()});'
         if how == 'arrive.expect_tx.shared.cta' and args[0] == '_':
-            return f'hc_mbarrier_expect({at[0]}, {at[1]}, {self.site()});'
+            return f'sp_mbarrier_expect({at[0]}, {at[1]}, {self.site()});'
         if how == 'arrive.shared.cluster' and args[0] == '_':
             return f'hc_mbarrier_arrive({at[0]}, {self.site()});'
         if how == 'try_wait.parity.shared.cta':
             at = [self.value(a.strip('[] '), 'u32') for a in args[1:]]
-            return (f'hc_mbarrier_wait({at[0]}, {at[1]}, {self.site()}); '
+            return (f'sp_mbarrier_wait({at[0]}, {at[1]}, {self.site()}); '
                     + self.store(args[0], 'pred', 'true'))
         raise Unknown('.'.join(parts))
 
     def do_bar(self, parts, args):
         if parts[1] == 'cluster':
-            return f'hc_cluster_{parts[2]}({self.site()});'
+            return f'sp_cluster_{parts[2]}({self.site()});'
         if parts[1] == 'warp':
             return f'hc_collective(HC_SYNC, {self.value(args[0], "b32")}, 0, 0, {self.site()});'
         if parts[1] == 'red' and args[1] == '0':
@@ -491,7 +491,7 @@ class Kernel:
                                              f'{self.value(args[-1], "pred")}, {self.site()})')
         if parts[1] not in ('sync', 'cta') or args[0] != '0':
             raise Unknown('.'.join(parts))
-        return f'hc_barrier({self.site()});'
+        return f'__syncthreads({self.site()});'
 
     do_barrier = do_bar
 
@@ -542,8 +542,8 @@ class Kernel:
                 or args[3:] != ['1', '1', '1', '0', '0']):
             raise Unknown('.'.join(parts))
         values = ', '.join(self.value(x, 'f32') for x in sums)
-        return (f'float d[] = {{{values}}}; hc_wgmma_at_once(d, {2 * len(sums)}, '
-                f'{self.value(args[1], "b64")}, {self.value(args[2], "b64")}, '
+        return (f'float d[] = {{{values}}}; hc_wgmma(d, {2 * len(sums)}, '
+                f'{self.value(args[1], "b64")}, {self.value(args[2], "b64")}, true, '
                 f'{self.site()}); '
                 + ' '.join(self.store(x, 'f32', f'd[{i}]') for i, x in enumerate(sums)))
 

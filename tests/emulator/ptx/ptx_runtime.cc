@@ -49,7 +49,7 @@ static void invoke(const void *call)
 {
     const ptx_call *c = static_cast<const ptx_call *>(call);
 
-    hc_reads_ahead(); /* PTX does not say which kernels do (sp_cuda.h) */
+    sp_reads_ahead(); /* PTX does not say which kernels do (sp_cuda.h) */
     c->kernel->run(c->parameters);
 }
 

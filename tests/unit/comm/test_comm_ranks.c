@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "comm/sp_comm.h"
+#include "fixtures/wrapped.h"
 
 static sp_comm comm;
 
@@ -371,10 +372,8 @@ static bool has_shared_memory(const void *at)
 
 /* NOLINTBEGIN: names given by the linker */
 static bool has_no_memory;
-void *__real_calloc(size_t n, size_t size);
-void *__wrap_calloc(size_t n, size_t size);
 
-void *__wrap_calloc(size_t n, size_t size)
+WRAPPED(void *, calloc, size_t n, size_t size)
 {
     return has_no_memory ? NULL : __real_calloc(n, size);
 }

@@ -5,19 +5,7 @@
  * is made of. */
 #include "fixtures/op_results.h"
 
-typedef struct kind {
-    const char *name;
-    int kernel, in, out; /* 0 fine, 1 coarse */
-    bool is_swapped, has_map;
-} kind;
-
-static const kind kinds[] = {
-    {"3^3", 3, 0, 0, false, true},          {"2^3 down", 2, 0, 1, false, true},
-    {"2^3 up", 2, 1, 0, false, true},       {"3^3 down", 3, 0, 1, false, true},
-    {"2^3 stride 1", 2, 0, 0, false, true}, {"2^3 swapped", 2, 0, 0, true, true},
-    {"1^3", 1, 0, 0, false, false},
-};
-enum { N_KINDS = sizeof kinds / sizeof *kinds, FX_DOWN = 1, FX_1 = 6 };
+enum { N_KINDS = CONV_5 }; /* those behind have nothing of their own on the CPU */
 
 /* ---- all versions, all precisions ---- */
 
@@ -53,7 +41,7 @@ static void compare(sp_precision precision, op_work *work, const void *of)
 /* ---- convolutions ---- */
 
 typedef struct problem {
-    const kind *kind;
+    const conv_kind *kind;
     fx_level level[2];
     sp_map map, swap; /* swap: in and out exchanged */
     int c_in, c_out, pad;
@@ -234,7 +222,7 @@ static void convolve(op_results *r, const void *of)
     weigh(r, p);
 }
 
-static void compare_conv(sp_precision precision, const kind *k, int n_samples,
+static void compare_conv(sp_precision precision, const conv_kind *k, int n_samples,
                          const int *rows, int c_in, int c_out, int pad)
 {
     problem p = {.kind = k, .c_in = c_in, .c_out = c_out, .pad = pad};
@@ -254,7 +242,7 @@ TEST(every_map_and_row_count)
 
     for (int k = 0; k < N_KINDS; k++)
         for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-            compare_conv(SP_FP32, &kinds[k], 1, &rows[i], 20, 33, 0);
+            compare_conv(SP_FP32, &conv_kinds[k], 1, &rows[i], 20, 33, 0);
 }
 
 /* Odd numbers of channels, masked tails, blocks of channels. */
@@ -264,11 +252,12 @@ TEST(every_channel_count)
     const int rows[] = {33, 0, 40};
 
     for (size_t i = 0; i < sizeof channels / sizeof *channels; i++) {
-        compare_conv(SP_FP32, &kinds[0], 3, rows, channels[i], 17, 3);
-        compare_conv(SP_FP32, &kinds[FX_DOWN], 3, rows, 5, channels[i], 3);
-        compare_conv(SP_FP32, &kinds[FX_1], 3, rows, channels[i], channels[i], 0);
+        compare_conv(SP_FP32, &conv_kinds[CONV_3], 3, rows, channels[i], 17, 3);
+        compare_conv(SP_FP32, &conv_kinds[CONV_DOWN], 3, rows, 5, channels[i], 3);
+        compare_conv(SP_FP32, &conv_kinds[CONV_1], 3, rows, channels[i], channels[i],
+                     0);
     }
-    compare_conv(SP_FP32, &kinds[FX_DOWN], 3, rows, 1030, 20, 0);
+    compare_conv(SP_FP32, &conv_kinds[CONV_DOWN], 3, rows, 1030, 20, 0);
 }
 
 TEST(samples_of_several_tiles)
@@ -276,7 +265,7 @@ TEST(samples_of_several_tiles)
     const int rows[] = {777, 0, 1100, 5};
 
     for (int k = 0; k < N_KINDS; k++)
-        compare_conv(SP_FP32, &kinds[k], 4, rows, 16, 24, 8);
+        compare_conv(SP_FP32, &conv_kinds[k], 4, rows, 16, 24, 8);
 }
 
 /* Fewer, since the portable version computes each product in a dozen steps. */
@@ -286,25 +275,19 @@ TEST(every_map_and_channel_count_in_bf16)
     const int several[] = {600, 0, 33, 1}, rows[] = {33, 0, 40}, one = 1, none = 0;
 
     for (int k = 0; k < N_KINDS; k++)
-        compare_conv(SP_BF16, &kinds[k], 4, several, 5, 7, 1);
+        compare_conv(SP_BF16, &conv_kinds[k], 4, several, 5, 7, 1);
     for (size_t i = 0; i < sizeof channels / sizeof *channels; i++) {
-        compare_conv(SP_BF16, &kinds[0], 3, rows, channels[i], 7, 3);
-        compare_conv(SP_BF16, &kinds[FX_DOWN], 3, rows, 5, channels[i], 0);
+        compare_conv(SP_BF16, &conv_kinds[CONV_3], 3, rows, channels[i], 7, 3);
+        compare_conv(SP_BF16, &conv_kinds[CONV_DOWN], 3, rows, 5, channels[i], 0);
     }
-    compare_conv(SP_BF16, &kinds[FX_DOWN], 3, rows, 257, 5, 0);
-    compare_conv(SP_BF16, &kinds[FX_DOWN], 3, rows, 515, 20, 1);
-    compare_conv(SP_BF16, &kinds[FX_1], 3, rows, 256, 256, 0);
-    compare_conv(SP_BF16, &kinds[0], 1, &one, 6, 6, 0);
-    compare_conv(SP_BF16, &kinds[0], 1, &none, 6, 6, 0);
+    compare_conv(SP_BF16, &conv_kinds[CONV_DOWN], 3, rows, 257, 5, 0);
+    compare_conv(SP_BF16, &conv_kinds[CONV_DOWN], 3, rows, 515, 20, 1);
+    compare_conv(SP_BF16, &conv_kinds[CONV_1], 3, rows, 256, 256, 0);
+    compare_conv(SP_BF16, &conv_kinds[CONV_3], 1, &one, 6, 6, 0);
+    compare_conv(SP_BF16, &conv_kinds[CONV_3], 1, &none, 6, 6, 0);
 }
 
 /* ---- rows ---- */
-
-static void rows_and_globals(op_results *r, const void *of)
-{
-    op_rows(r, of);
-    op_globals(r, of);
-}
 
 /* Sums are of gradients as they are stored: a slope by which bf16 is not rounded keeps
  * them those of the plain loops. */
@@ -312,10 +295,9 @@ static void compare_rows(int n, int c, int pad, float slope)
 {
     const int32_t row[] = {0, n, n, n + 2};
 
-    compare(SP_FP32, rows_and_globals, &(op_shape){row, 3, c, pad, slope});
+    compare(SP_FP32, op_rows, &(op_shape){row, 3, c, pad, slope});
     if (slope != 0)
-        compare(SP_BF16, rows_and_globals,
-                &(op_shape){row, 3, c, pad, slope == 1 ? 1 : 0.25f});
+        compare(SP_BF16, op_rows, &(op_shape){row, 3, c, pad, slope == 1 ? 1 : 0.25f});
 }
 
 TEST(rows_of_every_shape)
@@ -342,11 +324,11 @@ static void pool(op_results *r, const void *of)
 TEST(pools)
 {
     const int rows[] = {90, 0, 30, 1};
-    fx_level fine = fx_voxels(4, rows, 3), coarse = fx_coarser(&fine);
-    sp_map maps[] = {fx_map(&fine, &coarse, 2, false), fx_map(&fine, &fine, 3, false),
-                     fx_map(&coarse, &fine, 3, false), fx_map(&fine, &fine, 2, true)};
+    const fx_level fine = fx_voxels(4, rows, 3);
+    sp_map maps[FX_POOL_MAPS];
 
-    for (int i = 0; i < 4; i++) {
+    fx_pool_maps(&fine, maps);
+    for (int i = 0; i < FX_POOL_MAPS; i++) {
         compare(SP_FP32, pool, &maps[i]);
         compare(SP_BF16, pool, &maps[i]);
     }

@@ -163,13 +163,13 @@ static void check_global(sp_backend *be, const int32_t *row, int n_samples, int 
 TEST(pooling)
 {
     const int rows[] = {90, 0, 30, 1};
-    fx_level fine = fx_voxels(4, rows, 3), coarse = fx_coarser(&fine);
-    sp_map maps[] = {fx_map(&fine, &coarse, 2, false), fx_map(&fine, &fine, 3, false),
-                     fx_map(&coarse, &fine, 3, false), fx_map(&fine, &fine, 2, true)};
+    const fx_level fine = fx_voxels(4, rows, 3);
+    sp_map maps[FX_POOL_MAPS];
     sp_backend be = {0};
 
+    fx_pool_maps(&fine, maps);
     for (int v = -1; fx_next(&be, &v, FX_ISAS, 1, SP_FP32);) {
-        for (int i = 0; i < 4; i++) {
+        for (int i = 0; i < FX_POOL_MAPS; i++) {
             check_pool(&be, &maps[i], 3 + 16 * (i % 2), true);
             check_pool(&be, &maps[i], 3 + 16 * (i % 2), false);
         }

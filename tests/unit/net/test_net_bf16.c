@@ -20,18 +20,6 @@ static void run(net_case *c, const sp_backend_ops *ops, const char *layers,
     case_step(c, true);
 }
 
-/* |a - b| / |b| */
-static double distance(const net_case *a, const net_case *b)
-{
-    double error = 0, length = 0;
-
-    for (int64_t i = 0; i < b->graph.n_floats; i++) {
-        error += pow((double)a->buckets.grad[i] - (double)b->buckets.grad[i], 2);
-        length += pow((double)b->buckets.grad[i], 2);
-    }
-    return sqrt(error / length);
-}
-
 TEST(follows_fp32)
 {
     for (int i = 0; case_nets[i]; i++) {
@@ -41,7 +29,8 @@ TEST(follows_fp32)
         run(&want, sp_backend_reference(), case_nets[i], SP_FP32);
         run(&got, sp_backend_find("cpu"), case_nets[i], SP_BF16);
         loss = fabs(got.loss.loss_sum / want.loss.loss_sum - 1);
-        gradient = distance(&got, &want);
+        gradient =
+            case_distance(got.buckets.grad, want.buckets.grad, want.graph.n_floats);
         if (!(loss <= 0.02 && gradient <= 0.15 && gradient > 0))
             fail_msg("network %d: loss differs by %g, gradient by %g", i, loss,
                      gradient);

@@ -146,12 +146,11 @@ TEST(few_voxels_and_none_are_legal)
  * has their bit. False: the mask has none of them. */
 static bool list_frozen(const char *layers, uint64_t mask, char *text, size_t size)
 {
-    const sp_net_options options = {.bn_scope = SP_SCOPE_WORLD};
     size_t used = (size_t)snprintf(text, size, "[");
-    net_case c;
+    CLOSED_BY(case_close) net_case c;
     int last, n = 0, n_frozen = 0;
 
-    case_open(&c, sp_backend_find("cpu"), alone(), layers, &options);
+    case_new(&c, layers, NULL, 0);
     last = c.graph.param[c.graph.n_params - 1].node;
     for (int i = 0; i < last; i++) {
         if (c.graph.node[i].weight < 0 || !(mask >> n++ & 1))
@@ -160,7 +159,6 @@ static bool list_frozen(const char *layers, uint64_t mask, char *text, size_t si
                                  n_frozen++ ? ", " : "", c.graph.node[i].name);
     }
     snprintf(text + used, size - used, "]");
-    case_close(&c);
     return n_frozen > 0;
 }
 
@@ -211,13 +209,10 @@ TEST(frozen_layers_have_no_gradient_and_pass_it_on)
 
 static void check_nothing_changes(const case_sample *some, int n_samples)
 {
-    sp_net_options options = {.bn_scope = SP_SCOPE_WORLD, .seed = 17};
-
     for (int k = 0; case_nets[k]; k++) {
         CLOSED_BY(case_close) net_case c;
 
-        case_open(&c, sp_backend_find("cpu"), alone(), case_nets[k], &options);
-        case_batch(&c, some, n_samples);
+        case_new(&c, case_nets[k], some, n_samples);
         case_step(&c, true);
         for (int64_t i = 0; i < c.graph.n_floats; i++)
             assert_true(isfinite(c.buckets.grad[i]));
@@ -242,11 +237,9 @@ TEST(no_voxels_change_nothing)
 
 TEST(numbers_that_are_not_finite_stay_out_of_the_running_statistics)
 {
-    sp_net_options options = {.bn_scope = SP_SCOPE_WORLD, .seed = 17};
     CLOSED_BY(case_close) net_case c;
 
-    case_open(&c, sp_backend_find("cpu"), alone(), case_nets[0], &options);
-    case_batch(&c, samples, 3);
+    case_new(&c, case_nets[0], samples, 3);
     ((float *)c.batch.features)[5] = NAN;
     OK(sp_net_forward(&c.net, &c.batch, true, &c.logits));
     assert_true(isnan(c.logits.data[0]));
@@ -257,14 +250,13 @@ TEST(numbers_that_are_not_finite_stay_out_of_the_running_statistics)
 /* A second micro-batch adds; a class weight multiplies. */
 TEST(micro_batches_add_up)
 {
-    sp_net_options options = {.bn_scope = SP_SCOPE_WORLD, .seed = 17};
     const float weights[CASE_CLASSES] = {2, 2, 2};
+    const sp_net_options options = {
+        .bn_scope = SP_SCOPE_WORLD, .seed = 17, .class_weight = weights};
     CLOSED_BY(case_close) net_case a, b;
 
-    case_open(&a, sp_backend_find("cpu"), alone(), case_nets[1], &options);
-    options.class_weight = weights;
+    case_new(&a, case_nets[1], samples, 3);
     case_open(&b, sp_backend_find("cpu"), alone(), case_nets[1], &options);
-    case_batch(&a, samples, 3);
     case_batch(&b, samples, 3);
     case_step(&a, false);
     case_step(&a, true);

@@ -54,14 +54,13 @@ TEST(a_step_allocates_nothing)
 
 TEST(evaluation_repeats_after_training)
 {
-    sp_net_options options = {.bn_scope = SP_SCOPE_WORLD, .seed = 17};
     float first[101 * CASE_CLASSES];
     size_t bytes = 101 * CASE_CLASSES * sizeof(float);
-    net_case c;
 
     for (int i = 0; case_nets[i]; i++) {
-        case_open(&c, sp_backend_find("cpu"), alone(), case_nets[i], &options);
-        case_batch(&c, large, 3);
+        CLOSED_BY(case_close) net_case c;
+
+        case_new(&c, case_nets[i], large, 3);
         OK(sp_net_forward(&c.net, &c.batch, false, &c.logits));
         assert_int_equal(c.logits.n, 101);
         memcpy(first, c.logits.data, bytes);
@@ -71,21 +70,17 @@ TEST(evaluation_repeats_after_training)
         case_batch(&c, large, 3);
         OK(sp_net_forward(&c.net, &c.batch, false, &c.logits));
         assert_memory_equal(first, c.logits.data, bytes);
-        case_close(&c);
     }
 }
 
 /* After an update the weights are packed anew. */
 TEST(updated_weights_are_used)
 {
-    sp_net_options options = {.bn_scope = SP_SCOPE_WORLD, .seed = 17};
-    net_case used, fresh;
-
     for (int k = 0; case_nets[k]; k++) {
-        case_open(&used, sp_backend_find("cpu"), alone(), case_nets[k], &options);
-        case_open(&fresh, sp_backend_find("cpu"), alone(), case_nets[k], &options);
-        case_batch(&used, large, 3);
-        case_batch(&fresh, large, 3);
+        CLOSED_BY(case_close) net_case used, fresh;
+
+        case_new(&used, case_nets[k], large, 3);
+        case_new(&fresh, case_nets[k], large, 3);
         case_step(&used, true);
         sp_buckets_zero(&used.buckets);
         for (int64_t i = 0; i < used.graph.n_floats; i++)
@@ -97,21 +92,19 @@ TEST(updated_weights_are_used)
                             101 * CASE_CLASSES * sizeof(float));
         assert_memory_equal(used.buckets.grad, fresh.buckets.grad,
                             (size_t)used.graph.n_floats * sizeof(float));
-        case_close(&used);
-        case_close(&fresh);
     }
 }
 
 /* Values that were dropped and computed again are the same. */
 TEST(low_memory_changes_no_gradient)
 {
-    sp_net_options options = {.bn_scope = SP_SCOPE_WORLD, .seed = 17};
-    net_case low, full;
+    const sp_net_options options = {
+        .bn_scope = SP_SCOPE_WORLD, .seed = 17, .is_low_memory = true};
 
     for (int k = 0; case_nets[k]; k++) {
-        options.is_low_memory = false;
-        case_open(&full, sp_backend_find("cpu"), alone(), case_nets[k], &options);
-        options.is_low_memory = true;
+        CLOSED_BY(case_close) net_case low, full;
+
+        case_new(&full, case_nets[k], large, 3);
         case_open(&low, sp_backend_find("cpu"), alone(), case_nets[k], &options);
         for (int step = 0; step < 2; step++) {
             case_batch(&low, step ? small : large, step ? 2 : 3);
@@ -123,8 +116,6 @@ TEST(low_memory_changes_no_gradient)
         }
         assert_true(low.net.impl->fixed_arena.used < full.net.impl->fixed_arena.used);
         assert_true(low.net.impl->matrices.high <= full.net.impl->matrices.high);
-        case_close(&low);
-        case_close(&full);
     }
 }
 
@@ -132,13 +123,11 @@ TEST(low_memory_changes_no_gradient)
  * count. */
 TEST(evaluation_counts_every_labelled_voxel)
 {
-    sp_net_options options = {.bn_scope = SP_SCOPE_WORLD, .seed = 17};
     int64_t confusion[CASE_CLASSES * CASE_CLASSES] = {0}, sum = 0, labelled = 0;
     int32_t prediction[101];
     CLOSED_BY(case_close) net_case c;
 
-    case_open(&c, sp_backend_find("cpu"), alone(), case_nets[0], &options);
-    case_batch(&c, large, 3);
+    case_new(&c, case_nets[0], large, 3);
     OK(sp_net_forward(&c.net, &c.batch, false, &c.logits));
     OK(sp_net_loss(&c.net, &c.batch, &c.loss, confusion, prediction));
     for (int i = 0; i < CASE_CLASSES * CASE_CLASSES; i++)

@@ -33,18 +33,6 @@ static bool is_on_my_node(int rank)
     return comm.node_of_rank[rank] == comm.node;
 }
 
-/* |a - b| / |b| */
-static double distance(const float *a, const float *b, int64_t n)
-{
-    double diff = 0, norm = 1e-30;
-
-    for (int64_t i = 0; i < n; i++) {
-        diff += pow((double)a[i] - (double)b[i], 2);
-        norm += pow((double)b[i], 2);
-    }
-    return sqrt(diff / norm);
-}
-
 static void run_in(net_case *c, sp_comm *on, const char *layers,
                    const sp_net_options *options, const case_sample *mine, int n,
                    sp_precision precision)
@@ -81,8 +69,8 @@ static void check_deal(const char *layers, int n_ranks, bool is_exact,
     run_in(&part, &comm, layers, &options, mine, deal(n_ranks, is_me, mine), precision);
     n = one.graph.n_floats;
     n_running = one.graph.n_buffer_floats;
-    is_near = distance(part.buckets.grad, one.buckets.grad, n) < most &&
-              distance(part.net.running, one.net.running, n_running) < most &&
+    is_near = case_distance(part.buckets.grad, one.buckets.grad, n) < most &&
+              case_distance(part.net.running, one.net.running, n_running) < most &&
               fabs(part.buckets.tail.loss_sum / one.buckets.tail.loss_sum - 1) < most &&
               part.buckets.tail.weight_sum == one.buckets.tail.weight_sum &&
               part.buckets.tail.n_samples == N_SAMPLES;
@@ -143,8 +131,8 @@ TEST(node_statistics_are_those_of_its_samples)
 
     run(&part, &comm, case_nets[1], &options, mine, n_mine);
     run(&node, &self, case_nets[1], &options, nodes, n_nodes);
-    ALL_AGREE(&comm, distance(part.net.running, node.net.running,
-                              part.graph.n_buffer_floats) < 1e-6);
+    ALL_AGREE(&comm, case_distance(part.net.running, node.net.running,
+                                   part.graph.n_buffer_floats) < 1e-6);
     /* Nodes have seen other samples, and go on with the same statistics. */
     OK(sp_net_sync_running(&part.net));
     OK(sp_comm_is_same(&comm, part.net.running,

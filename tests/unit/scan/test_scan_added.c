@@ -30,13 +30,10 @@ static void make_las(unsigned char b[BYTES], bool is_described)
     scan_put_las(b, &las);
     scan_put(b + 227, BYTES - BEHIND + 2, 'u', 8, false); /* waves; records */
     scan_put(b + 235, BYTES - BEHIND, 'u', 8, false);
-    memcpy(vlr + 2, "else", 4);
-    scan_put(vlr + 20, TEXT, 'u', 2, false);
+    scan_put_vlr(vlr, "else", 0, TEXT);
     memset(vlr + VLR_HEAD, 'e', TEXT);
     vlr += VLR_HEAD + TEXT;
-    memcpy(vlr + 2, is_described ? "LASF_Spec" : "LASF_Else", 9);
-    scan_put(vlr + 18, 4, 'u', 2, false);
-    scan_put(vlr + 20, EXTRA, 'u', 2, false);
+    scan_put_vlr(vlr, is_described ? "LASF_Spec" : "LASF_Else", 4, EXTRA);
     vlr[VLR_HEAD + 2] = 3;
     memcpy(vlr + VLR_HEAD + 4, "deviation", 9);
     memset(b + AT - GAP, 'g', GAP);

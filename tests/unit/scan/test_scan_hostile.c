@@ -62,46 +62,42 @@ TEST(ply_without_rows_is_read)
     assert_int_equal(sp_scan_count(scan), 1);
 }
 
-static void write_pcd(const char *fields, const char *points, const char *data)
-{
-    char text[2048];
-
-    snprintf(text, sizeof text, "VERSION 0.7\n%s%sDATA %s\n", fields, points, data);
-    scan_write_text("a.pcd", text);
-}
+#define PCD_XYZ "FIELDS x y z\nSIZE 4 4 4\nTYPE F F F\nCOUNT 1 1 1\n"
 
 TEST(pcd_that_claims_too_much_is_refused)
 {
-    static const char xyz[] = "FIELDS x y z\nSIZE 4 4 4\nTYPE F F F\nCOUNT 1 1 1\n";
-    static const char *const overflow[] = {
-        "WIDTH 4294967296\nHEIGHT 4294967296\nPOINTS 0\n",
-        "WIDTH 9223372036854775807\nHEIGHT 2\n",
-        "WIDTH 65536\nHEIGHT 65536\nPOINTS 4294967296\n",
-        "WIDTH -1\nHEIGHT -1\nPOINTS 1\n",
+    static const struct {
+        const char *head, *data, *says;
+    } files[] = {
+        {PCD_XYZ "WIDTH 4294967296\nHEIGHT 4294967296\nPOINTS 0\n", "ascii",
+         "expected WIDTH * HEIGHT"},
+        {PCD_XYZ "WIDTH 9223372036854775807\nHEIGHT 2\n", "ascii",
+         "expected WIDTH * HEIGHT"},
+        {PCD_XYZ "WIDTH 65536\nHEIGHT 65536\nPOINTS 4294967296\n", "ascii",
+         "expected WIDTH * HEIGHT"},
+        {PCD_XYZ "WIDTH -1\nHEIGHT -1\nPOINTS 1\n", "ascii", "expected WIDTH * HEIGHT"},
+        {PCD_XYZ "WIDTH 4000000000\nHEIGHT 1\n", "ascii",
+         "truncated: 4000000000 points"},
+        {PCD_XYZ "WIDTH 1\n", "ascii\n1 2 3 4", "line 8: more than 3 numbers"},
+        {"FIELDS x y z a\nSIZE 4 4 4 1\nTYPE F F F U\nCOUNT 1 1 1 65536\nWIDTH 1\n",
+         "binary", "header line \"COUNT 1 1 1 65536\""},
+        {"FIELDS x y z a b\nSIZE 4 4 4 1 1\nTYPE F F F U U\nCOUNT 1 1 1 4000 4000\n"
+         "WIDTH 1\n",
+         "binary", "8003 numbers a point, expected at most"},
+        {"FIELDS x y z\nSIZE 4 4 4\nTYPE F F Q\nCOUNT 1 1 1\nWIDTH 0\n", "binary",
+         "header line \"TYPE F F Q\""},
+        {PCD_XYZ "WIDTH 100000000\nHEIGHT 1\n",
+         "binary_compressed\n\x01\x01\x01\x01\x01\x8c\x86\x47",
+         "that become 1200000001"},
     };
+    char text[2048];
 
-    for (size_t i = 0; i < sizeof overflow / sizeof *overflow; i++) {
-        write_pcd(xyz, overflow[i], "ascii");
-        scan_check_refused("a.pcd", NULL, SP_EDATA, "expected WIDTH * HEIGHT");
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        snprintf(text, sizeof text, "VERSION 0.7\n%sDATA %s\n", files[i].head,
+                 files[i].data);
+        scan_write_text("a.pcd", text);
+        scan_check_refused("a.pcd", NULL, SP_EDATA, files[i].says);
     }
-    write_pcd(xyz, "WIDTH 4000000000\nHEIGHT 1\n", "ascii");
-    scan_check_refused("a.pcd", NULL, SP_EDATA, "truncated: 4000000000 points");
-    write_pcd(xyz, "WIDTH 1\n", "ascii\n1 2 3 4");
-    scan_check_refused("a.pcd", NULL, SP_EDATA, "line 8: more than 3 numbers");
-    write_pcd("FIELDS x y z a\nSIZE 4 4 4 1\nTYPE F F F U\nCOUNT 1 1 1 65536\n",
-              "WIDTH 1\n", "binary");
-    scan_check_refused("a.pcd", NULL, SP_EDATA, "header line \"COUNT 1 1 1 65536\"");
-    write_pcd(
-        "FIELDS x y z a b\nSIZE 4 4 4 1 1\nTYPE F F F U U\nCOUNT 1 1 1 4000 4000\n",
-        "WIDTH 1\n", "binary");
-    scan_check_refused("a.pcd", NULL, SP_EDATA,
-                       "8003 numbers a point, expected at most");
-    write_pcd("FIELDS x y z\nSIZE 4 4 4\nTYPE F F Q\nCOUNT 1 1 1\n", "WIDTH 0\n",
-              "binary");
-    scan_check_refused("a.pcd", NULL, SP_EDATA, "header line \"TYPE F F Q\"");
-    write_pcd(xyz, "WIDTH 100000000\nHEIGHT 1\n",
-              "binary_compressed\n\x01\x01\x01\x01\x01\x8c\x86\x47");
-    scan_check_refused("a.pcd", NULL, SP_EDATA, "that become 1200000001");
 }
 
 TEST(npy_that_claims_too_much_is_refused)
@@ -158,30 +154,30 @@ static void make_las(unsigned char b[512], uint32_t n_vlrs)
 
 TEST(las_that_claims_too_much_is_refused)
 {
+    static const struct {
+        uint32_t n_vlrs;
+        int at, size; /* of a number in the header; size 0: none is changed */
+        char kind;
+        double number;
+        const char *says;
+    } files[] = {
+        {0, 107, 4, 'u', 4e9, "truncated: 4000000000 points of 20"},
+        {UINT32_MAX, 0, 0, 'u', 0, "4294967295 variable length records, but"},
+        {0, 131 + 16, 8, 'f', 0, "z has scale 0 and offset 0, expected"},
+        {0, 155, 8, 'f', INFINITY, "x has scale 0.01 and offset inf"},
+    };
     unsigned char b[512];
     CLOSED_BY(close_scan) sp_scan *scan;
 
-    make_las(b, 0);
-    scan_put(b + 107, 4e9, 'u', 4, false);
-    scan_write("a.las", b, sizeof b);
-    scan_check_refused("a.las", NULL, SP_EDATA, "truncated: 4000000000 points of 20");
-    make_las(b, UINT32_MAX);
-    scan_write("a.las", b, sizeof b);
-    scan_check_refused("a.las", NULL, SP_EDATA,
-                       "4294967295 variable length records, but");
-    make_las(b, 0);
-    scan_put(b + 131 + 16, 0, 'f', 8, false);
-    scan_write("a.las", b, sizeof b);
-    scan_check_refused("a.las", NULL, SP_EDATA, "z has scale 0 and offset 0, expected");
-    make_las(b, 0);
-    scan_put(b + 155, INFINITY, 'f', 8, false);
-    scan_write("a.las", b, sizeof b);
-    scan_check_refused("a.las", NULL, SP_EDATA, "x has scale 0.01 and offset inf");
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        make_las(b, files[i].n_vlrs);
+        scan_put(b + files[i].at, files[i].number, files[i].kind, files[i].size, false);
+        scan_write("a.las", b, sizeof b);
+        scan_check_refused("a.las", NULL, SP_EDATA, files[i].says);
+    }
     /* Extra bytes described in a record that runs into the points stay unnamed. */
     make_las(b, 1);
-    memcpy(b + 227 + 2, "LASF_Spec", 9);
-    scan_put(b + 227 + 18, 4, 'u', 2, false);
-    scan_put(b + 227 + 20, 65472, 'u', 2, false);
+    scan_put_vlr(b + 227, "LASF_Spec", 4, 65472);
     b[227 + 54 + 2] = 1;
     memcpy(b + 227 + 54 + 4, "beyond", 6);
     scan_write("a.las", b, sizeof b);

@@ -10,9 +10,7 @@ enum { HEADER = 227, POINT = 20, KEYS = 34735, TEXT = 2112 };
 /* Appends a variable length record; returns the file's new size. */
 static size_t add_vlr(unsigned char *b, size_t at, int id, const void *data, size_t n)
 {
-    memcpy(b + at + 2, "LASF_Projection", 15);
-    scan_put(b + at + 18, id, 'u', 2, false);
-    scan_put(b + at + 20, (double)n, 'u', 2, false);
+    scan_put_vlr(b + at, "LASF_Projection", id, (int)n);
     memcpy(b + at + 54, data, n);
     return at + 54 + n;
 }

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 
 #include "data/sp_loader.h"
+#include "fixtures/wrapped.h"
 #include "session/sp_gallery.h"
 #include "session/sp_resources.h"
 
@@ -14,11 +15,7 @@ static char warning[256]; /* the last one; "": none */
 static int n_warnings;
 
 /* NOLINTBEGIN: names given by the linker */
-void *__real_calloc(size_t n, size_t size);
-void *__wrap_calloc(size_t n, size_t size);
-void __wrap_sp_log_warn0(const char *format, ...) __attribute__((format(printf, 1, 2)));
-
-void *__wrap_calloc(size_t n, size_t size)
+WRAPPED(void *, calloc, size_t n, size_t size)
 {
     const bool fails = must_fail;
 
@@ -26,7 +23,7 @@ void *__wrap_calloc(size_t n, size_t size)
     return fails ? NULL : __real_calloc(n, size);
 }
 
-void __wrap_sp_log_warn0(const char *format, ...)
+WRAPPED(void, sp_log_warn0, const char *format, ...)
 {
     va_list args;
 
