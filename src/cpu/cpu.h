@@ -1,6 +1,6 @@
 /* Declarations that the files of the CPU backend share. What each operation means stands
  * in compute/sp_backend.h; the tests hold this backend to plain loops
- * (tests/fixtures/ref_backend.h).
+ * (tests/reference/ref_backend.h).
  *
  * A call goes through three layers:
  *

@@ -5,8 +5,8 @@
 
 #include "cuda/device/cuda_ops.h"
 #include "cuda/plan/cuda_map_host.h"
-#include "fixtures/op_results.h"
 #include "gpu/kernel_tests.h"
+#include "reference/op_results.h"
 
 int cudaMalloc(void **out, size_t bytes);
 int cudaFree(void *data);

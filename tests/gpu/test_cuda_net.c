@@ -8,10 +8,10 @@
  * activation (5e-8 and 0.005 on the emulator; 3e-6 but for a norm over few samples). */
 #include "fixtures/test.h"
 
-#include "fixtures/net_case.h"
 #include "gpu/cuda_fixture.h"
 #include "net/sp_optim.h"
 #include "random/random.h"
+#include "reference/net_case.h"
 
 /* Everything that trains on one backend. */
 typedef struct side {

@@ -6,8 +6,8 @@
 #include "base/sp_log.h"
 #include "cpu/cpu.h"
 #include "data/sp_shard.h"
-#include "fixtures/plan_oracle.h"
 #include "gpu/cuda_plan_same.h"
+#include "reference/plan_oracle.h"
 
 enum { N_SAMPLES = 2 };
 

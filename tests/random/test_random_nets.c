@@ -3,8 +3,8 @@
  * gradients, the logits. With little memory, as ranks on the CPU train, and with all of
  * it the bits are the same, in fp32 and in bf16. RUNS networks of SEED, from FIRST on
  * (make check-nets). */
-#include "fixtures/net_case.h"
 #include "random/random.h"
+#include "reference/net_case.h"
 
 #include "net/sp_optim.h"
 

@@ -3,7 +3,7 @@
  * that are rounded beforehand and results that are rounded once. In bf16 all versions that
  * sum in one order compute the same bits. A fused operation has the bits of those that it
  * is made of. */
-#include "fixtures/op_results.h"
+#include "reference/op_results.h"
 
 enum { N_KINDS = CONV_5 }; /* those behind have nothing of their own on the CPU */
 

@@ -1,7 +1,7 @@
 /* Batch norm, dropout and pooling give values that are worked out here, in plain loops
  * and, for pooling and the signs of norms, in each instruction set. */
 #include "cpu/cpu.h"
-#include "fixtures/op_results.h"
+#include "reference/op_results.h"
 
 TEST(norm_by_hand)
 {

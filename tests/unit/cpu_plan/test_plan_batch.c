@@ -3,7 +3,7 @@
 #include "fixtures/test.h"
 
 #include "cpu/cpu.h"
-#include "fixtures/plan_oracle.h"
+#include "reference/plan_oracle.h"
 #include "unit/cpu_plan/plan_backend.h"
 
 static sp_status build(const sp_plan_spec *spec, const int32_t *coords,

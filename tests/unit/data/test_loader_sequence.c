@@ -7,7 +7,7 @@
 #include "data/sp_loader.h"
 #include "data/sp_voxel.h"
 #include "fixtures/fake_shard.h"
-#include "fixtures/plan_oracle.h"
+#include "reference/plan_oracle.h"
 
 enum { SAMPLES = 23 };
 

@@ -1,5 +1,5 @@
 /* The memory that is foreseen of a step is what its network takes. */
-#include "fixtures/net_case.h"
+#include "reference/net_case.h"
 
 #include "net/sp_net_impl.h"
 

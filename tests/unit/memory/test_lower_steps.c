@@ -1,7 +1,7 @@
 /* In every network that is lowered the passes that are left are the expected ones,
  * concats copy nothing where they can, and a suffix of the flat gradient is final when
  * it is said to be. */
-#include "fixtures/net_case.h"
+#include "reference/net_case.h"
 
 #include "memory/sp_lower.h"
 

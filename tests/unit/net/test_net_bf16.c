@@ -1,7 +1,7 @@
 /* A step in bf16 is that of fp32 with rounded activations: on each network its loss and
  * its gradient are close to those of the plain loops in fp32, and the same bits come of
  * the instructions of AVX512_BF16 and from those of AVX-512. */
-#include "fixtures/net_case.h"
+#include "reference/net_case.h"
 
 static const case_sample samples[] = {
     {1, 40, false}, {2, 0, false}, {3, 61, false}, {4, 7, true}, {5, 1, false}};

@@ -1,7 +1,7 @@
 /* The whole network in float on the backend agrees with the same in double by look-ups
  * (logits, loss, statistics), and its gradients agree with finite differences of the
  * double loss. */
-#include "fixtures/net_case.h"
+#include "reference/net_case.h"
 
 static const case_sample samples[] = {
     {1, 40, false}, {2, 0, false}, {3, 25, false}, {4, 3, true}, {5, 1, false}};

@@ -1,7 +1,7 @@
 /* An evaluation gives the bits of the plain operations, one after the other, each with
  * an output in memory of its own: running convolutions with norms and using memory
  * again changes none. */
-#include "fixtures/net_case.h"
+#include "reference/net_case.h"
 
 #include "net/sp_net_impl.h"
 

@@ -2,7 +2,7 @@
  * allows, have the bits of those that run at once: nothing that they read is written
  * before, and no bucket is posted without them. The backend here is the CPU's, but a
  * concurrent weight gradient waits for the join. */
-#include "fixtures/net_case.h"
+#include "reference/net_case.h"
 
 #include "comm/sp_comm.h"
 

@@ -1,7 +1,7 @@
 /* After the first steps of a size a step allocates nothing; steps of other sizes in
  * between leave no trace in the result. */
 #include "fixtures/allocations.h"
-#include "fixtures/net_case.h"
+#include "reference/net_case.h"
 
 #include "net/sp_net_impl.h"
 #include "net/sp_optim.h"

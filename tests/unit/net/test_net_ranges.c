@@ -1,6 +1,6 @@
 /* The ranges that a profiler gets nest, and every layer has one in the forward pass and
  * one in the backward pass. */
-#include "fixtures/net_case.h"
+#include "reference/net_case.h"
 
 static int depth, n_layers; /* open ranges; ranges so far of the layer looked for */
 static const char *wanted;

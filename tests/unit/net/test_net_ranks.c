@@ -1,7 +1,7 @@
 /* Samples that are dealt to ranks give the gradients of one rank that holds them all,
  * on any number of ranks; four are two nodes. Ranks compare first and then agree on the
  * result, so that a failure on one does not leave the others in a collective. */
-#include "fixtures/net_case.h"
+#include "reference/net_case.h"
 
 #include "comm/sp_comm.h"
 

@@ -1,6 +1,6 @@
 /* A checkpoint holds the state of its post, although the training goes on: the arrays
  * that are lent are changed once the saver has read them, in the middle of its work. */
-#include "fixtures/net_case.h"
+#include "reference/net_case.h"
 
 #include <dirent.h>
 #include <dlfcn.h>
