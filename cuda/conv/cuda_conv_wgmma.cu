@@ -1,5 +1,5 @@
-/* The convolution by products of warpgroups (wgmma, sm_90a). On devices that have them it
- * serves the layers in bf16 that cuda_wgmma_gains accepts; the others, and all where
+/* The convolution by products of warpgroups (wgmma, sm_90a). On devices that have them
+ * it serves the layers in bf16 that cuda_wgmma_gains accepts; the others, and all where
  * run.wgmma = false, use the mma.sync of cuda_conv.cu, which remains the reference.
  *
  * A block owns 128 rows and BN channels of y; each of its two warpgroups owns half of
@@ -19,38 +19,38 @@
  * Weights. Where an offset consists of whole k-tiles, they are packed in the order of a
  * stage (cuda_conv_pack.cu), and one thread brings them by bulk copies. Two blocks with
  * adjacent rows form a cluster then, if the kernel has many offsets: both walk through
- * the offsets that either has, each brings half of every stage's weights into the shared
- * memory of both, and the weights pass through the L2 once for 256 rows. A stage has two
- * barriers in shared memory (sp_cuda_cluster.h):
+ * the offsets that either has, each brings half of every stage's weights into the
+ * shared memory of both, and the weights pass through the L2 once for 256 rows. A stage
+ * has two barriers in shared memory (sp_cuda_cluster.h):
  *
  *     full    its weights are there: the bytes of both halves have come
  *     free    both blocks have multiplied what it held before; the block that is to fill
  *             it waits for that. In a block by itself the barrier of the step says it
  *
- * A block passes its list of offsets to the other when both have begun, which a barrier of
- * the cluster tells; a second one tells that the lists are there, and a third at the end
- * keeps a block's shared memory until the other reaches for it no more.
+ * A block passes its list of offsets to the other when both have begun, which a barrier
+ * of the cluster tells; a second one tells that the lists are there, and a third at the
+ * end keeps a block's shared memory until the other reaches for it no more.
  * Other calls copy the weights as they copy rows (conv_load_any).
  *
  * The order of sums. Absent rows are zeros, and so are channels behind the last one, so
  * a step is multiplied as a whole; an offset that 64 rows lack is not multiplied. Every
- * sum adds its channels in the order of cuda_conv.cu, whatever the tile, the cluster and
- * the company of the row: no bit depends on them. The order within the 16 products of
- * one instruction may differ from mma.sync inside the tensor cores, and with it the last
- * bits.
+ * sum adds its channels in the order of cuda_conv.cu, whatever the tile, the cluster
+ * and the company of the row: no bit depends on them. The order within the 16 products
+ * of one instruction may differ from mma.sync inside the tensor cores, and with it the
+ * last bits.
  *
  * Two arrangements. 128 columns: 3 stages of 32 KB and two blocks of an SM, each of
  * which works while the other waits; LAG 0. 256 columns, which gather each row once for
- * all of them: 4 stages of 48 KB and one block; LAG 1, so that products do not stop at a
- * barrier. cuda_wgmma_choose has the choice.
+ * all of them: 4 stages of 48 KB and one block; LAG 1, so that products do not stop at
+ * a barrier. cuda_wgmma_choose has the choice.
  *
  * All shared memory is dynamic, the table and the barriers behind the ring, because the
  * ring must begin at a multiple of 1024.
  *
  * Registers, shared memory and blocks of an SM are counted by `make check-code`
  * (tests/results/code-sm_90.txt), bytes and expected times by spbench roofline
- * (roofline-h100.txt). Two blocks with 128 columns take all but some hundred bytes of an
- * SM's shared memory.
+ * (roofline-h100.txt). Two blocks with 128 columns take all but some hundred bytes of
+ * an SM's shared memory.
  *
  * Expected, not measured: at the full rate of 2048 multiply-adds a clock a block reads
  * 96 and writes 64 bytes of shared memory a clock with 128 columns, 80 and 48 with 256,
@@ -72,9 +72,9 @@ namespace
 {
 
 enum { ROW = 128, ATOM = 8 * ROW };
-/* An operand's descriptor has 14 bits of address / 16: the place in the block's own shared
- * memory. In a cluster the address of shared memory has the block's rank in higher bits
- * (from 24 on), which would fall into the descriptor's next field. */
+/* An operand's descriptor has 14 bits of address / 16: the place in the block's own
+ * shared memory. In a cluster the address of shared memory has the block's rank in
+ * higher bits (from 24 on), which would fall into the descriptor's next field. */
 enum { SHARED_MASK = (1 << 18) - 1 };
 enum { STEP_UNITS = ROW / CUDA_UNIT_BYTES, OUT = 64 };
 
@@ -281,8 +281,8 @@ template <class T, bool IS_WHOLE> struct wgmma_block : conv_rows<T> {
     }
 
     /* The descriptor of an operand whose rows begin `first` bytes behind the start of
-     * the stages, at the start of an atom, moved on by `chunks`. Its word of the address
-     * never carries into the other, so that it is computed by itself. */
+     * the stages, at the start of an atom, moved on by `chunks`. Its word of the
+     * address never carries into the other, so that it is computed by itself. */
     __device__ uint64_t operand(int first, unsigned chunks) const
     {
         const uint32_t low = ((within + (uint32_t)first) >> 4 | 1u << 16) + chunks;

@@ -12,9 +12,9 @@
 
 /* The tiles of the tensor cores (cuda_conv.cu), as X(index, name, rows, columns, warps
  * along the rows, warps along the columns, blocks of an SM). The first four are those
- * whose columns cuda_tile_by_formula chooses from, in its order. Tall tiles are those of
- * 256 rows. There is no 96 with 128 rows and 8 warps: its columns do not divide among
- * the warps. */
+ * whose columns cuda_tile_by_formula chooses from, in its order. Tall tiles are those
+ * of 256 rows. There is no 96 with 128 rows and 8 warps: its columns do not divide
+ * among the warps. */
 #define CUDA_TILE_LIST(X)                                                              \
     X(CUDA_TILE_32, "32", 128, 32, 4, 1, 3)                                            \
     X(CUDA_TILE_64, "64", 128, 64, 4, 1, 3)                                            \
@@ -114,12 +114,12 @@ enum {
     CUDA_WGMMA_PAIR = 2     /* blocks of a cluster that share their weights */
 };
 
-/* True if a call in bf16 gains from wgmma, by the count of its instructions: a k-tile of
- * 128 columns takes 65 % of the instructions of mma.sync and multiplies at a higher
- * rate (tests/results/code-sm_90.txt). Products of K c_x < 512 are bound by the L2 or by
- * their launch, whatever multiplies; those of at most 8 channels share units. The exact
- * measure would be t c_x, t the pairs of a row, but t changes with the batch, and the
- * bits of a row must not depend on the batch. */
+/* True if a call in bf16 gains from wgmma, by the count of its instructions: a k-tile
+ * of 128 columns takes 65 % of the instructions of mma.sync and multiplies at a higher
+ * rate (tests/results/code-sm_90.txt). Products of K c_x < 512 are bound by the L2 or
+ * by their launch, whatever multiplies; those of at most 8 channels share units. The
+ * exact measure would be t c_x, t the pairs of a row, but t changes with the batch, and
+ * the bits of a row must not depend on the batch. */
 static inline bool cuda_wgmma_gains(int K, int c_x, int c_y)
 {
     return c_y >= CUDA_WGMMA_LEAST && c_x > 8 && (int64_t)K * c_x >= 512;

@@ -514,8 +514,8 @@ struct cuda_values : cuda_plain {
     }
 };
 
-/* Writes sums [n_samples][2][c] (device): the sums of x over the rows of each sample, and
- * zeros. */
+/* Writes sums [n_samples][2][c] (device): the sums of x over the rows of each sample,
+ * and zeros. */
 static inline sp_status cuda_sample_sums(sp_backend *be, const sp_tensor &x,
                                          const int32_t *sample_row, int n_samples,
                                          double *sums)

@@ -53,8 +53,8 @@ enum {
     CUDA_COUNTS
 };
 
-/* Checks that the device and this build have wgmma (cuda_conv_wgmma.cu). Where they have
- * not, is_wgmma is cleared, or SP_EDEVICE if it is not optional. */
+/* Checks that the device and this build have wgmma (cuda_conv_wgmma.cu). Where they
+ * have not, is_wgmma is cleared, or SP_EDEVICE if it is not optional. */
 sp_status cuda_wgmma_open(sp_backend *be);
 
 /* The state of the backend, to which be->impl points. */

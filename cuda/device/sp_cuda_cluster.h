@@ -15,12 +15,13 @@
  *     sp_cluster_put        stores a word in the shared memory of a block
  *
  * A block may access the shared memory of another only behind a first barrier of the
- * cluster, because the other may not have begun before it. A block may end only behind a
- * last barrier, because others may access its shared memory until then.
+ * cluster, because the other may not have begun before it. A block may end only behind
+ * a last barrier, because others may access its shared memory until then.
  *
  * A barrier in shared memory (mbarrier, 8 bytes) goes through phases. A phase ends when
- * the number of arrivals that sp_mbarrier_init named has come, and when as many bytes have
- * come as these arrivals announced. Phases are named by their parity, 0 for the first.
+ * the number of arrivals that sp_mbarrier_init named has come, and when as many bytes
+ * have come as these arrivals announced. Phases are named by their parity, 0 for the
+ * first.
  *
  *     sp_mbarrier_init      makes one, for `arrivals` of each phase; by one thread
  *     sp_mbarrier_fence     that thread, when it has made all; behind it a barrier of

@@ -303,8 +303,8 @@ sp_status peer_open(sp_transport *t, const sp_transport_options *options)
     return SP_OK;
 }
 
-/* Collective unless a rank was lost. A rank whose device has failed takes part, since the
- * others do not know of it; the end of its process frees its memory. */
+/* Collective unless a rank was lost. A rank whose device has failed takes part, since
+ * the others do not know of it; the end of its process frees its memory. */
 void peer_close(sp_transport *t)
 {
     const bool is_lost = word_of(&peer_of(t)->p.rec->lost) != 0;

@@ -69,8 +69,8 @@ __device__ static inline void peer_send(const peer_ranks &p, int i, uint64_t val
     }
 }
 
-/* True while the thread may go on waiting for `rank`. *begin is the start of its wait, 0
- * at first. */
+/* True while the thread may go on waiting for `rank`. *begin is the start of its wait,
+ * 0 at first. */
 __device__ static inline bool peer_may_wait(const peer_ranks &p, int rank,
                                             uint64_t *begin)
 {

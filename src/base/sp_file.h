@@ -45,9 +45,9 @@ sp_status sp_file_replace_unflushed(const char *path, const char *data, size_t b
 /* Gives a complete file its name, which may be that of an older one, and flushes the
  * folder. */
 sp_status sp_file_rename(const char *temporary, const char *path);
-/* Appends n pieces to a file that was opened with O_APPEND, by one call, so that readers
- * see all of them or none. A disk that fills up accepts a part, which is cut off again.
- * *end becomes the file's length. */
+/* Appends n pieces to a file that was opened with O_APPEND, by one call, so that
+ * readers see all of them or none. A disk that fills up accepts a part, which is cut
+ * off again. *end becomes the file's length. */
 struct iovec;
 sp_status sp_file_append(int fd, const char *path, const struct iovec *piece, int n,
                          int64_t *end);

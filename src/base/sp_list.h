@@ -20,9 +20,9 @@ static inline bool sp_list_resize(void *data, size_t bytes)
     return grown;
 }
 
-/* Makes room for element n of the list of n elements at *list, of `size` bytes each, that
- * nothing but this function has allocated: the room of such a list is the next power of
- * two. False: no memory; the list is as it was. */
+/* Makes room for element n of the list of n elements at *list, of `size` bytes each,
+ * that nothing but this function has allocated: the room of such a list is the next
+ * power of two. False: no memory; the list is as it was. */
 static inline bool sp_list_grow(void *list, int64_t n, size_t size)
 {
     return (n > 0 && (n & (n - 1)) != 0) ||

@@ -40,7 +40,8 @@ void sp_log_position(const char *phase, int64_t epoch, int64_t step);
 /* SP_EIO if a part of standard output was lost (a full disk, for example). Called by
  * commands whose output is their result. */
 sp_status sp_log_written(void);
-/* Writes the error of a command that answers without ranks, if it failed; returns rc. */
+/* Writes the error of a command that answers without ranks, if it failed; returns
+ * rc. */
 sp_status sp_log_answered(sp_status rc);
 
 /* Prints one line on standard output; rank 0 only. */

@@ -17,8 +17,8 @@ int sp_machine_count(const uint64_t set[SP_CORE_WORDS]);
 /* Writes the set of cores that this process may run on and returns their number, at
  * least 1. */
 int sp_machine_cores(uint64_t set[SP_CORE_WORDS]);
-/* Returns the number of cores that the process which started this one may run on; 0: not
- * known. */
+/* Returns the number of cores that the process which started this one may run on; 0:
+ * not known. */
 int sp_machine_cores_of_parent(void);
 /* Returns the processor time that the cgroup grants, in cores, rounded up; INT_MAX
  * without a limit. */

@@ -94,7 +94,8 @@ sp_status sp_option_whole(const sp_option *option, const char *text, char **end,
                           int64_t *value);
 /* Reads a real number as SP_OPTION_REAL; name is for the message. SP_EUSAGE. */
 sp_status sp_option_real(const char *name, const char *text, bool or_0, double *value);
-/* Fails where something is behind the program's one word argv[1], as --version. SP_EUSAGE.
+/* Fails where something is behind the program's one word argv[1], as --version.
+ * SP_EUSAGE.
  */
 sp_status sp_option_alone(int argc, char **argv);
 

@@ -6,8 +6,8 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Marks a function that passes over arrays of numbers in the cache: it is compiled for the
- * wider registers of newer processors too, which halve its time (measured). */
+/* Marks a function that passes over arrays of numbers in the cache: it is compiled for
+ * the wider registers of newer processors too, which halve its time (measured). */
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) &&                 \
     !defined(__SANITIZE_ADDRESS__)
 #define SP_WIDE __attribute__((target_clones("avx512f", "avx2", "default")))
@@ -34,8 +34,8 @@ static inline size_t sp_multiple(size_t n, size_t unit)
 
 /* ---- numbers of files ---- */
 
-/* The lowest byte of these comes first, on any machine, and they may lie at any address.
- * The coders of LAZ call the functions for every field of every point. */
+/* The lowest byte of these comes first, on any machine, and they may lie at any
+ * address. The coders of LAZ call the functions for every field of every point. */
 #define SP_BYTES_INLINE static inline __attribute__((always_inline))
 
 SP_BYTES_INLINE uint16_t sp_get16(const unsigned char *p)

@@ -18,10 +18,12 @@ size_t sp_text_character(const char *text);
 char *sp_text_printable(char *to, size_t bytes, const char *text, bool keeps_lines);
 
 /* A column of a table: the number of characters that the longest of these texts takes
- * once it is printable, from `least` to SP_TEXT_WIDEST. A wide character counts as one. */
+ * once it is printable, from `least` to SP_TEXT_WIDEST. A wide character counts as
+ * one. */
 enum { SP_TEXT_WIDEST = 64 };
 int sp_text_width(int n, char *const *text, int least);
-/* Copies text as sp_text_printable does, and fills it with blanks to `width` characters. */
+/* Copies text as sp_text_printable does, and fills it with blanks to `width`
+ * characters. */
 char *sp_text_cell(char *to, size_t bytes, const char *text, int width);
 
 /* True if text [bytes] holds a NUL and only printable ASCII before it: what a file or a

@@ -254,26 +254,27 @@ typedef struct bench_voxels {
 sp_status bench_voxels_make(const bench_options *options, int64_t n, bench_voxels *v);
 void bench_voxels_free(bench_voxels *v);
 /* Writes a shard of n_samples places of the terrain into a temporary folder. Its path
- * is written to path [BENCH_PATH]; bench_shard_remove deletes it, and what a failure left
- * of it, and so does TERM or INT from here on. One shard at a time. Local. SP_EIO,
+ * is written to path [BENCH_PATH]; bench_shard_remove deletes it, and what a failure
+ * left of it, and so does TERM or INT from here on. One shard at a time. Local. SP_EIO,
  * SP_EMEM. */
 sp_status bench_shard_make(int64_t n, int n_samples, char *path);
 void bench_shard_remove(void);
 
 /* ---- bench_reduce.c, bench_sums.c ---- */
-/* Times sums over the ranks' devices, of a batch norm's size, and prints them. Opens and
- * closes the deck's device. Collective. SP_EUSAGE on one rank; SP_EDEVICE. */
+/* Times sums over the ranks' devices, of a batch norm's size, and prints them. Opens
+ * and closes the deck's device. Collective. SP_EUSAGE on one rank; SP_EDEVICE. */
 sp_status bench_sums(bench *b);
 /* Times an all-reduce of n floats over all ranks; the time is the slowest rank's.
  * Collective. */
 sp_status bench_reduce_time(bench *b, float *data, int64_t n, bench_time *time);
 
 /* ---- the commands ----
- * They print their rows as they measure them. step, eval, reduce and model are collective;
- * the others run on one rank. bench_open precedes them, and bench_device_open all but
- * those with has_own in bench_main.c, which open a device themselves. They return the
- * errors of what they time, SP_EUSAGE for options that do not fit, and SP_ENUMERIC for a
- * rate above its ceiling; b->is_reported tells whether the failure was printed. */
+ * They print their rows as they measure them. step, eval, reduce and model are
+ * collective; the others run on one rank. bench_open precedes them, and
+ * bench_device_open all but those with has_own in bench_main.c, which open a device
+ * themselves. They return the errors of what they time, SP_EUSAGE for options that do
+ * not fit, and SP_ENUMERIC for a rate above its ceiling; b->is_reported tells whether
+ * the failure was printed. */
 sp_status bench_ops(bench *b);
 sp_status bench_plan(bench *b);
 sp_status bench_step(bench *b);

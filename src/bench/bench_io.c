@@ -47,7 +47,8 @@ static void forget(const io_case *c)
     }
 }
 
-/* Adds the seconds of reading to *s; training keeps its files open, so opening is none. */
+/* Adds the seconds of reading to *s; training keeps its files open, so opening is
+ * none. */
 static sp_status read_plainly(const io_case *c, int shard, double *s_read)
 {
     const sp_shard *s = &c->set.shard[shard];

@@ -41,8 +41,9 @@ static sp_status once_buckets(reduce_case *c)
     return sp_bucket_wait(c->buckets, NULL);
 }
 
-/* Sums 1 + rank over the ranks in data [n] by `once` and leaves zeros there, whose sums are
- * those that are timed. SP_EMPI where an element is not the sum. Collective, agreed. */
+/* Sums 1 + rank over the ranks in data [n] by `once` and leaves zeros there, whose sums
+ * are those that are timed. SP_EMPI where an element is not the sum. Collective,
+ * agreed. */
 static sp_status check_once(reduce_case *c, sp_status (*once)(reduce_case *),
                             float *data)
 {

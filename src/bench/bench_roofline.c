@@ -10,10 +10,10 @@
  *
  * Counted: bytes, k-tiles, products, instructions of the main loops, and, once by hand,
  * those that the rolled loops of an epilogue take for an element. Assumed: the rates
- * below. The time of a kernel is that of whatever takes longest: the blocks on their SMs,
- * bytes through the L2, or bytes from memory. Blocks begin in the order of the grid on
- * the SM that is free first. Everything is a prediction; nothing here was timed on a
- * device.
+ * below. The time of a kernel is that of whatever takes longest: the blocks on their
+ * SMs, bytes through the L2, or bytes from memory. Blocks begin in the order of the
+ * grid on the SM that is free first. Everything is a prediction; nothing here was timed
+ * on a device.
  */
 #include <math.h>
 #include <stdlib.h>

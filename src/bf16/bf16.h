@@ -48,8 +48,8 @@ INLINE vec word_at(const void *p)
 }
 
 /* The names of the products (PRODUCTS) and of their table, and the operation: it is
- * done in HALVES steps. half_of selects the operand of step h from a vector of words, and
- * add_products adds the step's products. */
+ * done in HALVES steps. half_of selects the operand of step h from a vector of words,
+ * and add_products adds the step's products. */
 #include PRODUCTS_FILE
 
 INLINE size_t packed_words(int c_in, int c_out)

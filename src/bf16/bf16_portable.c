@@ -1,5 +1,5 @@
-/* The operations of bf16.h and tile.h in portable C. The Makefile compiles this file for the
- * portable version alone. */
+/* The operations of bf16.h and tile.h in portable C. The Makefile compiles this file
+ * for the portable version alone. */
 #include "bf16/tile.h"
 
 #include <float.h>

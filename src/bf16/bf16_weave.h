@@ -36,8 +36,8 @@ INLINE void weave(sp_tensor t, int64_t a, int64_t b, int column, int c,
         word[j] = low[j] | (uint32_t)high[j] << 16;
 }
 
-/* Gathers rows, two for each step of ld words. The columns beyond c, up to whole vectors
- * of `lanes`, are zero. */
+/* Gathers rows, two for each step of ld words. The columns beyond c, up to whole
+ * vectors of `lanes`, are zero. */
 INLINE void weave_rows(row_list r, int column, int c, int lanes, int ld, uint32_t *word)
 {
     for (int p = 0; p < r.n; p += 2, word += ld) {

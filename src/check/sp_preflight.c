@@ -81,9 +81,9 @@ static sp_status measure_copy(sp_resources *r, float *data, double *rate)
     return rc;
 }
 
-/* Reads samples of this rank's share for 0.3 s, one sample at least. A rank that has read
- * all of its share goes on with those of the others: few samples of unequal sizes would
- * otherwise make ranks differ that read equally fast. */
+/* Reads samples of this rank's share for 0.3 s, one sample at least. A rank that has
+ * read all of its share goes on with those of the others: few samples of unequal sizes
+ * would otherwise make ranks differ that read equally fast. */
 static sp_status measure_read(const sp_resources *r, double *rate)
 {
     const sp_sample_request request = {

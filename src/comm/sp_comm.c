@@ -119,11 +119,11 @@ void sp_comm_open_self(sp_comm *comm)
     comm->node_cores = comm->cores;
 }
 
-/* Several processes of a launcher that each see a world of one rank would train the same
- * network at the same time and overwrite each other's files, so that is refused. Launchers
- * that speak PMI set PMI_SIZE, that of Open MPI OMPI_COMM_WORLD_SIZE. A program that the
- * batch script itself starts, and not srun, is alone by intention: the job then has a
- * number, but no step. */
+/* Several processes of a launcher that each see a world of one rank would train the
+ * same network at the same time and overwrite each other's files, so that is refused.
+ * Launchers that speak PMI set PMI_SIZE, that of Open MPI OMPI_COMM_WORLD_SIZE. A
+ * program that the batch script itself starts, and not srun, is alone by intention: the
+ * job then has a number, but no step. */
 static sp_status check_launcher(const sp_comm *comm)
 {
     const char *tasks = getenv("SLURM_NTASKS"), *started = getenv("PMI_SIZE");

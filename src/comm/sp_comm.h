@@ -19,8 +19,8 @@
  * order with the same counts, types and operations. All calls come from one thread, the
  * one that called sp_comm_open (the training thread of sptrain); the threads of loader,
  * saver, watchdog and the tasks of `label` make none. A failure of MPI is SP_EMPI with
- * MPI's own text; the other ranks may then wait for ever, so the caller ends the program
- * through sp_comm_abort.
+ * MPI's own text; the other ranks may then wait for ever, so the caller ends the
+ * program through sp_comm_abort.
  *
  * Sums of floating-point numbers are the same bits on all ranks, and the same from run
  * to run for the same ranks on the same nodes.

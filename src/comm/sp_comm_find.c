@@ -12,8 +12,8 @@
 #include "comm/sp_comm.h"
 #include "comm/sp_comm_internal.h"
 
-/* Ranks that share cores with each other, or by SP_WAIT=sleep with other programs, sleep
- * while they wait. */
+/* Ranks that share cores with each other, or by SP_WAIT=sleep with other programs,
+ * sleep while they wait. */
 static void share_cores(sp_comm *comm, bool is_oversubscribed)
 {
     const char *text = getenv("SP_WAIT");

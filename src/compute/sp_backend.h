@@ -160,8 +160,8 @@ typedef struct sp_norm_grad_finish_args {
 } sp_norm_grad_finish_args;
 
 /* The map may lead to a coarser level, to the same, or, as that of a transposed
- * convolution, to a finer one, whose mean pool with kernel = stride copies each voxel to
- * its children. */
+ * convolution, to a finer one, whose mean pool with kernel = stride copies each voxel
+ * to its children. */
 typedef struct sp_pool_args {
     const sp_map *map;
     bool is_max;
@@ -170,8 +170,8 @@ typedef struct sp_pool_args {
     sp_tensor dx, dy; /* backward: dx added to */
 } sp_pool_args;
 
-/* Inverted dropout: y = keep ? x / (1 - p) : 0; the same call serves the gradient. Row r
- * of a sample, channel c is kept where sp_rng_to_unit of word c & 3 of block
+/* Inverted dropout: y = keep ? x / (1 - p) : 0; the same call serves the gradient. Row
+ * r of a sample, channel c is kept where sp_rng_to_unit of word c & 3 of block
  * sp_dropout_block(layer, r, c) of the stream (seed, SP_RNG_DROPOUT, epoch, sample id)
  * is >= p. */
 typedef struct sp_dropout_args {

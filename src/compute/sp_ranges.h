@@ -42,9 +42,9 @@ void sp_ranges_reset(sp_ranges *ranges);
 void sp_ranges_reserve(sp_ranges *ranges, size_t bytes);
 /* The size of a range of so many bytes: rounded up to a multiple of 128. */
 size_t sp_ranges_aligned(size_t bytes);
-/* Takes a range of at least so many bytes (sp_ranges_aligned) with one holder and returns
- * its number in ranges->range. It cannot fail: the span grows, and no more than `most`
- * ranges may be held. */
+/* Takes a range of at least so many bytes (sp_ranges_aligned) with one holder and
+ * returns its number in ranges->range. It cannot fail: the span grows, and no more than
+ * `most` ranges may be held. */
 int sp_ranges_take(sp_ranges *ranges, size_t bytes, sp_ranges_side side);
 /* The same from the high side, but not below an offset. */
 int sp_ranges_take_above(sp_ranges *ranges, size_t bytes, size_t least);

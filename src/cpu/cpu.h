@@ -1,5 +1,5 @@
-/* Declarations that the files of the CPU backend share. What each operation means stands
- * in compute/sp_backend.h; the tests hold this backend to plain loops
+/* Declarations that the files of the CPU backend share. What each operation means
+ * stands in compute/sp_backend.h; the tests hold this backend to plain loops
  * (tests/reference/ref_backend.h).
  *
  * A call goes through three layers:
@@ -10,9 +10,9 @@
  *       v
  *     cpu_vec_*.c, src/bf16         vectors: one tile or range of rows, one thread
  *
- * Plans are built by sp_cpu_plan_build (cpu_plan.h draws it). Host memory is the device's
- * memory, and each operation is complete when it returns, so streams and passes of an
- * arena cost nothing. Results do not depend on the number of threads.
+ * Plans are built by sp_cpu_plan_build (cpu_plan.h draws it). Host memory is the
+ * device's memory, and each operation is complete when it returns, so streams and
+ * passes of an arena cost nothing. Results do not depend on the number of threads.
  */
 #ifndef SP_CPU_H
 #define SP_CPU_H

@@ -122,9 +122,9 @@ typedef struct sp_cpu_isa {
     double (*read)(const float *x, const float *y, int64_t n);
 } sp_cpu_isa;
 
-/* The functions of a table by name, from which the versions' declarations and tables are
- * made: those of products, of packed weights, of rows, and those that only the tables
- * for fp32 have. */
+/* The functions of a table by name, from which the versions' declarations and tables
+ * are made: those of products, of packed weights, of rows, and those that only the
+ * tables for fp32 have. */
 #define SP_CPU_PRODUCTS(X) X(conv_tile) X(wgrad) X(multiply_add)
 #define SP_CPU_PACKING(X)  X(n_panels) X(pack) X(unpack_add)
 #define SP_CPU_ROWS(X)                                                                 \
@@ -195,9 +195,9 @@ static inline sp_status sp_cpu_scratch(sp_backend *be, size_t bytes, void **out)
 int sp_cpu_spans(const int32_t *sample_row, int n_samples, int rows, sp_cpu_span *span);
 
 /* ---- sums over rows, for each channel (cpu_norm.c) ----
- * They are formed over spans of SP_CPU_ROW_BLOCK rows, whose sums are added in order. No
- * span straddles a tile, so a convolution can sum each tile while it is in L2, and the
- * result is the same bits. */
+ * They are formed over spans of SP_CPU_ROW_BLOCK rows, whose sums are added in order.
+ * No span straddles a tile, so a convolution can sum each tile while it is in L2, and
+ * the result is the same bits. */
 enum { SP_CPU_SPANS = (int)SP_TILE / (int)SP_CPU_ROW_BLOCK /* spans of a tile */ };
 static_assert((int)SP_TILE % (int)SP_CPU_ROW_BLOCK == 0, "no span straddles a tile");
 

@@ -32,8 +32,8 @@
 #endif
 
 enum { HALF = LANES / 2 };
-/* A vector of words; half a vector, with a mask of it and in double; and the other types
- * of 8 bytes of as many elements. */
+/* A vector of words; half a vector, with a mask of it and in double; and the other
+ * types of 8 bytes of as many elements. */
 typedef uint32_t ivec __attribute__((vector_size(4 * LANES)));
 typedef float hvec __attribute__((vector_size(4 * HALF)));
 typedef int32_t hmask __attribute__((vector_size(4 * HALF)));

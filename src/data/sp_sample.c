@@ -305,7 +305,8 @@ static sp_status read_labels(sample_reader *r, const sp_extent *extent, int64_t 
 
 /* ---- the rest ---- */
 
-/* The unsigned type into which whole numbers are read, and the greatest that is valid. */
+/* The unsigned type into which whole numbers are read, and the greatest that is
+ * valid. */
 typedef struct whole {
     int size; /* bytes: 1, 4 or 8 */
     int64_t most;

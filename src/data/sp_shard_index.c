@@ -41,7 +41,8 @@ static sp_status add_file(sp_h5 *file, int i, void *context)
     return SP_OK;
 }
 
-/* Collects the number of files and their shards, one after the other, in index->data. */
+/* Collects the number of files and their shards, one after the other, in
+ * index->data. */
 static sp_status collect(const sp_strings *patterns, sp_wire *index)
 {
     sp_strings paths;

@@ -64,9 +64,9 @@ typedef struct sp_shard_handle {
     int fd, slot;
 } sp_shard_handle;
 
-/* Creates the table of the open files of a data set, which also remembers of each sample
- * whether its coordinates were found unique. No file is opened. Destroying closes those
- * that are open; NULL is allowed. Local. SP_EMEM, and *files is NULL. */
+/* Creates the table of the open files of a data set, which also remembers of each
+ * sample whether its coordinates were found unique. No file is opened. Destroying
+ * closes those that are open; NULL is allowed. Local. SP_EMEM, and *files is NULL. */
 sp_status sp_shard_files_create(struct sp_shard_files **files, int n_shards,
                                 int64_t n_samples);
 void sp_shard_files_destroy(struct sp_shard_files *files);

@@ -4,8 +4,8 @@
  *     stored rows --> drop --> flip, turn, scale --> voxelize --> features, labels
  *
  * The features of a voxel stay as they are, but for normals and other vectors, whose x
- * and y are mirrored and turned too, before the features are normalized (turn_normals in
- * sp_voxel.c). sp_recipe_normals finds their columns by the words in
+ * and y are mirrored and turned too, before the features are normalized (turn_normals
+ * in sp_voxel.c). sp_recipe_normals finds their columns by the words in
  * recipe/sp_recipe_normals.c.
  *
  * Turns by multiples of 90 degrees without scaling are exact moves on the stored grid.

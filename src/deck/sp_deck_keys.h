@@ -60,8 +60,8 @@ bool sp_deck_is_section(const char *name);
 const char *sp_deck_type_name(sp_key_type type);
 /* True if value is finite and lies in the interval, such as "(0, inf)"; not NULL. */
 bool sp_deck_in_range(const char *range, double value);
-/* Return the nearest names, which are constants and never NULL: of the sections to word,
- * and of all keys to a path "section.name". */
+/* Return the nearest names, which are constants and never NULL: of the sections to
+ * word, and of all keys to a path "section.name". */
 const char *sp_deck_nearest_section(const char *word);
 const sp_key *sp_deck_nearest_key(const char *path);
 

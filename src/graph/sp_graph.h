@@ -51,7 +51,8 @@ typedef struct sp_op_row {
     /* Lists the parameters and running statistics of a node; NULL: it has none. */
     void (*add_params)(struct sp_graph_builder *builder, struct sp_node *node);
     bool is_transposed; /* it leads from coarse to fine coordinates */
-    /* It runs over a kernel map, which follows from kernel, stride and is_transposed. */
+    /* It runs over a kernel map, which follows from kernel, stride and
+     * is_transposed. */
     bool has_map;
     bool has_argmax;  /* it keeps where each maximum came from */
     bool reads_input; /* its backward pass reads the activations of its inputs */

@@ -18,10 +18,10 @@
  * Names of datasets are paths from the root; the object of an attribute is such a path,
  * that of a group, or "/". Files are written in the 1.10 format, whose headers have
  * checksums; datasets are contiguous and nothing carries a time, so the same calls give
- * the same bytes. In a file opened for reading a failure is SP_EDATA where the path names
- * no file or the file is damaged, and SP_EIO, which says nothing about the file's
- * content, where the system cannot read it or it shrinks while it is read. In a file that
- * is written it is SP_EIO. */
+ * the same bytes. In a file opened for reading a failure is SP_EDATA where the path
+ * names no file or the file is damaged, and SP_EIO, which says nothing about the file's
+ * content, where the system cannot read it or it shrinks while it is read. In a file
+ * that is written it is SP_EIO. */
 #ifndef SP_H5_H
 #define SP_H5_H
 

@@ -1,8 +1,8 @@
 /* A file driver for reading (HDF5's "virtual file driver"). It differs from the
  * library's own in three ways. It cannot open a second file, so external links lead
- * nowhere. It tells where the raw bytes of a chunk lie, for which the library has only a
- * function that walks the whole index for each chunk. And it keeps the system's error,
- * so that a file that cannot be read is not taken for a damaged one. */
+ * nowhere. It tells where the raw bytes of a chunk lie, for which the library has only
+ * a function that walks the whole index for each chunk. And it keeps the system's
+ * error, so that a file that cannot be read is not taken for a damaged one. */
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>

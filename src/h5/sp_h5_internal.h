@@ -28,7 +28,8 @@ struct sp_h5 {
     sp_h5_unpacker *unpacker;
 };
 
-/* Allocates *file with its path and without an open file. SP_EMEM, and *file is NULL. */
+/* Allocates *file with its path and without an open file. SP_EMEM, and *file is
+ * NULL. */
 sp_status sp_h5_begin(sp_h5 **file, const char *path);
 
 /* sp_h5_enter takes the lock; sp_h5_leave releases it and returns its argument. */
@@ -50,8 +51,8 @@ sp_status sp_h5_may_grow(const sp_h5 *file, int64_t bytes);
 sp_status sp_h5_fail_system(const char *path, int error);
 
 /* Fills an empty catalog with all that the file names. A part that the library cannot
- * read gets its reason in the catalog. SP_EDATA: this is no HDF5 file, or it is damaged;
- * SP_EIO: the system could not read a part of it; SP_EMEM. */
+ * read gets its reason in the catalog. SP_EDATA: this is no HDF5 file, or it is
+ * damaged; SP_EIO: the system could not read a part of it; SP_EMEM. */
 sp_status sp_h5_describe(const char *path, sp_h5_catalog *catalog);
 
 /* The driver through which the library reads a file. It opens one file at a time, so

@@ -47,9 +47,9 @@ static float half_to_float(uint16_t half)
     }                                                                                  \
     return -1;
 
-/* Runs the body of the type's kind: `whole` for integers but uint64_t, `u64`, `half` for
- * the bits of a half precision number, `single`, `twice`. Each returns the number of an
- * element that does not fit. */
+/* Runs the body of the type's kind: `whole` for integers but uint64_t, `u64`, `half`
+ * for the bits of a half precision number, `single`, `twice`. Each returns the number
+ * of an element that does not fit. */
 #define CONVERT(whole, u64, half, single, twice)                                       \
     switch (type.kind << 8 | type.size) {                                              \
     case 'i' << 8 | 1:                                                                 \

@@ -78,8 +78,8 @@ void label_files_end(const label_files *f)
 /* ---- what outputs were made of ---- */
 
 /* Prints everything on which the classes and fields of an output depend, but the scan.
- * Keys of the command line replace the model's, such as augment.rotate_z, which says what
- * views there are. Those of run say where and how, not what. */
+ * Keys of the command line replace the model's, such as augment.rotate_z, which says
+ * what views there are. Those of run say where and how, not what. */
 static void print_origin(FILE *to, const label_model *m, const label_options *o)
 {
     const vox_options *v = m->vox;
@@ -312,8 +312,8 @@ static char *scan_of(char *made)
     return scan;
 }
 
-/* Scans of one name in several folders become outputs of one name: fails if output i was
- * made of another scan, which is still there. A scan that was moved is the same. */
+/* Scans of one name in several folders become outputs of one name: fails if output i
+ * was made of another scan, which is still there. A scan that was moved is the same. */
 static sp_status check_origin(const label_files *f, const char *scan, int i)
 {
     char path[LABEL_PATH], *made, *origin;

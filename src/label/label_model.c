@@ -93,8 +93,8 @@ static const vox_feature *find_feature(const vox_options *v, const char *name)
     return NULL;
 }
 
-/* Takes the model's columns, by name, from those of the command line. A model of an older
- * version names none and has these. */
+/* Takes the model's columns, by name, from those of the command line. A model of an
+ * older version names none and has these. */
 static sp_status pick_features(label_model *m)
 {
     const sp_normalization *norm = &m->infer.resources.norm;

@@ -48,8 +48,8 @@ typedef struct label_work {
 } label_work;
 
 /* Opens what a run needs: the caller has set model, net, files, options and comm, which
- * are borrowed, and zeroed the rest. The work must not be moved until it is freed, which
- * follows after a failure too and ends the threads of a run that failed. Local.
+ * are borrowed, and zeroed the rest. The work must not be moved until it is freed,
+ * which follows after a failure too and ends the threads of a run that failed. Local.
  * SP_EMEM. */
 sp_status label_work_open(label_work *work);
 void label_work_free(label_work *work);

@@ -28,7 +28,8 @@ sp_status sp_laz_table_write(const sp_laz_place *chunk, int64_t n_chunks,
                              const sp_laz_format *format, unsigned char **bytes,
                              size_t *n);
 
-/* Reads exactly n bytes of the file from byte `at` on. SP_EDATA: it ends before; SP_EIO. */
+/* Reads exactly n bytes of the file from byte `at` on. SP_EDATA: it ends before;
+ * SP_EIO. */
 sp_status sp_laz_pread(const sp_laz_file *file, void *to, size_t n, int64_t at);
 
 /* A chunk on the way from the file into records. */

@@ -12,9 +12,9 @@
  * batches, or the need of its largest sample if that is more.
  *
  * `memory` is run.memory_mb, or on a device without it what sp_cut_memory_of tells;
- * sp_resources_cut chooses it, and checkpoints keep it, so that a continued run cuts its
- * steps as before. The sampler applies the bound: it asks sp_budget_of_sample for the
- * share of a sample and ends a micro-batch where the shares would exceed its limit
+ * sp_resources_cut chooses it, and checkpoints keep it, so that a continued run cuts
+ * its steps as before. The sampler applies the bound: it asks sp_budget_of_sample for
+ * the share of a sample and ends a micro-batch where the shares would exceed its limit
  * (sp_sampler_limit).
  *
  * The need of a sample is estimated from the index alone, so that every rank cuts every

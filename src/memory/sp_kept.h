@@ -1,10 +1,10 @@
 /* The values that an optimizer keeps for each parameter. A row of the table is all that
  * creation, the foresight of memory, checkpoints and the load of one need to know of a
  * value. sp_saver writes all of them: copies of those on a device, and on the host the
- * optimizer's own, which stay as they are until it is done. By its values a checkpoint tells which optimizer
- * wrote it; in a run that goes on with another one all values begin as zeros
- * (read_optim in run/sp_checkpoint.c). Its arithmetic is the update rule's
- * (sp_optim_step). */
+ * optimizer's own, which stay as they are until it is done. By its values a checkpoint
+ * tells which optimizer wrote it; in a run that goes on with another one all values
+ * begin as zeros (read_optim in run/sp_checkpoint.c). Its arithmetic is the update
+ * rule's (sp_optim_step). */
 #ifndef SP_KEPT_H
 #define SP_KEPT_H
 

@@ -157,7 +157,8 @@ static int64_t find(const sp_scans *scans, int64_t sample, int64_t number)
 }
 
 /* Fails unless `owner`, a block whose points the sample has in its margin, says that it
- * has points of that block. Its points would be finished before this sample has come. */
+ * has points of that block. Its points would be finished before this sample has
+ * come. */
 static sp_status check_range(const sp_scans *scans, const sp_sample *s, int64_t owner)
 {
     const sp_dataset *set = scans->set;

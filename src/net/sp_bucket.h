@@ -23,10 +23,10 @@
 #include "graph/sp_graph.h"
 
 /* The numbers that travel with the gradient: after sp_bucket_wait the sums over ranks
- * and micro-batches. The counts are whole numbers below 2^53, which a double sums exactly
- * in any order. One more count is a member here, which sp_buckets_zero clears. In
- * session/sp_step.c compute() adds to it for each micro-batch, and update() copies the
- * sum to sp_step_result. */
+ * and micro-batches. The counts are whole numbers below 2^53, which a double sums
+ * exactly in any order. One more count is a member here, which sp_buckets_zero clears.
+ * In session/sp_step.c compute() adds to it for each micro-batch, and update() copies
+ * the sum to sp_step_result. */
 typedef struct sp_tail {
     double loss_sum, weight_sum;        /* sum w * l, sum w over labelled voxels */
     double n_voxels, n_samples, n_stop; /* counts, and ranks asked to stop */

@@ -39,8 +39,8 @@ typedef enum sp_metrics_part {
 
 /* All functions but sp_metrics_reduce are local. */
 
-/* Creates zeroed metrics with the matrices of `parts`, a sum of sp_metrics_part. SP_EMEM;
- * destroy after failure too. */
+/* Creates zeroed metrics with the matrices of `parts`, a sum of sp_metrics_part.
+ * SP_EMEM; destroy after failure too. */
 sp_status sp_metrics_create(sp_metrics *metrics, int n_classes, int parts);
 void sp_metrics_destroy(sp_metrics *metrics);
 /* Sets all counts and sums to 0, for another pass; the matrices stay allocated. */
@@ -72,8 +72,8 @@ double sp_metrics_precision(const int64_t *confusion, int n_classes, int c);
 double sp_metrics_recall(const int64_t *confusion, int n_classes, int c);
 /* The mean IoU of the classes that occur; NAN if none does. */
 double sp_metrics_miou(const int64_t *confusion, int n_classes);
-/* The score by which best.h5 is chosen: the mean IoU of the points, or that of the voxels
- * where no point has a label; NAN without any label. */
+/* The score by which best.h5 is chosen: the mean IoU of the points, or that of the
+ * voxels where no point has a label; NAN without any label. */
 double sp_metrics_score(const sp_metrics *metrics);
 /* The share of the diagonal; NAN of an empty matrix. */
 double sp_metrics_accuracy(const int64_t *confusion, int n_classes);

@@ -66,7 +66,8 @@ sp_status sp_net_begin(sp_net *net, const sp_batch *batch, bool is_training);
 sp_status sp_net_reach(sp_net *net);
 /* The first row of each sample on a level, [n_samples + 1], host memory. */
 const int32_t *sp_net_sample_row(const sp_net *net, int level);
-/* The dropout of a step in training, of activations or of their gradient; y may be x. */
+/* The dropout of a step in training, of activations or of their gradient; y may be
+ * x. */
 sp_status sp_net_dropout(sp_net *net, const sp_lower_step *step, sp_tensor x,
                          sp_tensor y);
 /* The activation of a value, its gradient, and the sums over its rows. */

@@ -35,8 +35,8 @@ static void close_for_children(void)
 
 /* The environment without the variables by which a launcher (MPICH's, Open MPI's, srun)
  * tells a process its rank: an MPI program in the command would take itself for that
- * rank. The user's settings and Slurm's of the job stay. The caller frees the array; NULL:
- * there is no memory. */
+ * rank. The user's settings and Slurm's of the job stay. The caller frees the array;
+ * NULL: there is no memory. */
 static char **environment(void)
 {
     static const char *const launcher[] = {"PMI_",

@@ -19,9 +19,9 @@
  * stream that is closed stays so: its number goes to no pipe or file of the program, to
  * which the log would be written. */
 void sp_signal_begin(void);
-/* Installs the handlers. Called once, before MPI starts. HUP stays ignored where it was,
- * as nohup has it. If MPI hangs in its start, a request to stop ends the process after
- * five seconds with SP_ELIMIT, since there is nothing to save yet. */
+/* Installs the handlers. Called once, before MPI starts. HUP stays ignored where it
+ * was, as nohup has it. If MPI hangs in its start, a request to stop ends the process
+ * after five seconds with SP_ELIMIT, since there is nothing to save yet. */
 void sp_signal_install(void);
 /* States that MPI has started: from now on a request is answered at the end of a step.
  */

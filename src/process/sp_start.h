@@ -27,8 +27,8 @@ void sp_start_together(int rank);
 /* Ends the limit: all ranks have come as far as the watchdog needs, or this rank ends.
  * May be called again. Local. */
 void sp_start_over(void);
-/* Returns the rank that the launcher's environment gives to this process, before MPI has
- * started and without it; 0 where the environment tells none. Local. */
+/* Returns the rank that the launcher's environment gives to this process, before MPI
+ * has started and without it; 0 where the environment tells none. Local. */
 int sp_start_rank(void);
 
 #endif

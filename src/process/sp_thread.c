@@ -11,8 +11,8 @@
 #include "base/sp_file.h"
 #include "base/sp_machine.h"
 
-/* malloc of glibc takes 64 to 128 MiB of addresses for each thread that uses it, which a
- * limit of addresses does not have: of 1.5 GB, ten threads took nearly all that the
+/* malloc of glibc takes 64 to 128 MiB of addresses for each thread that uses it, which
+ * a limit of addresses does not have: of 1.5 GB, ten threads took nearly all that the
  * arenas had left. All threads share the first one's then. */
 static void share_addresses(void)
 {

@@ -143,8 +143,8 @@ sp_status sp_checkpoint_check_place(const char *path, const sp_checkpoint_state 
 sp_status sp_checkpoint_find(struct sp_h5 **file, const char *dir,
                              const struct sp_dataset *on, char *path, int *n_damaged);
 /* Rank 0 only: opens likewise the model of a run's folder, which evaluation and
- * prediction take: best.h5, else the newest that verifies. SP_EUSAGE, with the advice in
- * the message, where the run has none. */
+ * prediction take: best.h5, else the newest that verifies. SP_EUSAGE, with the advice
+ * in the message, where the run has none. */
 sp_status sp_checkpoint_open_run(struct sp_h5 **file, const char *run_dir,
                                  const char *advice, char *path);
 /* Rank 0 only: appends ".old" (where there is such a file ".old2", ...) to the names of

@@ -147,8 +147,9 @@ static ino_t file_at(const char *path)
 }
 
 /* Opens the first file of the folder that verifies: step by step from the newest one,
- * best.h5 before or behind them. *is_late: a run that goes on in this folder has deleted
- * or replaced the file that was to be opened, and the folder must be listed again. */
+ * best.h5 before or behind them. *is_late: a run that goes on in this folder has
+ * deleted or replaced the file that was to be opened, and the folder must be listed
+ * again. */
 static sp_status look(sp_h5 **file, const char *dir, bool is_best_first,
                       const sp_dataset *on, char *path, int *n_damaged, bool *is_late)
 {

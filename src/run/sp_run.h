@@ -51,8 +51,8 @@ sp_status sp_run_open(sp_run *run, const char *dir, sp_comm *comm);
  * files stay. To be called before this run writes anything else. */
 sp_status sp_run_set_aside(sp_run *run);
 /* Waits for the after_save commands (each up to its time limit; in all that of one if
- * the last status was "stopped", 5 s if it was "failed") and releases the lock. Does not
- * write status.json. Local. */
+ * the last status was "stopped", 5 s if it was "failed") and releases the lock. Does
+ * not write status.json. Local. */
 void sp_run_close(sp_run *run);
 
 /* The descriptor that holds the folder's lock on rank 0; -1 elsewhere. */
@@ -64,8 +64,9 @@ void sp_run_beat(sp_run *run, sp_phase phase, int64_t epoch, int64_t step);
  * ended. The next sp_run_beat records it. */
 void sp_run_count(sp_run *run, int64_t done, int64_t total);
 
-/* False on rank 0 if somebody deleted the folder or its lock: it may be another run's by
- * now, so that sp_run_event, sp_run_status and sp_run_sync_metrics fail with SP_EIO. */
+/* False on rank 0 if somebody deleted the folder or its lock: it may be another run's
+ * by now, so that sp_run_event, sp_run_status and sp_run_sync_metrics fail with
+ * SP_EIO. */
 bool sp_run_is_ours(const sp_run *run);
 
 /* Path of a task's status file: status.json of the training, which no other task

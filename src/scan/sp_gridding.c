@@ -280,8 +280,8 @@ static int32_t majority(int32_t *votes, int64_t n, bool ignore_conflicts)
     return is_mixed && ignore_conflicts ? SP_IGNORE : winner;
 }
 
-/* Mean position of a voxel's points in 256ths of its edges. The points stand anywhere in
- * memory, so each is read once, for all axes. */
+/* Mean position of a voxel's points in 256ths of its edges. The points stand anywhere
+ * in memory, so each is read once, for all axes. */
 static void mean_position(const sp_points *points, const sp_grid_options *options,
                           const item *items, int64_t m, const int32_t coords[3],
                           uint8_t subvoxel[3])

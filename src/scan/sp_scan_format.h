@@ -138,16 +138,16 @@ struct sp_scan {
     int64_t first_row, end_row; /* of sp_scan_limit; end_row -1: there is no limit */
     unsigned char *record;      /* [record_capacity] buffer of records to decode */
     int64_t record_capacity;
-    /* The file that the labels are read from, where it is another than the scan's; NULL:
-     * there is none. */
+    /* The file that the labels are read from, where it is another than the scan's;
+     * NULL: there is none. */
     const char *label_path;
     sp_scan_lines lines; /* of formats with text; sp_scan_close closes them */
     void *own;           /* private to the format; sp_scan_close frees it */
 };
 
-/* The formats; that of `las` is sp_scan_las, at the end of sp_scan_las.c. The first that
- * fits a file counts, so those that know their first bytes stand before those that are
- * told by name. */
+/* The formats; that of `las` is sp_scan_las, at the end of sp_scan_las.c. The first
+ * that fits a file counts, so those that know their first bytes stand before those that
+ * are told by name. */
 #define SP_SCAN_FORMATS(X)      X(las) X(laz) X(ply) X(npy) X(pcd) X(kitti) X(text)
 #define SP_SCAN_DECLARE(format) extern const sp_scan_format sp_scan_##format;
 SP_SCAN_FORMATS(SP_SCAN_DECLARE)

@@ -22,8 +22,8 @@ extern const int sp_las_bytes[SP_LAS_FORMATS];
 
 /* All functions are local.
  *
- * Reads and checks the header. SP_EDATA: it contradicts itself or the length of the file;
- * SP_EIO. */
+ * Reads and checks the header. SP_EDATA: it contradicts itself or the length of the
+ * file; SP_EIO. */
 sp_status sp_las_header_read(sp_scan *scan, sp_las_header *header);
 /* Reads and checks the header, names the fields, and sets n_points, data_at and
  * record_bytes, title, extent and unit of the scan. Errors of sp_las_header_read and

@@ -45,8 +45,8 @@ static sp_status read_header(sp_scan *scan, npy *a)
     return SP_OK;
 }
 
-/* Returns the end of the literal at `at`: the comma, colon or bracket behind it, outside
- * of texts and of brackets of its own. */
+/* Returns the end of the literal at `at`: the comma, colon or bracket behind it,
+ * outside of texts and of brackets of its own. */
 static const char *end_of(const char *at)
 {
     char quote = 0;

@@ -309,7 +309,8 @@ static void gather(const sp_scan *scan, const pcd *p, int64_t n, unsigned char *
 }
 
 /* Unpacks the colours of the float that has their bits: so PCL wrote them before they
- * were integers. One that is NaN, as that of an opaque colour is, has lost them: NaN. */
+ * were integers. One that is NaN, as that of an opaque colour is, has lost them:
+ * NaN. */
 static void unpack(const unsigned char *number, unsigned char *to)
 {
     const double x = sp_get_double(number);

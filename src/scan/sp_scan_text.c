@@ -328,8 +328,8 @@ static sp_status fill_text(sp_scan *scan, int64_t max, unsigned char *to, int64_
 
 /* ---- writing ---- */
 
-/* Writes a number with the fewest of 6, 9, 15 or 17 digits that read back as it, a whole
- * one with all its digits: readers of integers know no exponent. */
+/* Writes a number with the fewest of 6, 9, 15 or 17 digits that read back as it, a
+ * whole one with all its digits: readers of integers know no exponent. */
 static void put_real(FILE *to, double x, bool is_float32)
 {
     static const int digits[] = {6, 9, 15, 17};

@@ -47,8 +47,8 @@ sp_status sp_placement_choose(sp_place *place, const sp_doubles *devices,
     return SP_OK;
 }
 
-/* True if two ranks are on one GPU: they have the same device, or parts of it that count
- * as devices (MIG), each with a UUID of its own at the address of the whole. */
+/* True if two ranks are on one GPU: they have the same device, or parts of it that
+ * count as devices (MIG), each with a UUID of its own at the address of the whole. */
 static bool is_one_gpu(const sp_place *a, const sp_place *b)
 {
     return a->node == b->node && (strcmp(a->what.uuid, b->what.uuid) == 0 ||

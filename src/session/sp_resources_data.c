@@ -319,7 +319,8 @@ sp_status sp_resources_check_labels(sp_resources *r)
 }
 
 /* Counts the labels of this rank's share of the training set. A damaged sample does not
- * count with data.on_error = "skip", since the loader, which names it, leaves it out. */
+ * count with data.on_error = "skip", since the loader, which names it, leaves it
+ * out. */
 static sp_status count_labels(sp_resources *r, int64_t *count)
 {
     const sp_config *config = r->session.config;

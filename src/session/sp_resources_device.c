@@ -210,10 +210,10 @@ static sp_status open_backend(sp_resources *r, int device, int threads)
     sp_status rc;
 
     SP_TRY(choose_sums(r));
-    /* Loops outside the backend, such as those of exact sums and merged predictions, use
-     * as many threads as the backend. OpenMP's default is the number of cores that the
-     * process had when it started, before it was bound to its share of them. So each rank
-     * would start a thread for every core of the node. */
+    /* Loops outside the backend, such as those of exact sums and merged predictions,
+     * use as many threads as the backend. OpenMP's default is the number of cores that
+     * the process had when it started, before it was bound to its share of them. So
+     * each rank would start a thread for every core of the node. */
     omp_set_num_threads(threads);
     rc = check_threads(r, threads);
     if (rc == SP_OK)

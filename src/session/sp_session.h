@@ -75,7 +75,8 @@ sp_status sp_session_open(sp_session *session, const sp_command *command,
  * commands that check their input before they write anything. */
 sp_status sp_session_open_folder(sp_session *session);
 /* Collective, agreed: starts the watchdog in a session that has no run folder, for
- * commands whose ranks must not wait for ever for one that hangs. Nothing is written. */
+ * commands whose ranks must not wait for ever for one that hangs. Nothing is
+ * written. */
 sp_status sp_session_guard(sp_session *session);
 /* Collective: opens this rank's log in the run folder where run.rank_logs
  * asks for it. */

@@ -66,10 +66,10 @@ typedef struct sp_step_result {
 
 /* Runs one step with this learning rate on resources that sp_resources_open_training
  * has opened and whose loader has begun. The update is left out where the sum of
- * weights is 0, as without a labelled voxel, and where the loss or the gradient is not finite; all ranks decide alike,
- * from the same sums. After the first steps it allocates nothing. Collective, not
- * agreed: to be called within sp_session_run_alone. SP_EMEM names the samples that
- * there is no memory for; else errors of the parts. */
+ * weights is 0, as without a labelled voxel, and where the loss or the gradient is not
+ * finite; all ranks decide alike, from the same sums. After the first steps it
+ * allocates nothing. Collective, not agreed: to be called within sp_session_run_alone.
+ * SP_EMEM names the samples that there is no memory for; else errors of the parts. */
 sp_status sp_step_run(struct sp_resources *resources, double lr,
                       const sp_step_hooks *hooks, sp_step_result *result);
 /* Logs the samples of this rank whose loss was not finite in the latest step; `step` is

@@ -25,10 +25,11 @@ int sp_evaluate_parts(const struct sp_resources *resources);
 /* Runs one pass over data.val, whose loader is open, and sums the confusion matrices
  * over the ranks. Collective; ranks do not wait for each other before the end of the
  * pass, where all of them learn of a network that is not finite (SP_ENUMERIC). With
- * eval.merge they meet after each micro-batch. check_stop(arg), asked before each batch,
- * fails with SP_ELIMIT where this rank is to end its pass, of which all ranks learn
- * likewise; NULL: no request ends it. pictures_s: not NULL: the run folder gets pictures
- * of plain predictions (sp_gallery.h), and the seconds of drawing them are added. */
+ * eval.merge they meet after each micro-batch. check_stop(arg), asked before each
+ * batch, fails with SP_ELIMIT where this rank is to end its pass, of which all ranks
+ * learn likewise; NULL: no request ends it. pictures_s: not NULL: the run folder gets
+ * pictures of plain predictions (sp_gallery.h), and the seconds of drawing them are
+ * added. */
 sp_status sp_evaluate_pass(struct sp_resources *resources, sp_metrics *metrics,
                            sp_status (*check_stop)(void *arg), void *arg,
                            double *pictures_s);

@@ -14,8 +14,8 @@
 /* Loads the weights of run.init_from and tells what moved where. Collective, agreed.
  * SP_EDATA: they do not fit, or are not finite; SP_EUSAGE: keys that contradict. */
 sp_status sp_init_weights(sp_resources *resources);
-/* Refuses for `sptrain check` what sp_init_weights would refuse, and tells the same, with
- * a graph and without a net. Collective, agreed. */
+/* Refuses for `sptrain check` what sp_init_weights would refuse, and tells the same,
+ * with a graph and without a net. Collective, agreed. */
 sp_status sp_init_check(sp_resources *resources);
 /* Checks keys of fine-tuning that need a source, where there is none. Local. */
 sp_status sp_init_check_keys(const sp_resources *resources);

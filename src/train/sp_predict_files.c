@@ -74,7 +74,8 @@ static sp_status write_attributes(const sp_predict_files *f, sp_h5 *file, int sh
 }
 
 /* Forms the path of a shard's predictions. Until the predictions of all shards are
- * complete the name ends in SP_FILE_UNFINISHED. Returns the length, as snprintf does. */
+ * complete the name ends in SP_FILE_UNFINISHED. Returns the length, as snprintf
+ * does. */
 static int path_of(const sp_predict_files *f, int shard, bool is_whole, char *path)
 {
     return snprintf(path, PATH_MAX, "%s/predictions/%s%s",

@@ -123,8 +123,9 @@ static sp_status stop(sp_trainer *t)
                        : " with run.resume=auto to continue");
 }
 
-/* Gives up an evaluation where a stop is asked for. A limit of time does not end the one
- * that a continued run begins with, so that jobs shorter than an evaluation get on. */
+/* Gives up an evaluation where a stop is asked for. A limit of time does not end the
+ * one that a continued run begins with, so that jobs shorter than an evaluation get
+ * on. */
 static sp_status check_stop(void *trainer)
 {
     const sp_trainer *t = trainer;
@@ -159,8 +160,8 @@ static sp_status evaluate(sp_trainer *t, bool is_final, bool *is_best)
 }
 
 /* Evaluates at the end of an epoch or of the training, and then agrees on requests to
- * stop that have come meanwhile. One that ends the evaluation leaves it to the continued
- * run. Collective. */
+ * stop that have come meanwhile. One that ends the evaluation leaves it to the
+ * continued run. Collective. */
 static sp_status end_epoch(sp_trainer *t, bool is_final, bool *is_best)
 {
     const int every = t->session->config->run.eval_every;

@@ -67,8 +67,8 @@ typedef struct vox_codes {
  * where the first input has it. Errors of opening that scan. */
 sp_status vox_features_default(vox_options *options);
 /* Opens an input and selects the attributes that the features need. Close with
- * sp_scan_close. Errors are those of sp_scan_open and sp_scan_select; SP_EDATA where its
- * coordinates are in degree and with_degrees is not set. */
+ * sp_scan_close. Errors are those of sp_scan_open and sp_scan_select; SP_EDATA where
+ * its coordinates are in degree and with_degrees is not set. */
 sp_status vox_scan_open(sp_scan **scan, const vox_options *options, int file);
 vox_source vox_source_of(const sp_scan *scan);
 

@@ -141,8 +141,8 @@ static void piece_name(const convert *c, const vox_piece *p, char name[PATH_BYTE
 
 /* ---- cut ---- */
 
-/* Joins the ranks' arrays of n elements on all ranks, sorted by `compare`; *all is malloc'd.
- * Collective. */
+/* Joins the ranks' arrays of n elements on all ranks, sorted by `compare`; *all is
+ * malloc'd. Collective. */
 static sp_status share(sp_comm *comm, const void *mine, int64_t n, size_t size,
                        int (*compare)(const void *, const void *), void **all,
                        int64_t *n_all)
@@ -486,8 +486,8 @@ static sp_status check_options(vox_options *o)
     return o->n_features ? SP_OK : vox_features_default(o);
 }
 
-/* Removes this rank's files, and on rank 0 those of a run that was killed, which may have
- * had other ranks, inputs and shards. */
+/* Removes this rank's files, and on rank 0 those of a run that was killed, which may
+ * have had other ranks, inputs and shards. */
 static void remove_temporary(const convert *c)
 {
     static const char *const left[] = {".part-#.tmp", ".spill-#.tmp",

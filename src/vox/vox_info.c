@@ -86,8 +86,8 @@ static void release(info *in)
 
 /* ---- reading ---- */
 
-/* Joins column a of a sample with those before it. Squares of the values themselves would
- * leave nothing of the deviation of a column far from zero, such as times. */
+/* Joins column a of a sample with those before it. Squares of the values themselves
+ * would leave nothing of the deviation of a column far from zero, such as times. */
 static void add_column(info *in, const sp_sample *s, int a)
 {
     const int c = in->set.n_features;
@@ -144,9 +144,9 @@ static sp_status find_scans(info *in)
     return SP_OK;
 }
 
-/* Finds the cost of a sample, or takes the one that is stored. Opening a set has checked
- * alone what that could be; some are compared with the voxels, which takes about a second
- * for a million of them. */
+/* Finds the cost of a sample, or takes the one that is stored. Opening a set has
+ * checked alone what that could be; some are compared with the voxels, which takes
+ * about a second for a million of them. */
 static sp_status find_cost(const info *in, const sp_sample *s)
 {
     const sp_shard *shard = &in->set.shard[sp_dataset_shard_of(&in->set, s->id)];

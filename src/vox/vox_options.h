@@ -71,16 +71,16 @@ sp_status vox_options_read(vox_options *options, int argc, char **argv, sp_names
 /* Warns of files that the inputs name twice, by whatever paths. SP_EMEM. */
 sp_status vox_options_check_inputs(const vox_options *options);
 void vox_options_destroy(vox_options *options);
-/* A status but SP_OK where the work is to end: SP_ELIMIT (sp_signal_check), or SP_EIO where
- * it is given up. Any thread. */
+/* A status but SP_OK where the work is to end: SP_ELIMIT (sp_signal_check), or SP_EIO
+ * where it is given up. Any thread. */
 sp_status vox_options_check_stop(const vox_options *options);
 /* Reads --map into a vox_map, for tables of options. SP_EUSAGE, SP_EMEM. */
 sp_status vox_read_map(void *to, const sp_option *option, const char *text);
 /* The kind of the feature that --features or a recipe names so. */
 vox_feature_kind vox_feature_kind_of(const char *name);
 /* Takes the code to write for each class [n_classes], the first one of its entry, from
- * the map. Classes are matched by name, or by number where class_name is NULL. SP_EUSAGE:
- * the map lacks a class that `where` has. */
+ * the map. Classes are matched by name, or by number where class_name is NULL.
+ * SP_EUSAGE: the map lacks a class that `where` has. */
 sp_status vox_codes_of_map(const vox_map *map, const char *where, int n_classes,
                            char *const *class_name, int32_t *code);
 /* Reads the code to write for each class, the first of "3:4:5". `where` begins the

@@ -268,8 +268,8 @@ static sp_status keep_recipe(vox_set *set, const vox_options *o, const vox_piece
     return SP_OK;
 }
 
-/* The options are lengths in the unit of the coordinates, which is metre where the scans
- * do not say. */
+/* The options are lengths in the unit of the coordinates, which is metre where the
+ * scans do not say. */
 static void warn_of_unit(const sp_recipe *recipe)
 {
     if (recipe->unit && strcmp(recipe->unit, "metre") != 0)

@@ -49,7 +49,8 @@ typedef struct vox_share {
 
 /* One part while it is cut, and what came of it. */
 typedef struct vox_cut {
-    /* Set by the caller; options and path, which names the part's file, are borrowed. */
+    /* Set by the caller; options and path, which names the part's file, are
+     * borrowed. */
     const vox_options *options;
     int file, part, n_parts; /* number of the input; 0 <= part < n_parts */
     const char *path;

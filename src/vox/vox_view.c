@@ -346,8 +346,8 @@ end:
     return rc;
 }
 
-/* The picture replaces a file of its name, which must be none of the inputs. A name that
- * does not end in .png is a mistyped one, perhaps that of a scan or a shard. */
+/* The picture replaces a file of its name, which must be none of the inputs. A name
+ * that does not end in .png is a mistyped one, perhaps that of a scan or a shard. */
 static sp_status check_out(const char *out, int n, char *const *file)
 {
     struct stat st;

@@ -14,7 +14,8 @@ typedef enum vox_view_by {
     VOX_BY_FEATURE
 } vox_view_by;
 
-/* The parts of the command line that loading needs. The caller frees the map's names. */
+/* The parts of the command line that loading needs. The caller frees the map's
+ * names. */
 typedef struct vox_view_request {
     const char *path, *prediction; /* prediction NULL: none was named */
     int64_t sample;                /* number in the file; -1: the first one */

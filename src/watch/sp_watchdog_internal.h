@@ -76,9 +76,9 @@ void sp_watchdog_take_own(sp_watchdog *w, sp_signs *signs, sp_signs_kind kind,
  * to be a rank's. */
 enum { SP_DOOR_STRANGERS = 64 };
 
-/* Rank 0 begins to listen, and all ranks learn its addresses. If it cannot, it warns and
- * there are none. Collective, on two ranks at least, before the thread starts. SP_EMEM;
- * SP_EMPI. */
+/* Rank 0 begins to listen, and all ranks learn its addresses. If it cannot, it warns
+ * and there are none. Collective, on two ranks at least, before the thread starts.
+ * SP_EMEM; SP_EMPI. */
 sp_status sp_watchdog_listen(sp_watchdog *w);
 /* Rank 0: accepts waiting connections, moves those that have proven to be a rank's to
  * their rows and drops strangers. Once all ranks have connected, the listeners are

@@ -66,8 +66,9 @@
 
 /* ---- the language ---- */
 
-/* Kernels load a value under a condition of the call and use it under the same; GCC does
- * not see that they are the same. initcheck on a device looks for the real fault. */
+/* Kernels load a value under a condition of the call and use it under the same; GCC
+ * does not see that they are the same. initcheck on a device looks for the real
+ * fault. */
 #if defined __GNUC__ && !defined __clang__
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #endif

@@ -42,7 +42,8 @@ struct bug {
     static const bug bug_##name(#name, name);                                          \
     __global__ static void name(call a)
 
-/* Begins a copy of `bytes` bytes by each of the threads 0 .. CHUNKS - 1, to tile + 4 t. */
+/* Begins a copy of `bytes` bytes by each of the threads 0 .. CHUNKS - 1, to tile + 4
+ * t. */
 __device__ static inline void begin_copy(int *tile, const int *in, int bytes)
 {
     const int t = (int)threadIdx.x;
@@ -52,8 +53,8 @@ __device__ static inline void begin_copy(int *tile, const int *in, int bytes)
     sp_copy_commit();
 }
 
-/* Behind another kernel in a stream of early launches; `event` is for records that stand
- * between the two. */
+/* Behind another kernel in a stream of early launches; `event` is for records that
+ * stand between the two. */
 void run_early_bug(const char *name, call a, cudaStream_t stream, cudaEvent_t event);
 
 #endif

@@ -1,5 +1,5 @@
-/* Faults of copies that go on while the threads compute: threads 0 .. CHUNKS - 1 copy 16
- * bytes each; and of ldmatrix. */
+/* Faults of copies that go on while the threads compute: threads 0 .. CHUNKS - 1 copy
+ * 16 bytes each; and of ldmatrix. */
 #include "emulator/hostcuda_bugs.h"
 
 BUG(copy_waited_late)

@@ -1,4 +1,5 @@
-/* Faults of kernels that begin before the kernel ahead of them in the stream has ended. */
+/* Faults of kernels that begin before the kernel ahead of them in the stream has
+ * ended. */
 #include "emulator/hostcuda_bugs.h"
 
 __global__ static void waits_first(call a)

@@ -1,4 +1,5 @@
-/* Faults of products of a warpgroup, which the block is, and of clusters of two blocks. */
+/* Faults of products of a warpgroup, which the block is, and of clusters of two
+ * blocks. */
 #include "emulator/hostcuda_bugs.h"
 
 /* ---- products of a warpgroup ---- */

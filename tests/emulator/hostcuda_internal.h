@@ -83,8 +83,8 @@ struct hc_thread {
 
 struct hc_fiber : hc_thread {
     std::vector<hc_copy> copy;
-    /* For wgmma (hostcuda_wgmma.cc): chunks that this thread is to pass on, and the sums
-     * of products under way. */
+    /* For wgmma (hostcuda_wgmma.cc): chunks that this thread is to pass on, and the
+     * sums of products under way. */
     std::vector<void *> landed;
     std::vector<hc_sums> sums;
     /* For clusters (hostcuda_cluster.cc): the phases of each barrier that this thread
@@ -193,8 +193,9 @@ extern std::recursive_mutex &hc_lock; /* protects everything but fibers */
 typedef std::lock_guard<std::recursive_mutex> hc_hold;
 typedef std::unique_lock<std::recursive_mutex> hc_hold_loosely; /* across a wait */
 void hc_drain_all(hc_hold_loosely &h); /* runs until no stream has work left */
-/* Returns the error. The runtime remembers that of each call that fails, "not ready" too,
- * until cudaGetLastError asks. The driver's calls (sp_vmm_...) are not among them. */
+/* Returns the error. The runtime remembers that of each call that fails, "not ready"
+ * too, until cudaGetLastError asks. The driver's calls (sp_vmm_...) are not among
+ * them. */
 cudaError_t hc_remember(cudaError_t error);
 void hc_count_operations(int n); /* the calling thread has queued n more */
 

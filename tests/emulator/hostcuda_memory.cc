@@ -42,10 +42,10 @@ void hc_fill_garbage(void *data, size_t bytes)
 }
 
 /* Memory is opened and closed around each operation. Where the processor has protection
- * keys, that is a write to a register of the thread. Elsewhere (-1), and with HC_KEYS=0,
- * the system changes pages, which was half of the emulator's time while it was done page
- * by page: so neighbours are taken together, and memory is of huge pages where the
- * system has them. */
+ * keys, that is a write to a register of the thread. Elsewhere (-1), and with
+ * HC_KEYS=0, the system changes pages, which was half of the emulator's time while it
+ * was done page by page: so neighbours are taken together, and memory is of huge pages
+ * where the system has them. */
 static int key_of_memory()
 {
     return !hc_number("HC_KEYS", 1) ? -1 : pkey_alloc(0, PKEY_DISABLE_ACCESS);

@@ -348,8 +348,8 @@ static bool is_to_fault(const char *kernel)
     return text && strstr(kernel, name.c_str()) && --left == 0;
 }
 
-/* A kernel has failed while it ran: all that is queued is lost, and every call from now on
- * says so. */
+/* A kernel has failed while it ran: all that is queued is lost, and every call from now
+ * on says so. */
 static void break_device()
 {
     S->is_broken = true;

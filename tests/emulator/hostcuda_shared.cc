@@ -1,5 +1,6 @@
-/* Shared memory: the front of hc_space, from which each block takes its arrays. A block that
- * is suspended has taken none, so that there is one list, of the cluster that runs. */
+/* Shared memory: the front of hc_space, from which each block takes its arrays. A block
+ * that is suspended has taken none, so that there is one list, of the cluster that
+ * runs. */
 #include "emulator/hostcuda_internal.h"
 
 enum { SHARED_GAP = 256 }; /* bytes between arrays, never allocated */

@@ -15,8 +15,8 @@
 
 enum { MOST_SEEDS = 24, MOST_ATTRIBUTES = 64 };
 
-/* The good files of one format. A format of sp_scan_format.h has one of these of its own
- * name, filled by prepare_<format>, and a kind at the end of this file. */
+/* The good files of one format. A format of sp_scan_format.h has one of these of its
+ * own name, filled by prepare_<format>, and a kind at the end of this file. */
 typedef struct seeds {
     const char *ending;
     int n;

@@ -12,9 +12,9 @@ int cudaMalloc(void **out, size_t bytes);
 int cudaFree(void *data);
 
 /* True where cases that run the same code again, on other numbers, are left out: in
- * programs that watch memory, which takes them several times as long, of the race checker,
- * and of gcc's sanitizers, whose kernels are those of every build; and on devices of
- * another capability, where what the launches ask for is looked at alone. */
+ * programs that watch memory, which takes them several times as long, of the race
+ * checker, and of gcc's sanitizers, whose kernels are those of every build; and on
+ * devices of another capability, where what the launches ask for is looked at alone. */
 static inline bool cu_is_watched(void)
 {
 #ifdef __SANITIZE_ADDRESS__

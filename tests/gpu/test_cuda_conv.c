@@ -274,8 +274,9 @@ static void same_on_all_tiles(const conv_case *p, bool is_forward)
     unsetenv("SP_TILES");
 }
 
-/* Channels that are no whole chunks in both precisions, then those of one kernel's inner
- * loop each: what columns and rows of a tile hold does not depend on the precision. */
+/* Channels that are no whole chunks in both precisions, then those of one kernel's
+ * inner loop each: what columns and rows of a tile hold does not depend on the
+ * precision. */
 TEST(tile_changes_no_bit)
 {
     static const int rows[] = {300}, channels[][2] = {{20, 24}, {32, 160}, {64, 96}};

@@ -64,8 +64,8 @@ static void check(const sp_plan_spec *spec, const batch *b)
     check_in_orders(spec, b, 0, cu_orders());
 }
 
-/* One order each, in turn: for batches and plans whose launches, and so what an order can
- * change, are those of a case that runs in all orders. */
+/* One order each, in turn: for batches and plans whose launches, and so what an order
+ * can change, are those of a case that runs in all orders. */
 static void check_in_turn(const sp_plan_spec *spec, const batch *b)
 {
     static int turn;

@@ -21,8 +21,8 @@ static double *draw_parts(int n_parts, int c)
     return part;
 }
 
-/* A forward or backward pass over the elements of a norm, whose coefficients it computes
- * itself or finds computed by an operation of their own. */
+/* A forward or backward pass over the elements of a norm, whose coefficients it
+ * computes itself or finds computed by an operation of their own. */
 typedef struct pass {
     int n, c, n_parts;
     bool is_bf16, is_grad, is_one_call;
@@ -201,8 +201,8 @@ TEST(pools)
         }
 }
 
-/* A call that failed, and that the program goes on without, is not taken for the failure
- * of the launch behind it. */
+/* A call that failed, and that the program goes on without, is not taken for the
+ * failure of the launch behind it. */
 TEST(failures_end_with_their_call)
 {
     const float x[] = {1, 2, 3, 4};

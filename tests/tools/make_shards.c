@@ -302,8 +302,8 @@ static sp_status print_codes(const char *path)
 
 /* ---- files of weights, crafted checkpoints ---- */
 
-/* Copies an array; `change` is "", "less", "one", "unsummed" or the last element's value.
- * A checkpoint's arrays have checksums. */
+/* Copies an array; `change` is "", "less", "one", "unsummed" or the last element's
+ * value. A checkpoint's arrays have checksums. */
 static sp_status copy_array(sp_h5 *from, sp_h5 *to, const char *name,
                             const char *change, bool is_checkpoint)
 {
@@ -340,7 +340,8 @@ static sp_status copy_array(sp_h5 *from, sp_h5 *to, const char *name,
     return rc;
 }
 
-/* Copies the arrays of a file but the one that is left out, and changes one. Closes both. */
+/* Copies the arrays of a file but the one that is left out, and changes one. Closes
+ * both. */
 static sp_status copy_arrays(const char *path, sp_h5 *to, bool is_checkpoint,
                              const char *left_out, const char *changed,
                              const char *change)

@@ -1,4 +1,5 @@
-/* Takes the place of OpenMP's header in a build without it: a process has one thread. */
+/* Takes the place of OpenMP's header in a build without it: a process has one
+ * thread. */
 #ifndef SP_NO_OPENMP_H
 #define SP_NO_OPENMP_H
 

@@ -1,5 +1,5 @@
-/* Folders are made with their parents, and the message tells why one could not be. Lines
- * are appended whole. */
+/* Folders are made with their parents, and the message tells why one could not be.
+ * Lines are appended whole. */
 #include "fixtures/test.h"
 
 #include <signal.h>

@@ -1,6 +1,6 @@
-/* sp_comm behaves the same on any number of ranks, on nodes of 3 and 1 (test_comm_nodes),
- * without memory that a node shares (test_comm_pieces), and without MPI (test_comm_self), as
- * tests of later modules use it. */
+/* sp_comm behaves the same on any number of ranks, on nodes of 3 and 1
+ * (test_comm_nodes), without memory that a node shares (test_comm_pieces), and without
+ * MPI (test_comm_self), as tests of later modules use it. */
 #include "fixtures/test.h"
 
 #include <sys/resource.h>

@@ -91,8 +91,8 @@ TEST(default_is_what_the_process_may_use)
     assert_true(arena.reserved <= sp_machine_memory() + MIB);
 }
 
-/* Unless the system makes every page a large one, that of an arena's first byte is small:
- * a run has some twenty arenas, and a page is zeroed as a whole. */
+/* Unless the system makes every page a large one, that of an arena's first byte is
+ * small: a run has some twenty arenas, and a page is zeroed as a whole. */
 TEST(a_small_arena_takes_little_memory)
 {
     char setting[64] = "";

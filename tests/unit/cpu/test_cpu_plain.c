@@ -1,8 +1,8 @@
-/* Every version of the CPU's kernels agrees with plain loops, over kinds of map, channels
- * with masked tails, numbers of rows and row pitches, in fp32 and in bf16: with operands
- * that are rounded beforehand and results that are rounded once. In bf16 all versions that
- * sum in one order compute the same bits. A fused operation has the bits of those that it
- * is made of. */
+/* Every version of the CPU's kernels agrees with plain loops, over kinds of map,
+ * channels with masked tails, numbers of rows and row pitches, in fp32 and in bf16:
+ * with operands that are rounded beforehand and results that are rounded once. In bf16
+ * all versions that sum in one order compute the same bits. A fused operation has the
+ * bits of those that it is made of. */
 #include "reference/op_results.h"
 
 enum { N_KINDS = CONV_5 }; /* those behind have nothing of their own on the CPU */
@@ -160,8 +160,8 @@ static void fuse_backward(op_results *r, const problem *p, sp_conv_args a)
     assert_memory_equal(sums, sums + 2 * n, 2 * n * sizeof *sums);
 }
 
-/* dx through the swapped map, or the forward map itself where it is its own mirror; of a
- * gradient as the operands are, and of logits, whose gradient is stored in fp32. */
+/* dx through the swapped map, or the forward map itself where it is its own mirror; of
+ * a gradient as the operands are, and of logits, whose gradient is stored in fp32. */
 static void backward(op_results *r, const problem *p, const float *w)
 {
     const bool is_mirrored = p->kind->has_map && p->map.is_full;

@@ -150,7 +150,8 @@ TEST(grammar)
             "d:2: duplicate setting name, in or just before: train : {};");
 }
 
-/* libconfig reads integers with a suffix and arrays as lists; a message shows neither. */
+/* libconfig reads integers with a suffix and arrays as lists; a message shows
+ * neither. */
 TEST(a_line_is_quoted_as_it_was_written)
 {
     refused(

@@ -153,8 +153,8 @@ TEST(failures_name_the_file)
     assert_null(file);
 }
 
-/* The process that reads headers for this one; 0: there is none. -1: the system does not
- * tell. */
+/* The process that reads headers for this one; 0: there is none. -1: the system does
+ * not tell. */
 static int reader(void)
 {
     char name[64];
@@ -218,7 +218,8 @@ TEST(requests_to_stop_leave_the_child_alone)
     sp_h5_keep_child(false);
 }
 
-/* A damaged file may have harmed the child, and a child may be killed while it waits. */
+/* A damaged file may have harmed the child, and a child may be killed while it
+ * waits. */
 TEST(a_kept_child_that_is_not_as_new_is_replaced)
 {
     FILE *file = fopen(path, "wb");

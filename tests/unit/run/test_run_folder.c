@@ -263,7 +263,8 @@ FOLDER_TEST(half_a_line_is_cut_off)
     assert_content("metrics.jsonl", "{\"a\":1}\n{}\n");
 }
 
-/* A run does not end without metrics because somebody deleted or moved them meanwhile. */
+/* A run does not end without metrics because somebody deleted or moved them
+ * meanwhile. */
 FOLDER_TEST(metrics_that_were_deleted_begin_anew)
 {
     int64_t bytes;

@@ -126,8 +126,8 @@ TEST(a_failure_lends_no_longer)
 }
 
 /* Another run that replaces its one checkpoint: when the folder has been listed, which
- * ends with this function of the C library, the file of the list is gone and a newer one
- * is there. */
+ * ends with this function of the C library, the file of the list is gone and a newer
+ * one is there. */
 static bool is_replacing;
 
 int closedir(DIR *folder)

@@ -118,7 +118,8 @@ static void check_values(const char *name, const want *w)
     }
 }
 
-/* A small copy is written at its end alone, where the disk, here a limit, has no room. */
+/* A small copy is written at its end alone, where the disk, here a limit, has no
+ * room. */
 TEST(a_copy_without_room_fails)
 {
     const char *const names[] = {"full.las", "full.txt"};
@@ -312,8 +313,9 @@ TEST(columns_keep_what_no_feature_holds)
     assert_memory_equal(strstr(copy, "end_header\n") + 11 + 24 + 16, nan, sizeof nan);
 }
 
-/* Integers of ascii PCD have all their digits in a copy, also where a double rounds them
- * and where a format of few digits has an exponent; so have those of text below 2^53. */
+/* Integers of ascii PCD have all their digits in a copy, also where a double rounds
+ * them and where a format of few digits has an exponent; so have those of text below
+ * 2^53. */
 TEST(columns_of_text_keep_whole_numbers)
 {
     static const char ids[] = "0 0 0 4478310 18446744073709551615 -9007199254740993\n"

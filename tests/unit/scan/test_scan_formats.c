@@ -1,6 +1,6 @@
-/* SemanticKITTI, PLY, PCD, text and npy give the same points, labels and attributes from
- * files made by hand; a file that does not fit its format is refused with a message that
- * says what was expected. LAS has test_scan_las.c. */
+/* SemanticKITTI, PLY, PCD, text and npy give the same points, labels and attributes
+ * from files made by hand; a file that does not fit its format is refused with a
+ * message that says what was expected. LAS has test_scan_las.c. */
 #include "fixtures/scan_files.h"
 
 #include <sys/stat.h>
@@ -228,8 +228,8 @@ TEST(pcd_of_every_kind)
 }
 
 /* A depth camera's PCD has a row for each pixel. Rows without a point keep their place,
- * whatever their label and attributes are; a point with such an attribute is refused, one
- * with such a label is unlabelled. */
+ * whatever their label and attributes are; a point with such an attribute is refused,
+ * one with such a label is unlabelled. */
 TEST(rows_without_a_point_keep_their_place)
 {
     static const char head[] =

@@ -1,6 +1,6 @@
-/* LAS of every version and format gives the same points, labels and attributes; damage is
- * refused with a message that says what was expected; a copy has other classes, and all
- * other bytes of the scan. */
+/* LAS of every version and format gives the same points, labels and attributes; damage
+ * is refused with a message that says what was expected; a copy has other classes, and
+ * all other bytes of the scan. */
 #include "fixtures/laz_points.h"
 #include "fixtures/scan_files.h"
 

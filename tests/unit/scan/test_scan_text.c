@@ -139,9 +139,9 @@ TEST(what_does_not_fit_is_refused)
     scan_check_refused("b.txt", NULL, SP_EDATA, "line 1: more than 256 numbers");
 }
 
-/* Colours of PCD in ascii: integers, as PCL writes them, negative where they are signed,
- * and the floats of the same bits, as it wrote them. The float of an opaque colour is no
- * number. */
+/* Colours of PCD in ascii: integers, as PCL writes them, negative where they are
+ * signed, and the floats of the same bits, as it wrote them. The float of an opaque
+ * colour is no number. */
 TEST(packed_colours_are_unpacked)
 {
     static const struct {

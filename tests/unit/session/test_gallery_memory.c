@@ -1,5 +1,5 @@
-/* A gallery for which rank 0 has no memory to choose samples leaves its pictures out, says
- * so and does not end the command. */
+/* A gallery for which rank 0 has no memory to choose samples leaves its pictures out,
+ * says so and does not end the command. */
 #include "fixtures/test.h"
 
 #include <stdarg.h>

@@ -129,8 +129,8 @@ TEST(test_parts)
     close_rig(&g);
 }
 
-/* Loops that name no number of threads, such as those of exact sums, take run.threads of
- * them, whatever the process had before. */
+/* Loops that name no number of threads, such as those of exact sums, take run.threads
+ * of them, whatever the process had before. */
 TEST(test_threads)
 {
     int n = 0;

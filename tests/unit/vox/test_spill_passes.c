@@ -238,8 +238,8 @@ TEST(blocks_do_not_depend_on_the_header)
     }
 }
 
-/* A point on the upper border of a tile makes no block of its own, also where the sum of
- * offset and scaled integer is a little beyond the border. */
+/* A point on the upper border of a tile makes no block of its own, also where the sum
+ * of offset and scaled integer is a little beyond the border. */
 TEST(a_border_is_in_the_last_block)
 {
     const double above = nextafter(4000020, INFINITY);

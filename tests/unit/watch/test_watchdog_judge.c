@@ -78,7 +78,8 @@ TEST(ranks_that_all_wait_have_lost_their_transport)
     assert_non_null(strstr(said, "all ranks wait for each other for "));
 }
 
-/* Steps of which rank 1 needs thrice the time, and then none for longer than the limit. */
+/* Steps of which rank 1 needs thrice the time, and then none for longer than the
+ * limit. */
 TEST(nobody_gets_slower_while_no_step_ends)
 {
     sp_comm comm = {.size = 2};
@@ -97,7 +98,8 @@ TEST(nobody_gets_slower_while_no_step_ends)
     assert_true(row[1].is_slow_told);
 }
 
-/* It is slow in each of five steps, and for longer than the limit in all but the first. */
+/* It is slow in each of five steps, and for longer than the limit in all but the
+ * first. */
 TEST(a_slow_rank_is_named_once)
 {
     sp_comm comm = {.size = 2};
