@@ -100,6 +100,13 @@ sp_status sp_file_read_at(int fd, const char *path, void *data, size_t bytes,
     return SP_OK;
 }
 
+bool sp_file_close(FILE *to)
+{
+    const bool is_bad = ferror(to);
+
+    return fclose(to) == 0 && !is_bad;
+}
+
 sp_status sp_file_sync_folder_of(const char *path)
 {
     char folder[PATH_MAX];

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "base/sp_error.h"
 
@@ -81,6 +82,8 @@ sp_status sp_file_write_at(int fd, const char *path, const void *data, size_t by
                            int64_t at);
 sp_status sp_file_read_at(int fd, const char *path, void *data, size_t bytes,
                           int64_t at);
+/* Closes a stream that was written to. False, with errno: some of it was not written. */
+bool sp_file_close(FILE *to);
 /* Flushes the folder that holds path, so that a rename or a new name in it survives a
  * crash. */
 sp_status sp_file_sync_folder_of(const char *path);

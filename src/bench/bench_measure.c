@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/sp_file.h"
 #include "base/sp_json.h"
 #include "base/sp_list.h"
 #include "base/sp_log.h"
@@ -410,11 +411,10 @@ sp_status bench_open(bench *b, const bench_options *options, sp_comm *comm)
 sp_status bench_close(bench *b)
 {
     FILE *out = b->out;
-    const bool is_bad = out && ferror(out);
 
     bench_device_close(b);
     memset(b, 0, sizeof *b);
-    if (out && (fclose(out) != 0 || is_bad))
+    if (out && !sp_file_close(out))
         return SP_FAIL(SP_EIO, "cannot write to standard output");
     return SP_OK;
 }

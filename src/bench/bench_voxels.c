@@ -220,11 +220,8 @@ static sp_status write_raw(const char *from, const char *path)
         rc = SP_FAIL(SP_EIO, "%s: %s", path, strerror(errno));
     if (rc == SP_OK)
         rc = write_arrays(&set, to);
-    if (to) {
-        const bool is_bad = ferror(to);
-        if ((fclose(to) || is_bad) && rc == SP_OK)
-            rc = SP_FAIL(SP_EIO, "%s: cannot be written", path);
-    }
+    if (to && !sp_file_close(to) && rc == SP_OK)
+        rc = SP_FAIL(SP_EIO, "%s: cannot be written", path);
     sp_dataset_close(&set);
     return rc;
 }

@@ -112,13 +112,11 @@ static sp_status describe(char **text, const label_model *m, const label_options
 {
     size_t bytes;
     FILE *to = open_memstream(text, &bytes);
-    bool is_whole = to != NULL;
+    bool is_whole;
 
-    if (to) {
+    if (to)
         print_origin(to, m, o);
-        is_whole = !ferror(to);
-        is_whole = fclose(to) == 0 && is_whole;
-    }
+    is_whole = to && sp_file_close(to);
     /* The first SCAN before an absolute path is the one that word_made adds. */
     for (char *at = is_whole ? *text : NULL; at && (at = strstr(at, SCAN "/"));)
         *at = '_';

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/sp_file.h"
 #include "process/sp_pulse.h"
 #include "scan/sp_scan_format.h"
 
@@ -143,7 +144,7 @@ sp_status sp_scan_write_file(sp_scan *scan, const char *path,
         return SP_FAIL(SP_EIO, "%s: cannot create: %s", path, strerror(errno));
     format->put_head(&w);
     rc = sp_scan_each_block(scan, labels, format->no_class, put_points, &w);
-    if ((ferror(w.to) | fclose(w.to)) && rc == SP_OK)
+    if (!sp_file_close(w.to) && rc == SP_OK)
         rc = SP_FAIL(SP_EIO, "%s: cannot write: %s", path, strerror(errno));
     return rc;
 }

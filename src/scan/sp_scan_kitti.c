@@ -191,7 +191,7 @@ static sp_status write_label(sp_scan *scan, const char *path,
     if (!to)
         return SP_FAIL(SP_EIO, "%s: cannot create: %s", path, strerror(errno));
     rc = write_codes(scan, to, labels);
-    if ((ferror(to) | fclose(to)) && rc == SP_OK)
+    if (!sp_file_close(to) && rc == SP_OK)
         rc = SP_FAIL(SP_EIO, "%s: cannot write: %s", path, strerror(errno));
     return rc;
 }
