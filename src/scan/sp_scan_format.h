@@ -45,8 +45,8 @@ typedef struct sp_scan_field {
 
 struct sp_scan_format;
 
-/* What is written of a copy: all of it, or by one of several writers a part or the copy
- * from all parts. */
+/* The part of a copy that is written: all of it, or by one of several writers a part,
+ * or the copy from all parts. */
 typedef struct sp_scan_part {
     const struct sp_scan_format *format; /* of the copy */
     int n, k;          /* writers, 0: one has all; which one this is */
@@ -85,10 +85,10 @@ typedef struct sp_scan_format {
      * `section`. NULL: the format is not written. */
     sp_status (*write)(sp_scan *scan, const char *path, const sp_scan_labels *labels,
                        const sp_scan_part *part);
-    /* For sp_scan_write_file: write what comes before the points, and a number of the
-     * kind and size of its column. An integer of eight bytes is given as its bits.
-     * `after` is the character behind the number: a blank, or a newline after a point's
-     * last one. */
+    /* sp_scan_write_file calls them: they write what comes before the points, and a
+     * number of the kind and size of its column. An integer of eight bytes is given as
+     * its bits. `after` is the character behind the number: a blank, or a newline after
+     * a point's last one. */
     void (*put_head)(const sp_scan_writing *writing);
     void (*put_number)(FILE *to, double x, char kind, int size, char after);
     /* As sp_scan_section, of a copy in the format `as`. NULL: one writer has all. */

@@ -28,7 +28,7 @@ static inline void add_own_test(const test_case *test)
     own_tests[n_own_tests++] = test;
 }
 
-/* Of the emulator (hostcuda.h), or of gpu_device.c. */
+/* The emulator (hostcuda.h) or gpu_device.c defines these. */
 void hc_set_order(uint64_t seed, bool is_lazy);
 bool hc_is_checked(void);
 unsigned hc_waits(void);

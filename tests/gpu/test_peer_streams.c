@@ -60,7 +60,7 @@ TEST(all_streams_end_where_a_rank_is_absent)
     double data[3 * 2] = {0};
     int lost = 0;
 
-    /* Where this process stands still, another rank may seem absent. */
+    /* To a process that stands still another rank may seem absent. */
     for (double limit_s = 0.2; lost != 1 + 1 && limit_s < 100; limit_s *= 5)
         OK(peer_streams(3, 1, limit_s, 2, 1, data, &lost));
     assert_int_equal(lost, 1 + 1);

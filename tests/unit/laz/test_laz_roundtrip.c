@@ -228,7 +228,7 @@ static bool is_read(const sp_laz_format *format, int point_format, int64_t n,
     return *rc == SP_OK && memcmp(given, got, (size_t)(n * format->record_bytes)) == 0;
 }
 
-/* Where a table was never written, its offset is its own place. */
+/* The offset of a table that was never written is its own place. */
 TEST(chunks_that_differ_need_a_table_or_layers)
 {
     for (int p = 1; p < LAZ_FORMATS; p += 6) {

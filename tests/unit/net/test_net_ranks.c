@@ -187,7 +187,7 @@ static void check_synced(net_case *c, const sp_net_options *options, int most)
     bool is_same, is_mean = true;
 
     memcpy(before, c->net.running, n_floats * sizeof *before);
-    /* What is fetched before a step, as for a checkpoint, is of that time alone. */
+    /* Statistics fetched before a step, as for a checkpoint, are of that time alone. */
     OK(sp_net_fetch_running(&c->net));
     two_micro_batches(c, mine, n < most ? n : most);
     OK(sp_net_sync_running(&c->net));

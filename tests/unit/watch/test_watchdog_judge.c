@@ -1,4 +1,4 @@
-/* What the watchdog makes of the latest signs of life. */
+/* The watchdog judges by the latest signs of life. */
 #include "fixtures/test.h"
 
 #include <signal.h>
@@ -35,7 +35,7 @@ static void judge(double silent_s)
     sp_watchdog_judge(&w, MARGIN_S); /* does not return where it blames somebody */
 }
 
-/* What a process says that judges so; nothing where it blames nobody. It is not waited
+/* The words of a process that judges so; none where it blames nobody. It is not waited
  * for, since it leaves seconds later. */
 static void judge_in_child(double silent_s, char said[512])
 {
