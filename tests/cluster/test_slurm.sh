@@ -203,15 +203,16 @@ ends "$job" COMPLETED 0
 test "$(field "$job" Restarts)" = 2 || ended_badly "$job" "$(field "$job" Restarts) restarts"
 whole r
 
-# A time limit of the program's own does the same; the script finds the run folder in an
-# included file, between comments.
+# A time limit of the program's own does the same, and gives up the last evaluation, with
+# which the third life begins; the script finds the run folder in an included file, between
+# comments.
 grep -v '^run' base.deck >limited.deck
 printf '%s\n' '# dir = "not"' '@include "run#.part" // run' '/* dir = "nor"; */' >>limited.deck
 printf '%s\n' 'run : { threads = 1; time_limit_s = 0.001; log_every = 1;' '  dir =' \
     '    "limited"; }; // dir = "neither";' >run#.part
 job=$(submit jobs/train.slurm limited.deck train.steps=2)
 ends "$job" COMPLETED 0
-test "$(field "$job" Restarts)" = 1 || ended_badly "$job" "$(field "$job" Restarts) restarts"
+test "$(field "$job" Restarts)" = 2 || ended_badly "$job" "$(field "$job" Restarts) restarts"
 test "$(steps limited | cut -d ' ' -f 1 | tr '\n' ' ')" = "1 2 " || fail "steps of limited"
 
 # A job whose tasks hear USR1 before the program listens goes on too. Without a deck the

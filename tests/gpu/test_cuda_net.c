@@ -248,8 +248,9 @@ static bool is_smooth(const char *layers)
 {
     const sp_net_options options = {.seed = 3};
     CLOSED_BY(case_close) net_case c;
+    FREED double *param;
     dense *d;
-    double *param, kink;
+    double kink;
 
     case_open(&c, sp_backend_reference(), &comm, layers, &options);
     case_batch(&c, samples, N_SAMPLES);
