@@ -332,11 +332,12 @@ const char *sp_config_where(const sp_config *config, const char *key)
 
 static bool try_folder(const char *folder, char *path, char *tried, size_t room)
 {
-    size_t used = strlen(tried);
+    const size_t used = strlen(tried);
+    const int n = snprintf(path, PATH_MAX, "%s%sinput/default.deck", folder,
+                           *folder ? "/" : "");
 
-    snprintf(path, PATH_MAX, "%s%sinput/default.deck", folder, *folder ? "/" : "");
     snprintf(tried + used, room - used, "\n  %s", path);
-    return access(path, R_OK) == 0;
+    return n < PATH_MAX && access(path, R_OK) == 0;
 }
 
 sp_status sp_deck_find_default(char *path)
