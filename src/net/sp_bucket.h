@@ -28,8 +28,8 @@
  * In session/sp_step.c compute() adds to it for each micro-batch, and update() copies
  * the sum to sp_step_result. */
 typedef struct sp_tail {
-    double loss_sum, weight_sum;        /* sum w * l, sum w over labelled voxels */
-    double n_voxels, n_samples, n_stop; /* counts, and ranks asked to stop */
+    double loss_sum, weight_sum; /* sum w * l, sum w over labelled voxels */
+    double n_voxels, n_stop;     /* voxels, and ranks asked to stop */
     double sequence; /* sp_transport_sequence, by which wait finds ranks out of step */
 } sp_tail;
 

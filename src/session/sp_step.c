@@ -27,7 +27,6 @@ static sp_status compute(sp_resources *r, const sp_batch *batch,
     SP_TRY(hooks->begin(hooks->arg, SP_STEP_LOSS, batch));
     SP_TRY(in_range(r, "loss", sp_net_train_loss(&r->net, batch, &r->buckets)));
     r->buckets.tail.n_voxels += batch->n;
-    r->buckets.tail.n_samples += batch->n_samples;
     SP_TRY(hooks->begin(hooks->arg, SP_STEP_BACKWARD, batch));
     SP_TRY(
         in_range(r, "backward", sp_net_backward(&r->net, batch, &r->buckets, is_last)));

@@ -282,10 +282,21 @@ TEST(balanced_by_cost)
         setting s = ranks_of(&set, 4, 4, fake_config(32, SP_PER_WORLD, 1, 0));
         sp_position at = {seed, 0};
         double best, largest = 0, c;
+        int64_t most = 0, sum = 0;
 
         open_all(&s);
         n = sp_sampler_step(&s.sampler[0], at, &n_micro);
-        sp_sampler_deal(&s.sampler[0], at, 0, &deal);
+        for (int r = 0; r < 4; r++) {
+            int64_t cost_of_rank = 0;
+
+            sp_sampler_deal(&s.sampler[r], at, 0, &deal);
+            for (int i = 0; i < deal.n_samples; i++)
+                cost_of_rank += sp_dataset_cost(&set, deal.sample[i]);
+            most = cost_of_rank > most ? cost_of_rank : most;
+            sum += cost_of_rank;
+        }
+        assert_int_equal(deal.cost_max, most);
+        assert_int_equal(deal.cost_sum, sum);
         for (int i = 0; i < n; i++) {
             c = (double)sp_dataset_cost(&set, sp_sampler_at(&s.sampler[0], seed, i));
             largest = c > largest ? c : largest;

@@ -25,7 +25,7 @@ static void add(sp_buckets *b)
             b->grad[i] += x;
     }
     b->tail.loss_sum += 0.25 * (comm.rank + 1);
-    b->tail.n_samples += comm.rank;
+    b->tail.n_voxels += comm.rank;
     if (b->exact)
         sp_exact_add_f64(b->tail_exact, &b->tail.loss_sum, 1);
 }
@@ -46,7 +46,7 @@ static void announce(sp_buckets *b, int down_to)
 
 static bool is_summed(const sp_buckets *b)
 {
-    bool is_right = b->tail.loss_sum == 1.5 && b->tail.n_samples == 3;
+    bool is_right = b->tail.loss_sum == 1.5 && b->tail.n_voxels == 3;
 
     for (int64_t i = 0; i < graph.n_floats; i++)
         is_right &= (double)b->grad[i] == sum_of_ranks(i);
@@ -143,7 +143,7 @@ static void frozen_layers_do_not_travel(bool is_exact, bool (*is_frozen_layer)(i
     fill(&b);
     announce(&b, 0);
     OK(sp_bucket_wait(&b, NULL));
-    ALL_AGREE(&comm, b.tail.loss_sum == 1.5 && b.tail.n_samples == 3);
+    ALL_AGREE(&comm, b.tail.loss_sum == 1.5 && b.tail.n_voxels == 3);
     for (int i = 0; i < b.n_buckets; i++) {
         bool is_frozen = i + 1 < b.n_buckets, is_right = true;
 

@@ -42,7 +42,7 @@ static void run_in(net_case *c, sp_comm *on, const char *layers,
     case_open_as(c, sp_backend_find("cpu"), on, layers, "[]", options, precision);
     case_batch(c, mine, n);
     case_step(c, true);
-    c->buckets.tail.n_samples = n;
+    c->buckets.tail.n_voxels = n;
     OK(sp_bucket_wait(&c->buckets, &exposed_s));
     assert_true(exposed_s >= 0);
 }
@@ -73,7 +73,7 @@ static void check_deal(const char *layers, int n_ranks, bool is_exact,
               case_distance(part.net.running, one.net.running, n_running) < most &&
               fabs(part.buckets.tail.loss_sum / one.buckets.tail.loss_sum - 1) < most &&
               part.buckets.tail.weight_sum == one.buckets.tail.weight_sum &&
-              part.buckets.tail.n_samples == N_SAMPLES;
+              part.buckets.tail.n_voxels == N_SAMPLES;
     is_equal = !memcmp(part.buckets.grad, one.buckets.grad, (size_t)n * 4) &&
                !memcmp(part.net.running, one.net.running, (size_t)n_running * 4) &&
                part.buckets.tail.loss_sum == one.buckets.tail.loss_sum;

@@ -149,3 +149,26 @@ TEST(las_is_copied_with_other_classes)
     }
     assert_memory_equal(b, written, n);
 }
+
+/* Formats below 6 have 5 bits for the class, the others a byte. */
+TEST(class_codes_have_the_bits_of_the_format)
+{
+    static const struct {
+        int format, most;
+    } row[] = {{0, 31}, {3, 31}, {5, 31}, {6, 255}, {8, 255}};
+    unsigned char b[4096];
+
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        const int32_t code[] = {0, row[i].most, row[i].most + 1};
+        CLOSED_BY(close_scan) sp_scan *scan;
+        char text[64];
+
+        scan_write("a.las", b, make_las(b, 4, row[i].format, 0));
+        OK(sp_scan_open(&scan, "a.las", NULL));
+        OK(sp_scan_check_labels(scan, "x.las", code, 2, 0, NULL));
+        snprintf(text, sizeof text,
+                 "class code %d, but LAS 1.4 format %d holds 0 to %d", code[2],
+                 row[i].format, row[i].most);
+        FAILS(sp_scan_check_labels(scan, "x.las", code, 3, 0, NULL), SP_EDATA, text);
+    }
+}
