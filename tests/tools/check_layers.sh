@@ -48,6 +48,16 @@ unlisted=$({
 long=$(awk 'length > 100 { printf " %s:%d", FILENAME, FNR }' man/*)
 [ -z "$long" ] || complain "more than 100 columns:$long"
 
+# A variable of the environment that users set is told in a man page and stands in the list
+# by which sptrain warns of misspelt ones.
+for name in $(grep -rhoE 'getenv\("SP_[A-Z0-9_]+' src cuda | sed 's/.*"//' | sort -u); do
+    case $name in
+    SP_TEST_FAULT | SP_H5_CHILD_*) continue ;; # of tests
+    esac
+    grep -q "\"$name\"" src/main/sp_main.c || complain "$name: not in src/main/sp_main.c"
+    grep -q "$name" man/* || complain "$name: in no man page"
+done
+
 # Every file, and a header of the project that it includes.
 while read -r file header; do
     room=${file#*/}
