@@ -13,8 +13,8 @@ static inline bool sp_list_resize(void *data, size_t bytes)
 {
     void *at, *grown;
 
-    memcpy(&at, data, sizeof at); /* a pointer of any type */
-    grown = realloc(at, bytes);
+    memcpy(&at, data, sizeof at);           /* a pointer of any type */
+    grown = realloc(at, bytes ? bytes : 1); /* with 0 it may free and give NULL */
     if (grown)
         memcpy(data, &grown, sizeof grown);
     return grown;
