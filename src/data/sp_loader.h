@@ -65,7 +65,7 @@ typedef struct sp_loader_options {
     int n_columns;
     /* [n_columns] statistics of these columns; NULL: not normalized. */
     const double *mean, *std;
-    sp_normals normals; /* those among these columns; n 0: none */
+    sp_vectors vectors; /* those among these columns; n 0: none */
     /* True: augments, goes on without end; false: one pass, stored rows are kept. */
     bool is_training;
     bool with_points;

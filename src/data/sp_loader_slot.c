@@ -89,7 +89,7 @@ static sp_status voxelize_sample(loader_filler *f, const loader_slot *slot, int 
                               (uint64_t)slot->batch.epoch, slot->sample_id[b]);
     else if (o->n_views > 0)
         aug = o->view[slot->batch.view];
-    aug.normals = &o->normals;
+    aug.vectors = &o->vectors;
     return sp_voxelize(&slot->sample[b], &aug, f->factor, o->n_columns, o->mean, o->std,
                        &f->scratch, out);
 }

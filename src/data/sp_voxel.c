@@ -467,8 +467,10 @@ static void add_noise(float *features, int64_t n, const sp_augment *aug)
     }
 }
 
-/* Mirrors and turns normals as the voxels. Whole quarter turns are exact. */
-static void turn_normals(float *features, int64_t n, int c, const sp_augment *aug)
+/* Mirrors and turns vectors as the voxels, and scales positions, about their mean where
+ * one is known. Whole quarter turns are exact. */
+static void turn_vectors(float *features, int64_t n, int c, const double *mean,
+                         const sp_augment *aug)
 {
     const double turns = aug->angle / QUARTER, whole = nearbyint(turns);
     const bool is_whole = fabs(turns - whole) < 1e-9;
@@ -478,18 +480,23 @@ static void turn_normals(float *features, int64_t n, int c, const sp_augment *au
     const double sine = is_whole ? (quarters == 1) - (quarters == 3) : sin(aug->angle);
     const double sx = aug->flip_x ? -1 : 1, sy = aug->flip_y ? -1 : 1;
 
-    if (cosine == 1 && sx > 0 && sy > 0)
+    if (cosine == 1 && sx > 0 && sy > 0 && aug->scale == 1)
         return;
-    for (int k = 0; k < aug->normals->n; k++) {
-        const double ratio = aug->normals->at[k].ratio;
-        float *x = features + aug->normals->at[k].x;
-        float *y = features + aug->normals->at[k].y;
+    for (int k = 0; k < aug->vectors->n; k++) {
+        const sp_vector v = aug->vectors->at[k];
+        const bool has_mean = v.is_position && mean;
+        const double at_x = has_mean ? mean[v.x] : 0, at_y = has_mean ? mean[v.y] : 0;
+        const double at_z = has_mean && v.z >= 0 ? mean[v.z] : 0;
+        const double scale = v.is_position ? aug->scale : 1;
 
-        for (int64_t i = 0; i < n; i++, x += c, y += c) {
-            const double from_x = sx * *x, from_y = sy * *y;
+        for (float *f = features, *end = features + n * c; f < end; f += c) {
+            const double x = scale * sx * (f[v.x] - at_x);
+            const double y = scale * sy * (f[v.y] - at_y);
 
-            *x = (float)(cosine * from_x - sine * from_y * ratio);
-            *y = (float)(sine * from_x / ratio + cosine * from_y);
+            f[v.x] = (float)(at_x + cosine * x - sine * y * v.ratio);
+            f[v.y] = (float)(at_y + sine * x / v.ratio + cosine * y);
+            if (v.z >= 0)
+                f[v.z] = (float)(at_z + scale * (f[v.z] - at_z));
         }
     }
 }
@@ -550,8 +557,8 @@ sp_status sp_voxelize(const sp_sample *in, const sp_augment *aug, double factor,
     used = arena->used;
     SP_TRY(voxelize(&w, factor, c, arena));
     sp_arena_rewind(arena, used);
-    if (aug->normals)
-        turn_normals(out->features, out->n, c, aug);
+    if (aug->vectors)
+        turn_vectors(out->features, out->n, c, mean, aug);
     if (mean && std)
         normalize(out->features, out->n, c, mean, std);
     if (aug->jitter > 0)

@@ -3,10 +3,10 @@
  *
  *     stored rows --> drop --> flip, turn, scale --> voxelize --> features, labels
  *
- * The features of a voxel stay as they are, but for normals and other vectors, whose x
- * and y are mirrored and turned too, before the features are normalized (turn_normals
- * in sp_voxel.c). sp_recipe_normals finds their columns by the words in
- * recipe/sp_recipe_normals.c.
+ * The features of a voxel stay as they are, but for vectors, before they are normalized
+ * (turn_vectors in sp_voxel.c): normals are mirrored and turned too, and positions are
+ * scaled as well, so that they do not contradict the voxels. sp_recipe_vectors finds
+ * their columns by the words in recipe/sp_recipe_vectors.c.
  *
  * Turns by multiples of 90 degrees without scaling are exact moves on the stored grid.
  * Other turns and scales move the position coord + (subvoxel + 1/2) / 256 and find its
@@ -35,9 +35,8 @@ typedef struct sp_augment {
     double drop;   /* the probability with which a stored voxel is left out */
     double jitter; /* the standard deviation of the noise on normalized features */
     uint64_t seed, epoch, sample;
-    /* The feature columns that are mirrored and turned as the voxels are; NULL: none.
-     * Borrowed. */
-    const sp_normals *normals;
+    /* The feature columns that move as the voxels do; NULL: none. Borrowed. */
+    const sp_vectors *vectors;
 } sp_augment;
 
 /* Draws an augmentation from the deck's ranges, keyed by (seed, epoch, sample). Each
@@ -63,8 +62,9 @@ typedef struct sp_voxels {
  * frequent). Coordinates are unique and in [-2^19, 2^19). Voxels stand in the order of
  * their first stored row.
  *   c          feature columns of `in`
- *   mean, std  [c] features become (x - mean) / std, where a std of 0 counts as 1;
- *              NULL: they stay as they are
+ *   mean, std  [c] features become (x - mean) / std, where a std of 0 counts as 1, and
+ *              positions turn about the mean; NULL: they stay as they are, and
+ *              positions turn about 0
  *   arena      gives the memory of out's arrays; scratch taken from it is given back
  * The noise of jitter is normal, cut off at 5.77 standard deviations. Errors: SP_EDATA:
  * a turned sample is wider than the coordinate range, or an angle or scale needs

@@ -166,7 +166,7 @@ static sp_status choose_columns(label_model *m)
         r->columns[i] = i;
         m->column[i] = r->norm.name ? r->norm.name[i] : m->vox->feature[i].name;
     }
-    sp_resources_find_normals(r, r->norm.recipe, m->column);
+    sp_resources_find_vectors(r, r->norm.recipe, m->column);
     return SP_OK;
 }
 

@@ -18,7 +18,7 @@ static sp_status open_single(label_net *n, const label_model *m)
                                        .n_columns = r->n_columns,
                                        .mean = r->norm.mean,
                                        .std = r->norm.std,
-                                       .normals = r->normals,
+                                       .vectors = r->vectors,
                                        .view = n->views.at,
                                        .n_views = n->views.n};
 

@@ -14,7 +14,7 @@
  *
  * Turns change fastest, then mirrors, then scales. The first view is always the sample
  * as stored. Turns and mirrors move whole voxels, so they lose nothing. Features stay
- * as they are, but for normals, which turn and mirror as in the training.
+ * as they are, but for normals and positions, which move as in the training.
  */
 #ifndef SP_VIEW_H
 #define SP_VIEW_H

@@ -102,27 +102,31 @@ sp_recipe_likeness sp_recipe_compare(const sp_recipe *a, const sp_recipe *b,
  * as in *a. SP_EMEM. */
 sp_status sp_recipe_merge(sp_recipe **a, const sp_recipe *b);
 
-/* ---- normals; pure (sp_recipe_normals.c) ---- */
+/* ---- vectors; pure (sp_recipe_vectors.c) ---- */
 
-enum { SP_MOST_NORMALS = 8 };
+enum { SP_MOST_VECTORS = 8 };
 
-/* The columns that are x and y of a vector, which turns and mirrors with the sample:
- * the normals of the points. Their z stays, since samples turn about z. */
-typedef struct sp_normals {
+/* Columns that are the parts of one vector, which mirrors and turns with the sample: the
+ * normal or the position of the points. Samples turn about z, so the z of a normal
+ * stays; a position is scaled with its sample, its z too. */
+typedef struct sp_vector {
+    int x, y, z;  /* numbers of the columns; z -1: none that changes */
+    double ratio; /* divisor of the y column over that of the x column */
+    bool is_position;
+} sp_vector;
+
+typedef struct sp_vectors {
     int n;
-    struct {
-        int x, y;     /* numbers of the columns */
-        double ratio; /* divisor of the y column over that of the x column */
-    } at[SP_MOST_NORMALS];
-    /* an x or y of a normal whose y or x is not among the columns; -1: there is none */
+    sp_vector at[SP_MOST_VECTORS];
+    /* an x or y of a vector whose y or x is not among the columns; -1: there is none */
     int lone;
-} sp_normals;
+} sp_vectors;
 
-/* Finds the normals among n columns by the names of their sources: nx and ny, normal_x
- * and normal_y, whatever their case and with or without the prefix "scalar_". recipe
- * NULL, or without a column: its own name counts, and the divisor is 1. name NULL: the
- * columns have no names and are no normals. */
-sp_normals sp_recipe_normals(const sp_recipe *recipe, int n, char *const *name);
+/* Finds the vectors among n columns by the names of their sources: nx and ny, normal_x
+ * and normal_y, x and y (with or without z), whatever their case and with or without the
+ * prefix "scalar_". recipe NULL, or without a column: its own name counts, and the
+ * divisor is 1. name NULL: the columns have no names and are no vectors. */
+sp_vectors sp_recipe_vectors(const sp_recipe *recipe, int n, char *const *name);
 
 /* ---- printing; local ---- */
 

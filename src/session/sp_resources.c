@@ -285,7 +285,7 @@ static sp_status open_loader(sp_resources *r, const sp_dataset *set, int n_slots
         .n_columns = r->n_columns,
         .mean = r->norm.mean,
         .std = r->norm.std,
-        .normals = r->normals,
+        .vectors = r->vectors,
         .is_training = is_training,
         .with_points = !is_training && set->has_points,
         .with_context = !is_training && r->session.config->eval.merge,

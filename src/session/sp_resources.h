@@ -58,7 +58,7 @@ typedef struct sp_resources {
 
     sp_dataset train, val;   /* zeroed where they were not asked for */
     int *columns, n_columns; /* [n_columns] feature columns in use */
-    sp_normals normals;      /* those among them, for the loaders */
+    sp_vectors vectors;      /* those among them that turn, for the loaders */
     int n_classes;
     char **class_name; /* [n_classes] from the training data or the model; borrowed */
     sp_normalization norm; /* that of the training data or the model */
@@ -114,8 +114,8 @@ sp_status sp_resources_cut(sp_resources *resources);
 sp_status sp_resources_open_data(sp_resources *resources, bool with_train,
                                  bool with_val);
 /* Determines which of the columns in use, of these names (NULL: none are known), are
- * normals, and says so. Local. */
-void sp_resources_find_normals(sp_resources *resources, const sp_recipe *recipe,
+ * vectors, and says so. Local. */
+void sp_resources_find_vectors(sp_resources *resources, const sp_recipe *recipe,
                                char *const *name);
 /* Copies names of columns and classes from the set's attributes into norm, and means
  * and standard deviations if the deck wants normalization and the set has them, or

@@ -59,27 +59,30 @@ static sp_status copy_texts(int n, char *const *from, const int *columns, char *
     return !from || (*copy && i == n) ? SP_OK : SP_FAIL(SP_EMEM, "out of memory");
 }
 
-void sp_resources_find_normals(sp_resources *r, const sp_recipe *recipe,
+void sp_resources_find_vectors(sp_resources *r, const sp_recipe *recipe,
                                char *const *name)
 {
-    r->normals = sp_recipe_normals(recipe, r->n_columns, name);
-    for (int k = 0; k < r->normals.n; k++)
-        sp_log_info("columns %s and %s are of normals: they turn and mirror with the "
-                    "sample",
-                    name[r->normals.at[k].x], name[r->normals.at[k].y]);
-    if (r->normals.lone >= 0)
-        sp_log_warn0("column %s is half of a normal and stays as it is where samples "
+    r->vectors = sp_recipe_vectors(recipe, r->n_columns, name);
+    for (int k = 0; k < r->vectors.n; k++) {
+        const sp_vector *v = &r->vectors.at[k];
+
+        sp_log_info("columns %s and %s are %s with the sample", name[v->x], name[v->y],
+                    v->is_position ? "positions: they turn, mirror and scale"
+                                   : "of normals: they turn and mirror");
+    }
+    if (r->vectors.lone >= 0)
+        sp_log_warn0("column %s is half of a vector and stays as it is where samples "
                      "turn: use x and y, or neither",
-                     name[r->normals.lone]);
+                     name[r->vectors.lone]);
 }
 
-static sp_status find_normals(sp_resources *r, const sp_dataset *set)
+static sp_status find_vectors(sp_resources *r, const sp_dataset *set)
 {
     char **name = NULL;
     sp_status rc = copy_texts(r->n_columns, set->feature_name, r->columns, &name);
 
     if (rc == SP_OK)
-        sp_resources_find_normals(r, set->recipe, name);
+        sp_resources_find_vectors(r, set->recipe, name);
     sp_h5_list_free(name, name ? r->n_columns : 0);
     return rc;
 }
@@ -91,7 +94,7 @@ static sp_status open_columns(sp_resources *r, const sp_dataset *set)
                               &r->columns, &r->n_columns));
     r->n_classes = set->n_classes;
     r->class_name = set->class_name;
-    return find_normals(r, set);
+    return find_vectors(r, set);
 }
 
 sp_status sp_resources_open_data(sp_resources *r, bool with_train, bool with_val)

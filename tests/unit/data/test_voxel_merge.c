@@ -381,7 +381,7 @@ TEST_AFTER(begin, normals_move_with_the_voxels)
     /* columns: 7, y / 4, x, z; both rows have the direction from the first to the other
      */
     const float features[] = {7, 2.5F, SIZE, 3, 7, 2.5F, SIZE, 3};
-    const sp_normals normals = {.n = 1, .at = {{.x = 2, .y = 1, .ratio = 4}}};
+    const sp_vectors vectors = {.n = 1, .at = {{.x = 2, .y = 1, .z = -1, .ratio = 4}}};
     const sp_sample s = {.n = ROWS,
                          .coords = coords,
                          .features = (float *)(uintptr_t)features,
@@ -395,7 +395,7 @@ TEST_AFTER(begin, normals_move_with_the_voxels)
         aug.angle = angles[k / 4];
         aug.flip_x = k & 1;
         aug.flip_y = k & 2;
-        aug.normals = &normals;
+        aug.vectors = &vectors;
         sp_arena_reset(&f.arena);
         OK(sp_voxelize(&s, &aug, 1, 4, NULL, NULL, &f.arena, &v));
         assert_int_equal(v.n, ROWS);
@@ -411,9 +411,49 @@ TEST_AFTER(begin, normals_move_with_the_voxels)
                 assert_true(at[2] == v.coords[3] - v.coords[0] &&
                             4 * at[1] == v.coords[4] - v.coords[1]);
         }
-        aug.normals = NULL; /* columns that are no normals stay */
+        aug.vectors = NULL; /* columns that are no normals stay */
         sp_arena_reset(&f.arena);
         OK(sp_voxelize(&s, &aug, 1, 4, NULL, NULL, &f.arena, &v));
         assert_memory_equal(v.features, features, sizeof features);
+    }
+}
+
+/* Positions are scaled too, and all of it happens about their mean. */
+TEST_AFTER(begin, positions_move_with_the_voxels)
+{
+    int32_t coords[] = {0, 0, 0, 40, 10, 20}, labels[] = {0, 0};
+    uint8_t subvoxel[] = {128, 128, 128, 128, 128, 128};
+    /* columns: z, y / 4, x, in voxels of 1 m far from 0 */
+    float features[] = {7, 1000, 3000, 27, 1002.5F, 3040};
+    const double mean[] = {17, 1001.25, 3020}, std[] = {1, 0.25, 1};
+    const sp_vectors vectors = {
+        .n = 1, .at = {{.x = 2, .y = 1, .z = 0, .ratio = 4, .is_position = true}}};
+    const sp_sample s = {.n = 2,
+                         .coords = coords,
+                         .features = features,
+                         .labels = labels,
+                         .subvoxel = subvoxel};
+
+    for (int k = 0; k < 16; k++) {
+        sp_augment aug = sp_augment_none();
+        sp_voxels v;
+
+        aug.angle = 0.7 * (k / 4);
+        aug.flip_x = k & 1;
+        aug.flip_y = k & 2;
+        aug.scale = 1 + 0.125 * (k / 4);
+        aug.vectors = &vectors;
+        sp_arena_reset(&f.arena);
+        OK(sp_voxelize(&s, &aug, 1, 3, mean, std, &f.arena, &v));
+        assert_int_equal(v.n, 2);
+        for (int a = 0; a < 3; a++) { /* z, y, x; coordinates are whole voxels */
+            const double from = v.features[a], to = v.features[3 + a];
+
+            assert_true(fabs(to - from - (v.coords[5 - a] - v.coords[2 - a])) <= 1.001);
+            assert_true(fabs(from + to) < 1e-3);
+        }
+        assert_true(fabs(v.features[3] - 10 * aug.scale) < 1e-5);
+        assert_true(fabs(hypot(v.features[4], v.features[5]) -
+                         aug.scale * hypot(20, 5)) < 1e-3);
     }
 }

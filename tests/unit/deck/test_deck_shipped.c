@@ -12,10 +12,11 @@ static char *path_of(const char *name, char *path)
 
 TEST(decks_build)
 {
-    static const char *const name[] = {"default", "dummy", "nimes3"};
+    static const char *const name[] = {"default", "dummy", "nimes3",
+                                       "semantickitti_minkunet18"};
     char path[512];
 
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         CLOSED_BY(sp_config_destroy) sp_config c;
         CLOSED_BY(sp_graph_destroy) sp_graph g;
 

@@ -142,30 +142,35 @@ TEST(an_absent_recipe_stays_absent)
 }
 
 /* By the names of the sources, in whatever order data.features names the columns. */
-TEST(normals_are_found_by_name)
+TEST(vectors_are_found_by_name)
 {
     char *column[] = {"one", "a", "b", "nz"},
          *source[] = {"one", "NX", "scalar_ny", "nz"};
     char *names[] = {"b", "nz", "a"}, *bare[] = {"normal_y", "normal_x", "ny", "z"};
+    char *positions[] = {"Y", "nx", "z", "x", "ny"};
     double divisor[] = {1, 2, 8, 1};
     sp_recipe r = example();
-    sp_normals n;
+    sp_vectors n;
 
     r.n_columns = 4;
     r.column = column;
     r.source = source;
     r.divisor = divisor;
-    n = sp_recipe_normals(&r, 3, names);
+    n = sp_recipe_vectors(&r, 3, names);
     assert_true(n.n == 1 && n.lone == -1);
     assert_true(n.at[0].x == 2 && n.at[0].y == 0 && n.at[0].ratio == 4);
-    n = sp_recipe_normals(&r, 2, names); /* without the x */
+    n = sp_recipe_vectors(&r, 2, names); /* without the x */
     assert_true(n.n == 0 && n.lone == 0);
-    n = sp_recipe_normals(NULL, 4, bare); /* of another program, two kinds */
+    n = sp_recipe_vectors(NULL, 4, bare); /* of another program, two kinds */
     assert_true(n.n == 1 && n.at[0].x == 1 && n.at[0].y == 0 && n.at[0].ratio == 1);
     assert_int_equal(n.lone, 2);
-    n = sp_recipe_normals(NULL, 3, columns);
+    n = sp_recipe_vectors(NULL, 5, positions);
+    assert_true(n.n == 2 && n.lone == -1 && !n.at[0].is_position && n.at[0].z == -1);
+    assert_true(n.at[1].x == 3 && n.at[1].y == 0 && n.at[1].z == 2);
+    assert_true(n.at[1].is_position);
+    n = sp_recipe_vectors(NULL, 3, columns);
     assert_true(n.n == 0 && n.lone == -1);
-    n = sp_recipe_normals(NULL, 3, NULL);
+    n = sp_recipe_vectors(NULL, 3, NULL);
     assert_true(n.n == 0 && n.lone == -1);
 }
 

@@ -4,10 +4,11 @@
 #include "base/sp_text.h"
 #include "recipe/sp_recipe.h"
 
-/* The usual names of the x and y of a normal. */
-static const char *const words[][2] = {{"nx", "ny"}, {"normal_x", "normal_y"}};
+/* The usual names of the x and y of a normal, and of the x, y and z of a position. */
+static const char *const words[][3] = {
+    {"nx", "ny"}, {"normal_x", "normal_y"}, {"x", "y", "z"}};
 enum { WORDS = sizeof words / sizeof *words };
-_Static_assert((int)WORDS <= SP_MOST_NORMALS, "each pair may be found");
+_Static_assert((int)WORDS <= SP_MOST_VECTORS, "each may be found");
 
 static const char *plain(const char *name)
 {
@@ -36,22 +37,25 @@ static int find(const sp_recipe *r, int n, char *const *name, const char *word,
     return -1;
 }
 
-sp_normals sp_recipe_normals(const sp_recipe *r, int n, char *const *name)
+sp_vectors sp_recipe_vectors(const sp_recipe *r, int n, char *const *name)
 {
-    sp_normals normals = {.lone = -1};
+    sp_vectors vectors = {.lone = -1};
 
     for (int k = 0; name && k < WORDS; k++) {
-        double x_divisor = 1, y_divisor = 1;
+        const bool is_position = words[k][2] != NULL;
+        double x_divisor = 1, y_divisor = 1, z_divisor;
         const int x = find(r, n, name, words[k][0], &x_divisor);
         const int y = find(r, n, name, words[k][1], &y_divisor);
+        const int z = is_position ? find(r, n, name, words[k][2], &z_divisor) : -1;
 
-        if (x >= 0 && y >= 0) {
-            normals.at[normals.n].x = x;
-            normals.at[normals.n].y = y;
-            normals.at[normals.n++].ratio = y_divisor / x_divisor;
-        } else if (x >= 0 || y >= 0) {
-            normals.lone = x >= 0 ? x : y;
-        }
+        if (x >= 0 && y >= 0)
+            vectors.at[vectors.n++] = (sp_vector){.x = x,
+                                                  .y = y,
+                                                  .z = z,
+                                                  .ratio = y_divisor / x_divisor,
+                                                  .is_position = is_position};
+        else if (x >= 0 || y >= 0)
+            vectors.lone = x >= 0 ? x : y;
     }
-    return normals;
+    return vectors;
 }
