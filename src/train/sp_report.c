@@ -6,12 +6,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/sp_file.h"
 #include "base/sp_log.h"
 #include "base/sp_machine.h"
 #include "config.h"
 #include "h5/sp_h5.h"
-#include "session/sp_gallery.h"
 #include "session/sp_resources.h"
 #include "show/sp_live.h"
 #include "watch/sp_watchdog.h"
@@ -292,6 +293,55 @@ sp_status sp_report_epoch(sp_trainer *trainer, const sp_step_report *step)
     return sp_session_agree(s, rc);
 }
 
+/* ---- report.html ---- */
+
+/* Quotes a text for the shell: 'it'\''s'. False: no room. */
+static bool add_quoted(char *to, size_t size, const char *text)
+{
+    size_t n = strlen(to);
+
+    if (n + 3 > size)
+        return false;
+    to[n++] = '\'';
+    for (; *text; text++) {
+        const char *piece = *text == '\'' ? "'\\''" : (const char[2]){*text, 0};
+        const size_t m = strlen(piece);
+
+        if (n + m + 2 > size)
+            return false;
+        memcpy(to + n, piece, m);
+        n += m;
+    }
+    to[n++] = '\'';
+    to[n] = '\0';
+    return true;
+}
+
+void sp_report_renew(sp_resources *r)
+{
+    sp_run *run = &r->session.run;
+    /* Borrowed by the queue of commands until it has run. */
+    static char command[3 * PATH_MAX];
+    char self[PATH_MAX], report[PATH_MAX];
+    const ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    bool is_whole;
+
+    if (run->comm->rank != 0 || r->session.config->run.report_every <= 0)
+        return;
+    self[n > 0 ? n : 0] = '\0';
+    sp_file_in(run->dir, "report.html", report);
+    command[0] = '\0';
+    is_whole = n > 0 && add_quoted(command, sizeof command - 64, self);
+    strcat(command, " report --quiet -o ");
+    is_whole = is_whole && add_quoted(command, sizeof command - 64, report);
+    if (!is_whole) {
+        sp_log_warn0("report.html is not renewed: the paths are too long");
+        return;
+    }
+    sp_run_after_save(run, command, run->dir);
+    sp_run_after_save(run, r->session.config->run.after_save, report);
+}
+
 /* ---- end ---- */
 
 /* A part of a time in percent. */
@@ -369,8 +419,7 @@ static sp_status report_end(sp_trainer *trainer, const char *state, const char *
         sp_log_info("%s", message);
     SP_TRY(sp_run_status(&r->session.run, state, is_done ? SP_OK : SP_ELIMIT,
                          r->session.epoch, trainer->state.step, message));
-    if (r->session.config->run.report_every > 0)
-        sp_gallery_renew_report(&r->session.run, r->session.config->run.after_save);
+    sp_report_renew(r);
     return SP_OK;
 }
 
