@@ -275,7 +275,7 @@ static bool has_finished(sp_trainer *t)
 
     if (!sp_resume_is_complete(t))
         return false;
-    if (sp_run_is_done(folder->dir, NULL))
+    if (sp_run_is_done(folder->dir))
         return true;
     return sp_run_has_ended(folder->dir) &&
            sp_run_status(folder, "done", SP_OK, t->session->epoch, t->state.step,
