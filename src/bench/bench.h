@@ -302,7 +302,9 @@ typedef struct bench_training {
 /* Seconds of the parts of one step, or of one pass of an evaluation, on this rank, and
  * its work. */
 typedef struct bench_parts {
-    double wait, forward, loss, backward, reduce, update, all;
+    /* That of END means nothing; an evaluation has FORWARD and LOSS. */
+    double part[SP_STEP_PARTS];
+    double all;
     double cpu, process_cpu; /* core time of the training thread; of all threads */
     double plan, read;       /* time of the loader's threads for this step's batches */
     double flops; /* work of the convolutions; in training all three products */
