@@ -451,7 +451,7 @@ sp_status sp_gallery_write(sp_gallery *g, sp_resources *r)
 
     SP_TRY(agree_on_choice(g, comm, &c));
     draw_mine(g, r, &c, &records);
-    rc = sp_records_gather(&records, comm, 0);
+    rc = sp_records_gather(&records, comm);
     if (rc == SP_OK && comm->rank == 0 && c.sample[BEST] >= 0 &&
         write_pictures(r, &c, &records) != SP_OK)
         sp_log_warn0("no pictures of samples: %s", sp_error_last()->message);

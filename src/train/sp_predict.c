@@ -220,7 +220,7 @@ static sp_status predict_batches(sp_predictor *p, sp_progress *progress)
         if (p->merging.with_blocks && is_last_view(p, batch))
             SP_TRY(sp_merging_exchange(&p->merging, batch));
         if (is_last_view(p, batch)) {
-            SP_TRY(sp_records_gather(&p->parcels, r->session.comm, 0));
+            SP_TRY(sp_records_gather(&p->parcels, r->session.comm));
             if (r->session.comm->rank == 0)
                 rc = store_arrived(p);
             if (batch->micro == batch->n_micro - 1)

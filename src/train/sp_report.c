@@ -26,7 +26,9 @@ static sp_json *const json = &sp_report_json;
 
 /* ---- lines ---- */
 
-sp_status sp_report_append(sp_run *run, int64_t *bytes)
+/* Ends the line and appends it to metrics.jsonl. *bytes, unless NULL, becomes the
+ * length of the file. */
+static sp_status append(sp_run *run, int64_t *bytes)
 {
     const char *line;
 
@@ -131,7 +133,7 @@ static sp_status start(sp_trainer *trainer, const char *deck)
     write_start(r, deck);
     write_plan(trainer);
     sp_report_time(sp_time_s());
-    SP_TRY(sp_report_append(run, bytes));
+    SP_TRY(append(run, bytes));
     return sp_run_status(run, "running", SP_OK, r->session.epoch, r->session.step, "");
 }
 
@@ -228,7 +230,7 @@ sp_status sp_report_step(sp_trainer *trainer, const sp_step_report *step)
     sp_events_begin(run->events, step->step, now_s);
     write_step(trainer, step);
     sp_report_time(now_s);
-    SP_TRY(sp_report_append(run, &trainer->state.metrics_bytes));
+    SP_TRY(append(run, &trainer->state.metrics_bytes));
     SP_TRY(sp_events_end(run->events));
     print_step(trainer, step, now_s);
     return SP_OK;
@@ -372,7 +374,7 @@ static sp_status write_end(sp_trainer *trainer, const char *state, double total_
     sp_json_double(json, "replica_s", trainer->replica_s);
     sp_json_double(json, "watchdog_cpu_s", sp_watchdog_cpu_s(s->watchdog));
     sp_report_time(sp_time_s());
-    return sp_report_append(&s->run, NULL);
+    return append(&s->run, NULL);
 }
 
 static void print_end(const sp_trainer *trainer, const char *state, double total_s)
