@@ -16,7 +16,7 @@
  *     bench_shapes, bench_voxels
  *                    coordinates to work on, and shards of them
  *     bench_ops, bench_rows, bench_plan, bench_step, bench_eval, bench_layers,
- *     bench_io, bench_reduce, bench_sums, bench_model, bench_roofline, bench_code
+ *     bench_io, bench_reduce, bench_sums, bench_model, bench_roofline
  *                    the commands and their parts
  *
  * The ceiling is measured again before each repeat of a job, because the clock of a
@@ -302,7 +302,9 @@ typedef struct bench_training {
 /* Seconds of the parts of one step, or of one pass of an evaluation, on this rank, and
  * its work. */
 typedef struct bench_parts {
-    double wait, forward, loss, backward, reduce, update, all;
+    /* That of END means nothing; an evaluation has FORWARD and LOSS. */
+    double part[SP_STEP_PARTS];
+    double all;
     double cpu, process_cpu; /* core time of the training thread; of all threads */
     double plan, read;       /* time of the loader's threads for this step's batches */
     double flops; /* work of the convolutions; in training all three products */
@@ -371,27 +373,6 @@ sp_status bench_training_open(bench *b, bench_training *t);
 void bench_training_step(bench_training *t, bench_parts *parts);
 /* Reports a failure and frees everything. Returns rc. */
 sp_status bench_training_close(bench *b, bench_training *t, sp_status rc);
-
-/* ---- bench_code.c: the kernels' machine code ---- */
-enum { BENCH_KERNELS = 64 };
-
-/* A kernel as tests/tools/cuda_code.py counted it. */
-typedef struct bench_kernel {
-    char name[40];
-    double loop, outside; /* instructions of a warp: for a k-tile; in the other code */
-    int threads, blocks;  /* blocks of an SM */
-} bench_kernel;
-
-typedef struct bench_code {
-    int n;
-    bench_kernel kernel[BENCH_KERNELS];
-} bench_code;
-
-/* Reads a table as tests/results/code-sm_90.txt. SP_EIO, SP_EDATA. */
-sp_status bench_code_read(const char *path, bench_code *code);
-/* SP_EDATA where the table lacks the kernel. */
-sp_status bench_code_find(const bench_code *code, const char *name,
-                          const bench_kernel **kernel);
 
 /* ---- bench_layers.c: the operations of a step ---- */
 typedef struct bench_trace bench_trace;

@@ -54,10 +54,10 @@ static sp_status time_batch(void *arg, const sp_batch *batch)
     SP_TRY(SP_TAKE(&e->scratch, batch->n, &prediction));
     SP_TRY(sp_net_forward(&r->net, batch, false, &logits));
     SP_TRY(backend->ops->wait(backend));
-    e->parts->forward += sp_now_s() - at;
+    e->parts->part[SP_STEP_FORWARD] += sp_now_s() - at;
     at = sp_now_s();
     SP_TRY(sp_net_loss(&r->net, batch, &out, e->metrics.confusion, prediction));
-    e->parts->loss += sp_now_s() - at;
+    e->parts->part[SP_STEP_LOSS] += sp_now_s() - at;
     bench_work_add(r, &r->val, batch, false, e->parts);
     return sp_evaluate_check(r, batch, prediction);
 }
@@ -118,8 +118,8 @@ static sp_status run_passes(evaluation *e, bench_runs *s)
 static sp_status print_passes(bench *b, bench_runs *s)
 {
     static const bench_part part[] = {
-        {"eval_forward", offsetof(bench_parts, forward), BENCH_OF_SPLIT},
-        {"eval_count", offsetof(bench_parts, loss), BENCH_OF_SPLIT},
+        {"eval_forward", offsetof(bench_parts, part[SP_STEP_FORWARD]), BENCH_OF_SPLIT},
+        {"eval_count", offsetof(bench_parts, part[SP_STEP_LOSS]), BENCH_OF_SPLIT},
         {"loader_plan", offsetof(bench_parts, plan), BENCH_OF_LOADER},
         {"loader_read", offsetof(bench_parts, read), BENCH_OF_LOADER},
     };

@@ -348,10 +348,11 @@ static sp_status measure_compute(bench *b, bench_training *t, model *m)
         bench_progress(b, "step %d of %d", i + 1, steps);
         SP_TRY(sp_comm_barrier(b->comm));
         bench_training_step(t, &p);
-        w.forward += p.forward + p.loss;
-        w.backward += p.backward - fmax(p.waited - p.reduce, 0);
+        w.forward += p.part[SP_STEP_FORWARD] + p.part[SP_STEP_LOSS];
+        w.backward +=
+            p.part[SP_STEP_BACKWARD] - fmax(p.waited - p.part[SP_STEP_REDUCE], 0);
         w.load += p.plan + p.read;
-        w.update += p.update;
+        w.update += p.part[SP_STEP_UPDATE];
         w.flops += p.flops;
         w.cost += p.cost;
         w.cost_max += p.cost_max;

@@ -15,6 +15,7 @@
  * grid on the SM that is free first. Everything is a prediction; nothing here was timed
  * on a device.
  */
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,7 +43,19 @@ static const struct {
 } h100 = {{132, 227 << 10}, 1.755e9, 2048, 0.62, 0.8, 0.75,     5.5e12,
           2.8e12,           1.5e-6,  3e-6, 4000, 700, {12, 15}, {24, 32}};
 
-enum { MAPS = SP_MAX_MAPS, HEIGHTS = 2 };
+enum { MAPS = SP_MAX_MAPS, HEIGHTS = 2, KERNELS = 64 };
+
+/* A kernel as tests/tools/cuda_code.py counted it. */
+typedef struct kernel {
+    char name[40];
+    double loop, outside; /* instructions of a warp: for a k-tile; in the other code */
+    int threads, blocks;  /* blocks of an SM */
+} kernel;
+
+typedef struct kernels {
+    int n;
+    kernel kernel[KERNELS];
+} kernels;
 
 /* A map that was met, and the tiles that were counted of it. */
 typedef struct counted_map {
@@ -69,7 +82,7 @@ enum { FORWARD, GRAD_INPUT, GRAD_WEIGHT, ROWS, SMALL, CUBES, STEP, TOTALS };
 typedef struct roofline {
     bench *b;
     bench_training training;
-    bench_code code;
+    kernels code;
     bool is_wgmma;
     int micro; /* the micro-batch that the maps belong to */
     int n_maps;
@@ -77,6 +90,83 @@ typedef struct roofline {
     total total[TOTALS];
     bool has_header;
 } roofline;
+
+/* ---- the kernels' machine code ---- */
+
+/* Reads a row: words up to the first that follows the form ("whole", "any"), then
+ * numbers: loop, mma, sync, ahead, clocks, outside, bytes, regs, shared, threads,
+ * blocks. */
+static bool read_row(char *line, kernel *k)
+{
+    static const char *const forms[] = {" whole ", " any "};
+    double skipped;
+    int unused;
+
+    for (int i = 0; i < 2; i++) {
+        char *form = strstr(line, forms[i]);
+        size_t n;
+
+        if (!form)
+            continue;
+        n = (size_t)(form - line) + strlen(forms[i]) - 1;
+        if (n >= sizeof k->name)
+            return false;
+        memcpy(k->name, line, n);
+        k->name[n] = 0;
+        return sscanf(line + n, "%lf %d %d %d %lf %lf %d %d %d %d %d", &k->loop,
+                      &unused, &unused, &unused, &skipped, &k->outside, &unused,
+                      &unused, &unused, &k->threads, &k->blocks) == 11 &&
+               k->threads > 0 && k->blocks > 0;
+    }
+    return false;
+}
+
+static sp_status read_rows(FILE *from, const char *path, kernels *code)
+{
+    char line[256];
+
+    for (int number = 1; fgets(line, sizeof line, from); number++) {
+        if (number == 1 && strncmp(line, "kernel", 6) == 0)
+            continue;
+        if (code->n == KERNELS)
+            return SP_FAIL(SP_EDATA, "%s: more than %d kernels", path, KERNELS);
+        if (!read_row(line, &code->kernel[code->n++]))
+            return SP_FAIL(SP_EDATA,
+                           "%s: line %d is no row of a table of make check-code", path,
+                           number);
+    }
+    if (ferror(from))
+        return SP_FAIL(SP_EIO, "%s: %s", path, strerror(errno));
+    return code->n > 0 ? SP_OK : SP_FAIL(SP_EDATA, "%s: no kernels", path);
+}
+
+/* Reads a table as tests/results/code-sm_90.txt. */
+static sp_status read_code(const char *path, kernels *code)
+{
+    FILE *from = fopen(path, "r");
+    sp_status rc;
+
+    code->n = 0;
+    if (!from)
+        return SP_FAIL(SP_EIO, "--code %s: %s", path, strerror(errno));
+    rc = read_rows(from, path, code);
+    fclose(from);
+    return rc;
+}
+
+static sp_status find_kernel(const kernels *code, const char *name,
+                             const kernel **found)
+{
+    for (int i = 0; i < code->n; i++)
+        if (strcmp(code->kernel[i].name, name) == 0) {
+            *found = &code->kernel[i];
+            return SP_OK;
+        }
+    return SP_FAIL(SP_EDATA,
+                   "--code: the table has no kernel \"%s\"; make check-code "
+                   "makes a new one",
+                   name);
+}
 
 /* ---- maps ---- */
 
@@ -151,7 +241,7 @@ static double end_of(const schedule *s)
 /* The clocks that an SM is busy with a block: of a warp's instructions in the main loop
  * and outside of it, and of products. Where the SM has one block at a time, the code
  * outside the loop is not hidden behind another's products. */
-static double block_clocks(const bench_kernel *k, double inside, double outside,
+static double block_clocks(const kernel *k, double inside, double outside,
                            double products)
 {
     const double warps = k->threads / 32 / 4.0;
@@ -161,9 +251,9 @@ static double block_clocks(const bench_kernel *k, double inside, double outside,
                          : fmax(in, products) + out + h100.exposed;
 }
 
-static double rate_of(const char *kernel)
+static double rate_of(const char *name)
 {
-    return h100.products * (strncmp(kernel, "wgmma", 5) == 0 ? h100.wgmma : h100.mma);
+    return h100.products * (strncmp(name, "wgmma", 5) == 0 ? h100.wgmma : h100.mma);
 }
 
 static void finish(prediction *p)
@@ -188,12 +278,12 @@ static sp_status predict_conv(const roofline *r, const bench_call *call,
 {
     const bool is_forward = strcmp(call->op, "conv_forward") == 0;
     schedule sms = {.n = h100.sms.n};
-    const bench_kernel *k;
+    const kernel *k = NULL;
     const int blocks = p->work.across * p->work.cluster; /* blocks of a tile of rows */
     double outside, inside = 0;
     bool is_tight;
 
-    SP_TRY(bench_code_find(&r->code, p->work.kernel, &k));
+    SP_TRY(find_kernel(&r->code, p->work.kernel, &k));
     cuda_count_conv(shape, tiles, &p->work);
     is_tight = k->threads * k->blocks >= 512;
     outside = h100.table + (is_forward ? h100.forward : h100.backward)[is_tight] *
@@ -218,9 +308,9 @@ static sp_status predict_wgrad(const roofline *r, prediction *p)
     schedule sms = {.n = h100.sms.n};
     const double of_block = p->work.k_tiles / (double)p->work.n_blocks;
     const double products = p->work.products / (double)p->work.n_blocks;
-    const bench_kernel *k;
+    const kernel *k = NULL;
 
-    SP_TRY(bench_code_find(&r->code, p->work.kernel, &k));
+    SP_TRY(find_kernel(&r->code, p->work.kernel, &k));
     for (int64_t i = 0; i < p->work.n_blocks; i++)
         add_block(&sms, block_clocks(k, of_block * k->loop, k->outside,
                                      products / rate_of(p->work.kernel)));
@@ -463,7 +553,7 @@ sp_status bench_roofline(bench *b)
     r->b = b;
     r->is_wgmma = b->options->command.config->run.wgmma != SP_WGMMA_OFF;
     b->counter = &counter;
-    rc = bench_code_read(b->options->code, &r->code);
+    rc = read_code(b->options->code, &r->code);
     if (rc == SP_OK) {
         rc = bench_training_open(b, &r->training);
         if (rc == SP_OK && r->training.resources.backend.precision != SP_BF16)

@@ -45,29 +45,16 @@ typedef struct step_clock {
     double at;
 } step_clock;
 
-/* The seconds that a part adds to; NULL: those of no part that is printed. */
-static double *seconds_of(bench_parts *parts, sp_step_part part)
-{
-    double *const seconds[SP_STEP_PARTS] = {
-        [SP_STEP_READ] = &parts->wait,     [SP_STEP_FORWARD] = &parts->forward,
-        [SP_STEP_LOSS] = &parts->loss,     [SP_STEP_BACKWARD] = &parts->backward,
-        [SP_STEP_REDUCE] = &parts->reduce, [SP_STEP_UPDATE] = &parts->update};
-
-    return seconds[part];
-}
-
 /* Ends the part that has run, and begins the next. The whole step ends when the device
  * has finished it. */
 static sp_status begin_part(void *arg, sp_step_part part, const sp_batch *batch)
 {
     step_clock *clock = arg;
     sp_resources *r = &clock->training->resources;
-    double *seconds = seconds_of(clock->parts, clock->part);
 
     if (clock->training->is_split || part == SP_STEP_END)
         SP_TRY(r->backend.ops->wait(&r->backend));
-    if (seconds)
-        *seconds += sp_now_s() - clock->at;
+    clock->parts->part[clock->part] += sp_now_s() - clock->at;
     if (part == SP_STEP_RECYCLE)
         bench_work_add(r, &r->train, batch, true, clock->parts);
     clock->part = part;
@@ -142,12 +129,13 @@ static sp_status run_steps(bench *b, bench_training *t, bench_runs *s)
 static sp_status print_steps(bench *b, bench_runs *s)
 {
     static const bench_part part[] = {
-        {"step_wait", offsetof(bench_parts, wait), BENCH_OF_WHOLE},
-        {"step_forward", offsetof(bench_parts, forward), BENCH_OF_SPLIT},
-        {"step_loss", offsetof(bench_parts, loss), BENCH_OF_SPLIT},
-        {"step_backward", offsetof(bench_parts, backward), BENCH_OF_SPLIT},
-        {"step_reduce", offsetof(bench_parts, reduce), BENCH_OF_SPLIT},
-        {"step_update", offsetof(bench_parts, update), BENCH_OF_SPLIT},
+        {"step_wait", offsetof(bench_parts, part[SP_STEP_READ]), BENCH_OF_WHOLE},
+        {"step_forward", offsetof(bench_parts, part[SP_STEP_FORWARD]), BENCH_OF_SPLIT},
+        {"step_loss", offsetof(bench_parts, part[SP_STEP_LOSS]), BENCH_OF_SPLIT},
+        {"step_backward", offsetof(bench_parts, part[SP_STEP_BACKWARD]),
+         BENCH_OF_SPLIT},
+        {"step_reduce", offsetof(bench_parts, part[SP_STEP_REDUCE]), BENCH_OF_SPLIT},
+        {"step_update", offsetof(bench_parts, part[SP_STEP_UPDATE]), BENCH_OF_SPLIT},
         {"loader_plan", offsetof(bench_parts, plan), BENCH_OF_LOADER},
         {"loader_read", offsetof(bench_parts, read), BENCH_OF_LOADER},
     };

@@ -62,15 +62,14 @@ sp_status sp_records_exchange(sp_records *records, const sp_records *to, sp_comm
     return rc;
 }
 
-sp_status sp_records_gather(sp_records *records, sp_comm *comm, int root)
+sp_status sp_records_gather(sp_records *records, sp_comm *comm)
 {
     sp_records *to = calloc((size_t)comm->size, sizeof *to);
     sp_status rc = to ? SP_OK : SP_FAIL(SP_EMEM, "no memory for the sizes of a gather");
 
-    assert(0 <= root && root < comm->size);
     rc = sp_comm_agree(comm, rc, NULL);
     if (rc == SP_OK) {
-        to[root] = *records;
+        to[0] = *records;
         rc = sp_records_exchange(records, to, comm);
     }
     free(to);

@@ -1,7 +1,7 @@
 /* Records of any length, gathered from all ranks on one, or sent by each rank to each.
  *
  *     rank 0   | bytes | record   | bytes | record |
- *     rank 1   nothing                                gather--> root: those of rank 0,
+ *     rank 1   nothing                                gather--> rank 0: its own,
  *     rank 2   | bytes | record |                               then of rank 1, ...
  *
  * Each record begins at a multiple of 8 bytes. The memory is kept for the next round.
@@ -14,7 +14,7 @@
 typedef struct sp_records {
     char *data; /* [bytes] this rank's records, laid out as drawn above */
     size_t bytes, room;
-    void *gathered; /* on root: all ranks' records of the last gather */
+    void *gathered; /* on rank 0: all ranks' records of the last gather */
     size_t gathered_bytes, at;
 } sp_records;
 
@@ -24,9 +24,9 @@ void sp_records_destroy(sp_records *records);
 void sp_records_clear(sp_records *records);
 /* Adds a record: *record is zeroed and valid until the next add. Local. SP_EMEM. */
 sp_status sp_records_add(sp_records *records, size_t bytes, void **record);
-/* Gathers the records on root, which can then walk them in the order of the ranks;
+/* Gathers the records on rank 0, which can then walk them in the order of the ranks;
  * elsewhere there are none to walk. Collective over the world. SP_EMEM. */
-sp_status sp_records_gather(sp_records *records, sp_comm *comm, int root);
+sp_status sp_records_gather(sp_records *records, sp_comm *comm);
 /* Sends the records of to[r] to rank r, for each of the comm->size ranks. Those that
  * the ranks sent to this one can then be walked in `records`, rank by rank. Collective
  * over the world. SP_EMEM. */

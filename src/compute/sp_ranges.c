@@ -93,7 +93,7 @@ void sp_ranges_reserve(sp_ranges *ranges, size_t bytes)
 }
 
 /* A free range of so many bytes, of which the upper ones begin at `least` or above. */
-static int find(const sp_ranges *r, size_t bytes, size_t least, sp_ranges_side side)
+static int find(const sp_ranges *r, size_t bytes, size_t least, bool is_high)
 {
     int found = -1;
 
@@ -104,24 +104,24 @@ static int find(const sp_ranges *r, size_t bytes, size_t least, sp_ranges_side s
             range->at + range->bytes - bytes < least)
             continue;
         found = i;
-        if (side == SP_RANGES_HIGH)
+        if (is_high)
             break;
     }
     return found;
 }
 
-static int take(sp_ranges *ranges, size_t bytes, size_t least, sp_ranges_side side)
+static int take(sp_ranges *ranges, size_t bytes, size_t least, bool is_high)
 {
     sp_range *range = ranges->range;
     size_t rest;
     int i;
 
     bytes = sp_ranges_aligned(bytes);
-    i = find(ranges, bytes, least, side);
+    i = find(ranges, bytes, least, is_high);
     if (i < 0)
         i = extend(ranges, bytes);
     rest = range[i].bytes - bytes;
-    if (rest > 0 && side == SP_RANGES_LOW) {
+    if (rest > 0 && !is_high) {
         range[i].bytes = bytes;
         insert(ranges, i, range[i].at + bytes, rest);
     } else if (rest > 0) {
@@ -132,14 +132,14 @@ static int take(sp_ranges *ranges, size_t bytes, size_t least, sp_ranges_side si
     return i;
 }
 
-int sp_ranges_take(sp_ranges *ranges, size_t bytes, sp_ranges_side side)
+int sp_ranges_take(sp_ranges *ranges, size_t bytes)
 {
-    return take(ranges, bytes, 0, side);
+    return take(ranges, bytes, 0, false);
 }
 
 int sp_ranges_take_above(sp_ranges *ranges, size_t bytes, size_t least)
 {
-    return take(ranges, bytes, least, SP_RANGES_HIGH);
+    return take(ranges, bytes, least, true);
 }
 
 void sp_ranges_hold(sp_ranges *ranges, int range)

@@ -16,8 +16,6 @@
 
 #include "base/sp_error.h"
 
-typedef enum sp_ranges_side { SP_RANGES_LOW, SP_RANGES_HIGH } sp_ranges_side;
-
 typedef struct sp_range {
     size_t at, bytes;
     int n_holders;  /* 0: the range is free */
@@ -42,10 +40,10 @@ void sp_ranges_reset(sp_ranges *ranges);
 void sp_ranges_reserve(sp_ranges *ranges, size_t bytes);
 /* The size of a range of so many bytes: rounded up to a multiple of 128. */
 size_t sp_ranges_aligned(size_t bytes);
-/* Takes a range of at least so many bytes (sp_ranges_aligned) with one holder and
- * returns its number in ranges->range. It cannot fail: the span grows, and no more than
- * `most` ranges may be held. */
-int sp_ranges_take(sp_ranges *ranges, size_t bytes, sp_ranges_side side);
+/* Takes a range of at least so many bytes (sp_ranges_aligned) with one holder from the
+ * low side and returns its number in ranges->range. It cannot fail: the span grows, and
+ * no more than `most` ranges may be held. */
+int sp_ranges_take(sp_ranges *ranges, size_t bytes);
 /* The same from the high side, but not below an offset. */
 int sp_ranges_take_above(sp_ranges *ranges, size_t bytes, size_t least);
 /* Adds a holder to a range, or takes one away; without holders it is free. */

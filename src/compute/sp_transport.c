@@ -231,11 +231,6 @@ static void count_sum(sp_transport *t, sp_scope scope, const sp_part *part)
         t->sequence = (t->sequence ^ word[i]) * 16777619u;
 }
 
-double sp_transport_sequence(const sp_transport *transport)
-{
-    return transport->sequence;
-}
-
 sp_status sp_transport_allreduce(sp_transport *transport, sp_scope scope,
                                  const void *from, void *to, size_t count, sp_type type)
 {

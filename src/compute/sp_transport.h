@@ -112,8 +112,10 @@ struct sp_transport {
     double exposed_s; /* time that the host waited for other ranks' summands */
     char words[640];  /* for the log: the transport, and why it is not a better one */
     int failed_rank;  /* the rank because of which a collective call failed, agreed */
-    /* A number that depends on all sums over the world so far, their lengths, types and
-     * order (sp_transport_sequence). */
+    /* A number of the sums over the world that this rank has asked for so far, of their
+     * lengths, types and order: ranks that asked for the same ones in the same order
+     * have the same number. Sums that meet others by mistake would be wrong without a
+     * message, or hang where devices wait for each other. */
     uint32_t sequence;
     void *impl;
     void *peer; /* private to ops->peer; NULL: small sums use the transport */
@@ -161,12 +163,6 @@ sp_status sp_transport_test(sp_transport *transport, sp_sum *sum, bool *is_done)
 sp_status sp_transport_join(sp_transport *transport, sp_sum *sum);
 /* The host waits until the sum is done. */
 sp_status sp_transport_wait(sp_transport *transport, sp_sum *sum);
-
-/* A whole number below 2^32 of the sums over the world that this rank has asked for so
- * far: ranks that asked for the same ones in the same order have the same number. Sums
- * that meet others by mistake would be wrong without a message, or hang where devices
- * wait for each other. Local. */
-double sp_transport_sequence(const sp_transport *transport);
 
 /* Transports call it: sp_comm_agree that records the failing rank. */
 sp_status sp_transport_agree(sp_transport *transport, sp_status rc);

@@ -97,7 +97,8 @@ typedef struct sp_param {
     char name[SP_NAME + 16]; /* "block1.0.conv1/weight", the path below /params */
     /* shape: a weight is [K, c_in, c_out], or [c_in, c_out] for K = 1; all others are
      * [c] */
-    int n_dims, dim[3];
+    int n_dims;
+    int64_t dim[3];
     int64_t offset, count; /* floats in the flat buffer; offset is a multiple of 16 */
     int node;
     bool is_norm; /* scale or shift of a batch norm */

@@ -37,12 +37,108 @@ typedef struct sp_verb {
     sp_status (*run_words)(int argc, char **argv, sp_comm *comm);
 } sp_verb;
 
-static sp_status print_status(int argc, char **argv);
-static sp_status print_model(int argc, char **argv);
-static sp_status write_report(int argc, char **argv);
-static sp_status print_keys(int argc, char **argv);
+static sp_status print_status(int argc, char **argv)
+{
+    const bool is_watching = argc == 4 && strcmp(argv[3], "--watch") == 0;
+
+    if (argc != 3 && !is_watching)
+        return SP_FAIL(
+            SP_EUSAGE,
+            "status: expected one run folder, and at most --watch behind it");
+    return is_watching ? sp_run_watch(argv[2]) : sp_run_print_status(argv[2], stdout);
+}
+
+static sp_status print_model(int argc, char **argv)
+{
+    return argc == 3 ? sp_check_model(argv[2])
+                     : SP_FAIL(SP_EUSAGE, "check %s: a model takes no keys, found %s",
+                               argv[2], argv[3]);
+}
+
+typedef struct report_arguments {
+    const char *out;
+    bool is_quiet, is_help;
+} report_arguments;
+
+#define AT(member) .offset = offsetof(report_arguments, member)
+static const sp_option report_options[] = {
+    {{"-o", "FILE.html", "the report (RUN/report.html)"}, SP_OPTION_TEXT, AT(out)},
+    {{"--out", "FILE.html", "the same"}, SP_OPTION_TEXT, AT(out)},
+    {{"--quiet", NULL, "print nothing about what was skipped or written"},
+     SP_OPTION_FLAG,
+     AT(is_quiet)},
+    {{"--help", NULL, "this text"}, SP_OPTION_FLAG, AT(is_help)},
+};
+
+static void print_report_help(void)
+{
+    puts("usage: sptrain report RUN... [-o FILE.html]\n");
+    sp_names_wrap(
+        stdout, 0,
+        "Writes one HTML file about the runs in these run folders, with curves, "
+        "classes, confusions, times, ranks and pictures, and the classes as CSV "
+        "beside it. It needs nothing else: neither a network nor a server.\n");
+    sp_names_print(SP_NAMES(report_options), stdout);
+}
+
+static sp_status write_report(int argc, char **argv)
+{
+    report_arguments a = {0};
+    char own[PATH_MAX];
+    int n;
+
+    SP_TRY(sp_options_read(&a, SP_NAMES(report_options), "sptrain", argc - 1, argv + 1,
+                           &n));
+    if (a.is_help) {
+        print_report_help();
+        return SP_OK;
+    }
+    if (n == 0 || (n > 1 && !a.out))
+        return SP_FAIL(SP_EUSAGE, "report: expected RUN... -o FILE.html, found %s%s",
+                       n == 0 ? "no run folder" : "several run folders",
+                       a.out ? "" : " and no FILE.html");
+    /* It replaces what is there, which may be a file of the run by a slip. */
+    if (a.out && !sp_file_ends_in(a.out, ".html"))
+        return SP_FAIL(SP_EUSAGE, "report: -o %s: expected a name that ends in .html",
+                       a.out);
+    snprintf(own, sizeof own, "%s/report.html", argv[2]);
+    SP_TRY(sp_page_write(a.out ? a.out : own, n, argv + 2, a.is_quiet));
+    if (!a.is_quiet)
+        sp_log_info("%s: %d run%s", a.out ? a.out : own, n, sp_plural(n));
+    return SP_OK;
+}
+
+static sp_status print_version(int argc, char **argv)
+{
+    int cuda = sp_backend_cuda_version();
+
+    SP_TRY(sp_option_alone(argc, argv));
+    puts(PACKAGE_STRING);
+    printf("MPI: %s\nHDF5: %s\n", sp_comm_library(), sp_h5_library());
+    if (cuda)
+        printf("CUDA toolkit: %d.%d\n", cuda / 1000, cuda % 1000 / 10);
+    else
+        puts("CUDA: not compiled in");
+    return SP_OK;
+}
+
+static sp_status print_keys(int argc, char **argv)
+{
+    SP_TRY(sp_option_alone(argc, argv));
+    sp_deck_print_keys(stdout);
+    sp_names_wrap(
+        stdout, 0,
+        "\nnet.layers is a list ( ) of groups { }, one for each layer, with its "
+        "name, its op, the fields of the op (those in brackets may be left out), "
+        "and from: the name of the layer that it reads, or [\"a\", \"b\"] for "
+        "several. Without from a layer reads the one before it; \"input\" stands "
+        "for the features. The last layer must have as many channels as there are "
+        "classes.\n");
+    sp_graph_print_ops(stdout);
+    return SP_OK;
+}
+
 static sp_status print_help(int argc, char **argv);
-static sp_status print_version(int argc, char **argv);
 
 static const sp_verb verbs[] = {
     {{"train", NULL,
@@ -84,6 +180,59 @@ static const sp_verb options[] = {
     {{"--version", NULL, "print the version and the libraries"},
      .answer = print_version},
 };
+
+static sp_status print_help(int argc, char **argv)
+{
+    (void)argc;
+    (void)argv;
+    puts("usage: sptrain [COMMAND] [DECK] [SECTION.KEY=VALUE ...]\n"
+         "       mpirun -np 8 sptrain train input/default.deck batch.size=8\n");
+    sp_names_wrap(
+        stdout, 0,
+        "Trains sparse 3D convolutional networks that label point clouds; one "
+        "process per GPU or per share of the cores.\n\ncommands");
+    sp_names_print(SP_NAMES(verbs), stdout);
+    puts("\noptions");
+    sp_names_print(SP_NAMES(options), stdout);
+    sp_names_wrap(stdout, 0,
+                  "\nWithout DECK, input/default.deck is looked up in the working "
+                  "folder, the program's folder, the source folder and the "
+                  "installed data folder.\nexit status: 0 finished, 2 usage or "
+                  "deck, 3 input data, 4 file system, 5 memory, 6 peer or transport "
+                  "lost, 7 device, 8 numbers, 75 stopped on request (run again).");
+    return SP_OK;
+}
+
+static bool is_help(const char *word)
+{
+    return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
+}
+
+/* Finds a command or an option that needs no ranks; NULL: there is none. The help of
+ * all tells of a command that has none of its own. */
+static const sp_verb *find_answer(int argc, char **argv)
+{
+    static const sp_verb model = {{"check", "MODEL", ""}, .answer = print_model};
+    static const sp_verb help = {{"--help", NULL, ""}, .answer = print_help};
+    const char *word = argc < 2 ? "" : argv[1];
+    const sp_verb *verb = sp_names_find(SP_NAMES(options), word);
+
+    if (is_help(word))
+        return &help;
+    if (!verb)
+        verb = sp_names_find(SP_NAMES(verbs), word);
+    if (verb && argc == 3 && is_help(argv[2]) && !verb->has_help)
+        return &help;
+    if (verb && verb->run == sp_check && argc > 2 && sp_check_is_model(argv[2]))
+        return &model;
+    return verb && verb->answer ? verb : NULL;
+}
+
+static sp_status give_answer(const sp_verb *verb, int argc, char **argv)
+{
+    SP_TRY(verb->answer(argc, argv));
+    return sp_log_written();
+}
 
 /* True for a word that names a deck: it is neither a command nor an override. */
 static bool looks_like_path(const char *word)
@@ -163,8 +312,6 @@ static void print_error(const sp_comm *comm)
         sp_log_error(sp_error_last());
 }
 
-static const sp_verb *find_answer(int argc, char **argv);
-
 /* True where a launcher has started several ranks. Rank 0 then answers for all of them,
  * which would print the same and write the same files at the same time. PMIx has no
  * variable for the number of ranks; Slurm, which starts ranks by it, has one. */
@@ -188,9 +335,7 @@ static sp_status answer_by_rank_0(int argc, char **argv, sp_comm *comm, bool *is
     if (*is_answer)
         sp_start_over();
     if (verb)
-        rc = verb->answer(argc, argv);
-    if (verb && rc == SP_OK)
-        rc = sp_log_written();
+        rc = give_answer(verb, argc, argv);
     return *is_answer ? sp_comm_agree(comm, rc, NULL) : SP_OK;
 }
 
@@ -257,163 +402,6 @@ static sp_status run(int argc, char **argv, sp_comm *comm)
     return rc;
 }
 
-static sp_status print_status(int argc, char **argv)
-{
-    const bool is_watching = argc == 4 && strcmp(argv[3], "--watch") == 0;
-
-    if (argc != 3 && !is_watching)
-        return SP_FAIL(
-            SP_EUSAGE,
-            "status: expected one run folder, and at most --watch behind it");
-    return is_watching ? sp_run_watch(argv[2]) : sp_run_print_status(argv[2], stdout);
-}
-
-static sp_status print_model(int argc, char **argv)
-{
-    return argc == 3 ? sp_check_model(argv[2])
-                     : SP_FAIL(SP_EUSAGE, "check %s: a model takes no keys, found %s",
-                               argv[2], argv[3]);
-}
-
-typedef struct report_arguments {
-    const char *out;
-    bool is_quiet, is_help;
-} report_arguments;
-
-#define AT(member) .offset = offsetof(report_arguments, member)
-static const sp_option report_options[] = {
-    {{"-o", "FILE.html", "the report (RUN/report.html)"}, SP_OPTION_TEXT, AT(out)},
-    {{"--out", "FILE.html", "the same"}, SP_OPTION_TEXT, AT(out)},
-    {{"--quiet", NULL, "print nothing about what was skipped or written"},
-     SP_OPTION_FLAG,
-     AT(is_quiet)},
-    {{"--help", NULL, "this text"}, SP_OPTION_FLAG, AT(is_help)},
-};
-
-static void print_report_help(void)
-{
-    puts("usage: sptrain report RUN... [-o FILE.html]\n");
-    sp_names_wrap(
-        stdout, 0,
-        "Writes one HTML file about the runs in these run folders, with curves, "
-        "classes, confusions, times, ranks and pictures, and the classes as CSV "
-        "beside it. It needs nothing else: neither a network nor a server.\n");
-    sp_names_print(SP_NAMES(report_options), stdout);
-}
-
-static sp_status write_report(int argc, char **argv)
-{
-    report_arguments a = {0};
-    char own[PATH_MAX];
-    int n;
-
-    SP_TRY(sp_options_read(&a, SP_NAMES(report_options), "sptrain", argc - 1, argv + 1,
-                           &n));
-    if (a.is_help) {
-        print_report_help();
-        return SP_OK;
-    }
-    if (n == 0 || (n > 1 && !a.out))
-        return SP_FAIL(SP_EUSAGE, "report: expected RUN... -o FILE.html, found %s%s",
-                       n == 0 ? "no run folder" : "several run folders",
-                       a.out ? "" : " and no FILE.html");
-    /* It replaces what is there, which may be a file of the run by a slip. */
-    if (a.out && !sp_file_ends_in(a.out, ".html"))
-        return SP_FAIL(SP_EUSAGE, "report: -o %s: expected a name that ends in .html",
-                       a.out);
-    snprintf(own, sizeof own, "%s/report.html", argv[2]);
-    SP_TRY(sp_page_write(a.out ? a.out : own, n, argv + 2, a.is_quiet));
-    if (!a.is_quiet)
-        sp_log_info("%s: %d run%s", a.out ? a.out : own, n, sp_plural(n));
-    return SP_OK;
-}
-
-static sp_status print_help(int argc, char **argv)
-{
-    (void)argc;
-    (void)argv;
-    puts("usage: sptrain [COMMAND] [DECK] [SECTION.KEY=VALUE ...]\n"
-         "       mpirun -np 8 sptrain train input/default.deck batch.size=8\n");
-    sp_names_wrap(
-        stdout, 0,
-        "Trains sparse 3D convolutional networks that label point clouds; one "
-        "process per GPU or per share of the cores.\n\ncommands");
-    sp_names_print(SP_NAMES(verbs), stdout);
-    puts("\noptions");
-    sp_names_print(SP_NAMES(options), stdout);
-    sp_names_wrap(stdout, 0,
-                  "\nWithout DECK, input/default.deck is looked up in the working "
-                  "folder, the program's folder, the source folder and the "
-                  "installed data folder.\nexit status: 0 finished, 2 usage or "
-                  "deck, 3 input data, 4 file system, 5 memory, 6 peer or transport "
-                  "lost, 7 device, 8 numbers, 75 stopped on request (run again).");
-    return SP_OK;
-}
-
-static sp_status print_version(int argc, char **argv)
-{
-    int cuda = sp_backend_cuda_version();
-
-    SP_TRY(sp_option_alone(argc, argv));
-    puts(PACKAGE_STRING);
-    printf("MPI: %s\nHDF5: %s\n", sp_comm_library(), sp_h5_library());
-    if (cuda)
-        printf("CUDA toolkit: %d.%d\n", cuda / 1000, cuda % 1000 / 10);
-    else
-        puts("CUDA: not compiled in");
-    return SP_OK;
-}
-
-static sp_status print_keys(int argc, char **argv)
-{
-    SP_TRY(sp_option_alone(argc, argv));
-    sp_deck_print_keys(stdout);
-    sp_names_wrap(
-        stdout, 0,
-        "\nnet.layers is a list ( ) of groups { }, one for each layer, with its "
-        "name, its op, the fields of the op (those in brackets may be left out), "
-        "and from: the name of the layer that it reads, or [\"a\", \"b\"] for "
-        "several. Without from a layer reads the one before it; \"input\" stands "
-        "for the features. The last layer must have as many channels as there are "
-        "classes.\n");
-    sp_graph_print_ops(stdout);
-    return SP_OK;
-}
-
-static bool is_help(const char *word)
-{
-    return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
-}
-
-/* Finds a command or an option that needs no ranks; NULL: there is none. The help of
- * all tells of a command that has none of its own. */
-static const sp_verb *find_answer(int argc, char **argv)
-{
-    static const sp_verb model = {{"check", "MODEL", ""}, .answer = print_model};
-    static const sp_verb help = {{"--help", NULL, ""}, .answer = print_help};
-    const char *word = argc < 2 ? "" : argv[1];
-    const sp_verb *verb = sp_names_find(SP_NAMES(options), word);
-
-    if (is_help(word))
-        return &help;
-    if (!verb)
-        verb = sp_names_find(SP_NAMES(verbs), word);
-    if (verb && argc == 3 && is_help(argv[2]) && !verb->has_help)
-        return &help;
-    if (verb && verb->run == sp_check && argc > 2 && sp_check_is_model(argv[2]))
-        return &model;
-    return verb && verb->answer ? verb : NULL;
-}
-
-static sp_status answer(const sp_verb *verb, int argc, char **argv)
-{
-    sp_status rc = verb->answer(argc, argv);
-
-    if (rc == SP_OK)
-        rc = sp_log_written();
-    return sp_log_answered(rc);
-}
-
 static bool has_finished;
 
 /* Ends with a failure where a library has called exit(), which must not look like
@@ -455,7 +443,7 @@ int main(int argc, char **argv)
     sp_trial_main(argc, argv);
     sp_witness_main(argc, argv);
     if (verb && !is_one_of_many())
-        return answer(verb, argc, argv);
+        return sp_log_answered(give_answer(verb, argc, argv));
     sp_thread_wait_asleep(argv);
     atexit(refuse_early_end);
     if (is_stoppable(argc, argv)) /* a request to stop may come while MPI starts */

@@ -58,11 +58,11 @@ static size_t bytes_of(const sp_assign *a, int v)
 
 /* The end of the span at which a matrix is placed. */
 typedef struct side {
-    sp_ranges_side side;
+    bool is_high;
     size_t least; /* on the high side: the least offset */
 } side;
 
-static const side LOW = {SP_RANGES_LOW, 0}, HIGH = {SP_RANGES_HIGH, 0};
+static const side LOW = {false, 0}, HIGH = {true, 0};
 
 /* Takes memory for a matrix of the shape of value v with elements of type elem. */
 static sp_assign_place take(sp_assign *a, int v, sp_elem elem, side from)
@@ -71,9 +71,9 @@ static sp_assign_place take(sp_assign *a, int v, sp_elem elem, side from)
     const int ld = pitch_of(a, value->c, elem);
     const size_t bytes =
         (size_t)sp_assign_rows(a, value->level) * (size_t)ld * sp_elem_bytes(elem);
-    const int range = from.side == SP_RANGES_LOW
-                          ? sp_ranges_take(&a->matrices, bytes, SP_RANGES_LOW)
-                          : sp_ranges_take_above(&a->matrices, bytes, from.least);
+    const int range = from.is_high
+                          ? sp_ranges_take_above(&a->matrices, bytes, from.least)
+                          : sp_ranges_take(&a->matrices, bytes);
 
     return (sp_assign_place){range, a->matrices.range[range].at, ld};
 }
@@ -83,11 +83,6 @@ static void drop(sp_assign *a, sp_assign_place *place)
     if (place->range >= 0)
         sp_ranges_drop(&a->matrices, place->range);
     *place = NOWHERE;
-}
-
-static int take_vector(sp_assign *a, size_t bytes)
-{
-    return sp_ranges_take(&a->vectors, bytes, SP_RANGES_LOW);
 }
 
 static void drop_vector(sp_assign *a, int *range)
@@ -200,8 +195,8 @@ static void take_sums(sp_assign *a, int v, bool is_fused)
 
     at->is_fused = is_fused;
     at->n_sums = is_fused ? a->rules.fused_parts(n, a->n_samples).n : a->n_samples;
-    at->sums =
-        take_vector(a, 2 * (size_t)value->c * (size_t)at->n_sums * sizeof(double));
+    at->sums = sp_ranges_take(&a->vectors, 2 * (size_t)value->c * (size_t)at->n_sums *
+                                               sizeof(double));
 }
 
 /* Exact sums are of samples. */
@@ -225,8 +220,9 @@ void sp_assign_forward(sp_assign *a, int s)
         hold(a, step->out, is_kept(a, home) ? LOW : high_side(a, home));
     }
     if (step->row->has_argmax)
-        a->argmax[s] = take_vector(a, (size_t)sp_assign_rows(a, out->level) *
-                                          (size_t)out->c * sizeof(int32_t));
+        a->argmax[s] =
+            sp_ranges_take(&a->vectors, (size_t)sp_assign_rows(a, out->level) *
+                                            (size_t)out->c * sizeof(int32_t));
     if (!a->is_training)
         return;
     if (step->op == SP_OP_CONV && out->feeds_norm && may_fuse(a))
@@ -270,7 +266,7 @@ sp_loss_place sp_assign_results(sp_assign *a, bool has_confusion, bool has_predi
     r.confusion_at = 2 * (size_t)a->n_samples * sizeof(double);
     r.prediction_at = r.confusion_at + (has_confusion ? C * C * sizeof(int64_t) : 0);
     r.bytes = r.prediction_at + (has_prediction ? n * sizeof(int32_t) : 0);
-    r.range = take_vector(a, r.bytes);
+    r.range = sp_ranges_take(&a->vectors, r.bytes);
     return r;
 }
 

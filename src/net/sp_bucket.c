@@ -255,7 +255,7 @@ static sp_status post_last(sp_buckets *b)
     sp_part part[SP_SUM_PARTS] = {part_of(b, b->n_buckets - 1)};
     int n = 2;
 
-    b->tail.sequence = impl->sequence = sp_transport_sequence(impl->transport);
+    b->tail.sequence = impl->sequence = impl->transport->sequence;
     if (b->exact) {
         part[1] = (sp_part){&b->tail, SQUARES - TAIL, SP_F64};
         part[2] = (sp_part){b->tail_exact, 2 * SP_EXACT_LIMBS, SP_I64};

@@ -30,7 +30,7 @@
 typedef struct sp_tail {
     double loss_sum, weight_sum; /* sum w * l, sum w over labelled voxels */
     double n_voxels, n_stop;     /* voxels, and ranks asked to stop */
-    double sequence; /* sp_transport_sequence, by which wait finds ranks out of step */
+    double sequence; /* of sp_transport, by which wait finds ranks out of step */
 } sp_tail;
 
 enum { SP_LOSS_SUMS = 3 }; /* sum w * l, sum w, rows */

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/sp_exact.h"
+#include "data/sp_shard.h"
 
 sp_status sp_metrics_create(sp_metrics *metrics, int n_classes, int parts)
 {

@@ -14,7 +14,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "data/sp_shard.h"
+#include "comm/sp_comm.h"
+
+struct sp_sample; /* data/sp_shard.h */
 
 typedef struct sp_metrics {
     int n_classes;
@@ -51,8 +53,9 @@ void sp_metrics_zero(sp_metrics *metrics);
  *   row_of       [sample->n] row of the prediction of each stored row, -1 none; NULL: the
  *                same
  *   prediction   [rows] class */
-void sp_metrics_add_points(int64_t *confusion, int n_classes, const sp_sample *sample,
-                           const int32_t *row_of, const int32_t *prediction);
+void sp_metrics_add_points(int64_t *confusion, int n_classes,
+                           const struct sp_sample *sample, const int32_t *row_of,
+                           const int32_t *prediction);
 
 /* Sums over all ranks: every rank then holds the sums of all, and loss_sum and
  * weight_sum (NAN if a summand was not finite). Allocates nothing. Collective. */

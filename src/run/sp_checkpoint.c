@@ -35,12 +35,6 @@ enum {
 
 /* ---- arrays ---- */
 
-static void dims_of(const sp_param *p, int64_t dim[3])
-{
-    for (int i = 0; i < p->n_dims; i++)
-        dim[i] = p->dim[i];
-}
-
 bool sp_checkpoint_has_shape(const sp_h5_shape *shape, const sp_param *p)
 {
     int i = 0, j = 0;
@@ -122,14 +116,12 @@ static sp_status read_foreign(sp_h5 *file, const char *name, const sp_param *p,
                               float *to)
 {
     sp_h5_shape shape;
-    int64_t dim[3];
 
-    dims_of(p, dim);
     SP_TRY(sp_h5_shape_of(file, name, &shape));
     if (sp_checkpoint_has_shape(&shape, p))
         SP_TRY(sp_h5_read(file, name, SP_H5_F32, shape.rank, shape.dim, to));
     else /* fails, with the message about shapes */
-        SP_TRY(sp_h5_read(file, name, SP_H5_F32, p->n_dims, dim, to));
+        SP_TRY(sp_h5_read(file, name, SP_H5_F32, p->n_dims, p->dim, to));
     return check_numbers(file, name, to, p->count, 0);
 }
 
@@ -149,13 +141,11 @@ static sp_status write_group(sp_h5 *file, const char *group, const sp_param *par
                              int n, const float *flat)
 {
     char name[MAX_PATH];
-    int64_t dim[3];
 
     for (int i = 0; i < n; i++) {
         const sp_param *p = &params[i];
         snprintf(name, sizeof name, "%s/%s", group, p->name);
-        dims_of(p, dim);
-        SP_TRY(sp_checkpoint_write_array(file, name, SP_H5_F32, p->n_dims, dim,
+        SP_TRY(sp_checkpoint_write_array(file, name, SP_H5_F32, p->n_dims, p->dim,
                                          flat + p->offset,
                                          (size_t)p->count * sizeof *flat));
     }
@@ -183,7 +173,6 @@ sp_status sp_checkpoint_read_group(sp_h5 *file, const char *group,
 {
     const bool is_foreign = !sp_h5_attr_has(file, "/", "format");
     char name[MAX_PATH];
-    int64_t dim[3];
 
     assert(file && group && params && n >= 0 && skip && flat);
     for (int i = 0; i < n; i++) {
@@ -191,13 +180,13 @@ sp_status sp_checkpoint_read_group(sp_h5 *file, const char *group,
         if (sp_graph_is_named(skip, p->name))
             continue;
         snprintf(name, sizeof name, "%s/%s", group, p->name);
-        dims_of(p, dim);
         if (!sp_h5_has(file, name))
             return SP_FAIL(SP_EDATA, "%s: %s is missing", sp_h5_path(file), name);
         if (is_foreign)
             SP_TRY(read_foreign(file, name, p, flat + p->offset));
         else
-            SP_TRY(sp_h5_read(file, name, SP_H5_F32, p->n_dims, dim, flat + p->offset));
+            SP_TRY(
+                sp_h5_read(file, name, SP_H5_F32, p->n_dims, p->dim, flat + p->offset));
         SP_TRY(
             check_crc(file, name,
                       sp_crc32c(0, flat + p->offset, (size_t)p->count * sizeof *flat)));

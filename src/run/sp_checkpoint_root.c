@@ -22,27 +22,20 @@ typedef struct root_field {
     bool is_optional; /* 0 where it is absent, as in files of older versions */
 } root_field;
 
-#define FIELD(name, type, field)                                                       \
-    {                                                                                  \
-        name, type, offsetof(sp_checkpoint_state, field), 0                            \
-    }
-#define OPTIONAL(name, type, field)                                                    \
-    {                                                                                  \
-        name, type, offsetof(sp_checkpoint_state, field), 1                            \
-    }
+#define AT(field) offsetof(sp_checkpoint_state, field)
 static const root_field fields[] = {
-    FIELD("best_miou", SP_H5_F64, best),
-    FIELD("data_hash", SP_H5_U64, data_hash),
-    FIELD("epoch", SP_H5_I64, at.epoch),
-    OPTIONAL("eval_due", SP_H5_I64, eval_due),
-    FIELD("metrics_bytes", SP_H5_I64, metrics_bytes),
-    FIELD("position", SP_H5_I64, at.position),
-    FIELD("samples_seen", SP_H5_I64, samples_seen),
-    FIELD("seed", SP_H5_I64, seed),
-    FIELD("skipped", SP_H5_I64, skipped),
-    FIELD("step", SP_H5_I64, step),
-    FIELD("updates", SP_H5_I64, updates),
-    OPTIONAL("val_hash", SP_H5_U64, val_hash),
+    {"best_miou", SP_H5_F64, AT(best), false},
+    {"data_hash", SP_H5_U64, AT(data_hash), false},
+    {"epoch", SP_H5_I64, AT(at.epoch), false},
+    {"eval_due", SP_H5_I64, AT(eval_due), true},
+    {"metrics_bytes", SP_H5_I64, AT(metrics_bytes), false},
+    {"position", SP_H5_I64, AT(at.position), false},
+    {"samples_seen", SP_H5_I64, AT(samples_seen), false},
+    {"seed", SP_H5_I64, AT(seed), false},
+    {"skipped", SP_H5_I64, AT(skipped), false},
+    {"step", SP_H5_I64, AT(step), false},
+    {"updates", SP_H5_I64, AT(updates), false},
+    {"val_hash", SP_H5_U64, AT(val_hash), true},
 };
 enum { N_FIELDS = sizeof fields / sizeof *fields };
 

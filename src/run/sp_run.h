@@ -87,8 +87,8 @@ sp_status sp_run_write_status(const char *dir, const char *task, int rank,
  * fails. dir is the folder of an open run; "" means none and gives true. Any thread.
  * (The claim is the file .diagnosed, which the next start deletes.) */
 bool sp_run_claim_diagnosis(const char *dir);
-/* True if status.json says state "done"; *step (may be NULL) becomes its step. */
-bool sp_run_is_done(const char *dir, int64_t *step);
+/* True if status.json says state "done". */
+bool sp_run_is_done(const char *dir);
 /* True if a line of metrics.jsonl, which need not be whole, is one of this event. */
 bool sp_run_is_event(const char *line, const char *event);
 /* True if metrics.jsonl says that the training has ended. status.json may not say so

@@ -68,15 +68,12 @@ sp_status sp_run_read_state(const char *dir, const char *task, sp_run_state *sta
     return SP_OK;
 }
 
-bool sp_run_is_done(const char *dir, int64_t *step)
+bool sp_run_is_done(const char *dir)
 {
     sp_run_state state;
 
-    if (sp_run_read_state(dir, "", &state) != SP_OK || strcmp(state.state, "done") != 0)
-        return false;
-    if (step)
-        *step = state.step;
-    return true;
+    return sp_run_read_state(dir, "", &state) == SP_OK &&
+           strcmp(state.state, "done") == 0;
 }
 
 bool sp_run_is_event(const char *line, const char *event)
@@ -95,8 +92,7 @@ bool sp_run_has_ended(const char *dir)
     FILE *lines;
     int fd;
 
-    snprintf(path, sizeof path, "%s/metrics.jsonl", dir);
-    if (sp_file_open(path, O_RDONLY, &fd) != SP_OK)
+    if (sp_file_open(sp_file_in(dir, "metrics.jsonl", path), O_RDONLY, &fd) != SP_OK)
         return false;
     lines = fdopen(fd, "r");
     /* A line longer than `piece` is read in several parts; its first part has the
@@ -227,8 +223,8 @@ void sp_run_report_lost(const char *dir)
     sp_heartbeat *records;
     int n, lost;
 
-    snprintf(path, sizeof path, "%s/heartbeat.bin", dir);
-    if (sp_heartbeat_read(path, &records, &n) != SP_OK) {
+    if (sp_heartbeat_read(sp_file_in(dir, "heartbeat.bin", path), &records, &n) !=
+        SP_OK) {
         if (access(path, F_OK) == 0)
             sp_log_warn0(
                 "%s; so it is not known which rank the run before this one lost",
@@ -334,19 +330,16 @@ sp_status sp_run_print_status(const char *dir, FILE *to)
     char path[PATH_MAX];
     sp_heartbeat *records = NULL;
     int n_states, n;
-    sp_status rc, damaged;
+    const sp_status damaged = print_states(dir, to, &n_states);
 
     assert(dir && to);
-    damaged = print_states(dir, to, &n_states);
-    snprintf(path, sizeof path, "%s/heartbeat.bin", dir);
-    if (access(path, F_OK) != 0)
+    if (access(sp_file_in(dir, "heartbeat.bin", path), F_OK) != 0)
         return n_states ? fail_damaged(dir, damaged)
                         : SP_FAIL(SP_EIO,
                                   "%s: no run here (neither status.json nor "
                                   "heartbeat.bin)",
                                   dir);
-    rc = sp_heartbeat_read(path, &records, &n);
-    SP_TRY(rc);
+    SP_TRY(sp_heartbeat_read(path, &records, &n));
     if (n_states == 0)
         fprintf(to, "%s: started, no status yet\n", dir);
     print_heartbeats(records, n, to);

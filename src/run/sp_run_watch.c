@@ -140,8 +140,7 @@ static void read_lines(view *v)
     struct stat st;
     int fd;
 
-    snprintf(path, sizeof path, "%s/metrics.jsonl", v->dir);
-    if (sp_file_open(path, O_RDONLY, &fd) != SP_OK)
+    if (sp_file_open(sp_file_in(v->dir, "metrics.jsonl", path), O_RDONLY, &fd) != SP_OK)
         return;
     if (fstat(fd, &st) == 0 && st.st_size != v->size) {
         v->size = st.st_size;
@@ -222,8 +221,8 @@ static sp_status look(view *v, sp_heartbeat *last, bool *is_running)
     int n = 0;
 
     *last = (sp_heartbeat){0};
-    snprintf(path, sizeof path, "%s/heartbeat.bin", v->dir);
-    if (sp_heartbeat_read(path, &records, &n) != SP_OK) {
+    if (sp_heartbeat_read(sp_file_in(v->dir, "heartbeat.bin", path), &records, &n) !=
+        SP_OK) {
         *is_running = false;
         return sp_run_read_state(v->dir, "", &state) == SP_OK ? SP_OK : SP_EIO;
     }

@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/sp_file.h"
 #include "base/sp_json.h"
@@ -452,59 +451,10 @@ sp_status sp_gallery_write(sp_gallery *g, sp_resources *r)
 
     SP_TRY(agree_on_choice(g, comm, &c));
     draw_mine(g, r, &c, &records);
-    rc = sp_records_gather(&records, comm, 0);
+    rc = sp_records_gather(&records, comm);
     if (rc == SP_OK && comm->rank == 0 && c.sample[BEST] >= 0 &&
         write_pictures(r, &c, &records) != SP_OK)
         sp_log_warn0("no pictures of samples: %s", sp_error_last()->message);
     sp_records_destroy(&records);
     return rc;
-}
-
-/* ---- the report ---- */
-
-/* Quotes a text for the shell: 'it'\''s'. False: no room. */
-static bool add_quoted(char *to, size_t size, const char *text)
-{
-    size_t n = strlen(to);
-
-    if (n + 3 > size)
-        return false;
-    to[n++] = '\'';
-    for (; *text; text++) {
-        const char *piece = *text == '\'' ? "'\\''" : (const char[2]){*text, 0};
-        const size_t m = strlen(piece);
-
-        if (n + m + 2 > size)
-            return false;
-        memcpy(to + n, piece, m);
-        n += m;
-    }
-    to[n++] = '\'';
-    to[n] = '\0';
-    return true;
-}
-
-void sp_gallery_renew_report(sp_run *run, const char *after_save)
-{
-    /* Borrowed by the queue of commands until it has run. */
-    static char command[3 * PATH_MAX];
-    char self[PATH_MAX], report[PATH_MAX];
-    const ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-    bool is_whole;
-
-    assert(after_save);
-    if (run->comm->rank != 0 || !run->dir || !run->dir[0])
-        return;
-    self[n > 0 ? n : 0] = '\0';
-    snprintf(report, sizeof report, "%s/report.html", run->dir);
-    command[0] = '\0';
-    is_whole = n > 0 && add_quoted(command, sizeof command - 64, self);
-    strcat(command, " report --quiet -o ");
-    is_whole = is_whole && add_quoted(command, sizeof command - 64, report);
-    if (!is_whole) {
-        sp_log_warn0("report.html is not renewed: the paths are too long");
-        return;
-    }
-    sp_run_after_save(run, command, run->dir);
-    sp_run_after_save(run, after_save, report);
 }

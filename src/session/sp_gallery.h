@@ -1,11 +1,9 @@
-/* Pictures of samples of data.val, and the report, in the run folder.
+/* Pictures of samples of data.val, in the run folder.
  *
  *     each rank   sp_gallery_add: mIoU of a sample; predictions --> a temporary file
  *     all         sp_gallery_write: mIoU of all samples --> rank 0 chooses the best,
  *                 the median and the worst; the rank that has one draws it --> rank 0
  *                 writes pictures/best-truth-top.png, ..., pictures.json
- *     rank 0      sp_gallery_renew_report: a child process writes report.html of the
- *                 folder while the training goes on
  *
  * The same data and weights give the same pictures on any number of ranks. Pictures are
  * no result: where they cannot be made, a warning says so and the command goes on. */
@@ -19,7 +17,6 @@
 
 struct sp_batch;     /* data/sp_loader.h */
 struct sp_resources; /* session/sp_resources.h */
-struct sp_run;       /* run/sp_run.h */
 
 typedef struct sp_gallery sp_gallery;
 
@@ -35,9 +32,5 @@ void sp_gallery_add(sp_gallery *gallery, const struct sp_batch *batch,
 /* Chooses, draws and writes. Collective over the world; a rank whose gallery is NULL
  * takes part with no samples. SP_EMPI; other failures are warnings. */
 sp_status sp_gallery_write(sp_gallery *gallery, struct sp_resources *resources);
-
-/* Rank 0: starts a child process that writes report.html and report.csv of the run
- * folder, and then run.after_save with the report. Returns at once. */
-void sp_gallery_renew_report(struct sp_run *run, const char *after_save);
 
 #endif

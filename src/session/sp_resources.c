@@ -124,16 +124,9 @@ static sp_status read_init(const sp_resources *r, const char *path, host_weights
                                    w->param, w->running);
 }
 
-/* The file that weights are loaded from, and what is done with it. */
-typedef struct weights_source {
-    const char *path;           /* the file to be opened; NULL: `file` is open */
-    struct sp_h5 *file;         /* rank 0 */
-    sp_checkpoint_state *state; /* filled, with the optimizer; NULL: weights alone */
-} weights_source;
-
 /* Rank 0. A file with a state was verified when it was chosen, as one that is open was.
  */
-static sp_status read_source(sp_resources *r, const weights_source *from,
+static sp_status read_source(sp_resources *r, const sp_weights_source *from,
                              host_weights *w)
 {
     const sp_graph *graph = &r->graph;
@@ -152,7 +145,7 @@ static sp_status read_source(sp_resources *r, const weights_source *from,
 }
 
 /* Reads the file on rank 0 into w and distributes it to all ranks. Collective. */
-static sp_status load(sp_resources *r, const weights_source *from, host_weights *w)
+static sp_status load(sp_resources *r, const sp_weights_source *from, host_weights *w)
 {
     sp_comm *comm = r->session.comm;
     sp_optim *optim = &r->optim;
@@ -189,7 +182,7 @@ static sp_status allocate_host(const sp_graph *graph, host_weights *w, float **h
     return SP_OK;
 }
 
-static sp_status load_weights(sp_resources *r, const weights_source *from)
+sp_status sp_resources_load(sp_resources *r, const sp_weights_source *from)
 {
     sp_checkpoint_state *state = from->state;
     sp_session *session = &r->session;
@@ -198,6 +191,7 @@ static sp_status load_weights(sp_resources *r, const weights_source *from)
     sp_status rc = SP_OK;
 
     assert(r->has_net && (!state || r->optim.impl));
+    assert(from->path || !from->file == (session->comm->rank != 0));
     sp_session_beat(session, SP_PHASE_LOAD);
     if (!r->backend.ops->is_host)
         rc = allocate_host(&r->graph, &w, &host);
@@ -215,25 +209,6 @@ static sp_status load_weights(sp_resources *r, const weights_source *from)
     }
     sp_net_updated(&r->net);
     return SP_OK;
-}
-
-sp_status sp_resources_load(sp_resources *r, const char *path,
-                            sp_checkpoint_state *state)
-{
-    assert(path && path[0] && state);
-    return load_weights(r, &(weights_source){.path = path, .state = state});
-}
-
-sp_status sp_resources_load_open(sp_resources *r, struct sp_h5 *file)
-{
-    assert(!file == (r->session.comm->rank != 0));
-    return load_weights(r, &(weights_source){.file = file});
-}
-
-sp_status sp_resources_load_init(sp_resources *r, const char *path)
-{
-    assert(path && path[0]);
-    return load_weights(r, &(weights_source){.path = path});
 }
 
 /* Gives the weights in host memory: *copy is NULL or to be freed by the caller. */

@@ -174,17 +174,19 @@ sp_status sp_resources_open_evaluation(sp_resources *resources);
 /* Checks that the blocks of data.val can be merged where eval.merge asks for it, and
  * measures what waits for other blocks. Local. SP_EDATA as above. */
 sp_status sp_resources_measure_merging(sp_resources *resources);
-/* Loads weights, the optimizer and the state of the run from a checkpoint that rank 0
- * reads. state->deck is set on rank 0 alone. Weights of a checkpoint that are not
- * finite are loaded, and resources->fault names the first of them. */
-sp_status sp_resources_load(sp_resources *resources, const char *path,
-                            sp_checkpoint_state *state);
-/* Loads weights alone from a file that rank 0 has open (sp_checkpoint_open_weights);
- * NULL on the others. resources->fault as above. */
-sp_status sp_resources_load_open(sp_resources *resources, struct sp_h5 *file);
-/* Loads the weights that a training begins with from a file that rank 0 reads; layers
- * of run.init_skip get their initial weights. resources->fault as above. */
-sp_status sp_resources_load_init(sp_resources *resources, const char *path);
+/* A file that weights are loaded from, and what is taken from it. */
+typedef struct sp_weights_source {
+    /* Rank 0 opens it: for weights alone that a training begins with, of which layers
+     * of run.init_skip get their initial ones, or for a state. NULL: `file` is open. */
+    const char *path;
+    struct sp_h5 *file; /* on rank 0 (sp_checkpoint_open_weights); NULL elsewhere */
+    /* Filled, with the optimizer; its deck is set on rank 0 alone. NULL: weights. */
+    sp_checkpoint_state *state;
+} sp_weights_source;
+
+/* Loads the weights of a file. Those that are not finite are loaded too, and
+ * resources->fault names the first of them. */
+sp_status sp_resources_load(sp_resources *resources, const sp_weights_source *from);
 /* Compares the weights of all ranks, which should be the same bits (sp_replica.h);
  * `step` is for the message. */
 sp_status sp_resources_check_replicas(sp_resources *resources, int64_t step);

@@ -1,7 +1,6 @@
 /* `sptrain eval`: exact evaluation of a checkpoint on data.val. */
 #include "base/sp_log.h"
 #include "process/sp_signal.h"
-#include "session/sp_gallery.h"
 #include "train/sp_evaluate.h"
 #include "train/sp_infer.h"
 #include "train/sp_report.h"
@@ -27,10 +26,9 @@ static sp_status evaluate(sp_infer *infer, sp_metrics *metrics)
         &r->session, sp_metrics_create(metrics, r->n_classes, sp_evaluate_parts(r))));
     SP_TRY(sp_evaluate_pass(r, metrics, check_stop, NULL,
                             r->session.config->run.pictures ? &pictures_s : NULL));
-    SP_TRY(sp_report_evaluation(r, metrics, infer->path));
+    SP_TRY(sp_report_eval(r, metrics, infer->path, NULL));
     sp_report_table(r, metrics);
-    if (r->session.config->run.report_every > 0)
-        sp_gallery_renew_report(&r->session.run, r->session.config->run.after_save);
+    sp_report_renew(r);
     return SP_OK;
 }
 

@@ -313,15 +313,6 @@ int sp_evaluate_parts(const sp_resources *r)
            (is_merged ? 0 : SP_METRICS_MERGED);
 }
 
-static sp_status draw_pictures(const pass *p, double *seconds)
-{
-    const double begin_s = sp_now_s();
-
-    SP_TRY(sp_gallery_write(p->gallery, p->resources));
-    *seconds += sp_now_s() - begin_s;
-    return SP_OK;
-}
-
 sp_status sp_evaluate_pass(sp_resources *r, sp_metrics *metrics,
                            sp_status (*check_stop)(void *arg), void *arg,
                            double *pictures_s)
@@ -344,8 +335,12 @@ sp_status sp_evaluate_pass(sp_resources *r, sp_metrics *metrics,
         rc = sp_metrics_reduce(metrics, r->session.comm);
     /* Ranks that are done wait in the sums, and still tell of the pass meanwhile. */
     sp_session_count(&r->session, 0, 0);
-    if (rc == SP_OK && pictures_s)
-        rc = draw_pictures(&p, pictures_s);
+    if (rc == SP_OK && pictures_s) {
+        const double begin_s = sp_now_s();
+
+        rc = sp_gallery_write(p.gallery, r);
+        *pictures_s += sp_now_s() - begin_s;
+    }
     sp_gallery_destroy(p.gallery);
     return rc;
 }

@@ -142,7 +142,8 @@ static void close_file(sp_infer *infer)
 
 static sp_status load_weights(sp_infer *infer)
 {
-    SP_TRY(sp_resources_load_open(&infer->resources, infer->file));
+    SP_TRY(sp_resources_load(&infer->resources,
+                             &(sp_weights_source){.file = infer->file}));
     close_file(infer);
     return SP_OK;
 }

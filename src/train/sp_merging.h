@@ -28,8 +28,9 @@ typedef struct sp_merging {
  * stay where they are. Local. SP_EMEM, SP_EDEVICE. */
 sp_status sp_merging_fetch(sp_backend *backend, sp_arena *arena, sp_tensor *logits);
 /* Opens it as the keys say; without them is_on is false and nothing else is to be
- * called but the destroy. `done` takes the merged points. The evaluation's loader is
- * open. Collective, agreed. SP_EDATA, SP_EMEM. Destroy after a failure too. */
+ * called but is_last, which is true then, and the destroy. `done` takes the merged
+ * points. The evaluation's loader is open. Collective, agreed. SP_EDATA, SP_EMEM.
+ * Destroy after a failure too. */
 sp_status sp_merging_open(sp_merging *merging, sp_resources *resources,
                           sp_merger_done *done, void *arg);
 void sp_merging_destroy(sp_merging *merging);

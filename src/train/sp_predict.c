@@ -167,11 +167,6 @@ static sp_status send_merged(void *arg, const sp_merger_sample *merged)
     return SP_OK;
 }
 
-static bool is_last_view(const sp_predictor *p, const sp_batch *batch)
-{
-    return !p->merging.is_on || sp_merging_is_last(&p->merging, batch);
-}
-
 static sp_status predict_batch(void *arg, const sp_batch *batch)
 {
     sp_predictor *p = arg;
@@ -187,7 +182,7 @@ static sp_status predict_batch(void *arg, const sp_batch *batch)
     SP_TRY(sp_evaluate_check(r, batch, prediction));
     if (p->merging.is_on)
         SP_TRY(sp_merging_add(&p->merging, batch, of.logits));
-    if (!is_last_view(p, batch))
+    if (!sp_merging_is_last(&p->merging, batch))
         return SP_OK;
     of.class = prediction;
     if (p->files.with_logits && r->evaluation.views.n == 1)
@@ -217,10 +212,10 @@ static sp_status predict_batches(sp_predictor *p, sp_progress *progress)
         SP_TRY(sp_session_agree(&r->session, rc));
         if (!batch)
             return SP_OK;
-        if (p->merging.with_blocks && is_last_view(p, batch))
+        if (p->merging.with_blocks && sp_merging_is_last(&p->merging, batch))
             SP_TRY(sp_merging_exchange(&p->merging, batch));
-        if (is_last_view(p, batch)) {
-            SP_TRY(sp_records_gather(&p->parcels, r->session.comm, 0));
+        if (sp_merging_is_last(&p->merging, batch)) {
+            SP_TRY(sp_records_gather(&p->parcels, r->session.comm));
             if (r->session.comm->rank == 0)
                 rc = store_arrived(p);
             if (batch->micro == batch->n_micro - 1)

@@ -6,12 +6,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/sp_file.h"
 #include "base/sp_log.h"
 #include "base/sp_machine.h"
 #include "config.h"
 #include "h5/sp_h5.h"
-#include "session/sp_gallery.h"
 #include "session/sp_resources.h"
 #include "show/sp_live.h"
 #include "watch/sp_watchdog.h"
@@ -25,7 +26,9 @@ static sp_json *const json = &sp_report_json;
 
 /* ---- lines ---- */
 
-sp_status sp_report_append(sp_run *run, int64_t *bytes)
+/* Ends the line and appends it to metrics.jsonl. *bytes, unless NULL, becomes the
+ * length of the file. */
+static sp_status append(sp_run *run, int64_t *bytes)
 {
     const char *line;
 
@@ -130,7 +133,7 @@ static sp_status start(sp_trainer *trainer, const char *deck)
     write_start(r, deck);
     write_plan(trainer);
     sp_report_time(sp_time_s());
-    SP_TRY(sp_report_append(run, bytes));
+    SP_TRY(append(run, bytes));
     return sp_run_status(run, "running", SP_OK, r->session.epoch, r->session.step, "");
 }
 
@@ -227,7 +230,7 @@ sp_status sp_report_step(sp_trainer *trainer, const sp_step_report *step)
     sp_events_begin(run->events, step->step, now_s);
     write_step(trainer, step);
     sp_report_time(now_s);
-    SP_TRY(sp_report_append(run, &trainer->state.metrics_bytes));
+    SP_TRY(append(run, &trainer->state.metrics_bytes));
     SP_TRY(sp_events_end(run->events));
     print_step(trainer, step, now_s);
     return SP_OK;
@@ -292,6 +295,55 @@ sp_status sp_report_epoch(sp_trainer *trainer, const sp_step_report *step)
     return sp_session_agree(s, rc);
 }
 
+/* ---- report.html ---- */
+
+/* Quotes a text for the shell: 'it'\''s'. False: no room. */
+static bool add_quoted(char *to, size_t size, const char *text)
+{
+    size_t n = strlen(to);
+
+    if (n + 3 > size)
+        return false;
+    to[n++] = '\'';
+    for (; *text; text++) {
+        const char *piece = *text == '\'' ? "'\\''" : (const char[2]){*text, 0};
+        const size_t m = strlen(piece);
+
+        if (n + m + 2 > size)
+            return false;
+        memcpy(to + n, piece, m);
+        n += m;
+    }
+    to[n++] = '\'';
+    to[n] = '\0';
+    return true;
+}
+
+void sp_report_renew(sp_resources *r)
+{
+    sp_run *run = &r->session.run;
+    /* Borrowed by the queue of commands until it has run. */
+    static char command[3 * PATH_MAX];
+    char self[PATH_MAX], report[PATH_MAX];
+    const ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+    bool is_whole;
+
+    if (run->comm->rank != 0 || r->session.config->run.report_every <= 0)
+        return;
+    self[n > 0 ? n : 0] = '\0';
+    sp_file_in(run->dir, "report.html", report);
+    command[0] = '\0';
+    is_whole = n > 0 && add_quoted(command, sizeof command - 64, self);
+    strcat(command, " report --quiet -o ");
+    is_whole = is_whole && add_quoted(command, sizeof command - 64, report);
+    if (!is_whole) {
+        sp_log_warn0("report.html is not renewed: the paths are too long");
+        return;
+    }
+    sp_run_after_save(run, command, run->dir);
+    sp_run_after_save(run, r->session.config->run.after_save, report);
+}
+
 /* ---- end ---- */
 
 /* A part of a time in percent. */
@@ -322,7 +374,7 @@ static sp_status write_end(sp_trainer *trainer, const char *state, double total_
     sp_json_double(json, "replica_s", trainer->replica_s);
     sp_json_double(json, "watchdog_cpu_s", sp_watchdog_cpu_s(s->watchdog));
     sp_report_time(sp_time_s());
-    return sp_report_append(&s->run, NULL);
+    return append(&s->run, NULL);
 }
 
 static void print_end(const sp_trainer *trainer, const char *state, double total_s)
@@ -369,8 +421,7 @@ static sp_status report_end(sp_trainer *trainer, const char *state, const char *
         sp_log_info("%s", message);
     SP_TRY(sp_run_status(&r->session.run, state, is_done ? SP_OK : SP_ELIMIT,
                          r->session.epoch, trainer->state.step, message));
-    if (r->session.config->run.report_every > 0)
-        sp_gallery_renew_report(&r->session.run, r->session.config->run.after_save);
+    sp_report_renew(r);
     return SP_OK;
 }
 

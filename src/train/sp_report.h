@@ -32,13 +32,17 @@ sp_status sp_report_end(sp_trainer *trainer, const char *state, const char *mess
  * prints. */
 void sp_report_idle(const struct sp_resources *resources,
                     const struct sp_sampler *sampler);
-/* Writes the eval event of a training, with its position, and prints one line. */
-sp_status sp_report_eval(sp_trainer *trainer);
-/* The same for `sptrain eval`: writes to evaluations.jsonl too, with checkpoint, data
- * and arguments of the command. */
-sp_status sp_report_evaluation(struct sp_resources *resources,
-                               const sp_metrics *metrics, const char *checkpoint);
+/* Writes the eval event, with its position, and prints one line. checkpoint: that of
+ * `sptrain eval`, which writes to evaluations.jsonl too, with checkpoint, data and
+ * arguments of the command; NULL in a training. *metrics_bytes, unless NULL, becomes
+ * the length of metrics.jsonl. */
+sp_status sp_report_eval(struct sp_resources *resources, const sp_metrics *metrics,
+                         const char *checkpoint, int64_t *metrics_bytes);
 /* Prints the IoU of each class as a table. */
 void sp_report_table(const struct sp_resources *resources, const sp_metrics *metrics);
+/* Rank 0, with run.report_every: starts a child process that writes report.html and
+ * report.csv of the run folder, and then run.after_save with the report. Returns at
+ * once. */
+void sp_report_renew(struct sp_resources *resources);
 
 #endif

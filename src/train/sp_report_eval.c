@@ -144,40 +144,6 @@ static void print_eval(const sp_metrics *m, int64_t epoch, int64_t step)
         sp_log_warn0("no voxel of data.val has a label: there is nothing to evaluate");
 }
 
-/* Rank 0: writes the event, prints the line and starts after_save. */
-static sp_status report_eval(sp_trainer *trainer)
-{
-    sp_session *s = trainer->session;
-    const sp_metrics *metrics = &trainer->metrics;
-    const double now_s = sp_time_s();
-    sp_events *events = s->run.events;
-    char path[PATH_MAX];
-
-    sp_report_begin("eval");
-    sp_json_int(json, "step", s->step);
-    sp_json_int(json, "epoch", s->epoch);
-    sp_events_begin(events, s->step, now_s);
-    write_eval(trainer->resources, metrics, events);
-    sp_report_time(now_s);
-    SP_TRY(add_picture(events, "confusion", metrics->confusion, metrics->n_classes));
-    SP_TRY(add_picture(events, "point_confusion", metrics->point_confusion,
-                       metrics->n_classes));
-    SP_TRY(sp_report_append(&s->run, &trainer->state.metrics_bytes));
-    SP_TRY(sp_events_end(events));
-    print_eval(metrics, s->epoch, s->step);
-    snprintf(path, sizeof path, "%s/metrics.jsonl", s->run.dir);
-    sp_run_after_save(&s->run, s->config->run.after_save, path);
-    return SP_OK;
-}
-
-sp_status sp_report_eval(sp_trainer *trainer)
-{
-    sp_session *s = trainer->session;
-
-    assert(trainer->metrics.sums);
-    return sp_session_agree(s, s->comm->rank == 0 ? report_eval(trainer) : SP_OK);
-}
-
 /* Writes the checkpoint and the data that were evaluated, and the arguments of the
  * command. */
 static void write_request(const sp_resources *r, const char *checkpoint)
@@ -200,37 +166,48 @@ static void write_request(const sp_resources *r, const char *checkpoint)
     sp_json_end_array(json);
 }
 
-/* Rank 0: writes the line of evaluations.jsonl and metrics.jsonl, prints it and starts
- * after_save. */
-static sp_status report_evaluation(sp_resources *r, const sp_metrics *metrics,
-                                   const char *checkpoint)
+/* Rank 0: writes the line of metrics.jsonl (with a checkpoint that of evaluations.jsonl
+ * too) and the events of a training, prints it and starts after_save. */
+static sp_status report_eval(sp_resources *r, const sp_metrics *m,
+                             const char *checkpoint, int64_t *metrics_bytes)
 {
+    sp_session *s = &r->session;
+    sp_events *events = s->run.events;
+    const double now_s = sp_time_s();
     char path[PATH_MAX];
     const char *line;
 
     sp_report_begin("eval");
-    write_request(r, checkpoint);
-    sp_json_int(json, "step", r->session.step);
-    sp_json_int(json, "epoch", r->session.epoch);
-    write_eval(r, metrics, NULL);
+    if (checkpoint)
+        write_request(r, checkpoint);
+    sp_json_int(json, "step", s->step);
+    sp_json_int(json, "epoch", s->epoch);
+    sp_events_begin(events, s->step, now_s);
+    write_eval(r, m, events);
+    if (!checkpoint)
+        sp_report_time(now_s);
+    SP_TRY(add_picture(events, "confusion", m->confusion, m->n_classes));
+    SP_TRY(add_picture(events, "point_confusion", m->point_confusion, m->n_classes));
     SP_TRY(sp_json_end(json, &line));
-    snprintf(path, sizeof path, "%s/evaluations.jsonl", r->session.run.dir);
-    SP_TRY(sp_file_append_line(path, line));
-    SP_TRY(sp_run_event(&r->session.run, line, NULL));
-    print_eval(metrics, r->session.epoch, r->session.step);
-    snprintf(path, sizeof path, "%s/metrics.jsonl", r->session.run.dir);
-    sp_run_after_save(&r->session.run, r->session.config->run.after_save, path);
+    if (checkpoint)
+        SP_TRY(sp_file_append_line(sp_file_in(s->run.dir, "evaluations.jsonl", path),
+                                   line));
+    SP_TRY(sp_run_event(&s->run, line, metrics_bytes));
+    SP_TRY(sp_events_end(events));
+    print_eval(m, s->epoch, s->step);
+    sp_run_after_save(&s->run, s->config->run.after_save,
+                      sp_file_in(s->run.dir, "metrics.jsonl", path));
     return SP_OK;
 }
 
-sp_status sp_report_evaluation(sp_resources *r, const sp_metrics *metrics,
-                               const char *checkpoint)
+sp_status sp_report_eval(sp_resources *r, const sp_metrics *metrics,
+                         const char *checkpoint, int64_t *metrics_bytes)
 {
-    sp_status rc = SP_OK;
-
-    if (r->session.comm->rank == 0)
-        rc = report_evaluation(r, metrics, checkpoint);
-    return sp_session_agree(&r->session, rc);
+    assert(metrics->sums);
+    return sp_session_agree(&r->session,
+                            r->session.comm->rank == 0
+                                ? report_eval(r, metrics, checkpoint, metrics_bytes)
+                                : SP_OK);
 }
 
 /* Most bytes of a class's name in the table. */
@@ -259,11 +236,8 @@ static void print_class(const sp_resources *r, const sp_metrics *m, int c,
     const int n = m->n_classes;
     const int64_t *matrix[] = {m->point_confusion, m->merged, m->merged_points};
     const int width[] = {10, 10, 16};
-    int64_t voxels = 0;
     char row[128] = "", name[NAME];
 
-    for (int i = 0; i < n; i++)
-        voxels += m->confusion[(int64_t)c * n + i];
     add_column(row, sp_metrics_iou(m->confusion, n, c), 8);
     add_column(row, sp_metrics_precision(m->confusion, n, c), 10);
     add_column(row, sp_metrics_recall(m->confusion, n, c), 8);
@@ -272,7 +246,7 @@ static void print_class(const sp_resources *r, const sp_metrics *m, int c,
             add_column(row, sp_metrics_iou(matrix[i], n, c), width[i]);
     sp_log_info("%s %12lld%s",
                 sp_text_cell(name, sizeof name, r->class_name[c], name_width),
-                (long long)voxels, row);
+                (long long)sp_metrics_truth(m->confusion, n, c), row);
 }
 
 void sp_report_table(const sp_resources *r, const sp_metrics *m)

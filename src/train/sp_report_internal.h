@@ -18,8 +18,5 @@ void sp_report_time(double time_s);
  * here, so they agree. */
 void sp_report_number(sp_events *events, const char *group, const char *key,
                       double value);
-/* Ends the line and appends it to metrics.jsonl. *bytes, unless NULL, becomes the
- * length of the file. SP_EMEM; errors of sp_run_event. */
-sp_status sp_report_append(sp_run *run, int64_t *bytes);
 
 #endif

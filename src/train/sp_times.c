@@ -7,19 +7,12 @@
 
 #include "base/sp_log.h"
 #include "base/sp_machine.h"
-#include "comm/sp_table.h"
 #include "process/sp_pulse.h"
 #include "session/sp_resources.h"
 #include "train/sp_trainer.h"
 
-enum { N_VALUES = 8 };
-static const char *const names[N_VALUES] = {
-    "step_s",     "data_wait_s", "comm_exposed_s", "forward_s",
-    "backward_s", "update_s",    "plan_s",         "memory_bytes"};
-
 struct sp_times {
     sp_resources *resources; /* borrowed */
-    sp_table table;          /* of the ranks */
     /* Seconds that the present step has spent in each part, and the part at hand; the
      * same of phases, without waits for other ranks. */
     double part_s[SP_STEP_PARTS], phase_s[SP_PHASE_COUNT];
@@ -32,19 +25,17 @@ struct sp_times {
 
 sp_status sp_times_create(sp_times **times, sp_resources *resources)
 {
-    sp_session *session = &resources->session;
     sp_times *t = calloc(1, sizeof *t);
 
     *times = t;
-    SP_TRY(sp_session_agree(session, t ? SP_OK : SP_FAIL(SP_EMEM, "out of memory")));
-    t->resources = resources;
-    return sp_table_create(&t->table, session->comm, N_VALUES, names);
+    if (t)
+        t->resources = resources;
+    return sp_session_agree(&resources->session,
+                            t ? SP_OK : SP_FAIL(SP_EMEM, "out of memory"));
 }
 
 void sp_times_destroy(sp_times *t)
 {
-    if (t)
-        sp_table_destroy(&t->table);
     free(t);
 }
 
@@ -121,19 +112,19 @@ static sp_status measure_memory(sp_backend *backend, double *bytes)
 
 sp_status sp_times_reduce(sp_times *t, sp_step_report *report)
 {
-    /* In the order of the names. */
-    double *const value[N_VALUES] = {
+    double *const value[] = {
         &report->step_s,    &report->result.data_wait_s, &report->result.comm_exposed_s,
         &report->forward_s, &report->backward_s,         &report->update_s,
         &report->plan_s,    &report->memory_bytes};
+    enum { N = sizeof value / sizeof *value };
+    double greatest[N];
 
     SP_TRY(measure_memory(&t->resources->backend, &report->memory_bytes));
-    sp_table_zero(&t->table);
-    for (int i = 0; i < N_VALUES; i++)
-        if (isfinite(*value[i]))
-            sp_table_add(&t->table, i, *value[i]);
-    SP_TRY(sp_table_reduce(&t->table));
-    for (int i = 0; i < N_VALUES; i++)
-        *value[i] = t->table.row[i].max;
+    for (int i = 0; i < N; i++)
+        greatest[i] = isfinite(*value[i]) ? *value[i] : -INFINITY;
+    SP_TRY(sp_comm_allreduce(t->resources->session.comm, SP_SCOPE_WORLD, greatest, N,
+                             SP_F64, SP_MAX));
+    for (int i = 0; i < N; i++)
+        *value[i] = isfinite(greatest[i]) ? greatest[i] : NAN;
     return SP_OK;
 }

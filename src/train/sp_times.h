@@ -22,7 +22,7 @@ struct sp_step_report; /* train/sp_trainer.h */
 typedef struct sp_times sp_times;
 
 /* Collective: the resources, those of a training, are borrowed. sp_times_destroy
- * follows in any case; *times is NULL where there is no memory (SP_EMEM). SP_EMPI. */
+ * follows in any case; *times is NULL where there is no memory (SP_EMEM). */
 sp_status sp_times_create(sp_times **times, struct sp_resources *resources);
 /* NULL is accepted. */
 void sp_times_destroy(sp_times *times);
@@ -39,7 +39,8 @@ void sp_times_end(sp_times *times, struct sp_step_report *report);
 /* Seconds of this rank's own work in each phase of the step that has ended. */
 const double *sp_times_phases(const sp_times *times);
 /* Collective: sets memory_bytes (sp_step_report) and replaces all times in the report
- * by the greatest of the ranks. Allocates nothing. SP_EMPI; errors of the device. */
+ * by the greatest of the ranks; NAN where no rank knows one. Allocates nothing.
+ * SP_EMPI; errors of the device. */
 sp_status sp_times_reduce(sp_times *times, struct sp_step_report *report);
 
 #endif

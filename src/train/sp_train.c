@@ -8,7 +8,6 @@
 
 #include "base/sp_log.h"
 #include "process/sp_signal.h"
-#include "session/sp_gallery.h"
 #include "train/sp_evaluate.h"
 #include "train/sp_report.h"
 #include "train/sp_resume.h"
@@ -146,9 +145,9 @@ static sp_status evaluate(sp_trainer *t, bool is_final, bool *is_best)
     *is_best = false;
     SP_TRY(sp_evaluate_pass(t->resources, &t->metrics, check_stop, t,
                             with_pictures ? &t->pictures_s : NULL));
-    SP_TRY(sp_report_eval(t));
+    SP_TRY(sp_report_eval(t->resources, &t->metrics, NULL, &t->state.metrics_bytes));
     if (is_reported && !is_final) /* the last one is made when the end is written */
-        sp_gallery_renew_report(&t->session->run, t->session->config->run.after_save);
+        sp_report_renew(t->resources);
     t->score = sp_metrics_score(&t->metrics);
     SP_TRY(sp_resume_agree_best(t));
     /* state.best is NAN until a best score's weights are on disk. */
@@ -276,7 +275,7 @@ static bool has_finished(sp_trainer *t)
 
     if (!sp_resume_is_complete(t))
         return false;
-    if (sp_run_is_done(folder->dir, NULL))
+    if (sp_run_is_done(folder->dir))
         return true;
     return sp_run_has_ended(folder->dir) &&
            sp_run_status(folder, "done", SP_OK, t->session->epoch, t->state.step,

@@ -49,14 +49,9 @@ void sp_watchdog_leave(sp_watchdog *w, int code)
     _exit(code);
 }
 
-/* Marks the lost rank in heartbeat.bin for the next start, before anything else: a
+/* Reports the loss, if no other process has, and makes all ranks leave. The caller has
+ * marked a lost rank in heartbeat.bin for the next start, before anything else: a
  * launcher may kill this process within milliseconds. */
-static void mark(sp_watchdog *w, const sp_watched *r, sp_lost lost)
-{
-    sp_heartbeat_mark_lost(w->run->beats, r->signs.rank, lost);
-}
-
-/* Reports the loss, if no other process has, and makes all ranks leave. */
 static void diagnose(sp_watchdog *w, const char *text) __attribute__((noreturn));
 static void diagnose(sp_watchdog *w, const char *text)
 {
@@ -121,7 +116,7 @@ void sp_watchdog_diagnose_dead(sp_watchdog *w, const sp_watched *row)
     sp_watched copy = *row, *r = &copy;
 
     ask_witness(w, r);
-    mark(w, r, SP_LOST_DEAD);
+    sp_heartbeat_mark_lost(w->run->beats, r->signs.rank, SP_LOST_DEAD);
     describe(w, r, who, sizeof who);
     place(w, r, where, sizeof where);
     snprintf(text, sizeof text,
@@ -136,7 +131,8 @@ static void diagnose_silent(sp_watchdog *w, const sp_watched *r, double now)
     char who[128], where[128], text[512];
     bool is_heard = now - r->heard_s < w->limit_s / 2;
 
-    mark(w, r, is_heard ? SP_LOST_HUNG : SP_LOST_SILENT);
+    sp_heartbeat_mark_lost(w->run->beats, r->signs.rank,
+                           is_heard ? SP_LOST_HUNG : SP_LOST_SILENT);
     describe(w, r, who, sizeof who);
     place(w, r, where, sizeof where);
     if (is_heard)

@@ -23,9 +23,9 @@ TEST(ranges_never_overlap)
     for (int turn = 0; turn < TURNS; turn++) {
         if (n < MOST && (n == 0 || sp_rng_u32(&r) % 2)) {
             size_t bytes = sp_rng_u32(&r) % 3000;
-            held h = {
-                .range = sp_ranges_take(&ranges, bytes, (sp_ranges_side)(turn / 2 % 2)),
-                .holders = 1};
+            held h = {.range = turn / 2 % 2 ? sp_ranges_take_above(&ranges, bytes, 0)
+                                            : sp_ranges_take(&ranges, bytes),
+                      .holders = 1};
 
             h.at = ranges.range[h.range].at;
             h.bytes = ranges.range[h.range].bytes;
@@ -50,15 +50,15 @@ TEST(ranges_never_overlap)
     assert_true(ranges.end < (size_t)MOST * 3000 * 2);
 }
 
-static size_t take(sp_ranges *r, size_t bytes, sp_ranges_side side, int *range)
+static size_t take(sp_ranges *r, size_t bytes, bool is_high, int *range)
 {
-    *range = sp_ranges_take(r, bytes, side);
+    *range = is_high ? sp_ranges_take_above(r, bytes, 0) : sp_ranges_take(r, bytes);
     return r->range[*range].at;
 }
 
 TEST(what_was_dropped_is_used_again)
 {
-    const sp_ranges_side LOW = SP_RANGES_LOW, HIGH = SP_RANGES_HIGH;
+    const bool LOW = false, HIGH = true;
     CLOSED_BY(sp_ranges_destroy) sp_ranges r;
     int a, b, c, d, e;
 
@@ -92,8 +92,8 @@ TEST(reserved_from_both_sides)
     sp_ranges_reserve(&r, 1000);
     assert_int_equal(r.end, 1024);
     for (size_t i = 0; i < 4; i++) {
-        assert_int_equal(take(&r, 100, SP_RANGES_HIGH, &passing), 1024 - 128);
-        assert_int_equal(take(&r, 128, SP_RANGES_LOW, &kept), 128 * i);
+        assert_int_equal(take(&r, 100, true, &passing), 1024 - 128);
+        assert_int_equal(take(&r, 128, false, &kept), 128 * i);
         sp_ranges_drop(&r, passing);
     }
     assert_int_equal(r.end, 1024);

@@ -1,5 +1,5 @@
-/* Batch norm, dropout and pooling give values that are worked out here, in plain loops
- * and, for pooling and the signs of norms, in each instruction set. */
+/* Batch norm, dropout and a convolution give values that are worked out here, in plain
+ * loops and, for the signs of norms, in each instruction set. */
 #include "cpu/cpu.h"
 #include "reference/op_results.h"
 
@@ -82,99 +82,24 @@ TEST(dropout_masks)
         assert_true(y.data[i] == 0);
 }
 
-/* ---- pooling ---- */
-
-static void check_pool(sp_backend *be, const sp_map *m, int c, bool is_max)
+/* W is not flipped: row 1 of 3^3 reads one step down in y and z. */
+TEST(order_of_offsets)
 {
-    sp_tensor x = fx_tensor(m->n_in, c, c + 1, 1), y = fx_tensor(m->n_out, c, c, 2);
-    sp_tensor dx = fx_tensor(m->n_in, c, c, 3), before = fx_tensor(m->n_in, c, c, 3);
-    sp_tensor dy = fx_tensor(m->n_out, c, c + 2, 4);
-    int32_t *argmax = test_alloc(((size_t)m->n_out * c + 1) * sizeof *argmax);
-    sp_pool_args a = {.map = m,
-                      .is_max = is_max,
-                      .x = x,
-                      .y = y,
-                      .argmax = argmax,
-                      .dx = dx,
-                      .dy = dy};
+    const int32_t here[3] = {0, 0, 0}, there[3] = {0, -1, -1};
+    int32_t *grid = fx_grid(1);
+    float w[27] = {0}, y[2];
 
-    OK(be->ops->pool(be, &a));
-    OK(be->ops->pool_grad(be, &a));
-    for (int j = 0; j < c; j++) {
-        double *grad = test_alloc(((size_t)m->n_in + 1) * sizeof *grad);
-        for (int o = 0; o < m->n_out; o++) {
-            double top = -9, sum = 0;
-            int count = 0, at = -1;
-            for (int p = 0; p < m->pairs; p++)
-                if (m->out[p] == o) {
-                    double v = fx_at(x, m->in[p], j);
-                    at = v > top ? m->in[p] : at;
-                    top = fmax(top, v);
-                    sum += v;
-                    count++;
-                }
-            double want = !count ? 0 : is_max ? top : sum / count;
-            assert_true(fabs(fx_at(y, o, j) - want) < 1e-6);
-            if (is_max) {
-                assert_int_equal(argmax[o * c + j], at);
-                grad[at < 0 ? m->n_in : at] += fx_at(dy, o, j);
-            }
-            for (int p = 0; !is_max && p < m->pairs; p++)
-                grad[m->in[p]] += m->out[p] == o ? fx_at(dy, o, j) / (double)count : 0;
-        }
-        for (int i = 0; i < m->n_in; i++)
-            assert_true(fabs(fx_at(before, i, j) + grad[i] - fx_at(dx, i, j)) < 1e-5);
-    }
-}
-
-static void check_global(sp_backend *be, const int32_t *row, int n_samples, int c)
-{
-    sp_tensor x = fx_tensor(row[n_samples], c, c + 1, 1),
-              y = fx_tensor(n_samples, c, c, 2);
-    sp_tensor z = fx_tensor(n_samples, c, c, 2), dx = fx_tensor(x.n, c, c, 3);
-    sp_tensor wide = fx_tensor(x.n, c, c, 4), back = fx_tensor(n_samples, c, c, 5);
-    sp_tensor dx0 = fx_tensor(x.n, c, c, 3), back0 = fx_tensor(n_samples, c, c, 5);
-    int32_t argmax[FX_SAMPLES * 64];
-
-    OK(be->ops->global_pool(be, x, row, n_samples, argmax, y));
-    OK(be->ops->global_pool_grad(be, y, row, n_samples, argmax, dx));
-    OK(be->ops->global_pool(be, x, row, n_samples, NULL, z));
-    OK(be->ops->global_pool_grad(be, z, row, n_samples, NULL, dx));
-    OK(be->ops->broadcast(be, z, row, n_samples, wide));
-    OK(be->ops->broadcast_grad(be, x, row, n_samples, back));
-    for (int b = 0; b < n_samples; b++)
-        for (int j = 0; j < c; j++) {
-            double sum = 0, top = -9, n = row[b + 1] - row[b];
-            for (int i = row[b]; i < row[b + 1]; i++) {
-                sum += fx_at(x, i, j);
-                top = fmax(top, fx_at(x, i, j));
-                assert_true(fx_at(wide, i, j) == fx_at(z, b, j));
-            }
-            assert_true(fx_at(y, b, j) == (n ? (float)top : 0));
-            assert_true(fabs(fx_at(z, b, j) - (n ? sum / n : 0)) < 1e-6);
-            assert_true(fabs(fx_at(back, b, j) - fx_at(back0, b, j) - sum) < 1e-5);
-            for (int i = row[b]; i < row[b + 1]; i++) {
-                double want = fx_at(z, b, j) / n + (argmax[b * c + j] == i ? top : 0);
-                assert_true(fabs(fx_at(dx, i, j) - fx_at(dx0, i, j) - want) < 1e-6);
-            }
-        }
-}
-
-TEST(pooling)
-{
-    const int rows[] = {90, 0, 30, 1};
-    const fx_level fine = fx_voxels(4, rows, 3);
-    sp_map maps[FX_POOL_MAPS];
-    sp_backend be = {0};
-
-    fx_pool_maps(&fine, maps);
-    for (int v = -1; fx_next(&be, &v, FX_ISAS, 1, SP_FP32);) {
-        for (int i = 0; i < FX_POOL_MAPS; i++) {
-            check_pool(&be, &maps[i], 3 + 16 * (i % 2), true);
-            check_pool(&be, &maps[i], 3 + 16 * (i % 2), false);
-        }
-        check_global(&be, fine.sample_row, 4, 19);
-    }
+    grid[fx_cell(0, here)] = grid[fx_cell(0, there)] = 0;
+    fx_level l = fx_level_take(grid, 1, 1);
+    assert_int_equal(l.n, 2);
+    const int at = l.at[0][1] == 0 ? 0 : 1; /* row of `here` */
+    float x[2] = {at == 0 ? 1.f : 8.f, at == 0 ? 8.f : 1.f};
+    sp_map m = fx_map(&l, &l, 3, false);
+    sp_backend be = fx_reference();
+    sp_conv_args a = {.map = &m, .x = {x, 2, 1, 1}, .y = {y, 2, 1, 1}, .w = w};
+    w[1] = 3;
+    OK(be.ops->conv_forward(&be, &a));
+    assert_true(y[at] == 24 && y[1 - at] == 0);
 }
 
 /* ---- masks ---- */

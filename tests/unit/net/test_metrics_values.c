@@ -1,6 +1,7 @@
 /* IoU, mIoU and accuracy of matrices small enough to work out by hand. */
 #include "fixtures/test.h"
 
+#include "data/sp_shard.h"
 #include "net/sp_metrics.h"
 
 TEST(known_matrix)

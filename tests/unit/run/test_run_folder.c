@@ -159,7 +159,6 @@ FOLDER_TEST(status_is_json_with_every_field)
 {
     CLOSED_BY(sp_run_close) sp_run run;
     sp_run_state s;
-    int64_t step = 0;
     json_t *root;
 
     OK(sp_run_open(&run, dir, &comm));
@@ -176,10 +175,11 @@ FOLDER_TEST(status_is_json_with_every_field)
     assert_int_equal(s.pid, getpid());
     assert_int_equal(s.epoch, 2);
     assert_int_equal(s.step, 17);
-    assert_false(sp_run_is_done(dir, &step));
+    assert_false(sp_run_is_done(dir));
     OK(sp_run_status(&run, "done", SP_OK, 3, 18, NULL));
-    assert_true(sp_run_is_done(dir, &step));
-    assert_int_equal(step, 18);
+    assert_true(sp_run_is_done(dir));
+    OK(sp_run_read_state(dir, "", &s));
+    assert_int_equal(s.step, 18);
     root = json_load_file(in("status.json"), 0, NULL);
     assert_int_equal(json_object_size(root), 9);
     json_decref(root);
