@@ -150,7 +150,6 @@ enum hc_op {
     HC_SYNC,
     HC_SHUFFLE,
     HC_BALLOT,
-    HC_ALL,
     HC_ANY,
     HC_MMA_BF16,
     HC_MMA_TF32,

@@ -5,7 +5,6 @@
 static const char *const op_name[] = {"__syncwarp",
                                       "shuffle",
                                       "ballot",
-                                      "all",
                                       "any",
                                       "mma of bf16",
                                       "mma of tf32",
@@ -34,8 +33,6 @@ static uint64_t lane_result(const hc_warp *w, const hc_fiber *f, uint32_t group,
         return w->lane[f->from]->value;
     case HC_BALLOT:
         return ballot;
-    case HC_ALL:
-        return ballot == group;
     case HC_ANY:
         return ballot != 0;
     default:

@@ -47,13 +47,18 @@ static inline sp_backend cu_open(int order)
 }
 
 /* Frees every copy. */
-static inline void cu_close(sp_backend *be)
+static inline void cu_free(sp_backend *be)
 {
     OK(be->ops->wait(be));
     while (cu_held.n)
         assert_int_equal(cudaFree(cu_held.data[--cu_held.n]), 0);
     while (cu_held.n_maps) /* the part of a map in host memory */
         free((void *)cu_held.map[--cu_held.n_maps].pair_start_host);
+}
+
+static inline void cu_close(sp_backend *be)
+{
+    cu_free(be);
     be->ops->close(be);
 }
 

@@ -145,7 +145,6 @@ void rnd_append(char *text, size_t size, const char *format, ...)
 const char *rnd_environment(const char *name, const char *plain);
 /* Seeds a stream for values, whatever names are taken. */
 uint64_t rnd_stream(const rnd_case *c, const char *name, int number);
-uint64_t rnd_next(uint64_t *stream);
 int rnd_below(uint64_t *stream, int n);
 /* Gives the way that this case is drawn for; others are added where they suit. */
 char rnd_first_way(const rnd_case *c);

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fixtures/shard_fixture.h"
 #include "random/random.h"
 #include "scan/sp_gridding.h"
 
@@ -69,17 +70,6 @@ void rnd_data_draw(rnd_case *c)
 
 /* ---- values ---- */
 
-static int64_t gcd(int64_t a, int64_t b)
-{
-    while (b) {
-        const int64_t rest = a % b;
-
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
 /* The cells of a box come in a scattered order, row i being cell i * step mod box; the
  * box lies anywhere, but for unsigned types not below zero. */
 static void make_coords(const rnd_case *c, rnd_cloud *cloud, uint64_t *stream)
@@ -91,9 +81,7 @@ static void make_coords(const rnd_case *c, rnd_cloud *cloud, uint64_t *stream)
     while ((is_flat ? 4 : edge) * edge * edge < fill * cloud->n)
         edge++;
     box = (is_flat ? 4 : edge) * edge * edge;
-    step = box / 3 + 1;
-    while (gcd(step, box) != 1)
-        step++;
+    step = fixture_coprime(box / 3 + 1, box);
     for (int k = 0; k < 3; k++)
         at[k] = rnd_below(stream, 40) - (c->index % 3 == 0 ? 0 : 20);
     for (int64_t i = 0; i < cloud->n; i++) {

@@ -11,14 +11,9 @@ static uint64_t mix(uint64_t z)
     return z ^ z >> 31;
 }
 
-uint64_t rnd_next(uint64_t *stream)
-{
-    return mix(*stream += 0x9e3779b97f4a7c15u);
-}
-
 int rnd_below(uint64_t *stream, int n)
 {
-    return (int)(rnd_next(stream) % (uint64_t)n);
+    return (int)(mix(*stream += 0x9e3779b97f4a7c15u) % (uint64_t)n);
 }
 
 uint64_t rnd_stream(const rnd_case *c, const char *name, int number)

@@ -9,7 +9,7 @@
 /* One file of predictions. */
 typedef struct prediction {
     int64_t n, n_points; /* rows expected */
-    int64_t *label, *point_label;
+    int64_t *label, *point_label, *point_index;
     float *logits; /* [n, n_classes] */
 } prediction;
 
@@ -38,13 +38,17 @@ static bool read_prediction(const rnd_case *c, const char *path, bool has_points
     p->label = calloc((size_t)p->n + 1, sizeof *p->label);
     p->logits = calloc((size_t)m + 1, sizeof *p->logits);
     p->point_label = calloc((size_t)p->n_points + 1, sizeof *p->point_label);
+    p->point_index = calloc((size_t)p->n_points + 1, sizeof *p->point_index);
     if (file < 0)
         return false;
     is_good = read_rows(file, "/labels", H5T_NATIVE_INT64, p->n, p->label) &&
               read_rows(file, "/logits", H5T_NATIVE_FLOAT, m, p->logits);
     if (has_points)
-        is_good = is_good && read_rows(file, "/point_labels", H5T_NATIVE_INT64,
-                                       p->n_points, p->point_label);
+        is_good = is_good &&
+                  read_rows(file, "/point_labels", H5T_NATIVE_INT64, p->n_points,
+                            p->point_label) &&
+                  read_rows(file, "/point_index", H5T_NATIVE_INT64, p->n_points,
+                            p->point_index);
     H5Fclose(file);
     return is_good;
 }
@@ -54,6 +58,7 @@ static void free_prediction(prediction *p)
     free(p->label);
     free(p->logits);
     free(p->point_label);
+    free(p->point_index);
 }
 
 /* Returns the arg max; ties go to the lowest class; -1: a logit is no number. */
@@ -96,6 +101,7 @@ static bool count_shard(rnd_case *c, char way, int shard, const prediction *p,
                         int64_t *voxels, int64_t *points)
 {
     const rnd_set *set = &c->val;
+    const bool has_index = rnd_chance(c, 50, "%s.%d/point_index", set->name, shard);
     int64_t row = 0, point = 0;
     bool is_good = true;
 
@@ -112,6 +118,10 @@ static bool count_shard(rnd_case *c, char way, int shard, const prediction *p,
                 is_good =
                     rnd_fault(c, way, "sample %d point %lld: not its voxel's label", s,
                               (long long)i);
+            if (is_good &&
+                p->point_index[point + i] != (has_index ? cloud.point_index[i] : i))
+                is_good = rnd_fault(c, way, "sample %d point %lld: index %lld", s,
+                                    (long long)i, (long long)p->point_index[point + i]);
             count(c, points, cloud.point_labels[i], label);
         }
         row += cloud.n;

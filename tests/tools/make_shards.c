@@ -26,6 +26,8 @@
  *     make_shards bare-chunked FILE       like bare, the features in compressed chunks
  *     make_shards isolated FILE           4 samples of 12,000 voxels that touch no other
  *     make_shards large FILE              one sample of 60,000 voxels among 7 of 3,000
+ *     make_shards costly FILE             3 samples with points, subvoxel, moments, cost;
+ *                                         one is empty
  *     make_shards box FILE SAMPLES VOXELS GAP COLUMNS CLASSES HAS_POINTS
  *                                         samples of so many voxels each, which fill
  *                                         half of a box, or touch no other if GAP is
@@ -45,11 +47,8 @@
  *                                         checksum); deck: VALUE is one line more;
  *                                         rank5: there is a dataset of 5 dimensions;
  *                                         classes: it has VALUE names of classes
- *     make_shards agree PREDICTIONS SHARD labels are the largest logits, points have
- *                                         their voxels' labels, rows are the shard's
  */
 #include <hdf5.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -93,6 +92,12 @@ static const struct {
     {"recipe-foot", {.has_codes = true, .has_recipe = true, .unit = "foot"}},
     {"isolated", {.n_samples = 4, .voxels = isolated, .gap = 64}},
     {"large", {.n_samples = 8, .voxels = large}},
+    {"costly",
+     {.n_samples = 3,
+      .voxels = sizes,
+      .has_points = true,
+      .has_subvoxel = true,
+      .has_cost = true}},
 };
 
 static sp_status make(const char *kind, const char *path)
@@ -441,81 +446,6 @@ static sp_status craft(char **argv)
                : SP_OK;
 }
 
-/* ---- predictions ---- */
-
-typedef struct prediction {
-    int64_t n, n_points;
-    uint8_t *label, *point_label;
-    uint64_t *point_index;
-    float *logits;
-} prediction;
-
-static sp_status read_predictions(const char *path, const sp_dataset *set,
-                                  prediction *p)
-{
-    const int64_t n = set->n_voxels, m = set->n_points, dim[2] = {n, set->n_classes};
-    sp_h5 *file;
-
-    p->label = malloc((size_t)n);
-    p->logits = malloc((size_t)n * (size_t)set->n_classes * sizeof *p->logits);
-    p->point_label = malloc((size_t)m);
-    p->point_index = malloc((size_t)m * sizeof *p->point_index);
-    SP_TRY(sp_h5_open(&file, path));
-    SP_TRY(sp_h5_read(file, "/labels", SP_H5_U8, 1, &n, p->label));
-    SP_TRY(sp_h5_read(file, "/logits", SP_H5_F32, 2, dim, p->logits));
-    SP_TRY(sp_h5_read(file, "/point_labels", SP_H5_U8, 1, &m, p->point_label));
-    SP_TRY(sp_h5_read(file, "/point_index", SP_H5_U64, 1, &m, p->point_index));
-    return sp_h5_close(file);
-}
-
-static int largest(const float *logit, int n)
-{
-    int best = 0;
-
-    for (int c = 1; c < n; c++)
-        if (logit[c] > logit[best])
-            best = c;
-    return best;
-}
-
-static sp_status compare_sample(const sp_dataset *set, const sp_sample *s,
-                                const prediction *p)
-{
-    const int64_t row = set->offset[s->id], point = set->point_offset[s->id];
-
-    for (int64_t i = row; i < row + s->n; i++)
-        if (p->label[i] != largest(p->logits + i * set->n_classes, set->n_classes))
-            return SP_FAIL(SP_EDATA, "row %lld: not the largest logit", (long long)i);
-    for (int64_t i = 0; i < s->n_points; i++)
-        if (p->point_label[point + i] != p->label[row + s->point_voxel[i]] ||
-            p->point_index[point + i] != s->point_index[i])
-            return SP_FAIL(SP_EDATA, "sample %lld point %lld: not its voxel's label",
-                           (long long)s->id, (long long)i);
-    return SP_OK;
-}
-
-static sp_status compare_predictions(const char *path, const char *shard)
-{
-    const sp_sample_request request = {.verify = true, .with_points = true};
-    sp_dataset set;
-    sp_sample sample = {0};
-    prediction p = {0};
-
-    SP_TRY(fixture_open(&set, shard));
-    SP_TRY(read_predictions(path, &set, &p));
-    for (int64_t i = 0; i < set.n_samples; i++) {
-        SP_TRY(sp_sample_read(&set, i, &request, &sample));
-        SP_TRY(compare_sample(&set, &sample, &p));
-    }
-    sp_sample_destroy(&sample);
-    sp_dataset_close(&set);
-    free(p.label);
-    free(p.logits);
-    free(p.point_label);
-    free(p.point_index);
-    return SP_OK;
-}
-
 static sp_status run(int argc, char **argv)
 {
     const char *verb = argc > 2 ? argv[1] : "";
@@ -526,8 +456,6 @@ static sp_status run(int argc, char **argv)
         return craft(argv);
     if (argc == 9 && strcmp(verb, "box") == 0)
         return make_box(argv);
-    if (argc == 4 && strcmp(verb, "agree") == 0)
-        return compare_predictions(argv[2], argv[3]);
     if (argc == 3 && strcmp(verb, "sums") == 0)
         return print_sums(argv[2]);
     if (argc == 3 && strcmp(verb, "codes") == 0)

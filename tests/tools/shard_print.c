@@ -1,9 +1,7 @@
 /* shard_print PATTERN prints every sample of a data set as text, for comparison with
- * other readers. shard_print --write FILE writes the fixture that the comparison
- * reads. */
+ * other readers. */
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "base/sp_log.h"
 #include "fixtures/shard_fixture.h"
@@ -43,29 +41,12 @@ static sp_status print(const char *pattern)
     return SP_OK;
 }
 
-static sp_status write(const char *path)
-{
-    static const int64_t sizes[] = {40, 0, 7};
-    fixture f = {.n_samples = 3,
-                 .voxels = sizes,
-                 .has_subvoxel = true,
-                 .has_points = true,
-                 .has_cost = true,
-                 .has_moments = true,
-                 .seed = 9};
-
-    return fixture_write(&f, path);
-}
-
 int main(int argc, char **argv)
 {
     sp_status rc;
 
     sp_h5_child_main(argc, argv);
-    if (argc == 3 && strcmp(argv[1], "--write") == 0)
-        rc = write(argv[2]);
-    else
-        rc = print(argc > 1 ? argv[1] : "");
+    rc = print(argc > 1 ? argv[1] : "");
     if (rc != SP_OK)
         sp_log_error(sp_error_last());
     return rc;

@@ -3,7 +3,9 @@
 # reads ours. Skipped without python3, h5py and numpy.
 . "$SP_SRCDIR/tests/run/story.sh"
 find_python "h5py, numpy"
-"$python" "$SP_SRCDIR/tests/vox/shard_h5py.py" "$SP_BUILDDIR/tests/tools/shard_print" "$dir"
+"$SHARDS" costly ours.h5 || fail "make_shards"
+"$python" "$SP_SRCDIR/tests/vox/shard_h5py.py" "$SP_BUILDDIR/tests/tools/shard_print" "$dir" \
+    ours.h5 || fail "h5py reads other numbers"
 
 # The lines of README write a shard, and the arguments before them train on it.
 sed -n '/^    import h5py/,/^  *feature_names=/s/^    //p' "$SP_SRCDIR/README" >readme.py

@@ -130,22 +130,11 @@ int ncclCommInitRankConfig(comm **out, int size, id name, int rank, const config
 
 int ncclCommSplit(comm *c, int color, int key, comm **out, const config *how)
 {
-    job *j;
-
     if (how->blocking != 0)
         return refuse(INVALID_ARGUMENT, "blocking");
     if (atomic_load(&c->state) != SUCCESS || c->n_pending)
         return refuse(INVALID_USAGE, "split of a busy communicator");
-    j = calloc(1, sizeof *j);
-    j->kind = JOB_SPLIT;
-    j->comm = c;
-    j->color = color;
-    j->key = key;
-    comm_push(c, j);
-    while (!atomic_load(&j->is_done) && atomic_load(&c->state) < SYSTEM_ERROR)
-        usleep(100);
-    *out = j->part;
-    free(j);
+    *out = comm_split(c, color, key);
     return IN_PROGRESS;
 }
 
@@ -204,7 +193,6 @@ int ncclAllReduce(const void *from, void *to, size_t count, int type, int op, co
     if (group_depth && is_to_fail("refused", ++n_grouped))
         return refuse(SYSTEM_ERROR, "no room for the sum");
     j = calloc(1, sizeof *j);
-    j->kind = JOB_SUM;
     j->comm = c;
     j->number = ++n_sums;
     j->told_us = now_us();

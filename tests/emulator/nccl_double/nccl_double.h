@@ -60,14 +60,12 @@ typedef struct shared {
 typedef struct job {
     struct job *next;
     struct comm *comm;
-    enum { JOB_SUM, JOB_SPLIT } kind;
     int number; /* number of this rank's sums */
     const void *from;
     void *device; /* where the sum goes */
     char *data;   /* [count] the copy that travels */
     uint64_t count;
-    int type, color, key;
-    struct comm *part; /* communicator made by the split */
+    int type;
     int64_t told_us;   /* time at which the program asked for it */
     atomic_bool is_done;
 } job;
@@ -81,7 +79,7 @@ typedef struct comm {
     int64_t slow_until_us; /* NCCL_DOUBLE_SLOW held the thread so long */
     pthread_t thread;
     pthread_mutex_t lock;
-    job *first, *last;         /* jobs of the thread */
+    job *first, *last;         /* sums of the thread */
     job *pending[MAX_PENDING]; /* announced, but not in their streams yet */
     void *stream[MAX_PENDING];
     int n_pending, n_asked; /* ncclCommGetAsyncError was called since the last call */
@@ -99,6 +97,9 @@ void note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* Makes a communicator whose thread starts and meets the others; NULL: no thread. */
 comm *comm_start(const char *name, int rank, int size);
+/* Makes a communicator of the ranks of this color, in the order of their keys, while
+ * none of them sums; NULL: a rank has failed. */
+comm *comm_split(comm *c, int color, int key);
 void comm_push(comm *c, job *j);
 /* Ends the thread; sums under way count as done. */
 void comm_stop(comm *c);

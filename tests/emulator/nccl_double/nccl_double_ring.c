@@ -118,7 +118,7 @@ static bool meet(comm *c)
     return true;
 }
 
-/* ---- jobs ---- */
+/* ---- sums ---- */
 
 static bool is_agreed(comm *c, const job *j)
 {
@@ -198,28 +198,28 @@ static bool do_sum(comm *c, job *j)
     return true;
 }
 
-/* Orders the ranks of one color by key and rank. */
-static bool do_split(comm *c, job *j)
+comm *comm_split(comm *c, int color, int key)
 {
     char name[ID_BYTES];
     int rank = 0, size = 0;
 
-    c->all->rank[c->rank].color = j->color;
-    c->all->rank[c->rank].key = j->key;
+    c->all->rank[c->rank].color = color;
+    c->all->rank[c->rank].key = key;
     if (!barrier(c))
-        return false;
+        return NULL;
     for (int r = 0; r < c->size; r++) {
-        const int color = c->all->rank[r].color, key = c->all->rank[r].key;
+        const int its_key = c->all->rank[r].key;
 
-        size += color == j->color;
-        rank += color == j->color && (key < j->key || (key == j->key && r < c->rank));
+        if (c->all->rank[r].color != color)
+            continue;
+        size++;
+        rank += its_key < key || (its_key == key && r < c->rank);
     }
     if (!barrier(c))
-        return false;
-    snprintf(name, sizeof name, "%.90s.%d.%d", c->name, c->n_splits++, j->color);
-    note("split color %d: rank %d of %d", j->color, rank, size);
-    j->part = comm_start(name, rank, size);
-    return j->part != NULL;
+        return NULL;
+    snprintf(name, sizeof name, "%.90s.%d.%d", c->name, c->n_splits++, color);
+    note("split color %d: rank %d of %d", color, rank, size);
+    return comm_start(name, rank, size);
 }
 
 /* ---- the thread ---- */
@@ -235,11 +235,6 @@ static job *pop(comm *c)
     atomic_store(&c->is_busy, j != NULL);
     pthread_mutex_unlock(&c->lock);
     return j;
-}
-
-static void finish(job *j)
-{
-    atomic_store(&j->is_done, true);
 }
 
 static void *work(void *arg)
@@ -263,16 +258,13 @@ static void *work(void *arg)
             usleep(100);
             continue;
         }
-        is_well = j->kind == JOB_SUM ? do_sum(c, j) : do_split(c, j);
-        if (is_well)
-            finish(j);
+        is_well = do_sum(c, j);
         while (!is_well && !atomic_load(&c->must_stop))
             usleep(1000);
-        if (!is_well)
-            finish(j); /* aborted: the device goes on */
+        atomic_store(&j->is_done, true); /* also where aborted: the device goes on */
     }
     while ((j = pop(c)))
-        finish(j);
+        atomic_store(&j->is_done, true);
     return NULL;
 }
 

@@ -9,8 +9,6 @@
 #ifndef PTX_H
 #define PTX_H
 
-#include <limits>
-
 #include "emulator/hostcuda_internal.h"
 
 /* A translated kernel. Its parameters lie behind one another, as a launch passes
@@ -80,13 +78,6 @@ template <class T> static inline T bfi(T a, T b, uint32_t at, uint32_t n)
     return (T)((b & ~mask) | (shl(a, at) & mask));
 }
 
-template <class T> static inline T bfe(T a, uint32_t at, uint32_t n)
-{
-    const T v = shr(a, at);
-
-    return n >= sizeof(T) * 8 ? v : (T)(v & (((T)1 << n) - 1));
-}
-
 static inline uint32_t prmt(uint32_t a, uint32_t b, uint32_t selector)
 {
     const uint64_t bytes = (uint64_t)b << 32 | a;
@@ -107,20 +98,10 @@ static inline uint32_t clz(uint32_t v)
     return v ? (uint32_t)__builtin_clz(v) : 32;
 }
 
-static inline uint32_t clz(uint64_t v)
-{
-    return v ? (uint32_t)__builtin_clzll(v) : 64;
-}
-
 /* bfind.shiftamt: the distance by which the first one is shifted to the top. */
 template <class T> static inline uint32_t shift_to_top(T v)
 {
     return v ? clz(v) : ~0u;
-}
-
-template <class T> static inline uint32_t bfind(T v)
-{
-    return v ? (uint32_t)sizeof(T) * 8 - 1 - clz(v) : ~0u;
 }
 
 template <class T> static inline T brev(T v)
@@ -133,18 +114,6 @@ template <class T> static inline T brev(T v)
 }
 
 /* ---- floating point ---- */
-
-/* Converts to an integer, as the hardware does out of its range; f is whole. */
-template <class T, class F> static inline T saturate(F f)
-{
-    if (f != f)
-        return 0;
-    if (f <= (F)std::numeric_limits<T>::min())
-        return std::numeric_limits<T>::min();
-    if (f >= (F)std::numeric_limits<T>::max())
-        return std::numeric_limits<T>::max();
-    return (T)f;
-}
 
 /* min and max give the other number where one is NaN. */
 static inline float min_of(float a, float b)
@@ -189,25 +158,20 @@ static inline double rough_reciprocal(double v)
 
 /* ---- blocks ---- */
 
-static inline uint32_t block_threads()
+/* A barrier that tells whether a thread of the block came with a true value. Blocks run
+ * one after another, so one flag serves all. */
+static inline bool is_in_block(bool value, const char *file, int line)
 {
-    return blockDim.x * blockDim.y * blockDim.z;
-}
+    static bool is_any;
+    bool was_any;
 
-/* A barrier that tells how many threads of the block came with a true value. Blocks run
- * one after another, so one counter serves all. */
-static inline uint32_t count_in_block(bool value, const char *file, int line)
-{
-    static uint32_t count;
-    uint32_t n;
-
-    count += value;
+    is_any = is_any || value;
     __syncthreads(file, line);
-    n = count;
+    was_any = is_any;
     __syncthreads(file, line);
-    count = 0;
+    is_any = false;
     __syncthreads(file, line);
-    return n;
+    return was_any;
 }
 
 /* ---- warps ---- */

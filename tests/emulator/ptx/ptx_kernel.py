@@ -12,11 +12,7 @@ SPECIAL = {
     '%globaltimer': 'sp_clock_ns()',
     '%cluster_ctarank': 'sp_cluster_rank()',
     '%laneid': '(uint32_t)hc_self->lane',
-    '%lanemask_lt': '((1u << hc_self->lane) - 1)',
     '%lanemask_le': '(~0u >> (31 - hc_self->lane))',
-    '%lanemask_gt': '(~1u << hc_self->lane)',
-    '%lanemask_ge': '(~0u << hc_self->lane)',
-    '%lanemask_eq': '(1u << hc_self->lane)',
 }
 for axis in 'xyz':
     SPECIAL['%tid.' + axis] = 'threadIdx.' + axis
@@ -193,7 +189,7 @@ class Kernel:
     do_min, do_max, do_fma = function('min_of'), function('max_of'), function('fma_of')
     do_rem, do_prmt, do_brev = function('remainder_of'), function('prmt'), function('brev')
     do_shl, do_shr = function('shl', 'u32'), function('shr', 'u32')
-    do_bfi, do_bfe = function('bfi', 'u32', 'u32'), function('bfe', 'u32', 'u32')
+    do_bfi = function('bfi', 'u32', 'u32')
     del function
 
     def do_div(self, parts, args):
@@ -254,8 +250,9 @@ class Kernel:
         return self.store(args[0], 'u32', f'clz({self.value(args[1], unsigned(parts[-1]))})')
 
     def do_bfind(self, parts, args):
-        function = 'shift_to_top' if 'shiftamt' in parts else 'bfind'
-        return self.store(args[0], 'u32', f'{function}({self.value(args[1], parts[-1])})')
+        if 'shiftamt' not in parts:
+            raise Unknown('.'.join(parts))
+        return self.store(args[0], 'u32', f'shift_to_top({self.value(args[1], parts[-1])})')
 
     def do_selp(self, parts, args):
         kind = parts[-1]
@@ -271,12 +268,6 @@ class Kernel:
             return self.call('rough_reciprocal', parts, args)
         return self.store(args[0], parts[-1], f'1 / {self.value(args[1], parts[-1])}')
 
-    def do_ex2(self, parts, args):
-        return self.call('exp2f', parts, args)
-
-    def do_lg2(self, parts, args):
-        return self.call('log2f', parts, args)
-
     def do_setp(self, parts, args):
         kind, how = parts[-1], parts[1]
         a, b = self.value(args[1], kind), self.value(args[2], kind)
@@ -284,20 +275,11 @@ class Kernel:
             text = f'{a} {COMPARE[how]} {b}'
         elif how in UNORDERED:
             text = f'!({a} {UNORDERED[how]} {b})'
-        elif how == 'equ':
-            text = f'!({a} < {b} || {a} > {b})'
-        elif how == 'nan':
-            text = f'{a} != {a} || {b} != {b}'
-        elif how == 'num':
-            text = f'{a} == {a} && {b} == {b}'
         else:
             raise Unknown('.'.join(parts))
-        both = [p for p in parts[2:-1] if p in ('and', 'or', 'xor')]
-        if both:
-            text = f'({text}) {BINARY[both[0]]} {self.value(args[3], "pred")}'
-        out = args[0].split('|')
-        text = f'const bool is = {text}; ' + self.store(out[0], 'pred', 'is')
-        return text + (self.store(out[1], 'pred', '!is') if len(out) > 1 else '')
+        if len(args) > 3 or '|' in args[0]:
+            raise Unknown('.'.join(parts))
+        return f'const bool is = {text}; ' + self.store(args[0], 'pred', 'is')
 
     def do_mov(self, parts, args):
         kind = parts[-1]
@@ -316,12 +298,9 @@ class Kernel:
 
     def do_cvta(self, parts, args):
         kind = parts[-1]
-        if 'shared' not in parts:
-            return self.store(args[0], kind, self.value(args[1], kind))
-        if 'to' in parts:
-            return self.store(args[0], kind,
-                              f'shared_address((const void *){self.value(args[1], kind)})')
-        return self.store(args[0], kind, f'(uint64_t)shared({self.value(args[1], "u32")})')
+        if 'shared' in parts:
+            raise Unknown('.'.join(parts))
+        return self.store(args[0], kind, self.value(args[1], kind))
 
     def do_cvt(self, parts, args):
         to, source = parts[-2], parts[-1]
@@ -332,20 +311,9 @@ class Kernel:
             if 'rna' not in parts:
                 raise Unknown('.'.join(parts))
             return self.store(args[0], 'b32', f'sp_round_tf32({self.value(args[1], "b32")})')
-        if source == 'bf16':
-            return self.store(args[0], 'f32',
-                              self.converted(f'(uint32_t){self.value(args[1], "b16")} << 16',
-                                             'b32', 'f32'))
-        if to == 'bf16':
-            return self.store(args[0], 'b16', f'hc_bf16({self.value(args[1], "f32")})')
-        text = self.value(args[1], source)
-        whole = {'rni': 'nearbyint', 'rmi': 'floor', 'rpi': 'ceil', 'rzi': 'trunc'}
-        how = [whole[p] for p in parts[1:-2] if p in whole]
-        if source[0] == 'f' and to[0] != 'f':
-            text = f'saturate<{C_TYPE[to]}>({how[0]}({text}))'
-        elif how:
-            text = f'{how[0]}({text})'
-        return self.store(args[0], to, text)
+        if source not in C_TYPE or source[0] == 'f' and to not in ('f32', 'f64'):
+            raise Unknown('.'.join(parts))
+        return self.store(args[0], to, self.value(args[1], source))
 
     # ---- memory ----
 
@@ -354,8 +322,6 @@ class Kernel:
 
     def do_st(self, parts, args):
         return self.move(parts, args[1], args[0], True)
-
-    do_ldu = do_ld
 
     def move(self, parts, registers, place, is_write):
         kind = parts[-1]
@@ -381,25 +347,11 @@ class Kernel:
         kind = parts[-1]
         space = 'shared' if 'shared' in parts else 'generic'
         place = f'({C_TYPE[kind]} *)({self.address(args[1], space)})'
-        values = [self.value(a, kind) for a in args[2:]]
-        simple = {'add': 'add', 'and': 'and', 'or': 'or', 'xor': 'xor'}
-        how = [p for p in parts if p in simple]
-        if how:
-            text = f'__atomic_fetch_{how[0]}(at, {values[0]}, __ATOMIC_RELAXED)'
-        elif 'exch' in parts:
-            text = f'__atomic_exchange_n(at, {values[0]}, __ATOMIC_RELAXED)'
-        elif 'cas' in parts:
-            text = f'__sync_val_compare_and_swap(at, {values[0]}, {values[1]})'
-        elif 'min' in parts or 'max' in parts:
-            which = 'min_of' if 'min' in parts else 'max_of'
-            text = f'*at; *at = {which}<{C_TYPE[kind]}>(old, {values[0]})'
-        else:
+        if 'add' not in parts:
             raise Unknown('.'.join(parts))
         return (f'hc_maybe_yield(); {C_TYPE[kind]} *const at = {place}; '
-                f'const {C_TYPE[kind]} old = {text}; ' + self.store(args[0], kind, 'old'))
-
-    def do_red(self, parts, args):
-        return self.do_atom(parts, ['_'] + args)
+                f'const {C_TYPE[kind]} old = __atomic_fetch_add(at, '
+                f'{self.value(args[2], kind)}, __ATOMIC_RELAXED); ' + self.store(args[0], kind, 'old'))
 
     def do_membar(self, parts, args):
         return '__threadfence();'
@@ -420,14 +372,11 @@ class Kernel:
             raise Unknown('.'.join(parts))
         return calls[parts[1]]
 
-    def do_nanosleep(self, parts, args):
-        return 'hc_maybe_yield();'
-
     def do_cp(self, parts, args):
         if 'commit_group' in parts:
             return 'sp_copy_commit();'
-        if 'wait_group' in parts or 'wait_all' in parts:
-            return f'hc_copy_wait({args[0] if args else 0});'
+        if 'wait_group' in parts:
+            return f'hc_copy_wait({args[0]});'
         if 'bulk' in parts:
             if parts[3:6] != ['shared', 'cluster', 'global'] or 'complete_tx' not in parts:
                 raise Unknown('.'.join(parts))
@@ -484,11 +433,9 @@ class Kernel:
             return f'sp_cluster_{parts[2]}({self.site()});'
         if parts[1] == 'warp':
             return f'hc_collective(HC_SYNC, {self.value(args[0], "b32")}, 0, 0, {self.site()});'
-        if parts[1] == 'red' and args[1] == '0':
-            how = {'popc': '(uint32_t)', 'or': '0 != ', 'and': 'block_threads() == '}[parts[2]]
-            kind = 'u32' if parts[2] == 'popc' else 'pred'
-            return self.store(args[0], kind, f'{how}count_in_block('
-                                             f'{self.value(args[-1], "pred")}, {self.site()})')
+        if parts[1:3] == ['red', 'or'] and args[1] == '0':
+            return self.store(args[0], 'pred', f'is_in_block({self.value(args[-1], "pred")}, '
+                                               f'{self.site()})')
         if parts[1] not in ('sync', 'cta') or args[0] != '0':
             raise Unknown('.'.join(parts))
         return f'__syncthreads({self.site()});'
@@ -503,7 +450,7 @@ class Kernel:
         return text + (self.store(out[1], 'pred', 'is') if len(out) > 1 else '')
 
     def do_vote(self, parts, args):
-        how = next(p for p in parts if p in ('ballot', 'any', 'all'))
+        how = next(p for p in parts if p in ('ballot', 'any'))
         op = 'HC_' + how.upper()
         kind = 'b32' if how == 'ballot' else 'pred'
         return self.store(args[0], kind, f'hc_collective({op}, {self.value(args[2], "b32")}, '
