@@ -41,10 +41,11 @@ TEST(numbers_at_the_ends_of_their_types)
     int32_t i32[3];
     float f32[5];
 
-    assert_int_equal(sp_h5_to_f32((sp_h5_type){'f', 2, false}, halves, 5, f32), -1);
+    assert_int_equal(
+        sp_h5_convert((sp_h5_type){'f', 2, false}, halves, 5, SP_H5_F32, f32), -1);
     assert_memory_equal(f32, singles, sizeof singles);
-    assert_int_equal(sp_h5_to_i32(SP_H5_I64, wholes, 3, i32), 2);
-    assert_int_equal(sp_h5_to_f32(SP_H5_F64, reals, 3, f32), 2);
+    assert_int_equal(sp_h5_convert(SP_H5_I64, wholes, 3, SP_H5_I32, i32), 2);
+    assert_int_equal(sp_h5_convert(SP_H5_F64, reals, 3, SP_H5_F32, f32), 2);
 }
 
 TEST(datasets_read_back)
