@@ -13,7 +13,10 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/sp_list.h"
 #include "base/sp_log.h"
+
+enum { LEAST_READ = 4096 /* bytes, of a file that is read as a whole */ };
 
 #define FAIL_IO(path, what)                                                            \
     SP_FAIL(SP_EIO, "%s: cannot %s: %s", path, what, strerror(errno))
@@ -272,35 +275,21 @@ sp_status sp_file_append_line(const char *path, const char *line)
  * out of date. */
 static sp_status read_all(int fd, const char *path, char **data, size_t *bytes)
 {
-    size_t used = 0, capacity = 4096;
-    char *text = malloc(capacity), *grown = text;
-    ssize_t n = 1;
-    int error;
+    size_t room = 0;
+    ssize_t n;
 
-    while (grown && n > 0 && used <= SP_FILE_MOST) {
-        if (used + 1 == capacity) {
-            grown = realloc(text, capacity * 2);
-            text = grown ? grown : text;
-            capacity = grown ? capacity * 2 : capacity;
-            continue;
+    for (*bytes = 0; *bytes <= SP_FILE_MOST; *bytes += (size_t)n) {
+        if (!sp_list_reserve(data, &room, *bytes + LEAST_READ))
+            return SP_FAIL(SP_EMEM, "%s: no memory for %zu bytes", path, room);
+        n = read(fd, *data + *bytes, room - *bytes - 1);
+        if (n < 0)
+            return FAIL_IO(path, "read");
+        if (n == 0) {
+            (*data)[*bytes] = 0;
+            return SP_OK;
         }
-        n = read(fd, text + used, capacity - used - 1);
-        used += n > 0 ? (size_t)n : 0;
     }
-    if (grown && n == 0) {
-        text[used] = 0;
-        *data = text;
-        *bytes = used;
-        return SP_OK;
-    }
-    error = errno;
-    free(text);
-    errno = error;
-    if (!grown)
-        return SP_FAIL(SP_EMEM, "%s: no memory for %zu bytes", path, capacity);
-    if (n > 0)
-        return SP_FAIL(SP_EDATA, "%s: more than %d bytes", path, SP_FILE_MOST);
-    return FAIL_IO(path, "read");
+    return SP_FAIL(SP_EDATA, "%s: more than %d bytes", path, SP_FILE_MOST);
 }
 
 bool sp_file_ends_in(const char *path, const char *endings)
@@ -400,8 +389,12 @@ sp_status sp_file_read(const char *path, char **data, size_t *bytes)
     SP_TRY(sp_file_open(path, O_RDONLY, &fd));
     rc = read_all(fd, path, data, &used);
     close(fd);
-    if (rc == SP_OK && bytes)
+    if (rc != SP_OK) {
+        free(*data);
+        *data = NULL;
+    } else if (bytes) {
         *bytes = used;
+    }
     return rc;
 }
 

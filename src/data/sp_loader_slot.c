@@ -1,31 +1,14 @@
 #include "data/sp_loader_slot.h"
 
 #include <assert.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_list.h"
 #include "base/sp_log.h"
 #include "base/sp_number.h"
 
 /* ---- deal ---- */
-
-static sp_status reserve_samples(loader_slot *slot, int n)
-{
-    int room = slot->n_room ? slot->n_room : 4;
-    sp_sample *grown;
-
-    if (n <= slot->n_room)
-        return SP_OK;
-    while (room < n)
-        room = room > INT_MAX / 2 ? n : 2 * room;
-    grown = realloc(slot->sample, (size_t)room * sizeof *grown);
-    if (!grown)
-        return SP_FAIL(SP_EMEM, "no memory for %d samples of a batch", room);
-    slot->sample = grown;
-    slot->n_room = room;
-    return SP_OK;
-}
 
 sp_status sp_loader_slot_deal(loader_slot *slot, const sp_dataset *set,
                               const sp_sample_request *request, const sp_deal *deal,
@@ -41,7 +24,9 @@ sp_status sp_loader_slot_deal(loader_slot *slot, const sp_dataset *set,
                              .n_samples = deal->n_samples,
                              .cost_max = deal->cost_max,
                              .cost_sum = deal->cost_sum};
-    SP_TRY(reserve_samples(slot, deal->n_samples));
+    if (!sp_list_reserve(&slot->sample, &slot->room,
+                         (size_t)deal->n_samples * sizeof *slot->sample))
+        return SP_FAIL(SP_EMEM, "no memory for %d samples of a batch", deal->n_samples);
     SP_TRY(SP_TAKE(&slot->host, deal->n_samples, &slot->sample_id));
     if (deal->n_samples)
         memcpy(slot->sample_id, deal->sample,

@@ -21,8 +21,8 @@ typedef struct loader_slot {
     sp_arena device; /* holds plan, features and labels, in the backend's memory */
     int64_t *sample_id;  /* [batch.n_samples], in `host` */
     int n_taken, n_read; /* samples that readers have begun, and have ended */
-    int n_room;
-    sp_sample *sample; /* [n_room] samples; their arrays are in `host` */
+    size_t room;
+    sp_sample *sample; /* [room bytes] samples; their arrays are in `host` */
     /* The first sample, in the order of the batch, that could not be read; -1: none. */
     int failed;
     sp_error_record error;

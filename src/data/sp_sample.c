@@ -108,8 +108,8 @@ static sp_status read_coords(sample_reader *r)
         m = sp_least(step, n - done);
         SP_TRY(read_summed(r, extent, r->first + done, m, raw,
                            is_direct ? SP_COORD : NO_WORD, &is_outside));
-        if (!is_direct &&
-            (bad = sp_h5_to_i32(sp_extent_type(extent), raw, 3 * m, to)) >= 0)
+        if (!is_direct && (bad = sp_h5_convert(sp_extent_type(extent), raw, 3 * m,
+                                               SP_H5_I32, to)) >= 0)
             BAD(r, extent,
                 "row %lld: %c = %.17g, expected an integer, -524288 to 524287",
                 (long long)(done + bad / 3), "xyz"[bad % 3],
@@ -227,8 +227,8 @@ static sp_status read_features(sample_reader *r)
             wanted = is_native ? (void *)to : own->gathered;
             gather(r, extent, raw, m, wanted);
         }
-        if (!is_native &&
-            (bad = sp_h5_to_f32(sp_extent_type(extent), wanted, m * c, to)) >= 0)
+        if (!is_native && (bad = sp_h5_convert(sp_extent_type(extent), wanted, m * c,
+                                               SP_H5_F32, to)) >= 0)
             return fail_beyond(r, extent, wanted, bad, done);
         if (!is_direct)
             is_invalid = sp_words_invalid(to, (size_t)(m * c) * sizeof *to, SP_FLOAT);
@@ -258,7 +258,7 @@ SP_WIDE static int64_t labels_from_bytes(const uint8_t *raw, int64_t n, int n_cl
 static int64_t labels_from_any(const sp_extent *extent, void *raw, int64_t n,
                                int n_classes, int ignore, int32_t *to)
 {
-    int64_t bad = sp_h5_to_i32(sp_extent_type(extent), raw, n, to);
+    int64_t bad = sp_h5_convert(sp_extent_type(extent), raw, n, SP_H5_I32, to);
 
     for (int64_t i = 0; bad < 0 && i < n; i++) {
         if (to[i] == ignore)
@@ -320,22 +320,6 @@ static int64_t first_above(const uint32_t *value, int64_t n, int64_t most)
     return -1;
 }
 
-/* Converts up to the first number that is not valid, which it returns; -1: all are. */
-static int64_t narrow(const int64_t *wide, int64_t n, whole type, void *to)
-{
-    for (int64_t i = 0; i < n; i++) {
-        if (wide[i] < 0 || wide[i] > type.most)
-            return i;
-        if (type.size == 1)
-            ((uint8_t *)to)[i] = (uint8_t)wide[i];
-        else if (type.size == 4)
-            ((uint32_t *)to)[i] = (uint32_t)wide[i];
-        else
-            ((uint64_t *)to)[i] = (uint64_t)wide[i];
-    }
-    return -1;
-}
-
 /* Reads n rows of whole numbers from row `first` of the file on. Those of 1 and of 8
  * bytes are all valid where they are stored in the type that is wanted. */
 static sp_status read_whole(sample_reader *r, const sp_extent *extent, int64_t first,
@@ -344,7 +328,7 @@ static sp_status read_whole(sample_reader *r, const sp_extent *extent, int64_t f
     const sp_h5_type stored = sp_extent_type(extent);
     const bool is_direct = is_type(extent, 'u', type.size);
     const int64_t cols = extent->cols;
-    int64_t *wide = r->own->gathered, m, bad;
+    int64_t m, bad = -1;
     char text[48] = "an integer, 0 or more";
 
     if (is_direct && type.size != 4)
@@ -353,14 +337,13 @@ static sp_status read_whole(sample_reader *r, const sp_extent *extent, int64_t f
         char *at = (char *)to + done * cols * type.size;
         void *raw = is_direct ? at : r->own->raw;
 
-        m = is_direct ? piece_rows(extent)
-                      : SAMPLE_PIECE / (cols * (int64_t)sizeof *wide);
-        m = sp_least(m, n - done);
+        m = sp_least(piece_rows(extent), n - done);
         SP_TRY(read_rows(r, extent, first + done, m, raw));
-        if (is_direct)
-            bad = first_above(raw, m * cols, type.most);
-        else if ((bad = sp_h5_to_i64(stored, raw, m * cols, wide)) < 0)
-            bad = narrow(wide, m * cols, type, at);
+        if (!is_direct)
+            bad = sp_h5_convert(stored, raw, m * cols,
+                                (sp_h5_type){'u', type.size, false}, at);
+        if (bad < 0 && type.size == 4)
+            bad = first_above((uint32_t *)(void *)at, m * cols, type.most);
         if (bad < 0)
             continue;
         if (type.most < 0)
@@ -448,7 +431,8 @@ static sp_status check_crc(sample_reader *r)
     int64_t stored;
 
     SP_TRY(read_rows(r, extent, r->sample, 1, r->own->raw));
-    if (sp_h5_to_i64(sp_extent_type(extent), r->own->raw, 1, &stored) >= 0 ||
+    if (sp_h5_convert(sp_extent_type(extent), r->own->raw, 1, SP_H5_I64, &stored) >=
+            0 ||
         (uint32_t)stored != r->crc)
         BAD(r, extent,
             "checksum of coords, features, labels is %08x, expected %08x: "

@@ -75,25 +75,27 @@ const char *sp_dataset_print_sample(const sp_dataset *set, int64_t sample, char 
     return text;
 }
 
+/* The rows of a sample by the offsets of one kind, 0 where the set has none. */
+static int64_t rows_of(const sp_dataset *set, const int64_t *offset, int64_t sample)
+{
+    const int64_t at = sample + sp_dataset_shard_of(set, sample);
+
+    return offset ? offset[at + 1] - offset[at] : 0;
+}
+
 int64_t sp_dataset_voxels(const sp_dataset *set, int64_t sample)
 {
-    const int64_t *offset = set->offset + sample + sp_dataset_shard_of(set, sample);
-
-    return offset[1] - offset[0];
+    return rows_of(set, set->offset, sample);
 }
 
 int64_t sp_dataset_points(const sp_dataset *set, int64_t sample)
 {
-    const int64_t at = sample + sp_dataset_shard_of(set, sample);
-
-    return set->point_offset ? set->point_offset[at + 1] - set->point_offset[at] : 0;
+    return rows_of(set, set->point_offset, sample);
 }
 
 int64_t sp_dataset_context(const sp_dataset *set, int64_t sample)
 {
-    const int64_t at = sample + sp_dataset_shard_of(set, sample);
-
-    return set->has_blocks ? set->context_offset[at + 1] - set->context_offset[at] : 0;
+    return rows_of(set, set->context_offset, sample);
 }
 
 int64_t sp_dataset_cost(const sp_dataset *set, int64_t sample)

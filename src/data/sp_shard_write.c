@@ -41,12 +41,8 @@ static sp_status no_memory(const sp_shard_writer *w)
 
 static void destroy(sp_shard_writer *w)
 {
-    for (int64_t i = 0; i < w->n_samples; i++) {
-        free(w->name ? w->name[i] : NULL);
-        free(w->scan ? w->scan[i] : NULL);
-    }
-    free(w->name);
-    free(w->scan);
+    sp_h5_list_free(w->name, w->n_samples);
+    sp_h5_list_free(w->scan, w->n_samples);
     free(w->square);
     free(w->number);
     free(w->context_offset);

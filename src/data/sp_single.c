@@ -22,10 +22,7 @@ static sp_status open_single(sp_single *s)
     SP_TRY(ops->arena_create(&s->slot.device, 0, "batch"));
     s->slot.device.scratch = &s->filler.scratch;
     s->slot.sample = calloc(1, sizeof *s->slot.sample);
-    if (!s->slot.sample)
-        return SP_FAIL(SP_EMEM, "no memory for a sample");
-    s->slot.n_room = 1;
-    return SP_OK;
+    return s->slot.sample ? SP_OK : SP_FAIL(SP_EMEM, "no memory for a sample");
 }
 
 sp_status sp_single_create(sp_single **single, const sp_loader_options *options)

@@ -169,14 +169,7 @@ bool sp_h5_has(sp_h5 *file, const char *name)
            sp_h5_catalog_link(&file->catalog, name);
 }
 
-static bool is_below(const char *name, const char *group)
-{
-    size_t n = strlen(group);
-
-    return strcmp(group, "/") == 0 || (strncmp(name, group, n) == 0 && name[n] == '/');
-}
-
-sp_status sp_h5_list(sp_h5 *file, const char *group, char ***names, int *n)
+sp_status sp_h5_list(sp_h5 *file, char ***names, int *n)
 {
     const sp_h5_catalog *c = &file->catalog;
 
@@ -186,11 +179,9 @@ sp_status sp_h5_list(sp_h5 *file, const char *group, char ***names, int *n)
     if (!*names)
         return SP_FAIL(SP_EMEM, "%s: no memory", file->path);
     for (int64_t i = 0; i < c->n; i++) {
-        const sp_h5_entry *entry = &c->entry[i];
-
-        if (entry->kind != SP_H5_DATASET || !is_below(entry->name, group))
+        if (c->entry[i].kind != SP_H5_DATASET)
             continue;
-        (*names)[*n] = strdup(entry->name);
+        (*names)[*n] = strdup(c->entry[i].name);
         if (!(*names)[(*n)++]) {
             sp_h5_list_free(*names, *n);
             *names = NULL;

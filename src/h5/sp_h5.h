@@ -98,10 +98,9 @@ int64_t sp_h5_bytes(const sp_h5 *file);
 /* True if the file names the object. A link that leads nowhere counts: it is damage,
  * not absence. */
 bool sp_h5_has(sp_h5 *file, const char *name);
-/* The paths ("/params/conv1/weight") of all datasets below a group, sorted by name. The
- * list is the caller's, who frees it with sp_h5_list_free. A group that is absent holds
- * none. */
-sp_status sp_h5_list(sp_h5 *file, const char *group, char ***names, int *n);
+/* The paths ("/params/conv1/weight") of all datasets, sorted by name. The list is the
+ * caller's, who frees it with sp_h5_list_free. */
+sp_status sp_h5_list(sp_h5 *file, char ***names, int *n);
 void sp_h5_list_free(char **names, int64_t n);
 /* Tells the shape of a dataset. SP_EDATA with the reason where the values cannot be
  * read. */

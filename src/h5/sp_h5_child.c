@@ -5,9 +5,11 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/time.h>
@@ -19,8 +21,8 @@
 
 #include "base/sp_file.h"
 #include "base/sp_log.h"
+#include "base/sp_machine.h"
 #include "h5/sp_h5_internal.h"
-#include "process/sp_limit.h"
 #include "process/sp_pulse.h"
 #include "process/sp_signal.h"
 
@@ -90,6 +92,45 @@ static void put_frame(sp_status status, const void *data, size_t bytes)
         _exit(1); /* the parent has died */
 }
 
+#if defined(__SANITIZE_ADDRESS__) /* which reserves terabytes of addresses */
+static void limit_addresses(int64_t bytes)
+{
+    (void)bytes;
+}
+#else
+/* Allows so many bytes of addresses beyond those of the first call. */
+static void limit_addresses(int64_t bytes)
+{
+    static size_t taken;
+    struct rlimit space;
+
+    if (taken == 0)
+        taken = sp_machine_addresses();
+    if (getrlimit(RLIMIT_AS, &space) != 0)
+        return;
+    space.rlim_cur = (rlim_t)bytes + (rlim_t)taken;
+    if (space.rlim_cur > space.rlim_max)
+        space.rlim_cur = space.rlim_max;
+    setrlimit(RLIMIT_AS, &space);
+}
+#endif
+
+/* Gives the signals that end a process their default action again, forbids core files,
+ * and limits memory to so many bytes beyond those that this process had at the first
+ * call. A later call sets another limit. */
+static void limit_child(int64_t bytes)
+{
+    static const int deadly[] = {SIGSEGV, SIGBUS,  SIGABRT, SIGFPE, SIGILL,
+                                 SIGALRM, SIGPROF, SIGTERM, SIGINT, SIGPIPE};
+    const struct rlimit no_core = {0, 0};
+
+    /* libraries that were loaded with the program may have set handlers */
+    for (size_t i = 0; i < sizeof deadly / sizeof *deadly; i++)
+        signal(deadly[i], SIG_DFL);
+    setrlimit(RLIMIT_CORE, &no_core);
+    limit_addresses(bytes);
+}
+
 /* Sets the limits for one file. Whatever limit ends this process, the parent names the
  * file. */
 static void limit_file(const char *path)
@@ -101,7 +142,7 @@ static void limit_file(const char *path)
 
     if (bytes < MEMORY_MOST / MEMORY_FACTOR)
         memory = bytes * MEMORY_FACTOR;
-    sp_limit_child(MEMORY + memory);
+    limit_child(MEMORY + memory);
     alarm((unsigned)(WALL_S + more));
     setitimer(ITIMER_PROF, &work, NULL);
 }
@@ -183,7 +224,7 @@ void sp_h5_child_main(int argc, char **argv)
     has_child_main = true;
     if (argc != 2 || strcmp(argv[1], WORD) != 0)
         return;
-    sp_limit_child(MEMORY + MEMORY_MOST);
+    limit_child(MEMORY + MEMORY_MOST);
     for (;;)
         serve();
 }

@@ -105,9 +105,7 @@ static void read_texts(describer *d, hid_t id, hid_t type, hid_t space, int64_t 
                   : read_fixed_texts(d, id, type, n, *texts);
     if (is_good)
         return;
-    for (int64_t i = 0; i < n; i++)
-        free((*texts)[i]);
-    free(*texts);
+    sp_h5_list_free(*texts, n);
     *texts = NULL;
     *why = sp_h5_describer_reason(d, d->texts_left < 0
                                          ? "its texts are larger than the file can hold"

@@ -99,34 +99,6 @@ static int64_t to_i64(sp_h5_type type, const void *raw, int64_t n, int64_t *out)
 }
 /* clang-format on */
 
-int64_t sp_h5_to_i64(sp_h5_type type, void *raw, int64_t n, int64_t *out)
-{
-    assert(n == 0 || (raw && out));
-    sp_h5_to_native(type, raw, n);
-    return to_i64(type, raw, n, out);
-}
-
-int64_t sp_h5_to_i32(sp_h5_type type, void *raw, int64_t n, int32_t *out)
-{
-    int64_t block[BLOCK], bad;
-
-    assert(n == 0 || (raw && out));
-    sp_h5_to_native(type, raw, n);
-    for (int64_t done = 0; done < n; done += BLOCK) {
-        int64_t m = n - done < BLOCK ? n - done : BLOCK;
-
-        bad = to_i64(type, (char *)raw + done * type.size, m, block);
-        if (bad >= 0)
-            return done + bad;
-        for (int64_t i = 0; i < m; i++) {
-            if (block[i] < INT32_MIN || block[i] > INT32_MAX)
-                return done + i;
-            out[done + i] = (int32_t)block[i];
-        }
-    }
-    return -1;
-}
-
 #define TO_REAL      out[i] = (__typeof__(*out))v;
 #define HALF_TO_REAL out[i] = half_to_float(v);
 #define DOUBLE_TO_F32                                                                  \
@@ -145,13 +117,6 @@ static int64_t to_f64(sp_h5_type type, const void *raw, int64_t n, double *out)
     CONVERT(TO_REAL, TO_REAL, HALF_TO_REAL, TO_REAL, TO_REAL)
 } /* clang-format on */
 
-int64_t sp_h5_to_f32(sp_h5_type type, void *raw, int64_t n, float *out)
-{
-    assert(n == 0 || (raw && out));
-    sp_h5_to_native(type, raw, n);
-    return to_f32(type, raw, n, out);
-}
-
 double sp_h5_value(sp_h5_type type, const void *raw, int64_t i)
 {
     double value = 0;
@@ -161,17 +126,6 @@ double sp_h5_value(sp_h5_type type, const void *raw, int64_t i)
 }
 
 /* ---- any into any ---- */
-
-/* True if the integer type holds this value. */
-static bool fits(sp_h5_type to, int64_t value)
-{
-    int bits = 8 * to.size;
-
-    if (to.kind == 'u')
-        return value >= 0 && (bits == 64 || value >> bits == 0);
-    return bits == 64 ||
-           (value >= -((int64_t)1 << (bits - 1)) && value < (int64_t)1 << (bits - 1));
-}
 
 static void put_whole(int64_t value, int size, void *to)
 {
@@ -188,17 +142,29 @@ static void put_whole(int64_t value, int size, void *to)
 static int64_t to_whole(sp_h5_type type, const void *raw, int64_t n, sp_h5_type to,
                         char *out)
 {
-    int64_t value;
+    const int unused = 64 - 8 * to.size;
+    const int64_t most = to.kind == 'i' ? INT64_MAX >> unused
+                         : unused > 0   ? (int64_t)(UINT64_MAX >> unused)
+                                        : INT64_MAX;
+    const int64_t least = to.kind == 'i' ? -most - 1 : 0;
+    int64_t block[BLOCK];
 
     if (type.kind == 'u' && to.kind == 'u' && type.size == 8 && to.size == 8) {
         memcpy(out, raw, (size_t)n * 8);
         return -1;
     }
-    for (int64_t i = 0; i < n; i++, out += to.size) {
-        if (to_i64(type, (const char *)raw + i * type.size, 1, &value) >= 0 ||
-            !fits(to, value))
-            return i;
-        put_whole(value, to.size, out);
+    for (int64_t done = 0; done < n; done += BLOCK) {
+        const int64_t m = n - done < BLOCK ? n - done : BLOCK;
+        const int64_t bad =
+            to_i64(type, (const char *)raw + done * type.size, m, block);
+
+        for (int64_t i = 0; i < (bad < 0 ? m : bad); i++, out += to.size) {
+            if (block[i] < least || block[i] > most)
+                return done + i;
+            put_whole(block[i], to.size, out);
+        }
+        if (bad >= 0)
+            return done + bad;
     }
     return -1;
 }

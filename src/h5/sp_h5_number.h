@@ -2,9 +2,7 @@
  * floats of 2, 4 and 8 bytes, of either byte order. Without HDF5; thread-safe.
  *
  * `raw` must be aligned for its elements. It may be changed: its bytes are put in this
- * machine's order. The functions return -1, or the first element that cannot be
- * converted.
- */
+ * machine's order. */
 #ifndef SP_H5_NUMBER_H
 #define SP_H5_NUMBER_H
 
@@ -12,13 +10,10 @@
 
 #include "h5/sp_h5.h"
 
-/* Converts to integers. A float converts if its value is a whole number. */
-int64_t sp_h5_to_i64(sp_h5_type type, void *raw, int64_t n, int64_t *out);
-int64_t sp_h5_to_i32(sp_h5_type type, void *raw, int64_t n, int32_t *out);
-/* Converts to float32, rounded to the nearest. A finite value beyond the range of
- * float32 does not convert; infinities and NaN do. */
-int64_t sp_h5_to_f32(sp_h5_type type, void *raw, int64_t n, float *out);
-/* Converts any type of number to any of this machine's of 4 or 8 bytes, or to 'u' 1. */
+/* Converts any type of number to any of this machine's of 4 or 8 bytes, or to 'u' 1. To
+ * an integer a float converts if its value is a whole number. To float32 values are
+ * rounded to the nearest; a finite one beyond its range does not convert, infinities
+ * and NaN do. Returns the first element that does not convert; -1: all do. */
 int64_t sp_h5_convert(sp_h5_type from, void *raw, int64_t n, sp_h5_type to, void *out);
 /* The value of one element after a conversion of the same raw bytes, for messages and
  * statistics. */

@@ -18,7 +18,7 @@ typedef struct label_sample {
     int64_t n_points;            /* points that it was made of, those of margins too */
     int64_t n_rows;              /* of a whole scan, those without a point too */
     uint8_t *is_kept;            /* [grid.sample.n_points] the point keeps its code */
-    int64_t kept_room;
+    size_t kept_room;
 } label_sample;
 
 /* The samples that the thread makes. */

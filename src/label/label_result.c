@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_list.h"
 #include "compute/sp_backend.h"
 #include "merge/sp_merge.h"
 #include "process/sp_pulse.h"
@@ -78,16 +79,10 @@ size_t label_result_value_bytes(const label_result *r)
 sp_status label_result_size(label_result *r, int64_t n)
 {
     assert(n >= 0);
-    if (n > r->room) {
-        free(r->label);
-        free(r->value);
-        r->label = malloc((size_t)n * sizeof *r->label);
-        r->value = malloc((size_t)n * label_result_value_bytes(r) + 1);
-        r->room = r->label && r->value ? n : 0;
-        if (!r->room)
-            return SP_FAIL(SP_EMEM, "no memory for the classes of %" PRId64 " points",
-                           n);
-    }
+    if (!sp_list_reserve(&r->label, &r->label_room, (size_t)n * sizeof *r->label) ||
+        !sp_list_reserve(&r->value, &r->value_room,
+                         (size_t)n * label_result_value_bytes(r) + 1))
+        return SP_FAIL(SP_EMEM, "no memory for the classes of %" PRId64 " points", n);
     r->n = n;
     r->deal = label_deal_make(n, 0, 1, 0);
     if (n > 0) {

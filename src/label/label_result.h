@@ -54,11 +54,12 @@ typedef struct label_result {
     int32_t doubtful; /* code of points below; SP_SCAN_NO_CLASS */
     bool has_kept;
     label_deal deal;
-    int64_t n, room;      /* rows, as label_deal_place has them */
-    uint16_t *label;      /* [n] */
-    void *value;          /* [n][n_added] uint8 or float */
-    float *probability;   /* [n_classes] of the point at hand */
-    label_strips *strips; /* NULL: it is not shared with a thread */
+    int64_t n;                     /* rows, as label_deal_place has them */
+    uint16_t *label;               /* [n] */
+    void *value;                   /* [n][n_added] uint8 or float */
+    size_t label_room, value_room; /* bytes of these */
+    float *probability;            /* [n_classes] of the point at hand */
+    label_strips *strips;          /* NULL: it is not shared with a thread */
 } label_result;
 
 /* Makes a result without points. Local. SP_EMEM. Free in any case. */

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/sp_list.h"
 #include "base/sp_log.h"
 #include "compute/sp_backend.h"
 #include "data/sp_voxel.h"
@@ -125,13 +126,8 @@ static sp_status mark_points(label_work *w, label_sample *s)
     vox_cloud *c = &w->cloud;
     int64_t n = 0;
 
-    if (s->kept_room < c->n) {
-        free(s->is_kept);
-        s->is_kept = malloc((size_t)c->n);
-        s->kept_room = s->is_kept ? c->n : 0;
-        if (!s->is_kept)
-            return SP_FAIL(SP_EMEM, "no memory for %" PRId64 " points", c->n);
-    }
+    if (!sp_list_reserve(&s->is_kept, &s->kept_room, (size_t)c->n))
+        return SP_FAIL(SP_EMEM, "no memory for %" PRId64 " points", c->n);
     for (int64_t i = 0; i < c->n; i++) {
         const int32_t code = c->label[i];
 
@@ -172,16 +168,11 @@ sp_status label_work_next(label_work *w, label_sample **sample)
 sp_status label_work_predict(label_work *w, const label_sample *sample)
 {
     const sp_sample *s = &sample->grid.sample;
-    const int64_t n = s->n * w->model->n_classes;
+    const size_t n = (size_t)(s->n * w->model->n_classes);
 
-    if (n > w->sum_room) {
-        free(w->sum);
-        w->sum = malloc((size_t)(n + n / 4) * sizeof *w->sum);
-        w->sum_room = w->sum ? n + n / 4 : 0;
-        if (!w->sum)
-            return SP_FAIL(SP_EMEM, "%s: no memory for %" PRId64 " voxels",
-                           sample->name, s->n);
-    }
+    if (!sp_list_reserve(&w->sum, &w->sum_room, n * sizeof *w->sum))
+        return SP_FAIL(SP_EMEM, "%s: no memory for %" PRId64 " voxels", sample->name,
+                       s->n);
     return label_net_run(w->net, s, sample->name, w->sum);
 }
 

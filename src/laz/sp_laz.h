@@ -130,8 +130,8 @@ typedef struct sp_laz_place {
     int64_t at, bytes;
 } sp_laz_place;
 
-/* The chunks of the file, n of them, in a list that the reader owns; NULL where no
- * table tells them. */
+/* The chunks of the file, *n of them (n NULL: the caller knows), in a list that the
+ * reader owns; NULL where no table tells them. */
 const sp_laz_place *sp_laz_chunks(const sp_laz_reader *reader, int64_t *n);
 /* Goes back to the first point that is read. */
 sp_status sp_laz_rewind(sp_laz_reader *reader);

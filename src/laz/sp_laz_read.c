@@ -265,7 +265,8 @@ sp_status sp_laz_next(sp_laz_reader *reader, int64_t max, unsigned char *records
 
 const sp_laz_place *sp_laz_chunks(const sp_laz_reader *reader, int64_t *n)
 {
-    *n = reader->table.n_chunks;
+    if (n)
+        *n = reader->table.n_chunks;
     return reader->table.is_there ? reader->table.chunk : NULL;
 }
 

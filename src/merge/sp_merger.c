@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_list.h"
 #include "base/sp_number.h"
 
 /* The sums of a sample's points, on its owner. */
@@ -92,25 +93,14 @@ int64_t sp_merger_bytes(const sp_scans *scans, int n_classes, int64_t batch,
 
 static sp_status make_room(sp_merger *m, const sp_sample *s)
 {
-    const int64_t points = s->n_points > s->n_context ? s->n_points : s->n_context;
+    const size_t n = (size_t)s->n;
+    const size_t points = (size_t)sp_most(s->n_points, s->n_context);
 
-    if (s->n > m->n_voxels || !m->weight) {
-        m->n_voxels = s->n + s->n / 4 + 64;
-        free(m->weight);
-        free(m->place);
-        m->weight = malloc((size_t)m->n_voxels * sizeof *m->weight);
-        m->place = malloc((size_t)m->n_voxels * sizeof *m->place);
-    }
-    if (points > m->n_points || !m->owner) {
-        m->n_points = points + points / 4 + 64;
-        free(m->point);
-        free(m->voxel);
-        free(m->owner);
-        m->point = malloc((size_t)m->n_points * sizeof *m->point);
-        m->voxel = malloc((size_t)m->n_points * sizeof *m->voxel);
-        m->owner = malloc((size_t)m->n_points * sizeof *m->owner);
-    }
-    if (m->weight && m->place && m->point && m->voxel && m->owner)
+    if (sp_list_reserve(&m->weight, &m->room[0], n * sizeof *m->weight) &&
+        sp_list_reserve(&m->place, &m->room[1], n * sizeof *m->place) &&
+        sp_list_reserve(&m->point, &m->room[2], points * sizeof *m->point) &&
+        sp_list_reserve(&m->voxel, &m->room[3], points * sizeof *m->voxel) &&
+        sp_list_reserve(&m->owner, &m->room[4], points * sizeof *m->owner))
         return SP_OK;
     return SP_FAIL(SP_EMEM, "no memory to merge a sample of %lld voxels",
                    (long long)s->n);

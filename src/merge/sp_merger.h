@@ -45,10 +45,11 @@ typedef struct sp_merger {
     int64_t n_passed; /* samples of the set that have passed */
     int64_t next;     /* the first sample of this rank that is not done yet */
     /* Scratch of sp_merger_add, which grows: */
-    uint32_t *weight, *point, *voxel; /* of voxels; of points */
-    int32_t *place;                   /* of voxels */
-    int64_t *owner;                   /* of points */
-    int64_t n_voxels, n_points;       /* room */
+    uint32_t *weight;        /* of voxels */
+    int32_t *place;          /* of voxels */
+    uint32_t *point, *voxel; /* of points */
+    int64_t *owner;          /* of points */
+    size_t room[5];          /* bytes of these, in this order */
 } sp_merger;
 
 /* Opens a merger over a set with blocks. `done` is called on the owner of each sample,

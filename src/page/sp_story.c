@@ -12,6 +12,7 @@
 #include "base/sp_file.h"
 #include "base/sp_list.h"
 #include "deck/sp_deck.h"
+#include "h5/sp_h5.h"
 
 /* Damaged lines of a file that have a note of their own. */
 enum { NOTES = 5 };
@@ -157,9 +158,7 @@ const sp_story_eval *sp_story_last(const sp_story *story)
 
 static void free_eval(sp_story_eval *e)
 {
-    for (int i = 0; e->class_name && i < e->n_classes; i++)
-        free(e->class_name[i]);
-    free(e->class_name);
+    sp_h5_list_free(e->class_name, e->n_classes);
     free(e->iou);
     free(e->point_iou);
     free(e->merged_iou);
@@ -188,27 +187,23 @@ void sp_story_destroy(sp_story *story)
         free_eval(&story->later[i]);
     for (int i = 0; i < story->n_starts; i++)
         free_start(&story->start[i]);
-    for (int i = 0; story->deck_value && i < sp_config_n_keys(); i++)
-        free(story->deck_value[i]);
+    sp_h5_list_free(story->deck_value, sp_config_n_keys());
     for (int i = 0; i < story->n_checkpoints; i++)
         free(story->checkpoint[i].name);
     for (int i = 0; i < story->n_samples; i++) {
         free(story->sample[i].which);
         free(story->sample[i].name);
     }
-    for (int i = 0; i < story->n_notes; i++)
-        free(story->note[i]);
+    sp_h5_list_free(story->note, story->n_notes);
     free(story->step);
     free(story->eval);
     free(story->later);
     free(story->start);
     free(story->end);
     free(story->deck);
-    free(story->deck_value);
     free(story->rank);
     free(story->checkpoint);
     free(story->sample);
-    free(story->note);
     free(story->dir);
     *story = (sp_story){0};
 }

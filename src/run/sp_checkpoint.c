@@ -315,7 +315,7 @@ static sp_status verify_all(sp_h5 *file, bool is_checkpoint,
     sp_checkpoint_state_destroy(&state);
     sp_normalization_destroy(&norm);
     SP_TRY(rc);
-    SP_TRY(sp_h5_list(file, "/", &names, &n));
+    SP_TRY(sp_h5_list(file, &names, &n));
     for (i = 0, rc = SP_OK; i < n && rc == SP_OK; i++)
         if (is_checkpoint || is_ours(names[i]))
             rc = verify_dataset(file, names[i], is_checkpoint, demand);

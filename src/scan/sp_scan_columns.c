@@ -1,12 +1,10 @@
 /* Copies of scans as columns: what PLY and text share. */
 #include <assert.h>
-#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
-#include "base/sp_file.h"
 #include "process/sp_pulse.h"
 #include "scan/sp_scan_format.h"
 
@@ -130,21 +128,14 @@ static sp_status put_points(void *arg, const sp_scan_points *p, const int32_t *c
     return SP_OK;
 }
 
-sp_status sp_scan_write_file(sp_scan *scan, const char *path,
-                             const sp_scan_labels *labels, const sp_scan_part *part)
+sp_status sp_scan_write_file(sp_scan *scan, const sp_scan_labels *labels,
+                             const sp_scan_part *part)
 {
     const sp_scan_format *format = part->format;
-    sp_scan_writing w = {.format = format, .labels = labels};
-    sp_status rc;
+    sp_scan_writing w = {.to = part->to, .format = format, .labels = labels};
 
-    assert(path && labels && format->put_head && format->put_number);
+    assert(labels && format->put_head && format->put_number);
     SP_TRY(list_columns(scan, labels, &w.columns));
-    w.to = fopen(path, "wb");
-    if (!w.to)
-        return SP_FAIL(SP_EIO, "%s: cannot create: %s", path, strerror(errno));
     format->put_head(&w);
-    rc = sp_scan_each_block(scan, labels, format->no_class, put_points, &w);
-    if (!sp_file_close(w.to) && rc == SP_OK)
-        rc = SP_FAIL(SP_EIO, "%s: cannot write: %s", path, strerror(errno));
-    return rc;
+    return sp_scan_each_block(scan, labels, format->no_class, put_points, &w);
 }

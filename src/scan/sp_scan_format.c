@@ -2,6 +2,7 @@
 #include "scan/sp_scan_format.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <limits.h>
 #include <string.h>
 #include <unistd.h>
@@ -107,6 +108,22 @@ static sp_status check_is_copy(const sp_scan *scan, const char *path)
     return SP_OK;
 }
 
+/* Writes the file `path`, which has what the part says. */
+static sp_status write_file(sp_scan *scan, const char *path,
+                            const sp_scan_labels *labels, sp_scan_part part)
+{
+    sp_status rc;
+
+    part.name = path;
+    part.to = fopen(path, "wb");
+    if (!part.to)
+        return SP_FAIL(SP_EIO, "%s: cannot create: %s", path, strerror(errno));
+    rc = part.format->write(scan, labels, &part);
+    if (!sp_file_close(part.to) && rc == SP_OK)
+        rc = SP_FAIL(SP_EIO, "%s: cannot write: %s", path, strerror(errno));
+    return rc;
+}
+
 /* Writes all of a copy under a temporary name at first, from n parts, if n > 0. */
 static sp_status write_copy(sp_scan *scan, const char *path,
                             const sp_scan_labels *labels, int n, char *const *parts)
@@ -119,7 +136,7 @@ static sp_status write_copy(sp_scan *scan, const char *path,
     SP_TRY(check_is_copy(scan, path));
     SP_TRY(sp_scan_check_labels(scan, path, NULL, 0, labels->n_added, labels->added));
     snprintf(temporary, sizeof temporary, "%s" SP_FILE_UNFINISHED, path);
-    rc = all.format->write(scan, temporary, labels, &all);
+    rc = write_file(scan, temporary, labels, all);
     if (rc == SP_OK)
         rc = sp_file_rename(temporary, path);
     if (rc != SP_OK)
@@ -147,7 +164,7 @@ sp_status sp_scan_write_part(sp_scan *scan, const char *path,
 
     assert(sp_scan_section(scan, path) > 0 && 0 <= k && k < n && labels->get);
     SP_TRY(sp_scan_check_labels(scan, path, NULL, 0, labels->n_added, labels->added));
-    return part.format->write(scan, to, labels, &part);
+    return write_file(scan, to, labels, part);
 }
 
 sp_status sp_scan_join(sp_scan *scan, const char *path, const sp_scan_labels *labels,

@@ -49,6 +49,8 @@ struct sp_scan_format;
  * or the copy from all parts. */
 typedef struct sp_scan_part {
     const struct sp_scan_format *format; /* of the copy */
+    FILE *to;          /* the file that is written, which the caller opens and closes */
+    const char *name;  /* of that file */
     int n, k;          /* writers, 0: one has all; which one this is */
     char *const *path; /* [n] the files that they wrote; NULL: the part k is written */
 } sp_scan_part;
@@ -82,8 +84,9 @@ typedef struct sp_scan_format {
      * certain: a compressed file may claim more points than it holds */
     bool is_count_claimed;
     /* Writes the scan with other classes, or what the part says, if the format has a
-     * `section`. NULL: the format is not written. */
-    sp_status (*write)(sp_scan *scan, const char *path, const sp_scan_labels *labels,
+     * `section`. Closing tells whether putc and its like failed. NULL: the format is
+     * not written. */
+    sp_status (*write)(sp_scan *scan, const sp_scan_labels *labels,
                        const sp_scan_part *part);
     /* sp_scan_write_file calls them: they write what comes before the points, and a
      * number of the kind and size of its column. An integer of eight bytes is given as
@@ -223,9 +226,9 @@ struct sp_scan_writing {
     sp_scan_columns columns;
 };
 /* Writes a file of columns, as sp_scan_format.write: for each point its position, its
- * attributes, the added fields and its code. SP_EIO, and what reading says. */
-sp_status sp_scan_write_file(sp_scan *scan, const char *path,
-                             const sp_scan_labels *labels, const sp_scan_part *part);
+ * attributes, the added fields and its code. SP_EDATA, and what reading says. */
+sp_status sp_scan_write_file(sp_scan *scan, const sp_scan_labels *labels,
+                             const sp_scan_part *part);
 /* The bits of a number of `bytes` bytes. */
 uint64_t sp_scan_bits(const unsigned char *from, int bytes, bool is_big);
 /* Writes a name as one word of printable characters. It may come from a hostile file,

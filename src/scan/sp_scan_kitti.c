@@ -3,7 +3,6 @@
  * point: class in the low 16 bits, instance in the high ones. A record joins the two:
  * 16 bytes and 4. The label file, `own`, is a scan without fields, so that
  * sp_scan_pread checks its reads; its fd is -1 where there is none. */
-#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -138,7 +137,6 @@ static sp_status keep_labels(sp_scan *scan, int64_t first, int64_t n, int32_t *c
     return SP_OK;
 }
 
-/* write_label asks whether this failed. */
 static void put_codes(FILE *to, const int32_t *code, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
@@ -161,13 +159,14 @@ static bool has_label_file(const sp_scan *scan)
 }
 
 /* The scan itself is read only where its own labels are wanted. */
-static sp_status write_codes(sp_scan *scan, FILE *to, const sp_scan_labels *labels)
+static sp_status write_label(sp_scan *scan, const sp_scan_labels *labels,
+                             const sp_scan_part *part)
 {
     const bool has_kept = labels->has_kept && scan->label >= 0;
     int32_t code[WRITTEN];
 
     if (has_kept && !has_label_file(scan))
-        return sp_scan_each_block(scan, labels, 0, put_block, to);
+        return sp_scan_each_block(scan, labels, 0, put_block, part->to);
     for (int64_t first = 0; first < labels->n; first += WRITTEN) {
         int64_t n = sp_least(labels->n - first, WRITTEN);
 
@@ -176,24 +175,9 @@ static sp_status write_codes(sp_scan *scan, FILE *to, const sp_scan_labels *labe
             SP_TRY(keep_labels(scan, first, n, code));
         for (int64_t i = 0; !has_kept && i < n; i++)
             code[i] = code[i] < 0 ? 0 : code[i];
-        put_codes(to, code, n);
+        put_codes(part->to, code, n);
     }
     return SP_OK;
-}
-
-static sp_status write_label(sp_scan *scan, const char *path,
-                             const sp_scan_labels *labels, const sp_scan_part *part)
-{
-    FILE *to = fopen(path, "wb");
-    sp_status rc;
-
-    (void)part; /* one writer has all */
-    if (!to)
-        return SP_FAIL(SP_EIO, "%s: cannot create: %s", path, strerror(errno));
-    rc = write_codes(scan, to, labels);
-    if (!sp_file_close(to) && rc == SP_OK)
-        rc = SP_FAIL(SP_EIO, "%s: cannot write: %s", path, strerror(errno));
-    return rc;
 }
 
 static sp_status check_added(const sp_scan *scan, int n, const sp_scan_added *added)

@@ -125,8 +125,9 @@ static sp_status add_extra(sp_scan *scan, const unsigned char *d, int *at)
     return SP_OK;
 }
 
-sp_status sp_las_next_vlr(sp_scan *scan, const sp_las_header *h, sp_las_vlr *vlr)
+sp_status sp_las_next_vlr(sp_scan *scan, sp_las_vlr *vlr)
 {
+    const sp_las_header *h = &sp_las_of(scan)->header;
     unsigned char head[54];
     int64_t at = vlr->number == 0 ? h->header_bytes : vlr->at + vlr->bytes;
 
@@ -159,7 +160,7 @@ static sp_status read_extra(sp_scan *scan, const sp_las_header *h)
     sp_las_vlr vlr = {0};
 
     for (;;) {
-        SP_TRY(sp_las_next_vlr(scan, h, &vlr));
+        SP_TRY(sp_las_next_vlr(scan, &vlr));
         if (vlr.is_end)
             return SP_OK;
         if (vlr.id != 4 || strcmp(vlr.user, "LASF_Spec") != 0)
@@ -187,12 +188,11 @@ static sp_status read_count(sp_scan *scan, const unsigned char *b, sp_las_header
     return SP_OK;
 }
 
-sp_status sp_las_header_read(sp_scan *scan, sp_las_header *h)
+static sp_status read_header(sp_scan *scan, sp_las_header *h)
 {
     unsigned char b[375] = {0};
     int minimum;
 
-    assert(scan->fd >= 0 && h);
     SP_TRY(sp_scan_pread(scan, b, 227, 0));
     h->minor = b[25];
     if (b[24] != 1 || h->minor > 4)
@@ -243,10 +243,12 @@ static void take_extent(sp_scan *scan, const sp_las_header *h)
     }
 }
 
-sp_status sp_las_open(sp_scan *scan, sp_las_header *h)
+sp_status sp_las_open(sp_scan *scan)
 {
-    assert(scan->format && h);
-    SP_TRY(sp_las_header_read(scan, h));
+    sp_las_header *h = &sp_las_of(scan)->header;
+
+    assert(scan->format && scan->fd >= 0);
+    SP_TRY(read_header(scan, h));
     scan->data_at = h->data_at;
     scan->record_bytes = h->record_bytes;
     scan->n_points = h->n_points;
@@ -254,15 +256,13 @@ sp_status sp_las_open(sp_scan *scan, sp_las_header *h)
              h->minor, h->format);
     take_extent(scan, h);
     SP_TRY(name_fields(scan, h));
-    SP_TRY(sp_las_find_unit(scan, h));
+    SP_TRY(sp_las_find_unit(scan));
     return read_extra(scan, h);
 }
 
 static sp_status open_las(sp_scan *scan)
 {
-    sp_las_header header;
-
-    SP_TRY(sp_las_open(scan, &header));
+    SP_TRY(sp_las_open(scan));
     return sp_scan_check_size(scan, scan->n_points, scan->record_bytes, scan->data_at);
 }
 
@@ -277,6 +277,7 @@ const sp_scan_format sp_scan_las = {
     .endings = ".las",
     .help = "LAS 1.0 to 1.4",
     .is_ours = is_las,
+    .own_bytes = sizeof(sp_las),
     .open = open_las,
     .write = sp_las_write,
     .section = sp_las_section,

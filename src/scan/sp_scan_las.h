@@ -1,4 +1,4 @@
-/* The header of a LAS file, which sp_scan_las*.c and sp_scan_laz.c share. */
+/* What sp_scan_las*.c and sp_scan_laz.c know of a LAS file. */
 #ifndef SP_SCAN_LAS_H
 #define SP_SCAN_LAS_H
 
@@ -20,16 +20,6 @@ enum { SP_LAS_FORMATS = 11 };
 /* Bytes of the standard part of a record, by point data format. */
 extern const int sp_las_bytes[SP_LAS_FORMATS];
 
-/* All functions are local.
- *
- * Reads and checks the header. SP_EDATA: it contradicts itself or the length of the
- * file; SP_EIO. */
-sp_status sp_las_header_read(sp_scan *scan, sp_las_header *header);
-/* Reads and checks the header, names the fields, and sets n_points, data_at and
- * record_bytes, title, extent and unit of the scan. Errors of sp_las_header_read and
- * sp_las_find_unit. */
-sp_status sp_las_open(sp_scan *scan, sp_las_header *header);
-
 /* A variable length record: where its content is, and whose it is. All zero before the
  * first; at the end `is_end` is true. */
 typedef struct sp_las_vlr {
@@ -41,24 +31,39 @@ typedef struct sp_las_vlr {
     int bytes;           /* of the content, as far as they lie before the points */
 } sp_las_vlr;
 
-/* Goes to the next record. SP_EDATA: it runs into the points. */
-sp_status sp_las_next_vlr(sp_scan *scan, const sp_las_header *header, sp_las_vlr *vlr);
+/* What an open scan keeps (scan->own). Behind the header all is of LAZ: the record that
+ * says how the points are compressed, what it says, and the reader of the points. */
+typedef struct sp_las {
+    sp_las_header header;
+    sp_las_vlr vlr;
+    sp_laz_format format;
+    sp_laz_reader *reader;
+} sp_las;
 
+/* The scan is LAS or LAZ. */
+static inline sp_las *sp_las_of(const sp_scan *scan)
+{
+    return scan->own;
+}
+
+/* All functions are local.
+ *
+ * Reads and checks the header, names the fields, and sets n_points, data_at and
+ * record_bytes, title, extent and unit of the scan. SP_EDATA: the header contradicts
+ * itself or the length of the file; SP_EIO; errors of sp_las_find_unit. */
+sp_status sp_las_open(sp_scan *scan);
+/* Goes to the next record. SP_EDATA: it runs into the points. */
+sp_status sp_las_next_vlr(sp_scan *scan, sp_las_vlr *vlr);
 /* Sets the unit of the scan's coordinates by the records that describe their system.
  * Errors of sp_las_next_vlr; SP_EMEM. */
-sp_status sp_las_find_unit(sp_scan *scan, const sp_las_header *header);
-
-/* Finds the record that says how the points are compressed, and reads it. SP_EDATA:
- * there is none, or it is damaged. */
-sp_status sp_laz_find(sp_scan *scan, const sp_las_header *header, sp_las_vlr *vlr,
-                      sp_laz_format *format);
+sp_status sp_las_find_unit(sp_scan *scan);
 
 /* Writes a copy of a LAS or LAZ scan with other classes, as LAS or LAZ, or a part of
  * it, as sp_scan_format.write: classes 0 to 31 in point formats 0 to 5, 0 to 255 in the
  * others. Everything else stays: all other fields, the order of points, the records
  * before and behind them; the record that describes the compression comes and goes with
  * it. SP_EDATA: the scan is neither, or a code does not fit; SP_EIO; SP_EMEM. */
-sp_status sp_las_write(sp_scan *scan, const char *path, const sp_scan_labels *labels,
+sp_status sp_las_write(sp_scan *scan, const sp_scan_labels *labels,
                        const sp_scan_part *part);
 /* The rows of a section of a copy as LAS or LAZ, as sp_scan_section says; 0: one writer
  * has all. */
@@ -88,15 +93,14 @@ sp_status sp_las_check_added(const sp_scan *scan, int n, const sp_scan_added *ad
 /* Places the fields: those that the scan has stay where they are, new ones follow the
  * record. SP_EDATA; SP_EMEM. Free after failure too. */
 sp_status sp_las_extra_place(sp_las_extra *extra, const sp_scan *scan,
-                             const sp_las_header *header, const sp_scan_labels *labels);
+                             const sp_scan_labels *labels);
 void sp_las_extra_free(sp_las_extra *extra);
 /* The most bytes by which sp_las_extra_describe makes a head longer. */
 size_t sp_las_extra_room(const sp_las_extra *extra);
 /* Describes the new fields in a head, which is the header and its VLRs, of *bytes
  * bytes with room behind them, and sets the length of records in it. SP_EDATA. */
 sp_status sp_las_extra_describe(const sp_las_extra *extra, const sp_scan *scan,
-                                const sp_las_header *header, unsigned char *head,
-                                size_t *bytes);
+                                unsigned char *head, size_t *bytes);
 /* Writes the values [n] of a point into its record. */
 void sp_las_extra_put(const sp_las_extra *extra, const float *value,
                       unsigned char *record);

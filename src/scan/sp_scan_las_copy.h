@@ -15,7 +15,7 @@ typedef struct sp_las_copy {
     sp_scan *scan;
     const char *path;
     FILE *to;
-    sp_las_header header;
+    const sp_las_header *header; /* of the source */
     const sp_scan_labels *labels;
     sp_las_extra extra;
     bool is_laz;         /* the copy */

@@ -44,13 +44,12 @@ static double scale_of(const sp_scan_added *added)
 }
 
 /* Is the scan's field of this name one of the extra bytes, and of the same type? */
-static sp_status check_field(const sp_scan *scan, const sp_las_header *header,
-                             const sp_scan_added *added, int i)
+static sp_status check_field(const sp_scan *scan, const sp_scan_added *added, int i)
 {
     const sp_scan_field *f = &scan->field[i];
     const char kind = added->is_float ? 'f' : 'u';
 
-    if (f->at >= sp_las_bytes[header->format] && f->kind == kind &&
+    if (f->at >= sp_las_bytes[sp_las_of(scan)->header.format] && f->kind == kind &&
         f->size == bytes_of(added) && f->scale == scale_of(added) && f->add == 0)
         return SP_OK;
     return SP_FAIL(SP_EDATA, "%s: has a field %s already, which is not %s from 0 to 1",
@@ -61,26 +60,24 @@ sp_status sp_las_check_added(const sp_scan *scan, int n, const sp_scan_added *ad
 {
     sp_scan_labels labels = {.n_added = n, .added = added};
     sp_las_extra extra = {0};
-    sp_las_header header;
     sp_status rc;
 
     assert(n >= 0 && (added || n == 0));
     if (scan->format != &sp_scan_las && scan->format != &sp_scan_laz)
         return SP_FAIL(SP_EDATA, "%s: is %s; LAS and LAZ are copies of such files",
                        scan->path, scan->title);
-    SP_TRY(sp_las_header_read((sp_scan *)(uintptr_t)scan, &header));
-    rc = sp_las_extra_place(&extra, scan, &header, &labels);
+    rc = sp_las_extra_place(&extra, scan, &labels);
     sp_las_extra_free(&extra);
     return rc;
 }
 
 sp_status sp_las_extra_place(sp_las_extra *extra, const sp_scan *scan,
-                             const sp_las_header *header, const sp_scan_labels *labels)
+                             const sp_scan_labels *labels)
 {
-    assert(header->record_bytes > 0 && labels->n_added >= 0);
+    assert(scan->record_bytes > 0 && labels->n_added >= 0);
     *extra = (sp_las_extra){.n = labels->n_added,
                             .added = labels->added,
-                            .record_bytes = header->record_bytes};
+                            .record_bytes = scan->record_bytes};
     extra->at = calloc((size_t)extra->n + 1, sizeof *extra->at);
     if (!extra->at)
         return SP_FAIL(SP_EMEM, "%s: no memory for its fields", scan->path);
@@ -88,7 +85,7 @@ sp_status sp_las_extra_place(sp_las_extra *extra, const sp_scan *scan,
         int i = sp_scan_find(scan, extra->added[k].name);
 
         if (i >= 0) {
-            SP_TRY(check_field(scan, header, &extra->added[k], i));
+            SP_TRY(check_field(scan, &extra->added[k], i));
             extra->at[k] = scan->field[i].at;
             continue;
         }
@@ -228,9 +225,9 @@ static sp_status insert(const sp_scan *scan, const vlrs *v, const unsigned char 
 }
 
 sp_status sp_las_extra_describe(const sp_las_extra *extra, const sp_scan *scan,
-                                const sp_las_header *header, unsigned char *head,
-                                size_t *bytes)
+                                unsigned char *head, size_t *bytes)
 {
+    const sp_las_header *header = &sp_las_of(scan)->header;
     int undocumented = header->record_bytes - sp_las_bytes[header->format];
     unsigned char *text;
     sp_status rc;

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/sp_file.h"
+#include "base/sp_list.h"
 #include "base/sp_number.h"
 #include "process/sp_pulse.h"
 #include "scan/sp_scan_las_copy.h"
@@ -52,7 +53,7 @@ static sp_status make_portion(const sp_las_copy *c, portion *p)
  * class's byte that do not belong to the class. */
 static sp_status change_records(const sp_las_copy *c, portion *p, int64_t n)
 {
-    const int at = c->header.format < 6 ? 15 : 16, limit = at == 15 ? 31 : UINT8_MAX;
+    const int at = c->header->format < 6 ? 15 : 16, limit = at == 15 ? 31 : UINT8_MAX;
     const unsigned keep = at == 15 ? 0xe0 : 0;
     const size_t old = (size_t)c->scan->record_bytes;
     unsigned char *to = p->record;
@@ -115,10 +116,9 @@ static sp_status write_rows(sp_las_copy *c, sp_laz_writer *laz, portion *p,
 static sp_status write_all(sp_las_copy *c, sp_laz_writer *laz, portion *p)
 {
     const sp_laz_place *chunk = NULL;
-    int64_t n_chunks;
 
     if (laz && c->format.chunk_points == UINT32_MAX)
-        chunk = sp_laz_chunks(c->scan->own, &n_chunks);
+        chunk = sp_laz_chunks(sp_las_of(c->scan)->reader, NULL);
     SP_TRY(sp_scan_rewind(c->scan));
     return write_rows(c, laz, p, chunk, 0, c->scan->n_points);
 }
@@ -127,20 +127,14 @@ static sp_status write_all(sp_las_copy *c, sp_laz_writer *laz, portion *p)
 
 int64_t sp_las_section(sp_scan *scan, const sp_scan_format *as)
 {
-    sp_las_header header;
-    sp_laz_format format;
-    sp_las_vlr vlr;
-    int64_t n_chunks;
+    uint32_t rows;
 
     if (scan->format == &sp_scan_las)
         return as == &sp_scan_laz ? SP_LAZ_CHUNK : SECTION;
-    if (scan->format != &sp_scan_laz || !sp_laz_chunks(scan->own, &n_chunks) ||
-        sp_las_header_read(scan, &header) != SP_OK ||
-        sp_laz_find(scan, &header, &vlr, &format) != SP_OK)
+    if (scan->format != &sp_scan_laz || !sp_laz_chunks(sp_las_of(scan)->reader, NULL))
         return 0;
-    return format.chunk_points == UINT32_MAX || format.chunk_points < LEAST_SECTION
-               ? 0
-               : format.chunk_points;
+    rows = sp_las_of(scan)->format.chunk_points;
+    return rows == UINT32_MAX || rows < LEAST_SECTION ? 0 : rows;
 }
 
 static int64_t section_end(const sp_las_copy *c, int64_t first, int64_t rows)
@@ -152,13 +146,13 @@ static int64_t section_end(const sp_las_copy *c, int64_t first, int64_t rows)
 static sp_status write_part(sp_las_copy *c, sp_laz_writer *laz, portion *p)
 {
     const int64_t rows = sp_las_section(c->scan, c->part->format);
+    sp_laz_reader *reader = sp_las_of(c->scan)->reader;
     int64_t n_chunks;
 
     assert(rows > 0);
-    if (c->scan->format == &sp_scan_laz) { /* a section is a chunk */
-        sp_laz_chunks(c->scan->own, &n_chunks);
-        SP_TRY(sp_laz_select(c->scan->own,
-                             c->part->k < n_chunks ? c->part->k : n_chunks, n_chunks,
+    if (reader) { /* a section is a chunk */
+        sp_laz_chunks(reader, &n_chunks);
+        SP_TRY(sp_laz_select(reader, sp_least(c->part->k, n_chunks), n_chunks,
                              c->part->n));
     }
     for (int64_t at = c->part->k * rows; at < c->scan->n_points;
@@ -219,13 +213,8 @@ static sp_status join_section(const sp_las_copy *c, sp_laz_writer *laz, int k,
         bytes = (size_t)chunk[s->chunk++].bytes;
     }
     s->at += (int64_t)bytes;
-    if (bytes > *room) {
-        free(*buffer);
-        *buffer = malloc(bytes + bytes / 4);
-        *room = *buffer ? bytes + bytes / 4 : 0;
-        if (!*buffer)
-            return SP_FAIL(SP_EMEM, "%s: no memory for %zu bytes", c->path, bytes);
-    }
+    if (!sp_list_reserve(buffer, room, bytes))
+        return SP_FAIL(SP_EMEM, "%s: no memory for %zu bytes", c->path, bytes);
     SP_TRY(sp_file_read_at(s->fd, c->part->path[k], *buffer, bytes, at));
     sp_pulse_beat();
     return laz ? sp_laz_put(laz, *buffer, (int64_t)bytes, n)

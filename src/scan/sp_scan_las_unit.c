@@ -107,17 +107,17 @@ static const char *unit_of_text(const char *text)
 
 /* ---- the scan ---- */
 
-sp_status sp_las_find_unit(sp_scan *scan, const sp_las_header *h)
+sp_status sp_las_find_unit(sp_scan *scan)
 {
     const char *by_keys = NULL, *by_text = NULL;
     sp_las_vlr vlr = {0};
 
-    assert(scan->fd >= 0 && h);
+    assert(scan->fd >= 0);
     for (;;) {
         unsigned char *d;
         sp_status rc;
 
-        SP_TRY(sp_las_next_vlr(scan, h, &vlr));
+        SP_TRY(sp_las_next_vlr(scan, &vlr));
         if (vlr.is_end)
             break;
         if (strcmp(vlr.user, "LASF_Projection") != 0 || vlr.bytes <= 0 ||

@@ -44,21 +44,21 @@ static sp_status add_vlr(sp_las_copy *c)
 {
     unsigned char b[VLR_HEAD + SP_LAZ_VLR_BYTES] = {0};
     sp_las_vlr vlr = {0};
-    size_t n, at = (size_t)c->header.header_bytes;
+    size_t n, at = (size_t)c->header->header_bytes;
 
     for (;;) {
-        SP_TRY(sp_las_next_vlr(c->scan, &c->header, &vlr));
+        SP_TRY(sp_las_next_vlr(c->scan, &vlr));
         if (vlr.is_end)
             break;
         at = (size_t)(vlr.at + vlr.bytes);
     }
-    sp_laz_format_default(&c->format, c->header.format, c->extra.record_bytes);
+    sp_laz_format_default(&c->format, c->header->format, c->extra.record_bytes);
     n = sp_laz_format_write(&c->format, b + VLR_HEAD);
     memcpy(b + 2, SP_LAZ_USER_ID, sizeof SP_LAZ_USER_ID - 1);
     sp_put16(b + 18, SP_LAZ_RECORD_ID);
     sp_put16(b + 20, n);
     splice(c, at, 0, b, VLR_HEAD + n);
-    sp_put32(c->head + AT_N_VLRS, c->header.n_vlrs + 1);
+    sp_put32(c->head + AT_N_VLRS, c->header->n_vlrs + 1);
     return SP_OK;
 }
 
@@ -67,27 +67,27 @@ static void lengthen(sp_las_copy *c)
 {
     const uint32_t chunk_points = c->format.chunk_points;
 
-    sp_laz_format_default(&c->format, c->header.format, c->extra.record_bytes);
+    sp_laz_format_default(&c->format, c->header->format, c->extra.record_bytes);
     c->format.chunk_points = chunk_points;
 }
 
 /* Removes the LAZ VLR, or brings it to the format of the copy. */
-static sp_status change_vlr(sp_las_copy *c)
+static void change_vlr(sp_las_copy *c)
 {
     unsigned char before[SP_LAZ_VLR_BYTES], after[SP_LAZ_VLR_BYTES];
-    int64_t n_chunks;
-    sp_las_vlr vlr;
+    const sp_las *source = sp_las_of(c->scan);
+    const sp_las_vlr vlr = source->vlr;
     size_t old, n;
 
-    SP_TRY(sp_laz_find(c->scan, &c->header, &vlr, &c->format));
+    c->format = source->format;
     if (!c->is_laz) {
         splice(c, (size_t)vlr.head_at, VLR_HEAD + (size_t)vlr.bytes, after, 0);
-        sp_put32(c->head + AT_N_VLRS, c->header.n_vlrs - 1);
-        return SP_OK;
+        sp_put32(c->head + AT_N_VLRS, c->header->n_vlrs - 1);
+        return;
     }
     old = sp_laz_format_write(&c->format, before);
     sp_laz_format_current(&c->format);
-    if (c->format.chunk_points == UINT32_MAX && !sp_laz_chunks(c->scan->own, &n_chunks))
+    if (c->format.chunk_points == UINT32_MAX && !sp_laz_chunks(source->reader, NULL))
         c->format.chunk_points = SP_LAZ_CHUNK;
     if (c->extra.n_new > 0)
         lengthen(c);
@@ -95,39 +95,37 @@ static sp_status change_vlr(sp_las_copy *c)
     if (n != old || memcmp(before, after, n) != 0)
         splice(c, (size_t)vlr.at, old, after, n);
     sp_put16(c->head + vlr.head_at + AT_VLR_BYTES, (uint64_t)vlr.bytes + n - old);
-    return SP_OK;
 }
 
 /* Makes the head of the copy, and finds its format and what is behind the points. */
 static sp_status make_head(sp_las_copy *c)
 {
     bool was_laz = c->scan->format == &sp_scan_laz;
-    size_t n = (size_t)c->header.data_at;
+    size_t n = (size_t)c->header->data_at;
 
-    if (c->header.data_at > c->scan->file_bytes)
+    if (c->header->data_at > c->scan->file_bytes)
         return SP_FAIL(SP_EDATA, "%s: truncated: its points begin at byte %" PRId64,
-                       c->scan->path, c->header.data_at);
+                       c->scan->path, c->header->data_at);
     c->head = malloc(n + VLR_HEAD + SP_LAZ_VLR_BYTES + sp_las_extra_room(&c->extra));
     if (!c->head)
         return SP_FAIL(SP_EMEM, "%s: no memory for its header", c->scan->path);
     SP_TRY(sp_scan_pread(c->scan, c->head, n, 0));
     c->head_bytes = n;
-    c->rest_at = c->header.data_at + c->scan->n_points * c->scan->record_bytes;
+    c->rest_at = c->header->data_at + c->scan->n_points * c->scan->record_bytes;
     c->rest_end = c->scan->file_bytes;
     if (was_laz) {
-        sp_laz_rest(c->scan->own, &c->rest_at, &c->rest_end);
-        SP_TRY(change_vlr(c));
+        sp_laz_rest(sp_las_of(c->scan)->reader, &c->rest_at, &c->rest_end);
+        change_vlr(c);
     } else if (c->is_laz) {
         SP_TRY(add_vlr(c));
     }
-    SP_TRY(
-        sp_las_extra_describe(&c->extra, c->scan, &c->header, c->head, &c->head_bytes));
+    SP_TRY(sp_las_extra_describe(&c->extra, c->scan, c->head, &c->head_bytes));
     if (c->head_bytes > UINT32_MAX)
         return SP_FAIL(SP_EDATA, "%s: no room for one more record before its points",
                        c->scan->path);
     sp_put32(c->head + AT_POINTS, c->head_bytes);
     c->head[AT_FORMAT] =
-        (unsigned char)(c->header.format | (c->is_laz ? COMPRESSED : 0));
+        (unsigned char)(c->header->format | (c->is_laz ? COMPRESSED : 0));
     return SP_OK;
 }
 
@@ -139,7 +137,7 @@ static sp_status move_offset(sp_las_copy *c, int at, int64_t by)
     if (x == 0 || x >= (uint64_t)c->scan->file_bytes)
         return SP_OK; /* there is nothing */
     if (x < (uint64_t)c->rest_at)
-        return x < (uint64_t)c->header.data_at
+        return x < (uint64_t)c->header->data_at
                    ? SP_OK
                    : SP_FAIL(SP_EDATA,
                              "%s: records at byte %" PRIu64
@@ -176,7 +174,7 @@ static sp_status mend_entry(const sp_las_copy *c, const sp_laz_place *to, int64_
                             unsigned char *entry, int64_t by)
 {
     int64_t n_from;
-    const sp_laz_place *from = sp_laz_chunks(c->scan->own, &n_from);
+    const sp_laz_place *from = sp_laz_chunks(sp_las_of(c->scan)->reader, &n_from);
     uint64_t offset = sp_get64(entry + AT_OFFSET);
     uint32_t count = sp_get32(entry + AT_COUNT);
     int64_t low = 0, high = n < n_from ? n : n_from;
@@ -232,7 +230,7 @@ static sp_status mend_copc(sp_las_copy *c, const sp_laz_writer *laz, int64_t by)
     uint32_t n = sp_get32(c->head + AT_EVLRS + 8);
     sp_las_vlr vlr = {0};
 
-    SP_TRY(sp_las_next_vlr(c->scan, &c->header, &vlr));
+    SP_TRY(sp_las_next_vlr(c->scan, &vlr));
     if (vlr.is_end || strcmp(vlr.user, "copc") != 0 || vlr.id != COPC_INFO ||
         vlr.bytes < AT_ROOT + 8 || c->format.chunk_points != UINT32_MAX)
         return SP_OK;
@@ -285,11 +283,11 @@ static sp_status write_rest(sp_las_copy *c, const sp_laz_writer *laz)
     const int64_t by = ftello(c->to) - c->rest_at;
 
     SP_TRY(copy_rest(c));
-    if (laz && c->header.minor >= 4 && c->scan->format == &sp_scan_laz)
+    if (laz && c->header->minor >= 4 && c->scan->format == &sp_scan_laz)
         SP_TRY(mend_copc(c, laz, by));
-    if (c->header.minor >= 3)
+    if (c->header->minor >= 3)
         SP_TRY(move_offset(c, AT_WAVES, by));
-    if (c->header.minor >= 4)
+    if (c->header->minor >= 4)
         SP_TRY(move_offset(c, AT_EVLRS, by));
     if (fseeko(c->to, 0, SEEK_SET) != 0)
         return SP_FAIL(SP_EIO, "%s: cannot seek: %s", c->path, strerror(errno));
@@ -297,7 +295,7 @@ static sp_status write_rest(sp_las_copy *c, const sp_laz_writer *laz)
 }
 
 /* Writes the copy, or a part of its points alone. */
-static sp_status write_copy(sp_las_copy *c, sp_laz_writer **laz)
+static sp_status write_with(sp_las_copy *c, sp_laz_writer **laz)
 {
     const bool is_part = c->part->n > 0 && !c->part->path;
 
@@ -311,32 +309,19 @@ static sp_status write_copy(sp_las_copy *c, sp_laz_writer **laz)
     return is_part ? SP_OK : write_rest(c, *laz);
 }
 
-static sp_status write_file(sp_las_copy *c)
-{
-    sp_laz_writer *laz = NULL;
-    sp_status rc;
-
-    c->to = fopen(c->path, "wb");
-    if (!c->to)
-        return SP_FAIL(SP_EIO, "%s: cannot create: %s", c->path, strerror(errno));
-    rc = write_copy(c, &laz);
-    sp_laz_abandon(laz);
-    if (fclose(c->to) != 0 && rc == SP_OK)
-        rc = SP_FAIL(SP_EIO, "%s: cannot write: %s", c->path, strerror(errno));
-    return rc;
-}
-
-sp_status sp_las_write(sp_scan *scan, const char *path, const sp_scan_labels *labels,
+sp_status sp_las_write(sp_scan *scan, const sp_scan_labels *labels,
                        const sp_scan_part *part)
 {
     sp_las_copy c = {.scan = scan,
-                     .path = path,
+                     .path = part->name,
+                     .to = part->to,
                      .labels = labels,
                      .is_laz = part->format == &sp_scan_laz,
                      .part = part};
+    sp_laz_writer *laz = NULL;
     sp_status rc;
 
-    assert(path && labels->get);
+    assert(labels->get);
     if (scan->format != &sp_scan_las && scan->format != &sp_scan_laz)
         return SP_FAIL(SP_EDATA,
                        "%s: is %s; classes are written into copies of LAS and LAZ only",
@@ -344,10 +329,11 @@ sp_status sp_las_write(sp_scan *scan, const char *path, const sp_scan_labels *la
     if (labels->n != scan->n_points)
         return SP_FAIL(SP_EDATA, "%s: %" PRId64 " points, expected %" PRId64,
                        scan->path, scan->n_points, labels->n);
-    SP_TRY(sp_las_header_read(scan, &c.header));
-    rc = sp_las_extra_place(&c.extra, scan, &c.header, labels);
+    c.header = &sp_las_of(scan)->header;
+    rc = sp_las_extra_place(&c.extra, scan, labels);
     if (rc == SP_OK)
-        rc = write_file(&c);
+        rc = write_with(&c, &laz);
+    sp_laz_abandon(laz);
     sp_las_extra_free(&c.extra);
     free(c.head);
     return rc;

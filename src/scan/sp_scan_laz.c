@@ -7,16 +7,15 @@
 #include "laz/sp_laz.h"
 #include "scan/sp_scan_las.h"
 
-sp_status sp_laz_find(sp_scan *scan, const sp_las_header *header, sp_las_vlr *vlr,
-                      sp_laz_format *format)
+/* Finds the record that says how the points are compressed, and reads it. */
+static sp_status find_format(sp_scan *scan, sp_las *own)
 {
+    sp_las_vlr *vlr = &own->vlr;
     unsigned char b[SP_LAZ_VLR_BYTES];
     size_t bytes;
 
-    assert(header && vlr && format);
-    *vlr = (sp_las_vlr){0};
     do {
-        SP_TRY(sp_las_next_vlr(scan, header, vlr));
+        SP_TRY(sp_las_next_vlr(scan, vlr));
         if (vlr->is_end)
             return SP_FAIL(SP_EDATA,
                            "%s: its points are compressed, but it has no LAZ record "
@@ -25,36 +24,31 @@ sp_status sp_laz_find(sp_scan *scan, const sp_las_header *header, sp_las_vlr *vl
     } while (vlr->id != SP_LAZ_RECORD_ID || strcmp(vlr->user, SP_LAZ_USER_ID) != 0);
     bytes = (size_t)vlr->bytes < sizeof b ? (size_t)vlr->bytes : sizeof b;
     SP_TRY(sp_scan_pread(scan, b, bytes, vlr->at));
-    return sp_laz_format_read(format, scan->path, b, bytes, header->format,
-                              header->record_bytes);
+    return sp_laz_format_read(&own->format, scan->path, b, bytes, own->header.format,
+                              own->header.record_bytes);
 }
 
 static sp_status open_laz(sp_scan *scan)
 {
-    sp_laz_file file = {.path = scan->path, .fd = scan->fd};
-    sp_laz_reader *reader = NULL;
-    sp_laz_format format;
-    sp_las_header header;
-    sp_las_vlr vlr;
+    sp_laz_file file = {
+        .path = scan->path, .fd = scan->fd, .file_bytes = scan->file_bytes};
+    sp_las *own = sp_las_of(scan);
 
-    SP_TRY(sp_las_open(scan, &header));
-    SP_TRY(sp_laz_find(scan, &header, &vlr, &format));
-    file.file_bytes = scan->file_bytes;
+    SP_TRY(sp_las_open(scan));
+    SP_TRY(find_format(scan, own));
     file.at = scan->data_at;
     file.n_points = scan->n_points;
-    SP_TRY(sp_laz_open(&reader, &file, &format, scan->options.n_threads));
-    scan->own = reader;
-    return SP_OK;
+    return sp_laz_open(&own->reader, &file, &own->format, scan->options.n_threads);
 }
 
 static sp_status fill_laz(sp_scan *scan, int64_t max, unsigned char *to, int64_t *n)
 {
-    return sp_laz_next(scan->own, max, to, n);
+    return sp_laz_next(sp_las_of(scan)->reader, max, to, n);
 }
 
 static sp_status rewind_laz(sp_scan *scan)
 {
-    return sp_laz_rewind(scan->own);
+    return sp_laz_rewind(sp_las_of(scan)->reader);
 }
 
 /* The number of the first chunk that begins at this row or behind it. */
@@ -76,7 +70,7 @@ static int64_t chunk_behind(const sp_laz_place *chunk, int64_t n, int64_t row)
 static sp_status limit_laz(sp_scan *scan, int64_t *first, int64_t *end, bool *is_able)
 {
     int64_t n, from, to;
-    const sp_laz_place *chunk = sp_laz_chunks(scan->own, &n);
+    const sp_laz_place *chunk = sp_laz_chunks(sp_las_of(scan)->reader, &n);
 
     *is_able = chunk != NULL;
     if (!chunk)
@@ -85,13 +79,12 @@ static sp_status limit_laz(sp_scan *scan, int64_t *first, int64_t *end, bool *is
     to = chunk_behind(chunk, n, *end);
     *first = from < n ? chunk[from].first : scan->n_points;
     *end = to < n ? chunk[to].first : scan->n_points;
-    return sp_laz_select(scan->own, from, to, 1);
+    return sp_laz_select(sp_las_of(scan)->reader, from, to, 1);
 }
 
 static void close_laz(sp_scan *scan)
 {
-    sp_laz_close(scan->own);
-    scan->own = NULL; /* it is freed */
+    sp_laz_close(sp_las_of(scan)->reader);
 }
 
 static bool is_laz(const unsigned char *head)
@@ -103,6 +96,7 @@ const sp_scan_format sp_scan_laz = {.name = "LAZ",
                                     .endings = ".laz",
                                     .help = "LAZ",
                                     .is_ours = is_laz,
+                                    .own_bytes = sizeof(sp_las),
                                     .open = open_laz,
                                     .fill = fill_laz,
                                     .rewind = rewind_laz,

@@ -293,7 +293,7 @@ static sp_status cut_file(const char *path, int64_t step)
     int n;
     sp_status rc = SP_OK;
 
-    SP_TRY(sp_record_reader_open(&reader, path, true));
+    SP_TRY(sp_record_reader_open(&reader, path));
     end = find_end(&reader, step, &n);
     if (reader.is_damaged)
         sp_log_warn0("%s: damaged at byte %" PRId64 ": what follows is cut off", path,

@@ -186,14 +186,12 @@ void sp_record_close(sp_proto *record)
     put_fixed(record, masked(record->data + SP_RECORD_HEAD, bytes), SP_RECORD_TAIL);
 }
 
-sp_status sp_record_reader_open(sp_record_reader *reader, const char *path,
-                                bool is_writable)
+sp_status sp_record_reader_open(sp_record_reader *reader, const char *path)
 {
     struct stat st;
 
     *reader = (sp_record_reader){.fd = -1};
-    SP_TRY(sp_file_open(path, (is_writable ? O_RDWR : O_RDONLY) | O_NOFOLLOW,
-                        &reader->fd));
+    SP_TRY(sp_file_open(path, O_RDWR | O_NOFOLLOW, &reader->fd));
     if (fstat(reader->fd, &st) != 0) {
         const int error = errno;
 

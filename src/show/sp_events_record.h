@@ -61,10 +61,10 @@ typedef struct sp_record_reader {
     bool is_damaged;
 } sp_record_reader;
 
-/* Opens a file at its first record, and keeps its present size as the end. Follows no
- * link. Errors of sp_file_open; SP_EIO. To be closed, unless it fails. */
-sp_status sp_record_reader_open(sp_record_reader *reader, const char *path,
-                                bool is_writable);
+/* Opens a file at its first record, for writing too, and keeps its present size as the
+ * end. Follows no link. Errors of sp_file_open; SP_EIO. To be closed, unless it
+ * fails. */
+sp_status sp_record_reader_open(sp_record_reader *reader, const char *path);
 void sp_record_reader_close(sp_record_reader *reader);
 /* Reads the next record into reader->data, which the next call overwrites. False at the
  * end, and where no whole record with the right checksums follows: is_short, error and

@@ -115,14 +115,6 @@ static sp_status name_classes(vox_set *set, const vox_map *map, const vox_part *
     return SP_OK;
 }
 
-static void free_codes(vox_set *set)
-{
-    for (int i = 0; set->class_code && i < set->n_classes; i++)
-        free(set->class_code[i]);
-    free(set->class_code);
-    set->class_code = NULL;
-}
-
 /* ---- warnings ---- */
 
 /* Lists the codes that points have: " 1 2 6". */
@@ -290,10 +282,12 @@ sp_status vox_set_describe(vox_set *set, const vox_options *o, const vox_piece *
     SP_TRY(name_classes(set, &o->map, part, *n_parts));
     for (int64_t i = 0; i < *n_parts; i++)
         n_labelled += part[i].n_labelled;
-    if (set->has_labels)
+    if (set->has_labels) {
         warn_of_labels(set, &o->map, codes, n_labelled);
-    else if (o->map.n == 0)
-        free_codes(set); /* without labels and without a map there are no codes */
+    } else if (o->map.n == 0) { /* there are no codes */
+        sp_h5_list_free(set->class_code, set->n_classes);
+        set->class_code = NULL;
+    }
     pool_statistics(set, o, part, *n_parts);
     SP_TRY(keep_recipe(set, o, piece, part, *n_parts));
     warn_of_unit(set->recipe);
@@ -302,10 +296,8 @@ sp_status vox_set_describe(vox_set *set, const vox_options *o, const vox_piece *
 
 void vox_set_destroy(vox_set *set)
 {
-    free_codes(set);
+    sp_h5_list_free(set->class_code, set->n_classes);
+    sp_h5_list_free(set->class_name, set->n_classes);
     sp_recipe_destroy(set->recipe);
-    for (int i = 0; set->class_name && i < set->n_classes; i++)
-        free(set->class_name[i]);
-    free(set->class_name);
     *set = (vox_set){0};
 }

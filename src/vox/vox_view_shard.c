@@ -304,9 +304,7 @@ sp_status vox_view_load_shard(vox_view_points *points, const vox_view_request *r
 
 void vox_view_destroy(vox_view_points *points)
 {
-    for (int c = 0; c < points->n_classes; c++)
-        free(points->class_name[c]);
-    free(points->class_name);
+    sp_h5_list_free(points->class_name, points->n_classes);
     free(points->class_colour);
     free(points->sample_name);
     free(points->xyz);

@@ -279,7 +279,7 @@ static sp_status print_sums(const char *path)
     int n;
 
     SP_TRY(sp_h5_open(&file, path));
-    SP_TRY(sp_h5_list(file, "/", &names, &n));
+    SP_TRY(sp_h5_list(file, &names, &n));
     for (int i = 0; i < n; i++) {
         uint32_t crc;
         SP_TRY(sp_h5_attr_read(file, names[i], "crc32c", SP_H5_U32, 1, &crc));
@@ -356,7 +356,7 @@ static sp_status copy_arrays(const char *path, sp_h5 *to, bool is_checkpoint,
     int n;
 
     SP_TRY(sp_h5_open(&from, path));
-    SP_TRY(sp_h5_list(from, "/", &names, &n));
+    SP_TRY(sp_h5_list(from, &names, &n));
     for (int i = 0; i < n; i++)
         if ((is_checkpoint || strncmp(names[i], "/params", 7) == 0 ||
              strncmp(names[i], "/buffers", 8) == 0) &&

@@ -121,8 +121,6 @@ TEST(ranges)
             "command line: batch.size = 3000000000 is above 2147483647");
     refused("train :\n{ seed = 99999999999999999999; };", NULL,
             "d:2: the integer 99999999999999999999 is beyond 64 bits");
-    refused("", "batch.size=1; x = 2",
-            "command line: batch.size = 1; x = 2 is no integer as a deck has it");
     refused(
         "", "train.seed=99999999999999999999",
         "command line: train.seed = 99999999999999999999 is no integer as a deck has "
