@@ -144,6 +144,27 @@ TEST(a_copy_without_room_fails)
     }
 }
 
+/* The points of a part, which nothing follows, are written when its file is closed. */
+TEST(a_part_without_room_fails)
+{
+    unsigned char b[BYTES];
+    const want w = {2, 2};
+    const sp_scan_labels labels = labels_of(&w);
+    struct rlimit before, small;
+    CLOSED_BY(close_scan) sp_scan *scan;
+    sp_status rc;
+
+    make_las(b, true);
+    OK(sp_scan_open(&scan, "a.las", NULL));
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    small = (struct rlimit){64, before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    rc = sp_scan_write_part(scan, "full.las", &labels, 0, 1, "part");
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    FAILS(rc, SP_EIO, "File too large");
+}
+
 /* The bytes of the copy are those of the source around what was added. */
 TEST(other_bytes_stay)
 {
