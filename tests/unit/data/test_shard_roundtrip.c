@@ -130,6 +130,23 @@ TEST(several_shards)
     FAILS(fixture_open(&set, "rt-*.h5"), SP_EDATA, "rt-00001-of-00003.h5: missing");
 }
 
+/* The costs of a part of the samples would be weighed against voxels of the others. */
+TEST(costs_are_those_of_all_files_or_of_none)
+{
+    for (int is_mixed = 0; is_mixed < 2; is_mixed++) {
+        CLOSED_BY(sp_dataset_close) sp_dataset set;
+        fixture f = full;
+
+        OK(fixture_write(&f, "cost-0.h5"));
+        f.has_cost = !is_mixed;
+        OK(fixture_write(&f, "cost-1.h5"));
+        OK(fixture_open(&set, "cost-?.h5"));
+        assert_int_equal(set.has_cost, !is_mixed);
+        assert_int_equal(sp_dataset_cost(&set, 0), is_mixed ? 500 : 3500);
+        assert_int_equal(sp_dataset_cost(&set, 4), is_mixed ? 500 : 3500);
+    }
+}
+
 TEST(columns_by_name)
 {
     char *names[] = {"feature2", "feature0"}, *wrong[] = {"featur1"};

@@ -211,6 +211,41 @@ TEST(a_missing_table_is_done_without)
     }
 }
 
+/* A writer that could not seek leaves -1 in the place of the table's offset, which it
+ * puts behind everything. */
+TEST(the_offset_of_the_table_may_stand_at_the_end)
+{
+    static const unsigned char none[8] = {255, 255, 255, 255, 255, 255, 255, 255};
+
+    for (int p = 1; p < LAZ_FORMATS; p += 6) {
+        sp_laz_format f = format_of(p, 0, UINT32_MAX);
+        unsigned char offset[8], version = 1;
+        int64_t size, begin, end;
+        sp_laz_reader *r;
+        sp_laz_file file;
+
+        check(&f, p, 431, false, 2);
+        OK(open_file(&r, &file, &f, p, 431, 1));
+        size = file.file_bytes;
+        assert_int_equal(pread(file.fd, offset, sizeof offset, file.at), 8);
+        sp_laz_close(r);
+        close(file.fd);
+        poke(file.at, none, sizeof none);
+        poke(size, offset, sizeof offset);
+        check_read(&f, p, 431, 33, 2);
+        OK(open_file(&r, &file, &f, p, 431, 1));
+        sp_laz_rest(r, &begin, &end);
+        assert_int_equal(begin, size);
+        assert_int_equal(end, size);
+        sp_laz_close(r);
+        close(file.fd);
+        poke((int64_t)sp_get64(offset), &version, 1);
+        FAILS(open_file(&r, &file, &f, p, 431, 1), SP_EDATA,
+              "LAZ chunk table of version 1, expected 0");
+        close(file.fd);
+    }
+}
+
 /* Reads a file that may be damaged; true: it gave the points that were written. */
 static bool is_read(const sp_laz_format *format, int point_format, int64_t n,
                     int n_threads, sp_status *rc)

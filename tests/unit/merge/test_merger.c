@@ -204,6 +204,8 @@ static void merge(bool is_reversed, int batch)
                 OK(sp_merger_add(&m, &w.sample[s], w.voxel_sum[s], "payload",
                                  (size_t)(3 + s)));
         OK(sp_merger_exchange(&m, end));
+        /* A sample that is complete is handed over at once: its memory is free then. */
+        assert_true(m.next >= 5 || m.scans.end[m.next] > end);
     }
     n_done = w.n_done;
     OK(sp_comm_allreduce(&comm, SP_SCOPE_WORLD, &n_done, 1, SP_I64, SP_SUM));

@@ -144,6 +144,27 @@ TEST(a_copy_without_room_fails)
     }
 }
 
+/* The points of a part, which nothing follows, are written when its file is closed. */
+TEST(a_part_without_room_fails)
+{
+    unsigned char b[BYTES];
+    const want w = {2, 2};
+    const sp_scan_labels labels = labels_of(&w);
+    struct rlimit before, small;
+    CLOSED_BY(close_scan) sp_scan *scan;
+    sp_status rc;
+
+    make_las(b, true);
+    OK(sp_scan_open(&scan, "a.las", NULL));
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    small = (struct rlimit){64, before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    rc = sp_scan_write_part(scan, "full.las", &labels, 0, 1, "part");
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    FAILS(rc, SP_EIO, "File too large");
+}
+
 /* The bytes of the copy are those of the source around what was added. */
 TEST(other_bytes_stay)
 {
@@ -324,6 +345,8 @@ TEST(columns_of_text_keep_whole_numbers)
     static const char *const bad[] = {"-1 0 0", "1.5 0 0", "1 18446744073709551616 0",
                                       "256 0 0", "1 0 9223372036854775808"};
     const want w = {0, 0};
+    const sp_scan_labels labels = labels_of(&w);
+    sp_scan *scan;
     char text[512];
 
     snprintf(text, sizeof text,
@@ -339,8 +362,11 @@ TEST(columns_of_text_keep_whole_numbers)
                         "3 0 0 1 4 5 3\n4 0 0 1 4 -9223372036854775808 4\n");
     snprintf(text, sizeof text, "x y z id u i\n%s", ids);
     scan_write_text("ids.txt", text);
-    write_copy("ids.txt", "copy.txt", &w);
-    assert_non_null(strstr(test_content("copy.txt", NULL), "label\n0 0 0 4478310 "));
+    OK(sp_scan_open(&scan, "ids.txt", NULL));
+    FAILS(sp_scan_write(scan, "copy.txt", &labels), SP_EDATA,
+          "line 2: value 5, u = 18446744073709551615, would be rounded to "
+          "18446744073709551616");
+    sp_scan_close(scan);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         snprintf(text, sizeof text,
                  "FIELDS x y z id u i\nSIZE 4 4 4 1 8 8\nTYPE F F F U U I\nWIDTH 1\n"
