@@ -66,6 +66,8 @@ sp_status vox_features_default(vox_options *options);
  * sp_scan_close. Errors are those of sp_scan_open and sp_scan_select; SP_EDATA where
  * its coordinates are in degree and with_degrees is not set. */
 sp_status vox_scan_open(sp_scan **scan, const vox_options *options, int file);
+/* Warns once where an input has what the default features leave out. */
+void vox_warn_left_out(const sp_scan *scan, const vox_options *options, int file);
 vox_source vox_source_of(const sp_scan *scan);
 
 /* Loads all points of an input within the bounds and counts their codes in `codes`.

@@ -388,7 +388,10 @@ sp_status vox_cut_open(vox_cut *cut, vox_codes *codes)
     c->record = calloc(1, c->record_bytes);
     if (!c->record)
         return SP_FAIL(SP_EMEM, "%s: no memory to cut it", o->input[file]);
-    return vox_scan_open(&c->scan, o, file);
+    SP_TRY(vox_scan_open(&c->scan, o, file));
+    if (cut->part == 0)
+        vox_warn_left_out(c->scan, o, file);
+    return SP_OK;
 }
 
 void vox_cut_close(vox_cut *cut)
