@@ -22,7 +22,8 @@ typedef struct label_cut {
     int scan;
     char path[LABEL_PATH]; /* what the parts' names begin with */
     char own_path[(int)LABEL_PATH + VOX_PART_ROOM]; /* this rank's file */
-    vox_cut part; /* this rank's, until it is taken */
+    /* This rank's, until it is taken. */
+    vox_cut part;
     sp_task task;
     vox_parts parts;  /* all, once it is taken */
     vox_piece *piece; /* [n_pieces] the same on all ranks */

@@ -7,7 +7,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-
 typedef struct vox_blocks_input {
     int n_parts;
     vox_box found;     /* around the points of this rank's part, later of all */
@@ -20,33 +19,43 @@ static void name_parts(vox_blocks *b, int f)
     snprintf(b->path, sizeof b->path, "%s.spill-%05d", b->options->out, f);
 }
 
-/* Decides on rank 0 into how many parts each input is cut: a part is at most about half
- * of what a rank has to read. Collective, agreed. */
-static sp_status deal(vox_blocks *b)
+static double bytes_of(const char *path)
+{
+    struct stat st;
+
+    return stat(path, &st) == 0 ? (double)st.st_size : 0;
+}
+
+/* A part is at most about half of what a rank has to read. */
+static void choose_parts(vox_blocks *b)
 {
     const vox_options *o = b->options;
-    const size_t n = (size_t)o->n_inputs;
-    const double half_parts = 2.0 * b->comm->size;
-    double *bytes = calloc(n, sizeof *bytes), total = 0;
+    const double size = b->comm->size;
+    double total = 1; /* not 0 where no input is there */
+
+    for (int f = 0; f < o->n_inputs; f++)
+        total += bytes_of(o->input[f]);
+    for (int f = 0; f < o->n_inputs; f++) {
+        const double n = ceil(2 * size * bytes_of(o->input[f]) / total);
+
+        b->input[f] = (vox_blocks_input){.n_parts = (int)fmin(size, fmax(1, n)),
+                                         .found = VOX_NO_BOX};
+    }
+}
+
+/* Rank 0 decides for all, lest a file that grows has other parts on others. Collective.
+ */
+static sp_status deal(vox_blocks *b)
+{
+    const size_t n = (size_t)b->options->n_inputs;
     sp_status rc = SP_OK;
 
     b->input = calloc(n, sizeof *b->input);
-    if (!bytes || !b->input)
+    if (!b->input)
         rc = SP_FAIL(SP_EMEM, "no memory for %zu inputs", n);
-    for (size_t f = 0; rc == SP_OK && f < n; f++) {
-        struct stat st;
-
-        if (b->comm->rank == 0 && stat(o->input[f], &st) == 0)
-            total += bytes[f] = (double)st.st_size;
-    }
-    for (size_t f = 0; rc == SP_OK && f < n; f++)
-        b->input[f] = (vox_blocks_input){
-            .n_parts = bytes[f] > 0 ? (int)fmin(b->comm->size,
-                                                ceil(half_parts * bytes[f] / total))
-                                    : 1,
-            .found = VOX_NO_BOX};
-    free(bytes);
     SP_TRY(sp_comm_agree(b->comm, rc, NULL));
+    if (b->comm->rank == 0)
+        choose_parts(b);
     return sp_comm_bcast(b->comm, b->input, n * sizeof *b->input, 0);
 }
 

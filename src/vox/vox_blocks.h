@@ -11,9 +11,10 @@
 typedef struct vox_blocks {
     const vox_options *options; /* borrowed, as comm */
     sp_comm *comm;
-    struct vox_blocks_input *input; /* [options->n_inputs] */
-    vox_parts parts; /* of the input that was read last; its path: */
-    char path[4096];
+    /* [options->n_inputs] */
+    struct vox_blocks_input *input;
+    vox_parts parts; /* of the input that was read last */
+    char path[4096]; /* what the names of its parts' files begin with */
 } vox_blocks;
 
 /* Cuts all inputs and appends the pieces of every size-th one to *mine, which is

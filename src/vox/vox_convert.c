@@ -113,7 +113,7 @@ typedef struct convert {
     const vox_options *options;
     sp_comm *comm;
     vox_blocks blocks; /* with --block */
-    vox_piece *piece; /* [n_pieces] the same on all ranks */
+    vox_piece *piece;  /* [n_pieces] the same on all ranks */
     int64_t n_pieces;
     vox_part *part; /* [n_parts] the parts of all ranks, in the order of the pieces */
     int64_t n_parts;
@@ -201,11 +201,10 @@ static sp_status find_pieces(convert *c)
 
     if (c->options->block <= 0)
         return sp_comm_agree(c->comm, list_files(c), NULL);
-    SP_TRY_GOTO(rc, vox_blocks_cut(&c->blocks, c->options, c->comm, c->codes, &mine, &n),
-                end);
-    rc = share(c->comm, mine, n, sizeof *mine, compare_pieces, &all, &c->n_pieces);
+    rc = vox_blocks_cut(&c->blocks, c->options, c->comm, c->codes, &mine, &n);
+    if (rc == SP_OK)
+        rc = share(c->comm, mine, n, sizeof *mine, compare_pieces, &all, &c->n_pieces);
     c->piece = all;
-end:
     free(mine);
     return rc;
 }

@@ -87,10 +87,12 @@ typedef struct vox_share {
 
 /* A scan that was cut in parts. All zero: none. */
 typedef struct vox_parts {
-    const vox_options *options; /* borrowed, as the path */
-    int file;                   /* number of the input */
-    const char *path; /* what the names of the parts' files begin with (vox_part_path) */
-    int n;            /* parts that have rows */
+    /* Set by the caller; options and path, with which the names of the parts' files
+     * begin (vox_part_path), are borrowed. */
+    const vox_options *options;
+    int file; /* number of the input */
+    const char *path;
+    int n; /* parts that have rows */
     vox_layout layout;
     vox_source source;
     uint32_t crc;     /* of the scan's points and layout: which scan it is */
@@ -100,8 +102,8 @@ typedef struct vox_parts {
 enum { VOX_PART_ROOM = 16 }; /* bytes that the name of a part's file has more */
 
 void vox_part_path(const char *path, int part, char *to, size_t bytes);
-/* Reads what became of the parts that were cut by this layout, in at most n_parts. The
- * caller has set options, file and path. SP_EIO; SP_EMEM. Close in any case. */
+/* Reads what became of the parts that were cut by this layout, in at most n_parts.
+ * SP_EIO; SP_EMEM. Close in any case. */
 sp_status vox_parts_open(vox_parts *parts, const vox_layout *layout, int n_parts);
 void vox_parts_close(vox_parts *parts);
 /* Appends the pieces (the blocks with points of their own, row by row) to *pieces,

@@ -97,7 +97,7 @@ void vox_parts_close(vox_parts *parts)
 static vox_piece describe(const vox_parts *parts, int64_t b)
 {
     const vox_options *o = parts->options;
-    const int64_t n = vox_layout_blocks(&parts->layout), n_x = parts->layout.n_blocks[0];
+    const int64_t n_x = parts->layout.n_blocks[0], n_y = parts->layout.n_blocks[1];
     vox_piece piece = {
         .file = parts->file,
         .bx = (int32_t)(b % n_x),
@@ -111,7 +111,7 @@ static vox_piece describe(const vox_parts *parts, int64_t b)
         piece.block.high[a] = parts->layout.corner[a] + (at[a] + 1) * o->block;
     }
     for (int p = 0; p < parts->n; p++) {
-        const vox_share *s = &parts->share[p * n + b];
+        const vox_share *s = &parts->share[p * n_x * n_y + b];
 
         piece.n += s->n;
         piece.n_own += s->own;
