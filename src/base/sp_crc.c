@@ -11,10 +11,10 @@
 
 static uint32_t by_byte[8][256]; /* register after a byte and i zero bytes */
 
+static const uint32_t polynomial = 0x82f63b78; /* bit-reversed 0x1edc6f41 */
+
 static void fill_tables(void)
 {
-    const uint32_t polynomial = 0x82f63b78; /* bit-reversed 0x1edc6f41 */
-
     for (uint32_t v = 0; v < 256; v++) {
         uint32_t crc = v;
 
@@ -76,6 +76,29 @@ uint32_t sp_crc32c(uint32_t crc, const void *data, size_t bytes)
     assert(data || bytes == 0);
     prepare();
     return form->sum(crc, data, bytes);
+}
+
+/* The product of two polynomials modulo that of the checksum, whose bit 31 is the
+ * constant term. */
+static uint32_t times(uint32_t a, uint32_t b)
+{
+    uint32_t product = 0;
+
+    for (; a; a <<= 1) {
+        product ^= a >> 31 ? b : 0;
+        b = b >> 1 ^ (b & 1 ? polynomial : 0);
+    }
+    return product;
+}
+
+/* A byte more multiplies the checksum of what is before it by x^8. */
+uint32_t sp_crc32c_join(uint32_t crc, uint32_t next, uint64_t bytes)
+{
+    for (uint32_t power = 0x00800000; bytes > 0; bytes >>= 1) {
+        crc = bytes & 1 ? times(power, crc) : crc;
+        power = times(power, power);
+    }
+    return crc ^ next;
 }
 
 uint32_t sp_crc32c_texts(uint32_t crc, const char *name, int n, char *const *text)

@@ -12,8 +12,12 @@
  * first call passes 0. The processor's own instructions are used where it has them
  * (measured, 20 to 60 bytes per nanosecond), tables elsewhere. */
 uint32_t sp_crc32c(uint32_t crc, const void *data, size_t bytes);
-/* The same, followed by a name and the n texts of that name, whose zero bytes count, so
- * that ["ab"] differs from ["a", "b"]. text NULL: followed by nothing. */
+/* Returns the checksum of the data with checksum `crc` followed by `bytes` bytes whose
+ * own checksum is `next`. */
+uint32_t sp_crc32c_join(uint32_t crc, uint32_t next, uint64_t bytes);
+/* Returns the checksum of the data with checksum `crc` followed by a name and the n
+ * texts of that name, whose zero bytes count, so that ["ab"] differs from ["a", "b"].
+ * text NULL: followed by nothing. */
 uint32_t sp_crc32c_texts(uint32_t crc, const char *name, int n, char *const *text);
 
 /* The type of 32-bit words, which decides the values that are invalid. */

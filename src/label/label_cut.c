@@ -2,7 +2,6 @@
 
 #include <assert.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 static sp_status run_part(void *arg)
@@ -22,7 +21,7 @@ sp_status label_cut_begin(label_cut **cut, sp_comm *comm, const vox_options *vox
     *cut = c;
     if (!c)
         return SP_FAIL(SP_EMEM, "no memory for a scan");
-    *c = (label_cut){.comm = comm, .vox = vox, .scan = scan, .first_rank = first_rank};
+    *c = (label_cut){.comm = comm, .vox = vox, .scan = scan};
     snprintf(c->path, sizeof c->path, "%s", path);
     vox_part_path(c->path, part, c->own_path, sizeof c->own_path);
     c->part = (vox_cut){.options = vox,
@@ -35,87 +34,45 @@ sp_status label_cut_begin(label_cut **cut, sp_comm *comm, const vox_options *vox
 }
 
 /* Finds the extent of the scan and cuts by it where that was not done, and counts its
- * void rows. Collective, agreed. *is_empty: the scan has no point. */
-static sp_status choose_layout(label_cut *c, bool *is_empty)
+ * void rows. Collective, agreed. *layout has no blocks: the scan has no point. */
+static sp_status choose_layout(label_cut *c, vox_layout *layout)
 {
     vox_box found = c->part.found;
-    vox_layout layout;
 
-    SP_TRY(sp_comm_allreduce(c->comm, SP_SCOPE_WORLD, found.low, 3, SP_F64, SP_MIN));
-    SP_TRY(sp_comm_allreduce(c->comm, SP_SCOPE_WORLD, found.high, 3, SP_F64, SP_MAX));
+    *layout = (vox_layout){0};
+    SP_TRY(vox_box_join(c->comm, &found));
     c->n_void = c->part.n_void;
     SP_TRY(sp_comm_allreduce(c->comm, SP_SCOPE_WORLD, &c->n_void, 1, SP_I64, SP_SUM));
-    *is_empty = vox_box_is_empty(&found);
-    if (*is_empty)
+    if (vox_box_is_empty(&found))
         return SP_OK;
-    SP_TRY(vox_cut_layout(c->vox, c->scan, &found, &layout));
-    if (vox_layout_is_same(&layout, &c->part.layout))
+    SP_TRY(vox_cut_layout(c->vox, c->scan, &found, layout));
+    if (vox_layout_is_same(layout, &c->part.layout))
         return SP_OK;
-    return sp_comm_agree(c->comm, vox_cut_run(&c->part, &layout), NULL);
-}
-
-/* Brings what came rank by rank to the order of the parts: the parts of the ranks
- * before first_rank are the last ones. */
-static sp_status order_shares(label_cut *c, const vox_share *by_rank)
-{
-    const size_t n = (size_t)c->parts.n_blocks;
-    const int behind = c->comm->size - c->first_rank;
-    const size_t head = n * (size_t)(c->parts.n < behind ? c->parts.n : behind);
-    const size_t tail = n * (size_t)c->parts.n - head;
-
-    c->share = malloc((head + tail) * sizeof *c->share);
-    if (!c->share)
-        return SP_FAIL(SP_EMEM, "no memory for %zu blocks", n);
-    memcpy(c->share, by_rank + tail, head * sizeof *c->share);
-    if (tail > 0)
-        memcpy(c->share + head, by_rank, tail * sizeof *c->share);
-    return SP_OK;
-}
-
-/* Gives all ranks the shares of all parts. Collective, agreed. */
-static sp_status share_all(label_cut *c)
-{
-    const vox_layout *layout = &c->part.layout;
-    size_t bytes;
-    void *all = NULL;
-    sp_status rc;
-
-    c->parts = (vox_parts){.path = c->path,
-                           .n = vox_layout_parts(layout, c->comm->size),
-                           .n_blocks = vox_layout_blocks(layout)};
-    bytes = (size_t)c->parts.n_blocks * sizeof *c->share;
-    rc = sp_comm_gather(c->comm, c->part.share, c->part.share ? bytes : 0,
-                        c->first_rank, &all, NULL);
-    if (rc == SP_OK && all)
-        rc = order_shares(c, all);
-    free(all);
-    SP_TRY(sp_comm_agree(c->comm, rc, NULL));
-    all = c->share;
-    rc = sp_comm_bcast_array(c->comm, &all, bytes * (size_t)c->parts.n, c->first_rank);
-    c->parts.share = c->share = all;
-    return rc;
+    return sp_comm_agree(c->comm, vox_cut_run(&c->part, layout), NULL);
 }
 
 sp_status label_cut_take(label_cut *c)
 {
-    bool is_empty;
+    vox_layout layout;
     sp_status rc;
 
-    assert(!c->share && "it is taken once");
+    assert(!c->parts.share && "it is taken once");
     SP_TRY(sp_comm_agree(c->comm, sp_task_join(&c->task), NULL));
-    SP_TRY(choose_layout(c, &is_empty));
-    if (is_empty)
-        return SP_OK;
-    SP_TRY(share_all(c));
-    rc = vox_cut_list(&c->part, c->parts.n, c->share, &c->piece, &c->n_pieces);
+    SP_TRY(choose_layout(c, &layout));
     vox_cut_close(&c->part);
+    if (vox_layout_blocks(&layout) == 0)
+        return SP_OK;
+    c->parts = (vox_parts){.options = c->vox, .file = c->scan, .path = c->path};
+    rc = vox_parts_open(&c->parts, &layout, c->comm->size);
+    if (rc == SP_OK)
+        rc = vox_parts_list(&c->parts, &c->piece, &c->n_pieces);
     return sp_comm_agree(c->comm, rc, NULL);
 }
 
 sp_status label_cut_read(const label_cut *c, vox_cloud *cloud, int64_t piece)
 {
     assert(0 <= piece && piece < c->n_pieces);
-    return vox_cut_read(cloud, c->vox, &c->parts, &c->piece[piece]);
+    return vox_parts_read(&c->parts, &c->piece[piece], cloud);
 }
 
 void label_cut_free(label_cut *c)
@@ -125,7 +82,7 @@ void label_cut_free(label_cut *c)
     sp_task_drop(&c->task);
     vox_cut_close(&c->part);
     unlink(c->own_path);
-    free(c->share);
+    vox_parts_close(&c->parts);
     free(c->piece);
     free(c);
 }

@@ -2,7 +2,7 @@
  * belongs to each rank, which cuts it into a file of its own in DIR/.sptrain/tmp:
  *
  *     thread of a rank   rows of its part --label_cut_begin--> file, shares of blocks
- *     all ranks          extents, shares --label_cut_take----> pieces, the same on all
+ *     all ranks          extents, files --label_cut_take-----> pieces, the same on all
  *     any rank           piece --label_cut_read--> its points, from the files of all
  *
  * The thread works while the scan before is predicted. Where the header does not tell
@@ -22,11 +22,10 @@ typedef struct label_cut {
     int scan;
     char path[LABEL_PATH]; /* what the parts' names begin with */
     char own_path[(int)LABEL_PATH + VOX_PART_ROOM]; /* this rank's file */
-    int first_rank; /* has part 0, the next rank part 1, and so on */
-    vox_cut part;   /* this rank's, until it is taken */
+    /* This rank's, until it is taken. */
+    vox_cut part;
     sp_task task;
     vox_parts parts;  /* all, once it is taken */
-    vox_share *share; /* [parts.n][parts.n_blocks] */
     vox_piece *piece; /* [n_pieces] the same on all ranks */
     int64_t n_pieces;
     int64_t n_void; /* rows of the scan without a point, once it is taken */

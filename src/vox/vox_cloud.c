@@ -26,8 +26,7 @@ sp_status vox_features_default(vox_options *o)
                              has_intensity ? "one,height,intensity" : "one,height");
 }
 
-/* Warns once where a file has what the default features leave out. */
-static void warn_left_out(const sp_scan *scan, const vox_options *o, int file)
+void vox_warn_left_out(const sp_scan *scan, const vox_options *o, int file)
 {
     static bool is_told;
 
@@ -54,7 +53,6 @@ sp_status vox_scan_open(sp_scan **scan, const vox_options *o, int file)
                        "length, in which voxels are measured: project the scan first, "
                        "or take it as it is by --degrees",
                        o->input[file]);
-    warn_left_out(*scan, o, file);
     for (int i = 0; i < o->n_features; i++)
         if (o->feature[i].kind == VOX_ATTRIBUTE)
             name[n++] = o->feature[i].name;
@@ -185,6 +183,7 @@ sp_status vox_cloud_load(vox_cloud *c, const vox_options *o, int file, vox_codes
     c->n = c->n_rows = 0;
     c->is_block = false;
     SP_TRY_GOTO(rc, vox_scan_open(&scan, o, file), end);
+    vox_warn_left_out(scan, o, file);
     c->source = vox_source_of(scan);
     do {
         SP_TRY_GOTO(rc, sp_scan_next(scan, SP_SCAN_BLOCK, &points), end);

@@ -44,15 +44,11 @@ typedef struct vox_cloud {
 /* One sample of the input: a file, or a block of a file. */
 typedef struct vox_piece {
     int32_t file, bx, by; /* number of the input; column and row of the block */
-    /* of the scan's points and layout: which scan it is; 0: it was cut in parts */
+    /* Of a block: which scan it is (vox_parts), points that are not in its margin, all
+     * points. */
     uint32_t crc;
-    vox_source source; /* zero at at -1 */
-    int64_t n_own;     /* points of the block that are not in its margin */
-    /* Number of the first slot in the file's temporary file, records of a slot, and
-     * records of the block; at -1: the whole scan, or one that was cut in parts. */
-    int64_t at, per_slot, n;
-    double corner[3]; /* of the scan, as in vox_cloud */
-    sp_block block;   /* all zero: the whole scan */
+    int64_t n_own, n;
+    sp_block block; /* all zero: the whole scan */
 } vox_piece;
 
 /* Number of points within the bounds for each code of the source, for warnings, and of
@@ -70,6 +66,8 @@ sp_status vox_features_default(vox_options *options);
  * sp_scan_close. Errors are those of sp_scan_open and sp_scan_select; SP_EDATA where
  * its coordinates are in degree and with_degrees is not set. */
 sp_status vox_scan_open(sp_scan **scan, const vox_options *options, int file);
+/* Warns once where an input has what the default features leave out. */
+void vox_warn_left_out(const sp_scan *scan, const vox_options *options, int file);
 vox_source vox_source_of(const sp_scan *scan);
 
 /* Loads all points of an input within the bounds and counts their codes in `codes`.

@@ -1,15 +1,16 @@
 /* spvox convert: scans to voxel shards, in parallel over ranks.
  *
- *     cut        file f by rank f % size      pieces: the list of samples (--block)
+ *     cut        part p of file f by rank (f + p) % size    pieces: the list of samples
+ *                (--block; vox_blocks.h)
  *     voxelize   piece i by rank i % size     parts in one temporary file per rank
  *     agree      all                          classes, mean and std of the whole set
  *     write      shard s by rank s % size     contiguous ranges of samples
  *
  * The bytes do not depend on the number of ranks: the list of samples is a function of
  * the input alone, each sample is voxelized by one rank in the order of its file, and
- * statistics are pooled in the order of the list. Files are cut as a whole, so one huge
- * file is cut by one rank while the others wait; its blocks are then voxelized by all.
- * Temporary files are in the folder of the shards, which every rank must see. */
+ * statistics are pooled in the order of the list. A large file has several parts, so
+ * that one huge file is cut by all ranks. Temporary files are in the folder of the
+ * shards, which every rank must see. */
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -28,9 +29,9 @@
 #include "process/sp_fault.h"
 #include "show/sp_progress.h"
 #include "vox/vox.h"
+#include "vox/vox_blocks.h"
 #include "vox/vox_part.h"
 #include "vox/vox_set.h"
-#include "vox/vox_spill.h"
 #include "vox/vox_voxelize.h"
 
 enum { PATH_BYTES = 4096 };
@@ -111,18 +112,14 @@ static void print_help(void)
 typedef struct convert {
     const vox_options *options;
     sp_comm *comm;
-    vox_piece *piece; /* [n_pieces] the same on all ranks */
+    vox_blocks blocks; /* with --block */
+    vox_piece *piece;  /* [n_pieces] the same on all ranks */
     int64_t n_pieces;
     vox_part *part; /* [n_parts] the parts of all ranks, in the order of the pieces */
     int64_t n_parts;
     vox_codes *codes; /* counts of this rank's scans, later of all ranks */
     vox_set set;
 } convert;
-
-static void spill_path(const convert *c, int file, char path[PATH_BYTES])
-{
-    snprintf(path, PATH_BYTES, "%s.spill-%05d.tmp", c->options->out, file);
-}
 
 static void part_path(const convert *c, int64_t rank, char path[PATH_BYTES])
 {
@@ -182,19 +179,6 @@ static int compare_pieces(const void *a, const void *b)
     return p->block.number < q->block.number ? -1 : p->block.number > q->block.number;
 }
 
-static sp_status cut_files(const convert *c, vox_piece **mine, int64_t *n)
-{
-    const vox_options *o = c->options;
-
-    for (int f = c->comm->rank; f < o->n_inputs; f += c->comm->size) {
-        char path[PATH_BYTES];
-
-        spill_path(c, f, path);
-        SP_TRY(vox_spill_write(o, f, path, c->codes, mine, n));
-    }
-    return SP_OK;
-}
-
 /* Lists each file as one sample. Its number of points is known when it has been read.
  */
 static sp_status list_files(convert *c)
@@ -204,7 +188,7 @@ static sp_status list_files(convert *c)
     if (!c->piece)
         return SP_FAIL(SP_EMEM, "no memory for %" PRId64 " samples", c->n_pieces);
     for (int f = 0; f < c->n_pieces; f++)
-        c->piece[f] = (vox_piece){.file = f, .at = -1};
+        c->piece[f].file = f;
     return SP_OK;
 }
 
@@ -217,10 +201,10 @@ static sp_status find_pieces(convert *c)
 
     if (c->options->block <= 0)
         return sp_comm_agree(c->comm, list_files(c), NULL);
-    SP_TRY_GOTO(rc, sp_comm_agree(c->comm, cut_files(c, &mine, &n), NULL), end);
-    rc = share(c->comm, mine, n, sizeof *mine, compare_pieces, &all, &c->n_pieces);
+    rc = vox_blocks_cut(&c->blocks, c->options, c->comm, c->codes, &mine, &n);
+    if (rc == SP_OK)
+        rc = share(c->comm, mine, n, sizeof *mine, compare_pieces, &all, &c->n_pieces);
     c->piece = all;
-end:
     free(mine);
     return rc;
 }
@@ -228,7 +212,7 @@ end:
 /* ---- voxelize ---- */
 /* Voxelizes one piece and appends it to this rank's temporary file. part->n stays 0 for
  * a piece without points. */
-static sp_status make_part(const convert *c, vox_cloud *cloud, sp_grid *grid, int fd,
+static sp_status make_part(convert *c, vox_cloud *cloud, sp_grid *grid, int fd,
                            int64_t *at, vox_part *part)
 {
     const vox_piece *p = &c->piece[part->piece];
@@ -236,9 +220,9 @@ static sp_status make_part(const convert *c, vox_cloud *cloud, sp_grid *grid, in
     int64_t bytes;
     sp_status rc;
 
-    spill_path(c, p->file, path);
-    SP_TRY(p->at < 0 ? vox_cloud_load(cloud, c->options, p->file, c->codes)
-                     : vox_spill_read(cloud, c->options, path, p));
+    SP_TRY(c->options->block > 0
+               ? vox_blocks_read(&c->blocks, p, cloud)
+               : vox_cloud_load(cloud, c->options, p->file, c->codes));
     part->source = cloud->source;
     part->max_label = -1;
     for (int64_t i = 0; i < cloud->n; i++)
@@ -262,7 +246,7 @@ static sp_status make_part(const convert *c, vox_cloud *cloud, sp_grid *grid, in
     return SP_OK;
 }
 
-static sp_status make_parts(const convert *c, int fd, vox_part **mine, int64_t *n)
+static sp_status make_parts(convert *c, int fd, vox_part **mine, int64_t *n)
 {
     int64_t most = c->n_pieces / c->comm->size + 1, at = 0;
     vox_part *part = calloc((size_t)most, sizeof *part);
@@ -488,18 +472,15 @@ static sp_status check_options(vox_options *o)
 
 /* Removes this rank's files, and on rank 0 those of a run that was killed, which may
  * have had other ranks, inputs and shards. */
-static void remove_temporary(const convert *c)
+static void remove_temporary(convert *c)
 {
-    static const char *const left[] = {".part-#.tmp", ".spill-#.tmp",
+    static const char *const left[] = {".part-#.tmp", ".spill-#-#.tmp",
                                        "-#-of-#.h5.part"};
     char path[PATH_BYTES];
 
     part_path(c, c->comm->rank, path);
     unlink(path);
-    for (int f = c->comm->rank; f < c->options->n_inputs; f += c->comm->size) {
-        spill_path(c, f, path);
-        unlink(path);
-    }
+    vox_blocks_close(&c->blocks);
     for (size_t i = 0; c->comm->rank == 0 && i < sizeof left / sizeof *left; i++) {
         glob_t found;
 

@@ -1,8 +1,9 @@
 /* Cutting a scan, or a part of its rows, into blocks (vox_spill.h), in one pass over
- * the rows where the header tells the extent of the scan. The temporary file consists
- * of slots of one size:
+ * the rows where the header tells the extent of the scan. The slots of the temporary
+ * file are of one size:
  *
- *     slot   | next | n | record | record | ...            per_slot records of a block
+ *     file   | vox_part_head | vox_share of each block | slot | slot | ...
+ *     slot   | next | n | record | record | ...
  *
  * A block's records, in the order of the rows, fill one slot after the other; the head
  * of a slot has the number of the block's next one. So a block is written while it is
@@ -51,9 +52,11 @@ typedef struct vox_cutter {
     sp_scan *scan;
     sp_scan_points points;
     vox_codes *codes; /* NULL once they are counted */
+    uint32_t crc;     /* of the part's points */
     int fd;
-    int64_t n;             /* blocks */
+    int64_t n, per_slot;   /* blocks; records of a slot */
     block_state *block;    /* [n] */
+    vox_share *share;      /* [n] */
     unsigned char *buffer; /* [n] slots to write */
     int64_t n_slots;       /* numbers given so far */
     int64_t home;          /* the block that owns the point at hand */
@@ -85,7 +88,7 @@ static sp_status each_of(vox_cutter *c, sp_status (*take)(vox_cutter *c, int64_t
         if (!vox_is_within(c->options, xyz))
             continue;
         extend(&c->cut->found, xyz);
-        c->cut->crc = sp_crc32c(c->cut->crc, xyz, 3 * sizeof *xyz);
+        c->crc = sp_crc32c(c->crc, xyz, 3 * sizeof *xyz);
         if (c->codes)
             vox_codes_count(c->codes, c->points.label[i]);
         if (take)
@@ -103,7 +106,8 @@ static sp_status each_point(vox_cutter *c, const char *what,
     int64_t n_read = 0;
 
     if (!c->options->is_quiet)
-        sp_progress_begin(&c->progress, what, "points", n_points > 0 ? n_points : 0);
+        sp_progress_begin(&c->progress, what, "points",
+                          n_points > 0 ? n_points / c->cut->n_parts : 0);
     do {
         SP_TRY(sp_scan_next(c->scan, SP_SCAN_BLOCK, &c->points));
         n_read += c->points.n;
@@ -131,7 +135,7 @@ static int64_t block_of(const vox_cutter *c, int axis, double x)
 static sp_status flush(vox_cutter *c, int64_t block, bool is_end)
 {
     block_state *b = &c->block[block];
-    vox_share *share = &c->cut->share[block];
+    vox_share *share = &c->share[block];
     unsigned char *slot = c->buffer + (size_t)block * c->slot_bytes;
     vox_slot head = {.next = -1, .n = b->n_held};
     int64_t at;
@@ -140,7 +144,7 @@ static sp_status flush(vox_cutter *c, int64_t block, bool is_end)
         return SP_OK;
     if (share->at < 0)
         share->at = b->slot = c->n_slots++;
-    at = b->slot * (int64_t)c->slot_bytes;
+    at = vox_slot_at(b->slot, c->slot_bytes, c->n);
     if (!is_end)
         head.next = b->slot = c->n_slots++;
     memcpy(slot, &head, sizeof head);
@@ -153,7 +157,7 @@ static sp_status flush(vox_cutter *c, int64_t block, bool is_end)
 static sp_status put(vox_cutter *c, int64_t block)
 {
     block_state *b = &c->block[block];
-    vox_share *share = &c->cut->share[block], *home = &c->cut->share[c->home];
+    vox_share *share = &c->share[block], *home = &c->share[c->home];
     vox_record *to =
         (vox_record *)(void *)(c->buffer + (size_t)block * c->slot_bytes +
                                sizeof(vox_slot) + (size_t)b->n_held * c->record_bytes);
@@ -168,7 +172,7 @@ static sp_status put(vox_cutter *c, int64_t block)
         home->first = block < home->first ? block : home->first;
         home->last = block > home->last ? block : home->last;
     }
-    return ++b->n_held == c->cut->per_slot ? flush(c, block, false) : SP_OK;
+    return ++b->n_held == c->per_slot ? flush(c, block, false) : SP_OK;
 }
 
 /* Makes c->record of point i, whose home is known. */
@@ -179,7 +183,7 @@ static void make_record(vox_cutter *c, int64_t i)
     *r = (vox_record){.index = (uint64_t)(c->points.first_row + i),
                       .label = vox_class_of(c->options, c->points.label[i]),
                       .home = (uint32_t)c->home,
-                      .home_row = (uint32_t)c->cut->share[c->home].own};
+                      .home_row = (uint32_t)c->share[c->home].own};
     memcpy(r->xyz, c->points.xyz + 3 * i, sizeof r->xyz);
     vox_features_of(c->options, c->points.attr + i * c->n_attrs, (float *)(r + 1));
 }
@@ -230,6 +234,12 @@ sp_status vox_cut_layout(const vox_options *o, int file, const vox_box *points,
     return SP_OK;
 }
 
+sp_status vox_box_join(sp_comm *comm, vox_box *box)
+{
+    SP_TRY(sp_comm_allreduce(comm, SP_SCOPE_WORLD, box->low, 3, SP_F64, SP_MIN));
+    return sp_comm_allreduce(comm, SP_SCOPE_WORLD, box->high, 3, SP_F64, SP_MAX);
+}
+
 bool vox_layout_is_same(const vox_layout *a, const vox_layout *b)
 {
     for (int i = 0; i < 3; i++)
@@ -250,16 +260,18 @@ int vox_layout_parts(const vox_layout *layout, int n)
 static void free_blocks(vox_cutter *c)
 {
     free(c->block);
+    free(c->share);
     free(c->buffer);
     c->block = NULL;
+    c->share = NULL;
     c->buffer = NULL;
 }
 
-/* The records of a slot: all blocks have one in the buffer. */
-static int64_t records_per_slot(const vox_cutter *c)
+/* All blocks have a slot in the buffer. */
+int64_t vox_slot_records(const vox_options *options, const vox_layout *layout)
 {
-    const int64_t n = vox_layout_blocks(&c->cut->layout);
-    const int64_t most = BUFFER_BYTES / (n * (int64_t)c->record_bytes);
+    const int64_t n = vox_layout_blocks(layout);
+    const int64_t most = BUFFER_BYTES / (n * (int64_t)vox_record_bytes(options));
 
     return most < 1 ? 1 : most > MOST_PER_SLOT ? MOST_PER_SLOT : most;
 }
@@ -267,23 +279,31 @@ static int64_t records_per_slot(const vox_cutter *c)
 /* Makes the blocks of the layout, without points. */
 static sp_status make_blocks(vox_cutter *c)
 {
-    vox_cut *cut = c->cut;
-
-    c->n = vox_layout_blocks(&cut->layout);
-    c->slot_bytes = vox_slot_bytes(c->options, cut->per_slot);
+    c->n = vox_layout_blocks(&c->cut->layout);
+    c->per_slot = vox_slot_records(c->options, &c->cut->layout);
+    c->slot_bytes = vox_slot_bytes(c->options, c->per_slot);
     c->n_slots = 0;
     c->block = calloc((size_t)c->n, sizeof *c->block);
+    c->share = calloc((size_t)c->n, sizeof *c->share);
     c->buffer = malloc((size_t)c->n * c->slot_bytes);
-    cut->share = calloc((size_t)c->n, sizeof *cut->share);
-    if (!c->block || !c->buffer || !cut->share)
+    if (!c->block || !c->share || !c->buffer)
         return SP_FAIL(SP_EMEM, "%s: no memory for %" PRId64 " blocks",
                        sp_scan_path(c->scan), c->n);
     for (int64_t b = 0; b < c->n; b++)
-        cut->share[b] = (vox_share){.at = -1, .first = b, .last = b};
+        c->share[b] = (vox_share){.at = -1, .first = b, .last = b};
     return SP_OK;
 }
 
 /* ---- cutting ---- */
+
+static sp_status write_head(const vox_cutter *c)
+{
+    const vox_part_head head = {.source = vox_source_of(c->scan), .crc = c->crc};
+
+    SP_TRY(sp_file_write_at(c->fd, c->cut->path, &head, sizeof head, 0));
+    return sp_file_write_at(c->fd, c->cut->path, c->share,
+                            (size_t)c->n * sizeof *c->share, sizeof head);
+}
 
 /* Writes all points to the blocks of the layout. */
 static sp_status write_blocks(vox_cutter *c)
@@ -293,7 +313,7 @@ static sp_status write_blocks(vox_cutter *c)
     SP_TRY(each_point(c, "cutting", put_blocks));
     for (int64_t b = 0; b < c->n; b++)
         SP_TRY(flush(c, b, true));
-    return SP_OK;
+    return write_head(c);
 }
 
 /* Closes the file, in which errors of writing may show only now. */
@@ -318,17 +338,6 @@ static bool use_header(vox_cut *cut)
            vox_cut_layout(cut->options, cut->file, &claimed, &cut->layout) == SP_OK;
 }
 
-/* Forgets what an earlier run has found. */
-static void begin_run(vox_cut *cut)
-{
-    cut->found =
-        (vox_box){{INFINITY, INFINITY, INFINITY}, {-INFINITY, -INFINITY, -INFINITY}};
-    cut->n_void = 0;
-    cut->crc = 0;
-    free(cut->share);
-    cut->share = NULL;
-}
-
 sp_status vox_cut_run(vox_cut *cut, const vox_layout *layout)
 {
     vox_cutter *c = cut->own;
@@ -337,19 +346,21 @@ sp_status vox_cut_run(vox_cut *cut, const vox_layout *layout)
     sp_status rc;
 
     assert(c && (!layout || vox_layout_blocks(layout) > 0));
-    begin_run(cut);
+    cut->found = VOX_NO_BOX;
+    cut->n_void = 0;
+    c->crc = 0;
     if (layout)
         cut->layout = *layout;
     else
         is_known = use_header(cut);
-    if (is_known) {
+    if (is_known)
         n_parts = vox_layout_parts(&cut->layout, n_parts);
-        cut->per_slot = records_per_slot(c);
-    } else {
+    else
         cut->layout = (vox_layout){0};
-    }
-    if (cut->part >= n_parts)
+    if (cut->part >= n_parts) {
+        c->codes = NULL; /* others count all of them */
         return SP_OK;
+    }
     SP_TRY(sp_scan_limit(c->scan, cut->part, n_parts));
     rc = is_known ? write_blocks(c) : each_point(c, "measuring", NULL);
     free_blocks(c);
@@ -362,7 +373,7 @@ sp_status vox_cut_open(vox_cut *cut, vox_codes *codes)
     const int file = cut->file;
     vox_cutter *c = calloc(1, sizeof *c);
 
-    assert(file >= 0 && file < o->n_inputs && o->block > 0 && codes);
+    assert(file >= 0 && file < o->n_inputs && o->block > 0);
     assert(0 <= cut->part && cut->part < cut->n_parts && cut->path);
     cut->own = c;
     if (!c)
@@ -378,7 +389,8 @@ sp_status vox_cut_open(vox_cut *cut, vox_codes *codes)
     if (!c->record)
         return SP_FAIL(SP_EMEM, "%s: no memory to cut it", o->input[file]);
     SP_TRY(vox_scan_open(&c->scan, o, file));
-    cut->source = vox_source_of(c->scan);
+    if (cut->part == 0)
+        vox_warn_left_out(c->scan, o, file);
     return SP_OK;
 }
 
@@ -397,117 +409,5 @@ void vox_cut_close(vox_cut *cut)
         free(c->record);
         free(c);
     }
-    free(cut->share);
     *cut = (vox_cut){0};
-}
-
-/* ---- pieces ---- */
-
-/* Block number b in its scan, of which `share` is the sum of all parts', as a sample
- * has it. */
-static sp_block describe(const vox_cut *cut, int64_t b, const vox_share *share)
-{
-    const int64_t n_x = cut->layout.n_blocks[0], at[2] = {b % n_x, b / n_x};
-    const double edge = cut->options->block;
-    sp_block block = {.margin = cut->options->overlap,
-                      .number = b,
-                      .first = share->first,
-                      .last = share->last};
-
-    for (int a = 0; a < 2; a++) {
-        block.low[a] = cut->layout.corner[a] + (double)at[a] * edge;
-        block.high[a] = cut->layout.corner[a] + (double)(at[a] + 1) * edge;
-    }
-    return block;
-}
-
-/* Sums the shares [n_parts][n] of block b, and completes them. */
-static vox_share sum_shares(vox_share *share, int n_parts, int64_t n, int64_t b)
-{
-    vox_share sum = {.at = -1, .first = b, .last = b};
-
-    for (int p = 0; p < n_parts; p++) {
-        vox_share *s = &share[p * n + b];
-
-        s->before = sum.own;
-        sum.n += s->n;
-        sum.own += s->own;
-        sum.first = s->first < sum.first ? s->first : sum.first;
-        sum.last = s->last > sum.last ? s->last : sum.last;
-    }
-    return sum;
-}
-
-/* Margins alone are not a sample. */
-sp_status vox_cut_list(const vox_cut *cut, int n_parts, vox_share *share,
-                       vox_piece **pieces, int64_t *n_pieces)
-{
-    const int64_t n = vox_layout_blocks(&cut->layout);
-    int64_t used = *n_pieces;
-
-    assert(n_parts > 0 && share && *n_pieces >= 0);
-    for (int64_t b = 0; b < n; b++)
-        used += sum_shares(share, n_parts, n, b).own > 0;
-    if (!sp_list_resize(pieces, (size_t)(used + 1) * sizeof **pieces))
-        return SP_FAIL(SP_EMEM, "no memory for %" PRId64 " samples", used);
-    for (int64_t b = 0; b < n; b++) {
-        const vox_share sum = sum_shares(share, n_parts, n, b);
-        vox_piece *p = &(*pieces)[*n_pieces];
-
-        if (sum.own == 0)
-            continue;
-        *p = (vox_piece){.file = cut->file,
-                         .bx = (int32_t)(b % cut->layout.n_blocks[0]),
-                         .by = (int32_t)(b / cut->layout.n_blocks[0]),
-                         .source = cut->source,
-                         .n_own = sum.own,
-                         .at = -1,
-                         .per_slot = cut->per_slot,
-                         .n = sum.n,
-                         .block = describe(cut, b, &sum)};
-        memcpy(p->corner, cut->layout.corner, sizeof p->corner);
-        ++*n_pieces;
-    }
-    return SP_OK;
-}
-
-/* ---- a file as a whole ---- */
-
-/* Cuts by the extent that the header claims, and by that of the points where it is
- * another or none: the blocks do not depend on the header. */
-static sp_status cut_whole(vox_cut *cut)
-{
-    vox_layout found;
-
-    SP_TRY(vox_cut_run(cut, NULL));
-    if (vox_box_is_empty(&cut->found))
-        return SP_OK;
-    SP_TRY(vox_cut_layout(cut->options, cut->file, &cut->found, &found));
-    return vox_layout_is_same(&found, &cut->layout) ? SP_OK : vox_cut_run(cut, &found);
-}
-
-sp_status vox_spill_write(const vox_options *o, int file, const char *path,
-                          vox_codes *codes, vox_piece **pieces, int64_t *n_pieces)
-{
-    const int64_t first = *n_pieces;
-    vox_cut cut = {.options = o, .file = file, .n_parts = 1, .path = path};
-    sp_status rc;
-
-    assert(pieces && *n_pieces >= 0);
-    rc = vox_cut_open(&cut, codes);
-    if (rc == SP_OK)
-        rc = cut_whole(&cut);
-    if (rc == SP_OK && !vox_box_is_empty(&cut.found))
-        rc = vox_cut_list(&cut, 1, cut.share, pieces, n_pieces);
-    /* The same scan cut otherwise has other blocks of the same numbers. */
-    cut.crc = sp_crc32c(cut.crc, &cut.layout, sizeof cut.layout);
-    cut.crc = sp_crc32c(cut.crc, &o->block, sizeof o->block);
-    for (int64_t i = first; rc == SP_OK && i < *n_pieces; i++) {
-        vox_piece *p = &(*pieces)[i];
-
-        p->crc = cut.crc;
-        p->at = cut.share[p->block.number].at;
-    }
-    vox_cut_close(&cut);
-    return rc;
 }

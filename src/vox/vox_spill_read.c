@@ -1,4 +1,4 @@
-/* Reading the blocks of a scan back from its temporary files (vox_spill.h). */
+/* Reading the blocks of a scan back from the files of its parts (vox_spill.h). */
 #include <assert.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -7,14 +7,149 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/sp_crc.h"
 #include "base/sp_file.h"
+#include "base/sp_list.h"
+#include "base/sp_number.h"
 #include "vox/vox_spill.h"
 
-/* The slots of a block in one file. */
+/* ---- parts ---- */
+
+void vox_part_path(const char *path, int part, char *to, size_t bytes)
+{
+    snprintf(to, bytes, "%s-%05d.tmp", path, part);
+}
+
+/* Opens the file of a part; *path, malloc'd for the caller, names it. */
+static sp_status open_part(const vox_parts *parts, int part, char **path, int *fd)
+{
+    const size_t bytes = strlen(parts->path) + VOX_PART_ROOM;
+
+    *fd = -1;
+    *path = malloc(bytes);
+    if (!*path)
+        return SP_FAIL(SP_EMEM, "no memory to read %s", parts->path);
+    vox_part_path(parts->path, part, *path, bytes);
+    return sp_file_open(*path, O_RDONLY, fd);
+}
+
+static void close_part(char *path, int fd)
+{
+    if (fd >= 0)
+        close(fd);
+    free(path);
+}
+
+/* Reads the shares [n] of a part, and appends its points to the checksum. */
+static sp_status read_shares(vox_parts *parts, int part, int64_t n)
+{
+    vox_share *share = parts->share + part * n;
+    vox_part_head head;
+    uint64_t n_points = 0;
+    char *path;
+    int fd;
+    sp_status rc = open_part(parts, part, &path, &fd);
+
+    if (rc == SP_OK)
+        rc = sp_file_read_at(fd, path, &head, sizeof head, 0);
+    if (rc == SP_OK)
+        rc = sp_file_read_at(fd, path, share, (size_t)n * sizeof *share, sizeof head);
+    close_part(path, fd);
+    SP_TRY(rc);
+    parts->source = head.source;
+    for (int64_t b = 0; b < n; b++) {
+        n_points += (uint64_t)share[b].own;
+        share[b].before = part > 0 ? share[b - n].before + share[b - n].own : 0;
+    }
+    parts->crc = sp_crc32c_join(parts->crc, head.crc, n_points * 3 * sizeof(double));
+    return SP_OK;
+}
+
+sp_status vox_parts_open(vox_parts *parts, const vox_layout *layout, int n_parts)
+{
+    const int64_t n = vox_layout_blocks(layout);
+
+    assert(n > 0 && !parts->share);
+    parts->n = vox_layout_parts(layout, n_parts);
+    parts->layout = *layout;
+    parts->crc = 0;
+    parts->share = malloc((size_t)(parts->n * n) * sizeof *parts->share);
+    if (!parts->share)
+        return SP_FAIL(SP_EMEM, "%s: no memory for %" PRId64 " blocks",
+                       parts->options->input[parts->file], n);
+    for (int p = 0; p < parts->n; p++)
+        SP_TRY(read_shares(parts, p, n));
+    /* The same scan cut otherwise has other blocks of the same numbers. */
+    parts->crc = sp_crc32c(parts->crc, layout, sizeof *layout);
+    parts->crc = sp_crc32c(parts->crc, &parts->options->block, sizeof(double));
+    return SP_OK;
+}
+
+void vox_parts_close(vox_parts *parts)
+{
+    free(parts->share);
+    *parts = (vox_parts){0};
+}
+
+/* ---- pieces ---- */
+
+/* Block b as a sample has it. */
+static vox_piece describe(const vox_parts *parts, int64_t b)
+{
+    const vox_options *o = parts->options;
+    const int64_t n_x = parts->layout.n_blocks[0], n_y = parts->layout.n_blocks[1];
+    vox_piece piece = {
+        .file = parts->file,
+        .bx = (int32_t)(b % n_x),
+        .by = (int32_t)(b / n_x),
+        .crc = parts->crc,
+        .block = {.margin = o->overlap, .number = b, .first = b, .last = b}};
+    const double at[2] = {piece.bx, piece.by};
+
+    for (int a = 0; a < 2; a++) {
+        piece.block.low[a] = parts->layout.corner[a] + at[a] * o->block;
+        piece.block.high[a] = parts->layout.corner[a] + (at[a] + 1) * o->block;
+    }
+    for (int p = 0; p < parts->n; p++) {
+        const vox_share *s = &parts->share[p * n_x * n_y + b];
+
+        piece.n += s->n;
+        piece.n_own += s->own;
+        piece.block.first = sp_least(piece.block.first, s->first);
+        piece.block.last = sp_most(piece.block.last, s->last);
+    }
+    return piece;
+}
+
+/* Margins alone are not a sample. */
+sp_status vox_parts_list(const vox_parts *parts, vox_piece **pieces, int64_t *n_pieces)
+{
+    const int64_t n = vox_layout_blocks(&parts->layout);
+    int64_t used = *n_pieces;
+
+    assert(parts->share && used >= 0);
+    for (int64_t b = 0; b < n; b++)
+        used += describe(parts, b).n_own > 0;
+    if (!sp_list_resize(pieces, (size_t)(used + 1) * sizeof **pieces))
+        return SP_FAIL(SP_EMEM, "no memory for %" PRId64 " samples", used);
+    for (int64_t b = 0; b < n; b++) {
+        const vox_piece piece = describe(parts, b);
+
+        if (piece.n_own > 0)
+            (*pieces)[(*n_pieces)++] = piece;
+    }
+    return SP_OK;
+}
+
+/* ---- records ---- */
+
+/* The records of a block in the file of a part. */
 typedef struct chain {
     const char *path;
-    int64_t at, per_slot, n; /* first slot; records of a slot and of the block */
-    const vox_share *share; /* [blocks] of the part; NULL: the file is the whole scan */
+    int64_t at, n;          /* first slot; records of the block */
+    int64_t n_blocks;       /* of the scan */
+    int64_t per_slot;       /* the most records of a slot */
+    const vox_share *share; /* [n_blocks] of the part */
 } chain;
 
 static void take_records(vox_cloud *cloud, const vox_options *o, const chain *from,
@@ -32,8 +167,7 @@ static void take_records(vox_cloud *cloud, const vox_options *o, const chain *fr
         cloud->index[to] = r.index;
         cloud->is_owned[to] = (uint8_t)r.is_owned;
         cloud->home[to] = r.home;
-        cloud->home_row[to] =
-            r.home_row + (from->share ? (uint32_t)from->share[r.home].before : 0);
+        cloud->home_row[to] = r.home_row + (uint32_t)from->share[r.home].before;
     }
 }
 
@@ -41,11 +175,11 @@ static void take_records(vox_cloud *cloud, const vox_options *o, const chain *fr
 static sp_status read_slots(vox_cloud *cloud, const vox_options *o, const chain *from,
                             int fd, unsigned char *buffer)
 {
-    const int64_t slot_bytes = (int64_t)vox_slot_bytes(o, from->per_slot);
+    const size_t slot_bytes = vox_slot_bytes(o, from->per_slot);
     int64_t slot = from->at;
 
     for (int64_t left = from->n; left > 0;) {
-        const int64_t at = slot * slot_bytes;
+        const int64_t at = vox_slot_at(slot, slot_bytes, from->n_blocks);
         vox_slot head;
 
         SP_TRY(sp_file_read_at(fd, from->path, &head, sizeof head, at));
@@ -63,67 +197,49 @@ static sp_status read_slots(vox_cloud *cloud, const vox_options *o, const chain 
     return SP_OK;
 }
 
-static sp_status read_chain(vox_cloud *cloud, const vox_options *o, const chain *from)
+/* Reads the records of a block in one part. */
+static sp_status read_part(const vox_parts *parts, int part, int64_t block,
+                           vox_cloud *cloud)
 {
-    unsigned char *buffer = malloc((size_t)from->per_slot * vox_record_bytes(o));
-    int fd = -1;
+    const vox_options *o = parts->options;
+    const int64_t n = vox_layout_blocks(&parts->layout);
+    const vox_share *share = parts->share + part * n;
+    chain from = {.at = share[block].at,
+                  .n = share[block].n,
+                  .n_blocks = n,
+                  .per_slot = vox_slot_records(o, &parts->layout),
+                  .share = share};
+    unsigned char *buffer;
+    char *path;
+    int fd;
     sp_status rc;
 
-    assert(from->at >= 0 && from->per_slot > 0);
-    rc = buffer ? sp_file_open(from->path, O_RDONLY, &fd)
-                : SP_FAIL(SP_EMEM, "no memory to read %s", from->path);
+    if (from.n == 0)
+        return SP_OK;
+    buffer = malloc((size_t)from.per_slot * vox_record_bytes(o));
+    rc = open_part(parts, part, &path, &fd);
+    from.path = path;
+    if (rc == SP_OK && !buffer)
+        rc = SP_FAIL(SP_EMEM, "no memory to read %s", path);
     if (rc == SP_OK)
-        rc = read_slots(cloud, o, from, fd, buffer);
-    if (fd >= 0)
-        close(fd);
+        rc = read_slots(cloud, o, &from, fd, buffer);
+    close_part(path, fd);
     free(buffer);
     return rc;
 }
 
-static sp_status begin(vox_cloud *cloud, const vox_options *o, const vox_piece *piece)
+sp_status vox_parts_read(const vox_parts *parts, const vox_piece *piece,
+                         vox_cloud *cloud)
 {
-    assert(piece->n >= 0);
+    assert(parts->share && piece->file == parts->file);
+    assert(piece->block.number < vox_layout_blocks(&parts->layout));
     cloud->n = 0;
-    cloud->source = piece->source;
+    cloud->source = parts->source;
     cloud->is_block = true;
-    memcpy(cloud->corner, piece->corner, sizeof cloud->corner);
-    return vox_cloud_reserve(cloud, o, piece->n);
-}
-
-sp_status vox_spill_read(vox_cloud *cloud, const vox_options *o, const char *path,
-                         const vox_piece *piece)
-{
-    const chain whole = {path, piece->at, piece->per_slot, piece->n, NULL};
-
-    SP_TRY(begin(cloud, o, piece));
-    return read_chain(cloud, o, &whole);
-}
-
-void vox_part_path(const char *path, int part, char *to, size_t bytes)
-{
-    snprintf(to, bytes, "%s.%d", path, part);
-}
-
-sp_status vox_cut_read(vox_cloud *cloud, const vox_options *o, const vox_parts *parts,
-                       const vox_piece *piece)
-{
-    char *path = malloc(strlen(parts->path) + VOX_PART_ROOM);
-    sp_status rc;
-
-    if (!path)
-        return SP_FAIL(SP_EMEM, "no memory to read %s", parts->path);
-    rc = begin(cloud, o, piece);
-    for (int p = 0; rc == SP_OK && p < parts->n; p++) {
-        const vox_share *share = parts->share + p * parts->n_blocks;
-        const vox_share *block = &share[piece->block.number];
-        const chain part = {path, block->at, piece->per_slot, block->n, share};
-
-        assert(piece->block.number < parts->n_blocks);
-        vox_part_path(parts->path, p, path, strlen(parts->path) + VOX_PART_ROOM);
-        if (block->n > 0)
-            rc = read_chain(cloud, o, &part);
-    }
-    free(path);
-    assert(rc != SP_OK || cloud->n == piece->n);
-    return rc;
+    memcpy(cloud->corner, parts->layout.corner, sizeof cloud->corner);
+    SP_TRY(vox_cloud_reserve(cloud, parts->options, piece->n));
+    for (int p = 0; p < parts->n; p++)
+        SP_TRY(read_part(parts, p, piece->block.number, cloud));
+    assert(cloud->n == piece->n);
+    return SP_OK;
 }

@@ -37,6 +37,36 @@ for options in "" "--block 5 --overlap 1"; do
     says out 'points_mapped=9 classes=4'
 done
 
+# One scan is cut by all ranks, into blocks of the same bytes: LAS; LAZ of four chunks, and of
+# one; several, of which one is large, one cannot be divided and one has no point.
+SCANS=$SP_BUILDDIR/tests/tools/make_scans COPY=$SP_BUILDDIR/tests/tools/laz_copy
+"$SCANS" big.las 60 2 3 && "$SCANS" small.las 30 1 4 && "$SCANS" b.txt 30 1 5 || fail "make_scans"
+"$COPY" big.las big.laz && "$COPY" small.las one.laz || fail "laz_copy"
+cp small.las none.las
+head -c 8 /dev/zero | dd of=none.las bs=1 seek=247 conv=notrunc 2>/dev/null # number of points
+cut="--block 25 --overlap 8 --points --shards 2 --map 2=ground,5:6=high --features intensity,height"
+for scans in big.las big.laz one.laz "b.txt none.las one.laz big.las small.las"; do
+    for n in 1 2 3 4; do
+        # shellcheck disable=SC2086
+        run $n 0 convert --out cut$n $cut $scans
+        for s in 0 1; do
+            same cut$n-0000$s-of-00002.h5 cut1-0000$s-of-00002.h5 "$scans: $n ranks"
+        done
+    done
+done
+
+# A damaged chunk, the last one, which is the last rank's.
+at=$(($(wc -c <big.laz) - 9000))
+cp big.laz bad.laz
+printf '\377\0\377\0\377' | dd of=bad.laz bs=1 seek=$at conv=notrunc 2>/dev/null
+for n in 1 2 3; do
+    # shellcheck disable=SC2086
+    run $n 3 convert --out bad $cut bad.laz
+    test "$(grep -c 'error: ' err)" = 1 || fail "a damaged chunk: several errors"
+    says err 'bad.laz: '
+    test "$(ls bad*)" = bad.laz || fail "a damaged chunk: $(ls bad*) stay"
+done
+
 # Scans without labels need no map.
 run 1 0 convert --out u --columns x,y,z,- a.txt
 says_not err warning

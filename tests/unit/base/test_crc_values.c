@@ -30,6 +30,10 @@ TEST(parts_and_table_agree)
             assert_int_equal(sp_crc32c(0, data + 1, n), whole);
             assert_int_equal(
                 sp_crc32c(sp_crc32c(0, data + 1, cut), data + 1 + cut, n - cut), whole);
+            assert_int_equal(sp_crc32c_join(sp_crc32c(0, data + 1, cut),
+                                            sp_crc32c(0, data + 1 + cut, n - cut),
+                                            n - cut),
+                             whole);
         }
 }
 
