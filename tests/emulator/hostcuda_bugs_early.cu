@@ -2,13 +2,13 @@
  * ended. */
 #include "emulator/hostcuda_bugs.h"
 
-__global__ static void waits_first(call a)
+BUG(launch_waits)
 {
     sp_grid_wait();
     a.out[threadIdx.x] = a.in[threadIdx.x];
 }
 
-__global__ static void reads_ahead_of_the_wait(call a)
+BUG(launch_reads_ahead)
 {
     const int v = a.in[threadIdx.x];
 
@@ -17,7 +17,7 @@ __global__ static void reads_ahead_of_the_wait(call a)
 }
 
 /* The input may be read ahead, since the kernel before does not write it. */
-__global__ static void looks_ahead(call a)
+BUG(launch_looks_ahead)
 {
     sp_reads_ahead();
     const int v = a.in[threadIdx.x];
@@ -26,7 +26,7 @@ __global__ static void looks_ahead(call a)
     a.out[threadIdx.x] = v;
 }
 
-__global__ static void looks_ahead_at_what_is_written(call a)
+BUG(launch_looks_at_written)
 {
     sp_reads_ahead();
     const int v = a.out[threadIdx.x];
@@ -35,7 +35,7 @@ __global__ static void looks_ahead_at_what_is_written(call a)
     a.out[threadIdx.x] = v;
 }
 
-__global__ static void copies_ahead_what_is_written(call a)
+BUG(launch_copies_written)
 {
     SP_SHARED(int, tile, [N]);
 
@@ -47,21 +47,21 @@ __global__ static void copies_ahead_what_is_written(call a)
     a.out[threadIdx.x] = tile[threadIdx.x];
 }
 
-__global__ static void writes_ahead(call a)
+BUG(launch_writes)
 {
     sp_reads_ahead();
     a.out[threadIdx.x] = a.in[threadIdx.x];
     sp_grid_wait();
 }
 
-__global__ static void lets_ahead(call a)
+BUG(launch_lets_ahead)
 {
     hc_grid_let();
     sp_grid_wait();
     a.out[threadIdx.x] = a.in[threadIdx.x];
 }
 
-__global__ static void leaves_without_the_wait(call a)
+BUG(launch_leaves)
 {
     if (threadIdx.x == 3)
         return;
@@ -70,33 +70,22 @@ __global__ static void leaves_without_the_wait(call a)
 }
 
 /* It never waits for the kernel before it. */
-__global__ static void never_waits(call a)
+BUG(launch_never_waits)
 {
     a.out[threadIdx.x] = a.in[threadIdx.x];
 }
 
 void run_early_bug(const char *name, call a, cudaStream_t stream, cudaEvent_t event)
 {
-    static const struct {
-        const char *name;
-        void (*kernel)(call);
-    } all[] = {{"reads_ahead", reads_ahead_of_the_wait},
-               {"leaves", leaves_without_the_wait},
-               {"never_waits", never_waits},
-               {"looks_at_written", looks_ahead_at_what_is_written},
-               {"copies_written", copies_ahead_what_is_written},
-               {"looks", looks_ahead},
-               {"writes", writes_ahead},
-               {"lets_ahead", lets_ahead}};
-    void (*kernel)(call) = waits_first;
+    const bug *b = bug::last;
 
-    for (const auto &k : all)
-        if (kernel == waits_first && strstr(name, k.name))
-            kernel = k.kernel;
+    while (b && strncmp(name, b->name, strlen(b->name)))
+        b = b->before;
+    void (*const kernel)(call) = b ? b->kernel : launch_waits;
     sp_early_allow(stream, 0);
-    SP_LAUNCH(waits_first, dim3(1), dim3(N), stream, a);
+    SP_LAUNCH(launch_waits, dim3(1), dim3(N), stream, a);
     if (strstr(name, "_later")) /* what is read is the last kernel's no more */
-        SP_LAUNCH(waits_first, dim3(1), dim3(N), stream, (call{a.in, a.out + N}));
+        SP_LAUNCH(launch_waits, dim3(1), dim3(N), stream, (call{a.in, a.out + N}));
     if (strstr(name, "behind_a_fill"))
         cudaMemsetAsync(a.out, 0, N * sizeof(int), stream);
     if (strstr(name, "behind_a_record"))
