@@ -22,6 +22,7 @@
 
 #include "compute/sp_backend.h"
 #include "data/sp_sampler.h"
+#include "data/sp_shard.h"
 #include "graph/sp_graph.h"
 
 /* One micro-batch of this rank. It belongs to its slot until sp_loader_recycle. Rows

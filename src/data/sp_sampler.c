@@ -7,6 +7,7 @@
 
 #include "base/sp_log.h"
 #include "base/sp_rng.h"
+#include "data/sp_shard.h"
 
 /* A position of a step. */
 typedef struct item {

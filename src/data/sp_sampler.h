@@ -22,8 +22,9 @@
 #define SP_SAMPLER_H
 
 #include "comm/sp_comm.h"
-#include "data/sp_shard.h"
 #include "deck/sp_deck.h"
+
+struct sp_dataset; /* data/sp_shard.h */
 
 /* The position of a run in its data, which checkpoints store. */
 typedef struct sp_position {
@@ -48,8 +49,8 @@ typedef struct sp_bound {
 } sp_bound;
 
 typedef struct sp_sampler {
-    const sp_dataset *set; /* borrowed */
-    const sp_comm *comm;   /* borrowed */
+    const struct sp_dataset *set; /* borrowed */
+    const sp_comm *comm;          /* borrowed */
     uint64_t seed;
     bool is_shuffled;
     sp_per per; /* the ranks whose samples batch.size counts */
@@ -73,7 +74,7 @@ typedef struct sp_deal {
 /* Opens a sampler. Local. A training deals as batch.size, per and accumulate say, an
  * evaluation batch.eval_size samples of the world. SP_EUSAGE: the batch is no positive
  * int; SP_EMEM. */
-sp_status sp_sampler_open(sp_sampler *sampler, const sp_dataset *set,
+sp_status sp_sampler_open(sp_sampler *sampler, const struct sp_dataset *set,
                           const sp_comm *comm, const sp_config *config,
                           bool is_training);
 void sp_sampler_close(sp_sampler *sampler);

@@ -4,6 +4,7 @@
 
 #include "base/sp_rng.h"
 #include "data/sp_sampler.h"
+#include "data/sp_shard.h"
 
 enum { MAX_RANKS = 16, MAX_SAMPLES = 400 };
 
