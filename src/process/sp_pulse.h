@@ -12,10 +12,9 @@
  * (watch/sp_watchdog.h) reads both counts; when a rank is lost it leaves the exit
  * status here, and every wait in sp_comm ends the process with it.
  *
- * The other modules of this room accompany a process, in this order: limited children
- * that read damaged files (h5/sp_h5_child.c), requests to stop (sp_signal.h), the limit on
- * the start (sp_start.h), faults for tests (sp_fault.h), commands of the user and other
- * child processes (sp_child.h).
+ * The other modules of this room accompany a process, in this order: requests to stop
+ * (sp_signal.h), the limit on the start (sp_start.h), faults for tests (sp_fault.h),
+ * commands of the user and other child processes (sp_child.h).
  */
 #ifndef SP_PULSE_H
 #define SP_PULSE_H

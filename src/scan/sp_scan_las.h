@@ -43,7 +43,7 @@ typedef struct sp_las {
 /* The scan is LAS or LAZ. */
 static inline sp_las *sp_las_of(const sp_scan *scan)
 {
-    return scan->own;
+    return (sp_las *)scan->own;
 }
 
 /* All functions are local.
