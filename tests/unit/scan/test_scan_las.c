@@ -1,8 +1,10 @@
 /* LAS of every version and format gives the same points, labels and attributes; damage
  * is refused with a message that says what was expected; a copy has other classes, and
  * all other bytes of the scan. */
+#include "base/sp_number.h"
 #include "fixtures/laz_points.h"
 #include "fixtures/scan_files.h"
+#include "scan/sp_scan_format.h"
 
 #include <unistd.h>
 
@@ -171,4 +173,110 @@ TEST(class_codes_have_the_bits_of_the_format)
                  row[i].format, row[i].most);
         FAILS(sp_scan_check_labels(scan, "x.las", code, 3, 0, NULL), SP_EDATA, text);
     }
+}
+
+/* ---- COPC ---- */
+
+enum {
+    COPC_POINTS = 100,
+    COPC_RECORD = 30,
+    COPC_CHUNKS = 3,
+    COPC_INFO = 160,
+    COPC_LAZ = 375 + SCAN_VLR_HEAD + COPC_INFO, /* where the LAZ record is */
+    COPC_PAGE = 60,                             /* of the extended record */
+    COPC_ENTRY = 32
+};
+
+/* Writes COPC of format 6: chunks of different sizes, and an index that names them, one
+ * further page and a place without points. */
+static void make_copc(const char *name)
+{
+    static const int64_t n[COPC_CHUNKS] = {50, 20, 30};
+    unsigned char head[COPC_LAZ + SCAN_VLR_HEAD + SP_LAZ_VLR_BYTES] = {0};
+    unsigned char points[COPC_POINTS * COPC_RECORD], *from = points;
+    unsigned char page[COPC_PAGE + 5 * COPC_ENTRY] = {0}, *entry = page + COPC_PAGE;
+    FILE *to = fopen(name, "wb");
+    const sp_laz_place *chunk;
+    int64_t n_chunks, index_at;
+    sp_laz_format f;
+    sp_laz_writer *w;
+    size_t bytes;
+
+    assert_non_null(to);
+    sp_laz_format_default(&f, 6, COPC_RECORD);
+    f.chunk_points = UINT32_MAX;
+    bytes = sp_laz_format_write(&f, head + COPC_LAZ + SCAN_VLR_HEAD);
+    scan_put_vlr(head + 375, "copc", 1, COPC_INFO);
+    scan_put_vlr(head + COPC_LAZ, SP_LAZ_USER_ID, SP_LAZ_RECORD_ID, (int)bytes);
+    bytes += COPC_LAZ + SCAN_VLR_HEAD;
+    scan_put_las(head,
+                 &(scan_las){4, 6, (int64_t)bytes, 2, COPC_RECORD, COPC_POINTS, 0.01});
+    head[104] |= 0x80;
+    assert_int_equal(fwrite(head, 1, bytes, to), bytes);
+    laz_points_fill(points, COPC_POINTS, 6, COPC_RECORD, false, 1);
+    OK(sp_laz_create(&w, name, to, &f, 1));
+    for (int i = 0; i < COPC_CHUNKS; from += n[i++] * COPC_RECORD) {
+        OK(sp_laz_write(w, from, n[i]));
+        OK(sp_laz_cut(w));
+    }
+    OK(sp_laz_finish(w));
+    index_at = ftello(to) + COPC_PAGE;
+    chunk = sp_laz_written(w, &n_chunks);
+    for (int i = 0; i < COPC_CHUNKS; i++, entry += COPC_ENTRY) {
+        sp_put64(entry + 16, (uint64_t)chunk[i].at);
+        sp_put32(entry + 24, (uint64_t)chunk[i].bytes);
+        sp_put32(entry + 28, (uint64_t)chunk[i].n);
+    }
+    sp_laz_abandon(w);
+    sp_put64(entry + 16, (uint64_t)index_at + 4 * COPC_ENTRY);
+    sp_put32(entry + 24, COPC_ENTRY);
+    sp_put32(entry + 28, UINT32_MAX);
+    memcpy(page + 2, "copc", 5);
+    sp_put16(page + 18, 1000);
+    sp_put64(page + 20, sizeof page - COPC_PAGE);
+    assert_int_equal(fwrite(page, 1, sizeof page, to), sizeof page);
+    sp_put64(head + 235, (uint64_t)index_at - COPC_PAGE);
+    sp_put32(head + 243, 1);
+    sp_put64(head + 375 + SCAN_VLR_HEAD + 40, (uint64_t)index_at);
+    rewind(to);
+    assert_int_equal(fwrite(head, 1, bytes, to), bytes);
+    assert_int_equal(fclose(to), 0);
+}
+
+/* All points of the copy have one class, which makes its chunks smaller. */
+TEST(the_index_of_copc_names_the_chunks_of_the_copy)
+{
+    int32_t code[COPC_POINTS];
+    const sp_scan_labels labels = {
+        .n = COPC_POINTS, .get = scan_get_codes, .from = code};
+    const sp_laz_place *chunk, *before;
+    const unsigned char *entry;
+    CLOSED_BY(close_scan) sp_scan *scan = NULL;
+    CLOSED_BY(close_scan) sp_scan *copy = NULL;
+    bool is_other = false;
+    int64_t n, index_at;
+    size_t n_bytes;
+
+    for (int i = 0; i < COPC_POINTS; i++)
+        code[i] = 2;
+    make_copc("a.laz");
+    OK(sp_scan_open(&scan, "a.laz", NULL));
+    OK(sp_scan_write(scan, "b.laz", &labels));
+    OK(sp_scan_open(&copy, "b.laz", NULL));
+    before = sp_laz_chunks(scan->own, &n);
+    chunk = sp_laz_chunks(copy->own, &n);
+    assert_int_equal(n, COPC_CHUNKS);
+    entry = (const unsigned char *)test_content("b.laz", &n_bytes);
+    index_at = (int64_t)sp_get64(entry + 235) + COPC_PAGE;
+    assert_int_equal(index_at + 5 * COPC_ENTRY, n_bytes);
+    assert_int_equal(sp_get64(entry + 375 + SCAN_VLR_HEAD + 40), index_at);
+    entry += index_at;
+    for (int i = 0; i < COPC_CHUNKS; i++, entry += COPC_ENTRY) {
+        assert_int_equal(sp_get64(entry + 16), chunk[i].at);
+        assert_int_equal(sp_get32(entry + 24), chunk[i].bytes);
+        assert_int_equal(sp_get32(entry + 28), chunk[i].n);
+        is_other = is_other || chunk[i].bytes != before[i].bytes;
+    }
+    assert_true(is_other);
+    assert_int_equal(sp_get64(entry + 16), index_at + 4 * COPC_ENTRY);
 }
