@@ -298,6 +298,53 @@ static sp_status open_text(sp_scan *scan)
     return sp_scan_lines_rewind(scan);
 }
 
+/* True for a whole number that is not the double x, as those above 2^53 may be. A
+ * number with a point or an exponent is a measured one, which is rounded anyhow. */
+static bool is_other_whole(const text *t, const char *number, double x)
+{
+    char word[320]; /* a double has at most 309 digits before its point */
+    const char *digits = number + strspn(number, "+-");
+    const size_t n = strspn(digits, "0123456789"), zeros = strspn(digits, "0");
+
+    if (!ends_value(t, digits[n]) || !isfinite(x))
+        return false;
+    snprintf(word, sizeof word, "%.0f", fabs(x));
+    return strlen(word) != n - zeros || memcmp(word, digits + zeros, n - zeros) != 0;
+}
+
+/* Refuses whole numbers that a copy would have rounded, as long identifiers may be.
+ * Columns without a name are not copied. x [n]: the numbers of the line. */
+static sp_status check_whole(const sp_scan *scan, text *t, const char *line, int n,
+                             const double *x)
+{
+    const char *at = line + strspn(line, BLANKS);
+    double unused;
+
+    for (int i = 0; i < n; i++) {
+        if (fabs(x[i]) >= 0x1p53 && scan->field[i].name[0] &&
+            is_other_whole(t, at, x[i]))
+            return SP_FAIL(SP_EDATA,
+                           "%s: line %" PRId64 ": value %d, %s = %.*s, would be "
+                           "rounded to %.0f: leave it out by \"-\" in --columns",
+                           scan->path, scan->lines.number, i + 1, scan->field[i].name,
+                           (int)strspn(at, "+-0123456789"), at, x[i]);
+        at = read_value(t, at, &unused);
+        at += strspn(at, BLANKS);
+        at += *at && t->separator != ' ';
+        at += strspn(at, BLANKS);
+    }
+    return SP_OK;
+}
+
+static bool has_large(const double *x, int n)
+{
+    bool is_large = false;
+
+    for (int i = 0; i < n; i++)
+        is_large |= fabs(x[i]) >= 0x1p53;
+    return is_large;
+}
+
 static sp_status fill_text(sp_scan *scan, int64_t max, unsigned char *to, int64_t *n)
 {
     text *t = scan->own;
@@ -319,6 +366,8 @@ static sp_status fill_text(sp_scan *scan, int64_t max, unsigned char *to, int64_
             return SP_FAIL(SP_EDATA, "%s: line %" PRId64 ": %d number%s, expected %d",
                            scan->path, scan->lines.number, found, sp_plural(found),
                            t->n_columns);
+        if (scan->is_copied && has_large(number, found))
+            SP_TRY(check_whole(scan, t, line, found, number));
         for (int i = 0; i < found; i++, to += 8)
             sp_put_double(to, number[i]);
         ++*n;
