@@ -180,6 +180,8 @@ static sp_status evaluate_batch(void *arg, const sp_batch *batch)
     sp_tensor logits;
     int32_t *prediction;
 
+    if (p->check_stop) /* a large sample may have been read for long */
+        SP_TRY(p->check_stop(p->arg));
     sp_arena_reset(&p->scratch);
     SP_TRY(SP_TAKE(&p->scratch, batch->n, &prediction));
     SP_TRY(sp_net_forward(&r->net, batch, false, &logits));

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/sp_log.h"
 #include "h5/sp_h5.h"
@@ -224,13 +225,32 @@ static sp_status report_stop(sp_session *s)
     return SP_ELIMIT;
 }
 
+/* Opens the session with its folder, which is not made for a model that is not there:
+ * that is found, and said, before. */
+static sp_status open_session(sp_infer *infer, const sp_command *command)
+{
+    const sp_config *config = command->config;
+    const char *from =
+        config->run.checkpoint[0] ? config->run.checkpoint : config->run.dir;
+    sp_session *s = &infer->resources.session;
+    bool is_there = command->comm->rank > 0 || access(from, F_OK) == 0;
+
+    SP_TRY(sp_comm_bcast(command->comm, &is_there, sizeof is_there, 0));
+    SP_TRY(sp_resources_open(&infer->resources, command, is_there));
+    if (is_there)
+        return SP_OK;
+    SP_TRY(sp_session_agree(s, s->comm->rank == 0 ? open_checkpoint(infer) : SP_OK));
+    close_file(infer); /* it has come meanwhile */
+    return sp_session_open_folder(s);
+}
+
 sp_status sp_infer_open(sp_infer *infer, const sp_command *command)
 {
     sp_resources *r = &infer->resources;
     sp_session *s = &r->session;
 
     memset(infer, 0, sizeof *infer);
-    SP_TRY(sp_resources_open(r, command, true));
+    SP_TRY(open_session(infer, command));
     SP_TRY(say(s, "running", SP_OK, ""));
     SP_TRY(sp_resources_open_device(r));
     SP_TRY(share_head(infer));

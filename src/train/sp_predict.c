@@ -175,6 +175,7 @@ static sp_status predict_batch(void *arg, const sp_batch *batch)
     sp_net_loss_out out = {0};
     int32_t *prediction;
 
+    SP_TRY(sp_signal_check()); /* a large sample may have been read for long */
     sp_arena_reset(&p->scratch);
     SP_TRY(SP_TAKE(&p->scratch, batch->n, &prediction));
     SP_TRY(sp_net_forward(&r->net, batch, false, &of.logits));

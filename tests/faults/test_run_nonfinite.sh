@@ -22,6 +22,11 @@ for n in 1 3; do
         says n$n/status-$command.json '"state":"failed","exit_code":8'
     done
 done
+# A request to stop that comes while a batch is prepared is answered before the network
+# computes it.
+for command in eval predict; do
+    SP_TEST_FAULT=term@0:plan:0 run 1 75 $command base.deck run.dir=n1 run.checkpoint=nan.h5
+done
 # Wherever in the network the number stands: a ReLU makes a zero of -inf, and a variance of
 # inf one of any number; the output then looks like that of a good model.
 for number in /params/conv0p1s1/weight=nan /params/bn0/bias=-inf /buffers/bn0/running_var=inf; do

@@ -104,11 +104,11 @@ DECK
 misfit 'misfit.deck:3: layer a: the last layer has 77 channels'
 
 # A deck in a folder such as a sweep makes, whose name looks like a key. The job script finds
-# its run folder, which no comment names and which is a text in two pieces: here without
-# Slurm, by an srun of our own.
+# its run folder, which no comment names and which is a text in two pieces, with quotes and
+# a backslash: here without Slurm, by an srun of our own.
 mkdir bin lr=0.1
 {
-    sed 's/dir = "r"/dir : "sw" # piece\n "ept"/' base.deck
+    sed 's/dir = "r"/dir : "sw\\"" # piece\n "\\\\\\"ept\\""/' base.deck
     echo '# run.dir = "elsewhere"'
 } >lr=0.1/my.deck
 run 1 0 check lr=0.1/my.deck
@@ -120,7 +120,7 @@ SH
 chmod +x bin/srun
 SPTRAIN=$SPTRAIN PATH=$dir/bin:$PATH bash "$SP_SRCDIR/jobs/train.slurm" lr=0.1/my.deck train.steps=1 \
     train.epochs=1 >out 2>err </dev/null || fail "jobs/train.slurm"
-says out 'srun ended with 0; swept/status.json: done, 0'
+says out 'srun ended with 0; sw"\\"ept"/status.json: done, 0'
 
 # A misspelt command has a suggestion, a deck that is not there has none.
 refused 2 2 'trian: no such command or deck; did you mean "train"?' trian

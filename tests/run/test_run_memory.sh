@@ -41,6 +41,14 @@ foreseen() {
     sed -n 's/.*memory: about \([0-9]*\) MiB a rank.*/\1/p' out
 }
 
+# The activations are those of the rank that needs most, whichever it is.
+"$SHARDS" box few.h5 1 2000 1 3 4 0 && "$SHARDS" box many.h5 1 60000 1 3 4 0 || fail "no data"
+for order in '"few.h5","many.h5"' '"many.h5","few.h5"'; do
+    run 2 0 check d.deck data.train=few.h5 data.val="[$order]" data.voxel_size=0.5 batch.balance=false
+    sed -n 's/.*included: \(.*\) of activations.*/\1/p' out >>orders
+done
+test "$(wc -l <orders) $(uniq orders | wc -l)" = "2 1" || fail "activations: $(cat orders)"
+
 need=$(foreseen 1)
 test "$need" -gt 60 || fail "a step of $need MiB: too small to be cut"
 run 1 0 check d.deck run.memory_mb=$((need + 20))

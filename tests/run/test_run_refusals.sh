@@ -41,6 +41,13 @@ for command in 'label none p.h5 --out l' 'check none'; do
     refused 1 2 'none/checkpoints: no checkpoint; name a run that has one, or a file' $command
 done
 
+# A run, or a checkpoint, that is not there: no folder is made for its results.
+for command in eval predict; do
+    refused '1 2' 2 'nope/checkpoints: no checkpoint; name one by' $command base.deck run.dir=nope
+    refused 2 3 'no.h5' $command base.deck run.dir=nope run.checkpoint=no.h5
+    ! test -e nope || fail "$command made a run folder"
+done
+
 # Numbers beyond their arithmetic.
 refused 1 3 'expected the same or a multiple up to 1048576' base.deck run.dir=v \
     data.voxel_size=1e9

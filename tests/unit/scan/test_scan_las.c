@@ -209,8 +209,8 @@ static void make_copc(const char *name)
     scan_put_vlr(head + 375, "copc", 1, COPC_INFO);
     scan_put_vlr(head + COPC_LAZ, SP_LAZ_USER_ID, SP_LAZ_RECORD_ID, (int)bytes);
     bytes += COPC_LAZ + SCAN_VLR_HEAD;
-    scan_put_las(head, &(scan_las){4, 6, (int64_t)bytes, 2, COPC_RECORD, COPC_POINTS,
-                                   0.01});
+    scan_put_las(head,
+                 &(scan_las){4, 6, (int64_t)bytes, 2, COPC_RECORD, COPC_POINTS, 0.01});
     head[104] |= 0x80;
     assert_int_equal(fwrite(head, 1, bytes, to), bytes);
     laz_points_fill(points, COPC_POINTS, 6, COPC_RECORD, false, 1);
