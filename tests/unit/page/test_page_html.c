@@ -330,9 +330,39 @@ RUNS_TEST(numbers_of_any_size)
     }
 }
 
+/* Two steps, and an evaluation of n classes with an IoU for each name. */
+static void put_eval(const char *const *names, int n_names, int n)
+{
+    sp_json json = {0};
+    const char *line;
+    FREED char *text;
+
+    sp_json_begin(&json);
+    sp_json_text(&json, "event", "eval");
+    sp_json_int(&json, "step", 3);
+    sp_json_double(&json, "miou", 0.5);
+    sp_json_begin_object(&json, "iou");
+    for (int i = 0; i < n_names; i++)
+        sp_json_double(&json, names[i], 0.5);
+    sp_json_end_object(&json);
+    sp_json_begin_array(&json, "confusion");
+    for (int i = 0; i < n; i++) {
+        sp_json_begin_array(&json, NULL);
+        for (int k = 0; k < n; k++)
+            sp_json_int(&json, NULL, 1 + i + k);
+        sp_json_end_array(&json);
+    }
+    sp_json_end_array(&json);
+    OK(sp_json_end(&json, &line));
+    assert_true(asprintf(&text, "%s%s\n", START STEP(1, 1) STEP(2, 2), line) > 0);
+    put(0, "metrics.jsonl", text);
+    sp_json_destroy(&json);
+}
+
 RUNS_TEST(hostile_names_are_text)
 {
-    static const char *const names[] = {
+    char longest[201] = "";
+    const char *const names[] = {
         "<script>alert(1)</script>",
         "\"onmouseover=\"alert(1)",
         "'><img src=x>",
@@ -340,36 +370,14 @@ RUNS_TEST(hostile_names_are_text)
         "\xe6\xa4\x8d\xe7\x94\x9f \xd9\x86\xd8\xa8\xd8\xa7\xd8\xaa",
         "\xe2\x80\xae"
         "desrever",
-        "=HYPERLINK(1)\n\x1b[31m"};
+        "=HYPERLINK(1)\n\x1b[31m",
+        longest};
     enum { N = sizeof names / sizeof *names };
-    char longest[201];
-    sp_json json = {0};
-    const char *line, *csv;
-    char text[8192];
+    const char *csv;
 
     memset(longest, '<', 200);
-    longest[200] = '\0';
-    sp_json_begin(&json);
-    sp_json_text(&json, "event", "eval");
-    sp_json_int(&json, "step", 3);
-    sp_json_double(&json, "miou", 0.5);
-    sp_json_begin_object(&json, "iou");
-    for (int i = 0; i <= N; i++)
-        sp_json_double(&json, i < N ? names[i] : longest, 0.5);
-    sp_json_end_object(&json);
-    sp_json_begin_array(&json, "confusion");
-    for (int i = 0; i <= N; i++) {
-        sp_json_begin_array(&json, NULL);
-        for (int k = 0; k <= N; k++)
-            sp_json_int(&json, NULL, 1 + i + k);
-        sp_json_end_array(&json);
-    }
-    sp_json_end_array(&json);
-    OK(sp_json_end(&json, &line));
-    snprintf(text, sizeof text, "%s%s\n", START STEP(1, 1) STEP(2, 2), line);
-    put(0, "metrics.jsonl", text);
+    put_eval(names, N, N);
     put(0, "status.json", "{\"state\":\"<i>\",\"message\":\"</dd><script>\"}");
-    sp_json_destroy(&json);
     report(1);
     shows("&lt;script&gt;alert(1)&lt;/script&gt;");
     shows("&quot;onmouseover=&quot;alert(1)");
@@ -402,31 +410,9 @@ RUNS_TEST(two_runs_with_their_differences_first)
 
 RUNS_TEST(classes_of_many_and_of_one_name)
 {
-    enum { N = 60 };
-    sp_json json = {0};
-    const char *line;
-    char *text;
+    static const char *const same = "same"; /* all classes have this name */
 
-    sp_json_begin(&json);
-    sp_json_text(&json, "event", "eval");
-    sp_json_int(&json, "step", 3);
-    sp_json_begin_object(&json, "iou");
-    sp_json_double(&json, "same", 0.5); /* all classes have this name */
-    sp_json_end_object(&json);
-    sp_json_begin_array(&json, "confusion");
-    for (int i = 0; i < N; i++) {
-        sp_json_begin_array(&json, NULL);
-        for (int k = 0; k < N; k++)
-            sp_json_int(&json, NULL, i * k);
-        sp_json_end_array(&json);
-    }
-    sp_json_end_array(&json);
-    OK(sp_json_end(&json, &line));
-    text = malloc(strlen(line) + 2);
-    sprintf(text, "%s\n", line);
-    put(0, "metrics.jsonl", text);
-    free(text);
-    sp_json_destroy(&json);
+    put_eval(&same, 1, 60);
     report(1);
     shows("60 classes are too many to draw");
     shows("class 59");
