@@ -93,6 +93,20 @@ TEST(vectors_do_not_shrink_with_the_elements)
     assert_true(narrow.matrices >= 6400 * (16 + 16 + 16));
 }
 
+/* The matrices of a sample of n voxels: in training with little memory, or inference. */
+static size_t matrices_of(const char *layers, bool is_training, int64_t n)
+{
+    const sp_net_options options = {.bn_scope = SP_SCOPE_WORLD};
+    const int64_t voxels[SP_MAX_LEVELS] = {n};
+    const sp_assign_rules rules = {.is_low_memory = is_training,
+                                   .row_bytes = 1,
+                                   .fused_parts = sp_backend_find("cpu")->fused_parts};
+    CLOSED_BY(case_close) net_case c;
+
+    case_open(&c, sp_backend_find("cpu"), alone(), layers, &options);
+    return size(&c.net.impl->low, &rules, voxels, 1, is_training).matrices;
+}
+
 /* Inference holds the input and the output of a convolution, and nothing between it and
  * its norm, its addition or its activation. What comes before the next convolution
  * stands where its input stood. */
@@ -109,15 +123,7 @@ TEST(inference_holds_inputs_and_outputs_alone)
         "{ name = \"a2\"; op = \"add\"; from = [\"b2\", \"l\"]; },"
         "{ name = \"r2\"; op = \"relu\"; },"
         "{ name = \"f\"; op = \"linear\"; out = 3; }";
-    const sp_net_options options = {.bn_scope = SP_SCOPE_WORLD};
-    const int64_t voxels[SP_MAX_LEVELS] = {1000};
-    const sp_assign_rules rules = {.row_bytes = 1,
-                                   .fused_parts = sp_backend_find("cpu")->fused_parts};
-    CLOSED_BY(case_close) net_case c;
-
-    case_open(&c, sp_backend_find("cpu"), alone(), layers, &options);
-    assert_int_equal(size(&c.net.impl->low, &rules, voxels, 1, false).matrices,
-                     2 * 1000 * 32 * sizeof(float));
+    assert_int_equal(matrices_of(layers, false, 1000), 2 * 1000 * 32 * sizeof(float));
 }
 
 /* Training with little memory keeps the outputs of convolutions. The backward pass adds
@@ -147,15 +153,7 @@ TEST(the_backward_pass_adds_two_values)
         "{ name = \"a4\"; op = \"add\"; from = [\"b4\", \"r2\"]; },"
         "{ name = \"r4\"; op = \"relu\"; },"
         "{ name = \"f\"; op = \"linear\"; out = 3; }";
-    const sp_net_options options = {.bn_scope = SP_SCOPE_WORLD};
-    const int64_t voxels[SP_MAX_LEVELS] = {1024};
-    const sp_assign_rules rules = {.is_low_memory = true,
-                                   .row_bytes = 1,
-                                   .fused_parts = sp_backend_find("cpu")->fused_parts};
     const size_t each = 1024 * 32 * sizeof(float), logits = 1024 * 3 * sizeof(float);
-    CLOSED_BY(case_close) net_case c;
 
-    case_open(&c, sp_backend_find("cpu"), alone(), layers, &options);
-    assert_int_equal(size(&c.net.impl->low, &rules, voxels, 1, true).matrices,
-                     (6 + 2) * each + logits);
+    assert_int_equal(matrices_of(layers, true, 1024), (6 + 2) * each + logits);
 }
