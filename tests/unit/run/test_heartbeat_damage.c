@@ -68,8 +68,6 @@ TEST_AFTER(made_folder, each_field_is_checked)
 /* The start reports it and goes on; the status command ends with 3. */
 TEST_AFTER(made_folder, a_damaged_file_stops_no_start)
 {
-    CLOSED_BY(sp_run_close) sp_run run;
-
     put_record(0, 0xff, sizeof(sp_heartbeat));
     words_of_status(SP_EDATA);
     OK(sp_run_open(&run, dir, &comm));
@@ -81,7 +79,6 @@ TEST_AFTER(made_folder, a_clock_ahead_gives_no_negative_age)
     const sp_heartbeat h = {
         .host = "here", .pid = 1, .counter = 1, .time = (double)time(NULL) + 1000};
     const char *text;
-    sp_run run;
 
     OK(sp_run_open(&run, dir, &comm)); /* status.json */
     sp_run_close(&run);
@@ -93,7 +90,6 @@ TEST_AFTER(made_folder, a_clock_ahead_gives_no_negative_age)
 
 TEST_AFTER(made_folder, a_fifo_is_no_heartbeat)
 {
-    CLOSED_BY(sp_run_close) sp_run run;
     sp_heartbeat *records;
     int n;
 
@@ -106,7 +102,6 @@ TEST_AFTER(made_folder, a_fifo_is_no_heartbeat)
 TEST_AFTER(made_folder, a_file_cut_off_kills_nobody)
 {
     sp_heartbeat record;
-    CLOSED_BY(sp_run_close) sp_run run;
 
     OK(sp_run_open(&run, dir, &comm));
     assert_int_equal(truncate(path, 0), 0);
@@ -123,7 +118,6 @@ TEST_AFTER(made_folder, a_file_cut_off_kills_nobody)
 TEST_AFTER(made_folder, a_mark_outlives_the_beats)
 {
     sp_heartbeat record;
-    CLOSED_BY(sp_run_close) sp_run run;
 
     OK(sp_run_open(&run, dir, &comm));
     assert_false(sp_heartbeat_mark_lost(run.beats, 1, SP_LOST_DEAD)); /* one rank */
