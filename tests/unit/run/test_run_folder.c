@@ -106,9 +106,7 @@ FOLDER_TEST(a_run_writes_no_more_where_its_lock_was_replaced)
     assert_content("metrics.jsonl", "{}\n");
 }
 
-static void hold_lock(void)
-{
-}
+static void hold_lock(void) {}
 
 FOLDER_TEST(a_dead_owner_does_not_block)
 {
