@@ -72,7 +72,6 @@ TEST(vectors_do_not_shrink_with_the_elements)
         "{ name = \"t\"; op = \"conv_transpose\"; out = 8; kernel = 2; stride = 2; },"
         "{ name = \"f\"; op = \"linear\"; out = 3; },"
         "{ name = \"l\"; op = \"leaky_relu\"; slope = 0.5; }";
-    const sp_net_options options = {.bn_scope = SP_SCOPE_WORLD};
     const int64_t voxels[SP_MAX_LEVELS] = {6400, 1600};
     const sp_assign_rules rules = {.row_bytes = 16,
                                    .fused_parts = sp_backend_find("cpu")->fused_parts};
@@ -80,7 +79,7 @@ TEST(vectors_do_not_shrink_with_the_elements)
     sp_lowered low;
     CLOSED_BY(case_close) net_case c;
 
-    case_open(&c, sp_backend_find("cpu"), alone(), layers, &options);
+    case_new(&c, layers, NULL, 0);
     OK(sp_lower(&low, &c.graph, true));
     narrow = size(&low, &rules, voxels, 1, false);
     sp_lowered_destroy(&low);
@@ -96,14 +95,13 @@ TEST(vectors_do_not_shrink_with_the_elements)
 /* The matrices of a sample of n voxels: in training with little memory, or inference. */
 static size_t matrices_of(const char *layers, bool is_training, int64_t n)
 {
-    const sp_net_options options = {.bn_scope = SP_SCOPE_WORLD};
     const int64_t voxels[SP_MAX_LEVELS] = {n};
     const sp_assign_rules rules = {.is_low_memory = is_training,
                                    .row_bytes = 1,
                                    .fused_parts = sp_backend_find("cpu")->fused_parts};
     CLOSED_BY(case_close) net_case c;
 
-    case_open(&c, sp_backend_find("cpu"), alone(), layers, &options);
+    case_new(&c, layers, NULL, 0);
     return size(&c.net.impl->low, &rules, voxels, 1, is_training).matrices;
 }
 

@@ -272,11 +272,10 @@ TEST(an_evaluation_is_the_plain_operations)
 /* Norms run within their convolutions: else the comparison above would say nothing. */
 TEST(norms_run_with_their_convolutions)
 {
-    const sp_net_options options = {.bn_scope = SP_SCOPE_WORLD};
     int n = 0;
     CLOSED_BY(case_close) net_case c;
 
-    case_open(&c, sp_backend_find("cpu"), alone(), mixed_net, &options);
+    case_new(&c, mixed_net, NULL, 0);
     for (int s = 0; s < c.net.impl->low.n_steps; s++) {
         const sp_lower_step *step = &c.net.impl->low.step[s];
 

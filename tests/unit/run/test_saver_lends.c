@@ -22,12 +22,11 @@ typedef struct rig {
 
 static void rig_open(rig *r)
 {
-    const sp_net_options options = {.bn_scope = SP_SCOPE_WORLD};
     sp_saved saved;
 
     memset(r, 0, sizeof *r);
     OK(sp_run_open(&r->run, test_folder(), alone()));
-    case_open(&r->c, sp_backend_find("cpu"), alone(), case_nets[0], &options);
+    case_new(&r->c, case_nets[0], NULL, 0);
     OK(sp_optim_create(&r->optim, &r->c.graph, &r->c.config, &r->c.backend));
     assert_non_null(r->optim.kept[SP_KEPT_M]);
     OK(sp_saver_create(&r->saver, &r->run, &r->c.net, &r->optim, &r->norm, 2));
