@@ -337,7 +337,7 @@ static void pass_over(char *voxel_size, bool is_merged)
     char *keys[] = {"batch.eval_size=5", voxel_size};
     int seen[SAMPLES] = {0};
     sp_batch *b;
-    rig r;
+    CLOSED_BY(rig_close) rig r;
 
     fake_reset();
     rig_open(&r, false, 3, 2, keys);
@@ -359,7 +359,6 @@ static void pass_over(char *voxel_size, bool is_merged)
     }
     for (int s = 0; s < SAMPLES; s++)
         assert_int_equal(fake.n_reads[s], 2);
-    rig_close(&r);
 }
 
 TEST(evaluation_covers_every_sample_once)

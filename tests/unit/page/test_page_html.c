@@ -333,7 +333,7 @@ RUNS_TEST(numbers_of_any_size)
 /* Two steps, and an evaluation of n classes with an IoU for each name. */
 static void put_eval(const char *const *names, int n_names, int n)
 {
-    sp_json json = {0};
+    CLOSED_BY(sp_json_destroy) sp_json json = {0};
     const char *line;
     FREED char *text;
 
@@ -356,7 +356,6 @@ static void put_eval(const char *const *names, int n_names, int n)
     OK(sp_json_end(&json, &line));
     assert_true(asprintf(&text, "%s%s\n", START STEP(1, 1) STEP(2, 2), line) > 0);
     put(0, "metrics.jsonl", text);
-    sp_json_destroy(&json);
 }
 
 RUNS_TEST(hostile_names_are_text)

@@ -146,7 +146,7 @@ TEST_AFTER(open_run, the_end_waits_for_no_more_than_two_stuck_ones)
 /* The third could begin after the time of one command only. */
 TEST_AFTER(open_run, the_end_of_a_stopped_run_waits_for_no_more_than_one_limit)
 {
-    char *text;
+    FREED char *text;
 
     run.after_save_limit_s = 1;
     for (int i = 0; i < 3; i++)
@@ -156,7 +156,6 @@ TEST_AFTER(open_run, the_end_of_a_stopped_run_waits_for_no_more_than_one_limit)
     sp_run_close(&run);
     OK(sp_file_read("seen", &text, NULL));
     assert_null(strstr(text, "c"));
-    free(text);
 }
 
 /* A process whose command asks it to end after so many seconds, and then is stuck for

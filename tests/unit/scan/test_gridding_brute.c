@@ -97,7 +97,7 @@ TEST(rows_equal_the_reference)
 {
     sp_points points = make_points();
     sp_grid_options o = options;
-    sp_grid grid = {0};
+    CLOSED_BY(sp_grid_destroy) sp_grid grid = {0};
     int row;
     int32_t c[3];
 
@@ -116,7 +116,6 @@ TEST(rows_equal_the_reference)
         for (row = 0; row < grid.sample.n; row++)
             check_row(&grid, row, o.ignore_conflicts);
     }
-    sp_grid_destroy(&grid);
 }
 
 TEST(context_points_leave_the_map)
@@ -172,7 +171,7 @@ static int32_t floor_to(int32_t c, int s)
 TEST(cost_equals_plain_counting)
 {
     sp_points points = make_points();
-    sp_grid grid = {0};
+    CLOSED_BY(sp_grid_destroy) sp_grid grid = {0};
     const int32_t *c;
     int64_t cost[SP_COST_COLUMNS], n, pairs = 0;
     int j, a;
@@ -204,7 +203,6 @@ TEST(cost_equals_plain_counting)
     assert_int_equal(grid.cost[5], pairs);
     OK(sp_grid_cost(c, n, cost));
     assert_memory_equal(cost, grid.cost, sizeof cost);
-    sp_grid_destroy(&grid);
 }
 
 TEST(limits_of_the_grid)

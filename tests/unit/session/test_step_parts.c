@@ -105,7 +105,7 @@ TEST(test_parts)
     sp_step_hooks mine = hooks;
     sp_step_result result;
     float before;
-    rig g;
+    CLOSED_BY(close_rig) rig g;
 
     open_rig(&g, 0);
     mine.arg = &g;
@@ -126,7 +126,6 @@ TEST(test_parts)
     assert_int_equal(result.at.epoch, 1);
     assert_true(result.is_stopping);
     assert_int_equal(result.updates, 2);
-    close_rig(&g);
 }
 
 /* Loops that name no number of threads, such as those of exact sums, take run.threads
@@ -134,14 +133,13 @@ TEST(test_parts)
 TEST(test_threads)
 {
     int n = 0;
-    rig g;
+    CLOSED_BY(close_rig) rig g;
 
     omp_set_num_threads(3);
     open_rig(&g, 0);
 #pragma omp parallel reduction(+ : n)
     n++;
     assert_int_equal(n, 1);
-    close_rig(&g);
 }
 
 /* Runs a step that leaves the weights as they are. */
@@ -190,14 +188,13 @@ TEST(test_hook_fails)
 {
     sp_step_hooks hooks = {.begin = note};
     sp_step_result result;
-    rig g;
+    CLOSED_BY(close_rig) rig g;
 
     open_rig(&g, 0);
     hooks.arg = &g;
     g.fail_at = SP_STEP_LOSS;
     assert_int_equal(sp_step_run(&g.resources, 0.1, &hooks, &result), SP_ENUMERIC);
     assert_int_equal(g.part[g.n_parts - 1], SP_STEP_LOSS);
-    close_rig(&g);
 }
 
 static sp_status work(void *arg)
@@ -211,7 +208,7 @@ static sp_status work(void *arg)
 TEST(test_alone)
 {
     static const sp_status statuses[] = {SP_OK, SP_EDATA, SP_EMEM};
-    rig g;
+    CLOSED_BY(close_rig) rig g;
 
     open_rig(&g, 0);
     for (size_t i = 0; i < sizeof statuses / sizeof *statuses; i++) {
@@ -229,5 +226,4 @@ TEST(test_alone)
         assert_true(WIFEXITED(status));
         assert_int_equal(WEXITSTATUS(status), (int)rc);
     }
-    close_rig(&g);
 }
