@@ -92,7 +92,8 @@ TEST(vectors_do_not_shrink_with_the_elements)
     assert_true(narrow.matrices >= 6400 * (16 + 16 + 16));
 }
 
-/* The matrices of a sample of n voxels: in training with little memory, or inference. */
+/* The matrices of a sample of n voxels, in training with little memory or in
+ * inference. */
 static size_t matrices_of(const char *layers, bool is_training, int64_t n)
 {
     const int64_t voxels[SP_MAX_LEVELS] = {n};

@@ -150,6 +150,12 @@ static void report(int n)
     check_alone(page);
 }
 
+static void report_of(const char *metrics)
+{
+    put(0, "metrics.jsonl", metrics);
+    report(1);
+}
+
 static void shows(const char *text)
 {
     if (!strstr(page, text))
@@ -185,8 +191,7 @@ static void shows_not(const char *text)
 
 RUNS_TEST(numbers_are_those_of_the_lines)
 {
-    put(0, "metrics.jsonl", START STEP(1, 1.5) STEP(2, 1.25) STEP(3, 0.8125) EVAL);
-    report(1);
+    report_of(START STEP(1, 1.5) STEP(2, 1.25) STEP(3, 0.8125) EVAL);
     shows_not("<th>merged IoU</th>");
     shows("data-p=\"1,1.5 2,1.25 3,0.8125\"");
     shows("<td>0.6250<span"); /* IoU */
@@ -214,26 +219,21 @@ RUNS_TEST(numbers_are_those_of_the_lines)
 /* A start that was killed has no end, and its time is not known. */
 RUNS_TEST(time_is_of_starts_that_ended)
 {
-    put(0, "metrics.jsonl", START STEP(1, 1.5) START END);
-    report(1);
+    report_of(START STEP(1, 1.5) START END);
     shows("<dd>2.5 s in 1 of 2 starts</dd>");
-    put(0, "metrics.jsonl", START STEP(1, 1.5) END START END);
-    report(1);
+    report_of(START STEP(1, 1.5) END START END);
     shows("<dd>5 s in 2 starts</dd>");
-    put(0, "metrics.jsonl", START END);
-    report(1);
+    report_of(START END);
     shows("<dd>2.5 s</dd>");
 }
 
 /* Merged numbers stand beside the plain ones of the same unit. */
 RUNS_TEST(merged_predictions)
 {
-    put(0, "metrics.jsonl",
-        "{\"event\":\"eval\",\"step\":3,\"miou\":0.25,\"iou\":{\"x\":0.25},"
-        "\"confusion\":[[4]],\"point_miou\":0.5,\"point_iou\":{\"x\":0.5},"
-        "\"point_confusion\":[[8]],\"merged\":{\"views\":1,\"blocks\":true,"
-        "\"point_miou\":0.5625,\"point_iou\":{\"x\":0.5625}}}\n");
-    report(1);
+    report_of("{\"event\":\"eval\",\"step\":3,\"miou\":0.25,\"iou\":{\"x\":0.25},"
+              "\"confusion\":[[4]],\"point_miou\":0.5,\"point_iou\":{\"x\":0.5},"
+              "\"point_confusion\":[[8]],\"merged\":{\"views\":1,\"blocks\":true,"
+              "\"point_miou\":0.5625,\"point_iou\":{\"x\":0.5625}}}\n");
     shows("<th>IoU</th><th>merged IoU</th>");
     assert_int_equal(count(page, "<td>0.5625<span"), 2); /* of the class, mean */
     assert_non_null(
@@ -243,10 +243,8 @@ RUNS_TEST(merged_predictions)
 /* A quantity that was always zero is drawn on the axis, and no time is below it. */
 RUNS_TEST(zeros_have_an_axis_from_zero)
 {
-    put(0, "metrics.jsonl",
-        "{\"event\":\"step\",\"step\":1,\"step_s\":0.5,\"data_wait_s\":0}\n"
-        "{\"event\":\"step\",\"step\":2,\"step_s\":0.5,\"data_wait_s\":0}\n");
-    report(1);
+    report_of("{\"event\":\"step\",\"step\":1,\"step_s\":0.5,\"data_wait_s\":0}\n"
+              "{\"event\":\"step\",\"step\":2,\"step_s\":0.5,\"data_wait_s\":0}\n");
     shows("data-p=\"1,0 2,0\"");
     shows_not("e-09");
 }
@@ -266,17 +264,13 @@ RUNS_TEST(evaluations_of_other_checkpoints)
 
 RUNS_TEST(a_run_that_has_just_begun)
 {
-    put(0, "metrics.jsonl", "");
-    report(1);
+    report_of("");
     shows("No step has been logged.");
     shows("No evaluation has been finished.");
     shows("no evaluation yet");
-    put(0, "metrics.jsonl", START);
-    report(1);
-    put(0, "metrics.jsonl", START STEP(1, null));
-    report(1);
-    put(0, "metrics.jsonl", START STEP(1, 2.5));
-    report(1);
+    report_of(START);
+    report_of(START STEP(1, null));
+    report_of(START STEP(1, 2.5));
     shows("data-p=\"1,2.5\"");
 }
 
@@ -325,8 +319,7 @@ RUNS_TEST(numbers_of_any_size)
         "\"iou\":{\"a\":-3},\"confusion\":[[9223372036854775807]]}\n"};
 
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
-        put(0, "metrics.jsonl", lines[i]);
-        report(1);
+        report_of(lines[i]);
     }
 }
 

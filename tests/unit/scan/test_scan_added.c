@@ -120,8 +120,8 @@ static void check_values(const char *name, const want *w)
     }
 }
 
-/* The disk, here a limit, has no room. A small copy is written at its end alone, and the
- * points of a part, which nothing follows, when its file is closed. */
+/* The disk, here a limit, has no room. A small copy is written at its end alone, and
+ * the points of a part, which nothing follows, when its file is closed. */
 TEST(a_copy_without_room_fails)
 {
     static const struct {
@@ -352,8 +352,7 @@ TEST(columns_of_text_keep_whole_numbers)
                  "FIELDS x y z id u i\nSIZE 4 4 4 1 8 8\nTYPE F F F U U I\nWIDTH 1\n"
                  "HEIGHT 1\nDATA ascii\n0 0 0 %s\n",
                  bad[i]);
-        scan_write_text("bad.pcd", text);
-        scan_check_refused("bad.pcd", NULL, SP_EDATA, ", expected an integer of ");
+        scan_text_refused("bad.pcd", text, ", expected an integer of ");
     }
 }
 
