@@ -265,16 +265,13 @@ TEST_AFTER(begin, jitter_has_the_stated_width)
 TEST_AFTER(begin, box_at_the_edge_is_shifted_in)
 {
     fill(SP_COORD_LIMIT - 32);
-    aug.angle = 0.8;
-    aug.scale = 1.05;
-    run(1);
-    for (int i = 0; i < 3 * v.n; i++)
-        assert_in_range(v.coords[i] + SP_COORD_LIMIT, 0, 2 * SP_COORD_LIMIT - 1);
-    aug.scale = 1;
-    aug.angle = 1.57079632679489661923;
-    run(1);
-    for (int i = 0; i < 3 * v.n; i++)
-        assert_in_range(v.coords[i] + SP_COORD_LIMIT, 0, 2 * SP_COORD_LIMIT - 1);
+    for (int is_turn = 0; is_turn < 2; is_turn++) {
+        aug.angle = is_turn ? 1.57079632679489661923 : 0.8;
+        aug.scale = is_turn ? 1 : 1.05;
+        run(1);
+        for (int i = 0; i < 3 * v.n; i++)
+            assert_in_range(v.coords[i] + SP_COORD_LIMIT, 0, 2 * SP_COORD_LIMIT - 1);
+    }
 }
 
 TEST_AFTER(begin, what_cannot_be_done_is_said)

@@ -167,12 +167,14 @@ static int reader(void)
     return pid;
 }
 
-static void open_and_close(void)
+/* The reader after the file has been opened and closed. */
+static int next_reader(void)
 {
     sp_h5 *file;
 
     OK(sp_h5_open(&file, path));
     OK(sp_h5_close(file));
+    return reader();
 }
 
 TEST(a_kept_child_reads_the_next_file)
@@ -182,14 +184,11 @@ TEST(a_kept_child_reads_the_next_file)
     if (reader() < 0)
         skip();
     write_example(path);
-    open_and_close();
-    assert_int_equal(reader(), 0);
+    assert_int_equal(next_reader(), 0);
     sp_h5_keep_child(true);
-    open_and_close();
-    first = reader();
+    first = next_reader();
     assert_true(first > 0);
-    open_and_close();
-    assert_int_equal(reader(), first);
+    assert_int_equal(next_reader(), first);
     sp_h5_keep_child(false);
     assert_int_equal(reader(), 0);
 }
@@ -204,12 +203,10 @@ TEST(requests_to_stop_leave_the_child_alone)
         skip();
     write_example(path);
     sp_h5_keep_child(true);
-    open_and_close();
-    first = reader();
+    first = next_reader();
     for (size_t i = 0; i < sizeof requests / sizeof *requests; i++) {
         assert_int_equal(kill(first, requests[i]), 0);
-        open_and_close();
-        assert_int_equal(reader(), first);
+        assert_int_equal(next_reader(), first);
     }
     sp_h5_keep_child(false);
 }
@@ -230,10 +227,8 @@ TEST(a_kept_child_that_is_not_as_new_is_replaced)
     assert_int_equal(sp_h5_open(&none, "none.h5"), SP_EDATA);
     assert_int_equal(reader(), 0);
     write_example(path);
-    open_and_close();
-    kill(reader(), SIGKILL);
+    kill(next_reader(), SIGKILL);
     waitid(P_PID, (id_t)reader(), &ended, WEXITED | WNOWAIT);
-    open_and_close();
-    assert_true(reader() > 0);
+    assert_true(next_reader() > 0);
     sp_h5_keep_child(false);
 }
