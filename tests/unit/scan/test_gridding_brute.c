@@ -16,7 +16,9 @@ static int32_t label[N];
 static uint64_t source_row[N];
 static uint8_t is_owned[N];
 
-static sp_points make_points(void)
+static sp_points points; /* of the test */
+
+static void make_points(void)
 {
     sp_rng rng = sp_rng_open(1, SP_RNG_SCENE, 0, 0);
 
@@ -29,12 +31,12 @@ static sp_points make_points(void)
         source_row[i] = 7 * (uint64_t)i;
         is_owned[i] = sp_rng_u32(&rng) % 3 > 0;
     }
-    return (sp_points){.n = N,
-                       .xyz = xyz,
-                       .features = features,
-                       .c = C,
-                       .label = label,
-                       .index = source_row};
+    points = (sp_points){.n = N,
+                         .xyz = xyz,
+                         .features = features,
+                         .c = C,
+                         .label = label,
+                         .index = source_row};
 }
 
 static const sp_grid_options options = {
@@ -93,9 +95,8 @@ static void check_row(const sp_grid *grid, int row, bool ignore_conflicts)
                      ignore_conflicts && kinds > 1 ? SP_IGNORE : winner);
 }
 
-TEST(rows_equal_the_reference)
+TEST_AFTER(make_points, rows_equal_the_reference)
 {
-    sp_points points = make_points();
     sp_grid_options o = options;
     CLOSED_BY(sp_grid_destroy) sp_grid grid = {0};
     int row;
@@ -118,9 +119,8 @@ TEST(rows_equal_the_reference)
     }
 }
 
-TEST(context_points_leave_the_map)
+TEST_AFTER(make_points, context_points_leave_the_map)
 {
-    sp_points points = make_points();
     CLOSED_BY(sp_grid_destroy) sp_grid grid = {0}, all = {0};
     int64_t at = 0;
 
@@ -146,9 +146,8 @@ static void swap(void *a, void *b, size_t bytes)
 }
 
 /* Rows and everything in them do not depend on the order of the points. */
-TEST(order_of_points_does_not_matter)
+TEST_AFTER(make_points, order_of_points_does_not_matter)
 {
-    sp_points points = make_points();
     CLOSED_BY(sp_grid_destroy) sp_grid a = {0}, b = {0};
 
     OK(sp_grid_points(&a, &points, &options));
@@ -168,9 +167,8 @@ static int32_t floor_to(int32_t c, int s)
     return (int32_t)floor((double)c / s) * s;
 }
 
-TEST(cost_equals_plain_counting)
+TEST_AFTER(make_points, cost_equals_plain_counting)
 {
-    sp_points points = make_points();
     CLOSED_BY(sp_grid_destroy) sp_grid grid = {0};
     const int32_t *c;
     int64_t cost[SP_COST_COLUMNS], n, pairs = 0;
@@ -205,11 +203,10 @@ TEST(cost_equals_plain_counting)
     assert_memory_equal(cost, grid.cost, sizeof cost);
 }
 
-TEST(limits_of_the_grid)
+TEST_AFTER(make_points, limits_of_the_grid)
 {
     const int32_t ends[6] = {-SP_COORD_LIMIT, 0, 0, SP_COORD_LIMIT - 1, 0, 0};
     int64_t cost[SP_COST_COLUMNS];
-    sp_points points = make_points();
     CLOSED_BY(sp_grid_destroy) sp_grid grid = {0};
 
     xyz[0] = 1e6 - 0.5 * SP_COORD_LIMIT; /* just inside */
