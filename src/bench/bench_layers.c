@@ -225,14 +225,16 @@ static work pack_work(const sp_pack_args *a, int n)
         return end(trace, be, name, work);                                             \
     }
 
+/* The same of an operation whose arguments are a struct, `a`. */
+#define TIMED_OF(op, type, work)                                                       \
+    TIMED(op, (sp_backend * be, const type *a), (be, a), work)
+
 TIMED(fill, (sp_backend * be, void *data, int byte, size_t bytes),
       (be, data, byte, bytes), small_work(0, 0, (double)bytes))
 TIMED(conv_pack, (sp_backend * be, const sp_pack_args *a, int n), (be, a, n),
       pack_work(a, n))
-TIMED(conv_forward, (sp_backend * be, const sp_conv_args *a), (be, a),
-      conv_work(a->map, a->x, a->y))
-TIMED(conv_grad_input, (sp_backend * be, const sp_conv_args *a), (be, a),
-      grad_input_work(a, NULL, NULL))
+TIMED_OF(conv_forward, sp_conv_args, conv_work(a->map, a->x, a->y))
+TIMED_OF(conv_grad_input, sp_conv_args, grad_input_work(a, NULL, NULL))
 TIMED_AS("conv_forward", conv_forward_norm_sums,
          (sp_backend * be, const sp_conv_args *a, const int32_t *sample_row,
           int n_samples, double *sums),
@@ -244,23 +246,19 @@ TIMED_AS("conv_grad_input", conv_grad_input_norm_sums,
          (sp_backend * be, const sp_conv_args *a, const sp_norm_grad_args *norm,
           const sp_norm_grad_args *residual),
          (be, a, norm, residual), grad_input_work(a, norm, residual))
-TIMED(conv_grad_weight, (sp_backend * be, const sp_conv_wgrad_args *a), (be, a),
-      wgrad_work(a))
+TIMED_OF(conv_grad_weight, sp_conv_wgrad_args, wgrad_work(a))
 TIMED(norm_sums,
       (sp_backend * be, sp_tensor x, const int32_t *sample_row, int n_samples,
        double *sums),
       (be, x, sample_row, n_samples, sums), rows_work(x, bytes_of(x)))
-TIMED(norm_finish, (sp_backend * be, const sp_norm_finish_args *a), (be, a),
-      small_work(0, a->c, 0))
-TIMED(norm_apply, (sp_backend * be, const sp_norm_args *a), (be, a),
-      rows_work(a->x, bytes_of(a->x) + bytes_of(a->y) + bytes_of(a->res)))
-TIMED(norm_grad_sums, (sp_backend * be, const sp_norm_grad_args *a), (be, a),
-      norm_grad_sums_work(a))
-TIMED(norm_grad_finish, (sp_backend * be, const sp_norm_grad_finish_args *a), (be, a),
-      small_work(0, a->c, 0))
-TIMED(norm_grad_apply, (sp_backend * be, const sp_norm_grad_args *a), (be, a),
-      rows_work(a->x, bytes_of(a->x) + bytes_of(a->dy) +
-                          bytes_of(a->dx) * (a->is_added ? 2 : 1)))
+TIMED_OF(norm_finish, sp_norm_finish_args, small_work(0, a->c, 0))
+TIMED_OF(norm_apply, sp_norm_args,
+         rows_work(a->x, bytes_of(a->x) + bytes_of(a->y) + bytes_of(a->res)))
+TIMED_OF(norm_grad_sums, sp_norm_grad_args, norm_grad_sums_work(a))
+TIMED_OF(norm_grad_finish, sp_norm_grad_finish_args, small_work(0, a->c, 0))
+TIMED_OF(norm_grad_apply, sp_norm_grad_args,
+         rows_work(a->x, bytes_of(a->x) + bytes_of(a->dy) +
+                             bytes_of(a->dx) * (a->is_added ? 2 : 1)))
 TIMED(add_samples,
       (sp_backend * be, const double *sums, int n_samples, int m, double n_rows,
        double *out, bool is_added),
@@ -275,12 +273,10 @@ TIMED(relu_grad,
 TIMED(copy, (sp_backend * be, sp_tensor x, sp_tensor y, bool is_added),
       (be, x, y, is_added),
       rows_work(x, bytes_of(x) + bytes_of(y) * (is_added ? 2 : 1)))
-TIMED(dropout, (sp_backend * be, const sp_dropout_args *a), (be, a),
-      rows_work(a->x, bytes_of(a->x) + bytes_of(a->y)))
-TIMED(pool, (sp_backend * be, const sp_pool_args *a), (be, a),
-      rows_work(a->y, bytes_of(a->x) + bytes_of(a->y)))
-TIMED(pool_grad, (sp_backend * be, const sp_pool_args *a), (be, a),
-      rows_work(a->dy, bytes_of(a->dy) + 2 * bytes_of(a->dx)))
+TIMED_OF(dropout, sp_dropout_args, rows_work(a->x, bytes_of(a->x) + bytes_of(a->y)))
+TIMED_OF(pool, sp_pool_args, rows_work(a->y, bytes_of(a->x) + bytes_of(a->y)))
+TIMED_OF(pool_grad, sp_pool_args,
+         rows_work(a->dy, bytes_of(a->dy) + 2 * bytes_of(a->dx)))
 TIMED(global_pool,
       (sp_backend * be, sp_tensor x, const int32_t *sample_row, int n_samples,
        int32_t *argmax, sp_tensor y),
@@ -297,12 +293,11 @@ TIMED(broadcast_grad,
       (sp_backend * be, sp_tensor dy, const int32_t *sample_row, int n_samples,
        sp_tensor dx),
       (be, dy, sample_row, n_samples, dx), rows_work(dy, bytes_of(dy)))
-TIMED(loss, (sp_backend * be, const sp_loss_args *a), (be, a), loss_work(a))
-TIMED(sgd, (sp_backend * be, const sp_optim_args *a), (be, a),
-      /* w, g; w; and m twice */
-      small_work(a->n, 1, (a->momentum != 0 ? 20.0 : 12.0) * (double)a->n))
-TIMED(adamw, (sp_backend * be, const sp_optim_args *a), (be, a),
-      small_work(a->n, 1, 28.0 * (double)a->n)) /* w, g, m, v; w, m, v */
+TIMED_OF(loss, sp_loss_args, loss_work(a))
+TIMED_OF(sgd, sp_optim_args, /* w, g; w; and m twice */
+         small_work(a->n, 1, (a->momentum != 0 ? 20.0 : 12.0) * (double)a->n))
+TIMED_OF(adamw, sp_optim_args,
+         small_work(a->n, 1, 28.0 * (double)a->n)) /* w, g, m, v; w, m, v */
 TIMED(sum_squares, (sp_backend * be, const float *g, int64_t n, double *sum),
       (be, g, n, sum), small_work(n, 1, 4.0 * (double)n))
 

@@ -10,8 +10,6 @@
 
 #include "base/sp_log.h"
 
-enum { MAX_ROUNDS = 50 };
-
 typedef struct reduce_case {
     sp_comm *comm;
     float *data;
@@ -74,16 +72,11 @@ static sp_status time_once(reduce_case *c, sp_status (*once)(reduce_case *), dou
     return sp_comm_allreduce(c->comm, SP_SCOPE_WORLD, s, 1, SP_F64, SP_MAX);
 }
 
-static int rounds_of(const bench *b)
-{
-    return b->options->repeats < MAX_ROUNDS ? (int)b->options->repeats : MAX_ROUNDS;
-}
-
 sp_status bench_reduce_time(bench *b, float *data, int64_t n, bench_time *t)
 {
     reduce_case c = {.comm = b->comm, .data = data, .n = n};
-    double s[MAX_ROUNDS];
-    const int rounds = rounds_of(b);
+    double s[BENCH_STEPS];
+    const int rounds = bench_runs_wanted(b);
 
     assert(n >= 0 && (data || n == 0));
     SP_TRY(check_once(&c, once_plain, data)); /* it opens connections, too */
@@ -122,7 +115,7 @@ static sp_status time_round(reduce_case *c, double *least, double *s)
 static sp_status time_buckets(bench *b, reduce_case *c, double bytes, bench_time *t,
                               double *ceiling)
 {
-    double s[MAX_ROUNDS], least = INFINITY;
+    double s[BENCH_STEPS], least = INFINITY;
 
     SP_TRY(check_once(c, once_pieces, c->data));
     SP_TRY(sp_buckets_zero(c->buckets));
@@ -146,7 +139,7 @@ static sp_status measure_buckets(bench *b, const sp_graph *graph, float *data)
                      .n = graph->n_floats,
                      .bytes = 4.0 * (double)graph->n_floats,
                      .limit = BENCH_BYTES};
-    bench_time t = {.cpu_s = NAN, .is_wall = true, .repeats = rounds_of(b)};
+    bench_time t = {.cpu_s = NAN, .is_wall = true, .repeats = bench_runs_wanted(b)};
     double ceiling = 0;
     sp_status rc = sp_buckets_create(&buckets, graph, b->comm, false, 0);
 

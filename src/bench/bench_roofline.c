@@ -71,12 +71,6 @@ typedef struct prediction {
     const char *limit;
 } prediction;
 
-/* Sums over the rows of one kind. */
-typedef struct total {
-    int calls;
-    double gathered, weights, result, plan, us;
-} total;
-
 enum { FORWARD, GRAD_INPUT, GRAD_WEIGHT, ROWS, SMALL, CUBES, STEP, TOTALS };
 
 typedef struct roofline {
@@ -87,7 +81,8 @@ typedef struct roofline {
     int micro; /* the micro-batch that the maps belong to */
     int n_maps;
     counted_map map[MAPS];
-    total total[TOTALS];
+    /* Sums over the rows of one kind; their blocks are the number of rows. */
+    prediction total[TOTALS];
     bool has_header;
 } roofline;
 
@@ -396,34 +391,27 @@ static void print_rates(const roofline *r)
         h100.forward[0], h100.backward[0], h100.forward[1], h100.backward[1]);
 }
 
-static void add(total *t, const prediction *p)
+static void add(prediction *t, const prediction *p)
 {
-    t->calls++;
-    t->gathered += p->work.gathered;
-    t->weights += p->work.weights;
-    t->result += p->result_bytes;
-    t->plan += p->work.plan;
-    t->us += p->all_s * 1e6;
+    t->work.n_blocks++;
+    t->work.gathered += p->work.gathered;
+    t->work.weights += p->work.weights;
+    t->work.plan += p->work.plan;
+    t->result_bytes += p->result_bytes;
+    t->all_s += p->all_s;
 }
 
-static sp_status print_total(roofline *r, const char *name, const total *t)
+static sp_status print_total(roofline *r, const char *name, prediction *t)
 {
-    const bench_call call = {.op = name};
-    const prediction p = {.work = {.gathered = t->gathered,
-                                   .weights = t->weights,
-                                   .plan = t->plan,
-                                   .n_blocks = t->calls},
-                          .result_bytes = t->result,
-                          .all_s = t->us * 1e-6,
-                          .limit = "-"};
-
+    t->limit = "-";
     if (r->b->options->is_json)
-        return print_json(r, &call, &p);
+        return print_json(r, &(bench_call){.op = name}, t);
     fprintf(r->b->out,
             "%-30s %4d calls; L2: rows %8.1f MB, weights %8.1f, results %8.1f, map "
             "%7.1f; predicted %8.3f ms\n",
-            name, t->calls, t->gathered * 1e-6, t->weights * 1e-6, t->result * 1e-6,
-            t->plan * 1e-6, t->us * 1e-3);
+            name, (int)t->work.n_blocks, t->work.gathered * 1e-6,
+            t->work.weights * 1e-6, t->result_bytes * 1e-6, t->work.plan * 1e-6,
+            t->all_s * 1e3);
     return SP_OK;
 }
 

@@ -23,10 +23,12 @@ static const way ways[N_WAYS] = {
     {"sum_host", "the host", SP_TRANSPORT_MPI, false}};
 
 typedef struct sums {
+    bench *b;
     sp_resources resources;
     sp_transport transport;
     sp_arena arena;
     double *from, *to; /* [2c + 1] for the most channels; from: 1 + rank each */
+    int way;           /* the one that is timed */
     /* Microseconds of one sum; NAN: the way is not available. */
     double us[N_WAYS][N_CHANNELS];
 } sums;
@@ -63,21 +65,22 @@ static sp_status check_sums(sums *s, size_t n)
     return SP_OK;
 }
 
-static sp_status time_sum(bench *b, sums *s, const way *w, int c, double *us)
+static sp_status time_sum(sums *s, int k)
 {
-    bench_job job = {.name = w->name, .n = 2 * c + 1, .c_in = c, .limit = BENCH_BYTES};
+    const int c = channels[k], in_a_row = s->b->options->is_quick ? 10 : 200;
+    bench_job job = {
+        .name = ways[s->way].name, .n = 2 * c + 1, .c_in = c, .limit = BENCH_BYTES};
     bench_time t = {.cpu_s = NAN, .is_wall = true};
-    const int in_a_row = b->options->is_quick ? 10 : 200;
     double seconds[MOST_ROUNDS];
 
-    t.repeats = (int)fmin((double)b->options->repeats, MOST_ROUNDS);
+    t.repeats = (int)fmin((double)s->b->options->repeats, MOST_ROUNDS);
     for (int i = -1; i < t.repeats; i++) /* the first round opens connections */
         SP_TRY(time_once(s, (size_t)job.n, in_a_row, &seconds[i < 0 ? 0 : i]));
     SP_TRY(check_sums(s, (size_t)job.n));
     t.wall_s = bench_median(seconds, t.repeats, &t.spread);
-    *us = 1e6 * t.wall_s;
+    s->us[s->way][k] = 1e6 * t.wall_s;
     job.bytes = 8.0 * (double)job.n;
-    return bench_print(b, &job, &t, 0);
+    return bench_print(s->b, &job, &t, 0);
 }
 
 /* Opens a transport. One that is not available is no failure, but a line that says why.
@@ -103,31 +106,22 @@ static bool open_way(sums *s, const way *w)
 }
 
 /* The sums of a way, one number of channels after the other. */
-typedef struct way_work {
-    bench *b;
-    sums *s;
-    int i; /* the way */
-} way_work;
-
 static sp_status time_sums(void *arg)
 {
-    const way_work *w = arg;
-
     for (int k = 0; k < N_CHANNELS; k++)
-        SP_TRY(time_sum(w->b, w->s, &ways[w->i], channels[k], &w->s->us[w->i][k]));
+        SP_TRY(time_sum(arg, k));
     return SP_OK;
 }
 
-static void time_way(bench *b, sums *s, int i)
+static void time_way(sums *s)
 {
     sp_session *session = &s->resources.session;
-    way_work work = {b, s, i};
 
     for (int k = 0; k < N_CHANNELS; k++)
-        s->us[i][k] = NAN;
-    if (open_way(s, &ways[i])) {
+        s->us[s->way][k] = NAN;
+    if (open_way(s, &ways[s->way])) {
         session->transport = &s->transport;
-        sp_session_run_alone(session, time_sums, &work);
+        sp_session_run_alone(session, time_sums, s);
         session->transport = NULL;
     }
     sp_transport_close(&s->transport);
@@ -145,44 +139,40 @@ static void print_summary(const bench *b, const sums *s)
     fflush(b->out);
 }
 
-static sp_status measure(bench *b, sums *s)
+static sp_status take_vectors(sums *s)
 {
     sp_backend *be = &s->resources.backend;
-    const size_t n = MOST_DOUBLES;
     double host[MOST_DOUBLES];
-    sp_status rc = bench_device_open(b, be);
 
-    if (rc == SP_OK)
-        rc = be->ops->arena_create(&s->arena, 1 << 20, "sums");
-    if (rc == SP_OK)
-        rc = SP_TAKE(&s->arena, n, &s->from);
-    if (rc == SP_OK)
-        rc = SP_TAKE(&s->arena, n, &s->to);
-    for (size_t i = 0; i < n; i++)
+    SP_TRY(bench_device_open(s->b, be));
+    SP_TRY(be->ops->arena_create(&s->arena, 1 << 20, "sums"));
+    SP_TRY(SP_TAKE(&s->arena, MOST_DOUBLES, &s->from));
+    SP_TRY(SP_TAKE(&s->arena, MOST_DOUBLES, &s->to));
+    for (int i = 0; i < MOST_DOUBLES; i++)
         host[i] = 1 + s->resources.session.comm->rank;
-    if (rc == SP_OK)
-        rc = be->ops->upload(be, s->from, host, n * sizeof *host);
-    rc = sp_session_agree(&s->resources.session, rc);
-    for (int i = 0; rc == SP_OK && i < N_WAYS; i++)
-        time_way(b, s, i);
-    if (rc == SP_OK)
-        print_summary(b, s);
-    return rc;
+    return be->ops->upload(be, s->from, host, sizeof host);
+}
+
+static sp_status run(sums *s)
+{
+    SP_TRY(sp_resources_open(&s->resources, &s->b->options->command, false));
+    if (s->b->comm->size == 1)
+        return SP_FAIL(SP_EUSAGE,
+                       "spbench reduce times sums of several ranks on devices: "
+                       "start it with mpirun -n 2, one device each");
+    SP_TRY(sp_resources_open_device(&s->resources));
+    SP_TRY(sp_session_agree(&s->resources.session, take_vectors(s)));
+    for (; s->way < N_WAYS; s->way++)
+        time_way(s);
+    print_summary(s->b, s);
+    return SP_OK;
 }
 
 sp_status bench_sums(bench *b)
 {
-    sums s = {0};
-    sp_status rc = sp_resources_open(&s.resources, &b->options->command, false);
+    sums s = {.b = b};
+    const sp_status rc = run(&s);
 
-    if (rc == SP_OK && b->comm->size == 1)
-        rc =
-            SP_FAIL(SP_EUSAGE, "spbench reduce times sums of several ranks on devices: "
-                               "start it with mpirun -n 2, one device each");
-    if (rc == SP_OK)
-        rc = sp_resources_open_device(&s.resources);
-    if (rc == SP_OK)
-        rc = measure(b, &s);
     b->is_reported = rc != SP_OK;
     if (s.arena.base)
         s.resources.backend.ops->arena_destroy(&s.arena);

@@ -12,11 +12,6 @@
 here=$(cd "$(dirname "$0")/.." && pwd) || exit 1
 results=${1:-$PWD/gpu-results}
 run=$here/run
-work=$(mktemp -d) || exit 1
-trap 'rm -rf "$work"' EXIT
-mkdir -p "$results" || exit 1
-results=$(cd "$results" && pwd)
-cd "$work" || exit 1
 passed=0
 failed=0
 

@@ -29,11 +29,6 @@ parts=${*:-right sanitize rates step profile}
 voxels=${SP_FIRST_VOXELS:-94444}
 net=${SP_FIRST_NET:-minkunet34}
 part_s=${SP_FIRST_PART_S:-580}
-mkdir -p "$results/logs" || exit 1
-results=$(cd "$results" && pwd)
-work=$(mktemp -d) || exit 1
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
 failed=0
 
 for part in $parts; do
@@ -172,6 +167,7 @@ profile() {
 }
 
 . "$measure/gpu_here.sh"
+mkdir -p "$results/logs" || exit 1
 tests=$(grep '^test_' names)
 for part in $parts; do
     part_begin=$(date +%s)

@@ -8,7 +8,6 @@
 #include "base/sp_log.h"
 
 static const char own_path[] = "own";
-static const char *out, *err; /* written between `begin` and `end` */
 
 /* Opens the log of rank 0 on hosta or of rank 3 on hostb. */
 static void begin(int rank, int size, const char *path)
@@ -19,12 +18,17 @@ static void begin(int rank, int size, const char *path)
     OK(sp_log_open(rank, size, rank ? "hostb" : "hosta", rank ? 1 : 0, path));
 }
 
-static void end(void)
+/* Closes the log, which has written this to the two streams. */
+static void end(const char *to_out, const char *to_err)
 {
+    const char *out, *err;
+
     sp_log_close();
     sp_log_open_live(false, false);
     out = test_captured(1);
     err = test_captured(2);
+    assert_string_equal(out, to_out);
+    assert_string_equal(err, to_err);
 }
 
 TEST(rank_0_speaks_for_all)
@@ -35,10 +39,9 @@ TEST(rank_0_speaks_for_all)
     sp_log_progress("step=2");
     sp_log_warn0("scaling is left out");
     sp_log_warn("slow");
-    end();
-    assert_string_equal(out, "epoch=1\nstep=1\nstep=2\n");
-    assert_string_equal(err, "sptrain: warning: scaling is left out\n"
-                             "sptrain: rank 0/8 hosta local 0: warning: slow\n");
+    end("epoch=1\nstep=1\nstep=2\n",
+        "sptrain: warning: scaling is left out\n"
+        "sptrain: rank 0/8 hosta local 0: warning: slow\n");
 }
 
 TEST(other_ranks_warn_only)
@@ -48,9 +51,7 @@ TEST(other_ranks_warn_only)
     sp_log_progress("step=1");
     sp_log_warn0("scaling is left out");
     sp_log_warn("slow");
-    end();
-    assert_string_equal(out, "");
-    assert_string_equal(err, "sptrain: rank 3/8 hostb local 1: warning: slow\n");
+    end("", "sptrain: rank 3/8 hostb local 1: warning: slow\n");
     assert_string_equal(test_content(own_path, NULL),
                         "epoch=1\nsptrain: rank 3/8 hostb local 1: warning: slow\n");
 }
@@ -73,8 +74,7 @@ static void check_error(const sp_error_record *record, bool is_running,
         sp_log_position("read", 2, 120);
     sp_log_error(record);
     sp_log_position(NULL, 0, 0);
-    end();
-    assert_string_equal(err, expected);
+    end("", expected);
     assert_string_equal(test_content(own_path, NULL), expected);
 }
 
@@ -121,14 +121,13 @@ TEST(what_a_terminal_obeys_is_shown)
     sp_log_warn0("class %s", "\xe2\x80\xae"
                              "eert\nsptrain: \xc2\x9b");
     sp_log_error(&record);
-    end();
-    assert_string_equal(out, "out=stra\xc3\x9f"
-                             "e \xe6\xa0\x91\\nspvox: x\\x07\\x0d\\x7f\n"
-                             "step=\\x1b]0;t\\x07\n");
-    assert_string_equal(err, "spvox: warning: class \\xe2\\x80\\xaeeert\n"
-                             "  sptrain: \\xc2\\x9b\n"
-                             "spvox: rank 0/1 hosta local 0: error: a\\x1b[2J\n"
-                             "  sptrain: done\\x9b.las\n");
+    end("out=stra\xc3\x9f"
+        "e \xe6\xa0\x91\\nspvox: x\\x07\\x0d\\x7f\n"
+        "step=\\x1b]0;t\\x07\n",
+        "spvox: warning: class \\xe2\\x80\\xaeeert\n"
+        "  sptrain: \\xc2\\x9b\n"
+        "spvox: rank 0/1 hosta local 0: error: a\\x1b[2J\n"
+        "  sptrain: done\\x9b.las\n");
 }
 
 #define CLEAR "\r\033[K"
@@ -150,12 +149,10 @@ TEST(messages_stand_above_the_live_line)
     sp_log_info("epoch=2");
     sp_log_live("3/9");
     sp_log_error(&bad_columns);
-    end();
-    assert_string_equal(out, "\r1/9\033[K\r2/9\033[K" CLEAR "epoch=1\n2/9" CLEAR
-                             "2/9" CLEAR "epoch=2\n\r3/9\033[K" CLEAR);
-    assert_string_equal(err,
-                        CLEAR "spvox: warning: slow\n" CLEAR
-                              "spvox: rank 0/1 hosta local 0: error: " MESSAGE "\n");
+    end("\r1/9\033[K\r2/9\033[K" CLEAR "epoch=1\n2/9" CLEAR "2/9" CLEAR
+        "epoch=2\n\r3/9\033[K" CLEAR,
+        CLEAR "spvox: warning: slow\n" CLEAR
+              "spvox: rank 0/1 hosta local 0: error: " MESSAGE "\n");
     assert_string_equal(test_content(own_path, NULL),
                         "step=2\nepoch=1\nspvox: warning: slow\nepoch=2\n"
                         "spvox: rank 0/1 hosta local 0: error: " MESSAGE "\n");
@@ -168,9 +165,7 @@ TEST(a_file_of_errors_holds_lines_alone)
     sp_log_open_live(true, false);
     sp_log_live("1/9");
     sp_log_warn0("slow");
-    end();
-    assert_string_equal(out, "\r1/9\033[K" CLEAR);
-    assert_string_equal(err, "spvox: warning: slow\n");
+    end("\r1/9\033[K" CLEAR, "spvox: warning: slow\n");
 }
 
 /* Another rank draws; the messages of this one clear what may stand there. */
@@ -180,9 +175,7 @@ TEST(other_ranks_clear_the_live_line)
     sp_log_open_live(false, true);
     sp_log_live("not drawn here");
     sp_log_warn("slow");
-    end();
-    assert_string_equal(out, "");
-    assert_string_equal(err, CLEAR "spvox: rank 3/8 hostb local 1: warning: slow\n");
+    end("", CLEAR "spvox: rank 3/8 hostb local 1: warning: slow\n");
 }
 
 TEST(a_log_that_cannot_be_opened_is_named)

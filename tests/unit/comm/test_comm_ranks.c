@@ -286,14 +286,6 @@ TEST(other_waits_end_when_they_say_so)
     assert_int_equal(sp_comm_wait_for(&comm, false, count_down, &left), SP_EDEVICE);
 }
 
-TEST(barrier_lets_all_through)
-{
-    for (int turn = 0; turn < 5; turn++) {
-        dawdle(turn);
-        OK(sp_comm_barrier(&comm));
-    }
-}
-
 /* ---- memory of sp_comm_alloc ---- */
 
 enum { N_LONG = 70001 };

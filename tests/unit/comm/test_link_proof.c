@@ -193,49 +193,29 @@ static void send_changed(void (*act)(sp_link *rank, sp_signs *signs))
     assert_int_equal(next(&root, &got), SP_LINK_FOREIGN);
 }
 
-static void repeat(sp_link *rank, sp_signs *signs)
-{
-    (void)signs;
-    rank->n_sent--;
-}
-static void leave_out(sp_link *rank, sp_signs *signs)
-{
-    (void)signs;
-    rank->n_sent++;
-}
-static void lose_key(sp_link *rank, sp_signs *signs)
-{
-    (void)signs;
-    rank->key[0] ^= 1;
-}
-static void turn_round(sp_link *rank, sp_signs *signs)
-{
-    (void)signs;
-    rank->is_root = true; /* a frame of rank 0, sent back to it */
-}
-#define SETS(function, field, value)                                                   \
+#define CHANGE(function, ...)                                                          \
     static void function(sp_link *rank, sp_signs *signs)                               \
     {                                                                                  \
         (void)rank;                                                                    \
-        signs->field = value;                                                          \
+        (void)signs;                                                                   \
+        __VA_ARGS__;                                                                   \
     }
-SETS(another_rank, rank, 1)
-SETS(no_rank, rank, 1 << 30)
-SETS(no_kind, kind, 3)
-SETS(no_status, code, 77)
-SETS(no_phase, phase, SP_PHASE_COUNT)
-SETS(no_step, step, -1)
-SETS(no_flag, is_waiting, 2)
-SETS(no_time, own_s, NAN)
-SETS(no_phase_of_work, own_phase, SP_PHASE_COUNT)
-SETS(leave_with_success, kind, SP_SIGNS_LEAVE)
-SETS(escape_codes, host[0], '\033')
-
-static void no_name_end(sp_link *rank, sp_signs *signs)
-{
-    (void)rank;
-    memset(signs->host, 'x', sizeof signs->host);
-}
+CHANGE(repeat, rank->n_sent--)
+CHANGE(leave_out, rank->n_sent++)
+CHANGE(lose_key, rank->key[0] ^= 1)
+CHANGE(turn_round, rank->is_root = true) /* a frame of rank 0, sent back to it */
+CHANGE(another_rank, signs->rank = 1)
+CHANGE(no_rank, signs->rank = 1 << 30)
+CHANGE(no_kind, signs->kind = 3)
+CHANGE(no_status, signs->code = 77)
+CHANGE(no_phase, signs->phase = SP_PHASE_COUNT)
+CHANGE(no_step, signs->step = -1)
+CHANGE(no_flag, signs->is_waiting = 2)
+CHANGE(no_time, signs->own_s = NAN)
+CHANGE(no_phase_of_work, signs->own_phase = SP_PHASE_COUNT)
+CHANGE(leave_with_success, signs->kind = SP_SIGNS_LEAVE)
+CHANGE(escape_codes, signs->host[0] = '\033')
+CHANGE(no_name_end, memset(signs->host, 'x', sizeof signs->host))
 
 TEST(a_frame_is_taken_once_unchanged_and_in_range)
 {

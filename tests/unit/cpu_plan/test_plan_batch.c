@@ -75,19 +75,6 @@ TEST(sample_does_not_depend_on_the_batch)
     }
 }
 
-/* The same coordinates in two samples are no duplicates and no neighbours. */
-TEST(equal_samples_stay_apart)
-{
-    int32_t c[12] = {0, 0, 0, 1, 0, 0, 0, 0, 0, 1, 0, 0}, row[3] = {0, 2, 4};
-    sp_plan_spec spec = mixed_spec();
-    sp_plan plan;
-
-    sp_arena_reset(&arena);
-    OK(build(&spec, c, row, 2, &plan));
-    assert_int_equal(plan.map[1].pairs, 8); /* 2 samples x 2 rows x 2 neighbours */
-    assert_int_equal(plan.level[1].n, 2);
-}
-
 static void assert_bad(const int32_t *c, int32_t n0, int32_t n1, const char *message)
 {
     int32_t row[3] = {0, n0, n0 + n1};

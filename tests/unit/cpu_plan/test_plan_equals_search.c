@@ -106,7 +106,7 @@ TEST(whole_range)
 
     corners(corner);
     batch_add(&b, corner[0], 16);
-    batch_add(&b, corner[0], 16); /* roots that would touch side by side */
+    batch_add(&b, corner[0], 16); /* equal, and roots that would touch side by side */
     add_scatter(&b, 700, lo, hi + 1);
     add_surface(&b, 50, lo, lo, lo);
     add_scatter(&b, 20, lo, hi + 1);

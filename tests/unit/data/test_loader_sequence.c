@@ -104,12 +104,11 @@ static char *train_keys[] = {"batch.size=5", "batch.accumulate=2", "train.seed=9
 /* A loader of training samples, each of which takes up to 2 ms to read. */
 static void slow_rig_open(rig *r)
 {
-    fake_reset();
     fake.is_slow = true;
     rig_open(r, true, 3, 4, train_keys);
 }
 
-TEST(sequence_is_the_samplers)
+TEST_AFTER(fake_reset, sequence_is_the_samplers)
 {
     walk w = {0};
     sp_batch *b;
@@ -162,13 +161,12 @@ static void assert_content(rig *r, const sp_batch *b, sp_arena *arena)
         }
 }
 
-TEST(content_is_that_of_a_direct_computation)
+TEST_AFTER(fake_reset, content_is_that_of_a_direct_computation)
 {
     CLOSED_BY(sp_arena_destroy) sp_arena arena;
     sp_batch *b;
     CLOSED_BY(rig_close) rig r;
 
-    fake_reset();
     OK(sp_arena_create(&arena, 0, "test"));
     rig_open(&r, true, 2, 4, train_keys);
     OK(sp_loader_seek(r.loader, (sp_position){0, 0}));
@@ -228,12 +226,11 @@ TEST(bits_do_not_depend_on_readers_or_slots)
 /* With batches of 4 in stored order (evaluation) sample 9 stands in the third batch. */
 static char *eval_keys[] = {"batch.eval_size=4", "data.readers=4"};
 
-TEST(failure_comes_in_its_place)
+TEST_AFTER(fake_reset, failure_comes_in_its_place)
 {
     sp_batch *b;
     CLOSED_BY(rig_close) rig r;
 
-    fake_reset();
     fake.bad[0] = 9;
     fake.bad[1] = 10;
     fake.slow = 9; /* the later one fails first */
@@ -255,13 +252,12 @@ TEST(failure_comes_in_its_place)
     assert_int_equal(b->sample_id[0], 12);
 }
 
-TEST(skipped_sample_is_empty)
+TEST_AFTER(fake_reset, skipped_sample_is_empty)
 {
     char *keys[] = {"batch.eval_size=4", "data.on_error=skip"};
     sp_batch *b;
     CLOSED_BY(rig_close) rig r;
 
-    fake_reset();
     fake.bad[0] = 1;
     rig_open(&r, false, 2, 2, keys);
     OK(sp_loader_seek(r.loader, (sp_position){0, 0}));
@@ -274,14 +270,13 @@ TEST(skipped_sample_is_empty)
 
 /* Augmentation does not miss the buffers that a first read would have left if it had
  * not failed. */
-TEST(skipped_sample_is_empty_in_training)
+TEST_AFTER(fake_reset, skipped_sample_is_empty_in_training)
 {
     char *keys[] = {"batch.size=23", "data.on_error=skip"};
     int32_t rows = 0;
     sp_batch *b;
     CLOSED_BY(rig_close) rig r;
 
-    fake_reset();
     fake.bad[0] = 1;
     rig_open(&r, true, 2, 2, keys);
     r.config.augment.drop = 0;
@@ -293,7 +288,7 @@ TEST(skipped_sample_is_empty_in_training)
     assert_in_range(b->n, rows / 2, rows); /* turned voxels may merge */
 }
 
-TEST(seek_in_the_middle)
+TEST_AFTER(fake_reset, seek_in_the_middle)
 {
     sp_deal deal;
     sp_batch *b;
@@ -342,7 +337,7 @@ static void pass_over(char *voxel_size, bool is_merged)
     char *keys[] = {"batch.eval_size=5", voxel_size};
     int seen[SAMPLES] = {0};
     sp_batch *b;
-    rig r;
+    CLOSED_BY(rig_close) rig r;
 
     fake_reset();
     rig_open(&r, false, 3, 2, keys);
@@ -364,7 +359,6 @@ static void pass_over(char *voxel_size, bool is_merged)
     }
     for (int s = 0; s < SAMPLES; s++)
         assert_int_equal(fake.n_reads[s], 2);
-    rig_close(&r);
 }
 
 TEST(evaluation_covers_every_sample_once)
@@ -393,11 +387,10 @@ TEST(voxel_size_must_be_a_multiple)
     SAYS("a.h5: voxel_size 0.5, data.voxel_size = 0.7");
 }
 
-TEST(destroy_before_and_during_work)
+TEST_AFTER(fake_reset, destroy_before_and_during_work)
 {
     rig r;
 
-    fake_reset();
     rig_open(&r, true, 2, 4, train_keys);
     rig_close(&r);
     fake.is_slow = true;
@@ -423,13 +416,12 @@ static sp_status plan_noted(sp_backend *be, const sp_plan_spec *spec,
 }
 
 /* The caller plans each batch when it asks for it, or none. */
-TEST(the_thread_that_shall_plans)
+TEST_AFTER(fake_reset, the_thread_that_shall_plans)
 {
     sp_backend_ops ops = *sp_backend_find("cpu");
     sp_batch *b;
     rig r;
 
-    fake_reset();
     ops.plan_build = plan_noted;
     n_plans = 0;
     rig_open(&r, true, 3, 4, train_keys);

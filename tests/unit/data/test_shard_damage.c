@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/sp_file.h"
 #include "data/sp_shard_internal.h"
 #include "fixtures/shard_fixture.h"
 #include "fuzz/mutate_h5.h"
@@ -240,10 +241,8 @@ TEST(samples_are_checked)
 TEST(other_files_are_refused)
 {
     struct stat about;
-    FILE *f = fopen(path, "wb");
 
-    fputs("no HDF5", f);
-    fclose(f);
+    OK(sp_file_replace(path, "no HDF5", 7, 0));
     refused(path, "damage.h5: not an HDF5 file", "");
     refused("none-*.h5", "none-*.h5: no such file", "no match");
     refused("none.h5", "none.h5: no such file", "");

@@ -16,6 +16,8 @@ typedef struct fixture {
 } fixture;
 
 static fixture f;
+static sp_augment aug; /* of the test; none as it begins */
+static sp_voxels v;    /* the result */
 
 /* Distinct voxels, about every second cell of a box at `at`, with labels 0 .. 3 or
  * ignore. */
@@ -52,11 +54,12 @@ static void begin(void)
 {
     sp_arena_reset(&f.arena);
     fill(-9);
+    aug = sp_augment_none();
 }
 
 /* The map that sp_voxelize must equal: it finds all rows of a voxel by comparing
  * coordinates. */
-static void check_against_rows(const sp_voxels *v, const int32_t *expected)
+static void check_against_rows(const int32_t *expected)
 {
     int32_t row, next = 0;
     static int32_t votes[4 * N], members[N];
@@ -66,20 +69,20 @@ static void check_against_rows(const sp_voxels *v, const int32_t *expected)
     memset(members, 0, sizeof members);
     memset(sums, 0, sizeof sums);
     for (int32_t i = 0; i < N; i++) {
-        row = v->row_of[i];
+        row = v.row_of[i];
         if (row < 0)
             continue;
-        assert_true(row <= next && row < v->n); /* numbered by first row */
+        assert_true(row <= next && row < v.n); /* numbered by first row */
         next += row == next;
-        assert_memory_equal(v->coords + 3 * row, expected + 3 * i, 12);
+        assert_memory_equal(v.coords + 3 * row, expected + 3 * i, 12);
         members[row]++;
         for (int32_t a = 0; a < C; a++)
             sums[C * row + a] += f.features[C * i + a];
         if (f.labels[i] >= 0)
             votes[4 * row + f.labels[i]]++;
     }
-    assert_int_equal(next, v->n);
-    for (row = 0; row < v->n; row++) {
+    assert_int_equal(next, v.n);
+    for (row = 0; row < v.n; row++) {
         int best = 0, winner = SP_IGNORE;
 
         for (int32_t a = 0; a < 4; a++)
@@ -89,25 +92,23 @@ static void check_against_rows(const sp_voxels *v, const int32_t *expected)
             } else if (best && votes[4 * row + a] == best) {
                 winner = SP_IGNORE;
             }
-        assert_int_equal(v->labels[row], winner);
+        assert_int_equal(v.labels[row], winner);
         for (int32_t a = 0; a < C; a++)
-            assert_true(fabs(v->features[C * row + a] -
+            assert_true(fabs(v.features[C * row + a] -
                              sums[C * row + a] / members[row]) < 1e-6);
-        for (int32_t i = 0; i < row && v->n < 1000; i++) /* unique */
-            assert_memory_not_equal(v->coords + 3 * i, v->coords + 3 * row, 12);
+        for (int32_t i = 0; i < row && v.n < 1000; i++) /* unique */
+            assert_memory_not_equal(v.coords + 3 * i, v.coords + 3 * row, 12);
     }
 }
 
-static void run(const sp_augment *aug, double factor, sp_voxels *v)
+static void run(double factor)
 {
-    OK(sp_voxelize(&f.sample, aug, factor, C, NULL, NULL, &f.arena, v));
+    OK(sp_voxelize(&f.sample, &aug, factor, C, NULL, NULL, &f.arena, &v));
 }
 
 TEST_AFTER(begin, identity_copies)
 {
-    sp_augment aug = sp_augment_none();
     double mean[C] = {0.5, 0.25}, std[C] = {2, 0};
-    sp_voxels v;
 
     OK(sp_voxelize(&f.sample, &aug, 1, C, mean, std, &f.arena, &v));
     assert_int_equal(v.n, N);
@@ -126,8 +127,6 @@ TEST_AFTER(begin, quarter_turns_stay_on_the_grid)
 {
     static const int cosine[] = {1, 0, -1, 0}, sine[] = {0, 1, 0, -1};
     int32_t dx = 0, dy = 0, x, y;
-    sp_augment aug = sp_augment_none();
-    sp_voxels v;
 
     for (int with_subvoxel = 0; with_subvoxel < 2; with_subvoxel++)
         for (int turn = -3; turn < 6; turn++)
@@ -137,7 +136,7 @@ TEST_AFTER(begin, quarter_turns_stay_on_the_grid)
                 aug.angle = turn * 1.57079632679489661923;
                 aug.flip_x = flips & 1;
                 aug.flip_y = flips >> 1;
-                run(&aug, 1, &v);
+                run(1);
                 assert_int_equal(v.n, N);
                 for (int i = 0; i < N; i++) {
                     int32_t sx = f.coords[3 * i] * (aug.flip_x ? -1 : 1);
@@ -160,11 +159,8 @@ TEST_AFTER(begin, quarter_turns_stay_on_the_grid)
 
 TEST_AFTER(begin, flips_mirror_in_place)
 {
-    sp_augment aug = sp_augment_none();
-    sp_voxels v;
-
     aug.flip_x = true;
-    run(&aug, 1, &v);
+    run(1);
     for (int i = 0; i < N; i++) /* the box -9 .. 11 mirrored onto itself */
         assert_int_equal(v.coords[3 * i], 2 - f.coords[3 * i]);
 }
@@ -177,16 +173,14 @@ static int32_t floor_of(int32_t c, int d)
 TEST_AFTER(begin, factor_merges_blocks)
 {
     static int32_t expected[3 * N];
-    sp_augment aug = sp_augment_none();
-    sp_voxels v;
 
     for (int factor = 2; factor < 9; factor++) {
         sp_arena_reset(&f.arena);
         for (int i = 0; i < 3 * N; i++)
             expected[i] = floor_of(f.coords[i], factor);
-        run(&aug, factor * (1 + 1e-9), &v);
+        run(factor * (1 + 1e-9));
         assert_true(v.n < N);
-        check_against_rows(&v, expected);
+        check_against_rows(expected);
     }
 }
 
@@ -195,8 +189,6 @@ TEST_AFTER(begin, free_turns_merge)
 {
     static int32_t expected[3 * N];
     double p[3], centre[3] = {-9 + 21 / 2.0, -9 + 32 / 2.0, 0}, factor;
-    sp_augment aug = sp_augment_none();
-    sp_voxels v;
     int top = 0;
 
     for (int i = 0; i < N; i++)
@@ -220,23 +212,23 @@ TEST_AFTER(begin, free_turns_merge)
                 factor);
             expected[3 * i + 2] = (int32_t)floor((centre[2] + 0.97 * p[2]) / factor);
         }
-        run(&aug, factor, &v);
+        run(factor);
         assert_true(v.n < N && v.n > N / 100);
-        check_against_rows(&v, expected);
+        check_against_rows(expected);
     }
 }
 
 TEST_AFTER(begin, drop_is_keyed_and_fair)
 {
-    sp_augment aug = sp_augment_none();
-    sp_voxels v, w;
+    sp_voxels first;
     int kept = 0, row = 0;
 
     aug.drop = 0.25;
     aug.seed = 3;
-    run(&aug, 1, &v);
-    run(&aug, 1, &w);
-    assert_memory_equal(v.row_of, w.row_of, N * sizeof *v.row_of);
+    run(1);
+    first = v;
+    run(1);
+    assert_memory_equal(v.row_of, first.row_of, N * sizeof *v.row_of);
     for (int i = 0; i < N; i++)
         if (v.row_of[i] >= 0) {
             assert_int_equal(v.row_of[i], row);
@@ -248,21 +240,19 @@ TEST_AFTER(begin, drop_is_keyed_and_fair)
     assert_int_equal(v.n, kept);
     assert_in_range(kept, (int)(0.72 * N), (int)(0.78 * N)); /* 3.8 sigma */
     aug.sample = 1;
-    run(&aug, 1, &w);
-    assert_memory_not_equal(v.row_of, w.row_of, N * sizeof *v.row_of);
+    run(1);
+    assert_memory_not_equal(v.row_of, first.row_of, N * sizeof *v.row_of);
     aug.drop = 1;
-    run(&aug, 2, &w);
-    assert_int_equal(w.n, 0);
+    run(2);
+    assert_int_equal(v.n, 0);
 }
 
 TEST_AFTER(begin, jitter_has_the_stated_width)
 {
-    sp_augment aug = sp_augment_none();
-    sp_voxels v;
     double sum = 0, squares = 0, d;
 
     aug.jitter = 0.1;
-    run(&aug, 1, &v);
+    run(1);
     for (int i = 0; i < N * C; i++) {
         d = v.features[i] - f.features[i];
         sum += d;
@@ -274,27 +264,18 @@ TEST_AFTER(begin, jitter_has_the_stated_width)
 
 TEST_AFTER(begin, box_at_the_edge_is_shifted_in)
 {
-    sp_augment aug = sp_augment_none();
-    sp_voxels v;
-
     fill(SP_COORD_LIMIT - 32);
-    aug.angle = 0.8;
-    aug.scale = 1.05;
-    run(&aug, 1, &v);
-    for (int i = 0; i < 3 * v.n; i++)
-        assert_in_range(v.coords[i] + SP_COORD_LIMIT, 0, 2 * SP_COORD_LIMIT - 1);
-    aug.scale = 1;
-    aug.angle = 1.57079632679489661923;
-    run(&aug, 1, &v);
-    for (int i = 0; i < 3 * v.n; i++)
-        assert_in_range(v.coords[i] + SP_COORD_LIMIT, 0, 2 * SP_COORD_LIMIT - 1);
+    for (int is_turn = 0; is_turn < 2; is_turn++) {
+        aug.angle = is_turn ? 1.57079632679489661923 : 0.8;
+        aug.scale = is_turn ? 1 : 1.05;
+        run(1);
+        for (int i = 0; i < 3 * v.n; i++)
+            assert_in_range(v.coords[i] + SP_COORD_LIMIT, 0, 2 * SP_COORD_LIMIT - 1);
+    }
 }
 
 TEST_AFTER(begin, what_cannot_be_done_is_said)
 {
-    sp_augment aug = sp_augment_none();
-    sp_voxels v;
-
     f.sample.subvoxel = NULL;
     aug.angle = 0.3;
     FAILS(sp_voxelize(&f.sample, &aug, 1, C, NULL, NULL, &f.arena, &v), SP_EDATA,
@@ -308,13 +289,10 @@ TEST_AFTER(begin, what_cannot_be_done_is_said)
 
 TEST_AFTER(begin, empty_sample_is_legal)
 {
-    sp_augment aug = sp_augment_none();
-    sp_voxels v;
-
     f.sample.n = 0;
     aug.angle = 0.3;
     aug.drop = 0.5;
-    run(&aug, 2, &v);
+    run(2);
     assert_int_equal(v.n, 0);
 }
 
@@ -389,9 +367,7 @@ TEST_AFTER(begin, normals_move_with_the_voxels)
                          .subvoxel = subvoxel};
 
     for (size_t k = 0; k < 4 * sizeof angles / sizeof *angles; k++) {
-        sp_augment aug = sp_augment_none();
-        sp_voxels v;
-
+        aug = sp_augment_none();
         aug.angle = angles[k / 4];
         aug.flip_x = k & 1;
         aug.flip_y = k & 2;
@@ -435,9 +411,7 @@ TEST_AFTER(begin, positions_move_with_the_voxels)
                          .subvoxel = subvoxel};
 
     for (int k = 0; k < 16; k++) {
-        sp_augment aug = sp_augment_none();
-        sp_voxels v;
-
+        aug = sp_augment_none();
         aug.angle = 0.7 * (k / 4);
         aug.flip_x = k & 1;
         aug.flip_y = k & 2;

@@ -76,7 +76,7 @@ TEST(weights_depend_on_seed_and_name_alone)
 
 TEST(running_statistics_start_at_0_and_1)
 {
-    sp_graph g;
+    CLOSED_BY(sp_graph_destroy) sp_graph g;
     float *flat = start(&g, "net.family=dummy", 1), *running;
     int n = 0;
 
@@ -96,5 +96,4 @@ TEST(running_statistics_start_at_0_and_1)
     assert_int_equal(n, 3);
     free(flat);
     free(running);
-    sp_graph_destroy(&g);
 }

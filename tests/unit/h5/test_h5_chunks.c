@@ -177,24 +177,33 @@ TEST(left_out_filters_are_left_out)
     OK(sp_h5_close(in));
 }
 
+/* Makes a dataset of n integers; with data NULL none is written. */
+static void make(hid_t file, const char *name, hid_t list, hsize_t n, const int *data)
+{
+    hid_t space = H5Screate_simple(1, &n, NULL);
+    hid_t set =
+        H5Dcreate2(file, name, H5T_NATIVE_INT, space, H5P_DEFAULT, list, H5P_DEFAULT);
+
+    assert_true(set >= 0);
+    if (data)
+        H5Dwrite(set, H5T_NATIVE_INT, H5S_ALL, H5S_ALL, H5P_DEFAULT, data);
+    H5Dclose(set);
+    H5Sclose(space);
+    H5Pclose(list);
+}
+
 TEST(compact_values_and_links_inside_are_read)
 {
-    hid_t file = create(H5F_LIBVER_V110, 0, false), list, space, set;
-    const hsize_t size = 5;
+    hid_t file = create(H5F_LIBVER_V110, 0, false);
+    hid_t list = H5Pcreate(H5P_DATASET_CREATE);
     const int64_t n = 5;
     int32_t data[] = {1, 2, 3, 4, 5}, got[5];
     sp_h5 *in;
 
-    list = H5Pcreate(H5P_DATASET_CREATE);
     H5Pset_layout(list, H5D_COMPACT);
-    space = H5Screate_simple(1, &size, NULL);
-    set = H5Dcreate2(file, "x", H5T_STD_I32LE, space, H5P_DEFAULT, list, H5P_DEFAULT);
-    H5Dwrite(set, H5T_NATIVE_INT, H5S_ALL, H5S_ALL, H5P_DEFAULT, data);
+    make(file, "x", list, 5, data);
     H5Lcreate_soft("/x", file, "soft", H5P_DEFAULT, H5P_DEFAULT);
     H5Lcreate_hard(file, "x", file, "hard", H5P_DEFAULT, H5P_DEFAULT);
-    H5Dclose(set);
-    H5Sclose(space);
-    H5Pclose(list);
     H5Fclose(file);
     OK(sp_h5_open(&in, path));
     OK(sp_h5_read(in, "/x", SP_H5_I32, 1, &n, got));
@@ -217,18 +226,6 @@ static void refused(const char *name, const char *words)
     FAILS(sp_h5_shape_of(file, name, &shape), SP_EDATA, words);
     SAYS(path);
     OK(sp_h5_close(file));
-}
-
-static void make(hid_t file, const char *name, hid_t list, hsize_t n)
-{
-    hid_t space = H5Screate_simple(1, &n, NULL);
-    hid_t set =
-        H5Dcreate2(file, name, H5T_NATIVE_INT, space, H5P_DEFAULT, list, H5P_DEFAULT);
-
-    assert_true(set >= 0);
-    H5Dclose(set);
-    H5Sclose(space);
-    H5Pclose(list);
 }
 
 static void put_links(hid_t file)
@@ -275,15 +272,15 @@ TEST(other_places_and_filters_are_refused)
     static const char other[] = "other.h5";
     hid_t file = H5Fcreate(other, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
 
-    make(file, "there", H5Pcreate(H5P_DATASET_CREATE), 10);
+    make(file, "there", H5Pcreate(H5P_DATASET_CREATE), 10, NULL);
     H5Fclose(file);
     file = create(H5F_LIBVER_V110, 0, false);
     put_links(file);
-    make(file, "external", external(), 10);
-    make(file, "virtual", virtual(), 10);
-    make(file, "scaled", chunked(10, true), 10);
-    make(file, "unwritten", chunked(10, false), 100);
-    make(file, "g/set", H5Pcreate(H5P_DATASET_CREATE), 10);
+    make(file, "external", external(), 10, NULL);
+    make(file, "virtual", virtual(), 10, NULL);
+    make(file, "scaled", chunked(10, true), 10, NULL);
+    make(file, "unwritten", chunked(10, false), 100, NULL);
+    make(file, "g/set", H5Pcreate(H5P_DATASET_CREATE), 10, NULL);
     H5Fclose(file);
     refused("/outer", "is a link to another file (other.h5:/there)");
     refused("/soft", "leads to nothing in this file");

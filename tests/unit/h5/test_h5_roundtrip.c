@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/sp_file.h"
 #include "h5/sp_h5.h"
 #include "h5/sp_h5_number.h"
 
@@ -32,6 +33,15 @@ static void write_example(const char *to)
     OK(sp_h5_close(file));
 }
 
+static sp_h5 *open_example(void)
+{
+    sp_h5 *file;
+
+    write_example(path);
+    OK(sp_h5_open(&file, path));
+    return file;
+}
+
 TEST(numbers_at_the_ends_of_their_types)
 {
     uint16_t halves[] = {0x0001, 0x83ff, 0x0400, 0x7bff, 0xfc00};
@@ -55,10 +65,8 @@ TEST(datasets_read_back)
     int32_t rows[2];
     char *names[3];
     sp_h5_shape shape;
-    sp_h5 *file;
+    sp_h5 *file = open_example();
 
-    write_example(path);
-    OK(sp_h5_open(&file, path));
     OK(sp_h5_read(file, "/params/conv1/weight", SP_H5_F64, 2, dim, weight));
     assert_true(weight[5] == 6);
     OK(sp_h5_read_rows(file, "/rows", 1, 2, rows));
@@ -85,10 +93,8 @@ TEST(attributes_read_back)
     float mean[3];
     char **names;
     int count;
-    sp_h5 *file;
+    sp_h5 *file = open_example();
 
-    write_example(path);
-    OK(sp_h5_open(&file, path));
     OK(sp_h5_attr_read_int(file, "/", "version", &version));
     assert_int_equal(version, 1);
     OK(sp_h5_attr_count(file, "/params/conv1/weight", "mean", &n));
@@ -109,10 +115,8 @@ TEST(list_has_paths_in_order)
 {
     char **names;
     int n;
-    sp_h5 *file;
+    sp_h5 *file = open_example();
 
-    write_example(path);
-    OK(sp_h5_open(&file, path));
     OK(sp_h5_list(file, &names, &n));
     assert_int_equal(n, 3);
     assert_string_equal(names[0], "/names");
@@ -134,10 +138,8 @@ TEST(same_calls_same_bytes)
 TEST(failures_name_the_file)
 {
     sp_h5 *file;
-    FILE *f = fopen(path, "wb");
 
-    fputs("plain text", f);
-    fclose(f);
+    OK(sp_file_replace(path, "plain text", 10, 0));
     FAILS(sp_h5_open(&file, path), SP_EDATA, "not an HDF5 file");
     FAILS(sp_h5_open(&file, "none.h5"), SP_EDATA, "none.h5: No such file");
     assert_int_equal(sp_h5_create(&file, "no/such/folder.h5"), SP_EIO);
@@ -165,12 +167,14 @@ static int reader(void)
     return pid;
 }
 
-static void open_and_close(void)
+/* The reader after the file has been opened and closed. */
+static int next_reader(void)
 {
     sp_h5 *file;
 
     OK(sp_h5_open(&file, path));
     OK(sp_h5_close(file));
+    return reader();
 }
 
 TEST(a_kept_child_reads_the_next_file)
@@ -180,14 +184,11 @@ TEST(a_kept_child_reads_the_next_file)
     if (reader() < 0)
         skip();
     write_example(path);
-    open_and_close();
-    assert_int_equal(reader(), 0);
+    assert_int_equal(next_reader(), 0);
     sp_h5_keep_child(true);
-    open_and_close();
-    first = reader();
+    first = next_reader();
     assert_true(first > 0);
-    open_and_close();
-    assert_int_equal(reader(), first);
+    assert_int_equal(next_reader(), first);
     sp_h5_keep_child(false);
     assert_int_equal(reader(), 0);
 }
@@ -202,12 +203,10 @@ TEST(requests_to_stop_leave_the_child_alone)
         skip();
     write_example(path);
     sp_h5_keep_child(true);
-    open_and_close();
-    first = reader();
+    first = next_reader();
     for (size_t i = 0; i < sizeof requests / sizeof *requests; i++) {
         assert_int_equal(kill(first, requests[i]), 0);
-        open_and_close();
-        assert_int_equal(reader(), first);
+        assert_int_equal(next_reader(), first);
     }
     sp_h5_keep_child(false);
 }
@@ -216,24 +215,20 @@ TEST(requests_to_stop_leave_the_child_alone)
  * waits. */
 TEST(a_kept_child_that_is_not_as_new_is_replaced)
 {
-    FILE *file = fopen(path, "wb");
     siginfo_t ended;
     sp_h5 *none;
 
     if (reader() < 0)
         skip();
-    fputs("plain text", file);
-    fclose(file);
+    OK(sp_file_replace(path, "plain text", 10, 0));
     sp_h5_keep_child(true);
     assert_int_equal(sp_h5_open(&none, path), SP_EDATA);
     assert_int_equal(reader(), 0);
     assert_int_equal(sp_h5_open(&none, "none.h5"), SP_EDATA);
     assert_int_equal(reader(), 0);
     write_example(path);
-    open_and_close();
-    kill(reader(), SIGKILL);
+    kill(next_reader(), SIGKILL);
     waitid(P_PID, (id_t)reader(), &ended, WEXITED | WNOWAIT);
-    open_and_close();
-    assert_true(reader() > 0);
+    assert_true(next_reader() > 0);
     sp_h5_keep_child(false);
 }

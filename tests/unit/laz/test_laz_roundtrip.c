@@ -14,22 +14,29 @@ enum { CHUNK = 100, MOST = 700 };
 static const char path[] = "a.laz";
 static unsigned char given[MOST * LAZ_MOST_BYTES], got[MOST * LAZ_MOST_BYTES];
 
-/* Opens the file that laz_file_write made. */
+/* Where the points of a file that laz_file_write made begin. */
+static int64_t begin_of(const sp_laz_format *format, int point_format)
+{
+    unsigned char vlr[SP_LAZ_VLR_BYTES];
+
+    return (point_format < 4   ? 227
+            : point_format < 6 ? 235
+                               : 375) +
+           54 + (int64_t)sp_laz_format_write(format, vlr);
+}
+
+/* Opens that file. */
 static sp_status open_file(sp_laz_reader **r, sp_laz_file *file,
                            const sp_laz_format *format, int point_format, int64_t n,
                            int n_threads)
 {
-    unsigned char vlr[SP_LAZ_VLR_BYTES];
     struct stat st;
 
     file->path = path;
     file->fd = open(path, O_RDONLY);
     assert_true(file->fd >= 0 && fstat(file->fd, &st) == 0);
     file->file_bytes = st.st_size;
-    file->at = (point_format < 4   ? 227
-                : point_format < 6 ? 235
-                                   : 375) +
-               54 + (int64_t)sp_laz_format_write(format, vlr);
+    file->at = begin_of(format, point_format);
     file->n_points = n;
     return sp_laz_open(r, file, format, n_threads);
 }
@@ -192,21 +199,24 @@ static void poke(int64_t at, const void *bytes, size_t n)
     close(fd);
 }
 
+static void poke_number(int64_t at, int64_t number)
+{
+    unsigned char bytes[8];
+
+    sp_put64(bytes, (uint64_t)number);
+    poke(at, bytes, sizeof bytes);
+}
+
 TEST(a_missing_table_is_done_without)
 {
-    static const unsigned char none[8] = {255, 255, 255, 255, 255, 255, 255, 255};
-
     for (int p = 1; p < LAZ_FORMATS; p += 6) {
-        sp_laz_format f = format_of(p, 0, CHUNK);
-        unsigned char vlr[SP_LAZ_VLR_BYTES], own[8] = {0};
-        int64_t at = (p < 4 ? 227 : 375) + 54 + (int64_t)sp_laz_format_write(&f, vlr);
+        const sp_laz_format f = format_of(p, 0, CHUNK);
+        const int64_t at = begin_of(&f, p);
 
         check(&f, p, 431, false, 1);
-        poke(at, none, sizeof none);
+        poke_number(at, -1);
         check_read(&f, p, 431, 33, 2);
-        own[0] = (unsigned char)at;
-        own[1] = (unsigned char)(at >> 8);
-        poke(at, own, sizeof own);
+        poke_number(at, at);
         check_read(&f, p, 431, 700, 2);
     }
 }
@@ -215,8 +225,6 @@ TEST(a_missing_table_is_done_without)
  * puts behind everything. */
 TEST(the_offset_of_the_table_may_stand_at_the_end)
 {
-    static const unsigned char none[8] = {255, 255, 255, 255, 255, 255, 255, 255};
-
     for (int p = 1; p < LAZ_FORMATS; p += 6) {
         sp_laz_format f = format_of(p, 0, UINT32_MAX);
         unsigned char offset[8], version = 1;
@@ -230,7 +238,7 @@ TEST(the_offset_of_the_table_may_stand_at_the_end)
         assert_int_equal(pread(file.fd, offset, sizeof offset, file.at), 8);
         sp_laz_close(r);
         close(file.fd);
-        poke(file.at, none, sizeof none);
+        poke_number(file.at, -1);
         poke(size, offset, sizeof offset);
         check_read(&f, p, 431, 33, 2);
         OK(open_file(&r, &file, &f, p, 431, 1));
@@ -268,13 +276,10 @@ TEST(chunks_that_differ_need_a_table_or_layers)
 {
     for (int p = 1; p < LAZ_FORMATS; p += 6) {
         sp_laz_format f = format_of(p, 0, UINT32_MAX);
-        unsigned char vlr[SP_LAZ_VLR_BYTES], place[8];
-        int64_t at = (p < 4 ? 227 : 375) + 54 + (int64_t)sp_laz_format_write(&f, vlr);
         sp_status rc;
 
         check(&f, p, 431, false, 2);
-        sp_put64(place, (uint64_t)at);
-        poke(at, place, sizeof place);
+        poke_number(begin_of(&f, p), begin_of(&f, p));
         assert_int_equal(is_read(&f, p, 431, 2, &rc), p == 7);
         if (p == 1)
             FAILS(rc, SP_EDATA, "chunk table with the sizes is missing");
@@ -289,18 +294,14 @@ TEST(damage_is_noticed)
 
     for (int p = 3; p < LAZ_FORMATS; p += 4) {
         sp_laz_format f = format_of(p, 1, UINT32_MAX);
-        unsigned char vlr[SP_LAZ_VLR_BYTES], whole[20000];
-        int64_t head = (p < 4 ? 227 : 375) + 54 + (int64_t)sp_laz_format_write(&f, vlr);
-        ssize_t bytes;
-        FILE *from;
+        const char *whole;
+        size_t bytes;
 
         laz_points_fill(given, 400, p, f.record_bytes, false, 5);
         OK(laz_file_write(path, &f, p, given, 400, 400, 1));
-        from = fopen(path, "rb");
-        bytes = (ssize_t)fread(whole, 1, sizeof whole, from);
-        fclose(from);
-        for (int64_t at = head; at < bytes; at += 7) {
-            unsigned char b = whole[at] ^ 0x14;
+        whole = test_content(path, &bytes);
+        for (int64_t at = begin_of(&f, p); at < (int64_t)bytes; at += 7) {
+            const char b = whole[at] ^ 0x14;
             sp_status rc;
 
             poke(at, &b, 1);
@@ -327,7 +328,7 @@ TEST(a_message_names_file_chunk_and_point)
     OK(truncate(path, 1500) == 0 ? SP_OK : SP_EIO);
     assert_false(is_read(&f, 1, 300, 1, &rc));
     FAILS(rc, SP_EDATA, "LAZ chunk table at byte");
-    poke(227 + 54 + 34 + 12, "\377\377\377\377\377\377\377\377", 8);
+    poke_number(begin_of(&f, 1), -1);
     assert_false(is_read(&f, 1, 300, 1, &rc));
     FAILS(rc, SP_EDATA, path);
     SAYS(": LAZ chunk ");

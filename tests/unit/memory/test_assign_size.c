@@ -72,7 +72,6 @@ TEST(vectors_do_not_shrink_with_the_elements)
         "{ name = \"t\"; op = \"conv_transpose\"; out = 8; kernel = 2; stride = 2; },"
         "{ name = \"f\"; op = \"linear\"; out = 3; },"
         "{ name = \"l\"; op = \"leaky_relu\"; slope = 0.5; }";
-    const sp_net_options options = {.bn_scope = SP_SCOPE_WORLD};
     const int64_t voxels[SP_MAX_LEVELS] = {6400, 1600};
     const sp_assign_rules rules = {.row_bytes = 16,
                                    .fused_parts = sp_backend_find("cpu")->fused_parts};
@@ -80,7 +79,7 @@ TEST(vectors_do_not_shrink_with_the_elements)
     sp_lowered low;
     CLOSED_BY(case_close) net_case c;
 
-    case_open(&c, sp_backend_find("cpu"), alone(), layers, &options);
+    case_new(&c, layers, NULL, 0);
     OK(sp_lower(&low, &c.graph, true));
     narrow = size(&low, &rules, voxels, 1, false);
     sp_lowered_destroy(&low);
@@ -91,6 +90,20 @@ TEST(vectors_do_not_shrink_with_the_elements)
     assert_true(wide.vectors >= 1600 * 8 * sizeof(int32_t));
     /* features [n][8], the last value [n][8] twice, all but the last in bf16 */
     assert_true(narrow.matrices >= 6400 * (16 + 16 + 16));
+}
+
+/* The matrices of a sample of n voxels, in training with little memory or in
+ * inference. */
+static size_t matrices_of(const char *layers, bool is_training, int64_t n)
+{
+    const int64_t voxels[SP_MAX_LEVELS] = {n};
+    const sp_assign_rules rules = {.is_low_memory = is_training,
+                                   .row_bytes = 1,
+                                   .fused_parts = sp_backend_find("cpu")->fused_parts};
+    CLOSED_BY(case_close) net_case c;
+
+    case_new(&c, layers, NULL, 0);
+    return size(&c.net.impl->low, &rules, voxels, 1, is_training).matrices;
 }
 
 /* Inference holds the input and the output of a convolution, and nothing between it and
@@ -109,15 +122,7 @@ TEST(inference_holds_inputs_and_outputs_alone)
         "{ name = \"a2\"; op = \"add\"; from = [\"b2\", \"l\"]; },"
         "{ name = \"r2\"; op = \"relu\"; },"
         "{ name = \"f\"; op = \"linear\"; out = 3; }";
-    const sp_net_options options = {.bn_scope = SP_SCOPE_WORLD};
-    const int64_t voxels[SP_MAX_LEVELS] = {1000};
-    const sp_assign_rules rules = {.row_bytes = 1,
-                                   .fused_parts = sp_backend_find("cpu")->fused_parts};
-    CLOSED_BY(case_close) net_case c;
-
-    case_open(&c, sp_backend_find("cpu"), alone(), layers, &options);
-    assert_int_equal(size(&c.net.impl->low, &rules, voxels, 1, false).matrices,
-                     2 * 1000 * 32 * sizeof(float));
+    assert_int_equal(matrices_of(layers, false, 1000), 2 * 1000 * 32 * sizeof(float));
 }
 
 /* Training with little memory keeps the outputs of convolutions. The backward pass adds
@@ -147,15 +152,7 @@ TEST(the_backward_pass_adds_two_values)
         "{ name = \"a4\"; op = \"add\"; from = [\"b4\", \"r2\"]; },"
         "{ name = \"r4\"; op = \"relu\"; },"
         "{ name = \"f\"; op = \"linear\"; out = 3; }";
-    const sp_net_options options = {.bn_scope = SP_SCOPE_WORLD};
-    const int64_t voxels[SP_MAX_LEVELS] = {1024};
-    const sp_assign_rules rules = {.is_low_memory = true,
-                                   .row_bytes = 1,
-                                   .fused_parts = sp_backend_find("cpu")->fused_parts};
     const size_t each = 1024 * 32 * sizeof(float), logits = 1024 * 3 * sizeof(float);
-    CLOSED_BY(case_close) net_case c;
 
-    case_open(&c, sp_backend_find("cpu"), alone(), layers, &options);
-    assert_int_equal(size(&c.net.impl->low, &rules, voxels, 1, true).matrices,
-                     (6 + 2) * each + logits);
+    assert_int_equal(matrices_of(layers, true, 1024), (6 + 2) * each + logits);
 }

@@ -59,7 +59,7 @@ TEST(families_keep_no_add_and_no_activation)
 
 TEST(unet_concats_copy_nothing)
 {
-    lowered l;
+    CLOSED_BY(drop) lowered l;
 
     lower(&l, "net.family=minkunet18", NULL);
     assert_int_equal(count_steps(&l, SP_OP_CONCAT), 4);
@@ -69,7 +69,6 @@ TEST(unet_concats_copy_nothing)
         for (int k = 0; step->op == SP_OP_CONCAT && k < step->n_in; k++)
             assert_int_equal(l.low.value[step->in[k]].home, step->out);
     }
-    drop(&l);
 }
 
 /* Two values never share columns, and lie within the home's. */

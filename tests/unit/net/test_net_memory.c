@@ -1,5 +1,5 @@
-/* After the first steps of a size a step allocates nothing; steps of other sizes in
- * between leave no trace in the result. */
+/* After the first steps of a size a step allocates nothing, and what is kept of one
+ * changes no other. */
 #include "fixtures/allocations.h"
 #include "reference/net_case.h"
 
@@ -50,27 +50,6 @@ TEST(a_step_allocates_nothing)
         check_steps(case_nets[i], true);
     }
     assert_true(n_allocations > before); /* creation does: the count is alive */
-}
-
-TEST(evaluation_repeats_after_training)
-{
-    float first[101 * CASE_CLASSES];
-    size_t bytes = 101 * CASE_CLASSES * sizeof(float);
-
-    for (int i = 0; case_nets[i]; i++) {
-        CLOSED_BY(case_close) net_case c;
-
-        case_new(&c, case_nets[i], large, 3);
-        OK(sp_net_forward(&c.net, &c.batch, false, &c.logits));
-        assert_int_equal(c.logits.n, 101);
-        memcpy(first, c.logits.data, bytes);
-        case_batch(&c, small, 2);
-        case_step(&c, true);
-        sp_graph_init_buffers(&c.graph, c.net.running);
-        case_batch(&c, large, 3);
-        OK(sp_net_forward(&c.net, &c.batch, false, &c.logits));
-        assert_memory_equal(first, c.logits.data, bytes);
-    }
 }
 
 /* After an update the weights are packed anew. */

@@ -150,6 +150,12 @@ static void report(int n)
     check_alone(page);
 }
 
+static void report_of(const char *metrics)
+{
+    put(0, "metrics.jsonl", metrics);
+    report(1);
+}
+
 static void shows(const char *text)
 {
     if (!strstr(page, text))
@@ -185,8 +191,7 @@ static void shows_not(const char *text)
 
 RUNS_TEST(numbers_are_those_of_the_lines)
 {
-    put(0, "metrics.jsonl", START STEP(1, 1.5) STEP(2, 1.25) STEP(3, 0.8125) EVAL);
-    report(1);
+    report_of(START STEP(1, 1.5) STEP(2, 1.25) STEP(3, 0.8125) EVAL);
     shows_not("<th>merged IoU</th>");
     shows("data-p=\"1,1.5 2,1.25 3,0.8125\"");
     shows("<td>0.6250<span"); /* IoU */
@@ -214,26 +219,21 @@ RUNS_TEST(numbers_are_those_of_the_lines)
 /* A start that was killed has no end, and its time is not known. */
 RUNS_TEST(time_is_of_starts_that_ended)
 {
-    put(0, "metrics.jsonl", START STEP(1, 1.5) START END);
-    report(1);
+    report_of(START STEP(1, 1.5) START END);
     shows("<dd>2.5 s in 1 of 2 starts</dd>");
-    put(0, "metrics.jsonl", START STEP(1, 1.5) END START END);
-    report(1);
+    report_of(START STEP(1, 1.5) END START END);
     shows("<dd>5 s in 2 starts</dd>");
-    put(0, "metrics.jsonl", START END);
-    report(1);
+    report_of(START END);
     shows("<dd>2.5 s</dd>");
 }
 
 /* Merged numbers stand beside the plain ones of the same unit. */
 RUNS_TEST(merged_predictions)
 {
-    put(0, "metrics.jsonl",
-        "{\"event\":\"eval\",\"step\":3,\"miou\":0.25,\"iou\":{\"x\":0.25},"
-        "\"confusion\":[[4]],\"point_miou\":0.5,\"point_iou\":{\"x\":0.5},"
-        "\"point_confusion\":[[8]],\"merged\":{\"views\":1,\"blocks\":true,"
-        "\"point_miou\":0.5625,\"point_iou\":{\"x\":0.5625}}}\n");
-    report(1);
+    report_of("{\"event\":\"eval\",\"step\":3,\"miou\":0.25,\"iou\":{\"x\":0.25},"
+              "\"confusion\":[[4]],\"point_miou\":0.5,\"point_iou\":{\"x\":0.5},"
+              "\"point_confusion\":[[8]],\"merged\":{\"views\":1,\"blocks\":true,"
+              "\"point_miou\":0.5625,\"point_iou\":{\"x\":0.5625}}}\n");
     shows("<th>IoU</th><th>merged IoU</th>");
     assert_int_equal(count(page, "<td>0.5625<span"), 2); /* of the class, mean */
     assert_non_null(
@@ -243,10 +243,8 @@ RUNS_TEST(merged_predictions)
 /* A quantity that was always zero is drawn on the axis, and no time is below it. */
 RUNS_TEST(zeros_have_an_axis_from_zero)
 {
-    put(0, "metrics.jsonl",
-        "{\"event\":\"step\",\"step\":1,\"step_s\":0.5,\"data_wait_s\":0}\n"
-        "{\"event\":\"step\",\"step\":2,\"step_s\":0.5,\"data_wait_s\":0}\n");
-    report(1);
+    report_of("{\"event\":\"step\",\"step\":1,\"step_s\":0.5,\"data_wait_s\":0}\n"
+              "{\"event\":\"step\",\"step\":2,\"step_s\":0.5,\"data_wait_s\":0}\n");
     shows("data-p=\"1,0 2,0\"");
     shows_not("e-09");
 }
@@ -266,17 +264,13 @@ RUNS_TEST(evaluations_of_other_checkpoints)
 
 RUNS_TEST(a_run_that_has_just_begun)
 {
-    put(0, "metrics.jsonl", "");
-    report(1);
+    report_of("");
     shows("No step has been logged.");
     shows("No evaluation has been finished.");
     shows("no evaluation yet");
-    put(0, "metrics.jsonl", START);
-    report(1);
-    put(0, "metrics.jsonl", START STEP(1, null));
-    report(1);
-    put(0, "metrics.jsonl", START STEP(1, 2.5));
-    report(1);
+    report_of(START);
+    report_of(START STEP(1, null));
+    report_of(START STEP(1, 2.5));
     shows("data-p=\"1,2.5\"");
 }
 
@@ -325,14 +319,42 @@ RUNS_TEST(numbers_of_any_size)
         "\"iou\":{\"a\":-3},\"confusion\":[[9223372036854775807]]}\n"};
 
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
-        put(0, "metrics.jsonl", lines[i]);
-        report(1);
+        report_of(lines[i]);
     }
+}
+
+/* Two steps, and an evaluation of n classes with an IoU for each name. */
+static void put_eval(const char *const *names, int n_names, int n)
+{
+    CLOSED_BY(sp_json_destroy) sp_json json = {0};
+    const char *line;
+    FREED char *text;
+
+    sp_json_begin(&json);
+    sp_json_text(&json, "event", "eval");
+    sp_json_int(&json, "step", 3);
+    sp_json_double(&json, "miou", 0.5);
+    sp_json_begin_object(&json, "iou");
+    for (int i = 0; i < n_names; i++)
+        sp_json_double(&json, names[i], 0.5);
+    sp_json_end_object(&json);
+    sp_json_begin_array(&json, "confusion");
+    for (int i = 0; i < n; i++) {
+        sp_json_begin_array(&json, NULL);
+        for (int k = 0; k < n; k++)
+            sp_json_int(&json, NULL, 1 + i + k);
+        sp_json_end_array(&json);
+    }
+    sp_json_end_array(&json);
+    OK(sp_json_end(&json, &line));
+    assert_true(asprintf(&text, "%s%s\n", START STEP(1, 1) STEP(2, 2), line) > 0);
+    put(0, "metrics.jsonl", text);
 }
 
 RUNS_TEST(hostile_names_are_text)
 {
-    static const char *const names[] = {
+    char longest[201] = "";
+    const char *const names[] = {
         "<script>alert(1)</script>",
         "\"onmouseover=\"alert(1)",
         "'><img src=x>",
@@ -340,36 +362,14 @@ RUNS_TEST(hostile_names_are_text)
         "\xe6\xa4\x8d\xe7\x94\x9f \xd9\x86\xd8\xa8\xd8\xa7\xd8\xaa",
         "\xe2\x80\xae"
         "desrever",
-        "=HYPERLINK(1)\n\x1b[31m"};
+        "=HYPERLINK(1)\n\x1b[31m",
+        longest};
     enum { N = sizeof names / sizeof *names };
-    char longest[201];
-    sp_json json = {0};
-    const char *line, *csv;
-    char text[8192];
+    const char *csv;
 
     memset(longest, '<', 200);
-    longest[200] = '\0';
-    sp_json_begin(&json);
-    sp_json_text(&json, "event", "eval");
-    sp_json_int(&json, "step", 3);
-    sp_json_double(&json, "miou", 0.5);
-    sp_json_begin_object(&json, "iou");
-    for (int i = 0; i <= N; i++)
-        sp_json_double(&json, i < N ? names[i] : longest, 0.5);
-    sp_json_end_object(&json);
-    sp_json_begin_array(&json, "confusion");
-    for (int i = 0; i <= N; i++) {
-        sp_json_begin_array(&json, NULL);
-        for (int k = 0; k <= N; k++)
-            sp_json_int(&json, NULL, 1 + i + k);
-        sp_json_end_array(&json);
-    }
-    sp_json_end_array(&json);
-    OK(sp_json_end(&json, &line));
-    snprintf(text, sizeof text, "%s%s\n", START STEP(1, 1) STEP(2, 2), line);
-    put(0, "metrics.jsonl", text);
+    put_eval(names, N, N);
     put(0, "status.json", "{\"state\":\"<i>\",\"message\":\"</dd><script>\"}");
-    sp_json_destroy(&json);
     report(1);
     shows("&lt;script&gt;alert(1)&lt;/script&gt;");
     shows("&quot;onmouseover=&quot;alert(1)");
@@ -402,31 +402,9 @@ RUNS_TEST(two_runs_with_their_differences_first)
 
 RUNS_TEST(classes_of_many_and_of_one_name)
 {
-    enum { N = 60 };
-    sp_json json = {0};
-    const char *line;
-    char *text;
+    static const char *const same = "same"; /* all classes have this name */
 
-    sp_json_begin(&json);
-    sp_json_text(&json, "event", "eval");
-    sp_json_int(&json, "step", 3);
-    sp_json_begin_object(&json, "iou");
-    sp_json_double(&json, "same", 0.5); /* all classes have this name */
-    sp_json_end_object(&json);
-    sp_json_begin_array(&json, "confusion");
-    for (int i = 0; i < N; i++) {
-        sp_json_begin_array(&json, NULL);
-        for (int k = 0; k < N; k++)
-            sp_json_int(&json, NULL, i * k);
-        sp_json_end_array(&json);
-    }
-    sp_json_end_array(&json);
-    OK(sp_json_end(&json, &line));
-    text = malloc(strlen(line) + 2);
-    sprintf(text, "%s\n", line);
-    put(0, "metrics.jsonl", text);
-    free(text);
-    sp_json_destroy(&json);
+    put_eval(&same, 1, 60);
     report(1);
     shows("60 classes are too many to draw");
     shows("class 59");

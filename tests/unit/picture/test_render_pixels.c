@@ -57,6 +57,13 @@ static void draw(sp_render_from from)
     OK(sp_render_draw(&view, &cloud, 1, &canvas, 0, 0));
 }
 
+static void refuses(sp_render_from from, sp_status code)
+{
+    sp_render view;
+
+    assert_int_equal(sp_render_open(&view, &cloud, from, SIDE, SIDE), code);
+}
+
 static int count(const sp_canvas *of, sp_colour c)
 {
     int n = 0;
@@ -160,12 +167,7 @@ CLOUD_TEST(the_sensor_sees_all_round)
     new_cloud();
     for (int i = 0; i < 16; i++)
         add(100 + i % 4, 100 + i / 4, 0, 0);
-    {
-        sp_render view;
-
-        assert_int_equal(sp_render_open(&view, &cloud, SP_FROM_SENSOR, SIDE, SIDE),
-                         SP_EUSAGE);
-    }
+    refuses(SP_FROM_SENSOR, SP_EUSAGE);
 }
 
 CLOUD_TEST(a_stray_point_does_not_shrink_the_picture)
@@ -191,7 +193,6 @@ CLOUD_TEST(points_without_size_leave_no_gaps)
 CLOUD_TEST(what_is_hidden_covers_nothing)
 {
     uint8_t hidden[32] = {0};
-    sp_render view;
 
     add_floor();
     for (int i = 0; i < 16; i++)
@@ -206,7 +207,7 @@ CLOUD_TEST(what_is_hidden_covers_nothing)
                      ROOM * ROOM); /* the borders are the floor's */
     assert_int_equal(count_hue(false), 0);
     memset(hidden, 1, sizeof hidden);
-    assert_int_equal(sp_render_open(&view, &cloud, SP_FROM_TOP, SIDE, SIDE), SP_EDATA);
+    refuses(SP_FROM_TOP, SP_EDATA);
     assert_true(sp_render_hides("Ceiling", SP_FROM_OBLIQUE));
     assert_false(sp_render_hides("ceiling", SP_FROM_SENSOR));
     assert_false(sp_render_hides("floor", SP_FROM_TOP));
@@ -244,9 +245,7 @@ CLOUD_TEST(several_colourings_are_the_pictures_one_by_one)
 
 CLOUD_TEST(no_point_is_an_error)
 {
-    sp_render view;
-
-    assert_int_equal(sp_render_open(&view, &cloud, SP_FROM_TOP, SIDE, SIDE), SP_EDATA);
+    refuses(SP_FROM_TOP, SP_EDATA);
     add(7, 7, 7, 1);
     draw(SP_FROM_TOP);
     assert_int_equal(count(&canvas, green), ROOM * ROOM);

@@ -19,8 +19,10 @@ static void open_run(void)
     unlink("seen");
 }
 
+/* Ends the run; its commands have written this. */
 static void assert_seen(const char *expected)
 {
+    sp_run_close(&run);
     assert_string_equal(test_content("seen", NULL), expected);
 }
 
@@ -31,7 +33,6 @@ TEST_AFTER(open_run, commands_run_in_order_with_the_path)
     sp_run_after_save(&run, "echo twice >>seen", "metrics.jsonl"); /* waits already */
     sp_run_after_save(&run, "false #", "c");                       /* a warning */
     sp_run_after_save(&run, "", "d");
-    sp_run_close(&run);
     assert_seen("a b.h5\nwith options metrics.jsonl\n");
 }
 
@@ -44,7 +45,6 @@ TEST_AFTER(open_run, commands_inherit_nothing_that_is_open)
     high = dup2(ends[1], 200);
     assert_int_equal(high, 200);
     sp_run_after_save(&run, "ls /proc/self/fd >seen; :", "x"); /* 3: what it lists */
-    sp_run_close(&run);
     assert_seen("0\n1\n2\n3\n");
     close(high);
     close(ends[0]);
@@ -63,7 +63,6 @@ TEST_AFTER(open_run, commands_are_no_rank_of_the_launcher)
                       "env | grep -E '^(PMI|OMPI_(COMM|MCA_b)|SLURM_(STEP|JOB)_ID)' | "
                       "sort >seen; :",
                       "x");
-    sp_run_close(&run);
     assert_seen("OMPI_MCA_btl=tcp\nSLURM_JOB_ID=7\n");
 }
 
@@ -80,7 +79,6 @@ TEST_AFTER(open_run, a_slow_command_does_not_hold_up_the_training)
     go = fopen("go", "w");
     assert_non_null(go);
     fclose(go);
-    sp_run_close(&run);
     assert_seen("x\ny\n");
 }
 
@@ -109,7 +107,6 @@ static void stick_long_enough(void (*stick)(double limit_s), const char *expecte
         is_seen = strcmp(test_content("seen", NULL), expected) == 0;
         OK(sp_run_open(&run, test_folder(), alone()));
     }
-    sp_run_close(&run);
     assert_seen(expected);
 }
 
@@ -146,7 +143,7 @@ TEST_AFTER(open_run, the_end_waits_for_no_more_than_two_stuck_ones)
 /* The third could begin after the time of one command only. */
 TEST_AFTER(open_run, the_end_of_a_stopped_run_waits_for_no_more_than_one_limit)
 {
-    char *text;
+    FREED char *text;
 
     run.after_save_limit_s = 1;
     for (int i = 0; i < 3; i++)
@@ -156,7 +153,6 @@ TEST_AFTER(open_run, the_end_of_a_stopped_run_waits_for_no_more_than_one_limit)
     sp_run_close(&run);
     OK(sp_file_read("seen", &text, NULL));
     assert_null(strstr(text, "c"));
-    free(text);
 }
 
 /* A process whose command asks it to end after so many seconds, and then is stuck for

@@ -17,17 +17,15 @@
 #include "fixtures/run_folder.h"
 
 /* Runs `act` in a child that is killed, and leaves what it left behind. */
-static void in_killed_child(void (*act)(sp_run *run))
+static void in_killed_child(void (*act)(void))
 {
     int status;
     pid_t child = fork();
 
     assert_true(child >= 0);
     if (child == 0) {
-        sp_run run;
-
         if (sp_run_open(&run, dir, &comm) == SP_OK)
-            act(&run);
+            act();
         raise(SIGKILL);
     }
     assert_int_equal(waitpid(child, &status, 0), child);
@@ -80,12 +78,10 @@ FOLDER_TEST(a_second_program_is_refused)
 
 FOLDER_TEST(a_file_system_without_locks_is_told)
 {
-    sp_run run;
-
     has_no_locks = true;
     refuse_second();
     assert_non_null(
-        strstr(words_of_open(&run), "has no locks (flock: Function not implemented)"));
+        strstr(words_of_open(), "has no locks (flock: Function not implemented)"));
     sp_run_close(&run);
     has_no_locks = false;
 }
@@ -110,15 +106,10 @@ FOLDER_TEST(a_run_writes_no_more_where_its_lock_was_replaced)
     assert_content("metrics.jsonl", "{}\n");
 }
 
-static void hold_lock(sp_run *run)
-{
-    (void)run;
-}
+static void hold_lock(void) {}
 
 FOLDER_TEST(a_dead_owner_does_not_block)
 {
-    sp_run run;
-
     in_killed_child(hold_lock);
     assert_non_null(strstr(test_content(in("lock"), NULL), comm.host));
     OK(sp_run_open(&run, dir, &comm));
@@ -131,7 +122,6 @@ FOLDER_TEST(a_dead_owner_does_not_block)
 FOLDER_TEST(a_live_owner_on_another_host_blocks)
 {
     sp_status rc = SP_OK;
-    CLOSED_BY(sp_run_close) sp_run run;
     pid_t child;
 
     OK(sp_file_make_folder(dir));
@@ -157,7 +147,6 @@ FOLDER_TEST(a_live_owner_on_another_host_blocks)
 
 FOLDER_TEST(status_is_json_with_every_field)
 {
-    CLOSED_BY(sp_run_close) sp_run run;
     sp_run_state s;
     json_t *root;
 
@@ -191,7 +180,6 @@ FOLDER_TEST(status_is_replaced_whole)
 {
     FREED char *long_message = calloc(1, 100000);
     int n_read = 0, status;
-    CLOSED_BY(sp_run_close) sp_run run;
     pid_t child;
 
     OK(sp_run_open(&run, dir, &comm));
@@ -218,7 +206,6 @@ FOLDER_TEST(status_is_replaced_whole)
 FOLDER_TEST(metrics_are_appended_and_cut)
 {
     int64_t first, second;
-    CLOSED_BY(sp_run_close) sp_run run;
 
     OK(sp_run_open(&run, dir, &comm));
     OK(sp_run_event(&run, "{\"step\":1}", &first));
@@ -242,7 +229,6 @@ FOLDER_TEST(starts_and_ends_outlive_a_cut)
     static const char *const lines[] = {
         "{\"event\":\"step\"}",  "{\"event\":\"end\"}",  "{\"event\":\"eval\"}",
         "{\"event\":\"start\"}", "{\"event\":\"ends\"}", "{\"event\":\"resume\"}"};
-    CLOSED_BY(sp_run_close) sp_run run;
 
     OK(sp_run_open(&run, dir, &comm));
     for (int i = 0; i < 6; i++)
@@ -254,8 +240,6 @@ FOLDER_TEST(starts_and_ends_outlive_a_cut)
 
 FOLDER_TEST(half_a_line_is_cut_off)
 {
-    CLOSED_BY(sp_run_close) sp_run run;
-
     OK(sp_file_make_folder(dir));
     OK(sp_file_replace(in("metrics.jsonl"), "{\"a\":1}\n{\"b\":", 13, 0));
     OK(sp_run_open(&run, dir, &comm));
@@ -268,7 +252,6 @@ FOLDER_TEST(half_a_line_is_cut_off)
 FOLDER_TEST(metrics_that_were_deleted_begin_anew)
 {
     int64_t bytes;
-    CLOSED_BY(sp_run_close) sp_run run;
 
     OK(sp_run_open(&run, dir, &comm));
     OK(sp_run_event(&run, "{\"step\":1}", NULL));
@@ -282,7 +265,6 @@ FOLDER_TEST(metrics_that_were_deleted_begin_anew)
 /* The limit on file sizes stands in for a full disk. */
 FOLDER_TEST(a_full_disk_is_named_and_leaves_whole_lines)
 {
-    CLOSED_BY(sp_run_close) sp_run run;
     int status;
     pid_t child;
 
@@ -311,8 +293,6 @@ FOLDER_TEST(a_full_disk_is_named_and_leaves_whole_lines)
 
 FOLDER_TEST(an_unwritable_folder_is_named)
 {
-    CLOSED_BY(sp_run_close) sp_run run;
-
     FAILS(sp_run_open(&run, "/proc/no-such/run", &comm), SP_EIO,
           "/proc/no-such/run: cannot make");
     sp_run_close(&run);
@@ -320,36 +300,33 @@ FOLDER_TEST(an_unwritable_folder_is_named)
     assert_int_equal(sp_run_open(&run, "file", &comm), SP_EIO);
 }
 
-static void die_in_backward(sp_run *run)
+static void die_in_backward(void)
 {
-    sp_run_beat(run, SP_PHASE_BACKWARD, 3, 41);
-    sp_run_status(run, "running", SP_OK, 3, 41, NULL);
+    sp_run_beat(&run, SP_PHASE_BACKWARD, 3, 41);
+    sp_run_status(&run, "running", SP_OK, 3, 41, NULL);
 }
 
 FOLDER_TEST(the_next_start_says_who_was_lost)
 {
-    CLOSED_BY(sp_run_close) sp_run run;
     char *words;
 
     in_killed_child(die_in_backward);
-    words = words_of_open(&run);
+    words = words_of_open();
     assert_non_null(strstr(words, "the run before this one was lost"));
     assert_non_null(strstr(words, "rank 0/1 host "));
     assert_non_null(strstr(words, "phase backward, epoch 3, step 41"));
     OK(sp_run_status(&run, "done", SP_OK, 3, 41, NULL));
     sp_run_close(&run);
-    assert_string_equal(words_of_open(&run), ""); /* only a lost run is reported */
+    assert_string_equal(words_of_open(), ""); /* only a lost run is reported */
 }
 
 FOLDER_TEST(status_command_tells_state_and_ranks)
 {
-    char text[4096] = "";
-    FILE *to = fmemopen(text, sizeof text, "w");
+    const char *text;
 
-    assert_int_equal(sp_run_print_status(dir, to), SP_EIO);
+    words_of_status(SP_EIO);
     in_killed_child(die_in_backward);
-    OK(sp_run_print_status(dir, to));
-    fclose(to);
+    text = words_of_status(SP_OK);
     assert_non_null(strstr(text, ": running"));
     assert_non_null(strstr(text, "phase backward, epoch 3, step 41"));
     assert_non_null(strstr(text, "process gone"));
@@ -361,13 +338,11 @@ FOLDER_TEST(status_command_obeys_no_file)
 {
     static const char json[] = "{\"state\":\"failed\",\"phase\":\"a\\u001b[2J\","
                                "\"host\":\"b\\u009b\",\"message\":\"c\\u0007\\u202e\"}";
-    char text[4096] = "";
-    FILE *to = fmemopen(text, sizeof text, "w");
+    const char *text;
 
     OK(sp_file_make_folder(dir));
     OK(sp_file_replace(in("status.json"), json, strlen(json), 0));
-    OK(sp_run_print_status(dir, to));
-    fclose(to);
+    text = words_of_status(SP_OK);
     assert_non_null(strstr(text, "phase a\\x1b[2J, "));
     assert_non_null(strstr(text, "host b\\xc2\\x9b, "));
     assert_non_null(strstr(text, "  c\\x07\\xe2\\x80\\xae\n"));
@@ -376,7 +351,6 @@ FOLDER_TEST(status_command_obeys_no_file)
 FOLDER_TEST(set_aside_moves_the_run_and_nothing_else)
 {
     struct stat st;
-    CLOSED_BY(sp_run_close) sp_run run;
 
     OK(sp_run_open(&run, dir, &comm));
     OK(sp_run_set_aside(&run)); /* nothing there yet */
@@ -402,8 +376,6 @@ FOLDER_TEST(set_aside_moves_the_run_and_nothing_else)
 
 FOLDER_TEST(no_folder_writes_nothing)
 {
-    sp_run run;
-
     OK(sp_run_open(&run, "", &comm));
     sp_run_beat(&run, SP_PHASE_READ, 0, 0);
     OK(sp_run_status(&run, "done", SP_OK, 0, 0, NULL));

@@ -22,14 +22,15 @@ typedef struct rig {
 
 static void rig_open(rig *r)
 {
-    const sp_net_options options = {.bn_scope = SP_SCOPE_WORLD};
+    sp_saved saved;
 
     memset(r, 0, sizeof *r);
     OK(sp_run_open(&r->run, test_folder(), alone()));
-    case_open(&r->c, sp_backend_find("cpu"), alone(), case_nets[0], &options);
+    case_new(&r->c, case_nets[0], NULL, 0);
     OK(sp_optim_create(&r->optim, &r->c.graph, &r->c.config, &r->c.backend));
     assert_non_null(r->optim.kept[SP_KEPT_M]);
     OK(sp_saver_create(&r->saver, &r->run, &r->c.net, &r->optim, &r->norm, 2));
+    assert_false(sp_saver_collect(r->saver, true, &saved)); /* the thread is ready */
 }
 
 static void rig_close(rig *r)
@@ -90,7 +91,6 @@ TEST(a_checkpoint_is_that_of_its_post)
     CLOSED_BY(rig_close) rig r;
 
     rig_open(&r);
-    assert_false(sp_saver_collect(r.saver, true, &saved)); /* the thread is ready */
     for (int step = 1; step <= 2; step++) {
         post(&r, step, step == 1);
         /* a forward pass moves running statistics at once */
@@ -115,7 +115,6 @@ TEST(a_failure_lends_no_longer)
     CLOSED_BY(rig_close) rig r;
 
     rig_open(&r);
-    assert_false(sp_saver_collect(r.saver, true, &saved));
     set_arrays(&r, 1);
     r.c.net.param[r.c.graph.param[0].offset] = NAN;
     OK(sp_saver_post(r.saver, &at, false));
@@ -150,7 +149,6 @@ TEST(a_file_that_a_run_replaces_meanwhile_is_not_damaged)
     CLOSED_BY(rig_close) rig r;
 
     rig_open(&r);
-    assert_false(sp_saver_collect(r.saver, true, &saved));
     for (int step = 1; step <= 2; step++) {
         post(&r, step, false);
         assert_true(sp_saver_collect(r.saver, true, &saved));

@@ -16,7 +16,9 @@ static int32_t label[N];
 static uint64_t source_row[N];
 static uint8_t is_owned[N];
 
-static sp_points make_points(void)
+static sp_points points; /* of the test */
+
+static void make_points(void)
 {
     sp_rng rng = sp_rng_open(1, SP_RNG_SCENE, 0, 0);
 
@@ -29,12 +31,12 @@ static sp_points make_points(void)
         source_row[i] = 7 * (uint64_t)i;
         is_owned[i] = sp_rng_u32(&rng) % 3 > 0;
     }
-    return (sp_points){.n = N,
-                       .xyz = xyz,
-                       .features = features,
-                       .c = C,
-                       .label = label,
-                       .index = source_row};
+    points = (sp_points){.n = N,
+                         .xyz = xyz,
+                         .features = features,
+                         .c = C,
+                         .label = label,
+                         .index = source_row};
 }
 
 static const sp_grid_options options = {
@@ -93,15 +95,15 @@ static void check_row(const sp_grid *grid, int row, bool ignore_conflicts)
                      ignore_conflicts && kinds > 1 ? SP_IGNORE : winner);
 }
 
-TEST(rows_equal_the_reference)
+TEST_AFTER(make_points, rows_equal_the_reference)
 {
-    sp_points points = make_points();
     sp_grid_options o = options;
-    sp_grid grid = {0};
+    CLOSED_BY(sp_grid_destroy) sp_grid grid = {0};
     int row;
     int32_t c[3];
 
-    for (o.ignore_conflicts = false;; o.ignore_conflicts = true) {
+    for (int is_second = 0; is_second < 2; is_second++) {
+        o.ignore_conflicts = is_second;
         OK(sp_grid_points(&grid, &points, &o));
         assert_int_equal(grid.sample.n_points, N);
         for (int i = 0; i < N; i++) {
@@ -114,15 +116,11 @@ TEST(rows_equal_the_reference)
         }
         for (row = 0; row < grid.sample.n; row++)
             check_row(&grid, row, o.ignore_conflicts);
-        if (o.ignore_conflicts)
-            break;
     }
-    sp_grid_destroy(&grid);
 }
 
-TEST(context_points_leave_the_map)
+TEST_AFTER(make_points, context_points_leave_the_map)
 {
-    sp_points points = make_points();
     CLOSED_BY(sp_grid_destroy) sp_grid grid = {0}, all = {0};
     int64_t at = 0;
 
@@ -138,32 +136,26 @@ TEST(context_points_leave_the_map)
     assert_int_equal(grid.sample.n_points, at);
 }
 
-/* Rows and everything in them do not depend on the order of the points. */
-TEST(order_of_points_does_not_matter)
+static void swap(void *a, void *b, size_t bytes)
 {
-    sp_points points = make_points();
+    char kept[3 * sizeof *xyz];
+
+    memcpy(kept, a, bytes);
+    memcpy(a, b, bytes);
+    memcpy(b, kept, bytes);
+}
+
+/* Rows and everything in them do not depend on the order of the points. */
+TEST_AFTER(make_points, order_of_points_does_not_matter)
+{
     CLOSED_BY(sp_grid_destroy) sp_grid a = {0}, b = {0};
-    int j, k;
 
     OK(sp_grid_points(&a, &points, &options));
-    for (int i = 0; i < N / 2; i++)
-        for (j = N - 1 - i, k = 0; k < 3; k++) {
-            double x = xyz[3 * i + k];
-
-            xyz[3 * i + k] = xyz[3 * j + k];
-            xyz[3 * j + k] = x;
-            if (k < C) {
-                float g = features[C * i + k];
-
-                features[C * i + k] = features[C * j + k];
-                features[C * j + k] = g;
-            } else {
-                int32_t l = label[i];
-
-                label[i] = label[j];
-                label[j] = l;
-            }
-        }
+    for (int i = 0, j = N - 1; i < j; i++, j--) {
+        swap(xyz + 3 * i, xyz + 3 * j, 3 * sizeof *xyz);
+        swap(features + C * i, features + C * j, C * sizeof *features);
+        swap(label + i, label + j, sizeof *label);
+    }
     OK(sp_grid_points(&b, &points, &options));
     assert_int_equal(a.sample.n, b.sample.n);
     assert_memory_equal(a.sample.coords, b.sample.coords, (size_t)a.sample.n * 12);
@@ -175,10 +167,9 @@ static int32_t floor_to(int32_t c, int s)
     return (int32_t)floor((double)c / s) * s;
 }
 
-TEST(cost_equals_plain_counting)
+TEST_AFTER(make_points, cost_equals_plain_counting)
 {
-    sp_points points = make_points();
-    sp_grid grid = {0};
+    CLOSED_BY(sp_grid_destroy) sp_grid grid = {0};
     const int32_t *c;
     int64_t cost[SP_COST_COLUMNS], n, pairs = 0;
     int j, a;
@@ -210,14 +201,12 @@ TEST(cost_equals_plain_counting)
     assert_int_equal(grid.cost[5], pairs);
     OK(sp_grid_cost(c, n, cost));
     assert_memory_equal(cost, grid.cost, sizeof cost);
-    sp_grid_destroy(&grid);
 }
 
-TEST(limits_of_the_grid)
+TEST_AFTER(make_points, limits_of_the_grid)
 {
     const int32_t ends[6] = {-SP_COORD_LIMIT, 0, 0, SP_COORD_LIMIT - 1, 0, 0};
     int64_t cost[SP_COST_COLUMNS];
-    sp_points points = make_points();
     CLOSED_BY(sp_grid_destroy) sp_grid grid = {0};
 
     xyz[0] = 1e6 - 0.5 * SP_COORD_LIMIT; /* just inside */

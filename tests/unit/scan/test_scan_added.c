@@ -20,8 +20,10 @@ enum {
     BYTES = AT + N * RECORD + BEHIND
 };
 
-/* Writes a.las: LAS 1.4 of format 6, every byte of which is somehow used. */
-static void make_las(unsigned char b[BYTES], bool is_described)
+static unsigned char b[BYTES];
+
+/* Writes b as a.las: LAS 1.4 of format 6, every byte of which is somehow used. */
+static void make_las(bool is_described)
 {
     const scan_las las = {4, 6, AT, 2, RECORD, N, 0.01};
     unsigned char *vlr = b + HEADER;
@@ -118,51 +120,34 @@ static void check_values(const char *name, const want *w)
     }
 }
 
-/* A small copy is written at its end alone, where the disk, here a limit, has no
- * room. */
+/* The disk, here a limit, has no room. A small copy is written at its end alone, and
+ * the points of a part, which nothing follows, when its file is closed. */
 TEST(a_copy_without_room_fails)
 {
-    const char *const names[] = {"full.las", "full.txt"};
-    unsigned char b[BYTES];
+    static const struct {
+        const char *name;
+        bool is_part;
+    } copies[] = {{"full.las", false}, {"full.txt", false}, {"full.las", true}};
     const want w = {2, 2};
     const sp_scan_labels labels = labels_of(&w);
     struct rlimit before, small;
 
-    make_las(b, true);
+    make_las(true);
     signal(SIGXFSZ, SIG_IGN);
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
     small = (struct rlimit){64, before.rlim_max};
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
+        const char *name = copies[i].name;
         CLOSED_BY(close_scan) sp_scan *scan;
         sp_status rc;
 
         OK(sp_scan_open(&scan, "a.las", NULL));
         assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
-        rc = sp_scan_write(scan, names[i], &labels);
+        rc = copies[i].is_part ? sp_scan_write_part(scan, name, &labels, 0, 1, "part")
+                               : sp_scan_write(scan, name, &labels);
         assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
         FAILS(rc, SP_EIO, "File too large");
     }
-}
-
-/* The points of a part, which nothing follows, are written when its file is closed. */
-TEST(a_part_without_room_fails)
-{
-    unsigned char b[BYTES];
-    const want w = {2, 2};
-    const sp_scan_labels labels = labels_of(&w);
-    struct rlimit before, small;
-    CLOSED_BY(close_scan) sp_scan *scan;
-    sp_status rc;
-
-    make_las(b, true);
-    OK(sp_scan_open(&scan, "a.las", NULL));
-    signal(SIGXFSZ, SIG_IGN);
-    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
-    small = (struct rlimit){64, before.rlim_max};
-    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
-    rc = sp_scan_write_part(scan, "full.las", &labels, 0, 1, "part");
-    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
-    FAILS(rc, SP_EIO, "File too large");
 }
 
 /* The bytes of the copy are those of the source around what was added. */
@@ -171,12 +156,11 @@ TEST(other_bytes_stay)
     /* A description of the undocumented byte, and of two fields. */
     enum { ADDED = 3 * EXTRA, LONG = RECORD + 1 + 4 };
     const unsigned char *c;
-    unsigned char b[BYTES];
     const want w = {2, 2};
     const size_t vlr = HEADER + VLR_HEAD + TEXT;
     size_t n;
 
-    make_las(b, true);
+    make_las(true);
     write_copy("a.las", "b.las", &w);
     c = (unsigned char *)test_content("b.las", &n);
     assert_int_equal(n, BYTES + ADDED + N * 5);
@@ -204,11 +188,10 @@ TEST(other_bytes_stay)
 /* A scan without a description of its extra bytes gets a VLR of its own. */
 TEST(a_vlr_is_made)
 {
-    unsigned char b[BYTES];
     const want w = {3, 2};
     size_t n;
 
-    make_las(b, false);
+    make_las(false);
     write_copy("a.las", "b.las", &w);
     assert_int_equal(test_content("b.las", &n)[100], 3);
     assert_int_equal(n, BYTES + VLR_HEAD + 3 * EXTRA + N * 5);
@@ -219,11 +202,10 @@ TEST(a_vlr_is_made)
  * their places. */
 TEST(laz_has_the_same)
 {
-    unsigned char b[BYTES];
     const want w = {2, 2}, none = {2, 0}, other = {5, 2};
     size_t n, m;
 
-    make_las(b, true);
+    make_las(true);
     write_copy("a.las", "b.las", &w);
     write_copy("a.las", "b.laz", &w);
     check_values("b.laz", &w);
@@ -245,10 +227,9 @@ TEST(misfits_are_refused)
     const sp_scan_added same[] = {{"deviation", "", false}},
                         own[] = {{"intensity", "", true}};
     const int32_t code[] = {31, 255, 256};
-    unsigned char b[BYTES];
     CLOSED_BY(close_scan) sp_scan *scan;
 
-    make_las(b, true);
+    make_las(true);
     OK(sp_scan_open(&scan, "a.las", NULL));
     OK(sp_scan_check_labels(scan, "x.las", code, 2, 2, fields));
     FAILS(sp_scan_check_labels(scan, "x.laz", code, 3, 0, NULL), SP_EDATA,
@@ -265,10 +246,9 @@ TEST(misfits_are_refused)
 /* PLY and text have the fields as floats, and text is read back to the same numbers. */
 TEST(columns_are_written)
 {
-    unsigned char b[BYTES];
     const want w = {2, 2};
 
-    make_las(b, true);
+    make_las(true);
     for (int i = 0; i < 2; i++) {
         const char *name = i ? "b.txt" : "b.ply";
         const char *const names[] = {"gps_time", "intensity"};
@@ -310,18 +290,18 @@ TEST(columns_keep_what_no_feature_holds)
     static const unsigned char nan[] = {0, 0, 0xc0, 0x7f}, bgr[] = {3, 2, 1, 0};
     enum { AT_ID = 12, ROW = AT_ID + 8 + 8 + 4 + 4, HEAD = sizeof head - 1 };
     const want w = {0, 0};
-    unsigned char b[HEAD + N * ROW] = {0};
+    unsigned char pcd[HEAD + N * ROW] = {0};
     const char *copy;
 
-    memcpy(b, head, HEAD);
-    for (unsigned char *row = b + HEAD, *end = row + N * ROW; row < end; row += ROW) {
+    memcpy(pcd, head, HEAD);
+    for (unsigned char *row = pcd + HEAD, *end = row + N * ROW; row < end; row += ROW) {
         memset(row + AT_ID, 0xff, 16); /* 2^64 - 1 and -1 */
         row[AT_ID] = 0xfe;
         row[AT_ID + 8 + 7] = 0x7f; /* 2^63 - 1 */
         memcpy(row + AT_ID + 16, nan, sizeof nan);
         memcpy(row + AT_ID + 20, bgr, sizeof bgr);
     }
-    scan_write("odd.pcd", b, sizeof b);
+    scan_write("odd.pcd", pcd, sizeof pcd);
     write_copy("odd.pcd", "odd.txt", &w);
     assert_non_null(
         strstr(test_content("odd.txt", NULL),
@@ -372,8 +352,7 @@ TEST(columns_of_text_keep_whole_numbers)
                  "FIELDS x y z id u i\nSIZE 4 4 4 1 8 8\nTYPE F F F U U I\nWIDTH 1\n"
                  "HEIGHT 1\nDATA ascii\n0 0 0 %s\n",
                  bad[i]);
-        scan_write_text("bad.pcd", text);
-        scan_check_refused("bad.pcd", NULL, SP_EDATA, ", expected an integer of ");
+        scan_text_refused("bad.pcd", text, ", expected an integer of ");
     }
 }
 

@@ -31,13 +31,10 @@ TEST(kitti_takes_labels_beside_or_in_labels)
     scan_write("velodyne/1.bin", b, sizeof b);
     scan_write("labels/1.label", l, sizeof l);
     scan_check_points("velodyne/1.bin", NULL, "remission", 0.25);
-    scan_write("velodyne/2.bin", b, sizeof b - 1);
-    scan_check_refused("velodyne/2.bin", NULL, SP_EDATA, "expected a multiple of 16");
+    scan_refused("velodyne/2.bin", b, sizeof b - 1, "expected a multiple of 16");
     scan_put(b + 16, NAN, 'f', 4,
              false); /* of a format in which each record is a point */
-    scan_write("velodyne/2.bin", b, sizeof b);
-    scan_check_refused("velodyne/2.bin", NULL, SP_EDATA,
-                       "point 1: x is nan, expected a number");
+    scan_refused("velodyne/2.bin", b, sizeof b, "point 1: x is nan, expected a number");
 }
 
 /* Codes that are kept are those of the label file, if there is one, or those of the
@@ -129,8 +126,7 @@ TEST(ply_of_every_kind)
 
             scan_write("a.ply", b, bytes);
             scan_check_points("a.ply", NULL, "intensity", 0);
-            scan_write("a.ply", b, bytes - 1);
-            scan_check_refused("a.ply", NULL, SP_EDATA, "truncated");
+            scan_refused("a.ply", b, bytes - 1, "truncated");
         }
     n = sprintf((char *)b,
                 "ply\r\nformat ascii 1.0\r\nelement vertex %d\r\n"
@@ -146,16 +142,13 @@ TEST(ply_of_every_kind)
     scan_check_refused("b.ply", &(sp_scan_options){.label_field = "semantics"},
                        SP_EUSAGE,
                        "no attribute semantics for the label; there are: x y z Class");
-    scan_write("b.ply", b, (size_t)n - 30);
-    scan_check_refused("b.ply", NULL, SP_EDATA, "truncated: ends in vertex 2 of 3");
-    scan_write_text("b.ply",
-                    "ply\nformat ascii 1.0\nelement vertex 2\nproperty float x\n"
-                    "property float y\nproperty float z\nproperty uchar red\n"
-                    "end_header\n1 2 3 255\n4 5 6 256\n");
-    scan_check_refused(
-        "b.ply", NULL, SP_EDATA,
-        "line 10: \"256\", expected a number of the type that the header "
-        "gives it, uchar");
+    scan_refused("b.ply", b, (size_t)n - 30, "truncated: ends in vertex 2 of 3");
+    scan_text_refused("b.ply",
+                      "ply\nformat ascii 1.0\nelement vertex 2\nproperty float x\n"
+                      "property float y\nproperty float z\nproperty uchar red\n"
+                      "end_header\n1 2 3 255\n4 5 6 256\n",
+                      "line 10: \"256\", expected a number of the type that the header "
+                      "gives it, uchar");
 }
 
 /* ---- PCD ---- */
@@ -221,9 +214,8 @@ TEST(pcd_of_every_kind)
         scan_check_points("b.pcd", NULL, "intensity", 0);
         assert_true(scan_first_value("b.pcd", "red") == 0x11);
         assert_true(scan_first_value("b.pcd", "blue") == 0x33);
-        scan_write("b.pcd", b, (size_t)n - 1);
-        scan_check_refused("b.pcd", NULL, SP_EDATA,
-                           is_packed ? "that become" : "truncated");
+        scan_refused("b.pcd", b, (size_t)n - 1,
+                     is_packed ? "that become" : "truncated");
     }
 }
 
@@ -297,18 +289,15 @@ TEST(text_in_every_dress)
     scan_check_points("a.xyz", NULL, "intensity", 0);
     write_text("a.pts", "3\n", "  ");
     scan_check_points("a.pts", &options, "intensity", 0);
-    scan_write_text("b.txt", "1 2 3\n4 inf 5\n");
-    scan_check_refused("b.txt", NULL, SP_EDATA, "point 1: y is inf");
+    scan_text_refused("b.txt", "1 2 3\n4 inf 5\n", "point 1: y is inf");
     scan_write_text("b.txt", "1 2 3 0.5\n");
     scan_check_refused("b.txt", &(sp_scan_options){.columns = "x,y,z,label"}, SP_EDATA,
                        "label 0.5, expected an integer");
     scan_write_text("b.txt", "1 2 3\n"); /* a scan without the labels of the others */
     scan_check_refused("b.txt", &(sp_scan_options){.columns = "x,y,z,label"}, SP_EUSAGE,
                        "names more; say what this file's are: --columns x,y,z,...");
-    scan_write("b.xml", "<a/>", 4);
-    scan_check_refused("b.xml", NULL, SP_EDATA, "unknown format");
-    scan_write("b.las", "", 0);
-    scan_check_refused("b.las", NULL, SP_EDATA, "b.las: the file is empty");
+    scan_refused("b.xml", "<a/>", 4, "unknown format");
+    scan_refused("b.las", "", 0, "b.las: the file is empty");
 }
 
 /* ---- npy ---- */

@@ -118,25 +118,20 @@ TEST(what_does_not_fit_is_refused)
     FREED char *wide = malloc((2 << 20) + 1);
 
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
-        scan_write_text("b.txt", files[i].text);
-        scan_check_refused("b.txt", NULL, SP_EDATA, files[i].says);
+        scan_text_refused("b.txt", files[i].text, files[i].says);
     }
-    scan_write("b.txt",
-               "\xff\xfe"
-               "1\0 \0002\0 \0003\0\n\0",
-               14);
-    scan_check_refused("b.txt", NULL, SP_EDATA, "line 1 holds a zero byte");
-    scan_write("b.txt", "1 2 3\n4 5 6\0 7\n", 15);
-    scan_check_refused("b.txt", NULL, SP_EDATA, "line 2 holds a zero byte");
+    scan_refused("b.txt",
+                 "\xff\xfe"
+                 "1\0 \0002\0 \0003\0\n\0",
+                 14, "line 1 holds a zero byte");
+    scan_refused("b.txt", "1 2 3\n4 5 6\0 7\n", 15, "line 2 holds a zero byte");
     assert_non_null(wide);
     memset(wide, '1', 2 << 20);
     memcpy(wide, "1 2 3\n", 6);
-    scan_write("b.txt", wide, 2 << 20);
-    scan_check_refused("b.txt", NULL, SP_EDATA, "line 2 is longer than 1048576 bytes");
+    scan_refused("b.txt", wide, 2 << 20, "line 2 is longer than 1048576 bytes");
     for (int i = 0; i < 2 << 20; i++)
         wide[i] = i % 2 ? ' ' : '1';
-    scan_write("b.txt", wide, 600);
-    scan_check_refused("b.txt", NULL, SP_EDATA, "line 1: more than 256 numbers");
+    scan_refused("b.txt", wide, 600, "line 1: more than 256 numbers");
 }
 
 /* Colours of PCD in ascii: integers, as PCL writes them, negative where they are

@@ -32,10 +32,13 @@ static void write_las(const char *text, const uint16_t *keys, size_t n_keys)
     scan_write("u.las", b, at + POINT);
 }
 
-static void check_unit(const char *unit)
+/* The unit of a scan with these records. */
+static void is_unit(const char *text, const uint16_t *keys, size_t n_keys,
+                    const char *unit)
 {
     CLOSED_BY(close_scan) sp_scan *scan;
 
+    write_las(text, keys, n_keys);
     OK(sp_scan_open(&scan, "u.las", NULL));
     assert_string_equal(sp_scan_format_name(scan), "LAS");
     if (!unit)
@@ -47,8 +50,7 @@ static void check_unit(const char *unit)
 
 static void of_text(const char *text, const char *unit)
 {
-    write_las(text, NULL, 0);
-    check_unit(unit);
+    is_unit(text, NULL, 0, unit);
 }
 
 #define GEOGRAPHIC                                                                     \
@@ -87,8 +89,7 @@ TEST(what_is_not_said_is_unknown)
     of_text("LOCAL_CS[\"here\",UNIT[\"metre\",1]]", NULL);
     of_text("]]][[\"", NULL);
     of_text("", NULL);
-    write_las(NULL, NULL, 0);
-    check_unit(NULL);
+    of_text(NULL, NULL);
 }
 
 TEST(keys_name_the_unit)
@@ -96,28 +97,19 @@ TEST(keys_name_the_unit)
     uint16_t keys[] = {1, 1, 0, 3, 1024, 0, 1, 1, 3072, 0, 1, 2154, 3076, 0, 1, 9001};
     const size_t n = sizeof keys / sizeof *keys;
 
-    write_las(NULL, keys, n);
-    check_unit("metre");
+    is_unit(NULL, keys, n, "metre");
     keys[15] = 9003;
-    write_las(NULL, keys, n);
-    check_unit("US survey foot");
-    write_las("PROJCS[\"P\",UNIT[\"metre\",1]]", keys, n); /* the text counts */
-    check_unit("metre");
+    is_unit(NULL, keys, n, "US survey foot");
+    is_unit("PROJCS[\"P\",UNIT[\"metre\",1]]", keys, n, "metre"); /* the text counts */
     keys[15] = 9002;
-    write_las("nothing", keys, n);
-    check_unit("foot");
+    is_unit("nothing", keys, n, "foot");
     keys[3] = 2; /* the third key is not counted */
-    write_las(NULL, keys, n);
-    check_unit(NULL);
+    is_unit(NULL, keys, n, NULL);
     keys[3] = 60000; /* more than there are */
-    write_las(NULL, keys, n);
-    check_unit("foot");
+    is_unit(NULL, keys, n, "foot");
     keys[13] = 34737; /* the value stands elsewhere */
-    write_las(NULL, keys, n);
-    check_unit(NULL);
+    is_unit(NULL, keys, n, NULL);
     keys[7] = 2;
-    write_las(NULL, keys, n);
-    check_unit("degree");
-    write_las(NULL, keys, 2);
-    check_unit(NULL);
+    is_unit(NULL, keys, n, "degree");
+    is_unit(NULL, keys, 2, NULL);
 }

@@ -105,7 +105,7 @@ TEST(test_parts)
     sp_step_hooks mine = hooks;
     sp_step_result result;
     float before;
-    rig g;
+    CLOSED_BY(close_rig) rig g;
 
     open_rig(&g, 0);
     mine.arg = &g;
@@ -126,7 +126,6 @@ TEST(test_parts)
     assert_int_equal(result.at.epoch, 1);
     assert_true(result.is_stopping);
     assert_int_equal(result.updates, 2);
-    close_rig(&g);
 }
 
 /* Loops that name no number of threads, such as those of exact sums, take run.threads
@@ -134,58 +133,54 @@ TEST(test_parts)
 TEST(test_threads)
 {
     int n = 0;
-    rig g;
+    CLOSED_BY(close_rig) rig g;
 
     omp_set_num_threads(3);
     open_rig(&g, 0);
 #pragma omp parallel reduction(+ : n)
     n++;
     assert_int_equal(n, 1);
-    close_rig(&g);
+}
+
+/* Runs a step that leaves the weights as they are. */
+static void run_without_update(rig *g, bool is_skipped)
+{
+    const sp_step_hooks hooks = {.begin = note, .arg = g};
+    const float before = weights(g)[0];
+    sp_step_result result;
+
+    sp_net_updated(&g->resources.net);
+    OK(sp_step_run(&g->resources, 0.1, &hooks, &result));
+    assert_true(isnan(result.loss) && !result.is_updated);
+    assert_int_equal(result.is_skipped, is_skipped);
+    assert_int_equal(result.updates, 0);
+    assert_true(weights(g)[0] == before);
+    if (is_skipped)
+        OK(sp_step_name_samples(&g->resources, 1));
 }
 
 /* Neither a step without labels nor one with a loss that is not finite changes the
  * weights; only the second counts as skipped. */
 TEST(test_no_update)
 {
-    sp_step_hooks hooks = {.begin = note};
-    sp_step_result result;
-    float before;
     rig g;
 
     open_rig(&g, (1 << SAMPLES) - 1);
-    hooks.arg = &g;
-    before = weights(&g)[0];
-    OK(sp_step_run(&g.resources, 0.1, &hooks, &result));
-    assert_true(isnan(result.loss) && !result.is_updated && !result.is_skipped);
-    assert_int_equal(result.updates, 0);
-    assert_true(weights(&g)[0] == before);
+    run_without_update(&g, false);
     close_rig(&g);
 
     open_rig(&g, 0);
-    hooks.arg = &g;
-    before = weights(&g)[0];
-    g.resources.net.param[g.resources.graph.n_floats - 1] = NAN;
     for (int64_t i = 1; i < g.resources.graph.n_floats; i++)
         g.resources.net.param[i] = NAN;
-    sp_net_updated(&g.resources.net);
-    OK(sp_step_run(&g.resources, 0.1, &hooks, &result));
-    assert_true(!isfinite(result.loss) && !result.is_updated && result.is_skipped);
-    assert_int_equal(result.updates, 0);
-    assert_true(weights(&g)[0] == before);
-    OK(sp_step_name_samples(&g.resources, 1));
+    run_without_update(&g, true);
     close_rig(&g);
 
     /* A loss that exact sums cannot hold, of which all gradients are finite. */
     open_rig_as(&g, 0, "train.deterministic=world");
-    hooks.arg = &g;
-    before = weights(&g)[0];
     g.resources.net
         .param[g.resources.graph.param[g.resources.graph.n_params - 1].offset] = 1e30F;
-    sp_net_updated(&g.resources.net);
-    OK(sp_step_run(&g.resources, 0.1, &hooks, &result));
-    assert_true(isnan(result.loss) && isfinite(g.resources.buckets.squares));
-    assert_true(!result.is_updated && result.is_skipped && weights(&g)[0] == before);
+    run_without_update(&g, true);
+    assert_true(isfinite(g.resources.buckets.squares));
     close_rig(&g);
 }
 
@@ -193,14 +188,13 @@ TEST(test_hook_fails)
 {
     sp_step_hooks hooks = {.begin = note};
     sp_step_result result;
-    rig g;
+    CLOSED_BY(close_rig) rig g;
 
     open_rig(&g, 0);
     hooks.arg = &g;
     g.fail_at = SP_STEP_LOSS;
     assert_int_equal(sp_step_run(&g.resources, 0.1, &hooks, &result), SP_ENUMERIC);
     assert_int_equal(g.part[g.n_parts - 1], SP_STEP_LOSS);
-    close_rig(&g);
 }
 
 static sp_status work(void *arg)
@@ -214,7 +208,7 @@ static sp_status work(void *arg)
 TEST(test_alone)
 {
     static const sp_status statuses[] = {SP_OK, SP_EDATA, SP_EMEM};
-    rig g;
+    CLOSED_BY(close_rig) rig g;
 
     open_rig(&g, 0);
     for (size_t i = 0; i < sizeof statuses / sizeof *statuses; i++) {
@@ -232,5 +226,4 @@ TEST(test_alone)
         assert_true(WIFEXITED(status));
         assert_int_equal(WEXITSTATUS(status), (int)rc);
     }
-    close_rig(&g);
 }

@@ -41,7 +41,7 @@ static void put_step(sp_events *e, int64_t step, double loss)
 }
 
 /* The file of a start whose first record is begun, and its end, after which all of the
- * folder is read. */
+ * folder is read, n values. */
 static sp_events *begin_one(int64_t step)
 {
     sp_events *e;
@@ -51,11 +51,12 @@ static sp_events *begin_one(int64_t step)
     return e;
 }
 
-static void end_one(sp_events *e)
+static void end_one(sp_events *e, int n)
 {
     OK(sp_events_end(e));
     sp_events_destroy(e);
     read_all();
+    assert_int_equal(list.n, n);
 }
 
 /* Writes the steps first .. last as one start of a run does. */
@@ -128,8 +129,7 @@ FOLDER_TEST(what_is_not_finite_is_left_out)
     put_step(e, 2, INFINITY);
     sp_events_begin(e, 3, 0);
     sp_events_scalar(e, "train", "loss", NAN);
-    end_one(e); /* no record at all */
-    assert_int_equal(list.n, 4);
+    end_one(e, 4); /* no third record at all */
     assert_string_equal(list.value[2].tag, "time/step_s");
     assert_string_equal(list.value[3].tag, "time/step_s");
 }
@@ -161,8 +161,7 @@ FOLDER_TEST(hostile_names_are_text)
                      0.5);
     sp_events_scalar(e, "iou", long_name, 0.5);
     sp_events_scalar(e, "iou", "", 0.5);
-    end_one(e);
-    assert_int_equal(list.n, 7);
+    end_one(e, 7);
     assert_string_equal(list.value[2].tag, "iou/<script>alert(\"1\")</script>");
     assert_string_equal(list.value[3].tag, "iou/\\x1b[2J\\n\\xff\\xfe'");
     assert_string_equal(list.value[4].tag, "iou/stra\xc3\x9f"
@@ -176,8 +175,7 @@ FOLDER_TEST(a_text_is_shown_as_it_is)
     sp_events *e = begin_one(1);
 
     sp_events_text(e, "run", "deck", "a = 1;\n# <b>\033[m\n\nend");
-    end_one(e);
-    assert_int_equal(list.n, 3);
+    end_one(e, 3);
     assert_int_equal(list.value[2].kind, EVENT_TEXT);
     assert_string_equal(list.value[2].tag, "run/deck");
     assert_string_equal((char *)list.value[2].bytes,
@@ -342,7 +340,7 @@ FOLDER_TEST(a_picture_keeps_its_bytes)
     sp_events *e = begin_one(4);
 
     sp_events_picture(e, "eval", "confusion", 3, 2, png, sizeof png);
-    end_one(e);
+    end_one(e, 3);
     assert_int_equal(list.value[2].kind, EVENT_PICTURE);
     assert_int_equal(list.value[2].width, 3);
     assert_int_equal(list.value[2].height, 2);

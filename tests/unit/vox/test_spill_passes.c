@@ -15,7 +15,7 @@ static double xyz[N][3];
 
 /* Points in no order, with a hole that leaves one block without points of its own. The
  * first two are the corners. */
-static void make_points(void)
+BEFORE_ALL(make_points)
 {
     uint32_t state = 1;
 
@@ -160,8 +160,8 @@ static void check_cut(const char *name, int n_parts, int n_passes, vox_piece fir
     const vox_options o = options_for(input, name);
     FREED vox_codes *codes = calloc(1, sizeof *codes);
     FREED vox_piece *piece = NULL;
-    vox_cloud cloud = {0};
-    vox_parts parts;
+    CLOSED_BY(vox_cloud_destroy) vox_cloud cloud = {0};
+    CLOSED_BY(vox_parts_close) vox_parts parts;
     int64_t n = 0, before = bytes_read(), passes;
 
     cut(&o, n_parts, codes, &parts);
@@ -179,8 +179,6 @@ static void check_cut(const char *name, int n_parts, int n_passes, vox_piece fir
     if (first[0].n == 0)
         memcpy(first, piece, (size_t)n * sizeof *piece);
     assert_memory_equal(first, piece, (size_t)n * sizeof *piece);
-    vox_parts_close(&parts);
-    vox_cloud_destroy(&cloud);
 }
 
 TEST(codes_that_no_map_can_name_have_no_class)
@@ -259,10 +257,4 @@ TEST(scans_are_told_apart)
         vox_parts_close(&parts);
     }
     assert_true(crc[0] != crc[1] && crc[1] != crc[2] && crc[0] != crc[2]);
-}
-
-int main(void)
-{
-    make_points();
-    return run_all_tests();
 }

@@ -73,6 +73,18 @@ static void blames_nobody(void (*change)(sp_watchdog *w, double now))
     assert_string_equal(said, "");
 }
 
+/* The claim of a case that the statements make, in which nobody is blamed. */
+#define NOBODY_IS_BLAMED(claim, ...)                                                   \
+    static void make_##claim(sp_watchdog *w, double now)                               \
+    {                                                                                  \
+        (void)now;                                                                     \
+        __VA_ARGS__;                                                                   \
+    }                                                                                  \
+    TEST(claim)                                                                        \
+    {                                                                                  \
+        blames_nobody(make_##claim);                                                   \
+    }
+
 static void blames(void (*change)(sp_watchdog *w, double now), const char *text)
 {
     char said[512];
@@ -83,42 +95,20 @@ static void blames(void (*change)(sp_watchdog *w, double now), const char *text)
 
 /* For longer than the limit nothing was heard of it, but not for so long that it may be
  * called silent. */
-static void keep_silent(sp_watchdog *w, double now)
-{
-    w->row[0].heard_s = w->row[0].changed_s = now - LIMIT_S - 1;
-}
-
-TEST(a_silent_rank_does_not_wait_for_others)
-{
-    blames_nobody(keep_silent);
-}
+NOBODY_IS_BLAMED(a_silent_rank_does_not_wait_for_others,
+                 w->row[0].heard_s = w->row[0].changed_s = now - LIMIT_S - 1)
 
 TEST(ranks_that_all_wait_have_lost_their_transport)
 {
     blames(NULL, "all ranks wait for each other for ");
 }
 
-static void work(sp_watchdog *w, double now)
-{
-    w->row[1].worked_s = now;
-}
-
-TEST(ranks_wait_for_each_other_since_the_last_has_worked)
-{
-    blames_nobody(work);
-}
+NOBODY_IS_BLAMED(ranks_wait_for_each_other_since_the_last_has_worked,
+                 w->row[1].worked_s = now)
 
 /* Rank 1 knows of rank 0 and of itself alone. */
-static void add_a_rank(sp_watchdog *w, double now)
-{
-    (void)now;
-    w->run->comm->size = 3;
-}
-
-TEST(a_rank_that_does_not_see_all_cannot_tell_that_all_wait)
-{
-    blames_nobody(add_a_rank);
-}
+NOBODY_IS_BLAMED(a_rank_that_does_not_see_all_cannot_tell_that_all_wait,
+                 w->run->comm->size = 3)
 
 static void end_well(sp_watchdog *w, double now)
 {
@@ -147,17 +137,10 @@ TEST(a_rank_that_ended_with_an_error_takes_the_others_along)
     assert_string_equal(said, "");
 }
 
-static void stay_away(sp_watchdog *w, double now)
-{
-    w->row[0].state = SP_WATCHED_ABSENT;
-    w->row[0].signs.is_waiting = false;
-    w->row[0].changed_s = now - 2 * MARGIN_S;
-}
-
-TEST(a_rank_that_was_never_heard_is_not_lost)
-{
-    blames_nobody(stay_away);
-}
+NOBODY_IS_BLAMED(a_rank_that_was_never_heard_is_not_lost,
+                 w->row[0].state = SP_WATCHED_ABSENT;
+                 w->row[0].signs.is_waiting = false;
+                 w->row[0].changed_s = now - 2 * MARGIN_S)
 
 static void hang(sp_watchdog *w, double now)
 {

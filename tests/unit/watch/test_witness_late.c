@@ -14,8 +14,8 @@ enum { RANKS = 3, VICTIM = 1, LATE_S = 2, PATIENCE_S = 1000 };
 
 static char dir[80], own_path[4096];
 
-/* Runs ranks in this role, of which one is killed, and reads the status of their task.
- * The witness may end after the launcher. */
+/* Runs ranks in this role, of which one is killed, and reads the status of their task,
+ * which tells who. The witness may end after the launcher. */
 static void lose_a_rank(const char *role, sp_run_state *s)
 {
     const char *task = strcmp(role, "eval") == 0 ? role : "";
@@ -33,6 +33,8 @@ static void lose_a_rank(const char *role, sp_run_state *s)
         nanosleep(&nap, NULL);
         OK(sp_run_read_state(dir, task, s));
     }
+    assert_string_equal(s->state, "failed");
+    assert_int_equal(s->rank, VICTIM);
 }
 
 TEST(a_late_witness_outlives_the_ranks)
@@ -40,9 +42,7 @@ TEST(a_late_witness_outlives_the_ranks)
     sp_run_state s;
 
     lose_a_rank("train", &s);
-    assert_string_equal(s.state, "failed");
     assert_int_equal(s.exit_code, SP_EMPI);
-    assert_int_equal(s.rank, VICTIM);
     assert_string_equal(s.phase, "forward");
 }
 
@@ -54,9 +54,7 @@ TEST(a_start_lost_before_its_first_status_has_one)
 
     OK(sp_run_write_status(dir, "", 0, &earlier, "stopped", SP_ELIMIT, ""));
     lose_a_rank("early", &s);
-    assert_string_equal(s.state, "failed");
     assert_int_equal(s.exit_code, SP_EMPI);
-    assert_int_equal(s.rank, VICTIM);
 }
 
 /* Ranks in a container may have the host and pids of those of an earlier start. */
@@ -65,8 +63,6 @@ TEST(a_status_of_another_task_with_these_pids_explains_nothing)
     sp_run_state s;
 
     lose_a_rank("eval", &s);
-    assert_string_equal(s.state, "failed");
-    assert_int_equal(s.rank, VICTIM);
     OK(sp_run_read_state(dir, "", &s));
     assert_string_equal(s.state, "done");
 }
