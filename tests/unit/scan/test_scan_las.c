@@ -4,7 +4,7 @@
 #include "base/sp_number.h"
 #include "fixtures/laz_points.h"
 #include "fixtures/scan_files.h"
-#include "scan/sp_scan_format.h"
+#include "scan/sp_scan_las.h"
 
 #include <unistd.h>
 
@@ -260,8 +260,8 @@ TEST(the_index_of_copc_names_the_chunks_of_the_copy)
     OK(sp_scan_open(&scan, "a.laz", NULL));
     OK(sp_scan_write(scan, "b.laz", &labels));
     OK(sp_scan_open(&copy, "b.laz", NULL));
-    before = sp_laz_chunks(scan->own, &n);
-    chunk = sp_laz_chunks(copy->own, &n);
+    before = sp_laz_chunks(sp_las_of(scan)->reader, &n);
+    chunk = sp_laz_chunks(sp_las_of(copy)->reader, &n);
     assert_int_equal(n, COPC_CHUNKS);
     entry = (const unsigned char *)test_content("b.laz", &n_bytes);
     index_at = (int64_t)sp_get64(entry + 235) + COPC_PAGE;
