@@ -12,17 +12,6 @@
 #include <mutex>
 #include <vector>
 
-enum hc_state {
-    HC_READY,
-    HC_RUNNING,
-    HC_AT_BARRIER,
-    HC_AT_WARP,
-    HC_AT_GRID_WAIT,
-    HC_AT_CLUSTER,
-    HC_AT_PHASES,
-    HC_DONE
-};
-
 struct hc_fiber;
 
 /* A wgmma that is still to be computed. */
@@ -64,7 +53,7 @@ struct hc_thread {
     void *sp;     /* stack pointer of the suspended fiber */
     char *stack;
     hc_warp *warp;
-    hc_state state;
+    bool is_done;
     int rank;         /* of its block in the cluster */
     const char *file; /* position of the barrier or collective that it is in */
     int line;
