@@ -80,8 +80,7 @@ __global__ static void __launch_bounds__(PLAN_THREADS)
 sp_status plan_scan_segments(cuda_plan_builder *b, int32_t *sums,
                              const plan_segments &s)
 {
-    SP_LAUNCH(scan_segments_kernel, (unsigned)s.n, PLAN_THREADS, b->stream, sums, s);
-    return plan_launched(b, "scan_segments_kernel");
+    return PLAN_LAUNCH(b, scan_segments_kernel, (unsigned)s.n, PLAN_THREADS, sums, s);
 }
 
 namespace
