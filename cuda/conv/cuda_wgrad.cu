@@ -356,7 +356,7 @@ const int32_t *pair_starts(const sp_conv_wgrad_args *args)
 {
     const cuda_map *m = args->map ? (const cuda_map *)args->map->device : NULL;
 
-    return m ? m->pair_start_host + (size_t)args->sample0 * m->K
+    return m ? m->pair_start + (size_t)args->sample0 * m->K
              : args->sample_row + args->sample0;
 }
 

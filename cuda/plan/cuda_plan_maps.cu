@@ -405,8 +405,7 @@ sp_status publish(cuda_plan_builder *b, const plan_map *from, const int32_t *sta
     m->order = from->order;
     m->pair_in = from->pair_in;
     m->pair_out = from->pair_out;
-    m->pair_start = from->start;
-    m->pair_start_host = start_host;
+    m->pair_start = start_host;
     map->device = m;
     map->key = key;
     map->K = m->K;

@@ -480,7 +480,7 @@ static sp_status count_wgrad(roofline *r, const bench_call *call, prediction *p)
         SP_TRY(find_map(r, call->map, &found));
     m = found ? &found->host : NULL;
     cuda_count_wgrad(r->training.resources.backend.precision, call->c_in, call->c_out,
-                     m != NULL, m ? m->pair_start_host : NULL, m ? n_samples * m->K : 1,
+                     m != NULL, m ? m->pair_start : NULL, m ? n_samples * m->K : 1,
                      call->n, &p->work);
     p->l2_bytes = p->work.gathered + p->work.weights + p->work.plan;
     return predict_wgrad(r, p);

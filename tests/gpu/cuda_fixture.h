@@ -53,7 +53,7 @@ static inline void cu_free(sp_backend *be)
     while (cu_held.n)
         assert_int_equal(cudaFree(cu_held.data[--cu_held.n]), 0);
     while (cu_held.n_maps) /* the part of a map in host memory */
-        free((void *)cu_held.map[--cu_held.n_maps].pair_start_host);
+        free((void *)cu_held.map[--cu_held.n_maps].pair_start);
 }
 
 static inline void cu_close(sp_backend *be)
@@ -153,9 +153,7 @@ static inline const cuda_map *cu_device_map(sp_backend *be, const sp_map *m,
     d->order = cu_copy(be, d->order, (size_t)d->n_out * n);
     d->pair_in = cu_copy(be, d->pair_in, (size_t)d->pairs * n);
     d->pair_out = cu_copy(be, d->pair_out, (size_t)d->pairs * n);
-    d->pair_start =
-        cu_copy(be, d->pair_start_host, ((size_t)(n_samples * d->K) + 1) * n);
-    host.pair_start_host = NULL; /* d has it */
+    host.pair_start = NULL; /* d has it */
     cuda_map_host_free(&host);
     return d;
 }

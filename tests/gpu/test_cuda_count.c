@@ -126,8 +126,8 @@ static void check_copies(int kind, sp_precision precision, int c_in, int c_out,
     assert_string_equal(work.kernel, kernel);
     assert_int_equal(copied(&be, &p, 3, false),
                      (unsigned long)(work.gathered + work.weights));
-    cuda_count_wgrad(precision, c_in, c_out, p.kind->has_map, m.pair_start_host,
-                     3 * p.K, p.dy.n, &work);
+    cuda_count_wgrad(precision, c_in, c_out, p.kind->has_map, m.pair_start, 3 * p.K,
+                     p.dy.n, &work);
     assert_int_equal(copied(&be, &p, 3, true), (unsigned long)work.gathered);
     cu_close(&be);
     cuda_row_tiles_free(&tiles);
