@@ -9,6 +9,7 @@
 
 #include "emulator/hostcuda.h"
 
+#include <functional>
 #include <mutex>
 #include <vector>
 
@@ -187,6 +188,7 @@ void hc_drain_all(hc_hold_loosely &h); /* runs until no stream has work left */
  * them. */
 cudaError_t hc_remember(cudaError_t error);
 void hc_count_operations(int n); /* the calling thread has queued n more */
+void hc_submit_run(cudaStream_t stream, const std::function<void()> &run);
 
 /* ---- hostcuda_memory.cc ---- */
 /* One range of addresses for shared and device memory. Shared memory is first: a window
