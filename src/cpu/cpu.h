@@ -55,6 +55,12 @@ SP_OP(plan_build) sp_cpu_plan_build_portable;
 sp_status sp_cpu_plan_range(const int32_t *c, int32_t n, int sample, int32_t lo[3],
                             int32_t hi[3]);
 
+/* SP_EDATA: two of the keys [n] of a sample, which rise, are equal; the message names
+ * the coordinate and its rows in the sample. The sample begins at row `first` of c
+ * [][3]; order [n] is the row of each key. */
+sp_status sp_cpu_plan_check(const int32_t *c, int32_t first, int32_t n, int sample,
+                            const uint64_t *key, const int32_t *order);
+
 /* The first row of a sample among the output rows of a map, or by sample_row where map
  * is NULL. sample may be n_samples: the end of the last sample. */
 static inline int32_t sp_cpu_first_row(const sp_map *map, const int32_t *sample_row,
