@@ -422,7 +422,7 @@ static void pass_and_use(uint64_t seed, const batch *b)
     hc_set_order(seed, true);
     OK(be.ops->arena_create(&arena, 0, "test"));
     for (int i = 0; i < ROUNDS; i++)
-        out[i] = cu_tensor(&be, host);
+        out[i] = cu_put(&be, host, false);
     for (int i = 0; i < ROUNDS; i++) {
         filling f = {.be = &be, .arena = &arena, .b = b, .value = (float)i};
         fill_in_thread(&f);
