@@ -136,12 +136,10 @@ static sp_status pack_some(sp_backend *be, const pack_calls &l)
     if (blocks.x == 0)
         return SP_OK;
     if (be->precision == SP_BF16)
-        SP_LAUNCH((pack_kernel<SP_BF16>), blocks, dim3(PACK_THREADS), stream, l);
-    else if (be->precision == SP_TF32)
-        SP_LAUNCH((pack_kernel<SP_TF32>), blocks, dim3(PACK_THREADS), stream, l);
-    else
-        SP_LAUNCH((pack_kernel<SP_FP32>), blocks, dim3(PACK_THREADS), stream, l);
-    return cuda_launched("pack_kernel");
+        return CUDA_LAUNCH((pack_kernel<SP_BF16>), blocks, PACK_THREADS, stream, l);
+    if (be->precision == SP_TF32)
+        return CUDA_LAUNCH((pack_kernel<SP_TF32>), blocks, PACK_THREADS, stream, l);
+    return CUDA_LAUNCH((pack_kernel<SP_FP32>), blocks, PACK_THREADS, stream, l);
 }
 
 sp_status sp_cuda_conv_pack(sp_backend *be, const sp_pack_args *args, int n_args)

@@ -100,8 +100,7 @@ static bool is_shared(const cuda_conv_shape *s)
 /* True if rows consist of whole k-tiles of so many bytes. */
 static bool is_whole(const cuda_conv_shape *s, int bytes)
 {
-    return s->is_aligned && !is_shared(s) &&
-           s->c_x * elem_bytes(s->precision) % bytes == 0;
+    return !is_shared(s) && s->c_x * elem_bytes(s->precision) % bytes == 0;
 }
 
 /* Units of an offset. */
@@ -204,8 +203,8 @@ void cuda_count_conv(const cuda_conv_shape *s, const cuda_row_tiles *tiles,
 
 /* ---- weight gradient ---- */
 
-void cuda_count_wgrad(sp_precision precision, int c_in, int c_out, bool has_map,
-                      const int32_t *start, int n_lists, int64_t n, cuda_work *work)
+void cuda_count_wgrad(sp_precision precision, int c_in, int c_out, const int32_t *start,
+                      int n_lists, int64_t n, cuda_work *work)
 {
     const int chunk = 16 / elem_bytes(precision);
     const bool whole = c_in % chunk == 0 && c_out % chunk == 0;
@@ -234,7 +233,7 @@ void cuda_count_wgrad(sp_precision precision, int c_in, int c_out, bool has_map,
                      ((double)c_in * ((c_out + edge - 1) / edge) +
                       (double)c_out * ((c_in + edge - 1) / edge));
     work->weights = 8.0 * (double)items * c_in * c_out;
-    work->plan = has_map ? 8.0 * (double)pairs * tiles : 0;
+    work->plan = start ? 8.0 * (double)pairs * tiles : 0;
     work->k_tiles = (double)steps * tiles;
     work->products = (double)steps * of_k_tile * edge * edge * tiles;
 }

@@ -31,13 +31,13 @@ sp_status cuda_count_tiles(const cuda_map *map, int64_t n_rows, int rows,
                            cuda_row_tiles *tiles);
 void cuda_row_tiles_free(cuda_row_tiles *tiles);
 
-/* A call of a convolution, forward or input gradient, as its kernels see it. */
+/* A call of a convolution, forward or input gradient, as its kernels see it. The rows
+ * that it gathers lie at multiples of 16 bytes. */
 typedef struct cuda_conv_shape {
     sp_precision precision;
     int64_t n; /* rows of the result */
     int K, c_x, c_y;
-    bool is_aligned; /* the gathered rows lie at multiples of 16 bytes */
-    bool is_wgmma;   /* the device has it */
+    bool is_wgmma; /* the device has it */
 } cuda_conv_shape;
 
 /* The work of one kernel. Bytes are those that pass through the L2. */
@@ -67,8 +67,8 @@ void cuda_count_block(const cuda_conv_shape *shape, const cuda_row_tiles *tiles,
                       const cuda_work *work, int t, double *k_tiles, double *products);
 
 /* Counts a weight gradient over n_lists lists (of a sample and an offset) of
- * start[i + 1] - start[i] pairs; start NULL: one list of n pairs for each row. */
-void cuda_count_wgrad(sp_precision precision, int c_in, int c_out, bool has_map,
-                      const int32_t *start, int n_lists, int64_t n, cuda_work *work);
+ * start[i + 1] - start[i] pairs; start NULL, without a map: of n pairs each. */
+void cuda_count_wgrad(sp_precision precision, int c_in, int c_out, const int32_t *start,
+                      int n_lists, int64_t n, cuda_work *work);
 
 #endif

@@ -182,16 +182,6 @@ sp_status choose_all(sp_backend *be, sp_arena *arena, int n, int widest, int rep
     return SP_OK;
 }
 
-/* Asks how much shared memory a block of the device may have. */
-sp_status ask_device(sp_backend *be)
-{
-    sp_cuda *cuda = cuda_of(be);
-
-    SP_CUDA(cudaDeviceGetAttribute(
-        &cuda->block_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, be->device));
-    return SP_OK;
-}
-
 /* ---- SP_TILES and the log ---- */
 
 #define NAME_OF(index, name, rows, columns, wm, wn, blocks) " " name
@@ -280,7 +270,8 @@ sp_status sp_cuda_tiles_open(sp_backend *be)
     uint8_t tile = CUDA_TILES;
     sp_status rc;
 
-    SP_TRY(ask_device(be));
+    SP_CUDA(cudaDeviceGetAttribute(
+        &cuda->block_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, be->device));
     if (text && *text)
         SP_TRY(parse(cuda, text, &tile));
     set_all(cuda, tile);

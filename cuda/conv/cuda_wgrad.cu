@@ -320,10 +320,10 @@ sp_status flush(sp_backend *be, const wgrad_call &a, wgrad_items *items, float *
             SP_TRY((launch_narrow<SP_FP32, true>(be, a, *items)));
         else
             SP_TRY((launch_narrow<SP_FP32, false>(be, a, *items)));
-        SP_LAUNCH(add_slots_kernel,
-                  dim3((unsigned)((n + 256 * SUMS - 1) / (256 * SUMS)), (unsigned)a.K),
-                  dim3(256), cuda_of(be)->compute, a, *items, dw);
-        SP_TRY(cuda_launched("add_slots_kernel"));
+        SP_TRY(CUDA_LAUNCH(
+            add_slots_kernel,
+            dim3((unsigned)((n + 256 * SUMS - 1) / (256 * SUMS)), (unsigned)a.K),
+            dim3(256), cuda_of(be)->compute, a, *items, dw));
     }
     items->n = 0;
     return SP_OK;
@@ -356,7 +356,7 @@ const int32_t *pair_starts(const sp_conv_wgrad_args *args)
 {
     const cuda_map *m = args->map ? (const cuda_map *)args->map->device : NULL;
 
-    return m ? m->pair_start_host + (size_t)args->sample0 * m->K
+    return m ? m->pair_start + (size_t)args->sample0 * m->K
              : args->sample_row + args->sample0;
 }
 

@@ -245,9 +245,8 @@ static sp_status upload_small(sp_backend *be, void *to, const void *from_host,
     small_data data;
 
     memcpy(data.byte, from_host, bytes);
-    SP_LAUNCH(store_kernel, dim3(1), dim3(SMALL_BYTES), cuda_of(be)->compute,
-              (unsigned char *)to, data, (int)bytes);
-    return cuda_launched("store_kernel");
+    return CUDA_LAUNCH(store_kernel, dim3(1), dim3(SMALL_BYTES), cuda_of(be)->compute,
+                       (unsigned char *)to, data, (int)bytes);
 }
 
 /* The driver copies pageable memory to a buffer of its own before cudaMemcpyAsync

@@ -42,61 +42,36 @@ extern "C" {
 extern const sp_backend_ops sp_cuda_ops;
 extern const struct sp_transport_ops *const sp_cuda_transports[];
 
-/* ---- cuda_device.cu ---- */
-SP_OP(open) sp_cuda_open;
-SP_OP(close) sp_cuda_close;
-SP_OP(upload) sp_cuda_upload;
-SP_OP(download) sp_cuda_download;
-SP_OP(fill) sp_cuda_fill;
-SP_OP(wait) sp_cuda_wait;
+/* The slots that this backend has beside SP_OPERATIONS, by the file of their functions,
+ * sp_cuda_<slot>. */
+#define SP_CUDA_SLOTS(X)                                                               \
+    /* cuda_device.cu */                                                               \
+    X(open) X(close) X(upload) X(download) X(fill) X(wait) X(scratch_drop)             \
+    /* cuda_memory.cu */                                                               \
+    X(arena_pass) X(arena_create) X(arena_destroy)                                     \
+    /* cuda_plan.cu, cuda_plan_bytes.c */                                              \
+    X(plan_build) X(plan_bytes) X(plan_scratch_bytes)                                  \
+    /* cuda_conv.cu, cuda_conv_pack.cu, cuda_wgrad.cu */                               \
+    X(conv_pack_floats) X(fused_parts) X(join) X(conv_grad_weight_bytes)               \
+    /* cuda_norm.cu, cuda_sums.cu */                                                   \
+    X(norm_finish) X(norm_grad_finish) X(add_samples)                                  \
+    /* cuda_peak.cu, cuda_ranges.c */                                                  \
+    X(clock_begin) X(clock_end) X(peak) X(memory_used) X(range_begin) X(range_end)
 
-/* ---- cuda_memory.cu ---- */
-SP_OP(arena_pass) sp_cuda_arena_pass;
-SP_OP(arena_create) sp_cuda_arena_create;
-SP_OP(arena_destroy) sp_cuda_arena_destroy;
+#define SP_CUDA_DECLARE(slot) SP_OP(slot) sp_cuda_##slot;
+SP_CUDA_SLOTS(SP_CUDA_DECLARE)
+SP_OPERATIONS(SP_CUDA_DECLARE)
+#undef SP_CUDA_DECLARE
+
 /* The host memory that belongs to a device arena: the part of a plan that the host
  * reads. */
 sp_arena *sp_cuda_arena_host(sp_arena *arena);
-
-/* ---- cuda_plan.cu, cuda_plan_bytes.c ---- */
-SP_OP(plan_build) sp_cuda_plan_build;
-SP_OP(plan_bytes) sp_cuda_plan_bytes;
-SP_OP(plan_scratch_bytes) sp_cuda_plan_scratch_bytes;
 
 /* ---- cuda_tiles.cu ---- */
 sp_status sp_cuda_tiles_open(sp_backend *be);
 /* Chooses the tiles for results of up to `widest` channels by timing them, each
  * `repeats` times; sp_cuda_tiles_open calls it on a device. Waits for the device. */
 sp_status sp_cuda_tiles_measure(sp_backend *be, int widest, int repeats);
-
-/* ---- cuda_conv.cu, cuda_wgrad.cu ---- */
-SP_OP(conv_pack_floats) sp_cuda_conv_pack_floats;
-SP_OP(fused_parts) sp_cuda_fused_parts;
-SP_OP(join) sp_cuda_join;
-SP_OP(conv_grad_weight_bytes) sp_cuda_conv_grad_weight_bytes;
-
-/* ---- cuda_norm.cu ---- */
-SP_OP(norm_finish) sp_cuda_norm_finish;
-SP_OP(norm_grad_finish) sp_cuda_norm_grad_finish;
-
-/* ---- cuda_sums.cu ---- */
-SP_OP(add_samples) sp_cuda_add_samples;
-
-/* ---- cuda/conv and cuda/rows: the operations that all backends have ---- */
-#define SP_CUDA_DECLARE(slot) SP_OP(slot) sp_cuda_##slot;
-SP_OPERATIONS(SP_CUDA_DECLARE)
-#undef SP_CUDA_DECLARE
-
-/* ---- cuda_peak.cu ---- */
-SP_OP(clock_begin) sp_cuda_clock_begin;
-SP_OP(clock_end) sp_cuda_clock_end;
-SP_OP(peak) sp_cuda_peak;
-SP_OP(memory_used) sp_cuda_memory_used;
-SP_OP(scratch_drop) sp_cuda_scratch_drop;
-
-/* ---- cuda_ranges.c ---- */
-SP_OP(range_begin) sp_cuda_range_begin;
-SP_OP(range_end) sp_cuda_range_end;
 
 #ifdef __cplusplus
 }

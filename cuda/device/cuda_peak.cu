@@ -157,9 +157,8 @@ sp_status stream_all(sp_backend *be, const sp_peak_args *a, double *work)
     const int64_t blocks = (n + 4 * THREADS - 1) / (4 * THREADS);
 
     *work = 32.0 * (double)n;
-    SP_LAUNCH(stream_peak_kernel, blocks ? (unsigned)blocks : 1u, THREADS,
-              cuda_of(be)->compute, (const float4 *)a->x, (float4 *)a->y, n);
-    return cuda_launched("stream_peak_kernel");
+    return CUDA_LAUNCH(stream_peak_kernel, blocks ? (unsigned)blocks : 1u, THREADS,
+                       cuda_of(be)->compute, (const float4 *)a->x, (float4 *)a->y, n);
 }
 
 sp_status launches(sp_backend *be, const sp_peak_args *a, double *work)
@@ -180,10 +179,9 @@ sp_status gather(sp_backend *be, const sp_peak_args *a, double *work)
     const int rounds = rounds_of(a->amount, one);
 
     *work = one * rounds;
-    SP_LAUNCH(gather_peak_kernel, blocks, THREADS, cuda_of(be)->compute,
-              (const uint4 *)a->x, (unsigned)(bytes / a->row_bytes), a->row_bytes / 16,
-              rounds, (uint32_t *)a->y);
-    return cuda_launched("gather_peak_kernel");
+    return CUDA_LAUNCH(gather_peak_kernel, blocks, THREADS, cuda_of(be)->compute,
+                       (const uint4 *)a->x, (unsigned)(bytes / a->row_bytes),
+                       a->row_bytes / 16, rounds, (uint32_t *)a->y);
 }
 
 } // namespace

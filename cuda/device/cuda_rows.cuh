@@ -264,13 +264,12 @@ sp_status cuda_launch_rows(sp_backend *be, const F &f, int64_t n, int c,
 
     if (c == 0 || (n == 0 && !is_prepared))
         return SP_OK;
-    SP_LAUNCH((rows_kernel<F, T, N>),
-              dim3((unsigned)(blocks < 1     ? 1
-                              : blocks < fit ? blocks
-                                             : fit),
-                   across),
-              block, cuda_of(be)->compute, f, n, c, cuda_lets_next(be));
-    return cuda_launched("rows_kernel");
+    return CUDA_LAUNCH((rows_kernel<F, T, N>),
+                       dim3((unsigned)(blocks < 1     ? 1
+                                       : blocks < fit ? blocks
+                                                      : fit),
+                            across),
+                       block, cuda_of(be)->compute, f, n, c, cuda_lets_next(be));
 }
 
 /* Calls f for the n x c elements of the tensors, which are of one type. */
@@ -464,14 +463,12 @@ sp_status cuda_launch_sums(sp_backend *be, const F &f, const int32_t *sample_row
         double *part;
 
         SP_TRY(SP_TAKE(scratch, (size_t)s.n * n_chunks * 2 * c, &part));
-        if (n_chunks) {
-            SP_LAUNCH(
+        if (n_chunks)
+            SP_TRY(CUDA_LAUNCH(
                 (row_sums_kernel<F, T, N>),
                 dim3((unsigned)n_chunks, (groups + lanes - 1) / lanes, (unsigned)s.n),
                 dim3(lanes, CUDA_SUM_THREADS / lanes), cuda_of(be)->compute, f, s, c,
-                chunk, part);
-            SP_TRY(cuda_launched("row_sums_kernel"));
-        }
+                chunk, part));
         SP_TRY(cuda_add_chunks(be, &s, c, chunk, n_chunks, part, sums));
         sp_arena_rewind(scratch, mark);
     }

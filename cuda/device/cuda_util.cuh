@@ -4,6 +4,7 @@
 #define CUDA_UTIL_CUH
 
 #include <pthread.h>
+#include <string.h>
 
 #include "base/sp_log.h"
 #include "cuda/device/cuda_ops.h"
@@ -119,16 +120,22 @@ static inline sp_status cuda_wait_event(cudaStream_t stream, cudaEvent_t event)
 
 /* Called after each launch: it returns a refused launch's error. A kernel that fails
  * while it runs is reported by the next call of any kind, so the message names the
- * launch as the place where it was seen. */
+ * launch as the place where it was seen. The kernel's name may stand in parentheses and
+ * have template arguments, which the message leaves out. */
 static inline sp_status cuda_launched(const char *kernel)
 {
     const cudaError_t error = cudaGetLastError();
+    const char *name = kernel + (*kernel == '(');
 
     if (error != cudaSuccess)
-        return SP_FAIL(SP_EDEVICE, "launch of %s: %s%s", kernel,
-                       cudaGetErrorString(error), cuda_advice(error));
+        return SP_FAIL(SP_EDEVICE, "launch of %.*s: %s%s", (int)strcspn(name, "<"),
+                       name, cudaGetErrorString(error), cuda_advice(error));
     return SP_OK;
 }
+
+/* SP_LAUNCH with the status of the launch. */
+#define CUDA_LAUNCH(kernel, ...)                                                       \
+    (SP_LAUNCH(kernel, __VA_ARGS__), cuda_launched(#kernel))
 
 /* Prepares a kernel of the GEMMs for its launches on this device, the first time:
  * `ready_on` is the kernel's own, -1 at first. Its blocks have `threads` threads and
@@ -222,8 +229,7 @@ template <class F> sp_status cuda_each(sp_backend *be, F f, int64_t n, int c)
 
     if (n == 0 || c == 0)
         return SP_OK;
-    SP_LAUNCH((each_kernel<F>), grid, block, cuda_of(be)->compute, f, n, c);
-    return cuda_launched("each_kernel");
+    return CUDA_LAUNCH((each_kernel<F>), grid, block, cuda_of(be)->compute, f, n, c);
 }
 
 /* ---- samples ----

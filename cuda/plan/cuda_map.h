@@ -115,9 +115,8 @@ typedef struct cuda_map {
     const int32_t *nbr;   /* [pairs] input rows, by output row and offset */
     const int32_t *order; /* [n_out] output rows in the order of the tiles */
     const int32_t *pair_in, *pair_out; /* [pairs] rows of each pair */
-    const int32_t *pair_start; /* [n_samples * K + 1] device: first pair of each sample
-                                * and offset */
-    const int32_t *pair_start_host; /* [n_samples * K + 1] host: the same */
+    /* [n_samples * K + 1] host memory: first pair of each sample and offset */
+    const int32_t *pair_start;
 } cuda_map;
 
 #endif

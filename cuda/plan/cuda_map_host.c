@@ -184,7 +184,7 @@ static sp_status take_pairs(const sp_map *from, cuda_map *m)
 
     m->pair_in = in;
     m->pair_out = out;
-    m->pair_start_host = start;
+    m->pair_start = start;
     if (!in || !out || !start)
         return none_left();
     for (int b = 0; b < m->n_samples; b++)
@@ -223,6 +223,6 @@ void cuda_map_host_free(cuda_map *m)
     free((void *)m->order);
     free((void *)m->pair_in);
     free((void *)m->pair_out);
-    free((void *)m->pair_start_host);
+    free((void *)m->pair_start);
     memset(m, 0, sizeof *m);
 }

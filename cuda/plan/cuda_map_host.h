@@ -8,9 +8,8 @@
 #include "compute/sp_plan.h"
 #include "cuda/plan/cuda_map.h"
 
-/* Makes *to from a map of the host's plan of n_samples samples. All arrays but
- * pair_start (NULL) are host memory that cuda_map_host_free frees, after a failure too.
- * SP_EMEM. */
+/* Makes *to from a map of the host's plan of n_samples samples. All arrays are host
+ * memory that cuda_map_host_free frees, after a failure too. SP_EMEM. */
 sp_status cuda_map_host(const sp_map *from, int n_samples, cuda_map *to);
 void cuda_map_host_free(cuda_map *m);
 

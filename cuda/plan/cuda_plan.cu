@@ -80,8 +80,7 @@ __global__ static void __launch_bounds__(PLAN_THREADS)
 sp_status plan_scan_segments(cuda_plan_builder *b, int32_t *sums,
                              const plan_segments &s)
 {
-    SP_LAUNCH(scan_segments_kernel, (unsigned)s.n, PLAN_THREADS, b->stream, sums, s);
-    return plan_launched(b, "scan_segments_kernel");
+    return PLAN_LAUNCH(b, scan_segments_kernel, (unsigned)s.n, PLAN_THREADS, sums, s);
 }
 
 namespace
@@ -179,18 +178,9 @@ sp_status refuse_duplicate(cuda_plan_builder *b, const int32_t *coords,
 
     SP_TRY(SP_TAKE(b->host, n, &key));
     SP_TRY(plan_download(b, key, b->levels.key[0], n * sizeof *key));
-    for (int s = 0; s < b->n_samples; s++) {
-        const int32_t begin = row[s];
-        for (int32_t i = begin + 1; i < row[s + 1]; i++) {
-            const int32_t *at = coords + 3 * (size_t)order[i];
-            if (key[i] == key[i - 1])
-                return SP_FAIL(SP_EDATA,
-                               "sample %d of the batch: coordinate (%d, %d, %d) stands "
-                               "twice, in rows %d and %d",
-                               s, at[0], at[1], at[2], order[i - 1] - begin,
-                               order[i] - begin);
-        }
-    }
+    for (int s = 0; s < b->n_samples; s++)
+        SP_TRY(sp_cpu_plan_check(coords, row[s], row[s + 1] - row[s], s, key + row[s],
+                                 order + row[s]));
     assert(!"a duplicate was counted");
     return SP_OK;
 }

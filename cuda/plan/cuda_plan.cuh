@@ -109,12 +109,10 @@ typedef struct cuda_plan_builder {
 
 /* ---- calls in the plan stream ---- */
 
-/* Called after each launch: counts it, and returns a refused launch's error. */
-static inline sp_status plan_launched(cuda_plan_builder *b, const char *kernel)
-{
-    b->plan->n_operations++;
-    return cuda_launched(kernel);
-}
+/* CUDA_LAUNCH in the plan's stream, counted. */
+#define PLAN_LAUNCH(b, kernel, grid, block, ...)                                       \
+    ((b)->plan->n_operations++,                                                        \
+     CUDA_LAUNCH(kernel, grid, block, (b)->stream, __VA_ARGS__))
 
 /* Queues the copy. from_host must stay until the stream has done it. */
 sp_status plan_upload(cuda_plan_builder *b, void *to, const void *from_host,
@@ -153,8 +151,7 @@ template <class F> sp_status plan_each(cuda_plan_builder *b, F f, int64_t n)
 {
     if (n == 0)
         return SP_OK;
-    SP_LAUNCH((plan_each_kernel<F>), plan_blocks(n), PLAN_THREADS, b->stream, f, n);
-    return plan_launched(b, "plan_each_kernel");
+    return PLAN_LAUNCH(b, (plan_each_kernel<F>), plan_blocks(n), PLAN_THREADS, f, n);
 }
 
 /* ---- launches over maps ---- */
@@ -219,10 +216,9 @@ template <class F> sp_status plan_each_map(cuda_plan_builder *b, const F &f)
 
     while (plan_next_group(
         b, f, [&](const plan_map &m) { return f.blocks(m); }, &next, &g)) {
-        if (g.first[g.n] == 0)
-            continue;
-        SP_LAUNCH((plan_maps_kernel<F>), g.first[g.n], PLAN_THREADS, b->stream, f, g);
-        SP_TRY(plan_launched(b, "plan_maps_kernel"));
+        if (g.first[g.n] > 0)
+            SP_TRY(PLAN_LAUNCH(b, (plan_maps_kernel<F>), g.first[g.n], PLAN_THREADS, f,
+                               g));
     }
     return SP_OK;
 }
@@ -319,15 +315,13 @@ sp_status plan_scan_group(cuda_plan_builder *b, const F &f, const plan_group &g)
     for (int i = 0; i <= g.n; i++)
         s.first[i] = g.first[i];
     SP_TRY(SP_TAKE(b->arena, n_blocks, &sums));
-    if (n_blocks) {
-        SP_LAUNCH((plan_sums_kernel<F>), n_blocks, PLAN_THREADS, b->stream, f, g, sums);
-        SP_TRY(plan_launched(b, "plan_sums_kernel"));
-    }
+    if (n_blocks)
+        SP_TRY(
+            PLAN_LAUNCH(b, (plan_sums_kernel<F>), n_blocks, PLAN_THREADS, f, g, sums));
     SP_TRY(plan_scan_segments(b, sums, s));
-    if (n_blocks) {
-        SP_LAUNCH((plan_put_kernel<F>), n_blocks, PLAN_THREADS, b->stream, f, g, sums);
-        SP_TRY(plan_launched(b, "plan_put_kernel"));
-    }
+    if (n_blocks)
+        SP_TRY(
+            PLAN_LAUNCH(b, (plan_put_kernel<F>), n_blocks, PLAN_THREADS, f, g, sums));
     sp_arena_rewind(b->arena, mark);
     return SP_OK;
 }

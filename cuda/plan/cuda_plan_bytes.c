@@ -40,11 +40,6 @@ static int64_t sort_bytes(int64_t n)
     return n ? 20 * n + 13 * n + SORT_ROOM : 0;
 }
 
-static int64_t kernel_volume(sp_map_key key)
-{
-    return key.kernel * key.kernel * key.kernel;
-}
-
 static int64_t rows_of(const numbers *n, int map)
 {
     return n->voxels[n->spec->map[map].level_out];
@@ -68,7 +63,7 @@ static void take_levels(room *r, const numbers *n)
 
 static void take_rows(room *r, const numbers *n, int map)
 {
-    const int64_t rows = rows_of(n, map), K = kernel_volume(n->spec->map[map]);
+    const int64_t rows = rows_of(n, map), K = sp_kernel_volume(n->spec->map[map]);
 
     keep(r, (K + 31) / 32 * rows * 4);                    /* masks */
     keep(r, (rows + 1) * 4);                              /* first */
@@ -98,7 +93,7 @@ static void take_maps(room *r, const numbers *n)
 
     for (int m = 0; m < n->spec->n_maps; m++) {
         take_rows(r, n, m);
-        starts += n->n_samples * kernel_volume(n->spec->map[m]) + 1;
+        starts += n->n_samples * sp_kernel_volume(n->spec->map[m]) + 1;
     }
     keep(r, 4 * starts);
     if (top >= 0)

@@ -239,9 +239,8 @@ sp_status mark_children(cuda_plan_builder *b)
         blocks.first[l + 1] = blocks.first[l] + plan_blocks(p->n[l]);
     if (blocks.first[p->n_levels] == 0)
         return SP_OK;
-    SP_LAUNCH(mark_children_kernel, blocks.first[p->n_levels], PLAN_THREADS, b->stream,
-              *p, blocks);
-    return plan_launched(b, "mark_children_kernel");
+    return PLAN_LAUNCH(b, mark_children_kernel, blocks.first[p->n_levels], PLAN_THREADS,
+                       *p, blocks);
 }
 
 } // namespace
@@ -263,10 +262,8 @@ sp_status plan_count_levels(cuda_plan_builder *b, const int32_t *rows, int32_t *
         s.first[l + 1] = s.first[l] + n_blocks;
         s.total[l] = plan_of_level(found, n_samples, l) + n_samples;
     }
-    if (n_blocks) {
-        SP_LAUNCH(count_heads_kernel, n_blocks, PLAN_THREADS, b->stream, h, sums);
-        SP_TRY(plan_launched(b, "count_heads_kernel"));
-    }
+    if (n_blocks)
+        SP_TRY(PLAN_LAUNCH(b, count_heads_kernel, n_blocks, PLAN_THREADS, h, sums));
     SP_TRY(plan_scan_segments(b, sums, s));
     SP_TRY(plan_each(b, find_sample_rows{h, sums, n_blocks, found},
                      32 * (int64_t)n_samples));
@@ -281,8 +278,7 @@ sp_status plan_fill_levels(cuda_plan_builder *b, const int32_t *sums)
     SP_TRY(take_levels(b));
     if (n_blocks == 0 || b->levels.n_levels == 1)
         return SP_OK;
-    SP_LAUNCH(write_levels_kernel, n_blocks, PLAN_THREADS, b->stream,
-              heads_of(b, b->levels.sample_row), b->levels, sums);
-    SP_TRY(plan_launched(b, "write_levels_kernel"));
+    SP_TRY(PLAN_LAUNCH(b, write_levels_kernel, n_blocks, PLAN_THREADS,
+                       heads_of(b, b->levels.sample_row), b->levels, sums));
     return mark_children(b);
 }

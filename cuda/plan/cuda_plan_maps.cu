@@ -239,14 +239,6 @@ struct count_neighbours {
 
 /* ---- choice between descent and search ---- */
 
-/* The number of levels up from which every offset of the kernel is at most one step. */
-int reach(int kernel)
-{
-    const int far = kernel % 2 ? kernel / 2 : kernel - 1;
-
-    return far <= 1 ? 0 : far <= 2 ? 1 : far <= 4 ? 2 : 3;
-}
-
 /* Fills in how partners are found. */
 void aim_map(sp_map_key key, int top_level, plan_map *m)
 {
@@ -258,7 +250,8 @@ void aim_map(sp_map_key key, int top_level, plan_map *m)
     m->down = (int8_t)(to - fine);
     m->up = (int8_t)(from - fine);
     m->rise = -1;
-    if (m->is_top || top_level < coarse || top_level < fine + reach(key.kernel))
+    if (m->is_top || top_level < coarse ||
+        top_level < fine + sp_kernel_reach(key.kernel))
         return;
     m->rise = (int8_t)(top_level - to);
     m->fall = (int8_t)(top_level - from);
@@ -276,7 +269,7 @@ void describe_map(const cuda_plan_builder *b, int at, int top, plan_map *m)
     m->kernel = key.kernel;
     m->to = key.level_out;
     m->from = key.level_in;
-    m->K = key.kernel * key.kernel * key.kernel;
+    m->K = sp_kernel_volume(key);
     m->n_words = (m->K + 31) / 32;
     m->n_out = b->levels.n[m->to];
     m->n_chunks = plan_of_level(b->chunk_host, b->n_samples, m->to)[b->n_samples];
@@ -405,8 +398,7 @@ sp_status publish(cuda_plan_builder *b, const plan_map *from, const int32_t *sta
     m->order = from->order;
     m->pair_in = from->pair_in;
     m->pair_out = from->pair_out;
-    m->pair_start = from->start;
-    m->pair_start_host = start_host;
+    m->pair_start = start_host;
     map->device = m;
     map->key = key;
     map->K = m->K;

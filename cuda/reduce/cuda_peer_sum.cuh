@@ -188,8 +188,8 @@ static sp_status peer_put_sum(peer_ranks *p, cudaStream_t stream, const T *from,
 
     /* The halves alternate across the wrap too; fresh memory bears number 0. */
     p->number += p->number == UINT32_MAX ? 3 : 1;
-    SP_LAUNCH((peer_sum_kernel<T>), 1, (unsigned)threads, stream, *p, from, to, n);
-    return cuda_launched("peer_sum_kernel");
+    return CUDA_LAUNCH((peer_sum_kernel<T>), 1, (unsigned)threads, stream, *p, from, to,
+                       n);
 }
 
 #endif

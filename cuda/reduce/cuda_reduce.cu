@@ -30,7 +30,7 @@ sp_status cuda_urgent_stream(cudaStream_t *stream)
     return SP_OK;
 }
 
-sp_status cuda_sum_take(sp_backend *be, cuda_sum **list, cuda_sum **taken)
+sp_status cuda_sum_begin(sp_backend *be, cuda_sum **list, sp_sum *sum)
 {
     cuda_sum *s = *list;
 
@@ -45,18 +45,46 @@ sp_status cuda_sum_take(sp_backend *be, cuda_sum **list, cuda_sum **taken)
     *list = s->next;
     s->next = NULL;
     s->n_left = 0;
-    *taken = s;
+    sum->handle = s;
     cuda_of(be)->n_sums++;
     SP_CUDA(cudaEventRecord(s->computed, cuda_of(be)->compute));
     return SP_OK;
 }
 
-void cuda_sum_give(sp_backend *be, cuda_sum **list, cuda_sum *sum)
+/* True if the device has passed the event. */
+static sp_status test_event(cudaEvent_t event, bool *is_past)
 {
+    const cudaError_t device = cudaEventQuery(event);
+
+    *is_past = device == cudaSuccess;
+    if (device == cudaErrorNotReady) {
+        cudaGetLastError(); /* the runtime remembers "not ready" like an error */
+        return SP_OK;
+    }
+    SP_CUDA(device);
+    return SP_OK;
+}
+
+sp_status cuda_sum_test(sp_backend *be, cuda_sum **list, sp_sum *sum, bool *is_done)
+{
+    cuda_sum *own = (cuda_sum *)sum->handle;
+
+    *is_done = true;
+    if (!own)
+        return SP_OK;
+    if (!sum->is_computed)
+        SP_TRY(test_event(own->computed, &sum->is_computed));
+    *is_done = own->n_left == 0;
+    if (*is_done)
+        SP_TRY(test_event(own->done, is_done));
+    if (!*is_done)
+        return SP_OK;
     assert(cuda_of(be)->n_sums > 0);
     cuda_of(be)->n_sums--;
-    sum->next = *list;
-    *list = sum;
+    own->next = *list;
+    *list = own;
+    sum->handle = NULL;
+    return SP_OK;
 }
 
 void cuda_sums_destroy(cuda_sum **list)
@@ -71,19 +99,6 @@ void cuda_sums_destroy(cuda_sum **list)
             cudaEventDestroy(s->done);
         free(s);
     }
-}
-
-sp_status cuda_is_past(cudaEvent_t event, bool *is_past)
-{
-    const cudaError_t device = cudaEventQuery(event);
-
-    *is_past = device == cudaSuccess;
-    if (device == cudaErrorNotReady) {
-        cudaGetLastError(); /* the runtime remembers "not ready" like an error */
-        return SP_OK;
-    }
-    SP_CUDA(device);
-    return SP_OK;
 }
 
 /* ---- the compute stream's end ---- */
@@ -166,7 +181,7 @@ sp_status start(staged *s)
     SP_TRY(cuda_urgent_stream(&s->up));
     for (int i = 0; i < N_ROOMS; i++)
         SP_CUDA(cudaEventCreateWithFlags(&s->copied[i], cudaEventDisableTiming));
-    SP_CUDA(cudaHostAlloc((void **)&s->pinned, N_ROOMS * ROOM_BYTES, 0));
+    SP_CUDA(cudaHostAlloc((void **)&s->pinned, (size_t)N_ROOMS * ROOM_BYTES, 0));
     return SP_OK;
 }
 
@@ -271,7 +286,7 @@ sp_status give_to_mpi(sp_transport *t, piece *p)
 {
     bool is_here;
 
-    SP_TRY(cuda_is_past(staged_of(t)->copied[p->room], &is_here));
+    SP_TRY(test_event(staged_of(t)->copied[p->room], &is_here));
     if (!is_here)
         return SP_OK;
     p->state = SUMMING;
@@ -302,7 +317,7 @@ sp_status retire(staged *s)
     piece *p = s->first;
     bool is_there;
 
-    SP_TRY(cuda_is_past(s->copied[p->room], &is_there));
+    SP_TRY(test_event(s->copied[p->room], &is_there));
     if (!is_there)
         return SP_OK;
     s->is_taken[p->room] = false;
@@ -345,39 +360,19 @@ sp_status move_on(sp_transport *t)
 sp_status staged_post(sp_transport *t, const sp_part *part, int n, sp_sum *sum)
 {
     staged *s = staged_of(t);
-    cuda_sum *own;
 
-    SP_TRY(cuda_sum_take(t->backend, &s->free_sums, &own));
-    sum->handle = own;
+    SP_TRY(cuda_sum_begin(t->backend, &s->free_sums, sum));
     for (int i = 0; i < n; i++)
         if (part[i].count)
-            SP_TRY(cut(s, own, &part[i]));
+            SP_TRY(cut(s, (cuda_sum *)sum->handle, &part[i]));
     return move_on(t);
 }
 
 sp_status staged_test(sp_transport *t, sp_sum *sum, bool *is_done)
 {
-    cuda_sum *own = (cuda_sum *)sum->handle;
-
-    *is_done = true;
-    if (!own)
-        return SP_OK;
-    SP_TRY(move_on(t));
-    if (!sum->is_computed)
-        SP_TRY(cuda_is_past(own->computed, &sum->is_computed));
-    *is_done = own->n_left == 0;
-    if (*is_done)
-        SP_TRY(cuda_is_past(own->done, is_done));
-    if (!*is_done)
-        return SP_OK;
-    cuda_sum_give(t->backend, &staged_of(t)->free_sums, own);
-    sum->handle = NULL;
-    return SP_OK;
-}
-
-sp_status staged_join(sp_transport *t, sp_sum *sum)
-{
-    return sp_transport_wait(t, sum);
+    if (sum->handle)
+        SP_TRY(move_on(t));
+    return cuda_sum_test(t->backend, &staged_of(t)->free_sums, sum, is_done);
 }
 
 } // namespace
@@ -391,6 +386,6 @@ const sp_transport_ops sp_cuda_staged_ops = {"mpi-staged",
                                              sp_transport_through_host,
                                              staged_post,
                                              staged_test,
-                                             staged_join,
+                                             sp_transport_wait,
                                              NULL,
                                              &sp_cuda_peer_ops};

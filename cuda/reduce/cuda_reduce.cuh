@@ -32,17 +32,16 @@ extern const sp_peer_ops sp_cuda_peer_ops;
 
 /* Creates a stream that the device serves before the compute stream. */
 sp_status cuda_urgent_stream(cudaStream_t *stream);
-/* Takes a handle from the list, or creates one, and records its `computed` in the
+/* Gives the sum a handle from the list, or a new one, and records its `computed` in the
  * compute stream. SP_EMEM, SP_EDEVICE. */
-sp_status cuda_sum_take(sp_backend *be, cuda_sum **list, cuda_sum **taken);
-/* Puts the handle of a sum that has ended back into the list, for the next sum. */
-void cuda_sum_give(sp_backend *be, cuda_sum **list, cuda_sum *sum);
+sp_status cuda_sum_begin(sp_backend *be, cuda_sum **list, sp_sum *sum);
+/* Looks how far the sum has come. The handle of one that has ended goes back into the
+ * list, for the next sum; a sum without a handle has ended before. */
+sp_status cuda_sum_test(sp_backend *be, cuda_sum **list, sp_sum *sum, bool *is_done);
 /* Destroys the handles of the list. */
 void cuda_sums_destroy(cuda_sum **list);
 /* The function for sp_cuda.wait where the compute stream may wait for other ranks:
  * waits until the stream is idle and looks for failures of the transport meanwhile. */
 sp_status cuda_wait_idle(void *transport, cudaStream_t compute);
-/* True if the device has passed the event (cudaEventQuery). */
-sp_status cuda_is_past(cudaEvent_t event, bool *is_past);
 
 #endif

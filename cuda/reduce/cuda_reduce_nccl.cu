@@ -62,30 +62,27 @@ void pause_s(double s)
 
 /* ---- errors ---- */
 
-sp_status fail(nccl_transport *n, sp_nccl_comm comm, sp_nccl_result result,
-               const char *what)
-{
-    const char *more = n->lib->get_last_error(comm);
-
-    n->is_failed = true;
-    if (result == SP_NCCL_REMOTE_ERROR && !sp_pulse_leaving())
-        pause_s(SECONDHAND_S);
-    return SP_FAIL(SP_EMPI, "NCCL: %s: %s%s%s", what, n->lib->get_error_string(result),
-                   more && *more ? ": " : "", more ? more : "");
-}
-
 /* "In progress" is not an error of a non-blocking communicator. */
 bool is_fine(sp_nccl_result result)
 {
     return result == SP_NCCL_SUCCESS || result == SP_NCCL_IN_PROGRESS;
 }
 
-#define SP_NCCL(n, comm, call, what)                                                   \
-    do {                                                                               \
-        const sp_nccl_result sp_nccl_ = (n)->lib->call;                                \
-        if (!is_fine(sp_nccl_))                                                        \
-            return fail((n), (comm), sp_nccl_, what);                                  \
-    } while (0)
+/* Makes the result of a call the error record, where it is an error. */
+sp_status check(nccl_transport *n, sp_nccl_comm comm, sp_nccl_result result,
+                const char *what)
+{
+    const char *more;
+
+    if (is_fine(result))
+        return SP_OK;
+    more = n->lib->get_last_error(comm);
+    n->is_failed = true;
+    if (result == SP_NCCL_REMOTE_ERROR && !sp_pulse_leaving())
+        pause_s(SECONDHAND_S);
+    return SP_FAIL(SP_EMPI, "NCCL: %s: %s%s%s", what, n->lib->get_error_string(result),
+                   more && *more ? ": " : "", more ? more : "");
+}
 
 /* Asks whether a communicator's background work is at rest and whether it has failed.
  */
@@ -96,9 +93,8 @@ sp_status ask(nccl_transport *n, sp_nccl_comm comm, const char *what, bool *is_r
     *is_ready = true;
     if (!comm)
         return SP_OK;
-    SP_NCCL(n, comm, comm_get_async_error(comm, &state), what);
-    if (!is_fine(state))
-        return fail(n, comm, state, what);
+    SP_TRY(check(n, comm, n->lib->comm_get_async_error(comm, &state), what));
+    SP_TRY(check(n, comm, state, what));
     *is_ready = state == SP_NCCL_SUCCESS;
     return SP_OK;
 }
@@ -166,13 +162,15 @@ sp_nccl_config config_of(int max_blocks)
     return c;
 }
 
-/* Waits for a communicator to start. All ranks ask theirs in rounds, so that all learn
- * of one that fails or of the time limit. Collective over the world. */
-sp_status start_together(sp_transport *t, sp_nccl_comm *comm, sp_status rc,
+/* Waits for a communicator to start, whose call gave `result`. All ranks ask theirs in
+ * rounds, so that all learn of one that fails or of the time limit. Collective over the
+ * world. */
+sp_status start_together(sp_transport *t, sp_nccl_comm *comm, sp_nccl_result result,
                          const char *what)
 {
     nccl_transport *n = nccl_of(t);
     const double end = sp_now_s() + n->limit_s;
+    sp_status rc = check(n, *comm, result, what);
 
     for (;;) {
         const double round_end = sp_now_s() + ROUND_S;
@@ -204,21 +202,16 @@ sp_status make_bulk(sp_transport *t)
     sp_nccl_config config = config_of(BULK_BLOCKS);
     sp_nccl_id id = {};
     sp_nccl_result result = SP_NCCL_SUCCESS;
-    sp_status rc = SP_OK;
 
     if (t->comm->rank == 0)
         result = n->lib->get_unique_id(&id);
-    if (!is_fine(result))
-        rc = fail(n, NULL, result, "ncclGetUniqueId");
-    SP_TRY(sp_transport_agree(t, rc));
+    SP_TRY(sp_transport_agree(t, check(n, NULL, result, "ncclGetUniqueId")));
     SP_TRY(sp_comm_bcast(t->comm, &id, sizeof id, 0));
     /* Some MPIs let the root continue before the others have the data. */
     SP_TRY(sp_comm_barrier(t->comm));
     result = n->lib->comm_init_rank_config(&n->bulk, t->comm->size, id, t->comm->rank,
                                            &config);
-    if (!is_fine(result))
-        rc = fail(n, n->bulk, result, "ncclCommInitRankConfig");
-    return start_together(t, &n->bulk, rc, "ncclCommInitRankConfig");
+    return start_together(t, &n->bulk, result, "ncclCommInitRankConfig");
 }
 
 sp_status make_scope(sp_transport *t)
@@ -227,15 +220,12 @@ sp_status make_scope(sp_transport *t)
     sp_nccl_config config = config_of(SP_NCCL_DEFAULT);
     const int color = n->of == SP_SCOPE_NODE ? t->comm->node : 0;
     sp_nccl_result result;
-    sp_status rc = SP_OK;
 
     if (n->of == SP_SCOPE_RANK)
         return SP_OK;
     result = n->lib->comm_split(n->bulk, color, t->comm->rank, &n->scope, &config);
-    if (!is_fine(result))
-        rc = fail(n, n->bulk, result, "ncclCommSplit");
-    SP_TRY(start_together(t, &n->bulk, rc, "ncclCommSplit"));
-    return start_together(t, &n->scope, SP_OK, "ncclCommSplit");
+    SP_TRY(start_together(t, &n->bulk, result, "ncclCommSplit"));
+    return start_together(t, &n->scope, SP_NCCL_SUCCESS, "ncclCommSplit");
 }
 
 /* ---- open and close ---- */
@@ -436,12 +426,10 @@ sp_status cast(nccl_transport *n, const sp_part *part, bool is_narrowed)
     if (!wire || !part->count)
         return SP_OK;
     if (is_narrowed)
-        SP_LAUNCH(narrow_kernel, blocks, CAST_THREADS, n->stream, data, part->count,
-                  wire);
-    else
-        SP_LAUNCH(widen_kernel, blocks, CAST_THREADS, n->stream, wire, part->count,
-                  data);
-    return cuda_launched(is_narrowed ? "narrow_kernel" : "widen_kernel");
+        return CUDA_LAUNCH(narrow_kernel, blocks, CAST_THREADS, n->stream, data,
+                           part->count, wire);
+    return CUDA_LAUNCH(widen_kernel, blocks, CAST_THREADS, n->stream, wire, part->count,
+                       data);
 }
 
 /* ---- sums ---- */
@@ -458,12 +446,11 @@ sp_status put_sum(nccl_transport *n, sp_nccl_comm comm, const void *from,
 {
     void *data = wire ? wire : part->data;
 
-    SP_NCCL(n, comm,
-            all_reduce(wire ? wire : from, data, part->count,
-                       wire ? SP_NCCL_BFLOAT16 : type_of(part->type), SP_NCCL_SUM, comm,
-                       stream),
-            "ncclAllReduce");
-    return SP_OK;
+    return check(n, comm,
+                 n->lib->all_reduce(wire ? wire : from, data, part->count,
+                                    wire ? SP_NCCL_BFLOAT16 : type_of(part->type),
+                                    SP_NCCL_SUM, comm, stream),
+                 "ncclAllReduce");
 }
 
 sp_status nccl_allreduce(sp_transport *t, const sp_small_sum *sum)
@@ -495,22 +482,22 @@ sp_status put_group(sp_transport *t, const sp_part *part, int count)
     nccl_transport *n = nccl_of(t);
     sp_status rc;
 
-    SP_NCCL(n, n->bulk, group_start(), "ncclGroupStart");
+    SP_TRY(check(n, n->bulk, n->lib->group_start(), "ncclGroupStart"));
     rc = put_sums(n, part, count);
     if (rc != SP_OK)
         n->lib->group_end();
     SP_TRY(rc);
-    SP_NCCL(n, n->bulk, group_end(), "ncclGroupEnd");
+    SP_TRY(check(n, n->bulk, n->lib->group_end(), "ncclGroupEnd"));
     return wait_until_queued(t, n->bulk, "ncclAllReduce");
 }
 
 sp_status nccl_post(sp_transport *t, const sp_part *part, int count, sp_sum *sum)
 {
     nccl_transport *n = nccl_of(t);
-    cuda_sum *own;
+    const cuda_sum *own;
 
-    SP_TRY(cuda_sum_take(t->backend, &n->free_sums, &own));
-    sum->handle = own;
+    SP_TRY(cuda_sum_begin(t->backend, &n->free_sums, sum));
+    own = (const cuda_sum *)sum->handle;
     SP_CUDA(cudaStreamWaitEvent(n->stream, own->computed, 0));
     for (int i = 0; i < count; i++)
         SP_TRY(cast(n, &part[i], true));
@@ -523,20 +510,8 @@ sp_status nccl_post(sp_transport *t, const sp_part *part, int count, sp_sum *sum
 
 sp_status nccl_test(sp_transport *t, sp_sum *sum, bool *is_done)
 {
-    nccl_transport *n = nccl_of(t);
-    cuda_sum *own = (cuda_sum *)sum->handle;
-
-    *is_done = true;
-    if (!own)
-        return SP_OK;
-    if (!sum->is_computed)
-        SP_TRY(cuda_is_past(own->computed, &sum->is_computed));
-    SP_TRY(cuda_is_past(own->done, is_done));
-    if (!*is_done)
-        return look_for_errors(t);
-    cuda_sum_give(t->backend, &n->free_sums, own);
-    sum->handle = NULL;
-    return SP_OK;
+    SP_TRY(cuda_sum_test(t->backend, &nccl_of(t)->free_sums, sum, is_done));
+    return *is_done ? SP_OK : look_for_errors(t);
 }
 
 sp_status nccl_join(sp_transport *t, sp_sum *sum)

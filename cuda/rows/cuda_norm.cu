@@ -324,9 +324,8 @@ template <class A> sp_status finish_alone(sp_backend *be, const A &a, int n_part
 {
     if (a.c == 0)
         return SP_OK;
-    SP_LAUNCH((finish_kernel<A>), dim3(jobs_of(a.c)), cuda_part_block(n_parts),
-              cuda_of(be)->compute, a);
-    return cuda_launched("finish_kernel");
+    return CUDA_LAUNCH((finish_kernel<A>), dim3(jobs_of(a.c)), cuda_part_block(n_parts),
+                       cuda_of(be)->compute, a);
 }
 
 bool has_one_part(const sp_norm_grad_finish_args &a)

@@ -62,9 +62,9 @@ template <class F> sp_status update(sp_backend *be, F f, int64_t n)
 {
     if (n == 0)
         return SP_OK;
-    SP_LAUNCH((update_kernel<F>), dim3((unsigned)((n + THREADS - 1) / THREADS)),
-              dim3(THREADS), cuda_of(be)->compute, f, n);
-    return cuda_launched("update_kernel");
+    return CUDA_LAUNCH((update_kernel<F>),
+                       dim3((unsigned)((n + THREADS - 1) / THREADS)), dim3(THREADS),
+                       cuda_of(be)->compute, f, n);
 }
 
 /* The sum of the threads' numbers, by the same tree in every block; valid in thread 0.
@@ -133,7 +133,7 @@ sp_status sp_cuda_sum_squares(sp_backend *be, const float *g, int64_t n, double 
     assert(n >= 0 && (g || n == 0) && sum);
     sp_arena_reset(&cuda->scratch);
     SP_TRY(SP_TAKE(&cuda->scratch, n_blocks, &part));
-    SP_LAUNCH(squares_kernel, dim3((unsigned)n_blocks), dim3(THREADS), cuda->compute, g,
-              n, part, cuda->counts + CUDA_COUNT_SQUARES, sum);
-    return cuda_launched("squares_kernel");
+    return CUDA_LAUNCH(squares_kernel, dim3((unsigned)n_blocks), dim3(THREADS),
+                       cuda->compute, g, n, part, cuda->counts + CUDA_COUNT_SQUARES,
+                       sum);
 }

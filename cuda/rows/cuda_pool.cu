@@ -228,9 +228,9 @@ sp_status sp_cuda_global_pool(sp_backend *be, sp_tensor x, const int32_t *sample
     for (int first = 0; x.c && first < n_samples; first += CUDA_GROUP) {
         const cuda_samples s = cuda_group(sample_row, first, n_samples);
 
-        SP_LAUNCH(sample_argmax_kernel, dim3(((unsigned)x.c + 31) / 32, (unsigned)s.n),
-                  dim3(32, 32), cuda_of(be)->compute, x, s, argmax);
-        SP_TRY(cuda_launched("sample_argmax_kernel"));
+        SP_TRY(CUDA_LAUNCH(sample_argmax_kernel,
+                           dim3(((unsigned)x.c + 31) / 32, (unsigned)s.n), dim3(32, 32),
+                           cuda_of(be)->compute, x, s, argmax));
     }
     return cuda_each(be, take_rows{x, y, argmax}, n_samples, x.c);
 }

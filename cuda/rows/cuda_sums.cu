@@ -24,12 +24,12 @@ __global__ static void __launch_bounds__(CUDA_PART_COLUMNS *CUDA_PART_LANES)
 sp_status cuda_add_chunks(sp_backend *be, const cuda_samples *s, int c, int chunk,
                           int n_chunks, const double *part, double *sums)
 {
-    SP_LAUNCH(add_chunks_kernel,
-              dim3((2 * (unsigned)c + CUDA_PART_COLUMNS - 1) / CUDA_PART_COLUMNS,
-                   (unsigned)s->n),
-              cuda_part_block(n_chunks), cuda_of(be)->compute, *s, c, chunk, n_chunks,
-              part, sums);
-    return cuda_launched("add_chunks_kernel");
+    return CUDA_LAUNCH(
+        add_chunks_kernel,
+        dim3((2 * (unsigned)c + CUDA_PART_COLUMNS - 1) / CUDA_PART_COLUMNS,
+             (unsigned)s->n),
+        cuda_part_block(n_chunks), cuda_of(be)->compute, *s, c, chunk, n_chunks, part,
+        sums);
 }
 
 __global__ static void __launch_bounds__(CUDA_PART_COLUMNS *CUDA_PART_LANES)
@@ -53,8 +53,7 @@ sp_status sp_cuda_add_samples(sp_backend *be, const double *sums, int n_samples,
                               double n_rows, double *out, bool is_added)
 {
     assert(n_samples >= 0 && m >= 0 && out);
-    SP_LAUNCH(add_samples_kernel, dim3((unsigned)m / CUDA_PART_COLUMNS + 1),
-              cuda_part_block(n_samples), cuda_of(be)->compute, sums, n_samples, m,
-              n_rows, out, is_added);
-    return cuda_launched("add_samples_kernel");
+    return CUDA_LAUNCH(add_samples_kernel, dim3((unsigned)m / CUDA_PART_COLUMNS + 1),
+                       cuda_part_block(n_samples), cuda_of(be)->compute, sums,
+                       n_samples, m, n_rows, out, is_added);
 }

@@ -439,7 +439,6 @@ static sp_status count_conv(roofline *r, const bench_call *call, prediction *p)
                                    .K = call->map ? call->map->K : 1,
                                    .c_x = call->c_in,
                                    .c_y = call->c_out,
-                                   .is_aligned = true,
                                    .is_wgmma = r->is_wgmma};
     const cuda_row_tiles *tiles = NULL;
     cuda_row_tiles own = {0};
@@ -468,8 +467,8 @@ static sp_status count_wgrad(roofline *r, const bench_call *call, prediction *p)
         SP_TRY(find_map(r, call->map, &found));
     m = found ? &found->host : NULL;
     cuda_count_wgrad(r->training.resources.backend.precision, call->c_in, call->c_out,
-                     m != NULL, m ? m->pair_start_host : NULL, m ? n_samples * m->K : 1,
-                     call->n, &p->work);
+                     m ? m->pair_start : NULL, m ? n_samples * m->K : 1, call->n,
+                     &p->work);
     p->l2_bytes = p->work.gathered + p->work.weights + p->work.plan;
     return predict_wgrad(r, p);
 }

@@ -47,6 +47,20 @@ typedef struct sp_plan_spec {
     sp_map_key map[SP_MAX_MAPS];
 } sp_plan_spec;
 
+static inline int sp_kernel_volume(sp_map_key key)
+{
+    return key.kernel * key.kernel * key.kernel;
+}
+
+/* The number of levels to go up until every partner of a row is at most one neighbour
+ * away: 0, 1, 2, 3 for offsets of at most 1, 2, 4, 8 steps. */
+static inline int sp_kernel_reach(int kernel)
+{
+    const int far = kernel % 2 ? kernel / 2 : kernel - 1;
+
+    return far <= 1 ? 0 : far <= 2 ? 1 : far <= 4 ? 2 : 3;
+}
+
 typedef struct sp_level {
     int32_t n; /* voxels */
     /* [n] Morton key relative to the sample's base, rising within a sample; the bits

@@ -25,19 +25,15 @@ extern "C" {
 
 extern const sp_backend_ops sp_cpu_ops;
 
-/* ---- the table's functions that do not stand in cpu_backend.c ---- */
-SP_OP(plan_build) sp_cpu_plan_build;
-SP_OP(plan_bytes) sp_cpu_plan_bytes;
-SP_OP(plan_scratch_bytes) sp_cpu_plan_scratch_bytes;
-SP_OP(conv_pack_floats) sp_cpu_conv_pack_floats;
-SP_OP(norm_finish) sp_cpu_norm_finish;
-SP_OP(norm_grad_finish) sp_cpu_norm_grad_finish;
-SP_OP(add_samples) sp_cpu_add_samples;
-SP_OP(clock_begin) sp_cpu_clock_begin;
-SP_OP(clock_end) sp_cpu_clock_end;
-SP_OP(peak) sp_cpu_peak;
-SP_OP(memory_used) sp_cpu_memory_used;
+/* The slots that this backend fills by functions sp_cpu_<slot>, beside those of
+ * SP_OPERATIONS; the functions of the others stand in cpu_backend.c. */
+#define SP_CPU_SLOTS(X)                                                                \
+    X(plan_build) X(plan_bytes) X(plan_scratch_bytes) X(conv_pack_floats)              \
+    X(norm_finish) X(norm_grad_finish) X(add_samples) X(clock_begin) X(clock_end)      \
+    X(peak) X(memory_used)
+
 #define SP_CPU_DECLARE(slot) SP_OP(slot) sp_cpu_##slot;
+SP_CPU_SLOTS(SP_CPU_DECLARE)
 SP_OPERATIONS(SP_CPU_DECLARE)
 #undef SP_CPU_DECLARE
 
@@ -58,6 +54,12 @@ SP_OP(plan_build) sp_cpu_plan_build_portable;
  * out of range; the message names sample and axis. */
 sp_status sp_cpu_plan_range(const int32_t *c, int32_t n, int sample, int32_t lo[3],
                             int32_t hi[3]);
+
+/* SP_EDATA: two of the keys [n] of a sample, which rise, are equal; the message names
+ * the coordinate and its rows in the sample. The sample begins at row `first` of c
+ * [][3]; order [n] is the row of each key. */
+sp_status sp_cpu_plan_check(const int32_t *c, int32_t first, int32_t n, int sample,
+                            const uint64_t *key, const int32_t *order);
 
 /* The first row of a sample among the output rows of a map, or by sample_row where map
  * is NULL. sample may be n_samples: the end of the last sample. */

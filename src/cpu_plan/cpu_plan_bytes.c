@@ -13,11 +13,6 @@ static int64_t padded(int64_t bytes)
     return (bytes + ALIGN - 1) / ALIGN * ALIGN;
 }
 
-static int64_t kernel_volume(sp_map_key key)
-{
-    return key.kernel * key.kernel * key.kernel;
-}
-
 /* An upper bound of the tiles of a level: the last tile of each sample may be short. */
 static int64_t tiles_of(int n_samples, int64_t rows)
 {
@@ -42,7 +37,7 @@ int64_t sp_cpu_plan_bytes(const sp_plan_spec *spec, int n_samples,
         if (!has_tiles[out])
             bytes += padded(4 * ((int64_t)n_samples + 1)) + padded(4 * (n_tiles + 1));
         has_tiles[out] = true;
-        bytes += padded(4 * (n_tiles * kernel_volume(spec->map[m]) + 1)) +
+        bytes += padded(4 * (n_tiles * sp_kernel_volume(spec->map[m]) + 1)) +
                  2 * padded(4 * pairs[m]);
     }
     return bytes;
@@ -84,9 +79,9 @@ int64_t sp_cpu_plan_scratch_bytes(const sp_plan_spec *spec, const int64_t *voxel
     for (int l = 1; l < spec->n_levels; l++)
         bytes += padded(4 * (voxels[l] + 1));
     for (int m = 0; m < spec->n_maps; m++) {
-        const int64_t tile = (kernel_volume(spec->map[m]) + 16) * SP_TILE;
+        const int64_t tile = (sp_kernel_volume(spec->map[m]) + 16) * SP_TILE;
 
-        most_k = sp_most(most_k, kernel_volume(spec->map[m]));
+        most_k = sp_most(most_k, sp_kernel_volume(spec->map[m]));
         if (sp_cpu_plan_is_counted_late(&b, m))
             most_out = sp_most(most_out, 4 * (pairs[m] + tile) + STREAM_ROOM);
     }

@@ -18,22 +18,13 @@
 
 /* ---- the look-ups of a map ---- */
 
-/* The number of levels to go up until every partner of a row is at most one neighbour
- * away: 0, 1, 2, 3 for offsets of at most 1, 2, 4, 8 steps. */
-static int reach(int kernel)
-{
-    int far = kernel % 2 ? kernel / 2 : kernel - 1;
-
-    return far <= 1 ? 0 : far <= 2 ? 1 : far <= 4 ? 2 : 3;
-}
-
 static plan_lookup lookup_of(const cpu_plan_builder *b, sp_map_key key)
 {
     bool is_swapped = key.level_out < key.level_in ||
                       (key.level_out == key.level_in && key.is_swapped);
     int fine = key.level_out < key.level_in ? key.level_out : key.level_in;
     int coarse = key.level_out < key.level_in ? key.level_in : key.level_out;
-    int top = fine + reach(key.kernel);
+    int top = fine + sp_kernel_reach(key.kernel);
 
     /* Looking up from the parents instead saves the table of the finest level. */
     if (top == fine && coarse == fine && !b->level[fine].near)

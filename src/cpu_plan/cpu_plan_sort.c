@@ -55,6 +55,21 @@ sp_status sp_cpu_plan_range(const int32_t *c, int32_t n, int sample, int32_t lo[
     return SP_OK;
 }
 
+sp_status sp_cpu_plan_check(const int32_t *c, int32_t first, int32_t n, int sample,
+                            const uint64_t *key, const int32_t *order)
+{
+    for (int32_t i = 1; i < n; i++)
+        if (key[i] == key[i - 1]) {
+            const int32_t *at = c + 3 * (size_t)order[i];
+            return SP_FAIL(
+                SP_EDATA,
+                "sample %d of the batch: coordinate (%d, %d, %d) stands twice, "
+                "in rows %d and %d",
+                sample, at[0], at[1], at[2], order[i - 1] - first, order[i] - first);
+        }
+    return SP_OK;
+}
+
 static void insertion_sort(uint64_t *a, int32_t n, int lo)
 {
     int32_t j;
@@ -168,14 +183,5 @@ sp_status sp_cpu_plan_sort(const int32_t *c, int32_t n, int sample, int n_levels
         sort_narrow(c, n, lo, 3 * *bits, s, key, order);
     else
         sort_wide(c, n, lo, 3 * *bits, s, key, order);
-    for (int32_t i = 1; i < n; i++)
-        if (key[i] == key[i - 1]) {
-            const int32_t *at = c + 3 * (size_t)order[i];
-            return SP_FAIL(
-                SP_EDATA,
-                "sample %d of the batch: coordinate (%d, %d, %d) stands twice, "
-                "in rows %d and %d",
-                sample, at[0], at[1], at[2], order[i - 1], order[i]);
-        }
-    return SP_OK;
+    return sp_cpu_plan_check(c, 0, n, sample, key, order);
 }

@@ -116,20 +116,16 @@ static void __attribute__((noinline)) arrived()
 /* Switches from one fiber to another; NULL is the host. */
 static void jump(hc_fiber *from, hc_fiber *to)
 {
-    if (from == to) {
-        to->state = HC_RUNNING;
+    if (from == to)
         return;
-    }
     hc_self = to ? &to->view : NULL;
     hc_running = to;
-    if (to) {
-        to->state = HC_RUNNING;
+    if (to)
         hc_window = hc_space + (size_t)to->rank * HC_WINDOW;
-    }
 #ifdef HC_ASAN
-    __sanitizer_start_switch_fiber(!from                    ? &B->host_fake
-                                   : from->state == HC_DONE ? NULL
-                                                            : &from->fake,
+    __sanitizer_start_switch_fiber(!from           ? &B->host_fake
+                                   : from->is_done ? NULL
+                                                   : &from->fake,
                                    to ? to->stack : B->host_stack,
                                    to ? STACK : B->host_stack_bytes);
 #endif
@@ -155,7 +151,6 @@ hc_fiber *hc_current_at(const char *file, int line)
 
 void hc_make_ready(hc_fiber *f)
 {
-    f->state = HC_READY;
     B->ready.push_back(f);
 }
 
@@ -218,7 +213,7 @@ static void fail_deadlock()
 
     for (int i = 0; i < B->n && used < sizeof text - 300; i++) {
         const hc_fiber *f = &B->fiber[i];
-        if (f->state == HC_DONE || (last && last->line == f->line))
+        if (f->is_done || (last && last->line == f->line))
             continue;
         used +=
             (size_t)snprintf(text + used, sizeof text - used, "\n  %s", hc_where(f));
@@ -238,7 +233,7 @@ static void release_barrier(int rank)
 
     for (int i = from; i < end; i++) {
         const hc_fiber *f = &B->fiber[i];
-        if (f->state == HC_DONE)
+        if (f->is_done)
             done = f;
         else if (!first)
             first = f;
@@ -289,7 +284,7 @@ static void fiber_main()
     hc_cluster_left(f);
     if (B->launch->is_early && !f->has_waited)
         hc_fail("launched early, leaves without sp_grid_wait: %s", hc_where(f));
-    f->state = HC_DONE;
+    f->is_done = true;
     B->n_done++;
     B->members[f->rank].n_done++;
     f->warp->live &= ~(1u << f->view.lane);
@@ -302,7 +297,6 @@ void __syncthreads(const char *file, int line)
 {
     hc_fiber *f = hc_current_at(file, line);
 
-    f->state = HC_AT_BARRIER;
     /* Blocks of a cluster do not wait for each other here. */
     if (++B->members[f->rank].n_arrived == B->n_each && B->size > 1)
         release_barrier(f->rank);
@@ -357,10 +351,8 @@ void sp_grid_wait()
     if (!B->is_ahead)
         return;
     B->waited.push_back(f);
-    f->state = HC_AT_GRID_WAIT;
     if ((int)B->waited.size() < B->n)
         return hc_switch_away();
-    f->state = HC_RUNNING;
     B->is_ahead = false;
     hc_open_space();
     for (hc_fiber *other : B->waited)

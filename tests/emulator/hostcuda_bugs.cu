@@ -30,8 +30,8 @@ BUG(missing_barrier)
     a.out[t] = tile[t ? t - 1 : 0];
 }
 
-/* One barrier a turn where two are needed. */
-BUG(missing_second_barrier)
+/* The sum over four turns, each of which needs two barriers. */
+template <bool HAS_SECOND> __device__ static int sum_of_turns(call a)
 {
     SP_SHARED(int, tile, [N]);
     const int t = (int)threadIdx.x;
@@ -41,8 +41,15 @@ BUG(missing_second_barrier)
         tile[t] = a.in[t] + k;
         __syncthreads();
         sum += tile[N - 1 - t];
+        if (HAS_SECOND)
+            __syncthreads();
     }
-    a.out[t] = sum;
+    return sum;
+}
+
+BUG(missing_second_barrier)
+{
+    a.out[threadIdx.x] = sum_of_turns<false>(a);
 }
 
 /* Lanes of a warp do not run in step. */
@@ -156,16 +163,8 @@ BUG(endless)
 
 BUG(two_barriers)
 {
-    SP_SHARED(int, tile, [N]);
-    const int t = (int)threadIdx.x;
-    int sum = 0;
+    const int t = (int)threadIdx.x, sum = sum_of_turns<true>(a);
 
-    for (int k = 0; k < 4; k++) {
-        tile[t] = a.in[t] + k;
-        __syncthreads();
-        sum += tile[N - 1 - t];
-        __syncthreads();
-    }
     a.out[t] = (sum - 6) / 4 == a.in[N - 1 - t] ? a.in[t] : -1;
 }
 

@@ -137,7 +137,6 @@ void sp_cluster_wait(const char *file, int line)
         hc_fail("waits at the cluster's barrier and did not arrive: %s", hc_where(f));
     if (f->arrived_in == C.generation) {
         C.waiting.push_back(f);
-        f->state = HC_AT_CLUSTER;
         hc_switch_away();
     }
     f->arrived_in = 0;
@@ -258,7 +257,6 @@ void sp_mbarrier_wait(uint32_t at, unsigned parity, const char *file, int line)
         hc_cluster_stir();
     while ((C.all[number].phase & 1) == parity) {
         C.all[number].waiting.push_back(f);
-        f->state = HC_AT_PHASES;
         hc_switch_away();
     }
     f->seen.resize(C.all.size());

@@ -9,19 +9,9 @@
 
 #include "emulator/hostcuda.h"
 
+#include <functional>
 #include <mutex>
 #include <vector>
-
-enum hc_state {
-    HC_READY,
-    HC_RUNNING,
-    HC_AT_BARRIER,
-    HC_AT_WARP,
-    HC_AT_GRID_WAIT,
-    HC_AT_CLUSTER,
-    HC_AT_PHASES,
-    HC_DONE
-};
 
 struct hc_fiber;
 
@@ -64,7 +54,7 @@ struct hc_thread {
     void *sp;     /* stack pointer of the suspended fiber */
     char *stack;
     hc_warp *warp;
-    hc_state state;
+    bool is_done;
     int rank;         /* of its block in the cluster */
     const char *file; /* position of the barrier or collective that it is in */
     int line;
@@ -198,6 +188,7 @@ void hc_drain_all(hc_hold_loosely &h); /* runs until no stream has work left */
  * them. */
 cudaError_t hc_remember(cudaError_t error);
 void hc_count_operations(int n); /* the calling thread has queued n more */
+void hc_submit_run(cudaStream_t stream, const std::function<void()> &run);
 
 /* ---- hostcuda_memory.cc ---- */
 /* One range of addresses for shared and device memory. Shared memory is first: a window

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <deque>
-#include <functional>
 #include <map>
 #include <string>
 
@@ -269,6 +268,13 @@ void hc_drain_all(hc_hold_loosely &h)
                 return false;
         return true;
     });
+}
+
+void hc_submit_run(cudaStream_t stream, const std::function<void()> &run)
+{
+    const hc_hold h(hc_lock);
+
+    submit(stream, {operation::RUN, run});
 }
 
 void hc_submit_outside(cudaStream_t stream, const hc_outside *work)
@@ -538,10 +544,8 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes,
 
 cudaError_t cudaMemsetAsync(void *data, int byte, size_t bytes, cudaStream_t stream)
 {
-    const hc_hold h(hc_lock);
-
     n_operations++;
-    submit(stream, {operation::RUN, [=] { memset(data, byte, bytes); }});
+    hc_submit_run(stream, [=] { memset(data, byte, bytes); });
     return hc_remember(cudaSuccess);
 }
 

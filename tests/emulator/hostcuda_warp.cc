@@ -87,7 +87,6 @@ uint64_t hc_collective(hc_op op, uint32_t mask, uint64_t value, int from,
     f->mask = mask;
     f->value = value;
     f->from = from;
-    f->state = HC_AT_WARP;
     if (!(mask >> f->view.lane & 1))
         hc_fail("%s with mask %08x by a lane outside of it: %s", op_name[op], mask,
                 hc_where(f));

@@ -53,7 +53,7 @@ static inline void cu_free(sp_backend *be)
     while (cu_held.n)
         assert_int_equal(cudaFree(cu_held.data[--cu_held.n]), 0);
     while (cu_held.n_maps) /* the part of a map in host memory */
-        free((void *)cu_held.map[--cu_held.n_maps].pair_start_host);
+        free((void *)cu_held.map[--cu_held.n_maps].pair_start);
 }
 
 static inline void cu_close(sp_backend *be)
@@ -88,39 +88,21 @@ static inline size_t cu_bytes(sp_tensor t)
     return ((size_t)t.n * (size_t)t.ld + 1) * sizeof(float); /* with the guard */
 }
 
-/* If rows are not whole chunks of 16 bytes, the first row is not aligned to them
- * either. */
-static inline float *cu_rows(sp_backend *be, sp_tensor host, const void *from,
-                             size_t bytes, size_t element)
-{
-    const size_t off = host.n > 1 && host.ld % 4 ? element : 0;
-    char *to = (char *)cu_room(be, bytes + off) + off;
-
-    OK(be->ops->upload(be, to, from, bytes));
-    return (float *)to;
-}
-
-static inline sp_tensor cu_tensor(sp_backend *be, sp_tensor host)
-{
-    host.data = cu_rows(be, host, host.data, cu_bytes(host), sizeof(float));
-    return host;
-}
-
-/* Makes the same rows as bf16; the guards behind column c are rounded too. */
-static inline sp_tensor cu_tensor_bf16(sp_backend *be, sp_tensor host)
-{
-    const sp_tensor half = fx_rounded(host);
-
-    host.data = cu_rows(be, host, half.data, cu_bytes(host) / 2, sizeof(uint16_t));
-    host.elem = SP_ELEM_BF16;
-    OK(be->ops->wait(be));
-    return host;
-}
-
-/* Rows as the network has them: of bf16 where products are of bf16. */
+/* Makes rows as the network has them: of bf16 where products are of bf16. The guards
+ * behind column c are rounded too then. */
 static inline sp_tensor cu_put(sp_backend *be, sp_tensor host, bool is_bf16)
 {
-    return is_bf16 ? cu_tensor_bf16(be, host) : cu_tensor(be, host);
+    const sp_tensor rows = is_bf16 ? fx_rounded(host) : host;
+    const size_t element = sp_elem_bytes(rows.elem), n = cu_bytes(host) / sizeof(float);
+    /* If rows are not whole chunks of 16 bytes, the first row is not aligned to them
+     * either. */
+    const size_t off = host.n > 1 && host.ld % 4 ? element : 0;
+    char *to = (char *)cu_room(be, n * element + off) + off;
+
+    OK(be->ops->upload(be, to, rows.data, n * element));
+    host.data = (float *)to;
+    host.elem = rows.elem;
+    return host;
 }
 
 /* Reads rows as fp32. Guards come back as those of fp32 where they are intact. */
@@ -136,11 +118,12 @@ static inline void cu_read(sp_backend *be, sp_tensor device, sp_tensor host)
         memcpy(host.data, fx_widened(device).data, cu_bytes(host));
 }
 
-/* Gives the device's form of the map, valid until cu_close. */
-static inline const cuda_map *cu_device_map(sp_backend *be, const sp_map *m,
-                                            int n_samples)
+/* Gives the map as a plan of the device has it: without tile lists. Its form for the
+ * device is valid until cu_close. */
+static inline sp_map cu_map(sp_backend *be, const sp_map *m, int n_samples)
 {
     const size_t n = sizeof(int32_t);
+    sp_map map = *m;
     cuda_map host, *d;
 
     OK(cuda_map_host(m, n_samples, &host));
@@ -153,22 +136,12 @@ static inline const cuda_map *cu_device_map(sp_backend *be, const sp_map *m,
     d->order = cu_copy(be, d->order, (size_t)d->n_out * n);
     d->pair_in = cu_copy(be, d->pair_in, (size_t)d->pairs * n);
     d->pair_out = cu_copy(be, d->pair_out, (size_t)d->pairs * n);
-    d->pair_start =
-        cu_copy(be, d->pair_start_host, ((size_t)(n_samples * d->K) + 1) * n);
-    host.pair_start_host = NULL; /* d has it */
+    host.pair_start = NULL; /* d has it */
     cuda_map_host_free(&host);
-    return d;
-}
-
-/* Gives the map as a plan of the device has it: without tile lists. */
-static inline sp_map cu_map(sp_backend *be, const sp_map *m, int n_samples)
-{
-    sp_map d = *m;
-
-    d.n_tiles = 0;
-    d.start = d.in = d.out = d.tile_row = d.sample_tile = NULL;
-    d.device = cu_device_map(be, m, n_samples);
-    return d;
+    map.n_tiles = 0;
+    map.start = map.in = map.out = map.tile_row = map.sample_tile = NULL;
+    map.device = d;
+    return map;
 }
 
 static inline void cu_run(op_results *r, sp_backend *be, bool is_bf16, op_work *work,
@@ -193,17 +166,6 @@ static inline void cu_compare(int order, bool is_bf16, op_work *work, const void
     cu_close(&be);
     op_compare("cuda", &got, &plain, 0x1p-8);
     test_release(mark);
-}
-
-/* Fails where a and b differ by more than the tolerance. */
-static inline void cu_same(const char *what, sp_tensor a, sp_tensor b, double tolerance)
-{
-    const double error = fx_error(a, b);
-
-    if (!(error <= tolerance))
-        fail_msg("%s, [%d, %d]: error %g, at most %g", what, (int)a.n, a.c, error,
-                 tolerance);
-    fx_guards(a);
 }
 
 #endif

@@ -11,7 +11,7 @@ static sp_tensor grad_weight(sp_backend *be, const conv_case *p, int n_samples,
     const size_t n = (size_t)p->K * p->c_in * p->c_out, all = n + (size_t)p->c_out;
     const bool is_bf16 = p->precision == SP_BF16;
     sp_tensor dw = fx_tensor(1, (int)all, (int)all, 8);
-    sp_tensor on_device = cu_tensor(be, dw);
+    sp_tensor on_device = cu_put(be, dw, false);
     sp_map map = cu_map(be, &p->map, n_samples);
     sp_conv_wgrad_args a = {.map = p->kind->has_map ? &map : NULL,
                             .x = cu_put(be, p->x, is_bf16 && !is_mixed),
