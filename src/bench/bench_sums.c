@@ -162,7 +162,7 @@ static sp_status measure(bench *b, sums *s)
         host[i] = 1 + s->resources.session.comm->rank;
     if (rc == SP_OK)
         rc = be->ops->upload(be, s->from, host, n * sizeof *host);
-    rc = sp_session_agree(&s->resources.session, rc);
+    rc = sp_comm_agree(s->resources.session.comm, rc);
     for (int i = 0; rc == SP_OK && i < N_WAYS; i++)
         time_way(b, s, i);
     if (rc == SP_OK)

@@ -119,7 +119,7 @@ sp_status bench_work_count(sp_session *session, const bench_parts *step, int n,
             add_share(&w->all, w->rank[r]);
         rc = check_work(w);
     }
-    return sp_session_agree(session, rc);
+    return sp_comm_agree(session->comm, rc);
 }
 
 void bench_work_free(bench_work *w)

@@ -36,7 +36,7 @@ static sp_status measure_reduce(sp_resources *r, float *data, double *rate)
     /* On the host the gradient lies in memory of sp_comm. */
     if (r->backend.ops->is_host) {
         rc = sp_comm_alloc(r->session.comm, n * sizeof *data, &shared);
-        rc = sp_session_agree(&r->session, rc);
+        rc = sp_comm_agree(r->session.comm, rc);
         data = shared;
     }
     for (int i = 0; i < 5 && rc == SP_OK; i++) {
@@ -124,7 +124,7 @@ static sp_status measure(sp_resources *r, sp_flight *flight)
         rc = measure_copy(r, data, &flight->rate[COPY]);
     if (rc == SP_OK)
         rc = measure_read(r, &flight->rate[READ]);
-    rc = sp_session_agree(&r->session, rc);
+    rc = sp_comm_agree(r->session.comm, rc);
     sp_session_beat(&r->session, SP_PHASE_REDUCE);
     if (rc == SP_OK)
         rc = measure_reduce(r, data, &flight->rate[REDUCE]);

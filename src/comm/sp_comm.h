@@ -63,6 +63,7 @@ typedef struct sp_comm {
     bool is_sleeping;       /* waits sleep soon: ranks share cores, or SP_WAIT=sleep */
     int cores;              /* cores usable by this process (affinity, cgroup) */
     int node_cores;         /* cores usable by the ranks of this node together */
+    int failed_rank;        /* that of the last failure agreed on; 0: none was */
     struct sp_comm_impl *impl;
 } sp_comm;
 
@@ -95,9 +96,9 @@ void sp_comm_abort(sp_comm *comm, sp_status code) __attribute__((noreturn));
 
 /* Returns the status of the lowest failing rank on every rank, each of which then has
  * its error record too, so that one of them can print it. Collective over the world.
- * `mine` is this rank's status, whose record is the thread's last one. *who (may be
- * NULL) is the rank that failed; it is -1, and the status SP_OK, if none did. */
-sp_status sp_comm_agree(sp_comm *comm, sp_status mine, int *who);
+ * `mine` is this rank's status, whose record is the thread's last one. After a failure
+ * comm->failed_rank is the rank that failed. */
+sp_status sp_comm_agree(sp_comm *comm, sp_status mine);
 
 /* The name and version of the MPI library, one line. Local. */
 const char *sp_comm_library(void);

@@ -95,10 +95,10 @@ sp_status sp_comm_exchange(sp_comm *comm, const void *const *data, const size_t 
     e.counts = calloc(2 * (size_t)comm->size, sizeof *e.counts);
     if (!e.counts)
         rc = SP_FAIL(SP_EMEM, "no memory for the sizes of an exchange");
-    SP_TRY_GOTO(rc, sp_comm_agree(comm, rc, NULL), end);
+    SP_TRY_GOTO(rc, sp_comm_agree(comm, rc), end);
     SP_TRY_GOTO(rc, share_counts(comm, &e), end);
     rc = allocate_exchange(comm, &e, &requests, sizes);
-    SP_TRY_GOTO(rc, sp_comm_agree(comm, rc, NULL), end);
+    SP_TRY_GOTO(rc, sp_comm_agree(comm, rc), end);
     SP_TRY_GOTO(rc, post_exchange(comm, &e, requests, &n), end);
     SP_TRY_GOTO(rc, sp_comm_wait_all(comm, (int)n, requests), end);
     *all = e.all;
@@ -122,7 +122,7 @@ sp_status sp_comm_gather(sp_comm *comm, const void *data, size_t bytes, int root
     assert(0 <= root && root < comm->size);
     assert(data || bytes == 0);
     *all = NULL;
-    SP_TRY_GOTO(rc, sp_comm_agree(comm, rc, NULL), end);
+    SP_TRY_GOTO(rc, sp_comm_agree(comm, rc), end);
     to[root] = data;
     counts[root] = bytes;
     SP_TRY_GOTO(rc, sp_comm_exchange(comm, to, counts, all, counts + n), end);
@@ -152,7 +152,7 @@ sp_status sp_comm_bcast_array(sp_comm *comm, void **data, size_t bytes, int root
         if (is_there && !*data)
             rc = SP_FAIL(SP_EMEM, "no memory for %zu bytes from rank %d", bytes, root);
     }
-    SP_TRY(sp_comm_agree(comm, rc, NULL));
+    SP_TRY(sp_comm_agree(comm, rc));
     return is_there ? sp_comm_bcast(comm, *data, bytes, root) : SP_OK;
 }
 
@@ -160,7 +160,7 @@ sp_status sp_comm_bcast_wire(sp_comm *comm, sp_wire *wire)
 {
     uint64_t size = wire->size;
 
-    SP_TRY(sp_comm_agree(comm, wire->rc, NULL));
+    SP_TRY(sp_comm_agree(comm, wire->rc));
     SP_TRY(sp_comm_bcast(comm, &size, sizeof size, 0));
     wire->size = size;
     wire->is_reading = true;

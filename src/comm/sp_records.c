@@ -52,7 +52,7 @@ sp_status sp_records_exchange(sp_records *records, const sp_records *to, sp_comm
         data[r] = to[r].data;
         bytes[r] = to[r].bytes;
     }
-    rc = sp_comm_agree(comm, rc, NULL);
+    rc = sp_comm_agree(comm, rc);
     if (rc == SP_OK)
         rc = sp_comm_exchange(comm, data, bytes, &records->gathered, bytes + n);
     for (size_t r = 0; rc == SP_OK && r < n; r++)
@@ -67,7 +67,7 @@ sp_status sp_records_gather(sp_records *records, sp_comm *comm)
     sp_records *to = calloc((size_t)comm->size, sizeof *to);
     sp_status rc = to ? SP_OK : SP_FAIL(SP_EMEM, "no memory for the sizes of a gather");
 
-    rc = sp_comm_agree(comm, rc, NULL);
+    rc = sp_comm_agree(comm, rc);
     if (rc == SP_OK) {
         to[0] = *records;
         rc = sp_records_exchange(records, to, comm);

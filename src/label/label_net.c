@@ -40,7 +40,7 @@ sp_status label_net_open(label_net *n, label_model *m, int n_views)
     n->infer = &m->infer;
     SP_TRY(sp_infer_open_net(&m->infer));
     n->views = sp_views_choose(s->config, true, n_views);
-    return sp_session_agree(s, open_single(n, m));
+    return sp_comm_agree(s->comm, open_single(n, m));
 }
 
 void label_net_close(label_net *n)

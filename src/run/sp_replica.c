@@ -68,8 +68,7 @@ sp_status sp_replica_check(sp_comm *comm, const float *data, int64_t n,
     SP_TRY(sp_comm_agree(
         comm,
         sums ? SP_OK
-             : SP_FAIL(SP_EMEM, "no memory for the checksums of the ranks' weights"),
-        NULL));
+             : SP_FAIL(SP_EMEM, "no memory for the checksums of the ranks' weights")));
     sums[comm->rank] = (int64_t)XXH3_64bits(data, (size_t)n * sizeof *data);
     rc = sp_comm_allreduce(comm, SP_SCOPE_WORLD, sums, (size_t)comm->size, SP_I64,
                            SP_SUM);

@@ -89,7 +89,7 @@ sp_status sp_resources_open_net(sp_resources *r, const float *class_weight)
     }
     if (rc == SP_OK)
         rc = init_net(r, options.seed);
-    return sp_session_agree(&r->session, rc);
+    return sp_comm_agree(r->session.comm, rc);
 }
 
 /* Copies n floats from rank 0's host memory to the backend memory of every rank, which
@@ -152,8 +152,8 @@ static sp_status load(sp_resources *r, const sp_weights_source *from, host_weigh
     sp_net *net = &r->net;
     const sp_graph *graph = &r->graph;
 
-    SP_TRY(sp_session_agree(&r->session,
-                            comm->rank == 0 ? read_source(r, from, w) : SP_OK));
+    SP_TRY(sp_comm_agree(r->session.comm,
+                         comm->rank == 0 ? read_source(r, from, w) : SP_OK));
     SP_TRY(sp_comm_bcast(comm, r->fault, sizeof r->fault, 0));
     SP_TRY(spread_floats(r, w->param, net->param, graph->n_floats));
     SP_TRY(spread_floats(r, w->running, net->running, graph->n_buffer_floats));
@@ -195,7 +195,7 @@ sp_status sp_resources_load(sp_resources *r, const sp_weights_source *from)
     sp_session_beat(session, SP_PHASE_LOAD);
     if (!r->backend.ops->is_host)
         rc = allocate_host(&r->graph, &w, &host);
-    rc = sp_session_agree(session, rc);
+    rc = sp_comm_agree(session->comm, rc);
     if (rc == SP_OK)
         rc = load(r, from, &w);
     if (rc == SP_OK)
@@ -234,7 +234,7 @@ sp_status sp_resources_check_replicas(sp_resources *r, int64_t step)
     sp_status rc;
 
     assert(r->has_net);
-    rc = sp_session_agree(&r->session, fetch_weights(&r->net, &copy, &weights));
+    rc = sp_comm_agree(r->session.comm, fetch_weights(&r->net, &copy, &weights));
     if (rc == SP_OK)
         rc = sp_replica_check(r->session.comm, weights, r->graph.n_floats, "weights",
                               step);
@@ -292,7 +292,7 @@ sp_status sp_resources_open_training(sp_resources *r, int n_slots)
         rc = sp_optim_create(&r->optim, &r->graph, config, &r->backend);
     if (rc == SP_OK)
         rc = open_loader(r, &r->train, n_slots, &r->sampler, &r->loader);
-    return sp_session_agree(&r->session, rc);
+    return sp_comm_agree(r->session.comm, rc);
 }
 
 /* Says where blocks see a point in different cells of the network's strides, since
@@ -335,12 +335,12 @@ sp_status sp_resources_measure_merging(sp_resources *r)
 sp_status sp_resources_open_evaluation(sp_resources *r)
 {
     assert(r->has_net && !r->evaluation.loader);
-    SP_TRY(sp_session_agree(&r->session, sp_resources_measure_merging(r)));
+    SP_TRY(sp_comm_agree(r->session.comm, sp_resources_measure_merging(r)));
     r->evaluation.views = sp_views_choose(r->session.config, r->val.has_subvoxel,
                                           r->session.config->eval.views);
-    return sp_session_agree(&r->session,
-                            open_loader(r, &r->val, SP_LOADER_SLOTS,
-                                        &r->evaluation.sampler, &r->evaluation.loader));
+    return sp_comm_agree(r->session.comm,
+                         open_loader(r, &r->val, SP_LOADER_SLOTS,
+                                     &r->evaluation.sampler, &r->evaluation.loader));
 }
 
 /* ---- end ---- */

@@ -43,7 +43,7 @@ static sp_status make_sample_data(sp_resources *r)
                     " (synthetic scenes, as spvox scene makes them)");
         rc = sp_scene_make_sample_data(SAMPLE_DATA "/train", SAMPLE_DATA "/val");
     }
-    return sp_session_agree(&r->session, rc);
+    return sp_comm_agree(r->session.comm, rc);
 }
 
 /* *copy [n] becomes copies of from[columns[i]] (columns NULL: of from[i]); NULL where
@@ -293,7 +293,7 @@ sp_status sp_resources_check_labels(sp_resources *r)
 
         if (first + comm->rank < set->n_samples)
             rc = has_label(r, first + comm->rank, &sample, &is_found, &damage);
-        rc = sp_session_agree(&r->session, rc);
+        rc = sp_comm_agree(r->session.comm, rc);
         n_found = is_found;
         if (rc == SP_OK)
             rc = sp_comm_allreduce(r->session.comm, SP_SCOPE_WORLD, &n_found, 1, SP_I64,
@@ -310,7 +310,7 @@ sp_status sp_resources_check_labels(sp_resources *r)
                      "%s; of the samples that can be read none has a label: nothing to "
                      "train on",
                      damage.message);
-    SP_TRY(sp_session_agree(&r->session, rc));
+    SP_TRY(sp_comm_agree(r->session.comm, rc));
     return SP_FAIL(SP_EDATA,
                    "%s: none of the voxels of %lld samples has a label%s, expected "
                    "one at least: nothing to train on (did --map name the codes of "
@@ -433,7 +433,7 @@ sp_status sp_resources_class_weights(sp_resources *r, float **weights)
         rc = weights_of_list(r, *weights);
     else
         rc = count_labels(r, count);
-    rc = sp_session_agree(&r->session, rc);
+    rc = sp_comm_agree(r->session.comm, rc);
     if (rc == SP_OK && kind != SP_CW_LIST) {
         rc = sp_comm_allreduce(r->session.comm, SP_SCOPE_WORLD, count, n, SP_I64,
                                SP_SUM);
@@ -442,7 +442,7 @@ sp_status sp_resources_class_weights(sp_resources *r, float **weights)
     free(count);
     SP_TRY(rc);
     scale_weights(*weights, (int)n);
-    return sp_session_agree(&r->session, keep_weights(r, *weights));
+    return sp_comm_agree(r->session.comm, keep_weights(r, *weights));
 }
 
 sp_status sp_resources_kept_class_weights(sp_resources *r, bool is_named,

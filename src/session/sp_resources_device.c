@@ -17,19 +17,13 @@
 static sp_status map_devices(sp_resources *r)
 {
     const sp_config *config = r->session.config;
-    int who = 0;
-    sp_status rc;
 
     if (!sp_backend_find("cuda"))
         return SP_FAIL(SP_EDEVICE,
                        "run.device = \"cuda\": this program was built without CUDA; "
                        "set run.device = \"cpu\", or configure it where nvcc is");
-    rc = sp_placement_make(&r->placement, r->session.comm, &config->run.devices,
-                           config->run.oversubscribe, &who);
-    if (rc != SP_OK) {
-        r->session.failed_rank = who;
-        return rc;
-    }
+    SP_TRY(sp_placement_make(&r->placement, r->session.comm, &config->run.devices,
+                             config->run.oversubscribe));
     if (*sp_placement_advice(r->placement.place, r->placement.n))
         sp_log_warn0("%s", sp_placement_advice(r->placement.place, r->placement.n));
     return SP_OK;
@@ -223,7 +217,7 @@ static sp_status open_backend(sp_resources *r, int device, int threads)
     if (rc == SP_OK && !backend->ops->is_host)
         rc = test_wgmma(backend);
     SP_TRY(choose_wgmma(r));
-    return sp_session_agree(&r->session, rc);
+    return sp_comm_agree(r->session.comm, rc);
 }
 
 /* With "auto" all ranks change to the CPU if the device of one rank fails. */
@@ -233,7 +227,7 @@ static sp_status fall_back(sp_resources *r, int threads)
 
     sp_log_warn0(
         "run.device = \"auto\": ALL RANKS COMPUTE ON THE CPU, since rank %d: %s",
-        r->session.failed_rank, sp_error_last()->message);
+        r->session.comm->failed_rank, sp_error_last()->message);
     backend->ops->close(backend);
     backend->ops = sp_backend_find("cpu");
     SP_TRY(choose_precision(r));
@@ -259,7 +253,7 @@ static sp_status measure_memory(sp_resources *r, const sp_place *place)
     int64_t used = 0, memory[3];
     sp_status rc = backend->ops->memory_used(backend, &used);
 
-    SP_TRY(sp_session_agree(&r->session, rc));
+    SP_TRY(sp_comm_agree(r->session.comm, rc));
     memory[0] = sp_cut_memory_of(total) / n;
     memory[1] = (total - used) / n;
     memory[2] = total / n;
@@ -328,7 +322,7 @@ sp_status sp_resources_cut(sp_resources *r)
     assert((r->loader || r->evaluation.loader) && !r->cut.memory);
     return sp_cut_open(&r->cut, &what, r->loader ? &r->sampler : NULL,
                        r->evaluation.loader ? &r->evaluation.sampler : NULL,
-                       r->session.comm, choose_memory(r), &r->session.failed_rank);
+                       r->session.comm, choose_memory(r));
 }
 
 sp_status sp_resources_open_device(sp_resources *r)
@@ -348,9 +342,10 @@ sp_status sp_resources_open_device(sp_resources *r)
     place = ops->is_host ? NULL : &r->placement.place[r->session.comm->rank];
     /* Threads that start from here on inherit the binding of this rank to its share of
      * the node's cores. */
-    SP_TRY(sp_session_agree(
-        &r->session, sp_affinity_bind(r->session.comm, place ? place->what.pci : NULL,
-                                      r->cores, sizeof r->cores)));
+    SP_TRY(
+        sp_comm_agree(r->session.comm,
+                      sp_affinity_bind(r->session.comm, place ? place->what.pci : NULL,
+                                       r->cores, sizeof r->cores)));
     if (place)
         SP_TRY(try_wgmma(r, place));
     rc = open_backend(r, place ? place->device : 0, threads);
@@ -381,12 +376,7 @@ sp_status sp_resources_open_transport(sp_resources *r)
     };
 
     assert(r->backend.ops && !r->transport.ops);
-    sp_status rc =
-        sp_transport_choose(&r->transport, r->session.comm, &r->backend, &options);
-
-    if (rc != SP_OK)
-        r->session.failed_rank = r->transport.failed_rank;
-    else
-        r->session.transport = &r->transport;
-    return rc;
+    SP_TRY(sp_transport_choose(&r->transport, r->session.comm, &r->backend, &options));
+    r->session.transport = &r->transport;
+    return SP_OK;
 }

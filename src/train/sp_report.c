@@ -150,7 +150,7 @@ sp_status sp_report_start(sp_trainer *trainer)
     if (rc == SP_OK && deck)
         rc = start(trainer, deck);
     free(deck);
-    return sp_session_agree(s, rc);
+    return sp_comm_agree(s->comm, rc);
 }
 
 /* ---- steps ---- */
@@ -292,7 +292,7 @@ sp_status sp_report_epoch(sp_trainer *trainer, const sp_step_report *step)
     trainer->loss_sum = trainer->weight_sum = 0;
     if (s->comm->rank == 0)
         rc = sp_run_status(&s->run, "running", SP_OK, step->epoch + 1, step->step, "");
-    return sp_session_agree(s, rc);
+    return sp_comm_agree(s->comm, rc);
 }
 
 /* ---- report.html ---- */
@@ -430,6 +430,6 @@ sp_status sp_report_end(sp_trainer *trainer, const char *state, const char *mess
     sp_session *s = trainer->session;
 
     assert(state && message);
-    return sp_session_agree(s, s->comm->rank == 0 ? report_end(trainer, state, message)
-                                                  : SP_OK);
+    return sp_comm_agree(
+        s->comm, s->comm->rank == 0 ? report_end(trainer, state, message) : SP_OK);
 }

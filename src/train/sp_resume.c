@@ -190,8 +190,8 @@ sp_status sp_resume_check(sp_resources *r)
 {
     beginning from = {0};
 
-    return sp_session_agree(&r->session,
-                            r->session.comm->rank == 0 ? choose(r, &from) : SP_OK);
+    return sp_comm_agree(r->session.comm,
+                         r->session.comm->rank == 0 ? choose(r, &from) : SP_OK);
 }
 
 static sp_status begin_fresh(sp_trainer *t)
@@ -204,7 +204,7 @@ static sp_status begin_fresh(sp_trainer *t)
         SP_TRY(sp_init_weights(r));
     if (r->session.comm->rank == 0)
         rc = sp_run_truncate_metrics(&r->session.run, 0);
-    return sp_session_agree(&r->session, rc);
+    return sp_comm_agree(r->session.comm, rc);
 }
 
 /* Rank 0: renames checkpoints of later steps when the run goes back to an earlier one,
@@ -260,7 +260,7 @@ static sp_status begin_from(sp_trainer *t, const beginning *from)
     SP_TRY(sp_init_norm_of(r, path));
     if (r->session.comm->rank == 0)
         rc = leave_later(t, !from->is_foreign);
-    SP_TRY(sp_session_agree(&r->session, rc));
+    SP_TRY(sp_comm_agree(r->session.comm, rc));
     SP_TRY(sp_comm_bcast(r->session.comm, &t->state.best, sizeof t->state.best, 0));
     check_best_data(t, r->val.hash);
     if (from->is_foreign) {
@@ -290,7 +290,7 @@ sp_status sp_resume_begin(sp_trainer *trainer)
     trainer->state.val_hash = trainer->is_evaluated ? r->val.hash : 0;
     if (r->session.comm->rank == 0)
         rc = choose(r, &from);
-    SP_TRY(sp_session_agree(&r->session, rc));
+    SP_TRY(sp_comm_agree(r->session.comm, rc));
     SP_TRY(sp_comm_bcast(r->session.comm, &from, sizeof from, 0));
     SP_TRY(sp_comm_bcast(r->session.comm, &r->session.resolved,
                          sizeof r->session.resolved, 0));
@@ -412,7 +412,7 @@ sp_status sp_resume_save(sp_trainer *trainer, bool is_best, bool is_final)
         rc = collect(trainer, true, &saved); /* its failure is the run's */
     if (rc != SP_OK && !is_final)
         sp_log_error(sp_error_last()); /* out of memory: the run goes on */
-    rc = is_final ? sp_session_agree(s, rc) : SP_OK;
+    rc = is_final ? sp_comm_agree(s->comm, rc) : SP_OK;
     if (is_final)
         trainer->save_last_s = sp_now_s() - begin;
     else

@@ -30,8 +30,8 @@ sp_status sp_times_create(sp_times **times, sp_resources *resources)
     *times = t;
     if (t)
         t->resources = resources;
-    return sp_session_agree(&resources->session,
-                            t ? SP_OK : SP_FAIL(SP_EMEM, "out of memory"));
+    return sp_comm_agree(resources->session.comm,
+                         t ? SP_OK : SP_FAIL(SP_EMEM, "out of memory"));
 }
 
 void sp_times_destroy(sp_times *t)

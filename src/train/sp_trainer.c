@@ -36,8 +36,8 @@ static sp_status open_evaluation(sp_trainer *t)
     if (!t->is_evaluated)
         return SP_OK;
     SP_TRY(sp_resources_open_evaluation(r));
-    return sp_session_agree(
-        t->session, sp_metrics_create(&t->metrics, r->n_classes, sp_evaluate_parts(r)));
+    return sp_comm_agree(t->session->comm, sp_metrics_create(&t->metrics, r->n_classes,
+                                                             sp_evaluate_parts(r)));
 }
 
 /* Sets the length of the training from its state on. In steps it is counted from there,
@@ -76,7 +76,7 @@ static sp_status setup(sp_trainer *t, const sp_command *command)
     sp_report_machine(r);
     SP_TRY(sp_resources_open_data(r, true, true));
     SP_TRY(sp_resources_check_labels(r));
-    SP_TRY(sp_session_agree(t->session, sp_resources_normalize(r, &r->train)));
+    SP_TRY(sp_comm_agree(t->session->comm, sp_resources_normalize(r, &r->train)));
     SP_TRY(open_net(r));
     SP_TRY(sp_resources_open_training(r, SP_LOADER_SLOTS));
     SP_TRY(open_evaluation(t));

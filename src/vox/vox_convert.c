@@ -151,7 +151,7 @@ static sp_status share(sp_comm *comm, const void *mine, int64_t n, size_t size,
     *all = NULL;
     if (!sizes)
         rc = SP_FAIL(SP_EMEM, "no memory for %d ranks", comm->size);
-    SP_TRY_GOTO(rc, sp_comm_agree(comm, rc, NULL), end);
+    SP_TRY_GOTO(rc, sp_comm_agree(comm, rc), end);
     SP_TRY_GOTO(rc, sp_comm_gather(comm, mine, (size_t)n * size, 0, all, sizes), end);
     for (int r = 0; comm->rank == 0 && r < comm->size; r++)
         total += sizes[r];
@@ -200,7 +200,7 @@ static sp_status find_pieces(convert *c)
     sp_status rc;
 
     if (c->options->block <= 0)
-        return sp_comm_agree(c->comm, list_files(c), NULL);
+        return sp_comm_agree(c->comm, list_files(c));
     rc = vox_blocks_cut(&c->blocks, c->options, c->comm, c->codes, &mine, &n);
     if (rc == SP_OK)
         rc = share(c->comm, mine, n, sizeof *mine, compare_pieces, &all, &c->n_pieces);
@@ -305,7 +305,7 @@ static sp_status find_parts(convert *c)
         rc = make_parts(c, fd, &mine, &n);
     if (fd >= 0 && close(fd) != 0 && rc == SP_OK)
         rc = SP_FAIL(SP_EIO, "cannot write temporary samples: %s", strerror(errno));
-    SP_TRY_GOTO(rc, sp_comm_agree(c->comm, rc, NULL), end);
+    SP_TRY_GOTO(rc, sp_comm_agree(c->comm, rc), end);
     rc = share(c->comm, mine, n, sizeof *mine, compare_parts, &all, &c->n_parts);
     c->part = all;
 end:
@@ -523,10 +523,10 @@ static sp_status run(convert *c)
                               c->codes);
         if (rc == SP_OK)
             rc = write_shards(c);
-        rc = sp_comm_agree(c->comm, rc, NULL);
+        rc = sp_comm_agree(c->comm, rc);
         rc = sp_shards_end(c->options->out, (int)c->options->shards, c->comm->rank,
                            c->comm->size, rc);
-        rc = sp_comm_agree(c->comm, rc, NULL);
+        rc = sp_comm_agree(c->comm, rc);
     }
     remove_temporary(c);
     if (rc == SP_OK && c->comm->rank == 0) {
@@ -561,7 +561,7 @@ sp_status vox_convert(int argc, char **argv, sp_comm *comm)
         rc = vox_options_check_inputs(options);
     if (rc == SP_OK)
         rc = sp_file_make_folder_of(options->out);
-    SP_TRY_GOTO(rc, sp_comm_agree(comm, rc, NULL), end);
+    SP_TRY_GOTO(rc, sp_comm_agree(comm, rc), end);
     rc = run(&c);
 end:
     vox_set_destroy(&c.set);

@@ -251,10 +251,10 @@ static sp_status start(sp_watchdog *w)
 {
     sp_comm *comm = w->run->comm;
 
-    SP_TRY(sp_comm_agree(comm, allocate(w, comm), NULL));
+    SP_TRY(sp_comm_agree(comm, allocate(w, comm)));
     if (comm->size > 1)
         SP_TRY(sp_watchdog_listen(w));
-    return sp_comm_agree(comm, start_thread(w), NULL);
+    return sp_comm_agree(comm, start_thread(w));
 }
 
 sp_status sp_watchdog_start(sp_watchdog **watchdog, sp_run *run, double limit_s)
@@ -267,8 +267,8 @@ sp_status sp_watchdog_start(sp_watchdog **watchdog, sp_run *run, double limit_s)
     if (limit_s <= 0)
         return SP_OK;
     w = calloc(1, sizeof *w);
-    SP_TRY(sp_comm_agree(
-        run->comm, w ? SP_OK : SP_FAIL(SP_EMEM, "no memory for the watchdog"), NULL));
+    SP_TRY(sp_comm_agree(run->comm,
+                         w ? SP_OK : SP_FAIL(SP_EMEM, "no memory for the watchdog")));
     *watchdog = w;
     w->run = run;
     w->limit_s = limit_s;

@@ -43,7 +43,7 @@ static sp_status gather_hosts(sp_comm *comm, uint32_t **peers, int *n)
 
     *peers = NULL;
     *n = 0;
-    rc = sp_comm_agree(comm, rc, NULL);
+    rc = sp_comm_agree(comm, rc);
     if (rc == SP_OK && comm->node != comm->node_of_rank[0] && comm->local_rank == 0)
         bytes = (size_t)sp_link_own_addresses(own) * sizeof *own;
     if (rc == SP_OK)
