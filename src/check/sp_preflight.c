@@ -215,7 +215,7 @@ static sp_status preflight(sp_resources *r)
     SP_TRY(sp_graph_build(&r->graph, r->session.config, r->n_columns, r->n_classes));
     sp_session_beat(&r->session, SP_PHASE_READ);
     SP_TRY(measure(r, &mine));
-    SP_TRY(sp_comm_gather(comm, &mine, sizeof mine, 0, &all, NULL));
+    SP_TRY(sp_comm_gather(comm, &mine, sizeof mine, &all, NULL));
     sp_log_info("%d rank%s on %d node%s; device %s; all-reduce by %s; gradient %.1f MB",
                 comm->size, sp_plural(comm->size), comm->n_nodes,
                 sp_plural(comm->n_nodes), r->device, r->transport.words,

@@ -65,26 +65,25 @@ static sp_status post_exchange(sp_comm *comm, const exchange *e, MPI_Request *re
 }
 
 static sp_status allocate_exchange(sp_comm *comm, exchange *e, MPI_Request **requests,
-                                   size_t *sizes)
+                                   size_t *received)
 {
-    size_t n = 1, received = 0;
+    size_t n = 1;
 
+    *received = 0;
     for (int r = 0; r < 2 * comm->size; r++)
         n += ((size_t)e->counts[r] + PIECE_BYTES - 1) / PIECE_BYTES;
-    for (int r = 0; r < comm->size; r++) {
-        sizes[r] = (size_t)e->counts[comm->size + r];
-        received += sizes[r];
-    }
+    for (int r = 0; r < comm->size; r++)
+        *received += (size_t)e->counts[comm->size + r];
     *requests = malloc(n * sizeof **requests);
-    e->all = malloc(received + 1); /* one byte more, since malloc(0) may be NULL */
+    e->all = malloc(*received + 1); /* one byte more, since malloc(0) may be NULL */
     if (!*requests || !e->all)
-        return SP_FAIL(SP_EMEM, "no memory for %zu bytes from %d ranks", received,
+        return SP_FAIL(SP_EMEM, "no memory for %zu bytes from %d ranks", *received,
                        comm->size);
     return SP_OK;
 }
 
 sp_status sp_comm_exchange(sp_comm *comm, const void *const *data, const size_t *bytes,
-                           void **all, size_t *sizes)
+                           void **all, size_t *n_all)
 {
     exchange e = {.data = data, .bytes = bytes};
     MPI_Request *requests = NULL;
@@ -97,7 +96,7 @@ sp_status sp_comm_exchange(sp_comm *comm, const void *const *data, const size_t 
         rc = SP_FAIL(SP_EMEM, "no memory for the sizes of an exchange");
     SP_TRY_GOTO(rc, sp_comm_agree(comm, rc), end);
     SP_TRY_GOTO(rc, share_counts(comm, &e), end);
-    rc = allocate_exchange(comm, &e, &requests, sizes);
+    rc = allocate_exchange(comm, &e, &requests, n_all);
     SP_TRY_GOTO(rc, sp_comm_agree(comm, rc), end);
     SP_TRY_GOTO(rc, post_exchange(comm, &e, requests, &n), end);
     SP_TRY_GOTO(rc, sp_comm_wait_all(comm, (int)n, requests), end);
@@ -110,29 +109,27 @@ end:
     return rc;
 }
 
-sp_status sp_comm_gather(sp_comm *comm, const void *data, size_t bytes, int root,
-                         void **all, size_t *sizes)
+sp_status sp_comm_gather(sp_comm *comm, const void *data, size_t bytes, void **all,
+                         size_t *n_all)
 {
-    const size_t n = (size_t)comm->size;
-    const void **to = calloc(n, sizeof *to);
-    size_t *counts = calloc(2 * n, sizeof *counts); /* to send, received */
+    const void **to = calloc((size_t)comm->size, sizeof *to);
+    size_t *counts = calloc((size_t)comm->size, sizeof *counts), received = 0;
     sp_status rc =
         to && counts ? SP_OK : SP_FAIL(SP_EMEM, "no memory for the sizes of a gather");
 
-    assert(0 <= root && root < comm->size);
     assert(data || bytes == 0);
     *all = NULL;
     SP_TRY_GOTO(rc, sp_comm_agree(comm, rc), end);
-    to[root] = data;
-    counts[root] = bytes;
-    SP_TRY_GOTO(rc, sp_comm_exchange(comm, to, counts, all, counts + n), end);
-    if (comm->rank == root && sizes)
-        memcpy(sizes, counts + n, n * sizeof *sizes);
-    if (comm->rank != root) {
+    to[0] = data;
+    counts[0] = bytes;
+    SP_TRY_GOTO(rc, sp_comm_exchange(comm, to, counts, all, &received), end);
+    if (comm->rank != 0) {
         free(*all);
         *all = NULL;
     }
 end:
+    if (n_all)
+        *n_all = received;
     free(to);
     free(counts);
     return rc;

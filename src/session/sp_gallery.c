@@ -181,23 +181,20 @@ static void choose(entry *all, int64_t n, choice *c)
 static sp_status agree_on_choice(const sp_gallery *g, sp_comm *comm, choice *c)
 {
     const int n = g && !g->is_broken ? g->n : 0;
-    size_t *sizes = comm->rank == 0 ? calloc((size_t)comm->size, sizeof *sizes) : NULL;
     void *all = NULL;
+    size_t bytes;
     sp_status rc = sp_comm_gather(comm, n ? g->entry : NULL,
-                                  (size_t)n * sizeof *g->entry, 0, &all, sizes);
-    size_t bytes = 0;
+                                  (size_t)n * sizeof *g->entry, &all, &bytes);
 
-    for (int k = 0; k < CHOSEN; k++)
-        c->sample[k] = -1;
-    if (comm->rank == 0 && !sizes)
+    if (rc == SP_EMEM) { /* agreed; the choice is that of no sample */
         sp_log_warn0("no pictures of samples: no memory to choose them");
-    for (int r = 0; sizes && r < comm->size; r++)
-        bytes += sizes[r];
-    if (rc == SP_OK && comm->rank == 0)
+        bytes = 0;
+    } else {
+        SP_TRY(rc);
+    }
+    if (comm->rank == 0)
         choose(all, (int64_t)(bytes / sizeof(entry)), c);
     free(all);
-    free(sizes);
-    SP_TRY(rc);
     return sp_comm_bcast(comm, c, sizeof *c, 0);
 }
 

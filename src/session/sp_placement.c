@@ -135,7 +135,7 @@ static sp_status share_places(sp_placement *placement, sp_comm *comm,
     sp_status rc;
 
     placement->n = comm->size;
-    SP_TRY(sp_comm_gather(comm, mine, sizeof *mine, 0, &all, NULL));
+    SP_TRY(sp_comm_gather(comm, mine, sizeof *mine, &all, NULL));
     rc = sp_comm_bcast_array(comm, &all, bytes, 0);
     placement->place = all;
     return rc;

@@ -144,24 +144,14 @@ static sp_status share(sp_comm *comm, const void *mine, int64_t n, size_t size,
                        int (*compare)(const void *, const void *), void **all,
                        int64_t *n_all)
 {
-    size_t *sizes = calloc((size_t)comm->size, sizeof *sizes);
-    sp_status rc = SP_OK;
-    uint64_t total = 0;
+    size_t total;
 
-    *all = NULL;
-    if (!sizes)
-        rc = SP_FAIL(SP_EMEM, "no memory for %d ranks", comm->size);
-    SP_TRY_GOTO(rc, sp_comm_agree(comm, rc), end);
-    SP_TRY_GOTO(rc, sp_comm_gather(comm, mine, (size_t)n * size, 0, all, sizes), end);
-    for (int r = 0; comm->rank == 0 && r < comm->size; r++)
-        total += sizes[r];
-    SP_TRY_GOTO(rc, sp_comm_bcast(comm, &total, sizeof total, 0), end);
-    SP_TRY_GOTO(rc, sp_comm_bcast_array(comm, all, total, 0), end);
+    SP_TRY(sp_comm_gather(comm, mine, (size_t)n * size, all, &total));
+    SP_TRY(sp_comm_bcast(comm, &total, sizeof total, 0));
+    SP_TRY(sp_comm_bcast_array(comm, all, total, 0));
     *n_all = (int64_t)(total / size);
     qsort(*all, total / size, size, compare);
-end:
-    free(sizes);
-    return rc;
+    return SP_OK;
 }
 
 /* The number of n things, dealt to the ranks in turn, that this rank has. */
