@@ -126,7 +126,7 @@ sp_status sp_init_weights(sp_resources *r)
     const char *path = r->session.config->run.init_from;
     sp_status rc = SP_OK;
 
-    assert(r->has_net);
+    assert(r->net.impl);
     assert(path[0] && r->norm.name);
     SP_TRY(sp_resources_load(r, &(sp_weights_source){.path = path}));
     if (r->fault[0])

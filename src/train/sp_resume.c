@@ -196,7 +196,7 @@ sp_status sp_resume_check(sp_resources *r)
 
 static sp_status begin_fresh(sp_trainer *t)
 {
-    sp_resources *r = t->resources;
+    sp_resources *r = &t->resources;
     sp_status rc = sp_init_check_keys(r);
 
     SP_TRY(rc);
@@ -248,7 +248,7 @@ static void check_best_data(sp_trainer *t, uint64_t hash)
 
 static sp_status begin_from(sp_trainer *t, const beginning *from)
 {
-    sp_resources *r = t->resources;
+    sp_resources *r = &t->resources;
     const char *path = from->path;
     sp_status rc = SP_OK;
 
@@ -279,11 +279,11 @@ static sp_status begin_from(sp_trainer *t, const beginning *from)
 
 sp_status sp_resume_begin(sp_trainer *trainer)
 {
-    sp_resources *r = trainer->resources;
+    sp_resources *r = &trainer->resources;
     beginning from = {0};
     sp_status rc = SP_OK;
 
-    assert(r->has_net && r->optim.impl);
+    assert(r->net.impl && r->optim.impl);
     trainer->state.best = NAN;
     trainer->state.seed = r->session.config->train.seed;
     trainer->state.data_hash = r->train.hash;
@@ -358,7 +358,7 @@ void sp_resume_await(sp_trainer *trainer)
 /* Rank 0: starts the saver unless it runs. */
 static sp_status open_saver(sp_trainer *t)
 {
-    sp_resources *r = t->resources;
+    sp_resources *r = &t->resources;
     sp_status rc;
 
     if (t->saver)
@@ -404,7 +404,7 @@ sp_status sp_resume_save(sp_trainer *trainer, bool is_best, bool is_final)
     sp_status rc = SP_OK;
     sp_saved saved;
 
-    assert(trainer->resources->has_net && trainer->state.step >= 0);
+    assert(trainer->resources.net.impl && trainer->state.step >= 0);
     sp_session_beat(s, SP_PHASE_SAVE);
     if (s->comm->rank == 0)
         rc = post(trainer, is_best);
