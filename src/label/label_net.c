@@ -47,8 +47,7 @@ void label_net_close(label_net *n)
 {
     sp_single_destroy(n->single);
     n->single = NULL;
-    if (n->scratch.base)
-        sp_arena_destroy(&n->scratch);
+    sp_arena_destroy(&n->scratch);
 }
 
 static sp_status check_finite(const label_net *n, sp_tensor logits, const char *what)
