@@ -31,14 +31,6 @@
 #include "data/sp_sampler.h"
 #include "memory/sp_foresee.h"
 
-/* The parts that depend on samples. */
-typedef enum sp_cut_part {
-    SP_ACTIVATIONS,
-    SP_BATCHES,
-    SP_SCRATCH,
-    SP_PARTS
-} sp_cut_part;
-
 /* The budget of a training, or of its evaluations. Bytes are those of a rank. */
 typedef struct sp_budget {
     sp_foreseer foreseer;

@@ -33,11 +33,7 @@ int64_t sp_cut_fixed(const sp_cut *cut)
 
 void sp_budget_weigh(sp_budget *b, const sp_load *load, int64_t part[SP_PARTS])
 {
-    const sp_foreseen bytes = sp_foresee_step(&b->foreseer, load);
-
-    part[SP_ACTIVATIONS] = bytes.activations;
-    part[SP_BATCHES] = bytes.batches;
-    part[SP_SCRATCH] = bytes.scratch;
+    sp_foresee_step(&b->foreseer, load, part);
     for (int i = 0; i < SP_PARTS; i++)
         part[i] -= b->empty[i];
 }
