@@ -31,22 +31,22 @@ static sp_status map_devices(sp_resources *r)
 
 /* Chooses the kind of device. With "auto" a missing device means the CPU, but a wrong
  * deck is still an error. */
-static sp_status choose_device(sp_resources *r, const sp_backend_ops **ops)
+static sp_status choose_device(sp_resources *r)
 {
     const sp_device_kind want = r->session.config->run.device;
     sp_status rc = SP_EDEVICE;
 
-    *ops = sp_backend_find("cpu");
+    r->backend.ops = sp_backend_find("cpu");
     if (want != SP_DEVICE_CPU)
         rc = map_devices(r);
     if (rc != SP_OK && (rc != SP_EDEVICE || want == SP_DEVICE_CUDA))
         return rc;
     if (rc == SP_OK)
-        *ops = sp_backend_find("cuda");
+        r->backend.ops = sp_backend_find("cuda");
     else if (want == SP_DEVICE_AUTO && sp_backend_find("cuda"))
         sp_log_info("run.device = \"auto\" takes the CPU: %s",
                     sp_error_last()->message);
-    if (*ops == sp_backend_find("cpu") && r->session.config->run.devices.n > 0)
+    if (r->backend.ops->is_host && r->session.config->run.devices.n > 0)
         sp_log_warn0("run.devices: no CUDA device is used, so they do not count");
     return SP_OK;
 }
@@ -328,18 +328,16 @@ sp_status sp_resources_cut(sp_resources *r)
 sp_status sp_resources_open_device(sp_resources *r)
 {
     const bool is_auto = r->session.config->run.device == SP_DEVICE_AUTO;
-    const sp_backend_ops *ops = NULL;
     const sp_place *place;
     int threads = r->session.config->run.threads;
     sp_status rc;
 
     assert(!r->backend.ops && "the device is opened once");
-    SP_TRY(choose_device(r, &ops));
+    SP_TRY(choose_device(r));
     if (threads == 0)
         threads = default_threads(r->session.comm);
-    r->backend.ops = ops;
     SP_TRY(choose_precision(r));
-    place = ops->is_host ? NULL : &r->placement.place[r->session.comm->rank];
+    place = r->backend.ops->is_host ? NULL : &r->placement.place[r->session.comm->rank];
     /* Threads that start from here on inherit the binding of this rank to its share of
      * the node's cores. */
     SP_TRY(
