@@ -255,18 +255,18 @@ sp_status start(sp_transport *t, const sp_transport_options *options, offer *all
     const double trial_s = limit_s < TRIAL_S ? limit_s : TRIAL_S;
     offer *mine = &all[t->comm->rank];
 
-    SP_TRY(sp_comm_agree(t->comm, object(t, options), NULL));
-    SP_TRY(sp_comm_agree(t->comm, prepare(t, options, mine), NULL));
+    SP_TRY(sp_comm_agree(t->comm, object(t, options)));
+    SP_TRY(sp_comm_agree(t->comm, prepare(t, options, mine)));
     SP_TRY(sp_comm_allreduce(t->comm, SP_SCOPE_WORLD, all,
                              (size_t)t->comm->size * sizeof *all / sizeof(int64_t),
                              SP_I64, SP_SUM));
-    SP_TRY(sp_comm_agree(t->comm, reach_all(t, all), NULL));
+    SP_TRY(sp_comm_agree(t->comm, reach_all(t, all)));
     cuda_of(t->backend)->wait = cuda_wait_idle;
     cuda_of(t->backend)->wait_arg = t;
     cuda_of(t->backend)->has_peer_sums = true;
     sp_pulse_hear(&peer_of(t)->p.rec->leave);
     set_limit(t, trial_s);
-    SP_TRY(sp_comm_agree(t->comm, try_out(t), NULL));
+    SP_TRY(sp_comm_agree(t->comm, try_out(t)));
     set_limit(t, limit_s);
     return SP_OK;
 }
@@ -286,8 +286,7 @@ sp_status peer_open(sp_transport *t, const sp_transport_options *options)
     if (options->scope == SP_SCOPE_RANK)
         return SP_OK;
     all = (offer *)calloc((size_t)t->comm->size, sizeof *all);
-    SP_TRY(
-        sp_comm_agree(t->comm, all ? SP_OK : SP_FAIL(SP_EMEM, "out of memory"), NULL));
+    SP_TRY(sp_comm_agree(t->comm, all ? SP_OK : SP_FAIL(SP_EMEM, "out of memory")));
     rc = start(t, options, all);
     free(all);
     if (rc == SP_OK) {

@@ -192,7 +192,7 @@ sp_status start_together(sp_transport *t, sp_nccl_comm *comm, sp_nccl_result res
         if (!failed && busy && late && rc == SP_OK && !is_ready)
             rc = SP_FAIL(SP_EMPI, "NCCL: %s: not done after %.0f s", what, n->limit_s);
         if (failed || !busy || late)
-            return sp_transport_agree(t, rc);
+            return sp_comm_agree(t->comm, rc);
     }
 }
 
@@ -205,7 +205,7 @@ sp_status make_bulk(sp_transport *t)
 
     if (t->comm->rank == 0)
         result = n->lib->get_unique_id(&id);
-    SP_TRY(sp_transport_agree(t, check(n, NULL, result, "ncclGetUniqueId")));
+    SP_TRY(sp_comm_agree(t->comm, check(n, NULL, result, "ncclGetUniqueId")));
     SP_TRY(sp_comm_bcast(t->comm, &id, sizeof id, 0));
     /* Some MPIs let the root continue before the others have the data. */
     SP_TRY(sp_comm_barrier(t->comm));
@@ -252,7 +252,7 @@ sp_status start(sp_transport *t, const sp_transport_options *options)
     n->limit_s = options->limit_s > 0 ? options->limit_s : LONG_START_S;
     if (rc == SP_OK)
         rc = cuda_urgent_stream(&n->stream);
-    SP_TRY(sp_transport_agree(t, rc));
+    SP_TRY(sp_comm_agree(t->comm, rc));
     SP_TRY(check_same(t));
     if (options->is_repeatable)
         ask_for_repeatable();
@@ -272,7 +272,7 @@ sp_status nccl_open(sp_transport *t, const sp_transport_options *options)
 
     t->impl = calloc(1, sizeof(nccl_transport));
     rc = t->impl ? SP_OK : SP_FAIL(SP_EMEM, "transport: out of memory");
-    SP_TRY(sp_transport_agree(t, rc));
+    SP_TRY(sp_comm_agree(t->comm, rc));
     rc = start(t, options);
     if (rc != SP_OK) /* on some rank: nothing is closed collectively any more */
         nccl_of(t)->is_failed = true;

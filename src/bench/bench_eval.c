@@ -30,13 +30,13 @@ static sp_status open_evaluation(evaluation *e)
     if (!r->val.has_labels || r->val.n_samples == 0)
         return SP_FAIL(SP_EDATA, "%s: expected samples with labels to evaluate",
                        r->val.shard[0].path);
-    SP_TRY(sp_session_agree(&r->session, sp_resources_normalize(r, &r->val)));
+    SP_TRY(sp_comm_agree(r->session.comm, sp_resources_normalize(r, &r->val)));
     SP_TRY(sp_resources_open_net(r, NULL));
     SP_TRY(sp_resources_open_evaluation(r));
     SP_TRY(sp_resources_cut(r));
     SP_TRY(sp_arena_create(&e->scratch, 0, "predictions"));
-    return sp_session_agree(&r->session, sp_metrics_create(&e->metrics, r->n_classes,
-                                                           sp_evaluate_parts(r)));
+    return sp_comm_agree(r->session.comm, sp_metrics_create(&e->metrics, r->n_classes,
+                                                            sp_evaluate_parts(r)));
 }
 
 /* Times one batch and counts its work. */
@@ -136,13 +136,13 @@ sp_status bench_eval(bench *b)
     sp_status rc = open_evaluation(&e);
 
     if (rc == SP_OK)
-        rc = sp_session_agree(session, bench_device_open(b, &e.resources.backend));
+        rc = sp_comm_agree(session->comm, bench_device_open(b, &e.resources.backend));
     if (rc == SP_OK)
         rc = run_passes(&e, &s);
     if (rc == SP_OK)
         rc = bench_work_count(session, s.whole, s.n, &s.work);
     if (rc == SP_OK)
-        rc = sp_session_agree(session, print_passes(b, &s));
+        rc = sp_comm_agree(session->comm, print_passes(b, &s));
     bench_work_free(&s.work);
     bench_device_close(b);
     sp_arena_destroy(&e.scratch);

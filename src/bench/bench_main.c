@@ -277,10 +277,10 @@ static sp_status run(const verb *v, bench_options *o, sp_comm *comm)
         rc = sp_config_bcast(&config, comm, rc);
     }
     if (rc == SP_OK)
-        rc = sp_comm_agree(comm, bench_open(&b, o, comm), NULL);
+        rc = sp_comm_agree(comm, bench_open(&b, o, comm));
     sp_fault_open(comm->rank);
     if (rc == SP_OK && !v->has_own)
-        rc = sp_comm_agree(comm, bench_device_open(&b, NULL), NULL);
+        rc = sp_comm_agree(comm, bench_device_open(&b, NULL));
     if (rc == SP_OK)
         rc = v->run(&b);
     if (rc != SP_OK && !b.is_reported && comm->rank == 0)

@@ -388,12 +388,12 @@ static sp_status measure(bench *b, bench_training *t, model *m)
          i++)
         m->n_norms += graph->node[i].op == SP_OP_BATCHNORM;
     SP_TRY(measure_compute(b, t, m));
-    SP_TRY(sp_session_agree(&t->resources.session, measure_reading(t, m)));
+    SP_TRY(sp_comm_agree(t->resources.session.comm, measure_reading(t, m)));
     if (b->comm->size > 1) {
         sp_status rc = sp_comm_alloc(b->comm, (size_t)graph->n_floats * sizeof *data,
                                      (void **)&data);
 
-        rc = sp_session_agree(&t->resources.session, rc);
+        rc = sp_comm_agree(t->resources.session.comm, rc);
         if (rc == SP_OK)
             rc = measure_network(b, graph, data, m);
         sp_comm_free(b->comm, data);
@@ -425,7 +425,7 @@ static sp_status run(bench *b, bench_training *t, model *m, int64_t **cost)
     sp_session *session = &t->resources.session;
     sp_status rc = list_costs(&t->resources.train, cost, &m->mean_cost);
 
-    SP_TRY(sp_session_agree(session, rc));
+    SP_TRY(sp_comm_agree(session->comm, rc));
     m->cost = *cost;
     m->n_samples = t->resources.train.n_samples;
     SP_TRY(measure(b, t, m));
@@ -433,7 +433,7 @@ static sp_status run(bench *b, bench_training *t, model *m, int64_t **cost)
         print_known(b, m);
         rc = predict_all(b, m);
     }
-    return sp_session_agree(session, rc);
+    return sp_comm_agree(session->comm, rc);
 }
 
 sp_status bench_model(bench *b)

@@ -57,7 +57,7 @@ static sp_status check_once(reduce_case *c, sp_status (*once)(reduce_case *),
             rc = SP_FAIL(SP_EMPI, "sum of element %lld of %lld: %g, expected %g",
                          (long long)i, (long long)c->n, (double)data[i], (double)want);
     memset(data, 0, (size_t)c->n * sizeof *data);
-    return sp_comm_agree(c->comm, rc, NULL);
+    return sp_comm_agree(c->comm, rc);
 }
 
 /* Times `once`; *s is the slowest rank's time. Collective. */
@@ -144,12 +144,12 @@ static sp_status measure_buckets(bench *b, const sp_graph *graph, float *data)
     sp_status rc = sp_buckets_create(&buckets, graph, b->comm, false, 0);
 
     c.buckets = &buckets;
-    rc = sp_comm_agree(b->comm, rc, NULL);
+    rc = sp_comm_agree(b->comm, rc);
     if (rc == SP_OK)
         rc = time_buckets(b, &c, job.bytes, &t, &ceiling);
     sp_buckets_destroy(&buckets);
     SP_TRY(rc);
-    return sp_comm_agree(b->comm, bench_print(b, &job, &t, ceiling), NULL);
+    return sp_comm_agree(b->comm, bench_print(b, &job, &t, ceiling));
 }
 
 static sp_status measure(bench *b, const sp_graph *graph)
@@ -159,7 +159,7 @@ static sp_status measure(bench *b, const sp_graph *graph)
     float *data = NULL; /* in memory of sp_comm, as the gradient is */
     sp_status rc = sp_comm_alloc(b->comm, (size_t)most * sizeof *data, (void **)&data);
 
-    rc = sp_comm_agree(b->comm, rc, NULL);
+    rc = sp_comm_agree(b->comm, rc);
     for (size_t i = 0; rc == SP_OK && i < sizeof sizes / sizeof *sizes; i++)
         rc = measure_size(b, data, sizes[i]);
     if (rc == SP_OK && b->comm->size > 1)
@@ -179,11 +179,10 @@ sp_status bench_reduce(bench *b)
     if (rc == SP_OK)
         rc = sp_resources_open_data(&r, true, false);
     if (rc == SP_OK)
-        rc = sp_session_agree(&r.session,
-                              sp_graph_build(&r.graph, r.session.config, r.n_columns,
-                                             r.n_classes));
+        rc = sp_comm_agree(r.session.comm, sp_graph_build(&r.graph, r.session.config,
+                                                          r.n_columns, r.n_classes));
     if (rc == SP_OK)
-        rc = sp_session_agree(&r.session, bench_device_open(b, NULL));
+        rc = sp_comm_agree(r.session.comm, bench_device_open(b, NULL));
     if (rc == SP_OK)
         rc = measure(b, &r.graph);
     b->is_reported = rc != SP_OK;

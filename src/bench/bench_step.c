@@ -15,16 +15,16 @@ sp_status bench_training_open(bench *b, bench_training *t)
     SP_TRY(sp_resources_open_device(r));
     r->backend.is_in_line = b->options->is_in_line || b->options->is_by_layer;
     if (b->options->is_by_layer || b->counter)
-        SP_TRY(sp_session_agree(&r->session, bench_trace_open(&t->trace, b, r)));
+        SP_TRY(sp_comm_agree(r->session.comm, bench_trace_open(&t->trace, b, r)));
     SP_TRY(sp_resources_open_transport(r));
     SP_TRY(sp_resources_open_data(r, true, false));
-    SP_TRY(sp_session_agree(&r->session, sp_resources_normalize(r, &r->train)));
+    SP_TRY(sp_comm_agree(r->session.comm, sp_resources_normalize(r, &r->train)));
     /* A step without labels has a gradient of zeros, and leaves the update out. */
     SP_TRY(sp_resources_check_labels(r));
     SP_TRY(sp_resources_open_net(r, NULL));
     SP_TRY(sp_resources_open_training(r, 2));
-    return sp_session_agree(&r->session,
-                            sp_loader_seek(r->loader, (sp_position){0, 0}));
+    return sp_comm_agree(r->session.comm,
+                         sp_loader_seek(r->loader, (sp_position){0, 0}));
 }
 
 sp_status bench_training_close(bench *b, bench_training *t, sp_status rc)
@@ -153,13 +153,13 @@ sp_status bench_step(bench *b)
     sp_status rc = bench_training_open(b, &t);
 
     if (rc == SP_OK)
-        rc = sp_session_agree(session, bench_device_open(b, &t.resources.backend));
+        rc = sp_comm_agree(session->comm, bench_device_open(b, &t.resources.backend));
     if (rc == SP_OK)
         rc = run_steps(b, &t, &s);
     if (rc == SP_OK)
         rc = bench_work_count(session, s.whole, s.n, &s.work);
     if (rc == SP_OK)
-        rc = sp_session_agree(session, print_steps(b, &s));
+        rc = sp_comm_agree(session->comm, print_steps(b, &s));
     if (rc == SP_OK && t.trace) {
         /* Operations of one thread are timed by its CPU time, so the step that their
          * shares refer to is too. */
@@ -167,7 +167,7 @@ sp_status bench_step(bench *b)
             bench_is_wall(b) ? offsetof(bench_parts, all) : offsetof(bench_parts, cpu);
 
         rc = bench_trace_print(t.trace, bench_runs_median(s.whole, s.n, clock, NULL));
-        rc = sp_session_agree(session, rc);
+        rc = sp_comm_agree(session->comm, rc);
     }
     bench_work_free(&s.work);
     bench_device_close(b);

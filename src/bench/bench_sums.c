@@ -161,7 +161,7 @@ static sp_status run(sums *s)
                        "spbench reduce times sums of several ranks on devices: "
                        "start it with mpirun -n 2, one device each");
     SP_TRY(sp_resources_open_device(&s->resources));
-    SP_TRY(sp_session_agree(&s->resources.session, take_vectors(s)));
+    SP_TRY(sp_comm_agree(s->resources.session.comm, take_vectors(s)));
     for (; s->way < N_WAYS; s->way++)
         time_way(s);
     print_summary(s->b, s);

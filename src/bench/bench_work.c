@@ -111,7 +111,7 @@ sp_status bench_work_count(sp_session *session, const bench_parts *step, int n,
 
     assert(n >= 1 && step);
     *w = (bench_work){w->unit, w->units, w->size_key, comm->size, n, mine, NULL};
-    SP_TRY(sp_comm_gather(comm, &mine, sizeof mine, 0, &all, NULL));
+    SP_TRY(sp_comm_gather(comm, &mine, sizeof mine, &all, NULL));
     if (comm->rank == 0) {
         w->rank = all;
         w->all = w->rank[0];
@@ -119,7 +119,7 @@ sp_status bench_work_count(sp_session *session, const bench_parts *step, int n,
             add_share(&w->all, w->rank[r]);
         rc = check_work(w);
     }
-    return sp_session_agree(session, rc);
+    return sp_comm_agree(session->comm, rc);
 }
 
 void bench_work_free(bench_work *w)

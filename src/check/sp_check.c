@@ -16,7 +16,7 @@ static sp_status check_memory(sp_resources *r, sp_sampler *sampler)
         rc = sp_resources_measure_merging(r);
     if (has_eval && rc == SP_OK)
         rc = sp_sampler_open(&val, &r->val, r->session.comm, r->session.config, false);
-    rc = sp_session_agree(&r->session, rc);
+    rc = sp_comm_agree(r->session.comm, rc);
     if (rc == SP_OK)
         rc = sp_check_memory(r, sampler, has_eval ? &val : NULL);
     sp_cut_close(&r->cut); /* closed before the samplers that it refers to */
@@ -31,7 +31,7 @@ static sp_status check_file(sp_session *s, const char *path)
 
     if (path[0] && s->comm->rank == 0)
         rc = sp_checkpoint_verify_weights(path, SP_FINITE);
-    return sp_session_agree(s, rc);
+    return sp_comm_agree(s->comm, rc);
 }
 
 /* Refuses what a training would refuse before its first step. */
@@ -79,7 +79,7 @@ sp_status sp_check_run(const sp_command *command, sp_status (*work)(sp_resources
     if (rc == SP_OK)
         rc = work(&r);
     if (rc == SP_OK)
-        rc = sp_session_agree(&r.session, sp_log_written());
+        rc = sp_comm_agree(r.session.comm, sp_log_written());
     return sp_resources_close(&r, rc);
 }
 

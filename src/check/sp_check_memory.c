@@ -71,8 +71,7 @@ static sp_status check_cut(sp_resources *r, const sp_foresight *f, sp_sampler *s
 
     if (bytes == 0)
         bytes = sp_cut_memory_of(device_bytes);
-    rc = sp_cut_open(&r->cut, f, sampler, val, r->session.comm, bytes,
-                     &r->session.failed_rank);
+    rc = sp_cut_open(&r->cut, f, sampler, val, r->session.comm, bytes);
     if (rc == SP_OK)
         sp_cut_print(&r->cut, device_bytes);
     return rc;
@@ -90,13 +89,13 @@ sp_status sp_check_memory(sp_resources *r, sp_sampler *sampler, sp_sampler *val)
     assert(sampler);
     /* Ranks of another node may see other devices or none, and the estimate needs the
      * same device and memory on all ranks. */
-    SP_TRY(sp_session_agree(&r->session, rc));
+    SP_TRY(sp_comm_agree(r->session.comm, rc));
     SP_TRY(sp_comm_bcast(comm, &view, sizeof view, 0));
     be.ops = sp_backend_find(view.is_cuda ? "cuda" : "cpu");
     /* The cut comes first, since it refuses samples that it need not read. */
     SP_TRY(check_cut(r, &f, sampler, val, view.memory_bytes));
     sp_cut_close(&r->cut);
-    SP_TRY(sp_cut_foresee(&r->cut, &f, sampler, val, comm, &r->session.failed_rank));
+    SP_TRY(sp_cut_foresee(&r->cut, &f, sampler, val, comm));
     print(r, be.ops->is_host);
     return SP_OK;
 }

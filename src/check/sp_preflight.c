@@ -14,9 +14,8 @@ typedef enum rate_kind { READ, COPY, REDUCE, N_RATES } rate_kind;
 
 /* One rank's row of the table. */
 typedef struct sp_flight {
-    char host[64];
-    int rank, node, local_rank, cores;
     sp_place place;       /* device -1: the rank computes on the CPU */
+    int cores;
     double rate[N_RATES]; /* in MB/s; 0: nothing to measure, printed as - */
 } sp_flight;
 
@@ -36,7 +35,7 @@ static sp_status measure_reduce(sp_resources *r, float *data, double *rate)
     /* On the host the gradient lies in memory of sp_comm. */
     if (r->backend.ops->is_host) {
         rc = sp_comm_alloc(r->session.comm, n * sizeof *data, &shared);
-        rc = sp_session_agree(&r->session, rc);
+        rc = sp_comm_agree(r->session.comm, rc);
         data = shared;
     }
     for (int i = 0; i < 5 && rc == SP_OK; i++) {
@@ -124,7 +123,7 @@ static sp_status measure(sp_resources *r, sp_flight *flight)
         rc = measure_copy(r, data, &flight->rate[COPY]);
     if (rc == SP_OK)
         rc = measure_read(r, &flight->rate[READ]);
-    rc = sp_session_agree(&r->session, rc);
+    rc = sp_comm_agree(r->session.comm, rc);
     sp_session_beat(&r->session, SP_PHASE_REDUCE);
     if (rc == SP_OK)
         rc = measure_reduce(r, data, &flight->rate[REDUCE]);
@@ -149,7 +148,8 @@ static void warn_of_slowest(const sp_flight *all, int n, rate_kind kind,
     }
     if (slowest->rate[kind] < fastest / 4)
         sp_log_warn0("rank %d on %s %s at %.0f MB/s, the fastest at %.0f MB/s",
-                     slowest->rank, slowest->host, what, slowest->rate[kind], fastest);
+                     slowest->place.rank, slowest->place.host, what,
+                     slowest->rate[kind], fastest);
 }
 
 static void print_devices(const sp_flight *all, int n)
@@ -161,8 +161,8 @@ static void print_devices(const sp_flight *all, int n)
         char numa[12] = "?";
         if (p->numa_node >= 0)
             snprintf(numa, sizeof numa, "%d", p->numa_node);
-        sp_log_info("%5d %6d  %-41s %-13s %4s  %s", all[r].rank, p->device,
-                    p->what.uuid, p->what.pci, numa, p->what.name);
+        sp_log_info("%5d %6d  %-41s %-13s %4s  %s", p->rank, p->device, p->what.uuid,
+                    p->what.pci, numa, p->what.name);
     }
 }
 
@@ -184,10 +184,10 @@ static void print_flights(const sp_resources *r, const sp_flight *all)
     for (int i = 0; i < n; i++) {
         const sp_flight *f = &all[i];
         char reduce[16], copy[16], read[16];
-        sp_log_info("%5d %-20s %5d %6d %6d  %-10s %15s %12s %10s", f->rank, f->host,
-                    f->node, f->local_rank, f->cores, transport,
-                    text_of(f->rate[REDUCE], reduce), text_of(f->rate[COPY], copy),
-                    text_of(f->rate[READ], read));
+        sp_log_info("%5d %-20s %5d %6d %6d  %-10s %15s %12s %10s", f->place.rank,
+                    f->place.host, f->place.node, f->place.local_rank, f->cores,
+                    transport, text_of(f->rate[REDUCE], reduce),
+                    text_of(f->rate[COPY], copy), text_of(f->rate[READ], read));
     }
     if (!r->backend.ops->is_host)
         print_devices(all, n);
@@ -199,13 +199,13 @@ static void print_flights(const sp_resources *r, const sp_flight *all)
 static sp_status preflight(sp_resources *r)
 {
     sp_comm *comm = r->session.comm;
-    sp_flight mine = {.rank = comm->rank,
-                      .node = comm->node,
-                      .local_rank = comm->local_rank,
-                      .place.device = -1};
+    sp_flight mine = {.place = {.rank = comm->rank,
+                                .node = comm->node,
+                                .local_rank = comm->local_rank,
+                                .device = -1}};
     void *all = NULL;
 
-    snprintf(mine.host, sizeof mine.host, "%s", comm->host);
+    snprintf(mine.place.host, sizeof mine.place.host, "%s", comm->host);
     SP_TRY(sp_resources_open_device(r));
     mine.cores = comm->cores;
     SP_TRY(sp_resources_open_transport(r));
@@ -215,7 +215,7 @@ static sp_status preflight(sp_resources *r)
     SP_TRY(sp_graph_build(&r->graph, r->session.config, r->n_columns, r->n_classes));
     sp_session_beat(&r->session, SP_PHASE_READ);
     SP_TRY(measure(r, &mine));
-    SP_TRY(sp_comm_gather(comm, &mine, sizeof mine, 0, &all, NULL));
+    SP_TRY(sp_comm_gather(comm, &mine, sizeof mine, &all, NULL));
     sp_log_info("%d rank%s on %d node%s; device %s; all-reduce by %s; gradient %.1f MB",
                 comm->size, sp_plural(comm->size), comm->n_nodes,
                 sp_plural(comm->n_nodes), r->device, r->transport.words,

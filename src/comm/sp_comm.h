@@ -63,6 +63,7 @@ typedef struct sp_comm {
     bool is_sleeping;       /* waits sleep soon: ranks share cores, or SP_WAIT=sleep */
     int cores;              /* cores usable by this process (affinity, cgroup) */
     int node_cores;         /* cores usable by the ranks of this node together */
+    int failed_rank;        /* that of the last failure agreed on; 0: none was */
     struct sp_comm_impl *impl;
 } sp_comm;
 
@@ -95,9 +96,9 @@ void sp_comm_abort(sp_comm *comm, sp_status code) __attribute__((noreturn));
 
 /* Returns the status of the lowest failing rank on every rank, each of which then has
  * its error record too, so that one of them can print it. Collective over the world.
- * `mine` is this rank's status, whose record is the thread's last one. *who (may be
- * NULL) is the rank that failed; it is -1, and the status SP_OK, if none did. */
-sp_status sp_comm_agree(sp_comm *comm, sp_status mine, int *who);
+ * `mine` is this rank's status, whose record is the thread's last one. After a failure
+ * comm->failed_rank is the rank that failed. */
+sp_status sp_comm_agree(sp_comm *comm, sp_status mine);
 
 /* The name and version of the MPI library, one line. Local. */
 const char *sp_comm_library(void);
@@ -151,18 +152,18 @@ sp_status sp_comm_bcast_array(sp_comm *comm, void **data, size_t bytes, int root
  * too. Collective over the world, agreed. SP_EMEM. */
 struct sp_wire;
 sp_status sp_comm_bcast_wire(sp_comm *comm, struct sp_wire *wire);
-/* Gathers bytes, of which each rank may give a different number. On root *all is their
- * concatenation in the order of the ranks (malloc'd, freed by the caller, never NULL)
- * and sizes [size] (may be NULL) their numbers; elsewhere *all is NULL. Collective over
- * the world. */
-sp_status sp_comm_gather(sp_comm *comm, const void *data, size_t bytes, int root,
-                         void **all, size_t *sizes);
+/* Gathers bytes, of which each rank may give a different number. On rank 0 *all is
+ * their concatenation in the order of the ranks (malloc'd, freed by the caller, never
+ * NULL) and *n_all (may be NULL) their number; elsewhere *all is NULL. Collective over
+ * the world. SP_EMEM, agreed. */
+sp_status sp_comm_gather(sp_comm *comm, const void *data, size_t bytes, void **all,
+                         size_t *n_all);
 /* Sends bytes[r] bytes of data[r] to each rank r, this one included. *all is what the
  * ranks sent to this one, in the order of the ranks (malloc'd, freed by the caller,
- * never NULL after success), sizes [size] their numbers. Collective over the world.
+ * never NULL after success), *n_all its number of bytes. Collective over the world.
  * SP_EMEM. */
 sp_status sp_comm_exchange(sp_comm *comm, const void *const *data, const size_t *bytes,
-                           void **all, size_t *sizes);
+                           void **all, size_t *n_all);
 /* *is_same is true on every rank if the bytes are the same on all of them; a hash of
  * 128 bits is compared. Collective over the world. */
 sp_status sp_comm_is_same(sp_comm *comm, const void *data, size_t bytes, bool *is_same);

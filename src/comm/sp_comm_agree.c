@@ -4,14 +4,12 @@
 #include <assert.h>
 #include <xxhash.h>
 
-sp_status sp_comm_agree(sp_comm *comm, sp_status mine, int *who)
+sp_status sp_comm_agree(sp_comm *comm, sp_status mine)
 {
     int64_t lowest = mine == SP_OK ? comm->size : comm->rank;
     sp_error_record record;
 
     assert(0 <= comm->rank && comm->rank < comm->size);
-    if (who)
-        *who = -1;
     SP_TRY(sp_comm_allreduce(comm, SP_SCOPE_WORLD, &lowest, 1, SP_I64, SP_MIN));
     if (lowest == comm->size)
         return SP_OK;
@@ -19,8 +17,7 @@ sp_status sp_comm_agree(sp_comm *comm, sp_status mine, int *who)
         SP_FAIL_INTERNAL(mine, "%s", sp_status_text(mine)); /* no message was left */
     sp_error_save(&record);
     SP_TRY(sp_comm_bcast(comm, &record, sizeof record, (int)lowest));
-    if (who)
-        *who = (int)lowest;
+    comm->failed_rank = (int)lowest;
     return sp_error_raise(&record);
 }
 

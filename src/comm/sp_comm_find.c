@@ -85,10 +85,8 @@ static sp_status number_nodes(sp_comm *comm)
     return SP_OK;
 }
 
-static sp_status greatest_in_node(void *arg, int64_t *value, int n)
+sp_status sp_comm_greatest_in_node(sp_comm *comm, int64_t *value, int n)
 {
-    sp_comm *comm = arg;
-
     SP_MPI_WAIT(comm, Iallreduce(MPI_IN_PLACE, value, n, MPI_INT64_T, MPI_MAX,
                                  comm->impl->node, &request));
     return SP_OK;
@@ -102,8 +100,7 @@ static sp_status share_memory(sp_comm *comm)
 
     if (comm->local_size == 1 || (text && strcmp(text, "0") == 0))
         return SP_OK;
-    return sp_node_open(&comm->impl->shared, comm->local_rank, comm->local_size,
-                        greatest_in_node, comm);
+    return sp_node_open(&comm->impl->shared, comm);
 }
 
 /* Duplicates the world. MPI_Comm_dup would spin. */

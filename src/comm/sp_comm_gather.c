@@ -65,26 +65,25 @@ static sp_status post_exchange(sp_comm *comm, const exchange *e, MPI_Request *re
 }
 
 static sp_status allocate_exchange(sp_comm *comm, exchange *e, MPI_Request **requests,
-                                   size_t *sizes)
+                                   size_t *received)
 {
-    size_t n = 1, received = 0;
+    size_t n = 1;
 
+    *received = 0;
     for (int r = 0; r < 2 * comm->size; r++)
         n += ((size_t)e->counts[r] + PIECE_BYTES - 1) / PIECE_BYTES;
-    for (int r = 0; r < comm->size; r++) {
-        sizes[r] = (size_t)e->counts[comm->size + r];
-        received += sizes[r];
-    }
+    for (int r = 0; r < comm->size; r++)
+        *received += (size_t)e->counts[comm->size + r];
     *requests = malloc(n * sizeof **requests);
-    e->all = malloc(received + 1); /* one byte more, since malloc(0) may be NULL */
+    e->all = malloc(*received + 1); /* one byte more, since malloc(0) may be NULL */
     if (!*requests || !e->all)
-        return SP_FAIL(SP_EMEM, "no memory for %zu bytes from %d ranks", received,
+        return SP_FAIL(SP_EMEM, "no memory for %zu bytes from %d ranks", *received,
                        comm->size);
     return SP_OK;
 }
 
 sp_status sp_comm_exchange(sp_comm *comm, const void *const *data, const size_t *bytes,
-                           void **all, size_t *sizes)
+                           void **all, size_t *n_all)
 {
     exchange e = {.data = data, .bytes = bytes};
     MPI_Request *requests = NULL;
@@ -95,10 +94,10 @@ sp_status sp_comm_exchange(sp_comm *comm, const void *const *data, const size_t 
     e.counts = calloc(2 * (size_t)comm->size, sizeof *e.counts);
     if (!e.counts)
         rc = SP_FAIL(SP_EMEM, "no memory for the sizes of an exchange");
-    SP_TRY_GOTO(rc, sp_comm_agree(comm, rc, NULL), end);
+    SP_TRY_GOTO(rc, sp_comm_agree(comm, rc), end);
     SP_TRY_GOTO(rc, share_counts(comm, &e), end);
-    rc = allocate_exchange(comm, &e, &requests, sizes);
-    SP_TRY_GOTO(rc, sp_comm_agree(comm, rc, NULL), end);
+    rc = allocate_exchange(comm, &e, &requests, n_all);
+    SP_TRY_GOTO(rc, sp_comm_agree(comm, rc), end);
     SP_TRY_GOTO(rc, post_exchange(comm, &e, requests, &n), end);
     SP_TRY_GOTO(rc, sp_comm_wait_all(comm, (int)n, requests), end);
     *all = e.all;
@@ -110,29 +109,27 @@ end:
     return rc;
 }
 
-sp_status sp_comm_gather(sp_comm *comm, const void *data, size_t bytes, int root,
-                         void **all, size_t *sizes)
+sp_status sp_comm_gather(sp_comm *comm, const void *data, size_t bytes, void **all,
+                         size_t *n_all)
 {
-    const size_t n = (size_t)comm->size;
-    const void **to = calloc(n, sizeof *to);
-    size_t *counts = calloc(2 * n, sizeof *counts); /* to send, received */
+    const void **to = calloc((size_t)comm->size, sizeof *to);
+    size_t *counts = calloc((size_t)comm->size, sizeof *counts), received = 0;
     sp_status rc =
         to && counts ? SP_OK : SP_FAIL(SP_EMEM, "no memory for the sizes of a gather");
 
-    assert(0 <= root && root < comm->size);
     assert(data || bytes == 0);
     *all = NULL;
-    SP_TRY_GOTO(rc, sp_comm_agree(comm, rc, NULL), end);
-    to[root] = data;
-    counts[root] = bytes;
-    SP_TRY_GOTO(rc, sp_comm_exchange(comm, to, counts, all, counts + n), end);
-    if (comm->rank == root && sizes)
-        memcpy(sizes, counts + n, n * sizeof *sizes);
-    if (comm->rank != root) {
+    SP_TRY_GOTO(rc, sp_comm_agree(comm, rc), end);
+    to[0] = data;
+    counts[0] = bytes;
+    SP_TRY_GOTO(rc, sp_comm_exchange(comm, to, counts, all, &received), end);
+    if (comm->rank != 0) {
         free(*all);
         *all = NULL;
     }
 end:
+    if (n_all)
+        *n_all = received;
     free(to);
     free(counts);
     return rc;
@@ -152,7 +149,7 @@ sp_status sp_comm_bcast_array(sp_comm *comm, void **data, size_t bytes, int root
         if (is_there && !*data)
             rc = SP_FAIL(SP_EMEM, "no memory for %zu bytes from rank %d", bytes, root);
     }
-    SP_TRY(sp_comm_agree(comm, rc, NULL));
+    SP_TRY(sp_comm_agree(comm, rc));
     return is_there ? sp_comm_bcast(comm, *data, bytes, root) : SP_OK;
 }
 
@@ -160,7 +157,7 @@ sp_status sp_comm_bcast_wire(sp_comm *comm, sp_wire *wire)
 {
     uint64_t size = wire->size;
 
-    SP_TRY(sp_comm_agree(comm, wire->rc, NULL));
+    SP_TRY(sp_comm_agree(comm, wire->rc));
     SP_TRY(sp_comm_bcast(comm, &size, sizeof size, 0));
     wire->size = size;
     wire->is_reading = true;

@@ -13,6 +13,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "comm/sp_comm_internal.h"
+
 enum {
     /* distance of two flags: they share no cache line, prefetched pairs included */
     LINE = 128,
@@ -56,8 +58,7 @@ typedef struct queue {
 
 struct sp_node {
     int rank, size;
-    sp_node_agree *agree;
-    void *arg;
+    sp_comm *comm;
     region segment;
     lane *lane; /* [size] flags of each rank */
     /* requests of SP_SCOPE_LANE have an order of their own */
@@ -150,7 +151,8 @@ static sp_status share(const sp_node *node, size_t bytes, bool can_use, region *
     offer o = {-1, -1, -1};
     int64_t is_missing = 1;
     int fd = node->rank == 0 ? make_memory(all_bytes, &o) : -1;
-    sp_status rc = node->agree(node->arg, &o.pid, sizeof o / sizeof o.pid);
+    sp_status rc =
+        sp_comm_greatest_in_node(node->comm, &o.pid, sizeof o / sizeof o.pid);
 
     *r = (region){.bytes = bytes};
     if (rc == SP_OK) {
@@ -158,7 +160,7 @@ static sp_status share(const sp_node *node, size_t bytes, bool can_use, region *
             fd = open_memory(&o);
         r->base = map_memory(fd, all_bytes);
         is_missing = !r->base || !can_use;
-        rc = node->agree(node->arg, &is_missing, 1);
+        rc = sp_comm_greatest_in_node(node->comm, &is_missing, 1);
     }
     if (fd >= 0)
         close(fd);
@@ -167,17 +169,16 @@ static sp_status share(const sp_node *node, size_t bytes, bool can_use, region *
     return rc;
 }
 
-sp_status sp_node_open(sp_node **node, int rank, int size, sp_node_agree *agree,
-                       void *arg)
+sp_status sp_node_open(sp_node **node, sp_comm *comm)
 {
     const size_t flags = sizeof(lane), slots = (size_t)N_SLOTS * SLOT_BYTES;
-    const sp_node own = {.rank = rank, .size = size, .agree = agree, .arg = arg};
+    const sp_node own = {
+        .rank = comm->local_rank, .size = comm->local_size, .comm = comm};
     sp_node *n = calloc(1, sizeof *n);
     region segment;
     sp_status rc;
 
-    assert(0 <= rank && rank < size);
-    assert(agree);
+    assert(0 <= own.rank && own.rank < own.size);
     *node = NULL;
     rc = share(&own, flags + slots, n, &segment);
     if (!segment.base) {

@@ -35,21 +35,17 @@ typedef struct sp_node_request {
     bool is_given, is_done;
 } sp_node_request;
 
-/* Replaces each of n values by the greatest that a rank has. Collective over the node.
- */
-typedef sp_status sp_node_agree(void *arg, int64_t *value, int n);
-
-/* Opens the node's memory. Collective over the node. *node is NULL on all its ranks if
- * memory cannot be shared; MPI then does the sums. Errors are those of `agree`. */
-sp_status sp_node_open(sp_node **node, int rank, int size, sp_node_agree *agree,
-                       void *arg);
+/* Opens the memory of comm's node, whose ranks are known; comm is borrowed until the
+ * close. Collective over the node. *node is NULL on all its ranks if memory cannot be
+ * shared; MPI then does the sums. SP_EMPI. */
+sp_status sp_node_open(sp_node **node, sp_comm *comm);
 /* Unmaps all memory. Local; all sums are done by then. */
 void sp_node_close(sp_node *node);
 
 /* Allocates a region with `bytes` of each rank, zeroed; *out is this rank's part, or
- * NULL on all ranks if memory cannot be shared. Collective over the node; errors are
- * those of `agree`. sp_node_free is local and is called once all sums in the region are
- * done; it returns true if data was a region's. */
+ * NULL on all ranks if memory cannot be shared. Collective over the node. SP_EMPI.
+ * sp_node_free is local and is called once all sums in the region are done; it returns
+ * true if data was a region's. */
 sp_status sp_node_alloc(sp_node *node, size_t bytes, void **out);
 bool sp_node_free(sp_node *node, void *data);
 

@@ -36,27 +36,32 @@ sp_status sp_records_add(sp_records *records, size_t bytes, void **record)
     return SP_OK;
 }
 
+/* Drops what was gathered last. */
+static void forget(sp_records *records)
+{
+    free(records->gathered);
+    records->gathered = NULL;
+    records->gathered_bytes = records->at = 0;
+}
+
 sp_status sp_records_exchange(sp_records *records, const sp_records *to, sp_comm *comm)
 {
     const size_t n = (size_t)comm->size;
     const void **data = calloc(n, sizeof *data);
-    size_t *bytes = calloc(2 * n, sizeof *bytes); /* to send, received */
+    size_t *bytes = calloc(n, sizeof *bytes);
     sp_status rc = data && bytes
                        ? SP_OK
                        : SP_FAIL(SP_EMEM, "no memory for the sizes of an exchange");
 
-    free(records->gathered);
-    records->gathered = NULL;
-    records->gathered_bytes = records->at = 0;
+    forget(records);
     for (size_t r = 0; rc == SP_OK && r < n; r++) {
         data[r] = to[r].data;
         bytes[r] = to[r].bytes;
     }
-    rc = sp_comm_agree(comm, rc, NULL);
+    rc = sp_comm_agree(comm, rc);
     if (rc == SP_OK)
-        rc = sp_comm_exchange(comm, data, bytes, &records->gathered, bytes + n);
-    for (size_t r = 0; rc == SP_OK && r < n; r++)
-        records->gathered_bytes += bytes[n + r];
+        rc = sp_comm_exchange(comm, data, bytes, &records->gathered,
+                              &records->gathered_bytes);
     free(data);
     free(bytes);
     return rc;
@@ -64,16 +69,9 @@ sp_status sp_records_exchange(sp_records *records, const sp_records *to, sp_comm
 
 sp_status sp_records_gather(sp_records *records, sp_comm *comm)
 {
-    sp_records *to = calloc((size_t)comm->size, sizeof *to);
-    sp_status rc = to ? SP_OK : SP_FAIL(SP_EMEM, "no memory for the sizes of a gather");
-
-    rc = sp_comm_agree(comm, rc, NULL);
-    if (rc == SP_OK) {
-        to[0] = *records;
-        rc = sp_records_exchange(records, to, comm);
-    }
-    free(to);
-    return rc;
+    forget(records);
+    return sp_comm_gather(comm, records->data, records->bytes, &records->gathered,
+                          &records->gathered_bytes);
 }
 
 void *sp_records_next(sp_records *records, size_t *bytes)

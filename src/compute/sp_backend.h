@@ -256,7 +256,7 @@ typedef struct sp_backend_ops {
 
     /* ---- memory ---- */
     sp_status (*arena_create)(sp_arena *arena, size_t reserve, const char *name);
-    void (*arena_destroy)(sp_arena *arena);
+    void (*arena_destroy)(sp_arena *arena); /* accepts a zeroed one */
     /* from_host has been read when upload returns. */
     sp_status (*upload)(sp_backend *be, void *to, const void *from_host, size_t bytes);
     sp_status (*download)(sp_backend *be, void *to_host, const void *from,

@@ -119,16 +119,6 @@ sp_status sp_transport_open(sp_transport *transport, sp_comm *comm, sp_backend *
     return start(transport, comm, backend, last_of(backend), NULL);
 }
 
-sp_status sp_transport_agree(sp_transport *transport, sp_status rc)
-{
-    int who = -1;
-
-    rc = sp_comm_agree(transport->comm, rc, &who);
-    if (rc != SP_OK)
-        transport->failed_rank = who;
-    return rc;
-}
-
 /* Returns NULL where every rank can use NCCL, else the reason of the lowest rank that
  * cannot, with its failure in *rc. Collective. */
 static const char *objection(sp_transport *t, const sp_transport_ops *nccl,
@@ -143,7 +133,7 @@ static const char *objection(sp_transport *t, const sp_transport_ops *nccl,
             "NCCL sums memory of CUDA devices alone, and this run computes on the CPU");
     else if (nccl->probe)
         *rc = nccl->probe();
-    *rc = sp_transport_agree(t, *rc);
+    *rc = sp_comm_agree(t->comm, *rc);
     return *rc == SP_OK ? NULL : sp_error_last()->message;
 }
 
@@ -166,7 +156,7 @@ sp_status sp_transport_choose(sp_transport *transport, sp_comm *comm,
 
         snprintf(words, sizeof words, "%.599s", why ? why : "");
         rc = start(transport, comm, backend, last, options);
-        rc = sp_transport_agree(transport, rc);
+        rc = sp_comm_agree(transport->comm, rc);
         if (rc == SP_OK && why)
             snprintf(transport->words, sizeof transport->words,
                      "MPI through the host (%s)", words);
@@ -175,8 +165,8 @@ sp_status sp_transport_choose(sp_transport *transport, sp_comm *comm,
     }
     if (rc == SP_OK && transport->ops->peer && comm->size > 1 &&
         !options->without_peers && options->want != SP_TRANSPORT_MPI)
-        rc = sp_transport_agree(transport,
-                                transport->ops->peer->open(transport, options));
+        rc = sp_comm_agree(transport->comm,
+                           transport->ops->peer->open(transport, options));
     if (rc == SP_OK && options->is_bf16 && transport->ops != nccl && comm->size > 1)
         sp_log_warn0(
             "run.reduce_wire = \"bf16\" is for NCCL alone: gradients are sent in fp32");

@@ -111,7 +111,6 @@ struct sp_transport {
     size_t host_bytes;
     double exposed_s; /* time that the host waited for other ranks' summands */
     char words[640];  /* for the log: the transport, and why it is not a better one */
-    int failed_rank;  /* the rank because of which a collective call failed, agreed */
     /* A number of the sums over the world that this rank has asked for so far, of their
      * lengths, types and order: ranks that asked for the same ones in the same order
      * have the same number. Sums that meet others by mistake would be wrong without a
@@ -164,8 +163,6 @@ sp_status sp_transport_join(sp_transport *transport, sp_sum *sum);
 /* The host waits until the sum is done. */
 sp_status sp_transport_wait(sp_transport *transport, sp_sum *sum);
 
-/* Transports call it: sp_comm_agree that records the failing rank. */
-sp_status sp_transport_agree(sp_transport *transport, sp_status rc);
 /* Transports call it: an all-reduce by copies to and from the host, which waits. */
 sp_status sp_transport_through_host(sp_transport *transport, const sp_small_sum *sum);
 /* Transports call it: sp_transport_take from an arena of the backend. */

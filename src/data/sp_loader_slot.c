@@ -42,8 +42,7 @@ void sp_loader_slot_destroy(loader_slot *slot, const sp_backend *backend)
 {
     free(slot->sample);
     sp_arena_destroy(&slot->host);
-    if (slot->device.base)
-        backend->ops->arena_destroy(&slot->device);
+    backend->ops->arena_destroy(&slot->device);
     memset(slot, 0, sizeof *slot);
 }
 

@@ -409,7 +409,7 @@ sp_status sp_dataset_open(sp_dataset *set, const sp_strings *patterns, sp_comm *
         index.is_reading = true;
         rc = build(set, &index);
         if (comm)
-            rc = sp_comm_agree(comm, rc, NULL);
+            rc = sp_comm_agree(comm, rc);
     }
     free(index.data);
     SP_TRY(rc);

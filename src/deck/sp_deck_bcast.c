@@ -18,7 +18,7 @@ sp_status sp_config_bcast(sp_config *config, sp_comm *comm, sp_status rc)
         rc = sp_config_to_text(config, &text);
     if (text)
         bytes = (int64_t)strlen(text) + 1;
-    SP_TRY_GOTO(rc, sp_comm_agree(comm, rc, NULL), done);
+    SP_TRY_GOTO(rc, sp_comm_agree(comm, rc), done);
     SP_TRY_GOTO(rc, sp_comm_bcast(comm, &bytes, sizeof bytes, 0), done);
     SP_TRY_GOTO(rc, sp_comm_bcast_array(comm, (void **)&text, (size_t)bytes, 0), done);
     if (comm->rank == 0)
@@ -28,7 +28,7 @@ sp_status sp_config_bcast(sp_config *config, sp_comm *comm, sp_status rc)
         rc = sp_config_parse(config, text, "deck of rank 0", 0, NULL);
     if (rc == SP_OK)
         memcpy(config->origin, origin, sizeof origin);
-    SP_TRY_GOTO(rc, sp_comm_agree(comm, rc, NULL), done);
+    SP_TRY_GOTO(rc, sp_comm_agree(comm, rc), done);
 done:
     free(text);
     return rc;

@@ -140,31 +140,25 @@ bool sp_h5_chunks_check(const sp_h5_chunks *c, int64_t file_bytes, char *why,
     band_bytes = bytes_of(c, c->dim, c->chunk[0]);
     chunk = bytes_of(c, c->chunk, c->chunk[0]);
     if (band_bytes < 0 || band_bytes > most || chunk < 0 || chunk > most ||
-        chunk > UINT32_MAX - 64) {
+        chunk > UINT32_MAX - 64)
         snprintf(why, size,
                  "its chunks of %lld rows are too large to unpack (at most %lld MiB, "
                  "of a file of this size): write it with smaller chunks",
                  (long long)c->chunk[0], (long long)(most >> 20));
-        return false;
-    }
-    if (!is_possible(c, file_bytes)) {
+    else if (!is_possible(c, file_bytes))
         snprintf(why, size,
                  "larger than the file (%lld bytes) can hold: truncated or damaged",
                  (long long)file_bytes);
-        return false;
-    }
-    if (!are_filters_known(c, (uint32_t)chunk)) {
+    else if (!are_filters_known(c, (uint32_t)chunk))
         snprintf(why, size, "its filters make no sense: damaged");
-        return false;
-    }
-    if (!are_in_file(c, file_bytes)) {
+    else if (!are_in_file(c, file_bytes))
         snprintf(why, size,
                  "reaches beyond the end of the file (%lld bytes): truncated or "
                  "damaged",
                  (long long)file_bytes);
-        return false;
-    }
-    return true;
+    else
+        return true;
+    return false;
 }
 
 void sp_h5_chunks_wire(sp_wire *wire, sp_h5_chunks **chunks)

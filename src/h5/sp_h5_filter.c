@@ -5,10 +5,6 @@
 #include <string.h>
 #include <zlib.h>
 
-struct sp_h5_inflater {
-    z_stream stream;
-};
-
 bool sp_h5_filter_known(int32_t id)
 {
     return id == SP_H5_DEFLATE || id == SP_H5_SHUFFLE || id == SP_H5_FLETCHER32;
@@ -32,7 +28,7 @@ sp_status sp_h5_room(unsigned char **buffer, size_t *room, size_t bytes,
 void sp_h5_steps_free(sp_h5_steps *steps)
 {
     if (steps->inflater)
-        inflateEnd(&steps->inflater->stream);
+        inflateEnd(steps->inflater);
     free(steps->inflater);
     free(steps->stored);
     free(steps->other);
@@ -44,11 +40,11 @@ void sp_h5_steps_free(sp_h5_steps *steps)
 static sp_status begin_inflating(sp_h5_steps *steps, const char *where)
 {
     if (steps->inflater)
-        return inflateReset(&steps->inflater->stream) == Z_OK
+        return inflateReset(steps->inflater) == Z_OK
                    ? SP_OK
                    : SP_FAIL(SP_EMEM, "%s: zlib cannot begin", where);
     steps->inflater = calloc(1, sizeof *steps->inflater);
-    if (steps->inflater && inflateInit(&steps->inflater->stream) == Z_OK)
+    if (steps->inflater && inflateInit(steps->inflater) == Z_OK)
         return SP_OK;
     free(steps->inflater);
     steps->inflater = NULL;
@@ -64,7 +60,7 @@ static sp_status inflate_exactly(sp_h5_steps *steps, size_t bytes, size_t want,
     int end;
 
     SP_TRY(begin_inflating(steps, where));
-    z = &steps->inflater->stream;
+    z = steps->inflater;
     z->next_in = steps->stored;
     z->avail_in = (uInt)bytes;
     z->next_out = steps->other;

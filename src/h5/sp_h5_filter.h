@@ -7,14 +7,12 @@
 
 enum { SP_H5_DEFLATE = 1, SP_H5_SHUFFLE = 2, SP_H5_FLETCHER32 = 3 };
 
-typedef struct sp_h5_inflater sp_h5_inflater;
-
 /* Buffers that only grow: the stored bytes of a chunk, and a second buffer, so that
  * each filter reads one and writes the other. */
 typedef struct sp_h5_steps {
     unsigned char *stored, *other;
     size_t stored_room, other_room;
-    sp_h5_inflater *inflater;
+    struct z_stream_s *inflater; /* zlib's state; NULL before the first use */
 } sp_h5_steps;
 
 /* True if the filter of this number can be undone. */

@@ -56,15 +56,15 @@ static sp_status make_outputs(label_model *m, label_files *f, const label_option
     bool has_begun = false;
     sp_status rc = w ? SP_OK : SP_FAIL(SP_EMEM, "no memory for a scan");
 
-    SP_TRY_GOTO(rc, sp_session_agree(s, rc), end);
+    SP_TRY_GOTO(rc, sp_comm_agree(s->comm, rc), end);
     *w = (label_work){
         .model = m, .net = &net, .files = f, .options = o, .comm = s->comm};
     SP_TRY_GOTO(rc, sp_session_open_folder(s), end);
     has_begun = true;
     rc = s->comm->rank == 0 ? label_files_begin(f) : SP_OK;
-    SP_TRY_GOTO(rc, sp_session_agree(s, rc), end);
+    SP_TRY_GOTO(rc, sp_comm_agree(s->comm, rc), end);
     SP_TRY_GOTO(rc, label_net_open(&net, m, (int)o->views), end);
-    SP_TRY_GOTO(rc, sp_session_agree(s, label_work_open(w)), end);
+    SP_TRY_GOTO(rc, sp_comm_agree(s->comm, label_work_open(w)), end);
     sp_log_info("labelling %d scan%s by %s on %d rank%s: %s", f->n - n_done,
                 sp_plural(f->n - n_done), m->infer.path, s->comm->size,
                 sp_plural(s->comm->size), m->infer.resources.device);
@@ -77,7 +77,7 @@ end:
         label_work_free(w); /* nothing is written any more by this rank */
     label_net_close(&net);
     free(w);
-    rc = sp_session_agree(s, rc);
+    rc = sp_comm_agree(s->comm, rc);
     if (has_begun && s->comm->rank == 0)
         label_files_end(f);
     return rc;
@@ -108,7 +108,7 @@ static sp_status run(const sp_command *command, label_options *o)
     label_model *m = calloc(1, sizeof *m);
     sp_status rc = m ? SP_OK : SP_FAIL(SP_EMEM, "no memory for a model");
 
-    rc = sp_comm_agree(command->comm, rc, NULL);
+    rc = sp_comm_agree(command->comm, rc);
     if (rc == SP_OK)
         rc = label_model_close(m, label(m, command, o));
     else if (command->comm->rank == 0)
@@ -127,7 +127,7 @@ sp_status sp_label(int argc, char **argv, sp_comm *comm)
                      : SP_FAIL(SP_EMEM, "no memory for options");
 
     assert(argc >= 1 && argv && comm);
-    rc = sp_comm_agree(comm, rc, NULL);
+    rc = sp_comm_agree(comm, rc);
     if (rc == SP_OK && o->is_help) {
         if (comm->rank == 0)
             label_options_help();

@@ -58,7 +58,7 @@ sp_status label_blocks_open(label_blocks *b, const label_cut *cut,
         rc = label_result_open(&b->some, model, options);
     if (rc == SP_OK && result)
         rc = label_result_deal(result, deal, writer);
-    SP_TRY(sp_comm_agree(comm, rc, NULL));
+    SP_TRY(sp_comm_agree(comm, rc));
     return sp_merger_open(&b->merger, &b->set, model->n_classes, comm, label_block, b);
 }
 
@@ -203,7 +203,7 @@ sp_status label_blocks_exchange(label_blocks *b, int64_t n_passed)
     assert(b->merger.comm && n_passed <= b->set.n_samples);
     for (int r = 0; r < b->comm->size; r++)
         sp_records_clear(&b->to[r]);
-    SP_TRY(sp_comm_agree(b->comm, sp_merger_exchange(&b->merger, n_passed), NULL));
+    SP_TRY(sp_comm_agree(b->comm, sp_merger_exchange(&b->merger, n_passed)));
     SP_TRY(sp_records_exchange(&b->received, b->to, b->comm));
     while ((record = sp_records_next(&b->received, NULL)))
         SP_TRY(place(b, record));

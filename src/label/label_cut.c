@@ -48,7 +48,7 @@ static sp_status choose_layout(label_cut *c, vox_layout *layout)
     SP_TRY(vox_cut_layout(c->vox, c->scan, &found, layout));
     if (vox_layout_is_same(layout, &c->part.layout))
         return SP_OK;
-    return sp_comm_agree(c->comm, vox_cut_run(&c->part, layout), NULL);
+    return sp_comm_agree(c->comm, vox_cut_run(&c->part, layout));
 }
 
 sp_status label_cut_take(label_cut *c)
@@ -57,7 +57,7 @@ sp_status label_cut_take(label_cut *c)
     sp_status rc;
 
     assert(!c->parts.share && "it is taken once");
-    SP_TRY(sp_comm_agree(c->comm, sp_task_join(&c->task), NULL));
+    SP_TRY(sp_comm_agree(c->comm, sp_task_join(&c->task)));
     SP_TRY(choose_layout(c, &layout));
     vox_cut_close(&c->part);
     if (vox_layout_blocks(&layout) == 0)
@@ -66,7 +66,7 @@ sp_status label_cut_take(label_cut *c)
     rc = vox_parts_open(&c->parts, &layout, c->comm->size);
     if (rc == SP_OK)
         rc = vox_parts_list(&c->parts, &c->piece, &c->n_pieces);
-    return sp_comm_agree(c->comm, rc, NULL);
+    return sp_comm_agree(c->comm, rc);
 }
 
 sp_status label_cut_read(const label_cut *c, vox_cloud *cloud, int64_t piece)

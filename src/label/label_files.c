@@ -384,7 +384,7 @@ sp_status label_files_open(label_files *f, label_model *m, const label_options *
     rc = make_texts(f, m, o);
     if (rc == SP_OK && s->comm->rank == 0)
         rc = check_all(f, m, o);
-    SP_TRY(sp_session_agree(s, rc));
+    SP_TRY(sp_comm_agree(s->comm, rc));
     return sp_comm_bcast(s->comm, f->file, (size_t)f->n * sizeof *f->file, 0);
 }
 

@@ -310,7 +310,7 @@ sp_status label_model_open(label_model *m, const sp_command *command,
     SP_TRY(choose_fields(m, options));
     if (s->comm->rank == 0)
         rc = sum_file(m->infer.path, &m->crc);
-    SP_TRY(sp_session_agree(s, rc));
+    SP_TRY(sp_comm_agree(s->comm, rc));
     return sp_comm_bcast(s->comm, &m->crc, sizeof m->crc, 0);
 }
 

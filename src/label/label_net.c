@@ -40,15 +40,14 @@ sp_status label_net_open(label_net *n, label_model *m, int n_views)
     n->infer = &m->infer;
     SP_TRY(sp_infer_open_net(&m->infer));
     n->views = sp_views_choose(s->config, true, n_views);
-    return sp_session_agree(s, open_single(n, m));
+    return sp_comm_agree(s->comm, open_single(n, m));
 }
 
 void label_net_close(label_net *n)
 {
     sp_single_destroy(n->single);
     n->single = NULL;
-    if (n->scratch.base)
-        sp_arena_destroy(&n->scratch);
+    sp_arena_destroy(&n->scratch);
 }
 
 static sp_status check_finite(const label_net *n, sp_tensor logits, const char *what)

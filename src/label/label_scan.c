@@ -145,7 +145,7 @@ sp_status label_scan_all(label_work *w)
         rc = label_scan_blocks(w);
     else
         rc = label_whole_all(w);
-    rc = sp_session_agree(label_work_session(w), rc);
+    rc = sp_comm_agree(label_work_session(w)->comm, rc);
     sp_progress_end(&w->progress);
     return rc;
 }

@@ -168,11 +168,11 @@ static sp_status run_rounds(shared *s)
         end = end_of_round(s, first);
         rc = predict_round(s, first, end);
         begun = sp_now_s();
-        SP_TRY(sp_session_agree(label_work_session(w), rc));
+        SP_TRY(sp_comm_agree(label_work_session(w)->comm, rc));
         w->times.wait_s += sp_now_s() - begun;
         begun = sp_now_s();
         rc = label_blocks_exchange(&s->blocks, end);
-        SP_TRY(sp_session_agree(label_work_session(w), rc));
+        SP_TRY(sp_comm_agree(label_work_session(w)->comm, rc));
         w->times.merge_s += sp_now_s() - begun;
         for (int64_t i = first; i < end; i++)
             w->n_done += s->cut->piece[i].n_own;
@@ -190,7 +190,7 @@ static sp_status predict_scan(shared *s)
     jobs.n = s->n_mine;
     if (rc == SP_OK)
         rc = label_ahead_start(&w->ahead, &jobs);
-    rc = sp_session_agree(label_work_session(w), rc);
+    rc = sp_comm_agree(label_work_session(w)->comm, rc);
     if (rc == SP_OK)
         rc = run_rounds(s);
     label_ahead_stop(&w->ahead);
@@ -230,10 +230,10 @@ static sp_status join_parts(label_work *w)
     if (!w->has_parts)
         return SP_OK;
     w->has_parts = false;
-    rc = sp_session_agree(label_work_session(w), label_work_wait(w, w->parts_scan));
+    rc = sp_comm_agree(label_work_session(w)->comm, label_work_wait(w, w->parts_scan));
     if (rc == SP_OK && w->comm->rank == w->parts_deal.first)
         rc = label_work_join(w, w->parts_scan, &w->parts_deal);
-    return sp_session_agree(label_work_session(w), rc);
+    return sp_comm_agree(label_work_session(w)->comm, rc);
 }
 
 /* Opens the blocks and hands the output, of which no row is placed yet, to the thread
@@ -245,12 +245,12 @@ static sp_status open_scan(shared *s)
 
     deal_rows(s);
     rc = make_job(s);
-    SP_TRY(sp_session_agree(label_work_session(w), rc));
+    SP_TRY(sp_comm_agree(label_work_session(w)->comm, rc));
     SP_TRY(label_blocks_open(&s->blocks, s->cut, w->model, w->options, &s->deal,
                              s->job ? &s->job->result : NULL));
     rc = s->job ? label_work_push(w, s->job) : SP_OK;
     s->is_pushed = rc == SP_OK;
-    return sp_session_agree(label_work_session(w), rc);
+    return sp_comm_agree(label_work_session(w)->comm, rc);
 }
 
 /* Predicts the scan that is cut, and joins the parts of the one before it. */
@@ -287,7 +287,7 @@ static sp_status run_shared(label_work *w, int t)
     shared *s = calloc(1, sizeof *s);
     sp_status rc = s ? SP_OK : SP_FAIL(SP_EMEM, "no memory for a scan");
 
-    rc = sp_session_agree(label_work_session(w), rc);
+    rc = sp_comm_agree(label_work_session(w)->comm, rc);
     if (rc != SP_OK) {
         free(s);
         return rc;
@@ -295,7 +295,7 @@ static sp_status run_shared(label_work *w, int t)
     *s = (shared){.work = w, .scan = w->pending[t], .first_rank = t % w->comm->size};
     rc = take_cut(s);
     if (rc == SP_OK)
-        rc = sp_session_agree(label_work_session(w), begin_next(w, t + 1));
+        rc = sp_comm_agree(label_work_session(w)->comm, begin_next(w, t + 1));
     if (rc == SP_OK)
         rc = run_scan(s);
     free_shared(s);
@@ -305,7 +305,7 @@ static sp_status run_shared(label_work *w, int t)
 
 sp_status label_scan_blocks(label_work *w)
 {
-    SP_TRY(sp_session_agree(label_work_session(w), begin_cut(w, 0)));
+    SP_TRY(sp_comm_agree(label_work_session(w)->comm, begin_cut(w, 0)));
     for (int t = 0; t < w->n_pending; t++)
         SP_TRY(run_shared(w, t));
     SP_TRY(join_parts(w));

@@ -336,7 +336,7 @@ static sp_status answer_by_rank_0(int argc, char **argv, sp_comm *comm, bool *is
         sp_start_over();
     if (verb)
         rc = give_answer(verb, argc, argv);
-    return *is_answer ? sp_comm_agree(comm, rc, NULL) : SP_OK;
+    return *is_answer ? sp_comm_agree(comm, rc) : SP_OK;
 }
 
 /* Warns of a variable whose name differs by one letter, by its end or by case alone

@@ -146,21 +146,21 @@ static void make_rooms(sp_cut *cut)
 /* ---- opening and closing ---- */
 
 sp_status sp_cut_foresee(sp_cut *cut, const sp_foresight *what, sp_sampler *train,
-                         sp_sampler *eval, sp_comm *comm, int *who)
+                         sp_sampler *eval, sp_comm *comm)
 {
     assert(train || eval);
     memset(cut, 0, sizeof *cut);
-    SP_TRY(sp_comm_agree(comm, open_both(cut, what, train, eval), who));
-    SP_TRY(sp_budget_read(&cut->train, cut, comm, sp_budget_plan_largest, who));
-    SP_TRY(sp_budget_read(&cut->train, cut, comm, sp_budget_compare_largest, who));
-    SP_TRY(sp_budget_read(&cut->eval, cut, comm, sp_budget_plan_largest, who));
+    SP_TRY(sp_comm_agree(comm, open_both(cut, what, train, eval)));
+    SP_TRY(sp_budget_read(&cut->train, cut, comm, sp_budget_plan_largest));
+    SP_TRY(sp_budget_read(&cut->train, cut, comm, sp_budget_compare_largest));
+    SP_TRY(sp_budget_read(&cut->eval, cut, comm, sp_budget_plan_largest));
     cut->eval.excess = 1;
     SP_TRY(sp_budget_follow(&cut->train, comm));
     return sp_budget_follow(&cut->eval, comm);
 }
 
 sp_status sp_cut_open(sp_cut *cut, const sp_foresight *what, sp_sampler *train,
-                      sp_sampler *eval, sp_comm *comm, int64_t memory, int *who)
+                      sp_sampler *eval, sp_comm *comm, int64_t memory)
 {
     sp_foresight own = *what;
 
@@ -171,9 +171,9 @@ sp_status sp_cut_open(sp_cut *cut, const sp_foresight *what, sp_sampler *train,
         return SP_OK;
     if (what->config->train.deterministic == SP_DET_WORLD)
         own.n_local = 2; /* the same cuts on any number of ranks */
-    SP_TRY(sp_comm_agree(comm, open_both(cut, &own, train, eval), who));
-    SP_TRY(sp_budget_read(&cut->train, cut, comm, sp_budget_plan_largest, who));
-    SP_TRY(sp_budget_read(&cut->eval, cut, comm, sp_budget_plan_largest, who));
+    SP_TRY(sp_comm_agree(comm, open_both(cut, &own, train, eval)));
+    SP_TRY(sp_budget_read(&cut->train, cut, comm, sp_budget_plan_largest));
+    SP_TRY(sp_budget_read(&cut->eval, cut, comm, sp_budget_plan_largest));
     find_need(cut); /* with excess still SP_CUT_GENEROUS */
     if (sp_cut_need(cut) <= memory) {
         cut->train.excess = cut->eval.excess = SP_CUT_MARGIN;
@@ -182,10 +182,10 @@ sp_status sp_cut_open(sp_cut *cut, const sp_foresight *what, sp_sampler *train,
     }
     if (eval)
         sp_budget_set_slots(&cut->eval, SP_LOADER_SLOTS);
-    SP_TRY(sp_budget_read(&cut->train, cut, comm, sp_budget_compare_some, who));
-    SP_TRY(sp_budget_read(&cut->eval, cut, comm, sp_budget_compare_some, who));
+    SP_TRY(sp_budget_read(&cut->train, cut, comm, sp_budget_compare_some));
+    SP_TRY(sp_budget_read(&cut->eval, cut, comm, sp_budget_compare_some));
     find_need(cut);
-    SP_TRY(sp_comm_agree(comm, check_largest(cut), who));
+    SP_TRY(sp_comm_agree(comm, check_largest(cut)));
     make_rooms(cut);
     return SP_OK;
 }

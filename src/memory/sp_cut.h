@@ -31,14 +31,6 @@
 #include "data/sp_sampler.h"
 #include "memory/sp_foresee.h"
 
-/* The parts that depend on samples. */
-typedef enum sp_cut_part {
-    SP_ACTIVATIONS,
-    SP_BATCHES,
-    SP_SCRATCH,
-    SP_PARTS
-} sp_cut_part;
-
 /* The budget of a training, or of its evaluations. Bytes are those of a rank. */
 typedef struct sp_budget {
     sp_foreseer foreseer;
@@ -79,14 +71,14 @@ int64_t sp_cut_memory_of(int64_t device_bytes);
 /* Bounds what the samplers deal; comes before they are used. Collective; all ranks
  * return the same status. train or eval is NULL where the run has none. With memory 0
  * nothing is bounded and nothing is read; otherwise rank 0 reads some samples.
- * SP_EDATA, SP_EIO; SP_EMEM names a sample that does not fit, on the host. *who (may be
- * NULL) becomes the rank that failed. Close after a failure too. */
+ * SP_EDATA, SP_EIO; SP_EMEM names a sample that does not fit, on the host. Close after
+ * a failure too. */
 sp_status sp_cut_open(sp_cut *cut, const sp_foresight *what, sp_sampler *train,
-                      sp_sampler *eval, sp_comm *comm, int64_t memory, int *who);
+                      sp_sampler *eval, sp_comm *comm, int64_t memory);
 /* Estimates `fixed` and `costliest` for the steps that the deck asks for, and bounds
  * nothing. Collective, as sp_cut_open. */
 sp_status sp_cut_foresee(sp_cut *cut, const sp_foresight *what, sp_sampler *train,
-                         sp_sampler *eval, sp_comm *comm, int *who);
+                         sp_sampler *eval, sp_comm *comm);
 void sp_cut_close(sp_cut *cut);
 
 /* Bytes that the steps with the greatest need take, evaluations included. */

@@ -55,8 +55,7 @@ int64_t sp_budget_of_sample(void *budget, int64_t sample);
 /* Runs one of the next three functions on rank 0, which reads samples, and broadcasts
  * `like` and `excess`. Collective; all ranks return the same status. */
 sp_status sp_budget_read(sp_budget *b, const sp_cut *cut, sp_comm *comm,
-                         sp_status (*what_of)(sp_budget *b, const sp_cut *cut),
-                         int *who);
+                         sp_status (*what_of)(sp_budget *b, const sp_cut *cut));
 /* Sets `like` by the plan of the largest sample. */
 sp_status sp_budget_plan_largest(sp_budget *b, const sp_cut *cut);
 /* Set `excess`: the first by the largest sample as augmentation leaves it, the second

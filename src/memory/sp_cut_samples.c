@@ -33,11 +33,7 @@ int64_t sp_cut_fixed(const sp_cut *cut)
 
 void sp_budget_weigh(sp_budget *b, const sp_load *load, int64_t part[SP_PARTS])
 {
-    const sp_foreseen bytes = sp_foresee_step(&b->foreseer, load);
-
-    part[SP_ACTIVATIONS] = bytes.activations;
-    part[SP_BATCHES] = bytes.batches;
-    part[SP_SCRATCH] = bytes.scratch;
+    sp_foresee_step(&b->foreseer, load, part);
     for (int i = 0; i < SP_PARTS; i++)
         part[i] -= b->empty[i];
 }
@@ -271,13 +267,12 @@ sp_status sp_budget_compare_some(sp_budget *b, const sp_cut *cut)
 }
 
 sp_status sp_budget_read(sp_budget *b, const sp_cut *cut, sp_comm *comm,
-                         sp_status (*what_of)(sp_budget *b, const sp_cut *cut),
-                         int *who)
+                         sp_status (*what_of)(sp_budget *b, const sp_cut *cut))
 {
     assert(what_of && comm);
     if (!b->sampler || b->set->n_samples == 0)
         return SP_OK;
-    SP_TRY(sp_comm_agree(comm, comm->rank == 0 ? what_of(b, cut) : SP_OK, who));
+    SP_TRY(sp_comm_agree(comm, comm->rank == 0 ? what_of(b, cut) : SP_OK));
     SP_TRY(sp_comm_bcast(comm, &b->like, sizeof b->like, 0));
     return sp_comm_bcast(comm, &b->excess, sizeof b->excess, 0);
 }

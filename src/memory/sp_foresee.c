@@ -193,7 +193,7 @@ static int64_t probability_bytes(const sp_foresight *what, const sp_load *load)
            4 * (load->points + load->context) * 12;
 }
 
-sp_foreseen sp_foresee_step(sp_foreseer *f, const sp_load *load)
+void sp_foresee_step(sp_foreseer *f, const sp_load *load, int64_t part[SP_PARTS])
 {
     const sp_foresight *what = &f->what;
     const sp_backend_ops *ops = what->backend->ops;
@@ -213,24 +213,21 @@ sp_foreseen sp_foresee_step(sp_foreseer *f, const sp_load *load)
         ops->plan_scratch_bytes(spec, load->voxels, load->above, load->pairs));
     const sp_assign_bytes net =
         sp_assign_measure(&f->assign, load->voxels, load->n_samples, f->is_training);
-    sp_foreseen b = {.activations = (int64_t)(net.matrices + net.vectors),
-                     .batches =
-                         loader.device + ops->plan_bytes(spec, load->n_samples,
-                                                         load->voxels, load->pairs)};
+    const int64_t plan =
+        ops->plan_bytes(spec, load->n_samples, load->voxels, load->pairs);
 
     assert(f->n_slots > 0 && load->n_samples >= 0);
-    b.batches *= f->n_slots;
-    if (!ops->is_host) {
-        b.scratch = f->is_training ? device_operations(what, load) : 0;
-        return b;
-    }
-    b.batches += f->n_slots * loader.slot;
-    b.scratch = loader.scratch + host_operations(what, load);
+    part[SP_ACTIVATIONS] = (int64_t)(net.matrices + net.vectors);
+    part[SP_BATCHES] = f->n_slots * (loader.device + plan);
+    part[SP_SCRATCH] = f->is_training ? device_operations(what, load) : 0;
+    if (!ops->is_host)
+        return;
+    part[SP_BATCHES] += f->n_slots * loader.slot;
+    part[SP_SCRATCH] = loader.scratch + host_operations(what, load);
     /* predictions as the loss writes them, and as they are counted */
     if (!f->is_training)
-        b.scratch += 2 * 4 * load->voxels[0] + result_bytes(what, load) +
-                     probability_bytes(what, load);
-    return b;
+        part[SP_SCRATCH] += 2 * 4 * load->voxels[0] + result_bytes(what, load) +
+                            probability_bytes(what, load);
 }
 
 /* ---- the plan of a sample ---- */

@@ -81,13 +81,18 @@ sp_status sp_foresee_open(sp_foreseer *foreseer, const sp_foresight *what,
                           bool is_training);
 void sp_foresee_close(sp_foreseer *foreseer);
 
-typedef struct sp_foreseen {
-    int64_t activations, batches, scratch; /* bytes */
-} sp_foreseen;
+/* The parts that depend on samples. */
+typedef enum sp_cut_part {
+    SP_ACTIVATIONS,
+    SP_BATCHES,
+    SP_SCRATCH,
+    SP_PARTS
+} sp_cut_part;
 
 /* The bytes that a batch takes. A batch without samples takes what does not depend on
  * samples: buffers of the readers and of the planner. Not thread-safe. */
-sp_foreseen sp_foresee_step(sp_foreseer *foreseer, const sp_load *load);
+void sp_foresee_step(sp_foreseer *foreseer, const sp_load *load,
+                     int64_t part[SP_PARTS]);
 
 typedef struct sp_foreseen_fixed {
     int64_t program; /* bytes of the program; on a device, unused ends of arenas */

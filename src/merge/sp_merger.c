@@ -51,7 +51,7 @@ sp_status sp_merger_open(sp_merger *m, const sp_dataset *set, int n_classes,
             rc = SP_FAIL(SP_EMEM, "no memory to merge %lld samples",
                          (long long)set->n_samples);
     }
-    return sp_comm_agree(comm, rc, NULL);
+    return sp_comm_agree(comm, rc);
 }
 
 static void free_home(struct sp_merger_home **home)

@@ -78,17 +78,13 @@ void sp_net_destroy(sp_net *net)
     struct sp_net_impl *impl = net->impl;
 
     if (impl) {
-        if (impl->fixed_arena.base)
-            net->backend->ops->arena_destroy(&impl->fixed_arena);
-        if (impl->matrices.base)
-            net->backend->ops->arena_destroy(&impl->matrices);
-        if (impl->vectors.base)
-            net->backend->ops->arena_destroy(&impl->vectors);
+        net->backend->ops->arena_destroy(&impl->fixed_arena);
+        net->backend->ops->arena_destroy(&impl->matrices);
+        net->backend->ops->arena_destroy(&impl->vectors);
         sp_assign_destroy(&impl->mem);
         sp_fixed_destroy(&impl->fixed);
         sp_lowered_destroy(&impl->low);
-        if (impl->losses.base)
-            net->backend->ops->arena_destroy(&impl->losses);
+        net->backend->ops->arena_destroy(&impl->losses);
         sp_arena_destroy(&impl->loss_ids);
         sp_arena_destroy(&impl->host);
         sp_transport_close(&impl->own);

@@ -106,10 +106,10 @@ sp_status sp_optim_create(sp_optim *optim, const sp_graph *graph,
 
 void sp_optim_destroy(sp_optim *optim)
 {
-    if (optim->impl && optim->impl->arena.base)
+    if (optim->impl) {
         optim->backend->ops->arena_destroy(&optim->impl->arena);
-    if (optim->impl)
         free(optim->impl->stretch);
+    }
     free(optim->impl);
     memset(optim, 0, sizeof *optim);
 }

@@ -49,7 +49,7 @@ sp_status sp_normalization_bcast(sp_normalization *normalization, sp_comm *comm)
     if (rc == SP_OK)
         rc = wire.rc;
     free(wire.data);
-    return sp_comm_agree(comm, rc, NULL);
+    return sp_comm_agree(comm, rc);
 }
 
 /* ---- rows ---- */

@@ -34,7 +34,7 @@ static int find_reference(const int64_t *sums, int n)
     return best;
 }
 
-static sp_status judge(const int64_t *sums, int n, const char *what, int64_t step)
+static sp_status judge(const int64_t *sums, int n, int64_t step)
 {
     int reference = find_reference(sums, n);
     int same = count_of(sums, n, sums[reference]);
@@ -47,34 +47,32 @@ static sp_status judge(const int64_t *sums, int n, const char *what, int64_t ste
         if (sums[r] != sums[reference])
             used += (size_t)snprintf(ranks + used, sizeof ranks - used, "%s%d",
                                      used ? ", " : "", r);
-    return SP_FAIL(SP_ENUMERIC,
-                   "step %lld: the %s of rank %s differ from those of rank %d%s; they "
-                   "must be the same bits: memory, processor or network of one is at "
-                   "fault. Checkpoints of earlier steps are whole",
-                   (long long)step, what, ranks, reference,
-                   2 * same > n ? " and most others" : "");
+    return SP_FAIL(
+        SP_ENUMERIC,
+        "step %lld: the weights of rank %s differ from those of rank %d%s; they "
+        "must be the same bits: memory, processor or network of one is at "
+        "fault. Checkpoints of earlier steps are whole",
+        (long long)step, ranks, reference, 2 * same > n ? " and most others" : "");
 }
 
-sp_status sp_replica_check(sp_comm *comm, const float *data, int64_t n,
-                           const char *what, int64_t step)
+sp_status sp_replica_check(sp_comm *comm, const float *data, int64_t n, int64_t step)
 {
     int64_t *sums;
     sp_status rc;
 
-    assert(n >= 0 && (data || n == 0) && what);
+    assert(n >= 0 && (data || n == 0));
     if (comm->size == 1)
         return SP_OK;
     sums = calloc((size_t)comm->size, sizeof *sums);
     SP_TRY(sp_comm_agree(
         comm,
         sums ? SP_OK
-             : SP_FAIL(SP_EMEM, "no memory for the checksums of the ranks' weights"),
-        NULL));
+             : SP_FAIL(SP_EMEM, "no memory for the checksums of the ranks' weights")));
     sums[comm->rank] = (int64_t)XXH3_64bits(data, (size_t)n * sizeof *data);
     rc = sp_comm_allreduce(comm, SP_SCOPE_WORLD, sums, (size_t)comm->size, SP_I64,
                            SP_SUM);
     if (rc == SP_OK)
-        rc = judge(sums, comm->size, what, step);
+        rc = judge(sums, comm->size, step);
     free(sums);
     return rc;
 }

@@ -9,10 +9,9 @@
 
 #include "comm/sp_comm.h"
 
-/* Collective, agreed: compares n floats (host memory) over all ranks; `what` and step
- * are for the message. SP_ENUMERIC names the ranks that differ from the majority. Cost:
+/* Collective, agreed: compares n floats (host memory) over all ranks; step is for the
+ * message. SP_ENUMERIC names the ranks that differ from the majority. Cost:
  * one hash (measured: about 20 GB/s) and one all-reduce of 8 bytes a rank. */
-sp_status sp_replica_check(sp_comm *comm, const float *data, int64_t n,
-                           const char *what, int64_t step);
+sp_status sp_replica_check(sp_comm *comm, const float *data, int64_t n, int64_t step);
 
 #endif

@@ -354,7 +354,7 @@ sp_status sp_run_open(sp_run *run, const char *dir, sp_comm *comm)
         run->impl->lock = run->impl->metrics = run->impl->beats.fd = -1;
     if (rc == SP_OK && is_owner(run))
         rc = take_folder(run);
-    SP_TRY(sp_comm_agree(comm, rc, NULL));
+    SP_TRY(sp_comm_agree(comm, rc));
     open_heartbeat(run);
     return SP_OK;
 }
@@ -428,7 +428,7 @@ static sp_status move_to_old(sp_run *run)
 
 sp_status sp_run_set_aside(sp_run *run)
 {
-    SP_TRY(sp_comm_agree(run->comm, is_owner(run) ? move_to_old(run) : SP_OK, NULL));
+    SP_TRY(sp_comm_agree(run->comm, is_owner(run) ? move_to_old(run) : SP_OK));
     open_heartbeat(run);
     return SP_OK;
 }

@@ -317,7 +317,7 @@ static sp_status write_shards(writing *w)
 
 static sp_status agree(sp_comm *comm, sp_status mine)
 {
-    return comm ? sp_comm_agree(comm, mine, NULL) : mine;
+    return comm ? sp_comm_agree(comm, mine) : mine;
 }
 
 static sp_status write_all(writing *w, sp_comm *comm)

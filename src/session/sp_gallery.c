@@ -181,23 +181,20 @@ static void choose(entry *all, int64_t n, choice *c)
 static sp_status agree_on_choice(const sp_gallery *g, sp_comm *comm, choice *c)
 {
     const int n = g && !g->is_broken ? g->n : 0;
-    size_t *sizes = comm->rank == 0 ? calloc((size_t)comm->size, sizeof *sizes) : NULL;
     void *all = NULL;
+    size_t bytes;
     sp_status rc = sp_comm_gather(comm, n ? g->entry : NULL,
-                                  (size_t)n * sizeof *g->entry, 0, &all, sizes);
-    size_t bytes = 0;
+                                  (size_t)n * sizeof *g->entry, &all, &bytes);
 
-    for (int k = 0; k < CHOSEN; k++)
-        c->sample[k] = -1;
-    if (comm->rank == 0 && !sizes)
+    if (rc == SP_EMEM) { /* agreed; the choice is that of no sample */
         sp_log_warn0("no pictures of samples: no memory to choose them");
-    for (int r = 0; sizes && r < comm->size; r++)
-        bytes += sizes[r];
-    if (rc == SP_OK && comm->rank == 0)
+        bytes = 0;
+    } else {
+        SP_TRY(rc);
+    }
+    if (comm->rank == 0)
         choose(all, (int64_t)(bytes / sizeof(entry)), c);
     free(all);
-    free(sizes);
-    SP_TRY(rc);
     return sp_comm_bcast(comm, c, sizeof *c, 0);
 }
 
@@ -212,9 +209,8 @@ typedef struct parcel {
 /* A sample in the colours of each kind. */
 typedef struct scene {
     sp_sample sample;
-    uint16_t *prediction;   /* [sample.n] class + 1, or 0 */
     float *xyz;             /* [sample.n][3] */
-    uint16_t *index[KINDS]; /* [sample.n] colours; that of PREDICTION is `prediction` */
+    uint16_t *index[KINDS]; /* [sample.n] colours; those of classes: class + 1, or 0 */
     uint8_t *hidden;        /* [sample.n] voxels of a ceiling; NULL: there is none */
     sp_colour *palette;     /* [n_classes + 1] */
     sp_colour verdict[3];   /* palette of the error */
@@ -223,24 +219,21 @@ typedef struct scene {
 static void release(scene *s)
 {
     sp_sample_destroy(&s->sample);
-    free(s->prediction);
     free(s->xyz);
-    free(s->index[TRUTH]);
-    free(s->index[ERROR]);
+    free(s->index[0]);
     free(s->hidden);
     free(s->palette);
 }
 
 static sp_status allocate(const sp_gallery *g, size_t n, scene *s)
 {
-    s->prediction = malloc((n + 1) * sizeof *s->prediction);
     s->xyz = malloc((n + 1) * 3 * sizeof *s->xyz);
-    s->index[TRUTH] = malloc((n + 1) * sizeof **s->index);
-    s->index[ERROR] = malloc((n + 1) * sizeof **s->index);
+    s->index[0] = malloc((n + 1) * KINDS * sizeof **s->index);
     s->palette = malloc(((size_t)g->n_classes + 1) * sizeof *s->palette);
-    if (!s->prediction || !s->xyz || !s->index[TRUTH] || !s->index[ERROR] ||
-        !s->palette)
+    if (!s->xyz || !s->index[0] || !s->palette)
         return SP_FAIL(SP_EMEM, "no memory for a picture of %zu voxels", n);
+    for (int k = 1; k < KINDS; k++)
+        s->index[k] = s->index[k - 1] + n;
     return SP_OK;
 }
 
@@ -253,12 +246,11 @@ static void colour(const sp_gallery *g, scene *s)
         s->palette[c + 1] = sp_palette_class(c);
     s->verdict[1] = sp_palette_right;
     s->verdict[2] = sp_palette_wrong;
-    s->index[PREDICTION] = s->prediction;
     for (int64_t i = 0; i < s->sample.n; i++) {
         s->index[TRUTH][i] = (uint16_t)(label[i] + 1);
-        s->index[ERROR][i] = label[i] < 0                       ? 0
-                             : label[i] + 1 == s->prediction[i] ? 1
-                                                                : 2;
+        s->index[ERROR][i] = label[i] < 0                              ? 0
+                             : label[i] + 1 == s->index[PREDICTION][i] ? 1
+                                                                       : 2;
     }
 }
 
@@ -295,7 +287,7 @@ static sp_status read_scene(const sp_gallery *g, const sp_resources *r, const en
     SP_TRY(allocate(g, n, s));
     if (s->sample.n != e->n ||
         fseeko(g->predictions, (off_t)(e->at * (int64_t)sizeof(uint16_t)), SEEK_SET) ||
-        fread(s->prediction, sizeof *s->prediction, n, g->predictions) != n)
+        fread(s->index[PREDICTION], sizeof **s->index, n, g->predictions) != n)
         return SP_FAIL(SP_EIO, "the temporary file of predictions cannot be read");
     for (size_t i = 0; i < 3 * n; i++)
         s->xyz[i] = (float)((s->sample.coords[i] + 0.5) * r->val.voxel_size);

@@ -135,25 +135,23 @@ static sp_status share_places(sp_placement *placement, sp_comm *comm,
     sp_status rc;
 
     placement->n = comm->size;
-    SP_TRY(sp_comm_gather(comm, mine, sizeof *mine, 0, &all, NULL));
+    SP_TRY(sp_comm_gather(comm, mine, sizeof *mine, &all, NULL));
     rc = sp_comm_bcast_array(comm, &all, bytes, 0);
     placement->place = all;
     return rc;
 }
 
 sp_status sp_placement_make(sp_placement *placement, sp_comm *comm,
-                            const sp_doubles *devices, bool may_share, int *who)
+                            const sp_doubles *devices, bool may_share)
 {
     sp_place mine;
 
-    assert(comm && devices && who);
+    assert(comm && devices);
     memset(placement, 0, sizeof *placement);
-    SP_TRY(sp_comm_agree(comm, find_place(&mine, comm, devices, may_share), who));
+    SP_TRY(sp_comm_agree(comm, find_place(&mine, comm, devices, may_share)));
     SP_TRY(share_places(placement, comm, &mine));
-    return sp_comm_agree(comm,
-                         sp_placement_check(placement->place, placement->n, may_share,
-                                            &placement->is_shared),
-                         who);
+    return sp_comm_agree(comm, sp_placement_check(placement->place, placement->n,
+                                                  may_share, &placement->is_shared));
 }
 
 void sp_placement_destroy(sp_placement *placement)

@@ -50,10 +50,9 @@ sp_status sp_placement_check(const sp_place *places, int n, bool may_share,
 const char *sp_placement_advice(const sp_place *places, int n);
 
 /* Chooses and checks for the ranks of comm. Collective, agreed. A rank without any
- * device is SP_EDEVICE and named; *who: the rank that failed. The caller destroys the
- * placement in any case. */
+ * device is SP_EDEVICE and named. The caller destroys the placement in any case. */
 sp_status sp_placement_make(sp_placement *placement, sp_comm *comm,
-                            const sp_doubles *devices, bool may_share, int *who);
+                            const sp_doubles *devices, bool may_share);
 /* Frees the places and zeroes the struct. Local. */
 void sp_placement_destroy(sp_placement *placement);
 

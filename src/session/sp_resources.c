@@ -78,18 +78,17 @@ sp_status sp_resources_open_net(sp_resources *r, const float *class_weight)
     const sp_foresight what = sp_resources_foresight(r, &r->backend);
     sp_status rc;
 
-    assert(r->backend.ops && r->columns && !r->has_net);
+    assert(r->backend.ops && r->columns && !r->net.impl);
     rc = sp_graph_build(&r->graph, config, r->n_columns, r->n_classes);
     if (rc == SP_OK)
         rc = sp_foresee_fit(&what, options.transport,
                             (int64_t)(r->session.resolved.memory_mb * (1 << 20)));
     if (rc == SP_OK) {
         rc = sp_net_create(&r->net, &r->graph, &r->backend, r->session.comm, &options);
-        r->has_net = true;
     }
     if (rc == SP_OK)
         rc = init_net(r, options.seed);
-    return sp_session_agree(&r->session, rc);
+    return sp_comm_agree(r->session.comm, rc);
 }
 
 /* Copies n floats from rank 0's host memory to the backend memory of every rank, which
@@ -152,8 +151,8 @@ static sp_status load(sp_resources *r, const sp_weights_source *from, host_weigh
     sp_net *net = &r->net;
     const sp_graph *graph = &r->graph;
 
-    SP_TRY(sp_session_agree(&r->session,
-                            comm->rank == 0 ? read_source(r, from, w) : SP_OK));
+    SP_TRY(sp_comm_agree(r->session.comm,
+                         comm->rank == 0 ? read_source(r, from, w) : SP_OK));
     SP_TRY(sp_comm_bcast(comm, r->fault, sizeof r->fault, 0));
     SP_TRY(spread_floats(r, w->param, net->param, graph->n_floats));
     SP_TRY(spread_floats(r, w->running, net->running, graph->n_buffer_floats));
@@ -190,12 +189,12 @@ sp_status sp_resources_load(sp_resources *r, const sp_weights_source *from)
     float *host = NULL;
     sp_status rc = SP_OK;
 
-    assert(r->has_net && (!state || r->optim.impl));
+    assert(r->net.impl && (!state || r->optim.impl));
     assert(from->path || !from->file == (session->comm->rank != 0));
     sp_session_beat(session, SP_PHASE_LOAD);
     if (!r->backend.ops->is_host)
         rc = allocate_host(&r->graph, &w, &host);
-    rc = sp_session_agree(session, rc);
+    rc = sp_comm_agree(session->comm, rc);
     if (rc == SP_OK)
         rc = load(r, from, &w);
     if (rc == SP_OK)
@@ -233,11 +232,10 @@ sp_status sp_resources_check_replicas(sp_resources *r, int64_t step)
     float *copy = NULL;
     sp_status rc;
 
-    assert(r->has_net);
-    rc = sp_session_agree(&r->session, fetch_weights(&r->net, &copy, &weights));
+    assert(r->net.impl);
+    rc = sp_comm_agree(r->session.comm, fetch_weights(&r->net, &copy, &weights));
     if (rc == SP_OK)
-        rc = sp_replica_check(r->session.comm, weights, r->graph.n_floats, "weights",
-                              step);
+        rc = sp_replica_check(r->session.comm, weights, r->graph.n_floats, step);
     free(copy);
     return rc;
 }
@@ -270,7 +268,7 @@ static sp_status open_loader(sp_resources *r, const sp_dataset *set, int n_slots
         .is_filled_by_caller = r->backend.ops->is_host && r->session.comm->cores == 1,
     };
 
-    assert(r->has_net && set->n_shards > 0 && !*loader);
+    assert(r->net.impl && set->n_shards > 0 && !*loader);
     SP_TRY(
         sp_sampler_open(sampler, set, r->session.comm, r->session.config, is_training));
     return sp_loader_create(loader, &options);
@@ -281,7 +279,7 @@ sp_status sp_resources_open_training(sp_resources *r, int n_slots)
     const sp_config *config = r->session.config;
     sp_status rc;
 
-    assert(r->has_net && r->transport.ops && !r->buckets.impl && !r->optim.impl);
+    assert(r->net.impl && r->transport.ops && !r->buckets.impl && !r->optim.impl);
     rc = sp_buckets_create(&r->buckets, &r->graph, r->session.comm,
                            config->train.deterministic == SP_DET_WORLD,
                            (size_t)(config->run.bucket_mb * (1 << 20)));
@@ -292,7 +290,7 @@ sp_status sp_resources_open_training(sp_resources *r, int n_slots)
         rc = sp_optim_create(&r->optim, &r->graph, config, &r->backend);
     if (rc == SP_OK)
         rc = open_loader(r, &r->train, n_slots, &r->sampler, &r->loader);
-    return sp_session_agree(&r->session, rc);
+    return sp_comm_agree(r->session.comm, rc);
 }
 
 /* Says where blocks see a point in different cells of the network's strides, since
@@ -334,13 +332,13 @@ sp_status sp_resources_measure_merging(sp_resources *r)
 
 sp_status sp_resources_open_evaluation(sp_resources *r)
 {
-    assert(r->has_net && !r->evaluation.loader);
-    SP_TRY(sp_session_agree(&r->session, sp_resources_measure_merging(r)));
+    assert(r->net.impl && !r->evaluation.loader);
+    SP_TRY(sp_comm_agree(r->session.comm, sp_resources_measure_merging(r)));
     r->evaluation.views = sp_views_choose(r->session.config, r->val.has_subvoxel,
                                           r->session.config->eval.views);
-    return sp_session_agree(&r->session,
-                            open_loader(r, &r->val, SP_LOADER_SLOTS,
-                                        &r->evaluation.sampler, &r->evaluation.loader));
+    return sp_comm_agree(r->session.comm,
+                         open_loader(r, &r->val, SP_LOADER_SLOTS,
+                                     &r->evaluation.sampler, &r->evaluation.loader));
 }
 
 /* ---- end ---- */
@@ -357,8 +355,7 @@ sp_status sp_resources_close(sp_resources *r, sp_status rc)
     sp_optim_destroy(&r->optim);
     sp_buckets_destroy(&r->buckets);
     sp_session_report(&r->session, rc);
-    if (r->has_net)
-        sp_net_destroy(&r->net);
+    sp_net_destroy(&r->net);
     sp_graph_destroy(&r->graph);
     sp_dataset_close(&r->train);
     sp_dataset_close(&r->val);

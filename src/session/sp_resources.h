@@ -65,7 +65,6 @@ typedef struct sp_resources {
 
     sp_graph graph;
     sp_net net;
-    bool has_net;
     /* The first number of the loaded weights that is not finite, as
      * sp_checkpoint_find_fault words it; "": none. */
     char fault[SP_CHECKPOINT_FAULT];

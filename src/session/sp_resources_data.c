@@ -43,7 +43,7 @@ static sp_status make_sample_data(sp_resources *r)
                     " (synthetic scenes, as spvox scene makes them)");
         rc = sp_scene_make_sample_data(SAMPLE_DATA "/train", SAMPLE_DATA "/val");
     }
-    return sp_session_agree(&r->session, rc);
+    return sp_comm_agree(r->session.comm, rc);
 }
 
 /* *copy [n] becomes copies of from[columns[i]] (columns NULL: of from[i]); NULL where
@@ -255,21 +255,21 @@ static bool is_learned(const sp_config *config, int32_t label)
     return (float)weights->list.at[label] > 0;
 }
 
-/* Looks for a label that is learned in sample i. With data.on_error = "skip" a damaged
- * sample has none, since the loader leaves it out; `damage` becomes what is wrong. */
-static sp_status has_label(sp_resources *r, int64_t i, sp_sample *sample,
-                           bool *is_found, sp_error_record *damage)
+/* Reads sample i of the training set for its labels. With data.on_error = "skip" a
+ * damaged sample has none, since the loader, which names it, leaves it out; `damage`
+ * becomes what is wrong. */
+static sp_status read_labels(sp_resources *r, int64_t i, sp_sample *sample,
+                             sp_error_record *damage)
 {
     const sp_config *config = r->session.config;
     const bool is_skipping = config->data.on_error == SP_ON_ERROR_SKIP;
     const sp_sample_request request = {.verify = is_skipping && config->data.verify};
-    sp_status rc = sp_sample_read(&r->train, i, &request, sample);
+    const sp_status rc = sp_sample_read(&r->train, i, &request, sample);
 
-    for (int64_t j = 0; rc == SP_OK && !*is_found && j < sample->n; j++)
-        *is_found = is_learned(config, sample->labels[j]);
     if (!is_skipping || rc == SP_OK || rc == SP_EMEM)
         return rc;
     sp_error_save(damage);
+    sample->n = 0;
     return SP_OK;
 }
 
@@ -292,8 +292,10 @@ sp_status sp_resources_check_labels(sp_resources *r)
         bool is_found = false;
 
         if (first + comm->rank < set->n_samples)
-            rc = has_label(r, first + comm->rank, &sample, &is_found, &damage);
-        rc = sp_session_agree(&r->session, rc);
+            rc = read_labels(r, first + comm->rank, &sample, &damage);
+        for (int64_t j = 0; rc == SP_OK && !is_found && j < sample.n; j++)
+            is_found = is_learned(r->session.config, sample.labels[j]);
+        rc = sp_comm_agree(r->session.comm, rc);
         n_found = is_found;
         if (rc == SP_OK)
             rc = sp_comm_allreduce(r->session.comm, SP_SCOPE_WORLD, &n_found, 1, SP_I64,
@@ -310,7 +312,7 @@ sp_status sp_resources_check_labels(sp_resources *r)
                      "%s; of the samples that can be read none has a label: nothing to "
                      "train on",
                      damage.message);
-    SP_TRY(sp_session_agree(&r->session, rc));
+    SP_TRY(sp_comm_agree(r->session.comm, rc));
     return SP_FAIL(SP_EDATA,
                    "%s: none of the voxels of %lld samples has a label%s, expected "
                    "one at least: nothing to train on (did --map name the codes of "
@@ -321,25 +323,19 @@ sp_status sp_resources_check_labels(sp_resources *r)
                        : "");
 }
 
-/* Counts the labels of this rank's share of the training set. A damaged sample does not
- * count with data.on_error = "skip", since the loader, which names it, leaves it
- * out. */
+/* Counts the labels of this rank's share of the training set. */
 static sp_status count_labels(sp_resources *r, int64_t *count)
 {
-    const sp_config *config = r->session.config;
-    const bool is_skipping = config->data.on_error == SP_ON_ERROR_SKIP;
-    const sp_sample_request request = {.verify = is_skipping && config->data.verify};
+    sp_error_record damage;
     sp_sample sample = {0};
     sp_status rc = SP_OK;
 
     for (int64_t i = r->session.comm->rank; i < r->train.n_samples && rc == SP_OK;
          i += r->session.comm->size) {
-        rc = sp_sample_read(&r->train, i, &request, &sample);
+        rc = read_labels(r, i, &sample, &damage);
         for (int64_t j = 0; rc == SP_OK && j < sample.n; j++)
             if (sample.labels[j] != SP_IGNORE)
                 count[sample.labels[j]]++;
-        if (is_skipping && rc != SP_EMEM)
-            rc = SP_OK;
     }
     sp_sample_destroy(&sample);
     return rc;
@@ -433,7 +429,7 @@ sp_status sp_resources_class_weights(sp_resources *r, float **weights)
         rc = weights_of_list(r, *weights);
     else
         rc = count_labels(r, count);
-    rc = sp_session_agree(&r->session, rc);
+    rc = sp_comm_agree(r->session.comm, rc);
     if (rc == SP_OK && kind != SP_CW_LIST) {
         rc = sp_comm_allreduce(r->session.comm, SP_SCOPE_WORLD, count, n, SP_I64,
                                SP_SUM);
@@ -442,7 +438,7 @@ sp_status sp_resources_class_weights(sp_resources *r, float **weights)
     free(count);
     SP_TRY(rc);
     scale_weights(*weights, (int)n);
-    return sp_session_agree(&r->session, keep_weights(r, *weights));
+    return sp_comm_agree(r->session.comm, keep_weights(r, *weights));
 }
 
 sp_status sp_resources_kept_class_weights(sp_resources *r, bool is_named,

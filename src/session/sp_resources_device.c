@@ -17,19 +17,13 @@
 static sp_status map_devices(sp_resources *r)
 {
     const sp_config *config = r->session.config;
-    int who = 0;
-    sp_status rc;
 
     if (!sp_backend_find("cuda"))
         return SP_FAIL(SP_EDEVICE,
                        "run.device = \"cuda\": this program was built without CUDA; "
                        "set run.device = \"cpu\", or configure it where nvcc is");
-    rc = sp_placement_make(&r->placement, r->session.comm, &config->run.devices,
-                           config->run.oversubscribe, &who);
-    if (rc != SP_OK) {
-        r->session.failed_rank = who;
-        return rc;
-    }
+    SP_TRY(sp_placement_make(&r->placement, r->session.comm, &config->run.devices,
+                             config->run.oversubscribe));
     if (*sp_placement_advice(r->placement.place, r->placement.n))
         sp_log_warn0("%s", sp_placement_advice(r->placement.place, r->placement.n));
     return SP_OK;
@@ -37,22 +31,22 @@ static sp_status map_devices(sp_resources *r)
 
 /* Chooses the kind of device. With "auto" a missing device means the CPU, but a wrong
  * deck is still an error. */
-static sp_status choose_device(sp_resources *r, const sp_backend_ops **ops)
+static sp_status choose_device(sp_resources *r)
 {
     const sp_device_kind want = r->session.config->run.device;
     sp_status rc = SP_EDEVICE;
 
-    *ops = sp_backend_find("cpu");
+    r->backend.ops = sp_backend_find("cpu");
     if (want != SP_DEVICE_CPU)
         rc = map_devices(r);
     if (rc != SP_OK && (rc != SP_EDEVICE || want == SP_DEVICE_CUDA))
         return rc;
     if (rc == SP_OK)
-        *ops = sp_backend_find("cuda");
+        r->backend.ops = sp_backend_find("cuda");
     else if (want == SP_DEVICE_AUTO && sp_backend_find("cuda"))
         sp_log_info("run.device = \"auto\" takes the CPU: %s",
                     sp_error_last()->message);
-    if (*ops == sp_backend_find("cpu") && r->session.config->run.devices.n > 0)
+    if (r->backend.ops->is_host && r->session.config->run.devices.n > 0)
         sp_log_warn0("run.devices: no CUDA device is used, so they do not count");
     return SP_OK;
 }
@@ -223,7 +217,7 @@ static sp_status open_backend(sp_resources *r, int device, int threads)
     if (rc == SP_OK && !backend->ops->is_host)
         rc = test_wgmma(backend);
     SP_TRY(choose_wgmma(r));
-    return sp_session_agree(&r->session, rc);
+    return sp_comm_agree(r->session.comm, rc);
 }
 
 /* With "auto" all ranks change to the CPU if the device of one rank fails. */
@@ -233,7 +227,7 @@ static sp_status fall_back(sp_resources *r, int threads)
 
     sp_log_warn0(
         "run.device = \"auto\": ALL RANKS COMPUTE ON THE CPU, since rank %d: %s",
-        r->session.failed_rank, sp_error_last()->message);
+        r->session.comm->failed_rank, sp_error_last()->message);
     backend->ops->close(backend);
     backend->ops = sp_backend_find("cpu");
     SP_TRY(choose_precision(r));
@@ -259,7 +253,7 @@ static sp_status measure_memory(sp_resources *r, const sp_place *place)
     int64_t used = 0, memory[3];
     sp_status rc = backend->ops->memory_used(backend, &used);
 
-    SP_TRY(sp_session_agree(&r->session, rc));
+    SP_TRY(sp_comm_agree(r->session.comm, rc));
     memory[0] = sp_cut_memory_of(total) / n;
     memory[1] = (total - used) / n;
     memory[2] = total / n;
@@ -328,29 +322,28 @@ sp_status sp_resources_cut(sp_resources *r)
     assert((r->loader || r->evaluation.loader) && !r->cut.memory);
     return sp_cut_open(&r->cut, &what, r->loader ? &r->sampler : NULL,
                        r->evaluation.loader ? &r->evaluation.sampler : NULL,
-                       r->session.comm, choose_memory(r), &r->session.failed_rank);
+                       r->session.comm, choose_memory(r));
 }
 
 sp_status sp_resources_open_device(sp_resources *r)
 {
     const bool is_auto = r->session.config->run.device == SP_DEVICE_AUTO;
-    const sp_backend_ops *ops = NULL;
     const sp_place *place;
     int threads = r->session.config->run.threads;
     sp_status rc;
 
     assert(!r->backend.ops && "the device is opened once");
-    SP_TRY(choose_device(r, &ops));
+    SP_TRY(choose_device(r));
     if (threads == 0)
         threads = default_threads(r->session.comm);
-    r->backend.ops = ops;
     SP_TRY(choose_precision(r));
-    place = ops->is_host ? NULL : &r->placement.place[r->session.comm->rank];
+    place = r->backend.ops->is_host ? NULL : &r->placement.place[r->session.comm->rank];
     /* Threads that start from here on inherit the binding of this rank to its share of
      * the node's cores. */
-    SP_TRY(sp_session_agree(
-        &r->session, sp_affinity_bind(r->session.comm, place ? place->what.pci : NULL,
-                                      r->cores, sizeof r->cores)));
+    SP_TRY(
+        sp_comm_agree(r->session.comm,
+                      sp_affinity_bind(r->session.comm, place ? place->what.pci : NULL,
+                                       r->cores, sizeof r->cores)));
     if (place)
         SP_TRY(try_wgmma(r, place));
     rc = open_backend(r, place ? place->device : 0, threads);
@@ -381,12 +374,7 @@ sp_status sp_resources_open_transport(sp_resources *r)
     };
 
     assert(r->backend.ops && !r->transport.ops);
-    sp_status rc =
-        sp_transport_choose(&r->transport, r->session.comm, &r->backend, &options);
-
-    if (rc != SP_OK)
-        r->session.failed_rank = r->transport.failed_rank;
-    else
-        r->session.transport = &r->transport;
-    return rc;
+    SP_TRY(sp_transport_choose(&r->transport, r->session.comm, &r->backend, &options));
+    r->session.transport = &r->transport;
+    return SP_OK;
 }

@@ -145,10 +145,8 @@ static void close_side(side *s)
 {
     sp_optim_destroy(&s->optim);
     sp_buckets_destroy(&s->buckets);
-    if (s->net.graph)
-        sp_net_destroy(&s->net);
-    if (s->arena.base)
-        s->backend->ops->arena_destroy(&s->arena);
+    sp_net_destroy(&s->net);
+    s->backend->ops->arena_destroy(&s->arena);
     free(s->gradient);
 }
 

@@ -254,8 +254,7 @@ sp_status sp_selftest_wgmma(sp_backend *device)
         p.shape = &shapes[i];
         rc = check(&p);
     }
-    if (p.arena.base)
-        device->ops->arena_destroy(&p.arena);
+    device->ops->arena_destroy(&p.arena);
     free(p.host);
     return rc;
 }

@@ -17,16 +17,6 @@
 
 enum { FIRST_WORD_S = 5 };
 
-sp_status sp_session_agree(sp_session *session, sp_status rc)
-{
-    int who = 0;
-
-    rc = sp_comm_agree(session->comm, rc, &who);
-    if (rc != SP_OK)
-        session->failed_rank = who;
-    return rc;
-}
-
 sp_status sp_session_open_log(sp_session *session)
 {
     const sp_comm *comm = session->comm;
@@ -40,7 +30,7 @@ sp_status sp_session_open_log(sp_session *session)
     rc = sp_file_make_folder_of(path);
     if (rc == SP_OK)
         rc = sp_log_open(comm->rank, comm->size, comm->host, comm->local_rank, path);
-    return sp_session_agree(session, rc);
+    return sp_comm_agree(session->comm, rc);
 }
 
 sp_status sp_session_open(sp_session *session, const sp_command *command,
@@ -153,7 +143,8 @@ void sp_session_report(sp_session *session, sp_status rc)
 {
     sp_watchdog_stop(session->watchdog, rc);
     session->watchdog = NULL;
-    if (rc != SP_OK && rc != SP_ELIMIT && session->comm->rank == session->failed_rank)
+    if (rc != SP_OK && rc != SP_ELIMIT &&
+        session->comm->rank == session->comm->failed_rank)
         print(session, rc);
 }
 

@@ -1,7 +1,7 @@
 /* The common part of all commands of sptrain, and of spbench where it trains.
  *
- *     sp_session      the command line, the ranks and how they agree, the run folder
- *                     and who watches it; how a command ends
+ *     sp_session      the command line, the ranks, the run folder and who watches it;
+ *                     how a command ends
  *     sp_resources    device, transport, data, network, and for a training buckets,
  *                     optimizer and loaders: opened in this order, closed together
  *                     (sp_resources_device.c, sp_resources_data.c)
@@ -62,7 +62,6 @@ typedef struct sp_session {
     struct sp_watchdog *watchdog; /* NULL: none was started, or run.watchdog_s is 0 */
     /* The sums over ranks that sp_session_run_alone abandons; borrowed. NULL: none. */
     struct sp_transport *transport;
-    int failed_rank;     /* the rank that reports an agreed failure */
     int64_t epoch, step; /* of the last step, from 1: for status and heartbeat */
 } sp_session;
 
@@ -81,8 +80,6 @@ sp_status sp_session_guard(sp_session *session);
 /* Collective: opens this rank's log in the run folder where run.rank_logs
  * asks for it. */
 sp_status sp_session_open_log(sp_session *session);
-/* Collective: agrees on rc (see sp_comm_agree) and remembers the rank that failed. */
-sp_status sp_session_agree(sp_session *session, sp_status rc);
 
 /* Local: record the phase, at the session's epoch and step, and how much of it is done,
  * for those who watch the run folder (sp_run_beat, sp_run_count). Without a folder they

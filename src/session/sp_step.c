@@ -93,7 +93,7 @@ static sp_status run(sp_resources *r, double lr, const sp_step_hooks *hooks,
 
     assert(lr >= 0 && hooks && result);
     assert(hooks->begin);
-    assert(r->has_net && r->loader && r->optim.impl && r->buckets.impl);
+    assert(r->net.impl && r->loader && r->optim.impl && r->buckets.impl);
     *result = (sp_step_result){0};
     SP_TRY(sp_buckets_zero(&r->buckets));
     while (!is_last)

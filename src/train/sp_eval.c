@@ -22,8 +22,8 @@ static sp_status evaluate(sp_infer *infer, sp_metrics *metrics)
                        "%s: /labels: expected for evaluation, found none "
                        "(sptrain predict needs none)",
                        r->val.shard[0].path);
-    SP_TRY(sp_session_agree(
-        &r->session, sp_metrics_create(metrics, r->n_classes, sp_evaluate_parts(r))));
+    SP_TRY(sp_comm_agree(r->session.comm, sp_metrics_create(metrics, r->n_classes,
+                                                            sp_evaluate_parts(r))));
     SP_TRY(sp_evaluate_pass(r, metrics, check_stop, NULL,
                             r->session.config->run.pictures ? &pictures_s : NULL));
     SP_TRY(sp_report_eval(r, metrics, infer->path, NULL));

@@ -284,7 +284,7 @@ static sp_status evaluate_merged(pass *p)
     for (;;) {
         if (rc == SP_OK)
             rc = evaluate_next(p, &batch);
-        SP_TRY(sp_session_agree(s, rc));
+        SP_TRY(sp_comm_agree(s->comm, rc));
         if (!batch)
             return SP_OK;
         if (sp_merging_is_last(&p->merging, batch))
@@ -301,7 +301,7 @@ static sp_status run_pass(pass *p)
     if (p->merging.with_blocks)
         return evaluate_merged(p);
     sp_session_run_alone(&r->session, evaluate_all, p);
-    return sp_session_agree(&r->session, p->found);
+    return sp_comm_agree(r->session.comm, p->found);
 }
 
 int sp_evaluate_parts(const sp_resources *r)

@@ -109,7 +109,7 @@ static sp_status share_head(sp_infer *infer)
     sp_session *s = &r->session;
     sp_status rc = s->comm->rank == 0 ? read_head(infer) : SP_OK;
 
-    SP_TRY(sp_session_agree(s, rc));
+    SP_TRY(sp_comm_agree(s->comm, rc));
     SP_TRY(
         sp_comm_bcast(s->comm, &infer->is_checkpoint, sizeof infer->is_checkpoint, 0));
     if (infer->is_checkpoint) {
@@ -128,7 +128,7 @@ static sp_status open_net(sp_resources *r)
     sp_status rc = sp_resources_kept_class_weights(
         r, sp_config_is_overridden(r->session.config, "train.class_weights"), &weights);
 
-    rc = sp_session_agree(&r->session, rc);
+    rc = sp_comm_agree(r->session.comm, rc);
     if (rc == SP_OK)
         rc = sp_resources_open_net(r, weights);
     free(weights);
@@ -193,7 +193,7 @@ static sp_status choose_norm(sp_infer *infer)
     sp_normalization *norm = &r->norm;
 
     if (!infer->is_checkpoint)
-        return sp_session_agree(&r->session, sp_resources_normalize(r, &r->val));
+        return sp_comm_agree(r->session.comm, sp_resources_normalize(r, &r->val));
     leave_norm(&r->session, norm);
     if (norm->mean && norm->n_columns != r->n_columns)
         return SP_FAIL(SP_EDATA,
@@ -211,7 +211,7 @@ static sp_status say(sp_session *s, const char *state, sp_status code,
 
     if (s->comm->rank == 0)
         rc = sp_run_status(&s->run, state, code, s->epoch, s->step, message);
-    return sp_session_agree(s, rc);
+    return sp_comm_agree(s->comm, rc);
 }
 
 /* Reports that the ranks were asked to stop, on which they agreed. */
@@ -239,7 +239,7 @@ static sp_status open_session(sp_infer *infer, const sp_command *command)
     SP_TRY(sp_resources_open(&infer->resources, command, is_there));
     if (is_there)
         return SP_OK;
-    SP_TRY(sp_session_agree(s, s->comm->rank == 0 ? open_checkpoint(infer) : SP_OK));
+    SP_TRY(sp_comm_agree(s->comm, s->comm->rank == 0 ? open_checkpoint(infer) : SP_OK));
     close_file(infer); /* it has come meanwhile */
     return sp_session_open_folder(s);
 }
@@ -305,7 +305,7 @@ sp_status sp_infer_close(sp_infer *infer, sp_status rc)
     /* A table that was not printed is a failure, since it may be the only
      * result used. */
     if (rc == SP_OK)
-        rc = sp_session_agree(s, sp_log_written());
+        rc = sp_comm_agree(s->comm, sp_log_written());
     if (rc == SP_OK)
         rc = say(s, "done", SP_OK, "");
     if (rc == SP_ELIMIT)

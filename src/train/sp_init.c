@@ -126,7 +126,7 @@ sp_status sp_init_weights(sp_resources *r)
     const char *path = r->session.config->run.init_from;
     sp_status rc = SP_OK;
 
-    assert(r->has_net);
+    assert(r->net.impl);
     assert(path[0] && r->norm.name);
     SP_TRY(sp_resources_load(r, &(sp_weights_source){.path = path}));
     if (r->fault[0])
@@ -135,7 +135,7 @@ sp_status sp_init_weights(sp_resources *r)
                        path, r->fault);
     if (r->session.comm->rank == 0)
         rc = compare(r, path);
-    SP_TRY(sp_session_agree(&r->session, rc));
+    SP_TRY(sp_comm_agree(r->session.comm, rc));
     return sp_init_norm_of(r, path);
 }
 
@@ -147,7 +147,7 @@ sp_status sp_init_check(sp_resources *r)
 
     if (!path[0])
         return SP_OK;
-    SP_TRY(sp_session_agree(&r->session, sp_resources_normalize(r, &r->train)));
+    SP_TRY(sp_comm_agree(r->session.comm, sp_resources_normalize(r, &r->train)));
     if (r->session.comm->rank == 0) {
         float *param =
             malloc((size_t)(g->n_floats + g->n_buffer_floats) * sizeof *param);
@@ -160,7 +160,7 @@ sp_status sp_init_check(sp_resources *r)
         if (rc == SP_OK)
             rc = compare(r, path);
     }
-    SP_TRY(sp_session_agree(&r->session, rc));
+    SP_TRY(sp_comm_agree(r->session.comm, rc));
     return sp_init_norm_of(r, path);
 }
 
@@ -224,7 +224,7 @@ sp_status sp_init_norm_of(sp_resources *r, const char *path)
     }
     sp_checkpoint_state_destroy(&state);
     sp_normalization_destroy(&source);
-    SP_TRY(sp_session_agree(&r->session, rc));
+    SP_TRY(sp_comm_agree(r->session.comm, rc));
     SP_TRY(sp_comm_bcast(r->session.comm, r->norm.mean, bytes, 0));
     return sp_comm_bcast(r->session.comm, r->norm.std, bytes, 0);
 }

@@ -210,7 +210,7 @@ static sp_status predict_batches(sp_predictor *p, sp_progress *progress)
             rc = sp_signal_check();
         if (rc == SP_OK)
             rc = sp_evaluate_next(r, &batch, predict_batch, p);
-        SP_TRY(sp_session_agree(&r->session, rc));
+        SP_TRY(sp_comm_agree(r->session.comm, rc));
         if (!batch)
             return SP_OK;
         if (p->merging.with_blocks && sp_merging_is_last(&p->merging, batch))
@@ -260,12 +260,12 @@ static sp_status predict(sp_predictor *p)
         rc = begin_files(p);
     if (rc == SP_OK)
         rc = sp_arena_create(&p->scratch, 0, "predictions");
-    SP_TRY(sp_session_agree(&r->session, rc));
+    SP_TRY(sp_comm_agree(r->session.comm, rc));
     SP_TRY(sp_merging_open(&p->merging, r, send_merged, p));
     SP_TRY(predict_all(p));
-    return sp_session_agree(&r->session, r->session.comm->rank == 0
-                                             ? sp_predict_files_finish(&p->files)
-                                             : SP_OK);
+    return sp_comm_agree(r->session.comm, r->session.comm->rank == 0
+                                              ? sp_predict_files_finish(&p->files)
+                                              : SP_OK);
 }
 
 static void log_end(const sp_predictor *p)

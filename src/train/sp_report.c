@@ -91,7 +91,7 @@ static void write_start(const sp_resources *r, const char *deck)
 /* The length of the training, for those who watch it. */
 static void write_plan(const sp_trainer *trainer)
 {
-    const int64_t per_epoch = sp_sampler_steps_per_epoch(&trainer->resources->sampler);
+    const int64_t per_epoch = sp_sampler_steps_per_epoch(&trainer->resources.sampler);
     const int64_t steps = sp_trainer_steps(trainer);
 
     sp_json_int(json, "steps", steps);
@@ -120,7 +120,7 @@ static sp_status open_events(sp_trainer *trainer, const char *deck)
 /* Rank 0. */
 static sp_status start(sp_trainer *trainer, const char *deck)
 {
-    sp_resources *r = trainer->resources;
+    sp_resources *r = &trainer->resources;
     sp_run *run = &r->session.run;
     int64_t *bytes = &trainer->state.metrics_bytes;
 
@@ -150,7 +150,7 @@ sp_status sp_report_start(sp_trainer *trainer)
     if (rc == SP_OK && deck)
         rc = start(trainer, deck);
     free(deck);
-    return sp_session_agree(s, rc);
+    return sp_comm_agree(s->comm, rc);
 }
 
 /* ---- steps ---- */
@@ -292,7 +292,7 @@ sp_status sp_report_epoch(sp_trainer *trainer, const sp_step_report *step)
     trainer->loss_sum = trainer->weight_sum = 0;
     if (s->comm->rank == 0)
         rc = sp_run_status(&s->run, "running", SP_OK, step->epoch + 1, step->step, "");
-    return sp_session_agree(s, rc);
+    return sp_comm_agree(s->comm, rc);
 }
 
 /* ---- report.html ---- */
@@ -408,7 +408,7 @@ static void print_end(const sp_trainer *trainer, const char *state, double total
 /* Rank 0: writes the end event and prints the summary. */
 static sp_status report_end(sp_trainer *trainer, const char *state, const char *message)
 {
-    sp_resources *r = trainer->resources;
+    sp_resources *r = &trainer->resources;
     const bool is_done = strcmp(state, "done") == 0;
     const double total_s = sp_now_s() - trainer->begin_s;
 
@@ -430,6 +430,6 @@ sp_status sp_report_end(sp_trainer *trainer, const char *state, const char *mess
     sp_session *s = trainer->session;
 
     assert(state && message);
-    return sp_session_agree(s, s->comm->rank == 0 ? report_end(trainer, state, message)
-                                                  : SP_OK);
+    return sp_comm_agree(
+        s->comm, s->comm->rank == 0 ? report_end(trainer, state, message) : SP_OK);
 }

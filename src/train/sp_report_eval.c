@@ -204,10 +204,10 @@ sp_status sp_report_eval(sp_resources *r, const sp_metrics *metrics,
                          const char *checkpoint, int64_t *metrics_bytes)
 {
     assert(metrics->sums);
-    return sp_session_agree(&r->session,
-                            r->session.comm->rank == 0
-                                ? report_eval(r, metrics, checkpoint, metrics_bytes)
-                                : SP_OK);
+    return sp_comm_agree(r->session.comm,
+                         r->session.comm->rank == 0
+                             ? report_eval(r, metrics, checkpoint, metrics_bytes)
+                             : SP_OK);
 }
 
 /* Most bytes of a class's name in the table. */

@@ -67,7 +67,7 @@ void sp_report_idle(const sp_resources *r, const sp_sampler *sampler)
 /* Warns of keys of the deck that the data cannot fulfil. */
 static void print_notes(const sp_trainer *trainer)
 {
-    const sp_resources *r = trainer->resources;
+    const sp_resources *r = &trainer->resources;
     const sp_config *config = r->session.config;
     const bool is_scaled = config->augment.scale.n > 0;
 
@@ -129,7 +129,7 @@ void sp_report_data(const sp_resources *r, const sp_sampler *sampler)
 
 void sp_report_header(const sp_trainer *trainer)
 {
-    const sp_resources *r = trainer->resources;
+    const sp_resources *r = &trainer->resources;
 
     sp_report_data(r, &r->sampler);
     sp_log_info("network: %s, %lld parameters; run folder %s",

@@ -190,13 +190,13 @@ sp_status sp_resume_check(sp_resources *r)
 {
     beginning from = {0};
 
-    return sp_session_agree(&r->session,
-                            r->session.comm->rank == 0 ? choose(r, &from) : SP_OK);
+    return sp_comm_agree(r->session.comm,
+                         r->session.comm->rank == 0 ? choose(r, &from) : SP_OK);
 }
 
 static sp_status begin_fresh(sp_trainer *t)
 {
-    sp_resources *r = t->resources;
+    sp_resources *r = &t->resources;
     sp_status rc = sp_init_check_keys(r);
 
     SP_TRY(rc);
@@ -204,7 +204,7 @@ static sp_status begin_fresh(sp_trainer *t)
         SP_TRY(sp_init_weights(r));
     if (r->session.comm->rank == 0)
         rc = sp_run_truncate_metrics(&r->session.run, 0);
-    return sp_session_agree(&r->session, rc);
+    return sp_comm_agree(r->session.comm, rc);
 }
 
 /* Rank 0: renames checkpoints of later steps when the run goes back to an earlier one,
@@ -248,7 +248,7 @@ static void check_best_data(sp_trainer *t, uint64_t hash)
 
 static sp_status begin_from(sp_trainer *t, const beginning *from)
 {
-    sp_resources *r = t->resources;
+    sp_resources *r = &t->resources;
     const char *path = from->path;
     sp_status rc = SP_OK;
 
@@ -260,7 +260,7 @@ static sp_status begin_from(sp_trainer *t, const beginning *from)
     SP_TRY(sp_init_norm_of(r, path));
     if (r->session.comm->rank == 0)
         rc = leave_later(t, !from->is_foreign);
-    SP_TRY(sp_session_agree(&r->session, rc));
+    SP_TRY(sp_comm_agree(r->session.comm, rc));
     SP_TRY(sp_comm_bcast(r->session.comm, &t->state.best, sizeof t->state.best, 0));
     check_best_data(t, r->val.hash);
     if (from->is_foreign) {
@@ -279,18 +279,18 @@ static sp_status begin_from(sp_trainer *t, const beginning *from)
 
 sp_status sp_resume_begin(sp_trainer *trainer)
 {
-    sp_resources *r = trainer->resources;
+    sp_resources *r = &trainer->resources;
     beginning from = {0};
     sp_status rc = SP_OK;
 
-    assert(r->has_net && r->optim.impl);
+    assert(r->net.impl && r->optim.impl);
     trainer->state.best = NAN;
     trainer->state.seed = r->session.config->train.seed;
     trainer->state.data_hash = r->train.hash;
     trainer->state.val_hash = trainer->is_evaluated ? r->val.hash : 0;
     if (r->session.comm->rank == 0)
         rc = choose(r, &from);
-    SP_TRY(sp_session_agree(&r->session, rc));
+    SP_TRY(sp_comm_agree(r->session.comm, rc));
     SP_TRY(sp_comm_bcast(r->session.comm, &from, sizeof from, 0));
     SP_TRY(sp_comm_bcast(r->session.comm, &r->session.resolved,
                          sizeof r->session.resolved, 0));
@@ -358,7 +358,7 @@ void sp_resume_await(sp_trainer *trainer)
 /* Rank 0: starts the saver unless it runs. */
 static sp_status open_saver(sp_trainer *t)
 {
-    sp_resources *r = t->resources;
+    sp_resources *r = &t->resources;
     sp_status rc;
 
     if (t->saver)
@@ -404,7 +404,7 @@ sp_status sp_resume_save(sp_trainer *trainer, bool is_best, bool is_final)
     sp_status rc = SP_OK;
     sp_saved saved;
 
-    assert(trainer->resources->has_net && trainer->state.step >= 0);
+    assert(trainer->resources.net.impl && trainer->state.step >= 0);
     sp_session_beat(s, SP_PHASE_SAVE);
     if (s->comm->rank == 0)
         rc = post(trainer, is_best);
@@ -412,7 +412,7 @@ sp_status sp_resume_save(sp_trainer *trainer, bool is_best, bool is_final)
         rc = collect(trainer, true, &saved); /* its failure is the run's */
     if (rc != SP_OK && !is_final)
         sp_log_error(sp_error_last()); /* out of memory: the run goes on */
-    rc = is_final ? sp_session_agree(s, rc) : SP_OK;
+    rc = is_final ? sp_comm_agree(s->comm, rc) : SP_OK;
     if (is_final)
         trainer->save_last_s = sp_now_s() - begin;
     else

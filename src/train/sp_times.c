@@ -2,42 +2,12 @@
 
 #include <assert.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/sp_log.h"
 #include "base/sp_machine.h"
 #include "process/sp_pulse.h"
-#include "session/sp_resources.h"
 #include "train/sp_trainer.h"
-
-struct sp_times {
-    sp_resources *resources; /* borrowed */
-    /* Seconds that the present step has spent in each part, and the part at hand; the
-     * same of phases, without waits for other ranks. */
-    double part_s[SP_STEP_PARTS], phase_s[SP_PHASE_COUNT];
-    sp_step_part part;
-    sp_phase phase;
-    double begin_s; /* of the step */
-    /* When the part began, and when the phase did on the clock that waits stop. */
-    double part_begin_s, phase_begin_s;
-};
-
-sp_status sp_times_create(sp_times **times, sp_resources *resources)
-{
-    sp_times *t = calloc(1, sizeof *t);
-
-    *times = t;
-    if (t)
-        t->resources = resources;
-    return sp_session_agree(&resources->session,
-                            t ? SP_OK : SP_FAIL(SP_EMEM, "out of memory"));
-}
-
-void sp_times_destroy(sp_times *t)
-{
-    free(t);
-}
 
 /* Ends the part at hand and adds to its phase; returns the time. */
 static double end_part(sp_times *t)
@@ -81,9 +51,9 @@ sp_phase sp_times_part(sp_times *t, sp_step_part part)
     return phases[part];
 }
 
-void sp_times_end(sp_times *t, sp_step_report *report)
+void sp_times_end(sp_times *t, const sp_resources *r, sp_step_report *report)
 {
-    const bool is_host = t->resources->backend.ops->is_host;
+    const bool is_host = r->backend.ops->is_host;
     const double *s = t->part_s;
     double read_s;
 
@@ -92,12 +62,7 @@ void sp_times_end(sp_times *t, sp_step_report *report)
     report->forward_s = is_host ? s[SP_STEP_FORWARD] + s[SP_STEP_LOSS] : NAN;
     report->backward_s = is_host ? s[SP_STEP_BACKWARD] : NAN;
     report->update_s = is_host ? s[SP_STEP_UPDATE] : NAN;
-    sp_loader_times(t->resources->loader, &report->plan_s, &read_s);
-}
-
-const double *sp_times_phases(const sp_times *t)
-{
-    return t->phase_s;
+    sp_loader_times(r->loader, &report->plan_s, &read_s);
 }
 
 static sp_status measure_memory(sp_backend *backend, double *bytes)
@@ -110,7 +75,7 @@ static sp_status measure_memory(sp_backend *backend, double *bytes)
     return SP_OK;
 }
 
-sp_status sp_times_reduce(sp_times *t, sp_step_report *report)
+sp_status sp_times_reduce(sp_resources *r, sp_step_report *report)
 {
     double *const value[] = {
         &report->step_s,    &report->result.data_wait_s, &report->result.comm_exposed_s,
@@ -119,11 +84,11 @@ sp_status sp_times_reduce(sp_times *t, sp_step_report *report)
     enum { N = sizeof value / sizeof *value };
     double greatest[N];
 
-    SP_TRY(measure_memory(&t->resources->backend, &report->memory_bytes));
+    SP_TRY(measure_memory(&r->backend, &report->memory_bytes));
     for (int i = 0; i < N; i++)
         greatest[i] = isfinite(*value[i]) ? *value[i] : -INFINITY;
-    SP_TRY(sp_comm_allreduce(t->resources->session.comm, SP_SCOPE_WORLD, greatest, N,
-                             SP_F64, SP_MAX));
+    SP_TRY(sp_comm_allreduce(r->session.comm, SP_SCOPE_WORLD, greatest, N, SP_F64,
+                             SP_MAX));
     for (int i = 0; i < N; i++)
         *value[i] = isfinite(greatest[i]) ? greatest[i] : NAN;
     return SP_OK;

@@ -19,28 +19,32 @@
 struct sp_resources;   /* session/sp_resources.h */
 struct sp_step_report; /* train/sp_trainer.h */
 
-typedef struct sp_times sp_times;
-
-/* Collective: the resources, those of a training, are borrowed. sp_times_destroy
- * follows in any case; *times is NULL where there is no memory (SP_EMEM). */
-sp_status sp_times_create(sp_times **times, struct sp_resources *resources);
-/* NULL is accepted. */
-void sp_times_destroy(sp_times *times);
+/* Zero before the first step. */
+typedef struct sp_times {
+    /* Seconds that the present step has spent in each part, and the part at hand; the
+     * same of phases, without waits for other ranks. */
+    double part_s[SP_STEP_PARTS], phase_s[SP_PHASE_COUNT];
+    sp_step_part part;
+    sp_phase phase;
+    double begin_s; /* of the step */
+    /* When the part began, and when the phase did on the clock that waits stop. */
+    double part_begin_s, phase_begin_s;
+} sp_times;
 
 /* Local: a step begins, in no part as yet. */
 void sp_times_begin(sp_times *times);
 /* Local: the step comes to a part. Returns its phase; SP_PHASE_START: the part belongs
  * to the phase before it. */
 sp_phase sp_times_part(sp_times *times, sp_step_part part);
-/* Local: the step has ended. Sets step_s and plan_s in the report, and forward_s,
- * backward_s and update_s, which are NAN on a device: it works on while the host has
- * long left the part that started the work. */
-void sp_times_end(sp_times *times, struct sp_step_report *report);
-/* Seconds of this rank's own work in each phase of the step that has ended. */
-const double *sp_times_phases(const sp_times *times);
+/* Local: the step has ended; phase_s stays until the next. Sets step_s and plan_s in
+ * the report, and forward_s, backward_s and update_s, which are NAN on a device: it
+ * works on while the host has long left the part that started the work. */
+void sp_times_end(sp_times *times, const struct sp_resources *resources,
+                  struct sp_step_report *report);
 /* Collective: sets memory_bytes (sp_step_report) and replaces all times in the report
  * by the greatest of the ranks; NAN where no rank knows one. Allocates nothing.
  * SP_EMPI; errors of the device. */
-sp_status sp_times_reduce(sp_times *times, struct sp_step_report *report);
+sp_status sp_times_reduce(struct sp_resources *resources,
+                          struct sp_step_report *report);
 
 #endif

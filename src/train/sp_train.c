@@ -11,7 +11,6 @@
 #include "train/sp_evaluate.h"
 #include "train/sp_report.h"
 #include "train/sp_resume.h"
-#include "train/sp_times.h"
 
 /* Seconds of the job's time kept for the last checkpoint and the end of the program. */
 #define JOB_LEFT_S 90
@@ -37,7 +36,7 @@ static sp_status begin_part(void *arg, sp_step_part part, const struct sp_batch 
     (void)batch;
     if (part == SP_STEP_UPDATE)
         sp_resume_await(t);
-    phase = sp_times_part(t->times, part);
+    phase = sp_times_part(&t->times, part);
     if (phase != SP_PHASE_START)
         sp_session_beat(t->session, phase);
     return SP_OK;
@@ -72,7 +71,7 @@ static void advance(sp_trainer *t, sp_step_report *report)
 static sp_status log_skipped(sp_trainer *t, const sp_step_report *report)
 {
     if (!isfinite(report->result.loss))
-        SP_TRY(sp_step_name_samples(t->resources, report->step));
+        SP_TRY(sp_step_name_samples(&t->resources, report->step));
     sp_log_warn0("step %lld: non-finite loss or gradient, weights left as they were "
                  "(%lld in a row)",
                  (long long)report->step, (long long)t->state.skipped);
@@ -84,9 +83,9 @@ static sp_status train_step(sp_trainer *t, sp_step_report *report)
     const sp_step_hooks hooks = {
         .begin = begin_part, .is_stop_asked = is_stop_asked, .arg = t};
 
-    sp_times_begin(t->times);
+    sp_times_begin(&t->times);
     *report = (sp_step_report){.lr = sp_trainer_lr(t)};
-    SP_TRY(sp_step_run(t->resources, report->lr, &hooks, &report->result));
+    SP_TRY(sp_step_run(&t->resources, report->lr, &hooks, &report->result));
     advance(t, report);
     if (isfinite(report->result.loss)) {
         t->loss_sum += report->result.loss * report->result.weight;
@@ -94,9 +93,9 @@ static sp_status train_step(sp_trainer *t, sp_step_report *report)
     }
     if (report->result.is_skipped)
         SP_TRY(log_skipped(t, report));
-    sp_times_end(t->times, report);
+    sp_times_end(&t->times, &t->resources, report);
     sp_pace_add(&t->pace, report->result.n_samples, report->step_s);
-    sp_session_watch(t->session, sp_times_phases(t->times));
+    sp_session_watch(t->session, t->times.phase_s);
     t->train_s += report->step_s;
     return SP_OK;
 }
@@ -143,11 +142,11 @@ static sp_status evaluate(sp_trainer *t, bool is_final, bool *is_best)
     double begin = sp_now_s();
 
     *is_best = false;
-    SP_TRY(sp_evaluate_pass(t->resources, &t->metrics, check_stop, t,
+    SP_TRY(sp_evaluate_pass(&t->resources, &t->metrics, check_stop, t,
                             with_pictures ? &t->pictures_s : NULL));
-    SP_TRY(sp_report_eval(t->resources, &t->metrics, NULL, &t->state.metrics_bytes));
+    SP_TRY(sp_report_eval(&t->resources, &t->metrics, NULL, &t->state.metrics_bytes));
     if (is_reported && !is_final) /* the last one is made when the end is written */
-        sp_report_renew(t->resources);
+        sp_report_renew(&t->resources);
     t->score = sp_metrics_score(&t->metrics);
     SP_TRY(sp_resume_agree_best(t));
     /* state.best is NAN until a best score's weights are on disk. */
@@ -211,7 +210,7 @@ static sp_status log_step(sp_trainer *t, sp_step_report *report)
 
     if (!is_due)
         return SP_OK;
-    SP_TRY(sp_times_reduce(t->times, report));
+    SP_TRY(sp_times_reduce(&t->resources, report));
     t->memory_bytes = report->memory_bytes;
     return sp_report_step(t, report);
 }
@@ -300,18 +299,18 @@ static sp_status run_unless_done(sp_trainer *t)
 
 sp_status sp_train(const sp_command *command)
 {
-    sp_trainer *t;
+    sp_trainer t;
     sp_status rc = sp_trainer_open(&t, command);
 
     if (rc == SP_OK)
-        rc = run_unless_done(t);
+        rc = run_unless_done(&t);
     if (rc == SP_ELIMIT) {
-        sp_status end = sp_report_end(t, "stopped", sp_error_last()->message);
+        sp_status end = sp_report_end(&t, "stopped", sp_error_last()->message);
         rc = end == SP_OK ? rc : end;
     }
     /* The results are in the run folder, so lost terminal output is only a warning. */
     if ((rc == SP_OK || rc == SP_ELIMIT) && sp_log_written() != SP_OK)
         sp_log_warn0("%s; %s/metrics.jsonl has every line", sp_error_last()->message,
                      command->config->run.dir);
-    return sp_trainer_close(t, rc);
+    return sp_trainer_close(&t, rc);
 }

@@ -8,11 +8,9 @@
 #include "h5/sp_h5.h"
 #include "process/sp_pulse.h"
 #include "run/sp_saver.h"
-#include "session/sp_resources.h"
 #include "train/sp_evaluate.h"
 #include "train/sp_report.h"
 #include "train/sp_resume.h"
-#include "train/sp_times.h"
 
 /* Opens the network with the class weights that the deck asks for. */
 static sp_status open_net(sp_resources *r)
@@ -29,15 +27,15 @@ static sp_status open_net(sp_resources *r)
 
 static sp_status open_evaluation(sp_trainer *t)
 {
-    sp_resources *r = t->resources;
+    sp_resources *r = &t->resources;
 
     t->is_evaluated =
         r->val.n_shards && r->val.has_labels && t->session->config->run.eval_every > 0;
     if (!t->is_evaluated)
         return SP_OK;
     SP_TRY(sp_resources_open_evaluation(r));
-    return sp_session_agree(
-        t->session, sp_metrics_create(&t->metrics, r->n_classes, sp_evaluate_parts(r)));
+    return sp_comm_agree(t->session->comm, sp_metrics_create(&t->metrics, r->n_classes,
+                                                             sp_evaluate_parts(r)));
 }
 
 /* Sets the length of the training from its state on. In steps it is counted from there,
@@ -45,12 +43,12 @@ static sp_status open_evaluation(sp_trainer *t)
 static void set_plan(sp_trainer *t)
 {
     const sp_config *config = t->session->config;
-    const sp_sampler *sampler = &t->resources->sampler;
+    const sp_sampler *sampler = &t->resources.sampler;
     const sp_checkpoint_state *state = &t->state;
     bool is_long;
 
     t->step_samples = sampler->effective;
-    t->epoch_samples = t->resources->train.n_samples;
+    t->epoch_samples = t->resources.train.n_samples;
     if (config->train.steps > state->step)
         is_long = __builtin_add_overflow(
             state->samples_seen,
@@ -66,47 +64,32 @@ static void set_plan(sp_trainer *t)
         t->total_samples = INT64_MAX;
 }
 
-static sp_status setup(sp_trainer *t, const sp_command *command)
+sp_status sp_trainer_open(sp_trainer *t, const sp_command *command)
 {
-    sp_resources *r = t->resources;
+    sp_resources *r = &t->resources;
 
+    *t = (sp_trainer){.begin_s = sp_now_s(), .score = NAN, .memory_bytes = NAN};
+    t->session = &r->session;
     SP_TRY(sp_resources_open(r, command, true));
     SP_TRY(sp_resources_open_device(r));
     SP_TRY(sp_resources_open_transport(r));
     sp_report_machine(r);
     SP_TRY(sp_resources_open_data(r, true, true));
     SP_TRY(sp_resources_check_labels(r));
-    SP_TRY(sp_session_agree(t->session, sp_resources_normalize(r, &r->train)));
+    SP_TRY(sp_comm_agree(t->session->comm, sp_resources_normalize(r, &r->train)));
     SP_TRY(open_net(r));
     SP_TRY(sp_resources_open_training(r, SP_LOADER_SLOTS));
     SP_TRY(open_evaluation(t));
-    SP_TRY(sp_times_create(&t->times, r));
     SP_TRY(sp_resume_begin(t));
     set_plan(t);
     return sp_resume_is_complete(t) && !t->state.eval_due ? SP_OK : sp_resources_cut(r);
 }
 
-sp_status sp_trainer_open(sp_trainer **trainer, const sp_command *command)
-{
-    sp_trainer *t = calloc(1, sizeof *t);
-
-    *trainer = t;
-    if (!t)
-        return SP_FAIL(SP_EMEM, "out of memory");
-    t->begin_s = sp_now_s();
-    t->score = t->memory_bytes = NAN;
-    t->resources = calloc(1, sizeof *t->resources);
-    if (!t->resources)
-        return SP_FAIL(SP_EMEM, "out of memory");
-    t->session = &t->resources->session;
-    return setup(t, command);
-}
-
 sp_status sp_trainer_begin(sp_trainer *t)
 {
-    sp_resources *r = t->resources;
+    sp_resources *r = &t->resources;
 
-    assert(r->has_net && r->loader);
+    assert(r->net.impl && r->loader);
     t->first_epoch = t->state.at.epoch;
     sp_h5_keep_child(false); /* all files are open */
     SP_TRY(sp_loader_seek(r->loader, t->state.at));
@@ -132,7 +115,7 @@ int64_t sp_trainer_steps(const sp_trainer *t)
 
     if (config->train.steps > 0)
         return config->train.steps;
-    if (__builtin_mul_overflow(sp_sampler_steps_per_epoch(&t->resources->sampler),
+    if (__builtin_mul_overflow(sp_sampler_steps_per_epoch(&t->resources.sampler),
                                (int64_t)config->train.epochs, &steps))
         return INT64_MAX;
     return steps;
@@ -172,7 +155,7 @@ sp_status sp_trainer_check_replicas(sp_trainer *t)
     if (t->session->comm->size == 1)
         return SP_OK;
     sp_pulse_read(&before);
-    rc = sp_resources_check_replicas(t->resources, t->state.step);
+    rc = sp_resources_check_replicas(&t->resources, t->state.step);
     sp_pulse_read(&after);
     t->replica_s += sp_now_s() - begin - (after.waited_s - before.waited_s);
     return rc;
@@ -180,15 +163,8 @@ sp_status sp_trainer_check_replicas(sp_trainer *t)
 
 sp_status sp_trainer_close(sp_trainer *t, sp_status rc)
 {
-    if (!t)
-        return rc;
     sp_saver_destroy(t->saver);
     sp_metrics_destroy(&t->metrics);
-    sp_times_destroy(t->times);
     sp_checkpoint_state_destroy(&t->state);
-    if (t->session)
-        rc = sp_resources_close(t->resources, rc);
-    free(t->resources);
-    free(t);
-    return rc;
+    return sp_resources_close(&t->resources, rc);
 }

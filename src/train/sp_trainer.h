@@ -11,9 +11,10 @@
 
 #include "net/sp_metrics.h"
 #include "run/sp_checkpoint.h"
-#include "session/sp_session.h"
+#include "session/sp_resources.h"
 #include "session/sp_step.h"
 #include "show/sp_progress.h"
+#include "train/sp_times.h"
 
 /* One optimizer step as it is reported. */
 typedef struct sp_step_report {
@@ -32,10 +33,10 @@ typedef struct sp_step_report {
 } sp_step_report;
 
 typedef struct sp_trainer {
-    struct sp_resources *resources; /* owned */
+    sp_resources resources;
     sp_session *session;            /* that of the resources */
     sp_metrics metrics;             /* results of the latest evaluation */
-    struct sp_times *times;         /* owned (sp_times.h) */
+    sp_times times;
     /* Rank 0, from the first step on; else NULL (sp_resume.h). */
     struct sp_saver *saver;
     sp_checkpoint_state state; /* present position of the run; sp_resume.c saves it */
@@ -71,9 +72,8 @@ typedef struct sp_trainer {
 } sp_trainer;
 
 /* Collective, agreed: opens the resources of a training and finds out where it begins.
- * sp_trainer_close follows in any case. SP_EMEM if there is no memory for the trainer
- * itself; else errors of the parts. */
-sp_status sp_trainer_open(sp_trainer **trainer, const sp_command *command);
+ * The trainer need not be zeroed; sp_trainer_close follows in any case. */
+sp_status sp_trainer_open(sp_trainer *trainer, const sp_command *command);
 /* Collective, agreed: the loader begins, and the log and the run folder tell of the
  * start. To be called once, before the first step. */
 sp_status sp_trainer_begin(sp_trainer *trainer);

@@ -447,7 +447,7 @@ sp_status vox_apply(int argc, char **argv, sp_comm *comm)
         rc = check_options(o);
     if (rc == SP_OK && comm->rank == 0)
         rc = apply(o);
-    rc = sp_comm_agree(comm, rc, NULL);
+    rc = sp_comm_agree(comm, rc);
 end:
     vox_options_destroy(o);
     free(o);

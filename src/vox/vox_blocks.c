@@ -53,7 +53,7 @@ static sp_status deal(vox_blocks *b)
     b->input = calloc(n, sizeof *b->input);
     if (!b->input)
         rc = SP_FAIL(SP_EMEM, "no memory for %zu inputs", n);
-    SP_TRY(sp_comm_agree(b->comm, rc, NULL));
+    SP_TRY(sp_comm_agree(b->comm, rc));
     if (b->comm->rank == 0)
         choose_parts(b);
     return sp_comm_bcast(b->comm, b->input, n * sizeof *b->input, 0);
@@ -144,13 +144,13 @@ sp_status vox_blocks_cut(vox_blocks *b, const vox_options *options, sp_comm *com
     SP_TRY(deal(b));
     for (int f = 0; rc == SP_OK && f < n_inputs; f++)
         rc = cut_part(b, f, NULL, codes);
-    SP_TRY(sp_comm_agree(comm, rc, NULL));
+    SP_TRY(sp_comm_agree(comm, rc));
     for (int f = 0; f < n_inputs; f++)
         SP_TRY(vox_box_join(comm, &b->input[f].found));
     for (int f = 0; rc == SP_OK && f < n_inputs; f++)
         rc = cut_again(b, f);
-    SP_TRY(sp_comm_agree(comm, rc, NULL));
-    return sp_comm_agree(comm, list(b, mine, n), NULL);
+    SP_TRY(sp_comm_agree(comm, rc));
+    return sp_comm_agree(comm, list(b, mine, n));
 }
 
 sp_status vox_blocks_read(vox_blocks *b, const vox_piece *piece, vox_cloud *cloud)

@@ -144,24 +144,14 @@ static sp_status share(sp_comm *comm, const void *mine, int64_t n, size_t size,
                        int (*compare)(const void *, const void *), void **all,
                        int64_t *n_all)
 {
-    size_t *sizes = calloc((size_t)comm->size, sizeof *sizes);
-    sp_status rc = SP_OK;
-    uint64_t total = 0;
+    size_t total;
 
-    *all = NULL;
-    if (!sizes)
-        rc = SP_FAIL(SP_EMEM, "no memory for %d ranks", comm->size);
-    SP_TRY_GOTO(rc, sp_comm_agree(comm, rc, NULL), end);
-    SP_TRY_GOTO(rc, sp_comm_gather(comm, mine, (size_t)n * size, 0, all, sizes), end);
-    for (int r = 0; comm->rank == 0 && r < comm->size; r++)
-        total += sizes[r];
-    SP_TRY_GOTO(rc, sp_comm_bcast(comm, &total, sizeof total, 0), end);
-    SP_TRY_GOTO(rc, sp_comm_bcast_array(comm, all, total, 0), end);
+    SP_TRY(sp_comm_gather(comm, mine, (size_t)n * size, all, &total));
+    SP_TRY(sp_comm_bcast(comm, &total, sizeof total, 0));
+    SP_TRY(sp_comm_bcast_array(comm, all, total, 0));
     *n_all = (int64_t)(total / size);
     qsort(*all, total / size, size, compare);
-end:
-    free(sizes);
-    return rc;
+    return SP_OK;
 }
 
 /* The number of n things, dealt to the ranks in turn, that this rank has. */
@@ -200,7 +190,7 @@ static sp_status find_pieces(convert *c)
     sp_status rc;
 
     if (c->options->block <= 0)
-        return sp_comm_agree(c->comm, list_files(c), NULL);
+        return sp_comm_agree(c->comm, list_files(c));
     rc = vox_blocks_cut(&c->blocks, c->options, c->comm, c->codes, &mine, &n);
     if (rc == SP_OK)
         rc = share(c->comm, mine, n, sizeof *mine, compare_pieces, &all, &c->n_pieces);
@@ -305,7 +295,7 @@ static sp_status find_parts(convert *c)
         rc = make_parts(c, fd, &mine, &n);
     if (fd >= 0 && close(fd) != 0 && rc == SP_OK)
         rc = SP_FAIL(SP_EIO, "cannot write temporary samples: %s", strerror(errno));
-    SP_TRY_GOTO(rc, sp_comm_agree(c->comm, rc, NULL), end);
+    SP_TRY_GOTO(rc, sp_comm_agree(c->comm, rc), end);
     rc = share(c->comm, mine, n, sizeof *mine, compare_parts, &all, &c->n_parts);
     c->part = all;
 end:
@@ -523,10 +513,10 @@ static sp_status run(convert *c)
                               c->codes);
         if (rc == SP_OK)
             rc = write_shards(c);
-        rc = sp_comm_agree(c->comm, rc, NULL);
+        rc = sp_comm_agree(c->comm, rc);
         rc = sp_shards_end(c->options->out, (int)c->options->shards, c->comm->rank,
                            c->comm->size, rc);
-        rc = sp_comm_agree(c->comm, rc, NULL);
+        rc = sp_comm_agree(c->comm, rc);
     }
     remove_temporary(c);
     if (rc == SP_OK && c->comm->rank == 0) {
@@ -561,7 +551,7 @@ sp_status vox_convert(int argc, char **argv, sp_comm *comm)
         rc = vox_options_check_inputs(options);
     if (rc == SP_OK)
         rc = sp_file_make_folder_of(options->out);
-    SP_TRY_GOTO(rc, sp_comm_agree(comm, rc, NULL), end);
+    SP_TRY_GOTO(rc, sp_comm_agree(comm, rc), end);
     rc = run(&c);
 end:
     vox_set_destroy(&c.set);

@@ -214,7 +214,7 @@ static sp_status join_columns(info *in)
     double *own = malloc((c + 1) * sizeof *own);
     sp_status rc = own ? SP_OK : SP_FAIL(SP_EMEM, "info: no memory for %zu columns", c);
 
-    SP_TRY_GOTO(rc, sp_comm_agree(in->comm, rc, NULL), end);
+    SP_TRY_GOTO(rc, sp_comm_agree(in->comm, rc), end);
     memcpy(own, in->mean, c * sizeof *own);
     for (size_t a = 0; a < c; a++)
         in->mean[a] *= mine / all;
@@ -370,7 +370,7 @@ static sp_status print_all(const info *in)
 static sp_status inform(info *in, const sp_strings *patterns)
 {
     SP_TRY(sp_dataset_open(&in->set, patterns, in->comm));
-    SP_TRY(sp_comm_agree(in->comm, read_all(in), NULL));
+    SP_TRY(sp_comm_agree(in->comm, read_all(in)));
     SP_TRY(sum_over_ranks(in));
     return in->comm->rank == 0 ? print_all(in) : SP_OK;
 }

@@ -93,7 +93,6 @@ int main(int argc, char **argv)
 {
     sp_comm comm;
     sp_status rc;
-    int who = 0;
 
     sp_signal_begin();
     sp_h5_child_main(argc, argv);
@@ -115,10 +114,10 @@ int main(int argc, char **argv)
         return rc;
     }
     sp_start_together(comm.rank);
-    rc = sp_comm_agree(&comm, run_command(argc, argv, &comm), &who);
+    rc = sp_comm_agree(&comm, run_command(argc, argv, &comm));
     if (rc == SP_ELIMIT) /* a request is no error */
         sp_log_info("%s", sp_error_last()->message);
-    else if (rc != SP_OK && comm.rank == who)
+    else if (rc != SP_OK && comm.rank == comm.failed_rank)
         sp_log_error(sp_error_last());
     sp_log_close();
     sp_comm_close(&comm);

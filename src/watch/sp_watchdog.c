@@ -211,11 +211,20 @@ static void *watch(void *arg)
 
 /* ---- start and stop ---- */
 
-static sp_status allocate(sp_watchdog *w, const sp_comm *comm)
+static sp_status allocate(sp_watchdog **watchdog, sp_run *run, double limit_s)
 {
+    const sp_comm *comm = run->comm;
     size_t size = (size_t)comm->size;
     double now = sp_now_s();
+    sp_watchdog *w = *watchdog = calloc(1, sizeof *w);
 
+    if (!w)
+        return SP_FAIL(SP_EMEM, "no memory for the watchdog");
+    w->run = run;
+    w->limit_s = limit_s;
+    w->interval_s = limit_s / 4 < INTERVAL_S ? limit_s / 4 : INTERVAL_S;
+    w->wake[0] = w->wake[1] = -1;
+    w->stop_code = -1;
     w->begin_s = now;
     w->n_rows = comm->rank == 0 ? comm->size : 2;
     w->row = calloc((size_t)w->n_rows, sizeof *w->row);
@@ -247,37 +256,25 @@ static sp_status start_thread(sp_watchdog *w)
     return SP_OK;
 }
 
-static sp_status start(sp_watchdog *w)
+static sp_status start(sp_watchdog **watchdog, sp_run *run, double limit_s)
 {
-    sp_comm *comm = w->run->comm;
-
-    SP_TRY(sp_comm_agree(comm, allocate(w, comm), NULL));
-    if (comm->size > 1)
-        SP_TRY(sp_watchdog_listen(w));
-    return sp_comm_agree(comm, start_thread(w), NULL);
+    SP_TRY(sp_comm_agree(run->comm, allocate(watchdog, run, limit_s)));
+    if (run->comm->size > 1)
+        SP_TRY(sp_watchdog_listen(*watchdog));
+    return sp_comm_agree(run->comm, start_thread(*watchdog));
 }
 
 sp_status sp_watchdog_start(sp_watchdog **watchdog, sp_run *run, double limit_s)
 {
-    sp_watchdog *w;
     sp_status rc;
 
     assert(watchdog && run->beat && run->comm);
     *watchdog = NULL;
     if (limit_s <= 0)
         return SP_OK;
-    w = calloc(1, sizeof *w);
-    SP_TRY(sp_comm_agree(
-        run->comm, w ? SP_OK : SP_FAIL(SP_EMEM, "no memory for the watchdog"), NULL));
-    *watchdog = w;
-    w->run = run;
-    w->limit_s = limit_s;
-    w->interval_s = limit_s / 4 < INTERVAL_S ? limit_s / 4 : INTERVAL_S;
-    w->wake[0] = w->wake[1] = -1;
-    w->stop_code = -1;
-    rc = start(w);
+    rc = start(watchdog, run, limit_s);
     if (rc != SP_OK) {
-        sp_watchdog_stop(w, rc);
+        sp_watchdog_stop(*watchdog, rc);
         *watchdog = NULL;
     }
     return rc;

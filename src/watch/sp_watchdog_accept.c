@@ -37,22 +37,15 @@ static void raise_file_limit(void)
 static sp_status gather_hosts(sp_comm *comm, uint32_t **peers, int *n)
 {
     uint32_t own[SP_LINK_ADDRESSES];
-    size_t bytes = 0, *sizes = calloc((size_t)comm->size, sizeof *sizes);
+    size_t bytes = 0, n_all = 0;
     void *all = NULL;
-    sp_status rc = sizes ? SP_OK : SP_FAIL(SP_EMEM, "no memory for the watchdog");
 
-    *peers = NULL;
-    *n = 0;
-    rc = sp_comm_agree(comm, rc, NULL);
-    if (rc == SP_OK && comm->node != comm->node_of_rank[0] && comm->local_rank == 0)
+    if (comm->node != comm->node_of_rank[0] && comm->local_rank == 0)
         bytes = (size_t)sp_link_own_addresses(own) * sizeof *own;
-    if (rc == SP_OK)
-        rc = sp_comm_gather(comm, own, bytes, 0, &all, sizes);
-    for (int r = 0; rc == SP_OK && comm->rank == 0 && r < comm->size; r++)
-        *n += (int)(sizes[r] / sizeof **peers);
+    SP_TRY(sp_comm_gather(comm, own, bytes, &all, &n_all));
+    *n = (int)(n_all / sizeof **peers);
     *peers = all;
-    free(sizes);
-    return rc;
+    return SP_OK;
 }
 
 sp_status sp_watchdog_listen(sp_watchdog *w)

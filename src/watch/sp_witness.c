@@ -447,7 +447,7 @@ sp_status sp_witness_start(sp_witness **witness, sp_run *run)
     *witness = own;
     if (own)
         own->connection = -1;
-    rc = sp_comm_agree(run->comm, rc, NULL);
+    rc = sp_comm_agree(run->comm, rc);
     if (rc == SP_OK)
         rc = start(own, run, rank, places, numbers);
     free(rank);

@@ -103,8 +103,8 @@ peer cuda_peer_sum.cuh 's/sum = rank + k ? sum + of_rank/sum = rank + k ? of_ran
 peer cuda_peer_sum.cuh 's/const int to = p.rank + k < p.size ? .*/const int to = (p.rank + 1) % p.size;/'
 # sums of peers: the end of a wait, and the checks that avoid one
 peer cuda_peer_sum.cuh 's/if (now - \*begin < p.limit_ns)/if (now)/'
-peer cuda_peer.cu 's/SP_TRY(sp_comm_agree(t->comm, try_out(t), NULL));//'
-peer cuda_peer.cu 's/SP_TRY(sp_comm_agree(t->comm, object(t, options), NULL));/SP_TRY(object(t, options));/'
+peer cuda_peer.cu 's/SP_TRY(sp_comm_agree(t->comm, try_out(t)));//'
+peer cuda_peer.cu 's/SP_TRY(sp_comm_agree(t->comm, object(t, options)));/SP_TRY(object(t, options));/'
 
 # plans: rows and parents of levels
 plan cuda_plan_levels.cu 's/depth > l ? row : row - 1/row/'

@@ -11,8 +11,8 @@ TEST(the_same_bits_pass)
 
     for (int i = 0; i < 1000; i++)
         data[i] = (float)i / 7;
-    OK(sp_replica_check(&comm, data, 1000, "weights", 5));
-    OK(sp_replica_check(&comm, data, 0, "weights", 5));
+    OK(sp_replica_check(&comm, data, 1000, 5));
+    OK(sp_replica_check(&comm, data, 0, 5));
 }
 
 TEST(the_one_that_differs_is_named)
@@ -23,8 +23,7 @@ TEST(the_one_that_differs_is_named)
         char text[64];
 
         data[999] = comm.rank == who ? -0.0F : 0.0F;
-        assert_int_equal(sp_replica_check(&comm, data, 1000, "weights", 7),
-                         SP_ENUMERIC);
+        assert_int_equal(sp_replica_check(&comm, data, 1000, 7), SP_ENUMERIC);
         snprintf(text, sizeof text, "step 7: the weights of rank %d differ", who);
         SAYS(text);
         SAYS("most others");
