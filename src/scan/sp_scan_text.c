@@ -28,6 +28,7 @@ typedef struct text {
     char mark;      /* decimal point or comma; 0 until a number has one */
     int n_columns, n_names;
     char name[MAX_COLUMNS][SP_SCAN_NAME]; /* names found in the file */
+    const char *value[MAX_COLUMNS];       /* where the values of the line begin */
 } text;
 
 static bool is_comment(const char *line)
@@ -121,14 +122,13 @@ static int read_values(text *t, const char *line, double *to, const char **bad)
 
     *bad = NULL;
     while (*at) {
-        const char *begin = at;
-
         if (n == MAX_COLUMNS)
             return MAX_COLUMNS + 1;
+        t->value[n] = at;
         at = read_value(t, at, &to[n]);
         at = at ? at + strspn(at, BLANKS) : NULL;
         if (!at || (*at && t->separator != ' ' && *at != t->separator)) {
-            *bad = begin;
+            *bad = t->value[n];
             return n;
         }
         n++;
@@ -314,35 +314,17 @@ static bool is_other_whole(const text *t, const char *number, double x)
 
 /* Refuses whole numbers that a copy would have rounded, as long identifiers may be.
  * Columns without a name are not copied. x [n]: the numbers of the line. */
-static sp_status check_whole(const sp_scan *scan, text *t, const char *line, int n,
-                             const double *x)
+static sp_status check_whole(const sp_scan *scan, const text *t, int n, const double *x)
 {
-    const char *at = line + strspn(line, BLANKS);
-    double unused;
-
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++)
         if (fabs(x[i]) >= 0x1p53 && scan->field[i].name[0] &&
-            is_other_whole(t, at, x[i]))
+            is_other_whole(t, t->value[i], x[i]))
             return SP_FAIL(SP_EDATA,
                            "%s: line %" PRId64 ": value %d, %s = %.*s, would be "
                            "rounded to %.0f: leave it out by \"-\" in --columns",
                            scan->path, scan->lines.number, i + 1, scan->field[i].name,
-                           (int)strspn(at, "+-0123456789"), at, x[i]);
-        at = read_value(t, at, &unused);
-        at += strspn(at, BLANKS);
-        at += *at && t->separator != ' ';
-        at += strspn(at, BLANKS);
-    }
+                           (int)strspn(t->value[i], "+-0123456789"), t->value[i], x[i]);
     return SP_OK;
-}
-
-static bool has_large(const double *x, int n)
-{
-    bool is_large = false;
-
-    for (int i = 0; i < n; i++)
-        is_large |= fabs(x[i]) >= 0x1p53;
-    return is_large;
 }
 
 static sp_status fill_text(sp_scan *scan, int64_t max, unsigned char *to, int64_t *n)
@@ -366,8 +348,8 @@ static sp_status fill_text(sp_scan *scan, int64_t max, unsigned char *to, int64_
             return SP_FAIL(SP_EDATA, "%s: line %" PRId64 ": %d number%s, expected %d",
                            scan->path, scan->lines.number, found, sp_plural(found),
                            t->n_columns);
-        if (scan->is_copied && has_large(number, found))
-            SP_TRY(check_whole(scan, t, line, found, number));
+        if (scan->is_copied)
+            SP_TRY(check_whole(scan, t, found, number));
         for (int i = 0; i < found; i++, to += 8)
             sp_put_double(to, number[i]);
         ++*n;
