@@ -219,9 +219,10 @@ void sp_foresee_step(sp_foreseer *f, const sp_load *load, int64_t part[SP_PARTS]
     assert(f->n_slots > 0 && load->n_samples >= 0);
     part[SP_ACTIVATIONS] = (int64_t)(net.matrices + net.vectors);
     part[SP_BATCHES] = f->n_slots * (loader.device + plan);
-    part[SP_SCRATCH] = f->is_training ? device_operations(what, load) : 0;
-    if (!ops->is_host)
+    if (!ops->is_host) {
+        part[SP_SCRATCH] = f->is_training ? device_operations(what, load) : 0;
         return;
+    }
     part[SP_BATCHES] += f->n_slots * loader.slot;
     part[SP_SCRATCH] = loader.scratch + host_operations(what, load);
     /* predictions as the loss writes them, and as they are counted */
