@@ -106,8 +106,8 @@ sp_status sp_recipe_merge(sp_recipe **a, const sp_recipe *b);
 
 enum { SP_MOST_VECTORS = 8 };
 
-/* Columns that are the parts of one vector, which mirrors and turns with the sample: the
- * normal or the position of the points. Samples turn about z, so the z of a normal
+/* Columns that are the parts of one vector, which mirrors and turns with the sample:
+ * the normal or the position of the points. Samples turn about z, so the z of a normal
  * stays; a position is scaled with its sample, its z too. */
 typedef struct sp_vector {
     int x, y, z;  /* numbers of the columns; z -1: none that changes */
@@ -123,8 +123,8 @@ typedef struct sp_vectors {
 } sp_vectors;
 
 /* Finds the vectors among n columns by the names of their sources: nx and ny, normal_x
- * and normal_y, x and y (with or without z), whatever their case and with or without the
- * prefix "scalar_". recipe NULL, or without a column: its own name counts, and the
+ * and normal_y, x and y (with or without z), whatever their case and with or without
+ * the prefix "scalar_". recipe NULL, or without a column: its own name counts, and the
  * divisor is 1. name NULL: the columns have no names and are no vectors. */
 sp_vectors sp_recipe_vectors(const sp_recipe *recipe, int n, char *const *name);
 

@@ -26,8 +26,8 @@
  *     make_shards bare-chunked FILE       like bare, the features in compressed chunks
  *     make_shards isolated FILE           4 samples of 12,000 voxels that touch no other
  *     make_shards large FILE              one sample of 60,000 voxels among 7 of 3,000
- *     make_shards costly FILE             3 samples with points, subvoxel, moments, cost;
- *                                         one is empty
+ *     make_shards costly FILE             3 samples with points, subvoxel, moments and
+ *                                         cost; one is empty
  *     make_shards box FILE SAMPLES VOXELS GAP COLUMNS CLASSES HAS_POINTS
  *                                         samples of so many voxels each, which fill
  *                                         half of a box, or touch no other if GAP is
