@@ -52,7 +52,7 @@ __device__ double row_loss(const sp_loss_args &a, int64_t i, int label, int best
     sum = log(sum);
     for (int j = 0; j < C; j++) {
         const double target =
-            (j == label) * (1.0 - a.smoothing) + (double)a.smoothing / C;
+            (j == label) * (1.0 - a.rule.smoothing) + (double)a.rule.smoothing / C;
         const double log_p = z[j] - top - sum;
         loss -= target == 0 ? 0 : target * log_p;
         if (a.dlogits.data)

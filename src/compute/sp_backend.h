@@ -184,14 +184,20 @@ typedef struct sp_dropout_args {
     int n_samples;
 } sp_dropout_args;
 
-/* Softmax cross-entropy l with its gradient. With smoothing e and C classes the target
- * distribution is (1 - e) at the label plus e / C everywhere; the weight of a voxel is
+/* How a voxel's loss follows from its logits: what the deck says, which a net passes on
+ * as it is (sp_net_options). With smoothing e and C classes the target distribution is
+ * (1 - e) at the label plus e / C everywhere. */
+typedef struct sp_loss_rule {
+    float smoothing; /* 0 to 1 */
+} sp_loss_rule;
+
+/* Softmax cross-entropy l with its gradient. The weight of a voxel is
  * w = class_weight[label]. */
 typedef struct sp_loss_args {
     sp_tensor logits;          /* [n, C] */
     const int32_t *label;      /* [n] 0..C-1 or SP_IGNORE; NULL: none labelled */
     const float *class_weight; /* [C] or NULL */
-    float smoothing;
+    sp_loss_rule rule;
     const int32_t *sample_row; /* [n_samples + 1] host */
     int n_samples;
     double *sums;      /* [n_samples][2]: sum w * l, sum w */

@@ -97,10 +97,15 @@ static inline bool sp_pool_grad_is_sound(const sp_pool_args *a)
            sp_map_leads(a->map, a->dx.n, a->dy.n) && (a->argmax || !a->is_max);
 }
 
+static inline bool sp_loss_rule_is_sound(const sp_loss_rule *rule)
+{
+    return rule->smoothing >= 0 && rule->smoothing <= 1;
+}
+
 static inline bool sp_loss_is_sound(const sp_loss_args *a)
 {
-    return sp_tensor_is_sound(a->logits) && a->sums && a->smoothing >= 0 &&
-           a->smoothing <= 1 &&
+    return sp_tensor_is_sound(a->logits) && a->sums &&
+           sp_loss_rule_is_sound(&a->rule) &&
            (!a->dlogits.data || sp_tensors_match(a->dlogits, a->logits)) &&
            sp_samples_cover(a->sample_row, a->n_samples, a->logits.n);
 }

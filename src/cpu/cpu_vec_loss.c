@@ -135,27 +135,27 @@ INLINE void row_grad(const sp_loss_args *a, float *dz, int label, double sum,
 {
     const int C = a->logits.c;
     const float scale = (float)(weight / sum);
-    const float others = -weight * a->smoothing / (float)C;
+    const float others = -weight * a->rule.smoothing / (float)C;
 
     for (int at = 0; at < C; at += LANES) {
         const vec e = row_load(dz, at, C, set1(0));
         row_store(dz, at, C, fma_v(e, set1(scale), set1(others)));
     }
-    dz[label] -= weight * (1 - a->smoothing);
+    dz[label] -= weight * (1 - a->rule.smoothing);
 }
 
 /* The loss of a row without the logarithm of its sum of exponentials. */
 INLINE double row_below(const sp_loss_args *a, const float *z, int label, int best)
 {
     const int C = a->logits.c;
-    const double top = z[best], below = (1.0 - a->smoothing) * (top - z[label]);
+    const double top = z[best], below = (1.0 - a->rule.smoothing) * (top - z[label]);
     double all = 0;
 
-    if (a->smoothing == 0)
+    if (a->rule.smoothing == 0)
         return below;
     for (int j = 0; j < C; j++)
         all += top - z[j];
-    return below + a->smoothing * all / C;
+    return below + a->rule.smoothing * all / C;
 }
 
 /* Each step is done for all rows before the next one, because a row is one long chain

@@ -38,7 +38,7 @@ typedef struct sp_net_options {
     bool is_low_memory;
     uint64_t seed;             /* key of dropout's random numbers */
     const float *class_weight; /* [n_classes] weights of the loss, copied; NULL: 1 */
-    float label_smoothing;
+    sp_loss_rule loss;
 } sp_net_options;
 
 /* The loss over this rank's micro-batch. */

@@ -279,7 +279,7 @@ static sp_loss_args loss_args(sp_net *net, const sp_batch *batch)
     return (sp_loss_args){.logits = impl->logits,
                           .label = batch->labels,
                           .class_weight = impl->fixed.class_weight,
-                          .smoothing = impl->options.label_smoothing,
+                          .rule = impl->options.loss,
                           .sample_row = sp_net_sample_row(net, output->level),
                           .n_samples = batch->n_samples};
 }

@@ -73,7 +73,7 @@ sp_status sp_resources_open_net(sp_resources *r, const float *class_weight)
         .is_low_memory = r->backend.ops->is_host,
         .seed = (uint64_t)config->train.seed,
         .class_weight = class_weight,
-        .label_smoothing = (float)config->train.label_smoothing,
+        .loss = {.smoothing = (float)config->train.label_smoothing},
     };
     const sp_foresight what = sp_resources_foresight(r, &r->backend);
     sp_status rc;

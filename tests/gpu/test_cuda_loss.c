@@ -44,7 +44,7 @@ static void lose(op_results *r, const void *of)
     int64_t *zero = test_alloc((n + n_counts + 6) * sizeof *zero);
     float *weight = fx_floats((size_t)p->c, 2);
     sp_loss_args a = {.logits = op_take(r, draw(p, label)),
-                      .smoothing = p->smoothing,
+                      .rule = {.smoothing = p->smoothing},
                       .sample_row = row,
                       .n_samples = 3,
                       .confusion = op_copy(r, zero, n_counts * sizeof *zero)};

@@ -51,7 +51,7 @@ static void draw(drawn *d, int64_t index)
     if (rnd_chance(c, 30, "weights"))
         d->options.class_weight = weights;
     if (rnd_chance(c, 30, "smoothing"))
-        d->options.label_smoothing = 0.1f;
+        d->options.loss.smoothing = 0.1f;
     for (int step = 0; step < STEPS; step++)
         draw_samples(d, step);
 }

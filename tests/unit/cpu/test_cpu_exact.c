@@ -248,7 +248,7 @@ static void lose(run *r)
     int32_t *label = test_alloc(((size_t)z.n + 1) * sizeof *label);
     sp_loss_args a = {.logits = z,
                       .label = label,
-                      .smoothing = 0.1f,
+                      .rule = {.smoothing = 0.1f},
                       .sample_row = r->fine,
                       .n_samples = r->n_samples,
                       .dlogits =

@@ -32,7 +32,7 @@ static problem make(int n, int C, int ld, float smoothing, bool has_weight, floa
     row[3] = n;
     p.a = (sp_loss_args){.logits = z,
                          .label = p.label,
-                         .smoothing = smoothing,
+                         .rule = {.smoothing = smoothing},
                          .class_weight = has_weight ? p.weight : NULL,
                          .sample_row = row,
                          .n_samples = 3};
@@ -57,7 +57,9 @@ static double row_loss(const sp_loss_args *a, int64_t i)
         sum += exp(fx_at(a->logits, i, j) - top);
     for (int j = 0; j < C; j++) {
         double p = (fx_at(a->logits, i, j) - top) - log(sum);
-        loss -= ((j == label ? 1 - a->smoothing : 0) + (double)a->smoothing / C) * p;
+        loss -=
+            ((j == label ? 1 - a->rule.smoothing : 0) + (double)a->rule.smoothing / C) *
+            p;
     }
     return loss * (a->class_weight ? a->class_weight[label] : 1);
 }

@@ -96,7 +96,7 @@ static void check_net(const sp_backend_ops *ops, const char *layers,
     sp_net_options options = {.bn_scope = SP_SCOPE_WORLD,
                               .seed = 17,
                               .class_weight = weights,
-                              .label_smoothing = 0.1f};
+                              .loss = {.smoothing = 0.1f}};
     const double *logits;
     CLOSED_BY(case_close) net_case c;
     FREED double *param;
@@ -168,7 +168,7 @@ static void check_frozen(const sp_backend_ops *ops, const char *layers,
     sp_net_options options = {.bn_scope = SP_SCOPE_WORLD,
                               .seed = 17,
                               .is_low_memory = is_low_memory,
-                              .label_smoothing = 0.1f};
+                              .loss = {.smoothing = 0.1f}};
     FREED float *before;
     FREED double *param;
     CLOSED_BY(case_close) net_case c;
