@@ -24,9 +24,9 @@
 
 /* The numbers that travel with the gradient: after sp_bucket_wait the sums over ranks
  * and micro-batches. The counts are whole numbers below 2^53, which a double sums
- * exactly in any order. One more count is a member here, which sp_buckets_zero clears.
- * In session/sp_step.c compute() adds to it for each micro-batch, and update() copies
- * the sum to sp_step_result. */
+ * exactly in any order. One more count is a member here, a double, which
+ * sp_buckets_zero clears and compute() of session/sp_step.c adds to for each
+ * micro-batch; sp_step_result.sum has its sum. */
 typedef struct sp_tail {
     double loss_sum, weight_sum; /* sum w * l, sum w over labelled voxels */
     double n_voxels, n_stop;     /* voxels, and ranks asked to stop */

@@ -67,8 +67,7 @@ static sp_status update(sp_resources *r, double lr, sp_step_result *result)
     result->loss = tail->weight_sum > 0 ? tail->loss_sum / tail->weight_sum : NAN;
     if (isnan(result->loss))
         result->loss = NAN; /* without the sign that sums may give it, to be printed */
-    result->weight = tail->weight_sum;
-    result->voxels = tail->n_voxels;
+    result->sum = *tail;
     result->is_stopping = tail->n_stop > 0;
     result->updates = r->optim.t;
     if (tail->weight_sum == 0)

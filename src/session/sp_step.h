@@ -20,6 +20,7 @@
 
 #include "base/sp_error.h"
 #include "data/sp_sampler.h"
+#include "net/sp_bucket.h"
 
 struct sp_batch;     /* data/sp_loader.h */
 struct sp_resources; /* session/sp_resources.h */
@@ -48,9 +49,8 @@ typedef struct sp_step_hooks {
 
 typedef struct sp_step_result {
     double loss;      /* over all ranks' labelled voxels; NAN: the weight is 0 */
-    double weight;    /* sum of the labelled voxels' class weights */
     double grad_norm; /* of the mean gradient, not clipped; NAN: not finite */
-    double voxels;    /* sum over the ranks */
+    sp_tail sum;      /* sums over the ranks: weights, voxels */
     double data_wait_s, comm_exposed_s; /* seconds that this rank waited */
     sp_position at;                     /* the place at which its samples begin */
     int n_samples, n_micro;             /* sum over the ranks; micro-batches */

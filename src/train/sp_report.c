@@ -185,7 +185,7 @@ static void write_step(const sp_trainer *t, const sp_step_report *step)
     sp_report_number(events, "train", "loss", result->loss);
     sp_report_number(events, "train", "lr", step->lr);
     sp_report_number(events, "train", "grad_norm", result->grad_norm);
-    sp_report_number(events, "train", "voxels", result->voxels);
+    sp_report_number(events, "train", "voxels", result->sum.n_voxels);
     sp_report_number(events, "time", "step_s", step->step_s);
     sp_report_number(events, "time", "data_wait_s", result->data_wait_s);
     sp_report_number(events, "time", "comm_exposed_s", result->comm_exposed_s);
@@ -209,8 +209,8 @@ static void print_step(const sp_trainer *t, const sp_step_report *step, double n
     sp_log_progress("step=%lld epoch=%lld loss=%.5g lr=%.4g voxels=%.0f step_s=%.3f "
                     "data_wait_s=%.3f comm_exposed_s=%.3f done=%.0f%% %stime=%s",
                     (long long)step->step, (long long)step->epoch + 1,
-                    step->result.loss, step->lr, step->result.voxels, step->step_s,
-                    step->result.data_wait_s, step->result.comm_exposed_s,
+                    step->result.loss, step->lr, step->result.sum.n_voxels,
+                    step->step_s, step->result.data_wait_s, step->result.comm_exposed_s,
                     total ? 100.0 * (double)step->samples / (double)total : 0,
                     left_text(t, left), sp_date(now_s, date));
 }

@@ -88,8 +88,8 @@ static sp_status train_step(sp_trainer *t, sp_step_report *report)
     SP_TRY(sp_step_run(&t->resources, report->lr, &hooks, &report->result));
     advance(t, report);
     if (isfinite(report->result.loss)) {
-        t->loss_sum += report->result.loss * report->result.weight;
-        t->weight_sum += report->result.weight;
+        t->loss_sum += report->result.loss * report->result.sum.weight_sum;
+        t->weight_sum += report->result.sum.weight_sum;
     }
     if (report->result.is_skipped)
         SP_TRY(log_skipped(t, report));

@@ -115,7 +115,7 @@ TEST(test_parts)
     assert_memory_equal(g.part, want, sizeof want);
     assert_int_equal(g.n_batches, result.n_micro);
     assert_int_equal(result.n_samples, SAMPLES);
-    assert_int_equal((int)result.voxels, 140);
+    assert_int_equal((int)result.sum.n_voxels, 140);
     assert_true(result.cost_sum > 0 && result.cost_max == result.cost_sum); /* 1 rank */
     assert_true(isfinite(result.loss) && result.loss > 0 && result.grad_norm > 0);
     assert_true(result.is_updated && !result.is_skipped && !result.is_stopping);
