@@ -20,6 +20,7 @@
 #include "base/sp_error.h"
 #include "fixtures/closed_by.h"
 #include "fuzz/mutate.h"
+#include "scan/sp_scan_format.h"
 
 enum {
     FUZZ_MEMORY_TIMES = 10,
@@ -38,14 +39,14 @@ typedef struct fuzz_kind {
     bool (*run)(uint64_t *rng);
 } fuzz_kind;
 
-/* All kinds: the row of kind `ply` is fuzz_ply, in a file kind_*.c. */
+/* All kinds: the row of kind `ply` is fuzz_ply, in a file kind_*.c. Each format of scans
+ * is a kind. */
 /* clang-format off */
 #define FUZZ_KINDS(X)                                                                  \
-    X(las) X(laz) X(ply) X(pcd) X(npy) X(text) X(kitti) X(convert) X(shard)            \
-    X(shard_chunked) X(shard_values) X(shard_links) X(info) X(checkpoint)              \
-    X(checkpoint_values) X(checkpoint_structure) X(weights) X(prediction) X(deck)      \
-    X(check) X(eval) X(resume) X(heartbeat) X(status) X(folder) X(events) X(report)    \
-    X(link) X(faulty)
+    SP_SCAN_FORMATS(X) X(convert) X(shard) X(shard_chunked) X(shard_values)            \
+    X(shard_links) X(info) X(checkpoint) X(checkpoint_values) X(checkpoint_structure)  \
+    X(weights) X(prediction) X(deck) X(check) X(eval) X(resume) X(heartbeat) X(status) \
+    X(folder) X(events) X(report) X(link) X(faulty)
 /* clang-format on */
 #define FUZZ_DECLARE(kind) extern const fuzz_kind fuzz_##kind;
 FUZZ_KINDS(FUZZ_DECLARE)
