@@ -4,7 +4,15 @@
  * optimizer's own, which stay as they are until it is done. By its values a checkpoint
  * tells which optimizer wrote it; in a run that goes on with another one all values
  * begin as zeros (read_optim in run/sp_checkpoint.c). Its arithmetic is the update
- * rule's (sp_optim_step). */
+ * rule's (sp_optim_step).
+ *
+ * The table does not tell that the network computes with a value, as with an average of
+ * the weights. Evaluations read net->param: a training would exchange the two pointers
+ * around sp_evaluate_pass (evaluate in train/sp_train.c) and call sp_net_updated after
+ * each exchange; eval, predict and label read a file's weights by
+ * sp_checkpoint_read_open without an optimizer, which would read the value's group in
+ * place of /params. An average would begin as the weights, at the update with t 0, and
+ * lacks those of frozen layers, whose values stay 0. */
 #ifndef SP_KEPT_H
 #define SP_KEPT_H
 

@@ -122,10 +122,10 @@ typedef struct sp_vectors {
     int lone;
 } sp_vectors;
 
-/* Finds the vectors among n columns by the names of their sources: nx and ny, normal_x
- * and normal_y, x and y (with or without z), whatever their case and with or without
- * the prefix "scalar_". recipe NULL, or without a column: its own name counts, and the
- * divisor is 1. name NULL: the columns have no names and are no vectors. */
+/* Finds the vectors among n columns by the names of their sources, the words of
+ * sp_recipe_vectors.c, whatever their case and with or without the prefix "scalar_". A
+ * position's z may be missing. recipe NULL, or without a column: its own name counts,
+ * and the divisor is 1. name NULL: the columns have no names and are no vectors. */
 sp_vectors sp_recipe_vectors(const sp_recipe *recipe, int n, char *const *name);
 
 /* ---- printing; local ---- */

@@ -4,7 +4,9 @@
 #include "base/sp_text.h"
 #include "recipe/sp_recipe.h"
 
-/* The usual names of the x and y of a normal, and of the x, y and z of a position. */
+/* The usual names of the x and y of a normal, and of the x, y and z of a position. A
+ * row of two names mirrors and turns with its sample; one of three is also scaled, all
+ * of it about the training set's mean (is_position). Nothing else knows the names. */
 static const char *const words[][3] = {
     {"nx", "ny"}, {"normal_x", "normal_y"}, {"x", "y", "z"}};
 enum { WORDS = sizeof words / sizeof *words };

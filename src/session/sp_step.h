@@ -50,7 +50,8 @@ typedef struct sp_step_hooks {
 typedef struct sp_step_result {
     double loss;      /* over all ranks' labelled voxels; NAN: the weight is 0 */
     double grad_norm; /* of the mean gradient, not clipped; NAN: not finite */
-    sp_tail sum;      /* sums over the ranks: weights, voxels */
+    /* over all ranks: class weights of the labelled voxels, voxels */
+    sp_tail sum;
     double data_wait_s, comm_exposed_s; /* seconds that this rank waited */
     sp_position at;                     /* the place at which its samples begin */
     int n_samples, n_micro;             /* sum over the ranks; micro-batches */
