@@ -9,7 +9,7 @@
 #ifndef SP_CHECK_H
 #define SP_CHECK_H
 
-#include "data/sp_sampler.h"
+#include "batch/sp_sampler.h"
 #include "session/sp_resources.h"
 
 /* Collective. They report their own failures and return the exit status. */

@@ -7,16 +7,6 @@
 #include "base/sp_rng.h"
 #include "compute/sp_backend.h"
 
-/* pi / 2 */
-#define QUARTER 1.57079632679489661923
-
-/* ---- draws ---- */
-
-sp_augment sp_augment_none(void)
-{
-    return (sp_augment){.scale = 1};
-}
-
 sp_status sp_voxel_factor(const sp_config *config, const sp_dataset *set,
                           double *factor)
 {
@@ -35,43 +25,16 @@ sp_status sp_voxel_factor(const sp_config *config, const sp_dataset *set,
     return SP_OK;
 }
 
-sp_augment sp_augment_draw(const sp_config *config, bool has_subvoxel, uint64_t seed,
-                           uint64_t epoch, int64_t sample)
-{
-    sp_rng rng = sp_rng_open(seed, SP_RNG_AUGMENT, epoch, (uint64_t)sample);
-    sp_augment aug = sp_augment_none();
-    double x = sp_rng_unit(&rng), y = sp_rng_unit(&rng), turn = sp_rng_unit(&rng),
-           stretch = sp_rng_unit(&rng);
-
-    assert(sample >= 0);
-    aug.flip_x = config->augment.flip && x < 0.5;
-    aug.flip_y = config->augment.flip && y < 0.5;
-    if (config->augment.rotate_z)
-        aug.angle = QUARTER * (has_subvoxel ? 4 * turn : floor(4 * turn));
-    if (has_subvoxel && config->augment.scale.n == 2)
-        aug.scale =
-            config->augment.scale.at[0] +
-            stretch * (config->augment.scale.at[1] - config->augment.scale.at[0]);
-    aug.drop = config->augment.drop;
-    aug.jitter = config->augment.jitter;
-    aug.seed = seed;
-    aug.epoch = epoch;
-    aug.sample = (uint64_t)sample;
-    return aug;
-}
-
 /* ---- scratch ---- */
 
-enum { BATCH = 256 /* rows or numbers for which random numbers are drawn at a time */ };
+enum { BATCH = 256 /* rows for which random numbers are drawn at a time */ };
 
 typedef struct work {
     const sp_sample *in;
     const sp_augment *aug;
     sp_voxels *out;
-    int32_t n;            /* number of stored rows */
-    int32_t lo[3], hi[3]; /* the bounding box of their coordinates */
-    int32_t *moved;       /* [n][3] coordinates after turn, scale and factor */
-    bool is_moved, is_merged;
+    int32_t n; /* number of stored rows */
+    sp_moved moved;
     int32_t *table; /* [mask + 1] number of a voxel + 1; 0: empty */
     uint32_t mask;
     int shift;
@@ -79,176 +42,6 @@ typedef struct work {
     int32_t *start, *list; /* the rows of voxels that have several, by voxel */
     int32_t *votes;        /* [largest label + 1] votes of a voxel */
 } work;
-
-static void find_box(work *w)
-{
-    memcpy(w->lo, w->in->coords, sizeof w->lo);
-    memcpy(w->hi, w->in->coords, sizeof w->hi);
-    for (int32_t i = 1; i < w->n; i++)
-        for (int a = 0; a < 3; a++) {
-            int32_t c = w->in->coords[3 * (int64_t)i + a];
-
-            w->lo[a] = c < w->lo[a] ? c : w->lo[a];
-            w->hi[a] = c > w->hi[a] ? c : w->hi[a];
-        }
-}
-
-/* ---- turns on the grid ---- */
-
-/* Moves a run of `length` voxels that should begin at *lo into the coordinate range. */
-static sp_status fit_run(const work *w, int axis, int64_t length, int64_t *lo)
-{
-    if (length > 2 * (int64_t)SP_COORD_LIMIT)
-        return SP_FAIL(
-            SP_EDATA,
-            "sample %lld is %lld voxels wide in %c after turning, more than the "
-            "coordinate range of %d",
-            (long long)w->in->id, (long long)length, "xyz"[axis], 2 * SP_COORD_LIMIT);
-    if (*lo < -SP_COORD_LIMIT)
-        *lo = -SP_COORD_LIMIT;
-    if (*lo + length > SP_COORD_LIMIT)
-        *lo = SP_COORD_LIMIT - length;
-    return SP_OK;
-}
-
-/* Mirrors, then turns by `quarters` quarter turns. Axis a of the output is axis from[a]
- * of the input, reversed or not, put so that the box keeps its centre. */
-static sp_status move_on_grid(work *w, int quarters)
-{
-    int from[2] = {0, 1}, t;
-    bool is_reversed[2] = {w->aug->flip_x, w->aug->flip_y}, b;
-    int64_t at[2];
-    int32_t *p;
-    const int32_t *c;
-
-    for (; quarters > 0; quarters--) { /* one quarter turn maps (x, y) to (-y, x) */
-        t = from[0], from[0] = from[1], from[1] = t;
-        b = is_reversed[0], is_reversed[0] = !is_reversed[1], is_reversed[1] = b;
-    }
-    for (int a = 0; a < 2; a++) {
-        int64_t length = (int64_t)w->hi[from[a]] - w->lo[from[a]];
-
-        at[a] = ((int64_t)w->lo[a] + w->hi[a] - length) >> 1;
-        SP_TRY(fit_run(w, a, length + 1, &at[a]));
-        /* the output is at + (in - lo), or at + (hi - in) where the axis is reversed */
-        at[a] += is_reversed[a] ? w->hi[from[a]] : -w->lo[from[a]];
-    }
-    for (int32_t i = 0; i < w->n; i++) {
-        c = w->in->coords + 3 * (int64_t)i;
-        p = w->moved + 3 * (int64_t)i;
-        p[0] = (int32_t)(is_reversed[0] ? at[0] - c[from[0]] : at[0] + c[from[0]]);
-        p[1] = (int32_t)(is_reversed[1] ? at[1] - c[from[1]] : at[1] + c[from[1]]);
-        p[2] = c[2];
-    }
-    return SP_OK;
-}
-
-static int32_t floor_div(int32_t x, int32_t d)
-{
-    return (x - (x < 0 ? d - 1 : 0)) / d;
-}
-
-/* ---- turns off the grid ---- */
-
-/* A map of positions: p = shift + m * (position - centre), in units of the new voxel.
- */
-typedef struct affine {
-    double m[2][2], mz, centre[3], shift[3];
-} affine;
-
-static sp_status make_affine(const work *w, double factor, affine *f)
-{
-    double cosine = cos(w->aug->angle), sine = sin(w->aug->angle), half[3], edge;
-    double sx = w->aug->flip_x ? -1 : 1, sy = w->aug->flip_y ? -1 : 1;
-    double k = w->aug->scale / factor;
-
-    f->m[0][0] = k * cosine * sx;
-    f->m[0][1] = -k * sine * sy;
-    f->m[1][0] = k * sine * sx;
-    f->m[1][1] = k * cosine * sy;
-    f->mz = k;
-    for (int a = 0; a < 3; a++) {
-        f->centre[a] = (w->lo[a] + 1.0 + w->hi[a]) / 2;
-        half[a] = (w->hi[a] + 1.0 - w->lo[a]) / 2;
-    }
-    edge = half[0];
-    half[0] = fabs(f->m[0][0]) * edge + fabs(f->m[0][1]) * half[1];
-    half[1] = fabs(f->m[1][0]) * edge + fabs(f->m[1][1]) * half[1];
-    half[2] *= k;
-    for (int a = 0; a < 3; a++) {
-        edge = SP_COORD_LIMIT - 1 - half[a];
-        if (edge < 0)
-            return SP_FAIL(
-                SP_EDATA,
-                "sample %lld is %.0f voxels wide in %c after turning by %g and "
-                "scaling by %g, more than the coordinate range of %d",
-                (long long)w->in->id, 2 * half[a], "xyz"[a], w -> aug -> angle,
-                w -> aug -> scale, 2 * SP_COORD_LIMIT);
-        f->shift[a] = fmin(fmax(f->centre[a] / factor, -edge), edge);
-    }
-    return SP_OK;
-}
-
-/* The floor of v without a call; |v| is within the coordinate range. */
-static int32_t floor_near(double v)
-{
-    return (int32_t)(v + SP_COORD_LIMIT) - SP_COORD_LIMIT;
-}
-
-static sp_status move_freely(work *w, double factor)
-{
-    const int32_t *c = w->in->coords;
-    const uint8_t *sub = w->in->subvoxel;
-    int32_t *p = w->moved;
-    affine f;
-
-    SP_TRY(make_affine(w, factor, &f));
-    for (int32_t i = 0; i < w->n; i++, c += 3, p += 3) {
-        double x = c[0] - f.centre[0], y = c[1] - f.centre[1], z = c[2] - f.centre[2];
-
-        x += sub ? (sub[3 * (int64_t)i] + 0.5) / 256 : 0.5;
-        y += sub ? (sub[3 * (int64_t)i + 1] + 0.5) / 256 : 0.5;
-        z += sub ? (sub[3 * (int64_t)i + 2] + 0.5) / 256 : 0.5;
-        p[0] = floor_near(f.m[0][0] * x + f.m[0][1] * y + f.shift[0]);
-        p[1] = floor_near(f.m[1][0] * x + f.m[1][1] * y + f.shift[1]);
-        p[2] = floor_near(f.mz * z + f.shift[2]);
-    }
-    return SP_OK;
-}
-
-/* Computes the coordinates after augmentation and factor into w->moved. */
-static sp_status move(work *w, double factor, sp_arena *arena)
-{
-    double turns = w->aug->angle / QUARTER, whole = nearbyint(turns);
-    bool is_on_grid = w->aug->scale == 1 && fabs(turns - whole) < 1e-9;
-    bool is_whole = fabs(factor - nearbyint(factor)) < 1e-6;
-    int quarters = (int)((int64_t)whole & 3);
-    int32_t coarse;
-
-    if (!is_on_grid && !w->in->subvoxel)
-        return SP_FAIL_INTERNAL(
-            SP_EDATA,
-            "sample %lld has no subvoxel positions: it cannot turn by %g or "
-            "scale by %g",
-            (long long)w->in->id, w->aug->angle, w->aug->scale);
-    if (!(factor >= 1 - 1e-6))
-        return SP_FAIL_INTERNAL(
-            SP_EDATA, "voxels of %g times the stored edge, at least 1 expected",
-            factor);
-    w->is_merged = !is_on_grid || fabs(factor - 1) >= 1e-6;
-    w->is_moved = w->is_merged || quarters || w->aug->flip_x || w->aug->flip_y;
-    if (!w->is_moved || w->n == 0)
-        return SP_OK;
-    SP_TRY(SP_TAKE(arena, 3 * (int64_t)w->n, &w->moved));
-    find_box(w);
-    if (!is_on_grid || !is_whole)
-        return move_freely(w, is_whole ? nearbyint(factor) : factor);
-    SP_TRY(move_on_grid(w, quarters));
-    coarse = (int32_t)nearbyint(factor);
-    for (int64_t i = 0; w->is_merged && i < 3 * (int64_t)w->n; i++)
-        w->moved[i] = floor_div(w->moved[i], coarse);
-    return SP_OK;
-}
 
 /* ---- rows to voxels ---- */
 
@@ -299,7 +92,7 @@ static void draw_dropped(const work *w, int32_t first, int32_t m, bool *is_dropp
  * output, and count. */
 static void number_voxels(work *w)
 {
-    const int32_t *coords = w->is_moved ? w->moved : w->in->coords, *c;
+    const int32_t *c;
     sp_voxels *out = w->out;
     uint32_t place[BATCH];
     bool is_dropped[BATCH];
@@ -307,9 +100,9 @@ static void number_voxels(work *w)
 
     for (int32_t first = 0; first < w->n; first += BATCH) {
         m = w->n - first < BATCH ? w->n - first : BATCH;
-        c = coords + 3 * (int64_t)first;
+        c = w->moved.coords + 3 * (int64_t)first;
         draw_dropped(w, first, m, is_dropped);
-        for (int32_t i = 0; w->is_merged && i < m; i++) {
+        for (int32_t i = 0; w->moved.is_merged && i < m; i++) {
             place[i] = begin_of(w, c + 3 * i);
             __builtin_prefetch(&w->table[place[i]], 1);
         }
@@ -318,11 +111,11 @@ static void number_voxels(work *w)
                 out->row_of[first + i] = -1;
                 continue;
             }
-            v = w->is_merged ? find_or_add(w, c, place[i], n) : n;
+            v = w->moved.is_merged ? find_or_add(w, c, place[i], n) : n;
             out->row_of[first + i] = v;
             if (v == n)
                 memcpy(out->coords + 3 * (int64_t)n++, c, 3 * sizeof *c);
-            if (w->is_merged)
+            if (w->moved.is_merged)
                 w->count[v]++;
         }
     }
@@ -453,54 +246,6 @@ static void normalize(float *features, int64_t n, int c, const double *mean,
     }
 }
 
-static void add_noise(float *features, int64_t n, const sp_augment *aug)
-{
-    sp_rng rng = sp_rng_open(aug->seed, SP_RNG_JITTER, aug->epoch, aug->sample);
-    float width = (float)aug->jitter, noise[BATCH];
-
-    for (int64_t done = 0; done < n; done += BATCH) {
-        int64_t m = n - done < BATCH ? n - done : BATCH;
-
-        sp_rng_normals(&rng, (uint64_t)done, m, noise);
-        for (int64_t i = 0; i < m; i++)
-            features[done + i] += width * noise[i];
-    }
-}
-
-/* Mirrors and turns vectors as the voxels, and scales positions, about their mean where
- * one is known. Whole quarter turns are exact. */
-static void turn_vectors(float *features, int64_t n, int c, const double *mean,
-                         const sp_augment *aug)
-{
-    const double turns = aug->angle / QUARTER, whole = nearbyint(turns);
-    const bool is_whole = fabs(turns - whole) < 1e-9;
-    const int quarters = (int)((int64_t)whole & 3);
-    const double cosine =
-        is_whole ? (quarters == 0) - (quarters == 2) : cos(aug->angle);
-    const double sine = is_whole ? (quarters == 1) - (quarters == 3) : sin(aug->angle);
-    const double sx = aug->flip_x ? -1 : 1, sy = aug->flip_y ? -1 : 1;
-
-    if (cosine == 1 && sx > 0 && sy > 0 && aug->scale == 1)
-        return;
-    for (int k = 0; k < aug->vectors->n; k++) {
-        const sp_vector v = aug->vectors->at[k];
-        const bool has_mean = v.is_position && mean;
-        const double at_x = has_mean ? mean[v.x] : 0, at_y = has_mean ? mean[v.y] : 0;
-        const double at_z = has_mean && v.z >= 0 ? mean[v.z] : 0;
-        const double scale = v.is_position ? aug->scale : 1;
-
-        for (float *f = features, *end = features + n * c; f < end; f += c) {
-            const double x = scale * sx * (f[v.x] - at_x);
-            const double y = scale * sy * (f[v.y] - at_y);
-
-            f[v.x] = (float)(at_x + cosine * x - sine * y * v.ratio);
-            f[v.y] = (float)(at_y + sine * x / v.ratio + cosine * y);
-            if (v.z >= 0)
-                f[v.z] = (float)(at_z + scale * (f[v.z] - at_z));
-        }
-    }
-}
-
 /* ---- the sample ---- */
 
 static sp_status allocate_outputs(const sp_sample *in, int c, sp_arena *arena,
@@ -530,11 +275,16 @@ static sp_status allocate_table(work *w, sp_arena *arena)
 
 static sp_status voxelize(work *w, double factor, int c, sp_arena *arena)
 {
-    SP_TRY(move(w, factor, arena));
-    if (w->is_merged)
+    const sp_rows rows = {.id = w->in->id,
+                          .n = w->n,
+                          .coords = w->in->coords,
+                          .subvoxel = w->in->subvoxel};
+
+    SP_TRY(sp_augment_move(w->aug, &rows, factor, arena, &w->moved));
+    if (w->moved.is_merged)
         SP_TRY(allocate_table(w, arena));
     number_voxels(w);
-    if (w->is_merged)
+    if (w->moved.is_merged)
         return merge_rows(w, c, arena);
     copy_rows(w, c);
     return SP_OK;
@@ -557,11 +307,9 @@ sp_status sp_voxelize(const sp_sample *in, const sp_augment *aug, double factor,
     used = arena->used;
     SP_TRY(voxelize(&w, factor, c, arena));
     sp_arena_rewind(arena, used);
-    if (aug->vectors)
-        turn_vectors(out->features, out->n, c, mean, aug);
+    sp_augment_turn(aug, out->features, out->n, c, mean);
     if (mean && std)
         normalize(out->features, out->n, c, mean, std);
-    if (aug->jitter > 0)
-        add_noise(out->features, (int64_t)out->n * c, aug);
+    sp_augment_jitter(aug, out->features, (int64_t)out->n * c);
     return SP_OK;
 }

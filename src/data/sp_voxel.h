@@ -1,21 +1,17 @@
-/* Augmentation and voxelization of one sample. Local; pure functions of their
+/* Voxelization of one sample, augmented or as stored. Local; pure functions of their
  * arguments.
  *
  *     stored rows --> drop --> flip, turn, scale --> voxelize --> features, labels
  *
- * The features of a voxel stay as they are, but for vectors, before they are normalized
- * (turn_vectors in sp_voxel.c): normals are mirrored and turned too, and positions are
- * scaled as well, so that they do not contradict the voxels. sp_recipe_vectors finds
- * their columns by the words in recipe/sp_recipe_vectors.c.
- *
- * Turns by multiples of 90 degrees without scaling are exact moves on the stored grid.
- * Other turns and scales move the position coord + (subvoxel + 1/2) / 256 and find its
- * voxel anew; rows that meet in one voxel are merged. Both act about the centre of the
- * sample's bounding box. Where the result would leave the coordinate range it is
- * shifted back into it. */
+ * augment/sp_augment.h moves rows and features. Rows that meet in one voxel are merged.
+ * The features of a voxel stay as they are, but for vectors, before they are normalized:
+ * normals are mirrored and turned too, and positions are scaled as well, so that they do
+ * not contradict the voxels. sp_recipe_vectors finds their columns by the words in
+ * recipe/sp_recipe_vectors.c. */
 #ifndef SP_VOXEL_H
 #define SP_VOXEL_H
 
+#include "augment/sp_augment.h"
 #include "compute/sp_tensor.h"
 #include "data/sp_shard.h"
 #include "deck/sp_deck.h"
@@ -25,27 +21,6 @@
  * where it is none. */
 sp_status sp_voxel_factor(const sp_config *config, const sp_dataset *set,
                           double *factor);
-
-/* The augmentation of one sample in one epoch. */
-typedef struct sp_augment {
-    bool flip_x, flip_y; /* mirrors the axis, before the turn */
-    /* The turn about z in radians; a multiple of pi/2 without subvoxel positions. */
-    double angle;
-    double scale;
-    double drop;   /* the probability with which a stored voxel is left out */
-    double jitter; /* the standard deviation of the noise on normalized features */
-    uint64_t seed, epoch, sample;
-    /* The feature columns that move as the voxels do; NULL: none. Borrowed. */
-    const sp_vectors *vectors;
-} sp_augment;
-
-/* Draws an augmentation from the deck's ranges, keyed by (seed, epoch, sample). Each
- * deck key draws from a stream of its own, so that switching one off leaves the others'
- * draws as they were. */
-sp_augment sp_augment_draw(const sp_config *config, bool has_subvoxel, uint64_t seed,
-                           uint64_t epoch, int64_t sample);
-/* The augmentation that changes nothing. */
-sp_augment sp_augment_none(void);
 
 /* A voxelized sample. Its arrays are in the caller's arena. */
 typedef struct sp_voxels {

@@ -2,7 +2,7 @@
 #ifndef LABEL_NET_H
 #define LABEL_NET_H
 
-#include "data/sp_single.h"
+#include "batch/sp_single.h"
 #include "label/label_model.h"
 #include "merge/sp_merge.h"
 

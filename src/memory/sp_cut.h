@@ -28,7 +28,7 @@
 #ifndef SP_CUT_H
 #define SP_CUT_H
 
-#include "data/sp_sampler.h"
+#include "batch/sp_sampler.h"
 #include "memory/sp_foresee.h"
 
 /* The budget of a training, or of its evaluations. Bytes are those of a rank. */
@@ -45,7 +45,7 @@ typedef struct sp_budget {
      * activations are 0 is not estimated yet. Belongs to the thread that deals samples
      * once the loader runs. */
     int64_t (*known)[SP_PARTS];
-    int64_t room[2];           /* bounds of activations and of the rest; 0: no bound */
+    int64_t room[2]; /* bounds of activations and of the rest; 0: no bound */
     int64_t costliest[SP_PARTS]; /* greatest need of a step as the deck cuts it */
     int64_t largest[2]; /* greatest need of a sample: activations, and the rest */
     /* The measure of a sample that sp_budget_of_sample tells the sampler: the bytes of

@@ -30,8 +30,8 @@
 #ifndef SP_FORESEE_H
 #define SP_FORESEE_H
 
+#include "batch/sp_loader.h"
 #include "compute/sp_backend.h"
-#include "data/sp_loader.h"
 #include "data/sp_shard.h"
 #include "memory/sp_assign.h"
 
@@ -59,7 +59,7 @@ typedef struct sp_foresight {
 /* The samples that a rank holds at a time, as far as memory depends on them. */
 typedef struct sp_load {
     int n_samples;
-    int64_t stored, points;        /* voxels and points as the files have them */
+    int64_t stored, points; /* voxels and points as the files have them */
     int64_t context; /* points of margins, where an evaluation merges blocks; else 0 */
     int64_t voxels[SP_MAX_LEVELS]; /* voxels of each level of the network */
     int64_t above; /* voxels of the levels above the coarsest one, all together */

@@ -5,8 +5,8 @@
 #ifndef SP_CHECKPOINT_H
 #define SP_CHECKPOINT_H
 
+#include "batch/sp_sampler.h"
 #include "comm/sp_comm.h"
-#include "data/sp_sampler.h"
 #include "deck/sp_deck.h"
 
 struct sp_dataset; /* data/sp_shard.h */

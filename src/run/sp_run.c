@@ -132,13 +132,14 @@ sp_status sp_run_sync_metrics(sp_run *run)
     return sp_events_sync(run->events);
 }
 
-/* True for lines that record the start or the end of a process, or an evaluation by
- * `sptrain eval`, which begins with its time: a run that continues does not repeat
- * them. */
+/* True for lines that record the start or the end of a process, a prediction, or an
+ * evaluation by `sptrain eval`, which begins with its time: a run that continues does
+ * not repeat them. */
 static bool is_kept(const char *line)
 {
     return sp_run_is_event(line, "start") || sp_run_is_event(line, "resume") ||
-           sp_run_is_event(line, "end") || sp_run_is_event(line, "eval\",\"time");
+           sp_run_is_event(line, "end") || sp_run_is_event(line, "predict") ||
+           sp_run_is_event(line, "eval\",\"time");
 }
 
 /* Moves the complete lines that are kept to the front of text; returns their bytes. */

@@ -100,8 +100,9 @@ bool sp_run_has_ended(const char *dir)
     while (lines && fgets(piece, sizeof piece, lines)) {
         if (is_begin && sp_run_is_event(piece, "end"))
             has_ended = strstr(piece, "\"state\":\"done\"");
-        else if (is_begin && !sp_run_is_event(piece, "eval"))
-            /* Any later line but an evaluation's belongs to another start. */
+        else if (is_begin && !sp_run_is_event(piece, "eval") &&
+                 !sp_run_is_event(piece, "predict"))
+            /* Any other line belongs to another start. */
             has_ended = false;
         is_begin = strchr(piece, '\n');
     }

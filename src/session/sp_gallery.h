@@ -15,7 +15,7 @@
 
 #include "base/sp_error.h"
 
-struct sp_batch;     /* data/sp_loader.h */
+struct sp_batch;     /* batch/sp_loader.h */
 struct sp_resources; /* session/sp_resources.h */
 
 typedef struct sp_gallery sp_gallery;

@@ -18,8 +18,8 @@
 #ifndef SP_RESOURCES_H
 #define SP_RESOURCES_H
 
+#include "batch/sp_loader.h"
 #include "compute/sp_transport.h"
-#include "data/sp_loader.h"
 #include "memory/sp_cut.h"
 #include "merge/sp_view.h"
 #include "net/sp_net.h"

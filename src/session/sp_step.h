@@ -19,10 +19,10 @@
 #include <stdint.h>
 
 #include "base/sp_error.h"
-#include "data/sp_sampler.h"
+#include "batch/sp_sampler.h"
 #include "net/sp_bucket.h"
 
-struct sp_batch;     /* data/sp_loader.h */
+struct sp_batch;     /* batch/sp_loader.h */
 struct sp_resources; /* session/sp_resources.h */
 
 typedef enum sp_step_part {

@@ -4,7 +4,7 @@
 
 #include "net/sp_metrics.h"
 
-struct sp_batch;     /* data/sp_loader.h */
+struct sp_batch;     /* batch/sp_loader.h */
 struct sp_resources; /* session/sp_resources.h */
 
 /* Checks the predictions of a batch of data.val. SP_ENUMERIC names shard, sample and

@@ -12,6 +12,7 @@
 #include "train/sp_infer.h"
 #include "train/sp_merging.h"
 #include "train/sp_predict_files.h"
+#include "train/sp_report.h"
 #include "train/sp_train.h"
 
 /* Each batch holds the samples that follow those of the batch before it. Rank 0 sorts
@@ -42,6 +43,13 @@ static sp_status begin_files(sp_predictor *p)
     if (!p->arrived)
         return SP_FAIL(SP_EMEM, "out of memory");
     return sp_predict_files_begin(&p->files);
+}
+
+/* Gives the files their names; what was predicted is written down after that. */
+static sp_status finish_files(sp_predictor *p)
+{
+    SP_TRY(sp_predict_files_finish(&p->files));
+    return sp_report_predict(&p->infer.resources, p->infer.path, &p->files);
 }
 
 static int by_sample(const void *a, const void *b)
@@ -263,9 +271,8 @@ static sp_status predict(sp_predictor *p)
     SP_TRY(sp_comm_agree(r->session.comm, rc));
     SP_TRY(sp_merging_open(&p->merging, r, send_merged, p));
     SP_TRY(predict_all(p));
-    return sp_comm_agree(r->session.comm, r->session.comm->rank == 0
-                                              ? sp_predict_files_finish(&p->files)
-                                              : SP_OK);
+    return sp_comm_agree(r->session.comm,
+                         r->session.comm->rank == 0 ? finish_files(p) : SP_OK);
 }
 
 static void log_end(const sp_predictor *p)

@@ -253,6 +253,8 @@ sp_status sp_predict_files_store(sp_predict_files *f, char *parcel)
     file = f->file;
     if (head.n != sp_dataset_voxels(set, head.sample))
         return store_skipped(f, head.sample, shard);
+    f->n_voxels += head.n;
+    f->n_points += head.n_points;
     if (f->with_logits) {
         SP_TRY(sp_h5_write_rows(file, "/logits", row, head.n, at));
         at += (size_t)head.n * 4 * (size_t)r->n_classes;

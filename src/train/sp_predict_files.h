@@ -25,6 +25,8 @@ typedef struct sp_predict_files {
     int ignore_label; /* label of samples left out: no class, fits label_bytes */
     /* The members below belong to the functions. */
     int64_t n_skipped;  /* stored samples that data.on_error = "skip" left out */
+    int64_t n_voxels;   /* rows and points of the others */
+    int64_t n_points;
     int n_begun;        /* files that have been created: of the first n_begun shards */
     struct sp_h5 *file; /* the last of them while it is written, else NULL */
 } sp_predict_files;

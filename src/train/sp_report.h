@@ -7,6 +7,7 @@
 
 #include "train/sp_trainer.h"
 
+struct sp_predict_files;
 struct sp_resources;
 struct sp_sampler;
 
@@ -38,6 +39,10 @@ void sp_report_idle(const struct sp_resources *resources,
  * the length of metrics.jsonl. */
 sp_status sp_report_eval(struct sp_resources *resources, const sp_metrics *metrics,
                          const char *checkpoint, int64_t *metrics_bytes);
+/* Rank 0, of `sptrain predict`: writes the predict event, with what the files hold.
+ * Local. SP_EIO. */
+sp_status sp_report_predict(struct sp_resources *resources, const char *checkpoint,
+                            const struct sp_predict_files *files);
 /* Prints the IoU of each class as a table. */
 void sp_report_table(const struct sp_resources *resources, const sp_metrics *metrics);
 /* Rank 0, with run.report_every: starts a child process that writes report.html and

@@ -11,6 +11,7 @@
 #include "base/sp_text.h"
 #include "picture/sp_heatmap.h"
 #include "session/sp_resources.h"
+#include "train/sp_predict_files.h"
 #include "train/sp_report_internal.h"
 
 static sp_json *const json = &sp_report_json;
@@ -144,8 +145,8 @@ static void print_eval(const sp_metrics *m, int64_t epoch, int64_t step)
         sp_log_warn0("no voxel of data.val has a label: there is nothing to evaluate");
 }
 
-/* Writes the checkpoint and the data that were evaluated, and the arguments of the
- * command. */
+/* Writes what `sptrain eval` or `sptrain predict` was asked for: the arguments of the
+ * command, the ranks, the checkpoint and the data. */
 static void write_request(const sp_resources *r, const char *checkpoint)
 {
     const sp_command *command = r->session.command;
@@ -208,6 +209,24 @@ sp_status sp_report_eval(sp_resources *r, const sp_metrics *metrics,
                          r->session.comm->rank == 0
                              ? report_eval(r, metrics, checkpoint, metrics_bytes)
                              : SP_OK);
+}
+
+sp_status sp_report_predict(sp_resources *r, const char *checkpoint,
+                            const sp_predict_files *files)
+{
+    const char *line;
+
+    assert(checkpoint && files && r->session.comm->rank == 0);
+    sp_report_begin("predict");
+    write_request(r, checkpoint);
+    sp_json_int(json, "step", r->session.step);
+    sp_json_int(json, "epoch", r->session.epoch);
+    sp_json_int(json, "samples", r->val.n_samples - files->n_skipped);
+    sp_json_int(json, "left_out", files->n_skipped);
+    sp_json_int(json, "voxels", files->n_voxels);
+    sp_json_int(json, "points", files->n_points);
+    SP_TRY(sp_json_end(json, &line));
+    return sp_run_event(&r->session.run, line, NULL);
 }
 
 /* Most bytes of a class's name in the table. */

@@ -140,6 +140,7 @@ for n in 1 2 3; do
         'data.val=["s-00000-of-00003.h5","hurt.h5","s-00002-of-00003.h5"]'
     says out "predictions of $(sed 's/.*"samples":\([0-9]*\),.*/\1/' b) samples (1 left out by"
     same_files h1/predictions "h$n/predictions" "predictions without a sample, $n ranks"
+    says h$n/metrics.jsonl '"event":"predict".*"left_out":1,'
 done
 points=$(sed 's/.*"points":\([0-9]*\),.*"merged".*/\1/' a)
 says a "\"merged\":{\"views\":4,\"blocks\":true,\"points\":$points,"

@@ -114,6 +114,25 @@ for n in 1 2 3; do
     run $n 0 predict base.deck run.dir=q$n run.checkpoint=r/checkpoints/best.h5 run.logits=true
     same q1/predictions/u.h5 q$n/predictions/u.h5 "predictions on $n ranks"
 done
+# A prediction leaves a line in the metrics, by which a finished run is no less finished, and
+# which a run that goes on keeps.
+"$SP_BUILDDIR/spvox" info u.h5 >info || fail "spvox info"
+rows=$(sed -n 's/^shards.* voxels \([0-9]*\) .*/\1/p' info)
+points=$(sed -n 's/^points \([0-9]*\) .*/\1/p' info)
+test "$points" -gt 0 || fail "no points are predicted"
+run 3 0 predict base.deck run.dir=g run.checkpoint=r/checkpoints/best.h5
+says g/metrics.jsonl '^{"event":"predict","time":"20[-0-9]*T[:0-9]*Z","arguments":\["predict","base.deck","run.dir=g","run.checkpoint=r/checkpoints/best.h5"\],"ranks":3,"checkpoint":"r/checkpoints/best.h5","data":\["u.h5"\],"step":4,"epoch":[0-9]*,"samples":[1-9][0-9]*,"left_out":0,"voxels":'$rows',"points":'$points'}$'
+run 2 0 base.deck run.dir=g2
+run 2 0 predict base.deck run.dir=g2 data.val=p.h5
+tail -1 g2/metrics.jsonl >predicted
+says predicted '"event":"predict".*"points":0}'
+cp g2/metrics.jsonl finished
+run 2 0 base.deck run.dir=g2
+says out 'finished'
+same finished g2/metrics.jsonl "metrics of a finished run"
+run 2 0 base.deck run.dir=g2 train.steps=6
+test "$(grep -c '"event":"predict"' g2/metrics.jsonl)" = 1 || fail "the prediction's line is lost"
+"$SPTRAIN" report g2 --quiet || fail "a report after a prediction"
 
 # Data that do not fit the checkpoint are named.
 run 2 3 eval base.deck run.dir=f run.checkpoint=r/checkpoints/best.h5 data.val=c.h5

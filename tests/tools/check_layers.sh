@@ -3,8 +3,8 @@
 # order, a file includes headers of its own room or of rooms before it, and each outside
 # library has one owner.
 order="base picture process laz comm h5 recipe deck show compute cpu cpu_plan bf16
-    backends graph data merge memory net scan scene run watch page session train check vox label
-    main bench"
+    backends graph augment data batch merge memory net scan scene run watch page session
+    train check vox label main bench"
 cd "${SP_SRCDIR-.}" || exit 1
 bad=0
 

@@ -4,7 +4,7 @@
 
 #include <stdarg.h>
 
-#include "data/sp_loader.h"
+#include "batch/sp_loader.h"
 #include "fixtures/wrapped.h"
 #include "session/sp_gallery.h"
 #include "session/sp_resources.h"

@@ -3,7 +3,7 @@
 #include "fixtures/test.h"
 
 #include "base/sp_rng.h"
-#include "data/sp_sampler.h"
+#include "batch/sp_sampler.h"
 #include "data/sp_shard.h"
 
 enum { MAX_RANKS = 16, MAX_SAMPLES = 400 };

@@ -1,4 +1,4 @@
-#include "data/sp_sampler.h"
+#include "batch/sp_sampler.h"
 
 #include <assert.h>
 #include <limits.h>

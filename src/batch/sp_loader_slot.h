@@ -2,7 +2,7 @@
 #ifndef SP_LOADER_SLOT_H
 #define SP_LOADER_SLOT_H
 
-#include "data/sp_loader.h"
+#include "batch/sp_loader.h"
 #include "data/sp_voxel.h"
 
 /* The states of a slot:

@@ -8,7 +8,7 @@
  * the samples of the slots in this order. The planner fills a slot once all its samples
  * are read, or sp_loader_next does where the options say so. The lock guards all of
  * these numbers; the state of a slot says whose its content is (sp_loader_slot.h). */
-#include "data/sp_loader.h"
+#include "batch/sp_loader.h"
 
 #include <assert.h>
 #include <pthread.h>
@@ -16,7 +16,7 @@
 #include <string.h>
 
 #include "base/sp_log.h"
-#include "data/sp_loader_slot.h"
+#include "batch/sp_loader_slot.h"
 #include "data/sp_voxel.h"
 #include "process/sp_fault.h"
 #include "process/sp_thread.h"

@@ -1,4 +1,4 @@
-#include "data/sp_loader_slot.h"
+#include "batch/sp_loader_slot.h"
 
 #include <assert.h>
 #include <stdlib.h>

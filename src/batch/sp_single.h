@@ -9,7 +9,7 @@
 #ifndef SP_SINGLE_H
 #define SP_SINGLE_H
 
-#include "data/sp_loader.h"
+#include "batch/sp_loader.h"
 #include "data/sp_voxel.h"
 
 typedef struct sp_single sp_single;

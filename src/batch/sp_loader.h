@@ -20,8 +20,8 @@
 #ifndef SP_LOADER_H
 #define SP_LOADER_H
 
+#include "batch/sp_sampler.h"
 #include "compute/sp_backend.h"
-#include "data/sp_sampler.h"
 #include "data/sp_shard.h"
 #include "graph/sp_graph.h"
 

@@ -4,7 +4,7 @@
 
 #include <pthread.h>
 
-#include "data/sp_loader.h"
+#include "batch/sp_loader.h"
 #include "data/sp_voxel.h"
 #include "fixtures/fake_shard.h"
 #include "reference/plan_oracle.h"

@@ -1,9 +1,9 @@
-#include "data/sp_single.h"
+#include "batch/sp_single.h"
 
 #include <assert.h>
 #include <stdlib.h>
 
-#include "data/sp_loader_slot.h"
+#include "batch/sp_loader_slot.h"
 
 struct sp_single {
     sp_loader_options options;
