@@ -140,6 +140,8 @@ typedef struct sp_norm_grad_args {
  * or, where sums.part is NULL, from the running statistics. */
 typedef struct sp_norm_finish_args {
     int c;
+    double eps;      /* added to the variance; above 0 */
+    double momentum; /* share of the batch in the new running statistics, 0 to 1 */
     sp_sums sums;                          /* over bn_scope: sum x, sum x^2 */
     const float *gamma, *beta;             /* [c] */
     float *running_mean, *running_var;     /* [c] moved towards the batch's */

@@ -74,6 +74,10 @@ const sp_key sp_deck_key[] = {
  "kernel of the first convolution (minkunet)"},
 {"net", "kernel_down", SP_KEY_INT, AT(net.kernel_down), "2", "[1, 7]", "voxels", NULL,
  "kernel of the convolutions of stride 2; 3 by default for dummy"},
+{"net", "bn_eps", SP_KEY_REAL, AT(net.bn_eps), "1e-5", SP_BN_EPS_RANGE, NULL, NULL,
+ "number that batch norms add to the variance"},
+{"net", "bn_momentum", SP_KEY_REAL, AT(net.bn_momentum), "0.1", SP_BN_MOMENTUM_RANGE,
+ NULL, NULL, "share of a batch in the new running statistics of batch norms"},
 {"net", "layers", SP_KEY_LAYERS, AT(net.layers), "()", NULL, NULL, NULL,
  "the network, at most 10000 layers, in place of net.family (below)"},
 
@@ -206,15 +210,17 @@ _Static_assert(sizeof sp_deck_key / sizeof sp_deck_key[0] <= SP_MAX_KEYS,
 
 const char *const sp_config_kept_by_resume[] = {
     "net.family",      "net.width",  "net.stem_kernel",
-    "net.kernel_down", "net.layers", "batch.size",
-    "batch.per",       "train.seed", NULL};
+    "net.kernel_down", "net.bn_eps", "net.layers",
+    "batch.size",      "batch.per",  "train.seed",
+    NULL};
 
 /* The keys that tell what the network computes, which loss it is measured by, and how
  * its samples were augmented, which tells the views that it knows. */
 const char *const sp_config_kept_by_model[] = {
-    "net.layers",      "net.family",       "net.width",       "net.stem_kernel",
-    "net.kernel_down", "data.features",    "data.voxel_size", "train.label_smoothing",
-    "augment.flip",    "augment.rotate_z", "augment.scale",   NULL};
+    "net.layers",      "net.family",    "net.width",       "net.stem_kernel",
+    "net.kernel_down", "net.bn_eps",    "data.features",   "data.voxel_size",
+    "augment.flip",    "augment.scale", "augment.rotate_z", "train.label_smoothing",
+    NULL};
 
 static void path_of(const sp_key *key, char *to)
 {

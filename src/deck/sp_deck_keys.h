@@ -65,6 +65,11 @@ bool sp_deck_in_range(const char *range, double value);
 const char *sp_deck_nearest_section(const char *word);
 const sp_key *sp_deck_nearest_key(const char *path);
 
+/* Ranges of the numbers of batch norms, of the keys and of the fields of layers. A
+ * variance of 0 makes 1 / sqrt(eps), which has to be a number that fp32 can square. */
+#define SP_BN_EPS_RANGE      "[1e-12, 1]"
+#define SP_BN_MOMENTUM_RANGE "[0, 1]"
+
 /* ---- one value (sp_deck_value.c) ---- */
 struct config_setting_t;
 struct sp_deck_text;

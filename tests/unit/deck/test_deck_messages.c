@@ -221,6 +221,18 @@ TEST(layers)
         "the integer 1048577");
     refused("net : { layers = ( { name = \"a\"; op = \"dropout\"; p = 1; } ); };", NULL,
             "d:1: net.layers: layer \"a\": p takes [0, 1), found the integer 1");
+    refused("net : { layers = ( { name = \"a\"; op = \"batchnorm\"; eps = 0; } ); };",
+            NULL,
+            "d:1: net.layers: layer \"a\": eps takes [1e-12, 1], found the integer 0");
+    refused("net : { layers = ( { name = \"a\"; op = \"batchnorm\"; momentum = 1.5; } "
+            "); };",
+            NULL,
+            "d:1: net.layers: layer \"a\": momentum takes [0, 1], found 1.5, a number "
+            "that is no integer");
+    refused("", "net.bn_eps=0",
+            "command line: net.bn_eps = 0 is out of range [1e-12, 1]");
+    refused("", "net.bn_momentum=-0.1",
+            "command line: net.bn_momentum = -0.1 is out of range [0, 1]");
 }
 
 TEST(files)
