@@ -108,7 +108,8 @@ static inline bool sp_loss_is_sound(const sp_loss_args *a)
 
 static inline bool sp_update_is_sound(const sp_optim_args *a)
 {
-    return a->n >= 0 && (a->n == 0 || (a->w && a->g)) && a->t >= 0 && a->lr >= 0;
+    return a->n >= 0 && (a->n == 0 || (a->w && a->g)) && a->t >= 0 && a->lr >= 0 &&
+           (a->dampening == 0 || !a->nesterov);
 }
 
 #endif

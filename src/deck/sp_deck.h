@@ -104,10 +104,16 @@ typedef struct sp_config {
         int epochs;
         int64_t steps;
         sp_optimizer optimizer;
-        double lr, momentum, weight_decay;
+        double lr, momentum, dampening, weight_decay;
+        sp_doubles betas; /* two of them */
+        double adamw_eps;
         bool nesterov, decay_norm;
         sp_schedule schedule;
         int64_t warmup_steps;
+        double warmup_factor, gamma, poly_power, cosine_floor;
+        sp_doubles milestones; /* rising */
+        double pct_start, div_factor, final_div_factor;
+        sp_doubles cycle_momentum; /* lower and upper bound; empty: none */
         sp_lr_scale lr_scale;
         double grad_clip;
         sp_loss_kind loss;
@@ -146,9 +152,10 @@ typedef struct sp_config {
 } sp_config;
 
 /* Reads the defaults, then the deck (path NULL: none), then the overrides
- * ("section.key=value", the last of several counts) into config. Keys that the network
- * does not use are one warning on rank 0. SP_EUSAGE with file, line, key and the
- * nearest valid name. The caller destroys config after a failure too. */
+ * ("section.key=value", the last of several counts) into config. Keys that the network,
+ * the schedule or the optimizer does not use are warnings on rank 0. SP_EUSAGE with
+ * file, line, key and the nearest valid name. The caller destroys config after a
+ * failure too. */
 sp_status sp_config_read(sp_config *config, const char *path, int n_overrides,
                          char *const *overrides);
 /* The same from a text (a checkpoint's deck attribute), which may not include files and

@@ -4,6 +4,7 @@
  *     sp_deck.c        reading, checks        sp_deck_value.c  one value <-> its field
  *     sp_deck_layer.c  net.layers             sp_deck_write.c  the config as a deck
  *     sp_deck_take.c   exchange of values     sp_deck_bcast.c  the config on all ranks
+ *     sp_deck_check.c  what keys say together
  *     sp_choice.h      keys with a few words
  *
  * Included by sp_deck*.c and by tests of the deck only.
@@ -98,6 +99,12 @@ sp_status sp_deck_read_layers(sp_config *config, const struct config_setting_t *
                               const struct sp_deck_text *from);
 sp_status sp_deck_read_strings(sp_strings *to, const struct config_setting_t *setting,
                                const char *what, const char *where);
+
+/* ---- several values (sp_deck_check.c) ---- */
+/* SP_EUSAGE for values that exclude each other, and for lists of a wrong length. */
+sp_status sp_deck_check_together(const sp_config *config);
+/* Warns on rank 0 of keys that network, schedule or optimizer do not use. */
+void sp_deck_warn_unused(const sp_config *config);
 
 /* ---- writing (sp_deck_write.c) ---- */
 /* Write a value in the deck's grammar. Memory that runs out shows when `to` is closed.
