@@ -18,6 +18,7 @@ __device__ double decay_of(const sp_optim_args &a, int64_t i)
 
 struct sgd {
     sp_optim_args a;
+    double share; /* of the gradient in the momentum */
 
     __device__ void operator()(int64_t i) const
     {
@@ -25,7 +26,7 @@ struct sgd {
         double step = g;
 
         if (a.momentum != 0) {
-            a.m[i] = (float)(a.momentum * a.m[i] + g);
+            a.m[i] = (float)(a.momentum * a.m[i] + share * g);
             step = a.nesterov ? g + a.momentum * a.m[i] : a.m[i];
         }
         a.w[i] = (float)(a.w[i] - a.lr * step);
@@ -112,7 +113,7 @@ __global__ void __launch_bounds__(THREADS)
 sp_status sp_cuda_sgd(sp_backend *be, const sp_optim_args *args)
 {
     assert(sp_update_is_sound(args));
-    return update(be, sgd{*args}, args->n);
+    return update(be, sgd{*args, args->t > 0 ? 1 - args->dampening : 1}, args->n);
 }
 
 sp_status sp_cuda_adamw(sp_backend *be, const sp_optim_args *args)

@@ -68,10 +68,11 @@ static sp_status run_step(void *arg)
     step_clock *clock = arg;
     sp_resources *r = &clock->training->resources;
     const sp_step_hooks hooks = {.begin = begin_part, .arg = clock};
-    const double lr = sp_optim_lr(r->session.config, 0, 1000000, r->sampler.effective);
+    const sp_rates rates =
+        sp_optim_rates(r->session.config, 0, 1000000, r->sampler.effective);
     sp_step_result result;
 
-    SP_TRY(sp_step_run(r, lr, &hooks, &result));
+    SP_TRY(sp_step_run(r, rates, &hooks, &result));
     clock->parts->is_updated = result.is_updated;
     return SP_OK;
 }

@@ -140,6 +140,8 @@ typedef struct sp_norm_grad_args {
  * or, where sums.part is NULL, from the running statistics. */
 typedef struct sp_norm_finish_args {
     int c;
+    double eps;      /* added to the variance; above 0 */
+    double momentum; /* share of the batch in the new running statistics, 0 to 1 */
     sp_sums sums;                          /* over bn_scope: sum x, sum x^2 */
     const float *gamma, *beta;             /* [c] */
     float *running_mean, *running_var;     /* [c] moved towards the batch's */
@@ -214,7 +216,11 @@ typedef struct sp_optim_args {
     const float *g; /* [n] sum of the gradients */
     float *m, *v;   /* [n] momentum; second moment (AdamW alone) */
     double g_scale; /* the gradient is g * g_scale (1 / sum of weights, clipping) */
-    double lr, momentum, weight_decay, beta1, beta2, eps;
+    double lr, momentum;
+    /* SGD: share of the gradient that stays out of the momentum, which the first update
+     * begins with the whole gradient. 0 with nesterov. */
+    double dampening;
+    double weight_decay, beta1, beta2, eps;
     bool nesterov;
     int64_t t; /* number of updates before this one; the first starts from m = v = 0 */
     /* [n / SP_SPARED_RUN, rounded up] where an entry is not 0, its run of SP_SPARED_RUN

@@ -74,7 +74,8 @@ static inline bool sp_norm_grad_is_sound(const sp_norm_grad_args *a)
 
 static inline bool sp_norm_finish_is_sound(const sp_norm_finish_args *a)
 {
-    return a->c >= 0 && a->gamma && a->beta && a->scale && a->shift &&
+    return a->c >= 0 && a->eps > 0 && a->momentum >= 0 && a->momentum <= 1 &&
+           a->gamma && a->beta && a->scale && a->shift &&
            (a->sums.part ? a->sums.n_parts >= 0 && a->mean && a->inv_std
                          : a->running_mean && a->running_var);
 }
@@ -112,7 +113,8 @@ static inline bool sp_loss_is_sound(const sp_loss_args *a)
 
 static inline bool sp_update_is_sound(const sp_optim_args *a)
 {
-    return a->n >= 0 && (a->n == 0 || (a->w && a->g)) && a->t >= 0 && a->lr >= 0;
+    return a->n >= 0 && (a->n == 0 || (a->w && a->g)) && a->t >= 0 && a->lr >= 0 &&
+           (a->dampening == 0 || !a->nesterov);
 }
 
 #endif

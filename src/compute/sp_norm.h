@@ -14,9 +14,6 @@
 
 #include "compute/sp_backend.h"
 
-#define SP_NORM_EPS      1e-5
-#define SP_NORM_MOMENTUM 0.1
-
 /* The two sums of one channel and the number of rows that they cover. */
 typedef struct sp_norm_sums {
     double first, second, rows;
@@ -44,7 +41,7 @@ static inline sp_norm_sums sp_norm_add_parts(const sp_sums *s, int c, int j)
 static inline SP_HOST_DEVICE void sp_norm_affine(const sp_norm_finish_args *a, int j,
                                                  double mean, double var)
 {
-    const double r = 1 / sqrt(var + SP_NORM_EPS), scale = (double)a->gamma[j] * r;
+    const double r = 1 / sqrt(var + a->eps), scale = (double)a->gamma[j] * r;
 
     a->mean[j] = (float)mean;
     a->inv_std[j] = (float)r;
@@ -59,12 +56,12 @@ static inline SP_HOST_DEVICE void sp_norm_move_running(const sp_norm_finish_args
                                                        int j, double mean, double var,
                                                        double n)
 {
-    const double keep = 1 - SP_NORM_MOMENTUM;
+    const double share = a->momentum, keep = 1 - share;
     float to_mean, to_var = a->running_var[j];
 
-    to_mean = (float)(keep * (double)a->running_mean[j] + SP_NORM_MOMENTUM * mean);
+    to_mean = (float)(keep * (double)a->running_mean[j] + share * mean);
     if (n > 1)
-        to_var = (float)(keep * (double)to_var + SP_NORM_MOMENTUM * var * n / (n - 1));
+        to_var = (float)(keep * (double)to_var + share * var * n / (n - 1));
     if (!(n > 0) || !(to_mean - to_mean == 0) || !(to_var - to_var == 0))
         return;
     a->running_mean[j] = to_mean;

@@ -31,6 +31,7 @@ void ISA(sgd)(const sp_optim_args *a, int64_t at, int64_t end)
 {
     const float scale = (float)a->g_scale, decay = (float)a->weight_decay;
     const float lr = (float)a->lr, momentum = (float)a->momentum;
+    const float share = (float)(a->t > 0 ? 1 - a->dampening : 1);
     const float *restrict g = a->g;
     float *restrict w = a->w, *restrict v = a->m;
 
@@ -45,7 +46,7 @@ void ISA(sgd)(const sp_optim_args *a, int64_t at, int64_t end)
         }
     else
         for (int64_t i = at; i < end; i++) {
-            v[i] = fma_f(momentum, v[i], fma_f(decay, w[i], g[i] * scale));
+            v[i] = fma_f(momentum, v[i], share * fma_f(decay, w[i], g[i] * scale));
             w[i] = fma_f(-lr, v[i], w[i]);
         }
 }

@@ -9,6 +9,8 @@
 #include "deck/sp_deck.h"
 
 const char *const sp_family_word[] = {SP_FAMILIES(SP_CHOICE_WORD)};
+const char *const sp_optimizer_word[] = {SP_OPTIMIZERS(SP_CHOICE_WORD)};
+const char *const sp_schedule_word[] = {SP_SCHEDULES(SP_CHOICE_WORD)};
 const char *const sp_precision_word[] = {SP_PRECISIONS(SP_CHOICE_WORD)};
 const char *const sp_bf16_sums_word[] = {SP_BF16_SUMS(SP_CHOICE_WORD)};
 

@@ -57,6 +57,7 @@ extern const char *const sp_family_word[];
 /* train.optimizer */
 #define SP_OPTIMIZERS(X) X(SP_SGD, "sgd") X(SP_ADAMW, "adamw")
 typedef enum sp_optimizer { SP_OPTIMIZERS(SP_CHOICE_VALUE) } sp_optimizer;
+extern const char *const sp_optimizer_word[];
 
 /* train.schedule: the learning rate over the training (net/sp_optim.h). */
 #define SP_SCHEDULES(X)                                                                \
@@ -66,6 +67,7 @@ typedef enum sp_optimizer { SP_OPTIMIZERS(SP_CHOICE_VALUE) } sp_optimizer;
     X(SP_COSINE, "cosine")                                                             \
     X(SP_ONECYCLE, "onecycle")
 typedef enum sp_schedule { SP_SCHEDULES(SP_CHOICE_VALUE) } sp_schedule;
+extern const char *const sp_schedule_word[];
 
 /* train.lr_scale: how the learning rate grows with the batch of all ranks. */
 #define SP_LR_SCALES(X)                                                                \

@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "base/sp_file.h"
-#include "base/sp_log.h"
 #include "deck/sp_deck_keys.h"
 #include "deck/sp_deck_text.h"
 
@@ -198,58 +197,14 @@ static sp_status override(sp_config *config, const char *text)
 
 /* ---- the whole config ---- */
 
-static sp_status check_together(const sp_config *config)
-{
-    const sp_doubles *scale = &config->augment.scale;
-
-    if (scale->n != 0 && (scale->n != 2 || scale->at[0] > scale->at[1]))
-        return SP_FAIL(SP_EUSAGE, "%saugment.scale takes [low, high] or []",
-                       sp_config_where(config, "augment.scale"));
-    if (config->train.deterministic == SP_DET_WORLD &&
-        (config->batch.per != SP_PER_WORLD || config->train.bn_scope != SP_SCOPE_WORLD))
-        return SP_FAIL(SP_EUSAGE,
-                       "%strain.deterministic = \"world\" needs batch.per = \"world\" "
-                       "and train.bn_scope = \"world\"",
-                       sp_config_where(config, "train.deterministic"));
-    return SP_OK;
-}
-
-/* Warns of keys of net that the network does not use. A deck that states every key was
- * written by sp_config_to_text: there only keys of the command line deserve a warning.
- */
-static void warn_unused(const sp_config *config)
-{
-    static const char *const key[] = {"net.stem_kernel", "net.kernel_down", "net.width",
-                                      "net.family"};
-    bool has_layers = config->net.n_layers > 0, is_resolved = true;
-    int n = has_layers ? 4 : config->net.family == SP_DUMMY ? 1 : 0;
-    char unused[128] = "";
-
-    for (int i = 0; i < sp_deck_n_keys; i++)
-        is_resolved = is_resolved && (sp_deck_key[i].type == SP_KEY_LAYERS ||
-                                      config->origin[i] != SP_FROM_DEFAULT);
-    for (int i = 0; i < n; i++) {
-        int origin = config->origin[sp_deck_find(key[i]) - sp_deck_key];
-        size_t used = strlen(unused);
-
-        if (origin == SP_FROM_COMMAND_LINE || (origin == SP_FROM_DECK && !is_resolved))
-            snprintf(unused + used, sizeof unused - used, "%s%s", used ? ", " : "",
-                     key[i]);
-    }
-    if (*unused)
-        sp_log_warn0("ignored, not used by %s: %s",
-                     has_layers ? "net.layers" : sp_family_word[config->net.family],
-                     unused);
-}
-
 static sp_status finish(sp_config *config, int n_overrides, char *const *overrides)
 {
     for (int i = 0; i < n_overrides; i++)
         SP_TRY(override(config, overrides[i]));
-    SP_TRY(check_together(config));
+    SP_TRY(sp_deck_check_together(config));
     if (!sp_config_is_set(config, "net.kernel_down") && config->net.n_layers == 0)
         config->net.kernel_down = config->net.family == SP_DUMMY ? 3 : 2;
-    warn_unused(config);
+    sp_deck_warn_unused(config);
     return SP_OK;
 }
 
@@ -333,8 +288,8 @@ const char *sp_config_where(const sp_config *config, const char *key)
 static bool try_folder(const char *folder, char *path, char *tried, size_t room)
 {
     const size_t used = strlen(tried);
-    const int n = snprintf(path, PATH_MAX, "%s%sinput/default.deck", folder,
-                           *folder ? "/" : "");
+    const int n =
+        snprintf(path, PATH_MAX, "%s%sinput/default.deck", folder, *folder ? "/" : "");
 
     snprintf(tried + used, room - used, "\n  %s", path);
     return n < PATH_MAX && access(path, R_OK) == 0;

@@ -25,7 +25,7 @@
 
 enum {
     SP_NAME = 64,
-    SP_MAX_KEYS = 96, /* room for the table of keys */
+    SP_MAX_KEYS = 160, /* room for the table of keys */
     /* entries of net.layers; each name is compared with all before it */
     SP_MAX_LAYERS = 10000
 };
@@ -40,16 +40,19 @@ typedef struct sp_doubles {
     double *at;
 } sp_doubles;
 
-/* One entry of net.layers as the deck has it. A number that is absent is -1; p and
- * slope that are absent are NAN. */
+/* One entry of net.layers as the deck has it. A count or a flag that is absent is -1, a
+ * number that is absent is NAN. */
 typedef struct sp_layer {
     char name[SP_NAME], op[24];
     sp_strings from;
     int out, kernel, stride, bias;
     double p, slope;
-    char *file; /* file of the entry, for messages; NULL: a family made it */
+    double eps, momentum; /* of a batch norm */
+    char *file;           /* file of the entry, for messages; NULL: a family made it */
     int line;
 } sp_layer;
+
+extern const sp_layer sp_layer_plain; /* no field is given */
 
 /* train.class_weights: a word, or a weight for each class. */
 typedef struct sp_class_weighting {
@@ -93,17 +96,24 @@ typedef struct sp_config {
         double width;
         int stem_kernel;
         int kernel_down; /* default: the family's own (2; dummy 3) */
-        int n_layers;    /* above 0: layers replace the family */
+        double bn_eps, bn_momentum;
+        int n_layers; /* above 0: layers replace the family */
         sp_layer *layers;
     } net;
     struct {
         int epochs;
         int64_t steps;
         sp_optimizer optimizer;
-        double lr, momentum, weight_decay;
+        double lr, momentum, dampening, weight_decay;
+        sp_doubles betas; /* two of them */
+        double adamw_eps;
         bool nesterov, decay_norm;
         sp_schedule schedule;
         int64_t warmup_steps;
+        double warmup_factor, gamma, poly_power, cosine_floor;
+        sp_doubles milestones; /* rising */
+        double pct_start, div_factor, final_div_factor;
+        sp_doubles cycle_momentum; /* lower and upper bound; empty: none */
         sp_lr_scale lr_scale;
         double grad_clip;
         sp_loss_kind loss;
@@ -142,9 +152,10 @@ typedef struct sp_config {
 } sp_config;
 
 /* Reads the defaults, then the deck (path NULL: none), then the overrides
- * ("section.key=value", the last of several counts) into config. Keys that the network
- * does not use are one warning on rank 0. SP_EUSAGE with file, line, key and the
- * nearest valid name. The caller destroys config after a failure too. */
+ * ("section.key=value", the last of several counts) into config. Keys that the network,
+ * the schedule or the optimizer does not use are warnings on rank 0. SP_EUSAGE with
+ * file, line, key and the nearest valid name. The caller destroys config after a
+ * failure too. */
 sp_status sp_config_read(sp_config *config, const char *path, int n_overrides,
                          char *const *overrides);
 /* The same from a text (a checkpoint's deck attribute), which may not include files and

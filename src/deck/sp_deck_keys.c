@@ -74,6 +74,10 @@ const sp_key sp_deck_key[] = {
  "kernel of the first convolution (minkunet)"},
 {"net", "kernel_down", SP_KEY_INT, AT(net.kernel_down), "2", "[1, 7]", "voxels", NULL,
  "kernel of the convolutions of stride 2; 3 by default for dummy"},
+{"net", "bn_eps", SP_KEY_REAL, AT(net.bn_eps), "1e-5", SP_BN_EPS_RANGE, NULL, NULL,
+ "number that batch norms add to the variance"},
+{"net", "bn_momentum", SP_KEY_REAL, AT(net.bn_momentum), "0.1", SP_BN_MOMENTUM_RANGE,
+ NULL, NULL, "share of a batch in the new running statistics of batch norms"},
 {"net", "layers", SP_KEY_LAYERS, AT(net.layers), "()", NULL, NULL, NULL,
  "the network, at most 10000 layers, in place of net.family (below)"},
 
@@ -87,8 +91,14 @@ const sp_key sp_deck_key[] = {
  "learning rate, before train.lr_scale"},
 {"train", "momentum", SP_KEY_REAL, AT(train.momentum), "0.9", "[0, 1)", NULL, NULL,
  "momentum of sgd"},
+{"train", "dampening", SP_KEY_REAL, AT(train.dampening), "0.0", "[0, 1)", NULL, NULL,
+ "share of the gradient that sgd keeps out of its momentum"},
 {"train", "nesterov", SP_KEY_BOOL, AT(train.nesterov), "true", NULL, NULL, NULL,
  "use Nesterov's form of momentum in sgd"},
+{"train", "betas", SP_KEY_REALS, AT(train.betas), "[0.9, 0.999]", "[0, 1)", NULL, NULL,
+ "shares that adamw's first and second moment keep in a step"},
+{"train", "adamw_eps", SP_KEY_REAL, AT(train.adamw_eps), "1e-8", "[1e-16, 1]", NULL,
+ NULL, "number that adamw adds to the root of the second moment"},
 {"train", "weight_decay", SP_KEY_REAL, AT(train.weight_decay), "1e-4", "[0, inf)", NULL,
  NULL, "weight decay; sgd adds it to the gradient, adamw applies it by itself"},
 {"train", "decay_norm", SP_KEY_BOOL, AT(train.decay_norm), "true", NULL, NULL, NULL,
@@ -97,6 +107,28 @@ const sp_key sp_deck_key[] = {
  SP_WORDS(SP_SCHEDULES), "course of the learning rate over the training"},
 {"train", "warmup_steps", SP_KEY_INT64, AT(train.warmup_steps), "100", "[0, 1e12]",
  "steps", NULL, "steps in which the learning rate rises linearly at the start"},
+{"train", "warmup_factor", SP_KEY_REAL, AT(train.warmup_factor), "0.0", "[0, 1]", NULL,
+ NULL, "factor of the learning rate in the first step of that rise; 0: 1 / "
+ "train.warmup_steps"},
+{"train", "milestones", SP_KEY_REALS, AT(train.milestones), "[0.5, 0.75]", "(0, 1)",
+ NULL, NULL, "parts of the training after which step multiplies the learning rate by "
+ "train.gamma"},
+{"train", "gamma", SP_KEY_REAL, AT(train.gamma), "0.1", "(0, 1]", NULL, NULL,
+ "factor of the learning rate at each of train.milestones"},
+{"train", "poly_power", SP_KEY_REAL, AT(train.poly_power), "0.9", "(0, 100]", NULL,
+ NULL, "power of poly"},
+{"train", "cosine_floor", SP_KEY_REAL, AT(train.cosine_floor), "0.0", "[0, 1]", NULL,
+ NULL, "factor of the learning rate at which cosine ends"},
+{"train", "pct_start", SP_KEY_REAL, AT(train.pct_start), "0.0", "[0, 1]", NULL, NULL,
+ "part of the training in which onecycle rises; 0: that of train.warmup_steps, or 0.3 "
+ "if these are 0"},
+{"train", "div_factor", SP_KEY_REAL, AT(train.div_factor), "25.0", "[1, 1e9]", NULL,
+ NULL, "onecycle begins at the learning rate divided by this"},
+{"train", "final_div_factor", SP_KEY_REAL, AT(train.final_div_factor), "1e4",
+ "[1, 1e12]", NULL, NULL, "onecycle ends at its beginning divided by this"},
+{"train", "cycle_momentum", SP_KEY_REALS, AT(train.cycle_momentum), "[]", "[0, 1)",
+ NULL, NULL, "[low, high]: in onecycle momentum, or adamw's first beta, falls from "
+ "high to low and returns; []: it stays"},
 {"train", "lr_scale", SP_KEY_CHOICE, AT(train.lr_scale), "\"none\"", NULL, NULL,
  SP_WORDS(SP_LR_SCALES), "multiply the learning rate by effective batch over "
  "batch.size, or its root"},
@@ -206,15 +238,17 @@ _Static_assert(sizeof sp_deck_key / sizeof sp_deck_key[0] <= SP_MAX_KEYS,
 
 const char *const sp_config_kept_by_resume[] = {
     "net.family",      "net.width",  "net.stem_kernel",
-    "net.kernel_down", "net.layers", "batch.size",
-    "batch.per",       "train.seed", NULL};
+    "net.kernel_down", "net.bn_eps", "net.layers",
+    "batch.size",      "batch.per",  "train.seed",
+    NULL};
 
 /* The keys that tell what the network computes, which loss it is measured by, and how
  * its samples were augmented, which tells the views that it knows. */
 const char *const sp_config_kept_by_model[] = {
-    "net.layers",      "net.family",       "net.width",       "net.stem_kernel",
-    "net.kernel_down", "data.features",    "data.voxel_size", "train.label_smoothing",
-    "augment.flip",    "augment.rotate_z", "augment.scale",   NULL};
+    "net.layers",      "net.family",    "net.width",       "net.stem_kernel",
+    "net.kernel_down", "net.bn_eps",    "data.features",   "data.voxel_size",
+    "augment.flip",    "augment.scale", "augment.rotate_z", "train.label_smoothing",
+    NULL};
 
 static void path_of(const sp_key *key, char *to)
 {

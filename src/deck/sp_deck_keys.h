@@ -4,6 +4,7 @@
  *     sp_deck.c        reading, checks        sp_deck_value.c  one value <-> its field
  *     sp_deck_layer.c  net.layers             sp_deck_write.c  the config as a deck
  *     sp_deck_take.c   exchange of values     sp_deck_bcast.c  the config on all ranks
+ *     sp_deck_check.c  what keys say together
  *     sp_choice.h      keys with a few words
  *
  * Included by sp_deck*.c and by tests of the deck only.
@@ -65,6 +66,11 @@ bool sp_deck_in_range(const char *range, double value);
 const char *sp_deck_nearest_section(const char *word);
 const sp_key *sp_deck_nearest_key(const char *path);
 
+/* Ranges of the numbers of batch norms, of the keys and of the fields of layers. A
+ * variance of 0 makes 1 / sqrt(eps), which has to be a number that fp32 can square. */
+#define SP_BN_EPS_RANGE      "[1e-12, 1]"
+#define SP_BN_MOMENTUM_RANGE "[0, 1]"
+
 /* ---- one value (sp_deck_value.c) ---- */
 struct config_setting_t;
 struct sp_deck_text;
@@ -93,6 +99,12 @@ sp_status sp_deck_read_layers(sp_config *config, const struct config_setting_t *
                               const struct sp_deck_text *from);
 sp_status sp_deck_read_strings(sp_strings *to, const struct config_setting_t *setting,
                                const char *what, const char *where);
+
+/* ---- several values (sp_deck_check.c) ---- */
+/* SP_EUSAGE for values that exclude each other, and for lists of a wrong length. */
+sp_status sp_deck_check_together(const sp_config *config);
+/* Warns on rank 0 of keys that network, schedule or optimizer do not use. */
+void sp_deck_warn_unused(const sp_config *config);
 
 /* ---- writing (sp_deck_write.c) ---- */
 /* Write a value in the deck's grammar. Memory that runs out shows when `to` is closed.

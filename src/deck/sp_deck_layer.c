@@ -11,8 +11,29 @@
 
 #include "deck/sp_deck_text.h"
 
-#define FIELDS "name|op|from|out|kernel|stride|bias|p|slope"
-enum { F_NAME, F_OP, F_FROM, F_OUT, F_KERNEL, F_STRIDE, F_BIAS, F_P, F_SLOPE };
+#define FIELDS "name|op|from|out|kernel|stride|bias|p|slope|eps|momentum"
+enum {
+    F_NAME,
+    F_OP,
+    F_FROM,
+    F_OUT,
+    F_KERNEL,
+    F_STRIDE,
+    F_BIAS,
+    F_P,
+    F_SLOPE,
+    F_EPS,
+    F_MOMENTUM
+};
+
+const sp_layer sp_layer_plain = {.out = -1,
+                                 .kernel = -1,
+                                 .stride = -1,
+                                 .bias = -1,
+                                 .p = NAN,
+                                 .slope = NAN,
+                                 .eps = NAN,
+                                 .momentum = NAN};
 
 static sp_status fail(const char *where, const sp_layer *layer, const char *what,
                       const char *takes, const config_setting_t *found)
@@ -97,6 +118,10 @@ static sp_status set_field(sp_layer *layer, const config_setting_t *s,
         return set_number(&layer->p, layer, s, "[0, 1)", where);
     case F_SLOPE:
         return set_number(&layer->slope, layer, s, "(-inf, inf)", where);
+    case F_EPS:
+        return set_number(&layer->eps, layer, s, SP_BN_EPS_RANGE, where);
+    case F_MOMENTUM:
+        return set_number(&layer->momentum, layer, s, SP_BN_MOMENTUM_RANGE, where);
     default:
         sp_choice_nearest(FIELDS, name, nearest);
         return SP_FAIL(SP_EUSAGE,
@@ -149,8 +174,7 @@ sp_status sp_deck_read_layers(sp_config *config, const config_setting_t *list,
         const config_setting_t *group = config_setting_get_elem(list, (unsigned)i);
         sp_layer *layer = &config->net.layers[config->net.n_layers++];
 
-        *layer = (sp_layer){
-            .out = -1, .kernel = -1, .stride = -1, .bias = -1, .p = NAN, .slope = NAN};
+        *layer = sp_layer_plain;
         if (!config_setting_is_group(group))
             return SP_FAIL(SP_EUSAGE,
                            "%s: net.layers: a layer is a group { }, found %s",
@@ -176,6 +200,8 @@ void sp_deck_write_layers(FILE *to, const sp_config *config)
         const sp_layer *l = &config->net.layers[i];
         const int count[] = {l->out, l->kernel, l->stride};
         const char *const name[] = {"out", "kernel", "stride"};
+        const double number[] = {l->p, l->slope, l->eps, l->momentum};
+        const char *const number_name[] = {"p", "slope", "eps", "momentum"};
 
         fprintf(to, "%s\n        { name = \"%s\"; op = \"%s\";", i ? "," : "", l->name,
                 l->op);
@@ -189,13 +215,12 @@ void sp_deck_write_layers(FILE *to, const sp_config *config)
                 fprintf(to, " %s = %d;", name[k], count[k]);
         if (l->bias >= 0)
             fprintf(to, " bias = %s;", l->bias ? "true" : "false");
-        for (int k = 0; k < 2; k++) {
-            if (!isnan(k ? l->slope : l->p)) {
-                fprintf(to, k ? " slope = " : " p = ");
-                sp_deck_write_real(to, k ? l->slope : l->p);
+        for (int k = 0; k < 4; k++)
+            if (!isnan(number[k])) {
+                fprintf(to, " %s = ", number_name[k]);
+                sp_deck_write_real(to, number[k]);
                 fprintf(to, ";");
             }
-        }
         fprintf(to, " }");
     }
     fprintf(to, ")");

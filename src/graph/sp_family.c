@@ -74,8 +74,7 @@ static sp_layer *add(builder *b, const char *op, const char *format, ...)
         l = &b->layer[b->n++];
     else
         b->is_short_of_memory = true;
-    *l = (sp_layer){
-        .out = -1, .kernel = -1, .stride = -1, .bias = -1, .p = NAN, .slope = NAN};
+    *l = sp_layer_plain;
     snprintf(l->op, sizeof l->op, "%s", op);
     va_start(args, format);
     vsnprintf(l->name, sizeof l->name, format, args);

@@ -234,8 +234,11 @@ static sp_status build(sp_graph_builder *b, const sp_layer *layers, int n)
 sp_status sp_graph_build(sp_graph *graph, const sp_config *config, int c_in,
                          int n_classes)
 {
-    sp_graph_builder b = {
-        .graph = graph, .family = config->net.family, .freeze = &config->train.freeze};
+    sp_graph_builder b = {.graph = graph,
+                          .family = config->net.family,
+                          .bn_eps = config->net.bn_eps,
+                          .bn_momentum = config->net.bn_momentum,
+                          .freeze = &config->train.freeze};
     sp_layer *made = NULL;
     const sp_layer *layers = config->net.layers;
     int n = config->net.n_layers;

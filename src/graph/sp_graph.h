@@ -87,6 +87,9 @@ typedef struct sp_node {
     bool needs_grad;
     /* slope below 0 of an activation (1: no activation); rate of a dropout */
     float slope, p;
+    /* of a batch norm: added to the variance; the share of a batch in the new running
+     * statistics (0: they stay) */
+    double eps, momentum;
     int weight, bias; /* index in param, -1: none (batch norm: scale, shift) */
     /* offsets in the flat buffer of running statistics, -1: none */
     int64_t running_mean, running_var;

@@ -138,6 +138,15 @@ static sp_status shape_broadcast(sp_graph_builder *b, sp_node *node)
     return SP_OK;
 }
 
+static sp_status shape_batchnorm(sp_graph_builder *b, sp_node *node)
+{
+    const sp_layer *l = b->layer;
+
+    node->eps = isnan(l->eps) ? b->bn_eps : l->eps;
+    node->momentum = isnan(l->momentum) ? b->bn_momentum : l->momentum;
+    return SP_OK;
+}
+
 static sp_status shape_relu(sp_graph_builder *b, sp_node *node)
 {
     (void)b;
@@ -232,8 +241,10 @@ static const sp_op_row rows[] = {
   "back to the coordinates of a finer stride that a layer before it has"}, 1, CONV,
  .is_transposed = true},
 {{"linear", "out [bias]", "conv of kernel 1"}, 1, CONV},
-{{"batchnorm", "", "over all voxels of train.bn_scope"}, 1, .op = SP_OP_BATCHNORM,
- .add_params = params_of_norm, .reads_input = true, .may_overwrite = true},
+{{"batchnorm", "[eps] [momentum]",
+  "over all voxels of train.bn_scope; net.bn_eps, net.bn_momentum by default"}, 1,
+ .op = SP_OP_BATCHNORM, .set_shape = shape_batchnorm, .add_params = params_of_norm,
+ .reads_input = true, .may_overwrite = true},
 {{"relu", "", ""}, 1, RELU, .set_shape = shape_relu},
 {{"leaky_relu", "[slope]", "slope below 0: 0.01 by default"}, 1, RELU,
  .set_shape = shape_leaky_relu},
@@ -295,7 +306,9 @@ sp_status sp_graph_check_fields(const sp_graph_builder *b, const sp_op_row *row)
                  {"stride", "[stride]", l->stride >= 0},
                  {"bias", "[bias]", l->bias >= 0},
                  {"p", "[p]", !isnan(l->p)},
-                 {"slope", "[slope]", !isnan(l->slope)}};
+                 {"slope", "[slope]", !isnan(l->slope)},
+                 {"eps", "[eps]", !isnan(l->eps)},
+                 {"momentum", "[momentum]", !isnan(l->momentum)}};
 
     assert(b->layer && row);
     for (size_t i = 0; i < sizeof field / sizeof *field; i++) {

@@ -23,6 +23,7 @@ static void write_inputs(const sp_graph *g, const sp_node *node, char *to, size_
 static void print_node(const sp_graph *g, const sp_node *node, int width, FILE *to)
 {
     char from[SP_MAX_INPUTS * (SP_NAME + 2)], stride[16] = "sample", kernel[24] = "";
+    char norm[64] = "";
 
     if (node->level >= 0)
         snprintf(stride, sizeof stride, "%d", 1 << node->level);
@@ -31,9 +32,11 @@ static void print_node(const sp_graph *g, const sp_node *node, int width, FILE *
     else if (node->row->has_map)
         snprintf(kernel, sizeof kernel, "%d^3", node->kernel);
     write_inputs(g, node, from, sizeof from);
-    fprintf(to, "%-*s %-15s %6s  %-8s %5d %5d %11lld  %s%s\n", width, node->name,
+    if (node->op == SP_OP_BATCHNORM)
+        snprintf(norm, sizeof norm, "; eps %g, momentum %g", node->eps, node->momentum);
+    fprintf(to, "%-*s %-15s %6s  %-8s %5d %5d %11lld  %s%s%s\n", width, node->name,
             node->row->word.name, stride, kernel, node->c_in, node->c_out,
-            (long long)weights_of(g, node), from,
+            (long long)weights_of(g, node), from, norm,
             node->is_frozen && node->weight >= 0 ? "; frozen" : "");
 }
 

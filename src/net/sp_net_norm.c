@@ -130,6 +130,8 @@ sp_status sp_net_norm_sums(sp_net *net, int s, sp_norm_finish_args *finish)
     if (net->impl->is_training && !step->is_frozen)
         SP_TRY(batch_sums(net, s, &sums));
     *finish = (sp_norm_finish_args){.c = node->c_out,
+                                    .eps = node->eps,
+                                    .momentum = node->momentum,
                                     .sums = sums.all,
                                     .gamma = net->param + param[node->weight].offset,
                                     .beta = net->param + param[node->bias].offset,

@@ -120,24 +120,37 @@ static double arc(double a, double b, double t)
     return b + (a - b) * 0.5 * (1 + cos(M_PI * t));
 }
 
-static double one_cycle(double p, double rise)
+/* The value at progress p of a cycle that goes from `start` to `top` at p = rise and
+ * from there to `end` at p = 1. */
+static double cycle(double p, double rise, double start, double top, double end)
 {
-    const double start = 1.0 / 25, end = start / 1e4;
-
     if (p < rise)
-        return arc(start, 1, p / rise);
-    return rise < 1 ? arc(1, end, (p - rise) / (1 - rise)) : 1;
+        return arc(start, top, p / rise);
+    return rise < 1 ? arc(top, end, (p - rise) / (1 - rise)) : top;
 }
 
-static double decay(sp_schedule schedule, double p)
+/* 1 / (1/gamma)^n, which gives 0.01 for the square of 0.1 where gamma^2 does not. */
+static double step_factor(const sp_config *config, double p)
 {
-    switch (schedule) {
+    const sp_doubles *milestones = &config->train.milestones;
+    double divisor = 1;
+
+    for (int i = 0; i < milestones->n && milestones->at[i] <= p; i++)
+        divisor *= 1 / config->train.gamma;
+    return 1 / divisor;
+}
+
+static double decay(const sp_config *config, double p)
+{
+    const double floor = config->train.cosine_floor;
+
+    switch (config->train.schedule) {
     case SP_STEP:
-        return p < 0.5 ? 1 : p < 0.75 ? 0.1 : 0.01;
+        return step_factor(config, p);
     case SP_POLY:
-        return pow(1 - p, 0.9);
+        return pow(1 - p, config->train.poly_power);
     case SP_COSINE:
-        return 0.5 * (1 + cos(M_PI * p));
+        return floor + (1 - floor) * (0.5 * (1 + cos(M_PI * p)));
     default:
         return 1;
     }
@@ -158,21 +171,55 @@ double sp_optim_base_lr(const sp_config *config, int64_t effective)
     }
 }
 
-double sp_optim_lr(const sp_config *config, int64_t samples_seen, int64_t total_samples,
-                   int64_t effective)
+/* The factor of warm-up, from train.warmup_factor in the first of `steps` steps to 1 in
+ * the last one. `batch` are the samples of a step. */
+static double warm_up(const sp_config *config, double seen, double batch)
 {
-    double batch = (double)effective, seen = (double)samples_seen;
-    double total = fmax(1, (double)total_samples), p = fmin(1, seen / total);
-    double warm = (double)config->train.warmup_steps * batch;
-    double lr = sp_optim_base_lr(config, effective);
-    sp_schedule schedule = config->train.schedule;
+    const double steps = (double)config->train.warmup_steps;
+    const double first = config->train.warmup_factor, warm = steps * batch;
+
+    if (steps == 0)
+        return 1;
+    if (first == 0)
+        return fmin(1, (seen + batch) / warm);
+    return seen < warm - batch ? first + (1 - first) * seen / (warm - batch) : 1;
+}
+
+static double rise_of(const sp_config *config, double total, double batch)
+{
+    const double warm = (double)config->train.warmup_steps * batch;
+
+    if (config->train.pct_start > 0)
+        return config->train.pct_start;
+    return warm > 0 ? fmin(1, warm / total) : 0.3;
+}
+
+bool sp_optim_cycles_momentum(const sp_config *config)
+{
+    return config->train.schedule == SP_ONECYCLE && config->train.cycle_momentum.n > 0;
+}
+
+sp_rates sp_optim_rates(const sp_config *config, int64_t samples_seen,
+                        int64_t total_samples, int64_t effective)
+{
+    const double batch = (double)effective, seen = (double)samples_seen;
+    const double total = fmax(1, (double)total_samples), p = fmin(1, seen / total);
+    const double rise = rise_of(config, total, batch);
+    const double start = 1 / config->train.div_factor;
+    const double *bound = config->train.cycle_momentum.at;
+    sp_rates rates = {sp_optim_base_lr(config, effective), config->train.momentum};
 
     assert(samples_seen >= 0 && effective > 0);
-    if (schedule == SP_ONECYCLE)
-        return lr * one_cycle(p, warm > 0 ? fmin(1, warm / total) : 0.3);
-    if (warm > 0)
-        lr *= fmin(1, (seen + batch) / warm);
-    return lr * decay(schedule, p);
+    if (config->train.optimizer == SP_ADAMW)
+        rates.momentum = config->train.betas.at[0];
+    if (sp_optim_cycles_momentum(config))
+        rates.momentum = cycle(p, rise, bound[1], bound[0], bound[1]);
+    if (config->train.schedule == SP_ONECYCLE)
+        rates.lr *= cycle(p, rise, start, 1, start / config->train.final_div_factor);
+    else
+        rates.lr *= warm_up(config, seen, batch);
+    rates.lr *= decay(config, p);
+    return rates;
 }
 
 static float *at(float *flat, int64_t first)
@@ -181,39 +228,41 @@ static float *at(float *flat, int64_t first)
 }
 
 static sp_status update(const sp_optim *optim, const optim_stretch *s, float *param,
-                        const float *grad, double g_scale, double lr)
+                        const float *grad, double g_scale, sp_rates rates)
 {
     const sp_config *c = optim->config;
     const sp_backend_ops *ops = optim->backend->ops;
     const uint8_t *spared = optim->impl->spared;
-    const sp_optim_args args = {.n = s->end - s->first,
-                                .w = param + s->first,
-                                .g = grad + s->first,
-                                .m = at(optim->kept[SP_KEPT_M], s->first),
-                                .v = at(optim->kept[SP_KEPT_V], s->first),
-                                .g_scale = g_scale,
-                                .lr = lr * s->factor,
-                                .momentum = c->train.momentum,
-                                .weight_decay = c->train.weight_decay,
-                                .beta1 = 0.9,
-                                .beta2 = 0.999,
-                                .eps = 1e-8,
-                                .nesterov = c->train.nesterov,
-                                .t = optim->t,
-                                .spared =
-                                    spared ? spared + s->first / SP_SPARED_RUN : NULL};
+    const sp_optim_args args = {
+        .n = s->end - s->first,
+        .w = param + s->first,
+        .g = grad + s->first,
+        .m = at(optim->kept[SP_KEPT_M], s->first),
+        .v = at(optim->kept[SP_KEPT_V], s->first),
+        .g_scale = g_scale,
+        .lr = rates.lr * s->factor,
+        .momentum = rates.momentum,
+        .dampening = c->train.optimizer == SP_SGD ? c->train.dampening : 0,
+        .weight_decay = c->train.weight_decay,
+        .beta1 = rates.momentum,
+        .beta2 = c->train.betas.at[1],
+        .eps = c->train.adamw_eps,
+        .nesterov = c->train.nesterov,
+        .t = optim->t,
+        .spared = spared ? spared + s->first / SP_SPARED_RUN : NULL};
 
     return (c->train.optimizer == SP_ADAMW ? ops->adamw : ops->sgd)(optim->backend,
                                                                     &args);
 }
 
 sp_status sp_optim_step(sp_optim *optim, float *param, const float *grad,
-                        double squares, double weight_sum, double lr, double *grad_norm)
+                        double squares, double weight_sum, sp_rates rates,
+                        double *grad_norm)
 {
     const sp_config *c = optim->config;
     double norm, clip = 1;
 
-    assert(optim->impl && param && grad && lr >= 0);
+    assert(optim->impl && param && grad && rates.lr >= 0);
     if (grad_norm)
         *grad_norm = 0;
     if (weight_sum == 0)
@@ -227,7 +276,7 @@ sp_status sp_optim_step(sp_optim *optim, float *param, const float *grad,
         clip = fmin(1, c->train.grad_clip / (norm + 1e-6));
     for (int i = 0; i < optim->impl->n_stretches; i++)
         SP_TRY(update(optim, &optim->impl->stretch[i], param, grad, clip / weight_sum,
-                      lr));
+                      rates));
     optim->t++;
     return SP_OK;
 }

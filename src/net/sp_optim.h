@@ -18,6 +18,12 @@ typedef struct sp_optim {
     struct sp_optim_impl *impl;
 } sp_optim;
 
+/* What the schedule sets for one step. */
+typedef struct sp_rates {
+    double lr;
+    double momentum; /* of sgd; the first beta of adamw */
+} sp_rates;
+
 /* Opens an optimizer whose kept values are zero. Local. SP_EMEM. */
 sp_status sp_optim_create(sp_optim *optim, const sp_graph *graph,
                           const sp_config *config, sp_backend *backend);
@@ -27,27 +33,33 @@ void sp_optim_destroy(sp_optim *optim);
  * world.
  */
 double sp_optim_base_lr(const sp_config *config, int64_t effective);
-/* Learning rate of the step that begins after samples_seen of total_samples; effective:
- * its batch in samples, world. base = sp_optim_base_lr, p = samples_seen /
- * total_samples:
+/* Rates of the step that begins after samples_seen of total_samples; effective: its
+ * batch in samples, world. base = sp_optim_base_lr, p = samples_seen / total_samples;
+ * the other names are keys of train. Learning rates:
  *   constant  base
- *   step      base, a tenth from p = 1/2, a hundredth from p = 3/4 (He et al. 2016)
- *   poly      base (1 - p)^0.9
- *   cosine    base (1 + cos(pi p)) / 2
- * all times min(1, (samples_seen + effective) / (warmup_steps effective)), and
- *   onecycle  cosine arcs from base / 25 up to base at p = s and down to
- *             base / 25 / 1e4 at p = 1 (PyTorch's OneCycleLR and its defaults, in
- *             progress rather than steps); s is the share of warmup_steps of the
- *             whole, 0.3 where it is 0.
+ *   step      base gamma^n, n of the milestones are not above p
+ *   poly      base (1 - p)^poly_power
+ *   cosine    base (cosine_floor + (1 - cosine_floor) (1 + cos(pi p)) / 2)
+ * all times w, which rises linearly from warmup_factor (0: 1 / warmup_steps) in the
+ * first step to 1 in the last one of warmup_steps full steps, and
+ *   onecycle  cosine arcs from base / div_factor up to base at p = s and down to
+ *             base / div_factor / final_div_factor at p = 1 (PyTorch's OneCycleLR, in
+ *             progress rather than steps); s is pct_start, or the share of
+ *             warmup_steps of the whole where that is 0, or 0.3 where both are.
+ * The momentum is the deck's, but in onecycle with cycle_momentum = [low, high]. Then
+ * it goes from high to low and back to high by the same arcs.
  */
-double sp_optim_lr(const sp_config *config, int64_t samples_seen, int64_t total_samples,
-                   int64_t effective);
+sp_rates sp_optim_rates(const sp_config *config, int64_t samples_seen,
+                        int64_t total_samples, int64_t effective);
+/* True if the momentum is not the same in all steps. */
+bool sp_optim_cycles_momentum(const sp_config *config);
 
 /* One update with the gradient g = grad / weight_sum. grad is in backend memory,
  * squares the sum of its squares.
- *   SGD     v = momentum v + (g + decay w), w -= lr v;
- *           Nesterov: w -= lr (g + decay w + momentum v)
- *   AdamW   decoupled decay; betas 0.9 and 0.999, eps 1e-8
+ *   SGD     d = g + decay w, v = momentum v + (1 - dampening) d, w -= lr v; in the
+ *           first update v = d; with momentum 0 w -= lr d;
+ *           Nesterov: w -= lr (d + momentum v)
+ *   AdamW   decoupled decay; its bias correction takes the first beta of this step
  * decay_norm = false leaves batch norm's scale and shift without decay, train.lr_layers
  * multiplies lr layer by layer, and a frozen layer is left out altogether. With
  * grad_clip > 0 g is multiplied by min(1, grad_clip / (|g| + 1e-6)) (PyTorch's
@@ -56,7 +68,7 @@ double sp_optim_lr(const sp_config *config, int64_t samples_seen, int64_t total_
  * a class with a weight above 0; norm 0) or where the norm is not finite: the caller
  * reads it from *grad_norm. */
 sp_status sp_optim_step(sp_optim *optim, float *param, const float *grad,
-                        double squares, double weight_sum, double lr,
+                        double squares, double weight_sum, sp_rates rates,
                         double *grad_norm);
 
 #endif

@@ -164,7 +164,7 @@ static sp_status run_side(side *s, problem *p)
     s->loss = s->buckets.tail.loss_sum;
     SP_TRY(s->backend->ops->download(s->backend, s->gradient, s->buckets.grad, bytes));
     SP_TRY(sp_optim_step(&s->optim, s->net.param, s->buckets.grad, s->buckets.squares,
-                         s->buckets.tail.weight_sum, 0.1, NULL));
+                         s->buckets.tail.weight_sum, (sp_rates){0.1, 0.9}, NULL));
     sp_net_updated(&s->net);
     SP_TRY(sp_net_forward(&s->net, &s->batch, false, NULL));
     SP_TRY(sp_net_loss(&s->net, &s->batch, &eval, NULL, NULL));

@@ -60,7 +60,7 @@ static sp_status micro_step(sp_resources *r, const sp_step_hooks *hooks,
     return sp_loader_recycle(r->loader, batch);
 }
 
-static sp_status update(sp_resources *r, double lr, sp_step_result *result)
+static sp_status update(sp_resources *r, sp_rates rates, sp_step_result *result)
 {
     const sp_tail *tail = &r->buckets.tail;
 
@@ -75,7 +75,7 @@ static sp_status update(sp_resources *r, double lr, sp_step_result *result)
     result->grad_norm = NAN;
     if (isfinite(result->loss))
         SP_TRY(sp_optim_step(&r->optim, r->net.param, r->buckets.grad,
-                             r->buckets.squares, tail->weight_sum, lr,
+                             r->buckets.squares, tail->weight_sum, rates,
                              &result->grad_norm));
     result->is_updated = isfinite(result->loss) && isfinite(result->grad_norm);
     result->is_skipped = !result->is_updated;
@@ -85,12 +85,12 @@ static sp_status update(sp_resources *r, double lr, sp_step_result *result)
     return SP_OK;
 }
 
-static sp_status run(sp_resources *r, double lr, const sp_step_hooks *hooks,
+static sp_status run(sp_resources *r, sp_rates rates, const sp_step_hooks *hooks,
                      sp_step_result *result)
 {
     bool is_last = false;
 
-    assert(lr >= 0 && hooks && result);
+    assert(rates.lr >= 0 && hooks && result);
     assert(hooks->begin);
     assert(r->net.impl && r->loader && r->optim.impl && r->buckets.impl);
     *result = (sp_step_result){0};
@@ -102,7 +102,7 @@ static sp_status run(sp_resources *r, double lr, const sp_step_hooks *hooks,
     SP_TRY(in_range(r, "reduce", sp_bucket_wait(&r->buckets, &result->comm_exposed_s)));
     SP_TRY(hooks->begin(hooks->arg, SP_STEP_UPDATE, NULL));
     SP_TRY(sp_net_fetch_running(&r->net));
-    SP_TRY(in_range(r, "update", update(r, lr, result)));
+    SP_TRY(in_range(r, "update", update(r, rates, result)));
     /* Running statistics are averaged over the ranks after every step and not only
      * before saving, so that neither a checkpoint nor a stop changes the following
      * steps. With bn_scope = "world" they are equal already. */
@@ -110,10 +110,10 @@ static sp_status run(sp_resources *r, double lr, const sp_step_hooks *hooks,
     return hooks->begin(hooks->arg, SP_STEP_END, NULL);
 }
 
-sp_status sp_step_run(sp_resources *r, double lr, const sp_step_hooks *hooks,
+sp_status sp_step_run(sp_resources *r, sp_rates rates, const sp_step_hooks *hooks,
                       sp_step_result *result)
 {
-    return in_range(r, "step", run(r, lr, hooks, result));
+    return in_range(r, "step", run(r, rates, hooks, result));
 }
 
 /* Words the sample's feature of largest size, in the network's scale; "" where the

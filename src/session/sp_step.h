@@ -21,6 +21,7 @@
 #include "base/sp_error.h"
 #include "batch/sp_sampler.h"
 #include "net/sp_bucket.h"
+#include "net/sp_optim.h"
 
 struct sp_batch;     /* batch/sp_loader.h */
 struct sp_resources; /* session/sp_resources.h */
@@ -65,13 +66,13 @@ typedef struct sp_step_result {
     bool is_stopping; /* some rank wants the run to stop */
 } sp_step_result;
 
-/* Runs one step with this learning rate on resources that sp_resources_open_training
- * has opened and whose loader has begun. The update is left out where the sum of
+/* Runs one step at these rates on resources that sp_resources_open_training has
+ * opened and whose loader has begun. The update is left out where the sum of
  * weights is 0, as without a labelled voxel, and where the loss or the gradient is not
  * finite; all ranks decide alike, from the same sums. After the first steps it
  * allocates nothing. Collective, not agreed: to be called within sp_session_run_alone.
  * SP_EMEM names the samples that there is no memory for; else errors of the parts. */
-sp_status sp_step_run(struct sp_resources *resources, double lr,
+sp_status sp_step_run(struct sp_resources *resources, sp_rates rates,
                       const sp_step_hooks *hooks, sp_step_result *result);
 /* Logs the samples of this rank whose loss was not finite in the latest step; `step` is
  * its number, each with its largest feature, for which it is read again. Local. */

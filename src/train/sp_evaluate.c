@@ -28,8 +28,19 @@ static bool find_unpredicted(const sp_batch *batch, const int32_t *prediction, i
 enum { CAUSE = SP_CHECKPOINT_FAULT + 32 };
 
 /* Steps after which the statistics that batch norms begin with have a share of an
- * eighth in the running ones (SP_NORM_MOMENTUM). */
-enum { WARM_UP_STEPS = 20 };
+ * eighth in the running ones, (1 - momentum)^steps: 20 for a momentum of 0.1. */
+static double warm_up_steps(const sp_graph *graph)
+{
+    double most = 0;
+
+    for (int i = 0; i < graph->n_nodes; i++) {
+        const sp_node *node = &graph->node[i];
+
+        if (node->op == SP_OP_BATCHNORM && !node->is_frozen && node->momentum > 0)
+            most = fmax(most, ceil(log(0.125) / log1p(-node->momentum)));
+    }
+    return most;
+}
 
 /* Says what made an output that is not finite, as far as that is known. In a deep
  * network whose norms evaluate by the statistics of their start, activations can grow
@@ -42,7 +53,7 @@ static const char *blame(const sp_resources *r, char cause[CAUSE])
 
     if (r->fault[0])
         snprintf(cause, CAUSE, "the checkpoint's %s", r->fault);
-    else if (r->graph.n_buffers > 0 && 0 < step && step < WARM_UP_STEPS)
+    else if (0 < step && (double)step < warm_up_steps(&r->graph))
         snprintf(cause, CAUSE,
                  "%s; after %lld step%s the running statistics of the batch norms are "
                  "still close to those of the start: train longer, or evaluate later "

@@ -183,7 +183,9 @@ static void write_step(const sp_trainer *t, const sp_step_report *step)
     const sp_step_result *result = &step->result;
 
     sp_report_number(events, "train", "loss", result->loss);
-    sp_report_number(events, "train", "lr", step->lr);
+    sp_report_number(events, "train", "lr", step->rates.lr);
+    if (sp_optim_cycles_momentum(t->session->config))
+        sp_report_number(events, "train", "momentum", step->rates.momentum);
     sp_report_number(events, "train", "grad_norm", result->grad_norm);
     sp_report_number(events, "train", "voxels", result->sum.n_voxels);
     sp_report_number(events, "time", "step_s", step->step_s);
@@ -209,7 +211,7 @@ static void print_step(const sp_trainer *t, const sp_step_report *step, double n
     sp_log_progress("step=%lld epoch=%lld loss=%.5g lr=%.4g voxels=%.0f step_s=%.3f "
                     "data_wait_s=%.3f comm_exposed_s=%.3f done=%.0f%% %stime=%s",
                     (long long)step->step, (long long)step->epoch + 1,
-                    step->result.loss, step->lr, step->result.sum.n_voxels,
+                    step->result.loss, step->rates.lr, step->result.sum.n_voxels,
                     step->step_s, step->result.data_wait_s, step->result.comm_exposed_s,
                     total ? 100.0 * (double)step->samples / (double)total : 0,
                     left_text(t, left), sp_date(now_s, date));
@@ -258,7 +260,7 @@ static void draw(const sp_trainer *t, const sp_step_report *step)
         sp_live_add(&line, 80, "left %s", sp_live_duration(left_s, text));
     if (isfinite(t->memory_bytes))
         sp_live_add(&line, 50, "%s", sp_live_bytes(t->memory_bytes, text));
-    sp_live_add(&line, 40, "lr %.3g", step->lr);
+    sp_live_add(&line, 40, "lr %.3g", step->rates.lr);
     sp_live_add(&line, 30, "step %.3f s", step->step_s);
     sp_live_add(&line, 20, "data %.3f s", step->result.data_wait_s);
     sp_live_add(&line, 10, "ranks %.3f s", step->result.comm_exposed_s);

@@ -74,8 +74,9 @@ static void print_notes(const sp_trainer *trainer)
     if (config->data.normalize && !r->norm.mean)
         sp_log_warn0("the shards have no feature_mean and feature_std, so features are "
                      "used as they are");
-    if ((double)config->train.warmup_steps * trainer->step_samples * 2 >
-        (double)trainer->total_samples)
+    if (!(config->train.schedule == SP_ONECYCLE && config->train.pct_start > 0) &&
+        (double)config->train.warmup_steps * trainer->step_samples * 2 >
+            (double)trainer->total_samples)
         sp_log_warn0("train.warmup_steps = %lld of about %lld steps: the learning rate "
                      "rises for most of the training",
                      (long long)config->train.warmup_steps,
@@ -107,11 +108,48 @@ void sp_report_machine(const sp_resources *r)
         sp_log_info("rank %d has cores %s", comm->rank, r->cores);
 }
 
+/* Writes what becomes of the learning rate over the training; "" if it stays. */
+static void word_schedule(const sp_config *config, double lr, char *text, size_t room)
+{
+    const char *word = sp_schedule_word[config->train.schedule];
+    const sp_doubles *at = &config->train.milestones;
+    const double start = lr / config->train.div_factor;
+    size_t used;
+
+    *text = 0;
+    switch (config->train.schedule) {
+    case SP_STEP:
+        used =
+            (size_t)snprintf(text, room, ", %s times %g at", word, config->train.gamma);
+        for (int i = 0; i < at->n && used < room; i++)
+            used += (size_t)snprintf(text + used, room - used, " %g", at->at[i]);
+        break;
+    case SP_POLY:
+        snprintf(text, room, ", %s of power %g", word, config->train.poly_power);
+        break;
+    case SP_COSINE:
+        snprintf(text, room, ", %s down to %g", word, lr * config->train.cosine_floor);
+        break;
+    case SP_ONECYCLE:
+        used = (size_t)snprintf(text, room, ", %s from %g to %g", word, start,
+                                start / config->train.final_div_factor);
+        if (sp_optim_cycles_momentum(config))
+            snprintf(text + used, room - used, ", momentum %g to %g and back",
+                     config->train.cycle_momentum.at[1],
+                     config->train.cycle_momentum.at[0]);
+        break;
+    default:
+        break;
+    }
+}
+
 void sp_report_data(const sp_resources *r, const sp_sampler *sampler)
 {
     const sp_comm *comm = r->session.comm;
     const int64_t steps = sp_sampler_steps_per_epoch(sampler);
-    double world = sampler->effective;
+    const double world = sampler->effective;
+    const double lr = sp_optim_base_lr(r->session.config, sampler->effective);
+    char schedule[256];
 
     sp_log_info("data: %lld training sample%s (%lld voxels), %lld validation sample%s "
                 "(%lld voxels), %d classes, %d feature column%s%s",
@@ -120,11 +158,11 @@ void sp_report_data(const sp_resources *r, const sp_sampler *sampler)
                 sp_plural(r->val.n_samples), (long long)r->val.n_voxels, r->n_classes,
                 r->n_columns, sp_plural(r->n_columns),
                 r->norm.mean ? ", normalized" : "");
+    word_schedule(r->session.config, lr, schedule, sizeof schedule);
     sp_log_info("batch: %g sample%s a step in the world, %.6g a node, %.6g a rank; "
-                "%lld step%s an epoch; effective learning rate %g",
+                "%lld step%s an epoch; effective learning rate %g%s",
                 world, sp_plural(world), world / comm->n_nodes, world / comm->size,
-                (long long)steps, sp_plural(steps),
-                sp_optim_base_lr(r->session.config, sampler->effective));
+                (long long)steps, sp_plural(steps), lr, schedule);
 }
 
 void sp_report_header(const sp_trainer *trainer)

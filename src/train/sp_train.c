@@ -84,8 +84,8 @@ static sp_status train_step(sp_trainer *t, sp_step_report *report)
         .begin = begin_part, .is_stop_asked = is_stop_asked, .arg = t};
 
     sp_times_begin(&t->times);
-    *report = (sp_step_report){.lr = sp_trainer_lr(t)};
-    SP_TRY(sp_step_run(&t->resources, report->lr, &hooks, &report->result));
+    *report = (sp_step_report){.rates = sp_trainer_rates(t)};
+    SP_TRY(sp_step_run(&t->resources, report->rates, &hooks, &report->result));
     advance(t, report);
     if (isfinite(report->result.loss)) {
         t->loss_sum += report->result.loss * report->result.sum.weight_sum;

@@ -101,11 +101,11 @@ sp_status sp_trainer_begin(sp_trainer *t)
     return SP_OK;
 }
 
-double sp_trainer_lr(const sp_trainer *t)
+sp_rates sp_trainer_rates(const sp_trainer *t)
 {
     assert(t->step_samples > 0);
-    return sp_optim_lr(t->session->config, t->state.samples_seen, t->total_samples,
-                       t->step_samples);
+    return sp_optim_rates(t->session->config, t->state.samples_seen, t->total_samples,
+                          t->step_samples);
 }
 
 int64_t sp_trainer_steps(const sp_trainer *t)

@@ -20,7 +20,7 @@
 typedef struct sp_step_report {
     int64_t step, samples; /* step: number from 1; samples: running total */
     int64_t epoch;         /* number from 0 */
-    double lr;             /* learning rate */
+    sp_rates rates;
     /* Seconds of the step and of its parts, and of building plans meanwhile; of the
      * slowest rank once it is logged. The parts are NAN where the host does not wait
      * for the device. */
@@ -77,8 +77,8 @@ sp_status sp_trainer_open(sp_trainer *trainer, const sp_command *command);
 /* Collective, agreed: the loader begins, and the log and the run folder tell of the
  * start. To be called once, before the first step. */
 sp_status sp_trainer_begin(sp_trainer *trainer);
-/* Learning rate of the next step. */
-double sp_trainer_lr(const sp_trainer *trainer);
+/* Learning rate and momentum of the next step. */
+sp_rates sp_trainer_rates(const sp_trainer *trainer);
 /* Steps of the whole training; INT64_MAX: too many to count. */
 int64_t sp_trainer_steps(const sp_trainer *trainer);
 /* Seconds that the training will take on from here, evaluations included, as long as it

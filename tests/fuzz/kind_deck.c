@@ -22,7 +22,8 @@ static const vocabulary words = {deck_words, sizeof deck_words / sizeof *deck_wo
 
 static const char layers[] =
     "net : { layers = (\n  { name = \"a\"; op = \"conv\"; out = 8; kernel = 3; },\n"
-    "  { name = \"b\"; op = \"batchnorm\"; },\n  { name = \"c\"; op = \"relu\"; },\n"
+    "  { name = \"b\"; op = \"batchnorm\"; eps = 1e-3; momentum = 0.02; },\n  { name = "
+    "\"c\"; op = \"relu\"; },\n"
     "  { name = \"d\"; op = \"conv\"; out = 16; kernel = 2; stride = 2; },\n"
     "  { name = \"e\"; op = \"conv_transpose\"; out = 8; kernel = 2; stride = 2; },\n"
     "  { name = \"f\"; op = \"concat\"; from = [\"c\", \"e\"]; },\n"

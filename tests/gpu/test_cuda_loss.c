@@ -105,7 +105,8 @@ TEST(rows_that_are_not_finite)
 typedef struct update {
     int n;
     bool is_adamw, nesterov;
-    double momentum;
+    double momentum, dampening;
+    int64_t t;
 } update;
 
 static void update_by(op_results *r, const void *of)
@@ -119,11 +120,12 @@ static void update_by(op_results *r, const void *of)
     for (int i = 0; i < n; i++)
         v.data[i] = fabsf(v.data[i]);
     v = op_take(r, v);
-    const sp_optim_args a = {n,           w.data,      op_vector(r, (size_t)n, 3),
-                             m.data,      v.data,      0.25,
-                             0.1,         u->momentum, 1e-2,
-                             0.9,         0.999,       1e-8,
-                             u->nesterov, 3,           NULL};
+    const sp_optim_args a = {n,      w.data,      op_vector(r, (size_t)n, 3),
+                             m.data, v.data,      0.25,
+                             0.1,    u->momentum, u->dampening,
+                             1e-2,   0.9,         0.999,
+                             1e-8,   u->nesterov, u->t,
+                             NULL};
     OK((u->is_adamw ? r->be->ops->adamw : r->be->ops->sgd)(r->be, &a));
 }
 
@@ -141,9 +143,12 @@ TEST(updates_are_plain)
     static const int counts[] = {1, 31, 257, 9000};
 
     for (int i = 0; i < 4; i++) {
-        cu_compare(i, false, update_by, &(update){counts[i], false, i % 2, 0.9});
-        cu_compare(i, false, update_by, &(update){counts[i], false, false, 0});
-        cu_compare(i, false, update_by, &(update){counts[i], true, false, 0});
+        cu_compare(i, false, update_by, &(update){counts[i], false, i % 2, 0.9, 0, 3});
+        cu_compare(i, false, update_by, &(update){counts[i], false, false, 0, 0, 3});
+        for (int t = 0; t < 2; t++)
+            cu_compare(i, false, update_by,
+                       &(update){counts[i], false, false, 0.9, 0.3, t});
+        cu_compare(i, false, update_by, &(update){counts[i], true, false, 0, 0, 3});
         cu_compare(i, false, sum, &counts[i]);
     }
 }
@@ -180,6 +185,7 @@ static void update_spared(op_results *r, const void *of)
                                  0.25,
                                  0.1,
                                  0.9,
+                                 0,
                                  is_spared ? 0 : 0.3,
                                  0.9,
                                  0.999,

@@ -154,7 +154,7 @@ static void run_both(net_case *c, twin *t)
 static void optimize(side *s)
 {
     OK(sp_optim_step(&s->optim, s->net->param, s->buckets->grad, s->buckets->squares,
-                     s->buckets->tail.weight_sum, 0.1, NULL));
+                     s->buckets->tail.weight_sum, (sp_rates){0.1, 0.9}, NULL));
     sp_net_updated(s->net);
 }
 

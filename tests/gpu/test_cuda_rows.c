@@ -41,9 +41,9 @@ static void finish(op_results *r, const void *of)
     const sp_sums sums = {
         op_copy(r, part, ((size_t)(s->n_parts * 2 * c) + 1) * sizeof *part), s->n_parts,
         100.0 * s->n_parts};
-    const sp_norm_finish_args forward = {c,         sums,      p,         p + c,
-                                         p + 2 * c, p + 3 * c, p + 4 * c, p + 5 * c,
-                                         p + 6 * c, p + 7 * c};
+    const sp_norm_finish_args forward = {c,         1e-3,      0.02,      sums,
+                                         p,         p + c,     p + 2 * c, p + 3 * c,
+                                         p + 4 * c, p + 5 * c, p + 6 * c, p + 7 * c};
     const sp_norm_grad_finish_args backward = {
         c, sums, sums, p, p + c, p + 2 * c, p + 3 * c, p + 6 * c, p + 7 * c};
     const sp_norm_args apply = {.x = x,

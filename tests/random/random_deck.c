@@ -142,6 +142,8 @@ static void draw_net(rnd_case *c)
         put_choice(c, "net.stem_kernel", "3 1 2 5");
         put_choice(c, "net.kernel_down", "2 3");
     }
+    put_choice(c, "net.bn_eps", "1e-5 1e-5 1e-3 0.1");
+    put_choice(c, "net.bn_momentum", "0.1 0.1 0.01 1.0");
     PUT(c, "};\n");
 }
 
@@ -161,14 +163,23 @@ static void put_class_weights(rnd_case *c)
     PUT(c, "]; ");
 }
 
+static void put_adamw(rnd_case *c)
+{
+    PUT(c, "optimizer = \"adamw\"; lr = 0.003; ");
+    if (rnd_chance(c, 40, "train.betas"))
+        PUT(c, "betas = [0.8, 0.99]; ");
+    put_choice(c, "train.adamw_eps", "1e-8 1e-8 1e-4");
+}
+
 static void draw_optimizer(rnd_case *c)
 {
     if (rnd_chance(c, 40, "train.optimizer"))
-        PUT(c, "optimizer = \"adamw\"; lr = 0.003; ");
+        put_adamw(c);
     else
         put_choice(c, "train.lr", "0.02 0.05 0.005");
     put_choice(c, "train.momentum", "0.9 0.0 0.5");
-    put_flag(c, "train.nesterov", true);
+    if (!put_flag(c, "train.nesterov", true))
+        put_choice(c, "train.dampening", "0.0 0.1 0.5");
     put_choice(c, "train.weight_decay", "1e-4 0.0 0.01");
     put_flag(c, "train.decay_norm", true);
     put_choice(c, "train.grad_clip", "0.0 0.0 1.0 0.1");
@@ -214,6 +225,36 @@ static void put_freeze(rnd_case *c)
     PUT(c, "freeze = [\"%s\"]; ", name);
 }
 
+static void put_schedule(rnd_case *c)
+{
+    switch (put_choice(c, "train.schedule",
+                       "\"constant\" \"step\" \"poly\" \"cosine\" \"onecycle\"")) {
+    case 1:
+        if (rnd_chance(c, 50, "train.milestones"))
+            PUT(c, "milestones = [0.2, 0.4, 0.8]; ");
+        put_choice(c, "train.gamma", "0.1 0.5");
+        break;
+    case 2:
+        put_choice(c, "train.poly_power", "0.9 0.9 2.0");
+        break;
+    case 3:
+        put_choice(c, "train.cosine_floor", "0.0 0.0 0.1");
+        break;
+    case 4:
+        put_choice(c, "train.pct_start", "0.0 0.0 0.05 0.5");
+        put_choice(c, "train.div_factor", "25.0 10.0");
+        put_choice(c, "train.final_div_factor", "1e4 100.0");
+        if (rnd_chance(c, 50, "train.cycle_momentum"))
+            PUT(c, "cycle_momentum = [0.85, 0.95]; ");
+        break;
+    default:
+        break;
+    }
+    put_choice(c, "train.warmup_steps", "0 1 2 3");
+    if (!strstr(c->deck, "\"onecycle\""))
+        put_choice(c, "train.warmup_factor", "0.0 0.0 0.1");
+}
+
 static void draw_train(rnd_case *c)
 {
     PUT(c, "train : { ");
@@ -223,9 +264,7 @@ static void draw_train(rnd_case *c)
         put_choice(c, "train.steps", rnd_first_way(c) == 'f' ? "3" : "4 3 5 6 7");
     draw_optimizer(c);
     PUT(c, "\n  ");
-    put_choice(c, "train.schedule",
-               "\"constant\" \"step\" \"poly\" \"cosine\" \"onecycle\"");
-    put_choice(c, "train.warmup_steps", "0 1 2 3");
+    put_schedule(c);
     put_choice(c, "train.lr_scale", "\"none\" \"linear\" \"sqrt\"");
     put_class_weights(c);
     put_choice(c, "train.label_smoothing", "0.0 0.0 0.1");

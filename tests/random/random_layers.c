@@ -38,12 +38,21 @@ static int draw_channels(net *b, const char *at)
     return channels[rnd_pick(b->c, 5, "%s.channels", at)];
 }
 
+/* Adds a batch norm, with numbers of its own or those of the deck. */
+static void norm(net *b, const char *at)
+{
+    static const char *const fields[] = {
+        "", "", "", "eps = 1e-3; momentum = 0.01; ", "momentum = 0.5; ", "eps = 0.1; "};
+
+    ADD(b, "batchnorm", "%s", fields[rnd_pick(b->c, 6, "%s.norm.fields", at)]);
+}
+
 static void norm_and_act(net *b, const char *at)
 {
     const int act = rnd_pick(b->c, 4, "%s.act", at);
 
     if (!rnd_chance(b->c, 25, "%s.no_norm", at))
-        ADD(b, "batchnorm", "%s", "");
+        norm(b, at);
     if (act == 1)
         ADD(b, "relu", "%s", "");
     else if (act == 2)
@@ -97,7 +106,7 @@ static void global(net *b, const char *at)
     if (rnd_chance(b->c, 50, "%s.linear", at))
         ADD(b, "linear", "out = %d; bias = true; ", channels);
     if (rnd_chance(b->c, 30, "%s.norm", at))
-        ADD(b, "batchnorm", "%s", "");
+        norm(b, at);
     ADD(b, "broadcast", "%s", "");
     if (rnd_chance(b->c, 50, "%s.add", at)) {
         ADD(b, "add", "from = [\"%s\", \"%s\"]; ", first, b->last);

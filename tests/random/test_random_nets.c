@@ -90,7 +90,7 @@ static void step(side *s, const drawn *d, int number)
 static void update(side *s)
 {
     OK(sp_optim_step(&s->optim, s->c.net.param, s->c.buckets.grad, s->c.buckets.squares,
-                     s->c.buckets.tail.weight_sum, 0.01, NULL));
+                     s->c.buckets.tail.weight_sum, (sp_rates){0.01, 0.9}, NULL));
     sp_net_updated(&s->c.net);
 }
 

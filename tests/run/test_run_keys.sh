@@ -82,6 +82,47 @@ run 2 0 "$@" run.dir=n batch.size=4 batch.per=rank train.schedule=constant train
 run 1 0 "$@" run.dir=n batch.size=4 batch.per=rank train.schedule=step
 test "$(rates n)" = "1.0000 1.0000 0.1000 0.0100 " || fail "rates on other ranks: $(rates n)"
 
+# The momentum that onecycle moves is told for each step, and else for none. It follows
+# the samples, so that a run that was stopped and goes on with other ranks has the same.
+momenta() {
+    sed -n 's/.*"event":"step".*"momentum":\([^,]*\),.*/\1/p' "$1/metrics.jsonl" |
+        awk '{ printf "%.4f ", $1 }'
+}
+set -- "$@" batch.size=16 train.schedule=onecycle train.pct_start=0.5 train.div_factor=10 \
+    train.final_div_factor=100 'train.cycle_momentum=[0.85, 0.95]'
+run 2 0 "$@" run.dir=cycle
+says out 'effective learning rate 1, onecycle from 0.1 to 0.001, momentum 0.95 to 0.85 and back$'
+test "$(rates cycle)" = "0.1000 0.5500 1.0000 0.5005 " || fail "rates of a cycle: $(rates cycle)"
+test "$(momenta cycle)" = "0.9500 0.9000 0.8500 0.9000 " || fail "momenta: $(momenta cycle)"
+run 2 75 "$@" run.dir=cut-cycle run.time_limit_s=1e-9
+run 1 0 "$@" run.dir=cut-cycle
+test "$(momenta cut-cycle)" = "$(momenta cycle)" || fail "momenta, continued: $(momenta cut-cycle)"
+test -z "$(momenta l)" || fail "a momentum without a cycle"
+run 1 0 check base.deck train.schedule=step 'train.milestones=[0.6, 0.9]' train.gamma=0.2
+says out 'effective learning rate 0.1, step times 0.2 at 0.6 0.9$'
+
+# A key that schedule or optimizer do not use is named, unless it has its default.
+run 1 0 check base.deck train.schedule=poly 'train.milestones=[0.6]' train.gamma=0.1 \
+    'train.betas=[0.9, 0.99]'
+says err 'ignored, not used by train.schedule = "poly": train.milestones$'
+says err 'ignored, not used by train.optimizer = "sgd": train.betas$'
+run 1 0 check base.deck train.schedule=step 'train.milestones=[0.6]' 'train.betas=[0.9, 0.999]'
+grep ignored err && fail "a key that is used, or has its default, is named"
+
+# The numbers of batch norms are shown, kept by a checkpoint and used by its evaluation.
+set -- base.deck run.dir=bn train.steps=2 run.eval_every=1 net.bn_eps=0.3 net.bn_momentum=0.5
+run 2 0 check "$@"
+says out '^bn1 .* eps 0.3, momentum 0.5$'
+run 2 0 "$@"
+run 1 0 eval base.deck run.dir=bn
+miou() { sed -n 's/.*"loss":\([^,]*\),.*/\1/p' "$1" | tail -n 1; }
+grep '"event":"eval"' bn/metrics.jsonl >bn-train
+test "$(miou bn-train)" = "$(miou bn/evaluations.jsonl)" || fail "eval with another net.bn_eps"
+run 1 0 eval base.deck run.dir=bn net.bn_eps=1e-5
+test "$(miou bn-train)" = "$(miou bn/evaluations.jsonl)" && fail "net.bn_eps has no effect"
+run 2 0 "$@" train.steps=3 net.bn_momentum=0.1
+refused 2 2 'net.bn_eps' train "$@" train.steps=4 net.bn_eps=0.2
+
 # Deck and shards that do not fit each other: status 3, with the line of the deck, in a
 # training and before it.
 misfit() {

@@ -11,7 +11,7 @@
 #include "fixtures/events_read.h"
 
 static const char *const train_keys[] = {
-    "loss", "lr", "grad_norm", "voxels", "imbalance", "memory_bytes", NULL};
+    "loss", "lr", "momentum", "grad_norm", "voxels", "imbalance", "memory_bytes", NULL};
 static const char *const time_keys[] = {"step_s",    "data_wait_s", "comm_exposed_s",
                                         "forward_s", "backward_s",  "update_s",
                                         "plan_s",    NULL};

@@ -1,4 +1,4 @@
-/* Running statistics of batch norm move by a tenth towards the batch's mean and
+/* Running statistics of batch norm move by its momentum towards the batch's mean and
  * unbiased variance. A single row leaves the variance as it is, no rows leave both, and
  * no number that a float cannot hold gets in. */
 #include "fixtures/test.h"
@@ -6,6 +6,7 @@
 #include "compute/sp_norm.h"
 
 static float running[2]; /* mean, variance */
+static double momentum = 0.1;
 
 /* The rows have this sum and this sum of squares. */
 static void finish(double rows, double sum, double squares)
@@ -13,6 +14,8 @@ static void finish(double rows, double sum, double squares)
     float gamma = 1, beta = 0, scale, shift, mean, inv_std;
     const double part[3] = {sum, squares, rows};
     const sp_norm_finish_args args = {.c = 1,
+                                      .eps = 1e-5,
+                                      .momentum = momentum,
                                       .sums = {part, 1, rows},
                                       .gamma = &gamma,
                                       .beta = &beta,
@@ -38,6 +41,22 @@ TEST(batches_move_it)
     assert_true(running[1] == 2);
     finish(0, 0, 0);
     assert_true(running[0] == 1 && running[1] == 2);
+}
+
+TEST(momentum_is_the_share_of_the_batch)
+{
+    momentum = 0.01;
+    finish(4, 20, 132);
+    assert_float_equal(running[0], 0.99 + 0.05, 1e-6);
+    assert_float_equal(running[1], 1.98 + 0.32 / 3, 1e-6);
+    momentum = 1;
+    finish(4, 20, 132);
+    assert_float_equal(running[0], 5, 1e-6);
+    assert_float_equal(running[1], 32 / 3.0, 1e-6);
+    momentum = 0;
+    finish(4, 20, 132);
+    assert_true(running[0] == 1 && running[1] == 2);
+    momentum = 0.1;
 }
 
 TEST(no_infinity_gets_in)

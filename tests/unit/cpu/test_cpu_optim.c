@@ -13,8 +13,10 @@ typedef struct state64 {
 static void sgd64(state64 *s, double g, const sp_optim_args *a)
 {
     g = g * a->g_scale + a->weight_decay * s->w;
-    s->m = a->momentum * s->m + g;
-    s->w -= a->lr * (a->nesterov ? g + a->momentum * s->m : s->m);
+    s->m = a->t > 0 ? a->momentum * s->m + (1 - a->dampening) * g : g;
+    s->w -= a->lr * (a->momentum == 0 ? g
+                     : a->nesterov    ? g + a->momentum * s->m
+                                      : s->m);
 }
 
 static void adamw64(state64 *s, double g, const sp_optim_args *a)
@@ -64,8 +66,14 @@ static void check_rules(sp_backend *be, const char *name)
     check(be, name, a, false);
     a.weight_decay = 0.01;
     check(be, name, a, false);
+    a.dampening = 0.1; /* without momentum it has no meaning */
+    check(be, name, a, false);
+    a.dampening = 0;
     a.momentum = 0.9;
     check(be, name, a, false);
+    a.dampening = 0.1;
+    check(be, name, a, false);
+    a.dampening = 0;
     a.nesterov = true;
     check(be, name, a, false);
     a.lr = 0.01;

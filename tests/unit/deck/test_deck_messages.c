@@ -129,6 +129,23 @@ TEST(ranges)
             "d:1: augment.scale takes [low, high] or []");
     refused("augment :\n{ scale = [1, 1.5]; };", "augment.scale=[3]",
             "command line: augment.scale takes [low, high] or []");
+    refused("", "train.betas=[0.9]",
+            "command line: train.betas takes two numbers, found 1");
+    refused("train : { betas = [0.9, 1]; };", NULL,
+            "d:1: train.betas = 1 is out of range [0, 1)");
+    refused("", "train.cycle_momentum=[0.95, 0.85]",
+            "command line: train.cycle_momentum takes [low, high] or []");
+    refused("train : {\n milestones = [0.9, 0.7]; };", NULL,
+            "d:2: train.milestones takes numbers that rise");
+    refused("", "train.milestones=[0.7, 0.7]",
+            "command line: train.milestones takes numbers that rise");
+    refused("", "train.milestones=[24, 32]",
+            "command line: train.milestones = 24 is out of range (0, 1)");
+    refused("train : { dampening = 0.1; };", NULL,
+            "d:1: train.dampening = 0.1 needs train.nesterov = false: Nesterov's form "
+            "of momentum has no dampening");
+    refused("", "train.adamw_eps=0",
+            "command line: train.adamw_eps = 0 is out of range [1e-16, 1]");
     refused(
         "batch : { per = \"rank\"; };", "train.deterministic=world",
         "command line: train.deterministic = \"world\" needs batch.per = \"world\" and "
@@ -221,6 +238,18 @@ TEST(layers)
         "the integer 1048577");
     refused("net : { layers = ( { name = \"a\"; op = \"dropout\"; p = 1; } ); };", NULL,
             "d:1: net.layers: layer \"a\": p takes [0, 1), found the integer 1");
+    refused("net : { layers = ( { name = \"a\"; op = \"batchnorm\"; eps = 0; } ); };",
+            NULL,
+            "d:1: net.layers: layer \"a\": eps takes [1e-12, 1], found the integer 0");
+    refused("net : { layers = ( { name = \"a\"; op = \"batchnorm\"; momentum = 1.5; } "
+            "); };",
+            NULL,
+            "d:1: net.layers: layer \"a\": momentum takes [0, 1], found 1.5, a number "
+            "that is no integer");
+    refused("", "net.bn_eps=0",
+            "command line: net.bn_eps = 0 is out of range [1e-12, 1]");
+    refused("", "net.bn_momentum=-0.1",
+            "command line: net.bn_momentum = -0.1 is out of range [0, 1]");
 }
 
 TEST(files)

@@ -26,6 +26,9 @@ static void same_text_and_layers(const sp_config *a, const sp_config *b)
         assert_true(l->bias == m->bias);
         assert_true(l->p == m->p || (isnan(l->p) && isnan(m->p)));
         assert_true(l->slope == m->slope || (isnan(l->slope) && isnan(m->slope)));
+        assert_true(l->eps == m->eps || (isnan(l->eps) && isnan(m->eps)));
+        assert_true(l->momentum == m->momentum ||
+                    (isnan(l->momentum) && isnan(m->momentum)));
     }
 }
 
@@ -42,7 +45,9 @@ TEST(roundtrip)
         "= 2;"
         " bias = true; from = \"input\"; }, { name = \"d\"; op = \"dropout\"; p = 0.1; "
         "},"
-        " { name = \"r\"; op = \"leaky_relu\"; slope = -0.25; from = [\"c\", \"d\"]; } "
+        " { name = \"n\"; op = \"batchnorm\"; eps = 1e-3; momentum = 0; from = \"c\"; "
+        "}, { name = \"r\"; op = \"leaky_relu\"; slope = -0.25; from = [\"c\", \"d\"]; "
+        "} "
         "); };";
     CLOSED_BY(sp_config_destroy) sp_config a, b;
     FREED char *text;
@@ -58,7 +63,8 @@ TEST(roundtrip)
                 a.train.weight_decay == b.train.weight_decay);
     assert_true(b.train.seed == INT64_MAX && b.augment.jitter == 1e22);
     assert_true(b.train.class_weights.list.at[2] == 0.3333333333333333);
-    assert_true(b.net.n_layers == 3 && b.net.layers[2].slope == -0.25);
+    assert_true(b.net.n_layers == 4 && b.net.layers[3].slope == -0.25);
+    assert_true(b.net.layers[2].eps == 1e-3 && b.net.layers[2].momentum == 0);
 }
 
 TEST(single_values_are_text)

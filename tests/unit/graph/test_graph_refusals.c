@@ -45,6 +45,8 @@ TEST(words)
     refused(CONV("a", "out = 3;"), "d:2: layer a: conv needs kernel");
     refused(OP("a", "max_pool", "kernel = 2;"), "d:2: layer a: max_pool needs stride");
     refused(OP("a", "relu", "out = 3;"), "d:2: layer a: relu takes no out");
+    refused(OP("a", "relu", "eps = 1e-3;"), "d:2: layer a: relu takes no eps");
+    refused(OP("a", "relu", "momentum = 0;"), "d:2: layer a: relu takes no momentum");
     refused(OP("a", "linear", "out = 4; kernel = 3;"),
             "d:2: layer a: linear takes no kernel");
     refused(OP("a", "relu", "from = [\"input\", \"input\"];"),

@@ -231,6 +231,30 @@ TEST(maps_follow_kernel_and_stride)
     assert_int_equal(g.spec.n_levels, 4);
 }
 
+/* eps and momentum are the layer's own, else those of the deck, in families too. */
+TEST(norms_have_their_numbers)
+{
+    static const char deck[] =
+        "net : { bn_momentum = 0.02; layers = (\n"
+        "{ name = \"c\"; op = \"conv\"; out = 4; kernel = 1; },\n"
+        "{ name = \"own\"; op = \"batchnorm\"; eps = 1e-3; momentum = 0; },\n"
+        "{ name = \"half\"; op = \"batchnorm\"; eps = 1; },\n"
+        "{ name = \"none\"; op = \"batchnorm\"; } ); };";
+    CLOSED_BY(sp_graph_destroy) sp_graph g, of_family, plain;
+
+    build(&g, NULL, deck, 3, 4);
+    assert_true(find(&g, "own")->eps == 1e-3 && find(&g, "own")->momentum == 0);
+    assert_true(find(&g, "half")->eps == 1 && find(&g, "half")->momentum == 0.02);
+    assert_true(find(&g, "none")->eps == 1e-5 && find(&g, "none")->momentum == 0.02);
+    build(&of_family, "net.family=minkunet18",
+          "net : { bn_eps = 1e-3; bn_momentum = 0.01; };", 3, 4);
+    assert_true(find(&of_family, "bn0")->eps == 1e-3);
+    assert_true(find(&of_family, "block8.1.norm2")->momentum == 0.01);
+    build(&plain, "net.family=dummy", NULL, 3, 4);
+    assert_true(find(&plain, "bn1")->eps == 1e-5 &&
+                find(&plain, "bn1")->momentum == 0.1);
+}
+
 TEST(layers_of_the_dummy_family_equal_the_written_ones)
 {
     static const char deck[] =

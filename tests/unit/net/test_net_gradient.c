@@ -30,15 +30,16 @@ static void check_running(const net_case *c, const dense *d)
 
     for (int i = 0; i < c->graph.n_nodes; i++) {
         const sp_node *node = &c->graph.node[i];
+        const double share = node->momentum;
         double n = (double)dense_stats(d, i, &mean, &var);
 
         if (node->op != SP_OP_BATCHNORM || node->is_frozen)
             continue;
         for (int j = 0; j < node->c_out; j++) {
-            assert_near((double)c->net.running[node->running_mean + j], 0.1 * mean[j],
+            assert_near((double)c->net.running[node->running_mean + j], share * mean[j],
                         1e-5, "running mean", j);
             assert_near((double)c->net.running[node->running_var + j],
-                        n < 2 ? 1 : 0.9 + 0.1 * var[j] * n / (n - 1),
+                        n < 2 ? 1 : 1 - share + share * var[j] * n / (n - 1),
                         1e-5 * (1 + var[j]), "running variance", j);
         }
     }

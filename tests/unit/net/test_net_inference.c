@@ -123,6 +123,8 @@ static void walk_norm(const walk *w, const sp_lower_step *step)
     OK(c->backend.ops->norm_finish(
         &c->backend,
         &(sp_norm_finish_args){.c = node->c_out,
+                               .eps = node->eps,
+                               .momentum = node->momentum,
                                .gamma = c->net.param + param[node->weight].offset,
                                .beta = c->net.param + param[node->bias].offset,
                                .running_mean = c->net.running + node->running_mean,

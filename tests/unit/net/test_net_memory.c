@@ -15,7 +15,7 @@ static void train_step(net_case *c, sp_optim *optim)
     case_step(c, true);
     OK(sp_bucket_wait(&c->buckets, NULL));
     OK(sp_optim_step(optim, c->net.param, c->buckets.grad, c->buckets.squares,
-                     c->buckets.tail.weight_sum, 0.1, NULL));
+                     c->buckets.tail.weight_sum, (sp_rates){0.1, 0.9}, NULL));
     sp_net_updated(&c->net);
     OK(sp_net_forward(&c->net, &c->batch, false, NULL));
     OK(sp_net_loss(&c->net, &c->batch, &c->loss, NULL, NULL));

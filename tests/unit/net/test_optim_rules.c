@@ -89,32 +89,36 @@ static double squares(rig *r)
 }
 
 /* The rules of torch.optim.SGD and AdamW, for each parameter that is trained. */
-static void by_hand(rig *r, int t, double g_scale, double base)
+static void by_hand(rig *r, int t, double g_scale, sp_rates rates)
 {
     const sp_config *c = &r->config;
-    double mu = c->train.momentum;
+    const double mu = rates.momentum, beta2 = c->train.betas.at[1];
+    const double share = t > 0 ? 1 - c->train.dampening : 1;
 
     for (int p = 0; p < r->graph.n_params; p++)
         for (int64_t i = r->graph.param[p].offset;
              i < r->graph.param[p].offset + r->graph.param[p].count; i++) {
             bool is_exempt = r->graph.param[p].is_norm && !c->train.decay_norm;
             double decay = is_exempt ? 0 : c->train.weight_decay;
-            double lr = base * r->factor[r->graph.param[p].node];
+            double lr = rates.lr * r->factor[r->graph.param[p].node];
             double g = (double)r->grad[i] * g_scale;
 
             if (lr == 0)
                 continue;
             if (c->train.optimizer == SP_ADAMW) {
                 r->w[i] -= lr * decay * r->w[i];
-                r->m[i] = 0.9 * r->m[i] + 0.1 * g;
-                r->v[i] = 0.999 * r->v[i] + 0.001 * g * g;
-                r->w[i] -= lr * (r->m[i] / (1 - pow(0.9, t + 1))) /
-                           (sqrt(r->v[i] / (1 - pow(0.999, t + 1))) + 1e-8);
+                r->m[i] = mu * r->m[i] + (1 - mu) * g;
+                r->v[i] = beta2 * r->v[i] + (1 - beta2) * g * g;
+                r->w[i] -=
+                    lr * (r->m[i] / (1 - pow(mu, t + 1))) /
+                    (sqrt(r->v[i] / (1 - pow(beta2, t + 1))) + c->train.adamw_eps);
                 continue;
             }
             g += decay * r->w[i];
-            r->m[i] = t ? mu * r->m[i] + g : g;
-            r->w[i] -= lr * (c->train.nesterov ? g + mu * r->m[i] : r->m[i]);
+            r->m[i] = t > 0 ? mu * r->m[i] + share * g : g;
+            r->w[i] -= lr * (mu == 0             ? g
+                             : c->train.nesterov ? g + mu * r->m[i]
+                                                 : r->m[i]);
         }
 }
 
@@ -128,13 +132,15 @@ static void check_factors(int n_overrides, char *const *overrides, double c, dou
     r.factor[1] = b;
     r.factor[2] = f;
     for (int t = 0; t < N_STEPS; t++) {
-        const double weight_sum = 4, lr = 0.05 / (t + 1);
+        const double weight_sum = 4;
+        sp_rates rates = sp_optim_rates(&r.config, 10 * t, 10 * N_STEPS, 10);
         double norm = draw_gradient(&r, t) / weight_sum, found;
         double clip = r.config.train.grad_clip;
 
         clip = clip > 0 && clip < norm ? clip / (norm + 1e-6) : 1;
-        by_hand(&r, t, clip / weight_sum, lr);
-        OK(sp_optim_step(&r.optim, r.param, r.grad, squares(&r), weight_sum, lr,
+        rates.lr = 0.05 / (t + 1);
+        by_hand(&r, t, clip / weight_sum, rates);
+        OK(sp_optim_step(&r.optim, r.param, r.grad, squares(&r), weight_sum, rates,
                          &found));
         assert_true(fabs(found / norm - 1) < 1e-12);
     }
@@ -177,11 +183,32 @@ TEST(sgd_is_pytorchs)
     check_rule(KEYS("train.nesterov=false", "train.weight_decay=0.01"));
     check_rule(KEYS("train.nesterov=true", "train.weight_decay=0.01"));
     check_rule(KEYS("train.momentum=0.0", "train.nesterov=false"));
+    check_rule(KEYS("train.nesterov=false", "train.dampening=0.1"));
+    check_rule(KEYS("train.nesterov=false", "train.dampening=0.9",
+                    "train.weight_decay=0.01", "train.momentum=0.5"));
+    /* dampening is of the momentum alone */
+    check_rule(
+        KEYS("train.momentum=0.0", "train.nesterov=false", "train.dampening=0.9"));
 }
 
 TEST(adamw_decays_apart_from_the_gradient)
 {
     check_rule(KEYS("train.optimizer=adamw", "train.weight_decay=0.1"));
+    check_rule(KEYS("train.optimizer=adamw", "train.betas=[0.8, 0.95]"));
+    check_rule(KEYS("train.optimizer=adamw", "train.betas=[0.0, 0.5]",
+                    "train.adamw_eps=0.01"));
+}
+
+/* Momentum and beta1 of each step are those of the schedule, in the bias correction
+ * too, as in PyTorch, whose OneCycleLR writes them into the optimizer. */
+TEST(rules_take_the_momentum_of_the_step)
+{
+    check_rule(KEYS("train.schedule=onecycle", "train.cycle_momentum=[0.5, 0.95]"));
+    check_rule(KEYS("train.schedule=onecycle", "train.cycle_momentum=[0.5, 0.95]",
+                    "train.nesterov=false", "train.momentum=0.0"));
+    check_rule(KEYS("train.schedule=onecycle", "train.cycle_momentum=[0.0, 0.0]"));
+    check_rule(KEYS("train.schedule=onecycle", "train.cycle_momentum=[0.5, 0.95]",
+                    "train.optimizer=adamw"));
 }
 
 TEST(norms_may_be_exempt_from_decay)
@@ -199,6 +226,7 @@ TEST(clipping_is_by_the_global_norm)
 
 TEST(nothing_moves_without_labels_or_finite_numbers)
 {
+    const sp_rates rates = {0.1, 0.9};
     CLOSED_BY(rig_close) rig r;
     FREED float *before;
     size_t bytes;
@@ -207,17 +235,17 @@ TEST(nothing_moves_without_labels_or_finite_numbers)
     rig_open(&r, 0, NULL);
     bytes = (size_t)r.graph.n_floats * sizeof *r.param;
     draw_gradient(&r, 0);
-    OK(sp_optim_step(&r.optim, r.param, r.grad, squares(&r), 4, 0.1, &norm));
+    OK(sp_optim_step(&r.optim, r.param, r.grad, squares(&r), 4, rates, &norm));
     before = malloc(2 * bytes);
     memcpy(before, r.param, bytes);
     memcpy(before + r.graph.n_floats, r.optim.kept[SP_KEPT_M], bytes);
-    OK(sp_optim_step(&r.optim, r.param, r.grad, squares(&r), 0, 0.1, &norm));
+    OK(sp_optim_step(&r.optim, r.param, r.grad, squares(&r), 0, rates, &norm));
     assert_true(norm == 0);
     r.grad[r.graph.param[1].offset] = NAN;
-    OK(sp_optim_step(&r.optim, r.param, r.grad, squares(&r), 4, 0.1, &norm));
+    OK(sp_optim_step(&r.optim, r.param, r.grad, squares(&r), 4, rates, &norm));
     assert_true(isnan(norm));
     r.grad[r.graph.param[1].offset] = -HUGE_VALF;
-    OK(sp_optim_step(&r.optim, r.param, r.grad, squares(&r), 4, 0.1, &norm));
+    OK(sp_optim_step(&r.optim, r.param, r.grad, squares(&r), 4, rates, &norm));
     assert_true(isinf(norm));
     assert_memory_equal(before, r.param, bytes);
     assert_memory_equal(before + r.graph.n_floats, r.optim.kept[SP_KEPT_M], bytes);
@@ -235,7 +263,7 @@ static void check_lr(const char *schedule, const char *warmup, int64_t seen,
     snprintf(of_schedule, sizeof of_schedule, "train.schedule=%s", schedule);
     snprintf(of_warmup, sizeof of_warmup, "train.warmup_steps=%s", warmup);
     OK(sp_config_parse(&config, LAYERS, "lr", 4, overrides));
-    found = sp_optim_lr(&config, seen, 1000, 10);
+    found = sp_optim_rates(&config, seen, 1000, 10).lr;
     if (!(fabs(found - expected) <= 1e-12))
         fail_msg("%s, warm-up %s, %d samples: %.17g, expected %.17g", schedule, warmup,
                  (int)seen, found, expected);
@@ -286,8 +314,168 @@ TEST(lr_scales_with_the_effective_batch)
 
         snprintf(text, sizeof text, "train.lr_scale=%s", scale[i]);
         OK(sp_config_parse(&config, LAYERS, "lr", 5, overrides));
-        assert_true(fabs(sp_optim_lr(&config, 0, 100, 40) - expected[i]) < 1e-12);
+        assert_true(fabs(sp_optim_rates(&config, 0, 100, 40).lr - expected[i]) < 1e-12);
         config.train.schedule = SP_ONECYCLE; /* at its peak */
-        assert_true(fabs(sp_optim_lr(&config, 30, 100, 40) - expected[i]) < 1e-12);
+        assert_true(fabs(sp_optim_rates(&config, 30, 100, 40).lr - expected[i]) <
+                    1e-12);
     }
+}
+
+/* ---- PyTorch's schedules, as their documentation has them ---- */
+
+enum { LENGTH = 41 }; /* steps */
+
+static const double PI = 3.14159265358979323846;
+
+/* Demands the rates of the steps of a training of LENGTH steps of 10 samples, whose
+ * samples are `total`. momentum NULL: that of the deck. */
+static void check_schedule(const char *const *keys, int64_t total, const double *lr,
+                           const double *momentum)
+{
+    char *overrides[16] = {"train.lr=0.7", "batch.size=10"};
+    CLOSED_BY(sp_config_destroy) sp_config config;
+    int n = 2;
+
+    for (; *keys; keys++)
+        overrides[n++] = (char *)(uintptr_t)*keys;
+    OK(sp_config_parse(&config, LAYERS, "schedule", n, overrides));
+    for (int t = 0; t < LENGTH; t++) {
+        const sp_rates found = sp_optim_rates(&config, 10 * t, total, 10);
+        const double want = momentum ? momentum[t] : config.train.momentum;
+
+        if (!(fabs(found.lr - lr[t]) <= 1e-13 && fabs(found.momentum - want) <= 1e-13))
+            fail_msg("step %d: %.17g, %.17g, expected %.17g, %.17g", t, found.lr,
+                     found.momentum, lr[t], want);
+    }
+}
+
+static double anneal(double start, double end, double pct)
+{
+    return end + (start - end) / 2.0 * (cos(PI * pct) + 1);
+}
+
+/* OneCycleLR with cycle_momentum: of T steps, numbered from 0, step pct_start T - 1 has
+ * the maximum and step T - 1 the end. In progress, which is 1 at step T - 1 for a
+ * training of T - 1 steps, the rise ends at (pct_start T - 1) / (T - 1). */
+static void check_onecycle(double pct_start, double div, double final_div, double low,
+                           double high, const char *const *more)
+{
+    const double T = LENGTH, first_end = pct_start * T - 1;
+    const double start = 0.7 / div, end = start / final_div;
+    double lr[LENGTH], momentum[LENGTH];
+    char text[4][96];
+    const char *keys[8] = {text[0], text[1], text[2], text[3],
+                           "train.schedule=onecycle"};
+
+    for (int i = 0; i < 2 && more[i]; i++)
+        keys[5 + i] = more[i];
+    snprintf(text[0], sizeof *text, "train.pct_start=%.17g", first_end / (T - 1));
+    snprintf(text[1], sizeof *text, "train.div_factor=%.17g", div);
+    snprintf(text[2], sizeof *text, "train.final_div_factor=%.17g", final_div);
+    snprintf(text[3], sizeof *text, "train.cycle_momentum=[%.17g, %.17g]", low, high);
+    for (int t = 0; t < LENGTH; t++) {
+        const bool is_rising = t <= first_end;
+        const double pct =
+            is_rising ? t / first_end : (t - first_end) / (T - 1 - first_end);
+
+        lr[t] = is_rising ? anneal(start, 0.7, pct) : anneal(0.7, end, pct);
+        momentum[t] = is_rising ? anneal(high, low, pct) : anneal(low, high, pct);
+    }
+    check_schedule(keys, 10 * (LENGTH - 1), lr, momentum);
+}
+
+TEST(onecycle_is_pytorchs)
+{
+    static const char *const none[] = {NULL}, *const adamw[] = {"train.optimizer=adamw",
+                                                                NULL};
+
+    check_onecycle(0.3, 25, 1e4, 0.85, 0.95, none);
+    check_onecycle(0.3, 25, 1e4, 0.85, 0.95, adamw);
+    check_onecycle(0.05, 10, 1e4, 0.85, 0.95, none); /* Pointcept, ScanNet */
+    check_onecycle(0.5, 10, 100, 0.5, 0.5, adamw);
+    check_onecycle(1, 2, 1, 0, 0.9, none);
+}
+
+/* Without cycle_momentum the momentum stays, which is adamw's first beta. */
+TEST(momentum_stays_without_a_cycle)
+{
+    static const char *const words[][2] = {
+        {"train.schedule=constant", "train.momentum=0.3"},
+        {"train.schedule=onecycle", "train.momentum=0.3"},
+        {"train.schedule=onecycle", "train.betas=[0.7, 0.9]"}};
+
+    for (int i = 0; i < 3; i++) {
+        char *overrides[] = {(char *)(uintptr_t)words[i][0],
+                             (char *)(uintptr_t)words[i][1],
+                             i < 2 ? "train.optimizer=sgd" : "train.optimizer=adamw"};
+        CLOSED_BY(sp_config_destroy) sp_config config;
+
+        OK(sp_config_parse(&config, LAYERS, "momentum", 3, overrides));
+        assert_true(sp_optim_rates(&config, 20, 100, 10).momentum ==
+                    (i < 2 ? 0.3 : 0.7));
+        assert_false(sp_optim_cycles_momentum(&config));
+    }
+}
+
+/* MultiStepLR multiplies by gamma at each milestone, here steps 8, 20 and 30 of 40. */
+TEST(step_is_pytorchs)
+{
+    static const char *const keys[] = {"train.schedule=step", "train.warmup_steps=0",
+                                       "train.milestones=[0.2, 0.5, 0.75]",
+                                       "train.gamma=0.3", NULL};
+    static const char *const none[] = {"train.schedule=step", "train.warmup_steps=0",
+                                       "train.milestones=[]", NULL};
+    double lr[LENGTH];
+
+    for (int t = 0; t < LENGTH; t++)
+        lr[t] = 0.7 * pow(0.3, (t >= 8) + (t >= 20) + (t >= 30));
+    check_schedule(keys, 400, lr, NULL);
+    for (int t = 0; t < LENGTH; t++)
+        lr[t] = 0.7;
+    check_schedule(none, 400, lr, NULL);
+}
+
+/* CosineAnnealingLR: eta_min + (base - eta_min) (1 + cos(pi t / T)) / 2; PolynomialLR:
+ * base (1 - t / T)^power. */
+TEST(cosine_and_poly_are_pytorchs)
+{
+    static const char *const cosine[] = {"train.schedule=cosine",
+                                         "train.warmup_steps=0",
+                                         "train.cosine_floor=0.25", NULL};
+    static const char *const poly[] = {"train.schedule=poly", "train.warmup_steps=0",
+                                       "train.poly_power=2.5", NULL};
+    const double eta_min = 0.25 * 0.7;
+    double lr[LENGTH];
+
+    for (int t = 0; t < LENGTH; t++)
+        lr[t] = eta_min + (0.7 - eta_min) * (1 + cos(PI * t / 40)) / 2;
+    check_schedule(cosine, 400, lr, NULL);
+    for (int t = 0; t < LENGTH; t++)
+        lr[t] = 0.7 * pow(1 - t / 40.0, 2.5);
+    check_schedule(poly, 400, lr, NULL);
+}
+
+/* LinearLR of total_iters steps has start_factor in step 0 and 1 in step total_iters,
+ * which is the last one of total_iters + 1 steps of warm-up. */
+TEST(warmup_is_pytorchs)
+{
+    static const char *const keys[] = {"train.schedule=constant",
+                                       "train.warmup_steps=11",
+                                       "train.warmup_factor=0.2", NULL};
+    static const char *const one[] = {"train.schedule=constant", "train.warmup_steps=1",
+                                      "train.warmup_factor=0.2", NULL};
+    static const char *const same[] = {"train.schedule=constant",
+                                       "train.warmup_steps=10",
+                                       "train.warmup_factor=0.1", NULL};
+    double lr[LENGTH];
+
+    for (int t = 0; t < LENGTH; t++)
+        lr[t] = 0.7 * (0.2 + (1 - 0.2) * fmin(t, 10) / 10);
+    check_schedule(keys, 400, lr, NULL);
+    for (int t = 0; t < LENGTH; t++) /* 1 / warmup_steps is the default */
+        lr[t] = 0.7 * fmin(1, (t + 1) / 10.0);
+    check_schedule(same, 400, lr, NULL);
+    for (int t = 0; t < LENGTH; t++)
+        lr[t] = 0.7;
+    check_schedule(one, 400, lr, NULL);
 }

@@ -12,6 +12,7 @@
 
 enum { SAMPLES = 4, MOST = 64 };
 
+static const sp_rates rates = {0.1, 0.9};
 static const int64_t voxels[SAMPLES] = {40, 30, 20, 50};
 
 /* A training of one rank, and what the hooks were told. */
@@ -110,7 +111,7 @@ TEST(test_parts)
     open_rig(&g, 0);
     mine.arg = &g;
     before = weights(&g)[0];
-    OK(sp_step_run(&g.resources, 0.1, &mine, &result));
+    OK(sp_step_run(&g.resources, rates, &mine, &result));
     assert_int_equal(g.n_parts, sizeof want / sizeof *want);
     assert_memory_equal(g.part, want, sizeof want);
     assert_int_equal(g.n_batches, result.n_micro);
@@ -122,7 +123,7 @@ TEST(test_parts)
     assert_int_equal(result.updates, 1);
     assert_true(weights(&g)[0] != before);
     /* The second step: of the next epoch, and somebody wants to stop. */
-    OK(sp_step_run(&g.resources, 0.1, &mine, &result));
+    OK(sp_step_run(&g.resources, rates, &mine, &result));
     assert_int_equal(result.at.epoch, 1);
     assert_true(result.is_stopping);
     assert_int_equal(result.updates, 2);
@@ -150,7 +151,7 @@ static void run_without_update(rig *g, bool is_skipped)
     sp_step_result result;
 
     sp_net_updated(&g->resources.net);
-    OK(sp_step_run(&g->resources, 0.1, &hooks, &result));
+    OK(sp_step_run(&g->resources, rates, &hooks, &result));
     assert_true(isnan(result.loss) && !result.is_updated);
     assert_int_equal(result.is_skipped, is_skipped);
     assert_int_equal(result.updates, 0);
@@ -193,7 +194,7 @@ TEST(test_hook_fails)
     open_rig(&g, 0);
     hooks.arg = &g;
     g.fail_at = SP_STEP_LOSS;
-    assert_int_equal(sp_step_run(&g.resources, 0.1, &hooks, &result), SP_ENUMERIC);
+    assert_int_equal(sp_step_run(&g.resources, rates, &hooks, &result), SP_ENUMERIC);
     assert_int_equal(g.part[g.n_parts - 1], SP_STEP_LOSS);
 }
 

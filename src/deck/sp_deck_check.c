@@ -1,0 +1,173 @@
+/* What keys say together: values that exclude each other, and values that nothing
+ * uses. */
+#include "deck/sp_deck_keys.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/sp_log.h"
+
+/* True for a list of two numbers of which the second is not below the first. */
+static bool is_interval(const sp_doubles *d)
+{
+    return d->n == 2 && d->at[0] <= d->at[1];
+}
+
+static bool is_rising(const sp_doubles *d)
+{
+    for (int i = 1; i < d->n; i++)
+        if (d->at[i - 1] >= d->at[i])
+            return false;
+    return true;
+}
+
+static sp_status check_lists(const sp_config *config)
+{
+    if (config->augment.scale.n != 0 && !is_interval(&config->augment.scale))
+        return SP_FAIL(SP_EUSAGE, "%saugment.scale takes [low, high] or []",
+                       sp_config_where(config, "augment.scale"));
+    if (config->train.cycle_momentum.n != 0 &&
+        !is_interval(&config->train.cycle_momentum))
+        return SP_FAIL(SP_EUSAGE, "%strain.cycle_momentum takes [low, high] or []",
+                       sp_config_where(config, "train.cycle_momentum"));
+    if (!is_rising(&config->train.milestones))
+        return SP_FAIL(SP_EUSAGE, "%strain.milestones takes numbers that rise",
+                       sp_config_where(config, "train.milestones"));
+    if (config->train.betas.n != 2)
+        return SP_FAIL(SP_EUSAGE, "%strain.betas takes two numbers, found %d",
+                       sp_config_where(config, "train.betas"), config->train.betas.n);
+    return SP_OK;
+}
+
+sp_status sp_deck_check_together(const sp_config *config)
+{
+    assert(config);
+    SP_TRY(check_lists(config));
+    if (config->train.optimizer == SP_SGD && config->train.dampening > 0 &&
+        config->train.nesterov)
+        return SP_FAIL(SP_EUSAGE,
+                       "%strain.dampening = %.15g needs train.nesterov = false: "
+                       "Nesterov's form of momentum has no dampening",
+                       sp_config_where(config, "train.dampening"),
+                       config->train.dampening);
+    if (config->train.deterministic == SP_DET_WORLD &&
+        (config->batch.per != SP_PER_WORLD || config->train.bn_scope != SP_SCOPE_WORLD))
+        return SP_FAIL(SP_EUSAGE,
+                       "%strain.deterministic = \"world\" needs batch.per = \"world\" "
+                       "and train.bn_scope = \"world\"",
+                       sp_config_where(config, "train.deterministic"));
+    return SP_OK;
+}
+
+/* ---- keys that nothing uses ---- */
+
+enum { UNUSED = 256 };
+
+/* True if a key was set for this run. A deck that states every key was written by
+ * sp_config_to_text: there only keys of the command line were. */
+static bool is_meant(const sp_config *config, const char *key)
+{
+    bool is_resolved = true;
+
+    for (int i = 0; i < sp_deck_n_keys; i++)
+        is_resolved = is_resolved && (sp_deck_key[i].type == SP_KEY_LAYERS ||
+                                      config->origin[i] != SP_FROM_DEFAULT);
+    return is_resolved ? sp_config_is_overridden(config, key)
+                       : sp_config_is_set(config, key);
+}
+
+static void add(char unused[UNUSED], const char *key)
+{
+    const size_t used = strlen(unused);
+
+    snprintf(unused + used, UNUSED - used, "%s%s", used ? ", " : "", key);
+}
+
+static void warn_of_net(const sp_config *config)
+{
+    static const char *const key[] = {"net.stem_kernel", "net.kernel_down", "net.width",
+                                      "net.family"};
+    const bool has_layers = config->net.n_layers > 0;
+    const int n = has_layers ? 4 : config->net.family == SP_DUMMY ? 1 : 0;
+    char unused[UNUSED] = "";
+
+    for (int i = 0; i < n; i++)
+        if (is_meant(config, key[i]))
+            add(unused, key[i]);
+    if (*unused)
+        sp_log_warn0("ignored, not used by %s: %s",
+                     has_layers ? "net.layers" : sp_family_word[config->net.family],
+                     unused);
+}
+
+/* True if a number or a list of numbers has the value of its default. */
+static bool is_standard(const sp_config *config, const sp_key *key)
+{
+    const void *field = sp_key_field(config, key);
+    const bool is_list = key->type == SP_KEY_REALS;
+    const int n = is_list ? ((const sp_doubles *)field)->n : 1;
+    const double *value = is_list ? ((const sp_doubles *)field)->at : field;
+    const char *at = key->standard + is_list;
+
+    assert(is_list || key->type == SP_KEY_REAL);
+    for (int i = 0; i < n; i++) {
+        char *end;
+        const double standard = strtod(at, &end);
+
+        if (end == at || standard != value[i])
+            return false;
+        at = end + strspn(end, ", ");
+    }
+    return *at == (is_list ? ']' : '\0');
+}
+
+/* Adds a key that is not used and was set to more than its default, which a deck may
+ * state for completeness. */
+static void add_unless(bool is_used, const sp_config *config, const char *key,
+                       char unused[UNUSED])
+{
+    if (!is_used && is_meant(config, key) && !is_standard(config, sp_deck_find(key)))
+        add(unused, key);
+}
+
+static void warn_of_train(const sp_config *config)
+{
+    const sp_schedule schedule = config->train.schedule;
+    const sp_optimizer optimizer = config->train.optimizer;
+    const struct {
+        const char *key;
+        bool is_used;
+    } of_schedule[] = {{"train.warmup_factor", schedule != SP_ONECYCLE},
+                       {"train.milestones", schedule == SP_STEP},
+                       {"train.gamma", schedule == SP_STEP},
+                       {"train.poly_power", schedule == SP_POLY},
+                       {"train.cosine_floor", schedule == SP_COSINE},
+                       {"train.pct_start", schedule == SP_ONECYCLE},
+                       {"train.div_factor", schedule == SP_ONECYCLE},
+                       {"train.final_div_factor", schedule == SP_ONECYCLE},
+                       {"train.cycle_momentum", schedule == SP_ONECYCLE}},
+      of_optimizer[] = {{"train.dampening", optimizer == SP_SGD},
+                        {"train.betas", optimizer == SP_ADAMW},
+                        {"train.adamw_eps", optimizer == SP_ADAMW}};
+    char unused[UNUSED] = "";
+
+    for (size_t i = 0; i < sizeof of_schedule / sizeof *of_schedule; i++)
+        add_unless(of_schedule[i].is_used, config, of_schedule[i].key, unused);
+    if (*unused)
+        sp_log_warn0("ignored, not used by train.schedule = \"%s\": %s",
+                     sp_schedule_word[schedule], unused);
+    *unused = '\0';
+    for (size_t i = 0; i < sizeof of_optimizer / sizeof *of_optimizer; i++)
+        add_unless(of_optimizer[i].is_used, config, of_optimizer[i].key, unused);
+    if (*unused)
+        sp_log_warn0("ignored, not used by train.optimizer = \"%s\": %s",
+                     sp_optimizer_word[optimizer], unused);
+}
+
+void sp_deck_warn_unused(const sp_config *config)
+{
+    assert(config);
+    warn_of_net(config);
+    warn_of_train(config);
+}
