@@ -13,10 +13,11 @@ static char *path_of(const char *name, char *path)
 TEST(decks_build)
 {
     static const char *const name[] = {"default", "dummy", "nimes3",
-                                       "semantickitti_minkunet18"};
+                                       "semantickitti_minkunet18",
+                                       "semantickitti_minkunet34c"};
     char path[512];
 
-    for (int i = 0; i < 4; i++) {
+    for (size_t i = 0; i < sizeof name / sizeof *name; i++) {
         CLOSED_BY(sp_config_destroy) sp_config c;
         CLOSED_BY(sp_graph_destroy) sp_graph g;
 
