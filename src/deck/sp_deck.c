@@ -198,10 +198,30 @@ static sp_status override(sp_config *config, const char *text)
 
 /* ---- the whole config ---- */
 
+static sp_status check_elastic(const sp_config *config)
+{
+    const sp_doubles *elastic = &config->augment.elastic;
+    const char *where = sp_config_where(config, "augment.elastic");
+
+    if (elastic->n % 2 || elastic->n > 2 * SP_MAX_ELASTIC)
+        return SP_FAIL(SP_EUSAGE,
+                       "%saugment.elastic takes [] or up to %d pairs [granularity, "
+                       "magnitude, ...]",
+                       where, SP_MAX_ELASTIC);
+    for (int i = 0; i < elastic->n; i += 2)
+        if (elastic->at[i] < config->data.voxel_size)
+            return SP_FAIL(SP_EUSAGE,
+                           "%saugment.elastic: granularity %g, expected at least "
+                           "data.voxel_size = %g",
+                           where, elastic->at[i], config->data.voxel_size);
+    return SP_OK;
+}
+
 static sp_status check_together(const sp_config *config)
 {
     const sp_doubles *scale = &config->augment.scale;
 
+    SP_TRY(check_elastic(config));
     if (scale->n != 0 && (scale->n != 2 || scale->at[0] > scale->at[1]))
         return SP_FAIL(SP_EUSAGE, "%saugment.scale takes [low, high] or []",
                        sp_config_where(config, "augment.scale"));
@@ -333,8 +353,8 @@ const char *sp_config_where(const sp_config *config, const char *key)
 static bool try_folder(const char *folder, char *path, char *tried, size_t room)
 {
     const size_t used = strlen(tried);
-    const int n = snprintf(path, PATH_MAX, "%s%sinput/default.deck", folder,
-                           *folder ? "/" : "");
+    const int n =
+        snprintf(path, PATH_MAX, "%s%sinput/default.deck", folder, *folder ? "/" : "");
 
     snprintf(tried + used, room - used, "\n  %s", path);
     return n < PATH_MAX && access(path, R_OK) == 0;
