@@ -83,41 +83,60 @@ static int32_t floor_div(int32_t x, int32_t d)
 
 /* ---- turns off the grid ---- */
 
-/* A map of positions: p = shift + m * (position - centre), in units of the new voxel.
- */
-typedef struct affine {
-    double m[2][2], mz, centre[3], shift[3];
-} affine;
+void tilt_matrix(const sp_augment *aug, double m[3][3])
+{
+    const double cx = cos(aug->tilt_x), sx = sin(aug->tilt_x);
+    const double cy = cos(aug->tilt_y), sy = sin(aug->tilt_y);
+    const double all[3][3] = {
+        {cy, sy * sx, sy * cx}, {0, cx, -sx}, {-sy, cy * sx, cy * cx}};
+
+    memcpy(m, all, sizeof all);
+}
+
+/* Sets f->m: mirrors, turns about z, tilts and scales. */
+static void make_matrix(const sp_augment *aug, double factor, affine *f)
+{
+    const double cosine = cos(aug->angle), sine = sin(aug->angle);
+    const double sx = aug->flip_x ? -1 : 1, sy = aug->flip_y ? -1 : 1;
+    const double k = aug->scale / factor;
+    const double flat[3][3] = {{k * cosine * sx, -k * sine * sy, 0},
+                               {k * sine * sx, k * cosine * sy, 0},
+                               {0, 0, k}};
+    double tilt[3][3];
+
+    tilt_matrix(aug, tilt);
+    for (int a = 0; a < 3; a++)
+        for (int b = 0; b < 3; b++)
+            f->m[a][b] = tilt[a][0] * flat[0][b] + tilt[a][1] * flat[1][b] +
+                         tilt[a][2] * flat[2][b];
+}
 
 static sp_status make_affine(const mover *w, double factor, affine *f)
 {
-    double cosine = cos(w->aug->angle), sine = sin(w->aug->angle), half[3], edge;
-    double sx = w->aug->flip_x ? -1 : 1, sy = w->aug->flip_y ? -1 : 1;
-    double k = w->aug->scale / factor;
+    const sp_augment *aug = w->aug;
+    const double most = displacement_most(aug) / aug->edge;
+    double half[3], edge;
 
-    f->m[0][0] = k * cosine * sx;
-    f->m[0][1] = -k * sine * sy;
-    f->m[1][0] = k * sine * sx;
-    f->m[1][1] = k * cosine * sy;
-    f->mz = k;
+    make_matrix(aug, factor, f);
     for (int a = 0; a < 3; a++) {
         f->centre[a] = (w->lo[a] + 1.0 + w->hi[a]) / 2;
         half[a] = (w->hi[a] + 1.0 - w->lo[a]) / 2;
     }
-    edge = half[0];
-    half[0] = fabs(f->m[0][0]) * edge + fabs(f->m[0][1]) * half[1];
-    half[1] = fabs(f->m[1][0]) * edge + fabs(f->m[1][1]) * half[1];
-    half[2] *= k;
     for (int a = 0; a < 3; a++) {
-        edge = SP_COORD_LIMIT - 1 - half[a];
+        const double reach = fabs(f->m[a][0]) * half[0] + fabs(f->m[a][1]) * half[1] +
+                             fabs(f->m[a][2]) * half[2] + most;
+
+        edge = SP_COORD_LIMIT - 1 - reach;
         if (edge < 0)
             return SP_FAIL(
                 SP_EDATA,
-                "sample %lld is %.0f voxels wide in %c after turning by %g and "
-                "scaling by %g, more than the coordinate range of %d",
-                (long long)w->rows->id, 2 * half[a], "xyz"[a], w -> aug -> angle,
-                w -> aug -> scale, 2 * SP_COORD_LIMIT);
-        f->shift[a] = fmin(fmax(f->centre[a] / factor, -edge), edge);
+                "sample %lld is %.0f voxels wide in %c after turning by %g, scaling "
+                "by %g and moving voxels by up to %.0f, more than the coordinate range "
+                "of %d",
+                (long long)w->rows->id, 2 * reach, "xyz"[a], aug -> angle, aug -> scale,
+                most, 2 * SP_COORD_LIMIT);
+        f->shift[a] =
+            fmin(fmax(f->centre[a] / factor + aug->shift[a] / aug->edge, -edge), edge);
     }
     return SP_OK;
 }
@@ -128,57 +147,75 @@ static int32_t floor_near(double v)
     return (int32_t)(v + SP_COORD_LIMIT) - SP_COORD_LIMIT;
 }
 
-static sp_status move_freely(mover *w, double factor)
+static sp_status move_freely(mover *w, double factor, sp_arena *arena, sp_moved *out)
 {
-    const int32_t *c = w->rows->coords;
-    const uint8_t *sub = w->rows->subvoxel;
+    const int32_t n = w->rows->n;
     int32_t *p = w->moved;
+    double v[3];
     affine f;
 
     SP_TRY(make_affine(w, factor, &f));
-    for (int32_t i = 0; i < w->rows->n; i++, c += 3, p += 3) {
-        double x = c[0] - f.centre[0], y = c[1] - f.centre[1], z = c[2] - f.centre[2];
+    if (!is_displaced(w->aug)) {
+        for (int32_t i = 0; i < n; i++, p += 3) {
+            affine_turn(&f, w->rows, i, v);
+            for (int a = 0; a < 3; a++)
+                p[a] = floor_near(v[a] + f.shift[a]);
+        }
+        return SP_OK;
+    }
+    SP_TRY(SP_TAKE(arena, 3 * (int64_t)n, &out->displacement));
+    memset(out->displacement, 0, 3 * (size_t)n * sizeof *out->displacement);
+    SP_TRY(displace(w->aug, w->rows, &f, w->moved, arena, out->displacement));
+    for (int32_t i = 0; i < n; i++, p += 3) {
+        const float *d = out->displacement + 3 * (int64_t)i;
 
-        x += sub ? (sub[3 * (int64_t)i] + 0.5) / 256 : 0.5;
-        y += sub ? (sub[3 * (int64_t)i + 1] + 0.5) / 256 : 0.5;
-        z += sub ? (sub[3 * (int64_t)i + 2] + 0.5) / 256 : 0.5;
-        p[0] = floor_near(f.m[0][0] * x + f.m[0][1] * y + f.shift[0]);
-        p[1] = floor_near(f.m[1][0] * x + f.m[1][1] * y + f.shift[1]);
-        p[2] = floor_near(f.mz * z + f.shift[2]);
+        affine_turn(&f, w->rows, i, v);
+        for (int a = 0; a < 3; a++)
+            p[a] = floor_near(v[a] + d[a] / w->aug->edge + f.shift[a]);
     }
     return SP_OK;
+}
+
+/* True if augmentation leaves voxels on the stored grid: mirrors them and turns them by
+ * multiples of 90 degrees. */
+static bool is_on_grid(const sp_augment *aug)
+{
+    const double turns = aug->angle / QUARTER;
+
+    return aug->scale == 1 && fabs(turns - nearbyint(turns)) < 1e-9 &&
+           aug->tilt_x == 0 && aug->tilt_y == 0 && aug->shift[0] == 0 &&
+           aug->shift[1] == 0 && aug->shift[2] == 0 && !is_displaced(aug);
 }
 
 sp_status sp_augment_move(const sp_augment *aug, const sp_rows *rows, double factor,
                           sp_arena *arena, sp_moved *out)
 {
     mover w = {.aug = aug, .rows = rows};
-    double turns = aug->angle / QUARTER, whole = nearbyint(turns);
-    bool is_on_grid = aug->scale == 1 && fabs(turns - whole) < 1e-9;
-    bool is_whole = fabs(factor - nearbyint(factor)) < 1e-6;
-    int quarters = (int)((int64_t)whole & 3);
+    const bool stays = is_on_grid(aug);
+    const bool is_whole = fabs(factor - nearbyint(factor)) < 1e-6;
+    const int quarters = (int)((int64_t)nearbyint(aug->angle / QUARTER) & 3);
     int32_t coarse;
 
-    assert(aug->scale > 0 && rows->n >= 0);
-    if (!is_on_grid && !rows->subvoxel)
+    assert(aug->scale > 0 && aug->edge > 0 && rows->n >= 0);
+    if (!stays && !rows->subvoxel)
         return SP_FAIL_INTERNAL(
             SP_EDATA,
-            "sample %lld has no subvoxel positions: it cannot turn by %g or "
-            "scale by %g",
+            "sample %lld has no subvoxel positions: it cannot turn by %g, scale by %g "
+            "or leave its grid otherwise",
             (long long)rows->id, aug->angle, aug->scale);
     if (!(factor >= 1 - 1e-6))
         return SP_FAIL_INTERNAL(
             SP_EDATA, "voxels of %g times the stored edge, at least 1 expected",
             factor);
     *out = (sp_moved){.coords = rows->coords,
-                      .is_merged = !is_on_grid || fabs(factor - 1) >= 1e-6};
+                      .is_merged = !stays || fabs(factor - 1) >= 1e-6};
     if (!(out->is_merged || quarters || aug->flip_x || aug->flip_y) || rows->n == 0)
         return SP_OK;
     SP_TRY(SP_TAKE(arena, 3 * (int64_t)rows->n, &w.moved));
     out->coords = w.moved;
     find_box(&w);
-    if (!is_on_grid || !is_whole)
-        return move_freely(&w, is_whole ? nearbyint(factor) : factor);
+    if (!stays || !is_whole)
+        return move_freely(&w, is_whole ? nearbyint(factor) : factor, arena, out);
     SP_TRY(move_on_grid(&w, quarters));
     coarse = (int32_t)nearbyint(factor);
     for (int64_t i = 0; out->is_merged && i < 3 * (int64_t)rows->n; i++)

@@ -31,6 +31,9 @@ typedef enum sp_rng_purpose {
     SP_RNG_DROPOUT,     /* a = epoch, b = sample; counter = layer, row, channel */
     SP_RNG_INIT,        /* a = hash of the parameter's name; counter = element */
     SP_RNG_SCENE,       /* a = sample */
+    SP_RNG_SHIFT,       /* a = epoch, b = sample; counter = axis */
+    SP_RNG_NOISE,       /* a = epoch, b = sample; counter = voxel, axis */
+    SP_RNG_ELASTIC,     /* a = epoch, b = sample; counter = distortion, node, axis */
 } sp_rng_purpose;
 
 typedef struct sp_rng {

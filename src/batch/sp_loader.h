@@ -87,6 +87,7 @@ typedef struct sp_loader_shape {
     bool has_subvoxel, is_training, verify;
     /* Several stored voxels may become one: they are turned freely, or made coarser. */
     bool is_merging;
+    bool is_displacing; /* voxels are displaced one by one */
 } sp_loader_shape;
 
 typedef struct sp_loader_bytes {

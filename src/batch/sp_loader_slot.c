@@ -201,16 +201,16 @@ sp_status sp_loader_slot_fill(loader_filler *f, loader_slot *slot)
 
 /* ---- memory ---- */
 
-/* The bytes that sp_voxelize takes beyond its result: the moved coordinates, and where
- * rows are merged a table that is at most half full, counts, starts and a list of rows.
- */
+/* The bytes that sp_voxelize takes beyond its result: what moves rows, and where rows
+ * are merged a table that is at most half full, counts, starts and a list of rows. */
 static int64_t voxelize_bytes(const sp_loader_shape *shape, int64_t stored)
 {
     int64_t slots = 16;
 
     while (slots < 2 * stored)
         slots *= 2;
-    return 12 * stored + (shape->is_merging ? 4 * slots + 3 * 4 * stored : 0);
+    return sp_augment_bytes(stored, shape->is_displacing) +
+           (shape->is_merging ? 4 * slots + 3 * 4 * stored : 0);
 }
 
 sp_loader_bytes sp_loader_size(const sp_loader_shape *shape, int n_samples,

@@ -212,6 +212,27 @@ static sp_status merge_rows(work *w, int c, sp_arena *arena)
     return SP_OK;
 }
 
+/* Replaces the displacements of rows by the mean of each voxel's. A voxel's number is
+ * at most that of its first row, whose displacement has been read by then. */
+static void merge_displacements(work *w)
+{
+    float *d = w->moved.displacement;
+    int32_t v, next = 0;
+
+    for (int32_t i = 0; i < w->n; i++) {
+        v = w->out->row_of[i];
+        if (v < 0)
+            continue;
+        for (int a = 0; a < 3; a++)
+            d[3 * (int64_t)v + a] =
+                d[3 * (int64_t)i + a] + (v == next ? 0 : d[3 * (int64_t)v + a]);
+        next += v == next;
+    }
+    for (v = 0; v < w->out->n; v++)
+        for (int a = 0; a < 3; a++)
+            d[3 * (int64_t)v + a] /= (float)w->count[v];
+}
+
 /* Copies rows where nothing merges: each voxel is one row. */
 static void copy_rows(work *w, int c)
 {
@@ -273,7 +294,8 @@ static sp_status allocate_table(work *w, sp_arena *arena)
     return SP_OK;
 }
 
-static sp_status voxelize(work *w, double factor, int c, sp_arena *arena)
+static sp_status voxelize(work *w, double factor, int c, const double *mean,
+                          sp_arena *arena)
 {
     const sp_rows rows = {.id = w->in->id,
                           .n = w->n,
@@ -285,8 +307,15 @@ static sp_status voxelize(work *w, double factor, int c, sp_arena *arena)
         SP_TRY(allocate_table(w, arena));
     number_voxels(w);
     if (w->moved.is_merged)
-        return merge_rows(w, c, arena);
-    copy_rows(w, c);
+        SP_TRY(merge_rows(w, c, arena));
+    else
+        copy_rows(w, c);
+    sp_augment_turn(w->aug, w->out->features, w->out->n, c, mean);
+    if (w->moved.displacement && w->aug->vectors) {
+        merge_displacements(w);
+        sp_augment_displace(w->aug, w->moved.displacement, w->out->features, w->out->n,
+                            c);
+    }
     return SP_OK;
 }
 
@@ -305,9 +334,8 @@ sp_status sp_voxelize(const sp_sample *in, const sp_augment *aug, double factor,
                        (long long)in->id, (long long)in->n, INT32_MAX / 4);
     SP_TRY(allocate_outputs(in, c, arena, out));
     used = arena->used;
-    SP_TRY(voxelize(&w, factor, c, arena));
+    SP_TRY(voxelize(&w, factor, c, mean, arena));
     sp_arena_rewind(arena, used);
-    sp_augment_turn(aug, out->features, out->n, c, mean);
     if (mean && std)
         normalize(out->features, out->n, c, mean, std);
     sp_augment_jitter(aug, out->features, (int64_t)out->n * c);

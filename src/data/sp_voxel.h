@@ -1,13 +1,13 @@
 /* Voxelization of one sample, augmented or as stored. Local; pure functions of their
  * arguments.
  *
- *     stored rows --> drop --> flip, turn, scale --> voxelize --> features, labels
+ *     stored rows --> drop --> sp_augment_move --> voxelize --> features, labels
  *
- * augment/sp_augment.h moves rows and features. Rows that meet in one voxel are merged.
- * The features of a voxel stay as they are, but for vectors, before they are normalized:
- * normals are mirrored and turned too, and positions are scaled as well, so that they do
- * not contradict the voxels. sp_recipe_vectors finds their columns by the words in
- * recipe/sp_recipe_vectors.c. */
+ * augment/sp_augment.h moves rows and features. Rows that meet in one voxel are
+ * merged. The features of a voxel stay as they are, but for vectors, before they are
+ * normalized: normals are mirrored and turned too, and positions move as the voxels do,
+ * so that they do not contradict them. sp_recipe_vectors finds their columns by
+ * the words in recipe/sp_recipe_vectors.c. */
 #ifndef SP_VOXEL_H
 #define SP_VOXEL_H
 

@@ -27,7 +27,8 @@ enum {
     SP_NAME = 64,
     SP_MAX_KEYS = 160, /* room for the table of keys */
     /* entries of net.layers; each name is compared with all before it */
-    SP_MAX_LAYERS = 10000
+    SP_MAX_LAYERS = 10000,
+    SP_MAX_ELASTIC = 4 /* pairs of augment.elastic */
 };
 
 typedef struct sp_strings {
@@ -78,8 +79,11 @@ typedef struct sp_config {
     } data;
     struct {
         bool flip, rotate_z;
+        double rotate_max, rotate_p, tilt, tilt_p;
         sp_doubles scale; /* lower and upper bound; empty: no scaling */
-        double drop, jitter;
+        double shift;
+        sp_doubles elastic; /* pairs of granularity and magnitude */
+        double elastic_p, noise, noise_clip, drop, drop_p, jitter;
     } augment;
     struct {
         int size, eval_size, accumulate;

@@ -39,11 +39,31 @@ const sp_key sp_deck_key[] = {
 {"augment", "flip", SP_KEY_BOOL, AT(augment.flip), "true", NULL, NULL, NULL,
  "mirror x and y, each with probability 1/2"},
 {"augment", "rotate_z", SP_KEY_BOOL, AT(augment.rotate_z), "true", NULL, NULL, NULL,
- "turn about z by any angle"},
+ "turn about z, by augment.rotate_max with probability augment.rotate_p"},
+{"augment", "rotate_max", SP_KEY_REAL, AT(augment.rotate_max), "180", "[0, 180]",
+ "degrees", NULL, "greatest angle of the turn about z, to either side"},
+{"augment", "rotate_p", SP_KEY_REAL, AT(augment.rotate_p), "1", "[0, 1]", NULL, NULL,
+ "probability with which a sample is turned about z"},
+{"augment", "tilt", SP_KEY_REAL, AT(augment.tilt), "0", "[0, 90]", "degrees", NULL,
+ "greatest angle of turns about x and about y, to either side"},
+{"augment", "tilt_p", SP_KEY_REAL, AT(augment.tilt_p), "1", "[0, 1]", NULL, NULL,
+ "probability of each of these two turns"},
 {"augment", "scale", SP_KEY_REALS, AT(augment.scale), "[0.95, 1.05]", "(0, inf)", NULL,
  NULL, "[low, high] of the scaling factor that is drawn; []: no scaling"},
+{"augment", "shift", SP_KEY_REAL, AT(augment.shift), "0", "[0, inf)", "m", NULL,
+ "standard deviation, in each axis, of the vector by which a sample is moved"},
+{"augment", "elastic", SP_KEY_REALS, AT(augment.elastic), "[]", "[0, inf)", "m", NULL,
+ "[granularity, magnitude, ...] of elastic distortions, such as [0.2, 0.4, 0.8, 1.6]"},
+{"augment", "elastic_p", SP_KEY_REAL, AT(augment.elastic_p), "1", "[0, 1]", NULL, NULL,
+ "probability with which a sample is distorted"},
+{"augment", "noise", SP_KEY_REAL, AT(augment.noise), "0", "[0, inf)", "m", NULL,
+ "standard deviation, in each axis, of noise on the positions of voxels"},
+{"augment", "noise_clip", SP_KEY_REAL, AT(augment.noise_clip), "0", "[0, inf)", "m",
+ NULL, "greatest noise on a position in each axis; 0: no bound"},
 {"augment", "drop", SP_KEY_REAL, AT(augment.drop), "0.1", "[0, 1)", NULL, NULL,
  "probability with which a voxel is left out"},
+{"augment", "drop_p", SP_KEY_REAL, AT(augment.drop_p), "1", "[0, 1]", NULL, NULL,
+ "probability with which voxels of a sample are left out at all"},
 {"augment", "jitter", SP_KEY_REAL, AT(augment.jitter), "0.01", "[0, inf)", NULL, NULL,
  "standard deviation of noise on normalized features"},
 
@@ -245,9 +265,10 @@ const char *const sp_config_kept_by_resume[] = {
 /* The keys that tell what the network computes, which loss it is measured by, and how
  * its samples were augmented, which tells the views that it knows. */
 const char *const sp_config_kept_by_model[] = {
-    "net.layers",      "net.family",    "net.width",       "net.stem_kernel",
-    "net.kernel_down", "net.bn_eps",    "data.features",   "data.voxel_size",
-    "augment.flip",    "augment.scale", "augment.rotate_z", "train.label_smoothing",
+    "net.layers",      "net.family",        "net.width",       "net.stem_kernel",
+    "net.kernel_down", "net.bn_eps",        "data.features",   "data.voxel_size",
+    "augment.flip",    "augment.rotate_z",  "augment.scale",   "augment.rotate_max",
+    "train.label_smoothing",
     NULL};
 
 static void path_of(const sp_key *key, char *to)

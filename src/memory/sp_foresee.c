@@ -160,14 +160,6 @@ static int64_t device_operations(const sp_foresight *what, const sp_load *load)
     return most;
 }
 
-static bool is_turning(const sp_foresight *what)
-{
-    const sp_doubles *scale = &what->config->augment.scale;
-
-    return what->config->augment.rotate_z ||
-           (scale->n == 2 && (scale->at[0] != 1 || scale->at[1] != 1));
-}
-
 /* The bytes of a batch's predictions on their way to the file: on rank 0 those of all
  * ranks too. */
 static int64_t result_bytes(const sp_foresight *what, const sp_load *load)
@@ -198,15 +190,17 @@ void sp_foresee_step(sp_foreseer *f, const sp_load *load, int64_t part[SP_PARTS]
     const sp_foresight *what = &f->what;
     const sp_backend_ops *ops = what->backend->ops;
     const sp_plan_spec *spec = &what->graph->spec;
+    const bool may_move = f->is_training && what->has_subvoxel;
     const sp_loader_shape shape = {
         .n_columns = what->n_columns,
         .n_readers = what->config->data.readers,
         .has_subvoxel = what->has_subvoxel,
         .is_training = f->is_training,
         .verify = what->config->data.verify,
-        .is_merging =
-            what->factor > 1 || (f->is_training ? what->has_subvoxel && is_turning(what)
-                                                : what->has_scaled_views)};
+        .is_merging = what->factor > 1 ||
+                      (f->is_training ? may_move && sp_augment_merges(what->config)
+                                      : what->has_scaled_views),
+        .is_displacing = may_move && sp_augment_displaces(what->config)};
     const sp_loader_bytes loader = sp_loader_size(
         &shape, load->n_samples, load->stored,
         f->is_training ? 0 : load->points + load->context, load->voxels[0],

@@ -45,8 +45,9 @@ sp_views sp_views_make(const sp_config *config, bool has_subvoxel, int wanted)
 {
     sp_views views = {0};
     double scale[MOST_SCALES];
-    const int n =
-        list_symmetries(config->augment.rotate_z, config->augment.flip, views.at);
+    const bool with_turns =
+        config->augment.rotate_z && config->augment.rotate_max >= 180;
+    const int n = list_symmetries(with_turns, config->augment.flip, views.at);
     const int n_scales = list_scales(&config->augment.scale, has_subvoxel, scale);
 
     assert(wanted >= 1);
@@ -100,7 +101,9 @@ sp_views sp_views_choose(const sp_config *config, bool has_subvoxel, int wanted)
         sp_log_warn0("%d views asked for: the model's augmentation allows %d (flip = %s, "
                      "rotate_z = %s, scale%s)",
                      wanted, views.n, config->augment.flip ? "true" : "false",
-                     config->augment.rotate_z ? "true" : "false",
+                     !config->augment.rotate_z             ? "false"
+                     : config->augment.rotate_max >= 180 ? "true"
+                                                         : "below 180 degrees",
                      config->augment.scale.n == 0 ? " = []"
                      : has_subvoxel               ? ""
                                                   : " needs /subvoxel of data.val");

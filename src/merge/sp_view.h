@@ -8,7 +8,8 @@
  * makes the view's sample by the very code that made the samples of the training. Views
  * are those to which the augmentation has trained the model, in a fixed order:
  *
- *     augment.rotate_z   turns by 0, 90, 180 and 270 degrees about z
+ *     augment.rotate_z   turns by 0, 90, 180 and 270 degrees about z, where
+ *                        augment.rotate_max is 180
  *     augment.flip       x mirrored; without turns also y, and both
  *     augment.scale      1, then the least and the greatest factor; with /subvoxel only
  *

@@ -107,11 +107,11 @@ sp_status sp_recipe_merge(sp_recipe **a, const sp_recipe *b);
 enum { SP_MOST_VECTORS = 8 };
 
 /* Columns that are the parts of one vector, which mirrors and turns with the sample:
- * the normal or the position of the points. Samples turn about z, so the z of a normal
- * stays; a position is scaled with its sample, its z too. */
+ * the normal or the position of the points. A position is scaled with its sample, and
+ * moved with its voxel. */
 typedef struct sp_vector {
-    int x, y, z;  /* numbers of the columns; z -1: none that changes */
-    double ratio; /* divisor of the y column over that of the x column */
+    int x, y, z;       /* numbers of the columns; z -1: there is none */
+    double divisor[3]; /* of x, y and z: a part of the vector is column * divisor */
     bool is_position;
 } sp_vector;
 
@@ -123,8 +123,8 @@ typedef struct sp_vectors {
 } sp_vectors;
 
 /* Finds the vectors among n columns by the names of their sources, the words of
- * sp_recipe_vectors.c, whatever their case and with or without the prefix "scalar_". A
- * position's z may be missing. recipe NULL, or without a column: its own name counts,
+ * sp_recipe_vectors.c, whatever their case and with or without the prefix "scalar_". The
+ * z may be missing. recipe NULL, or without a column: its own name counts,
  * and the divisor is 1. name NULL: the columns have no names and are no vectors. */
 sp_vectors sp_recipe_vectors(const sp_recipe *recipe, int n, char *const *name);
 

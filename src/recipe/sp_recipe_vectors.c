@@ -4,11 +4,15 @@
 #include "base/sp_text.h"
 #include "recipe/sp_recipe.h"
 
-/* The usual names of the x and y of a normal, and of the x, y and z of a position. A
- * row of two names mirrors and turns with its sample; one of three is also scaled, all
- * of it about the training set's mean (is_position). Nothing else knows the names. */
-static const char *const words[][3] = {
-    {"nx", "ny"}, {"normal_x", "normal_y"}, {"x", "y", "z"}};
+/* The usual names of the parts of a normal, and of a position, whose z may be missing.
+ * Both are mirrored and turned with the sample, a position is also scaled and shifted,
+ * about the training set's mean. Nothing else knows the names. */
+static const struct {
+    const char *part[3];
+    bool is_position;
+} words[] = {{{"nx", "ny", "nz"}, false},
+             {{"normal_x", "normal_y", "normal_z"}, false},
+             {{"x", "y", "z"}, true}};
 enum { WORDS = sizeof words / sizeof *words };
 _Static_assert((int)WORDS <= SP_MOST_VECTORS, "each may be found");
 
@@ -44,18 +48,15 @@ sp_vectors sp_recipe_vectors(const sp_recipe *r, int n, char *const *name)
     sp_vectors vectors = {.lone = -1};
 
     for (int k = 0; name && k < WORDS; k++) {
-        const bool is_position = words[k][2] != NULL;
-        double x_divisor = 1, y_divisor = 1, z_divisor;
-        const int x = find(r, n, name, words[k][0], &x_divisor);
-        const int y = find(r, n, name, words[k][1], &y_divisor);
-        const int z = is_position ? find(r, n, name, words[k][2], &z_divisor) : -1;
+        sp_vector v = {.is_position = words[k].is_position, .divisor = {1, 1, 1}};
+        const int x = find(r, n, name, words[k].part[0], &v.divisor[0]);
+        const int y = find(r, n, name, words[k].part[1], &v.divisor[1]);
 
+        v.x = x;
+        v.y = y;
+        v.z = find(r, n, name, words[k].part[2], &v.divisor[2]);
         if (x >= 0 && y >= 0)
-            vectors.at[vectors.n++] = (sp_vector){.x = x,
-                                                  .y = y,
-                                                  .z = z,
-                                                  .ratio = y_divisor / x_divisor,
-                                                  .is_position = is_position};
+            vectors.at[vectors.n++] = v;
         else if (x >= 0 || y >= 0)
             vectors.lone = x >= 0 ? x : y;
     }

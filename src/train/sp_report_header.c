@@ -64,12 +64,27 @@ void sp_report_idle(const sp_resources *r, const sp_sampler *sampler)
                      sampler->accumulate > 1 ? "micro-batch" : "step", n, sp_plural(n));
 }
 
+/* Warns of vectors that do not tilt because their z is no column. */
+static void print_untilted(const sp_resources *r)
+{
+    char *const *name = r->train.feature_name;
+
+    for (int k = 0; k < r->vectors.n; k++) {
+        const sp_vector *v = &r->vectors.at[k];
+
+        if (v->z < 0)
+            sp_log_warn0(
+                "columns %s and %s are not tilted with the sample (augment.tilt), "
+                "because the z that belongs to them is no column",
+                name[r->columns[v->x]], name[r->columns[v->y]]);
+    }
+}
+
 /* Warns of keys of the deck that the data cannot fulfil. */
 static void print_notes(const sp_trainer *trainer)
 {
     const sp_resources *r = &trainer->resources;
     const sp_config *config = r->session.config;
-    const bool is_scaled = config->augment.scale.n > 0;
 
     if (config->data.normalize && !r->norm.mean)
         sp_log_warn0("the shards have no feature_mean and feature_std, so features are "
@@ -81,9 +96,11 @@ static void print_notes(const sp_trainer *trainer)
                      "rises for most of the training",
                      (long long)config->train.warmup_steps,
                      (long long)sp_trainer_steps(trainer));
-    if (!r->train.has_subvoxel && (config->augment.rotate_z || is_scaled))
+    if (!r->train.has_subvoxel && sp_augment_merges(config))
         sp_log_info("the shards carry no /subvoxel: augmentation rotates by multiples "
-                    "of 90 degrees and leaves scaling out");
+                    "of 90 degrees about z, and leaves scaling and other moves out");
+    if (r->train.has_subvoxel && config->augment.tilt > 0)
+        print_untilted(r);
     print_val_notes(r);
     sp_report_idle(r, &r->sampler);
 }

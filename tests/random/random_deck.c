@@ -84,6 +84,21 @@ static void draw_data(rnd_case *c)
     PUT(c, "};\n");
 }
 
+/* Lengths are some of the voxels' edge. */
+static void put_lengths(rnd_case *c)
+{
+    static const char *const name[] = {"shift", "noise", "noise_clip"};
+    static const double factor[] = {0, 0, 0.3, 5};
+    const double edge = 3 * c->voxel_size; /* at least that of the network's voxels */
+
+    for (int i = 0; i < 3; i++)
+        PUT(c, "%s = %.17g; ", name[i],
+            edge * factor[rnd_pick(c, 4, "augment.%s", name[i])] + 0.0);
+    if (rnd_chance(c, 30, "augment.elastic"))
+        PUT(c, "elastic = [%.17g, %.17g, %.17g, %.17g]; ", 2 * edge, edge, 5 * edge,
+            3 * edge);
+}
+
 static void draw_augment(rnd_case *c)
 {
     PUT(c, "augment : { ");
@@ -92,6 +107,13 @@ static void draw_augment(rnd_case *c)
     PUT(c, "scale = %s; ", rnd_chance(c, 50, "augment.scale") ? "[0.9, 1.1]" : "[]");
     put_choice(c, "augment.drop", "0.0 0.0 0.1 0.5");
     put_choice(c, "augment.jitter", "0.0 0.0 0.01 0.2");
+    put_choice(c, "augment.rotate_max", "180.0 180.0 0.0 20.0 90.0");
+    put_choice(c, "augment.rotate_p", "1.0 1.0 0.5");
+    put_choice(c, "augment.tilt", "0.0 0.0 3.0");
+    put_choice(c, "augment.tilt_p", "1.0 0.5");
+    put_lengths(c);
+    put_choice(c, "augment.elastic_p", "1.0 0.5");
+    put_choice(c, "augment.drop_p", "1.0 1.0 0.2");
     PUT(c, "};\n");
 }
 

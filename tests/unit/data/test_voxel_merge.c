@@ -328,6 +328,8 @@ TEST_AFTER(begin, draws_are_keyed)
 
     memset(&config, 0, sizeof config);
     config.augment.rotate_z = true;
+    config.augment.rotate_max = 180;
+    config.augment.rotate_p = 1;
     config.augment.scale = (sp_doubles){2, range};
     a = sp_augment_draw(&config, true, 1, 2, 3);
     config.augment.flip = true;
@@ -359,7 +361,7 @@ TEST_AFTER(begin, normals_move_with_the_voxels)
     /* columns: 7, y / 4, x, z; both rows have the direction from the first to the other
      */
     const float features[] = {7, 2.5F, SIZE, 3, 7, 2.5F, SIZE, 3};
-    const sp_vectors vectors = {.n = 1, .at = {{.x = 2, .y = 1, .z = -1, .ratio = 4}}};
+    const sp_vectors vectors = {.n = 1, .at = {{.x = 2, .y = 1, .z = -1, .divisor = {1, 4, 1}}}};
     const sp_sample s = {.n = ROWS,
                          .coords = coords,
                          .features = (float *)(uintptr_t)features,
@@ -403,7 +405,7 @@ TEST_AFTER(begin, positions_move_with_the_voxels)
     float features[] = {7, 1000, 3000, 27, 1002.5F, 3040};
     const double mean[] = {17, 1001.25, 3020}, std[] = {1, 0.25, 1};
     const sp_vectors vectors = {
-        .n = 1, .at = {{.x = 2, .y = 1, .z = 0, .ratio = 4, .is_position = true}}};
+        .n = 1, .at = {{.x = 2, .y = 1, .z = 0, .divisor = {1, 4, 1}, .is_position = true}}};
     const sp_sample s = {.n = 2,
                          .coords = coords,
                          .features = features,

@@ -37,6 +37,8 @@ TEST(numbers)
     assert_int_equal(v.n, 4);
     sp_views_print(&v, text);
     assert_string_equal(text, "4: 0, 0 x, 0 y, 0 xy");
+    v = make("augment.rotate_max=90 augment.scale=[]", true, 8); /* not by 180 */
+    assert_int_equal(v.n, 4);
     v = make("augment.rotate_z=false augment.flip=false augment.scale=[1,1]", true, 8);
     assert_int_equal(v.n, 1);
     v = make("augment.flip=false augment.scale=[0.9,1]", true, 8);

@@ -158,11 +158,14 @@ TEST(vectors_are_found_by_name)
     r.divisor = divisor;
     n = sp_recipe_vectors(&r, 3, names);
     assert_true(n.n == 1 && n.lone == -1);
-    assert_true(n.at[0].x == 2 && n.at[0].y == 0 && n.at[0].ratio == 4);
+    assert_true(n.at[0].x == 2 && n.at[0].y == 0 && n.at[0].z == 1);
+    assert_true(n.at[0].divisor[0] == 2 && n.at[0].divisor[1] == 8 &&
+                n.at[0].divisor[2] == 1);
     n = sp_recipe_vectors(&r, 2, names); /* without the x */
     assert_true(n.n == 0 && n.lone == 0);
     n = sp_recipe_vectors(NULL, 4, bare); /* of another program, two kinds */
-    assert_true(n.n == 1 && n.at[0].x == 1 && n.at[0].y == 0 && n.at[0].ratio == 1);
+    assert_true(n.n == 1 && n.at[0].x == 1 && n.at[0].y == 0 && n.at[0].z == -1 &&
+                n.at[0].divisor[0] == 1);
     assert_int_equal(n.lone, 2);
     n = sp_recipe_vectors(NULL, 5, positions);
     assert_true(n.n == 2 && n.lone == -1 && !n.at[0].is_position && n.at[0].z == -1);
