@@ -11,6 +11,7 @@
 #include "augment/sp_augment_internal.h"
 #include "base/sp_number.h"
 #include "base/sp_rng.h"
+#include "compute/sp_plan.h"
 
 enum {
     EDGE = 8,         /* cells of a tile in an axis */
@@ -31,8 +32,8 @@ typedef struct tile {
 /* The field of one distortion. */
 typedef struct field {
     sp_rng rng;
-    uint64_t number;    /* of the distortion */
-    double granularity; /* in new voxels */
+    uint64_t number; /* of the distortion */
+    double cells;    /* of the grid in a new voxel, at most 1 */
     double magnitude;
     tile tile[TILES];
     /* A tile smoothed along z, and along y too. */
@@ -154,8 +155,9 @@ static void find_cell(const field *f, const sp_rows *rows, const affine *map, in
 
     affine_turn(map, rows, i, v);
     for (int a = 0; a < 3; a++) {
-        v[a] /= f->granularity;
-        cell[a] = (int64_t)floor(v[a]);
+        v[a] *= f->cells;
+        /* the floor without a call: a cell is no smaller than a voxel */
+        cell[a] = (int64_t)(v[a] + 2 * SP_COORD_LIMIT) - 2 * SP_COORD_LIMIT;
         part[a] = (float)(v[a] - (double)cell[a]);
     }
 }
@@ -166,16 +168,19 @@ static void interpolate(const tile *t, const int64_t cell[3], const float part[3
 {
     const int64_t x = cell[0] & (EDGE - 1), y = cell[1] & (EDGE - 1);
     const int64_t z = cell[2] & (EDGE - 1);
-    float sum[PARTS] = {0};
+    float along_z[4][PARTS], sum[PARTS];
 
-    for (int k = 0; k < 8; k++) {
-        const float w = (k & 4 ? part[0] : 1 - part[0]) *
-                        (k & 2 ? part[1] : 1 - part[1]) *
-                        (k & 1 ? part[2] : 1 - part[2]);
-        const float *node = t->node[x + (k >> 2)][y + (k >> 1 & 1)][z + (k & 1)];
+    for (int k = 0; k < 4; k++) {
+        const float *node = t->node[x + (k >> 1)][y + (k & 1)][z];
 
         for (int a = 0; a < PARTS; a++)
-            sum[a] += w * node[a];
+            along_z[k][a] = node[a] + part[2] * (node[PARTS + a] - node[a]);
+    }
+    for (int a = 0; a < PARTS; a++) {
+        const float low = along_z[0][a] + part[1] * (along_z[1][a] - along_z[0][a]);
+        const float high = along_z[2][a] + part[1] * (along_z[3][a] - along_z[2][a]);
+
+        sum[a] = low + part[0] * (high - low);
     }
     for (int a = 0; a < 3; a++)
         d[a] += magnitude * sum[a];
@@ -226,6 +231,7 @@ sp_status displace(const sp_augment *aug, const sp_rows *rows, const affine *map
     int32_t *end, *order = spare + n;
     int64_t cell[3], at[3];
     float part[3];
+    const tile *t = NULL;
     field *f;
 
     if (aug->noise > 0)
@@ -237,16 +243,17 @@ sp_status displace(const sp_augment *aug, const sp_rows *rows, const affine *map
     for (int k = 0; k + 1 < aug->elastic.n; k += 2) {
         f->rng = sp_rng_open(aug->seed, SP_RNG_ELASTIC, aug->epoch, aug->sample);
         f->number = (uint64_t)k / 2;
-        f->granularity = aug->elastic.at[k] / aug->edge;
+        f->cells = fmin(aug->edge / aug->elastic.at[k], 1);
         f->magnitude = aug->elastic.at[k + 1];
-        for (int t = 0; t < TILES; t++)
-            f->tile[t].is_there = false;
+        for (int i = 0; i < TILES; i++)
+            f->tile[i].is_there = false;
         sort_by_tile(f, rows, map, buckets, spare, end, order);
         for (int32_t i = 0; i < n; i++) {
             find_cell(f, rows, map, order[i], cell, part);
             to_tile(cell, at);
-            interpolate(find_tile(f, at), cell, part, (float)f->magnitude,
-                        d + 3 * (int64_t)order[i]);
+            if (i == 0 || at[0] != t->at[0] || at[1] != t->at[1] || at[2] != t->at[2])
+                t = find_tile(f, at);
+            interpolate(t, cell, part, (float)f->magnitude, d + 3 * (int64_t)order[i]);
         }
     }
     sp_arena_rewind(arena, used);

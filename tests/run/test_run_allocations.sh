@@ -11,7 +11,8 @@ deck 'family = "minkunet14A"; width = 0.1; stem_kernel = 3;' \
 # 4 steps an epoch; the count of an epoch's first step has the report of the last epoch too.
 for n in 1 2 3; do
     more=
-    test $n = 3 && more="run.tensorboard=true run.progress=always"
+    test $n = 3 && more="run.tensorboard=true run.progress=always augment.tilt=5
+        augment.shift=1 augment.noise=0.1 augment.elastic=[1,1,4,4]"
     # shellcheck disable=SC2086
     run $((n > 2 ? 1 : n)) 0 base.deck run.dir=r$n $more
     test "$(grep -c '^step .* allocations' err)" = $((n == 2 ? 40 : 20)) || fail "20 steps expected"

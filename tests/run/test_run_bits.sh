@@ -49,3 +49,31 @@ for n in 1 2 3 4 8; do
     test $n != 1 || steps world$n >lines.a
     yields lines.a "losses of deterministic = world on $n ranks" steps world$n
 done
+
+# So do all moves of augmentation, and a continued run; without one of them other weights
+# result, so each acts.
+moves="rotate_p=0.7 rotate_max=30 tilt=5 tilt_p=0.5 shift=0.3 elastic=[2,1,4,2] elastic_p=0.8
+    noise=0.2 noise_clip=0.5 drop_p=0.5"
+all=
+for move in $moves; do all="$all augment.$move"; done
+for n in 1 2 3; do
+    # shellcheck disable=SC2086
+    run $n 0 all.deck run.dir=moves$n $all
+    test $n != 1 || sums moves$n 8 >a
+    yields a "all moves, deterministic = world on $n ranks" sums moves$n 8
+done
+# shellcheck disable=SC2086
+run 3 0 all.deck run.dir=moves4 train.schedule=constant train.steps=5 $all
+# shellcheck disable=SC2086
+run 2 0 all.deck run.dir=moves4 train.schedule=constant $all
+# shellcheck disable=SC2086
+run 1 0 all.deck run.dir=moves5 train.schedule=constant $all
+sums moves5 8 >c
+yields c "all moves, continued on other ranks" sums moves4 8
+for move in rotate_p=1 rotate_max=31 tilt=0 tilt_p=1 shift=0 'elastic=[]' elastic_p=0 noise=0 \
+    noise_clip=0 drop_p=1; do
+    # shellcheck disable=SC2086
+    run 1 0 all.deck run.dir=other-$move $all "augment.$move"
+    sums "other-$move" 8 >b
+    differ a b "augment.$move changes nothing"
+done
