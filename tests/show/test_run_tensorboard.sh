@@ -38,6 +38,11 @@ agree views "steps=2 evals=.* pictures=2 "
 says views/metrics.jsonl '"merged":{"views":4'
 run 1 0 base.deck run.dir=noval data.val='[]' train.steps=2
 agree noval 'steps=2 evals=0 '
+says found ' scalars=26 '
+# A momentum that moves is one number more for each step.
+run 1 0 base.deck run.dir=cycle data.val='[]' train.steps=2 train.schedule=onecycle \
+    'train.cycle_momentum=[0.85, 0.95]'
+agree cycle 'steps=2 evals=0 scalars=28 '
 
 # Killed at any instant and continued, with the number of ranks changed: no step is missing,
 # none is there twice. A record that was torn is cut off.
