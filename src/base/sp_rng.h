@@ -31,6 +31,7 @@ typedef enum sp_rng_purpose {
     SP_RNG_DROPOUT,     /* a = epoch, b = sample; counter = layer, row, channel */
     SP_RNG_INIT,        /* a = hash of the parameter's name; counter = element */
     SP_RNG_SCENE,       /* a = sample */
+    SP_RNG_MIX,         /* a = epoch, b = sample */
 } sp_rng_purpose;
 
 typedef struct sp_rng {

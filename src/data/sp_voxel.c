@@ -531,6 +531,7 @@ static sp_status allocate_table(work *w, sp_arena *arena)
 static sp_status voxelize(work *w, double factor, int c, sp_arena *arena)
 {
     SP_TRY(move(w, factor, arena));
+    w->is_merged = w->is_merged || w->aug->is_mixed;
     if (w->is_merged)
         SP_TRY(allocate_table(w, arena));
     number_voxels(w);

@@ -77,6 +77,9 @@ typedef struct sp_config {
         bool flip, rotate_z;
         sp_doubles scale; /* lower and upper bound; empty: no scaling */
         double drop, jitter;
+        sp_mixing mix;
+        double mix_p;
+        sp_strings mix_classes; /* names or numbers */
     } augment;
     struct {
         int size, eval_size, accumulate;
