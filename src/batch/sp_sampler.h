@@ -19,8 +19,8 @@
  * bound asks for more of them; with train.deterministic = "world" the bounds are
  * applied as if one rank held all samples, so that they never do.
  *
- * A sample that augment.mix mixes with a partner has the voxels and bytes of both, which
- * is the most that the mixed sample can have, and the cost that sp_mix_cost tells. */
+ * A sample that augment.mix mixes with a partner has the voxels and bytes of both, the
+ * most that the mixed sample can have, and the cost that sp_mix_cost tells. */
 #ifndef SP_SAMPLER_H
 #define SP_SAMPLER_H
 

@@ -12,32 +12,33 @@
  *     each cloud is centred, then moved by up to half of its extent in each axis.
  *   - Where voxels of both coincide, one is left, since coordinates are unique in a
  *     sample. It is what rows that meet become in sp_voxelize: the mean of the features
- *     of both, and a label that both have or only one has; of two different labels it is
- *     SP_IGNORE. There the first point stands for a voxel.
+ *     of both, and a label that both have or only one has; of two different labels it
+ *     is SP_IGNORE. There the first point stands for a voxel.
  *   - Partners are drawn for each sample, so that a batch keeps its number of samples;
  *     there neighbours in the batch are united.
  *
- * polarmix (Xiao et al., "PolarMix: A General Data Augmentation Technique for LiDAR Point
- * Clouds", NeurIPS 2022): scans are mixed as stored, then augmented as one.
- *   - With probability 1/2 the half of the azimuths on one side of a line, which is drawn
- *     as in the authors' program, is the partner's; the paper says a sector.
- *   - The partner's voxels of augment.mix_classes are pasted as they stand, turned by an
- *     angle uniform in [0, 2 pi/3), and by one in [2 pi/3, 4 pi/3).
+ * polarmix (Xiao et al., "PolarMix: A General Data Augmentation Technique for LiDAR
+ * Point Clouds", NeurIPS 2022): scans are mixed as stored, then augmented as one.
+ *   - With probability 1/2 the half of the azimuths on one side of a line, which is
+ *     drawn as in the authors' program, is the partner's; the paper says a sector.
+ *   - The partner's voxels of augment.mix_classes are pasted as they stand, turned by
+ *     an angle uniform in [0, 2 pi/3), and by one in [2 pi/3, 4 pi/3).
  * It differs in this:
  *   - Without /subvoxel the angles are those multiples of 90 degrees that are nearest.
- *   - Voxels that coincide are merged as above. A voxel pasted as it stands that came with
- *     the exchange already does not count twice.
+ *   - Voxels that coincide are merged as above. A voxel pasted as it stands that came
+ *     with the exchange already does not count twice.
  *   - A turned copy is left out where the mixed sample would have more rows than both
  *     samples have together, so that memory can be bounded before anything is read.
- * The azimuth is about the origin of the scan's coordinates, where the sensor of a mobile
- * scan is. Where that is outside of either sample's box, it is about the middles of the
- * boxes, which are then laid upon each other, lowest on lowest voxel. The partner is moved
- * by whole voxels. Rows that would leave the coordinate range are left out. Vectors
- * (sp_vectors) turn with a pasted copy: positions about the same point as the voxels.
+ * The azimuth is about the origin of the scan's coordinates, where the sensor of a
+ * mobile scan is. Where that is outside of either sample's box, it is about the middles
+ * of the boxes, which are then laid upon each other, lowest on lowest voxel. The
+ * partner is moved by whole voxels. Rows that would leave the coordinate range are left
+ * out. Vectors (sp_vectors) turn with a pasted copy: positions about the same point as
+ * the voxels.
  *
  * The partner is any other sample, each with the same probability; the only sample of a
- * set is its own partner. A sample or a partner without voxels, or one that cannot be read
- * and is skipped, leaves the sample unmixed. */
+ * set is its own partner. A sample or a partner without voxels, or one that cannot be
+ * read and is skipped, leaves the sample unmixed. */
 #ifndef SP_MIX_H
 #define SP_MIX_H
 
@@ -83,7 +84,7 @@ int64_t sp_mix_cost(const sp_mix *mix, int64_t own, int64_t partner);
 sp_status sp_mix_classes(const sp_config *config, const sp_dataset *set,
                          bool **is_pasted);
 /* Voxelizes `own` mixed with `partner`, and augmented as sp_augment_draw says. Takes
- * out's arrays of the arena, but row_of, which is NULL; other memory taken is given back.
+ * out's arrays of the arena, but row_of, which is NULL; gives other memory back.
  * The voxels are at most own->n + partner->n, own's first. Both have voxels. Errors as
  * sp_voxelize. */
 sp_status sp_mix_voxelize(const sp_mixer *mixer, const sp_mix *mix,

@@ -92,6 +92,9 @@ static void draw_augment(rnd_case *c)
     PUT(c, "scale = %s; ", rnd_chance(c, 50, "augment.scale") ? "[0.9, 1.1]" : "[]");
     put_choice(c, "augment.drop", "0.0 0.0 0.1 0.5");
     put_choice(c, "augment.jitter", "0.0 0.0 0.01 0.2");
+    put_choice(c, "augment.mix", "\"none\" \"none\" \"mix3d\" \"polarmix\"");
+    put_choice(c, "augment.mix_p", "0.8 0.3 1.0");
+    put_choice(c, "augment.mix_classes", "[] [\"0\"] [\"1\",\"0\"]");
     PUT(c, "};\n");
 }
 

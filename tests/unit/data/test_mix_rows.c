@@ -153,8 +153,8 @@ static void want_turned(const cloud *c, int i, double angle)
     want(c, i, at, f);
 }
 
-/* True if the azimuth of the row, clockwise as the authors measure it, is less than half
- * a turn from `begin` on. */
+/* True if the azimuth of the row, clockwise as the authors measure it, is less than
+ * half a turn from `begin` on. */
 static bool is_between(const cloud *c, int i, double begin)
 {
     double m[3], yaw;
@@ -293,8 +293,8 @@ TEST_AFTER(begin, objects_turn_by_quarters_on_the_grid)
     }
 }
 
-/* Both copies do not fit where all of the partner is pasted: at most as many rows as both
- * have. */
+/* Copies do not fit where all of the partner is pasted: the mixed sample has at most as
+ * many rows as both have. */
 TEST_AFTER(begin, copies_that_do_not_fit_are_left_out)
 {
     const sp_mix mix = scans(false, -1, 1, 2);
@@ -326,8 +326,8 @@ TEST_AFTER(begin, a_mixture_is_augmented_as_one)
                              labs(plain[3 * i + k] - plain[k]));
 }
 
-/* A copy lies where its position was turned to, not only in the same voxel: scaling by 64
- * shows it to 1/256. */
+/* A copy lies where its position was turned to, not only in the same voxel: scaling by
+ * 64 shows it to 1/256. */
 TEST_AFTER(begin, copies_keep_their_place_within_the_voxel)
 {
     const sp_mix mix = scans(false, -1, 0.77, 3.3);
@@ -421,7 +421,7 @@ TEST_AFTER(begin, clouds_have_draws_of_their_own)
     const sp_mix mix = {.kind = SP_MIX_3D, .seed = 1, .epoch = 2, .sample = 4};
     int n_own = 0, n_partner = 0, n_both = 0;
 
-    /* Rows at the same places, dropped by half, tell who was dropped by their labels. */
+    /* Of rows at the same places, dropped by half, labels tell whose were dropped. */
     memcpy(partner.coords, own.coords, sizeof own.coords);
     for (int i = 0; i < N; i++) {
         own.labels[i] = 0;
