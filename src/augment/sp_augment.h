@@ -42,6 +42,7 @@ typedef struct sp_augment {
     double edge;   /* of the network's voxels; the unit of all lengths is the same */
     double drop;   /* the probability with which a stored voxel is left out */
     double jitter; /* the standard deviation of the noise on normalized features */
+    bool is_mixed; /* stored rows may have the same coordinates (data/sp_mix.h) */
     uint64_t seed, epoch, sample;
     /* The feature columns that move as the voxels do; NULL: none. Borrowed. */
     const sp_vectors *vectors;

@@ -34,6 +34,7 @@ typedef enum sp_rng_purpose {
     SP_RNG_SHIFT,       /* a = epoch, b = sample; counter = axis */
     SP_RNG_NOISE,       /* a = epoch, b = sample; counter = voxel, axis */
     SP_RNG_ELASTIC,     /* a = epoch, b = sample; counter = distortion, node, axis */
+    SP_RNG_MIX,         /* a = epoch, b = sample */
 } sp_rng_purpose;
 
 typedef struct sp_rng {

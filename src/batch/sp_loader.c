@@ -47,6 +47,7 @@ struct sp_loader {
     sp_position at;
     int view, micro, n_micro, step_samples;
     loader_filler filler; /* belongs to the thread that fills slots */
+    bool *is_pasted;      /* that of the filler */
 };
 
 static loader_slot *slot_of(sp_loader *l, int64_t seq)
@@ -64,7 +65,7 @@ static loader_slot *next_sample(sp_loader *l, int *i)
         return NULL;
     for (; l->read < l->deal; l->read++) {
         loader_slot *slot = slot_of(l, l->read);
-        if (slot->n_taken < slot->batch.n_samples) {
+        if (slot->n_taken < slot->batch.n_reads) {
             *i = slot->n_taken++;
             return slot;
         }
@@ -107,7 +108,7 @@ static void read_one(sp_loader *l, loader_slot *slot, int i, sp_sample *reading)
     }
     slot->n_read++;
     l->n_reading--;
-    if (slot->n_read == slot->batch.n_samples || l->is_paused) {
+    if (slot->n_read == slot->batch.n_reads || l->is_paused) {
         pthread_cond_broadcast(&l->for_planner);
         pthread_cond_broadcast(&l->for_caller);
     }
@@ -161,7 +162,7 @@ static sp_status deal_next(sp_loader *l, loader_slot *slot, bool *is_end)
     if (*is_end)
         return SP_OK;
     sp_sampler_deal(l->options.sampler, l->at, l->micro, &deal);
-    SP_TRY(sp_loader_slot_deal(slot, l->options.set, &l->request, &deal, l->at));
+    SP_TRY(sp_loader_slot_deal(slot, &l->options, &l->request, &deal, l->at));
     slot->batch.micro = l->micro;
     slot->batch.n_micro = l->n_micro;
     slot->batch.step_samples = l->step_samples;
@@ -197,8 +198,8 @@ static void deal_slot(sp_loader *l)
         return;
     if (rc != SP_OK) {
         if (rc != SP_EMEM || !slot->batch.sample_id)
-            slot->batch.n_samples = 0;
-        slot->n_taken = slot->n_read = slot->batch.n_samples;
+            slot->batch.n_samples = slot->batch.n_reads = 0;
+        slot->n_taken = slot->n_read = slot->batch.n_reads;
         sp_error_save(&slot->error);
         slot->rc = rc;
     }
@@ -238,7 +239,7 @@ static bool fill_next(sp_loader *l)
     loader_slot *slot = slot_of(l, l->plan);
 
     if (l->plan == l->deal || slot->state != SLOT_READING ||
-        slot->n_read < slot->batch.n_samples)
+        slot->n_read < slot->batch.n_reads)
         return false;
     fill_slot(l, slot);
     return true;
@@ -318,6 +319,9 @@ static sp_status open_loader(sp_loader *l)
     if (!l->slot || !l->thread || (is_skipping && !l->is_named))
         return SP_FAIL(SP_EMEM, "no memory for %d slots of the loader", l->n_slots);
     SP_TRY(sp_voxel_factor(l->options.config, l->options.set, &l->filler.factor));
+    if (l->options.is_training)
+        SP_TRY(sp_mix_classes(l->options.config, l->options.set, &l->is_pasted));
+    l->filler.is_pasted = l->is_pasted;
     SP_TRY(open_arenas(l));
     return start_threads(l, n_readers + 1);
 }
@@ -376,6 +380,7 @@ void sp_loader_destroy(sp_loader *l)
     free(l->slot);
     free(l->thread);
     free(l->is_named);
+    free(l->is_pasted);
     free(l);
 }
 

@@ -33,7 +33,10 @@ typedef struct sp_batch {
     int view;         /* which of the loader's views; 0 without views */
     int step_samples; /* samples of the whole step, on all ranks */
     int n_samples;
-    const int64_t *sample_id; /* [n_samples] host memory */
+    /* Samples that are read for it: those of the batch, then the partners that are
+     * mixed into them. */
+    int n_reads;
+    const int64_t *sample_id; /* [n_reads] host memory */
     int32_t n;                /* voxels of all samples together */
     const float *features;    /* [n][c] backend memory; normalized */
     const int32_t *labels;    /* [n] backend memory; class or SP_IGNORE */
@@ -85,9 +88,11 @@ typedef struct sp_loader_options {
 typedef struct sp_loader_shape {
     int n_columns, n_readers;
     bool has_subvoxel, is_training, verify;
-    /* Several stored voxels may become one: they are turned freely, or made coarser. */
+    /* Several stored voxels may become one: they are turned freely, made coarser, or
+     * mixed. */
     bool is_merging;
     bool is_displacing; /* voxels are displaced one by one */
+    bool is_mixing; /* samples are mixed (data/sp_mix.h); those of partners count too */
 } sp_loader_shape;
 
 typedef struct sp_loader_bytes {

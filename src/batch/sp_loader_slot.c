@@ -10,7 +10,34 @@
 
 /* ---- deal ---- */
 
-sp_status sp_loader_slot_deal(loader_slot *slot, const sp_dataset *set,
+/* Lists the samples to read: those of the batch, then their partners. */
+static sp_status list_reads(loader_slot *slot, const sp_loader_options *o,
+                            const sp_deal *deal, sp_position at)
+{
+    const bool is_mixing = o->is_training && o->sampler->mixing;
+    const int n = deal->n_samples, most = is_mixing ? 2 * n : n;
+
+    slot->batch.n_reads = n;
+    SP_TRY(SP_TAKE(&slot->host, most, &slot->sample_id));
+    if (n)
+        memcpy(slot->sample_id, deal->sample, (size_t)n * sizeof *slot->sample_id);
+    slot->mix = NULL;
+    slot->partner = NULL;
+    if (!is_mixing)
+        return SP_OK;
+    SP_TRY(SP_TAKE(&slot->host, n, &slot->mix));
+    SP_TRY(SP_TAKE(&slot->host, n, &slot->partner));
+    for (int i = 0; i < n; i++) {
+        slot->mix[i] = sp_mix_draw(o->config, o->set->has_subvoxel, o->set->n_samples,
+                                   (uint64_t)at.epoch, deal->sample[i]);
+        slot->partner[i] = slot->mix[i].partner < 0 ? -1 : slot->batch.n_reads++;
+        if (slot->partner[i] >= 0)
+            slot->sample_id[slot->partner[i]] = slot->mix[i].partner;
+    }
+    return SP_OK;
+}
+
+sp_status sp_loader_slot_deal(loader_slot *slot, const sp_loader_options *o,
                               const sp_sample_request *request, const sp_deal *deal,
                               sp_position at)
 {
@@ -24,16 +51,14 @@ sp_status sp_loader_slot_deal(loader_slot *slot, const sp_dataset *set,
                              .n_samples = deal->n_samples,
                              .cost_max = deal->cost_max,
                              .cost_sum = deal->cost_sum};
+    /* Room for a partner of each, so that the list does not grow with chance. */
     if (!sp_list_reserve(&slot->sample, &slot->room,
-                         (size_t)deal->n_samples * sizeof *slot->sample))
+                         (size_t)deal->n_samples * 2 * sizeof *slot->sample))
         return SP_FAIL(SP_EMEM, "no memory for %d samples of a batch", deal->n_samples);
-    SP_TRY(SP_TAKE(&slot->host, deal->n_samples, &slot->sample_id));
-    if (deal->n_samples)
-        memcpy(slot->sample_id, deal->sample,
-               (size_t)deal->n_samples * sizeof *slot->sample_id);
+    SP_TRY(list_reads(slot, o, deal, at));
     slot->batch.sample_id = slot->sample_id;
-    for (int i = 0; i < deal->n_samples; i++)
-        SP_TRY(sp_sample_allot(set, deal->sample[i], request, &slot->host,
+    for (int i = 0; i < slot->batch.n_reads; i++)
+        SP_TRY(sp_sample_allot(o->set, slot->sample_id[i], request, &slot->host,
                                &slot->sample[i]));
     return SP_OK;
 }
@@ -56,6 +81,29 @@ typedef struct collation {
     int32_t n;
 } collation;
 
+/* Voxelizes sample b mixed with its partner; *is_mixed is false where it has none, or
+ * one without voxels, which may be one that could not be read. */
+static sp_status mix_sample(loader_filler *f, const loader_slot *slot, int b,
+                            sp_voxels *out, bool *is_mixed)
+{
+    const sp_loader_options *o = f->options;
+    const int partner = slot->mix ? slot->partner[b] : -1;
+    const sp_mixer mixer = {.config = o->config,
+                            .set = o->set,
+                            .is_pasted = f->is_pasted,
+                            .vectors = &o->vectors,
+                            .factor = f->factor,
+                            .n_columns = o->n_columns,
+                            .mean = o->mean,
+                            .std = o->std};
+
+    *is_mixed = partner >= 0 && slot->sample[partner].n > 0;
+    if (!*is_mixed)
+        return SP_OK;
+    return sp_mix_voxelize(&mixer, &slot->mix[b], &slot->sample[b],
+                           &slot->sample[partner], &f->scratch, out);
+}
+
 /* Voxelizes sample b. A sample without voxels is left out: it may be one that could not
  * be read and has no arrays. */
 static sp_status voxelize_sample(loader_filler *f, const loader_slot *slot, int b,
@@ -63,9 +111,13 @@ static sp_status voxelize_sample(loader_filler *f, const loader_slot *slot, int 
 {
     const sp_loader_options *o = f->options;
     sp_augment aug = sp_augment_none();
+    bool is_mixed;
 
     *out = (sp_voxels){0};
     if (slot->sample[b].n == 0)
+        return SP_OK;
+    SP_TRY(mix_sample(f, slot, b, out, &is_mixed));
+    if (is_mixed)
         return SP_OK;
     if (o->is_training)
         aug = sp_augment_draw(o->config, o->set->has_subvoxel,
@@ -185,7 +237,7 @@ sp_status sp_loader_slot_fill(loader_filler *f, loader_slot *slot)
     collation all = {0};
 
     assert(slot->state == SLOT_READING);
-    assert(slot->n_read == slot->batch.n_samples);
+    assert(slot->n_read == slot->batch.n_reads);
     f->plan_s = f->other_s = 0;
     sp_arena_reset(&f->scratch);
     SP_TRY(collate(f, slot, &all));
@@ -202,15 +254,18 @@ sp_status sp_loader_slot_fill(loader_filler *f, loader_slot *slot)
 /* ---- memory ---- */
 
 /* The bytes that sp_voxelize takes beyond its result: what moves rows, and where rows
- * are merged a table that is at most half full, counts, starts and a list of rows. */
+ * are merged a table that is at most half full, counts, starts and a list of rows.
+ * Mixing has the rows of both samples beside them, with subvoxel positions. */
 static int64_t voxelize_bytes(const sp_loader_shape *shape, int64_t stored)
 {
+    const int64_t mixed = 12 + 4 * (int64_t)shape->n_columns + 4 + 3;
     int64_t slots = 16;
 
     while (slots < 2 * stored)
         slots *= 2;
     return sp_augment_bytes(stored, shape->is_displacing) +
-           (shape->is_merging ? 4 * slots + 3 * 4 * stored : 0);
+           (shape->is_merging ? 4 * slots + 3 * 4 * stored : 0) +
+           (shape->is_mixing ? mixed * stored : 0);
 }
 
 sp_loader_bytes sp_loader_size(const sp_loader_shape *shape, int n_samples,
@@ -225,6 +280,7 @@ sp_loader_bytes sp_loader_size(const sp_loader_shape *shape, int n_samples,
     sp_loader_bytes b;
 
     b.slot = 8 * (int64_t)n_samples + 16 * points +
+             (shape->is_mixing ? (int64_t)sizeof(sp_mix) * n_samples : 0) +
              stored * (12 + row + (shape->has_subvoxel ? 3 : 0));
     if (!shape->is_training)
         b.slot += 8 * ((int64_t)n_samples + 1) + 4 * stored;

@@ -3,6 +3,7 @@
 #define SP_LOADER_SLOT_H
 
 #include "batch/sp_loader.h"
+#include "data/sp_mix.h"
 #include "data/sp_voxel.h"
 
 /* The states of a slot:
@@ -19,11 +20,13 @@ typedef struct loader_slot {
     sp_batch batch;
     sp_arena host;   /* holds sample ids, samples as stored, and rows of their voxels */
     sp_arena device; /* holds plan, features and labels, in the backend's memory */
-    int64_t *sample_id;  /* [batch.n_samples], in `host` */
+    int64_t *sample_id;  /* [batch.n_reads], in `host` */
+    sp_mix *mix;         /* [batch.n_samples], in `host`; NULL: none is mixed */
+    int *partner;        /* [batch.n_samples] likewise: which read it is; -1: none */
     int n_taken, n_read; /* samples that readers have begun, and have ended */
     size_t room;
     sp_sample *sample; /* [room bytes] samples; their arrays are in `host` */
-    /* The first sample, in the order of the batch, that could not be read; -1: none. */
+    /* The first sample, in the order of sample_id, that could not be read; -1: none. */
     int failed;
     sp_error_record error;
     /* The status that sp_loader_next returns for this slot, with its record in `error`.
@@ -35,6 +38,7 @@ typedef struct loader_slot {
 typedef struct loader_filler {
     const sp_loader_options *options;
     double factor; /* edge of the network's voxels over that of the shards' voxels */
+    const bool *is_pasted; /* of sp_mixer; borrowed */
     /* Holds the voxels of a batch before the plan orders them, and what plan_build
      * needs meanwhile. */
     sp_arena scratch;
@@ -43,7 +47,7 @@ typedef struct loader_filler {
 } loader_filler;
 
 /* Copies a deal into a free slot and makes room for its samples. SP_EMEM. */
-sp_status sp_loader_slot_deal(loader_slot *slot, const sp_dataset *set,
+sp_status sp_loader_slot_deal(loader_slot *slot, const sp_loader_options *options,
                               const sp_sample_request *request, const sp_deal *deal,
                               sp_position at);
 /* Augments, voxelizes, collates, plans and orders the samples that were read. SP_EDATA,

@@ -7,13 +7,17 @@
 
 #include "base/sp_log.h"
 #include "base/sp_rng.h"
+#include "data/sp_mix.h"
 #include "data/sp_shard.h"
 
 /* A position of a step. */
 typedef struct item {
-    int64_t sample, cost, voxels, bytes;
-    int32_t at;   /* position within the step */
-    int32_t rank; /* the rank that the sample is dealt to */
+    int64_t sample;
+    int64_t partner; /* that is mixed into it; -1: none */
+    int64_t cost;
+    int64_t voxels, bytes; /* the most; those of both samples */
+    int32_t at;            /* position within the step */
+    int32_t rank;          /* the rank that the sample is dealt to */
 } item;
 
 /* One rank's samples of a micro-batch, summed. */
@@ -77,6 +81,17 @@ int64_t sp_sampler_at(const sp_sampler *sampler, int64_t epoch, int64_t position
         return position;
     return (int64_t)permute((uint64_t)position, (uint64_t)sampler->set->n_samples,
                             sampler->seed, (uint64_t)epoch);
+}
+
+static sp_mix draw_mix(const sp_sampler *sampler, int64_t epoch, int64_t sample)
+{
+    return sp_mix_draw(sampler->mixing, sampler->set->has_subvoxel,
+                       sampler->set->n_samples, (uint64_t)epoch, sample);
+}
+
+int64_t sp_sampler_partner(const sp_sampler *sampler, int64_t epoch, int64_t sample)
+{
+    return sampler->mixing ? draw_mix(sampler, epoch, sample).partner : -1;
 }
 
 /* ---- dealing ---- */
@@ -236,10 +251,12 @@ static void warn_once(const sp_sampler *sampler)
 
     for (int i = 0; i < s->n && !s->has_warned; i++)
         if (s->step[i].voxels > sampler->voxel_budget) {
-            sp_log_warn0("sample %lld has %lld voxels, more than batch.voxel_budget = "
-                         "%lld: it runs alone (reported once)",
-                         (long long)s->step[i].sample, (long long)s->step[i].voxels,
-                         (long long)sampler->voxel_budget);
+            sp_log_warn0(
+                "sample %lld has %lld voxels%s, more than batch.voxel_budget = "
+                "%lld: it runs alone (reported once)",
+                (long long)s->step[i].sample, (long long)s->step[i].voxels,
+                s->step[i].partner < 0 ? "" : " with that mixed into it",
+                (long long)sampler->voxel_budget);
             s->has_warned = true;
         }
 }
@@ -287,15 +304,39 @@ static int count_micro(const sp_sampler *sampler)
     return (int)k;
 }
 
-static item make_item(const sp_sampler *sampler, int64_t id, int at)
+/* Adds a sample to the memory that an item is bounded by. */
+static void add_sample(const sp_sampler *sampler, int64_t id, item *to)
 {
     const sp_bound *bound = &sampler->bound;
 
-    return (item){.sample = id,
-                  .cost = sp_dataset_cost(sampler->set, id),
-                  .voxels = sp_dataset_voxels(sampler->set, id),
-                  .bytes = bound->of_sample ? bound->of_sample(bound->arg, id) : 0,
-                  .at = at};
+    to->voxels += sp_dataset_voxels(sampler->set, id);
+    to->bytes += bound->of_sample ? bound->of_sample(bound->arg, id) : 0;
+}
+
+static item make_item(const sp_sampler *sampler, int64_t id, int at)
+{
+    item made = {.sample = id,
+                 .partner = -1,
+                 .cost = sp_dataset_cost(sampler->set, id),
+                 .at = at};
+
+    add_sample(sampler, id, &made);
+    return made;
+}
+
+/* Mixes a sample of the epoch with its partner, where it has one. */
+static void mix_item(const sp_sampler *sampler, int64_t epoch, item *of)
+{
+    sp_mix mix;
+
+    if (!sampler->mixing)
+        return;
+    mix = draw_mix(sampler, epoch, of->sample);
+    if (mix.partner < 0)
+        return;
+    of->partner = mix.partner;
+    of->cost = sp_mix_cost(&mix, of->cost, sp_dataset_cost(sampler->set, mix.partner));
+    add_sample(sampler, mix.partner, of);
 }
 
 /* Fills the scratch memory with the step at `at`, unless it holds that step. */
@@ -313,9 +354,11 @@ static void load_step(const sp_sampler *sampler, sp_position at)
         s->n = 0;
         return;
     }
-    for (int i = 0; i < s->n; i++)
+    for (int i = 0; i < s->n; i++) {
         s->step[i] =
             make_item(sampler, sp_sampler_at(sampler, at.epoch, at.position + i), i);
+        mix_item(sampler, at.epoch, &s->step[i]);
+    }
     s->n_micro = count_micro(sampler);
 }
 
@@ -377,8 +420,11 @@ static void load_costliest(const sp_sampler *sampler)
         sink(s->sorted, 0, s->n);
     }
     sort_items(s->sorted, s->n);
-    for (int i = 0; i < s->n; i++)
+    for (int i = 0; i < s->n; i++) {
         s->step[i] = make_item(sampler, s->sorted[i].sample, i);
+        if (sampler->mixing)
+            add_sample(sampler, s->sorted[0].sample, &s->step[i]);
+    }
 }
 
 void sp_sampler_costliest(const sp_sampler *sampler, int64_t *bytes, int *n_micro)
@@ -488,6 +534,8 @@ sp_status sp_sampler_open(sp_sampler *sampler, const sp_dataset *set,
     sampler->comm = comm;
     sampler->seed = (uint64_t)config->train.seed;
     sampler->is_shuffled = is_training;
+    if (is_training && config->augment.mix != SP_MIX_NONE && config->augment.mix_p > 0)
+        sampler->mixing = config;
     sampler->per = is_training ? config->batch.per : SP_PER_WORLD;
     sampler->size = is_training ? config->batch.size : config->batch.eval_size;
     sampler->accumulate = is_training ? config->batch.accumulate : 1;

@@ -17,7 +17,10 @@
  * would hold more voxels than batch.voxel_budget, or need more bytes than it may use.
  * With one group the micro-batches do not depend on the number of ranks unless such a
  * bound asks for more of them; with train.deterministic = "world" the bounds are
- * applied as if one rank held all samples, so that they never do. */
+ * applied as if one rank held all samples, so that they never do.
+ *
+ * A sample that augment.mix mixes with a partner has the voxels and bytes of both, the
+ * most that the mixed sample can have, and the cost that sp_mix_cost tells. */
 #ifndef SP_SAMPLER_H
 #define SP_SAMPLER_H
 
@@ -51,6 +54,7 @@ typedef struct sp_bound {
 typedef struct sp_sampler {
     const struct sp_dataset *set; /* borrowed */
     const sp_comm *comm;          /* borrowed */
+    const sp_config *mixing;      /* borrowed; NULL: samples are not mixed */
     uint64_t seed;
     bool is_shuffled;
     sp_per per; /* the ranks whose samples batch.size counts */
@@ -83,6 +87,8 @@ void sp_sampler_limit(sp_sampler *sampler, const sp_bound *bound);
 
 /* The sample at a position of an epoch. Thread-safe; takes about 100 ns. */
 int64_t sp_sampler_at(const sp_sampler *sampler, int64_t epoch, int64_t position);
+/* The sample that is mixed into this one (data/sp_mix.h); -1: none. Thread-safe. */
+int64_t sp_sampler_partner(const sp_sampler *sampler, int64_t epoch, int64_t sample);
 /* The number of samples of the step that begins at `at`, and *n_micro, its number of
  * micro-batches, both the same on all ranks. 0: the epoch is over. sp_sampler_step and
  * sp_sampler_deal allocate nothing and share memory of the sampler, so one thread calls
@@ -92,7 +98,8 @@ int sp_sampler_step(const sp_sampler *sampler, sp_position at, int *n_micro);
  * call. A rank may get no sample. */
 void sp_sampler_deal(const sp_sampler *sampler, sp_position at, int micro,
                      sp_deal *deal);
-/* Tells the need of the step that would be made of the samples with the most voxels:
+/* Tells the need of the step that would be made of the samples with the most voxels,
+ * each mixed with the largest one where samples are mixed:
  * *bytes is the most that a rank would hold as the deck cuts the step, *n_micro its
  * number of micro-batches. The bound's of_sample must be set; its bytes may be 0 for no
  * bound. */

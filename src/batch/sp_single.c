@@ -67,6 +67,7 @@ sp_status sp_single_fill(sp_single *s, const sp_sample *sample, int view)
                              .n_micro = 1,
                              .step_samples = 1,
                              .n_samples = 1,
+                             .n_reads = 1,
                              .sample_id = &s->id};
     slot->n_taken = slot->n_read = 1;
     slot->state = SLOT_READING;

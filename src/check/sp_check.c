@@ -44,7 +44,8 @@ static sp_status check_start(sp_resources *r)
     SP_TRY(sp_init_check_keys(r));
     SP_TRY(sp_resources_open_data(r, true, true));
     SP_TRY(sp_resources_check_labels(r));
-    return sp_resources_check_class_weights(r);
+    SP_TRY(sp_resources_check_class_weights(r));
+    return sp_resources_check_mixing(r);
 }
 
 static sp_status check(sp_resources *r)

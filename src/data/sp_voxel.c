@@ -303,6 +303,7 @@ static sp_status voxelize(work *w, double factor, int c, const double *mean,
                           .subvoxel = w->in->subvoxel};
 
     SP_TRY(sp_augment_move(w->aug, &rows, factor, arena, &w->moved));
+    w->moved.is_merged = w->moved.is_merged || w->aug->is_mixed;
     if (w->moved.is_merged)
         SP_TRY(allocate_table(w, arena));
     number_voxels(w);

@@ -28,6 +28,11 @@ extern "C" {
 #define SP_ON_ERRORS(X) X(SP_ON_ERROR_STOP, "stop") X(SP_ON_ERROR_SKIP, "skip")
 typedef enum sp_on_error { SP_ON_ERRORS(SP_CHOICE_VALUE) } sp_on_error;
 
+/* augment.mix: how a sample is mixed with another (data/sp_mix.h). */
+#define SP_MIXINGS(X)                                                                  \
+    X(SP_MIX_NONE, "none") X(SP_MIX_3D, "mix3d") X(SP_MIX_POLAR, "polarmix")
+typedef enum sp_mixing { SP_MIXINGS(SP_CHOICE_VALUE) } sp_mixing;
+
 /* batch.per: the group of ranks that batch.size counts for. */
 #define SP_PERS(X)                                                                     \
     X(SP_PER_WORLD, "world") X(SP_PER_NODE, "node") X(SP_PER_RANK, "rank")

@@ -84,6 +84,9 @@ typedef struct sp_config {
         double shift;
         sp_doubles elastic; /* pairs of granularity and magnitude */
         double elastic_p, noise, noise_clip, drop, drop_p, jitter;
+        sp_mixing mix;
+        double mix_p;
+        sp_strings mix_classes; /* names or numbers */
     } augment;
     struct {
         int size, eval_size, accumulate;

@@ -66,6 +66,13 @@ const sp_key sp_deck_key[] = {
  "probability with which voxels of a sample are left out at all"},
 {"augment", "jitter", SP_KEY_REAL, AT(augment.jitter), "0.01", "[0, inf)", NULL, NULL,
  "standard deviation of noise on normalized features"},
+{"augment", "mix", SP_KEY_CHOICE, AT(augment.mix), "\"none\"", NULL, NULL,
+ SP_WORDS(SP_MIXINGS), "mix samples with others: laid over each other, or half of the "
+ "azimuths exchanged and objects pasted"},
+{"augment", "mix_p", SP_KEY_REAL, AT(augment.mix_p), "0.8", "[0, 1]", NULL, NULL,
+ "probability with which a sample is mixed"},
+{"augment", "mix_classes", SP_KEY_TEXTS, AT(augment.mix_classes), "[]", NULL, NULL,
+ NULL, "classes that polarmix pastes, by name or number; []: none"},
 
 {"batch", "size", SP_KEY_INT, AT(batch.size), "16", "[1, inf)", "samples", NULL,
  "samples of one optimizer step, of the ranks that batch.per names"},

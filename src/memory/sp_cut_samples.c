@@ -183,7 +183,7 @@ static int64_t least_of(sp_budget *b, int64_t sample)
 
 /* Plans a sample. One that cannot be read and that data.on_error = "skip" leaves out
  * has an empty load. */
-static sp_status load_of(sp_budget *b, const sp_cut *cut, int64_t sample, int64_t epoch,
+static sp_status load_of(sp_budget *b, const sp_cut *cut, const sp_planned *of,
                          sp_load *load)
 {
     const sp_on_error on_error = b->foreseer.what.config->data.on_error;
@@ -193,12 +193,12 @@ static sp_status load_of(sp_budget *b, const sp_cut *cut, int64_t sample, int64_
     sp_status rc;
 
     sp_pulse_beat();
-    if (room && least_of(b, sample) > room)
-        return sp_cut_refuse(b, sample, sp_cut_fixed(cut) + least_of(b, sample),
+    if (room && least_of(b, of->sample) > room)
+        return sp_cut_refuse(b, of->sample, sp_cut_fixed(cut) + least_of(b, of->sample),
                              cut->memory);
-    rc = sp_foresee_load(&b->foreseer.what, b->set, sample, epoch, room, load);
+    rc = sp_foresee_load(&b->foreseer.what, b->set, of, room, load);
     if (rc == SP_EMEM && room)
-        return sp_cut_refuse(b, sample, 0, cut->memory);
+        return sp_cut_refuse(b, of->sample, 0, cut->memory);
     return on_error == SP_ON_ERROR_SKIP && rc != SP_EMEM ? SP_OK : rc;
 }
 
@@ -213,9 +213,9 @@ sp_status sp_budget_plan_largest(sp_budget *b, const sp_cut *cut)
     const int64_t n = b->set->n_samples;
 
     assert(b->sampler && n > 0);
-    SP_TRY(load_of(b, cut, largest_sample(b->set), -1, &b->like));
+    SP_TRY(load_of(b, cut, &(sp_planned){largest_sample(b->set), -1, -1}, &b->like));
     for (int64_t i = 0; i < N_OTHERS && i < n && b->like.voxels[0] == 0; i++)
-        SP_TRY(load_of(b, cut, other_sample(b, i), -1, &b->like));
+        SP_TRY(load_of(b, cut, &(sp_planned){other_sample(b, i), -1, -1}, &b->like));
     return SP_OK;
 }
 
@@ -226,23 +226,40 @@ static bool is_moved(const sp_budget *b)
     return b->foreseer.is_training || b->foreseer.what.n_views > 1;
 }
 
-/* Compares the need of a sample with its estimate; epoch -1: of the sample as stored.
- */
-static sp_status compare(sp_budget *b, const sp_cut *cut, int64_t sample, int64_t epoch)
+/* Compares the need of a sample with its estimate. */
+static sp_status compare_one(sp_budget *b, const sp_cut *cut, const sp_planned *of)
 {
-    int64_t is[SP_PARTS], was[SP_PARTS];
+    int64_t is[SP_PARTS], was[SP_PARTS], more[SP_PARTS] = {0};
     sp_load load, foreseen;
     double excess;
 
-    SP_TRY(load_of(b, cut, sample, epoch, &load));
-    foresee(b, sample, &foreseen);
+    SP_TRY(load_of(b, cut, of, &load));
+    foresee(b, of->sample, &foreseen);
     if (load.voxels[0] == 0 || foreseen.voxels[0] == 0)
         return SP_OK;
     sp_budget_weigh(b, &load, is);
     sp_budget_weigh(b, &foreseen, was);
-    excess = (double)sp_cut_sum(is) / (double)sp_cut_sum(was);
+    if (of->partner >= 0) {
+        foresee(b, of->partner, &foreseen);
+        sp_budget_weigh(b, &foreseen, more);
+    }
+    excess = (double)sp_cut_sum(is) / (double)(sp_cut_sum(was) + sp_cut_sum(more));
     b->excess = excess > b->excess ? excess : b->excess;
     return SP_OK;
+}
+
+/* Compares a sample alone and, where samples are mixed, with its partner of that epoch:
+ * mixed, the two have more pairs of neighbours than apart, and fewer voxels of coarse
+ * levels. Epoch -1: the sample as stored. */
+static sp_status compare(sp_budget *b, const sp_cut *cut, int64_t sample, int64_t epoch)
+{
+    sp_planned of = {sample, epoch, -1};
+
+    SP_TRY(compare_one(b, cut, &of));
+    if (!b->sampler->mixing)
+        return SP_OK;
+    of.partner = sp_foresee_partner(&b->foreseer.what, b->set, sample, epoch);
+    return of.partner < 0 ? SP_OK : compare_one(b, cut, &of);
 }
 
 sp_status sp_budget_compare_largest(sp_budget *b, const sp_cut *cut)
@@ -313,11 +330,32 @@ sp_status sp_budget_open(sp_budget *b, const sp_foresight *what, sp_sampler *sam
     return SP_OK;
 }
 
+/* The largest bytes of two samples, of which `second` is mixed into `first`. */
+typedef struct pair {
+    int64_t first, second;
+} pair;
+
+static void put_into(pair *p, int64_t bytes)
+{
+    p->second = sp_most(p->second, sp_least(p->first, bytes));
+    p->first = sp_most(p->first, bytes);
+}
+
+/* The bytes of the largest sample, mixed with the next one where samples are mixed. */
+static int64_t largest_of(const sp_budget *b, const pair *p)
+{
+    const int64_t second = b->set->n_samples > 1 ? p->second : p->first;
+    const int64_t bytes = p->first + (b->sampler->mixing ? second : 0);
+
+    return (int64_t)(b->excess * (double)bytes);
+}
+
 void sp_budget_find_largest(sp_budget *b, int64_t room, int64_t *worst)
 {
     const int64_t n = b->sampler ? b->set->n_samples : 0;
     sp_load all = {.n_samples = 1}, one;
     int64_t part[SP_PARTS], most = 0;
+    pair act, rest;
 
     for (int64_t i = 0; i < n; i++) {
         foresee(b, i, &one);
@@ -331,34 +369,48 @@ void sp_budget_find_largest(sp_budget *b, int64_t room, int64_t *worst)
             all.pairs[m] = sp_most(all.pairs[m], one.pairs[m]);
     }
     *worst = 0;
-    sp_budget_weigh(b, &all, part);
-    b->largest[0] = (int64_t)(b->excess * (double)part[SP_ACTIVATIONS]);
-    b->largest[SP_REST] = (int64_t)(b->excess * (double)(sp_cut_sum(part) - part[0]));
-    if (n == 0 || b->largest[0] + b->largest[SP_REST] <= room / 2)
+    if (n == 0)
         return;
-    b->largest[0] = b->largest[SP_REST] = 0;
+    sp_budget_weigh(b, &all, part);
+    act = (pair){part[0], part[0]};
+    rest = (pair){sp_cut_sum(part) - part[0], sp_cut_sum(part) - part[0]};
+    b->largest[0] = largest_of(b, &act);
+    b->largest[SP_REST] = largest_of(b, &rest);
+    if (b->largest[0] + b->largest[SP_REST] <= room / 2)
+        return;
+    act = rest = (pair){0, 0};
     for (int64_t i = 0; i < n; i++) {
         const int64_t *own = know(b, i), sum = sp_cut_sum(own);
 
-        b->largest[0] = sp_most(b->largest[0], (int64_t)(b->excess * (double)own[0]));
-        b->largest[SP_REST] =
-            sp_most(b->largest[SP_REST], (int64_t)(b->excess * (double)(sum - own[0])));
+        put_into(&act, own[0]);
+        put_into(&rest, sum - own[0]);
         *worst = sum > most ? i : *worst;
         most = sp_most(most, sum);
     }
+    b->largest[0] = largest_of(b, &act);
+    b->largest[SP_REST] = largest_of(b, &rest);
 }
 
 /* ---- the steps of a run ---- */
 
-/* Raises `costliest` by a micro-batch of this rank; *slot is the greatest batch that
- * the slot has held so far. */
-static void hold_deal(sp_budget *b, const sp_deal *deal, int64_t *slot)
+static void add_sample(sp_budget *b, int64_t sample, int64_t sum[SP_PARTS])
 {
-    int64_t sum[SP_PARTS] = {0};
+    for (int p = 0; p < SP_PARTS; p++)
+        sum[p] += (int64_t)(b->excess * (double)know(b, sample)[p]);
+}
 
-    for (int i = 0; i < deal->n_samples; i++)
-        for (int p = 0; p < SP_PARTS; p++)
-            sum[p] += (int64_t)(b->excess * (double)know(b, deal->sample[i])[p]);
+/* Raises `costliest` by a micro-batch of this rank in an epoch; *slot is the greatest
+ * batch that the slot has held so far. */
+static void hold_deal(sp_budget *b, const sp_deal *deal, int64_t epoch, int64_t *slot)
+{
+    int64_t sum[SP_PARTS] = {0}, partner;
+
+    for (int i = 0; i < deal->n_samples; i++) {
+        add_sample(b, deal->sample[i], sum);
+        partner = sp_sampler_partner(b->sampler, epoch, deal->sample[i]);
+        if (partner >= 0)
+            add_sample(b, partner, sum);
+    }
     *slot = sp_most(*slot, sum[SP_BATCHES] / b->foreseer.n_slots);
     b->costliest[0] = sp_most(b->costliest[0], sum[0]);
     b->costliest[SP_SCRATCH] = sp_most(b->costliest[SP_SCRATCH], sum[SP_SCRATCH]);
@@ -383,7 +435,7 @@ static void follow(sp_budget *b, int64_t n_steps)
         }
         for (int micro = 0; micro < n_micro; micro++, n_deals++) {
             sp_sampler_deal(b->sampler, at, micro, &deal);
-            hold_deal(b, &deal, &slot[n_deals % SP_LOADER_SLOTS]);
+            hold_deal(b, &deal, at.epoch, &slot[n_deals % SP_LOADER_SLOTS]);
         }
         at.position += n;
         n_done += n;

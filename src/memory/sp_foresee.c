@@ -2,10 +2,12 @@
 
 #include <assert.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/sp_exact.h"
 #include "base/sp_machine.h"
+#include "data/sp_mix.h"
 #include "data/sp_voxel.h"
 #include "memory/sp_fixed.h"
 #include "memory/sp_kept.h"
@@ -160,6 +162,14 @@ static int64_t device_operations(const sp_foresight *what, const sp_load *load)
     return most;
 }
 
+static bool is_mixing(const sp_foreseer *f)
+{
+    const sp_config *config = f->what.config;
+
+    return f->is_training && config->augment.mix != SP_MIX_NONE &&
+           config->augment.mix_p > 0;
+}
+
 /* The bytes of a batch's predictions on their way to the file: on rank 0 those of all
  * ranks too. */
 static int64_t result_bytes(const sp_foresight *what, const sp_load *load)
@@ -197,10 +207,11 @@ void sp_foresee_step(sp_foreseer *f, const sp_load *load, int64_t part[SP_PARTS]
         .has_subvoxel = what->has_subvoxel,
         .is_training = f->is_training,
         .verify = what->config->data.verify,
-        .is_merging = what->factor > 1 ||
+        .is_merging = what->factor > 1 || is_mixing(f) ||
                       (f->is_training ? may_move && sp_augment_merges(what->config)
                                       : what->has_scaled_views),
-        .is_displacing = may_move && sp_augment_displaces(what->config)};
+        .is_displacing = may_move && sp_augment_displaces(what->config),
+        .is_mixing = is_mixing(f)};
     const sp_loader_bytes loader = sp_loader_size(
         &shape, load->n_samples, load->stored,
         f->is_training ? 0 : load->points + load->context, load->voxels[0],
@@ -227,35 +238,72 @@ void sp_foresee_step(sp_foreseer *f, const sp_load *load, int64_t part[SP_PARTS]
 
 /* ---- the plan of a sample ---- */
 
+/* Voxelizes stored[0], mixed with stored[1] where that is a partner with voxels. */
+static sp_status voxelize(const sp_foresight *what, const sp_dataset *set,
+                          const sp_sample stored[2], const sp_planned *of,
+                          sp_arena *arena, sp_voxels *voxels)
+{
+    sp_mixer mixer = {.config = what->config,
+                      .set = set,
+                      .factor = what->factor,
+                      .n_columns = what->n_columns};
+    sp_augment augment = sp_augment_none();
+    bool *is_pasted;
+    sp_mix mix;
+    sp_status rc;
+
+    if (of->epoch >= 0)
+        augment = sp_augment_draw(what->config, set->has_subvoxel,
+                                  (uint64_t)what->config->train.seed,
+                                  (uint64_t)of->epoch, of->sample);
+    if (of->partner < 0 || stored[1].n == 0)
+        return sp_voxelize(&stored[0], &augment, what->factor, what->n_columns, NULL,
+                           NULL, arena, voxels);
+    SP_TRY(sp_mix_classes(what->config, set, &is_pasted));
+    mixer.is_pasted = is_pasted;
+    mix = sp_mix_draw_always(what->config, set->has_subvoxel, set->n_samples,
+                             (uint64_t)of->epoch, of->sample);
+    rc = sp_mix_voxelize(&mixer, &mix, &stored[0], &stored[1], arena, voxels);
+    free(is_pasted);
+    return rc;
+}
+
 static sp_status plan_sample(const sp_foresight *what, const sp_dataset *set,
-                             const sp_sample *sample, int64_t epoch, sp_arena *arena,
-                             sp_plan *plan)
+                             const sp_sample stored[2], const sp_planned *of,
+                             sp_arena *arena, sp_plan *plan)
 {
     sp_backend host = {.ops = sp_backend_find("cpu")};
-    sp_augment augment = sp_augment_none();
     int32_t row[2] = {0, 0};
     sp_voxels voxels = {0};
 
-    if (epoch >= 0)
-        augment = sp_augment_draw(what->config, set->has_subvoxel,
-                                  (uint64_t)what->config->train.seed, (uint64_t)epoch,
-                                  sample->id);
-    if (sample->n)
-        SP_TRY(sp_voxelize(sample, &augment, what->factor, what->n_columns, NULL, NULL,
-                           arena, &voxels));
+    if (stored[0].n)
+        SP_TRY(voxelize(what, set, stored, of, arena, &voxels));
     row[1] = voxels.n;
     return host.ops->plan_build(&host, &what->graph->spec, voxels.coords, row, 1, arena,
                                 plan);
 }
 
-static void read_load(const sp_plan *plan, const sp_sample *stored, sp_load *load)
+static void read_load(const sp_plan *plan, const sp_sample stored[2], sp_load *load)
 {
-    *load = (sp_load){.n_samples = 1, .stored = stored->n, .points = stored->n_points};
+    *load = (sp_load){.n_samples = 1,
+                      .stored = stored[0].n + stored[1].n,
+                      .points = stored[0].n_points};
     for (int i = 0; i < plan->n_levels; i++)
         load->voxels[i] = plan->level[i].n;
     for (int i = 0; i < plan->n_maps; i++)
         load->pairs[i] = plan->map[i].pairs;
     load->above = plan->above;
+}
+
+int64_t sp_foresee_partner(const sp_foresight *what, const sp_dataset *set,
+                           int64_t sample, int64_t epoch)
+{
+    assert(0 <= sample && sample < set->n_samples);
+    if (epoch < 0 || what->config->augment.mix_p == 0)
+        return -1;
+    return sp_mix_draw_always(what->config, set->has_subvoxel, set->n_samples,
+                              (uint64_t)epoch, sample)
+        .partner;
 }
 
 int64_t sp_foresee_context(const sp_foresight *what, const sp_dataset *set,
@@ -265,31 +313,34 @@ int64_t sp_foresee_context(const sp_foresight *what, const sp_dataset *set,
 }
 
 sp_status sp_foresee_load(const sp_foresight *what, const sp_dataset *set,
-                          int64_t sample, int64_t epoch, int64_t room, sp_load *load)
+                          const sp_planned *of, int64_t room, sp_load *load)
 {
     const sp_sample_request request = {.columns = what->columns,
                                        .n_columns = what->n_columns};
     sp_arena arena = {0}, scratch = {0};
-    sp_sample stored = {0};
+    sp_sample stored[2] = {{0}, {0}};
     sp_plan plan = {0};
     sp_status rc;
 
-    assert(room >= 0 && 0 <= sample && sample < set->n_samples);
+    assert(room >= 0 && 0 <= of->sample && of->sample < set->n_samples);
     /* Half of the room is for the plan, half for what planning needs meanwhile. */
     rc = sp_arena_create(&arena, (size_t)room / 2, "foreseen plan");
     if (rc == SP_OK)
         rc = sp_arena_create(&scratch, (size_t)room / 2, "foreseen plan's scratch");
     arena.scratch = &scratch;
     if (rc == SP_OK)
-        rc = sp_sample_read(set, sample, &request, &stored);
+        rc = sp_sample_read(set, of->sample, &request, &stored[0]);
+    if (rc == SP_OK && of->partner >= 0)
+        rc = sp_sample_read(set, of->partner, &request, &stored[1]);
     if (rc == SP_OK)
-        rc = plan_sample(what, set, &stored, epoch, &arena, &plan);
-    read_load(&plan, &stored, load);
+        rc = plan_sample(what, set, stored, of, &arena, &plan);
+    read_load(&plan, stored, load);
     if (set->has_points)
-        load->points = sp_dataset_points(set, sample);
-    load->context = sp_foresee_context(what, set, sample);
+        load->points = sp_dataset_points(set, of->sample);
+    load->context = sp_foresee_context(what, set, of->sample);
     sp_arena_destroy(&arena);
     sp_arena_destroy(&scratch);
-    sp_sample_destroy(&stored);
+    sp_sample_destroy(&stored[0]);
+    sp_sample_destroy(&stored[1]);
     return rc;
 }

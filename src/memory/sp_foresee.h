@@ -108,10 +108,21 @@ sp_status sp_foresee_fit(const sp_foresight *what, bool is_training, int64_t mem
 /* The points in the sample's margin that an evaluation reads. Pure. */
 int64_t sp_foresee_context(const sp_foresight *what, const sp_dataset *set,
                            int64_t sample);
-/* Reads a sample, augments it as in the given epoch (epoch < 0: leaves it as stored)
- * and plans it on the host in at most `room` bytes (0: without a bound); *load is what
- * the sample turned out to be. SP_EDATA, SP_EIO, SP_EMEM. */
+/* A sample as it is planned for comparison. */
+typedef struct sp_planned {
+    int64_t sample;
+    int64_t epoch; /* augmented as in this one; below 0: as stored */
+    /* That is mixed into it, as if it had been drawn in that epoch; -1: none. */
+    int64_t partner;
+} sp_planned;
+/* The partner of the sample in that epoch if it were mixed for certain; -1 where the
+ * deck mixes none. Pure. */
+int64_t sp_foresee_partner(const sp_foresight *what, const sp_dataset *set,
+                           int64_t sample, int64_t epoch);
+/* Reads a sample, and its partner, and plans it on the host in at most `room` bytes (0:
+ * without a bound); *load is what the sample turned out to be. SP_EDATA, SP_EIO,
+ * SP_EMEM. */
 sp_status sp_foresee_load(const sp_foresight *what, const sp_dataset *set,
-                          int64_t sample, int64_t epoch, int64_t room, sp_load *load);
+                          const sp_planned *of, int64_t room, sp_load *load);
 
 #endif

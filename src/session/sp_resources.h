@@ -149,6 +149,9 @@ void sp_resources_warn_far(const sp_resources *resources, const sp_dataset *set)
 sp_status sp_resources_check_labels(sp_resources *resources);
 /* SP_EDATA where the deck lists class weights, but not one for each class. Local. */
 sp_status sp_resources_check_class_weights(const sp_resources *resources);
+/* Fails with SP_EDATA where augment.mix_classes names no class of the training set.
+ * Local. */
+sp_status sp_resources_check_mixing(const sp_resources *resources);
 /* Class weights as the deck asks for, from the label counts of the training set.
  * *weights: [n_classes] malloc'd, NULL where classes are not weighted. */
 sp_status sp_resources_class_weights(sp_resources *resources, float **weights);

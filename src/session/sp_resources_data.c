@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/sp_log.h"
+#include "data/sp_mix.h"
 #include "data/sp_voxel.h"
 #include "scene/sp_scene.h"
 #include "session/sp_resources.h"
@@ -368,6 +369,15 @@ sp_status sp_resources_check_class_weights(const sp_resources *r)
                        sp_config_where(r->session.config, "train.class_weights"),
                        weights->list.n, r->n_classes);
     return SP_OK;
+}
+
+sp_status sp_resources_check_mixing(const sp_resources *r)
+{
+    bool *is_pasted;
+    sp_status rc = sp_mix_classes(r->session.config, &r->train, &is_pasted);
+
+    free(is_pasted);
+    return rc;
 }
 
 static sp_status weights_of_list(const sp_resources *r, float *weights)

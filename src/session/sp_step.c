@@ -55,7 +55,7 @@ static sp_status micro_step(sp_resources *r, const sp_step_hooks *hooks,
         rc = compute(r, batch, hooks);
     }
     if (rc == SP_EMEM)
-        rc = sp_cut_explain(&r->cut, &r->cut.train, batch->sample_id, batch->n_samples);
+        rc = sp_cut_explain(&r->cut, &r->cut.train, batch->sample_id, batch->n_reads);
     SP_TRY(rc);
     return sp_loader_recycle(r->loader, batch);
 }
@@ -143,21 +143,23 @@ static void word_largest(const sp_resources *r, int64_t id, char *text, size_t r
     sp_sample_destroy(&sample);
 }
 
-/* Names a sample by its number in its file. */
-static void warn_of_sample(const sp_resources *r, int64_t step, int64_t id)
+/* Names a sample by its number in its file; `what` says what it is. */
+static void warn_of_sample(const sp_resources *r, int64_t step, const char *what,
+                           int64_t id)
 {
     const sp_dataset *set = &r->train;
     const sp_shard *shard = &set->shard[sp_dataset_shard_of(set, id)];
     char largest[256];
 
     word_largest(r, id, largest, sizeof largest);
-    sp_log_warn("step %lld: non-finite loss of sample %lld of %s%s%s%s",
-                (long long)step, (long long)(id - shard->first_sample), shard->path,
+    sp_log_warn("step %lld: %s sample %lld of %s%s%s%s", (long long)step, what,
+                (long long)(id - shard->first_sample), shard->path,
                 set->name ? ": " : "", set->name ? set->name[id] : "", largest);
 }
 
-sp_status sp_step_name_samples(sp_resources *r, int64_t step)
+sp_status sp_step_name_samples(sp_resources *r, int64_t step, int64_t epoch)
 {
+    int64_t partner;
     const double(*loss)[2];
     const int64_t *id;
     int n;
@@ -165,7 +167,11 @@ sp_status sp_step_name_samples(sp_resources *r, int64_t step)
     assert(step >= 0);
     SP_TRY(sp_net_sample_losses(&r->net, &n, &id, &loss));
     for (int i = 0; i < n; i++)
-        if (id[i] >= 0 && !(isfinite(loss[i][0]) && isfinite(loss[i][1])))
-            warn_of_sample(r, step, id[i]);
+        if (id[i] >= 0 && !(isfinite(loss[i][0]) && isfinite(loss[i][1]))) {
+            warn_of_sample(r, step, "non-finite loss of", id[i]);
+            partner = sp_sampler_partner(&r->sampler, epoch, id[i]);
+            if (partner >= 0)
+                warn_of_sample(r, step, "mixed into it is", partner);
+        }
     return SP_OK;
 }

@@ -74,8 +74,10 @@ typedef struct sp_step_result {
  * SP_EMEM names the samples that there is no memory for; else errors of the parts. */
 sp_status sp_step_run(struct sp_resources *resources, sp_rates rates,
                       const sp_step_hooks *hooks, sp_step_result *result);
-/* Logs the samples of this rank whose loss was not finite in the latest step; `step` is
- * its number, each with its largest feature, for which it is read again. Local. */
-sp_status sp_step_name_samples(struct sp_resources *resources, int64_t step);
+/* Logs the samples of this rank whose loss was not finite in the latest step, which was
+ * number `step` and in this epoch, and those that are mixed into them, each with its
+ * largest feature, for which it is read again. Local. */
+sp_status sp_step_name_samples(struct sp_resources *resources, int64_t step,
+                               int64_t epoch);
 
 #endif

@@ -71,7 +71,8 @@ static void advance(sp_trainer *t, sp_step_report *report)
 static sp_status log_skipped(sp_trainer *t, const sp_step_report *report)
 {
     if (!isfinite(report->result.loss))
-        SP_TRY(sp_step_name_samples(&t->resources, report->step));
+        SP_TRY(
+            sp_step_name_samples(&t->resources, report->step, report->result.at.epoch));
     sp_log_warn0("step %lld: non-finite loss or gradient, weights left as they were "
                  "(%lld in a row)",
                  (long long)report->step, (long long)t->state.skipped);

@@ -76,6 +76,7 @@ sp_status sp_trainer_open(sp_trainer *t, const sp_command *command)
     sp_report_machine(r);
     SP_TRY(sp_resources_open_data(r, true, true));
     SP_TRY(sp_resources_check_labels(r));
+    SP_TRY(sp_comm_agree(t->session->comm, sp_resources_check_mixing(r)));
     SP_TRY(sp_comm_agree(t->session->comm, sp_resources_normalize(r, &r->train)));
     SP_TRY(open_net(r));
     SP_TRY(sp_resources_open_training(r, SP_LOADER_SLOTS));

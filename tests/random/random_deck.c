@@ -114,6 +114,9 @@ static void draw_augment(rnd_case *c)
     put_lengths(c);
     put_choice(c, "augment.elastic_p", "1.0 0.5");
     put_choice(c, "augment.drop_p", "1.0 1.0 0.2");
+    put_choice(c, "augment.mix", "\"none\" \"none\" \"mix3d\" \"polarmix\"");
+    put_choice(c, "augment.mix_p", "0.8 0.3 1.0");
+    put_choice(c, "augment.mix_classes", "[] [\"0\"] [\"1\",\"0\"]");
     PUT(c, "};\n");
 }
 

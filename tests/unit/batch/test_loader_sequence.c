@@ -5,6 +5,7 @@
 #include <pthread.h>
 
 #include "batch/sp_loader.h"
+#include "data/sp_mix.h"
 #include "data/sp_voxel.h"
 #include "fixtures/fake_shard.h"
 #include "reference/plan_oracle.h"
@@ -127,6 +128,35 @@ TEST_AFTER(fake_reset, sequence_is_the_samplers)
     assert_true(w.at.epoch >= 3);
 }
 
+/* Reads, augments and voxelizes a sample of a batch by direct calls, with the partner
+ * that is mixed into it. A sample that is bad has no voxels. */
+static void voxelize(rig *r, const sp_batch *b, int s, sp_arena *arena, sp_voxels *v)
+{
+    const int64_t id = b->sample_id[s];
+    const uint64_t epoch = (uint64_t)b->epoch;
+    const sp_mix mix = sp_mix_draw(&r->config, true, SAMPLES, epoch, id);
+    const sp_augment aug = sp_augment_draw(&r->config, true, 9, epoch, id);
+    const sp_mixer mixer = {.config = &r->config,
+                            .set = &r->set,
+                            .factor = 1,
+                            .n_columns = FAKE_FEATURES,
+                            .mean = mean,
+                            .std = std};
+    CLOSED_BY(sp_sample_destroy) sp_sample own = {0};
+    CLOSED_BY(sp_sample_destroy) sp_sample partner = {0};
+
+    *v = (sp_voxels){0};
+    if (id == fake.bad[0])
+        return;
+    OK(sp_sample_read(&r->set, id, NULL, &own));
+    if (mix.partner >= 0 && mix.partner != fake.bad[0])
+        OK(sp_sample_read(&r->set, mix.partner, NULL, &partner));
+    if (own.n > 0 && partner.n > 0)
+        OK(sp_mix_voxelize(&mixer, &mix, &own, &partner, arena, v));
+    else
+        OK(sp_voxelize(&own, &aug, 1, FAKE_FEATURES, mean, std, arena, v));
+}
+
 /* Reads, augments, voxelizes, plans and orders a batch by direct calls. */
 static void assert_content(rig *r, const sp_batch *b, sp_arena *arena)
 {
@@ -140,11 +170,7 @@ static void assert_content(rig *r, const sp_batch *b, sp_arena *arena)
     OK(SP_TAKE(arena, 3 * (size_t)b->n, &coords));
     row[0] = 0;
     for (int s = 0; s < b->n_samples; s++) {
-        CLOSED_BY(sp_sample_destroy) sp_sample sample = {0};
-        sp_augment aug =
-            sp_augment_draw(&r->config, true, 9, (uint64_t)b->epoch, b->sample_id[s]);
-        OK(sp_sample_read(&r->set, b->sample_id[s], NULL, &sample));
-        OK(sp_voxelize(&sample, &aug, 1, FAKE_FEATURES, mean, std, arena, &v[s]));
+        voxelize(r, b, s, arena, &v[s]);
         row[s + 1] = row[s] + v[s].n;
         assert_true(row[s + 1] <= b->n);
         memcpy(coords + 3 * row[s], v[s].coords, (size_t)v[s].n * 12);
@@ -161,20 +187,74 @@ static void assert_content(rig *r, const sp_batch *b, sp_arena *arena)
         }
 }
 
-TEST_AFTER(fake_reset, content_is_that_of_a_direct_computation)
+/* Compares 20 micro-batches of a training with these keys; *n_partners is the number of
+ * partners that they have. */
+static void compare_content(int n_keys, char *const *keys, int *n_partners)
 {
     CLOSED_BY(sp_arena_destroy) sp_arena arena;
     sp_batch *b;
     CLOSED_BY(rig_close) rig r;
 
     OK(sp_arena_create(&arena, 0, "test"));
-    rig_open(&r, true, 2, 4, train_keys);
+    rig_open(&r, true, 2, n_keys, keys);
     OK(sp_loader_seek(r.loader, (sp_position){0, 0}));
+    *n_partners = 0;
     for (int i = 0; i < 20; i++) {
         OK(sp_loader_next(r.loader, &b, NULL));
         assert_content(&r, b, &arena);
+        *n_partners += b->n_reads - b->n_samples;
         OK(sp_loader_recycle(r.loader, b));
     }
+}
+
+TEST_AFTER(fake_reset, content_is_that_of_a_direct_computation)
+{
+    int n;
+
+    compare_content(4, train_keys, &n);
+    assert_int_equal(n, 0);
+}
+
+/* Every seventh sample has no voxels: it stays so, and as a partner it leaves the other
+ * unmixed. So does one that cannot be read. */
+TEST_AFTER(fake_reset, content_is_mixed_with_the_partners)
+{
+    char *keys[] = {"batch.size=5",     "batch.accumulate=2", "train.seed=9",
+                    "data.readers=3",   "augment.mix_p=0.7",  "data.on_error=skip",
+                    "augment.mix=mix3d"};
+    int n;
+
+    compare_content(7, keys, &n);
+    assert_true(n > 20);
+    keys[6] = "augment.mix=polarmix";
+    compare_content(7, keys, &n);
+    assert_true(n > 20);
+    fake.bad[0] = 9;
+    compare_content(7, keys, &n);
+}
+
+/* A partner that cannot be read ends the run, where its batch would have come. */
+TEST_AFTER(fake_reset, bad_partner_is_named)
+{
+    char *keys[] = {"batch.size=1", "train.seed=9", "augment.mix=mix3d",
+                    "augment.mix_p=1"};
+    sp_batch *b;
+    sp_status rc = SP_OK;
+    int64_t id = 0;
+    CLOSED_BY(rig_close) rig r;
+
+    fake.bad[0] = 9;
+    rig_open(&r, true, 3, 4, keys);
+    OK(sp_loader_seek(r.loader, (sp_position){0, 0}));
+    for (int i = 0; rc == SP_OK && i < SAMPLES; i++) {
+        id = sp_sampler_at(&r.own, 0, i);
+        rc = sp_loader_next(r.loader, &b, NULL);
+        if (rc == SP_OK)
+            OK(sp_loader_recycle(r.loader, b));
+    }
+    assert_int_equal(rc, SP_EDATA);
+    SAYS("fake.h5:/coords: sample 9: bad");
+    assert_true(id == 9 || sp_sampler_partner(&r.own, 0, id) == 9);
 }
 
 static uint64_t mix(uint64_t h, const void *data, size_t bytes)

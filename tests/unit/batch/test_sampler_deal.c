@@ -4,6 +4,7 @@
 
 #include "base/sp_rng.h"
 #include "batch/sp_sampler.h"
+#include "data/sp_mix.h"
 #include "data/sp_shard.h"
 
 enum { MAX_RANKS = 16, MAX_SAMPLES = 400 };
@@ -93,6 +94,25 @@ static void close_all(setting *s)
         sp_sampler_close(&s->sampler[r]);
 }
 
+/* Adds the most voxels that a sample can have, mixed with its partner, and its cost. */
+static void add_need(const setting *s, int64_t epoch, int64_t sample, int64_t *voxels,
+                     int64_t *cost_of)
+{
+    const sp_mix mix = sp_mix_draw(&s->config, s->set->has_subvoxel, s->set->n_samples,
+                                   (uint64_t)epoch, sample);
+    const int64_t partner = s->is_training ? mix.partner : -1;
+
+    assert_int_equal(sp_sampler_partner(&s->sampler[0], epoch, sample), partner);
+    *voxels += sp_dataset_voxels(s->set, sample);
+    if (partner < 0) {
+        *cost_of += sp_dataset_cost(s->set, sample);
+        return;
+    }
+    *voxels += sp_dataset_voxels(s->set, partner);
+    *cost_of += sp_mix_cost(&mix, sp_dataset_cost(s->set, sample),
+                            sp_dataset_cost(s->set, partner));
+}
+
 /* Deals one micro-batch on all ranks, marks its samples, and checks budget and
  * agreement. */
 static int check_micro(setting *s, sp_position at, int n, int micro, int n_micro,
@@ -111,8 +131,7 @@ static int check_micro(setting *s, sp_position at, int n, int micro, int n_micro
         held = 0;
         for (int i = 0; i < deal.n_samples; i++) {
             seen[deal.sample[i]]++;
-            held += sp_dataset_voxels(s->set, deal.sample[i]);
-            dealt += sp_dataset_cost(s->set, deal.sample[i]);
+            add_need(s, at.epoch, deal.sample[i], &held, &dealt);
             for (k = last + 1; k < n; k++) /* in order of position */
                 if (sp_sampler_at(&s->sampler[r], at.epoch, at.position + k) ==
                     deal.sample[i])
@@ -174,6 +193,8 @@ TEST(every_sample_exactly_once)
 
                             s.is_training = (j + k + l) % 4 != 0;
                             s.config.batch.balance = (i + j + l) % 3 != 0;
+                            s.config.augment.mix = (sp_mixing)((i + k + l) % 3);
+                            s.config.augment.mix_p = 0.7;
                             open_all(&s);
                             check_epoch(&s, (int64_t)(i + l));
                         }
@@ -231,6 +252,36 @@ TEST(independent_of_ranks)
     same_micro_batches(10, 0, 900020, 10);
     same_micro_batches(1, 9000, 600000, 16);
     same_micro_batches(3, INT64_MAX, INT64_MAX, 3); /* so that no sum overflows */
+}
+
+/* No step of any epoch takes more bytes of a rank than the costliest one, whichever
+ * samples are mixed. */
+TEST(mixed_steps_stay_below_the_costliest)
+{
+    sp_dataset set = fake_set(40, 5);
+    const sp_bound free = {0, hundred_a_voxel, &set};
+    int64_t most, cost_of, held, greatest = 0;
+    int n_micro;
+    sp_deal deal;
+    CLOSED_BY(close_all)
+    setting s = ranks_of(&set, 1, 1, fake_config(6, SP_PER_WORLD, 1, 0));
+
+    s.config.augment.mix = SP_MIX_3D;
+    s.config.augment.mix_p = 0.9;
+    open_all(&s);
+    sp_sampler_limit(&s.sampler[0], &free);
+    sp_sampler_costliest(&s.sampler[0], &most, &n_micro);
+    for (int64_t epoch = 0; epoch < 200; epoch++)
+        for (int64_t i = 0; i + 6 <= 40; i += 6) {
+            sp_sampler_deal(&s.sampler[0], (sp_position){epoch, i}, 0, &deal);
+            assert_int_equal(deal.n_samples, 6);
+            held = 0;
+            for (int k = 0; k < 6; k++)
+                add_need(&s, epoch, deal.sample[k], &held, &cost_of);
+            greatest = held > greatest ? held : greatest;
+        }
+    assert_true(100 * greatest <= most);
+    assert_true(2 * 100 * greatest > most);
 }
 
 /* A bound of bytes cuts as a budget of as many voxels does; the costliest step is at

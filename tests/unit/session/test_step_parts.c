@@ -157,7 +157,7 @@ static void run_without_update(rig *g, bool is_skipped)
     assert_int_equal(result.updates, 0);
     assert_true(weights(g)[0] == before);
     if (is_skipped)
-        OK(sp_step_name_samples(&g->resources, 1));
+        OK(sp_step_name_samples(&g->resources, 1, 0));
 }
 
 /* Neither a step without labels nor one with a loss that is not finite changes the

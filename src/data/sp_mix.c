@@ -1,0 +1,510 @@
+#include "data/sp_mix.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/sp_rng.h"
+#include "base/sp_text.h"
+#include "compute/sp_backend.h"
+
+/* pi and pi / 2 */
+#define HALF    3.14159265358979323846
+#define QUARTER 1.57079632679489661923
+
+/* ---- draws ---- */
+
+/* An angle as the sample can be turned by it. */
+static double angle_of(bool has_subvoxel, double angle)
+{
+    return has_subvoxel ? angle : QUARTER * nearbyint(angle / QUARTER);
+}
+
+static sp_mix draw(const sp_config *config, bool has_subvoxel, int64_t n_samples,
+                   uint64_t epoch, int64_t sample, double p)
+{
+    const uint64_t seed = (uint64_t)config->train.seed;
+    sp_rng rng = sp_rng_open(seed, SP_RNG_MIX, epoch, (uint64_t)sample);
+    const bool is_mixed = sp_rng_unit(&rng) < p;
+    const double which = sp_rng_unit(&rng), swap = sp_rng_unit(&rng);
+    sp_mix mix = {.seed = seed, .epoch = epoch, .sample = (uint64_t)sample};
+    int64_t step;
+
+    assert(0 <= sample && sample < n_samples);
+    mix.partner = -1;
+    if (config->augment.mix == SP_MIX_NONE || !is_mixed)
+        return mix;
+    mix.kind = config->augment.mix;
+    /* The product may round up to n_samples - 1. */
+    step = (int64_t)(which * (double)(n_samples - 1));
+    step = step < n_samples - 1 ? step : n_samples - 2;
+    mix.partner = n_samples > 1 ? (sample + 1 + step) % n_samples : sample;
+    mix.is_swapped = swap < 0.5;
+    mix.begin = (sp_rng_unit(&rng) - 1) * HALF;
+    for (int i = 0; i < 2; i++)
+        mix.turn[i] = angle_of(has_subvoxel, (sp_rng_unit(&rng) + i) * 2 * HALF / 3);
+    return mix;
+}
+
+sp_mix sp_mix_draw(const sp_config *config, bool has_subvoxel, int64_t n_samples,
+                   uint64_t epoch, int64_t sample)
+{
+    return draw(config, has_subvoxel, n_samples, epoch, sample, config->augment.mix_p);
+}
+
+sp_mix sp_mix_draw_always(const sp_config *config, bool has_subvoxel, int64_t n_samples,
+                          uint64_t epoch, int64_t sample)
+{
+    return draw(config, has_subvoxel, n_samples, epoch, sample, 1);
+}
+
+int64_t sp_mix_cost(const sp_mix *mix, int64_t own, int64_t partner)
+{
+    assert(own >= 0 && partner >= 0);
+    if (mix->kind == SP_MIX_POLAR)
+        return mix->is_swapped ? own / 2 + partner / 2 : own;
+    return mix->kind == SP_MIX_NONE ? own : own + partner;
+}
+
+/* ---- classes ---- */
+
+/* The class that a word names: by its name, else by its number; -1: none. */
+static int class_of(const sp_dataset *set, const char *word)
+{
+    const int named = sp_text_find(set->n_classes, set->class_name, word);
+    char *end;
+    long number;
+
+    if (named >= 0)
+        return named;
+    number = strtol(word, &end, 10);
+    return end > word && !*end && 0 <= number && number < set->n_classes ? (int)number
+                                                                         : -1;
+}
+
+sp_status sp_mix_classes(const sp_config *config, const sp_dataset *set,
+                         bool **is_pasted)
+{
+    const sp_strings *wanted = &config->augment.mix_classes;
+    char classes[300];
+
+    *is_pasted = NULL;
+    if (config->augment.mix != SP_MIX_POLAR || wanted->n == 0)
+        return SP_OK;
+    *is_pasted = calloc((size_t)set->n_classes + 1, sizeof **is_pasted);
+    if (!*is_pasted)
+        return SP_FAIL(SP_EMEM, "no memory for %d classes", set->n_classes);
+    for (int i = 0; i < wanted->n; i++) {
+        const int found = class_of(set, wanted->at[i]);
+
+        if (found >= 0) {
+            (*is_pasted)[found] = true;
+            continue;
+        }
+        free(*is_pasted);
+        *is_pasted = NULL;
+        sp_dataset_print_names(classes, sizeof classes, set->n_classes, set->class_name,
+                               NULL);
+        return SP_FAIL(SP_EDATA,
+                       "%saugment.mix_classes: \"%.80s\" is no class of %s, expected "
+                       "names of %s or numbers from 0 to %d",
+                       sp_config_where(config, "augment.mix_classes"), wanted->at[i],
+                       set->shard[0].path, classes, set->n_classes - 1);
+    }
+    return SP_OK;
+}
+
+/* ---- rows ---- */
+
+/* The box of stored voxels. */
+typedef struct box {
+    int32_t lo[3], hi[3];
+} box;
+
+static box box_of(const int32_t *coords, int64_t n)
+{
+    box b;
+
+    memcpy(b.lo, coords, sizeof b.lo);
+    memcpy(b.hi, coords, sizeof b.hi);
+    for (int64_t i = 1; i < n; i++)
+        for (int a = 0; a < 3; a++) {
+            const int32_t c = coords[3 * i + a];
+
+            b.lo[a] = c < b.lo[a] ? c : b.lo[a];
+            b.hi[a] = c > b.hi[a] ? c : b.hi[a];
+        }
+    return b;
+}
+
+/* Takes the arrays of a sample of up to n rows. */
+static sp_status take_rows(const sp_mixer *m, int64_t n, bool has_subvoxel,
+                           sp_arena *arena, sp_sample *rows)
+{
+    SP_TRY(SP_TAKE(arena, 3 * n, &rows->coords));
+    SP_TRY(SP_TAKE(arena, n * m->n_columns, &rows->features));
+    SP_TRY(SP_TAKE(arena, n, &rows->labels));
+    return has_subvoxel ? SP_TAKE(arena, 3 * n, &rows->subvoxel) : SP_OK;
+}
+
+/* Moves the arrays of voxels, which are the last that were taken, to `used` of the
+ * arena. They go down, one after the other, so none is overwritten before it moves. */
+static sp_status settle(const sp_mixer *m, size_t used, sp_arena *arena, sp_voxels *v)
+{
+    const sp_voxels from = *v;
+    const size_t n = (size_t)v->n, c = (size_t)m->n_columns;
+
+    sp_arena_rewind(arena, used);
+    v->row_of = NULL;
+    SP_TRY(SP_TAKE(arena, 3 * n, &v->coords));
+    memmove(v->coords, from.coords, 3 * n * sizeof *v->coords);
+    SP_TRY(SP_TAKE(arena, n * c, &v->features));
+    memmove(v->features, from.features, n * c * sizeof *v->features);
+    SP_TRY(SP_TAKE(arena, n, &v->labels));
+    memmove(v->labels, from.labels, n * sizeof *v->labels);
+    return SP_OK;
+}
+
+static sp_augment augment_of(const sp_mixer *m, const sp_mix *mix, uint64_t seed)
+{
+    sp_augment aug = sp_augment_draw(m->config, m->set->has_subvoxel, seed, mix->epoch,
+                                     (int64_t)mix->sample);
+
+    aug.vectors = m->vectors;
+    return aug;
+}
+
+/* ---- mix3d ---- */
+
+/* How far the partner moves, in voxels of the network, from the boxes as stored. */
+static void find_shift(const sp_mixer *m, const sp_sample *own,
+                       const sp_sample *partner, int64_t shift[3])
+{
+    const box a = box_of(own->coords, own->n), b = box_of(partner->coords, partner->n);
+
+    for (int k = 0; k < 2; k++)
+        shift[k] = (int64_t)nearbyint(((double)a.lo[k] + a.hi[k] - b.lo[k] - b.hi[k]) /
+                                      (2 * m->factor));
+    shift[2] = (int64_t)nearbyint(((double)a.lo[2] - b.lo[2]) / m->factor);
+}
+
+/* Appends voxels to rows, moved as far as the coordinate range allows. */
+static void append_voxels(const sp_mixer *m, const sp_voxels *v, int64_t shift[3],
+                          sp_sample *rows)
+{
+    const size_t n = (size_t)v->n, c = (size_t)m->n_columns;
+    int32_t *coords = rows->coords + 3 * rows->n;
+    box b;
+
+    if (n == 0)
+        return;
+    b = box_of(v->coords, v->n);
+    for (int k = 0; k < 3; k++) {
+        const int64_t least = -SP_COORD_LIMIT - (int64_t)b.lo[k];
+        const int64_t most = SP_COORD_LIMIT - 1 - (int64_t)b.hi[k];
+
+        shift[k] = shift[k] < least ? least : shift[k] > most ? most : shift[k];
+    }
+    for (size_t i = 0; i < 3 * n; i++)
+        coords[i] = (int32_t)(v->coords[i] + shift[i % 3]);
+    memcpy(rows->features + rows->n * m->n_columns, v->features,
+           n * c * sizeof *v->features);
+    memcpy(rows->labels + rows->n, v->labels, n * sizeof *v->labels);
+    rows->n += v->n;
+}
+
+/* Voxelizes one of the two samples and appends what it became. */
+static sp_status append_sample(const sp_mixer *m, const sp_sample *sample,
+                               const sp_augment *aug, int64_t shift[3], sp_arena *arena,
+                               sp_sample *rows)
+{
+    const size_t used = arena->used;
+    sp_voxels v;
+
+    SP_TRY(
+        sp_voxelize(sample, aug, m->factor, m->n_columns, m->mean, m->std, arena, &v));
+    append_voxels(m, &v, shift, rows);
+    sp_arena_rewind(arena, used);
+    return SP_OK;
+}
+
+static sp_status unite(const sp_mixer *m, const sp_mix *mix, const sp_sample *own,
+                       const sp_sample *partner, sp_arena *arena, sp_voxels *out)
+{
+    /* The partner's draws are those of another seed, so that they are not the same
+     * wherever it is a partner, nor those of the sample it is itself. */
+    const sp_augment of_own = augment_of(m, mix, mix->seed);
+    const sp_augment of_partner =
+        augment_of(m, mix, sp_rng_mix(mix->seed + SP_RNG_MIX));
+    sp_augment none = sp_augment_none();
+    int64_t shift[3] = {0, 0, 0};
+    sp_sample rows = {.id = own->id};
+
+    SP_TRY(take_rows(m, own->n + partner->n, false, arena, &rows));
+    SP_TRY(append_sample(m, own, &of_own, shift, arena, &rows));
+    find_shift(m, own, partner, shift);
+    SP_TRY(append_sample(m, partner, &of_partner, shift, arena, &rows));
+    none.is_mixed = true;
+    return sp_voxelize(&rows, &none, 1, m->n_columns, NULL, NULL, arena, out);
+}
+
+/* ---- polarmix ---- */
+
+/* Where azimuths are measured, in stored voxels of both samples. */
+typedef struct poles {
+    double own[3], partner[3];
+    int32_t shift[3]; /* own - partner, whole numbers */
+    bool is_origin;   /* the origin of the scans' coordinates */
+} poles;
+
+/* Sets *pole to the origin of the scan's coordinates; false: it is outside of the box
+ * in x or y. */
+static bool find_origin(const sp_dataset *set, const sp_sample *s, const box *b,
+                        double pole[3])
+{
+    bool is_inside = true;
+
+    for (int k = 0; k < 3; k++)
+        pole[k] = -s->origin[k] / set->voxel_size;
+    for (int k = 0; k < 2; k++)
+        is_inside = is_inside && b->lo[k] <= pole[k] && pole[k] <= b->hi[k] + 1.0;
+    return is_inside;
+}
+
+static void find_middle(const box *b, double pole[3])
+{
+    for (int k = 0; k < 2; k++)
+        pole[k] = (b->lo[k] + 1.0 + b->hi[k]) / 2;
+    pole[2] = b->lo[2];
+}
+
+static poles find_poles(const sp_mixer *m, const sp_sample *own,
+                        const sp_sample *partner)
+{
+    const double most = 2.0 * SP_COORD_LIMIT;
+    const box a = box_of(own->coords, own->n), b = box_of(partner->coords, partner->n);
+    poles p;
+
+    p.is_origin = find_origin(m->set, own, &a, p.own) &&
+                  find_origin(m->set, partner, &b, p.partner) &&
+                  fabs(p.own[2] - p.partner[2]) <= most;
+    if (!p.is_origin) {
+        find_middle(&a, p.own);
+        find_middle(&b, p.partner);
+    }
+    for (int k = 0; k < 3; k++) {
+        p.shift[k] = (int32_t)nearbyint(p.own[k] - p.partner[k]);
+        p.partner[k] = p.own[k] - p.shift[k];
+    }
+    return p;
+}
+
+/* The place of a row relative to the pole, in stored voxels. */
+static double place_of(const sp_sample *s, int64_t row, int axis, const double pole[3])
+{
+    const double inside = s->subvoxel ? (s->subvoxel[3 * row + axis] + 0.5) / 256 : 0.5;
+
+    return s->coords[3 * row + axis] + inside - pole[axis];
+}
+
+/* The work of mixing two scans. */
+typedef struct work {
+    const sp_mixer *m;
+    const sp_mix *mix;
+    const sp_sample *partner;
+    poles at;
+    double sine, cosine; /* of the angle at which the sector begins */
+    int64_t most;        /* rows that the mixed sample may have */
+    sp_sample *rows;
+} work;
+
+static bool is_in_sector(const work *w, const sp_sample *s, int64_t row,
+                         const double pole[3])
+{
+    return w->mix->is_swapped &&
+           place_of(s, row, 0, pole) * w->sine + place_of(s, row, 1, pole) * w->cosine <
+               0;
+}
+
+static bool is_pasted(const work *w, int64_t row)
+{
+    const int32_t label = w->partner->labels[row];
+
+    return w->m->is_pasted && label >= 0 && w->m->is_pasted[label];
+}
+
+static bool is_in_range(const int64_t at[3])
+{
+    for (int k = 0; k < 3; k++)
+        if (at[k] < -SP_COORD_LIMIT || at[k] >= SP_COORD_LIMIT)
+            return false;
+    return true;
+}
+
+/* Appends a row as it is, moved by whole voxels; one that would leave the range is left
+ * out. */
+static void append_row(const work *w, const sp_sample *from, int64_t row,
+                       const int32_t shift[3])
+{
+    sp_sample *rows = w->rows;
+    const int c = w->m->n_columns;
+    int64_t at[3];
+
+    for (int k = 0; k < 3; k++)
+        at[k] = (int64_t)from->coords[3 * row + k] + shift[k];
+    if (!is_in_range(at))
+        return;
+    for (int k = 0; k < 3; k++) {
+        rows->coords[3 * rows->n + k] = (int32_t)at[k];
+        if (from->subvoxel)
+            rows->subvoxel[3 * rows->n + k] = from->subvoxel[3 * row + k];
+    }
+    memcpy(rows->features + rows->n * c, from->features + row * c,
+           (size_t)c * sizeof *rows->features);
+    rows->labels[rows->n++] = from->labels[row];
+}
+
+/* A turn about the pole, and about `middle` [2] of each vector's columns. */
+typedef struct turn {
+    double cosine, sine;
+    double middle[SP_MOST_VECTORS][2];
+} turn;
+
+/* The middle of the values that a column has in the partner. */
+static double middle_of(const work *w, int column)
+{
+    const float *f = w->partner->features;
+    float lo = f[column], hi = f[column];
+
+    for (int64_t i = 1; i < w->partner->n; i++) {
+        const float x = f[i * w->m->n_columns + column];
+
+        lo = x < lo ? x : lo;
+        hi = x > hi ? x : hi;
+    }
+    return ((double)lo + hi) / 2;
+}
+
+static turn make_turn(const work *w, double angle)
+{
+    const double turns = angle / QUARTER, whole = nearbyint(turns);
+    const bool is_whole = fabs(turns - whole) < 1e-9;
+    const int quarters = (int)((int64_t)whole & 3);
+    turn t = {.cosine = is_whole ? (quarters == 0) - (quarters == 2) : cos(angle),
+              .sine = is_whole ? (quarters == 1) - (quarters == 3) : sin(angle)};
+
+    for (int i = 0; w->m->vectors && i < w->m->vectors->n; i++) {
+        const sp_vector v = w->m->vectors->at[i];
+
+        if (!v.is_position || w->at.is_origin)
+            continue;
+        t.middle[i][0] = middle_of(w, v.x);
+        t.middle[i][1] = middle_of(w, v.y);
+    }
+    return t;
+}
+
+static void turn_vectors(const work *w, const turn *t, float *f)
+{
+    for (int i = 0; w->m->vectors && i < w->m->vectors->n; i++) {
+        const sp_vector v = w->m->vectors->at[i];
+        const double x = f[v.x] - t->middle[i][0], y = f[v.y] - t->middle[i][1];
+        const double ratio = v.divisor[1] / v.divisor[0];
+
+        f[v.x] = (float)(t->middle[i][0] + t->cosine * x - t->sine * y * ratio);
+        f[v.y] = (float)(t->middle[i][1] + t->sine * x / ratio + t->cosine * y);
+    }
+}
+
+/* Appends a row of the partner turned about the pole. */
+static void append_turned(const work *w, int64_t row, const turn *t)
+{
+    const double x = place_of(w->partner, row, 0, w->at.partner);
+    const double y = place_of(w->partner, row, 1, w->at.partner);
+    const double place[2] = {w->at.own[0] + t->cosine * x - t->sine * y,
+                             w->at.own[1] + t->sine * x + t->cosine * y};
+    const int64_t before = w->rows->n;
+    int32_t shift[3];
+
+    for (int k = 0; k < 2; k++)
+        shift[k] =
+            (int32_t)((int64_t)floor(place[k]) - w->partner->coords[3 * row + k]);
+    shift[2] = w->at.shift[2];
+    append_row(w, w->partner, row, shift);
+    if (w->rows->n == before)
+        return;
+    for (int k = 0; w->partner->subvoxel && k < 2; k++)
+        w->rows->subvoxel[3 * before + k] =
+            (uint8_t)(256 * (place[k] - floor(place[k])));
+    turn_vectors(w, t, w->rows->features + before * w->m->n_columns);
+}
+
+static void paste(const work *w)
+{
+    int64_t n = 0;
+
+    for (int64_t i = 0; i < w->partner->n; i++)
+        if (is_pasted(w, i)) {
+            n++;
+            if (!is_in_sector(w, w->partner, i, w->at.partner))
+                append_row(w, w->partner, i, w->at.shift);
+        }
+    for (int k = 0; k < 2 && n && w->rows->n + n <= w->most; k++) {
+        const turn t = make_turn(w, w->mix->turn[k]);
+
+        for (int64_t i = 0; i < w->partner->n; i++)
+            if (is_pasted(w, i))
+                append_turned(w, i, &t);
+    }
+}
+
+static sp_status mix_scans(const sp_mixer *m, const sp_mix *mix, const sp_sample *own,
+                           const sp_sample *partner, sp_arena *arena, sp_voxels *out)
+{
+    static const int32_t nowhere[3] = {0, 0, 0};
+    sp_sample rows = {.id = own->id};
+    const work w = {.m = m,
+                    .mix = mix,
+                    .partner = partner,
+                    .at = find_poles(m, own, partner),
+                    .sine = sin(mix->begin),
+                    .cosine = cos(mix->begin),
+                    .most = own->n + partner->n,
+                    .rows = &rows};
+    sp_augment aug = augment_of(m, mix, mix->seed);
+
+    assert(!own->subvoxel == !partner->subvoxel);
+    SP_TRY(take_rows(m, w.most, own->subvoxel, arena, &rows));
+    for (int64_t i = 0; i < own->n; i++)
+        if (!is_in_sector(&w, own, i, w.at.own))
+            append_row(&w, own, i, nowhere);
+    for (int64_t i = 0; mix->is_swapped && i < partner->n; i++)
+        if (is_in_sector(&w, partner, i, w.at.partner))
+            append_row(&w, partner, i, w.at.shift);
+    paste(&w);
+    aug.is_mixed = true;
+    return sp_voxelize(&rows, &aug, m->factor, m->n_columns, m->mean, m->std, arena,
+                       out);
+}
+
+/* ---- both ---- */
+
+sp_status sp_mix_voxelize(const sp_mixer *m, const sp_mix *mix, const sp_sample *own,
+                          const sp_sample *partner, sp_arena *arena, sp_voxels *out)
+{
+    const size_t used = arena->used;
+
+    assert(mix->kind != SP_MIX_NONE && own->n > 0 && partner->n > 0);
+    if (own->n + partner->n > INT32_MAX / 4)
+        return SP_FAIL(SP_EDATA,
+                       "samples %lld and %lld: %lld voxels together, at most %d are "
+                       "possible",
+                       (long long)own->id, (long long)partner->id,
+                       (long long)(own->n + partner->n), INT32_MAX / 4);
+    if (mix->kind == SP_MIX_3D)
+        SP_TRY(unite(m, mix, own, partner, arena, out));
+    else
+        SP_TRY(mix_scans(m, mix, own, partner, arena, out));
+    return settle(m, used, arena, out);
+}
