@@ -48,7 +48,7 @@ static void tilt(const sp_augment *aug, float *features, int64_t n, int c,
 
     if (aug->tilt_x == 0 && aug->tilt_y == 0)
         return;
-    tilt_matrix(aug, m);
+    sp_augment_tilts(aug, m);
     for (int k = 0; k < aug->vectors->n; k++) {
         const sp_vector *v = &aug->vectors->at[k];
         const int column[3] = {v->x, v->y, v->z};

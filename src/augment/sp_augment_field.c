@@ -40,12 +40,12 @@ typedef struct field {
     float along_z[RAW][RAW][NODES][PARTS], along_y[RAW][NODES][NODES][PARTS];
 } field;
 
-bool is_displaced(const sp_augment *aug)
+bool sp_augment_is_displaced(const sp_augment *aug)
 {
     return aug->noise > 0 || aug->elastic.n > 0;
 }
 
-double displacement_most(const sp_augment *aug)
+double sp_augment_reach(const sp_augment *aug)
 {
     double most = NORMAL_MOST * aug->noise;
 
@@ -223,8 +223,9 @@ static void sort_by_tile(const field *f, const sp_rows *rows, const affine *map,
         order[end[bucket[i]]++] = i;
 }
 
-sp_status displace(const sp_augment *aug, const sp_rows *rows, const affine *map,
-                   int32_t *spare, sp_arena *arena, float *d)
+sp_status sp_augment_displacements(const sp_augment *aug, const sp_rows *rows,
+                                   const affine *map, int32_t *spare, sp_arena *arena,
+                                   float *d)
 {
     const size_t used = arena->used;
     const int32_t n = rows->n, buckets = buckets_of(n);

@@ -33,14 +33,15 @@ static inline void affine_turn(const affine *f, const sp_rows *rows, int32_t i,
 }
 
 /* The turns about x, then about y, of a sample. */
-void tilt_matrix(const sp_augment *augment, double m[3][3]);
+void sp_augment_tilts(const sp_augment *augment, double m[3][3]);
 /* True if voxels are displaced one by one. */
-bool is_displaced(const sp_augment *augment);
+bool sp_augment_is_displaced(const sp_augment *augment);
 /* The greatest displacement in an axis, in the unit of augment->edge. */
-double displacement_most(const sp_augment *augment);
+double sp_augment_reach(const sp_augment *augment);
 /* Adds the displacements of the rows to d [n][3], in the unit of augment->edge. spare
  * [2 n] is overwritten; the arena's memory is given back. SP_EMEM. */
-sp_status displace(const sp_augment *augment, const sp_rows *rows, const affine *f,
-                   int32_t *spare, sp_arena *arena, float *d);
+sp_status sp_augment_displacements(const sp_augment *augment, const sp_rows *rows,
+                                   const affine *f, int32_t *spare, sp_arena *arena,
+                                   float *d);
 
 #endif

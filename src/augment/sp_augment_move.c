@@ -83,7 +83,7 @@ static int32_t floor_div(int32_t x, int32_t d)
 
 /* ---- turns off the grid ---- */
 
-void tilt_matrix(const sp_augment *aug, double m[3][3])
+void sp_augment_tilts(const sp_augment *aug, double m[3][3])
 {
     const double cx = cos(aug->tilt_x), sx = sin(aug->tilt_x);
     const double cy = cos(aug->tilt_y), sy = sin(aug->tilt_y);
@@ -104,7 +104,7 @@ static void make_matrix(const sp_augment *aug, double factor, affine *f)
                                {0, 0, k}};
     double tilt[3][3];
 
-    tilt_matrix(aug, tilt);
+    sp_augment_tilts(aug, tilt);
     for (int a = 0; a < 3; a++)
         for (int b = 0; b < 3; b++)
             f->m[a][b] = tilt[a][0] * flat[0][b] + tilt[a][1] * flat[1][b] +
@@ -114,7 +114,7 @@ static void make_matrix(const sp_augment *aug, double factor, affine *f)
 static sp_status make_affine(const mover *w, double factor, affine *f)
 {
     const sp_augment *aug = w->aug;
-    const double most = displacement_most(aug) / aug->edge;
+    const double most = sp_augment_reach(aug) / aug->edge;
     double half[3], edge;
 
     make_matrix(aug, factor, f);
@@ -185,13 +185,14 @@ static sp_status move_freely(mover *w, double factor, sp_arena *arena, sp_moved 
     affine f;
 
     SP_TRY(make_affine(w, factor, &f));
-    if (!is_displaced(w->aug)) {
+    if (!sp_augment_is_displaced(w->aug)) {
         move_rigidly(w, f);
         return SP_OK;
     }
     SP_TRY(SP_TAKE(arena, 3 * (int64_t)n, &out->displacement));
     memset(out->displacement, 0, 3 * (size_t)n * sizeof *out->displacement);
-    SP_TRY(displace(w->aug, w->rows, &f, w->moved, arena, out->displacement));
+    SP_TRY(sp_augment_displacements(w->aug, w->rows, &f, w->moved, arena,
+                                    out->displacement));
     for (int32_t i = 0; i < n; i++, p += 3) {
         const float *d = out->displacement + 3 * (int64_t)i;
 
@@ -210,7 +211,7 @@ static bool is_on_grid(const sp_augment *aug)
 
     return aug->scale == 1 && fabs(turns - nearbyint(turns)) < 1e-9 &&
            aug->tilt_x == 0 && aug->tilt_y == 0 && aug->shift[0] == 0 &&
-           aug->shift[1] == 0 && aug->shift[2] == 0 && !is_displaced(aug);
+           aug->shift[1] == 0 && aug->shift[2] == 0 && !sp_augment_is_displaced(aug);
 }
 
 sp_status sp_augment_move(const sp_augment *aug, const sp_rows *rows, double factor,
