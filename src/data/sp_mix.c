@@ -148,22 +148,26 @@ static sp_status take_rows(const sp_mixer *m, int64_t n, bool has_subvoxel,
     return has_subvoxel ? SP_TAKE(arena, 3 * n, &rows->subvoxel) : SP_OK;
 }
 
-/* Moves the arrays of voxels, which are the last that were taken, to `used` of the
- * arena. They go down, one after the other, so none is overwritten before it moves. */
-static sp_status settle(const sp_mixer *m, size_t used, sp_arena *arena, sp_voxels *v)
+/* Takes the arrays of up to n voxels. */
+static sp_status take_voxels(const sp_mixer *m, int64_t n, sp_arena *arena,
+                             sp_voxels *v)
 {
-    const sp_voxels from = *v;
-    const size_t n = (size_t)v->n, c = (size_t)m->n_columns;
-
-    sp_arena_rewind(arena, used);
-    v->row_of = NULL;
+    *v = (sp_voxels){0};
     SP_TRY(SP_TAKE(arena, 3 * n, &v->coords));
-    memmove(v->coords, from.coords, 3 * n * sizeof *v->coords);
-    SP_TRY(SP_TAKE(arena, n * c, &v->features));
-    memmove(v->features, from.features, n * c * sizeof *v->features);
-    SP_TRY(SP_TAKE(arena, n, &v->labels));
-    memmove(v->labels, from.labels, n * sizeof *v->labels);
-    return SP_OK;
+    SP_TRY(SP_TAKE(arena, n * m->n_columns, &v->features));
+    return SP_TAKE(arena, n, &v->labels);
+}
+
+static void copy_voxels(const sp_mixer *m, const sp_voxels *from, sp_voxels *to)
+{
+    const size_t n = (size_t)from->n, c = (size_t)m->n_columns;
+
+    to->n = from->n;
+    if (n == 0)
+        return;
+    memcpy(to->coords, from->coords, 3 * n * sizeof *to->coords);
+    memcpy(to->features, from->features, n * c * sizeof *to->features);
+    memcpy(to->labels, from->labels, n * sizeof *to->labels);
 }
 
 static sp_augment augment_of(const sp_mixer *m, const sp_mix *mix, uint64_t seed)
@@ -493,7 +497,8 @@ static sp_status mix_scans(const sp_mixer *m, const sp_mix *mix, const sp_sample
 sp_status sp_mix_voxelize(const sp_mixer *m, const sp_mix *mix, const sp_sample *own,
                           const sp_sample *partner, sp_arena *arena, sp_voxels *out)
 {
-    const size_t used = arena->used;
+    sp_voxels mixed;
+    size_t used;
 
     assert(mix->kind != SP_MIX_NONE && own->n > 0 && partner->n > 0);
     if (own->n + partner->n > INT32_MAX / 4)
@@ -502,9 +507,13 @@ sp_status sp_mix_voxelize(const sp_mixer *m, const sp_mix *mix, const sp_sample 
                        "possible",
                        (long long)own->id, (long long)partner->id,
                        (long long)(own->n + partner->n), INT32_MAX / 4);
+    SP_TRY(take_voxels(m, own->n + partner->n, arena, out));
+    used = arena->used;
     if (mix->kind == SP_MIX_3D)
-        SP_TRY(unite(m, mix, own, partner, arena, out));
+        SP_TRY(unite(m, mix, own, partner, arena, &mixed));
     else
-        SP_TRY(mix_scans(m, mix, own, partner, arena, out));
-    return settle(m, used, arena, out);
+        SP_TRY(mix_scans(m, mix, own, partner, arena, &mixed));
+    copy_voxels(m, &mixed, out);
+    sp_arena_rewind(arena, used);
+    return SP_OK;
 }
