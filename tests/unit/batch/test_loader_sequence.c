@@ -173,7 +173,8 @@ static void assert_content(rig *r, const sp_batch *b, sp_arena *arena)
         voxelize(r, b, s, arena, &v[s]);
         row[s + 1] = row[s] + v[s].n;
         assert_true(row[s + 1] <= b->n);
-        memcpy(coords + 3 * row[s], v[s].coords, (size_t)v[s].n * 12);
+        if (v[s].n > 0)
+            memcpy(coords + 3 * row[s], v[s].coords, (size_t)v[s].n * 12);
     }
     assert_int_equal(b->n, row[b->n_samples]);
     OK(r->backend.ops->plan_build(&r->backend, &r->graph.spec, coords, row,

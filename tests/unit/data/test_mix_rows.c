@@ -343,7 +343,8 @@ TEST_AFTER(begin, copies_keep_their_place_within_the_voxel)
     memcpy(own.coords, (int32_t[]){0, 0, 0}, 12);
     memcpy(partner.coords, (int32_t[]){9, 5, 2, 0, 0, 0, 1, 1, 1}, 36);
     mixer.vectors = NULL;
-    config.augment.scale = (sp_doubles){2, scale};
+    memcpy(config.augment.scale.at, scale, sizeof scale);
+    config.augment.scale.n = 2;
     mix_with(&mix);
     want_turned(&own, 0, 0);
     want_turned(&partner, 0, 0);
