@@ -4,7 +4,7 @@ AC_OPENMP
 SP_CFLAGS="$SP_CFLAGS $OPENMP_CFLAGS"
 AS_IF([test "x$OPENMP_CFLAGS" = x],
   [sp_openmp_summary="one per rank (no OpenMP)"
-   SP_CPPFLAGS="$SP_CPPFLAGS -I\$(srcdir)/src/process/no_openmp"
+   SP_CPPFLAGS="$SP_CPPFLAGS -I\$(srcdir)/src/base/no_openmp"
    SP_CFLAGS="$SP_CFLAGS -Wno-unknown-pragmas"],
   [sp_openmp_summary="OpenMP"])
 ])
@@ -63,7 +63,7 @@ AS_IF([test $sp_amx = yes],
    sp_simd_summary="AMX_BF16, $sp_simd_summary"])
 AC_DEFINE_UNQUOTED([SP_CRC_FORMS(X)], [$sp_crc_forms], [base/sp_crc.h])
 AC_DEFINE_UNQUOTED([SP_CPU_ISAS(X)], [$sp_cpu_isas], [cpu/cpu_isa.h])
-AC_DEFINE_UNQUOTED([SP_PLAN_LOOPS(X)], [$sp_plan_loops], [cpu_plan/cpu_plan.h])
+AC_DEFINE_UNQUOTED([SP_PLAN_LOOPS(X)], [$sp_plan_loops], [cpu/plan/cpu_plan.h])
 # Fused operations are spelled out where they are meant: a sum must not depend on which loop
 # (vector body or tail) the compiler put an element into. Nobody reads errno or the flags of
 # floating-point exceptions, which would keep square roots and choices from being vectorised.

@@ -23,7 +23,7 @@
 #include <string.h>
 
 #include "base/sp_number.h"
-#include "process/sp_pulse.h"
+#include "base/sp_pulse.h"
 
 enum { TRIAL_VALUES = 1025, TRIALS = 5 };
 enum : size_t { BLOCK_BYTES = (size_t)2 << 20 };

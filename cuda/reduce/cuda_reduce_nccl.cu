@@ -20,7 +20,7 @@
 
 #include "base/sp_log.h"
 #include "cuda/reduce/cuda_nccl.h"
-#include "process/sp_pulse.h"
+#include "base/sp_pulse.h"
 
 enum { BULK_BLOCKS = 16, CAST_THREADS = 256 };
 

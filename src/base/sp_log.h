@@ -50,7 +50,7 @@ void sp_log_info(const char *format, ...) __attribute__((format(printf, 1, 2)));
  * output unless live lines are drawn there; this rank's file has it in any case. */
 void sp_log_progress(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Live lines (show/sp_live.h): one line of text at the end of the output, which the
+/* Live lines (report/sp_live.h): one line of text at the end of the output, which the
  * next one replaces. A message removes it first and, unless it is an error, draws it
  * again below itself. is_live: this rank draws them on standard output. is_shared:
  * standard error appears on the same terminal, so this rank's messages there clear what

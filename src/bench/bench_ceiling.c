@@ -13,7 +13,7 @@
 #include <math.h>
 
 #include "base/sp_log.h"
-#include "process/sp_fault.h"
+#include "base/sp_fault.h"
 
 #define PATIENCE_S 1.0
 enum {

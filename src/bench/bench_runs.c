@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/sp_log.h"
-#include "process/sp_pulse.h"
+#include "base/sp_pulse.h"
 
 enum { PEAKS = 5 }; /* timings before the runs, and again after them */
 

@@ -13,7 +13,7 @@
 #include "base/sp_log.h"
 #include "base/sp_machine.h"
 #include "comm/sp_comm_internal.h"
-#include "process/sp_pulse.h"
+#include "base/sp_pulse.h"
 
 enum { HUGE_PAGE = 2 << 20 };
 

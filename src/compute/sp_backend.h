@@ -471,10 +471,10 @@ static inline void sp_range_end(const sp_backend *be)
 }
 
 /* The backend called "cpu" or "cuda"; NULL where this build lacks it. The list of
- * backends stands in src/backends/sp_backend.c. */
+ * backends stands in src/api/sp_backend.c. */
 const sp_backend_ops *sp_backend_find(const char *name);
 
-/* ---- defined in cuda/device, or in src/backends/no_cuda.c: no other file is compiled
+/* ---- defined in cuda/device, or in src/api/no_cuda.c: no other file is compiled
  * differently in a build without CUDA ---- */
 
 /* The table of the CUDA backend; NULL in a build without CUDA. */

@@ -9,7 +9,7 @@
  * Each version has a second table for tensors of bf16 (src/bf16). A further table of
  * AVX-512 forms the products of bf16 by AVX512_BF16; it is chosen where the processor
  * is fast at them or SP_CPU_ISA is avx512bf16. All of these compute the same bits. Two
- * more tables for bf16 sum in another order (bf16/tile.h) and agree with each other bit
+ * more tables for bf16 sum in another order (cpu/bf16/tile.h) and agree with each other bit
  * for bit: one uses AMX_BF16 and is chosen where the processor has it, the other is
  * portable C.
  *

@@ -10,7 +10,7 @@
 #include "base/sp_file.h"
 #include "base/sp_number.h"
 #include "data/sp_sample_internal.h"
-#include "process/sp_pulse.h"
+#include "base/sp_pulse.h"
 
 enum { NO_WORD = -1 }; /* in addition to the kinds of sp_word */
 

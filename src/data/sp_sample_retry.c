@@ -4,7 +4,7 @@
 
 #include "base/sp_log.h"
 #include "data/sp_shard_internal.h"
-#include "process/sp_pulse.h"
+#include "base/sp_pulse.h"
 
 enum { TRIES = 4 };
 

@@ -14,7 +14,7 @@
 #include "comm/sp_comm.h"
 #include "compute/sp_tensor.h"
 #include "deck/sp_deck.h"
-#include "recipe/sp_recipe.h"
+#include "data/sp_recipe.h"
 
 enum { SP_COST_COLUMNS = 6 };
 

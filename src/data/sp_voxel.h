@@ -3,15 +3,15 @@
  *
  *     stored rows --> drop --> sp_augment_move --> voxelize --> features, labels
  *
- * augment/sp_augment.h moves rows and features. Rows that meet in one voxel are
+ * data/sp_augment.h moves rows and features. Rows that meet in one voxel are
  * merged. The features of a voxel stay as they are, but for vectors, before they are
  * normalized: normals are mirrored and turned too, and positions move as the voxels do,
  * so that they do not contradict them. sp_recipe_vectors finds their columns by
- * the words in recipe/sp_recipe_vectors.c. */
+ * the words in data/sp_recipe_vectors.c. */
 #ifndef SP_VOXEL_H
 #define SP_VOXEL_H
 
-#include "augment/sp_augment.h"
+#include "data/sp_augment.h"
 #include "compute/sp_tensor.h"
 #include "data/sp_shard.h"
 #include "deck/sp_deck.h"

@@ -102,7 +102,7 @@ typedef enum sp_precision { SP_PRECISIONS(SP_CHOICE_VALUE) } sp_precision;
 extern const char *const sp_precision_word[];
 
 /* train.bf16_sums: the order of sums of products in bf16 on CPUs: by twos, which is
- * that of AVX512_BF16 (bf16/bf16.h), or by 32, that of AMX_BF16 (bf16/tile.h). auto:
+ * that of AVX512_BF16 (cpu/bf16/bf16.h), or by 32, that of AMX_BF16 (cpu/bf16/tile.h). auto:
  * tiles where all ranks have AMX_BF16. */
 #define SP_BF16_SUMS(X)                                                                \
     X(SP_SUMS_AUTO, "auto") X(SP_SUMS_PAIRS, "pairs") X(SP_SUMS_TILES, "tiles")
@@ -152,7 +152,7 @@ typedef enum sp_resume_from {
     SP_RESUMES(SP_CHOICE_VALUE) SP_RESUME_FILE
 } sp_resume_from;
 
-/* run.progress: where a live line is drawn (show/sp_live.h); AUTO: on a terminal. */
+/* run.progress: where a live line is drawn (report/sp_live.h); AUTO: on a terminal. */
 #define SP_PROGRESSES(X)                                                               \
     X(SP_PROGRESS_AUTO, "auto")                                                        \
     X(SP_PROGRESS_ALWAYS, "always")                                                    \

@@ -13,7 +13,7 @@
 #include "h5/sp_h5_child.h"
 #include "h5/sp_h5_internal.h"
 #include "h5/sp_h5_number.h"
-#include "process/sp_pulse.h"
+#include "base/sp_pulse.h"
 
 enum { PIECE = 1 << 16 }; /* bytes that are read and converted at a time */
 

@@ -23,8 +23,8 @@
 #include "base/sp_log.h"
 #include "base/sp_machine.h"
 #include "h5/sp_h5_internal.h"
-#include "process/sp_pulse.h"
-#include "process/sp_signal.h"
+#include "base/sp_pulse.h"
+#include "base/sp_signal.h"
 
 #define WORD "--read-h5-headers"
 

@@ -11,7 +11,7 @@
 
 #include "base/sp_file.h"
 #include "h5/sp_h5_filter.h"
-#include "process/sp_pulse.h"
+#include "base/sp_pulse.h"
 
 /* A sample is read from up to nine datasets in turn, so an unpacker keeps BANDS bands,
  * together at most KEPT_BYTES. EXPANSION bounds how much larger than its stored bytes a

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "h5/sp_h5_internal.h"
-#include "process/sp_pulse.h"
+#include "base/sp_pulse.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 

@@ -14,7 +14,7 @@
  * A scan that the model's recipe cuts into blocks is shared by all ranks: each cuts a
  * part of its rows, predicts some of its blocks and writes some rows of LAS and LAZ
  * (one rank all of them in other formats). A scan that is one sample belongs to one
- * rank. Sums over blocks and views are of whole numbers (merge/sp_merge.h), so the
+ * rank. Sums over blocks and views are of whole numbers (predict/sp_merge.h), so the
  * bytes do not depend on the number of ranks.
  *
  * A rank needs memory for the points of three blocks, for the probabilities of the

@@ -6,7 +6,7 @@
 #ifndef LABEL_AHEAD_H
 #define LABEL_AHEAD_H
 
-#include "process/sp_task.h"
+#include "base/sp_task.h"
 #include "scan/sp_gridding.h"
 
 enum { LABEL_AHEAD_NAME = 4096, LABEL_AHEAD_SLOTS = 2 };

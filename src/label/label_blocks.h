@@ -1,7 +1,7 @@
 /* The blocks of one scan, predicted by all ranks, to the classes of its points.
  *
  *     rank that computed a block    sums of its voxels --sp_merger_add--> owners of the
- *                                   points (merge/sp_merger.h)
+ *                                   points (predict/sp_merger.h)
  *     owner of a block              sums of its points, complete --label_result_put-->
  *                                   classes and fields, 2 bytes and more a point
  *     writers                       get those of their rows, and place them
@@ -12,7 +12,7 @@
 
 #include "label/label_cut.h"
 #include "label/label_result.h"
-#include "merge/sp_merger.h"
+#include "predict/sp_merger.h"
 
 typedef struct label_blocks {
     sp_comm *comm;        /* borrowed */

@@ -13,7 +13,7 @@
 
 #include "comm/sp_comm.h"
 #include "label/label_files.h"
-#include "process/sp_task.h"
+#include "base/sp_task.h"
 #include "vox/vox_spill.h"
 
 typedef struct label_cut {

@@ -10,7 +10,7 @@
 #include "base/sp_crc.h"
 #include "base/sp_log.h"
 #include "base/sp_text.h"
-#include "recipe/sp_recipe.h"
+#include "data/sp_recipe.h"
 
 enum { LIST = 300 };
 

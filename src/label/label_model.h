@@ -1,6 +1,6 @@
 /* The model of `sptrain label`: how its scans became samples, and which codes its
  * classes have. Both come from the model, which got them from its shards
- * (recipe/sp_recipe.h), or from the command line where the model does not tell. */
+ * (data/sp_recipe.h), or from the command line where the model does not tell. */
 #ifndef LABEL_MODEL_H
 #define LABEL_MODEL_H
 

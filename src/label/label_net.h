@@ -2,9 +2,9 @@
 #ifndef LABEL_NET_H
 #define LABEL_NET_H
 
-#include "batch/sp_single.h"
+#include "data/sp_single.h"
 #include "label/label_model.h"
-#include "merge/sp_merge.h"
+#include "predict/sp_merge.h"
 
 typedef struct label_net {
     sp_infer *infer; /* borrowed */

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "merge/sp_view.h"
+#include "predict/sp_view.h"
 
 static sp_status read_keep(void *to, const sp_option *option, const char *text)
 {

@@ -8,8 +8,8 @@
 
 #include "base/sp_list.h"
 #include "compute/sp_backend.h"
-#include "merge/sp_merge.h"
-#include "process/sp_pulse.h"
+#include "predict/sp_merge.h"
+#include "base/sp_pulse.h"
 
 /* Values of `label` that are no class. */
 enum { NO_CLASS = 0xffff, KEPT = 0xfffe, DOUBTFUL = 0xfffd };

@@ -11,7 +11,7 @@
 #include "base/sp_log.h"
 #include "compute/sp_backend.h"
 #include "data/sp_voxel.h"
-#include "process/sp_signal.h"
+#include "base/sp_signal.h"
 #include "vox/vox_voxelize.h"
 
 sp_session *label_work_session(const label_work *w)

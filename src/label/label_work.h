@@ -9,7 +9,7 @@
 #include "label/label_files.h"
 #include "label/label_net.h"
 #include "label/label_writer.h"
-#include "show/sp_progress.h"
+#include "report/sp_progress.h"
 
 /* Seconds of this rank. What it waits for is what other threads do not hide. */
 typedef struct label_times {
@@ -79,7 +79,7 @@ sp_status label_work_wait(label_work *work, int scan);
  * writer's thread joins them. SP_EMEM; errors of label_writer_push. */
 sp_status label_work_join(label_work *work, int scan, const label_deal *deal);
 
-/* SP_ELIMIT, once this process was asked to stop (process/sp_signal.h). The ranks agree
+/* SP_ELIMIT, once this process was asked to stop (base/sp_signal.h). The ranks agree
  * on it. */
 sp_status label_work_check_stop(const label_work *work);
 

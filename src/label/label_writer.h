@@ -12,7 +12,7 @@
 #define LABEL_WRITER_H
 
 #include "label/label_result.h"
-#include "process/sp_task.h"
+#include "base/sp_task.h"
 
 enum { LABEL_WRITER_JOBS = 2, LABEL_ALL_SCANS = -1 };
 

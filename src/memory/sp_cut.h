@@ -28,7 +28,7 @@
 #ifndef SP_CUT_H
 #define SP_CUT_H
 
-#include "batch/sp_sampler.h"
+#include "data/sp_sampler.h"
 #include "memory/sp_foresee.h"
 
 /* The budget of a training, or of its evaluations. Bytes are those of a rank. */

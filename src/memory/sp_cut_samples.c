@@ -7,7 +7,7 @@
 #include "base/sp_machine.h"
 #include "data/sp_voxel.h"
 #include "memory/sp_cut_internal.h"
-#include "process/sp_pulse.h"
+#include "base/sp_pulse.h"
 
 /* The plans that are compared with the estimate from the index: those of the largest
  * sample in N_EPOCHS epochs, and of N_OTHERS samples at equal distances in the set. */

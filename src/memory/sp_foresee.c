@@ -9,8 +9,8 @@
 #include "base/sp_machine.h"
 #include "data/sp_mix.h"
 #include "data/sp_voxel.h"
-#include "memory/sp_fixed.h"
-#include "memory/sp_kept.h"
+#include "net/sp_fixed.h"
+#include "net/sp_kept.h"
 
 /* The memory of the program itself (MPI, HDF5, code, threads and heap, after a first
  * checkpoint), and the addition for each other rank of the node. Measured with MPICH

@@ -30,10 +30,10 @@
 #ifndef SP_FORESEE_H
 #define SP_FORESEE_H
 
-#include "batch/sp_loader.h"
+#include "data/sp_loader.h"
 #include "compute/sp_backend.h"
 #include "data/sp_shard.h"
-#include "memory/sp_assign.h"
+#include "net/sp_assign.h"
 
 /* The run whose memory is estimated. All pointers are borrowed. */
 typedef struct sp_foresight {
@@ -48,7 +48,7 @@ typedef struct sp_foresight {
     int n_ranks;        /* ranks of the world */
     int n_local;        /* ranks of this node */
     bool is_predicting; /* in an evaluation predictions travel to rank 0 */
-    /* The next three describe an evaluation: its views (merge/sp_view.h; 0 and 1:
+    /* The next three describe an evaluation: its views (predict/sp_view.h; 0 and 1:
      * samples as stored), whether some are scaled, and the bytes of points that wait to
      * be merged (sp_merger_bytes). */
     int n_views;

@@ -23,7 +23,7 @@ typedef struct sp_metrics {
     int64_t *confusion;       /* [C][C] truth, prediction: voxels */
     int64_t *point_confusion; /* [C][C]: raw points; NULL where there are none */
     /* [C][C] predictions of several views, or of points that several blocks contain
-     * (merge/sp_merge.h); NULL where they are not wanted. */
+     * (predict/sp_merge.h); NULL where they are not wanted. */
     int64_t *merged, *merged_points;
     double loss_sum, weight_sum; /* set by sp_metrics_reduce: sum w * l, sum w */
     int64_t n_samples;

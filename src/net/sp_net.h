@@ -12,7 +12,7 @@
 #ifndef SP_NET_H
 #define SP_NET_H
 
-#include "batch/sp_loader.h"
+#include "data/sp_loader.h"
 #include "compute/sp_backend.h"
 #include "compute/sp_transport.h"
 #include "net/sp_bucket.h"

@@ -4,7 +4,7 @@
 
 #include "base/sp_exact.h"
 #include "base/sp_number.h"
-#include "process/sp_pulse.h"
+#include "base/sp_pulse.h"
 
 static size_t count_of(const sp_net *net, int param)
 {

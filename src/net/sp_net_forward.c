@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/sp_exact.h"
-#include "process/sp_pulse.h"
+#include "base/sp_pulse.h"
 
 static sp_pack_args pack_args(const sp_net *net, int s, int direction)
 {

@@ -9,8 +9,8 @@
 #ifndef SP_NET_IMPL_H
 #define SP_NET_IMPL_H
 
-#include "memory/sp_assign.h"
-#include "memory/sp_fixed.h"
+#include "net/sp_assign.h"
+#include "net/sp_fixed.h"
 #include "net/sp_net.h"
 
 /* The state of a step that outlives a batch. */

@@ -6,7 +6,7 @@
 #include "compute/sp_backend.h"
 #include "deck/sp_deck.h"
 #include "graph/sp_graph.h"
-#include "memory/sp_kept.h"
+#include "net/sp_kept.h"
 
 typedef struct sp_optim {
     const sp_graph *graph;   /* borrowed */

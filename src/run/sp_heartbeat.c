@@ -14,7 +14,7 @@
 
 #include "base/sp_file.h"
 #include "base/sp_text.h"
-#include "process/sp_process.h"
+#include "base/sp_process.h"
 
 _Static_assert(sizeof(sp_heartbeat) == 128, "a record of heartbeat.bin");
 

@@ -15,12 +15,12 @@
 #include "base/sp_file.h"
 #include "base/sp_json.h"
 #include "base/sp_log.h"
-#include "process/sp_child.h"
-#include "process/sp_fault.h"
-#include "process/sp_pulse.h"
-#include "run/sp_checkpoint.h"
+#include "base/sp_child.h"
+#include "base/sp_fault.h"
+#include "base/sp_pulse.h"
+#include "checkpoint/sp_checkpoint.h"
 #include "run/sp_lock.h"
-#include "show/sp_events.h"
+#include "run/sp_events.h"
 
 #define AFTER_SAVE_LIMIT_S    60.0
 #define PATIENCE_OF_FAILURE_S 5.0

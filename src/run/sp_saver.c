@@ -10,8 +10,8 @@
 
 #include "base/sp_file.h"
 #include "base/sp_log.h"
-#include "process/sp_fault.h"
-#include "process/sp_thread.h"
+#include "base/sp_fault.h"
+#include "base/sp_thread.h"
 
 typedef enum saver_state { SAVER_IDLE, SAVER_BUSY, SAVER_DONE } saver_state;
 

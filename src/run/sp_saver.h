@@ -17,7 +17,7 @@
 
 #include "net/sp_net.h"
 #include "net/sp_optim.h"
-#include "run/sp_checkpoint.h"
+#include "checkpoint/sp_checkpoint.h"
 #include "run/sp_run.h"
 
 typedef struct sp_saver sp_saver;

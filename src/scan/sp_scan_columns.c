@@ -5,7 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "process/sp_pulse.h"
+#include "base/sp_pulse.h"
 #include "scan/sp_scan_format.h"
 
 static bool is_added(const sp_scan_labels *labels, const char *name)

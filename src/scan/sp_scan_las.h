@@ -2,7 +2,7 @@
 #ifndef SP_SCAN_LAS_H
 #define SP_SCAN_LAS_H
 
-#include "laz/sp_laz.h"
+#include "scan/laz/sp_laz.h"
 #include "scan/sp_scan_format.h"
 
 /* The fields of the header that reading needs. */

@@ -10,7 +10,7 @@
 #include "base/sp_file.h"
 #include "base/sp_list.h"
 #include "base/sp_number.h"
-#include "process/sp_pulse.h"
+#include "base/sp_pulse.h"
 #include "scan/sp_scan_las_copy.h"
 
 enum {

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "base/sp_number.h"
-#include "process/sp_pulse.h"
+#include "base/sp_pulse.h"
 #include "scan/sp_scan_las_copy.h"
 
 enum {

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "laz/sp_laz.h"
+#include "scan/laz/sp_laz.h"
 #include "scan/sp_scan_las.h"
 
 /* Finds the record that says how the points are compressed, and reads it. */

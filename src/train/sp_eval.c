@@ -1,6 +1,6 @@
 /* `sptrain eval`: exact evaluation of a checkpoint on data.val. */
 #include "base/sp_log.h"
-#include "process/sp_signal.h"
+#include "base/sp_signal.h"
 #include "train/sp_evaluate.h"
 #include "train/sp_infer.h"
 #include "train/sp_report.h"

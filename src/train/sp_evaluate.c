@@ -5,10 +5,10 @@
 
 #include "base/sp_exact.h"
 #include "base/sp_log.h"
-#include "process/sp_signal.h"
-#include "session/sp_gallery.h"
-#include "session/sp_resources.h"
-#include "show/sp_progress.h"
+#include "base/sp_signal.h"
+#include "train/sp_gallery.h"
+#include "train/sp_resources.h"
+#include "report/sp_progress.h"
 #include "train/sp_merging.h"
 
 /* Finds the batch's first stored voxel without a prediction; false: all have one. */

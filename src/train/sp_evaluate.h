@@ -4,8 +4,8 @@
 
 #include "net/sp_metrics.h"
 
-struct sp_batch;     /* batch/sp_loader.h */
-struct sp_resources; /* session/sp_resources.h */
+struct sp_batch;     /* data/sp_loader.h */
+struct sp_resources; /* train/sp_resources.h */
 
 /* Checks the predictions of a batch of data.val. SP_ENUMERIC names shard, sample and
  * voxel for which the network's last layer gave a number that is not finite, and the

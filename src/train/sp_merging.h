@@ -1,5 +1,5 @@
 /* Predictions from several views and overlapping blocks, as evaluation and prediction
- * make them where eval.views or eval.merge asks for it (merge/sp_merge.h).
+ * make them where eval.views or eval.merge asks for it (predict/sp_merge.h).
  *
  *     loader: each micro-batch once a view
  *       --forward--> logits --sp_merging_add--> sums of the voxels of the batch
@@ -9,8 +9,8 @@
 #ifndef SP_MERGING_H
 #define SP_MERGING_H
 
-#include "merge/sp_merger.h"
-#include "session/sp_resources.h"
+#include "predict/sp_merger.h"
+#include "train/sp_resources.h"
 
 /* Zero it before the first use. */
 typedef struct sp_merging {

@@ -6,8 +6,8 @@
 
 #include "base/sp_log.h"
 #include "comm/sp_records.h"
-#include "process/sp_signal.h"
-#include "show/sp_progress.h"
+#include "base/sp_signal.h"
+#include "report/sp_progress.h"
 #include "train/sp_evaluate.h"
 #include "train/sp_infer.h"
 #include "train/sp_merging.h"

@@ -13,9 +13,9 @@
 #include "base/sp_machine.h"
 #include "config.h"
 #include "h5/sp_h5.h"
-#include "session/sp_resources.h"
-#include "show/sp_live.h"
-#include "watch/sp_watchdog.h"
+#include "train/sp_resources.h"
+#include "report/sp_live.h"
+#include "health/sp_watchdog.h"
 
 /* Header only: no library to link. */
 #define XXH_INLINE_ALL

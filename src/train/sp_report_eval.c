@@ -9,8 +9,8 @@
 #include "base/sp_file.h"
 #include "base/sp_log.h"
 #include "base/sp_text.h"
-#include "picture/sp_heatmap.h"
-#include "session/sp_resources.h"
+#include "report/sp_heatmap.h"
+#include "train/sp_resources.h"
 #include "train/sp_predict_files.h"
 #include "train/sp_report_internal.h"
 

@@ -7,7 +7,7 @@
 
 #include "base/sp_log.h"
 #include "config.h"
-#include "session/sp_resources.h"
+#include "train/sp_resources.h"
 #include "train/sp_init.h"
 
 /* Number of files of `val` that are files of `train` too, under any path. */

@@ -4,7 +4,7 @@
 #define SP_REPORT_INTERNAL_H
 
 #include "base/sp_json.h"
-#include "show/sp_events.h"
+#include "run/sp_events.h"
 #include "train/sp_report.h"
 
 /* Writer of all lines. It is reused, so that a step's line allocates nothing. */

@@ -13,7 +13,7 @@
 #include "base/sp_log.h"
 #include "h5/sp_h5.h"
 #include "run/sp_saver.h"
-#include "session/sp_resources.h"
+#include "train/sp_resources.h"
 #include "train/sp_init.h"
 
 static bool is_complete(const sp_config *config, const sp_checkpoint_state *state)

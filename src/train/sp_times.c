@@ -6,7 +6,7 @@
 
 #include "base/sp_log.h"
 #include "base/sp_machine.h"
-#include "process/sp_pulse.h"
+#include "base/sp_pulse.h"
 #include "train/sp_trainer.h"
 
 /* Ends the part at hand and adds to its phase; returns the time. */

@@ -14,9 +14,9 @@
 #define SP_TIMES_H
 
 #include "run/sp_heartbeat.h"
-#include "session/sp_step.h"
+#include "train/sp_step.h"
 
-struct sp_resources;   /* session/sp_resources.h */
+struct sp_resources;   /* train/sp_resources.h */
 struct sp_step_report; /* train/sp_trainer.h */
 
 /* Zero before the first step. */

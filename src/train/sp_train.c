@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/sp_log.h"
-#include "process/sp_signal.h"
+#include "base/sp_signal.h"
 #include "train/sp_evaluate.h"
 #include "train/sp_report.h"
 #include "train/sp_resume.h"

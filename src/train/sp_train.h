@@ -3,11 +3,11 @@
  *     sp_main      --> sp_train                                       (sp_train.c)
  *       setup:         sp_trainer_open                              (sp_trainer.c)
  *                        device, transport, data, network, buckets, optimizer,
- *                        loaders                      (session/sp_resources.h)
+ *                        loaders                      (train/sp_resources.h)
  *                        sp_resume_begin: fresh, init_from or checkpoint
  *                                                                   (sp_resume.c)
  *                        sp_resources_cut: micro-batches that fit the memory
- *       each step:     sp_session_run_alone --> sp_step_run    (session/sp_step.c)
+ *       each step:     sp_session_run_alone --> sp_step_run    (train/sp_step.c)
  *                                           --> sp_report_step      (sp_report.c)
  *       between steps: sp_evaluate_pass --> sp_report_eval        (sp_evaluate.c)
  *                      sp_resume_save --> saver thread          (run/sp_saver.h)
@@ -23,7 +23,7 @@
 #ifndef SP_TRAIN_H
 #define SP_TRAIN_H
 
-#include "session/sp_session.h"
+#include "train/sp_session.h"
 
 sp_status sp_train(const sp_command *command);
 sp_status sp_eval(const sp_command *command);

@@ -6,7 +6,7 @@
 
 #include "base/sp_log.h"
 #include "h5/sp_h5.h"
-#include "process/sp_pulse.h"
+#include "base/sp_pulse.h"
 #include "run/sp_saver.h"
 #include "train/sp_evaluate.h"
 #include "train/sp_report.h"

@@ -10,10 +10,10 @@
 #define SP_TRAINER_H
 
 #include "net/sp_metrics.h"
-#include "run/sp_checkpoint.h"
-#include "session/sp_resources.h"
-#include "session/sp_step.h"
-#include "show/sp_progress.h"
+#include "checkpoint/sp_checkpoint.h"
+#include "train/sp_resources.h"
+#include "train/sp_step.h"
+#include "report/sp_progress.h"
 #include "train/sp_times.h"
 
 /* One optimizer step as it is reported. */

@@ -13,7 +13,7 @@
 #include "base/sp_names.h"
 #include "base/sp_text.h"
 #include "data/sp_shard.h"
-#include "merge/sp_scans.h"
+#include "predict/sp_scans.h"
 #include "scan/sp_gridding.h"
 
 typedef struct info {

@@ -9,8 +9,8 @@
 #include "base/sp_file.h"
 #include "base/sp_log.h"
 #include "base/sp_text.h"
-#include "process/sp_signal.h"
-#include "recipe/sp_recipe.h"
+#include "base/sp_signal.h"
+#include "data/sp_recipe.h"
 
 /* ---- --map ---- */
 static sp_status bad_map(const char *text, const char *at, const char *what)

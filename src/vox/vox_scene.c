@@ -7,7 +7,7 @@
 
 #include "base/sp_log.h"
 #include "base/sp_names.h"
-#include "scene/sp_scene.h"
+#include "scan/scene/sp_scene.h"
 
 /* The options of spvox scene; extent 0 and seed -1 where they are not given. */
 typedef struct arguments {

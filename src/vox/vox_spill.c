@@ -25,8 +25,8 @@
 #include "base/sp_file.h"
 #include "base/sp_list.h"
 #include "compute/sp_backend.h"
-#include "process/sp_pulse.h"
-#include "show/sp_progress.h"
+#include "base/sp_pulse.h"
+#include "report/sp_progress.h"
 
 enum {
     MAX_BLOCKS = 1 << 20,

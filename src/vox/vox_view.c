@@ -13,8 +13,8 @@
 
 #include "base/sp_file.h"
 #include "base/sp_log.h"
-#include "picture/sp_figure.h"
-#include "picture/sp_palette.h"
+#include "report/sp_figure.h"
+#include "report/sp_palette.h"
 #include "vox/vox.h"
 
 typedef struct arguments {

@@ -3,7 +3,7 @@
 #ifndef VOX_VIEW_H
 #define VOX_VIEW_H
 
-#include "picture/sp_render.h"
+#include "report/sp_render.h"
 #include "vox/vox_options.h"
 
 typedef enum vox_view_by {

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/sp_log.h"
-#include "check/sp_check.h"
+#include "train/sp_check.h"
 #include "fixtures/closed_by.h"
 #include "fixtures/shard_fixture.h"
 #include "fuzz/mutate.h"

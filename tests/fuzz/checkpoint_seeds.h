@@ -3,7 +3,7 @@
 #define CHECKPOINT_SEEDS_H
 
 #include "graph/sp_graph.h"
-#include "run/sp_checkpoint.h"
+#include "checkpoint/sp_checkpoint.h"
 #include "train/sp_train.h"
 
 #define SEED_SHARD      "train.h5"

@@ -21,7 +21,7 @@
 
 #include "fuzz/fuzz.h"
 #include "h5/sp_h5.h"
-#include "watch/sp_witness.h"
+#include "health/sp_witness.h"
 
 enum { MOST_WORKERS = 16, FAULTS_SHOWN = 20 };
 

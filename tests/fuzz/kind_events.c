@@ -6,7 +6,7 @@
 
 #include "fixtures/events_read.h"
 #include "fuzz/fuzz.h"
-#include "show/sp_events.h"
+#include "run/sp_events.h"
 
 enum { STEPS = 6, HEAD = 12 };
 static const char folder[] = "events";

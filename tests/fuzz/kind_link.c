@@ -6,7 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "comm/sp_link.h"
+#include "health/sp_link.h"
 #include "fuzz/fuzz.h"
 
 enum { SIZE = 4, RANK = 2, FRAMES = 3, ROUNDS = 12, MOST_BYTES = 8192 };

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "fuzz/fuzz.h"
-#include "page/sp_page.h"
+#include "report/sp_page.h"
 #include "run/sp_run.h"
 
 enum { RANKS = 3 };

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "fuzz/fuzz.h"
-#include "recipe/sp_recipe.h"
+#include "data/sp_recipe.h"
 
 /* A fault unless both say the same, which their bytes tell. */
 static inline void fuzz_same_recipe(sp_recipe *got, sp_recipe *want)

@@ -6,7 +6,7 @@ src=${SP_SRCDIR-.}/src
 # The files of a version, as Makefile.am names them: LANES ISA PRODUCTS TILES.
 files_of() {
     printf '%s ' "-DLANES=$1" "-DISA_FILE=\"cpu/cpu_vec_$2.inc\"" \
-        "-DPRODUCTS_FILE=\"bf16/bf16_$3.inc\"" "-DTILES_FILE=\"bf16/tile_$4.inc\""
+        "-DPRODUCTS_FILE=\"cpu/bf16/bf16_$3.inc\"" "-DTILES_FILE=\"cpu/bf16/tile_$4.inc\""
 }
 portable=$(files_of 4 portable steps portable)
 flags="-Wall -Wextra -pedantic -Werror -fsyntax-only -D_GNU_SOURCE $portable ${SP_TEST_CPPFLAGS-}"
@@ -24,13 +24,13 @@ compile() {
 }
 
 mkdir "$work/alone"
-for header in "$src"/*/*.h; do
+for header in "$src"/*/*.h "$src"/*/*/*.h; do
     echo "#include \"${header#"$src"/}\"" >"$work/alone/${header##*/}.c"
 done
 cat "$work/alone/"* >"$work/all.cc"
 compile "${SP_CC-cc}" c11 "$work/alone/"*
 
-# version NAME FLAGS FILE...: compiles these files of src/bf16 as the Makefile does for one
+# version NAME FLAGS FILE...: compiles these files of src/cpu/bf16 as the Makefile does for one
 # version.
 wide=-march=sapphirerapids
 version() {
@@ -40,7 +40,7 @@ version() {
     for file; do
         # shellcheck disable=SC2086
         ${SP_CC-cc} -std=gnu11 $wide $made -D_GNU_SOURCE ${SP_TEST_CPPFLAGS-} -I"$src" -c \
-            -o "$work/$name-$file.o" "$src/bf16/$file" || bad=1
+            -o "$work/$name-$file.o" "$src/cpu/bf16/$file" || bad=1
     done
 }
 : >"$work/none.c"

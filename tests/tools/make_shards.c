@@ -57,7 +57,7 @@
 #include "base/sp_log.h"
 #include "fixtures/shard_fixture.h"
 #include "h5/sp_h5.h"
-#include "run/sp_checkpoint_internal.h"
+#include "checkpoint/sp_checkpoint_internal.h"
 
 static const int64_t sizes[] = {900, 40,  0,   300, 1,  700, 120, 60,
                                 500, 250, 333, 77,  18, 410, 190};

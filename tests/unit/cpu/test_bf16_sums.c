@@ -1,4 +1,4 @@
-/* The sums of products of bf16 on the CPU have the bits that src/bf16/bf16.h and tile.h
+/* The sums of products of bf16 on the CPU have the bits that src/cpu/bf16/bf16.h and tile.h
  * define, against the same steps in double: of special, tiny and huge numbers too. */
 #include "fixtures/test.h"
 

@@ -8,7 +8,7 @@
 
 #include "base/sp_file.h"
 #include "base/sp_log.h"
-#include "process/sp_signal.h"
+#include "base/sp_signal.h"
 #include "run/sp_run.h"
 
 static sp_run run;

@@ -2,7 +2,7 @@
  * are refused or replaced, and never followed or waited for. The next start removes the
  * remains of killed runs and nothing else. */
 #include "fixtures/run_folder.h"
-#include "run/sp_checkpoint.h"
+#include "checkpoint/sp_checkpoint.h"
 
 static const char *const names[] = {
     "lock",        "metrics.jsonl",       "status.json",     ".diagnosed",

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "h5/sp_h5.h"
-#include "process/sp_fault.h"
+#include "base/sp_fault.h"
 #include "run/sp_saver.h"
 
 typedef struct rig {

@@ -3,7 +3,7 @@
  * in damaged records, is unknown. */
 #include "fixtures/scan_files.h"
 
-#include "recipe/sp_recipe.h"
+#include "data/sp_recipe.h"
 
 enum { HEADER = 227, POINT = 20, KEYS = 34735, TEXT = 2112 };
 

@@ -9,7 +9,7 @@
 
 #include "comm/sp_comm.h"
 #include "h5/sp_h5.h"
-#include "recipe/sp_recipe.h"
+#include "data/sp_recipe.h"
 #include "vox/vox.h"
 
 enum { ROWS = 60, N = ROWS * ROWS, ARGS = 32 };

@@ -1,0 +1,67 @@
+#include "base/sp_pulse.h"
+
+#include <assert.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/sp_log.h"
+
+static atomic_llong work, waits;
+static _Atomic double waited_s, wait_begin_s; /* written by the thread that waits */
+static atomic_bool is_waiting;
+static atomic_int leave_code;
+static pthread_mutex_t hearing = PTHREAD_MUTEX_INITIALIZER; /* protects heard */
+static uint64_t *heard;
+
+void sp_pulse_beat(void)
+{
+    atomic_fetch_add_explicit(&work, 1, memory_order_relaxed);
+}
+
+void sp_pulse_wait_begin(void)
+{
+    atomic_store_explicit(&wait_begin_s, sp_now_s(), memory_order_relaxed);
+    atomic_store_explicit(&is_waiting, true, memory_order_relaxed);
+}
+
+void sp_pulse_wait_turn(void)
+{
+    atomic_fetch_add_explicit(&waits, 1, memory_order_relaxed);
+}
+
+void sp_pulse_wait_end(void)
+{
+    atomic_store_explicit(&is_waiting, false, memory_order_relaxed);
+    waited_s = waited_s + sp_now_s() - wait_begin_s;
+    sp_pulse_beat();
+}
+
+void sp_pulse_read(sp_pulse *pulse)
+{
+    pulse->work = atomic_load(&work);
+    pulse->waits = atomic_load(&waits);
+    pulse->is_waiting = atomic_load(&is_waiting);
+    pulse->waited_s = waited_s;
+}
+
+void sp_pulse_leave(int code)
+{
+    assert(code != 0);
+    atomic_store(&leave_code, code);
+    pthread_mutex_lock(&hearing);
+    if (heard)
+        __atomic_store_n(heard, (uint64_t)code, __ATOMIC_SEQ_CST);
+    pthread_mutex_unlock(&hearing);
+}
+
+void sp_pulse_hear(uint64_t *word)
+{
+    pthread_mutex_lock(&hearing);
+    heard = word;
+    pthread_mutex_unlock(&hearing);
+}
+
+int sp_pulse_leaving(void)
+{
+    return atomic_load_explicit(&leave_code, memory_order_relaxed);
+}

@@ -1,0 +1,59 @@
+/* Signs of life of this process, and the order to end it.
+ *
+ *   loader, saver, compute       sp_pulse_beat      --> work  --+
+ *   training thread, in sp_comm  sp_pulse_wait_turn --> waits --+--> sp_pulse_read
+ *                                                                      the watchdog
+ *   sp_comm_wait_for     <-- sp_pulse_leaving <-- code <-+--- sp_pulse_leave
+ *   kernel on a device   <-- *word, see sp_pulse_hear <--+    where a rank is lost
+ *
+ * Work is a sample read, a layer computed or an array written, by any thread. A
+ * collective that waits for other ranks counts its polls apart from work, so that the
+ * rank that waits can be told from the rank that it waits for. The watchdog
+ * (health/sp_watchdog.h) reads both counts; when a rank is lost it leaves the exit
+ * status here, and every wait in sp_comm ends the process with it.
+ *
+ * The other modules of this room accompany a process, in this order: requests to stop
+ * (sp_signal.h), the limit on the start (sp_start.h), faults for tests (sp_fault.h),
+ * commands of the user and other child processes (sp_child.h).
+ */
+#ifndef SP_PULSE_H
+#define SP_PULSE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The counts since the process began. */
+typedef struct sp_pulse {
+    int64_t work, waits; /* numbers of events, which only grow */
+    bool is_waiting;     /* a wait for other ranks is under way */
+    double waited_s;     /* seconds of all ended waits for other ranks */
+} sp_pulse;
+
+/* Counts a piece of work. Any thread; one atomic addition. */
+void sp_pulse_beat(void);
+/* Called by the training thread when a wait for other ranks begins, at each poll, and
+ * when it ends. The end of a wait counts as work. */
+void sp_pulse_wait_begin(void);
+void sp_pulse_wait_turn(void);
+void sp_pulse_wait_end(void);
+
+/* Reads the counts. Any thread. */
+void sp_pulse_read(sp_pulse *pulse);
+
+/* sp_pulse_leave orders this process to end with exit status `code`: the watchdog calls
+ * it, and sp_comm_abort, which thereby ends waits of other threads and of the device.
+ * sp_pulse_leaving returns that status, or 0 if there is no order. */
+void sp_pulse_leave(int code);
+int sp_pulse_leaving(void);
+/* Makes sp_pulse_leave store the code in *word too, for a device, which cannot call
+ * sp_pulse_leaving. The word is borrowed until the next call; NULL: no word. */
+void sp_pulse_hear(uint64_t *word);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,569 @@
+/* Layout (input/SCHEMA):
+ *   /params/<layer>/<weight|bias>               float32
+ *   /buffers/<layer>/<running_mean|running_var> float32
+ *   /optim/<...>/<layer>/<weight|bias>          float32: the groups of sp_kept
+ *   /normalization/mean, std                    float64, where features are normalized
+ *   /loss/class_weights                         float64, where classes are weighted
+ *   /recipe                                     attributes (data/sp_recipe.h)
+ *   root attributes of sp_checkpoint_state
+ * Every dataset carries crc32c over its bytes; the root's is over the other attributes,
+ * in alphabetical order, each its name and its bytes.
+ */
+#include "checkpoint/sp_checkpoint_internal.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <float.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/sp_crc.h"
+#include "base/sp_file.h"
+#include "base/sp_log.h"
+#include "base/sp_number.h"
+#include "h5/sp_h5.h"
+#include "base/sp_fault.h"
+
+enum {
+    MAX_PATH = 256,
+    PIECE = 16 << 20,   /* bytes that are verified at a time */
+    MOST_UNPACKED = 64, /* times the file: rows that compress better are refused */
+};
+
+/* ---- arrays ---- */
+
+bool sp_checkpoint_has_shape(const sp_h5_shape *shape, const sp_param *p)
+{
+    int i = 0, j = 0;
+
+    assert(p->n_dims > 0);
+    if (shape->rank < 0 || shape->rank > SP_H5_RANK)
+        return false;
+    for (;; i++, j++) {
+        while (i < shape->rank && shape->dim[i] == 1)
+            i++;
+        while (j < p->n_dims && p->dim[j] == 1)
+            j++;
+        if (i == shape->rank || j == p->n_dims)
+            return i == shape->rank && j == p->n_dims;
+        if (shape->dim[i] != p->dim[j])
+            return false;
+    }
+}
+
+static bool is_variance(const char *name)
+{
+    const size_t end = strlen(name), var = strlen("/running_var");
+
+    return end > var && strcmp(name + end - var, "/running_var") == 0;
+}
+
+/* The first number that no network can work with; -1: there is none. */
+static int64_t find_bad(const char *name, const float *x, int64_t n)
+{
+    const float least = is_variance(name) ? 0 : -FLT_MAX;
+
+    for (int64_t i = 0; i < n; i++)
+        if (!(x[i] >= least && x[i] <= FLT_MAX))
+            return i;
+    return -1;
+}
+
+/* x: the n elements from `first` on. */
+static sp_status check_numbers(sp_h5 *file, const char *name, const float *x, int64_t n,
+                               int64_t first)
+{
+    const int64_t bad = find_bad(name, x, n);
+
+    if (bad < 0)
+        return SP_OK;
+    return SP_FAIL(SP_EDATA, "%s:%s: element %lld is %g, expected a finite number%s",
+                   sp_h5_path(file), name, (long long)(first + bad), (double)x[bad],
+                   is_variance(name) ? ", not negative" : "");
+}
+
+static void find_fault(const char *group, const sp_param *params, int n,
+                       const float *flat, char fault[SP_CHECKPOINT_FAULT])
+{
+    char name[MAX_PATH];
+
+    for (int i = 0; i < n && !fault[0]; i++) {
+        const float *x = flat + params[i].offset;
+        int64_t bad;
+
+        snprintf(name, sizeof name, "%s/%s", group, params[i].name);
+        bad = find_bad(name, x, params[i].count);
+        if (bad >= 0)
+            snprintf(fault, SP_CHECKPOINT_FAULT, "%s: element %lld is %g", name,
+                     (long long)bad, (double)x[bad]);
+    }
+}
+
+void sp_checkpoint_find_fault(const sp_graph *graph, const float *param,
+                              const float *running, char fault[SP_CHECKPOINT_FAULT])
+{
+    fault[0] = 0;
+    find_fault("/params", graph->param, graph->n_params, param, fault);
+    find_fault("/buffers", graph->buffer, graph->n_buffers, running, fault);
+}
+
+/* Weights written by another program have no checksum, so their numbers are checked
+ * before the first use. */
+static sp_status read_foreign(sp_h5 *file, const char *name, const sp_param *p,
+                              float *to)
+{
+    sp_h5_shape shape;
+
+    SP_TRY(sp_h5_shape_of(file, name, &shape));
+    if (sp_checkpoint_has_shape(&shape, p))
+        SP_TRY(sp_h5_read(file, name, SP_H5_F32, shape.rank, shape.dim, to));
+    else /* fails, with the message about shapes */
+        SP_TRY(sp_h5_read(file, name, SP_H5_F32, p->n_dims, p->dim, to));
+    return check_numbers(file, name, to, p->count, 0);
+}
+
+sp_status sp_checkpoint_write_array(sp_h5 *file, const char *name, sp_h5_type type,
+                                    int rank, const int64_t *dim, const void *data,
+                                    size_t bytes)
+{
+    uint32_t crc = sp_crc32c(0, data, bytes);
+
+    assert(data || bytes == 0);
+    assert(0 <= rank && rank <= SP_H5_RANK);
+    SP_TRY(sp_h5_write(file, name, type, rank, dim, data));
+    return sp_h5_attr_write(file, name, "crc32c", SP_H5_U32, -1, &crc);
+}
+
+static sp_status write_group(sp_h5 *file, const char *group, const sp_param *params,
+                             int n, const float *flat)
+{
+    char name[MAX_PATH];
+
+    for (int i = 0; i < n; i++) {
+        const sp_param *p = &params[i];
+        snprintf(name, sizeof name, "%s/%s", group, p->name);
+        SP_TRY(sp_checkpoint_write_array(file, name, SP_H5_F32, p->n_dims, p->dim,
+                                         flat + p->offset,
+                                         (size_t)p->count * sizeof *flat));
+    }
+    return SP_OK;
+}
+
+/* Compares the checksum of an array that was read. A file of weights alone has none. */
+static sp_status check_crc(sp_h5 *file, const char *name, uint32_t crc)
+{
+    uint32_t want;
+
+    if (!sp_h5_attr_has(file, name, "crc32c") && !sp_h5_attr_has(file, "/", "format"))
+        return SP_OK;
+    SP_TRY(sp_h5_attr_read(file, name, "crc32c", SP_H5_U32, 1, &want));
+    if (crc != want)
+        return SP_FAIL(SP_EDATA,
+                       "%s:%s: crc32c %08x, expected %08x: the file is damaged",
+                       sp_h5_path(file), name, crc, want);
+    return SP_OK;
+}
+
+sp_status sp_checkpoint_read_group(sp_h5 *file, const char *group,
+                                   const sp_param *params, int n,
+                                   const sp_strings *skip, float *flat)
+{
+    const bool is_foreign = !sp_h5_attr_has(file, "/", "format");
+    char name[MAX_PATH];
+
+    assert(file && group && params && n >= 0 && skip && flat);
+    for (int i = 0; i < n; i++) {
+        const sp_param *p = &params[i];
+        if (sp_graph_is_named(skip, p->name))
+            continue;
+        snprintf(name, sizeof name, "%s/%s", group, p->name);
+        if (!sp_h5_has(file, name))
+            return SP_FAIL(SP_EDATA, "%s: %s is missing", sp_h5_path(file), name);
+        if (is_foreign)
+            SP_TRY(read_foreign(file, name, p, flat + p->offset));
+        else
+            SP_TRY(
+                sp_h5_read(file, name, SP_H5_F32, p->n_dims, p->dim, flat + p->offset));
+        SP_TRY(
+            check_crc(file, name,
+                      sp_crc32c(0, flat + p->offset, (size_t)p->count * sizeof *flat)));
+    }
+    return SP_OK;
+}
+
+static sp_status read_group(sp_h5 *file, const char *group, const sp_param *params,
+                            int n, float *flat)
+{
+    const sp_strings none = {0};
+
+    return sp_checkpoint_read_group(file, group, params, n, &none, flat);
+}
+
+/* ---- verifying ---- */
+
+/* False where the number of bytes exceeds 64 bits. */
+static bool count_bytes(const sp_h5_shape *shape, int64_t *bytes)
+{
+    *bytes = shape->type.size;
+    for (int i = 0; i < shape->rank; i++)
+        if (__builtin_mul_overflow(*bytes, shape->dim[i], bytes))
+            return false;
+    return true;
+}
+
+static bool is_ours(const char *name)
+{
+    return strncmp(name, "/params/", 8) == 0 || strncmp(name, "/buffers/", 9) == 0;
+}
+
+/* True for float32 arrays of the network. Arrays of another type fail, or are checked,
+ * when they are read for a network. */
+static bool has_numbers(const char *name, sp_h5_type type)
+{
+    return is_ours(name) && type.kind == 'f' && type.size == sizeof(float) &&
+           !type.is_swapped;
+}
+
+/* A buffer for `step` rows of `row` bytes. */
+typedef struct piece {
+    int64_t row, step;
+    void *buffer;
+} piece;
+
+static sp_status verify_rows(sp_h5 *file, const char *name, const sp_h5_shape *shape,
+                             const piece *p, bool with_numbers, uint32_t *crc)
+{
+    const int64_t size = (int64_t)sizeof(float), rows = shape->dim[0];
+
+    for (int64_t at = 0; at < rows; at += p->step) {
+        const int64_t n = sp_least(rows - at, p->step);
+
+        SP_TRY(sp_h5_read_rows(file, name, at, n, p->buffer));
+        *crc = sp_crc32c(*crc, p->buffer, (size_t)(n * p->row));
+        if (with_numbers)
+            SP_TRY(check_numbers(file, name, p->buffer, n * p->row / size,
+                                 at * p->row / size));
+    }
+    return SP_OK;
+}
+
+/* Reads all values, in pieces, since a file of weights may be compressed to much less
+ * than they take. bytes: of all values. *crc is continued with them. */
+static sp_status verify_values(sp_h5 *file, const char *name, const sp_h5_shape *shape,
+                               int64_t bytes, bool with_numbers, uint32_t *crc)
+{
+    const int64_t rows = shape->dim[0];
+    piece p = {.row = rows ? bytes / rows : 0, .step = rows};
+    sp_status rc;
+
+    if (p.row > PIECE && p.row / MOST_UNPACKED > sp_h5_bytes(file))
+        return SP_FAIL(SP_EDATA, "%s:%s: rows of %lld bytes in a file of %lld",
+                       sp_h5_path(file), name, (long long)p.row,
+                       (long long)sp_h5_bytes(file));
+    if (bytes > PIECE)
+        p.step = p.row < PIECE ? PIECE / p.row : 1;
+    p.buffer = malloc((size_t)(p.step * p.row) + 1);
+    if (!p.buffer)
+        return SP_FAIL(SP_EMEM, "%s:%s: no memory for %lld bytes", sp_h5_path(file),
+                       name, (long long)(p.step * p.row));
+    rc = verify_rows(file, name, shape, &p,
+                     with_numbers && has_numbers(name, shape->type), crc);
+    free(p.buffer);
+    return rc;
+}
+
+/* A file of weights by another program may store them in any layout and contain other
+ * datasets too, so less is demanded of it. */
+static sp_status verify_dataset(sp_h5 *file, const char *name, bool is_checkpoint,
+                                sp_checkpoint_demand demand)
+{
+    sp_h5_shape shape;
+    int64_t bytes;
+    uint32_t crc = 0;
+
+    SP_TRY(sp_h5_shape_of(file, name, &shape));
+    if (!is_checkpoint && shape.rank < 1)
+        return SP_OK;
+    if (shape.rank < 1)
+        return SP_FAIL(SP_EDATA, "%s:%s: %d dimensions, expected 1 to %d",
+                       sp_h5_path(file), name, shape.rank, SP_H5_RANK);
+    if ((is_checkpoint && !shape.is_contiguous) || !count_bytes(&shape, &bytes) ||
+        (shape.is_contiguous && bytes > sp_h5_bytes(file)))
+        return SP_FAIL(SP_EDATA, "%s:%s: not a contiguous array inside the file",
+                       sp_h5_path(file), name);
+    SP_TRY(verify_values(file, name, &shape, bytes, demand == SP_FINITE, &crc));
+    return is_checkpoint ? check_crc(file, name, crc) : SP_OK;
+}
+
+static sp_status verify_all(sp_h5 *file, bool is_checkpoint,
+                            sp_checkpoint_demand demand)
+{
+    sp_checkpoint_state state;
+    sp_normalization norm = {0};
+    char **names;
+    sp_status rc;
+    int i, n;
+
+    rc = sp_checkpoint_read_root(file, &state, &norm);
+    if (rc == SP_OK && state.deck)
+        rc = sp_checkpoint_check_deck(sp_h5_path(file), &state);
+    if (rc == SP_OK && is_checkpoint)
+        rc = sp_checkpoint_read_rows(file, &norm);
+    sp_checkpoint_state_destroy(&state);
+    sp_normalization_destroy(&norm);
+    SP_TRY(rc);
+    SP_TRY(sp_h5_list(file, &names, &n));
+    for (i = 0, rc = SP_OK; i < n && rc == SP_OK; i++)
+        if (is_checkpoint || is_ours(names[i]))
+            rc = verify_dataset(file, names[i], is_checkpoint, demand);
+    sp_h5_list_free(names, n);
+    return rc;
+}
+
+/* Closes the file unless it is good. */
+static sp_status verify_opened(sp_h5 **file, bool is_checkpoint,
+                               sp_checkpoint_demand demand)
+{
+    sp_status rc = SP_OK;
+
+    is_checkpoint = is_checkpoint || sp_h5_attr_has(*file, "/", "format");
+    if (is_checkpoint)
+        rc = sp_checkpoint_check_format(*file);
+    if (rc == SP_OK)
+        rc = verify_all(*file, is_checkpoint, demand);
+    if (rc != SP_OK) {
+        sp_h5_close(*file);
+        *file = NULL;
+    }
+    return rc;
+}
+
+sp_status sp_checkpoint_open(sp_h5 **file, const char *path,
+                             sp_checkpoint_demand demand)
+{
+    SP_TRY(sp_h5_open(file, path));
+    return verify_opened(file, true, demand);
+}
+
+sp_status sp_checkpoint_open_weights(sp_h5 **file, const char *path,
+                                     sp_checkpoint_demand demand)
+{
+    struct stat about;
+
+    *file = NULL;
+    if (stat(path, &about) == 0 && S_ISDIR(about.st_mode))
+        return SP_FAIL(SP_EDATA,
+                       "%s: a folder, expected a checkpoint; a run folder has "
+                       "checkpoints/best.h5",
+                       path);
+    SP_TRY(sp_h5_open(file, path));
+    return verify_opened(file, false, demand);
+}
+
+sp_status sp_checkpoint_verify_weights(const char *path, sp_checkpoint_demand demand)
+{
+    sp_h5 *file;
+
+    SP_TRY(sp_checkpoint_open_weights(&file, path, demand));
+    return sp_h5_close(file);
+}
+
+static sp_status verify_written(const char *path)
+{
+    sp_h5 *file;
+    sp_status rc = sp_h5_open_own(&file, path);
+
+    if (rc == SP_OK)
+        rc = verify_opened(&file, true, SP_INTACT);
+    if (rc == SP_OK)
+        rc = sp_h5_close(file);
+    if (rc == SP_EDATA || rc == SP_EIO)
+        return SP_FAIL(SP_EIO,
+                       "the checkpoint was written, but reading it back failed: %s",
+                       sp_error_last()->message);
+    return rc;
+}
+
+/* ---- writing ---- */
+
+static sp_status write_arrays(sp_h5 *file, const sp_graph *graph,
+                              const sp_checkpoint_arrays *a)
+{
+    const sp_optim *optim = a->optim;
+
+    SP_TRY(write_group(file, "/params", graph->param, graph->n_params, a->param));
+    SP_TRY(write_group(file, "/buffers", graph->buffer, graph->n_buffers, a->running));
+    for (int i = 0; optim && i < SP_N_KEPT; i++)
+        if (optim->kept[i])
+            SP_TRY(write_group(file, sp_kept[i].group, graph->param, graph->n_params,
+                               optim->kept[i]));
+    if (a->on_written)
+        a->on_written(a->arg);
+    return SP_OK;
+}
+
+static sp_status write_all(sp_h5 *file, const sp_graph *graph,
+                           const sp_checkpoint_state *state,
+                           const sp_normalization *normalization,
+                           const sp_checkpoint_arrays *arrays)
+{
+    SP_TRY(sp_checkpoint_write_root(file, state, normalization));
+    sp_fault_at("saving", state->step);
+    SP_TRY(write_arrays(file, graph, arrays));
+    return sp_checkpoint_write_rows(file, normalization);
+}
+
+sp_status sp_checkpoint_write(const char *path, const sp_graph *graph,
+                              const sp_checkpoint_state *state,
+                              const sp_normalization *normalization,
+                              const sp_checkpoint_arrays *arrays)
+{
+    char temporary[PATH_MAX];
+    sp_h5 *file;
+    sp_status rc, end;
+
+    assert(path && state->deck && arrays);
+    assert(state->step >= 0 && state->at.epoch >= 0 && state->at.position >= 0);
+    if (snprintf(temporary, sizeof temporary, "%s" SP_FILE_UNFINISHED, path) >=
+        (int)sizeof temporary)
+        return SP_FAIL(SP_EIO, "%s: the path is too long", path);
+    SP_TRY(sp_h5_create(&file, temporary));
+    rc = write_all(file, graph, state, normalization, arrays);
+    end = sp_h5_close(file);
+    rc = rc == SP_OK ? end : rc;
+    if (rc == SP_OK)
+        rc = verify_written(temporary);
+    sp_fault_at("verified", state->step);
+    if (rc == SP_OK)
+        rc = sp_file_rename(temporary, path);
+    if (rc != SP_OK)
+        unlink(temporary);
+    sp_fault_at("renamed", state->step);
+    return rc;
+}
+
+/* ---- reading ---- */
+
+sp_status sp_checkpoint_read_state(const char *path, sp_checkpoint_state *state,
+                                   sp_normalization *normalization)
+{
+    sp_h5 *file;
+    sp_status rc;
+
+    assert(path && state);
+    SP_TRY(sp_h5_open(&file, path));
+    rc = sp_checkpoint_read_open_state(file, state, normalization);
+    sp_h5_close(file);
+    return rc;
+}
+
+sp_status sp_checkpoint_read_open_state(sp_h5 *file, sp_checkpoint_state *state,
+                                        sp_normalization *normalization)
+{
+    sp_normalization norm = {0};
+    sp_status rc = sp_checkpoint_read_root(file, state, &norm);
+
+    if (rc == SP_OK && normalization)
+        rc = sp_checkpoint_read_rows(file, &norm);
+    if (normalization)
+        *normalization = norm;
+    else
+        sp_normalization_destroy(&norm);
+    return rc;
+}
+
+void sp_checkpoint_state_destroy(sp_checkpoint_state *state)
+{
+    free(state->deck);
+    memset(state, 0, sizeof *state);
+}
+
+/* Reads the optimizer's state from a file that has it. Where another optimizer wrote
+ * the file, this one begins anew, with zeros: a sum of gradients is no mean, and a
+ * second moment of zeros after many steps would make its first updates far too large.
+ */
+static sp_status read_optim(sp_h5 *file, const sp_graph *graph, sp_optim *optim)
+{
+    for (int i = 0; i < SP_N_KEPT; i++)
+        if (sp_h5_has(file, sp_kept[i].group) != (optim->kept[i] != NULL)) {
+            sp_log_warn0("%s has no state of this optimizer, which begins anew",
+                         sp_h5_path(file));
+            return SP_OK;
+        }
+    for (int i = 0; i < SP_N_KEPT; i++)
+        if (optim->kept[i])
+            SP_TRY(read_group(file, sp_kept[i].group, graph->param, graph->n_params,
+                              optim->kept[i]));
+    return sp_h5_attr_read_int(file, "/", "updates", &optim->t);
+}
+
+/* The parameter that tells the model's number of classes: the network's last layer has
+ * one channel a class, and all shapes that its last parameter may have end in its
+ * channels. NULL: the last layer has no parameter. */
+static const sp_param *class_param(const sp_graph *graph)
+{
+    const sp_param *last = graph->param + graph->n_params - 1;
+
+    return graph->n_params > 0 && last->node == graph->n_nodes - 1 ? last : NULL;
+}
+
+sp_status sp_checkpoint_find_classes(sp_h5 *file, const sp_graph *graph, int64_t *n)
+{
+    const sp_param *last = class_param(graph);
+    char name[MAX_PATH];
+    sp_h5_shape shape;
+
+    *n = 0;
+    if (!last)
+        return SP_OK;
+    snprintf(name, sizeof name, "/params/%s", last->name);
+    if (!sp_h5_has(file, name))
+        return SP_OK; /* a missing parameter is named when it is read */
+    SP_TRY(sp_h5_shape_of(file, name, &shape));
+    if (shape.rank >= 1 && shape.rank <= SP_H5_RANK)
+        *n = shape.dim[shape.rank - 1];
+    return SP_OK;
+}
+
+static sp_status check_classes(sp_h5 *file, const sp_graph *graph)
+{
+    int64_t n;
+
+    SP_TRY(sp_checkpoint_find_classes(file, graph, &n));
+    if (n == 0 || n == graph->n_classes)
+        return SP_OK;
+    return SP_FAIL(
+        SP_EDATA,
+        "%s: the model has %lld classes, the data %d; convert the scans with "
+        "the --map of its training",
+        sp_h5_path(file), (long long)n, graph->n_classes);
+}
+
+sp_status sp_checkpoint_read_open(sp_h5 *file, const sp_graph *graph, float *param,
+                                  float *running, sp_optim *optim)
+{
+    assert(file && graph && param);
+    SP_TRY(check_classes(file, graph));
+    SP_TRY(read_group(file, "/params", graph->param, graph->n_params, param));
+    SP_TRY(read_group(file, "/buffers", graph->buffer, graph->n_buffers, running));
+    return optim ? read_optim(file, graph, optim) : SP_OK;
+}
+
+sp_status sp_checkpoint_read(const char *path, const sp_graph *graph, float *param,
+                             float *running, sp_optim *optim,
+                             sp_checkpoint_state *state)
+{
+    sp_h5 *file;
+    sp_status rc;
+
+    assert(path && graph && param);
+    SP_TRY(sp_h5_open(&file, path));
+    rc = sp_checkpoint_read_open(file, graph, param, running, optim);
+    if (rc == SP_OK && state)
+        rc = sp_checkpoint_read_open_state(file, state, NULL);
+    sp_h5_close(file);
+    return rc;
+}

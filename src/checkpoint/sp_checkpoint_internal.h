@@ -1,0 +1,51 @@
+/* Functions shared by the files of sp_checkpoint: the root attributes, the rows of the
+ * normalization and the checksums. All are local to rank 0. */
+#ifndef SP_CHECKPOINT_INTERNAL_H
+#define SP_CHECKPOINT_INTERNAL_H
+
+#include "graph/sp_graph.h"
+#include "h5/sp_h5.h"
+#include "net/sp_optim.h"
+#include "checkpoint/sp_checkpoint.h"
+
+/* The most feature columns, or classes, that a checkpoint may have; predictions store
+ * classes in 16 bits. */
+enum { SP_CHECKPOINT_COLUMNS = 1 << 16 };
+
+/* Writes the root attributes with their checksum; of norm only the texts, which are
+ * attributes. */
+sp_status sp_checkpoint_write_root(sp_h5 *file, const sp_checkpoint_state *state,
+                                   const sp_normalization *norm);
+/* Fills state and the texts of norm. They are malloc'd and the caller's to free, after
+ * a failure too. A file of weights alone has no attribute "format": it gives step 0 and
+ * deck NULL. SP_EDATA for numbers that no run can have reached. */
+sp_status sp_checkpoint_read_root(sp_h5 *file, sp_checkpoint_state *state,
+                                  sp_normalization *norm);
+/* SP_EDATA for a deck that includes another file, and for one whose seed differs from
+ * the state's. A deck that this version cannot parse (written by a newer one) is no
+ * damage; functions that need the deck report it. */
+sp_status sp_checkpoint_check_deck(const char *path, const sp_checkpoint_state *state);
+/* Writes the rows of numbers in norm, each as a dataset with its checksum, and the
+ * recipe. */
+sp_status sp_checkpoint_write_rows(sp_h5 *file, const sp_normalization *norm);
+/* Reads these rows. To be called after sp_checkpoint_read_root, which has filled the
+ * texts; SP_EDATA where lengths differ from theirs. */
+sp_status sp_checkpoint_read_rows(sp_h5 *file, sp_normalization *norm);
+/* Reads the parameters or buffers of a group, except those of the layers that `skip`
+ * names, and checks their checksums, or their numbers where they have none. */
+sp_status sp_checkpoint_read_group(sp_h5 *file, const char *group,
+                                   const sp_param *params, int n,
+                                   const sp_strings *skip, float *flat);
+/* True for shapes that differ in dimensions of 1 only and so hold the same numbers in
+ * the same order: [1, c_in, c_out] for a kernel of 1, or [1, c_out] for a bias. */
+bool sp_checkpoint_has_shape(const sp_h5_shape *shape, const sp_param *p);
+/* Finds the number of classes of the model in the file; 0 where it does not tell. */
+sp_status sp_checkpoint_find_classes(sp_h5 *file, const sp_graph *graph, int64_t *n);
+/* Writes a dataset and its attribute crc32c. */
+sp_status sp_checkpoint_write_array(sp_h5 *file, const char *name, sp_h5_type type,
+                                    int rank, const int64_t *dim, const void *data,
+                                    size_t bytes);
+/* SP_EDATA unless the attributes format and version are those of a checkpoint. */
+sp_status sp_checkpoint_check_format(sp_h5 *file);
+
+#endif

@@ -1,0 +1,48 @@
+/* Weights of a convolution, rounded to bf16 and packed for tiles, and the gradient's
+ * panels; the table of this order of sums. */
+#include "cpu/bf16/tile.h"
+
+void TILES(pack)(const float *w, int c_in, int c_out, bool is_transposed, float *packed)
+{
+    const size_t n_words = (size_t)chunks(c_in) * EDGE;
+
+    for (int at = 0, ld; at < c_out; at += ld, packed += n_words * (size_t)ld) {
+        ld = panel_columns(at, c_out);
+        const int width = min_i(ld, c_out - at);
+        if (width < ld || c_in % CHUNK)
+            memset(packed, 0, n_words * (size_t)ld * sizeof *packed);
+        if (is_transposed)
+            BF16(pack_columns)(w, c_in, at, width, ld, packed);
+        else
+            BF16(pack_rows)(w, c_in, c_out, at, width, ld, (uint32_t *)(void *)packed);
+    }
+}
+
+int TILES(n_panels)(int c_out)
+{
+    return (c_out + PANEL - 1) / PANEL;
+}
+
+void TILES(unpack_add)(const float *packed, int c_in, int c_out, float *w)
+{
+    for (int at = 0, ld; at < c_out; at += ld) {
+        ld = panel_columns(at, c_out);
+        const int width = min_i(ld, c_out - at);
+        for (int i = 0; i < c_in; i++, packed += ld) {
+            float *restrict to = w + (size_t)i * (size_t)c_out + at;
+            for (int j = 0; j < width; j++)
+                to[j] += packed[j];
+        }
+    }
+}
+
+/* ---- the table ---- */
+
+#define ENTRY(slot) .slot = TILES(slot),
+const sp_cpu_isa TILES(isa) = {.name = TILES_NAME,
+                               .is_here = TILES_HERE,
+                               .lanes = EDGE,
+                               .chunk = CHUNK,
+                               .convert = BF16(convert),
+                               SP_CPU_PRODUCTS(ENTRY) SP_CPU_PACKING(ENTRY)
+                                   SP_CPU_ROWS(BF16_ENTRY)};

@@ -1,0 +1,436 @@
+/* Kernel maps: look-ups of a tile's output rows, sorted into pairs by offset.
+ *
+ *     2^3, stride 2   the number of pairs is known, so they are written where they stay
+ *     part of one     another map with the same levels has a larger kernel: the pairs
+ *                     are those of some of its offsets
+ *     other           the number of pairs is known only in the end. `in` grows tile by
+ *                     tile at the end of the arena and stays there; `out` grows at the
+ *                     end of the scratch and is copied behind `in` when it is complete
+ *
+ * Levels are done from the roots down. A map that is read off the neighbour table of
+ * its level is built along with it, tile by tile. */
+#include "cpu/plan/cpu_plan.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "base/sp_number.h"
+
+/* ---- the look-ups of a map ---- */
+
+static plan_lookup lookup_of(const cpu_plan_builder *b, sp_map_key key)
+{
+    bool is_swapped = key.level_out < key.level_in ||
+                      (key.level_out == key.level_in && key.is_swapped);
+    int fine = key.level_out < key.level_in ? key.level_out : key.level_in;
+    int coarse = key.level_out < key.level_in ? key.level_in : key.level_out;
+    int top = fine + sp_kernel_reach(key.kernel);
+
+    /* Looking up from the parents instead saves the table of the finest level. */
+    if (top == fine && coarse == fine && !b->level[fine].near)
+        top++;
+    return (plan_lookup){.level = b->level,
+                         .to = key.level_out,
+                         .from = key.level_in,
+                         .top = top > coarse ? top : coarse,
+                         .kernel = key.kernel,
+                         .shift = coarse - fine,
+                         .is_swapped = is_swapped};
+}
+
+/* Is it the 2^3 kernel of stride 2? Then the child words are the map, and no table is
+ * needed. */
+static bool is_children(const plan_lookup *q)
+{
+    return q->kernel == 2 && q->shift == 1;
+}
+
+void sp_cpu_plan_table_range(const cpu_plan_builder *b, int *lowest, int *highest)
+{
+    *lowest = PLAN_LEVELS;
+    *highest = -1;
+    for (int m = 0; m < b->spec->n_maps; m++) {
+        plan_lookup q = lookup_of(b, b->spec->map[m]);
+
+        if (is_children(&q))
+            continue;
+        *lowest = q.top < *lowest ? q.top : *lowest;
+        *highest = q.top > *highest ? q.top : *highest;
+    }
+}
+
+/* The offset at which every output row is its own partner, -1 if there is none: the
+ * zero offset of a kernel without stride. */
+static int centre_of(const plan_lookup *q)
+{
+    int n = q->kernel;
+
+    if (q->shift)
+        return -1;
+    return n % 2 ? n * n * n / 2 : 0;
+}
+
+/* ---- arrays of known size ---- */
+
+static sp_status take_tiles(cpu_plan_builder *b, const cpu_plan_level *out, sp_map *m)
+{
+    int32_t *tile_row, *sample_tile;
+    int t = 0;
+
+    SP_TRY(SP_TAKE(b->arena, b->n_samples + 1, &sample_tile));
+    sample_tile[0] = 0;
+    for (int s = 0; s < b->n_samples; s++) {
+        int32_t n = out->sample_row[s + 1] - out->sample_row[s];
+        sample_tile[s + 1] = sample_tile[s] + (n + SP_TILE - 1) / SP_TILE;
+    }
+    m->n_tiles = sample_tile[b->n_samples];
+    SP_TRY(SP_TAKE(b->arena, m->n_tiles + 1, &tile_row));
+    for (int s = 0; s < b->n_samples; s++)
+        for (int32_t row = out->sample_row[s]; row < out->sample_row[s + 1];
+             row += SP_TILE)
+            tile_row[t++] = row;
+    tile_row[t] = out->n;
+    m->tile_row = tile_row;
+    m->sample_tile = sample_tile;
+    return SP_OK;
+}
+
+/* Gives map m its tiles; maps with the same output rows share them. */
+static sp_status share_tiles(cpu_plan_builder *b, int m)
+{
+    sp_map *map = b->plan->map;
+
+    for (int i = 0; i < m; i++)
+        if (map[i].key.level_out == map[m].key.level_out) {
+            map[m].n_tiles = map[i].n_tiles;
+            map[m].tile_row = map[i].tile_row;
+            map[m].sample_tile = map[i].sample_tile;
+            return SP_OK;
+        }
+    return take_tiles(b, &b->level[map[m].key.level_out], &map[m]);
+}
+
+sp_status sp_cpu_plan_take_maps(cpu_plan_builder *b)
+{
+    for (int m = 0; m < b->spec->n_maps; m++) {
+        sp_map *map = &b->plan->map[m];
+        plan_lookup q = lookup_of(b, b->spec->map[m]);
+        map->key = b->spec->map[m];
+        map->n_in = b->level[q.from].n;
+        map->n_out = b->level[q.to].n;
+        map->K = q.kernel * q.kernel * q.kernel;
+        map->centre = centre_of(&q);
+        map->is_full = map->centre >= 0;
+        SP_TRY(share_tiles(b, m));
+        SP_TRY(
+            SP_TAKE(b->arena, (size_t)map->n_tiles * (size_t)map->K + 1, &b->start[m]));
+        map->start = b->start[m];
+    }
+    return SP_OK;
+}
+
+/* ---- pairs, tile by tile ---- */
+
+/* An array of int32 that grows at the top of an arena. */
+typedef struct plan_stream {
+    sp_arena *arena;
+    /* bytes: where the array begins, its size, and those taken for it */
+    size_t begin, used, room;
+} plan_stream;
+
+static plan_stream stream_open(sp_arena *arena)
+{
+    return (plan_stream){arena, arena->used, 0, 0};
+}
+
+static int32_t *stream_data(const plan_stream *s)
+{
+    return (int32_t *)(void *)(s->arena->base + s->begin);
+}
+
+/* Makes room for n more numbers; *at is the place of the first. */
+static sp_status stream_room(plan_stream *s, size_t n, int32_t **at)
+{
+    enum { STEP = 1 << 18 };
+    void *more;
+
+    while (s->used + n * sizeof **at > s->room) {
+        SP_TRY(sp_arena_take(s->arena, STEP, &more));
+        assert((char *)more == s->arena->base + s->begin + s->room);
+        s->room += STEP;
+    }
+    *at = stream_data(s) + s->used / sizeof **at;
+    return SP_OK;
+}
+
+/* Returns the bytes that the array does not use to the arena. */
+static void stream_close(plan_stream *s)
+{
+    enum { ALIGN = 128 }; /* that of arenas */
+
+    sp_arena_rewind(s->arena, s->begin + sp_multiple(s->used, ALIGN));
+}
+
+/* The state while the maps of a plan are built. */
+typedef struct plan_work {
+    cpu_plan_builder *b;
+    plan_stage stage;
+    plan_tile tile;
+    bool is_done[SP_MAX_MAPS];
+} plan_work;
+
+/* Begins tile t of map m. */
+static void begin_tile(plan_work *w, const sp_map *map, int t)
+{
+    w->tile.first = map->tile_row[t];
+    w->tile.last = map->tile_row[t + 1];
+}
+
+/* Counts tile t into its map, whose pairs so far are those of the tiles before. */
+static sp_status count_tile(plan_work *w, int m, int t)
+{
+    sp_map *map = &w->b->plan->map[m];
+    int32_t *start = w->b->start[m] + (size_t)t * (size_t)map->K;
+    int64_t at = map->pairs;
+
+    if (map->pairs + w->tile.n > INT32_MAX)
+        return SP_FAIL(
+            SP_EDATA, "more than 2^31 pairs in one kernel map: set batch.voxel_budget");
+    for (int k = 0; k < map->K; k++) {
+        start[k] = (int32_t)at;
+        at += w->tile.count[k];
+    }
+    start[map->K] = (int32_t)at;
+    assert(at == map->pairs + w->tile.n);
+    map->pairs = at;
+    return SP_OK;
+}
+
+/* ---- maps whose number of pairs is known ---- */
+
+static sp_status take_pairs(plan_work *w, sp_map *map, int64_t pairs)
+{
+    SP_TRY(SP_TAKE(w->b->arena, pairs, &w->tile.in));
+    SP_TRY(SP_TAKE(w->b->arena, pairs, &w->tile.out));
+    map->in = w->tile.in;
+    map->out = w->tile.out;
+    w->b->start[map - w->b->plan->map][0] = 0;
+    return SP_OK;
+}
+
+/* Every row of the finer level has one pair. */
+static sp_status put_children(plan_work *w, int m, const plan_lookup *q)
+{
+    sp_map *map = &w->b->plan->map[m];
+
+    SP_TRY(take_pairs(w, map, q->level[q->is_swapped ? q->to : q->from].n));
+    for (int t = 0; t < map->n_tiles; t++) {
+        begin_tile(w, map, t);
+        w->b->loops->children(q, &w->stage, &w->tile);
+        SP_TRY(count_tile(w, m, t));
+        w->tile.in += w->tile.n;
+        w->tile.out += w->tile.n;
+    }
+    return SP_OK;
+}
+
+/* The offset along an axis at which a kernel begins. */
+static int first_step(int kernel)
+{
+    return kernel % 2 ? -(kernel / 2) : 0;
+}
+
+/* The map with the same levels and the smallest kernel that has all offsets of map m
+ * and more; -1: there is none. */
+static int larger_map(const cpu_plan_builder *b, int m)
+{
+    const sp_map_key key = b->spec->map[m];
+    int found = -1;
+
+    for (int i = 0; i < b->spec->n_maps; i++) {
+        const sp_map_key other = b->spec->map[i];
+        const int before = first_step(key.kernel) - first_step(other.kernel);
+
+        if (other.level_in == key.level_in && other.level_out == key.level_out &&
+            other.is_swapped == key.is_swapped && other.kernel > key.kernel &&
+            before >= 0 && before + key.kernel <= other.kernel &&
+            (found < 0 || other.kernel < b->spec->map[found].kernel))
+            found = i;
+    }
+    return found;
+}
+
+/* Lists in offset[] those of a kernel of edge n that a kernel of edge `part` has. */
+static void list_offsets(int n, int part, int *offset)
+{
+    const int before = first_step(part) - first_step(n);
+
+    for (int z = 0; z < part; z++)
+        for (int y = 0; y < part; y++)
+            for (int x = 0; x < part; x++)
+                *offset++ = ((z + before) * n + y + before) * n + x + before;
+}
+
+/* Copies the pairs of the offsets of map m from a map with a larger kernel. */
+static sp_status put_part(plan_work *w, int m, const sp_map *from)
+{
+    sp_map *map = &w->b->plan->map[m];
+    int offset[PLAN_MAX_K];
+    int64_t pairs = 0;
+
+    list_offsets(from->key.kernel, map->key.kernel, offset);
+    for (int t = 0; t < map->n_tiles; t++)
+        for (int k = 0; k < map->K; k++) {
+            const int32_t *start = &from->start[t * from->K + offset[k]];
+            pairs += start[1] - start[0];
+        }
+    SP_TRY(take_pairs(w, map, pairs));
+    for (int t = 0; t < map->n_tiles; t++) {
+        w->tile.n = 0;
+        for (int k = 0; k < map->K; k++) {
+            const int32_t *start = &from->start[t * from->K + offset[k]];
+            const int32_t n = w->tile.count[k] = start[1] - start[0];
+            for (int32_t i = 0; i < n; i++) {
+                w->tile.out[w->tile.n + i] = from->out[start[0] + i];
+                w->tile.in[w->tile.n + i] = from->in[start[0] + i];
+            }
+            w->tile.n += n;
+        }
+        SP_TRY(count_tile(w, m, t));
+        w->tile.in += w->tile.n;
+        w->tile.out += w->tile.n;
+    }
+    return SP_OK;
+}
+
+/* ---- other maps ---- */
+
+bool sp_cpu_plan_is_counted_late(const cpu_plan_builder *b, int m)
+{
+    const plan_lookup q = lookup_of(b, b->spec->map[m]);
+
+    return !is_children(&q) && larger_map(b, m) < 0;
+}
+
+/* Finds the pairs of the tiles of a map. table: the look-up that writes the neighbour
+ * table of the map's level, tile by tile; NULL: the tables are there. */
+static sp_status put_tiles(plan_work *w, int m, const plan_lanes *table,
+                           plan_stream *in, plan_stream *out)
+{
+    enum { VECTOR = 16 };
+    cpu_plan_builder *b = w->b;
+    const sp_map *map = &b->plan->map[m];
+    const plan_lookup q = lookup_of(b, map->key);
+    plan_tile *tile = &w->tile;
+    plan_lanes lanes;
+    const bool is_lanes = sp_cpu_plan_lanes_open(&lanes, &q);
+
+    for (int t = 0; t < map->n_tiles; t++) {
+        begin_tile(w, map, t);
+        if (table)
+            b->loops->table(table, &b->level[q.to], tile->first, tile->last, &w->stage);
+        SP_TRY(stream_room(out, (size_t)map->K * SP_TILE + VECTOR, &tile->out));
+        if (is_lanes)
+            b->loops->find_lanes(&lanes, &w->stage, tile);
+        else
+            sp_cpu_plan_rows(&q, &w->stage, tile);
+        SP_TRY(stream_room(in, (size_t)tile->n, &tile->in));
+        if (is_lanes)
+            b->loops->put_lanes(&lanes, &w->stage, tile);
+        else
+            sp_cpu_plan_sort_stage(&w->stage, map->K, tile);
+        in->used += (size_t)tile->n * sizeof *tile->in;
+        out->used += (size_t)tile->n * sizeof *tile->out;
+        SP_TRY(count_tile(w, m, t));
+    }
+    return SP_OK;
+}
+
+static sp_status put_found(plan_work *w, int m, const plan_lanes *table)
+{
+    sp_map *map = &w->b->plan->map[m];
+    plan_stream in = stream_open(w->b->arena), out = stream_open(w->b->scratch);
+    int32_t *to;
+
+    w->b->start[m][0] = 0;
+    SP_TRY(put_tiles(w, m, table, &in, &out));
+    stream_close(&in);
+    SP_TRY(SP_TAKE(w->b->arena, map->pairs, &to));
+    if (map->pairs)
+        memcpy(to, stream_data(&out), (size_t)map->pairs * sizeof *to);
+    map->in = stream_data(&in);
+    map->out = to;
+    sp_arena_rewind(w->b->scratch, out.begin);
+    return SP_OK;
+}
+
+/* ---- all maps ---- */
+
+static sp_status put_map(plan_work *w, int m)
+{
+    const plan_lookup q = lookup_of(w->b, w->b->spec->map[m]);
+    const int larger = larger_map(w->b, m);
+
+    if (w->is_done[m])
+        return SP_OK;
+    w->is_done[m] = true;
+    if (is_children(&q))
+        return put_children(w, m, &q);
+    if (larger < 0)
+        return put_found(w, m, NULL);
+    SP_TRY(put_map(w, larger));
+    return put_part(w, m, &w->b->plan->map[larger]);
+}
+
+/* The map that is read off the neighbour table of level l, row by row; -1: there is
+ * none. */
+static int map_of_table(const cpu_plan_builder *b, int l)
+{
+    for (int m = 0; m < b->spec->n_maps; m++) {
+        const sp_map_key key = b->spec->map[m];
+
+        if (key.kernel == 3 && !key.is_swapped && key.level_in == l &&
+            key.level_out == l && larger_map(b, m) < 0)
+            return m;
+    }
+    return -1;
+}
+
+/* Builds the neighbour table of level l, and the map that it holds. */
+static sp_status put_level(plan_work *w, int l)
+{
+    cpu_plan_level *level = &w->b->level[l];
+    const int m = map_of_table(w->b, l);
+    plan_lanes lanes;
+
+    if (!sp_cpu_plan_open_table(w->b, l, &lanes))
+        return SP_OK;
+    if (m >= 0) {
+        w->is_done[m] = true;
+        return put_found(w, m, &lanes);
+    }
+    w->b->loops->table(&lanes, level, 0, level->n, NULL);
+    return SP_OK;
+}
+
+/* Builds all maps with one stage, which has room for rows of whole vectors and for one
+ * more vector, because vector loops store beyond the last pair. */
+sp_status sp_cpu_plan_maps(cpu_plan_builder *b)
+{
+    enum { VECTOR = 16 };
+    plan_work w = {.b = b};
+    int most = 1, lowest, highest;
+
+    sp_cpu_plan_table_range(b, &lowest, &highest);
+    SP_TRY(sp_cpu_plan_take_tables(b, lowest, highest));
+    for (int m = 0; m < b->spec->n_maps; m++)
+        most = b->plan->map[m].K > most ? b->plan->map[m].K : most;
+    most = (most + VECTOR - 1) / VECTOR * VECTOR * SP_TILE + VECTOR;
+    SP_TRY(SP_TAKE(b->scratch, most, &w.stage.found));
+    SP_TRY(SP_TAKE(b->scratch, most, &w.stage.sorted));
+    for (int l = b->n_levels - 1; l >= lowest; l--)
+        SP_TRY(put_level(&w, l));
+    for (int m = 0; m < b->spec->n_maps; m++)
+        SP_TRY(put_map(&w, m));
+    return SP_OK;
+}

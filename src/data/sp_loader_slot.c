@@ -1,0 +1,297 @@
+#include "data/sp_loader_slot.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/sp_list.h"
+#include "base/sp_log.h"
+#include "base/sp_number.h"
+
+/* ---- deal ---- */
+
+/* Lists the samples to read: those of the batch, then their partners. */
+static sp_status list_reads(loader_slot *slot, const sp_loader_options *o,
+                            const sp_deal *deal, sp_position at)
+{
+    const bool is_mixing = o->is_training && o->sampler->mixing;
+    const int n = deal->n_samples, most = is_mixing ? 2 * n : n;
+
+    slot->batch.n_reads = n;
+    SP_TRY(SP_TAKE(&slot->host, most, &slot->sample_id));
+    if (n)
+        memcpy(slot->sample_id, deal->sample, (size_t)n * sizeof *slot->sample_id);
+    slot->mix = NULL;
+    slot->partner = NULL;
+    if (!is_mixing)
+        return SP_OK;
+    SP_TRY(SP_TAKE(&slot->host, n, &slot->mix));
+    SP_TRY(SP_TAKE(&slot->host, n, &slot->partner));
+    for (int i = 0; i < n; i++) {
+        slot->mix[i] = sp_mix_draw(o->config, o->set->has_subvoxel, o->set->n_samples,
+                                   (uint64_t)at.epoch, deal->sample[i]);
+        slot->partner[i] = slot->mix[i].partner < 0 ? -1 : slot->batch.n_reads++;
+        if (slot->partner[i] >= 0)
+            slot->sample_id[slot->partner[i]] = slot->mix[i].partner;
+    }
+    return SP_OK;
+}
+
+sp_status sp_loader_slot_deal(loader_slot *slot, const sp_loader_options *o,
+                              const sp_sample_request *request, const sp_deal *deal,
+                              sp_position at)
+{
+    assert(slot->state == SLOT_FREE);
+    assert(deal->n_samples >= 0);
+    slot->n_taken = slot->n_read = 0;
+    slot->failed = -1;
+    slot->rc = SP_OK;
+    slot->batch = (sp_batch){.epoch = at.epoch,
+                             .position = at.position,
+                             .n_samples = deal->n_samples,
+                             .cost_max = deal->cost_max,
+                             .cost_sum = deal->cost_sum};
+    /* Room for a partner of each, so that the list does not grow with chance. */
+    if (!sp_list_reserve(&slot->sample, &slot->room,
+                         (size_t)deal->n_samples * 2 * sizeof *slot->sample))
+        return SP_FAIL(SP_EMEM, "no memory for %d samples of a batch", deal->n_samples);
+    SP_TRY(list_reads(slot, o, deal, at));
+    slot->batch.sample_id = slot->sample_id;
+    for (int i = 0; i < slot->batch.n_reads; i++)
+        SP_TRY(sp_sample_allot(o->set, slot->sample_id[i], request, &slot->host,
+                               &slot->sample[i]));
+    return SP_OK;
+}
+
+void sp_loader_slot_destroy(loader_slot *slot, const sp_backend *backend)
+{
+    free(slot->sample);
+    sp_arena_destroy(&slot->host);
+    backend->ops->arena_destroy(&slot->device);
+    memset(slot, 0, sizeof *slot);
+}
+
+/* ---- fill ---- */
+
+/* The voxels of a batch as sp_voxelize gives them, sample after sample. */
+typedef struct collation {
+    sp_voxels *voxels;   /* [n_samples] */
+    int32_t *sample_row; /* [n_samples + 1] */
+    int32_t *coords;     /* [n][3] */
+    int32_t n;
+} collation;
+
+/* Voxelizes sample b mixed with its partner; *is_mixed is false where it has none, or
+ * one without voxels, which may be one that could not be read. */
+static sp_status mix_sample(loader_filler *f, const loader_slot *slot, int b,
+                            sp_voxels *out, bool *is_mixed)
+{
+    const sp_loader_options *o = f->options;
+    const int partner = slot->mix ? slot->partner[b] : -1;
+    const sp_mixer mixer = {.config = o->config,
+                            .set = o->set,
+                            .is_pasted = f->is_pasted,
+                            .vectors = &o->vectors,
+                            .factor = f->factor,
+                            .n_columns = o->n_columns,
+                            .mean = o->mean,
+                            .std = o->std};
+
+    *is_mixed = partner >= 0 && slot->sample[partner].n > 0;
+    if (!*is_mixed)
+        return SP_OK;
+    return sp_mix_voxelize(&mixer, &slot->mix[b], &slot->sample[b],
+                           &slot->sample[partner], &f->scratch, out);
+}
+
+/* Voxelizes sample b. A sample without voxels is left out: it may be one that could not
+ * be read and has no arrays. */
+static sp_status voxelize_sample(loader_filler *f, const loader_slot *slot, int b,
+                                 sp_voxels *out)
+{
+    const sp_loader_options *o = f->options;
+    sp_augment aug = sp_augment_none();
+    bool is_mixed;
+
+    *out = (sp_voxels){0};
+    if (slot->sample[b].n == 0)
+        return SP_OK;
+    SP_TRY(mix_sample(f, slot, b, out, &is_mixed));
+    if (is_mixed)
+        return SP_OK;
+    if (o->is_training)
+        aug = sp_augment_draw(o->config, o->set->has_subvoxel,
+                              (uint64_t)o->config->train.seed,
+                              (uint64_t)slot->batch.epoch, slot->sample_id[b]);
+    else if (o->n_views > 0)
+        aug = o->view[slot->batch.view];
+    aug.vectors = &o->vectors;
+    return sp_voxelize(&slot->sample[b], &aug, f->factor, o->n_columns, o->mean, o->std,
+                       &f->scratch, out);
+}
+
+static sp_status voxelize_samples(loader_filler *f, const loader_slot *slot,
+                                  collation *all)
+{
+    int n = slot->batch.n_samples;
+
+    SP_TRY(SP_TAKE(&f->scratch, n, &all->voxels));
+    SP_TRY(SP_TAKE(&f->scratch, n + 1, &all->sample_row));
+    all->sample_row[0] = 0;
+    for (int b = 0; b < n; b++) {
+        SP_TRY(voxelize_sample(f, slot, b, &all->voxels[b]));
+        if (all->voxels[b].n > INT32_MAX - all->sample_row[b])
+            return SP_FAIL(SP_EDATA,
+                           "more than 2^31 voxels in one micro-batch of a rank: set "
+                           "batch.voxel_budget or use more ranks");
+        all->sample_row[b + 1] = all->sample_row[b] + all->voxels[b].n;
+    }
+    all->n = all->sample_row[n];
+    return SP_OK;
+}
+
+static sp_status collate(loader_filler *f, const loader_slot *slot, collation *all)
+{
+    SP_TRY(voxelize_samples(f, slot, all));
+    SP_TRY(SP_TAKE(&f->scratch, (size_t)all->n * 3, &all->coords));
+    for (int b = 0; b < slot->batch.n_samples; b++)
+        if (all->voxels[b].n)
+            memcpy(all->coords + 3 * (size_t)all->sample_row[b], all->voxels[b].coords,
+                   (size_t)all->voxels[b].n * 3 * sizeof *all->coords);
+    return SP_OK;
+}
+
+/* Puts features and labels into the plan's row order and copies them to the device. */
+static sp_status order_rows(loader_filler *f, loader_slot *slot, const collation *all)
+{
+    sp_backend *be = f->options->backend;
+    size_t c = (size_t)f->options->n_columns, n = (size_t)all->n;
+    float *features, *to_features;
+    int32_t *labels, *to_labels;
+
+    SP_TRY(SP_TAKE(&f->scratch, n * c, &features));
+    SP_TRY(SP_TAKE(&f->scratch, n, &labels));
+    for (int b = 0; b < slot->batch.n_samples; b++) {
+        const sp_voxels *v = &all->voxels[b];
+        for (int32_t i = all->sample_row[b]; i < all->sample_row[b + 1]; i++) {
+            size_t from = (size_t)(slot->batch.plan.order[i] - all->sample_row[b]);
+            memcpy(features + c * (size_t)i, v->features + c * from, c * sizeof(float));
+            labels[i] = v->labels[from];
+        }
+    }
+    SP_TRY(SP_TAKE(&slot->device, n * c, &to_features));
+    SP_TRY(SP_TAKE(&slot->device, n, &to_labels));
+    SP_TRY(be->ops->upload(be, to_features, features, n * c * sizeof *features));
+    SP_TRY(be->ops->upload(be, to_labels, labels, n * sizeof *labels));
+    slot->batch.n = all->n;
+    slot->batch.features = to_features;
+    slot->batch.labels = to_labels;
+    return SP_OK;
+}
+
+/* Notes for evaluation which row of the batch each stored voxel became. */
+static sp_status map_stored(loader_filler *f, loader_slot *slot, const collation *all)
+{
+    int32_t *row_in_plan, *row_of;
+    int64_t *at;
+    int n = slot->batch.n_samples;
+
+    SP_TRY(SP_TAKE(&f->scratch, all->n, &row_in_plan));
+    for (int32_t i = 0; i < all->n; i++)
+        row_in_plan[slot->batch.plan.order[i]] = i;
+    SP_TRY(SP_TAKE(&slot->host, n + 1, &at));
+    at[0] = 0;
+    for (int b = 0; b < n; b++)
+        at[b + 1] = at[b] + slot->sample[b].n;
+    SP_TRY(SP_TAKE(&slot->host, at[n], &row_of));
+    for (int b = 0; b < n; b++)
+        for (int64_t r = 0; r < slot->sample[b].n; r++) {
+            int32_t to = all->voxels[b].row_of[r];
+            row_of[at[b] + r] = to < 0 ? -1 : row_in_plan[all->sample_row[b] + to];
+        }
+    slot->batch.sample = slot->sample;
+    slot->batch.row_of = row_of;
+    slot->batch.row_of_at = at;
+    return SP_OK;
+}
+
+static sp_status build_plan(loader_filler *f, loader_slot *slot, const collation *all)
+{
+    const sp_loader_options *o = f->options;
+    double begun = sp_now_s();
+    sp_status rc;
+
+    sp_range_begin(o->backend, "plan");
+    rc = o->backend->ops->plan_build(o->backend, &o->graph->spec, all->coords,
+                                     all->sample_row, slot->batch.n_samples,
+                                     &slot->device, &slot->batch.plan);
+    sp_range_end(o->backend);
+    f->plan_s = sp_now_s() - begun;
+    return rc;
+}
+
+sp_status sp_loader_slot_fill(loader_filler *f, loader_slot *slot)
+{
+    sp_backend *be = f->options->backend;
+    double begun = sp_now_s();
+    collation all = {0};
+
+    assert(slot->state == SLOT_READING);
+    assert(slot->n_read == slot->batch.n_reads);
+    f->plan_s = f->other_s = 0;
+    sp_arena_reset(&f->scratch);
+    SP_TRY(collate(f, slot, &all));
+    SP_TRY(be->ops->arena_pass(be, &slot->device, SP_FILL_BEGIN));
+    SP_TRY(build_plan(f, slot, &all));
+    SP_TRY(order_rows(f, slot, &all));
+    SP_TRY(be->ops->arena_pass(be, &slot->device, SP_FILL_END));
+    if (!f->options->is_training)
+        SP_TRY(map_stored(f, slot, &all));
+    f->other_s = sp_now_s() - begun - f->plan_s;
+    return SP_OK;
+}
+
+/* ---- memory ---- */
+
+/* The bytes that sp_voxelize takes beyond its result: what moves rows, and where rows
+ * are merged a table that is at most half full, counts, starts and a list of rows.
+ * Mixing has the rows of both samples beside them, with subvoxel positions, and takes
+ * its voxels before that. */
+static int64_t voxelize_bytes(const sp_loader_shape *shape, int64_t stored)
+{
+    const int64_t mixed = 2 * (12 + 4 * (int64_t)shape->n_columns + 4) + 3;
+    int64_t slots = 16;
+
+    while (slots < 2 * stored)
+        slots *= 2;
+    return sp_augment_bytes(stored, shape->is_displacing) +
+           (shape->is_merging ? 4 * slots + 3 * 4 * stored : 0) +
+           (shape->is_mixing ? mixed * stored : 0);
+}
+
+sp_loader_bytes sp_loader_size(const sp_loader_shape *shape, int n_samples,
+                               int64_t stored, int64_t points, int64_t voxels,
+                               int64_t plan_scratch)
+{
+    assert(n_samples >= 0 && stored >= 0 && points >= 0);
+    assert(voxels >= 0 && plan_scratch >= 0);
+    /* The features and the label of a row. */
+    const int64_t row = 4 * (int64_t)shape->n_columns + 4;
+    const int64_t ordering = voxels * (row + (shape->is_training ? 0 : 4));
+    sp_loader_bytes b;
+
+    b.slot = 8 * (int64_t)n_samples + 16 * points +
+             (shape->is_mixing ? (int64_t)sizeof(sp_mix) * n_samples : 0) +
+             stored * (12 + row + (shape->has_subvoxel ? 3 : 0));
+    if (!shape->is_training)
+        b.slot += 8 * ((int64_t)n_samples + 1) + 4 * stored;
+    b.device = voxels * row;
+    b.scratch = stored * (12 + row + 4) + voxels * 12 +
+                sp_most(voxelize_bytes(shape, stored), sp_most(plan_scratch, ordering));
+    /* One reader is counted with the tables for the largest sample, the others without.
+     */
+    b.scratch += shape->n_readers * sp_sample_reading_bytes(0);
+    if (shape->verify)
+        b.scratch += sp_sample_reading_bytes(stored) - sp_sample_reading_bytes(0);
+    return b;
+}

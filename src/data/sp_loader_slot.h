@@ -1,0 +1,58 @@
+/* Inside of the loader: a slot of its ring, and how it is filled. */
+#ifndef SP_LOADER_SLOT_H
+#define SP_LOADER_SLOT_H
+
+#include "data/sp_loader.h"
+#include "data/sp_mix.h"
+#include "data/sp_voxel.h"
+
+/* The states of a slot:
+ *     FREE --deal--> READING --all read, planned--> READY --next--> TAKEN
+ *      ^                                                              |
+ *      +---------------------------recycle----------------------------+
+ * The planner owns a FREE slot while it deals, and it or the caller, whichever fills
+ * slots, a READING one once all samples are read; readers own their samples meanwhile;
+ * the caller owns a TAKEN one. */
+typedef enum slot_state { SLOT_FREE, SLOT_READING, SLOT_READY, SLOT_TAKEN } slot_state;
+
+typedef struct loader_slot {
+    slot_state state;
+    sp_batch batch;
+    sp_arena host;   /* holds sample ids, samples as stored, and rows of their voxels */
+    sp_arena device; /* holds plan, features and labels, in the backend's memory */
+    int64_t *sample_id;  /* [batch.n_reads], in `host` */
+    sp_mix *mix;         /* [batch.n_samples], in `host`; NULL: none is mixed */
+    int *partner;        /* [batch.n_samples] likewise: which read it is; -1: none */
+    int n_taken, n_read; /* samples that readers have begun, and have ended */
+    size_t room;
+    sp_sample *sample; /* [room bytes] samples; their arrays are in `host` */
+    /* The first sample, in the order of sample_id, that could not be read; -1: none. */
+    int failed;
+    sp_error_record error;
+    /* The status that sp_loader_next returns for this slot, with its record in `error`.
+     */
+    sp_status rc;
+} loader_slot;
+
+/* The state of the thread that fills slots. */
+typedef struct loader_filler {
+    const sp_loader_options *options;
+    double factor; /* edge of the network's voxels over that of the shards' voxels */
+    const bool *is_pasted; /* of sp_mixer; borrowed */
+    /* Holds the voxels of a batch before the plan orders them, and what plan_build
+     * needs meanwhile. */
+    sp_arena scratch;
+    /* Seconds that the last slot took: for its plan, and for all else. */
+    double plan_s, other_s;
+} loader_filler;
+
+/* Copies a deal into a free slot and makes room for its samples. SP_EMEM. */
+sp_status sp_loader_slot_deal(loader_slot *slot, const sp_loader_options *options,
+                              const sp_sample_request *request, const sp_deal *deal,
+                              sp_position at);
+/* Augments, voxelizes, collates, plans and orders the samples that were read. SP_EDATA,
+ * SP_EMEM, SP_EDEVICE. */
+sp_status sp_loader_slot_fill(loader_filler *filler, loader_slot *slot);
+void sp_loader_slot_destroy(loader_slot *slot, const sp_backend *backend);
+
+#endif

@@ -1,0 +1,439 @@
+#include "health/sp_link.h"
+
+#include <arpa/inet.h>
+#include <assert.h>
+#include <errno.h>
+#include <ifaddrs.h>
+#include <math.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/sp_log.h"
+#include "base/sp_text.h"
+
+enum { BACKLOG = 1024 };
+
+/* ---- messages ---- */
+
+typedef struct hello {
+    char name[8]; /* "sptrain1" */
+    int32_t rank, zero;
+    uint8_t nonce[SP_LINK_NONCE];
+} hello;
+
+typedef struct answer {
+    uint8_t nonce[SP_LINK_NONCE];
+    uint64_t proof;
+} answer;
+
+typedef struct frame {
+    uint64_t number;
+    sp_signs signs;
+    uint64_t proof;
+} frame;
+
+_Static_assert(sizeof(hello) == 32 && sizeof(answer) == 24, "no padding");
+_Static_assert(sizeof(sp_signs) == 136, "no padding");
+_Static_assert(sizeof(frame) == SP_LINK_FRAME, "no padding");
+
+static const char name[8] = "sptrain1";
+
+/* ---- keyed hashes ---- */
+
+/* Each hash with the run's secret has a purpose of its own, so that no hash can serve
+ * as another. */
+enum { OF_ROOT, OF_RANK, OF_KEY_LOW, OF_KEY_HIGH };
+
+static uint64_t hash(const sp_link *link, const sp_link_address *address, int purpose)
+{
+    struct {
+        int32_t purpose, rank;
+        uint8_t nonce[2][SP_LINK_NONCE];
+    } text = {.purpose = purpose, .rank = link->rank};
+
+    memcpy(text.nonce, link->nonce, sizeof text.nonce);
+    return sp_siphash(address->secret, &text, sizeof text);
+}
+
+static void derive_key(sp_link *link, const sp_link_address *address)
+{
+    const uint64_t half[2] = {hash(link, address, OF_KEY_LOW),
+                              hash(link, address, OF_KEY_HIGH)};
+
+    memcpy(link->key, half, sizeof link->key);
+}
+
+/* Proof of a frame. Both directions use the same key, so the direction is part of the
+ * hash. */
+static uint64_t hash_frame(const sp_link *link, const frame *f, bool is_of_root)
+{
+    struct {
+        uint64_t is_of_root, number;
+        sp_signs signs;
+    } text = {.is_of_root = is_of_root, .number = f->number, .signs = f->signs};
+
+    return sp_siphash(link->key, &text, sizeof text);
+}
+
+/* ---- bytes ---- */
+
+/* Sends all bytes at once; they fit into the buffer of a connection that carries
+ * nothing else at that time. */
+static bool send_all(const sp_link *link, const void *data, size_t bytes)
+{
+    return send(link->fd, data, bytes, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)bytes;
+}
+
+/* Receives into link->in; returns SP_LINK_SIGNS once `bytes` bytes are there. */
+static sp_link_event receive(sp_link *link, size_t bytes)
+{
+    ssize_t n = recv(link->fd, link->in + link->n_in, bytes - link->n_in, MSG_DONTWAIT);
+
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return SP_LINK_NOTHING;
+    if (n <= 0)
+        return SP_LINK_GONE;
+    link->n_in += (size_t)n;
+    if (link->n_in < bytes)
+        return SP_LINK_NOTHING;
+    link->n_in = 0;
+    return SP_LINK_SIGNS;
+}
+
+/* ---- connections ---- */
+
+static void begin(sp_link *link, int fd, sp_link_stage stage)
+{
+    int on = 1;
+
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    memset(link, 0, sizeof *link);
+    link->fd = fd;
+    link->stage = stage;
+    link->rank = -1;
+    link->since_s = sp_now_s();
+}
+
+bool sp_link_accept(sp_link *link, int listener)
+{
+    int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+    assert(listener >= 0);
+    if (fd < 0)
+        return false;
+    begin(link, fd, SP_LINK_HELLO);
+    link->is_root = true;
+    return true;
+}
+
+bool sp_link_connect(sp_link *link, const sp_link_address *address, int i, int rank)
+{
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = address->port[i]};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+    assert(0 <= i && (uint32_t)i < address->n);
+    assert(rank > 0);
+    if (fd < 0)
+        return false;
+    to.sin_addr.s_addr = address->ip[i];
+    begin(link, fd, SP_LINK_CONNECTING);
+    link->rank = rank;
+    if (connect(fd, (struct sockaddr *)&to, sizeof to) != 0 && errno != EINPROGRESS)
+        sp_link_close(link);
+    return link->stage == SP_LINK_CONNECTING;
+}
+
+void sp_link_close(sp_link *link)
+{
+    if (link->fd >= 0)
+        close(link->fd);
+    link->fd = -1;
+    link->stage = SP_LINK_CLOSED;
+}
+
+bool sp_link_is_proven(const sp_link *link)
+{
+    return link->stage == SP_LINK_PROVEN || link->stage == SP_LINK_OPEN;
+}
+
+/* ---- identification: rank r ---- */
+
+static bool say_hello(sp_link *link)
+{
+    struct pollfd fd = {link->fd, POLLOUT, 0};
+    hello h = {.rank = link->rank};
+    int error = 0;
+    socklen_t size = sizeof error;
+
+    if (poll(&fd, 1, 0) == 0)
+        return true; /* the connection is not yet established */
+    if (getsockopt(link->fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0 || error)
+        return false;
+    if (getrandom(link->nonce[0], SP_LINK_NONCE, 0) != SP_LINK_NONCE)
+        return false;
+    memcpy(h.name, name, sizeof h.name);
+    memcpy(h.nonce, link->nonce[0], sizeof h.nonce);
+    link->stage = SP_LINK_ASKED;
+    return send_all(link, &h, sizeof h);
+}
+
+static bool take_answer(sp_link *link, const sp_link_address *address)
+{
+    sp_link_event event = receive(link, sizeof(answer));
+    uint64_t proof;
+    answer a;
+
+    if (event != SP_LINK_SIGNS)
+        return event == SP_LINK_NOTHING;
+    memcpy(&a, link->in, sizeof a);
+    memcpy(link->nonce[1], a.nonce, sizeof a.nonce);
+    if (a.proof != hash(link, address, OF_ROOT))
+        return false;
+    proof = hash(link, address, OF_RANK);
+    derive_key(link, address);
+    link->stage = SP_LINK_PROVEN;
+    return send_all(link, &proof, sizeof proof);
+}
+
+/* ---- identification: rank 0 ---- */
+
+static bool take_hello(sp_link *link, const sp_link_address *address, int size)
+{
+    sp_link_event event = receive(link, sizeof(hello));
+    answer a;
+    hello h;
+
+    if (event != SP_LINK_SIGNS)
+        return event == SP_LINK_NOTHING;
+    memcpy(&h, link->in, sizeof h);
+    if (memcmp(h.name, name, sizeof name) != 0 || h.zero != 0 || h.rank < 1 ||
+        h.rank >= size)
+        return false;
+    link->rank = h.rank;
+    memcpy(link->nonce[0], h.nonce, sizeof h.nonce);
+    if (getrandom(link->nonce[1], SP_LINK_NONCE, 0) != SP_LINK_NONCE)
+        return false;
+    memcpy(a.nonce, link->nonce[1], sizeof a.nonce);
+    a.proof = hash(link, address, OF_ROOT);
+    link->stage = SP_LINK_PROOF;
+    return send_all(link, &a, sizeof a);
+}
+
+static bool take_proof(sp_link *link, const sp_link_address *address)
+{
+    uint64_t proof;
+    sp_link_event event = receive(link, sizeof proof);
+
+    if (event != SP_LINK_SIGNS)
+        return event == SP_LINK_NOTHING;
+    memcpy(&proof, link->in, sizeof proof);
+    if (proof != hash(link, address, OF_RANK))
+        return false;
+    derive_key(link, address);
+    link->stage = SP_LINK_OPEN;
+    return true;
+}
+
+bool sp_link_advance(sp_link *link, const sp_link_address *address, int size)
+{
+    bool is_well = true;
+
+    assert(size > 1);
+    if (link->stage == SP_LINK_CONNECTING)
+        is_well = say_hello(link);
+    if (is_well && link->stage == SP_LINK_ASKED)
+        is_well = take_answer(link, address);
+    if (is_well && link->stage == SP_LINK_HELLO)
+        is_well = take_hello(link, address, size);
+    if (is_well && link->stage == SP_LINK_PROOF)
+        is_well = take_proof(link, address);
+    if (!is_well)
+        sp_link_close(link);
+    return is_well;
+}
+
+/* ---- frames ---- */
+
+/* Sends the rest of an earlier frame. True when nothing is left of it. */
+static bool flush(sp_link *link)
+{
+    ssize_t n;
+
+    while (link->n_out > 0) {
+        n = send(link->fd, link->out, link->n_out, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return false;
+        link->n_out -= (size_t)n;
+        memmove(link->out, link->out + n, link->n_out);
+    }
+    return true;
+}
+
+void sp_link_send(sp_link *link, const sp_signs *signs)
+{
+    frame f = {.signs = *signs};
+
+    if (!sp_link_is_proven(link) || !flush(link))
+        return;
+    f.number = ++link->n_sent;
+    f.proof = hash_frame(link, &f, link->is_root);
+    memcpy(link->out, &f, sizeof f);
+    link->n_out = sizeof f;
+    flush(link);
+}
+
+static bool is_status(int code)
+{
+#define IS_CODE(name, value, text) code == (value) ||
+    return SP_STATUS_LIST(IS_CODE) false;
+}
+
+/* True if every field is in its range. A proven frame comes from this program, but a
+ * value out of range must neither index an array nor end a run. */
+static bool are_sane(const sp_signs *s, int rank)
+{
+    return s->rank == rank && s->kind >= SP_SIGNS_ALIVE && s->kind <= SP_SIGNS_LEAVE &&
+           is_status(s->code) && (s->kind != SP_SIGNS_LEAVE || s->code != SP_OK) &&
+           (s->is_waiting == 0 || s->is_waiting == 1) && s->work >= 0 &&
+           s->waits >= 0 && s->phase >= 0 && s->phase < SP_LINK_PHASES &&
+           s->epoch >= 0 && s->step >= 0 && isfinite(s->own_s) && s->own_s >= 0 &&
+           s->own_phase >= 0 && s->own_phase < SP_LINK_PHASES &&
+           sp_text_is_ascii(s->host, sizeof s->host);
+}
+
+sp_link_event sp_link_receive(sp_link *link, sp_signs *signs)
+{
+    sp_link_event event;
+    frame f;
+
+    if (!sp_link_is_proven(link))
+        return SP_LINK_NOTHING;
+    event = receive(link, sizeof f);
+    if (event != SP_LINK_SIGNS)
+        return event;
+    memcpy(&f, link->in, sizeof f);
+    if (f.proof != hash_frame(link, &f, !link->is_root) ||
+        f.number != link->n_received + 1 ||
+        !are_sane(&f.signs, link->is_root ? link->rank : 0))
+        return SP_LINK_FOREIGN;
+    link->n_received++;
+    link->stage = SP_LINK_OPEN;
+    *signs = f.signs;
+    return event;
+}
+
+/* ---- listening: rank 0, at the addresses that the job needs alone ---- */
+
+int sp_link_own_addresses(uint32_t ip[SP_LINK_ADDRESSES])
+{
+    struct ifaddrs *all;
+    int n = 0;
+
+    if (getifaddrs(&all) != 0)
+        return 0;
+    for (struct ifaddrs *at = all; at && n < SP_LINK_ADDRESSES; at = at->ifa_next) {
+        if (!at->ifa_addr || at->ifa_addr->sa_family != AF_INET ||
+            !(at->ifa_flags & IFF_UP) || (at->ifa_flags & IFF_LOOPBACK))
+            continue;
+        ip[n++] =
+            ((const struct sockaddr_in *)(const void *)at->ifa_addr)->sin_addr.s_addr;
+    }
+    freeifaddrs(all);
+    return n;
+}
+
+static bool is_among(const uint32_t *ip, uint32_t n, uint32_t one)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (ip[i] == one)
+            return true;
+    return false;
+}
+
+/* Returns the own address from which the system would send to `peer`, or 0 if it has no
+ * route. Nothing is sent. */
+static uint32_t address_towards(uint32_t peer)
+{
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(9)};
+    socklen_t size = sizeof to;
+    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    bool is_found;
+
+    to.sin_addr.s_addr = peer;
+    is_found = fd >= 0 && connect(fd, (struct sockaddr *)&to, sizeof to) == 0 &&
+               getsockname(fd, (struct sockaddr *)&to, &size) == 0;
+    if (fd >= 0)
+        close(fd);
+    return is_found ? to.sin_addr.s_addr : 0;
+}
+
+/* Chooses the addresses to listen at. A peer's address that this host has too, as every
+ * host has the address of its containers' bridge, leads to no other host. */
+static void choose(sp_link_address *address, const uint32_t *peers, int n_peers)
+{
+    uint32_t own[SP_LINK_ADDRESSES];
+    const uint32_t n_own = (uint32_t)sp_link_own_addresses(own);
+
+    for (int i = 0; i < n_peers && address->n < SP_LINK_ADDRESSES; i++) {
+        uint32_t ip = is_among(own, n_own, peers[i]) ? 0 : address_towards(peers[i]);
+
+        if (ip && !is_among(address->ip, address->n, ip))
+            address->ip[address->n++] = ip;
+    }
+    if (address->n == 0)
+        address->ip[address->n++] = htonl(INADDR_LOOPBACK);
+}
+
+static int listen_at(uint32_t ip, uint16_t *port)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET};
+    socklen_t size = sizeof at;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+    at.sin_addr.s_addr = ip;
+    if (fd >= 0 &&
+        (bind(fd, (struct sockaddr *)&at, sizeof at) != 0 || listen(fd, BACKLOG) != 0 ||
+         getsockname(fd, (struct sockaddr *)&at, &size) != 0)) {
+        int error = errno;
+
+        close(fd);
+        errno = error;
+        fd = -1;
+    }
+    *port = at.sin_port;
+    return fd;
+}
+
+sp_status sp_link_listen(int *fd, sp_link_address *address, const char *host,
+                         const uint32_t *peers, int n_peers)
+{
+    uint32_t n = 0;
+
+    assert(fd && address && host);
+    assert(n_peers >= 0 && (peers || n_peers == 0));
+    memset(address, 0, sizeof *address);
+    strncpy(address->host, host, sizeof address->host - 1);
+    if (getrandom(address->secret, sizeof address->secret, 0) !=
+        (ssize_t)sizeof address->secret)
+        return SP_FAIL(SP_EIO, "watchdog: the system gives no random numbers: %s",
+                       strerror(errno));
+    choose(address, peers, n_peers);
+    for (uint32_t i = 0; i < address->n; i++) {
+        fd[n] = listen_at(address->ip[i], &address->port[n]);
+        address->ip[n] = address->ip[i];
+        n += fd[n] >= 0;
+    }
+    address->n = n;
+    if (n == 0)
+        return SP_FAIL(SP_EIO, "watchdog: cannot listen for the other ranks: %s",
+                       strerror(errno));
+    return SP_OK;
+}

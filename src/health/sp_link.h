@@ -1,0 +1,130 @@
+/* Connections of the watchdogs, every rank's to rank 0, on a network that others may
+ * use too. No function here waits, and all are local.
+ *
+ *     rank r                                                rank 0
+ *       hello: r, a random number a                ------>
+ *                       <------  a random number b, proof of (0, r, a, b)
+ *       proof of (1, r, a, b)                      ------>
+ *       frames: number, signs, proof of both      <----->   the same
+ *
+ * A proof is a keyed hash (sp_siphash.h). The key of the first two is the run's secret,
+ * which rank 0 drew and MPI carried to the ranks: it never travels here. Each side has
+ * chosen one of the random numbers, so that a recorded conversation proves nothing
+ * later. The key of frames is derived from secret, r, a and b. Frames are numbered from
+ * 1 in each direction; a frame that is repeated, left out or changed ends the
+ * connection.
+ *
+ * A stranger who connects learns one keyed hash of a number of his own choice and
+ * nothing else. The contents are not encrypted: those who can read the network can read
+ * host names, phases and steps.
+ */
+#ifndef SP_LINK_H
+#define SP_LINK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/sp_error.h"
+#include "health/sp_siphash.h"
+
+typedef enum sp_signs_kind {
+    SP_SIGNS_ALIVE,
+    SP_SIGNS_END, /* the sender ends by its own decision with `code` */
+    /* from rank 0: all ranks end with `code`; the reason has been printed */
+    SP_SIGNS_LEAVE
+} sp_signs_kind;
+
+/* The content of a frame, in the byte order of the job's machines (which all run this
+ * program). */
+typedef struct sp_signs {
+    /* the sender; sp_signs_kind; exit status; 1 while it waits for other ranks */
+    int32_t rank, kind, code, is_waiting;
+    /* the counts of sp_pulse.h, and the position in the run */
+    int64_t work, waits, phase, epoch, step;
+    double own_s;      /* seconds of own work a step; 0: not known */
+    int64_t own_phase; /* the phase in which most of them pass */
+    char host[64];
+} sp_signs;
+
+/* The stage of a connection, in the order of the drawing above. */
+typedef enum sp_link_stage {
+    SP_LINK_CLOSED,
+    SP_LINK_CONNECTING, /* rank r: the connection is not yet established */
+    SP_LINK_ASKED,      /* rank r has sent its hello */
+    SP_LINK_HELLO,      /* rank 0 waits for the hello */
+    SP_LINK_PROOF,      /* rank 0 has answered and waits for the proof */
+    SP_LINK_PROVEN,     /* rank r may send, and has not seen a frame of rank 0 yet */
+    SP_LINK_OPEN        /* the peer is a rank of this run */
+} sp_link_stage;
+
+enum {
+    SP_LINK_NONCE = 16,
+    SP_LINK_FRAME = 16 + (int)sizeof(sp_signs), /* bytes, with number and proof */
+    SP_LINK_ADDRESSES = 16,
+    SP_LINK_PHASES = 11 /* number of phases (run/sp_heartbeat.h) */
+};
+
+/* One connection, as one of its two sides sees it. */
+typedef struct sp_link {
+    int fd; /* -1 where stage is SP_LINK_CLOSED */
+    sp_link_stage stage;
+    bool is_root;   /* this process is rank 0 */
+    int rank;       /* rank of the side that is not rank 0; -1: not yet known */
+    double since_s; /* when the connection began */
+    uint8_t nonce[2][SP_LINK_NONCE]; /* the random numbers a and b */
+    uint8_t key[SP_SIPHASH_KEY];     /* key of frames, from SP_LINK_PROVEN on */
+    uint64_t n_sent, n_received;     /* numbers of frames so far */
+    /* bytes in `in` (received so far) and in `out` (still to be sent) */
+    size_t n_in, n_out;
+    uint8_t in[SP_LINK_FRAME], out[SP_LINK_FRAME];
+} sp_link;
+
+/* The addresses at which rank 0 listens, which MPI carries to the ranks. */
+typedef struct sp_link_address {
+    uint8_t secret[SP_SIPHASH_KEY];
+    char host[64];
+    uint32_t n;                     /* number of addresses; 0: rank 0 does not listen */
+    uint32_t ip[SP_LINK_ADDRESSES]; /* network order */
+    uint16_t port[SP_LINK_ADDRESSES]; /* network order */
+} sp_link_address;
+
+/* Writes this host's IPv4 addresses without the loopback, in network order, and returns
+ * their number. */
+int sp_link_own_addresses(uint32_t ip[SP_LINK_ADDRESSES]);
+/* Called on rank 0: draws the secret and listens on a free port of each address by
+ * which this host reaches one of the n_peers addresses of the job's other hosts, or of
+ * the loopback alone if there are none. Writes address->n descriptors to fd
+ * [SP_LINK_ADDRESSES], which the caller closes. SP_EIO. */
+sp_status sp_link_listen(int *fd, sp_link_address *address, const char *host,
+                         const uint32_t *peers, int n_peers);
+/* Called on rank 0: accepts the next connection at a listener. False: none waits. */
+bool sp_link_accept(sp_link *link, int listener);
+/* Called on rank `rank`: begins to connect to address->ip[i]. False: it failed at once.
+ */
+bool sp_link_connect(sp_link *link, const sp_link_address *address, int i, int rank);
+/* Continues connecting and proving as far as the received bytes allow. False: the other
+ * side has closed the connection or is no rank of this run (of `size` ranks), and the
+ * link is closed. */
+bool sp_link_advance(sp_link *link, const sp_link_address *address, int size);
+/* True from SP_LINK_PROVEN on, when frames may be sent. */
+bool sp_link_is_proven(const sp_link *link);
+/* Closes the connection. A closed link is allowed. */
+void sp_link_close(sp_link *link);
+
+/* Sends a frame, or drops it if the other side does not accept more bytes now. */
+void sp_link_send(sp_link *link, const sp_signs *signs);
+
+/* The result of sp_link_receive. */
+typedef enum sp_link_event {
+    SP_LINK_NOTHING, /* no whole frame has arrived yet */
+    SP_LINK_SIGNS,   /* a frame arrived, every field of it in its range */
+    SP_LINK_GONE,    /* the other side has closed the connection */
+    SP_LINK_FOREIGN  /* the bytes that arrived are no frame of this run */
+} sp_link_event;
+
+/* Receives the next whole frame. The first one opens a link that is SP_LINK_PROVEN. No
+ * link is closed here; the caller does that. */
+sp_link_event sp_link_receive(sp_link *link, sp_signs *signs);
+
+#endif

@@ -1,0 +1,346 @@
+#include "health/sp_watchdog.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/sp_log.h"
+#include "base/sp_pulse.h"
+#include "base/sp_thread.h"
+#include "health/sp_watchdog_internal.h"
+
+#define INTERVAL_S 1.0 /* between signs of life; at most a quarter of the limit */
+#define TOLD_S     2.0 /* given to the watchdog to report, where MPI failed first */
+
+_Static_assert((int)SP_LINK_PHASES == (int)SP_PHASE_COUNT, "what a frame may say");
+
+/* ---- signs ---- */
+
+sp_watched *sp_watchdog_own_row(sp_watchdog *w)
+{
+    return &w->row[w->run->comm->rank == 0 ? 0 : 1];
+}
+
+/* Collects this rank's present signs. They are copied into heartbeat.bin too, for
+ * processes that have no connection to this rank. */
+void sp_watchdog_take_own(sp_watchdog *w, sp_signs *signs, sp_signs_kind kind, int code)
+{
+    sp_heartbeat *beat = w->run->beat;
+    sp_pulse pulse;
+
+    sp_pulse_read(&pulse);
+    memset(signs, 0, sizeof *signs);
+    signs->rank = w->run->comm->rank;
+    signs->kind = kind;
+    signs->code = code;
+    signs->work = pulse.work;
+    signs->waits = pulse.waits;
+    signs->is_waiting = pulse.is_waiting;
+    signs->phase = __atomic_load_n(&beat->phase, __ATOMIC_RELAXED);
+    signs->epoch = __atomic_load_n(&beat->epoch, __ATOMIC_RELAXED);
+    signs->step = __atomic_load_n(&beat->step, __ATOMIC_RELAXED);
+    __atomic_load(&w->own_s, &signs->own_s, __ATOMIC_RELAXED);
+    signs->own_phase = __atomic_load_n(&w->own_phase, __ATOMIC_RELAXED);
+    memcpy(signs->host, w->run->comm->host, sizeof signs->host);
+    sp_heartbeat_put_signs(w->run->beats, signs->rank, pulse.work, pulse.waits);
+}
+
+static void note(sp_watched *r, const sp_signs *signs)
+{
+    double now = sp_now_s();
+
+    r->heard_s = now;
+    if (signs->work != r->signs.work)
+        r->worked_s = r->changed_s = now;
+    if (signs->waits != r->signs.waits)
+        r->changed_s = now;
+    r->signs = *signs;
+}
+
+/* Updates a row from heartbeat.bin, for a rank without a connection. */
+static void note_record(sp_watchdog *w, sp_watched *r, int rank)
+{
+    sp_heartbeat beat;
+    sp_signs signs = {.rank = rank};
+
+    if (!sp_heartbeat_get(w->run->beats, rank, &beat) || !beat.counter)
+        return;
+    signs.work = beat.work + beat.counter;
+    signs.waits = beat.waits;
+    signs.phase = beat.phase;
+    signs.epoch = beat.epoch;
+    signs.step = beat.step;
+    memcpy(signs.host, beat.host, sizeof signs.host);
+    if (signs.work != r->signs.work || signs.waits != r->signs.waits)
+        note(r, &signs);
+}
+
+/* ---- a connection that is proven ---- */
+
+/* Closes a connection with invalid frames. The rank is watched through heartbeat.bin
+ * from then on. */
+static void give_up(sp_watched *r)
+{
+    sp_log_warn("watchdog: what rank %d sends is not of this run; its connection is "
+                "closed",
+                r->signs.rank);
+    sp_link_close(&r->link);
+    r->state = SP_WATCHED_ABSENT;
+}
+
+/* Acts on a frame. Rank 0 alone may make others leave, and never with success. */
+static void heed(sp_watchdog *w, sp_watched *r, const sp_signs *signs)
+{
+    note(r, signs);
+    if (signs->kind == SP_SIGNS_LEAVE && w->run->comm->rank != 0)
+        sp_watchdog_leave(w, signs->code);
+    r->state = signs->kind == SP_SIGNS_END ? SP_WATCHED_ENDED : SP_WATCHED_LINKED;
+}
+
+static void receive(sp_watchdog *w, sp_watched *r)
+{
+    sp_link_event event = SP_LINK_SIGNS;
+    sp_signs signs;
+
+    while (event == SP_LINK_SIGNS) {
+        event = sp_link_receive(&r->link, &signs);
+        if (event == SP_LINK_SIGNS)
+            heed(w, r, &signs);
+    }
+    if (event == SP_LINK_FOREIGN)
+        give_up(r);
+    if (event != SP_LINK_GONE)
+        return;
+    sp_link_close(&r->link);
+    if (r->state == SP_WATCHED_LINKED)
+        sp_watchdog_diagnose_dead(w, r);
+}
+
+/* ---- the thread ---- */
+
+static int fill_poll(sp_watchdog *w)
+{
+    int n = 0;
+
+    w->fd[n++] = (struct pollfd){w->wake[0], POLLIN, 0};
+    for (int i = 0; i < w->n_listeners && sp_now_s() >= w->accepts_from_s; i++)
+        w->fd[n++] = (struct pollfd){w->listener[i], POLLIN, 0};
+    for (int i = 0; i < w->n_fresh; i++)
+        w->fd[n++] = (struct pollfd){w->fresh[i].fd, POLLIN, 0};
+    for (int r = 0; r < w->n_rows; r++)
+        if (w->row[r].link.fd >= 0) {
+            const bool is_connecting = w->row[r].link.stage == SP_LINK_CONNECTING;
+
+            w->fd[n++] =
+                (struct pollfd){w->row[r].link.fd, is_connecting ? POLLOUT : POLLIN, 0};
+        }
+    return n;
+}
+
+/* Milliseconds until the thread has something to do even if nothing arrives. */
+static int patience_ms(const sp_watchdog *w)
+{
+    const double accept_s = sp_watchdog_accept_s(w);
+
+    return 1 + (int)(1e3 * (accept_s < w->interval_s ? accept_s : w->interval_s));
+}
+
+static void listen_to_all(sp_watchdog *w)
+{
+    sp_watchdog_accept(w);
+    if (w->run->comm->rank != 0)
+        sp_watchdog_connect(w, sp_now_s());
+    for (int r = 0; r < w->n_rows; r++)
+        receive(w, &w->row[r]);
+}
+
+static void say(sp_watchdog *w, sp_signs_kind kind, int code)
+{
+    sp_signs signs;
+    sp_watched *own = sp_watchdog_own_row(w);
+
+    sp_watchdog_take_own(w, &signs, kind, code);
+    note(own, &signs);
+    for (int r = 0; r < w->n_rows; r++)
+        sp_link_send(&w->row[r].link, &signs);
+}
+
+/* Reads the records of ranks without a connection from heartbeat.bin. */
+static void look_around(sp_watchdog *w)
+{
+    for (int i = 0; i < w->n_rows; i++) {
+        sp_watched *r = &w->row[i];
+
+        if (r->state == SP_WATCHED_ABSENT && r != sp_watchdog_own_row(w))
+            note_record(w, r, i);
+    }
+}
+
+static void *watch(void *arg)
+{
+    sp_watchdog *w = arg;
+    bool is_root = w->run->comm->rank == 0;
+    double last_s = sp_now_s(), now;
+
+    listen_to_all(w); /* starts the connection to rank 0 */
+    while (w->stop_code < 0) {
+        poll(w->fd, (nfds_t)fill_poll(w), patience_ms(w));
+        now = sp_now_s();
+        /* After a pause of this process itself all clocks begin anew; it would count as
+         * silence of the others. */
+        for (int r = 0; now - last_s > 3 * w->interval_s + 2 && r < w->n_rows; r++)
+            w->row[r].heard_s = w->row[r].changed_s = w->row[r].worked_s = now;
+        listen_to_all(w);
+        if (now - last_s < 0.9 * w->interval_s)
+            continue;
+        last_s = now;
+        say(w, SP_SIGNS_ALIVE, 0);
+        look_around(w);
+        /* Rank 0 judges first; the margin leaves the others time to hear of it. */
+        sp_watchdog_judge(w, is_root ? 0 : 2 * w->interval_s + 1);
+        if (is_root)
+            sp_watchdog_judge_speed(w);
+    }
+    return NULL;
+}
+
+/* ---- start and stop ---- */
+
+static sp_status allocate(sp_watchdog **watchdog, sp_run *run, double limit_s)
+{
+    const sp_comm *comm = run->comm;
+    size_t size = (size_t)comm->size;
+    double now = sp_now_s();
+    sp_watchdog *w = *watchdog = calloc(1, sizeof *w);
+
+    if (!w)
+        return SP_FAIL(SP_EMEM, "no memory for the watchdog");
+    w->run = run;
+    w->limit_s = limit_s;
+    w->interval_s = limit_s / 4 < INTERVAL_S ? limit_s / 4 : INTERVAL_S;
+    w->wake[0] = w->wake[1] = -1;
+    w->stop_code = -1;
+    w->begin_s = now;
+    w->n_rows = comm->rank == 0 ? comm->size : 2;
+    w->row = calloc((size_t)w->n_rows, sizeof *w->row);
+    w->n_places = comm->rank == 0 ? comm->size + SP_DOOR_STRANGERS : 0;
+    w->fresh = calloc((size_t)w->n_places + 1, sizeof *w->fresh);
+    w->fd =
+        calloc(1 + SP_LINK_ADDRESSES + (size_t)w->n_places + size + 1, sizeof *w->fd);
+    for (int r = 0; w->row && r < w->n_rows; r++) {
+        w->row[r].link.fd = -1;
+        w->row[r].signs.rank = comm->rank == 0 || r == 0 ? r : comm->rank;
+        w->row[r].heard_s = w->row[r].changed_s = w->row[r].worked_s = now;
+    }
+    if (!w->row || !w->fresh || !w->fd)
+        return SP_FAIL(SP_EMEM, "no memory for the watchdog of %d ranks", comm->size);
+    if (pipe2(w->wake, O_CLOEXEC) != 0)
+        return SP_FAIL(SP_EMEM, "watchdog: %s", strerror(errno));
+    return SP_OK;
+}
+
+/* The thread may get SIGALRM, which set_last_minute uses. */
+static sp_status start_thread(sp_watchdog *w)
+{
+    const int failed = sp_thread_start(&w->thread, watch, w);
+
+    if (failed)
+        return SP_FAIL(SP_EMEM, "watchdog: cannot start its thread: %s",
+                       strerror(failed));
+    w->is_started = true;
+    return SP_OK;
+}
+
+static sp_status start(sp_watchdog **watchdog, sp_run *run, double limit_s)
+{
+    SP_TRY(sp_comm_agree(run->comm, allocate(watchdog, run, limit_s)));
+    if (run->comm->size > 1)
+        SP_TRY(sp_watchdog_listen(*watchdog));
+    return sp_comm_agree(run->comm, start_thread(*watchdog));
+}
+
+sp_status sp_watchdog_start(sp_watchdog **watchdog, sp_run *run, double limit_s)
+{
+    sp_status rc;
+
+    assert(watchdog && run->beat && run->comm);
+    *watchdog = NULL;
+    if (limit_s <= 0)
+        return SP_OK;
+    rc = start(watchdog, run, limit_s);
+    if (rc != SP_OK) {
+        sp_watchdog_stop(*watchdog, rc);
+        *watchdog = NULL;
+    }
+    return rc;
+}
+
+void sp_watchdog_step(sp_watchdog *watchdog, const double own_s[SP_PHASE_COUNT])
+{
+    double *mean, sum = 0;
+    int64_t most = 0;
+
+    if (!watchdog)
+        return;
+    mean = watchdog->phase_s;
+    for (int p = 0; p < SP_PHASE_COUNT; p++) {
+        const double s = fmax(0, own_s[p]); /* rounding may give -1e-9 */
+
+        mean[p] = watchdog->own_s > 0 ? 0.8 * mean[p] + 0.2 * s : s;
+        sum += mean[p];
+        most = mean[p] > mean[most] ? p : most;
+    }
+    __atomic_store_n(&watchdog->own_phase, most, __ATOMIC_RELAXED);
+    __atomic_store(&watchdog->own_s, &sum, __ATOMIC_RELAXED);
+}
+
+double sp_watchdog_cpu_s(const sp_watchdog *watchdog)
+{
+    struct timespec t;
+    clockid_t clock;
+
+    if (!watchdog || pthread_getcpuclockid(watchdog->thread, &clock) != 0 ||
+        clock_gettime(clock, &t) != 0)
+        return 0;
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void close_all(sp_watchdog *w)
+{
+    for (int r = 0; w->row && r < w->n_rows; r++)
+        sp_link_close(&w->row[r].link);
+    for (int i = 0; i < w->n_fresh; i++)
+        sp_link_close(&w->fresh[i]);
+    sp_watchdog_stop_listening(w);
+    for (int i = 0; i < 2; i++)
+        if (w->wake[i] >= 0)
+            close(w->wake[i]);
+}
+
+void sp_watchdog_stop(sp_watchdog *w, sp_status code)
+{
+    if (!w)
+        return;
+    /* MPI may notice a lost peer before the watchdog does, but the watchdog knows which
+     * rank it is. */
+    if (code == SP_EMPI)
+        sp_sleep_s(TOLD_S);
+    w->stop_code = code;
+    if (w->is_started) {
+        if (write(w->wake[1], "", 1) != 1)
+            sp_log_warn("watchdog: %s", strerror(errno));
+        pthread_join(w->thread, NULL);
+        sp_watchdog_accept(w); /* a rank that has just connected learns of it too */
+        say(w, SP_SIGNS_END, code);
+    }
+    close_all(w);
+    free(w->row);
+    free(w->fresh);
+    free(w->fd);
+    free(w);
+}

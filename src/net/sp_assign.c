@@ -1,0 +1,577 @@
+#include "net/sp_assign.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const sp_assign_place NOWHERE = {.range = -1};
+
+sp_status sp_assign_create(sp_assign *a, const sp_lowered *low,
+                           const sp_assign_rules *rules)
+{
+    assert(low->n_values > 0 && low->n_steps > 0);
+    assert(rules->row_bytes > 0 && rules->fused_parts);
+    *a = (sp_assign){.low = low, .rules = *rules};
+    a->value = calloc((size_t)low->n_values, sizeof *a->value);
+    a->argmax = calloc((size_t)low->n_steps, sizeof *a->argmax);
+    a->kept = calloc((size_t)low->n_steps, sizeof *a->kept);
+    if (!a->value || !a->argmax || !a->kept)
+        return SP_FAIL(SP_EMEM, "no memory for the tables of the network");
+    SP_TRY(sp_ranges_create(&a->matrices, 2 * low->n_values + 3));
+    return sp_ranges_create(&a->vectors, 2 * low->n_values + 3);
+}
+
+void sp_assign_destroy(sp_assign *a)
+{
+    free(a->value);
+    free(a->argmax);
+    free(a->kept);
+    sp_ranges_destroy(&a->matrices);
+    sp_ranges_destroy(&a->vectors);
+    *a = (sp_assign){0};
+}
+
+/* ---- ranges ---- */
+
+int64_t sp_assign_rows(const sp_assign *a, int level)
+{
+    assert(level == SP_LEVEL_SAMPLE || (0 <= level && level < SP_MAX_LEVELS));
+    return level == SP_LEVEL_SAMPLE ? a->n_samples : a->rows[level];
+}
+
+/* Elements from one row to the next in a matrix of c columns. */
+static int pitch_of(const sp_assign *a, int c, sp_elem elem)
+{
+    const int each = a->rules.row_bytes / (int)sp_elem_bytes(elem);
+
+    assert(c > 0);
+    return each > 1 ? (c + each - 1) / each * each : c;
+}
+
+static size_t bytes_of(const sp_assign *a, int v)
+{
+    const sp_lower_value *value = &a->low->value[v];
+
+    return (size_t)sp_assign_rows(a, value->level) *
+           (size_t)pitch_of(a, value->c, value->elem) * sp_elem_bytes(value->elem);
+}
+
+/* The end of the span at which a matrix is placed. */
+typedef struct side {
+    bool is_high;
+    size_t least; /* on the high side: the least offset */
+} side;
+
+static const side LOW = {false, 0}, HIGH = {true, 0};
+
+/* Takes memory for a matrix of the shape of value v with elements of type elem. */
+static sp_assign_place take(sp_assign *a, int v, sp_elem elem, side from)
+{
+    const sp_lower_value *value = &a->low->value[v];
+    const int ld = pitch_of(a, value->c, elem);
+    const size_t bytes =
+        (size_t)sp_assign_rows(a, value->level) * (size_t)ld * sp_elem_bytes(elem);
+    const int range = from.is_high
+                          ? sp_ranges_take_above(&a->matrices, bytes, from.least)
+                          : sp_ranges_take(&a->matrices, bytes);
+
+    return (sp_assign_place){range, a->matrices.range[range].at, ld};
+}
+
+static void drop(sp_assign *a, sp_assign_place *place)
+{
+    if (place->range >= 0)
+        sp_ranges_drop(&a->matrices, place->range);
+    *place = NOWHERE;
+}
+
+static void drop_vector(sp_assign *a, int *range)
+{
+    if (*range >= 0)
+        sp_ranges_drop(&a->vectors, *range);
+    *range = -1;
+}
+
+/* ---- forward ---- */
+
+/* True if the forward pass leaves the activation in memory for the backward pass. */
+static bool is_kept(const sp_assign *a, int home)
+{
+    return a->is_training &&
+           !(a->rules.is_low_memory && a->low->value[home].is_from_norms);
+}
+
+/* Reserves the low side of the span for activations that stay until the backward pass,
+ * one behind the other. What is freed within the forward pass is taken from the high
+ * side (high_side), so it leaves no gaps between those. */
+static void reserve_kept(sp_assign *a)
+{
+    const int n = a->low->n_steps;
+    size_t bytes = 0;
+
+    memset(a->kept, 0, (size_t)n * sizeof *a->kept);
+    for (int v = 1; v < a->low->n_values; v++)
+        if (a->low->value[v].home == v && a->low->value[v].first >= 0 && is_kept(a, v))
+            a->kept[a->low->value[v].first] += sp_ranges_aligned(bytes_of(a, v));
+    for (int s = 0; s < n; s++)
+        bytes = a->kept[s] += bytes;
+    sp_ranges_reserve(&a->matrices, bytes);
+}
+
+/* The side for a value that is freed within the forward pass: it may stand where
+ * activations will be kept, as long as it is freed before these come. */
+static side high_side(const sp_assign *a, int home)
+{
+    const int last =
+        a->low->value[home].last[a->is_training ? SP_TRAINING : SP_INFERENCE];
+    side from = HIGH;
+
+    if (last >= 0)
+        from.least = a->kept[last < a->low->n_steps ? last : a->low->n_steps - 1];
+    return from;
+}
+
+void sp_assign_begin(sp_assign *a, const int64_t *rows, int n_samples, bool is_training)
+{
+    const sp_lower_value *x = &a->low->value[0];
+
+    assert(rows && n_samples >= 0);
+    memcpy(a->rows, rows, (size_t)a->low->graph->spec.n_levels * sizeof *rows);
+    a->n_samples = n_samples;
+    a->is_training = is_training;
+    a->logits = NOWHERE;
+    sp_ranges_reset(&a->matrices);
+    sp_ranges_reset(&a->vectors);
+    for (int v = 0; v < a->low->n_values; v++)
+        a->value[v] = (sp_assigned){.act = NOWHERE, .grad = NOWHERE, .sums = -1};
+    for (int s = 0; s < a->low->n_steps; s++)
+        a->argmax[s] = -1;
+    if (x->elem != SP_ELEM_F32 || pitch_of(a, x->c, x->elem) != x->c)
+        a->value[0].act = take(a, 0, x->elem, LOW);
+    reserve_kept(a);
+}
+
+/* Gives the value its activation's memory: that of its home, which is taken by the
+ * first value to stand in it, from this side of the span. */
+static void hold(sp_assign *a, int v, side from)
+{
+    const sp_lower_value *value = a->low->value;
+    size_t column = 0;
+    int home = v;
+
+    for (; value[home].home != home; home = value[home].home)
+        column += (size_t)value[home].column;
+    if (a->value[home].act.range < 0)
+        a->value[home].act = take(a, home, value[home].elem, from);
+    a->value[v].act = a->value[home].act;
+    a->value[v].act.at += column * sp_elem_bytes(value[v].elem);
+}
+
+/* True if the output of step s can stand where its first input stands, which nothing
+ * reads after the step: both have memory of their own and the same shape. */
+static bool can_overwrite(const sp_assign *a, int s)
+{
+    const sp_lower_step *step = &a->low->step[s];
+    const sp_lower_value *x = &a->low->value[step->in[0]];
+    const sp_lower_value *y = &a->low->value[step->out];
+
+    if (a->is_training || !step->row->may_overwrite || step->runs_with >= 0)
+        return false;
+    for (int k = 1; k < step->n_in; k++)
+        if (step->in[k] == step->in[0])
+            return false;
+    return x->home == step->in[0] && y->home == step->out &&
+           x->last[SP_INFERENCE] == s && x->level == y->level && x->c == y->c &&
+           x->elem == y->elem;
+}
+
+/* Takes memory for the sums of value v: in the parts of a fused operation, or of each
+ * sample. */
+static void take_sums(sp_assign *a, int v, bool is_fused)
+{
+    const sp_lower_value *value = &a->low->value[v];
+    const int64_t n = sp_assign_rows(a, value->level);
+    sp_assigned *at = &a->value[v];
+
+    at->is_fused = is_fused;
+    at->n_sums = is_fused ? a->rules.fused_parts(n, a->n_samples).n : a->n_samples;
+    at->sums = sp_ranges_take(&a->vectors, 2 * (size_t)value->c * (size_t)at->n_sums *
+                                               sizeof(double));
+}
+
+/* Exact sums are of samples. */
+static bool may_fuse(const sp_assign *a)
+{
+    return !a->rules.is_exact || a->rules.fused_parts(0, 0).rows == 0;
+}
+
+void sp_assign_forward(sp_assign *a, int s)
+{
+    const sp_lower_step *step = &a->low->step[s];
+    const sp_lower_value *out = &a->low->value[step->out];
+    const int home = sp_lowered_home(a->low, step->out);
+
+    assert(0 <= s && s < a->low->n_steps && sp_lowered_has_turn(step, a->is_training));
+    if (can_overwrite(a, s)) {
+        assert(a->value[step->out].act.range < 0);
+        a->value[step->out].act = a->value[step->in[0]].act;
+        sp_ranges_hold(&a->matrices, a->value[step->out].act.range);
+    } else {
+        hold(a, step->out, is_kept(a, home) ? LOW : high_side(a, home));
+    }
+    if (step->row->has_argmax)
+        a->argmax[s] =
+            sp_ranges_take(&a->vectors, (size_t)sp_assign_rows(a, out->level) *
+                                            (size_t)out->c * sizeof(int32_t));
+    if (!a->is_training)
+        return;
+    if (step->op == SP_OP_CONV && out->feeds_norm && may_fuse(a))
+        take_sums(a, step->out, true);
+    if (step->op == SP_OP_BATCHNORM && !step->is_frozen &&
+        a->value[step->in[0]].sums < 0)
+        take_sums(a, step->in[0], false);
+}
+
+void sp_assign_forward_end(sp_assign *a, int s)
+{
+    const sp_lower_step *step = &a->low->step[s];
+    const sp_forward kind = a->is_training ? SP_TRAINING : SP_INFERENCE;
+
+    assert(s >= 0 && s < a->low->n_steps);
+    /* a second norm of the same value forms the sums again */
+    if (step->op == SP_OP_BATCHNORM)
+        drop_vector(a, &a->value[step->in[0]].sums);
+    if (!a->is_training)
+        drop_vector(a, &a->argmax[s]);
+    for (int v = step->read_last[kind]; v >= 0; v = a->low->value[v].next_read[kind])
+        if (!is_kept(a, v))
+            drop(a, &a->value[v].act);
+}
+
+void sp_assign_logits(sp_assign *a)
+{
+    const int last = a->low->n_values - 1;
+
+    a->logits = a->value[last].act;
+    if (a->low->value[last].elem != SP_ELEM_F32)
+        a->logits = take(a, last, SP_ELEM_F32, LOW);
+}
+
+sp_loss_place sp_assign_results(sp_assign *a, bool has_confusion, bool has_prediction)
+{
+    const sp_lower_value *last = &a->low->value[a->low->n_values - 1];
+    const size_t C = (size_t)last->c, n = (size_t)sp_assign_rows(a, last->level);
+    sp_loss_place r;
+
+    r.confusion_at = 2 * (size_t)a->n_samples * sizeof(double);
+    r.prediction_at = r.confusion_at + (has_confusion ? C * C * sizeof(int64_t) : 0);
+    r.bytes = r.prediction_at + (has_prediction ? n * sizeof(int32_t) : 0);
+    r.range = sp_ranges_take(&a->vectors, r.bytes);
+    return r;
+}
+
+void sp_assign_loss(sp_assign *a, sp_assign_place *fp32)
+{
+    const int last = a->low->n_values - 1;
+
+    assert(a->is_training);
+    a->value[last].grad = take(a, last, a->low->value[last].elem, HIGH);
+    *fp32 = a->value[last].grad;
+    if (a->low->value[last].elem != SP_ELEM_F32)
+        *fp32 = take(a, last, SP_ELEM_F32, HIGH);
+}
+
+void sp_assign_loss_end(sp_assign *a, const sp_assign_place *fp32)
+{
+    const int last = a->low->n_values - 1;
+
+    if (fp32->range != a->value[last].grad.range)
+        sp_ranges_drop(&a->matrices, fp32->range);
+    if (!a->rules.is_low_memory)
+        return;
+    if (a->logits.range != a->value[last].act.range)
+        drop(a, &a->logits);
+    /* A concat has values in its columns that steps before it may read too. */
+    if (a->low->value[last].until < 0)
+        drop(a, &a->value[last].act);
+    a->logits = NOWHERE;
+}
+
+/* ---- backward ---- */
+
+bool sp_assign_is_used(const sp_assign *a, int s)
+{
+    const int out = a->low->step[s].out;
+
+    assert(0 <= s && s < a->low->n_steps);
+    return a->low->value[out].needs_grad && a->value[out].grad.range >= 0;
+}
+
+typedef struct restoring {
+    sp_assign *a;
+    int until;
+    sp_status (*apply)(void *arg, int step);
+    void *arg;
+} restoring;
+
+/* The place where the norm `step` has its input k written again: that of its output,
+ * where the input is a residual, since a norm may write over its residual. If a
+ * gradient needs the residual too, it is written once more when that one's turn comes:
+ * most of a block's backward pass lies between, and is the time of the greatest need.
+ * NULL: memory of the input's own. */
+static const sp_assign_place *place_of_input(const sp_assign *a,
+                                             const sp_lower_step *step, int k)
+{
+    const bool is_residual = k > 0 && step->in[k] != step->in[0];
+
+    return is_residual && a->low->value[step->in[k]].home == step->in[k]
+               ? &a->value[step->out].act
+               : NULL;
+}
+
+/* Frees the inputs of a norm whose output was written again: those that only that
+ * writing needed, and the one that the output was written over. */
+static void drop_passed(sp_assign *a, const sp_lower_step *step)
+{
+    for (int k = 0; k < step->n_in; k++) {
+        const sp_lower_value *value = &a->low->value[step->in[k]];
+        sp_assign_place *place = &a->value[step->in[k]].act;
+
+        if ((value->is_for_norms && value->is_from_norms) ||
+            (place_of_input(a, step, k) &&
+             place->range == a->value[step->out].act.range))
+            drop(a, place);
+    }
+}
+
+/* Gives a dropped value the content that the forward pass left in it, as far as steps
+ * up to `until` wrote it, in a place that is another value's too, or in memory of its
+ * own (NULL). The columns of its concat that later steps wrote have been used already.
+ */
+static sp_status restore(const restoring *r, int v, const sp_assign_place *place)
+{
+    sp_assign *a = r->a;
+    const sp_lowered *low = a->low;
+    const int home = sp_lowered_home(low, v);
+    const int end = low->value[home].end < r->until ? low->value[home].end : r->until;
+
+    if (a->value[home].act.range >= 0 || !low->value[home].is_from_norms)
+        return SP_OK;
+    if (place) {
+        assert(home == v);
+        a->value[v].act = *place;
+        sp_ranges_hold(&a->matrices, place->range);
+    }
+    for (int s = low->value[home].first; s <= end; s++) {
+        const sp_lower_step *step = &low->step[s];
+
+        if (sp_lowered_home(low, step->out) != home)
+            continue;
+        hold(a, step->out, LOW); /* high memory is given back first */
+        if (step->op != SP_OP_BATCHNORM)
+            continue;
+        for (int k = 0; k < step->n_in; k++)
+            SP_TRY(restore(r, step->in[k], place_of_input(a, step, k)));
+        if (r->apply)
+            SP_TRY(r->apply(r->arg, s));
+        drop_passed(a, step);
+    }
+    return SP_OK;
+}
+
+sp_status sp_assign_restore(sp_assign *a, int s,
+                            sp_status (*apply)(void *arg, int step), void *arg)
+{
+    const sp_lower_step *step = &a->low->step[s];
+    const restoring r = {a, s, apply, arg};
+
+    assert(a->is_training && 0 <= s && s < a->low->n_steps);
+    if (step->row->reads_input)
+        SP_TRY(restore(&r, step->in[0], NULL));
+    if (sp_lowered_reads_output(step))
+        SP_TRY(restore(&r, step->out, NULL));
+    return SP_OK;
+}
+
+/* True if the gradient of value x may be written over its activation: with little
+ * memory, where step s is the last that reads the activation. Both hold the range until
+ * the step ends. */
+static bool can_replace(const sp_assign *a, int s, int x)
+{
+    const sp_lower_value *value = &a->low->value[x];
+
+    return a->rules.is_low_memory && value->home == x && value->until == s &&
+           a->value[x].act.range >= 0;
+}
+
+/* Makes the gradient of `to` columns of that of `from`. Both hold the range until the
+ * step ends; then the gradient of the output is freed. */
+static void share_grad(sp_assign *a, int from, int to, int column)
+{
+    sp_assign_place *place = &a->value[to].grad;
+
+    assert(place->range < 0 && a->low->value[from].level == a->low->value[to].level);
+    *place = a->value[from].grad;
+    place->at += (size_t)column * sp_elem_bytes(a->low->value[to].elem);
+    sp_ranges_hold(&a->matrices, place->range);
+}
+
+/* Memory that a gradient may be written to besides memory of its own. */
+typedef enum grad_over {
+    OVER_NOTHING,
+    OVER_GRAD, /* the gradient of the output, which is used no more */
+    OVER_INPUT /* the activation, where nothing reads it any more */
+} grad_over;
+
+static sp_grad_route route_of(sp_assign *a, int s, int to, grad_over over)
+{
+    if (!a->low->value[to].needs_grad)
+        return SP_GRAD_NONE;
+    if (a->value[to].grad.range >= 0)
+        return SP_GRAD_ADDED;
+    if (over == OVER_GRAD) {
+        share_grad(a, a->low->step[s].out, to, 0);
+        return SP_GRAD_TAKEN;
+    }
+    if (over == OVER_INPUT && can_replace(a, s, to)) {
+        a->value[to].grad = a->value[to].act;
+        sp_ranges_hold(&a->matrices, a->value[to].grad.range);
+        return SP_GRAD_NEW;
+    }
+    a->value[to].grad = take(a, to, a->low->value[to].elem, LOW);
+    return SP_GRAD_NEW;
+}
+
+/* The gradient of the residual is that of the output, so the residual takes over its
+ * memory; otherwise x does. Where x and the residual are one value, the residual's
+ * gradient is a copy. */
+static void route_norm(sp_assign *a, int s, sp_grad_route *route)
+{
+    const sp_lower_step *step = &a->low->step[s];
+    const bool is_one = step->n_in > 1 && step->in[1] == step->in[0];
+    bool is_taken = false;
+
+    if (step->n_in > 1) {
+        route[1] = route_of(a, s, step->in[1], is_one ? OVER_NOTHING : OVER_GRAD);
+        is_taken = route[1] == SP_GRAD_TAKEN;
+    }
+    route[0] = route_of(a, s, step->in[0], is_taken ? OVER_INPUT : OVER_GRAD);
+}
+
+static void route_concat(sp_assign *a, const sp_lower_step *step, sp_grad_route *route)
+{
+    int column = 0;
+
+    for (int k = 0; k < step->n_in; k++) {
+        const sp_lower_value *x = &a->low->value[step->in[k]];
+
+        route[k] = !x->needs_grad ? SP_GRAD_NONE : SP_GRAD_ADDED;
+        if (x->needs_grad && a->value[step->in[k]].grad.range < 0) {
+            share_grad(a, step->out, step->in[k], column);
+            route[k] = SP_GRAD_VIEW;
+        }
+        column += x->c;
+    }
+}
+
+/* Under low-memory rules the norm's input, which the sums need, may have been dropped.
+ */
+static bool has_input(const sp_assign *a, int norm)
+{
+    return norm < 0 || is_kept(a, sp_lowered_home(a->low, a->low->step[norm].in[0]));
+}
+
+bool sp_assign_fuses_norm(const sp_assign *a, const sp_lower_step *step)
+{
+    return step->norm_before >= 0 && may_fuse(a) && has_input(a, step->norm_before) &&
+           has_input(a, a->low->step[step->norm_before].residual_norm);
+}
+
+static void take_fused_sums(sp_assign *a, const sp_lower_step *step)
+{
+    const sp_lower_step *norm;
+
+    if (!sp_assign_fuses_norm(a, step))
+        return;
+    norm = &a->low->step[step->norm_before];
+    take_sums(a, norm->out, true);
+    if (norm->residual_norm >= 0)
+        take_sums(a, a->low->step[norm->residual_norm].out, true);
+}
+
+/* A convolution forms the gradient of its weights, which reads the input, before that
+ * of the input. */
+static grad_over over_what(const sp_lower_step *step, int k)
+{
+    if (step->op == SP_OP_CONV)
+        return OVER_INPUT;
+    return step->row->passes_grad && k == step->n_in - 1 ? OVER_GRAD : OVER_NOTHING;
+}
+
+void sp_assign_backward(sp_assign *a, int s, sp_grad_route route[SP_MAX_INPUTS])
+{
+    const sp_lower_step *step = &a->low->step[s];
+
+    assert(a->is_training && sp_assign_is_used(a, s));
+    if (step->op == SP_OP_BATCHNORM) {
+        if (a->value[step->out].sums < 0)
+            take_sums(a, step->out, false);
+        route_norm(a, s, route);
+        return;
+    }
+    if (step->op == SP_OP_CONCAT) {
+        route_concat(a, step, route);
+        return;
+    }
+    for (int k = 0; k < step->n_in; k++)
+        route[k] = route_of(a, s, step->in[k], over_what(step, k));
+    take_fused_sums(a, step);
+}
+
+void sp_assign_backward_end(sp_assign *a, int s)
+{
+    const sp_lower_step *step = &a->low->step[s];
+
+    assert(a->is_training && 0 <= s && s < a->low->n_steps);
+    if (step->op == SP_OP_BATCHNORM)
+        drop_vector(a, &a->value[step->out].sums);
+    drop(a, &a->value[step->out].grad);
+    for (int v = step->used_last; v >= 0; v = a->low->value[v].next_used)
+        drop(a, &a->value[v].act);
+}
+
+/* ---- measuring ---- */
+
+static void walk_back(sp_assign *a)
+{
+    sp_grad_route route[SP_MAX_INPUTS];
+    sp_assign_place fp32;
+
+    sp_assign_loss(a, &fp32);
+    sp_assign_loss_end(a, &fp32);
+    for (int s = a->low->n_steps - 1; s >= 0; s--) {
+        if (sp_assign_is_used(a, s)) {
+            sp_assign_restore(a, s, NULL, NULL); /* without apply nothing fails */
+            sp_assign_backward(a, s, route);
+        }
+        sp_assign_backward_end(a, s);
+    }
+}
+
+sp_assign_bytes sp_assign_measure(sp_assign *a, const int64_t *rows, int n_samples,
+                                  bool is_training)
+{
+    sp_assign_begin(a, rows, n_samples, is_training);
+    for (int s = 0; s < a->low->n_steps; s++) {
+        if (!sp_lowered_has_turn(&a->low->step[s], is_training))
+            continue;
+        sp_assign_forward(a, s);
+        sp_assign_forward_end(a, s);
+    }
+    sp_assign_logits(a);
+    if (is_training)
+        walk_back(a);
+    else
+        sp_assign_results(a, true, true);
+    return (sp_assign_bytes){a->matrices.end, a->vectors.end};
+}

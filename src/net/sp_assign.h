@@ -1,0 +1,160 @@
+/* The memory of one micro-batch: where each activation, gradient and vector of sums of
+ * a lowered network stands, and for how long. The module computes with numbers alone.
+ * sp_net asks it before every pass and computes where it is told; sp_assign_measure
+ * makes the same calls without computing. So the need of a step is known before it
+ * runs, and by the same code.
+ *
+ *     sp_assign_begin --> _forward, _forward_end of each step --> _logits --> _loss
+ *           --> _backward, _backward_end of each step, from the last
+ *
+ * Matrices (activations and gradients) are ranges of one span of memory, vectors (sums
+ * of norms, arg max of pools) are ranges of another. In training an activation is held
+ * until the last backward pass that reads it, and a gradient until it was used. In
+ * inference an activation is held until the last step that reads it; a step that may
+ * overwrite its input then takes over the memory. Under low-memory rules training drops
+ * the outputs of norms too, which are about half of all activations, and computes them
+ * a second time where the backward pass reads them; and the gradient of an activation
+ * is written over it where it is read no more. So the backward pass adds to the kept
+ * activations those of a few layers alone.
+ */
+#ifndef SP_ASSIGN_H
+#define SP_ASSIGN_H
+
+#include "compute/sp_backend.h"
+#include "compute/sp_ranges.h"
+#include "net/sp_lower.h"
+
+typedef struct sp_assign_rules {
+    /* Outputs of norms are computed again in the backward pass, and gradients are
+     * written over activations that are read no more. */
+    bool is_low_memory;
+    bool is_exact; /* sums are formed for each sample, never for parts of rows */
+    int row_bytes; /* rows begin at multiples of so many bytes; 1: without padding */
+    sp_parts (*fused_parts)(int64_t n_rows, int n_samples); /* the backend's own */
+} sp_assign_rules;
+
+/* The place of a matrix. */
+typedef struct sp_assign_place {
+    int range; /* the range of sp_assign.matrices; -1: the matrix has no memory */
+    size_t at; /* the matrix begins so many bytes into the matrices' span */
+    int ld;    /* elements from one row to the next */
+} sp_assign_place;
+
+/* The memory that a value has at present. */
+typedef struct sp_assigned {
+    sp_assign_place act, grad;
+    /* The range of sp_assign.vectors that holds the sums over the value's rows, in the
+     * backward pass over its gradient's rows; -1: there is none. */
+    int sums;
+    int n_sums; /* the parts of the sums */
+    /* An operation fused with a convolution writes the sums; else the norm forms them
+     * itself, sample by sample. */
+    bool is_fused;
+} sp_assigned;
+
+typedef struct sp_assign {
+    const sp_lowered *low; /* borrowed */
+    sp_assign_rules rules;
+    sp_ranges matrices, vectors;
+    sp_assigned *value; /* [low->n_values] */
+    int *argmax; /* [low->n_steps] range of vectors with the arg max of a pool; -1 */
+    /* [low->n_steps] bytes of the activations that the forward pass has kept for the
+     * backward pass after each step */
+    size_t *kept;
+    /* The micro-batch that sp_assign_begin named. */
+    int64_t rows[SP_MAX_LEVELS];
+    int n_samples;
+    bool is_training;
+    sp_assign_place logits; /* the output of the network in fp32 */
+} sp_assign;
+
+/* How the gradient of a step's input comes about. */
+typedef enum sp_grad_route {
+    SP_GRAD_NONE, /* no parameter before the input is trained: there is no gradient */
+    /* It is written: into memory of its own, or over the activation, which the step is
+     * the last to read. */
+    SP_GRAD_NEW,
+    SP_GRAD_ADDED, /* it is added to what another reader of the input left there */
+    SP_GRAD_TAKEN, /* it is written over the gradient of the step's output */
+    SP_GRAD_VIEW   /* it is columns of the gradient of the output, which is a concat */
+} sp_grad_route;
+
+/* The rules for a backend. On a device rows begin at multiples of 16 bytes, which one
+ * instruction of it moves. */
+static inline sp_assign_rules sp_assign_rules_of(const sp_backend *be,
+                                                 bool is_low_memory, bool is_exact)
+{
+    sp_assign_rules rules;
+
+    rules.is_low_memory = is_low_memory;
+    rules.is_exact = is_exact;
+    rules.row_bytes = be->ops->is_host ? 1 : 16;
+    rules.fused_parts = be->ops->fused_parts;
+    return rules;
+}
+
+/* Makes the tables for a lowered network, which is borrowed. Local. SP_EMEM; destroy
+ * after a failure too. */
+sp_status sp_assign_create(sp_assign *assign, const sp_lowered *low,
+                           const sp_assign_rules *rules);
+void sp_assign_destroy(sp_assign *assign);
+
+/* Begins a micro-batch of rows[level] voxels and forgets the one before. The features
+ * get a place only where the network wants them in another form than [n][c] fp32. */
+void sp_assign_begin(sp_assign *assign, const int64_t *rows, int n_samples,
+                     bool is_training);
+/* Finds memory for the output of step s of the forward pass, for its sums and for its
+ * arg max. After the step ran, sp_assign_forward_end frees what no later step reads.
+ * Steps without a turn in this kind of pass (sp_lowered_has_turn) are left out. */
+void sp_assign_forward(sp_assign *assign, int s);
+void sp_assign_forward_end(sp_assign *assign, int s);
+/* Sets the place of the logits in fp32: that of the last value, or memory of its own.
+ */
+void sp_assign_logits(sp_assign *assign);
+/* The results of an evaluation's loss for the host, one after the other in one range of
+ * vectors: sums [n_samples][2] double, then confusion [C][C] int64 and prediction [n]
+ * int32 where they are asked for. The caller drops the range. */
+typedef struct sp_loss_place {
+    int range;
+    size_t confusion_at, prediction_at, bytes; /* from the range's beginning */
+} sp_loss_place;
+sp_loss_place sp_assign_results(sp_assign *assign, bool has_confusion,
+                                bool has_prediction);
+/* Training: finds memory for the gradient of the last value. *fp32 is where the loss
+ * writes it in fp32: the same memory, or a range of its own where the value is bf16,
+ * which sp_assign_loss_end frees after the conversion, under low-memory rules with the
+ * logits. */
+void sp_assign_loss(sp_assign *assign, sp_assign_place *fp32);
+void sp_assign_loss_end(sp_assign *assign, const sp_assign_place *fp32);
+
+/* True if the backward pass of step s has anything to do: not where nothing before the
+ * step is trained, or where no gradient reached its output. */
+bool sp_assign_is_used(const sp_assign *assign, int s);
+/* Gives memory back to the values that the backward pass of step s reads and that were
+ * dropped; `apply` then writes the output of each norm `step` there. With apply NULL
+ * nothing is written and nothing fails. */
+sp_status sp_assign_restore(sp_assign *assign, int s,
+                            sp_status (*apply)(void *arg, int step), void *arg);
+/* Finds memory for the gradients of the inputs of step s, each by its route, and for
+ * sums. After the step ran, sp_assign_backward_end frees the gradient of its output and
+ * the activations that no later backward pass reads. */
+void sp_assign_backward(sp_assign *assign, int s, sp_grad_route route[SP_MAX_INPUTS]);
+void sp_assign_backward_end(sp_assign *assign, int s);
+
+/* True if the input gradient of a convolution is fused with pass 1 of the backward pass
+ * of the norm before it, and of that norm's residual norm. */
+bool sp_assign_fuses_norm(const sp_assign *assign, const sp_lower_step *step);
+/* The rows of a level; the number of samples for SP_LEVEL_SAMPLE. */
+int64_t sp_assign_rows(const sp_assign *assign, int level);
+
+/* The greatest extent of both spans, in bytes. */
+typedef struct sp_assign_bytes {
+    size_t matrices, vectors;
+} sp_assign_bytes;
+
+/* Measures a micro-batch and forgets the one before. Cost: about 0.1 ms for a hundred
+ * layers. */
+sp_assign_bytes sp_assign_measure(sp_assign *assign, const int64_t *rows, int n_samples,
+                                  bool is_training);
+
+#endif

@@ -1,0 +1,416 @@
+/* Classes and confusions of a page: of each run's latest evaluation, over points where
+ * it has points with labels, else over voxels. */
+#include <assert.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "net/sp_metrics.h"
+#include "report/sp_page_internal.h"
+
+enum {
+    MOST_MAPPED = 48, /* classes of a confusion matrix that is drawn */
+    MOST_WORDED = 14, /* classes whose cells have room for a number in any browser */
+    MOST_COUNTED = 8, /* classes whose cells have room for a count below it */
+    WORST = 8         /* confusions that are listed */
+};
+
+/* The counts of one evaluation that a table shows. */
+typedef struct counts {
+    const sp_story_eval *eval;
+    const int64_t *confusion;
+    const double *iou, *merged_iou; /* NULL: the line has none */
+    bool is_of_points;
+    const char *unit; /* "voxels", "points" */
+    int n;
+} counts;
+
+static bool take_counts(const sp_story *story, counts *c)
+{
+    const sp_story_eval *e = sp_story_last(story);
+
+    *c = (counts){.eval = e};
+    if (!e || !(e->point_confusion || e->confusion))
+        return false;
+    c->is_of_points = e->point_confusion && !(isnan(e->point_miou) && e->confusion);
+    c->confusion = c->is_of_points ? e->point_confusion : e->confusion;
+    c->iou = c->is_of_points ? e->point_iou : e->iou;
+    c->merged_iou = c->is_of_points ? e->merged_point_iou : e->merged_iou;
+    c->unit = c->is_of_points ? "points" : "voxels";
+    c->n = e->n_classes;
+    return c->n > 0;
+}
+
+static int64_t total_of(const counts *c)
+{
+    return sp_metrics_total(c->confusion, c->n);
+}
+
+static double share(int64_t part, int64_t whole)
+{
+    return whole > 0 ? (double)part / (double)whole : NAN;
+}
+
+static double iou_of(const counts *c, int class)
+{
+    return c->iou ? c->iou[class] : sp_metrics_iou(c->confusion, c->n, class);
+}
+
+static double precision_of(const counts *c, int class)
+{
+    return sp_metrics_precision(c->confusion, c->n, class);
+}
+
+static double recall_of(const counts *c, int class)
+{
+    return sp_metrics_recall(c->confusion, c->n, class);
+}
+
+/* The mean over the classes that have the number. */
+static double mean_of(const counts *c, double (*of)(const counts *, int))
+{
+    double sum = 0;
+    int n = 0;
+
+    for (int k = 0; k < c->n; k++)
+        if (isfinite(of(c, k))) {
+            sum += of(c, k);
+            n++;
+        }
+    return n ? sum / n : NAN;
+}
+
+/* ---- tables ---- */
+
+static void add_cell(const sp_page *page, double value, bool has_bar)
+{
+    sp_html_raw(page->html, "<td>");
+    sp_page_add_number(page, value, 4);
+    if (has_bar)
+        sp_html_add(page->html,
+                    "<span class=\"bar\"><i style=\"width:%.1f%%\"></i></span>",
+                    isfinite(value) ? fmin(fmax(value, 0), 1) * 100 : 0);
+    sp_html_raw(page->html, "</td>");
+}
+
+static void add_count_cell(const sp_page *page, int64_t n)
+{
+    sp_html_raw(page->html, "<td>");
+    sp_page_add_count(page, (double)n);
+    sp_html_raw(page->html, "</td>");
+}
+
+/* IoU comes first, so that a narrow screen shows it. */
+static void add_row(const sp_page *page, const counts *c, int k)
+{
+    sp_html_put(page->html, "<tr><td>", c->eval->class_name[k], "</td>");
+    add_cell(page, iou_of(c, k), true);
+    if (c->merged_iou)
+        add_cell(page, c->merged_iou[k], true);
+    add_cell(page, precision_of(c, k), false);
+    add_cell(page, recall_of(c, k), false);
+    add_count_cell(page, sp_metrics_truth(c->confusion, c->n, k));
+    sp_html_raw(page->html, "<td>");
+    sp_page_add_number(
+        page, 100 * share(sp_metrics_truth(c->confusion, c->n, k), total_of(c)), 2);
+    sp_html_raw(page->html, " %</td>");
+    add_count_cell(page, sp_metrics_predicted(c->confusion, c->n, k));
+    sp_html_raw(page->html, "</tr>\n");
+}
+
+static void add_table(const sp_page *page, const counts *c)
+{
+    sp_html_add(page->html,
+                "<div class=\"wide\"><table><thead><tr><th>class</th><th>IoU</th>%s"
+                "<th>precision</th><th>recall</th><th>%s</th><th>share</th>"
+                "<th>predicted</th></tr></thead><tbody>\n",
+                c->merged_iou ? "<th>merged IoU</th>" : "", c->unit);
+    for (int k = 0; k < c->n; k++)
+        add_row(page, c, k);
+    sp_html_raw(page->html, "</tbody><tfoot><tr><td>mean</td>");
+    add_cell(page, sp_story_score(c->eval), true);
+    if (c->merged_iou)
+        add_cell(page, sp_story_merged_score(c->eval), true);
+    add_cell(page, mean_of(c, precision_of), false);
+    add_cell(page, mean_of(c, recall_of), false);
+    add_count_cell(page, total_of(c));
+    sp_html_raw(page->html, "<td></td>");
+    add_count_cell(page, total_of(c));
+    sp_html_raw(page->html, "</tr></tfoot></table></div>\n");
+}
+
+/* Says which evaluation is shown. */
+static void add_origin(const sp_page *page, const counts *c)
+{
+    sp_html_raw(page->html, "<p class=\"soft\">Evaluation at step ");
+    sp_page_add_count(page, c->eval->step);
+    if (isfinite(c->eval->epoch)) {
+        sp_html_raw(page->html, ", epoch ");
+        sp_page_add_count(page, c->eval->epoch);
+    }
+    if (c->eval->checkpoint && *c->eval->checkpoint) {
+        sp_html_raw(page->html, ", by sptrain eval of ");
+        sp_html_text(page->html, c->eval->checkpoint);
+    }
+    sp_html_raw(page->html, ": ");
+    sp_page_add_count(page, c->eval->samples);
+    sp_html_raw(page->html, c->eval->samples == 1 ? " sample, " : " samples, ");
+    sp_page_add_count(page, (double)total_of(c));
+    sp_html_add(page->html, " labelled %s, accuracy ", c->unit);
+    sp_page_add_number(
+        page, c->is_of_points ? c->eval->point_accuracy : c->eval->accuracy, 4);
+    if (c->is_of_points) {
+        sp_html_raw(page->html, "; mean IoU over voxels ");
+        sp_page_add_number(page, c->eval->miou, 4);
+    }
+    sp_html_raw(page->html, ".</p>\n");
+}
+
+/* The evaluations by sptrain eval, which may be of other data and checkpoints. */
+static void add_later(const sp_page *page, const sp_story *s)
+{
+    enum { MOST = 20 };
+
+    if (s->n_later == 0)
+        return;
+    sp_html_raw(
+        page->html,
+        "<div class=\"wide\"><table><thead><tr><th>sptrain eval</th>"
+        "<th>step</th><th>samples</th><th>accuracy</th><th>mean IoU</th>"
+        "<th>of points</th><th>merged</th><th>checkpoint</th></tr></thead><tbody>\n");
+    for (int i = s->n_later > MOST ? s->n_later - MOST : 0; i < s->n_later; i++) {
+        const sp_story_eval *e = &s->later[i];
+
+        sp_html_put(page->html, "<tr><td>", e->time, "</td><td>");
+        sp_page_add_count(page, e->step);
+        sp_html_raw(page->html, "</td><td>");
+        sp_page_add_count(page, e->samples);
+        sp_html_raw(page->html, "</td>");
+        add_cell(page, e->accuracy, false);
+        add_cell(page, e->miou, false);
+        add_cell(page, e->point_miou, false);
+        add_cell(page, sp_story_merged_score(e), false);
+        sp_html_put(page->html, "<td>", e->checkpoint, "</td></tr>\n");
+    }
+    sp_html_raw(page->html, "</tbody></table></div>\n");
+}
+
+/* Adds a section: its head once, then each run that has been evaluated with what `add`
+ * makes of its counts. False: no run has been. */
+static bool add_section(const sp_page *page, const char *head,
+                        void (*add)(const sp_page *page, int run, const counts *c))
+{
+    bool has_head = false;
+
+    assert(page->n > 0 && page->story);
+    for (int run = 0; run < page->n; run++) {
+        counts c;
+
+        if (!take_counts(&page->story[run], &c))
+            continue;
+        if (!has_head)
+            sp_html_raw(page->html, head);
+        has_head = true;
+        sp_page_head_run(page, run);
+        add(page, run, &c);
+    }
+    return has_head;
+}
+
+static void add_run(const sp_page *page, int run, const counts *c)
+{
+    add_origin(page, c);
+    add_table(page, c);
+    add_later(page, &page->story[run]);
+}
+
+void sp_page_add_classes(const sp_page *page)
+{
+    if (!add_section(page, "<h2>Classes</h2>\n", add_run))
+        sp_html_raw(page->html, "<h2>Classes</h2>\n<p class=\"soft\">No evaluation has "
+                                "been finished.</p>\n");
+}
+
+/* ---- confusion ---- */
+
+/* A count in at most four characters: "812", "12k", "3.4M". */
+static void add_short_count(const sp_page *page, int64_t n)
+{
+    static const char letters[] = " kMGTPE";
+    double value = (double)n;
+    int thousands = 0;
+
+    for (; value >= 999.5; thousands++)
+        value /= 1000;
+    if (thousands == 0)
+        sp_html_add(page->html, "%d", (int)n);
+    else
+        sp_html_add(page->html, value < 9.95 ? "%.1f%c" : "%.0f%c", value,
+                    letters[thousands]);
+}
+
+/* The words of a cell: row, column, count, share. */
+static void add_map_words(const sp_page *page, const counts *c, int truth,
+                          int predicted, int64_t n, double part)
+{
+    sp_html_text(page->html, c->eval->class_name[truth]);
+    sp_html_put(page->html, "\n&rarr; ", c->eval->class_name[predicted], "\n");
+    sp_page_add_count(page, (double)n);
+    sp_html_add(page->html, " %s", c->unit);
+    if (isfinite(part))
+        sp_html_add(page->html, ", %.2f %%", 100 * part);
+}
+
+static void add_map_cell(const sp_page *page, const counts *c, int truth, int predicted)
+{
+    const int64_t n = c->confusion[(int64_t)truth * c->n + predicted];
+    const double part = share(n, sp_metrics_truth(c->confusion, c->n, truth));
+    /* The square root shows confusions of a few percent too. */
+    const double shade = part > 0 ? 0.06 + 0.94 * sqrt(part) : 0;
+
+    sp_html_add(page->html, "<i class=\"%s%s\" style=\"--a:%.2f\" title=\"",
+                truth == predicted ? "h" : "m", shade > 0.62 ? " w" : "", shade);
+    add_map_words(page, c, truth, predicted, n, part);
+    sp_html_raw(page->html, "\">");
+    if (part >= 0.995 || (part > 0 && part * 100 < 0.5))
+        sp_html_raw(page->html, part > 0.9 ? "100" : "&middot;");
+    else if (part > 0)
+        sp_html_add(page->html, "%.0f", 100 * part);
+    if (n > 0 && c->n <= MOST_COUNTED) {
+        sp_html_raw(page->html, "<small>");
+        add_short_count(page, n);
+        sp_html_raw(page->html, "</small>");
+    }
+    sp_html_raw(page->html, "</i>");
+}
+
+static void add_map(const sp_page *page, const counts *c)
+{
+    sp_html_add(page->html,
+                "<div class=\"map%s\" style=\"--n:%d\" aria-label=\"confusion matrix; "
+                "arrow keys show the numbers of a cell\"><b></b>",
+                c->n > MOST_WORDED ? " dense" : "", c->n);
+    for (int k = 0; k < c->n; k++) {
+        sp_html_raw(page->html, "<b class=\"c\" title=\"");
+        sp_html_text(page->html, c->eval->class_name[k]);
+        sp_html_add(page->html, "\">%d</b>", k);
+    }
+    for (int truth = 0; truth < c->n; truth++) {
+        sp_html_raw(page->html, "<b title=\"");
+        sp_html_text(page->html, c->eval->class_name[truth]);
+        sp_html_add(page->html, "\">%d ", truth);
+        sp_html_text(page->html, c->eval->class_name[truth]);
+        sp_html_raw(page->html, "</b>");
+        for (int k = 0; k < c->n; k++)
+            add_map_cell(page, c, truth, k);
+        sp_html_raw(page->html, "\n");
+    }
+    sp_html_raw(page->html, "</div>\n");
+}
+
+/* Lists the largest confusions by their number. */
+static void add_worst(const sp_page *page, const counts *c)
+{
+    int64_t below = INT64_MAX;
+    int listed = 0;
+
+    sp_html_raw(page->html, "<ul class=\"keys soft\">");
+    while (listed < WORST) {
+        int64_t most = 0;
+
+        for (int64_t i = 0; i < (int64_t)c->n * c->n; i++)
+            if (i / c->n != i % c->n && c->confusion[i] < below &&
+                c->confusion[i] > most)
+                most = c->confusion[i];
+        if (most == 0)
+            break;
+        for (int64_t i = 0; i < (int64_t)c->n * c->n && listed < WORST; i++) {
+            if (i / c->n == i % c->n || c->confusion[i] != most)
+                continue;
+            sp_html_put(page->html, "<li>", c->eval->class_name[i / c->n], " &rarr; ");
+            sp_html_text(page->html, c->eval->class_name[i % c->n]);
+            sp_html_raw(page->html, ": ");
+            sp_page_add_count(page, (double)most);
+            sp_html_raw(page->html, "</li>");
+            listed++;
+        }
+        below = most;
+    }
+    sp_html_raw(page->html, "</ul>\n");
+}
+
+static void add_confusion(const sp_page *page, int run, const counts *c)
+{
+    (void)run;
+    if (c->n <= MOST_MAPPED)
+        add_map(page, c);
+    else
+        sp_html_add(page->html,
+                    "<p>%d classes are too many to draw; the largest confusions "
+                    "are</p>\n",
+                    c->n);
+    add_worst(page, c);
+}
+
+void sp_page_add_confusions(const sp_page *page)
+{
+    add_section(page,
+                "<h2>Confusion</h2>\n<p class=\"soft\">Rows are the truth, columns the "
+                "prediction; a cell is the share of its row in percent, with its count "
+                "below where there is room. Blue is right, orange is wrong.</p>\n",
+                add_confusion);
+}
+
+/* ---- CSV ---- */
+
+/* Quotes a text as RFC 4180 does. Line breaks become blanks. A text that a spreadsheet
+ * would take for a formula gets an apostrophe before it. */
+static void add_quoted(sp_html *csv, const char *text)
+{
+    sp_html_raw(csv, "\"");
+    if (*text && strchr("=+-@\t\r", *text))
+        sp_html_raw(csv, "'");
+    for (; *text; text++) {
+        const char one[2] = {*text == '\n' || *text == '\r' ? ' ' : *text, '\0'};
+
+        sp_html_raw(csv, *text == '"' ? "\"\"" : one);
+    }
+    sp_html_raw(csv, "\"");
+}
+
+static void add_value(sp_html *csv, double value)
+{
+    if (isfinite(value))
+        sp_html_add(csv, ",%.17g", value);
+    else
+        sp_html_raw(csv, ",");
+}
+
+void sp_page_add_csv(const sp_page *page, sp_html *csv)
+{
+    assert(csv && csv != page->html);
+    sp_html_raw(csv, "run,step,epoch,unit,class,count,predicted,iou,precision,recall,"
+                     "merged_iou\r\n");
+    for (int run = 0; run < page->n; run++) {
+        counts c;
+
+        if (!take_counts(&page->story[run], &c))
+            continue;
+        for (int k = 0; k < c.n; k++) {
+            add_quoted(csv, page->story[run].name);
+            add_value(csv, c.eval->step);
+            add_value(csv, c.eval->epoch);
+            sp_html_add(csv, ",%s,", c.unit);
+            add_quoted(csv, c.eval->class_name[k]);
+            sp_html_add(csv, ",%" PRId64 ",%" PRId64,
+                        sp_metrics_truth(c.confusion, c.n, k),
+                        sp_metrics_predicted(c.confusion, c.n, k));
+            add_value(csv, iou_of(&c, k));
+            add_value(csv, precision_of(&c, k));
+            add_value(csv, recall_of(&c, k));
+            add_value(csv, c.merged_iou ? c.merged_iou[k] : NAN);
+            sp_html_raw(csv, "\r\n");
+        }
+    }
+}

@@ -1,0 +1,476 @@
+/* sptrain: command line, start of the ranks, exit status. */
+#include "config.h"
+
+#include <limits.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/sp_file.h"
+#include "base/sp_log.h"
+#include "base/sp_names.h"
+#include "train/sp_check.h"
+#include "train/sp_check_model.h"
+#include "compute/sp_backend.h"
+#include "graph/sp_graph.h"
+#include "h5/sp_h5.h"
+#include "label/label.h"
+#include "report/sp_page.h"
+#include "base/sp_pulse.h"
+#include "base/sp_signal.h"
+#include "health/sp_start.h"
+#include "base/sp_thread.h"
+#include "train/sp_trial.h"
+#include "train/sp_train.h"
+#include "health/sp_witness.h"
+
+/* One command, or one option that stands alone. */
+typedef struct sp_verb {
+    sp_named word;
+    sp_status (*run)(const sp_command *command);
+    bool is_stoppable; /* run answers requests to stop (base/sp_signal.h) */
+    bool has_help;     /* it answers --help itself */
+    sp_status (*answer)(int argc, char **argv); /* instead of run: needs no ranks */
+    /* Instead of run: takes the words behind the command, which are no deck. */
+    sp_status (*run_words)(int argc, char **argv, sp_comm *comm);
+} sp_verb;
+
+static sp_status print_status(int argc, char **argv)
+{
+    const bool is_watching = argc == 4 && strcmp(argv[3], "--watch") == 0;
+
+    if (argc != 3 && !is_watching)
+        return SP_FAIL(
+            SP_EUSAGE,
+            "status: expected one run folder, and at most --watch behind it");
+    return is_watching ? sp_run_watch(argv[2]) : sp_run_print_status(argv[2], stdout);
+}
+
+static sp_status print_model(int argc, char **argv)
+{
+    return argc == 3 ? sp_check_model(argv[2])
+                     : SP_FAIL(SP_EUSAGE, "check %s: a model takes no keys, found %s",
+                               argv[2], argv[3]);
+}
+
+typedef struct report_arguments {
+    const char *out;
+    bool is_quiet, is_help;
+} report_arguments;
+
+#define AT(member) .offset = offsetof(report_arguments, member)
+static const sp_option report_options[] = {
+    {{"-o", "FILE.html", "the report (RUN/report.html)"}, SP_OPTION_TEXT, AT(out)},
+    {{"--out", "FILE.html", "the same"}, SP_OPTION_TEXT, AT(out)},
+    {{"--quiet", NULL, "print nothing about what was skipped or written"},
+     SP_OPTION_FLAG,
+     AT(is_quiet)},
+    {{"--help", NULL, "this text"}, SP_OPTION_FLAG, AT(is_help)},
+};
+
+static void print_report_help(void)
+{
+    puts("usage: sptrain report RUN... [-o FILE.html]\n");
+    sp_names_wrap(
+        stdout, 0,
+        "Writes one HTML file about the runs in these run folders, with curves, "
+        "classes, confusions, times, ranks and pictures, and the classes as CSV "
+        "beside it. It needs nothing else: neither a network nor a server.\n");
+    sp_names_print(SP_NAMES(report_options), stdout);
+}
+
+static sp_status write_report(int argc, char **argv)
+{
+    report_arguments a = {0};
+    char own[PATH_MAX];
+    int n;
+
+    SP_TRY(sp_options_read(&a, SP_NAMES(report_options), "sptrain", argc - 1, argv + 1,
+                           &n));
+    if (a.is_help) {
+        print_report_help();
+        return SP_OK;
+    }
+    if (n == 0 || (n > 1 && !a.out))
+        return SP_FAIL(SP_EUSAGE, "report: expected RUN... -o FILE.html, found %s%s",
+                       n == 0 ? "no run folder" : "several run folders",
+                       a.out ? "" : " and no FILE.html");
+    /* It replaces what is there, which may be a file of the run by a slip. */
+    if (a.out && !sp_file_ends_in(a.out, ".html"))
+        return SP_FAIL(SP_EUSAGE, "report: -o %s: expected a name that ends in .html",
+                       a.out);
+    snprintf(own, sizeof own, "%s/report.html", argv[2]);
+    SP_TRY(sp_page_write(a.out ? a.out : own, n, argv + 2, a.is_quiet));
+    if (!a.is_quiet)
+        sp_log_info("%s: %d run%s", a.out ? a.out : own, n, sp_plural(n));
+    return SP_OK;
+}
+
+static sp_status print_version(int argc, char **argv)
+{
+    int cuda = sp_backend_cuda_version();
+
+    SP_TRY(sp_option_alone(argc, argv));
+    puts(PACKAGE_STRING);
+    printf("MPI: %s\nHDF5: %s\n", sp_comm_library(), sp_h5_library());
+    if (cuda)
+        printf("CUDA toolkit: %d.%d\n", cuda / 1000, cuda % 1000 / 10);
+    else
+        puts("CUDA: not compiled in");
+    return SP_OK;
+}
+
+static sp_status print_keys(int argc, char **argv)
+{
+    SP_TRY(sp_option_alone(argc, argv));
+    sp_deck_print_keys(stdout);
+    sp_names_wrap(
+        stdout, 0,
+        "\nnet.layers is a list ( ) of groups { }, one for each layer, with its "
+        "name, its op, the fields of the op (those in brackets may be left out), "
+        "and from: the name of the layer that it reads, or [\"a\", \"b\"] for "
+        "several. Without from a layer reads the one before it; \"input\" stands "
+        "for the features. The last layer must have as many channels as there are "
+        "classes.\n");
+    sp_graph_print_ops(stdout);
+    return SP_OK;
+}
+
+static sp_status print_help(int argc, char **argv);
+
+static const sp_verb verbs[] = {
+    {{"train", NULL,
+      "train, evaluate, checkpoint; continues where an earlier run stopped"},
+     .run = sp_train,
+     .is_stoppable = true},
+    {{"eval", NULL, "evaluate run.checkpoint on data.val exactly"},
+     .run = sp_eval,
+     .is_stoppable = true},
+    {{"predict", NULL, "write predictions for data.val"},
+     .run = sp_predict,
+     .is_stoppable = true},
+    {{"label", "MODEL SCAN... --out DIR",
+      "write scans with predicted classes; label --help tells its options"},
+     .run_words = sp_label,
+     .is_stoppable = true,
+     .has_help = true},
+    {{"check", NULL,
+      "print network, batch and memory estimate; train nothing. check MODEL, a run "
+      "folder or a checkpoint, prints its network and how scans became samples"},
+     .run = sp_check},
+    {{"preflight", NULL, "print what each rank got, and measured rates"},
+     .run = sp_preflight},
+    {{"status", "DIR [--watch]",
+      "print the state of the run in DIR and what each rank did "
+      "last; --watch: show it while it runs"},
+     .answer = print_status},
+    {{"report", "RUN... [-o FILE.html]",
+      "write one HTML file about the runs in these folders"},
+     .answer = write_report,
+     .has_help = true},
+};
+static const sp_verb options[] = {
+    {{"--keys", NULL,
+      "print every key of a deck with type, default, range and "
+      "meaning"},
+     .answer = print_keys},
+    {{"--help", NULL, "print this text"}, .answer = print_help},
+    {{"--version", NULL, "print the version and the libraries"},
+     .answer = print_version},
+};
+
+static sp_status print_help(int argc, char **argv)
+{
+    (void)argc;
+    (void)argv;
+    puts("usage: sptrain [COMMAND] [DECK] [SECTION.KEY=VALUE ...]\n"
+         "       mpirun -np 8 sptrain train input/default.deck batch.size=8\n");
+    sp_names_wrap(
+        stdout, 0,
+        "Trains sparse 3D convolutional networks that label point clouds; one "
+        "process per GPU or per share of the cores.\n\ncommands");
+    sp_names_print(SP_NAMES(verbs), stdout);
+    puts("\noptions");
+    sp_names_print(SP_NAMES(options), stdout);
+    sp_names_wrap(stdout, 0,
+                  "\nWithout DECK, input/default.deck is looked up in the working "
+                  "folder, the program's folder, the source folder and the "
+                  "installed data folder.\nexit status: 0 finished, 2 usage or "
+                  "deck, 3 input data, 4 file system, 5 memory, 6 peer or transport "
+                  "lost, 7 device, 8 numbers, 75 stopped on request (run again).");
+    return SP_OK;
+}
+
+static bool is_help(const char *word)
+{
+    return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
+}
+
+/* Finds a command or an option that needs no ranks; NULL: there is none. The help of
+ * all tells of a command that has none of its own. */
+static const sp_verb *find_answer(int argc, char **argv)
+{
+    static const sp_verb model = {{"check", "MODEL", ""}, .answer = print_model};
+    static const sp_verb help = {{"--help", NULL, ""}, .answer = print_help};
+    const char *word = argc < 2 ? "" : argv[1];
+    const sp_verb *verb = sp_names_find(SP_NAMES(options), word);
+
+    if (is_help(word))
+        return &help;
+    if (!verb)
+        verb = sp_names_find(SP_NAMES(verbs), word);
+    if (verb && argc == 3 && is_help(argv[2]) && !verb->has_help)
+        return &help;
+    if (verb && verb->run == sp_check && argc > 2 && sp_check_is_model(argv[2]))
+        return &model;
+    return verb && verb->answer ? verb : NULL;
+}
+
+static sp_status give_answer(const sp_verb *verb, int argc, char **argv)
+{
+    SP_TRY(verb->answer(argc, argv));
+    return sp_log_written();
+}
+
+/* True for a word that names a deck: it is neither a command nor an override. */
+static bool looks_like_path(const char *word)
+{
+    return strchr(word, '/') || strchr(word, '.') || access(word, F_OK) == 0;
+}
+
+/* Fails for an unknown word, and for a command behind other words. A word that is far
+ * from all commands was probably meant as a deck. */
+static sp_status fail_unknown(const char *word)
+{
+    enum { NEAR = 2 };
+    const char *nearest = sp_names_nearest(SP_NAMES(verbs), word)->name;
+
+    if (strcmp(word, nearest) == 0)
+        return SP_FAIL(SP_EUSAGE,
+                       "%s: a command is the first word, and one is all: sptrain "
+                       "[COMMAND] [DECK] [SECTION.KEY=VALUE ...]",
+                       word);
+    if (sp_names_distance(word, nearest) > NEAR)
+        return SP_FAIL(SP_EUSAGE,
+                       "%s: no such command, and no deck of this name (sptrain --help "
+                       "lists the commands)",
+                       word);
+    return SP_FAIL(SP_EUSAGE,
+                   "%s: no such command or deck; did you mean \"%s\"? (sptrain --help "
+                   "lists the commands)",
+                   word, nearest);
+}
+
+/* Splits argv behind the program's name into verb, deck path and overrides,
+ * in place. */
+static sp_status parse(int argc, char **argv, const sp_verb **verb, sp_command *command)
+{
+    int i = 1;
+
+    *verb = i < argc ? sp_names_find(SP_NAMES(verbs), argv[i]) : NULL;
+    i += *verb != NULL;
+    if (!*verb)
+        *verb = &verbs[0];
+    command->name = (*verb)->word.name;
+    /* A deck may lie in a folder such as lr=0.1. */
+    if (i < argc && argv[i][0] != '-' &&
+        (!strchr(argv[i], '=') || access(argv[i], F_OK) == 0)) {
+        if (!looks_like_path(argv[i]))
+            return fail_unknown(argv[i]);
+        command->deck = argv[i++];
+    }
+    command->overrides = argv + i;
+    command->n_overrides = argc - i;
+    for (; i < argc; i++)
+        if (sp_names_find(SP_NAMES(verbs), argv[i]))
+            return fail_unknown(argv[i]);
+        else if (argv[i][0] == '-' || !strchr(argv[i], '='))
+            return SP_FAIL(SP_EUSAGE, "%s: expected SECTION.KEY=VALUE; %s", argv[i],
+                           access(argv[i], F_OK) == 0 ? "a deck stands before all keys"
+                                                      : "sptrain --help tells more");
+    return SP_OK;
+}
+
+static sp_status read_config(int argc, char **argv, const sp_verb **verb,
+                             sp_command *command, sp_config *config, char *path)
+{
+    SP_TRY(parse(argc, argv, verb, command));
+    if (!command->deck) {
+        SP_TRY(sp_deck_find_default(path));
+        command->deck = path;
+        command->is_default_deck = true;
+    }
+    return sp_config_read(config, command->deck, command->n_overrides,
+                          command->overrides);
+}
+
+static void print_error(const sp_comm *comm)
+{
+    if (comm->rank == 0)
+        sp_log_error(sp_error_last());
+}
+
+/* True where a launcher has started several ranks. Rank 0 then answers for all of them,
+ * which would print the same and write the same files at the same time. PMIx has no
+ * variable for the number of ranks; Slurm, which starts ranks by it, has one. */
+static bool is_one_of_many(void)
+{
+    const char *n = getenv("PMI_SIZE");
+
+    n = n ? n : getenv("OMPI_COMM_WORLD_SIZE");
+    n = n || !getenv("PMIX_RANK") ? n : getenv("SLURM_NTASKS");
+    return n && atoi(n) > 1;
+}
+
+/* Collective: *is_answer says whether rank 0 has found an answer, which it gives. */
+static sp_status answer_by_rank_0(int argc, char **argv, sp_comm *comm, bool *is_answer)
+{
+    const sp_verb *verb = comm->rank == 0 ? find_answer(argc, argv) : NULL;
+    sp_status rc = SP_OK;
+
+    *is_answer = verb != NULL;
+    SP_TRY(sp_comm_bcast(comm, is_answer, sizeof *is_answer, 0));
+    if (*is_answer)
+        sp_start_over();
+    if (verb)
+        rc = give_answer(verb, argc, argv);
+    return *is_answer ? sp_comm_agree(comm, rc) : SP_OK;
+}
+
+/* Warns of a variable whose name differs by one letter, by its end or by case alone
+ * from one that the program reads. Others that begin with SP_ may be another program's.
+ */
+static void warn_of_variables(void)
+{
+    static const sp_named known[] = {{.name = "SP_BIND"},
+                                     {.name = "SP_CPU_ISA"},
+                                     {.name = "SP_EARLY_LAUNCH"},
+                                     {.name = "SP_NCCL_LIB"},
+                                     {.name = "SP_NODE_MEMORY"},
+                                     {.name = "SP_PEER_MEMORY"},
+                                     {.name = "SP_RANKS_PER_NODE"},
+                                     {.name = "SP_START_S"},
+                                     {.name = "SP_TILES"},
+                                     {.name = "SP_TRACE"},
+                                     {.name = "SP_TRIAL_S"},
+                                     {.name = "SP_UCX_DISCONNECT"},
+                                     {.name = "SP_WAIT"}};
+
+    for (char **at = environ; *at; at++) {
+        const char *nearest;
+        char name[32] = "";
+
+        if (sscanf(*at, "%31[^=]", name) != 1 || strncmp(name, "SP_", 3) != 0)
+            continue;
+        nearest = sp_names_nearest(SP_NAMES(known), name)->name;
+        if (strcmp(name, nearest) != 0 && sp_names_distance(name, nearest) <= 1)
+            sp_log_warn0("%s in the environment has no effect; did you mean %s?", name,
+                         nearest);
+    }
+}
+
+static sp_status run(int argc, char **argv, sp_comm *comm)
+{
+    const sp_verb *verb = argc > 1 ? sp_names_find(SP_NAMES(verbs), argv[1]) : NULL;
+    sp_config config = {0};
+    sp_command command = {.config = &config, .comm = comm};
+    char path[PATH_MAX] = "";
+    bool is_answer;
+    sp_status rc = answer_by_rank_0(argc, argv, comm, &is_answer);
+
+    if (rc != SP_OK)
+        print_error(comm);
+    if (rc != SP_OK || is_answer)
+        return rc;
+    warn_of_variables();
+    if (verb && verb->run_words)
+        return verb->run_words(argc - 1, argv + 1, comm);
+    /* Every rank parses its own command line (all are the same), but rank 0 alone reads
+     * files: the deck need not be there for the others. */
+    if (comm->rank == 0)
+        rc = read_config(argc, argv, &verb, &command, &config, path);
+    else
+        parse(argc, argv, &verb, &command);
+    rc = sp_config_bcast(&config, comm, rc);
+    if (rc != SP_OK)
+        print_error(comm);
+    else
+        rc = verb->run(&command);
+    sp_config_destroy(&config);
+    return rc;
+}
+
+static bool has_finished;
+
+/* Ends with a failure where a library has called exit(), which must not look like
+ * success to a launcher. */
+static void refuse_early_end(void)
+{
+    int code = sp_pulse_leaving();
+
+    if (has_finished)
+        return;
+    if (!code)
+        fputs("sptrain: error: a library ended the process before the program was "
+              "finished\n",
+              stderr);
+    _exit(code ? code : SP_EMPI);
+}
+
+/* Without a command the program trains. */
+static bool is_stoppable(int argc, char **argv)
+{
+    const sp_verb *verb = argc > 1 ? sp_names_find(SP_NAMES(verbs), argv[1]) : NULL;
+
+    return !verb || verb->is_stoppable;
+}
+
+/* Seconds that the finalization of MPI may take, since a peer's host may be gone; and
+ * that the others wait before it for rank 0, which ends the commands of run.after_save
+ * (sp_run_close). */
+enum { FINALIZE_S = 30, COMMANDS_S = 1200 };
+
+int main(int argc, char **argv)
+{
+    const sp_verb *verb = find_answer(argc, argv);
+    sp_comm comm;
+    sp_status rc;
+
+    sp_signal_begin();
+    sp_h5_child_main(argc, argv);
+    sp_trial_main(argc, argv);
+    sp_witness_main(argc, argv);
+    if (verb && !is_one_of_many())
+        return sp_log_answered(give_answer(verb, argc, argv));
+    sp_thread_wait_asleep(argv);
+    atexit(refuse_early_end);
+    if (is_stoppable(argc, argv)) /* a request to stop may come while MPI starts */
+        sp_signal_install();
+    sp_start_watch("sptrain");
+    rc = sp_comm_open(&comm, &argc, &argv);
+    sp_signal_started();
+    if (rc != SP_OK) {
+        sp_log_error(sp_error_last());
+        has_finished = true;
+        return rc;
+    }
+    sp_log_open(comm.rank, comm.size, comm.host, comm.local_rank, NULL);
+    /* Initializes HDF5, which registers an exit handler. Handlers run in reverse order,
+     * so the one registered next runs before HDF5's; otherwise HDF5 would be shut down
+     * while another thread still uses it. */
+    sp_h5_library();
+    atexit(refuse_early_end);
+    rc = run(argc, argv, &comm);
+    sp_start_over();
+    sp_log_close();
+    if (rc == SP_OK || rc == SP_ELIMIT) { /* all ranks end alike */
+        sp_signal_leave_after(COMMANDS_S, rc);
+        sp_comm_barrier(&comm);
+    }
+    sp_signal_leave_after(FINALIZE_S, rc);
+    sp_comm_close(&comm);
+    has_finished = true;
+    return rc;
+}

@@ -1,0 +1,126 @@
+/* spvox: from raw scans to voxel shards, and from predictions back to scans. Starts the
+ * ranks, calls the command, and ends all ranks with one exit status. */
+#include "config.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/sp_log.h"
+#include "base/sp_names.h"
+#include "h5/sp_h5.h"
+#include "base/sp_signal.h"
+#include "health/sp_start.h"
+#include "report/sp_live.h"
+#include "vox/vox.h"
+
+typedef struct command {
+    sp_named word;
+    sp_status (*run)(int argc, char **argv, sp_comm *comm);
+    bool is_stoppable; /* run answers requests to stop (base/sp_signal.h) */
+} command;
+
+static const command commands[] = {
+    {{"convert", NULL, "turn scans into shards"}, vox_convert, true},
+    {{"scene", NULL, "make labelled synthetic scenes as shards"}, vox_scene, true},
+    {{"info", NULL, "print what shards hold"}, vox_info, false},
+    {{"apply", NULL, "write predicted classes onto a scan"}, vox_apply, true},
+    {{"view", NULL, "draw a shard, predictions or a scan as a PNG picture"},
+     vox_view,
+     false},
+};
+
+static void print_help(FILE *to)
+{
+    fputs("usage: spvox COMMAND [OPTIONS] [FILE...]\n"
+          "       mpirun -np N spvox COMMAND ...\n\n",
+          to);
+    sp_names_wrap(to, 0,
+                  "Turns raw scans into voxel shards, in parallel over ranks, and "
+                  "predictions back into scans.\n");
+    sp_names_print(SP_NAMES(commands), to);
+    sp_names_wrap(to, 0,
+                  "\nspvox COMMAND --help tells a command's options. spvox --version "
+                  "prints the version.");
+}
+
+static sp_status run_command(int argc, char **argv, sp_comm *comm)
+{
+    const command *c;
+
+    if (argc < 2) {
+        if (comm->rank == 0)
+            print_help(stderr);
+        return SP_FAIL(SP_EUSAGE, "no command given");
+    }
+    c = sp_names_find(SP_NAMES(commands), argv[1]);
+    if (!c)
+        return SP_FAIL(SP_EUSAGE,
+                       "%s: no such command; did you mean \"%s\"? (spvox --help)",
+                       argv[1], sp_names_nearest(SP_NAMES(commands), argv[1])->name);
+    SP_TRY(c->run(argc - 1, argv + 1, comm));
+    return sp_log_written();
+}
+
+static bool is_stoppable(int argc, char **argv)
+{
+    const command *c = argc > 1 ? sp_names_find(SP_NAMES(commands), argv[1]) : NULL;
+
+    return c && c->is_stoppable;
+}
+
+/* Answers --help and --version without MPI, so that they work where no ranks can start.
+ * Rank 0 answers for all. */
+static bool answers_at_once(int argc, char **argv, sp_status *rc)
+{
+    const char *word = argc < 2 ? "" : argv[1];
+    const bool is_version = strcmp(word, "--version") == 0;
+
+    if (!is_version && strcmp(word, "--help") != 0 && strcmp(word, "-h") != 0)
+        return false;
+    *rc = SP_OK;
+    if (sp_start_rank() > 0)
+        return true;
+    if (is_version)
+        *rc = sp_option_alone(argc, argv);
+    if (is_version && *rc == SP_OK)
+        printf("spvox %s\n", PACKAGE_VERSION);
+    else if (!is_version)
+        print_help(stdout);
+    return true;
+}
+
+int main(int argc, char **argv)
+{
+    sp_comm comm;
+    sp_status rc;
+
+    sp_signal_begin();
+    sp_h5_child_main(argc, argv);
+    sp_log_program("spvox");
+    if (answers_at_once(argc, argv, &rc))
+        return sp_log_answered(rc == SP_OK ? sp_log_written() : rc);
+    if (is_stoppable(argc, argv)) /* a request to stop may come while MPI starts */
+        sp_signal_install();
+    sp_start_watch("spvox");
+    rc = sp_comm_open(&comm, &argc, &argv);
+    sp_signal_started();
+    if (rc == SP_OK)
+        rc = sp_log_open(comm.rank, comm.size, comm.host, comm.local_rank, NULL);
+    if (rc == SP_OK)
+        rc = sp_live_open(SP_PROGRESS_AUTO, &comm);
+    if (rc != SP_OK) {
+        sp_log_error(sp_error_last());
+        sp_comm_close(&comm);
+        return rc;
+    }
+    sp_start_together(comm.rank);
+    rc = sp_comm_agree(&comm, run_command(argc, argv, &comm));
+    if (rc == SP_ELIMIT) /* a request is no error */
+        sp_log_info("%s", sp_error_last()->message);
+    else if (rc != SP_OK && comm.rank == comm.failed_rank)
+        sp_log_error(sp_error_last());
+    sp_log_close();
+    sp_comm_close(&comm);
+    sp_start_over();
+    return rc;
+}

@@ -1,0 +1,127 @@
+#include "train/sp_check_model.h"
+
+#include <assert.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "graph/sp_graph.h"
+#include "h5/sp_h5.h"
+#include "data/sp_recipe.h"
+#include "checkpoint/sp_checkpoint.h"
+
+static bool is_folder(const char *path)
+{
+    struct stat about;
+
+    return stat(path, &about) == 0 && S_ISDIR(about.st_mode);
+}
+
+bool sp_check_is_model(const char *word)
+{
+    static const char signature[] = "\x89HDF\r\n\x1a\n";
+    char head[8];
+    struct stat about;
+    FILE *file;
+    bool is_model;
+
+    assert(word);
+    if (is_folder(word))
+        return true;
+    /* Opening a pipe would wait for a writer. */
+    if (stat(word, &about) != 0 || !S_ISREG(about.st_mode) ||
+        !(file = fopen(word, "r")))
+        return false;
+    is_model = fread(head, sizeof head, 1, file) == 1 &&
+               memcmp(head, signature, sizeof head) == 0;
+    fclose(file);
+    return is_model;
+}
+
+static sp_status open_model(sp_h5 **file, const char *model, char path[PATH_MAX])
+{
+    if (is_folder(model))
+        return sp_checkpoint_open_run(file, model, "name a run that has one, or a file",
+                                      path);
+    snprintf(path, PATH_MAX, "%s", model);
+    return sp_checkpoint_open_weights(file, path, SP_INTACT);
+}
+
+/* Prints the network of the checkpoint's deck. A file of an older version does not say
+ * how many columns and classes it has. */
+static sp_status print_network(const sp_config *config, const sp_normalization *norm)
+{
+    sp_graph graph = {0};
+    sp_status rc;
+
+    if (!norm->name || !norm->class_name) {
+        puts("the file does not name its feature columns and classes");
+        return SP_OK;
+    }
+    rc = sp_graph_build(&graph, config, norm->n_columns, norm->n_classes);
+    if (rc == SP_OK)
+        sp_graph_print(&graph, stdout);
+    sp_graph_destroy(&graph);
+    return rc;
+}
+
+static void print_inputs(const sp_normalization *norm)
+{
+    fputs("inputs:", stdout);
+    for (int i = 0; norm->name && i < norm->n_columns; i++) {
+        printf("%s %s", i ? "," : "", norm->name[i]);
+        if (norm->mean)
+            printf(" (mean %.6g, standard deviation %.6g)", norm->mean[i],
+                   norm->std[i]);
+    }
+    putchar('\n');
+}
+
+static sp_status print_all(const char *path, const sp_checkpoint_state *state,
+                           const sp_normalization *norm)
+{
+    sp_config config;
+    sp_status rc;
+
+    if (!state->deck) {
+        printf("%s: weights alone, without a deck\n", path);
+        return SP_OK;
+    }
+    printf("%s: step %lld, epoch %lld", path, (long long)state->step,
+           (long long)sp_position_epochs(state->at));
+    if (!isnan(state->best))
+        printf(", best mIoU so far %.4f", state->best);
+    putchar('\n');
+    rc = sp_checkpoint_config(&config, state, path);
+    if (rc == SP_OK)
+        rc = print_network(&config, norm);
+    if (rc == SP_OK)
+        printf("voxels of the network: %g m\n", config.data.voxel_size);
+    sp_config_destroy(&config);
+    SP_TRY(rc);
+    print_inputs(norm);
+    sp_recipe_print(norm->recipe, norm->n_classes, norm->class_name, norm->class_code,
+                    stdout);
+    return SP_OK;
+}
+
+sp_status sp_check_model(const char *model)
+{
+    sp_checkpoint_state state = {0};
+    sp_normalization norm = {0};
+    char path[PATH_MAX];
+    sp_h5 *file;
+    sp_status rc;
+
+    assert(model);
+    SP_TRY(open_model(&file, model, path));
+    rc = sp_checkpoint_read_open_state(file, &state, &norm);
+    sp_h5_close(file);
+    if (rc == SP_OK)
+        rc = print_all(path, &state, &norm);
+    sp_checkpoint_state_destroy(&state);
+    sp_normalization_destroy(&norm);
+    return rc;
+}

@@ -1,0 +1,36 @@
+/* Pictures of samples of data.val, in the run folder.
+ *
+ *     each rank   sp_gallery_add: mIoU of a sample; predictions --> a temporary file
+ *     all         sp_gallery_write: mIoU of all samples --> rank 0 chooses the best,
+ *                 the median and the worst; the rank that has one draws it --> rank 0
+ *                 writes pictures/best-truth-top.png, ..., pictures.json
+ *
+ * The same data and weights give the same pictures on any number of ranks. Pictures are
+ * no result: where they cannot be made, a warning says so and the command goes on. */
+#ifndef SP_GALLERY_H
+#define SP_GALLERY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/sp_error.h"
+
+struct sp_batch;     /* data/sp_loader.h */
+struct sp_resources; /* train/sp_resources.h */
+
+typedef struct sp_gallery sp_gallery;
+
+/* Makes a gallery for one pass over data.val. Local. *gallery is NULL, after a warning,
+ * where there is no memory or no room for the temporary file, and where this build has
+ * no libpng. */
+void sp_gallery_create(sp_gallery **gallery, int n_classes);
+void sp_gallery_destroy(sp_gallery *gallery);
+/* Keeps the predictions of a batch of data.val; prediction: [batch->n] as
+ * sp_net_loss gives them. gallery NULL: does nothing. Local. */
+void sp_gallery_add(sp_gallery *gallery, const struct sp_batch *batch,
+                    const int32_t *prediction);
+/* Chooses, draws and writes. Collective over the world; a rank whose gallery is NULL
+ * takes part with no samples. SP_EMPI; other failures are warnings. */
+sp_status sp_gallery_write(sp_gallery *gallery, struct sp_resources *resources);
+
+#endif

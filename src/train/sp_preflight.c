@@ -1,0 +1,232 @@
+/* `sptrain preflight`: the cores and device of each rank, and how fast they are.
+ *
+ *     each rank   place, device, measured rates  --gather-->  rank 0: table, warnings
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/sp_log.h"
+#include "train/sp_check.h"
+
+/* The rates that preflight measures on each rank. */
+typedef enum rate_kind { READ, COPY, REDUCE, N_RATES } rate_kind;
+
+/* One rank's row of the table. */
+typedef struct sp_flight {
+    sp_place place;       /* device -1: the rank computes on the CPU */
+    int cores;
+    double rate[N_RATES]; /* in MB/s; 0: nothing to measure, printed as - */
+} sp_flight;
+
+/* ---- rates ---- */
+
+/* Times an all-reduce of the gradient's size in backend memory; best of five.
+ * Collective. */
+static sp_status measure_reduce(sp_resources *r, float *data, double *rate)
+{
+    const size_t n = (size_t)r->graph.n_floats;
+    double best = INFINITY;
+    void *shared = NULL;
+    sp_status rc = SP_OK;
+
+    if (r->session.comm->size == 1)
+        return SP_OK; /* one rank moves no data */
+    /* On the host the gradient lies in memory of sp_comm. */
+    if (r->backend.ops->is_host) {
+        rc = sp_comm_alloc(r->session.comm, n * sizeof *data, &shared);
+        rc = sp_comm_agree(r->session.comm, rc);
+        data = shared;
+    }
+    for (int i = 0; i < 5 && rc == SP_OK; i++) {
+        double begin;
+        rc = sp_comm_barrier(r->session.comm);
+        begin = sp_now_s();
+        if (rc == SP_OK)
+            rc = sp_transport_allreduce(&r->transport, SP_SCOPE_WORLD, data, data, n,
+                                        SP_F32);
+        if (rc == SP_OK)
+            rc = r->backend.ops->wait(&r->backend);
+        best = fmin(best, sp_now_s() - begin);
+    }
+    sp_comm_free(r->session.comm, shared);
+    *rate = (double)n * 4e-6 / best;
+    return rc;
+}
+
+/* Times a copy of the gradient's size from host to device, by the way that batches use;
+ * best of five. */
+static sp_status measure_copy(sp_resources *r, float *data, double *rate)
+{
+    const size_t bytes = (size_t)r->graph.n_floats * sizeof *data;
+    double best = INFINITY;
+    void *host;
+    sp_status rc = SP_OK;
+
+    if (r->backend.ops->is_host)
+        return SP_OK;
+    host = calloc(1, bytes);
+    if (!host)
+        return SP_FAIL(SP_EMEM, "out of memory");
+    for (int i = 0; i < 5 && rc == SP_OK; i++) {
+        const double begin = sp_now_s();
+        rc = r->backend.ops->upload(&r->backend, data, host, bytes);
+        if (rc == SP_OK)
+            rc = r->backend.ops->wait(&r->backend);
+        best = fmin(best, sp_now_s() - begin);
+    }
+    free(host);
+    *rate = (double)bytes * 1e-6 / best;
+    return rc;
+}
+
+/* Reads samples of this rank's share for 0.3 s, one sample at least. A rank that has
+ * read all of its share goes on with those of the others: few samples of unequal sizes
+ * would otherwise make ranks differ that read equally fast. */
+static sp_status measure_read(const sp_resources *r, double *rate)
+{
+    const sp_sample_request request = {
+        .columns = r->columns, .n_columns = r->n_columns, .verify = true};
+    const int64_t n = r->train.n_samples;
+    sp_sample sample = {0};
+    double begin = sp_now_s(), bytes = 0;
+    sp_status rc = SP_OK;
+    int64_t i = r->session.comm->rank;
+
+    if (n == 0)
+        return SP_OK;
+    do {
+        rc = sp_sample_read(&r->train, i % n, &request, &sample);
+        bytes += (double)sample.n * (12 + 4 * r->n_columns + 1);
+        i += i < n ? r->session.comm->size : 1;
+    } while (rc == SP_OK && sp_now_s() - begin < 0.3);
+    *rate = bytes * 1e-6 / (sp_now_s() - begin);
+    sp_sample_destroy(&sample);
+    return rc;
+}
+
+/* Measures all three rates, with a vector of the gradient's size in the backend's
+ * memory. */
+static sp_status measure(sp_resources *r, sp_flight *flight)
+{
+    const sp_backend_ops *ops = r->backend.ops;
+    const size_t bytes = (size_t)r->graph.n_floats * sizeof(float);
+    sp_arena arena = {0};
+    float *data = NULL;
+    sp_status rc = ops->arena_create(&arena, bytes + 128, "preflight");
+
+    if (rc == SP_OK)
+        rc = SP_TAKE(&arena, r->graph.n_floats, &data);
+    if (rc == SP_OK)
+        rc = ops->fill(&r->backend, data, 0, bytes);
+    if (rc == SP_OK)
+        rc = measure_copy(r, data, &flight->rate[COPY]);
+    if (rc == SP_OK)
+        rc = measure_read(r, &flight->rate[READ]);
+    rc = sp_comm_agree(r->session.comm, rc);
+    sp_session_beat(&r->session, SP_PHASE_REDUCE);
+    if (rc == SP_OK)
+        rc = measure_reduce(r, data, &flight->rate[REDUCE]);
+    ops->arena_destroy(&arena);
+    return rc;
+}
+
+/* ---- table ---- */
+
+/* Warns of a rank at less than a quarter of the fastest rank's rate, which delays all
+ * others. */
+static void warn_of_slowest(const sp_flight *all, int n, rate_kind kind,
+                            const char *what)
+{
+    const sp_flight *slowest = all;
+    double fastest = 0;
+
+    for (int r = 0; r < n; r++) {
+        if (all[r].rate[kind] < slowest->rate[kind])
+            slowest = &all[r];
+        fastest = fmax(fastest, all[r].rate[kind]);
+    }
+    if (slowest->rate[kind] < fastest / 4)
+        sp_log_warn0("rank %d on %s %s at %.0f MB/s, the fastest at %.0f MB/s",
+                     slowest->place.rank, slowest->place.host, what,
+                     slowest->rate[kind], fastest);
+}
+
+static void print_devices(const sp_flight *all, int n)
+{
+    sp_log_info("%5s %6s  %-41s %-13s %4s  %s", "rank", "device", "UUID", "PCI", "NUMA",
+                "name");
+    for (int r = 0; r < n; r++) {
+        const sp_place *p = &all[r].place;
+        char numa[12] = "?";
+        if (p->numa_node >= 0)
+            snprintf(numa, sizeof numa, "%d", p->numa_node);
+        sp_log_info("%5d %6d  %-41s %-13s %4s  %s", p->rank, p->device, p->what.uuid,
+                    p->what.pci, numa, p->what.name);
+    }
+}
+
+/* A rate that was not measured is a dash. */
+static const char *text_of(double rate, char text[16])
+{
+    snprintf(text, 16, rate > 0 ? "%.0f" : "-", rate);
+    return text;
+}
+
+static void print_flights(const sp_resources *r, const sp_flight *all)
+{
+    const int n = r->session.comm->size;
+    const char *transport = n == 1 ? "none" : r->transport.ops->name;
+
+    sp_log_info("%5s %-20s %5s %6s %6s  %-10s %15s %12s %10s", "rank", "host", "node",
+                "local", "cores", "transport", "all-reduce MB/s", "to GPU MB/s",
+                "read MB/s");
+    for (int i = 0; i < n; i++) {
+        const sp_flight *f = &all[i];
+        char reduce[16], copy[16], read[16];
+        sp_log_info("%5d %-20s %5d %6d %6d  %-10s %15s %12s %10s", f->place.rank,
+                    f->place.host, f->place.node, f->place.local_rank, f->cores,
+                    transport, text_of(f->rate[REDUCE], reduce),
+                    text_of(f->rate[COPY], copy), text_of(f->rate[READ], read));
+    }
+    if (!r->backend.ops->is_host)
+        print_devices(all, n);
+    warn_of_slowest(all, n, READ, "reads shards");
+    warn_of_slowest(all, n, COPY, "copies to its device");
+    warn_of_slowest(all, n, REDUCE, "reduces");
+}
+
+static sp_status preflight(sp_resources *r)
+{
+    sp_comm *comm = r->session.comm;
+    sp_flight mine = {.place = {.rank = comm->rank,
+                                .node = comm->node,
+                                .local_rank = comm->local_rank,
+                                .device = -1}};
+    void *all = NULL;
+
+    snprintf(mine.place.host, sizeof mine.place.host, "%s", comm->host);
+    SP_TRY(sp_resources_open_device(r));
+    mine.cores = comm->cores;
+    SP_TRY(sp_resources_open_transport(r));
+    if (!r->backend.ops->is_host)
+        mine.place = r->placement.place[comm->rank];
+    SP_TRY(sp_resources_open_data(r, true, false));
+    SP_TRY(sp_graph_build(&r->graph, r->session.config, r->n_columns, r->n_classes));
+    sp_session_beat(&r->session, SP_PHASE_READ);
+    SP_TRY(measure(r, &mine));
+    SP_TRY(sp_comm_gather(comm, &mine, sizeof mine, &all, NULL));
+    sp_log_info("%d rank%s on %d node%s; device %s; all-reduce by %s; gradient %.1f MB",
+                comm->size, sp_plural(comm->size), comm->n_nodes,
+                sp_plural(comm->n_nodes), r->device, r->transport.words,
+                (double)r->graph.n_floats * 4e-6);
+    if (comm->rank == 0)
+        print_flights(r, all);
+    free(all);
+    return SP_OK;
+}
+
+sp_status sp_preflight(const sp_command *command)
+{
+    return sp_check_run(command, preflight);
+}

@@ -1,0 +1,370 @@
+#include "train/sp_resources.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/sp_log.h"
+#include "h5/sp_h5.h"
+#include "predict/sp_merger.h"
+#include "checkpoint/sp_replica.h"
+
+sp_status sp_resources_open(sp_resources *r, const sp_command *command,
+                            bool with_folder)
+{
+    assert(command);
+    memset(r, 0, sizeof *r);
+    sp_h5_keep_child(true);
+    return sp_session_open(&r->session, command, with_folder);
+}
+
+/* ---- network ---- */
+
+static sp_status upload_floats(sp_backend *backend, float *to, const float *host,
+                               int64_t n)
+{
+    const size_t bytes = (size_t)n * sizeof *host;
+
+    return bytes ? backend->ops->upload(backend, to, host, bytes) : SP_OK;
+}
+
+/* Makes initial parameters and statistics: in place where the backend computes on the
+ * host, which has no memory to spare for a copy, else on the host first. Local. */
+static sp_status init_net(sp_resources *r, uint64_t seed)
+{
+    const sp_graph *graph = &r->graph;
+    const int64_t n = graph->n_floats, n_running = graph->n_buffer_floats;
+    sp_backend *backend = &r->backend;
+    sp_net *net = &r->net;
+    float *host = NULL;
+    sp_status rc = SP_OK;
+
+    if (backend->ops->is_host) {
+        memset(net->param, 0, (size_t)n * sizeof *net->param);
+        if (n_running)
+            memset(net->running, 0, (size_t)n_running * sizeof *net->running);
+        sp_graph_init_params(graph, seed, net->param);
+        sp_graph_init_buffers(graph, net->running);
+    } else {
+        host = calloc((size_t)(n + n_running) + 1, sizeof *host);
+        if (!host)
+            return SP_FAIL(SP_EMEM, "network: out of memory");
+        sp_graph_init_params(graph, seed, host);
+        sp_graph_init_buffers(graph, host + n);
+        rc = upload_floats(backend, net->param, host, n);
+        if (rc == SP_OK)
+            rc = upload_floats(backend, net->running, host + n, n_running);
+        if (rc == SP_OK)
+            rc = backend->ops->wait(backend);
+    }
+    free(host);
+    sp_net_updated(net);
+    return rc;
+}
+
+sp_status sp_resources_open_net(sp_resources *r, const float *class_weight)
+{
+    const sp_config *config = r->session.config;
+    const sp_net_options options = {
+        .bn_scope = config->train.bn_scope,
+        .transport = r->transport.ops ? &r->transport : NULL,
+        .is_exact = config->train.deterministic == SP_DET_WORLD,
+        /* A device has enough memory, and is limited by its bandwidth. */
+        .is_low_memory = r->backend.ops->is_host,
+        .seed = (uint64_t)config->train.seed,
+        .class_weight = class_weight,
+        .loss = {.smoothing = (float)config->train.label_smoothing},
+    };
+    const sp_foresight what = sp_resources_foresight(r, &r->backend);
+    sp_status rc;
+
+    assert(r->backend.ops && r->columns && !r->net.impl);
+    rc = sp_graph_build(&r->graph, config, r->n_columns, r->n_classes);
+    if (rc == SP_OK)
+        rc = sp_foresee_fit(&what, options.transport,
+                            (int64_t)(r->session.resolved.memory_mb * (1 << 20)));
+    if (rc == SP_OK) {
+        rc = sp_net_create(&r->net, &r->graph, &r->backend, r->session.comm, &options);
+    }
+    if (rc == SP_OK)
+        rc = init_net(r, options.seed);
+    return sp_comm_agree(r->session.comm, rc);
+}
+
+/* Copies n floats from rank 0's host memory to the backend memory of every rank, which
+ * may be the same memory; with to NULL nothing. Collective. */
+static sp_status spread_floats(sp_resources *r, float *host, float *to, int64_t n)
+{
+    if (!to || !n)
+        return SP_OK;
+    SP_TRY(sp_comm_bcast(r->session.comm, host, (size_t)n * sizeof *host, 0));
+    return host == to ? SP_OK : upload_floats(&r->backend, to, host, n);
+}
+
+/* Host memory for the arrays of a checkpoint: the backend's own where it computes on
+ * the host. */
+typedef struct host_weights {
+    float *param, *running;
+    sp_optim at;
+} host_weights;
+
+/* Rank 0: reads weights to begin with. Skipped layers get their initial weights again,
+ * since the host memory of a device backend does not hold them. */
+static sp_status read_init(const sp_resources *r, const char *path, host_weights *w)
+{
+    const sp_graph *graph = &r->graph;
+    const sp_config *config = r->session.config;
+
+    if (config->run.init_skip.n > 0) {
+        sp_graph_init_params(graph, (uint64_t)config->train.seed, w->param);
+        sp_graph_init_buffers(graph, w->running);
+    }
+    return sp_checkpoint_read_init(path, graph, &r->norm, &config->run.init_skip,
+                                   w->param, w->running);
+}
+
+/* Rank 0. A file with a state was verified when it was chosen, as one that is open was.
+ */
+static sp_status read_source(sp_resources *r, const sp_weights_source *from,
+                             host_weights *w)
+{
+    const sp_graph *graph = &r->graph;
+
+    if (!from->path) {
+        SP_TRY(sp_checkpoint_read_open(from->file, graph, w->param, w->running, NULL));
+    } else if (from->state) {
+        SP_TRY(sp_checkpoint_read(from->path, graph, w->param, w->running, &w->at,
+                                  from->state));
+    } else {
+        SP_TRY(sp_checkpoint_verify_weights(from->path, SP_INTACT));
+        SP_TRY(read_init(r, from->path, w));
+    }
+    sp_checkpoint_find_fault(graph, w->param, w->running, r->fault);
+    return SP_OK;
+}
+
+/* Reads the file on rank 0 into w and distributes it to all ranks. Collective. */
+static sp_status load(sp_resources *r, const sp_weights_source *from, host_weights *w)
+{
+    sp_comm *comm = r->session.comm;
+    sp_optim *optim = &r->optim;
+    sp_net *net = &r->net;
+    const sp_graph *graph = &r->graph;
+
+    SP_TRY(sp_comm_agree(r->session.comm,
+                         comm->rank == 0 ? read_source(r, from, w) : SP_OK));
+    SP_TRY(sp_comm_bcast(comm, r->fault, sizeof r->fault, 0));
+    SP_TRY(spread_floats(r, w->param, net->param, graph->n_floats));
+    SP_TRY(spread_floats(r, w->running, net->running, graph->n_buffer_floats));
+    if (!from->state)
+        return SP_OK;
+    for (int i = 0; i < SP_N_KEPT; i++)
+        SP_TRY(spread_floats(r, w->at.kept[i], optim->kept[i], graph->n_floats));
+    SP_TRY(sp_comm_bcast(comm, &w->at.t, sizeof w->at.t, 0));
+    optim->t = w->at.t;
+    return SP_OK;
+}
+
+/* *host: to be freed, NULL after a failure. */
+static sp_status allocate_host(const sp_graph *graph, host_weights *w, float **host)
+{
+    const size_t n = (size_t)graph->n_floats,
+                 n_running = (size_t)graph->n_buffer_floats;
+
+    *host = calloc((1 + SP_N_KEPT) * n + n_running + 1, sizeof **host);
+    if (!*host)
+        return SP_FAIL(SP_EMEM, "weights: out of memory");
+    w->param = *host;
+    for (size_t i = 0; i < SP_N_KEPT; i++)
+        w->at.kept[i] = w->at.kept[i] ? *host + (1 + i) * n : NULL;
+    w->running = *host + (1 + SP_N_KEPT) * n;
+    return SP_OK;
+}
+
+sp_status sp_resources_load(sp_resources *r, const sp_weights_source *from)
+{
+    sp_checkpoint_state *state = from->state;
+    sp_session *session = &r->session;
+    host_weights w = {r->net.param, r->net.running, r->optim};
+    float *host = NULL;
+    sp_status rc = SP_OK;
+
+    assert(r->net.impl && (!state || r->optim.impl));
+    assert(from->path || !from->file == (session->comm->rank != 0));
+    sp_session_beat(session, SP_PHASE_LOAD);
+    if (!r->backend.ops->is_host)
+        rc = allocate_host(&r->graph, &w, &host);
+    rc = sp_comm_agree(session->comm, rc);
+    if (rc == SP_OK)
+        rc = load(r, from, &w);
+    if (rc == SP_OK)
+        rc = r->backend.ops->wait(&r->backend);
+    free(host);
+    SP_TRY(rc);
+    if (state) { /* state->deck is a pointer and stays on rank 0 */
+        char *deck = state->deck;
+        SP_TRY(sp_comm_bcast(session->comm, state, sizeof *state, 0));
+        state->deck = deck;
+    }
+    sp_net_updated(&r->net);
+    return SP_OK;
+}
+
+/* Gives the weights in host memory: *copy is NULL or to be freed by the caller. */
+static sp_status fetch_weights(const sp_net *net, float **copy, const float **weights)
+{
+    size_t bytes = (size_t)net->graph->n_floats * sizeof(float);
+
+    *copy = NULL;
+    *weights = net->param;
+    if (net->backend->ops->is_host)
+        return SP_OK;
+    *copy = malloc(bytes + 1);
+    if (!*copy)
+        return SP_FAIL(SP_EMEM, "copy of the weights: out of memory");
+    *weights = *copy;
+    return net->backend->ops->download(net->backend, *copy, net->param, bytes);
+}
+
+sp_status sp_resources_check_replicas(sp_resources *r, int64_t step)
+{
+    const float *weights;
+    float *copy = NULL;
+    sp_status rc;
+
+    assert(r->net.impl);
+    rc = sp_comm_agree(r->session.comm, fetch_weights(&r->net, &copy, &weights));
+    if (rc == SP_OK)
+        rc = sp_replica_check(r->session.comm, weights, r->graph.n_floats, step);
+    free(copy);
+    return rc;
+}
+
+/* ---- training and evaluation ---- */
+
+/* Opens sampler and loader of a set: of the training without end, or of one pass in the
+ * set's own order. Local. */
+static sp_status open_loader(sp_resources *r, const sp_dataset *set, int n_slots,
+                             sp_sampler *sampler, sp_loader **loader)
+{
+    const bool is_training = set == &r->train;
+    const sp_loader_options options = {
+        .set = set,
+        .config = r->session.config,
+        .graph = &r->graph,
+        .backend = &r->backend,
+        .sampler = sampler,
+        .columns = r->columns,
+        .n_columns = r->n_columns,
+        .mean = r->norm.mean,
+        .std = r->norm.std,
+        .vectors = r->vectors,
+        .is_training = is_training,
+        .with_points = !is_training && set->has_points,
+        .with_context = !is_training && r->session.config->eval.merge,
+        .view = r->evaluation.views.at,
+        .n_views = is_training ? 0 : r->evaluation.views.n,
+        .n_slots = n_slots,
+        .is_filled_by_caller = r->backend.ops->is_host && r->session.comm->cores == 1,
+    };
+
+    assert(r->net.impl && set->n_shards > 0 && !*loader);
+    SP_TRY(
+        sp_sampler_open(sampler, set, r->session.comm, r->session.config, is_training));
+    return sp_loader_create(loader, &options);
+}
+
+sp_status sp_resources_open_training(sp_resources *r, int n_slots)
+{
+    const sp_config *config = r->session.config;
+    sp_status rc;
+
+    assert(r->net.impl && r->transport.ops && !r->buckets.impl && !r->optim.impl);
+    rc = sp_buckets_create(&r->buckets, &r->graph, r->session.comm,
+                           config->train.deterministic == SP_DET_WORLD,
+                           (size_t)(config->run.bucket_mb * (1 << 20)));
+    r->buckets.is_overlapped = config->run.overlap;
+    if (rc == SP_OK)
+        rc = sp_buckets_attach(&r->buckets, &r->transport);
+    if (rc == SP_OK)
+        rc = sp_optim_create(&r->optim, &r->graph, config, &r->backend);
+    if (rc == SP_OK)
+        rc = open_loader(r, &r->train, n_slots, &r->sampler, &r->loader);
+    return sp_comm_agree(r->session.comm, rc);
+}
+
+/* Says where blocks see a point in different cells of the network's strides, since
+ * their predictions of it then differ more than they must. */
+static void look_at_blocks(const sp_resources *r)
+{
+    const sp_recipe *recipe = r->val.recipe;
+    double factor;
+    int64_t need;
+
+    if (!recipe || recipe->block <= 0 ||
+        sp_voxel_factor(r->session.config, &r->val, &factor) != SP_OK)
+        return;
+    need = sp_graph_stride(&r->graph) * (int64_t)factor;
+    if (recipe->alignment == 0 || recipe->alignment % need != 0)
+        sp_log_info(
+            "eval.merge: the blocks of %s begin at multiples of %lld voxels (0: "
+            "anywhere), the network's coarsest stride is %lld: their predictions "
+            "agree less than after a conversion by this version",
+            r->val.shard[0].path, (long long)recipe->alignment, (long long)need);
+}
+
+sp_status sp_resources_measure_merging(sp_resources *r)
+{
+    sp_scans scans;
+    sp_status rc;
+
+    if (!r->session.config->eval.merge)
+        return SP_OK;
+    look_at_blocks(r);
+    rc = sp_scans_create(&scans, &r->val);
+    if (rc == SP_OK)
+        r->evaluation.merging_bytes =
+            sp_merger_bytes(&scans, r->n_classes, r->session.config->batch.eval_size,
+                            r->session.comm->size);
+    sp_scans_destroy(&scans);
+    return rc;
+}
+
+sp_status sp_resources_open_evaluation(sp_resources *r)
+{
+    assert(r->net.impl && !r->evaluation.loader);
+    SP_TRY(sp_comm_agree(r->session.comm, sp_resources_measure_merging(r)));
+    r->evaluation.views = sp_views_choose(r->session.config, r->val.has_subvoxel,
+                                          r->session.config->eval.views);
+    return sp_comm_agree(r->session.comm,
+                         open_loader(r, &r->val, SP_LOADER_SLOTS,
+                                     &r->evaluation.sampler, &r->evaluation.loader));
+}
+
+/* ---- end ---- */
+
+sp_status sp_resources_close(sp_resources *r, sp_status rc)
+{
+    sp_h5_keep_child(false);
+    /* The loaders' threads first, since they read nearly all of what follows. */
+    sp_loader_destroy(r->loader);
+    sp_loader_destroy(r->evaluation.loader);
+    sp_cut_close(&r->cut);
+    sp_sampler_close(&r->sampler);
+    sp_sampler_close(&r->evaluation.sampler);
+    sp_optim_destroy(&r->optim);
+    sp_buckets_destroy(&r->buckets);
+    sp_session_report(&r->session, rc);
+    sp_net_destroy(&r->net);
+    sp_graph_destroy(&r->graph);
+    sp_dataset_close(&r->train);
+    sp_dataset_close(&r->val);
+    free(r->columns);
+    sp_normalization_destroy(&r->norm);
+    sp_transport_close(&r->transport);
+    if (r->backend.ops)
+        r->backend.ops->close(&r->backend);
+    sp_placement_destroy(&r->placement);
+    sp_session_close(&r->session);
+    return rc;
+}

@@ -1,0 +1,196 @@
+/* The resources of a command: device, transport, data and network; loaders that feed
+ * the network; buckets and an optimizer that train it. A command opens those that it
+ * needs, in the order below (sp_resources_open_device, ...), and sp_resources_close
+ * frees all of them.
+ *
+ *     sp_resources_open            the session: run folder, watching
+ *        open_device               rank --> device or cores     (sp_resources_device.c)
+ *        open_transport            sums over the ranks
+ *        open_data                 shards, columns, classes       (sp_resources_data.c)
+ *        open_net, load            graph, network, weights
+ *        open_training             buckets, optimizer, loaders
+ *        open_evaluation           the loader of data.val
+ *        cut                       micro-batches that fit into the memory
+ *     sp_resources_close
+ *
+ * The commands decide about the rest, such as when a training evaluates, saves and
+ * stops. Functions are collective and agreed unless they are marked local. */
+#ifndef SP_RESOURCES_H
+#define SP_RESOURCES_H
+
+#include "data/sp_loader.h"
+#include "compute/sp_transport.h"
+#include "memory/sp_cut.h"
+#include "predict/sp_view.h"
+#include "net/sp_net.h"
+#include "net/sp_optim.h"
+#include "checkpoint/sp_checkpoint.h"
+#include "train/sp_placement.h"
+#include "train/sp_session.h"
+
+/* Memory of the device for each rank on it, of all ranks' values the least. 0: the
+ * ranks compute on the host. */
+typedef struct sp_device_memory {
+    int64_t total;
+    int64_t own;  /* the part that this program may use on an idle device */
+    int64_t free; /* the part that was free at the start */
+} sp_device_memory;
+
+/* The pass over data.val, which training, eval and predict make; zeroed where it was
+ * not opened. */
+typedef struct sp_evaluation {
+    sp_views views;
+    int64_t merging_bytes; /* memory of points that wait for their other blocks */
+    sp_sampler sampler;
+    sp_loader *loader; /* its planner distributes samples by the sampler */
+} sp_evaluation;
+
+typedef struct sp_resources {
+    sp_session session;
+
+    sp_placement placement; /* ranks to devices; empty where no device was asked for */
+    sp_backend backend;
+    char device[128]; /* description of the device for messages */
+    /* Cores of this rank where the node's cores were divided, else "". */
+    char cores[200];
+    sp_device_memory memory;
+    sp_transport transport; /* zeroed: none was opened */
+
+    sp_dataset train, val;   /* zeroed where they were not asked for */
+    int *columns, n_columns; /* [n_columns] feature columns in use */
+    sp_vectors vectors;      /* those among them that turn, for the loaders */
+    int n_classes;
+    char **class_name; /* [n_classes] from the training data or the model; borrowed */
+    sp_normalization norm; /* that of the training data or the model */
+
+    sp_graph graph;
+    sp_net net;
+    /* The first number of the loaded weights that is not finite, as
+     * sp_checkpoint_find_fault words it; "": none. */
+    char fault[SP_CHECKPOINT_FAULT];
+    sp_cut cut; /* how steps are cut into micro-batches */
+
+    sp_buckets buckets; /* the gradients, and their sums over the ranks */
+    sp_optim optim;
+    sp_sampler sampler;
+    sp_loader *loader; /* its planner distributes samples by the sampler; NULL: none */
+
+    sp_evaluation evaluation;
+} sp_resources;
+
+/* Zeroes the resources and opens their session (see sp_session_open).
+ * sp_resources_close follows in any case. */
+sp_status sp_resources_open(sp_resources *resources, const sp_command *command,
+                            bool with_folder);
+/* Local: reports rc (see sp_session_report), frees everything and returns rc. */
+sp_status sp_resources_close(sp_resources *resources, sp_status rc);
+
+/* ---- sp_resources_device.c ---- */
+
+/* Chooses and opens the device, the same kind on every rank, and tests it
+ * (sp_selftest.h). */
+sp_status sp_resources_open_device(sp_resources *resources);
+/* Chooses and opens the transport of the sums over ranks. Precedes open_net in a
+ * training. */
+sp_status sp_resources_open_transport(sp_resources *resources);
+/* The inputs of the memory prediction (memory/sp_foresee.h); backend is borrowed.
+ * Local. */
+sp_foresight sp_resources_foresight(const sp_resources *resources,
+                                    const sp_backend *backend);
+/* Cuts steps that do not fit into the memory that a rank may use. That is run.memory_mb
+ * if it is set; else the device's memory as sp_cut_memory_of bounds it, or less where
+ * other programs use the device. The bound is resolved.memory_mb of the session, which
+ * checkpoints keep: a continued run cuts its steps alike, whatever memory is free by
+ * then. Bounds the samplers of the loaders that are open, so it is called once, before
+ * these begin. */
+sp_status sp_resources_cut(sp_resources *resources);
+
+/* ---- sp_resources_data.c ---- */
+
+/* Reads the indexes of data.train and data.val, as asked for, and determines columns
+ * and classes. Makes the sample data first where the deck names them and they do not
+ * exist. */
+sp_status sp_resources_open_data(sp_resources *resources, bool with_train,
+                                 bool with_val);
+/* Determines which of the columns in use, of these names (NULL: none are known), are
+ * vectors, and says so. Local. */
+void sp_resources_find_vectors(sp_resources *resources, const sp_recipe *recipe,
+                               char *const *name);
+/* Copies names of columns and classes from the set's attributes into norm, and means
+ * and standard deviations if the deck wants normalization and the set has them, or
+ * another file will give them (run.init_norm). Local. */
+sp_status sp_resources_normalize(sp_resources *resources, const sp_dataset *set);
+/* Compares the set's columns, as chosen by data.features, with those that the
+ * checkpoint at `path` names. Where they differ, the status is `code` and the message
+ * has both lists. A checkpoint without names matches any columns. Local. */
+sp_status sp_resources_match_columns(const sp_resources *resources,
+                                     const sp_dataset *set,
+                                     const sp_normalization *checkpoint,
+                                     const char *path, sp_status code);
+/* Compares the classes of a model with those of the resources. A model without names,
+ * of an older version or of weights alone, is equal to all. Local. */
+sp_likeness sp_resources_compare_classes(const sp_resources *resources,
+                                         const sp_normalization *model);
+/* Fails with `code` and the class names of the model at `path` and of data.train.
+ * Local. */
+sp_status sp_resources_refuse_classes(const sp_resources *resources,
+                                      const sp_normalization *model, const char *path,
+                                      sp_status code);
+/* Makes the classes of the model at `path`, which norm was read from, those of the
+ * resources, and has the set's labels renumbered as the model numbers them. SP_EDATA
+ * with both lists where the names are not the same set. A model without names changes
+ * nothing. Local. */
+sp_status sp_resources_take_classes(sp_resources *resources, sp_dataset *set,
+                                    const char *path);
+/* Warns, on rank 0, of each column whose statistics in the set are far from norm's. */
+void sp_resources_warn_far(const sp_resources *resources, const sp_dataset *set);
+/* SP_EDATA where the training set has no sample, or no voxel of it has a label. Samples
+ * are read until one has: commonly one a rank. */
+sp_status sp_resources_check_labels(sp_resources *resources);
+/* SP_EDATA where the deck lists class weights, but not one for each class. Local. */
+sp_status sp_resources_check_class_weights(const sp_resources *resources);
+/* Fails with SP_EDATA where augment.mix_classes names no class of the training set.
+ * Local. */
+sp_status sp_resources_check_mixing(const sp_resources *resources);
+/* Class weights as the deck asks for, from the label counts of the training set.
+ * *weights: [n_classes] malloc'd, NULL where classes are not weighted. */
+sp_status sp_resources_class_weights(sp_resources *resources, float **weights);
+/* Class weights for eval and predict: those of the checkpoint that norm was read from.
+ * is_named: the command line has train.class_weights, which then counts (where it asks
+ * for weights by frequency, they are the checkpoint's). *weights as above. Local. */
+sp_status sp_resources_kept_class_weights(sp_resources *resources, bool is_named,
+                                          float **weights);
+
+/* ---- sp_resources.c ---- */
+
+/* Builds graph and network from the config, with new random weights. class_weight
+ * (host, borrowed during the call) may be NULL. SP_EMEM before anything is allocated
+ * where the weights do not fit into the host's memory, or into run.memory_mb. */
+sp_status sp_resources_open_net(sp_resources *resources, const float *class_weight);
+/* Opens what a training adds to the network: buckets, optimizer, and a loader of
+ * n_slots batches. */
+sp_status sp_resources_open_training(sp_resources *resources, int n_slots);
+/* Opens the loader of a pass over data.val, in its own order, in the views that
+ * eval.views asks for. SP_EDATA: eval.merge, and the set does not tell its blocks. */
+sp_status sp_resources_open_evaluation(sp_resources *resources);
+/* Checks that the blocks of data.val can be merged where eval.merge asks for it, and
+ * measures what waits for other blocks. Local. SP_EDATA as above. */
+sp_status sp_resources_measure_merging(sp_resources *resources);
+/* A file that weights are loaded from, and what is taken from it. */
+typedef struct sp_weights_source {
+    /* Rank 0 opens it: for weights alone that a training begins with, of which layers
+     * of run.init_skip get their initial ones, or for a state. NULL: `file` is open. */
+    const char *path;
+    struct sp_h5 *file; /* on rank 0 (sp_checkpoint_open_weights); NULL elsewhere */
+    /* Filled, with the optimizer; its deck is set on rank 0 alone. NULL: weights. */
+    sp_checkpoint_state *state;
+} sp_weights_source;
+
+/* Loads the weights of a file. Those that are not finite are loaded too, and
+ * resources->fault names the first of them. */
+sp_status sp_resources_load(sp_resources *resources, const sp_weights_source *from);
+/* Compares the weights of all ranks, which should be the same bits (sp_replica.h);
+ * `step` is for the message. */
+sp_status sp_resources_check_replicas(sp_resources *resources, int64_t step);
+
+#endif

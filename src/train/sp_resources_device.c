@@ -1,0 +1,380 @@
+/* The device of a session: the kind that all ranks use, and the one of each rank. */
+#include <assert.h>
+#include <math.h>
+#include <omp.h>
+#include <string.h>
+
+#include "base/sp_log.h"
+#include "comm/sp_affinity.h"
+#include "cpu/cpu.h"
+#include "base/sp_thread.h"
+#include "train/sp_resources.h"
+#include "train/sp_selftest.h"
+#include "train/sp_trial.h"
+
+/* Maps every rank to a CUDA device; the status says why that is impossible. Collective,
+ * agreed. */
+static sp_status map_devices(sp_resources *r)
+{
+    const sp_config *config = r->session.config;
+
+    if (!sp_backend_find("cuda"))
+        return SP_FAIL(SP_EDEVICE,
+                       "run.device = \"cuda\": this program was built without CUDA; "
+                       "set run.device = \"cpu\", or configure it where nvcc is");
+    SP_TRY(sp_placement_make(&r->placement, r->session.comm, &config->run.devices,
+                             config->run.oversubscribe));
+    if (*sp_placement_advice(r->placement.place, r->placement.n))
+        sp_log_warn0("%s", sp_placement_advice(r->placement.place, r->placement.n));
+    return SP_OK;
+}
+
+/* Chooses the kind of device. With "auto" a missing device means the CPU, but a wrong
+ * deck is still an error. */
+static sp_status choose_device(sp_resources *r)
+{
+    const sp_device_kind want = r->session.config->run.device;
+    sp_status rc = SP_EDEVICE;
+
+    r->backend.ops = sp_backend_find("cpu");
+    if (want != SP_DEVICE_CPU)
+        rc = map_devices(r);
+    if (rc != SP_OK && (rc != SP_EDEVICE || want == SP_DEVICE_CUDA))
+        return rc;
+    if (rc == SP_OK)
+        r->backend.ops = sp_backend_find("cuda");
+    else if (want == SP_DEVICE_AUTO && sp_backend_find("cuda"))
+        sp_log_info("run.device = \"auto\" takes the CPU: %s",
+                    sp_error_last()->message);
+    if (r->backend.ops->is_host && r->session.config->run.devices.n > 0)
+        sp_log_warn0("run.devices: no CUDA device is used, so they do not count");
+    return SP_OK;
+}
+
+static sp_status choose_precision(sp_resources *r)
+{
+    const sp_precision want = r->session.config->train.precision;
+    const sp_wgmma_use wgmma = r->session.config->run.wgmma;
+
+    r->backend.precision = want;
+    if (want == SP_TF32 && r->backend.ops->is_host)
+        return SP_FAIL(
+            SP_EUSAGE,
+            "%strain.precision = \"tf32\": the CPU computes in fp32 and bf16 "
+            "only; take a CUDA device or another precision",
+            sp_config_where(r->session.config, "train.precision"));
+    r->backend.is_wgmma_optional =
+        wgmma == SP_WGMMA_AUTO && want == SP_BF16 && !r->backend.ops->is_host;
+    r->backend.is_wgmma = wgmma == SP_WGMMA_ON || r->backend.is_wgmma_optional;
+    if (wgmma == SP_WGMMA_ON && want != SP_BF16)
+        return SP_FAIL(SP_EUSAGE,
+                       "%srun.wgmma = true with train.precision = \"%s\": wgmma is for "
+                       "bf16 only",
+                       sp_config_where(r->session.config, "run.wgmma"),
+                       sp_precision_word[want]);
+    return SP_OK;
+}
+
+/* The node's cores divided by its ranks, or fewer where the launcher bound this rank to
+ * fewer. */
+static int default_threads(const sp_comm *comm)
+{
+    int share = comm->node_cores / comm->local_size;
+
+    if (share > comm->cores)
+        share = comm->cores;
+    return share > 1 ? share : 1;
+}
+
+/* Determines the order of sums in bf16 on CPUs: the deck's, or that of tiles where the
+ * processors of all ranks have them, since ranks sum one gradient. Collective. */
+static sp_status choose_sums(sp_resources *r)
+{
+    const bool has_orders = r->backend.ops->is_host && r->backend.precision == SP_BF16;
+    const sp_bf16_sums want = r->session.config->train.bf16_sums;
+    int64_t sums = want == SP_SUMS_AUTO ? sp_cpu_order() : want;
+
+    r->backend.sums = r->session.resolved.bf16_sums = SP_SUMS_AUTO;
+    if (!has_orders)
+        return SP_OK;
+    _Static_assert(SP_SUMS_PAIRS < SP_SUMS_TILES, "the least is what all ranks have");
+    SP_TRY(
+        sp_comm_allreduce(r->session.comm, SP_SCOPE_WORLD, &sums, 1, SP_I64, SP_MIN));
+    r->backend.sums = r->session.resolved.bf16_sums = (sp_bf16_sums)sums;
+    return SP_OK;
+}
+
+/* Tests wgmma, where the device has it. With run.wgmma = "auto", a device that fails
+ * goes on without wgmma. Local. */
+static sp_status test_wgmma(sp_backend *backend)
+{
+    sp_status rc = SP_OK;
+
+    if (backend->is_wgmma)
+        rc = sp_selftest_wgmma(backend);
+    if (rc != SP_EDEVICE || !backend->is_wgmma_optional)
+        return rc;
+    sp_log_warn("run.wgmma = \"auto\": convolutions do without wgmma: %s",
+                sp_error_last()->message);
+    backend->is_wgmma = false;
+    return SP_OK;
+}
+
+/* True if this rank is the first of its node with a device of this model. */
+static bool is_to_try(const sp_placement *placement, const sp_place *own)
+{
+    for (int i = 0; i < own->rank; i++)
+        if (placement->place[i].node == own->node &&
+            strcmp(placement->place[i].what.name, own->what.name) == 0)
+            return false;
+    return own->what.capability == 90;
+}
+
+/* With run.wgmma = "auto", a child process tries wgmma once for each node and model of
+ * device, before any rank opens its own device. If one trial fails, all ranks do
+ * without wgmma. Collective. */
+static sp_status try_wgmma(sp_resources *r, const sp_place *place)
+{
+    sp_backend *backend = &r->backend;
+    int64_t is_used = 1;
+
+    if (!backend->is_wgmma_optional)
+        return SP_OK;
+    if (is_to_try(&r->placement, place) && sp_trial_wgmma(place->device) != SP_OK) {
+        is_used = 0;
+        sp_log_warn(
+            "run.wgmma = \"auto\": convolutions do without wgmma: rank %d on %s "
+            "had a child process try it: %s; run.wgmma=false leaves the trial "
+            "out",
+            place->rank, place->host, sp_error_last()->message);
+    }
+    SP_TRY(sp_comm_allreduce(r->session.comm, SP_SCOPE_WORLD, &is_used, 1, SP_I64,
+                             SP_MIN));
+    if (!is_used)
+        backend->is_wgmma = backend->is_wgmma_optional = false;
+    return SP_OK;
+}
+
+/* With run.wgmma = "auto", wgmma is used if all ranks have it, so that all compute the
+ * same bits. Collective. */
+static sp_status choose_wgmma(sp_resources *r)
+{
+    int64_t is_used = r->backend.is_wgmma;
+
+    if (!r->backend.is_wgmma_optional)
+        return SP_OK;
+    SP_TRY(sp_comm_allreduce(r->session.comm, SP_SCOPE_WORLD, &is_used, 1, SP_I64,
+                             SP_MIN));
+    r->backend.is_wgmma = is_used;
+    return SP_OK;
+}
+
+/* OpenMP ends the process if it cannot start a thread, and does not name the key of the
+ * deck that asked for it. So a number of threads above that of the cores is tried
+ * first. Far above it, threads wait for each other all the time: a step of 4096 threads
+ * on two cores takes seconds where it took milliseconds. */
+static sp_status check_threads(const sp_resources *r, int threads)
+{
+    enum { MOST_PER_CORE = 64 };
+    const int cores = r->session.comm->node_cores;
+    int started;
+
+    if (threads <= cores)
+        return SP_OK;
+    if (threads > MOST_PER_CORE * cores)
+        return SP_FAIL(SP_EUSAGE,
+                       "%srun.threads = %d: the ranks of this node may use %d core%s, "
+                       "expected at most %d threads a rank",
+                       sp_config_where(r->session.config, "run.threads"), threads,
+                       cores, sp_plural(cores), MOST_PER_CORE * cores);
+    started = sp_thread_try(threads);
+    if (started < threads)
+        return SP_FAIL(SP_EUSAGE,
+                       "%srun.threads = %d: the system starts %d for this rank, which "
+                       "has %d cores",
+                       sp_config_where(r->session.config, "run.threads"), threads,
+                       started, r->session.comm->cores);
+    return SP_OK;
+}
+
+/* Opens the device and has it compute a small problem with a known answer. Agreed. */
+static sp_status open_backend(sp_resources *r, int device, int threads)
+{
+    sp_backend *backend = &r->backend;
+    sp_status rc;
+
+    SP_TRY(choose_sums(r));
+    /* Loops outside the backend, such as those of exact sums and merged predictions,
+     * use as many threads as the backend. OpenMP's default is the number of cores that
+     * the process had when it started, before it was bound to its share of them. So
+     * each rank would start a thread for every core of the node. */
+    omp_set_num_threads(threads);
+    rc = check_threads(r, threads);
+    if (rc == SP_OK)
+        rc = backend->ops->open(backend, device, threads);
+    if (rc == SP_OK && !backend->ops->is_host)
+        rc = sp_selftest_device(backend);
+    if (rc == SP_OK && !backend->ops->is_host)
+        rc = test_wgmma(backend);
+    SP_TRY(choose_wgmma(r));
+    return sp_comm_agree(r->session.comm, rc);
+}
+
+/* With "auto" all ranks change to the CPU if the device of one rank fails. */
+static sp_status fall_back(sp_resources *r, int threads)
+{
+    sp_backend *backend = &r->backend;
+
+    sp_log_warn0(
+        "run.device = \"auto\": ALL RANKS COMPUTE ON THE CPU, since rank %d: %s",
+        r->session.comm->failed_rank, sp_error_last()->message);
+    backend->ops->close(backend);
+    backend->ops = sp_backend_find("cpu");
+    SP_TRY(choose_precision(r));
+    return open_backend(r, 0, threads);
+}
+
+/* Number of ranks that share the memory of a device. */
+static int count_sharers(const sp_placement *placement, const sp_place *place)
+{
+    int n = 0;
+
+    for (int i = 0; i < placement->n; i++)
+        n += strcmp(placement->place[i].what.uuid, place->what.uuid) == 0;
+    return n > 0 ? n : 1;
+}
+
+/* Measures the device's memory before any rank allocates. Collective. */
+static sp_status measure_memory(sp_resources *r, const sp_place *place)
+{
+    const int64_t total = place->what.memory_bytes;
+    const int n = count_sharers(&r->placement, place);
+    sp_backend *backend = &r->backend;
+    int64_t used = 0, memory[3];
+    sp_status rc = backend->ops->memory_used(backend, &used);
+
+    SP_TRY(sp_comm_agree(r->session.comm, rc));
+    memory[0] = sp_cut_memory_of(total) / n;
+    memory[1] = (total - used) / n;
+    memory[2] = total / n;
+    SP_TRY(
+        sp_comm_allreduce(r->session.comm, SP_SCOPE_WORLD, memory, 3, SP_I64, SP_MIN));
+    r->memory.own = memory[0];
+    r->memory.free = memory[1];
+    r->memory.total = memory[2];
+    return SP_OK;
+}
+
+/* Determines the bytes that a rank may use; 0: no bound. */
+static int64_t choose_memory(sp_resources *r)
+{
+    const double mib = 1 << 20;
+    const int64_t own = r->memory.own, free = r->memory.free;
+    double *resolved = &r->session.resolved.memory_mb;
+    int64_t bytes = (int64_t)(*resolved * mib);
+
+    if (r->backend.ops->is_host)
+        return bytes;
+    if (bytes > free) {
+        sp_log_warn0("run.memory_mb = %.10g, of the deck or the checkpoint: a device "
+                     "has %.1f MiB free for a rank: steps are cut for that, and sums "
+                     "are not the bits of a run that had more",
+                     *resolved, (double)free / mib);
+        bytes = free;
+    } else if (bytes == 0 && free < own) {
+        bytes = free - free / 32;
+        sp_log_warn0("a device has %.1f MiB free for a rank, of %.1f: others use it. "
+                     "Steps are cut for what is free; a run that is to repeat this "
+                     "one's bits needs run.memory_mb=%.0f",
+                     (double)free / mib, (double)own / mib, floor((double)bytes / mib));
+    } else if (bytes == 0) {
+        bytes = own;
+    }
+    if (*resolved == 0)
+        bytes = (int64_t)(floor((double)bytes / mib) * mib);
+    *resolved = (double)bytes / mib;
+    return bytes;
+}
+
+sp_foresight sp_resources_foresight(const sp_resources *r, const sp_backend *backend)
+{
+    return (sp_foresight){
+        .config = r->session.config,
+        .graph = &r->graph,
+        .backend = backend,
+        .columns = r->columns,
+        .n_columns = r->n_columns,
+        .n_samples = r->train.n_samples + r->val.n_samples,
+        .n_ranks = r->session.comm->size,
+        .n_local = r->session.comm->local_size,
+        .is_predicting = strcmp(r->session.command->name, "predict") == 0,
+        .n_views = r->evaluation.views.n,
+        .has_scaled_views =
+            r->evaluation.views.n > 0 && sp_views_are_scaled(&r->evaluation.views),
+        .merging_bytes = r->evaluation.merging_bytes,
+    };
+}
+
+sp_status sp_resources_cut(sp_resources *r)
+{
+    const sp_foresight what = sp_resources_foresight(r, &r->backend);
+
+    assert((r->loader || r->evaluation.loader) && !r->cut.memory);
+    return sp_cut_open(&r->cut, &what, r->loader ? &r->sampler : NULL,
+                       r->evaluation.loader ? &r->evaluation.sampler : NULL,
+                       r->session.comm, choose_memory(r));
+}
+
+sp_status sp_resources_open_device(sp_resources *r)
+{
+    const bool is_auto = r->session.config->run.device == SP_DEVICE_AUTO;
+    const sp_place *place;
+    int threads = r->session.config->run.threads;
+    sp_status rc;
+
+    assert(!r->backend.ops && "the device is opened once");
+    SP_TRY(choose_device(r));
+    if (threads == 0)
+        threads = default_threads(r->session.comm);
+    SP_TRY(choose_precision(r));
+    place = r->backend.ops->is_host ? NULL : &r->placement.place[r->session.comm->rank];
+    /* Threads that start from here on inherit the binding of this rank to its share of
+     * the node's cores. */
+    SP_TRY(
+        sp_comm_agree(r->session.comm,
+                      sp_affinity_bind(r->session.comm, place ? place->what.pci : NULL,
+                                       r->cores, sizeof r->cores)));
+    if (place)
+        SP_TRY(try_wgmma(r, place));
+    rc = open_backend(r, place ? place->device : 0, threads);
+    if (rc == SP_EDEVICE && is_auto && place) {
+        rc = fall_back(r, threads);
+        place = NULL;
+    }
+    snprintf(r->device, sizeof r->device, "%s%s%s, %d thread%s a rank",
+             r->backend.ops->name, place ? " " : "", place ? place->what.name : "",
+             r->backend.threads, sp_plural(r->backend.threads));
+    if (rc == SP_OK && place)
+        rc = measure_memory(r, place);
+    return rc;
+}
+
+sp_status sp_resources_open_transport(sp_resources *r)
+{
+    const sp_config *config = r->session.config;
+    const sp_transport_options options = {
+        .want = config->run.transport,
+        .objection = r->placement.is_shared ? "ranks share a GPU" : NULL,
+        .scope = config->train.bn_scope,
+        .is_bf16 = config->run.reduce_wire == SP_REDUCE_BF16,
+        .is_repeatable = config->train.deterministic != SP_DET_OFF,
+        .limit_s = config->run.watchdog_s,
+        /* The watchdog finds a hanging rank before this limit. */
+        .peer_limit_s = 10 * config->run.watchdog_s,
+    };
+
+    assert(r->backend.ops && !r->transport.ops);
+    SP_TRY(sp_transport_choose(&r->transport, r->session.comm, &r->backend, &options));
+    r->session.transport = &r->transport;
+    return SP_OK;
+}

@@ -1,0 +1,260 @@
+/* A convolution and an input gradient, each computed with mma.sync and with wgmma. */
+#include "train/sp_selftest.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/sp_rng.h"
+
+/* The voxels are a bumpy surface of 289 rows: three tiles of 128 rows, the last of 33,
+ * in two clusters. */
+enum { EDGE = 17, ROWS = EDGE * EDGE, KERNEL = 3, K = KERNEL * KERNEL * KERNEL };
+enum { MOST_X = 64, MOST_Y = 256 };
+
+/* An input of 37 channels does not fill a k-tile of 64, so each block copies its
+ * weights itself. An input of 64 channels does, so the blocks of a cluster share them.
+ */
+typedef struct shape {
+    bool is_grad;
+    int c_x, ld_x, c_y, ld_y;
+    sp_elem elem; /* the result's */
+    int columns;  /* width of wgmma's tile; 0: the backend chooses it */
+} shape;
+static const shape shapes[] = {
+    {false, 37, 40, 139, 144, SP_ELEM_F32, 0},
+    {true, 37, 40, 128, 128, SP_ELEM_BF16, 0},
+    {false, 64, 64, 128, 128, SP_ELEM_BF16, 128},
+    {false, 64, 64, 256, 256, SP_ELEM_BF16, 256},
+};
+
+/* Tolerances relative to the greatest magnitude: sums of some hundred products in fp32
+ * are added in another order inside the tensor cores, and bf16 results may differ by
+ * one unit in the last place. */
+static const double TOLERANCE = 1e-4, TOLERANCE_BF16 = 1e-4 + 1.0 / 128;
+
+typedef struct problem {
+    sp_backend *backend;
+    const shape *shape;
+    sp_arena arena;
+    sp_plan plan;
+    float *w, *bias, *vector; /* vector: mean, 1 / std, scale and shift */
+    sp_pack_args pack;
+    sp_tensor x, y, norm_x;
+    double *sums;
+    size_t y_bytes, sums_n;
+    void *host; /* staging for the numbers drawn at a time */
+} problem;
+
+/* Draws n numbers in [low, high), as fp32 or bf16, into the backend's memory. */
+static sp_status draw(problem *p, size_t n, uint64_t seed, float low, float high,
+                      sp_elem elem, void *out)
+{
+    sp_rng r = sp_rng_open(1, SP_RNG_INIT, seed, 0);
+    void *data;
+
+    for (size_t i = 0; i < n; i++) {
+        const float v = (float)sp_rng_uniform(&r, low, high);
+        uint32_t bits;
+
+        memcpy(&bits, &v, sizeof bits);
+        if (elem == SP_ELEM_BF16)
+            ((uint16_t *)p->host)[i] = (uint16_t)(bits >> 16);
+        else
+            ((float *)p->host)[i] = v;
+    }
+    SP_TRY(sp_arena_take(&p->arena, n * sp_elem_bytes(elem), &data));
+    SP_TRY(p->backend->ops->upload(p->backend, data, p->host, n * sp_elem_bytes(elem)));
+    memcpy(out, &data, sizeof data);
+    return p->backend->ops->wait(p->backend); /* host is overwritten next */
+}
+
+static sp_status draw_rows(problem *p, int c, int ld, uint64_t seed, sp_elem elem,
+                           sp_tensor *t)
+{
+    *t = (sp_tensor){.n = ROWS, .c = c, .ld = ld, .elem = elem};
+    return draw(p, (size_t)ROWS * (size_t)ld, seed, -1, 1, elem, &t->data);
+}
+
+static const int32_t sample_row[] = {0, ROWS};
+
+static sp_status make_plan(problem *p)
+{
+    const sp_backend_ops *ops = p->backend->ops;
+    const sp_plan_spec spec = {.n_levels = 1, .n_maps = 1, .map = {{.kernel = KERNEL}}};
+    int32_t coords[ROWS][3];
+
+    for (int i = 0; i < ROWS; i++) {
+        const int x = i / EDGE, y = i % EDGE;
+        coords[i][0] = x;
+        coords[i][1] = y;
+        coords[i][2] = (x * x + 3 * y) / 8;
+    }
+    return ops->plan_build(p->backend, &spec, coords[0], sample_row, 1, &p->arena,
+                           &p->plan);
+}
+
+static sp_status make_problem(problem *p)
+{
+    const sp_backend_ops *ops = p->backend->ops;
+    const shape *s = p->shape;
+    const int c = s->c_y, ld = s->ld_y;
+    const int c_in = s->is_grad ? c : s->c_x, c_out = s->is_grad ? s->c_x : c;
+    const size_t packed = ops->conv_pack_floats(p->backend, K, c_in, c_out, s->is_grad);
+    float *to;
+
+    SP_TRY(draw(p, (size_t)K * (size_t)c_in * (size_t)c_out, 1, -1, 1, SP_ELEM_F32,
+                &p->w));
+    SP_TRY(SP_TAKE(&p->arena, packed, &to));
+    p->pack = (sp_pack_args){p->w, K, c_in, c_out, s->is_grad, s->is_grad, to};
+    SP_TRY(draw(p, (size_t)c, 2, -1, 1, SP_ELEM_F32, &p->bias));
+    SP_TRY(draw(p, 4 * (size_t)c, 3, 0.5f, 1, SP_ELEM_F32, &p->vector));
+    SP_TRY(draw_rows(p, s->c_x, s->ld_x, 4, SP_ELEM_BF16, &p->x));
+    SP_TRY(draw_rows(p, c, ld, 5, s->elem, &p->norm_x));
+    SP_TRY(draw_rows(p, c, ld, 6, s->elem, &p->y));
+    p->sums_n = 2 * (size_t)ops->fused_parts(ROWS, 1).n * (size_t)c;
+    p->y_bytes = (size_t)ROWS * (size_t)ld * sp_elem_bytes(s->elem);
+    return SP_TAKE(&p->arena, p->sums_n, &p->sums);
+}
+
+/* Packs the weights for the backend's instructions and multiplies. */
+static sp_status multiply(problem *p, const sp_conv_args *args,
+                          const sp_norm_grad_args *norm)
+{
+    const sp_backend_ops *ops = p->backend->ops;
+
+    SP_TRY(ops->conv_pack(p->backend, &p->pack, 1));
+    if (p->shape->is_grad)
+        return ops->conv_grad_input_norm_sums(p->backend, args, norm, NULL);
+    return ops->conv_forward_norm_sums(p->backend, args, sample_row, 1, p->sums);
+}
+
+/* Computes with one of the two instructions; copies the result to host memory. */
+static sp_status compute(problem *p, bool is_wgmma, void *y, double *sums)
+{
+    const sp_backend_ops *ops = p->backend->ops;
+    const bool is_grad = p->shape->is_grad;
+    const size_t sums_bytes = p->sums_n * sizeof *sums;
+    sp_norm_grad_args norm = {.x = p->norm_x,
+                              .y = p->norm_x,
+                              .mean = p->vector,
+                              .inv_std = p->vector + p->y.c,
+                              .scale = p->vector + 2 * p->y.c,
+                              .shift = p->vector + 3 * p->y.c,
+                              .slope = 0.25f,
+                              .dy = p->y,
+                              .sums = p->sums};
+    const sp_conv_args args = {.map = &p->plan.map[0],
+                               .x = p->x,
+                               .y = p->y,
+                               .w = p->w,
+                               .w_packed = p->pack.packed,
+                               .bias = is_grad ? NULL : p->bias,
+                               .is_mirrored = is_grad};
+    sp_status rc;
+
+    SP_TRY(ops->fill(p->backend, p->y.data, 0xff, p->y_bytes));
+    SP_TRY(ops->fill(p->backend, p->sums, 0xff, sums_bytes));
+    p->backend->is_wgmma = is_wgmma;
+    p->backend->wgmma_columns = p->shape->columns;
+    rc = multiply(p, &args, &norm);
+    p->backend->is_wgmma = true;
+    p->backend->wgmma_columns = 0;
+    SP_TRY(rc);
+    SP_TRY(ops->download(p->backend, y, p->y.data, p->y_bytes));
+    return ops->download(p->backend, sums, p->sums, sums_bytes);
+}
+
+static double value(const problem *p, const void *y, int row, int j)
+{
+    const size_t at = (size_t)row * (size_t)p->y.ld + (size_t)j;
+    uint32_t bits;
+    float v;
+
+    if (p->y.elem == SP_ELEM_F32)
+        return ((const float *)y)[at];
+    bits = (uint32_t)((const uint16_t *)y)[at] << 16;
+    memcpy(&v, &bits, sizeof v);
+    return v;
+}
+
+/* Written as "<=", not "not >", so that NaN fails. */
+static sp_status judge(const char *what, bool is_grad, double deviation, double most)
+{
+    if (deviation <= most)
+        return SP_OK;
+    return SP_FAIL(SP_EDEVICE,
+                   "run.wgmma: %s of a small %s deviate by %.3g from those without it, "
+                   "at most %.3g expected: set run.wgmma = false",
+                   what, is_grad ? "input gradient" : "convolution", deviation, most);
+}
+
+static double worse(double a, double b)
+{
+    return b <= a ? a : b; /* a NaN counts as worse */
+}
+
+static sp_status compare(const problem *p, void *const y[2], double *const sums[2])
+{
+    const bool is_grad = p->shape->is_grad;
+    const double relative = p->y.elem == SP_ELEM_BF16 ? TOLERANCE_BF16 : TOLERANCE;
+    double largest = 0, off = 0, sums_off = 0;
+
+    for (int i = 0; i < ROWS; i++)
+        for (int j = 0; j < p->y.c; j++) {
+            const double a = value(p, y[0], i, j), b = value(p, y[1], i, j);
+            largest = worse(largest, fabs(a));
+            off = worse(off, fabs(a - b));
+        }
+    for (size_t i = 0; i < p->sums_n; i++)
+        sums_off = worse(sums_off, fabs(sums[0][i] - sums[1][i]));
+    SP_TRY(judge("values", is_grad, off, relative * largest));
+    /* A sum has 128 rows, each times 2 |v| or, in the gradient, times |xhat| <= 2. */
+    return judge("sums", is_grad, sums_off,
+                 p->backend->ops->fused_parts(ROWS, 1).rows * 2 * relative * largest *
+                     (is_grad ? 1 : largest));
+}
+
+static sp_status check(problem *p)
+{
+    void *y[2] = {NULL, NULL};
+    double *sums[2] = {NULL, NULL};
+    sp_status rc = make_problem(p);
+
+    for (int way = 0; way < 2 && rc == SP_OK; way++) {
+        y[way] = malloc(p->y_bytes);
+        sums[way] = malloc(p->sums_n * sizeof **sums);
+        rc = y[way] && sums[way] ? compute(p, way == 1, y[way], sums[way])
+                                 : SP_FAIL(SP_EMEM, "self-test: out of memory");
+    }
+    if (rc == SP_OK)
+        rc = compare(p, y, sums);
+    for (int way = 0; way < 2; way++) {
+        free(y[way]);
+        free(sums[way]);
+    }
+    return rc;
+}
+
+sp_status sp_selftest_wgmma(sp_backend *device)
+{
+    problem p = {.backend = device};
+    const size_t most = (size_t)K * MOST_X * MOST_Y;
+    sp_status rc;
+
+    assert(device->ops && !device->ops->is_host);
+    p.host = malloc(most * sizeof(float));
+    if (!p.host)
+        return SP_FAIL(SP_EMEM, "self-test: out of memory");
+    rc = device->ops->arena_create(&p.arena, 64 << 20, "self-test");
+    if (rc == SP_OK)
+        rc = make_plan(&p);
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes && rc == SP_OK; i++) {
+        p.shape = &shapes[i];
+        rc = check(&p);
+    }
+    device->ops->arena_destroy(&p.arena);
+    free(p.host);
+    return rc;
+}

@@ -1,0 +1,157 @@
+#include "train/sp_session.h"
+
+#include <assert.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/sp_file.h"
+#include "base/sp_log.h"
+#include "compute/sp_transport.h"
+#include "base/sp_fault.h"
+#include "base/sp_signal.h"
+#include "health/sp_start.h"
+#include "report/sp_live.h"
+#include "health/sp_watchdog.h"
+#include "health/sp_witness.h"
+
+enum { FIRST_WORD_S = 5 };
+
+sp_status sp_session_open_log(sp_session *session)
+{
+    const sp_comm *comm = session->comm;
+    char path[PATH_MAX];
+    sp_status rc;
+
+    assert(session->run.dir[0] && "the run folder is open");
+    if (!session->config->run.rank_logs)
+        return SP_OK;
+    snprintf(path, sizeof path, "%s/logs/rank-%05d.log", session->run.dir, comm->rank);
+    rc = sp_file_make_folder_of(path);
+    if (rc == SP_OK)
+        rc = sp_log_open(comm->rank, comm->size, comm->host, comm->local_rank, path);
+    return sp_comm_agree(session->comm, rc);
+}
+
+sp_status sp_session_open(sp_session *session, const sp_command *command,
+                          bool with_folder)
+{
+    assert(command->config && command->comm);
+    memset(session, 0, sizeof *session);
+    session->command = command;
+    session->config = command->config;
+    session->resolved.memory_mb = command->config->run.memory_mb;
+    session->resolved.bf16_sums = SP_SUMS_AUTO;
+    session->comm = command->comm;
+    if (with_folder)
+        return sp_session_open_folder(session);
+    sp_start_together(command->comm->rank);
+    return SP_OK;
+}
+
+sp_status sp_session_open_folder(sp_session *session)
+{
+    const char *task = session->command->name;
+
+    assert(!session->watchdog);
+    SP_TRY(sp_live_open(session->config->run.progress, session->comm));
+    sp_fault_open(session->comm->rank);
+    SP_TRY(sp_run_open(&session->run, session->config->run.dir, session->comm));
+    session->run.task = strcmp(task, "train") == 0 ? "" : task;
+    SP_TRY(sp_session_open_log(session));
+    sp_signal_delay_abort();
+    SP_TRY(sp_witness_start(&session->witness, &session->run));
+    SP_TRY(sp_watchdog_start(&session->watchdog, &session->run,
+                             session->config->run.watchdog_s));
+    sp_start_over();
+    return SP_OK;
+}
+
+sp_status sp_session_guard(sp_session *session)
+{
+    assert(!session->run.beat && !session->watchdog);
+    SP_TRY(sp_run_open(&session->run, "", session->comm));
+    return sp_watchdog_start(&session->watchdog, &session->run,
+                             session->config->run.watchdog_s);
+}
+
+void sp_session_beat(sp_session *session, sp_phase phase)
+{
+    assert(phase < SP_PHASE_COUNT);
+    if (session->run.beat)
+        sp_run_beat(&session->run, phase, session->epoch, session->step);
+}
+
+void sp_session_count(sp_session *session, int64_t done, int64_t total)
+{
+    assert(0 <= done && done <= total);
+    if (session->run.beat)
+        sp_run_count(&session->run, done, total);
+}
+
+void sp_session_watch(sp_session *session, const double own_s[SP_PHASE_COUNT])
+{
+    sp_watchdog_step(session->watchdog, own_s);
+    sp_witness_check(session->witness);
+}
+
+sp_config sp_session_resolved(const sp_session *session)
+{
+    sp_config resolved = *session->config;
+
+    resolved.run.memory_mb = session->resolved.memory_mb;
+    resolved.train.bf16_sums = session->resolved.bf16_sums;
+    return resolved;
+}
+
+/* ---- end ---- */
+
+static void print(sp_session *session, sp_status rc)
+{
+    const sp_error_record *error = sp_error_last();
+
+    sp_log_error(error);
+    sp_run_status(&session->run, "failed", rc, session->epoch, session->step,
+                  error->message);
+}
+
+/* Ends all ranks: this one has failed and the others do not know. Where another rank
+ * failed too and claimed the diagnosis first, that rank is about to end this process as
+ * well; this one waits, so that the first report and status stand. */
+static void leave_alone(sp_session *session, sp_status rc)
+{
+    sp_watchdog_stop(session->watchdog, rc);
+    if (!sp_run_is_ours(&session->run) || sp_run_claim_diagnosis(session->run.dir))
+        print(session, rc);
+    else
+        sp_sleep_s(FIRST_WORD_S);
+    if (session->transport)
+        sp_transport_abandon(session->transport);
+    sp_comm_abort(session->comm, rc);
+}
+
+void sp_session_run_alone(sp_session *session, sp_session_work *work, void *arg)
+{
+    const sp_status rc = work(arg);
+
+    assert(rc != SP_ELIMIT && "a stop is agreed on");
+    if (rc != SP_OK)
+        leave_alone(session, rc);
+}
+
+void sp_session_report(sp_session *session, sp_status rc)
+{
+    sp_watchdog_stop(session->watchdog, rc);
+    session->watchdog = NULL;
+    if (rc != SP_OK && rc != SP_ELIMIT &&
+        session->comm->rank == session->comm->failed_rank)
+        print(session, rc);
+}
+
+void sp_session_close(sp_session *session)
+{
+    assert(!session->watchdog && "sp_session_report comes first");
+    sp_run_close(&session->run);
+    sp_witness_end(session->witness);
+    session->witness = NULL;
+}

@@ -1,0 +1,111 @@
+/* The common part of all commands of sptrain, and of spbench where it trains.
+ *
+ *     sp_session      the command line, the ranks, the run folder and who watches it;
+ *                     how a command ends
+ *     sp_resources    device, transport, data, network, and for a training buckets,
+ *                     optimizer and loaders: opened in this order, closed together
+ *                     (sp_resources_device.c, sp_resources_data.c)
+ *       sp_placement  which rank computes on which device
+ *       sp_selftest   a device is tested before it is used
+ *     sp_step         one training step on these resources
+ *
+ *     sp_main --command--> sp_resources_open --> ... --> train | eval | predict | ...
+ *                                                --> sp_resources_close
+ *
+ * Setup is collective and agreed: a function returns the same status on all ranks
+ * unless it is marked local. Within a step ranks cannot agree, since the others wait in
+ * a sum for the rank that fails. Such work is run by sp_session_run_alone, which ends
+ * all ranks where the work fails. (sp_comm itself calls sp_comm_abort too, when the
+ * watchdog ends a wait.)
+ */
+#ifndef SP_SESSION_H
+#define SP_SESSION_H
+
+#include "deck/sp_deck.h"
+#include "run/sp_run.h"
+
+struct sp_watchdog; /* health/sp_watchdog.h */
+struct sp_witness;  /* health/sp_witness.h */
+
+/* A parsed command line and what it acts on. All pointers are borrowed. */
+typedef struct sp_command {
+    const char *name;     /* "train", ... */
+    const char *deck;     /* path, for messages */
+    bool is_default_deck; /* the user named no deck */
+    int n_overrides;
+    char **overrides; /* [n_overrides] "section.key=value" */
+    const sp_config *config;
+    sp_comm *comm;
+} sp_command;
+
+/* Values that a session determines after the start, because they depend on the machine
+ * or on the checkpoint that the run continues from. The config stays as the user wrote
+ * it. */
+typedef struct sp_resolved {
+    /* Stands for run.memory_mb: MiB that a rank may use, the same on all ranks. It is
+     * the deck's, then that of the checkpoint where the deck has none, then the bound
+     * that sp_resources_cut chose. 0: no bound. */
+    double memory_mb;
+    /* Stands for train.bf16_sums: the order in which this session sums. SP_SUMS_AUTO:
+     * its device has one order only, or its precision. */
+    sp_bf16_sums bf16_sums;
+} sp_resolved;
+
+typedef struct sp_session {
+    const sp_command *command;
+    /* The command's, or that of sp_infer, which has the checkpoint's network. */
+    const sp_config *config;
+    sp_resolved resolved;
+    sp_comm *comm;                /* the command's */
+    sp_run run;                   /* zeroed, or of no folder where there is none */
+    struct sp_witness *witness;   /* NULL: no run folder */
+    struct sp_watchdog *watchdog; /* NULL: none was started, or run.watchdog_s is 0 */
+    /* The sums over ranks that sp_session_run_alone abandons; borrowed. NULL: none. */
+    struct sp_transport *transport;
+    int64_t epoch, step; /* of the last step, from 1: for status and heartbeat */
+} sp_session;
+
+/* Collective: zeroes the session and, with_folder, opens the run folder with its lock,
+ * the watchdog and the witness. Without a folder nothing is written. sp_session_close
+ * follows in any case. */
+sp_status sp_session_open(sp_session *session, const sp_command *command,
+                          bool with_folder);
+/* Collective: opens the run folder of a session that was opened without it: for
+ * commands that check their input before they write anything. */
+sp_status sp_session_open_folder(sp_session *session);
+/* Collective, agreed: starts the watchdog in a session that has no run folder, for
+ * commands whose ranks must not wait for ever for one that hangs. Nothing is
+ * written. */
+sp_status sp_session_guard(sp_session *session);
+/* Collective: opens this rank's log in the run folder where run.rank_logs
+ * asks for it. */
+sp_status sp_session_open_log(sp_session *session);
+
+/* Local: record the phase, at the session's epoch and step, and how much of it is done,
+ * for those who watch the run folder (sp_run_beat, sp_run_count). Without a folder they
+ * do nothing. */
+void sp_session_beat(sp_session *session, sp_phase phase);
+void sp_session_count(sp_session *session, int64_t done, int64_t total);
+/* Local, at the end of a training step: tells the watchdog this rank's own work in each
+ * phase (sp_watchdog_step), and looks whether the witness is there. */
+void sp_session_watch(sp_session *session, const double own_s[SP_PHASE_COUNT]);
+
+/* The config with the resolved values in place of the deck's, as deck.resolved and
+ * checkpoints have it. It borrows the config's memory and is not destroyed. Local. */
+sp_config sp_session_resolved(const sp_session *session);
+
+typedef sp_status sp_session_work(void *arg);
+/* Runs work of which the other ranks learn nothing if it fails on this one, such as a
+ * training step. Returns only if it has not failed: else this rank reports the failure,
+ * unless another rank does, and ends all ranks. Work that fails on all ranks alike is
+ * agreed on afterwards. The resources stay as they are. */
+void sp_session_run_alone(sp_session *session, sp_session_work *work, void *arg);
+
+/* Local, the first part of the end: ends the watchdog, and reports a failure that was
+ * agreed on (once: the failed rank writes one diagnosis on standard error, and
+ * status.json). SP_OK and SP_ELIMIT are none. */
+void sp_session_report(sp_session *session, sp_status rc);
+/* Local, once the resources are closed: closes the run folder and ends the witness. */
+void sp_session_close(sp_session *session);
+
+#endif

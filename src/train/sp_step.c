@@ -1,0 +1,177 @@
+#include "train/sp_step.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdio.h>
+
+#include "base/sp_log.h"
+#include "train/sp_resources.h"
+
+/* The status of `call`, which a profiler shows under a name. */
+#define in_range(r, name, call)                                                        \
+    (sp_range_begin(&(r)->backend, (name)), end_range((r), (call)))
+
+static sp_status end_range(const sp_resources *r, sp_status rc)
+{
+    sp_range_end(&r->backend);
+    return rc;
+}
+
+static sp_status compute(sp_resources *r, const sp_batch *batch,
+                         const sp_step_hooks *hooks)
+{
+    const bool is_last = batch->micro == batch->n_micro - 1;
+
+    SP_TRY(hooks->begin(hooks->arg, SP_STEP_FORWARD, batch));
+    SP_TRY(in_range(r, "forward", sp_net_forward(&r->net, batch, true, NULL)));
+    SP_TRY(hooks->begin(hooks->arg, SP_STEP_LOSS, batch));
+    SP_TRY(in_range(r, "loss", sp_net_train_loss(&r->net, batch, &r->buckets)));
+    r->buckets.tail.n_voxels += batch->n;
+    SP_TRY(hooks->begin(hooks->arg, SP_STEP_BACKWARD, batch));
+    SP_TRY(
+        in_range(r, "backward", sp_net_backward(&r->net, batch, &r->buckets, is_last)));
+    return hooks->begin(hooks->arg, SP_STEP_RECYCLE, batch);
+}
+
+static sp_status micro_step(sp_resources *r, const sp_step_hooks *hooks,
+                            sp_step_result *result, bool *is_last)
+{
+    sp_batch *batch;
+    double waited;
+    sp_status rc;
+
+    SP_TRY(hooks->begin(hooks->arg, SP_STEP_READ, NULL));
+    rc = sp_loader_next(r->loader, &batch, &waited);
+    if (rc == SP_OK) {
+        assert(batch->micro < batch->n_micro);
+        assert(batch->micro == 0 || batch->position == result->at.position);
+        *is_last = batch->micro == batch->n_micro - 1;
+        result->at = (sp_position){batch->epoch, batch->position};
+        result->data_wait_s += waited;
+        result->n_samples = batch->step_samples;
+        result->n_micro = batch->n_micro;
+        result->cost_max += batch->cost_max;
+        result->cost_sum += batch->cost_sum;
+        rc = compute(r, batch, hooks);
+    }
+    if (rc == SP_EMEM)
+        rc = sp_cut_explain(&r->cut, &r->cut.train, batch->sample_id, batch->n_reads);
+    SP_TRY(rc);
+    return sp_loader_recycle(r->loader, batch);
+}
+
+static sp_status update(sp_resources *r, sp_rates rates, sp_step_result *result)
+{
+    const sp_tail *tail = &r->buckets.tail;
+
+    result->loss = tail->weight_sum > 0 ? tail->loss_sum / tail->weight_sum : NAN;
+    if (isnan(result->loss))
+        result->loss = NAN; /* without the sign that sums may give it, to be printed */
+    result->sum = *tail;
+    result->is_stopping = tail->n_stop > 0;
+    result->updates = r->optim.t;
+    if (tail->weight_sum == 0)
+        return SP_OK;
+    result->grad_norm = NAN;
+    if (isfinite(result->loss))
+        SP_TRY(sp_optim_step(&r->optim, r->net.param, r->buckets.grad,
+                             r->buckets.squares, tail->weight_sum, rates,
+                             &result->grad_norm));
+    result->is_updated = isfinite(result->loss) && isfinite(result->grad_norm);
+    result->is_skipped = !result->is_updated;
+    result->updates = r->optim.t;
+    if (result->is_updated)
+        sp_net_updated(&r->net);
+    return SP_OK;
+}
+
+static sp_status run(sp_resources *r, sp_rates rates, const sp_step_hooks *hooks,
+                     sp_step_result *result)
+{
+    bool is_last = false;
+
+    assert(rates.lr >= 0 && hooks && result);
+    assert(hooks->begin);
+    assert(r->net.impl && r->loader && r->optim.impl && r->buckets.impl);
+    *result = (sp_step_result){0};
+    SP_TRY(sp_buckets_zero(&r->buckets));
+    while (!is_last)
+        SP_TRY(micro_step(r, hooks, result, &is_last));
+    r->buckets.tail.n_stop += hooks->is_stop_asked && hooks->is_stop_asked(hooks->arg);
+    SP_TRY(hooks->begin(hooks->arg, SP_STEP_REDUCE, NULL));
+    SP_TRY(in_range(r, "reduce", sp_bucket_wait(&r->buckets, &result->comm_exposed_s)));
+    SP_TRY(hooks->begin(hooks->arg, SP_STEP_UPDATE, NULL));
+    SP_TRY(sp_net_fetch_running(&r->net));
+    SP_TRY(in_range(r, "update", update(r, rates, result)));
+    /* Running statistics are averaged over the ranks after every step and not only
+     * before saving, so that neither a checkpoint nor a stop changes the following
+     * steps. With bn_scope = "world" they are equal already. */
+    SP_TRY(sp_net_sync_running(&r->net));
+    return hooks->begin(hooks->arg, SP_STEP_END, NULL);
+}
+
+sp_status sp_step_run(sp_resources *r, sp_rates rates, const sp_step_hooks *hooks,
+                      sp_step_result *result)
+{
+    return in_range(r, "step", run(r, rates, hooks, result));
+}
+
+/* Words the sample's feature of largest size, in the network's scale; "" where the
+ * sample cannot be read. A batch norm makes the losses of all samples of a batch
+ * non-finite, of which this tells the one at fault. */
+static void word_largest(const sp_resources *r, int64_t id, char *text, size_t room)
+{
+    const sp_sample_request request = {.columns = r->columns,
+                                       .n_columns = r->n_columns};
+    const double *mean = r->norm.mean, *std = r->norm.std;
+    sp_sample sample = {0};
+    double largest = -1;
+
+    text[0] = 0;
+    if (sp_sample_read(&r->train, id, &request, &sample) == SP_OK)
+        for (int64_t i = 0; i < sample.n * r->n_columns; i++) {
+            const int c = (int)(i % r->n_columns);
+            const double x =
+                mean ? (sample.features[i] - mean[c]) / std[c] : sample.features[i];
+
+            if (fabs(x) <= largest)
+                continue;
+            largest = fabs(x);
+            snprintf(text, room, "; its features reach %.3g (%s)", x,
+                     r->train.feature_name[r->columns[c]]);
+        }
+    sp_sample_destroy(&sample);
+}
+
+/* Names a sample by its number in its file; `what` says what it is. */
+static void warn_of_sample(const sp_resources *r, int64_t step, const char *what,
+                           int64_t id)
+{
+    const sp_dataset *set = &r->train;
+    const sp_shard *shard = &set->shard[sp_dataset_shard_of(set, id)];
+    char largest[256];
+
+    word_largest(r, id, largest, sizeof largest);
+    sp_log_warn("step %lld: %s sample %lld of %s%s%s%s", (long long)step, what,
+                (long long)(id - shard->first_sample), shard->path,
+                set->name ? ": " : "", set->name ? set->name[id] : "", largest);
+}
+
+sp_status sp_step_name_samples(sp_resources *r, int64_t step, int64_t epoch)
+{
+    int64_t partner;
+    const double(*loss)[2];
+    const int64_t *id;
+    int n;
+
+    assert(step >= 0);
+    SP_TRY(sp_net_sample_losses(&r->net, &n, &id, &loss));
+    for (int i = 0; i < n; i++)
+        if (id[i] >= 0 && !(isfinite(loss[i][0]) && isfinite(loss[i][1]))) {
+            warn_of_sample(r, step, "non-finite loss of", id[i]);
+            partner = sp_sampler_partner(&r->sampler, epoch, id[i]);
+            if (partner >= 0)
+                warn_of_sample(r, step, "mixed into it is", partner);
+        }
+    return SP_OK;
+}

@@ -1,0 +1,83 @@
+/* One training step, the same for sptrain and spbench.
+ *
+ *     for each micro-batch    READ      sp_loader_next: waits for the batch
+ *                             FORWARD   sp_net_forward
+ *                             LOSS      sp_net_train_loss
+ *                             BACKWARD  sp_net_backward; full buckets are posted
+ *                             RECYCLE   sp_loader_recycle: the batch is given back
+ *     then                    REDUCE    sp_bucket_wait: sums over the ranks
+ *                             UPDATE    sp_optim_step, running statistics
+ *                             END
+ *
+ * The caller's hooks learn where the step is: sptrain writes the phase into
+ * heartbeat.bin, spbench reads its clocks and counts the work.
+ */
+#ifndef SP_STEP_H
+#define SP_STEP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/sp_error.h"
+#include "data/sp_sampler.h"
+#include "net/sp_bucket.h"
+#include "net/sp_optim.h"
+
+struct sp_batch;     /* data/sp_loader.h */
+struct sp_resources; /* train/sp_resources.h */
+
+typedef enum sp_step_part {
+    SP_STEP_READ,
+    SP_STEP_FORWARD,
+    SP_STEP_LOSS,
+    SP_STEP_BACKWARD,
+    SP_STEP_RECYCLE,
+    SP_STEP_REDUCE,
+    SP_STEP_UPDATE,
+    SP_STEP_END,
+    SP_STEP_PARTS
+} sp_step_part;
+
+typedef struct sp_step_hooks {
+    /* Called where a part begins, which is where the one before it ends. batch: the
+     * micro-batch, from FORWARD to RECYCLE; else NULL. A failure is the step's. */
+    sp_status (*begin)(void *arg, sp_step_part part, const struct sp_batch *batch);
+    /* Asked once a step, before REDUCE: does this rank want the run to stop? NULL: it
+     * does not. */
+    bool (*is_stop_asked)(void *arg);
+    void *arg;
+} sp_step_hooks;
+
+typedef struct sp_step_result {
+    double loss;      /* over all ranks' labelled voxels; NAN: the weight is 0 */
+    double grad_norm; /* of the mean gradient, not clipped; NAN: not finite */
+    /* over all ranks: class weights of the labelled voxels, voxels */
+    sp_tail sum;
+    double data_wait_s, comm_exposed_s; /* seconds that this rank waited */
+    sp_position at;                     /* the place at which its samples begin */
+    int n_samples, n_micro;             /* sum over the ranks; micro-batches */
+    int64_t cost_max, cost_sum;         /* sums over the micro-batches; see sp_batch */
+    int64_t updates; /* weight updates, this one included: the optimizer's t */
+    bool is_updated; /* the weights have changed */
+    /* They have not, since a number was not finite. A step without a labelled voxel is
+     * neither updated nor skipped. The running statistics of batch norms move in any
+     * case. */
+    bool is_skipped;
+    bool is_stopping; /* some rank wants the run to stop */
+} sp_step_result;
+
+/* Runs one step at these rates on resources that sp_resources_open_training has
+ * opened and whose loader has begun. The update is left out where the sum of
+ * weights is 0, as without a labelled voxel, and where the loss or the gradient is not
+ * finite; all ranks decide alike, from the same sums. After the first steps it
+ * allocates nothing. Collective, not agreed: to be called within sp_session_run_alone.
+ * SP_EMEM names the samples that there is no memory for; else errors of the parts. */
+sp_status sp_step_run(struct sp_resources *resources, sp_rates rates,
+                      const sp_step_hooks *hooks, sp_step_result *result);
+/* Logs the samples of this rank whose loss was not finite in the latest step, which was
+ * number `step` and in this epoch, and those that are mixed into them, each with its
+ * largest feature, for which it is read again. Local. */
+sp_status sp_step_name_samples(struct sp_resources *resources, int64_t step,
+                               int64_t epoch);
+
+#endif
