@@ -45,6 +45,7 @@ typedef struct sp_foresight {
     double factor; /* edge of the network's voxels over that of the shards' voxels */
     bool has_subvoxel;  /* the shards have /subvoxel, so augmentation turns freely */
     int64_t n_samples;  /* samples in the index of all data sets of the run */
+    int64_t unpacked_bytes; /* unpacked chunks that a rank keeps (sp_dataset) */
     int n_ranks;        /* ranks of the world */
     int n_local;        /* ranks of this node */
     bool is_predicting; /* in an evaluation predictions travel to rank 0 */
