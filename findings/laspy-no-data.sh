@@ -4,8 +4,11 @@
 set -eu
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-python3 -m venv "$work/venv" && "$work/venv/bin/pip" install -q numpy==2.4.6 laspy==2.7.0 ||
-    { echo "cannot be installed here"; exit 77; }
+if ! { python3 -m venv "$work/venv" &&
+    "$work/venv/bin/pip" install -q numpy==2.4.6 laspy==2.7.0; }; then
+    echo "cannot be installed here"
+    exit 77
+fi
 echo "numpy==2.4.6 laspy==2.7.0"
 "$work/venv/bin/python" - >"$work/out" <<'PYTHON'
 import io
@@ -21,8 +24,8 @@ to = io.BytesIO()
 las.write(to, do_compress=False)
 to.seek(0)
 back = laspy.read(to)
-info = next(d for d in back.point_format.extra_dimensions if d.name == "amplitude")
-print("no_data %.2f" % info.no_data[0])
+info = back.header.vlrs.get("ExtraBytesVlr")[0].extra_bytes_structs[0]
+print("no_data %.2f" % np.frombuffer(bytes(info)[40:48], dtype="f8")[0])
 print("read", [round(float(v), 2) for v in back["amplitude"]])
 print("mean %.3f" % np.mean(back["amplitude"]))
 PYTHON

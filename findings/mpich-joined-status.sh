@@ -4,11 +4,14 @@
 set -eu
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-python3 -m venv "$work/venv" && "$work/venv/bin/pip" install -q mpich==5.0.2 ||
-    { echo "cannot be installed here"; exit 77; }
+if ! { python3 -m venv "$work/venv" &&
+    "$work/venv/bin/pip" install -q mpich==5.0.2; }; then
+    echo "cannot be installed here"
+    exit 77
+fi
 echo "mpich==5.0.2"
 # shellcheck disable=SC2016
 status=0
-"$work/venv/bin/mpiexec" -n 1 sh -c 'exit 3' : -n 1 sh -c 'exit 8' >/dev/null 2>&1 || status=$?
+"$work/venv/bin/mpiexec" -n 1 sh -c 'exit 3' : -n 1 sh -c 'exit 8' </dev/null >/dev/null 2>&1 || status=$?
 echo "ranks end with 3 and 8, mpiexec with $status"
 [ "$status" = 11 ] || { echo 'this has changed'; exit 1; }

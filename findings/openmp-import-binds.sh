@@ -5,8 +5,11 @@
 set -eu
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-python3 -m venv "$work/venv" && "$work/venv/bin/pip" install -q scikit-learn==1.9.1 ||
-    { echo "cannot be installed here"; exit 77; }
+if ! { python3 -m venv "$work/venv" &&
+    "$work/venv/bin/pip" install -q scikit-learn==1.9.1; }; then
+    echo "cannot be installed here"
+    exit 77
+fi
 echo "scikit-learn==1.9.1, whose wheel has libgomp"
 [ "$(nproc)" -gt 1 ] || { echo "needs two cores"; exit 77; }
 cat >"$work/cores.py" <<'PYTHON'
@@ -21,4 +24,4 @@ PYTHON
 plain=$(env -u OMP_PROC_BIND -u OMP_PLACES "$work/venv/bin/python" "$work/cores.py")
 bound=$(env -u OMP_PLACES OMP_PROC_BIND=true "$work/venv/bin/python" "$work/cores.py")
 echo "after the import: $plain; with OMP_PROC_BIND=true: $bound"
-[ "$plain" = "the same" ] && [ "$bound" = "one core" ] || { echo 'this has changed'; exit 1; }
+[ "$plain, $bound" = "the same, one core" ] || { echo 'this has changed'; exit 1; }

@@ -5,8 +5,11 @@
 set -eu
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-python3 -m venv "$work/venv" && "$work/venv/bin/pip" install -q numpy==2.4.6 trimesh==5.2.0 ||
-    { echo "cannot be installed here"; exit 77; }
+if ! { python3 -m venv "$work/venv" &&
+    "$work/venv/bin/pip" install -q numpy==2.4.6 trimesh==5.2.0; }; then
+    echo "cannot be installed here"
+    exit 77
+fi
 echo "numpy==2.4.6 trimesh==5.2.0"
 "$work/venv/bin/python" - >"$work/out" <<'PYTHON'
 import io
