@@ -100,9 +100,9 @@ static sp_status label(label_model *m, const sp_command *command, label_options 
         n_mine++;
     }
     if (rc == SP_OK && n_done == n_mine)
-        sp_log_info("%d output%s in %s finished by the same model and options: nothing "
+        sp_log_info("%s: %d output%s made by the same model and options before: nothing "
                     "is left to do",
-                    n_done, n_done == 1 ? " is" : "s are", files.dir);
+                    files.dir, n_done, n_done == 1 ? " was" : "s were");
     else if (rc == SP_OK)
         rc = make_outputs(m, &files, o, n_mine - n_done, n_done);
     label_files_close(&files);

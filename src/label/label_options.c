@@ -76,7 +76,7 @@ static const sp_option option_table[] = {
   "mirrored and scaled as in the training (1)"},
  SP_OPTION_WHOLE, AT(views), 1, SP_MAX_VIEWS},
 {{"--buffer", "M", "points of the other scans within M metres shape the classes too, so "
-  "that tiles fit together; at least block + overlap makes them as if the area were one "
+  "that tiles fit together; at least block + 2 overlap makes them as if the area were one "
   "file"}, SP_OPTION_REAL, AT(buffer), .or_0 = true},
 {{"--index", "FILE", "keeps where the points of each scan lie, for --buffer"},
  SP_OPTION_TEXT, AT(index)},

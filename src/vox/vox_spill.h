@@ -20,7 +20,7 @@
  * whichever files it is divided into, and the points of a block are sorted by position,
  * so that sums over them do not depend on files or parts. A block is complete, and its
  * classes are those of one file with all points, if the buffer is at least block +
- * overlap.
+ * 2 overlap.
  *
  * Parts are in the order of the rows, so a block has its points in the order of the
  * scan whoever cut it. All but vox_box_join is local. Memory is, while a part is cut,
