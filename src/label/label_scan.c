@@ -19,10 +19,17 @@ static sp_status make_whole(void *arg, int64_t k, label_sample *s)
 {
     label_work *w = arg;
     const int i = scan_of(w, k);
+    sp_status rc;
 
     snprintf(s->name, sizeof s->name, "%s", w->vox.input[i]);
-    SP_TRY(vox_cloud_load(&w->cloud, &w->vox, i, w->codes));
-    return label_work_make(w, s);
+    s->fault[0] = '\0';
+    rc = vox_cloud_load(&w->cloud, &w->vox, i, w->codes);
+    if (rc == SP_OK)
+        rc = label_work_make(w, s);
+    if (rc != SP_EDATA || w->n_pending == 1)
+        return rc;
+    snprintf(s->fault, sizeof s->fault, "%s", sp_error_last()->message);
+    return SP_OK;
 }
 
 static bool is_large(void *arg, int64_t k)
@@ -54,6 +61,10 @@ static sp_status label_whole(label_work *w, int64_t k)
     sp_status rc;
 
     SP_TRY(label_work_next(w, &sample));
+    if (sample->fault[0]) {
+        label_work_skip(w, scan_of(w, k), sample->fault);
+        return SP_OK;
+    }
     rc = label_work_job(w, scan_of(w, k), LABEL_WHOLE, &job);
     if (rc == SP_OK)
         rc = label_sample_whole(w, sample, job);
@@ -93,7 +104,7 @@ static sp_status label_whole_scans(void *arg)
 static sp_status label_whole_all(label_work *w)
 {
     sp_session_run_alone(label_work_session(w), label_whole_scans, w);
-    return w->n_scans < count_mine(w) ? label_work_check_stop(w) : SP_OK;
+    return w->n_scans + w->n_skipped < count_mine(w) ? label_work_check_stop(w) : SP_OK;
 }
 
 /* ---- all ---- */

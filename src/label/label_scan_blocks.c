@@ -285,6 +285,7 @@ static void free_shared(shared *s)
 static sp_status run_shared(label_work *w, int t)
 {
     shared *s = calloc(1, sizeof *s);
+    bool is_skipped = false;
     sp_status rc = s ? SP_OK : SP_FAIL(SP_EMEM, "no memory for a scan");
 
     rc = sp_comm_agree(label_work_session(w)->comm, rc);
@@ -294,12 +295,17 @@ static sp_status run_shared(label_work *w, int t)
     }
     *s = (shared){.work = w, .scan = w->pending[t], .first_rank = t % w->comm->size};
     rc = take_cut(s);
+    if (rc == SP_EDATA && w->n_pending > 1) { /* agreed: all ranks skip it */
+        label_work_skip(w, w->pending[t], sp_error_last()->message);
+        is_skipped = true;
+        rc = SP_OK;
+    }
     if (rc == SP_OK)
         rc = sp_comm_agree(label_work_session(w)->comm, begin_next(w, t + 1));
-    if (rc == SP_OK)
+    if (rc == SP_OK && !is_skipped)
         rc = run_scan(s);
     free_shared(s);
-    w->n_scans++;
+    w->n_scans += !is_skipped;
     return rc;
 }
 
