@@ -8,6 +8,7 @@
 
 #include "base/sp_log.h"
 #include "label/label_scan.h"
+#include "label/label_table.h"
 
 /* Rank 0: the keys of the command line. The run folder, with lock and heartbeat, is in
  * DIR. */
@@ -106,6 +107,8 @@ static sp_status label(label_model *m, const sp_command *command, label_options 
             files.dir, n_done, n_done == 1 ? " was" : "s were");
     else if (rc == SP_OK)
         rc = make_outputs(m, &files, o, n_mine - n_done, n_done);
+    if (rc == SP_OK && o->summary && m->infer.resources.session.comm->rank == 0)
+        rc = label_table_write(&files, m, o->summary);
     if (rc == SP_OK)
         rc = label_files_report_skipped(&files, m->infer.resources.session.comm);
     label_files_close(&files);

@@ -309,6 +309,18 @@ static sp_status check_scans(const label_files *f, const label_options *o)
     return rc;
 }
 
+/* Notes what the header says of the scan's place. */
+static void set_extent(label_files *f, const sp_scan *scan, int i)
+{
+    double low[3], high[3];
+
+    f->file[i].extent = (vox_extent){{1, 1}, {-1, -1}};
+    if (sp_scan_extent(scan, low, high))
+        f->file[i].extent = (vox_extent){{low[0], low[1]}, {high[0], high[1]}};
+    if (!f->crs[0] && sp_scan_epsg(scan) > 0)
+        snprintf(f->crs, sizeof f->crs, "urn:ogc:def:crs:EPSG::%d", sp_scan_epsg(scan));
+}
+
 /* Opens a scan, names its output and checks it. */
 static sp_status check_scan(label_files *f, const label_model *m,
                             const label_options *o, label_index *index, int i)
@@ -321,6 +333,7 @@ static sp_status check_scan(label_files *f, const label_model *m,
     SP_TRY(sp_scan_open(&scan, o->vox.input[i], &options));
     rc = name_output(scan, f->file[i].name);
     f->file[i].n_points = sp_scan_count(scan);
+    set_extent(f, scan, i);
     if (rc == SP_OK && o->buffer > 0)
         rc = label_index_find(index, scan, &f->file[i].n_points, &f->file[i].extent);
     path_of(f->dir, f->file[i].name, "", path);

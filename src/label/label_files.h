@@ -24,16 +24,17 @@ typedef struct label_file {
     bool is_skipped;   /* it cannot be labelled; see label_files_skip */
     int64_t n_points;  /* that the header claims; -1: not known */
     int64_t section;   /* as sp_scan_section says of the output */
-    vox_extent extent; /* of its points, with a buffer; else zeros */
+    vox_extent extent; /* of its points; low above high: not known */
 } label_file;
 
 typedef struct label_files {
     int n;
-    label_file *file;             /* [n] as the scans of the options */
-    char *dir;                    /* DIR */
-    char *work;                   /* DIR/.sptrain */
-    char tmp[64];                 /* name of the folder of unfinished files in `work` */
-    const label_options *options; /* borrowed */
+    label_file *file; /* [n] as the scans of the options */
+    char *dir;        /* DIR */
+    char *work;       /* DIR/.sptrain */
+    char crs[48];     /* of the first scan that names one, "urn:..."; "": not known */
+    char tmp[64];     /* name of the folder of unfinished files in `work` */
+    const label_options *options;       /* borrowed */
     char first_fault[SP_ERROR_MESSAGE]; /* of the first scan that was skipped */
     char *made_by; /* the model and the options, as text for one line */
 } label_files;

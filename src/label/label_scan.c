@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "base/sp_log.h"
+#include "label/label_table.h"
 
 enum { LARGE_SCAN = 4 << 20 /* points of a scan that is not read ahead as a whole */ };
 
@@ -45,12 +46,17 @@ static sp_status label_sample_whole(label_work *w, const label_sample *sample,
 {
     const sp_sample *s = &sample->grid.sample;
     const size_t c = (size_t)w->model->n_classes;
+    const double begun = sp_now_s();
+    label_tally tally = {0};
 
     SP_TRY(label_work_predict(w, sample));
     SP_TRY(label_result_size(&job->result, sample->n_rows));
+    job->result.tally = &tally;
     for (int64_t i = 0; i < s->n_points; i++)
         label_result_put(&job->result, (int64_t)s->point_index[i],
                          w->sum + s->point_voxel[i] * c, sample->is_kept[i]);
+    job->result.tally = NULL;
+    SP_TRY(label_table_keep(w->files, job->scan, &tally, sp_now_s() - begun));
     return label_work_push(w, job);
 }
 
