@@ -15,9 +15,9 @@ enum { LEAST = 64 << 20, SHARE = 16 };
 
 typedef struct chunked_sizes {
     int n_files;
-    const char *first;    /* path of the first file with chunks */
-    int64_t all;          /* bytes unpacked of all datasets in chunks */
-    int64_t blocks;       /* bytes of one block of each of them, in the worst file */
+    const char *first;     /* path of the first file with chunks */
+    int64_t all;           /* bytes unpacked of all datasets in chunks */
+    int64_t blocks;        /* bytes of one block of each of them, in the worst file */
     double sample, chunks; /* bytes of all samples; of the blocks that hold them */
 } chunked_sizes;
 
@@ -62,10 +62,11 @@ static void warn_chunked(const sp_dataset *set, const chunked_sizes *sizes)
     const char *more = sizes->n_files > 1 ? " and others" : "";
 
     if (sizes->all <= set->cache_bytes)
-        sp_log_warn0("%s%s: chunked or compressed: each rank unpacks the values that it "
-                     "needs once and keeps them (%.1f MiB in all); contiguous files "
-                     "need neither time nor memory for it",
-                     sizes->first, more, (double)sizes->all / mib);
+        sp_log_warn0(
+            "%s%s: chunked or compressed: each rank unpacks the values that it "
+            "needs once and keeps them (%.1f MiB in all); contiguous files "
+            "need neither time nor memory for it",
+            sizes->first, more, (double)sizes->all / mib);
     else
         sp_log_warn0("%s%s: chunked or compressed, and %.1f MiB of unpacked values do "
                      "not fit into the %.1f MiB that a rank keeps: a sample that is "

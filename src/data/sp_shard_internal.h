@@ -115,8 +115,8 @@ void sp_rounding_warn(const sp_rounding *rounding);
 void sp_rounding_free(sp_rounding *rounding);
 
 /* Gives the set a cache of unpacked chunks if any dataset is not contiguous, and warns
- * how much is unpacked for a sample. n_sharing ranks share this machine's memory. Local.
- * SP_EMEM. */
+ * how much is unpacked for a sample. n_sharing ranks share this machine's memory.
+ * Local. SP_EMEM. */
 sp_status sp_shard_open_cache(sp_dataset *set, int n_sharing);
 
 #endif

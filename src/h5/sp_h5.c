@@ -10,10 +10,10 @@
 #include <unistd.h>
 
 #include "base/sp_file.h"
+#include "base/sp_pulse.h"
 #include "h5/sp_h5_child.h"
 #include "h5/sp_h5_internal.h"
 #include "h5/sp_h5_number.h"
-#include "base/sp_pulse.h"
 
 enum {
     PIECE = 1 << 16, /* bytes that are read and converted at a time */

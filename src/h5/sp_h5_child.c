@@ -23,9 +23,9 @@
 #include "base/sp_file.h"
 #include "base/sp_log.h"
 #include "base/sp_machine.h"
-#include "h5/sp_h5_internal.h"
 #include "base/sp_pulse.h"
 #include "base/sp_signal.h"
+#include "h5/sp_h5_internal.h"
 
 #define WORD "--read-h5-headers"
 
@@ -39,7 +39,7 @@ enum {
     MORE_S = 120, /* the most seconds that a large file adds */
     MEMORY = 192 << 20,
     MEMORY_FACTOR = 8,
-    UNPACK_FACTOR = 4, /* memory for each byte that is unpacked */
+    UNPACK_FACTOR = 4,  /* memory for each byte that is unpacked */
     ANSWER = 16 << 20,  /* the most bytes of an answer: this */
     ANSWER_FACTOR = 16, /* plus the file's size times this */
     PATIENCE_S = 2 * (WALL_S + MORE_S),
@@ -249,8 +249,8 @@ static void answer_rows(const list_head *head, const char *path, const char *nam
         _exit(SP_EMEM);
     rc = stat(path, &about) == 0 ? SP_OK : SP_FAIL(SP_EIO, "%s", strerror(errno));
     if (rc == SP_OK)
-        rc = sp_h5_values(path, name, head->first, head->n_rows, head->rows_bytes,
-                          data);
+        rc =
+            sp_h5_values(path, name, head->first, head->n_rows, head->rows_bytes, data);
     end_limits();
     file = (identity){(uint64_t)about.st_dev, (uint64_t)about.st_ino,
                       (int64_t)about.st_size};
@@ -447,11 +447,10 @@ static sp_status fail_ended(sp_h5_child *child, const char *path)
     const int status = kill_child(child);
 
     if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && !is_stalled)
-        return SP_FAIL(
-            SP_EMEM,
-            "%s: the process that reads it was killed from outside, "
-            "perhaps because the machine had no memory left",
-            path);
+        return SP_FAIL(SP_EMEM,
+                       "%s: the process that reads it was killed from outside, "
+                       "perhaps because the machine had no memory left",
+                       path);
     if (WIFSIGNALED(status) && (WTERMSIG(status) == SIGALRM || is_stalled))
         return SP_FAIL(SP_EIO,
                        "%s: it could not be read: no progress for %d s; is its file "

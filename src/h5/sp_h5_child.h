@@ -50,8 +50,8 @@ typedef struct sp_h5_rows_request {
 
 /* Reads the rows into to [request->bytes]. A child with pid 0 is started first, and one
  * that fails to answer is killed: its pid is 0 then. SP_EDATA, also if the child
- * crashed; SP_EIO: the file cannot be read, or the path names another file now; SP_EMEM.
- */
+ * crashed; SP_EIO: the file cannot be read, or the path names another file now;
+ * SP_EMEM. */
 sp_status sp_h5_child_rows(sp_h5_child *child, const sp_h5_rows_request *request,
                            void *to);
 /* Kills the child and waits for its end; does nothing with pid 0. */

@@ -1,4 +1,4 @@
-/* The place of a dataset's values in its file: contiguous, or the rows of its chunks. */
+/* The place of a dataset's values: contiguous, or the rows of its chunks. */
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,17 +9,18 @@ enum { LZF = 32000 }; /* the number of h5py's filter, which the library lacks */
 
 static void refuse_filter(describer *d, int id, const char *given, sp_h5_entry *entry)
 {
-    const char *name = id == LZF              ? "lzf"
+    const char *name = id == LZF               ? "lzf"
                        : id == H5Z_FILTER_SZIP ? "szip"
                        : *given                ? given
                                                : "unnamed";
     char why[SP_H5_WHY];
 
-    snprintf(why, sizeof why,
-             "compressed by the filter \"%s\" (number %d), which this HDF5 lacks: name "
-             "the folder of its plugin in HDF5_PLUGIN_PATH, or write the file anew with "
-             "the program that wrote it%s, uncompressed or with gzip",
-             name, id, id == LZF ? " (h5py)" : "");
+    snprintf(
+        why, sizeof why,
+        "compressed by the filter \"%s\" (number %d), which this HDF5 lacks: name "
+        "the folder of its plugin in HDF5_PLUGIN_PATH, or write the file anew with "
+        "the program that wrote it%s, uncompressed or with gzip",
+        name, id, id == LZF ? " (h5py)" : "");
     entry->why = sp_h5_describer_copy(d, why);
 }
 
@@ -78,10 +79,9 @@ static void read_chunks(describer *d, hid_t set, hid_t made, sp_h5_entry *entry)
             if (__builtin_mul_overflow(c->bytes, size[i], &c->bytes))
                 c->bytes = 0;
         check_filters(d, made, entry);
-        if (!entry->why &&
-            (n < 0 || n > d->catalog->bytes ||
-             (n > 0 && (H5Dget_num_chunks(set, space, &written) < 0 ||
-                        (int64_t)written < n))))
+        if (!entry->why && (n < 0 || n > d->catalog->bytes ||
+                            (n > 0 && (H5Dget_num_chunks(set, space, &written) < 0 ||
+                                       (int64_t)written < n))))
             entry->why = sp_h5_describer_reason(d, "its values were not all written");
     }
     H5Sclose(space);

@@ -353,7 +353,8 @@ TEST(a_crash_of_the_library_is_a_damaged_file)
     setenv("SP_H5_CHILD_CRASH", "liar.h5:/features", 1);
     OK(fixture_open(&set, "liar.h5"));
     FAILS(sp_sample_read(&set, 2, &all, &sample), SP_EDATA,
-          "liar.h5:/features: sample 2 (sample2): damaged file (reader ended by signal 11)");
+          "liar.h5:/features: sample 2 (sample2): damaged file (reader ended by signal "
+          "11)");
     unsetenv("SP_H5_CHILD_CRASH");
     OK(sp_sample_read(&set, 2, &all, &sample));
     assert_int_equal(sample.n, 20);

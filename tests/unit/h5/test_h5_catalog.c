@@ -79,8 +79,8 @@ static void read_all(const sp_h5_catalog *c, int fd, sp_h5_cache *cache)
     }
 }
 
-static void use(unsigned char *data, size_t n, int64_t file_bytes, int fd, sp_h5_cache *cache,
-                int *n_good)
+static void use(unsigned char *data, size_t n, int64_t file_bytes, int fd,
+                sp_h5_cache *cache, int *n_good)
 {
     sp_wire wire = {.data = data, .size = n, .is_reading = true};
     CLOSED_BY(sp_h5_catalog_free) sp_h5_catalog catalog = {0};

@@ -16,11 +16,11 @@ static const char path[] = "test_h5_chunks.h5";
 typedef struct layout {
     int rank;
     hsize_t dim[3], chunk[3];
-    int n_unlimited;     /* of the first dimensions */
+    int n_unlimited; /* of the first dimensions */
     /* s shuffle, d deflate, f fletcher32, o scaleoffset, n nbit, in this order */
     const char *filters;
-    bool is_early;       /* storage allocated with the dataset */
-    bool is_edge_plain;  /* chunks at the edge are not filtered */
+    bool is_early;      /* storage allocated with the dataset */
+    bool is_edge_plain; /* chunks at the edge are not filtered */
 } layout;
 
 static const layout layouts[] = {
@@ -277,8 +277,8 @@ static size_t pass_on(unsigned flags, size_t n, const unsigned value[], size_t b
 
 static hid_t chunked(hsize_t chunk, int filter, const char *name)
 {
-    const H5Z_class2_t class = {
-        H5Z_CLASS_T_VERS, filter, 1, 1, name, NULL, NULL, pass_on};
+    const H5Z_class2_t class = {H5Z_CLASS_T_VERS, filter, 1, 1, name, NULL, NULL,
+                                pass_on};
     hid_t list = H5Pcreate(H5P_DATASET_CREATE);
 
     H5Pset_chunk(list, 1, &chunk);
