@@ -354,7 +354,16 @@ static int by_inode(const void *a, const void *b)
     return (x->number > y->number) - (x->number < y->number);
 }
 
-sp_status sp_file_find_again(int n, char *const *path, int *n_again, int example[2])
+/* Some file systems number all files alike, so their sizes and times count too. */
+static bool is_same_file(const struct stat *s, const struct stat *t)
+{
+    return s->st_dev == t->st_dev && s->st_ino == t->st_ino && s->st_ino != 0 &&
+           s->st_size == t->st_size && s->st_mtim.tv_sec == t->st_mtim.tv_sec &&
+           s->st_mtim.tv_nsec == t->st_mtim.tv_nsec;
+}
+
+sp_status sp_file_find_again(int n, char *const *path, bool *is_again, int *n_again,
+                             int example[2])
 {
     numbered *all = calloc((size_t)n + 1, sizeof *all);
     int found = 0;
@@ -368,10 +377,11 @@ sp_status sp_file_find_again(int n, char *const *path, int *n_again, int example
             all[found++].number = i;
     qsort(all, (size_t)found, sizeof *all, by_inode);
     for (int i = 1; i < found; i++)
-        if (all[i - 1].about.st_dev == all[i].about.st_dev &&
-            all[i - 1].about.st_ino == all[i].about.st_ino) {
+        if (is_same_file(&all[i - 1].about, &all[i].about)) {
             example[0] = all[i - 1].number;
             example[1] = all[i].number;
+            if (is_again)
+                is_again[all[i].number] = true;
             ++*n_again;
         }
     free(all);
