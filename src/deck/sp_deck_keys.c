@@ -278,6 +278,11 @@ const char *const sp_config_kept_by_model[] = {
     "train.label_smoothing",
     NULL};
 
+/* The keys that are paths, in which "~/" is the user's folder. */
+const char *const sp_deck_paths[] = {"data.train",     "data.val",   "run.dir",
+                                     "run.checkpoint", "run.resume", "run.init_from",
+                                     NULL};
+
 static void path_of(const sp_key *key, char *to)
 {
     snprintf(to, SP_NAME, "%s.%s", key->section, key->name);
