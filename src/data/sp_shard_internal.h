@@ -113,7 +113,4 @@ sp_status sp_rounding_add(sp_rounding *rounding, sp_h5 *file, const sp_dataset *
 void sp_rounding_warn(const sp_rounding *rounding);
 void sp_rounding_free(sp_rounding *rounding);
 
-/* True if any dataset of the shard is not contiguous. */
-bool sp_shard_is_chunked(const sp_shard *shard);
-
 #endif

@@ -147,6 +147,11 @@ void sp_resources_warn_far(const sp_resources *resources, const sp_dataset *set)
 /* SP_EDATA where the training set has no sample, or no voxel of it has a label. Samples
  * are read until one has: commonly one a rank. */
 sp_status sp_resources_check_labels(sp_resources *resources);
+/* Adds the labels of all voxels of a set that has labels to count [n_classes], on every
+ * rank. *is_known is false if there are too many to read at a start, or a sample cannot
+ * be read; count is then of no use. Collective. SP_EMPI. */
+sp_status sp_resources_count_labels(sp_resources *resources, const sp_dataset *set,
+                                    int64_t *count, bool *is_known);
 /* SP_EDATA where the deck lists class weights, but not one for each class. Local. */
 sp_status sp_resources_check_class_weights(const sp_resources *resources);
 /* Fails with SP_EDATA where augment.mix_classes names no class of the training set.
