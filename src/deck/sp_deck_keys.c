@@ -254,6 +254,8 @@ const sp_key sp_deck_key[] = {
  "report.html"},
 {"run", "watchdog_s", SP_KEY_REAL, AT(run.watchdog_s), "60", "[0, 1e9]", "s", NULL,
  "seconds without progress of a rank until the run is ended; 0: never"},
+{"run", "file_wait_s", SP_KEY_REAL, AT(run.file_wait_s), "900", "[0, 1e9]", "s", NULL,
+ "seconds that a rank may wait for the file system until run.watchdog_s counts"},
 {"run", "time_limit_s", SP_KEY_REAL, AT(run.time_limit_s), "0", "[0, 1e9]", "s", NULL,
  "seconds until a training saves and ends with status 75; 0: no limit"},
 };

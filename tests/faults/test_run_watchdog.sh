@@ -7,7 +7,7 @@ dummy_deck u.h5 'size = 3;' 'epochs = 3; warmup_steps = 5;' \
     'log_every = 1; checkpoint_every = 3; dir = "r";'
 healthy 3 base.deck run.dir=pace
 watch_s=$(patience pace)
-sed -i "s/dir = \"r\";/& watchdog_s = $watch_s;/" base.deck
+sed -i "s/dir = \"r\";/& watchdog_s = $watch_s; file_wait_s = 1;/" base.deck
 
 # lost FAULT TEXT: one diagnosis with TEXT, status 6, and all are gone.
 lost() {
