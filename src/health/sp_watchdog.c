@@ -248,6 +248,7 @@ static sp_status allocate(sp_watchdog **watchdog, sp_run *run, double limit_s,
     w->run = run;
     w->limit_s = limit_s;
     w->file_wait_s = file_wait_s;
+    sp_machine_look_at_kills(&w->kills);
     w->interval_s = limit_s / 4 < INTERVAL_S ? limit_s / 4 : INTERVAL_S;
     w->wake[0] = w->wake[1] = -1;
     w->stop_code = -1;

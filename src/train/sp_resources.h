@@ -104,6 +104,11 @@ sp_foresight sp_resources_foresight(const sp_resources *resources,
  * then. Bounds the samplers of the loaders that are open, so it is called once, before
  * these begin. */
 sp_status sp_resources_cut(sp_resources *resources);
+/* *bytes becomes the bound of a rank on a host whose ranks may need more than it has
+ * together, else 0. train or eval may be NULL. Rank 0 reads a few samples unless the
+ * memory surely suffices. Collective, agreed. SP_EMPI. */
+sp_status sp_resources_bound_host(sp_resources *resources, const sp_foresight *what,
+                                  sp_sampler *train, sp_sampler *eval, int64_t *bytes);
 
 /* ---- sp_resources_data.c ---- */
 
