@@ -237,6 +237,31 @@ sp_status sp_file_replace_unflushed(const char *path, const char *data, size_t b
     return replace_counted(path, data, bytes, writer, false);
 }
 
+sp_status sp_file_overwrite(const char *path, const char *data, size_t bytes)
+{
+    struct stat st;
+    size_t whole;
+    char *text;
+    sp_status rc;
+    int fd;
+
+    SP_TRY(sp_file_open(path, O_WRONLY | O_NOFOLLOW, &fd));
+    whole = fstat(fd, &st) == 0 && (size_t)st.st_size > bytes ? (size_t)st.st_size
+                                                               : bytes;
+    text = malloc(whole + 1);
+    rc = text ? SP_OK : SP_FAIL(SP_EMEM, "%s: no memory for its text", path);
+    if (text) {
+        memset(text, ' ', whole); /* over the rest of a longer text */
+        memcpy(text, data, bytes);
+        rc = sp_file_write_at(fd, path, text, whole, 0);
+    }
+    if (rc == SP_OK && (ftruncate(fd, (off_t)bytes) != 0 || fsync(fd) != 0))
+        rc = FAIL_IO(path, "write");
+    free(text);
+    close(fd);
+    return rc;
+}
+
 sp_status sp_file_rename(const char *temporary, const char *path)
 {
     if (rename(temporary, path) != 0)

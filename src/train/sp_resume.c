@@ -346,17 +346,21 @@ static sp_status collect(sp_trainer *t, bool is_waiting, sp_saved *saved)
     return SP_OK;
 }
 
+static void tell_unsaved(int64_t step)
+{
+    sp_log_error(sp_error_last());
+    sp_log_warn0("no checkpoint of step %lld was written; the run goes on, and "
+                 "earlier checkpoints are as they were",
+                 (long long)step);
+}
+
 /* The same where a failure is a warning: the run goes on. */
 static void settle(sp_trainer *t, bool is_waiting)
 {
     sp_saved saved;
 
-    if (collect(t, is_waiting, &saved) == SP_OK)
-        return;
-    sp_log_error(sp_error_last());
-    sp_log_warn0("no checkpoint of step %lld was written; the run goes on, and "
-                 "earlier checkpoints are as they were",
-                 (long long)saved.step);
+    if (collect(t, is_waiting, &saved) != SP_OK)
+        tell_unsaved(saved.step);
 }
 
 void sp_resume_poll(sp_trainer *trainer)
@@ -412,6 +416,8 @@ static sp_status post(sp_trainer *t, bool is_best)
 
     SP_TRY(open_saver(t));
     settle(t, true);
+    /* A checkpoint counts on the lines before it. */
+    SP_TRY(sp_run_deliver(&s->run));
     state = t->state;
     state.groups = t->resources.sampler.per == SP_PER_WORLD
                        ? 0
@@ -438,7 +444,7 @@ sp_status sp_resume_save(sp_trainer *trainer, bool is_best, bool is_final)
     if (s->comm->rank == 0 && is_final && rc == SP_OK)
         rc = collect(trainer, true, &saved); /* its failure is the run's */
     if (rc != SP_OK && !is_final)
-        sp_log_error(sp_error_last()); /* out of memory: the run goes on */
+        tell_unsaved(s->step); /* no memory, or no room: the run goes on */
     rc = is_final ? sp_comm_agree(s->comm, rc) : SP_OK;
     if (is_final)
         trainer->save_last_s = sp_now_s() - begin;
