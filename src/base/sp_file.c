@@ -246,8 +246,8 @@ sp_status sp_file_overwrite(const char *path, const char *data, size_t bytes)
     int fd;
 
     SP_TRY(sp_file_open(path, O_WRONLY | O_NOFOLLOW, &fd));
-    whole = fstat(fd, &st) == 0 && (size_t)st.st_size > bytes ? (size_t)st.st_size
-                                                               : bytes;
+    whole =
+        fstat(fd, &st) == 0 && (size_t)st.st_size > bytes ? (size_t)st.st_size : bytes;
     text = malloc(whole + 1);
     rc = text ? SP_OK : SP_FAIL(SP_EMEM, "%s: no memory for its text", path);
     if (text) {

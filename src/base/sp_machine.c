@@ -124,7 +124,8 @@ static void group_climb(const char *root, const char *membership, const char *to
     }
 }
 
-static int group_read(const char *folder, const char *name, double *first, double *second)
+static int group_read(const char *folder, const char *name, double *first,
+                      double *second)
 {
     char path[2 * PATH_MAX + 128];
 
@@ -166,10 +167,10 @@ static void visit_memory(const char *folder, sp_machine_group *g)
         g->peak = group_read(folder, peaks[i], &peak, &unused) == 1 ? peak : 0;
         snprintf(g->folder, sizeof g->folder, "%s", folder);
     }
-    g->n_killed = (int64_t)fmax((double)g->n_killed,
-                                fmax(group_word(folder, "memory.events", "oom_kill "),
-                                     group_word(folder, "memory.oom_control",
-                                                "oom_kill ")));
+    g->n_killed =
+        (int64_t)fmax((double)g->n_killed,
+                      fmax(group_word(folder, "memory.events", "oom_kill "),
+                           group_word(folder, "memory.oom_control", "oom_kill ")));
 }
 
 void sp_machine_read_group(const char *root, const char *membership,
@@ -230,12 +231,13 @@ void sp_machine_tell_kills(const sp_machine_kills *before, char *text, size_t si
     sp_machine_look_at_kills(&now);
     read_own_group(&group);
     if (now.of_group > before->of_group)
-        snprintf(text, size,
-                 "; memory ran out: the kernel's out-of-memory killer has ended %lld "
-                 "process%s of this job's cgroup (limit %.1f MiB, peak %.1f MiB, %.200s)",
-                 (long long)(now.of_group - before->of_group),
-                 now.of_group - before->of_group == 1 ? "" : "es", group.memory / mib,
-                 group.peak / mib, group.folder);
+        snprintf(
+            text, size,
+            "; memory ran out: the kernel's out-of-memory killer has ended %lld "
+            "process%s of this job's cgroup (limit %.1f MiB, peak %.1f MiB, %.200s)",
+            (long long)(now.of_group - before->of_group),
+            now.of_group - before->of_group == 1 ? "" : "es", group.memory / mib,
+            group.peak / mib, group.folder);
     else if (now.of_machine > before->of_machine)
         snprintf(text, size,
                  "; memory ran out: the kernel's out-of-memory killer has ended %lld "

@@ -24,7 +24,7 @@ int sp_machine_cores_of_parent(void);
 typedef struct sp_machine_group {
     double cores;  /* processor time; HUGE_VAL: no limit */
     double memory; /* bytes; HUGE_VAL: no limit */
-    double peak;   /* bytes that the group with that limit has used at most; 0: unknown */
+    double peak; /* bytes that the group with that limit has used at most; 0: unknown */
     int64_t n_killed; /* processes that the out-of-memory killer has ended in them */
     char folder[512]; /* of the group that has the least limit of memory */
 } sp_machine_group;

@@ -9,8 +9,8 @@
 static atomic_llong work, waits;
 static _Atomic double waited_s, wait_begin_s; /* written by the thread that waits */
 static atomic_bool is_waiting;
-static atomic_int n_in_files;         /* calls of the file system under way */
-static _Atomic double file_turn_s;    /* when the latest one began or ended */
+static atomic_int n_in_files;      /* calls of the file system under way */
+static _Atomic double file_turn_s; /* when the latest one began or ended */
 static atomic_int leave_code;
 static pthread_mutex_t hearing = PTHREAD_MUTEX_INITIALIZER; /* protects heard */
 static uint64_t *heard;

@@ -553,8 +553,8 @@ sp_status sp_sampler_open(sp_sampler *sampler, const sp_dataset *set,
                        "batch.size = %d times %d exceeds the largest batch, %d",
                        sampler->size, n_groups, INT_MAX);
     sampler->n_groups = n_groups;
-    sampler->effective = (int)sp_least(
-        (int64_t)sampler->size * n_groups, set->n_samples > 0 ? set->n_samples : 1);
+    sampler->effective = (int)sp_least((int64_t)sampler->size * n_groups,
+                                       set->n_samples > 0 ? set->n_samples : 1);
     SP_TRY(allocate(sampler));
     fill_groups(sampler);
     return SP_OK;

@@ -51,9 +51,9 @@ static sp_status copies_mark(const sp_dataset *set, file_mark *mark)
         if (stat(set->shard[i].path, &st) != 0)
             return SP_FAIL(SP_EDATA, "%s: %s on this node, which rank 0 can read",
                            set->shard[i].path, strerror(errno));
-        mark[i] = (file_mark){(int64_t)st.st_ino, st.st_size, st.st_mtim.tv_sec,
-                              st.st_mtim.tv_nsec, st.st_ctim.tv_sec,
-                              st.st_ctim.tv_nsec};
+        mark[i] =
+            (file_mark){(int64_t)st.st_ino, st.st_size,        st.st_mtim.tv_sec,
+                        st.st_mtim.tv_nsec, st.st_ctim.tv_sec, st.st_ctim.tv_nsec};
     }
     return SP_OK;
 }
@@ -117,7 +117,8 @@ static sp_status copies_hash(const sp_shard *shard, int64_t most, char *piece,
 }
 
 /* Hashes this rank's share of the files that are copies. */
-static sp_status copies_hash_share(const sp_dataset *set, const sp_comm *comm, copies *c)
+static sp_status copies_hash_share(const sp_dataset *set, const sp_comm *comm,
+                                   copies *c)
 {
     char *piece = malloc(PIECE_BYTES);
     int64_t all = 0, at, n;
@@ -131,9 +132,10 @@ static sp_status copies_hash_share(const sp_dataset *set, const sp_comm *comm, c
     }
     share = (double)MOST_BYTES * comm->local_size / (double)sp_most(all, 1);
     if (share < 1)
-        sp_log_info("the nodes have copies of the shards, without checksums: %.2g %% of "
-                    "their bytes are compared",
-                    100 * share);
+        sp_log_info(
+            "the nodes have copies of the shards, without checksums: %.2g %% of "
+            "their bytes are compared",
+            100 * share);
     for (int i = 0; i < set->n_shards && rc == SP_OK; i++) {
         if (!c->is_copy[i] || k++ % comm->local_size != comm->local_rank)
             continue;

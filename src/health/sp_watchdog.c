@@ -66,11 +66,11 @@ static void watch_files(sp_watchdog *w)
     if (pulse.file_s < w->limit_s / 2 || w->is_file_told)
         return;
     w->is_file_told = true;
-    sp_log_warn("rank %d/%d host %s has waited for the file system for %.0f s, in phase "
-                "%s; the run goes on when it answers within run.file_wait_s = %g",
-                w->run->comm->rank, w->run->comm->size, w->run->comm->host,
-                pulse.file_s, sp_phase_name((sp_phase)w->run->beat->phase),
-                w->file_wait_s);
+    sp_log_warn(
+        "rank %d/%d host %s has waited for the file system for %.0f s, in phase "
+        "%s; the run goes on when it answers within run.file_wait_s = %g",
+        w->run->comm->rank, w->run->comm->size, w->run->comm->host, pulse.file_s,
+        sp_phase_name((sp_phase)w->run->beat->phase), w->file_wait_s);
 }
 
 static void note(sp_watched *r, const sp_signs *signs)

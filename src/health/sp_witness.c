@@ -46,9 +46,9 @@ typedef struct watched {
 typedef struct scene {
     const char *dir, *task;
     int set, control, lock;
-    int n, n_alive; /* ranks of the node */
-    watched *rank;  /* [n] */
-    bool has_seen;  /* a rank died before its end */
+    int n, n_alive;         /* ranks of the node */
+    watched *rank;          /* [n] */
+    bool has_seen;          /* a rank died before its end */
     sp_machine_kills kills; /* before the run */
 } scene;
 

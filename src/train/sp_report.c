@@ -66,8 +66,9 @@ sp_status sp_report_events_end(sp_run *run)
     if (rc != SP_EIO)
         return rc;
     if (!is_told)
-        sp_log_warn0("%s; the run goes on, and events are missing there (reported once)",
-                     sp_error_last()->message);
+        sp_log_warn0(
+            "%s; the run goes on, and events are missing there (reported once)",
+            sp_error_last()->message);
     is_told = true;
     return SP_OK;
 }

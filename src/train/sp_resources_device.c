@@ -373,11 +373,12 @@ sp_status sp_resources_bound_host(sp_resources *r, const sp_foresight *what,
     if (rc != SP_OK || need <= share) /* the loader reports a damaged sample */
         return SP_OK;
     share = (int64_t)(floor((double)(share - share / 16) / mib) * mib);
-    sp_log_warn0("memory: the largest step needs about %.1f MiB of each rank, %d ranks "
-                 "of a node have %.1f MiB (of the machine, or its cgroup's limit): each "
-                 "is bounded by %.0f MiB. run.memory_mb=%.0f repeats this elsewhere",
-                 (double)need / mib, comm->local_size, (double)there / mib,
-                 (double)share / mib, (double)share / mib);
+    sp_log_warn0(
+        "memory: the largest step needs about %.1f MiB of each rank, %d ranks "
+        "of a node have %.1f MiB (of the machine, or its cgroup's limit): each "
+        "is bounded by %.0f MiB. run.memory_mb=%.0f repeats this elsewhere",
+        (double)need / mib, comm->local_size, (double)there / mib, (double)share / mib,
+        (double)share / mib);
     *bytes = share;
     r->session.resolved.memory_mb = (double)share / mib;
     return SP_OK;

@@ -60,13 +60,14 @@ static sp_status compare_groups(const sp_resources *r, const sp_checkpoint_state
 
     if (config->batch.per == SP_PER_WORLD || then == 0 || then == now)
         return SP_OK;
-    return SP_FAIL(SP_EUSAGE,
-                   "%s: batch.per = \"%s\": the run has %lld %s%s, %lld samples a step, "
-                   "this start has %d %s%s, %lld samples; start it with as many %ss, "
-                   "or begin anew (run.resume = \"never\", or run.init_from for its "
-                   "weights)",
-                   path, word, then, word, sp_plural(then), then * size, now, word,
-                   sp_plural(now), now * size, word);
+    return SP_FAIL(
+        SP_EUSAGE,
+        "%s: batch.per = \"%s\": the run has %lld %s%s, %lld samples a step, "
+        "this start has %d %s%s, %lld samples; start it with as many %ss, "
+        "or begin anew (run.resume = \"never\", or run.init_from for its "
+        "weights)",
+        path, word, then, word, sp_plural(then), then * size, now, word, sp_plural(now),
+        now * size, word);
 }
 
 /* Logs the other keys that differ; these may change. */
@@ -419,9 +420,8 @@ static sp_status post(sp_trainer *t, bool is_best)
     /* A checkpoint counts on the lines before it. */
     SP_TRY(sp_run_deliver(&s->run));
     state = t->state;
-    state.groups = t->resources.sampler.per == SP_PER_WORLD
-                       ? 0
-                       : t->resources.sampler.n_groups;
+    state.groups =
+        t->resources.sampler.per == SP_PER_WORLD ? 0 : t->resources.sampler.n_groups;
     if (is_best)
         state.best = t->score;
     SP_TRY(sp_config_to_text(&resolved, &state.deck));

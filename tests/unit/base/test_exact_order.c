@@ -219,8 +219,9 @@ TEST(poison_survives_company)
 /* Long double holds 64 bits, so that it holds the exact sum of these. */
 TEST(wide_sums_keep_summands_of_any_size_in_any_order)
 {
-    static const double x[] = {0x1p160, 0x1.8p100, 3.4e38, -0x1p159, 0x1.fffffffffffffp36,
-                               1.5,     -0x1p36,   1e30,   0x1p88,   -2e25};
+    static const double x[] = {
+        0x1p160, 0x1.8p100, 3.4e38, -0x1p159, 0x1.fffffffffffffp36,
+        1.5,     -0x1p36,   1e30,   0x1p88,   -2e25};
     enum { COUNT = sizeof x / sizeof *x };
     int64_t up[2 * SP_EXACT_WIDE] = {0}, down[2 * SP_EXACT_WIDE] = {0};
     double forth[2], back[2];

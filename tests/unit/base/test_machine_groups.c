@@ -113,6 +113,7 @@ TEST(no_kill_is_no_word)
     assert_string_equal(text, "");
     kills = (sp_machine_kills){-1, 0};
     sp_machine_tell_kills(&kills, text, sizeof text);
-    assert_non_null(strstr(text, "; memory ran out: the kernel's out-of-memory killer"));
+    assert_non_null(
+        strstr(text, "; memory ran out: the kernel's out-of-memory killer"));
     assert_non_null(strstr(text, "limit "));
 }

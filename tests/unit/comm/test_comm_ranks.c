@@ -108,8 +108,7 @@ TEST(nan_of_any_rank_reaches_all_ranks)
                 OK(sp_comm_allreduce(&comm, SP_SCOPE_WORLD, f32, (size_t)n, SP_F32,
                                      op));
                 for (int i = 0; i < n; i++)
-                    assert_true(isnan(f64[i]) == (i != 1) &&
-                                isnan(f32[i]) == (i != 1));
+                    assert_true(isnan(f64[i]) == (i != 1) && isnan(f32[i]) == (i != 1));
             }
 }
 
