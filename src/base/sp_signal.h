@@ -14,8 +14,8 @@
 #define SP_SIGNAL_REQUESTS SIGTERM, SIGINT, SIGUSR1, SIGUSR2, SIGHUP, SIGXCPU
 
 /* Called first in main. HUP ends the program again, or stays ignored as nohup has it,
- * whatever handler a library has set. A write beyond the limit on the size of files (ulimit -f) then
- * fails, as on a full disk, instead of ending the process; the system keeps how
+ * whatever handler a library has set. A write beyond the limit on the size of files
+ * (ulimit -f) then fails, as on a full disk, instead of ending the process; the system keeps how
  * children end, also where whoever started this process ignores SIGCHLD; and a standard
  * stream that is closed stays so: its number goes to no pipe or file of the program, to
  * which the log would be written. */

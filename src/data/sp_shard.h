@@ -134,8 +134,8 @@ typedef struct sp_sample_request {
 
 /* Opens the files that the patterns match: rank 0 reads their headers, every rank gets
  * the index. Files are in the order of the patterns, within a pattern by name, and each
- * counts once, under whatever names, with a warning. Collective, with the same status and message on all ranks; with comm
- * NULL local. SP_EDATA for whatever is wrong with the files; SP_EIO, SP_EMEM. Close
+ * counts once, under whatever names, with a warning. Collective, with the same status
+ * and message on all ranks; with comm NULL local. SP_EDATA for whatever is wrong with the files; SP_EIO, SP_EMEM. Close
  * after a failure too. */
 sp_status sp_dataset_open(sp_dataset *set, const sp_strings *patterns, sp_comm *comm);
 void sp_dataset_close(sp_dataset *set);
