@@ -410,6 +410,8 @@ sp_status sp_dataset_open(sp_dataset *set, const sp_strings *patterns, sp_comm *
         rc = build(set, &index);
         if (comm)
             rc = sp_comm_agree(comm, rc);
+        if (rc == SP_OK && comm && comm->n_nodes > 1)
+            rc = sp_shard_compare_copies(set, comm);
     }
     free(index.data);
     SP_TRY(rc);

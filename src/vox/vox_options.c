@@ -179,7 +179,7 @@ sp_status vox_options_check_inputs(const vox_options *o)
 {
     int n_again, example[2];
 
-    SP_TRY(sp_file_find_again(o->n_inputs, o->input, &n_again, example));
+    SP_TRY(sp_file_find_again(o->n_inputs, o->input, NULL, &n_again, example));
     if (n_again > 0)
         sp_log_warn0(
             "inputs that name a file which another one names, as %s and %s: %d of "
