@@ -276,7 +276,7 @@ static sp_status check_scans(const label_files *f, const label_options *o)
 static sp_status check_scan(label_files *f, const label_model *m,
                             const label_options *o, int i)
 {
-    const sp_scan_options options = {m->vox->columns, m->vox->label_field, 1};
+    const sp_scan_options options = vox_scan_options(m->vox);
     char path[LABEL_PATH];
     sp_scan *scan;
     sp_status rc;

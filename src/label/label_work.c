@@ -223,8 +223,7 @@ static sp_status write_rows(const label_work *w, const label_job *job, sp_scan *
 static sp_status write_output(void *work, const label_job *job)
 {
     const label_work *w = work;
-    const sp_scan_options options = {w->vox.columns, w->vox.label_field,
-                                     w->vox.threads};
+    const sp_scan_options options = vox_scan_options(&w->vox);
     char path[LABEL_PATH];
     sp_scan *scan;
     sp_status rc;

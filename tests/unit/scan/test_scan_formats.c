@@ -9,6 +9,9 @@
 /* ---- SemanticKITTI ---- */
 TEST(kitti_takes_labels_beside_or_in_labels)
 {
+    /* an intensity of 40000 is no remission */
+    const sp_scan_options intensity = {.columns = "x,y,z,intensity"};
+    const sp_scan_options remission = {.columns = "x,y,z,remission"};
     unsigned char b[16 * SCAN_POINTS], l[4 * SCAN_POINTS];
 
     for (int i = 0; i < SCAN_POINTS; i++) {
@@ -21,17 +24,25 @@ TEST(kitti_takes_labels_beside_or_in_labels)
     scan_write("scans/k.bin", b, sizeof b);
     scan_write("scans/k.label", l, sizeof l);
     /* float32 of 6277600.5 */
-    scan_check_points("scans/k.bin", NULL, "intensity", 0.25);
-    assert_true(scan_first_value("scans/k.bin", "instance") == 9);
-    scan_write("scans/k.label", l, sizeof l - 4);
+    scan_check_points("scans/k.bin", &intensity, "intensity", 0.25);
     scan_check_refused("scans/k.bin", NULL, SP_EDATA,
+                       "the 4th numbers are 7 to 4e+04, expected float32 x y z "
+                       "remission");
+    scan_write("scans/k.label", l, sizeof l - 4);
+    scan_check_refused("scans/k.bin", &intensity, SP_EDATA,
                        "8 bytes, expected 12 for the 3 points");
     assert_int_equal(mkdir("velodyne", 0700), 0);
     assert_int_equal(mkdir("labels", 0700), 0);
     scan_write("velodyne/1.bin", b, sizeof b);
     scan_write("labels/1.label", l, sizeof l);
-    scan_check_points("velodyne/1.bin", NULL, "remission", 0.25);
+    scan_check_points("velodyne/1.bin", &remission, "remission", 0.25);
     scan_refused("velodyne/2.bin", b, sizeof b - 1, "expected a multiple of 16");
+    for (int i = 0; i < SCAN_POINTS; i++)
+        scan_put(b + 16 * i + 12, scan_intensity[i] / 65536.0, 'f', 4, false);
+    scan_write("velodyne/1.bin", b, sizeof b);
+    assert_true(scan_first_value("velodyne/1.bin", "instance") == 9);
+    assert_true(scan_first_value("velodyne/1.bin", "remission") ==
+                scan_first_value("velodyne/1.bin", "intensity"));
     scan_put(b + 16, NAN, 'f', 4,
              false); /* of a format in which each record is a point */
     scan_refused("velodyne/2.bin", b, sizeof b, "point 1: x is nan, expected a number");
