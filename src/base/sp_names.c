@@ -116,7 +116,7 @@ int sp_names_distance(const char *a, const char *b)
 
     assert(a && b);
     if (are_same(a, b))
-        return strcasecmp(a, b) != 0;
+        return 0;
     if (n_a != n_b && n_a && n_b &&
         strncasecmp(a, b, (size_t)(n_a < n_b ? n_a : n_b)) == 0)
         return 1;

@@ -161,7 +161,7 @@ static sp_status judge(const sp_scan *scan, numbers all, int *n)
                        "%s: holds integers of 8 bytes, as masks and labels are, "
                        "expected float32 x y z remission",
                        scan->path);
-    if (share_of_odd(all) > 0.05)
+    if (share_of_odd(all) > 0.1)
         return refuse_bin(scan, "its numbers are not float32 coordinates");
     if (best == 5 && by > CLEARLY && are_rings(all)) {
         *n = 5;
