@@ -168,15 +168,15 @@ sp_status sp_scan_add(sp_scan *scan, const char *name, sp_scan_field field);
 /* Number of the field of this name, -1 if there is none. Case and the prefix "scalar_"
  * do not matter. */
 int sp_scan_find(const sp_scan *scan, const char *name);
-/* Does a column of this name hold a coordinate, by the letters x, y, z or by a word such
- * as Easting? */
+/* Does a column of this name hold a coordinate, by the letters x, y, z or by a word
+ * such as Easting? */
 bool sp_scan_is_axis(const char *name);
 /* The number of the column that is the axis 0 to 2, among n names; -1: there is none,
  * or several words name it. */
 int sp_scan_find_axis(int axis, int n, const char *const *names);
 /* Sets scan->unit to what the names of the axes say, if the file has not said it, and
- * names their fields x, y and z. SP_EUSAGE: a unit that scans do not have; SP_EDATA: two
- * units. */
+ * names their fields x, y and z. SP_EUSAGE: a unit that scans do not have; SP_EDATA:
+ * two units. */
 sp_status sp_scan_find_unit(sp_scan *scan);
 /* Names the fields by the columns of the options; "-", "_" or an empty name leaves a
  * field without a name. Without such a list three are x, y and z, and others are

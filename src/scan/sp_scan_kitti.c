@@ -1,13 +1,13 @@
 /* Points as float32 without a header: NAME.bin of SemanticKITTI with x y z remission,
- * NAME.pcd.bin of nuScenes with x y z intensity ring, or what --columns names. What the
- * records of other .bin files are is told by their values (sp_scan_bin.c); a length that
+ * NAME.pcd.bin of nuScenes with x y z intensity ring, or what --columns names. The
+ * values tell what the records of other .bin files are (sp_scan_bin.c): a length that
  * fits proves nothing.
  *
  * Labels are in a file of the same stem, beside the scan or in the folder labels/ next
  * to the folder of the scans: NAME.label, else NAME_lidarseg.bin. SemanticKITTI has a
- * uint32 per point, class in the low 16 bits and instance in the high ones; nuScenes has
- * a uint8, and masks of NumPy an int64. A record joins the two. The label file is a scan
- * without fields, so that sp_scan_pread checks its reads; its fd is -1 if there is
+ * uint32 per point, class in the low 16 bits and instance in the high ones; nuScenes
+ * has a uint8, and masks of NumPy an int64. A record joins the two. The label file is a
+ * scan without fields, so that sp_scan_pread checks its reads; its fd is -1 if there is
  * no such file. */
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /* PLY: ascii, and binary of both byte orders. The points are the rows of the element
- * "vertex", or of the only element that has coordinates if it has another name; its list properties and the elements before it are skipped. Binary points
- * without lists are read from where they lie; all others go through a stream
- * (sp_scan_ply_lists). */
+ * "vertex", or of the only element that has coordinates if it has another name; its
+ * list properties and the elements before it are skipped. Binary points without lists
+ * are read from where they lie; all others go through a stream (sp_scan_ply_lists). */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>

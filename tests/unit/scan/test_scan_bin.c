@@ -1,5 +1,5 @@
-/* The records of .bin files are told by name and values: SemanticKITTI's four numbers and
- * nuScenes' five are read, also where the length of a file fits both; anything else is
+/* The records of .bin files are told by name and values: SemanticKITTI's four numbers
+ * and nuScenes' five are read, also if the length of a file fits both; anything else is
  * refused, and --columns reads it. */
 #include "fixtures/scan_files.h"
 
