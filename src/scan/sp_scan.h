@@ -132,11 +132,12 @@ enum { SP_SCAN_NO_CLASS = -1, SP_SCAN_KEEP = -2 };
 
 enum { SP_SCAN_ADDED_NAME = 32 }; /* most bytes of a name or a help, as in LAS */
 
-/* A field with values from 0 to 1 that is written beside the class. */
+/* A field that is written beside the class: values from 0 to 1, or codes. */
 typedef struct sp_scan_added {
     char name[SP_SCAN_ADDED_NAME + 1], help[SP_SCAN_ADDED_NAME + 1];
     /* In LAS: float32, else uint8 in steps of 1/255. Other formats have floats. */
     bool is_float;
+    bool is_code; /* whole numbers from 0 to 255, uint8 in LAS */
 } sp_scan_added;
 
 /* The classes, and values of added fields, for all points of a scan. */
