@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/sp_log.h"
+#include "vox/vox_step.h"
 
 enum { LIST = 512, MOST_CODES = 32 };
 
@@ -270,21 +271,6 @@ static void warn_of_unit(const sp_recipe *recipe)
                      recipe->unit);
 }
 
-/* Writes "x in steps of 1 (75 % of the rows of voxels stay empty), y in ...". */
-static void list_steps(const double step[3], double voxel_size, char text[LIST])
-{
-    size_t used = 0;
-
-    text[0] = '\0';
-    for (int a = 0; a < 3; a++)
-        if (step[a] > 0)
-            used += (size_t)snprintf(text + used, LIST - used,
-                                     "%s%c in steps of %.6g (%.0f %% of the rows of "
-                                     "voxels stay empty)",
-                                     used ? ", " : "", 'x' + a, step[a],
-                                     100 - 100 * voxel_size / step[a]);
-}
-
 /* Warns of coordinates that lie on a grid coarser than the voxels, as a writer makes
  * them that rounds: the voxels between are missing, and the network sees stripes. */
 static void warn_of_steps(const vox_options *o, const vox_piece *piece,
@@ -306,7 +292,7 @@ static void warn_of_steps(const vox_options *o, const vox_piece *piece,
     }
     if (!first)
         return;
-    list_steps(first->step, o->voxel_size, text);
+    vox_list_steps(first->step, o->voxel_size, text, sizeof text);
     sp_log_warn0("%s has coordinates coarser than the voxels of %g: %s; samples with "
                  "such steps: %" PRId64 " of %" PRId64 ". If their writer rounded them "
                  "(six digits of text, float32 of map coordinates), write them with "

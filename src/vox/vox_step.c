@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <math.h>
+#include <stdio.h>
 
 /* Points from which on a step is no chance, and those of which any step is told. */
 enum { LEAST_POINTS = 16, MANY_POINTS = 1000 };
@@ -66,4 +67,19 @@ void vox_find_steps(const vox_cloud *cloud, double voxel_size, double step[3])
     assert(cloud && voxel_size > 0);
     for (int a = 0; a < 3; a++)
         step[a] = cloud->n >= LEAST_POINTS ? find_step(cloud, a, voxel_size) : 0;
+}
+
+bool vox_list_steps(const double step[3], double voxel_size, char *text, size_t bytes)
+{
+    size_t used = 0;
+
+    text[0] = '\0';
+    for (int a = 0; a < 3 && used < bytes; a++)
+        if (step[a] > 0)
+            used += (size_t)snprintf(text + used, bytes - used,
+                                     "%s%c in steps of %.6g (%.0f %% of the rows of "
+                                     "voxels stay empty)",
+                                     used ? ", " : "", 'x' + a, step[a],
+                                     100 - 100 * voxel_size / step[a]);
+    return used > 0;
 }

@@ -10,5 +10,8 @@
  * thousand points. Else 0. Local. Cost: the time to read a few points, unless there is
  * such a step. */
 void vox_find_steps(const vox_cloud *cloud, double voxel_size, double step[3]);
+/* Writes "x in steps of 1 (50 % of the rows of voxels stay empty), y in ..." and returns
+ * whether there is any step. */
+bool vox_list_steps(const double step[3], double voxel_size, char *text, size_t bytes);
 
 #endif

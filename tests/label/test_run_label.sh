@@ -123,6 +123,13 @@ one_diagnosis 'in/k.bin: is SemanticKITTI, but the model has seen \["LAS"\]; --a
 test ! -e mixed || fail "a refused run leaves mixed"
 run 2 3 label r in/t.txt in/k.bin --out mixed --any-format
 one_diagnosis 'in/k.bin: no attribute number_of_returns; .* (column number_of_returns'
+# Coordinates that were rounded to two metres, twice a voxel.
+awk 'NR > 1 { for (i = 1; i < 3; i++) $i = 451000 + 2 * int($i / 2) } { print }' in/t.txt >round.txt
+run 2 0 label r round.txt --out round --any-format
+says err "round.txt.* has coordinates coarser than the model's voxels of 1: x in steps of 2 (50 %"
+run 2 0 label r in/t.txt --out round --any-format
+says_not err coarser
+
 # A value that is missing is refused, or replaced by the option.
 awk 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == "number_of_returns") c = i }
     NR == 9 { $c = "nan" } { print }' in/t.txt >gap.txt
