@@ -33,6 +33,17 @@ run 1 0 convert --out p whole.txt
 says err 'x in steps of 1 (50 %.*y in steps of 1'
 run 1 0 convert --out p --voxel-size 1 whole.txt
 says_not err coarser
+# info sees it in the shards, on one rank and on two.
+run 1 0 convert --out p six.txt
+run 1 0 convert --out f fine.txt
+for n in 1 2; do
+    run $n 0 info p-00000-of-00001.h5
+    says err 'in all samples x is in steps of 2 voxels or more: its scans seem .* rounded to 1 m'
+    says err 'in all samples y is in steps of 20 voxels or more'
+    says_not err 'samples z'
+    run $n 0 info f-00000-of-00001.h5
+    says_not err steps
+done
 # A few points on a lattice near zero prove nothing.
 awk 'BEGIN { for (i = 0; i < 100; i++) print i % 10, i / 10, 0 }' | sed 's/\.[0-9]*//' >few.txt
 run 1 0 convert --out p few.txt
