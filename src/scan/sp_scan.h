@@ -93,6 +93,8 @@ typedef enum sp_scan_note_kind {
 /* A sentence that begins with the scan's path; NULL: there is nothing to remark. It is
  * the scan's. */
 const char *sp_scan_note(const sp_scan *scan, sp_scan_note_kind kind);
+/* The EPSG code of the coordinate system that the scan names; 0: not known. */
+int sp_scan_epsg(const sp_scan *scan);
 /* Does the scan have an attribute of this name (coordinates excluded)? */
 bool sp_scan_has(const sp_scan *scan, const char *name);
 
