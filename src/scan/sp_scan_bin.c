@@ -195,22 +195,43 @@ static sp_status check_length(const sp_scan *scan, int n, const char *what)
     return SP_OK;
 }
 
+/* Refuses a list of n columns for points that are SemanticKITTI's or nuScenes': a model
+ * may have been trained on files of text with such a list. */
+static sp_status check_listed(const sp_scan *scan, numbers all, int n)
+{
+    int found;
+
+    if (judge(scan, all, &found) != SP_OK || found == n || n > MOST_COLUMNS ||
+        all.n / 8 < LEAST_RECORDS ||
+        spread_of(all, n) < spread_of(all, found) + CLEARLY)
+        return SP_OK;
+    return SP_FAIL(
+        SP_EDATA,
+        "%s: its points seem to have %d float32 each, but --columns %s lists "
+        "%d",
+        scan->path, found, scan->options.columns, n);
+}
+
+static int count_listed(const char *columns)
+{
+    int n = 1;
+
+    for (const char *at = columns; (at = strchr(at, ',')); at++)
+        n++;
+    return n;
+}
+
 sp_status sp_scan_bin_columns(sp_scan *scan, int *n)
 {
     const int64_t count = sp_least(scan->file_bytes / 4, LOOKED_AT);
+    const char *listed = scan->options.columns;
     numbers all = {.n = count};
     float *x;
     sp_status rc;
 
     assert(scan->fd >= 0 && n);
-    if (scan->options.columns) {
-        *n = 1;
-        for (const char *at = scan->options.columns; (at = strchr(at, ',')); at++)
-            ++*n;
-        return check_length(scan, *n, "a float32 for each of --columns");
-    }
-    *n = 5;
-    if (sp_file_ends_in(scan->path, ".pcd.bin"))
+    *n = listed ? count_listed(listed) : 5;
+    if (!listed && sp_file_ends_in(scan->path, ".pcd.bin"))
         return check_length(scan, 5, "float32 x y z intensity ring, as in nuScenes");
     x = malloc((size_t)count * sizeof *x + 1);
     if (!x)
@@ -218,7 +239,9 @@ sp_status sp_scan_bin_columns(sp_scan *scan, int *n)
     rc = sp_scan_pread(scan, x, (size_t)count * sizeof *x, 0);
     all.x = x;
     if (rc == SP_OK)
-        rc = judge(scan, all, n);
+        rc = listed ? check_listed(scan, all, *n) : judge(scan, all, n);
     free(x);
-    return rc;
+    return rc == SP_OK && listed
+               ? check_length(scan, *n, "a float32 for each of --columns")
+               : rc;
 }

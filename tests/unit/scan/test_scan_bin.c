@@ -106,6 +106,21 @@ TEST(other_numbers_of_columns_are_named_by_the_option)
                        SP_EDATA, "expected a multiple of 28");
 }
 
+/* The list may be a model's that was trained on text. */
+TEST(a_list_for_another_format_is_refused)
+{
+    const sp_scan_options five = {.columns = "x,y,z,intensity,label"};
+    const sp_scan_options four = {.columns = "x,y,z,intensity"};
+
+    write_points("k.bin", all, 4, 1);
+    scan_check_refused("k.bin", &five, SP_EDATA,
+                       "its points seem to have 4 float32 each, but --columns "
+                       "x,y,z,intensity,label lists 5");
+    write_points("n.pcd.bin", all, 5, 255);
+    scan_check_refused("n.pcd.bin", &four, SP_EDATA, "5 float32 each, but --columns");
+    check_attribute("n.pcd.bin", &five, "label", 4, 255);
+}
+
 TEST(masks_and_doubles_are_no_points)
 {
     static unsigned char b[8 * POINTS];
