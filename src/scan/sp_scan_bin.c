@@ -24,11 +24,13 @@
 enum {
     LOOKED_AT = 1 << 18, /* numbers from the beginning of the file */
     MOST_COLUMNS = 8,
-    LEAST_RECORDS = 16 /* of which a variance says something */
+    LEAST_RECORDS = 8 /* of which a variance says something */
 };
 
-/* What a wrong length costs at least, in the mean logarithm of the variance. */
+/* What a wrong length costs at least, in the mean logarithm of the variance, and what
+ * chance adds to it: this over the root of the number of records. */
 #define CLEARLY 0.25
+#define CHANCE  3.0
 /* No coordinate is farther away, or nearer to zero without being zero. */
 #define FARTHEST 1e8F
 #define NEAREST  1e-30F
@@ -118,6 +120,12 @@ static int best_columns(numbers all, int64_t file_bytes, double *by)
     return best;
 }
 
+/* What `by` of best_columns must be at least. */
+static double clearly(numbers all, int k)
+{
+    return CLEARLY + CHANCE / sqrt(fmax(1, (double)(all.n / k)));
+}
+
 /* The range of column c of k. */
 static void range_of(numbers all, int k, int c, float range[2])
 {
@@ -163,11 +171,11 @@ static sp_status judge(const sp_scan *scan, numbers all, int *n)
                        scan->path);
     if (share_of_odd(all) > 0.1)
         return refuse_bin(scan, "its numbers are not float32 coordinates");
-    if (best == 5 && by > CLEARLY && are_rings(all)) {
+    if (best == 5 && by > clearly(all, best) && are_rings(all)) {
         *n = 5;
         return SP_OK;
     }
-    if (best != 4 && by > CLEARLY) {
+    if (best != 4 && by > clearly(all, best)) {
         snprintf(found, sizeof found, "its points seem to have %d float32 each", best);
         return refuse_bin(scan, found);
     }
@@ -203,7 +211,7 @@ static sp_status check_listed(const sp_scan *scan, numbers all, int n)
 
     if (judge(scan, all, &found) != SP_OK || found == n || n > MOST_COLUMNS ||
         all.n / 8 < LEAST_RECORDS ||
-        spread_of(all, n) < spread_of(all, found) + CLEARLY)
+        spread_of(all, n) < spread_of(all, found) + clearly(all, n))
         return SP_OK;
     return SP_FAIL(
         SP_EDATA,
