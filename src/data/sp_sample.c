@@ -46,8 +46,8 @@ static sp_status read_rows(sample_reader *r, const sp_extent *extent, int64_t ro
     sp_pulse_beat();
     place(r, extent, where, sizeof where);
     if (extent->chunks)
-        return sp_h5_unpack(&r->own->unpacker, extent->chunks, r->file.fd, where, row,
-                            n, to);
+        return sp_h5_cache_read(r->set->cache, extent->chunks, r->shard->path,
+                                r->file.fd, where, row, n, to);
     return sp_file_read_at(r->file.fd, where, to, (size_t)(n * row_bytes), at);
 }
 

@@ -7,6 +7,7 @@
  *     sp_shard_round.c    warns of features that float32 does not hold exactly
  *     sp_shard_index.c    collects, broadcasts and merges indices
  *     sp_shard_wire.c     an index as bytes
+ *     sp_shard_chunked.c  what chunked files cost; the cache of unpacked chunks
  *     sp_sample.c         reads and checks a sample; sp_sample_unique.c: duplicates
  *     sp_shard_write.c    writes a shard */
 #ifndef SP_SHARD_INTERNAL_H
@@ -117,5 +118,9 @@ void sp_rounding_free(sp_rounding *rounding);
  * system. Collective over the world, agreed. SP_EDATA names a file that nodes have
  * different copies of, or that one lacks; SP_EMEM, SP_EMPI. */
 sp_status sp_shard_compare_copies(const sp_dataset *set, sp_comm *comm);
+/* Gives the set a cache of unpacked chunks if any dataset is not contiguous, and warns
+ * how much is unpacked for a sample. n_sharing ranks share this machine's memory.
+ * Local. SP_EMEM. */
+sp_status sp_shard_open_cache(sp_dataset *set, int n_sharing);
 
 #endif

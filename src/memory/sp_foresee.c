@@ -81,7 +81,7 @@ sp_status sp_foresee_fixed(sp_foreseer *f, sp_foreseen_fixed *fixed)
         fixed->weights += (int64_t)PARAM_BYTES * what->graph->n_params;
     fixed->program = PROGRAM_BYTES + NEIGHBOUR_BYTES * (what->n_local - 1) +
                      INDEX_BYTES * what->n_samples;
-    fixed->program += what->merging_bytes;
+    fixed->program += what->merging_bytes + what->unpacked_bytes;
     if (!is_host)
         fixed->program = ARENAS * PAGE_BYTES;
     return SP_OK;

@@ -305,6 +305,7 @@ sp_foresight sp_resources_foresight(const sp_resources *r, const sp_backend *bac
         .columns = r->columns,
         .n_columns = r->n_columns,
         .n_samples = r->train.n_samples + r->val.n_samples,
+        .unpacked_bytes = r->train.cache_bytes + r->val.cache_bytes,
         .n_ranks = r->session.comm->size,
         .n_local = r->session.comm->local_size,
         .is_predicting = strcmp(r->session.command->name, "predict") == 0,

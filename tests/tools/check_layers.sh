@@ -111,7 +111,6 @@ owner jansson.h src/run/sp_run_state.c src/report/sp_run_watch.c src/report/sp_s
 owner png.h src/report/sp_png.c
 owner dlfcn.h src/comm/sp_comm.c 'cuda/*'
 owner cuda_runtime.h cuda/device/sp_cuda.h
-owner zlib.h src/h5/sp_h5_filter.c
 owner immintrin.h 'src/cpu/*' src/base/sp_crc_x86.c
 owner sys/socket.h src/h5/sp_h5_child.c src/health/sp_link.c
 # A hash is compiled in from the header, so every user has its own copy.
