@@ -81,15 +81,26 @@ extern const char *const sp_schedule_word[];
     X(SP_LR_SQRT, "sqrt")
 typedef enum sp_lr_scale { SP_LR_SCALES(SP_CHOICE_VALUE) } sp_lr_scale;
 
-/* train.loss */
-#define SP_LOSSES(X) X(SP_CROSS_ENTROPY, "cross_entropy")
-typedef enum sp_loss_kind { SP_LOSSES(SP_CHOICE_VALUE) } sp_loss_kind;
+/* train.loss: the terms that a loss may have (compute/sp_loss.h). */
+#define SP_LOSSES(X)                                                                   \
+    X(SP_CROSS_ENTROPY, "cross_entropy")                                               \
+    X(SP_LOVASZ, "lovasz")                                                             \
+    X(SP_FOCAL, "focal")                                                               \
+    X(SP_DICE, "dice")
+typedef enum sp_loss_kind { SP_LOSSES(SP_CHOICE_VALUE) SP_N_LOSSES } sp_loss_kind;
+
+/* train.lovasz_per: the voxels that are sorted together. */
+#define SP_LOVASZ_PERS(X)                                                              \
+    X(SP_LOVASZ_PER_SAMPLE, "sample") X(SP_LOVASZ_PER_STEP, "step")
+typedef enum sp_lovasz_per { SP_LOVASZ_PERS(SP_CHOICE_VALUE) } sp_lovasz_per;
 
 /* train.class_weights; SP_CW_LIST has no word: the key has numbers instead. */
 #define SP_CLASS_WEIGHTS(X)                                                            \
     X(SP_CW_NONE, "none")                                                              \
     X(SP_CW_INVERSE, "inverse")                                                        \
-    X(SP_CW_SQRT_INVERSE, "sqrt_inverse")
+    X(SP_CW_SQRT_INVERSE, "sqrt_inverse")                                              \
+    X(SP_CW_LOG_INVERSE, "log_inverse")                                                \
+    X(SP_CW_MEDIAN, "median_frequency")
 typedef enum sp_class_weights {
     SP_CLASS_WEIGHTS(SP_CHOICE_VALUE) SP_CW_LIST
 } sp_class_weights;

@@ -161,8 +161,13 @@ const sp_key sp_deck_key[] = {
  "batch.size, or its root"},
 {"train", "grad_clip", SP_KEY_REAL, AT(train.grad_clip), "0.0", "[0, inf)", NULL, NULL,
  "greatest norm of the gradient; 0: no bound"},
-{"train", "loss", SP_KEY_CHOICE, AT(train.loss), "\"cross_entropy\"", NULL, NULL,
- SP_WORDS(SP_LOSSES), "loss"},
+{"train", "loss", SP_KEY_LOSS, AT(train.loss), "\"cross_entropy\"", NULL, NULL,
+ SP_WORDS(SP_LOSSES), "loss: one term, or a list of { name; weight; } that are added"},
+{"train", "focal_gamma", SP_KEY_REAL, AT(train.focal_gamma), "2.0", "[0, 100]", NULL,
+ NULL, "exponent of 1 - p in the focal loss"},
+{"train", "lovasz_per", SP_KEY_CHOICE, AT(train.lovasz_per), "\"sample\"", NULL, NULL,
+ SP_WORDS(SP_LOVASZ_PERS), "voxels that lovasz sorts together; step: those of a whole "
+ "step, which needs one rank and one micro-batch"},
 {"train", "class_weights", SP_KEY_WEIGHTS, AT(train.class_weights), "\"none\"",
  "[0, 1e9]", NULL, SP_WORDS(SP_CLASS_WEIGHTS),
  "weight of each class, from its frequency or a list of numbers"},
@@ -275,7 +280,7 @@ const char *const sp_config_kept_by_model[] = {
     "net.layers",      "net.family",        "net.width",       "net.stem_kernel",
     "net.kernel_down", "net.bn_eps",        "data.features",   "data.voxel_size",
     "augment.flip",    "augment.rotate_z",  "augment.scale",   "augment.rotate_max",
-    "train.label_smoothing",
+    "train.label_smoothing", "train.loss",     "train.focal_gamma",
     NULL};
 
 static void path_of(const sp_key *key, char *to)
@@ -360,6 +365,7 @@ const char *sp_deck_type_name(sp_key_type type)
                                        [SP_KEY_REAL] = "number",
                                        [SP_KEY_REALS] = "numbers",
                                        [SP_KEY_INTS] = "integers",
+                                       [SP_KEY_LOSS] = "name or groups",
                                        [SP_KEY_WEIGHTS] = "name or numbers",
                                        [SP_KEY_LAYERS] = "list of groups"};
 

@@ -62,6 +62,22 @@ static sp_status init_net(sp_resources *r, uint64_t seed)
     return rc;
 }
 
+sp_status sp_resources_check_loss(const sp_resources *r)
+{
+    const sp_config *config = r->session.config;
+    const int n_ranks = r->session.comm->size;
+
+    if (!sp_net_loss_rule(config).is_joint ||
+        (n_ranks == 1 && config->batch.accumulate == 1))
+        return SP_OK;
+    return SP_FAIL(SP_EUSAGE,
+                   "%strain.lovasz_per = \"step\" sorts all voxels of a step: found %d "
+                   "rank%s and batch.accumulate = %d, expected one rank and 1; take "
+                   "train.lovasz_per = \"sample\"",
+                   sp_config_where(config, "train.lovasz_per"), n_ranks,
+                   sp_plural(n_ranks), config->batch.accumulate);
+}
+
 sp_status sp_resources_open_net(sp_resources *r, const float *class_weight)
 {
     const sp_config *config = r->session.config;
@@ -73,7 +89,7 @@ sp_status sp_resources_open_net(sp_resources *r, const float *class_weight)
         .is_low_memory = r->backend.ops->is_host,
         .seed = (uint64_t)config->train.seed,
         .class_weight = class_weight,
-        .loss = {.smoothing = (float)config->train.label_smoothing},
+        .loss = sp_net_loss_rule(config),
     };
     const sp_foresight what = sp_resources_foresight(r, &r->backend);
     sp_status rc;

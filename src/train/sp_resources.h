@@ -147,6 +147,10 @@ void sp_resources_warn_far(const sp_resources *resources, const sp_dataset *set)
 /* SP_EDATA where the training set has no sample, or no voxel of it has a label. Samples
  * are read until one has: commonly one a rank. */
 sp_status sp_resources_check_labels(sp_resources *resources);
+/* SP_EUSAGE if train.lovasz_per = "step" is asked of several ranks or micro-batches,
+ * which would sort their own voxels only. For trainings; evaluations are per sample.
+ * Local. */
+sp_status sp_resources_check_loss(const sp_resources *resources);
 /* SP_EDATA where the deck lists class weights, but not one for each class. Local. */
 sp_status sp_resources_check_class_weights(const sp_resources *resources);
 /* Fails with SP_EDATA where augment.mix_classes names no class of the training set.

@@ -342,10 +342,36 @@ static sp_status count_labels(sp_resources *r, int64_t *count)
     return rc;
 }
 
-/* Inverse frequency: n / (classes present * n_c), so that the mean weight of a voxel is
- * 1. */
-static void weights_of_counts(const int64_t *count, int n, bool is_sqrt, float *weights)
+static int by_count(const void *a, const void *b)
 {
+    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* The median of the counts of the classes present; 0 if no class is. */
+static double median_count(const int64_t *count, int n, int64_t *sorted)
+{
+    int present = 0;
+
+    for (int c = 0; c < n; c++)
+        if (count[c])
+            sorted[present++] = count[c];
+    qsort(sorted, (size_t)present, sizeof *sorted, by_count);
+    return present ? ((double)sorted[(present - 1) / 2] + (double)sorted[present / 2]) / 2
+                   : 0;
+}
+
+/* Weights of classes with n_c of n labels; absent classes have 0.
+ *   inverse           n / (classes present * n_c): the mean weight of a voxel is 1
+ *   sqrt_inverse      the root of it
+ *   log_inverse       1 / log(1.02 + n_c / n) (Paszke et al., "ENet", 2016)
+ *   median_frequency  median of the counts of classes present / n_c (Eigen and Fergus,
+ *                     ICCV 2015, with frequencies in the whole set) */
+static void weights_of_counts(const int64_t *count, int n, sp_class_weights kind,
+                              int64_t *room, float *weights)
+{
+    const double median = median_count(count, n, room);
     double total = 0, present = 0;
 
     for (int c = 0; c < n; c++) {
@@ -354,7 +380,14 @@ static void weights_of_counts(const int64_t *count, int n, bool is_sqrt, float *
     }
     for (int c = 0; c < n; c++) {
         double w = count[c] ? total / (present * (double)count[c]) : 0;
-        weights[c] = (float)(is_sqrt ? sqrt(w) : w);
+
+        if (kind == SP_CW_SQRT_INVERSE)
+            w = sqrt(w);
+        if (kind == SP_CW_LOG_INVERSE && count[c])
+            w = 1 / log(1.02 + (double)count[c] / total);
+        if (kind == SP_CW_MEDIAN && count[c])
+            w = median / (double)count[c];
+        weights[c] = (float)w;
     }
 }
 
@@ -432,7 +465,7 @@ sp_status sp_resources_class_weights(sp_resources *r, float **weights)
     if (kind == SP_CW_NONE)
         return SP_OK;
     *weights = calloc(n, sizeof **weights);
-    count = calloc(n, sizeof *count);
+    count = calloc(2 * n, sizeof *count);
     if (!*weights || !count)
         rc = SP_FAIL(SP_EMEM, "out of memory");
     else if (kind == SP_CW_LIST)
@@ -443,7 +476,7 @@ sp_status sp_resources_class_weights(sp_resources *r, float **weights)
     if (rc == SP_OK && kind != SP_CW_LIST) {
         rc = sp_comm_allreduce(r->session.comm, SP_SCOPE_WORLD, count, n, SP_I64,
                                SP_SUM);
-        weights_of_counts(count, (int)n, kind == SP_CW_SQRT_INVERSE, *weights);
+        weights_of_counts(count, (int)n, kind, count + n, *weights);
     }
     free(count);
     SP_TRY(rc);

@@ -16,8 +16,10 @@
 static sp_status open_net(sp_resources *r)
 {
     float *class_weight = NULL;
-    sp_status rc = sp_resources_class_weights(r, &class_weight);
+    sp_status rc = sp_resources_check_loss(r);
 
+    if (rc == SP_OK)
+        rc = sp_resources_class_weights(r, &class_weight);
     if (rc == SP_OK)
         rc = sp_resources_open_net(r, class_weight);
     free(class_weight);
