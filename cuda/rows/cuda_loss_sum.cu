@@ -31,16 +31,16 @@ struct groups {
 struct sum_loss {
     sp_loss_args a;
     groups by_sample, by_group;
-    sp_loss_soft *soft;   /* [rows] */
-    int32_t *count;       /* [samples][C] rows that count */
-    sp_loss_class *cls;   /* [groups][C] */
-    double *dice;         /* [samples][C][2] num, den; then a factor in value */
-    double *part;         /* [most groups][chunks][2] */
-    double *value;        /* [samples] the loss of the terms of groups */
-    double *of_group;     /* [groups] Lovasz-softmax of a group */
-    uint64_t *key[2];     /* [rows] each */
-    int32_t *from[2];     /* [rows] each */
-    int32_t *labels;      /* [groups][chunks] labels of the class in each chunk */
+    sp_loss_soft *soft; /* [rows] */
+    int32_t *count;     /* [samples][C] rows that count */
+    sp_loss_class *cls; /* [groups][C] */
+    double *dice;       /* [samples][C][2] num, den; then a factor in value */
+    double *part;       /* [most groups][chunks][2] */
+    double *value;      /* [samples] the loss of the terms of groups */
+    double *of_group;   /* [groups] Lovasz-softmax of a group */
+    uint64_t *key[2];   /* [rows] each */
+    int32_t *from[2];   /* [rows] each */
+    int32_t *labels;    /* [groups][chunks] labels of the class in each chunk */
     void *room;
     size_t room_bytes;
 };
@@ -167,8 +167,7 @@ __global__ void __launch_bounds__(THREADS) dice_add_kernel(sum_loss l, int c)
         return;
     dice[0] = num;
     dice[1] = den;
-    l.value[b] +=
-        l.a.sums[2 * b + 1] * l.a.rule.weight[SP_DICE] / C * (1 - num / den);
+    l.value[b] += l.a.sums[2 * b + 1] * l.a.rule.weight[SP_DICE] / C * (1 - num / den);
 }
 
 /* Writes the derivatives of dice; zeros without dice and for rows that do not count. */
@@ -185,11 +184,10 @@ __global__ void __launch_bounds__(THREADS) dice_kernel(sum_loss l)
             double step = 0;
 
             if (l.dice && sp_loss_counts(&l.a, i))
-                step = factor *
-                       sp_loss_dice_step(
-                           dice[0], dice[1],
-                           sp_loss_p(l.soft[i], cuda_row(l.a.logits, i)[c]),
-                           l.a.label[i] == c);
+                step = factor * sp_loss_dice_step(
+                                    dice[0], dice[1],
+                                    sp_loss_p(l.soft[i], cuda_row(l.a.logits, i)[c]),
+                                    l.a.label[i] == c);
             cuda_row(l.a.dlogits, i)[c] = (float)step;
         }
 }
@@ -369,8 +367,8 @@ __global__ void __launch_bounds__(THREADS) values_kernel(sum_loss l)
         weights += l.a.sums[2 * s + 1];
     if (l.a.rule.is_joint)
         lovasz = weights > 0 ? lovasz * (l.a.sums[2 * b + 1] / weights) : 0;
-    l.a.sums[2 * b] = l.a.rule.weight[SP_CROSS_ENTROPY] * l.a.sums[2 * b] +
-                      l.value[b] + lovasz + l.a.rule.weight[SP_FOCAL] * focal;
+    l.a.sums[2 * b] = l.a.rule.weight[SP_CROSS_ENTROPY] * l.a.sums[2 * b] + l.value[b] +
+                      lovasz + l.a.rule.weight[SP_FOCAL] * focal;
 }
 
 /* ---- memory ---- */
@@ -497,8 +495,8 @@ sp_status sp_cuda_loss_sum(sp_backend *be, const sp_loss_args *args)
         bits++;
     SP_TRY(take_memory(be, &l, bits));
     SP_TRY(CUDA_LAUNCH(softmax_kernel, grid_of(l.by_sample), dim3(THREADS), stream, l));
-    SP_TRY(CUDA_LAUNCH(classes_kernel, dim3((unsigned)l.by_group.n), dim3(32), stream,
-                       l));
+    SP_TRY(
+        CUDA_LAUNCH(classes_kernel, dim3((unsigned)l.by_group.n), dim3(32), stream, l));
     SP_TRY(run_dice(l, stream));
     for (int c = 0; args->rule.weight[SP_LOVASZ] > 0 && c < args->logits.c; c++)
         SP_TRY(run_class(l, stream, c, bits));

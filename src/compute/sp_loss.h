@@ -32,7 +32,7 @@
 enum { SP_LOSS_ERROR_BITS = 33, SP_LOSS_KEY_BITS = SP_LOSS_ERROR_BITS + 1 };
 #define SP_LOSS_ERROR_TOP ((1ull << SP_LOSS_ERROR_BITS) - 1)
 /* The key of a row that does not count: it is sorted after all others. */
-#define SP_LOSS_ABSENT    (1ull << SP_LOSS_ERROR_BITS)
+#define SP_LOSS_ABSENT (1ull << SP_LOSS_ERROR_BITS)
 
 /* p_j = exp(z_j - top) * scale */
 typedef struct sp_loss_soft {
@@ -82,8 +82,8 @@ static inline SP_HOST_DEVICE double sp_loss_focal(sp_loss_soft soft, const float
 
     for (int j = 0; j < C; j++)
         rest += j == y ? 0 : sp_loss_p(soft, z[j]);
-    log_p = rest < 0.5 ? log1p(-rest)
-                       : (double)z[y] - (double)soft.top + log(soft.scale);
+    log_p =
+        rest < 0.5 ? log1p(-rest) : (double)z[y] - (double)soft.top + log(soft.scale);
     power = pow(rest, gamma);
     ratio = rest > 0 ? log_p / rest : -1; /* log(1 - rest) / rest */
     *slope = gamma * sp_loss_p(soft, z[y]) * power * ratio - power;
@@ -139,8 +139,7 @@ static inline SP_HOST_DEVICE double sp_loss_jaccard_step(int64_t n_labels, int64
 {
     const double joint = (double)(n_labels + k - n_before - is_label);
 
-    return is_label ? 1 / joint
-                    : (double)(n_labels - n_before) / (joint * (joint - 1));
+    return is_label ? 1 / joint : (double)(n_labels - n_before) / (joint * (joint - 1));
 }
 
 /* The derivative of 1 - num / den of the dice of one class with respect to p. */

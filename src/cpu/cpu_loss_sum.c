@@ -102,12 +102,12 @@ static sp_status sum_open(sp_backend *be, const sp_loss_args *a, const int32_t j
     uintptr_t bytes = 0;
     void *memory;
 
-    *s = (sum_loss){.a = a,
-                    .n_groups = a->rule.is_joint ? 1 : a->n_samples,
-                    .group_row = a->rule.is_joint ? joint : a->sample_row,
-                    .n_sorters = count_sorters(be, &a->rule),
-                    .n_spans = sp_cpu_spans(a->sample_row, a->n_samples,
-                                            SP_CPU_ROW_BLOCK, NULL)};
+    *s = (sum_loss){
+        .a = a,
+        .n_groups = a->rule.is_joint ? 1 : a->n_samples,
+        .group_row = a->rule.is_joint ? joint : a->sample_row,
+        .n_sorters = count_sorters(be, &a->rule),
+        .n_spans = sp_cpu_spans(a->sample_row, a->n_samples, SP_CPU_ROW_BLOCK, NULL)};
     for (int g = 0; g < s->n_groups; g++)
         s->longest = sp_most(s->longest, s->group_row[g + 1] - s->group_row[g]);
     sum_take_memory(s, a->logits.n, a->logits.c, a->n_samples, &bytes);
@@ -178,10 +178,10 @@ static double dice_of_class(const sum_loss *s, int b, int c)
     for (int32_t i = a->sample_row[b]; a->dlogits.data && i < a->sample_row[b + 1]; i++)
         if (sp_loss_counts(a, i))
             sp_row(a->dlogits, i)[c] =
-                (float)(factor *
-                        sp_loss_dice_step(
-                            num, den, sp_loss_p(s->soft[i], sp_row(a->logits, i)[c]),
-                            a->label[i] == c));
+                (float)(factor * sp_loss_dice_step(
+                                     num, den,
+                                     sp_loss_p(s->soft[i], sp_row(a->logits, i)[c]),
+                                     a->label[i] == c));
     return factor * (1 - num / den);
 }
 
@@ -305,7 +305,7 @@ static void sum_of_groups(const sum_loss *s)
         return;
     for (int g = 0; g < s->n_groups; g++)
         sum_count_group(s, g);
-    /* Each sorter belongs to one iteration of this loop. */
+        /* Each sorter belongs to one iteration of this loop. */
 #pragma omp parallel for num_threads(n_threads) schedule(static, 1) if (n > 1)
     for (int t = 0; t < n_threads; t++)
         for (int i = t; i < n; i += n_threads)

@@ -152,6 +152,11 @@ typedef enum sp_transport_kind { SP_TRANSPORTS(SP_CHOICE_VALUE) } sp_transport_k
 #define SP_REDUCE_WIRES(X) X(SP_REDUCE_FP32, "fp32") X(SP_REDUCE_BF16, "bf16")
 typedef enum sp_reduce_wire { SP_REDUCE_WIRES(SP_CHOICE_VALUE) } sp_reduce_wire;
 
+/* run.weights: the weights of a training that count, the plain ones or the averages of
+ * train.ema. */
+#define SP_WEIGHTS_USES(X) X(SP_WEIGHTS_PLAIN, "plain") X(SP_WEIGHTS_EMA, "ema")
+typedef enum sp_weights_use { SP_WEIGHTS_USES(SP_CHOICE_VALUE) } sp_weights_use;
+
 /* run.init_norm: the statistics that features are normalized by where run.init_from
  * gives the weights. */
 #define SP_INIT_NORMS(X) X(SP_INIT_NORM_DATA, "data") X(SP_INIT_NORM_SOURCE, "source")

@@ -133,6 +133,7 @@ typedef struct sp_config {
         sp_lovasz_per lovasz_per;
         sp_class_weighting class_weights;
         double label_smoothing;
+        double ema; /* share that the average keeps in each update; 0: no average */
         sp_scope bn_scope;
         sp_precision precision;
         sp_bf16_sums bf16_sums;
@@ -145,6 +146,7 @@ typedef struct sp_config {
         char *dir, *checkpoint, *init_from, *after_save;
         sp_strings init_skip;
         sp_init_norm init_norm;
+        sp_weights_use weights;
         sp_resume resume;
         sp_device_kind device;
         sp_transport_kind transport;

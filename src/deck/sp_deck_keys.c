@@ -173,6 +173,9 @@ const sp_key sp_deck_key[] = {
  "weight of each class, from its frequency or a list of numbers"},
 {"train", "label_smoothing", SP_KEY_REAL, AT(train.label_smoothing), "0.0", "[0, 1]",
  NULL, NULL, "part of the target spread over all classes"},
+{"train", "ema", SP_KEY_REAL, AT(train.ema), "0.0", "[0, 1)", NULL, NULL,
+ "share of the old average in an exponential average of weights and running "
+ "statistics, such as 0.999; 0: no average"},
 {"train", "freeze", SP_KEY_TEXTS, AT(train.freeze), "[]", NULL, NULL, NULL,
  "layers that keep their weights: the beginnings of their names"},
 {"train", "lr_layers", SP_KEY_TEXTS, AT(train.lr_layers), "[]", NULL, NULL, NULL,
@@ -240,6 +243,9 @@ const sp_key sp_deck_key[] = {
 {"run", "init_norm", SP_KEY_CHOICE, AT(run.init_norm), "\"data\"", NULL, NULL,
  SP_WORDS(SP_INIT_NORMS), "normalize features by the statistics of data.train, or by "
  "those that the file of run.init_from was trained with"},
+{"run", "weights", SP_KEY_CHOICE, AT(run.weights), "\"plain\"", NULL, NULL,
+ SP_WORDS(SP_WEIGHTS_USES), "weights that best.h5 is chosen by, and that eval, predict "
+ "and label take; ema: the averages of train.ema"},
 {"run", "logits", SP_KEY_BOOL, AT(run.logits), "false", NULL, NULL, NULL,
  "write the network's output into the predictions too"},
 {"run", "rank_logs", SP_KEY_BOOL, AT(run.rank_logs), "false", NULL, NULL, NULL,
@@ -271,7 +277,7 @@ _Static_assert(sizeof sp_deck_key / sizeof sp_deck_key[0] <= SP_MAX_KEYS,
 const char *const sp_config_kept_by_resume[] = {
     "net.family",      "net.width",  "net.stem_kernel",
     "net.kernel_down", "net.bn_eps", "net.layers",
-    "batch.size",      "batch.per",  "train.seed",
+    "batch.size",      "batch.per",  "train.seed",      "run.weights",
     NULL};
 
 /* The keys that tell what the network computes, which loss it is measured by, and how
@@ -281,6 +287,7 @@ const char *const sp_config_kept_by_model[] = {
     "net.kernel_down", "net.bn_eps",        "data.features",   "data.voxel_size",
     "augment.flip",    "augment.rotate_z",  "augment.scale",   "augment.rotate_max",
     "train.label_smoothing", "train.loss",     "train.focal_gamma",
+    "run.weights",
     NULL};
 
 static void path_of(const sp_key *key, char *to)

@@ -52,8 +52,9 @@ static sp_status loss_read_group(const config_setting_t *group, const char *wher
         }
     }
     return *kind >= 0 ? SP_OK
-                      : SP_FAIL(SP_EUSAGE, "%s: train.loss: a term has no name, "
-                                           "expected one of %s",
+                      : SP_FAIL(SP_EUSAGE,
+                                "%s: train.loss: a term has no name, "
+                                "expected one of %s",
                                 where, SP_WORDS(SP_LOSSES));
 }
 

@@ -56,14 +56,14 @@ static int64_t training_bytes(const sp_foresight *what)
 {
     const sp_config *config = what->config;
     const bool is_exact = config->train.deterministic == SP_DET_WORLD;
-    const int n_kept = sp_kept_count(config);
-    int64_t each = (1 + n_kept) * (int64_t)sizeof(float);
+    int64_t each = (int64_t)sizeof(float);
 
     if (what->backend->ops->is_host && is_exact)
         each += SP_EXACT_LIMBS * (int64_t)sizeof(int64_t);
     if (what->backend->ops->is_host && what->n_local > 1)
         each += (int64_t)(is_exact ? SP_EXACT_LIMBS * sizeof(int64_t) : sizeof(float));
-    return each * what->graph->n_floats;
+    return each * what->graph->n_floats +
+           sp_kept_total(config, what->graph) * (int64_t)sizeof(float);
 }
 
 sp_status sp_foresee_fixed(sp_foreseer *f, sp_foreseen_fixed *fixed)
@@ -123,10 +123,10 @@ static int64_t loss_operation(const sp_foresight *what, const sp_load *load)
     const sp_node *last = &what->graph->node[what->graph->n_nodes - 1];
     const sp_loss_rule rule = sp_net_loss_rule(what->config);
 
-    return what->backend->ops->loss_bytes(
-        what->backend, &rule,
-        last->level < 0 ? load->n_samples : load->voxels[last->level], last->c_out,
-        load->n_samples);
+    return what->backend->ops->loss_bytes(what->backend, &rule,
+                                          last->level < 0 ? load->n_samples
+                                                          : load->voxels[last->level],
+                                          last->c_out, load->n_samples);
 }
 
 /* The scratch of a convolution on the host: sums of norms over spans of 64 rows, or the
@@ -240,8 +240,8 @@ void sp_foresee_step(sp_foreseer *f, const sp_load *load, int64_t part[SP_PARTS]
     part[SP_ACTIVATIONS] = (int64_t)(net.matrices + net.vectors);
     part[SP_BATCHES] = f->n_slots * (loader.device + plan);
     if (!ops->is_host) {
-        part[SP_SCRATCH] = f->is_training ? device_operations(what, load)
-                                             : loss_operation(what, load);
+        part[SP_SCRATCH] =
+            f->is_training ? device_operations(what, load) : loss_operation(what, load);
         return;
     }
     part[SP_BATCHES] += f->n_slots * loader.slot;

@@ -67,8 +67,8 @@ sp_loss_rule sp_net_loss_rule(const sp_config *config)
         rule.weight[i] = (float)mix->weight[i];
     if (rule.weight[SP_FOCAL] > 0)
         rule.focal_gamma = (float)config->train.focal_gamma;
-    rule.is_joint = rule.weight[SP_LOVASZ] > 0 &&
-                    config->train.lovasz_per == SP_LOVASZ_PER_STEP;
+    rule.is_joint =
+        rule.weight[SP_LOVASZ] > 0 && config->train.lovasz_per == SP_LOVASZ_PER_STEP;
     return rule;
 }
 

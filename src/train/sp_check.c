@@ -45,7 +45,7 @@ static sp_status check_start(sp_resources *r)
     SP_TRY(sp_resources_open_data(r, true, true));
     SP_TRY(sp_resources_check_labels(r));
     SP_TRY(sp_resources_check_class_weights(r));
-    SP_TRY(sp_resources_check_loss(r));
+    SP_TRY(sp_resources_check_training(r));
     return sp_resources_check_mixing(r);
 }
 

@@ -62,7 +62,7 @@ static sp_status init_net(sp_resources *r, uint64_t seed)
     return rc;
 }
 
-sp_status sp_resources_check_loss(const sp_resources *r)
+static sp_status check_loss(const sp_resources *r)
 {
     const sp_config *config = r->session.config;
     const int n_ranks = r->session.comm->size;
@@ -76,6 +76,37 @@ sp_status sp_resources_check_loss(const sp_resources *r)
                    "train.lovasz_per = \"sample\"",
                    sp_config_where(config, "train.lovasz_per"), n_ranks,
                    sp_plural(n_ranks), config->batch.accumulate);
+}
+
+sp_status sp_resources_check_training(const sp_resources *r)
+{
+    const sp_config *config = r->session.config;
+
+    SP_TRY(check_loss(r));
+    if (config->run.weights == SP_WEIGHTS_EMA && config->train.ema == 0)
+        return SP_FAIL(SP_EUSAGE,
+                       "%srun.weights = \"ema\" needs averages of the weights, and "
+                       "train.ema is 0, expected a share such as 0.999",
+                       sp_config_where(config, "run.weights"));
+    return SP_OK;
+}
+
+static void exchange_pointers(float **a, float **b)
+{
+    float *was = *a;
+
+    *a = *b;
+    *b = was;
+}
+
+void sp_resources_exchange_average(sp_resources *r)
+{
+    float **kept = r->optim.kept;
+
+    assert(kept[SP_KEPT_EMA] && kept[SP_KEPT_EMA_BUFFERS]);
+    exchange_pointers(&r->net.param, &kept[SP_KEPT_EMA]);
+    exchange_pointers(&r->net.running, &kept[SP_KEPT_EMA_BUFFERS]);
+    sp_net_updated(&r->net);
 }
 
 sp_status sp_resources_open_net(sp_resources *r, const float *class_weight)
@@ -147,7 +178,8 @@ static sp_status read_source(sp_resources *r, const sp_weights_source *from,
     const sp_graph *graph = &r->graph;
 
     if (!from->path) {
-        SP_TRY(sp_checkpoint_read_open(from->file, graph, w->param, w->running, NULL));
+        SP_TRY(sp_checkpoint_read_model(
+            from->file, graph, r->session.config->run.weights, w->param, w->running));
     } else if (from->state) {
         SP_TRY(sp_checkpoint_read(from->path, graph, w->param, w->running, &w->at,
                                   from->state));
@@ -175,17 +207,21 @@ static sp_status load(sp_resources *r, const sp_weights_source *from, host_weigh
     if (!from->state)
         return SP_OK;
     for (int i = 0; i < SP_N_KEPT; i++)
-        SP_TRY(spread_floats(r, w->at.kept[i], optim->kept[i], graph->n_floats));
+        SP_TRY(spread_floats(r, w->at.kept[i], optim->kept[i],
+                             sp_kept_floats(graph, i)));
     SP_TRY(sp_comm_bcast(comm, &w->at.t, sizeof w->at.t, 0));
+    SP_TRY(sp_comm_bcast(comm, &w->at.is_averaging, sizeof w->at.is_averaging, 0));
     optim->t = w->at.t;
+    optim->is_averaging = w->at.is_averaging;
     return SP_OK;
 }
 
 /* *host: to be freed, NULL after a failure. */
 static sp_status allocate_host(const sp_graph *graph, host_weights *w, float **host)
 {
-    const size_t n = (size_t)graph->n_floats,
-                 n_running = (size_t)graph->n_buffer_floats;
+    const size_t n_running = (size_t)graph->n_buffer_floats,
+                 n = graph->n_floats > graph->n_buffer_floats ? (size_t)graph->n_floats
+                                                              : n_running;
 
     *host = calloc((1 + SP_N_KEPT) * n + n_running + 1, sizeof **host);
     if (!*host)

@@ -147,10 +147,15 @@ void sp_resources_warn_far(const sp_resources *resources, const sp_dataset *set)
 /* SP_EDATA where the training set has no sample, or no voxel of it has a label. Samples
  * are read until one has: commonly one a rank. */
 sp_status sp_resources_check_labels(sp_resources *resources);
-/* SP_EUSAGE if train.lovasz_per = "step" is asked of several ranks or micro-batches,
- * which would sort their own voxels only. For trainings; evaluations are per sample.
+/* What a deck may not ask of a training: SP_EUSAGE if train.lovasz_per = "step" is asked
+ * of several ranks or micro-batches, which would sort their own voxels only (evaluations
+ * are per sample), and if run.weights names averages that train.ema does not keep.
  * Local. */
-sp_status sp_resources_check_loss(const sp_resources *resources);
+sp_status sp_resources_check_training(const sp_resources *resources);
+/* Exchanges weights and running statistics with the averages of train.ema: the network
+ * computes with the averages until the next call. No step or checkpoint comes between
+ * the two. Local. */
+void sp_resources_exchange_average(sp_resources *resources);
 /* SP_EDATA where the deck lists class weights, but not one for each class. Local. */
 sp_status sp_resources_check_class_weights(const sp_resources *resources);
 /* Fails with SP_EDATA where augment.mix_classes names no class of the training set.

@@ -358,8 +358,9 @@ static double median_count(const int64_t *count, int n, int64_t *sorted)
         if (count[c])
             sorted[present++] = count[c];
     qsort(sorted, (size_t)present, sizeof *sorted, by_count);
-    return present ? ((double)sorted[(present - 1) / 2] + (double)sorted[present / 2]) / 2
-                   : 0;
+    return present
+               ? ((double)sorted[(present - 1) / 2] + (double)sorted[present / 2]) / 2
+               : 0;
 }
 
 /* Weights of classes with n_c of n labels; absent classes have 0.

@@ -16,7 +16,7 @@
 static sp_status open_net(sp_resources *r)
 {
     float *class_weight = NULL;
-    sp_status rc = sp_resources_check_loss(r);
+    sp_status rc = sp_resources_check_training(r);
 
     if (rc == SP_OK)
         rc = sp_resources_class_weights(r, &class_weight);
@@ -31,13 +31,17 @@ static sp_status open_evaluation(sp_trainer *t)
 {
     sp_resources *r = &t->resources;
 
+    sp_status rc;
+
     t->is_evaluated =
         r->val.n_shards && r->val.has_labels && t->session->config->run.eval_every > 0;
     if (!t->is_evaluated)
         return SP_OK;
     SP_TRY(sp_resources_open_evaluation(r));
-    return sp_comm_agree(t->session->comm, sp_metrics_create(&t->metrics, r->n_classes,
-                                                             sp_evaluate_parts(r)));
+    rc = sp_metrics_create(&t->metrics, r->n_classes, sp_evaluate_parts(r));
+    if (rc == SP_OK && t->session->config->train.ema > 0)
+        rc = sp_metrics_create(&t->averaged, r->n_classes, sp_evaluate_parts(r));
+    return sp_comm_agree(t->session->comm, rc);
 }
 
 /* Sets the length of the training from its state on. In steps it is counted from there,
@@ -168,6 +172,7 @@ sp_status sp_trainer_close(sp_trainer *t, sp_status rc)
 {
     sp_saver_destroy(t->saver);
     sp_metrics_destroy(&t->metrics);
+    sp_metrics_destroy(&t->averaged);
     sp_checkpoint_state_destroy(&t->state);
     return sp_resources_close(&t->resources, rc);
 }

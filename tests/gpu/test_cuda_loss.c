@@ -12,7 +12,7 @@ typedef struct problem {
     float smoothing;
     bool has_weight;
     bool has_bad; /* logits of every fifth row that are not finite, without a label */
-    bool is_counted; /* these rows have labels: their losses are not numbers */
+    bool is_counted;  /* these rows have labels: their losses are not numbers */
     sp_loss_rule sum; /* is_sum: the rule of the loss */
 } problem;
 
@@ -87,8 +87,14 @@ TEST(loss_is_plain)
     for (int order = 0; order < cu_orders(); order++)
         for (int i = 0; i < 6; i++)
             cu_compare(order, false, lose,
-                       &(problem){rows[i], classes[i % 4], i % 3, i % 2 ? 0.1f : 0,
-                                  i % 3 == 0, false, false, {.is_sum = false}});
+                       &(problem){rows[i],
+                                  classes[i % 4],
+                                  i % 3,
+                                  i % 2 ? 0.1f : 0,
+                                  i % 3 == 0,
+                                  false,
+                                  false,
+                                  {.is_sum = false}});
 }
 
 /* Each term, and all of them, over samples of several chunks of 1024 rows. */
@@ -100,10 +106,15 @@ TEST(sums_of_terms_are_plain)
     for (int order = 0; order < cu_orders(); order++)
         for (int i = 0; i < 5; i++)
             for (int term = 0; term <= SP_N_LOSSES; term++) {
-                problem p = {rows[i], classes[i], i % 3, term % 2 ? 0.1f : 0,
-                             term % 3 == 0, false, false,
-                             {.is_sum = true, .focal_gamma = 2,
-                              .is_joint = (i + term) % 2}};
+                problem p = {
+                    rows[i],
+                    classes[i],
+                    i % 3,
+                    term % 2 ? 0.1f : 0,
+                    term % 3 == 0,
+                    false,
+                    false,
+                    {.is_sum = true, .focal_gamma = 2, .is_joint = (i + term) % 2}};
 
                 if (i == 4 && (order > 0 || hc_is_checked()))
                     continue;

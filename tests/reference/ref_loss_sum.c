@@ -13,9 +13,9 @@
 typedef struct group {
     const sp_loss_args *a;
     int n, C;
-    int *row;     /* [n] */
-    double *p;    /* [n][C] */
-    double *dp;   /* [n][C] */
+    int *row;      /* [n] */
+    double *p;     /* [n][C] */
+    double *dp;    /* [n][C] */
     double weight; /* sum of w */
 } group;
 
@@ -132,8 +132,8 @@ static double lovasz_of(const group *g, int c, int n_labels, double factor)
         missed += is_label;
         added += !is_label;
         value += factor * sorted[k].error * (jaccard(n_labels, missed, added) - before);
-        g->dp[i * g->C + c] += (is_label ? -factor : factor) *
-                               (jaccard(n_labels, missed, added) - before);
+        g->dp[i * g->C + c] +=
+            (is_label ? -factor : factor) * (jaccard(n_labels, missed, added) - before);
         before = jaccard(n_labels, missed, added);
     }
     return value;
@@ -210,12 +210,12 @@ void sp_ref_loss_sum(const sp_loss_args *a)
     for (int b = 0; b < a->n_samples; b++) {
         const group g = group_open(a, a->sample_row[b], a->sample_row[b + 1]);
 
-        a->sums[2 * b] = entropy(&g, rule->weight[SP_CROSS_ENTROPY], rule->smoothing) +
-                         focal(&g, rule->weight[SP_FOCAL], rule->focal_gamma) +
-                         dice(&g, rule->weight[SP_DICE] * g.weight) +
-                         (rule->is_joint
-                              ? g.weight * joint
-                              : lovasz(&g, rule->weight[SP_LOVASZ] * g.weight));
+        a->sums[2 * b] =
+            entropy(&g, rule->weight[SP_CROSS_ENTROPY], rule->smoothing) +
+            focal(&g, rule->weight[SP_FOCAL], rule->focal_gamma) +
+            dice(&g, rule->weight[SP_DICE] * g.weight) +
+            (rule->is_joint ? g.weight * joint
+                            : lovasz(&g, rule->weight[SP_LOVASZ] * g.weight));
         add_gradient(&g);
     }
     for (int i = 0; i < all.n * all.C; i++)

@@ -16,9 +16,9 @@ typedef struct problem {
 
 typedef struct shape {
     int n, C;
-    float scale;        /* size of the logits */
-    bool has_weight;    /* class 1 has weight 0 */
-    int n_labels;       /* classes that occur; 0: no label at all */
+    float scale;     /* size of the logits */
+    bool has_weight; /* class 1 has weight 0 */
+    int n_labels;    /* classes that occur; 0: no label at all */
     sp_loss_rule rule;
 } shape;
 
