@@ -76,7 +76,8 @@ typedef struct sp_resume {
  * and range, is the field .section.key here. Choices are enums of deck/sp_choice.h. */
 typedef struct sp_config {
     struct {
-        sp_strings train, val, features;
+        sp_strings train, val, test, features;
+        int folds, fold; /* folds below 2: data.val is evaluated */
         double voxel_size;
         bool normalize, verify;
         int readers;

@@ -33,6 +33,11 @@ sp_status sp_report_end(sp_trainer *trainer, const char *state, const char *mess
  * prints. */
 void sp_report_idle(const struct sp_resources *resources,
                     const struct sp_sampler *sampler);
+/* Writes the test event and prints one line. weights: "best.h5", or "" for the last ones;
+ * step, epoch: theirs. Collective, agreed. */
+sp_status sp_report_test(struct sp_resources *resources, const sp_metrics *metrics,
+                         const char *weights, int64_t step, int64_t epoch,
+                         int64_t *metrics_bytes);
 /* Writes the eval event, with its position, and prints one line. checkpoint: that of
  * `sptrain eval`, which writes to evaluations.jsonl too, with checkpoint, data and
  * arguments of the command; NULL in a training. averaged: the results of the averaged

@@ -151,8 +151,8 @@ static sp_status add_picture(sp_events *events, const char *name,
     return rc;
 }
 
-static void print_eval(const sp_metrics *m, const sp_metrics *averaged, int64_t epoch,
-                       int64_t step)
+static void print_eval(const char *event, const sp_metrics *m,
+                       const sp_metrics *averaged, int64_t epoch, int64_t step)
 {
     const int n = m->n_classes;
     char more[256] = "";
@@ -162,12 +162,13 @@ static void print_eval(const sp_metrics *m, const sp_metrics *averaged, int64_t 
     add_shares(more, sizeof more, "merged_point", m->merged_points, n);
     if (averaged)
         add_shares(more, sizeof more, "ema", averaged->confusion, n);
-    sp_log_info("eval epoch=%lld step=%lld loss=%.5g accuracy=%.4f miou=%.4f%s",
+    sp_log_info("%s epoch=%lld step=%lld loss=%.5g accuracy=%.4f miou=%.4f%s", event,
                 (long long)epoch, (long long)step,
                 eval_loss(m), sp_metrics_accuracy(m->confusion, n), sp_metrics_miou(m->confusion, n),
                 more);
     if (isnan(sp_metrics_accuracy(m->confusion, n)))
-        sp_log_warn0("no voxel of data.val has a label: there is nothing to evaluate");
+        sp_log_warn0("no voxel of data.%s has a label: there is nothing to evaluate",
+                     strcmp(event, "test") == 0 ? "test" : "val");
 }
 
 /* Writes what `sptrain eval` or `sptrain predict` was asked for: the arguments of the
@@ -223,7 +224,7 @@ static sp_status report_eval(sp_resources *r, const sp_metrics *m,
                                    line));
     SP_TRY(sp_run_event(&s->run, line, metrics_bytes));
     SP_TRY(sp_events_end(events));
-    print_eval(m, averaged, s->epoch, s->step);
+    print_eval("eval", m, averaged, s->epoch, s->step);
     sp_run_after_save(&s->run, s->config->run.after_save,
                       sp_file_in(s->run.dir, "metrics.jsonl", path));
     return SP_OK;
@@ -239,6 +240,42 @@ sp_status sp_report_eval(sp_resources *r, const sp_metrics *metrics,
                              ? report_eval(r, metrics, averaged, checkpoint,
                                            metrics_bytes)
                              : SP_OK);
+}
+
+/* Rank 0: writes the line of metrics.jsonl only: curves and best weights are those of
+ * data.val. */
+static sp_status report_test(sp_resources *r, const sp_metrics *m, const char *weights,
+                             int64_t step, int64_t epoch, int64_t *metrics_bytes)
+{
+    const sp_strings *data = &r->session.config->data.test;
+    const char *line;
+
+    sp_report_begin("test");
+    sp_json_int(json, "step", step);
+    sp_json_int(json, "epoch", epoch);
+    sp_json_text(json, "weights", weights[0] ? weights : "last");
+    sp_json_begin_array(json, "data");
+    for (int i = 0; i < data->n; i++)
+        sp_json_text(json, NULL, data->at[i]);
+    sp_json_end_array(json);
+    write_eval(r, m, NULL);
+    sp_report_time(sp_time_s());
+    SP_TRY(sp_json_end(json, &line));
+    SP_TRY(sp_run_event(&r->session.run, line, metrics_bytes));
+    print_eval("test", m, NULL, epoch, step);
+    return SP_OK;
+}
+
+sp_status sp_report_test(sp_resources *r, const sp_metrics *metrics,
+                         const char *weights, int64_t step, int64_t epoch,
+                         int64_t *metrics_bytes)
+{
+    assert(metrics->sums && weights);
+    return sp_comm_agree(
+        r->session.comm,
+        r->session.comm->rank == 0
+            ? report_test(r, metrics, weights, step, epoch, metrics_bytes)
+            : SP_OK);
 }
 
 sp_status sp_report_predict(sp_resources *r, const char *checkpoint,

@@ -393,17 +393,35 @@ sp_status sp_resources_open_evaluation(sp_resources *r)
                                      &r->evaluation.sampler, &r->evaluation.loader));
 }
 
+static void close_loaders(sp_resources *r)
+{
+    /* The loaders' threads first, since they read nearly all of what follows. */
+    sp_loader_destroy(r->loader);
+    sp_loader_destroy(r->evaluation.loader);
+    r->loader = r->evaluation.loader = NULL;
+    sp_cut_close(&r->cut);
+    sp_sampler_close(&r->sampler);
+    sp_sampler_close(&r->evaluation.sampler);
+}
+
+sp_status sp_resources_turn_to_test(sp_resources *r)
+{
+    const sp_dataset val = r->val;
+
+    assert(r->test.n_shards > 0);
+    close_loaders(r);
+    r->val = r->test;
+    r->test = val;
+    SP_TRY(sp_resources_open_evaluation(r));
+    return sp_resources_cut(r);
+}
+
 /* ---- end ---- */
 
 sp_status sp_resources_close(sp_resources *r, sp_status rc)
 {
     sp_h5_keep_child(false);
-    /* The loaders' threads first, since they read nearly all of what follows. */
-    sp_loader_destroy(r->loader);
-    sp_loader_destroy(r->evaluation.loader);
-    sp_cut_close(&r->cut);
-    sp_sampler_close(&r->sampler);
-    sp_sampler_close(&r->evaluation.sampler);
+    close_loaders(r);
     sp_optim_destroy(&r->optim);
     sp_buckets_destroy(&r->buckets);
     sp_session_report(&r->session, rc);
@@ -411,6 +429,7 @@ sp_status sp_resources_close(sp_resources *r, sp_status rc)
     sp_graph_destroy(&r->graph);
     sp_dataset_close(&r->train);
     sp_dataset_close(&r->val);
+    sp_dataset_close(&r->test);
     free(r->columns);
     sp_normalization_destroy(&r->norm);
     sp_transport_close(&r->transport);

@@ -56,7 +56,7 @@ typedef struct sp_resources {
     sp_device_memory memory;
     sp_transport transport; /* zeroed: none was opened */
 
-    sp_dataset train, val;   /* zeroed where they were not asked for */
+    sp_dataset train, val, test;   /* zeroed where they were not asked for */
     int *columns, n_columns; /* [n_columns] feature columns in use */
     sp_vectors vectors;      /* those among them that turn, for the loaders */
     int n_classes;
@@ -182,6 +182,9 @@ sp_status sp_resources_open_training(sp_resources *resources, int n_slots);
 /* Opens the loader of a pass over data.val, in its own order, in the views that
  * eval.views asks for. SP_EDATA: eval.merge, and the set does not tell its blocks. */
 sp_status sp_resources_open_evaluation(sp_resources *resources);
+/* After a training: closes its loaders and opens that of a pass over data.test, which
+ * takes the place of data.val. Collective, agreed. */
+sp_status sp_resources_turn_to_test(sp_resources *resources);
 /* Checks that the blocks of data.val can be merged where eval.merge asks for it, and
  * measures what waits for other blocks. Local. SP_EDATA as above. */
 sp_status sp_resources_measure_merging(sp_resources *resources);

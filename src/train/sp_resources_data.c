@@ -98,6 +98,29 @@ static sp_status open_columns(sp_resources *r, const sp_dataset *set)
     return find_vectors(r, set);
 }
 
+/* Opens data.val, or with data.folds the files of data.train that the fold holds out. */
+static sp_status open_val(sp_resources *r)
+{
+    const sp_config *config = r->session.config;
+    const sp_fold fold = {config->data.folds, config->data.fold, true};
+
+    if (config->data.folds > 1)
+        return sp_dataset_open_fold(&r->val, &config->data.train, &fold,
+                                    r->session.comm);
+    return config->data.val.n > 0
+               ? sp_dataset_open(&r->val, &config->data.val, r->session.comm)
+               : SP_OK;
+}
+
+static sp_status open_train(sp_resources *r)
+{
+    const sp_config *config = r->session.config;
+    const sp_fold fold = {config->data.folds, config->data.fold, false};
+
+    return sp_dataset_open_fold(&r->train, &config->data.train,
+                                config->data.folds > 1 ? &fold : NULL, r->session.comm);
+}
+
 sp_status sp_resources_open_data(sp_resources *r, bool with_train, bool with_val)
 {
     const sp_config *config = r->session.config;
@@ -106,17 +129,22 @@ sp_status sp_resources_open_data(sp_resources *r, bool with_train, bool with_val
 
     assert(with_train || with_val);
     assert(!r->columns && "the data are opened once");
-    if (with_train && config->data.train.n == 0)
+    if ((with_train || config->data.folds > 1) && config->data.train.n == 0)
         return SP_FAIL(SP_EUSAGE, "data.train is empty: name the training shards");
-    if (with_val && !with_train && config->data.val.n == 0)
+    if (with_val && !with_train && config->data.val.n == 0 && config->data.folds < 2)
         return SP_FAIL(SP_EUSAGE, "data.val is empty: name the shards to evaluate");
     SP_TRY(make_sample_data(r));
     if (with_train)
-        SP_TRY(sp_dataset_open(&r->train, &config->data.train, r->session.comm));
-    if (with_val && config->data.val.n > 0)
-        SP_TRY(sp_dataset_open(&r->val, &config->data.val, r->session.comm));
+        SP_TRY(open_train(r));
+    if (with_val)
+        SP_TRY(open_val(r));
     if (with_train && r->val.n_shards)
         SP_TRY(sp_dataset_match(&r->train, &r->val));
+    if (with_train && with_val && config->data.test.n > 0) {
+        SP_TRY(sp_dataset_open(&r->test, &config->data.test, r->session.comm));
+        SP_TRY(sp_dataset_match(&r->train, &r->test));
+        SP_TRY(sp_voxel_factor(config, &r->test, &factor));
+    }
     SP_TRY(sp_voxel_factor(config, set, &factor));
     SP_TRY(open_columns(r, set));
     return r->val.n_shards ? sp_voxel_factor(config, &r->val, &factor) : SP_OK;

@@ -11,6 +11,7 @@
 #include "train/sp_evaluate.h"
 #include "train/sp_report.h"
 #include "train/sp_resume.h"
+#include "train/sp_test.h"
 
 /* Seconds of the job's time kept for the last checkpoint and the end of the program. */
 #define JOB_LEFT_S 90
@@ -307,6 +308,7 @@ static sp_status run_unless_done(sp_trainer *t)
     if (!is_done) {
         SP_TRY(sp_trainer_begin(t));
         SP_TRY(run_steps(t));
+        SP_TRY(sp_test_run(t, check_stop));
         return sp_report_end(t, "done", "");
     }
     sp_log_info("%s: finished at step %lld; raise train.epochs or train.steps to go on",

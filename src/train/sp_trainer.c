@@ -11,6 +11,7 @@
 #include "train/sp_evaluate.h"
 #include "train/sp_report.h"
 #include "train/sp_resume.h"
+#include "train/sp_test.h"
 
 /* Opens the network with the class weights that the deck asks for. */
 static sp_status open_net(sp_resources *r)
@@ -83,6 +84,7 @@ sp_status sp_trainer_open(sp_trainer *t, const sp_command *command)
     SP_TRY(sp_resources_open_data(r, true, true));
     SP_TRY(sp_resources_check_labels(r));
     SP_TRY(sp_comm_agree(t->session->comm, sp_resources_check_mixing(r)));
+    SP_TRY(sp_comm_agree(t->session->comm, sp_test_check(r)));
     SP_TRY(sp_comm_agree(t->session->comm, sp_resources_normalize(r, &r->train)));
     SP_TRY(open_net(r));
     SP_TRY(sp_resources_open_training(r, SP_LOADER_SLOTS));
