@@ -11,6 +11,7 @@
 #include "base/sp_file.h"
 #include "base/sp_log.h"
 #include "base/sp_names.h"
+#include "base/sp_openmp.h"
 #include "train/sp_check.h"
 #include "train/sp_check_model.h"
 #include "compute/sp_backend.h"
@@ -20,11 +21,15 @@
 #include "report/sp_page.h"
 #include "base/sp_pulse.h"
 #include "base/sp_signal.h"
+#include "comm/sp_launcher.h"
+#include "comm/sp_world.h"
 #include "health/sp_start.h"
 #include "base/sp_thread.h"
 #include "train/sp_trial.h"
 #include "train/sp_train.h"
 #include "health/sp_witness.h"
+
+SP_OPENMP_HIDE_AT_START;
 
 /* One command, or one option that stands alone. */
 typedef struct sp_verb {
@@ -385,6 +390,7 @@ static sp_status run(int argc, char **argv, sp_comm *comm)
     if (rc != SP_OK || is_answer)
         return rc;
     warn_of_variables();
+    sp_openmp_warn();
     if (verb && verb->run_words)
         return verb->run_words(argc - 1, argv + 1, comm);
     /* Every rank parses its own command line (all are the same), but rank 0 alone reads
@@ -435,21 +441,26 @@ enum { FINALIZE_S = 30, COMMANDS_S = 1200 };
 int main(int argc, char **argv)
 {
     const sp_verb *verb = find_answer(argc, argv);
-    sp_comm comm;
+    sp_comm comm = {0};
     sp_status rc;
 
     sp_signal_begin();
     sp_h5_child_main(argc, argv);
     sp_trial_main(argc, argv);
     sp_witness_main(argc, argv);
+    if (verb && sp_launcher_rank() > 0)
+        return SP_OK; /* torchrun's rank 0 answers for all */
     if (verb && !is_one_of_many())
         return sp_log_answered(give_answer(verb, argc, argv));
     sp_thread_wait_asleep(argv);
     atexit(refuse_early_end);
     if (is_stoppable(argc, argv)) /* a request to stop may come while MPI starts */
         sp_signal_install();
-    sp_start_watch("sptrain");
-    rc = sp_comm_open(&comm, &argc, &argv);
+    rc = sp_world_join(sp_start_limit_s());
+    if (rc == SP_OK) {
+        sp_start_watch("sptrain");
+        rc = sp_comm_open(&comm, &argc, &argv);
+    }
     sp_signal_started();
     if (rc != SP_OK) {
         sp_log_error(sp_error_last());
@@ -471,6 +482,7 @@ int main(int argc, char **argv)
     }
     sp_signal_leave_after(FINALIZE_S, rc);
     sp_comm_close(&comm);
+    sp_world_leave();
     has_finished = true;
     return rc;
 }
