@@ -9,8 +9,8 @@
 #include "base/sp_log.h"
 
 /* The variables of libgomp, of LLVM's and Intel's library, and of NVIDIA's compilers.
- * The last one chooses no cores, but its 0 would leave one thread to every loop. Limits on the number of
- * threads are kept, because they choose no cores. */
+ * The last one chooses no cores, but its 0 would leave one thread to every loop. Limits
+ * on the number of threads are kept. */
 static const char *const names[] = {
     "OMP_PROC_BIND", "OMP_PLACES",    "GOMP_CPU_AFFINITY",
     "KMP_AFFINITY",  "KMP_HW_SUBSET", "KMP_PLACE_THREADS",

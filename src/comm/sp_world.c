@@ -102,27 +102,38 @@ static bool reach_port(const struct addrinfo *address, char kind, sp_world_wire 
     return true;
 }
 
+/* Connects with the port of a host by each of its addresses. is_known: the host's name
+ * is. */
+static bool reach_host(const char *host, int number, char kind, sp_world_wire *wire,
+                       bool *is_known)
+{
+    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
+    struct addrinfo *all;
+    bool is_there = false;
+    char port[16];
+
+    snprintf(port, sizeof port, "%d", number);
+    *is_known = getaddrinfo(host, port, &hints, &all) == 0;
+    if (!*is_known)
+        return false;
+    for (struct addrinfo *a = all; a && !is_there; a = a->ai_next)
+        is_there = reach_port(a, kind, wire);
+    freeaddrinfo(all);
+    return is_there;
+}
+
 /* Tries all ports of all addresses of MASTER_ADDR once. */
 static bool reach_rank_0(sp_world_wire *tether, sp_world_wire *pmi)
 {
     const int first = sp_world_port(&world.is);
-    const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
-    struct addrinfo *all;
-    char port[16];
-    bool is_there = false;
+    bool is_there = false, is_known = true; /* or may be known a little later */
 
-    for (int i = 0; i < SP_WORLD_PORTS && !is_there; i++) {
-        snprintf(port, sizeof port, "%d", first + i);
-        if (getaddrinfo(world.is.host, port, &hints, &all) != 0)
-            return false; /* the name may be known a little later */
-        for (struct addrinfo *a = all; a && !is_there; a = a->ai_next) {
-            is_there = reach_port(a, 't', tether);
-            if (is_there && !reach_port(a, 'p', pmi)) {
-                sp_world_close(tether);
-                is_there = false;
-            }
+    for (int i = 0; i < SP_WORLD_PORTS && is_known && !is_there; i++) {
+        is_there = reach_host(world.is.host, first + i, 't', tether, &is_known);
+        if (is_there && !reach_host(world.is.host, first + i, 'p', pmi, &is_known)) {
+            sp_world_close(tether);
+            is_there = false;
         }
-        freeaddrinfo(all);
     }
     return is_there;
 }
@@ -152,6 +163,38 @@ static sp_status await_go(sp_world_wire *tether, const sp_world_clock *clock,
     if (sscanf(line, "end %d %n", &code, &at) == 1)
         return SP_FAIL(code > 0 ? (sp_status)code : SP_EMPI, "%s", line + at);
     return SP_OK;
+}
+
+/* Fails if another process with RANK=0 of this run listens at this port of this host.
+ * The hello of a second one ends the first one's start too. */
+static sp_status refuse_second(int port)
+{
+    sp_world_wire other = {.fd = -1};
+    char line[SP_WORLD_LINE];
+    int code, at;
+    bool is_known;
+    const bool is_there = reach_host("localhost", port, 't', &other, &is_known) &&
+                          await_line(&other, SP_WORLD_ANSWER_MS, line) &&
+                          sscanf(line, "end %d %n", &code, &at) == 1;
+
+    sp_world_close(&other);
+    return is_there ? SP_FAIL(SP_EUSAGE, "%s", line + at) : SP_OK;
+}
+
+static sp_status become_rank_0(sp_world_clock *clock)
+{
+    int listener, port;
+    sp_status rc;
+
+    SP_TRY(sp_world_listen(&world.is, &listener, &port));
+    for (int taken = sp_world_port(&world.is); taken < port; taken++) {
+        rc = refuse_second(taken);
+        if (rc != SP_OK) {
+            close(listener);
+            return rc;
+        }
+    }
+    return sp_world_serve(&world.is, clock, listener, port, &world.tether, &world.pmi);
 }
 
 static sp_status join_rank_0(sp_world_clock *clock)
@@ -277,10 +320,7 @@ sp_status sp_world_join(double limit_s)
                        "torchrun, or its variables, started: start with mpirun -n %d, "
                        "or unset WORLD_SIZE",
                        world.is.size, world.is.size);
-    if (world.is.rank == 0)
-        SP_TRY(sp_world_serve(&world.is, &clock, &world.tether, &world.pmi));
-    else
-        SP_TRY(join_rank_0(&clock));
+    SP_TRY(world.is.rank == 0 ? become_rank_0(&clock) : join_rank_0(&clock));
     SP_TRY(use_pmi());
     world.has_guard = sp_thread_start(&world.guard, guard, NULL) == 0;
     return SP_OK;

@@ -47,10 +47,13 @@ bool sp_world_is_late(const sp_world_clock *clock);
 /* True once, after a quarter of the limit. */
 bool sp_world_is_time_to_tell(sp_world_clock *clock);
 
-/* Rank 0: waits for the other processes and starts the thread that serves them. *tether
- * and *pmi are its own ends. SP_EUSAGE, SP_EMPI, SP_EMEM, SP_ELIMIT. */
+/* Rank 0: listens at the first port that is free; *port is its number. SP_EUSAGE. */
+sp_status sp_world_listen(const sp_launcher_world *is, int *listener, int *port);
+/* Rank 0: waits at the port, which it closes, for the other processes, and starts the
+ * thread that serves them. *tether and *pmi are its own ends. SP_EUSAGE, SP_EMPI,
+ * SP_EMEM, SP_ELIMIT. */
 sp_status sp_world_serve(const sp_launcher_world *is, sp_world_clock *clock,
-                         int *tether, int *pmi);
+                         int listener, int port, int *tether, int *pmi);
 /* Rank 0: waits until the others have left, and ends the thread. */
 void sp_world_serve_end(void);
 

@@ -40,7 +40,7 @@ static struct {
 /* ---- the processes come ---- */
 
 /* Listens for all addresses of this host; -1: the port is taken. */
-static int listen_at(int port)
+static int listen_at(int port, int n_waiting)
 {
     const int on = 1, off = 0;
     const struct sockaddr_in6 six = {.sin6_family = AF_INET6,
@@ -61,7 +61,7 @@ static int listen_at(int port)
             setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
         if (bind(fd, i == 0 ? (const struct sockaddr *)&six : (const void *)&four,
                  i == 0 ? sizeof six : sizeof four) == 0 &&
-            listen(fd, 2 * server.is.size + STRANGERS) == 0)
+            listen(fd, n_waiting) == 0)
             return fd;
         close(fd);
     }
@@ -112,7 +112,7 @@ static sp_status take_hello(sp_world_wire *wire, const char *line, uint64_t nonc
         return SP_FAIL(SP_EUSAGE,
                        "WORLD_SIZE is %d for RANK 0, and %d for RANK %d on host %s",
                        server.is.size, size, rank, host);
-    if (rank < 1 || rank >= size) {
+    if (rank < 0 || rank >= size) {
         sp_world_close(wire);
         return SP_OK;
     }
@@ -131,6 +131,20 @@ static sp_status take_hello(sp_world_wire *wire, const char *line, uint64_t nonc
         m->pmi_fd = wire->fd;
     wire->fd = -1;
     return SP_OK;
+}
+
+/* The process whose words do not fit is told why, as all others are. */
+static sp_status answer_hello(sp_world_wire *wire, const char *line, uint64_t nonce)
+{
+    const sp_status rc = take_hello(wire, line, nonce);
+    char answer[SP_WORLD_LINE];
+
+    if (rc != SP_OK) {
+        snprintf(answer, sizeof answer, "end %d %.400s\n", (int)rc,
+                 sp_error_last()->message);
+        sp_world_say(wire->fd, answer);
+    }
+    return rc;
 }
 
 /* Accepts a connection and greets it. The longest silent stranger makes room. */
@@ -185,7 +199,7 @@ static sp_status hear_all(int listener, sp_world_wire strangers[STRANGERS],
         sp_world_wire *w = &strangers[i];
 
         if (w->fd >= 0 && sp_world_hear(w, line))
-            SP_TRY(take_hello(w, line, nonce));
+            SP_TRY(answer_hello(w, line, nonce));
         if (w->fd >= 0 && sp_world_now_s() > w->until_s)
             sp_world_close(w);
     }
@@ -369,44 +383,47 @@ static void forget_all(void)
     memset(&server, 0, sizeof server);
 }
 
-/* Listens at the first port that is free; *port is its number. */
-static sp_status open_port(int *listener, int *port)
+sp_status sp_world_listen(const sp_launcher_world *is, int *listener, int *port)
 {
-    const int first = sp_world_port(&server.is);
+    const int first = sp_world_port(is);
 
     for (*port = first; *port < first + SP_WORLD_PORTS; ++*port) {
-        *listener = listen_at(*port);
+        *listener = listen_at(*port, 2 * is->size + STRANGERS);
         if (*listener >= 0)
             return SP_OK;
     }
     return SP_FAIL(SP_EUSAGE,
                    "MASTER_PORT=%d: neither this port nor one of the %d after it is "
                    "free on this host",
-                   server.is.port, SP_WORLD_PORTS - 1);
+                   is->port, SP_WORLD_PORTS - 1);
+}
+
+static sp_status create_members(const sp_launcher_world *is)
+{
+    server.is = *is;
+    server.members = calloc((size_t)is->size, sizeof *server.members);
+    if (!server.members)
+        return SP_FAIL(SP_EMEM, "no memory to bring %d ranks together", is->size);
+    for (int r = 0; r < is->size; r++)
+        server.members[r].tether.fd = server.members[r].pmi_fd = -1;
+    return SP_OK;
 }
 
 sp_status sp_world_serve(const sp_launcher_world *is, sp_world_clock *clock,
-                         int *tether, int *pmi)
+                         int listener, int port, int *tether, int *pmi)
 {
     sp_world_wire *strangers = malloc(STRANGERS * sizeof *strangers);
-    int listener = -1, port;
-    sp_status rc;
+    sp_status rc = strangers
+                       ? create_members(is)
+                       : SP_FAIL(SP_EMEM, "no memory for %d connections", STRANGERS);
 
-    server.is = *is;
-    server.members = calloc((size_t)is->size, sizeof *server.members);
-    for (int r = 0; server.members && r < is->size; r++)
-        server.members[r].tether.fd = server.members[r].pmi_fd = -1;
     for (int i = 0; strangers && i < STRANGERS; i++)
         strangers[i].fd = -1;
-    rc = server.members && strangers
-             ? join_own(tether, pmi)
-             : SP_FAIL(SP_EMEM, "no memory to bring %d ranks together", is->size);
     if (rc == SP_OK)
-        rc = open_port(&listener, &port);
+        rc = join_own(tether, pmi);
     if (rc == SP_OK)
         rc = wait_for_members(listener, port, clock, strangers);
-    if (listener >= 0)
-        close(listener);
+    close(listener);
     for (int i = 0; strangers && i < STRANGERS; i++)
         sp_world_close(&strangers[i]);
     free(strangers);
