@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "base/sp_log.h"
+#include "base/sp_thread.h"
 #include "comm/sp_affinity.h"
 #include "cpu/cpu.h"
-#include "base/sp_thread.h"
 #include "train/sp_resources.h"
 #include "train/sp_selftest.h"
 #include "train/sp_trial.h"
@@ -101,6 +101,33 @@ static sp_status choose_sums(sp_resources *r)
     SP_TRY(
         sp_comm_allreduce(r->session.comm, SP_SCOPE_WORLD, &sums, 1, SP_I64, SP_MIN));
     r->backend.sums = r->session.resolved.bf16_sums = (sp_bf16_sums)sums;
+    return SP_OK;
+}
+
+/* Has all ranks compute in the lowest instruction set that one of them has: another one
+ * sums in another order, and the ranks' weights would drift apart. Collective. */
+static sp_status agree_on_processors(sp_resources *r)
+{
+    const sp_comm *comm = r->session.comm;
+    const sp_cpu_level own = sp_cpu_level_of();
+    /* The lowest level with the lowest rank that has it, and the highest. */
+    int64_t ends[2] = {-((int64_t)own * comm->size + comm->rank), own};
+    sp_cpu_level least;
+
+    if (!r->backend.ops->is_host || comm->size == 1)
+        return SP_OK;
+    SP_TRY(sp_comm_allreduce(r->session.comm, SP_SCOPE_WORLD, ends, 2, SP_I64, SP_MAX));
+    least = (sp_cpu_level)(-ends[0] / comm->size);
+    if (least == (sp_cpu_level)ends[1])
+        return SP_OK;
+    if (comm->rank == (int)(-ends[0] % comm->size))
+        sp_log_warn("the processor of rank %d on host %s computes with %s, others with "
+                    "%s: all ranks compute with %s, so that they get the same bits; "
+                    "leave such hosts out for full speed",
+                    comm->rank, comm->host, sp_cpu_level_name(least),
+                    sp_cpu_level_name((sp_cpu_level)ends[1]), sp_cpu_level_name(least));
+    if (own != least)
+        sp_cpu_lower(least);
     return SP_OK;
 }
 
@@ -203,6 +230,7 @@ static sp_status open_backend(sp_resources *r, int device, int threads)
     sp_backend *backend = &r->backend;
     sp_status rc;
 
+    SP_TRY(agree_on_processors(r));
     SP_TRY(choose_sums(r));
     /* Loops outside the backend, such as those of exact sums and merged predictions,
      * use as many threads as the backend. OpenMP's default is the number of cores that
