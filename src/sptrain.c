@@ -12,22 +12,23 @@
 #include "base/sp_log.h"
 #include "base/sp_names.h"
 #include "base/sp_openmp.h"
-#include "train/sp_check.h"
-#include "train/sp_check_model.h"
+#include "base/sp_pulse.h"
+#include "base/sp_signal.h"
+#include "base/sp_thread.h"
+#include "comm/sp_launcher.h"
+#include "comm/sp_world.h"
 #include "compute/sp_backend.h"
 #include "graph/sp_graph.h"
 #include "h5/sp_h5.h"
+#include "health/sp_start.h"
+#include "health/sp_witness.h"
 #include "label/label.h"
 #include "report/sp_page.h"
-#include "base/sp_pulse.h"
-#include "base/sp_signal.h"
-#include "comm/sp_launcher.h"
-#include "comm/sp_world.h"
-#include "health/sp_start.h"
-#include "base/sp_thread.h"
-#include "train/sp_trial.h"
+#include "train/sp_check.h"
+#include "train/sp_check_model.h"
+#include "train/sp_launch.h"
 #include "train/sp_train.h"
-#include "health/sp_witness.h"
+#include "train/sp_trial.h"
 
 SP_OPENMP_HIDE_AT_START;
 
@@ -113,6 +114,11 @@ static sp_status write_report(int argc, char **argv)
     return SP_OK;
 }
 
+static sp_status launch_ranks(int argc, char **argv)
+{
+    return sp_launch(argc - 1, argv + 1);
+}
+
 static sp_status print_version(int argc, char **argv)
 {
     int cuda = sp_backend_cuda_version();
@@ -167,6 +173,11 @@ static const sp_verb verbs[] = {
      .run = sp_check},
     {{"preflight", NULL, "print what each rank got, and measured rates"},
      .run = sp_preflight},
+    {{"launch", "[-n N] ARGS...",
+      "start one rank for each CUDA device, or each NUMA node, of this node; launch "
+      "--help tells its options"},
+     .answer = launch_ranks,
+     .has_help = true},
     {{"status", "DIR [--watch]",
       "print the state of the run in DIR and what each rank did "
       "last; --watch: show it while it runs"},
@@ -391,6 +402,12 @@ static sp_status run(int argc, char **argv, sp_comm *comm)
         return rc;
     warn_of_variables();
     sp_openmp_warn();
+    if (!verb || verb->run == sp_train)
+        rc = sp_launcher_check_hosts(comm->size);
+    if (rc != SP_OK) {
+        print_error(comm);
+        return rc;
+    }
     if (verb && verb->run_words)
         return verb->run_words(argc - 1, argv + 1, comm);
     /* Every rank parses its own command line (all are the same), but rank 0 alone reads

@@ -104,6 +104,11 @@ int sp_launcher_rank(void)
     return size > 1 && rank > 0 && rank < size && !has_launcher() ? rank : 0;
 }
 
+bool sp_launcher_is_task(void)
+{
+    return has_launcher() || launcher_size() > 0 || variable_number("WORLD_SIZE") > 1;
+}
+
 /* ---- tasks of schedulers ---- */
 
 static bool is_slurm_task(void)

@@ -31,6 +31,8 @@ typedef struct sp_launcher_world {
 sp_status sp_launcher_find_world(sp_launcher_world *world);
 /* Returns RANK of torchrun's variables, if they describe a world; else 0. */
 int sp_launcher_rank(void);
+/* True if a launcher of MPI, or torchrun, has started this process. */
+bool sp_launcher_is_task(void);
 /* Fails if several tasks were started, but MPI sees a world of one. SP_EUSAGE, with
  * advice. */
 sp_status sp_launcher_check(int world_size);

@@ -17,6 +17,7 @@
 static sp_status map_devices(sp_resources *r)
 {
     const sp_config *config = r->session.config;
+    char idle[256];
 
     if (!sp_backend_find("cuda"))
         return SP_FAIL(SP_EDEVICE,
@@ -24,6 +25,10 @@ static sp_status map_devices(sp_resources *r)
                        "set run.device = \"cpu\", or configure it where nvcc is");
     SP_TRY(sp_placement_make(&r->placement, r->session.comm, &config->run.devices,
                              config->run.oversubscribe));
+    sp_placement_idle(r->placement.place, config->run.devices.n ? 0 : r->placement.n,
+                      idle, sizeof idle);
+    if (*idle)
+        sp_log_info("%s", idle);
     if (*sp_placement_advice(r->placement.place, r->placement.n))
         sp_log_warn0("%s", sp_placement_advice(r->placement.place, r->placement.n));
     return SP_OK;
