@@ -56,7 +56,7 @@ static bool has_launcher(void)
 {
     if (has_pmi())
         return true;
-    return !*variable_text("TORCHELASTIC_RUN_ID") &&
+    return !*variable_text("TORCHELASTIC_RUN_ID") && !*variable_text("PMI_FD") &&
            (launcher_size() > 0 || *variable_text("PMIX_RANK"));
 }
 
