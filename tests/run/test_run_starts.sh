@@ -72,7 +72,7 @@ if test -z "${is_openmpi-}"; then
     says err "two processes have RANK=1"
     # A process that ends takes the other with it.
     (process 0 2 "$SPTRAIN" base.deck run.dir=lost train.steps=1000000 run.log_every=1) &
-    job=$!
+    job=$! # for finish
     (process 1 2 "$SPTRAIN" base.deck run.dir=lost train.steps=1000000 run.log_every=1) \
         2>/dev/null &
     await_step 3 lost
@@ -80,7 +80,7 @@ if test -z "${is_openmpi-}"; then
     kill -9 "${pid%% *}"
     cat err.0 >err
     finish
-    test $got = 6 || fail "rank 0 ends with $got where rank 1 is lost"
+    test "$got" = 6 || fail "rank 0 ends with $got where rank 1 is lost"
     says err.0 "error: rank 1/2 host .* died"
 else
     world 2 2 "0" "$SPTRAIN" base.deck run.dir=torch
