@@ -7,6 +7,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "config.h"
+
 static const char *variable_text(const char *name)
 {
     const char *text = getenv(name);
@@ -146,10 +148,10 @@ static int pbs_tasks(void)
                                                                              : -1;
 }
 
-/* PMIx has no variable for the number of ranks. */
+/* PMIx has no variable for the number of ranks. Open MPI speaks PMIx, so it knows. */
 static int pmix_tasks(void)
 {
-    return *variable_text("PMIX_RANK") ? INT_MAX : -1;
+    return *variable_text("PMIX_RANK") && !SP_IS_OPENMPI ? INT_MAX : -1;
 }
 
 static int torchrun_tasks(void)

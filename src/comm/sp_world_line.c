@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -93,12 +94,15 @@ uint64_t sp_world_run(const sp_launcher_world *is)
 uint64_t sp_world_node(char host[64])
 {
     const char *slurm = getenv("SLURMD_NODENAME");
+    char shm[32];
 
     memset(host, 0, 64);
     gethostname(host, 63);
+    snprintf(shm, sizeof shm, "%llu", (unsigned long long)sp_machine_shm());
     return world_hash(
-        world_hash(world_hash(0xcbf29ce484222325u, host), sp_machine_boot()),
-        slurm ? slurm : "");
+        world_hash(world_hash(world_hash(0xcbf29ce484222325u, host), sp_machine_boot()),
+                   slurm ? slurm : ""),
+        shm);
 }
 
 int sp_world_port(const sp_launcher_world *is)

@@ -87,7 +87,10 @@ done
 for act in "fails 1" "signal 137" "misspelt 2" "done 0"; do
     ACT=${act% *}
     evaluate "${act#* }"
+    SLURM_JOB_ID=7 job "${act#* }" 0 bash jobs/label.slurm runs/mine labelled 'tiles/*.laz'
 done
+ACT=stopped
+SLURM_JOB_ID=7 job 0 1 bash jobs/label.slurm runs/mine labelled 'tiles/*.laz'
 
 # The launcher's container of the MPI Operator: the lines after "- |".
 sed -n '/args:.*edit/,/volumeMounts/p' "$jobs/mpijob.yaml" |

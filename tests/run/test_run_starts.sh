@@ -72,7 +72,8 @@ if test -z "${is_openmpi-}"; then
     says err "two processes have RANK=1"
     # A process that ends takes the other with it.
     (process 0 2 "$SPTRAIN" base.deck run.dir=lost train.steps=1000000 run.log_every=1) &
-    job=$! # for finish
+    # shellcheck disable=SC2034 # finish waits for it
+    job=$!
     (process 1 2 "$SPTRAIN" base.deck run.dir=lost train.steps=1000000 run.log_every=1) \
         2>/dev/null &
     await_step 3 lost
@@ -157,7 +158,7 @@ says_not err "no effect"
 unset OMP_PROC_BIND
 
 # ---- instruction sets ----
-if grep -q ISAS.*avx2 "$SP_BUILDDIR/config.h" && grep -q avx2 /proc/cpuinfo; then
+if grep -q 'ISAS.*avx2' "$SP_BUILDDIR/config.h" && grep -q avx2 /proc/cpuinfo; then
     timeout "$limit_s" "$MPIEXEC" -n 1 env SP_CPU_ISA=avx2 "$SPTRAIN" base.deck run.dir=mixed \
         : -n 1 env SP_CPU_ISA=portable "$SPTRAIN" base.deck run.dir=mixed >out 2>err ||
         fail "ranks with and without AVX2"
