@@ -445,6 +445,44 @@ sp_status sp_checkpoint_write(const char *path, const sp_graph *graph,
     return rc;
 }
 
+static sp_status write_foreign(sp_h5 *file, const sp_graph *graph, const float *param,
+                               const float *running, const bool *has)
+{
+    for (int i = 0; i < graph->n_params + graph->n_buffers; i++) {
+        const bool is_param = i < graph->n_params;
+
+        if (!has || has[i])
+            SP_TRY(write_group(file, is_param ? "/params" : "/buffers",
+                               is_param ? &graph->param[i]
+                                        : &graph->buffer[i - graph->n_params],
+                               1, is_param ? param : running));
+    }
+    return SP_OK;
+}
+
+sp_status sp_checkpoint_write_weights(const char *path, const sp_graph *graph,
+                                      const float *param, const float *running,
+                                      const bool *has)
+{
+    char temporary[PATH_MAX];
+    sp_h5 *file;
+    sp_status rc, end;
+
+    assert(path && graph && param);
+    if (snprintf(temporary, sizeof temporary, "%s" SP_FILE_UNFINISHED, path) >=
+        (int)sizeof temporary)
+        return SP_FAIL(SP_EIO, "%s: the path is too long", path);
+    SP_TRY(sp_h5_create(&file, temporary));
+    rc = write_foreign(file, graph, param, running, has);
+    end = sp_h5_close(file);
+    rc = rc == SP_OK ? end : rc;
+    if (rc == SP_OK)
+        rc = sp_file_rename(temporary, path);
+    if (rc != SP_OK)
+        unlink(temporary);
+    return rc;
+}
+
 /* ---- reading ---- */
 
 sp_status sp_checkpoint_read_state(const char *path, sp_checkpoint_state *state,
