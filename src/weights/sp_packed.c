@@ -443,12 +443,11 @@ static sp_status read_header(const packed_parts *p, packed_header *h,
 
 static sp_status build_graph(sp_weights_model *m)
 {
-    sp_status rc = sp_checkpoint_config(&m->config, &m->state, m->path);
+    sp_status rc;
 
-    if (rc == SP_OK)
-        rc = sp_graph_build(&m->graph, &m->config, m->norm.n_columns,
-                            m->norm.n_classes);
-    if (rc == SP_EUSAGE)
+    SP_TRY(sp_checkpoint_config(&m->config, &m->state, m->path));
+    rc = sp_graph_build(&m->graph, &m->config, m->norm.n_columns, m->norm.n_classes);
+    if (rc == SP_EUSAGE || rc == SP_EDATA)
         return SP_FAIL(SP_EDATA, "%s: its network: %s", m->path,
                        sp_error_last()->message);
     return rc;
