@@ -17,7 +17,8 @@ for precision in fp32 bf16; do
     "$SPTRAIN" weights export $best --packed --precision $precision -o $precision.spm \
         >out 2>err || fail "export $precision"
     for model in $best $precision.spm; do
-        "$SPTRAIN" predict base.deck run.checkpoint=$model run.dir=$precision.$(basename \
+        cp $model model # predictions tell its name
+        "$SPTRAIN" predict base.deck run.checkpoint=model run.dir=$precision.$(basename \
             $model) train.precision=$precision >out 2>err || fail "predict $model"
     done
     for shard in s-*.h5; do
