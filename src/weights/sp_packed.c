@@ -258,9 +258,10 @@ static size_t bytes_of_params(const sp_graph *g, sp_precision precision)
     return bytes;
 }
 
-static uint32_t header_crc(const unsigned char *file, size_t header_bytes)
+/* The checksum of all bytes from 16 to the numbers. */
+static uint32_t header_crc(const unsigned char *file, size_t begin)
 {
-    return sp_crc32c(0, file + 16, HEAD - 16 + header_bytes);
+    return sp_crc32c(0, file + 16, begin - 16);
 }
 
 static void put_numbers(const sp_weights_model *m, sp_precision precision,
@@ -289,7 +290,7 @@ static sp_status write_model(const char *path, const sp_weights_model *m,
     sp_put64(file + 24, n);
     memcpy(file + HEAD, header->data, header->size);
     put_numbers(m, precision, file + begin);
-    sp_put32(file + 8, header_crc(file, header->size));
+    sp_put32(file + 8, header_crc(file, begin));
     sp_put32(file + 12, sp_crc32c(0, file + begin, n));
     rc = sp_file_replace(path, (char *)file, begin + n, 0);
     free(file);
@@ -358,7 +359,7 @@ static sp_status split_file(packed_parts *p, const char *path, const char *bytes
     p->header_bytes = header;
     p->number_bytes = numbers;
     p->numbers = file + begin;
-    if (sp_get32(file + 8) != header_crc(file, header))
+    if (sp_get32(file + 8) != header_crc(file, begin))
         return SP_FAIL(SP_EDATA, "%s: header: crc32c differs: the file is damaged",
                        path);
     if (sp_get32(file + 12) != sp_crc32c(0, p->numbers, numbers))

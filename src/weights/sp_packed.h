@@ -1,7 +1,7 @@
 /* Packed models: one file with all that prediction needs, which is read without HDF5.
  *
  *     0   "SPMODEL1"
- *     8   uint32   CRC-32C of bytes 16 .. 31 and of the header
+ *     8   uint32   CRC-32C of the bytes from 16 to the numbers
  *     12  uint32   CRC-32C of the numbers
  *     16  uint64   bytes of the header; they begin at byte 32
  *     24  uint64   bytes of the numbers; they begin at the next multiple of 64

@@ -167,11 +167,41 @@ static blob make_safetensors(void)
     return blob_read("seed.safetensors");
 }
 
+static bool read_all(const sp_tensors *file)
+{
+    bool is_good = true;
+
+    for (int i = 0; i < file->n; i++) {
+        const sp_tensor_view *t = &file->at[i];
+        float *numbers;
+
+        if (t->count > 1 << 20)
+            fuzz_fault("tensor %s of %lld elements in a small file", t->name,
+                       (long long)t->count);
+        numbers = malloc((size_t)t->count * sizeof *numbers + 1);
+        mutate_check(numbers, "memory for numbers");
+        is_good = fuzz_is_ok(sp_tensor_read(file, t, numbers), tensors_path) && is_good;
+        for (int64_t k = 0; is_good && k < t->count; k++)
+            if (!isfinite(numbers[k]))
+                fuzz_fault("tensor %s has a number that is not finite", t->name);
+        free(numbers);
+    }
+    return is_good;
+}
+
 static void prepare_tensors(void)
 {
     container_seed[SAFETENSORS] = make_safetensors();
     container_seed[ZIP] = make_zip();
     container_seed[OLD] = make_old();
+    for (int i = 0; i < N_CONTAINERS; i++) {
+        sp_tensors file;
+
+        blob_write(tensors_path, container_seed[i]);
+        fuzz_must(sp_tensors_open(&file, tensors_path));
+        mutate_check(file.n == 2 && read_all(&file), "a seed has its two tensors");
+        sp_tensors_close(&file);
+    }
 }
 
 static void prepare_packed(void)
@@ -216,28 +246,6 @@ static const char *const pickle_words[] = {
     "ctorch._utils\n_rebuild_tensor_v3\n", "ccollections\nOrderedDict\n", "\x8f\x90"};
 /* clang-format on */
 
-static bool read_all(const sp_tensors *file)
-{
-    bool is_good = true;
-
-    for (int i = 0; i < file->n; i++) {
-        const sp_tensor_view *t = &file->at[i];
-        float *numbers;
-
-        if (t->count > 1 << 20)
-            fuzz_fault("tensor %s of %lld elements in a small file", t->name,
-                       (long long)t->count);
-        numbers = malloc((size_t)t->count * sizeof *numbers + 1);
-        mutate_check(numbers, "memory for numbers");
-        is_good = fuzz_is_ok(sp_tensor_read(file, t, numbers), tensors_path) && is_good;
-        for (int64_t k = 0; is_good && k < t->count; k++)
-            if (!isfinite(numbers[k]))
-                fuzz_fault("tensor %s has a number that is not finite", t->name);
-        free(numbers);
-    }
-    return is_good;
-}
-
 static bool run_tensors(uint64_t *rng)
 {
     static const vocabulary json = {json_words,
@@ -279,12 +287,11 @@ static void seal_packed(blob *b)
     if (header > b->n - 32)
         return;
     begin = sp_multiple(32 + header, 64);
-    sp_put32(b->at + 8, sp_crc32c(0, b->at + 16, 16 + header));
-    if (begin <= b->n) {
-        sp_put64(b->at + 24, b->n - begin);
-        sp_put32(b->at + 8, sp_crc32c(0, b->at + 16, 16 + header));
-        sp_put32(b->at + 12, sp_crc32c(0, b->at + begin, b->n - begin));
-    }
+    if (begin > b->n)
+        return;
+    sp_put64(b->at + 24, b->n - begin);
+    sp_put32(b->at + 8, sp_crc32c(0, b->at + 16, begin - 16));
+    sp_put32(b->at + 12, sp_crc32c(0, b->at + begin, b->n - begin));
 }
 
 static bool run_packed(uint64_t *rng)

@@ -17,9 +17,9 @@ for precision in fp32 bf16; do
     "$SPTRAIN" weights export $best --packed --precision $precision -o $precision.spm \
         >out 2>err || fail "export $precision"
     for model in $best $precision.spm; do
-        cp $model model # predictions tell its name
-        "$SPTRAIN" predict base.deck run.checkpoint=model run.dir=$precision.$(basename \
-            $model) train.precision=$precision >out 2>err || fail "predict $model"
+        cp "$model" model # predictions tell its name
+        "$SPTRAIN" predict base.deck run.checkpoint=model run.dir="$precision.${model##*/}" \
+            train.precision=$precision >out 2>err || fail "predict $model"
     done
     for shard in s-*.h5; do
         cmp $precision.best.h5/predictions/"$shard" \
@@ -28,16 +28,18 @@ for precision in fp32 bf16; do
     done
 done
 test "$(wc -c <bf16.spm)" -lt "$(($(wc -c <fp32.spm) * 2 / 3))" || fail "bf16 is not smaller"
+# shellcheck disable=SC2154 # story.sh sets dir
 grep -aq "$dir" fp32.spm && fail "a path of the training is in the packed model"
 "$SPTRAIN" weights list fp32.spm >out 2>err || fail list
 grep -q '/params/final/weight .*F32 .*\[10, 5\]' out || fail "list does not show the arrays"
 
 # On several ranks too, and for eval and label.
 for model in $best fp32.spm; do
-    mpirun -n 2 "$SPTRAIN" eval base.deck run.checkpoint=$model run.dir=e.$(basename $model) \
+    "$MPIEXEC" -n 2 "$SPTRAIN" eval base.deck run.checkpoint="$model" run.dir="e.${model##*/}" \
         >out 2>err || fail "eval $model"
-    grep -o '"confusion":.*' e.$(basename $model)/metrics.jsonl >$(basename $model).confusion
+    grep -o '"confusion":[^"]*' "e.${model##*/}/metrics.jsonl" >"${model##*/}.confusion"
 done
+grep -q confusion best.h5.confusion || fail "no confusion"
 cmp best.h5.confusion fp32.spm.confusion || fail "eval: another confusion"
 "$SPTRAIN" predict base.deck run.checkpoint=bf16.spm run.dir=other >out 2>err
 test $? -eq 2 || fail "a model in bf16 is run in fp32 without a word"

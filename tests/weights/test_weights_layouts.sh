@@ -37,10 +37,12 @@ foreign() {
 # round LAYOUT NAMES [OPTIONS]: a file by export.
 round() {
     rm -f x.safetensors
-    "$SPTRAIN" weights export "$family/run" --layout "$1" --names "$2" $3 -o x.safetensors \
-        >out 2>err || fail "export $*"
+    layout=$1 names=$2
+    shift 2
+    "$SPTRAIN" weights export "$family/run" --layout "$layout" --names "$names" "$@" \
+        -o x.safetensors >out 2>err || fail "export $layout $names"
     mv x.safetensors x
-    imports "$1" "$2" $3
+    imports "$layout" "$names" "$@"
 }
 
 network minkunet14A
@@ -54,10 +56,10 @@ foreign spconv1 ours zip4
 imports spconv1 ours
 foreign spconv2-zyx ours old
 imports spconv2 ours --axes zyx
-for layout in ours minkowski torchsparse spconv2 spconv1; do
-    round $layout me
+for each in ours minkowski torchsparse spconv2 spconv1; do
+    round "$each" me
 done
-round spconv2 ours '--axes zyx'
+round spconv2 ours --axes zyx
 
 # A map file stands for names that the program does not know.
 foreign minkowski me safetensors
@@ -74,10 +76,10 @@ round spconv2 pointcept
 network minkunet18w32
 foreign torchsparse spvnas zip5
 imports torchsparse spvnas
-for layout in torchsparse spconv2 minkowski; do
-    foreign $layout mmdet3d safetensors
-    imports $layout mmdet3d
-    round $layout mmdet3d
+for each in torchsparse spconv2 minkowski; do
+    foreign "$each" mmdet3d safetensors
+    imports "$each" mmdet3d
+    round "$each" mmdet3d
 done
 test ! -e was-run || fail "something of a pickle was run"
 
