@@ -45,6 +45,20 @@ cmp best.h5.confusion fp32.spm.confusion || fail "eval: another confusion"
 test $? -eq 2 || fail "a model in bf16 is run in fp32 without a word"
 grep -q 'train.precision=bf16' err || fail "no advice about the precision"
 
+# label writes the same scan with the packed model as with its run folder.
+awk 'BEGIN { srand(3); for (i = 0; i < 3000; i++) printf "%.2f %.2f %.2f %d %d\n",
+    rand() * 15, rand() * 15, rand() * 4, rand() * 200, rand() * 2 }' >scan.txt
+"$SP_BUILDDIR/spvox" convert --out t --voxel-size 0.5 --columns x,y,z,intensity,label \
+    --map "0=a,1=b" --features intensity,height scan.txt >out 2>err || fail convert
+"$SPTRAIN" train base.deck data.train=t-*.h5 data.val=t-*.h5 run.dir=t >out 2>err ||
+    fail "train on the scan"
+"$SPTRAIN" weights export t --packed -o t.spm >out 2>err || fail "export t"
+for model in t t.spm; do
+    "$SPTRAIN" label "$model" scan.txt --out "labelled.$model" >out 2>err ||
+        fail "label with $model"
+done
+cmp labelled.t/scan.txt labelled.t.spm/scan.txt || fail "label: other classes"
+
 # A damaged file is named.
 head -c 5000 fp32.spm >cut.spm
 "$SPTRAIN" weights list cut.spm >out 2>err
