@@ -374,16 +374,19 @@ static sp_status check_statistics(const sp_weights_model *m)
 
     if (n->n_columns < 1 || n->n_columns > MOST_COLUMNS || n->n_classes < 1 ||
         n->n_classes > MOST_COLUMNS || !n->name || !n->class_name)
-        return SP_FAIL(SP_EDATA, "%s: %d columns and %d classes, expected 1 to %d with "
-                       "names", m->path, n->n_columns, n->n_classes, MOST_COLUMNS);
+        return SP_FAIL(SP_EDATA,
+                       "%s: %d columns and %d classes, expected 1 to %d with "
+                       "names",
+                       m->path, n->n_columns, n->n_classes, MOST_COLUMNS);
     if (!n->mean != !n->std)
         return SP_FAIL(SP_EDATA, "%s: has one of mean and std", m->path);
     for (int i = 0; i < n->n_columns; i++)
-        if (!n->name[i] ||
-            (n->mean && !(isfinite(n->mean[i]) && isfinite(n->std[i]) &&
-                          n->std[i] >= 0)))
-            return SP_FAIL(SP_EDATA, "%s: column %d has no name, or statistics that "
-                           "are not finite", m->path, i);
+        if (!n->name[i] || (n->mean && !(isfinite(n->mean[i]) && isfinite(n->std[i]) &&
+                                         n->std[i] >= 0)))
+            return SP_FAIL(SP_EDATA,
+                           "%s: column %d has no name, or statistics that "
+                           "are not finite",
+                           m->path, i);
     for (int i = 0; i < n->n_classes; i++)
         if (!n->class_name[i])
             return SP_FAIL(SP_EDATA, "%s: class %d has no name", m->path, i);
@@ -397,16 +400,18 @@ static sp_status check_recipe(const sp_weights_model *m)
     bool is_good = !r || (r->n_columns >= 1 && r->column && r->source && r->divisor &&
                           r->n_formats >= 0 && !r->format == (r->n_formats == 0) &&
                           isfinite(r->voxel_size) && r->voxel_size > 0 &&
-                          isfinite(r->block) && r->block >= 0 &&
-                          isfinite(r->overlap) && r->overlap >= 0 && r->alignment >= 0);
+                          isfinite(r->block) && r->block >= 0 && isfinite(r->overlap) &&
+                          r->overlap >= 0 && r->alignment >= 0);
 
     for (int i = 0; is_good && r && i < r->n_columns; i++)
         is_good = isfinite(r->divisor[i]) && r->divisor[i] != 0;
     for (int i = 0; is_good && m->norm.class_weight && i < m->norm.n_classes; i++)
         is_good = isfinite(m->norm.class_weight[i]) && m->norm.class_weight[i] >= 0;
     return is_good ? SP_OK
-                   : SP_FAIL(SP_EDATA, "%s: header: a recipe or class weights that "
-                             "cannot be", m->path);
+                   : SP_FAIL(SP_EDATA,
+                             "%s: header: a recipe or class weights that "
+                             "cannot be",
+                             m->path);
 }
 
 /* Checks the things that prediction computes with. */
@@ -456,8 +461,7 @@ static sp_status build_graph(sp_weights_model *m)
 
 /* Compares a row of the header with the parameter that the network has there. */
 static sp_status check_row(const sp_weights_model *m, const packed_row *row,
-                           const char *group, const sp_param *p,
-                           sp_precision precision)
+                           const char *group, const sp_param *p, sp_precision precision)
 {
     packed_row want = {0};
     sp_status rc = make_row(&m->graph, p, group, precision, &want);
@@ -465,16 +469,17 @@ static sp_status check_row(const sp_weights_model *m, const packed_row *row,
     if (rc == SP_OK &&
         (!row->name || strcmp(row->name, want.name) != 0 || row->type != want.type ||
          row->n_dims != want.n_dims || memcmp(row->dim, want.dim, sizeof row->dim)))
-        rc = SP_FAIL(SP_EDATA, "%s: array %s has another name, type or shape than the "
-                     "network's %s", m->path, row->name ? row->name : "without a name",
-                     want.name);
+        rc = SP_FAIL(SP_EDATA,
+                     "%s: array %s has another name, type or shape than the "
+                     "network's %s",
+                     m->path, row->name ? row->name : "without a name", want.name);
     free(want.name);
     return rc;
 }
 
 static const unsigned char *get_param(const sp_graph *graph, const sp_param *p,
-                                      sp_precision precision,
-                                      const unsigned char *at, float *flat)
+                                      sp_precision precision, const unsigned char *at,
+                                      float *flat)
 {
     const bool is_bf16 = type_of_param(graph, p, precision) == PACKED_BF16;
 
@@ -518,9 +523,9 @@ static sp_status read_numbers(const packed_parts *parts, const packed_header *h,
         at = get_param(g, &g->buffer[i], SP_FP32, at, m->running);
     }
     sp_checkpoint_find_fault(g, m->param, m->running, fault);
-    return fault[0] ? SP_FAIL(SP_EDATA, "%s:%s, expected a finite number", m->path,
-                              fault)
-                    : SP_OK;
+    return fault[0]
+               ? SP_FAIL(SP_EDATA, "%s:%s, expected a finite number", m->path, fault)
+               : SP_OK;
 }
 
 static sp_status parse_model(sp_weights_model *m, packed_header *h,
@@ -574,8 +579,10 @@ static sp_status load_group(const sp_weights_model *m, int n, const sp_param *fr
 {
     for (int i = 0; i < n_to; i++) {
         if (i >= n || !is_same_param(&from[i], &to[i]))
-            return SP_FAIL(SP_EDATA, "%s: has no %s of this shape: it is another "
-                           "network", m->path, to[i].name);
+            return SP_FAIL(SP_EDATA,
+                           "%s: has no %s of this shape: it is another "
+                           "network",
+                           m->path, to[i].name);
         memcpy(flat_to + to[i].offset, flat + from[i].offset,
                (size_t)to[i].count * sizeof *flat);
     }

@@ -290,7 +290,8 @@ static sp_status push_global_stack(sp_pickle *p)
 
     SP_TRY(pop_value(p, &name));
     SP_TRY(pop_value(p, &module));
-    if (p->value[name].kind != SP_PICKLE_TEXT || p->value[module].kind != SP_PICKLE_TEXT)
+    if (p->value[name].kind != SP_PICKLE_TEXT ||
+        p->value[module].kind != SP_PICKLE_TEXT)
         return fail_at(p, "the name of a global is no text");
     return push_global(p, p->value[module].text, p->value[name].text);
 }
@@ -500,25 +501,52 @@ static sp_status push_call_with_words(sp_pickle *p)
 static sp_status run_container(sp_pickle *p, int op, bool *is_known)
 {
     switch (op) {
-    case '(': return push_mark(p);
-    case ')': case ']': case 0x8f: return push_new(p, SP_PICKLE_LIST);
-    case '}': return push_new(p, SP_PICKLE_DICT);
-    case 't': case 'l': case 0x91: return push_list_of_mark(p, SP_PICKLE_LIST);
-    case 'd': return push_dict_of_mark(p);
-    case 0x85: case 0x86: case 0x87: return push_tuple(p, op - 0x84);
-    case 'a': return add_one(p, false);
-    case 's': return add_one(p, true);
-    case 'e': case 0x90: return add_of_mark(p, false);
-    case 'u': return add_of_mark(p, true);
-    case 'h': return use_memo(p, 1, get_memo);
-    case 'j': return use_memo(p, 4, get_memo);
-    case 'q': return use_memo(p, 1, put_memo);
-    case 'r': return use_memo(p, 4, put_memo);
-    case 0x94: return put_memo(p, (uint64_t)p->n_memo);
-    case '0': return drop_one(p);
-    case '1': return drop_to_mark(p, false);
-    case '2': return push_again(p);
-    default: *is_known = false; return SP_OK;
+    case '(':
+        return push_mark(p);
+    case ')':
+    case ']':
+    case 0x8f:
+        return push_new(p, SP_PICKLE_LIST);
+    case '}':
+        return push_new(p, SP_PICKLE_DICT);
+    case 't':
+    case 'l':
+    case 0x91:
+        return push_list_of_mark(p, SP_PICKLE_LIST);
+    case 'd':
+        return push_dict_of_mark(p);
+    case 0x85:
+    case 0x86:
+    case 0x87:
+        return push_tuple(p, op - 0x84);
+    case 'a':
+        return add_one(p, false);
+    case 's':
+        return add_one(p, true);
+    case 'e':
+    case 0x90:
+        return add_of_mark(p, false);
+    case 'u':
+        return add_of_mark(p, true);
+    case 'h':
+        return use_memo(p, 1, get_memo);
+    case 'j':
+        return use_memo(p, 4, get_memo);
+    case 'q':
+        return use_memo(p, 1, put_memo);
+    case 'r':
+        return use_memo(p, 4, put_memo);
+    case 0x94:
+        return put_memo(p, (uint64_t)p->n_memo);
+    case '0':
+        return drop_one(p);
+    case '1':
+        return drop_to_mark(p, false);
+    case '2':
+        return push_again(p);
+    default:
+        *is_known = false;
+        return SP_OK;
     }
 }
 
@@ -526,27 +554,57 @@ static sp_status run_atom(sp_pickle *p, int op, bool *is_known)
 {
     *is_known = true;
     switch (op) {
-    case 'N': return push_new(p, SP_PICKLE_NONE);
-    case 0x88: case 0x89: return push_whole(p, op == 0x88);
-    case 'J': return push_small(p, 4);
-    case 'K': return push_small(p, 1);
-    case 'M': return push_small(p, 2);
-    case 0x8a: return push_long(p, 1);
-    case 0x8b: return push_long(p, 4);
-    case 'G': SP_TRY(skip_bytes(p, 8)); return push_new(p, SP_PICKLE_OPAQUE);
-    case 'X': case 'T': case 'B': return push_text(p, 4);
-    case 0x8c: case 'U': case 'C': return push_text(p, 1);
-    case 0x8d: case 0x8e: case 0x96: return push_text(p, 8);
-    case 'c': return push_global_lines(p);
-    case 0x93: return push_global_stack(p);
-    case 'R': case 0x81: return push_call(p);
-    case 0x92: return push_call_with_words(p);
-    case 'b': return build_object(p);
-    case 'o': return drop_to_mark(p, true);
-    case 'Q': return push_persistent(p);
-    case 0x80: return skip_bytes(p, 1);
-    case 0x95: return skip_bytes(p, 8);
-    default: return run_container(p, op, is_known);
+    case 'N':
+        return push_new(p, SP_PICKLE_NONE);
+    case 0x88:
+    case 0x89:
+        return push_whole(p, op == 0x88);
+    case 'J':
+        return push_small(p, 4);
+    case 'K':
+        return push_small(p, 1);
+    case 'M':
+        return push_small(p, 2);
+    case 0x8a:
+        return push_long(p, 1);
+    case 0x8b:
+        return push_long(p, 4);
+    case 'G':
+        SP_TRY(skip_bytes(p, 8));
+        return push_new(p, SP_PICKLE_OPAQUE);
+    case 'X':
+    case 'T':
+    case 'B':
+        return push_text(p, 4);
+    case 0x8c:
+    case 'U':
+    case 'C':
+        return push_text(p, 1);
+    case 0x8d:
+    case 0x8e:
+    case 0x96:
+        return push_text(p, 8);
+    case 'c':
+        return push_global_lines(p);
+    case 0x93:
+        return push_global_stack(p);
+    case 'R':
+    case 0x81:
+        return push_call(p);
+    case 0x92:
+        return push_call_with_words(p);
+    case 'b':
+        return build_object(p);
+    case 'o':
+        return drop_to_mark(p, true);
+    case 'Q':
+        return push_persistent(p);
+    case 0x80:
+        return skip_bytes(p, 1);
+    case 0x95:
+        return skip_bytes(p, 8);
+    default:
+        return run_container(p, op, is_known);
     }
 }
 
@@ -566,7 +624,8 @@ sp_status sp_pickle_run(sp_pickle *p, size_t at, size_t *end)
         if (!is_known)
             return SP_FAIL(SP_EDATA,
                            "%s: pickle, byte %zu: opcode %#x is none of protocols 2 to "
-                           "5", p->path, p->at - 1, *op);
+                           "5",
+                           p->path, p->at - 1, *op);
     }
     SP_TRY(pop_value(p, &p->root));
     *end = p->at;

@@ -22,9 +22,9 @@
 
 typedef enum sp_pickle_kind {
     SP_PICKLE_NONE,
-    SP_PICKLE_WHOLE,  /* a whole number, or a flag */
-    SP_PICKLE_TEXT,   /* text or bytes */
-    SP_PICKLE_LIST,   /* list, tuple or set */
+    SP_PICKLE_WHOLE, /* a whole number, or a flag */
+    SP_PICKLE_TEXT,  /* text or bytes */
+    SP_PICKLE_LIST,  /* list, tuple or set */
     SP_PICKLE_DICT,
     SP_PICKLE_GLOBAL, /* the name of a class or a function */
     SP_PICKLE_STORAGE,

@@ -34,7 +34,8 @@ static const sp_option option_rows[] = {
      AT(axes),
      .only = "import, export"},
     {{"--names", "NAMES",
-      "how the file names layers: " SP_NAMING_WORDS ", or the path of a map file (ours)"},
+      "how the file names layers: " SP_NAMING_WORDS
+      ", or the path of a map file (ours)"},
      SP_OPTION_TEXT,
      AT(names),
      .only = "import, export"},
@@ -50,10 +51,7 @@ static const sp_option option_rows[] = {
      SP_OPTION_TEXT,
      AT(out),
      .only = "import, export"},
-    {{"--out", "FILE", "the same"},
-     SP_OPTION_TEXT,
-     AT(out),
-     .only = "import, export"},
+    {{"--out", "FILE", "the same"}, SP_OPTION_TEXT, AT(out), .only = "import, export"},
     {{"--partial", NULL, "write what matched, though something is missing"},
      SP_OPTION_FLAG,
      AT(is_partial),
@@ -62,7 +60,9 @@ static const sp_option option_rows[] = {
      SP_OPTION_FLAG,
      AT(is_packed),
      .only = "export"},
-    {{"--precision", "fp32|bf16", "of a packed model: how it stores the weights of convolutions, and computes (fp32)"},
+    {{"--precision", "fp32|bf16",
+      "of a packed model: how it stores the weights of convolutions, and computes "
+      "(fp32)"},
      SP_OPTION_WORD,
      AT(precision),
      .only = "export"},
@@ -113,8 +113,10 @@ static sp_status finish_import(sp_import *m, const weights_options *o)
                        "the others",
                        m->file->path, m->n - m->n_matched, m->n);
     if (m->n_matched == 0)
-        return SP_FAIL(SP_EDATA, "%s: nothing matched; --names, --layout or --deck are "
-                       "not the file's", m->file->path);
+        return SP_FAIL(SP_EDATA,
+                       "%s: nothing matched; --names, --layout or --deck are "
+                       "not the file's",
+                       m->file->path);
     SP_TRY(sp_import_fill(m));
     return write_import(m, o);
 }
@@ -131,8 +133,10 @@ static sp_status import_weights(const char *path, const weights_options *o)
     if (!o->deck)
         return SP_FAIL(SP_EUSAGE, "weights import: expected --deck DECK");
     if (!sp_file_ends_in(o->out, ".h5"))
-        return SP_FAIL(SP_EUSAGE, "weights import: -o %s: expected a name that ends in "
-                       ".h5", o->out);
+        return SP_FAIL(SP_EUSAGE,
+                       "weights import: -o %s: expected a name that ends in "
+                       ".h5",
+                       o->out);
     rc = sp_naming_open(&naming, o->names ? o->names : "ours", &layout);
     if (rc == SP_OK)
         rc = sp_config_read(&config, o->deck, 0, NULL);
@@ -262,7 +266,8 @@ static sp_status check_export(const weights_options *o)
                        "weights export: -o %s: expected a name that ends in %s", o->out,
                        o->is_packed ? ".spm" : ".safetensors or .h5 (--packed: .spm)");
     if (sp_file_ends_in(o->out, ".h5") && (o->names || o->layout != SP_LAYOUT_OURS))
-        return SP_FAIL(SP_EUSAGE, "weights export: a .h5 file has our layout and names");
+        return SP_FAIL(SP_EUSAGE,
+                       "weights export: a .h5 file has our layout and names");
     return SP_OK;
 }
 
@@ -332,9 +337,10 @@ sp_status sp_weights_answer(int argc, char **argv)
     }
     action = sp_names_find(SP_NAMES(actions), argv[2]);
     if (!action)
-        return SP_FAIL(SP_EUSAGE, "weights %s: expected list, import or export; did "
-                       "you mean %s?", argv[2],
-                       sp_names_nearest(SP_NAMES(actions), argv[2])->name);
+        return SP_FAIL(SP_EUSAGE,
+                       "weights %s: expected list, import or export; did "
+                       "you mean %s?",
+                       argv[2], sp_names_nearest(SP_NAMES(actions), argv[2])->name);
     SP_TRY(sp_options_read(&o, SP_NAMES(option_rows), "sptrain weights", argc - 2,
                            argv + 2, &n));
     if (o.is_help) {
@@ -342,7 +348,8 @@ sp_status sp_weights_answer(int argc, char **argv)
         return SP_OK;
     }
     if (n != 1)
-        return SP_FAIL(SP_EUSAGE, "weights %s: expected one file, found %d", argv[2], n);
+        return SP_FAIL(SP_EUSAGE, "weights %s: expected one file, found %d", argv[2],
+                       n);
     if (action->has_out && !o.out)
         return SP_FAIL(SP_EUSAGE, "weights %s: expected -o FILE", argv[2]);
     return action->act(argv[3], &o);

@@ -14,8 +14,8 @@
 
 typedef enum sp_import_state {
     SP_IMPORT_MATCHED,
-    SP_IMPORT_MISSING,   /* the file has no tensor of the name */
-    SP_IMPORT_UNNAMED,   /* the naming has no name for it */
+    SP_IMPORT_MISSING, /* the file has no tensor of the name */
+    SP_IMPORT_UNNAMED, /* the naming has no name for it */
     SP_IMPORT_OTHER_SHAPE,
     SP_IMPORT_OTHER_OPERATION /* same shape, other meaning (sp_layout_difference) */
 } sp_import_state;
@@ -37,7 +37,8 @@ typedef struct sp_import {
     sp_import_item *item;
     char **mapped; /* [file->n] what a map file makes of names; NULL: nothing */
     bool *is_used; /* [file->n] */
-    float *param, *running; /* flat buffers of the graph, initial values where missing */
+    float *param,
+        *running; /* flat buffers of the graph, initial values where missing */
     int n_matched;
 } sp_import;
 
