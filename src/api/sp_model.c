@@ -1,7 +1,7 @@
 /* Prediction (include/sptrain.h): a model and the network that runs it on the CPU.
  *
  *     coords, features --> sample --sp_single_fill--> batch --sp_net_forward--> logits
- *     of the caller         checked                    row_of leads from the caller's rows
+ *     of the caller        checked                    row_of: rows of the caller's
  *
  * It is the code by which `sptrain predict` computes, so it computes the same bits. */
 #include <sptrain.h>

@@ -305,8 +305,8 @@ static bool is_global(const sp_pickle *p, int value, const char *module,
            sp_pickle_is(v->text, name);
 }
 
-/* A tensor of its arguments: storage, offset, size, stride, and in version 3 the type as
- * number 6. Arguments that are none of a tensor make an opaque value. */
+/* A tensor of its arguments: storage, offset, size, stride, and in version 3 the type
+ * as number 6. Arguments that are no tensor's make an opaque value. */
 static sp_status push_tensor(sp_pickle *p, int args, bool has_type)
 {
     const int storage = sp_pickle_element(p, args, 0);
@@ -447,6 +447,13 @@ static sp_status skip_bytes(sp_pickle *p, int n)
     return take_bytes(p, (uint64_t)n, &at);
 }
 
+/* A float describes no tensor. */
+static sp_status push_float(sp_pickle *p)
+{
+    SP_TRY(skip_bytes(p, 8));
+    return push_new(p, SP_PICKLE_OPAQUE);
+}
+
 static sp_status push_small(sp_pickle *p, int width)
 {
     uint64_t n = 0;
@@ -498,55 +505,29 @@ static sp_status push_call_with_words(sp_pickle *p)
     return push_call(p);
 }
 
+/* clang-format off */
 static sp_status run_container(sp_pickle *p, int op, bool *is_known)
 {
     switch (op) {
-    case '(':
-        return push_mark(p);
-    case ')':
-    case ']':
-    case 0x8f:
-        return push_new(p, SP_PICKLE_LIST);
-    case '}':
-        return push_new(p, SP_PICKLE_DICT);
-    case 't':
-    case 'l':
-    case 0x91:
-        return push_list_of_mark(p, SP_PICKLE_LIST);
-    case 'd':
-        return push_dict_of_mark(p);
-    case 0x85:
-    case 0x86:
-    case 0x87:
-        return push_tuple(p, op - 0x84);
-    case 'a':
-        return add_one(p, false);
-    case 's':
-        return add_one(p, true);
-    case 'e':
-    case 0x90:
-        return add_of_mark(p, false);
-    case 'u':
-        return add_of_mark(p, true);
-    case 'h':
-        return use_memo(p, 1, get_memo);
-    case 'j':
-        return use_memo(p, 4, get_memo);
-    case 'q':
-        return use_memo(p, 1, put_memo);
-    case 'r':
-        return use_memo(p, 4, put_memo);
-    case 0x94:
-        return put_memo(p, (uint64_t)p->n_memo);
-    case '0':
-        return drop_one(p);
-    case '1':
-        return drop_to_mark(p, false);
-    case '2':
-        return push_again(p);
-    default:
-        *is_known = false;
-        return SP_OK;
+    case '(': return push_mark(p);
+    case ')': case ']': case 0x8f: return push_new(p, SP_PICKLE_LIST);
+    case '}': return push_new(p, SP_PICKLE_DICT);
+    case 't': case 'l': case 0x91: return push_list_of_mark(p, SP_PICKLE_LIST);
+    case 'd': return push_dict_of_mark(p);
+    case 0x85: case 0x86: case 0x87: return push_tuple(p, op - 0x84);
+    case 'a': return add_one(p, false);
+    case 's': return add_one(p, true);
+    case 'e': case 0x90: return add_of_mark(p, false);
+    case 'u': return add_of_mark(p, true);
+    case 'h': return use_memo(p, 1, get_memo);
+    case 'j': return use_memo(p, 4, get_memo);
+    case 'q': return use_memo(p, 1, put_memo);
+    case 'r': return use_memo(p, 4, put_memo);
+    case 0x94: return put_memo(p, (uint64_t)p->n_memo);
+    case '0': return drop_one(p);
+    case '1': return drop_to_mark(p, false);
+    case '2': return push_again(p);
+    default: *is_known = false; return SP_OK;
     }
 }
 
@@ -554,59 +535,30 @@ static sp_status run_atom(sp_pickle *p, int op, bool *is_known)
 {
     *is_known = true;
     switch (op) {
-    case 'N':
-        return push_new(p, SP_PICKLE_NONE);
-    case 0x88:
-    case 0x89:
-        return push_whole(p, op == 0x88);
-    case 'J':
-        return push_small(p, 4);
-    case 'K':
-        return push_small(p, 1);
-    case 'M':
-        return push_small(p, 2);
-    case 0x8a:
-        return push_long(p, 1);
-    case 0x8b:
-        return push_long(p, 4);
-    case 'G':
-        SP_TRY(skip_bytes(p, 8));
-        return push_new(p, SP_PICKLE_OPAQUE);
-    case 'X':
-    case 'T':
-    case 'B':
-        return push_text(p, 4);
-    case 0x8c:
-    case 'U':
-    case 'C':
-        return push_text(p, 1);
-    case 0x8d:
-    case 0x8e:
-    case 0x96:
-        return push_text(p, 8);
-    case 'c':
-        return push_global_lines(p);
-    case 0x93:
-        return push_global_stack(p);
-    case 'R':
-    case 0x81:
-        return push_call(p);
-    case 0x92:
-        return push_call_with_words(p);
-    case 'b':
-        return build_object(p);
-    case 'o':
-        return drop_to_mark(p, true);
-    case 'Q':
-        return push_persistent(p);
-    case 0x80:
-        return skip_bytes(p, 1);
-    case 0x95:
-        return skip_bytes(p, 8);
-    default:
-        return run_container(p, op, is_known);
+    case 'N': return push_new(p, SP_PICKLE_NONE);
+    case 0x88: case 0x89: return push_whole(p, op == 0x88);
+    case 'J': return push_small(p, 4);
+    case 'K': return push_small(p, 1);
+    case 'M': return push_small(p, 2);
+    case 0x8a: return push_long(p, 1);
+    case 0x8b: return push_long(p, 4);
+    case 'G': return push_float(p);
+    case 'X': case 'T': case 'B': return push_text(p, 4);
+    case 0x8c: case 'U': case 'C': return push_text(p, 1);
+    case 0x8d: case 0x8e: case 0x96: return push_text(p, 8);
+    case 'c': return push_global_lines(p);
+    case 0x93: return push_global_stack(p);
+    case 'R': case 0x81: return push_call(p);
+    case 0x92: return push_call_with_words(p);
+    case 'b': return build_object(p);
+    case 'o': return drop_to_mark(p, true);
+    case 'Q': return push_persistent(p);
+    case 0x80: return skip_bytes(p, 1);
+    case 0x95: return skip_bytes(p, 8);
+    default: return run_container(p, op, is_known);
     }
 }
+/* clang-format on */
 
 sp_status sp_pickle_run(sp_pickle *p, size_t at, size_t *end)
 {

@@ -8,8 +8,8 @@
  *     persistent id ('storage', type, key, device, elements)              --> storage
  *     any other call                                                      --> opaque
  *
- * Opcodes of protocols 2 to 5, as in Python's pickletools. The numbers of values, cells,
- * stack entries and memo entries are limited. Local.
+ * Opcodes of protocols 2 to 5, as in Python's pickletools. The numbers of values,
+ * cells, stack entries and memo entries are limited. Local.
  */
 #ifndef SP_PICKLE_H
 #define SP_PICKLE_H

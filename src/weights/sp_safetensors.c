@@ -1,7 +1,7 @@
 /* safetensors: 8 bytes with the header's length, the header as JSON, the numbers.
  *
- *     {"conv1.weight": {"dtype": "F32", "shape": [27, 4, 32], "data_offsets": [0, 13824]},
- *      "__metadata__": {...}}
+ *     {"conv1.weight": {"dtype": "F32", "shape": [27, 4, 32],
+ *                       "data_offsets": [0, 13824]}, "__metadata__": {...}}
  *
  * As the format's own library does, the reader refuses ranges that overlap, leave bytes
  * out, or do not have the bytes of their type and shape. */

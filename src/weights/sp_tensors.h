@@ -2,8 +2,8 @@
  *
  *     sp_tensors_open --> which container is it?      sp_tensors.c
  *         safetensors                                 sp_safetensors.c
- *         PyTorch's zip file (1.6 and later)          sp_torch_zip.c   --+
- *         PyTorch's file before 1.6                   sp_torch.c       --+--> sp_pickle.c
+ *         PyTorch's zip file (1.6 and later)          sp_torch_zip.c  +
+ *         PyTorch's file before 1.6                   sp_torch.c    --+-> sp_pickle.c
  *     sp_tensors.at[]  name, type, shape, where the numbers lie in the file
  *         --> sp_tensor_read  float32 in C order
  *

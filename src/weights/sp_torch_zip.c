@@ -73,8 +73,8 @@ static sp_status find_directory(const zip_file *z, size_t *at, uint64_t *n)
     return SP_OK;
 }
 
-/* Replaces sizes and place of 2^32 - 1 by the numbers of the zip64 field among the extra
- * fields of an entry. */
+/* Replaces sizes and place of 2^32 - 1 by the numbers of the zip64 field among the
+ * extra fields of an entry. */
 static void read_zip64(const unsigned char *extra, size_t n, uint64_t *size,
                        uint64_t *packed, uint64_t *place)
 {

@@ -93,8 +93,8 @@ static int classes_of_layers(const sp_config *config)
     return 1;
 }
 
-/* Takes the numbers of columns and classes from the file. `graph` was built with others,
- * which changes no name. */
+/* Takes the numbers of columns and classes from the file. `graph` was built with
+ * others, which changes no name. */
 static sp_status find_channels(const sp_import *m, const sp_graph *graph,
                                const sp_config *config, int *n_columns, int *n_classes)
 {

@@ -43,8 +43,8 @@ typedef struct sp_import {
 } sp_import;
 
 /* Matches the tensors of a file to the network of config. Columns and classes are those
- * of the file's first and last layers, if it has them, else 1. prefix NULL: it is found.
- * SP_EUSAGE, SP_EDATA: the network; SP_EMEM. Close in any case. */
+ * of the file's first and last layers, if it has them, else 1. prefix NULL: it is
+ * found. SP_EUSAGE, SP_EDATA: the network; SP_EMEM. Close in any case. */
 sp_status sp_import_open(sp_import *import, const sp_tensors *file,
                          const sp_naming *naming, const sp_config *config,
                          const char *prefix);
