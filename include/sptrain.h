@@ -51,7 +51,7 @@ typedef struct sp_model_info {
 int sp_model_open(sp_model **model, const char *path, const sp_model_options *options);
 /* Fills info, whose names live as long as the model. SP_EUSAGE: a pointer is NULL. */
 int sp_model_describe(const sp_model *model, sp_model_info *info);
-/* Predicts the classes of one sample. Voxels are independent of each other's order:
+/* Predicts the classes of one sample:
  *   n         number of voxels, less than 2^30; 0 is allowed and does nothing
  *   coords    [n][3] voxel indices x, y, z of info.voxel_size, each voxel once, in any
  *             order; -2^19 to 2^19 - 1
@@ -63,8 +63,8 @@ int sp_model_describe(const sp_model *model, sp_model_info *info);
  * they wait for each other, and models of their own run at the same time. Memory stays
  * that of the largest sample so far. After a failure logits and labels are undefined
  * and the model can be used again. SP_EUSAGE: a pointer is NULL; SP_EDATA: a
- * coordinate out of range or twice, or a feature that is not finite, with its row; SP_ENUMERIC (8): an
- * output is not finite; SP_EMEM. */
+ * coordinate out of range or twice, or a feature that is not finite, with its row;
+ * SP_ENUMERIC (8): an output is not finite; SP_EMEM. */
 int sp_model_predict(sp_model *model, int64_t n, const int32_t *coords,
                      const float *features, float *logits, uint16_t *labels);
 /* Frees the model; NULL does nothing. No thread may be using it. */
