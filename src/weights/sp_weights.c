@@ -4,11 +4,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+#include <sys/stat.h>
 
 #include "base/sp_file.h"
 #include "base/sp_names.h"
 #include "checkpoint/sp_checkpoint.h"
+#include "h5/sp_h5.h"
 #include "weights/sp_packed.h"
 #include "weights/sp_weights_import.h"
 #include "weights/sp_weights_model.h"
@@ -71,6 +72,56 @@ static const sp_option option_rows[] = {
 
 /* ---- list ---- */
 
+static bool is_h5(const char *path)
+{
+    static const char signature[] = "\x89HDF\r\n\x1a\n";
+    char head[8];
+    struct stat about;
+    FILE *file;
+    bool is;
+
+    if (stat(path, &about) != 0 || !S_ISREG(about.st_mode) ||
+        !(file = fopen(path, "rb")))
+        return false;
+    is = fread(head, sizeof head, 1, file) == 1 && memcmp(head, signature, 8) == 0;
+    fclose(file);
+    return is;
+}
+
+/* The arrays of a checkpoint, or of a file of weights alone. */
+static sp_status print_arrays(sp_h5 *file, const char *path)
+{
+    char **names, shape[SP_TENSOR_SHAPE];
+    sp_status rc;
+    int n;
+
+    SP_TRY(sp_h5_list(file, &names, &n));
+    rc = SP_OK;
+    for (int i = 0; i < n && rc == SP_OK; i++) {
+        sp_h5_shape s;
+
+        rc = sp_h5_shape_of(file, names[i], &s);
+        if (rc == SP_OK)
+            printf("%-56s %c%-4d %s\n", names[i], s.type.kind, 8 * s.type.size,
+                   sp_tensor_print_shape(s.rank, s.dim, shape));
+    }
+    if (rc == SP_OK)
+        printf("%s: HDF5, %d array%s\n", path, n, sp_plural(n));
+    sp_h5_list_free(names, n);
+    return rc;
+}
+
+static sp_status list_h5(const char *path)
+{
+    sp_h5 *file;
+    sp_status rc;
+
+    SP_TRY(sp_h5_open(&file, path));
+    rc = print_arrays(file, path);
+    sp_h5_close(file);
+    return rc;
+}
+
 static sp_status list_weights(const char *path, const weights_options *o)
 {
     sp_tensors file;
@@ -79,6 +130,8 @@ static sp_status list_weights(const char *path, const weights_options *o)
     (void)o;
     if (sp_packed_is(path))
         return sp_packed_print(path, stdout);
+    if (is_h5(path))
+        return list_h5(path);
     rc = sp_tensors_open(&file, path);
     if (rc == SP_OK)
         sp_tensors_print(&file, stdout);

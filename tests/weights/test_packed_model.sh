@@ -33,6 +33,11 @@ grep -aq "$dir" fp32.spm && fail "a path of the training is in the packed model"
 "$SPTRAIN" weights list fp32.spm >out 2>err || fail list
 grep -q '/params/final/weight .*F32 .*\[10, 5\]' out || fail "list does not show the arrays"
 
+"$SPTRAIN" weights list $best >out 2>err || fail "list of a checkpoint"
+grep -q '/params/final/weight .*f32 .*\[10, 5\]' out || fail "arrays of a checkpoint"
+"$SPTRAIN" weights list base.deck >out 2>err
+test $? -eq 3 || fail "a deck is listed"
+
 # On several ranks too, and for eval and label.
 for model in $best fp32.spm; do
     "$MPIEXEC" -n 2 "$SPTRAIN" eval base.deck run.checkpoint="$model" run.dir="e.${model##*/}" \
