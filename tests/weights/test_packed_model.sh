@@ -33,6 +33,10 @@ grep -aq "$dir" fp32.spm && fail "a path of the training is in the packed model"
 "$SPTRAIN" weights list fp32.spm >out 2>err || fail list
 grep -q '/params/final/weight .*F32 .*\[10, 5\]' out || fail "list does not show the arrays"
 
+"$SPTRAIN" check $best 2>err | tail -n +2 >out.best || fail "check of a checkpoint"
+"$SPTRAIN" check fp32.spm 2>err | tail -n +2 >out || fail "check of a packed model"
+grep -q final out || fail "check does not print the network"
+cmp out.best out || fail "check tells other things of the packed model"
 "$SPTRAIN" weights list $best >out 2>err || fail "list of a checkpoint"
 grep -q '/params/final/weight .*f32 .*\[10, 5\]' out || fail "arrays of a checkpoint"
 "$SPTRAIN" weights list base.deck >out 2>err
@@ -63,6 +67,25 @@ for model in t t.spm; do
         fail "label with $model"
 done
 cmp labelled.t/scan.txt labelled.t.spm/scan.txt || fail "label: other classes"
+
+# Absent statistics and names: the columns are not normalized, and weights alone get numbers.
+"$SPTRAIN" train base.deck data.normalize=false run.dir=plain >out 2>err || fail "train plain"
+"$SPTRAIN" weights export plain/checkpoints/best.h5 --packed -o plain.spm >out 2>err ||
+    fail "export plain"
+for model in plain/checkpoints/best.h5 plain.spm; do
+    cp "$model" model
+    "$SPTRAIN" predict base.deck run.checkpoint=model run.dir="p.${model##*/}" >out 2>err ||
+        fail "predict $model"
+done
+cmp p.best.h5/predictions/s-00000-of-00001.h5 p.plain.spm/predictions/s-00000-of-00001.h5 ||
+    fail "without statistics: other bits"
+"$SPTRAIN" weights export $best -o alone.h5 >out 2>err || fail "weights alone"
+"$SPTRAIN" weights export alone.h5 --packed -o alone.spm >out 2>err
+test $? -eq 2 || fail "weights alone are packed without a network"
+"$SPTRAIN" weights export alone.h5 --deck base.deck --packed -o alone.spm >out 2>err ||
+    fail "weights alone, packed"
+"$SPTRAIN" check alone.spm >out 2>err || fail "check of weights alone"
+grep -q 'inputs: column_0, column_1' out || fail "columns without names have no numbers"
 
 # A damaged file is named.
 head -c 5000 fp32.spm >cut.spm
