@@ -27,6 +27,8 @@ typedef struct sp_checkpoint_state {
     uint64_t data_hash;    /* sp_dataset.hash of the training set */
     uint64_t val_hash;     /* that of the data of best; 0: an older file, or no data */
     int64_t eval_due;      /* 1: the evaluation at this step was given up for a stop */
+    int64_t groups;        /* nodes or ranks (batch.per) that have a batch of their own;
+                            * 0: the world has one batch, or an older file */
     double best;           /* best validation mIoU so far; NAN: none */
     char *deck;            /* resolved deck; malloc'd when it was read */
 } sp_checkpoint_state;

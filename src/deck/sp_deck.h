@@ -150,7 +150,7 @@ typedef struct sp_config {
         sp_wgmma_use wgmma;
         bool oversubscribe, logits, rank_logs, tensorboard, pictures;
         sp_progress_when progress;
-        double watchdog_s, time_limit_s;
+        double watchdog_s, file_wait_s, time_limit_s;
     } run;
     /* sp_origin of each key: default, deck or command line */
     unsigned char origin[SP_MAX_KEYS];

@@ -259,6 +259,8 @@ const sp_key sp_deck_key[] = {
  "report.html, and at the end of event files, pictures and deck.resolved"},
 {"run", "watchdog_s", SP_KEY_REAL, AT(run.watchdog_s), "60", "[0, 1e9]", "s", NULL,
  "seconds without progress of a rank until the run is ended; 0: never"},
+{"run", "file_wait_s", SP_KEY_REAL, AT(run.file_wait_s), "900", "[0, 1e9]", "s", NULL,
+ "seconds that a rank may wait for the file system until run.watchdog_s counts"},
 {"run", "time_limit_s", SP_KEY_REAL, AT(run.time_limit_s), "0", "[0, 1e9]", "s", NULL,
  "seconds until a training saves and ends with status 75; 0: no limit"},
 };
@@ -282,6 +284,11 @@ const char *const sp_config_kept_by_model[] = {
     "augment.flip",    "augment.rotate_z",  "augment.scale",   "augment.rotate_max",
     "train.label_smoothing",
     NULL};
+
+/* The keys that are paths, in which "~/" is the user's folder. */
+const char *const sp_deck_paths[] = {"data.train",     "data.val",   "run.dir",
+                                     "run.checkpoint", "run.resume", "run.init_from",
+                                     "run.log_dir",    NULL};
 
 static void path_of(const sp_key *key, char *to)
 {

@@ -325,7 +325,7 @@ static void set_extent(label_files *f, const sp_scan *scan, int i)
 static sp_status check_scan(label_files *f, const label_model *m,
                             const label_options *o, label_index *index, int i)
 {
-    const sp_scan_options options = {m->vox->columns, m->vox->label_field, 1};
+    const sp_scan_options options = vox_scan_options(m->vox);
     char path[LABEL_PATH];
     sp_scan *scan;
     sp_status rc;

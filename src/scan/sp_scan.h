@@ -43,6 +43,8 @@ typedef struct sp_scan_options {
     /* The attribute that is the label; NULL: the usual names are tried. */
     const char *label_field;
     int n_threads; /* that decompress LAZ ahead; 0 and 1: the caller alone */
+    /* The value of attributes that are not finite; NULL: they are refused. */
+    const double *missing;
 } sp_scan_options;
 
 /* Some points of a scan, in buffers that grow and are used again. All zero before the
@@ -81,6 +83,16 @@ const char *sp_scan_format_name(const sp_scan *scan);
 /* The unit of the coordinates as the scan names it, a word of sp_recipe_is_unit; it is
  * a constant. NULL: the scan does not say. */
 const char *sp_scan_unit(const sp_scan *scan);
+/* Remarks about a scan that is read all the same: of its kind at most one. */
+typedef enum sp_scan_note_kind {
+    SP_SCAN_NOTE_LABEL, /* several attributes may be the label; known after opening */
+    SP_SCAN_NOTE_COUNT, /* it has another number of points than it says; known at the
+                           end of reading */
+    SP_SCAN_NOTES
+} sp_scan_note_kind;
+/* A sentence that begins with the scan's path; NULL: there is nothing to remark. It is
+ * the scan's. */
+const char *sp_scan_note(const sp_scan *scan, sp_scan_note_kind kind);
 /* The EPSG code of the coordinate system that the scan names; 0: not known. */
 int sp_scan_epsg(const sp_scan *scan);
 /* Does the scan have an attribute of this name (coordinates excluded)? */

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/sp_log.h"
+#include "vox/vox_step.h"
 
 enum { LIST = 512, MOST_CODES = 32 };
 
@@ -270,6 +271,36 @@ static void warn_of_unit(const sp_recipe *recipe)
                      recipe->unit);
 }
 
+/* Warns of coordinates that lie on a grid coarser than the voxels, as a writer makes
+ * them that rounds: the voxels between are missing, and the network sees stripes. */
+static void warn_of_steps(const vox_options *o, const vox_piece *piece,
+                          const vox_part *part, int64_t n_parts)
+{
+    const vox_part *first = NULL;
+    char text[LIST];
+    int64_t n = 0;
+    double most = 0;
+
+    for (int64_t i = n_parts; i-- > 0;) {
+        const double *s = part[i].step;
+
+        if (s[0] + s[1] + s[2] > 0) {
+            first = &part[i];
+            n++;
+        }
+        most = fmax(most, fmax(s[0], fmax(s[1], s[2])));
+    }
+    if (!first)
+        return;
+    vox_list_steps(first->step, o->voxel_size, text, sizeof text);
+    sp_log_warn0("%s has coordinates coarser than the voxels of %g: %s; samples with "
+                 "such steps: %" PRId64 " of %" PRId64 ". If their writer rounded them "
+                 "(six digits of text, float32 of map coordinates), write them with "
+                 "more digits, else choose --voxel-size %.6g or more",
+                 o->input[piece[first->piece].file], o->voxel_size, text, n, n_parts,
+                 most);
+}
+
 sp_status vox_set_describe(vox_set *set, const vox_options *o, const vox_piece *piece,
                            vox_part *part, int64_t *n_parts, const vox_codes *codes)
 {
@@ -291,6 +322,7 @@ sp_status vox_set_describe(vox_set *set, const vox_options *o, const vox_piece *
     pool_statistics(set, o, part, *n_parts);
     SP_TRY(keep_recipe(set, o, piece, part, *n_parts));
     warn_of_unit(set->recipe);
+    warn_of_steps(o, piece, part, *n_parts);
     return SP_OK;
 }
 

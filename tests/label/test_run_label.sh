@@ -134,6 +134,24 @@ one_diagnosis 'in/k.bin: is SemanticKITTI, but the model has seen \["LAS"\]; --a
 test ! -e none || fail "a refused run leaves none"
 run 2 3 label r in/t.txt in/k.bin --out mixed2 --any-format run.threads=1
 one_diagnosis 'in/k.bin: no attribute number_of_returns; .* (column number_of_returns'
+# Coordinates that were rounded to two metres, twice a voxel.
+awk 'NR > 1 { for (i = 1; i < 3; i++) $i = 451000 + 2 * int($i / 2) } { print }' in/t.txt >round.txt
+run 2 0 label r round.txt --out round --any-format
+says err "round.txt.* has coordinates coarser than the model's voxels of 1: x in steps of 2 (50 %"
+run 2 0 label r in/t.txt --out round --any-format
+says_not err coarser
+
+# A value that is missing is refused, or replaced by the option.
+awk 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == "number_of_returns") c = i }
+    NR == 9 { $c = "nan" } { print }' in/t.txt >gap.txt
+run 2 3 label r gap.txt --out gap --any-format
+one_diagnosis 'gap.txt: point 7: number_of_returns is nan, .*--missing 0'
+run 2 0 label r gap.txt --out gap --any-format --missing 1
+awk 'NR == 9 { $c = 1 } { print }' c="$(head -n 1 in/t.txt | tr ' ' '\n' | grep -n '^number_of_returns$' |
+    cut -d : -f 1)" in/t.txt >filled.txt
+run 2 0 label r filled.txt --out gap --any-format
+test "$(awk '{ print $NF }' gap/gap.txt)" = "$(awk '{ print $NF }' gap/filled.txt)" ||
+    fail "--missing 1 is not 1"
 "$SCANS" foot.las 10 1 6 foot
 run 2 3 label r in/a.las foot.las --out mixed
 one_diagnosis 'foot.las: its coordinates are in US survey foot, but those of the model in metre'
