@@ -30,6 +30,7 @@
 #include "train/sp_launch.h"
 #include "train/sp_train.h"
 #include "train/sp_trial.h"
+#include "weights/sp_weights.h"
 
 SP_OPENMP_HIDE_AT_START;
 
@@ -193,6 +194,11 @@ static const sp_verb verbs[] = {
       "print the state of the run in DIR and what each rank did "
       "last; --watch: show it while it runs"},
      .answer = print_status},
+    {{"weights", "list|import|export FILE ...",
+      "take weights from files of other programs, write them for other programs, or "
+      "write a packed model; weights --help tells its options"},
+     .answer = sp_weights_answer,
+     .has_help = true},
     {{"report", "RUN... [-o FILE.html]",
       "write one HTML file about the runs in these folders"},
      .answer = write_report,

@@ -116,7 +116,8 @@ void label_options_help(void)
     sp_names_wrap(
         stdout, 0,
         "Gives the points of each scan the classes that a model predicts. MODEL is a "
-        "run folder or a checkpoint. The output has the scan's own format where that "
+        "run folder, a checkpoint or a packed model. The output has the scan's own "
+        "format where that "
         "is written, else that of .txt. Outputs that are complete and made by the same "
         "model and options are not made again.\n\n"
         "options");
