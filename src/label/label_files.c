@@ -88,6 +88,8 @@ static void print_origin(FILE *to, const label_model *m, const label_options *o)
     fprintf(to, "model crc32c %08x voxel %.17g %.17g block %.17g %.17g views %d",
             m->crc, v->voxel_size, config->data.voxel_size, v->block, v->overlap,
             (int)o->views);
+    if (v->z_unit > 0)
+        fprintf(to, " z-unit %s", sp_scan_z_word((sp_scan_z_unit)v->z_unit));
     if (v->block > 0) /* versions before placed blocks otherwise */
         fprintf(to, " aligned");
     fprintf(to, " min %.17g doubtful %d", o->min_confidence, (int)o->doubtful);
@@ -276,7 +278,10 @@ static sp_status check_scans(const label_files *f, const label_options *o)
 static sp_status check_scan(label_files *f, const label_model *m,
                             const label_options *o, int i)
 {
-    const sp_scan_options options = {m->vox->columns, m->vox->label_field, 1};
+    const sp_scan_options options = {.columns = m->vox->columns,
+                                     .label_field = m->vox->label_field,
+                                     .n_threads = 1,
+                                     .z_unit = (sp_scan_z_unit)m->vox->z_unit};
     char path[LABEL_PATH];
     sp_scan *scan;
     sp_status rc;

@@ -223,8 +223,9 @@ static sp_status write_rows(const label_work *w, const label_job *job, sp_scan *
 static sp_status write_output(void *work, const label_job *job)
 {
     const label_work *w = work;
-    const sp_scan_options options = {w->vox.columns, w->vox.label_field,
-                                     w->vox.threads};
+    const sp_scan_options options = {.columns = w->vox.columns,
+                                     .label_field = w->vox.label_field,
+                                     .n_threads = w->vox.threads};
     char path[LABEL_PATH];
     sp_scan *scan;
     sp_status rc;

@@ -4,8 +4,10 @@
  *     record  | standard part | extra bytes of the source | new fields |
  *     VLR     | descriptions: 192 bytes each              | new ones   |
  *
- * A field that the source has already, of the same type, gets new values in its place,
- * so that a scan may be labelled again. */
+ * A field that the source has already among its extra bytes gets new values in its place,
+ * so that a scan may be labelled again. It keeps its type: of a float the values are the
+ * numbers, of an integer their share of its largest number. A description that says
+ * otherwise (of a field that another program made) is changed. */
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
@@ -23,12 +25,14 @@ enum {
     AT_TYPE = 2,
     AT_OPTIONS = 3,
     AT_NAME = 4,
+    AT_NO_DATA = 40, /* and the places of least, most, scale and offset after it */
     AT_SCALE = 112,
     AT_HELP = 160,
     /* Types and options. */
     UNDOCUMENTED = 0,
     UINT8 = 1,
     FLOAT32 = 9,
+    FLOAT64 = 10,
     HAS_SCALE = 8,
     MOST_BYTES = 65535 /* of a record, and of the content of a VLR */
 };
@@ -38,22 +42,29 @@ static int bytes_of(const sp_scan_added *added)
     return added->is_float ? 4 : 1;
 }
 
-static double scale_of(const sp_scan_added *added)
+/* The number that stands for 1: the largest of an integer's type, and no more than 32
+ * bits, which a float holds by far. */
+static double one_of(char kind, int bytes)
 {
-    return added->is_float ? 1 : 1.0 / UINT8_MAX;
+    const int bits = (bytes > 4 ? 32 : 8 * bytes) - (kind == 'i');
+
+    return kind == 'f' ? 1 : ldexp(1, bits) - 1;
 }
 
-/* Is the scan's field of this name one of the extra bytes, and of the same type? */
-static sp_status check_field(const sp_scan *scan, const sp_scan_added *added, int i)
+/* Places a value in the scan's field i, if that is one of its extra bytes. */
+static sp_status place_again(const sp_scan *scan, int i, sp_las_place *place)
 {
     const sp_scan_field *f = &scan->field[i];
-    const char kind = added->is_float ? 'f' : 'u';
 
-    if (f->at >= sp_las_bytes[sp_las_of(scan)->header.format] && f->kind == kind &&
-        f->size == bytes_of(added) && f->scale == scale_of(added) && f->add == 0)
-        return SP_OK;
-    return SP_FAIL(SP_EDATA, "%s: has a field %s already, which is not %s from 0 to 1",
-                   scan->path, f->name, added->is_float ? "float32" : "uint8");
+    if (f->at < sp_las_bytes[sp_las_of(scan)->header.format])
+        return SP_FAIL(SP_EDATA,
+                       "%s: %s is a field of every such file, in which nothing else "
+                       "can be written",
+                       scan->path, f->name);
+    *place = (sp_las_place){.at = f->at, .kind = f->kind, .size = f->size};
+    place->is_changed = f->scale != 1 / one_of(f->kind, f->size) || f->add != 0 ||
+                        f->has_no_data;
+    return SP_OK;
 }
 
 sp_status sp_las_check_added(const sp_scan *scan, int n, const sp_scan_added *added)
@@ -78,19 +89,23 @@ sp_status sp_las_extra_place(sp_las_extra *extra, const sp_scan *scan,
     *extra = (sp_las_extra){.n = labels->n_added,
                             .added = labels->added,
                             .record_bytes = scan->record_bytes};
-    extra->at = calloc((size_t)extra->n + 1, sizeof *extra->at);
-    if (!extra->at)
+    extra->place = calloc((size_t)extra->n + 1, sizeof *extra->place);
+    if (!extra->place)
         return SP_FAIL(SP_EMEM, "%s: no memory for its fields", scan->path);
     for (int k = 0; k < extra->n; k++) {
-        int i = sp_scan_find(scan, extra->added[k].name);
+        const sp_scan_added *added = &extra->added[k];
+        const int i = sp_scan_find(scan, added->name), bytes = bytes_of(added);
 
         if (i >= 0) {
-            SP_TRY(check_field(scan, &extra->added[k], i));
-            extra->at[k] = scan->field[i].at;
+            SP_TRY(place_again(scan, i, &extra->place[k]));
+            extra->n_changed += extra->place[k].is_changed;
             continue;
         }
-        extra->at[k] = extra->record_bytes;
-        extra->record_bytes += bytes_of(&extra->added[k]);
+        extra->place[k] = (sp_las_place){.at = extra->record_bytes,
+                                         .kind = added->is_float ? 'f' : 'u',
+                                         .size = bytes,
+                                         .is_new = true};
+        extra->record_bytes += bytes;
         extra->n_new++;
     }
     if (extra->record_bytes > MOST_BYTES)
@@ -101,7 +116,8 @@ sp_status sp_las_extra_place(sp_las_extra *extra, const sp_scan *scan,
 
 void sp_las_extra_free(sp_las_extra *extra)
 {
-    free(extra->at);
+    free(extra->place);
+    free(extra->moved);
     *extra = (sp_las_extra){0};
 }
 
@@ -117,7 +133,7 @@ size_t sp_las_extra_room(const sp_las_extra *extra)
 {
     size_t n = (size_t)(extra->n_new + n_undocumented(MOST_BYTES));
 
-    return extra->n_new ? SP_LAS_VLR_HEAD + n * SP_LAS_EXTRA_BYTES : 0;
+    return SP_LAS_VLR_HEAD + n * SP_LAS_EXTRA_BYTES + extra->moved_bytes;
 }
 
 int sp_las_described(const unsigned char *d)
@@ -130,30 +146,62 @@ int sp_las_described(const unsigned char *d)
     return t > 30 ? 0 : size[(t - 1) % 10] * ((t - 1) / 10 + 1);
 }
 
+static bool is_extra(const unsigned char *vlr)
+{
+    return sp_get16(vlr + 18) == SPEC_EXTRA &&
+           strncmp((const char *)vlr + 2, "LASF_Spec", 16) == 0;
+}
+
+/* Describes the field anew, in steps of its share of 1. */
+static void redescribe(const sp_scan_added *added, const sp_las_place *place,
+                       unsigned char *d)
+{
+    memset(d + AT_NO_DATA, 0, AT_HELP - AT_NO_DATA);
+    memset(d + AT_HELP, 0, SP_SCAN_ADDED_NAME);
+    memcpy(d + AT_HELP, added->help, strlen(added->help));
+    d[AT_OPTIONS] = place->kind == 'f' ? 0 : HAS_SCALE;
+    if (place->kind != 'f')
+        sp_put_double(d + AT_SCALE, 1 / one_of(place->kind, place->size));
+}
+
+/* Brings the descriptions to the fields whose values change their meaning. *at is the
+ * place in the record of the first one, and becomes that after the last one. */
+static void change_descriptions(const sp_las_extra *extra, unsigned char *d, size_t n,
+                                int *at)
+{
+    for (; n >= SP_LAS_EXTRA_BYTES; d += SP_LAS_EXTRA_BYTES, n -= SP_LAS_EXTRA_BYTES) {
+        for (int k = 0; k < extra->n; k++)
+            if (extra->place[k].is_changed && extra->place[k].at == *at &&
+                d[AT_TYPE] >= UINT8 && d[AT_TYPE] <= FLOAT64)
+                redescribe(&extra->added[k], &extra->place[k], d);
+        *at += sp_las_described(d);
+    }
+}
+
 /* The VLRs of a head, as far as this file needs them. */
 typedef struct vlrs {
-    size_t end;      /* behind the last one */
+    size_t end;      /* after the last one */
     size_t extra_at; /* head of the last one with descriptions; 0: there is none */
-    int bytes;       /* of extra bytes that are described */
+    int described;   /* the first byte of a record that they do not describe */
 } vlrs;
 
-static vlrs walk(const sp_las_header *header, const unsigned char *head, size_t bytes)
+/* Walks over the VLRs of a head, and changes descriptions there. */
+static vlrs walk(const sp_las_extra *extra, const sp_las_header *header,
+                 unsigned char *head, size_t bytes)
 {
-    vlrs v = {.end = (size_t)header->header_bytes};
+    vlrs v = {.end = (size_t)header->header_bytes,
+              .described = sp_las_bytes[header->format]};
     uint32_t n = sp_get32(head + AT_N_VLRS);
 
     for (; n > 0 && v.end + SP_LAS_VLR_HEAD <= bytes; n--) {
-        const unsigned char *vlr = head + v.end, *content = vlr + SP_LAS_VLR_HEAD;
+        unsigned char *vlr = head + v.end;
         size_t length = (size_t)sp_get16(vlr + AT_VLR_BYTES);
         size_t room = bytes - v.end - SP_LAS_VLR_HEAD;
 
         length = length < room ? length : room;
-        if (sp_get16(vlr + 18) == SPEC_EXTRA &&
-            strncmp((const char *)vlr + 2, "LASF_Spec", 16) == 0) {
+        if (is_extra(vlr)) {
             v.extra_at = v.end;
-            for (size_t k = 0; k + SP_LAS_EXTRA_BYTES <= length;
-                 k += SP_LAS_EXTRA_BYTES)
-                v.bytes += sp_las_described(content + k);
+            change_descriptions(extra, vlr + SP_LAS_VLR_HEAD, length, &v.described);
         }
         v.end += SP_LAS_VLR_HEAD + length;
     }
@@ -168,24 +216,28 @@ static void describe(const sp_scan_added *added, unsigned char d[SP_LAS_EXTRA_BY
     if (added->is_float)
         return;
     d[AT_OPTIONS] = HAS_SCALE;
-    sp_put_double(d + AT_SCALE, scale_of(added));
+    sp_put_double(d + AT_SCALE, 1.0 / UINT8_MAX);
 }
 
-/* Writes the descriptions that the copy needs beside those of the source: of bytes that
- * nobody has described, so that the new ones are found behind them, and of new fields.
- */
-static size_t describe_all(const sp_las_extra *extra, int undocumented,
+/* Writes the descriptions that the copy needs beside those of the source's VLRs: those
+ * of extended records; of bytes that nobody has described, so that the new fields are
+ * found after them; and of new fields. */
+static size_t describe_all(const sp_las_extra *extra, int described,
                            int old_record_bytes, unsigned char *to)
 {
-    unsigned char *d = to;
+    unsigned char *d = to + extra->moved_bytes;
+    int left;
 
-    for (; undocumented > 0; undocumented -= d[AT_OPTIONS], d += SP_LAS_EXTRA_BYTES) {
+    if (extra->moved_bytes > 0)
+        memcpy(to, extra->moved, extra->moved_bytes);
+    change_descriptions(extra, to, extra->moved_bytes, &described);
+    left = extra->n_new > 0 ? old_record_bytes - described : 0;
+    for (; left > 0; left -= d[AT_OPTIONS], d += SP_LAS_EXTRA_BYTES) {
         memset(d, 0, SP_LAS_EXTRA_BYTES);
-        d[AT_OPTIONS] =
-            (unsigned char)(undocumented < UINT8_MAX ? undocumented : UINT8_MAX);
+        d[AT_OPTIONS] = (unsigned char)(left < UINT8_MAX ? left : UINT8_MAX);
     }
     for (int k = 0; k < extra->n; k++) {
-        if (extra->at[k] < old_record_bytes)
+        if (!extra->place[k].is_new)
             continue;
         memset(d, 0, SP_LAS_EXTRA_BYTES);
         describe(&extra->added[k], d);
@@ -228,23 +280,22 @@ sp_status sp_las_extra_describe(const sp_las_extra *extra, const sp_scan *scan,
                                 unsigned char *head, size_t *bytes)
 {
     const sp_las_header *header = &sp_las_of(scan)->header;
-    int undocumented = header->record_bytes - sp_las_bytes[header->format];
     unsigned char *text;
-    sp_status rc;
+    sp_status rc = SP_OK;
+    size_t n;
     vlrs v;
 
-    assert(extra->at && head && bytes);
-    if (extra->n_new == 0)
+    assert(extra->place && head && bytes);
+    if (extra->n_new == 0 && extra->n_changed == 0)
         return SP_OK;
-    v = walk(header, head, *bytes);
-    undocumented = undocumented > v.bytes ? undocumented - v.bytes : 0;
+    v = walk(extra, header, head, *bytes);
     text = malloc(sp_las_extra_room(extra));
     if (!text)
         return SP_FAIL(SP_EMEM, "%s: no memory for its header", scan->path);
     sp_put16(head + AT_RECORD_BYTES, (uint64_t)extra->record_bytes);
-    rc = insert(scan, &v, text,
-                describe_all(extra, undocumented, header->record_bytes, text), head,
-                bytes);
+    n = describe_all(extra, v.described, header->record_bytes, text);
+    if (n > 0)
+        rc = insert(scan, &v, text, n, head, bytes);
     free(text);
     return rc;
 }
@@ -253,13 +304,21 @@ void sp_las_extra_put(const sp_las_extra *extra, const float *value,
                       unsigned char *record)
 {
     for (int k = 0; k < extra->n; k++) {
+        const sp_las_place *place = &extra->place[k];
+        unsigned char *to = record + place->at;
+        uint64_t whole;
         uint32_t bits;
 
-        memcpy(&bits, &value[k], sizeof bits);
-        if (extra->added[k].is_float)
-            sp_put32(record + extra->at[k], bits);
-        else
-            record[extra->at[k]] =
-                (unsigned char)lrintf(fminf(fmaxf(value[k], 0), 1) * UINT8_MAX);
+        if (place->kind == 'f' && place->size == 8) {
+            sp_put_double(to, (double)value[k]);
+        } else if (place->kind == 'f') {
+            memcpy(&bits, &value[k], sizeof bits);
+            sp_put32(to, bits);
+        } else {
+            whole = (uint64_t)llrint((double)fminf(fmaxf(value[k], 0), 1) *
+                                     one_of(place->kind, place->size));
+            for (int i = 0; i < place->size; i++)
+                to[i] = (unsigned char)(whole >> 8 * i);
+        }
     }
 }

@@ -235,7 +235,10 @@ static sp_recipe recipe_of(const vox_options *o, const vox_source *source,
                        .label_field = (char *)o->label_field,
                        .n_formats = 1,
                        .format = format,
-                       .unit = source->unit[0] ? (char *)source->unit : NULL};
+                       .unit = source->unit[0] ? (char *)source->unit : NULL,
+                       .z_unit = o->z_unit > 0 ? (char *)sp_scan_z_word(
+                                                     (sp_scan_z_unit)o->z_unit)
+                                               : NULL};
 }
 
 /* Makes one recipe of all inputs. Coordinates in two units would give voxels of two
