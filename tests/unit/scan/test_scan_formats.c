@@ -45,10 +45,10 @@ TEST(kitti_keeps_codes_of_any_attribute)
         sp_scan_options options;
         bool has_file;
         uint32_t want[SCAN_POINTS];
-    } cases[] = {{{NULL, NULL, 1}, true, {31, 0, 7 | 9 << 16}},
-                 {{NULL, "intensity", 1}, true, {31, 0, 5}},
-                 {{NULL, "intensity", 1}, false, {31, 0, 5}},
-                 {{NULL, NULL, 1}, false, {31, 0, 0}}};
+    } cases[] = {{{.n_threads = 1}, true, {31, 0, 7 | 9 << 16}},
+                 {{.label_field = "intensity", .n_threads = 1}, true, {31, 0, 5}},
+                 {{.label_field = "intensity", .n_threads = 1}, false, {31, 0, 5}},
+                 {{.n_threads = 1}, false, {31, 0, 0}}};
     const int32_t code[SCAN_POINTS] = {31, SP_SCAN_NO_CLASS, SP_SCAN_KEEP};
     const sp_scan_labels labels = {
         .n = SCAN_POINTS, .has_kept = true, .get = scan_get_codes, .from = code};
