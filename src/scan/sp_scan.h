@@ -88,6 +88,9 @@ int64_t sp_scan_count(const sp_scan *scan);
 /* The lowest and the highest x, y and z as the header claims them, which may be wrong;
  * false: it claims none. */
 bool sp_scan_extent(const sp_scan *scan, double low[3], double high[3]);
+/* The resolution of x, y and z as the file stores them: the scale of integers in metre,
+ * with is_float the relative spacing of floating-point numbers. 0: a double, or text. */
+void sp_scan_resolution(const sp_scan *scan, double step[3], bool is_float[3]);
 bool sp_scan_is_labelled(const sp_scan *scan);
 /* The name of the format, such as "LAS"; it is a constant. */
 const char *sp_scan_format_name(const sp_scan *scan);
