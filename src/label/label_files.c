@@ -278,10 +278,7 @@ static sp_status check_scans(const label_files *f, const label_options *o)
 static sp_status check_scan(label_files *f, const label_model *m,
                             const label_options *o, int i)
 {
-    const sp_scan_options options = {.columns = m->vox->columns,
-                                     .label_field = m->vox->label_field,
-                                     .n_threads = 1,
-                                     .z_unit = (sp_scan_z_unit)m->vox->z_unit};
+    const sp_scan_options options = vox_scan_options(m->vox);
     char path[LABEL_PATH];
     sp_scan *scan;
     sp_status rc;

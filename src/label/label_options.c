@@ -78,7 +78,9 @@ static const sp_option option_table[] = {
  SP_OPTION_REAL, AT(vox.voxel_size)},
 {{"--features", "LIST", "the columns of the model, as in spvox convert"},
  SP_OPTION_READ, AT(vox), .read = vox_read_features},
-{{"--map", "LIST", "the codes of the classes, as in spvox convert"},
+{{"--missing", "NUMBER", "the value of attributes that are not a number, as in spvox "
+  "convert"}, SP_OPTION_READ, AT(vox), .read = vox_read_missing},
+{{"--map", "LIST", "the codes of the classes, as in spvox convert; @FILE reads them"},
  SP_OPTION_READ, AT(vox.map), .read = vox_read_map},
 {{"--help", NULL, "this text"}, SP_OPTION_FLAG, AT(is_help)},
 };

@@ -5,6 +5,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -67,6 +69,23 @@ int sp_scan_find(const sp_scan *scan, const char *name)
         if (strcasecmp(plain(scan->field[i].name), plain(name)) == 0)
             return i;
     return -1;
+}
+
+void sp_scan_keep_note(sp_scan *scan, sp_scan_note_kind kind, const char *format, ...)
+{
+    char text[2 * PATH_MAX];
+    va_list values;
+
+    va_start(values, format);
+    vsnprintf(text, sizeof text, format, values);
+    va_end(values);
+    free(scan->note[kind]);
+    scan->note[kind] = strdup(text);
+}
+
+const char *sp_scan_note(const sp_scan *scan, sp_scan_note_kind kind)
+{
+    return scan->note[kind];
 }
 
 sp_status sp_scan_add(sp_scan *scan, const char *name, sp_scan_field field)
@@ -132,17 +151,32 @@ static const char *list_fields(const sp_scan *scan, char *text, size_t bytes)
  * the file. */
 static sp_status find_axes(sp_scan *scan)
 {
-    static const char *const axis_name[] = {"x", "y", "z"};
+    const char **names = malloc(((size_t)scan->n_fields + 1) * sizeof *names);
     char text[512];
 
-    for (int a = 0; a < 3; a++) {
-        scan->axis[a] = sp_scan_find(scan, axis_name[a]);
+    if (!names)
+        return SP_FAIL(SP_EMEM, "%s: no memory for names", scan->path);
+    for (int i = 0; i < scan->n_fields; i++)
+        names[i] = scan->field[i].name;
+    for (int a = 0; a < 3; a++)
+        scan->axis[a] = sp_scan_find_axis(a, scan->n_fields, names);
+    free(names);
+    for (int a = 0; a < 3; a++)
         if (scan->axis[a] < 0)
             return SP_FAIL(scan->options.columns ? SP_EUSAGE : SP_EDATA,
-                           "%s: no coordinate %s; there are: %s", scan->path,
-                           axis_name[a], list_fields(scan, text, sizeof text));
-    }
-    return SP_OK;
+                           "%s: no coordinate %c; there are: %s", scan->path, 'x' + a,
+                           list_fields(scan, text, sizeof text));
+    return sp_scan_find_unit(scan);
+}
+
+/* Remarks that another attribute than the one that is taken may be the label. */
+static void note_label(sp_scan *scan, const char *taken, const char *other)
+{
+    sp_scan_keep_note(scan, SP_SCAN_NOTE_LABEL,
+                      "%s has %s and %s: %s is taken as the label, because it comes "
+                      "first among label, classification, class, labels, semantic, "
+                      "sem_class, category and code; --label-field %s takes the other",
+                      scan->path, taken, other, taken, other);
 }
 
 static sp_status find_label(sp_scan *scan)
@@ -159,9 +193,13 @@ static sp_status find_label(sp_scan *scan)
                            scan->path, wanted, list_fields(scan, text, sizeof text));
         return SP_OK;
     }
-    for (size_t i = 0; i < sizeof label_names / sizeof *label_names; i++)
-        if (scan->label < 0)
-            scan->label = sp_scan_find(scan, label_names[i]);
+    for (size_t i = 0; i < sizeof label_names / sizeof *label_names; i++) {
+        const int found = sp_scan_find(scan, label_names[i]);
+
+        if (scan->label >= 0 && found >= 0 && !scan->note[SP_SCAN_NOTE_LABEL])
+            note_label(scan, scan->field[scan->label].name, scan->field[found].name);
+        scan->label = scan->label < 0 ? found : scan->label;
+    }
     return SP_OK;
 }
 
@@ -340,6 +378,8 @@ void sp_scan_close(sp_scan *scan)
     if (scan->fd >= 0)
         close(scan->fd);
     sp_scan_lines_close(&scan->lines);
+    for (int i = 0; i < SP_SCAN_NOTES; i++)
+        free(scan->note[i]);
     free(scan->own);
     free(scan->record);
     free(scan->selected);

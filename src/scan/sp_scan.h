@@ -59,6 +59,8 @@ typedef struct sp_scan_options {
     /* Heights in one of the three units are converted to the unit of x and y, which is
      * metre if the scan does not say. */
     sp_scan_z_unit z_unit;
+    /* The value of attributes that are not finite; NULL: they are refused. */
+    const double *missing;
 } sp_scan_options;
 
 /* Some points of a scan, in buffers that grow and are used again. All zero before the
@@ -103,6 +105,16 @@ const char *sp_scan_unit(const sp_scan *scan);
 sp_status sp_scan_check_units(const sp_scan *scan, bool with_degrees);
 /* Are x, y and z distances from the centre of the Earth? Then z is no height. */
 bool sp_scan_is_geocentric(const sp_scan *scan);
+/* Remarks about a scan that is read all the same: of its kind at most one. */
+typedef enum sp_scan_note_kind {
+    SP_SCAN_NOTE_LABEL, /* several attributes may be the label; known after opening */
+    SP_SCAN_NOTE_COUNT, /* it has another number of points than it says; known at the
+                           end of reading */
+    SP_SCAN_NOTES
+} sp_scan_note_kind;
+/* A sentence that begins with the scan's path; NULL: there is nothing to remark. It is
+ * the scan's. */
+const char *sp_scan_note(const sp_scan *scan, sp_scan_note_kind kind);
 /* Does the scan have an attribute of this name (coordinates excluded)? */
 bool sp_scan_has(const sp_scan *scan, const char *name);
 

@@ -118,13 +118,19 @@ sp_status sp_scan_records(sp_scan *scan, int64_t max, unsigned char *to, int64_t
                          scan->data_at + scan->row * scan->record_bytes);
 }
 
-/* NaN is how CloudCompare writes the label of points that nobody has labelled. */
+/* Is this how programs write that nobody has labelled the point? NaN is CloudCompare's,
+ * the largest numbers are what -1 becomes in an unsigned field of PCL. */
+static bool is_unlabelled(double x)
+{
+    return isnan(x) || x == (double)UINT32_MAX || x == 0x1p64;
+}
+
 static sp_status decode_label(const sp_scan *scan, const unsigned char *record,
                               int64_t row, int32_t *label)
 {
     double x = value(&scan->field[scan->label], record);
 
-    if (isnan(x))
+    if (is_unlabelled(x))
         x = SP_SCAN_UNLABELLED;
     if (!(x >= INT32_MIN && x <= INT32_MAX) || x != floor(x))
         return SP_FAIL(SP_EDATA,
@@ -171,16 +177,29 @@ static sp_status find_void(const sp_scan *scan, sp_scan_points *p, int64_t n)
     return SP_OK;
 }
 
-/* Refuses values of the selected attribute k that are not finite, but those of void
- * rows. */
+/* Replaces values of the selected attribute k that are not finite by the option, or
+ * refuses them, but void rows' values. */
 static sp_status check_attribute(const sp_scan *scan, const sp_scan_points *p,
                                  int64_t n, int k)
 {
-    for (int64_t i = 0; i < n; i++) {
-        const double x = p->attr[i * scan->n_selected + k];
+    const sp_scan_field *f = &scan->field[scan->selected[k]];
 
-        if (!isfinite(x) && !sp_scan_is_void(p->xyz + 3 * i))
-            return refuse_number(scan, scan->selected[k], i, x);
+    for (int64_t i = 0; i < n; i++) {
+        double *x = &p->attr[i * scan->n_selected + k];
+
+        if (isfinite(*x) || sp_scan_is_void(p->xyz + 3 * i))
+            continue;
+        if (!scan->options.missing)
+            return SP_FAIL(SP_EDATA,
+                           "%s: point %" PRId64 ": %s is %s, expected a number; "
+                           "--missing 0 takes 0 for such values, and without %s in "
+                           "--features they do not matter",
+                           scan->path, scan->row + i, f->name,
+                           f->has_no_data && isnan(*x) ? "NaN or its no_data"
+                           : isnan(*x)                 ? "nan"
+                                                       : "infinite",
+                           f->name);
+        *x = *scan->options.missing;
     }
     return SP_OK;
 }

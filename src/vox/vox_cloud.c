@@ -13,8 +13,7 @@
 
 sp_status vox_features_default(vox_options *o)
 {
-    const sp_scan_options options = {
-        .columns = o->columns, .label_field = o->label_field, .n_threads = 1};
+    const sp_scan_options options = vox_scan_options(o);
     sp_scan *scan;
     bool has_intensity;
 
@@ -53,12 +52,25 @@ static void warn_of_centre(const sp_scan *scan)
                 sp_scan_path(scan));
 }
 
+void vox_warn_of_notes(const sp_scan *scan)
+{
+    static bool is_told;
+    static char last[256]; /* a scan may be read several times */
+    const char *label = sp_scan_note(scan, SP_SCAN_NOTE_LABEL);
+    const char *count = sp_scan_note(scan, SP_SCAN_NOTE_COUNT);
+
+    if (label && !is_told)
+        sp_log_warn("%s", label);
+    is_told = is_told || label;
+    if (count && strncmp(last, count, sizeof last - 1) != 0)
+        sp_log_warn("%s", count);
+    if (count)
+        snprintf(last, sizeof last, "%s", count);
+}
+
 sp_status vox_scan_open(sp_scan **scan, const vox_options *o, int file)
 {
-    const sp_scan_options options = {.columns = o->columns,
-                                     .label_field = o->label_field,
-                                     .n_threads = o->threads,
-                                     .z_unit = (sp_scan_z_unit)o->z_unit};
+    const sp_scan_options options = vox_scan_options(o);
     const char *name[VOX_MAX_FEATURES];
     int n = 0;
 
@@ -206,6 +218,7 @@ sp_status vox_cloud_load(vox_cloud *c, const vox_options *o, int file, vox_codes
         c->n_rows += points.n;
         SP_TRY_GOTO(rc, vox_options_check_stop(o), end);
     } while (points.n > 0);
+    vox_warn_of_notes(scan);
 end:
     sp_scan_points_destroy(&points);
     sp_scan_close(scan);

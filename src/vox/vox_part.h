@@ -18,6 +18,7 @@ typedef struct vox_part {
     int64_t cost[SP_COST_COLUMNS];
     double origin[3];
     vox_source source;
+    double step[3]; /* of x, y and z that lie on a grid coarser than voxels; 0: none */
     int32_t max_label;  /* largest label of its points; -1: no point has one */
     int64_t n_labelled; /* number of voxels with a class */
     double mean[VOX_MAX_FEATURES]; /* mean of each feature over the voxels */

@@ -336,6 +336,51 @@ static void warn_of_unit(const sp_recipe *recipe)
                      recipe->unit);
 }
 
+/* Writes "x in steps of 1 (75 % of the rows of voxels stay empty), y in ...". */
+static void list_steps(const double step[3], double voxel_size, char text[LIST])
+{
+    size_t used = 0;
+
+    text[0] = '\0';
+    for (int a = 0; a < 3; a++)
+        if (step[a] > 0)
+            used += (size_t)snprintf(text + used, LIST - used,
+                                     "%s%c in steps of %.6g (%.0f %% of the rows of "
+                                     "voxels stay empty)",
+                                     used ? ", " : "", 'x' + a, step[a],
+                                     100 - 100 * voxel_size / step[a]);
+}
+
+/* Warns of coordinates that lie on a grid coarser than the voxels, as a writer makes
+ * them that rounds: the voxels between are missing, and the network sees stripes. */
+static void warn_of_steps(const vox_options *o, const vox_piece *piece,
+                          const vox_part *part, int64_t n_parts)
+{
+    const vox_part *first = NULL;
+    char text[LIST];
+    int64_t n = 0;
+    double most = 0;
+
+    for (int64_t i = n_parts; i-- > 0;) {
+        const double *s = part[i].step;
+
+        if (s[0] + s[1] + s[2] > 0) {
+            first = &part[i];
+            n++;
+        }
+        most = fmax(most, fmax(s[0], fmax(s[1], s[2])));
+    }
+    if (!first)
+        return;
+    list_steps(first->step, o->voxel_size, text);
+    sp_log_warn0("%s has coordinates coarser than the voxels of %g: %s; samples with "
+                 "such steps: %" PRId64 " of %" PRId64 ". If their writer rounded them "
+                 "(six digits of text, float32 of map coordinates), write them with "
+                 "more digits, else choose --voxel-size %.6g or more",
+                 o->input[piece[first->piece].file], o->voxel_size, text, n, n_parts,
+                 most);
+}
+
 sp_status vox_set_describe(vox_set *set, const vox_options *o, const vox_piece *piece,
                            vox_part *part, int64_t *n_parts, const vox_codes *codes)
 {
@@ -358,6 +403,7 @@ sp_status vox_set_describe(vox_set *set, const vox_options *o, const vox_piece *
     SP_TRY(warn_of_colours(o, piece, part, *n_parts));
     SP_TRY(keep_recipe(set, o, piece, part, *n_parts));
     warn_of_unit(set->recipe);
+    warn_of_steps(o, piece, part, *n_parts);
     return SP_OK;
 }
 
