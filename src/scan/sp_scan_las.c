@@ -149,6 +149,14 @@ static sp_status add_extra(sp_scan *scan, const unsigned char *d, int *at)
     return SP_OK;
 }
 
+void sp_las_user(const unsigned char *head, char user[SP_LAS_USER])
+{
+    memcpy(user, head + 2, SP_LAS_USER - 1);
+    user[SP_LAS_USER - 1] = '\0';
+    for (size_t n = strlen(user); n > 0 && user[n - 1] == ' ';)
+        user[--n] = '\0';
+}
+
 /* Reads the head of the record at byte `at`, which ends before byte `end`. */
 static sp_status record_read(sp_scan *scan, sp_las_record *record, int64_t at,
                              int64_t end)
@@ -161,9 +169,7 @@ static sp_status record_read(sp_scan *scan, sp_las_record *record, int64_t at,
     if (record->is_end)
         return SP_OK;
     SP_TRY(sp_scan_pread(scan, head, (size_t)head_bytes, at));
-    memcpy(record->user, head + 2, 16);
-    for (size_t n = strlen(record->user); n > 0 && record->user[n - 1] == ' ';)
-        record->user[--n] = '\0';
+    sp_las_user(head, record->user);
     record->id = sp_get16(head + 18);
     record->head_at = at;
     record->at = at + head_bytes;

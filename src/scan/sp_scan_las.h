@@ -22,7 +22,12 @@ enum { SP_LAS_FORMATS = 11, SP_LAS_UNIT = 40 };
 /* Bytes of the standard part of a record, by point data format. */
 extern const int sp_las_bytes[SP_LAS_FORMATS];
 
-enum { SP_LAS_EXTRA_BYTES = 192, SP_LAS_VLR_HEAD = 54, SP_LAS_EVLR_HEAD = 60 };
+enum {
+    SP_LAS_EXTRA_BYTES = 192,
+    SP_LAS_VLR_HEAD = 54,
+    SP_LAS_EVLR_HEAD = 60,
+    SP_LAS_USER = 17
+};
 
 /* A variable length record, or an extended one: where its content is, and whose it is.
  * All zero before the first; at the end `is_end` is true. */
@@ -30,7 +35,7 @@ typedef struct sp_las_record {
     bool is_end;
     bool is_extended;
     uint32_t number; /* of records of its kind that were read */
-    char user[17];
+    char user[SP_LAS_USER];
     int id;
     int64_t head_at, at; /* its head; its content */
     int64_t bytes;       /* of the content, as far as they lie before the points or, of
@@ -66,6 +71,8 @@ sp_status sp_las_open(sp_scan *scan);
 sp_status sp_las_next_vlr(sp_scan *scan, sp_las_record *vlr);
 /* The same of all records: those before the points, then the extended ones. */
 sp_status sp_las_next_record(sp_scan *scan, sp_las_record *record);
+/* The user that the head of a record names, without blanks at its end. */
+void sp_las_user(const unsigned char *head, char user[SP_LAS_USER]);
 bool sp_las_is_record(const sp_las_record *record, const char *user, int id);
 /* Sets the units of the scan's coordinates by the records that describe their system.
  * SP_EIO; SP_EMEM. */

@@ -148,8 +148,10 @@ int sp_las_described(const unsigned char *d)
 
 static bool is_extra(const unsigned char *vlr)
 {
-    return sp_get16(vlr + 18) == SPEC_EXTRA &&
-           strncmp((const char *)vlr + 2, "LASF_Spec", 16) == 0;
+    char user[SP_LAS_USER];
+
+    sp_las_user(vlr, user);
+    return sp_get16(vlr + 18) == SPEC_EXTRA && strcmp(user, "LASF_Spec") == 0;
 }
 
 /* Describes the field anew, in steps of its share of 1. */
@@ -246,33 +248,51 @@ static size_t describe_all(const sp_las_extra *extra, int described,
     return (size_t)(d - to);
 }
 
-/* Appends n bytes to the VLR at v->extra_at, or makes a new one of them behind the
- * others. */
+/* Makes room for n bytes after the descriptions of the VLR at v->extra_at, in place of
+ * what is too short to be one more; returns where. */
+static unsigned char *insert_there(const vlrs *v, size_t n, unsigned char *head,
+                                   size_t *bytes)
+{
+    unsigned char *vlr = head + v->extra_at;
+    const size_t length = (size_t)sp_get16(vlr + AT_VLR_BYTES);
+    const size_t whole = length / SP_LAS_EXTRA_BYTES * SP_LAS_EXTRA_BYTES;
+    unsigned char *from = vlr + SP_LAS_VLR_HEAD + length,
+                  *to = vlr + SP_LAS_VLR_HEAD + whole;
+
+    sp_put16(vlr + AT_VLR_BYTES, whole + n);
+    memmove(to + n, from, *bytes - (size_t)(from - head));
+    *bytes += n + whole - length;
+    return to;
+}
+
+/* The same in a new VLR after the others. */
+static unsigned char *insert_new(const vlrs *v, size_t n, unsigned char *head,
+                                 size_t *bytes)
+{
+    unsigned char *to = head + v->end;
+
+    memmove(to + SP_LAS_VLR_HEAD + n, to, *bytes - v->end);
+    memset(to, 0, SP_LAS_VLR_HEAD);
+    memcpy(to + 2, "LASF_Spec", 9);
+    sp_put16(to + 18, SPEC_EXTRA);
+    sp_put16(to + AT_VLR_BYTES, n);
+    memcpy(to + 22, "extra bytes", 11);
+    sp_put32(head + AT_N_VLRS, sp_get32(head + AT_N_VLRS) + 1);
+    *bytes += SP_LAS_VLR_HEAD + n;
+    return to + SP_LAS_VLR_HEAD;
+}
+
+/* Inserts descriptions of n bytes. */
 static sp_status insert(const sp_scan *scan, const vlrs *v, const unsigned char *from,
                         size_t n, unsigned char *head, size_t *bytes)
 {
-    unsigned char *vlr = head + v->extra_at, *to = head + v->end;
-    size_t length = v->extra_at ? (size_t)sp_get16(vlr + AT_VLR_BYTES) : 0;
+    size_t old = v->extra_at ? sp_get16(head + v->extra_at + AT_VLR_BYTES) : 0;
 
-    if (length + n > MOST_BYTES)
+    if (old + n > MOST_BYTES)
         return SP_FAIL(SP_EDATA, "%s: no room to describe more fields", scan->path);
-    if (v->extra_at) {
-        to = vlr + SP_LAS_VLR_HEAD + length;
-        sp_put16(vlr + AT_VLR_BYTES, length + n);
-        memmove(to + n, to, *bytes - (size_t)(to - head));
-    } else {
-        memmove(to + SP_LAS_VLR_HEAD + n, to, *bytes - v->end);
-        memset(to, 0, SP_LAS_VLR_HEAD);
-        memcpy(to + 2, "LASF_Spec", 9);
-        sp_put16(to + 18, SPEC_EXTRA);
-        sp_put16(to + AT_VLR_BYTES, n);
-        memcpy(to + 22, "extra bytes", 11);
-        to += SP_LAS_VLR_HEAD;
-        sp_put32(head + AT_N_VLRS, sp_get32(head + AT_N_VLRS) + 1);
-        *bytes += SP_LAS_VLR_HEAD;
-    }
-    memcpy(to, from, n);
-    *bytes += n;
+    memcpy(v->extra_at ? insert_there(v, n, head, bytes)
+                       : insert_new(v, n, head, bytes),
+           from, n);
     return SP_OK;
 }
 

@@ -115,6 +115,21 @@ static void change_vlr(sp_las_copy *c)
     sp_put16(c->head + vlr.head_at + AT_VLR_BYTES, (uint64_t)vlr.bytes + n - old);
 }
 
+/* Makes the number of VLRs, and the length of the last one, what is there: other records
+ * may follow in the copy. */
+static sp_status count_there(sp_las_copy *c)
+{
+    sp_las_record vlr = {0};
+
+    sp_put32(c->head + AT_N_VLRS, c->header->n_vlrs);
+    for (;;) {
+        SP_TRY(sp_las_next_vlr(c->scan, &vlr));
+        if (vlr.is_end)
+            return SP_OK;
+        sp_put16(c->head + vlr.head_at + AT_VLR_BYTES, (uint64_t)vlr.bytes);
+    }
+}
+
 /* Removes the VLRs of COPC. */
 static void drop_copc(sp_las_copy *c)
 {
@@ -122,13 +137,12 @@ static void drop_copc(sp_las_copy *c)
 
     for (uint32_t n = sp_get32(c->head + AT_N_VLRS); n > 0; n--) {
         const unsigned char *vlr = c->head + at;
-        size_t bytes = at + VLR_HEAD > c->head_bytes
-                           ? 0
-                           : VLR_HEAD + (size_t)sp_get16(vlr + AT_VLR_BYTES);
+        const size_t bytes = VLR_HEAD + (size_t)sp_get16(vlr + AT_VLR_BYTES);
+        char user[SP_LAS_USER];
 
-        if (bytes == 0 || bytes > c->head_bytes - at)
-            return;
-        if (strncmp((const char *)vlr + 2, SP_LAS_COPC, 16) == 0) {
+        assert(at + bytes <= c->head_bytes);
+        sp_las_user(vlr, user);
+        if (strcmp(user, SP_LAS_COPC) == 0) {
             splice(c, at, bytes, NULL, 0);
             count_vlrs(c, -1);
         } else {
@@ -140,7 +154,7 @@ static void drop_copc(sp_las_copy *c)
 /* Brings the VLRs to the copy: those of compression, COPC and extra bytes. */
 static sp_status change_vlrs(sp_las_copy *c)
 {
-    sp_put32(c->head + AT_N_VLRS, c->header->n_vlrs);
+    SP_TRY(count_there(c));
     if (c->scan->format == &sp_scan_laz)
         change_vlr(c);
     else if (c->is_laz)
