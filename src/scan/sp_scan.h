@@ -115,6 +115,8 @@ typedef enum sp_scan_note_kind {
 /* A sentence that begins with the scan's path; NULL: there is nothing to remark. It is
  * the scan's. */
 const char *sp_scan_note(const sp_scan *scan, sp_scan_note_kind kind);
+/* The EPSG code of the coordinate system that the scan names; 0: not known. */
+int sp_scan_epsg(const sp_scan *scan);
 /* Does the scan have an attribute of this name (coordinates excluded)? */
 bool sp_scan_has(const sp_scan *scan, const char *name);
 
@@ -154,11 +156,12 @@ enum { SP_SCAN_NO_CLASS = -1, SP_SCAN_KEEP = -2 };
 
 enum { SP_SCAN_ADDED_NAME = 32 }; /* most bytes of a name or a help, as in LAS */
 
-/* A field with values from 0 to 1 that is written beside the class. */
+/* A field that is written beside the class: values from 0 to 1, or codes. */
 typedef struct sp_scan_added {
     char name[SP_SCAN_ADDED_NAME + 1], help[SP_SCAN_ADDED_NAME + 1];
     /* In LAS: float32, else uint8 in steps of 1/255. Other formats have floats. */
     bool is_float;
+    bool is_code; /* whole numbers from 0 to 255, uint8 in LAS */
 } sp_scan_added;
 
 /* The classes, and values of added fields, for all points of a scan. */

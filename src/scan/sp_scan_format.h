@@ -130,6 +130,7 @@ struct sp_scan {
     /* The units of x and y, and of z, as the records name them; NULL: they do not. */
     const char *unit, *z_unit;
     bool is_geocentric;        /* see sp_scan_is_geocentric */
+    int epsg;                  /* see sp_scan_epsg */
     char *note[SP_SCAN_NOTES]; /* see sp_scan_note */
     bool has_extent;  /* the header claims the next two, low <= high */
     double low[3], high[3];

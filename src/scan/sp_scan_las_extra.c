@@ -42,17 +42,21 @@ static int bytes_of(const sp_scan_added *added)
     return added->is_float ? 4 : 1;
 }
 
-/* The number that stands for 1: the largest of an integer's type, and no more than 32
- * bits, which a float holds by far. */
-static double one_of(char kind, int bytes)
+/* The largest integer that is stored, of 32 bits at most. */
+static double largest(char kind, int bytes)
 {
-    const int bits = (bytes > 4 ? 32 : 8 * bytes) - (kind == 'i');
+    return ldexp(1, (bytes > 4 ? 32 : 8 * bytes) - (kind == 'i')) - 1;
+}
 
-    return kind == 'f' ? 1 : ldexp(1, bits) - 1;
+/* The number that stands for 1: of an integer that holds 0 to 1, the largest. */
+static double one_of(const sp_scan_added *added, char kind, int bytes)
+{
+    return kind == 'f' || added->is_code ? 1 : largest(kind, bytes);
 }
 
 /* Places a value in the scan's field i, if that is one of its extra bytes. */
-static sp_status place_again(const sp_scan *scan, int i, sp_las_place *place)
+static sp_status place_again(const sp_scan *scan, int i, const sp_scan_added *added,
+                             sp_las_place *place)
 {
     const sp_scan_field *f = &scan->field[i];
 
@@ -61,8 +65,13 @@ static sp_status place_again(const sp_scan *scan, int i, sp_las_place *place)
                        "%s: %s is a field of every such file, in which nothing else "
                        "can be written",
                        scan->path, f->name);
+    if (added->is_code && f->kind != 'f' && largest(f->kind, f->size) < UINT8_MAX)
+        return SP_FAIL(SP_EDATA,
+                       "%s: has a field %s already, of int8, which does not hold the "
+                       "codes 0 to 255",
+                       scan->path, f->name);
     *place = (sp_las_place){.at = f->at, .kind = f->kind, .size = f->size};
-    place->is_changed = f->scale != 1 / one_of(f->kind, f->size) || f->add != 0 ||
+    place->is_changed = f->scale != 1 / one_of(added, f->kind, f->size) || f->add != 0 ||
                         f->has_no_data;
     return SP_OK;
 }
@@ -97,7 +106,7 @@ sp_status sp_las_extra_place(sp_las_extra *extra, const sp_scan *scan,
         const int i = sp_scan_find(scan, added->name), bytes = bytes_of(added);
 
         if (i >= 0) {
-            SP_TRY(place_again(scan, i, &extra->place[k]));
+            SP_TRY(place_again(scan, i, added, &extra->place[k]));
             extra->n_changed += extra->place[k].is_changed;
             continue;
         }
@@ -161,9 +170,9 @@ static void redescribe(const sp_scan_added *added, const sp_las_place *place,
     memset(d + AT_NO_DATA, 0, AT_HELP - AT_NO_DATA);
     memset(d + AT_HELP, 0, SP_SCAN_ADDED_NAME);
     memcpy(d + AT_HELP, added->help, strlen(added->help));
-    d[AT_OPTIONS] = place->kind == 'f' ? 0 : HAS_SCALE;
-    if (place->kind != 'f')
-        sp_put_double(d + AT_SCALE, 1 / one_of(place->kind, place->size));
+    d[AT_OPTIONS] = place->kind == 'f' || added->is_code ? 0 : HAS_SCALE;
+    if (d[AT_OPTIONS] == HAS_SCALE)
+        sp_put_double(d + AT_SCALE, 1 / one_of(added, place->kind, place->size));
 }
 
 /* Brings the descriptions to the fields whose values change their meaning. *at is the
@@ -215,7 +224,7 @@ static void describe(const sp_scan_added *added, unsigned char d[SP_LAS_EXTRA_BY
     d[AT_TYPE] = added->is_float ? FLOAT32 : UINT8;
     memcpy(d + AT_NAME, added->name, strlen(added->name));
     memcpy(d + AT_HELP, added->help, strlen(added->help));
-    if (added->is_float)
+    if (added->is_float || added->is_code)
         return;
     d[AT_OPTIONS] = HAS_SCALE;
     sp_put_double(d + AT_SCALE, 1.0 / UINT8_MAX);
@@ -335,8 +344,10 @@ void sp_las_extra_put(const sp_las_extra *extra, const float *value,
             memcpy(&bits, &value[k], sizeof bits);
             sp_put32(to, bits);
         } else {
-            whole = (uint64_t)llrint((double)fminf(fmaxf(value[k], 0), 1) *
-                                     one_of(place->kind, place->size));
+            whole = (uint64_t)llrint(
+                fmin(fmax((double)value[k], 0) *
+                         one_of(&extra->added[k], place->kind, place->size),
+                     largest(place->kind, place->size)));
             for (int i = 0; i < place->size; i++)
                 to[i] = (unsigned char)(whole >> 8 * i);
         }

@@ -25,6 +25,7 @@ enum { PLANE, HEIGHT, N_UNITS };
 typedef struct las_units {
     const char *name[N_UNITS]; /* NULL: not known */
     bool is_geocentric;
+    int epsg; /* of the system of x and y; 0: not known */
     char (*rare)[SP_LAS_UNIT]; /* [N_UNITS] texts of names that are no constants */
 } las_units;
 
@@ -149,6 +150,11 @@ static void units_of_keys(las_units *u, const geo_keys *g, bool is_on_globe)
 
     if (vertical == 0)
         vertical = unit_of_vertical((int)key_value(g, VERTICAL_SYSTEM));
+    u->epsg = (int)key_value(g, model == GEOGRAPHIC || model == GEOCENTRIC
+                                    ? GEODETIC_SYSTEM
+                                    : PROJECTED_SYSTEM);
+    if (u->epsg >= USER_DEFINED - 1)
+        u->epsg = 0;
     unit_of_code(u, HEIGHT, vertical, 0);
     if (model == GEOGRAPHIC ||
         (model == 0 && linear == 0 && key_value(g, GEODETIC_SYSTEM) > 0 &&
@@ -269,6 +275,17 @@ static bool is_cartesian(const char *system)
     return axes && strncasecmp(axes, "Cartesian", 9) == 0;
 }
 
+/* The code of a system: AUTHORITY["EPSG","2154"] or ID["EPSG",2154]. */
+static int code_of(const char *system)
+{
+    static const char *const words[] = {"AUTHORITY", "ID", NULL};
+    const char *node = system ? find_any(system, words, 0) : NULL;
+    const char *code = node && strncasecmp(node, "\"EPSG\",", 7) == 0 ? node + 7 : "";
+    const long x = strtol(code + (*code == '"'), NULL, 10);
+
+    return x > 0 && x <= INT_MAX ? (int)x : 0;
+}
+
 static void units_of_text(las_units *u, const char *text)
 {
     static const char *const vertical[] = {"VERTCRS", "VERTICALCRS", "VERT_CS",
@@ -286,9 +303,12 @@ static void units_of_text(las_units *u, const char *text)
         centric = system && is_cartesian(system) ? system : NULL;
         if (system && !centric)
             u->name[PLANE] = "degree";
+        u->epsg = code_of(system);
         system = NULL;
     }
     u->is_geocentric = centric != NULL;
+    if (system || (centric && u->epsg == 0))
+        u->epsg = code_of(system ? system : centric);
     if (system || centric)
         units_of_lengths(u, system ? system : centric);
     height = find_any(text, vertical, INT_MAX);
@@ -372,6 +392,7 @@ sp_status sp_las_find_unit(sp_scan *scan)
     scan->z_unit = by_text.name[HEIGHT] ? by_text.name[HEIGHT] : by_keys.name[HEIGHT];
     scan->is_geocentric =
         by_text.name[PLANE] ? by_text.is_geocentric : by_keys.is_geocentric;
+    scan->epsg = by_text.epsg ? by_text.epsg : by_keys.epsg;
     if (scan->is_geocentric)
         scan->z_unit = NULL; /* z is no height, and has the unit of x and y */
     return rc;

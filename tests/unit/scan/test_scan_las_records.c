@@ -410,3 +410,36 @@ TEST(only_copc_has_records_of_copc)
         assert_int_equal(c[n - 1], 'z');
     }
 }
+
+/* ---- records that are cut off ---- */
+
+/* The last VLR claims to run into the points, or has the half of a description. New
+ * records follow what is there. */
+TEST(records_that_are_cut_off_are_followed_by_new_ones)
+{
+    static const int lengths[] = {2, EXTRA / 2, EXTRA, EXTRA + 50};
+
+    for (size_t i = 0; i < 2 * sizeof lengths / sizeof *lengths; i++) {
+        const uint16_t extra[N] = {1, 2, 3, 4};
+        unsigned char d[2 * EXTRA];
+        const bool is_claimed = i % 2;
+
+        describe(d, "a", 3);
+        memset(d + EXTRA, 0, EXTRA);
+        begin(375);
+        add_record("LASF_Spec  ", 4, d, (size_t)lengths[i / 2]);
+        if (is_claimed)
+            sp_put16(b + 375 + 20, 60000);
+        add_points(4, 6, 375, extra, sizeof *extra);
+        scan_write("cut.las", b, size);
+        for (int k = 0; k < 2; k++) {
+            const char *name = k ? "mended.laz" : "mended.las";
+
+            write_copy("cut.las", name, codes, "confidence", false);
+            has_values(name, "classification", (double[N]){5, 6, 7, 8});
+            assert_float_equal(scan_first_value(name, "confidence"), 0.5, 0.002);
+            if (lengths[i / 2] >= EXTRA)
+                has_values(name, "a", (double[N]){1, 2, 3, 4});
+        }
+    }
+}

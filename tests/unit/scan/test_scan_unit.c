@@ -317,3 +317,30 @@ TEST(sizes_of_units_are_read)
     OK(sp_scan_open(&scan, "u.las", NULL));
     assert_string_equal(sp_scan_unit(scan), "foot");
 }
+
+/* The code is the one of the system of x and y. */
+TEST(records_name_the_code_of_the_system)
+{
+    static const struct {
+        const char *text;
+        int code;
+    } cases[] = {
+        {"COMPD_CS[\"c\",PROJCS[\"P\",GEOGCS[\"G\",UNIT[\"degree\",0.017],AUTHORITY["
+         "\"EPSG\",\"4171\"]],UNIT[\"metre\",1],AUTHORITY[\"EPSG\",\"2154\"]],VERT_CS["
+         "\"V\",UNIT[\"metre\",1],AUTHORITY[\"EPSG\",\"5720\"]]]",
+         2154},
+        {"PROJCRS[\"P\",CS[Cartesian,2],LENGTHUNIT[\"metre\",1],ID[\"EPSG\",32631]]", 32631},
+        {"GEOGCRS[\"G\",CS[ellipsoidal,2],ID[\"EPSG\",4326]]", 4326},
+        {"PROJCS[\"P\",UNIT[\"metre\",1],AUTHORITY[\"ESRI\",\"102100\"]]", 0},
+        {NULL, 2154}};
+    uint16_t keys[] = {1, 1, 0, 2, 1024, 0, 1, 1, 3072, 0, 1, 2154};
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        CLOSED_BY(close_scan) sp_scan *scan;
+
+        write_las(cases[i].text, cases[i].text ? NULL : keys,
+                  sizeof keys / sizeof *keys);
+        OK(sp_scan_open(&scan, "u.las", NULL));
+        assert_int_equal(sp_scan_epsg(scan), cases[i].code);
+    }
+}
