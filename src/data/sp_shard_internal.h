@@ -114,6 +114,10 @@ sp_status sp_rounding_add(sp_rounding *rounding, sp_h5 *file, const sp_dataset *
 void sp_rounding_warn(const sp_rounding *rounding);
 void sp_rounding_free(sp_rounding *rounding);
 
+/* Compares the files of a set over the nodes, unless they are those of a shared file
+ * system. Collective over the world, agreed. SP_EDATA names a file that nodes have
+ * different copies of, or that one lacks; SP_EMEM, SP_EMPI. */
+sp_status sp_shard_compare_copies(const sp_dataset *set, sp_comm *comm);
 /* Gives the set a cache of unpacked chunks if any dataset is not contiguous, and warns
  * how much is unpacked for a sample. n_sharing ranks share this machine's memory.
  * Local. SP_EMEM. */
