@@ -308,6 +308,7 @@ static sp_status run_ranks(int argc, char **argv, const verb *v, bench_options *
     if (rc == SP_OK) {
         sp_start_watch("spbench");
         rc = sp_comm_open(&comm, &argc, &argv);
+        sp_signal_started();
     }
     if (rc == SP_OK) {
         sp_log_open(comm.rank, comm.size, comm.host, comm.local_rank, NULL);

@@ -23,12 +23,14 @@
 #include "health/sp_start.h"
 #include "health/sp_witness.h"
 #include "label/label.h"
+#include "report/sp_folds.h"
 #include "report/sp_page.h"
 #include "train/sp_check.h"
 #include "train/sp_check_model.h"
 #include "train/sp_launch.h"
 #include "train/sp_train.h"
 #include "train/sp_trial.h"
+#include "weights/sp_weights.h"
 
 SP_OPENMP_HIDE_AT_START;
 
@@ -63,13 +65,17 @@ static sp_status print_model(int argc, char **argv)
 
 typedef struct report_arguments {
     const char *out;
-    bool is_quiet, is_help;
+    bool is_quiet, is_help, is_folds;
 } report_arguments;
 
 #define AT(member) .offset = offsetof(report_arguments, member)
 static const sp_option report_options[] = {
     {{"-o", "FILE.html", "the report (RUN/report.html)"}, SP_OPTION_TEXT, AT(out)},
     {{"--out", "FILE.html", "the same"}, SP_OPTION_TEXT, AT(out)},
+    {{"--folds", NULL, "print the pooled confusion of a cross-validation (data.folds), "
+                       "of which each RUN is a fold"},
+     SP_OPTION_FLAG,
+     AT(is_folds)},
     {{"--quiet", NULL, "print nothing about what was skipped or written"},
      SP_OPTION_FLAG,
      AT(is_quiet)},
@@ -78,7 +84,8 @@ static const sp_option report_options[] = {
 
 static void print_report_help(void)
 {
-    puts("usage: sptrain report RUN... [-o FILE.html]\n");
+    puts("usage: sptrain report RUN... [-o FILE.html]\n"
+         "       sptrain report --folds RUN...\n");
     sp_names_wrap(
         stdout, 0,
         "Writes one HTML file about the runs in these run folders, with curves, "
@@ -99,6 +106,11 @@ static sp_status write_report(int argc, char **argv)
         print_report_help();
         return SP_OK;
     }
+    if (a.is_folds && (n == 0 || a.out))
+        return SP_FAIL(SP_EUSAGE, "report --folds: expected RUN..., found %s",
+                       n == 0 ? "no run folder" : "-o, which it does not take");
+    if (a.is_folds)
+        return sp_folds_print(n, argv + 2);
     if (n == 0 || (n > 1 && !a.out))
         return SP_FAIL(SP_EUSAGE, "report: expected RUN... -o FILE.html, found %s%s",
                        n == 0 ? "no run folder" : "several run folders",
@@ -182,6 +194,11 @@ static const sp_verb verbs[] = {
       "print the state of the run in DIR and what each rank did "
       "last; --watch: show it while it runs"},
      .answer = print_status},
+    {{"weights", "list|import|export FILE ...",
+      "take weights from files of other programs, write them for other programs, or "
+      "write a packed model; weights --help tells its options"},
+     .answer = sp_weights_answer,
+     .has_help = true},
     {{"report", "RUN... [-o FILE.html]",
       "write one HTML file about the runs in these folders"},
      .answer = write_report,

@@ -20,6 +20,29 @@ int sp_machine_cores(uint64_t set[SP_CORE_WORDS]);
 /* Returns the number of cores that the process which started this one may run on; 0:
  * not known. */
 int sp_machine_cores_of_parent(void);
+/* The least limits of the cgroups that this process is in. */
+typedef struct sp_machine_group {
+    double cores;  /* processor time; HUGE_VAL: no limit */
+    double memory; /* bytes; HUGE_VAL: no limit */
+    double peak; /* bytes that the group with that limit has used at most; 0: unknown */
+    int64_t n_killed; /* processes that the out-of-memory killer has ended in them */
+    char folder[512]; /* of the group that has the least limit of memory */
+} sp_machine_group;
+
+/* Reads the limits of both kinds of cgroups: in this process's folders and all above
+ * them. root: "/sys/fs/cgroup"; membership: "/proc/self/cgroup"; tests have others. */
+void sp_machine_read_group(const char *root, const char *membership,
+                           sp_machine_group *group);
+/* Numbers of processes that the kernel's out-of-memory killer has ended so far, in this
+ * process's cgroups and on the machine. */
+typedef struct sp_machine_kills {
+    int64_t of_group, of_machine;
+} sp_machine_kills;
+
+void sp_machine_look_at_kills(sp_machine_kills *kills);
+/* Writes what it has done since then, as "; memory ran out: ..." with limit and peak;
+ * "" if nothing. */
+void sp_machine_tell_kills(const sp_machine_kills *before, char *text, size_t size);
 /* Returns the processor time that the cgroup grants, in cores, rounded up; INT_MAX
  * without a limit. */
 int sp_machine_core_quota(void);

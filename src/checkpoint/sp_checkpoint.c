@@ -2,6 +2,7 @@
  *   /params/<layer>/<weight|bias>               float32
  *   /buffers/<layer>/<running_mean|running_var> float32
  *   /optim/<...>/<layer>/<weight|bias>          float32: the groups of sp_kept
+ *   /ema/<layer>/<...>, /ema_buffers/<...>      float32: averages, with train.ema
  *   /normalization/mean, std                    float64, where features are normalized
  *   /loss/class_weights                         float64, where classes are weighted
  *   /recipe                                     attributes (data/sp_recipe.h)
@@ -13,7 +14,6 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <float.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,60 +54,17 @@ bool sp_checkpoint_has_shape(const sp_h5_shape *shape, const sp_param *p)
     }
 }
 
-static bool is_variance(const char *name)
-{
-    const size_t end = strlen(name), var = strlen("/running_var");
-
-    return end > var && strcmp(name + end - var, "/running_var") == 0;
-}
-
-/* The first number that no network can work with; -1: there is none. */
-static int64_t find_bad(const char *name, const float *x, int64_t n)
-{
-    const float least = is_variance(name) ? 0 : -FLT_MAX;
-
-    for (int64_t i = 0; i < n; i++)
-        if (!(x[i] >= least && x[i] <= FLT_MAX))
-            return i;
-    return -1;
-}
-
 /* x: the n elements from `first` on. */
 static sp_status check_numbers(sp_h5 *file, const char *name, const float *x, int64_t n,
                                int64_t first)
 {
-    const int64_t bad = find_bad(name, x, n);
+    const int64_t bad = sp_checkpoint_find_bad(name, x, n);
 
     if (bad < 0)
         return SP_OK;
     return SP_FAIL(SP_EDATA, "%s:%s: element %lld is %g, expected a finite number%s",
                    sp_h5_path(file), name, (long long)(first + bad), (double)x[bad],
-                   is_variance(name) ? ", not negative" : "");
-}
-
-static void find_fault(const char *group, const sp_param *params, int n,
-                       const float *flat, char fault[SP_CHECKPOINT_FAULT])
-{
-    char name[MAX_PATH];
-
-    for (int i = 0; i < n && !fault[0]; i++) {
-        const float *x = flat + params[i].offset;
-        int64_t bad;
-
-        snprintf(name, sizeof name, "%s/%s", group, params[i].name);
-        bad = find_bad(name, x, params[i].count);
-        if (bad >= 0)
-            snprintf(fault, SP_CHECKPOINT_FAULT, "%s: element %lld is %g", name,
-                     (long long)bad, (double)x[bad]);
-    }
-}
-
-void sp_checkpoint_find_fault(const sp_graph *graph, const float *param,
-                              const float *running, char fault[SP_CHECKPOINT_FAULT])
-{
-    fault[0] = 0;
-    find_fault("/params", graph->param, graph->n_params, param, fault);
-    find_fault("/buffers", graph->buffer, graph->n_buffers, running, fault);
+                   sp_checkpoint_is_variance(name) ? ", not negative" : "");
 }
 
 /* Weights written by another program have no checksum, so their numbers are checked
@@ -216,7 +173,8 @@ static bool count_bytes(const sp_h5_shape *shape, int64_t *bytes)
 
 static bool is_ours(const char *name)
 {
-    return strncmp(name, "/params/", 8) == 0 || strncmp(name, "/buffers/", 9) == 0;
+    return strncmp(name, "/params/", 8) == 0 || strncmp(name, "/buffers/", 9) == 0 ||
+           strncmp(name, "/ema/", 5) == 0 || strncmp(name, "/ema_buffers/", 13) == 0;
 }
 
 /* True for float32 arrays of the network. Arrays of another type fail, or are checked,
@@ -389,6 +347,17 @@ static sp_status verify_written(const char *path)
 
 /* ---- writing ---- */
 
+/* The datasets of kept value i. */
+static const sp_param *kept_params(const sp_graph *graph, int i)
+{
+    return sp_kept[i].is_of_buffers ? graph->buffer : graph->param;
+}
+
+static int kept_count(const sp_graph *graph, int i)
+{
+    return sp_kept[i].is_of_buffers ? graph->n_buffers : graph->n_params;
+}
+
 static sp_status write_arrays(sp_h5 *file, const sp_graph *graph,
                               const sp_checkpoint_arrays *a)
 {
@@ -398,8 +367,8 @@ static sp_status write_arrays(sp_h5 *file, const sp_graph *graph,
     SP_TRY(write_group(file, "/buffers", graph->buffer, graph->n_buffers, a->running));
     for (int i = 0; optim && i < SP_N_KEPT; i++)
         if (optim->kept[i])
-            SP_TRY(write_group(file, sp_kept[i].group, graph->param, graph->n_params,
-                               optim->kept[i]));
+            SP_TRY(write_group(file, sp_kept[i].group, kept_params(graph, i),
+                               kept_count(graph, i), optim->kept[i]));
     if (a->on_written)
         a->on_written(a->arg);
     return SP_OK;
@@ -445,6 +414,44 @@ sp_status sp_checkpoint_write(const char *path, const sp_graph *graph,
     return rc;
 }
 
+static sp_status write_foreign(sp_h5 *file, const sp_graph *graph, const float *param,
+                               const float *running, const bool *has)
+{
+    for (int i = 0; i < graph->n_params + graph->n_buffers; i++) {
+        const bool is_param = i < graph->n_params;
+
+        if (!has || has[i])
+            SP_TRY(write_group(file, is_param ? "/params" : "/buffers",
+                               is_param ? &graph->param[i]
+                                        : &graph->buffer[i - graph->n_params],
+                               1, is_param ? param : running));
+    }
+    return SP_OK;
+}
+
+sp_status sp_checkpoint_write_weights(const char *path, const sp_graph *graph,
+                                      const float *param, const float *running,
+                                      const bool *has)
+{
+    char temporary[PATH_MAX];
+    sp_h5 *file;
+    sp_status rc, end;
+
+    assert(path && graph && param);
+    if (snprintf(temporary, sizeof temporary, "%s" SP_FILE_UNFINISHED, path) >=
+        (int)sizeof temporary)
+        return SP_FAIL(SP_EIO, "%s: the path is too long", path);
+    SP_TRY(sp_h5_create(&file, temporary));
+    rc = write_foreign(file, graph, param, running, has);
+    end = sp_h5_close(file);
+    rc = rc == SP_OK ? end : rc;
+    if (rc == SP_OK)
+        rc = sp_file_rename(temporary, path);
+    if (rc != SP_OK)
+        unlink(temporary);
+    return rc;
+}
+
 /* ---- reading ---- */
 
 sp_status sp_checkpoint_read_state(const char *path, sp_checkpoint_state *state,
@@ -475,12 +482,6 @@ sp_status sp_checkpoint_read_open_state(sp_h5 *file, sp_checkpoint_state *state,
     return rc;
 }
 
-void sp_checkpoint_state_destroy(sp_checkpoint_state *state)
-{
-    free(state->deck);
-    memset(state, 0, sizeof *state);
-}
-
 /* Reads the optimizer's state from a file that has it. Where another optimizer wrote
  * the file, this one begins anew, with zeros: a sum of gradients is no mean, and a
  * second moment of zeros after many steps would make its first updates far too large.
@@ -488,16 +489,42 @@ void sp_checkpoint_state_destroy(sp_checkpoint_state *state)
 static sp_status read_optim(sp_h5 *file, const sp_graph *graph, sp_optim *optim)
 {
     for (int i = 0; i < SP_N_KEPT; i++)
-        if (sp_h5_has(file, sp_kept[i].group) != (optim->kept[i] != NULL)) {
+        if (!sp_kept[i].is_average &&
+            sp_h5_has(file, sp_kept[i].group) != (optim->kept[i] != NULL)) {
             sp_log_warn0("%s has no state of this optimizer, which begins anew",
                          sp_h5_path(file));
             return SP_OK;
         }
     for (int i = 0; i < SP_N_KEPT; i++)
-        if (optim->kept[i])
+        if (optim->kept[i] && !sp_kept[i].is_average)
             SP_TRY(read_group(file, sp_kept[i].group, graph->param, graph->n_params,
                               optim->kept[i]));
     return sp_h5_attr_read_int(file, "/", "updates", &optim->t);
+}
+
+/* Reads the averages of train.ema; in a file without them they begin as its weights. */
+static sp_status read_averages(sp_h5 *file, const sp_graph *graph, const float *param,
+                               const float *running, sp_optim *optim)
+{
+    int64_t updates = 1;
+
+    if (optim->kept[SP_KEPT_EMA] && !sp_h5_has(file, sp_kept[SP_KEPT_EMA].group))
+        sp_log_info("%s has no averaged weights: the average of train.ema begins here",
+                    sp_h5_path(file));
+    else
+        SP_TRY(sp_h5_attr_read_int(file, "/", "updates", &updates));
+    optim->is_averaging = updates > 0;
+    for (int i = 0; i < SP_N_KEPT; i++) {
+        if (!optim->kept[i] || !sp_kept[i].is_average)
+            continue;
+        if (sp_h5_has(file, sp_kept[SP_KEPT_EMA].group))
+            SP_TRY(read_group(file, sp_kept[i].group, kept_params(graph, i),
+                              kept_count(graph, i), optim->kept[i]));
+        else
+            memcpy(optim->kept[i], sp_kept[i].is_of_buffers ? running : param,
+                   (size_t)sp_kept_floats(graph, i) * sizeof(float));
+    }
+    return SP_OK;
 }
 
 /* The parameter that tells the model's number of classes: the network's last layer has
@@ -542,14 +569,41 @@ static sp_status check_classes(sp_h5 *file, const sp_graph *graph)
         sp_h5_path(file), (long long)n, graph->n_classes);
 }
 
-sp_status sp_checkpoint_read_open(sp_h5 *file, const sp_graph *graph, float *param,
-                                  float *running, sp_optim *optim)
+sp_status sp_checkpoint_groups(sp_h5 *file, sp_weights_use use, const char **params,
+                               const char **buffers)
 {
+    const bool is_average = use == SP_WEIGHTS_EMA;
+
+    *params = is_average ? sp_kept[SP_KEPT_EMA].group : "/params";
+    *buffers = is_average ? sp_kept[SP_KEPT_EMA_BUFFERS].group : "/buffers";
+    if (!is_average || sp_h5_has(file, *params))
+        return SP_OK;
+    return SP_FAIL(SP_EDATA,
+                   "%s: no averaged weights (/ema), which run.weights = \"ema\" asks "
+                   "for: train.ema was 0 in its training; take run.weights=plain",
+                   sp_h5_path(file));
+}
+
+sp_status sp_checkpoint_read_model(sp_h5 *file, const sp_graph *graph,
+                                   sp_weights_use use, float *param, float *running)
+{
+    const char *params, *buffers;
+
     assert(file && graph && param);
     SP_TRY(check_classes(file, graph));
-    SP_TRY(read_group(file, "/params", graph->param, graph->n_params, param));
-    SP_TRY(read_group(file, "/buffers", graph->buffer, graph->n_buffers, running));
-    return optim ? read_optim(file, graph, optim) : SP_OK;
+    SP_TRY(sp_checkpoint_groups(file, use, &params, &buffers));
+    SP_TRY(read_group(file, params, graph->param, graph->n_params, param));
+    return read_group(file, buffers, graph->buffer, graph->n_buffers, running);
+}
+
+static sp_status read_training(sp_h5 *file, const sp_graph *graph, float *param,
+                               float *running, sp_optim *optim)
+{
+    SP_TRY(sp_checkpoint_read_model(file, graph, SP_WEIGHTS_PLAIN, param, running));
+    if (!optim)
+        return SP_OK;
+    SP_TRY(read_optim(file, graph, optim));
+    return read_averages(file, graph, param, running, optim);
 }
 
 sp_status sp_checkpoint_read(const char *path, const sp_graph *graph, float *param,
@@ -561,7 +615,7 @@ sp_status sp_checkpoint_read(const char *path, const sp_graph *graph, float *par
 
     assert(path && graph && param);
     SP_TRY(sp_h5_open(&file, path));
-    rc = sp_checkpoint_read_open(file, graph, param, running, optim);
+    rc = read_training(file, graph, param, running, optim);
     if (rc == SP_OK && state)
         rc = sp_checkpoint_read_open_state(file, state, NULL);
     sp_h5_close(file);

@@ -105,8 +105,9 @@ const char *sp_comm_library(void);
 /* Number of ranks in scope. Local. */
 int sp_comm_scope_size(const sp_comm *comm, sp_scope scope);
 
-/* Reduces data [count] over the ranks of scope, in place; any count. Collective over
- * scope. SP_EMPI, SP_EMEM. */
+/* Reduces data [count] over the ranks of scope, in place; any count. A NaN of one rank
+ * makes sums, maxima and minima NaN, on every rank, so that all ranks decide alike.
+ * Collective over scope. SP_EMPI, SP_EMEM. */
 sp_status sp_comm_allreduce(sp_comm *comm, sp_scope scope, void *data, size_t count,
                             sp_type type, sp_reduce_op op);
 /* Posts the same and returns at once; `data` must not be touched until the request has

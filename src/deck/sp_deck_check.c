@@ -71,6 +71,13 @@ sp_status sp_deck_check_together(const sp_config *config)
                        "Nesterov's form of momentum has no dampening",
                        sp_config_where(config, "train.dampening"),
                        config->train.dampening);
+    if (config->data.fold > 0 && config->data.fold >= config->data.folds)
+        return SP_FAIL(SP_EUSAGE,
+                       "%sdata.fold = %d is none of the folds of data.folds = %d, "
+                       "expected 0 to %d",
+                       sp_config_where(config, "data.fold"), config->data.fold,
+                       config->data.folds,
+                       config->data.folds > 1 ? config->data.folds - 1 : 0);
     if (config->train.deterministic == SP_DET_WORLD &&
         (config->batch.per != SP_PER_WORLD || config->train.bn_scope != SP_SCOPE_WORLD))
         return SP_FAIL(SP_EUSAGE,
@@ -109,7 +116,10 @@ static void warn_of_net(const sp_config *config)
     static const char *const key[] = {"net.stem_kernel", "net.kernel_down", "net.width",
                                       "net.family"};
     const bool has_layers = config->net.n_layers > 0;
-    const int n = has_layers ? 4 : config->net.family == SP_DUMMY ? 1 : 0;
+    const sp_family family = config->net.family;
+    const bool has_own_stem = family == SP_DUMMY || family == SP_MINKUNET18W32 ||
+                              family == SP_MINKUNET34W32;
+    const int n = has_layers ? 4 : has_own_stem;
     char unused[UNUSED] = "";
 
     for (int i = 0; i < n; i++)
@@ -151,6 +161,12 @@ static void add_unless(bool is_used, const sp_config *config, const char *key,
         add(unused, key);
 }
 
+static void warn_of_data(const sp_config *config)
+{
+    if (config->data.folds > 1 && is_meant(config, "data.val"))
+        sp_log_warn0("ignored, not used by data.folds: data.val");
+}
+
 static void warn_of_train(const sp_config *config)
 {
     const sp_schedule schedule = config->train.schedule;
@@ -188,6 +204,7 @@ static void warn_of_train(const sp_config *config)
 void sp_deck_warn_unused(const sp_config *config)
 {
     assert(config);
+    warn_of_data(config);
     warn_of_net(config);
     warn_of_train(config);
 }

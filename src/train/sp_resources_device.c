@@ -338,6 +338,7 @@ sp_foresight sp_resources_foresight(const sp_resources *r, const sp_backend *bac
         .columns = r->columns,
         .n_columns = r->n_columns,
         .n_samples = r->train.n_samples + r->val.n_samples,
+        .unpacked_bytes = r->train.cache_bytes + r->val.cache_bytes,
         .n_ranks = r->session.comm->size,
         .n_local = r->session.comm->local_size,
         .is_predicting = strcmp(r->session.command->name, "predict") == 0,
@@ -348,14 +349,87 @@ sp_foresight sp_resources_foresight(const sp_resources *r, const sp_backend *bac
     };
 }
 
+/* ---- the memory of a host ---- */
+
+/* The most bytes that the samples of a step of one sampler can take on a node: as if
+ * all their voxels were on the finest level, for every node of the network the output
+ * and its gradient, and a kernel map's neighbours. Augmentation adds no voxels, mixing
+ * those of a partner. */
+static double most_of_step(const sp_foresight *what, const sp_sampler *sampler)
+{
+    enum { MAP_BYTES = 27 * 3 * 4 };
+    double each = 0, most = 0, all, voxels;
+
+    if (!sampler)
+        return 0;
+    for (int i = 0; i < what->graph->n_nodes; i++)
+        each += 2 * 4.0 * what->graph->node[i].c_out + MAP_BYTES;
+    for (int64_t i = 0; i < sampler->set->n_samples; i++)
+        most = fmax(most, (double)sp_dataset_voxels(sampler->set, i));
+    all = (double)sampler->set->n_voxels;
+    voxels = fmin(all, most * sampler->effective) * (sampler->mixing ? 2 : 1);
+    return 2 * voxels * each;
+}
+
+/* True if what the node's ranks need is so little, or the memory so much, that no plan
+ * of a sample is needed to tell that it suffices. */
+static bool is_surely_enough(const sp_foresight *what, const sp_sampler *train,
+                             const sp_sampler *eval, double there)
+{
+    const double weights = 2e1 * (double)what->graph->n_floats;
+    const double fixed = what->n_local * (weights + (256 << 20));
+
+    return fixed + most_of_step(what, train) + most_of_step(what, eval) < there;
+}
+
+/* If the ranks of a node may need more than the node has, the kernel would end one of
+ * them: each gets a part of the memory as its bound, as on a device. */
+sp_status sp_resources_bound_host(sp_resources *r, const sp_foresight *what,
+                                  sp_sampler *train, sp_sampler *eval, int64_t *bytes)
+{
+    const double mib = 1 << 20;
+    const int64_t there = (int64_t)sp_machine_memory();
+    sp_comm *comm = r->session.comm;
+    int64_t share = there / comm->local_size, need;
+    int64_t is_enough = is_surely_enough(what, train, eval, (double)there);
+    sp_status rc;
+
+    *bytes = 0;
+    SP_TRY(sp_comm_allreduce(comm, SP_SCOPE_WORLD, &is_enough, 1, SP_I64, SP_MIN));
+    if (is_enough)
+        return SP_OK;
+    rc = sp_cut_foresee(&r->cut, what, train, eval, comm);
+    need = rc == SP_OK ? sp_cut_need(&r->cut) : 0;
+    sp_cut_close(&r->cut);
+    if (rc == SP_EMPI)
+        return rc;
+    SP_TRY(sp_comm_allreduce(comm, SP_SCOPE_WORLD, &share, 1, SP_I64, SP_MIN));
+    if (rc != SP_OK || need <= share) /* the loader reports a damaged sample */
+        return SP_OK;
+    share = (int64_t)(floor((double)(share - share / 16) / mib) * mib);
+    sp_log_warn0(
+        "memory: the largest step needs about %.1f MiB of each rank, %d ranks "
+        "of a node have %.1f MiB (of the machine, or its cgroup's limit): each "
+        "is bounded by %.0f MiB. run.memory_mb=%.0f repeats this elsewhere",
+        (double)need / mib, comm->local_size, (double)there / mib, (double)share / mib,
+        (double)share / mib);
+    *bytes = share;
+    r->session.resolved.memory_mb = (double)share / mib;
+    return SP_OK;
+}
+
 sp_status sp_resources_cut(sp_resources *r)
 {
     const sp_foresight what = sp_resources_foresight(r, &r->backend);
+    sp_sampler *train = r->loader ? &r->sampler : NULL;
+    sp_sampler *eval = r->evaluation.loader ? &r->evaluation.sampler : NULL;
+    int64_t bytes;
 
-    assert((r->loader || r->evaluation.loader) && !r->cut.memory);
-    return sp_cut_open(&r->cut, &what, r->loader ? &r->sampler : NULL,
-                       r->evaluation.loader ? &r->evaluation.sampler : NULL,
-                       r->session.comm, choose_memory(r));
+    assert((train || eval) && !r->cut.memory);
+    bytes = choose_memory(r);
+    if (bytes == 0 && r->backend.ops->is_host)
+        SP_TRY(sp_resources_bound_host(r, &what, train, eval, &bytes));
+    return sp_cut_open(&r->cut, &what, train, eval, r->session.comm, bytes);
 }
 
 sp_status sp_resources_open_device(sp_resources *r)
