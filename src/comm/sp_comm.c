@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <dlfcn.h>
 #include <limits.h>
+#include <math.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,7 @@
 #include "base/sp_log.h"
 #include "base/sp_machine.h"
 #include "comm/sp_comm_internal.h"
+#include "comm/sp_launcher.h"
 #include "base/sp_pulse.h"
 
 enum { HUGE_PAGE = 2 << 20 };
@@ -119,36 +121,6 @@ void sp_comm_open_self(sp_comm *comm)
     comm->node_cores = comm->cores;
 }
 
-/* Several processes of a launcher that each see a world of one rank would train the
- * same network at the same time and overwrite each other's files, so that is refused.
- * Launchers that speak PMI set PMI_SIZE, that of Open MPI OMPI_COMM_WORLD_SIZE. A
- * program that the batch script itself starts, and not srun, is alone by intention: the
- * job then has a number, but no step. */
-static sp_status check_launcher(const sp_comm *comm)
-{
-    const char *tasks = getenv("SLURM_NTASKS"), *started = getenv("PMI_SIZE");
-    bool is_beside = getenv("SLURM_JOB_ID") && !getenv("SLURM_STEP_ID");
-
-    if (!started)
-        started = getenv("OMPI_COMM_WORLD_SIZE");
-    if (comm->size > 1)
-        return SP_OK;
-    if (started && atoi(started) > 1)
-        return SP_FAIL(SP_EUSAGE,
-                       "the launcher started %s ranks, but MPI sees a world of one: "
-                       "it belongs to another MPI than the program; start with the "
-                       "mpiexec of the MPI that configure found (the MPICH of Ubuntu "
-                       "24.04 has none that works: use Open MPI there)",
-                       started);
-    if (started || !tasks || atoi(tasks) <= 1 || is_beside)
-        return SP_OK;
-    return SP_FAIL(SP_EUSAGE,
-                   "Slurm started %s tasks, but MPI sees a world of one: start with "
-                   "`srun --mpi=pmi2` (Open MPI: --mpi=pmix), or with mpirun inside "
-                   "the allocation",
-                   tasks);
-}
-
 /* Unless it is told otherwise, Open MPI's mpirun binds one rank or two to a core each,
  * however many there are; it has bound itself to none. */
 static void warn_if_bound(const sp_comm *comm)
@@ -164,6 +136,23 @@ static void warn_if_bound(const sp_comm *comm)
                     comm->node_cores, cores);
 }
 
+/* Operations of MPI on floats or doubles: a NaN wins against every number. */
+#define ORDER(NAME, IS_BEYOND)                                                         \
+    static void NAME(void *from, void *to, int *n, MPI_Datatype *type)                 \
+    {                                                                                  \
+        if (*type == MPI_FLOAT) {                                                      \
+            float *a = to, *b = from;                                                  \
+            for (int i = 0; i < *n; i++)                                               \
+                a[i] = b[i] IS_BEYOND a[i] || isnan(b[i]) ? b[i] : a[i];               \
+        } else {                                                                       \
+            double *a = to, *b = from;                                                 \
+            for (int i = 0; i < *n; i++)                                               \
+                a[i] = b[i] IS_BEYOND a[i] || isnan(b[i]) ? b[i] : a[i];               \
+        }                                                                              \
+    }
+ORDER(order_max, >)
+ORDER(order_min, <)
+
 sp_status sp_comm_open(sp_comm *comm, int *argc, char ***argv)
 {
     struct sp_comm_impl *impl;
@@ -175,6 +164,7 @@ sp_status sp_comm_open(sp_comm *comm, int *argc, char ***argv)
         return SP_FAIL(SP_EMEM, "no memory for a communicator");
     comm->impl = impl;
     impl->node = impl->lane = MPI_COMM_NULL;
+    impl->max = impl->min = MPI_OP_NULL;
     SP_MPI(Init_thread(argc, argv, MPI_THREAD_FUNNELED, &provided));
     impl->has_mpi = true;
     impl->world = MPI_COMM_WORLD;
@@ -185,7 +175,9 @@ sp_status sp_comm_open(sp_comm *comm, int *argc, char ***argv)
                        "(MPI_THREAD_FUNNELED); use one that was built with threads");
     SP_MPI(Comm_rank(impl->world, &comm->rank));
     SP_MPI(Comm_size(impl->world, &comm->size));
-    SP_TRY(check_launcher(comm));
+    SP_MPI(Op_create(order_max, 1, &impl->max));
+    SP_MPI(Op_create(order_min, 1, &impl->min));
+    SP_TRY(sp_launcher_check(comm->size));
     SP_TRY(sp_comm_find_nodes(comm));
     warn_if_bound(comm);
     return SP_OK;
@@ -227,6 +219,10 @@ void sp_comm_close(sp_comm *comm)
                 MPI_Comm_free(&impl->node);
             if (impl->lane != MPI_COMM_NULL)
                 MPI_Comm_free(&impl->lane);
+            if (impl->max != MPI_OP_NULL)
+                MPI_Op_free(&impl->max);
+            if (impl->min != MPI_OP_NULL)
+                MPI_Op_free(&impl->min);
             /* A rank that leaves the second barrier knows that all messages of the
              * first have arrived. */
             if (sp_comm_barrier(comm) == SP_OK)
@@ -266,9 +262,16 @@ static MPI_Datatype mpi_type(sp_type type)
                             : MPI_UINT8_T;
 }
 
-static MPI_Op mpi_op(sp_reduce_op op)
+/* MPI leaves open what MPI_MAX of a NaN is, and ranks may get different results. */
+static MPI_Op mpi_op(const struct sp_comm_impl *impl, sp_type type, sp_reduce_op op)
 {
-    return op == SP_SUM ? MPI_SUM : op == SP_MAX ? MPI_MAX : MPI_MIN;
+    const bool is_float = type == SP_F32 || type == SP_F64;
+
+    if (op == SP_SUM)
+        return MPI_SUM;
+    if (op == SP_MAX)
+        return is_float ? impl->max : MPI_MAX;
+    return is_float ? impl->min : MPI_MIN;
 }
 
 /* Returns a slot with room for n MPI requests, from the free list or a new one. */
@@ -347,7 +350,7 @@ sp_status sp_comm_iallreduce(sp_comm *comm, sp_scope scope, void *data, size_t c
         int n = (int)(count - done < most ? count - done : most);
 
         SP_MPI(Iallreduce(MPI_IN_PLACE, (char *)data + done * bytes, n, mpi_type(type),
-                          mpi_op(op), mcomm, &s->pieces[s->n]));
+                          mpi_op(comm->impl, type, op), mcomm, &s->pieces[s->n]));
         s->n++;
     }
     return SP_OK;

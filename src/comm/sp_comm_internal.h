@@ -26,6 +26,7 @@ typedef struct sp_comm_slot {
 struct sp_comm_impl {
     bool has_mpi;
     MPI_Comm world, node, lane;
+    MPI_Op max, min; /* of floating-point numbers */
     sp_node *shared; /* shared memory of the node; NULL: MPI does all sums */
     sp_comm_slot *free_slots;
     int *node_of_rank;

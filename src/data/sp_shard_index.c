@@ -184,6 +184,54 @@ static sp_status read_parts(sp_wire *index, sp_dataset *part, int64_t n)
     return SP_OK;
 }
 
+/* The parts that a file may lack for itself, because the others are complete without
+ * them: bit i is optional[i]. */
+static const char *const optional[] = {"/cost",   "/names",       "/origin",
+                                       "/crc32c", "/point_index", "/scan"};
+enum { OPTIONAL = sizeof optional / sizeof *optional };
+
+static unsigned optional_parts(const sp_dataset *part)
+{
+    const sp_shard *shard = part->shard;
+    const bool has[OPTIONAL] = {part->has_cost,
+                                part->has_names,
+                                shard->origin.type_size > 0,
+                                shard->crc.type_size > 0,
+                                shard->point_index.type_size > 0,
+                                part->has_blocks};
+    unsigned bits = 0;
+
+    for (int i = 0; i < OPTIONAL; i++)
+        bits |= (unsigned)has[i] << i;
+    return bits;
+}
+
+/* Warns of the first file that has less than another one: a tool that rewrites files
+ * may have lost it. */
+static void warn_lacking(const sp_dataset *part, int64_t n)
+{
+    unsigned all = 0, lacking = 0;
+    int64_t less = -1, other = 0;
+    char list[128] = "";
+
+    for (int64_t i = 0; i < n; i++)
+        all |= optional_parts(&part[i]);
+    for (int64_t i = 0; i < n && less < 0; i++)
+        if ((lacking = all & ~optional_parts(&part[i])) != 0)
+            less = i;
+    if (less < 0)
+        return;
+    while (!(optional_parts(&part[other]) & lacking))
+        other++;
+    lacking &= optional_parts(&part[other]);
+    for (int i = 0; i < OPTIONAL; i++)
+        if (lacking >> i & 1)
+            snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s",
+                     *list ? ", " : "", optional[i]);
+    sp_log_warn0("%s has no %s, which %s has: was it lost when the file was rewritten?",
+                 part[less].shard->path, list, part[other].shard->path);
+}
+
 /* Merges means and standard deviations into those of the voxels of all files together.
  */
 static void merge_moments(sp_dataset *set, const sp_dataset *part, int64_t n)
@@ -426,30 +474,16 @@ static sp_status build(sp_dataset *set, sp_wire *index)
     if (!part)
         return SP_FAIL(SP_EMEM, "no memory for the index of %lld files", (long long)n);
     rc = read_parts(index, part, n);
-    if (rc == SP_OK)
+    if (rc == SP_OK) {
+        warn_lacking(part, n);
         rc = merge(set, part, n);
+    }
     for (int64_t i = 0; i < n; i++)
         sp_dataset_close(&part[i]);
     free(part);
     if (rc == SP_OK)
         set->hash = hash_of(set);
     return rc;
-}
-
-static void warn_slow(const sp_dataset *set)
-{
-    const char *first = NULL;
-    int n = 0;
-
-    for (int i = 0; i < set->n_shards; i++)
-        if (sp_shard_is_chunked(&set->shard[i])) {
-            first = first ? first : set->shard[i].path;
-            n++;
-        }
-    if (first)
-        sp_log_warn0("%s%s: chunked or compressed, so each sample is unpacked whenever "
-                     "it is read; contiguous files are read faster",
-                     first, n > 1 ? " and others" : "");
 }
 
 sp_status sp_dataset_open(sp_dataset *set, const sp_strings *patterns, sp_comm *comm)
@@ -472,11 +506,14 @@ sp_status sp_dataset_open_fold(sp_dataset *set, const sp_strings *patterns,
     if (rc == SP_OK) {
         index.is_reading = true;
         rc = build(set, &index);
+        if (rc == SP_OK)
+            rc = sp_shard_open_cache(set, comm ? comm->local_size : 1);
         if (comm)
             rc = sp_comm_agree(comm, rc);
+        if (rc == SP_OK && comm && comm->n_nodes > 1)
+            rc = sp_shard_compare_copies(set, comm);
     }
     free(index.data);
     SP_TRY(rc);
-    warn_slow(set);
     return SP_OK;
 }

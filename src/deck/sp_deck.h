@@ -144,7 +144,7 @@ typedef struct sp_config {
         int nonfinite_limit;
     } train;
     struct {
-        char *dir, *checkpoint, *init_from, *after_save;
+        char *dir, *checkpoint, *init_from, *after_save, *log_dir;
         sp_strings init_skip;
         sp_init_norm init_norm;
         sp_weights_use weights;
@@ -160,7 +160,7 @@ typedef struct sp_config {
         sp_wgmma_use wgmma;
         bool oversubscribe, logits, rank_logs, tensorboard, pictures;
         sp_progress_when progress;
-        double watchdog_s, time_limit_s;
+        double watchdog_s, file_wait_s, time_limit_s;
     } run;
     /* sp_origin of each key: default, deck or command line */
     unsigned char origin[SP_MAX_KEYS];

@@ -104,13 +104,15 @@ const sp_key sp_deck_key[] = {
 {"net", "width", SP_KEY_REAL, AT(net.width), "1.0", "(0, 64]", NULL, NULL,
  "factor by which all numbers of channels of the family are multiplied"},
 {"net", "stem_kernel", SP_KEY_INT, AT(net.stem_kernel), "5", "[1, 7]", "voxels", NULL,
- "kernel of the first convolution (minkunet)"},
+ "kernel of the first convolution (minkunet, spunet)"},
 {"net", "kernel_down", SP_KEY_INT, AT(net.kernel_down), "2", "[1, 7]", "voxels", NULL,
  "kernel of the convolutions of stride 2; 3 by default for dummy"},
 {"net", "bn_eps", SP_KEY_REAL, AT(net.bn_eps), "1e-5", SP_BN_EPS_RANGE, NULL, NULL,
- "number that batch norms add to the variance"},
+ "number that batch norms add to the variance; 1e-3 by default for spunet"},
 {"net", "bn_momentum", SP_KEY_REAL, AT(net.bn_momentum), "0.1", SP_BN_MOMENTUM_RANGE,
- NULL, NULL, "share of a batch in the new running statistics of batch norms"},
+ NULL, NULL,
+ "share of a batch in the new running statistics of batch norms; 0.01 by default for "
+ "spunet"},
 {"net", "layers", SP_KEY_LAYERS, AT(net.layers), "()", NULL, NULL, NULL,
  "the network, at most 10000 layers, in place of net.family (below)"},
 
@@ -241,7 +243,7 @@ const sp_key sp_deck_key[] = {
 {"run", "resume", SP_KEY_RESUME, AT(run.resume), "\"auto\"", NULL, NULL, NULL,
  "auto, never, or the path of a checkpoint"},
 {"run", "checkpoint", SP_KEY_TEXT, AT(run.checkpoint), "\"\"", NULL, NULL, NULL,
- "checkpoint for eval and predict; empty: best.h5, else the newest"},
+ "checkpoint or packed model for eval and predict; empty: best.h5, else the newest"},
 {"run", "init_from", SP_KEY_TEXT, AT(run.init_from), "\"\"", NULL, NULL, NULL,
  "file with the weights to start from; empty: random"},
 {"run", "init_skip", SP_KEY_TEXTS, AT(run.init_skip), "[]", NULL, NULL, NULL,
@@ -256,6 +258,9 @@ const sp_key sp_deck_key[] = {
  "write the network's output into the predictions too"},
 {"run", "rank_logs", SP_KEY_BOOL, AT(run.rank_logs), "false", NULL, NULL, NULL,
  "write a log file for each rank into the run folder"},
+{"run", "log_dir", SP_KEY_TEXT, AT(run.log_dir), "\"\"", NULL, NULL, NULL,
+ "folder of the ranks' logs, which are then written; \"\": logs in run.dir, with "
+ "run.rank_logs"},
 {"run", "progress", SP_KEY_CHOICE, AT(run.progress), "\"auto\"", NULL, NULL,
  SP_WORDS(SP_PROGRESSES), "one line that renews itself instead of the lines of steps; "
  "auto: on a terminal"},
@@ -267,10 +272,12 @@ const sp_key sp_deck_key[] = {
 {"run", "report_every", SP_KEY_INT, AT(run.report_every), "0", "[0, inf)",
  "evaluations", NULL, "renew report.html and the pictures in the run folder; 0: never"},
 {"run", "after_save", SP_KEY_TEXT, AT(run.after_save), "\"\"", NULL, NULL, NULL,
- "command run with the path of each new checkpoint, of metrics.jsonl and of "
- "report.html"},
+ "command run with the path of each new checkpoint, of best.h5, metrics.jsonl and "
+ "report.html, and at the end of event files, pictures and deck.resolved"},
 {"run", "watchdog_s", SP_KEY_REAL, AT(run.watchdog_s), "60", "[0, 1e9]", "s", NULL,
  "seconds without progress of a rank until the run is ended; 0: never"},
+{"run", "file_wait_s", SP_KEY_REAL, AT(run.file_wait_s), "900", "[0, 1e9]", "s", NULL,
+ "seconds that a rank may wait for the file system until run.watchdog_s counts"},
 {"run", "time_limit_s", SP_KEY_REAL, AT(run.time_limit_s), "0", "[0, 1e9]", "s", NULL,
  "seconds until a training saves and ends with status 75; 0: no limit"},
 };
@@ -295,6 +302,11 @@ const char *const sp_config_kept_by_model[] = {
     "train.label_smoothing", "train.loss",     "train.focal_gamma",
     "run.weights",
     NULL};
+
+/* The keys that are paths, in which "~/" is the user's folder. */
+const char *const sp_deck_paths[] = {"data.train",     "data.val",   "run.dir",
+                                     "run.checkpoint", "run.resume", "run.init_from",
+                                     "run.log_dir",    NULL};
 
 static void path_of(const sp_key *key, char *to)
 {

@@ -49,6 +49,7 @@ typedef struct sp_key {
 
 extern const sp_key sp_deck_key[];
 extern const int sp_deck_n_keys;
+extern const char *const sp_deck_paths[]; /* keys by name, then NULL */
 
 static inline void *sp_key_field(const sp_config *config, const sp_key *key)
 {
@@ -90,6 +91,10 @@ sp_status sp_deck_set(sp_config *config, const sp_key *key,
  * LOSS). */
 sp_status sp_deck_set_text(sp_config *config, const sp_key *key, const char *text,
                            const char *where);
+/* Replaces "~" and "~/" at the beginning of the values of sp_deck_paths by HOME: no
+ * shell does so in the middle of an argument, as in run.dir=~/x. SP_EUSAGE without HOME
+ * and for "~user/"; SP_EMEM. */
+sp_status sp_deck_expand_home(sp_config *config);
 /* Frees the memory of a key's value. Called when config is destroyed. */
 void sp_deck_free_value(sp_config *config, const sp_key *key);
 /* Describes a setting for messages: "the text \"abc\"", "1.5", "a list", ...;

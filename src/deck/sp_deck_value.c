@@ -297,6 +297,48 @@ sp_status sp_deck_set(sp_config *config, const sp_key *key, const config_setting
     }
 }
 
+static sp_status expand_text(const sp_config *config, const char *key, char **text)
+{
+    const char *home = getenv("HOME"), *rest = *text + 1;
+    char *path;
+
+    if (**text != '~')
+        return SP_OK;
+    if (*rest && *rest != '/')
+        return strchr(rest, '/') ? SP_FAIL(SP_EUSAGE,
+                                           "%s%s = \"%.200s\": expected ~/ or a whole "
+                                           "path (./~ for a folder of this name)",
+                                           sp_config_where(config, key), key, *text)
+                                 : SP_OK;
+    if (!home || !*home)
+        return SP_FAIL(SP_EUSAGE,
+                       "%s%s = \"%.200s\": the variable HOME is not set; write the "
+                       "whole path",
+                       sp_config_where(config, key), key, *text);
+    if (asprintf(&path, "%s%s", home, rest) < 0)
+        return SP_FAIL(SP_EMEM, "deck: out of memory");
+    free(*text);
+    *text = path;
+    return SP_OK;
+}
+
+sp_status sp_deck_expand_home(sp_config *config)
+{
+    assert(config);
+    for (const char *const *name = sp_deck_paths; *name; name++) {
+        const sp_key *key = sp_deck_find(*name);
+        void *field = sp_key_field(config, key);
+
+        if (key->type == SP_KEY_TEXT)
+            SP_TRY(expand_text(config, *name, field));
+        if (key->type == SP_KEY_RESUME)
+            SP_TRY(expand_text(config, *name, &config->run.resume.text));
+        for (int i = 0; key->type == SP_KEY_TEXTS && i < ((sp_strings *)field)->n; i++)
+            SP_TRY(expand_text(config, *name, &((sp_strings *)field)->at[i]));
+    }
+    return SP_OK;
+}
+
 void sp_deck_free_value(sp_config *config, const sp_key *key)
 {
     void *field = sp_key_field(config, key);

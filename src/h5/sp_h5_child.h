@@ -1,12 +1,16 @@
-/* The limited child that reads HDF5 headers. If the library crashes, hangs or takes all
- * memory on a damaged file, only the child dies. The child is this program, started
- * again (sp_h5_child_main). Between the files of src/h5.
+/* The limited child that reads HDF5 headers, and unpacks values that are not
+ * contiguous. If the library crashes, hangs or takes all memory on a damaged file, only
+ * the child dies. The child is this program, started again (sp_h5_child_main). Between
+ * the files of src/h5.
  *
  *     parent --list: number and bytes of the paths, paths--> child
  *            <--frames: catalog or failure of each path in turn--
+ *            --path, dataset, rows-->
+ *            <--frame: rows or failure--
  *
  * A child that has answered all paths of a list without a failure can read another list
- * (sp_h5_keep_child). */
+ * (sp_h5_keep_child). It ends when the parent's end of the socket is closed, so it does
+ * not outlive a parent that was killed. */
 #ifndef SP_H5_CHILD_H
 #define SP_H5_CHILD_H
 
@@ -32,5 +36,25 @@ sp_status sp_h5_child_next(sp_h5_child *child, const char *path, int64_t file_by
 /* Keeps the child for the next list where that is wanted and it is as good as new;
  * otherwise kills it, whatever it is doing, and waits for its end. */
 void sp_h5_child_end(sp_h5_child *child);
+
+/* Rows first .. first + n - 1 of a dataset. */
+typedef struct sp_h5_rows_request {
+    const char *path;  /* the file, which fd has open too */
+    const char *name;  /* the dataset's path in it */
+    const char *where; /* begins every message */
+    int fd;
+    int64_t first, n;
+    int64_t bytes;       /* of these rows, as stored */
+    int64_t chunk_bytes; /* of a chunk unpacked */
+} sp_h5_rows_request;
+
+/* Reads the rows into to [request->bytes]. A child with pid 0 is started first, and one
+ * that fails to answer is killed: its pid is 0 then. SP_EDATA, also if the child
+ * crashed; SP_EIO: the file cannot be read, or the path names another file now;
+ * SP_EMEM. */
+sp_status sp_h5_child_rows(sp_h5_child *child, const sp_h5_rows_request *request,
+                           void *to);
+/* Kills the child and waits for its end; does nothing with pid 0. */
+void sp_h5_child_kill(sp_h5_child *child);
 
 #endif

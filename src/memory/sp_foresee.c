@@ -83,7 +83,7 @@ sp_status sp_foresee_fixed(sp_foreseer *f, sp_foreseen_fixed *fixed)
         fixed->weights += (int64_t)PARAM_BYTES * what->graph->n_params;
     fixed->program = PROGRAM_BYTES + NEIGHBOUR_BYTES * (what->n_local - 1) +
                      INDEX_BYTES * what->n_samples;
-    fixed->program += what->merging_bytes;
+    fixed->program += what->merging_bytes + what->unpacked_bytes;
     if (!is_host)
         fixed->program = ARENAS * PAGE_BYTES;
     return SP_OK;
@@ -92,7 +92,8 @@ sp_status sp_foresee_fixed(sp_foreseer *f, sp_foreseen_fixed *fixed)
 sp_status sp_foresee_fit(const sp_foresight *what, bool is_training, int64_t memory)
 {
     const double mib = 1 << 20;
-    const int64_t there = memory ? memory : (int64_t)sp_machine_memory();
+    const int64_t machine = (int64_t)sp_machine_memory();
+    const int64_t there = memory ? memory : machine;
     sp_foreseen_fixed fixed = {0, 0};
     sp_foreseer f;
     sp_status rc = sp_foresee_open(&f, what, is_training);
@@ -102,7 +103,21 @@ sp_status sp_foresee_fit(const sp_foresight *what, bool is_training, int64_t mem
         rc = sp_foresee_fixed(&f, &fixed);
     sp_foresee_close(&f);
     SP_TRY(rc);
-    if (!what->backend->ops->is_host || fixed.weights + fixed.program <= there)
+    if (!what->backend->ops->is_host)
+        return SP_OK;
+    /* The ranks of a node share the program's pages, but not their weights. */
+    if (fixed.weights + fixed.program <= there && memory == 0 &&
+        fixed.weights * what->n_local + fixed.program > machine)
+        return SP_FAIL(SP_EMEM,
+                       "the %d ranks of this node need about %.1f MiB each for the %s "
+                       "of the network and %.1f MiB for the program, expected at most "
+                       "the %.1f MiB of this machine together: start fewer ranks on a "
+                       "node, or take a smaller network (net.width)",
+                       what->n_local, (double)fixed.weights / mib,
+                       is_training ? "weights, gradients and optimizer state"
+                                   : "weights",
+                       (double)fixed.program / mib, (double)machine / mib);
+    if (fixed.weights + fixed.program <= there)
         return SP_OK;
     return SP_FAIL(SP_EMEM,
                    "a rank needs about %.1f MiB for the %s of the network and %.1f MiB "

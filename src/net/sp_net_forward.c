@@ -1,7 +1,6 @@
 #include "net/sp_net_impl.h"
 
 #include <assert.h>
-#include <math.h>
 #include <string.h>
 
 #include "base/sp_exact.h"
@@ -310,15 +309,11 @@ static sp_status run_loss(sp_net *net, sp_loss_args *args)
 static void sum_loss(const double *sums, int n_samples, sp_net_loss_out *out)
 {
     out->loss_sum = out->weight_sum = 0;
-    out->unsummed = -1;
     for (int b = 0; b < n_samples; b++) {
-        /* Written as a negation, so that NaN counts as well. */
-        if (out->unsummed < 0 && !(fabs(sums[2 * b]) < SP_EXACT_TOP))
-            out->unsummed = b;
         out->loss_sum += sums[2 * b];
         out->weight_sum += sums[2 * b + 1];
         if (out->exact)
-            sp_exact_add_f64(out->exact, sums + 2 * (size_t)b, 2);
+            sp_exact_add_wide(out->exact, sums + 2 * (size_t)b, 2);
     }
 }
 

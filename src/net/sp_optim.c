@@ -123,13 +123,20 @@ static double arc(double a, double b, double t)
     return b + (a - b) * 0.5 * (1 + cos(M_PI * t));
 }
 
-/* The value at progress p of a cycle that goes from `start` to `top` at p = rise and
- * from there to `end` at p = 1. */
-static double cycle(double p, double rise, double start, double top, double end)
+/* A cycle over the progress p: from `start` at 0 to `top` at p = rise, and on to `end`
+ * at p = last. */
+typedef struct lr_cycle {
+    double rise, last;
+} lr_cycle;
+
+static double cycle_value(const lr_cycle *c, double p, double start, double top,
+                          double end)
 {
-    if (p < rise)
-        return arc(start, top, p / rise);
-    return rise < 1 ? arc(top, end, (p - rise) / (1 - rise)) : top;
+    if (p < c->rise)
+        return arc(start, top, p / c->rise);
+    return c->rise < c->last
+               ? arc(top, end, fmin(1, (p - c->rise) / (c->last - c->rise)))
+               : top;
 }
 
 /* 1 / (1/gamma)^n, which gives 0.01 for the square of 0.1 where gamma^2 does not. */
@@ -188,13 +195,19 @@ static double warm_up(const sp_config *config, double seen, double batch)
     return seen < warm - batch ? first + (1 - first) * seen / (warm - batch) : 1;
 }
 
-static double rise_of(const sp_config *config, double total, double batch)
+/* The last step before the share s of the training has the top, and the last step of
+ * all has the end, as PyTorch numbers them: a step begins its samples `batch` earlier.
+ */
+static lr_cycle find_cycle(const sp_config *config, double total, double batch)
 {
     const double warm = (double)config->train.warmup_steps * batch;
+    double share = 0.3;
 
     if (config->train.pct_start > 0)
-        return config->train.pct_start;
-    return warm > 0 ? fmin(1, warm / total) : 0.3;
+        share = config->train.pct_start;
+    else if (warm > 0)
+        share = fmin(1, warm / total);
+    return (lr_cycle){fmax(0, share - batch / total), fmax(0, 1 - batch / total)};
 }
 
 bool sp_optim_cycles_momentum(const sp_config *config)
@@ -207,7 +220,7 @@ sp_rates sp_optim_rates(const sp_config *config, int64_t samples_seen,
 {
     const double batch = (double)effective, seen = (double)samples_seen;
     const double total = fmax(1, (double)total_samples), p = fmin(1, seen / total);
-    const double rise = rise_of(config, total, batch);
+    const lr_cycle c = find_cycle(config, total, batch);
     const double start = 1 / config->train.div_factor;
     const double *bound = config->train.cycle_momentum.at;
     sp_rates rates = {sp_optim_base_lr(config, effective), config->train.momentum};
@@ -216,9 +229,10 @@ sp_rates sp_optim_rates(const sp_config *config, int64_t samples_seen,
     if (config->train.optimizer == SP_ADAMW)
         rates.momentum = config->train.betas.at[0];
     if (sp_optim_cycles_momentum(config))
-        rates.momentum = cycle(p, rise, bound[1], bound[0], bound[1]);
+        rates.momentum = cycle_value(&c, p, bound[1], bound[0], bound[1]);
     if (config->train.schedule == SP_ONECYCLE)
-        rates.lr *= cycle(p, rise, start, 1, start / config->train.final_div_factor);
+        rates.lr *=
+            cycle_value(&c, p, start, 1, start / config->train.final_div_factor);
     else
         rates.lr *= warm_up(config, seen, batch);
     rates.lr *= decay(config, p);

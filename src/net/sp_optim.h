@@ -43,10 +43,12 @@ double sp_optim_base_lr(const sp_config *config, int64_t effective);
  *   cosine    base (cosine_floor + (1 - cosine_floor) (1 + cos(pi p)) / 2)
  * all times w, which rises linearly from warmup_factor (0: 1 / warmup_steps) in the
  * first step to 1 in the last one of warmup_steps full steps, and
- *   onecycle  cosine arcs from base / div_factor up to base at p = s and down to
- *             base / div_factor / final_div_factor at p = 1 (PyTorch's OneCycleLR, in
- *             progress rather than steps); s is pct_start, or the share of
- *             warmup_steps of the whole where that is 0, or 0.3 where both are.
+ *   onecycle  cosine arcs from base / div_factor up to base at p = s - e and down to
+ *             base / div_factor / final_div_factor at p = 1 - e, where e is the share
+ *             of one step in the whole (PyTorch's OneCycleLR: of T steps, numbered from
+ *             0, step s T - 1 has the maximum and step T - 1 the end); s is pct_start,
+ *             or the share of warmup_steps in the whole if that is 0, or 0.3 if both
+ *             are.
  * The momentum is the deck's, but in onecycle with cycle_momentum = [low, high]. Then
  * it goes from high to low and back to high by the same arcs.
  */

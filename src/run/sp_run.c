@@ -12,15 +12,15 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/sp_child.h"
+#include "base/sp_fault.h"
 #include "base/sp_file.h"
 #include "base/sp_json.h"
 #include "base/sp_log.h"
-#include "base/sp_child.h"
-#include "base/sp_fault.h"
 #include "base/sp_pulse.h"
 #include "checkpoint/sp_checkpoint.h"
-#include "run/sp_lock.h"
 #include "run/sp_events.h"
+#include "run/sp_lock.h"
 
 #define AFTER_SAVE_LIMIT_S    60.0
 #define PATIENCE_OF_FAILURE_S 5.0
@@ -31,25 +31,23 @@ struct sp_run_impl {
     sp_heartbeat own;
     bool has_failed, is_stopped;
     sp_child child;
+    /* Lines of metrics.jsonl that could not be written, as on a full disk, and wait. */
+    char *kept;
+    size_t n_kept;
+    char record[PATH_MAX]; /* path of after_save.log */
 };
 
+enum { MOST_KEPT = 64 << 20 };
+
 /* Files, then folders, that a run writes and sp_run_set_aside moves. */
-static const char *const run_files[] = {"status.json",
-                                        "status-eval.json",
-                                        "status-predict.json",
-                                        "status-label.json",
-                                        "heartbeat.bin",
-                                        "metrics.jsonl",
-                                        "evaluations.jsonl",
-                                        "deck.resolved",
-                                        "report.html",
-                                        "report.csv",
-                                        "checkpoints",
-                                        "predictions",
-                                        "pictures",
-                                        "logs",
-                                        "tensorboard"};
-enum { N_RUN_FILES = sizeof run_files / sizeof *run_files, N_PLAIN_FILES = 10 };
+static const char *const run_files[] = {
+    "status.json",       "status-eval.json", "status-predict.json",
+    "status-label.json", "heartbeat.bin",    "metrics.jsonl",
+    "evaluations.jsonl", "deck.resolved",    "report.html",
+    "report.csv",        "after_save.log",   "checkpoints",
+    "predictions",       "pictures",         "logs",
+    "tensorboard"};
+enum { N_RUN_FILES = sizeof run_files / sizeof *run_files, N_PLAIN_FILES = 11 };
 
 static bool is_owner(const sp_run *run)
 {
@@ -98,12 +96,60 @@ static sp_status open_metrics(sp_run *run)
     return cut_half_line(run->impl->metrics, path);
 }
 
+/* Adds a line to those that wait; after the first failure of a row says why. */
+static sp_status keep_line(sp_run *run, const char *line)
+{
+    struct sp_run_impl *impl = run->impl;
+    const size_t n = strlen(line);
+    char *longer = impl->n_kept + n + 1 <= MOST_KEPT
+                       ? realloc(impl->kept, impl->n_kept + n + 1)
+                       : NULL;
+
+    if (!longer)
+        return SP_EIO; /* the message is that of the file */
+    if (impl->n_kept == 0)
+        sp_log_warn0("%s; the run goes on, and its lines wait in memory",
+                     sp_error_last()->message);
+    impl->kept = longer;
+    memcpy(longer + impl->n_kept, line, n);
+    longer[impl->n_kept + n] = '\n';
+    impl->n_kept += n + 1;
+    return SP_OK;
+}
+
+static sp_status deliver_lines(sp_run *run, const char *path)
+{
+    struct sp_run_impl *impl = run->impl;
+    const struct iovec lines = {impl->kept, impl->n_kept};
+    int64_t end;
+
+    if (impl->n_kept == 0)
+        return SP_OK;
+    SP_TRY(sp_file_append(impl->metrics, path, &lines, 1, &end));
+    sp_log_info("%s: the lines that waited are written", path);
+    free(impl->kept);
+    impl->kept = NULL;
+    impl->n_kept = 0;
+    return SP_OK;
+}
+
+sp_status sp_run_deliver(sp_run *run)
+{
+    char path[PATH_MAX];
+
+    if (!is_owner(run))
+        return SP_OK;
+    SP_TRY(check_ours(run));
+    return deliver_lines(run, sp_file_in(run->dir, "metrics.jsonl", path));
+}
+
 sp_status sp_run_event(sp_run *run, const char *json_line, int64_t *bytes)
 {
     struct iovec line[2] = {{(void *)(uintptr_t)json_line, strlen(json_line)},
                             {"\n", 1}};
     char path[PATH_MAX];
     int64_t end;
+    sp_status rc;
 
     assert(json_line[0] == '{');
     if (bytes)
@@ -116,7 +162,13 @@ sp_status sp_run_event(sp_run *run, const char *json_line, int64_t *bytes)
         sp_log_warn0("%s: deleted or replaced, earlier lines are missing", path);
         SP_TRY(open_metrics(run));
     }
-    SP_TRY(sp_file_append(run->impl->metrics, path, line, 2, &end));
+    rc = deliver_lines(run, path);
+    if (rc == SP_OK)
+        rc = sp_file_append(run->impl->metrics, path, line, 2, &end);
+    if (rc == SP_EIO) {
+        SP_TRY(keep_line(run, json_line));
+        end = lseek(run->impl->metrics, 0, SEEK_END) + (int64_t)run->impl->n_kept;
+    }
     if (bytes)
         *bytes = end;
     sp_child_poll(&run->impl->child);
@@ -454,11 +506,15 @@ void sp_run_close(sp_run *run)
             sp_run_beat(run, SP_PHASE_END, run->beat->epoch, run->beat->step);
         sp_child_finish(&impl->child, patience_s(run));
         sp_heartbeat_close(&impl->beats);
+        if (impl->n_kept > 0) /* of a run that fails */
+            sp_run_deliver(run);
         if (impl->metrics >= 0)
             close(impl->metrics);
         sp_lock_release(&impl->lock);
     }
     sp_events_destroy(run->events);
+    if (impl)
+        free(impl->kept);
     free(impl);
     free(run->dir);
     memset(run, 0, sizeof *run);
@@ -514,6 +570,9 @@ sp_status sp_run_write_status(const char *dir, const char *task, int rank,
     if (rc == SP_OK)
         rc = sp_file_replace(sp_run_status_path(dir, task, path), text, strlen(text),
                              rank);
+    /* A full disk has no room for a second file, but for the bytes of the first. */
+    if (rc == SP_EIO)
+        rc = sp_file_overwrite(path, text, strlen(text));
     sp_json_destroy(json);
     return rc;
 }
@@ -566,11 +625,57 @@ sp_status sp_run_write_text(sp_run *run, const char *name, const char *text)
     return SP_OK;
 }
 
-void sp_run_after_save(sp_run *run, const char *command, const char *path)
+/* Starts a command on rank 0, if there is one. */
+static void run_start_command(sp_run *run, const char *command, const char *path,
+                              const char *record)
 {
     assert(path);
     if (!is_owner(run) || !command || !command[0])
         return;
     run->impl->child.limit_s = run->after_save_limit_s;
-    sp_child_start(&run->impl->child, command, path);
+    sp_child_start(&run->impl->child, command, path, record);
+}
+
+void sp_run_after_save(sp_run *run, const char *command, const char *path)
+{
+    if (is_owner(run))
+        sp_file_in(run->dir, "after_save.log", run->impl->record);
+    run_start_command(run, command, path, is_owner(run) ? run->impl->record : NULL);
+}
+
+void sp_run_command(sp_run *run, const char *command, const char *path)
+{
+    run_start_command(run, command, path, NULL);
+}
+
+static int is_given_at_end(const struct dirent *entry)
+{
+    const char *name = entry->d_name;
+
+    return strncmp(name, "events.out.tfevents.", 20) == 0 ||
+           strcmp(name, "deck.resolved") == 0 || sp_file_ends_in(name, ".png") ||
+           strcmp(name, "pictures.json") == 0;
+}
+
+void sp_run_give_files(sp_run *run, const char *command)
+{
+    char folder[PATH_MAX], path[PATH_MAX];
+
+    if (!is_owner(run) || !command || !command[0])
+        return;
+    for (int k = 0; k < 2; k++) {
+        struct dirent **entry = NULL;
+        int n;
+
+        snprintf(folder, sizeof folder, "%s", run->dir);
+        if (k == 1)
+            sp_file_in(run->dir, "pictures", folder);
+        n = scandir(folder, &entry, is_given_at_end, alphasort);
+        for (int i = 0; i < n; i++) {
+            sp_run_after_save(run, command, sp_file_in(folder, entry[i]->d_name, path));
+            free(entry[i]);
+        }
+        if (n >= 0)
+            free(entry);
+    }
 }

@@ -11,6 +11,7 @@
 #include "base/sp_file.h"
 #include "base/sp_log.h"
 #include "base/sp_fault.h"
+#include "base/sp_pulse.h"
 #include "base/sp_thread.h"
 
 typedef enum saver_state { SAVER_IDLE, SAVER_BUSY, SAVER_DONE } saver_state;
@@ -117,7 +118,9 @@ static void save(sp_saver *s)
 {
     double begin_cpu_s = sp_clock_s(CLOCK_THREAD_CPUTIME_ID);
 
+    sp_pulse_file_begin();
     s->saved.rc = write_all(s);
+    sp_pulse_file_end();
     if (s->saved.rc != SP_OK)
         sp_error_save(&s->saved.error);
     end_reading(s); /* after a failure too */

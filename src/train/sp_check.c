@@ -64,9 +64,10 @@ static sp_status check(sp_resources *r)
     if (r->session.comm->rank == 0)
         sp_graph_print(&r->graph, stdout);
     sp_report_data(r, &sampler);
-    sp_report_idle(r, &sampler);
+    rc = sp_report_notes(r, &sampler);
     sp_init_report(r);
-    rc = sp_init_check(r);
+    if (rc == SP_OK)
+        rc = sp_init_check(r);
     if (rc == SP_OK)
         rc = check_memory(r, &sampler);
     sp_sampler_close(&sampler);

@@ -29,6 +29,11 @@ sp_status sp_report_epoch(sp_trainer *trainer, const sp_step_report *step);
 /* Writes the end event and the status. state: "done" or "stopped"; message: the reason,
  * or "". */
 sp_status sp_report_end(sp_trainer *trainer, const char *state, const char *message);
+/* Warns of what a deck and its data may not mean: the size of the batch and its learning
+ * rate, momentum that nobody asked for, ranks without samples, files that are in
+ * data.train and data.val, classes that only data.val has. SP_EMPI, SP_EMEM. */
+sp_status sp_report_notes(struct sp_resources *resources,
+                          const struct sp_sampler *sampler);
 /* Warns where some ranks get no sample in a full step. Any rank may call; rank 0
  * prints. */
 void sp_report_idle(const struct sp_resources *resources,

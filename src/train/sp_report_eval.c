@@ -223,7 +223,9 @@ static sp_status report_eval(sp_resources *r, const sp_metrics *m,
         SP_TRY(sp_file_append_line(sp_file_in(s->run.dir, "evaluations.jsonl", path),
                                    line));
     SP_TRY(sp_run_event(&s->run, line, metrics_bytes));
-    SP_TRY(sp_events_end(events));
+    if (checkpoint)
+        SP_TRY(sp_run_deliver(&s->run));
+    SP_TRY(events ? sp_report_events_end(&s->run) : SP_OK);
     print_eval("eval", m, averaged, s->epoch, s->step);
     sp_run_after_save(&s->run, s->config->run.after_save,
                       sp_file_in(s->run.dir, "metrics.jsonl", path));
@@ -293,7 +295,8 @@ sp_status sp_report_predict(sp_resources *r, const char *checkpoint,
     sp_json_int(json, "voxels", files->n_voxels);
     sp_json_int(json, "points", files->n_points);
     SP_TRY(sp_json_end(json, &line));
-    return sp_run_event(&r->session.run, line, NULL);
+    SP_TRY(sp_run_event(&r->session.run, line, NULL));
+    return sp_run_deliver(&r->session.run);
 }
 
 /* Most bytes of a class's name in the table. */

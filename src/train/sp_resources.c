@@ -8,6 +8,7 @@
 #include "h5/sp_h5.h"
 #include "predict/sp_merger.h"
 #include "checkpoint/sp_replica.h"
+#include "weights/sp_packed.h"
 
 sp_status sp_resources_open(sp_resources *r, const sp_command *command,
                             bool with_folder)
@@ -177,7 +178,9 @@ static sp_status read_source(sp_resources *r, const sp_weights_source *from,
 {
     const sp_graph *graph = &r->graph;
 
-    if (!from->path) {
+    if (from->packed) {
+        SP_TRY(sp_packed_load(from->packed, graph, w->param, w->running));
+    } else if (!from->path) {
         SP_TRY(sp_checkpoint_read_model(
             from->file, graph, r->session.config->run.weights, w->param, w->running));
     } else if (from->state) {
@@ -242,7 +245,8 @@ sp_status sp_resources_load(sp_resources *r, const sp_weights_source *from)
     sp_status rc = SP_OK;
 
     assert(r->net.impl && (!state || r->optim.impl));
-    assert(from->path || !from->file == (session->comm->rank != 0));
+    assert(from->path ||
+           !(from->file || from->packed) == (session->comm->rank != 0));
     sp_session_beat(session, SP_PHASE_LOAD);
     if (!r->backend.ops->is_host)
         rc = allocate_host(&r->graph, &w, &host);

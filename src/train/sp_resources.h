@@ -104,6 +104,11 @@ sp_foresight sp_resources_foresight(const sp_resources *resources,
  * then. Bounds the samplers of the loaders that are open, so it is called once, before
  * these begin. */
 sp_status sp_resources_cut(sp_resources *resources);
+/* *bytes becomes the bound of a rank on a host whose ranks may need more than it has
+ * together, else 0. train or eval may be NULL. Rank 0 reads a few samples unless the
+ * memory surely suffices. Collective, agreed. SP_EMPI. */
+sp_status sp_resources_bound_host(sp_resources *resources, const sp_foresight *what,
+                                  sp_sampler *train, sp_sampler *eval, int64_t *bytes);
 
 /* ---- sp_resources_data.c ---- */
 
@@ -147,6 +152,11 @@ void sp_resources_warn_far(const sp_resources *resources, const sp_dataset *set)
 /* SP_EDATA where the training set has no sample, or no voxel of it has a label. Samples
  * are read until one has: commonly one a rank. */
 sp_status sp_resources_check_labels(sp_resources *resources);
+/* Adds the labels of all voxels of a set that has labels to count [n_classes], on every
+ * rank. *is_known is false if there are too many to read at a start, or a sample cannot
+ * be read; count is then of no use. Collective. SP_EMPI. */
+sp_status sp_resources_count_labels(sp_resources *resources, const sp_dataset *set,
+                                    int64_t *count, bool *is_known);
 /* What a deck may not ask of a training: SP_EUSAGE if train.lovasz_per = "step" is asked
  * of several ranks or micro-batches, which would sort their own voxels only (evaluations
  * are per sample), and if run.weights names averages that train.ema does not keep.
@@ -194,6 +204,9 @@ typedef struct sp_weights_source {
      * of run.init_skip get their initial ones, or for a state. NULL: `file` is open. */
     const char *path;
     struct sp_h5 *file; /* on rank 0 (sp_checkpoint_open_weights); NULL elsewhere */
+    /* On rank 0 a packed model that was read, in place of a file (weights/sp_packed.h);
+     * else NULL. */
+    const struct sp_weights_model *packed;
     /* Filled, with the optimizer; its deck is set on rank 0 alone. NULL: weights. */
     sp_checkpoint_state *state;
 } sp_weights_source;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_list.h"
 #include "base/sp_log.h"
 #include "data/sp_mix.h"
 #include "data/sp_voxel.h"
@@ -370,11 +371,47 @@ static sp_status count_labels(sp_resources *r, int64_t *count)
     return rc;
 }
 
-static int by_count(const void *a, const void *b)
-{
-    const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+/* The most labels of a rank that are counted for a warning: a second of reading. Chunks
+ * are unpacked for each sample, so there are fewer of those. */
+enum { MOST_COUNTED = 1 << 28, MOST_UNPACKED = 1 << 22 };
 
-    return (x > y) - (x < y);
+/* Counts this rank's share; false if a sample cannot be read, which the loader tells
+ * when it comes to it. */
+static bool count_share(const sp_resources *r, const sp_dataset *set, int64_t *count)
+{
+    sp_sample sample = {0};
+    bool is_read = true;
+
+    for (int64_t i = r->session.comm->rank; i < set->n_samples && is_read;
+         i += r->session.comm->size) {
+        is_read = sp_sample_read_labels(set, i, &sample) == SP_OK;
+        for (int64_t j = 0; is_read && j < sample.n; j++)
+            if (sample.labels[j] != SP_IGNORE)
+                count[sample.labels[j]]++;
+    }
+    sp_sample_destroy(&sample);
+    return is_read;
+}
+
+sp_status sp_resources_count_labels(sp_resources *r, const sp_dataset *set,
+                                    int64_t *count, bool *is_known)
+{
+    int64_t most = MOST_COUNTED, is_missing = 0;
+
+    assert(set->has_labels && count && is_known);
+    for (int i = 0; i < set->n_shards; i++)
+        if (sp_shard_is_chunked(&set->shard[i]))
+            most = MOST_UNPACKED;
+    *is_known = false;
+    if (set->n_voxels / r->session.comm->size > most)
+        return SP_OK;
+    is_missing = !count_share(r, set, count);
+    SP_TRY(sp_comm_allreduce(r->session.comm, SP_SCOPE_WORLD, count,
+                             (size_t)r->n_classes, SP_I64, SP_SUM));
+    SP_TRY(sp_comm_allreduce(r->session.comm, SP_SCOPE_WORLD, &is_missing, 1, SP_I64,
+                             SP_MAX));
+    *is_known = is_missing == 0;
+    return SP_OK;
 }
 
 /* The median of the counts of the classes present; 0 if no class is. */
@@ -385,7 +422,7 @@ static double median_count(const int64_t *count, int n, int64_t *sorted)
     for (int c = 0; c < n; c++)
         if (count[c])
             sorted[present++] = count[c];
-    qsort(sorted, (size_t)present, sizeof *sorted, by_count);
+    qsort(sorted, (size_t)present, sizeof *sorted, sp_by_int64);
     return present
                ? ((double)sorted[(present - 1) / 2] + (double)sorted[present / 2]) / 2
                : 0;

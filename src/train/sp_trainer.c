@@ -104,6 +104,7 @@ sp_status sp_trainer_begin(sp_trainer *t)
     SP_TRY(sp_loader_seek(r->loader, t->state.at));
     SP_TRY(sp_report_start(t));
     sp_report_header(t);
+    SP_TRY(sp_report_notes(r, &r->sampler));
     sp_cut_print(&r->cut, r->memory.total);
     SP_TRY(sp_trainer_check_replicas(t)); /* compares the weights as loaded */
     sp_resume_prepare(t);

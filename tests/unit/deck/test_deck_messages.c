@@ -50,7 +50,10 @@ TEST(choices)
             "constant|step|poly|cosine|onecycle; nearest is \"cosine\"");
     refused("", "run.device=gpu",
             "command line: run.device = \"gpu\" is none of auto|cuda|cpu; nearest is "
-            "\"cpu\"");
+            "\"cuda\"");
+    refused("", "train.schedule=none",
+            "command line: train.schedule = \"none\" is none of "
+            "constant|step|poly|cosine|onecycle; nearest is \"constant\"");
     refused("batch : { per = 1; };", NULL,
             "d:1: batch.per takes one of world|node|rank, found the integer 1");
     refused(

@@ -327,11 +327,12 @@ TEST(schedules_meet_their_landmarks)
     check_lr("cosine", "0", 1000, 0);
     check_lr("cosine", "0", 2000, 0); /* a continued run may be past its end */
     check_lr("onecycle", "0", 0, 2.0 / 25);
-    check_lr("onecycle", "0", 150, 1 + 1.0 / 25);
-    check_lr("onecycle", "0", 300, 2);
-    check_lr("onecycle", "0", 650, 1 + 1 / 25e4);
+    check_lr("onecycle", "0", 145, 1 + 1.0 / 25);
+    check_lr("onecycle", "0", 290, 2);
+    check_lr("onecycle", "0", 640, 1 + 1 / 25e4);
+    check_lr("onecycle", "0", 990, 2 / 25e4);
     check_lr("onecycle", "0", 1000, 2 / 25e4);
-    check_lr("onecycle", "50", 500, 2); /* 50 steps of 10 samples are half */
+    check_lr("onecycle", "50", 490, 2); /* step 50 is the last one of the first half */
 }
 
 TEST(warmup_is_linear_in_samples)
@@ -358,7 +359,7 @@ TEST(lr_scales_with_the_effective_batch)
         OK(sp_config_parse(&config, LAYERS, "lr", 5, overrides));
         assert_true(fabs(sp_optim_rates(&config, 0, 100, 40).lr - expected[i]) < 1e-12);
         config.train.schedule = SP_ONECYCLE; /* at its peak */
-        assert_true(fabs(sp_optim_rates(&config, 30, 100, 40).lr - expected[i]) <
+        assert_true(fabs(sp_optim_rates(&config, 260, 1000, 40).lr - expected[i]) <
                     1e-12);
     }
 }
@@ -397,8 +398,7 @@ static double anneal(double start, double end, double pct)
 }
 
 /* OneCycleLR with cycle_momentum: of T steps, numbered from 0, step pct_start T - 1 has
- * the maximum and step T - 1 the end. In progress, which is 1 at step T - 1 for a
- * training of T - 1 steps, the rise ends at (pct_start T - 1) / (T - 1). */
+ * the maximum and step T - 1 the end. */
 static void check_onecycle(double pct_start, double div, double final_div, double low,
                            double high, const char *const *more)
 {
@@ -411,7 +411,7 @@ static void check_onecycle(double pct_start, double div, double final_div, doubl
 
     for (int i = 0; i < 2 && more[i]; i++)
         keys[5 + i] = more[i];
-    snprintf(text[0], sizeof *text, "train.pct_start=%.17g", first_end / (T - 1));
+    snprintf(text[0], sizeof *text, "train.pct_start=%.17g", pct_start);
     snprintf(text[1], sizeof *text, "train.div_factor=%.17g", div);
     snprintf(text[2], sizeof *text, "train.final_div_factor=%.17g", final_div);
     snprintf(text[3], sizeof *text, "train.cycle_momentum=[%.17g, %.17g]", low, high);
@@ -423,7 +423,7 @@ static void check_onecycle(double pct_start, double div, double final_div, doubl
         lr[t] = is_rising ? anneal(start, 0.7, pct) : anneal(0.7, end, pct);
         momentum[t] = is_rising ? anneal(high, low, pct) : anneal(low, high, pct);
     }
-    check_schedule(keys, 10 * (LENGTH - 1), lr, momentum);
+    check_schedule(keys, 10 * LENGTH, lr, momentum);
 }
 
 TEST(onecycle_is_pytorchs)
