@@ -97,7 +97,8 @@ static sp_status read_model(sp_weights_model *m, sp_h5 *file, const char *deck)
     m->running = calloc((size_t)m->graph.n_buffer_floats + 1, sizeof *m->running);
     if (!m->param || !m->running)
         return SP_FAIL(SP_EMEM, "%s: no memory for the weights", m->path);
-    SP_TRY(sp_checkpoint_read_open(file, &m->graph, m->param, m->running, NULL));
+    SP_TRY(sp_checkpoint_read_model(file, &m->graph, m->config.run.weights, m->param,
+                                    m->running));
     sp_checkpoint_find_fault(&m->graph, m->param, m->running, fault);
     return fault[0]
                ? SP_FAIL(SP_EDATA, "%s:%s, expected a finite number", m->path, fault)
