@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/sp_number.h"
@@ -313,6 +314,13 @@ const char *sp_machine_processor(void)
     snprintf(name, sizeof name, "%.120s",
              strstr(line, ": ") ? strstr(line, ": ") + 2 : "unknown");
     return name;
+}
+
+uint64_t sp_machine_shm(void)
+{
+    struct stat of;
+
+    return stat("/dev/shm", &of) == 0 ? (uint64_t)of.st_dev : 0;
 }
 
 const char *sp_machine_boot(void)

@@ -70,6 +70,9 @@ void sp_machine_zero(void *data, size_t bytes);
 bool sp_machine_line(const char *path, const char *begin, char *line, size_t size);
 /* The processor's name as the system states it, or "unknown". */
 const char *sp_machine_processor(void);
+/* The number of the file system of /dev/shm: processes share memory by it if they have
+ * the same one. Containers of a machine often have their own. 0: there is none. */
+uint64_t sp_machine_shm(void);
 /* A text that is the same for all processes of this machine and no other, until it is
  * started again; empty where the system states none. */
 const char *sp_machine_boot(void);

@@ -141,6 +141,16 @@ typedef struct sp_sample_request {
  * and message on all ranks; with comm NULL local. SP_EDATA for whatever is wrong with the files; SP_EIO, SP_EMEM. Close
  * after a failure too. */
 sp_status sp_dataset_open(sp_dataset *set, const sp_strings *patterns, sp_comm *comm);
+/* A part of the files of a cross-validation: those of fold `fold` of `n`, which are held
+ * out, or all others. Files are counted by base name, then by path, and file i is of fold
+ * i % n. */
+typedef struct sp_fold {
+    int n, fold;
+    bool is_held_out;
+} sp_fold;
+/* The same of one part of the files. SP_EDATA too if there are fewer files than folds. */
+sp_status sp_dataset_open_fold(sp_dataset *set, const sp_strings *patterns,
+                               const sp_fold *fold, sp_comm *comm);
 void sp_dataset_close(sp_dataset *set);
 /* The columns that data.features names (all if it is empty), malloc'd. SP_EDATA with
  * the nearest name; the message begins with `where` (sp_config_where). */

@@ -41,12 +41,70 @@ static sp_status add_file(sp_h5 *file, int i, void *context)
     return SP_OK;
 }
 
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash ? slash + 1 : path;
+}
+
+/* The place of path i among all of them, by base name and then by path. */
+static int rank_of(const sp_strings *paths, int i)
+{
+    const char *base = base_name(paths->at[i]);
+    int rank = 0;
+
+    for (int j = 0; j < paths->n; j++) {
+        const int order = strcmp(base_name(paths->at[j]), base);
+
+        rank += order < 0 || (order == 0 && strcmp(paths->at[j], paths->at[i]) < 0);
+    }
+    return rank;
+}
+
+/* Leaves the paths of one part of a cross-validation, in their order. */
+static sp_status keep_fold(sp_strings *paths, const sp_fold *fold)
+{
+    bool *is_kept = calloc((size_t)paths->n + 1, sizeof *is_kept);
+    const int n = paths->n;
+
+    if (!is_kept)
+        return SP_FAIL(SP_EMEM, "out of memory");
+    for (int i = 0; i < n; i++)
+        is_kept[i] =
+            (rank_of(paths, i) % fold->n == fold->fold) == fold->is_held_out;
+    paths->n = 0;
+    for (int i = 0; i < n; i++)
+        if (is_kept[i])
+            paths->at[paths->n++] = paths->at[i];
+        else
+            free(paths->at[i]);
+    free(is_kept);
+    return SP_OK;
+}
+
+static sp_status list_files(const sp_strings *patterns, const sp_fold *fold,
+                            sp_strings *paths)
+{
+    SP_TRY(sp_shard_glob(patterns, paths));
+    if (!fold)
+        return SP_OK;
+    if (paths->n < fold->n)
+        return SP_FAIL(SP_EDATA,
+                       "data.folds = %d: data.train has %d file%s, expected one at "
+                       "least for each fold: convert each scan, or each group of scans, "
+                       "with an --out of its own",
+                       fold->n, paths->n, sp_plural(paths->n));
+    return keep_fold(paths, fold);
+}
+
 /* Collects the number of files and their shards, one after the other, in
  * index->data. */
-static sp_status collect(const sp_strings *patterns, sp_wire *index)
+static sp_status collect(const sp_strings *patterns, const sp_fold *fold,
+                         sp_wire *index)
 {
-    sp_strings paths;
-    sp_status rc = sp_shard_glob(patterns, &paths);
+    sp_strings paths = {0};
+    sp_status rc = list_files(patterns, fold, &paths);
     collection c = {.index = index, .n_files = paths.n};
     int64_t n = paths.n;
 
@@ -430,13 +488,19 @@ static sp_status build(sp_dataset *set, sp_wire *index)
 
 sp_status sp_dataset_open(sp_dataset *set, const sp_strings *patterns, sp_comm *comm)
 {
+    return sp_dataset_open_fold(set, patterns, NULL, comm);
+}
+
+sp_status sp_dataset_open_fold(sp_dataset *set, const sp_strings *patterns,
+                               const sp_fold *fold, sp_comm *comm)
+{
     sp_wire index = {0};
     sp_status rc = SP_OK;
 
     assert(set && patterns->n >= 0);
     *set = (sp_dataset){0};
     if (!comm || comm->rank == 0)
-        rc = index.rc = collect(patterns, &index);
+        rc = index.rc = collect(patterns, fold, &index);
     if (comm)
         rc = sp_comm_bcast_wire(comm, &index);
     if (rc == SP_OK) {

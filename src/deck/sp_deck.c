@@ -130,6 +130,7 @@ static bool is_as_it_stands(const sp_key *key, const char *value)
     case SP_KEY_CHOICE:
         return *value != '"';
     case SP_KEY_TEXTS:
+    case SP_KEY_LOSS:
     case SP_KEY_WEIGHTS:
         return *value && !strchr("\"[(", *value);
     default:

@@ -192,6 +192,8 @@ sp_status sp_deck_set_text(sp_config *config, const sp_key *key, const char *tex
         sp_strings_free(field);
         return sp_strings_add(field, text);
     }
+    if (key->type == SP_KEY_LOSS)
+        return sp_deck_set_loss(field, text, where);
     i = sp_choice_find(key->names, text);
     if (i < 0) {
         sp_choice_nearest(key->names, text, nearest);
@@ -284,6 +286,8 @@ sp_status sp_deck_set(sp_config *config, const sp_key *key, const config_setting
     case SP_KEY_TEXTS:
         snprintf(path, sizeof path, "%s.%s", key->section, key->name);
         return sp_deck_read_strings(field, s, path, where);
+    case SP_KEY_LOSS:
+        return sp_deck_read_loss(field, s, where);
     case SP_KEY_LAYERS:
         if (!is_list(s))
             return wrong_type(key, "a list ( ) of layers", where, s);

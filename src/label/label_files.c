@@ -89,6 +89,8 @@ static void print_origin(FILE *to, const label_model *m, const label_options *o)
     fprintf(to, "model crc32c %08x voxel %.17g %.17g block %.17g %.17g views %d",
             m->crc, v->voxel_size, config->data.voxel_size, v->block, v->overlap,
             (int)o->views);
+    if (v->z_unit > 0)
+        fprintf(to, " z-unit %s", sp_scan_z_word((sp_scan_z_unit)v->z_unit));
     if (v->block > 0) /* versions before placed blocks otherwise */
         fprintf(to, " aligned");
     if (o->buffer > 0)

@@ -89,6 +89,8 @@ static const sp_option option_table[] = {
  SP_OPTION_FLAG, AT(overwrite)},
 {{"--any-format", NULL, "take scans of formats and units that the model has not seen"},
  SP_OPTION_FLAG, AT(any_format)},
+{{"--z-unit", SP_SCAN_Z_WORDS, "the unit of z, as in spvox convert (as in the training; "
+  "with --any-format: same)"}, SP_OPTION_WORD, AT(vox.z_unit)},
 {{"--columns", "LIST", "names of the columns of text and npy, as in spvox convert"},
  SP_OPTION_TEXT, AT(vox.columns)},
 {{"--label-field", "NAME", "the attribute with the codes for --keep"},
@@ -193,7 +195,8 @@ sp_status label_options_read(label_options *o, int argc, char **argv)
     assert(argc >= 1 && argv);
     *o = (label_options){.doubtful = LABEL_NOT_GIVEN,
                          .n_tasks = 1,
-                         .vox = {.voxel_size = LABEL_NOT_GIVEN,
+                         .vox = {.z_unit = LABEL_NOT_GIVEN,
+                                 .voxel_size = LABEL_NOT_GIVEN,
                                  .block = LABEL_NOT_GIVEN,
                                  .overlap = LABEL_NOT_GIVEN}};
     memset(o->vox.map.class_of, 0xff, sizeof o->vox.map.class_of);

@@ -251,11 +251,12 @@ static sp_status write_rows(const label_work *w, const label_job *job, sp_scan *
 static sp_status write_output(void *work, const label_job *job)
 {
     const label_work *w = work;
-    const sp_scan_options options = vox_scan_options(&w->vox);
+    sp_scan_options options = vox_scan_options(&w->vox);
     char path[LABEL_PATH];
     sp_scan *scan;
     sp_status rc;
 
+    options.z_unit = SP_SCAN_Z_OF_RECORDS; /* a copy has z as it is */
     label_files_unfinished(w->files, job->scan, "", path);
     SP_TRY(sp_scan_open(&scan, w->vox.input[job->scan], &options));
     rc = write_rows(w, job, scan, path);

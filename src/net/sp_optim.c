@@ -82,8 +82,9 @@ sp_status sp_optim_create(sp_optim *optim, const sp_graph *graph,
                           const sp_config *config, sp_backend *backend)
 {
     const size_t n = (size_t)graph->n_floats;
-    const size_t bytes = (size_t)sp_kept_count(config) * n * sizeof(float) +
-                         (config->train.decay_norm ? 0 : n / SP_SPARED_RUN) + 512;
+    const size_t bytes = (size_t)sp_kept_total(config, graph) * sizeof(float) +
+                         (config->train.decay_norm ? 0 : n / SP_SPARED_RUN) +
+                         SP_N_KEPT * 256;
 
     assert(backend->ops && graph->n_params >= 0);
     memset(optim, 0, sizeof *optim);
@@ -96,10 +97,12 @@ sp_status sp_optim_create(sp_optim *optim, const sp_graph *graph,
     SP_TRY(list_stretches(optim));
     SP_TRY(backend->ops->arena_create(&optim->impl->arena, bytes, "optimizer state"));
     for (int i = 0; i < SP_N_KEPT; i++) {
+        const size_t n_kept = (size_t)sp_kept_floats(graph, i);
+
         if (!sp_kept[i].is_kept(config))
             continue;
-        SP_TRY(SP_TAKE(&optim->impl->arena, n, &optim->kept[i]));
-        SP_TRY(backend->ops->fill(backend, optim->kept[i], 0, n * sizeof(float)));
+        SP_TRY(SP_TAKE(&optim->impl->arena, n_kept, &optim->kept[i]));
+        SP_TRY(backend->ops->fill(backend, optim->kept[i], 0, n_kept * sizeof(float)));
     }
     return config->train.decay_norm ? SP_OK : take_spared(optim);
 }
@@ -292,5 +295,58 @@ sp_status sp_optim_step(sp_optim *optim, float *param, const float *grad,
         SP_TRY(update(optim, &optim->impl->stretch[i], param, grad, clip / weight_sum,
                       rates));
     optim->t++;
+    return SP_OK;
+}
+
+/* ---- averages ---- */
+
+/* n floats as a tensor. Parameters and buffers are padded to multiples of a run. */
+static sp_tensor flat_tensor(const float *data, int64_t n)
+{
+    const int c = n % SP_SPARED_RUN ? 1 : SP_SPARED_RUN;
+
+    return (sp_tensor){.data = (float *)(uintptr_t)data, .n = n / c, .c = c, .ld = c};
+}
+
+/* The update rule of SGD with decay 1 and the negative value as gradient:
+ * average -= (1 - d) (average - value). */
+static sp_status move_average(const sp_optim *optim, int i, const float *value)
+{
+    const sp_optim_args args = {.n = sp_kept_floats(optim->graph, i),
+                                .w = optim->kept[i],
+                                .g = value,
+                                .g_scale = -1,
+                                .lr = 1 - optim->config->train.ema,
+                                .weight_decay = 1,
+                                .t = 1};
+
+    return optim->backend->ops->sgd(optim->backend, &args);
+}
+
+sp_status sp_optim_begin_average(sp_optim *optim, const float *param,
+                                 const float *running)
+{
+    optim->is_averaging = false;
+    for (int i = 0; i < SP_N_KEPT; i++) {
+        const float *value = sp_kept[i].is_of_buffers ? running : param;
+        const int64_t n = sp_kept_floats(optim->graph, i);
+
+        if (sp_kept[i].is_average && optim->kept[i] && n)
+            SP_TRY(optim->backend->ops->copy(optim->backend, flat_tensor(value, n),
+                                             flat_tensor(optim->kept[i], n), false));
+    }
+    return SP_OK;
+}
+
+sp_status sp_optim_average(sp_optim *optim, const float *param, const float *running)
+{
+    if (!optim->is_averaging)
+        SP_TRY(sp_optim_begin_average(optim, param, running));
+    else
+        for (int i = 0; i < SP_N_KEPT; i++)
+            if (sp_kept[i].is_average && optim->kept[i])
+                SP_TRY(
+                    move_average(optim, i, sp_kept[i].is_of_buffers ? running : param));
+    optim->is_averaging = true;
     return SP_OK;
 }

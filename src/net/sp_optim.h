@@ -14,7 +14,8 @@ typedef struct sp_optim {
     sp_backend *backend;     /* borrowed */
     /* [n_floats] each, backend memory; NULL: the optimizer does not keep it */
     float *kept[SP_N_KEPT];
-    int64_t t; /* updates done */
+    int64_t t;         /* updates done */
+    bool is_averaging; /* an update has entered the averages of train.ema */
     struct sp_optim_impl *impl;
 } sp_optim;
 
@@ -72,5 +73,15 @@ bool sp_optim_cycles_momentum(const sp_config *config);
 sp_status sp_optim_step(sp_optim *optim, float *param, const float *grad,
                         double squares, double weight_sum, sp_rates rates,
                         double *grad_norm);
+
+/* The averages of train.ema = d, which do nothing without it. sp_optim_begin_average
+ * makes them the weights and buffers. sp_optim_average is called after each update: the
+ * first one makes them the weights and buffers, each later one average = d average +
+ * (1 - d) value (torch.optim.swa_utils.AveragedModel with get_ema_multi_avg_fn(d) and
+ * use_buffers = True). param [n_floats], running [n_buffer_floats]: backend memory.
+ * Local. */
+sp_status sp_optim_begin_average(sp_optim *optim, const float *param,
+                                 const float *running);
+sp_status sp_optim_average(sp_optim *optim, const float *param, const float *running);
 
 #endif

@@ -146,7 +146,7 @@ static void touch_copies(sp_saver *s)
         return;
     touch(s->param, graph->n_floats);
     for (int i = 0; i < SP_N_KEPT; i++)
-        touch(s->optim.kept[i], graph->n_floats);
+        touch(s->optim.kept[i], sp_kept_floats(graph, i));
 }
 
 static void *saver_main(void *arg)
@@ -192,7 +192,8 @@ static sp_status make_room(sp_saver *s)
     s->optim = *s->from;
     s->param = s->net->param;
     for (int i = 0; !s->is_lent && i < SP_N_KEPT; i++)
-        s->optim.kept[i] = room_for(s->from->kept[i], graph->n_floats, &is_short);
+        s->optim.kept[i] =
+            room_for(s->from->kept[i], sp_kept_floats(graph, i), &is_short);
     if (!s->is_lent)
         s->param = room_for(s->net->param, graph->n_floats, &is_short);
     return is_short
@@ -272,7 +273,8 @@ static sp_status take_snapshot(sp_saver *s)
     if (s->is_lent)
         return SP_OK;
     for (int i = 0; i < SP_N_KEPT; i++)
-        SP_TRY(copy_floats(s, s->optim.kept[i], s->from->kept[i], graph->n_floats));
+        SP_TRY(copy_floats(s, s->optim.kept[i], s->from->kept[i],
+                           sp_kept_floats(graph, i)));
     return copy_floats(s, s->param, s->net->param, graph->n_floats);
 }
 

@@ -39,6 +39,12 @@ typedef struct sp_scan_field {
     int shift, bits;   /* part of an unsigned field that counts; bits 0: all of it */
     double scale, add; /* value = raw * scale + add */
     bool is_big;       /* its highest byte comes first */
+    int wide_at; /* a byte of the record that is the value if it is above 31; 0: none */
+    /* The stored number that stands for no value, which is NaN: of floats no_data, of
+     * integers the bits. */
+    bool has_no_data;
+    double no_data;
+    uint64_t no_data_bits;
     char copy_kind;    /* the type that the file names, for copies: numbers in text */
     int copy_size;     /* have 8 bytes in the record; size 0: it names none */
 } sp_scan_field;
@@ -121,9 +127,11 @@ typedef struct sp_scan_lines {
 struct sp_scan {
     char *path;
     char title[64];   /* the format's name for messages */
-    const char *unit; /* of the coordinates, see sp_scan_unit; a constant */
+    /* The units of x and y, and of z, as the records name them; NULL: they do not. */
+    const char *unit, *z_unit;
+    bool is_geocentric;        /* see sp_scan_is_geocentric */
+    int epsg;                  /* see sp_scan_epsg */
     char *note[SP_SCAN_NOTES]; /* see sp_scan_note */
-    int epsg;         /* see sp_scan_epsg */
     bool has_extent;  /* the header claims the next two, low <= high */
     double low[3], high[3];
     const sp_scan_format *format;

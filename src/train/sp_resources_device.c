@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "base/sp_log.h"
+#include "base/sp_thread.h"
 #include "comm/sp_affinity.h"
 #include "cpu/cpu.h"
-#include "base/sp_thread.h"
 #include "train/sp_resources.h"
 #include "train/sp_selftest.h"
 #include "train/sp_trial.h"
@@ -17,6 +17,7 @@
 static sp_status map_devices(sp_resources *r)
 {
     const sp_config *config = r->session.config;
+    char idle[256];
 
     if (!sp_backend_find("cuda"))
         return SP_FAIL(SP_EDEVICE,
@@ -24,6 +25,10 @@ static sp_status map_devices(sp_resources *r)
                        "set run.device = \"cpu\", or configure it where nvcc is");
     SP_TRY(sp_placement_make(&r->placement, r->session.comm, &config->run.devices,
                              config->run.oversubscribe));
+    sp_placement_idle(r->placement.place, config->run.devices.n ? 0 : r->placement.n,
+                      idle, sizeof idle);
+    if (*idle)
+        sp_log_info("%s", idle);
     if (*sp_placement_advice(r->placement.place, r->placement.n))
         sp_log_warn0("%s", sp_placement_advice(r->placement.place, r->placement.n));
     return SP_OK;
@@ -101,6 +106,33 @@ static sp_status choose_sums(sp_resources *r)
     SP_TRY(
         sp_comm_allreduce(r->session.comm, SP_SCOPE_WORLD, &sums, 1, SP_I64, SP_MIN));
     r->backend.sums = r->session.resolved.bf16_sums = (sp_bf16_sums)sums;
+    return SP_OK;
+}
+
+/* Has all ranks compute in the lowest instruction set that one of them has: another one
+ * sums in another order, and the ranks' weights would drift apart. Collective. */
+static sp_status agree_on_processors(sp_resources *r)
+{
+    const sp_comm *comm = r->session.comm;
+    const sp_cpu_level own = sp_cpu_level_of();
+    /* The lowest level with the lowest rank that has it, and the highest. */
+    int64_t ends[2] = {-((int64_t)own * comm->size + comm->rank), own};
+    sp_cpu_level least;
+
+    if (!r->backend.ops->is_host || comm->size == 1)
+        return SP_OK;
+    SP_TRY(sp_comm_allreduce(r->session.comm, SP_SCOPE_WORLD, ends, 2, SP_I64, SP_MAX));
+    least = (sp_cpu_level)(-ends[0] / comm->size);
+    if (least == (sp_cpu_level)ends[1])
+        return SP_OK;
+    if (comm->rank == (int)(-ends[0] % comm->size))
+        sp_log_warn("the processor of rank %d on host %s computes with %s, others with "
+                    "%s: all ranks compute with %s, so that they get the same bits; "
+                    "leave such hosts out for full speed",
+                    comm->rank, comm->host, sp_cpu_level_name(least),
+                    sp_cpu_level_name((sp_cpu_level)ends[1]), sp_cpu_level_name(least));
+    if (own != least)
+        sp_cpu_lower(least);
     return SP_OK;
 }
 
@@ -203,6 +235,7 @@ static sp_status open_backend(sp_resources *r, int device, int threads)
     sp_backend *backend = &r->backend;
     sp_status rc;
 
+    SP_TRY(agree_on_processors(r));
     SP_TRY(choose_sums(r));
     /* Loops outside the backend, such as those of exact sums and merged predictions,
      * use as many threads as the backend. OpenMP's default is the number of cores that

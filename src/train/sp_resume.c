@@ -227,6 +227,7 @@ static sp_status begin_fresh(sp_trainer *t)
     SP_TRY(rc);
     if (r->session.config->run.init_from[0])
         SP_TRY(sp_init_weights(r));
+    SP_TRY(sp_optim_begin_average(&r->optim, r->net.param, r->net.running));
     if (r->session.comm->rank == 0)
         rc = sp_run_truncate_metrics(&r->session.run, 0);
     return sp_comm_agree(r->session.comm, rc);

@@ -38,6 +38,20 @@ void vox_warn_left_out(const sp_scan *scan, const vox_options *o, int file)
                 o->input[file], o->left_out, o->input[0]);
 }
 
+/* Warns once. Heights, and turns about z, would be about a slanted axis. */
+static void warn_of_centre(const sp_scan *scan)
+{
+    static bool is_told;
+
+    if (is_told || !sp_scan_is_geocentric(scan))
+        return;
+    is_told = true;
+    sp_log_warn("%s: its x, y and z are distances from the centre of the Earth, as its "
+                "records say: z is no height; project the scan if heights, or turns "
+                "about the vertical, matter",
+                sp_scan_path(scan));
+}
+
 void vox_warn_of_notes(const sp_scan *scan)
 {
     static bool is_told;
@@ -57,18 +71,13 @@ void vox_warn_of_notes(const sp_scan *scan)
 sp_status vox_scan_open(sp_scan **scan, const vox_options *o, int file)
 {
     const sp_scan_options options = vox_scan_options(o);
-    const char *name[VOX_MAX_FEATURES], *unit;
+    const char *name[VOX_MAX_FEATURES];
     int n = 0;
 
     assert(file >= 0 && file < o->n_inputs);
     SP_TRY(sp_scan_open(scan, o->input[file], &options));
-    unit = sp_scan_unit(*scan);
-    if (!o->with_degrees && unit && strcmp(unit, "degree") == 0)
-        return SP_FAIL(SP_EDATA,
-                       "%s: its records say that x and y are in degree, expected a "
-                       "length, in which voxels are measured: project the scan first, "
-                       "or take it as it is by --degrees",
-                       o->input[file]);
+    SP_TRY(sp_scan_check_units(*scan, o->with_degrees));
+    warn_of_centre(*scan);
     for (int i = 0; i < o->n_features; i++)
         if (o->feature[i].kind == VOX_ATTRIBUTE)
             name[n++] = o->feature[i].name;

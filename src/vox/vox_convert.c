@@ -89,6 +89,10 @@ static const sp_option option_table[] = {
 {{"--degrees", NULL, "take scans whose records say that x and y are in degree; all "
   "lengths then count in it"},
  SP_OPTION_FLAG, AT(with_degrees)},
+{{"--z-unit", SP_SCAN_Z_WORDS, "the unit of z: what the scan's records say, which has "
+  "to be the unit of x and y; the same as x and y, whatever the records say; or one that "
+  "z is converted from, to the unit of x and y (records)"},
+ SP_OPTION_WORD, AT(z_unit)},
 {{"--conflict", "majority|ignore", "label of a voxel whose points have several: that of "
   "most (none where two are equally frequent; points without a class do not vote), or "
   "none (majority)"},

@@ -281,6 +281,7 @@ sp_scan_options vox_scan_options(const vox_options *o)
     return (sp_scan_options){.columns = o->columns,
                              .label_field = o->label_field,
                              .n_threads = o->threads,
+                             .z_unit = (sp_scan_z_unit)o->z_unit,
                              .missing = o->has_missing ? &o->missing : NULL};
 }
 

@@ -72,6 +72,7 @@ typedef struct vox_options {
     char **input;            /* pointers into argv */
     int threads;             /* of this rank that read and write compressed scans */
     bool with_degrees;       /* coordinates in degree are taken */
+    int z_unit;              /* sp_scan_z_unit; below 0: not given */
     bool is_quiet;           /* reading draws no progress of its own */
     bool without_cost;       /* samples need no cost columns (scan/sp_gridding.h) */
     const bool *is_given_up; /* reading ends once it is true, set by __atomic_store_n in

@@ -90,9 +90,8 @@ says out 'p_ground'
 tr '\0' '\n' <fields1/a.las | grep -aq "p_${plants%ès haute}$" || fail "a cut letter"
 run 1 0 label r fields1/a.las --out again --confidence --entropy run.threads=1
 test "$(wc -c <again/a.las)" = "$(wc -c <fields1/a.las)" || fail "fields came twice"
-run 2 3 label r fields1/a.las --out other --confidence --field-type float32
-one_diagnosis 'fields1/a.las: has a field confidence already, which is not float32'
-test ! -e other || fail "a refused run leaves other"
+run 2 0 label r fields1/a.las --out other --confidence --entropy --field-type float32
+same again/a.las other/a.las "fields that keep their type"
 run 2 0 label r in/a.las --out keep --keep 2,64 run.threads=1
 classes_only in/a.las keep/a.las
 ! grep -q '^2 \|^100 ' codes || fail "--keep 2,64 changes such points"

@@ -58,7 +58,8 @@ TEST(choices)
             "d:1: batch.per takes one of world|node|rank, found the integer 1");
     refused(
         "train : { class_weights = 1; };", NULL,
-        "d:1: train.class_weights takes one of none|inverse|sqrt_inverse or a list of "
+        "d:1: train.class_weights takes one of "
+        "none|inverse|sqrt_inverse|log_inverse|median_frequency or a list of "
         "numbers, found the integer 1");
 }
 

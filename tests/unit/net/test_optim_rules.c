@@ -211,6 +211,48 @@ TEST(rules_take_the_momentum_of_the_step)
                     "train.optimizer=adamw"));
 }
 
+/* The value of torch.optim.swa_utils.AveragedModel(model, multi_avg_fn =
+ * get_ema_multi_avg_fn(0.9), use_buffers = True) after 10 calls of update_parameters:
+ * the first one copies, each later one is lerp(average, value, 1 - 0.9). A frozen layer's
+ * average is the layer. */
+TEST(averages_are_pytorchs)
+{
+    double want[2][200] = {{0}}, most = 0;
+    float running[200], *kept[2];
+    int64_t n[2];
+    rig r;
+
+    rig_open(&r, KEYS("train.ema=0.9", "train.freeze=b"));
+    kept[0] = r.optim.kept[SP_KEPT_EMA];
+    kept[1] = r.optim.kept[SP_KEPT_EMA_BUFFERS];
+    n[0] = r.graph.n_floats < 200 ? r.graph.n_floats : 200;
+    n[1] = r.graph.n_buffer_floats;
+    assert_true(n[0] > 100 && n[1] >= 40 && n[1] <= 200);
+    for (int t = 0; t < 10; t++) {
+        draw_gradient(&r, t);
+        for (int64_t i = 0; i < n[1]; i++)
+            running[i] = (float)cos(0.3 * (double)i + t);
+        OK(sp_optim_step(&r.optim, r.param, r.grad, squares(&r), 4,
+                         (sp_rates){0.3, 0.9}, NULL));
+        OK(sp_optim_average(&r.optim, r.param, running));
+        for (int k = 0; k < 2; k++)
+            for (int64_t i = 0; i < n[k]; i++) {
+                const double value = (double)(k ? running[i] : r.param[i]);
+
+                want[k][i] = t ? want[k][i] + (1 - 0.9) * (value - want[k][i]) : value;
+            }
+    }
+    for (int k = 0; k < 2; k++)
+        for (int64_t i = 0; i < n[k]; i++)
+            most = fmax(most, fabs((double)kept[k][i] - want[k][i]));
+    assert_true(most < 1e-6);
+    for (int p = 0; p < r.graph.n_params; p++)
+        for (int64_t i = 0; r.graph.param[p].is_norm && i < r.graph.param[p].count; i++)
+            assert_true(kept[0][r.graph.param[p].offset + i] ==
+                        r.param[r.graph.param[p].offset + i]);
+    rig_close(&r);
+}
+
 TEST(norms_may_be_exempt_from_decay)
 {
     check_rule(KEYS("train.decay_norm=false", "train.weight_decay=0.3"));
