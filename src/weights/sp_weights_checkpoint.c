@@ -89,16 +89,18 @@ static sp_status build_model_graph(sp_weights_model *m, sp_h5 *file)
 static sp_status read_model(sp_weights_model *m, sp_h5 *file, const char *deck)
 {
     char fault[SP_CHECKPOINT_FAULT];
+    sp_weights_use use;
 
     SP_TRY(sp_checkpoint_read_open_state(file, &m->state, &m->norm));
     SP_TRY(read_model_config(m, deck));
+    /* predict takes these too; a file of weights alone has no averages. */
+    use = m->state.deck ? m->config.run.weights : SP_WEIGHTS_PLAIN;
     SP_TRY(build_model_graph(m, file));
     m->param = calloc((size_t)m->graph.n_floats + 1, sizeof *m->param);
     m->running = calloc((size_t)m->graph.n_buffer_floats + 1, sizeof *m->running);
     if (!m->param || !m->running)
         return SP_FAIL(SP_EMEM, "%s: no memory for the weights", m->path);
-    SP_TRY(sp_checkpoint_read_model(file, &m->graph, m->config.run.weights, m->param,
-                                    m->running));
+    SP_TRY(sp_checkpoint_read_model(file, &m->graph, use, m->param, m->running));
     sp_checkpoint_find_fault(&m->graph, m->param, m->running, fault);
     return fault[0]
                ? SP_FAIL(SP_EDATA, "%s:%s, expected a finite number", m->path, fault)
