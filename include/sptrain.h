@@ -124,7 +124,7 @@ typedef struct sp_deck sp_deck;
 int sp_deck_create(sp_deck **deck, const char *text);
 /* Sets one key, as "train.lr=0.1". Does not change objects that exist. SP_EUSAGE; the
  * deck is then unchanged. */
-int sp_deck_set(sp_deck *deck, const char *assignment);
+int sp_deck_override(sp_deck *deck, const char *assignment);
 void sp_deck_destroy(sp_deck *deck);
 
 /* ---- Data ---- */

@@ -19,6 +19,7 @@
 #include "label/label.h"
 #include "report/sp_page.h"
 #include "base/sp_pulse.h"
+#include "base/sp_program.h"
 #include "base/sp_signal.h"
 #include "health/sp_start.h"
 #include "base/sp_thread.h"
@@ -438,6 +439,7 @@ int main(int argc, char **argv)
     sp_comm comm;
     sp_status rc;
 
+    sp_program_begin("sptrain");
     sp_signal_begin();
     sp_h5_child_main(argc, argv);
     sp_trial_main(argc, argv);

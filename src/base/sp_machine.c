@@ -12,6 +12,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/sp_env.h"
 #include "base/sp_number.h"
 
 #define CGROUP_ROOT "/sys/fs/cgroup"
@@ -176,7 +177,7 @@ size_t sp_machine_address_space(void)
 
 bool sp_machine_has_valgrind(void)
 {
-    const char *preload = getenv("LD_PRELOAD");
+    const char *preload = sp_env("LD_PRELOAD");
 
     return preload && strstr(preload, "/vgpreload");
 }

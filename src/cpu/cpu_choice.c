@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_env.h"
 #include "base/sp_log.h"
 #include "config.h"
 #include "cpu/cpu_isa.h"
@@ -33,7 +34,7 @@ static const char avx512bf16[] = "avx512bf16", amx[] = "amx";
 /* The value of SP_CPU_ISA; NULL where it is not set, or empty. */
 static const char *wanted(void)
 {
-    const char *name = getenv("SP_CPU_ISA");
+    const char *name = sp_env("SP_CPU_ISA");
 
     return name && *name ? name : NULL;
 }

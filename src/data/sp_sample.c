@@ -499,6 +499,8 @@ sp_status sp_sample_read_once(const sp_dataset *set, int64_t sample,
     if (out->n_context)
         r.first_context = set->context_offset[sample + shard];
     SP_TRY(begin(&r));
+    if (set->source)
+        return sp_source_sample(&r);
     SP_TRY(sp_shard_acquire(set, shard, &r.file));
     rc = read_voxels(&r);
     if (rc == SP_OK)

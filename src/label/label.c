@@ -50,7 +50,7 @@ static void report(const label_work *w, int n_done)
 static sp_status make_outputs(label_model *m, label_files *f, const label_options *o,
                               int n_done)
 {
-    sp_session *s = &m->infer.resources.session;
+    sp_session *s = m->infer.resources.session;
     label_work *w = calloc(1, sizeof *w);
     label_net net = {0};
     bool has_begun = false;

@@ -6,7 +6,7 @@
 
 #include <limits.h>
 
-#include "train/sp_resources.h"
+#include "train/sp_session.h"
 
 typedef struct sp_infer {
     sp_resources resources; /* with the loader of data.val */

@@ -10,7 +10,7 @@
 #include "base/sp_log.h"
 #include "base/sp_text.h"
 #include "report/sp_heatmap.h"
-#include "train/sp_resources.h"
+#include "train/sp_session.h"
 #include "train/sp_predict_files.h"
 #include "train/sp_report_internal.h"
 
@@ -62,7 +62,7 @@ static void write_merged(const sp_resources *r, const sp_metrics *m, sp_events *
         return;
     sp_json_begin_object(json, "merged");
     sp_json_int(json, "views", r->evaluation.views.n);
-    sp_json_bool(json, "blocks", r->session.config->eval.merge);
+    sp_json_bool(json, "blocks", r->config->eval.merge);
     if (m->merged) {
         sp_json_int(json, "voxels", sp_metrics_total(m->merged, n));
         sp_report_number(events, "merged", "accuracy",
@@ -149,8 +149,8 @@ static void print_eval(const sp_metrics *m, int64_t epoch, int64_t step)
  * command, the ranks, the checkpoint and the data. */
 static void write_request(const sp_resources *r, const char *checkpoint)
 {
-    const sp_command *command = r->session.command;
-    const sp_strings *data = &r->session.config->data.val;
+    const sp_command *command = r->session->command;
+    const sp_strings *data = &r->config->data.val;
 
     sp_report_time(sp_time_s());
     sp_json_begin_array(json, "arguments");
@@ -159,7 +159,7 @@ static void write_request(const sp_resources *r, const char *checkpoint)
     for (int i = 0; i < command->n_overrides; i++)
         sp_json_text(json, NULL, command->overrides[i]);
     sp_json_end_array(json);
-    sp_json_int(json, "ranks", r->session.comm->size);
+    sp_json_int(json, "ranks", r->comm->size);
     sp_json_text(json, "checkpoint", checkpoint);
     sp_json_begin_array(json, "data");
     for (int i = 0; i < data->n; i++)
@@ -172,7 +172,7 @@ static void write_request(const sp_resources *r, const char *checkpoint)
 static sp_status report_eval(sp_resources *r, const sp_metrics *m,
                              const char *checkpoint, int64_t *metrics_bytes)
 {
-    sp_session *s = &r->session;
+    sp_session *s = r->session;
     sp_events *events = s->run.events;
     const double now_s = sp_time_s();
     char path[PATH_MAX];
@@ -205,8 +205,8 @@ sp_status sp_report_eval(sp_resources *r, const sp_metrics *metrics,
                          const char *checkpoint, int64_t *metrics_bytes)
 {
     assert(metrics->sums);
-    return sp_comm_agree(r->session.comm,
-                         r->session.comm->rank == 0
+    return sp_comm_agree(r->comm,
+                         r->comm->rank == 0
                              ? report_eval(r, metrics, checkpoint, metrics_bytes)
                              : SP_OK);
 }
@@ -216,17 +216,17 @@ sp_status sp_report_predict(sp_resources *r, const char *checkpoint,
 {
     const char *line;
 
-    assert(checkpoint && files && r->session.comm->rank == 0);
+    assert(checkpoint && files && r->comm->rank == 0);
     sp_report_begin("predict");
     write_request(r, checkpoint);
-    sp_json_int(json, "step", r->session.step);
-    sp_json_int(json, "epoch", r->session.epoch);
+    sp_json_int(json, "step", r->session->step);
+    sp_json_int(json, "epoch", r->session->epoch);
     sp_json_int(json, "samples", r->val.n_samples - files->n_skipped);
     sp_json_int(json, "left_out", files->n_skipped);
     sp_json_int(json, "voxels", files->n_voxels);
     sp_json_int(json, "points", files->n_points);
     SP_TRY(sp_json_end(json, &line));
-    return sp_run_event(&r->session.run, line, NULL);
+    return sp_run_event(&r->session->run, line, NULL);
 }
 
 /* Most bytes of a class's name in the table. */
@@ -274,7 +274,7 @@ void sp_report_table(const sp_resources *r, const sp_metrics *m)
     char row[128] = "";
 
     assert(n == r->n_classes);
-    if (r->session.comm->rank != 0)
+    if (r->comm->rank != 0)
         return;
     sp_log_info("%-*s %12s %8s %10s %8s%s%s%s", width, "class", "voxels", "IoU",
                 "precision", "recall", m->point_confusion ? "  point IoU" : "",

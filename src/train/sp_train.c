@@ -64,7 +64,7 @@ static void advance(sp_trainer *t, sp_step_report *report)
         state->skipped = 0;
     state->skipped += result->is_skipped;
     t->session->epoch = sp_position_epochs(state->at);
-    t->session->step = state->step;
+    t->session->step = t->resources.step = state->step;
     t->must_stop = result->is_stopping;
 }
 

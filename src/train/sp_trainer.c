@@ -22,7 +22,7 @@ static sp_status open_net(sp_resources *r)
         rc = sp_resources_open_net(r, class_weight);
     free(class_weight);
     SP_TRY(rc);
-    return sp_graph_check_tuning(&r->graph, r->session.config);
+    return sp_graph_check_tuning(&r->graph, r->config);
 }
 
 static sp_status open_evaluation(sp_trainer *t)
@@ -67,14 +67,16 @@ static void set_plan(sp_trainer *t)
 sp_status sp_trainer_open(sp_trainer *t, const sp_command *command)
 {
     sp_resources *r = &t->resources;
+    sp_status rc;
 
     *t = (sp_trainer){.begin_s = sp_now_s(), .score = NAN, .memory_bytes = NAN};
-    t->session = &r->session;
-    SP_TRY(sp_resources_open(r, command, true));
+    rc = sp_resources_open(r, command, true);
+    t->session = r->session;
+    SP_TRY(rc);
     SP_TRY(sp_resources_open_device(r));
     SP_TRY(sp_resources_open_transport(r));
     sp_report_machine(r);
-    SP_TRY(sp_resources_open_data(r, true, true));
+    SP_TRY(sp_session_open_data(r, true, true));
     SP_TRY(sp_resources_check_labels(r));
     SP_TRY(sp_comm_agree(t->session->comm, sp_resources_check_mixing(r)));
     SP_TRY(sp_comm_agree(t->session->comm, sp_resources_normalize(r, &r->train)));

@@ -1,11 +1,11 @@
-#include "train/sp_step.h"
+#include "api/sp_step.h"
 
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
 
 #include "base/sp_log.h"
-#include "train/sp_resources.h"
+#include "api/sp_resources.h"
 
 /* The status of `call`, which a profiler shows under a name. */
 #define in_range(r, name, call)                                                        \
