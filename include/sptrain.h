@@ -102,6 +102,8 @@ int sp_comm_create_self(sp_comm **comm);
  * ends them (MPI_Abort). SP_EMPI, SP_EMEM. */
 int sp_comm_create_mpi(sp_comm **comm, MPI_Comm of);
 #endif
+/* The same for a communicator of Fortran. */
+int sp_comm_create_mpi_fortran(sp_comm **comm, int of);
 /* Collective; comes after the objects that use the communicator are destroyed, and
  * before MPI_Finalize. */
 void sp_comm_destroy(sp_comm *comm);

@@ -55,10 +55,6 @@ typedef struct frame {
     uint64_t status, bytes, hash;
 } frame;
 
-/* True once main has called sp_h5_child_main. Without that call the child would run the
- * whole program a second time. */
-static bool has_child_main;
-
 /* The child that waits for another list of this thread, and whether it is to wait. */
 static _Thread_local struct {
     bool is_wanted;
@@ -221,7 +217,10 @@ static void serve(void)
 
 void sp_h5_child_main(int argc, char **argv)
 {
-    has_child_main = true;
+    static const sp_h5_reader child = {sp_h5_child_start, sp_h5_child_next,
+                                       sp_h5_child_end};
+
+    sp_h5_reader_child = &child;
     if (argc != 2 || strcmp(argv[1], WORD) != 0)
         return;
     limit_child(MEMORY + MEMORY_MOST);
@@ -316,9 +315,6 @@ static bool take_kept(sp_h5_child *child)
 sp_status sp_h5_child_start(sp_h5_child *child, char *const *paths, int n)
 {
     assert(n > 0 && child->pid == 0);
-    if (!has_child_main)
-        return SP_FAIL_INTERNAL(SP_EDATA,
-                                "main must call sp_h5_child_main before anything else");
     if (!take_kept(child))
         SP_TRY(spawn(child));
     child->n_left = n;

@@ -33,4 +33,15 @@ sp_status sp_h5_child_next(sp_h5_child *child, const char *path, int64_t file_by
  * otherwise kills it, whatever it is doing, and waits for its end. */
 void sp_h5_child_end(sp_h5_child *child);
 
+/* The three functions above, in a process whose main has called sp_h5_child_main. NULL in
+ * a program that only uses the library, which must not be started again: there the
+ * process itself reads the headers. */
+typedef struct sp_h5_reader {
+    sp_status (*start)(sp_h5_child *child, char *const *paths, int n);
+    sp_status (*next)(sp_h5_child *child, const char *path, int64_t file_bytes,
+                      sp_h5_catalog *catalog);
+    void (*end)(sp_h5_child *child);
+} sp_h5_reader;
+extern const sp_h5_reader *sp_h5_reader_child;
+
 #endif

@@ -16,16 +16,9 @@
 #include "train/sp_session.h"
 #include "train/sp_init.h"
 
-static bool is_complete(const sp_config *config, const sp_checkpoint_state *state)
-{
-    if (config->train.steps > 0)
-        return state->step >= config->train.steps;
-    return state->at.epoch >= config->train.epochs;
-}
-
 bool sp_resume_is_complete(const sp_trainer *trainer)
 {
-    return is_complete(trainer->session->config, &trainer->state);
+    return sp_step_is_last(trainer->session->config, &trainer->state);
 }
 
 /* ---- beginning ---- */
@@ -175,7 +168,7 @@ static sp_status choose(sp_resources *r, beginning *from)
     if (rc == SP_OK)
         rc = compare(r, &state, &norm, path);
     /* The run folder would be left without a checkpoint. */
-    if (rc == SP_OK && from->is_foreign && is_complete(config, &state))
+    if (rc == SP_OK && from->is_foreign && sp_step_is_last(config, &state))
         rc = SP_FAIL(SP_EUSAGE,
                      "%s: step %lld, epoch %lld: nothing is left to train; raise "
                      "train.epochs or train.steps",

@@ -38,30 +38,12 @@ static sp_status open_evaluation(sp_trainer *t)
                                                              sp_evaluate_parts(r)));
 }
 
-/* Sets the length of the training from its state on. In steps it is counted from there,
- * since the steps before may have been those of another number of ranks. */
+/* Sets the length of the training from its state on. */
 static void set_plan(sp_trainer *t)
 {
-    const sp_config *config = t->session->config;
-    const sp_sampler *sampler = &t->resources.sampler;
-    const sp_checkpoint_state *state = &t->state;
-    bool is_long;
-
-    t->step_samples = sampler->effective;
+    t->step_samples = t->resources.sampler.effective;
     t->epoch_samples = t->resources.train.n_samples;
-    if (config->train.steps > state->step)
-        is_long = __builtin_add_overflow(
-            state->samples_seen,
-            sp_sampler_samples(sampler, state->at.position,
-                               config->train.steps - state->step),
-            &t->total_samples);
-    else if (config->train.steps > 0)
-        t->total_samples = state->samples_seen, is_long = false;
-    else
-        is_long = __builtin_mul_overflow((int64_t)config->train.epochs,
-                                         t->epoch_samples, &t->total_samples);
-    if (is_long)
-        t->total_samples = INT64_MAX;
+    t->total_samples = sp_step_total_samples(&t->resources, &t->state);
 }
 
 sp_status sp_trainer_open(sp_trainer *t, const sp_command *command)

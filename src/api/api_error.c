@@ -1,0 +1,35 @@
+#include "api/api.h"
+#include "config.h"
+
+const char *sp_error_text(void)
+{
+    return sp_error_last()->message;
+}
+
+const char *sp_version(void)
+{
+    return PACKAGE_VERSION;
+}
+
+static pthread_mutex_t files = PTHREAD_MUTEX_INITIALIZER;
+
+void api_lock_files(void)
+{
+    pthread_mutex_lock(&files);
+}
+
+void api_unlock_files(void)
+{
+    pthread_mutex_unlock(&files);
+}
+
+const sp_log_route *api_enter(sp_training *t)
+{
+    return sp_log_take_route(&t->route);
+}
+
+int api_leave(const sp_log_route *before, sp_status rc)
+{
+    sp_log_take_route(before);
+    return rc;
+}
