@@ -64,8 +64,8 @@ int main(int argc, char **argv)
     for (int i = 4; i < argc; i++)
         check(sp_deck_override(deck, argv[i]));
     check(sp_data_open_shards(&options.train, comm, 1, (const char *const *)&argv[1]));
-    check(
-        sp_data_open_shards(&options.validation, comm, 1, (const char *const *)&argv[2]));
+    check(sp_data_open_shards(&options.validation, comm, 1,
+                              (const char *const *)&argv[2]));
     options.comm = comm;
     options.deck = deck;
     options.hooks.arg = &rank;

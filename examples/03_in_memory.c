@@ -18,7 +18,7 @@ enum { SAMPLES = 12 };
 static const char deck_text[] =
     "net: { family = \"dummy\"; width = 0.5; };\n"
     "batch: { size = 4; };\n"
-    "train: { epochs = 2; lr = 0.05; deterministic = \"world\"; };\n"
+    "train: { epochs = 2; warmup_steps = 0; lr = 0.02; deterministic = \"world\"; };\n"
     "run: { device = \"cpu\"; threads = 1; };\n";
 
 static void check(int status)

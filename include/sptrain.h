@@ -162,8 +162,8 @@ int sp_data_open_shards(sp_data **data, sp_comm *comm, int n,
  * passes all samples, in the same order (sp_data_create_gathered does it otherwise), since a
  * step deals them to the ranks anew. SP_EUSAGE, SP_EDATA (a coordinate, label or
  * feature is out of range, with its place), SP_EMEM. Cost: one pass over the arrays. */
-int sp_data_create_arrays(sp_data **data, const sp_data_about *about,
-                          int64_t n_samples, const sp_sample_arrays *samples);
+int sp_data_create_arrays(sp_data **data, const sp_data_about *about, int64_t n_samples,
+                          const sp_sample_arrays *samples);
 /* Creates a data set from the samples that each rank has: those of rank 0, then of rank
  * 1, and so on. Each rank gets a copy of all, and the caller's arrays are not used any
  * more. Collective. Errors as above, agreed. */
@@ -179,9 +179,8 @@ typedef int sp_read_fn(void *arg, int64_t i, int32_t *coords, float *features,
 /* Creates a data set from a callback. n_voxels [n_samples], the sizes of the samples, is
  * copied: steps are balanced over the ranks by them. `arg` is borrowed until the data
  * set is destroyed. SP_EUSAGE, SP_EMEM. */
-int sp_data_create_source(sp_data **data, const sp_data_about *about,
-                          int64_t n_samples, const int64_t *n_voxels, sp_read_fn *read,
-                          void *arg);
+int sp_data_create_source(sp_data **data, const sp_data_about *about, int64_t n_samples,
+                          const int64_t *n_voxels, sp_read_fn *read, void *arg);
 /* The number of samples, and of voxels in all of them. */
 int64_t sp_data_n_samples(const sp_data *data);
 int64_t sp_data_n_voxels(const sp_data *data);

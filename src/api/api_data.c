@@ -66,13 +66,12 @@ static sp_status open_source(sp_data *data, const sp_data_about *about,
     return sp_source_open(&data->set, &of, n_samples, n_voxels, source);
 }
 
-int sp_data_create_source(sp_data **data, const sp_data_about *about,
-                          int64_t n_samples, const int64_t *n_voxels, sp_read_fn *read,
-                          void *arg)
+int sp_data_create_source(sp_data **data, const sp_data_about *about, int64_t n_samples,
+                          const int64_t *n_voxels, sp_read_fn *read, void *arg)
 {
     SP_TRY(alloc_data(data));
-    return end_create(data, open_source(*data, about, n_samples, n_voxels,
-                                        (sp_source){read, arg}));
+    return end_create(
+        data, open_source(*data, about, n_samples, n_voxels, (sp_source){read, arg}));
 }
 
 /* ---- arrays ---- */
@@ -85,8 +84,7 @@ static int read_arrays(void *arg, int64_t i, int32_t *coords, float *features,
     const size_t n = (size_t)s->n;
 
     memcpy(coords, s->coords, 3 * n * sizeof *coords);
-    memcpy(features, s->features,
-           n * (size_t)data->set.n_features * sizeof *features);
+    memcpy(features, s->features, n * (size_t)data->set.n_features * sizeof *features);
     memcpy(labels, s->labels, n * sizeof *labels);
     return 0;
 }
@@ -142,8 +140,8 @@ static sp_status alloc_samples(sp_data *data, int64_t n)
     return data->samples ? SP_OK : SP_FAIL(SP_EMEM, "no memory for a data set");
 }
 
-int sp_data_create_arrays(sp_data **data, const sp_data_about *about,
-                          int64_t n_samples, const sp_sample_arrays *samples)
+int sp_data_create_arrays(sp_data **data, const sp_data_about *about, int64_t n_samples,
+                          const sp_sample_arrays *samples)
 {
     sp_status rc;
 
@@ -160,13 +158,13 @@ int sp_data_create_arrays(sp_data **data, const sp_data_about *about,
 
 /* The samples of this rank among all. */
 typedef struct share {
-    int64_t n, rows;             /* of this rank */
-    int64_t n_all, rows_all;     /* of all ranks */
-    int64_t first, first_row;    /* of this rank among all */
+    int64_t n, rows;          /* of this rank */
+    int64_t n_all, rows_all;  /* of all ranks */
+    int64_t first, first_row; /* of this rank among all */
 } share;
 
-static sp_status count_share(sp_comm *comm, int64_t n,
-                             const sp_sample_arrays *samples, share *s)
+static sp_status count_share(sp_comm *comm, int64_t n, const sp_sample_arrays *samples,
+                             share *s)
 {
     int64_t counts[2] = {n, 0};
     int64_t *all = calloc(2 * (size_t)comm->size, sizeof *all);
@@ -246,11 +244,12 @@ static sp_status check_share(const sp_data_about *about, int64_t n,
         return SP_FAIL(SP_EUSAGE, "n_samples is %lld, n_features %d", (long long)n,
                        about->n_features);
     for (int64_t i = 0; i < n; i++)
-        if (samples[i].n < 0 || (samples[i].n > 0 &&
-                                 !(samples[i].coords && samples[i].features &&
-                                   samples[i].labels)))
-            return SP_FAIL(SP_EUSAGE, "sample %lld of this rank has %lld voxels, or an "
-                                      "array is NULL",
+        if (samples[i].n < 0 ||
+            (samples[i].n > 0 &&
+             !(samples[i].coords && samples[i].features && samples[i].labels)))
+            return SP_FAIL(SP_EUSAGE,
+                           "sample %lld of this rank has %lld voxels, or an "
+                           "array is NULL",
                            (long long)i, (long long)samples[i].n);
     return SP_OK;
 }

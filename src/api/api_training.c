@@ -24,11 +24,12 @@ static sp_status begin_part(void *arg, sp_step_part part, const sp_batch *batch)
     const sp_training *t = arg;
 
     if (part == SP_STEP_LOSS && t->options.loss && batch->n_micro > 1)
-        return SP_FAIL(SP_EUSAGE,
-                       "the step has %d micro-batches on each rank: a loss of the program "
-                       "needs steps of one; use fewer samples, batch.voxel_budget=0 or "
-                       "more memory (run.memory_mb)",
-                       batch->n_micro);
+        return SP_FAIL(
+            SP_EUSAGE,
+            "the step has %d micro-batches on each rank: a loss of the program "
+            "needs steps of one; use fewer samples, batch.voxel_budget=0 or "
+            "more memory (run.memory_mb)",
+            batch->n_micro);
     return SP_OK;
 }
 

@@ -10,8 +10,7 @@
 void api_metrics_zero(api_metrics *own)
 {
     if (own->n)
-        memset(own->exact, 0,
-               (size_t)own->n * SP_EXACT_LIMBS * sizeof *own->exact);
+        memset(own->exact, 0, (size_t)own->n * SP_EXACT_LIMBS * sizeof *own->exact);
 }
 
 /* The rows of sample b only. */

@@ -56,7 +56,8 @@ static int call_own_loss(void *arg, const sp_net_rows *rows, float *gradient,
 static sp_status check_options(const sp_training_options *o)
 {
     if (!o->comm || !o->deck || !o->train)
-        return SP_FAIL(SP_EUSAGE, "sp_training_create: comm, deck and train are needed");
+        return SP_FAIL(SP_EUSAGE,
+                       "sp_training_create: comm, deck and train are needed");
     if (o->n_metrics < 0 || (o->n_metrics > 0 && !o->metric))
         return SP_FAIL(SP_EUSAGE,
                        "sp_training_create: n_metrics is %d, and metric is %s",
@@ -68,10 +69,11 @@ static sp_status check_options(const sp_training_options *o)
 static sp_status check_loss(const sp_training *t)
 {
     if (t->options.loss && t->config.batch.accumulate > 1)
-        return SP_FAIL(SP_EUSAGE,
-                       "batch.accumulate = %d: a loss of the program needs steps of one "
-                       "micro-batch",
-                       t->config.batch.accumulate);
+        return SP_FAIL(
+            SP_EUSAGE,
+            "batch.accumulate = %d: a loss of the program needs steps of one "
+            "micro-batch",
+            t->config.batch.accumulate);
     return SP_OK;
 }
 

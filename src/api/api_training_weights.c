@@ -54,8 +54,8 @@ static sp_status write_checkpoint(sp_training *t, const char *path)
 {
     const sp_resources *r = &t->resources;
     const sp_config resolved = sp_resources_resolved(r);
-    const size_t n = (size_t)((1 + SP_N_KEPT) * r->graph.n_floats +
-                              r->graph.n_buffer_floats);
+    const size_t n =
+        (size_t)((1 + SP_N_KEPT) * r->graph.n_floats + r->graph.n_buffer_floats);
     sp_checkpoint_state state = t->state;
     float *host = malloc((n + 1) * sizeof *host);
     sp_checkpoint_arrays arrays;
@@ -112,8 +112,9 @@ static sp_status check_checkpoint(const sp_training *t, const char *path)
     if (rc == SP_OK && sp_resources_compare_classes(r, &norm) != SP_EQUAL)
         rc = sp_resources_refuse_classes(r, &norm, path, SP_EUSAGE);
     if (rc == SP_OK && state.data_hash != r->train.hash)
-        rc = SP_FAIL(SP_EUSAGE, "%s: its training data are others: "
-                                "sp_training_load_weights takes over its weights",
+        rc = SP_FAIL(SP_EUSAGE,
+                     "%s: its training data are others: "
+                     "sp_training_load_weights takes over its weights",
                      path);
     if (rc == SP_OK && state.seed != t->config.train.seed)
         rc = SP_FAIL(SP_EUSAGE, "%s: train.seed is %lld there and %lld in the deck",

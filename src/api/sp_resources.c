@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "base/sp_log.h"
+#include "checkpoint/sp_replica.h"
 #include "h5/sp_h5.h"
 #include "predict/sp_merger.h"
-#include "checkpoint/sp_replica.h"
 
 void sp_resources_begin(sp_resources *r, const sp_config *config, sp_comm *comm)
 {
@@ -159,8 +159,7 @@ static sp_status load(sp_resources *r, const sp_weights_source *from, host_weigh
     sp_net *net = &r->net;
     const sp_graph *graph = &r->graph;
 
-    SP_TRY(sp_comm_agree(r->comm,
-                         comm->rank == 0 ? read_source(r, from, w) : SP_OK));
+    SP_TRY(sp_comm_agree(r->comm, comm->rank == 0 ? read_source(r, from, w) : SP_OK));
     SP_TRY(sp_comm_bcast(comm, r->fault, sizeof r->fault, 0));
     SP_TRY(spread_floats(r, w->param, net->param, graph->n_floats));
     SP_TRY(spread_floats(r, w->running, net->running, graph->n_buffer_floats));
@@ -275,8 +274,7 @@ static sp_status open_loader(sp_resources *r, const sp_dataset *set, int n_slots
     };
 
     assert(r->net.impl && set->n_shards > 0 && !*loader);
-    SP_TRY(
-        sp_sampler_open(sampler, set, r->comm, r->config, is_training));
+    SP_TRY(sp_sampler_open(sampler, set, r->comm, r->config, is_training));
     return sp_loader_create(loader, &options);
 }
 
@@ -329,9 +327,8 @@ sp_status sp_resources_measure_merging(sp_resources *r)
     look_at_blocks(r);
     rc = sp_scans_create(&scans, &r->val);
     if (rc == SP_OK)
-        r->evaluation.merging_bytes =
-            sp_merger_bytes(&scans, r->n_classes, r->config->batch.eval_size,
-                            r->comm->size);
+        r->evaluation.merging_bytes = sp_merger_bytes(
+            &scans, r->n_classes, r->config->batch.eval_size, r->comm->size);
     sp_scans_destroy(&scans);
     return rc;
 }
@@ -340,8 +337,8 @@ sp_status sp_resources_open_evaluation(sp_resources *r)
 {
     assert(r->net.impl && !r->evaluation.loader);
     SP_TRY(sp_comm_agree(r->comm, sp_resources_measure_merging(r)));
-    r->evaluation.views = sp_views_choose(r->config, r->val.has_subvoxel,
-                                          r->config->eval.views);
+    r->evaluation.views =
+        sp_views_choose(r->config, r->val.has_subvoxel, r->config->eval.views);
     return sp_comm_agree(r->comm,
                          open_loader(r, &r->val, SP_LOADER_SLOTS,
                                      &r->evaluation.sampler, &r->evaluation.loader));

@@ -18,14 +18,14 @@
 #ifndef SP_RESOURCES_H
 #define SP_RESOURCES_H
 
-#include "data/sp_loader.h"
-#include "compute/sp_transport.h"
-#include "memory/sp_cut.h"
-#include "predict/sp_view.h"
-#include "net/sp_net.h"
-#include "net/sp_optim.h"
 #include "api/sp_placement.h"
 #include "checkpoint/sp_checkpoint.h"
+#include "compute/sp_transport.h"
+#include "data/sp_loader.h"
+#include "memory/sp_cut.h"
+#include "net/sp_net.h"
+#include "net/sp_optim.h"
+#include "predict/sp_view.h"
 
 struct sp_session; /* train/sp_session.h */
 
@@ -70,8 +70,8 @@ typedef struct sp_resources {
     sp_comm *comm;           /* borrowed */
     sp_resolved resolved;
     sp_liberties may;
-    bool is_predicting;         /* logits of stored voxels are kept until they are written */
-    int64_t step;               /* steps done, for messages; 0: not known */
+    bool is_predicting; /* logits of stored voxels are kept until they are written */
+    int64_t step;       /* steps done, for messages; 0: not known */
     struct sp_session *session; /* a program's; NULL in the library */
 
     sp_placement placement; /* ranks to devices; empty where no device was asked for */

@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/sp_resources.h"
 #include "base/sp_log.h"
 #include "data/sp_mix.h"
 #include "data/sp_voxel.h"
-#include "api/sp_resources.h"
 
 /* ---- data ---- */
 
@@ -56,8 +56,8 @@ static sp_status find_vectors(sp_resources *r, const sp_dataset *set)
 static sp_status open_columns(sp_resources *r, const sp_dataset *set)
 {
     SP_TRY(sp_dataset_columns(set, &r->config->data.features,
-                              sp_config_where(r->config, "data.features"),
-                              &r->columns, &r->n_columns));
+                              sp_config_where(r->config, "data.features"), &r->columns,
+                              &r->n_columns));
     r->n_classes = set->n_classes;
     r->class_name = set->class_name;
     return find_vectors(r, set);
@@ -277,8 +277,8 @@ sp_status sp_resources_check_labels(sp_resources *r)
         rc = sp_comm_agree(r->comm, rc);
         n_found = is_found;
         if (rc == SP_OK)
-            rc = sp_comm_allreduce(r->comm, SP_SCOPE_WORLD, &n_found, 1, SP_I64,
-                                   SP_SUM);
+            rc =
+                sp_comm_allreduce(r->comm, SP_SCOPE_WORLD, &n_found, 1, SP_I64, SP_SUM);
         if (rc != SP_OK)
             break;
     }
@@ -419,8 +419,7 @@ sp_status sp_resources_class_weights(sp_resources *r, float **weights)
         rc = count_labels(r, count);
     rc = sp_comm_agree(r->comm, rc);
     if (rc == SP_OK && kind != SP_CW_LIST) {
-        rc = sp_comm_allreduce(r->comm, SP_SCOPE_WORLD, count, n, SP_I64,
-                               SP_SUM);
+        rc = sp_comm_allreduce(r->comm, SP_SCOPE_WORLD, count, n, SP_I64, SP_SUM);
         weights_of_counts(count, (int)n, kind == SP_CW_SQRT_INVERSE, *weights);
     }
     free(count);

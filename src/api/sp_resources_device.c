@@ -4,12 +4,12 @@
 #include <omp.h>
 #include <string.h>
 
-#include "base/sp_log.h"
-#include "comm/sp_affinity.h"
-#include "cpu/cpu.h"
-#include "base/sp_thread.h"
 #include "api/sp_resources.h"
 #include "api/sp_selftest.h"
+#include "base/sp_log.h"
+#include "base/sp_thread.h"
+#include "comm/sp_affinity.h"
+#include "cpu/cpu.h"
 
 /* Maps every rank to a CUDA device; the status says why that is impossible. Collective,
  * agreed. */
@@ -97,8 +97,7 @@ static sp_status choose_sums(sp_resources *r)
     if (!has_orders)
         return SP_OK;
     _Static_assert(SP_SUMS_PAIRS < SP_SUMS_TILES, "the least is what all ranks have");
-    SP_TRY(
-        sp_comm_allreduce(r->comm, SP_SCOPE_WORLD, &sums, 1, SP_I64, SP_MIN));
+    SP_TRY(sp_comm_allreduce(r->comm, SP_SCOPE_WORLD, &sums, 1, SP_I64, SP_MIN));
     r->backend.sums = r->resolved.bf16_sums = (sp_bf16_sums)sums;
     return SP_OK;
 }
@@ -147,8 +146,7 @@ static sp_status try_wgmma(sp_resources *r, const sp_place *place)
             "out",
             place->rank, place->host, sp_error_last()->message);
     }
-    SP_TRY(sp_comm_allreduce(r->comm, SP_SCOPE_WORLD, &is_used, 1, SP_I64,
-                             SP_MIN));
+    SP_TRY(sp_comm_allreduce(r->comm, SP_SCOPE_WORLD, &is_used, 1, SP_I64, SP_MIN));
     if (!is_used)
         backend->is_wgmma = backend->is_wgmma_optional = false;
     return SP_OK;
@@ -162,8 +160,7 @@ static sp_status choose_wgmma(sp_resources *r)
 
     if (!r->backend.is_wgmma_optional)
         return SP_OK;
-    SP_TRY(sp_comm_allreduce(r->comm, SP_SCOPE_WORLD, &is_used, 1, SP_I64,
-                             SP_MIN));
+    SP_TRY(sp_comm_allreduce(r->comm, SP_SCOPE_WORLD, &is_used, 1, SP_I64, SP_MIN));
     r->backend.is_wgmma = is_used;
     return SP_OK;
 }
@@ -184,15 +181,15 @@ static sp_status check_threads(const sp_resources *r, int threads)
         return SP_FAIL(SP_EUSAGE,
                        "%srun.threads = %d: the ranks of this node may use %d core%s, "
                        "expected at most %d threads a rank",
-                       sp_config_where(r->config, "run.threads"), threads,
-                       cores, sp_plural(cores), MOST_PER_CORE * cores);
+                       sp_config_where(r->config, "run.threads"), threads, cores,
+                       sp_plural(cores), MOST_PER_CORE * cores);
     started = sp_thread_try(threads);
     if (started < threads)
         return SP_FAIL(SP_EUSAGE,
                        "%srun.threads = %d: the system starts %d for this rank, which "
                        "has %d cores",
-                       sp_config_where(r->config, "run.threads"), threads,
-                       started, r->comm->cores);
+                       sp_config_where(r->config, "run.threads"), threads, started,
+                       r->comm->cores);
     return SP_OK;
 }
 
@@ -256,8 +253,7 @@ static sp_status measure_memory(sp_resources *r, const sp_place *place)
     memory[0] = sp_cut_memory_of(total) / n;
     memory[1] = (total - used) / n;
     memory[2] = total / n;
-    SP_TRY(
-        sp_comm_allreduce(r->comm, SP_SCOPE_WORLD, memory, 3, SP_I64, SP_MIN));
+    SP_TRY(sp_comm_allreduce(r->comm, SP_SCOPE_WORLD, memory, 3, SP_I64, SP_MIN));
     r->memory.own = memory[0];
     r->memory.free = memory[1];
     r->memory.total = memory[2];
@@ -320,8 +316,8 @@ sp_status sp_resources_cut(sp_resources *r)
 
     assert((r->loader || r->evaluation.loader) && !r->cut.memory);
     return sp_cut_open(&r->cut, &what, r->loader ? &r->sampler : NULL,
-                       r->evaluation.loader ? &r->evaluation.sampler : NULL,
-                       r->comm, choose_memory(r));
+                       r->evaluation.loader ? &r->evaluation.sampler : NULL, r->comm,
+                       choose_memory(r));
 }
 
 sp_status sp_resources_open_device(sp_resources *r)

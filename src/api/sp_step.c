@@ -4,8 +4,8 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "base/sp_log.h"
 #include "api/sp_resources.h"
+#include "base/sp_log.h"
 
 /* The status of `call`, which a profiler shows under a name. */
 #define in_range(r, name, call)                                                        \

@@ -10,8 +10,8 @@
 
 #include "base/sp_log.h"
 #include "base/sp_machine.h"
-#include "comm/sp_comm_internal.h"
 #include "base/sp_pulse.h"
+#include "comm/sp_comm_internal.h"
 
 /* ---- start and end ---- */
 

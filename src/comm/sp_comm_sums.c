@@ -131,9 +131,8 @@ static sp_status attach_ranks(sp_comm *comm, MPI_Comm of)
         return SP_FAIL(SP_EUSAGE, "MPI is not initialized");
     SP_MPI(Query_thread(&provided));
     if (provided < MPI_THREAD_FUNNELED)
-        return SP_FAIL(SP_EUSAGE,
-                       "MPI was initialized without threads: expected "
-                       "MPI_Init_thread with MPI_THREAD_FUNNELED at least");
+        return SP_FAIL(SP_EUSAGE, "MPI was initialized without threads: expected "
+                                  "MPI_Init_thread with MPI_THREAD_FUNNELED at least");
     SP_MPI(Comm_dup(of, &impl->world));
     SP_MPI(Comm_set_errhandler(impl->world, MPI_ERRORS_RETURN));
     SP_MPI(Comm_rank(impl->world, &comm->rank));

@@ -43,15 +43,14 @@ sp_status sp_net_fetch_rows(sp_net *net, const sp_batch *batch, sp_arena *arena,
             SP_TRY(net->backend->ops->download(net->backend, labels, batch->labels,
                                                bytes));
     }
-    *rows = (sp_net_rows){
-        .n = logits.n,
-        .n_classes = logits.c,
-        .logits = host,
-        .labels = labels,
-        .n_samples = batch->n_samples,
-        .sample = batch->sample_id,
-        .sample_row =
-            sp_net_sample_row(net, impl->low.value[impl->low.n_values - 1].level)};
+    *rows = (sp_net_rows){.n = logits.n,
+                          .n_classes = logits.c,
+                          .logits = host,
+                          .labels = labels,
+                          .n_samples = batch->n_samples,
+                          .sample = batch->sample_id,
+                          .sample_row = sp_net_sample_row(
+                              net, impl->low.value[impl->low.n_values - 1].level)};
     return SP_OK;
 }
 

@@ -7,16 +7,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_fault.h"
 #include "base/sp_file.h"
 #include "base/sp_log.h"
-#include "compute/sp_transport.h"
-#include "base/sp_fault.h"
 #include "base/sp_signal.h"
-#include "health/sp_start.h"
-#include "report/sp_live.h"
-#include "health/sp_watchdog.h"
+#include "compute/sp_transport.h"
 #include "h5/sp_h5.h"
+#include "health/sp_start.h"
+#include "health/sp_watchdog.h"
 #include "health/sp_witness.h"
+#include "report/sp_live.h"
 #include "scan/scene/sp_scene.h"
 #include "train/sp_trial.h"
 
@@ -176,8 +176,7 @@ static sp_status make_sample_data(const sp_session *s)
 
     if (!is_sample)
         return SP_OK;
-    if (s->comm->rank == 0 &&
-        !(glob_finds(train->at[0]) && glob_finds(val->at[0]))) {
+    if (s->comm->rank == 0 && !(glob_finds(train->at[0]) && glob_finds(val->at[0]))) {
         sp_log_info("making sample data in " SAMPLE_DATA
                     " (synthetic scenes, as spvox scene makes them)");
         rc = sp_scene_make_sample_data(SAMPLE_DATA "/train", SAMPLE_DATA "/val");
