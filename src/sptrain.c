@@ -26,6 +26,7 @@
 #include "train/sp_trial.h"
 #include "train/sp_train.h"
 #include "health/sp_witness.h"
+#include "weights/sp_weights.h"
 
 /* One command, or one option that stands alone. */
 typedef struct sp_verb {
@@ -167,6 +168,11 @@ static const sp_verb verbs[] = {
       "print the state of the run in DIR and what each rank did "
       "last; --watch: show it while it runs"},
      .answer = print_status},
+    {{"weights", "list|import|export FILE ...",
+      "take weights from files of other programs, write them for other programs, or "
+      "write a packed model; weights --help tells its options"},
+     .answer = sp_weights_answer,
+     .has_help = true},
     {{"report", "RUN... [-o FILE.html]",
       "write one HTML file about the runs in these folders"},
      .answer = write_report,

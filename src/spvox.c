@@ -25,6 +25,9 @@ static const command commands[] = {
     {{"scene", NULL, "make labelled synthetic scenes as shards"}, vox_scene, true},
     {{"info", NULL, "print what shards hold"}, vox_info, false},
     {{"apply", NULL, "write predicted classes onto a scan"}, vox_apply, true},
+    {{"compare", NULL, "compare the classes of two scans or two folders of scans"},
+     vox_compare,
+     true},
     {{"view", NULL, "draw a shard, predictions or a scan as a PNG picture"},
      vox_view,
      false},
@@ -118,7 +121,7 @@ int main(int argc, char **argv)
     rc = sp_comm_agree(&comm, run_command(argc, argv, &comm));
     if (rc == SP_ELIMIT) /* a request is no error */
         sp_log_info("%s", sp_error_last()->message);
-    else if (rc != SP_OK && comm.rank == comm.failed_rank)
+    else if (rc != SP_OK && rc != SP_EBELOW && comm.rank == comm.failed_rank)
         sp_log_error(sp_error_last());
     sp_log_close();
     sp_comm_close(&comm);

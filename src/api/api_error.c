@@ -1,11 +1,6 @@
 #include "api/api.h"
 #include "config.h"
 
-const char *sp_error_text(void)
-{
-    return sp_error_last()->message;
-}
-
 const char *sp_version(void)
 {
     return PACKAGE_VERSION;

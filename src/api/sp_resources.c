@@ -8,6 +8,7 @@
 #include "checkpoint/sp_replica.h"
 #include "h5/sp_h5.h"
 #include "predict/sp_merger.h"
+#include "weights/sp_packed.h"
 
 void sp_resources_begin(sp_resources *r, const sp_config *config, sp_comm *comm)
 {
@@ -138,7 +139,9 @@ static sp_status read_source(sp_resources *r, const sp_weights_source *from,
 {
     const sp_graph *graph = &r->graph;
 
-    if (!from->path) {
+    if (from->packed) {
+        SP_TRY(sp_packed_load(from->packed, graph, w->param, w->running));
+    } else if (!from->path) {
         SP_TRY(sp_checkpoint_read_open(from->file, graph, w->param, w->running, NULL));
     } else if (from->state) {
         SP_TRY(sp_checkpoint_read(from->path, graph, w->param, w->running, &w->at,
@@ -196,7 +199,7 @@ sp_status sp_resources_load(sp_resources *r, const sp_weights_source *from)
     sp_status rc = SP_OK;
 
     assert(r->net.impl && (!state || r->optim.impl));
-    assert(from->path || !from->file == (r->comm->rank != 0));
+    assert(from->path || !(from->file || from->packed) == (r->comm->rank != 0));
     if (!r->backend.ops->is_host)
         rc = allocate_host(&r->graph, &w, &host);
     rc = sp_comm_agree(r->comm, rc);

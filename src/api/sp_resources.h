@@ -215,6 +215,9 @@ typedef struct sp_weights_source {
      * of run.init_skip get their initial ones, or for a state. NULL: `file` is open. */
     const char *path;
     struct sp_h5 *file; /* on rank 0 (sp_checkpoint_open_weights); NULL elsewhere */
+    /* On rank 0 a packed model that was read, in place of a file (weights/sp_packed.h);
+     * else NULL. */
+    const struct sp_weights_model *packed;
     /* Filled, with the optimizer; its deck is set on rank 0 alone. NULL: weights. */
     sp_checkpoint_state *state;
 } sp_weights_source;

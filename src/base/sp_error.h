@@ -29,6 +29,7 @@ extern "C" {
 /* X(name, exit status, text). The exit status is the value of the code. */
 #define SP_STATUS_LIST(X)                                                              \
     X(SP_OK, 0, "finished")                                                            \
+    X(SP_EBELOW, 1, "a result is below the bound that was asked for")                  \
     X(SP_EUSAGE, 2, "usage or deck")                                                   \
     X(SP_EDATA, 3, "input data")                                                       \
     X(SP_EIO, 4, "file system")                                                        \

@@ -13,7 +13,6 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <float.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,60 +53,17 @@ bool sp_checkpoint_has_shape(const sp_h5_shape *shape, const sp_param *p)
     }
 }
 
-static bool is_variance(const char *name)
-{
-    const size_t end = strlen(name), var = strlen("/running_var");
-
-    return end > var && strcmp(name + end - var, "/running_var") == 0;
-}
-
-/* The first number that no network can work with; -1: there is none. */
-static int64_t find_bad(const char *name, const float *x, int64_t n)
-{
-    const float least = is_variance(name) ? 0 : -FLT_MAX;
-
-    for (int64_t i = 0; i < n; i++)
-        if (!(x[i] >= least && x[i] <= FLT_MAX))
-            return i;
-    return -1;
-}
-
 /* x: the n elements from `first` on. */
 static sp_status check_numbers(sp_h5 *file, const char *name, const float *x, int64_t n,
                                int64_t first)
 {
-    const int64_t bad = find_bad(name, x, n);
+    const int64_t bad = sp_checkpoint_find_bad(name, x, n);
 
     if (bad < 0)
         return SP_OK;
     return SP_FAIL(SP_EDATA, "%s:%s: element %lld is %g, expected a finite number%s",
                    sp_h5_path(file), name, (long long)(first + bad), (double)x[bad],
-                   is_variance(name) ? ", not negative" : "");
-}
-
-static void find_fault(const char *group, const sp_param *params, int n,
-                       const float *flat, char fault[SP_CHECKPOINT_FAULT])
-{
-    char name[MAX_PATH];
-
-    for (int i = 0; i < n && !fault[0]; i++) {
-        const float *x = flat + params[i].offset;
-        int64_t bad;
-
-        snprintf(name, sizeof name, "%s/%s", group, params[i].name);
-        bad = find_bad(name, x, params[i].count);
-        if (bad >= 0)
-            snprintf(fault, SP_CHECKPOINT_FAULT, "%s: element %lld is %g", name,
-                     (long long)bad, (double)x[bad]);
-    }
-}
-
-void sp_checkpoint_find_fault(const sp_graph *graph, const float *param,
-                              const float *running, char fault[SP_CHECKPOINT_FAULT])
-{
-    fault[0] = 0;
-    find_fault("/params", graph->param, graph->n_params, param, fault);
-    find_fault("/buffers", graph->buffer, graph->n_buffers, running, fault);
+                   sp_checkpoint_is_variance(name) ? ", not negative" : "");
 }
 
 /* Weights written by another program have no checksum, so their numbers are checked
@@ -445,6 +401,44 @@ sp_status sp_checkpoint_write(const char *path, const sp_graph *graph,
     return rc;
 }
 
+static sp_status write_foreign(sp_h5 *file, const sp_graph *graph, const float *param,
+                               const float *running, const bool *has)
+{
+    for (int i = 0; i < graph->n_params + graph->n_buffers; i++) {
+        const bool is_param = i < graph->n_params;
+
+        if (!has || has[i])
+            SP_TRY(write_group(file, is_param ? "/params" : "/buffers",
+                               is_param ? &graph->param[i]
+                                        : &graph->buffer[i - graph->n_params],
+                               1, is_param ? param : running));
+    }
+    return SP_OK;
+}
+
+sp_status sp_checkpoint_write_weights(const char *path, const sp_graph *graph,
+                                      const float *param, const float *running,
+                                      const bool *has)
+{
+    char temporary[PATH_MAX];
+    sp_h5 *file;
+    sp_status rc, end;
+
+    assert(path && graph && param);
+    if (snprintf(temporary, sizeof temporary, "%s" SP_FILE_UNFINISHED, path) >=
+        (int)sizeof temporary)
+        return SP_FAIL(SP_EIO, "%s: the path is too long", path);
+    SP_TRY(sp_h5_create(&file, temporary));
+    rc = write_foreign(file, graph, param, running, has);
+    end = sp_h5_close(file);
+    rc = rc == SP_OK ? end : rc;
+    if (rc == SP_OK)
+        rc = sp_file_rename(temporary, path);
+    if (rc != SP_OK)
+        unlink(temporary);
+    return rc;
+}
+
 /* ---- reading ---- */
 
 sp_status sp_checkpoint_read_state(const char *path, sp_checkpoint_state *state,
@@ -473,12 +467,6 @@ sp_status sp_checkpoint_read_open_state(sp_h5 *file, sp_checkpoint_state *state,
     else
         sp_normalization_destroy(&norm);
     return rc;
-}
-
-void sp_checkpoint_state_destroy(sp_checkpoint_state *state)
-{
-    free(state->deck);
-    memset(state, 0, sizeof *state);
 }
 
 /* Reads the optimizer's state from a file that has it. Where another optimizer wrote

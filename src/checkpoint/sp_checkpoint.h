@@ -51,6 +51,9 @@ typedef struct sp_normalization {
 
 /* Frees the arrays and zeroes the struct. Local. */
 void sp_normalization_destroy(sp_normalization *normalization);
+/* Writes the normalization to bytes, or reads it into a zeroed one. Local. */
+struct sp_wire;
+void sp_normalization_wire(struct sp_wire *wire, sp_normalization *normalization);
 /* Collective, agreed: copies rank 0's normalization to all ranks; the other ranks pass
  * a zeroed one. */
 sp_status sp_normalization_bcast(sp_normalization *normalization, sp_comm *comm);
@@ -72,6 +75,12 @@ sp_status sp_checkpoint_write(const char *path, const struct sp_graph *graph,
                               const sp_checkpoint_state *state,
                               const sp_normalization *normalization,
                               const sp_checkpoint_arrays *arrays);
+/* Local. Writes a file of weights alone, which replaces the one at `path` at once: what
+ * run.init_from and run.checkpoint take. has [n_params + n_buffers] of the graph, its
+ * parameters first: false leaves one out; NULL: all are written. */
+sp_status sp_checkpoint_write_weights(const char *path, const struct sp_graph *graph,
+                                      const float *param, const float *running,
+                                      const bool *has);
 /* Demands on a file beyond its structure and its checksums. A diverged training can
  * have written intact files whose numbers are not finite. */
 typedef enum sp_checkpoint_demand {

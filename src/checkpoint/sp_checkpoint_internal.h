@@ -39,6 +39,10 @@ sp_status sp_checkpoint_read_group(sp_h5 *file, const char *group,
 /* True for shapes that differ in dimensions of 1 only and so hold the same numbers in
  * the same order: [1, c_in, c_out] for a kernel of 1, or [1, c_out] for a bias. */
 bool sp_checkpoint_has_shape(const sp_h5_shape *shape, const sp_param *p);
+/* True for the name of running variances, which are not negative. */
+bool sp_checkpoint_is_variance(const char *name);
+/* The first number that no network can work with; -1 if there is none. */
+int64_t sp_checkpoint_find_bad(const char *name, const float *x, int64_t n);
 /* Finds the number of classes of the model in the file; 0 where it does not tell. */
 sp_status sp_checkpoint_find_classes(sp_h5 *file, const sp_graph *graph, int64_t *n);
 /* Writes a dataset and its attribute crc32c. */

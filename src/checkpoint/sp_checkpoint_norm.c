@@ -9,32 +9,6 @@
 #include "data/sp_recipe.h"
 #include "checkpoint/sp_checkpoint_internal.h"
 
-void sp_normalization_destroy(sp_normalization *normalization)
-{
-    sp_h5_list_free(normalization->name, normalization->n_columns);
-    sp_h5_list_free(normalization->class_name, normalization->n_classes);
-    sp_h5_list_free(normalization->class_code, normalization->n_classes);
-    free(normalization->mean);
-    free(normalization->std);
-    free(normalization->class_weight);
-    sp_recipe_destroy(normalization->recipe);
-    memset(normalization, 0, sizeof *normalization);
-}
-
-static void wire_all(sp_wire *wire, sp_normalization *n)
-{
-    sp_wire_bytes(wire, &n->n_columns, sizeof n->n_columns);
-    sp_wire_bytes(wire, &n->n_classes, sizeof n->n_classes);
-    sp_wire_texts(wire, &n->name, n->n_columns);
-    sp_wire_texts(wire, &n->class_name, n->n_classes);
-    sp_wire_texts(wire, &n->class_code, n->n_classes);
-    sp_wire_array(wire, (void **)&n->mean, n->n_columns, sizeof *n->mean);
-    sp_wire_array(wire, (void **)&n->std, n->n_columns, sizeof *n->std);
-    sp_wire_array(wire, (void **)&n->class_weight, n->n_classes,
-                  sizeof *n->class_weight);
-    sp_recipe_wire(wire, &n->recipe);
-}
-
 sp_status sp_normalization_bcast(sp_normalization *normalization, sp_comm *comm)
 {
     sp_wire wire = {0};
@@ -42,10 +16,10 @@ sp_status sp_normalization_bcast(sp_normalization *normalization, sp_comm *comm)
 
     assert(normalization && comm);
     if (comm->rank == 0)
-        wire_all(&wire, normalization);
+        sp_normalization_wire(&wire, normalization);
     rc = sp_comm_bcast_wire(comm, &wire);
     if (rc == SP_OK && comm->rank != 0)
-        wire_all(&wire, normalization);
+        sp_normalization_wire(&wire, normalization);
     if (rc == SP_OK)
         rc = wire.rc;
     free(wire.data);

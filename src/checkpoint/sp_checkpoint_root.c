@@ -179,17 +179,6 @@ sp_status sp_checkpoint_check_deck(const char *path, const sp_checkpoint_state *
     return SP_OK;
 }
 
-sp_status sp_checkpoint_config(sp_config *config, const sp_checkpoint_state *state,
-                               const char *path)
-{
-    sp_status rc = sp_config_parse(config, state->deck, path, 0, NULL);
-
-    assert(config && state->deck && path);
-    if (rc == SP_EUSAGE)
-        return SP_FAIL(SP_EDATA, "attribute deck: %s", sp_error_last()->message);
-    return rc;
-}
-
 sp_status sp_checkpoint_check_place(const char *path, const sp_checkpoint_state *state,
                                     int64_t n_samples)
 {

@@ -56,6 +56,7 @@ void sp_single_destroy(sp_single *s)
 sp_status sp_single_fill(sp_single *s, const sp_sample *sample, int view)
 {
     loader_slot *slot = &s->slot;
+    sp_status rc;
 
     assert(slot->state == SLOT_FREE);
     sp_arena_reset(&slot->host);
@@ -71,9 +72,9 @@ sp_status sp_single_fill(sp_single *s, const sp_sample *sample, int view)
                              .sample_id = &s->id};
     slot->n_taken = slot->n_read = 1;
     slot->state = SLOT_READING;
-    SP_TRY(sp_loader_slot_fill(&s->filler, slot));
-    slot->state = SLOT_READY;
-    return SP_OK;
+    rc = sp_loader_slot_fill(&s->filler, slot);
+    slot->state = rc == SP_OK ? SLOT_READY : SLOT_FREE;
+    return rc;
 }
 
 sp_status sp_single_use(sp_single *s, sp_batch **batch)

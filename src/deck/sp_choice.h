@@ -55,7 +55,10 @@ typedef enum sp_per { SP_PERS(SP_CHOICE_VALUE) } sp_per;
     X(SP_MINKUNET34C, "minkunet34C")                                                   \
     X(SP_MINKUNET50, "minkunet50")                                                     \
     X(SP_MINKUNET101, "minkunet101")                                                   \
-    X(SP_DUMMY, "dummy")
+    X(SP_DUMMY, "dummy")                                                               \
+    X(SP_SPUNET, "spunet")                                                             \
+    X(SP_MINKUNET18W32, "minkunet18w32")                                               \
+    X(SP_MINKUNET34W32, "minkunet34w32")
 typedef enum sp_family { SP_FAMILIES(SP_CHOICE_VALUE) } sp_family;
 extern const char *const sp_family_word[];
 

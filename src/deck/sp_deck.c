@@ -197,6 +197,17 @@ static sp_status override(sp_config *config, const char *text)
 
 /* ---- the whole config ---- */
 
+/* The batch norms of Pointcept's SpUNet have numbers of their own. */
+static void set_norms_of_family(sp_config *config)
+{
+    if (config->net.n_layers > 0 || config->net.family != SP_SPUNET)
+        return;
+    if (!sp_config_is_set(config, "net.bn_eps"))
+        config->net.bn_eps = 1e-3;
+    if (!sp_config_is_set(config, "net.bn_momentum"))
+        config->net.bn_momentum = 0.01;
+}
+
 static sp_status finish(sp_config *config, int n_overrides, char *const *overrides)
 {
     for (int i = 0; i < n_overrides; i++)
@@ -204,6 +215,7 @@ static sp_status finish(sp_config *config, int n_overrides, char *const *overrid
     SP_TRY(sp_deck_check_together(config));
     if (!sp_config_is_set(config, "net.kernel_down") && config->net.n_layers == 0)
         config->net.kernel_down = config->net.family == SP_DUMMY ? 3 : 2;
+    set_norms_of_family(config);
     sp_deck_warn_unused(config);
     return SP_OK;
 }

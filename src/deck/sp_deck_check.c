@@ -109,7 +109,10 @@ static void warn_of_net(const sp_config *config)
     static const char *const key[] = {"net.stem_kernel", "net.kernel_down", "net.width",
                                       "net.family"};
     const bool has_layers = config->net.n_layers > 0;
-    const int n = has_layers ? 4 : config->net.family == SP_DUMMY ? 1 : 0;
+    const sp_family family = config->net.family;
+    const bool has_own_stem = family == SP_DUMMY || family == SP_MINKUNET18W32 ||
+                              family == SP_MINKUNET34W32;
+    const int n = has_layers ? 4 : has_own_stem;
     char unused[UNUSED] = "";
 
     for (int i = 0; i < n; i++)

@@ -98,13 +98,15 @@ const sp_key sp_deck_key[] = {
 {"net", "width", SP_KEY_REAL, AT(net.width), "1.0", "(0, 64]", NULL, NULL,
  "factor by which all numbers of channels of the family are multiplied"},
 {"net", "stem_kernel", SP_KEY_INT, AT(net.stem_kernel), "5", "[1, 7]", "voxels", NULL,
- "kernel of the first convolution (minkunet)"},
+ "kernel of the first convolution (minkunet, spunet)"},
 {"net", "kernel_down", SP_KEY_INT, AT(net.kernel_down), "2", "[1, 7]", "voxels", NULL,
  "kernel of the convolutions of stride 2; 3 by default for dummy"},
 {"net", "bn_eps", SP_KEY_REAL, AT(net.bn_eps), "1e-5", SP_BN_EPS_RANGE, NULL, NULL,
- "number that batch norms add to the variance"},
+ "number that batch norms add to the variance; 1e-3 by default for spunet"},
 {"net", "bn_momentum", SP_KEY_REAL, AT(net.bn_momentum), "0.1", SP_BN_MOMENTUM_RANGE,
- NULL, NULL, "share of a batch in the new running statistics of batch norms"},
+ NULL, NULL,
+ "share of a batch in the new running statistics of batch norms; 0.01 by default for "
+ "spunet"},
 {"net", "layers", SP_KEY_LAYERS, AT(net.layers), "()", NULL, NULL, NULL,
  "the network, at most 10000 layers, in place of net.family (below)"},
 

@@ -1,5 +1,7 @@
-/* The layer lists of the families: dummy, and MinkUNet with the layer names of
- * MinkowskiEngine.
+/* The layer lists of the families: dummy, MinkUNet with the layer names of
+ * MinkowskiEngine, and after it the U-Nets of other programs: spunet is Pointcept's
+ * SpUNet-v1m1 (pointcept/models/sparse_unet/spconv_unet_v1m1_base.py), minkunet18w32 and
+ * minkunet34w32 are MinkUNet of spvnas and mmdet3d, whose stem has two convolutions.
  *
  *   conv0p1s1 --------------------------------------------------------- block8 final
  *     conv1p1s2 block1 -------------------------------- block7 convtr7p2s2
@@ -201,6 +203,152 @@ static void add_dummy(builder *b, const sp_config *config, int n_classes)
     l->bias = 1;
 }
 
+/* ---- the U-Nets of other programs ---- */
+
+/* A family of residual U-Nets: `words` are the names of the parts of a block. */
+typedef struct other_kind {
+    int blocks[8], planes[8];
+    struct {
+        const char *conv1, *norm1, *relu1, *conv2, *norm2, *short_conv, *short_norm;
+    } words;
+} other_kind;
+
+#define SPVNAS                                                                         \
+    {                                                                                  \
+        "net.0", "net.1", "net.2", "net.3", "net.4", "downsample.0", "downsample.1"    \
+    }
+static const other_kind spunet = {
+    {DEEP},
+    {DOWN, 256, 128, 96, 96},
+    {"conv1", "bn1", "relu1", "conv2", "bn2", "proj.0", "proj.1"}};
+static const other_kind minkunet18w32 = {{TWO}, {DOWN, 256, 128, 96, 96}, SPVNAS};
+static const other_kind minkunet34w32 = {{DEEP}, {DOWN, 256, 128, 96, 96}, SPVNAS};
+
+/* Appends a convolution, a batch norm and a ReLU, named at.from, at.from+1 ... */
+static void add_numbered(builder *b, const char *op, const char *at, int from, int out,
+                         int kernel, int stride)
+{
+    char name[SP_NAME + 16];
+
+    snprintf(name, sizeof name, "%s.%d", at, from);
+    add_conv(b, op, name, out, kernel, stride);
+    add(b, "batchnorm", "%s.%d", at, from + 1);
+    add(b, "relu", "%s.%d", at, from + 2);
+    b->channels = out;
+}
+
+/* Appends a residual block, whose layers' names begin with `at`. */
+static void add_residual(builder *b, const other_kind *kind, const char *at, int out)
+{
+    char input[SP_NAME], name[2 * SP_NAME], norm[2 * SP_NAME];
+    sp_layer *l;
+
+    snprintf(input, sizeof input, "%s", b->n ? b->layer[b->n - 1].name : "");
+    snprintf(name, SP_NAME, "%s.%s", at, kind->words.conv1);
+    add_conv(b, "conv", name, out, 3, 1);
+    add(b, "batchnorm", "%s.%s", at, kind->words.norm1);
+    add(b, "relu", "%s.%s", at, kind->words.relu1);
+    snprintf(name, SP_NAME, "%s.%s", at, kind->words.conv2);
+    add_conv(b, "conv", name, out, 3, 1);
+    snprintf(norm, SP_NAME, "%s.%s", at, kind->words.norm2);
+    add(b, "batchnorm", "%s", norm);
+    if (b->channels != out) {
+        snprintf(name, SP_NAME, "%s.%s", at, kind->words.short_conv);
+        l = add_conv(b, "conv", name, out, 1, 1);
+        read_from(b, l, input);
+        snprintf(input, SP_NAME, "%s.%s", at, kind->words.short_norm);
+        add(b, "batchnorm", "%s", input);
+    }
+    l = add(b, "add", "%s.add", at);
+    read_from(b, l, norm);
+    read_from(b, l, input);
+    add(b, "relu", "%s.relu", at);
+    b->channels = out;
+}
+
+/* One step down: a convolution of stride 2 and the blocks of stage s, 0 to 3. */
+static void add_stage_down(builder *b, const other_kind *kind, int kernel, int s)
+{
+    const bool is_spunet = kind == &spunet;
+    const int out = scaled(b, kind->planes[s]);
+    char at[SP_NAME];
+
+    if (is_spunet)
+        snprintf(at, sizeof at, "down.%d", s);
+    else
+        snprintf(at, sizeof at, "stage%d.0.net", s + 1);
+    add_numbered(b, "conv", at, 0, is_spunet ? out : b->channels, kernel, 2);
+    for (int i = 0; i < kind->blocks[s]; i++) {
+        if (is_spunet)
+            snprintf(at, sizeof at, "enc.%d.block%d", s, i);
+        else
+            snprintf(at, sizeof at, "stage%d.%d", s + 1, i + 1);
+        add_residual(b, kind, at, out);
+    }
+}
+
+/* One step up, s from 0 at the coarsest: a transposed convolution, the features of layer
+ * `skip` and the blocks. SpUNet counts its decoder from the finest stage. */
+static void add_stage_up(builder *b, const other_kind *kind, int kernel, int s,
+                         const char *skip, int skip_channels)
+{
+    const bool is_spunet = kind == &spunet;
+    const int out = scaled(b, kind->planes[4 + s]);
+    char at[SP_NAME], name[SP_NAME];
+    sp_layer *l;
+
+    if (is_spunet)
+        snprintf(at, sizeof at, "up.%d", 3 - s);
+    else
+        snprintf(at, sizeof at, "up%d.0.net", s + 1);
+    add_numbered(b, "conv_transpose", at, 0, out, kernel, 2);
+    snprintf(name, sizeof name, "%s", b->n ? b->layer[b->n - 1].name : "");
+    l = is_spunet ? add(b, "concat", "dec.%d.cat", 3 - s)
+                  : add(b, "concat", "up%d.cat", s + 1);
+    read_from(b, l, name);
+    read_from(b, l, skip);
+    b->channels += skip_channels;
+    for (int i = 0; i < kind->blocks[4 + s]; i++) {
+        if (is_spunet)
+            snprintf(at, sizeof at, "dec.%d.block%d", 3 - s, i);
+        else
+            snprintf(at, sizeof at, "up%d.1.%d", s + 1, i);
+        add_residual(b, kind, at, out);
+    }
+}
+
+static void add_other_unet(builder *b, const other_kind *kind, int kernel,
+                           const char *last, int n_classes)
+{
+    char skip[4][SP_NAME];
+    int channels[4];
+    sp_layer *l;
+
+    for (int s = 0; s < 4; s++) {
+        channels[s] = b->channels;
+        snprintf(skip[s], SP_NAME, "%s", b->n ? b->layer[b->n - 1].name : "");
+        add_stage_down(b, kind, kernel, s);
+    }
+    for (int s = 0; s < 4; s++)
+        add_stage_up(b, kind, kernel, s, skip[3 - s], channels[3 - s]);
+    l = add_conv(b, "conv", last, n_classes, 1, 1);
+    l->bias = 1;
+}
+
+static void add_spunet(builder *b, const sp_config *config, int n_classes)
+{
+    add_numbered(b, "conv", "conv_input", 0, scaled(b, 32), config->net.stem_kernel, 1);
+    add_other_unet(b, &spunet, config->net.kernel_down, "final", n_classes);
+}
+
+static void add_double_stem(builder *b, const other_kind *kind, const sp_config *config,
+                            int n_classes)
+{
+    add_numbered(b, "conv", "stem", 0, scaled(b, 32), 3, 1);
+    add_numbered(b, "conv", "stem", 3, scaled(b, 32), 3, 1);
+    add_other_unet(b, kind, config->net.kernel_down, "classifier.0", n_classes);
+}
+
 sp_status sp_graph_family(const sp_config *config, int n_classes, sp_layer **layers,
                           int *n_layers)
 {
@@ -210,6 +358,12 @@ sp_status sp_graph_family(const sp_config *config, int n_classes, sp_layer **lay
     assert(n_classes >= 1 && layers && n_layers);
     if (family == SP_DUMMY)
         add_dummy(&b, config, n_classes);
+    else if (family == SP_SPUNET)
+        add_spunet(&b, config, n_classes);
+    else if (family == SP_MINKUNET18W32)
+        add_double_stem(&b, &minkunet18w32, config, n_classes);
+    else if (family == SP_MINKUNET34W32)
+        add_double_stem(&b, &minkunet34w32, config, n_classes);
     else
         add_unet(&b, &unet[family], config, n_classes);
     *layers = b.layer;

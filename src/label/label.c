@@ -14,14 +14,18 @@
 static sp_status read_config(sp_config *config, const label_options *o)
 {
     char **word = calloc((size_t)o->n_overrides + 1, sizeof *word);
-    size_t bytes = strlen(o->out) + sizeof "run.dir=\"/.sptrain\"";
+    size_t bytes = strlen(o->out) + sizeof "run.dir=\"/.sptrain\"" + 64;
     char *dir = malloc(bytes);
     sp_status rc;
 
     if (!word || !dir) {
         rc = SP_FAIL(SP_EMEM, "no memory for the command line");
     } else {
-        snprintf(dir, bytes, "run.dir=%s/.sptrain", o->out);
+        if (o->n_tasks > 1)
+            snprintf(dir, bytes, "run.dir=%s/.sptrain/task-%d-of-%d", o->out, o->task,
+                     o->n_tasks);
+        else
+            snprintf(dir, bytes, "run.dir=%s/.sptrain", o->out);
         if (o->n_overrides)
             memcpy(word, o->overrides, (size_t)o->n_overrides * sizeof *word);
         word[o->n_overrides] = dir;
@@ -46,9 +50,9 @@ static void report(const label_work *w, int n_done)
                 w->comm->size > 1 ? " (times of rank 0)" : "");
 }
 
-/* Makes the outputs of a model that is open, of which n_done are finished. */
+/* Makes the n_left outputs that are missing; n_done are finished. */
 static sp_status make_outputs(label_model *m, label_files *f, const label_options *o,
-                              int n_done)
+                              int n_left, int n_done)
 {
     sp_session *s = m->infer.resources.session;
     label_work *w = calloc(1, sizeof *w);
@@ -65,9 +69,9 @@ static sp_status make_outputs(label_model *m, label_files *f, const label_option
     SP_TRY_GOTO(rc, sp_comm_agree(s->comm, rc), end);
     SP_TRY_GOTO(rc, label_net_open(&net, m, (int)o->views), end);
     SP_TRY_GOTO(rc, sp_comm_agree(s->comm, label_work_open(w)), end);
-    sp_log_info("labelling %d scan%s by %s on %d rank%s: %s", f->n - n_done,
-                sp_plural(f->n - n_done), m->infer.path, s->comm->size,
-                sp_plural(s->comm->size), m->infer.resources.device);
+    sp_log_info("labelling %d scan%s by %s on %d rank%s: %s", n_left, sp_plural(n_left),
+                m->infer.path, s->comm->size, sp_plural(s->comm->size),
+                m->infer.resources.device);
     SP_TRY_GOTO(rc, label_scan_all(w), end);
     SP_TRY_GOTO(
         rc, vox_codes_tell_void(w->codes, &w->vox, s->comm, "they have no class"), end);
@@ -86,19 +90,21 @@ end:
 static sp_status label(label_model *m, const sp_command *command, label_options *o)
 {
     label_files files = {0};
-    int n_done = 0;
+    int n_done = 0, n_mine = 0;
     sp_status rc = label_model_open(m, command, o);
 
     if (rc == SP_OK)
         rc = label_files_open(&files, m, o);
-    for (int i = 0; rc == SP_OK && i < files.n; i++)
+    for (int i = o->task; rc == SP_OK && i < files.n; i += o->n_tasks) {
         n_done += files.file[i].is_done;
-    if (rc == SP_OK && n_done == files.n)
-        sp_log_info("%d output%s in %s finished by the same model and options: nothing "
+        n_mine++;
+    }
+    if (rc == SP_OK && n_done == n_mine)
+        sp_log_info("%s: %d output%s made by the same model and options before: nothing "
                     "is left to do",
-                    n_done, n_done == 1 ? " is" : "s are", files.dir);
+                    files.dir, n_done, n_done == 1 ? " was" : "s were");
     else if (rc == SP_OK)
-        rc = make_outputs(m, &files, o, n_done);
+        rc = make_outputs(m, &files, o, n_mine - n_done, n_done);
     label_files_close(&files);
     return rc;
 }

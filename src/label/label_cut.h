@@ -11,9 +11,9 @@
 #ifndef LABEL_CUT_H
 #define LABEL_CUT_H
 
+#include "base/sp_task.h"
 #include "comm/sp_comm.h"
 #include "label/label_files.h"
-#include "base/sp_task.h"
 #include "vox/vox_spill.h"
 
 typedef struct label_cut {

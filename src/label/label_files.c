@@ -10,12 +10,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/sp_crc.h"
 #include "base/sp_file.h"
+#include "label/label_index.h"
 
-#define WORK       "/.sptrain"
-#define MADE       ".made"
-#define UNFINISHED "/tmp"
-#define SCAN       " scan " /* behind what says how an output was made; see word_made */
+#define WORK "/.sptrain"
+#define MADE ".made"
+#define SCAN " scan " /* behind what says how an output was made; see word_made */
 
 /* ---- names ---- */
 
@@ -45,8 +46,7 @@ const char *label_files_unfinished(const label_files *f, int i, const char *endi
                                    char *path)
 {
     assert(0 <= i && i < f->n && ending && path);
-    snprintf(path, LABEL_PATH, "%s" UNFINISHED "/%s%s", f->work, f->file[i].name,
-             ending);
+    snprintf(path, LABEL_PATH, "%s/%s/%s%s", f->work, f->tmp, f->file[i].name, ending);
     return path;
 }
 
@@ -61,7 +61,7 @@ sp_status label_files_begin(const label_files *f)
     char path[LABEL_PATH];
 
     assert(f->work && "label_files_open comes first");
-    snprintf(path, sizeof path, "%s" UNFINISHED, f->work);
+    snprintf(path, sizeof path, "%s/%s", f->work, f->tmp);
     SP_TRY(sp_file_make_folder(path));
     return sp_file_remove_if(path, is_any);
 }
@@ -70,7 +70,7 @@ void label_files_end(const label_files *f)
 {
     char path[LABEL_PATH];
 
-    snprintf(path, sizeof path, "%s" UNFINISHED, f->work);
+    snprintf(path, sizeof path, "%s/%s", f->work, f->tmp);
     sp_file_remove_if(path, is_any);
     rmdir(path);
 }
@@ -90,6 +90,8 @@ static void print_origin(FILE *to, const label_model *m, const label_options *o)
             (int)o->views);
     if (v->block > 0) /* versions before placed blocks otherwise */
         fprintf(to, " aligned");
+    if (o->buffer > 0)
+        fprintf(to, " buffer %.17g", o->buffer);
     fprintf(to, " min %.17g doubtful %d", o->min_confidence, (int)o->doubtful);
     for (int i = 0; i < v->n_features; i++)
         fprintf(to, " column %s/%.17g", v->feature[i].name, v->feature[i].divisor);
@@ -123,28 +125,58 @@ static sp_status describe(char **text, const label_model *m, const label_options
     return is_whole ? SP_OK : SP_FAIL(SP_EMEM, "no memory for a text");
 }
 
-/* The length and the time of a file; false: there is none. */
+/* Length and time as the files .made have them. */
 static bool stamp(const char *path, char text[64])
 {
-    struct stat st;
+    char *blank;
 
-    if (stat(path, &st) != 0 || !S_ISREG(st.st_mode))
+    if (!label_index_stamp(path, text))
         return false;
-    snprintf(text, 64, "%lld bytes %lld.%09ld", (long long)st.st_size,
-             (long long)st.st_mtim.tv_sec, st.st_mtim.tv_nsec);
+    blank = strchr(text, ' ');
+    memmove(blank + sizeof " bytes" - 1, blank, strlen(blank) + 1);
+    memcpy(blank, " bytes", sizeof " bytes" - 1);
     return true;
 }
 
-/* The two lines of the file .made for an output that is at `path` now; malloc'd. */
-static sp_status word_made(const label_files *f, const char *scan, const char *path,
-                           char **text)
+static bool is_near(const vox_extent *a, const vox_extent *b, double buffer)
 {
-    char output[64] = "", source[64] = "", whole[PATH_MAX];
+    for (int k = 0; k < 2; k++)
+        if (!(a->low[k] - buffer <= b->high[k] && b->low[k] <= a->high[k] + buffer))
+            return false;
+    return true;
+}
+
+/* A checksum of names, lengths and times of the scans whose points an output depends on
+ * besides its own. */
+static uint32_t sum_neighbours(const label_files *f, int i)
+{
+    const label_options *o = f->options;
+    uint32_t crc = 0;
+    char text[64];
+
+    for (int k = 0; k < f->n; k++)
+        if (k != i && is_near(&f->file[i].extent, &f->file[k].extent, o->buffer) &&
+            stamp(o->vox.input[k], text)) {
+            const char *name = sp_file_name(o->vox.input[k]);
+
+            crc = sp_crc32c(crc, name, strlen(name));
+            crc = sp_crc32c(crc, text, strlen(text));
+        }
+    return crc;
+}
+
+/* The two lines of the file .made for an output that is at `path` now; malloc'd. */
+static sp_status word_made(const label_files *f, int i, const char *path, char **text)
+{
+    const char *scan = f->options->vox.input[i];
+    char output[64] = "", source[64] = "", near[32] = "", whole[PATH_MAX];
 
     stamp(path, output);
     stamp(scan, source);
+    if (f->options->buffer > 0)
+        snprintf(near, sizeof near, " near %08x", sum_neighbours(f, i));
     /* A relative path is another scan in another working folder. */
-    if (asprintf(text, "%s\n%s" SCAN "%s %s\n", output, f->made_by,
+    if (asprintf(text, "%s\n%s%s" SCAN "%s %s\n", output, f->made_by, near,
                  realpath(scan, whole) ? whole : scan, source) < 0)
         return SP_FAIL(SP_EMEM, "no memory for a text");
     return SP_OK;
@@ -152,8 +184,8 @@ static sp_status word_made(const label_files *f, const char *scan, const char *p
 
 /* Rank 0: is output i there, and is it finished? *is_ours: it is as this command left
  * it, whatever it was made of. */
-static sp_status look(const label_files *f, const char *scan, int i, bool *is_there,
-                      bool *is_ours, bool *is_done)
+static sp_status look(const label_files *f, int i, bool *is_there, bool *is_ours,
+                      bool *is_done)
 {
     char path[LABEL_PATH], now[64];
     char *made = NULL, *want;
@@ -163,7 +195,7 @@ static sp_status look(const label_files *f, const char *scan, int i, bool *is_th
     *is_there = access(path_of(f->dir, f->file[i].name, "", path), F_OK) == 0;
     if (!*is_there || !stamp(path, now))
         return SP_OK;
-    SP_TRY(word_made(f, scan, path, &want));
+    SP_TRY(word_made(f, i, path, &want));
     path_of(f->work, f->file[i].name, MADE, path);
     if (access(path, R_OK) == 0)
         rc = sp_file_read(path, &made, NULL);
@@ -178,7 +210,7 @@ static sp_status look(const label_files *f, const char *scan, int i, bool *is_th
     return rc;
 }
 
-sp_status label_files_finish(const label_files *f, const label_options *o, int i)
+sp_status label_files_finish(const label_files *f, int i)
 {
     char from[LABEL_PATH], path[LABEL_PATH], *made;
     int fd;
@@ -195,7 +227,7 @@ sp_status label_files_finish(const label_files *f, const label_options *o, int i
     /* An output of an earlier run would not fit the new lines if this run were killed
      * here, and would be taken for somebody else's. */
     unlink(path_of(f->dir, f->file[i].name, "", path));
-    SP_TRY(word_made(f, o->vox.input[i], from, &made));
+    SP_TRY(word_made(f, i, from, &made));
     rc = sp_file_replace(path_of(f->work, f->file[i].name, MADE, path), made,
                          strlen(made), 0);
     free(made);
@@ -274,7 +306,7 @@ static sp_status check_scans(const label_files *f, const label_options *o)
 
 /* Opens a scan, names its output and checks it. */
 static sp_status check_scan(label_files *f, const label_model *m,
-                            const label_options *o, int i)
+                            const label_options *o, label_index *index, int i)
 {
     const sp_scan_options options = {m->vox->columns, m->vox->label_field, 1};
     char path[LABEL_PATH];
@@ -284,6 +316,8 @@ static sp_status check_scan(label_files *f, const label_model *m,
     SP_TRY(sp_scan_open(&scan, o->vox.input[i], &options));
     rc = name_output(scan, f->file[i].name);
     f->file[i].n_points = sp_scan_count(scan);
+    if (rc == SP_OK && o->buffer > 0)
+        rc = label_index_find(index, scan, &f->file[i].n_points, &f->file[i].extent);
     path_of(f->dir, f->file[i].name, "", path);
     f->file[i].section = sp_scan_section(scan, path);
     if (rc == SP_OK)
@@ -331,16 +365,29 @@ static sp_status check_origin(const label_files *f, const char *scan, int i)
     return rc;
 }
 
+static sp_status check_scans_of(label_files *f, const label_model *m,
+                                const label_options *o)
+{
+    label_index index = {0};
+    sp_status rc = label_index_read(&index, o->index);
+
+    for (int i = 0; i < f->n && rc == SP_OK; i++)
+        rc = check_scan(f, m, o, &index, i);
+    if (rc == SP_OK)
+        rc = label_index_write(&index, o->index);
+    label_index_free(&index);
+    return rc;
+}
+
 static sp_status check_all(label_files *f, const label_model *m, const label_options *o)
 {
-    for (int i = 0; i < f->n; i++)
-        SP_TRY(check_scan(f, m, o, i));
+    SP_TRY(check_scans_of(f, m, o));
     SP_TRY(check_names(f, o));
     SP_TRY(check_scans(f, o));
     for (int i = 0; i < f->n; i++) {
         bool is_there, is_ours;
 
-        SP_TRY(look(f, o->vox.input[i], i, &is_there, &is_ours, &f->file[i].is_done));
+        SP_TRY(look(f, i, &is_there, &is_ours, &f->file[i].is_done));
         if (is_there && !is_ours && !o->overwrite)
             return SP_FAIL(SP_EUSAGE,
                            "%s/%s is there and was not made by this command, or was "
@@ -360,6 +407,11 @@ static sp_status make_texts(label_files *f, const label_model *m,
     size_t n = strlen(o->out);
 
     f->n = o->vox.n_inputs;
+    f->options = o;
+    if (o->n_tasks > 1)
+        snprintf(f->tmp, sizeof f->tmp, "tmp-%d-of-%d", o->task, o->n_tasks);
+    else
+        snprintf(f->tmp, sizeof f->tmp, "tmp");
     f->file = calloc((size_t)f->n, sizeof *f->file);
     while (n > 1 && o->out[n - 1] == '/')
         n--;

@@ -21,16 +21,19 @@ enum { LABEL_NAME = 256, LABEL_PATH = 4096 };
 typedef struct label_file {
     char name[LABEL_NAME]; /* of the output in DIR */
     bool is_done;
-    int64_t n_points; /* that the header claims; -1: not known */
-    int64_t section;  /* as sp_scan_section says of the output */
+    int64_t n_points;  /* that the header claims; -1: not known */
+    int64_t section;   /* as sp_scan_section says of the output */
+    vox_extent extent; /* of its points, with a buffer; else zeros */
 } label_file;
 
 typedef struct label_files {
     int n;
-    label_file *file; /* [n] as the scans of the options */
-    char *dir;        /* DIR */
-    char *work;       /* DIR/.sptrain */
-    char *made_by;    /* the model and the options, as text for one line */
+    label_file *file;             /* [n] as the scans of the options */
+    char *dir;                    /* DIR */
+    char *work;                   /* DIR/.sptrain */
+    char tmp[64];                 /* name of the folder of unfinished files in `work` */
+    const label_options *options; /* borrowed */
+    char *made_by;                /* the model and the options, as text for one line */
 } label_files;
 
 /* Lists the outputs and checks every scan, without writing anything. SP_EUSAGE: two
@@ -50,7 +53,6 @@ void label_files_end(const label_files *files);
 const char *label_files_unfinished(const label_files *files, int i, const char *ending,
                                    char *path);
 /* Gives a complete output its name. Local. SP_EIO; SP_EMEM. */
-sp_status label_files_finish(const label_files *files, const label_options *options,
-                             int i);
+sp_status label_files_finish(const label_files *files, int i);
 
 #endif

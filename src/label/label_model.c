@@ -139,6 +139,11 @@ static sp_status choose_samples(label_model *m, const label_options *options)
     const vox_options *v = m->vox;
 
     SP_TRY(recipe ? take_recipe(m, recipe, options->keep != NULL) : take_words(m));
+    if (options->buffer > 0 && v->block <= 0)
+        return SP_FAIL(SP_EUSAGE,
+                       "--buffer %g: whole scans have no neighbours; give "
+                       "--block",
+                       options->buffer);
     if (v->overlap > v->block)
         return SP_FAIL(SP_EUSAGE, "--overlap %g: expected at most --block, which is %g",
                        v->overlap, v->block);
@@ -210,14 +215,14 @@ static sp_status add_field(label_model *m, const label_options *o,
 
     if (m->n_added == LABEL_ADDED)
         return SP_FAIL(SP_EUSAGE, "--probabilities: more than %d fields", LABEL_ADDED);
-    *a = (sp_scan_added){.is_float = o->is_float != 0};
+    *a = (sp_scan_added){.is_float = kind != LABEL_CLASS && o->is_float != 0,
+                         .is_code = kind == LABEL_CLASS};
     /* Readers refuse a LAS file in which a name ends within a character. */
     sp_text_printable(a->name, sizeof a->name, name, false);
     snprintf(a->help, sizeof a->help, "%s", help);
     for (int i = 0; i < m->n_added; i++)
         if (strcasecmp(m->added[i].name, a->name) == 0)
-            return SP_FAIL(SP_EUSAGE, "--probabilities: two fields would be named %s",
-                           a->name);
+            return SP_FAIL(SP_EUSAGE, "two added fields would be named %s", a->name);
     m->kind[m->n_added++] = kind;
     return SP_OK;
 }
@@ -258,14 +263,36 @@ static sp_status add_probabilities(label_model *m, const label_options *o)
     return SP_OK;
 }
 
+static sp_status add_class_field(label_model *m, const label_options *o)
+{
+    for (int c = 0; c < m->n_classes; c++)
+        if (m->code[c] > UINT8_MAX)
+            return SP_FAIL(SP_EUSAGE,
+                           "--class-field %s: class %s has the code %d, expected at "
+                           "most %d",
+                           o->class_field, m->infer.resources.class_name[c], m->code[c],
+                           UINT8_MAX);
+    if (o->doubtful > UINT8_MAX)
+        return SP_FAIL(SP_EUSAGE,
+                       "--doubtful %d with --class-field: expected at most "
+                       "%d",
+                       (int)o->doubtful, UINT8_MAX);
+    m->has_class_field = true;
+    return add_field(m, o, LABEL_CLASS, o->class_field, "class of sptrain label");
+}
+
 static sp_status choose_fields(label_model *m, const label_options *o)
 {
+    if (o->class_field)
+        SP_TRY(add_class_field(m, o));
     if (o->confidence)
         SP_TRY(add_field(m, o, LABEL_CONFIDENCE, "confidence",
                          "probability of the class"));
     if (o->entropy)
         SP_TRY(add_field(m, o, LABEL_ENTROPY, "entropy",
                          "0 certain, 1 all classes alike"));
+    if (o->margin)
+        SP_TRY(add_field(m, o, LABEL_MARGIN, "margin", "less the second class"));
     return o->probabilities ? add_probabilities(m, o) : SP_OK;
 }
 

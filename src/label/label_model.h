@@ -10,6 +10,8 @@
 typedef enum label_field_kind {
     LABEL_CONFIDENCE,
     LABEL_ENTROPY,
+    LABEL_MARGIN,
+    LABEL_CLASS, /* the code of the class */
     LABEL_PROBABILITY
 } label_field_kind;
 
@@ -22,6 +24,7 @@ typedef struct label_model {
     int n_added;   /* fields that outputs get */
     sp_scan_added added[LABEL_ADDED];
     label_field_kind kind[LABEL_ADDED];
+    bool has_class_field;            /* one of them is LABEL_CLASS */
     int class_of_field[LABEL_ADDED]; /* of a LABEL_PROBABILITY */
     uint32_t crc;                    /* of the file of the model */
 } label_model;

@@ -36,6 +36,18 @@ static sp_status read_keep(void *to, const sp_option *option, const char *text)
     }
 }
 
+static sp_status options_read_task(void *to, const sp_option *option, const char *text)
+{
+    label_options *o = to;
+    int used = 0;
+
+    (void)option;
+    if (sscanf(text, "%d/%d%n", &o->task, &o->n_tasks, &used) != 2 || text[used] ||
+        o->task < 0 || o->task >= o->n_tasks)
+        return SP_FAIL(SP_EUSAGE, "--task %s: expected I/N with 0 <= I < N", text);
+    return SP_OK;
+}
+
 #define AT(member) .offset = offsetof(label_options, member)
 /* clang-format off */
 static const sp_option option_table[] = {
@@ -47,6 +59,10 @@ static const sp_option option_table[] = {
   "all are equally likely"}, SP_OPTION_FLAG, AT(entropy)},
 {{"--probabilities", "CLASS,...", "add a field p_CLASS with the probability of each of "
   "these classes (all: of every class)"}, SP_OPTION_TEXT, AT(probabilities)},
+{{"--margin", NULL, "add the field margin: the probability of the class less that of the "
+  "second class"}, SP_OPTION_FLAG, AT(margin)},
+{{"--class-field", "NAME", "write the class into this field (uint8) and leave the scan's "
+  "own classes as they are"}, SP_OPTION_TEXT, AT(class_field)},
 {{"--field-type", "uint8|float32", "type of added fields; uint8 is in steps of 1/255 in "
   "scans of all formats (uint8)"}, SP_OPTION_WORD, AT(is_float)},
 {{"--min-confidence", "P", "points of which no class has this probability get no "
@@ -59,6 +75,13 @@ static const sp_option option_table[] = {
 {{"--views", "N", "predict the mean over up to N views of each sample: turned, "
   "mirrored and scaled as in the training (1)"},
  SP_OPTION_WHOLE, AT(views), 1, SP_MAX_VIEWS},
+{{"--buffer", "M", "points of the other scans within M metres shape the classes too, so "
+  "that tiles fit together; at least block + 2 overlap makes them as if the area were one "
+  "file"}, SP_OPTION_REAL, AT(buffer), .or_0 = true},
+{{"--index", "FILE", "keeps where the points of each scan lie, for --buffer"},
+ SP_OPTION_TEXT, AT(index)},
+{{"--task", "I/N", "label every N-th scan, from number I on: several processes share a list "
+  "(jobs/label.slurm)"}, SP_OPTION_READ, .read = options_read_task},
 {{"--overwrite", NULL, "replace files in DIR that this command has not made, "
   "or made of another scan"},
  SP_OPTION_FLAG, AT(overwrite)},
@@ -145,6 +168,16 @@ static sp_status check(const label_options *o)
     if (o->doubtful != LABEL_NOT_GIVEN && o->min_confidence <= 0)
         return SP_FAIL(SP_EUSAGE, "--doubtful is the code of points below "
                                   "--min-confidence, which is missing");
+    if (o->index && o->buffer <= 0)
+        return SP_FAIL(SP_EUSAGE, "--index keeps extents for --buffer, which is "
+                                  "missing");
+    if (o->class_field &&
+        (!*o->class_field || strlen(o->class_field) > SP_SCAN_ADDED_NAME))
+        return SP_FAIL(SP_EUSAGE, "--class-field %s: expected 1 to %d bytes",
+                       o->class_field, SP_SCAN_ADDED_NAME);
+    if (o->class_field && o->keep)
+        return SP_FAIL(SP_EUSAGE, "--keep with --class-field: the scan's own classes "
+                                  "stay in any case; leave out --keep");
     return SP_OK;
 }
 
@@ -154,6 +187,7 @@ sp_status label_options_read(label_options *o, int argc, char **argv)
 
     assert(argc >= 1 && argv);
     *o = (label_options){.doubtful = LABEL_NOT_GIVEN,
+                         .n_tasks = 1,
                          .vox = {.voxel_size = LABEL_NOT_GIVEN,
                                  .block = LABEL_NOT_GIVEN,
                                  .overlap = LABEL_NOT_GIVEN}};

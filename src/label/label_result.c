@@ -7,9 +7,9 @@
 #include <string.h>
 
 #include "base/sp_list.h"
+#include "base/sp_pulse.h"
 #include "compute/sp_backend.h"
 #include "predict/sp_merge.h"
-#include "base/sp_pulse.h"
 
 /* Values of `label` that are no class. */
 enum { NO_CLASS = 0xffff, KEPT = 0xfffe, DOUBTFUL = 0xfffd };
@@ -68,12 +68,19 @@ static int64_t count_rows(const label_deal *deal, int writer)
 
 /* ---- points ---- */
 
+/* All values of a result have one size, those of the class's field too. */
+static bool has_float_values(const label_model *m)
+{
+    for (int k = 0; k < m->n_added; k++)
+        if (m->added[k].is_float)
+            return true;
+    return false;
+}
+
 size_t label_result_value_bytes(const label_result *r)
 {
     const label_model *m = r->model;
-    const bool is_float = m->n_added > 0 && m->added[0].is_float;
-
-    return (size_t)m->n_added * (is_float ? sizeof(float) : 1);
+    return (size_t)m->n_added * (has_float_values(m) ? sizeof(float) : 1);
 }
 
 sp_status label_result_size(label_result *r, int64_t n)
@@ -113,6 +120,17 @@ void label_result_free(label_result *r)
     *r = (label_result){0};
 }
 
+/* The probability of the class less the greatest of the others. */
+static float margin_of(const label_result *r, const sp_merged *merged)
+{
+    float second = 0;
+
+    for (int c = 0; c < r->model->n_classes; c++)
+        if (c != merged->label)
+            second = fmaxf(second, r->probability[c]);
+    return r->probability[merged->label] - second;
+}
+
 static float value_of(const label_result *r, int field, const sp_merged *merged)
 {
     const label_model *m = r->model;
@@ -122,6 +140,10 @@ static float value_of(const label_result *r, int field, const sp_merged *merged)
         return merged->confidence;
     case LABEL_ENTROPY:
         return m->n_classes > 1 ? merged->entropy / logf((float)m->n_classes) : 0;
+    case LABEL_MARGIN:
+        return margin_of(r, merged);
+    case LABEL_CLASS: /* made of the label when it is written */
+        return 0;
     case LABEL_PROBABILITY:
         return r->probability[m->class_of_field[field]];
     }
@@ -131,11 +153,12 @@ static float value_of(const label_result *r, int field, const sp_merged *merged)
 static void put_values(label_result *r, int64_t row, const sp_merged *merged)
 {
     const int64_t n = r->model->n_added;
+    const bool is_float = has_float_values(r->model);
 
     for (int k = 0; k < (int)n; k++) {
         float x = fminf(fmaxf(value_of(r, k, merged), 0), 1);
 
-        if (r->model->added[k].is_float)
+        if (is_float)
             ((float *)r->value)[row * n + k] = x;
         else
             ((uint8_t *)r->value)[row * n + k] = (uint8_t)lrintf(x * UINT8_MAX);
@@ -275,6 +298,19 @@ static int32_t code_of(const label_result *r, uint16_t label)
                                : r->model->code[label];
 }
 
+/* Writes the codes into their field, and keeps the scan's own. */
+static void move_codes(const label_model *m, int64_t n, int32_t *code, float *value)
+{
+    int k = 0;
+
+    while (m->kind[k] != LABEL_CLASS)
+        k++;
+    for (int64_t i = 0; i < n; i++) {
+        value[i * m->n_added + k] = code[i] > 0 ? (float)code[i] : 0;
+        code[i] = SP_SCAN_KEEP;
+    }
+}
+
 static sp_status get(const void *from, int64_t first, int64_t n, int32_t *code,
                      float *value)
 {
@@ -291,16 +327,18 @@ static sp_status get(const void *from, int64_t first, int64_t n, int32_t *code,
     for (int64_t i = 0; i < n; i++)
         code[i] = code_of(r, r->label[first + i]);
     for (int64_t i = 0; i < n * fields; i++)
-        value[i] = r->model->added[0].is_float
+        value[i] = has_float_values(r->model)
                        ? ((const float *)r->value)[at + i]
                        : (float)((const uint8_t *)r->value)[at + i] / UINT8_MAX;
+    if (r->model->has_class_field)
+        move_codes(r->model, n, code, value);
     return SP_OK;
 }
 
 sp_scan_labels label_result_labels(const label_result *r)
 {
     return (sp_scan_labels){.n = r->deal.n_points,
-                            .has_kept = r->has_kept,
+                            .has_kept = r->has_kept || r->model->has_class_field,
                             .n_added = r->model->n_added,
                             .added = r->model->added,
                             .get = get,

@@ -9,9 +9,9 @@
 
 #include "base/sp_list.h"
 #include "base/sp_log.h"
+#include "base/sp_signal.h"
 #include "compute/sp_backend.h"
 #include "data/sp_voxel.h"
-#include "base/sp_signal.h"
 #include "vox/vox_voxelize.h"
 
 sp_session *label_work_session(const label_work *w)
@@ -60,11 +60,16 @@ sp_status label_work_open(label_work *w)
     w->times.begun_s = w->times.shown_s = sp_now_s();
     w->codes = calloc(1, sizeof *w->codes);
     w->pending = calloc((size_t)w->files->n + 1, sizeof *w->pending);
-    if (!w->codes || !w->pending)
+    w->extent = calloc((size_t)w->files->n + 1, sizeof *w->extent);
+    if (!w->codes || !w->pending || !w->extent)
         return SP_FAIL(SP_EMEM, "no memory for %d scans", w->files->n);
-    for (int i = 0; i < w->files->n; i++)
+    for (int i = w->options->task; i < w->files->n; i += w->options->n_tasks)
         if (!w->files->file[i].is_done)
             w->pending[w->n_pending++] = i;
+    for (int i = 0; i < w->files->n; i++)
+        w->extent[i] = w->files->file[i].extent;
+    w->vox.buffer = w->options->buffer;
+    w->vox.extent = w->extent;
     label_ahead_create(&w->ahead);
     w->has_threads = true;
     SP_TRY(label_writer_open(&w->writer, write_output, w));
@@ -83,6 +88,7 @@ void label_work_free(label_work *w)
     free(w->sum);
     free(w->codes);
     free(w->pending);
+    free(w->extent);
 }
 
 /* ---- progress ---- */
@@ -132,8 +138,10 @@ static sp_status mark_points(label_work *w, label_sample *s)
         const int32_t code = c->label[i];
 
         c->label[i] = SP_IGNORE;
-        if (c->is_owned[i])
-            s->is_kept[n++] = keep && code >= 0 && code <= VOX_MAX_CODE && keep[code];
+        if (c->is_owned[i] != 1)
+            continue;
+        s->is_kept[c->is_block ? c->home_row[i] : n++] =
+            keep && code >= 0 && code <= VOX_MAX_CODE && keep[code];
     }
     return SP_OK;
 }
@@ -234,7 +242,7 @@ static sp_status write_output(void *work, const label_job *job)
     rc = write_rows(w, job, scan, path);
     sp_scan_close(scan);
     if (rc == SP_OK && job->step != LABEL_PART)
-        rc = label_files_finish(w->files, w->options, job->scan);
+        rc = label_files_finish(w->files, job->scan);
     return rc;
 }
 

@@ -38,7 +38,8 @@ typedef struct label_work {
     label_deal parts_deal;
     int *pending; /* [n_pending] scans to make, of all ranks, in their order */
     int n_pending;
-    uint64_t *sum; /* [sum_room bytes] of the voxels of the sample at hand */
+    vox_extent *extent; /* [files->n] */
+    uint64_t *sum;      /* [sum_room bytes] of the voxels of the sample at hand */
     size_t sum_room;
     int64_t n_done;       /* points labelled as far as this rank knows */
     int64_t n_all;        /* points to label, on this rank or on all; -1: not known */

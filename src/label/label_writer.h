@@ -11,8 +11,8 @@
 #ifndef LABEL_WRITER_H
 #define LABEL_WRITER_H
 
-#include "label/label_result.h"
 #include "base/sp_task.h"
+#include "label/label_result.h"
 
 enum { LABEL_WRITER_JOBS = 2, LABEL_ALL_SCANS = -1 };
 

@@ -329,19 +329,24 @@ static sp_status fill_point_map(sp_grid *grid, const sp_points *points,
                                 const uint32_t *row_of)
 {
     sp_sample *s = &grid->sample;
-    int64_t at = 0;
+    int64_t n = 0;
 
     SP_TRY(GROW(grid, B_POINT_VOXEL, points->n, &s->point_voxel));
     SP_TRY(GROW(grid, B_POINT_LABELS, points->n, &s->point_labels));
     SP_TRY(GROW(grid, B_POINT_INDEX, points->n, &s->point_index));
     for (int64_t i = 0; i < points->n; i++) {
-        if (points->is_owned && !points->is_owned[i])
+        int64_t to = n;
+
+        if (points->is_owned && points->is_owned[i] != 1)
             continue;
-        s->point_voxel[at] = row_of[i];
-        s->point_labels[at] = points->label ? points->label[i] : SP_IGNORE;
-        s->point_index[at++] = points->index ? points->index[i] : (uint64_t)i;
+        if (points->home_row && points->is_owned)
+            to = points->home_row[i];
+        s->point_voxel[to] = row_of[i];
+        s->point_labels[to] = points->label ? points->label[i] : SP_IGNORE;
+        s->point_index[to] = points->index ? points->index[i] : (uint64_t)i;
+        n++;
     }
-    s->n_points = at;
+    s->n_points = n;
     return SP_OK;
 }
 
@@ -357,7 +362,7 @@ static sp_status fill_context(sp_grid *grid, const sp_points *points,
     SP_TRY(GROW(grid, B_CONTEXT_BLOCK, points->n, &s->context_block));
     SP_TRY(GROW(grid, B_CONTEXT_POINT, points->n, &s->context_point));
     for (int64_t i = 0; i < points->n; i++) {
-        if (points->is_owned[i])
+        if (points->is_owned[i] != 0)
             continue;
         s->context_voxel[at] = row_of[i];
         s->context_block[at] = points->home[i];

@@ -11,6 +11,8 @@
 
 #include "data/sp_shard.h"
 
+enum { SP_POINT_FOREIGN = 2 }; /* a value of sp_points.is_owned */
+
 /* A point cloud in arrays that the caller owns. */
 typedef struct sp_points {
     int64_t n;             /* < 2^31 */
@@ -19,10 +21,11 @@ typedef struct sp_points {
     int c;
     const int32_t *label;  /* [n] class or SP_IGNORE; NULL: unlabelled */
     const uint64_t *index; /* [n] row in the source file; NULL: 0, 1, 2, ... */
-    /* [n] 0: context, which the point map leaves out; NULL: all 1. */
+    /* [n] 1: in the point map; 0: context, which the point map leaves out;
+     * SP_POINT_FOREIGN: only in the voxels. NULL: all 1. */
     const uint8_t *is_owned;
-    /* [n] the block that owns a point that is context, and its row among the points of
-     * that block; NULL: not known. */
+    /* [n] the block that owns the point, and its row among the points of that block, by
+     * which the point map has those of this one; NULL: not known. */
     const uint32_t *home, *home_row;
 } sp_points;
 

@@ -277,6 +277,19 @@ bool sp_scan_extent(const sp_scan *scan, double low[3], double high[3])
     return scan->has_extent;
 }
 
+void sp_scan_resolution(const sp_scan *scan, double step[3], bool is_float[3])
+{
+    for (int a = 0; a < 3; a++) {
+        const sp_scan_field *f = &scan->field[scan->axis[a]];
+
+        is_float[a] = f->kind == 'f';
+        step[a] = f->kind != 'f' ? fabs(f->scale)
+                  : f->size == 2 ? 0x1p-11
+                  : f->size == 4 ? 0x1p-24
+                                 : 0;
+    }
+}
+
 bool sp_scan_is_labelled(const sp_scan *scan)
 {
     return scan->label >= 0;

@@ -72,6 +72,9 @@ int64_t sp_scan_count(const sp_scan *scan);
 /* The lowest and the highest x, y and z as the header claims them, which may be wrong;
  * false: it claims none. */
 bool sp_scan_extent(const sp_scan *scan, double low[3], double high[3]);
+/* The resolution of x, y and z as the file stores them: the scale of integers in metre,
+ * with is_float the relative spacing of floating-point numbers. 0: a double, or text. */
+void sp_scan_resolution(const sp_scan *scan, double step[3], bool is_float[3]);
 bool sp_scan_is_labelled(const sp_scan *scan);
 /* The name of the format, such as "LAS"; it is a constant. */
 const char *sp_scan_format_name(const sp_scan *scan);
@@ -117,11 +120,12 @@ enum { SP_SCAN_NO_CLASS = -1, SP_SCAN_KEEP = -2 };
 
 enum { SP_SCAN_ADDED_NAME = 32 }; /* most bytes of a name or a help, as in LAS */
 
-/* A field with values from 0 to 1 that is written beside the class. */
+/* A field that is written beside the class: values from 0 to 1, or codes. */
 typedef struct sp_scan_added {
     char name[SP_SCAN_ADDED_NAME + 1], help[SP_SCAN_ADDED_NAME + 1];
     /* In LAS: float32, else uint8 in steps of 1/255. Other formats have floats. */
     bool is_float;
+    bool is_code; /* whole numbers from 0 to 255, uint8 in LAS */
 } sp_scan_added;
 
 /* The classes, and values of added fields, for all points of a scan. */

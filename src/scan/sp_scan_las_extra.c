@@ -40,7 +40,7 @@ static int bytes_of(const sp_scan_added *added)
 
 static double scale_of(const sp_scan_added *added)
 {
-    return added->is_float ? 1 : 1.0 / UINT8_MAX;
+    return added->is_float || added->is_code ? 1 : 1.0 / UINT8_MAX;
 }
 
 /* Is the scan's field of this name one of the extra bytes, and of the same type? */
@@ -52,8 +52,11 @@ static sp_status check_field(const sp_scan *scan, const sp_scan_added *added, in
     if (f->at >= sp_las_bytes[sp_las_of(scan)->header.format] && f->kind == kind &&
         f->size == bytes_of(added) && f->scale == scale_of(added) && f->add == 0)
         return SP_OK;
-    return SP_FAIL(SP_EDATA, "%s: has a field %s already, which is not %s from 0 to 1",
-                   scan->path, f->name, added->is_float ? "float32" : "uint8");
+    return SP_FAIL(SP_EDATA, "%s: has a field %s already, which is not %s", scan->path,
+                   f->name,
+                   added->is_code    ? "uint8"
+                   : added->is_float ? "float32 from 0 to 1"
+                                     : "uint8 from 0 to 1");
 }
 
 sp_status sp_las_check_added(const sp_scan *scan, int n, const sp_scan_added *added)
@@ -165,7 +168,7 @@ static void describe(const sp_scan_added *added, unsigned char d[SP_LAS_EXTRA_BY
     d[AT_TYPE] = added->is_float ? FLOAT32 : UINT8;
     memcpy(d + AT_NAME, added->name, strlen(added->name));
     memcpy(d + AT_HELP, added->help, strlen(added->help));
-    if (added->is_float)
+    if (added->is_float || added->is_code)
         return;
     d[AT_OPTIONS] = HAS_SCALE;
     sp_put_double(d + AT_SCALE, scale_of(added));
@@ -259,7 +262,7 @@ void sp_las_extra_put(const sp_las_extra *extra, const float *value,
         if (extra->added[k].is_float)
             sp_put32(record + extra->at[k], bits);
         else
-            record[extra->at[k]] =
-                (unsigned char)lrintf(fminf(fmaxf(value[k], 0), 1) * UINT8_MAX);
+            record[extra->at[k]] = (unsigned char)lrint(
+                fmin(fmax((double)value[k] / scale_of(&extra->added[k]), 0), UINT8_MAX));
     }
 }

@@ -9,6 +9,7 @@
 
 #include "base/sp_log.h"
 #include "h5/sp_h5.h"
+#include "weights/sp_packed.h"
 
 /* Rank 0: opens the file that path names, which may be a run folder; else
  * run.checkpoint, else a checkpoint of run.dir. */
@@ -26,6 +27,8 @@ static sp_status open_checkpoint(sp_infer *infer)
     }
     if (!path[0])
         snprintf(path, PATH_MAX, "%s", config->run.checkpoint);
+    if (path[0] && sp_packed_is(path))
+        return sp_packed_read(&infer->packed, path);
     if (path[0])
         return sp_checkpoint_open_weights(&infer->file, path, SP_INTACT);
     return sp_checkpoint_open_run(&infer->file, config->run.dir,
@@ -91,12 +94,36 @@ static sp_status take_network(sp_infer *infer)
     return rc;
 }
 
+/* Rank 0: moves the head of a packed model. It has a precision, in which the backend,
+ * if it is open, already computes. */
+static sp_status take_packed(sp_infer *infer)
+{
+    sp_resources *r = &infer->resources;
+    const sp_precision want = infer->packed.config.train.precision;
+
+    infer->state = infer->packed.state;
+    r->norm = infer->packed.norm;
+    infer->packed.state = (sp_checkpoint_state){0};
+    infer->packed.norm = (sp_normalization){0};
+    infer->is_checkpoint = true;
+    if (want == SP_BF16 && r->backend.ops && r->backend.precision != want)
+        return SP_FAIL(SP_EUSAGE,
+                       "%s computes in bf16: add train.precision=bf16 to the command",
+                       infer->path);
+    SP_TRY(take_network(infer));
+    if (want == SP_BF16)
+        infer->config.train.precision = want;
+    return SP_OK;
+}
+
 /* Rank 0: reads config and feature statistics from the checkpoint. */
 static sp_status read_head(sp_infer *infer)
 {
     sp_resources *r = &infer->resources;
 
     SP_TRY(open_checkpoint(infer));
+    if (!infer->file)
+        return take_packed(infer);
     SP_TRY(sp_checkpoint_read_open_state(infer->file, &infer->state, &r->norm));
     infer->is_checkpoint = infer->state.deck != NULL;
     return infer->is_checkpoint ? take_network(infer) : SP_OK;
@@ -139,12 +166,17 @@ static void close_file(sp_infer *infer)
 {
     sp_h5_close(infer->file); /* it was read, which leaves nothing to flush */
     infer->file = NULL;
+    sp_weights_model_close(&infer->packed);
 }
 
 static sp_status load_weights(sp_infer *infer)
 {
-    SP_TRY(sp_resources_load(&infer->resources,
-                             &(sp_weights_source){.file = infer->file}));
+    const bool is_packed = infer->packed.param != NULL;
+
+    SP_TRY(sp_resources_load(
+        &infer->resources,
+        &(sp_weights_source){.file = infer->file,
+                             .packed = is_packed ? &infer->packed : NULL}));
     close_file(infer);
     return SP_OK;
 }

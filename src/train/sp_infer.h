@@ -7,6 +7,7 @@
 #include <limits.h>
 
 #include "train/sp_session.h"
+#include "weights/sp_weights_model.h"
 
 typedef struct sp_infer {
     sp_resources resources; /* with the loader of data.val */
@@ -19,6 +20,7 @@ typedef struct sp_infer {
     /* The checkpoint on rank 0, from its verification until its weights are loaded, so
      * that they are those that were verified; else NULL. */
     struct sp_h5 *file;
+    sp_weights_model packed; /* the same of a packed model, on rank 0; else zeroed */
 } sp_infer;
 
 /* Collective, agreed. infer need not be zeroed; sp_infer_close follows after a failure
@@ -26,7 +28,7 @@ typedef struct sp_infer {
 sp_status sp_infer_open(sp_infer *infer, const sp_command *command);
 /* The two halves for a caller that makes the samples. sp_infer_open_model opens a
  * session without a folder and reads the head of a model, which is a run folder (its
- * best.h5, else its newest checkpoint) or a checkpoint: config, state and norm. The
+ * best.h5, else its newest checkpoint), a checkpoint or a packed model: config, state and norm. The
  * caller sets columns, n_columns, n_classes and class_name of the resources, and may
  * open the session's folder. sp_infer_open_net then opens device and network and loads
  * the weights: SP_ENUMERIC where these are not finite. Collective, agreed; close

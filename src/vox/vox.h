@@ -6,6 +6,7 @@
  *     apply     predictions + scan --> codes of points --sp_scan_write--> labelled scan
  *     scene     seed --sp_scene--> synthetic labelled shards
  *     info      shards --> counts, ranges, cost
+ *     compare   two scans, or folders of scans --vox_compare_*--> scores
  *     view      shard, predictions or scan --vox_view_load_*--> points --> picture
  *
  * vox_options reads the command line of convert and apply; vox_main starts the ranks
@@ -28,6 +29,9 @@ sp_status vox_apply(int argc, char **argv, sp_comm *comm);
 sp_status vox_scene(int argc, char **argv, sp_comm *comm);
 /* Prints the content of shards. */
 sp_status vox_info(int argc, char **argv, sp_comm *comm);
+/* Compares the classes of the same points in two scans or folders. SP_EBELOW: the mean
+ * IoU is below the bound that was asked for. */
+sp_status vox_compare(int argc, char **argv, sp_comm *comm);
 /* Draws a sample of a shard, its predictions, or a scan. Rank 0 alone works. */
 sp_status vox_view(int argc, char **argv, sp_comm *comm);
 

@@ -24,6 +24,7 @@ typedef struct vox_source {
  * first use; destroy with vox_cloud_destroy. */
 typedef struct vox_cloud {
     int64_t n, capacity;
+    int n_columns;  /* features, while it is sorted */
     int64_t n_rows; /* of the whole scan that was loaded, void ones too */
     vox_source source;
     double *xyz; /* [n][3] metre */
@@ -31,7 +32,9 @@ typedef struct vox_cloud {
     float *features;
     int32_t *label;    /* [n] class, or code without a map, or SP_IGNORE */
     uint64_t *index;   /* [n] row in the file */
-    uint8_t *is_owned; /* [n] 0: the point lies in the margin of its block */
+    /* [n] 0: the point lies in the margin of its block; SP_POINT_FOREIGN: it is one of
+     * another input */
+    uint8_t *is_owned;
     /* [n] the block that owns the point, and the point's row among those that it owns
      */
     uint32_t *home, *home_row;
@@ -45,9 +48,9 @@ typedef struct vox_cloud {
 typedef struct vox_piece {
     int32_t file, bx, by; /* number of the input; column and row of the block */
     /* Of a block: which scan it is (vox_parts), points that are not in its margin, all
-     * points. */
+     * points, those of other inputs. */
     uint32_t crc;
-    int64_t n_own, n;
+    int64_t n_own, n, n_foreign;
     sp_block block; /* all zero: the whole scan */
 } vox_piece;
 

@@ -39,12 +39,21 @@ typedef struct vox_map {
     int16_t class_of[VOX_MAX_CODE + 1]; /* class of each code; -1: ignored */
 } vox_map;
 
+/* Where the points of an input lie, in x and y; low above high: it has no point. */
+typedef struct vox_extent {
+    double low[2], high[2];
+} vox_extent;
+
 /* The options as given; what was not given has its default. */
 typedef struct vox_options {
     bool is_help;
     const char *out, *columns, *label_field;
     int64_t shards;
     double voxel_size, block, overlap; /* metre; block 0: each file is one sample */
+    /* Above 0: points of the other inputs within this many metres of an input's points
+     * are in its blocks too (vox_spill.h), found by extent [n_inputs]; borrowed. */
+    double buffer;
+    const vox_extent *extent;
     int64_t alignment; /* of blocks, in voxels, above 0 (sp_recipe.alignment) */
     bool has_bounds, with_points;
     int ignore_conflicts; /* 0: the majority's label; 1: none */

@@ -24,9 +24,10 @@
 #include "base/sp_crc.h"
 #include "base/sp_file.h"
 #include "base/sp_list.h"
-#include "compute/sp_backend.h"
 #include "base/sp_pulse.h"
+#include "compute/sp_backend.h"
 #include "report/sp_progress.h"
+#include "scan/sp_gridding.h"
 
 enum {
     MAX_BLOCKS = 1 << 20,
@@ -123,11 +124,22 @@ static sp_status each_point(vox_cutter *c, const char *what,
 
 /* ---- points to blocks ---- */
 
+/* The place of a coordinate in blocks from the corner. With a buffer multiples of the
+ * edge are the same from every corner. */
+static double block_place(const vox_options *o, const vox_layout *layout, int axis,
+                          double x)
+{
+    const double corner = layout->corner[axis];
+
+    return o->buffer > 0 ? x / o->block - nearbyint(corner / o->block)
+                         : (x - corner) / o->block;
+}
+
 static int64_t block_of(const vox_cutter *c, int axis, double x)
 {
     const vox_layout *layout = &c->cut->layout;
     const int64_t n = layout->n_blocks[axis];
-    const double b = floor((x - layout->corner[axis]) / c->options->block);
+    const double b = floor(block_place(c->options, layout, axis, x));
 
     return b < 0 ? 0 : b >= (double)n ? n - 1 : (int64_t)b;
 }
@@ -153,26 +165,33 @@ static sp_status flush(vox_cutter *c, int64_t block, bool is_end)
                             sizeof head + (size_t)head.n * c->record_bytes, at);
 }
 
-/* Adds c->record to a block: the point's own, or one that has it in the margin. */
-static sp_status put(vox_cutter *c, int64_t block)
+static sp_status put_record(vox_cutter *c, int64_t block, int32_t is_owned)
 {
     block_state *b = &c->block[block];
-    vox_share *share = &c->share[block], *home = &c->share[c->home];
     vox_record *to =
         (vox_record *)(void *)(c->buffer + (size_t)block * c->slot_bytes +
                                sizeof(vox_slot) + (size_t)b->n_held * c->record_bytes);
 
     memcpy(to, c->record, c->record_bytes);
-    share->n++;
-    if (block == c->home) {
-        share->own++;
-        to->is_owned = 1;
-    } else {
+    to->is_owned = is_owned;
+    if (is_owned != 1)
         to->label = SP_IGNORE;
-        home->first = block < home->first ? block : home->first;
-        home->last = block > home->last ? block : home->last;
-    }
+    c->share[block].n++;
     return ++b->n_held == c->per_slot ? flush(c, block, false) : SP_OK;
+}
+
+/* Adds c->record to a block: the point's own, or one that has it in the margin. */
+static sp_status put(vox_cutter *c, int64_t block)
+{
+    vox_share *home = &c->share[c->home];
+
+    if (block == c->home) {
+        home->own++;
+        return put_record(c, block, 1);
+    }
+    home->first = block < home->first ? block : home->first;
+    home->last = block > home->last ? block : home->last;
+    return put_record(c, block, 0);
 }
 
 /* Makes c->record of point i, whose home is known. */
@@ -186,6 +205,15 @@ static void make_record(vox_cutter *c, int64_t i)
                       .home_row = (uint32_t)c->share[c->home].own};
     memcpy(r->xyz, c->points.xyz + 3 * i, sizeof r->xyz);
     vox_features_of(c->options, c->points.attr + i * c->n_attrs, (float *)(r + 1));
+}
+
+/* Adds c->record, of another input, to a block. */
+static sp_status put_foreign(vox_cutter *c, int64_t block)
+{
+    vox_share *share = &c->share[block];
+
+    share->foreign++;
+    return put_record(c, block, SP_POINT_FOREIGN);
 }
 
 /* Adds the point to each block that it belongs to. */
@@ -210,7 +238,96 @@ static sp_status put_blocks(vox_cutter *c, int64_t i)
     return SP_OK;
 }
 
+/* ---- points of other inputs ---- */
+
+/* Adds a point of another input to the blocks that it belongs to, if it is in reach. */
+static sp_status put_neighbour(vox_cutter *c, const sp_scan_points *points, int64_t i)
+{
+    const vox_layout *layout = &c->cut->layout;
+    const double *xyz = points->xyz + 3 * i, margin = c->options->overlap;
+    int64_t first[2], last[2];
+
+    for (int a = 0; a < 2; a++) {
+        const double n = (double)layout->n_blocks[a];
+        const double from = block_place(c->options, layout, a, xyz[a] - margin);
+        const double to = block_place(c->options, layout, a, xyz[a] + margin);
+
+        if (!(layout->reach.low[a] <= xyz[a] && xyz[a] <= layout->reach.high[a]) ||
+            to < 0 || from >= n)
+            return SP_OK;
+        first[a] = from < 0 ? 0 : (int64_t)from;
+        last[a] = to >= n ? (int64_t)n - 1 : (int64_t)to;
+    }
+    *c->record = (vox_record){.label = SP_IGNORE};
+    memcpy(c->record->xyz, xyz, sizeof c->record->xyz);
+    vox_features_of(c->options, points->attr + i * c->n_attrs,
+                    (float *)(c->record + 1));
+    for (int64_t y = first[1]; y <= last[1]; y++)
+        for (int64_t x = first[0]; x <= last[0]; x++)
+            SP_TRY(put_foreign(c, y * layout->n_blocks[0] + x));
+    return SP_OK;
+}
+
+/* Reads this part's rows of another input. */
+static sp_status read_neighbour(vox_cutter *c, sp_scan *scan, int n_parts)
+{
+    sp_scan_points points = {0};
+    sp_status rc = sp_scan_limit(scan, c->cut->part, n_parts);
+
+    do {
+        SP_TRY_GOTO(rc, rc, end);
+        SP_TRY_GOTO(rc, sp_scan_next(scan, SP_SCAN_BLOCK, &points), end);
+        sp_pulse_beat();
+        SP_TRY_GOTO(rc, vox_options_check_stop(c->options), end);
+        for (int64_t i = 0; rc == SP_OK && i < points.n; i++)
+            if (!sp_scan_is_void(points.xyz + 3 * i))
+                rc = put_neighbour(c, &points, i);
+    } while (rc != SP_OK || points.n > 0);
+end:
+    sp_scan_points_destroy(&points);
+    return rc;
+}
+
+static bool is_in_reach(const vox_layout *layout, const vox_extent *e)
+{
+    for (int a = 0; a < 2; a++)
+        if (!(e->low[a] <= layout->reach.high[a] && e->high[a] >= layout->reach.low[a]))
+            return false;
+    return true;
+}
+
+static sp_status add_neighbours(vox_cutter *c, int n_parts)
+{
+    for (int f = 0; f < c->options->n_inputs && c->options->buffer > 0; f++) {
+        sp_scan *scan = NULL;
+        sp_status rc;
+
+        if (f == c->cut->file || !is_in_reach(&c->cut->layout, &c->options->extent[f]))
+            continue;
+        SP_TRY(vox_scan_open(&scan, c->options, f));
+        rc = read_neighbour(c, scan, n_parts);
+        sp_scan_close(scan);
+        SP_TRY(rc);
+    }
+    return SP_OK;
+}
+
 /* ---- layout ---- */
+
+/* Lays out all blocks that have a point of the box, in their margin too. */
+static void lay_out_area(const vox_options *o, const vox_box *points, vox_layout *to,
+                         double blocks[2])
+{
+    for (int a = 0; a < 2; a++) {
+        const double first = floor((points->low[a] - o->overlap) / o->block);
+        const double last = floor((points->high[a] + o->overlap) / o->block);
+
+        to->corner[a] = first * o->block;
+        to->reach.low[a] = points->low[a] - o->buffer;
+        to->reach.high[a] = points->high[a] + o->buffer;
+        blocks[a] = last - first + 1;
+    }
+}
 
 sp_status vox_cut_layout(const vox_options *o, int file, const vox_box *points,
                          vox_layout *to)
@@ -218,12 +335,15 @@ sp_status vox_cut_layout(const vox_options *o, int file, const vox_box *points,
     double length[2], blocks[2];
 
     assert(o->block > 0 && !vox_box_is_empty(points));
+    *to = (vox_layout){0};
     for (int a = 0; a < 3; a++)
         to->corner[a] = floor(points->low[a]);
     for (int a = 0; a < 2; a++) {
         length[a] = points->high[a] - to->corner[a];
         blocks[a] = fmax(1, ceil((length[a] - ROUNDING) / o->block));
     }
+    if (o->buffer > 0)
+        lay_out_area(o, points, to, blocks);
     if (!(blocks[0] * blocks[1] <= MAX_BLOCKS))
         return SP_FAIL(SP_EUSAGE,
                        "%s: --block %g makes more than %d blocks of points that extend "
@@ -243,7 +363,10 @@ sp_status vox_box_join(sp_comm *comm, vox_box *box)
 bool vox_layout_is_same(const vox_layout *a, const vox_layout *b)
 {
     for (int i = 0; i < 3; i++)
-        if (a->corner[i] != b->corner[i] || (i < 2 && a->n_blocks[i] != b->n_blocks[i]))
+        if (a->corner[i] != b->corner[i] ||
+            (i < 2 &&
+             (a->n_blocks[i] != b->n_blocks[i] || a->reach.low[i] != b->reach.low[i] ||
+              a->reach.high[i] != b->reach.high[i])))
             return false;
     return true;
 }
@@ -306,11 +429,12 @@ static sp_status write_head(const vox_cutter *c)
 }
 
 /* Writes all points to the blocks of the layout. */
-static sp_status write_blocks(vox_cutter *c)
+static sp_status write_blocks(vox_cutter *c, int n_parts)
 {
     SP_TRY(make_blocks(c));
     SP_TRY(sp_file_open(c->cut->path, O_CREAT | O_TRUNC | O_WRONLY, &c->fd));
     SP_TRY(each_point(c, "cutting", put_blocks));
+    SP_TRY(add_neighbours(c, n_parts));
     for (int64_t b = 0; b < c->n; b++)
         SP_TRY(flush(c, b, true));
     return write_head(c);
@@ -362,7 +486,7 @@ sp_status vox_cut_run(vox_cut *cut, const vox_layout *layout)
         return SP_OK;
     }
     SP_TRY(sp_scan_limit(c->scan, cut->part, n_parts));
-    rc = is_known ? write_blocks(c) : each_point(c, "measuring", NULL);
+    rc = is_known ? write_blocks(c, n_parts) : each_point(c, "measuring", NULL);
     free_blocks(c);
     return rc == SP_OK ? close_file(c) : rc;
 }

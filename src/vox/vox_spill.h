@@ -10,6 +10,18 @@
  *     vox_parts_list   --> pieces
  *     vox_parts_read   piece --> cloud: its records of part 0, part 1, ...
  *
+ * With a buffer (vox_options) the points of neighbouring inputs join:
+ *
+ *     own input     its blocks, and all blocks whose margin has points of it, are pieces
+ *     other inputs  points within the buffer of the own ones are in these pieces as
+ *                   SP_POINT_FOREIGN: they shape voxels and features, and get no class
+ *
+ * Blocks then begin at multiples of their edge, so that an area has the same blocks
+ * whichever files it is divided into, and the points of a block are sorted by position,
+ * so that sums over them do not depend on files or parts. A block is complete, and its
+ * classes are those of one file with all points, if the buffer is at least block +
+ * 2 overlap.
+ *
  * Parts are in the order of the rows, so a block has its points in the order of the
  * scan whoever cut it. All but vox_box_join is local. Memory is, while a part is cut,
  * one buffer of 64 MiB. The temporary files take 48 bytes, and 4 for each feature, for
@@ -37,6 +49,8 @@ static inline bool vox_box_is_empty(const vox_box *b)
 typedef struct vox_layout {
     double corner[3];    /* the whole units below the lowest x, y, z */
     int64_t n_blocks[2]; /* along x and y; 0: there is no point */
+    /* With a buffer: foreign points are taken from low <= x, y <= high; else zeros. */
+    vox_extent reach;
 } vox_layout;
 
 /* One part while it is cut, and what came of it. */
@@ -80,6 +94,7 @@ int vox_layout_parts(const vox_layout *layout, int n);
 typedef struct vox_share {
     int64_t at;          /* number of the first slot in the part's file; -1: none */
     int64_t n, own;      /* records; those of points that the block owns */
+    int64_t foreign;     /* records of points of other inputs */
     int64_t first, last; /* the least and greatest number of a block that has a point
                           * which this one owns */
     int64_t before;      /* points that it owns in the parts before */

@@ -2,6 +2,7 @@
 #include <assert.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,7 +81,7 @@ sp_status vox_parts_open(vox_parts *parts, const vox_layout *layout, int n_parts
     for (int p = 0; p < parts->n; p++)
         SP_TRY(read_shares(parts, p, n));
     /* The same scan cut otherwise has other blocks of the same numbers. */
-    parts->crc = sp_crc32c(parts->crc, layout, sizeof *layout);
+    parts->crc = sp_crc32c(parts->crc, layout, offsetof(vox_layout, reach));
     parts->crc = sp_crc32c(parts->crc, &parts->options->block, sizeof(double));
     return SP_OK;
 }
@@ -115,27 +116,37 @@ static vox_piece describe(const vox_parts *parts, int64_t b)
 
         piece.n += s->n;
         piece.n_own += s->own;
+        piece.n_foreign += s->foreign;
         piece.block.first = sp_least(piece.block.first, s->first);
         piece.block.last = sp_most(piece.block.last, s->last);
     }
     return piece;
 }
 
-/* Margins alone are not a sample. */
+/* A margin without a point of its own is no sample, unless with a buffer the block is
+ * needed for the points of the input in its margin. */
+static bool is_piece(const vox_parts *parts, const vox_piece *piece)
+{
+    return parts->options->buffer > 0 ? piece->n > piece->n_foreign : piece->n_own > 0;
+}
+
 sp_status vox_parts_list(const vox_parts *parts, vox_piece **pieces, int64_t *n_pieces)
 {
     const int64_t n = vox_layout_blocks(&parts->layout);
     int64_t used = *n_pieces;
 
     assert(parts->share && used >= 0);
-    for (int64_t b = 0; b < n; b++)
-        used += describe(parts, b).n_own > 0;
+    for (int64_t b = 0; b < n; b++) {
+        const vox_piece piece = describe(parts, b);
+
+        used += is_piece(parts, &piece);
+    }
     if (!sp_list_resize(pieces, (size_t)(used + 1) * sizeof **pieces))
         return SP_FAIL(SP_EMEM, "no memory for %" PRId64 " samples", used);
     for (int64_t b = 0; b < n; b++) {
         const vox_piece piece = describe(parts, b);
 
-        if (piece.n_own > 0)
+        if (is_piece(parts, &piece))
             (*pieces)[(*n_pieces)++] = piece;
     }
     return SP_OK;
@@ -228,6 +239,62 @@ static sp_status read_part(const vox_parts *parts, int part, int64_t block,
     return rc;
 }
 
+/* ---- order of an area's points ---- */
+
+static int cloud_compare(const void *a, const void *b, void *arg)
+{
+    const vox_cloud *cloud = arg;
+    const double *x = cloud->xyz + 3 * *(const int64_t *)a;
+    const double *y = cloud->xyz + 3 * *(const int64_t *)b;
+
+    for (int k = 0; k < 3; k++)
+        if (x[k] != y[k])
+            return x[k] < y[k] ? -1 : 1;
+    return memcmp(cloud->features + cloud->n_columns * *(const int64_t *)a,
+                  cloud->features + cloud->n_columns * *(const int64_t *)b,
+                  (size_t)cloud->n_columns * sizeof(float));
+}
+
+/* Brings n elements of `size` bytes into an order, by a copy in `scratch`. */
+static void cloud_permute(void *data, size_t size, const int64_t *order, int64_t n,
+                          char *scratch)
+{
+    memcpy(scratch, data, (size_t)n * size);
+    for (int64_t i = 0; i < n; i++)
+        memcpy((char *)data + (size_t)i * size, scratch + (size_t)order[i] * size,
+               size);
+}
+
+/* Sorts the points by position and features: sums over them do not depend on the files
+ * that they come from. */
+static sp_status cloud_sort(vox_cloud *c, int n_columns)
+{
+    const size_t row = (size_t)n_columns * sizeof *c->features, n = (size_t)c->n;
+    const size_t widest = row > 3 * sizeof *c->xyz ? row : 3 * sizeof *c->xyz;
+    int64_t *order = malloc(n * sizeof *order + 1);
+    char *scratch = malloc(n * widest + 1);
+
+    if (!order || !scratch) {
+        free(order);
+        free(scratch);
+        return SP_FAIL(SP_EMEM, "no memory for %zu points", n);
+    }
+    for (int64_t i = 0; i < c->n; i++)
+        order[i] = i;
+    c->n_columns = n_columns;
+    qsort_r(order, n, sizeof *order, cloud_compare, c);
+    cloud_permute(c->xyz, 3 * sizeof *c->xyz, order, c->n, scratch);
+    cloud_permute(c->features, row, order, c->n, scratch);
+    cloud_permute(c->label, sizeof *c->label, order, c->n, scratch);
+    cloud_permute(c->index, sizeof *c->index, order, c->n, scratch);
+    cloud_permute(c->is_owned, sizeof *c->is_owned, order, c->n, scratch);
+    cloud_permute(c->home, sizeof *c->home, order, c->n, scratch);
+    cloud_permute(c->home_row, sizeof *c->home_row, order, c->n, scratch);
+    free(order);
+    free(scratch);
+    return SP_OK;
+}
+
 sp_status vox_parts_read(const vox_parts *parts, const vox_piece *piece,
                          vox_cloud *cloud)
 {
@@ -241,5 +308,6 @@ sp_status vox_parts_read(const vox_parts *parts, const vox_piece *piece,
     for (int p = 0; p < parts->n; p++)
         SP_TRY(read_part(parts, p, piece->block.number, cloud));
     assert(cloud->n == piece->n);
-    return SP_OK;
+    return parts->options->buffer > 0 ? cloud_sort(cloud, parts->options->n_features)
+                                      : SP_OK;
 }

@@ -108,6 +108,12 @@ static void place(const vox_options *o, const vox_cloud *cloud, sp_grid_options 
 
         for (int64_t i = 0; i < cloud->n; i++)
             low = fmin(low, cloud->xyz[3 * i + a]);
+        if (o->buffer > 0) { /* the cells of an area, whichever files it has */
+            const double cell = o->voxel_size * (double)o->alignment;
+
+            grid->origin[a] = floor(low / cell) * cell;
+            continue;
+        }
         grid->origin[a] = cloud->is_block ? cloud->corner[a] : floor(low);
         voxels = floor((low - grid->origin[a]) / o->voxel_size);
         if (cloud->is_block && voxels < (double)FARTHEST)

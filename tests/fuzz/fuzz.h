@@ -46,7 +46,7 @@ typedef struct fuzz_kind {
     SP_SCAN_FORMATS(X) X(convert) X(shard) X(shard_chunked) X(shard_values)            \
     X(shard_links) X(info) X(checkpoint) X(checkpoint_values) X(checkpoint_structure)  \
     X(weights) X(prediction) X(deck) X(check) X(eval) X(resume) X(heartbeat) X(status) \
-    X(folder) X(events) X(report) X(link) X(faulty)
+    X(folder) X(events) X(report) X(link) X(tensors) X(packed) X(faulty)
 /* clang-format on */
 #define FUZZ_DECLARE(kind) extern const fuzz_kind fuzz_##kind;
 FUZZ_KINDS(FUZZ_DECLARE)

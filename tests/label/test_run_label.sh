@@ -188,14 +188,14 @@ same_files want killed "after a kill and three ranks"
 test "$before" = "$(ls -i killed/1.las)" || fail "a finished output was made again"
 test ! -e killed/.sptrain/tmp || fail "unfinished files stay: $(ls killed/.sptrain/tmp)"
 run 2 0 label r many/* --out killed
-says out '6 outputs are in killed finished by the same model and options'
+says out 'killed: 6 outputs were made by the same model and options before'
 # Other options, another scan: made again; somebody else's file: refused.
 run 1 0 label r in/a.las --out keep --keep 2 run.threads=1
 says out 'finished_before=0'
 run 1 0 label r in/a.las --out keep --keep 2 run.threads=1 data.normalize=false
 says out 'finished_before=0'
 run 1 0 label r in/a.las --out keep --keep 2 data.normalize=false
-says out '1 output is in keep finished by the same model and options'
+says out 'keep: 1 output was made by the same model and options before'
 "$SPTRAIN" status keep/.sptrain >out || fail "status of a label"
 says out 'keep/.sptrain: label done, exit code 0'
 echo x >>keep/a.las

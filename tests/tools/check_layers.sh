@@ -3,8 +3,8 @@
 # order, a file includes headers of its own folder or of folders before it, and each outside
 # library has one owner. A folder is one subject with one main header; private parts may live
 # in a subfolder, which counts as its folder. The programs' main files lie in src/ itself.
-order="base comm h5 deck compute cpu graph data net memory checkpoint predict api scan run
-    report health train vox label bench"
+order="base comm h5 deck compute cpu graph data net memory checkpoint predict weights api scan
+    run report health train vox label bench"
 cd "${SP_SRCDIR-.}" || exit 1
 bad=0
 
@@ -107,7 +107,8 @@ owner mpi.h src/comm/sp_comm_internal.h
 owner hdf5.h src/h5/sp_h5_internal.h
 owner libconfig.h 'src/deck/*'
 owner hwloc.h src/comm/sp_affinity.c
-owner jansson.h src/run/sp_run_state.c src/report/sp_run_watch.c src/report/sp_story_line.c
+owner jansson.h src/run/sp_run_state.c src/report/sp_run_watch.c src/report/sp_story_line.c \
+    src/weights/sp_safetensors.c
 owner png.h src/report/sp_png.c
 owner dlfcn.h src/comm/sp_comm.c 'cuda/*'
 owner cuda_runtime.h cuda/device/sp_cuda.h

@@ -1,0 +1,13 @@
+/* sp_model_open without HDF5: packed models only. */
+#include <string.h>
+
+#include "api/sp_model.h"
+
+sp_status sp_model_read_checkpoint(sp_weights_model *model, const char *path)
+{
+    memset(model, 0, sizeof *model);
+    return SP_FAIL(SP_EDATA,
+                   "%s: is no packed model; this library reads no other file (sptrain "
+                   "weights export MODEL --packed -o OUT.spm writes one)",
+                   path);
+}

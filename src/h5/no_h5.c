@@ -1,0 +1,23 @@
+/* The functions of h5 that free what files have given, for a library without HDF5. */
+#include <stdlib.h>
+
+#include "h5/sp_h5.h"
+#include "h5/sp_h5_rows.h"
+
+void sp_h5_list_free(char **names, int64_t n)
+{
+    for (int64_t i = 0; names && i < n; i++)
+        free(names[i]);
+    free(names);
+}
+
+/* No file has given a table of chunks, or an unpacker. */
+void sp_h5_chunks_free(sp_h5_chunks *chunks)
+{
+    (void)chunks;
+}
+
+void sp_h5_unpacker_free(sp_h5_unpacker *unpacker)
+{
+    (void)unpacker;
+}

@@ -1,0 +1,622 @@
+/* Counts pairs of codes of the same points in two files.
+ *
+ *     by order     both files are read side by side, a block at a time
+ *     by position  points of A in cells of a hash table; each point of B takes the
+ *                  nearest free one within the resolution of the two files
+ *     by a field   the same in one dimension, with equal values
+ *
+ * Points that share a position (returns of one pulse rounded to one place) are matched
+ * in the order of the files. */
+#include "vox/vox_compare.h"
+
+#include <assert.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/sp_file.h"
+#include "base/sp_list.h"
+#include "base/sp_log.h"
+#include "base/sp_number.h"
+#include "base/sp_signal.h"
+#include "scan/sp_scan.h"
+
+enum { LABEL_WORD = 4, LABEL_CLASS = 0xffff };
+
+/* A file that gives the class of each point: a scan, or a list of classes without
+ * positions (.label of SemanticKITTI, an array of one dimension in .npy). */
+typedef struct class_file {
+    const char *path;
+    sp_scan *scan; /* NULL: a list */
+    sp_scan_points points;
+    int64_t n_list; /* of a list */
+    int32_t *list;  /* [n_list] */
+    int64_t at;     /* next row of the list */
+    double step[3];
+    bool is_float[3];
+} class_file;
+
+/* All points of a file, for matching. */
+typedef struct class_points {
+    int64_t n;
+    double *key; /* [n][3] position, or a field's value and zeros */
+    int32_t *code;
+} class_points;
+
+/* ---- lists of classes ---- */
+
+static sp_status list_alloc(class_file *f, int64_t n)
+{
+    f->n_list = n;
+    f->list = malloc((size_t)n * sizeof *f->list + 1);
+    return f->list
+               ? SP_OK
+               : SP_FAIL(SP_EMEM, "%s: no memory for %" PRId64 " classes", f->path, n);
+}
+
+static sp_status list_read_label(class_file *f)
+{
+    unsigned char *data = NULL;
+    size_t bytes = 0;
+    sp_status rc;
+
+    SP_TRY(sp_file_read(f->path, (char **)&data, &bytes));
+    rc = bytes % LABEL_WORD == 0
+             ? list_alloc(f, (int64_t)(bytes / LABEL_WORD))
+             : SP_FAIL(SP_EDATA, "%s: %zu bytes, expected 4 for each point", f->path,
+                       bytes);
+    for (int64_t i = 0; rc == SP_OK && i < f->n_list; i++)
+        f->list[i] = (int32_t)(sp_get32(data + LABEL_WORD * i) & LABEL_CLASS);
+    free(data);
+    return rc;
+}
+
+/* The integer of `size` bytes at `from`, lowest first. */
+static int64_t list_integer(const unsigned char *from, char kind, int size)
+{
+    uint64_t bits = 0;
+
+    for (int i = size - 1; i >= 0; i--)
+        bits = bits << 8 | from[i];
+    if (kind == 'i' && size < 8 && bits >> (8 * size - 1))
+        bits |= ~(uint64_t)0 << (8 * size);
+    return (int64_t)bits;
+}
+
+/* Reads the header of an array of integers of one dimension. False: it is another. */
+static bool list_npy_header(const unsigned char *data, size_t bytes, char *kind,
+                            int *size, int64_t *n, size_t *begin)
+{
+    const char *descr, *shape;
+    char head[1024], order;
+    size_t length, at;
+    int used = 0;
+
+    if (bytes < 12 || memcmp(data, "\x93NUMPY", 6) != 0)
+        return false;
+    at = data[6] >= 2 ? 12 : 10;
+    length = data[6] >= 2 ? sp_get32(data + 8) : sp_get16(data + 8);
+    if (length >= sizeof head || at + length > bytes)
+        return false;
+    memcpy(head, data + at, length);
+    head[length] = '\0';
+    descr = strstr(head, "'descr': '");
+    shape = strstr(head, "'shape': (");
+    if (!descr || !shape ||
+        sscanf(descr, "'descr': '%c%c%1d'", &order, kind, size) != 3 ||
+        sscanf(shape, "'shape': (%" SCNd64 ",)%n", n, &used) != 1 || used == 0)
+        return false;
+    *begin = at + length;
+    return strchr("<|", order) && strchr("iub", *kind) &&
+           (*size == 1 || *size == 2 || *size == 4 || *size == 8) && *n >= 0 &&
+           *n <= (int64_t)((bytes - *begin) / (size_t)*size);
+}
+
+/* Takes an array of one dimension; *is_list is false for any other file. */
+static sp_status list_read_npy(class_file *f, bool *is_list)
+{
+    unsigned char *data = NULL, *at;
+    size_t bytes = 0, begin = 0;
+    char kind = 0;
+    int size = 0;
+    int64_t n = 0;
+    sp_status rc = SP_OK;
+
+    SP_TRY(sp_file_read(f->path, (char **)&data, &bytes));
+    *is_list = list_npy_header(data, bytes, &kind, &size, &n, &begin);
+    if (*is_list)
+        rc = list_alloc(f, n);
+    at = data + begin;
+    for (int64_t i = 0; *is_list && rc == SP_OK && i < n; i++, at += size) {
+        const int64_t code = list_integer(at, kind, size);
+
+        if (code > VOX_MAX_CODE)
+            rc = SP_FAIL(SP_EDATA,
+                         "%s: class %" PRId64 " of point %" PRId64 ", expected at "
+                         "most %d",
+                         f->path, code, i, VOX_MAX_CODE);
+        f->list[i] = code < 0 ? -1 : (int32_t)code;
+    }
+    free(data);
+    return rc;
+}
+
+/* ---- files ---- */
+
+static sp_status class_file_open(class_file *f, const char *path,
+                                 const vox_compare_options *o, const char *label_field)
+{
+    const sp_scan_options options = {
+        o->columns, label_field ? label_field : o->label_field, o->threads};
+    bool is_list = false;
+
+    *f = (class_file){.path = path};
+    if (sp_file_ends_in(path, ".label"))
+        return list_read_label(f);
+    if (sp_file_ends_in(path, ".npy"))
+        SP_TRY(list_read_npy(f, &is_list));
+    if (is_list)
+        return SP_OK;
+    SP_TRY(sp_scan_open(&f->scan, path, &options));
+    if (!sp_scan_is_labelled(f->scan))
+        return SP_FAIL(SP_EDATA,
+                       "%s: no classes; --label-field, --label-field-a or "
+                       "--label-field-b names the attribute that has them",
+                       path);
+    sp_scan_resolution(f->scan, f->step, f->is_float);
+    return sp_scan_select(f->scan, o->match_field ? 1 : 0, &o->match_field);
+}
+
+static void class_file_close(class_file *f)
+{
+    sp_scan_close(f->scan);
+    sp_scan_points_destroy(&f->points);
+    free(f->list);
+}
+
+static sp_status class_file_rewind(class_file *f)
+{
+    f->at = 0;
+    return f->scan ? sp_scan_rewind(f->scan) : SP_OK;
+}
+
+/* Gives the next classes and, of a scan, positions; *n is 0 at the end. */
+static sp_status class_file_next(class_file *f, int64_t *n, const int32_t **code,
+                                 const double **xyz)
+{
+    SP_TRY(sp_signal_check());
+    if (!f->scan) {
+        *n = f->n_list - f->at < SP_SCAN_BLOCK ? f->n_list - f->at : SP_SCAN_BLOCK;
+        *code = f->list + f->at;
+        *xyz = NULL;
+        f->at += *n;
+        return SP_OK;
+    }
+    SP_TRY(sp_scan_next(f->scan, SP_SCAN_BLOCK, &f->points));
+    *n = f->points.n;
+    *code = f->points.label;
+    *xyz = f->points.xyz;
+    for (int64_t i = 0; i < *n; i++)
+        if ((*code)[i] > VOX_MAX_CODE)
+            return SP_FAIL(SP_EDATA,
+                           "%s: class %d of point %" PRId64 ", expected at most %d",
+                           f->path, (*code)[i], f->points.first_row + i, VOX_MAX_CODE);
+    return SP_OK;
+}
+
+/* ---- counting ---- */
+
+/* Counts of one pair of files: a table that grows with the codes that occur. */
+typedef struct pair_table {
+    int32_t id[VOX_MAX_CODE + 2]; /* of code + 1; -1: it has not occurred */
+    int n, room;
+    int32_t *code;  /* [n] */
+    int64_t *count; /* [room][room] */
+} pair_table;
+
+static sp_status pair_table_grow(pair_table *t)
+{
+    const int room = t->room ? 2 * t->room : 32;
+    int64_t *count = calloc((size_t)room * (size_t)room, sizeof *count);
+    int32_t *code = count ? realloc(t->code, (size_t)room * sizeof *code) : NULL;
+
+    if (code)
+        t->code = code;
+    if (!code) {
+        free(count);
+        return SP_FAIL(SP_EMEM, "no memory for %d classes", room);
+    }
+    for (int i = 0; i < t->n; i++)
+        memcpy(count + (size_t)i * (size_t)room, t->count + (size_t)i * (size_t)t->room,
+               (size_t)t->n * sizeof *count);
+    free(t->count);
+    t->count = count;
+    t->room = room;
+    return SP_OK;
+}
+
+static sp_status pair_table_id(pair_table *t, int32_t code, int *id)
+{
+    const int at = code < 0 ? 0 : code + 1;
+
+    if (t->id[at] < 0) {
+        if (t->n == t->room)
+            SP_TRY(pair_table_grow(t));
+        t->code[t->n] = at - 1;
+        t->id[at] = t->n++;
+    }
+    *id = t->id[at];
+    return SP_OK;
+}
+
+static sp_status pair_table_add(pair_table *t, int32_t a, int32_t b)
+{
+    int i = 0, j = 0;
+
+    SP_TRY(pair_table_id(t, a, &i));
+    SP_TRY(pair_table_id(t, b, &j));
+    t->count[(size_t)i * (size_t)t->room + (size_t)j]++;
+    return SP_OK;
+}
+
+static sp_status pair_table_give(const pair_table *t, int64_t file,
+                                 vox_code_pairs *counts)
+{
+    for (int i = 0; i < t->n; i++)
+        for (int j = 0; j < t->n; j++) {
+            const int64_t n = t->count[(size_t)i * (size_t)t->room + (size_t)j];
+
+            if (n == 0)
+                continue;
+            if (!sp_list_grow(&counts->pair, counts->n, sizeof *counts->pair))
+                return SP_FAIL(SP_EMEM, "no memory for counts");
+            counts->pair[counts->n++] =
+                (vox_code_pair){file, t->code[i], t->code[j], n};
+        }
+    return SP_OK;
+}
+
+static void pair_table_clear(pair_table *t)
+{
+    free(t->code);
+    free(t->count);
+    *t = (pair_table){0};
+    memset(t->id, 0xff, sizeof t->id);
+}
+
+/* ---- by order ---- */
+
+/* The greatest difference of two values of axis k that may be one coordinate: the steps
+ * of both files, halved since each may have been rounded. */
+static double tolerance_of(const class_file *a, const class_file *b, int k, double x)
+{
+    double most = 1e-12 * fabs(x);
+    const class_file *f[2] = {a, b};
+
+    for (int i = 0; i < 2; i++)
+        most += f[i]->step[k] * (f[i]->is_float[k] ? fabs(x) : 0.5);
+    return 1.001 * most;
+}
+
+static bool is_same_place(const class_file *a, const class_file *b, const double *x,
+                          const double *y)
+{
+    for (int k = 0; k < 3; k++)
+        if (!(fabs(x[k] - y[k]) <= tolerance_of(a, b, k, x[k])) &&
+            !(isnan(x[k]) && isnan(y[k])))
+            return false;
+    return true;
+}
+
+/* Where and why two files do not have the same points in the same order. */
+typedef struct order_fault {
+    bool is_found, is_count;
+    int64_t row;
+} order_fault;
+
+static sp_status count_by_order(class_file *a, class_file *b, pair_table *t,
+                                order_fault *fault)
+{
+    int64_t row = 0, n = 0, m = 0, i = 0, j = 0;
+    const int32_t *code_a = NULL, *code_b = NULL;
+    const double *xyz_a = NULL, *xyz_b = NULL;
+
+    for (;; row++) {
+        if (i == n) {
+            SP_TRY(class_file_next(a, &n, &code_a, &xyz_a));
+            i = 0;
+        }
+        if (j == m) {
+            SP_TRY(class_file_next(b, &m, &code_b, &xyz_b));
+            j = 0;
+        }
+        if (n == 0 || m == 0)
+            break;
+        if (xyz_a && xyz_b && !is_same_place(a, b, xyz_a + 3 * i, xyz_b + 3 * j)) {
+            *fault = (order_fault){.is_found = true, .row = row};
+            return SP_OK;
+        }
+        SP_TRY(pair_table_add(t, code_a[i++], code_b[j++]));
+    }
+    if (n != 0 || m != 0)
+        *fault = (order_fault){.is_found = true, .is_count = true, .row = row};
+    return SP_OK;
+}
+
+/* ---- by position or field ---- */
+
+static void class_points_free(class_points *p)
+{
+    free(p->key);
+    free(p->code);
+}
+
+static sp_status class_points_read(class_file *f, bool by_field, class_points *p)
+{
+    size_t room_key = 0, room_code = 0;
+    const int32_t *code;
+    const double *xyz;
+    int64_t n = 0;
+
+    SP_TRY(class_file_rewind(f));
+    for (;;) {
+        SP_TRY(class_file_next(f, &n, &code, &xyz));
+        if (n == 0)
+            return SP_OK;
+        if (!sp_list_reserve(&p->key, &room_key,
+                             (size_t)(p->n + n) * 3 * sizeof *p->key) ||
+            !sp_list_reserve(&p->code, &room_code,
+                             (size_t)(p->n + n) * sizeof *p->code))
+            return SP_FAIL(SP_EMEM, "%s: no memory for %" PRId64 " points", f->path,
+                           p->n + n);
+        memcpy(p->code + p->n, code, (size_t)n * sizeof *code);
+        for (int64_t i = 0; i < n; i++) {
+            double *key = p->key + 3 * (p->n + i);
+
+            key[0] = by_field ? f->points.attr[i] : xyz[3 * i];
+            key[1] = by_field ? 0 : xyz[3 * i + 1];
+            key[2] = by_field ? 0 : xyz[3 * i + 2];
+        }
+        p->n += n;
+    }
+}
+
+/* Points of A by cells. */
+typedef struct cell_table {
+    const class_points *points;
+    double cell[3], reach[3]; /* edge of a cell; greatest difference of a match */
+    int64_t n_heads;          /* a power of two */
+    int64_t *head, *next;     /* first point of a list; next one; -1: the end */
+} cell_table;
+
+static double largest_of(const class_points *a, const class_points *b, int k)
+{
+    const class_points *p[2] = {a, b};
+    double most = 0;
+
+    for (int s = 0; s < 2; s++)
+        for (int64_t i = 0; i < p[s]->n; i++)
+            most = fmax(most, fabs(p[s]->key[3 * i + k]));
+    return isfinite(most) ? most : 0;
+}
+
+static int64_t cell_head(const cell_table *t, const int64_t at[3])
+{
+    uint64_t h = 0;
+
+    for (int k = 0; k < 3; k++)
+        h = (h ^ (uint64_t)at[k]) * 0x9e3779b97f4a7c15u, h ^= h >> 29;
+    return (int64_t)(h & (uint64_t)(t->n_heads - 1));
+}
+
+static int64_t cell_of(const cell_table *t, double x, int k)
+{
+    const double at = floor(x / t->cell[k]);
+
+    return isfinite(at) && fabs(at) < 0x1p62 ? (int64_t)at : INT64_MIN;
+}
+
+static void cell_table_free(cell_table *t)
+{
+    free(t->head);
+    free(t->next);
+}
+
+static sp_status cell_table_fill(cell_table *t, const class_points *a)
+{
+    t->points = a;
+    for (t->n_heads = 64; t->n_heads < a->n; t->n_heads *= 2)
+        ;
+    t->head = malloc((size_t)t->n_heads * sizeof *t->head);
+    t->next = malloc((size_t)a->n * sizeof *t->next + 1);
+    if (!t->head || !t->next)
+        return SP_FAIL(SP_EMEM, "no memory to match %" PRId64 " points", a->n);
+    memset(t->head, 0xff, (size_t)t->n_heads * sizeof *t->head);
+    /* From the last one on, so that lists are in the order of the file. */
+    for (int64_t i = a->n - 1; i >= 0; i--) {
+        int64_t at[3], *head;
+
+        for (int k = 0; k < 3; k++)
+            at[k] = cell_of(t, a->key[3 * i + k], k);
+        head = &t->head[cell_head(t, at)];
+        t->next[i] = *head;
+        *head = i;
+    }
+    return SP_OK;
+}
+
+/* The distance of a point from a key in units of the reach, INFINITY if too far. */
+static double reach_distance(const cell_table *t, int64_t i, const double *key)
+{
+    double d = 0;
+
+    for (int k = 0; k < 3; k++) {
+        const double x = t->points->key[3 * i + k];
+        const double away = isnan(x) && isnan(key[k]) ? 0 : fabs(x - key[k]);
+
+        if (!(away <= t->reach[k]))
+            return INFINITY;
+        d = fmax(d, t->reach[k] > 0 ? away / t->reach[k] : 0);
+    }
+    return d;
+}
+
+/* Takes the nearest free point of A for a key out of the table; -1: there is none. */
+static int64_t cell_table_take(cell_table *t, const double *key)
+{
+    int64_t low[3], high[3], at[3], *link = NULL;
+    double best = INFINITY;
+
+    for (int k = 0; k < 3; k++) {
+        low[k] = cell_of(t, key[k] - t->reach[k], k);
+        high[k] = cell_of(t, key[k] + t->reach[k], k);
+    }
+    for (at[0] = low[0]; at[0] <= high[0]; at[0]++)
+        for (at[1] = low[1]; at[1] <= high[1]; at[1]++)
+            for (at[2] = low[2]; at[2] <= high[2]; at[2]++) {
+                int64_t *l = &t->head[cell_head(t, at)];
+
+                for (; *l >= 0 && best > 0; l = &t->next[*l]) {
+                    const double d = reach_distance(t, *l, key);
+
+                    if (d < best) {
+                        best = d;
+                        link = l;
+                    }
+                }
+            }
+    if (!link)
+        return -1;
+    at[0] = *link;
+    *link = t->next[at[0]];
+    return at[0];
+}
+
+static sp_status match_points(const class_file *a, const class_file *b,
+                              const class_points *in_a, const class_points *in_b,
+                              bool by_field, pair_table *counts)
+{
+    cell_table t = {0};
+    int64_t n_lost = 0, lost = -1;
+    sp_status rc;
+
+    for (int k = 0; k < 3; k++) {
+        const double most = largest_of(in_a, in_b, k);
+
+        t.reach[k] = by_field ? 0 : tolerance_of(a, b, k, most);
+        t.cell[k] = by_field ? 1 : fmax(4 * t.reach[k], fmax(1e-9, 1e-9 * most));
+    }
+    SP_TRY_GOTO(rc, cell_table_fill(&t, in_a), end);
+    for (int64_t j = 0; j < in_b->n && rc == SP_OK; j++) {
+        const int64_t i = cell_table_take(&t, in_b->key + 3 * j);
+
+        if (i >= 0)
+            rc = pair_table_add(counts, in_a->code[i], in_b->code[j]);
+        else if (n_lost++ == 0)
+            lost = j;
+        if (rc == SP_OK && j % SP_SCAN_BLOCK == 0)
+            rc = sp_signal_check();
+    }
+    if (rc == SP_OK && n_lost > 0 && by_field)
+        rc = SP_FAIL(SP_EDATA,
+                     "%s: %" PRId64 " of %" PRId64 " points have no partner in %s; the "
+                     "first is point %" PRId64
+                     ": no point with value %.17g is left there",
+                     b->path, n_lost, in_b->n, a->path, lost, in_b->key[3 * lost]);
+    else if (rc == SP_OK && n_lost > 0)
+        rc = SP_FAIL(SP_EDATA,
+                     "%s: %" PRId64 " of %" PRId64 " points have no partner in %s; the "
+                     "first is point %" PRId64 " at %.10g %.10g %.10g",
+                     b->path, n_lost, in_b->n, a->path, lost, in_b->key[3 * lost],
+                     in_b->key[3 * lost + 1], in_b->key[3 * lost + 2]);
+end:
+    cell_table_free(&t);
+    return rc;
+}
+
+static sp_status count_by_key(class_file *a, class_file *b, bool by_field,
+                              pair_table *counts)
+{
+    class_points in_a = {0}, in_b = {0};
+    sp_status rc;
+
+    if (!a->scan || !b->scan)
+        return SP_FAIL(SP_EDATA,
+                       "%s: a list of classes has neither positions nor fields: points "
+                       "are matched by their order only",
+                       a->scan ? b->path : a->path);
+    SP_TRY_GOTO(rc, class_points_read(a, by_field, &in_a), end);
+    SP_TRY_GOTO(rc, class_points_read(b, by_field, &in_b), end);
+    if (in_a.n != in_b.n)
+        rc = SP_FAIL(SP_EDATA,
+                     "%s has %" PRId64 " points, %s has %" PRId64 ": they are not the "
+                     "same points",
+                     a->path, in_a.n, b->path, in_b.n);
+    else
+        rc = match_points(a, b, &in_a, &in_b, by_field, counts);
+end:
+    class_points_free(&in_a);
+    class_points_free(&in_b);
+    return rc;
+}
+
+static sp_status refuse_order(const class_file *a, const class_file *b,
+                              const order_fault *fault)
+{
+    if (fault->is_count)
+        return SP_FAIL(SP_EDATA,
+                       "%s and %s do not have the same number of points: one ends "
+                       "after %" PRId64,
+                       a->path, b->path, fault->row);
+    return SP_FAIL(SP_EDATA,
+                   "%s and %s differ in the position of point %" PRId64
+                   "; --match position finds points in another order",
+                   a->path, b->path, fault->row);
+}
+
+static sp_status count_points_of(const vox_compare_options *o, class_file *a,
+                                 class_file *b, pair_table *t)
+{
+    order_fault fault = {0};
+
+    if (o->match_field)
+        return count_by_key(a, b, true, t);
+    if (o->match == VOX_MATCH_POSITION)
+        return count_by_key(a, b, false, t);
+    SP_TRY(count_by_order(a, b, t, &fault));
+    if (!fault.is_found)
+        return SP_OK;
+    if (o->match == VOX_MATCH_ORDER || fault.is_count || !a->scan || !b->scan)
+        return refuse_order(a, b, &fault);
+    pair_table_clear(t);
+    sp_log_info("%s and %s have their points in different orders: matched by position",
+                a->path, b->path);
+    return count_by_key(a, b, false, t);
+}
+
+sp_status vox_compare_pair(const vox_compare_options *o, const vox_file_pair *pair,
+                           int64_t file, vox_code_pairs *counts)
+{
+    class_file a = {0}, b = {0};
+    pair_table *t = calloc(1, sizeof *t);
+    sp_status rc = t ? SP_OK : SP_FAIL(SP_EMEM, "no memory for counts");
+
+    assert(o && pair && counts);
+    SP_TRY_GOTO(rc, rc, end);
+    memset(t->id, 0xff, sizeof t->id);
+    SP_TRY_GOTO(rc, class_file_open(&a, pair->a, o, o->label_field_a), end);
+    SP_TRY_GOTO(rc, class_file_open(&b, pair->b, o, o->label_field_b), end);
+    SP_TRY_GOTO(rc, count_points_of(o, &a, &b, t), end);
+    rc = pair_table_give(t, file, counts);
+end:
+    class_file_close(&a);
+    class_file_close(&b);
+    if (t)
+        pair_table_clear(t);
+    free(t);
+    return rc;
+}

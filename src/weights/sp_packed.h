@@ -1,0 +1,45 @@
+/* Packed models: one file with all that prediction needs, which is read without HDF5.
+ *
+ *     0   "SPMODEL1"
+ *     8   uint32   CRC-32C of the bytes from 16 to the numbers
+ *     12  uint32   CRC-32C of the numbers
+ *     16  uint64   bytes of the header; they begin at byte 32
+ *     24  uint64   bytes of the numbers; they begin at the next multiple of 64
+ *     header       program, source, step, the keys of the deck that describe the
+ *                  network, columns, statistics, classes, recipe, and a row for each
+ *                  array: name, type, shape
+ *     numbers      the arrays one after the other, float32 or bfloat16
+ *
+ * All numbers have the lowest byte first. Batch norms are stored as they are: folded
+ * into the convolutions they would round otherwise than `sptrain predict` does. A model
+ * in bf16 stores the weights of its convolutions in bfloat16, to which a network in bf16
+ * rounds them anyway, so that it too computes the bits of `sptrain predict`. The keys of
+ * the deck are its network's alone: no path of the training is in the file.
+ */
+#ifndef SP_PACKED_H
+#define SP_PACKED_H
+
+#include <stdio.h>
+
+#include "weights/sp_weights_model.h"
+
+/* True if the file begins as a packed model. Local. */
+bool sp_packed_is(const char *path);
+/* Writes a model, whose precision becomes the one given (SP_FP32 or SP_BF16), as a file
+ * that replaces the one at path at once. Local. SP_EIO, SP_EMEM. */
+sp_status sp_packed_write(const char *path, const sp_weights_model *model,
+                          sp_precision precision);
+/* Reads a model; sp_weights_model_close follows in any case. Local. SP_EDATA: the file
+ * is damaged, which its checksums find, or of another version; SP_EIO, SP_EMEM. */
+sp_status sp_packed_read(sp_weights_model *model, const char *path);
+/* The same from bytes in memory, which are borrowed. */
+sp_status sp_packed_parse(sp_weights_model *model, const char *path, const char *bytes,
+                          size_t n_bytes);
+/* Copies the weights into the flat buffers of a graph. SP_EDATA: it is another network.
+ */
+sp_status sp_packed_load(const sp_weights_model *model, const sp_graph *graph,
+                         float *param, float *running);
+/* Prints what the file holds: a line for each array, and the model. Local. */
+sp_status sp_packed_print(const char *path, FILE *to);
+
+#endif

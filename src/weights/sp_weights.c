@@ -1,0 +1,349 @@
+#include "weights/sp_weights.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/sp_file.h"
+#include "base/sp_names.h"
+#include "checkpoint/sp_checkpoint.h"
+#include "weights/sp_packed.h"
+#include "weights/sp_weights_import.h"
+#include "weights/sp_weights_model.h"
+
+typedef enum packing { PACK_FP32, PACK_BF16 } packing;
+
+typedef struct weights_options {
+    sp_layout_kind layout;
+    sp_layout_axes axes;
+    const char *names, *deck, *out, *prefix;
+    packing precision;
+    bool is_partial, is_packed, is_help;
+} weights_options;
+
+#define AT(member) .offset = offsetof(weights_options, member)
+static const sp_option option_rows[] = {
+    {{"--layout", SP_LAYOUT_WORDS, "how the file lays out convolutions (ours)"},
+     SP_OPTION_WORD,
+     AT(layout),
+     .only = "import, export"},
+    {{"--axes", "xyz|zyx", "order of spconv's index columns (xyz; detectors have zyx)"},
+     SP_OPTION_WORD,
+     AT(axes),
+     .only = "import, export"},
+    {{"--names", "NAMES",
+      "how the file names layers: " SP_NAMING_WORDS ", or the path of a map file (ours)"},
+     SP_OPTION_TEXT,
+     AT(names),
+     .only = "import, export"},
+    {{"--prefix", "TEXT", "what the file has before all names (import: it is found)"},
+     SP_OPTION_TEXT,
+     AT(prefix),
+     .only = "import, export"},
+    {{"--deck", "DECK", "the deck that has the network"},
+     SP_OPTION_TEXT,
+     AT(deck),
+     .only = "import, export"},
+    {{"-o", "FILE", "the file to write: .h5, .safetensors or .spm"},
+     SP_OPTION_TEXT,
+     AT(out),
+     .only = "import, export"},
+    {{"--out", "FILE", "the same"},
+     SP_OPTION_TEXT,
+     AT(out),
+     .only = "import, export"},
+    {{"--partial", NULL, "write what matched, though something is missing"},
+     SP_OPTION_FLAG,
+     AT(is_partial),
+     .only = "import"},
+    {{"--packed", NULL, "write a packed model, for prediction"},
+     SP_OPTION_FLAG,
+     AT(is_packed),
+     .only = "export"},
+    {{"--precision", "fp32|bf16", "of a packed model: how it stores the weights of convolutions, and computes (fp32)"},
+     SP_OPTION_WORD,
+     AT(precision),
+     .only = "export"},
+    {{"--help", NULL, "this text"}, SP_OPTION_FLAG, AT(is_help)},
+};
+
+/* ---- list ---- */
+
+static sp_status list_weights(const char *path, const weights_options *o)
+{
+    sp_tensors file;
+    sp_status rc;
+
+    (void)o;
+    if (sp_packed_is(path))
+        return sp_packed_print(path, stdout);
+    rc = sp_tensors_open(&file, path);
+    if (rc == SP_OK)
+        sp_tensors_print(&file, stdout);
+    sp_tensors_close(&file);
+    return rc;
+}
+
+/* ---- import ---- */
+
+static sp_status write_import(const sp_import *m, const weights_options *o)
+{
+    bool *has = calloc((size_t)m->n + 1, sizeof *has);
+    sp_status rc;
+
+    if (!has)
+        return SP_FAIL(SP_EMEM, "%s: out of memory", o->out);
+    sp_import_list(m, has);
+    rc = sp_checkpoint_write_weights(o->out, &m->graph, m->param, m->running, has);
+    free(has);
+    if (rc == SP_OK)
+        printf("%s: written; run.init_from and run.checkpoint take it\n", o->out);
+    return rc;
+}
+
+static sp_status finish_import(sp_import *m, const weights_options *o)
+{
+    sp_import_print(m, stdout);
+    if (m->n_matched < m->n && !o->is_partial)
+        return SP_FAIL(SP_EDATA,
+                       "%s: %d of %d parameters and statistics of the network did not "
+                       "match (listed above), nothing was written; --partial writes "
+                       "the others",
+                       m->file->path, m->n - m->n_matched, m->n);
+    if (m->n_matched == 0)
+        return SP_FAIL(SP_EDATA, "%s: nothing matched; --names, --layout or --deck are "
+                       "not the file's", m->file->path);
+    SP_TRY(sp_import_fill(m));
+    return write_import(m, o);
+}
+
+static sp_status import_weights(const char *path, const weights_options *o)
+{
+    const sp_layout layout = {o->layout, o->axes};
+    sp_tensors file = {0};
+    sp_naming naming = {0};
+    sp_config config = {0};
+    sp_import import = {0};
+    sp_status rc;
+
+    if (!o->deck)
+        return SP_FAIL(SP_EUSAGE, "weights import: expected --deck DECK");
+    if (!sp_file_ends_in(o->out, ".h5"))
+        return SP_FAIL(SP_EUSAGE, "weights import: -o %s: expected a name that ends in "
+                       ".h5", o->out);
+    rc = sp_naming_open(&naming, o->names ? o->names : "ours", &layout);
+    if (rc == SP_OK)
+        rc = sp_config_read(&config, o->deck, 0, NULL);
+    if (rc == SP_OK)
+        rc = sp_tensors_open(&file, path);
+    if (rc == SP_OK)
+        rc = sp_import_open(&import, &file, &naming, &config, o->prefix);
+    if (rc == SP_OK)
+        rc = finish_import(&import, o);
+    sp_import_close(&import);
+    sp_config_destroy(&config);
+    sp_naming_close(&naming);
+    sp_tensors_close(&file);
+    return rc;
+}
+
+/* ---- export ---- */
+
+/* The tensors of a model in another layout; they are freed together. */
+typedef struct exporting {
+    const sp_weights_model *model;
+    const sp_naming *naming;
+    const char *prefix;
+    int n;
+    sp_tensor_out *out;
+} exporting;
+
+static sp_status name_export(const exporting *e, const sp_param *p,
+                             char key[SP_TENSOR_NAME])
+{
+    char plain[SP_TENSOR_NAME], ours[SP_TENSOR_NAME];
+    bool is_named;
+
+    sp_naming_ours(p, ours);
+    if (e->naming->kind == SP_NAMING_MAP)
+        is_named = sp_naming_map(e->naming, ours, plain);
+    else
+        is_named = sp_naming_key(e->naming, &e->model->graph, p, plain);
+    if (is_named && (size_t)snprintf(key, SP_TENSOR_NAME, "%s%s", e->prefix, plain) <
+                        SP_TENSOR_NAME)
+        return SP_OK;
+    return SP_FAIL(SP_EUSAGE,
+                   "weights export: --names has no name for %s of this network", ours);
+}
+
+static sp_status export_param(exporting *e, const sp_param *p, const float *flat)
+{
+    const sp_graph *graph = &e->model->graph;
+    const sp_layout *layout = &e->naming->layout;
+    const char *difference = sp_layout_difference(layout, &graph->node[p->node]);
+    sp_tensor_out *out = &e->out[e->n];
+    char key[SP_TENSOR_NAME];
+    float *numbers;
+    bool is_linear;
+
+    if (difference)
+        return SP_FAIL(SP_EDATA, "%s: layer %s: %s", e->model->path,
+                       graph->node[p->node].name, difference);
+    SP_TRY(name_export(e, p, key));
+    is_linear = sp_naming_is_linear(e->naming, graph, p, key);
+    out->name = strdup(key);
+    out->data = numbers = malloc((size_t)p->count * sizeof *numbers + 1);
+    e->n++;
+    if (!out->name || !numbers)
+        return SP_FAIL(SP_EMEM, "weights export: out of memory");
+    out->rank = sp_layout_shape(layout, graph, p, is_linear, out->dim);
+    sp_layout_from_ours(layout, graph, p, is_linear, flat + p->offset, numbers);
+    return SP_OK;
+}
+
+static sp_status export_params(exporting *e)
+{
+    const sp_weights_model *m = e->model;
+
+    for (int i = 0; i < m->graph.n_params; i++)
+        SP_TRY(export_param(e, &m->graph.param[i], m->param));
+    for (int i = 0; i < m->graph.n_buffers; i++)
+        SP_TRY(export_param(e, &m->graph.buffer[i], m->running));
+    return SP_OK;
+}
+
+static sp_status write_safetensors(const sp_weights_model *m, const sp_naming *naming,
+                                   const weights_options *o)
+{
+    exporting e = {m, naming, o->prefix ? o->prefix : "", 0, NULL};
+    sp_status rc;
+
+    e.out = calloc((size_t)(m->graph.n_params + m->graph.n_buffers) + 1, sizeof *e.out);
+    if (!e.out)
+        return SP_FAIL(SP_EMEM, "weights export: out of memory");
+    rc = export_params(&e);
+    if (rc == SP_OK)
+        rc = sp_safetensors_write(o->out, e.n, e.out, sp_file_name(m->path));
+    for (int i = 0; i < e.n; i++) {
+        free((char *)e.out[i].name);
+        free((float *)e.out[i].data);
+    }
+    free(e.out);
+    return rc;
+}
+
+static sp_status write_export(const sp_weights_model *m, const weights_options *o)
+{
+    const sp_layout layout = {o->layout, o->axes};
+    sp_naming naming = {0};
+    sp_status rc;
+
+    if (o->is_packed)
+        return sp_packed_write(o->out, m,
+                               o->precision == PACK_BF16 ? SP_BF16 : SP_FP32);
+    if (sp_file_ends_in(o->out, ".h5"))
+        return sp_checkpoint_write_weights(o->out, &m->graph, m->param, m->running,
+                                           NULL);
+    rc = sp_naming_open(&naming, o->names ? o->names : "ours", &layout);
+    if (rc == SP_OK)
+        rc = write_safetensors(m, &naming, o);
+    sp_naming_close(&naming);
+    return rc;
+}
+
+static sp_status check_export(const weights_options *o)
+{
+    const char *ending = o->is_packed ? ".spm" : ".safetensors .h5";
+
+    if (!sp_file_ends_in(o->out, ending))
+        return SP_FAIL(SP_EUSAGE,
+                       "weights export: -o %s: expected a name that ends in %s", o->out,
+                       o->is_packed ? ".spm" : ".safetensors or .h5 (--packed: .spm)");
+    if (sp_file_ends_in(o->out, ".h5") && (o->names || o->layout != SP_LAYOUT_OURS))
+        return SP_FAIL(SP_EUSAGE, "weights export: a .h5 file has our layout and names");
+    return SP_OK;
+}
+
+static sp_status export_weights(const char *path, const weights_options *o)
+{
+    sp_weights_model model;
+    sp_status rc;
+
+    SP_TRY(check_export(o));
+    rc = sp_weights_model_open(&model, path, o->deck);
+    if (rc == SP_OK)
+        rc = write_export(&model, o);
+    if (rc == SP_OK)
+        printf("%s: %lld weights of %s\n", o->out, (long long)model.graph.n_weights,
+               model.path);
+    sp_weights_model_close(&model);
+    return rc;
+}
+
+/* ---- the command ---- */
+
+typedef struct weights_action {
+    sp_named word;
+    sp_status (*act)(const char *path, const weights_options *o);
+    bool has_out;
+} weights_action;
+
+static const weights_action actions[] = {
+    {{"list", "FILE", "print name, type, shape and bytes of each tensor of a file"},
+     list_weights,
+     false},
+    {{"import", "FILE --deck DECK -o OUT.h5",
+      "write what run.init_from and run.checkpoint take, from safetensors or a file of "
+      "PyTorch; nothing of the file is run"},
+     import_weights,
+     true},
+    {{"export", "MODEL -o OUT",
+      "write a checkpoint, or the best of a run folder, as safetensors, or with "
+      "--packed as a packed model (.spm)"},
+     export_weights,
+     true},
+};
+
+static void print_weights_help(void)
+{
+    puts("usage: sptrain weights list FILE\n"
+         "       sptrain weights import FILE --layout LAYOUT --names NAMES --deck DECK "
+         "-o OUT.h5\n"
+         "       sptrain weights export MODEL --layout LAYOUT --names NAMES "
+         "-o OUT.safetensors\n"
+         "       sptrain weights export MODEL --packed -o OUT.spm\n");
+    sp_names_print(SP_NAMES(actions), stdout);
+    putchar('\n');
+    sp_names_print(SP_NAMES(option_rows), stdout);
+}
+
+sp_status sp_weights_answer(int argc, char **argv)
+{
+    weights_options o = {0};
+    const weights_action *action = NULL;
+    int n;
+
+    if (argc < 3 || strcmp(argv[2], "--help") == 0 || strcmp(argv[2], "-h") == 0) {
+        print_weights_help();
+        return argc < 3 ? SP_FAIL(SP_EUSAGE, "weights: expected list, import or export")
+                        : SP_OK;
+    }
+    action = sp_names_find(SP_NAMES(actions), argv[2]);
+    if (!action)
+        return SP_FAIL(SP_EUSAGE, "weights %s: expected list, import or export; did "
+                       "you mean %s?", argv[2],
+                       sp_names_nearest(SP_NAMES(actions), argv[2])->name);
+    SP_TRY(sp_options_read(&o, SP_NAMES(option_rows), "sptrain weights", argc - 2,
+                           argv + 2, &n));
+    if (o.is_help) {
+        print_weights_help();
+        return SP_OK;
+    }
+    if (n != 1)
+        return SP_FAIL(SP_EUSAGE, "weights %s: expected one file, found %d", argv[2], n);
+    if (action->has_out && !o.out)
+        return SP_FAIL(SP_EUSAGE, "weights %s: expected -o FILE", argv[2]);
+    return action->act(argv[3], &o);
+}

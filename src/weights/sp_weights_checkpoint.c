@@ -1,0 +1,116 @@
+/* A model from a checkpoint or a file of weights alone. */
+#include "weights/sp_weights_model.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "h5/sp_h5.h"
+
+static sp_status open_model_file(sp_weights_model *m, const char *path, sp_h5 **file)
+{
+    struct stat about;
+
+    if (stat(path, &about) == 0 && S_ISDIR(about.st_mode))
+        return sp_checkpoint_open_run(file, path, "name a run that has one, or a file",
+                                      m->path);
+    snprintf(m->path, sizeof m->path, "%s", path);
+    return sp_checkpoint_open_weights(file, path, SP_FINITE);
+}
+
+static sp_status read_model_config(sp_weights_model *m, const char *deck)
+{
+    if (m->state.deck)
+        return sp_checkpoint_config(&m->config, &m->state, m->path);
+    if (deck)
+        return sp_config_read(&m->config, deck, 0, NULL);
+    return SP_FAIL(SP_EUSAGE,
+                   "%s holds weights alone: give the network by --deck DECK", m->path);
+}
+
+/* The dimension of a parameter's dataset, counted from its end; 0 if it has none. */
+static sp_status dim_from_end(sp_h5 *file, const sp_param *p, int place, int *n)
+{
+    char name[SP_NAME + 32];
+    sp_h5_shape shape;
+
+    *n = 0;
+    snprintf(name, sizeof name, "/params/%s", p->name);
+    if (!sp_h5_has(file, name))
+        return SP_OK;
+    SP_TRY(sp_h5_shape_of(file, name, &shape));
+    if (shape.rank >= place && shape.dim[shape.rank - place] <= 1 << 16)
+        *n = (int)shape.dim[shape.rank - place];
+    return SP_OK;
+}
+
+/* Columns and classes of a model that does not name them, by its first and last
+ * kernel. */
+static sp_status count_channels(const sp_weights_model *m, sp_h5 *file, int *n_columns,
+                                int *n_classes)
+{
+    const int draft_classes =
+        m->config.net.n_layers ? m->config.net.layers[m->config.net.n_layers - 1].out
+                               : 1;
+    sp_graph draft = {0};
+    sp_status rc = sp_graph_build(&draft, &m->config, 1,
+                                  draft_classes > 0 ? draft_classes : 1);
+
+    *n_columns = *n_classes = 0;
+    for (int i = 0; rc == SP_OK && i < draft.n_params; i++) {
+        const sp_param *p = &draft.param[i];
+
+        if (p->fan_out > 0 && *n_columns == 0)
+            rc = dim_from_end(file, p, 2, n_columns);
+        if (rc == SP_OK && p->fan_out > 0)
+            rc = dim_from_end(file, p, 1, n_classes);
+    }
+    sp_graph_destroy(&draft);
+    SP_TRY(rc);
+    return *n_columns && *n_classes
+               ? SP_OK
+               : SP_FAIL(SP_EDATA, "%s: lacks the first or the last layer of the "
+                         "deck's network", m->path);
+}
+
+static sp_status build_model_graph(sp_weights_model *m, sp_h5 *file)
+{
+    int n_columns = m->norm.n_columns, n_classes = m->norm.n_classes;
+
+    if (!m->norm.name || !m->norm.class_name)
+        SP_TRY(count_channels(m, file, &n_columns, &n_classes));
+    return sp_graph_build(&m->graph, &m->config, n_columns, n_classes);
+}
+
+static sp_status read_model(sp_weights_model *m, sp_h5 *file, const char *deck)
+{
+    char fault[SP_CHECKPOINT_FAULT];
+
+    SP_TRY(sp_checkpoint_read_open_state(file, &m->state, &m->norm));
+    SP_TRY(read_model_config(m, deck));
+    SP_TRY(build_model_graph(m, file));
+    m->param = calloc((size_t)m->graph.n_floats + 1, sizeof *m->param);
+    m->running = calloc((size_t)m->graph.n_buffer_floats + 1, sizeof *m->running);
+    if (!m->param || !m->running)
+        return SP_FAIL(SP_EMEM, "%s: no memory for the weights", m->path);
+    SP_TRY(sp_checkpoint_read_open(file, &m->graph, m->param, m->running, NULL));
+    sp_checkpoint_find_fault(&m->graph, m->param, m->running, fault);
+    return fault[0] ? SP_FAIL(SP_EDATA, "%s:%s, expected a finite number", m->path,
+                              fault)
+                    : SP_OK;
+}
+
+sp_status sp_weights_model_open(sp_weights_model *m, const char *path, const char *deck)
+{
+    sp_h5 *file;
+    sp_status rc;
+
+    assert(path);
+    memset(m, 0, sizeof *m);
+    SP_TRY(open_model_file(m, path, &file));
+    rc = read_model(m, file, deck);
+    sp_h5_close(file);
+    return rc;
+}

@@ -1,0 +1,83 @@
+"""The submanifold stem of golden_net.pt, which torch wrote from spconv 2.3.8, in plain numpy.
+
+    golden_reference.py shard GOLDEN.pt OUT.h5       its input as a shard
+    golden_reference.py same GOLDEN.pt PREDICTIONS   its stem against the logits
+
+The file's pickle is read over inert values here too.
+"""
+import io
+import pickle
+import sys
+import zipfile
+
+import h5py
+import numpy as np
+
+TYPES = {"FloatStorage": "<f4", "HalfStorage": "<f2", "IntStorage": "<i4", "LongStorage": "<i8"}
+
+
+class Reader(pickle.Unpickler):
+    def __init__(self, archive):
+        self.archive = zipfile.ZipFile(archive)
+        self.top = next(n for n in self.archive.namelist() if n.endswith("data.pkl"))[:-8]
+        super().__init__(io.BytesIO(self.archive.read(self.top + "data.pkl")))
+
+    def find_class(self, module, name):
+        if name == "_rebuild_tensor_v2":
+            return self.rebuild
+        return dict if name == "OrderedDict" else name
+
+    def persistent_load(self, id):
+        return np.frombuffer(self.archive.read(f"{self.top}data/{id[2]}"), TYPES[id[1]])
+
+    @staticmethod
+    def rebuild(storage, offset, size, stride, *_):
+        at = storage[offset:]
+        return np.lib.stride_tricks.as_strided(at, size, [s * at.itemsize for s in stride])
+
+
+def submanifold(coords, x, w):
+    """w [c_out, k, k, k, c_in] over the index columns after the batch."""
+    place = {tuple(c): i for i, c in enumerate(coords)}
+    out = np.zeros((len(x), w.shape[0]))
+    r = range(-(w.shape[1] // 2), w.shape[1] // 2 + 1)
+    for i, c in enumerate(coords):
+        for a in r:
+            for b in r:
+                for d in r:
+                    j = place.get((c[0], c[1] + a, c[2] + b, c[3] + d))
+                    if j is not None:
+                        out[i] += w[:, a - r[0], b - r[0], d - r[0], :] @ x[j]
+    return out
+
+
+def main():
+    case = Reader(sys.argv[2]).load()["cases"][0]
+    index, x = case["input"]["indices"], case["input"]["features"].astype("f4")
+    order = np.argsort(index[:, 0], kind="stable")
+    index, x = index[order], x[order]
+    n_samples = int(index[:, 0].max()) + 1
+    if sys.argv[1] == "shard":
+        with h5py.File(sys.argv[3], "w") as f:
+            f["offsets"] = np.searchsorted(index[:, 0], np.arange(n_samples + 1)).astype("i8")
+            f["coords"] = index[:, 1:].astype("i4")
+            f["features"] = x
+            f["labels"] = np.zeros(len(x), "u1")
+            f.attrs["format"], f.attrs["version"] = "sptrain-voxels", 1
+            f.attrs["voxel_size"], f.attrs["num_classes"] = 0.1, 16
+            f.attrs["ignore_label"] = 255
+            f.attrs["class_names"] = [f"c{i}" for i in range(16)]
+            f.attrs["feature_names"] = [f"f{i}" for i in range(x.shape[1])]
+        return
+    s = {k: v.astype("f8") for k, v in case["state_dict"].items()}
+    y = submanifold(index.tolist(), x.astype("f8"), s["stem.0.weight"])
+    y = (y - s["stem.1.running_mean"]) / np.sqrt(s["stem.1.running_var"] + 1e-5)
+    y = np.maximum(y * s["stem.1.weight"] + s["stem.1.bias"], 0)
+    y = submanifold(index.tolist(), y, s["stem.3.weight"])
+    with h5py.File(sys.argv[3]) as f:
+        worst = np.abs(f["logits"][:] - y).max() / np.abs(y).max()
+    print("worst difference", worst)
+    assert worst < 2e-6, worst
+
+
+main()
