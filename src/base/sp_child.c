@@ -128,10 +128,26 @@ static void start_next(sp_child *child)
     child->started_s = sp_now_s();
 }
 
+/* Appends a line to the record of a command. A record that cannot be written is no
+ * reason to disturb a training, which warns of full disks itself. */
+static void record_result(const char *record, const char *path, const char *result)
+{
+    FILE *to = record ? fopen(record, "a") : NULL;
+
+    if (!to)
+        return;
+    fprintf(to, "%s %s\n", result, path);
+    fclose(to);
+}
+
 static void report_end(const sp_child *child, int status)
 {
     const char *command = child->running.command, *path = child->running.path;
+    char result[32];
 
+    snprintf(result, sizeof result, WIFSIGNALED(status) ? "signal %d" : "%d",
+             WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+    record_result(child->running.record, path, result);
     if (WIFSIGNALED(status))
         sp_log_warn("%s %s: ended by signal %d", command, path, WTERMSIG(status));
     else if (WEXITSTATUS(status) != 0)
@@ -145,6 +161,7 @@ static void kill_running(sp_child *child, double after_s)
         ;
     child->pid = 0;
     child->n_killed++;
+    record_result(child->running.record, child->running.path, "killed");
     sp_log_warn("%s %s: killed after %.3g s", child->running.command,
                 child->running.path, after_s);
 }
@@ -169,7 +186,8 @@ void sp_child_poll(sp_child *child)
     start_next(child);
 }
 
-void sp_child_start(sp_child *child, const char *command, const char *path)
+void sp_child_start(sp_child *child, const char *command, const char *path,
+                    const char *record)
 {
     int at;
 
@@ -180,12 +198,14 @@ void sp_child_start(sp_child *child, const char *command, const char *path)
     if (child->n_waiting == SP_CHILD_QUEUE) {
         sp_log_warn("%s %s: left out, %d others wait", command, child->waiting[0].path,
                     SP_CHILD_QUEUE);
+        record_result(child->waiting[0].record, child->waiting[0].path, "left out");
         child->n_waiting--;
         memmove(child->waiting, child->waiting + 1,
                 (size_t)child->n_waiting * sizeof *child->waiting);
     }
     at = child->n_waiting++;
     child->waiting[at].command = command;
+    child->waiting[at].record = record;
     snprintf(child->waiting[at].path, sizeof child->waiting[at].path, "%s", path);
     sp_child_poll(child);
 }
@@ -214,8 +234,10 @@ void sp_child_finish(sp_child *child, double patience_s)
     }
     if (child->pid)
         kill_running(child, sp_now_s() - child->started_s);
-    for (int i = 0; i < child->n_waiting; i++)
+    for (int i = 0; i < child->n_waiting; i++) {
+        record_result(child->waiting[i].record, child->waiting[i].path, "left out");
         sp_log_warn("%s %s: left out, the program ends", child->waiting[i].command,
                     child->waiting[i].path);
+    }
     child->n_waiting = 0;
 }

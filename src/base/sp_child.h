@@ -7,7 +7,7 @@
 
 #include <sys/types.h>
 
-enum { SP_CHILD_QUEUE = 16, SP_CHILD_PATH = 4096 };
+enum { SP_CHILD_QUEUE = 64, SP_CHILD_PATH = 4096 };
 
 /* The queue. The caller zeroes it and sets limit_s before first use. */
 typedef struct sp_child {
@@ -18,15 +18,18 @@ typedef struct sp_child {
     int n_killed; /* number of commands that exceeded their time */
     int n_waiting;
     struct {
-        const char *command; /* borrowed */
+        const char *command, *record; /* borrowed */
         char path[SP_CHILD_PATH];
     } waiting[SP_CHILD_QUEUE], running;
 } sp_child;
 
 /* Queues `/bin/sh -c 'command "$1"'` with path as $1. A path that already waits is not
  * queued again; if the queue is full, its eldest entry is dropped, with a warning.
- * `command` is borrowed until it has run, `path` is copied. */
-void sp_child_start(sp_child *child, const char *command, const char *path);
+ * record: a file to which a line "RESULT PATH" is appended, RESULT being the exit
+ * status, "signal N", "killed" or "left out"; NULL: no line is written. `command` and
+ * `record` are borrowed until it has run, `path` is copied. */
+void sp_child_start(sp_child *child, const char *command, const char *path,
+                    const char *record);
 /* Collects a child that has ended (a failure is a warning), kills one that exceeds its
  * time, and starts the next. Returns at once. */
 void sp_child_poll(sp_child *child);

@@ -135,7 +135,7 @@ typedef struct sp_config {
         int nonfinite_limit;
     } train;
     struct {
-        char *dir, *checkpoint, *init_from, *after_save;
+        char *dir, *checkpoint, *init_from, *after_save, *log_dir;
         sp_strings init_skip;
         sp_init_norm init_norm;
         sp_resume resume;

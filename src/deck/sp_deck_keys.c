@@ -241,6 +241,9 @@ const sp_key sp_deck_key[] = {
  "write the network's output into the predictions too"},
 {"run", "rank_logs", SP_KEY_BOOL, AT(run.rank_logs), "false", NULL, NULL, NULL,
  "write a log file for each rank into the run folder"},
+{"run", "log_dir", SP_KEY_TEXT, AT(run.log_dir), "\"\"", NULL, NULL, NULL,
+ "folder of the ranks' logs, which are then written; \"\": logs in run.dir, with "
+ "run.rank_logs"},
 {"run", "progress", SP_KEY_CHOICE, AT(run.progress), "\"auto\"", NULL, NULL,
  SP_WORDS(SP_PROGRESSES), "one line that renews itself instead of the lines of steps; "
  "auto: on a terminal"},
@@ -252,8 +255,8 @@ const sp_key sp_deck_key[] = {
 {"run", "report_every", SP_KEY_INT, AT(run.report_every), "0", "[0, inf)",
  "evaluations", NULL, "renew report.html and the pictures in the run folder; 0: never"},
 {"run", "after_save", SP_KEY_TEXT, AT(run.after_save), "\"\"", NULL, NULL, NULL,
- "command run with the path of each new checkpoint, of metrics.jsonl and of "
- "report.html"},
+ "command run with the path of each new checkpoint, of best.h5, metrics.jsonl and "
+ "report.html, and at the end of event files, pictures and deck.resolved"},
 {"run", "watchdog_s", SP_KEY_REAL, AT(run.watchdog_s), "60", "[0, 1e9]", "s", NULL,
  "seconds without progress of a rank until the run is ended; 0: never"},
 {"run", "time_limit_s", SP_KEY_REAL, AT(run.time_limit_s), "0", "[0, 1e9]", "s", NULL,

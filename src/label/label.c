@@ -8,6 +8,7 @@
 
 #include "base/sp_log.h"
 #include "label/label_scan.h"
+#include "label/label_table.h"
 
 /* Rank 0: the keys of the command line. The run folder, with lock and heartbeat, is in
  * DIR. */
@@ -97,14 +98,19 @@ static sp_status label(label_model *m, const sp_command *command, label_options 
         rc = label_files_open(&files, m, o);
     for (int i = o->task; rc == SP_OK && i < files.n; i += o->n_tasks) {
         n_done += files.file[i].is_done;
-        n_mine++;
+        n_mine += !files.file[i].is_skipped;
     }
     if (rc == SP_OK && n_done == n_mine)
-        sp_log_info("%s: %d output%s made by the same model and options before: nothing "
-                    "is left to do",
-                    files.dir, n_done, n_done == 1 ? " was" : "s were");
+        sp_log_info(
+            "%s: %d output%s made by the same model and options before: nothing "
+            "is left to do",
+            files.dir, n_done, n_done == 1 ? " was" : "s were");
     else if (rc == SP_OK)
         rc = make_outputs(m, &files, o, n_mine - n_done, n_done);
+    if (rc == SP_OK && o->summary && m->infer.resources.comm->rank == 0)
+        rc = label_table_write(&files, m, o->summary);
+    if (rc == SP_OK)
+        rc = label_files_report_skipped(&files, m->infer.resources.comm);
     label_files_close(&files);
     return rc;
 }

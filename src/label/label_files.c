@@ -12,6 +12,7 @@
 
 #include "base/sp_crc.h"
 #include "base/sp_file.h"
+#include "base/sp_log.h"
 #include "label/label_index.h"
 
 #define WORK "/.sptrain"
@@ -248,16 +249,17 @@ static int by_name(const void *a, const void *b)
 
 static sp_status check_names(const label_files *f, const label_options *o)
 {
-    const size_t n = f->n > 0 ? (size_t)f->n : 0;
-    const label_file **sorted = calloc(n + 1, sizeof *sorted);
+    const label_file **sorted = calloc((size_t)f->n + 1, sizeof *sorted);
+    int n = 0;
     sp_status rc = SP_OK;
 
     if (!sorted)
         return SP_FAIL(SP_EMEM, "no memory for %d names", f->n);
     for (int i = 0; i < f->n; i++)
-        sorted[i] = &f->file[i];
-    qsort(sorted, n, sizeof *sorted, by_name);
-    for (int i = 1; i < f->n && rc == SP_OK; i++)
+        if (!f->file[i].is_skipped)
+            sorted[n++] = &f->file[i];
+    qsort(sorted, (size_t)n, sizeof *sorted, by_name);
+    for (int i = 1; i < n && rc == SP_OK; i++)
         if (strcmp(sorted[i - 1]->name, sorted[i]->name) == 0)
             rc = SP_FAIL(SP_EUSAGE,
                          "%s and %s would both become %s/%s; label them into two "
@@ -291,7 +293,10 @@ static sp_status check_scans(const label_files *f, const label_options *o)
     for (int i = 0; i < f->n; i++)
         scan[i] = place_of(o->vox.input[i]);
     for (int i = 0; i < f->n && rc == SP_OK; i++) {
-        struct stat st = place_of(path_of(f->dir, f->file[i].name, "", path));
+        struct stat st = {0};
+
+        if (!f->file[i].is_skipped)
+            st = place_of(path_of(f->dir, f->file[i].name, "", path));
 
         for (int k = 0; st.st_ino && k < f->n && rc == SP_OK; k++)
             if (scan[k].st_dev == st.st_dev && scan[k].st_ino == st.st_ino)
@@ -302,6 +307,18 @@ static sp_status check_scans(const label_files *f, const label_options *o)
     }
     free(scan);
     return rc;
+}
+
+/* Notes what the header says of the scan's place. */
+static void set_extent(label_files *f, const sp_scan *scan, int i)
+{
+    double low[3], high[3];
+
+    f->file[i].extent = (vox_extent){{1, 1}, {-1, -1}};
+    if (sp_scan_extent(scan, low, high))
+        f->file[i].extent = (vox_extent){{low[0], low[1]}, {high[0], high[1]}};
+    if (!f->crs[0] && sp_scan_epsg(scan) > 0)
+        snprintf(f->crs, sizeof f->crs, "urn:ogc:def:crs:EPSG::%d", sp_scan_epsg(scan));
 }
 
 /* Opens a scan, names its output and checks it. */
@@ -316,6 +333,7 @@ static sp_status check_scan(label_files *f, const label_model *m,
     SP_TRY(sp_scan_open(&scan, o->vox.input[i], &options));
     rc = name_output(scan, f->file[i].name);
     f->file[i].n_points = sp_scan_count(scan);
+    set_extent(f, scan, i);
     if (rc == SP_OK && o->buffer > 0)
         rc = label_index_find(index, scan, &f->file[i].n_points, &f->file[i].extent);
     path_of(f->dir, f->file[i].name, "", path);
@@ -365,14 +383,55 @@ static sp_status check_origin(const label_files *f, const char *scan, int i)
     return rc;
 }
 
+void label_files_skip(label_files *f, int i, const char *why)
+{
+    f->file[i].is_skipped = true;
+    f->file[i].extent = (vox_extent){{1, 1}, {-1, -1}}; /* no context for others */
+    if (!f->first_fault[0])
+        snprintf(f->first_fault, sizeof f->first_fault, "%.900s", why);
+}
+
+sp_status label_files_report_skipped(const label_files *f, sp_comm *comm)
+{
+    unsigned char *is_skipped = calloc((size_t)f->n + 1, 1);
+    int n = 0;
+    sp_status rc = SP_OK;
+
+    if (!is_skipped)
+        rc = SP_FAIL(SP_EMEM, "no memory for %d scans", f->n);
+    SP_TRY_GOTO(rc, sp_comm_agree(comm, rc), end);
+    for (int i = 0; i < f->n; i++)
+        is_skipped[i] = f->file[i].is_skipped;
+    SP_TRY_GOTO(rc,
+                sp_comm_allreduce(comm, SP_SCOPE_WORLD, is_skipped, (size_t)f->n, SP_U8,
+                                  SP_MAX),
+                end);
+    for (int i = 0; i < f->n; i++)
+        n += is_skipped[i];
+    if (f->first_fault[0])
+        rc = SP_FAIL(SP_EDATA, "%d of %d scans %s not labelled; the first: %s", n, f->n,
+                     n == 1 ? "was" : "were", f->first_fault);
+    rc = sp_comm_agree(comm, rc);
+end:
+    free(is_skipped);
+    return rc;
+}
+
 static sp_status check_scans_of(label_files *f, const label_model *m,
                                 const label_options *o)
 {
     label_index index = {0};
+    int n_skipped = 0;
     sp_status rc = label_index_read(&index, o->index);
 
-    for (int i = 0; i < f->n && rc == SP_OK; i++)
+    for (int i = 0; i < f->n && rc == SP_OK; i++) {
         rc = check_scan(f, m, o, &index, i);
+        if (rc != SP_EDATA || f->n == 1)
+            continue;
+        label_files_skip(f, i, sp_error_last()->message);
+        sp_log_warn0("skipped: %s", sp_error_last()->message);
+        rc = ++n_skipped < f->n ? SP_OK : SP_FAIL(SP_EDATA, "%s", f->first_fault);
+    }
     if (rc == SP_OK)
         rc = label_index_write(&index, o->index);
     label_index_free(&index);
@@ -387,6 +446,8 @@ static sp_status check_all(label_files *f, const label_model *m, const label_opt
     for (int i = 0; i < f->n; i++) {
         bool is_there, is_ours;
 
+        if (f->file[i].is_skipped)
+            continue;
         SP_TRY(look(f, i, &is_there, &is_ours, &f->file[i].is_done));
         if (is_there && !is_ours && !o->overwrite)
             return SP_FAIL(SP_EUSAGE,

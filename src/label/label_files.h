@@ -21,28 +21,37 @@ enum { LABEL_NAME = 256, LABEL_PATH = 4096 };
 typedef struct label_file {
     char name[LABEL_NAME]; /* of the output in DIR */
     bool is_done;
+    bool is_skipped;   /* it cannot be labelled; see label_files_skip */
     int64_t n_points;  /* that the header claims; -1: not known */
     int64_t section;   /* as sp_scan_section says of the output */
-    vox_extent extent; /* of its points, with a buffer; else zeros */
+    vox_extent extent; /* of its points; low above high: not known */
 } label_file;
 
 typedef struct label_files {
     int n;
-    label_file *file;             /* [n] as the scans of the options */
-    char *dir;                    /* DIR */
-    char *work;                   /* DIR/.sptrain */
-    char tmp[64];                 /* name of the folder of unfinished files in `work` */
-    const label_options *options; /* borrowed */
-    char *made_by;                /* the model and the options, as text for one line */
+    label_file *file; /* [n] as the scans of the options */
+    char *dir;        /* DIR */
+    char *work;       /* DIR/.sptrain */
+    char crs[48];     /* of the first scan that names one, "urn:..."; "": not known */
+    char tmp[64];     /* name of the folder of unfinished files in `work` */
+    const label_options *options;       /* borrowed */
+    char first_fault[SP_ERROR_MESSAGE]; /* of the first scan that was skipped */
+    char *made_by; /* the model and the options, as text for one line */
 } label_files;
 
-/* Lists the outputs and checks every scan, without writing anything. SP_EUSAGE: two
- * outputs of one name, an output that is a scan of the command line, a file that is not
- * to be replaced; errors of label_model_check. Collective, agreed; rank 0 reads. Close
- * in any case. */
+/* Lists the outputs and checks every scan, without writing anything. Scans that are
+ * damaged or do not fit the model (errors of label_model_check) are skipped, unless all
+ * of them are. SP_EUSAGE: two outputs of one name, an output that is a scan of the
+ * command line, a file that is not to be replaced. Collective, agreed; rank 0 reads.
+ * Close in any case. */
 sp_status label_files_open(label_files *files, label_model *model,
                            const label_options *options);
 void label_files_close(label_files *files);
+/* Notes that scan i is skipped, for this reason. Local. */
+void label_files_skip(label_files *files, int i, const char *why);
+/* Fails with SP_EDATA if any rank has skipped a scan, with their number and the first
+ * reason. Collective, agreed. */
+sp_status label_files_report_skipped(const label_files *files, sp_comm *comm);
 /* Makes the folder of unfinished files, without any, on rank 0 once the run folder is
  * locked; removes it, with what a run has left in it, once no rank writes. Local.
  * SP_EIO. */

@@ -80,6 +80,8 @@ static const sp_option option_table[] = {
   "file"}, SP_OPTION_REAL, AT(buffer), .or_0 = true},
 {{"--index", "FILE", "keeps where the points of each scan lie, for --buffer"},
  SP_OPTION_TEXT, AT(index)},
+{{"--summary", "PREFIX", "writes PREFIX.csv and PREFIX.geojson: points, shares of classes, "
+  "confidence and extent of each output"}, SP_OPTION_TEXT, AT(summary)},
 {{"--task", "I/N", "label every N-th scan, from number I on: several processes share a list "
   "(jobs/label.slurm)"}, SP_OPTION_READ, .read = options_read_task},
 {{"--overwrite", NULL, "replace files in DIR that this command has not made, "

@@ -24,6 +24,7 @@ typedef struct label_options {
     int64_t doubtful;          /* code of points below; LABEL_NOT_GIVEN: no class */
     bool *keep;                /* [VOX_MAX_CODE + 1] codes that stay; NULL: none */
     double buffer;             /* metre; 0: scans are labelled one by one */
+    const char *summary;       /* PREFIX of the tables; NULL: they are not written */
     const char *index;         /* NULL: extents are not kept */
     const char *class_field;   /* where classes are written; NULL: the format's own */
     bool margin;

@@ -168,13 +168,17 @@ static void put_values(label_result *r, int64_t row, const sp_merged *merged)
 void label_result_put(label_result *r, int64_t row, const uint64_t *sum, bool is_kept)
 {
     const sp_merged merged = sp_merge_result(sum, r->model->n_classes, r->probability);
+    bool is_doubtful;
 
     assert(row >= 0 && row < r->n);
     if (merged.label == SP_IGNORE)
         return;
+    is_doubtful = (double)merged.confidence < r->min_confidence;
+    if (r->tally)
+        label_tally_add(r->tally, merged.label, merged.confidence, is_doubtful);
     if (is_kept)
         r->label[row] = KEPT;
-    else if ((double)merged.confidence < r->min_confidence)
+    else if (is_doubtful)
         r->label[row] = DOUBTFUL;
     else
         r->label[row] = (uint16_t)merged.label;

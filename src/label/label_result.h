@@ -12,6 +12,7 @@
 #include <pthread.h>
 
 #include "label/label_model.h"
+#include "label/label_tally.h"
 
 /* How many rows of a result have been placed, for a thread that waits for rows. */
 typedef struct label_strips {
@@ -50,6 +51,8 @@ static inline int64_t label_deal_place(const label_deal *deal, int64_t row)
 
 typedef struct label_result {
     const label_model *model; /* borrowed */
+    label_tally
+        *tally; /* counts the points that are put; borrowed; NULL: nothing does */
     double min_confidence;
     int32_t doubtful; /* code of points below; SP_SCAN_NO_CLASS */
     bool has_kept;

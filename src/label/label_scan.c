@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "base/sp_log.h"
+#include "label/label_table.h"
 
 enum { LARGE_SCAN = 4 << 20 /* points of a scan that is not read ahead as a whole */ };
 
@@ -19,10 +20,17 @@ static sp_status make_whole(void *arg, int64_t k, label_sample *s)
 {
     label_work *w = arg;
     const int i = scan_of(w, k);
+    sp_status rc;
 
     snprintf(s->name, sizeof s->name, "%s", w->vox.input[i]);
-    SP_TRY(vox_cloud_load(&w->cloud, &w->vox, i, w->codes));
-    return label_work_make(w, s);
+    s->fault[0] = '\0';
+    rc = vox_cloud_load(&w->cloud, &w->vox, i, w->codes);
+    if (rc == SP_OK)
+        rc = label_work_make(w, s);
+    if (rc != SP_EDATA || w->n_pending == 1)
+        return rc;
+    snprintf(s->fault, sizeof s->fault, "%s", sp_error_last()->message);
+    return SP_OK;
 }
 
 static bool is_large(void *arg, int64_t k)
@@ -38,12 +46,17 @@ static sp_status label_sample_whole(label_work *w, const label_sample *sample,
 {
     const sp_sample *s = &sample->grid.sample;
     const size_t c = (size_t)w->model->n_classes;
+    const double begun = sp_now_s();
+    label_tally tally = {0};
 
     SP_TRY(label_work_predict(w, sample));
     SP_TRY(label_result_size(&job->result, sample->n_rows));
+    job->result.tally = &tally;
     for (int64_t i = 0; i < s->n_points; i++)
         label_result_put(&job->result, (int64_t)s->point_index[i],
                          w->sum + s->point_voxel[i] * c, sample->is_kept[i]);
+    job->result.tally = NULL;
+    SP_TRY(label_table_keep(w->files, job->scan, &tally, sp_now_s() - begun));
     return label_work_push(w, job);
 }
 
@@ -54,6 +67,10 @@ static sp_status label_whole(label_work *w, int64_t k)
     sp_status rc;
 
     SP_TRY(label_work_next(w, &sample));
+    if (sample->fault[0]) {
+        label_work_skip(w, scan_of(w, k), sample->fault);
+        return SP_OK;
+    }
     rc = label_work_job(w, scan_of(w, k), LABEL_WHOLE, &job);
     if (rc == SP_OK)
         rc = label_sample_whole(w, sample, job);
@@ -93,7 +110,7 @@ static sp_status label_whole_scans(void *arg)
 static sp_status label_whole_all(label_work *w)
 {
     sp_session_run_alone(label_work_session(w), label_whole_scans, w);
-    return w->n_scans < count_mine(w) ? label_work_check_stop(w) : SP_OK;
+    return w->n_scans + w->n_skipped < count_mine(w) ? label_work_check_stop(w) : SP_OK;
 }
 
 /* ---- all ---- */

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/sp_log.h"
+#include "label/label_table.h"
 
 enum { PER_RANK = 4 /* pieces of a rank in a round */ };
 
@@ -23,6 +24,8 @@ typedef struct shared {
     label_job *job; /* of the rows of this rank; the writer's once it is pushed */
     bool is_pushed;
     label_blocks blocks;
+    label_tally tally; /* of this rank's points, later of all */
+    double begun_s;
 } shared;
 
 /* Begins to cut the scan that is number t of those to do, if there is one. */
@@ -253,12 +256,28 @@ static sp_status open_scan(shared *s)
     return sp_comm_agree(label_work_session(w)->comm, rc);
 }
 
+/* Writes the counts of the scan before its output can be complete. Collective, agreed. */
+static sp_status keep_tally(shared *s)
+{
+    sp_comm *comm = s->work->comm;
+    sp_status rc = SP_OK;
+
+    SP_TRY(sp_comm_allreduce(comm, SP_SCOPE_WORLD, &s->tally, LABEL_TALLY_WORDS, SP_I64,
+                             SP_SUM));
+    if (comm->rank == 0)
+        rc = label_table_keep(s->work->files, s->scan, &s->tally,
+                              sp_now_s() - s->begun_s);
+    return sp_comm_agree(comm, rc);
+}
+
 /* Predicts the scan that is cut, and joins the parts of the one before it. */
 static sp_status run_scan(shared *s)
 {
     SP_TRY(open_scan(s));
+    s->blocks.some.tally = &s->tally;
     SP_TRY(predict_scan(s));
     label_blocks_close(&s->blocks);
+    SP_TRY(keep_tally(s));
     if (s->job)
         label_result_complete(&s->job->result);
     SP_TRY(join_parts(s->work));
@@ -285,6 +304,7 @@ static void free_shared(shared *s)
 static sp_status run_shared(label_work *w, int t)
 {
     shared *s = calloc(1, sizeof *s);
+    bool is_skipped = false;
     sp_status rc = s ? SP_OK : SP_FAIL(SP_EMEM, "no memory for a scan");
 
     rc = sp_comm_agree(label_work_session(w)->comm, rc);
@@ -292,14 +312,22 @@ static sp_status run_shared(label_work *w, int t)
         free(s);
         return rc;
     }
-    *s = (shared){.work = w, .scan = w->pending[t], .first_rank = t % w->comm->size};
+    *s = (shared){.work = w,
+                  .scan = w->pending[t],
+                  .first_rank = t % w->comm->size,
+                  .begun_s = sp_now_s()};
     rc = take_cut(s);
+    if (rc == SP_EDATA && w->n_pending > 1) { /* agreed: all ranks skip it */
+        label_work_skip(w, w->pending[t], sp_error_last()->message);
+        is_skipped = true;
+        rc = SP_OK;
+    }
     if (rc == SP_OK)
         rc = sp_comm_agree(label_work_session(w)->comm, begin_next(w, t + 1));
-    if (rc == SP_OK)
+    if (rc == SP_OK && !is_skipped)
         rc = run_scan(s);
     free_shared(s);
-    w->n_scans++;
+    w->n_scans += !is_skipped;
     return rc;
 }
 

@@ -64,7 +64,7 @@ sp_status label_work_open(label_work *w)
     if (!w->codes || !w->pending || !w->extent)
         return SP_FAIL(SP_EMEM, "no memory for %d scans", w->files->n);
     for (int i = w->options->task; i < w->files->n; i += w->options->n_tasks)
-        if (!w->files->file[i].is_done)
+        if (!w->files->file[i].is_done && !w->files->file[i].is_skipped)
             w->pending[w->n_pending++] = i;
     for (int i = 0; i < w->files->n; i++)
         w->extent[i] = w->files->file[i].extent;
@@ -286,6 +286,17 @@ sp_status label_work_wait(label_work *w, int scan)
     rc = label_writer_wait(&w->writer, scan);
     w->times.write_s += sp_now_s() - begun;
     return rc;
+}
+
+void label_work_skip(label_work *w, int scan, const char *why)
+{
+    label_files_skip(w->files, scan, why);
+    if (w->vox.block > 0) /* all ranks skip it */
+        sp_log_warn0("skipped: %s", why);
+    else
+        sp_log_warn("skipped: %s", why);
+    w->extent[scan] = w->files->file[scan].extent;
+    w->n_skipped++;
 }
 
 sp_status label_work_check_stop(const label_work *w)

@@ -44,6 +44,7 @@ typedef struct label_work {
     int64_t n_done;       /* points labelled as far as this rank knows */
     int64_t n_all;        /* points to label, on this rank or on all; -1: not known */
     int n_scans;          /* made by this run */
+    int n_skipped;        /* since they are damaged */
     sp_progress progress; /* the live line */
     label_times times;
 } label_work;
@@ -79,6 +80,9 @@ sp_status label_work_wait(label_work *work, int scan);
 /* Hands the output of a scan over whose parts, as `deal` has them, are complete: the
  * writer's thread joins them. SP_EMEM; errors of label_writer_push. */
 sp_status label_work_join(label_work *work, int scan, const label_deal *deal);
+
+/* Notes and warns that a scan is damaged, as `why` says, and is not labelled. */
+void label_work_skip(label_work *work, int scan, const char *why);
 
 /* SP_ELIMIT, once this process was asked to stop (base/sp_signal.h). The ranks agree
  * on it. */

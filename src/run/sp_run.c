@@ -12,15 +12,15 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "base/sp_child.h"
+#include "base/sp_fault.h"
 #include "base/sp_file.h"
 #include "base/sp_json.h"
 #include "base/sp_log.h"
-#include "base/sp_child.h"
-#include "base/sp_fault.h"
 #include "base/sp_pulse.h"
 #include "checkpoint/sp_checkpoint.h"
-#include "run/sp_lock.h"
 #include "run/sp_events.h"
+#include "run/sp_lock.h"
 
 #define AFTER_SAVE_LIMIT_S    60.0
 #define PATIENCE_OF_FAILURE_S 5.0
@@ -31,25 +31,18 @@ struct sp_run_impl {
     sp_heartbeat own;
     bool has_failed, is_stopped;
     sp_child child;
+    char record[PATH_MAX]; /* path of after_save.log */
 };
 
 /* Files, then folders, that a run writes and sp_run_set_aside moves. */
-static const char *const run_files[] = {"status.json",
-                                        "status-eval.json",
-                                        "status-predict.json",
-                                        "status-label.json",
-                                        "heartbeat.bin",
-                                        "metrics.jsonl",
-                                        "evaluations.jsonl",
-                                        "deck.resolved",
-                                        "report.html",
-                                        "report.csv",
-                                        "checkpoints",
-                                        "predictions",
-                                        "pictures",
-                                        "logs",
-                                        "tensorboard"};
-enum { N_RUN_FILES = sizeof run_files / sizeof *run_files, N_PLAIN_FILES = 10 };
+static const char *const run_files[] = {
+    "status.json",       "status-eval.json", "status-predict.json",
+    "status-label.json", "heartbeat.bin",    "metrics.jsonl",
+    "evaluations.jsonl", "deck.resolved",    "report.html",
+    "report.csv",        "after_save.log",   "checkpoints",
+    "predictions",       "pictures",         "logs",
+    "tensorboard"};
+enum { N_RUN_FILES = sizeof run_files / sizeof *run_files, N_PLAIN_FILES = 11 };
 
 static bool is_owner(const sp_run *run)
 {
@@ -566,11 +559,57 @@ sp_status sp_run_write_text(sp_run *run, const char *name, const char *text)
     return SP_OK;
 }
 
-void sp_run_after_save(sp_run *run, const char *command, const char *path)
+/* Starts a command on rank 0, if there is one. */
+static void run_start_command(sp_run *run, const char *command, const char *path,
+                              const char *record)
 {
     assert(path);
     if (!is_owner(run) || !command || !command[0])
         return;
     run->impl->child.limit_s = run->after_save_limit_s;
-    sp_child_start(&run->impl->child, command, path);
+    sp_child_start(&run->impl->child, command, path, record);
+}
+
+void sp_run_after_save(sp_run *run, const char *command, const char *path)
+{
+    if (is_owner(run))
+        sp_file_in(run->dir, "after_save.log", run->impl->record);
+    run_start_command(run, command, path, is_owner(run) ? run->impl->record : NULL);
+}
+
+void sp_run_command(sp_run *run, const char *command, const char *path)
+{
+    run_start_command(run, command, path, NULL);
+}
+
+static int is_given_at_end(const struct dirent *entry)
+{
+    const char *name = entry->d_name;
+
+    return strncmp(name, "events.out.tfevents.", 20) == 0 ||
+           strcmp(name, "deck.resolved") == 0 || sp_file_ends_in(name, ".png") ||
+           strcmp(name, "pictures.json") == 0;
+}
+
+void sp_run_give_files(sp_run *run, const char *command)
+{
+    char folder[PATH_MAX], path[PATH_MAX];
+
+    if (!is_owner(run) || !command || !command[0])
+        return;
+    for (int k = 0; k < 2; k++) {
+        struct dirent **entry = NULL;
+        int n;
+
+        snprintf(folder, sizeof folder, "%s", run->dir);
+        if (k == 1)
+            sp_file_in(run->dir, "pictures", folder);
+        n = scandir(folder, &entry, is_given_at_end, alphasort);
+        for (int i = 0; i < n; i++) {
+            sp_run_after_save(run, command, sp_file_in(folder, entry[i]->d_name, path));
+            free(entry[i]);
+        }
+        if (n >= 0)
+            free(entry);
+    }
 }

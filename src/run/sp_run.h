@@ -111,9 +111,15 @@ sp_status sp_run_sync_metrics(sp_run *run);
 sp_status sp_run_truncate_metrics(sp_run *run, int64_t bytes);
 
 /* Rank 0: runs after_save in a child process with a time limit while the training goes
- * on; one at a time, in order. Its failure is a warning. command is borrowed until
+ * on; one at a time, in order. Its failure is a warning. What it was given, and the
+ * results, are recorded in after_save.log of the run folder. command is borrowed until
  * close; "" or NULL: nothing is run. */
 void sp_run_after_save(sp_run *run, const char *command, const char *path);
+/* The same for a command of the program's own, which is not recorded. */
+void sp_run_command(sp_run *run, const char *command, const char *path);
+/* Rank 0, at the end: gives after_save the files that were not given before: the
+ * resolved deck, event files, pictures. */
+void sp_run_give_files(sp_run *run, const char *command);
 
 /* The contents of a task's status file. */
 typedef struct sp_run_state {

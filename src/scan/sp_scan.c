@@ -277,6 +277,11 @@ bool sp_scan_extent(const sp_scan *scan, double low[3], double high[3])
     return scan->has_extent;
 }
 
+int sp_scan_epsg(const sp_scan *scan)
+{
+    return scan->epsg;
+}
+
 void sp_scan_resolution(const sp_scan *scan, double step[3], bool is_float[3])
 {
     for (int a = 0; a < 3; a++) {

@@ -81,6 +81,8 @@ const char *sp_scan_format_name(const sp_scan *scan);
 /* The unit of the coordinates as the scan names it, a word of sp_recipe_is_unit; it is
  * a constant. NULL: the scan does not say. */
 const char *sp_scan_unit(const sp_scan *scan);
+/* The EPSG code of the coordinate system that the scan names; 0: not known. */
+int sp_scan_epsg(const sp_scan *scan);
 /* Does the scan have an attribute of this name (coordinates excluded)? */
 bool sp_scan_has(const sp_scan *scan, const char *name);
 

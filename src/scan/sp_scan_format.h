@@ -121,6 +121,7 @@ struct sp_scan {
     char *path;
     char title[64];   /* the format's name for messages */
     const char *unit; /* of the coordinates, see sp_scan_unit; a constant */
+    int epsg;         /* see sp_scan_epsg */
     bool has_extent;  /* the header claims the next two, low <= high */
     double low[3], high[3];
     const sp_scan_format *format;

@@ -342,7 +342,7 @@ void sp_report_renew(sp_resources *r)
         sp_log_warn0("report.html is not renewed: the paths are too long");
         return;
     }
-    sp_run_after_save(run, command, run->dir);
+    sp_run_command(run, command, run->dir);
     sp_run_after_save(run, r->config->run.after_save, report);
 }
 
@@ -424,6 +424,7 @@ static sp_status report_end(sp_trainer *trainer, const char *state, const char *
     SP_TRY(sp_run_status(&r->session->run, state, is_done ? SP_OK : SP_ELIMIT,
                          r->session->epoch, trainer->state.step, message));
     sp_report_renew(r);
+    sp_run_give_files(&r->session->run, r->config->run.after_save);
     return SP_OK;
 }
 

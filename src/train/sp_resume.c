@@ -301,6 +301,7 @@ sp_status sp_resume_begin(sp_trainer *trainer)
 static sp_status collect(sp_trainer *t, bool is_waiting, sp_saved *saved)
 {
     sp_session *s = t->session;
+    char path[PATH_MAX];
 
     saved->rc = SP_OK;
     if (!t->saver || !sp_saver_collect(t->saver, is_waiting, saved))
@@ -312,6 +313,9 @@ static sp_status collect(sp_trainer *t, bool is_waiting, sp_saved *saved)
     if (saved->rc != SP_OK)
         return sp_error_raise(&saved->error);
     sp_run_after_save(&s->run, s->config->run.after_save, saved->path);
+    if (!isnan(saved->best))
+        sp_run_after_save(&s->run, s->config->run.after_save,
+                          sp_file_in(s->run.dir, "checkpoints/best.h5", path));
     return SP_OK;
 }
 

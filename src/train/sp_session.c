@@ -25,13 +25,18 @@ enum { FIRST_WORD_S = 5 };
 sp_status sp_session_open_log(sp_session *session)
 {
     const sp_comm *comm = session->comm;
+    const char *dir = session->config->run.log_dir;
     char path[PATH_MAX];
     sp_status rc;
 
     assert(session->run.dir[0] && "the run folder is open");
-    if (!session->config->run.rank_logs)
+    if (!session->config->run.rank_logs && !dir[0])
         return SP_OK;
-    snprintf(path, sizeof path, "%s/logs/rank-%05d.log", session->run.dir, comm->rank);
+    if (dir[0])
+        snprintf(path, sizeof path, "%s/rank-%05d.log", dir, comm->rank);
+    else
+        snprintf(path, sizeof path, "%s/logs/rank-%05d.log", session->run.dir,
+                 comm->rank);
     rc = sp_file_make_folder_of(path);
     if (rc == SP_OK)
         rc = sp_log_open(comm->rank, comm->size, comm->host, comm->local_rank, path);

@@ -24,6 +24,7 @@
 #include "base/sp_crc.h"
 #include "base/sp_file.h"
 #include "base/sp_list.h"
+#include "base/sp_log.h"
 #include "base/sp_pulse.h"
 #include "compute/sp_backend.h"
 #include "report/sp_progress.h"
@@ -304,10 +305,15 @@ static sp_status add_neighbours(vox_cutter *c, int n_parts)
 
         if (f == c->cut->file || !is_in_reach(&c->cut->layout, &c->options->extent[f]))
             continue;
-        SP_TRY(vox_scan_open(&scan, c->options, f));
-        rc = read_neighbour(c, scan, n_parts);
+        rc = vox_scan_open(&scan, c->options, f);
+        if (rc == SP_OK)
+            rc = read_neighbour(c, scan, n_parts);
         sp_scan_close(scan);
-        SP_TRY(rc);
+        if (rc == SP_EDATA) /* what was read before the damage stays */
+            sp_log_warn("%s is damaged, and only a part of it is context: %s",
+                        c->options->input[f], sp_error_last()->message);
+        else
+            SP_TRY(rc);
     }
     return SP_OK;
 }

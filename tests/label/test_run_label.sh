@@ -108,9 +108,16 @@ for n in 1 2 3; do
     block=$((n == 2 ? 0 : 8))
     rm -rf damaged
     run $n 3 label r in/a.las bad.laz in/b.laz --out damaged --block $block run.threads=1
+    one_diagnosis '1 of 3 scans was not labelled; the first: bad.laz: '
+    says err 'skipped: bad.laz: '
+    test "$(ls damaged | tr '\n' ' ')" = "a.las b.laz " || fail "outputs: $(ls damaged)"
+    test ! -e damaged/.sptrain/tmp || fail "unfinished files stay"
+    run $n 3 label r in/a.las bad.laz in/b.laz --out damaged --block $block run.threads=1
     one_diagnosis 'bad.laz: '
-    test ! -e damaged/bad.laz || fail "an output of a damaged scan, $n ranks"
 done
+run 1 3 label r bad.laz --out lone run.threads=1
+one_diagnosis 'error: .*bad.laz: '
+rm damaged/b.laz
 run 3 0 label r in/a.las in/b.laz --out damaged run.threads=1
 same damaged/b.laz las1/b.laz "after a damaged scan"
 test ! -e damaged/.sptrain/tmp || fail "unfinished files stay"
@@ -118,10 +125,14 @@ says out 'network_share=[0-9.]* read_s='
 
 # ---- other formats ----
 # shellcheck disable=SC2086
-run 2 3 label r $all --out mixed
+run 2 3 label r $all --out mixed run.threads=1
+one_diagnosis '3 of 5 scans were not labelled; the first: in/k.bin: is SemanticKITTI, but the model'
+says err 'skipped: in/k.bin: .* has seen \["LAS"\]; --any-format takes it$'
+test "$(ls mixed | tr '\n' ' ')" = "a.las b.laz " || fail "mixed has $(ls mixed)"
+run 2 3 label r in/k.bin in/p.ply --out none
 one_diagnosis 'in/k.bin: is SemanticKITTI, but the model has seen \["LAS"\]; --any-format'
-test ! -e mixed || fail "a refused run leaves mixed"
-run 2 3 label r in/t.txt in/k.bin --out mixed --any-format
+test ! -e none || fail "a refused run leaves none"
+run 2 3 label r in/t.txt in/k.bin --out mixed2 --any-format run.threads=1
 one_diagnosis 'in/k.bin: no attribute number_of_returns; .* (column number_of_returns'
 "$SCANS" foot.las 10 1 6 foot
 run 2 3 label r in/a.las foot.las --out mixed
@@ -242,9 +253,10 @@ head -c $points_at in/a.las >none.las
 printf '\0\0\0\0\0\0\0\0\0\0\0\0' >zeros
 dd if=zeros of=none.las bs=1 seek=247 count=8 conv=notrunc 2>/dev/null
 dd if=zeros of=none.las bs=1 seek=235 count=12 conv=notrunc 2>/dev/null
-refused 2 3 'none.las: has no points' label r in/a.las none.las --out d
+refused 2 3 'none.las: has no points' label r none.las --out d
 head -c 5000 in/a.las >cut.las
-refused 2 3 'cut.las: truncated' label r in/a.las cut.las --out d
+refused 2 3 'none.las: has no points' label r none.las cut.las --out d
+says err 'skipped: cut.las: truncated'
 test ! -e d || fail "a refused run leaves d"
 
 # ---- a model that does not tell how its samples were made ----

@@ -98,6 +98,25 @@ says err '\-\-index keeps extents for --buffer, which is missing'
 run 1 2 label r four/*.txt --out x --buffer 5 --block 0
 says err 'whole scans have no neighbours; give --block'
 
+# Tables of the area, the same of two ranks, and of two processes that share the list.
+label 2 four tiles2 --buffer 18 --summary both
+for i in 0 1; do
+    run 1 0 label r four/*.txt --out shared --confidence --field-type float32 --buffer 18 \
+        --task $i/2 --summary shared-table
+done
+cut -d, -f1-4,6- both.csv >both.cut
+cut -d, -f1-4,6- shared-table.csv >shared.cut
+cmp -s both.cut shared.cut || fail "two tasks have another table"
+test "$(wc -l <both.csv)" = 5 || fail "$(wc -l <both.csv) lines in both.csv"
+says both.csv '^file,points,mean_confidence,doubtful_share,seconds,share_ground,share_box$'
+for t in a b c d; do
+    want=$(awk -v n="$(wc -l <four/$t.txt)" 'NR > 1 && $NF == 6 { k++ }
+        END { printf "%d,%.6f", n - 1, k / (n - 1) }' tiles2/$t.txt)
+    found=$(awk -F, -v t=$t.txt '$1 == t { print $2 "," $7 }' both.csv)
+    test "$want" = "$found" || fail "$t: $found, expected $want"
+done
+says both.geojson '^{"type":"FeatureCollection","features":\[{"type":"Feature"'
+
 # --class-field leaves the scan's classes; --margin is at most the confidence.
 run 1 0 label r four/a.txt --out fields --class-field found --confidence --margin \
     --field-type float32 run.threads=1

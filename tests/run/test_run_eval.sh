@@ -59,7 +59,7 @@ rm -r r
 run 2 0 base.deck run.dir=r
 
 # A command of after_save may evaluate: it is a program of its own, and no rank of this run.
-run 2 0 base.deck run.dir=h run.after_save="sh -c 'case \$0 in *.h5) $SPTRAIN eval base.deck run.dir=h2 run.checkpoint=\$0;; esac'"
+run 2 0 base.deck run.dir=h run.after_save="sh -c 'case \$0 in */step-*.h5) $SPTRAIN eval base.deck run.dir=h2 run.checkpoint=\$0;; esac'"
 evaluations h2 >b
 yields b "evaluation by after_save" last evals h
 

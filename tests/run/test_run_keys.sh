@@ -8,7 +8,15 @@ dummy_deck u.h5 'size = 4;' 'epochs = 3; warmup_steps = 1;' 'dir = "r";'
 run 2 0 base.deck run.log_every=0 run.keep=2 run.rank_logs=true "run.after_save=echo saved >>saved; echo"
 test "$(steps r | cut -d ' ' -f 1 | tr '\n' ' ')" = "4 8 12 " || fail "log_every = 0"
 test "$(ls r/checkpoints | tr '\n' ' ')" = "best.h5 step-000000008.h5 step-000000012.h5 " || fail "keep = 2"
-test "$(wc -l <saved)" = 6 || fail "after_save: $(wc -l <saved) calls"
+# 3 checkpoints, 3 evaluations, best.h5 for each new best score, the resolved deck.
+test "$(wc -l <saved)" -ge 8 && test "$(wc -l <saved)" -le 10 || fail "after_save: $(wc -l <saved) calls"
+for file in checkpoints/step-000000012.h5 checkpoints/best.h5 metrics.jsonl deck.resolved; do
+    says r/after_save.log "^0 r/$file\$"
+done
+test "$(wc -l <r/after_save.log)" = "$(wc -l <saved)" || fail "the record differs"
+run 2 0 base.deck run.dir=logless run.log_dir=elsewhere/logs train.epochs=1
+says elsewhere/logs/rank-00001.log '2 ranks'
+test ! -e logless/logs || fail "log_dir: logs in the run folder too"
 says r/logs/rank-00000.log 'eval epoch=3'
 says r/logs/rank-00001.log '2 ranks'
 says r/deck.resolved 'keep = 2'
@@ -18,6 +26,7 @@ test "$(evals r | wc -l)" = 0 || fail "eval_every = 0"
 test "$(ls r/checkpoints | tr '\n' ' ')" = "step-000000005.h5 step-000000010.h5 step-000000012.h5 " ||
     fail "checkpoint_every = 5: $(ls r/checkpoints)"
 says err 'false r/checkpoints/step-000000005.h5: exit status 1'
+says r/after_save.log '^1 r/checkpoints/step-000000005.h5$'
 run 1 0 base.deck run.resume=never run.eval_every=2
 test "$(evals r | sed 's/.*"epoch":\([0-9]*\),.*/\1/' | tr '\n' ' ')" = "2 3 " || fail "eval_every = 2"
 

@@ -72,8 +72,8 @@ static sp_status get(const void *from, int64_t first, int64_t n, int32_t *code,
     return SP_OK;
 }
 
-static const sp_scan_added fields[] = {{"confidence", "of the class", false},
-                                       {"p_ground", "", true}};
+static const sp_scan_added fields[] = {{"confidence", "of the class", false, false},
+                                       {"p_ground", "", true, false}};
 
 static sp_scan_labels labels_of(const want *w)
 {
@@ -224,8 +224,8 @@ TEST(laz_has_the_same)
 
 TEST(misfits_are_refused)
 {
-    const sp_scan_added same[] = {{"deviation", "", false}},
-                        own[] = {{"intensity", "", true}};
+    const sp_scan_added same[] = {{"deviation", "", false, false}},
+                        own[] = {{"intensity", "", true, false}};
     const int32_t code[] = {31, 255, 256};
     CLOSED_BY(close_scan) sp_scan *scan;
 
