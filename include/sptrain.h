@@ -153,7 +153,8 @@ typedef struct sp_deck sp_deck;
  * may not include files; NULL: all keys have their defaults. Keys and defaults:
  * `sptrain --keys` and sptrain(1). Of section run the keys counts: device, devices,
  * threads, transport, bucket_mb, memory_mb, overlap; the others belong to the program.
- * SP_EUSAGE with the line, the key and the nearest valid name. */
+ * Without the key data.voxel_size the voxels are those of the data. SP_EUSAGE with the
+ * line, the key and the nearest valid name. */
 int sp_deck_create(sp_deck **deck, const char *text);
 /* Sets one key, as "train.lr=0.1". Does not change objects that exist. SP_EUSAGE; the
  * deck is then unchanged. */

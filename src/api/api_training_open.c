@@ -180,6 +180,8 @@ int sp_training_create(sp_training **training, const sp_training_options *option
     pthread_mutex_init(&t->log_lock, NULL);
     before = api_enter(t);
     rc = api_deck_config(options->deck, &t->config);
+    if (rc == SP_OK && !sp_config_is_set(&t->config, "data.voxel_size"))
+        t->config.data.voxel_size = options->train->set.voxel_size;
     if (rc == SP_OK)
         rc = check_loss(t);
     rc = sp_comm_agree(options->comm, rc);
