@@ -95,12 +95,12 @@ typedef struct sp_model_info {
 
 /* Opens a packed model, or with the full library a checkpoint or a run folder too (its
  * best.h5, else its newest checkpoint). options NULL: zeros. *model is NULL after a
- * failure. SP_EUSAGE (2): an option; SP_EDATA (3): the file is damaged, of another kind,
- * or names no columns; SP_EIO (4), SP_EMEM (5). Cost: reads the whole file. */
+ * failure. SP_EUSAGE (2): an option; SP_EDATA (3): the file is damaged, of another
+ * kind, or names no columns; SP_EIO (4), SP_EMEM (5). Cost: reads the whole file. */
 int sp_model_open(sp_model **model, const char *path, const sp_model_options *options);
 /* Fills info, whose names live as long as the model. SP_EUSAGE: a pointer is NULL. */
 int sp_model_describe(const sp_model *model, sp_model_info *info);
-/* Predicts the classes of one sample. Voxels are independent of each other's order:
+/* Predicts the classes of one sample:
  *   n         number of voxels, less than 2^30; 0 is allowed and does nothing
  *   coords    [n][3] voxel indices x, y, z of info.voxel_size, each voxel once, in any
  *             order; -2^19 to 2^19 - 1
@@ -110,10 +110,10 @@ int sp_model_describe(const sp_model *model, sp_model_info *info);
  *   labels    [n] the class of the greatest logit, the first of several; NULL likewise
  * Rows of logits and labels are the caller's rows. Several threads may use one model;
  * they wait for each other, and models of their own run at the same time. Memory stays
- * that of the largest sample so far. After a failure logits and labels are undefined and
- * the model can be used again. SP_EUSAGE: a pointer is NULL; SP_EDATA: a coordinate out
- * of range or twice, or a feature that is not finite, with its row; SP_ENUMERIC (8): an
- * output is not finite; SP_EMEM. */
+ * that of the largest sample so far. After a failure logits and labels are undefined
+ * and the model can be used again. SP_EUSAGE: a pointer is NULL; SP_EDATA: a
+ * coordinate out of range or twice, or a feature that is not finite, with its row;
+ * SP_ENUMERIC (8): an output is not finite; SP_EMEM. */
 int sp_model_predict(sp_model *model, int64_t n, const int32_t *coords,
                      const float *features, float *logits, uint16_t *labels);
 /* Frees the model; NULL does nothing. No thread may be using it. */

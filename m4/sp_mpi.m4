@@ -85,6 +85,9 @@ AS_IF([test $sp_mpi = openmpi],
    sp_mpiexecs="mpiexec.mpich mpiexec mpirun"])
 AS_IF([test $sp_have_mpi = no],
   [SP_MISSING([lib$sp_mpi-dev], [$sp_mpi_pc], [MPI; or set MPICC to a compiler of another MPI])])
-AC_ARG_VAR([MPIEXEC], [MPI launcher used by make check])
+AC_ARG_VAR([MPIEXEC], [MPI launcher of make check and sptrain launch])
 AC_PATH_PROGS([MPIEXEC], [$sp_mpiexecs], [no])
+AC_DEFINE_UNQUOTED([SP_MPIEXEC], ["$MPIEXEC"], [the launcher of sptrain launch])
+AS_IF([test $sp_is_openmpi = yes], [sp_openmpi=1], [sp_openmpi=0])
+AC_DEFINE_UNQUOTED([SP_IS_OPENMPI], [$sp_openmpi], [1: MPI is Open MPI])
 ])

@@ -4,15 +4,19 @@
 
 #include "base/sp_log.h"
 #include "base/sp_names.h"
+#include "base/sp_openmp.h"
 #include "bench/bench.h"
 #include "config.h"
 #include "h5/sp_h5.h"
 #include "base/sp_fault.h"
 #include "base/sp_program.h"
 #include "base/sp_signal.h"
+#include "comm/sp_world.h"
 #include "health/sp_start.h"
 #include "base/sp_thread.h"
 #include "train/sp_trial.h"
+
+SP_OPENMP_HIDE_AT_START;
 
 typedef struct verb {
     sp_named word;
@@ -271,6 +275,7 @@ static sp_status run(const verb *v, bench_options *o, sp_comm *comm)
     bench b = {0};
     sp_status rc = SP_OK, closed;
 
+    sp_openmp_warn();
     o->command.config = &config;
     o->command.comm = comm;
     if (v->has_deck) {
@@ -300,8 +305,12 @@ static sp_status run_ranks(int argc, char **argv, const verb *v, bench_options *
     sp_comm comm = {0};
     sp_status rc;
 
-    sp_start_watch("spbench");
-    rc = sp_comm_open(&comm, &argc, &argv);
+    rc = sp_world_join(sp_start_limit_s());
+    if (rc == SP_OK) {
+        sp_start_watch("spbench");
+        rc = sp_comm_open(&comm, &argc, &argv);
+        sp_signal_started();
+    }
     if (rc == SP_OK) {
         sp_log_open(comm.rank, comm.size, comm.host, comm.local_rank, NULL);
         sp_start_together(comm.rank);
@@ -311,6 +320,7 @@ static sp_status run_ranks(int argc, char **argv, const verb *v, bench_options *
         sp_log_error(sp_error_last());
     }
     sp_comm_close(&comm);
+    sp_world_leave();
     sp_start_over();
     return rc;
 }
@@ -346,5 +356,6 @@ int main(int argc, char **argv)
     sp_comm_open_self(&comm);
     rc = run(v, &o, &comm);
     sp_comm_close(&comm);
+    sp_world_leave();
     return rc;
 }

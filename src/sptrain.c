@@ -11,22 +11,29 @@
 #include "base/sp_file.h"
 #include "base/sp_log.h"
 #include "base/sp_names.h"
-#include "train/sp_check.h"
-#include "train/sp_check_model.h"
-#include "compute/sp_backend.h"
-#include "graph/sp_graph.h"
-#include "h5/sp_h5.h"
-#include "label/label.h"
-#include "report/sp_page.h"
+#include "base/sp_openmp.h"
 #include "base/sp_pulse.h"
 #include "base/sp_program.h"
 #include "base/sp_signal.h"
-#include "health/sp_start.h"
 #include "base/sp_thread.h"
-#include "train/sp_trial.h"
-#include "train/sp_train.h"
+#include "comm/sp_launcher.h"
+#include "comm/sp_world.h"
+#include "compute/sp_backend.h"
+#include "graph/sp_graph.h"
+#include "h5/sp_h5.h"
+#include "health/sp_start.h"
 #include "health/sp_witness.h"
+#include "label/label.h"
+#include "report/sp_folds.h"
+#include "report/sp_page.h"
+#include "train/sp_check.h"
+#include "train/sp_check_model.h"
+#include "train/sp_launch.h"
+#include "train/sp_train.h"
+#include "train/sp_trial.h"
 #include "weights/sp_weights.h"
+
+SP_OPENMP_HIDE_AT_START;
 
 /* One command, or one option that stands alone. */
 typedef struct sp_verb {
@@ -59,13 +66,17 @@ static sp_status print_model(int argc, char **argv)
 
 typedef struct report_arguments {
     const char *out;
-    bool is_quiet, is_help;
+    bool is_quiet, is_help, is_folds;
 } report_arguments;
 
 #define AT(member) .offset = offsetof(report_arguments, member)
 static const sp_option report_options[] = {
     {{"-o", "FILE.html", "the report (RUN/report.html)"}, SP_OPTION_TEXT, AT(out)},
     {{"--out", "FILE.html", "the same"}, SP_OPTION_TEXT, AT(out)},
+    {{"--folds", NULL, "print the pooled confusion of a cross-validation (data.folds), "
+                       "of which each RUN is a fold"},
+     SP_OPTION_FLAG,
+     AT(is_folds)},
     {{"--quiet", NULL, "print nothing about what was skipped or written"},
      SP_OPTION_FLAG,
      AT(is_quiet)},
@@ -74,7 +85,8 @@ static const sp_option report_options[] = {
 
 static void print_report_help(void)
 {
-    puts("usage: sptrain report RUN... [-o FILE.html]\n");
+    puts("usage: sptrain report RUN... [-o FILE.html]\n"
+         "       sptrain report --folds RUN...\n");
     sp_names_wrap(
         stdout, 0,
         "Writes one HTML file about the runs in these run folders, with curves, "
@@ -95,6 +107,11 @@ static sp_status write_report(int argc, char **argv)
         print_report_help();
         return SP_OK;
     }
+    if (a.is_folds && (n == 0 || a.out))
+        return SP_FAIL(SP_EUSAGE, "report --folds: expected RUN..., found %s",
+                       n == 0 ? "no run folder" : "-o, which it does not take");
+    if (a.is_folds)
+        return sp_folds_print(n, argv + 2);
     if (n == 0 || (n > 1 && !a.out))
         return SP_FAIL(SP_EUSAGE, "report: expected RUN... -o FILE.html, found %s%s",
                        n == 0 ? "no run folder" : "several run folders",
@@ -108,6 +125,11 @@ static sp_status write_report(int argc, char **argv)
     if (!a.is_quiet)
         sp_log_info("%s: %d run%s", a.out ? a.out : own, n, sp_plural(n));
     return SP_OK;
+}
+
+static sp_status launch_ranks(int argc, char **argv)
+{
+    return sp_launch(argc - 1, argv + 1);
 }
 
 static sp_status print_version(int argc, char **argv)
@@ -164,6 +186,11 @@ static const sp_verb verbs[] = {
      .run = sp_check},
     {{"preflight", NULL, "print what each rank got, and measured rates"},
      .run = sp_preflight},
+    {{"launch", "[-n N] ARGS...",
+      "start one rank for each CUDA device, or each NUMA node, of this node; launch "
+      "--help tells its options"},
+     .answer = launch_ranks,
+     .has_help = true},
     {{"status", "DIR [--watch]",
       "print the state of the run in DIR and what each rank did "
       "last; --watch: show it while it runs"},
@@ -392,6 +419,13 @@ static sp_status run(int argc, char **argv, sp_comm *comm)
     if (rc != SP_OK || is_answer)
         return rc;
     warn_of_variables();
+    sp_openmp_warn();
+    if (!verb || verb->run == sp_train)
+        rc = sp_launcher_check_hosts(comm->size);
+    if (rc != SP_OK) {
+        print_error(comm);
+        return rc;
+    }
     if (verb && verb->run_words)
         return verb->run_words(argc - 1, argv + 1, comm);
     /* Every rank parses its own command line (all are the same), but rank 0 alone reads
@@ -442,7 +476,7 @@ enum { FINALIZE_S = 30, COMMANDS_S = 1200 };
 int main(int argc, char **argv)
 {
     const sp_verb *verb = find_answer(argc, argv);
-    sp_comm comm;
+    sp_comm comm = {0};
     sp_status rc;
 
     sp_program_begin("sptrain");
@@ -450,14 +484,19 @@ int main(int argc, char **argv)
     sp_h5_child_main(argc, argv);
     sp_trial_main(argc, argv);
     sp_witness_main(argc, argv);
+    if (verb && sp_launcher_rank() > 0)
+        return SP_OK; /* torchrun's rank 0 answers for all */
     if (verb && !is_one_of_many())
         return sp_log_answered(give_answer(verb, argc, argv));
     sp_thread_wait_asleep(argv);
     atexit(refuse_early_end);
     if (is_stoppable(argc, argv)) /* a request to stop may come while MPI starts */
         sp_signal_install();
-    sp_start_watch("sptrain");
-    rc = sp_comm_open(&comm, &argc, &argv);
+    rc = sp_world_join(sp_start_limit_s());
+    if (rc == SP_OK) {
+        sp_start_watch("sptrain");
+        rc = sp_comm_open(&comm, &argc, &argv);
+    }
     sp_signal_started();
     if (rc != SP_OK) {
         sp_log_error(sp_error_last());
@@ -479,6 +518,7 @@ int main(int argc, char **argv)
     }
     sp_signal_leave_after(FINALIZE_S, rc);
     sp_comm_close(&comm);
+    sp_world_leave();
     has_finished = true;
     return rc;
 }

@@ -7,12 +7,16 @@
 
 #include "base/sp_log.h"
 #include "base/sp_names.h"
+#include "base/sp_openmp.h"
 #include "h5/sp_h5.h"
 #include "base/sp_program.h"
 #include "base/sp_signal.h"
+#include "comm/sp_world.h"
 #include "health/sp_start.h"
 #include "report/sp_live.h"
 #include "vox/vox.h"
+
+SP_OPENMP_HIDE_AT_START;
 
 typedef struct command {
     sp_named word;
@@ -95,7 +99,7 @@ static bool answers_at_once(int argc, char **argv, sp_status *rc)
 
 int main(int argc, char **argv)
 {
-    sp_comm comm;
+    sp_comm comm = {0};
     sp_status rc;
 
     sp_program_begin("spvox");
@@ -105,8 +109,11 @@ int main(int argc, char **argv)
         return sp_log_answered(rc == SP_OK ? sp_log_written() : rc);
     if (is_stoppable(argc, argv)) /* a request to stop may come while MPI starts */
         sp_signal_install();
-    sp_start_watch("spvox");
-    rc = sp_comm_open(&comm, &argc, &argv);
+    rc = sp_world_join(sp_start_limit_s());
+    if (rc == SP_OK) {
+        sp_start_watch("spvox");
+        rc = sp_comm_open(&comm, &argc, &argv);
+    }
     sp_signal_started();
     if (rc == SP_OK)
         rc = sp_log_open(comm.rank, comm.size, comm.host, comm.local_rank, NULL);
@@ -115,8 +122,10 @@ int main(int argc, char **argv)
     if (rc != SP_OK) {
         sp_log_error(sp_error_last());
         sp_comm_close(&comm);
+        sp_world_leave();
         return rc;
     }
+    sp_openmp_warn();
     sp_start_together(comm.rank);
     rc = sp_comm_agree(&comm, run_command(argc, argv, &comm));
     if (rc == SP_ELIMIT) /* a request is no error */
@@ -125,6 +134,7 @@ int main(int argc, char **argv)
         sp_log_error(sp_error_last());
     sp_log_close();
     sp_comm_close(&comm);
+    sp_world_leave();
     sp_start_over();
     return rc;
 }

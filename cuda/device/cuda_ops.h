@@ -53,8 +53,8 @@ extern const struct sp_transport_ops *const sp_cuda_transports[];
     X(plan_build) X(plan_bytes) X(plan_scratch_bytes)                                  \
     /* cuda_conv.cu, cuda_conv_pack.cu, cuda_wgrad.cu */                               \
     X(conv_pack_floats) X(fused_parts) X(join) X(conv_grad_weight_bytes)               \
-    /* cuda_norm.cu, cuda_sums.cu */                                                   \
-    X(norm_finish) X(norm_grad_finish) X(add_samples)                                  \
+    /* cuda_norm.cu, cuda_sums.cu, cuda_loss_sum.cu */                                 \
+    X(norm_finish) X(norm_grad_finish) X(add_samples) X(loss_bytes)                    \
     /* cuda_peak.cu, cuda_ranges.c */                                                  \
     X(clock_begin) X(clock_end) X(peak) X(memory_used) X(range_begin) X(range_end)
 
@@ -62,6 +62,11 @@ extern const struct sp_transport_ops *const sp_cuda_transports[];
 SP_CUDA_SLOTS(SP_CUDA_DECLARE)
 SP_OPERATIONS(SP_CUDA_DECLARE)
 #undef SP_CUDA_DECLARE
+
+/* Adds the terms of a loss to cross entropy (cuda_loss_sum.cu): args->sums holds its
+ * sums when the call begins, predictions and confusion are complete. args->label is not
+ * NULL. */
+sp_status sp_cuda_loss_sum(sp_backend *be, const sp_loss_args *args);
 
 /* The host memory that belongs to a device arena: the part of a plan that the host
  * reads. */

@@ -143,14 +143,26 @@ sp_status run_group(sp_backend *be, loss_call l, const cuda_samples &s)
                        dim3(CHUNK), cuda_of(be)->compute, l, s);
 }
 
+/* Cross entropy. */
+sp_status loss_of_rows(sp_backend *be, const sp_loss_args *args)
+{
+    const loss_call l = {*args, NULL, cuda_of(be)->counts + CUDA_COUNT_SAMPLES};
+
+    for (int first = 0; first < args->n_samples; first += CUDA_GROUP)
+        SP_TRY(run_group(be, l, cuda_group(args->sample_row, first, args->n_samples)));
+    return SP_OK;
+}
+
 } // namespace
 
 sp_status sp_cuda_loss(sp_backend *be, const sp_loss_args *args)
 {
-    const loss_call l = {*args, NULL, cuda_of(be)->counts + CUDA_COUNT_SAMPLES};
+    sp_loss_args plain = *args;
 
     assert(sp_loss_is_sound(args));
-    for (int first = 0; first < args->n_samples; first += CUDA_GROUP)
-        SP_TRY(run_group(be, l, cuda_group(args->sample_row, first, args->n_samples)));
-    return SP_OK;
+    if (!args->rule.is_sum || !args->label)
+        return loss_of_rows(be, args);
+    plain.dlogits.data = NULL;
+    SP_TRY(loss_of_rows(be, &plain));
+    return sp_cuda_loss_sum(be, args);
 }

@@ -1,21 +1,20 @@
 #include "api/api.h"
 #include "config.h"
+#include "h5/sp_h5.h"
 
 const char *sp_version(void)
 {
     return PACKAGE_VERSION;
 }
 
-static pthread_mutex_t files = PTHREAD_MUTEX_INITIALIZER;
-
 void api_lock_files(void)
 {
-    pthread_mutex_lock(&files);
+    sp_h5_lock();
 }
 
 void api_unlock_files(void)
 {
-    pthread_mutex_unlock(&files);
+    sp_h5_unlock();
 }
 
 const sp_log_route *api_enter(sp_training *t)

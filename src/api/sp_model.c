@@ -1,7 +1,7 @@
 /* Prediction (include/sptrain.h): a model and the network that runs it on the CPU.
  *
  *     coords, features --> sample --sp_single_fill--> batch --sp_net_forward--> logits
- *     of the caller         checked                    row_of leads from the caller's rows
+ *     of the caller        checked                    row_of: rows of the caller's
  *
  * It is the code by which `sptrain predict` computes, so it computes the same bits. */
 #include <math.h>
@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "api/sp_model.h"
-#include "base/sp_machine.h"
 #include "base/sp_list.h"
+#include "base/sp_machine.h"
 #include "base/sp_number.h"
 #include "cpu/cpu.h"
 #include "data/sp_shard_internal.h"
@@ -78,8 +78,7 @@ static sp_status open_net(sp_model *m)
     const sp_graph *graph = &m->file.graph;
 
     SP_TRY(sp_net_create(&m->net, graph, &m->backend, &m->comm, &options));
-    memcpy(m->net.param, m->file.param,
-           (size_t)graph->n_floats * sizeof *m->net.param);
+    memcpy(m->net.param, m->file.param, (size_t)graph->n_floats * sizeof *m->net.param);
     if (graph->n_buffer_floats)
         memcpy(m->net.running, m->file.running,
                (size_t)graph->n_buffer_floats * sizeof *m->net.running);
@@ -171,12 +170,12 @@ int sp_model_describe(const sp_model *m, sp_model_info *info)
 {
     if (!m || !info)
         return SP_FAIL(SP_EUSAGE, "sp_model_describe: model or info is NULL");
-    *info = (sp_model_info){
-        .n_features = m->file.graph.c_in,
-        .n_classes = m->file.graph.n_classes,
-        .voxel_size = m->file.config.data.voxel_size,
-        .feature_names = (const char *const *)m->file.norm.name,
-        .class_names = (const char *const *)m->file.norm.class_name};
+    *info =
+        (sp_model_info){.n_features = m->file.graph.c_in,
+                        .n_classes = m->file.graph.n_classes,
+                        .voxel_size = m->file.config.data.voxel_size,
+                        .feature_names = (const char *const *)m->file.norm.name,
+                        .class_names = (const char *const *)m->file.norm.class_name};
     return SP_OK;
 }
 
@@ -186,8 +185,7 @@ static sp_status check_coords(const sp_model *m, int64_t n, const int32_t *coord
 {
     for (int64_t i = 0; i < 3 * n; i++)
         if (coords[i] < -SP_COORD_LIMIT || coords[i] >= SP_COORD_LIMIT)
-            return SP_FAIL(SP_EDATA,
-                           "%s: coords[%lld][%d] is %d, expected %d to %d",
+            return SP_FAIL(SP_EDATA, "%s: coords[%lld][%d] is %d, expected %d to %d",
                            m->file.path, (long long)(i / 3), (int)(i % 3), coords[i],
                            -SP_COORD_LIMIT, SP_COORD_LIMIT - 1);
     return SP_OK;
@@ -218,10 +216,11 @@ static sp_status check_features(const sp_model *m, int64_t n, const float *featu
 
     for (int64_t i = 0; i < n * c; i++)
         if (!isfinite(features[i]))
-            return SP_FAIL(SP_EDATA, "%s: features[%lld][%lld] (%s) is %g, expected a "
-                           "finite number", m->file.path, (long long)(i / c),
-                           (long long)(i % c), m->file.norm.name[i % c],
-                           (double)features[i]);
+            return SP_FAIL(SP_EDATA,
+                           "%s: features[%lld][%lld] (%s) is %g, expected a "
+                           "finite number",
+                           m->file.path, (long long)(i / c), (long long)(i % c),
+                           m->file.norm.name[i % c], (double)features[i]);
     return SP_OK;
 }
 
@@ -312,8 +311,10 @@ int sp_model_predict(sp_model *m, int64_t n, const int32_t *coords,
     sp_status rc;
 
     if (!m || n < 0 || (n > 0 && (!coords || !features)))
-        return SP_FAIL(SP_EUSAGE, "sp_model_predict: model, coords or features is NULL, "
-                       "or n is negative (%lld)", (long long)n);
+        return SP_FAIL(SP_EUSAGE,
+                       "sp_model_predict: model, coords or features is NULL, "
+                       "or n is negative (%lld)",
+                       (long long)n);
     if (n >= INT32_MAX / 2)
         return SP_FAIL(SP_EDATA, "%s: %lld voxels, expected less than 2^30",
                        m->file.path, (long long)n);

@@ -91,6 +91,21 @@ const char *sp_placement_advice(const sp_place *places, int n)
     return "";
 }
 
+void sp_placement_idle(const sp_place *places, int n, char *text, size_t bytes)
+{
+    text[0] = 0;
+    for (int i = 0; i < n && !text[0]; i++) {
+        const int idle = places[i].n_visible - places[i].local_size;
+
+        if (idle > 0 && places[i].n_visible > 1)
+            snprintf(text, bytes,
+                     "%d of the %d CUDA devices on host %s %s idle: `sptrain launch`, "
+                     "or mpirun -n %d, uses all of a node",
+                     idle, places[i].n_visible, places[i].host,
+                     idle == 1 ? "is" : "are", places[i].n_visible);
+    }
+}
+
 /* ---- the ranks of a run ---- */
 
 static int read_numa_node(const char *pci)

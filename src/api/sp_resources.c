@@ -71,6 +71,53 @@ static sp_status init_net(sp_resources *r, uint64_t seed)
     return rc;
 }
 
+static sp_status check_loss(const sp_resources *r)
+{
+    const sp_config *config = r->config;
+    const int n_ranks = r->comm->size;
+
+    if (!sp_net_loss_rule(config).is_joint ||
+        (n_ranks == 1 && config->batch.accumulate == 1))
+        return SP_OK;
+    return SP_FAIL(SP_EUSAGE,
+                   "%strain.lovasz_per = \"step\" sorts all voxels of a step: found %d "
+                   "rank%s and batch.accumulate = %d, expected one rank and 1; take "
+                   "train.lovasz_per = \"sample\"",
+                   sp_config_where(config, "train.lovasz_per"), n_ranks,
+                   sp_plural(n_ranks), config->batch.accumulate);
+}
+
+sp_status sp_resources_check_training(const sp_resources *r)
+{
+    const sp_config *config = r->config;
+
+    SP_TRY(check_loss(r));
+    if (config->run.weights == SP_WEIGHTS_EMA && config->train.ema == 0)
+        return SP_FAIL(SP_EUSAGE,
+                       "%srun.weights = \"ema\" needs averages of the weights, and "
+                       "train.ema is 0, expected a share such as 0.999",
+                       sp_config_where(config, "run.weights"));
+    return SP_OK;
+}
+
+static void exchange_pointers(float **a, float **b)
+{
+    float *was = *a;
+
+    *a = *b;
+    *b = was;
+}
+
+void sp_resources_exchange_average(sp_resources *r)
+{
+    float **kept = r->optim.kept;
+
+    assert(kept[SP_KEPT_EMA] && kept[SP_KEPT_EMA_BUFFERS]);
+    exchange_pointers(&r->net.param, &kept[SP_KEPT_EMA]);
+    exchange_pointers(&r->net.running, &kept[SP_KEPT_EMA_BUFFERS]);
+    sp_net_updated(&r->net);
+}
+
 sp_status sp_resources_open_net(sp_resources *r, const float *class_weight)
 {
     const sp_config *config = r->config;
@@ -82,7 +129,7 @@ sp_status sp_resources_open_net(sp_resources *r, const float *class_weight)
         .is_low_memory = r->backend.ops->is_host,
         .seed = (uint64_t)config->train.seed,
         .class_weight = class_weight,
-        .loss = {.smoothing = (float)config->train.label_smoothing},
+        .loss = sp_net_loss_rule(config),
     };
     const sp_foresight what = sp_resources_foresight(r, &r->backend);
     sp_status rc;
@@ -142,7 +189,8 @@ static sp_status read_source(sp_resources *r, const sp_weights_source *from,
     if (from->packed) {
         SP_TRY(sp_packed_load(from->packed, graph, w->param, w->running));
     } else if (!from->path) {
-        SP_TRY(sp_checkpoint_read_open(from->file, graph, w->param, w->running, NULL));
+        SP_TRY(sp_checkpoint_read_model(
+            from->file, graph, r->config->run.weights, w->param, w->running));
     } else if (from->state) {
         SP_TRY(sp_checkpoint_read(from->path, graph, w->param, w->running, &w->at,
                                   from->state));
@@ -169,17 +217,21 @@ static sp_status load(sp_resources *r, const sp_weights_source *from, host_weigh
     if (!from->state)
         return SP_OK;
     for (int i = 0; i < SP_N_KEPT; i++)
-        SP_TRY(spread_floats(r, w->at.kept[i], optim->kept[i], graph->n_floats));
+        SP_TRY(spread_floats(r, w->at.kept[i], optim->kept[i],
+                             sp_kept_floats(graph, i)));
     SP_TRY(sp_comm_bcast(comm, &w->at.t, sizeof w->at.t, 0));
+    SP_TRY(sp_comm_bcast(comm, &w->at.is_averaging, sizeof w->at.is_averaging, 0));
     optim->t = w->at.t;
+    optim->is_averaging = w->at.is_averaging;
     return SP_OK;
 }
 
 /* *host: to be freed, NULL after a failure. */
 static sp_status allocate_host(const sp_graph *graph, host_weights *w, float **host)
 {
-    const size_t n = (size_t)graph->n_floats,
-                 n_running = (size_t)graph->n_buffer_floats;
+    const size_t n_running = (size_t)graph->n_buffer_floats,
+                 n = graph->n_floats > graph->n_buffer_floats ? (size_t)graph->n_floats
+                                                              : n_running;
 
     *host = calloc((1 + SP_N_KEPT) * n + n_running + 1, sizeof **host);
     if (!*host)
@@ -347,9 +399,7 @@ sp_status sp_resources_open_evaluation(sp_resources *r)
                                      &r->evaluation.sampler, &r->evaluation.loader));
 }
 
-/* ---- end ---- */
-
-void sp_resources_end_work(sp_resources *r)
+static void close_loaders(sp_resources *r)
 {
     /* The loaders' threads first, since they read nearly all of what follows. */
     sp_loader_destroy(r->loader);
@@ -358,6 +408,25 @@ void sp_resources_end_work(sp_resources *r)
     sp_cut_close(&r->cut);
     sp_sampler_close(&r->sampler);
     sp_sampler_close(&r->evaluation.sampler);
+}
+
+sp_status sp_resources_turn_to_test(sp_resources *r)
+{
+    const sp_dataset val = r->val;
+
+    assert(r->test.n_shards > 0);
+    close_loaders(r);
+    r->val = r->test;
+    r->test = val;
+    SP_TRY(sp_resources_open_evaluation(r));
+    return sp_resources_cut(r);
+}
+
+/* ---- end ---- */
+
+void sp_resources_end_work(sp_resources *r)
+{
+    close_loaders(r);
     sp_optim_destroy(&r->optim);
     sp_buckets_destroy(&r->buckets);
 }
@@ -368,6 +437,7 @@ void sp_resources_free(sp_resources *r)
     sp_graph_destroy(&r->graph);
     sp_dataset_close(&r->train);
     sp_dataset_close(&r->val);
+    sp_dataset_close(&r->test);
     free(r->columns);
     sp_normalization_destroy(&r->norm);
     sp_transport_close(&r->transport);

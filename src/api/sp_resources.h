@@ -82,7 +82,7 @@ typedef struct sp_resources {
     sp_device_memory memory;
     sp_transport transport; /* zeroed: none was opened */
 
-    sp_dataset train, val;   /* zeroed where they were not asked for */
+    sp_dataset train, val, test;   /* zeroed where they were not asked for */
     int *columns, n_columns; /* [n_columns] feature columns in use */
     sp_vectors vectors;      /* those among them that turn, for the loaders */
     int n_classes;
@@ -134,6 +134,11 @@ sp_foresight sp_resources_foresight(const sp_resources *resources,
  * then. Bounds the samplers of the loaders that are open, so it is called once, before
  * these begin. */
 sp_status sp_resources_cut(sp_resources *resources);
+/* *bytes becomes the bound of a rank on a host whose ranks may need more than it has
+ * together, else 0. train or eval may be NULL. Rank 0 reads a few samples unless the
+ * memory surely suffices. Collective, agreed. SP_EMPI. */
+sp_status sp_resources_bound_host(sp_resources *resources, const sp_foresight *what,
+                                  sp_sampler *train, sp_sampler *eval, int64_t *bytes);
 
 /* ---- sp_resources_data.c ---- */
 
@@ -180,6 +185,20 @@ void sp_resources_warn_far(const sp_resources *resources, const sp_dataset *set)
 /* SP_EDATA where the training set has no sample, or no voxel of it has a label. Samples
  * are read until one has: commonly one a rank. */
 sp_status sp_resources_check_labels(sp_resources *resources);
+/* Adds the labels of all voxels of a set that has labels to count [n_classes], on every
+ * rank. *is_known is false if there are too many to read at a start, or a sample cannot
+ * be read; count is then of no use. Collective. SP_EMPI. */
+sp_status sp_resources_count_labels(sp_resources *resources, const sp_dataset *set,
+                                    int64_t *count, bool *is_known);
+/* What a deck may not ask of a training: SP_EUSAGE if train.lovasz_per = "step" is asked
+ * of several ranks or micro-batches, which would sort their own voxels only (evaluations
+ * are per sample), and if run.weights names averages that train.ema does not keep.
+ * Local. */
+sp_status sp_resources_check_training(const sp_resources *resources);
+/* Exchanges weights and running statistics with the averages of train.ema: the network
+ * computes with the averages until the next call. No step or checkpoint comes between
+ * the two. Local. */
+void sp_resources_exchange_average(sp_resources *resources);
 /* SP_EDATA where the deck lists class weights, but not one for each class. Local. */
 sp_status sp_resources_check_class_weights(const sp_resources *resources);
 /* Fails with SP_EDATA where augment.mix_classes names no class of the training set.
@@ -206,6 +225,9 @@ sp_status sp_resources_open_training(sp_resources *resources, int n_slots);
 /* Opens the loader of a pass over data.val, in its own order, in the views that
  * eval.views asks for. SP_EDATA: eval.merge, and the set does not tell its blocks. */
 sp_status sp_resources_open_evaluation(sp_resources *resources);
+/* After a training: closes its loaders and opens that of a pass over data.test, which
+ * takes the place of data.val. Collective, agreed. */
+sp_status sp_resources_turn_to_test(sp_resources *resources);
 /* Checks that the blocks of data.val can be merged where eval.merge asks for it, and
  * measures what waits for other blocks. Local. SP_EDATA as above. */
 sp_status sp_resources_measure_merging(sp_resources *resources);

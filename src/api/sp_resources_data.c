@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "api/sp_resources.h"
+#include "base/sp_list.h"
 #include "base/sp_log.h"
 #include "data/sp_mix.h"
 #include "data/sp_voxel.h"
@@ -63,6 +64,29 @@ static sp_status open_columns(sp_resources *r, const sp_dataset *set)
     return find_vectors(r, set);
 }
 
+/* Opens data.val, or with data.folds the files of data.train that the fold holds out. */
+static sp_status open_val(sp_resources *r)
+{
+    const sp_config *config = r->config;
+    const sp_fold fold = {config->data.folds, config->data.fold, true};
+
+    if (config->data.folds > 1)
+        return sp_dataset_open_fold(&r->val, &config->data.train, &fold,
+                                    r->comm);
+    return config->data.val.n > 0
+               ? sp_dataset_open(&r->val, &config->data.val, r->comm)
+               : SP_OK;
+}
+
+static sp_status open_train(sp_resources *r)
+{
+    const sp_config *config = r->config;
+    const sp_fold fold = {config->data.folds, config->data.fold, false};
+
+    return sp_dataset_open_fold(&r->train, &config->data.train,
+                                config->data.folds > 1 ? &fold : NULL, r->comm);
+}
+
 sp_status sp_resources_open_data(sp_resources *r, bool with_train, bool with_val)
 {
     const sp_config *config = r->config;
@@ -71,16 +95,21 @@ sp_status sp_resources_open_data(sp_resources *r, bool with_train, bool with_val
 
     assert(with_train || with_val);
     assert(!r->columns && "the data are opened once");
-    if (with_train && config->data.train.n == 0)
+    if ((with_train || config->data.folds > 1) && config->data.train.n == 0)
         return SP_FAIL(SP_EUSAGE, "data.train is empty: name the training shards");
-    if (with_val && !with_train && config->data.val.n == 0)
+    if (with_val && !with_train && config->data.val.n == 0 && config->data.folds < 2)
         return SP_FAIL(SP_EUSAGE, "data.val is empty: name the shards to evaluate");
     if (with_train)
-        SP_TRY(sp_dataset_open(&r->train, &config->data.train, r->comm));
-    if (with_val && config->data.val.n > 0)
-        SP_TRY(sp_dataset_open(&r->val, &config->data.val, r->comm));
+        SP_TRY(open_train(r));
+    if (with_val)
+        SP_TRY(open_val(r));
     if (with_train && r->val.n_shards)
         SP_TRY(sp_dataset_match(&r->train, &r->val));
+    if (with_train && with_val && config->data.test.n > 0) {
+        SP_TRY(sp_dataset_open(&r->test, &config->data.test, r->comm));
+        SP_TRY(sp_dataset_match(&r->train, &r->test));
+        SP_TRY(sp_voxel_factor(config, &r->test, &factor));
+    }
     SP_TRY(sp_voxel_factor(config, set, &factor));
     SP_TRY(open_columns(r, set));
     return r->val.n_shards ? sp_voxel_factor(config, &r->val, &factor) : SP_OK;
@@ -320,10 +349,73 @@ static sp_status count_labels(sp_resources *r, int64_t *count)
     return rc;
 }
 
-/* Inverse frequency: n / (classes present * n_c), so that the mean weight of a voxel is
- * 1. */
-static void weights_of_counts(const int64_t *count, int n, bool is_sqrt, float *weights)
+/* The most labels of a rank that are counted for a warning: a second of reading. Chunks
+ * are unpacked for each sample, so there are fewer of those. */
+enum { MOST_COUNTED = 1 << 28, MOST_UNPACKED = 1 << 22 };
+
+/* Counts this rank's share; false if a sample cannot be read, which the loader tells
+ * when it comes to it. */
+static bool count_share(const sp_resources *r, const sp_dataset *set, int64_t *count)
 {
+    sp_sample sample = {0};
+    bool is_read = true;
+
+    for (int64_t i = r->comm->rank; i < set->n_samples && is_read;
+         i += r->comm->size) {
+        is_read = sp_sample_read_labels(set, i, &sample) == SP_OK;
+        for (int64_t j = 0; is_read && j < sample.n; j++)
+            if (sample.labels[j] != SP_IGNORE)
+                count[sample.labels[j]]++;
+    }
+    sp_sample_destroy(&sample);
+    return is_read;
+}
+
+sp_status sp_resources_count_labels(sp_resources *r, const sp_dataset *set,
+                                    int64_t *count, bool *is_known)
+{
+    int64_t most = MOST_COUNTED, is_missing = 0;
+
+    assert(set->has_labels && count && is_known);
+    for (int i = 0; i < set->n_shards; i++)
+        if (sp_shard_is_chunked(&set->shard[i]))
+            most = MOST_UNPACKED;
+    *is_known = false;
+    if (set->n_voxels / r->comm->size > most)
+        return SP_OK;
+    is_missing = !count_share(r, set, count);
+    SP_TRY(sp_comm_allreduce(r->comm, SP_SCOPE_WORLD, count,
+                             (size_t)r->n_classes, SP_I64, SP_SUM));
+    SP_TRY(sp_comm_allreduce(r->comm, SP_SCOPE_WORLD, &is_missing, 1, SP_I64,
+                             SP_MAX));
+    *is_known = is_missing == 0;
+    return SP_OK;
+}
+
+/* The median of the counts of the classes present; 0 if no class is. */
+static double median_count(const int64_t *count, int n, int64_t *sorted)
+{
+    int present = 0;
+
+    for (int c = 0; c < n; c++)
+        if (count[c])
+            sorted[present++] = count[c];
+    qsort(sorted, (size_t)present, sizeof *sorted, sp_by_int64);
+    return present
+               ? ((double)sorted[(present - 1) / 2] + (double)sorted[present / 2]) / 2
+               : 0;
+}
+
+/* Weights of classes with n_c of n labels; absent classes have 0.
+ *   inverse           n / (classes present * n_c): the mean weight of a voxel is 1
+ *   sqrt_inverse      the root of it
+ *   log_inverse       1 / log(1.02 + n_c / n) (Paszke et al., "ENet", 2016)
+ *   median_frequency  median of the counts of classes present / n_c (Eigen and Fergus,
+ *                     ICCV 2015, with frequencies in the whole set) */
+static void weights_of_counts(const int64_t *count, int n, sp_class_weights kind,
+                              int64_t *room, float *weights)
+{
+    const double median = median_count(count, n, room);
     double total = 0, present = 0;
 
     for (int c = 0; c < n; c++) {
@@ -332,7 +424,14 @@ static void weights_of_counts(const int64_t *count, int n, bool is_sqrt, float *
     }
     for (int c = 0; c < n; c++) {
         double w = count[c] ? total / (present * (double)count[c]) : 0;
-        weights[c] = (float)(is_sqrt ? sqrt(w) : w);
+
+        if (kind == SP_CW_SQRT_INVERSE)
+            w = sqrt(w);
+        if (kind == SP_CW_LOG_INVERSE && count[c])
+            w = 1 / log(1.02 + (double)count[c] / total);
+        if (kind == SP_CW_MEDIAN && count[c])
+            w = median / (double)count[c];
+        weights[c] = (float)w;
     }
 }
 
@@ -410,7 +509,7 @@ sp_status sp_resources_class_weights(sp_resources *r, float **weights)
     if (kind == SP_CW_NONE)
         return SP_OK;
     *weights = calloc(n, sizeof **weights);
-    count = calloc(n, sizeof *count);
+    count = calloc(2 * n, sizeof *count);
     if (!*weights || !count)
         rc = SP_FAIL(SP_EMEM, "out of memory");
     else if (kind == SP_CW_LIST)
@@ -419,8 +518,9 @@ sp_status sp_resources_class_weights(sp_resources *r, float **weights)
         rc = count_labels(r, count);
     rc = sp_comm_agree(r->comm, rc);
     if (rc == SP_OK && kind != SP_CW_LIST) {
-        rc = sp_comm_allreduce(r->comm, SP_SCOPE_WORLD, count, n, SP_I64, SP_SUM);
-        weights_of_counts(count, (int)n, kind == SP_CW_SQRT_INVERSE, *weights);
+        rc = sp_comm_allreduce(r->comm, SP_SCOPE_WORLD, count, n, SP_I64,
+                               SP_SUM);
+        weights_of_counts(count, (int)n, kind, count + n, *weights);
     }
     free(count);
     SP_TRY(rc);

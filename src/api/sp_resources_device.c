@@ -16,6 +16,7 @@
 static sp_status map_devices(sp_resources *r)
 {
     const sp_config *config = r->config;
+    char idle[256];
 
     if (!sp_backend_find("cuda"))
         return SP_FAIL(SP_EDEVICE,
@@ -23,6 +24,10 @@ static sp_status map_devices(sp_resources *r)
                        "set run.device = \"cpu\", or configure it where nvcc is");
     SP_TRY(sp_placement_make(&r->placement, r->comm, &config->run.devices,
                              config->run.oversubscribe));
+    sp_placement_idle(r->placement.place, config->run.devices.n ? 0 : r->placement.n,
+                      idle, sizeof idle);
+    if (*idle)
+        sp_log_info("%s", idle);
     if (*sp_placement_advice(r->placement.place, r->placement.n))
         sp_log_warn0("%s", sp_placement_advice(r->placement.place, r->placement.n));
     return SP_OK;
@@ -99,6 +104,33 @@ static sp_status choose_sums(sp_resources *r)
     _Static_assert(SP_SUMS_PAIRS < SP_SUMS_TILES, "the least is what all ranks have");
     SP_TRY(sp_comm_allreduce(r->comm, SP_SCOPE_WORLD, &sums, 1, SP_I64, SP_MIN));
     r->backend.sums = r->resolved.bf16_sums = (sp_bf16_sums)sums;
+    return SP_OK;
+}
+
+/* Has all ranks compute in the lowest instruction set that one of them has: another one
+ * sums in another order, and the ranks' weights would drift apart. Collective. */
+static sp_status agree_on_processors(sp_resources *r)
+{
+    const sp_comm *comm = r->comm;
+    const sp_cpu_level own = sp_cpu_level_of();
+    /* The lowest level with the lowest rank that has it, and the highest. */
+    int64_t ends[2] = {-((int64_t)own * comm->size + comm->rank), own};
+    sp_cpu_level least;
+
+    if (!r->backend.ops->is_host || comm->size == 1)
+        return SP_OK;
+    SP_TRY(sp_comm_allreduce(r->comm, SP_SCOPE_WORLD, ends, 2, SP_I64, SP_MAX));
+    least = (sp_cpu_level)(-ends[0] / comm->size);
+    if (least == (sp_cpu_level)ends[1])
+        return SP_OK;
+    if (comm->rank == (int)(-ends[0] % comm->size))
+        sp_log_warn("the processor of rank %d on host %s computes with %s, others with "
+                    "%s: all ranks compute with %s, so that they get the same bits; "
+                    "leave such hosts out for full speed",
+                    comm->rank, comm->host, sp_cpu_level_name(least),
+                    sp_cpu_level_name((sp_cpu_level)ends[1]), sp_cpu_level_name(least));
+    if (own != least)
+        sp_cpu_lower(least);
     return SP_OK;
 }
 
@@ -199,6 +231,7 @@ static sp_status open_backend(sp_resources *r, int device, int threads)
     sp_backend *backend = &r->backend;
     sp_status rc;
 
+    SP_TRY(agree_on_processors(r));
     SP_TRY(choose_sums(r));
     /* Loops outside the backend, such as those of exact sums and merged predictions,
      * use as many threads as the backend. OpenMP's default is the number of cores that
@@ -300,6 +333,7 @@ sp_foresight sp_resources_foresight(const sp_resources *r, const sp_backend *bac
         .columns = r->columns,
         .n_columns = r->n_columns,
         .n_samples = r->train.n_samples + r->val.n_samples,
+        .unpacked_bytes = r->train.cache_bytes + r->val.cache_bytes,
         .n_ranks = r->comm->size,
         .n_local = r->comm->local_size,
         .is_predicting = r->is_predicting,
@@ -310,14 +344,87 @@ sp_foresight sp_resources_foresight(const sp_resources *r, const sp_backend *bac
     };
 }
 
+/* ---- the memory of a host ---- */
+
+/* The most bytes that the samples of a step of one sampler can take on a node: as if
+ * all their voxels were on the finest level, for every node of the network the output
+ * and its gradient, and a kernel map's neighbours. Augmentation adds no voxels, mixing
+ * those of a partner. */
+static double most_of_step(const sp_foresight *what, const sp_sampler *sampler)
+{
+    enum { MAP_BYTES = 27 * 3 * 4 };
+    double each = 0, most = 0, all, voxels;
+
+    if (!sampler)
+        return 0;
+    for (int i = 0; i < what->graph->n_nodes; i++)
+        each += 2 * 4.0 * what->graph->node[i].c_out + MAP_BYTES;
+    for (int64_t i = 0; i < sampler->set->n_samples; i++)
+        most = fmax(most, (double)sp_dataset_voxels(sampler->set, i));
+    all = (double)sampler->set->n_voxels;
+    voxels = fmin(all, most * sampler->effective) * (sampler->mixing ? 2 : 1);
+    return 2 * voxels * each;
+}
+
+/* True if what the node's ranks need is so little, or the memory so much, that no plan
+ * of a sample is needed to tell that it suffices. */
+static bool is_surely_enough(const sp_foresight *what, const sp_sampler *train,
+                             const sp_sampler *eval, double there)
+{
+    const double weights = 2e1 * (double)what->graph->n_floats;
+    const double fixed = what->n_local * (weights + (256 << 20));
+
+    return fixed + most_of_step(what, train) + most_of_step(what, eval) < there;
+}
+
+/* If the ranks of a node may need more than the node has, the kernel would end one of
+ * them: each gets a part of the memory as its bound, as on a device. */
+sp_status sp_resources_bound_host(sp_resources *r, const sp_foresight *what,
+                                  sp_sampler *train, sp_sampler *eval, int64_t *bytes)
+{
+    const double mib = 1 << 20;
+    const int64_t there = (int64_t)sp_machine_memory();
+    sp_comm *comm = r->comm;
+    int64_t share = there / comm->local_size, need;
+    int64_t is_enough = is_surely_enough(what, train, eval, (double)there);
+    sp_status rc;
+
+    *bytes = 0;
+    SP_TRY(sp_comm_allreduce(comm, SP_SCOPE_WORLD, &is_enough, 1, SP_I64, SP_MIN));
+    if (is_enough)
+        return SP_OK;
+    rc = sp_cut_foresee(&r->cut, what, train, eval, comm);
+    need = rc == SP_OK ? sp_cut_need(&r->cut) : 0;
+    sp_cut_close(&r->cut);
+    if (rc == SP_EMPI)
+        return rc;
+    SP_TRY(sp_comm_allreduce(comm, SP_SCOPE_WORLD, &share, 1, SP_I64, SP_MIN));
+    if (rc != SP_OK || need <= share) /* the loader reports a damaged sample */
+        return SP_OK;
+    share = (int64_t)(floor((double)(share - share / 16) / mib) * mib);
+    sp_log_warn0(
+        "memory: the largest step needs about %.1f MiB of each rank, %d ranks "
+        "of a node have %.1f MiB (of the machine, or its cgroup's limit): each "
+        "is bounded by %.0f MiB. run.memory_mb=%.0f repeats this elsewhere",
+        (double)need / mib, comm->local_size, (double)there / mib, (double)share / mib,
+        (double)share / mib);
+    *bytes = share;
+    r->resolved.memory_mb = (double)share / mib;
+    return SP_OK;
+}
+
 sp_status sp_resources_cut(sp_resources *r)
 {
     const sp_foresight what = sp_resources_foresight(r, &r->backend);
+    sp_sampler *train = r->loader ? &r->sampler : NULL;
+    sp_sampler *eval = r->evaluation.loader ? &r->evaluation.sampler : NULL;
+    int64_t bytes;
 
-    assert((r->loader || r->evaluation.loader) && !r->cut.memory);
-    return sp_cut_open(&r->cut, &what, r->loader ? &r->sampler : NULL,
-                       r->evaluation.loader ? &r->evaluation.sampler : NULL, r->comm,
-                       choose_memory(r));
+    assert((train || eval) && !r->cut.memory);
+    bytes = choose_memory(r);
+    if (bytes == 0 && r->backend.ops->is_host)
+        SP_TRY(sp_resources_bound_host(r, &what, train, eval, &bytes));
+    return sp_cut_open(&r->cut, &what, train, eval, r->comm, bytes);
 }
 
 sp_status sp_resources_open_device(sp_resources *r)

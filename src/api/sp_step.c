@@ -107,6 +107,8 @@ static sp_status run(sp_resources *r, sp_rates rates, const sp_step_hooks *hooks
      * before saving, so that neither a checkpoint nor a stop changes the following
      * steps. With bn_scope = "world" they are equal already. */
     SP_TRY(sp_net_sync_running(&r->net));
+    if (result->is_updated)
+        SP_TRY(sp_optim_average(&r->optim, r->net.param, r->net.running));
     return hooks->begin(hooks->arg, SP_STEP_END, NULL);
 }
 

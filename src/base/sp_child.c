@@ -33,9 +33,9 @@ static void close_for_children(void)
         closedir(all);
 }
 
-/* The environment without the variables by which a launcher (MPICH's, Open MPI's, srun)
- * tells a process its rank: an MPI program in the command would take itself for that
- * rank. The user's settings and Slurm's of the job stay. The caller frees the array;
+/* The environment without the variables by which a launcher (MPICH's, Open MPI's, srun,
+ * torchrun) tells a process its rank: an MPI program in the command would take itself
+ * for that rank. The user's settings and Slurm's of the job stay. The caller frees the array;
  * NULL: there is no memory. */
 static char **environment(void)
 {
@@ -48,6 +48,8 @@ static char **environment(void)
                                            "OMPI_MCA_orte_",
                                            "OMPI_MCA_ess",
                                            "OMPI_MCA_pmix",
+                                           "RANK=",
+                                           "WORLD_SIZE=",
                                            "SLURM_STEP"};
     size_t n = 0;
     char **kept;

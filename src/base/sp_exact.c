@@ -8,8 +8,9 @@
 /* Bits between the weights of two limbs; the weight of limb 0 is 2^-SHIFT. */
 enum { BITS = 34, SHIFT = 4, PARALLEL_FROM = 1 << 16 };
 
-#define ULP  0x1p-72
-#define HALF 0x1p55 /* 2^22 summands of |limb| <= 2^33 */
+#define ULP    0x1p-72
+#define HALF   0x1p55  /* 2^22 summands of |limb| <= 2^33 */
+#define WINDOW 0x1p-52 /* a summand of 2^36 is 2^-16 in the next window: 56 bits */
 
 /* Adding 1.5 2^52 to a double of magnitude below 2^51 leaves its nearest integer in the
  * low bits of the sum's representation: a conversion that every vector unit has. */
@@ -102,3 +103,31 @@ static joined join(const int64_t *sum)
     }
 OF_TYPE(f64, double)
 OF_TYPE(f32, float)
+
+void sp_exact_add_wide(int64_t *sum, const double *x, size_t n)
+{
+    assert(n == 0 || (sum && x));
+    for (size_t i = 0; i < n; i++) {
+        double scaled = x[i];
+        int window = 0;
+
+        while (!(fabs(scaled) < SP_EXACT_TOP) && window < SP_EXACT_WINDOWS - 1) {
+            scaled *= WINDOW;
+            window++;
+        }
+        add((uint64_t *)sum + SP_EXACT_WIDE * i + SP_EXACT_LIMBS * window, scaled);
+    }
+}
+
+void sp_exact_get_wide(const int64_t *sum, double *x, size_t n)
+{
+    double part[SP_EXACT_WINDOWS];
+
+    assert(n == 0 || (sum && x));
+    for (size_t i = 0; i < n; i++) {
+        sp_exact_get_f64(sum + SP_EXACT_WIDE * i, part, SP_EXACT_WINDOWS);
+        x[i] = part[SP_EXACT_WINDOWS - 1];
+        for (int window = SP_EXACT_WINDOWS - 2; window >= 0; window--)
+            x[i] = x[i] / WINDOW + part[window];
+    }
+}

@@ -15,6 +15,11 @@
  * A larger or non-finite summand poisons its partial sum. The poison is a pattern in
  * the unused high bits of limbs 1 and 2, and every sum that a poisoned one enters reads
  * as NaN, as long as fewer than 2^14 poisoned partial sums are added.
+ *
+ * A loss may be larger: the outputs of a network may come close to float's largest
+ * number. A wide sum is SP_EXACT_WINDOWS of the sums above, one after the other. Window
+ * w holds summands scaled by 2^(-52 w). A summand enters the first window in which it
+ * stays below SP_EXACT_TOP, and keeps all its bits there.
  */
 #ifndef SP_EXACT_H
 #define SP_EXACT_H
@@ -22,7 +27,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { SP_EXACT_LIMBS = 3 };
+enum {
+    SP_EXACT_LIMBS = 3,
+    SP_EXACT_WINDOWS = 4,
+    SP_EXACT_WIDE = SP_EXACT_WINDOWS * SP_EXACT_LIMBS /* integers of a wide sum */
+};
 #define SP_EXACT_TOP 0x1p36 /* the magnitude of a summand must stay below this */
 
 /* Adds limb l of x[i] to sum[SP_EXACT_LIMBS * i + l], for n numbers. The caller zeroes
@@ -34,5 +43,11 @@ void sp_exact_add_f32(int64_t *sum, const float *x, size_t n);
  * once. */
 void sp_exact_get_f64(const int64_t *sum, double *x, size_t n);
 void sp_exact_get_f32(const int64_t *sum, float *x, size_t n);
+
+/* The same for n wide sums, [n][SP_EXACT_WIDE], of summands below 2^192. A result is
+ * the sum of the windows' correctly rounded sums, in a fixed order: if all summands are
+ * below SP_EXACT_TOP, sp_exact_get_f64 gives the same bits. */
+void sp_exact_add_wide(int64_t *sum, const double *x, size_t n);
+void sp_exact_get_wide(const int64_t *sum, double *x, size_t n);
 
 #endif

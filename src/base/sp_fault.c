@@ -62,6 +62,8 @@ static void happen(void)
         exit(0);
     else if (is_action("pause"))
         sp_sleep_s(0.1);
+    else if (is_action("stall"))
+        sp_sleep_s(6);
     while (is_action("hang"))
         sleep(1000);
 }

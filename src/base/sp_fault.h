@@ -8,11 +8,11 @@
  *   ACTION  kill (SIGKILL, as a kernel short of memory does), stop (SIGSTOP), term,
  *           hup, xcpu (SIGTERM, SIGHUP, SIGXCPU, requests to end), segv, abort,
  *           leave (_exit(0)), quit (_exit(3)), exit (exit(0)), hang (the thread sleeps
- *           for ever), pause (it sleeps a tenth of a second). Two actions happen at
- *           every passing: slow sleeps a tenth of a second, busy computes a hundredth.
+ *           for ever), pause (it sleeps a tenth of a second), stall (it sleeps six
+ *           seconds). Two actions happen at every passing: slow sleeps a tenth of a second, busy computes a hundredth.
  *   POINT   the name of a phase (run/sp_heartbeat.h), or a name given here: pread, plan
- *           (the loader's threads), saving, verified, renamed, linked (the thread that
- *           saves), peak (spbench's timings of ceilings, whose number is STEP), voxelize
+ *           (the loader's threads), file (a read of a file), saving, verified, renamed,
+ *           linked (the thread that saves), peak (spbench's timings of ceilings, whose number is STEP), voxelize
  *           and write (spvox, whose number of the sample or the point is STEP), together
  *           (all ranks have started, in a command without a run folder; step 0).
  *

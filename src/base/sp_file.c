@@ -14,7 +14,9 @@
 #include <unistd.h>
 
 #include "base/sp_list.h"
+#include "base/sp_fault.h"
 #include "base/sp_log.h"
+#include "base/sp_pulse.h"
 
 enum { LEAST_READ = 4096 /* bytes, of a file that is read as a whole */ };
 
@@ -68,8 +70,11 @@ sp_status sp_file_write_at(int fd, const char *path, const void *data, size_t by
 
     assert(path && (data || bytes == 0));
     while (done < bytes) {
-        ssize_t put = pwrite(fd, from + done, bytes - done, (off_t)at + (off_t)done);
+        ssize_t put;
 
+        sp_pulse_file_begin();
+        put = pwrite(fd, from + done, bytes - done, (off_t)at + (off_t)done);
+        sp_pulse_file_end();
         if (put < 0 && errno == EINTR)
             continue;
         if (put <= 0)
@@ -87,8 +92,12 @@ sp_status sp_file_read_at(int fd, const char *path, void *data, size_t bytes,
 
     assert(path && (data || bytes == 0));
     while (done < bytes) {
-        ssize_t got = pread(fd, to + done, bytes - done, (off_t)at + (off_t)done);
+        ssize_t got;
 
+        sp_pulse_file_begin();
+        sp_fault_at_last_step("file");
+        got = pread(fd, to + done, bytes - done, (off_t)at + (off_t)done);
+        sp_pulse_file_end();
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0)
@@ -139,7 +148,9 @@ sp_status sp_file_open(const char *path, int flags, int *fd)
     assert(path && fd);
     /* With O_NONBLOCK the opening of a FIFO without a writer does not wait for ever.
      * The flag changes nothing for a regular file. */
+    sp_pulse_file_begin();
     *fd = open(path, flags | O_NONBLOCK | O_CLOEXEC, 0666);
+    sp_pulse_file_end();
     if (*fd < 0 && errno == ELOOP && flags & O_NOFOLLOW)
         return SP_FAIL(SP_EIO, "%s: a symbolic link, which is not followed here", path);
     if (*fd < 0)
@@ -204,15 +215,51 @@ static sp_status replace(const char *path, const char *data, size_t bytes, int w
     return is_flushed ? sp_file_sync_folder_of(path) : SP_OK;
 }
 
+static sp_status replace_counted(const char *path, const char *data, size_t bytes,
+                                 int writer, bool is_flushed)
+{
+    sp_status rc;
+
+    sp_pulse_file_begin();
+    rc = replace(path, data, bytes, writer, is_flushed);
+    sp_pulse_file_end();
+    return rc;
+}
+
 sp_status sp_file_replace(const char *path, const char *data, size_t bytes, int writer)
 {
-    return replace(path, data, bytes, writer, true);
+    return replace_counted(path, data, bytes, writer, true);
 }
 
 sp_status sp_file_replace_unflushed(const char *path, const char *data, size_t bytes,
                                     int writer)
 {
-    return replace(path, data, bytes, writer, false);
+    return replace_counted(path, data, bytes, writer, false);
+}
+
+sp_status sp_file_overwrite(const char *path, const char *data, size_t bytes)
+{
+    struct stat st;
+    size_t whole;
+    char *text;
+    sp_status rc;
+    int fd;
+
+    SP_TRY(sp_file_open(path, O_WRONLY | O_NOFOLLOW, &fd));
+    whole =
+        fstat(fd, &st) == 0 && (size_t)st.st_size > bytes ? (size_t)st.st_size : bytes;
+    text = malloc(whole + 1);
+    rc = text ? SP_OK : SP_FAIL(SP_EMEM, "%s: no memory for its text", path);
+    if (text) {
+        memset(text, ' ', whole); /* over the rest of a longer text */
+        memcpy(text, data, bytes);
+        rc = sp_file_write_at(fd, path, text, whole, 0);
+    }
+    if (rc == SP_OK && (ftruncate(fd, (off_t)bytes) != 0 || fsync(fd) != 0))
+        rc = FAIL_IO(path, "write");
+    free(text);
+    close(fd);
+    return rc;
 }
 
 sp_status sp_file_rename(const char *temporary, const char *path)
@@ -232,9 +279,11 @@ sp_status sp_file_append(int fd, const char *path, const struct iovec *piece, in
     for (int i = 0; i < n; i++)
         bytes += (ssize_t)piece[i].iov_len;
     *end = lseek(fd, 0, SEEK_END);
+    sp_pulse_file_begin();
     do
         written = writev(fd, piece, n);
     while (written < 0 && errno == EINTR);
+    sp_pulse_file_end();
     if (written != bytes) {
         const int error = written < 0 ? errno : ENOSPC;
 
@@ -354,7 +403,16 @@ static int by_inode(const void *a, const void *b)
     return (x->number > y->number) - (x->number < y->number);
 }
 
-sp_status sp_file_find_again(int n, char *const *path, int *n_again, int example[2])
+/* Some file systems number all files alike, so their sizes and times count too. */
+static bool is_same_file(const struct stat *s, const struct stat *t)
+{
+    return s->st_dev == t->st_dev && s->st_ino == t->st_ino && s->st_ino != 0 &&
+           s->st_size == t->st_size && s->st_mtim.tv_sec == t->st_mtim.tv_sec &&
+           s->st_mtim.tv_nsec == t->st_mtim.tv_nsec;
+}
+
+sp_status sp_file_find_again(int n, char *const *path, bool *is_again, int *n_again,
+                             int example[2])
 {
     numbered *all = calloc((size_t)n + 1, sizeof *all);
     int found = 0;
@@ -368,10 +426,11 @@ sp_status sp_file_find_again(int n, char *const *path, int *n_again, int example
             all[found++].number = i;
     qsort(all, (size_t)found, sizeof *all, by_inode);
     for (int i = 1; i < found; i++)
-        if (all[i - 1].about.st_dev == all[i].about.st_dev &&
-            all[i - 1].about.st_ino == all[i].about.st_ino) {
+        if (is_same_file(&all[i - 1].about, &all[i].about)) {
             example[0] = all[i - 1].number;
             example[1] = all[i].number;
+            if (is_again)
+                is_again[all[i].number] = true;
             ++*n_again;
         }
     free(all);

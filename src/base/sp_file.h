@@ -65,11 +65,16 @@ const char *sp_file_in(const char *dir, const char *name, char *path);
 const char *sp_file_of_program(char *path);
 /* The part of the path behind its last slash. */
 const char *sp_file_name(const char *path);
+/* Writes over a file that exists, which is not atomic: a reader may for a moment find
+ * blanks behind the text. For a disk on which sp_file_replace has no room. SP_EIO. */
+sp_status sp_file_overwrite(const char *path, const char *data, size_t bytes);
 /* True if both paths lead to one file. */
 bool sp_file_is_same(const char *a, const char *b);
-/* Counts the paths that lead to a file to which another of them leads. example: the
+/* Counts the paths that lead to a file to which an earlier one of them leads, and marks
+ * them in is_again [n] (NULL: not wanted), which the caller has cleared. example: the
  * numbers of two such paths. SP_EMEM. */
-sp_status sp_file_find_again(int n, char *const *path, int *n_again, int example[2]);
+sp_status sp_file_find_again(int n, char *const *path, bool *is_again, int *n_again,
+                             int example[2]);
 /* True if the path ends in one of these endings, which blanks divide and behind which
  * more than nothing stands, in letters of any case. */
 bool sp_file_ends_in(const char *path, const char *endings);

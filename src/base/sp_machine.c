@@ -10,12 +10,11 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/sp_env.h"
 #include "base/sp_number.h"
-
-#define CGROUP_ROOT "/sys/fs/cgroup"
 
 int sp_machine_count(const uint64_t set[SP_CORE_WORDS])
 {
@@ -73,56 +72,181 @@ static int read_numbers(const char *path, double *first, double *second)
     return n;
 }
 
-/* Returns the least limit that the files `name` state, from this process's folder up to
- * the root. A limit is the first number of a file, divided by the second where it has
- * two; HUGE_VAL if no file states one. */
-static double cgroup_limit(const char *name)
+/* ---- cgroups ---- */
+
+/* Finds this process's folder in the hierarchy of a controller: "cpu" or "memory" of
+ * the older cgroups, "" of the unified one. The lines of /proc/self/cgroup are
+ * "4:memory:/folder", "5:cpu,cpuacct:/folder" and "0::/folder". False: there is none. */
+static bool group_find(const char *membership, const char *controller,
+                       char folder[PATH_MAX])
 {
-    char folder[PATH_MAX], path[2 * PATH_MAX];
-    double least = HUGE_VAL, value, period;
+    FILE *file = fopen(membership, "re");
+    char line[PATH_MAX + 64];
+    bool is_found = false;
+
+    while (!is_found && file && fgets(line, sizeof line, file)) {
+        char *names = strchr(line, ':'), *path = names ? strchr(names + 1, ':') : NULL;
+
+        if (!path)
+            continue;
+        *path++ = 0;
+        names++;
+        path[strcspn(path, "\n")] = 0;
+        is_found = *controller == *names && !*names;
+        for (char *rest, *name = strtok_r(names, ",", &rest); name && !is_found;
+             name = strtok_r(NULL, ",", &rest))
+            is_found = strcmp(name, controller) == 0;
+        if (is_found)
+            snprintf(folder, PATH_MAX, "%s", strcmp(path, "/") == 0 ? "" : path);
+    }
+    if (file)
+        fclose(file);
+    return is_found;
+}
+
+typedef void group_visit(const char *folder, sp_machine_group *group);
+
+/* Visits the folders of a controller below `root`, from this process's up to the
+ * hierarchy's. A container sees only those from its own one on, under other names. */
+static void group_climb(const char *root, const char *membership, const char *top,
+                        const char *controller, group_visit *visit,
+                        sp_machine_group *group)
+{
+    char folder[PATH_MAX] = "", path[2 * PATH_MAX + 64];
     char *slash = folder;
 
-    /* That of the unified hierarchy; "" if there is none. */
-    sp_machine_line("/proc/self/cgroup", "0::", folder, sizeof folder);
+    if (!group_find(membership, controller, folder))
+        folder[0] = 0;
     while (slash) {
-        snprintf(path, sizeof path, CGROUP_ROOT "%s/%s", folder, name);
-        switch (read_numbers(path, &value, &period)) {
-        case 1:
-            least = fmin(least, value);
-            break;
-        case 2:
-            least = fmin(least, value / period);
-            break;
-        }
+        snprintf(path, sizeof path, "%s%s%s", root, top, folder);
+        visit(path, group);
         slash = strrchr(folder, '/');
         if (slash)
             *slash = 0;
     }
-    return least;
+}
+
+static int group_read(const char *folder, const char *name, double *first,
+                      double *second)
+{
+    char path[2 * PATH_MAX + 128];
+
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return read_numbers(path, first, second);
+}
+
+/* The number behind a word in a file of such lines; 0 if it is not there. */
+static double group_word(const char *folder, const char *name, const char *word)
+{
+    char path[2 * PATH_MAX + 128], line[64];
+
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return sp_machine_line(path, word, line, sizeof line) ? strtod(line, NULL) : 0;
+}
+
+static void visit_cpu(const char *folder, sp_machine_group *g)
+{
+    double quota, period, unused;
+
+    if (group_read(folder, "cpu.max", &quota, &period) == 2)
+        g->cores = fmin(g->cores, quota / period);
+    /* of the older cgroups, where -1 stands for no limit */
+    if (group_read(folder, "cpu.cfs_quota_us", &quota, &unused) == 1 && quota > 0 &&
+        group_read(folder, "cpu.cfs_period_us", &period, &unused) == 1)
+        g->cores = fmin(g->cores, quota / period);
+}
+
+static void visit_memory(const char *folder, sp_machine_group *g)
+{
+    static const char *const limits[] = {"memory.max", "memory.limit_in_bytes"};
+    static const char *const peaks[] = {"memory.peak", "memory.max_usage_in_bytes"};
+    double limit, peak, unused;
+
+    for (int i = 0; i < 2; i++) {
+        if (group_read(folder, limits[i], &limit, &unused) != 1 || limit >= g->memory)
+            continue;
+        g->memory = limit;
+        g->peak = group_read(folder, peaks[i], &peak, &unused) == 1 ? peak : 0;
+        snprintf(g->folder, sizeof g->folder, "%s", folder);
+    }
+    g->n_killed =
+        (int64_t)fmax((double)g->n_killed,
+                      fmax(group_word(folder, "memory.events", "oom_kill "),
+                           group_word(folder, "memory.oom_control", "oom_kill ")));
+}
+
+void sp_machine_read_group(const char *root, const char *membership,
+                           sp_machine_group *group)
+{
+    *group = (sp_machine_group){.cores = HUGE_VAL, .memory = HUGE_VAL};
+    group_climb(root, membership, "", "", visit_cpu, group);
+    group_climb(root, membership, "/unified", "", visit_cpu, group);
+    group_climb(root, membership, "/cpu", "cpu", visit_cpu, group);
+    group_climb(root, membership, "", "", visit_memory, group);
+    group_climb(root, membership, "/unified", "", visit_memory, group);
+    group_climb(root, membership, "/memory", "memory", visit_memory, group);
+}
+
+static void read_own_group(sp_machine_group *group)
+{
+    sp_machine_read_group("/sys/fs/cgroup", "/proc/self/cgroup", group);
 }
 
 int sp_machine_core_quota(void)
 {
-    double quota = cgroup_limit("cpu.max"), microseconds, period, unused;
+    sp_machine_group group;
 
-    /* the older hierarchy of cgroups, where -1 stands for no limit */
-    if (read_numbers(CGROUP_ROOT "/cpu/cpu.cfs_quota_us", &microseconds, &unused) ==
-            1 &&
-        microseconds > 0 &&
-        read_numbers(CGROUP_ROOT "/cpu/cpu.cfs_period_us", &period, &unused) == 1)
-        quota = fmin(quota, microseconds / period);
-    return quota < INT_MAX ? (int)fmax(1, ceil(quota)) : INT_MAX;
+    read_own_group(&group);
+    return group.cores < INT_MAX ? (int)fmax(1, ceil(group.cores)) : INT_MAX;
 }
 
 size_t sp_machine_memory(void)
 {
-    double bytes = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
-    double limit, unused;
+    const double all = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+    sp_machine_group group;
 
-    bytes = fmin(bytes, cgroup_limit("memory.max"));
-    if (read_numbers(CGROUP_ROOT "/memory/memory.limit_in_bytes", &limit, &unused) == 1)
-        bytes = fmin(bytes, limit);
-    return (size_t)bytes;
+    read_own_group(&group);
+    return (size_t)fmin(all, group.memory);
+}
+
+/* ---- the out-of-memory killer ---- */
+
+void sp_machine_look_at_kills(sp_machine_kills *kills)
+{
+    sp_machine_group group;
+    char line[64];
+
+    read_own_group(&group);
+    kills->of_group = group.n_killed;
+    sp_machine_line("/proc/vmstat", "oom_kill ", line, sizeof line);
+    kills->of_machine = strtoll(line, NULL, 10);
+}
+
+void sp_machine_tell_kills(const sp_machine_kills *before, char *text, size_t size)
+{
+    const double mib = 1 << 20;
+    sp_machine_kills now;
+    sp_machine_group group;
+
+    assert(before && size > 0);
+    *text = 0;
+    sp_machine_look_at_kills(&now);
+    read_own_group(&group);
+    if (now.of_group > before->of_group)
+        snprintf(
+            text, size,
+            "; memory ran out: the kernel's out-of-memory killer has ended %lld "
+            "process%s of this job's cgroup (limit %.1f MiB, peak %.1f MiB, %.200s)",
+            (long long)(now.of_group - before->of_group),
+            now.of_group - before->of_group == 1 ? "" : "es", group.memory / mib,
+            group.peak / mib, group.folder);
+    else if (now.of_machine > before->of_machine)
+        snprintf(text, size,
+                 "; memory ran out: the kernel's out-of-memory killer has ended %lld "
+                 "process%s of this machine (%.1f MiB) meanwhile",
+                 (long long)(now.of_machine - before->of_machine),
+                 now.of_machine - before->of_machine == 1 ? "" : "es",
+                 (double)sp_machine_memory() / mib);
 }
 
 /* Memory of this process in bytes; 0 where it is not known. */
@@ -191,6 +315,13 @@ const char *sp_machine_processor(void)
     snprintf(name, sizeof name, "%.120s",
              strstr(line, ": ") ? strstr(line, ": ") + 2 : "unknown");
     return name;
+}
+
+uint64_t sp_machine_shm(void)
+{
+    struct stat of;
+
+    return stat("/dev/shm", &of) == 0 ? (uint64_t)of.st_dev : 0;
 }
 
 const char *sp_machine_boot(void)

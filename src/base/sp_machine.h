@@ -20,6 +20,29 @@ int sp_machine_cores(uint64_t set[SP_CORE_WORDS]);
 /* Returns the number of cores that the process which started this one may run on; 0:
  * not known. */
 int sp_machine_cores_of_parent(void);
+/* The least limits of the cgroups that this process is in. */
+typedef struct sp_machine_group {
+    double cores;  /* processor time; HUGE_VAL: no limit */
+    double memory; /* bytes; HUGE_VAL: no limit */
+    double peak; /* bytes that the group with that limit has used at most; 0: unknown */
+    int64_t n_killed; /* processes that the out-of-memory killer has ended in them */
+    char folder[512]; /* of the group that has the least limit of memory */
+} sp_machine_group;
+
+/* Reads the limits of both kinds of cgroups: in this process's folders and all above
+ * them. root: "/sys/fs/cgroup"; membership: "/proc/self/cgroup"; tests have others. */
+void sp_machine_read_group(const char *root, const char *membership,
+                           sp_machine_group *group);
+/* Numbers of processes that the kernel's out-of-memory killer has ended so far, in this
+ * process's cgroups and on the machine. */
+typedef struct sp_machine_kills {
+    int64_t of_group, of_machine;
+} sp_machine_kills;
+
+void sp_machine_look_at_kills(sp_machine_kills *kills);
+/* Writes what it has done since then, as "; memory ran out: ..." with limit and peak;
+ * "" if nothing. */
+void sp_machine_tell_kills(const sp_machine_kills *before, char *text, size_t size);
 /* Returns the processor time that the cgroup grants, in cores, rounded up; INT_MAX
  * without a limit. */
 int sp_machine_core_quota(void);
@@ -47,6 +70,9 @@ void sp_machine_zero(void *data, size_t bytes);
 bool sp_machine_line(const char *path, const char *begin, char *line, size_t size);
 /* The processor's name as the system states it, or "unknown". */
 const char *sp_machine_processor(void);
+/* The number of the file system of /dev/shm: processes share memory by it if they have
+ * the same one. Containers of a machine often have their own. 0: there is none. */
+uint64_t sp_machine_shm(void);
 /* A text that is the same for all processes of this machine and no other, until it is
  * started again; empty where the system states none. */
 const char *sp_machine_boot(void);

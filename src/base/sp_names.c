@@ -65,11 +65,58 @@ void sp_names_print(sp_names words, FILE *to)
     }
 }
 
+/* Words that mean the same to a user, who knows some of them from other programs. */
+static const char *const same_words[] = {
+    "|gpu|cuda|nvidia|device|",
+    "|cpu|host|",
+    "|none|off|no|constant|const|fixed|flat|",
+    "|fp32|float|float32|single|full|32|",
+    "|bf16|bfloat16|half|fp16|float16|mixed|amp|16|",
+    "|adamw|adam|",
+    "|sgd|momentum|nesterov|",
+    "|poly|polynomial|power|linear|",
+    "|cosine|annealing|",
+    "|onecycle|one_cycle|1cycle|",
+    "|step|multistep|",
+    "|cross_entropy|ce|crossentropy|nll|xent|",
+    "|true|on|yes|1|",
+    "|false|off|no|0|",
+    "|never|off|no|none|false|",
+    "|skip|ignore|continue|",
+    "|stop|error|raise|abort|fail|",
+    "|conv|convolution|subm|conv3d|",
+    "|bn|batchnorm|batch_norm|norm|",
+    "|linear|dense|fc|",
+    "|relu|activation|",
+    "|lr|learning_rate|",
+    "|epochs|n_epochs|max_epochs|",
+};
+
+static bool have_in(const char *group, const char *word)
+{
+    const size_t n = strlen(word);
+
+    for (const char *at = group; (at = strchr(at, '|')) && at[1]; at++)
+        if (strncasecmp(at + 1, word, n) == 0 && at[1 + n] == '|')
+            return n > 0;
+    return false;
+}
+
+static bool are_same(const char *a, const char *b)
+{
+    for (size_t i = 0; i < sizeof same_words / sizeof *same_words; i++)
+        if (have_in(same_words[i], a) && have_in(same_words[i], b))
+            return true;
+    return false;
+}
+
 int sp_names_distance(const char *a, const char *b)
 {
     int row[NAME + 1], n_b = (int)strnlen(b, NAME), n_a = (int)strlen(a);
 
     assert(a && b);
+    if (are_same(a, b))
+        return 0;
     if (n_a != n_b && n_a && n_b &&
         strncasecmp(a, b, (size_t)(n_a < n_b ? n_a : n_b)) == 0)
         return 1;

@@ -45,7 +45,8 @@ void sp_names_print(sp_names words, FILE *to);
 
 /* Returns the distance of two names, by which messages choose the nearest; case is
  * ignored. It is the edit distance, but 1 where one name is the beginning of the other:
- * a user who writes "voxel" means "voxel_size", however many letters are left out. */
+ * a user who writes "voxel" means "voxel_size", however many letters are left out; and
+ * 0 between words of the same meaning, as "gpu" and "cuda". */
 int sp_names_distance(const char *a, const char *b);
 /* Prints text in lines of at most 80 columns, all but the first behind `indent` blanks.
  * The text's own newlines stay. */

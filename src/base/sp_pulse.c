@@ -9,6 +9,8 @@
 static atomic_llong work, waits;
 static _Atomic double waited_s, wait_begin_s; /* written by the thread that waits */
 static atomic_bool is_waiting;
+static atomic_int n_in_files;      /* calls of the file system under way */
+static _Atomic double file_turn_s; /* when the latest one began or ended */
 static atomic_int leave_code;
 static pthread_mutex_t hearing = PTHREAD_MUTEX_INITIALIZER; /* protects heard */
 static uint64_t *heard;
@@ -36,12 +38,25 @@ void sp_pulse_wait_end(void)
     sp_pulse_beat();
 }
 
+void sp_pulse_file_begin(void)
+{
+    atomic_store_explicit(&file_turn_s, sp_now_s(), memory_order_relaxed);
+    atomic_fetch_add(&n_in_files, 1);
+}
+
+void sp_pulse_file_end(void)
+{
+    atomic_store_explicit(&file_turn_s, sp_now_s(), memory_order_relaxed);
+    atomic_fetch_sub(&n_in_files, 1);
+}
+
 void sp_pulse_read(sp_pulse *pulse)
 {
     pulse->work = atomic_load(&work);
     pulse->waits = atomic_load(&waits);
     pulse->is_waiting = atomic_load(&is_waiting);
     pulse->waited_s = waited_s;
+    pulse->file_s = atomic_load(&n_in_files) > 0 ? sp_now_s() - file_turn_s : 0;
 }
 
 void sp_pulse_leave(int code)

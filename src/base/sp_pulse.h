@@ -12,6 +12,10 @@
  * (health/sp_watchdog.h) reads both counts; when a rank is lost it leaves the exit
  * status here, and every wait in sp_comm ends the process with it.
  *
+ * A thread in a call of the file system is neither: it may stand still for minutes (a
+ * server that fails over) while the process is alive. Such calls are counted, so that
+ * the watchdog can wait longer for them.
+ *
  * The other modules of this room accompany a process, in this order: requests to stop
  * (sp_signal.h), the limit on the start (sp_start.h), faults for tests (sp_fault.h),
  * commands of the user and other child processes (sp_child.h).
@@ -31,6 +35,9 @@ typedef struct sp_pulse {
     int64_t work, waits; /* numbers of events, which only grow */
     bool is_waiting;     /* a wait for other ranks is under way */
     double waited_s;     /* seconds of all ended waits for other ranks */
+    /* Seconds since a thread that is in a call of the file system began it, or another
+     * ended one; 0: no thread is in one. */
+    double file_s;
 } sp_pulse;
 
 /* Counts a piece of work. Any thread; one atomic addition. */
@@ -40,6 +47,10 @@ void sp_pulse_beat(void);
 void sp_pulse_wait_begin(void);
 void sp_pulse_wait_turn(void);
 void sp_pulse_wait_end(void);
+
+/* Called by any thread before and after it calls the file system; may be nested. */
+void sp_pulse_file_begin(void);
+void sp_pulse_file_end(void);
 
 /* Reads the counts. Any thread. */
 void sp_pulse_read(sp_pulse *pulse);

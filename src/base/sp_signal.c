@@ -11,7 +11,7 @@
 
 static volatile sig_atomic_t received;
 static struct timespec first;
-static volatile sig_atomic_t is_starting;
+static volatile sig_atomic_t is_starting, is_installed;
 
 /* Seconds that MPI's start may take after a request to stop; nothing can be lost by
  * then. */
@@ -75,8 +75,7 @@ static void (*const first_of_all)(void)
 
 void sp_signal_begin(void)
 {
-    if (is_hup_ignored)
-        signal(SIGHUP, SIG_IGN);
+    signal(SIGHUP, is_hup_ignored ? SIG_IGN : SIG_DFL);
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
         if (fcntl(fd, F_GETFD) < 0)
             open("/dev/null", O_RDONLY); /* the lowest number that is free, so fd */
@@ -88,7 +87,7 @@ void sp_signal_install(void)
 {
     static const int numbers[] = {SP_SIGNAL_REQUESTS};
 
-    is_starting = 1;
+    is_starting = is_installed = 1;
     for (unsigned i = 0; i < sizeof numbers / sizeof *numbers; i++)
         if (numbers[i] != SIGHUP || !is_hup_ignored)
             set_handler(numbers[i], handle, SA_RESTART);
@@ -99,6 +98,11 @@ void sp_signal_started(void)
 {
     is_starting = 0;
     alarm(0);
+    /* UCX has taken HUP once more. */
+    if (is_hup_ignored || !is_installed)
+        signal(SIGHUP, is_hup_ignored ? SIG_IGN : SIG_DFL);
+    else
+        set_handler(SIGHUP, handle, SA_RESTART);
 }
 
 /* abort() ends the process when the handler returns, a signal of another process by the

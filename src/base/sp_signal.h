@@ -13,8 +13,9 @@
 /* The requests, as a list of an array. */
 #define SP_SIGNAL_REQUESTS SIGTERM, SIGINT, SIGUSR1, SIGUSR2, SIGHUP, SIGXCPU
 
-/* Called first in main. A write beyond the limit on the size of files (ulimit -f) then
- * fails, as on a full disk, instead of ending the process; the system keeps how
+/* Called first in main. HUP ends the program again, or stays ignored as nohup has it,
+ * whatever handler a library has set. A write beyond the limit on the size of files
+ * (ulimit -f) then fails, as on a full disk, instead of ending the process; the system keeps how
  * children end, also where whoever started this process ignores SIGCHLD; and a standard
  * stream that is closed stays so: its number goes to no pipe or file of the program, to
  * which the log would be written. */
@@ -24,7 +25,7 @@ void sp_signal_begin(void);
  * after five seconds with SP_ELIMIT, since there is nothing to save yet. */
 void sp_signal_install(void);
 /* States that MPI has started: from now on a request is answered at the end of a step.
- */
+ * HUP again does what it did before, since UCX takes it in the start of MPI. */
 void sp_signal_started(void);
 /* Delays abort() by a second from now on. A library often aborts because a peer is
  * dying, and the delay lets the watchdog see first the rank that died first. */

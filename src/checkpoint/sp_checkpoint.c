@@ -2,6 +2,7 @@
  *   /params/<layer>/<weight|bias>               float32
  *   /buffers/<layer>/<running_mean|running_var> float32
  *   /optim/<...>/<layer>/<weight|bias>          float32: the groups of sp_kept
+ *   /ema/<layer>/<...>, /ema_buffers/<...>      float32: averages, with train.ema
  *   /normalization/mean, std                    float64, where features are normalized
  *   /loss/class_weights                         float64, where classes are weighted
  *   /recipe                                     attributes (data/sp_recipe.h)
@@ -172,7 +173,8 @@ static bool count_bytes(const sp_h5_shape *shape, int64_t *bytes)
 
 static bool is_ours(const char *name)
 {
-    return strncmp(name, "/params/", 8) == 0 || strncmp(name, "/buffers/", 9) == 0;
+    return strncmp(name, "/params/", 8) == 0 || strncmp(name, "/buffers/", 9) == 0 ||
+           strncmp(name, "/ema/", 5) == 0 || strncmp(name, "/ema_buffers/", 13) == 0;
 }
 
 /* True for float32 arrays of the network. Arrays of another type fail, or are checked,
@@ -345,6 +347,17 @@ static sp_status verify_written(const char *path)
 
 /* ---- writing ---- */
 
+/* The datasets of kept value i. */
+static const sp_param *kept_params(const sp_graph *graph, int i)
+{
+    return sp_kept[i].is_of_buffers ? graph->buffer : graph->param;
+}
+
+static int kept_count(const sp_graph *graph, int i)
+{
+    return sp_kept[i].is_of_buffers ? graph->n_buffers : graph->n_params;
+}
+
 static sp_status write_arrays(sp_h5 *file, const sp_graph *graph,
                               const sp_checkpoint_arrays *a)
 {
@@ -354,8 +367,8 @@ static sp_status write_arrays(sp_h5 *file, const sp_graph *graph,
     SP_TRY(write_group(file, "/buffers", graph->buffer, graph->n_buffers, a->running));
     for (int i = 0; optim && i < SP_N_KEPT; i++)
         if (optim->kept[i])
-            SP_TRY(write_group(file, sp_kept[i].group, graph->param, graph->n_params,
-                               optim->kept[i]));
+            SP_TRY(write_group(file, sp_kept[i].group, kept_params(graph, i),
+                               kept_count(graph, i), optim->kept[i]));
     if (a->on_written)
         a->on_written(a->arg);
     return SP_OK;
@@ -476,16 +489,42 @@ sp_status sp_checkpoint_read_open_state(sp_h5 *file, sp_checkpoint_state *state,
 static sp_status read_optim(sp_h5 *file, const sp_graph *graph, sp_optim *optim)
 {
     for (int i = 0; i < SP_N_KEPT; i++)
-        if (sp_h5_has(file, sp_kept[i].group) != (optim->kept[i] != NULL)) {
+        if (!sp_kept[i].is_average &&
+            sp_h5_has(file, sp_kept[i].group) != (optim->kept[i] != NULL)) {
             sp_log_warn0("%s has no state of this optimizer, which begins anew",
                          sp_h5_path(file));
             return SP_OK;
         }
     for (int i = 0; i < SP_N_KEPT; i++)
-        if (optim->kept[i])
+        if (optim->kept[i] && !sp_kept[i].is_average)
             SP_TRY(read_group(file, sp_kept[i].group, graph->param, graph->n_params,
                               optim->kept[i]));
     return sp_h5_attr_read_int(file, "/", "updates", &optim->t);
+}
+
+/* Reads the averages of train.ema; in a file without them they begin as its weights. */
+static sp_status read_averages(sp_h5 *file, const sp_graph *graph, const float *param,
+                               const float *running, sp_optim *optim)
+{
+    int64_t updates = 1;
+
+    if (optim->kept[SP_KEPT_EMA] && !sp_h5_has(file, sp_kept[SP_KEPT_EMA].group))
+        sp_log_info("%s has no averaged weights: the average of train.ema begins here",
+                    sp_h5_path(file));
+    else
+        SP_TRY(sp_h5_attr_read_int(file, "/", "updates", &updates));
+    optim->is_averaging = updates > 0;
+    for (int i = 0; i < SP_N_KEPT; i++) {
+        if (!optim->kept[i] || !sp_kept[i].is_average)
+            continue;
+        if (sp_h5_has(file, sp_kept[SP_KEPT_EMA].group))
+            SP_TRY(read_group(file, sp_kept[i].group, kept_params(graph, i),
+                              kept_count(graph, i), optim->kept[i]));
+        else
+            memcpy(optim->kept[i], sp_kept[i].is_of_buffers ? running : param,
+                   (size_t)sp_kept_floats(graph, i) * sizeof(float));
+    }
+    return SP_OK;
 }
 
 /* The parameter that tells the model's number of classes: the network's last layer has
@@ -530,14 +569,41 @@ static sp_status check_classes(sp_h5 *file, const sp_graph *graph)
         sp_h5_path(file), (long long)n, graph->n_classes);
 }
 
-sp_status sp_checkpoint_read_open(sp_h5 *file, const sp_graph *graph, float *param,
-                                  float *running, sp_optim *optim)
+sp_status sp_checkpoint_groups(sp_h5 *file, sp_weights_use use, const char **params,
+                               const char **buffers)
 {
+    const bool is_average = use == SP_WEIGHTS_EMA;
+
+    *params = is_average ? sp_kept[SP_KEPT_EMA].group : "/params";
+    *buffers = is_average ? sp_kept[SP_KEPT_EMA_BUFFERS].group : "/buffers";
+    if (!is_average || sp_h5_has(file, *params))
+        return SP_OK;
+    return SP_FAIL(SP_EDATA,
+                   "%s: no averaged weights (/ema), which run.weights = \"ema\" asks "
+                   "for: train.ema was 0 in its training; take run.weights=plain",
+                   sp_h5_path(file));
+}
+
+sp_status sp_checkpoint_read_model(sp_h5 *file, const sp_graph *graph,
+                                   sp_weights_use use, float *param, float *running)
+{
+    const char *params, *buffers;
+
     assert(file && graph && param);
     SP_TRY(check_classes(file, graph));
-    SP_TRY(read_group(file, "/params", graph->param, graph->n_params, param));
-    SP_TRY(read_group(file, "/buffers", graph->buffer, graph->n_buffers, running));
-    return optim ? read_optim(file, graph, optim) : SP_OK;
+    SP_TRY(sp_checkpoint_groups(file, use, &params, &buffers));
+    SP_TRY(read_group(file, params, graph->param, graph->n_params, param));
+    return read_group(file, buffers, graph->buffer, graph->n_buffers, running);
+}
+
+static sp_status read_training(sp_h5 *file, const sp_graph *graph, float *param,
+                               float *running, sp_optim *optim)
+{
+    SP_TRY(sp_checkpoint_read_model(file, graph, SP_WEIGHTS_PLAIN, param, running));
+    if (!optim)
+        return SP_OK;
+    SP_TRY(read_optim(file, graph, optim));
+    return read_averages(file, graph, param, running, optim);
 }
 
 sp_status sp_checkpoint_read(const char *path, const sp_graph *graph, float *param,
@@ -549,7 +615,7 @@ sp_status sp_checkpoint_read(const char *path, const sp_graph *graph, float *par
 
     assert(path && graph && param);
     SP_TRY(sp_h5_open(&file, path));
-    rc = sp_checkpoint_read_open(file, graph, param, running, optim);
+    rc = read_training(file, graph, param, running, optim);
     if (rc == SP_OK && state)
         rc = sp_checkpoint_read_open_state(file, state, NULL);
     sp_h5_close(file);

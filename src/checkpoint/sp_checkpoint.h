@@ -27,6 +27,8 @@ typedef struct sp_checkpoint_state {
     uint64_t data_hash;    /* sp_dataset.hash of the training set */
     uint64_t val_hash;     /* that of the data of best; 0: an older file, or no data */
     int64_t eval_due;      /* 1: the evaluation at this step was given up for a stop */
+    int64_t groups;        /* nodes or ranks (batch.per) that have a batch of their own;
+                            * 0: the world has one batch, or an older file */
     double best;           /* best validation mIoU so far; NAN: none */
     char *deck;            /* resolved deck; malloc'd when it was read */
 } sp_checkpoint_state;
@@ -118,10 +120,17 @@ void sp_checkpoint_state_destroy(sp_checkpoint_state *state);
 sp_status sp_checkpoint_read(const char *path, const struct sp_graph *graph,
                              float *param, float *running, struct sp_optim *optim,
                              sp_checkpoint_state *state);
-sp_status sp_checkpoint_read_open(struct sp_h5 *file, const struct sp_graph *graph,
-                                  float *param, float *running, struct sp_optim *optim);
+/* The same of the weights and buffers that `use` names, from an open file. SP_EDATA too
+ * if the file has no averages. */
+sp_status sp_checkpoint_read_model(struct sp_h5 *file, const struct sp_graph *graph,
+                                   sp_weights_use use, float *param, float *running);
+/* The groups of these weights and buffers: "/params" or "/ema", ... SP_EDATA if the file
+ * has none. */
+sp_status sp_checkpoint_groups(struct sp_h5 *file, sp_weights_use use,
+                               const char **params, const char **buffers);
 
 /* Rank 0 only, local: reads the weights and buffers that another training begins with.
+ * A checkpoint gives those that its deck's run.weights names.
  * Layers that `skip` names (sp_graph_is_named) stay as the caller made them. SP_EDATA
  * as above; where the first layer does not fit the number of columns, the message has
  * those of the model and of `data`; where nothing but the classes of the last layer do

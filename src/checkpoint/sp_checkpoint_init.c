@@ -83,10 +83,29 @@ static sp_status check_init_columns(sp_h5 *file, const sp_graph *graph,
     return rc;
 }
 
+/* The groups of the weights that the deck of the file says. */
+static sp_status find_groups(sp_h5 *file, const char *path, const char **params,
+                             const char **buffers)
+{
+    sp_checkpoint_state state = {0};
+    sp_weights_use use = SP_WEIGHTS_PLAIN;
+    sp_config config;
+    sp_status rc = sp_checkpoint_read_open_state(file, &state, NULL);
+
+    if (rc == SP_OK && state.deck) {
+        rc = sp_checkpoint_config(&config, &state, path);
+        use = config.run.weights;
+        sp_config_destroy(&config);
+    }
+    sp_checkpoint_state_destroy(&state);
+    return rc == SP_OK ? sp_checkpoint_groups(file, use, params, buffers) : rc;
+}
+
 sp_status sp_checkpoint_read_init(const char *path, const sp_graph *graph,
                                   const sp_normalization *data, const sp_strings *skip,
                                   float *param, float *running)
 {
+    const char *params, *buffers;
     sp_h5 *file;
     sp_status rc;
 
@@ -96,10 +115,12 @@ sp_status sp_checkpoint_read_init(const char *path, const sp_graph *graph,
     if (rc == SP_OK)
         rc = check_init_classes(file, graph, skip);
     if (rc == SP_OK)
-        rc = sp_checkpoint_read_group(file, "/params", graph->param, graph->n_params,
+        rc = find_groups(file, path, &params, &buffers);
+    if (rc == SP_OK)
+        rc = sp_checkpoint_read_group(file, params, graph->param, graph->n_params,
                                       skip, param);
     if (rc == SP_OK)
-        rc = sp_checkpoint_read_group(file, "/buffers", graph->buffer, graph->n_buffers,
+        rc = sp_checkpoint_read_group(file, buffers, graph->buffer, graph->n_buffers,
                                       skip, running);
     sp_h5_close(file);
     return rc;

@@ -28,6 +28,7 @@ static const root_field fields[] = {
     {"data_hash", SP_H5_U64, AT(data_hash), false},
     {"epoch", SP_H5_I64, AT(at.epoch), false},
     {"eval_due", SP_H5_I64, AT(eval_due), true},
+    {"groups", SP_H5_I64, AT(groups), true},
     {"metrics_bytes", SP_H5_I64, AT(metrics_bytes), false},
     {"position", SP_H5_I64, AT(at.position), false},
     {"samples_seen", SP_H5_I64, AT(samples_seen), false},
@@ -68,7 +69,7 @@ static uint32_t root_crc(const sp_checkpoint_state *state, const sp_normalizatio
         }
         if (strcmp(fields[i].name, "epoch") == 0)
             crc = crc_item(crc, "deck", state->deck, strlen(state->deck));
-        if (strcmp(fields[i].name, "metrics_bytes") == 0) {
+        if (strcmp(fields[i].name, "groups") == 0) {
             crc = sp_crc32c_texts(crc, NAMES, norm->n_columns, norm->name);
             crc = crc_item(crc, "format", FORMAT, strlen(FORMAT));
         }
@@ -153,6 +154,7 @@ static sp_status check_state(sp_h5 *file, const sp_checkpoint_state *s)
                        " (step less updates)"));
     SP_TRY(check_count(file, "metrics_bytes", s->metrics_bytes, MOST, ""));
     SP_TRY(check_count(file, "eval_due", s->eval_due, 1, ""));
+    SP_TRY(check_count(file, "groups", s->groups, INT32_MAX, ""));
     if (!isnan(s->best) && !(s->best >= 0 && s->best <= 1))
         return SP_FAIL(SP_EDATA,
                        "%s: attribute best_miou is %g, expected 0 to 1 or no number",

@@ -106,6 +106,25 @@ int sp_affinity_share(const uint64_t set[SP_CORE_WORDS], int index, int n,
     return cores;
 }
 
+int sp_affinity_memories(void)
+{
+    uint64_t allowed[SP_CORE_WORDS];
+    hwloc_topology_t topology;
+    hwloc_bitmap_t map;
+    int n = 0;
+
+    if (!open_topology(&topology, false))
+        return 1;
+    sp_machine_cores(allowed);
+    map = to_bitmap(allowed);
+    for (hwloc_obj_t node = NULL; map && (node = hwloc_get_next_obj_by_type(
+                                              topology, HWLOC_OBJ_NUMANODE, node));)
+        n += hwloc_bitmap_intersects(node->cpuset, map) != 0;
+    hwloc_bitmap_free(map);
+    hwloc_topology_destroy(topology);
+    return n > 0 ? n : 1;
+}
+
 /* Counts the node's ranks that may use the same cores as this one, and this rank's
  * index among them. Sets of cores are compared by a hash; a collision would only make
  * shares smaller. */

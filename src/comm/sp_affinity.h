@@ -28,6 +28,10 @@ void sp_affinity_near(const uint64_t allowed[SP_CORE_WORDS], const char *pci,
 int sp_affinity_share(const uint64_t set[SP_CORE_WORDS], int index, int n,
                       uint64_t share[SP_CORE_WORDS]);
 
+/* The number of NUMA nodes that have cores which this process may use; 1 if the topology
+ * cannot be read. Local. */
+int sp_affinity_memories(void);
+
 /* Binds this process to its share and sets comm->cores to it. Collective over the node;
  * called before other threads start, which inherit the binding. pci is the id of the
  * device that the process uses, or NULL. text receives the cores as "0-3 of 0-7", or ""

@@ -10,40 +10,11 @@
 
 #include "base/sp_log.h"
 #include "base/sp_machine.h"
+#include "comm/sp_launcher.h"
 #include "base/sp_pulse.h"
 #include "comm/sp_comm_internal.h"
 
 /* ---- start and end ---- */
-
-/* Several processes of a launcher that each see a world of one rank would train the
- * same network at the same time and overwrite each other's files, so that is refused.
- * Launchers that speak PMI set PMI_SIZE, that of Open MPI OMPI_COMM_WORLD_SIZE. A
- * program that the batch script itself starts, and not srun, is alone by intention: the
- * job then has a number, but no step. */
-static sp_status check_launcher(const sp_comm *comm)
-{
-    const char *tasks = getenv("SLURM_NTASKS"), *started = getenv("PMI_SIZE");
-    bool is_beside = getenv("SLURM_JOB_ID") && !getenv("SLURM_STEP_ID");
-
-    if (!started)
-        started = getenv("OMPI_COMM_WORLD_SIZE");
-    if (comm->size > 1)
-        return SP_OK;
-    if (started && atoi(started) > 1)
-        return SP_FAIL(SP_EUSAGE,
-                       "the launcher started %s ranks, but MPI sees a world of one: "
-                       "it belongs to another MPI than the program; start with the "
-                       "mpiexec of the MPI that configure found (the MPICH of Ubuntu "
-                       "24.04 has none that works: use Open MPI there)",
-                       started);
-    if (started || !tasks || atoi(tasks) <= 1 || is_beside)
-        return SP_OK;
-    return SP_FAIL(SP_EUSAGE,
-                   "Slurm started %s tasks, but MPI sees a world of one: start with "
-                   "`srun --mpi=pmi2` (Open MPI: --mpi=pmix), or with mpirun inside "
-                   "the allocation",
-                   tasks);
-}
 
 /* Unless it is told otherwise, Open MPI's mpirun binds one rank or two to a core each,
  * however many there are; it has bound itself to none. */
@@ -72,6 +43,7 @@ sp_status sp_comm_open(sp_comm *comm, int *argc, char ***argv)
     comm->impl = impl;
     impl->node = impl->lane = MPI_COMM_NULL;
     sp_comm_on_leave = sp_comm_abort;
+    impl->max = impl->min = MPI_OP_NULL;
     SP_MPI(Init_thread(argc, argv, MPI_THREAD_FUNNELED, &provided));
     impl->has_mpi = true;
     impl->world = MPI_COMM_WORLD;
@@ -82,7 +54,8 @@ sp_status sp_comm_open(sp_comm *comm, int *argc, char ***argv)
                        "(MPI_THREAD_FUNNELED); use one that was built with threads");
     SP_MPI(Comm_rank(impl->world, &comm->rank));
     SP_MPI(Comm_size(impl->world, &comm->size));
-    SP_TRY(check_launcher(comm));
+    SP_TRY(sp_comm_begin_sums(impl));
+    SP_TRY(sp_launcher_check(comm->size));
     SP_TRY(sp_comm_find_nodes(comm));
     warn_if_bound(comm);
     return SP_OK;

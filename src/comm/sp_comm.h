@@ -74,8 +74,8 @@ typedef struct sp_request {
 } sp_request;
 
 /* Starts MPI (MPI_THREAD_FUNNELED is enough) and fills comm. Collective over all ranks.
- * SP_EUSAGE, with advice, where the launcher started several single ranks (PMI_SIZE,
- * OMPI_COMM_WORLD_SIZE or SLURM_NTASKS > 1 and a world of 1); SP_EMPI, SP_EMEM. The
+ * SP_EUSAGE, with advice, if the environment announces several tasks, but MPI sees a
+ * world of one (sp_launcher.h); SP_EMPI, SP_EMEM. The
  * caller calls sp_comm_close after a failure too. Two variables of the environment:
  * SP_RANKS_PER_NODE=n treats every n ranks of a node as a node of their own, to test on
  * one machine how ranks behave on several nodes; SP_NODE_MEMORY=0 leaves all sums to
@@ -115,8 +115,9 @@ const char *sp_comm_library(void);
 /* Number of ranks in scope. Local. */
 int sp_comm_scope_size(const sp_comm *comm, sp_scope scope);
 
-/* Reduces data [count] over the ranks of scope, in place; any count. Collective over
- * scope. SP_EMPI, SP_EMEM. */
+/* Reduces data [count] over the ranks of scope, in place; any count. A NaN of one rank
+ * makes sums, maxima and minima NaN, on every rank, so that all ranks decide alike.
+ * Collective over scope. SP_EMPI, SP_EMEM. */
 sp_status sp_comm_allreduce(sp_comm *comm, sp_scope scope, void *data, size_t count,
                             sp_type type, sp_reduce_op op);
 /* Posts the same and returns at once; `data` must not be touched until the request has

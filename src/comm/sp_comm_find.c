@@ -111,8 +111,9 @@ static sp_status duplicate(sp_comm *comm, MPI_Comm *copy)
     return SP_OK;
 }
 
-/* A hash of the names by which this rank's node is known: the system's, and Slurm's
- * where several of its nodes are one machine. The rank is part of it, so that it
+/* A hash of the names by which this rank's node is known: the system's, Slurm's where
+ * several of its nodes are one machine, and the number of the memory that processes of a
+ * node share, which differs between containers of one machine. The rank is part of it, so that it
  * differs, where the machine is not known, and where MPICH's launcher started ranks on
  * other hosts too. */
 static uint64_t hash_node(const sp_comm *comm)
@@ -122,7 +123,8 @@ static uint64_t hash_node(const sp_comm *comm)
     const bool is_alike = boot[0] && (!beside || atoi(beside) == comm->size);
     char text[512];
 
-    snprintf(text, sizeof text, "%s %s %s %d", comm->host, boot, slurm ? slurm : "",
+    snprintf(text, sizeof text, "%s %s %s %llu %d", comm->host, boot,
+             slurm ? slurm : "", (unsigned long long)sp_machine_shm(),
              is_alike ? -1 : comm->rank);
     return XXH64(text, strlen(text), 0);
 }

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <math.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -265,7 +266,9 @@ size_t sp_type_bytes(sp_type type)
     return type == SP_U8 ? 1 : type == SP_F32 ? sizeof(float) : sizeof(double);
 }
 
-#define COMBINE(NAME, TYPE)                                                            \
+/* A NaN of one rank is the greatest and the least number, on every rank. */
+#define NEVER(x) false
+#define COMBINE(NAME, TYPE, IS_NAN)                                                    \
     static void NAME(void *to, const void *from, size_t n, sp_reduce_op op)            \
     {                                                                                  \
         TYPE *restrict a = to;                                                         \
@@ -275,14 +278,14 @@ size_t sp_type_bytes(sp_type type)
         for (i = 0; op == SP_SUM && i < n; i++)                                        \
             a[i] = (TYPE)(a[i] + b[i]);                                                \
         for (i = 0; op == SP_MAX && i < n; i++)                                        \
-            a[i] = b[i] > a[i] ? b[i] : a[i];                                          \
+            a[i] = b[i] > a[i] || IS_NAN(b[i]) ? b[i] : a[i];                          \
         for (i = 0; op == SP_MIN && i < n; i++)                                        \
-            a[i] = b[i] < a[i] ? b[i] : a[i];                                          \
+            a[i] = b[i] < a[i] || IS_NAN(b[i]) ? b[i] : a[i];                          \
     }
-COMBINE(combine_f32, float)
-COMBINE(combine_f64, double)
-COMBINE(combine_i64, int64_t)
-COMBINE(combine_u8, uint8_t)
+COMBINE(combine_f32, float, isnan)
+COMBINE(combine_f64, double, isnan)
+COMBINE(combine_i64, int64_t, NEVER)
+COMBINE(combine_u8, uint8_t, NEVER)
 
 static void combine(void *to, const void *from, size_t n, const sp_node_request *q)
 {

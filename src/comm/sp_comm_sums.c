@@ -3,6 +3,7 @@
 
 #include <assert.h>
 #include <limits.h>
+#include <math.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -104,6 +105,30 @@ sp_status sp_comm_wait_all(sp_comm *comm, int n, MPI_Request *requests)
 
 /* ---- begin and end ---- */
 
+/* Operations of MPI on floats or doubles: a NaN wins against every number. */
+#define ORDER(NAME, IS_BEYOND)                                                         \
+    static void NAME(void *from, void *to, int *n, MPI_Datatype *type)                 \
+    {                                                                                  \
+        if (*type == MPI_FLOAT) {                                                      \
+            float *a = to, *b = from;                                                  \
+            for (int i = 0; i < *n; i++)                                               \
+                a[i] = b[i] IS_BEYOND a[i] || isnan(b[i]) ? b[i] : a[i];               \
+        } else {                                                                       \
+            double *a = to, *b = from;                                                 \
+            for (int i = 0; i < *n; i++)                                               \
+                a[i] = b[i] IS_BEYOND a[i] || isnan(b[i]) ? b[i] : a[i];               \
+        }                                                                              \
+    }
+ORDER(order_max, >)
+ORDER(order_min, <)
+
+sp_status sp_comm_begin_sums(struct sp_comm_impl *impl)
+{
+    SP_MPI(Op_create(order_max, 1, &impl->max));
+    SP_MPI(Op_create(order_min, 1, &impl->min));
+    return SP_OK;
+}
+
 void sp_comm_open_self(sp_comm *comm)
 {
     static const int only_node = 0;
@@ -137,6 +162,7 @@ static sp_status attach_ranks(sp_comm *comm, MPI_Comm of)
     SP_MPI(Comm_set_errhandler(impl->world, MPI_ERRORS_RETURN));
     SP_MPI(Comm_rank(impl->world, &comm->rank));
     SP_MPI(Comm_size(impl->world, &comm->size));
+    SP_TRY(sp_comm_begin_sums(impl));
     return sp_comm_find_nodes(comm);
 }
 
@@ -149,6 +175,7 @@ sp_status sp_comm_attach(sp_comm *comm, const void *of)
         return SP_FAIL(SP_EMEM, "no memory for a communicator");
     comm->impl = impl;
     impl->world = impl->node = impl->lane = MPI_COMM_NULL;
+    impl->max = impl->min = MPI_OP_NULL;
     return attach_ranks(comm, *(const MPI_Comm *)of);
 }
 
@@ -168,6 +195,10 @@ void sp_comm_end_sums(struct sp_comm_impl *impl)
         MPI_Comm_free(&impl->node);
     if (impl->lane != MPI_COMM_NULL)
         MPI_Comm_free(&impl->lane);
+    if (impl->max != MPI_OP_NULL)
+        MPI_Op_free(&impl->max);
+    if (impl->min != MPI_OP_NULL)
+        MPI_Op_free(&impl->min);
 }
 
 void sp_comm_detach(sp_comm *comm)
@@ -201,9 +232,16 @@ static MPI_Datatype mpi_type(sp_type type)
                             : MPI_UINT8_T;
 }
 
-static MPI_Op mpi_op(sp_reduce_op op)
+/* MPI leaves open what MPI_MAX of a NaN is, and ranks may get different results. */
+static MPI_Op mpi_op(const struct sp_comm_impl *impl, sp_type type, sp_reduce_op op)
 {
-    return op == SP_SUM ? MPI_SUM : op == SP_MAX ? MPI_MAX : MPI_MIN;
+    const bool is_float = type == SP_F32 || type == SP_F64;
+
+    if (op == SP_SUM)
+        return MPI_SUM;
+    if (op == SP_MAX)
+        return is_float ? impl->max : MPI_MAX;
+    return is_float ? impl->min : MPI_MIN;
 }
 
 /* Returns a slot with room for n MPI requests, from the free list or a new one. */
@@ -282,7 +320,7 @@ sp_status sp_comm_iallreduce(sp_comm *comm, sp_scope scope, void *data, size_t c
         int n = (int)(count - done < most ? count - done : most);
 
         SP_MPI(Iallreduce(MPI_IN_PLACE, (char *)data + done * bytes, n, mpi_type(type),
-                          mpi_op(op), mcomm, &s->pieces[s->n]));
+                          mpi_op(comm->impl, type, op), mcomm, &s->pieces[s->n]));
         s->n++;
     }
     return SP_OK;

@@ -186,15 +186,25 @@ typedef struct sp_dropout_args {
     int n_samples;
 } sp_dropout_args;
 
-/* How a voxel's loss follows from its logits: what the deck says, which a net passes on
- * as it is (sp_net_options). With smoothing e and C classes the target distribution is
- * (1 - e) at the label plus e / C everywhere. */
+/* How the loss follows from the logits: what the deck says, which a net passes on as it
+ * is (sp_net_options). With smoothing e and C classes the target distribution of cross
+ * entropy is (1 - e) at the label plus e / C everywhere. compute/sp_loss.h defines the
+ * terms. All zeros: plain cross entropy. */
 typedef struct sp_loss_rule {
     float smoothing; /* 0 to 1 */
+    /* The loss is a sum of terms with these weights, at least one above 0; the members
+     * below are not read otherwise. */
+    bool is_sum;
+    float weight[SP_N_LOSSES]; /* of each sp_loss_kind, >= 0 */
+    float focal_gamma;         /* >= 0 */
+    /* The group of rows of Lovasz-softmax: all rows of the call, else each sample. */
+    bool is_joint;
 } sp_loss_rule;
 
-/* Softmax cross-entropy l with its gradient. The weight of a voxel is
- * w = class_weight[label]. */
+/* The loss l of each voxel with its gradient. The weight of a voxel is
+ * w = class_weight[label]. Terms that are defined on a group of rows (dice of a sample,
+ * Lovasz-softmax) count with the sum of their w, as if each voxel had the group's
+ * value. */
 typedef struct sp_loss_args {
     sp_tensor logits;          /* [n, C] */
     const int32_t *label;      /* [n] 0..C-1 or SP_IGNORE; NULL: none labelled */
@@ -391,6 +401,11 @@ typedef struct sp_backend_ops {
 
     /* ---- loss and update ---- */
     sp_status (*loss)(sp_backend *be, const sp_loss_args *args);
+    /* Bytes of scratch that loss takes for a sum of terms, given the rows of the logits,
+     * their classes and the samples, of which the longest may have all rows. A pure
+     * function of these numbers and be->threads; 0 for plain cross entropy. */
+    int64_t (*loss_bytes)(const sp_backend *be, const sp_loss_rule *rule, int64_t n,
+                          int c, int n_samples);
     sp_status (*sgd)(sp_backend *be, const sp_optim_args *args);
     sp_status (*adamw)(sp_backend *be, const sp_optim_args *args);
     /* *sum = sum g^2 in a fixed order, in double. */

@@ -100,7 +100,8 @@ static inline bool sp_pool_grad_is_sound(const sp_pool_args *a)
 
 static inline bool sp_loss_rule_is_sound(const sp_loss_rule *rule)
 {
-    return rule->smoothing >= 0 && rule->smoothing <= 1;
+    return rule->smoothing >= 0 && rule->smoothing <= 1 &&
+           (!rule->is_sum || rule->focal_gamma >= 0);
 }
 
 static inline bool sp_loss_is_sound(const sp_loss_args *a)

@@ -30,7 +30,7 @@ extern const sp_backend_ops sp_cpu_ops;
 #define SP_CPU_SLOTS(X)                                                                \
     X(plan_build) X(plan_bytes) X(plan_scratch_bytes) X(conv_pack_floats)              \
     X(norm_finish) X(norm_grad_finish) X(add_samples) X(clock_begin) X(clock_end)      \
-    X(peak) X(memory_used)
+    X(peak) X(memory_used) X(loss_bytes)
 
 #define SP_CPU_DECLARE(slot) SP_OP(slot) sp_cpu_##slot;
 SP_CPU_SLOTS(SP_CPU_DECLARE)
@@ -41,6 +41,15 @@ SP_OPERATIONS(SP_CPU_DECLARE)
 /* The order of sums of products in bf16 that this processor is fast at, which open
  * takes where be->sums is SP_SUMS_AUTO. SP_CPU_ISA counts. Local. */
 sp_bf16_sums sp_cpu_order(void);
+/* The instruction set in which this process would compute: the processor's best one, or
+ * that of SP_CPU_ISA. Ranks of which some have a lower one sum in other orders, so they
+ * agree on the lowest (sp_cpu_lower), before the backend opens. Local. */
+typedef enum sp_cpu_level { SP_CPU_PORTABLE, SP_CPU_AVX2, SP_CPU_AVX512 } sp_cpu_level;
+sp_cpu_level sp_cpu_level_of(void);
+/* The value of SP_CPU_ISA that stands for a level. */
+const char *sp_cpu_level_name(sp_cpu_level level);
+/* Lets this process compute in this lower level from now on. Local. */
+void sp_cpu_lower(sp_cpu_level level);
 /* Has this processor the instructions of x86-64 that these kernels use? For AMX, which
  * the system must grant: may this process use its tiles? That holds for all threads,
  * also those to come. Local. Only in builds that have such kernels (cpu_x86.c). */

@@ -31,10 +31,14 @@ static const sp_cpu_isa *find(const char *name)
 
 static const char avx512bf16[] = "avx512bf16", amx[] = "amx";
 
-/* The value of SP_CPU_ISA; NULL where it is not set, or empty. */
+/* The version that the ranks have agreed on; NULL: the best one of each. */
+static const char *agreed;
+
+/* The name of the agreed version, or the value of SP_CPU_ISA; NULL if it is not set, or
+ * empty. */
 static const char *wanted(void)
 {
-    const char *name = sp_env("SP_CPU_ISA");
+    const char *name = agreed ? agreed : sp_env("SP_CPU_ISA");
 
     return name && *name ? name : NULL;
 }
@@ -119,6 +123,31 @@ static const sp_cpu_isa *amx_of(void)
 sp_bf16_sums sp_cpu_order(void)
 {
     return amx_of() ? SP_SUMS_TILES : SP_SUMS_PAIRS;
+}
+
+static const char *const level_names[] = {
+    [SP_CPU_PORTABLE] = "portable", [SP_CPU_AVX2] = "avx2", [SP_CPU_AVX512] = "avx512"};
+
+sp_cpu_level sp_cpu_level_of(void)
+{
+    const sp_cpu_isa *isa;
+
+    if (choose_isa(&isa) != SP_OK) /* which is reported when the backend opens */
+        return SP_CPU_AVX512;
+    for (int i = SP_CPU_PORTABLE; i < SP_CPU_AVX512; i++)
+        if (strcmp(isa->name, level_names[i]) == 0)
+            return (sp_cpu_level)i;
+    return SP_CPU_AVX512;
+}
+
+const char *sp_cpu_level_name(sp_cpu_level level)
+{
+    return level_names[level];
+}
+
+void sp_cpu_lower(sp_cpu_level level)
+{
+    agreed = level_names[level];
 }
 
 sp_status sp_cpu_choose(sp_backend *be, sp_cpu *cpu)

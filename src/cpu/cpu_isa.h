@@ -194,6 +194,11 @@ static inline sp_status sp_cpu_scratch(sp_backend *be, size_t bytes, void **out)
  * alone. */
 int sp_cpu_spans(const int32_t *sample_row, int n_samples, int rows, sp_cpu_span *span);
 
+/* ---- a loss that is a sum of terms (cpu_loss_sum.c) ----
+ * Adds to cross entropy: a->sums holds its sums when the call begins, predictions and
+ * confusion are complete. a->label is not NULL. */
+sp_status sp_cpu_loss_sum(sp_backend *be, const sp_loss_args *a);
+
 /* ---- sums over rows, for each channel (cpu_norm.c) ----
  * They are formed over spans of SP_CPU_ROW_BLOCK rows, whose sums are added in order.
  * No span straddles a tile, so a convolution can sum each tile while it is in L2, and

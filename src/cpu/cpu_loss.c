@@ -13,7 +13,8 @@ static void count_confusion(const sp_loss_args *a, const int32_t *prediction)
             a->confusion[(int64_t)a->label[i] * a->logits.c + prediction[i]]++;
 }
 
-sp_status sp_cpu_loss(sp_backend *be, const sp_loss_args *a)
+/* Cross entropy. */
+static sp_status loss_of_rows(sp_backend *be, const sp_loss_args *a)
 {
     const sp_cpu_isa *isa = sp_cpu_isa_of(be);
     const int n = sp_cpu_spans(a->sample_row, a->n_samples, SP_CPU_ROW_BLOCK, NULL);
@@ -23,7 +24,6 @@ sp_status sp_cpu_loss(sp_backend *be, const sp_loss_args *a)
     double *part;
     void *at;
 
-    assert(sp_loss_is_sound(a));
     SP_TRY(sp_cpu_scratch(
         be, (size_t)n * (2 * sizeof *part + sizeof *span) + rows * sizeof *prediction,
         &at));
@@ -42,4 +42,16 @@ sp_status sp_cpu_loss(sp_backend *be, const sp_loss_args *a)
     if (a->confusion && a->label)
         count_confusion(a, prediction);
     return SP_OK;
+}
+
+sp_status sp_cpu_loss(sp_backend *be, const sp_loss_args *a)
+{
+    sp_loss_args plain = *a;
+
+    assert(sp_loss_is_sound(a));
+    if (!a->rule.is_sum || !a->label)
+        return loss_of_rows(be, a);
+    plain.dlogits.data = NULL;
+    SP_TRY(loss_of_rows(be, &plain));
+    return sp_cpu_loss_sum(be, a);
 }

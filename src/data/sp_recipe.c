@@ -28,6 +28,7 @@ void sp_recipe_destroy(sp_recipe *recipe)
     free(recipe->scan_columns);
     free(recipe->label_field);
     free(recipe->unit);
+    free(recipe->z_unit);
     free(recipe);
 }
 
@@ -54,6 +55,7 @@ void sp_recipe_wire(sp_wire *wire, sp_recipe **recipe)
     sp_wire_bytes(wire, &r->n_formats, sizeof r->n_formats);
     sp_wire_texts(wire, &r->format, r->n_formats);
     sp_wire_text(wire, &r->unit);
+    sp_wire_text(wire, &r->z_unit);
 }
 
 sp_status sp_recipe_copy(const sp_recipe *from, sp_recipe **to)
@@ -134,6 +136,8 @@ sp_recipe_likeness sp_recipe_compare(const sp_recipe *a, const sp_recipe *b,
     else if (is_other_text(a->scan_columns, b->scan_columns))
         snprintf(text, SIZE, "--columns %.200s, but %.200s", a->scan_columns,
                  b->scan_columns);
+    else if (is_other_text(a->z_unit, b->z_unit))
+        snprintf(text, SIZE, "--z-unit %.40s, but %.40s", a->z_unit, b->z_unit);
     return text[0] ? SP_RECIPE_OTHER_CUT : SP_RECIPE_SAME;
 }
 
@@ -179,5 +183,6 @@ sp_status sp_recipe_merge(sp_recipe **a, const sp_recipe *b)
         SP_TRY(merge_format(*a, b->format[i]));
     SP_TRY(merge_text(&(*a)->scan_columns, b->scan_columns));
     SP_TRY(merge_text(&(*a)->label_field, b->label_field));
-    return merge_text(&(*a)->unit, b->unit);
+    SP_TRY(merge_text(&(*a)->unit, b->unit));
+    return merge_text(&(*a)->z_unit, b->z_unit);
 }

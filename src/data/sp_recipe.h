@@ -58,6 +58,8 @@ typedef struct sp_recipe {
     /* The unit of the coordinates, a word of sp_recipe_is_unit; NULL: the scans do not
      * say. */
     char *unit;
+    /* What z was taken to be, a word of --z-unit; NULL: what the scans say. */
+    char *z_unit;
 } sp_recipe;
 
 /* Frees the recipe and what it holds; NULL does nothing. Local. */

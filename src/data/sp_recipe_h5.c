@@ -47,8 +47,12 @@ static const recipe_text texts[] = {
     {"label_field", offsetof(sp_recipe, label_field)},
     {"scan_columns", offsetof(sp_recipe, scan_columns)},
     {"unit", offsetof(sp_recipe, unit)},
+    {"z_unit", offsetof(sp_recipe, z_unit)},
 };
-enum { N_TEXTS = sizeof texts / sizeof *texts };
+enum {
+    N_TEXTS = sizeof texts / sizeof *texts,
+    OLD_TEXTS = 3 /* the first ones are in the checksum also if they are absent */
+};
 
 static double *number_of(const sp_recipe *r, int i)
 {
@@ -80,8 +84,9 @@ static uint32_t crc_of(const sp_recipe *r)
         crc = sp_crc32c(crc, number_of(r, i), sizeof(double));
     }
     for (int i = 0; i < N_TEXTS; i++)
-        crc =
-            sp_crc32c_texts(crc, texts[i].name, *text_of(r, i) ? 1 : 0, text_of(r, i));
+        if (i < OLD_TEXTS || *text_of(r, i))
+            crc = sp_crc32c_texts(crc, texts[i].name, *text_of(r, i) ? 1 : 0,
+                                  text_of(r, i));
     crc = sp_crc32c_texts(crc, "column_names", r->n_columns, r->column);
     crc = sp_crc32c_texts(crc, "column_sources", r->n_columns, r->source);
     crc = sp_crc32c(crc, "column_divisors", strlen("column_divisors"));

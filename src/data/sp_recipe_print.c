@@ -60,6 +60,11 @@ static void print_scans(const sp_recipe *r, FILE *to)
         print_text(r->scan_columns, to);
         fputc('\n', to);
     }
+    if (r->z_unit) {
+        fputs("             with --z-unit ", to);
+        print_text(r->z_unit, to);
+        fputc('\n', to);
+    }
     if (r->label_field) {
         fputs("             labelled by ", to);
         print_text(r->label_field, to);

@@ -46,8 +46,8 @@ static sp_status read_rows(sample_reader *r, const sp_extent *extent, int64_t ro
     sp_pulse_beat();
     place(r, extent, where, sizeof where);
     if (extent->chunks)
-        return sp_h5_unpack(&r->own->unpacker, extent->chunks, r->file.fd, where, row,
-                            n, to);
+        return sp_h5_cache_read(r->set->cache, extent->chunks, r->shard->path,
+                                r->file.fd, where, row, n, to);
     return sp_file_read_at(r->file.fd, where, to, (size_t)(n * row_bytes), at);
 }
 
@@ -460,6 +460,15 @@ static sp_status read_voxels(sample_reader *r)
     return r->request->verify ? check_unique(r) : SP_OK;
 }
 
+static sp_status read_all(sample_reader *r)
+{
+    SP_TRY(read_voxels(r));
+    SP_TRY(read_subvoxel(r));
+    SP_TRY(read_origin(r));
+    SP_TRY(read_points(r));
+    return read_context(r);
+}
+
 static sp_status begin(sample_reader *r)
 {
     const sp_sample_request *q = r->request;
@@ -502,16 +511,18 @@ sp_status sp_sample_read_once(const sp_dataset *set, int64_t sample,
     if (set->source)
         return sp_source_sample(&r);
     SP_TRY(sp_shard_acquire(set, shard, &r.file));
-    rc = read_voxels(&r);
-    if (rc == SP_OK)
-        rc = read_subvoxel(&r);
-    if (rc == SP_OK)
-        rc = read_origin(&r);
-    if (rc == SP_OK)
-        rc = read_points(&r);
-    if (rc == SP_OK)
-        rc = read_context(&r);
+    if (request->only_labels)
+        rc = read_labels(&r, &r.shard->labels, r.first, out->n, out->labels);
+    else
+        rc = read_all(&r);
     sp_shard_release(set, &r.file);
     SP_TRY(rc);
     return SP_OK;
+}
+
+sp_status sp_sample_read_labels(const sp_dataset *set, int64_t sample, sp_sample *out)
+{
+    const sp_sample_request request = {.only_labels = true};
+
+    return sp_sample_read_once(set, sample, &request, out);
 }

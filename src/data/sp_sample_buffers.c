@@ -126,7 +126,6 @@ void sp_sample_destroy(sp_sample *sample)
         free(sample->own->raw);
         free(sample->own->gathered);
         free(sample->own->keys);
-        sp_h5_unpacker_free(sample->own->unpacker);
         free(sample->own);
     }
     *sample = (sp_sample){0};

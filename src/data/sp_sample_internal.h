@@ -20,7 +20,6 @@ struct sp_sample_buffers {
     size_t raw_bytes;
     void *gathered;
     uint64_t *keys; /* [table] the table in which duplicates are looked for */
-    sp_h5_unpacker *unpacker;
 };
 
 /* A sample while it is read. */

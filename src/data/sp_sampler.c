@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/sp_log.h"
+#include "base/sp_number.h"
 #include "base/sp_rng.h"
 #include "data/sp_mix.h"
 #include "data/sp_shard.h"
@@ -27,8 +28,7 @@ typedef struct share {
 } share;
 
 struct sp_sampler_scratch {
-    /* Groups that get positions of their own: the world, nodes or ranks. */
-    int n_groups;
+    int n_groups;    /* those of the sampler */
     int *first_rank; /* [n_groups + 1] where the ranks of a group begin in `member` */
     int *member;     /* [comm size] ranks by group, rising */
     sp_position at;  /* the position of the step that `step` holds */
@@ -496,13 +496,12 @@ static void fill_groups(const sp_sampler *sampler)
     assert(at == comm->size);
 }
 
-static sp_status allocate(sp_sampler *sampler, int n_groups)
+static sp_status allocate(sp_sampler *sampler)
 {
     struct sp_sampler_scratch *s = calloc(1, sizeof *s);
     size_t n = (size_t)sampler->effective, n_ranks = (size_t)sampler->comm->size;
+    int n_groups = sampler->n_groups;
 
-    if ((int64_t)n > sampler->set->n_samples)
-        n = (size_t)sampler->set->n_samples;
     sampler->scratch = s;
     if (!s)
         return SP_FAIL(SP_EMEM, "no memory for the sampler");
@@ -553,8 +552,10 @@ sp_status sp_sampler_open(sp_sampler *sampler, const sp_dataset *set,
         return SP_FAIL(SP_EUSAGE,
                        "batch.size = %d times %d exceeds the largest batch, %d",
                        sampler->size, n_groups, INT_MAX);
-    sampler->effective = sampler->size * n_groups;
-    SP_TRY(allocate(sampler, n_groups));
+    sampler->n_groups = n_groups;
+    sampler->effective = (int)sp_least((int64_t)sampler->size * n_groups,
+                                       set->n_samples > 0 ? set->n_samples : 1);
+    SP_TRY(allocate(sampler));
     fill_groups(sampler);
     return SP_OK;
 }

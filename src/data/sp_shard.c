@@ -9,21 +9,10 @@
 #include "base/sp_names.h"
 #include "data/sp_shard_internal.h"
 
-bool sp_shard_is_chunked(const sp_shard *shard)
-{
-    for (int i = 0; i < SP_EXTENTS; i++) {
-        const sp_h5_chunks *c =
-            sp_shard_extent((sp_shard *)(uintptr_t)shard, i)->chunks;
-
-        if (c && !c->compact)
-            return true;
-    }
-    return false;
-}
-
 void sp_dataset_close(sp_dataset *set)
 {
     sp_shard_files_destroy(set->files);
+    sp_h5_cache_destroy(set->cache);
     for (int i = 0; i < set->n_shards; i++) {
         for (int k = 0; k < SP_EXTENTS; k++)
             sp_h5_chunks_free(sp_shard_extent(&set->shard[i], k)->chunks);

@@ -2,8 +2,8 @@
  *
  *     rank 0: a limited child reads the HDF5 headers (h5/sp_h5.h) --> offsets,
  *             attributes, places of values, checked --> index --broadcast--> every rank
- *     any thread of any rank: sp_sample_read: pread at known file offsets; chunks are
- *             unpacked there (h5/sp_h5_rows.h); without HDF5
+ *     any thread of any rank: sp_sample_read: pread at known file offsets; HDF5 unpacks
+ *             chunks in a limited child of the rank, once (h5/sp_h5_rows.h)
  *     writer: sp_shard_create --> sp_shard_write_sample, any order --> sp_shard_close
  */
 #ifndef SP_SHARD_H
@@ -28,7 +28,7 @@ typedef struct sp_extent {
     char kind;        /* 'i' signed, 'u' unsigned, 'f' float */
     bool is_swapped;  /* the byte order is not this machine's */
     const char *name; /* of the dataset, "/coords"; a constant */
-    /* The table of its chunks (h5/sp_h5_rows.h); NULL: contiguous. */
+    /* How it is stored if it is not contiguous (h5/sp_h5_rows.h), else NULL. */
     struct sp_h5_chunks *chunks;
 } sp_extent;
 
@@ -93,6 +93,9 @@ typedef struct sp_dataset {
     struct sp_source *source;
     /* The files that sp_sample_read holds open; it has a lock of its own. */
     struct sp_shard_files *files;
+    /* Unpacked chunks, with a lock of their own; NULL if all values are contiguous. */
+    struct sp_h5_cache *cache;
+    int64_t cache_bytes; /* the most bytes of this rank's memory that they occupy */
 } sp_dataset;
 
 /* A sample in host memory, converted. It is a set of buffers that grow and can be used
@@ -127,6 +130,7 @@ typedef struct sp_sample_request {
     bool verify;
     bool with_points;
     bool with_context; /* the points of margins; the set has blocks */
+    bool only_labels;  /* the other arrays stay as they are, and nothing is verified */
     /* The sample whose buffers for reading are used; each thread needs its own.
      * Borrowed. The arrays are then those of sp_sample_allot. NULL: the buffers are
      * those of the sample that is read. */
@@ -135,10 +139,20 @@ typedef struct sp_sample_request {
 
 /* Opens the files that the patterns match: rank 0 reads their headers, every rank gets
  * the index. Files are in the order of the patterns, within a pattern by name, and each
- * counts once. Collective, with the same status and message on all ranks; with comm
- * NULL local. SP_EDATA for whatever is wrong with the files; SP_EIO, SP_EMEM. Close
+ * counts once, under whatever names, with a warning. Collective, with the same status
+ * and message on all ranks; with comm NULL local. SP_EDATA for whatever is wrong with the files; SP_EIO, SP_EMEM. Close
  * after a failure too. */
 sp_status sp_dataset_open(sp_dataset *set, const sp_strings *patterns, sp_comm *comm);
+/* A part of the files of a cross-validation: those of fold `fold` of `n`, which are held
+ * out, or all others. Files are counted by base name, then by path, and file i is of fold
+ * i % n. */
+typedef struct sp_fold {
+    int n, fold;
+    bool is_held_out;
+} sp_fold;
+/* The same of one part of the files. SP_EDATA too if there are fewer files than folds. */
+sp_status sp_dataset_open_fold(sp_dataset *set, const sp_strings *patterns,
+                               const sp_fold *fold, sp_comm *comm);
 void sp_dataset_close(sp_dataset *set);
 /* The columns that data.features names (all if it is empty), malloc'd. SP_EDATA with
  * the nearest name; the message begins with `where` (sp_config_where). */
@@ -170,6 +184,8 @@ void sp_dataset_print_names(char *text, size_t size, int n, char *const *name,
 
 /* The hash of the data set, in which the folder of the files does not count. */
 uint64_t sp_dataset_hash(const sp_dataset *set);
+/* True if any dataset of the shard is not contiguous. */
+bool sp_shard_is_chunked(const sp_shard *shard);
 int sp_dataset_shard_of(const sp_dataset *set, int64_t sample);
 /* Words a sample's place, as "a.h5: sample 3 (tile.las[0,0])". Returns text [size]. */
 const char *sp_dataset_print_sample(const sp_dataset *set, int64_t sample, char *text,
@@ -183,14 +199,16 @@ int64_t sp_dataset_context(const sp_dataset *set, int64_t sample);
  * where they are known, else the voxels. */
 int64_t sp_dataset_cost(const sp_dataset *set, int64_t sample);
 
-/* Reads one sample. Thread-safe: it uses no HDF5, and shares the table of open files
- * alone. Features of other types are rounded to float32. Point arrays are filled where
- * they are asked for and the set has points. Data without labels give SP_IGNORE. The
- * message of a failure names file, dataset, sample (its number in that file, and its
- * name), expected and found. SP_EDATA, also for a file that cannot be read after some
- * tries, since it is input; SP_EMEM. */
+/* Reads one sample. Thread-safe: it uses no HDF5, and shares only the table of open
+ * files and the cache of unpacked chunks, which have locks. Features of other types are
+ * rounded to float32. Point arrays are filled if they are asked for and the set has
+ * points. Data without labels give SP_IGNORE. The message of a failure names file,
+ * dataset, sample (its number in that file, and its name), expected and found. SP_EDATA,
+ * also for a file that cannot be read after some tries, since it is input; SP_EMEM. */
 sp_status sp_sample_read(const sp_dataset *set, int64_t sample,
                          const sp_sample_request *request, sp_sample *out);
+/* Reads only the labels of a sample, without a second try. Verifies nothing. */
+sp_status sp_sample_read_labels(const sp_dataset *set, int64_t sample, sp_sample *out);
 void sp_sample_destroy(sp_sample *sample);
 /* Takes the arrays of a sample, as large as the sample is, from an arena, for reading
  * with request->reading. *sample needs no destroying. SP_EMEM. */

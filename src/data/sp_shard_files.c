@@ -14,29 +14,17 @@
 #include "base/sp_file.h"
 #include "base/sp_list.h"
 #include "base/sp_log.h"
+#include "base/sp_pulse.h"
 #include "data/sp_shard_internal.h"
 
 /* ---- patterns ---- */
 
-/* Do the paths have this file already, under one name, as a.h5 and ./a.h5 do? */
-static bool has_path(const sp_strings *paths, int n, const char *path)
-{
-    for (int i = 0; i < n; i++)
-        if (strcmp(sp_file_name(paths->at[i]), sp_file_name(path)) == 0 &&
-            sp_file_is_same(paths->at[i], path))
-            return true;
-    return false;
-}
-
-/* Adds the files of a pattern, except those that an earlier pattern named. */
+/* Adds the files of a pattern. */
 static sp_status add_paths(sp_strings *paths, char **found, size_t n)
 {
-    const int before = paths->n;
-
     qsort(found, n, sizeof *found, sp_by_text);
     for (size_t i = 0; i < n; i++)
-        if (!has_path(paths, before, found[i]))
-            SP_TRY(sp_strings_add(paths, found[i]));
+        SP_TRY(sp_strings_add(paths, found[i]));
     return SP_OK;
 }
 
@@ -187,17 +175,32 @@ static sp_status check_families(const sp_strings *paths)
     return rc;
 }
 
-/* Warns of a file of several names. Links may be meant, to weight a shard. */
-static sp_status warn_of_links(const sp_strings *paths)
+/* Leaves out the paths that lead to a file which an earlier one leads to: patterns that
+ * overlap, and links. */
+static sp_status drop_again(sp_strings *paths)
 {
-    int n_again, example[2];
+    const int n = paths->n;
+    bool *is_again = calloc((size_t)n + 1, sizeof *is_again);
+    int n_again, example[2], kept = 0;
+    sp_status rc;
 
-    SP_TRY(sp_file_find_again(paths->n, paths->at, &n_again, example));
-    if (n_again > 0)
-        sp_log_warn0("%s and %s are one file under two names: its samples count twice "
-                     "(such names: %d of %d)",
-                     paths->at[example[0]], paths->at[example[1]], n_again, paths->n);
-    return SP_OK;
+    if (!is_again)
+        return SP_FAIL(SP_EMEM, "no memory for %d file names", n);
+    rc = sp_file_find_again(n, paths->at, is_again, &n_again, example);
+    if (rc == SP_OK && n_again > 0)
+        sp_log_warn0("%s and %s are one file, which counts once (paths of a file that "
+                     "another path leads to: %d of %d)",
+                     paths->at[example[0]], paths->at[example[1]], n_again, n);
+    for (int i = 0; rc == SP_OK && i < n; i++) {
+        if (is_again[i])
+            free(paths->at[i]);
+        else
+            paths->at[kept++] = paths->at[i];
+    }
+    if (rc == SP_OK)
+        paths->n = kept;
+    free(is_again);
+    return rc;
 }
 
 sp_status sp_shard_glob(const sp_strings *patterns, sp_strings *paths)
@@ -208,8 +211,8 @@ sp_status sp_shard_glob(const sp_strings *patterns, sp_strings *paths)
         return SP_FAIL(SP_EDATA, "no data files are named, expected at least one");
     for (int i = 0; i < patterns->n; i++)
         SP_TRY(add_pattern(paths, patterns->at[i]));
-    SP_TRY(warn_of_links(paths));
-    return check_families(paths);
+    SP_TRY(check_families(paths));
+    return drop_again(paths);
 }
 
 /* ---- open files ---- */
@@ -313,9 +316,11 @@ static sp_status open_shard(struct sp_shard_files *files, const sp_shard *shard,
 {
     struct stat about;
 
+    sp_pulse_file_begin();
     file->fd = open(shard->path, O_RDONLY | O_CLOEXEC);
     if (file->fd < 0 && (errno == EMFILE || errno == ENFILE) && close_idle(files))
         file->fd = open(shard->path, O_RDONLY | O_CLOEXEC);
+    sp_pulse_file_end();
     if (file->fd < 0)
         return SP_FAIL(SP_EIO, "%s: %s", shard->path, strerror(errno));
     if (fstat(file->fd, &about) != 0)

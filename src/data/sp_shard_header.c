@@ -165,6 +165,14 @@ static void print_shape(char *text, size_t size, int rank, int64_t rows, int64_t
         snprintf(text, size, "[%lld]", (long long)rows);
 }
 
+/* Would the shape fit if its dimensions were exchanged? MATLAB, Octave and Julia store
+ * the first index fastest, so that HDF5 sees their arrays so. */
+static bool is_exchanged(const sp_h5_shape *shape, int rank, int64_t rows, int64_t cols)
+{
+    return rank == 2 && (rows < 0 || shape->dim[1] == rows) &&
+           (cols < 0 || shape->dim[0] == cols);
+}
+
 /* Checks the shape of a dataset; rows or cols < 0: any number. */
 static sp_status check_shape(const header *h, const char *name,
                              const sp_h5_shape *shape, int rank, int64_t rows,
@@ -181,8 +189,12 @@ static sp_status check_shape(const header *h, const char *name,
     print_shape(found, sizeof found, rank, shape->dim[0], shape->dim[1]);
     print_shape(want, sizeof want, rank, rows < 0 ? shape->dim[0] : rows,
                 cols < 0 ? shape->dim[1] : cols);
-    return SP_FAIL(SP_EDATA, "%s:%s: shape %s, expected %s", h->path, name, found,
-                   want);
+    return SP_FAIL(SP_EDATA, "%s:%s: shape %s, expected %s%s", h->path, name, found,
+                   want,
+                   is_exchanged(shape, rank, rows, cols)
+                       ? ": rows and columns are exchanged, as MATLAB and Julia store "
+                         "arrays; write the transposed array"
+                       : "");
 }
 
 static sp_status find(const header *h, const char *name, int rank, int64_t rows,

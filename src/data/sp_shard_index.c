@@ -41,12 +41,70 @@ static sp_status add_file(sp_h5 *file, int i, void *context)
     return SP_OK;
 }
 
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash ? slash + 1 : path;
+}
+
+/* The place of path i among all of them, by base name and then by path. */
+static int rank_of(const sp_strings *paths, int i)
+{
+    const char *base = base_name(paths->at[i]);
+    int rank = 0;
+
+    for (int j = 0; j < paths->n; j++) {
+        const int order = strcmp(base_name(paths->at[j]), base);
+
+        rank += order < 0 || (order == 0 && strcmp(paths->at[j], paths->at[i]) < 0);
+    }
+    return rank;
+}
+
+/* Leaves the paths of one part of a cross-validation, in their order. */
+static sp_status keep_fold(sp_strings *paths, const sp_fold *fold)
+{
+    bool *is_kept = calloc((size_t)paths->n + 1, sizeof *is_kept);
+    const int n = paths->n;
+
+    if (!is_kept)
+        return SP_FAIL(SP_EMEM, "out of memory");
+    for (int i = 0; i < n; i++)
+        is_kept[i] =
+            (rank_of(paths, i) % fold->n == fold->fold) == fold->is_held_out;
+    paths->n = 0;
+    for (int i = 0; i < n; i++)
+        if (is_kept[i])
+            paths->at[paths->n++] = paths->at[i];
+        else
+            free(paths->at[i]);
+    free(is_kept);
+    return SP_OK;
+}
+
+static sp_status list_files(const sp_strings *patterns, const sp_fold *fold,
+                            sp_strings *paths)
+{
+    SP_TRY(sp_shard_glob(patterns, paths));
+    if (!fold)
+        return SP_OK;
+    if (paths->n < fold->n)
+        return SP_FAIL(SP_EDATA,
+                       "data.folds = %d: data.train has %d file%s, expected one at "
+                       "least for each fold: convert each scan, or each group of scans, "
+                       "with an --out of its own",
+                       fold->n, paths->n, sp_plural(paths->n));
+    return keep_fold(paths, fold);
+}
+
 /* Collects the number of files and their shards, one after the other, in
  * index->data. */
-static sp_status collect(const sp_strings *patterns, sp_wire *index)
+static sp_status collect(const sp_strings *patterns, const sp_fold *fold,
+                         sp_wire *index)
 {
-    sp_strings paths;
-    sp_status rc = sp_shard_glob(patterns, &paths);
+    sp_strings paths = {0};
+    sp_status rc = list_files(patterns, fold, &paths);
     collection c = {.index = index, .n_files = paths.n};
     int64_t n = paths.n;
 
@@ -124,6 +182,54 @@ static sp_status read_parts(sp_wire *index, sp_dataset *part, int64_t n)
         SP_TRY(agree(&part[0], &part[i]));
     }
     return SP_OK;
+}
+
+/* The parts that a file may lack for itself, because the others are complete without
+ * them: bit i is optional[i]. */
+static const char *const optional[] = {"/cost",   "/names",       "/origin",
+                                       "/crc32c", "/point_index", "/scan"};
+enum { OPTIONAL = sizeof optional / sizeof *optional };
+
+static unsigned optional_parts(const sp_dataset *part)
+{
+    const sp_shard *shard = part->shard;
+    const bool has[OPTIONAL] = {part->has_cost,
+                                part->has_names,
+                                shard->origin.type_size > 0,
+                                shard->crc.type_size > 0,
+                                shard->point_index.type_size > 0,
+                                part->has_blocks};
+    unsigned bits = 0;
+
+    for (int i = 0; i < OPTIONAL; i++)
+        bits |= (unsigned)has[i] << i;
+    return bits;
+}
+
+/* Warns of the first file that has less than another one: a tool that rewrites files
+ * may have lost it. */
+static void warn_lacking(const sp_dataset *part, int64_t n)
+{
+    unsigned all = 0, lacking = 0;
+    int64_t less = -1, other = 0;
+    char list[128] = "";
+
+    for (int64_t i = 0; i < n; i++)
+        all |= optional_parts(&part[i]);
+    for (int64_t i = 0; i < n && less < 0; i++)
+        if ((lacking = all & ~optional_parts(&part[i])) != 0)
+            less = i;
+    if (less < 0)
+        return;
+    while (!(optional_parts(&part[other]) & lacking))
+        other++;
+    lacking &= optional_parts(&part[other]);
+    for (int i = 0; i < OPTIONAL; i++)
+        if (lacking >> i & 1)
+            snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s",
+                     *list ? ", " : "", optional[i]);
+    sp_log_warn0("%s has no %s, which %s has: was it lost when the file was rewritten?",
+                 part[less].shard->path, list, part[other].shard->path);
 }
 
 /* Merges means and standard deviations into those of the voxels of all files together.
@@ -367,8 +473,10 @@ static sp_status build(sp_dataset *set, sp_wire *index)
     if (!part)
         return SP_FAIL(SP_EMEM, "no memory for the index of %lld files", (long long)n);
     rc = read_parts(index, part, n);
-    if (rc == SP_OK)
+    if (rc == SP_OK) {
+        warn_lacking(part, n);
         rc = merge(set, part, n);
+    }
     for (int64_t i = 0; i < n; i++)
         sp_dataset_close(&part[i]);
     free(part);
@@ -377,23 +485,13 @@ static sp_status build(sp_dataset *set, sp_wire *index)
     return rc;
 }
 
-static void warn_slow(const sp_dataset *set)
+sp_status sp_dataset_open(sp_dataset *set, const sp_strings *patterns, sp_comm *comm)
 {
-    const char *first = NULL;
-    int n = 0;
-
-    for (int i = 0; i < set->n_shards; i++)
-        if (sp_shard_is_chunked(&set->shard[i])) {
-            first = first ? first : set->shard[i].path;
-            n++;
-        }
-    if (first)
-        sp_log_warn0("%s%s: chunked or compressed, so each sample is unpacked whenever "
-                     "it is read; contiguous files are read faster",
-                     first, n > 1 ? " and others" : "");
+    return sp_dataset_open_fold(set, patterns, NULL, comm);
 }
 
-sp_status sp_dataset_open(sp_dataset *set, const sp_strings *patterns, sp_comm *comm)
+sp_status sp_dataset_open_fold(sp_dataset *set, const sp_strings *patterns,
+                               const sp_fold *fold, sp_comm *comm)
 {
     sp_wire index = {0};
     sp_status rc = SP_OK;
@@ -401,17 +499,20 @@ sp_status sp_dataset_open(sp_dataset *set, const sp_strings *patterns, sp_comm *
     assert(set && patterns->n >= 0);
     *set = (sp_dataset){0};
     if (!comm || comm->rank == 0)
-        rc = index.rc = collect(patterns, &index);
+        rc = index.rc = collect(patterns, fold, &index);
     if (comm)
         rc = sp_comm_bcast_wire(comm, &index);
     if (rc == SP_OK) {
         index.is_reading = true;
         rc = build(set, &index);
+        if (rc == SP_OK)
+            rc = sp_shard_open_cache(set, comm ? comm->local_size : 1);
         if (comm)
             rc = sp_comm_agree(comm, rc);
+        if (rc == SP_OK && comm && comm->n_nodes > 1)
+            rc = sp_shard_compare_copies(set, comm);
     }
     free(index.data);
     SP_TRY(rc);
-    warn_slow(set);
     return SP_OK;
 }

@@ -7,6 +7,7 @@
  *     sp_shard_round.c    warns of features that float32 does not hold exactly
  *     sp_shard_index.c    collects, broadcasts and merges indices
  *     sp_shard_wire.c     an index as bytes
+ *     sp_shard_chunked.c  what chunked files cost; the cache of unpacked chunks
  *     sp_sample.c         reads and checks a sample; sp_sample_unique.c: duplicates
  *     sp_shard_write.c    writes a shard */
 #ifndef SP_SHARD_INTERNAL_H
@@ -113,7 +114,13 @@ sp_status sp_rounding_add(sp_rounding *rounding, sp_h5 *file, const sp_dataset *
 void sp_rounding_warn(const sp_rounding *rounding);
 void sp_rounding_free(sp_rounding *rounding);
 
-/* True if any dataset of the shard is not contiguous. */
-bool sp_shard_is_chunked(const sp_shard *shard);
+/* Compares the files of a set over the nodes, unless they are those of a shared file
+ * system. Collective over the world, agreed. SP_EDATA names a file that nodes have
+ * different copies of, or that one lacks; SP_EMEM, SP_EMPI. */
+sp_status sp_shard_compare_copies(const sp_dataset *set, sp_comm *comm);
+/* Gives the set a cache of unpacked chunks if any dataset is not contiguous, and warns
+ * how much is unpacked for a sample. n_sharing ranks share this machine's memory.
+ * Local. SP_EMEM. */
+sp_status sp_shard_open_cache(sp_dataset *set, int n_sharing);
 
 #endif

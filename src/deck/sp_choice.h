@@ -84,15 +84,26 @@ extern const char *const sp_schedule_word[];
     X(SP_LR_SQRT, "sqrt")
 typedef enum sp_lr_scale { SP_LR_SCALES(SP_CHOICE_VALUE) } sp_lr_scale;
 
-/* train.loss */
-#define SP_LOSSES(X) X(SP_CROSS_ENTROPY, "cross_entropy")
-typedef enum sp_loss_kind { SP_LOSSES(SP_CHOICE_VALUE) } sp_loss_kind;
+/* train.loss: the terms that a loss may have (compute/sp_loss.h). */
+#define SP_LOSSES(X)                                                                   \
+    X(SP_CROSS_ENTROPY, "cross_entropy")                                               \
+    X(SP_LOVASZ, "lovasz")                                                             \
+    X(SP_FOCAL, "focal")                                                               \
+    X(SP_DICE, "dice")
+typedef enum sp_loss_kind { SP_LOSSES(SP_CHOICE_VALUE) SP_N_LOSSES } sp_loss_kind;
+
+/* train.lovasz_per: the voxels that are sorted together. */
+#define SP_LOVASZ_PERS(X)                                                              \
+    X(SP_LOVASZ_PER_SAMPLE, "sample") X(SP_LOVASZ_PER_STEP, "step")
+typedef enum sp_lovasz_per { SP_LOVASZ_PERS(SP_CHOICE_VALUE) } sp_lovasz_per;
 
 /* train.class_weights; SP_CW_LIST has no word: the key has numbers instead. */
 #define SP_CLASS_WEIGHTS(X)                                                            \
     X(SP_CW_NONE, "none")                                                              \
     X(SP_CW_INVERSE, "inverse")                                                        \
-    X(SP_CW_SQRT_INVERSE, "sqrt_inverse")
+    X(SP_CW_SQRT_INVERSE, "sqrt_inverse")                                              \
+    X(SP_CW_LOG_INVERSE, "log_inverse")                                                \
+    X(SP_CW_MEDIAN, "median_frequency")
 typedef enum sp_class_weights {
     SP_CLASS_WEIGHTS(SP_CHOICE_VALUE) SP_CW_LIST
 } sp_class_weights;
@@ -143,6 +154,11 @@ typedef enum sp_transport_kind { SP_TRANSPORTS(SP_CHOICE_VALUE) } sp_transport_k
 /* run.reduce_wire: the type that gradients have between ranks. */
 #define SP_REDUCE_WIRES(X) X(SP_REDUCE_FP32, "fp32") X(SP_REDUCE_BF16, "bf16")
 typedef enum sp_reduce_wire { SP_REDUCE_WIRES(SP_CHOICE_VALUE) } sp_reduce_wire;
+
+/* run.weights: the weights of a training that count, the plain ones or the averages of
+ * train.ema. */
+#define SP_WEIGHTS_USES(X) X(SP_WEIGHTS_PLAIN, "plain") X(SP_WEIGHTS_EMA, "ema")
+typedef enum sp_weights_use { SP_WEIGHTS_USES(SP_CHOICE_VALUE) } sp_weights_use;
 
 /* run.init_norm: the statistics that features are normalized by where run.init_from
  * gives the weights. */

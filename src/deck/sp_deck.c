@@ -130,6 +130,7 @@ static bool is_as_it_stands(const sp_key *key, const char *value)
     case SP_KEY_CHOICE:
         return *value != '"';
     case SP_KEY_TEXTS:
+    case SP_KEY_LOSS:
     case SP_KEY_WEIGHTS:
         return *value && !strchr("\"[(", *value);
     default:
@@ -212,6 +213,7 @@ static sp_status finish(sp_config *config, int n_overrides, char *const *overrid
 {
     for (int i = 0; i < n_overrides; i++)
         SP_TRY(override(config, overrides[i]));
+    SP_TRY(sp_deck_expand_home(config));
     SP_TRY(sp_deck_check_together(config));
     if (!sp_config_is_set(config, "net.kernel_down") && config->net.n_layers == 0)
         config->net.kernel_down = config->net.family == SP_DUMMY ? 3 : 2;

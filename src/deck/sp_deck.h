@@ -61,6 +61,11 @@ typedef struct sp_class_weighting {
     sp_doubles list; /* of SP_CW_LIST */
 } sp_class_weighting;
 
+/* train.loss: the weight of each term, by sp_loss_kind; 0: the loss does not have it. */
+typedef struct sp_loss_mix {
+    double weight[SP_N_LOSSES];
+} sp_loss_mix;
+
 /* run.resume: a word, or the path of a checkpoint. */
 typedef struct sp_resume {
     char *text; /* as the deck has it: with SP_RESUME_FILE the path */
@@ -71,7 +76,8 @@ typedef struct sp_resume {
  * and range, is the field .section.key here. Choices are enums of deck/sp_choice.h. */
 typedef struct sp_config {
     struct {
-        sp_strings train, val, features;
+        sp_strings train, val, test, features;
+        int folds, fold; /* folds below 2: data.val is evaluated */
         double voxel_size;
         bool normalize, verify;
         int readers;
@@ -123,9 +129,12 @@ typedef struct sp_config {
         sp_doubles cycle_momentum; /* lower and upper bound; empty: none */
         sp_lr_scale lr_scale;
         double grad_clip;
-        sp_loss_kind loss;
+        sp_loss_mix loss;
+        double focal_gamma;
+        sp_lovasz_per lovasz_per;
         sp_class_weighting class_weights;
         double label_smoothing;
+        double ema; /* share that the average keeps in each update; 0: no average */
         sp_scope bn_scope;
         sp_precision precision;
         sp_bf16_sums bf16_sums;
@@ -138,6 +147,7 @@ typedef struct sp_config {
         char *dir, *checkpoint, *init_from, *after_save, *log_dir;
         sp_strings init_skip;
         sp_init_norm init_norm;
+        sp_weights_use weights;
         sp_resume resume;
         sp_device_kind device;
         sp_transport_kind transport;
@@ -150,7 +160,7 @@ typedef struct sp_config {
         sp_wgmma_use wgmma;
         bool oversubscribe, logits, rank_logs, tensorboard, pictures;
         sp_progress_when progress;
-        double watchdog_s, time_limit_s;
+        double watchdog_s, file_wait_s, time_limit_s;
     } run;
     /* sp_origin of each key: default, deck or command line */
     unsigned char origin[SP_MAX_KEYS];
@@ -192,6 +202,8 @@ bool sp_config_is_overridden(const sp_config *config, const char *key);
 /* Returns the beginning of a message about the key: "input/a.deck:12: ", "command line:
  * ", or "" for a default. Overwritten by the next call of this thread. */
 const char *sp_config_where(const sp_config *config, const char *key);
+/* True if the loss is this term with weight 1. */
+bool sp_loss_mix_is(const sp_loss_mix *mix, sp_loss_kind kind);
 /* Returns the value of a key as text in the form of sp_config_to_text, malloc'd for the
  * caller; NULL for an unknown key. */
 char *sp_config_value(const sp_config *config, const char *key);

@@ -71,6 +71,13 @@ sp_status sp_deck_check_together(const sp_config *config)
                        "Nesterov's form of momentum has no dampening",
                        sp_config_where(config, "train.dampening"),
                        config->train.dampening);
+    if (config->data.fold > 0 && config->data.fold >= config->data.folds)
+        return SP_FAIL(SP_EUSAGE,
+                       "%sdata.fold = %d is none of the folds of data.folds = %d, "
+                       "expected 0 to %d",
+                       sp_config_where(config, "data.fold"), config->data.fold,
+                       config->data.folds,
+                       config->data.folds > 1 ? config->data.folds - 1 : 0);
     if (config->train.deterministic == SP_DET_WORLD &&
         (config->batch.per != SP_PER_WORLD || config->train.bn_scope != SP_SCOPE_WORLD))
         return SP_FAIL(SP_EUSAGE,
@@ -154,6 +161,12 @@ static void add_unless(bool is_used, const sp_config *config, const char *key,
         add(unused, key);
 }
 
+static void warn_of_data(const sp_config *config)
+{
+    if (config->data.folds > 1 && is_meant(config, "data.val"))
+        sp_log_warn0("ignored, not used by data.folds: data.val");
+}
+
 static void warn_of_train(const sp_config *config)
 {
     const sp_schedule schedule = config->train.schedule;
@@ -191,6 +204,7 @@ static void warn_of_train(const sp_config *config)
 void sp_deck_warn_unused(const sp_config *config)
 {
     assert(config);
+    warn_of_data(config);
     warn_of_net(config);
     warn_of_train(config);
 }

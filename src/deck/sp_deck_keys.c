@@ -22,6 +22,12 @@ const sp_key sp_deck_key[] = {
  NULL, NULL, "shards to train on: paths or globs"},
 {"data", "val", SP_KEY_TEXTS, AT(data.val), "[\"input/sample/val-*.h5\"]", NULL, NULL,
  NULL, "shards to evaluate and predict: paths or globs"},
+{"data", "test", SP_KEY_TEXTS, AT(data.test), "[]", NULL, NULL, NULL,
+ "shards that a training evaluates once, at its end, with its best weights"},
+{"data", "folds", SP_KEY_INT, AT(data.folds), "0", "[0, 10000]", "folds", NULL,
+ "cross-validation: deal the files of data.train, by name, to so many folds; 0, 1: off"},
+{"data", "fold", SP_KEY_INT, AT(data.fold), "0", "[0, 9999]", NULL, NULL,
+ "the fold, from 0, that is evaluated in place of data.val and not trained on"},
 {"data", "voxel_size", SP_KEY_REAL, AT(data.voxel_size), "0.5", "(0, 1e9]", "m", NULL,
  "edge of a voxel: that of the shards, or a multiple of it"},
 {"data", "features", SP_KEY_TEXTS, AT(data.features), "[]", NULL, NULL, NULL,
@@ -163,13 +169,21 @@ const sp_key sp_deck_key[] = {
  "batch.size, or its root"},
 {"train", "grad_clip", SP_KEY_REAL, AT(train.grad_clip), "0.0", "[0, inf)", NULL, NULL,
  "greatest norm of the gradient; 0: no bound"},
-{"train", "loss", SP_KEY_CHOICE, AT(train.loss), "\"cross_entropy\"", NULL, NULL,
- SP_WORDS(SP_LOSSES), "loss"},
+{"train", "loss", SP_KEY_LOSS, AT(train.loss), "\"cross_entropy\"", NULL, NULL,
+ SP_WORDS(SP_LOSSES), "loss: one term, or a list of { name; weight; } that are added"},
+{"train", "focal_gamma", SP_KEY_REAL, AT(train.focal_gamma), "2.0", "[0, 100]", NULL,
+ NULL, "exponent of 1 - p in the focal loss"},
+{"train", "lovasz_per", SP_KEY_CHOICE, AT(train.lovasz_per), "\"sample\"", NULL, NULL,
+ SP_WORDS(SP_LOVASZ_PERS), "voxels that lovasz sorts together; step: those of a whole "
+ "step, which needs one rank and one micro-batch"},
 {"train", "class_weights", SP_KEY_WEIGHTS, AT(train.class_weights), "\"none\"",
  "[0, 1e9]", NULL, SP_WORDS(SP_CLASS_WEIGHTS),
  "weight of each class, from its frequency or a list of numbers"},
 {"train", "label_smoothing", SP_KEY_REAL, AT(train.label_smoothing), "0.0", "[0, 1]",
  NULL, NULL, "part of the target spread over all classes"},
+{"train", "ema", SP_KEY_REAL, AT(train.ema), "0.0", "[0, 1)", NULL, NULL,
+ "share of the old average in an exponential average of weights and running "
+ "statistics, such as 0.999; 0: no average"},
 {"train", "freeze", SP_KEY_TEXTS, AT(train.freeze), "[]", NULL, NULL, NULL,
  "layers that keep their weights: the beginnings of their names"},
 {"train", "lr_layers", SP_KEY_TEXTS, AT(train.lr_layers), "[]", NULL, NULL, NULL,
@@ -229,7 +243,7 @@ const sp_key sp_deck_key[] = {
 {"run", "resume", SP_KEY_RESUME, AT(run.resume), "\"auto\"", NULL, NULL, NULL,
  "auto, never, or the path of a checkpoint"},
 {"run", "checkpoint", SP_KEY_TEXT, AT(run.checkpoint), "\"\"", NULL, NULL, NULL,
- "checkpoint for eval and predict; empty: best.h5, else the newest"},
+ "checkpoint or packed model for eval and predict; empty: best.h5, else the newest"},
 {"run", "init_from", SP_KEY_TEXT, AT(run.init_from), "\"\"", NULL, NULL, NULL,
  "file with the weights to start from; empty: random"},
 {"run", "init_skip", SP_KEY_TEXTS, AT(run.init_skip), "[]", NULL, NULL, NULL,
@@ -237,6 +251,9 @@ const sp_key sp_deck_key[] = {
 {"run", "init_norm", SP_KEY_CHOICE, AT(run.init_norm), "\"data\"", NULL, NULL,
  SP_WORDS(SP_INIT_NORMS), "normalize features by the statistics of data.train, or by "
  "those that the file of run.init_from was trained with"},
+{"run", "weights", SP_KEY_CHOICE, AT(run.weights), "\"plain\"", NULL, NULL,
+ SP_WORDS(SP_WEIGHTS_USES), "weights that best.h5 is chosen by, and that eval, predict "
+ "and label take; ema: the averages of train.ema"},
 {"run", "logits", SP_KEY_BOOL, AT(run.logits), "false", NULL, NULL, NULL,
  "write the network's output into the predictions too"},
 {"run", "rank_logs", SP_KEY_BOOL, AT(run.rank_logs), "false", NULL, NULL, NULL,
@@ -259,6 +276,8 @@ const sp_key sp_deck_key[] = {
  "report.html, and at the end of event files, pictures and deck.resolved"},
 {"run", "watchdog_s", SP_KEY_REAL, AT(run.watchdog_s), "60", "[0, 1e9]", "s", NULL,
  "seconds without progress of a rank until the run is ended; 0: never"},
+{"run", "file_wait_s", SP_KEY_REAL, AT(run.file_wait_s), "900", "[0, 1e9]", "s", NULL,
+ "seconds that a rank may wait for the file system until run.watchdog_s counts"},
 {"run", "time_limit_s", SP_KEY_REAL, AT(run.time_limit_s), "0", "[0, 1e9]", "s", NULL,
  "seconds until a training saves and ends with status 75; 0: no limit"},
 };
@@ -271,7 +290,7 @@ _Static_assert(sizeof sp_deck_key / sizeof sp_deck_key[0] <= SP_MAX_KEYS,
 const char *const sp_config_kept_by_resume[] = {
     "net.family",      "net.width",  "net.stem_kernel",
     "net.kernel_down", "net.bn_eps", "net.layers",
-    "batch.size",      "batch.per",  "train.seed",
+    "batch.size",      "batch.per",  "train.seed",      "run.weights",
     NULL};
 
 /* The keys that tell what the network computes, which loss it is measured by, and how
@@ -280,8 +299,14 @@ const char *const sp_config_kept_by_model[] = {
     "net.layers",      "net.family",        "net.width",       "net.stem_kernel",
     "net.kernel_down", "net.bn_eps",        "data.features",   "data.voxel_size",
     "augment.flip",    "augment.rotate_z",  "augment.scale",   "augment.rotate_max",
-    "train.label_smoothing",
+    "train.label_smoothing", "train.loss",     "train.focal_gamma",
+    "run.weights",
     NULL};
+
+/* The keys that are paths, in which "~/" is the user's folder. */
+const char *const sp_deck_paths[] = {"data.train",     "data.val",   "run.dir",
+                                     "run.checkpoint", "run.resume", "run.init_from",
+                                     "run.log_dir",    NULL};
 
 static void path_of(const sp_key *key, char *to)
 {
@@ -365,6 +390,7 @@ const char *sp_deck_type_name(sp_key_type type)
                                        [SP_KEY_REAL] = "number",
                                        [SP_KEY_REALS] = "numbers",
                                        [SP_KEY_INTS] = "integers",
+                                       [SP_KEY_LOSS] = "name or groups",
                                        [SP_KEY_WEIGHTS] = "name or numbers",
                                        [SP_KEY_LAYERS] = "list of groups"};
 

@@ -3,6 +3,7 @@
  *     sp_deck_text.c   includes, numbers      sp_deck_keys.c   the table, nearest names
  *     sp_deck.c        reading, checks        sp_deck_value.c  one value <-> its field
  *     sp_deck_layer.c  net.layers             sp_deck_write.c  the config as a deck
+ *     sp_deck_loss.c   train.loss
  *     sp_deck_take.c   exchange of values     sp_deck_bcast.c  the config on all ranks
  *     sp_deck_check.c  what keys say together
  *     sp_choice.h      keys with a few words
@@ -25,6 +26,7 @@ typedef enum sp_key_type {
     SP_KEY_REAL, /* double */
     SP_KEY_REALS,
     SP_KEY_INTS,    /* sp_doubles of whole numbers */
+    SP_KEY_LOSS,    /* sp_loss_mix: one of names, or a list of groups */
     SP_KEY_WEIGHTS, /* sp_class_weighting: one of names, or numbers */
     SP_KEY_LAYERS
 } sp_key_type;
@@ -47,6 +49,7 @@ typedef struct sp_key {
 
 extern const sp_key sp_deck_key[];
 extern const int sp_deck_n_keys;
+extern const char *const sp_deck_paths[]; /* keys by name, then NULL */
 
 static inline void *sp_key_field(const sp_config *config, const sp_key *key)
 {
@@ -84,9 +87,14 @@ const char *sp_deck_where(const struct sp_deck_text *from,
 sp_status sp_deck_set(sp_config *config, const sp_key *key,
                       const struct config_setting_t *setting,
                       const struct sp_deck_text *from);
-/* The same from a text without quotes (SP_KEY_TEXT, RESUME, CHOICE, TEXTS, WEIGHTS). */
+/* The same from a text without quotes (SP_KEY_TEXT, RESUME, CHOICE, TEXTS, WEIGHTS,
+ * LOSS). */
 sp_status sp_deck_set_text(sp_config *config, const sp_key *key, const char *text,
                            const char *where);
+/* Replaces "~" and "~/" at the beginning of the values of sp_deck_paths by HOME: no
+ * shell does so in the middle of an argument, as in run.dir=~/x. SP_EUSAGE without HOME
+ * and for "~user/"; SP_EMEM. */
+sp_status sp_deck_expand_home(sp_config *config);
 /* Frees the memory of a key's value. Called when config is destroyed. */
 void sp_deck_free_value(sp_config *config, const sp_key *key);
 /* Describes a setting for messages: "the text \"abc\"", "1.5", "a list", ...;
@@ -100,6 +108,11 @@ sp_status sp_deck_read_layers(sp_config *config, const struct config_setting_t *
 sp_status sp_deck_read_strings(sp_strings *to, const struct config_setting_t *setting,
                                const char *what, const char *where);
 
+/* Read train.loss from a setting, or from the name of one term. SP_EUSAGE. */
+sp_status sp_deck_read_loss(sp_loss_mix *mix, const struct config_setting_t *setting,
+                            const char *where);
+sp_status sp_deck_set_loss(sp_loss_mix *mix, const char *name, const char *where);
+
 /* ---- several values (sp_deck_check.c) ---- */
 /* SP_EUSAGE for values that exclude each other, and for lists of a wrong length. */
 sp_status sp_deck_check_together(const sp_config *config);
@@ -112,6 +125,7 @@ void sp_deck_warn_unused(const sp_config *config);
 void sp_deck_write_text(FILE *to, const char *text);
 void sp_deck_write_real(FILE *to, double value);
 void sp_deck_write_strings(FILE *to, const sp_strings *s);
+void sp_deck_write_loss(FILE *to, const sp_loss_mix *mix);
 void sp_deck_write_layers(FILE *to, const sp_config *config);
 /* Before the key of row i: where a section begins there, ends the one before it and
  * begins it. */

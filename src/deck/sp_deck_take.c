@@ -21,7 +21,7 @@ const char *sp_config_key(int i)
 
 static void swap_bytes(void *a, void *b, size_t bytes)
 {
-    char old[sizeof(sp_strings) + sizeof(sp_class_weighting)];
+    char old[sizeof(sp_strings) + sizeof(sp_class_weighting) + sizeof(sp_loss_mix)];
 
     memcpy(old, a, bytes);
     memcpy(a, b, bytes);

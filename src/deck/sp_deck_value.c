@@ -192,6 +192,8 @@ sp_status sp_deck_set_text(sp_config *config, const sp_key *key, const char *tex
         sp_strings_free(field);
         return sp_strings_add(field, text);
     }
+    if (key->type == SP_KEY_LOSS)
+        return sp_deck_set_loss(field, text, where);
     i = sp_choice_find(key->names, text);
     if (i < 0) {
         sp_choice_nearest(key->names, text, nearest);
@@ -284,6 +286,8 @@ sp_status sp_deck_set(sp_config *config, const sp_key *key, const config_setting
     case SP_KEY_TEXTS:
         snprintf(path, sizeof path, "%s.%s", key->section, key->name);
         return sp_deck_read_strings(field, s, path, where);
+    case SP_KEY_LOSS:
+        return sp_deck_read_loss(field, s, where);
     case SP_KEY_LAYERS:
         if (!is_list(s))
             return wrong_type(key, "a list ( ) of layers", where, s);
@@ -291,6 +295,48 @@ sp_status sp_deck_set(sp_config *config, const sp_key *key, const config_setting
     default:
         return set_words(config, key, s, where);
     }
+}
+
+static sp_status expand_text(const sp_config *config, const char *key, char **text)
+{
+    const char *home = getenv("HOME"), *rest = *text + 1;
+    char *path;
+
+    if (**text != '~')
+        return SP_OK;
+    if (*rest && *rest != '/')
+        return strchr(rest, '/') ? SP_FAIL(SP_EUSAGE,
+                                           "%s%s = \"%.200s\": expected ~/ or a whole "
+                                           "path (./~ for a folder of this name)",
+                                           sp_config_where(config, key), key, *text)
+                                 : SP_OK;
+    if (!home || !*home)
+        return SP_FAIL(SP_EUSAGE,
+                       "%s%s = \"%.200s\": the variable HOME is not set; write the "
+                       "whole path",
+                       sp_config_where(config, key), key, *text);
+    if (asprintf(&path, "%s%s", home, rest) < 0)
+        return SP_FAIL(SP_EMEM, "deck: out of memory");
+    free(*text);
+    *text = path;
+    return SP_OK;
+}
+
+sp_status sp_deck_expand_home(sp_config *config)
+{
+    assert(config);
+    for (const char *const *name = sp_deck_paths; *name; name++) {
+        const sp_key *key = sp_deck_find(*name);
+        void *field = sp_key_field(config, key);
+
+        if (key->type == SP_KEY_TEXT)
+            SP_TRY(expand_text(config, *name, field));
+        if (key->type == SP_KEY_RESUME)
+            SP_TRY(expand_text(config, *name, &config->run.resume.text));
+        for (int i = 0; key->type == SP_KEY_TEXTS && i < ((sp_strings *)field)->n; i++)
+            SP_TRY(expand_text(config, *name, &((sp_strings *)field)->at[i]));
+    }
+    return SP_OK;
 }
 
 void sp_deck_free_value(sp_config *config, const sp_key *key)

@@ -100,6 +100,9 @@ static void write_value(FILE *to, const sp_config *config, const sp_key *key)
     case SP_KEY_INTS:
         write_numbers(to, key, field);
         break;
+    case SP_KEY_LOSS:
+        sp_deck_write_loss(to, field);
+        break;
     case SP_KEY_WEIGHTS:
         if (config->train.class_weights.kind == SP_CW_LIST)
             write_numbers(to, key, &config->train.class_weights.list);

@@ -1,7 +1,8 @@
 /* The layer lists of the families: dummy, MinkUNet with the layer names of
  * MinkowskiEngine, and after it the U-Nets of other programs: spunet is Pointcept's
- * SpUNet-v1m1 (pointcept/models/sparse_unet/spconv_unet_v1m1_base.py), minkunet18w32 and
- * minkunet34w32 are MinkUNet of spvnas and mmdet3d, whose stem has two convolutions.
+ * SpUNet-v1m1 (pointcept/models/sparse_unet/spconv_unet_v1m1_base.py), minkunet18w32
+ * and minkunet34w32 are MinkUNet of spvnas and mmdet3d, whose stem is two
+ * convolutions.
  *
  *   conv0p1s1 --------------------------------------------------------- block8 final
  *     conv1p1s2 block1 -------------------------------- block7 convtr7p2s2
@@ -287,8 +288,8 @@ static void add_stage_down(builder *b, const other_kind *kind, int kernel, int s
     }
 }
 
-/* One step up, s from 0 at the coarsest: a transposed convolution, the features of layer
- * `skip` and the blocks. SpUNet counts its decoder from the finest stage. */
+/* One step up, s from 0 at the coarsest: a transposed convolution, the features of
+ * layer `skip` and the blocks. SpUNet counts its decoder from the finest stage. */
 static void add_stage_up(builder *b, const other_kind *kind, int kernel, int s,
                          const char *skip, int skip_channels)
 {

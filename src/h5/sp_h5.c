@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,14 +11,30 @@
 #include <unistd.h>
 
 #include "base/sp_file.h"
+#include "base/sp_pulse.h"
 #include "h5/sp_h5_child.h"
 #include "h5/sp_h5_internal.h"
 #include "h5/sp_h5_number.h"
-#include "base/sp_pulse.h"
 
 const sp_h5_reader *sp_h5_reader_child;
 
-enum { PIECE = 1 << 16 }; /* bytes that are read and converted at a time */
+/* Recursive, since a file is also read while another one is opened. */
+static pthread_mutex_t library = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+
+void sp_h5_lock(void)
+{
+    pthread_mutex_lock(&library);
+}
+
+void sp_h5_unlock(void)
+{
+    pthread_mutex_unlock(&library);
+}
+
+enum {
+    PIECE = 1 << 16, /* bytes that are read and converted at a time */
+    KEPT = 32 << 20, /* bytes of unpacked chunks that an open file keeps */
+};
 
 /* ---- opening ---- */
 
@@ -289,9 +306,11 @@ static sp_status read_stored(sp_h5 *file, const sp_h5_entry *entry, int64_t firs
     char where[1200];
 
     snprintf(where, sizeof where, "%s:%s", file->path, entry->name);
+    if (entry->chunks && !file->cache)
+        SP_TRY(sp_h5_cache_create(&file->cache, KEPT));
     if (entry->chunks)
-        return sp_h5_unpack(&file->unpacker, entry->chunks, file->fd, where, first, n,
-                            to);
+        return sp_h5_cache_read(file->cache, entry->chunks, file->path, file->fd, where,
+                                first, n, to);
     if (row == 0)
         return SP_OK;
     SP_TRY(sp_file_read_at(file->fd, where, to, (size_t)(n * row),

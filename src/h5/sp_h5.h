@@ -5,13 +5,14 @@
  *
  *     read   sp_h5_open   --> limited child: HDF5 reads headers --> catalog, checked
  *                         --> sp_h5_shape_of, sp_h5_read, sp_h5_attr_read
- *                         --> sp_h5_close    by look-ups in the catalog, pread, inflate
+ *                         --> sp_h5_close    by look-ups in the catalog, pread
  *
  * HDF5 crashes, hangs and takes all memory on damaged files. So a child process of this
  * program with limits on time and memory reads the headers of a file that is opened. It
  * sends a catalog of what the file names, where values lie, and the attributes. This
- * process checks the catalog and reads values without HDF5. Links to other files,
- * external storage and virtual datasets are refused by name. A file opened for reading
+ * process checks the catalog and reads contiguous values without HDF5; others HDF5
+ * unpacks in such a child too (h5/sp_h5_rows.h). Links to other files, external storage
+ * and virtual datasets are refused by name. A file opened for reading
  * belongs to one thread at a time. Calls that write share one lock, because HDF5 is not
  * thread-safe here.
  *
@@ -105,8 +106,8 @@ void sp_h5_list_free(char **names, int64_t n);
 /* Tells the shape of a dataset. SP_EDATA with the reason where the values cannot be
  * read. */
 sp_status sp_h5_shape_of(sp_h5 *file, const char *name, sp_h5_shape *shape);
-/* Moves the table of a dataset's chunks (h5/sp_h5_rows.h) to the caller, who frees it;
- * the dataset can then no longer be read through this file. *chunks is NULL where the
+/* Moves what is known of a dataset's chunks (h5/sp_h5_rows.h) to the caller, who frees
+ * it; the dataset can then no longer be read through this file. *chunks is NULL if the
  * dataset is contiguous. */
 struct sp_h5_chunks;
 sp_status sp_h5_detach_chunks(sp_h5 *file, const char *name,
@@ -163,5 +164,10 @@ sp_status sp_h5_attr_read_texts(sp_h5 *file, const char *object, const char *nam
 /* Reads an attribute of one text, malloc'd; NULL after a failure. */
 sp_status sp_h5_attr_read_text(sp_h5 *file, const char *object, const char *name,
                                char **text);
+
+/* The HDF5 library serves one thread at a time. Programs use it from one thread and need
+ * no lock; in a program that only uses our library each of its functions takes the lock. */
+void sp_h5_lock(void);
+void sp_h5_unlock(void);
 
 #endif

@@ -26,7 +26,7 @@ typedef struct sp_h5_entry {
     int32_t kind;
     char *why; /* why the values cannot be read; NULL: they can */
     sp_h5_shape shape;
-    /* The chunks of the values; NULL: they are contiguous, or there are none. */
+    /* The chunks of the values; NULL if they are contiguous or do not exist. */
     sp_h5_chunks *chunks;
     int64_t n_texts;
     char **text; /* [n_texts] the values of a dataset of texts */

@@ -1,6 +1,7 @@
 #include "h5/sp_h5_child.h"
 
 #include <assert.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -22,9 +23,9 @@
 #include "base/sp_file.h"
 #include "base/sp_log.h"
 #include "base/sp_machine.h"
-#include "h5/sp_h5_internal.h"
 #include "base/sp_pulse.h"
 #include "base/sp_signal.h"
+#include "h5/sp_h5_internal.h"
 
 #define WORD "--read-h5-headers"
 
@@ -38,6 +39,7 @@ enum {
     MORE_S = 120, /* the most seconds that a large file adds */
     MEMORY = 192 << 20,
     MEMORY_FACTOR = 8,
+    UNPACK_FACTOR = 4,  /* memory for each byte that is unpacked */
     ANSWER = 16 << 20,  /* the most bytes of an answer: this */
     ANSWER_FACTOR = 16, /* plus the file's size times this */
     PATIENCE_S = 2 * (WALL_S + MORE_S),
@@ -45,14 +47,23 @@ enum {
 #define WORK_BYTES_S 20000000
 #define MEMORY_MOST  ((int64_t)4 << 30)
 
-/* The bytes that follow are n paths, each with its zero byte. */
+/* The bytes that follow are n texts, each with its zero byte: paths whose catalogs are
+ * wanted, or with n_rows > 0 the path of a file and the name of a dataset. */
 typedef struct list_head {
     uint64_t n, bytes;
+    int64_t first, n_rows, rows_bytes, chunk_bytes;
 } list_head;
 
+/* The identity of the file that the child read. */
+typedef struct identity {
+    uint64_t device, inode;
+    int64_t bytes;
+} identity;
+
 typedef struct frame {
-    /* The bytes that follow the frame are a catalog, or a message. */
+    /* The bytes that follow the frame are a catalog, rows, or a message. */
     uint64_t status, bytes, hash;
+    identity file; /* of rows; a catalog has its own */
 } frame;
 
 /* The child that waits for another list of this thread, and whether it is to wait. */
@@ -79,10 +90,13 @@ static bool send_all(int fd, const void *data, size_t bytes)
 
 /* ---- the child ---- */
 
-static void put_frame(sp_status status, const void *data, size_t bytes)
+static void put_frame(sp_status status, const void *data, size_t bytes,
+                      const identity *file)
 {
-    frame head = {(uint64_t)status, bytes, XXH64(data, bytes, 0)};
+    frame head = {(uint64_t)status, bytes, XXH64(data, bytes, 0), {0}};
 
+    if (file)
+        head.file = *file;
     if (!send_all(STDOUT_FILENO, &head, sizeof head) ||
         !send_all(STDOUT_FILENO, data, bytes))
         _exit(1); /* the parent has died */
@@ -127,18 +141,21 @@ static void limit_child(int64_t bytes)
     limit_addresses(bytes);
 }
 
-/* Sets the limits for one file. Whatever limit ends this process, the parent names the
- * file. */
-static void limit_file(const char *path)
+/* Sets the limits for one file, of which `unpacked` bytes are to be unpacked. Whatever
+ * limit ends this process, the parent names the file. Unpacking needs the rows, a chunk
+ * and what its filters need beside it. */
+static void limit_file(const char *path, int64_t unpacked)
 {
     struct stat st;
-    int64_t bytes = stat(path, &st) == 0 ? st.st_size : 0, memory = MEMORY_MOST;
-    int64_t more = bytes / WORK_BYTES_S < MORE_S ? bytes / WORK_BYTES_S : MORE_S;
+    const int64_t bytes = stat(path, &st) == 0 ? st.st_size : 0;
+    const int64_t seconds = (bytes + unpacked) / WORK_BYTES_S;
+    const int64_t more = seconds < MORE_S ? seconds : MORE_S;
     const struct itimerval work = {.it_value.tv_sec = WORK_S + more};
+    int64_t memory = MEMORY_MOST;
 
     if (bytes < MEMORY_MOST / MEMORY_FACTOR)
         memory = bytes * MEMORY_FACTOR;
-    limit_child(MEMORY + memory);
+    limit_child(MEMORY + memory + UNPACK_FACTOR * unpacked);
     alarm((unsigned)(WALL_S + more));
     setitimer(ITIMER_PROF, &work, NULL);
 }
@@ -154,7 +171,8 @@ static void get_all(void *data, size_t bytes)
 }
 
 /* Serves tests of the parent: the child crashes, hangs or is killed at a file whose
- * path contains the value of one of these variables. */
+ * path contains the value of one of these variables. When it unpacks, the path is
+ * followed by a colon and the dataset's name. */
 static void misbehave(const char *path)
 {
     const char *crash = getenv("SP_H5_CHILD_CRASH");
@@ -172,33 +190,74 @@ static void misbehave(const char *path)
         pause();
 }
 
-/* Describes a file and sends the answer. While it is sent no limit holds, since the
- * parent may be slow to read it. */
-static void answer(const char *path)
+/* While an answer is sent no limit holds, since the parent may be slow to read it. */
+static void end_limits(void)
 {
     const struct itimerval none = {0};
+
+    alarm(0);
+    setitimer(ITIMER_PROF, &none, NULL);
+}
+
+static void put_failure(sp_status rc)
+{
+    const char *message = sp_error_last()->message;
+
+    put_frame(rc, message, strlen(message), NULL);
+}
+
+/* Describes a file and sends the answer. */
+static void answer(const char *path)
+{
     sp_h5_catalog catalog = {0};
     sp_wire wire = {0};
     sp_status rc;
 
-    limit_file(path);
+    limit_file(path, 0);
     misbehave(path);
     rc = sp_h5_describe(path, &catalog);
     if (rc == SP_OK) {
         sp_h5_catalog_wire(&wire, &catalog);
         rc = wire.rc;
     }
-    alarm(0);
-    setitimer(ITIMER_PROF, &none, NULL);
+    end_limits();
     if (rc == SP_OK)
-        put_frame(SP_OK, wire.data, wire.size);
+        put_frame(SP_OK, wire.data, wire.size, NULL);
     else
-        put_frame(rc, sp_error_last()->message, strlen(sp_error_last()->message));
+        put_failure(rc);
     free(wire.data);
     sp_h5_catalog_free(&catalog);
 }
 
-/* Answers one list. */
+/* Unpacks rows and sends them. */
+static void answer_rows(const list_head *head, const char *path, const char *name)
+{
+    char *data, place[PATH_MAX + 1024];
+    struct stat about;
+    identity file;
+    sp_status rc;
+
+    limit_file(path, head->rows_bytes + head->chunk_bytes);
+    snprintf(place, sizeof place, "%s:%s", path, name);
+    misbehave(place);
+    data = malloc((size_t)head->rows_bytes + 1);
+    if (!data)
+        _exit(SP_EMEM);
+    rc = stat(path, &about) == 0 ? SP_OK : SP_FAIL(SP_EIO, "%s", strerror(errno));
+    if (rc == SP_OK)
+        rc =
+            sp_h5_values(path, name, head->first, head->n_rows, head->rows_bytes, data);
+    end_limits();
+    file = (identity){(uint64_t)about.st_dev, (uint64_t)about.st_ino,
+                      (int64_t)about.st_size};
+    if (rc == SP_OK)
+        put_frame(SP_OK, data, (size_t)head->rows_bytes, &file);
+    else
+        put_failure(rc);
+    free(data);
+}
+
+/* Answers one list, or one request for rows. */
 static void serve(void)
 {
     list_head head;
@@ -210,19 +269,40 @@ static void serve(void)
         _exit(SP_EMEM);
     get_all(list, head.bytes);
     path = list;
-    for (uint64_t i = 0; i < head.n; i++, path += strlen(path) + 1)
+    if (head.n_rows > 0)
+        answer_rows(&head, list, list + strlen(list) + 1);
+    for (uint64_t i = 0; head.n_rows == 0 && i < head.n; i++, path += strlen(path) + 1)
         answer(path);
     free(list);
+}
+
+/* Closes what the parent left open for its own use. A connection of MPI that the child
+ * held would hide from the other ranks that this rank was killed. */
+static void close_inherited(void)
+{
+    DIR *all = opendir("/proc/self/fd");
+    const struct dirent *one;
+
+    while (all && (one = readdir(all)) != NULL) {
+        const int fd = atoi(one->d_name);
+
+        if (fd > STDERR_FILENO && fd != dirfd(all))
+            close(fd);
+    }
+    if (all)
+        closedir(all);
 }
 
 void sp_h5_child_main(int argc, char **argv)
 {
     static const sp_h5_reader child = {sp_h5_child_start, sp_h5_child_next,
-                                       sp_h5_child_end};
+                                       sp_h5_child_end, sp_h5_child_rows,
+                                       sp_h5_child_kill};
 
     sp_h5_reader_child = &child;
     if (argc != 2 || strcmp(argv[1], WORD) != 0)
         return;
+    close_inherited();
     limit_child(MEMORY + MEMORY_MOST);
     for (;;)
         serve();
@@ -246,7 +326,7 @@ static sp_status spawn(sp_h5_child *child)
     int ends[2], failed;
 
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
-        return SP_FAIL(SP_EIO, "reader of HDF5 headers: %s", strerror(errno));
+        return SP_FAIL(SP_EIO, "reader of HDF5 files: %s", strerror(errno));
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, ends[1], STDIN_FILENO);
     posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
@@ -268,21 +348,22 @@ static sp_status spawn(sp_h5_child *child)
         return SP_OK;
     close(ends[0]);
     *child = (sp_h5_child){0};
-    return SP_FAIL(SP_EIO, "reader of HDF5 headers cannot be started: %s",
+    return SP_FAIL(SP_EIO, "reader of HDF5 files cannot be started: %s",
                    strerror(failed));
 }
 
-/* Sends a list. That the child has died is noticed when its answer is read. */
-static void send_list(int fd, char *const *paths, int n)
+/* Sends a list of n texts. That the child has died is noticed when its answer is read.
+ */
+static void send_list(int fd, list_head head, const char *const *texts, int n)
 {
-    list_head head = {.n = (uint64_t)n};
     bool is_alive;
 
+    head.n = (uint64_t)n;
     for (int i = 0; i < n; i++)
-        head.bytes += strlen(paths[i]) + 1;
+        head.bytes += strlen(texts[i]) + 1;
     is_alive = send_all(fd, &head, sizeof head);
     for (int i = 0; i < n && is_alive; i++)
-        is_alive = send_all(fd, paths[i], strlen(paths[i]) + 1);
+        is_alive = send_all(fd, texts[i], strlen(texts[i]) + 1);
 }
 
 /* Returns the status with which the child ended. A child that is ending already keeps
@@ -318,7 +399,7 @@ sp_status sp_h5_child_start(sp_h5_child *child, char *const *paths, int n)
     if (!take_kept(child))
         SP_TRY(spawn(child));
     child->n_left = n;
-    send_list(child->fd, paths, n);
+    send_list(child->fd, (list_head){0}, (const char *const *)paths, n);
     return SP_OK;
 }
 
@@ -363,11 +444,10 @@ static sp_status fail_ended(sp_h5_child *child, const char *path)
     const int status = kill_child(child);
 
     if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && !is_stalled)
-        return SP_FAIL(
-            SP_EMEM,
-            "%s: the process that reads its headers was killed from outside, "
-            "perhaps because the machine had no memory left",
-            path);
+        return SP_FAIL(SP_EMEM,
+                       "%s: the process that reads it was killed from outside, "
+                       "perhaps because the machine had no memory left",
+                       path);
     if (WIFSIGNALED(status) && (WTERMSIG(status) == SIGALRM || is_stalled))
         return SP_FAIL(SP_EIO,
                        "%s: it could not be read: no progress for %d s; is its file "
@@ -435,6 +515,71 @@ sp_status sp_h5_child_next(sp_h5_child *child, const char *path, int64_t file_by
     free(data);
     child->n_left -= rc == SP_OK;
     return rc;
+}
+
+/* SP_EIO unless the file that the child read is the one that is open here. */
+static sp_status check_identity(const sp_h5_rows_request *q, const identity *file)
+{
+    struct stat about;
+
+    if (fstat(q->fd, &about) != 0)
+        return SP_FAIL(SP_EIO, "%s: %s", q->where, strerror(errno));
+    if (file->device == (uint64_t)about.st_dev &&
+        file->inode == (uint64_t)about.st_ino && file->bytes == (int64_t)about.st_size)
+        return SP_OK;
+    return SP_FAIL(SP_EIO, "%s: the file was replaced or changed while in use",
+                   q->where);
+}
+
+/* Receives the message of a failed request. */
+static sp_status receive_failure(sp_h5_child *child, const sp_h5_rows_request *q,
+                                 const frame *head)
+{
+    char text[SP_ERROR_MESSAGE] = "";
+    const uint64_t status = head->status;
+
+    if (head->bytes >= sizeof text ||
+        (status != SP_EDATA && status != SP_EIO && status != SP_EMEM)) {
+        sp_h5_child_kill(child);
+        return fail_answer(q->where);
+    }
+    if (!receive(child, text, head->bytes))
+        return fail_ended(child, q->where);
+    return SP_FAIL((sp_status)status, "%s: %s", q->where, text);
+}
+
+sp_status sp_h5_child_rows(sp_h5_child *child, const sp_h5_rows_request *q, void *to)
+{
+    const char *const texts[] = {q->path, q->name};
+    const list_head list = {.first = q->first,
+                            .n_rows = q->n,
+                            .rows_bytes = q->bytes,
+                            .chunk_bytes = q->chunk_bytes};
+    frame head;
+
+    assert(q->n > 0 && q->first >= 0 && q->bytes >= 0);
+    if (child->pid == 0)
+        SP_TRY(spawn(child));
+    send_list(child->fd, list, texts, 2);
+    if (!receive(child, &head, sizeof head))
+        return fail_ended(child, q->where);
+    if (head.status != SP_OK)
+        return receive_failure(child, q, &head);
+    if (head.bytes != (uint64_t)q->bytes) {
+        sp_h5_child_kill(child);
+        return fail_answer(q->where);
+    }
+    if (!receive(child, to, head.bytes))
+        return fail_ended(child, q->where);
+    if (XXH64(to, head.bytes, 0) != head.hash)
+        return fail_answer(q->where);
+    return check_identity(q, &head.file);
+}
+
+void sp_h5_child_kill(sp_h5_child *child)
+{
+    if (child->pid)
+        kill_child(child);
 }
 
 void sp_h5_child_end(sp_h5_child *child)

@@ -106,7 +106,7 @@ sp_status sp_h5_close(sp_h5 *file)
         rc = close_written(file);
     else if (file->fd >= 0)
         close(file->fd);
-    sp_h5_unpacker_free(file->unpacker);
+    sp_h5_cache_destroy(file->cache);
     sp_h5_catalog_free(&file->catalog);
     free(file->path);
     free(file);

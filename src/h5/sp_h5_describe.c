@@ -1,8 +1,7 @@
-/* Describes an HDF5 file as a catalog: with sp_h5_describe_layout.c the only place that
- * reads with HDF5. It runs in the limited child, or in the process that has just
- * written the file. Values of datasets stay in the file, except texts and values inside
- * headers. A part that the library cannot read gets its reason in the catalog and is no
- * failure, since a file may hold much that nobody reads. */
+/* Describes an HDF5 file as a catalog. It runs in the limited child, or in the process
+ * that has just written the file. Values of datasets stay in the file, except texts. A
+ * part that the library cannot read gets its reason in the catalog and is no failure,
+ * since a file may hold much that nobody reads. */
 #include <assert.h>
 #include <errno.h>
 #include <stdio.h>
@@ -228,7 +227,7 @@ static void read_dataset(describer *d, hid_t set, hid_t made, sp_h5_entry *entry
             entry->n_texts = H5Sget_simple_extent_npoints(space);
             read_texts(d, set, type, space, entry->n_texts, &entry->text, &entry->why);
         } else if (entry->shape.type.kind != '?' && entry->shape.rank >= 0) {
-            sp_h5_describe_layout(d, set, type, made, entry);
+            sp_h5_describe_layout(d, set, made, entry);
         }
     }
     if (type >= 0)

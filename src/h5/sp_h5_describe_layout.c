@@ -1,153 +1,109 @@
-/* The place of a dataset's values in its file: contiguous, in chunks, in the header. */
+/* The place of a dataset's values: contiguous, or the rows of its chunks. */
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "h5/sp_h5_describer.h"
-#include "h5/sp_h5_filter.h"
+
+enum { LZF = 32000 }; /* the number of h5py's filter, which the library lacks */
 
 static void refuse_filter(describer *d, int id, const char *given, sp_h5_entry *entry)
 {
-    const char *name = id == H5Z_FILTER_SZIP          ? "szip"
-                       : id == H5Z_FILTER_NBIT        ? "nbit"
-                       : id == H5Z_FILTER_SCALEOFFSET ? "scaleoffset"
-                       : id == 32000                  ? "lzf"
-                                                      : given;
+    const char *name = id == LZF               ? "lzf"
+                       : id == H5Z_FILTER_SZIP ? "szip"
+                       : *given                ? given
+                                               : "unnamed";
     char why[SP_H5_WHY];
 
-    if (entry->why)
-        return;
-    snprintf(why, sizeof why,
-             "compressed by the filter \"%s\" (number %d), which is not read; write it "
-             "contiguous, or with gzip (h5repack -f GZIP=4 IN OUT)",
-             name, id);
+    snprintf(
+        why, sizeof why,
+        "compressed by the filter \"%s\" (number %d), which this HDF5 lacks: name "
+        "the folder of its plugin in HDF5_PLUGIN_PATH, or write the file anew with "
+        "the program that wrote it%s, uncompressed or with gzip",
+        name, id, id == LZF ? " (h5py)" : "");
     entry->why = sp_h5_describer_copy(d, why);
 }
 
-static void read_filters(describer *d, hid_t made, sp_h5_chunks *c, sp_h5_entry *entry)
+/* Looks for every filter of the dataset, in plugins too. */
+static void check_filters(describer *d, hid_t made, sp_h5_entry *entry)
 {
-    int n = H5Pget_nfilters(made);
+    const int n = H5Pget_nfilters(made);
 
     for (int i = 0; i < n && !entry->why; i++) {
-        unsigned flags, config, value[1] = {0};
-        size_t n_values = 1;
+        unsigned flags, config = 0;
+        size_t n_values = 0;
         char name[64] = "";
-        int id = H5Pget_filter2(made, (unsigned)i, &flags, &n_values, value,
-                                sizeof name, name, &config);
+        const int id = H5Pget_filter2(made, (unsigned)i, &flags, &n_values, NULL,
+                                      sizeof name, name, &config);
 
-        if (!sp_h5_filter_known(id) || i >= SP_H5_FILTERS) {
+        if (id < 0)
+            entry->why = sp_h5_describer_reason(d, "its filters cannot be read");
+        else if (H5Zfilter_avail(id) <= 0 || H5Zget_filter_info(id, &config) < 0 ||
+                 !(config & H5Z_FILTER_CONFIG_DECODE_ENABLED))
             refuse_filter(d, id, name, entry);
-            return;
-        }
-        c->filter[i] = (sp_h5_filter){id, value[0]};
-        c->n_filters = i + 1;
+        H5Eclear2(H5E_DEFAULT);
     }
 }
 
-/* True if the chunk reaches beyond the dataset. */
-static bool is_partial(const sp_h5_chunks *c, const hsize_t *at)
+/* The number of chunks that cover the dataset; -1 if it overflows. */
+static int64_t count_chunks(const sp_h5_entry *entry, const hsize_t *size)
 {
-    for (int d = 0; d < c->rank; d++)
-        if ((int64_t)at[d] > c->dim[d] - c->chunk[d])
-            return true;
-    return false;
-}
+    int64_t n = 1;
 
-/* Finds the place of chunk i, which begins at these coordinates. */
-static bool find_chunk(hid_t set, sp_h5_chunks *c, int64_t i, const hsize_t *at,
-                       bool partial_is_plain)
-{
-    int64_t bytes;
-    char none[16];
+    for (int i = 0; i < entry->shape.rank; i++) {
+        const int64_t chunk = (int64_t)size[i], dim = entry->shape.dim[i];
 
-    if (H5Dread_chunk(set, H5P_DEFAULT, at, &c->mask[i], none) < 0)
-        return false;
-    sp_h5_driver_found(&c->at[i], &bytes);
-    if (bytes < 0 || bytes > UINT32_MAX)
-        return false;
-    c->bytes[i] = (uint32_t)bytes;
-    if (partial_is_plain && is_partial(c, at))
-        c->mask[i] = UINT32_MAX;
-    return true;
-}
-
-static bool find_chunks(hid_t set, hid_t made, sp_h5_chunks *c)
-{
-    hsize_t at[SP_H5_RANK] = {0};
-    unsigned options = 0;
-    bool is_found = true;
-
-    H5Pget_chunk_opts(made, &options);
-    sp_h5_driver_look(true);
-    for (int64_t i = 0; i < c->n && is_found; i++) {
-        is_found =
-            find_chunk(set, c, i, at, options & H5D_CHUNK_DONT_FILTER_PARTIAL_CHUNKS);
-        for (int d = c->rank - 1; d >= 0; d--) {
-            at[d] += (hsize_t)c->chunk[d];
-            if ((int64_t)at[d] < c->dim[d])
-                break;
-            at[d] = 0;
-        }
+        if (chunk < 1 ||
+            __builtin_mul_overflow(n, dim / chunk + (dim % chunk != 0), &n))
+            return -1;
     }
-    sp_h5_driver_look(false);
-    return is_found;
+    return n;
 }
 
-/* Reads the table of chunks. A dataset with chunks that were never written is refused,
+/* Notes the rows of a chunk. A dataset with chunks that were never written is refused,
  * since HDF5 would read zeros there. A written chunk takes a byte of the file at least,
  * which bounds their number. */
-static void read_chunk_table(describer *d, hid_t set, hid_t made, sp_h5_entry *entry)
+static void read_chunks(describer *d, hid_t set, hid_t made, sp_h5_entry *entry)
 {
     sp_h5_chunks *c = entry->chunks;
-    hsize_t size[H5S_MAX_RANK];
+    hid_t space = H5Dget_space(set);
+    hsize_t size[H5S_MAX_RANK], written = 0;
+    int64_t n;
 
     if (H5Pget_chunk(made, H5S_MAX_RANK, size) != c->rank) {
         entry->why = sp_h5_describer_reason(d, "its chunks cannot be read");
-        return;
+    } else {
+        n = count_chunks(entry, size);
+        c->rows = size[0] < INT64_MAX ? (int64_t)size[0] : 0;
+        for (int i = 0; i < c->rank; i++)
+            if (__builtin_mul_overflow(c->bytes, size[i], &c->bytes))
+                c->bytes = 0;
+        check_filters(d, made, entry);
+        if (!entry->why && (n < 0 || n > d->catalog->bytes ||
+                            (n > 0 && (H5Dget_num_chunks(set, space, &written) < 0 ||
+                                       (int64_t)written < n))))
+            entry->why = sp_h5_describer_reason(d, "its values were not all written");
     }
-    for (int i = 0; i < c->rank; i++)
-        c->chunk[i] = size[i] > 0 && size[i] <= INT64_MAX ? (int64_t)size[i] : 1;
-    read_filters(d, made, c, entry);
-    c->n = sp_h5_chunks_count(c);
-    if (c->n < 0 || c->n > d->catalog->bytes) {
-        c->n = 0;
-        entry->why = sp_h5_describer_copy(d, "its values were not all written");
-    }
-    if (entry->why)
-        return;
-    c->at = sp_h5_describer_allocate(d, (size_t)c->n, sizeof *c->at);
-    c->bytes = sp_h5_describer_allocate(d, (size_t)c->n, sizeof *c->bytes);
-    c->mask = sp_h5_describer_allocate(d, (size_t)c->n, sizeof *c->mask);
-    if (!d->is_out_of_memory && !find_chunks(set, made, c))
-        entry->why = sp_h5_describer_reason(d, "its values were not all written");
+    H5Sclose(space);
 }
 
-static void read_compact(describer *d, hid_t set, hid_t type, sp_h5_entry *entry)
+/* Values within the header are read as if they were one chunk. */
+static void read_compact(describer *d, hid_t set, sp_h5_entry *entry)
 {
     sp_h5_chunks *c = entry->chunks;
     hid_t space = H5Dget_space(set);
     hssize_t n = H5Sget_simple_extent_npoints(space);
 
     H5Sclose(space);
-    if (n < 0 || n > d->catalog->bytes / c->type_size) {
+    c->rows = c->rank > 0 && c->dim[0] > 0 ? c->dim[0] : 1;
+    if (n < 0 || n > d->catalog->bytes / c->type_size)
         entry->why = sp_h5_describer_copy(d, "is larger than its file");
-        return;
-    }
-    c->compact_bytes = (int64_t)n * c->type_size;
-    if ((int64_t)H5Dget_storage_size(set) != c->compact_bytes) {
-        c->compact_bytes = 0; /* HDF5 would read on beyond the stored bytes */
-        entry->why =
+    else if ((int64_t)H5Dget_storage_size(set) != (int64_t)n * c->type_size)
+        entry->why = /* the library would read on beyond the stored bytes */
             sp_h5_describer_copy(d, "its values are not all in its header: damaged");
-        return;
-    }
-    c->compact = sp_h5_describer_allocate(d, (size_t)c->compact_bytes, 1);
-    if (c->compact && n > 0 &&
-        H5Dread(set, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, c->compact) < 0)
-        entry->why = sp_h5_describer_reason(d, "cannot be read");
 }
 
-void sp_h5_describe_layout(describer *d, hid_t set, hid_t type, hid_t made,
-                           sp_h5_entry *entry)
+void sp_h5_describe_layout(describer *d, hid_t set, hid_t made, sp_h5_entry *entry)
 {
     const H5D_layout_t layout = H5Pget_layout(made);
     haddr_t at;
@@ -166,9 +122,11 @@ void sp_h5_describe_layout(describer *d, hid_t set, hid_t type, hid_t made,
         return;
     entry->chunks->rank = entry->shape.rank;
     entry->chunks->type_size = entry->shape.type.size;
+    entry->chunks->bytes = entry->shape.type.size;
+    entry->chunks->name = sp_h5_describer_copy(d, entry->name);
     memcpy(entry->chunks->dim, entry->shape.dim, sizeof entry->shape.dim);
     if (layout == H5D_CHUNKED)
-        read_chunk_table(d, set, made, entry);
+        read_chunks(d, set, made, entry);
     else
-        read_compact(d, set, type, entry);
+        read_compact(d, set, entry);
 }

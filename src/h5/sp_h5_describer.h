@@ -21,10 +21,9 @@ void *sp_h5_describer_allocate(describer *d, size_t n, size_t size);
 /* `what`, with the text of the library's error behind it, likewise. */
 char *sp_h5_describer_reason(describer *d, const char *what);
 
-/* Tells the catalog where the values of a dataset lie: one place, a table of chunks, or
- * its header, whose values are copied. `made` is the list of properties that it was
- * created with. entry->why says why they cannot be read. */
-void sp_h5_describe_layout(describer *d, hid_t set, hid_t type, hid_t made,
-                           sp_h5_entry *entry);
+/* Tells the catalog where the values of a dataset lie: in one place, or in chunks or
+ * the header, from which a child unpacks them. `made` is the list of properties that it
+ * was created with. entry->why says why they cannot be read. */
+void sp_h5_describe_layout(describer *d, hid_t set, hid_t made, sp_h5_entry *entry);
 
 #endif

@@ -1,9 +1,7 @@
 /* A file driver for reading (HDF5's "virtual file driver"). It differs from the
- * library's own in three ways. It cannot open a second file, so external links lead
- * nowhere. It tells where the raw bytes of a chunk lie, for which the library has only
- * a function that walks the whole index for each chunk. And it keeps the system's
- * error, so that a file that cannot be read is not taken for a damaged one. */
-#include <assert.h>
+ * library's own in two ways. It cannot open a second file, so external links lead
+ * nowhere. And it keeps the system's error, so that a file that cannot be read is not
+ * taken for a damaged one. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -19,8 +17,6 @@ typedef struct driven {
 } driven;
 
 static int n_open;
-static bool is_looking;
-static int64_t found_at, found_bytes;
 static int first_error; /* errno; 0: none */
 
 static void note_error(void)
@@ -95,14 +91,10 @@ static herr_t read_file(H5FD_t *base, H5FD_mem_t type, hid_t list, haddr_t at,
     char *out = to;
     ssize_t got;
 
+    (void)type;
     (void)list;
     if (at > file->bytes || bytes > file->bytes - at)
         return -1;
-    if (is_looking && type == H5FD_MEM_DRAW) {
-        found_at = (int64_t)at;
-        found_bytes = (int64_t)bytes;
-        return 0;
-    }
     for (; bytes > 0; bytes -= (size_t)got, out += got, at += (haddr_t)got) {
         got = pread(file->fd, out, bytes, (off_t)at);
         if (got < 0 && errno == EINTR) {
@@ -154,20 +146,6 @@ hid_t sp_h5_driver_list(void)
     H5Pset_driver(list, id, NULL);
     H5Pset_fclose_degree(list, H5F_CLOSE_STRONG);
     return list;
-}
-
-void sp_h5_driver_look(bool looking)
-{
-    is_looking = looking;
-    found_at = found_bytes = -1;
-}
-
-void sp_h5_driver_found(int64_t *at, int64_t *bytes)
-{
-    assert(at && bytes);
-    *at = found_at;
-    *bytes = found_bytes;
-    found_at = found_bytes = -1;
 }
 
 int sp_h5_driver_error(void)

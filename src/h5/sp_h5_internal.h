@@ -7,7 +7,8 @@
  *                       values lie
  *     sp_h5_driver.c    the file driver through which HDF5 reads that file
  *     sp_h5_catalog.c   the catalog as bytes and as data, checked
- *     sp_h5_chunk.c     rows out of chunks; sp_h5_filter.c undoes their filters
+ *     sp_h5_values.c    rows that are not contiguous, unpacked by HDF5 in the child
+ *     sp_h5_cache.c     unpacked rows, kept
  *     sp_h5_number.c    numbers of any stored type; sp_h5_type.c: HDF5's types
  *     sp_h5_write.c     writing; sp_h5_close.c: flushing to disk and closing */
 #ifndef SP_H5_INTERNAL_H
@@ -25,7 +26,7 @@ struct sp_h5 {
     int fd;   /* the descriptor of a file that is read; the next three are its too */
     int64_t bytes;
     sp_h5_catalog catalog;
-    sp_h5_unpacker *unpacker;
+    sp_h5_cache *cache; /* NULL until rows are unpacked */
 };
 
 /* Allocates *file with its path and without an open file. SP_EMEM, and *file is
@@ -55,14 +56,14 @@ sp_status sp_h5_fail_system(const char *path, int error);
  * damaged; SP_EIO: the system could not read a part of it; SP_EMEM. */
 sp_status sp_h5_describe(const char *path, sp_h5_catalog *catalog);
 
+/* Reads rows first .. first + n - 1 of a dataset as they are stored, unpacked, into to
+ * [bytes]. The message says nothing of file and dataset. SP_EDATA, SP_EIO, SP_EMEM. */
+sp_status sp_h5_values(const char *path, const char *name, int64_t first, int64_t n,
+                       int64_t bytes, void *to);
+
 /* The driver through which the library reads a file. It opens one file at a time, so
- * that no link leads to another file. While it looks for chunks it reads none of their
- * bytes but notes their places. */
+ * that no link leads to another file. */
 hid_t sp_h5_driver_list(void); /* a file access property list; the caller closes it */
-void sp_h5_driver_look(bool is_looking);
-/* The place of the bytes that the library asked for last while looking; -1, -1: none.
- */
-void sp_h5_driver_found(int64_t *at, int64_t *bytes);
 /* The first error (errno) with which the system refused to open or to read a file since
  * sp_h5_driver_list; 0: none. */
 int sp_h5_driver_error(void);

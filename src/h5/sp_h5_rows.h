@@ -1,12 +1,14 @@
-/* Rows of datasets that are stored in chunks, read without HDF5.
+/* Rows of datasets that are not contiguous: stored in chunks, compressed, or within a
+ * header. HDF5 itself unpacks them, in a limited child.
  *
- *     child: index of chunks --> sp_h5_chunks --broadcast--> every rank
- *     any thread of any rank: pread of a stored chunk --> checksum, inflate, unshuffle
- *                             --> band: the rows of all chunks side by side --> rows
+ *     any thread of a rank: sp_h5_cache_read --> block in memory --> rows
+ *                                |  not there
+ *                                +--request--> child: H5Dread --rows--> block
  *
- * HDF5 crashes on some damaged files while it reads chunks, so it never sees the bytes
- * of one. Deflate, shuffle and Fletcher-32 are undone here; a dataset with another
- * filter is refused by name when its file is opened. */
+ * A block is a chunk's rows, or those of several small chunks, with all columns. It is
+ * unpacked once and kept while the cache has room. HDF5 may crash, hang or take all
+ * memory on a damaged chunk: then the child dies, the file is reported as damaged, and
+ * the next request starts another child. */
 #ifndef SP_H5_ROWS_H
 #define SP_H5_ROWS_H
 
@@ -14,36 +16,22 @@
 #include "h5/sp_h5.h"
 
 enum {
-    SP_H5_FILTERS = 8, /* the most filters of a dataset */
-    /* The bytes that a band may have: SP_H5_BAND, in larger files SP_H5_BAND_FACTOR
-     * times the size of the file. */
-    SP_H5_BAND = 64 << 20,
-    SP_H5_BAND_FACTOR = 4,
+    /* The bytes that a chunk may have unpacked: SP_H5_CHUNK, in larger files
+     * SP_H5_CHUNK_FACTOR times the size of the file. */
+    SP_H5_CHUNK = 64 << 20,
+    SP_H5_CHUNK_FACTOR = 4,
 };
 
-/* A filter of the pipeline, which stands in the order of writing. */
-typedef struct sp_h5_filter {
-    int32_t id;
-    uint32_t element_bytes; /* the size of an element, for shuffle */
-} sp_h5_filter;
-
-/* The table of a dataset's chunks, or the values of a compact dataset themselves. */
+/* A dataset that is not contiguous. */
 typedef struct sp_h5_chunks {
     uint64_t serial; /* a number that no other table of this process has */
-    int64_t dim[SP_H5_RANK], chunk[SP_H5_RANK];
-    int32_t rank, type_size, n_filters;
-    sp_h5_filter filter[SP_H5_FILTERS];
-    int64_t n;   /* number of chunks, the last dimension counts fastest; 0: compact */
-    int64_t *at; /* [n] byte offset of a chunk in the file */
-    uint32_t *bytes; /* [n] bytes of a chunk as stored */
-    uint32_t *mask;  /* [n] bit i: filter i was not applied to the chunk */
-    /* [compact_bytes] the values of a compact dataset, else NULL */
-    unsigned char *compact;
-    int64_t compact_bytes;
+    char *name;      /* the dataset's path in its file */
+    int64_t dim[SP_H5_RANK];
+    int32_t rank, type_size;
+    int64_t rows;  /* the rows of a chunk; all rows if they are within the header */
+    int64_t bytes; /* the bytes of a chunk unpacked, its part beyond the edge too */
 } sp_h5_chunks;
 
-/* The number of chunks that cover the dataset; -1 where it overflows. */
-int64_t sp_h5_chunks_count(const sp_h5_chunks *chunks);
 /* True if every number of the table is possible in a file of this size; else `why` says
  * which is not. A table that passed is safe to read with, wherever it came from. */
 bool sp_h5_chunks_check(const sp_h5_chunks *chunks, int64_t file_bytes, char *why,
@@ -51,17 +39,26 @@ bool sp_h5_chunks_check(const sp_h5_chunks *chunks, int64_t file_bytes, char *wh
 /* Writes a table to bytes, or reads it from bytes; NULL stays NULL. */
 void sp_h5_chunks_wire(sp_wire *wire, sp_h5_chunks **chunks);
 void sp_h5_chunks_free(sp_h5_chunks *chunks);
+/* The rows that are unpacked together: the rows of as many chunks as make 256 KiB, at
+ * least one. */
+int64_t sp_h5_chunks_block(const sp_h5_chunks *chunks);
+/* The bytes of n rows. */
+int64_t sp_h5_chunks_bytes(const sp_h5_chunks *chunks, int64_t n);
 
-/* The buffers of one thread that reads, with the bands that it read last. A pointer to
- * it is NULL before the first use. The buffers grow and stay, so that a thread that
- * returns to chunks of the same size allocates nothing. */
-typedef struct sp_h5_unpacker sp_h5_unpacker;
-
-/* Reads rows first .. first + n - 1, which must exist, as they are stored. `where`
- * begins every message. SP_EDATA: the chunk is damaged; SP_EIO: the file cannot be
- * read; SP_EMEM. */
-sp_status sp_h5_unpack(sp_h5_unpacker **unpacker, const sp_h5_chunks *chunks, int fd,
-                       const char *where, int64_t first, int64_t n, void *to);
-void sp_h5_unpacker_free(sp_h5_unpacker *unpacker);
+/* Unpacked blocks of any number of files, at most `most` bytes together (one block may
+ * be larger), and the child that unpacks, which is started for the first block. Threads
+ * may share a cache; it has a lock. *cache is NULL after a failure. SP_EMEM. */
+typedef struct sp_h5_cache sp_h5_cache;
+sp_status sp_h5_cache_create(sp_h5_cache **cache, int64_t most);
+/* Reads rows first .. first + n - 1, which must exist, as they are stored, of the file
+ * that fd has open and path names. `where` begins every message. SP_EDATA: the file is
+ * damaged; SP_EIO: it cannot be read, or the path names another file now; SP_EMEM. */
+sp_status sp_h5_cache_read(sp_h5_cache *cache, const sp_h5_chunks *chunks,
+                           const char *path, int fd, const char *where, int64_t first,
+                           int64_t n, void *to);
+/* The number of bytes that were unpacked so far. */
+int64_t sp_h5_cache_unpacked(sp_h5_cache *cache);
+/* Ends the child and frees the blocks. NULL is allowed. */
+void sp_h5_cache_destroy(sp_h5_cache *cache);
 
 #endif

@@ -7,8 +7,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "h5/sp_h5_internal.h"
 #include "base/sp_pulse.h"
+#include "h5/sp_h5_internal.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 

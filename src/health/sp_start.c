@@ -17,6 +17,7 @@
 #include "base/sp_process.h"
 #include "base/sp_pulse.h"
 #include "base/sp_thread.h"
+#include "comm/sp_launcher.h"
 
 /* LOOKS: between two looks at waits passes this part of the limit. */
 enum { LIMIT_S = 300, LOOKS = 20, TEXT = 512 };
@@ -88,8 +89,8 @@ static long find_process(bool is_stopped)
  * known. */
 static const char *rank_of(long pid, char text[16])
 {
-    static const char *const names[] = {
-        "PMI_RANK=", "PMIX_RANK=", "OMPI_COMM_WORLD_RANK=", "SLURM_PROCID="};
+    static const char *const names[] = {"PMI_RANK=", "PMIX_RANK=",
+                                        "OMPI_COMM_WORLD_RANK=", "SLURM_PROCID="};
     char path[64], *variable = NULL;
     size_t room = 0;
     FILE *file;
@@ -111,7 +112,8 @@ int sp_start_rank(void)
 {
     char text[16];
 
-    return atoi(rank_of((long)getpid(), text));
+    return sp_launcher_rank() > 0 ? sp_launcher_rank()
+                                  : atoi(rank_of((long)getpid(), text));
 }
 
 enum { WHERE = 128 };
@@ -219,14 +221,21 @@ static void *watch(void *arg)
     return arg;
 }
 
-void sp_start_watch(const char *program)
+double sp_start_limit_s(void)
 {
     const char *text = getenv("SP_START_S");
+    const double limit_s = text ? atof(text) : LIMIT_S;
+
+    return limit_s > 0 && limit_s <= 1e9 ? limit_s : 0;
+}
+
+void sp_start_watch(const char *program)
+{
     pthread_condattr_t attributes;
 
     start.program = program;
-    start.limit_s = text ? atof(text) : LIMIT_S;
-    if (!(start.limit_s > 0) || start.limit_s > 1e9)
+    start.limit_s = sp_start_limit_s();
+    if (start.limit_s == 0)
         return;
     pthread_mutex_init(&start.mutex, NULL);
     pthread_condattr_init(&attributes);

@@ -16,6 +16,8 @@
 #ifndef SP_START_H
 #define SP_START_H
 
+/* The limit in seconds; 0: none. Local. */
+double sp_start_limit_s(void);
 /* Starts the thread. Called once, before MPI starts. program: the first word of its
  * messages, a string constant. If the thread cannot be started, there is no limit.
  * Local. */
@@ -28,7 +30,8 @@ void sp_start_together(int rank);
  * May be called again. Local. */
 void sp_start_over(void);
 /* Returns the rank that the launcher's environment gives to this process, before MPI
- * has started and without it; 0 where the environment tells none. Local. */
+ * has started and without it; 0 if the environment states no rank. torchrun's RANK counts
+ * too, if its variables describe a world (comm/sp_launcher.h). Local. */
 int sp_start_rank(void);
 
 #endif

@@ -47,7 +47,30 @@ void sp_watchdog_take_own(sp_watchdog *w, sp_signs *signs, sp_signs_kind kind, i
     __atomic_load(&w->own_s, &signs->own_s, __ATOMIC_RELAXED);
     signs->own_phase = __atomic_load_n(&w->own_phase, __ATOMIC_RELAXED);
     memcpy(signs->host, w->run->comm->host, sizeof signs->host);
-    sp_heartbeat_put_signs(w->run->beats, signs->rank, pulse.work, pulse.waits);
+    sp_scribe_write(w->scribe, pulse.work, pulse.waits);
+}
+
+/* While a thread of this process waits for the file system, and for no longer than
+ * file_wait_s, the process is at work by being alive. */
+static void watch_files(sp_watchdog *w)
+{
+    sp_pulse pulse;
+
+    sp_pulse_read(&pulse);
+    if (pulse.file_s < w->interval_s) {
+        w->is_file_told = false;
+        return;
+    }
+    if (pulse.file_s < w->file_wait_s)
+        sp_pulse_beat();
+    if (pulse.file_s < w->limit_s / 2 || w->is_file_told)
+        return;
+    w->is_file_told = true;
+    sp_log_warn(
+        "rank %d/%d host %s has waited for the file system for %.0f s, in phase "
+        "%s; the run goes on when it answers within run.file_wait_s = %g",
+        w->run->comm->rank, w->run->comm->size, w->run->comm->host, pulse.file_s,
+        sp_phase_name((sp_phase)w->run->beat->phase), w->file_wait_s);
 }
 
 static void note(sp_watched *r, const sp_signs *signs)
@@ -199,6 +222,7 @@ static void *watch(void *arg)
         if (now - last_s < 0.9 * w->interval_s)
             continue;
         last_s = now;
+        watch_files(w);
         say(w, SP_SIGNS_ALIVE, 0);
         look_around(w);
         /* Rank 0 judges first; the margin leaves the others time to hear of it. */
@@ -211,7 +235,8 @@ static void *watch(void *arg)
 
 /* ---- start and stop ---- */
 
-static sp_status allocate(sp_watchdog **watchdog, sp_run *run, double limit_s)
+static sp_status allocate(sp_watchdog **watchdog, sp_run *run, double limit_s,
+                          double file_wait_s)
 {
     const sp_comm *comm = run->comm;
     size_t size = (size_t)comm->size;
@@ -222,6 +247,8 @@ static sp_status allocate(sp_watchdog **watchdog, sp_run *run, double limit_s)
         return SP_FAIL(SP_EMEM, "no memory for the watchdog");
     w->run = run;
     w->limit_s = limit_s;
+    w->file_wait_s = file_wait_s;
+    sp_machine_look_at_kills(&w->kills);
     w->interval_s = limit_s / 4 < INTERVAL_S ? limit_s / 4 : INTERVAL_S;
     w->wake[0] = w->wake[1] = -1;
     w->stop_code = -1;
@@ -241,7 +268,7 @@ static sp_status allocate(sp_watchdog **watchdog, sp_run *run, double limit_s)
         return SP_FAIL(SP_EMEM, "no memory for the watchdog of %d ranks", comm->size);
     if (pipe2(w->wake, O_CLOEXEC) != 0)
         return SP_FAIL(SP_EMEM, "watchdog: %s", strerror(errno));
-    return SP_OK;
+    return sp_scribe_start(&w->scribe, run->beats, comm->rank);
 }
 
 /* The thread may get SIGALRM, which set_last_minute uses. */
@@ -256,15 +283,17 @@ static sp_status start_thread(sp_watchdog *w)
     return SP_OK;
 }
 
-static sp_status start(sp_watchdog **watchdog, sp_run *run, double limit_s)
+static sp_status start(sp_watchdog **watchdog, sp_run *run, double limit_s,
+                       double file_wait_s)
 {
-    SP_TRY(sp_comm_agree(run->comm, allocate(watchdog, run, limit_s)));
+    SP_TRY(sp_comm_agree(run->comm, allocate(watchdog, run, limit_s, file_wait_s)));
     if (run->comm->size > 1)
         SP_TRY(sp_watchdog_listen(*watchdog));
     return sp_comm_agree(run->comm, start_thread(*watchdog));
 }
 
-sp_status sp_watchdog_start(sp_watchdog **watchdog, sp_run *run, double limit_s)
+sp_status sp_watchdog_start(sp_watchdog **watchdog, sp_run *run, double limit_s,
+                            double file_wait_s)
 {
     sp_status rc;
 
@@ -272,7 +301,7 @@ sp_status sp_watchdog_start(sp_watchdog **watchdog, sp_run *run, double limit_s)
     *watchdog = NULL;
     if (limit_s <= 0)
         return SP_OK;
-    rc = start(watchdog, run, limit_s);
+    rc = start(watchdog, run, limit_s, file_wait_s);
     if (rc != SP_OK) {
         sp_watchdog_stop(*watchdog, rc);
         *watchdog = NULL;
@@ -339,6 +368,7 @@ void sp_watchdog_stop(sp_watchdog *w, sp_status code)
         say(w, SP_SIGNS_END, code);
     }
     close_all(w);
+    sp_scribe_stop(w->scribe);
     free(w->row);
     free(w->fresh);
     free(w->fd);

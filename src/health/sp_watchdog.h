@@ -6,6 +6,12 @@
  * Each side first proves that it belongs to this run (sp_link.h). Rank 0 listens until
  * all ranks have connected; a run of one rank has no connection.
  *
+ * A rank whose thread is in a call of the file system (sp_pulse_file_begin) is alive as
+ * long as its process is: a server that fails over answers after minutes. For
+ * file_wait_s (run.file_wait_s) its watchdog counts such a wait as work, and warns of it
+ * once. heartbeat.bin is written by a thread of its own (sp_scribe.h), so that the
+ * watchdog never waits for that file system either.
+ *
  * A rank is lost when its connection closes without an end frame (it died), or when
  * neither its work nor its waiting for others advances for limit_s (run.watchdog_s; it
  * hangs; a stopped process, or a node that is gone, sends nothing at all). All ranks
@@ -32,7 +38,8 @@ typedef struct sp_watchdog sp_watchdog;
 
 /* Collective, agreed: starts watching. limit_s 0: *watchdog is NULL and nothing is
  * watched. run is borrowed and stays open until stop. SP_EMEM, SP_EMPI. */
-sp_status sp_watchdog_start(sp_watchdog **watchdog, sp_run *run, double limit_s);
+sp_status sp_watchdog_start(sp_watchdog **watchdog, sp_run *run, double limit_s,
+                            double file_wait_s);
 /* Called by the training thread at the end of a step with the seconds of the rank's own
  * work in it (without waits for other ranks) by phase. Rank 0 warns of a rank that has
  * needed 1.5 times the median for half of limit_s, and names the phase that took most

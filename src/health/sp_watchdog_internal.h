@@ -7,7 +7,9 @@
 #include <pthread.h>
 #include <time.h>
 
+#include "base/sp_machine.h"
 #include "health/sp_link.h"
+#include "health/sp_scribe.h"
 #include "health/sp_watchdog.h"
 
 typedef enum sp_watched_state {
@@ -32,6 +34,10 @@ typedef struct sp_watched {
 struct sp_watchdog {
     sp_run *run;
     double limit_s, interval_s; /* run.watchdog_s; time between signs of life */
+    double file_wait_s;         /* run.file_wait_s */
+    bool is_file_told;          /* a warning of the wait at hand was printed */
+    sp_machine_kills kills;     /* before the run */
+    sp_scribe *scribe;          /* writes this rank's signs into heartbeat.bin */
     sp_link_address address; /* addresses of rank 0's listeners, and the run's secret */
     int wake[2];             /* pipe that wakes the thread at the end */
     pthread_t thread;

@@ -112,17 +112,19 @@ static void ask_witness(sp_watchdog *w, sp_watched *r)
 
 void sp_watchdog_diagnose_dead(sp_watchdog *w, const sp_watched *row)
 {
-    char who[128], where[128], text[512];
+    char who[128], where[128], kills[384] = "", text[896];
     sp_watched copy = *row, *r = &copy;
 
     ask_witness(w, r);
     sp_heartbeat_mark_lost(w->run->beats, r->signs.rank, SP_LOST_DEAD);
     describe(w, r, who, sizeof who);
     place(w, r, where, sizeof where);
+    if (strcmp(r->signs.host, w->run->comm->host) == 0)
+        sp_machine_tell_kills(&w->kills, kills, sizeof kills);
     snprintf(text, sizeof text,
              "%s died: its connection closed without a message; last heard %.1f s "
-             "before, in %s",
-             who, sp_now_s() - r->heard_s, where);
+             "before, in %s%s",
+             who, sp_now_s() - r->heard_s, where, kills);
     diagnose(w, text);
 }
 

@@ -14,6 +14,7 @@
 
 #include "base/sp_file.h"
 #include "base/sp_log.h"
+#include "base/sp_machine.h"
 #include "base/sp_signal.h"
 #include "run/sp_lock.h"
 #include "report/sp_live.h"
@@ -45,9 +46,10 @@ typedef struct watched {
 typedef struct scene {
     const char *dir, *task;
     int set, control, lock;
-    int n, n_alive; /* ranks of the node */
-    watched *rank;  /* [n] */
-    bool has_seen;  /* a rank died before its end */
+    int n, n_alive;         /* ranks of the node */
+    watched *rank;          /* [n] */
+    bool has_seen;          /* a rank died before its end */
+    sp_machine_kills kills; /* before the run */
 } scene;
 
 /* The present heartbeat.bin, read again each time, since another start may have
@@ -77,14 +79,19 @@ static void destroy_evidence(evidence *e)
 
 /* Words the message about the rank that died first. The ranks' own diagnosis may
  * replace it. */
-static void describe(const sp_heartbeat *who, int rank, int size, char *text, size_t n)
+static void describe(const scene *s, const sp_heartbeat *who, int rank, int size,
+                     char *text, size_t n)
 {
+    char kills[384] = "";
+
+    if (who->lost == SP_LOST_DEAD)
+        sp_machine_tell_kills(&s->kills, kills, sizeof kills);
     snprintf(
-        text, n, "rank %d/%d host %s pid %lld %s%s; phase %s, epoch %lld, step %lld",
+        text, n, "rank %d/%d host %s pid %lld %s%s; phase %s, epoch %lld, step %lld%s",
         rank, size, who->host, (long long)who->pid,
         who->lost == SP_LOST_DEAD ? "died" : "is silent",
         size > 1 ? ", and the others with it" : "", sp_phase_name((sp_phase)who->phase),
-        (long long)who->epoch, (long long)who->step);
+        (long long)who->epoch, (long long)who->step, kills);
 }
 
 /* True if this start's status says how it ended. */
@@ -102,12 +109,24 @@ static bool is_explained(const scene *s, const sp_heartbeat *records, int n)
  * the earlier start's would be taken for its own. */
 static void write_status(const scene *s, const sp_heartbeat *records, int n, int lost)
 {
-    char text[512];
+    char text[896];
 
     if (is_explained(s, records, n))
         return;
-    describe(&records[lost], lost, n, text, sizeof text);
+    describe(s, &records[lost], lost, n, text, sizeof text);
     sp_run_write_status(s->dir, s->task, lost, &records[lost], "failed", SP_EMPI, text);
+}
+
+/* The witness of another node than rank 0's has no status to write, but only it sees
+ * what the kernel did there. */
+static void tell_memory(const scene *s, int rank, const sp_heartbeat *who)
+{
+    char kills[384];
+
+    sp_machine_tell_kills(&s->kills, kills, sizeof kills);
+    if (kills[0])
+        sp_log_warn("rank %d host %s pid %lld died%s", rank, who->host,
+                    (long long)who->pid, kills);
 }
 
 static void see_dead(scene *s, const watched *w)
@@ -119,6 +138,8 @@ static void see_dead(scene *s, const watched *w)
         if (sp_heartbeat_mark_lost(&e.beats, w->rank, SP_LOST_DEAD) && s->lock >= 0) {
             e.records[w->rank].lost = SP_LOST_DEAD;
             write_status(s, e.records, e.n, w->rank);
+        } else if (s->lock < 0) {
+            tell_memory(s, w->rank, &e.records[w->rank]);
         }
         s->has_seen = true;
     }
@@ -134,7 +155,7 @@ static void conclude(const scene *s)
     const int lost = is_there ? sp_heartbeat_find_lost(e.records, e.n) : -1;
     sp_run_state state;
     const char *task;
-    char text[512];
+    char text[896];
 
     if (lost >= 0) /* the rank that found it may have done no more than mark it */
         write_status(s, e.records, e.n, lost);
@@ -142,7 +163,7 @@ static void conclude(const scene *s)
         state.exit_code == SP_EMPI && sp_run_claim_diagnosis(s->dir)) {
         const sp_heartbeat *who = &e.records[lost];
 
-        describe(who, lost, e.n, text, sizeof text);
+        describe(s, who, lost, e.n, text, sizeof text);
         sp_log_open(lost, e.n, who->host, 0, NULL);
         SP_FAIL(SP_EMPI, "%s", text);
         sp_log_error(sp_error_last());
@@ -215,6 +236,7 @@ void sp_witness_main(int argc, char **argv)
             _exit(SP_EUSAGE);
     sp_live_open_errors();
     hide(&s);
+    sp_machine_look_at_kills(&s.kills);
     watch(&s);
     if (s.has_seen && s.lock >= 0)
         conclude(&s);

@@ -89,6 +89,8 @@ static void print_origin(FILE *to, const label_model *m, const label_options *o)
     fprintf(to, "model crc32c %08x voxel %.17g %.17g block %.17g %.17g views %d",
             m->crc, v->voxel_size, config->data.voxel_size, v->block, v->overlap,
             (int)o->views);
+    if (v->z_unit > 0)
+        fprintf(to, " z-unit %s", sp_scan_z_word((sp_scan_z_unit)v->z_unit));
     if (v->block > 0) /* versions before placed blocks otherwise */
         fprintf(to, " aligned");
     if (o->buffer > 0)
@@ -325,7 +327,7 @@ static void set_extent(label_files *f, const sp_scan *scan, int i)
 static sp_status check_scan(label_files *f, const label_model *m,
                             const label_options *o, label_index *index, int i)
 {
-    const sp_scan_options options = {m->vox->columns, m->vox->label_field, 1};
+    const sp_scan_options options = vox_scan_options(m->vox);
     char path[LABEL_PATH];
     sp_scan *scan;
     sp_status rc;

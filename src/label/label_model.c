@@ -85,6 +85,26 @@ static sp_status take_recipe(label_model *m, const sp_recipe *recipe, bool has_k
     return take_columns(m, recipe);
 }
 
+/* Chooses what z is taken to be: as given, else as in the training, else as the scans
+ * say; with --any-format in the unit of x and y, whatever they say. */
+static sp_status choose_z_unit(label_model *m, const sp_recipe *recipe,
+                               bool is_any_format)
+{
+    vox_options *v = m->vox;
+
+    if (v->z_unit >= 0)
+        return SP_OK;
+    v->z_unit = is_any_format ? SP_SCAN_Z_SAME : SP_SCAN_Z_OF_RECORDS;
+    if (!recipe || !recipe->z_unit)
+        return SP_OK;
+    v->z_unit = sp_scan_find_z_word(recipe->z_unit);
+    return v->z_unit >= 0
+               ? SP_OK
+               : SP_FAIL(SP_EDATA,
+                         "%s: its recipe has z_unit \"%.40s\", expected one of %s",
+                         m->infer.path, recipe->z_unit, SP_SCAN_Z_WORDS);
+}
+
 static const vox_feature *find_feature(const vox_options *v, const char *name)
 {
     for (int i = 0; i < v->n_features; i++)
@@ -139,6 +159,7 @@ static sp_status choose_samples(label_model *m, const label_options *options)
     const vox_options *v = m->vox;
 
     SP_TRY(recipe ? take_recipe(m, recipe, options->keep != NULL) : take_words(m));
+    SP_TRY(choose_z_unit(m, recipe, options->any_format));
     if (options->buffer > 0 && v->block <= 0)
         return SP_FAIL(SP_EUSAGE,
                        "--buffer %g: whole scans have no neighbours; give "
@@ -361,6 +382,19 @@ static bool is_same_format(const char *a, const char *b)
            (is_las && (strcmp(b, "LAS") == 0 || strcmp(b, "LAZ") == 0));
 }
 
+/* Warns once of feet, or other lengths, that a model may not have seen. */
+static void warn_of_unit(const sp_scan *scan, const char *unit)
+{
+    static bool is_told;
+
+    if (is_told || strcmp(unit, "metre") == 0)
+        return;
+    is_told = true;
+    sp_log_warn("%s: its coordinates are in %s, but the model does not say in which unit "
+                "its samples were",
+                sp_scan_path(scan), unit);
+}
+
 static sp_status check_kind(const label_model *m, const sp_scan *scan)
 {
     const sp_recipe *recipe = m->infer.resources.norm.recipe;
@@ -382,7 +416,15 @@ static sp_status check_kind(const label_model *m, const sp_scan *scan)
                        "%s: its coordinates are in %s, but those of the model in %s; "
                        "--any-format takes it",
                        sp_scan_path(scan), unit, recipe->unit);
-    return SP_OK;
+    if (unit && strcmp(unit, "degree") == 0 && !(recipe && recipe->unit))
+        return SP_FAIL(SP_EDATA,
+                       "%s: its records say that x and y are in degree, but the model "
+                       "has not seen degrees: project the scan first, or take it as it "
+                       "is by --any-format",
+                       sp_scan_path(scan));
+    if (unit && !(recipe && recipe->unit))
+        warn_of_unit(scan, unit);
+    return sp_scan_check_units(scan, true);
 }
 
 static sp_status check_attributes(const label_model *m, sp_scan *scan)

@@ -89,6 +89,8 @@ static const sp_option option_table[] = {
  SP_OPTION_FLAG, AT(overwrite)},
 {{"--any-format", NULL, "take scans of formats and units that the model has not seen"},
  SP_OPTION_FLAG, AT(any_format)},
+{{"--z-unit", SP_SCAN_Z_WORDS, "the unit of z, as in spvox convert (as in the training; "
+  "with --any-format: same)"}, SP_OPTION_WORD, AT(vox.z_unit)},
 {{"--columns", "LIST", "names of the columns of text and npy, as in spvox convert"},
  SP_OPTION_TEXT, AT(vox.columns)},
 {{"--label-field", "NAME", "the attribute with the codes for --keep"},
@@ -101,7 +103,9 @@ static const sp_option option_table[] = {
  SP_OPTION_REAL, AT(vox.voxel_size)},
 {{"--features", "LIST", "the columns of the model, as in spvox convert"},
  SP_OPTION_READ, AT(vox), .read = vox_read_features},
-{{"--map", "LIST", "the codes of the classes, as in spvox convert"},
+{{"--missing", "NUMBER", "the value of attributes that are not a number, as in spvox "
+  "convert"}, SP_OPTION_READ, AT(vox), .read = vox_read_missing},
+{{"--map", "LIST", "the codes of the classes, as in spvox convert; @FILE reads them"},
  SP_OPTION_READ, AT(vox.map), .read = vox_read_map},
 {{"--help", NULL, "this text"}, SP_OPTION_FLAG, AT(is_help)},
 };
@@ -114,7 +118,8 @@ void label_options_help(void)
     sp_names_wrap(
         stdout, 0,
         "Gives the points of each scan the classes that a model predicts. MODEL is a "
-        "run folder or a checkpoint. The output has the scan's own format where that "
+        "run folder, a checkpoint or a packed model. The output has the scan's own "
+        "format where that "
         "is written, else that of .txt. Outputs that are complete and made by the same "
         "model and options are not made again.\n\n"
         "options");
@@ -190,7 +195,8 @@ sp_status label_options_read(label_options *o, int argc, char **argv)
     assert(argc >= 1 && argv);
     *o = (label_options){.doubtful = LABEL_NOT_GIVEN,
                          .n_tasks = 1,
-                         .vox = {.voxel_size = LABEL_NOT_GIVEN,
+                         .vox = {.z_unit = LABEL_NOT_GIVEN,
+                                 .voxel_size = LABEL_NOT_GIVEN,
                                  .block = LABEL_NOT_GIVEN,
                                  .overlap = LABEL_NOT_GIVEN}};
     memset(o->vox.map.class_of, 0xff, sizeof o->vox.map.class_of);

@@ -12,6 +12,7 @@
 #include "base/sp_signal.h"
 #include "compute/sp_backend.h"
 #include "data/sp_voxel.h"
+#include "vox/vox_step.h"
 #include "vox/vox_voxelize.h"
 
 sp_session *label_work_session(const label_work *w)
@@ -146,6 +147,24 @@ static sp_status mark_points(label_work *w, label_sample *s)
     return SP_OK;
 }
 
+/* Warns once of coordinates that a writer rounded: a network that has not seen stripes
+ * of empty voxels takes them for something else. */
+static void warn_of_steps(label_work *w, const char *name)
+{
+    char text[256];
+    double step[3];
+
+    if (w->has_warned_of_steps)
+        return;
+    vox_find_steps(&w->cloud, w->vox.voxel_size, step);
+    if (!vox_list_steps(step, w->vox.voxel_size, text, sizeof text))
+        return;
+    w->has_warned_of_steps = true;
+    sp_log_warn("%s has coordinates coarser than the model's voxels of %g: %s; scans "
+                "after it may too",
+                name, w->vox.voxel_size, text);
+}
+
 /* Makes the sample of the points in the cloud, as spvox convert makes it. */
 sp_status label_work_make(label_work *w, label_sample *s)
 {
@@ -154,6 +173,7 @@ sp_status label_work_make(label_work *w, label_sample *s)
     SP_TRY(mark_points(w, s));
     s->n_points = w->cloud.n;
     s->n_rows = w->cloud.n_rows;
+    warn_of_steps(w, s->name);
     rc = vox_voxelize(&w->vox, &w->cloud, &s->grid);
     if (rc == SP_EDATA)
         return SP_FAIL(rc, "%s: %s", s->name, sp_error_last()->message);
@@ -231,12 +251,12 @@ static sp_status write_rows(const label_work *w, const label_job *job, sp_scan *
 static sp_status write_output(void *work, const label_job *job)
 {
     const label_work *w = work;
-    const sp_scan_options options = {w->vox.columns, w->vox.label_field,
-                                     w->vox.threads};
+    sp_scan_options options = vox_scan_options(&w->vox);
     char path[LABEL_PATH];
     sp_scan *scan;
     sp_status rc;
 
+    options.z_unit = SP_SCAN_Z_OF_RECORDS; /* a copy has z as it is */
     label_files_unfinished(w->files, job->scan, "", path);
     SP_TRY(sp_scan_open(&scan, w->vox.input[job->scan], &options));
     rc = write_rows(w, job, scan, path);

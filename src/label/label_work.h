@@ -31,6 +31,7 @@ typedef struct label_work {
     label_cut *cut;   /* of the next scan; NULL: none is begun */
     label_ahead ahead;
     vox_cloud cloud; /* of the thread that makes samples */
+    bool has_warned_of_steps; /* of coordinates coarser than voxels, by that thread */
     label_writer writer;
     bool has_threads; /* ahead and writer are open */
     bool has_parts;   /* the output of this scan waits for its parts to be joined: */

@@ -7,10 +7,12 @@
 
 #include "base/sp_exact.h"
 #include "base/sp_machine.h"
+#include "base/sp_number.h"
 #include "data/sp_mix.h"
 #include "data/sp_voxel.h"
 #include "net/sp_fixed.h"
 #include "net/sp_kept.h"
+#include "net/sp_net.h"
 
 /* The memory of the program itself (MPI, HDF5, code, threads and heap, after a first
  * checkpoint), and the addition for each other rank of the node. Measured with MPICH
@@ -54,14 +56,14 @@ static int64_t training_bytes(const sp_foresight *what)
 {
     const sp_config *config = what->config;
     const bool is_exact = config->train.deterministic == SP_DET_WORLD;
-    const int n_kept = sp_kept_count(config);
-    int64_t each = (1 + n_kept) * (int64_t)sizeof(float);
+    int64_t each = (int64_t)sizeof(float);
 
     if (what->backend->ops->is_host && is_exact)
         each += SP_EXACT_LIMBS * (int64_t)sizeof(int64_t);
     if (what->backend->ops->is_host && what->n_local > 1)
         each += (int64_t)(is_exact ? SP_EXACT_LIMBS * sizeof(int64_t) : sizeof(float));
-    return each * what->graph->n_floats;
+    return each * what->graph->n_floats +
+           sp_kept_total(config, what->graph) * (int64_t)sizeof(float);
 }
 
 sp_status sp_foresee_fixed(sp_foreseer *f, sp_foreseen_fixed *fixed)
@@ -81,7 +83,7 @@ sp_status sp_foresee_fixed(sp_foreseer *f, sp_foreseen_fixed *fixed)
         fixed->weights += (int64_t)PARAM_BYTES * what->graph->n_params;
     fixed->program = PROGRAM_BYTES + NEIGHBOUR_BYTES * (what->n_local - 1) +
                      INDEX_BYTES * what->n_samples;
-    fixed->program += what->merging_bytes;
+    fixed->program += what->merging_bytes + what->unpacked_bytes;
     if (!is_host)
         fixed->program = ARENAS * PAGE_BYTES;
     return SP_OK;
@@ -90,7 +92,8 @@ sp_status sp_foresee_fixed(sp_foreseer *f, sp_foreseen_fixed *fixed)
 sp_status sp_foresee_fit(const sp_foresight *what, bool is_training, int64_t memory)
 {
     const double mib = 1 << 20;
-    const int64_t there = memory ? memory : (int64_t)sp_machine_memory();
+    const int64_t machine = (int64_t)sp_machine_memory();
+    const int64_t there = memory ? memory : machine;
     sp_foreseen_fixed fixed = {0, 0};
     sp_foreseer f;
     sp_status rc = sp_foresee_open(&f, what, is_training);
@@ -100,7 +103,21 @@ sp_status sp_foresee_fit(const sp_foresight *what, bool is_training, int64_t mem
         rc = sp_foresee_fixed(&f, &fixed);
     sp_foresee_close(&f);
     SP_TRY(rc);
-    if (!what->backend->ops->is_host || fixed.weights + fixed.program <= there)
+    if (!what->backend->ops->is_host)
+        return SP_OK;
+    /* The ranks of a node share the program's pages, but not their weights. */
+    if (fixed.weights + fixed.program <= there && memory == 0 &&
+        fixed.weights * what->n_local + fixed.program > machine)
+        return SP_FAIL(SP_EMEM,
+                       "the %d ranks of this node need about %.1f MiB each for the %s "
+                       "of the network and %.1f MiB for the program, expected at most "
+                       "the %.1f MiB of this machine together: start fewer ranks on a "
+                       "node, or take a smaller network (net.width)",
+                       what->n_local, (double)fixed.weights / mib,
+                       is_training ? "weights, gradients and optimizer state"
+                                   : "weights",
+                       (double)fixed.program / mib, (double)machine / mib);
+    if (fixed.weights + fixed.program <= there)
         return SP_OK;
     return SP_FAIL(SP_EMEM,
                    "a rank needs about %.1f MiB for the %s of the network and %.1f MiB "
@@ -114,6 +131,18 @@ sp_status sp_foresee_fit(const sp_foresight *what, bool is_training, int64_t mem
 }
 
 /* ---- with a batch ---- */
+
+/* The scratch of the loss. */
+static int64_t loss_operation(const sp_foresight *what, const sp_load *load)
+{
+    const sp_node *last = &what->graph->node[what->graph->n_nodes - 1];
+    const sp_loss_rule rule = sp_net_loss_rule(what->config);
+
+    return what->backend->ops->loss_bytes(what->backend, &rule,
+                                          last->level < 0 ? load->n_samples
+                                                          : load->voxels[last->level],
+                                          last->c_out, load->n_samples);
+}
 
 /* The scratch of a convolution on the host: sums of norms over spans of 64 rows, or the
  * weight gradient in the order of the kernels; in bf16 also the gradient of the logits,
@@ -137,6 +166,7 @@ static int64_t host_operations(const sp_foresight *what, const sp_load *load)
         if (what->backend->precision == SP_BF16 && i == what->graph->n_nodes - 1)
             rounded = 2 * rows * node->c_out;
     }
+    most = sp_most(most, loss_operation(what, load));
     return (most + rounded) / 4 * 5;
 }
 
@@ -159,7 +189,7 @@ static int64_t device_operations(const sp_foresight *what, const sp_load *load)
             node->map < 0 ? rows : load->pairs[node->map]);
         most = bytes > most ? bytes : most;
     }
-    return most;
+    return sp_most(most, loss_operation(what, load));
 }
 
 static bool is_mixing(const sp_foreseer *f)
@@ -225,7 +255,8 @@ void sp_foresee_step(sp_foreseer *f, const sp_load *load, int64_t part[SP_PARTS]
     part[SP_ACTIVATIONS] = (int64_t)(net.matrices + net.vectors);
     part[SP_BATCHES] = f->n_slots * (loader.device + plan);
     if (!ops->is_host) {
-        part[SP_SCRATCH] = f->is_training ? device_operations(what, load) : 0;
+        part[SP_SCRATCH] =
+            f->is_training ? device_operations(what, load) : loss_operation(what, load);
         return;
     }
     part[SP_BATCHES] += f->n_slots * loader.slot;

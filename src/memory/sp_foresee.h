@@ -30,8 +30,8 @@
 #ifndef SP_FORESEE_H
 #define SP_FORESEE_H
 
-#include "data/sp_loader.h"
 #include "compute/sp_backend.h"
+#include "data/sp_loader.h"
 #include "data/sp_shard.h"
 #include "net/sp_assign.h"
 
@@ -43,11 +43,12 @@ typedef struct sp_foresight {
     const int *columns; /* [n_columns] feature columns that are read of a sample */
     int n_columns;
     double factor; /* edge of the network's voxels over that of the shards' voxels */
-    bool has_subvoxel;  /* the shards have /subvoxel, so augmentation turns freely */
-    int64_t n_samples;  /* samples in the index of all data sets of the run */
-    int n_ranks;        /* ranks of the world */
-    int n_local;        /* ranks of this node */
-    bool is_predicting; /* in an evaluation predictions travel to rank 0 */
+    bool has_subvoxel; /* the shards have /subvoxel, so augmentation turns freely */
+    int64_t n_samples; /* samples in the index of all data sets of the run */
+    int64_t unpacked_bytes; /* unpacked chunks that a rank keeps (sp_dataset) */
+    int n_ranks;            /* ranks of the world */
+    int n_local;            /* ranks of this node */
+    bool is_predicting;     /* in an evaluation predictions travel to rank 0 */
     /* The next three describe an evaluation: its views (predict/sp_view.h; 0 and 1:
      * samples as stored), whether some are scaled, and the bytes of points that wait to
      * be merged (sp_merger_bytes). */

@@ -258,7 +258,7 @@ static sp_status post_last(sp_buckets *b)
     b->tail.sequence = impl->sequence = impl->transport->sequence;
     if (b->exact) {
         part[1] = (sp_part){&b->tail, SQUARES - TAIL, SP_F64};
-        part[2] = (sp_part){b->tail_exact, 2 * SP_EXACT_LIMBS, SP_I64};
+        part[2] = (sp_part){b->tail_exact, 2 * SP_EXACT_WIDE, SP_I64};
         n = 3;
     } else {
         SP_TRY(to_backend(b, impl->sums + TAIL, &b->tail, sizeof b->tail));
@@ -301,7 +301,7 @@ static sp_status use_limbs(sp_buckets *b)
     double loss[2];
 
     sp_exact_get_f32(b->exact, b->impl->host, n);
-    sp_exact_get_f64(b->tail_exact, loss, 2);
+    sp_exact_get_wide(b->tail_exact, loss, 2);
     b->tail.loss_sum = loss[0];
     b->tail.weight_sum = loss[1];
     return is_device(b) ? to_backend(b, b->grad, b->impl->host, n * sizeof *b->grad)

@@ -49,7 +49,7 @@ typedef struct sp_buckets {
     sp_tail tail;
     /* [2] The exact mode's loss_sum and weight_sum, which sp_net_train_loss adds to.
      * wait sums them over the ranks and writes their values to the tail. */
-    int64_t tail_exact[2 * SP_EXACT_LIMBS];
+    int64_t tail_exact[2 * SP_EXACT_WIDE];
     bool is_overlapped; /* false, to measure: sp_bucket_wait alone posts buckets */
     int n_buckets;
     int64_t *begin; /* [n_buckets + 1] falling: bucket i is begin[i+1] .. begin[i]-1 */

@@ -6,32 +6,37 @@
  * begin as zeros (read_optim in checkpoint/sp_checkpoint.c). Its arithmetic is the update
  * rule's (sp_optim_step).
  *
- * The table does not tell that the network computes with a value, as with an average of
- * the weights. Evaluations read net->param: a training would exchange the two pointers
- * around sp_evaluate_pass (evaluate in train/sp_train.c) and call sp_net_updated after
- * each exchange; eval, predict and label read a file's weights by
- * sp_checkpoint_read_open without an optimizer, which would read the value's group in
- * place of /params. An average would begin as the weights, at the update with t 0, and
- * lacks those of frozen layers, whose values stay 0. */
+ * The averages of train.ema are kept values too: they begin as the weights and the
+ * buffers, are complete for frozen layers, and evaluations compute with them in place of
+ * both (sp_resources_exchange_average in train/sp_resources.h). They belong to no
+ * optimizer: a file without them, or with another optimizer's state, changes nothing
+ * about the rest. */
 #ifndef SP_KEPT_H
 #define SP_KEPT_H
 
 #include "deck/sp_deck.h"
+#include "graph/sp_graph.h"
 
 typedef enum sp_kept_index {
-    SP_KEPT_M, /* momentum of SGD, first moment of AdamW */
-    SP_KEPT_V, /* second moment of AdamW */
+    SP_KEPT_M,           /* momentum of SGD, first moment of AdamW */
+    SP_KEPT_V,           /* second moment of AdamW */
+    SP_KEPT_EMA,         /* average of the weights */
+    SP_KEPT_EMA_BUFFERS, /* average of the running statistics */
     SP_N_KEPT
 } sp_kept_index;
 
 typedef struct sp_kept_value {
     const char *group;                        /* group in a checkpoint: "/optim/m" */
     bool (*is_kept)(const sp_config *config); /* does a run of this deck keep it? */
+    bool is_average;    /* of train.ema; else the optimizer's state */
+    bool is_of_buffers; /* laid out as the graph's buffers; else as its parameters */
 } sp_kept_value;
 
 extern const sp_kept_value sp_kept[SP_N_KEPT];
 
-/* The number of values that a run of this deck keeps for each parameter. */
-int sp_kept_count(const sp_config *config);
+/* The floats of value i in a run of this network. Pure. */
+int64_t sp_kept_floats(const sp_graph *graph, int i);
+/* The floats of all values that a run of this deck keeps. Pure. */
+int64_t sp_kept_total(const sp_config *config, const sp_graph *graph);
 
 #endif

@@ -13,7 +13,7 @@ sp_status sp_metrics_create(sp_metrics *metrics, int n_classes, int parts)
     const size_t cells = (size_t)n_classes * (size_t)n_classes;
     int64_t **const matrix[] = {&metrics->point_confusion, &metrics->merged,
                                 &metrics->merged_points};
-    size_t n = cells + 2 * SP_EXACT_LIMBS + 1, at = cells;
+    size_t n = cells + 2 * SP_EXACT_WIDE + 1, at = cells;
 
     assert(n_classes >= 1);
     for (int i = 0; i < 3; i++)
@@ -31,7 +31,7 @@ sp_status sp_metrics_create(sp_metrics *metrics, int n_classes, int parts)
             *matrix[i] = metrics->sums + at;
             at += cells;
         }
-    metrics->exact = metrics->sums + n - 1 - 2 * SP_EXACT_LIMBS;
+    metrics->exact = metrics->sums + n - 1 - 2 * SP_EXACT_WIDE;
     return SP_OK;
 }
 
@@ -75,7 +75,7 @@ sp_status sp_metrics_reduce(sp_metrics *metrics, sp_comm *comm)
     SP_TRY(sp_comm_allreduce(comm, SP_SCOPE_WORLD, metrics->sums, metrics->n_sums,
                              SP_I64, SP_SUM));
     metrics->n_samples = *last;
-    sp_exact_get_f64(metrics->exact, loss, 2);
+    sp_exact_get_wide(metrics->exact, loss, 2);
     metrics->loss_sum = loss[0];
     metrics->weight_sum = loss[1];
     return SP_OK;

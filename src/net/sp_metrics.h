@@ -6,7 +6,7 @@
  * of ranks nor the order of samples.
  *
  *     | confusion | point_confusion | merged | merged_points | exact   | n |
- *     | C*C       | C*C, each where it is wanted             | 2*LIMBS | 1 |
+ *     | C*C       | C*C, each where it is wanted             | 2*WIDE  | 1 |
  */
 #ifndef SP_METRICS_H
 #define SP_METRICS_H
@@ -27,7 +27,7 @@ typedef struct sp_metrics {
     int64_t *merged, *merged_points;
     double loss_sum, weight_sum; /* set by sp_metrics_reduce: sum w * l, sum w */
     int64_t n_samples;
-    int64_t *exact; /* [2][SP_EXACT_LIMBS] loss and weight; order-independent */
+    int64_t *exact; /* [2][SP_EXACT_WIDE] loss and weight; order-independent */
     int64_t *sums;  /* [n_sums] the buffer that holds all of the above */
     size_t n_sums;
 } sp_metrics;

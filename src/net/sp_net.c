@@ -57,6 +57,21 @@ static sp_status create(sp_net *net, const sp_net_options *options)
     return SP_OK;
 }
 
+sp_loss_rule sp_net_loss_rule(const sp_config *config)
+{
+    const sp_loss_mix *mix = &config->train.loss;
+    sp_loss_rule rule = {.smoothing = (float)config->train.label_smoothing,
+                         .is_sum = !sp_loss_mix_is(mix, SP_CROSS_ENTROPY)};
+
+    for (int i = 0; rule.is_sum && i < SP_N_LOSSES; i++)
+        rule.weight[i] = (float)mix->weight[i];
+    if (rule.weight[SP_FOCAL] > 0)
+        rule.focal_gamma = (float)config->train.focal_gamma;
+    rule.is_joint =
+        rule.weight[SP_LOVASZ] > 0 && config->train.lovasz_per == SP_LOVASZ_PER_STEP;
+    return rule;
+}
+
 sp_status sp_net_create(sp_net *net, const sp_graph *graph, sp_backend *backend,
                         sp_comm *comm, const sp_net_options *options)
 {

@@ -65,12 +65,11 @@ typedef struct sp_net_options {
 /* The loss over this rank's micro-batch. */
 typedef struct sp_net_loss_out {
     double loss_sum, weight_sum; /* sum w l and sum w, written */
-    int64_t *exact; /* [2][SP_EXACT_LIMBS] both sums, added to; NULL: not wanted */
-    /* The first sample of the batch whose sum w l is not finite, or too large for an
-     * exact sum; -1: there is none. */
-    int unsummed;
+    int64_t *exact; /* [2][SP_EXACT_WIDE] both sums, added to; NULL: not wanted */
 } sp_net_loss_out;
 
+/* The loss that a deck asks for. Pure. */
+sp_loss_rule sp_net_loss_rule(const sp_config *config);
 /* Creates a net, whose param and running the caller fills before it calls
  * sp_net_updated. Local. SP_EMEM; destroy it after a failure too. */
 sp_status sp_net_create(sp_net *net, const sp_graph *graph, sp_backend *backend,

@@ -1,7 +1,6 @@
 #include "net/sp_net_impl.h"
 
 #include <assert.h>
-#include <math.h>
 #include <string.h>
 
 #include "base/sp_exact.h"
@@ -275,11 +274,14 @@ static sp_loss_args loss_args(sp_net *net, const sp_batch *batch)
 {
     const struct sp_net_impl *impl = net->impl;
     const sp_lower_value *output = &impl->low.value[impl->low.n_values - 1];
+    sp_loss_rule rule = impl->options.loss;
 
+    /* Which samples an evaluation has in a batch depends on ranks and memory. */
+    rule.is_joint = rule.is_joint && impl->is_training;
     return (sp_loss_args){.logits = impl->logits,
                           .label = batch->labels,
                           .class_weight = impl->fixed.class_weight,
-                          .rule = impl->options.loss,
+                          .rule = rule,
                           .sample_row = sp_net_sample_row(net, output->level),
                           .n_samples = batch->n_samples};
 }
@@ -308,15 +310,11 @@ static sp_status run_loss(sp_net *net, sp_loss_args *args)
 static void sum_loss(const double *sums, int n_samples, sp_net_loss_out *out)
 {
     out->loss_sum = out->weight_sum = 0;
-    out->unsummed = -1;
     for (int b = 0; b < n_samples; b++) {
-        /* Written as a negation, so that NaN counts as well. */
-        if (out->unsummed < 0 && !(fabs(sums[2 * b]) < SP_EXACT_TOP))
-            out->unsummed = b;
         out->loss_sum += sums[2 * b];
         out->weight_sum += sums[2 * b + 1];
         if (out->exact)
-            sp_exact_add_f64(out->exact, sums + 2 * (size_t)b, 2);
+            sp_exact_add_wide(out->exact, sums + 2 * (size_t)b, 2);
     }
 }
 
@@ -375,6 +373,22 @@ static sp_status take_losses(sp_net *net, const sp_batch *batch, double **sums)
     return SP_OK;
 }
 
+/* A loss over all voxels of a step is complete only if this rank has all of them in one
+ * batch. */
+static sp_status check_joint(const sp_net *net, const sp_batch *batch)
+{
+    if (!net->impl->options.loss.is_joint ||
+        (net->comm->size == 1 && batch->n_micro == 1))
+        return SP_OK;
+    return SP_FAIL(SP_EUSAGE,
+                   "train.lovasz_per = \"step\" sorts all voxels of a step: found %d "
+                   "rank%s and %d micro-batch%s, expected one of each; take "
+                   "train.lovasz_per = \"sample\", or steps that fit one micro-batch "
+                   "(a smaller batch.size, no batch.voxel_budget)",
+                   net->comm->size, sp_plural(net->comm->size), batch->n_micro,
+                   batch->n_micro == 1 ? "" : "es");
+}
+
 sp_status sp_net_train_loss(sp_net *net, const sp_batch *batch, sp_buckets *buckets)
 {
     const sp_backend_ops *ops = net->backend->ops;
@@ -384,6 +398,7 @@ sp_status sp_net_train_loss(sp_net *net, const sp_batch *batch, sp_buckets *buck
     double *host;
 
     assert(net->impl->batch == batch && net->impl->is_training);
+    SP_TRY(check_joint(net, batch));
     SP_TRY(take_losses(net, batch, &args.sums));
     SP_TRY(run_loss(net, &args));
     if (!buckets->exact)

@@ -82,8 +82,9 @@ sp_status sp_optim_create(sp_optim *optim, const sp_graph *graph,
                           const sp_config *config, sp_backend *backend)
 {
     const size_t n = (size_t)graph->n_floats;
-    const size_t bytes = (size_t)sp_kept_count(config) * n * sizeof(float) +
-                         (config->train.decay_norm ? 0 : n / SP_SPARED_RUN) + 512;
+    const size_t bytes = (size_t)sp_kept_total(config, graph) * sizeof(float) +
+                         (config->train.decay_norm ? 0 : n / SP_SPARED_RUN) +
+                         SP_N_KEPT * 256;
 
     assert(backend->ops && graph->n_params >= 0);
     memset(optim, 0, sizeof *optim);
@@ -96,10 +97,12 @@ sp_status sp_optim_create(sp_optim *optim, const sp_graph *graph,
     SP_TRY(list_stretches(optim));
     SP_TRY(backend->ops->arena_create(&optim->impl->arena, bytes, "optimizer state"));
     for (int i = 0; i < SP_N_KEPT; i++) {
+        const size_t n_kept = (size_t)sp_kept_floats(graph, i);
+
         if (!sp_kept[i].is_kept(config))
             continue;
-        SP_TRY(SP_TAKE(&optim->impl->arena, n, &optim->kept[i]));
-        SP_TRY(backend->ops->fill(backend, optim->kept[i], 0, n * sizeof(float)));
+        SP_TRY(SP_TAKE(&optim->impl->arena, n_kept, &optim->kept[i]));
+        SP_TRY(backend->ops->fill(backend, optim->kept[i], 0, n_kept * sizeof(float)));
     }
     return config->train.decay_norm ? SP_OK : take_spared(optim);
 }
@@ -120,13 +123,20 @@ static double arc(double a, double b, double t)
     return b + (a - b) * 0.5 * (1 + cos(M_PI * t));
 }
 
-/* The value at progress p of a cycle that goes from `start` to `top` at p = rise and
- * from there to `end` at p = 1. */
-static double cycle(double p, double rise, double start, double top, double end)
+/* A cycle over the progress p: from `start` at 0 to `top` at p = rise, and on to `end`
+ * at p = last. */
+typedef struct lr_cycle {
+    double rise, last;
+} lr_cycle;
+
+static double cycle_value(const lr_cycle *c, double p, double start, double top,
+                          double end)
 {
-    if (p < rise)
-        return arc(start, top, p / rise);
-    return rise < 1 ? arc(top, end, (p - rise) / (1 - rise)) : top;
+    if (p < c->rise)
+        return arc(start, top, p / c->rise);
+    return c->rise < c->last
+               ? arc(top, end, fmin(1, (p - c->rise) / (c->last - c->rise)))
+               : top;
 }
 
 /* 1 / (1/gamma)^n, which gives 0.01 for the square of 0.1 where gamma^2 does not. */
@@ -185,13 +195,19 @@ static double warm_up(const sp_config *config, double seen, double batch)
     return seen < warm - batch ? first + (1 - first) * seen / (warm - batch) : 1;
 }
 
-static double rise_of(const sp_config *config, double total, double batch)
+/* The last step before the share s of the training has the top, and the last step of
+ * all has the end, as PyTorch numbers them: a step begins its samples `batch` earlier.
+ */
+static lr_cycle find_cycle(const sp_config *config, double total, double batch)
 {
     const double warm = (double)config->train.warmup_steps * batch;
+    double share = 0.3;
 
     if (config->train.pct_start > 0)
-        return config->train.pct_start;
-    return warm > 0 ? fmin(1, warm / total) : 0.3;
+        share = config->train.pct_start;
+    else if (warm > 0)
+        share = fmin(1, warm / total);
+    return (lr_cycle){fmax(0, share - batch / total), fmax(0, 1 - batch / total)};
 }
 
 bool sp_optim_cycles_momentum(const sp_config *config)
@@ -204,7 +220,7 @@ sp_rates sp_optim_rates(const sp_config *config, int64_t samples_seen,
 {
     const double batch = (double)effective, seen = (double)samples_seen;
     const double total = fmax(1, (double)total_samples), p = fmin(1, seen / total);
-    const double rise = rise_of(config, total, batch);
+    const lr_cycle c = find_cycle(config, total, batch);
     const double start = 1 / config->train.div_factor;
     const double *bound = config->train.cycle_momentum.at;
     sp_rates rates = {sp_optim_base_lr(config, effective), config->train.momentum};
@@ -213,9 +229,10 @@ sp_rates sp_optim_rates(const sp_config *config, int64_t samples_seen,
     if (config->train.optimizer == SP_ADAMW)
         rates.momentum = config->train.betas.at[0];
     if (sp_optim_cycles_momentum(config))
-        rates.momentum = cycle(p, rise, bound[1], bound[0], bound[1]);
+        rates.momentum = cycle_value(&c, p, bound[1], bound[0], bound[1]);
     if (config->train.schedule == SP_ONECYCLE)
-        rates.lr *= cycle(p, rise, start, 1, start / config->train.final_div_factor);
+        rates.lr *=
+            cycle_value(&c, p, start, 1, start / config->train.final_div_factor);
     else
         rates.lr *= warm_up(config, seen, batch);
     rates.lr *= decay(config, p);
@@ -278,5 +295,58 @@ sp_status sp_optim_step(sp_optim *optim, float *param, const float *grad,
         SP_TRY(update(optim, &optim->impl->stretch[i], param, grad, clip / weight_sum,
                       rates));
     optim->t++;
+    return SP_OK;
+}
+
+/* ---- averages ---- */
+
+/* n floats as a tensor. Parameters and buffers are padded to multiples of a run. */
+static sp_tensor flat_tensor(const float *data, int64_t n)
+{
+    const int c = n % SP_SPARED_RUN ? 1 : SP_SPARED_RUN;
+
+    return (sp_tensor){.data = (float *)(uintptr_t)data, .n = n / c, .c = c, .ld = c};
+}
+
+/* The update rule of SGD with decay 1 and the negative value as gradient:
+ * average -= (1 - d) (average - value). */
+static sp_status move_average(const sp_optim *optim, int i, const float *value)
+{
+    const sp_optim_args args = {.n = sp_kept_floats(optim->graph, i),
+                                .w = optim->kept[i],
+                                .g = value,
+                                .g_scale = -1,
+                                .lr = 1 - optim->config->train.ema,
+                                .weight_decay = 1,
+                                .t = 1};
+
+    return optim->backend->ops->sgd(optim->backend, &args);
+}
+
+sp_status sp_optim_begin_average(sp_optim *optim, const float *param,
+                                 const float *running)
+{
+    optim->is_averaging = false;
+    for (int i = 0; i < SP_N_KEPT; i++) {
+        const float *value = sp_kept[i].is_of_buffers ? running : param;
+        const int64_t n = sp_kept_floats(optim->graph, i);
+
+        if (sp_kept[i].is_average && optim->kept[i] && n)
+            SP_TRY(optim->backend->ops->copy(optim->backend, flat_tensor(value, n),
+                                             flat_tensor(optim->kept[i], n), false));
+    }
+    return SP_OK;
+}
+
+sp_status sp_optim_average(sp_optim *optim, const float *param, const float *running)
+{
+    if (!optim->is_averaging)
+        SP_TRY(sp_optim_begin_average(optim, param, running));
+    else
+        for (int i = 0; i < SP_N_KEPT; i++)
+            if (sp_kept[i].is_average && optim->kept[i])
+                SP_TRY(
+                    move_average(optim, i, sp_kept[i].is_of_buffers ? running : param));
+    optim->is_averaging = true;
     return SP_OK;
 }

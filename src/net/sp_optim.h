@@ -14,7 +14,8 @@ typedef struct sp_optim {
     sp_backend *backend;     /* borrowed */
     /* [n_floats] each, backend memory; NULL: the optimizer does not keep it */
     float *kept[SP_N_KEPT];
-    int64_t t; /* updates done */
+    int64_t t;         /* updates done */
+    bool is_averaging; /* an update has entered the averages of train.ema */
     struct sp_optim_impl *impl;
 } sp_optim;
 
@@ -42,10 +43,12 @@ double sp_optim_base_lr(const sp_config *config, int64_t effective);
  *   cosine    base (cosine_floor + (1 - cosine_floor) (1 + cos(pi p)) / 2)
  * all times w, which rises linearly from warmup_factor (0: 1 / warmup_steps) in the
  * first step to 1 in the last one of warmup_steps full steps, and
- *   onecycle  cosine arcs from base / div_factor up to base at p = s and down to
- *             base / div_factor / final_div_factor at p = 1 (PyTorch's OneCycleLR, in
- *             progress rather than steps); s is pct_start, or the share of
- *             warmup_steps of the whole where that is 0, or 0.3 where both are.
+ *   onecycle  cosine arcs from base / div_factor up to base at p = s - e and down to
+ *             base / div_factor / final_div_factor at p = 1 - e, where e is the share
+ *             of one step in the whole (PyTorch's OneCycleLR: of T steps, numbered from
+ *             0, step s T - 1 has the maximum and step T - 1 the end); s is pct_start,
+ *             or the share of warmup_steps in the whole if that is 0, or 0.3 if both
+ *             are.
  * The momentum is the deck's, but in onecycle with cycle_momentum = [low, high]. Then
  * it goes from high to low and back to high by the same arcs.
  */
@@ -70,5 +73,15 @@ bool sp_optim_cycles_momentum(const sp_config *config);
 sp_status sp_optim_step(sp_optim *optim, float *param, const float *grad,
                         double squares, double weight_sum, sp_rates rates,
                         double *grad_norm);
+
+/* The averages of train.ema = d, which do nothing without it. sp_optim_begin_average
+ * makes them the weights and buffers. sp_optim_average is called after each update: the
+ * first one makes them the weights and buffers, each later one average = d average +
+ * (1 - d) value (torch.optim.swa_utils.AveragedModel with get_ema_multi_avg_fn(d) and
+ * use_buffers = True). param [n_floats], running [n_buffer_floats]: backend memory.
+ * Local. */
+sp_status sp_optim_begin_average(sp_optim *optim, const float *param,
+                                 const float *running);
+sp_status sp_optim_average(sp_optim *optim, const float *param, const float *running);
 
 #endif

@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/sp_pulse.h"
 #include "base/sp_file.h"
 #include "base/sp_text.h"
 #include "base/sp_process.h"
@@ -96,8 +97,11 @@ static bool put(const sp_heartbeats *beats, const void *data, size_t bytes, off_
 void sp_heartbeat_put(const sp_heartbeats *beats, int rank, const sp_heartbeat *record)
 {
     assert(rank >= 0 && record);
-    if (has(beats, rank))
-        put(beats, record, offsetof(sp_heartbeat, lost), PLACE_OF(rank, host));
+    if (!has(beats, rank))
+        return;
+    sp_pulse_file_begin();
+    put(beats, record, offsetof(sp_heartbeat, lost), PLACE_OF(rank, host));
+    sp_pulse_file_end();
 }
 
 void sp_heartbeat_put_signs(const sp_heartbeats *beats, int rank, int64_t work,

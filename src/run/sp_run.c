@@ -31,8 +31,13 @@ struct sp_run_impl {
     sp_heartbeat own;
     bool has_failed, is_stopped;
     sp_child child;
+    /* Lines of metrics.jsonl that could not be written, as on a full disk, and wait. */
+    char *kept;
+    size_t n_kept;
     char record[PATH_MAX]; /* path of after_save.log */
 };
+
+enum { MOST_KEPT = 64 << 20 };
 
 /* Files, then folders, that a run writes and sp_run_set_aside moves. */
 static const char *const run_files[] = {
@@ -91,12 +96,60 @@ static sp_status open_metrics(sp_run *run)
     return cut_half_line(run->impl->metrics, path);
 }
 
+/* Adds a line to those that wait; after the first failure of a row says why. */
+static sp_status keep_line(sp_run *run, const char *line)
+{
+    struct sp_run_impl *impl = run->impl;
+    const size_t n = strlen(line);
+    char *longer = impl->n_kept + n + 1 <= MOST_KEPT
+                       ? realloc(impl->kept, impl->n_kept + n + 1)
+                       : NULL;
+
+    if (!longer)
+        return SP_EIO; /* the message is that of the file */
+    if (impl->n_kept == 0)
+        sp_log_warn0("%s; the run goes on, and its lines wait in memory",
+                     sp_error_last()->message);
+    impl->kept = longer;
+    memcpy(longer + impl->n_kept, line, n);
+    longer[impl->n_kept + n] = '\n';
+    impl->n_kept += n + 1;
+    return SP_OK;
+}
+
+static sp_status deliver_lines(sp_run *run, const char *path)
+{
+    struct sp_run_impl *impl = run->impl;
+    const struct iovec lines = {impl->kept, impl->n_kept};
+    int64_t end;
+
+    if (impl->n_kept == 0)
+        return SP_OK;
+    SP_TRY(sp_file_append(impl->metrics, path, &lines, 1, &end));
+    sp_log_info("%s: the lines that waited are written", path);
+    free(impl->kept);
+    impl->kept = NULL;
+    impl->n_kept = 0;
+    return SP_OK;
+}
+
+sp_status sp_run_deliver(sp_run *run)
+{
+    char path[PATH_MAX];
+
+    if (!is_owner(run))
+        return SP_OK;
+    SP_TRY(check_ours(run));
+    return deliver_lines(run, sp_file_in(run->dir, "metrics.jsonl", path));
+}
+
 sp_status sp_run_event(sp_run *run, const char *json_line, int64_t *bytes)
 {
     struct iovec line[2] = {{(void *)(uintptr_t)json_line, strlen(json_line)},
                             {"\n", 1}};
     char path[PATH_MAX];
     int64_t end;
+    sp_status rc;
 
     assert(json_line[0] == '{');
     if (bytes)
@@ -109,7 +162,13 @@ sp_status sp_run_event(sp_run *run, const char *json_line, int64_t *bytes)
         sp_log_warn0("%s: deleted or replaced, earlier lines are missing", path);
         SP_TRY(open_metrics(run));
     }
-    SP_TRY(sp_file_append(run->impl->metrics, path, line, 2, &end));
+    rc = deliver_lines(run, path);
+    if (rc == SP_OK)
+        rc = sp_file_append(run->impl->metrics, path, line, 2, &end);
+    if (rc == SP_EIO) {
+        SP_TRY(keep_line(run, json_line));
+        end = lseek(run->impl->metrics, 0, SEEK_END) + (int64_t)run->impl->n_kept;
+    }
     if (bytes)
         *bytes = end;
     sp_child_poll(&run->impl->child);
@@ -447,11 +506,15 @@ void sp_run_close(sp_run *run)
             sp_run_beat(run, SP_PHASE_END, run->beat->epoch, run->beat->step);
         sp_child_finish(&impl->child, patience_s(run));
         sp_heartbeat_close(&impl->beats);
+        if (impl->n_kept > 0) /* of a run that fails */
+            sp_run_deliver(run);
         if (impl->metrics >= 0)
             close(impl->metrics);
         sp_lock_release(&impl->lock);
     }
     sp_events_destroy(run->events);
+    if (impl)
+        free(impl->kept);
     free(impl);
     free(run->dir);
     memset(run, 0, sizeof *run);
@@ -507,6 +570,9 @@ sp_status sp_run_write_status(const char *dir, const char *task, int rank,
     if (rc == SP_OK)
         rc = sp_file_replace(sp_run_status_path(dir, task, path), text, strlen(text),
                              rank);
+    /* A full disk has no room for a second file, but for the bytes of the first. */
+    if (rc == SP_EIO)
+        rc = sp_file_overwrite(path, text, strlen(text));
     sp_json_destroy(json);
     return rc;
 }

@@ -99,12 +99,17 @@ bool sp_run_has_ended(const char *dir);
 sp_status sp_run_write_text(sp_run *run, const char *name, const char *text);
 
 /* Rank 0: appends one JSON object as a line (sp_json.h); *bytes (may be NULL) becomes
- * the length of the file. A line that cannot be written whole is not written at all.
+ * the length of the file. A line that cannot be written whole, as on a full disk, is
+ * not written at all: it waits in memory (up to 64 MiB of lines; then SP_EIO) until the
+ * next event or sp_run_deliver. The length is the one that the file then has.
  * Also starts the next waiting after_save command. */
 sp_status sp_run_event(sp_run *run, const char *json_line, int64_t *bytes);
 /* Rank 0: flushes metrics.jsonl and the events to disk, before a checkpoint that stores
  * the length of the first. */
 sp_status sp_run_sync_metrics(sp_run *run);
+/* Rank 0: writes the lines that sp_run_event could not write yet. SP_EIO: it still
+ * cannot. */
+sp_status sp_run_deliver(sp_run *run);
 /* Rank 0, when a run continues: removes the lines behind `bytes` in metrics.jsonl
  * except the start, resume and end events and those of `sptrain eval`. A file shorter
  * than that is a warning. */

@@ -11,6 +11,7 @@
 #include "base/sp_file.h"
 #include "base/sp_log.h"
 #include "base/sp_fault.h"
+#include "base/sp_pulse.h"
 #include "base/sp_thread.h"
 
 typedef enum saver_state { SAVER_IDLE, SAVER_BUSY, SAVER_DONE } saver_state;
@@ -117,7 +118,9 @@ static void save(sp_saver *s)
 {
     double begin_cpu_s = sp_clock_s(CLOCK_THREAD_CPUTIME_ID);
 
+    sp_pulse_file_begin();
     s->saved.rc = write_all(s);
+    sp_pulse_file_end();
     if (s->saved.rc != SP_OK)
         sp_error_save(&s->saved.error);
     end_reading(s); /* after a failure too */
@@ -143,7 +146,7 @@ static void touch_copies(sp_saver *s)
         return;
     touch(s->param, graph->n_floats);
     for (int i = 0; i < SP_N_KEPT; i++)
-        touch(s->optim.kept[i], graph->n_floats);
+        touch(s->optim.kept[i], sp_kept_floats(graph, i));
 }
 
 static void *saver_main(void *arg)
@@ -189,7 +192,8 @@ static sp_status make_room(sp_saver *s)
     s->optim = *s->from;
     s->param = s->net->param;
     for (int i = 0; !s->is_lent && i < SP_N_KEPT; i++)
-        s->optim.kept[i] = room_for(s->from->kept[i], graph->n_floats, &is_short);
+        s->optim.kept[i] =
+            room_for(s->from->kept[i], sp_kept_floats(graph, i), &is_short);
     if (!s->is_lent)
         s->param = room_for(s->net->param, graph->n_floats, &is_short);
     return is_short
@@ -269,7 +273,8 @@ static sp_status take_snapshot(sp_saver *s)
     if (s->is_lent)
         return SP_OK;
     for (int i = 0; i < SP_N_KEPT; i++)
-        SP_TRY(copy_floats(s, s->optim.kept[i], s->from->kept[i], graph->n_floats));
+        SP_TRY(copy_floats(s, s->optim.kept[i], s->from->kept[i],
+                           sp_kept_floats(graph, i)));
     return copy_floats(s, s->param, s->net->param, graph->n_floats);
 }
 

@@ -5,6 +5,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -67,6 +69,23 @@ int sp_scan_find(const sp_scan *scan, const char *name)
         if (strcasecmp(plain(scan->field[i].name), plain(name)) == 0)
             return i;
     return -1;
+}
+
+void sp_scan_keep_note(sp_scan *scan, sp_scan_note_kind kind, const char *format, ...)
+{
+    char text[2 * PATH_MAX];
+    va_list values;
+
+    va_start(values, format);
+    vsnprintf(text, sizeof text, format, values);
+    va_end(values);
+    free(scan->note[kind]);
+    scan->note[kind] = strdup(text);
+}
+
+const char *sp_scan_note(const sp_scan *scan, sp_scan_note_kind kind)
+{
+    return scan->note[kind];
 }
 
 sp_status sp_scan_add(sp_scan *scan, const char *name, sp_scan_field field)
@@ -132,17 +151,32 @@ static const char *list_fields(const sp_scan *scan, char *text, size_t bytes)
  * the file. */
 static sp_status find_axes(sp_scan *scan)
 {
-    static const char *const axis_name[] = {"x", "y", "z"};
+    const char **names = malloc(((size_t)scan->n_fields + 1) * sizeof *names);
     char text[512];
 
-    for (int a = 0; a < 3; a++) {
-        scan->axis[a] = sp_scan_find(scan, axis_name[a]);
+    if (!names)
+        return SP_FAIL(SP_EMEM, "%s: no memory for names", scan->path);
+    for (int i = 0; i < scan->n_fields; i++)
+        names[i] = scan->field[i].name;
+    for (int a = 0; a < 3; a++)
+        scan->axis[a] = sp_scan_find_axis(a, scan->n_fields, names);
+    free(names);
+    for (int a = 0; a < 3; a++)
         if (scan->axis[a] < 0)
             return SP_FAIL(scan->options.columns ? SP_EUSAGE : SP_EDATA,
-                           "%s: no coordinate %s; there are: %s", scan->path,
-                           axis_name[a], list_fields(scan, text, sizeof text));
-    }
-    return SP_OK;
+                           "%s: no coordinate %c; there are: %s", scan->path, 'x' + a,
+                           list_fields(scan, text, sizeof text));
+    return sp_scan_find_unit(scan);
+}
+
+/* Remarks that another attribute than the one that is taken may be the label. */
+static void note_label(sp_scan *scan, const char *taken, const char *other)
+{
+    sp_scan_keep_note(scan, SP_SCAN_NOTE_LABEL,
+                      "%s has %s and %s: %s is taken as the label, because it comes "
+                      "first among label, classification, class, labels, semantic, "
+                      "sem_class, category and code; --label-field %s takes the other",
+                      scan->path, taken, other, taken, other);
 }
 
 static sp_status find_label(sp_scan *scan)
@@ -159,10 +193,112 @@ static sp_status find_label(sp_scan *scan)
                            scan->path, wanted, list_fields(scan, text, sizeof text));
         return SP_OK;
     }
-    for (size_t i = 0; i < sizeof label_names / sizeof *label_names; i++)
-        if (scan->label < 0)
-            scan->label = sp_scan_find(scan, label_names[i]);
+    for (size_t i = 0; i < sizeof label_names / sizeof *label_names; i++) {
+        const int found = sp_scan_find(scan, label_names[i]);
+
+        if (scan->label >= 0 && found >= 0 && !scan->note[SP_SCAN_NOTE_LABEL])
+            note_label(scan, scan->field[scan->label].name, scan->field[found].name);
+        scan->label = scan->label < 0 ? found : scan->label;
+    }
     return SP_OK;
+}
+
+/* ---- units ---- */
+
+static const char *const unit_name[] = {"metre", "foot", "US survey foot"};
+static const double unit_metres[] = {1, 0.3048, 1200.0 / 3937};
+static const char *const z_word[] = {"records", "same", "metre", "foot", "us-foot"};
+enum {
+    N_UNITS = sizeof unit_name / sizeof *unit_name,
+    N_WORDS = sizeof z_word / sizeof *z_word
+};
+
+const char *sp_scan_z_word(sp_scan_z_unit unit)
+{
+    assert((int)unit < N_WORDS);
+    return z_word[unit];
+}
+
+int sp_scan_find_z_word(const char *word)
+{
+    for (int i = 0; i < N_WORDS; i++)
+        if (strcmp(z_word[i], word) == 0)
+            return i;
+    return -1;
+}
+
+/* The number of a unit of length; -1: it is none of those above. */
+static int find_unit(const char *name)
+{
+    for (int i = 0; i < N_UNITS; i++)
+        if (strcmp(unit_name[i], name) == 0)
+            return i;
+    return -1;
+}
+
+const char *sp_scan_unit(const sp_scan *scan)
+{
+    return scan->unit;
+}
+
+bool sp_scan_is_geocentric(const sp_scan *scan)
+{
+    return scan->is_geocentric;
+}
+
+/* Brings z to the unit of x and y, as the options say. */
+static sp_status convert_z(sp_scan *scan)
+{
+    const int from = (int)scan->options.z_unit - (int)SP_SCAN_Z_METRE;
+    const int to = find_unit(scan->unit ? scan->unit : "metre");
+    sp_scan_field *z = &scan->field[scan->axis[2]];
+    double factor;
+
+    if (from < 0 || from == to)
+        return SP_OK;
+    if (to < 0)
+        return SP_FAIL(SP_EUSAGE,
+                       "%s: x and y are in %s, to which no height is converted; leave "
+                       "--z-unit out",
+                       scan->path, scan->unit);
+    factor = unit_metres[from] / unit_metres[to];
+    z->scale *= factor;
+    z->add *= factor;
+    scan->low[2] *= factor;
+    scan->high[2] *= factor;
+    return SP_OK;
+}
+
+sp_status sp_scan_check_units(const sp_scan *scan, bool with_degrees)
+{
+    const char *unit = scan->unit, *z = scan->z_unit;
+    const bool is_degree = unit && strcmp(unit, "degree") == 0;
+    const int number = z ? find_unit(z) : -1;
+
+    if (is_degree && !with_degrees)
+        return SP_FAIL(SP_EDATA,
+                       "%s: its records say that x and y are in degree, expected a "
+                       "length, in which voxels are measured: project the scan first, "
+                       "or take it as it is by --degrees",
+                       scan->path);
+    if (unit && !is_degree && find_unit(unit) < 0)
+        return SP_FAIL(SP_EDATA,
+                       "%s: its records say that x and y are in units %s, expected "
+                       "metre, foot or US survey foot: convert the scan to metres "
+                       "first",
+                       scan->path, unit);
+    if (!unit || !z || is_degree || strcmp(unit, z) == 0 ||
+        scan->options.z_unit != SP_SCAN_Z_OF_RECORDS)
+        return SP_OK;
+    if (number < 0)
+        return SP_FAIL(SP_EDATA,
+                       "%s: its records say that z is in units %s, but x and y in %s: "
+                       "convert the scan first, or take z as it is by --z-unit same",
+                       scan->path, z, unit);
+    return SP_FAIL(SP_EDATA,
+                   "%s: its records say that z is in %s, but x and y in %s: --z-unit %s "
+                   "converts z, --z-unit same takes it as it is",
+                   scan->path, z, unit, z_word[(int)SP_SCAN_Z_METRE + number]);
 }
 
 /* ---- open and close ---- */
@@ -224,6 +360,7 @@ sp_status sp_scan_open(sp_scan **scan, const char *path, const sp_scan_options *
         s->options = *options;
     SP_TRY_GOTO(rc, s->path ? open_file(s) : SP_FAIL(SP_EMEM, "no memory"), fail);
     SP_TRY_GOTO(rc, find_axes(s), fail);
+    SP_TRY_GOTO(rc, convert_z(s), fail);
     SP_TRY_GOTO(rc, find_label(s), fail);
     return SP_OK;
 fail:
@@ -241,6 +378,8 @@ void sp_scan_close(sp_scan *scan)
     if (scan->fd >= 0)
         close(scan->fd);
     sp_scan_lines_close(&scan->lines);
+    for (int i = 0; i < SP_SCAN_NOTES; i++)
+        free(scan->note[i]);
     free(scan->own);
     free(scan->record);
     free(scan->selected);
@@ -263,11 +402,6 @@ int64_t sp_scan_count(const sp_scan *scan)
 const char *sp_scan_format_name(const sp_scan *scan)
 {
     return scan->format->name;
-}
-
-const char *sp_scan_unit(const sp_scan *scan)
-{
-    return scan->unit;
 }
 
 bool sp_scan_extent(const sp_scan *scan, double low[3], double high[3])

@@ -37,12 +37,30 @@ enum {
 
 typedef struct sp_scan sp_scan;
 
+/* The unit of z: what the scan's records say; the unit of x and y; one of three. */
+typedef enum sp_scan_z_unit {
+    SP_SCAN_Z_OF_RECORDS,
+    SP_SCAN_Z_SAME,
+    SP_SCAN_Z_METRE,
+    SP_SCAN_Z_FOOT,
+    SP_SCAN_Z_US_FOOT
+} sp_scan_z_unit;
+#define SP_SCAN_Z_WORDS "records|same|metre|foot|us-foot"
+/* The word among these, which is a constant, and the other way round; -1: none is it. */
+const char *sp_scan_z_word(sp_scan_z_unit unit);
+int sp_scan_find_z_word(const char *word);
+
 typedef struct sp_scan_options {
     /* "x,y,z,-,label": names the columns of text and npy; NULL: the file names them */
     const char *columns;
     /* The attribute that is the label; NULL: the usual names are tried. */
     const char *label_field;
     int n_threads; /* that decompress LAZ ahead; 0 and 1: the caller alone */
+    /* Heights in one of the three units are converted to the unit of x and y, which is
+     * metre if the scan does not say. */
+    sp_scan_z_unit z_unit;
+    /* The value of attributes that are not finite; NULL: they are refused. */
+    const double *missing;
 } sp_scan_options;
 
 /* Some points of a scan, in buffers that grow and are used again. All zero before the
@@ -78,9 +96,25 @@ void sp_scan_resolution(const sp_scan *scan, double step[3], bool is_float[3]);
 bool sp_scan_is_labelled(const sp_scan *scan);
 /* The name of the format, such as "LAS"; it is a constant. */
 const char *sp_scan_format_name(const sp_scan *scan);
-/* The unit of the coordinates as the scan names it, a word of sp_recipe_is_unit; it is
- * a constant. NULL: the scan does not say. */
+/* The unit of x and y as the scan names it: a word of sp_recipe_is_unit, or other words
+ * if it is another length. Valid until the scan is closed. NULL: the scan does not say. */
 const char *sp_scan_unit(const sp_scan *scan);
+/* Checks that a voxel has one length in all directions: SP_EDATA names an option to
+ * take the scan if the unit of x and y is none of sp_recipe_is_unit, or a degree unless
+ * with_degrees, or if z is in another unit and options.z_unit does not say what to do. */
+sp_status sp_scan_check_units(const sp_scan *scan, bool with_degrees);
+/* Are x, y and z distances from the centre of the Earth? Then z is no height. */
+bool sp_scan_is_geocentric(const sp_scan *scan);
+/* Remarks about a scan that is read all the same: of its kind at most one. */
+typedef enum sp_scan_note_kind {
+    SP_SCAN_NOTE_LABEL, /* several attributes may be the label; known after opening */
+    SP_SCAN_NOTE_COUNT, /* it has another number of points than it says; known at the
+                           end of reading */
+    SP_SCAN_NOTES
+} sp_scan_note_kind;
+/* A sentence that begins with the scan's path; NULL: there is nothing to remark. It is
+ * the scan's. */
+const char *sp_scan_note(const sp_scan *scan, sp_scan_note_kind kind);
 /* The EPSG code of the coordinate system that the scan names; 0: not known. */
 int sp_scan_epsg(const sp_scan *scan);
 /* Does the scan have an attribute of this name (coordinates excluded)? */

@@ -56,11 +56,27 @@ static double raw_value(const sp_scan_field *f, const unsigned char *bytes)
 
 /* Scales a value with two roundings, as other readers of scaled integers do: the
  * product is stored to memory, so that no compiler fuses it with the sum. */
+static double stored_value(const sp_scan_field *f, const unsigned char *record)
+{
+    volatile double scaled;
+
+    if (f->wide_at > 0 && record[f->wide_at] > 31)
+        return record[f->wide_at];
+    scaled = raw_value(f, record + f->at) * f->scale;
+    return scaled + f->add;
+}
+
+static bool is_no_data(const sp_scan_field *f, const unsigned char *record)
+{
+    return f->kind == 'f'
+               ? raw_value(f, record + f->at) == f->no_data
+               : sp_scan_bits(record + f->at, f->size, f->is_big) == f->no_data_bits;
+}
+
+/* The same, or NaN if the number stands for no value. */
 static double value(const sp_scan_field *f, const unsigned char *record)
 {
-    volatile double scaled = raw_value(f, record + f->at) * f->scale;
-
-    return scaled + f->add;
+    return f->has_no_data && is_no_data(f, record) ? NAN : stored_value(f, record);
 }
 
 static sp_status reserve(sp_scan *scan, sp_scan_points *out, int64_t max)
@@ -102,13 +118,19 @@ sp_status sp_scan_records(sp_scan *scan, int64_t max, unsigned char *to, int64_t
                          scan->data_at + scan->row * scan->record_bytes);
 }
 
-/* NaN is how CloudCompare writes the label of points that nobody has labelled. */
+/* Is this how programs write that nobody has labelled the point? NaN is CloudCompare's,
+ * the largest numbers are what -1 becomes in an unsigned field of PCL. */
+static bool is_unlabelled(double x)
+{
+    return isnan(x) || x == (double)UINT32_MAX || x == 0x1p64;
+}
+
 static sp_status decode_label(const sp_scan *scan, const unsigned char *record,
                               int64_t row, int32_t *label)
 {
     double x = value(&scan->field[scan->label], record);
 
-    if (isnan(x))
+    if (is_unlabelled(x))
         x = SP_SCAN_UNLABELLED;
     if (!(x >= INT32_MIN && x <= INT32_MAX) || x != floor(x))
         return SP_FAIL(SP_EDATA,
@@ -155,16 +177,29 @@ static sp_status find_void(const sp_scan *scan, sp_scan_points *p, int64_t n)
     return SP_OK;
 }
 
-/* Refuses values of the selected attribute k that are not finite, but those of void
- * rows. */
+/* Replaces values of the selected attribute k that are not finite by the option, or
+ * refuses them, but void rows' values. */
 static sp_status check_attribute(const sp_scan *scan, const sp_scan_points *p,
                                  int64_t n, int k)
 {
-    for (int64_t i = 0; i < n; i++) {
-        const double x = p->attr[i * scan->n_selected + k];
+    const sp_scan_field *f = &scan->field[scan->selected[k]];
 
-        if (!isfinite(x) && !sp_scan_is_void(p->xyz + 3 * i))
-            return refuse_number(scan, scan->selected[k], i, x);
+    for (int64_t i = 0; i < n; i++) {
+        double *x = &p->attr[i * scan->n_selected + k];
+
+        if (isfinite(*x) || sp_scan_is_void(p->xyz + 3 * i))
+            continue;
+        if (!scan->options.missing)
+            return SP_FAIL(SP_EDATA,
+                           "%s: point %" PRId64 ": %s is %s, expected a number; "
+                           "--missing 0 takes 0 for such values, and without %s in "
+                           "--features they do not matter",
+                           scan->path, scan->row + i, f->name,
+                           f->has_no_data && isnan(*x) ? "NaN or its no_data"
+                           : isnan(*x)                 ? "nan"
+                                                       : "infinite",
+                           f->name);
+        *x = *scan->options.missing;
     }
     return SP_OK;
 }
@@ -181,7 +216,8 @@ static sp_status decode_labels(const sp_scan *scan, const sp_scan_points *p, int
 }
 
 /* Decodes the selected field i of n records for a copy of the scan, which has what is
- * not finite too, and integers of eight bytes exactly. */
+ * not finite too, integers of eight bytes exactly, and numbers that stand for no value.
+ */
 static void decode_copy(const sp_scan *scan, int i, int64_t n, double *to)
 {
     const sp_scan_field *f = &scan->field[scan->selected[i]];
@@ -195,7 +231,7 @@ static void decode_copy(const sp_scan *scan, int i, int64_t n, double *to)
             memcpy(to, &(uint64_t){sp_scan_bits(record + f->at, 8, f->is_big)},
                    sizeof *to);
         else
-            *to = value(f, record);
+            *to = stored_value(f, record);
 }
 
 sp_status sp_scan_next(sp_scan *scan, int64_t max, sp_scan_points *out)

@@ -39,6 +39,12 @@ typedef struct sp_scan_field {
     int shift, bits;   /* part of an unsigned field that counts; bits 0: all of it */
     double scale, add; /* value = raw * scale + add */
     bool is_big;       /* its highest byte comes first */
+    int wide_at; /* a byte of the record that is the value if it is above 31; 0: none */
+    /* The stored number that stands for no value, which is NaN: of floats no_data, of
+     * integers the bits. */
+    bool has_no_data;
+    double no_data;
+    uint64_t no_data_bits;
     char copy_kind;    /* the type that the file names, for copies: numbers in text */
     int copy_size;     /* have 8 bytes in the record; size 0: it names none */
 } sp_scan_field;
@@ -112,6 +118,7 @@ typedef struct sp_scan_lines {
     FILE *stream;
     char *line; /* the last line read, without its end */
     size_t capacity;
+    char end;       /* of a line: a newline, or a carriage return that stands alone */
     int64_t number; /* number of the last line read, from 1 */
     /* The first byte of the points, and the number of lines before it. */
     int64_t begin_at, begin_number;
@@ -120,8 +127,11 @@ typedef struct sp_scan_lines {
 struct sp_scan {
     char *path;
     char title[64];   /* the format's name for messages */
-    const char *unit; /* of the coordinates, see sp_scan_unit; a constant */
-    int epsg;         /* see sp_scan_epsg */
+    /* The units of x and y, and of z, as the records name them; NULL: they do not. */
+    const char *unit, *z_unit;
+    bool is_geocentric;        /* see sp_scan_is_geocentric */
+    int epsg;                  /* see sp_scan_epsg */
+    char *note[SP_SCAN_NOTES]; /* see sp_scan_note */
     bool has_extent;  /* the header claims the next two, low <= high */
     double low[3], high[3];
     const sp_scan_format *format;
@@ -167,10 +177,23 @@ sp_status sp_scan_add(sp_scan *scan, const char *name, sp_scan_field field);
 /* Number of the field of this name, -1 if there is none. Case and the prefix "scalar_"
  * do not matter. */
 int sp_scan_find(const sp_scan *scan, const char *name);
+/* Does a column of this name hold a coordinate, by the letters x, y, z or by a word
+ * such as Easting? */
+bool sp_scan_is_axis(const char *name);
+/* The number of the column that is the axis 0 to 2, among n names; -1: there is none,
+ * or several words name it. */
+int sp_scan_find_axis(int axis, int n, const char *const *names);
+/* Sets scan->unit to what the names of the axes say, if the file has not said it, and
+ * names their fields x, y and z. SP_EUSAGE: a unit that scans do not have; SP_EDATA:
+ * two units. */
+sp_status sp_scan_find_unit(sp_scan *scan);
 /* Names the fields by the columns of the options; "-", "_" or an empty name leaves a
  * field without a name. Without such a list three are x, y and z, and others are
  * refused. SP_EUSAGE. */
 sp_status sp_scan_name_columns(sp_scan *scan);
+/* Keeps a remark about the scan for sp_scan_note; without memory it is lost. */
+void sp_scan_keep_note(sp_scan *scan, sp_scan_note_kind kind, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 /* Reads exactly `bytes` bytes at byte `at`. SP_EDATA "ends at byte": the file is
  * shorter. */
 sp_status sp_scan_pread(sp_scan *scan, void *to, size_t bytes, int64_t at);

@@ -1,8 +1,14 @@
-/* SemanticKITTI: NAME.bin holds x y z remission as float32. NAME.label, in the same
- * folder or in the folder labels/ next to the folder of the scans, holds a uint32 per
- * point: class in the low 16 bits, instance in the high ones. A record joins the two:
- * 16 bytes and 4. The label file, `own`, is a scan without fields, so that
- * sp_scan_pread checks its reads; its fd is -1 where there is none. */
+/* Points as float32 without a header: NAME.bin of SemanticKITTI with x y z remission,
+ * NAME.pcd.bin of nuScenes with x y z intensity ring, or what --columns names. The
+ * values tell what the records of other .bin files are (sp_scan_bin.c): a length that
+ * fits proves nothing.
+ *
+ * Labels are in a file of the same stem, beside the scan or in the folder labels/ next
+ * to the folder of the scans: NAME.label, else NAME_lidarseg.bin. SemanticKITTI has a
+ * uint32 per point, class in the low 16 bits and instance in the high ones; nuScenes
+ * has a uint8, and masks of NumPy an int64. A record joins the two. The label file is a
+ * scan without fields, so that sp_scan_pread checks its reads; its fd is -1 if there is
+ * no such file. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,111 +16,152 @@
 
 #include "base/sp_file.h"
 #include "base/sp_number.h"
+#include "scan/sp_scan_bin.h"
 #include "scan/sp_scan_format.h"
 
-enum { POINT_BYTES = 16, LABEL_BYTES = 4 };
+enum { KITTI_LABEL = 4 /* bytes of a label of SemanticKITTI */ };
 
-/* Path of the label file, malloc'd. beside: NAME.label in the folder of the scan; else
- * FOLDER/../labels/NAME.label. */
-static char *label_path(const char *path, bool beside)
+typedef struct kitti {
+    sp_scan label;   /* first: the file of labels */
+    int point_bytes; /* of a record of the scan */
+    int label_bytes; /* of a record of the label file; 0: there is no such file */
+} kitti;
+
+/* Path of a label file, malloc'd: FOLDER + `folder` + NAME + `ending`. */
+static char *label_path(const char *path, const char *folder, const char *ending)
 {
     const char *name = sp_file_name(path);
-    int stem = (int)(strlen(name) - strlen(".bin"));
-    size_t bytes = strlen(path) + sizeof "/../labels/.label";
+    const char *own = sp_file_ends_in(path, ".pcd.bin") ? ".pcd.bin" : ".bin";
+    int stem = (int)(strlen(name) - strlen(own));
+    size_t bytes = strlen(path) + strlen(folder) + strlen(ending) + 1;
     char *to = malloc(bytes);
 
-    if (to && beside)
-        snprintf(to, bytes, "%.*s%.*s.label", (int)(name - path), path, stem, name);
-    else if (to)
-        snprintf(to, bytes, "%.*s../labels/%.*s.label", (int)(name - path), path, stem,
-                 name);
+    if (to)
+        snprintf(to, bytes, "%.*s%s%.*s%s", (int)(name - path), path, folder,
+                 stem > 0 ? stem : 0, name, ending);
     return to;
 }
 
-static sp_status open_label(sp_scan *scan, sp_scan *label)
+/* Opens the first label file that there is. */
+static sp_status find_label_file(sp_scan *scan, sp_scan *label)
 {
-    for (int beside = 1; beside >= 0 && label->fd < 0; beside--) {
+    static const struct {
+        const char *folder, *ending;
+    } at[] = {{"", ".label"},
+              {"../labels/", ".label"},
+              {"", "_lidarseg.bin"},
+              {"../labels/", "_lidarseg.bin"},
+              {"../lidarseg/", "_lidarseg.bin"}};
+
+    for (size_t i = 0; i < sizeof at / sizeof *at && label->fd < 0; i++) {
         free(label->path);
-        label->path = label_path(scan->path, beside);
+        label->path = label_path(scan->path, at[i].folder, at[i].ending);
         if (!label->path)
             return SP_FAIL(SP_EMEM, "%s: no memory for a path", scan->path);
         SP_TRY(sp_scan_open_regular(label));
     }
-    if (label->fd < 0)
-        return SP_OK;
-    scan->label_path = label->path;
-    if (label->file_bytes != scan->n_points * LABEL_BYTES)
-        return SP_FAIL(SP_EDATA,
-                       "%s: %" PRId64 " bytes, expected %" PRId64 " for the %" PRId64
-                       " points of %s",
-                       label->path, label->file_bytes, scan->n_points * LABEL_BYTES,
-                       scan->n_points, scan->path);
     return SP_OK;
 }
 
-static sp_status add_fields(sp_scan *scan, bool is_labelled)
+static sp_status open_label(sp_scan *scan, kitti *k)
 {
-    static const sp_scan_field field[] = {{"x", 0, 'f', 4, .scale = 1},
-                                          {"y", 4, 'f', 4, .scale = 1},
-                                          {"z", 8, 'f', 4, .scale = 1},
-                                          {"intensity", 12, 'f', 4, .scale = 1},
-                                          {"remission", 12, 'f', 4, .scale = 1},
-                                          {"label", 16, 'u', 4, 0, 16, .scale = 1},
-                                          {"instance", 16, 'u', 4, 16, 16, .scale = 1}};
+    static const int sizes[] = {KITTI_LABEL, 1, 8};
+    sp_scan *label = &k->label;
 
-    for (int i = 0; i < (is_labelled ? 7 : 5); i++)
-        SP_TRY(sp_scan_add(scan, field[i].name, field[i]));
+    SP_TRY(find_label_file(scan, label));
+    if (label->fd < 0)
+        return SP_OK;
+    scan->label_path = label->path;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes && k->label_bytes == 0; i++)
+        if (label->file_bytes == scan->n_points * sizes[i])
+            k->label_bytes = sizes[i];
+    if (k->label_bytes == 0)
+        return SP_FAIL(SP_EDATA,
+                       "%s: %" PRId64 " bytes, expected %" PRId64 " for the %" PRId64
+                       " points of %s (or %" PRId64 " of uint8, %" PRId64 " of int64)",
+                       label->path, label->file_bytes, scan->n_points * KITTI_LABEL,
+                       scan->n_points, scan->path, scan->n_points, 8 * scan->n_points);
     return SP_OK;
+}
+
+/* Adds the columns of the scan's records; "-" leaves one without a name. */
+static sp_status add_columns(sp_scan *scan, int n, const char *const *names)
+{
+    for (int i = 0; i < n; i++)
+        SP_TRY(sp_scan_add(
+            scan, names ? names[i] : "",
+            (sp_scan_field){.at = 4 * i, .kind = 'f', .size = 4, .scale = 1}));
+    return names ? SP_OK : sp_scan_name_columns(scan);
+}
+
+static sp_status add_labels(sp_scan *scan, const kitti *k)
+{
+    const int at = k->point_bytes;
+
+    if (k->label_bytes == 1)
+        return sp_scan_add(
+            scan, "label",
+            (sp_scan_field){.at = at, .kind = 'u', .size = 1, .scale = 1});
+    if (k->label_bytes == 8)
+        return sp_scan_add(
+            scan, "label",
+            (sp_scan_field){.at = at, .kind = 'i', .size = 8, .scale = 1});
+    SP_TRY(
+        sp_scan_add(scan, "label", (sp_scan_field){"", at, 'u', 4, 0, 16, .scale = 1}));
+    return sp_scan_add(scan, "instance",
+                       (sp_scan_field){"", at, 'u', 4, 16, 16, .scale = 1});
 }
 
 static sp_status open_kitti(sp_scan *scan)
 {
-    sp_scan *label = scan->own;
+    static const char *const names[] = {"x", "y", "z", "intensity", "ring"};
+    kitti *k = scan->own;
+    int n;
 
-    label->fd = -1;
-    if (scan->file_bytes % POINT_BYTES)
-        return SP_FAIL(SP_EDATA,
-                       "%s: %" PRId64
-                       " bytes, expected a multiple of %d (float32 x y z "
-                       "remission)",
-                       scan->path, scan->file_bytes, POINT_BYTES);
-    scan->n_points = scan->file_bytes / POINT_BYTES;
-    scan->record_bytes = POINT_BYTES + LABEL_BYTES;
-    SP_TRY(open_label(scan, label));
-    return add_fields(scan, label->fd >= 0);
+    k->label.fd = -1;
+    SP_TRY(sp_scan_bin_columns(scan, &n));
+    k->point_bytes = 4 * n;
+    scan->n_points = scan->file_bytes / k->point_bytes;
+    SP_TRY(open_label(scan, k));
+    SP_TRY(add_columns(scan, n, scan->options.columns ? NULL : names));
+    if (!scan->options.columns && n == 4)
+        SP_TRY(
+            sp_scan_add(scan, "remission",
+                        (sp_scan_field){.at = 12, .kind = 'f', .size = 4, .scale = 1}));
+    scan->record_bytes = k->point_bytes + k->label_bytes;
+    return k->label_bytes ? add_labels(scan, k) : SP_OK;
 }
 
 static sp_status fill_kitti(sp_scan *scan, int64_t max, unsigned char *to, int64_t *n)
 {
-    sp_scan *from = scan->own;
-    unsigned char *plain = malloc((size_t)max * (POINT_BYTES + LABEL_BYTES) + 1);
-    unsigned char *label = plain + max * POINT_BYTES;
+    kitti *k = scan->own;
+    const int point = k->point_bytes, label = k->label_bytes;
+    unsigned char *points = malloc((size_t)max * (size_t)(point + label) + 1);
+    unsigned char *labels = points + max * point;
     sp_status rc;
 
     (void)n;
-    if (!plain)
+    if (!points)
         return SP_FAIL(SP_EMEM, "%s: no memory for %" PRId64 " points", scan->path,
                        max);
-    memset(label, 0, (size_t)max * LABEL_BYTES);
-    rc = sp_scan_pread(scan, plain, (size_t)max * POINT_BYTES, scan->row * POINT_BYTES);
-    if (rc == SP_OK && from->fd >= 0)
-        rc = sp_scan_pread(from, label, (size_t)max * LABEL_BYTES,
-                           scan->row * LABEL_BYTES);
-    for (int64_t i = 0; rc == SP_OK && i < max; i++, to += POINT_BYTES + LABEL_BYTES) {
-        memcpy(to, plain + i * POINT_BYTES, POINT_BYTES);
-        memcpy(to + POINT_BYTES, label + i * LABEL_BYTES, LABEL_BYTES);
+    rc = sp_scan_pread(scan, points, (size_t)(max * point), scan->row * point);
+    if (rc == SP_OK && label > 0)
+        rc = sp_scan_pread(&k->label, labels, (size_t)(max * label), scan->row * label);
+    for (int64_t i = 0; rc == SP_OK && i < max; i++, to += point + label) {
+        memcpy(to, points + i * point, (size_t)point);
+        memcpy(to + point, labels + i * label, (size_t)label);
     }
-    free(plain);
+    free(points);
     return rc;
 }
 
 static void close_kitti(sp_scan *scan)
 {
-    sp_scan *label = scan->own;
+    kitti *k = scan->own;
 
-    if (label->fd >= 0)
-        close(label->fd);
-    free(label->path);
+    if (k->label.fd >= 0)
+        close(k->label.fd);
+    free(k->label.path);
 }
 
 /* ---- writing ---- */
@@ -125,13 +172,14 @@ enum { WRITTEN = 4096 }; /* points at a time */
  * the instance included. */
 static sp_status keep_labels(sp_scan *scan, int64_t first, int64_t n, int32_t *code)
 {
-    unsigned char label[WRITTEN * LABEL_BYTES];
+    kitti *k = scan->own;
+    unsigned char label[WRITTEN * KITTI_LABEL];
 
     SP_TRY(
-        sp_scan_pread(scan->own, label, (size_t)n * LABEL_BYTES, first * LABEL_BYTES));
+        sp_scan_pread(&k->label, label, (size_t)n * KITTI_LABEL, first * KITTI_LABEL));
     for (int64_t i = 0; i < n; i++)
         if (code[i] == SP_SCAN_KEEP)
-            code[i] = (int32_t)sp_get32(label + i * LABEL_BYTES);
+            code[i] = (int32_t)sp_get32(label + i * KITTI_LABEL);
         else if (code[i] < 0)
             code[i] = 0;
     return SP_OK;
@@ -140,7 +188,7 @@ static sp_status keep_labels(sp_scan *scan, int64_t first, int64_t n, int32_t *c
 static void put_codes(FILE *to, const int32_t *code, int64_t n)
 {
     for (int64_t i = 0; i < n; i++)
-        sp_scan_put(to, (uint32_t)code[i], LABEL_BYTES);
+        sp_scan_put(to, (uint32_t)code[i], KITTI_LABEL);
 }
 
 static sp_status put_block(void *to, const sp_scan_points *points, const int32_t *code,
@@ -151,10 +199,11 @@ static sp_status put_block(void *to, const sp_scan_points *points, const int32_t
     return SP_OK;
 }
 
-/* Are the labels of the scan those of a label file, whose instances are kept too? */
+/* Are the labels of the scan in a label file with instances, which are kept too? */
 static bool has_label_file(const sp_scan *scan)
 {
     return scan->format == &sp_scan_kitti &&
+           ((const kitti *)scan->own)->label_bytes == KITTI_LABEL &&
            strcmp(scan->field[scan->label].name, "label") == 0;
 }
 
@@ -198,8 +247,8 @@ static int32_t most_code(const sp_scan *scan)
 const sp_scan_format sp_scan_kitti = {
     .name = "SemanticKITTI",
     .endings = ".bin",
-    .help = "SemanticKITTI, with its .label",
-    .own_bytes = sizeof(sp_scan),
+    .help = "SemanticKITTI with its .label; .pcd.bin of nuScenes",
+    .own_bytes = sizeof(kitti),
     .open = open_kitti,
     .fill = fill_kitti,
     .close = close_kitti,

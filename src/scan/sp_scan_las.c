@@ -1,4 +1,4 @@
-/* LAS 1.2 to 1.4, point data formats 0 to 10 (ASPRS, "LAS specification 1.4 - R15").
+/* LAS 1.0 to 1.5, point data formats 0 to 10 (ASPRS, "LAS specification 1.4 - R15").
  * Fields have the specification's names in lower case; scan_angle is in degrees in
  * every format; extra bytes have the names of their descriptions. */
 #include <assert.h>
@@ -100,76 +100,170 @@ static sp_status name_fields(sp_scan *scan, const sp_las_header *h)
     return SP_OK;
 }
 
+/* Sets the value that stands for no value: 8 bytes, of the type of the field as it is
+ * stored, which means before scale and offset. */
+static void take_no_data(sp_scan_field *f, const unsigned char *at)
+{
+    const uint64_t bits = sp_get64(at);
+    const int unused = 64 - 8 * f->size;
+
+    if (f->kind == 'f') {
+        f->has_no_data = true;
+        f->no_data = sp_get_double(at);
+        if (f->size == 4)
+            f->no_data = (double)(float)f->no_data;
+        return;
+    }
+    f->no_data_bits = bits << unused >> unused;
+    f->has_no_data = f->kind == 'i' ? (int64_t)(bits << unused) >> unused ==
+                                          (int64_t)bits
+                                    : f->no_data_bits == bits;
+}
+
 /* Adds one description of extra bytes: 192 bytes, type at 2, options at 3, name at 4,
- * scale at 112, offset at 136. Types above 10 are deprecated arrays; their bytes, and
- * undocumented ones, are skipped without a name. */
+ * no data at 40, scale at 112, offset at 136. Types above 10 are arrays of two or three
+ * elements, which are deprecated but written: each element is a field of its own, whose
+ * name has the element's number at its end. Bytes of type 0 are skipped. */
 static sp_status add_extra(sp_scan *scan, const unsigned char *d, int *at)
 {
     const int t = d[2], bytes = sp_las_described(d);
-    char name[33];
+    const int n = t == 0 ? 0 : (t - 1) / 10 + 1;
+    char name[40];
 
     if (t > 30)
         return SP_FAIL(SP_EDATA, "%s: extra bytes of type %d, expected 0 to 30",
                        scan->path, t);
-    if (1 <= t && t <= 10 && *at + bytes <= scan->record_bytes) {
-        snprintf(name, sizeof name, "%.32s", (const char *)d + 4);
-        SP_TRY(sp_scan_add(
-            scan, name,
-            (sp_scan_field){.at = *at,
-                            .kind = "uiuiuiuiff"[t - 1],
-                            .size = bytes,
-                            .scale = d[3] & 8 ? sp_get_double(d + 112) : 1,
-                            .add = d[3] & 16 ? sp_get_double(d + 136) : 0}));
+    for (int i = 0; i < n && *at + bytes <= scan->record_bytes; i++) {
+        sp_scan_field f = {.at = *at + bytes / n * i,
+                           .kind = "uiuiuiuiff"[(t - 1) % 10],
+                           .size = bytes / n,
+                           .scale = d[3] & 8 ? sp_get_double(d + 112 + 8 * i) : 1,
+                           .add = d[3] & 16 ? sp_get_double(d + 136 + 8 * i) : 0};
+
+        if (d[3] & 1)
+            take_no_data(&f, d + 40 + 8 * i);
+        snprintf(name, sizeof name, n > 1 ? "%.32s%d" : "%.32s", (const char *)d + 4, i);
+        SP_TRY(sp_scan_add(scan, name, f));
     }
     *at += bytes;
     return SP_OK;
 }
 
-sp_status sp_las_next_vlr(sp_scan *scan, sp_las_vlr *vlr)
+void sp_las_user(const unsigned char *head, char user[SP_LAS_USER])
 {
-    const sp_las_header *h = &sp_las_of(scan)->header;
-    unsigned char head[54];
-    int64_t at = vlr->number == 0 ? h->header_bytes : vlr->at + vlr->bytes;
+    memcpy(user, head + 2, SP_LAS_USER - 1);
+    user[SP_LAS_USER - 1] = '\0';
+    for (size_t n = strlen(user); n > 0 && user[n - 1] == ' ';)
+        user[--n] = '\0';
+}
 
-    assert(vlr->number <= h->n_vlrs);
-    vlr->is_end = vlr->number == h->n_vlrs;
-    if (vlr->is_end)
+/* Reads the head of the record at byte `at`, which ends before byte `end`. */
+static sp_status record_read(sp_scan *scan, sp_las_record *record, int64_t at,
+                             int64_t end)
+{
+    const int head_bytes = record->is_extended ? SP_LAS_EVLR_HEAD : SP_LAS_VLR_HEAD;
+    unsigned char head[SP_LAS_EVLR_HEAD];
+    uint64_t bytes;
+
+    record->is_end = at > end - head_bytes;
+    if (record->is_end)
         return SP_OK;
-    if (at + 54 > h->data_at)
-        return SP_FAIL(SP_EDATA,
-                       "%s: %u variable length records, but number %u runs into the "
-                       "points at byte %" PRId64,
-                       scan->path, h->n_vlrs, vlr->number, h->data_at);
-    SP_TRY(sp_scan_pread(scan, head, sizeof head, at));
-    memcpy(vlr->user, head + 2, 16);
-    vlr->id = sp_get16(head + 18);
-    vlr->bytes = sp_get16(head + 20);
-    vlr->head_at = at;
-    vlr->at = at + 54;
-    if (vlr->bytes > h->data_at - vlr->at)
-        vlr->bytes = (int)(h->data_at - vlr->at);
-    vlr->number++;
+    SP_TRY(sp_scan_pread(scan, head, (size_t)head_bytes, at));
+    sp_las_user(head, record->user);
+    record->id = sp_get16(head + 18);
+    record->head_at = at;
+    record->at = at + head_bytes;
+    bytes = record->is_extended ? sp_get64(head + 20) : (uint64_t)sp_get16(head + 20);
+    record->bytes = bytes < (uint64_t)(end - record->at) ? (int64_t)bytes
+                                                         : end - record->at;
+    record->number++;
     return SP_OK;
 }
 
-/* Reads the variable length records that describe extra bytes. */
+sp_status sp_las_next_vlr(sp_scan *scan, sp_las_record *vlr)
+{
+    const sp_las_header *h = &sp_las_of(scan)->header;
+    int64_t at = vlr->number == 0 ? h->header_bytes : vlr->at + vlr->bytes;
+
+    assert(!vlr->is_extended && vlr->number <= h->n_vlrs);
+    vlr->is_end = vlr->number == h->n_vlrs;
+    return vlr->is_end ? SP_OK : record_read(scan, vlr, at, h->data_at);
+}
+
+sp_status sp_las_next_record(sp_scan *scan, sp_las_record *record)
+{
+    const sp_las_header *h = &sp_las_of(scan)->header;
+    int64_t at = record->at + record->bytes;
+
+    if (!record->is_extended) {
+        SP_TRY(sp_las_next_vlr(scan, record));
+        if (!record->is_end)
+            return SP_OK;
+        *record = (sp_las_record){.is_extended = true};
+        at = h->evlrs_at;
+    }
+    record->is_end = record->number == h->n_evlrs;
+    return record->is_end ? SP_OK : record_read(scan, record, at, scan->file_bytes);
+}
+
+bool sp_las_is_record(const sp_las_record *record, const char *user, int id)
+{
+    return record->id == id && strcmp(record->user, user) == 0;
+}
+
+/* Counts the variable length records that are there, because writers exist that claim
+ * more. */
+static sp_status count_vlrs(sp_scan *scan, sp_las_header *h)
+{
+    sp_las_record vlr = {0};
+
+    do
+        SP_TRY(sp_las_next_vlr(scan, &vlr));
+    while (!vlr.is_end);
+    h->n_vlrs = vlr.number;
+    return SP_OK;
+}
+
+/* Reads the records that describe extra bytes. */
 static sp_status read_extra(sp_scan *scan, const sp_las_header *h)
 {
     int extra_at = sp_las_bytes[h->format];
     unsigned char d[192];
-    sp_las_vlr vlr = {0};
+    sp_las_record record = {0};
 
     for (;;) {
-        SP_TRY(sp_las_next_vlr(scan, &vlr));
-        if (vlr.is_end)
+        SP_TRY(sp_las_next_record(scan, &record));
+        if (record.is_end)
             return SP_OK;
-        if (vlr.id != 4 || strcmp(vlr.user, "LASF_Spec") != 0)
+        if (!sp_las_is_record(&record, "LASF_Spec", 4))
             continue;
-        for (int k = 0; k + 192 <= vlr.bytes && extra_at < h->record_bytes; k += 192) {
-            SP_TRY(sp_scan_pread(scan, d, sizeof d, vlr.at + k));
+        for (int64_t k = 0; k + 192 <= record.bytes && extra_at < h->record_bytes;
+             k += 192) {
+            SP_TRY(sp_scan_pread(scan, d, sizeof d, record.at + k));
             SP_TRY(add_extra(scan, d, &extra_at));
         }
     }
+}
+
+/* LASzip writes points of LAS 1.4 in a compatibility mode, as formats 1, 3, 4 and 5 of
+ * older versions: what these have no room for is in extra bytes. Classes above 31 are
+ * there, and the class of the record itself is then 0. */
+static sp_status find_wide_class(sp_scan *scan)
+{
+    sp_las *own = sp_las_of(scan);
+    sp_las_record record = {0};
+    const int i = sp_scan_find(scan, "LAS 1.4 classification");
+
+    if (own->header.format >= 6 || i < 0 || scan->field[i].size != 1)
+        return SP_OK;
+    do {
+        SP_TRY(sp_las_next_record(scan, &record));
+        if (record.is_end)
+            return SP_OK;
+    } while (!sp_las_is_record(&record, "lascompatible", 22204));
+    own->wide_class_at = scan->field[i].at;
+    scan->field[sp_scan_find(scan, "classification")].wide_at = own->wide_class_at;
+    return SP_OK;
 }
 
 static sp_status read_count(sp_scan *scan, const unsigned char *b, sp_las_header *h)
@@ -177,6 +271,8 @@ static sp_status read_count(sp_scan *scan, const unsigned char *b, sp_las_header
     uint32_t old = sp_get32(b + 107);
     uint64_t n = h->minor >= 4 ? sp_get64(b + 247) : old;
 
+    if (h->minor >= 5) /* the old field is reserved */
+        old = 0;
     if (n == 0)
         n = old;
     if (n > INT64_MAX || (old != 0 && old != n))
@@ -188,6 +284,17 @@ static sp_status read_count(sp_scan *scan, const unsigned char *b, sp_las_header
     return SP_OK;
 }
 
+/* Extended records that are not within the file are not there. */
+static void read_evlrs(const sp_scan *scan, const unsigned char *b, sp_las_header *h)
+{
+    const uint64_t at = h->minor >= 4 ? sp_get64(b + 235) : 0;
+
+    if (at < (uint64_t)h->header_bytes || at >= (uint64_t)scan->file_bytes)
+        return;
+    h->evlrs_at = (int64_t)at;
+    h->n_evlrs = sp_get32(b + 243);
+}
+
 static sp_status read_header(sp_scan *scan, sp_las_header *h)
 {
     unsigned char b[375] = {0};
@@ -195,10 +302,11 @@ static sp_status read_header(sp_scan *scan, sp_las_header *h)
 
     SP_TRY(sp_scan_pread(scan, b, 227, 0));
     h->minor = b[25];
-    if (b[24] != 1 || h->minor > 4)
-        return SP_FAIL(SP_EDATA, "%s: LAS version %d.%d, expected 1.0 to 1.4",
+    if (b[24] != 1 || h->minor > 5)
+        return SP_FAIL(SP_EDATA, "%s: LAS version %d.%d, expected 1.0 to 1.5",
                        scan->path, b[24], b[25]);
-    minimum = h->minor < 3 ? 227 : h->minor == 3 ? 235 : 375;
+    /* Writers of 1.3 exist that leave out the place of the wave packets. */
+    minimum = h->minor < 4 ? 227 : 375;
     h->header_bytes = sp_get16(b + 94);
     if (h->header_bytes < minimum)
         return SP_FAIL(SP_EDATA, "%s: header of %d bytes, expected at least %d",
@@ -206,6 +314,7 @@ static sp_status read_header(sp_scan *scan, sp_las_header *h)
     SP_TRY(sp_scan_pread(scan, b, (size_t)minimum, 0));
     h->data_at = sp_get32(b + 96);
     h->n_vlrs = sp_get32(b + 100);
+    read_evlrs(scan, b, h);
     h->format = b[104] & 0x3f; /* the two high bits mark LAZ */
     h->record_bytes = sp_get16(b + 105);
     for (int a = 0; a < 3; a++) {
@@ -256,8 +365,10 @@ sp_status sp_las_open(sp_scan *scan)
              h->minor, h->format);
     take_extent(scan, h);
     SP_TRY(name_fields(scan, h));
+    SP_TRY(count_vlrs(scan, h));
     SP_TRY(sp_las_find_unit(scan));
-    return read_extra(scan, h);
+    SP_TRY(read_extra(scan, h));
+    return find_wide_class(scan);
 }
 
 static sp_status open_las(sp_scan *scan)
@@ -275,7 +386,7 @@ static bool is_las(const unsigned char *head)
 const sp_scan_format sp_scan_las = {
     .name = "LAS",
     .endings = ".las",
-    .help = "LAS 1.0 to 1.4",
+    .help = "LAS 1.0 to 1.5",
     .is_ours = is_las,
     .own_bytes = sizeof(sp_las),
     .open = open_las,

@@ -10,32 +10,46 @@ typedef struct sp_las_header {
     int minor, format; /* version 1.minor, point data format */
     int record_bytes;
     int64_t n_points, data_at; /* byte of the first record in the file */
-    uint32_t n_vlrs;           /* number of variable length records */
+    uint32_t n_vlrs;           /* variable length records that are before the points */
+    uint32_t n_evlrs;          /* extended ones that the header claims; 0: none is */
+    int64_t evlrs_at;          /* within the file */
     int header_bytes;
     double scale[3], offset[3];
     double low[3], high[3]; /* of the points, as the header claims; unchecked */
 } sp_las_header;
 
-enum { SP_LAS_FORMATS = 11 };
+enum { SP_LAS_FORMATS = 11, SP_LAS_UNIT = 40 };
 /* Bytes of the standard part of a record, by point data format. */
 extern const int sp_las_bytes[SP_LAS_FORMATS];
 
-/* A variable length record: where its content is, and whose it is. All zero before the
- * first; at the end `is_end` is true. */
-typedef struct sp_las_vlr {
-    bool is_end;
-    uint32_t number; /* of records read */
-    char user[17];
-    int id;
-    int64_t head_at, at; /* its head of 54 bytes; its content */
-    int bytes;           /* of the content, as far as they lie before the points */
-} sp_las_vlr;
+enum {
+    SP_LAS_EXTRA_BYTES = 192,
+    SP_LAS_VLR_HEAD = 54,
+    SP_LAS_EVLR_HEAD = 60,
+    SP_LAS_USER = 17
+};
 
-/* What an open scan keeps (scan->own). Behind the header all is of LAZ: the record that
+/* A variable length record, or an extended one: where its content is, and whose it is.
+ * All zero before the first; at the end `is_end` is true. */
+typedef struct sp_las_record {
+    bool is_end;
+    bool is_extended;
+    uint32_t number; /* of records of its kind that were read */
+    char user[SP_LAS_USER];
+    int id;
+    int64_t head_at, at; /* its head; its content */
+    int64_t bytes;       /* of the content, as far as they lie before the points or, of
+                          * an extended one, within the file */
+} sp_las_record;
+
+/* What an open scan keeps (scan->own). From `vlr` on all is of LAZ: the record that
  * says how the points are compressed, what it says, and the reader of the points. */
 typedef struct sp_las {
     sp_las_header header;
-    sp_las_vlr vlr;
+    /* A byte of the record that has the class, if it is above 31; 0: there is none. */
+    int wide_class_at;
+    char unit[4][SP_LAS_UNIT]; /* names of rare units (sp_scan_las_unit.c) */
+    sp_las_record vlr;
     sp_laz_format format;
     sp_laz_reader *reader;
 } sp_las;
@@ -52,10 +66,16 @@ static inline sp_las *sp_las_of(const sp_scan *scan)
  * record_bytes, title, extent and unit of the scan. SP_EDATA: the header contradicts
  * itself or the length of the file; SP_EIO; errors of sp_las_find_unit. */
 sp_status sp_las_open(sp_scan *scan);
-/* Goes to the next record. SP_EDATA: it runs into the points. */
-sp_status sp_las_next_vlr(sp_scan *scan, sp_las_vlr *vlr);
-/* Sets the unit of the scan's coordinates by the records that describe their system.
- * Errors of sp_las_next_vlr; SP_EMEM. */
+/* Goes to the next record before the points. Records that would run into the points are
+ * not there. SP_EIO. */
+sp_status sp_las_next_vlr(sp_scan *scan, sp_las_record *vlr);
+/* The same of all records: those before the points, then the extended ones. */
+sp_status sp_las_next_record(sp_scan *scan, sp_las_record *record);
+/* The user that the head of a record names, without blanks at its end. */
+void sp_las_user(const unsigned char *head, char user[SP_LAS_USER]);
+bool sp_las_is_record(const sp_las_record *record, const char *user, int id);
+/* Sets the units of the scan's coordinates by the records that describe their system.
+ * SP_EIO; SP_EMEM. */
 sp_status sp_las_find_unit(sp_scan *scan);
 
 /* Writes a copy of a LAS or LAZ scan with other classes, as LAS or LAZ, or a part of
@@ -73,19 +93,29 @@ int32_t sp_las_most_code(const sp_scan *scan);
 
 /* ---- added fields, as extra bytes (sp_scan_las_extra.c) ---- */
 
-enum { SP_LAS_EXTRA_BYTES = 192, SP_LAS_VLR_HEAD = 54 };
-
 /* The bytes of a record that a description [SP_LAS_EXTRA_BYTES] stands for; 0: its type
  * is unknown. */
 int sp_las_described(const unsigned char *description);
+
+/* Where a value is written in the records of a copy, and how: a float as it is, an
+ * integer as its share of the largest one. */
+typedef struct sp_las_place {
+    int at; /* first byte in the record */
+    char kind;
+    int size;
+    bool is_new;     /* the scan does not have the field */
+    bool is_changed; /* it has it with another meaning of its numbers */
+} sp_las_place;
 
 /* The places of added fields in the records of a copy. */
 typedef struct sp_las_extra {
     int n;
     const sp_scan_added *added; /* [n] borrowed */
-    int *at;                    /* [n] first byte in the record */
+    sp_las_place *place;        /* [n] */
     int record_bytes;           /* of the copy */
-    int n_new;                  /* fields that the scan does not have */
+    int n_new, n_changed;       /* fields that are new, that are changed */
+    unsigned char *moved; /* [moved_bytes] descriptions of extended records, which the */
+    size_t moved_bytes;   /* copy has in a VLR (sp_las_rest_plan) */
 } sp_las_extra;
 
 /* Checks whether the fields can be added: as sp_scan_format.check_added. */

@@ -1,5 +1,6 @@
 /* A copy of a LAS or LAZ file while it is written: sp_scan_las_write.c has the file,
- * sp_scan_las_points.c its points. Only these two include it.
+ * sp_scan_las_points.c its points, sp_scan_las_rest.c what follows them. Only these
+ * three include it.
  *
  *     one writer     head, points, rest
  *     n writers      part k: the points of the sections k, k + n, ... of the rows, in a
@@ -10,6 +11,9 @@
 #define SP_SCAN_LAS_COPY_H
 
 #include "scan/sp_scan_las.h"
+
+/* The user of the records of COPC. */
+#define SP_LAS_COPC "copc"
 
 typedef struct sp_las_copy {
     sp_scan *scan;
@@ -22,7 +26,11 @@ typedef struct sp_las_copy {
     unsigned char *head; /* the new header and VLRs */
     size_t head_bytes;
     sp_laz_format format;
-    int64_t rest_at, rest_end; /* what stands behind the points of the source */
+    bool is_copc;              /* the copy, as the source */
+    int64_t rest_at, rest_end; /* what follows the points of the source */
+    int64_t rest_by;           /* by so many bytes its beginning moves */
+    int n_cuts;
+    sp_las_record *cut; /* [n_cuts] extended records that the copy does not have */
     const sp_scan_part *part;  /* what is written; n 0: all by one writer */
 } sp_las_copy;
 
@@ -30,4 +38,18 @@ sp_status sp_las_put_bytes(const sp_las_copy *c, const void *from, size_t n);
 /* Writes the points: all, those of a part, or those that the parts have. `laz` is the
  * writer of a copy that is LAZ, else NULL. */
 sp_status sp_las_put_points(sp_las_copy *c, sp_laz_writer *laz);
+
+/* ---- what follows the points ---- */
+
+/* Lists what the copy leaves out, and takes the descriptions of extra bytes there for
+ * c->extra, if these change. The places of the rest, is_copc and extra are set. SP_EIO;
+ * SP_EDATA; SP_EMEM. */
+sp_status sp_las_rest_plan(sp_las_copy *c);
+/* Writes the rest where c->to is, and brings the offsets in the head to it. SP_EDATA: an
+ * offset is within the points; SP_EIO; SP_EMEM. */
+sp_status sp_las_rest_put(sp_las_copy *c);
+/* The place in the copy of what is at this byte of the source's rest. */
+int64_t sp_las_rest_moved(const sp_las_copy *c, int64_t at);
+/* Moves the offset at byte `at` of the head, if it is one into the rest. SP_EDATA. */
+sp_status sp_las_rest_move(sp_las_copy *c, int at);
 #endif

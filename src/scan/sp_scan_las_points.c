@@ -49,12 +49,26 @@ static sp_status make_portion(const sp_las_copy *c, portion *p)
     return SP_OK;
 }
 
-/* Makes n records of the copy, from row scan->row on. `keep` masks the bits of the
- * class's byte that do not belong to the class. */
+/* Writes a class into a record. Formats 0 to 5 have flags in the same byte, and may have
+ * a wider place for classes above 31 (sp_las.wide_class_at). */
+static void change_class(const sp_las_copy *c, unsigned char *record, int32_t code)
+{
+    const int wide_at = sp_las_of(c->scan)->wide_class_at;
+    const bool is_wide = wide_at > 0 && code > 31;
+
+    if (c->header->format >= 6) {
+        record[16] = (unsigned char)code;
+        return;
+    }
+    record[15] = (unsigned char)((record[15] & 0xe0) | (is_wide ? 0 : code));
+    if (wide_at > 0)
+        record[wide_at] = (unsigned char)(is_wide ? code : 0);
+}
+
+/* Makes n records of the copy, from row scan->row on. */
 static sp_status change_records(const sp_las_copy *c, portion *p, int64_t n)
 {
-    const int at = c->header->format < 6 ? 15 : 16, limit = at == 15 ? 31 : UINT8_MAX;
-    const unsigned keep = at == 15 ? 0xe0 : 0;
+    const int32_t limit = sp_las_most_code(c->scan);
     const size_t old = (size_t)c->scan->record_bytes;
     unsigned char *to = p->record;
 
@@ -67,7 +81,7 @@ static sp_status change_records(const sp_las_copy *c, portion *p, int64_t n)
             return SP_FAIL(SP_EDATA, "%s: class code %d, but %s holds 0 to %d",
                            c->scan->path, code, c->scan->title, limit);
         if (code != SP_SCAN_KEEP)
-            to[at] = (unsigned char)((to[at] & keep) | (unsigned)code);
+            change_class(c, to, code);
         sp_las_extra_put(&c->extra, p->value + i * c->extra.n, to);
     }
     return SP_OK;

@@ -10,7 +10,7 @@
 /* Finds the record that says how the points are compressed, and reads it. */
 static sp_status find_format(sp_scan *scan, sp_las *own)
 {
-    sp_las_vlr *vlr = &own->vlr;
+    sp_las_record *vlr = &own->vlr;
     unsigned char b[SP_LAZ_VLR_BYTES];
     size_t bytes;
 
@@ -21,7 +21,7 @@ static sp_status find_format(sp_scan *scan, sp_las *own)
                            "%s: its points are compressed, but it has no LAZ record "
                            "(\"%s\", %d) that says how",
                            scan->path, SP_LAZ_USER_ID, SP_LAZ_RECORD_ID);
-    } while (vlr->id != SP_LAZ_RECORD_ID || strcmp(vlr->user, SP_LAZ_USER_ID) != 0);
+    } while (!sp_las_is_record(vlr, SP_LAZ_USER_ID, SP_LAZ_RECORD_ID));
     bytes = (size_t)vlr->bytes < sizeof b ? (size_t)vlr->bytes : sizeof b;
     SP_TRY(sp_scan_pread(scan, b, bytes, vlr->at));
     return sp_laz_format_read(&own->format, scan->path, b, bytes, own->header.format,

@@ -15,6 +15,29 @@
 
 enum { FIRST_CAPACITY = 4096 };
 
+/* The character that ends lines: a carriage return if the file's first one is not
+ * followed by a newline, as on old computers. */
+static sp_status lines_find_end(sp_scan *scan)
+{
+    sp_scan_lines *lines = &scan->lines;
+    int c;
+
+    SP_TRY(sp_scan_lines_seek(scan, 0, 0));
+    lines->end = '\n';
+    for (int n = 0; n < SP_SCAN_LINE; n++) {
+        c = getc_unlocked(lines->stream);
+        if (c == '\0' || c == '\n' || c == EOF)
+            break;
+        if (c != '\r')
+            continue;
+        while ((c = getc_unlocked(lines->stream)) == '\r')
+            ;
+        lines->end = c == '\n' || c == EOF ? '\n' : '\r';
+        break;
+    }
+    return SP_OK;
+}
+
 sp_status sp_scan_lines_open(sp_scan *scan)
 {
     sp_scan_lines *lines = &scan->lines;
@@ -34,6 +57,7 @@ sp_status sp_scan_lines_open(sp_scan *scan)
     lines->capacity = FIRST_CAPACITY;
     if (!lines->line)
         return SP_FAIL(SP_EMEM, "%s: no memory for a line", scan->path);
+    SP_TRY(lines_find_end(scan));
     return sp_scan_lines_seek(scan, 0, 0);
 }
 
@@ -86,7 +110,7 @@ sp_status sp_scan_lines_next(sp_scan *scan, bool *got)
     int c;
 
     lines->number++;
-    while ((c = getc_unlocked(lines->stream)) != EOF && c != '\n') {
+    while ((c = getc_unlocked(lines->stream)) != EOF && c != lines->end) {
         if (c == '\0')
             return SP_FAIL(SP_EDATA,
                            "%s: line %" PRId64
@@ -98,7 +122,7 @@ sp_status sp_scan_lines_next(sp_scan *scan, bool *got)
     }
     if (ferror(lines->stream))
         return SP_FAIL(SP_EIO, "%s: cannot read: %s", scan->path, strerror(errno));
-    *got = n > 0 || c == '\n';
+    *got = n > 0 || c == lines->end;
     while (n > 0 && lines->line[n - 1] == '\r')
         n--;
     lines->line[n] = '\0';

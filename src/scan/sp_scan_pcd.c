@@ -1,8 +1,10 @@
 /* PCD 0.5 to 0.7: ascii, binary, and binary_compressed, which is LZF over all fields
- * one after the other, so that the whole file is decompressed at once. A field of
- * several values is named NAME_0, NAME_1, ...; packed colours (rgb, rgba) are also
- * available as red, green, blue. A record of ascii has a double or an integer of eight
- * bytes for each number of a line, then a double for each colour of a float. */
+ * one after the other, so that the whole file is decompressed at once. A field of no
+ * value (COUNT 0) is left out, and one of several values is named NAME_0, NAME_1, ...;
+ * packed colours (rgb, rgba) are also available as red, green, blue. A record of ascii
+ * has a double or an integer of eight bytes for each number of a line, then a double
+ * for each colour of a float. */
+#include <ctype.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -18,6 +20,7 @@ typedef enum pcd_data { PCD_NONE, PCD_ASCII, PCD_BINARY, PCD_COMPRESSED } pcd_da
 /* The header, and for binary_compressed the whole decompressed file. */
 typedef struct pcd {
     int n; /* number of fields in the file */
+    bool has_sizes, has_types, has_width;
     char name[MAX_FIELDS][SP_SCAN_NAME];
     int size[MAX_FIELDS], count[MAX_FIELDS];
     char type[MAX_FIELDS];
@@ -103,8 +106,8 @@ static sp_status take_words(sp_scan *scan, pcd *p, const char *line, char key)
 
     if (!copy)
         return SP_FAIL(SP_EMEM, "%s: no memory for a line", scan->path);
-    strtok_r(copy, " \t", &rest);
-    for (; fits && (word = strtok_r(NULL, " \t", &rest)); i++)
+    strtok_r(copy, BLANKS, &rest);
+    for (; fits && (word = strtok_r(NULL, BLANKS, &rest)); i++)
         fits = i < (p->n ? p->n : MAX_FIELDS) && take_word(p, i, word, key);
     free(copy);
     if (!fits || (p->n != 0 && i != p->n))
@@ -113,18 +116,45 @@ static sp_status take_words(sp_scan *scan, pcd *p, const char *line, char key)
     return SP_OK;
 }
 
+static bool is_keyword(const char *line, const char *word)
+{
+    const size_t n = strlen(word);
+
+    return strncmp(line, word, n) == 0 && (line[n] == '\0' || strchr(BLANKS, line[n]));
+}
+
+/* Takes a header line, from its first word on. Lines with other words than PCD's are
+ * passed over, as PCL does. */
 static sp_status take_line(sp_scan *scan, pcd *p, const char *line)
 {
-    static const char *const words[] = {"FIELDS", "SIZE", "TYPE", "COUNT"};
+    static const struct {
+        const char *word;
+        char key;
+    } lists[] = {{"FIELDS", 'F'},
+                 {"COLUMNS", 'F'},
+                 {"SIZE", 'S'},
+                 {"TYPE", 'T'},
+                 {"COUNT", 'C'}};
+    const struct {
+        const char *word;
+        int64_t *to;
+    } numbers[] = {
+        {"WIDTH", &p->width}, {"HEIGHT", &p->height}, {"POINTS", &p->points}};
     char data[32];
 
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-        if (strncmp(line, words[i], strlen(words[i])) == 0)
-            return take_words(scan, p, line, *words[i]);
-    if (sscanf(line, "WIDTH %" SCNd64, &p->width) == 1 ||
-        sscanf(line, "HEIGHT %" SCNd64, &p->height) == 1 ||
-        sscanf(line, "POINTS %" SCNd64, &p->points) == 1)
-        return SP_OK;
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
+        if (is_keyword(line, lists[i].word)) {
+            p->has_sizes = p->has_sizes || lists[i].key == 'S';
+            p->has_types = p->has_types || lists[i].key == 'T';
+            return take_words(scan, p, line, lists[i].key);
+        }
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        if (is_keyword(line, numbers[i].word)) {
+            p->has_width = p->has_width || i == 0;
+            return sscanf(line, "%*s %" SCNd64, numbers[i].to) == 1
+                       ? SP_OK
+                       : bad_line(scan, line);
+        }
     if (sscanf(line, "DATA %31s", data) == 1) {
         p->data = strcmp(data, "ascii") == 0               ? PCD_ASCII
                   : strcmp(data, "binary") == 0            ? PCD_BINARY
@@ -133,10 +163,9 @@ static sp_status take_line(sp_scan *scan, pcd *p, const char *line)
         snprintf(scan->title, sizeof scan->title, "PCD %s", data);
         return p->data ? SP_OK : bad_line(scan, line);
     }
-    if (*line == '#' || *line == '\0' || strncmp(line, "VERSION", 7) == 0 ||
-        strncmp(line, "VIEWPOINT", 9) == 0)
-        return SP_OK;
-    return bad_line(scan, line);
+    return *line == '#' || *line == '\0' || isalpha((unsigned char)*line)
+               ? SP_OK
+               : bad_line(scan, line);
 }
 
 static sp_status check_fields(const sp_scan *scan, const pcd *p)
@@ -146,7 +175,7 @@ static sp_status check_fields(const sp_scan *scan, const pcd *p)
     for (int i = 0; i < p->n; i++) {
         int size = p->size[i];
 
-        if ((size != 1 && size != 2 && size != 4 && size != 8) || p->count[i] < 1 ||
+        if ((size != 1 && size != 2 && size != 4 && size != 8) || p->count[i] < 0 ||
             !p->type[i] || (p->type[i] == 'f' && size < 4))
             return SP_FAIL(SP_EDATA,
                            "%s: field %s: TYPE %c SIZE %d COUNT %d is no number",
@@ -160,11 +189,28 @@ static sp_status check_fields(const sp_scan *scan, const pcd *p)
     return SP_OK;
 }
 
+/* Fills in what headers of PCD 0.5 and 0.6 leave out: all points are one row, and
+ * numbers are float32. */
+static void complete_header(pcd *p)
+{
+    if (!p->has_width && p->points >= 0) {
+        p->width = p->points;
+        p->height = 1;
+    }
+    for (int i = 0; i < p->n; i++) {
+        p->size[i] = p->has_sizes ? p->size[i] : 4;
+        p->type[i] = p->has_types ? p->type[i] : 'f';
+    }
+}
+
 static sp_status check_header(sp_scan *scan, pcd *p)
 {
     const int64_t most = UINT32_MAX;
-    bool fits = p->width >= 0 && p->width <= most && p->height >= 0 &&
-                (p->width == 0 || p->height <= most / p->width);
+    bool fits;
+
+    complete_header(p);
+    fits = p->width >= 0 && p->width <= most && p->height >= 0 &&
+           (p->width == 0 || p->height <= most / p->width);
 
     if (!fits || (p->points >= 0 && p->points != p->width * p->height))
         return SP_FAIL(SP_EDATA,
@@ -187,7 +233,7 @@ static sp_status read_header(sp_scan *scan, pcd *p)
         SP_TRY(sp_scan_lines_next(scan, &got));
         if (!got || ftello(scan->lines.stream) > 1 << 20)
             return SP_FAIL(SP_EDATA, "%s: PCD header without DATA", scan->path);
-        SP_TRY(take_line(scan, p, scan->lines.line));
+        SP_TRY(take_line(scan, p, scan->lines.line + strspn(scan->lines.line, BLANKS)));
     }
     scan->data_at = ftello(scan->lines.stream);
     sp_scan_lines_begin(scan);
@@ -239,7 +285,7 @@ static sp_status add_fields(sp_scan *scan, pcd *p)
                            .copy_size = p->size[i]};
         char name[SP_SCAN_NAME + 16];
 
-        if (strncmp(p->name[i], "rgb", 3) == 0 && p->size[i] == 4) {
+        if (strncmp(p->name[i], "rgb", 3) == 0 && p->size[i] == 4 && p->count[i] > 0) {
             if (is_ascii && p->type[i] == 'f')
                 p->packed_at[p->n_packed++] = at;
             else

@@ -1,7 +1,7 @@
 /* PLY: ascii, and binary of both byte orders. The points are the rows of the element
- * "vertex"; its list properties and the elements before it are skipped. Binary points
- * without lists are read from where they lie; all others go through a stream
- * (sp_scan_ply_lists). */
+ * "vertex", or of the only element that has coordinates if it has another name; its
+ * list properties and the elements before it are skipped. Binary points without lists
+ * are read from where they lie; all others go through a stream (sp_scan_ply_lists). */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -20,6 +20,7 @@ typedef struct ply_type {
 
 typedef struct property {
     ply_type count, value; /* count.size 0: the property is not a list */
+    char name[SP_SCAN_NAME];
 } property;
 
 typedef struct element {
@@ -34,7 +35,7 @@ typedef struct ply {
     int n_elements, n_properties;
     element element[MAX_ELEMENTS];
     property property[MAX_PROPERTIES];
-    int vertex; /* number of the element "vertex" */
+    int vertex; /* number of the element that has the points */
     int64_t header_bytes;
 } ply;
 
@@ -47,8 +48,21 @@ static const struct {
              {"int", "int32", {'i', 4}},      {"uint", "uint32", {'u', 4}}};
 enum { N_TYPES = sizeof types / sizeof *types };
 
+/* Types that PLY lacks, but other programs write. */
+static const struct {
+    const char *name;
+    ply_type type;
+} wide_types[] = {{"int64", {'i', 8}},    {"uint64", {'u', 8}}, {"long", {'i', 8}},
+                  {"ulong", {'u', 8}},    {"half", {'f', 2}},   {"float16", {'f', 2}},
+                  {"longlong", {'i', 8}}, {"bool", {'u', 1}}};
+
 static bool find_type(const char *name, ply_type *type)
 {
+    for (size_t i = 0; i < sizeof wide_types / sizeof *wide_types; i++)
+        if (strcmp(name, wide_types[i].name) == 0) {
+            *type = wide_types[i].type;
+            return true;
+        }
     for (int i = 0; i < N_TYPES; i++)
         if (strcmp(name, types[i].name) == 0 || strcmp(name, types[i].other) == 0) {
             *type = types[i].type;
@@ -82,6 +96,7 @@ static sp_status add_element(sp_scan *scan, ply *p, const char *line)
         return SP_FAIL(SP_EDATA, "%s: two elements vertex, expected one", scan->path);
     if (strcmp(e->name, "vertex") == 0)
         p->vertex = p->n_elements;
+    e->n = 0;
     p->n_elements++;
     return SP_OK;
 }
@@ -96,16 +111,52 @@ static sp_status add_property(sp_scan *scan, ply *p, const char *line)
     if (p->n_elements == 0 || p->n_properties == MAX_PROPERTIES)
         return SP_FAIL(SP_EDATA, "%s: header line \"%s\": %s", scan->path, line,
                        p->n_elements ? "too many properties" : "no element before it");
-    if ((!is_list && sscanf(line, "property %15s %63s", value, name) != 2) ||
-        !find_type(value, &to->value) || (is_list && !find_type(count, &to->count)))
+    if (!is_list && sscanf(line, "property %15s %63s", value, name) != 2)
         return SP_FAIL(SP_EDATA, "%s: header line \"%s\", expected property TYPE NAME",
                        scan->path, line);
+    if (!find_type(value, &to->value) || (is_list && !find_type(count, &to->count)))
+        return SP_FAIL(SP_EDATA,
+                       "%s: header line \"%s\": unknown type %s, expected char, uchar, "
+                       "short, ushort, int, uint, int64, uint64, float or double",
+                       scan->path, line, find_type(value, &to->value) ? count : value);
+    snprintf(to->name, sizeof to->name, "%s", name);
     p->n_properties++;
     p->element[p->n_elements - 1].n++;
-    if (p->n_elements - 1 != p->vertex || is_list)
-        return SP_OK;
-    /* It gets place and type when the header is read. */
-    return sp_scan_add(scan, name, (sp_scan_field){.kind = 'f', .size = 8, .scale = 1});
+    return SP_OK;
+}
+
+/* Does the element have x, y and z that are no lists? */
+static bool has_axes(const ply *p, const element *e)
+{
+    const char *name[MAX_PROPERTIES];
+    int n = 0, axes = 0;
+
+    for (int i = e->first; i < e->first + e->n; i++)
+        if (!p->property[i].count.size)
+            name[n++] = p->property[i].name;
+    for (int a = 0; a < 3; a++)
+        axes += sp_scan_find_axis(a, n, name) >= 0;
+    return axes == 3;
+}
+
+/* Finds the element of the points: "vertex", else the one that has coordinates. */
+static sp_status choose_vertex(const sp_scan *scan, ply *p)
+{
+    for (int i = 0, is_named = p->vertex >= 0; i < p->n_elements && !is_named; i++) {
+        if (!has_axes(p, &p->element[i]))
+            continue;
+        if (p->vertex >= 0)
+            return SP_FAIL(SP_EDATA,
+                           "%s: the elements %s and %s have coordinates, expected one "
+                           "that is named vertex",
+                           scan->path, p->element[p->vertex].name, p->element[i].name);
+        p->vertex = i;
+    }
+    return p->vertex >= 0 ? SP_OK
+                          : SP_FAIL(SP_EDATA,
+                                    "%s: PLY header without element vertex, or another "
+                                    "one that has x, y and z",
+                                    scan->path);
 }
 
 static sp_status take_line(sp_scan *scan, ply *p, const char *line, bool *is_end)
@@ -137,6 +188,23 @@ static sp_status take_line(sp_scan *scan, ply *p, const char *line, bool *is_end
                    line);
 }
 
+/* Brings a header line to words with one blank between them. */
+static void trim_line(char *line)
+{
+    char *to = line;
+
+    for (const char *at = line + strspn(line, " \t"); *at;) {
+        const size_t n = strcspn(at, " \t");
+
+        if (to > line)
+            *to++ = ' ';
+        memmove(to, at, n);
+        to += n;
+        at += n + strspn(at + n, " \t");
+    }
+    *to = '\0';
+}
+
 static sp_status read_header(sp_scan *scan, ply *p)
 {
     bool is_end = false, got;
@@ -149,39 +217,40 @@ static sp_status read_header(sp_scan *scan, ply *p)
         if (!got || ftello(scan->lines.stream) > 1 << 20)
             return SP_FAIL(SP_EDATA, "%s: PLY header without end_header", scan->path);
         line = scan->lines.line;
-        for (size_t n = strlen(line); n > 0 && strchr(" \t", line[n - 1]);)
-            line[--n] = '\0';
+        trim_line(line);
         SP_TRY(take_line(scan, p, line, &is_end));
     }
     p->header_bytes = ftello(scan->lines.stream);
-    if (p->vertex < 0 || !p->has_format)
-        return SP_FAIL(SP_EDATA, "%s: PLY header without %s", scan->path,
-                       p->vertex < 0 ? "element vertex" : "format");
+    if (!p->has_format)
+        return SP_FAIL(SP_EDATA, "%s: PLY header without format", scan->path);
+    SP_TRY(choose_vertex(scan, p));
     scan->n_points = p->element[p->vertex].count;
     return SP_OK;
 }
 
-/* Places the fields of the vertex: those of ascii files have eight bytes each, those of
- * binary ones are as in the file without the lists. */
-static void place_fields(sp_scan *scan, const ply *p)
+/* Adds the fields of the vertex: in ascii files they have eight bytes each, in binary
+ * ones they are as in the file without the lists. */
+static sp_status add_fields(sp_scan *scan, const ply *p)
 {
     const element *v = &p->element[p->vertex];
-    int at = 0, f = 0;
-
     for (int i = v->first; i < v->first + v->n; i++) {
-        ply_type type = p->property[i].value;
+        const ply_type type = p->property[i].value;
+        const sp_scan_field f = {.at = scan->record_bytes,
+                                 .kind = type.kind,
+                                 .size = p->is_ascii ? 8 : type.size,
+                                 .scale = 1,
+                                 .copy_kind = type.kind,
+                                 .copy_size = type.size > 2      ? type.size
+                                              : type.kind == 'f' ? 4
+                                                                 : type.size,
+                                 .is_big = p->is_big};
 
         if (p->property[i].count.size)
             continue;
-        scan->field[f].at = at;
-        scan->field[f].kind = type.kind;
-        scan->field[f].size = p->is_ascii ? 8 : type.size;
-        scan->field[f].copy_kind = type.kind;
-        scan->field[f].copy_size = type.size;
-        scan->field[f].is_big = p->is_big;
-        at += scan->field[f++].size;
+        SP_TRY(sp_scan_add(scan, p->property[i].name, f));
+        scan->record_bytes += f.size;
     }
-    scan->record_bytes = at;
+    return SP_OK;
 }
 
 /* Bytes of an element's row in the file. For rows with lists and for ascii it is the
@@ -224,7 +293,7 @@ static int64_t list_length(const ply *p, ply_type type, const unsigned char *raw
 
     if (type.kind == 'f' || (type.kind == 'i' && n >> (8 * type.size - 1)))
         return -1;
-    return (int64_t)n; /* at most 4 bytes */
+    return n <= INT32_MAX ? (int64_t)n : -1; /* no file has such a list */
 }
 
 /* Skips a list. The file's size is checked, because seeking beyond the end would
@@ -400,7 +469,7 @@ static sp_status open_ply(sp_scan *scan)
 
     SP_TRY(sp_scan_lines_open(scan));
     SP_TRY(read_header(scan, p));
-    place_fields(scan, p);
+    SP_TRY(add_fields(scan, p));
     SP_TRY(check_counts(scan, p, &has_lists));
     if (!p->is_ascii && !has_lists)
         return SP_OK;
@@ -454,7 +523,7 @@ static void put_header(const sp_scan_writing *w)
 
 static bool is_ply(const unsigned char *head)
 {
-    return memcmp(head, "ply", 3) == 0 && (head[3] == '\n' || head[3] == '\r');
+    return memcmp(head, "ply", 3) == 0 && head[3] && strchr("\n\r \t", head[3]);
 }
 
 const sp_scan_format sp_scan_ply = {

@@ -7,8 +7,12 @@
  * must have as many numbers as the first one.
  *
  * Columns are named by --columns, or by a line (a comment or the first line) that names
- * x, y and z among others; three columns without names are x y z. A first line that
- * holds one number alone (.pts) is the number of points and is skipped. */
+ * x, y and z, or Easting and the like (sp_scan_axis.c), among others; three columns
+ * without names are x y z. A first line that names each column, but not which are x, y
+ * and z, is refused. A first line of one number (.pts) is the number of points.
+ *
+ * Columns that --columns passes over may hold any text: words, times, nothing, or a
+ * text in quotes with separators in it. */
 #include <ctype.h>
 #include <inttypes.h>
 #include <math.h>
@@ -24,9 +28,13 @@ enum { MAX_COLUMNS = 256, NUMBER = 64 };
 
 /* The conventions of a file, and its columns. */
 typedef struct text {
-    char separator; /* ';' or ','; ' ' stands for blanks and tabs */
+    char separator; /* ';', ',' or a tab; ' ' stands for blanks and tabs */
     char mark;      /* decimal point or comma; 0 until a number has one */
     int n_columns, n_names;
+    int n_listed; /* columns that --columns names or passes over; 0: no such option */
+    bool is_passed[MAX_COLUMNS]; /* they hold any text */
+    int n_read;                  /* numbers of the last line */
+    int64_t n_claimed; /* points that the first line counts; -1: it does not */
     char name[MAX_COLUMNS][SP_SCAN_NAME]; /* names found in the file */
     const char *value[MAX_COLUMNS];       /* where the values of the line begin */
 } text;
@@ -112,29 +120,51 @@ static const char *read_value(text *t, const char *at, double *x)
     return end;
 }
 
+/* Passes over any text, in quotes or not, and returns its end. */
+static const char *pass_text(const text *t, const char *at)
+{
+    const char divider[] = {t->separator, t->separator == ' ' ? '\t' : '\0', '\0'};
+
+    while (*at == '"') {
+        at += 1 + strcspn(at + 1, "\"");
+        at += *at == '"';
+    }
+    return at + strcspn(at, divider);
+}
+
+/* Passes over the blanks after a value, which do not divide columns. */
+static const char *pass_blanks(const text *t, const char *at)
+{
+    return at + strspn(at, t->separator == '\t' ? " " : BLANKS);
+}
+
 /* Reads all values of a line to `to` [MAX_COLUMNS]. Returns their number,
  * MAX_COLUMNS + 1 where there are more. *bad becomes the first one that is not a
  * number, NULL if there is none. */
 static int read_values(text *t, const char *line, double *to, const char **bad)
 {
-    const char *at = line + strspn(line, BLANKS);
+    const char *at = pass_blanks(t, line);
+    bool is_open = false; /* the line ends in a separator */
     int n = 0;
 
     *bad = NULL;
-    while (*at) {
+    t->n_read = 0;
+    while (*at || (is_open && n < t->n_listed && t->is_passed[n])) {
         if (n == MAX_COLUMNS)
             return MAX_COLUMNS + 1;
         t->value[n] = at;
-        at = read_value(t, at, &to[n]);
-        at = at ? at + strspn(at, BLANKS) : NULL;
+        to[n] = 0;
+        at = t->is_passed[n] ? pass_text(t, at) : read_value(t, at, &to[n]);
+        at = at ? pass_blanks(t, at) : NULL;
         if (!at || (*at && t->separator != ' ' && *at != t->separator)) {
             *bad = t->value[n];
             return n;
         }
-        n++;
+        t->n_read += !t->is_passed[n++];
+        is_open = *at && t->separator != ' ';
         /* The last value may be followed by a separator. */
-        if (*at && t->separator != ' ')
-            at += 1 + strspn(at + 1, BLANKS);
+        if (is_open)
+            at = pass_blanks(t, at + 1);
     }
     return n;
 }
@@ -152,20 +182,18 @@ static sp_status bad_value(const sp_scan *scan, const text *t, const char *value
 
     return SP_FAIL(SP_EDATA, "%s: line %" PRId64 ": value %d, \"%.*s\", is no number%s",
                    scan->path, scan->lines.number, column + 1, n < 40 ? n : 40, value,
-                   why);
+                   *why ? why : "; \"-\" in --columns passes over a column of words");
 }
 
 /* ---- names ---- */
 
-/* Reads the line's words as column names, if x, y and z are among them. Where the line
- * has the values' separator, only that divides words, so that a name may hold blanks.
- */
+/* Reads the line's words as column names. If the line has the values' separator, only
+ * that divides words, so that a name may hold blanks. */
 static void take_names(text *t, const char *line)
 {
     bool is_strict = t->separator != ' ' && strchr(line, t->separator);
     const char divider[] = {t->separator, '\0'};
-    const char *stop = is_strict ? divider : BLANKS ",;", *axis;
-    int axes = 0;
+    const char *stop = is_strict ? divider : BLANKS ",;";
 
     line += strspn(line, BLANKS "#/");
     for (t->n_names = 0; *line && t->n_names < MAX_COLUMNS; t->n_names++) {
@@ -177,13 +205,25 @@ static void take_names(text *t, const char *line)
         snprintf(t->name[t->n_names], SP_SCAN_NAME, "%.*s",
                  (int)(end - begin < SP_SCAN_NAME ? end - begin : SP_SCAN_NAME - 1),
                  line + begin);
-        if (end - begin == 1 && (axis = strchr("xyzXYZ", line[begin])))
-            axes |= 1 << (axis - "xyzXYZ") % 3;
         line += n;
         line += is_strict ? *line != '\0' : strspn(line, stop);
     }
-    if (axes != 7)
-        t->n_names = 0;
+}
+
+/* Counts the axes that the names name, and the names that may be one. */
+static int count_axes(const text *t, int *n_likely)
+{
+    const char *name[MAX_COLUMNS];
+    int n = 0;
+
+    *n_likely = 0;
+    for (int i = 0; i < t->n_names; i++) {
+        name[i] = t->name[i];
+        *n_likely += sp_scan_is_axis(name[i]);
+    }
+    for (int a = 0; a < 3; a++)
+        n += sp_scan_find_axis(a, t->n_names, name) >= 0;
+    return n;
 }
 
 /* ---- the beginning of the file ---- */
@@ -209,8 +249,35 @@ static bool is_damaged_point(text *t, const char *at)
     return *at && read_value(t, at, &x);
 }
 
-/* Finds the first point, which decides the separator. Comments are skipped, and one
- * first line that begins with a word or holds one number. */
+/* Reads the line as the first point, which decides the separator: with columns to pass
+ * over, the first one by which the line has the columns that --columns lists. */
+static void read_first(text *t, const char *line, double *number, const char **bad)
+{
+    static const char others[] = {';', ',', '\t', ' ', '\0'};
+    const char by_line = find_separator(line);
+    bool has_passed = false;
+
+    t->separator = by_line;
+    t->mark = 0;
+    t->n_columns = read_values(t, line, number, bad);
+    for (int i = 0; i < t->n_listed; i++)
+        has_passed = has_passed || t->is_passed[i];
+    for (int i = 0; has_passed && others[i]; i++) {
+        if (!*bad && t->n_columns == t->n_listed)
+            return;
+        t->separator = others[i];
+        t->mark = 0;
+        t->n_columns = read_values(t, line, number, bad);
+    }
+    if (has_passed && (*bad || t->n_columns != t->n_listed)) {
+        t->separator = by_line;
+        t->mark = 0;
+        t->n_columns = read_values(t, line, number, bad);
+    }
+}
+
+/* Finds the first point. Comments are skipped, and one first line that begins with a
+ * word or holds one number. */
 static sp_status find_data(sp_scan *scan, text *t)
 {
     double number[MAX_COLUMNS];
@@ -224,19 +291,20 @@ static sp_status find_data(sp_scan *scan, text *t)
             return SP_FAIL(SP_EDATA, "%s: no line with coordinates", scan->path);
         if (is_comment(line))
             continue;
-        t->separator = find_separator(line);
-        t->mark = 0;
-        t->n_columns = read_values(t, line, number, &bad);
-        if (!bad && t->n_columns >= 3)
+        read_first(t, line, number, &bad);
+        if (!bad && t->n_read >= 3)
             break;
-        if (!is_first || t->n_columns > 1 || (t->n_columns == 1 && bad) ||
+        if (!is_first || t->n_read > 1 || (t->n_read == 1 && bad) ||
             is_damaged_point(t, bad))
             return bad ? bad_value(scan, t, bad, t->n_columns)
                        : SP_FAIL(SP_EDATA,
                                  "%s: line %" PRId64
                                  ": %d number%s, expected 3 or more",
-                                 scan->path, scan->lines.number, t->n_columns,
-                                 sp_plural(t->n_columns));
+                                 scan->path, scan->lines.number, t->n_read,
+                                 sp_plural(t->n_read));
+        if (!bad && t->n_read == 1 && t->n_columns == 1 && number[0] >= 0 &&
+            number[0] < 0x1p53 && number[0] == floor(number[0]))
+            t->n_claimed = (int64_t)number[0];
         is_first = false;
     }
     return t->n_columns <= MAX_COLUMNS
@@ -245,9 +313,47 @@ static sp_status find_data(sp_scan *scan, text *t)
                          scan->path, scan->lines.number, MAX_COLUMNS);
 }
 
-/* Searches the lines before the first point for names. A comment may mention x, y and z
+/* Refuses a line that names columns without saying which are x, y and z. */
+static sp_status refuse_names(const sp_scan *scan, const text *t)
+{
+    char list[160];
+    size_t used = 0;
+
+    for (int i = 0; i < t->n_names && used < sizeof list; i++)
+        used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "",
+                                 t->name[i]);
+    return SP_FAIL(SP_EUSAGE,
+                   "%s: line %" PRId64 " names the columns %s: which are x, y and z? "
+                   "Say what they are: --columns x,y,z,... (- for one to pass over)",
+                   scan->path, scan->lines.number, list);
+}
+
+/* Takes the names of a line before the first point. A comment may mention x, y and z
  * without naming columns, but a first line that names another number of columns is an
- * error. */
+ * error, and one with a name for each column must name x, y and z. */
+static sp_status take_header(sp_scan *scan, text *t, const char *line)
+{
+    const bool is_divided = t->separator == ' ' || strchr(line, t->separator) != NULL;
+    const bool is_first = !is_comment(line);
+    int n_axes, n_likely;
+
+    take_names(t, line);
+    n_axes = count_axes(t, &n_likely);
+    if (t->n_names == t->n_columns && n_axes == 3)
+        return SP_OK;
+    if (t->n_names == t->n_columns && ((is_first && is_divided) || n_likely >= 2))
+        return refuse_names(scan, t);
+    if (n_axes == 3 && is_first)
+        return SP_FAIL(SP_EDATA,
+                       "%s: line %" PRId64 " names %d columns, line %" PRId64
+                       " has %d numbers",
+                       scan->path, scan->lines.number, t->n_names,
+                       scan->lines.begin_number + 1, t->n_columns);
+    t->n_names = 0;
+    return SP_OK;
+}
+
+/* Searches the lines before the first point for names. */
 static sp_status find_names(sp_scan *scan, text *t)
 {
     const char *line = NULL;
@@ -257,18 +363,28 @@ static sp_status find_names(sp_scan *scan, text *t)
         SP_TRY(next_line(scan, &line));
         if (!line)
             break;
-        take_names(t, line);
-        if (t->n_names == t->n_columns || t->n_names == 0)
-            continue;
-        if (!is_comment(line))
-            return SP_FAIL(SP_EDATA,
-                           "%s: line %" PRId64 " names %d columns, line %" PRId64
-                           " has %d numbers",
-                           scan->path, scan->lines.number, t->n_names,
-                           scan->lines.begin_number + 1, t->n_columns);
-        t->n_names = 0;
+        SP_TRY(take_header(scan, t, line));
     }
     return SP_OK;
+}
+
+/* Notes which columns --columns passes over, so that they may hold any text. */
+static void list_columns(const sp_scan *scan, text *t)
+{
+    const char *at = scan->options.columns;
+
+    t->n_claimed = -1;
+    for (int i = 0; at && i < MAX_COLUMNS; i++) {
+        const char *end = at + strcspn(at, ",");
+
+        at += strspn(at, " ");
+        t->is_passed[i] = at >= end || ((*at == '-' || *at == '_') &&
+                                        at + 1 + strspn(at + 1, " ") == end);
+        t->n_listed = i + 1;
+        at = *end ? end + 1 : NULL;
+    }
+    for (int i = t->n_listed; t->n_listed > 0 && i < MAX_COLUMNS; i++)
+        t->is_passed[i] = true;
 }
 
 static sp_status name_columns(sp_scan *scan, text *t)
@@ -291,6 +407,7 @@ static sp_status open_text(sp_scan *scan)
     text *t = scan->own;
 
     SP_TRY(sp_scan_lines_open(scan));
+    list_columns(scan, t);
     SP_TRY(find_data(scan, t));
     SP_TRY(name_columns(scan, t));
     scan->record_bytes = 8 * t->n_columns;
@@ -327,6 +444,18 @@ static sp_status check_whole(const sp_scan *scan, const text *t, int n, const do
     return SP_OK;
 }
 
+/* Remarks that the first line counted other points than the n that the file has. */
+static void note_count(sp_scan *scan, const text *t, int64_t n)
+{
+    if (t->n_claimed >= 0 && t->n_claimed != n)
+        sp_scan_keep_note(scan, SP_SCAN_NOTE_COUNT,
+                          "%s: its first line counts %" PRId64
+                          " points, but it has %" PRId64
+                          "; all of these are read, and if it is a broken copy, "
+                          "some are missing",
+                          scan->path, t->n_claimed, n);
+}
+
 static sp_status fill_text(sp_scan *scan, int64_t max, unsigned char *to, int64_t *n)
 {
     text *t = scan->own;
@@ -337,8 +466,10 @@ static sp_status fill_text(sp_scan *scan, int64_t max, unsigned char *to, int64_
         int found;
 
         SP_TRY(next_line(scan, &line));
-        if (!line)
+        if (!line) {
+            note_count(scan, t, scan->row + *n);
             break;
+        }
         if (is_comment(line))
             continue;
         found = read_values(t, line, number, &bad);

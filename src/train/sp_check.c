@@ -5,6 +5,7 @@
 #include "train/sp_init.h"
 #include "train/sp_report.h"
 #include "train/sp_resume.h"
+#include "train/sp_test.h"
 
 static sp_status check_memory(sp_resources *r, sp_sampler *sampler)
 {
@@ -45,6 +46,8 @@ static sp_status check_start(sp_resources *r)
     SP_TRY(sp_session_open_data(r, true, true));
     SP_TRY(sp_resources_check_labels(r));
     SP_TRY(sp_resources_check_class_weights(r));
+    SP_TRY(sp_resources_check_training(r));
+    SP_TRY(sp_test_check(r));
     return sp_resources_check_mixing(r);
 }
 
@@ -61,9 +64,10 @@ static sp_status check(sp_resources *r)
     if (r->comm->rank == 0)
         sp_graph_print(&r->graph, stdout);
     sp_report_data(r, &sampler);
-    sp_report_idle(r, &sampler);
+    rc = sp_report_notes(r, &sampler);
     sp_init_report(r);
-    rc = sp_init_check(r);
+    if (rc == SP_OK)
+        rc = sp_init_check(r);
     if (rc == SP_OK)
         rc = check_memory(r, &sampler);
     sp_sampler_close(&sampler);

@@ -61,15 +61,22 @@ static sp_status look(sp_device_kind kind, device_view *view)
     return SP_OK;
 }
 
+static int64_t memory_of_deck(const sp_resources *r)
+{
+    return (int64_t)(r->config->run.memory_mb * mib);
+}
+
 /* Logs into how many micro-batches a step is cut, for run.memory_mb or device_bytes of
  * a device; nothing where neither is known. Collective. */
 static sp_status check_cut(sp_resources *r, const sp_foresight *f, sp_sampler *sampler,
                            sp_sampler *val, int64_t device_bytes)
 {
-    int64_t bytes = (int64_t)(r->config->run.memory_mb * mib);
+    int64_t bytes = memory_of_deck(r);
     sp_status rc;
 
-    if (bytes == 0)
+    if (bytes == 0 && f->backend->ops->is_host)
+        SP_TRY(sp_resources_bound_host(r, f, sampler, val, &bytes));
+    else if (bytes == 0)
         bytes = sp_cut_memory_of(device_bytes);
     rc = sp_cut_open(&r->cut, f, sampler, val, r->comm, bytes);
     if (rc == SP_OK)
@@ -92,6 +99,7 @@ sp_status sp_check_memory(sp_resources *r, sp_sampler *sampler, sp_sampler *val)
     SP_TRY(sp_comm_agree(r->comm, rc));
     SP_TRY(sp_comm_bcast(comm, &view, sizeof view, 0));
     be.ops = sp_backend_find(view.is_cuda ? "cuda" : "cpu");
+    SP_TRY(sp_comm_agree(comm, sp_foresee_fit(&f, true, memory_of_deck(r))));
     /* The cut comes first, since it refuses samples that it need not read. */
     SP_TRY(check_cut(r, &f, sampler, val, view.memory_bytes));
     sp_cut_close(&r->cut);

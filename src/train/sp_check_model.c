@@ -11,6 +11,7 @@
 #include "h5/sp_h5.h"
 #include "data/sp_recipe.h"
 #include "checkpoint/sp_checkpoint.h"
+#include "weights/sp_packed.h"
 
 static bool is_folder(const char *path)
 {
@@ -37,7 +38,7 @@ bool sp_check_is_model(const char *word)
     is_model = fread(head, sizeof head, 1, file) == 1 &&
                memcmp(head, signature, sizeof head) == 0;
     fclose(file);
-    return is_model;
+    return is_model || sp_packed_is(word);
 }
 
 static sp_status open_model(sp_h5 **file, const char *model, char path[PATH_MAX])
@@ -107,6 +108,17 @@ static sp_status print_all(const char *path, const sp_checkpoint_state *state,
     return SP_OK;
 }
 
+static sp_status check_packed(const char *path)
+{
+    sp_weights_model model;
+    sp_status rc = sp_packed_read(&model, path);
+
+    if (rc == SP_OK)
+        rc = print_all(path, &model.state, &model.norm);
+    sp_weights_model_close(&model);
+    return rc;
+}
+
 sp_status sp_check_model(const char *model)
 {
     sp_checkpoint_state state = {0};
@@ -116,6 +128,8 @@ sp_status sp_check_model(const char *model)
     sp_status rc;
 
     assert(model);
+    if (sp_packed_is(model))
+        return check_packed(model);
     SP_TRY(open_model(&file, model, path));
     rc = sp_checkpoint_read_open_state(file, &state, &norm);
     sp_h5_close(file);

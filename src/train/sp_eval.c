@@ -26,7 +26,7 @@ static sp_status evaluate(sp_infer *infer, sp_metrics *metrics)
                                                             sp_evaluate_parts(r))));
     SP_TRY(sp_evaluate_pass(r, metrics, check_stop, NULL,
                             r->config->run.pictures ? &pictures_s : NULL));
-    SP_TRY(sp_report_eval(r, metrics, infer->path, NULL));
+    SP_TRY(sp_report_eval(r, metrics, NULL, infer->path, NULL));
     sp_report_table(r, metrics);
     sp_report_renew(r);
     return SP_OK;

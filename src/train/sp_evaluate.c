@@ -3,7 +3,6 @@
 #include <assert.h>
 #include <stdio.h>
 
-#include "base/sp_exact.h"
 #include "base/sp_log.h"
 #include "base/sp_signal.h"
 #include "train/sp_gallery.h"
@@ -84,24 +83,6 @@ sp_status sp_evaluate_check(const sp_resources *r, const sp_batch *batch,
         SP_ENUMERIC, "%s: the output of layer `%s` is finite, but not the weights: %s",
         sp_dataset_print_sample(&r->val, batch->sample_id[0], text, sizeof text),
         graph->node[graph->n_nodes - 1].name, blame(r, cause));
-}
-
-/* SP_ENUMERIC for finite logits so far apart that their loss is infinite or too large
- * for the exact sums. */
-static sp_status check_loss(const sp_resources *r, const sp_batch *batch,
-                            const sp_net_loss_out *out)
-{
-    const sp_graph *graph = &r->graph;
-    char text[SP_ERROR_MESSAGE / 2], cause[CAUSE];
-
-    if (out->unsummed < 0)
-        return SP_OK;
-    return SP_FAIL(SP_ENUMERIC,
-                   "%s: its loss is not finite or above %.2g: the output of layer `%s` "
-                   "is too large: %s",
-                   sp_dataset_print_sample(&r->val, batch->sample_id[out->unsummed],
-                                           text, sizeof text),
-                   SP_EXACT_TOP, graph->node[graph->n_nodes - 1].name, blame(r, cause));
 }
 
 /* A pass over data.val on this rank. */
@@ -205,7 +186,6 @@ static sp_status evaluate_batch(void *arg, const sp_batch *batch)
         SP_TRY(end_views(p, batch));
     if (!is_plain)
         return SP_OK;
-    SP_TRY(check_loss(r, batch, &out));
     metrics->n_samples += count_samples(&r->val, batch);
     for (int b = 0; metrics->point_confusion && b < batch->n_samples; b++)
         sp_metrics_add_points(metrics->point_confusion, metrics->n_classes,

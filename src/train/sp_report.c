@@ -56,6 +56,23 @@ void sp_report_number(sp_events *events, const char *group, const char *key,
     sp_events_scalar(events, group, key, value);
 }
 
+/* Event files are a copy of metrics.jsonl for TensorBoard, so that a loss of some is no
+ * end of a run. */
+sp_status sp_report_events_end(sp_run *run)
+{
+    static bool is_told;
+    const sp_status rc = sp_events_end(run->events);
+
+    if (rc != SP_EIO)
+        return rc;
+    if (!is_told)
+        sp_log_warn0(
+            "%s; the run goes on, and events are missing there (reported once)",
+            sp_error_last()->message);
+    is_told = true;
+    return SP_OK;
+}
+
 /* ---- start ---- */
 
 static void write_start(const sp_resources *r, const char *deck)
@@ -233,7 +250,7 @@ sp_status sp_report_step(sp_trainer *trainer, const sp_step_report *step)
     write_step(trainer, step);
     sp_report_time(now_s);
     SP_TRY(append(run, &trainer->state.metrics_bytes));
-    SP_TRY(sp_events_end(run->events));
+    SP_TRY(sp_report_events_end(run));
     print_step(trainer, step, now_s);
     return SP_OK;
 }
@@ -294,6 +311,10 @@ sp_status sp_report_epoch(sp_trainer *trainer, const sp_step_report *step)
     trainer->loss_sum = trainer->weight_sum = 0;
     if (s->comm->rank == 0)
         rc = sp_run_status(&s->run, "running", SP_OK, step->epoch + 1, step->step, "");
+    if (rc == SP_EIO && sp_run_is_ours(&s->run)) {
+        sp_log_warn0("%s; the run goes on", sp_error_last()->message);
+        rc = SP_OK;
+    }
     return sp_comm_agree(s->comm, rc);
 }
 
@@ -376,7 +397,8 @@ static sp_status write_end(sp_trainer *trainer, const char *state, double total_
     sp_json_double(json, "replica_s", trainer->replica_s);
     sp_json_double(json, "watchdog_cpu_s", sp_watchdog_cpu_s(s->watchdog));
     sp_report_time(sp_time_s());
-    return append(&s->run, NULL);
+    SP_TRY(append(&s->run, NULL));
+    return sp_run_deliver(&s->run);
 }
 
 static void print_end(const sp_trainer *trainer, const char *state, double total_s)

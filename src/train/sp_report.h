@@ -29,16 +29,28 @@ sp_status sp_report_epoch(sp_trainer *trainer, const sp_step_report *step);
 /* Writes the end event and the status. state: "done" or "stopped"; message: the reason,
  * or "". */
 sp_status sp_report_end(sp_trainer *trainer, const char *state, const char *message);
+/* Warns of what a deck and its data may not mean: the size of the batch and its learning
+ * rate, momentum that nobody asked for, ranks without samples, files that are in
+ * data.train and data.val, classes that only data.val has. SP_EMPI, SP_EMEM. */
+sp_status sp_report_notes(struct sp_resources *resources,
+                          const struct sp_sampler *sampler);
 /* Warns where some ranks get no sample in a full step. Any rank may call; rank 0
  * prints. */
 void sp_report_idle(const struct sp_resources *resources,
                     const struct sp_sampler *sampler);
+/* Writes the test event and prints one line. weights: "best.h5", or "" for the last ones;
+ * step, epoch: theirs. Collective, agreed. */
+sp_status sp_report_test(struct sp_resources *resources, const sp_metrics *metrics,
+                         const char *weights, int64_t step, int64_t epoch,
+                         int64_t *metrics_bytes);
 /* Writes the eval event, with its position, and prints one line. checkpoint: that of
  * `sptrain eval`, which writes to evaluations.jsonl too, with checkpoint, data and
- * arguments of the command; NULL in a training. *metrics_bytes, unless NULL, becomes
+ * arguments of the command; NULL in a training. averaged: the results of the averaged
+ * weights; NULL: there are no such weights. *metrics_bytes, unless NULL, becomes
  * the length of metrics.jsonl. */
 sp_status sp_report_eval(struct sp_resources *resources, const sp_metrics *metrics,
-                         const char *checkpoint, int64_t *metrics_bytes);
+                         const sp_metrics *averaged, const char *checkpoint,
+                         int64_t *metrics_bytes);
 /* Rank 0, of `sptrain predict`: writes the predict event, with what the files hold.
  * Local. SP_EIO. */
 sp_status sp_report_predict(struct sp_resources *resources, const char *checkpoint,

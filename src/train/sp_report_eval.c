@@ -76,6 +76,30 @@ static void write_merged(const sp_resources *r, const sp_metrics *m, sp_events *
     sp_json_end_object(json);
 }
 
+static double eval_loss(const sp_metrics *m)
+{
+    return m->weight_sum > 0 ? m->loss_sum / m->weight_sum : NAN;
+}
+
+/* The averaged weights' results, beside the plain ones'. */
+static void write_average(const sp_resources *r, const sp_metrics *m, sp_events *events)
+{
+    const int n = m->n_classes;
+
+    sp_report_number(events, "eval", "ema_loss", eval_loss(m));
+    sp_report_number(events, "eval", "ema_accuracy",
+                     sp_metrics_accuracy(m->confusion, n));
+    sp_report_number(events, "eval", "ema_miou", sp_metrics_miou(m->confusion, n));
+    write_iou(r, events, "eval", "ema_iou", m->confusion);
+    write_confusion("ema_confusion", m->confusion, n);
+    if (m->point_confusion) {
+        sp_report_number(events, "eval", "ema_point_miou",
+                         sp_metrics_miou(m->point_confusion, n));
+        sp_report_number(events, "eval", "ema_point_accuracy",
+                         sp_metrics_accuracy(m->point_confusion, n));
+    }
+}
+
 /* Writes to the line at hand and to the events, which are NULL or those of a training.
  */
 static void write_eval(const sp_resources *r, const sp_metrics *m, sp_events *events)
@@ -84,8 +108,7 @@ static void write_eval(const sp_resources *r, const sp_metrics *m, sp_events *ev
 
     sp_json_int(json, "samples", m->n_samples);
     sp_json_int(json, "voxels", sp_metrics_total(m->confusion, n));
-    sp_report_number(events, "eval", "loss",
-                     m->weight_sum > 0 ? m->loss_sum / m->weight_sum : NAN);
+    sp_report_number(events, "eval", "loss", eval_loss(m));
     sp_report_number(events, "eval", "accuracy", sp_metrics_accuracy(m->confusion, n));
     sp_report_number(events, "eval", "miou", sp_metrics_miou(m->confusion, n));
     write_iou(r, events, "eval", "iou", m->confusion);
@@ -128,7 +151,8 @@ static sp_status add_picture(sp_events *events, const char *name,
     return rc;
 }
 
-static void print_eval(const sp_metrics *m, int64_t epoch, int64_t step)
+static void print_eval(const char *event, const sp_metrics *m,
+                       const sp_metrics *averaged, int64_t epoch, int64_t step)
 {
     const int n = m->n_classes;
     char more[256] = "";
@@ -136,13 +160,15 @@ static void print_eval(const sp_metrics *m, int64_t epoch, int64_t step)
     add_shares(more, sizeof more, "point", m->point_confusion, n);
     add_shares(more, sizeof more, "merged", m->merged, n);
     add_shares(more, sizeof more, "merged_point", m->merged_points, n);
-    sp_log_info("eval epoch=%lld step=%lld loss=%.5g accuracy=%.4f miou=%.4f%s",
+    if (averaged)
+        add_shares(more, sizeof more, "ema", averaged->confusion, n);
+    sp_log_info("%s epoch=%lld step=%lld loss=%.5g accuracy=%.4f miou=%.4f%s", event,
                 (long long)epoch, (long long)step,
-                m->weight_sum > 0 ? m->loss_sum / m->weight_sum : NAN,
-                sp_metrics_accuracy(m->confusion, n), sp_metrics_miou(m->confusion, n),
+                eval_loss(m), sp_metrics_accuracy(m->confusion, n), sp_metrics_miou(m->confusion, n),
                 more);
     if (isnan(sp_metrics_accuracy(m->confusion, n)))
-        sp_log_warn0("no voxel of data.val has a label: there is nothing to evaluate");
+        sp_log_warn0("no voxel of data.%s has a label: there is nothing to evaluate",
+                     strcmp(event, "test") == 0 ? "test" : "val");
 }
 
 /* Writes what `sptrain eval` or `sptrain predict` was asked for: the arguments of the
@@ -170,7 +196,8 @@ static void write_request(const sp_resources *r, const char *checkpoint)
 /* Rank 0: writes the line of metrics.jsonl (with a checkpoint that of evaluations.jsonl
  * too) and the events of a training, prints it and starts after_save. */
 static sp_status report_eval(sp_resources *r, const sp_metrics *m,
-                             const char *checkpoint, int64_t *metrics_bytes)
+                             const sp_metrics *averaged, const char *checkpoint,
+                             int64_t *metrics_bytes)
 {
     sp_session *s = r->session;
     sp_events *events = s->run.events;
@@ -185,6 +212,8 @@ static sp_status report_eval(sp_resources *r, const sp_metrics *m,
     sp_json_int(json, "epoch", s->epoch);
     sp_events_begin(events, s->step, now_s);
     write_eval(r, m, events);
+    if (averaged)
+        write_average(r, averaged, events);
     if (!checkpoint)
         sp_report_time(now_s);
     SP_TRY(add_picture(events, "confusion", m->confusion, m->n_classes));
@@ -194,21 +223,61 @@ static sp_status report_eval(sp_resources *r, const sp_metrics *m,
         SP_TRY(sp_file_append_line(sp_file_in(s->run.dir, "evaluations.jsonl", path),
                                    line));
     SP_TRY(sp_run_event(&s->run, line, metrics_bytes));
-    SP_TRY(sp_events_end(events));
-    print_eval(m, s->epoch, s->step);
+    if (checkpoint)
+        SP_TRY(sp_run_deliver(&s->run));
+    SP_TRY(events ? sp_report_events_end(&s->run) : SP_OK);
+    print_eval("eval", m, averaged, s->epoch, s->step);
     sp_run_after_save(&s->run, s->config->run.after_save,
                       sp_file_in(s->run.dir, "metrics.jsonl", path));
     return SP_OK;
 }
 
 sp_status sp_report_eval(sp_resources *r, const sp_metrics *metrics,
-                         const char *checkpoint, int64_t *metrics_bytes)
+                         const sp_metrics *averaged, const char *checkpoint,
+                         int64_t *metrics_bytes)
 {
     assert(metrics->sums);
     return sp_comm_agree(r->comm,
                          r->comm->rank == 0
-                             ? report_eval(r, metrics, checkpoint, metrics_bytes)
+                             ? report_eval(r, metrics, averaged, checkpoint,
+                                           metrics_bytes)
                              : SP_OK);
+}
+
+/* Rank 0: writes the line of metrics.jsonl only: curves and best weights are those of
+ * data.val. */
+static sp_status report_test(sp_resources *r, const sp_metrics *m, const char *weights,
+                             int64_t step, int64_t epoch, int64_t *metrics_bytes)
+{
+    const sp_strings *data = &r->config->data.test;
+    const char *line;
+
+    sp_report_begin("test");
+    sp_json_int(json, "step", step);
+    sp_json_int(json, "epoch", epoch);
+    sp_json_text(json, "weights", weights[0] ? weights : "last");
+    sp_json_begin_array(json, "data");
+    for (int i = 0; i < data->n; i++)
+        sp_json_text(json, NULL, data->at[i]);
+    sp_json_end_array(json);
+    write_eval(r, m, NULL);
+    sp_report_time(sp_time_s());
+    SP_TRY(sp_json_end(json, &line));
+    SP_TRY(sp_run_event(&r->session->run, line, metrics_bytes));
+    print_eval("test", m, NULL, epoch, step);
+    return SP_OK;
+}
+
+sp_status sp_report_test(sp_resources *r, const sp_metrics *metrics,
+                         const char *weights, int64_t step, int64_t epoch,
+                         int64_t *metrics_bytes)
+{
+    assert(metrics->sums && weights);
+    return sp_comm_agree(
+        r->comm,
+        r->comm->rank == 0
+            ? report_test(r, metrics, weights, step, epoch, metrics_bytes)
+            : SP_OK);
 }
 
 sp_status sp_report_predict(sp_resources *r, const char *checkpoint,
@@ -226,7 +295,8 @@ sp_status sp_report_predict(sp_resources *r, const char *checkpoint,
     sp_json_int(json, "voxels", files->n_voxels);
     sp_json_int(json, "points", files->n_points);
     SP_TRY(sp_json_end(json, &line));
-    return sp_run_event(&r->session->run, line, NULL);
+    SP_TRY(sp_run_event(&r->session->run, line, NULL));
+    return sp_run_deliver(&r->session->run);
 }
 
 /* Most bytes of a class's name in the table. */

@@ -2,67 +2,12 @@
 #include "train/sp_report.h"
 
 #include <assert.h>
-#include <stdlib.h>
-#include <sys/stat.h>
+#include <stdio.h>
 
 #include "base/sp_log.h"
 #include "config.h"
 #include "train/sp_session.h"
 #include "train/sp_init.h"
-
-/* Number of files of `val` that are files of `train` too, under any path. */
-static int count_shared(const sp_dataset *train, const sp_dataset *val)
-{
-    struct stat *known = calloc((size_t)train->n_shards + 1, sizeof *known), one;
-    int i, n = 0;
-
-    for (i = 0; known && i < train->n_shards; i++)
-        if (stat(train->shard[i].path, &known[i]) != 0)
-            known[i].st_ino = 0;
-    for (int j = 0; known && j < val->n_shards; j++) {
-        if (stat(val->shard[j].path, &one) != 0)
-            continue;
-        for (i = 0; i < train->n_shards; i++)
-            if (known[i].st_ino == one.st_ino && known[i].st_dev == one.st_dev)
-                break;
-        n += i < train->n_shards;
-    }
-    free(known);
-    return n;
-}
-
-/* Rank 0: warns where the validation data tell less than the user may think. */
-static void print_val_notes(const sp_resources *r)
-{
-    int n_shared;
-
-    if (r->comm->rank != 0 || !r->val.n_shards ||
-        r->config->run.eval_every <= 0)
-        return;
-    if (!r->val.has_labels)
-        sp_log_warn0("data.val has no /labels, so nothing is evaluated");
-    n_shared = count_shared(&r->train, &r->val);
-    if (n_shared > 0)
-        sp_log_warn0("files of data.val that are in data.train too: %d of %d; the "
-                     "evaluation is in part of what was trained on",
-                     n_shared, r->val.n_shards);
-    sp_resources_warn_far(r, &r->val);
-}
-
-void sp_report_idle(const sp_resources *r, const sp_sampler *sampler)
-{
-    const int ranks = r->comm->size;
-    const int64_t all = sampler->set->n_samples;
-    const int step = all < sampler->effective ? (int)all : sampler->effective;
-    const int n = (step - 1) / sampler->accumulate + 1;
-
-    assert(sampler->effective >= 1 && sampler->accumulate >= 1);
-    if (step > 0 && n < ranks)
-        sp_log_warn0("%d of the %d ranks %s nothing to do in a %s of %d sample%s: "
-                     "raise batch.size or take fewer ranks",
-                     ranks - n, ranks, ranks - n == 1 ? "has" : "have",
-                     sampler->accumulate > 1 ? "micro-batch" : "step", n, sp_plural(n));
-}
 
 /* Warns of vectors that do not tilt because their z is no column. */
 static void print_untilted(const sp_resources *r)
@@ -101,8 +46,8 @@ static void print_notes(const sp_trainer *trainer)
                     "of 90 degrees about z, and leaves scaling and other moves out");
     if (r->train.has_subvoxel && config->augment.tilt > 0)
         print_untilted(r);
-    print_val_notes(r);
-    sp_report_idle(r, &r->sampler);
+    if (r->val.n_shards && config->run.eval_every > 0)
+        sp_resources_warn_far(r, &r->val);
 }
 
 void sp_report_machine(const sp_resources *r)

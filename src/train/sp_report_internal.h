@@ -14,6 +14,8 @@ extern sp_json sp_report_json;
 void sp_report_begin(const char *event);
 /* Adds the member "time" to it: time_s, in seconds since 1970, as a date in UTC. */
 void sp_report_time(double time_s);
+/* Ends the record of the events at hand; a file system that fails is a warning. */
+sp_status sp_report_events_end(sp_run *run);
 /* Writes a number that TensorBoard shows too, in the group. Both files have it from
  * here, so they agree. */
 void sp_report_number(sp_events *events, const char *group, const char *key,

@@ -40,6 +40,29 @@ static sp_status compare_key(const sp_config *old, const sp_config *now,
     return rc;
 }
 
+/* A batch of each node or rank is another one of the world if their number changes.
+ * Only the file tells that number, since a deck has none. */
+static sp_status compare_groups(const sp_resources *r, const sp_checkpoint_state *state,
+                                const char *path)
+{
+    const sp_config *config = r->config;
+    const sp_comm *comm = r->comm;
+    const char *word = config->batch.per == SP_PER_RANK ? "rank" : "node";
+    const long long size = config->batch.size, then = state->groups;
+    const int now = config->batch.per == SP_PER_RANK ? comm->size : comm->n_nodes;
+
+    if (config->batch.per == SP_PER_WORLD || then == 0 || then == now)
+        return SP_OK;
+    return SP_FAIL(
+        SP_EUSAGE,
+        "%s: batch.per = \"%s\": the run has %lld %s%s, %lld samples a step, "
+        "this start has %d %s%s, %lld samples; start it with as many %ss, "
+        "or begin anew (run.resume = \"never\", or run.init_from for its "
+        "weights)",
+        path, word, then, word, sp_plural(then), then * size, now, word, sp_plural(now),
+        now * size, word);
+}
+
 /* Logs the other keys that differ; these may change. */
 static void log_changes(const sp_config *old, const sp_config *now)
 {
@@ -91,6 +114,8 @@ static sp_status compare(sp_resources *r, const sp_checkpoint_state *state,
     SP_TRY(sp_checkpoint_config(&old, state, path));
     for (rc = SP_OK; *key && rc == SP_OK; key++)
         rc = compare_key(&old, r->config, *key, path);
+    if (rc == SP_OK)
+        rc = compare_groups(r, state, path);
     if (rc == SP_OK) {
         /* Steps are cut as they were, unless the deck bounds the memory itself. A check
          * has no backend. */
@@ -195,6 +220,7 @@ static sp_status begin_fresh(sp_trainer *t)
     SP_TRY(rc);
     if (r->config->run.init_from[0])
         SP_TRY(sp_init_weights(r));
+    SP_TRY(sp_optim_begin_average(&r->optim, r->net.param, r->net.running));
     if (r->comm->rank == 0)
         rc = sp_run_truncate_metrics(&r->session->run, 0);
     return sp_comm_agree(r->comm, rc);
@@ -319,17 +345,21 @@ static sp_status collect(sp_trainer *t, bool is_waiting, sp_saved *saved)
     return SP_OK;
 }
 
+static void tell_unsaved(int64_t step)
+{
+    sp_log_error(sp_error_last());
+    sp_log_warn0("no checkpoint of step %lld was written; the run goes on, and "
+                 "earlier checkpoints are as they were",
+                 (long long)step);
+}
+
 /* The same where a failure is a warning: the run goes on. */
 static void settle(sp_trainer *t, bool is_waiting)
 {
     sp_saved saved;
 
-    if (collect(t, is_waiting, &saved) == SP_OK)
-        return;
-    sp_log_error(sp_error_last());
-    sp_log_warn0("no checkpoint of step %lld was written; the run goes on, and "
-                 "earlier checkpoints are as they were",
-                 (long long)saved.step);
+    if (collect(t, is_waiting, &saved) != SP_OK)
+        tell_unsaved(saved.step);
 }
 
 void sp_resume_poll(sp_trainer *trainer)
@@ -384,7 +414,11 @@ static sp_status post(sp_trainer *t, bool is_best)
 
     SP_TRY(open_saver(t));
     settle(t, true);
+    /* A checkpoint counts on the lines before it. */
+    SP_TRY(sp_run_deliver(&t->session->run));
     state = t->state;
+    state.groups =
+        t->resources.sampler.per == SP_PER_WORLD ? 0 : t->resources.sampler.n_groups;
     if (is_best)
         state.best = t->score;
     SP_TRY(sp_config_to_text(&resolved, &state.deck));
@@ -407,7 +441,7 @@ sp_status sp_resume_save(sp_trainer *trainer, bool is_best, bool is_final)
     if (s->comm->rank == 0 && is_final && rc == SP_OK)
         rc = collect(trainer, true, &saved); /* its failure is the run's */
     if (rc != SP_OK && !is_final)
-        sp_log_error(sp_error_last()); /* out of memory: the run goes on */
+        tell_unsaved(s->step); /* no memory, or no room: the run goes on */
     rc = is_final ? sp_comm_agree(s->comm, rc) : SP_OK;
     if (is_final)
         trainer->save_last_s = sp_now_s() - begin;

@@ -70,7 +70,8 @@ sp_status sp_session_open_folder(sp_session *session)
     sp_signal_delay_abort();
     SP_TRY(sp_witness_start(&session->witness, &session->run));
     SP_TRY(sp_watchdog_start(&session->watchdog, &session->run,
-                             session->config->run.watchdog_s));
+                             session->config->run.watchdog_s,
+                             session->config->run.file_wait_s));
     sp_start_over();
     return SP_OK;
 }
@@ -80,7 +81,8 @@ sp_status sp_session_guard(sp_session *session)
     assert(!session->run.beat && !session->watchdog);
     SP_TRY(sp_run_open(&session->run, "", session->comm));
     return sp_watchdog_start(&session->watchdog, &session->run,
-                             session->config->run.watchdog_s);
+                             session->config->run.watchdog_s,
+                             session->config->run.file_wait_s);
 }
 
 void sp_session_beat(sp_session *session, sp_phase phase)

@@ -11,6 +11,7 @@
 #include "train/sp_evaluate.h"
 #include "train/sp_report.h"
 #include "train/sp_resume.h"
+#include "train/sp_test.h"
 
 /* Seconds of the job's time kept for the last checkpoint and the end of the program. */
 #define JOB_LEFT_S 90
@@ -124,20 +125,36 @@ static sp_status check_stop(void *trainer)
                : SP_OK;
 }
 
+/* Evaluates the averaged weights of train.ema. */
+static sp_status evaluate_average(sp_trainer *t)
+{
+    sp_status rc;
+
+    sp_resources_exchange_average(&t->resources);
+    rc = sp_evaluate_pass(&t->resources, &t->averaged, check_stop, t, NULL);
+    sp_resources_exchange_average(&t->resources);
+    return rc;
+}
+
 static sp_status evaluate(sp_trainer *t, bool is_final, bool *is_best)
 {
     const int every = t->session->config->run.report_every;
     const bool is_reported = every > 0 && (is_final || (t->n_evals + 1) % every == 0);
     const bool with_pictures = is_reported || t->session->config->run.pictures;
+    const bool has_average = t->session->config->train.ema > 0;
     double begin = sp_now_s();
 
     *is_best = false;
     SP_TRY(sp_evaluate_pass(&t->resources, &t->metrics, check_stop, t,
                             with_pictures ? &t->pictures_s : NULL));
-    SP_TRY(sp_report_eval(&t->resources, &t->metrics, NULL, &t->state.metrics_bytes));
+    if (has_average)
+        SP_TRY(evaluate_average(t));
+    SP_TRY(sp_report_eval(&t->resources, &t->metrics, has_average ? &t->averaged : NULL,
+                          NULL, &t->state.metrics_bytes));
     if (is_reported && !is_final) /* the last one is made when the end is written */
         sp_report_renew(&t->resources);
-    t->score = sp_metrics_score(&t->metrics);
+    t->score = sp_metrics_score(
+        t->session->config->run.weights == SP_WEIGHTS_EMA ? &t->averaged : &t->metrics);
     SP_TRY(sp_resume_agree_best(t));
     /* state.best is NAN until a best score's weights are on disk. */
     *is_best = !isnan(t->score) && !(t->score <= t->state.best);
@@ -280,6 +297,7 @@ static sp_status run_unless_done(sp_trainer *t)
     if (!is_done) {
         SP_TRY(sp_trainer_begin(t));
         SP_TRY(run_steps(t));
+        SP_TRY(sp_test_run(t, check_stop));
         return sp_report_end(t, "done", "");
     }
     sp_log_info("%s: finished at step %lld; raise train.epochs or train.steps to go on",

@@ -11,13 +11,16 @@
 #include "train/sp_evaluate.h"
 #include "train/sp_report.h"
 #include "train/sp_resume.h"
+#include "train/sp_test.h"
 
 /* Opens the network with the class weights that the deck asks for. */
 static sp_status open_net(sp_resources *r)
 {
     float *class_weight = NULL;
-    sp_status rc = sp_resources_class_weights(r, &class_weight);
+    sp_status rc = sp_resources_check_training(r);
 
+    if (rc == SP_OK)
+        rc = sp_resources_class_weights(r, &class_weight);
     if (rc == SP_OK)
         rc = sp_resources_open_net(r, class_weight);
     free(class_weight);
@@ -29,13 +32,17 @@ static sp_status open_evaluation(sp_trainer *t)
 {
     sp_resources *r = &t->resources;
 
+    sp_status rc;
+
     t->is_evaluated =
         r->val.n_shards && r->val.has_labels && t->session->config->run.eval_every > 0;
     if (!t->is_evaluated)
         return SP_OK;
     SP_TRY(sp_resources_open_evaluation(r));
-    return sp_comm_agree(t->session->comm, sp_metrics_create(&t->metrics, r->n_classes,
-                                                             sp_evaluate_parts(r)));
+    rc = sp_metrics_create(&t->metrics, r->n_classes, sp_evaluate_parts(r));
+    if (rc == SP_OK && t->session->config->train.ema > 0)
+        rc = sp_metrics_create(&t->averaged, r->n_classes, sp_evaluate_parts(r));
+    return sp_comm_agree(t->session->comm, rc);
 }
 
 /* Sets the length of the training from its state on. */
@@ -61,6 +68,7 @@ sp_status sp_trainer_open(sp_trainer *t, const sp_command *command)
     SP_TRY(sp_session_open_data(r, true, true));
     SP_TRY(sp_resources_check_labels(r));
     SP_TRY(sp_comm_agree(t->session->comm, sp_resources_check_mixing(r)));
+    SP_TRY(sp_comm_agree(t->session->comm, sp_test_check(r)));
     SP_TRY(sp_comm_agree(t->session->comm, sp_resources_normalize(r, &r->train)));
     SP_TRY(open_net(r));
     SP_TRY(sp_resources_open_training(r, SP_LOADER_SLOTS));
@@ -80,6 +88,7 @@ sp_status sp_trainer_begin(sp_trainer *t)
     SP_TRY(sp_loader_seek(r->loader, t->state.at));
     SP_TRY(sp_report_start(t));
     sp_report_header(t);
+    SP_TRY(sp_report_notes(r, &r->sampler));
     sp_cut_print(&r->cut, r->memory.total);
     SP_TRY(sp_trainer_check_replicas(t)); /* compares the weights as loaded */
     sp_resume_prepare(t);
@@ -150,6 +159,7 @@ sp_status sp_trainer_close(sp_trainer *t, sp_status rc)
 {
     sp_saver_destroy(t->saver);
     sp_metrics_destroy(&t->metrics);
+    sp_metrics_destroy(&t->averaged);
     sp_checkpoint_state_destroy(&t->state);
     return sp_resources_close(&t->resources, rc);
 }

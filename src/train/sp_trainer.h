@@ -36,6 +36,7 @@ typedef struct sp_trainer {
     sp_resources resources;
     sp_session *session;            /* that of the resources */
     sp_metrics metrics;             /* results of the latest evaluation */
+    sp_metrics averaged;            /* with train.ema: the averaged weights' */
     sp_times times;
     /* Rank 0, from the first step on; else NULL (sp_resume.h). */
     struct sp_saver *saver;

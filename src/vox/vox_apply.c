@@ -395,7 +395,7 @@ static sp_status get_codes(const void *from, int64_t first, int64_t n, int32_t *
 
 static sp_status apply(const vox_options *o)
 {
-    const sp_scan_options options = {o->columns, o->label_field, o->threads};
+    const sp_scan_options options = vox_scan_options(o);
     int n = o->n_inputs - 1;
     prediction *p = calloc((size_t)n + 1, sizeof *p);
     sp_scan *scan = NULL;

@@ -13,7 +13,7 @@
 
 sp_status vox_features_default(vox_options *o)
 {
-    const sp_scan_options options = {o->columns, o->label_field, 1};
+    const sp_scan_options options = vox_scan_options(o);
     sp_scan *scan;
     bool has_intensity;
 
@@ -38,21 +38,46 @@ void vox_warn_left_out(const sp_scan *scan, const vox_options *o, int file)
                 o->input[file], o->left_out, o->input[0]);
 }
 
+/* Warns once. Heights, and turns about z, would be about a slanted axis. */
+static void warn_of_centre(const sp_scan *scan)
+{
+    static bool is_told;
+
+    if (is_told || !sp_scan_is_geocentric(scan))
+        return;
+    is_told = true;
+    sp_log_warn("%s: its x, y and z are distances from the centre of the Earth, as its "
+                "records say: z is no height; project the scan if heights, or turns "
+                "about the vertical, matter",
+                sp_scan_path(scan));
+}
+
+void vox_warn_of_notes(const sp_scan *scan)
+{
+    static bool is_told;
+    static char last[256]; /* a scan may be read several times */
+    const char *label = sp_scan_note(scan, SP_SCAN_NOTE_LABEL);
+    const char *count = sp_scan_note(scan, SP_SCAN_NOTE_COUNT);
+
+    if (label && !is_told)
+        sp_log_warn("%s", label);
+    is_told = is_told || label;
+    if (count && strncmp(last, count, sizeof last - 1) != 0)
+        sp_log_warn("%s", count);
+    if (count)
+        snprintf(last, sizeof last, "%s", count);
+}
+
 sp_status vox_scan_open(sp_scan **scan, const vox_options *o, int file)
 {
-    const sp_scan_options options = {o->columns, o->label_field, o->threads};
-    const char *name[VOX_MAX_FEATURES], *unit;
+    const sp_scan_options options = vox_scan_options(o);
+    const char *name[VOX_MAX_FEATURES];
     int n = 0;
 
     assert(file >= 0 && file < o->n_inputs);
     SP_TRY(sp_scan_open(scan, o->input[file], &options));
-    unit = sp_scan_unit(*scan);
-    if (!o->with_degrees && unit && strcmp(unit, "degree") == 0)
-        return SP_FAIL(SP_EDATA,
-                       "%s: its records say that x and y are in degree, expected a "
-                       "length, in which voxels are measured: project the scan first, "
-                       "or take it as it is by --degrees",
-                       o->input[file]);
+    SP_TRY(sp_scan_check_units(*scan, o->with_degrees));
+    warn_of_centre(*scan);
     for (int i = 0; i < o->n_features; i++)
         if (o->feature[i].kind == VOX_ATTRIBUTE)
             name[n++] = o->feature[i].name;
@@ -193,6 +218,7 @@ sp_status vox_cloud_load(vox_cloud *c, const vox_options *o, int file, vox_codes
         c->n_rows += points.n;
         SP_TRY_GOTO(rc, vox_options_check_stop(o), end);
     } while (points.n > 0);
+    vox_warn_of_notes(scan);
 end:
     sp_scan_points_destroy(&points);
     sp_scan_close(scan);

@@ -71,6 +71,9 @@ sp_status vox_features_default(vox_options *options);
 sp_status vox_scan_open(sp_scan **scan, const vox_options *options, int file);
 /* Warns once where an input has what the default features leave out. */
 void vox_warn_left_out(const sp_scan *scan, const vox_options *options, int file);
+/* Warns of what the scan, which was read to its end, remarks; of the choice of a label
+ * only once. */
+void vox_warn_of_notes(const sp_scan *scan);
 vox_source vox_source_of(const sp_scan *scan);
 
 /* Loads all points of an input within the bounds and counts their codes in `codes`.

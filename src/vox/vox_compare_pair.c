@@ -151,7 +151,9 @@ static sp_status class_file_open(class_file *f, const char *path,
                                  const vox_compare_options *o, const char *label_field)
 {
     const sp_scan_options options = {
-        o->columns, label_field ? label_field : o->label_field, o->threads};
+        .columns = o->columns,
+        .label_field = label_field ? label_field : o->label_field,
+        .n_threads = o->threads};
     bool is_list = false;
 
     *f = (class_file){.path = path};

@@ -32,6 +32,7 @@
 #include "vox/vox_blocks.h"
 #include "vox/vox_part.h"
 #include "vox/vox_set.h"
+#include "vox/vox_step.h"
 #include "vox/vox_voxelize.h"
 
 enum { PATH_BYTES = 4096 };
@@ -60,15 +61,17 @@ static const sp_option option_table[] = {
 {{"--voxel-size", "M", "edge of a voxel in metre (0.5)"},
  SP_OPTION_REAL, AT(voxel_size)},
 {{"--map", "LIST", "the classes in their order, each with its codes, as "
-  "2=ground,3:4:5=vegetation; points with other codes are ignored. Without it code "
-  "k is class k, named classk"},
+  "2=ground,3:4:5=vegetation, or @FILE with such an entry in each line; points with "
+  "other codes are ignored. Without it code k is class k, named classk"},
  SP_OPTION_READ, AT(map), .read = vox_read_map},
 {{"--features", "LIST", "feature columns: one, height (metre above the sample's 2nd "
   "percentile of z), count (points in the voxel) or any attribute of the source, "
-  "each with an optional /DIVISOR (one,height, and intensity where the source has "
-  "it)"}, SP_OPTION_READ, .read = vox_read_features},
-{{"--columns", "LIST", "names of the columns of text and npy: x,y,z,-,label (- passes "
-  "over one)"}, SP_OPTION_TEXT, AT(columns)},
+  "each with an optional /DIVISOR; a name with commas in double quotes (one,height, "
+  "and intensity where the source has it)"}, SP_OPTION_READ, .read = vox_read_features},
+{{"--missing", "NUMBER", "the value of attributes that are not a number (they are "
+  "refused)"}, SP_OPTION_READ, .read = vox_read_missing},
+{{"--columns", "LIST", "names of the columns of text, npy and bin: x,y,z,-,label (- "
+  "passes over one, also of words)"}, SP_OPTION_TEXT, AT(columns)},
 {{"--label-field", "NAME", "the attribute that is the label (label, classification, "
   "class, labels, semantic, sem_class, category or code)"},
  SP_OPTION_TEXT, AT(label_field)},
@@ -86,6 +89,10 @@ static const sp_option option_table[] = {
 {{"--degrees", NULL, "take scans whose records say that x and y are in degree; all "
   "lengths then count in it"},
  SP_OPTION_FLAG, AT(with_degrees)},
+{{"--z-unit", SP_SCAN_Z_WORDS, "the unit of z: what the scan's records say, which has "
+  "to be the unit of x and y; the same as x and y, whatever the records say; or one that "
+  "z is converted from, to the unit of x and y (records)"},
+ SP_OPTION_WORD, AT(z_unit)},
 {{"--conflict", "majority|ignore", "label of a voxel whose points have several: that of "
   "most (none where two are equally frequent; points without a class do not vote), or "
   "none (majority)"},
@@ -214,6 +221,7 @@ static sp_status make_part(convert *c, vox_cloud *cloud, sp_grid *grid, int fd,
                ? vox_blocks_read(&c->blocks, p, cloud)
                : vox_cloud_load(cloud, c->options, p->file, c->codes));
     part->source = cloud->source;
+    vox_find_steps(cloud, c->options->voxel_size, part->step);
     part->max_label = -1;
     for (int64_t i = 0; i < cloud->n; i++)
         part->max_label =

@@ -16,6 +16,8 @@
 #include "predict/sp_scans.h"
 #include "scan/sp_gridding.h"
 
+enum { LEAST_VOXELS = 64 /* of a sample in which a common step is no chance */ };
+
 typedef struct info {
     bool wants_samples, is_help; /* the options */
     sp_dataset set;
@@ -27,7 +29,10 @@ typedef struct info {
     double *lo, *hi; /* [n_features] least and largest value */
     double *mean;    /* [n_features] */
     double *m2;      /* [n_features] sums of squared differences from the mean */
-    int64_t *cost;   /* [n_samples][SP_COST_COLUMNS] of the voxels, as stored or not */
+    /* The least of the samples' steps of x, y and z in voxels; infinite if all samples
+     * are flat or small. */
+    double step[3];
+    int64_t *cost; /* [n_samples][SP_COST_COLUMNS] of the voxels, as stored or not */
 } info;
 
 #define AT(member) .offset = offsetof(info, member)
@@ -65,6 +70,8 @@ static sp_status allocate(info *in)
     if (!in->histogram || !in->lo || !in->hi || !in->mean || !in->m2 || !in->cost)
         return SP_FAIL(SP_EMEM, "info: no memory for %lld samples",
                        (long long)in->set.n_samples);
+    for (int a = 0; a < 3; a++)
+        in->step[a] = INFINITY;
     for (size_t i = 0; i < c; i++) {
         in->lo[i] = INFINITY;
         in->hi[i] = -INFINITY;
@@ -107,8 +114,38 @@ static void add_column(info *in, const sp_sample *s, int a)
     in->mean[a] += away * m / (n + m);
 }
 
+/* Finds the greatest number of which all differences of the coordinate a are multiples,
+ * 0 if there are none. Most samples end it after a few voxels. */
+static int64_t step_of(const sp_sample *s, int a)
+{
+    int64_t step = 0;
+
+    for (int64_t i = 1; i < s->n && step != 1; i++) {
+        int64_t rest = llabs((int64_t)s->coords[3 * i + a] - s->coords[a]);
+
+        while (rest != 0) {
+            const int64_t last = rest;
+
+            rest = step % rest;
+            step = last;
+        }
+    }
+    return step;
+}
+
+static void add_steps(info *in, const sp_sample *s)
+{
+    for (int a = 0; a < 3 && s->n >= LEAST_VOXELS; a++) {
+        const int64_t step = step_of(s, a);
+
+        if (step > 0)
+            in->step[a] = fmin(in->step[a], (double)step);
+    }
+}
+
 static void add_sample(info *in, const sp_sample *s)
 {
+    add_steps(in, s);
     for (int64_t i = 0; i < s->n; i++)
         in->histogram[s->labels[i] < 0 ? in->set.n_classes : s->labels[i]]++;
     for (int a = 0; s->n > 0 && a < in->set.n_features; a++)
@@ -235,6 +272,7 @@ static sp_status sum_over_ranks(info *in)
 
     SP_TRY(sp_comm_allreduce(in->comm, SP_SCOPE_WORLD, in->histogram,
                              (size_t)in->set.n_classes + 1, SP_I64, SP_SUM));
+    SP_TRY(sp_comm_allreduce(in->comm, SP_SCOPE_WORLD, in->step, 3, SP_F64, SP_MIN));
     SP_TRY(sp_comm_allreduce(in->comm, SP_SCOPE_WORLD, in->lo, c, SP_F64, SP_MIN));
     SP_TRY(sp_comm_allreduce(in->comm, SP_SCOPE_WORLD, in->hi, c, SP_F64, SP_MAX));
     SP_TRY(join_columns(in));
@@ -344,6 +382,19 @@ static void print_samples(const info *in)
                                  in->set.name ? in->set.name[i] : "", false));
 }
 
+/* Coordinates that were rounded before they became voxels, as float32 of map
+ * coordinates is, fill each tenth row only. */
+static void warn_of_steps(const info *in)
+{
+    for (int a = 0; a < 3; a++)
+        if (isfinite(in->step[a]) && in->step[a] > 1)
+            sp_log_warn0(
+                "coords: in all samples %c is in steps of %.0f voxels or more: "
+                "its scans seem to have coordinates that were rounded to %g m, "
+                "and other rows of voxels are empty",
+                'x' + a, in->step[a], in->step[a] * in->set.voxel_size);
+}
+
 static sp_status print_all(const info *in)
 {
     const sp_dataset *set = &in->set;
@@ -359,6 +410,7 @@ static sp_status print_all(const info *in)
     else
         printf("labels: none\n");
     print_features(in);
+    warn_of_steps(in);
     sp_recipe_print(set->recipe, 0, NULL, NULL, stdout);
     if (in->wants_samples)
         print_samples(in);

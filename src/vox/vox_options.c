@@ -2,14 +2,17 @@
 #include "vox/vox_options.h"
 
 #include <assert.h>
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/sp_file.h"
 #include "base/sp_log.h"
-#include "base/sp_text.h"
 #include "base/sp_signal.h"
+#include "base/sp_text.h"
 #include "data/sp_recipe.h"
 
 /* ---- --map ---- */
@@ -60,20 +63,84 @@ static sp_status read_entry(vox_map *map, const char *text, const char **at)
     return SP_OK;
 }
 
-sp_status vox_read_map(void *to, const sp_option *option, const char *text)
+static sp_status read_map_list(vox_map *map, const char *text)
 {
-    vox_map *map = (vox_map *)(void *)((char *)to + option->offset);
     const char *at = text;
 
-    assert(to && text);
-    if (map->n > 0)
-        return SP_FAIL(SP_EUSAGE, "--map %s: given twice", text);
     for (;;) {
         SP_TRY(read_entry(map, text, &at));
         if (*at == '\0')
             return SP_OK;
         at++;
     }
+}
+
+/* Makes an entry of the list of a line, in its place: without the comment, a comma at
+ * the end, and blanks, which are a colon between two codes. */
+static const char *trim_map_line(char *line)
+{
+    char *to = line, *equals;
+    const char *name;
+
+    line[strcspn(line, "#\r\n")] = '\0';
+    for (size_t n = strlen(line); n > 0 && strchr(" \t,", line[n - 1]);)
+        line[--n] = '\0';
+    equals = strchr(line, '=');
+    if (!equals)
+        return line + strspn(line, " \t");
+    name = equals + 1 + strspn(equals + 1, " \t");
+    for (const char *at = line; at <= equals; at++) {
+        const bool is_blank = *at == ' ' || *at == '\t';
+
+        if (!is_blank)
+            *to++ = *at;
+        else if (to > line && isdigit((unsigned char)to[-1]) &&
+                 isdigit((unsigned char)at[1]))
+            *to++ = ':';
+    }
+    memmove(to, name, strlen(name) + 1);
+    return line;
+}
+
+/* Reads a file of class maps: an entry of the list a line. */
+static sp_status read_map_file(vox_map *map, const char *path)
+{
+    FILE *file = fopen(path, "r");
+    char line[4096];
+    int number = 0;
+    sp_status rc = SP_OK;
+
+    if (!file)
+        return SP_FAIL(SP_EUSAGE, "--map @%s: cannot open: %s", path, strerror(errno));
+    while (rc == SP_OK && fgets(line, sizeof line, file)) {
+        char *text = line;
+        const char *entry;
+
+        if (++number == 1 && strncmp(line, "\xef\xbb\xbf", 3) == 0)
+            text += 3;
+        if (!strchr(text, '\n') && !feof(file))
+            rc = SP_FAIL(SP_EUSAGE, "line longer than %zu bytes", sizeof line - 2);
+        else if (*(entry = trim_map_line(text)))
+            rc = read_map_list(map, entry);
+    }
+    if (rc == SP_OK && ferror(file))
+        rc = SP_FAIL(SP_EUSAGE, "cannot read: %s", strerror(errno));
+    else if (rc == SP_OK && map->n == 0)
+        rc = SP_FAIL(SP_EUSAGE, "has no line CODE[:CODE...]=NAME");
+    fclose(file);
+    return rc == SP_EUSAGE ? SP_FAIL(rc, "--map @%s: line %d: %s", path, number,
+                                     sp_error_last()->message)
+                           : rc;
+}
+
+sp_status vox_read_map(void *to, const sp_option *option, const char *text)
+{
+    vox_map *map = (vox_map *)(void *)((char *)to + option->offset);
+
+    assert(to && text);
+    if (map->n > 0)
+        return SP_FAIL(SP_EUSAGE, "--map %s: given twice", text);
+    return *text == '@' ? read_map_file(map, text + 1) : read_map_list(map, text);
 }
 
 sp_status vox_first_codes(const char *where, int n_classes, char *const *class_code,
@@ -121,21 +188,54 @@ vox_feature_kind vox_feature_kind_of(const char *name)
                                                  : VOX_ATTRIBUTE;
 }
 
+/* The slash before the divisor of the feature `at` of n bytes; NULL: it has none. It is
+ * the last one, if a number follows: the name itself may have slashes. */
+static const char *find_divisor(const char *at, size_t n)
+{
+    const char *slash = NULL;
+    char *end;
+
+    for (size_t i = 0; i < n; i++)
+        slash = at[i] == '/' ? at + i : slash;
+    if (!slash)
+        return NULL;
+    strtod(slash + 1, &end);
+    return end > slash + 1 && end == at + n ? slash : NULL;
+}
+
+/* Bytes of the feature at `at`: to the next comma that is not within quotes. */
+static size_t feature_bytes(const char *at)
+{
+    size_t n = 0;
+
+    if (*at == '"') {
+        n = 1 + strcspn(at + 1, "\"");
+        n += at[n] == '"';
+    }
+    return n + strcspn(at + n, ",");
+}
+
 static sp_status read_feature(vox_options *o, const char *at, size_t n)
 {
     vox_feature *f = &o->feature[o->n_features];
-    const char *slash = memchr(at, '/', n);
-    size_t length = slash ? (size_t)(slash - at) : n;
+    const char *quote = *at == '"' ? memchr(at + 1, '"', n - 1) : NULL;
+    const char *slash =
+        quote ? (quote[1] == '/' ? quote + 1 : NULL) : find_divisor(at, n);
+    const char *name = quote ? at + 1 : at;
+    size_t length = quote ? (size_t)(quote - name) : slash ? (size_t)(slash - at) : n;
     char divisor[64];
 
     *f = (vox_feature){.divisor = 1};
-    if (length == 0 || length >= sizeof f->name || n - length >= sizeof divisor)
-        return SP_FAIL(SP_EUSAGE, "--features: \"%.*s\", expected NAME or NAME/DIVISOR",
+    if (length == 0 || length >= sizeof f->name || n - length >= sizeof divisor ||
+        (quote && !slash && quote + 1 != at + n))
+        return SP_FAIL(SP_EUSAGE,
+                       "--features: \"%.*s\", expected NAME or NAME/DIVISOR; a name "
+                       "with commas in double quotes",
                        (int)n, at);
-    snprintf(f->name, sizeof f->name, "%.*s", (int)length, at);
+    snprintf(f->name, sizeof f->name, "%.*s", (int)length, name);
     f->kind = vox_feature_kind_of(f->name);
     if (slash) {
-        snprintf(divisor, sizeof divisor, "%.*s", (int)(n - length - 1), slash + 1);
+        snprintf(divisor, sizeof divisor, "%.*s", (int)(at + n - slash - 1), slash + 1);
         SP_TRY(sp_option_real("--features: divisor", divisor, false, &f->divisor));
     }
     for (int i = 0; i < o->n_features; i++)
@@ -152,7 +252,7 @@ sp_status vox_read_features(void *to, const sp_option *option, const char *list)
     assert(to && list);
     o->n_features = 0;
     for (const char *at = list;; at++) {
-        size_t n = strcspn(at, ",");
+        size_t n = feature_bytes(at);
 
         if (o->n_features == VOX_MAX_FEATURES)
             return SP_FAIL(SP_EUSAGE, "--features: more than %d", VOX_MAX_FEATURES);
@@ -164,6 +264,27 @@ sp_status vox_read_features(void *to, const sp_option *option, const char *list)
 }
 
 /* ---- the command line ---- */
+sp_status vox_read_missing(void *to, const sp_option *option, const char *text)
+{
+    vox_options *o = (vox_options *)(void *)((char *)to + option->offset);
+    char *end;
+
+    o->missing = strtod(text, &end);
+    o->has_missing = true;
+    if (end == text || *end || !isfinite(o->missing))
+        return SP_FAIL(SP_EUSAGE, "--missing %s: expected a number", text);
+    return SP_OK;
+}
+
+sp_scan_options vox_scan_options(const vox_options *o)
+{
+    return (sp_scan_options){.columns = o->columns,
+                             .label_field = o->label_field,
+                             .n_threads = o->threads,
+                             .z_unit = (sp_scan_z_unit)o->z_unit,
+                             .missing = o->has_missing ? &o->missing : NULL};
+}
+
 sp_status vox_options_read(vox_options *o, int argc, char **argv, sp_names table)
 {
     assert(o && argc >= 1 && argv);
@@ -179,7 +300,7 @@ sp_status vox_options_check_inputs(const vox_options *o)
 {
     int n_again, example[2];
 
-    SP_TRY(sp_file_find_again(o->n_inputs, o->input, &n_again, example));
+    SP_TRY(sp_file_find_again(o->n_inputs, o->input, NULL, &n_again, example));
     if (n_again > 0)
         sp_log_warn0(
             "inputs that name a file which another one names, as %s and %s: %d of "

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "base/sp_names.h"
+#include "scan/sp_scan.h"
 
 enum {
     VOX_MAX_FEATURES = 64,
@@ -30,7 +31,8 @@ typedef struct vox_feature {
     double divisor;
 } vox_feature;
 
-/* The classes of --map, in the order named: "2=ground,3:4:5=vegetation". */
+/* The classes of --map, in the order named: "2=ground,3:4:5=vegetation", or the lines
+ * of a file. */
 typedef struct vox_map {
     int n; /* number of classes; 0: no map was given */
     char *name[VOX_MAX_CLASSES];
@@ -58,6 +60,8 @@ typedef struct vox_options {
     bool has_bounds, with_points;
     int ignore_conflicts; /* 0: the majority's label; 1: none */
     double bounds[4];     /* x0 y0 x1 y1, x1 and y1 excluded */
+    bool has_missing;     /* `missing` replaces attributes that are not finite */
+    double missing;
     int n_features;       /* 0: --features was not given */
     vox_feature feature[VOX_MAX_FEATURES];
     /* The attribute that no file gives because the first one, by which the default
@@ -68,6 +72,7 @@ typedef struct vox_options {
     char **input;            /* pointers into argv */
     int threads;             /* of this rank that read and write compressed scans */
     bool with_degrees;       /* coordinates in degree are taken */
+    int z_unit;              /* sp_scan_z_unit; below 0: not given */
     bool is_quiet;           /* reading draws no progress of its own */
     bool without_cost;       /* samples need no cost columns (scan/sp_gridding.h) */
     const bool *is_given_up; /* reading ends once it is true, set by __atomic_store_n in
@@ -83,7 +88,12 @@ void vox_options_destroy(vox_options *options);
 /* A status but SP_OK where the work is to end: SP_ELIMIT (sp_signal_check), or SP_EIO
  * where it is given up. Any thread. */
 sp_status vox_options_check_stop(const vox_options *options);
-/* Reads --map into a vox_map, for tables of options. SP_EUSAGE, SP_EMEM. */
+/* The options with which inputs are opened, of texts that are borrowed. */
+sp_scan_options vox_scan_options(const vox_options *options);
+/* Reads --missing into vox_options, for tables of options. SP_EUSAGE. */
+sp_status vox_read_missing(void *to, const sp_option *option, const char *text);
+/* Reads --map, a list or @FILE, into a vox_map, for tables of options. SP_EUSAGE,
+ * SP_EMEM. */
 sp_status vox_read_map(void *to, const sp_option *option, const char *text);
 /* The kind of the feature that --features or a recipe names so. */
 vox_feature_kind vox_feature_kind_of(const char *name);

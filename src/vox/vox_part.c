@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,10 +39,12 @@ static void list_arrays(sp_sample *s, int c, void **array[ARRAYS], size_t bytes[
 static void take_statistics(const sp_sample *s, int c, vox_part *part)
 {
     for (int f = 0; f < c; f++) {
-        double sum = 0, m2 = 0, mean;
+        double sum = 0, m2 = 0, most = 0, mean;
 
-        for (int64_t i = 0; i < s->n; i++)
+        for (int64_t i = 0; i < s->n; i++) {
             sum += s->features[i * c + f];
+            most = fmax(most, s->features[i * c + f]);
+        }
         mean = s->n ? sum / (double)s->n : 0;
         for (int64_t i = 0; i < s->n; i++) {
             double d = s->features[i * c + f] - mean;
@@ -50,6 +53,7 @@ static void take_statistics(const sp_sample *s, int c, vox_part *part)
         }
         part->mean[f] = mean;
         part->m2[f] = m2;
+        part->most[f] = most;
     }
 }
 

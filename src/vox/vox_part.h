@@ -18,14 +18,16 @@ typedef struct vox_part {
     int64_t cost[SP_COST_COLUMNS];
     double origin[3];
     vox_source source;
+    double step[3]; /* of x, y and z that lie on a grid coarser than voxels; 0: none */
     int32_t max_label;  /* largest label of its points; -1: no point has one */
     int64_t n_labelled; /* number of voxels with a class */
     double mean[VOX_MAX_FEATURES]; /* mean of each feature over the voxels */
     double m2[VOX_MAX_FEATURES];   /* sum of squared differences from the mean */
+    double most[VOX_MAX_FEATURES]; /* the largest value of each, 0 at least */
 } vox_part;
 
 /* Appends the grid's sample to the open file at part->at, and sets n, n_points,
- * n_labelled, cost, origin, mean and m2 of part from the grid. *bytes is the number of
+ * n_labelled, cost, origin, mean, m2 and most of part from the grid. *bytes is the number of
  * bytes written. Local. SP_EIO. */
 sp_status vox_part_write(int fd, const char *path, const sp_grid *grid, int n_features,
                          vox_part *part, int64_t *bytes);

@@ -8,8 +8,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/sp_log.h"
+#include "vox/vox_step.h"
 
 enum { LIST = 512, MOST_CODES = 32 };
 
@@ -211,6 +213,68 @@ static void pool_statistics(vox_set *set, const vox_options *o, const vox_part *
     }
 }
 
+/* ---- colours ---- */
+
+static bool is_colour(const char *name)
+{
+    static const char *const colours[] = {"red", "green", "blue", "nir"};
+
+    for (size_t i = 0; i < sizeof colours / sizeof *colours; i++)
+        if (strcasecmp(name, colours[i]) == 0)
+            return true;
+    return false;
+}
+
+/* The largest colour of each input [n_inputs], as in its file. */
+static void find_colours(const vox_options *o, const vox_piece *piece,
+                         const vox_part *part, int64_t n_parts, double *most)
+{
+    for (int f = 0; f < o->n_features; f++)
+        for (int64_t i = 0; is_colour(o->feature[f].name) && i < n_parts; i++) {
+            double *to = &most[piece[part[i].piece].file];
+
+            *to = fmax(*to, part[i].most[f] * o->feature[f].divisor);
+        }
+}
+
+/* Warns of colours of several ranges, of which the same colour has different numbers: 0
+ * to 1, to 255 and to 65535. Which one a file has is seen by its largest colour. */
+static sp_status warn_of_colours(const vox_options *o, const vox_piece *piece,
+                                 const vox_part *part, int64_t n_parts)
+{
+    enum { KINDS = 3 };
+    static const double limit[KINDS] = {1, 255, INFINITY};
+    double *most = calloc((size_t)o->n_inputs, sizeof *most);
+    int n[KINDS] = {0}, example[KINDS] = {0}, n_kinds = 0;
+    char text[2 * LIST] = "";
+    size_t used = 0;
+
+    if (!most)
+        return SP_FAIL(SP_EMEM, "no memory for %d inputs", o->n_inputs);
+    find_colours(o, piece, part, n_parts, most);
+    for (int i = o->n_inputs; i-- > 0;)
+        for (int k = 0; most[i] > 0 && k < KINDS; k++)
+            if (most[i] <= limit[k] * (1 + 1e-6)) { /* features are float32 */
+                n[k]++;
+                example[k] = i;
+                break;
+            }
+    for (int k = 0; k < KINDS && used < sizeof text; k++) {
+        if (n[k] == 0)
+            continue;
+        used += (size_t)snprintf(text + used, sizeof text - used,
+                                 "%s%.5g at most in %s (one of %d)", n_kinds++ ? ", " : "",
+                                 most[example[k]], o->input[example[k]], n[k]);
+    }
+    if (n_kinds > 1)
+        sp_log_warn0("the colours of the inputs have several ranges, as if written with "
+                     "8 and with 16 bits: %s; the same colour has different values: "
+                     "bring the files to one range first",
+                     text);
+    free(most);
+    return SP_OK;
+}
+
 /* ---- recipe ---- */
 
 /* Describes one input as a recipe of one format. Lists are borrowed. */
@@ -235,7 +299,10 @@ static sp_recipe recipe_of(const vox_options *o, const vox_source *source,
                        .label_field = (char *)o->label_field,
                        .n_formats = 1,
                        .format = format,
-                       .unit = source->unit[0] ? (char *)source->unit : NULL};
+                       .unit = source->unit[0] ? (char *)source->unit : NULL,
+                       .z_unit = o->z_unit > 0 ? (char *)sp_scan_z_word(
+                                                     (sp_scan_z_unit)o->z_unit)
+                                               : NULL};
 }
 
 /* Makes one recipe of all inputs. Coordinates in two units would give voxels of two
@@ -270,6 +337,36 @@ static void warn_of_unit(const sp_recipe *recipe)
                      recipe->unit);
 }
 
+/* Warns of coordinates that lie on a grid coarser than the voxels, as a writer makes
+ * them that rounds: the voxels between are missing, and the network sees stripes. */
+static void warn_of_steps(const vox_options *o, const vox_piece *piece,
+                          const vox_part *part, int64_t n_parts)
+{
+    const vox_part *first = NULL;
+    char text[LIST];
+    int64_t n = 0;
+    double most = 0;
+
+    for (int64_t i = n_parts; i-- > 0;) {
+        const double *s = part[i].step;
+
+        if (s[0] + s[1] + s[2] > 0) {
+            first = &part[i];
+            n++;
+        }
+        most = fmax(most, fmax(s[0], fmax(s[1], s[2])));
+    }
+    if (!first)
+        return;
+    vox_list_steps(first->step, o->voxel_size, text, sizeof text);
+    sp_log_warn0("%s has coordinates coarser than the voxels of %g: %s; samples with "
+                 "such steps: %" PRId64 " of %" PRId64 ". If their writer rounded them "
+                 "(six digits of text, float32 of map coordinates), write them with "
+                 "more digits, else choose --voxel-size %.6g or more",
+                 o->input[piece[first->piece].file], o->voxel_size, text, n, n_parts,
+                 most);
+}
+
 sp_status vox_set_describe(vox_set *set, const vox_options *o, const vox_piece *piece,
                            vox_part *part, int64_t *n_parts, const vox_codes *codes)
 {
@@ -289,8 +386,10 @@ sp_status vox_set_describe(vox_set *set, const vox_options *o, const vox_piece *
         set->class_code = NULL;
     }
     pool_statistics(set, o, part, *n_parts);
+    SP_TRY(warn_of_colours(o, piece, part, *n_parts));
     SP_TRY(keep_recipe(set, o, piece, part, *n_parts));
     warn_of_unit(set->recipe);
+    warn_of_steps(o, piece, part, *n_parts);
     return SP_OK;
 }
 

@@ -531,6 +531,8 @@ void vox_cut_close(vox_cut *cut)
     if (c) {
         if (c->scan && !c->options->is_quiet)
             sp_progress_end(&c->progress);
+        if (c->scan && cut->part == 0)
+            vox_warn_of_notes(c->scan);
         if (c->fd >= 0)
             close(c->fd);
         sp_scan_close(c->scan);

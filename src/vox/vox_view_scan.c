@@ -266,8 +266,9 @@ static sp_status choose_values(reading *r)
 
 sp_status vox_view_load_scan(vox_view_points *points, const vox_view_request *request)
 {
-    const sp_scan_options options = {request->columns, request->label_field,
-                                     request->threads};
+    const sp_scan_options options = {.columns = request->columns,
+                                     .label_field = request->label_field,
+                                     .n_threads = request->threads};
     reading r = {.points = points, .request = request};
     sp_status rc;
 

@@ -24,8 +24,8 @@ static name_parts split_name(const sp_graph *graph, const sp_param *p)
     name_parts parts = {.leaf = strrchr(p->name, '/') + 1,
                         .is_norm = graph->node[p->node].op == SP_OP_BATCHNORM};
 
-    snprintf(parts.layer, sizeof parts.layer, "%.*s",
-             (int)(parts.leaf - 1 - p->name), p->name);
+    snprintf(parts.layer, sizeof parts.layer, "%.*s", (int)(parts.leaf - 1 - p->name),
+             p->name);
     return parts;
 }
 
@@ -104,9 +104,8 @@ static void name_in_block(sp_layout_kind backend, bool is_shortcut, int unit, ch
 /* mmdet3d's name of a layer of a double-stem family: "" if there is none. */
 static void mmdet_layer(sp_layout_kind backend, const char *layer, char to[3 * SP_NAME])
 {
-    const char *net = backend == SP_LAYOUT_SPCONV2 || backend == SP_LAYOUT_SPCONV1
-                          ? ""
-                          : "net.";
+    const char *net =
+        backend == SP_LAYOUT_SPCONV2 || backend == SP_LAYOUT_SPCONV1 ? "" : "net.";
     char part[SP_NAME];
     int s, j, unit, end = 0;
 
@@ -228,8 +227,7 @@ void sp_naming_find_prefix(const sp_naming *naming, const sp_graph *graph,
             n_tried++;
             snprintf(candidate, sizeof candidate, "%.*s", (int)(n - end), name);
             found = count_found(naming, graph, file, candidate);
-            if (found > most ||
-                (found == most && strlen(candidate) < strlen(prefix))) {
+            if (found > most || (found == most && strlen(candidate) < strlen(prefix))) {
                 most = found;
                 snprintf(prefix, SP_TENSOR_NAME, "%s", candidate);
             }

@@ -1,8 +1,5 @@
-#include "config.h"
-
 #include "weights/sp_packed.h"
 
-#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,88 +8,10 @@
 #include "base/sp_crc.h"
 #include "base/sp_file.h"
 #include "base/sp_number.h"
-#include "base/sp_wire.h"
 #include "data/sp_recipe.h"
-#include "weights/sp_layout.h"
+#include "weights/sp_packed_internal.h"
 
-#define MAGIC "SPMODEL1"
-enum {
-    HEAD = 32,
-    ALIGNED = 64,
-    MOST_COLUMNS = 1 << 16,
-    MOST_HEADER = 64 << 20,
-    LEAST_ROW = 9 + 4 + 4 + 24 /* bytes of a row of the header's table */
-};
-
-typedef enum packed_type { PACKED_F32, PACKED_BF16 } packed_type;
-
-/* A row of the header's table. */
-typedef struct packed_row {
-    char *name; /* "/params/conv1/weight" */
-    int32_t type, n_dims;
-    int64_t dim[3];
-} packed_row;
-
-/* What the header holds beyond the model. */
-typedef struct packed_header {
-    char *program, *source;
-    int32_t precision;
-    int64_t n_rows;
-    packed_row *row;
-} packed_header;
-
-static void destroy_header(packed_header *h)
-{
-    free(h->program);
-    free(h->source);
-    for (int64_t i = 0; h->row && i < h->n_rows; i++)
-        free(h->row[i].name);
-    free(h->row);
-    memset(h, 0, sizeof *h);
-}
-
-/* ---- header ---- */
-
-static void wire_row(sp_wire *wire, packed_row *row)
-{
-    sp_wire_text(wire, &row->name);
-    sp_wire_bytes(wire, &row->type, sizeof row->type);
-    sp_wire_bytes(wire, &row->n_dims, sizeof row->n_dims);
-    sp_wire_bytes(wire, row->dim, sizeof row->dim);
-}
-
-static void wire_header(sp_wire *wire, packed_header *h, sp_weights_model *m)
-{
-    sp_wire_text(wire, &h->program);
-    sp_wire_text(wire, &h->source);
-    sp_wire_bytes(wire, &m->state.step, sizeof m->state.step);
-    sp_wire_bytes(wire, &m->state.at.epoch, sizeof m->state.at.epoch);
-    sp_wire_bytes(wire, &m->state.at.position, sizeof m->state.at.position);
-    sp_wire_bytes(wire, &m->state.samples_seen, sizeof m->state.samples_seen);
-    sp_wire_bytes(wire, &m->state.best, sizeof m->state.best);
-    sp_wire_bytes(wire, &h->precision, sizeof h->precision);
-    sp_wire_text(wire, &m->state.deck);
-    sp_normalization_wire(wire, &m->norm);
-    sp_wire_count(wire, &h->n_rows, LEAST_ROW);
-    if (wire->is_reading && wire->rc == SP_OK)
-        h->row = calloc((size_t)h->n_rows + 1, sizeof *h->row);
-    if (wire->rc == SP_OK && !h->row)
-        wire->rc = SP_FAIL(SP_EMEM, "no memory for the header");
-    for (int64_t i = 0; i < h->n_rows && wire->rc == SP_OK; i++)
-        wire_row(wire, &h->row[i]);
-}
-
-/* ---- bfloat16 ---- */
-
-/* Rounds to the nearest, to even in the middle, as the networks in bf16 do. x is
- * finite. */
-static uint16_t bf16_of_float(float x)
-{
-    uint32_t bits;
-
-    memcpy(&bits, &x, sizeof bits);
-    return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
+enum { MOST_COLUMNS = 1 << 16, MOST_HEADER = 64 << 20 };
 
 static float float_of_bf16(const unsigned char *p)
 {
@@ -102,216 +21,6 @@ static float float_of_bf16(const unsigned char *p)
     memcpy(&x, &bits, sizeof x);
     return x;
 }
-
-/* ---- write ---- */
-
-static packed_type type_of_param(const sp_graph *graph, const sp_param *p,
-                                 sp_precision precision)
-{
-    return precision == SP_BF16 && sp_layout_is_kernel(graph, p) ? PACKED_BF16
-                                                                 : PACKED_F32;
-}
-
-static sp_status make_row(const sp_graph *graph, const sp_param *p, const char *group,
-                          sp_precision precision, packed_row *row)
-{
-    char name[SP_NAME + 32];
-
-    snprintf(name, sizeof name, "%s/%s", group, p->name);
-    row->name = strdup(name);
-    row->type = type_of_param(graph, p, precision);
-    row->n_dims = p->n_dims;
-    memcpy(row->dim, p->dim, sizeof row->dim);
-    for (int d = p->n_dims; d < 3; d++)
-        row->dim[d] = 1;
-    return row->name ? SP_OK : SP_FAIL(SP_EMEM, "no memory for the header");
-}
-
-static sp_status make_rows(const sp_weights_model *m, sp_precision precision,
-                           packed_header *h)
-{
-    const sp_graph *g = &m->graph;
-
-    h->n_rows = g->n_params + g->n_buffers;
-    h->row = calloc((size_t)h->n_rows + 1, sizeof *h->row);
-    if (!h->row)
-        return SP_FAIL(SP_EMEM, "no memory for the header");
-    for (int i = 0; i < g->n_params; i++)
-        SP_TRY(make_row(g, &g->param[i], "/params", precision, &h->row[i]));
-    for (int i = 0; i < g->n_buffers; i++)
-        SP_TRY(make_row(g, &g->buffer[i], "/buffers", precision,
-                        &h->row[g->n_params + i]));
-    return SP_OK;
-}
-
-/* The keys of the deck that describe the network, all others at their defaults. */
-static sp_status make_deck(const sp_weights_model *m, sp_precision precision,
-                           char **text)
-{
-    static const char *const more[] = {"net.bn_momentum", "train.precision",
-                                       "train.bf16_sums", NULL};
-    sp_config from = {0}, to = {0};
-    sp_status rc = sp_config_copy(&from, &m->config);
-
-    if (rc == SP_OK)
-        rc = sp_config_read(&to, NULL, 0, NULL);
-    from.train.precision = precision;
-    for (const char *const *key = sp_config_kept_by_model; rc == SP_OK && *key; key++)
-        sp_config_take(&to, &from, *key);
-    for (const char *const *key = more; rc == SP_OK && *key; key++)
-        sp_config_take(&to, &from, *key);
-    if (rc == SP_OK)
-        rc = sp_config_to_text(&to, text);
-    sp_config_destroy(&from);
-    sp_config_destroy(&to);
-    return rc;
-}
-
-static sp_status name_list(char ***list, int n, const char *word)
-{
-    char name[32];
-
-    *list = calloc((size_t)n + 1, sizeof **list);
-    for (int i = 0; *list && i < n; i++) {
-        snprintf(name, sizeof name, "%s_%d", word, i);
-        (*list)[i] = strdup(name);
-        if (!(*list)[i])
-            return SP_FAIL(SP_EMEM, "no memory for names");
-    }
-    return *list ? SP_OK : SP_FAIL(SP_EMEM, "no memory for names");
-}
-
-/* Weights alone name neither columns nor classes: they get numbers. */
-static sp_status copy_norm(const sp_weights_model *m, sp_normalization *to)
-{
-    sp_normalization from = m->norm;
-    sp_wire wire = {0};
-    sp_status rc;
-
-    sp_normalization_wire(&wire, &from);
-    wire.is_reading = true;
-    sp_normalization_wire(&wire, to);
-    rc = wire.rc;
-    free(wire.data);
-    if (rc == SP_OK && !to->name) {
-        to->n_columns = m->graph.c_in;
-        rc = name_list(&to->name, to->n_columns, "column");
-    }
-    if (rc == SP_OK && !to->class_name) {
-        to->n_classes = m->graph.n_classes;
-        rc = name_list(&to->class_name, to->n_classes, "class");
-    }
-    return rc;
-}
-
-static sp_status write_header(sp_wire *wire, const sp_weights_model *m,
-                              sp_precision precision)
-{
-    packed_header h = {.program = strdup(PACKAGE_STRING),
-                       .source = strdup(sp_file_name(m->path)),
-                       .precision = precision};
-    sp_weights_model head = {.state = m->state};
-    sp_status rc = make_rows(m, precision, &h);
-
-    head.state.deck = NULL;
-    if (rc == SP_OK)
-        rc = make_deck(m, precision, &head.state.deck);
-    if (rc == SP_OK)
-        rc = copy_norm(m, &head.norm);
-    if (rc == SP_OK) {
-        wire_header(wire, &h, &head);
-        rc = wire->rc;
-    }
-    destroy_header(&h);
-    sp_weights_model_close(&head);
-    return rc;
-}
-
-static unsigned char *put_param(const sp_graph *graph, const sp_param *p,
-                                sp_precision precision, const float *flat,
-                                unsigned char *at)
-{
-    const bool is_bf16 = type_of_param(graph, p, precision) == PACKED_BF16;
-
-    for (int64_t i = 0; i < p->count; i++) {
-        uint32_t bits;
-
-        memcpy(&bits, flat + p->offset + i, sizeof bits);
-        if (is_bf16)
-            sp_put16(at, bf16_of_float(flat[p->offset + i]));
-        else
-            sp_put32(at, bits);
-        at += is_bf16 ? 2 : 4;
-    }
-    return at;
-}
-
-static size_t bytes_of_params(const sp_graph *g, sp_precision precision)
-{
-    size_t bytes = 0;
-
-    for (int i = 0; i < g->n_params; i++)
-        bytes += (size_t)g->param[i].count *
-                 (type_of_param(g, &g->param[i], precision) == PACKED_BF16 ? 2 : 4);
-    for (int i = 0; i < g->n_buffers; i++)
-        bytes += (size_t)g->buffer[i].count * 4;
-    return bytes;
-}
-
-/* The checksum of all bytes from 16 to the numbers. */
-static uint32_t header_crc(const unsigned char *file, size_t begin)
-{
-    return sp_crc32c(0, file + 16, begin - 16);
-}
-
-static void put_numbers(const sp_weights_model *m, sp_precision precision,
-                        unsigned char *at)
-{
-    const sp_graph *g = &m->graph;
-
-    for (int i = 0; i < g->n_params; i++)
-        at = put_param(g, &g->param[i], precision, m->param, at);
-    for (int i = 0; i < g->n_buffers; i++)
-        at = put_param(g, &g->buffer[i], SP_FP32, m->running, at);
-}
-
-static sp_status write_model(const char *path, const sp_weights_model *m,
-                             sp_precision precision, const sp_wire *header)
-{
-    const size_t n = bytes_of_params(&m->graph, precision);
-    const size_t begin = sp_multiple(HEAD + header->size, ALIGNED);
-    unsigned char *file = calloc(1, begin + n + 1);
-    sp_status rc;
-
-    if (!file)
-        return SP_FAIL(SP_EMEM, "%s: no memory for %zu bytes", path, begin + n);
-    memcpy(file, MAGIC, 8);
-    sp_put64(file + 16, header->size);
-    sp_put64(file + 24, n);
-    memcpy(file + HEAD, header->data, header->size);
-    put_numbers(m, precision, file + begin);
-    sp_put32(file + 8, header_crc(file, begin));
-    sp_put32(file + 12, sp_crc32c(0, file + begin, n));
-    rc = sp_file_replace(path, (char *)file, begin + n, 0);
-    free(file);
-    return rc;
-}
-
-sp_status sp_packed_write(const char *path, const sp_weights_model *m,
-                          sp_precision precision)
-{
-    sp_wire header = {0};
-    sp_status rc;
-
-    assert(path && m->param && (precision == SP_FP32 || precision == SP_BF16));
-    rc = write_header(&header, m, precision);
-    if (rc == SP_OK)
-        rc = write_model(path, m, precision, &header);
-    free(header.data);
-    return rc;
-}
-
-/* ---- read ---- */
 
 bool sp_packed_is(const char *path)
 {
@@ -323,7 +32,8 @@ bool sp_packed_is(const char *path)
     if (stat(path, &about) != 0 || !S_ISREG(about.st_mode) ||
         !(file = fopen(path, "rb")))
         return false;
-    is_packed = fread(head, sizeof head, 1, file) == 1 && memcmp(head, MAGIC, 8) == 0;
+    is_packed =
+        fread(head, sizeof head, 1, file) == 1 && memcmp(head, SP_PACKED_MAGIC, 8) == 0;
     fclose(file);
     return is_packed;
 }
@@ -342,14 +52,16 @@ static sp_status split_file(packed_parts *p, const char *path, const char *bytes
     uint64_t header, numbers, begin;
 
     *p = (packed_parts){.path = path, .file = file};
-    if (n < HEAD || memcmp(bytes, MAGIC, 8) != 0)
+    if (n < SP_PACKED_HEAD || memcmp(bytes, SP_PACKED_MAGIC, 8) != 0)
         return SP_FAIL(SP_EDATA,
                        "%s: is no packed model (sptrain weights export MODEL --packed "
                        "-o OUT.spm writes one)",
                        path);
     header = sp_get64(file + 16);
     numbers = sp_get64(file + 24);
-    begin = header <= MOST_HEADER ? sp_multiple(HEAD + header, ALIGNED) : 0;
+    begin = header <= MOST_HEADER
+                ? sp_multiple(SP_PACKED_HEAD + header, SP_PACKED_ALIGNED)
+                : 0;
     if (header > MOST_HEADER || begin > n || numbers != n - begin)
         return SP_FAIL(SP_EDATA,
                        "%s: a header of %llu bytes and %llu bytes of numbers in a file "
@@ -359,7 +71,7 @@ static sp_status split_file(packed_parts *p, const char *path, const char *bytes
     p->header_bytes = header;
     p->number_bytes = numbers;
     p->numbers = file + begin;
-    if (sp_get32(file + 8) != header_crc(file, begin))
+    if (sp_get32(file + 8) != sp_packed_header_crc(file, begin))
         return SP_FAIL(SP_EDATA, "%s: header: crc32c differs: the file is damaged",
                        path);
     if (sp_get32(file + 12) != sp_crc32c(0, p->numbers, numbers))
@@ -374,16 +86,19 @@ static sp_status check_statistics(const sp_weights_model *m)
 
     if (n->n_columns < 1 || n->n_columns > MOST_COLUMNS || n->n_classes < 1 ||
         n->n_classes > MOST_COLUMNS || !n->name || !n->class_name)
-        return SP_FAIL(SP_EDATA, "%s: %d columns and %d classes, expected 1 to %d with "
-                       "names", m->path, n->n_columns, n->n_classes, MOST_COLUMNS);
+        return SP_FAIL(SP_EDATA,
+                       "%s: %d columns and %d classes, expected 1 to %d with "
+                       "names",
+                       m->path, n->n_columns, n->n_classes, MOST_COLUMNS);
     if (!n->mean != !n->std)
         return SP_FAIL(SP_EDATA, "%s: has one of mean and std", m->path);
     for (int i = 0; i < n->n_columns; i++)
-        if (!n->name[i] ||
-            (n->mean && !(isfinite(n->mean[i]) && isfinite(n->std[i]) &&
-                          n->std[i] >= 0)))
-            return SP_FAIL(SP_EDATA, "%s: column %d has no name, or statistics that "
-                           "are not finite", m->path, i);
+        if (!n->name[i] || (n->mean && !(isfinite(n->mean[i]) && isfinite(n->std[i]) &&
+                                         n->std[i] >= 0)))
+            return SP_FAIL(SP_EDATA,
+                           "%s: column %d has no name, or statistics that "
+                           "are not finite",
+                           m->path, i);
     for (int i = 0; i < n->n_classes; i++)
         if (!n->class_name[i])
             return SP_FAIL(SP_EDATA, "%s: class %d has no name", m->path, i);
@@ -397,16 +112,18 @@ static sp_status check_recipe(const sp_weights_model *m)
     bool is_good = !r || (r->n_columns >= 1 && r->column && r->source && r->divisor &&
                           r->n_formats >= 0 && !r->format == (r->n_formats == 0) &&
                           isfinite(r->voxel_size) && r->voxel_size > 0 &&
-                          isfinite(r->block) && r->block >= 0 &&
-                          isfinite(r->overlap) && r->overlap >= 0 && r->alignment >= 0);
+                          isfinite(r->block) && r->block >= 0 && isfinite(r->overlap) &&
+                          r->overlap >= 0 && r->alignment >= 0);
 
     for (int i = 0; is_good && r && i < r->n_columns; i++)
         is_good = isfinite(r->divisor[i]) && r->divisor[i] != 0;
     for (int i = 0; is_good && m->norm.class_weight && i < m->norm.n_classes; i++)
         is_good = isfinite(m->norm.class_weight[i]) && m->norm.class_weight[i] >= 0;
     return is_good ? SP_OK
-                   : SP_FAIL(SP_EDATA, "%s: header: a recipe or class weights that "
-                             "cannot be", m->path);
+                   : SP_FAIL(SP_EDATA,
+                             "%s: header: a recipe or class weights that "
+                             "cannot be",
+                             m->path);
 }
 
 /* Checks the things that prediction computes with. */
@@ -427,17 +144,17 @@ static sp_status check_model(const sp_weights_model *m, const packed_header *h)
 static sp_status read_header(const packed_parts *p, packed_header *h,
                              sp_weights_model *m)
 {
-    sp_wire wire = {.data = (unsigned char *)p->file + HEAD,
+    sp_wire wire = {.data = (unsigned char *)p->file + SP_PACKED_HEAD,
                     .size = p->header_bytes,
                     .is_reading = true};
 
     snprintf(m->path, sizeof m->path, "%s", p->path);
-    wire_header(&wire, h, m);
+    sp_packed_wire_header(&wire, h, m);
     if (wire.rc == SP_EDATA || (wire.rc == SP_OK && wire.at != wire.size))
         return SP_FAIL(SP_EDATA,
                        "%s: header, byte %zu: it ends too early, or has a length that "
                        "cannot be",
-                       p->path, HEAD + wire.at);
+                       p->path, SP_PACKED_HEAD + wire.at);
     SP_TRY(wire.rc);
     return check_model(m, h);
 }
@@ -456,27 +173,27 @@ static sp_status build_graph(sp_weights_model *m)
 
 /* Compares a row of the header with the parameter that the network has there. */
 static sp_status check_row(const sp_weights_model *m, const packed_row *row,
-                           const char *group, const sp_param *p,
-                           sp_precision precision)
+                           const char *group, const sp_param *p, sp_precision precision)
 {
     packed_row want = {0};
-    sp_status rc = make_row(&m->graph, p, group, precision, &want);
+    sp_status rc = sp_packed_make_row(&m->graph, p, group, precision, &want);
 
     if (rc == SP_OK &&
         (!row->name || strcmp(row->name, want.name) != 0 || row->type != want.type ||
          row->n_dims != want.n_dims || memcmp(row->dim, want.dim, sizeof row->dim)))
-        rc = SP_FAIL(SP_EDATA, "%s: array %s has another name, type or shape than the "
-                     "network's %s", m->path, row->name ? row->name : "without a name",
-                     want.name);
+        rc = SP_FAIL(SP_EDATA,
+                     "%s: array %s has another name, type or shape than the "
+                     "network's %s",
+                     m->path, row->name ? row->name : "without a name", want.name);
     free(want.name);
     return rc;
 }
 
 static const unsigned char *get_param(const sp_graph *graph, const sp_param *p,
-                                      sp_precision precision,
-                                      const unsigned char *at, float *flat)
+                                      sp_precision precision, const unsigned char *at,
+                                      float *flat)
 {
-    const bool is_bf16 = type_of_param(graph, p, precision) == PACKED_BF16;
+    const bool is_bf16 = sp_packed_type_of(graph, p, precision) == PACKED_BF16;
 
     for (int64_t i = 0; i < p->count; i++, at += is_bf16 ? 2 : 4) {
         const uint32_t bits = is_bf16 ? 0 : sp_get32(at);
@@ -498,12 +215,12 @@ static sp_status read_numbers(const packed_parts *parts, const packed_header *h,
     char fault[SP_CHECKPOINT_FAULT];
 
     if (h->n_rows != g->n_params + g->n_buffers ||
-        parts->number_bytes != bytes_of_params(g, precision))
+        parts->number_bytes != sp_packed_count_bytes(g, precision))
         return SP_FAIL(SP_EDATA,
                        "%s: %lld arrays and %zu bytes of numbers, expected %d and %zu "
                        "for its network",
                        m->path, (long long)h->n_rows, parts->number_bytes,
-                       g->n_params + g->n_buffers, bytes_of_params(g, precision));
+                       g->n_params + g->n_buffers, sp_packed_count_bytes(g, precision));
     m->param = calloc((size_t)g->n_floats + 1, sizeof *m->param);
     m->running = calloc((size_t)g->n_buffer_floats + 1, sizeof *m->running);
     if (!m->param || !m->running)
@@ -518,9 +235,9 @@ static sp_status read_numbers(const packed_parts *parts, const packed_header *h,
         at = get_param(g, &g->buffer[i], SP_FP32, at, m->running);
     }
     sp_checkpoint_find_fault(g, m->param, m->running, fault);
-    return fault[0] ? SP_FAIL(SP_EDATA, "%s:%s, expected a finite number", m->path,
-                              fault)
-                    : SP_OK;
+    return fault[0]
+               ? SP_FAIL(SP_EDATA, "%s:%s, expected a finite number", m->path, fault)
+               : SP_OK;
 }
 
 static sp_status parse_model(sp_weights_model *m, packed_header *h,
@@ -543,7 +260,7 @@ sp_status sp_packed_parse(sp_weights_model *m, const char *path, const char *byt
     memset(m, 0, sizeof *m);
     SP_TRY(split_file(&parts, path, bytes, n_bytes));
     rc = parse_model(m, &h, &parts);
-    destroy_header(&h);
+    sp_packed_free_header(&h);
     return rc;
 }
 
@@ -574,8 +291,10 @@ static sp_status load_group(const sp_weights_model *m, int n, const sp_param *fr
 {
     for (int i = 0; i < n_to; i++) {
         if (i >= n || !is_same_param(&from[i], &to[i]))
-            return SP_FAIL(SP_EDATA, "%s: has no %s of this shape: it is another "
-                           "network", m->path, to[i].name);
+            return SP_FAIL(SP_EDATA,
+                           "%s: has no %s of this shape: it is another "
+                           "network",
+                           m->path, to[i].name);
         memcpy(flat_to + to[i].offset, flat + from[i].offset,
                (size_t)to[i].count * sizeof *flat);
     }
@@ -625,7 +344,7 @@ sp_status sp_packed_print(const char *path, FILE *to)
         rc = parse_model(&m, &h, &parts);
     if (rc == SP_OK)
         print_header(&h, &m, to);
-    destroy_header(&h);
+    sp_packed_free_header(&h);
     sp_weights_model_close(&m);
     free(bytes);
     return rc;

@@ -12,9 +12,9 @@
  *
  * All numbers have the lowest byte first. Batch norms are stored as they are: folded
  * into the convolutions they would round otherwise than `sptrain predict` does. A model
- * in bf16 stores the weights of its convolutions in bfloat16, to which a network in bf16
- * rounds them anyway, so that it too computes the bits of `sptrain predict`. The keys of
- * the deck are its network's alone: no path of the training is in the file.
+ * in bf16 stores the weights of its convolutions in bfloat16, to which a network in
+ * bf16 rounds them anyway, so that it too computes the bits of `sptrain predict`. Of
+ * the deck only the network's keys are stored: no path of the training is in the file.
  */
 #ifndef SP_PACKED_H
 #define SP_PACKED_H

@@ -290,7 +290,8 @@ static sp_status push_global_stack(sp_pickle *p)
 
     SP_TRY(pop_value(p, &name));
     SP_TRY(pop_value(p, &module));
-    if (p->value[name].kind != SP_PICKLE_TEXT || p->value[module].kind != SP_PICKLE_TEXT)
+    if (p->value[name].kind != SP_PICKLE_TEXT ||
+        p->value[module].kind != SP_PICKLE_TEXT)
         return fail_at(p, "the name of a global is no text");
     return push_global(p, p->value[module].text, p->value[name].text);
 }
@@ -304,8 +305,8 @@ static bool is_global(const sp_pickle *p, int value, const char *module,
            sp_pickle_is(v->text, name);
 }
 
-/* A tensor of its arguments: storage, offset, size, stride, and in version 3 the type as
- * number 6. Arguments that are none of a tensor make an opaque value. */
+/* A tensor of its arguments: storage, offset, size, stride, and in version 3 the type
+ * as number 6. Arguments that are no tensor's make an opaque value. */
 static sp_status push_tensor(sp_pickle *p, int args, bool has_type)
 {
     const int storage = sp_pickle_element(p, args, 0);
@@ -446,6 +447,13 @@ static sp_status skip_bytes(sp_pickle *p, int n)
     return take_bytes(p, (uint64_t)n, &at);
 }
 
+/* A float describes no tensor. */
+static sp_status push_float(sp_pickle *p)
+{
+    SP_TRY(skip_bytes(p, 8));
+    return push_new(p, SP_PICKLE_OPAQUE);
+}
+
 static sp_status push_small(sp_pickle *p, int width)
 {
     uint64_t n = 0;
@@ -497,6 +505,7 @@ static sp_status push_call_with_words(sp_pickle *p)
     return push_call(p);
 }
 
+/* clang-format off */
 static sp_status run_container(sp_pickle *p, int op, bool *is_known)
 {
     switch (op) {
@@ -533,7 +542,7 @@ static sp_status run_atom(sp_pickle *p, int op, bool *is_known)
     case 'M': return push_small(p, 2);
     case 0x8a: return push_long(p, 1);
     case 0x8b: return push_long(p, 4);
-    case 'G': SP_TRY(skip_bytes(p, 8)); return push_new(p, SP_PICKLE_OPAQUE);
+    case 'G': return push_float(p);
     case 'X': case 'T': case 'B': return push_text(p, 4);
     case 0x8c: case 'U': case 'C': return push_text(p, 1);
     case 0x8d: case 0x8e: case 0x96: return push_text(p, 8);
@@ -549,6 +558,7 @@ static sp_status run_atom(sp_pickle *p, int op, bool *is_known)
     default: return run_container(p, op, is_known);
     }
 }
+/* clang-format on */
 
 sp_status sp_pickle_run(sp_pickle *p, size_t at, size_t *end)
 {
@@ -566,7 +576,8 @@ sp_status sp_pickle_run(sp_pickle *p, size_t at, size_t *end)
         if (!is_known)
             return SP_FAIL(SP_EDATA,
                            "%s: pickle, byte %zu: opcode %#x is none of protocols 2 to "
-                           "5", p->path, p->at - 1, *op);
+                           "5",
+                           p->path, p->at - 1, *op);
     }
     SP_TRY(pop_value(p, &p->root));
     *end = p->at;

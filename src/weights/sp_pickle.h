@@ -8,8 +8,8 @@
  *     persistent id ('storage', type, key, device, elements)              --> storage
  *     any other call                                                      --> opaque
  *
- * Opcodes of protocols 2 to 5, as in Python's pickletools. The numbers of values, cells,
- * stack entries and memo entries are limited. Local.
+ * Opcodes of protocols 2 to 5, as in Python's pickletools. The numbers of values,
+ * cells, stack entries and memo entries are limited. Local.
  */
 #ifndef SP_PICKLE_H
 #define SP_PICKLE_H
@@ -22,9 +22,9 @@
 
 typedef enum sp_pickle_kind {
     SP_PICKLE_NONE,
-    SP_PICKLE_WHOLE,  /* a whole number, or a flag */
-    SP_PICKLE_TEXT,   /* text or bytes */
-    SP_PICKLE_LIST,   /* list, tuple or set */
+    SP_PICKLE_WHOLE, /* a whole number, or a flag */
+    SP_PICKLE_TEXT,  /* text or bytes */
+    SP_PICKLE_LIST,  /* list, tuple or set */
     SP_PICKLE_DICT,
     SP_PICKLE_GLOBAL, /* the name of a class or a function */
     SP_PICKLE_STORAGE,

@@ -1,7 +1,7 @@
 /* safetensors: 8 bytes with the header's length, the header as JSON, the numbers.
  *
- *     {"conv1.weight": {"dtype": "F32", "shape": [27, 4, 32], "data_offsets": [0, 13824]},
- *      "__metadata__": {...}}
+ *     {"conv1.weight": {"dtype": "F32", "shape": [27, 4, 32],
+ *                       "data_offsets": [0, 13824]}, "__metadata__": {...}}
  *
  * As the format's own library does, the reader refuses ranges that overlap, leave bytes
  * out, or do not have the bytes of their type and shape. */
@@ -76,8 +76,10 @@ static sp_status read_tensor_entry(sp_tensors *file, const char *name, json_t *e
     sp_tensor_view t = {.name = (char *)name};
 
     if (strlen(name) >= SP_TENSOR_NAME)
-        return SP_FAIL(SP_EDATA, "%s: the name of a tensor has more than %d bytes: "
-                       "%.40s...", file->path, SP_TENSOR_NAME - 1, name);
+        return SP_FAIL(SP_EDATA,
+                       "%s: the name of a tensor has more than %d bytes: "
+                       "%.40s...",
+                       file->path, SP_TENSOR_NAME - 1, name);
     if (!json_is_object(entry) || !json_is_string(type))
         return SP_FAIL(SP_EDATA, "%s: tensor %s has no dtype", file->path, name);
     if (!sp_tensor_element_bytes(json_string_value(type)))
@@ -113,7 +115,8 @@ static sp_status check_places(sp_tensors *file, size_t data)
             return SP_FAIL(SP_EDATA,
                            "%s: tensor %s begins at byte %lld, expected %lld: tensors "
                            "overlap or leave bytes out",
-                           file->path, t->name, (long long)(t->data - (end - file->n_bytes)),
+                           file->path, t->name,
+                           (long long)(t->data - (end - file->n_bytes)),
                            (long long)(at - (end - file->n_bytes)));
         at += t->count * sp_tensor_element_bytes(t->type);
     }
@@ -128,9 +131,8 @@ static sp_status read_entries(sp_tensors *file, json_t *root, size_t data)
     const char *name;
     json_t *entry;
 
-    json_object_foreach(root, name, entry)
-        if (strcmp(name, "__metadata__") != 0)
-            SP_TRY(read_tensor_entry(file, name, entry, data));
+    json_object_foreach(root, name, entry) if (strcmp(name, "__metadata__") != 0)
+        SP_TRY(read_tensor_entry(file, name, entry, data));
     return check_places(file, data);
 }
 

@@ -59,10 +59,10 @@ typedef struct tensor_type {
 } tensor_type;
 
 static const tensor_type types[] = {
-    {"F32", 4, get_f32}, {"F16", 2, get_f16}, {"BF16", 2, get_bf16},
-    {"F64", 8, get_f64}, {"I64", 8, NULL},    {"I32", 4, NULL},
-    {"I16", 2, NULL},    {"I8", 1, NULL},     {"U64", 8, NULL},
-    {"U32", 4, NULL},    {"U16", 2, NULL},    {"U8", 1, NULL},
+    {"F32", 4, get_f32}, {"F16", 2, get_f16},  {"BF16", 2, get_bf16},
+    {"F64", 8, get_f64}, {"I64", 8, NULL},     {"I32", 4, NULL},
+    {"I16", 2, NULL},    {"I8", 1, NULL},      {"U64", 8, NULL},
+    {"U32", 4, NULL},    {"U16", 2, NULL},     {"U8", 1, NULL},
     {"BOOL", 1, NULL},   {"F8_E4M3", 1, NULL}, {"F8_E5M2", 1, NULL},
     {"C64", 8, NULL},    {"C128", 16, NULL},
 };
@@ -104,7 +104,8 @@ const sp_tensor_view *sp_tensors_find(const sp_tensors *file, const char *name)
     int from = 0, to = file->n;
 
     while (from < to) {
-        const int i = from + (to - from) / 2, order = strcmp(name, file->by_name[i]->name);
+        const int i = from + (to - from) / 2,
+                  order = strcmp(name, file->by_name[i]->name);
 
         if (order == 0)
             return file->by_name[i];
@@ -122,8 +123,8 @@ sp_status sp_tensor_set_dense(const sp_tensors *file, sp_tensor_view *t)
 
     for (int d = t->rank - 1; d >= 0; d--) {
         t->stride[d] = count;
-        if (__builtin_mul_overflow(count, t->dim[d], &count) ||
-            count > (int64_t)1 << 40)
+        if (__builtin_mul_overflow(count, t->dim[d], &count) || count > (int64_t)1
+                                                                            << 40)
             return SP_FAIL(SP_EDATA, "%s: tensor %s has more than 2^40 elements",
                            file->path, t->name);
     }

@@ -2,8 +2,8 @@
  *
  *     sp_tensors_open --> which container is it?      sp_tensors.c
  *         safetensors                                 sp_safetensors.c
- *         PyTorch's zip file (1.6 and later)          sp_torch_zip.c   --+
- *         PyTorch's file before 1.6                   sp_torch.c       --+--> sp_pickle.c
+ *         PyTorch's zip file (1.6 and later)          sp_torch_zip.c  +
+ *         PyTorch's file before 1.6                   sp_torch.c    --+-> sp_pickle.c
  *     sp_tensors.at[]  name, type, shape, where the numbers lie in the file
  *         --> sp_tensor_read  float32 in C order
  *
@@ -23,7 +23,7 @@
 
 enum {
     SP_TENSOR_RANK = 8,
-    SP_TENSOR_NAME = 512,  /* bytes of a name, with its NUL */
+    SP_TENSOR_NAME = 512, /* bytes of a name, with its NUL */
     SP_MOST_TENSORS = 1 << 18
 };
 
@@ -33,7 +33,7 @@ typedef struct sp_tensor_view {
     char type[12]; /* as safetensors names it: "F32", "BF16", "I64" ... */
     int rank;
     int64_t dim[SP_TENSOR_RANK], stride[SP_TENSOR_RANK]; /* in elements */
-    int64_t count;                                      /* elements */
+    int64_t count;                                       /* elements */
     const unsigned char *data; /* the first element, in the file's bytes */
     const char *fault;         /* why its numbers cannot be read; NULL: they can */
 } sp_tensor_view;
@@ -45,7 +45,7 @@ typedef struct sp_tensors {
     size_t n_bytes;
     bool is_swapped; /* numbers have the highest byte first */
     int n;
-    sp_tensor_view *at; /* [n] in the file's order */
+    sp_tensor_view *at;             /* [n] in the file's order */
     const sp_tensor_view **by_name; /* [n] the same by rising name */
 } sp_tensors;
 

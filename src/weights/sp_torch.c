@@ -11,7 +11,7 @@
 #include "base/sp_number.h"
 
 enum {
-    DEEPEST = 32,       /* dicts within dicts */
+    DEEPEST = 32, /* dicts within dicts */
     MOST_VISITS = 1 << 22
 };
 
@@ -20,11 +20,16 @@ enum {
 const char *sp_torch_type(sp_pickle_text name)
 {
     static const char *const types[][3] = {
-        {"FloatStorage", "float32", "F32"},   {"HalfStorage", "float16", "F16"},
-        {"BFloat16Storage", "bfloat16", "BF16"}, {"DoubleStorage", "float64", "F64"},
-        {"LongStorage", "int64", "I64"},      {"IntStorage", "int32", "I32"},
-        {"ShortStorage", "int16", "I16"},     {"CharStorage", "int8", "I8"},
-        {"ByteStorage", "uint8", "U8"},       {"BoolStorage", "bool", "BOOL"},
+        {"FloatStorage", "float32", "F32"},
+        {"HalfStorage", "float16", "F16"},
+        {"BFloat16Storage", "bfloat16", "BF16"},
+        {"DoubleStorage", "float64", "F64"},
+        {"LongStorage", "int64", "I64"},
+        {"IntStorage", "int32", "I32"},
+        {"ShortStorage", "int16", "I16"},
+        {"CharStorage", "int8", "I8"},
+        {"ByteStorage", "uint8", "U8"},
+        {"BoolStorage", "bool", "BOOL"},
         {"ComplexFloatStorage", "complex64", "C64"},
         {"ComplexDoubleStorage", "complex128", "C128"},
     };
@@ -39,9 +44,8 @@ static const char *type_of_tensor(const sp_pickle *p, const sp_pickle_value *ten
 {
     const int type = tensor->type >= 0 ? tensor->type : p->value[tensor->storage].type;
 
-    return p->value[type].kind == SP_PICKLE_GLOBAL
-               ? sp_torch_type(p->value[type].text)
-               : NULL;
+    return p->value[type].kind == SP_PICKLE_GLOBAL ? sp_torch_type(p->value[type].text)
+                                                   : NULL;
 }
 
 /* ---- one tensor ---- */
@@ -61,16 +65,19 @@ static sp_status read_numbers(const collecting *c, int list, const char *what, i
     const sp_pickle *p = c->pickle;
 
     *n = 0;
-    if (p->value[list].kind != SP_PICKLE_LIST ||
-        p->value[list].count > SP_TENSOR_RANK)
-        return SP_FAIL(SP_EDATA, "%s: tensor %s: its %s is no list of at most %d "
-                       "numbers", c->file->path, c->name, what, SP_TENSOR_RANK);
+    if (p->value[list].kind != SP_PICKLE_LIST || p->value[list].count > SP_TENSOR_RANK)
+        return SP_FAIL(SP_EDATA,
+                       "%s: tensor %s: its %s is no list of at most %d "
+                       "numbers",
+                       c->file->path, c->name, what, SP_TENSOR_RANK);
     for (int i = p->value[list].first; i >= 0; i = p->cell[i].next) {
         const sp_pickle_value *v = &p->value[p->cell[i].value];
 
         if (v->kind != SP_PICKLE_WHOLE || v->whole < 0)
-            return SP_FAIL(SP_EDATA, "%s: tensor %s: its %s has a part that is no "
-                           "whole number from 0 on", c->file->path, c->name, what);
+            return SP_FAIL(SP_EDATA,
+                           "%s: tensor %s: its %s has a part that is no "
+                           "whole number from 0 on",
+                           c->file->path, c->name, what);
         to[(*n)++] = v->whole;
     }
     return SP_OK;
@@ -152,7 +159,8 @@ static sp_status add_tensor(const collecting *c, const sp_pickle_value *v)
     SP_TRY(read_numbers(c, v->size, "size", &t.rank, t.dim));
     SP_TRY(read_numbers(c, v->stride, "stride", &n, stride));
     if (n != t.rank)
-        return SP_FAIL(SP_EDATA, "%s: tensor %s: size and stride have %d and %d numbers",
+        return SP_FAIL(SP_EDATA,
+                       "%s: tensor %s: size and stride have %d and %d numbers",
                        c->file->path, c->name, t.rank, n);
     SP_TRY(sp_tensor_set_dense(c->file, &t));
     memcpy(t.stride, stride, sizeof t.stride);
@@ -213,8 +221,10 @@ static sp_status collect_value(collecting *c, int value, int depth)
     const sp_pickle_value *v = &c->pickle->value[value];
 
     if (depth > DEEPEST || ++c->n_visits > MOST_VISITS)
-        return SP_FAIL(SP_EDATA, "%s: dicts within dicts, more than %d deep or %d in "
-                       "all, at %.60s", c->file->path, DEEPEST, MOST_VISITS, c->name);
+        return SP_FAIL(SP_EDATA,
+                       "%s: dicts within dicts, more than %d deep or %d in "
+                       "all, at %.60s",
+                       c->file->path, DEEPEST, MOST_VISITS, c->name);
     switch (v->kind) {
     case SP_PICKLE_TENSOR:
         return c->name[0] ? add_tensor(c, v) : SP_OK;

@@ -15,10 +15,10 @@
 #include "base/sp_number.h"
 
 enum {
-    END_BYTES = 22,     /* of the end record, without its comment */
+    END_BYTES = 22, /* of the end record, without its comment */
     MOST_COMMENT = 65535,
-    ENTRY_BYTES = 46,   /* of an entry of the directory */
-    LOCAL_BYTES = 30,   /* of a member's own header */
+    ENTRY_BYTES = 46, /* of an entry of the directory */
+    LOCAL_BYTES = 30, /* of a member's own header */
     MOST_MEMBERS = 1 << 18
 };
 
@@ -33,7 +33,7 @@ typedef struct zip_file {
     const unsigned char *bytes;
     size_t n_bytes;
     int64_t n;
-    zip_member *member;   /* sorted by name */
+    zip_member *member;    /* sorted by name */
     sp_pickle_text prefix; /* "NAME/" */
 } zip_file;
 
@@ -73,8 +73,8 @@ static sp_status find_directory(const zip_file *z, size_t *at, uint64_t *n)
     return SP_OK;
 }
 
-/* Replaces sizes and place of 2^32 - 1 by the numbers of the zip64 field among the extra
- * fields of an entry. */
+/* Replaces sizes and place of 2^32 - 1 by the numbers of the zip64 field among the
+ * extra fields of an entry. */
 static void read_zip64(const unsigned char *extra, size_t n, uint64_t *size,
                        uint64_t *packed, uint64_t *place)
 {
@@ -129,7 +129,8 @@ static sp_status read_entry(zip_file *z, size_t *at)
     if (n_all > z->n_bytes - *at)
         return zip_damage(z, *at, "an entry of the directory outside of the file");
     if (sp_get16(e + 10) != 0)
-        return zip_damage(z, *at, "a compressed member; PyTorch stores them as they are");
+        return zip_damage(z, *at,
+                          "a compressed member; PyTorch stores them as they are");
     packed = sp_get32(e + 20);
     size = sp_get32(e + 24);
     place = sp_get32(e + 42);
@@ -185,8 +186,8 @@ static const zip_member *find_member(const zip_file *z, const char *folder,
         memcpy(name, z->prefix.at, z->prefix.n);
         memcpy(name + z->prefix.n, folder, strlen(folder));
         memcpy(name + n - key.n, key.at, key.n);
-        found = bsearch(&want, z->member, (size_t)z->n, sizeof *z->member,
-                        compare_members);
+        found =
+            bsearch(&want, z->member, (size_t)z->n, sizeof *z->member, compare_members);
     }
     free(name);
     return found;
@@ -226,8 +227,10 @@ static sp_status find_pickle(zip_file *z, const zip_member **found)
         z->prefix = (sp_pickle_text){name.at, name.n - end};
     }
     return *found ? SP_OK
-                  : SP_FAIL(SP_EDATA, "%s: a zip file without data.pkl: no file of "
-                            "PyTorch", z->file->path);
+                  : SP_FAIL(SP_EDATA,
+                            "%s: a zip file without data.pkl: no file of "
+                            "PyTorch",
+                            z->file->path);
 }
 
 static sp_status parse_zip(sp_tensors *file, zip_file *z)
@@ -241,8 +244,9 @@ static sp_status parse_zip(sp_tensors *file, zip_file *z)
     SP_TRY(find_pickle(z, &pickle));
     order = find_member(z, "", (sp_pickle_text){"byteorder", 9});
     file->is_swapped =
-        order && sp_pickle_is((sp_pickle_text){(const char *)order->bytes,
-                                               order->n_bytes}, "big");
+        order &&
+        sp_pickle_is((sp_pickle_text){(const char *)order->bytes, order->n_bytes},
+                     "big");
     p.bytes = pickle->bytes;
     p.n_bytes = pickle->n_bytes;
     rc = sp_pickle_run(&p, 0, &end);

@@ -4,11 +4,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+#include <sys/stat.h>
 
 #include "base/sp_file.h"
 #include "base/sp_names.h"
 #include "checkpoint/sp_checkpoint.h"
+#include "h5/sp_h5.h"
 #include "weights/sp_packed.h"
 #include "weights/sp_weights_import.h"
 #include "weights/sp_weights_model.h"
@@ -34,7 +35,8 @@ static const sp_option option_rows[] = {
      AT(axes),
      .only = "import, export"},
     {{"--names", "NAMES",
-      "how the file names layers: " SP_NAMING_WORDS ", or the path of a map file (ours)"},
+      "how the file names layers: " SP_NAMING_WORDS
+      ", or the path of a map file (ours)"},
      SP_OPTION_TEXT,
      AT(names),
      .only = "import, export"},
@@ -50,10 +52,7 @@ static const sp_option option_rows[] = {
      SP_OPTION_TEXT,
      AT(out),
      .only = "import, export"},
-    {{"--out", "FILE", "the same"},
-     SP_OPTION_TEXT,
-     AT(out),
-     .only = "import, export"},
+    {{"--out", "FILE", "the same"}, SP_OPTION_TEXT, AT(out), .only = "import, export"},
     {{"--partial", NULL, "write what matched, though something is missing"},
      SP_OPTION_FLAG,
      AT(is_partial),
@@ -62,7 +61,9 @@ static const sp_option option_rows[] = {
      SP_OPTION_FLAG,
      AT(is_packed),
      .only = "export"},
-    {{"--precision", "fp32|bf16", "of a packed model: how it stores the weights of convolutions, and computes (fp32)"},
+    {{"--precision", "fp32|bf16",
+      "of a packed model: how it stores the weights of convolutions, and computes "
+      "(fp32)"},
      SP_OPTION_WORD,
      AT(precision),
      .only = "export"},
@@ -70,6 +71,56 @@ static const sp_option option_rows[] = {
 };
 
 /* ---- list ---- */
+
+static bool is_h5(const char *path)
+{
+    static const char signature[] = "\x89HDF\r\n\x1a\n";
+    char head[8];
+    struct stat about;
+    FILE *file;
+    bool is;
+
+    if (stat(path, &about) != 0 || !S_ISREG(about.st_mode) ||
+        !(file = fopen(path, "rb")))
+        return false;
+    is = fread(head, sizeof head, 1, file) == 1 && memcmp(head, signature, 8) == 0;
+    fclose(file);
+    return is;
+}
+
+/* The arrays of a checkpoint, or of a file of weights alone. */
+static sp_status print_arrays(sp_h5 *file, const char *path)
+{
+    char **names, shape[SP_TENSOR_SHAPE];
+    sp_status rc;
+    int n;
+
+    SP_TRY(sp_h5_list(file, &names, &n));
+    rc = SP_OK;
+    for (int i = 0; i < n && rc == SP_OK; i++) {
+        sp_h5_shape s;
+
+        rc = sp_h5_shape_of(file, names[i], &s);
+        if (rc == SP_OK)
+            printf("%-56s %c%-4d %s\n", names[i], s.type.kind, 8 * s.type.size,
+                   sp_tensor_print_shape(s.rank, s.dim, shape));
+    }
+    if (rc == SP_OK)
+        printf("%s: HDF5, %d array%s\n", path, n, sp_plural(n));
+    sp_h5_list_free(names, n);
+    return rc;
+}
+
+static sp_status list_h5(const char *path)
+{
+    sp_h5 *file;
+    sp_status rc;
+
+    SP_TRY(sp_h5_open(&file, path));
+    rc = print_arrays(file, path);
+    sp_h5_close(file);
+    return rc;
+}
 
 static sp_status list_weights(const char *path, const weights_options *o)
 {
@@ -79,6 +130,8 @@ static sp_status list_weights(const char *path, const weights_options *o)
     (void)o;
     if (sp_packed_is(path))
         return sp_packed_print(path, stdout);
+    if (is_h5(path))
+        return list_h5(path);
     rc = sp_tensors_open(&file, path);
     if (rc == SP_OK)
         sp_tensors_print(&file, stdout);
@@ -113,8 +166,10 @@ static sp_status finish_import(sp_import *m, const weights_options *o)
                        "the others",
                        m->file->path, m->n - m->n_matched, m->n);
     if (m->n_matched == 0)
-        return SP_FAIL(SP_EDATA, "%s: nothing matched; --names, --layout or --deck are "
-                       "not the file's", m->file->path);
+        return SP_FAIL(SP_EDATA,
+                       "%s: nothing matched; --names, --layout or --deck are "
+                       "not the file's",
+                       m->file->path);
     SP_TRY(sp_import_fill(m));
     return write_import(m, o);
 }
@@ -131,8 +186,10 @@ static sp_status import_weights(const char *path, const weights_options *o)
     if (!o->deck)
         return SP_FAIL(SP_EUSAGE, "weights import: expected --deck DECK");
     if (!sp_file_ends_in(o->out, ".h5"))
-        return SP_FAIL(SP_EUSAGE, "weights import: -o %s: expected a name that ends in "
-                       ".h5", o->out);
+        return SP_FAIL(SP_EUSAGE,
+                       "weights import: -o %s: expected a name that ends in "
+                       ".h5",
+                       o->out);
     rc = sp_naming_open(&naming, o->names ? o->names : "ours", &layout);
     if (rc == SP_OK)
         rc = sp_config_read(&config, o->deck, 0, NULL);
@@ -262,7 +319,8 @@ static sp_status check_export(const weights_options *o)
                        "weights export: -o %s: expected a name that ends in %s", o->out,
                        o->is_packed ? ".spm" : ".safetensors or .h5 (--packed: .spm)");
     if (sp_file_ends_in(o->out, ".h5") && (o->names || o->layout != SP_LAYOUT_OURS))
-        return SP_FAIL(SP_EUSAGE, "weights export: a .h5 file has our layout and names");
+        return SP_FAIL(SP_EUSAGE,
+                       "weights export: a .h5 file has our layout and names");
     return SP_OK;
 }
 
@@ -332,9 +390,10 @@ sp_status sp_weights_answer(int argc, char **argv)
     }
     action = sp_names_find(SP_NAMES(actions), argv[2]);
     if (!action)
-        return SP_FAIL(SP_EUSAGE, "weights %s: expected list, import or export; did "
-                       "you mean %s?", argv[2],
-                       sp_names_nearest(SP_NAMES(actions), argv[2])->name);
+        return SP_FAIL(SP_EUSAGE,
+                       "weights %s: expected list, import or export; did "
+                       "you mean %s?",
+                       argv[2], sp_names_nearest(SP_NAMES(actions), argv[2])->name);
     SP_TRY(sp_options_read(&o, SP_NAMES(option_rows), "sptrain weights", argc - 2,
                            argv + 2, &n));
     if (o.is_help) {
@@ -342,7 +401,8 @@ sp_status sp_weights_answer(int argc, char **argv)
         return SP_OK;
     }
     if (n != 1)
-        return SP_FAIL(SP_EUSAGE, "weights %s: expected one file, found %d", argv[2], n);
+        return SP_FAIL(SP_EUSAGE, "weights %s: expected one file, found %d", argv[2],
+                       n);
     if (action->has_out && !o.out)
         return SP_FAIL(SP_EUSAGE, "weights %s: expected -o FILE", argv[2]);
     return action->act(argv[3], &o);

@@ -26,8 +26,8 @@ static sp_status read_model_config(sp_weights_model *m, const char *deck)
         return sp_checkpoint_config(&m->config, &m->state, m->path);
     if (deck)
         return sp_config_read(&m->config, deck, 0, NULL);
-    return SP_FAIL(SP_EUSAGE,
-                   "%s holds weights alone: give the network by --deck DECK", m->path);
+    return SP_FAIL(SP_EUSAGE, "%s holds weights alone: give the network by --deck DECK",
+                   m->path);
 }
 
 /* The dimension of a parameter's dataset, counted from its end; 0 if it has none. */
@@ -51,12 +51,12 @@ static sp_status dim_from_end(sp_h5 *file, const sp_param *p, int place, int *n)
 static sp_status count_channels(const sp_weights_model *m, sp_h5 *file, int *n_columns,
                                 int *n_classes)
 {
-    const int draft_classes =
-        m->config.net.n_layers ? m->config.net.layers[m->config.net.n_layers - 1].out
-                               : 1;
+    const int draft_classes = m->config.net.n_layers
+                                  ? m->config.net.layers[m->config.net.n_layers - 1].out
+                                  : 1;
     sp_graph draft = {0};
-    sp_status rc = sp_graph_build(&draft, &m->config, 1,
-                                  draft_classes > 0 ? draft_classes : 1);
+    sp_status rc =
+        sp_graph_build(&draft, &m->config, 1, draft_classes > 0 ? draft_classes : 1);
 
     *n_columns = *n_classes = 0;
     for (int i = 0; rc == SP_OK && i < draft.n_params; i++) {
@@ -71,8 +71,10 @@ static sp_status count_channels(const sp_weights_model *m, sp_h5 *file, int *n_c
     SP_TRY(rc);
     return *n_columns && *n_classes
                ? SP_OK
-               : SP_FAIL(SP_EDATA, "%s: lacks the first or the last layer of the "
-                         "deck's network", m->path);
+               : SP_FAIL(SP_EDATA,
+                         "%s: lacks the first or the last layer of the "
+                         "deck's network",
+                         m->path);
 }
 
 static sp_status build_model_graph(sp_weights_model *m, sp_h5 *file)
@@ -87,19 +89,22 @@ static sp_status build_model_graph(sp_weights_model *m, sp_h5 *file)
 static sp_status read_model(sp_weights_model *m, sp_h5 *file, const char *deck)
 {
     char fault[SP_CHECKPOINT_FAULT];
+    sp_weights_use use;
 
     SP_TRY(sp_checkpoint_read_open_state(file, &m->state, &m->norm));
     SP_TRY(read_model_config(m, deck));
+    /* predict takes these too; a file of weights alone has no averages. */
+    use = m->state.deck ? m->config.run.weights : SP_WEIGHTS_PLAIN;
     SP_TRY(build_model_graph(m, file));
     m->param = calloc((size_t)m->graph.n_floats + 1, sizeof *m->param);
     m->running = calloc((size_t)m->graph.n_buffer_floats + 1, sizeof *m->running);
     if (!m->param || !m->running)
         return SP_FAIL(SP_EMEM, "%s: no memory for the weights", m->path);
-    SP_TRY(sp_checkpoint_read_open(file, &m->graph, m->param, m->running, NULL));
+    SP_TRY(sp_checkpoint_read_model(file, &m->graph, use, m->param, m->running));
     sp_checkpoint_find_fault(&m->graph, m->param, m->running, fault);
-    return fault[0] ? SP_FAIL(SP_EDATA, "%s:%s, expected a finite number", m->path,
-                              fault)
-                    : SP_OK;
+    return fault[0]
+               ? SP_FAIL(SP_EDATA, "%s:%s, expected a finite number", m->path, fault)
+               : SP_OK;
 }
 
 sp_status sp_weights_model_open(sp_weights_model *m, const char *path, const char *deck)

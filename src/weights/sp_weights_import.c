@@ -93,8 +93,8 @@ static int classes_of_layers(const sp_config *config)
     return 1;
 }
 
-/* Takes the numbers of columns and classes from the file. `graph` was built with others,
- * which changes no name. */
+/* Takes the numbers of columns and classes from the file. `graph` was built with
+ * others, which changes no name. */
 static sp_status find_channels(const sp_import *m, const sp_graph *graph,
                                const sp_config *config, int *n_columns, int *n_classes)
 {
@@ -105,8 +105,8 @@ static sp_status find_channels(const sp_import *m, const sp_graph *graph,
     for (int i = 0; i < graph->n_params; i++) {
         const sp_param *p = &graph->param[i];
         const sp_node *node = &graph->node[p->node];
-        const bool is_first = !has_first && node->n_in == 1 &&
-                              node->in[0] == SP_INPUT_NODE;
+        const bool is_first =
+            !has_first && node->n_in == 1 && node->in[0] == SP_INPUT_NODE;
         const bool is_last = p->node == graph->n_nodes - 1;
         const sp_tensor_view *t;
         char key[SP_TENSOR_NAME];
@@ -116,9 +116,9 @@ static sp_status find_channels(const sp_import *m, const sp_graph *graph,
         if (!sp_layout_is_kernel(graph, p) || !(is_first || is_last))
             continue;
         SP_TRY(find_tensor(m, graph, p, key, &t, &is_named));
-        if (!t || !channels_of(&m->naming->layout, t,
-                               sp_naming_is_linear(m->naming, graph, p, key), &in,
-                               &out))
+        if (!t ||
+            !channels_of(&m->naming->layout, t,
+                         sp_naming_is_linear(m->naming, graph, p, key), &in, &out))
             continue;
         if (is_first)
             *n_columns = (int)in;
@@ -218,9 +218,10 @@ static sp_status fill_item(const sp_import *m, const sp_import_item *item, float
     rc = sp_tensor_read(m->file, item->tensor, numbers);
     for (int64_t i = 0; is_variance(p) && rc == SP_OK && i < p->count; i++)
         if (numbers[i] < 0)
-            rc = SP_FAIL(SP_EDATA, "%s: tensor %s: element %lld is %g, expected no "
-                         "negative variance", m->file->path, item->key, (long long)i,
-                         (double)numbers[i]);
+            rc = SP_FAIL(SP_EDATA,
+                         "%s: tensor %s: element %lld is %g, expected no "
+                         "negative variance",
+                         m->file->path, item->key, (long long)i, (double)numbers[i]);
     if (rc == SP_OK)
         sp_layout_to_ours(&m->naming->layout, &m->graph, p,
                           sp_naming_is_linear(m->naming, &m->graph, p, item->key),
@@ -240,8 +241,8 @@ sp_status sp_import_fill(sp_import *m)
     sp_graph_init_buffers(graph, m->running);
     for (int i = 0; i < m->n; i++)
         if (m->item[i].state == SP_IMPORT_MATCHED)
-            SP_TRY(fill_item(m, &m->item[i],
-                             i < graph->n_params ? m->param : m->running));
+            SP_TRY(
+                fill_item(m, &m->item[i], i < graph->n_params ? m->param : m->running));
     return SP_OK;
 }
 
@@ -259,8 +260,8 @@ static void print_shapes(const sp_import *m, const sp_import_item *item, FILE *t
         sp_naming_is_linear(m->naming, &m->graph, item->param, item->key);
     char found[SP_TENSOR_SHAPE], expected[SP_TENSOR_SHAPE];
     int64_t want[SP_TENSOR_RANK];
-    const int rank = sp_layout_shape(&m->naming->layout, &m->graph, item->param,
-                                     is_linear, want);
+    const int rank =
+        sp_layout_shape(&m->naming->layout, &m->graph, item->param, is_linear, want);
 
     sp_tensor_print_shape(rank, want, expected);
     if (item->tensor)
@@ -339,8 +340,10 @@ static void print_norm_advice(const sp_import *m, FILE *to)
 
     for (int i = 0; is_spunet && i < m->graph.n_nodes; i++)
         if (m->graph.node[i].op == SP_OP_BATCHNORM && m->graph.node[i].eps != 1e-3) {
-            fprintf(to, "  SpUNet's batch norms have eps 1e-3, the deck's %g: give "
-                    "net.bn_eps=1e-3 net.bn_momentum=0.01\n", m->graph.node[i].eps);
+            fprintf(to,
+                    "  SpUNet's batch norms have eps 1e-3, the deck's %g: give "
+                    "net.bn_eps=1e-3 net.bn_momentum=0.01\n",
+                    m->graph.node[i].eps);
             return;
         }
 }
@@ -353,9 +356,10 @@ void sp_import_print(const sp_import *m, FILE *to)
             sp_plural(m->file->n));
     if (m->prefix[0])
         fprintf(to, ", prefix %s", m->prefix);
-    fprintf(to, "\n%d of %d parameters and statistics of the network matched; %d "
-            "columns, %d classes\n", m->n_matched, m->n, m->graph.c_in,
-            m->graph.n_classes);
+    fprintf(to,
+            "\n%d of %d parameters and statistics of the network matched; %d "
+            "columns, %d classes\n",
+            m->n_matched, m->n, m->graph.c_in, m->graph.n_classes);
     for (int i = 0; i < m->n; i++)
         if (m->item[i].state != SP_IMPORT_MATCHED && n_bad++ < SHOWN)
             print_item(m, &m->item[i], to);

@@ -14,8 +14,8 @@
 
 typedef enum sp_import_state {
     SP_IMPORT_MATCHED,
-    SP_IMPORT_MISSING,   /* the file has no tensor of the name */
-    SP_IMPORT_UNNAMED,   /* the naming has no name for it */
+    SP_IMPORT_MISSING, /* the file has no tensor of the name */
+    SP_IMPORT_UNNAMED, /* the naming has no name for it */
     SP_IMPORT_OTHER_SHAPE,
     SP_IMPORT_OTHER_OPERATION /* same shape, other meaning (sp_layout_difference) */
 } sp_import_state;
@@ -37,13 +37,14 @@ typedef struct sp_import {
     sp_import_item *item;
     char **mapped; /* [file->n] what a map file makes of names; NULL: nothing */
     bool *is_used; /* [file->n] */
-    float *param, *running; /* flat buffers of the graph, initial values where missing */
+    float *param,
+        *running; /* flat buffers of the graph, initial values where missing */
     int n_matched;
 } sp_import;
 
 /* Matches the tensors of a file to the network of config. Columns and classes are those
- * of the file's first and last layers, if it has them, else 1. prefix NULL: it is found.
- * SP_EUSAGE, SP_EDATA: the network; SP_EMEM. Close in any case. */
+ * of the file's first and last layers, if it has them, else 1. prefix NULL: it is
+ * found. SP_EUSAGE, SP_EDATA: the network; SP_EMEM. Close in any case. */
 sp_status sp_import_open(sp_import *import, const sp_tensors *file,
                          const sp_naming *naming, const sp_config *config,
                          const char *prefix);

@@ -8,7 +8,7 @@
 #include "graph/sp_graph.h"
 
 typedef struct sp_weights_model {
-    char path[PATH_MAX]; /* of the checkpoint */
+    char path[PATH_MAX];       /* of the checkpoint */
     sp_checkpoint_state state; /* deck NULL: the file holds weights alone */
     sp_normalization norm;
     sp_config config; /* of the file's deck, or the one that was given */

@@ -74,6 +74,33 @@ near two one 20 1e-6 1e-2 # as little as of other numbers of ranks (test_run_ran
 SP_UCX_DISCONNECT=0
 export SP_UCX_DISCONNECT
 
+# The same by torchrun's variables: two processes in each of two pods, and then four pods, two
+# of them on each machine, with a memory of their own each.
+pods() { # RUN PODS: how many, of four processes
+    pids=
+    for pod in $(seq 0 $(($2 - 1))); do
+        each=$((4 / $2))
+        timeout -k 5 "$limit_s" ./enter node$((pod * 2 / $2 + 1)) "
+            for i in \$(seq 1 $each); do
+                RANK=\$(($pod * $each + i - 1)) WORLD_SIZE=4 MASTER_ADDR=$net.1 \\
+                MASTER_PORT=29500 $SPTRAIN base.deck run.dir=$1 >out.$pod.\$i 2>err.$pod.\$i &
+                p=\"\$p \$!\"
+            done
+            for i in \$p; do wait \$i || exit; done" </dev/null &
+        pids="$pids $!"
+    done
+    for p in $pids; do
+        wait "$p" || fail "a pod of $2 ends with $?: $(cat err.*)"
+    done
+    says "$1/metrics.jsonl" "\"nodes\":$2"
+}
+hosts base.deck run.dir=launched || fail "status $? on two hosts"
+pods pods 2
+sums launched 20 >a
+yields a "two processes in each of two pods" sums pods 20
+pods four 4
+near four one 20 1e-6 1e-2
+
 # MPI_Finalize returns over the network too, every time.
 for n in 1 2 3 4 5 6; do
     hosts check base.deck || fail "status $? of check, start $n"

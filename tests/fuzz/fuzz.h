@@ -75,7 +75,8 @@ void fuzz_size(uint64_t bytes);
 void fuzz_put(const char *path, blob data);
 /* The same of data that it frees then. */
 void fuzz_give(const char *path, blob data);
-/* Writes a seed, changed by mutate_bytes where is_damaged, and tells its bytes. */
+/* Writes a seed and tells its bytes. If is_damaged it is changed by mutate_bytes, an HDF5
+ * file by h5_damage. */
 void fuzz_put_seed(const char *path, blob seed, bool is_damaged, uint64_t *rng);
 
 /* Ends the process with the error's message unless the status is SP_OK: for seeds. */

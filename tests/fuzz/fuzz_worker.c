@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "fuzz/fuzz.h"
+#include "fuzz/mutate_h5.h"
 
 enum { FAULT = 99, LEAK_EVERY = 400 };
 
@@ -220,10 +221,14 @@ void fuzz_give(const char *path, blob data)
 void fuzz_put_seed(const char *path, blob seed, bool is_damaged, uint64_t *rng)
 {
     blob b = blob_copy(seed);
+    const bool is_h5 = h5_is_file(b);
 
-    if (is_damaged)
+    unsetenv("SP_H5_CHILD_CRASH"); /* of the mutant before this one */
+    if (is_damaged && !is_h5)
         mutate_bytes(&b, rng);
     fuzz_give(path, b);
+    if (is_damaged && is_h5)
+        h5_damage(path, rng);
 }
 
 /* ---- commands ---- */

@@ -105,6 +105,7 @@ static void prepare_las(void)
         add(&las, seed_las(format, false));
         add(&las, seed_las(format, true));
     }
+    add(&las, seed_las_records());
 }
 
 static void prepare_laz(void)

@@ -248,8 +248,7 @@ static const char *const pickle_words[] = {
 
 static bool run_tensors(uint64_t *rng)
 {
-    static const vocabulary json = {json_words,
-                                    sizeof json_words / sizeof *json_words};
+    static const vocabulary json = {json_words, sizeof json_words / sizeof *json_words};
     static const vocabulary pickle = {pickle_words,
                                       sizeof pickle_words / sizeof *pickle_words};
     const container kind = (container)mutate_below(rng, N_CONTAINERS);
@@ -263,7 +262,8 @@ static bool run_tensors(uint64_t *rng)
         else if (kind == SAFETENSORS && b.n > 8) {
             const size_t head = b.n > 200 ? 200 : b.n;
 
-            sp_put64(b.at, sp_get64(b.at) + (uint64_t)mutate_words(&b, head, &json, rng));
+            sp_put64(b.at,
+                     sp_get64(b.at) + (uint64_t)mutate_words(&b, head, &json, rng));
         } else
             mutate_words(&b, b.n, &pickle, rng);
     fuzz_give(tensors_path, b);

@@ -283,7 +283,15 @@ void h5_mend_shard_sums(const char *path)
     mutate_check(H5Fclose(file) >= 0, path);
 }
 
-/* ---- chunks ---- */
+/* ---- stored bytes ---- */
+
+/* Flips a few bits of stored values. Their number stays, since libhdf5 relies on it:
+ * 1.10.8 reads on beyond a chunk that is shorter than it was. */
+static void flip_some(unsigned char *at, size_t n, uint64_t *rng)
+{
+    for (size_t k = 1 + mutate_below(rng, 8); n > 0 && k > 0; k--)
+        at[mutate_below(rng, n)] ^= (unsigned char)(1u << mutate_below(rng, 8));
+}
 
 static bool damage_one(hid_t set, uint64_t *rng)
 {
@@ -292,34 +300,79 @@ static bool damage_one(hid_t set, uint64_t *rng)
     haddr_t address;
     uint32_t mask = 0;
     unsigned skipped;
-    blob b = {0};
+    unsigned char *data;
     bool is_done = false;
 
     if (H5Dget_num_chunks(set, space, &n) >= 0 && n > 0 &&
         H5Dget_chunk_info(set, space, mutate_below(rng, n), at, &skipped, &address,
                           &size) >= 0) {
-        b = (blob){malloc((size_t)size + 1), (size_t)size};
-        mutate_check(b.at && H5Dread_chunk(set, H5P_DEFAULT, at, &mask, b.at) >= 0,
+        data = malloc((size_t)size + 1);
+        mutate_check(data && H5Dread_chunk(set, H5P_DEFAULT, at, &mask, data) >= 0,
                      "chunk");
-        mutate_bytes(&b, rng);
-        if (mutate_below(rng, 8) == 0)
-            mask ^= 1u << mutate_below(rng, 3);
-        is_done = b.n > 0 && H5Dwrite_chunk(set, H5P_DEFAULT, mask, at, b.n, b.at) >= 0;
-        free(b.at);
+        flip_some(data, (size_t)size, rng);
+        is_done = H5Dwrite_chunk(set, H5P_DEFAULT, mask, at, (size_t)size, data) >= 0;
+        free(data);
     }
     H5Sclose(space);
     return is_done;
 }
 
-const char *h5_damage_chunk(const char *path, uint64_t *rng)
+/* Damages the values of one dataset that is contiguous. */
+static void damage_contiguous(const char *path, haddr_t at, hsize_t bytes,
+                              uint64_t *rng)
+{
+    blob b = blob_read(path);
+
+    if (at != HADDR_UNDEF && at + bytes <= b.n)
+        flip_some(b.at + at, (size_t)bytes, rng);
+    blob_write(path, b);
+    free(b.at);
+}
+
+static const char *damage_values(const char *path, bool with_contiguous, uint64_t *rng)
 {
     const char *name = any_name(path, rng);
     hid_t file = open_file(path);
     hid_t set = H5Dopen2(file, name, H5P_DEFAULT), list = H5Dget_create_plist(set);
-    bool is_done = H5Pget_layout(list) == H5D_CHUNKED && damage_one(set, rng);
+    const H5D_layout_t layout = H5Pget_layout(list);
+    const haddr_t at = layout == H5D_CONTIGUOUS ? H5Dget_offset(set) : HADDR_UNDEF;
+    const hsize_t bytes = H5Dget_storage_size(set);
+    const bool is_done = layout == H5D_CHUNKED && damage_one(set, rng);
 
     H5Pclose(list);
     H5Dclose(set);
     mutate_check(H5Fclose(file) >= 0, path);
+    if (with_contiguous && layout == H5D_CONTIGUOUS)
+        damage_contiguous(path, at, bytes, rng);
     return is_done ? name : "";
+}
+
+const char *h5_damage_chunk(const char *path, uint64_t *rng)
+{
+    return damage_values(path, false, rng);
+}
+
+void h5_damage(const char *path, uint64_t *rng)
+{
+    const char *base = strrchr(path, '/');
+    blob b;
+
+    switch (mutate_below(rng, 8)) {
+    case 0:
+        b = blob_read(path);
+        b.n = mutate_below(rng, b.n);
+        blob_write(path, b);
+        free(b.at);
+        break;
+    case 1:
+        setenv("SP_H5_CHILD_CRASH", base ? base + 1 : path, 1);
+        break;
+    default:
+        damage_values(path, true, rng);
+    }
+}
+
+bool h5_is_file(blob b)
+{
+    return b.n > 8 && memcmp(b.at, "\x89HDF\r\n\x1a\n", 8) == 0;
 }

@@ -95,6 +95,39 @@ blob seed_las(int format, bool with_extra)
     return b;
 }
 
+/* Adds an extended record after the points. */
+static void add_extended(blob *b, const char *user, int id, const void *data, size_t n)
+{
+    unsigned char *evlr = b->at + b->n;
+
+    if (sp_get64(b->at + 235) == 0)
+        set_number(b, 235, (double)b->n, 'u', 8);
+    b->at[243]++;
+    memcpy(evlr + 2, user, strlen(user));
+    scan_put(evlr + 18, id, 'u', 2, false);
+    scan_put(evlr + 20, (double)n, 'u', 8, false);
+    memcpy(evlr + 60, data, n);
+    b->n += 60 + n;
+}
+
+blob seed_las_records(void)
+{
+    static const char text[] =
+        "COMPD_CS[\"c\",PROJCS[\"P\",GEOGCS[\"G\",UNIT[\"degree\",0.017]],UNIT[\"metre\","
+        "1]],VERT_CS[\"V\",VERT_DATUM[\"D\",2005],UNIT[\"foot\",0.3048],AXIS[\"Up\",UP]]]";
+    const uint16_t keys[] = {1,    1, 0, 3, 1024, 0, 1, 1, 3076, 34736,
+                             1,    0, 4099, 0, 1, 9003};
+    unsigned char d[192] = {0, 0, 23, 1 | 8}; /* three uint16 */
+    blob b = seed_las(6, true);
+
+    memcpy(d + 4, "normal", 6);
+    add_extended(&b, "LASF_Projection", 2112, text, sizeof text);
+    add_extended(&b, "LASF_Projection", 34735, keys, sizeof keys);
+    add_extended(&b, "LASF_Spec", 4, d, sizeof d);
+    add_extended(&b, "copc", 1000, d, 32);
+    return b;
+}
+
 /* Gives each record other bytes behind its coordinates, but for the class. */
 static void vary(unsigned char *record, int bytes, int i)
 {

@@ -8,6 +8,8 @@ enum { SEED_POINTS = 40, SEED_LAS_FORMATS = 11 };
 
 /* LAS of point format 0 to 10; with_extra: it has a VLR that names extra bytes. */
 blob seed_las(int format, bool with_extra);
+/* LAS of format 6 with extended records: coordinate systems, extra bytes, COPC's. */
+blob seed_las_records(void);
 /* The same points, compressed; their other fields vary. */
 blob seed_laz(int format);
 

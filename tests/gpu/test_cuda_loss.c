@@ -12,7 +12,8 @@ typedef struct problem {
     float smoothing;
     bool has_weight;
     bool has_bad; /* logits of every fifth row that are not finite, without a label */
-    bool is_counted; /* these rows have labels: their losses are not numbers */
+    bool is_counted;  /* these rows have labels: their losses are not numbers */
+    sp_loss_rule sum; /* is_sum: the rule of the loss */
 } problem;
 
 /* Labels are -1 .. C-1; some logits are equal, and some saturate. */
@@ -52,13 +53,19 @@ static void lose(op_results *r, const void *of)
 
     for (int j = 0; j < p->c; j++)
         weight[j] += 1.5f;
+    if (p->sum.is_sum) {
+        a.rule = p->sum;
+        a.rule.smoothing = p->smoothing;
+        weight[p->c - 1] = p->c > 2 ? 0 : 1;
+    }
     a.label = op_copy(r, label, n * sizeof *label);
     if (p->has_weight)
         a.class_weight = op_copy(r, weight, (size_t)p->c * sizeof *weight);
     if (p->is_counted) {
         a.sums = op_copy(r, zero, 6 * sizeof(double));
     } else {
-        a.sums = op_sums(r, "sums of the loss", 1e-12, 6);
+        /* Lovasz-softmax sorts errors that are rounded to 1.2e-10. */
+        a.sums = op_sums(r, "sums of the loss", p->sum.is_sum ? 1e-9 : 1e-12, 6);
         a.dlogits = op_result_fp32(r, "dlogits", 1e-6, p->n, p->c, p->c + 1);
         a.prediction = op_copy(r, zero, n * sizeof *a.prediction);
         before = a;
@@ -80,8 +87,41 @@ TEST(loss_is_plain)
     for (int order = 0; order < cu_orders(); order++)
         for (int i = 0; i < 6; i++)
             cu_compare(order, false, lose,
-                       &(problem){rows[i], classes[i % 4], i % 3, i % 2 ? 0.1f : 0,
-                                  i % 3 == 0, false, false});
+                       &(problem){rows[i],
+                                  classes[i % 4],
+                                  i % 3,
+                                  i % 2 ? 0.1f : 0,
+                                  i % 3 == 0,
+                                  false,
+                                  false,
+                                  {.is_sum = false}});
+}
+
+/* Each term, and all of them, over samples of several chunks of 1024 rows. */
+TEST(sums_of_terms_are_plain)
+{
+    static const int rows[] = {0, 1, 33, 400, 5000};
+    static const int classes[] = {1, 2, 20, 5, 3};
+
+    for (int order = 0; order < cu_orders(); order++)
+        for (int i = 0; i < 5; i++)
+            for (int term = 0; term <= SP_N_LOSSES; term++) {
+                problem p = {
+                    rows[i],
+                    classes[i],
+                    i % 3,
+                    term % 2 ? 0.1f : 0,
+                    term % 3 == 0,
+                    false,
+                    false,
+                    {.is_sum = true, .focal_gamma = 2, .is_joint = (i + term) % 2}};
+
+                if (i == 4 && (order > 0 || hc_is_checked()))
+                    continue;
+                for (int t = 0; t < SP_N_LOSSES; t++)
+                    p.sum.weight[t] = t == term || term == SP_N_LOSSES;
+                cu_compare(order, false, lose, &p);
+            }
 }
 
 /* Rows that are not finite have no predictions and no counts; their losses are not

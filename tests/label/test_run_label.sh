@@ -90,9 +90,8 @@ says out 'p_ground'
 tr '\0' '\n' <fields1/a.las | grep -aq "p_${plants%ès haute}$" || fail "a cut letter"
 run 1 0 label r fields1/a.las --out again --confidence --entropy run.threads=1
 test "$(wc -c <again/a.las)" = "$(wc -c <fields1/a.las)" || fail "fields came twice"
-run 2 3 label r fields1/a.las --out other --confidence --field-type float32
-one_diagnosis 'fields1/a.las: has a field confidence already, which is not float32'
-test ! -e other || fail "a refused run leaves other"
+run 2 0 label r fields1/a.las --out other --confidence --entropy --field-type float32
+same again/a.las other/a.las "fields that keep their type"
 run 2 0 label r in/a.las --out keep --keep 2,64 run.threads=1
 classes_only in/a.las keep/a.las
 ! grep -q '^2 \|^100 ' codes || fail "--keep 2,64 changes such points"
@@ -134,6 +133,24 @@ one_diagnosis 'in/k.bin: is SemanticKITTI, but the model has seen \["LAS"\]; --a
 test ! -e none || fail "a refused run leaves none"
 run 2 3 label r in/t.txt in/k.bin --out mixed2 --any-format run.threads=1
 one_diagnosis 'in/k.bin: no attribute number_of_returns; .* (column number_of_returns'
+# Coordinates that were rounded to two metres, twice a voxel.
+awk 'NR > 1 { for (i = 1; i < 3; i++) $i = 451000 + 2 * int($i / 2) } { print }' in/t.txt >round.txt
+run 2 0 label r round.txt --out round --any-format
+says err "round.txt.* has coordinates coarser than the model's voxels of 1: x in steps of 2 (50 %"
+run 2 0 label r in/t.txt --out round --any-format
+says_not err coarser
+
+# A value that is missing is refused, or replaced by the option.
+awk 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == "number_of_returns") c = i }
+    NR == 9 { $c = "nan" } { print }' in/t.txt >gap.txt
+run 2 3 label r gap.txt --out gap --any-format
+one_diagnosis 'gap.txt: point 7: number_of_returns is nan, .*--missing 0'
+run 2 0 label r gap.txt --out gap --any-format --missing 1
+awk 'NR == 9 { $c = 1 } { print }' c="$(head -n 1 in/t.txt | tr ' ' '\n' | grep -n '^number_of_returns$' |
+    cut -d : -f 1)" in/t.txt >filled.txt
+run 2 0 label r filled.txt --out gap --any-format
+test "$(awk '{ print $NF }' gap/gap.txt)" = "$(awk '{ print $NF }' gap/filled.txt)" ||
+    fail "--missing 1 is not 1"
 "$SCANS" foot.las 10 1 6 foot
 run 2 3 label r in/a.las foot.las --out mixed
 one_diagnosis 'foot.las: its coordinates are in US survey foot, but those of the model in metre'

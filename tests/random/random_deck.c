@@ -178,6 +178,13 @@ static void put_class_weights(rnd_case *c)
 {
     const int kind = rnd_pick(c, 6, "train.class_weights");
 
+    if (kind == 2 && rnd_chance(c, 50, "train.class_weights.more")) {
+        PUT(c, "class_weights = \"%s\"; ",
+            rnd_chance(c, 50, "train.class_weights.log") ? "log_inverse"
+                                                         : "median_frequency");
+        return;
+    }
+
     if (kind == 3 || kind == 4)
         PUT(c, "class_weights = \"%s\"; ", kind == 3 ? "inverse" : "sqrt_inverse");
     if (kind != 5)
@@ -280,6 +287,20 @@ static void put_schedule(rnd_case *c)
         put_choice(c, "train.warmup_factor", "0.0 0.0 0.1");
 }
 
+static void put_loss(rnd_case *c)
+{
+    static const char *const loss[] = {
+        "\"focal\"", "\"dice\"", "\"lovasz\"",
+        "( { name = \"cross_entropy\"; weight = 1.0; }, "
+        "{ name = \"lovasz\"; weight = 0.5; } )",
+        "( \"cross_entropy\", \"lovasz\", \"focal\", \"dice\" )"};
+
+    if (!rnd_chance(c, 20, "train.loss"))
+        return;
+    PUT(c, "loss = %s; ", loss[rnd_pick(c, 5, "train.loss.terms")]);
+    put_choice(c, "train.focal_gamma", "2.0 0.0 0.5");
+}
+
 static void draw_train(rnd_case *c)
 {
     PUT(c, "train : { ");
@@ -293,6 +314,8 @@ static void draw_train(rnd_case *c)
     put_choice(c, "train.lr_scale", "\"none\" \"linear\" \"sqrt\"");
     put_class_weights(c);
     put_choice(c, "train.label_smoothing", "0.0 0.0 0.1");
+    put_loss(c);
+    put_choice(c, "train.ema", "0.0 0.0 0.0 0.9");
     if (c->is_world || rnd_first_way(c) == 'h')
         PUT(c, "bn_scope = \"world\"; ");
     else if (put_choice(c, "train.bn_scope", "\"world\" \"node\" \"rank\"") == 2)

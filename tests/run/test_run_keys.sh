@@ -88,8 +88,18 @@ says out 'step=4 .*done=100%'
 run 1 0 "$@" run.dir=m batch.size=10 train.schedule=step
 test "$(rates m)" = "1.0000 1.0000 0.1000 0.0100 " || fail "rates of short steps: $(rates m)"
 run 2 0 "$@" run.dir=n batch.size=4 batch.per=rank train.schedule=constant train.steps=2
-run 1 0 "$@" run.dir=n batch.size=4 batch.per=rank train.schedule=step
-test "$(rates n)" = "1.0000 1.0000 0.1000 0.0100 " || fail "rates on other ranks: $(rates n)"
+cp n/metrics.jsonl metrics.n
+refused '1 3' 2 'batch.per = "rank": the run has 2 ranks, 8 samples a step, this start has [13] ranks*, [0-9]* sam' \
+    "$@" run.dir=n batch.size=4 batch.per=rank train.schedule=step
+refused 1 2 'the run has 2 ranks' check "$@" run.dir=n batch.size=4 batch.per=rank
+same metrics.n n/metrics.jsonl "the metrics of a run that was refused"
+run 2 0 "$@" run.dir=n batch.size=4 batch.per=rank train.schedule=step
+test "$(rates n)" = "1.0000 1.0000 0.1000 0.0100 " || fail "rates of a run that goes on: $(rates n)"
+# Nodes count where the batch is a node's, and no group where it is the world's.
+SP_RANKS_PER_NODE=1 run 2 0 "$@" run.dir=o batch.size=4 batch.per=node train.schedule=constant train.steps=2
+refused 2 2 'batch.per = "node": the run has 2 nodes, 8 samples a step, this start has 1 node, 4 sam' \
+    "$@" run.dir=o batch.size=4 batch.per=node train.schedule=constant train.steps=3
+SP_RANKS_PER_NODE=2 run 4 0 "$@" run.dir=o batch.size=4 batch.per=node train.schedule=constant train.steps=3
 
 # The momentum that onecycle moves is told for each step, and else for none. It follows
 # the samples, so that a run that was stopped and goes on with other ranks has the same.
@@ -101,8 +111,8 @@ set -- "$@" batch.size=16 train.schedule=onecycle train.pct_start=0.5 train.div_
     train.final_div_factor=100 'train.cycle_momentum=[0.85, 0.95]'
 run 2 0 "$@" run.dir=cycle
 says out 'effective learning rate 1, onecycle from 0.1 to 0.001, momentum 0.95 to 0.85 and back$'
-test "$(rates cycle)" = "0.1000 0.5500 1.0000 0.5005 " || fail "rates of a cycle: $(rates cycle)"
-test "$(momenta cycle)" = "0.9500 0.9000 0.8500 0.9000 " || fail "momenta: $(momenta cycle)"
+test "$(rates cycle)" = "0.1000 1.0000 0.5005 0.0010 " || fail "rates of a cycle: $(rates cycle)"
+test "$(momenta cycle)" = "0.9500 0.8500 0.9000 0.9500 " || fail "momenta: $(momenta cycle)"
 run 2 75 "$@" run.dir=cut-cycle run.time_limit_s=1e-9
 run 1 0 "$@" run.dir=cut-cycle
 test "$(momenta cut-cycle)" = "$(momenta cycle)" || fail "momenta, continued: $(momenta cut-cycle)"

@@ -112,11 +112,12 @@ owner jansson.h src/run/sp_run_state.c src/report/sp_run_watch.c src/report/sp_s
 owner png.h src/report/sp_png.c
 owner dlfcn.h src/comm/sp_comm.c 'cuda/*'
 owner cuda_runtime.h cuda/device/sp_cuda.h
-owner zlib.h src/h5/sp_h5_filter.c
 owner immintrin.h 'src/cpu/*' src/base/sp_crc_x86.c
-owner sys/socket.h src/h5/sp_h5_child.c src/health/sp_link.c
+owner sys/socket.h src/comm/sp_pmi.c src/comm/sp_world.c src/comm/sp_world_line.c \
+    src/comm/sp_world_server.c src/h5/sp_h5_child.c src/health/sp_link.c
 # A hash is compiled in from the header, so every user has its own copy.
-owner xxhash.h src/comm/sp_comm_agree.c src/comm/sp_comm_find.c src/h5/sp_h5_child.c src/data/sp_shard_index.c \
+owner xxhash.h src/comm/sp_comm_agree.c src/comm/sp_comm_find.c src/h5/sp_h5_child.c \
+    src/data/sp_shard_copies.c src/data/sp_shard_index.c \
     src/train/sp_report.c src/checkpoint/sp_replica.c
 
 # only PATH PATTERN WORDS: no other file has the pattern.

@@ -33,6 +33,15 @@ grep -aq "$dir" fp32.spm && fail "a path of the training is in the packed model"
 "$SPTRAIN" weights list fp32.spm >out 2>err || fail list
 grep -q '/params/final/weight .*F32 .*\[10, 5\]' out || fail "list does not show the arrays"
 
+"$SPTRAIN" check $best 2>err | tail -n +2 >out.best || fail "check of a checkpoint"
+"$SPTRAIN" check fp32.spm 2>err | tail -n +2 >out || fail "check of a packed model"
+grep -q final out || fail "check does not print the network"
+cmp out.best out || fail "check tells other things of the packed model"
+"$SPTRAIN" weights list $best >out 2>err || fail "list of a checkpoint"
+grep -q '/params/final/weight .*f32 .*\[10, 5\]' out || fail "arrays of a checkpoint"
+"$SPTRAIN" weights list base.deck >out 2>err
+test $? -eq 3 || fail "a deck is listed"
+
 # On several ranks too, and for eval and label.
 for model in $best fp32.spm; do
     "$MPIEXEC" -n 2 "$SPTRAIN" eval base.deck run.checkpoint="$model" run.dir="e.${model##*/}" \
@@ -44,6 +53,39 @@ cmp best.h5.confusion fp32.spm.confusion || fail "eval: another confusion"
 "$SPTRAIN" predict base.deck run.checkpoint=bf16.spm run.dir=other >out 2>err
 test $? -eq 2 || fail "a model in bf16 is run in fp32 without a word"
 grep -q 'train.precision=bf16' err || fail "no advice about the precision"
+
+# label writes the same scan with the packed model as with its run folder.
+awk 'BEGIN { srand(3); for (i = 0; i < 3000; i++) printf "%.2f %.2f %.2f %d %d\n",
+    rand() * 15, rand() * 15, rand() * 4, rand() * 200, rand() * 2 }' >scan.txt
+"$SP_BUILDDIR/spvox" convert --out t --voxel-size 0.5 --columns x,y,z,intensity,label \
+    --map "0=a,1=b" --features intensity,height scan.txt >out 2>err || fail convert
+"$SPTRAIN" train base.deck data.train=t-*.h5 data.val=t-*.h5 run.dir=t >out 2>err ||
+    fail "train on the scan"
+"$SPTRAIN" weights export t --packed -o t.spm >out 2>err || fail "export t"
+for model in t t.spm; do
+    "$SPTRAIN" label "$model" scan.txt --out "labelled.$model" >out 2>err ||
+        fail "label with $model"
+done
+cmp labelled.t/scan.txt labelled.t.spm/scan.txt || fail "label: other classes"
+
+# Absent statistics and names: the columns are not normalized, and weights alone get numbers.
+"$SPTRAIN" train base.deck data.normalize=false run.dir=plain >out 2>err || fail "train plain"
+"$SPTRAIN" weights export plain/checkpoints/best.h5 --packed -o plain.spm >out 2>err ||
+    fail "export plain"
+for model in plain/checkpoints/best.h5 plain.spm; do
+    cp "$model" model
+    "$SPTRAIN" predict base.deck run.checkpoint=model run.dir="p.${model##*/}" >out 2>err ||
+        fail "predict $model"
+done
+cmp p.best.h5/predictions/s-00000-of-00001.h5 p.plain.spm/predictions/s-00000-of-00001.h5 ||
+    fail "without statistics: other bits"
+"$SPTRAIN" weights export $best -o alone.h5 >out 2>err || fail "weights alone"
+"$SPTRAIN" weights export alone.h5 --packed -o alone.spm >out 2>err
+test $? -eq 2 || fail "weights alone are packed without a network"
+"$SPTRAIN" weights export alone.h5 --deck base.deck --packed -o alone.spm >out 2>err ||
+    fail "weights alone, packed"
+"$SPTRAIN" check alone.spm >out 2>err || fail "check of weights alone"
+grep -q 'inputs: column_0, column_1' out || fail "columns without names have no numbers"
 
 # A damaged file is named.
 head -c 5000 fp32.spm >cut.spm

@@ -73,7 +73,13 @@ imports spconv2 pointcept
 foreign spconv2 pointcept old
 imports spconv2 pointcept
 round spconv2 pointcept
+"$SPTRAIN" weights export spunet/run --layout spconv2 --names pointcept -o p.safetensors \
+    >out 2>err || fail "export of spunet"
+"$python" "$files" shapes p.safetensors spunet 0.04 || fail "spunet is not Pointcept's"
 network minkunet18w32
+"$SPTRAIN" weights export minkunet18w32/run --layout torchsparse --names spvnas \
+    -o p.safetensors >out 2>err || fail "export of minkunet18w32"
+"$python" "$files" shapes p.safetensors spvnas 0.04 || fail "minkunet18w32 is not spvnas's"
 foreign torchsparse spvnas zip5
 imports torchsparse spvnas
 for each in torchsparse spconv2 minkowski; do

@@ -2,6 +2,7 @@
 
     weights_files.py write OURS.safetensors LAYOUT NAMES CONTAINER OUT
     weights_files.py same A.safetensors B.safetensors
+    weights_files.py shapes X.safetensors spunet|spvnas WIDTH
 
 OURS is what `sptrain weights export` writes in its own layout and names. The layouts and
 names below are written down a second time, from the programs' sources, so that a mistake in
@@ -269,7 +270,89 @@ def write_old(path, tensors):
         file.write(text.getvalue())
 
 
+# ---- networks: names and shapes as their programs make them ----
+
+
+def conv(shapes, name, kernel, c_in, c_out):
+    shapes[name + ".weight"] = [c_out, kernel, kernel, kernel, c_in]
+
+
+def norm(shapes, name, c):
+    for leaf in ("weight", "bias", "running_mean", "running_var"):
+        shapes[f"{name}.{leaf}"] = [c]
+
+
+def spunet_shapes(c_in, n_classes, width):
+    """SpUNetBase of Pointcept's spconv_unet_v1m1_base.py"""
+    shapes = {}
+    base, *planes = (max(1, int(n * width + 0.5)) for n in (32, 32, 64, 128, 256, 256, 128, 96, 96))
+
+    def unit(name, kernel, a, b):
+        conv(shapes, name + ".0", kernel, a, b)
+        norm(shapes, name + ".1", b)
+
+    def block(name, a, b):
+        conv(shapes, name + ".conv1", 3, a, b)
+        norm(shapes, name + ".bn1", b)
+        conv(shapes, name + ".conv2", 3, b, b)
+        norm(shapes, name + ".bn2", b)
+        if a != b:
+            unit(name + ".proj", 1, a, b)
+
+    layers = (2, 3, 4, 6, 2, 2, 2, 2)
+    unit("conv_input", 5, c_in, base)
+    enc, dec = base, planes[-1]
+    for s in range(4):
+        unit(f"down.{s}", 2, enc, planes[s])
+        for i in range(layers[s]):
+            block(f"enc.{s}.block{i}", planes[s], planes[s])
+        unit(f"up.{s}", 2, planes[6 - s], dec)
+        for i in range(layers[7 - s]):
+            block(f"dec.{s}.block{i}", dec if i else dec + enc, dec)
+        enc, dec = planes[s], planes[6 - s]
+    conv(shapes, "final", 1, planes[-1], n_classes)
+    shapes["final.bias"] = [n_classes]
+    return shapes
+
+
+def spvnas_shapes(c_in, n_classes, width):
+    """MinkUNet of spvnas's core/models/semantic_kitti/minkunet.py"""
+    shapes = {}
+    cs = [max(1, int(n * width + 0.5)) for n in (32, 32, 64, 128, 256, 256, 128, 96, 96)]
+
+    def unit(conv_name, norm_name, kernel, a, b):
+        shapes[conv_name + ".kernel"] = [kernel**3, a, b] if kernel > 1 else [a, b]
+        norm(shapes, norm_name, b)
+
+    def block(name, a, b):
+        unit(name + ".net.0", name + ".net.1", 3, a, b)
+        unit(name + ".net.3", name + ".net.4", 3, b, b)
+        if a != b:
+            unit(name + ".downsample.0", name + ".downsample.1", 1, a, b)
+
+    unit("stem.0", "stem.1", 3, c_in, cs[0])
+    unit("stem.3", "stem.4", 3, cs[0], cs[0])
+    for s in range(1, 5):
+        unit(f"stage{s}.0.net.0", f"stage{s}.0.net.1", 2, cs[s - 1], cs[s - 1])
+        block(f"stage{s}.1", cs[s - 1], cs[s])
+        block(f"stage{s}.2", cs[s], cs[s])
+        unit(f"up{s}.0.net.0", f"up{s}.0.net.1", 2, cs[s + 3], cs[s + 4])
+        block(f"up{s}.1.0", cs[s + 4] + cs[4 - s], cs[s + 4])
+        block(f"up{s}.1.1", cs[s + 4], cs[s + 4])
+    shapes["classifier.0.weight"] = [n_classes, cs[8]]
+    shapes["classifier.0.bias"] = [n_classes]
+    return shapes
+
+
 def main():
+    if sys.argv[1] == "shapes":
+        found = {name: t[0] for name, t in read_safetensors(sys.argv[2]).items()}
+        make = spunet_shapes if sys.argv[3] == "spunet" else spvnas_shapes
+        right = make(3, 5, float(sys.argv[4]))
+        assert found.keys() == right.keys(), found.keys() ^ right.keys()
+        wrong = [name for name in right if found[name] != right[name]]
+        assert not wrong, [(name, found[name], right[name]) for name in wrong]
+        return
     if sys.argv[1] == "same":
         a, b = (read_safetensors(path) for path in sys.argv[2:4])
         assert a.keys() == b.keys(), a.keys() ^ b.keys()

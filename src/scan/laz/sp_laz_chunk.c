@@ -41,6 +41,12 @@ static sp_status damaged(const laz_decoder *d, const char *what)
                    d->place.first + (f->what ? f->at : 0));
 }
 
+/* The chunk is one that the header's number of points ends. */
+static bool is_last(const laz_decoder *d)
+{
+    return d->place.first + d->place.n == d->file->n_points;
+}
+
 static sp_status begin_pointwise(laz_decoder *d, int64_t end)
 {
     int64_t bytes = d->codec.format->record_bytes;
@@ -79,6 +85,8 @@ static sp_status read_sizes(laz_decoder *d, int64_t head, int64_t end, int64_t *
     at = d->bytes + d->codec.format->record_bytes;
     if (d->place.n < 0)
         d->place.n = sp_get32(at);
+    if (sp_get32(at) > d->place.n && d->place.n > 0 && is_last(d))
+        return sp_laz_count_is_low(d->file, d->place.first + sp_get32(at));
     if (sp_get32(at) != d->place.n || d->place.n == 0)
         return SP_FAIL(SP_EDATA,
                        "%s: LAZ chunk %" PRId64 " at byte %" PRId64
@@ -160,6 +168,18 @@ static void check_end(laz_decoder *d)
         d->place.bytes = d->input.at - (z->coder->end - z->coder->at) - d->place.at;
 }
 
+/* The last chunk ends in another place than that after the header's last point. */
+static sp_status damaged_or_low(const laz_decoder *d)
+{
+    return SP_FAIL(SP_EDATA,
+                   "%s: the header counts %" PRId64
+                   " points, but LAZ chunk %" PRId64 " at byte %" PRId64
+                   " %s: either the chunk holds more points than are counted, and the "
+                   "count in the header has to be corrected, or the chunk is damaged",
+                   d->file->path, d->file->n_points, d->number, d->place.at,
+                   d->codec.fault.what);
+}
+
 sp_status sp_laz_decoder_next(laz_decoder *d, unsigned char *records, int64_t n)
 {
     size_t bytes = (size_t)d->codec.format->record_bytes;
@@ -174,7 +194,11 @@ sp_status sp_laz_decoder_next(laz_decoder *d, unsigned char *records, int64_t n)
     }
     SP_TRY(sp_laz_codec_decode(&d->codec, records, n));
     d->done += n;
-    if (!d->codec.fault.what && d->done == d->place.n && d->place.n > 0)
+    if (d->codec.fault.what)
+        return damaged(d, d->codec.fault.what);
+    if (d->done == d->place.n && d->place.n > 0)
         check_end(d);
-    return d->codec.fault.what ? damaged(d, d->codec.fault.what) : SP_OK;
+    if (!d->codec.fault.what)
+        return SP_OK;
+    return is_last(d) ? damaged_or_low(d) : damaged(d, d->codec.fault.what);
 }

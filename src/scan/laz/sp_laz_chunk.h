@@ -28,6 +28,9 @@ sp_status sp_laz_table_write(const sp_laz_place *chunk, int64_t n_chunks,
                              const sp_laz_format *format, unsigned char **bytes,
                              size_t *n);
 
+/* SP_EDATA: the header counts fewer points than the chunks hold, which are `least` or
+ * more. */
+sp_status sp_laz_count_is_low(const sp_laz_file *file, int64_t least);
 /* Reads exactly n bytes of the file from byte `at` on. SP_EDATA: it ends before;
  * SP_EIO. */
 sp_status sp_laz_pread(const sp_laz_file *file, void *to, size_t n, int64_t at);

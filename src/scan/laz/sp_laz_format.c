@@ -109,8 +109,8 @@ static sp_status read_head(sp_laz_format *format, const char *path,
         return SP_FAIL(SP_EDATA, "%s: LAZ coder %d, expected 0 (arithmetic)", path,
                        sp_get16(vlr + 2));
     format->chunk_points = sp_get32(vlr + 12);
-    if (format->chunk_points == 0 && compressor != SP_LAZ_STREAM)
-        return SP_FAIL(SP_EDATA, "%s: LAZ chunks of 0 points", path);
+    if (format->chunk_points == 0) /* LASzip reads 0 so, and LAStools writes it */
+        format->chunk_points = UINT32_MAX;
     n_items = sp_get16(vlr + 32);
     if (n_items != format->n_items || bytes < HEAD_BYTES + ITEM_BYTES * (size_t)n_items)
         return SP_FAIL(SP_EDATA,

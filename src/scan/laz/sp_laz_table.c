@@ -23,6 +23,16 @@ sp_status sp_laz_pread(const sp_laz_file *file, void *to, size_t n, int64_t at)
     return sp_file_read_at(file->fd, file->path, to, n, at);
 }
 
+sp_status sp_laz_count_is_low(const sp_laz_file *file, int64_t least)
+{
+    return SP_FAIL(SP_EDATA,
+                   "%s: the header counts %" PRId64
+                   " points, but the LAZ chunks hold %" PRId64
+                   " or more: the count is too low; correct it in the header, or write "
+                   "the file anew with the program that made it",
+                   file->path, file->n_points, least);
+}
+
 /* A coder of the table's numbers, with its pool. */
 typedef struct table_coder {
     laz_coder coder;
@@ -135,7 +145,17 @@ static sp_status read_places(const sp_laz_file *file, const sp_laz_format *forma
     return rc;
 }
 
-/* Lays the chunks one behind the other and compares them with the file. */
+/* Does chunk i, or do those after it, have more points than the header counts? */
+static bool table_has_more(const sp_laz_file *file, const laz_table *table, int64_t i)
+{
+    const sp_laz_place *c = &table->chunk[i];
+    const int64_t left = file->n_points - c->first;
+
+    return c->n > left || (c->n == left && (c->n == 0 || (i + 1 < table->n_chunks &&
+                                                          c[1].bytes > 0)));
+}
+
+/* Lays the chunks one after the other and compares them with the file. */
 static sp_status place_chunks(const sp_laz_file *file, const sp_laz_format *format,
                               laz_table *table, int64_t end)
 {
@@ -148,6 +168,8 @@ static sp_status place_chunks(const sp_laz_file *file, const sp_laz_format *form
             c->n = sp_least(file->n_points - first, format->chunk_points);
         c->first = first;
         c->at = at;
+        if (c->bytes > 0 && c->bytes <= end - at && table_has_more(file, table, i))
+            return sp_laz_count_is_low(file, sp_most(first + c->n, file->n_points + 1));
         if (c->bytes > end - at || c->n > file->n_points - first ||
             (c->n == 0) != (c->bytes == 0) || (c->n == 0 && i + 1 < table->n_chunks))
             return SP_FAIL(SP_EDATA,

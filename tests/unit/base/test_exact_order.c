@@ -215,3 +215,61 @@ TEST(poison_survives_company)
         assert_true(isnan(got));
     }
 }
+
+/* Long double holds 64 bits, so that it holds the exact sum of these. */
+TEST(wide_sums_keep_summands_of_any_size_in_any_order)
+{
+    static const double x[] = {
+        0x1p160, 0x1.8p100, 3.4e38, -0x1p159, 0x1.fffffffffffffp36,
+        1.5,     -0x1p36,   1e30,   0x1p88,   -2e25};
+    enum { COUNT = sizeof x / sizeof *x };
+    int64_t up[2 * SP_EXACT_WIDE] = {0}, down[2 * SP_EXACT_WIDE] = {0};
+    double forth[2], back[2];
+    long double sum = 0;
+
+    for (int i = 0; i < COUNT; i++) {
+        const double one[2] = {x[i], 0.1}, other[2] = {x[COUNT - 1 - i], 0.1};
+
+        sum += x[i];
+        sp_exact_add_wide(up, one, 2);
+        sp_exact_add_wide(down, other, 2);
+    }
+    sp_exact_get_wide(up, forth, 2);
+    sp_exact_get_wide(down, back, 2);
+    assert_memory_equal(up, down, sizeof up);
+    assert_memory_equal(forth, back, sizeof forth);
+    assert_true(forth[0] == (double)sum);
+    assert_true(fabs(forth[1] - 1) < 1e-15);
+}
+
+TEST(each_summand_of_a_wide_sum_keeps_all_its_bits)
+{
+    for (int e = -16; e < 192; e++) {
+        const double x = ldexp(0x1.fffffffffffffp-1, e);
+        int64_t sum[SP_EXACT_WIDE] = {0}, plain[SP_EXACT_LIMBS] = {0};
+        double got, want = x;
+
+        sp_exact_add_wide(sum, &x, 1);
+        sp_exact_get_wide(sum, &got, 1);
+        if (e <= 36) {
+            sp_exact_add_f64(plain, &x, 1);
+            sp_exact_get_f64(plain, &want, 1);
+        }
+        assert_true(got == want);
+    }
+}
+
+TEST(wide_sums_of_no_number_read_as_nan)
+{
+    const double bad[] = {NAN, INFINITY, -INFINITY, 0x1p192}, good = 1e20;
+    double got;
+
+    for (size_t b = 0; b < sizeof bad / sizeof *bad; b++) {
+        int64_t sum[SP_EXACT_WIDE] = {0};
+
+        sp_exact_add_wide(sum, &good, 1);
+        sp_exact_add_wide(sum, bad + b, 1);
+        sp_exact_get_wide(sum, &got, 1);
+        assert_true(isnan(got));
+    }
+}

@@ -37,6 +37,29 @@ TEST(a_misspelt_word_finds_the_nearest)
     assert_int_equal(sp_names_distance("", "abc"), 3);
 }
 
+/* Words of other programs that share no letters with the program's. */
+TEST(a_word_that_means_the_same_is_near)
+{
+    static const struct {
+        const char *given, *nearest;
+    } words[] = {{"gpu", "cuda"},      {"GPU", "cuda"},       {"nvidia", "cuda"},
+                 {"none", "constant"}, {"off", "constant"},   {"fp16", "bf16"},
+                 {"half", "bf16"},     {"adam", "adamw"},     {"float", "fp32"},
+                 {"cuda:0", "cuda"},   {"const", "constant"}, {"sgdm", "sgd"}};
+    static const struct {
+        sp_named word;
+    } all[] = {{{"cpu", NULL, ""}},  {{"auto", NULL, ""}},     {{"cuda", NULL, ""}},
+               {{"poly", NULL, ""}}, {{"constant", NULL, ""}}, {{"cosine", NULL, ""}},
+               {{"tf32", NULL, ""}}, {{"bf16", NULL, ""}},     {{"fp32", NULL, ""}},
+               {{"sgd", NULL, ""}},  {{"adamw", NULL, ""}}};
+
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+        assert_string_equal(sp_names_nearest(SP_NAMES(all), words[i].given)->name,
+                            words[i].nearest);
+    assert_int_equal(sp_names_distance("none", "none"), 0);
+    assert_int_equal(sp_names_distance("", ""), 0);
+}
+
 TEST(the_table_fits_a_terminal)
 {
     static const char want[] =

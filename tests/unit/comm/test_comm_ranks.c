@@ -91,6 +91,36 @@ TEST(allreduce_over_every_scope)
     OK(sp_comm_allreduce(&comm, SP_SCOPE_WORLD, NULL, 0, SP_F32, SP_SUM));
 }
 
+/* MPI's own MPI_MAX gives different ranks different results here. */
+TEST(nan_of_any_rank_reaches_all_ranks)
+{
+    enum { LONG = 1 << 17 }; /* beyond what a node's memory takes */
+    FREED double *f64 = malloc(LONG * sizeof *f64);
+    FREED float *f32 = malloc(LONG * sizeof *f32);
+
+    for (int sick = 0; sick < comm.size; sick++)
+        for (sp_reduce_op op = SP_SUM; op <= SP_MIN; op++)
+            for (int n = 3; n <= LONG; n += LONG - 3) {
+                for (int i = 0; i < n; i++)
+                    f64[i] = f32[i] = comm.rank == sick && i != 1 ? NAN : 1;
+                OK(sp_comm_allreduce(&comm, SP_SCOPE_WORLD, f64, (size_t)n, SP_F64,
+                                     op));
+                OK(sp_comm_allreduce(&comm, SP_SCOPE_WORLD, f32, (size_t)n, SP_F32,
+                                     op));
+                for (int i = 0; i < n; i++)
+                    assert_true(isnan(f64[i]) == (i != 1) && isnan(f32[i]) == (i != 1));
+            }
+}
+
+TEST(infinities_are_numbers)
+{
+    double most = comm.rank ? -INFINITY : INFINITY, least = -most;
+
+    OK(sp_comm_allreduce(&comm, SP_SCOPE_WORLD, &most, 1, SP_F64, SP_MAX));
+    OK(sp_comm_allreduce(&comm, SP_SCOPE_WORLD, &least, 1, SP_F64, SP_MIN));
+    assert_true(most == INFINITY && least == -INFINITY);
+}
+
 TEST(many_requests_are_under_way_at_once)
 {
     enum { N_REQUESTS = 50 };

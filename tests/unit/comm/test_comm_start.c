@@ -31,6 +31,11 @@ TEST(several_single_ranks_are_refused)
     assert_int_equal(
         run_self("SLURM_STEP_ID=0 SLURM_NTASKS=3 SLURM_JOB_ID=1", "open", ""),
         SP_EUSAGE);
+    /* The step of an interactive allocation, whose tasks are yet to be started. */
+    assert_int_equal(run_self("SLURM_STEP_ID=4294967290 SLURM_NTASKS=3 "
+                              "SLURM_STEP_NUM_TASKS=1 SLURM_JOB_ID=1",
+                              "open", ""),
+                     SP_OK);
     /* A launcher of another MPI, whose words this MPI does not understand. */
     assert_int_equal(run_self("OMPI_COMM_WORLD_SIZE=2", "open", ""), SP_EUSAGE);
     assert_int_equal(run_self("OMPI_COMM_WORLD_SIZE=1", "open", ""), SP_OK);

@@ -95,8 +95,7 @@ TEST(a_child_killed_from_outside_blames_no_file)
 {
     write_files();
     setenv("SP_H5_CHILD_KILL", "together-b", 1);
-    refused(
-        SP_EMEM,
-        "together-b.h5: the process that reads its headers was killed from outside");
+    refused(SP_EMEM,
+            "together-b.h5: the process that reads it was killed from outside");
     unsetenv("SP_H5_CHILD_KILL");
 }

@@ -50,12 +50,16 @@ TEST(choices)
             "constant|step|poly|cosine|onecycle; nearest is \"cosine\"");
     refused("", "run.device=gpu",
             "command line: run.device = \"gpu\" is none of auto|cuda|cpu; nearest is "
-            "\"cpu\"");
+            "\"cuda\"");
+    refused("", "train.schedule=none",
+            "command line: train.schedule = \"none\" is none of "
+            "constant|step|poly|cosine|onecycle; nearest is \"constant\"");
     refused("batch : { per = 1; };", NULL,
             "d:1: batch.per takes one of world|node|rank, found the integer 1");
     refused(
         "train : { class_weights = 1; };", NULL,
-        "d:1: train.class_weights takes one of none|inverse|sqrt_inverse or a list of "
+        "d:1: train.class_weights takes one of "
+        "none|inverse|sqrt_inverse|log_inverse|median_frequency or a list of "
         "numbers, found the integer 1");
 }
 

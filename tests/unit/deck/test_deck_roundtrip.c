@@ -101,10 +101,13 @@ TEST(every_word_comes_back)
             snprintf(override, sizeof override, "%s.%s=%s", key->section, key->name,
                      word);
             OK(sp_config_read(&c, NULL, 1, overrides));
-            assert_int_equal(key->type == SP_KEY_WEIGHTS
-                                 ? (int)c.train.class_weights.kind
-                                 : *(int *)sp_key_field(&c, key),
-                             i);
+            if (key->type == SP_KEY_LOSS)
+                assert_true(sp_loss_mix_is(&c.train.loss, (sp_loss_kind)i));
+            else
+                assert_int_equal(key->type == SP_KEY_WEIGHTS
+                                     ? (int)c.train.class_weights.kind
+                                     : *(int *)sp_key_field(&c, key),
+                                 i);
             value = sp_config_value(&c, sp_config_key(k));
             assert_string_equal(value, quoted);
             free(value);

@@ -53,13 +53,12 @@ static void change(unsigned char *data, size_t n, uint64_t *rng)
 }
 
 /* Reads all rows of every dataset that may be read, unless they are many. */
-static void read_all(const sp_h5_catalog *c, int fd)
+static void read_all(const sp_h5_catalog *c, int fd, sp_h5_cache *cache)
 {
     for (int64_t i = 0; i < c->n; i++) {
         const sp_h5_entry *entry = &c->entry[i];
         const sp_h5_shape *shape = &entry->shape;
         int64_t bytes = shape->type.size;
-        sp_h5_unpacker *unpacker = NULL;
         sp_status rc;
         void *to;
 
@@ -73,14 +72,15 @@ static void read_all(const sp_h5_catalog *c, int fd)
             continue;
         to = malloc((size_t)bytes + 1);
         assert_non_null(to);
-        rc = sp_h5_unpack(&unpacker, entry->chunks, fd, path, 0, shape->dim[0], to);
+        rc = sp_h5_cache_read(cache, entry->chunks, path, fd, path, 0, shape->dim[0],
+                              to);
         assert_true(rc == SP_OK || rc == SP_EDATA);
-        sp_h5_unpacker_free(unpacker);
         free(to);
     }
 }
 
-static void use(unsigned char *data, size_t n, int64_t file_bytes, int fd, int *n_good)
+static void use(unsigned char *data, size_t n, int64_t file_bytes, int fd,
+                sp_h5_cache *cache, int *n_good)
 {
     sp_wire wire = {.data = data, .size = n, .is_reading = true};
     CLOSED_BY(sp_h5_catalog_free) sp_h5_catalog catalog = {0};
@@ -88,7 +88,7 @@ static void use(unsigned char *data, size_t n, int64_t file_bytes, int fd, int *
     sp_h5_catalog_wire(&wire, &catalog);
     catalog.bytes = file_bytes; /* the parent knows it */
     if (wire.rc == SP_OK && sp_h5_catalog_check(&catalog) == SP_OK) {
-        read_all(&catalog, fd);
+        read_all(&catalog, fd, cache);
         ++*n_good;
     }
 }
@@ -97,6 +97,7 @@ TEST(changed_answers_are_safe)
 {
     CLOSED_BY(sp_h5_catalog_free) sp_h5_catalog good = {0};
     sp_wire wire = {0};
+    sp_h5_cache *cache;
     int fd, n_good = 0;
 
     write_file();
@@ -104,7 +105,8 @@ TEST(changed_answers_are_safe)
     sp_h5_catalog_wire(&wire, &good);
     OK(wire.rc);
     fd = open(path, O_RDONLY);
-    use(wire.data, wire.size, good.bytes, fd, &n_good);
+    OK(sp_h5_cache_create(&cache, MOST_BYTES));
+    use(wire.data, wire.size, good.bytes, fd, cache, &n_good);
     assert_int_equal(n_good, 1);
     for (int i = 0; i < MUTANTS; i++) {
         uint64_t rng = (uint64_t)i * 7919;
@@ -115,28 +117,36 @@ TEST(changed_answers_are_safe)
         memcpy(data, wire.data, wire.size);
         for (uint64_t k = 1 + mutate_next(&rng) % 4; k > 0; k--)
             change(data, wire.size, &rng);
-        use(data, n, good.bytes, fd, &n_good);
+        use(data, n, good.bytes, fd, cache, &n_good);
     }
     assert_true(n_good > MUTANTS / 10 && n_good < MUTANTS);
     close(fd);
+    sp_h5_cache_destroy(cache);
     free(wire.data);
 }
 
-TEST(the_values_of_a_compact_table_are_those_of_its_shape)
+TEST(impossible_tables_are_refused)
 {
-    unsigned char value[8] = {0};
     char why[256] = "";
-    sp_h5_chunks c = {
-        .rank = 1, .type_size = 4, .dim = {2}, .compact = value, .compact_bytes = 8};
+    sp_h5_chunks c = {.name = (char[]){"/x"},
+                      .rank = 1,
+                      .type_size = 4,
+                      .dim = {20},
+                      .rows = 8,
+                      .bytes = 32};
 
     assert_true(sp_h5_chunks_check(&c, 1000, why, sizeof why));
-    c.dim[0] = 3;
-    assert_false(sp_h5_chunks_check(&c, 1000, why, sizeof why));
-    assert_string_equal(why, "holds 8 bytes, not those of its shape");
-    c.dim[0] = 2;
-    c.rank = -1; /* fewer dimensions than a scalar has */
+    c.rows = 0;
     assert_false(sp_h5_chunks_check(&c, 1000, why, sizeof why));
     assert_string_equal(why, "its chunks do not make up its shape");
+    c.rows = 8;
+    c.rank = -1; /* fewer dimensions than a scalar has */
+    assert_false(sp_h5_chunks_check(&c, 1000, why, sizeof why));
     c.rank = SP_H5_RANK + 1;
     assert_false(sp_h5_chunks_check(&c, 1000, why, sizeof why));
+    c.rank = 1;
+    c.dim[0] = INT64_MAX / 8;
+    assert_false(sp_h5_chunks_check(&c, 1000, why, sizeof why));
+    assert_string_equal(why, "larger than the file (1000 bytes) can hold: truncated or "
+                             "damaged");
 }

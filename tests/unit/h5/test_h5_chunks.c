@@ -1,6 +1,6 @@
-/* Chunks as HDF5 writes them are read without HDF5: every kind of index, every filter
- * that can be undone, chunks at the edge, both byte orders. Datasets that cannot be
- * read so are refused by name, and damage is reported with the chunk. */
+/* Chunks are read by HDF5 in a limited child: every kind of index, every filter that the
+ * library has, chunks at the edge, both byte orders. Datasets that cannot be read are
+ * refused by name, and damage is reported with its rows. A chunk is unpacked once. */
 #include "fixtures/test.h"
 
 #include <fcntl.h>
@@ -16,10 +16,11 @@ static const char path[] = "test_h5_chunks.h5";
 typedef struct layout {
     int rank;
     hsize_t dim[3], chunk[3];
-    int n_unlimited;     /* of the first dimensions */
-    const char *filters; /* s shuffle, d deflate, f fletcher32, in this order */
-    bool is_early;       /* storage allocated with the dataset */
-    bool is_edge_plain;  /* chunks at the edge are not filtered */
+    int n_unlimited; /* of the first dimensions */
+    /* s shuffle, d deflate, f fletcher32, o scaleoffset, n nbit, in this order */
+    const char *filters;
+    bool is_early;      /* storage allocated with the dataset */
+    bool is_edge_plain; /* chunks at the edge are not filtered */
 } layout;
 
 static const layout layouts[] = {
@@ -37,6 +38,7 @@ static const layout layouts[] = {
     {3, {5, 6, 7}, {2, 4, 7}, 0, "sd", false, false},
     {3, {5, 6, 7}, {1, 6, 3}, 2, "fd", false, false},
     {3, {5, 6, 7}, {5, 1, 1}, 0, "", false, false},
+    {2, {37, 5}, {8, 3}, 0, "n", false, false},
 };
 enum { LAYOUTS = sizeof layouts / sizeof *layouts, MOST = 1024 };
 
@@ -65,6 +67,10 @@ static hid_t creation_of(const layout *l)
             H5Pset_shuffle(list);
         else if (*f == 'd')
             H5Pset_deflate(list, 5);
+        else if (*f == 'o')
+            H5Pset_scaleoffset(list, H5Z_SO_INT, 0);
+        else if (*f == 'n')
+            H5Pset_nbit(list);
         else
             H5Pset_fletcher32(list);
     }
@@ -243,7 +249,7 @@ static hid_t external(void)
 {
     hid_t list = H5Pcreate(H5P_DATASET_CREATE);
 
-    H5Pset_external(list, "/dev/zero", 0, 1000);
+    H5Pset_external(list, "other.bin", 0, 1000);
     return list;
 }
 
@@ -257,19 +263,35 @@ static hid_t virtual(void)
     return list;
 }
 
-static hid_t chunked(hsize_t chunk, bool is_scaled)
+/* A filter that no library and no plugin has. */
+static size_t pass_on(unsigned flags, size_t n, const unsigned value[], size_t bytes,
+                      size_t *size, void **buffer)
 {
+    (void)flags;
+    (void)n;
+    (void)value;
+    (void)size;
+    (void)buffer;
+    return bytes;
+}
+
+static hid_t chunked(hsize_t chunk, int filter, const char *name)
+{
+    const H5Z_class2_t class = {H5Z_CLASS_T_VERS, filter, 1, 1, name, NULL, NULL,
+                                pass_on};
     hid_t list = H5Pcreate(H5P_DATASET_CREATE);
 
     H5Pset_chunk(list, 1, &chunk);
-    if (is_scaled)
-        H5Pset_scaleoffset(list, H5Z_SO_INT, 0);
+    if (filter)
+        assert_true(H5Zregister(&class) >= 0 &&
+                    H5Pset_filter(list, filter, 0, 0, NULL) >= 0);
     return list;
 }
 
 TEST(other_places_and_filters_are_refused)
 {
     static const char other[] = "other.h5";
+    static const int data[10] = {1};
     hid_t file = H5Fcreate(other, H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT);
 
     make(file, "there", H5Pcreate(H5P_DATASET_CREATE), 10, NULL);
@@ -278,8 +300,9 @@ TEST(other_places_and_filters_are_refused)
     put_links(file);
     make(file, "external", external(), 10, NULL);
     make(file, "virtual", virtual(), 10, NULL);
-    make(file, "scaled", chunked(10, true), 10, NULL);
-    make(file, "unwritten", chunked(10, false), 100, NULL);
+    make(file, "own", chunked(10, 300, "own"), 10, data);
+    make(file, "lzf", chunked(10, 32000, "lzf"), 10, data);
+    make(file, "unwritten", chunked(10, 0, NULL), 100, NULL);
     make(file, "g/set", H5Pcreate(H5P_DATASET_CREATE), 10, NULL);
     H5Fclose(file);
     refused("/outer", "is a link to another file (other.h5:/there)");
@@ -289,7 +312,10 @@ TEST(other_places_and_filters_are_refused)
     refused("/alias/set", "/alias: is a link to a group");
     refused("/external", "external storage");
     refused("/virtual", "is a virtual dataset");
-    refused("/scaled", "compressed by the filter \"scaleoffset\"");
+    refused("/own", "compressed by the filter \"own\" (number 300)");
+    refused("/lzf", "compressed by the filter \"lzf\" (number 32000)");
+    SAYS("HDF5_PLUGIN_PATH");
+    SAYS("(h5py)");
     refused("/unwritten", "not all written");
     refused("/g", "is no dataset");
 }
@@ -306,43 +332,138 @@ TEST(large_chunks_are_refused)
     refused("/x", "too large to unpack");
 }
 
-/* ---- damage ---- */
+/* ---- unpacking once ---- */
 
-static void flip(int64_t at)
+/* Rows in any order are unpacked once as long as the cache holds the chunks; a cache
+ * that holds one chunk unpacks again. */
+TEST(a_chunk_is_unpacked_once)
 {
-    int fd = open(path, O_RDWR);
-    unsigned char byte;
+    enum { ROWS = 200000, CHUNK = 70000 };
+    const hsize_t n = ROWS, size = CHUNK;
+    const int64_t most[] = {ROWS * 4, CHUNK * 4}, unpacked[] = {ROWS * 4, ROWS * 4 * 3};
+    hid_t file = create(H5F_LIBVER_V110, 0, false), list = chunked(size, 0, NULL);
+    int *data = test_alloc(ROWS * sizeof *data);
+    struct sp_h5_chunks *chunks;
+    sp_h5 *in;
+    int fd, got[100];
 
-    assert_int_equal(pread(fd, &byte, 1, at), 1);
-    byte ^= 0x40;
-    assert_int_equal(pwrite(fd, &byte, 1, at), 1);
+    for (int i = 0; i < ROWS; i++)
+        data[i] = i / 3;
+    H5Pset_deflate(list, 4);
+    make(file, "x", list, n, data);
+    H5Fclose(file);
+    OK(sp_h5_open(&in, path));
+    OK(sp_h5_detach_chunks(in, "/x", &chunks));
+    OK(sp_h5_close(in));
+    fd = open(path, O_RDONLY);
+    for (int k = 0; k < 2; k++) {
+        sp_h5_cache *cache;
+
+        OK(sp_h5_cache_create(&cache, most[k]));
+        for (int i = 0; i < 9; i++) {
+            const int first = i % 3 * CHUNK + 500 * i;
+
+            OK(sp_h5_cache_read(cache, chunks, path, fd, "x", first, 100, got));
+            assert_memory_equal(got, data + first, sizeof got);
+        }
+        assert_int_equal(sp_h5_cache_unpacked(cache), unpacked[k]);
+        sp_h5_cache_destroy(cache);
+    }
     close(fd);
+    sp_h5_chunks_free(chunks);
 }
 
-TEST(damage_is_said_with_its_chunk)
+/* ---- damage ---- */
+
+/* Flips a bit in the middle of chunk `number` as stored. */
+static void flip(int number)
+{
+    hid_t file = H5Fopen(path, H5F_ACC_RDWR, H5P_DEFAULT);
+    hid_t set = H5Dopen2(file, "x", H5P_DEFAULT), space = H5Dget_space(set);
+    unsigned char data[MOST * 8];
+    hsize_t at, bytes;
+    haddr_t address;
+    unsigned skipped;
+    uint32_t mask;
+
+    assert_true(H5Dget_chunk_info(set, space, (hsize_t)number, &at, &skipped, &address,
+                                  &bytes) >= 0 &&
+                bytes <= sizeof data &&
+                H5Dread_chunk(set, H5P_DEFAULT, &at, &mask, data) >= 0);
+    data[bytes / 2] ^= 0x40;
+    assert_true(H5Dwrite_chunk(set, H5P_DEFAULT, mask, &at, bytes, data) >= 0);
+    H5Sclose(space);
+    H5Dclose(set);
+    H5Fclose(file);
+}
+
+TEST(damage_is_said_with_its_rows)
 {
     static const char *const filters[] = {"f", "d", "sd", "fd", "sdf"};
 
     for (int i = 0; i < 5; i++) {
         const layout l = {1, {1000}, {300}, 0, filters[i], false, false};
         hid_t made = create(H5F_LIBVER_EARLIEST, 0, false);
-        sp_h5_chunks *chunks;
         int32_t got[1000];
         sp_h5 *file;
 
         write_set(made, &l, H5T_STD_I32LE);
         H5Fclose(made);
+        flip(2);
         OK(sp_h5_open(&file, path));
-        OK(sp_h5_detach_chunks(file, "/x", &chunks));
-        assert_int_equal(chunks->n, 4);
-        flip(chunks->at[2] + chunks->bytes[2] / 2);
-        sp_h5_chunks_free(chunks);
-        OK(sp_h5_close(file));
-        OK(sp_h5_open(&file, path));
-        OK(sp_h5_read_rows(file, "/x", 0, 600, got));
-        FAILS(sp_h5_read_rows(file, "/x", 500, 200, got), SP_EDATA, "/x: chunk 2");
-        SAYS("damaged");
-        OK(sp_h5_read_rows(file, "/x", 900, 100, got));
+        FAILS(sp_h5_read_rows(file, "/x", 500, 200, got), SP_EDATA, path);
+        SAYS("/x: rows 0 to 999 cannot be unpacked: damaged: HDF5: ");
         OK(sp_h5_close(file));
     }
+}
+
+/* The library crashes, hangs or is killed while it unpacks: the child's fault switch
+ * stands for files that did it. The next request starts another child. */
+TEST(a_child_that_fails_is_an_error_and_is_replaced)
+{
+    static const struct {
+        const char *variable, *words;
+        sp_status rc;
+    } faults[] = {
+        {"SP_H5_CHILD_CRASH", "damaged file (reader ended by signal 11)", SP_EDATA},
+        {"SP_H5_CHILD_HANG", "no progress", SP_EIO},
+        {"SP_H5_CHILD_KILL", "was killed from outside", SP_EMEM}};
+    const layout l = {1, {1000}, {300}, 0, "sd", false, false};
+    hid_t made = create(H5F_LIBVER_EARLIEST, 0, false);
+    int32_t got[1000];
+    sp_h5 *file;
+
+    write_set(made, &l, H5T_STD_I32LE);
+    H5Fclose(made);
+    OK(sp_h5_open(&file, path));
+    for (int i = 0; i < 3; i++) {
+        setenv(faults[i].variable, "test_h5_chunks.h5:/x", 1);
+        FAILS(sp_h5_read_rows(file, "/x", 0, 1000, got), faults[i].rc, path);
+        SAYS(faults[i].words);
+        unsetenv(faults[i].variable);
+    }
+    OK(sp_h5_read_rows(file, "/x", 0, 1000, got));
+    for (int i = 0; i < 1000; i++)
+        assert_int_equal(got[i], value((size_t)i));
+    OK(sp_h5_close(file));
+}
+
+TEST(a_file_that_was_replaced_is_not_mixed_with_the_open_one)
+{
+    const layout l = {1, {1000}, {300}, 0, "sd", false, false};
+    int32_t got[1000];
+    sp_h5 *file;
+
+    for (int i = 0; i < 2; i++) {
+        hid_t made = create(H5F_LIBVER_EARLIEST, 0, false);
+
+        write_set(made, &l, H5T_STD_I32LE);
+        H5Fclose(made);
+        if (i == 0)
+            assert_int_equal(rename(path, "first.h5"), 0);
+    }
+    OK(sp_h5_open(&file, path));
+    assert_int_equal(rename("first.h5", path), 0);
+    FAILS(sp_h5_read_rows(file, "/x", 0, 1000, got), SP_EIO, "replaced or changed");
+    OK(sp_h5_close(file));
 }

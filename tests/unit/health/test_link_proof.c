@@ -257,7 +257,7 @@ TEST(one_rank_has_no_port)
 
     sp_comm_open_self(&comm);
     OK(sp_run_open(&run, "", &comm));
-    OK(sp_watchdog_start(&watchdog, &run, 60));
+    OK(sp_watchdog_start(&watchdog, &run, 60, 60));
     assert_non_null(watchdog);
     assert_int_equal(count_sockets(), before);
     sp_watchdog_stop(watchdog, SP_OK);

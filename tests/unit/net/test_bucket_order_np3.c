@@ -27,7 +27,7 @@ static void add(sp_buckets *b)
     b->tail.loss_sum += 0.25 * (comm.rank + 1);
     b->tail.n_voxels += comm.rank;
     if (b->exact)
-        sp_exact_add_f64(b->tail_exact, &b->tail.loss_sum, 1);
+        sp_exact_add_wide(b->tail_exact, &b->tail.loss_sum, 1);
 }
 
 static void fill(sp_buckets *b)

@@ -19,7 +19,7 @@ static void add_sample(sp_metrics *m, int sample)
         m->confusion[sp_rng_u32(&rng) % (CLASSES * CLASSES)]++;
         m->point_confusion[sp_rng_u32(&rng) % (CLASSES * CLASSES)] += 3;
     }
-    sp_exact_add_f64(m->exact, sums, 2);
+    sp_exact_add_wide(m->exact, sums, 2);
     m->n_samples++;
 }
 
@@ -69,7 +69,7 @@ TEST(bad_number_of_one_rank_reaches_all)
 
     OK(sp_metrics_create(&m, CLASSES, 0));
     if (comm.rank == comm.size - 1)
-        sp_exact_add_f64(m.exact, bad, 2);
+        sp_exact_add_wide(m.exact, bad, 2);
     OK(sp_metrics_reduce(&m, &comm));
     assert_true(isnan(m.loss_sum));
     assert_true(m.weight_sum == 1);

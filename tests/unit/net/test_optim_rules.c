@@ -211,6 +211,48 @@ TEST(rules_take_the_momentum_of_the_step)
                     "train.optimizer=adamw"));
 }
 
+/* The value of torch.optim.swa_utils.AveragedModel(model, multi_avg_fn =
+ * get_ema_multi_avg_fn(0.9), use_buffers = True) after 10 calls of update_parameters:
+ * the first one copies, each later one is lerp(average, value, 1 - 0.9). A frozen layer's
+ * average is the layer. */
+TEST(averages_are_pytorchs)
+{
+    double want[2][200] = {{0}}, most = 0;
+    float running[200], *kept[2];
+    int64_t n[2];
+    rig r;
+
+    rig_open(&r, KEYS("train.ema=0.9", "train.freeze=b"));
+    kept[0] = r.optim.kept[SP_KEPT_EMA];
+    kept[1] = r.optim.kept[SP_KEPT_EMA_BUFFERS];
+    n[0] = r.graph.n_floats < 200 ? r.graph.n_floats : 200;
+    n[1] = r.graph.n_buffer_floats;
+    assert_true(n[0] > 100 && n[1] >= 40 && n[1] <= 200);
+    for (int t = 0; t < 10; t++) {
+        draw_gradient(&r, t);
+        for (int64_t i = 0; i < n[1]; i++)
+            running[i] = (float)cos(0.3 * (double)i + t);
+        OK(sp_optim_step(&r.optim, r.param, r.grad, squares(&r), 4,
+                         (sp_rates){0.3, 0.9}, NULL));
+        OK(sp_optim_average(&r.optim, r.param, running));
+        for (int k = 0; k < 2; k++)
+            for (int64_t i = 0; i < n[k]; i++) {
+                const double value = (double)(k ? running[i] : r.param[i]);
+
+                want[k][i] = t ? want[k][i] + (1 - 0.9) * (value - want[k][i]) : value;
+            }
+    }
+    for (int k = 0; k < 2; k++)
+        for (int64_t i = 0; i < n[k]; i++)
+            most = fmax(most, fabs((double)kept[k][i] - want[k][i]));
+    assert_true(most < 1e-6);
+    for (int p = 0; p < r.graph.n_params; p++)
+        for (int64_t i = 0; r.graph.param[p].is_norm && i < r.graph.param[p].count; i++)
+            assert_true(kept[0][r.graph.param[p].offset + i] ==
+                        r.param[r.graph.param[p].offset + i]);
+    rig_close(&r);
+}
+
 TEST(norms_may_be_exempt_from_decay)
 {
     check_rule(KEYS("train.decay_norm=false", "train.weight_decay=0.3"));
@@ -285,11 +327,12 @@ TEST(schedules_meet_their_landmarks)
     check_lr("cosine", "0", 1000, 0);
     check_lr("cosine", "0", 2000, 0); /* a continued run may be past its end */
     check_lr("onecycle", "0", 0, 2.0 / 25);
-    check_lr("onecycle", "0", 150, 1 + 1.0 / 25);
-    check_lr("onecycle", "0", 300, 2);
-    check_lr("onecycle", "0", 650, 1 + 1 / 25e4);
+    check_lr("onecycle", "0", 145, 1 + 1.0 / 25);
+    check_lr("onecycle", "0", 290, 2);
+    check_lr("onecycle", "0", 640, 1 + 1 / 25e4);
+    check_lr("onecycle", "0", 990, 2 / 25e4);
     check_lr("onecycle", "0", 1000, 2 / 25e4);
-    check_lr("onecycle", "50", 500, 2); /* 50 steps of 10 samples are half */
+    check_lr("onecycle", "50", 490, 2); /* step 50 is the last one of the first half */
 }
 
 TEST(warmup_is_linear_in_samples)
@@ -316,7 +359,7 @@ TEST(lr_scales_with_the_effective_batch)
         OK(sp_config_parse(&config, LAYERS, "lr", 5, overrides));
         assert_true(fabs(sp_optim_rates(&config, 0, 100, 40).lr - expected[i]) < 1e-12);
         config.train.schedule = SP_ONECYCLE; /* at its peak */
-        assert_true(fabs(sp_optim_rates(&config, 30, 100, 40).lr - expected[i]) <
+        assert_true(fabs(sp_optim_rates(&config, 260, 1000, 40).lr - expected[i]) <
                     1e-12);
     }
 }
@@ -355,8 +398,7 @@ static double anneal(double start, double end, double pct)
 }
 
 /* OneCycleLR with cycle_momentum: of T steps, numbered from 0, step pct_start T - 1 has
- * the maximum and step T - 1 the end. In progress, which is 1 at step T - 1 for a
- * training of T - 1 steps, the rise ends at (pct_start T - 1) / (T - 1). */
+ * the maximum and step T - 1 the end. */
 static void check_onecycle(double pct_start, double div, double final_div, double low,
                            double high, const char *const *more)
 {
@@ -369,7 +411,7 @@ static void check_onecycle(double pct_start, double div, double final_div, doubl
 
     for (int i = 0; i < 2 && more[i]; i++)
         keys[5 + i] = more[i];
-    snprintf(text[0], sizeof *text, "train.pct_start=%.17g", first_end / (T - 1));
+    snprintf(text[0], sizeof *text, "train.pct_start=%.17g", pct_start);
     snprintf(text[1], sizeof *text, "train.div_factor=%.17g", div);
     snprintf(text[2], sizeof *text, "train.final_div_factor=%.17g", final_div);
     snprintf(text[3], sizeof *text, "train.cycle_momentum=[%.17g, %.17g]", low, high);
@@ -381,7 +423,7 @@ static void check_onecycle(double pct_start, double div, double final_div, doubl
         lr[t] = is_rising ? anneal(start, 0.7, pct) : anneal(0.7, end, pct);
         momentum[t] = is_rising ? anneal(high, low, pct) : anneal(low, high, pct);
     }
-    check_schedule(keys, 10 * (LENGTH - 1), lr, momentum);
+    check_schedule(keys, 10 * LENGTH, lr, momentum);
 }
 
 TEST(onecycle_is_pytorchs)

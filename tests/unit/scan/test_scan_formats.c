@@ -9,6 +9,9 @@
 /* ---- SemanticKITTI ---- */
 TEST(kitti_takes_labels_beside_or_in_labels)
 {
+    /* an intensity of 40000 is no remission */
+    const sp_scan_options intensity = {.columns = "x,y,z,intensity"};
+    const sp_scan_options remission = {.columns = "x,y,z,remission"};
     unsigned char b[16 * SCAN_POINTS], l[4 * SCAN_POINTS];
 
     for (int i = 0; i < SCAN_POINTS; i++) {
@@ -21,17 +24,25 @@ TEST(kitti_takes_labels_beside_or_in_labels)
     scan_write("scans/k.bin", b, sizeof b);
     scan_write("scans/k.label", l, sizeof l);
     /* float32 of 6277600.5 */
-    scan_check_points("scans/k.bin", NULL, "intensity", 0.25);
-    assert_true(scan_first_value("scans/k.bin", "instance") == 9);
-    scan_write("scans/k.label", l, sizeof l - 4);
+    scan_check_points("scans/k.bin", &intensity, "intensity", 0.25);
     scan_check_refused("scans/k.bin", NULL, SP_EDATA,
+                       "the 4th numbers are 7 to 4e+04, expected float32 x y z "
+                       "remission");
+    scan_write("scans/k.label", l, sizeof l - 4);
+    scan_check_refused("scans/k.bin", &intensity, SP_EDATA,
                        "8 bytes, expected 12 for the 3 points");
     assert_int_equal(mkdir("velodyne", 0700), 0);
     assert_int_equal(mkdir("labels", 0700), 0);
     scan_write("velodyne/1.bin", b, sizeof b);
     scan_write("labels/1.label", l, sizeof l);
-    scan_check_points("velodyne/1.bin", NULL, "remission", 0.25);
+    scan_check_points("velodyne/1.bin", &remission, "remission", 0.25);
     scan_refused("velodyne/2.bin", b, sizeof b - 1, "expected a multiple of 16");
+    for (int i = 0; i < SCAN_POINTS; i++)
+        scan_put(b + 16 * i + 12, scan_intensity[i] / 65536.0, 'f', 4, false);
+    scan_write("velodyne/1.bin", b, sizeof b);
+    assert_true(scan_first_value("velodyne/1.bin", "instance") == 9);
+    assert_true(scan_first_value("velodyne/1.bin", "remission") ==
+                scan_first_value("velodyne/1.bin", "intensity"));
     scan_put(b + 16, NAN, 'f', 4,
              false); /* of a format in which each record is a point */
     scan_refused("velodyne/2.bin", b, sizeof b, "point 1: x is nan, expected a number");
@@ -45,10 +56,10 @@ TEST(kitti_keeps_codes_of_any_attribute)
         sp_scan_options options;
         bool has_file;
         uint32_t want[SCAN_POINTS];
-    } cases[] = {{{NULL, NULL, 1}, true, {31, 0, 7 | 9 << 16}},
-                 {{NULL, "intensity", 1}, true, {31, 0, 5}},
-                 {{NULL, "intensity", 1}, false, {31, 0, 5}},
-                 {{NULL, NULL, 1}, false, {31, 0, 0}}};
+    } cases[] = {{{0}, true, {31, 0, 7 | 9 << 16}},
+                 {{.label_field = "intensity"}, true, {31, 0, 5}},
+                 {{.label_field = "intensity"}, false, {31, 0, 5}},
+                 {{0}, false, {31, 0, 0}}};
     const int32_t code[SCAN_POINTS] = {31, SP_SCAN_NO_CLASS, SP_SCAN_KEEP};
     const sp_scan_labels labels = {
         .n = SCAN_POINTS, .has_kept = true, .get = scan_get_codes, .from = code};
@@ -151,6 +162,79 @@ TEST(ply_of_every_kind)
                       "gives it, uchar");
 }
 
+/* Headers as other programs write them: blanks and tabs, carriage returns, types of
+ * eight bytes, an element with another name. */
+TEST(ply_headers_of_other_programs)
+{
+    static const struct {
+        const char *head, *elements, *end;
+    } files[] = {
+        {"ply \nformat ascii 1.0  \n", "element vertex 3\n", "\n"},
+        {"ply\t\nformat\tascii\t1.0\n", "element\tvertex\t3\n", "\n"},
+        {"ply\r  format ascii 1.0\r", "element vertex 3\r", "\r"},
+        {"ply\nformat ascii 1.0\n", "element testing 3\n", "\n"},
+        {"ply\nformat ascii 1.0\n",
+         "element camera 1\nproperty int x\nproperty int y\nelement points 3\n", "\n"},
+    };
+    const char *types[] = {"int64", "uint64", "long", "int"};
+    char text[1024];
+
+    for (size_t k = 0; k < sizeof files / sizeof *files; k++) {
+        const char *end = files[k].end;
+        int n = snprintf(text, sizeof text, "%s%s", files[k].head, files[k].elements);
+
+        for (int a = 0; a < 3; a++)
+            n += sprintf(text + n, "property  double %c%s", 'x' + a, end);
+        n += sprintf(text + n, "property %s label%sproperty %s intensity%send_header%s",
+                     types[k % 4], end, types[(k + 1) % 4], end, end);
+        n += strstr(text, "camera") ? sprintf(text + n, "8 9%s", end) : 0;
+        for (int i = 0; i < SCAN_POINTS; i++)
+            n += sprintf(text + n, "%.17g %.17g %.17g %d %d%s", scan_xyz[i][0],
+                         scan_xyz[i][1], scan_xyz[i][2], scan_label[i],
+                         scan_intensity[i], end);
+        scan_write_text("h.ply", text);
+        scan_check_points("h.ply", NULL, "intensity", 0);
+    }
+    scan_text_refused("h.ply",
+                      "ply\nformat ascii 1.0\nelement a 0\nproperty int x\n"
+                      "property int y\nproperty int z\nelement b 0\nproperty int x\n"
+                      "property int y\nproperty int z\nend_header\n",
+                      "the elements a and b have coordinates");
+    scan_text_refused("h.ply",
+                      "ply\nformat ascii 1.0\nelement vertex 0\nproperty int128 x\n",
+                      "unknown type int128, expected char, uchar");
+    scan_text_refused("h.ply", "ply\nformat ascii 1.0\nelement face 0\nend_header\n",
+                      "without element vertex");
+}
+
+/* Integers of eight bytes in a binary file, in lists and in a copy. */
+TEST(ply_integers_of_eight_bytes)
+{
+    unsigned char b[1024];
+    int n = sprintf((char *)b,
+                    "ply\rformat binary_little_endian 1.0\r"
+                    "element vertex %d\rproperty float64 x\r"
+                    "property float64 y\rproperty float64 z\r"
+                    "property list int64 uint64 l\rproperty int64 label\r"
+                    "property uint64 intensity\rend_header\r",
+                    SCAN_POINTS);
+
+    for (int i = 0; i < SCAN_POINTS; i++) {
+        for (int a = 0; a < 3; a++, n += 8)
+            scan_put(b + n, scan_xyz[i][a], 'f', 8, false);
+        scan_put(b + n, i, 'i', 8, false);
+        memset(b + n + 8, 7, (size_t)(8 * i));
+        n += 8 + 8 * i;
+        scan_put(b + n, scan_label[i], 'i', 8, false);
+        scan_put(b + n + 8, scan_intensity[i], 'u', 8, false);
+        n += 16;
+    }
+    scan_write("w.ply", b, (size_t)n);
+    scan_check_points("w.ply", NULL, "intensity", 0);
+    memset(strstr((char *)b, "end_header\r") + 11 + 24, 0xff, 8); /* a list's length */
+    scan_refused("w.ply", b, (size_t)n, "truncated: ends in vertex 0 of 3");
+}
+
 /* ---- PCD ---- */
 static int pcd_header(char *b, const char *data)
 {
@@ -159,6 +243,86 @@ static int pcd_header(char *b, const char *data)
                    "SIZE 8 8 8 2 4 4\nTYPE F F F U F U\nCOUNT 1 1 1 1 1 1\nWIDTH %d\n"
                    "HEIGHT 1\nVIEWPOINT 0 0 0 1 0 0 0\nPOINTS %d\nDATA %s\n",
                    SCAN_POINTS, SCAN_POINTS, data);
+}
+
+/* Headers of old versions and of other programs, which PCL takes too. */
+TEST(pcd_headers_of_other_programs)
+{
+    static const char *const heads[] = {
+        "# .PCD v.5\nVERSION .5\nCOLUMNS x y z intensity label\nSIZE 8 8 8 4 4\n"
+        "TYPE F F F F I\nPOINTS 3\nDATA ascii\n",
+        "FIELDS x y z intensity label\nWIDTH 3\nHEIGHT 1\nDATA ascii\n",
+        "FIELDS x y z intensity label\nSIZE 8 8 8 8 4\nPOINTS 3\nDATA ascii\n",
+        " VERSION .7\n \tFIELDS x y z intensity label\n SIZE 8 8 8 2 4\n"
+        " TYPE F F F U U\n COUNT 1 1 1 1 1\n WIDTH 3\n HEIGHT 1\n POINTS 3\n"
+        " DATA ascii\n",
+        "VERSION .7\nFIELDS x y z empty intensity label\nSIZE 8 8 8 4 2 4\n"
+        "TYPE F F F F U U\nCOUNT 1 1 1 0 1 1\nTIMESTAMP 5\nWIDTH 3\nPOINTS 3\n"
+        "DATA ascii\n"};
+    char text[1024];
+
+    for (size_t k = 0; k < sizeof heads / sizeof *heads; k++) {
+        int n = snprintf(text, sizeof text, "%s", heads[k]);
+
+        for (int i = 0; i < SCAN_POINTS; i++)
+            n += sprintf(text + n, "%.17g %.17g %.17g %d %d\n", scan_xyz[i][0],
+                         scan_xyz[i][1], scan_xyz[i][2], scan_intensity[i],
+                         scan_label[i]);
+        scan_write_text("o.pcd", text);
+        scan_check_points("o.pcd", NULL, "intensity", 0);
+    }
+    scan_text_refused("o.pcd", "FIELDS x y z\nWIDTH many\nDATA ascii\n",
+                      "PCD header line \"WIDTH many\" does not fit");
+    scan_text_refused("o.pcd", "FIELDS x y z\n3 4 5\nDATA ascii\n",
+                      "PCD header line \"3 4 5\" does not fit");
+}
+
+/* What -1 becomes in an unsigned field is unlabelled too. */
+TEST(the_largest_number_is_no_label)
+{
+    static const char *const types[] = {"uint", "uint64", "double"};
+
+    for (int k = 0; k < 3; k++)
+        for (int wide = 0; wide < (k == 1 ? 2 : 1); wide++) {
+            CLOSED_BY(sp_scan_points_destroy) sp_scan_points p = {0};
+            CLOSED_BY(close_scan) sp_scan *scan;
+            char text[256];
+
+            snprintf(text, sizeof text,
+                     "ply\nformat ascii 1.0\nelement vertex 2\nproperty float x\n"
+                     "property float y\nproperty float z\nproperty %s label\n"
+                     "end_header\n1 2 3 %s\n1 2 3 7\n",
+                     types[k], wide ? "18446744073709551615" : "4294967295");
+            scan_write_text("u.ply", text);
+            OK(sp_scan_open(&scan, "u.ply", NULL));
+            OK(sp_scan_next(scan, 2, &p));
+            assert_int_equal(p.label[0], SP_SCAN_UNLABELLED);
+            assert_int_equal(p.label[1], 7);
+        }
+}
+
+/* An attribute that is not a number names the option, which replaces it. */
+TEST(missing_numbers_have_an_option)
+{
+    const double missing = -1;
+    const char *attribute = "planarity";
+
+    scan_write_text("m.txt", "x y z planarity\n1 2 3 0.5\n1 2 3 nan\n1 2 3 inf\n");
+    for (int k = 0; k < 2; k++) {
+        const sp_scan_options options = {.missing = k ? &missing : NULL};
+        CLOSED_BY(sp_scan_points_destroy) sp_scan_points p = {0};
+        CLOSED_BY(close_scan) sp_scan *scan;
+
+        OK(sp_scan_open(&scan, "m.txt", &options));
+        OK(sp_scan_select(scan, 1, &attribute));
+        if (k == 0) {
+            FAILS(sp_scan_next(scan, 3, &p), SP_EDATA,
+                  "point 1: planarity is nan, expected a number; --missing 0");
+            continue;
+        }
+        OK(sp_scan_next(scan, 3, &p));
+        assert_true(p.attr[0] == 0.5 && p.attr[1] == -1 && p.attr[2] == -1);
+    }
 }
 
 TEST(pcd_of_every_kind)

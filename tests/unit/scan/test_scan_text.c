@@ -134,6 +134,52 @@ TEST(what_does_not_fit_is_refused)
     scan_refused("b.txt", wide, 600, "line 1: more than 256 numbers");
 }
 
+/* A column that is passed over may hold words, times, quoted separators or nothing. */
+TEST(columns_that_are_passed_over_hold_any_text)
+{
+    static const struct {
+        const char *columns, *text;
+    } files[] = {
+        {"-,x,y,z,intensity,label",
+         "\"\",\"X\",\"Y\",\"Z\",\"I\",\"L\"\n\"1\",450012.75,6277601.25,12.5,100,2\n"
+         "\"2, b\",-3,1e3,.125,101,-1\n"},
+        {"-,x,y,z,intensity,label",
+         "time,x,y,z,i,l\n2021-05-06T12:00,450012.75,6277601.25,12.5,100,2\n"
+         "2021-05-06T12:01,-3,1e3,.125,101,-1\n"},
+        {"-,x,y,z,intensity,label",
+         "2021-05-06 12:00:00,450012.75,6277601.25,12.5,100,2\n"
+         ",-3,1e3,.125,101,-1\n"},
+        {"x,y,z,-,intensity,label,-",
+         "450012.75;6277601.25;12.5;tree trunk;100;2;\n-3;1e3;.125;;101;-1;a\n"},
+        {"x,y,z,-,intensity,label",
+         "450012,75 6277601,25 12,5 tree 100 2\n-3 1e3 0,125 12:00 101 -1\n"},
+        {"-, x, y, z, intensity, label, _",
+         "a b\t450012.75\t6277601.25\t12.5\t100\t2\tc\n\t-3\t1e3\t.125\t101\t-1\t\n"},
+        {"x,y,z,intensity,label",
+         "450012.75,6277601.25,12.5,100,2,ground,\n-3,1e3,.125,101,-1,,\n"},
+        {"x,y,z,intensity,label,-",
+         "450012.75\t6277601.25 12.5 100 2 a\r-3 1e3 .125 101 -1 b\r"}};
+
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        check_points(files[i].text, &(sp_scan_options){.columns = files[i].columns});
+    scan_write_text("b.txt", "1,2,3,a\n1,2\n");
+    scan_check_refused("b.txt", &(sp_scan_options){.columns = "x,y,z,-"}, SP_EDATA,
+                       "line 2: 2 numbers, expected 4");
+    scan_write_text("b.txt", "1,2,3,a\n1,b,3,c\n");
+    scan_check_refused("b.txt", &(sp_scan_options){.columns = "x,y,z,-"}, SP_EDATA,
+                       "line 2: value 2, \"b\", is no number; \"-\" in --columns");
+}
+
+/* Old computers end lines by a carriage return. */
+TEST(a_carriage_return_ends_lines)
+{
+    check_points("x y z intensity label\r450012.75 6277601.25 12.5 100 2\r\r"
+                 "-3 1e3 .125 101 -1",
+                 NULL);
+    check_points("450012.75 6277601.25 12.5 100 2\r\r\n-3 1e3 .125 101 -1\r\r\n",
+                 &named);
+}
+
 /* Colours of PCD in ascii: integers, as PCL writes them, negative where they are
  * signed, and the floats of the same bits, as it wrote them. The float of an opaque
  * colour is no number. */

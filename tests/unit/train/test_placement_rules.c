@@ -90,6 +90,21 @@ TEST(the_only_one_in_sight)
     assert_string_equal(sp_placement_advice(p, 2), "");
 }
 
+TEST(idle_devices_are_told)
+{
+    sp_place p[3] = {place(0, 0, 0, 1, 8), place(1, 1, 0, 2, 2), place(2, 1, 1, 2, 2)};
+    char text[256];
+
+    sp_placement_idle(p, 3, text, sizeof text);
+    assert_string_equal(text, "7 of the 8 CUDA devices on host node0 are idle: `sptrain "
+                              "launch`, or mpirun -n 8, uses all of a node");
+    sp_placement_idle(p + 1, 2, text, sizeof text);
+    assert_string_equal(text, "");
+    p[0].n_visible = 1; /* the launcher chose it */
+    sp_placement_idle(p, 1, text, sizeof text);
+    assert_string_equal(text, "");
+}
+
 TEST(two_ranks_on_one)
 {
     sp_place p[3] = {place(0, 0, 0, 2, 1), place(1, 1, 0, 1, 1), place(2, 0, 1, 2, 1)};

@@ -334,3 +334,50 @@ TEST(a_message_names_file_chunk_and_point)
     SAYS(": LAZ chunk ");
     SAYS(" of the file");
 }
+
+/* LASzip takes a chunk size of 0 for chunks that differ. */
+TEST(chunks_of_size_0_differ)
+{
+    for (int p = 1; p < LAZ_FORMATS; p += 6) {
+        sp_laz_format f = format_of(p, 0, UINT32_MAX), read;
+        unsigned char vlr[SP_LAZ_VLR_BYTES];
+        size_t n;
+
+        check(&f, p, 431, false, 2);
+        n = sp_laz_format_write(&f, vlr);
+        memset(vlr + 12, 0, 4);
+        OK(sp_laz_format_read(&read, path, vlr, n, p, f.record_bytes));
+        assert_true(read.chunk_points == UINT32_MAX);
+        check_read(&read, p, 431, 100, 2);
+    }
+}
+
+/* A header that counts too few points is named as the fault, however many chunks follow
+ * and with a table or without. */
+TEST(a_count_too_low_is_named)
+{
+    static const struct {
+        int format;
+        uint32_t chunk_points;
+        int64_t n;
+    } cases[] = {{1, CHUNK, 289},      {1, CHUNK, 200},      {1, CHUNK, 150},
+                 {7, CHUNK, 289},      {7, CHUNK, 200},      {7, CHUNK, 150},
+                 {1, UINT32_MAX, 289}, {7, UINT32_MAX, 120}, {7, UINT32_MAX, 0}};
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const int p = cases[i].format;
+        sp_laz_format f = format_of(p, 0, cases[i].chunk_points);
+        char says[64];
+
+        laz_points_fill(given, 300, p, f.record_bytes, false, 5);
+        OK(laz_file_write(path, &f, p, given, 300, 100, 1));
+        snprintf(says, sizeof says, "the header counts %d points, but ",
+                 (int)cases[i].n);
+        for (int threads = 1; threads <= 2; threads++) {
+            sp_status rc;
+
+            assert_false(is_read(&f, p, cases[i].n, threads, &rc));
+            FAILS(rc, SP_EDATA, says);
+        }
+    }
+}

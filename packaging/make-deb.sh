@@ -1,0 +1,28 @@
+#!/bin/sh
+# Builds the Debian packages from an archive of `make dist`:
+#   make-deb.sh ARCHIVE.tar.xz FOLDER [mpich|openmpi]
+# The packages come into FOLDER. Needs dpkg-dev and debhelper.
+set -eu
+archive=$(readlink -f "${1:?make-deb.sh ARCHIVE FOLDER [MPI]}")
+folder=${2:?make-deb.sh ARCHIVE FOLDER [MPI]}
+mpi=${3:-mpich}
+command -v dpkg-buildpackage dh >/dev/null || {
+    echo "make-deb.sh: dpkg-buildpackage or dh is missing: apt-get install dpkg-dev debhelper" >&2
+    exit 2
+}
+mkdir -p "$folder"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+tar -C "$work" -xf "$archive"
+source=$(ls -d "$work"/*/)
+cp -R "$source/packaging/debian" "$source/debian"
+version=$(sed -n "s/^PACKAGE_VERSION='\(.*\)'/\1/p" "$source/configure")
+sed -i "1s/(.*)/($version)/" "$source/debian/changelog"
+options=nocheck
+[ -z "${DEB_BUILD_OPTIONS:-}" ] || options="$options $DEB_BUILD_OPTIONS"
+profiles=
+[ "$mpi" = mpich ] || profiles=pkg.sptrain.openmpi
+(cd "$source" && DEB_BUILD_OPTIONS="$options" DEB_BUILD_PROFILES="$profiles" \
+    dpkg-buildpackage -b -us -uc)
+cp "$work"/*.deb "$folder"
+ls "$folder"/*.deb

@@ -1,0 +1,45 @@
+"""Recipe of sptrain for Spack: copy it to a repository's packages/sptrain/package.py.
+test_packaging.sh compares the variants with the options of configure."""
+
+from spack.package import *
+
+
+class Sptrain(AutotoolsPackage, CudaPackage):
+    """Trains sparse 3D convolutional networks for semantic segmentation of point clouds,
+    on any number of MPI ranks."""
+
+    # Give the archive of `make dist`: spack install sptrain@0.1.0, with its URL here.
+    manual_download = True
+
+    version("0.1.0")
+
+    variant("png", default=True, description="Draw pictures")
+    variant("cuda", default=False, description="Compute on NVIDIA GPUs")
+
+    depends_on("c", type="build")
+    depends_on("cxx", type="build")
+    depends_on("pkgconfig", type="build")
+    depends_on("mpi")
+    depends_on("hdf5@1.10: +mpi")
+    depends_on("hwloc@2:")
+    depends_on("libconfig")
+    depends_on("jansson@2.10:")
+    depends_on("xxhash")
+    depends_on("zlib-api")
+    depends_on("libpng", when="+png")
+    depends_on("nccl", when="+cuda", type=("build", "run"))
+    depends_on("cmocka@1.1:", type="test")
+
+    def configure_args(self):
+        args = self.with_or_without("png")
+        args.append("--with-hdf5=" + self.spec["hdf5"].prefix)
+        if self.spec.satisfies("^[virtuals=mpi] openmpi"):
+            args.append("--with-mpi=openmpi")
+        if self.spec.satisfies("+cuda"):
+            args.append("--with-cuda=" + self.spec["cuda"].prefix)
+            archs = [a for a in self.spec.variants["cuda_arch"].value if a != "none"]
+            if archs:
+                args.append("--with-cuda-arch=" + " ".join(archs))
+        else:
+            args.append("--without-cuda")
+        return args

@@ -1,0 +1,99 @@
+#include "train/sp_test.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+
+#include "base/sp_log.h"
+#include "h5/sp_h5.h"
+#include "predict/sp_scans.h"
+#include "train/sp_evaluate.h"
+#include "train/sp_report.h"
+
+sp_status sp_test_check(const sp_resources *r)
+{
+    sp_scans scans;
+    sp_status rc = SP_OK;
+
+    if (!r->test.n_shards)
+        return SP_OK;
+    if (!r->test.has_labels)
+        return SP_FAIL(
+            SP_EDATA,
+            "%s: /labels: data.test is evaluated after the training, expected "
+            "labels, found none",
+            r->test.shard[0].path);
+    if (r->config->eval.merge) {
+        rc = sp_scans_create(&scans, &r->test);
+        sp_scans_destroy(&scans);
+    }
+    return rc;
+}
+
+/* Rank 0: opens best.h5 and reads where its weights come from. */
+static sp_status open_best(const sp_trainer *t, sp_h5 **file, int64_t at[2])
+{
+    sp_checkpoint_state state = {0};
+    char path[PATH_MAX];
+    sp_status rc;
+
+    snprintf(path, sizeof path, "%s/checkpoints/best.h5", t->session->run.dir);
+    SP_TRY(sp_checkpoint_open(file, path, SP_FINITE));
+    rc = sp_checkpoint_read_open_state(*file, &state, NULL);
+    at[0] = state.step;
+    at[1] = sp_position_epochs(state.at);
+    sp_checkpoint_state_destroy(&state);
+    return rc;
+}
+
+/* Gives the network the weights to test. at: their step and epoch. */
+static sp_status load_best(sp_trainer *t, int64_t at[2])
+{
+    sp_resources *r = &t->resources;
+    sp_comm *comm = r->comm;
+    sp_h5 *file = NULL;
+    sp_status rc;
+
+    at[0] = t->state.step;
+    at[1] = t->session->epoch;
+    if (isnan(t->state.best)) {
+        if (r->config->run.weights == SP_WEIGHTS_EMA)
+            sp_resources_exchange_average(r);
+        return SP_OK;
+    }
+    rc = sp_comm_agree(comm, comm->rank == 0 ? open_best(t, &file, at) : SP_OK);
+    if (rc == SP_OK)
+        rc = sp_resources_load(r, &(sp_weights_source){.file = file});
+    sp_h5_close(file);
+    SP_TRY(rc);
+    return sp_comm_bcast(comm, at, 2 * sizeof *at, 0);
+}
+
+static sp_status evaluate_test(sp_trainer *t, sp_status (*check_stop)(void *arg),
+                               sp_metrics *metrics)
+{
+    sp_resources *r = &t->resources;
+    int64_t at[2];
+
+    SP_TRY(load_best(t, at));
+    SP_TRY(sp_resources_turn_to_test(r));
+    SP_TRY(sp_comm_agree(t->session->comm, sp_metrics_create(metrics, r->n_classes,
+                                                             sp_evaluate_parts(r))));
+    SP_TRY(sp_evaluate_pass(r, metrics, check_stop, t, NULL));
+    return sp_report_test(r, metrics, isnan(t->state.best) ? "" : "best.h5", at[0],
+                          at[1], &t->state.metrics_bytes);
+}
+
+sp_status sp_test_run(sp_trainer *t, sp_status (*check_stop)(void *arg))
+{
+    sp_metrics metrics = {0};
+    const double begin = sp_now_s();
+    sp_status rc;
+
+    if (!t->resources.test.n_shards)
+        return SP_OK;
+    rc = evaluate_test(t, check_stop, &metrics);
+    sp_metrics_destroy(&metrics);
+    t->eval_s += sp_now_s() - begin;
+    return rc;
+}

@@ -1,0 +1,73 @@
+#!/bin/sh
+# Averaged weights are kept in checkpoints and evaluated beside the plain ones, which they
+# do not change. They are the same on any number of ranks and after a restart. With
+# run.weights = "ema" the best of them is kept, and eval and run.init_from take them.
+. "$SP_SRCDIR/tests/run/story.sh"
+"$SHARDS" uneven u.h5 || fail "make_shards"
+cat >base.deck <<'DECK'
+data : { train = "u.h5"; val = "u.h5"; };
+batch : { size = 6; eval_size = 4; };
+net : { family = "dummy"; };
+train : { epochs = 4; warmup_steps = 2; lr = 0.05; schedule = "constant"; deterministic = "world"; };
+run : { log_every = 1; eval_every = 1; keep = 99; };
+DECK
+last=$(
+    run 1 0 base.deck run.dir=plain
+    ls plain/checkpoints/step-*.h5 | tail -n 1 | sed 's/.*step-0*\([0-9]*\)\.h5/\1/'
+)
+says_not plain/metrics.jsonl ema_
+sums plain "$last" >plain.sums
+grep -q /ema plain.sums && fail "averages without train.ema"
+for n in 1 2 3; do
+    run $n 0 base.deck run.dir=r$n train.ema=0.8 run.weights=ema
+    sums r$n "$last" >sums$n
+    same sums1 sums$n "averages on $n ranks"
+done
+says sums1 '^/ema/conv1/weight'
+says sums1 '^/ema_buffers/bn1/running_var'
+grep -v /ema sums1 | same plain.sums /dev/stdin "the plain weights"
+
+# An average differs from the weights. Its evaluation is that of eval, which takes it by
+# itself, as the training's deck says so.
+value() { sed -n "s/.*\"$2\":\([^,]*\),.*/\1/p" "$1" | tail -n 1; }
+grep '"event":"eval"' r1/metrics.jsonl >evals
+test "$(value evals ema_loss)" != "$(value evals loss)" || fail "the average is evaluated as the weights"
+newest=r1/checkpoints/step-$(printf %09d "$last").h5
+run 2 0 eval base.deck run.dir=r1 run.checkpoint="$newest"
+for key in loss miou accuracy; do
+    test "$(value r1/evaluations.jsonl $key)" = "$(value evals ema_$key)" || fail "eval of the average: another $key"
+done
+run 1 0 eval base.deck run.dir=r1 run.checkpoint="$newest" run.weights=plain
+for key in loss miou accuracy; do
+    test "$(value r1/evaluations.jsonl $key)" = "$(value evals $key)" || fail "eval of the weights: another $key"
+done
+
+# The best is that of the averages, and eval of best.h5 has its number.
+best=$(sed -n 's/.*"ema_point_miou":\([^,]*\),.*/\1/p' evals | sort -g | tail -n 1)
+run 1 0 eval base.deck run.dir=r1
+test "$(value r1/evaluations.jsonl point_miou)" = "$best" || fail "best.h5 is not the best of the averages"
+
+# A restart goes on with the average.
+run 1 0 base.deck run.dir=again train.ema=0.8 run.weights=ema train.epochs=2
+run 2 0 base.deck run.dir=again train.ema=0.8 run.weights=ema
+sums again "$last" >again.sums
+same sums1 again.sums "averages after a restart"
+
+# Switched on in a continued run, the average begins as the weights.
+run 1 0 base.deck run.dir=later train.epochs=2
+run 2 0 base.deck run.dir=later train.ema=0.8
+says out 'has no averaged weights: the average of train.ema begins here'
+sums later "$last" | grep -v /ema | same plain.sums /dev/stdin "weights with an average from epoch 2 on"
+says later/metrics.jsonl ema_miou
+
+# A training that begins with the file of r1 begins with its averages.
+run 2 0 base.deck run.dir=from run.init_from="$newest" train.lr=0 train.epochs=1
+from=$(ls from/checkpoints/step-*.h5 | head -n 1)
+"$SHARDS" sums "$from" | grep '^/params' >from.sums
+grep '^/ema/' sums1 | sed 's/^.ema/\/params/' | same from.sums /dev/stdin "weights of run.init_from"
+
+refused "1 2" 2 'run.weights = "ema" needs averages of the weights' base.deck run.dir=x run.weights=ema
+refused 2 2 'run.weights = "ema" needs averages' check base.deck run.weights=ema
+refused 2 3 'no averaged weights (/ema), which run.weights = "ema" asks for' \
+    eval base.deck run.dir=plain run.weights=ema
+refused 2 2 'run.weights' base.deck run.dir=r1 train.ema=0.8 train.epochs=5
