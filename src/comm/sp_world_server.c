@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -147,25 +148,39 @@ static sp_status answer_hello(sp_world_wire *wire, const char *line, uint64_t no
     return rc;
 }
 
-/* Accepts a connection and greets it. The longest silent stranger makes room. */
+/* Accepts connections and greets them, while there is a place for one. Others wait until
+ * a stranger has said who it is, or has been silent for too long. */
 static void greet(int listener, sp_world_wire strangers[STRANGERS], uint64_t nonce)
 {
-    sp_world_wire *place = &strangers[0];
     char line[SP_WORLD_LINE];
-    int fd;
 
-    while ((fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC)) >= 0) {
-        for (int i = 0; i < STRANGERS && place->fd >= 0; i++)
-            if (strangers[i].fd < 0 || strangers[i].until_s < place->until_s)
-                place = &strangers[i];
-        sp_world_close(place);
-        *place = (sp_world_wire){
-            .fd = fd, .until_s = sp_world_now_s() + SP_WORLD_ANSWER_MS / 1000.0};
-        sp_world_options(fd);
-        snprintf(line, sizeof line, "sptrain-world %llx %llx\n",
-                 (unsigned long long)nonce,
-                 (unsigned long long)sp_world_run(&server.is));
-        sp_world_say(fd, line);
+    snprintf(line, sizeof line, "sptrain-world %llx %llx\n", (unsigned long long)nonce,
+             (unsigned long long)sp_world_run(&server.is));
+    for (int i = 0; i < STRANGERS; i++) {
+        sp_world_wire *w = &strangers[i];
+
+        if (w->fd >= 0)
+            continue;
+        w->fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+        if (w->fd < 0)
+            return;
+        w->used = 0;
+        w->until_s = sp_world_now_s() + SP_WORLD_ANSWER_MS / 1000.0;
+        sp_world_options(w->fd);
+        sp_world_say(w->fd, line);
+    }
+}
+
+/* Each process has two connections with this one. */
+static void allow_connections(int n)
+{
+    struct rlimit files;
+
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < files.rlim_max &&
+        files.rlim_cur < (rlim_t)(2 * n + 256)) {
+        files.rlim_cur = files.rlim_max < (rlim_t)(2 * n + 256) ? files.rlim_max
+                                                                : (rlim_t)(2 * n + 256);
+        setrlimit(RLIMIT_NOFILE, &files);
     }
 }
 
@@ -419,6 +434,7 @@ sp_status sp_world_serve(const sp_launcher_world *is, sp_world_clock *clock,
 
     for (int i = 0; strangers && i < STRANGERS; i++)
         strangers[i].fd = -1;
+    allow_connections(is->size);
     if (rc == SP_OK)
         rc = join_own(tether, pmi);
     if (rc == SP_OK)

@@ -203,8 +203,9 @@ int64_t sp_dataset_cost(const sp_dataset *set, int64_t sample);
  * files and the cache of unpacked chunks, which have locks. Features of other types are
  * rounded to float32. Point arrays are filled if they are asked for and the set has
  * points. Data without labels give SP_IGNORE. The message of a failure names file,
- * dataset, sample (its number in that file, and its name), expected and found. SP_EDATA,
- * also for a file that cannot be read after some tries, since it is input; SP_EMEM. */
+ * dataset, sample (its number in that file, and its name), expected and found.
+ * SP_EDATA, also for a file that cannot be read after some tries, since it is input;
+ * SP_EMEM. */
 sp_status sp_sample_read(const sp_dataset *set, int64_t sample,
                          const sp_sample_request *request, sp_sample *out);
 /* Reads only the labels of a sample, without a second try. Verifies nothing. */

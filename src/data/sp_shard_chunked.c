@@ -56,6 +56,14 @@ static void measure_shard(const sp_shard *shard, chunked_sizes *sizes)
     sizes->blocks = sp_most(sizes->blocks, blocks);
 }
 
+bool sp_shard_is_chunked(const sp_shard *shard)
+{
+    for (int i = 0; i < SP_EXTENTS; i++)
+        if (sp_shard_extent((sp_shard *)(uintptr_t)shard, i)->chunks)
+            return true;
+    return false;
+}
+
 static void warn_chunked(const sp_dataset *set, const chunked_sizes *sizes)
 {
     const double mib = 1 << 20;

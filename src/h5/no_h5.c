@@ -11,13 +11,13 @@ void sp_h5_list_free(char **names, int64_t n)
     free(names);
 }
 
-/* No file has given a table of chunks, or an unpacker. */
+/* No file has given a table of chunks, or a cache of them. */
 void sp_h5_chunks_free(sp_h5_chunks *chunks)
 {
     (void)chunks;
 }
 
-void sp_h5_unpacker_free(sp_h5_unpacker *unpacker)
+void sp_h5_cache_destroy(sp_h5_cache *cache)
 {
-    (void)unpacker;
+    (void)cache;
 }

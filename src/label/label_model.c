@@ -390,9 +390,10 @@ static void warn_of_unit(const sp_scan *scan, const char *unit)
     if (is_told || strcmp(unit, "metre") == 0)
         return;
     is_told = true;
-    sp_log_warn("%s: its coordinates are in %s, but the model does not say in which unit "
-                "its samples were",
-                sp_scan_path(scan), unit);
+    sp_log_warn(
+        "%s: its coordinates are in %s, but the model does not say in which unit "
+        "its samples were",
+        sp_scan_path(scan), unit);
 }
 
 static sp_status check_kind(const label_model *m, const sp_scan *scan)

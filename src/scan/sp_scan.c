@@ -295,10 +295,11 @@ sp_status sp_scan_check_units(const sp_scan *scan, bool with_degrees)
                        "%s: its records say that z is in units %s, but x and y in %s: "
                        "convert the scan first, or take z as it is by --z-unit same",
                        scan->path, z, unit);
-    return SP_FAIL(SP_EDATA,
-                   "%s: its records say that z is in %s, but x and y in %s: --z-unit %s "
-                   "converts z, --z-unit same takes it as it is",
-                   scan->path, z, unit, z_word[(int)SP_SCAN_Z_METRE + number]);
+    return SP_FAIL(
+        SP_EDATA,
+        "%s: its records say that z is in %s, but x and y in %s: --z-unit %s "
+        "converts z, --z-unit same takes it as it is",
+        scan->path, z, unit, z_word[(int)SP_SCAN_Z_METRE + number]);
 }
 
 /* ---- open and close ---- */

@@ -46,7 +46,8 @@ typedef enum sp_scan_z_unit {
     SP_SCAN_Z_US_FOOT
 } sp_scan_z_unit;
 #define SP_SCAN_Z_WORDS "records|same|metre|foot|us-foot"
-/* The word among these, which is a constant, and the other way round; -1: none is it. */
+/* The word among these, which is a constant, and the other way round; -1: it is not
+ * among them. */
 const char *sp_scan_z_word(sp_scan_z_unit unit);
 int sp_scan_find_z_word(const char *word);
 
@@ -97,11 +98,12 @@ bool sp_scan_is_labelled(const sp_scan *scan);
 /* The name of the format, such as "LAS"; it is a constant. */
 const char *sp_scan_format_name(const sp_scan *scan);
 /* The unit of x and y as the scan names it: a word of sp_recipe_is_unit, or other words
- * if it is another length. Valid until the scan is closed. NULL: the scan does not say. */
+ * if it is another length. Valid until the scan is closed. NULL: the scan does not
+ * say. */
 const char *sp_scan_unit(const sp_scan *scan);
-/* Checks that a voxel has one length in all directions: SP_EDATA names an option to
- * take the scan if the unit of x and y is none of sp_recipe_is_unit, or a degree unless
- * with_degrees, or if z is in another unit and options.z_unit does not say what to do. */
+/* Checks that a voxel has one length in all directions. SP_EDATA, which names an option
+ * to take the scan: the unit of x and y is none of sp_recipe_is_unit, or a degree unless
+ * with_degrees; z is in another unit and options.z_unit does not say what to do. */
 sp_status sp_scan_check_units(const sp_scan *scan, bool with_degrees);
 /* Are x, y and z distances from the centre of the Earth? Then z is no height. */
 bool sp_scan_is_geocentric(const sp_scan *scan);

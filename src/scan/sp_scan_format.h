@@ -45,8 +45,8 @@ typedef struct sp_scan_field {
     bool has_no_data;
     double no_data;
     uint64_t no_data_bits;
-    char copy_kind;    /* the type that the file names, for copies: numbers in text */
-    int copy_size;     /* have 8 bytes in the record; size 0: it names none */
+    char copy_kind; /* the type that the file names, for copies: numbers in text */
+    int copy_size;  /* have 8 bytes in the record; size 0: it names none */
 } sp_scan_field;
 
 struct sp_scan_format;
@@ -126,13 +126,13 @@ typedef struct sp_scan_lines {
 
 struct sp_scan {
     char *path;
-    char title[64];   /* the format's name for messages */
+    char title[64]; /* the format's name for messages */
     /* The units of x and y, and of z, as the records name them; NULL: they do not. */
     const char *unit, *z_unit;
     bool is_geocentric;        /* see sp_scan_is_geocentric */
     int epsg;                  /* see sp_scan_epsg */
     char *note[SP_SCAN_NOTES]; /* see sp_scan_note */
-    bool has_extent;  /* the header claims the next two, low <= high */
+    bool has_extent;           /* the header claims the next two, low <= high */
     double low[3], high[3];
     const sp_scan_format *format;
     sp_scan_options options; /* those of sp_scan_open */

@@ -115,9 +115,9 @@ static void take_no_data(sp_scan_field *f, const unsigned char *at)
         return;
     }
     f->no_data_bits = bits << unused >> unused;
-    f->has_no_data = f->kind == 'i' ? (int64_t)(bits << unused) >> unused ==
-                                          (int64_t)bits
-                                    : f->no_data_bits == bits;
+    f->has_no_data = f->kind == 'i'
+                         ? (int64_t)(bits << unused) >> unused == (int64_t)bits
+                         : f->no_data_bits == bits;
 }
 
 /* Adds one description of extra bytes: 192 bytes, type at 2, options at 3, name at 4,
@@ -142,7 +142,8 @@ static sp_status add_extra(sp_scan *scan, const unsigned char *d, int *at)
 
         if (d[3] & 1)
             take_no_data(&f, d + 40 + 8 * i);
-        snprintf(name, sizeof name, n > 1 ? "%.32s%d" : "%.32s", (const char *)d + 4, i);
+        snprintf(name, sizeof name, n > 1 ? "%.32s%d" : "%.32s", (const char *)d + 4,
+                 i);
         SP_TRY(sp_scan_add(scan, name, f));
     }
     *at += bytes;
@@ -174,8 +175,8 @@ static sp_status record_read(sp_scan *scan, sp_las_record *record, int64_t at,
     record->head_at = at;
     record->at = at + head_bytes;
     bytes = record->is_extended ? sp_get64(head + 20) : (uint64_t)sp_get16(head + 20);
-    record->bytes = bytes < (uint64_t)(end - record->at) ? (int64_t)bytes
-                                                         : end - record->at;
+    record->bytes =
+        bytes < (uint64_t)(end - record->at) ? (int64_t)bytes : end - record->at;
     record->number++;
     return SP_OK;
 }

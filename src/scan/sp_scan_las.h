@@ -114,8 +114,9 @@ typedef struct sp_las_extra {
     sp_las_place *place;        /* [n] */
     int record_bytes;           /* of the copy */
     int n_new, n_changed;       /* fields that are new, that are changed */
-    unsigned char *moved; /* [moved_bytes] descriptions of extended records, which the */
-    size_t moved_bytes;   /* copy has in a VLR (sp_las_rest_plan) */
+    unsigned char
+        *moved;         /* [moved_bytes] descriptions of extended records, which the */
+    size_t moved_bytes; /* copy has in a VLR (sp_las_rest_plan) */
 } sp_las_extra;
 
 /* Checks whether the fields can be added: as sp_scan_format.check_added. */

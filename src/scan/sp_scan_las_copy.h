@@ -31,7 +31,7 @@ typedef struct sp_las_copy {
     int64_t rest_by;           /* by so many bytes its beginning moves */
     int n_cuts;
     sp_las_record *cut; /* [n_cuts] extended records that the copy does not have */
-    const sp_scan_part *part;  /* what is written; n 0: all by one writer */
+    const sp_scan_part *part; /* what is written; n 0: all by one writer */
 } sp_las_copy;
 
 sp_status sp_las_put_bytes(const sp_las_copy *c, const void *from, size_t n);
@@ -45,8 +45,8 @@ sp_status sp_las_put_points(sp_las_copy *c, sp_laz_writer *laz);
  * c->extra, if these change. The places of the rest, is_copc and extra are set. SP_EIO;
  * SP_EDATA; SP_EMEM. */
 sp_status sp_las_rest_plan(sp_las_copy *c);
-/* Writes the rest where c->to is, and brings the offsets in the head to it. SP_EDATA: an
- * offset is within the points; SP_EIO; SP_EMEM. */
+/* Writes the rest where c->to is, and brings the offsets in the head to it. SP_EDATA:
+ * an offset is within the points; SP_EIO; SP_EMEM. */
 sp_status sp_las_rest_put(sp_las_copy *c);
 /* The place in the copy of what is at this byte of the source's rest. */
 int64_t sp_las_rest_moved(const sp_las_copy *c, int64_t at);

@@ -4,10 +4,10 @@
  *     record  | standard part | extra bytes of the source | new fields |
  *     VLR     | descriptions: 192 bytes each              | new ones   |
  *
- * A field that the source has already among its extra bytes gets new values in its place,
- * so that a scan may be labelled again. It keeps its type: of a float the values are the
- * numbers, of an integer their share of its largest number. A description that says
- * otherwise (of a field that another program made) is changed. */
+ * A field that the source has already among its extra bytes gets new values in its
+ * place, so that a scan may be labelled again. It keeps its type: of a float the values
+ * are the numbers, of an integer their share of its largest number. A description that
+ * says otherwise (of a field that another program made) is changed. */
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
@@ -71,8 +71,8 @@ static sp_status place_again(const sp_scan *scan, int i, const sp_scan_added *ad
                        "codes 0 to 255",
                        scan->path, f->name);
     *place = (sp_las_place){.at = f->at, .kind = f->kind, .size = f->size};
-    place->is_changed = f->scale != 1 / one_of(added, f->kind, f->size) || f->add != 0 ||
-                        f->has_no_data;
+    place->is_changed = f->scale != 1 / one_of(added, f->kind, f->size) ||
+                        f->add != 0 || f->has_no_data;
     return SP_OK;
 }
 

@@ -49,8 +49,8 @@ static sp_status make_portion(const sp_las_copy *c, portion *p)
     return SP_OK;
 }
 
-/* Writes a class into a record. Formats 0 to 5 have flags in the same byte, and may have
- * a wider place for classes above 31 (sp_las.wide_class_at). */
+/* Writes a class into a record. Formats 0 to 5 have flags in the same byte, and may
+ * have a wider place for classes above 31 (sp_las.wide_class_at). */
 static void change_class(const sp_las_copy *c, unsigned char *record, int32_t code)
 {
     const int wide_at = sp_las_of(c->scan)->wide_class_at;

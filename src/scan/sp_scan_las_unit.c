@@ -25,7 +25,7 @@ enum { PLANE, HEIGHT, N_UNITS };
 typedef struct las_units {
     const char *name[N_UNITS]; /* NULL: not known */
     bool is_geocentric;
-    int epsg; /* of the system of x and y; 0: not known */
+    int epsg;                  /* of the system of x and y; 0: not known */
     char (*rare)[SP_LAS_UNIT]; /* [N_UNITS] texts of names that are no constants */
 } las_units;
 
@@ -103,17 +103,16 @@ static void unit_of_code(las_units *u, int which, int code, double size)
     static const struct {
         int code;
         double metres;
-    } units[] = {{9001, 1},        {9002, 0.3048},   {9003, 1200.0 / 3937},
-                 {9004, 0.3048},   {9005, 0.3048},   {9006, 0.3048},
-                 {9041, 0.3048},   {9051, 0.3048},   {9061, 0.3048},
-                 {9070, 0.3048},   {9080, 0.3048},   {9081, 0.3048},
-                 {9082, 0.3048},   {9083, 0.3048},   {9094, 0.3048},
-                 {9095, 0.3048},   {9300, 0.3048},   {9031, 1},
-                 {1025, 0.001},    {1033, 0.01},     {9014, 1.8288},
-                 {9030, 1852},     {9036, 1000},     {9037, 0.9144},
-                 {9040, 0.9144},   {9084, 0.9144},   {9096, 0.9144},
-                 {9039, 0.201166}, {9098, 0.201168}, {9042, 20.11677},
-                 {9062, 20.11678}, {9097, 20.1168},  {9093, 1609.344}};
+    } units[] = {
+        {9001, 1},        {9002, 0.3048},   {9003, 1200.0 / 3937}, {9004, 0.3048},
+        {9005, 0.3048},   {9006, 0.3048},   {9041, 0.3048},        {9051, 0.3048},
+        {9061, 0.3048},   {9070, 0.3048},   {9080, 0.3048},        {9081, 0.3048},
+        {9082, 0.3048},   {9083, 0.3048},   {9094, 0.3048},        {9095, 0.3048},
+        {9300, 0.3048},   {9031, 1},        {1025, 0.001},         {1033, 0.01},
+        {9014, 1.8288},   {9030, 1852},     {9036, 1000},          {9037, 0.9144},
+        {9040, 0.9144},   {9084, 0.9144},   {9096, 0.9144},        {9039, 0.201166},
+        {9098, 0.201168}, {9042, 20.11677}, {9062, 20.11678},      {9097, 20.1168},
+        {9093, 1609.344}};
     char name[24];
     int n;
 
@@ -290,11 +289,11 @@ static void units_of_text(las_units *u, const char *text)
 {
     static const char *const vertical[] = {"VERTCRS", "VERTICALCRS", "VERT_CS",
                                            "VERTCS", NULL};
-    static const char *const plane[] = {"PROJCS",       "PROJCRS",  "PROJECTEDCRS",
+    static const char *const plane[] = {"PROJCS",         "PROJCRS",  "PROJECTEDCRS",
                                         "DERIVEDPROJCRS", "LOCAL_CS", "ENGCRS",
                                         "ENGINEERINGCRS", NULL};
-    static const char *const geodetic[] = {"GEODCRS", "GEODETICCRS", "GEOGCRS",
-                                           "GEOGRAPHICCRS", "GEOGCS", NULL};
+    static const char *const geodetic[] = {"GEODCRS",       "GEODETICCRS", "GEOGCRS",
+                                           "GEOGRAPHICCRS", "GEOGCS",      NULL};
     const char *system = find_any(text, plane, INT_MAX), *height;
     const char *centric = system ? NULL : find_node(text, "GEOCCS", INT_MAX);
 

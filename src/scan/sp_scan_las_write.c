@@ -115,8 +115,8 @@ static void change_vlr(sp_las_copy *c)
     sp_put16(c->head + vlr.head_at + AT_VLR_BYTES, (uint64_t)vlr.bytes + n - old);
 }
 
-/* Makes the number of VLRs, and the length of the last one, what is there: other records
- * may follow in the copy. */
+/* Makes the number of VLRs, and the length of the last one, what is there: other
+ * records may follow in the copy. */
 static sp_status count_there(sp_las_copy *c)
 {
     sp_las_record vlr = {0};

@@ -262,15 +262,16 @@ static sp_status warn_of_colours(const vox_options *o, const vox_piece *piece,
     for (int k = 0; k < KINDS && used < sizeof text; k++) {
         if (n[k] == 0)
             continue;
-        used += (size_t)snprintf(text + used, sizeof text - used,
-                                 "%s%.5g at most in %s (one of %d)", n_kinds++ ? ", " : "",
-                                 most[example[k]], o->input[example[k]], n[k]);
+        used += (size_t)snprintf(
+            text + used, sizeof text - used, "%s%.5g at most in %s (one of %d)",
+            n_kinds++ ? ", " : "", most[example[k]], o->input[example[k]], n[k]);
     }
     if (n_kinds > 1)
-        sp_log_warn0("the colours of the inputs have several ranges, as if written with "
-                     "8 and with 16 bits: %s; the same colour has different values: "
-                     "bring the files to one range first",
-                     text);
+        sp_log_warn0(
+            "the colours of the inputs have several ranges, as if written with "
+            "8 and with 16 bits: %s; the same colour has different values: "
+            "bring the files to one range first",
+            text);
     free(most);
     return SP_OK;
 }
@@ -300,9 +301,9 @@ static sp_recipe recipe_of(const vox_options *o, const vox_source *source,
                        .n_formats = 1,
                        .format = format,
                        .unit = source->unit[0] ? (char *)source->unit : NULL,
-                       .z_unit = o->z_unit > 0 ? (char *)sp_scan_z_word(
-                                                     (sp_scan_z_unit)o->z_unit)
-                                               : NULL};
+                       .z_unit = o->z_unit > 0
+                                     ? (char *)sp_scan_z_word((sp_scan_z_unit)o->z_unit)
+                                     : NULL};
 }
 
 /* Makes one recipe of all inputs. Coordinates in two units would give voxels of two

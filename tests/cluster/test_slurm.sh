@@ -315,6 +315,16 @@ ends "$job" COMPLETED 0
 launch_alone "$MPIEXEC" -n 2 "$SPTRAIN" train base.deck run.dir=m train.steps=2 ||
     fail "mpiexec within an allocation"
 says m/metrics.jsonl '"ranks":2'
+# The step in which salloc runs its shell (use_interactive_step) is one process by intention.
+launch_alone srun --interactive --preserve-env sh -c '
+    test "$SLURM_NTASKS $SLURM_STEP_NUM_TASKS" = "2 1" || exit 1
+    exec "$SPTRAIN" check base.deck' || fail "check in an interactive step"
+# Tasks without a process manager of MPI make a world by torchrun's variables.
+launch_alone srun --mpi=none sh -c '
+    RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_NTASKS MASTER_ADDR=127.0.0.1 MASTER_PORT=29507
+    export RANK WORLD_SIZE MASTER_ADDR MASTER_PORT
+    exec "$SPTRAIN" train base.deck run.dir=v train.steps=2' || fail "torchrun in a step"
+says v/metrics.jsonl '"ranks":2'
 
 # The first job was stopped at the end of its time and put back, and goes on, now to a near
 # end.

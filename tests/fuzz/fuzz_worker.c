@@ -223,7 +223,6 @@ void fuzz_put_seed(const char *path, blob seed, bool is_damaged, uint64_t *rng)
     blob b = blob_copy(seed);
     const bool is_h5 = h5_is_file(b);
 
-    unsetenv("SP_H5_CHILD_CRASH"); /* of the mutant before this one */
     if (is_damaged && !is_h5)
         mutate_bytes(&b, rng);
     fuzz_give(path, b);
@@ -309,6 +308,7 @@ static void run_one(int64_t index)
     slot->base = fuzz_resident((int)getpid());
     slot->index = index;
     forget_peak();
+    unsetenv("SP_H5_CHILD_CRASH"); /* of the mutant before this one */
     is_taken = fuzz_kinds[kind]->run(&rng);
     check_memory(status_bytes((int)getpid(), "VmHWM:"), slot->base, "the reader");
     check_children();

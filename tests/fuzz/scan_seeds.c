@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/sp_number.h"
 #include "fixtures/laz_points.h"
 #include "fixtures/scan_files.h"
 
@@ -112,11 +113,12 @@ static void add_extended(blob *b, const char *user, int id, const void *data, si
 
 blob seed_las_records(void)
 {
-    static const char text[] =
-        "COMPD_CS[\"c\",PROJCS[\"P\",GEOGCS[\"G\",UNIT[\"degree\",0.017]],UNIT[\"metre\","
-        "1]],VERT_CS[\"V\",VERT_DATUM[\"D\",2005],UNIT[\"foot\",0.3048],AXIS[\"Up\",UP]]]";
-    const uint16_t keys[] = {1,    1, 0, 3, 1024, 0, 1, 1, 3076, 34736,
-                             1,    0, 4099, 0, 1, 9003};
+    static const char text[] = "COMPD_CS[\"c\",PROJCS[\"P\",GEOGCS[\"G\",UNIT["
+                               "\"degree\",0.017]],UNIT[\"metre\","
+                               "1]],VERT_CS[\"V\",VERT_DATUM[\"D\",2005],UNIT[\"foot\","
+                               "0.3048],AXIS[\"Up\",UP]]]";
+    const uint16_t keys[] = {1,    1,     0, 3, 1024, 0, 1, 1,
+                             3076, 34736, 1, 0, 4099, 0, 1, 9003};
     unsigned char d[192] = {0, 0, 23, 1 | 8}; /* three uint16 */
     blob b = seed_las(6, true);
 

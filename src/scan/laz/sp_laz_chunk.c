@@ -172,8 +172,8 @@ static void check_end(laz_decoder *d)
 static sp_status damaged_or_low(const laz_decoder *d)
 {
     return SP_FAIL(SP_EDATA,
-                   "%s: the header counts %" PRId64
-                   " points, but LAZ chunk %" PRId64 " at byte %" PRId64
+                   "%s: the header counts %" PRId64 " points, but LAZ chunk %" PRId64
+                   " at byte %" PRId64
                    " %s: either the chunk holds more points than are counted, and the "
                    "count in the header has to be corrected, or the chunk is damaged",
                    d->file->path, d->file->n_points, d->number, d->place.at,

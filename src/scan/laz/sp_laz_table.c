@@ -151,8 +151,8 @@ static bool table_has_more(const sp_laz_file *file, const laz_table *table, int6
     const sp_laz_place *c = &table->chunk[i];
     const int64_t left = file->n_points - c->first;
 
-    return c->n > left || (c->n == left && (c->n == 0 || (i + 1 < table->n_chunks &&
-                                                          c[1].bytes > 0)));
+    return c->n > left ||
+           (c->n == left && (c->n == 0 || (i + 1 < table->n_chunks && c[1].bytes > 0)));
 }
 
 /* Lays the chunks one after the other and compares them with the file. */

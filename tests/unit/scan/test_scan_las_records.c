@@ -34,8 +34,8 @@ static void add_points(int minor, int format, int header_bytes, const void *extr
                        size_t n_extra)
 {
     const int bytes = format < 6 ? 28 : 30;
-    const scan_las las = {
-        minor, format, (int64_t)size, n_vlrs, bytes + (int)n_extra, N, 0.01};
+    const scan_las las = {minor, format, (int64_t)size, n_vlrs, bytes + (int)n_extra,
+                          N,     0.01};
 
     scan_put_las(b, &las);
     sp_put16(b + 94, (uint64_t)header_bytes);
@@ -148,9 +148,9 @@ TEST(numbers_that_stand_for_no_value_are_not_values)
 
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const bool is_real = cases[i].type == 9;
-        const void *values = is_real                 ? (const void *)real
+        const void *values = is_real               ? (const void *)real
                              : cases[i].bytes == 2 ? (const void *)whole
-                                                     : (const void *)small;
+                                                   : (const void *)small;
         const char *const attribute = "a";
         CLOSED_BY(close_scan) sp_scan *scan;
         CLOSED_BY(sp_scan_points_destroy) sp_scan_points p = {0};
@@ -297,9 +297,9 @@ TEST(a_field_of_any_type_is_replaced)
         add_points(4, 6, 375, extra, bytes);
         scan_write("field.las", b, size);
         write_copy("field.las", "new.las", codes, "confidence", i % 2 == 0);
-        assert_int_equal(sp_get16((const unsigned char *)test_content("new.las", NULL) +
-                                  105),
-                         30 + bytes);
+        assert_int_equal(
+            sp_get16((const unsigned char *)test_content("new.las", NULL) + 105),
+            30 + bytes);
         assert_float_equal(scan_first_value("new.las", "confidence"), 0.5, 0.005);
         has_values("new.las", "tail", (double[N]){1, 2, 3, 4});
     }
@@ -312,8 +312,8 @@ TEST(headers_of_other_lengths_are_read)
     static const struct {
         int minor, format, bytes;
         uint32_t more_vlrs;
-    } heads[] = {{3, 1, 227, 0}, {5, 6, 393, 0}, {5, 6, 375, 0}, {2, 1, 227, 1},
-                 {4, 6, 375, 7}, {2, 1, 227, 4000000000}};
+    } heads[] = {{3, 1, 227, 0}, {5, 6, 393, 0}, {5, 6, 375, 0},
+                 {2, 1, 227, 1}, {4, 6, 375, 7}, {2, 1, 227, 4000000000}};
 
     for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) {
         unsigned char d[EXTRA];

@@ -168,26 +168,29 @@ TEST(heights_in_another_unit_are_refused_or_converted)
 
     has_heights("COMPD_CS[\"c\"," METRES ",VERT_CS[\"V\",VERT_DATUM[\"D\",2005],UNIT["
                 "\"US survey foot\",0.3048006096012192],AXIS[\"Up\",UP]]]",
-                NULL, 0, "z is in US survey foot, but x and y in metre: --z-unit us-foot",
+                NULL, 0,
+                "z is in US survey foot, but x and y in metre: --z-unit us-foot",
                 SP_SCAN_Z_US_FOOT, 1200.0 / 3937);
     has_heights(FEET ",VERTCS[\"V\",VDATUM[\"D\"],UNIT[\"Meter\",1.0]]", NULL, 0,
                 "z is in metre, but x and y in US survey foot: --z-unit metre",
                 SP_SCAN_Z_METRE, 3937.0 / 1200);
-    has_heights("COMPOUNDCRS[\"c\",PROJCRS[\"P\",CS[Cartesian,2],LENGTHUNIT[\"metre\",1]"
-                "],VERTCRS[\"V\",CS[vertical,1],AXIS[\"H\",up,LENGTHUNIT[\"foot\","
-                "0.3048]]]]",
-                NULL, 0, "--z-unit foot", SP_SCAN_Z_FOOT, 0.3048);
-    has_heights("PROJCRS[\"P\",CS[Cartesian,3],AXIS[\"E\",east,LENGTHUNIT[\"metre\",1]],"
-                "AXIS[\"N\",north,LENGTHUNIT[\"metre\",1]],AXIS[\"h\",up,LENGTHUNIT["
-                "\"foot\",0.3048]]]",
-                NULL, 0, "--z-unit foot", SP_SCAN_Z_FOOT, 0.3048);
+    has_heights(
+        "COMPOUNDCRS[\"c\",PROJCRS[\"P\",CS[Cartesian,2],LENGTHUNIT[\"metre\",1]"
+        "],VERTCRS[\"V\",CS[vertical,1],AXIS[\"H\",up,LENGTHUNIT[\"foot\","
+        "0.3048]]]]",
+        NULL, 0, "--z-unit foot", SP_SCAN_Z_FOOT, 0.3048);
+    has_heights(
+        "PROJCRS[\"P\",CS[Cartesian,3],AXIS[\"E\",east,LENGTHUNIT[\"metre\",1]],"
+        "AXIS[\"N\",north,LENGTHUNIT[\"metre\",1]],AXIS[\"h\",up,LENGTHUNIT["
+        "\"foot\",0.3048]]]",
+        NULL, 0, "--z-unit foot", SP_SCAN_Z_FOOT, 0.3048);
     has_heights(NULL, keys, n, "--z-unit us-foot", SP_SCAN_Z_US_FOOT, 1200.0 / 3937);
     has_heights(METRES, keys, n, "--z-unit us-foot", SP_SCAN_Z_US_FOOT, 1200.0 / 3937);
     keys[8] = 4096; /* a vertical system in place of its unit */
     keys[11] = 8228;
     has_heights(NULL, keys, n, "--z-unit foot", SP_SCAN_Z_FOOT, 0.3048);
-    has_heights("COMPD_CS[\"c\"," METRES ",VERT_CS[\"V\",UNIT[\"fathom\",1.8288]]]", NULL,
-                0, "z is in units \"fathom\" of 1.8288 m", SP_SCAN_Z_SAME, 1);
+    has_heights("COMPD_CS[\"c\"," METRES ",VERT_CS[\"V\",UNIT[\"fathom\",1.8288]]]",
+                NULL, 0, "z is in units \"fathom\" of 1.8288 m", SP_SCAN_Z_SAME, 1);
     keys[11] = 5703;
     write_las(NULL, keys, n);
     OK(read_z(SP_SCAN_Z_OF_RECORDS, &z));
@@ -197,8 +200,8 @@ TEST(heights_in_the_same_unit_stay)
 {
     double z;
 
-    write_las("COMPD_CS[\"c\"," FEET ",VERT_CS[\"V\",UNIT[\"Foot_US\",0.3048006]]]", NULL,
-              0);
+    write_las("COMPD_CS[\"c\"," FEET ",VERT_CS[\"V\",UNIT[\"Foot_US\",0.3048006]]]",
+              NULL, 0);
     raise_point();
     OK(read_z(SP_SCAN_Z_OF_RECORDS, &z));
     assert_float_equal(z, 5, 1e-9);
@@ -259,7 +262,8 @@ TEST(extended_records_name_the_units)
         OK(sp_scan_open(&scan, "u.las", NULL));
         assert_string_equal(sp_scan_unit(scan), cases[i].unit);
     }
-    write_las("COMPD_CS[\"c\"," METRES ",VERT_CS[\"V\",UNIT[\"foot\",0.3048]]]", NULL, 0);
+    write_las("COMPD_CS[\"c\"," METRES ",VERT_CS[\"V\",UNIT[\"foot\",0.3048]]]", NULL,
+              0);
     extend_records();
     FAILS(read_z(SP_SCAN_Z_OF_RECORDS, &z), SP_EDATA, "z is in foot");
 }
@@ -329,7 +333,8 @@ TEST(records_name_the_code_of_the_system)
          "\"EPSG\",\"4171\"]],UNIT[\"metre\",1],AUTHORITY[\"EPSG\",\"2154\"]],VERT_CS["
          "\"V\",UNIT[\"metre\",1],AUTHORITY[\"EPSG\",\"5720\"]]]",
          2154},
-        {"PROJCRS[\"P\",CS[Cartesian,2],LENGTHUNIT[\"metre\",1],ID[\"EPSG\",32631]]", 32631},
+        {"PROJCRS[\"P\",CS[Cartesian,2],LENGTHUNIT[\"metre\",1],ID[\"EPSG\",32631]]",
+         32631},
         {"GEOGCRS[\"G\",CS[ellipsoidal,2],ID[\"EPSG\",4326]]", 4326},
         {"PROJCS[\"P\",UNIT[\"metre\",1],AUTHORITY[\"ESRI\",\"102100\"]]", 0},
         {NULL, 2154}};
