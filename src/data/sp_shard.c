@@ -34,6 +34,7 @@ void sp_dataset_close(sp_dataset *set)
     free(set->offset);
     free(set->point_offset);
     free(set->cost);
+    free(set->source);
     *set = (sp_dataset){0};
 }
 
