@@ -278,7 +278,7 @@ typedef int sp_loss_fn(void *arg, const sp_logits *logits, float *gradient,
 /* A metric of the caller. Called in an evaluation for each sample, with n_samples = 1;
  * sums [n_metrics] are 0 before and are added up over all samples of all ranks, exactly:
  * the result does not depend on the number of ranks or on the order. |sum| of a sample is
- * below 2^60. */
+ * below 2^192. */
 typedef void sp_metric_fn(void *arg, const sp_logits *logits, double *sums);
 
 /* Functions of the caller; each may be NULL. arg is passed to all of them. They do not

@@ -40,7 +40,7 @@ struct sp_data {
 /* Sums of the caller's metric. */
 typedef struct api_metrics {
     int n;
-    int64_t *exact;         /* [n][SP_EXACT_LIMBS] */
+    int64_t *exact;         /* [n][SP_EXACT_WIDE] */
     double *sample, *total; /* [n] of one sample; of all, after the evaluation */
 } api_metrics;
 

@@ -1,5 +1,6 @@
 /* An evaluation of the library: one pass over the validation data, and exact sums. */
 #include <assert.h>
+#include <math.h>
 #include <string.h>
 
 #include "api/api.h"
@@ -10,7 +11,7 @@
 void api_metrics_zero(api_metrics *own)
 {
     if (own->n)
-        memset(own->exact, 0, (size_t)own->n * SP_EXACT_LIMBS * sizeof *own->exact);
+        memset(own->exact, 0, (size_t)own->n * SP_EXACT_WIDE * sizeof *own->exact);
 }
 
 /* The rows of sample b only. */
@@ -43,7 +44,13 @@ sp_status api_metrics_add(sp_training *t, const sp_batch *batch)
 
         memset(own->sample, 0, (size_t)own->n * sizeof *own->sample);
         t->options.metric(t->options.metric_arg, &logits, own->sample);
-        sp_exact_add_f64(own->exact, own->sample, (size_t)own->n);
+        for (int k = 0; k < own->n; k++)
+            if (!(fabs(own->sample[k]) < 0x1p192))
+                return SP_FAIL(SP_EUSAGE,
+                               "the metric of the program gives %g as sum %d of sample "
+                               "%lld, expected a magnitude below 2^192",
+                               own->sample[k], k, (long long)logits.sample[0]);
+        sp_exact_add_wide(own->exact, own->sample, (size_t)own->n);
     }
     return SP_OK;
 }
@@ -55,8 +62,8 @@ sp_status api_metrics_reduce(sp_training *t)
     if (!own->n)
         return SP_OK;
     SP_TRY(sp_comm_allreduce(t->resources.comm, SP_SCOPE_WORLD, own->exact,
-                             (size_t)own->n * SP_EXACT_LIMBS, SP_I64, SP_SUM));
-    sp_exact_get_f64(own->exact, own->total, (size_t)own->n);
+                             (size_t)own->n * SP_EXACT_WIDE, SP_I64, SP_SUM));
+    sp_exact_get_wide(own->exact, own->total, (size_t)own->n);
     return SP_OK;
 }
 

@@ -123,7 +123,7 @@ static sp_status alloc_results(sp_training *t)
     api_metrics *own = &t->own;
 
     own->n = t->options.n_metrics;
-    own->exact = calloc(n * SP_EXACT_LIMBS + 1, sizeof *own->exact);
+    own->exact = calloc(n * SP_EXACT_WIDE + 1, sizeof *own->exact);
     own->sample = calloc(n + 1, sizeof *own->sample);
     own->total = calloc(n + 1, sizeof *own->total);
     t->iou = calloc((size_t)t->resources.n_classes, sizeof *t->iou);
