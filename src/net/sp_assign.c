@@ -56,7 +56,7 @@ static size_t bytes_of(const sp_assign *a, int v)
            (size_t)pitch_of(a, value->c, value->elem) * sp_elem_bytes(value->elem);
 }
 
-/* The end of the span at which a matrix is placed. */
+/* The end of the span where a matrix is placed. */
 typedef struct side {
     bool is_high;
     size_t least; /* on the high side: the least offset */
@@ -102,8 +102,8 @@ static bool is_kept(const sp_assign *a, int home)
 }
 
 /* Reserves the low side of the span for activations that stay until the backward pass,
- * one behind the other. What is freed within the forward pass is taken from the high
- * side (high_side), so it leaves no gaps between those. */
+ * one after the other. Memory that is freed within the forward pass comes from the high
+ * side (high_side), so it leaves no gaps between them. */
 static void reserve_kept(sp_assign *a)
 {
     const int n = a->low->n_steps;
@@ -151,8 +151,8 @@ void sp_assign_begin(sp_assign *a, const int64_t *rows, int n_samples, bool is_t
     reserve_kept(a);
 }
 
-/* Gives the value its activation's memory: that of its home, which is taken by the
- * first value to stand in it, from this side of the span. */
+/* Gives the value its activation's memory: its home's, which the first value in it
+ * allocates from this side of the span. */
 static void hold(sp_assign *a, int v, side from)
 {
     const sp_lower_value *value = a->low->value;
@@ -167,8 +167,8 @@ static void hold(sp_assign *a, int v, side from)
     a->value[v].act.at += column * sp_elem_bytes(value[v].elem);
 }
 
-/* True if the output of step s can stand where its first input stands, which nothing
- * reads after the step: both have memory of their own and the same shape. */
+/* True if the output of step s can use the memory of its first input: nothing reads the
+ * input after the step, both have memory of their own, and the same shape. */
 static bool can_overwrite(const sp_assign *a, int s)
 {
     const sp_lower_step *step = &a->low->step[s];
@@ -314,11 +314,10 @@ typedef struct restoring {
     void *arg;
 } restoring;
 
-/* The place where the norm `step` has its input k written again: that of its output,
- * where the input is a residual, since a norm may write over its residual. If a
- * gradient needs the residual too, it is written once more when that one's turn comes:
- * most of a block's backward pass lies between, and is the time of the greatest need.
- * NULL: memory of the input's own. */
+/* Where to recompute input k of the norm `step`: a residual goes into the norm's output
+ * memory, because a norm may overwrite its residual. If a gradient needs the residual
+ * too, it is recomputed again for that gradient: most of a block's backward pass lies
+ * between, and needs the most memory. NULL: memory of the input's own. */
 static const sp_assign_place *place_of_input(const sp_assign *a,
                                              const sp_lower_step *step, int k)
 {
@@ -329,8 +328,8 @@ static const sp_assign_place *place_of_input(const sp_assign *a,
                : NULL;
 }
 
-/* Frees the inputs of a norm whose output was written again: those that only that
- * writing needed, and the one that the output was written over. */
+/* Frees inputs of a norm after its output was recomputed: the inputs that only this
+ * recomputation needed, and the one that the output has overwritten. */
 static void drop_passed(sp_assign *a, const sp_lower_step *step)
 {
     for (int k = 0; k < step->n_in; k++) {
@@ -404,8 +403,8 @@ static bool can_replace(const sp_assign *a, int s, int x)
            a->value[x].act.range >= 0;
 }
 
-/* Makes the gradient of `to` columns of that of `from`. Both hold the range until the
- * step ends; then the gradient of the output is freed. */
+/* Makes the gradient of `to` columns of the gradient of `from`. Both hold the range
+ * until the step ends; then the gradient of the output is freed. */
 static void share_grad(sp_assign *a, int from, int to, int column)
 {
     sp_assign_place *place = &a->value[to].grad;
@@ -420,7 +419,7 @@ static void share_grad(sp_assign *a, int from, int to, int column)
 typedef enum grad_over {
     OVER_NOTHING,
     OVER_GRAD, /* the gradient of the output, which is used no more */
-    OVER_INPUT /* the activation, where nothing reads it any more */
+    OVER_INPUT /* the activation, once nothing reads it any more */
 } grad_over;
 
 static sp_grad_route route_of(sp_assign *a, int s, int to, grad_over over)
@@ -442,9 +441,9 @@ static sp_grad_route route_of(sp_assign *a, int s, int to, grad_over over)
     return SP_GRAD_NEW;
 }
 
-/* The gradient of the residual is that of the output, so the residual takes over its
- * memory; otherwise x does. Where x and the residual are one value, the residual's
- * gradient is a copy. */
+/* The gradient of the residual equals the output's, so the residual takes over its
+ * memory; without a residual x does. If x and the residual are one value, the
+ * residual's gradient is a copy. */
 static void route_norm(sp_assign *a, int s, sp_grad_route *route)
 {
     const sp_lower_step *step = &a->low->step[s];
@@ -499,8 +498,8 @@ static void take_fused_sums(sp_assign *a, const sp_lower_step *step)
         take_sums(a, a->low->step[norm->residual_norm].out, true);
 }
 
-/* A convolution forms the gradient of its weights, which reads the input, before that
- * of the input. */
+/* A convolution forms the gradient of its weights, which reads the input, before the
+ * input's gradient. */
 static grad_over over_what(const sp_lower_step *step, int k)
 {
     if (step->op == SP_OP_CONV)

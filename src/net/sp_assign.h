@@ -1,6 +1,6 @@
-/* The memory of one micro-batch: where each activation, gradient and vector of sums of
- * a lowered network stands, and for how long. The module computes with numbers alone.
- * sp_net asks it before every pass and computes where it is told; sp_assign_measure
+/* The memory of one micro-batch: the place of each activation, gradient and vector of
+ * sums of a lowered network, and its lifetime. The module handles only offsets and
+ * sizes. sp_net asks it before every pass for the places to use; sp_assign_measure
  * makes the same calls without computing. So the need of a step is known before it
  * runs, and by the same code.
  *
@@ -13,9 +13,9 @@
  * inference an activation is held until the last step that reads it; a step that may
  * overwrite its input then takes over the memory. Under low-memory rules training drops
  * the outputs of norms too, which are about half of all activations, and computes them
- * a second time where the backward pass reads them; and the gradient of an activation
- * is written over it where it is read no more. So the backward pass adds to the kept
- * activations those of a few layers alone.
+ * a second time when the backward pass reads them; and the gradient of an activation
+ * overwrites it once it is read no more. So the backward pass adds only the activations
+ * of a few layers to the kept ones.
  */
 #ifndef SP_ASSIGN_H
 #define SP_ASSIGN_H
@@ -44,7 +44,7 @@ typedef struct sp_assign_place {
 typedef struct sp_assigned {
     sp_assign_place act, grad;
     /* The range of sp_assign.vectors that holds the sums over the value's rows, in the
-     * backward pass over its gradient's rows; -1: there is none. */
+     * backward pass over its gradient's rows; -1: no sums. */
     int sums;
     int n_sums; /* the parts of the sums */
     /* An operation fused with a convolution writes the sums; else the norm forms them
@@ -100,7 +100,7 @@ sp_status sp_assign_create(sp_assign *assign, const sp_lowered *low,
 void sp_assign_destroy(sp_assign *assign);
 
 /* Begins a micro-batch of rows[level] voxels and forgets the one before. The features
- * get a place only where the network wants them in another form than [n][c] fp32. */
+ * get a place only if the network wants them in another form than [n][c] fp32. */
 void sp_assign_begin(sp_assign *assign, const int64_t *rows, int n_samples,
                      bool is_training);
 /* Finds memory for the output of step s of the forward pass, for its sums and for its
@@ -108,27 +108,27 @@ void sp_assign_begin(sp_assign *assign, const int64_t *rows, int n_samples,
  * Steps without a turn in this kind of pass (sp_lowered_has_turn) are left out. */
 void sp_assign_forward(sp_assign *assign, int s);
 void sp_assign_forward_end(sp_assign *assign, int s);
-/* Sets the place of the logits in fp32: that of the last value, or memory of its own.
+/* Sets the place of the logits in fp32: the last value's, or memory of its own.
  */
 void sp_assign_logits(sp_assign *assign);
 /* The results of an evaluation's loss for the host, one after the other in one range of
  * vectors: sums [n_samples][2] double, then confusion [C][C] int64 and prediction [n]
- * int32 where they are asked for. The caller drops the range. */
+ * int32 if they are asked for. The caller drops the range. */
 typedef struct sp_loss_place {
     int range;
     size_t confusion_at, prediction_at, bytes; /* from the range's beginning */
 } sp_loss_place;
 sp_loss_place sp_assign_results(sp_assign *assign, bool has_confusion,
                                 bool has_prediction);
-/* Training: finds memory for the gradient of the last value. *fp32 is where the loss
- * writes it in fp32: the same memory, or a range of its own where the value is bf16,
- * which sp_assign_loss_end frees after the conversion, under low-memory rules with the
- * logits. */
+/* Training: finds memory for the gradient of the last value. *fp32 is the place where
+ * the loss writes it in fp32: the same memory or, if the value is bf16, a range of its
+ * own. sp_assign_loss_end frees that range after the conversion, under low-memory rules
+ * with the logits. */
 void sp_assign_loss(sp_assign *assign, sp_assign_place *fp32);
 void sp_assign_loss_end(sp_assign *assign, const sp_assign_place *fp32);
 
-/* True if the backward pass of step s has anything to do: not where nothing before the
- * step is trained, or where no gradient reached its output. */
+/* True if the backward pass of step s has anything to do: not if nothing before the
+ * step is trained, or no gradient reached its output. */
 bool sp_assign_is_used(const sp_assign *assign, int s);
 /* Gives memory back to the values that the backward pass of step s reads and that were
  * dropped; `apply` then writes the output of each norm `step` there. With apply NULL

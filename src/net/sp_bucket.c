@@ -22,7 +22,7 @@ struct sp_buckets_impl {
     sp_sum *sum;             /* [n_buckets] */
     sp_transport own;        /* MPI between hosts */
     sp_transport *transport; /* `own`, or the one attached */
-    sp_backend *backend;     /* NULL: none is attached */
+    sp_backend *backend;     /* NULL: not attached */
     float *host;     /* [n_floats] grad of the host, or the limbs' values; NULL */
     double sequence; /* this rank's, when it posted the tail */
     double *sums;    /* [N_SUMS] backend memory; on the host host_sums */
@@ -65,7 +65,7 @@ static int cut(const sp_graph *graph, int64_t at_least, int64_t *begin)
             begin[n] = at;
         end = at;
     }
-    if (n == 0 && begin) /* nothing to learn: the tail travels alone */
+    if (n == 0 && begin) /* nothing to learn: only the tail travels */
         begin[1] = 0;
     return n ? n : 1;
 }
@@ -246,9 +246,9 @@ static sp_status to_backend(sp_buckets *b, void *to, const void *from, size_t by
     return SP_OK;
 }
 
-/* Posts the last bucket with the tail. The counts are whole numbers, whose sum in
- * double does not depend on the order. That of the loss does, so in exact mode it
- * travels as limbs. */
+/* Posts the last bucket with the tail. The counts are whole numbers: their sum in
+ * double does not depend on the order. The loss sum does, so in exact mode it travels
+ * as limbs. */
 static sp_status post_last(sp_buckets *b)
 {
     struct sp_buckets_impl *impl = b->impl;
@@ -327,7 +327,7 @@ static sp_status fetch_sums(sp_buckets *b)
     return SP_OK;
 }
 
-/* Numbers below 2^32 add up exactly in double, so where all are equal their sum is a
+/* Numbers below 2^32 add up exactly in double, so if all are equal their sum is a
  * multiple of each; else it is not for at least one rank. */
 static sp_status check_sequence(const sp_buckets *b)
 {

@@ -1,15 +1,15 @@
 /* The all-reduce of the gradient, concurrent with the backward pass.
  *
- * The flat gradient is cut, from its end (the last layer, whose gradient is ready
- * first), into contiguous buckets. A bucket is posted as soon as its last gradient is
- * written. The narrow first layers, which are complete last, have a small bucket of
- * their own, because no computation hides its all-reduce. The tail travels with it:
- * loss sum, weight sum, counts and flags.
+ * The flat gradient is cut, from its end (the last layer's gradient is ready first),
+ * into contiguous buckets. A bucket is posted as soon as its last gradient is written.
+ * The narrow first layers, which are complete last, have a small bucket of their own,
+ * because no computation hides its all-reduce. The tail travels with it: loss sum,
+ * weight sum, counts and flags.
  *
  *     | conv1 ... | ...            | ...            | ...      final |  flat gradient
  *     | n-1, tail | bucket n-2     | bucket 1       | bucket 0       |  [n_floats]
  *
- * A bucket whose layers are all frozen (train.freeze) holds zeros and does not travel.
+ * A bucket with only frozen layers (train.freeze) holds zeros and does not travel.
  *
  * With deterministic = "world" gradients arrive per sample and are summed in fixed
  * point (sp_exact), so the result depends on neither order nor number of ranks. The
@@ -30,7 +30,7 @@
 typedef struct sp_tail {
     double loss_sum, weight_sum; /* sum w * l, sum w over labelled voxels */
     double n_voxels, n_stop;     /* voxels, and ranks asked to stop */
-    double sequence; /* of sp_transport, by which wait finds ranks out of step */
+    double sequence; /* of sp_transport; wait uses it to find ranks out of step */
 } sp_tail;
 
 enum { SP_LOSS_SUMS = 3 }; /* sum w * l, sum w, rows */
@@ -50,7 +50,7 @@ typedef struct sp_buckets {
     /* [2] The exact mode's loss_sum and weight_sum, which sp_net_train_loss adds to.
      * wait sums them over the ranks and writes their values to the tail. */
     int64_t tail_exact[2 * SP_EXACT_WIDE];
-    bool is_overlapped; /* false, to measure: sp_bucket_wait alone posts buckets */
+    bool is_overlapped; /* false, to measure: only sp_bucket_wait posts buckets */
     int n_buckets;
     int64_t *begin; /* [n_buckets + 1] falling: bucket i is begin[i+1] .. begin[i]-1 */
     struct sp_buckets_impl *impl;

@@ -11,7 +11,7 @@
 #include "compute/sp_backend.h"
 #include "net/sp_lower.h"
 
-/* The two forms in which the weights of a convolution are packed. */
+/* The two packed forms of the weights of a convolution. */
 enum { SP_PACK_FORWARD, SP_PACK_GRAD_INPUT, SP_PACK_DIRECTIONS };
 
 /* Coefficients and batch statistics of a norm as the last forward pass left them. */
@@ -33,11 +33,11 @@ typedef struct sp_fixed {
     float *wgrad;   /* [n_wgrad] weight gradients of samples in exact mode, else NULL */
     size_t n_wgrad; /* at least the largest weight and bias; more on a device */
     float *coefficients; /* [3][widest norm] of a norm's backward pass */
-    /* [2 widest norm + 1] each: this rank's sums of a norm, and those of all ranks */
+    /* [2 widest norm + 1] each: a norm's sums of this rank, and of all ranks */
     double *norm_own, *norm_all;
     float *class_weight;                  /* [n_classes]; NULL: all classes weigh 1 */
-    float *(*packed)[SP_PACK_DIRECTIONS]; /* [n_steps] NULL: the step packs none */
-    sp_fixed_norm *norm;                  /* [n_steps] set for batch norms alone */
+    float *(*packed)[SP_PACK_DIRECTIONS]; /* [n_steps] NULL: the step packs nothing */
+    sp_fixed_norm *norm;                  /* [n_steps] set only for batch norms */
 } sp_fixed;
 
 /* Creates the arena, named "parameters" and as large as needed, and sets the pointers.

@@ -1,24 +1,24 @@
 /* Lowers a graph: fuses batch norms, makes concats views, finds lifetimes and the
- * offsets from which gradients are final. */
+ * offsets after which gradients are final. */
 #include "net/sp_lower.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* A node while it is lowered. Indices are those of nodes. */
+/* A node while it is lowered. All indices refer to nodes. */
 typedef struct plan_node {
-    /* the only node that reads this one, and only once; -1: there is none */
+    /* the only node that reads this one, and only once; -1: no such node */
     int reader;
     bool is_absorbed; /* true: it is inside a fused chain and has no step of its own */
-    /* the batch norm at the beginning of the chain that ends here; -1: none */
+    /* the batch norm at the beginning of the chain that ends here; -1: no norm */
     int norm;
-    int residual; /* the value that the chain adds; -1: none */
+    int residual; /* the value that the chain adds; -1: it adds nothing */
     float slope;
 } plan_node;
 
-/* Finds the nodes with a single reader. A node that one other node reads twice has
- * none. */
+/* Finds the nodes with a single reader. A node that one other node reads twice has no
+ * reader. */
 static void find_readers(const sp_graph *g, plan_node *plan)
 {
     for (int i = 0; i < g->n_nodes; i++)
@@ -47,8 +47,8 @@ static void plan_chain(const sp_graph *g, plan_node *plan, int norm)
         end = next;
         next = plan[end].reader;
     }
-    /* The backward pass tells the sign of the input from that of the output, which a
-     * negative slope would turn round. */
+    /* The backward pass takes the sign of the input from the output; a negative slope
+     * would reverse it. */
     if (next >= 0 && g->node[next].op == SP_OP_RELU && g->node[next].slope >= 0) {
         slope = g->node[next].slope;
         plan[end].is_absorbed = true;
@@ -272,7 +272,7 @@ typedef struct use {
     /* the step of the batch norm that writes it; -1: another operation does */
     int norm;
     int conv; /* the same of a convolution */
-    /* the last norm whose output stands in it and has a single reader; -1: none */
+    /* the last norm that writes in it an output with a single reader; -1: no norm */
     int inside;
 } use;
 
@@ -301,17 +301,17 @@ static use *count_uses(const sp_lowered *low)
     return uses;
 }
 
-/* True if the output of a norm needs a gradient; in a network without frozen layers
- * that of each norm behind a parameter does. */
+/* True if the output of a norm needs a gradient; in a network without frozen layers the
+ * output of each norm after a parameter does. */
 static bool has_grad(const sp_lowered *low, int norm)
 {
     return norm >= 0 && low->value[low->step[norm].out].needs_grad;
 }
 
-/* Finds the norm whose output's gradient is complete once the gradient of the
- * convolution's input is: the norm that writes the input, or one that writes columns of
- * it where the input is a concat. The backward pass runs from the last step, so the
- * first reader of a value completes its gradient. */
+/* Finds the norm that writes the convolution's input, or columns of it if the input is
+ * a concat: the gradient of the norm's output is complete once the input's gradient is.
+ * The backward pass runs from the last step, so the first reader of a value completes
+ * its gradient. */
 static void find_norm_before(const sp_lowered *low, const use *uses, int s)
 {
     sp_lower_step *step = &low->step[s];
@@ -323,7 +323,7 @@ static void find_norm_before(const sp_lowered *low, const use *uses, int s)
         step->norm_before = -1;
 }
 
-/* Finds the norm without activation whose output this step adds and nothing else reads.
+/* Finds the norm without activation that only this step reads, as its residual.
  */
 static void find_residual_norm(const sp_lowered *low, const use *uses,
                                sp_lower_step *step)
@@ -372,8 +372,8 @@ static int64_t end_of(const sp_graph *g, int param)
     return param < 0 ? 0 : g->param[param].offset + g->param[param].count;
 }
 
-/* The backward pass runs the steps from the last. After step s those gradients are
- * final whose parameters lie behind all parameters of the steps before s. */
+/* The backward pass runs the steps from the last. After step s the gradients of those
+ * parameters are final that lie after all parameters of the steps before s. */
 static void find_ready(const sp_lowered *low)
 {
     const sp_graph *g = low->graph;

@@ -1,18 +1,16 @@
-/* The lowered network: the passes that run for the nodes of a graph, and what each
- * value between them is needed for. It is a pure function of the graph and the
- * precision and has no memory of a backend: sp_net executes it, sp_assign finds room
- * for its values.
+/* The lowered network: the passes that run for the nodes of a graph, and the uses of
+ * each value between them. It is a pure function of the graph and the precision and has
+ * no memory of a backend: sp_net executes it, sp_assign finds room for its values.
  *
  *     node   conv  norm  downsample.norm  add  relu     concat(a, b)
- *     step   conv        norm             norm(x, residual)   none: a and b were
+ *     step   conv        norm             norm(x, residual)   no step: a and b were
  *     value  conv        downsample.norm           relu       written into its columns
  *
  * A step is one pass and writes one value. Value v + 1 is the output of node v; value 0
- * is the features of the voxels. A batch norm, the add behind it and the activation
- * behind that are fused into one step, so the values between them are never written. A
- * concat copies nothing where its inputs are written into its columns at once: such an
- * input has the concat as its home. A value that stands in its own memory is its own
- * home.
+ * is the features of the voxels. A batch norm, the add after it and the activation
+ * after that are fused into one step, so the values between them are never written. A
+ * concat copies nothing if its inputs are written into its columns at once: such an
+ * input has the concat as its home. A value in its own memory is its own home.
  *
  * Inference goes through the same steps. There a norm that has a convolution to itself
  * is one operation with it, so that the convolution's own output is never written.
@@ -26,19 +24,19 @@
 typedef enum sp_forward { SP_INFERENCE, SP_TRAINING, SP_FORWARDS } sp_forward;
 
 typedef struct sp_lower_value {
-    /* The level whose rows the value has (SP_LEVEL_SAMPLE: a row for each sample), and
-     * its channels. */
+    /* The level that gives the value its rows (SP_LEVEL_SAMPLE: a row for each sample),
+     * and its channels. */
     int level, c;
     sp_elem elem; /* the type of an element of the activation and of its gradient */
-    /* The concat in whose columns the value stands, and the first of these columns. A
+    /* The concat that has the value in its columns, and the first of these columns. A
      * value in memory of its own has itself as home, and column 0. */
     int home, column;
-    /* The lifetime, set for homes alone, as indices of steps: the first and the last
+    /* The lifetime, set only for homes, as indices of steps: the first and the last
      * step that writes it, the last step that reads it in each kind of forward pass,
-     * and the step whose backward pass is the last to read it (-1: no backward pass
-     * does). */
+     * and the step that reads it in the last backward pass to do so (-1: no backward
+     * pass). */
     int first, end, last[SP_FORWARDS], until;
-    bool is_from_norms; /* norms alone write it, so writing it again costs little */
+    bool is_from_norms; /* only norms write it, so writing it again costs little */
     /* No gradient needs it: a backward pass reads it only to write other values again.
      */
     bool is_for_norms;
@@ -60,18 +58,18 @@ typedef struct sp_lower_step {
     int n_in, in[SP_MAX_INPUTS]; /* the values that it reads */
     /* The activation's slope for negative inputs; 1: there is no activation. */
     float slope;
-    /* The step of the norm whose output's gradient is complete once this convolution
-     * has written its input gradient: that output is its input, or columns of it. -1:
-     * there is no such norm, or its output needs no gradient. */
+    /* The step of the norm that writes this convolution's input, or columns of it: the
+     * gradient of its output is complete once this convolution has written its input
+     * gradient. -1: no such norm, or its output needs no gradient. */
     int norm_before;
-    /* The step of a second norm, without activation, whose output this norm adds and
-     * nothing else reads. -1: there is none, or its output needs no gradient. */
+    /* The step of a second norm, without activation, that only this norm reads, as its
+     * residual. -1: no such norm, or its output needs no gradient. */
     int residual_norm;
-    /* Inference runs a convolution that one norm alone reads with that norm, in the
+    /* Inference runs a convolution that only one norm reads with that norm, in the
      * norm's turn, and writes nothing between them. The other step of the two; -1: the
      * step runs by itself. */
     int runs_with;
-    /* The offset in the flat gradient from which on all gradients are final once the
+    /* The offset in the flat gradient after which all gradients are final once the
      * backward pass of this step ran. */
     int64_t ready;
     /* The first home in the list of those that no later step of the forward pass reads,
@@ -90,18 +88,17 @@ typedef struct sp_lowered {
 } sp_lowered;
 
 /* Lowers a graph, which is borrowed. Local. With is_bf16 activations are bf16, but the
- * logits are fp32 where a convolution writes them. SP_EMEM; destroy after a failure
- * too.
+ * logits are fp32 if a convolution writes them. SP_EMEM; destroy after a failure too.
  */
 sp_status sp_lower(sp_lowered *lowered, const sp_graph *graph, bool is_bf16);
 void sp_lowered_destroy(sp_lowered *lowered);
-/* The value in whose memory v stands: v itself, or the outermost concat around it. */
+/* The value that owns v's memory: v itself, or the outermost concat around it. */
 int sp_lowered_home(const sp_lowered *lowered, int v);
 /* True if a step has a turn of its own in a forward pass: in inference a convolution
- * that runs with a norm has none. */
+ * that runs with a norm has no turn. */
 bool sp_lowered_has_turn(const sp_lower_step *step, bool is_training);
-/* True if the backward pass of a step reads the step's output: that of a norm with an
- * activation behind an addition. Without the addition it computes the output's sign. */
+/* True if the backward pass of a step reads the step's output: a norm does, with an
+ * activation after an addition. Without the addition it computes the output's sign. */
 bool sp_lowered_reads_output(const sp_lower_step *step);
 
 #endif

@@ -6,7 +6,7 @@
  * of ranks nor the order of samples.
  *
  *     | confusion | point_confusion | merged | merged_points | exact   | n |
- *     | C*C       | C*C, each where it is wanted             | 2*WIDE  | 1 |
+ *     | C*C       | C*C, each if it is wanted             | 2*WIDE  | 1 |
  */
 #ifndef SP_METRICS_H
 #define SP_METRICS_H
@@ -21,9 +21,9 @@ struct sp_sample; /* data/sp_shard.h */
 typedef struct sp_metrics {
     int n_classes;
     int64_t *confusion;       /* [C][C] truth, prediction: voxels */
-    int64_t *point_confusion; /* [C][C]: raw points; NULL where there are none */
+    int64_t *point_confusion; /* [C][C]: raw points; NULL if points are not counted */
     /* [C][C] predictions of several views, or of points that several blocks contain
-     * (predict/sp_merge.h); NULL where they are not wanted. */
+     * (predict/sp_merge.h); NULL if they are not wanted. */
     int64_t *merged, *merged_points;
     double loss_sum, weight_sum; /* set by sp_metrics_reduce: sum w * l, sum w */
     int64_t n_samples;
@@ -32,7 +32,7 @@ typedef struct sp_metrics {
     size_t n_sums;
 } sp_metrics;
 
-/* The matrices in addition to that of the voxels. */
+/* The matrices in addition to the voxels' matrix. */
 typedef enum sp_metrics_part {
     SP_METRICS_POINTS = 1,
     SP_METRICS_MERGED = 2,
@@ -50,7 +50,7 @@ void sp_metrics_zero(sp_metrics *metrics);
 
 /* Adds one sample's raw points, which have the classes of their voxels, to a matrix.
  * Local.
- *   row_of       [sample->n] row of the prediction of each stored row, -1 none; NULL: the
+ *   row_of       [sample->n] row of the prediction of each stored row, -1 if none; NULL: the
  *                same
  *   prediction   [rows] class */
 void sp_metrics_add_points(int64_t *confusion, int n_classes,
@@ -69,14 +69,14 @@ int64_t sp_metrics_truth(const int64_t *confusion, int n_classes, int c);
 int64_t sp_metrics_predicted(const int64_t *confusion, int n_classes, int c);
 /* The IoU of class c; NAN if it is absent from truth and prediction. */
 double sp_metrics_iou(const int64_t *confusion, int n_classes, int c);
-/* The share of the voxels predicted as class c that are of it, and the share of those
- * of class c that are predicted as it; NAN of none. */
+/* The share of the voxels predicted as class c that are of class c, and the share of
+ * the voxels of class c that are predicted as c; NAN without such voxels. */
 double sp_metrics_precision(const int64_t *confusion, int n_classes, int c);
 double sp_metrics_recall(const int64_t *confusion, int n_classes, int c);
-/* The mean IoU of the classes that occur; NAN if none does. */
+/* The mean IoU of the classes that occur; NAN if no class does. */
 double sp_metrics_miou(const int64_t *confusion, int n_classes);
-/* The score by which best.h5 is chosen: the mean IoU of the points, or that of the
- * voxels where no point has a label; NAN without any label. */
+/* The score that chooses best.h5: the mean IoU of the points, or of the voxels if no
+ * point has a label; NAN without any label. */
 double sp_metrics_score(const sp_metrics *metrics);
 /* The share of the diagonal; NAN of an empty matrix. */
 double sp_metrics_accuracy(const int64_t *confusion, int n_classes);

@@ -115,7 +115,7 @@ void sp_net_updated(sp_net *net)
     net->impl->weights_at++;
 }
 
-/* Writes seen * statistics of each norm into sum, and `seen` itself behind them all. */
+/* Writes seen * statistics of each norm into sum, and `seen` itself after them all. */
 static void weigh_norms(const sp_net *net, const float *running, double *sum)
 {
     const struct sp_net_impl *impl = net->impl;
@@ -139,7 +139,7 @@ static void weigh_norms(const sp_net *net, const float *running, double *sum)
 }
 
 /* Divides the sums by the rows that were seen. A norm that no rank has used since the
- * last sync is equal on all ranks and stays. Where all ranks hold the same float, the
+ * last sync is equal on all ranks and stays. If all ranks hold the same float, the
  * quotient of the double sums rounds to that float again. */
 static void use_means(sp_net *net, const double *sum, float *running)
 {
@@ -163,7 +163,7 @@ static void use_means(sp_net *net, const double *sum, float *running)
     }
 }
 
-/* True if running statistics may differ between ranks; those of one scope have the
+/* True if running statistics may differ between ranks; ranks of one scope have the
  * same. */
 static bool has_own_running(const sp_net *net)
 {

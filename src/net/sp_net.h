@@ -44,7 +44,7 @@ typedef struct sp_net {
     sp_transport *transport; /* borrowed; it sums batch statistics over bn_scope */
     float *param;            /* [graph->n_floats] backend memory, 0 at creation */
     float *running;          /* [graph->n_buffer_floats] backend memory, 0 likewise */
-    int layer; /* the node whose step runs, for measurements; -1: none does */
+    int layer; /* the node of the running step, for measurements; -1: no step runs */
     sp_net_own_loss own_loss; /* set by the user before the first step */
     struct sp_net_impl *impl;
 } sp_net;
@@ -70,8 +70,8 @@ typedef struct sp_net_loss_out {
 
 /* The loss that a deck asks for. Pure. */
 sp_loss_rule sp_net_loss_rule(const sp_config *config);
-/* Creates a net, whose param and running the caller fills before it calls
- * sp_net_updated. Local. SP_EMEM; destroy it after a failure too. */
+/* Creates a net; the caller fills its param and running and then calls sp_net_updated.
+ * Local. SP_EMEM; destroy it after a failure too. */
 sp_status sp_net_create(sp_net *net, const sp_graph *graph, sp_backend *backend,
                         sp_comm *comm, const sp_net_options *options);
 void sp_net_destroy(sp_net *net);
@@ -81,7 +81,7 @@ void sp_net_updated(sp_net *net);
 
 /* Computes the logits of a batch. In training, batch norms use the statistics of the
  * batch (collective over bn_scope, also without samples), which move the running ones
- * where they are finite, and activations stay for the backward pass. In evaluation they
+ * if they are finite, and activations stay for the backward pass. In evaluation they
  * use the running statistics (local) and run with the convolution before them, and the
  * memory of an activation is used again after its last reader. The batch is borrowed
  * until the backward pass. *logits (may be NULL) is valid until the next forward, in

@@ -81,8 +81,8 @@ static sp_status conv_exact(sp_net *net, const sp_node *node, sp_conv_wgrad_args
  * is limited by its products. If the next step writes to memory that the weight
  * gradient still reads (its operands were freed with the convolution), the join comes
  * before that step. The join always comes before the next convolution, and before the
- * bucket with the weight gradient is posted. The point at which buckets are posted does
- * not depend on where the join came, so all ranks post them at the same point. */
+ * bucket with the weight gradient is posted. Buckets are posted at the same point on
+ * all ranks, wherever the join came. */
 
 static sp_status join(sp_net *net)
 {
@@ -141,8 +141,8 @@ static sp_status conv_weight(sp_net *net, const sp_lower_step *step, sp_tensor d
     return net->backend->ops->conv_grad_weight(net->backend, &args);
 }
 
-/* The gradient of the norm's output is that of the convolution's input, or columns of
- * it where a concat stands between them. The residual norm has the same gradient. */
+/* The gradient of the norm's output is the convolution's input gradient, or columns of
+ * it if a concat lies between them. The residual norm has the same gradient. */
 static sp_status grad_input(sp_net *net, const sp_lower_step *step,
                             const sp_conv_args *args)
 {
@@ -196,7 +196,7 @@ static sp_status conv(sp_net *net, int s, sp_grad_route route, sp_buckets *bucke
     return grad_input(net, step, &args);
 }
 
-/* Copies dy, or adds it, to the gradient of x where its route asks for a copy. */
+/* Copies dy, or adds it, to the gradient of x if its route asks for a copy. */
 static sp_status pass_on(sp_net *net, sp_tensor dy, int x, sp_grad_route route)
 {
     if (route != SP_GRAD_NEW && route != SP_GRAD_ADDED)
@@ -309,8 +309,8 @@ static sp_status run_step(sp_net *net, int s, const sp_grad_route *route,
     case SP_OP_BATCHNORM:
         return sp_net_norm_backward(net, s, route, buckets);
     case SP_OP_RELU:
-        /* The input tells on which side of 0 an element was. The output cannot, where
-         * the slope is negative. */
+        /* The input has the sign of each element. The output may not, if the slope is
+         * negative. */
         return net->backend->ops->relu_grad(
             net->backend, sp_net_act(net, step->in[0]), step->slope, dy,
             sp_net_grad(net, step->in[0]), route[0] == SP_GRAD_ADDED);
@@ -352,8 +352,8 @@ sp_status sp_net_backward(sp_net *net, const sp_batch *batch, sp_buckets *bucket
     assert(impl->options.is_exact == (buckets->exact != NULL));
     assert(impl->mem.value[impl->low.n_values - 1].grad.range >= 0 &&
            "sp_net_loss comes first");
-    /* Freed activations make room for gradients of weights, whose pages appear when
-     * they are first written. Those that other ranks reach are there all the time. */
+    /* Freed activations make room for gradients of weights: their pages appear when
+     * they are first written. Gradients that other ranks access always have pages. */
     is_releasing =
         impl->options.is_low_memory && batch->micro == 0 && net->comm->size == 1;
     impl->released_from = impl->mem.matrices.end;

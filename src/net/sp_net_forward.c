@@ -60,7 +60,7 @@ sp_status sp_net_pack(sp_net *net, int s, int direction)
     return net->backend->ops->conv_pack(net->backend, &one, 1);
 }
 
-/* The arguments of the convolution of step s, whose output is y. */
+/* The arguments of the convolution of step s, with output y. */
 static sp_conv_args conv_args(const sp_net *net, int s, sp_tensor y)
 {
     const struct sp_net_impl *impl = net->impl;
@@ -84,7 +84,7 @@ static sp_status conv(sp_net *net, int s)
     const sp_conv_args args = conv_args(net, s, sp_net_act(net, step->out));
 
     SP_TRY(sp_net_pack(net, s, SP_PACK_FORWARD));
-    if (impl->mem.value[step->out].sums < 0) /* no norm reads y, or none of the batch */
+    if (impl->mem.value[step->out].sums < 0) /* no norm of the batch reads y */
         return net->backend->ops->conv_forward(net->backend, &args);
     return net->backend->ops->conv_forward_norm_sums(
         net->backend, &args, sp_net_sample_row(net, impl->low.value[step->out].level),
@@ -352,9 +352,9 @@ sp_status sp_net_loss(sp_net *net, const sp_batch *batch, sp_net_loss_out *out,
     return SP_OK;
 }
 
-/* Takes room for the losses of a micro-batch behind those of the step's micro-batches
- * before it. Each takes whole multiples of an arena's alignment, so that they follow
- * one another without gaps. */
+/* Takes room for the losses of a micro-batch after the losses of the step's earlier
+ * micro-batches. Each takes whole multiples of an arena's alignment, so that they
+ * follow one another without gaps. */
 static sp_status take_losses(sp_net *net, const sp_batch *batch, double **sums)
 {
     enum { GROUP = 16 };

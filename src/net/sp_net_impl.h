@@ -15,8 +15,8 @@
 
 /* The state of a step that outlives a batch. */
 typedef struct net_step {
-    /* Convolution: the value of weights_at for which each direction's weights were
-     * packed. 0: they have never been packed. */
+    /* Convolution: the value of weights_at when each direction's weights were packed.
+     * 0: they have never been packed. */
     uint64_t packed_at[SP_PACK_DIRECTIONS];
     double seen; /* Batch norm: rows of this rank since the last sp_net_sync_running. */
 } net_step;
@@ -31,7 +31,7 @@ typedef struct net_fork {
 
 struct sp_net_impl {
     sp_net_options options;
-    sp_transport own; /* The transport where the options name none. */
+    sp_transport own; /* The transport if the options name no transport. */
     sp_lowered low;   /* The passes, in the order of the forward pass. */
     sp_assign mem;    /* The place of every matrix and vector of the micro-batch. */
     sp_fixed fixed;   /* Memory that does not depend on the batch. */
@@ -49,7 +49,7 @@ struct sp_net_impl {
      * `to_release` bytes more should be. */
     size_t released_from, to_release;
     uint64_t weights_at; /* The number of times that the weights have changed. */
-    float *fetched; /* Host copy made by sp_net_fetch_running. NULL: there is none. */
+    float *fetched; /* Host copy made by sp_net_fetch_running. NULL: not fetched. */
 
     /* The rest belongs to the current micro-batch. */
     const sp_batch *batch;
@@ -74,7 +74,7 @@ sp_status sp_net_dropout(sp_net *net, const sp_lower_step *step, sp_tensor x,
 sp_tensor sp_net_act(const sp_net *net, int value);
 sp_tensor sp_net_grad(const sp_net *net, int value);
 double *sp_net_sums(const sp_net *net, int value);
-/* The arg max of a pooling step; NULL where it has none. */
+/* The arg max of a pooling step; NULL if it has no arg max. */
 int32_t *sp_net_argmax(const sp_net *net, int step);
 /* The address of a range of sp_assign.vectors. */
 char *sp_net_vector(const sp_net *net, int range);
@@ -87,9 +87,9 @@ void sp_net_release(sp_net *net, size_t bytes);
 
 /* ---- sp_net_norm.c ---- */
 /* Writes the arguments that compute scale and shift: in training from the sums of the
- * batch, which are formed here where no convolution has, and which move the running
- * statistics; in evaluation, and where the norm is frozen, from the running statistics.
- * Collective over bn_scope in training. */
+ * batch, which are formed here if no convolution has formed them, and which move the
+ * running statistics; in evaluation, and if the norm is frozen, from the running
+ * statistics. Collective over bn_scope in training. */
 sp_status sp_net_norm_sums(sp_net *net, int s, sp_norm_finish_args *finish);
 /* The arguments that apply scale and shift to the step's inputs and write its output.
  */
@@ -104,7 +104,7 @@ sp_status sp_net_norm_backward(sp_net *net, int s, const sp_grad_route *route,
 sp_status sp_net_run_own_loss(sp_net *net, const sp_loss_args *args);
 
 /* ---- sp_net_forward.c ---- */
-/* Packs the weights of a convolution for a direction, where they are stale. With little
+/* Packs the weights of a convolution for a direction, if they are stale. With little
  * memory all steps share the room, so those of this step are packed at each use; else
  * all stale ones are packed in one call. */
 sp_status sp_net_pack(sp_net *net, int s, int direction);

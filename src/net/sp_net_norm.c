@@ -6,9 +6,9 @@
  *     exact mode    sums of samples --> host: all of them in fixed point ------->'
  *
  * The parts are those of an operation fused with a convolution (sp_backend_ops), which
- * has formed the sums before the norm's turn comes; where none could, they are samples,
- * and the sums are formed here. All of it stays in the backend's memory, and the host
- * waits for sums over ranks and in exact mode alone. The arithmetic is in sp_norm.h.
+ * has formed the sums before the norm's turn comes; else they are samples, and the sums
+ * are formed here. All of it stays in the backend's memory; the host waits only for
+ * sums over ranks and in exact mode. The arithmetic is in sp_norm.h.
  *
  * A frozen norm takes its running statistics in training too, as evaluation does. They
  * do not depend on the batch, so its backward pass has no sums: dx = scale g.
@@ -21,7 +21,7 @@
 #include "base/sp_exact.h"
 
 typedef struct norm_sums {
-    sp_sums own; /* Over this rank. Exact mode: none, as the limbs get them. */
+    sp_sums own; /* Over this rank. Unused in exact mode: the limbs get them. */
     sp_sums all; /* Over the scope. */
 } norm_sums;
 
@@ -76,7 +76,7 @@ static sp_status combine_exact(sp_net *net, const sp_lower_step *step, int64_t n
 }
 
 /* Sums the parts of this rank, which in exact mode are its samples, and of the others.
- * Collective over the scope, also where a rank has no rows. */
+ * Collective over the scope, also for a rank without rows. */
 static sp_status combine(sp_net *net, const sp_lower_step *step, const sp_sums *parts,
                          sp_buckets *buckets, norm_sums *sums)
 {

@@ -13,7 +13,7 @@ typedef struct optim_stretch {
 
 struct sp_optim_impl {
     sp_arena arena;  /* memory of the kept values and of spared */
-    uint8_t *spared; /* marks of sp_optim_args; NULL: there are none */
+    uint8_t *spared; /* marks of sp_optim_args; NULL: no marks */
     /* The parameters that are updated; padding between two of a stretch is 0. */
     int n_stretches;
     optim_stretch *stretch; /* [n_stretches] by rising first */

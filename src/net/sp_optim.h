@@ -25,7 +25,7 @@ typedef struct sp_rates {
     double momentum; /* of sgd; the first beta of adamw */
 } sp_rates;
 
-/* Opens an optimizer whose kept values are zero. Local. SP_EMEM. */
+/* Opens an optimizer with kept values of zero. Local. SP_EMEM. */
 sp_status sp_optim_create(sp_optim *optim, const sp_graph *graph,
                           const sp_config *config, sp_backend *backend);
 void sp_optim_destroy(sp_optim *optim);
@@ -67,9 +67,9 @@ bool sp_optim_cycles_momentum(const sp_config *config);
  * multiplies lr layer by layer, and a frozen layer is left out altogether. With
  * grad_clip > 0 g is multiplied by min(1, grad_clip / (|g| + 1e-6)) (PyTorch's
  * clip_grad_norm_). *grad_norm (may be NULL) is |g| before clipping, over all
- * parameters. Nothing changes, t neither, where weight_sum is 0 (no labelled voxel of
- * a class with a weight above 0; norm 0) or where the norm is not finite: the caller
- * reads it from *grad_norm. */
+ * parameters. Nothing changes, t neither, if weight_sum is 0 (no labelled voxel of a
+ * class with a weight above 0; norm 0) or the norm is not finite: the caller reads it
+ * from *grad_norm. */
 sp_status sp_optim_step(sp_optim *optim, float *param, const float *grad,
                         double squares, double weight_sum, sp_rates rates,
                         double *grad_norm);

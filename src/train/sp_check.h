@@ -21,11 +21,11 @@ sp_status sp_preflight(const sp_command *command);
 /* Opens the resources of a command, lets `work` use them, and closes them. */
 sp_status sp_check_run(const sp_command *command, sp_status (*work)(sp_resources *r));
 
-/* Logs the number of micro-batches into which run.memory_mb, or the memory of a device
- * that rank 0 sees, cuts the most expensive step, and the memory that the steps of the
- * deck need, evaluation included. The largest samples are planned on the host.
- * Collective, agreed; reads some samples. val NULL: no evaluation. SP_EDATA, SP_EIO,
- * SP_EMEM. */
+/* Logs the number of micro-batches that the most expensive step is cut into by
+ * run.memory_mb or by the memory of a device that rank 0 sees, and the memory that the
+ * steps of the deck need, evaluation included. The largest samples are planned on the
+ * host. Collective, agreed; reads some samples. val NULL: no evaluation. SP_EDATA,
+ * SP_EIO, SP_EMEM. */
 sp_status sp_check_memory(sp_resources *resources, sp_sampler *train, sp_sampler *val);
 
 #endif

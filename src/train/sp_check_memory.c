@@ -43,7 +43,7 @@ static void print(const sp_resources *r, bool is_host)
 /* The device that the memory is foreseen for. */
 typedef struct device_view {
     bool is_cuda;
-    int64_t memory_bytes; /* memory of rank 0's first device; 0: it sees none */
+    int64_t memory_bytes; /* memory of rank 0's first device; 0 if it sees no device */
 } device_view;
 
 /* Rank 0: finds the device that a run would have, as far as this process can tell
@@ -67,7 +67,7 @@ static int64_t memory_of_deck(const sp_resources *r)
 }
 
 /* Logs into how many micro-batches a step is cut, for run.memory_mb or device_bytes of
- * a device; nothing where neither is known. Collective. */
+ * a device; nothing if neither is known. Collective. */
 static sp_status check_cut(sp_resources *r, const sp_foresight *f, sp_sampler *sampler,
                            sp_sampler *val, int64_t device_bytes)
 {
@@ -94,8 +94,8 @@ sp_status sp_check_memory(sp_resources *r, sp_sampler *sampler, sp_sampler *val)
     sp_status rc = comm->rank == 0 ? look(config->run.device, &view) : SP_OK;
 
     assert(sampler);
-    /* Ranks of another node may see other devices or none, and the estimate needs the
-     * same device and memory on all ranks. */
+    /* Ranks of another node may see other devices or no device, and the estimate needs
+     * the same device and memory on all ranks. */
     SP_TRY(sp_comm_agree(r->comm, rc));
     SP_TRY(sp_comm_bcast(comm, &view, sizeof view, 0));
     be.ops = sp_backend_find(view.is_cuda ? "cuda" : "cpu");

@@ -26,8 +26,8 @@ static bool find_unpredicted(const sp_batch *batch, const int32_t *prediction, i
 
 enum { CAUSE = SP_CHECKPOINT_FAULT + 32 };
 
-/* Steps after which the statistics that batch norms begin with have a share of an
- * eighth in the running ones, (1 - momentum)^steps: 20 for a momentum of 0.1. */
+/* Steps until the initial statistics of batch norms have a share of an eighth in the
+ * running ones, (1 - momentum)^steps: 20 for a momentum of 0.1. */
 static double warm_up_steps(const sp_graph *graph)
 {
     double most = 0;
@@ -42,13 +42,13 @@ static double warm_up_steps(const sp_graph *graph)
 }
 
 /* Says what made an output that is not finite, as far as that is known. In a deep
- * network whose norms evaluate by the statistics of their start, activations can grow
- * from layer to layer. */
+ * network, activations can grow from layer to layer if its norms evaluate by their
+ * initial statistics. */
 static const char *blame(const sp_resources *r, char cause[CAUSE])
 {
     static const char either[] =
         "the weights, or the features of this sample, are at fault";
-    const long long step = r->step; /* 0: the file of the weights has none */
+    const long long step = r->step; /* 0: the file of the weights has no step */
 
     if (r->fault[0])
         snprintf(cause, CAUSE, "the checkpoint's %s", r->fault);
@@ -131,7 +131,7 @@ static void count_views(const pass *p, const sp_batch *batch)
     }
 }
 
-/* Counts the merged points of a sample, whose labels came along. */
+/* Counts the merged points of a sample; their labels came along. */
 static sp_status count_merged(void *arg, const sp_merger_sample *sample)
 {
     const pass *p = arg;
@@ -196,7 +196,7 @@ static sp_status evaluate_batch(void *arg, const sp_batch *batch)
 }
 
 /* Counts the samples of the batch, on all ranks, once the last view of its last
- * micro-batch is done. The mean IoU so far is that of rank 0's share. */
+ * micro-batch is done. The mean IoU so far covers rank 0's share only. */
 static void show(pass *p, const sp_batch *batch)
 {
     const sp_metrics *m = p->metrics;
@@ -242,8 +242,8 @@ static sp_status evaluate_next(pass *p, sp_batch **batch)
     return SP_OK;
 }
 
-/* Numbers that are not finite and requests to stop end this rank's pass, but are no
- * failure of this rank alone: at the end of the pass all ranks learn of them. */
+/* Numbers that are not finite and requests to stop end this rank's pass, but are not a
+ * failure of only this rank: at the end of the pass all ranks learn of them. */
 static sp_status evaluate_all(void *arg)
 {
     pass *p = arg;
@@ -264,8 +264,8 @@ static sp_status evaluate_all(void *arg)
     return rc;
 }
 
-/* The pass that merges blocks: ranks meet after each micro-batch, of which all have the
- * same number, and agree on failures there. */
+/* The pass that merges blocks: ranks meet after each micro-batch and agree on failures
+ * there. All have the same number of micro-batches. */
 static sp_status evaluate_merged(pass *p)
 {
     sp_session *s = p->resources->session;

@@ -7,11 +7,11 @@
 struct sp_batch;     /* data/sp_loader.h */
 struct sp_resources; /* train/sp_resources.h */
 
-/* Checks the predictions of a batch of data.val. SP_ENUMERIC names shard, sample and
- * voxel for which the network's last layer gave a number that is not finite, and the
- * weight that is not finite where one was loaded: even if all outputs are finite, since
- * a ReLU makes a zero of -inf, and a variance of inf one of any number.
- * prediction: [batch->n], from sp_net_loss. Local. */
+/* Checks the predictions of a batch of data.val. SP_ENUMERIC names the shard, sample
+ * and voxel if the network's last layer gave a number that is not finite, and the
+ * weight if one was loaded that is not finite: even if all outputs are finite, since a
+ * ReLU makes a zero of -inf, and a variance of inf makes one of any number. prediction:
+ * [batch->n], from sp_net_loss. Local. */
 sp_status sp_evaluate_check(const struct sp_resources *resources,
                             const struct sp_batch *batch, const int32_t *prediction);
 typedef sp_status sp_evaluate_work(void *arg, const struct sp_batch *batch);
@@ -24,10 +24,10 @@ sp_status sp_evaluate_next(struct sp_resources *resources, struct sp_batch **bat
 int sp_evaluate_parts(const struct sp_resources *resources);
 /* Runs one pass over data.val, whose loader is open, and sums the confusion matrices
  * over the ranks. Collective; ranks do not wait for each other before the end of the
- * pass, where all of them learn of a network that is not finite (SP_ENUMERIC). With
+ * pass. Then all of them learn of a network that is not finite (SP_ENUMERIC). With
  * eval.merge they meet after each micro-batch. check_stop(arg), asked before each
- * batch, fails with SP_ELIMIT where this rank is to end its pass, of which all ranks
- * learn likewise; NULL: no request ends it. pictures_s: not NULL: the run folder gets
+ * batch, fails with SP_ELIMIT if this rank is to end its pass; all ranks learn of it
+ * likewise. NULL: no request ends it. pictures_s: not NULL: the run folder gets
  * pictures of plain predictions (sp_gallery.h), and the seconds of drawing them are
  * added. */
 sp_status sp_evaluate_pass(struct sp_resources *resources, sp_metrics *metrics,

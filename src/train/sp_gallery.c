@@ -25,7 +25,7 @@ enum { WIDTH = 420, HEIGHT = 350 };
 typedef struct entry {
     int64_t sample, n; /* number in the data set; its stored voxels */
     int64_t at;        /* first of its predictions, in values of the temporary file */
-    double miou;       /* over its labelled voxels; NAN: it has none */
+    double miou;       /* over its labelled voxels; NAN if it has no label */
 } entry;
 
 struct sp_gallery {
@@ -51,7 +51,7 @@ static const struct side {
 } sides[SIDES] = {{"top", SP_FROM_TOP}, {"oblique", SP_FROM_OBLIQUE}};
 
 typedef struct choice {
-    int64_t sample[CHOSEN]; /* -1: none */
+    int64_t sample[CHOSEN]; /* -1: no sample */
     double miou[CHOSEN];
 } choice;
 
@@ -177,7 +177,7 @@ static void choose(entry *all, int64_t n, choice *c)
     }
 }
 
-/* Tells all ranks the choice. A rank that has given up gives none of its samples. */
+/* Tells all ranks the choice. A rank that has given up offers no samples. */
 static sp_status agree_on_choice(const sp_gallery *g, sp_comm *comm, choice *c)
 {
     const int n = g && !g->is_broken ? g->n : 0;
@@ -186,7 +186,7 @@ static sp_status agree_on_choice(const sp_gallery *g, sp_comm *comm, choice *c)
     sp_status rc = sp_comm_gather(comm, n ? g->entry : NULL,
                                   (size_t)n * sizeof *g->entry, &all, &bytes);
 
-    if (rc == SP_EMEM) { /* agreed; the choice is that of no sample */
+    if (rc == SP_EMEM) { /* agreed; no sample is chosen */
         sp_log_warn0("no pictures of samples: no memory to choose them");
         bytes = 0;
     } else {
@@ -210,8 +210,8 @@ typedef struct parcel {
 typedef struct scene {
     sp_sample sample;
     float *xyz;             /* [sample.n][3] */
-    uint16_t *index[KINDS]; /* [sample.n] colours; those of classes: class + 1, or 0 */
-    uint8_t *hidden;        /* [sample.n] voxels of a ceiling; NULL: there is none */
+    uint16_t *index[KINDS]; /* [sample.n] colours; of classes: class + 1, or 0 */
+    uint8_t *hidden;        /* [sample.n] voxels of a ceiling; NULL: no ceiling */
     sp_colour *palette;     /* [n_classes + 1] */
     sp_colour verdict[3];   /* palette of the error */
 } scene;
@@ -254,8 +254,8 @@ static void colour(const sp_gallery *g, scene *s)
     }
 }
 
-/* Hides a ceiling, by the truth, so that the three pictures show the same voxels; where
- * nothing else would be left, none is hidden. */
+/* Hides a ceiling, by the truth, so that the three pictures show the same voxels. No
+ * voxel is hidden if nothing else would be left. */
 static sp_status hide(const sp_gallery *g, const sp_resources *r, scene *s)
 {
     int64_t n_hidden = 0;
@@ -384,7 +384,7 @@ static void write_sample(sp_json *json, const sp_resources *r, const choice *c, 
     sp_json_end_object(json);
 }
 
-/* Writes the list of the samples whose pictures have all been written. */
+/* Writes the list of the samples that have all their pictures written. */
 static sp_status write_list(const sp_resources *r, const choice *c,
                             const int drawn[CHOSEN], const int64_t n_voxels[CHOSEN])
 {

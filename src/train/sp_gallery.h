@@ -6,7 +6,7 @@
  *                 writes pictures/best-truth-top.png, ..., pictures.json
  *
  * The same data and weights give the same pictures on any number of ranks. Pictures are
- * no result: where they cannot be made, a warning says so and the command goes on. */
+ * no result: if they cannot be made, a warning says so and the command goes on. */
 #ifndef SP_GALLERY_H
 #define SP_GALLERY_H
 
@@ -21,16 +21,16 @@ struct sp_resources; /* train/sp_resources.h */
 typedef struct sp_gallery sp_gallery;
 
 /* Makes a gallery for one pass over data.val. Local. *gallery is NULL, after a warning,
- * where there is no memory or no room for the temporary file, and where this build has
- * no libpng. */
+ * if there is no memory or no room for the temporary file, or if this build has no
+ * libpng. */
 void sp_gallery_create(sp_gallery **gallery, int n_classes);
 void sp_gallery_destroy(sp_gallery *gallery);
 /* Keeps the predictions of a batch of data.val; prediction: [batch->n] as
  * sp_net_loss gives them. gallery NULL: does nothing. Local. */
 void sp_gallery_add(sp_gallery *gallery, const struct sp_batch *batch,
                     const int32_t *prediction);
-/* Chooses, draws and writes. Collective over the world; a rank whose gallery is NULL
- * takes part with no samples. SP_EMPI; other failures are warnings. */
+/* Chooses, draws and writes. Collective over the world; a rank with a gallery of NULL
+ * takes part without samples. SP_EMPI; other failures are warnings. */
 sp_status sp_gallery_write(sp_gallery *gallery, struct sp_resources *resources);
 
 #endif

@@ -47,8 +47,8 @@ static sp_status name_columns(sp_config *model, const sp_normalization *norm)
     return SP_OK;
 }
 
-/* Refuses the data.val of the default deck where the user named no deck and the model's
- * training had another: its user hardly means the sample data. */
+/* Refuses the data.val of the default deck if the user named no deck and the model's
+ * training had other data: its user hardly means the sample data. */
 static sp_status refuse_default_data(const sp_infer *infer, const sp_config *model)
 {
     const sp_session *s = infer->resources.session;
@@ -94,8 +94,8 @@ static sp_status take_network(sp_infer *infer)
     return rc;
 }
 
-/* Rank 0: moves the head of a packed model. It has a precision, in which the backend,
- * if it is open, already computes. */
+/* Rank 0: moves the head of a packed model. The backend, if it is open, already
+ * computes in the model's precision. */
 static sp_status take_packed(sp_infer *infer)
 {
     sp_resources *r = &infer->resources;
@@ -205,7 +205,7 @@ static sp_status match_data(sp_infer *infer)
     return sp_resources_take_classes(r, &r->val, infer->path);
 }
 
-/* Drops the feature statistics of a checkpoint where the command line says so. */
+/* Drops the feature statistics of a checkpoint if the command line says so. */
 static void leave_norm(const sp_session *s, sp_normalization *norm)
 {
     if (s->config->data.normalize ||
@@ -216,9 +216,9 @@ static void leave_norm(const sp_session *s, sp_normalization *norm)
     norm->mean = norm->std = NULL;
 }
 
-/* Chooses the feature statistics. Those of the checkpoint are used, or none if it has
- * none, and the command line may switch them off. A file of weights alone does not say;
- * then the data's own are used, as in training. */
+/* Chooses the feature statistics. The checkpoint's statistics are used, if it has any,
+ * and the command line may switch them off. A file with weights only does not say; then
+ * the data's own are used, as in training. */
 static sp_status choose_norm(sp_infer *infer)
 {
     sp_resources *r = &infer->resources;
@@ -246,7 +246,7 @@ static sp_status say(sp_session *s, const char *state, sp_status code,
     return sp_comm_agree(s->comm, rc);
 }
 
-/* Reports that the ranks were asked to stop, on which they agreed. */
+/* Reports that the ranks were asked, and agreed, to stop. */
 static sp_status report_stop(sp_session *s)
 {
     char message[SP_ERROR_MESSAGE];

@@ -12,9 +12,9 @@
 typedef struct sp_infer {
     sp_resources resources; /* with the loader of data.val */
     /* The command's config with the network of the checkpoint, which is the session's
-     * from sp_infer_open on; zeroed where the checkpoint holds weights alone. */
+     * from sp_infer_open on; zeroed if the checkpoint holds only weights. */
     sp_config config;
-    bool is_checkpoint;  /* false: the file holds weights alone */
+    bool is_checkpoint;  /* false: the file holds only weights */
     char path[PATH_MAX]; /* path of the checkpoint */
     sp_checkpoint_state state;
     /* The checkpoint on rank 0, from its verification until its weights are loaded, so
@@ -31,7 +31,7 @@ sp_status sp_infer_open(sp_infer *infer, const sp_command *command);
  * best.h5, else its newest checkpoint), a checkpoint or a packed model: config, state and norm. The
  * caller sets columns, n_columns, n_classes and class_name of the resources, and may
  * open the session's folder. sp_infer_open_net then opens device and network and loads
- * the weights: SP_ENUMERIC where these are not finite. Collective, agreed; close
+ * the weights: SP_ENUMERIC if these are not finite. Collective, agreed; close
  * likewise. */
 sp_status sp_infer_open_model(sp_infer *infer, const sp_command *command,
                               const char *model);

@@ -1,5 +1,5 @@
-/* Fine-tuning: a training that begins with the weights of another one, all of them or
- * those of some layers.
+/* Fine-tuning: a training that begins with the weights of another one, of all layers or
+ * of some.
  *
  *     run.init_from     sp_init_weights   weights and statistics of the layers; those
  *                                         of run.init_skip begin afresh
@@ -17,7 +17,7 @@ sp_status sp_init_weights(sp_resources *resources);
 /* Refuses for `sptrain check` what sp_init_weights would refuse, and tells the same,
  * with a graph and without a net. Collective, agreed. */
 sp_status sp_init_check(sp_resources *resources);
-/* Checks keys of fine-tuning that need a source, where there is none. Local. */
+/* Checks keys of fine-tuning that need a source, if no source is given. Local. */
 sp_status sp_init_check_keys(const sp_resources *resources);
 /* With run.init_norm = "source" fills the means and deviations of the features with
  * those that the checkpoint at `path` was trained with, by the columns' names; else

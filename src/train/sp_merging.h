@@ -21,11 +21,11 @@ typedef struct sp_merging {
     sp_arena arena; /* the two below, of a batch, and logits on the host */
     size_t kept;    /* bytes of the arena that stay until the next batch */
     uint64_t *sum;  /* [stored voxels][n_classes] by batch->row_of_at */
-    int32_t *label; /* [stored voxels] after the last view: that of the mean */
+    int32_t *label; /* [stored voxels] after the last view: the mean's label */
 } sp_merging;
 
-/* Copies logits of a device to the host, into memory of the arena; those of the host
- * stay where they are. Local. SP_EMEM, SP_EDEVICE. */
+/* Copies logits of a device to the host, into memory of the arena; logits on the host
+ * are not copied. Local. SP_EMEM, SP_EDEVICE. */
 sp_status sp_merging_fetch(sp_backend *backend, sp_arena *arena, sp_tensor *logits);
 /* Opens it as the keys say; without them is_on is false and nothing else is to be
  * called but is_last, which is true then, and the destroy. `done` takes the merged
@@ -34,12 +34,12 @@ sp_status sp_merging_fetch(sp_backend *backend, sp_arena *arena, sp_tensor *logi
 sp_status sp_merging_open(sp_merging *merging, sp_resources *resources,
                           sp_merger_done *done, void *arg);
 void sp_merging_destroy(sp_merging *merging);
-/* True for the last of the views in which a micro-batch comes. */
+/* True for the last view of a micro-batch. */
 bool sp_merging_is_last(const sp_merging *merging, const sp_batch *batch);
 /* Adds the logits of one view, which are finite and in backend memory. After the last
  * view sum and label are complete. Local. SP_EMEM, SP_EDEVICE. */
 sp_status sp_merging_add(sp_merging *merging, const sp_batch *batch, sp_tensor logits);
-/* Adds sample b of a batch whose views are complete to the merger (sp_merger_add).
+/* Adds sample b of a batch to the merger (sp_merger_add), after its last view.
  * Local. */
 sp_status sp_merging_add_sample(sp_merging *merging, const sp_batch *batch, int b,
                                 const void *payload, size_t bytes);

@@ -15,8 +15,8 @@
 #include "train/sp_report.h"
 #include "train/sp_train.h"
 
-/* Each batch holds the samples that follow those of the batch before it. Rank 0 sorts
- * the parcels of a batch, so that samples come in the order of the data set and no more
+/* Each batch holds the samples that follow the previous batch's. Rank 0 sorts the
+ * parcels of a batch, so that samples come in the order of the data set and no more
  * than one file is open, whatever the number of shards. With eval.merge a sample's
  * parcel goes by way of the rank that merges its points, which sends it on, with other
  * labels of points, once they are complete; samples keep their order. */
@@ -80,11 +80,11 @@ static sp_status store_arrived(sp_predictor *p)
 typedef struct predicted {
     const sp_batch *batch;
     const int32_t *class; /* [rows of the batch] */
-    sp_tensor logits;     /* on the host, where they are wanted */
+    sp_tensor logits;     /* on the host, if they are wanted */
 } predicted;
 
 /* Writes the logits of a sample's voxels; with several views the logarithms of the mean
- * probabilities, whose softmax is that mean. Returns the end. */
+ * probabilities: their softmax is the mean. Returns the end. */
 static char *pack_logits(const sp_predictor *p, const predicted *of, int b, char *to)
 {
     const sp_batch *batch = of->batch;

@@ -23,7 +23,7 @@ static char *code_of(const sp_dataset *set, const char *name)
     return i < 0 ? NULL : set->class_code[i];
 }
 
-/* The scans' own codes where they have one for each class, else those of the training.
+/* The scans' own codes if they have one for each class, else the training's codes.
  */
 static sp_status write_codes(const sp_predict_files *f, sp_h5 *file)
 {
@@ -139,8 +139,8 @@ static int by_base_name(const void *a, const void *b)
                   sp_file_name((*(const sp_shard *const *)b)->path));
 }
 
-/* Predictions are named by their shards, so no two shards may have the same name, nor
- * one of them that of an unfinished file. sorted: room for [n_shards]. */
+/* Predictions are named by their shards, so no two shards may have the same name, and
+ * no shard the name of an unfinished file. sorted: room for [n_shards]. */
 static sp_status check_names(const sp_predict_files *f, const sp_shard **sorted)
 {
     const sp_dataset *set = &f->infer->resources.val;
@@ -186,7 +186,7 @@ sp_status sp_predict_files_begin(sp_predict_files *f)
     return sp_file_make_folder(dir);
 }
 
-/* Labels travel as uint16; narrow them in place where a byte is what the file has. */
+/* Labels travel as uint16; narrows them in place if the file has bytes. */
 static const void *as_stored(const sp_predict_files *f, uint16_t *labels, int64_t n)
 {
     uint8_t *narrow = (uint8_t *)labels;
@@ -303,6 +303,6 @@ void sp_predict_files_discard(sp_predict_files *f)
         unlink(path);
     }
     snprintf(path, sizeof path, "%s/predictions", f->infer->resources.session->run.dir);
-    rmdir(path); /* succeeds where nothing else is in it */
+    rmdir(path); /* succeeds if nothing else is in it */
     sp_error_raise(&error);
 }

@@ -4,7 +4,7 @@
  *     begin --> store, for each sample in the data set's order --> finish | discard
  *
  * No more than one file is open, whatever the number of shards. Until all are complete
- * their names end in ".tmp", so that a reader finds none of them or all.
+ * their names end in ".tmp", so that a reader finds all files or no file.
  */
 #ifndef SP_PREDICT_FILES_H
 #define SP_PREDICT_FILES_H
@@ -39,8 +39,7 @@ sp_status sp_predict_files_begin(sp_predict_files *files);
 sp_status sp_predict_files_store(sp_predict_files *files, char *parcel);
 /* Completes the files and gives them their names. Local. SP_EIO. */
 sp_status sp_predict_files_finish(sp_predict_files *files);
-/* Deletes the files that were begun; the error record stays that of the failure.
- * Local. */
+/* Deletes the files that were begun; the error record of the failure is kept. Local. */
 void sp_predict_files_discard(sp_predict_files *files);
 
 #endif

@@ -81,8 +81,8 @@ static sp_status measure_copy(sp_resources *r, float *data, double *rate)
 }
 
 /* Reads samples of this rank's share for 0.3 s, one sample at least. A rank that has
- * read all of its share goes on with those of the others: few samples of unequal sizes
- * would otherwise make ranks differ that read equally fast. */
+ * read all of its share goes on with the other ranks' samples: otherwise ranks that
+ * read equally fast would differ if there are few samples of unequal sizes. */
 static sp_status measure_read(const sp_resources *r, double *rate)
 {
     const sp_sample_request request = {

@@ -116,8 +116,8 @@ static void write_plan(const sp_trainer *trainer)
     sp_json_int(json, "epoch_samples", trainer->epoch_samples);
 }
 
-/* Rank 0: opens the event files. What an earlier start wrote behind the checkpoint is
- * removed whether this one writes events or not, since its steps are repeated. */
+/* Rank 0: opens the event files. Events after the checkpoint are removed even if this
+ * start writes no events: it repeats their steps. */
 static sp_status open_events(sp_trainer *trainer, const char *deck)
 {
     sp_run *run = &trainer->session->run;
@@ -405,7 +405,7 @@ static void print_end(const sp_trainer *trainer, const char *state, double total
 {
     const double watch_s =
         trainer->replica_s + sp_watchdog_cpu_s(trainer->session->watchdog);
-    char best[40] = ""; /* empty where no epoch was evaluated */
+    char best[40] = ""; /* empty if no epoch was evaluated */
     char date[SP_DATE];
 
     if (!isnan(trainer->state.best))

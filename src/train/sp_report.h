@@ -1,7 +1,7 @@
 /* The output of a run: the console of rank 0, and metrics.jsonl, evaluations.jsonl and
- * TensorBoard's events in the run folder. Rank 0 prints and writes; all values are
- * those of all ranks. Collective and agreed, except sp_report_step and sp_report_live,
- * which belong to a step: the other ranks return from them at once. */
+ * TensorBoard's events in the run folder. Rank 0 prints and writes; all values cover
+ * all ranks. Collective and agreed, except sp_report_step and sp_report_live, which
+ * belong to a step: the other ranks return from them at once. */
 #ifndef SP_REPORT_H
 #define SP_REPORT_H
 
@@ -15,14 +15,14 @@ struct sp_sampler;
 void sp_report_machine(const struct sp_resources *resources);
 /* Prints data, batch and network, and warnings about the deck. */
 void sp_report_header(const sp_trainer *trainer);
-/* Prints data and batch alone. */
+/* Prints only data and batch. */
 void sp_report_data(const struct sp_resources *resources,
                     const struct sp_sampler *sampler);
 /* Writes deck.resolved, the start or resume event and the status "running". */
 sp_status sp_report_start(sp_trainer *trainer);
 /* Writes the step event and prints one line; called for steps that are logged. */
 sp_status sp_report_step(sp_trainer *trainer, const sp_step_report *step);
-/* Draws the live line, where there is one; called for every step. */
+/* Draws the live line, if there is one; called for every step. */
 void sp_report_live(sp_trainer *trainer, const sp_step_report *step);
 /* Prints the line of an epoch and updates the status. */
 sp_status sp_report_epoch(sp_trainer *trainer, const sp_step_report *step);
@@ -34,7 +34,7 @@ sp_status sp_report_end(sp_trainer *trainer, const char *state, const char *mess
  * data.train and data.val, classes that only data.val has. SP_EMPI, SP_EMEM. */
 sp_status sp_report_notes(struct sp_resources *resources,
                           const struct sp_sampler *sampler);
-/* Warns where some ranks get no sample in a full step. Any rank may call; rank 0
+/* Warns if some ranks get no sample in a full step. Any rank may call; rank 0
  * prints. */
 void sp_report_idle(const struct sp_resources *resources,
                     const struct sp_sampler *sampler);
@@ -43,11 +43,11 @@ void sp_report_idle(const struct sp_resources *resources,
 sp_status sp_report_test(struct sp_resources *resources, const sp_metrics *metrics,
                          const char *weights, int64_t step, int64_t epoch,
                          int64_t *metrics_bytes);
-/* Writes the eval event, with its position, and prints one line. checkpoint: that of
- * `sptrain eval`, which writes to evaluations.jsonl too, with checkpoint, data and
- * arguments of the command; NULL in a training. averaged: the results of the averaged
- * weights; NULL: there are no such weights. *metrics_bytes, unless NULL, becomes
- * the length of metrics.jsonl. */
+/* Writes the eval event, with its position, and prints one line. checkpoint: the
+ * checkpoint of `sptrain eval`, which writes to evaluations.jsonl too, with checkpoint,
+ * data and arguments of the command; NULL in a training. averaged: the results of the
+ * averaged weights; NULL if weights are not averaged. *metrics_bytes, unless NULL,
+ * becomes the length of metrics.jsonl. */
 sp_status sp_report_eval(struct sp_resources *resources, const sp_metrics *metrics,
                          const sp_metrics *averaged, const char *checkpoint,
                          int64_t *metrics_bytes);

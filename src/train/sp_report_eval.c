@@ -16,7 +16,7 @@
 
 static sp_json *const json = &sp_report_json;
 
-/* Writes the IoU of each class; absent classes have none, and no point on their curve.
+/* Writes the IoU of each class; absent ones have no IoU and no point on their curve.
  * The events have a group for each of plain and merged IoU of voxels and points. */
 static void write_iou(const sp_resources *r, sp_events *events, const char *group,
                       const char *key, const int64_t *confusion)
@@ -100,7 +100,7 @@ static void write_average(const sp_resources *r, const sp_metrics *m, sp_events 
     }
 }
 
-/* Writes to the line at hand and to the events, which are NULL or those of a training.
+/* Writes to the line at hand and to the events of a training; else events is NULL.
  */
 static void write_eval(const sp_resources *r, const sp_metrics *m, sp_events *events)
 {
@@ -129,7 +129,7 @@ static void add_shares(char *text, size_t size, const char *name, const int64_t 
                  sp_metrics_miou(matrix, n), name, sp_metrics_accuracy(matrix, n));
 }
 
-/* Adds the matrix as a picture to the record at hand, where the build draws any. */
+/* Adds the matrix as a picture to the record at hand, if the build draws any. */
 static sp_status add_picture(sp_events *events, const char *name,
                              const int64_t *confusion, int n)
 {
@@ -193,7 +193,7 @@ static void write_request(const sp_resources *r, const char *checkpoint)
     sp_json_end_array(json);
 }
 
-/* Rank 0: writes the line of metrics.jsonl (with a checkpoint that of evaluations.jsonl
+/* Rank 0: writes the line of metrics.jsonl (with a checkpoint, of evaluations.jsonl
  * too) and the events of a training, prints it and starts after_save. */
 static sp_status report_eval(sp_resources *r, const sp_metrics *m,
                              const sp_metrics *averaged, const char *checkpoint,
@@ -244,7 +244,7 @@ sp_status sp_report_eval(sp_resources *r, const sp_metrics *metrics,
                              : SP_OK);
 }
 
-/* Rank 0: writes the line of metrics.jsonl only: curves and best weights are those of
+/* Rank 0: writes the line of metrics.jsonl only: curves and best weights refer to
  * data.val. */
 static sp_status report_test(sp_resources *r, const sp_metrics *m, const char *weights,
                              int64_t step, int64_t epoch, int64_t *metrics_bytes)

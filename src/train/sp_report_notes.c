@@ -41,7 +41,7 @@ static void print_large_batch(const sp_sampler *sampler)
                      step, all);
 }
 
-/* Warns where the learning rate may not be meant for this batch. A deck that names
+/* Warns if the learning rate may not be meant for this batch. A deck that names
  * train.lr_scale has decided. */
 static void print_rate(const sp_config *config, const sp_sampler *sampler)
 {

@@ -40,8 +40,8 @@ static sp_status compare_key(const sp_config *old, const sp_config *now,
     return rc;
 }
 
-/* A batch of each node or rank is another one of the world if their number changes.
- * Only the file tells that number, since a deck has none. */
+/* If the batch is given for each node or rank, the world's batch changes with their
+ * number. Only the file has that number; a deck does not. */
 static sp_status compare_groups(const sp_resources *r, const sp_checkpoint_state *state,
                                 const char *path)
 {
@@ -132,7 +132,7 @@ static sp_status compare(sp_resources *r, const sp_checkpoint_state *state,
 
 /* The beginning of the run, which rank 0 determines and broadcasts. */
 typedef struct beginning {
-    char path[PATH_MAX]; /* path of the checkpoint; "": there is none */
+    char path[PATH_MAX]; /* path of the checkpoint; "": no checkpoint */
     bool is_moving;      /* the folder's content is moved to old-NNN first */
     /* The checkpoint is of another folder: its metrics_bytes does not apply here. */
     bool is_foreign;
@@ -140,7 +140,7 @@ typedef struct beginning {
 
 /* True if the file lies in the run folder's own checkpoints, or in a folder in there:
  * setting the run's files aside would move it away. Otherwise path [PATH_MAX] becomes
- * that of the file itself, since a link to it may lie in there. */
+ * the path of the file itself, since a link to it may lie in there. */
 static bool is_own(const char *dir, char *path)
 {
     char own[PATH_MAX], *where = realpath(path, NULL), *folder;
@@ -248,7 +248,7 @@ static sp_status leave_later(sp_trainer *t, bool is_going_back)
     return SP_OK;
 }
 
-/* A score on other validation data says nothing about those of this start. */
+/* A score on other validation data says nothing about this start's scores. */
 static void check_best_data(sp_trainer *t, uint64_t hash)
 {
     const uint64_t before = t->state.val_hash;
@@ -353,7 +353,7 @@ static void tell_unsaved(int64_t step)
                  (long long)step);
 }
 
-/* The same where a failure is a warning: the run goes on. */
+/* The same, but a failure is only a warning: the run goes on. */
 static void settle(sp_trainer *t, bool is_waiting)
 {
     sp_saved saved;

@@ -1,6 +1,6 @@
-/* The common part of all commands of sptrain, and of spbench where it trains.
+/* The common part of all commands of sptrain, and of spbench if it trains.
  *
- *     sp_session      the command line, the ranks, the run folder and who watches it;
+ *     sp_session      the command line, the ranks, the run folder and its watchers;
  *                     how a command ends
  *     sp_resources    device, transport, data, network, and for a training buckets,
  *                     optimizer and loaders: opened in this order, closed together
@@ -15,7 +15,7 @@
  * Setup is collective and agreed: a function returns the same status on all ranks
  * unless it is marked local. Within a step ranks cannot agree, since the others wait in
  * a sum for the rank that fails. Such work is run by sp_session_run_alone, which ends
- * all ranks where the work fails. (sp_comm itself calls sp_comm_abort too, when the
+ * all ranks if the work fails. (sp_comm itself calls sp_comm_abort too, when the
  * watchdog ends a wait.)
  */
 #ifndef SP_SESSION_H
@@ -40,13 +40,13 @@ typedef struct sp_command {
 
 typedef struct sp_session {
     const sp_command *command;
-    /* The command's, or that of sp_infer, which has the checkpoint's network. */
+    /* The command's, or sp_infer's, which has the checkpoint's network. */
     const sp_config *config;
     sp_comm *comm;                /* the command's */
-    sp_run run;                   /* zeroed, or of no folder where there is none */
+    sp_run run;                   /* zeroed, or without a folder */
     struct sp_witness *witness;   /* NULL: no run folder */
-    struct sp_watchdog *watchdog; /* NULL: none was started, or run.watchdog_s is 0 */
-    /* The sums over ranks that sp_session_run_alone abandons; borrowed. NULL: none. */
+    struct sp_watchdog *watchdog; /* NULL: not started, or run.watchdog_s is 0 */
+    /* The sums over ranks that sp_session_run_alone abandons; borrowed or NULL. */
     struct sp_transport *transport;
     int64_t epoch, step; /* of the last step, from 1: for status and heartbeat */
 } sp_session;
@@ -59,9 +59,8 @@ sp_status sp_session_open(sp_session *session, const sp_command *command,
 /* Collective: opens the run folder of a session that was opened without it: for
  * commands that check their input before they write anything. */
 sp_status sp_session_open_folder(sp_session *session);
-/* Collective, agreed: starts the watchdog in a session that has no run folder, for
- * commands whose ranks must not wait for ever for one that hangs. Nothing is
- * written. */
+/* Collective, agreed: starts the watchdog in a session that has no run folder, so that
+ * ranks do not wait for ever for one that hangs. Nothing is written. */
 sp_status sp_session_guard(sp_session *session);
 /* Collective: opens this rank's log in the run folder where run.rank_logs
  * asks for it. */
@@ -77,15 +76,15 @@ void sp_session_count(sp_session *session, int64_t done, int64_t total);
 void sp_session_watch(sp_session *session, const double own_s[SP_PHASE_COUNT]);
 
 typedef sp_status sp_session_work(void *arg);
-/* Runs work of which the other ranks learn nothing if it fails on this one, such as a
- * training step. Returns only if it has not failed: else this rank reports the failure,
- * unless another rank does, and ends all ranks. Work that fails on all ranks alike is
- * agreed on afterwards. The resources stay as they are. */
+/* Runs work, such as a training step, that may fail on this rank without the other
+ * ranks learning of it. Returns only if it has not failed: else this rank reports the
+ * failure, unless another rank does, and ends all ranks. Work that fails on all ranks
+ * alike is agreed on afterwards. The resources are kept. */
 void sp_session_run_alone(sp_session *session, sp_session_work *work, void *arg);
 
 /* Local, the first part of the end: ends the watchdog, and reports a failure that was
  * agreed on (once: the failed rank writes one diagnosis on standard error, and
- * status.json). SP_OK and SP_ELIMIT are none. */
+ * status.json). SP_OK and SP_ELIMIT are not failures. */
 void sp_session_report(sp_session *session, sp_status rc);
 /* Local, once the resources are closed: closes the run folder and ends the witness. */
 void sp_session_close(sp_session *session);

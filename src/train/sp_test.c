@@ -30,7 +30,7 @@ sp_status sp_test_check(const sp_resources *r)
     return rc;
 }
 
-/* Rank 0: opens best.h5 and reads where its weights come from. */
+/* Rank 0: opens best.h5 and reads the epoch and step of its weights. */
 static sp_status open_best(const sp_trainer *t, sp_h5 **file, int64_t at[2])
 {
     sp_checkpoint_state state = {0};

@@ -3,12 +3,11 @@
  *     sp_times_begin                                      the step begins
  *     sp_times_part  READ, FORWARD, ... (sp_step.h)       a part begins, the last one ends
  *     sp_times_end   --> step_s, forward_s, ... of this rank, in the report
- *     sp_times_reduce --> those of the slowest rank, for steps that are logged
+ *     sp_times_reduce --> the slowest rank's, for steps that are logged
  *
- * A part's time is that by the clock. A phase (sp_heartbeat.h) is one part or more, and
- * its time is this rank's own work alone: a clock that stands still while the rank
- * waits for others (sp_pulse.h) tells it. By it the watchdog names the rank that is
- * slow.
+ * A part's time is wall-clock time. A phase (sp_heartbeat.h) is one part or more, and
+ * its time is only this rank's own work, measured by a clock that stops while the rank
+ * waits for others (sp_pulse.h). The watchdog uses it to name the rank that is slow.
  */
 #ifndef SP_TIMES_H
 #define SP_TIMES_H
@@ -42,7 +41,7 @@ sp_phase sp_times_part(sp_times *times, sp_step_part part);
 void sp_times_end(sp_times *times, const struct sp_resources *resources,
                   struct sp_step_report *report);
 /* Collective: sets memory_bytes (sp_step_report) and replaces all times in the report
- * by the greatest of the ranks; NAN where no rank knows one. Allocates nothing.
+ * by the greatest of the ranks; NAN if no rank knows one. Allocates nothing.
  * SP_EMPI; errors of the device. */
 sp_status sp_times_reduce(struct sp_resources *resources,
                           struct sp_step_report *report);

@@ -43,7 +43,7 @@ static sp_status begin_part(void *arg, sp_step_part part, const struct sp_batch 
     return SP_OK;
 }
 
-/* Moves the run's position behind the step; the last step of an epoch ends it. */
+/* Moves the run's position past the step; the last step of an epoch ends it. */
 static void advance(sp_trainer *t, sp_step_report *report)
 {
     sp_checkpoint_state *state = &t->state;
@@ -112,9 +112,9 @@ static sp_status stop(sp_trainer *t)
                        : " with run.resume=auto to continue");
 }
 
-/* Gives up an evaluation where a stop is asked for. A limit of time does not end the
- * one that a continued run begins with, so that jobs shorter than an evaluation get
- * on. */
+/* Gives up an evaluation if a stop is asked for. A time limit does not end the
+ * evaluation that a continued run begins with, so that jobs shorter than an evaluation
+ * get on. */
 static sp_status check_stop(void *trainer)
 {
     const sp_trainer *t = trainer;
@@ -187,7 +187,7 @@ static sp_status end_epoch(sp_trainer *t, bool is_final, bool *is_best)
     return SP_OK;
 }
 
-/* Evaluates, saves or stops between two steps, where the ranks agree. is_end: an epoch
+/* Evaluates, saves or stops between two steps; the ranks agree there. is_end: an epoch
  * ends here, or its evaluation is owed. Collective. */
 static sp_status between_steps(sp_trainer *t, bool is_end)
 {
@@ -222,7 +222,7 @@ static sp_status log_step(sp_trainer *t, sp_step_report *report)
     return sp_report_step(t, report);
 }
 
-/* A step and its line of the log, in which the ranks wait for each other. */
+/* A step and its line of the log; the ranks wait for each other in both. */
 typedef struct step_work {
     sp_trainer *trainer;
     sp_step_report report;

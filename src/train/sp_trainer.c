@@ -115,8 +115,8 @@ int64_t sp_trainer_steps(const sp_trainer *t)
     return steps;
 }
 
-/* The evaluations that are still to come: those of the whole training without those
- * before this start and in it. */
+/* The evaluations that are still to come: the whole training's less those made before
+ * this start and in it. */
 static double evals_left(const sp_trainer *t)
 {
     const double every = t->session->config->run.eval_every;

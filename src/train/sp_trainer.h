@@ -22,19 +22,19 @@ typedef struct sp_step_report {
     int64_t epoch;         /* number from 0 */
     sp_rates rates;
     /* Seconds of the step and of its parts, and of building plans meanwhile; of the
-     * slowest rank once it is logged. The parts are NAN where the host does not wait
+     * slowest rank once it is logged. The parts are NAN if the host does not wait
      * for the device. */
     double step_s, forward_s, backward_s, update_s, plan_s;
-    /* Bytes in use on the device, or of the process on the host; set where the step is
+    /* Bytes in use on the device, or of the process on the host; set if the step is
      * logged: the greatest of the ranks. NAN: not known. */
     double memory_bytes;
     bool is_end;           /* the step was the last of its epoch */
-    sp_step_result result; /* its waits: those of the slowest rank once it is logged */
+    sp_step_result result; /* its waits: the slowest rank's once it is logged */
 } sp_step_report;
 
 typedef struct sp_trainer {
     sp_resources resources;
-    sp_session *session;            /* that of the resources */
+    sp_session *session;            /* the resources' session */
     sp_metrics metrics;             /* results of the latest evaluation */
     sp_metrics averaged;            /* with train.ema: the averaged weights' */
     sp_times times;
@@ -51,15 +51,15 @@ typedef struct sp_trainer {
     sp_pace pace;        /* samples a second of the training steps */
     double drawn_s;      /* when the live line was drawn */
     double memory_bytes; /* in use in the latest step that was logged */
-    double score;        /* mean IoU of the latest evaluation; NAN: none yet */
+    double score;        /* mean IoU of the latest evaluation; NAN before the first */
     int64_t n_evals;     /* evaluations since this start */
-    int64_t first_epoch; /* in which this start began, from 0 */
+    int64_t first_epoch; /* from 0; this start began in it */
 
     double begin_s; /* when the program began, by sp_now_s */
     /* Seconds since this start; save_s: the training waited. */
     double train_s, eval_s, save_s;
-    /* Sums over the steps since the epoch, or within it this start, began whose loss is
-     * finite: the loss times its weight, and the weight. */
+    /* Sums over the steps with a finite loss since the epoch, or within it this start,
+     * began: the loss times its weight, and the weight. */
     double loss_sum, weight_sum;
     double pictures_s; /* the part of eval_s that pictures of samples took */
     /* Seconds of the last checkpoint, which nothing overlaps. */

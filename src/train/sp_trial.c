@@ -19,8 +19,8 @@
 #include "base/sp_pulse.h"
 #include "api/sp_selftest.h"
 
-/* WORD is the option by which the child is started. PASSED is the line that it prints
- * after success, since a child that is left behind has no exit status. */
+/* WORD is the option that starts the child. PASSED is the line that it prints after
+ * success, since an abandoned child has no exit status. */
 static const char WORD[] = "--try-wgmma", PASSED[] = "wgmma computes as mma.sync";
 enum { LIMIT_S = 60, REAP_S = 5, SAID = 400 };
 
@@ -111,7 +111,7 @@ static bool read_last(int from, double end_s, char said[SAID])
 }
 
 /* Waits for the end of a child that has closed its pipe or was killed. A child that the
- * driver keeps from ending is left behind after REAP_S, since it might never end. */
+ * driver keeps from ending is abandoned after REAP_S, since it might never end. */
 static int reap(pid_t pid)
 {
     const double end_s = sp_now_s() + REAP_S;
