@@ -46,7 +46,7 @@ static void measure(void *arg, const sp_logits *l, double *sums)
     sums[SURE] = l->n ? sure / (double)l->n : 0;
 }
 
-/* Validation samples are others than those of the training. */
+/* Validation samples differ from the training's. */
 static int read_validation(void *arg, int64_t i, int32_t *coords, float *features,
                            int32_t *labels)
 {

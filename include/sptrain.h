@@ -9,15 +9,15 @@
  *     sp_training  device, network, optimizer and loader, opened together from the three
  *        |         above: sp_training_step until sp_training_is_done, with
  *        |         sp_training_evaluate and sp_training_save in between
- *     sp_model     prediction, from a checkpoint or a packed model; needs none of the above
+ *     sp_model     prediction, from a checkpoint or a packed model; needs only itself
  *
  * The caller's own code enters at five points: sp_data_create_source (data), sp_loss_fn
  * (a loss over all logits that a rank holds in a step, which may communicate over the
  * ranks), sp_metric_fn (sums over the ranks), and step_end and evaluation_end of
  * sp_hooks. examples/ has a program for each.
  *
- * Link with `pkg-config --cflags --libs sptrain`. The section "Prediction" alone needs
- * neither MPI nor HDF5: `pkg-config --cflags --libs sptrain-predict`.
+ * Link with `pkg-config --cflags --libs sptrain`. The section "Prediction" by itself
+ * needs neither MPI nor HDF5: `pkg-config --cflags --libs sptrain-predict`.
  *
  * Rules for all functions:
  *   - The library never prints, exits, catches signals or reads the environment. Lines
@@ -60,7 +60,7 @@ enum {
 #endif
 enum { SP_NO_LABEL = -1 };
 
-/* The message of the calling thread's last failure; "" if there was none. Valid until
+/* The message of the calling thread's last failure; "" if nothing failed. Valid until
  * the next failure of this thread. Never NULL. */
 const char *sp_error_text(void);
 /* The version of the library, as "0.1.0". */
@@ -98,7 +98,7 @@ typedef struct sp_model_info {
  * failure. SP_EUSAGE (2): an option; SP_EDATA (3): the file is damaged, of another
  * kind, or names no columns; SP_EIO (4), SP_EMEM (5). Cost: reads the whole file. */
 int sp_model_open(sp_model **model, const char *path, const sp_model_options *options);
-/* Fills info, whose names live as long as the model. SP_EUSAGE: a pointer is NULL. */
+/* Fills info; its names live as long as the model. SP_EUSAGE: a pointer is NULL. */
 int sp_model_describe(const sp_model *model, sp_model_info *info);
 /* Predicts the classes of one sample:
  *   n         number of voxels, less than 2^30; 0 is allowed and does nothing
@@ -109,11 +109,11 @@ int sp_model_describe(const sp_model *model, sp_model_info *info);
  *   logits    [n][n_classes], written; NULL: not wanted
  *   labels    [n] the class of the greatest logit, the first of several; NULL likewise
  * Rows of logits and labels are the caller's rows. Several threads may use one model;
- * they wait for each other, and models of their own run at the same time. Memory stays
- * that of the largest sample so far. After a failure logits and labels are undefined
- * and the model can be used again. SP_EUSAGE: a pointer is NULL; SP_EDATA: a
- * coordinate out of range or twice, or a feature that is not finite, with its row;
- * SP_ENUMERIC (8): an output is not finite; SP_EMEM. */
+ * they wait for each other, and models of their own run at the same time. Memory is
+ * kept for the largest sample so far. After a failure logits and labels are undefined
+ * and the model can be used again. SP_EUSAGE: a pointer is NULL; SP_EDATA: a coordinate
+ * out of range or twice, or a feature that is not finite, with its row; SP_ENUMERIC
+ * (8): an output is not finite; SP_EMEM. */
 int sp_model_predict(sp_model *model, int64_t n, const int32_t *coords,
                      const float *features, float *logits, uint16_t *labels);
 /* Frees the model; NULL does nothing. No thread may be using it. */
@@ -153,7 +153,7 @@ typedef struct sp_deck sp_deck;
  * may not include files; NULL: all keys have their defaults. Keys and defaults:
  * `sptrain --keys` and sptrain(1). Of section run the keys counts: device, devices,
  * threads, transport, bucket_mb, memory_mb, overlap; the others belong to the program.
- * Without the key data.voxel_size the voxels are those of the data. SP_EUSAGE with the
+ * Without the key data.voxel_size the data's own voxels are used. SP_EUSAGE with the
  * line, the key and the nearest valid name. */
 int sp_deck_create(sp_deck **deck, const char *text);
 /* Sets one key, as "train.lr=0.1". Does not change objects that exist. SP_EUSAGE; the
@@ -171,8 +171,8 @@ typedef struct sp_data_about {
     int n_features, n_classes;
     const char *const *feature_names; /* [n_features]; NULL: "f0", "f1", ... */
     const char *const *class_names;   /* [n_classes]; NULL: "class0", ... */
-    /* [n_features] statistics by which features are normalized; both NULL: features are
-     * used without normalization. */
+    /* [n_features] statistics to normalize features; both NULL: features are used
+     * without normalization. */
     const double *feature_mean, *feature_std;
 } sp_data_about;
 
@@ -196,9 +196,9 @@ int sp_data_open_shards(sp_data **data, sp_comm *comm, int n,
  * feature is out of range, with its place), SP_EMEM. Cost: one pass over the arrays. */
 int sp_data_create_arrays(sp_data **data, const sp_data_about *about, int64_t n_samples,
                           const sp_sample_arrays *samples);
-/* Creates a data set from the samples that each rank has: those of rank 0, then of rank
- * 1, and so on. Each rank gets a copy of all, and the caller's arrays are not used any
- * more. Collective. Errors as above, agreed. */
+/* Creates a data set from the samples that each rank has: rank 0's, then rank 1's, and
+ * so on. Each rank gets a copy of all, and the caller's arrays are not used any more.
+ * Collective. Errors as above, agreed. */
 int sp_data_create_gathered(sp_data **data, sp_comm *comm, const sp_data_about *about,
                             int64_t n_samples, const sp_sample_arrays *samples);
 /* Gives sample i of a data set to the library: fills coords [n][3], features
@@ -230,7 +230,7 @@ typedef struct sp_step_info {
     int64_t step;     /* number of the step, from 1 */
     int64_t epoch;    /* number of its epoch, from 0 */
     int64_t samples;  /* samples since the first step */
-    double loss;      /* mean over the labelled voxels; NaN if there is none */
+    double loss;      /* mean over the labelled voxels; NaN without any */
     double grad_norm; /* of the mean gradient, before clipping */
     double lr;        /* learning rate of the step */
     int is_epoch_end; /* 1: the next step begins a new epoch */

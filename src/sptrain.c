@@ -35,14 +35,14 @@
 
 SP_OPENMP_HIDE_AT_START;
 
-/* One command, or one option that stands alone. */
+/* One command, or one option that is a command by itself. */
 typedef struct sp_verb {
     sp_named word;
     sp_status (*run)(const sp_command *command);
     bool is_stoppable; /* run answers requests to stop (base/sp_signal.h) */
     bool has_help;     /* it answers --help itself */
     sp_status (*answer)(int argc, char **argv); /* instead of run: needs no ranks */
-    /* Instead of run: takes the words behind the command, which are no deck. */
+    /* Instead of run: gets the words after the command, which are not a deck. */
     sp_status (*run_words)(int argc, char **argv, sp_comm *comm);
 } sp_verb;
 
@@ -242,8 +242,8 @@ static bool is_help(const char *word)
     return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
 }
 
-/* Finds a command or an option that needs no ranks; NULL: there is none. The help of
- * all tells of a command that has none of its own. */
+/* Finds a command or an option that needs no ranks; NULL: not found. A command without
+ * its own help prints the general help. */
 static const sp_verb *find_answer(int argc, char **argv)
 {
     static const sp_verb model = {{"check", "MODEL", ""}, .answer = print_model};
@@ -274,7 +274,7 @@ static bool looks_like_path(const char *word)
     return strchr(word, '/') || strchr(word, '.') || access(word, F_OK) == 0;
 }
 
-/* Fails for an unknown word, and for a command behind other words. A word that is far
+/* Fails for an unknown word, and for a command after other words. A word that is far
  * from all commands was probably meant as a deck. */
 static sp_status fail_unknown(const char *word)
 {
@@ -297,8 +297,7 @@ static sp_status fail_unknown(const char *word)
                    word, nearest);
 }
 
-/* Splits argv behind the program's name into verb, deck path and overrides,
- * in place. */
+/* Splits argv after the program's name into verb, deck path and overrides, in place. */
 static sp_status parse(int argc, char **argv, const sp_verb **verb, sp_command *command)
 {
     int i = 1;
@@ -346,7 +345,7 @@ static void print_error(const sp_comm *comm)
         sp_log_error(sp_error_last());
 }
 
-/* True where a launcher has started several ranks. Rank 0 then answers for all of them,
+/* True if a launcher has started several ranks. Rank 0 then answers for all of them,
  * which would print the same and write the same files at the same time. PMIx has no
  * variable for the number of ranks; Slurm, which starts ranks by it, has one. */
 static bool is_one_of_many(void)
@@ -373,8 +372,8 @@ static sp_status answer_by_rank_0(int argc, char **argv, sp_comm *comm, bool *is
     return *is_answer ? sp_comm_agree(comm, rc) : SP_OK;
 }
 
-/* Warns of a variable whose name differs by one letter, by its end or by case alone
- * from one that the program reads. Others that begin with SP_ may be another program's.
+/* Warns of a variable with a name that differs from one that the program reads only by
+ * one letter, its end or case. Others that begin with SP_ may be another program's.
  */
 static void warn_of_variables(void)
 {
@@ -428,8 +427,8 @@ static sp_status run(int argc, char **argv, sp_comm *comm)
     }
     if (verb && verb->run_words)
         return verb->run_words(argc - 1, argv + 1, comm);
-    /* Every rank parses its own command line (all are the same), but rank 0 alone reads
-     * files: the deck need not be there for the others. */
+    /* Every rank parses its own command line (all are the same), but only rank 0 reads
+     * files: the other ranks need not have the deck. */
     if (comm->rank == 0)
         rc = read_config(argc, argv, &verb, &command, &config, path);
     else
@@ -445,8 +444,8 @@ static sp_status run(int argc, char **argv, sp_comm *comm)
 
 static bool has_finished;
 
-/* Ends with a failure where a library has called exit(), which must not look like
- * success to a launcher. */
+/* Ends with a failure if a library has called exit(), which must not look like success
+ * to a launcher. */
 static void refuse_early_end(void)
 {
     int code = sp_pulse_leaving();

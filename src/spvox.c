@@ -76,8 +76,8 @@ static bool is_stoppable(int argc, char **argv)
     return c && c->is_stoppable;
 }
 
-/* Answers --help and --version without MPI, so that they work where no ranks can start.
- * Rank 0 answers for all. */
+/* Answers --help and --version without MPI, so that they work even if ranks cannot
+ * start. Rank 0 answers for all. */
 static bool answers_at_once(int argc, char **argv, sp_status *rc)
 {
     const char *word = argc < 2 ? "" : argv[1];

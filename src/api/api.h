@@ -1,7 +1,7 @@
 /* The objects of include/sptrain.h, as the files of this folder see them.
  *
  *     sp_comm_public.c (src/comm), api_deck.c, api_data.c    ranks, deck, data
- *     api_training_open.c   sp_resources opened in the order in which a step needs them
+ *     api_training_open.c   sp_resources opened in the order that a step needs them
  *     api_training.c        steps
  *     api_training_eval.c   evaluation, metrics of the caller
  *     api_training_weights.c   weights and checkpoints
@@ -31,7 +31,7 @@ sp_status api_deck_config(const sp_deck *deck, sp_config *config);
 struct sp_data {
     sp_dataset set;
     /* The training data that the classes and columns of this set were matched to; NULL:
-     * none yet. */
+     * not yet matched. */
     const sp_data *matched_to;
     sp_sample_arrays *samples; /* of data in arrays; NULL: others */
     void *rows;                /* the arrays of data that was gathered */

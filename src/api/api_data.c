@@ -189,8 +189,8 @@ static sp_status count_share(sp_comm *comm, int64_t n, const sp_sample_arrays *s
     return rc;
 }
 
-/* The arrays of all samples, one after the other, in one allocation: 4-byte numbers, of
- * which each rank writes its own. Those of the others are 0, and the sum of all ranks'
+/* The arrays of all samples, one after the other, in one allocation: 4-byte numbers.
+ * Each rank writes its own and leaves the other ranks' 0, so the sum of all ranks'
  * bytes is the whole. */
 static sp_status gather_rows(sp_data *data, sp_comm *comm, int n_features,
                              const sp_sample_arrays *samples, const share *s)

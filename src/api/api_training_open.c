@@ -1,4 +1,4 @@
-/* Opens what a training computes with, in the order in which the parts need each other. */
+/* Opens the parts of a training, in the order that they need each other. */
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>

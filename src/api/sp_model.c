@@ -3,7 +3,7 @@
  *     coords, features --> sample --sp_single_fill--> batch --sp_net_forward--> logits
  *     of the caller        checked                    row_of: rows of the caller's
  *
- * It is the code by which `sptrain predict` computes, so it computes the same bits. */
+ * `sptrain predict` runs the same code, so it computes the same bits. */
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>

@@ -3,8 +3,8 @@
  *     each rank    visible, local rank, run.devices     --choose-->  its device
  *     all ranks    gathered places with UUIDs           --check-->   refused, or shared
  *
- * The rules are functions of their arguments alone, so that the tests try them on
- * made-up nodes.
+ * The rules depend only on their arguments, so that the tests try them on made-up
+ * nodes.
  */
 #ifndef SP_PLACEMENT_H
 #define SP_PLACEMENT_H
@@ -18,7 +18,7 @@ typedef struct sp_place {
     int rank, node, local_rank, local_size;
     char host[64];
     int n_visible;  /* CUDA devices that the rank's process sees */
-    int device;     /* index of the rank's device among them; -1: none */
+    int device;     /* index of the rank's device among them; -1: no device */
     sp_device what; /* properties of that device */
     int numa_node;  /* NUMA node that the device is attached to; -1: unknown */
 } sp_place;
@@ -34,8 +34,8 @@ typedef struct sp_placement {
 /* Chooses the device of a rank: the only device that the process sees; else
  * run.devices[local rank] if the deck has that list; else the device numbered as the
  * local rank. may_share (run.oversubscribe): ranks beyond the last device start again
- * with the first. Sets place->device. Local. SP_EDEVICE where no device is left,
- * SP_EUSAGE where run.devices has none for the rank. */
+ * with the first. Sets place->device. Local. SP_EDEVICE if no device is left,
+ * SP_EUSAGE if run.devices has no device for the rank. */
 sp_status sp_placement_choose(sp_place *place, const sp_doubles *devices,
                               bool may_share);
 

@@ -37,7 +37,7 @@ static sp_status upload_floats(sp_backend *backend, float *to, const float *host
     return bytes ? backend->ops->upload(backend, to, host, bytes) : SP_OK;
 }
 
-/* Makes initial parameters and statistics: in place where the backend computes on the
+/* Makes initial parameters and statistics: in place if the backend computes on the
  * host, which has no memory to spare for a copy, else on the host first. Local. */
 static sp_status init_net(sp_resources *r, uint64_t seed)
 {
@@ -157,8 +157,8 @@ static sp_status spread_floats(sp_resources *r, float *host, float *to, int64_t 
     return host == to ? SP_OK : upload_floats(&r->backend, to, host, n);
 }
 
-/* Host memory for the arrays of a checkpoint: the backend's own where it computes on
- * the host. */
+/* Host memory for the arrays of a checkpoint: the backend's own if it computes on the
+ * host. */
 typedef struct host_weights {
     float *param, *running;
     sp_optim at;

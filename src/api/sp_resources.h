@@ -36,8 +36,8 @@ typedef struct sp_resolved {
      * the deck's, then the checkpoint's if the deck has none, then the bound that
      * sp_resources_cut chose. 0: no bound. */
     double memory_mb;
-    /* Instead of train.bf16_sums: the order in which this process sums. SP_SUMS_AUTO:
-     * its device has one order only, or its precision. */
+    /* Instead of train.bf16_sums: this process's order of sums. SP_SUMS_AUTO: its
+     * device has one order only, or its precision. */
     sp_bf16_sums bf16_sums;
 } sp_resolved;
 
@@ -56,7 +56,7 @@ typedef struct sp_device_memory {
     int64_t free; /* the part that was free at the start */
 } sp_device_memory;
 
-/* The pass over data.val, which training, eval and predict make; zeroed where it was
+/* The pass over data.val, which training, eval and predict make; zeroed if it was
  * not opened. */
 typedef struct sp_evaluation {
     sp_views views;
@@ -74,32 +74,32 @@ typedef struct sp_resources {
     int64_t step;       /* steps done, for messages; 0: not known */
     struct sp_session *session; /* a program's; NULL in the library */
 
-    sp_placement placement; /* ranks to devices; empty where no device was asked for */
+    sp_placement placement; /* ranks to devices; empty if no device was asked for */
     sp_backend backend;
     char device[128]; /* description of the device for messages */
-    /* Cores of this rank where the node's cores were divided, else "". */
+    /* Cores of this rank if the node's cores were divided, else "". */
     char cores[200];
     sp_device_memory memory;
-    sp_transport transport; /* zeroed: none was opened */
+    sp_transport transport; /* zeroed: not opened */
 
-    sp_dataset train, val, test;   /* zeroed where they were not asked for */
+    sp_dataset train, val, test;   /* zeroed if they were not asked for */
     int *columns, n_columns; /* [n_columns] feature columns in use */
     sp_vectors vectors;      /* those among them that turn, for the loaders */
     int n_classes;
     char **class_name; /* [n_classes] from the training data or the model; borrowed */
-    sp_normalization norm; /* that of the training data or the model */
+    sp_normalization norm; /* of the training data or the model */
 
     sp_graph graph;
     sp_net net;
     /* The first number of the loaded weights that is not finite, as
-     * sp_checkpoint_find_fault words it; "": none. */
+     * sp_checkpoint_find_fault words it; "": all are. */
     char fault[SP_CHECKPOINT_FAULT];
     sp_cut cut; /* how steps are cut into micro-batches */
 
     sp_buckets buckets; /* the gradients, and their sums over the ranks */
     sp_optim optim;
     sp_sampler sampler;
-    sp_loader *loader; /* its planner distributes samples by the sampler; NULL: none */
+    sp_loader *loader; /* its planner distributes samples by the sampler; or NULL */
 
     sp_evaluation evaluation;
 } sp_resources;
@@ -134,9 +134,9 @@ sp_foresight sp_resources_foresight(const sp_resources *resources,
  * then. Bounds the samplers of the loaders that are open, so it is called once, before
  * these begin. */
 sp_status sp_resources_cut(sp_resources *resources);
-/* *bytes becomes the bound of a rank on a host whose ranks may need more than it has
- * together, else 0. train or eval may be NULL. Rank 0 reads a few samples unless the
- * memory surely suffices. Collective, agreed. SP_EMPI. */
+/* *bytes becomes the bound of a rank if the ranks of its host may together need more
+ * memory than it has, else 0. train or eval may be NULL. Rank 0 reads a few samples
+ * unless the memory surely suffices. Collective, agreed. SP_EMPI. */
 sp_status sp_resources_bound_host(sp_resources *resources, const sp_foresight *what,
                                   sp_sampler *train, sp_sampler *eval, int64_t *bytes);
 
@@ -150,8 +150,8 @@ sp_status sp_resources_open_data(sp_resources *resources, bool with_train,
  * one. Moves them into the resources. */
 sp_status sp_resources_use_data(sp_resources *resources, const sp_dataset *train,
                                 const sp_dataset *val);
-/* Determines which of the columns in use, of these names (NULL: none are known), are
- * vectors, and says so. Local. */
+/* Determines which of the columns in use, of these names (NULL: not known), are
+ * vectors, and logs it. Local. */
 void sp_resources_find_vectors(sp_resources *resources, const sp_recipe *recipe,
                                char *const *name);
 /* Copies names of columns and classes from the set's attributes into norm, and means
@@ -159,14 +159,14 @@ void sp_resources_find_vectors(sp_resources *resources, const sp_recipe *recipe,
  * another file will give them (run.init_norm). Local. */
 sp_status sp_resources_normalize(sp_resources *resources, const sp_dataset *set);
 /* Compares the set's columns, as chosen by data.features, with those that the
- * checkpoint at `path` names. Where they differ, the status is `code` and the message
+ * checkpoint at `path` names. If they differ, the status is `code` and the message
  * has both lists. A checkpoint without names matches any columns. Local. */
 sp_status sp_resources_match_columns(const sp_resources *resources,
                                      const sp_dataset *set,
                                      const sp_normalization *checkpoint,
                                      const char *path, sp_status code);
-/* Compares the classes of a model with those of the resources. A model without names,
- * of an older version or of weights alone, is equal to all. Local. */
+/* Compares the classes of a model with the resources'. A model without names, of an
+ * older version or with only weights, is equal to all. Local. */
 sp_likeness sp_resources_compare_classes(const sp_resources *resources,
                                          const sp_normalization *model);
 /* Fails with `code` and the class names of the model at `path` and of data.train.
@@ -174,15 +174,14 @@ sp_likeness sp_resources_compare_classes(const sp_resources *resources,
 sp_status sp_resources_refuse_classes(const sp_resources *resources,
                                       const sp_normalization *model, const char *path,
                                       sp_status code);
-/* Makes the classes of the model at `path`, which norm was read from, those of the
- * resources, and has the set's labels renumbered as the model numbers them. SP_EDATA
- * with both lists where the names are not the same set. A model without names changes
- * nothing. Local. */
+/* Gives the resources the classes of the model at `path`, which norm was read from, and
+ * has the set's labels renumbered as the model numbers them. SP_EDATA with both lists
+ * if the names are not the same set. A model without names changes nothing. Local. */
 sp_status sp_resources_take_classes(sp_resources *resources, sp_dataset *set,
                                     const char *path);
-/* Warns, on rank 0, of each column whose statistics in the set are far from norm's. */
+/* Warns, on rank 0, of each column with statistics in the set far from norm's. */
 void sp_resources_warn_far(const sp_resources *resources, const sp_dataset *set);
-/* SP_EDATA where the training set has no sample, or no voxel of it has a label. Samples
+/* SP_EDATA if the training set has no sample, or no voxel of it has a label. Samples
  * are read until one has: commonly one a rank. */
 sp_status sp_resources_check_labels(sp_resources *resources);
 /* Adds the labels of all voxels of a set that has labels to count [n_classes], on every
@@ -199,7 +198,7 @@ sp_status sp_resources_check_training(const sp_resources *resources);
  * computes with the averages until the next call. No step or checkpoint comes between
  * the two. Local. */
 void sp_resources_exchange_average(sp_resources *resources);
-/* SP_EDATA where the deck lists class weights, but not one for each class. Local. */
+/* SP_EDATA if the deck lists class weights, but not one for each class. Local. */
 sp_status sp_resources_check_class_weights(const sp_resources *resources);
 /* Fails with SP_EDATA where augment.mix_classes names no class of the training set.
  * Local. */
@@ -207,17 +206,17 @@ sp_status sp_resources_check_mixing(const sp_resources *resources);
 /* Class weights as the deck asks for, from the label counts of the training set.
  * *weights: [n_classes] malloc'd, NULL where classes are not weighted. */
 sp_status sp_resources_class_weights(sp_resources *resources, float **weights);
-/* Class weights for eval and predict: those of the checkpoint that norm was read from.
- * is_named: the command line has train.class_weights, which then counts (where it asks
- * for weights by frequency, they are the checkpoint's). *weights as above. Local. */
+/* Class weights for eval and predict: the checkpoint's that norm was read from.
+ * is_named: the command line has train.class_weights, which then counts (if it asks for
+ * weights by frequency, they are the checkpoint's). *weights as above. Local. */
 sp_status sp_resources_kept_class_weights(sp_resources *resources, bool is_named,
                                           float **weights);
 
 /* ---- sp_resources.c ---- */
 
 /* Builds graph and network from the config, with new random weights. class_weight
- * (host, borrowed during the call) may be NULL. SP_EMEM before anything is allocated
- * where the weights do not fit into the host's memory, or into run.memory_mb. */
+ * (host, borrowed during the call) may be NULL. SP_EMEM before anything is allocated if
+ * the weights do not fit into the host's memory, or into run.memory_mb. */
 sp_status sp_resources_open_net(sp_resources *resources, const float *class_weight);
 /* Opens what a training adds to the network: buckets, optimizer, and a loader of
  * n_slots batches. */
@@ -225,22 +224,22 @@ sp_status sp_resources_open_training(sp_resources *resources, int n_slots);
 /* Opens the loader of a pass over data.val, in its own order, in the views that
  * eval.views asks for. SP_EDATA: eval.merge, and the set does not tell its blocks. */
 sp_status sp_resources_open_evaluation(sp_resources *resources);
-/* After a training: closes its loaders and opens that of a pass over data.test, which
- * takes the place of data.val. Collective, agreed. */
+/* After a training: closes its loaders and opens a loader for a pass over data.test,
+ * which replaces data.val. Collective, agreed. */
 sp_status sp_resources_turn_to_test(sp_resources *resources);
 /* Checks that the blocks of data.val can be merged where eval.merge asks for it, and
  * measures what waits for other blocks. Local. SP_EDATA as above. */
 sp_status sp_resources_measure_merging(sp_resources *resources);
 /* A file that weights are loaded from, and what is taken from it. */
 typedef struct sp_weights_source {
-    /* Rank 0 opens it: for weights alone that a training begins with, of which layers
-     * of run.init_skip get their initial ones, or for a state. NULL: `file` is open. */
+    /* Rank 0 opens it: for only the weights that a training begins with (layers of
+     * run.init_skip keep their initial ones), or for a state. NULL: `file` is open. */
     const char *path;
     struct sp_h5 *file; /* on rank 0 (sp_checkpoint_open_weights); NULL elsewhere */
     /* On rank 0 a packed model that was read, in place of a file (weights/sp_packed.h);
      * else NULL. */
     const struct sp_weights_model *packed;
-    /* Filled, with the optimizer; its deck is set on rank 0 alone. NULL: weights. */
+    /* Filled, with the optimizer; its deck is set only on rank 0. NULL: weights. */
     sp_checkpoint_state *state;
 } sp_weights_source;
 

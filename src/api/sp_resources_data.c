@@ -206,8 +206,8 @@ sp_status sp_resources_take_classes(sp_resources *r, sp_dataset *set, const char
 
 /* ---- statistics ---- */
 
-/* Number of standard deviations by which a column's mean and deviation may differ from
- * the model's without a warning. */
+/* A column's mean and deviation may differ from the model's by this number of standard
+ * deviations without a warning. */
 enum { FAR = 5 };
 
 void sp_resources_warn_far(const sp_resources *r, const sp_dataset *set)
@@ -264,8 +264,8 @@ static bool is_learned(const sp_config *config, int32_t label)
 }
 
 /* Reads sample i of the training set for its labels. With data.on_error = "skip" a
- * damaged sample has none, since the loader, which names it, leaves it out; `damage`
- * becomes what is wrong. */
+ * damaged sample has no labels, since the loader, which names it, leaves it out;
+ * `damage` becomes the reason. */
 static sp_status read_labels(sp_resources *r, int64_t i, sp_sample *sample,
                              sp_error_record *damage)
 {
@@ -467,9 +467,9 @@ static sp_status weights_of_list(const sp_resources *r, float *weights)
     return SP_OK;
 }
 
-/* Divides weights by a power of two where the largest is far from 1. The loss is a mean
- * by these weights, so that their common factor does not count; but the sum over a
- * sample must stay below SP_EXACT_TOP. */
+/* Divides weights by a power of two if the largest is far from 1. The loss is a mean by
+ * these weights, so that their common factor does not count; but the sum over a sample
+ * must stay below SP_EXACT_TOP. */
 static void scale_weights(float *weights, int n)
 {
     enum { EXPONENT = 10 };

@@ -79,7 +79,7 @@ static sp_status choose_precision(sp_resources *r)
     return SP_OK;
 }
 
-/* The node's cores divided by its ranks, or fewer where the launcher bound this rank to
+/* The node's cores divided by its ranks, or fewer if the launcher bound this rank to
  * fewer. */
 static int default_threads(const sp_comm *comm)
 {
@@ -90,8 +90,8 @@ static int default_threads(const sp_comm *comm)
     return share > 1 ? share : 1;
 }
 
-/* Determines the order of sums in bf16 on CPUs: the deck's, or that of tiles where the
- * processors of all ranks have them, since ranks sum one gradient. Collective. */
+/* Determines the order of sums in bf16 on CPUs: the deck's, or the tiles' order if the
+ * processors of all ranks have tiles, since ranks sum one gradient. Collective. */
 static sp_status choose_sums(sp_resources *r)
 {
     const bool has_orders = r->backend.ops->is_host && r->backend.precision == SP_BF16;
@@ -134,8 +134,8 @@ static sp_status agree_on_processors(sp_resources *r)
     return SP_OK;
 }
 
-/* Tests wgmma, where the device has it. With run.wgmma = "auto", a device that fails
- * goes on without wgmma. Local. */
+/* Tests wgmma if the device has it. With run.wgmma = "auto", a device that fails goes
+ * on without wgmma. Local. */
 static sp_status test_wgmma(sp_backend *backend)
 {
     sp_status rc = SP_OK;
@@ -198,9 +198,9 @@ static sp_status choose_wgmma(sp_resources *r)
 }
 
 /* OpenMP ends the process if it cannot start a thread, and does not name the key of the
- * deck that asked for it. So a number of threads above that of the cores is tried
+ * deck that asked for it. So a number of threads above the number of cores is tried
  * first. Far above it, threads wait for each other all the time: a step of 4096 threads
- * on two cores takes seconds where it took milliseconds. */
+ * on two cores takes seconds instead of milliseconds. */
 static sp_status check_threads(const sp_resources *r, int threads)
 {
     enum { MOST_PER_CORE = 64 };
@@ -233,10 +233,10 @@ static sp_status open_backend(sp_resources *r, int device, int threads)
 
     SP_TRY(agree_on_processors(r));
     SP_TRY(choose_sums(r));
-    /* Loops outside the backend, such as those of exact sums and merged predictions,
-     * use as many threads as the backend. OpenMP's default is the number of cores that
-     * the process had when it started, before it was bound to its share of them. So
-     * each rank would start a thread for every core of the node. */
+    /* Loops outside the backend, such as in exact sums and merged predictions, use as
+     * many threads as the backend. OpenMP's default is the number of cores that the
+     * process had when it started, before it was bound to its share of them. So each
+     * rank would start a thread for every core of the node. */
     omp_set_num_threads(threads);
     rc = check_threads(r, threads);
     if (rc == SP_OK)
@@ -348,8 +348,8 @@ sp_foresight sp_resources_foresight(const sp_resources *r, const sp_backend *bac
 
 /* The most bytes that the samples of a step of one sampler can take on a node: as if
  * all their voxels were on the finest level, for every node of the network the output
- * and its gradient, and a kernel map's neighbours. Augmentation adds no voxels, mixing
- * those of a partner. */
+ * and its gradient, and a kernel map's neighbours. Augmentation adds no voxels; mixing
+ * adds a partner's. */
 static double most_of_step(const sp_foresight *what, const sp_sampler *sampler)
 {
     enum { MAP_BYTES = 27 * 3 * 4 };

@@ -118,9 +118,9 @@ sp_status sp_step_run(sp_resources *r, sp_rates rates, const sp_step_hooks *hook
     return in_range(r, "step", run(r, rates, hooks, result));
 }
 
-/* Words the sample's feature of largest size, in the network's scale; "" where the
- * sample cannot be read. A batch norm makes the losses of all samples of a batch
- * non-finite, of which this tells the one at fault. */
+/* Words the sample's feature of largest size, in the network's scale; "" if the sample
+ * cannot be read. A batch norm makes the losses of all samples of a batch non-finite;
+ * this shows which one is at fault. */
 static void word_largest(const sp_resources *r, int64_t id, char *text, size_t room)
 {
     const sp_sample_request request = {.columns = r->columns,

@@ -9,8 +9,8 @@
  *                             UPDATE    sp_optim_step, running statistics
  *                             END
  *
- * The caller's hooks learn where the step is: sptrain writes the phase into
- * heartbeat.bin, spbench reads its clocks and counts the work.
+ * The caller's hooks follow the step: sptrain writes the phase into heartbeat.bin,
+ * spbench reads its clocks and counts the work.
  */
 #ifndef SP_STEP_H
 #define SP_STEP_H
@@ -40,7 +40,7 @@ typedef enum sp_step_part {
 } sp_step_part;
 
 typedef struct sp_step_hooks {
-    /* Called where a part begins, which is where the one before it ends. batch: the
+    /* Called when a part begins, which is when the one before it ends. batch: the
      * micro-batch, from FORWARD to RECYCLE; else NULL. A failure is the step's. */
     sp_status (*begin)(void *arg, sp_step_part part, const struct sp_batch *batch);
     /* Asked once a step, before REDUCE: does this rank want the run to stop? NULL: it
@@ -55,7 +55,7 @@ typedef struct sp_step_result {
     /* over all ranks: class weights of the labelled voxels, voxels */
     sp_tail sum;
     double data_wait_s, comm_exposed_s; /* seconds that this rank waited */
-    sp_position at;                     /* the place at which its samples begin */
+    sp_position at;                     /* the place where its samples begin */
     int n_samples, n_micro;             /* sum over the ranks; micro-batches */
     int64_t cost_max, cost_sum;         /* sums over the micro-batches; see sp_batch */
     int64_t updates; /* weight updates, this one included: the optimizer's t */
@@ -68,14 +68,14 @@ typedef struct sp_step_result {
 } sp_step_result;
 
 /* Runs one step at these rates on resources that sp_resources_open_training has
- * opened and whose loader has begun. The update is left out where the sum of
- * weights is 0, as without a labelled voxel, and where the loss or the gradient is not
- * finite; all ranks decide alike, from the same sums. After the first steps it
- * allocates nothing. Collective, not agreed: to be called within sp_session_run_alone.
- * SP_EMEM names the samples that there is no memory for; else errors of the parts. */
+ * opened and with a loader that has begun. The update is left out if the sum of weights
+ * is 0, as without a labelled voxel, or if the loss or the gradient is not finite; all
+ * ranks decide alike, from the same sums. After the first steps it allocates nothing.
+ * Collective, not agreed: to be called within sp_session_run_alone. SP_EMEM names the
+ * samples that there is no memory for; else errors of the parts. */
 sp_status sp_step_run(struct sp_resources *resources, sp_rates rates,
                       const sp_step_hooks *hooks, sp_step_result *result);
-/* Moves the state behind a step; the last step of an epoch ends it, and is true here.
+/* Moves the state past a step; the last step of an epoch ends it, and is true here.
  * Local. */
 bool sp_step_advance(struct sp_checkpoint_state *state, const sp_step_result *result,
                      int64_t epoch_samples);
@@ -86,9 +86,9 @@ bool sp_step_is_last(const sp_config *config, const struct sp_checkpoint_state *
  * may be of another number of ranks. The sampler is open. Local. */
 int64_t sp_step_total_samples(const struct sp_resources *resources,
                               const struct sp_checkpoint_state *state);
-/* Logs the samples of this rank whose loss was not finite in the latest step, which was
- * number `step` and in this epoch, and those that are mixed into them, each with its
- * largest feature, for which it is read again. Local. */
+/* Logs the samples of this rank with a loss that was not finite in the latest step,
+ * number `step` in this epoch, and the samples that are mixed into them, each with its
+ * largest feature (the sample is read again for it). Local. */
 sp_status sp_step_name_samples(struct sp_resources *resources, int64_t step,
                                int64_t epoch);
 

@@ -33,10 +33,10 @@ static void close_for_children(void)
         closedir(all);
 }
 
-/* The environment without the variables by which a launcher (MPICH's, Open MPI's, srun,
- * torchrun) tells a process its rank: an MPI program in the command would take itself
- * for that rank. The user's settings and Slurm's of the job stay. The caller frees the array;
- * NULL: there is no memory. */
+/* The environment without the variables that give a process its rank (set by launchers
+ * of MPICH and Open MPI, srun, torchrun): an MPI program in the command would take
+ * itself for that rank. The user's settings and Slurm's of the job are kept. The caller
+ * frees the array; NULL: out of memory. */
 static char **environment(void)
 {
     static const char *const launcher[] = {"PMI_",

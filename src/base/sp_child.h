@@ -1,7 +1,7 @@
 /* Commands of the user that run while the training goes on (`run.after_save`): one
- * child at a time, the others queued, none longer than a time limit. There is no
- * thread: the queue advances when it is polled. All functions are local; called by the
- * training thread. */
+ * child at a time, the others queued, each within a time limit. There is no thread: the
+ * queue advances when it is polled. All functions are local; called by the training
+ * thread. */
 #ifndef SP_CHILD_H
 #define SP_CHILD_H
 
@@ -13,7 +13,7 @@ enum { SP_CHILD_QUEUE = 64, SP_CHILD_PATH = 4096 };
 typedef struct sp_child {
     /* time limit of a command, which is then killed with all it started */
     double limit_s;
-    pid_t pid; /* process number of the running command, 0: none */
+    pid_t pid; /* process number of the running command, 0: not running */
     double started_s;
     int n_killed; /* number of commands that exceeded their time */
     int n_waiting;
@@ -25,9 +25,9 @@ typedef struct sp_child {
 
 /* Queues `/bin/sh -c 'command "$1"'` with path as $1. A path that already waits is not
  * queued again; if the queue is full, its eldest entry is dropped, with a warning.
- * record: a file to which a line "RESULT PATH" is appended, RESULT being the exit
- * status, "signal N", "killed" or "left out"; NULL: no line is written. `command` and
- * `record` are borrowed until it has run, `path` is copied. */
+ * record: a file that gets a line "RESULT PATH", RESULT being the exit status, "signal
+ * N", "killed" or "left out"; NULL: no line is written. `command` and `record` are
+ * borrowed until it has run, `path` is copied. */
 void sp_child_start(sp_child *child, const char *command, const char *path,
                     const char *record);
 /* Collects a child that has ended (a failure is a warning), kills one that exceeds its

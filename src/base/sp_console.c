@@ -29,7 +29,7 @@ static struct {
     int rank;
     FILE *file; /* log file of this rank, or NULL */
     bool is_live, is_shared;
-    char live[LIVE];   /* the live line that stands on the terminal; "": none */
+    char live[LIVE];   /* the live line on the terminal; "": no such line */
     const char *phase; /* phase, epoch, step: as sp_log_position states them */
     int64_t epoch, step;
 } state = {.lock = PTHREAD_MUTEX_INITIALIZER, .program = "sptrain"};
@@ -150,7 +150,7 @@ static void say(FILE *stream, const char *text, bool keeps_lines, bool is_last)
     }
 }
 
-/* Says a line on the stream, NULL: in this rank's file alone. */
+/* Writes a line to the stream; NULL: only to this rank's file. */
 static void say_line(FILE *stream, const char *line)
 {
     if (!stream && !state.file)

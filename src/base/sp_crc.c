@@ -78,7 +78,7 @@ uint32_t sp_crc32c(uint32_t crc, const void *data, size_t bytes)
     return form->sum(crc, data, bytes);
 }
 
-/* The product of two polynomials modulo that of the checksum, whose bit 31 is the
+/* The product of two polynomials modulo the checksum's polynomial. Bit 31 is the
  * constant term. */
 static uint32_t times(uint32_t a, uint32_t b)
 {

@@ -9,14 +9,14 @@
 #include <stdint.h>
 
 /* Returns the checksum of the data with checksum `crc` followed by these bytes; the
- * first call passes 0. The processor's own instructions are used where it has them
- * (measured, 20 to 60 bytes per nanosecond), tables elsewhere. */
+ * first call passes 0. The processor's own instructions are used if it has them
+ * (measured, 20 to 60 bytes per nanosecond), else tables. */
 uint32_t sp_crc32c(uint32_t crc, const void *data, size_t bytes);
-/* Returns the checksum of the data with checksum `crc` followed by `bytes` bytes whose
- * own checksum is `next`. */
+/* Returns the checksum of the data with checksum `crc` followed by `bytes` bytes with
+ * the checksum `next`. */
 uint32_t sp_crc32c_join(uint32_t crc, uint32_t next, uint64_t bytes);
 /* Returns the checksum of the data with checksum `crc` followed by a name and the n
- * texts of that name, whose zero bytes count, so that ["ab"] differs from ["a", "b"].
+ * texts of that name. Their zero bytes count, so that ["ab"] differs from ["a", "b"].
  * text NULL: followed by nothing. */
 uint32_t sp_crc32c_texts(uint32_t crc, const char *name, int n, char *const *text);
 
@@ -47,7 +47,7 @@ typedef struct sp_crc_form {
 
 /* A word x is invalid if it differs from a certain sum in one of the bits of the kind.
  * Coordinates: the sum is x + x, because bits 19 to 31 of a coordinate in range are all
- * equal. Floats: the sum is x + SP_EXPONENT_STEP, which carries into the sign bit where
+ * equal. Floats: the sum is x + SP_EXPONENT_STEP, which carries into the sign bit if
  * all bits of the exponent are set. */
 enum { SP_EXPONENT_STEP = 0x00800000 };
 static inline uint32_t sp_tell_tale(sp_word kind)

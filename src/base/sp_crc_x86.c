@@ -1,11 +1,11 @@
-/* CRC32C by instructions of x86-64, in two forms. configure takes this file where the
+/* CRC32C by instructions of x86-64, in two forms. configure uses this file if the
  * compiler knows them.
  *
  *   instruction  SSE 4.2. The register of a CRC is linear: the register of A followed
- *                by B is that of A advanced over as many zero bytes as B has, xor the
- *                register of B started from zero. The instruction takes 3 cycles and
- *                one can start each cycle, so three neighbouring parts are computed at
- *                once and joined by this rule.
+ *                by B is A's register advanced over len(B) zero bytes, xor the register
+ *                of B started from zero. The instruction takes 3 cycles and one can
+ *                start each cycle, so three neighbouring parts are computed at once and
+ *                joined by this rule.
  *   product      Carry-less products in 512-bit registers. Data D bits before other
  *                data counts as its remainder times x^D, so it is multiplied by x^D
  *                mod P and added to that data (folding). Measured, this is twice as

@@ -1,6 +1,6 @@
-/* Variables of the environment. Library code reads them by sp_env, which knows none
- * unless the process is one of the project's programs: a library that other programs
- * link does not change what it does because of a variable. */
+/* Variables of the environment. Library code reads them by sp_env, which finds no
+ * variable unless the process is one of the project's programs: a library that other
+ * programs link does not change its behaviour because of a variable. */
 #ifndef SP_ENV_H
 #define SP_ENV_H
 

@@ -53,7 +53,7 @@ typedef struct sp_error_record {
     bool is_internal; /* the program is at fault: no input, machine or peer is */
 } sp_error_record;
 
-/* The ending of a noun behind the number n, in messages. */
+/* The ending of a noun after the number n, in messages. */
 static inline const char *sp_plural(double n)
 {
     return n == 1 ? "" : "s";
@@ -64,9 +64,9 @@ static inline const char *sp_plural(double n)
 #define SP_FAIL(code, ...)                                                             \
     sp_error_set((code), __FILE__, __LINE__, __func__, __VA_ARGS__)
 
-/* The same where the program itself is at fault, for places where an assert will not
- * do: it would end one rank and leave the others waiting. The message is printed as an
- * internal error, with the code and the positions. */
+/* The same for errors of the program itself, if an assert will not do because it would
+ * end one rank and leave the others waiting. The message is printed as an internal
+ * error, with the code and the positions. */
 #define SP_FAIL_INTERNAL(code, ...) sp_error_internal(SP_FAIL(code, __VA_ARGS__))
 
 /* Returns from the calling function if expr fails, adding the position to the trace. */
@@ -88,7 +88,7 @@ static inline const char *sp_plural(double n)
         }                                                                              \
     } while (0)
 
-/* The functions behind SP_FAIL, SP_TRY and SP_FAIL_INTERNAL. All return `code`. */
+/* The functions that SP_FAIL, SP_TRY and SP_FAIL_INTERNAL call. All return `code`. */
 sp_status sp_error_set(sp_status code, const char *file, int line, const char *func,
                        const char *format, ...)
     __attribute__((format(printf, 5, 6), cold));

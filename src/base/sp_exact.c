@@ -53,8 +53,8 @@ static bool is_sound_sum(const int64_t *sum)
            fabs((double)sum[1]) <= HALF && fabs((double)sum[2]) <= HALF;
 }
 
-/* A sum as whole * unit, rounded to odd where bits had to go: a later rounding to 24 or
- * 53 bits is then the rounding of the exact sum. The unit is NAN where the sum is not
+/* A sum as whole * unit, rounded to odd if bits had to go: a later rounding to 24 or 53
+ * bits is then the rounding of the exact sum. The unit is NAN if the sum is not
  * sound. */
 typedef struct joined {
     __int128 whole;

@@ -12,9 +12,10 @@
  *           seconds). Two actions happen at every passing: slow sleeps a tenth of a second, busy computes a hundredth.
  *   POINT   the name of a phase (run/sp_heartbeat.h), or a name given here: pread, plan
  *           (the loader's threads), file (a read of a file), saving, verified, renamed,
- *           linked (the thread that saves), peak (spbench's timings of ceilings, whose number is STEP), voxelize
- *           and write (spvox, whose number of the sample or the point is STEP), together
- *           (all ranks have started, in a command without a run folder; step 0).
+ *           linked (the thread that saves), peak (spbench's timings of
+ *           ceilings; STEP is their number), voxelize and write (spvox; STEP is the
+ *           number of the sample or the point), together (all ranks have started, in a
+ *           command without a run folder; step 0).
  *
  * When the fault happens, standard error has a line "fault: ACTION at SECONDS" (since
  * 1970); slow and busy print nothing.
@@ -24,7 +25,7 @@
 
 #include <stdint.h>
 
-/* Reads the environment. Called by programs when the rank is known; where it is called
+/* Reads the environment. Called by programs when the rank is known; if it is called
  * again, the fault may happen again. */
 void sp_fault_open(int rank);
 /* Does the fault if it is due here; NULL unless one was asked for. step -1: the last one

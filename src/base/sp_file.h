@@ -15,7 +15,7 @@
  * writer's number. */
 #define SP_FILE_TEMPORARY ".tmp-"
 
-/* The ending of a file whose writer has not completed it (sp_file_rename). */
+/* The ending of a file that is not complete yet (sp_file_rename). */
 #define SP_FILE_UNFINISHED ".tmp"
 
 /* The largest file that sp_file_read reads, in bytes. */
@@ -43,42 +43,41 @@ sp_status sp_file_replace(const char *path, const char *data, size_t bytes, int 
  * content. */
 sp_status sp_file_replace_unflushed(const char *path, const char *data, size_t bytes,
                                     int writer);
-/* Gives a complete file its name, which may be that of an older one, and flushes the
- * folder. */
+/* Gives a complete file its name, replacing an older file, and flushes the folder. */
 sp_status sp_file_rename(const char *temporary, const char *path);
 /* Appends n pieces to a file that was opened with O_APPEND, by one call, so that
- * readers see all of them or none. A disk that fills up accepts a part, which is cut
+ * readers see all of them or nothing. A disk that fills up accepts a part, which is cut
  * off again. *end becomes the file's length. */
 struct iovec;
 sp_status sp_file_append(int fd, const char *path, const struct iovec *piece, int n,
                          int64_t *end);
-/* Appends a line (given without its newline), creates the file if there is none, and
- * flushes it to disk. If the file ends with half a line, which a killed writer left,
- * that line is ended first. A symbolic link is not followed. */
+/* Appends a line (given without its newline), creates the file if it does not exist,
+ * and flushes it to disk. If the file ends with half a line, which a killed writer
+ * left, that line is ended first. A symbolic link is not followed. */
 sp_status sp_file_append_line(const char *path, const char *line);
 /* Forms dir/name in path [PATH_MAX], cut if it is too long (no run is begun in such a
  * folder). Returns path. */
 const char *sp_file_in(const char *dir, const char *name, char *path);
-/* Forms the path of this program's file, by which it can be executed, in path
- * [PATH_MAX]. That is /proc/self/exe only where the file was replaced or removed, since
- * under valgrind this link leads to valgrind itself. Returns path. */
+/* Forms the path that this program can be executed by in path [PATH_MAX]. It is
+ * /proc/self/exe only if the file was replaced or removed, since under valgrind this
+ * link leads to valgrind itself. Returns path. */
 const char *sp_file_of_program(char *path);
-/* The part of the path behind its last slash. */
+/* The part of the path after its last slash. */
 const char *sp_file_name(const char *path);
-/* Writes over a file that exists, which is not atomic: a reader may for a moment find
- * blanks behind the text. For a disk on which sp_file_replace has no room. SP_EIO. */
+/* Overwrites an existing file, not atomically: a reader may for a moment find blanks
+ * after the text. Used if the disk has no room for sp_file_replace. SP_EIO. */
 sp_status sp_file_overwrite(const char *path, const char *data, size_t bytes);
 /* True if both paths lead to one file. */
 bool sp_file_is_same(const char *a, const char *b);
-/* Counts the paths that lead to a file to which an earlier one of them leads, and marks
- * them in is_again [n] (NULL: not wanted), which the caller has cleared. example: the
+/* Counts the paths that lead to the same file as an earlier one of them, and marks them
+ * in is_again [n] (NULL: not wanted), which the caller has cleared. example: the
  * numbers of two such paths. SP_EMEM. */
 sp_status sp_file_find_again(int n, char *const *path, bool *is_again, int *n_again,
                              int example[2]);
-/* True if the path ends in one of these endings, which blanks divide and behind which
- * more than nothing stands, in letters of any case. */
+/* True if the path has one of these endings (separated by blanks, case ignored) after a
+ * non-empty name. */
 bool sp_file_ends_in(const char *path, const char *endings);
-/* Reads a whole regular file into *data, malloc'd for the caller, with a NUL behind it;
+/* Reads a whole regular file into *data, malloc'd for the caller, with a NUL after it;
  * bytes may be NULL. SP_EDATA if the file has more than SP_FILE_MOST bytes; SP_EMEM. */
 sp_status sp_file_read(const char *path, char **data, size_t *bytes);
 /* Write or read all of these bytes at byte `at` of an open file; path is for messages.
@@ -97,9 +96,9 @@ sp_status sp_file_sync_folder_of(const char *path);
  * is SP_OK; the first error of `visit` ends it. */
 sp_status sp_file_each(const char *dir, sp_status (*visit)(const char *path, void *arg),
                        void *arg);
-/* Deletes the regular files of a folder for whose names `is_leftover` is true; links,
- * folders and all else stay. A file that cannot be deleted is a warning. A missing
- * folder is SP_OK. */
+/* Deletes the regular files of a folder if `is_leftover` is true for their names;
+ * links, folders and all else stay. A file that cannot be deleted is a warning. A
+ * missing folder is SP_OK. */
 sp_status sp_file_remove_if(const char *dir, bool (*is_leftover)(const char *name));
 
 #endif

@@ -56,7 +56,7 @@ static void append_quoted(sp_json *json, const char *text)
     append(json, "\"", 1);
 }
 
-/* Appends a comma where one is due, and the key. */
+/* Appends a comma if one is due, and the key. */
 static void append_key(sp_json *json, const char *key)
 {
     char last = json->length ? json->text[json->length - 1] : '{';

@@ -16,10 +16,10 @@
 extern "C" {
 #endif
 
-/* Names this process in messages. Called once the ranks are known, and again where the
+/* Names this process in messages. Called once the ranks are known, and again if the
  * rank gets a log file: if rank_file is not NULL, all messages of this rank are
- * appended to that file too, those of sp_log_info on ranks other than 0 included.
- * SP_EIO if it cannot be opened. Local. */
+ * appended to that file too, including sp_log_info's on ranks other than 0. SP_EIO if
+ * it cannot be opened. Local. */
 sp_status sp_log_open(int rank, int size, const char *host, int local_rank,
                       const char *rank_file);
 /* Closes this rank's file, if there is one. */
@@ -29,16 +29,16 @@ void sp_log_close(void);
  * ends the others. Local. */
 void sp_log_deliver(void);
 
-/* Sets the program's name, with which messages begin: "sptrain" (the default), "spvox",
+/* Sets the program's name, which begins messages: "sptrain" (the default), "spvox",
  * ...; a string constant. */
 void sp_log_program(const char *name);
-/* States the position of this process in the run, with which an error is printed. phase
- * is a string constant; NULL: no position. Called by the training thread; costs a few
+/* States the position of this process in the run, printed with an error. phase is a
+ * string constant; NULL: no position. Called by the training thread; costs a few
  * stores. */
 void sp_log_position(const char *phase, int64_t epoch, int64_t step);
 
 /* SP_EIO if a part of standard output was lost (a full disk, for example). Called by
- * commands whose output is their result. */
+ * commands that print their result. */
 sp_status sp_log_written(void);
 /* Writes the error of a command that answers without ranks, if it failed; returns
  * rc. */
@@ -107,7 +107,7 @@ enum { SP_DATE = 32 };
 const char *sp_date(double time_s, char text[SP_DATE]);
 /* Seconds since 1970 by the system's clock, which may be set meanwhile. */
 double sp_time_s(void);
-/* Seconds of the system's monotonic clock, whose zero is arbitrary. */
+/* Seconds of the system's monotonic clock; its zero is arbitrary. */
 double sp_now_s(void);
 /* Seconds of any of the system's clocks, such as CLOCK_THREAD_CPUTIME_ID. */
 double sp_clock_s(clockid_t clock);

@@ -60,8 +60,8 @@ bool sp_machine_line(const char *path, const char *begin, char *line, size_t siz
     return is_found;
 }
 
-/* Reads the one or two numbers at the start of the file and returns how many there are;
- * a word such as "max" is none. */
+/* Reads the one or two numbers at the start of the file and returns their number; a
+ * word such as "max" does not count. */
 static int read_numbers(const char *path, double *first, double *second)
 {
     FILE *file = fopen(path, "r");
@@ -76,7 +76,7 @@ static int read_numbers(const char *path, double *first, double *second)
 
 /* Finds this process's folder in the hierarchy of a controller: "cpu" or "memory" of
  * the older cgroups, "" of the unified one. The lines of /proc/self/cgroup are
- * "4:memory:/folder", "5:cpu,cpuacct:/folder" and "0::/folder". False: there is none. */
+ * "4:memory:/folder", "5:cpu,cpuacct:/folder" and "0::/folder". False: no folder. */
 static bool group_find(const char *membership, const char *controller,
                        char folder[PATH_MAX])
 {
@@ -135,7 +135,7 @@ static int group_read(const char *folder, const char *name, double *first,
     return read_numbers(path, first, second);
 }
 
-/* The number behind a word in a file of such lines; 0 if it is not there. */
+/* The number after a word in a file of such lines; 0 without the word. */
 static double group_word(const char *folder, const char *name, const char *word)
 {
     char path[2 * PATH_MAX + 128], line[64];
@@ -249,7 +249,7 @@ void sp_machine_tell_kills(const sp_machine_kills *before, char *text, size_t si
                  (double)sp_machine_memory() / mib);
 }
 
-/* Memory of this process in bytes; 0 where it is not known. */
+/* Memory of this process in bytes; 0 if it is not known. */
 typedef struct process_size {
     size_t addresses, resident, data; /* data: addresses that it may write to */
 } process_size;

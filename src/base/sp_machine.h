@@ -1,6 +1,6 @@
 /* The cores and the memory that this process may use on its machine, within the limits
  * of batch systems and containers (affinity, cgroups, resource limits). All functions
- * are local and cannot fail: a limit that cannot be read counts as none. */
+ * are local and cannot fail: a limit that cannot be read is ignored. */
 #ifndef SP_MACHINE_H
 #define SP_MACHINE_H
 
@@ -66,15 +66,15 @@ double sp_machine_children_s(void);
  * when they are touched. */
 void sp_machine_zero(void *data, size_t bytes);
 /* Finds the first line of a file of the system that begins so, and writes its rest to
- * line [size]; false: there is none, and line is empty. */
+ * line [size]; false: no line does, and line is empty. */
 bool sp_machine_line(const char *path, const char *begin, char *line, size_t size);
 /* The processor's name as the system states it, or "unknown". */
 const char *sp_machine_processor(void);
 /* The number of the file system of /dev/shm: processes share memory by it if they have
- * the same one. Containers of a machine often have their own. 0: there is none. */
+ * the same one. Containers of a machine often have their own. 0: no /dev/shm. */
 uint64_t sp_machine_shm(void);
 /* A text that is the same for all processes of this machine and no other, until it is
- * started again; empty where the system states none. */
+ * started again; empty if the system states none. */
 const char *sp_machine_boot(void);
 
 #endif

@@ -9,7 +9,7 @@
 #include <strings.h>
 
 /* NAME is the most bytes of a name that the distance looks at, COLUMN the last column
- * at which the help of a row may begin. */
+ * where the help of a row may begin. */
 enum { NAME = 64, LINE = 80, COLUMN = 24 };
 
 static const sp_named *row_of(sp_names words, int i)
@@ -237,7 +237,7 @@ static sp_status read_value(void *to, const sp_option *option, const char *text)
     }
 }
 
-/* Reads the option argv[*i], and moves *i to its value where that is the next word. */
+/* Reads the option argv[*i], and moves *i to its value if that is the next word. */
 static sp_status read_option(void *to, sp_names table, const char *program, int argc,
                              char **argv, int *i)
 {
@@ -245,7 +245,7 @@ static sp_status read_option(void *to, sp_names table, const char *program, int 
     const char *equals = strchr(given, '='), *text;
     const int n = equals ? (int)(equals - given) : (int)strlen(given);
     const sp_option *option;
-    char name[NAME]; /* longer than that of any option */
+    char name[NAME]; /* longer than any option's name */
 
     snprintf(name, sizeof name, "%.*s", n, given);
     option = sp_names_find(table, name);

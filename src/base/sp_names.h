@@ -22,7 +22,7 @@
 
 typedef struct sp_named {
     const char *name;
-    const char *takes; /* what stands behind the name: "FILE"; NULL: nothing does */
+    const char *takes; /* the name's argument: "FILE"; NULL: no argument */
     const char *help;
 } sp_named;
 
@@ -36,19 +36,19 @@ typedef struct sp_names {
 #define SP_NAMES(table)                                                                \
     ((sp_names){(table), sizeof *(table), (int)(sizeof(table) / sizeof *(table))})
 
-/* Returns the row of this name, whose case counts; NULL if there is none. */
+/* Returns the row of this name; case counts. NULL if no row has it. */
 const void *sp_names_find(sp_names words, const char *name);
 /* Returns the word of the row that is nearest to `name`, the first of several. */
 const sp_named *sp_names_nearest(sp_names words, const char *name);
 /* Prints each row: name, what it takes, and its help broken into lines. */
 void sp_names_print(sp_names words, FILE *to);
 
-/* Returns the distance of two names, by which messages choose the nearest; case is
- * ignored. It is the edit distance, but 1 where one name is the beginning of the other:
- * a user who writes "voxel" means "voxel_size", however many letters are left out; and
- * 0 between words of the same meaning, as "gpu" and "cuda". */
+/* Returns the distance of two names, case ignored; messages choose the nearest name. It
+ * is the edit distance, but 1 if one name is the beginning of the other: a user who
+ * writes "voxel" means "voxel_size", however many letters are left out; and 0 between
+ * words of the same meaning, as "gpu" and "cuda". */
 int sp_names_distance(const char *a, const char *b);
-/* Prints text in lines of at most 80 columns, all but the first behind `indent` blanks.
+/* Prints text in lines of at most 80 columns, all but the first after `indent` blanks.
  * The text's own newlines stay. */
 void sp_names_wrap(FILE *to, int indent, const char *text);
 
@@ -63,7 +63,7 @@ void sp_names_wrap(FILE *to, int indent, const char *text);
 typedef enum sp_option_kind {
     SP_OPTION_FLAG,  /* bool, which becomes true; takes no value */
     SP_OPTION_WHOLE, /* int64_t, from least to most */
-    SP_OPTION_REAL,  /* double above 0, or 0 too where the row has `or_0` */
+    SP_OPTION_REAL,  /* double above 0, or 0 too if the row has `or_0` */
     SP_OPTION_TEXT,  /* const char *, which points into argv */
     /* int, or an enum: the place, from `least` on, among the words that word.takes has
      * ("top|oblique") */
@@ -76,7 +76,7 @@ typedef struct sp_option {
     sp_option_kind kind;
     size_t offset;       /* of the value in the caller's struct */
     int64_t least, most; /* of a whole number; least: the number of the first word */
-    double unit;         /* factor on a real number; 0: none */
+    double unit;         /* factor on a real number; 0: no factor */
     bool or_0;
     sp_status (*read)(void *to, const struct sp_option *option, const char *text);
     const char *only; /* the commands that take it, "ops, plan"; NULL: all */
@@ -89,14 +89,13 @@ typedef struct sp_option {
  * one of other commands, or a wrong value. */
 sp_status sp_options_read(void *to, sp_names table, const char *program, int argc,
                           char **argv, int *n_words);
-/* Reads a whole number of the option's range. *end is behind it; NULL: the text must
+/* Reads a whole number of the option's range. *end points after it; NULL: the text must
  * end there. SP_EUSAGE. */
 sp_status sp_option_whole(const sp_option *option, const char *text, char **end,
                           int64_t *value);
 /* Reads a real number as SP_OPTION_REAL; name is for the message. SP_EUSAGE. */
 sp_status sp_option_real(const char *name, const char *text, bool or_0, double *value);
-/* Fails where something is behind the program's one word argv[1], as --version.
- * SP_EUSAGE.
+/* Fails if anything follows the program's one word argv[1], as --version. SP_EUSAGE.
  */
 sp_status sp_option_alone(int argc, char **argv);
 

@@ -1,4 +1,4 @@
-/* Variables of the environment by which an OpenMP library would choose cores itself.
+/* Environment variables that make an OpenMP library choose cores itself.
  *
  * libgomp reads OMP_PROC_BIND, OMP_PLACES and GOMP_CPU_AFFINITY in its constructor,
  * before main, and then binds the first thread to the first place, which is the same

@@ -10,7 +10,7 @@ typedef struct sp_process {
     char state;    /* the letter of /proc: 'T' is stopped, 'Z' and 'X' have ended */
 } sp_process;
 
-/* Reads the line of process `pid`. False: there is none, or it cannot be read. */
+/* Reads the line of process `pid`. False if it does not exist or cannot be read. */
 bool sp_process_read(long pid, sp_process *process);
 
 #endif

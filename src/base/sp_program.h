@@ -4,8 +4,8 @@
 #ifndef SP_PROGRAM_H
 #define SP_PROGRAM_H
 
-/* Called first by every main, and by the tests' main. name: with which messages begin,
- * "sptrain" or "spvox"; a string constant. Local. */
+/* Called first by every main, and by the tests' main. name: begins messages, "sptrain"
+ * or "spvox"; a string constant. Local. */
 void sp_program_begin(const char *name);
 
 #endif

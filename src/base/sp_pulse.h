@@ -4,7 +4,7 @@
  *   training thread, in sp_comm  sp_pulse_wait_turn --> waits --+--> sp_pulse_read
  *                                                                      the watchdog
  *   sp_comm_wait_for     <-- sp_pulse_leaving <-- code <-+--- sp_pulse_leave
- *   kernel on a device   <-- *word, see sp_pulse_hear <--+    where a rank is lost
+ *   kernel on a device   <-- *word, see sp_pulse_hear <--+    if a rank is lost
  *
  * Work is a sample read, a layer computed or an array written, by any thread. A
  * collective that waits for other ranks counts its polls apart from work, so that the

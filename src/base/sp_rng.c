@@ -1,8 +1,8 @@
 /* Many draws at a time. The generator's blocks do not depend on each other, so the
- * compiler computes LANES of them at once in vector registers. Normal deviates use
- * additions, products and square roots alone, which every machine rounds alike (the
- * compiler contracts nothing), because the last bits of a C library's log and sin
- * differ between machines. */
+ * compiler computes LANES of them at once in vector registers. Normal deviates use only
+ * additions, products and square roots, which every machine rounds alike (the compiler
+ * contracts nothing), because the last bits of a C library's log and sin differ between
+ * machines. */
 #include "base/sp_rng.h"
 
 #include <string.h>

@@ -15,12 +15,12 @@
 
 /* Called first in main. HUP ends the program again, or stays ignored as nohup has it,
  * whatever handler a library has set. A write beyond the limit on the size of files
- * (ulimit -f) then fails, as on a full disk, instead of ending the process; the system keeps how
- * children end, also where whoever started this process ignores SIGCHLD; and a standard
- * stream that is closed stays so: its number goes to no pipe or file of the program, to
- * which the log would be written. */
+ * (ulimit -f) then fails, as on a full disk, instead of ending the process; the system
+ * keeps how children end, even if the parent process ignores SIGCHLD; and a closed
+ * standard stream stays closed: no pipe or file of the program gets its number, since
+ * the log would be written there. */
 void sp_signal_begin(void);
-/* Installs the handlers. Called once, before MPI starts. HUP stays ignored where it
+/* Installs the handlers. Called once, before MPI starts. HUP stays ignored if it
  * was, as nohup has it. If MPI hangs in its start, a request to stop ends the process
  * after five seconds with SP_ELIMIT, since there is nothing to save yet. */
 void sp_signal_install(void);
@@ -30,13 +30,13 @@ void sp_signal_started(void);
 /* Delays abort() by a second from now on. A library often aborts because a peer is
  * dying, and the delay lets the watchdog see first the rank that died first. */
 void sp_signal_delay_abort(void);
-/* Makes the process end with this status after so many seconds, for a program whose
- * results are on disk and whose last calls (the end of MPI) might hang. */
+/* Makes the process end with this status after so many seconds, for a program that has
+ * its results on disk and might hang in its last calls (the end of MPI). */
 void sp_signal_leave_after(unsigned seconds, int status);
 /* Seconds until the batch system ends this job (SLURM_JOB_END_TIME, which newer
  * versions of Slurm set); INFINITY if the variable is not set. */
 double sp_signal_job_left_s(void);
-/* Number of the signal received, 0: none. */
+/* Number of the signal received, 0: no signal. */
 int sp_signal_received(void);
 /* SP_ELIMIT, with a message that names the signal, once this process was asked to stop.
  * For commands that have nothing to save; their ranks agree on it. */

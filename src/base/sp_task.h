@@ -7,7 +7,7 @@
 
 #include "base/sp_error.h"
 
-/* All zero: none was started. It must not be moved before it is joined. */
+/* All zero: not started. It must not be moved before it is joined. */
 typedef struct sp_task {
     pthread_t thread;
     bool is_started;
@@ -20,7 +20,7 @@ typedef struct sp_task {
 /* Starts run(arg) on a thread of its own (base/sp_thread.h). SP_EMEM:
  * there can be no thread. */
 sp_status sp_task_start(sp_task *task, sp_status (*run)(void *arg), void *arg);
-/* Waits for its end and returns its status, with its record; SP_OK where none was
+/* Waits for its end and returns its status, with its record; SP_OK if it was not
  * started. The task can be started again. */
 sp_status sp_task_join(sp_task *task);
 /* Waits for its end and forgets its status; the caller's record of errors stays. */

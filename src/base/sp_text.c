@@ -67,7 +67,7 @@ char *sp_text_printable(char *to, size_t bytes, const char *text, bool keeps_lin
     return to;
 }
 
-/* Number of characters of valid UTF-8: its bytes that continue none. */
+/* Number of characters of valid UTF-8: its bytes that do not continue one. */
 static int count_characters(const char *text)
 {
     int n = 0;

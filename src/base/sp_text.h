@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Number of bytes of the valid UTF-8 character at `text`; 0 if there is none. */
+/* Number of bytes of the UTF-8 character at `text`; 0 if it is not valid. */
 size_t sp_text_character(const char *text);
 
 /* Copies `text` into to [bytes] so that a terminal shows it and does nothing else;
@@ -30,7 +30,7 @@ char *sp_text_cell(char *to, size_t bytes, const char *text, int width);
  * peer gave as a host's name can then be printed as it is. */
 bool sp_text_is_ascii(const char *text, size_t bytes);
 
-/* The first of n names that is `wanted`; -1: none. */
+/* The first of n names that is `wanted`; -1: no name. */
 int sp_text_find(int n, char *const *name, const char *wanted);
 
 #endif

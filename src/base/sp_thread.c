@@ -20,7 +20,7 @@ static void share_addresses(void)
 #endif
 }
 
-/* The work of a thread, which logs to where the thread that started it logs. */
+/* The work of a thread. It logs to the same place as the thread that started it. */
 typedef struct thread_start {
     void *(*work)(void *arg);
     void *arg;

@@ -20,15 +20,15 @@ typedef struct sp_wire {
      * has allocated; the byte that is read next */
     size_t size, room, at;
     bool is_reading;
-    sp_status rc; /* the first failure, after which calls do nothing */
+    sp_status rc; /* the first failure; later calls do nothing */
 } sp_wire;
 
 /* Writes these bytes, or reads as many. SP_EDATA where fewer are left; SP_EMEM. */
 void sp_wire_bytes(sp_wire *wire, void *data, size_t bytes);
-/* A flag; SP_EDATA where the byte is neither 0 nor 1. */
+/* A flag; SP_EDATA if the byte is neither 0 nor 1. */
 void sp_wire_flag(sp_wire *wire, bool *flag);
-/* A number of things that each take at least `least` bytes: SP_EDATA where a buffer
- * that is read cannot hold so many. */
+/* A number of things that each need at least `least` bytes: SP_EDATA if a buffer that
+ * is read cannot hold that many. */
 void sp_wire_count(sp_wire *wire, int64_t *n, size_t least);
 /* A struct of so many bytes that may be absent: true if its content follows. One that
  * is read is calloc'd, an absent one NULL. */

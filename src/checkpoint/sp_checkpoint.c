@@ -109,7 +109,7 @@ static sp_status write_group(sp_h5 *file, const char *group, const sp_param *par
     return SP_OK;
 }
 
-/* Compares the checksum of an array that was read. A file of weights alone has none. */
+/* Compares the checksum of an array that was read. A weights-only file has none. */
 static sp_status check_crc(sp_h5 *file, const char *name, uint32_t crc)
 {
     uint32_t want;
@@ -161,7 +161,7 @@ static sp_status read_group(sp_h5 *file, const char *group, const sp_param *para
 
 /* ---- verifying ---- */
 
-/* False where the number of bytes exceeds 64 bits. */
+/* False if the number of bytes exceeds 64 bits. */
 static bool count_bytes(const sp_h5_shape *shape, int64_t *bytes)
 {
     *bytes = shape->type.size;

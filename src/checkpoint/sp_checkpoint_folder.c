@@ -17,7 +17,7 @@
 #include "h5/sp_h5.h"
 #include "checkpoint/sp_checkpoint.h"
 
-enum { LOOKS = 100 }; /* at a folder in which a run replaces files meanwhile */
+enum { LOOKS = 100 }; /* at a folder while a run replaces files in it */
 
 static void name_step(char *name, size_t size, int64_t step)
 {
@@ -58,7 +58,7 @@ static sp_status read_steps(DIR *folder, const char *dir, int64_t **steps, int *
 }
 
 /* Lists the steps of the folder's files, newest first; malloc'd, NULL after a failure.
- * An absent folder has none. */
+ * An absent folder has no steps. */
 static sp_status list_steps(const char *dir, int64_t **steps, int *n)
 {
     DIR *folder = opendir(dir);
@@ -110,8 +110,8 @@ static sp_status open_for(sp_h5 **file, const char *path, const sp_dataset *on)
     return rc;
 }
 
-/* True where the system says that there is no such file. A file of which it cannot say
- * so is opened, which tells why. */
+/* True if the system says that there is no such file. If access() fails for another
+ * reason, opening the file will report it. */
 static bool is_absent(const char *path)
 {
     return access(path, F_OK) != 0 && (errno == ENOENT || errno == ENOTDIR);
@@ -124,9 +124,9 @@ static bool is_of_system(sp_status rc)
 }
 
 /* Decides what a failure to open a checkpoint means for the search. A damaged one is
- * named and skipped. One that the system cannot read may be whole, and its content is
- * not known: with an older one in its place the run would undo the steps between them,
- * and an evaluation would be that of other weights. */
+ * named and skipped. One that the system cannot read may be intact, with unknown
+ * content: with an older one in its place the run would undo the steps between them,
+ * and an evaluation would use other weights. */
 static sp_status skip_damaged(const char *path, sp_status rc)
 {
     if (is_of_system(rc))
@@ -138,7 +138,7 @@ static sp_status skip_damaged(const char *path, sp_status rc)
     return SP_OK;
 }
 
-/* The number of the file that stands under this name; 0: none does. */
+/* The inode number of the file with this name; 0: no such file. */
 static ino_t file_at(const char *path)
 {
     struct stat about;
@@ -147,9 +147,8 @@ static ino_t file_at(const char *path)
 }
 
 /* Opens the first file of the folder that verifies: step by step from the newest one,
- * best.h5 before or behind them. *is_late: a run that goes on in this folder has
- * deleted or replaced the file that was to be opened, and the folder must be listed
- * again. */
+ * best.h5 before or after them. *is_late: a run that goes on in this folder has deleted
+ * or replaced the file that was to be opened, and the folder must be listed again. */
 static sp_status look(sp_h5 **file, const char *dir, bool is_best_first,
                       const sp_dataset *on, char *path, int *n_damaged, bool *is_late)
 {

@@ -1,4 +1,4 @@
-/* Weights that another training begins with, all or those of some layers. */
+/* Weights that another training begins with, of all layers or of some. */
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
@@ -54,8 +54,8 @@ static sp_status check_init_classes(sp_h5 *file, const sp_graph *graph,
                    sp_h5_path(file), (long long)n, graph->n_classes, value, last->name);
 }
 
-/* Refuses a model of more or fewer feature columns. Where layers behind the first do
- * not fit either, one of them is named as it is read. */
+/* Refuses a model of more or fewer feature columns. If layers after the first do not
+ * fit either, one of them is named when it is read. */
 static sp_status check_init_columns(sp_h5 *file, const sp_graph *graph,
                                     const sp_strings *skip,
                                     const sp_normalization *data)

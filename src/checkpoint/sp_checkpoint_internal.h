@@ -17,13 +17,13 @@ enum { SP_CHECKPOINT_COLUMNS = 1 << 16 };
 sp_status sp_checkpoint_write_root(sp_h5 *file, const sp_checkpoint_state *state,
                                    const sp_normalization *norm);
 /* Fills state and the texts of norm. They are malloc'd and the caller's to free, after
- * a failure too. A file of weights alone has no attribute "format": it gives step 0 and
+ * a failure too. A weights-only file has no attribute "format": it gives step 0 and
  * deck NULL. SP_EDATA for numbers that no run can have reached. */
 sp_status sp_checkpoint_read_root(sp_h5 *file, sp_checkpoint_state *state,
                                   sp_normalization *norm);
-/* SP_EDATA for a deck that includes another file, and for one whose seed differs from
- * the state's. A deck that this version cannot parse (written by a newer one) is no
- * damage; functions that need the deck report it. */
+/* SP_EDATA for a deck that includes another file or has another seed than the state. A
+ * deck that this version cannot parse (written by a newer one) is not damage; functions
+ * that need the deck report it. */
 sp_status sp_checkpoint_check_deck(const char *path, const sp_checkpoint_state *state);
 /* Writes the rows of numbers in norm, each as a dataset with its checksum, and the
  * recipe. */
@@ -31,8 +31,8 @@ sp_status sp_checkpoint_write_rows(sp_h5 *file, const sp_normalization *norm);
 /* Reads these rows. To be called after sp_checkpoint_read_root, which has filled the
  * texts; SP_EDATA where lengths differ from theirs. */
 sp_status sp_checkpoint_read_rows(sp_h5 *file, sp_normalization *norm);
-/* Reads the parameters or buffers of a group, except those of the layers that `skip`
- * names, and checks their checksums, or their numbers where they have none. */
+/* Reads the parameters or buffers of a group, except the layers that `skip` names, and
+ * checks their checksums, or their numbers if they have no checksums. */
 sp_status sp_checkpoint_read_group(sp_h5 *file, const char *group,
                                    const sp_param *params, int n,
                                    const sp_strings *skip, float *flat);
@@ -41,15 +41,15 @@ sp_status sp_checkpoint_read_group(sp_h5 *file, const char *group,
 bool sp_checkpoint_has_shape(const sp_h5_shape *shape, const sp_param *p);
 /* True for the name of running variances, which are not negative. */
 bool sp_checkpoint_is_variance(const char *name);
-/* The first number that no network can work with; -1 if there is none. */
+/* The index of the first number that no network can work with; -1 if all are usable. */
 int64_t sp_checkpoint_find_bad(const char *name, const float *x, int64_t n);
-/* Finds the number of classes of the model in the file; 0 where it does not tell. */
+/* Finds the number of classes of the model in the file; 0 if it does not say. */
 sp_status sp_checkpoint_find_classes(sp_h5 *file, const sp_graph *graph, int64_t *n);
 /* Writes a dataset and its attribute crc32c. */
 sp_status sp_checkpoint_write_array(sp_h5 *file, const char *name, sp_h5_type type,
                                     int rank, const int64_t *dim, const void *data,
                                     size_t bytes);
-/* SP_EDATA unless the attributes format and version are those of a checkpoint. */
+/* SP_EDATA unless the attributes format and version are a checkpoint's. */
 sp_status sp_checkpoint_check_format(sp_h5 *file);
 
 #endif

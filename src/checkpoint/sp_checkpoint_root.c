@@ -19,7 +19,7 @@ typedef struct root_field {
     const char *name;
     sp_h5_type type;
     size_t offset;
-    bool is_optional; /* 0 where it is absent, as in files of older versions */
+    bool is_optional; /* 0 if it is absent, as in files of older versions */
 } root_field;
 
 #define AT(field) offsetof(sp_checkpoint_state, field)

@@ -50,7 +50,7 @@ void sp_metrics_zero(sp_metrics *metrics);
 
 /* Adds one sample's raw points, which have the classes of their voxels, to a matrix.
  * Local.
- *   row_of       [sample->n] row of the prediction of each stored row, -1 if none; NULL: the
+ *   row_of       [sample->n] row of the prediction of each stored row, or -1; NULL: the
  *                same
  *   prediction   [rows] class */
 void sp_metrics_add_points(int64_t *confusion, int n_classes,

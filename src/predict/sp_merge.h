@@ -6,10 +6,10 @@
  *       --sp_merge_points, times the weight of the voxel in its block-->
  *     sum over the blocks, of each point --sp_merge_result--> class, confidence, ...
  *
- * All sums are of whole numbers: a probability counts in units of 2^-30, a weight in
- * units of 2^-16. So they depend on neither the order of blocks and views nor on the
- * rank that adds, and no order has to be kept. A sum of 64 bits holds SP_MAX_VIEWS
- * views of 2048 blocks that contain one point.
+ * All sums are integers: a probability counts in units of 2^-30, a weight in units of
+ * 2^-16. So they depend on neither the order of blocks and views nor on the rank that
+ * adds, and no order has to be kept. A sum of 64 bits holds SP_MAX_VIEWS views of 2048
+ * blocks that contain one point.
  *
  * The weight of a voxel is s(tx) s(ty) with
  *
@@ -17,14 +17,14 @@
  *     s(t) = t^2 (3 - 2 t)
  *
  * where (x, y) is the voxel's mean point (its centre without subvoxel positions) and
- * (x0, y0) .. (x1, y1) the block with its margin. It falls to 0, with its slope, where
- * the block ends and context is one-sided; since s(t) + s(1 - t) = 1, the weights of
- * two neighbours add up to 1. A weight is at least one unit, so that every point has a
- * prediction.
+ * (x0, y0) .. (x1, y1) the block with its margin. It falls to 0, with its slope, at the
+ * end of the block, since context is one-sided there; since s(t) + s(1 - t) = 1, the
+ * weights of two neighbours add up to 1. A weight is at least one unit, so that every
+ * point has a prediction.
  *
  * The class with the greatest logit gets one unit more, in each view. A point of one
- * block and one view therefore has the class of the plain prediction, even where
- * rounding makes two probabilities equal.
+ * block and one view therefore has the class of the plain prediction, even if rounding
+ * makes two probabilities equal.
  */
 #ifndef SP_MERGE_H
 #define SP_MERGE_H
@@ -46,14 +46,14 @@ typedef struct sp_merged {
 
 /* weight [sample->n]: the weights of the sample's stored voxels in its block, 1 ..
  * SP_MERGE_WEIGHT units. block NULL: the sample is a whole scan, and all are equal.
- * voxel_size: that of the shards, in metre. Local, pure. */
+ * voxel_size: the shards', in metre. Local, pure. */
 void sp_merge_weigh(const sp_sample *sample, double voxel_size, const sp_block *block,
                     uint32_t *weight);
 /* Adds the probabilities of one view to sum [n][logits.c], of stored voxels, which the
  * caller zeroes before the first view. row_of [n]: the row of logits that each stored
- * voxel became, -1: none. The logits are finite, fp32, in host memory. Local. */
+ * voxel became, -1: no row. The logits are finite, fp32, in host memory. Local. */
 void sp_merge_view(sp_tensor logits, const int32_t *row_of, int64_t n, uint64_t *sum);
-/* Adds the probabilities of a block's points to `sum` [.][c], whose rows are points of
+/* Adds the probabilities of a block's points to `sum` [.][c]. Its rows are points of
  * the scan (or of a part of it): point i of the block is its row to[i] (NULL: i).
  *   voxel_sum    [.][c] from sp_merge_view
  *   weight       [.] of the voxels, from sp_merge_weigh; NULL: SP_MERGE_WEIGHT
@@ -67,12 +67,12 @@ void sp_merge_points(const uint64_t *voxel_sum, int c, const uint32_t *weight,
  * SP_IGNORE, confidence 0, entropy 0 and probabilities 0. Pure. */
 sp_merged sp_merge_result(const uint64_t *sum, int c, float *probability);
 
-/* The class of that prediction alone, at less cost. Pure. */
+/* Only the class of that prediction, at less cost. Pure. */
 int32_t sp_merge_class(const uint64_t *sum, int c);
 
-/* Writes logits [c] whose softmax are the probabilities: their logarithms, of which
- * none is below that of half a unit. The class of the prediction has the greatest, the
- * first of several, even where float32 would make two of them equal. Pure. */
+/* Writes logits [c] with the probabilities as softmax: their logarithms, at least
+ * log(half a unit). The class of the prediction has the greatest logit, the first of
+ * several, even if float32 would make two of them equal. Pure. */
 void sp_merge_logits(const uint64_t *sum, int c, float *logits);
 
 #endif

@@ -106,8 +106,8 @@ static sp_status make_room(sp_merger *m, const sp_sample *s)
                    (long long)s->n);
 }
 
-/* Adds a parcel of n points, whose voxels are m->voxel and whose rows m->point. Only
- * voxels that have one of the points go along. */
+/* Adds a parcel of n points, with their voxels in m->voxel and their rows in m->point.
+ * Only voxels that have one of the points go along. */
 static sp_status send(sp_merger *m, const sp_sample *s, const uint64_t *voxel_sum,
                       int64_t sample, int64_t n, const void *payload,
                       size_t payload_bytes)

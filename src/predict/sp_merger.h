@@ -11,9 +11,9 @@
  *                                                      them have passed: `done`
  *
  * A parcel has the probabilities of voxels, not of points, which are several times as
- * many. The sums wait for one or two rows of blocks of a scan, so memory is that of a
- * strip of the scan over the number of ranks. Sums are of whole numbers, so the results
- * are the same bits on any number of ranks and for batches of any size. */
+ * many. The sums wait for one or two rows of blocks of a scan, so memory is a strip of
+ * the scan divided by the number of ranks. Sums are integers, so the results are the
+ * same bits on any number of ranks and for batches of any size. */
 #ifndef SP_MERGER_H
 #define SP_MERGER_H
 
@@ -21,7 +21,7 @@
 #include "predict/sp_merge.h"
 #include "predict/sp_scans.h"
 
-/* A sample whose points are complete; it is valid during the call of `done`. */
+/* A sample with complete points; it is valid during the call of `done`. */
 typedef struct sp_merger_sample {
     int64_t id, n_points;
     const uint64_t *sum; /* [n_points][n_classes], for sp_merge_result */
@@ -53,15 +53,15 @@ typedef struct sp_merger {
 } sp_merger;
 
 /* Opens a merger over a set with blocks. `done` is called on the owner of each sample,
- * by rising sample, within sp_merger_exchange. Collective, agreed. SP_EDATA where the
- * set does not tell its blocks; SP_EMEM. Destroy after a failure too. */
+ * by rising sample, within sp_merger_exchange. Collective, agreed. SP_EDATA if the
+ * set does not record its blocks; SP_EMEM. Destroy after a failure too. */
 sp_status sp_merger_open(sp_merger *merger, const sp_dataset *set, int n_classes,
                          sp_comm *comm, sp_merger_done *done, void *arg);
 void sp_merger_destroy(sp_merger *merger);
 /* Adds a sample that was read with its context. voxel_sum [sample->n][n_classes]: the
  * sums over its views (sp_merge_view). The payload, of at most 2^40 bytes, is copied
  * and comes back in `done`. Each sample is added once, on one rank. Local. SP_EDATA: a
- * point of the margin is none of the block that should own it, or that block's range
+ * point of the margin is not in the block that should own it, or that block's range
  * lacks this one; SP_EMEM. */
 sp_status sp_merger_add(sp_merger *merger, const sp_sample *sample,
                         const uint64_t *voxel_sum, const void *payload,
@@ -72,7 +72,7 @@ sp_status sp_merger_add(sp_merger *merger, const sp_sample *sample,
 sp_status sp_merger_exchange(sp_merger *merger, int64_t n_passed);
 
 /* The bytes that a rank holds at most, with samples passing `batch` at a time: an
- * estimate, in which points are dealt evenly. */
+ * estimate that deals points evenly. */
 int64_t sp_merger_bytes(const sp_scans *scans, int n_classes, int64_t batch,
                         int n_ranks);
 

@@ -27,7 +27,7 @@ static const char *path_of(const sp_dataset *set, int64_t sample)
     return set->shard[sp_dataset_shard_of(set, sample)].path;
 }
 
-/* Refuses a set of which a file does not tell blocks, and names that file. */
+/* Refuses a set with a file that does not record blocks, and names that file. */
 static sp_status refuse(const sp_dataset *set)
 {
     int i = 0;
@@ -84,8 +84,8 @@ static int64_t lower_bound(const sp_scans *scans, int64_t scan, int64_t number)
     return lo;
 }
 
-/* Any block whose number is within the sample's range may have its points. Where blocks
- * stand in their order, as spvox writes them, the last of these is the latest. */
+/* Any block with a number within the sample's range may have its points. If blocks are
+ * stored in their order, as spvox writes them, the last of these is the latest. */
 static void find_ends(sp_scans *scans)
 {
     const sp_dataset *set = scans->set;
@@ -140,7 +140,7 @@ void sp_scans_destroy(sp_scans *scans)
     *scans = (sp_scans){0};
 }
 
-/* The sample that is block `number` of the scan of `sample`; -1: the set has none. */
+/* The sample that is block `number` of the scan of `sample`; -1: not in the set. */
 static int64_t find(const sp_scans *scans, int64_t sample, int64_t number)
 {
     const int64_t at = lower_bound(scans, scans->scan[sample], number);
@@ -156,8 +156,8 @@ static int64_t find(const sp_scans *scans, int64_t sample, int64_t number)
                : -1;
 }
 
-/* Fails unless `owner`, a block whose points the sample has in its margin, says that it
- * has points of that block. Its points would be finished before this sample has
+/* Fails unless `owner`, a block that has points in the sample's margin, lists the
+ * sample in its range. Otherwise its points would be finished before this sample has
  * come. */
 static sp_status check_range(const sp_scans *scans, const sp_sample *s, int64_t owner)
 {

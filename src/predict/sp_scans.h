@@ -1,6 +1,6 @@
-/* The samples of a data set by the scan that they are blocks of, and the time at which
- * all blocks that contain a point have passed. The index of the data set is all that
- * this is made from, so it is the same on every rank. */
+/* The samples of a data set by the scan that they are blocks of, and the time when all
+ * blocks that contain a point have passed. It is made from only the index of the data
+ * set, so it is the same on every rank. */
 #ifndef SP_SCANS_H
 #define SP_SCANS_H
 

@@ -28,7 +28,7 @@ static int list_symmetries(bool with_turns, bool with_flips, sp_augment *at)
     return n;
 }
 
-/* Lists the factors by which samples are scaled; returns their number. */
+/* Lists the factors that scale samples; returns their number. */
 static int list_scales(const sp_doubles *range, bool has_subvoxel,
                        double scale[MOST_SCALES])
 {

@@ -1,12 +1,12 @@
-/* Views of a sample: the ways in which a model may look at it, of which the mean is
- * formed (test-time augmentation). A view is an augmentation without chance, so that
+/* Views of a sample: the ways a model may look at it; their mean is formed (test-time
+ * augmentation). A view is an augmentation without chance, so that
  *
  *     sp_voxelize(sample, &views.at[v], factor, ...)  -->  voxels of view v, and
  *                                                          row_of: the view's voxel of
  *                                                          each stored voxel
  *
- * makes the view's sample by the very code that made the samples of the training. Views
- * are those to which the augmentation has trained the model, in a fixed order:
+ * makes the view's sample by the same code as the training's samples. Views are the
+ * ones that the augmentation has trained the model for, in a fixed order:
  *
  *     augment.rotate_z   turns by 0, 90, 180 and 270 degrees about z, where
  *                        augment.rotate_max is 180
@@ -14,8 +14,8 @@
  *     augment.scale      1, then the least and the greatest factor; with /subvoxel only
  *
  * Turns change fastest, then mirrors, then scales. The first view is always the sample
- * as stored. Turns and mirrors move whole voxels, so they lose nothing. Features stay
- * as they are, but for normals and positions, which move as in the training.
+ * as stored. Turns and mirrors move whole voxels, so they lose nothing. Features are
+ * unchanged, except normals and positions, which move as in the training.
  */
 #ifndef SP_VIEW_H
 #define SP_VIEW_H
@@ -30,16 +30,15 @@ typedef struct sp_views {
     sp_augment at[SP_MAX_VIEWS];
 } sp_views;
 
-/* The first `wanted` >= 1 views of the augmentation in config, or all where it allows
+/* The first `wanted` >= 1 views of the augmentation in config, or all if it allows
  * fewer. Pure. */
 sp_views sp_views_make(const sp_config *config, bool has_subvoxel, int wanted);
-/* The same, and says which are made where `wanted` is above 1, and where they are
- * fewer. */
+/* The same; logs the views if `wanted` is above 1, and if they are fewer. */
 sp_views sp_views_choose(const sp_config *config, bool has_subvoxel, int wanted);
 /* True if a view is scaled: several stored voxels may then become one. */
 bool sp_views_are_scaled(const sp_views *views);
 /* Lists the views as "8: 0, 90, 180, 270, 0 x, 90 x, 180 x, 270 x": degrees, mirrored
- * axes, and *0.95 where a view is scaled. */
+ * axes, and *0.95 if a view is scaled. */
 void sp_views_print(const sp_views *views, char text[SP_VIEWS_TEXT]);
 
 #endif
