@@ -106,8 +106,8 @@ static double total_loss(const contrast *c, const sp_logits *l)
     return sum;
 }
 
-/* Moves the logits of one rank, each by a random length to where S grows; the change of S
- * is the gradient times these lengths. */
+/* Moves the logits of one rank, each by a random length in the direction that increases
+ * S; the change of S is the gradient times these lengths. */
 static void check_gradient(contrast *c, const sp_logits *l, const float *gradient)
 {
     const int64_t n = l->n * C;

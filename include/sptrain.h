@@ -9,7 +9,7 @@
  *     sp_training  device, network, optimizer and loader, opened together from the three
  *        |         above: sp_training_step until sp_training_is_done, with
  *        |         sp_training_evaluate and sp_training_save in between
- *     sp_model     prediction, from a checkpoint or a packed model; needs only itself
+ *     sp_model     prediction, from a checkpoint or packed model; needs no other object
  *
  * The caller's own code enters at five points: sp_data_create_source (data), sp_loss_fn
  * (a loss over all logits that a rank holds in a step, which may communicate over the
@@ -298,7 +298,7 @@ typedef struct sp_hooks {
     void (*evaluation_end)(void *arg, const sp_scores *scores);
 } sp_hooks;
 
-/* Zero it, then fill what is wanted. comm, deck and train are needed. Objects and
+/* Zero it, then set the fields you need. comm, deck and train are needed. Objects and
  * functions are borrowed until the training is destroyed; `deck` is copied. */
 typedef struct sp_training_options {
     sp_comm *comm;
@@ -333,7 +333,7 @@ int sp_training_step(sp_training *training, sp_step_info *info);
  * validation data. */
 int sp_training_evaluate(sp_training *training, sp_scores *scores);
 /* Writes a checkpoint, which `sptrain` and sp_training_load continue and sp_model_open
- * takes; a reader finds the old file or the new one. Collective. SP_EIO, SP_EMEM. */
+ * reads; a reader finds the old file or the new one. Collective. SP_EIO, SP_EMEM. */
 int sp_training_save(sp_training *training, const char *path);
 /* Continues from a checkpoint of the same deck and data: the following steps are the bits
  * of a training that was never interrupted. Collective. SP_EDATA, SP_EUSAGE: it is of

@@ -177,7 +177,7 @@ static sp_status print_help(void)
     return sp_log_written();
 }
 
-/* Reads the words that are no options: the deck, then overrides. */
+/* Reads the words that are not options: the deck, then overrides. */
 static sp_status read_words(const verb *v, char **word, int n, sp_command *c)
 {
     if (n > 0 && !v->has_deck)

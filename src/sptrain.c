@@ -116,7 +116,7 @@ static sp_status write_report(int argc, char **argv)
         return SP_FAIL(SP_EUSAGE, "report: expected RUN... -o FILE.html, found %s%s",
                        n == 0 ? "no run folder" : "several run folders",
                        a.out ? "" : " and no FILE.html");
-    /* It replaces what is there, which may be a file of the run by a slip. */
+    /* It replaces an existing file, which may by mistake be a file of the run. */
     if (a.out && !sp_file_ends_in(a.out, ".html"))
         return SP_FAIL(SP_EUSAGE, "report: -o %s: expected a name that ends in .html",
                        a.out);
@@ -467,8 +467,8 @@ static bool is_stoppable(int argc, char **argv)
     return !verb || verb->is_stoppable;
 }
 
-/* Seconds that the finalization of MPI may take, since a peer's host may be gone; and
- * that the others wait before it for rank 0, which ends the commands of run.after_save
+/* Time limit of MPI's finalization in seconds, since a peer's host may be gone; and of
+ * the other ranks' wait before it for rank 0, which ends the commands of run.after_save
  * (sp_run_close). */
 enum { FINALIZE_S = 30, COMMANDS_S = 1200 };
 

@@ -128,7 +128,7 @@ int main(int argc, char **argv)
     sp_openmp_warn();
     sp_start_together(comm.rank);
     rc = sp_comm_agree(&comm, run_command(argc, argv, &comm));
-    if (rc == SP_ELIMIT) /* a request is no error */
+    if (rc == SP_ELIMIT) /* a request is not an error */
         sp_log_info("%s", sp_error_last()->message);
     else if (rc != SP_OK && rc != SP_EBELOW && comm.rank == comm.failed_rank)
         sp_log_error(sp_error_last());

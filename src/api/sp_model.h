@@ -4,9 +4,9 @@
 
 #include "weights/sp_weights_model.h"
 
-/* Reads a file that is no packed model. Defined in sp_model_checkpoint.c: a run folder
- * or a checkpoint. In the library for prediction it is in no_checkpoint.c: SP_EDATA
- * says how to make a packed model. */
+/* Reads a file that is not a packed model. Defined in sp_model_checkpoint.c: a run
+ * folder or a checkpoint. In the library for prediction it is in no_checkpoint.c:
+ * SP_EDATA says how to make a packed model. */
 sp_status sp_model_read_checkpoint(sp_weights_model *model, const char *path);
 
 #endif

@@ -49,9 +49,9 @@ sp_status sp_placement_check(const sp_place *places, int n, bool may_share,
  * process; else "". */
 const char *sp_placement_advice(const sp_place *places, int n);
 
-/* Writes how many devices of the first node with idle ones no rank uses, and how to use
- * them; "" if there is no such node. Devices that the deck or the launcher left out do
- * not count. */
+/* Writes the number of idle devices of the first node that has any, and how to use
+ * them; "" if no node has any. Devices that the deck or the launcher left out do not
+ * count. */
 void sp_placement_idle(const sp_place *places, int n, char *text, size_t bytes);
 
 /* Chooses and checks for the ranks of comm. Collective, agreed. A rank without any

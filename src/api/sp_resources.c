@@ -352,8 +352,8 @@ sp_status sp_resources_open_training(sp_resources *r, int n_slots)
     return sp_comm_agree(r->comm, rc);
 }
 
-/* Says where blocks see a point in different cells of the network's strides, since
- * their predictions of it then differ more than they must. */
+/* Warns if blocks see a point in different cells of the network's strides, since their
+ * predictions of it then differ more than necessary. */
 static void look_at_blocks(const sp_resources *r)
 {
     const sp_recipe *recipe = r->val.recipe;
@@ -401,7 +401,7 @@ sp_status sp_resources_open_evaluation(sp_resources *r)
 
 static void close_loaders(sp_resources *r)
 {
-    /* The loaders' threads first, since they read nearly all of what follows. */
+    /* The loaders' threads first, since they read nearly all objects below. */
     sp_loader_destroy(r->loader);
     sp_loader_destroy(r->evaluation.loader);
     r->loader = r->evaluation.loader = NULL;

@@ -128,11 +128,11 @@ sp_status sp_resources_open_transport(sp_resources *resources);
 sp_foresight sp_resources_foresight(const sp_resources *resources,
                                     const sp_backend *backend);
 /* Cuts steps that do not fit into the memory that a rank may use. That is run.memory_mb
- * if it is set; else the device's memory as sp_cut_memory_of bounds it, or less where
- * other programs use the device. The bound is resolved.memory_mb, which
- * checkpoints keep: a continued run cuts its steps alike, whatever memory is free by
- * then. Bounds the samplers of the loaders that are open, so it is called once, before
- * these begin. */
+ * if it is set; else the device's memory as sp_cut_memory_of bounds it, or less if
+ * other programs use the device. The bound is resolved.memory_mb, which checkpoints
+ * keep: a continued run cuts its steps alike, whatever memory is free by then. Bounds
+ * the samplers of the loaders that are open, so it is called once, before these
+ * begin. */
 sp_status sp_resources_cut(sp_resources *resources);
 /* *bytes becomes the bound of a rank if the ranks of its host may together need more
  * memory than it has, else 0. train or eval may be NULL. Rank 0 reads a few samples
@@ -200,11 +200,11 @@ sp_status sp_resources_check_training(const sp_resources *resources);
 void sp_resources_exchange_average(sp_resources *resources);
 /* SP_EDATA if the deck lists class weights, but not one for each class. Local. */
 sp_status sp_resources_check_class_weights(const sp_resources *resources);
-/* Fails with SP_EDATA where augment.mix_classes names no class of the training set.
+/* Fails with SP_EDATA if augment.mix_classes names no class of the training set.
  * Local. */
 sp_status sp_resources_check_mixing(const sp_resources *resources);
-/* Class weights as the deck asks for, from the label counts of the training set.
- * *weights: [n_classes] malloc'd, NULL where classes are not weighted. */
+/* Class weights for the deck, from the label counts of the training set. *weights:
+ * [n_classes] malloc'd, NULL if classes are not weighted. */
 sp_status sp_resources_class_weights(sp_resources *resources, float **weights);
 /* Class weights for eval and predict: the checkpoint's that norm was read from.
  * is_named: the command line has train.class_weights, which then counts (if it asks for
@@ -218,19 +218,19 @@ sp_status sp_resources_kept_class_weights(sp_resources *resources, bool is_named
  * (host, borrowed during the call) may be NULL. SP_EMEM before anything is allocated if
  * the weights do not fit into the host's memory, or into run.memory_mb. */
 sp_status sp_resources_open_net(sp_resources *resources, const float *class_weight);
-/* Opens what a training adds to the network: buckets, optimizer, and a loader of
- * n_slots batches. */
+/* Opens the parts that a training adds to the network: buckets, optimizer, and a loader
+ * of n_slots batches. */
 sp_status sp_resources_open_training(sp_resources *resources, int n_slots);
 /* Opens the loader of a pass over data.val, in its own order, in the views that
- * eval.views asks for. SP_EDATA: eval.merge, and the set does not tell its blocks. */
+ * eval.views asks for. SP_EDATA: eval.merge, and the set does not record its blocks. */
 sp_status sp_resources_open_evaluation(sp_resources *resources);
 /* After a training: closes its loaders and opens a loader for a pass over data.test,
  * which replaces data.val. Collective, agreed. */
 sp_status sp_resources_turn_to_test(sp_resources *resources);
-/* Checks that the blocks of data.val can be merged where eval.merge asks for it, and
- * measures what waits for other blocks. Local. SP_EDATA as above. */
+/* Checks that the blocks of data.val can be merged if eval.merge asks for it, and
+ * measures the memory of waiting points. Local. SP_EDATA as above. */
 sp_status sp_resources_measure_merging(sp_resources *resources);
-/* A file that weights are loaded from, and what is taken from it. */
+/* A file that weights are loaded from, and the parts to load. */
 typedef struct sp_weights_source {
     /* Rank 0 opens it: for only the weights that a training begins with (layers of
      * run.init_skip keep their initial ones), or for a state. NULL: `file` is open. */

@@ -13,8 +13,8 @@
 
 /* ---- data ---- */
 
-/* *copy [n] becomes copies of from[columns[i]] (columns NULL: of from[i]); NULL where
- * from is NULL. */
+/* *copy [n] becomes copies of from[columns[i]] (columns NULL: of from[i]); NULL if from
+ * is NULL. */
 static sp_status copy_texts(int n, char *const *from, const int *columns, char ***copy)
 {
     int i;
@@ -353,7 +353,7 @@ static sp_status count_labels(sp_resources *r, int64_t *count)
  * are unpacked for each sample, so there are fewer of those. */
 enum { MOST_COUNTED = 1 << 28, MOST_UNPACKED = 1 << 22 };
 
-/* Counts this rank's share; false if a sample cannot be read, which the loader tells
+/* Counts this rank's share; false if a sample cannot be read; the loader reports it
  * when it comes to it. */
 static bool count_share(const sp_resources *r, const sp_dataset *set, int64_t *count)
 {

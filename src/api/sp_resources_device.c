@@ -366,8 +366,8 @@ static double most_of_step(const sp_foresight *what, const sp_sampler *sampler)
     return 2 * voxels * each;
 }
 
-/* True if what the node's ranks need is so little, or the memory so much, that no plan
- * of a sample is needed to tell that it suffices. */
+/* True if the node's ranks need so little, or the memory is so large, that it suffices
+ * for certain, without planning a sample. */
 static bool is_surely_enough(const sp_foresight *what, const sp_sampler *train,
                              const sp_sampler *eval, double there)
 {

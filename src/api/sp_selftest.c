@@ -27,9 +27,9 @@ static const char deck[] =
     "{ name = \"c4\"; op = \"conv\"; out = 5; kernel = 1; bias = true; } ); };";
 
 /* Largest tolerated deviations: of the losses, relative; of the gradient, relative to
- * its norm. They are several times those measured with the emulated device (2e-9 and
+ * its norm. They are several times the measured ones of the emulated device (2e-9 and
  * 4e-7; 4e-5 and 0.02). In bf16 the CPU rounds likewise, so that only the order of sums
- * in fp32 differs, which now and then turns the rounding of an activation. */
+ * in fp32 differs, which now and then changes the rounding of an activation. */
 static const struct {
     double loss, gradient;
 } tolerance[] = {

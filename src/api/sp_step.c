@@ -145,7 +145,7 @@ static void word_largest(const sp_resources *r, int64_t id, char *text, size_t r
     sp_sample_destroy(&sample);
 }
 
-/* Names a sample by its number in its file; `what` says what it is. */
+/* Names a sample by its number in its file; `what` is its description. */
 static void warn_of_sample(const sp_resources *r, int64_t step, const char *what,
                            int64_t id)
 {

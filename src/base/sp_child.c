@@ -130,8 +130,8 @@ static void start_next(sp_child *child)
     child->started_s = sp_now_s();
 }
 
-/* Appends a line to the record of a command. A record that cannot be written is no
- * reason to disturb a training, which warns of full disks itself. */
+/* Appends a line to the record of a command. A failure to write it does not disturb a
+ * training, which warns of full disks itself. */
 static void record_result(const char *record, const char *path, const char *result)
 {
     FILE *to = record ? fopen(record, "a") : NULL;

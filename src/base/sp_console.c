@@ -90,7 +90,7 @@ void sp_log_close(void)
     pthread_mutex_unlock(&state.lock);
 }
 
-/* The bytes that nobody has read of a pipe; 0 for everything else. */
+/* The unread bytes of a pipe; 0 for everything else. */
 static int unread(int fd)
 {
     struct stat status;
@@ -119,9 +119,9 @@ void sp_log_position(const char *phase, int64_t epoch, int64_t step)
 }
 
 /* Writes text in printable form, since names from files may be part of it, to the
- * stream and to this rank's file. A newline within the text ends a line only where
- * keeps_lines. A live line moves below the text, or ends there where is_last. The
- * caller holds the lock. */
+ * stream and to this rank's file. A newline within the text ends a line only if
+ * keeps_lines. A live line moves below the text, or ends there if is_last. The caller
+ * holds the lock. */
 static void say(FILE *stream, const char *text, bool keeps_lines, bool is_last)
 {
     const bool moves =

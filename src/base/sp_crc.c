@@ -91,7 +91,7 @@ static uint32_t times(uint32_t a, uint32_t b)
     return product;
 }
 
-/* A byte more multiplies the checksum of what is before it by x^8. */
+/* Each byte more multiplies the checksum of the bytes before it by x^8. */
 uint32_t sp_crc32c_join(uint32_t crc, uint32_t next, uint64_t bytes)
 {
     for (uint32_t power = 0x00800000; bytes > 0; bytes >>= 1) {

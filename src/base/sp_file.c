@@ -27,7 +27,7 @@ sp_status sp_file_make_folder(const char *path)
 {
     char part[PATH_MAX];
     struct stat st;
-    int why = 0; /* what was in the way of the first folder that is missing */
+    int why = 0; /* errno for the first folder that is missing */
 
     assert(path && *path);
     if (snprintf(part, sizeof part, "%s", path) >= (int)sizeof part)

@@ -55,7 +55,7 @@ sp_status sp_file_append(int fd, const char *path, const struct iovec *piece, in
  * and flushes it to disk. If the file ends with half a line, which a killed writer
  * left, that line is ended first. A symbolic link is not followed. */
 sp_status sp_file_append_line(const char *path, const char *line);
-/* Forms dir/name in path [PATH_MAX], cut if it is too long (no run is begun in such a
+/* Forms dir/name in path [PATH_MAX], cut if it is too long (no run begins in such a
  * folder). Returns path. */
 const char *sp_file_in(const char *dir, const char *name, char *path);
 /* Forms the path that this program can be executed by in path [PATH_MAX]. It is

@@ -29,9 +29,9 @@ static inline bool sp_list_grow(void *list, int64_t n, size_t size)
            sp_list_resize(list, (size_t)(n > 0 ? 2 * n : 1) * size);
 }
 
-/* Gives *data, malloc'd or NULL, room for at least `bytes` bytes; *room is the room it
- * has. It grows to twice what it was at least, so that content that grows bit by bit is
- * moved seldom. False: no memory; all is as it was. */
+/* Gives *data, malloc'd or NULL, room for at least `bytes` bytes; *room is its present
+ * room. It at least doubles, so that content that grows bit by bit is moved seldom.
+ * False: no memory; nothing changed. */
 static inline bool sp_list_reserve(void *data, size_t *room, size_t bytes)
 {
     const size_t more = bytes > 2 * *room ? bytes : 2 * *room;

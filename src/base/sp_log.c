@@ -6,7 +6,7 @@
 
 enum { MESSAGE = 4096 };
 
-static sp_log_console *console; /* NULL: this process is no program of ours */
+static sp_log_console *console; /* NULL: this process is not one of our programs */
 static _Thread_local const sp_log_route *route; /* NULL: to the console */
 
 void sp_log_to_console(sp_log_console *to)

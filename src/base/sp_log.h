@@ -24,9 +24,9 @@ sp_status sp_log_open(int rank, int size, const char *host, int local_rank,
                       const char *rank_file);
 /* Closes this rank's file, if there is one. */
 void sp_log_close(void);
-/* Flushes the output and waits, for a second at most, until the launcher has read what
- * stands in its pipes: it may throw away what it has not read when it hears that a rank
- * ends the others. Local. */
+/* Flushes the output and waits, for a second at most, until the launcher has read its
+ * pipes: it may throw away unread output when it learns that a rank ends the others.
+ * Local. */
 void sp_log_deliver(void);
 
 /* Sets the program's name, which begins messages: "sptrain" (the default), "spvox",
@@ -46,7 +46,7 @@ sp_status sp_log_answered(sp_status rc);
 
 /* ---- where lines go ---- */
 
-/* The kinds of lines; the comments of the four functions below say what they are. */
+/* The kinds of lines; the four functions below describe them. */
 typedef enum sp_log_kind {
     SP_LOG_INFO,
     SP_LOG_PROGRESS,
@@ -74,7 +74,7 @@ const sp_log_route *sp_log_current_route(void);
 
 /* Prints one line on standard output; rank 0 only. */
 void sp_log_info(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* Prints a line of progress, which a live line stands for: rank 0 prints it on standard
+/* Prints a line of progress, which a live line replaces: rank 0 prints it on standard
  * output unless live lines are drawn there; this rank's file has it in any case. */
 void sp_log_progress(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
@@ -95,10 +95,10 @@ void sp_log_warn0(const char *format, ...) __attribute__((format(printf, 1, 2)))
 /* Prints the record as one line on standard error; any rank:
  *   sptrain: rank 3/8 host local 1: error: MESSAGE (this rank: phase forward, epoch 2,
  *   step 120)
- * The position in the run stands there if sp_log_position has stated it. A message of
- * several lines has all but the first indented. With SP_TRACE=1 in the environment, and
- * for an internal error always, one more line tells the code and the positions in the
- * source: "  SP_EDATA at src/a.c:12 f < src/b.c:34 g". */
+ * The position in the run is printed if sp_log_position has stated it. A message of
+ * several lines is indented from the second. With SP_TRACE=1 in the environment, and
+ * for an internal error always, one more line has the code and the positions in the
+ * source: " SP_EDATA at src/a.c:12 f < src/b.c:34 g". */
 void sp_log_error(const sp_error_record *record);
 
 /* A date and time of day in UTC, as "2026-11-22T21:24:00Z". time_s: seconds since 1970.

@@ -40,8 +40,8 @@ typedef struct sp_machine_kills {
 } sp_machine_kills;
 
 void sp_machine_look_at_kills(sp_machine_kills *kills);
-/* Writes what it has done since then, as "; memory ran out: ..." with limit and peak;
- * "" if nothing. */
+/* Writes the kills since then, as "; memory ran out: ..." with limit and peak; "" if
+ * nothing. */
 void sp_machine_tell_kills(const sp_machine_kills *before, char *text, size_t size);
 /* Returns the processor time that the cgroup grants, in cores, rounded up; INT_MAX
  * without a limit. */
@@ -51,9 +51,9 @@ int sp_machine_core_quota(void);
 size_t sp_machine_memory(void);
 /* Returns the bytes of addresses that this process has taken; 0: not known. */
 size_t sp_machine_addresses(void);
-/* Returns the bytes of addresses that the process may still take of those that ulimit
- * -v and -d allow; SIZE_MAX without a limit. Valgrind has fewer addresses than the
- * system; under it the result is a part of those. */
+/* Returns the bytes of addresses that ulimit -v and -d still allow the process;
+ * SIZE_MAX without a limit. Valgrind has fewer addresses than the system; under it the
+ * result is a part of them. */
 size_t sp_machine_address_space(void);
 /* True under valgrind (memcheck and its other tools). */
 bool sp_machine_has_valgrind(void);

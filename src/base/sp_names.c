@@ -65,7 +65,7 @@ void sp_names_print(sp_names words, FILE *to)
     }
 }
 
-/* Words that mean the same to a user, who knows some of them from other programs. */
+/* Words that mean the same to a user; some of them come from other programs. */
 static const char *const same_words[] = {
     "|gpu|cuda|nvidia|device|",
     "|cpu|host|",

@@ -40,7 +40,7 @@ typedef struct sp_names {
 const void *sp_names_find(sp_names words, const char *name);
 /* Returns the word of the row that is nearest to `name`, the first of several. */
 const sp_named *sp_names_nearest(sp_names words, const char *name);
-/* Prints each row: name, what it takes, and its help broken into lines. */
+/* Prints each row: name, argument, and its help broken into lines. */
 void sp_names_print(sp_names words, FILE *to);
 
 /* Returns the distance of two names, case ignored; messages choose the nearest name. It
@@ -49,7 +49,7 @@ void sp_names_print(sp_names words, FILE *to);
  * words of the same meaning, as "gpu" and "cuda". */
 int sp_names_distance(const char *a, const char *b);
 /* Prints text in lines of at most 80 columns, all but the first after `indent` blanks.
- * The text's own newlines stay. */
+ * The text's own newlines are kept. */
 void sp_names_wrap(FILE *to, int indent, const char *text);
 
 /* ---- options: rows that say where a value goes ----
@@ -61,11 +61,11 @@ void sp_names_wrap(FILE *to, int indent, const char *text);
  *     sp_options_read(&set, SP_NAMES(table), "spvox", argc, argv, &n_words);
  */
 typedef enum sp_option_kind {
-    SP_OPTION_FLAG,  /* bool, which becomes true; takes no value */
+    SP_OPTION_FLAG,  /* bool, which becomes true; has no value */
     SP_OPTION_WHOLE, /* int64_t, from least to most */
     SP_OPTION_REAL,  /* double above 0, or 0 too if the row has `or_0` */
     SP_OPTION_TEXT,  /* const char *, which points into argv */
-    /* int, or an enum: the place, from `least` on, among the words that word.takes has
+    /* int, or an enum: the index, from `least` on, of the word in word.takes
      * ("top|oblique") */
     SP_OPTION_WORD,
     SP_OPTION_READ /* whatever `read` makes of it */
@@ -79,12 +79,12 @@ typedef struct sp_option {
     double unit;         /* factor on a real number; 0: no factor */
     bool or_0;
     sp_status (*read)(void *to, const struct sp_option *option, const char *text);
-    const char *only; /* the commands that take it, "ops, plan"; NULL: all */
+    const char *only; /* the commands that have it, "ops, plan"; NULL: all */
 } sp_option;
 
 /* Reads the options among argv[1] .. argv[argc - 1] into the struct `to`. argv[0] is
  * the command's name, "--option VALUE" and "--option=VALUE" are the same, -h is --help,
- * and "--" ends the options. Words that are no options become argv[1] ..
+ * and "--" ends the options. Words that are not options become argv[1] ..
  * argv[*n_words], in their order. SP_EUSAGE: an unknown option, with the nearest one,
  * one of other commands, or a wrong value. */
 sp_status sp_options_read(void *to, sp_names table, const char *program, int argc,

@@ -1,9 +1,9 @@
-/* Environment variables that make an OpenMP library choose cores itself.
+/* The environment variables that make an OpenMP library choose cores itself.
  *
  * libgomp reads OMP_PROC_BIND, OMP_PLACES and GOMP_CPU_AFFINITY in its constructor,
  * before main, and then binds the first thread to the first place, which is the same
  * core for all ranks of a node. From there on the process cannot see which cores its
- * launcher gave to it. So the programs take these variables out of the environment
+ * launcher gave to it. So the programs remove these variables from the environment
  * before any library has started, and the ranks divide their cores as they do without
  * them (comm/sp_affinity.h).
  *

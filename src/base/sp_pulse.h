@@ -7,14 +7,14 @@
  *   kernel on a device   <-- *word, see sp_pulse_hear <--+    if a rank is lost
  *
  * Work is a sample read, a layer computed or an array written, by any thread. A
- * collective that waits for other ranks counts its polls apart from work, so that the
- * rank that waits can be told from the rank that it waits for. The watchdog
+ * collective that waits for other ranks counts its polls apart from work, to
+ * distinguish the waiting rank from the rank that it waits for. The watchdog
  * (health/sp_watchdog.h) reads both counts; when a rank is lost it leaves the exit
  * status here, and every wait in sp_comm ends the process with it.
  *
- * A thread in a call of the file system is neither: it may stand still for minutes (a
- * server that fails over) while the process is alive. Such calls are counted, so that
- * the watchdog can wait longer for them.
+ * A thread in a call of the file system is neither: it may hang for minutes (a server
+ * that fails over) while the process is alive. Such calls are counted, so that the
+ * watchdog can wait longer for them.
  *
  * The other modules of this room accompany a process, in this order: requests to stop
  * (sp_signal.h), the limit on the start (sp_start.h), faults for tests (sp_fault.h),

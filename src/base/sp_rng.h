@@ -21,8 +21,8 @@
 extern "C" {
 #endif
 
-/* The purpose of a stream, with the meaning of a and b, and of the counter where draws
- * are addressed by index. */
+/* The purpose of a stream, with the meaning of a and b, and of the counter if draws are
+ * addressed by index. */
 typedef enum sp_rng_purpose {
     SP_RNG_SHUFFLE = 1, /* a = epoch */
     SP_RNG_AUGMENT,     /* a = epoch, b = sample */

@@ -59,8 +59,8 @@ static void handle(int number)
 }
 
 /* Was HUP ignored when the program was started, as nohup has it? UCX, which MPI loads
- * with the program, sets a handler before main (for its debugging); what stands in
- * .preinit_array runs before the libraries do. */
+ * with the program, sets a handler before main (for its debugging); functions in
+ * .preinit_array run before the libraries do. */
 static bool is_hup_ignored;
 
 static void look_at_hup(void)

@@ -25,13 +25,13 @@ void sp_signal_begin(void);
  * after five seconds with SP_ELIMIT, since there is nothing to save yet. */
 void sp_signal_install(void);
 /* States that MPI has started: from now on a request is answered at the end of a step.
- * HUP again does what it did before, since UCX takes it in the start of MPI. */
+ * HUP gets its earlier handling back, since UCX replaces it in the start of MPI. */
 void sp_signal_started(void);
 /* Delays abort() by a second from now on. A library often aborts because a peer is
  * dying, and the delay lets the watchdog see first the rank that died first. */
 void sp_signal_delay_abort(void);
-/* Makes the process end with this status after so many seconds, for a program that has
- * its results on disk and might hang in its last calls (the end of MPI). */
+/* Makes the process end with this status after `seconds`, for a program that has its
+ * results on disk and might hang in its last calls (the end of MPI). */
 void sp_signal_leave_after(unsigned seconds, int status);
 /* Seconds until the batch system ends this job (SLURM_JOB_END_TIME, which newer
  * versions of Slurm set); INFINITY if the variable is not set. */

@@ -17,8 +17,8 @@ typedef struct sp_task {
     sp_error_record error;
 } sp_task;
 
-/* Starts run(arg) on a thread of its own (base/sp_thread.h). SP_EMEM:
- * there can be no thread. */
+/* Starts run(arg) on a thread of its own (base/sp_thread.h). SP_EMEM: no thread could
+ * start. */
 sp_status sp_task_start(sp_task *task, sp_status (*run)(void *arg), void *arg);
 /* Waits for its end and returns its status, with its record; SP_OK if it was not
  * started. The task can be started again. */

@@ -10,24 +10,23 @@
 size_t sp_text_character(const char *text);
 
 /* Copies `text` into to [bytes] so that a terminal shows it and does nothing else;
- * returns `to`, which ends with a NUL. Valid UTF-8 and tabs stay as they are. Control
+ * returns `to`, which ends with a NUL. Valid UTF-8 and tabs are unchanged. Control
  * characters (C0, DEL, C1), line separators, characters that reverse the direction of
  * text, and bytes that are not UTF-8 become \xNN, byte by byte; a newline becomes \n,
- * or stays where keeps_lines is true. Text that does not fit is cut between characters.
+ * or is kept if keeps_lines is true. Text that does not fit is cut between characters.
  */
 char *sp_text_printable(char *to, size_t bytes, const char *text, bool keeps_lines);
 
-/* A column of a table: the number of characters that the longest of these texts takes
- * once it is printable, from `least` to SP_TEXT_WIDEST. A wide character counts as
- * one. */
+/* A column of a table: the number of characters of the longest of these texts in
+ * printable form, from `least` to SP_TEXT_WIDEST. A wide character counts as one. */
 enum { SP_TEXT_WIDEST = 64 };
 int sp_text_width(int n, char *const *text, int least);
 /* Copies text as sp_text_printable does, and fills it with blanks to `width`
  * characters. */
 char *sp_text_cell(char *to, size_t bytes, const char *text, int width);
 
-/* True if text [bytes] holds a NUL and only printable ASCII before it: what a file or a
- * peer gave as a host's name can then be printed as it is. */
+/* True if text [bytes] holds a NUL and only printable ASCII before it: a host's name
+ * from a file or a peer can then be printed unchanged. */
 bool sp_text_is_ascii(const char *text, size_t bytes);
 
 /* The first of n names that is `wanted`; -1: no name. */

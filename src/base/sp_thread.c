@@ -9,9 +9,9 @@
 #include "base/sp_log.h"
 #include "base/sp_machine.h"
 
-/* malloc of glibc takes 64 to 128 MiB of addresses for each thread that uses it, which
- * a limit of addresses does not have: of 1.5 GB, ten threads took nearly all that the
- * arenas had left. All threads share the first one's then. */
+/* malloc of glibc reserves 64 to 128 MiB of addresses for each thread that uses it, too
+ * much under a limit of addresses: of 1.5 GB, ten threads reserved nearly all that the
+ * arenas had left. Then all threads share the first one's. */
 static void share_addresses(void)
 {
 #ifdef M_ARENA_MAX

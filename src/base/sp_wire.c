@@ -6,7 +6,7 @@
 
 #include "base/sp_list.h"
 
-/* The least that a text takes: its length and the flag that it is there. */
+/* The least size of a text: its length and the flag that it is present. */
 enum { TEXT_BYTES = 9 };
 
 static bool is_short(sp_wire *wire, size_t bytes)
@@ -70,7 +70,7 @@ static bool follows(sp_wire *wire, void **data)
     return is_there && wire->rc == SP_OK;
 }
 
-/* Allocates what is read into; false: there is no memory. */
+/* Allocates room to read into; false: out of memory. */
 static bool make(sp_wire *wire, void **data, size_t n, size_t bytes)
 {
     if (!wire->is_reading || (*data = calloc(n, bytes)))

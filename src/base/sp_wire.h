@@ -1,7 +1,7 @@
 /* Data as bytes between processes of this program on machines of one kind. The same
  * sequence of calls writes a buffer that grows and reads a given one, so that the two
- * cannot differ. What is read may come from a process that broke: nothing is allocated
- * that the buffer does not hold.
+ * cannot differ. The input may come from a broken process: nothing is allocated that
+ * the buffer does not hold.
  */
 #ifndef SP_WIRE_H
 #define SP_WIRE_H
@@ -23,15 +23,15 @@ typedef struct sp_wire {
     sp_status rc; /* the first failure; later calls do nothing */
 } sp_wire;
 
-/* Writes these bytes, or reads as many. SP_EDATA where fewer are left; SP_EMEM. */
+/* Writes these bytes, or reads the same number. SP_EDATA if fewer are left; SP_EMEM. */
 void sp_wire_bytes(sp_wire *wire, void *data, size_t bytes);
 /* A flag; SP_EDATA if the byte is neither 0 nor 1. */
 void sp_wire_flag(sp_wire *wire, bool *flag);
 /* A number of things that each need at least `least` bytes: SP_EDATA if a buffer that
  * is read cannot hold that many. */
 void sp_wire_count(sp_wire *wire, int64_t *n, size_t least);
-/* A struct of so many bytes that may be absent: true if its content follows. One that
- * is read is calloc'd, an absent one NULL. */
+/* A struct of `bytes` bytes that may be absent: true if its content follows. When read
+ * it is calloc'd, or NULL if absent. */
 bool sp_wire_struct(sp_wire *wire, void **data, size_t bytes);
 /* Texts and arrays that are read are malloc'd; NULL stays NULL. One zero byte more ends
  * an array. */

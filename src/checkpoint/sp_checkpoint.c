@@ -3,8 +3,8 @@
  *   /buffers/<layer>/<running_mean|running_var> float32
  *   /optim/<...>/<layer>/<weight|bias>          float32: the groups of sp_kept
  *   /ema/<layer>/<...>, /ema_buffers/<...>      float32: averages, with train.ema
- *   /normalization/mean, std                    float64, where features are normalized
- *   /loss/class_weights                         float64, where classes are weighted
+ *   /normalization/mean, std                    float64, if features are normalized
+ *   /loss/class_weights                         float64, if classes are weighted
  *   /recipe                                     attributes (data/sp_recipe.h)
  *   root attributes of sp_checkpoint_state
  * Every dataset carries crc32c over its bytes; the root's is over the other attributes,
@@ -209,7 +209,7 @@ static sp_status verify_rows(sp_h5 *file, const char *name, const sp_h5_shape *s
 }
 
 /* Reads all values, in pieces, since a file of weights may be compressed to much less
- * than they take. bytes: of all values. *crc is continued with them. */
+ * than their size. bytes: of all values. *crc is continued with them. */
 static sp_status verify_values(sp_h5 *file, const char *name, const sp_h5_shape *shape,
                                int64_t bytes, bool with_numbers, uint32_t *crc)
 {
@@ -482,9 +482,9 @@ sp_status sp_checkpoint_read_open_state(sp_h5 *file, sp_checkpoint_state *state,
     return rc;
 }
 
-/* Reads the optimizer's state from a file that has it. Where another optimizer wrote
- * the file, this one begins anew, with zeros: a sum of gradients is no mean, and a
- * second moment of zeros after many steps would make its first updates far too large.
+/* Reads the optimizer's state from a file that has it. If another optimizer wrote the
+ * file, this one begins with zeros: a sum of gradients is not a mean, and a second
+ * moment of zeros after many steps would make its first updates far too large.
  */
 static sp_status read_optim(sp_h5 *file, const sp_graph *graph, sp_optim *optim)
 {
@@ -527,7 +527,7 @@ static sp_status read_averages(sp_h5 *file, const sp_graph *graph, const float *
     return SP_OK;
 }
 
-/* The parameter that tells the model's number of classes: the network's last layer has
+/* The parameter that gives the model's number of classes: the network's last layer has
  * one channel a class, and all shapes that its last parameter may have end in its
  * channels. NULL: the last layer has no parameter. */
 static const sp_param *class_param(const sp_graph *graph)

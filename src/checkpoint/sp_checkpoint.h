@@ -46,8 +46,8 @@ typedef struct sp_normalization {
     /* [n_classes] class codes of the original scans; NULL: not in the shards */
     char **class_code;
     double *class_weight; /* [n_classes]; NULL: all classes have equal weight */
-    /* How the scans of the training became samples; NULL: the shards do not tell, or
-     * an older file. */
+    /* How the scans of the training became samples; NULL: not in the shards, or an
+     * older file. */
     struct sp_recipe *recipe;
 } sp_normalization;
 
@@ -64,9 +64,9 @@ sp_status sp_normalization_bcast(sp_normalization *normalization, sp_comm *comm)
 typedef struct sp_checkpoint_arrays {
     const float *param, *running;
     const struct sp_optim *optim; /* its kept values; NULL: only weights and buffers */
-    /* Called with `arg` when all arrays are in the file, so that they may change, and
-     * the rest of the work has yet to be done. Not called after a failure before that.
-     * NULL: nobody waits for it. */
+    /* Called with `arg` when all arrays are in the file, so that they may change,
+     * before the rest of the work. Not called after a failure before that. NULL: no
+     * callback. */
     void (*on_written)(void *arg);
     void *arg;
 } sp_checkpoint_arrays;
@@ -115,7 +115,7 @@ sp_status sp_checkpoint_read_open_state(struct sp_h5 *file, sp_checkpoint_state 
 void sp_checkpoint_state_destroy(sp_checkpoint_state *state);
 /* Rank 0 only, local: reads the arrays into host memory, laid out as the graph's flat
  * buffers, and the state (deck malloc'd); optim, state NULL: without them. An optimizer
- * that did not write the file stays as it is. A missing or misshapen parameter is named
+ * that did not write the file is unchanged. A missing or misshapen parameter is named
  * (SP_EDATA). */
 sp_status sp_checkpoint_read(const char *path, const struct sp_graph *graph,
                              float *param, float *running, struct sp_optim *optim,
@@ -139,7 +139,7 @@ sp_status sp_checkpoint_read_init(const char *path, const struct sp_graph *graph
                                   const sp_normalization *data, const sp_strings *skip,
                                   float *param, float *running);
 
-/* Rank 0 only, local: parses the deck that a checkpoint stores. SP_EDATA if it is no
+/* Rank 0 only, local: parses the deck that a checkpoint stores. SP_EDATA if it is not a
  * deck; config may be destroyed in that case too. */
 sp_status sp_checkpoint_config(sp_config *config, const sp_checkpoint_state *state,
                                const char *path);

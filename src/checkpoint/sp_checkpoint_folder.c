@@ -218,8 +218,8 @@ sp_status sp_checkpoint_open_run(sp_h5 **file, const char *run_dir, const char *
     return *file ? SP_OK : SP_FAIL(SP_EUSAGE, "%s: no checkpoint; %s", dir, advice);
 }
 
-/* Renames a checkpoint to the first of .old, .old2, .old3, ... that is free: what was
- * set aside before stays. */
+/* Renames a checkpoint to the first of .old, .old2, .old3, ... that is free: files that
+ * were set aside before are kept. */
 static sp_status set_aside(const char *path)
 {
     char old[PATH_MAX + 32], number[16] = "";

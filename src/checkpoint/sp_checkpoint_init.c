@@ -31,7 +31,7 @@ static bool others_fit(sp_h5 *file, const sp_graph *graph, int node,
 }
 
 /* Refuses a model of other classes, and names the key that leaves its last layer out.
- * Where other layers do not fit either, the first of them is named as it is read. */
+ * If other layers do not fit either, the first of them is named when it is read. */
 static sp_status check_init_classes(sp_h5 *file, const sp_graph *graph,
                                     const sp_strings *skip)
 {

@@ -29,7 +29,7 @@ sp_status sp_checkpoint_check_deck(const char *path, const sp_checkpoint_state *
  * recipe. */
 sp_status sp_checkpoint_write_rows(sp_h5 *file, const sp_normalization *norm);
 /* Reads these rows. To be called after sp_checkpoint_read_root, which has filled the
- * texts; SP_EDATA where lengths differ from theirs. */
+ * texts; SP_EDATA if lengths differ from theirs. */
 sp_status sp_checkpoint_read_rows(sp_h5 *file, sp_normalization *norm);
 /* Reads the parameters or buffers of a group, except the layers that `skip` names, and
  * checks their checksums, or their numbers if they have no checksums. */

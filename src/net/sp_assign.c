@@ -118,7 +118,7 @@ static void reserve_kept(sp_assign *a)
     sp_ranges_reserve(&a->matrices, bytes);
 }
 
-/* The side for a value that is freed within the forward pass: it may stand where
+/* The side for a value that is freed within the forward pass: it may lie where
  * activations will be kept, as long as it is freed before these come. */
 static side high_side(const sp_assign *a, int home)
 {
@@ -344,8 +344,8 @@ static void drop_passed(sp_assign *a, const sp_lower_step *step)
 }
 
 /* Gives a dropped value the content that the forward pass left in it, as far as steps
- * up to `until` wrote it, in a place that is another value's too, or in memory of its
- * own (NULL). The columns of its concat that later steps wrote have been used already.
+ * up to `until` wrote it, in a place shared with another value, or in memory of its own
+ * (NULL). The columns of its concat that later steps wrote have been used already.
  */
 static sp_status restore(const restoring *r, int v, const sp_assign_place *place)
 {
@@ -393,7 +393,7 @@ sp_status sp_assign_restore(sp_assign *a, int s,
 }
 
 /* True if the gradient of value x may be written over its activation: with little
- * memory, where step s is the last that reads the activation. Both hold the range until
+ * memory, if step s is the last that reads the activation. Both hold the range until
  * the step ends. */
 static bool can_replace(const sp_assign *a, int s, int x)
 {

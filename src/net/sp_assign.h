@@ -29,14 +29,14 @@ typedef struct sp_assign_rules {
      * written over activations that are read no more. */
     bool is_low_memory;
     bool is_exact; /* sums are formed for each sample, never for parts of rows */
-    int row_bytes; /* rows begin at multiples of so many bytes; 1: without padding */
+    int row_bytes; /* rows begin at multiples of this; 1: without padding */
     sp_parts (*fused_parts)(int64_t n_rows, int n_samples); /* the backend's own */
 } sp_assign_rules;
 
 /* The place of a matrix. */
 typedef struct sp_assign_place {
     int range; /* the range of sp_assign.matrices; -1: the matrix has no memory */
-    size_t at; /* the matrix begins so many bytes into the matrices' span */
+    size_t at; /* offset of the matrix in the matrices' span, in bytes */
     int ld;    /* elements from one row to the next */
 } sp_assign_place;
 
@@ -71,10 +71,10 @@ typedef struct sp_assign {
 /* How the gradient of a step's input comes about. */
 typedef enum sp_grad_route {
     SP_GRAD_NONE, /* no parameter before the input is trained: there is no gradient */
-    /* It is written: into memory of its own, or over the activation, which the step is
-     * the last to read. */
+    /* It is written: into memory of its own, or over the activation if the step is its
+     * last reader. */
     SP_GRAD_NEW,
-    SP_GRAD_ADDED, /* it is added to what another reader of the input left there */
+    SP_GRAD_ADDED, /* it is added to the gradient from another reader of the input */
     SP_GRAD_TAKEN, /* it is written over the gradient of the step's output */
     SP_GRAD_VIEW   /* it is columns of the gradient of the output, which is a concat */
 } sp_grad_route;

@@ -16,7 +16,7 @@ enum { TAIL = SP_LOSS_SUMS, SQUARES = TAIL + sizeof(sp_tail) / sizeof(double), N
 _Static_assert(sizeof(sp_tail) % sizeof(double) == 0, "the tail is all doubles");
 
 struct sp_buckets_impl {
-    int n_posted, n_done; /* the first so many buckets are posted, summed */
+    int n_posted, n_done; /* the first n buckets are posted, summed */
     /* [n_buckets] all its layers are frozen: zeros, which do not travel. */
     bool *is_idle;
     sp_sum *sum;             /* [n_buckets] */
@@ -71,7 +71,7 @@ static int cut(const sp_graph *graph, int64_t at_least, int64_t *begin)
 }
 
 /* Marks the buckets without a parameter that is trained. The last one carries the tail
- * and always travels. What the others hold stays the same, and so do their sums. */
+ * and always travels. The others' contents stay the same, and so do their sums. */
 static void mark_idle(const sp_buckets *b, const sp_graph *graph)
 {
     for (int i = 0; i + 1 < b->n_buckets; i++) {

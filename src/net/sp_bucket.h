@@ -75,12 +75,12 @@ sp_status sp_buckets_zero(sp_buckets *buckets);
 sp_status sp_bucket_ready(sp_buckets *buckets, int64_t from);
 /* Lets posted all-reduces make progress; called between layers. Local. */
 sp_status sp_bucket_poll(sp_buckets *buckets);
-/* Posts the other buckets and the tail, and waits for all: a step may do without
+/* Posts the other buckets and the tail, and waits for all: a step need not call
  * sp_bucket_ready. In exact mode grad is written from the limbs. *exposed_s (may be
- * NULL) is the time that this rank waited for others once its own gradients were there.
- * This is the only time in a step that the host waits for the device, except for sums
- * over ranks that MPI moves. Collective. SP_EMPI where ranks have asked for other sums,
- * or in another order. */
+ * NULL) is the time that this rank waited for others once its own gradients were
+ * complete. This is the only time in a step that the host waits for the device, except
+ * for sums over ranks that MPI moves. Collective. SP_EMPI if ranks have asked for other
+ * sums, or in another order. */
 sp_status sp_bucket_wait(sp_buckets *buckets, double *exposed_s);
 
 #endif

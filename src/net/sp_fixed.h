@@ -1,6 +1,6 @@
 /* The memory of a network that does not depend on the batch: parameters, packed
- * weights, statistics and coefficients of norms. One function takes all of it from an
- * arena. Run over an arena that only counts, the same function tells the size:
+ * weights, statistics and coefficients of norms. One function allocates all of it from
+ * an arena. Run over an arena that only counts, the same function gives the size:
  *
  *     sp_fixed_size    counting arena --> bytes
  *     sp_fixed_create  bytes --> the backend's arena --> pointers of sp_fixed
@@ -46,7 +46,7 @@ typedef struct sp_fixed {
 sp_status sp_fixed_create(sp_fixed *fixed, const sp_lowered *low, const sp_backend *be,
                           const sp_fixed_rules *rules, sp_arena *arena);
 void sp_fixed_destroy(sp_fixed *fixed);
-/* Tells the bytes of that arena. The backend need not be open. SP_EMEM. */
+/* Finds the bytes of that arena. The backend need not be open. SP_EMEM. */
 sp_status sp_fixed_size(const sp_lowered *low, const sp_backend *be,
                         const sp_fixed_rules *rules, int64_t *bytes);
 

@@ -1,10 +1,10 @@
-/* The values that an optimizer keeps for each parameter. A row of the table is all that
- * creation, the foresight of memory, checkpoints and the load of one need to know of a
- * value. sp_saver writes all of them: copies of those on a device, and on the host the
- * optimizer's own, which stay as they are until it is done. By its values a checkpoint
- * tells which optimizer wrote it; in a run that goes on with another one all values
- * begin as zeros (read_optim in checkpoint/sp_checkpoint.c). Its arithmetic is the update
- * rule's (sp_optim_step).
+/* The values that an optimizer keeps for each parameter. A row of the table has all
+ * that creation, the estimate of memory, checkpoints and their loading need to know of
+ * a value. sp_saver writes all of them: copies of those on a device, and on the host
+ * the optimizer's own, unchanged until it is done. The values in a checkpoint show
+ * which optimizer wrote it; in a run that goes on with another one all values begin as
+ * zeros (read_optim in checkpoint/sp_checkpoint.c). Its arithmetic is the update rule's
+ * (sp_optim_step).
  *
  * The averages of train.ema are kept values too: they begin as the weights and the
  * buffers, are complete for frozen layers, and evaluations compute with them in place of

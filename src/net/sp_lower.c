@@ -42,7 +42,7 @@ static void plan_chain(const sp_graph *g, plan_node *plan, int norm)
         plan[next].norm < 0) {
         residual = g->node[next].in[g->node[next].in[0] == norm] + 1;
         plan[end].is_absorbed = true;
-        /* the add is taken, so a norm at its other input cannot take it */
+        /* the add is in use, so a norm at its other input cannot take it */
         plan[next].norm = norm;
         end = next;
         next = plan[end].reader;
@@ -122,8 +122,8 @@ static sp_status make_values(sp_lowered *low)
 }
 
 /* Gives the inputs of concats their columns, from the last concat to the first, so that
- * a concat inside another one moves with all it holds. A value stands in one place
- * only; a second concat that reads it gets a copy. */
+ * a concat inside another one moves with all it holds. A value has one place only; a
+ * second concat that reads it gets a copy. */
 static void place_concats(sp_lowered *low)
 {
     for (int s = low->n_steps - 1; s >= 0; s--) {

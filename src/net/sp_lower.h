@@ -43,8 +43,8 @@ typedef struct sp_lower_value {
     /* The next value in the lists read_last and used_last of a step; -1: the list ends.
      */
     int next_read[SP_FORWARDS], next_used;
-    bool needs_grad; /* a parameter that is trained stands before it */
-    bool feeds_norm; /* a batch norm that is trained takes the statistics of it */
+    bool needs_grad; /* a trained parameter comes before it */
+    bool feeds_norm; /* a trained batch norm uses its statistics */
 } sp_lower_value;
 
 typedef struct sp_lower_step {
@@ -52,11 +52,11 @@ typedef struct sp_lower_step {
     const sp_op_row *row; /* the table's row of `op` */
     int layer; /* the node with the parameters, the kernel map and dropout's p */
     /* The parameters of the step are not trained. A batch norm then uses its running
-     * statistics and leaves them as they are. */
+     * statistics and leaves them unchanged. */
     bool is_frozen;
     int out;   /* the value that the step writes */
     int n_in, in[SP_MAX_INPUTS]; /* the values that it reads */
-    /* The activation's slope for negative inputs; 1: there is no activation. */
+    /* The activation's slope for negative inputs; 1: no activation. */
     float slope;
     /* The step of the norm that writes this convolution's input, or columns of it: the
      * gradient of its output is complete once this convolution has written its input

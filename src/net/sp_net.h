@@ -23,7 +23,7 @@ typedef struct sp_net_rows {
     int64_t n;
     int n_classes;
     const float *logits;         /* [n][n_classes] */
-    const int32_t *labels;       /* [n]; NULL: the rows are no voxels */
+    const int32_t *labels;       /* [n]; NULL: the rows are not voxels */
     int n_samples;
     const int64_t *sample;       /* [n_samples] */
     const int32_t *sample_row;   /* [n_samples + 1] */
@@ -107,9 +107,9 @@ sp_status sp_net_fetch_rows(sp_net *net, const sp_batch *batch, sp_arena *arena,
 sp_status sp_net_sample_losses(sp_net *net, int *n, const int64_t **id,
                                const double (**loss)[2]);
 /* Adds the gradient of the summed loss to buckets->grad, in exact mode to
- * buckets->exact, sample by sample. In the last micro-batch of a step it tells the
- * buckets which gradients are final as it goes. Collective over bn_scope; with is_last
- * over the world. */
+ * buckets->exact, sample by sample. In the last micro-batch of a step it reports final
+ * gradients to the buckets as it goes. Collective over bn_scope; with is_last over the
+ * world. */
 sp_status sp_net_backward(sp_net *net, const sp_batch *batch, sp_buckets *buckets,
                           bool is_last);
 /* Copies the running statistics to the host for sp_net_sync_running, before the update
@@ -117,10 +117,10 @@ sp_status sp_net_backward(sp_net *net, const sp_batch *batch, sp_buckets *bucket
  * may be left out. Between it and the next forward only sp_net_sync_running may follow.
  * Local. */
 sp_status sp_net_fetch_running(sp_net *net);
-/* Makes the running statistics equal on all ranks where bn_scope is less than the
- * world: they become the mean of the ranks', weighted by the rows that each rank has
- * trained on since the last call. It comes at the end of every step. Collective over
- * the world. */
+/* Makes the running statistics equal on all ranks if bn_scope is less than the world:
+ * they become the mean of the ranks', weighted by the rows that each rank has trained
+ * on since the last call. Called at the end of every step. Collective over the
+ * world. */
 sp_status sp_net_sync_running(sp_net *net);
 
 #endif

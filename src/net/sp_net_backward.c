@@ -103,7 +103,7 @@ static bool overlap(sp_tensor a, sp_tensor b)
     return at[0] < at[1] + b_bytes && at[1] < at[0] + a_bytes;
 }
 
-/* Joins where step s writes a gradient over an operand of the open weight gradient. */
+/* Joins if step s writes a gradient over an operand of the open weight gradient. */
 static sp_status join_ahead_of(sp_net *net, const sp_lower_step *step,
                                const sp_grad_route *route)
 {

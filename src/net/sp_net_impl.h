@@ -1,10 +1,10 @@
 /* Inside sp_net: the lowered network with its memory.
  *
- *     sp_lower    which passes run           sp_assign   where their matrices stand
+ *     sp_lower    which passes run           sp_assign   where their matrices are
  *     sp_fixed    parameters, packed weights            --> sp_net_act, sp_net_grad
  *
  * The net asks sp_assign before each pass, has its two arenas grow to what was assigned
- * (sp_net_reach), and computes between the places that it was told.
+ * (sp_net_reach), and computes between the assigned places.
  */
 #ifndef SP_NET_IMPL_H
 #define SP_NET_IMPL_H
@@ -21,8 +21,8 @@ typedef struct net_step {
     double seen; /* Batch norm: rows of this rank since the last sp_net_sync_running. */
 } net_step;
 
-/* A weight gradient that may run until the backend's join, and what it reads until
- * then. */
+/* A weight gradient that may run until the backend's join, and the memory that it reads
+ * until then. */
 typedef struct net_fork {
     bool is_open;
     int step; /* the convolution */
@@ -62,7 +62,7 @@ struct sp_net_impl {
 /* ---- sp_net_memory.c ---- */
 /* Begins a micro-batch and forgets the last one. SP_EMEM. */
 sp_status sp_net_begin(sp_net *net, const sp_batch *batch, bool is_training);
-/* Has the arenas grow to what is assigned, which the next pass may write. SP_EMEM. */
+/* Grows the arenas to the assigned size, so that the next pass may write. SP_EMEM. */
 sp_status sp_net_reach(sp_net *net);
 /* The first row of each sample on a level, [n_samples + 1], host memory. */
 const int32_t *sp_net_sample_row(const sp_net *net, int level);

@@ -60,7 +60,7 @@ static sp_tensor tensor_of(const sp_net *net, int value, const sp_assign_place *
 }
 
 /* The features (value 0) are read where the batch has them, unless sp_assign gave them
- * a place: then a copy is there, in another type or with padded rows. */
+ * a place: then that has a copy, in another type or with padded rows. */
 sp_tensor sp_net_act(const sp_net *net, int value)
 {
     const struct sp_net_impl *impl = net->impl;

@@ -10,7 +10,7 @@
  * are formed here. All of it stays in the backend's memory; the host waits only for
  * sums over ranks and in exact mode. The arithmetic is in sp_norm.h.
  *
- * A frozen norm takes its running statistics in training too, as evaluation does. They
+ * A frozen norm uses its running statistics in training too, as evaluation does. They
  * do not depend on the batch, so its backward pass has no sums: dx = scale g.
  */
 #include "net/sp_net_impl.h"
@@ -183,7 +183,7 @@ static sp_norm_grad_finish_args grad_finish_args(const sp_net *net, int s,
 }
 
 /* Writes the gradient g of the residual, then dx (pass 2) with its coefficients, by
- * their routes. Where x is the residual too, g is written first and dx is added to it.
+ * their routes. If x is the residual too, g is written first and dx is added to it.
  */
 static sp_status write_grads(sp_net *net, const sp_lower_step *step,
                              const sp_grad_route *route, sp_norm_grad_args *args)

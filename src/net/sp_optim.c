@@ -139,7 +139,7 @@ static double cycle_value(const lr_cycle *c, double p, double start, double top,
                : top;
 }
 
-/* 1 / (1/gamma)^n, which gives 0.01 for the square of 0.1 where gamma^2 does not. */
+/* 1 / (1/gamma)^n, which gives 0.01 for the square of 0.1; gamma^2 does not. */
 static double step_factor(const sp_config *config, double p)
 {
     const sp_doubles *milestones = &config->train.milestones;

@@ -9,7 +9,7 @@ enum { PARALLEL_FROM = 1 << 12 };
 
 /* ---- weights ---- */
 
-/* The factor s(t) of one axis; x lies within [low, high], as far as rounding tells. */
+/* The factor s(t) of one axis; x lies within [low, high], up to rounding. */
 static double fade(double x, double low, double high, double margin)
 {
     double t;

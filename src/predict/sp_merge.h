@@ -62,8 +62,8 @@ void sp_merge_view(sp_tensor logits, const int32_t *row_of, int64_t n, uint64_t 
 void sp_merge_points(const uint64_t *voxel_sum, int c, const uint32_t *weight,
                      int64_t n_points, const uint32_t *point_voxel, const uint32_t *to,
                      uint64_t *sum);
-/* The prediction that a sum [c] of voxels or of points stands for. probability [c] (may
- * be NULL) becomes the probabilities. A sum of zeros, of a point in no block, has class
+/* The prediction from a sum [c] of voxels or of points. probability [c] (may be NULL)
+ * becomes the probabilities. A sum of zeros, of a point in no block, has class
  * SP_IGNORE, confidence 0, entropy 0 and probabilities 0. Pure. */
 sp_merged sp_merge_result(const uint64_t *sum, int c, float *probability);
 

@@ -66,9 +66,9 @@ void sp_merger_destroy(sp_merger *merger);
 sp_status sp_merger_add(sp_merger *merger, const sp_sample *sample,
                         const uint64_t *voxel_sum, const void *payload,
                         size_t payload_bytes);
-/* Sends what was added since the last call, and finishes samples. n_passed: the samples
- * 0 .. n_passed - 1 of the set were all added, on whichever ranks. Collective; a
- * failure of one rank, `done` included, is not agreed on: the caller does that. */
+/* Sends the parcels added since the last call, and finishes samples. n_passed: the
+ * samples 0 .. n_passed - 1 of the set were all added, on whichever ranks. Collective;
+ * a failure of one rank, `done` included, is not agreed on: the caller does that. */
 sp_status sp_merger_exchange(sp_merger *merger, int64_t n_passed);
 
 /* The bytes that a rank holds at most, with samples passing `batch` at a time: an

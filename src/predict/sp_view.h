@@ -8,7 +8,7 @@
  * makes the view's sample by the same code as the training's samples. Views are the
  * ones that the augmentation has trained the model for, in a fixed order:
  *
- *     augment.rotate_z   turns by 0, 90, 180 and 270 degrees about z, where
+ *     augment.rotate_z   turns by 0, 90, 180 and 270 degrees about z, if
  *                        augment.rotate_max is 180
  *     augment.flip       x mirrored; without turns also y, and both
  *     augment.scale      1, then the least and the greatest factor; with /subvoxel only

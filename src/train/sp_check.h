@@ -1,8 +1,7 @@
 /* The commands of sptrain that look and change nothing: no run folder is opened.
  *
- *     sptrain check DECK   sp_check: the files that the deck names, network, batch, and
- *                          the memory that a run takes (sp_check_memory: the largest
- *                          samples are planned)
+ *     sptrain check DECK   sp_check: files of the deck, network, batch, and the memory
+ *                          of a run (sp_check_memory: the largest samples are planned)
  *     sptrain check MODEL  sp_check_model.h: what a checkpoint holds; needs no ranks
  *     sptrain preflight    sp_preflight: place, device and measured rates of each rank
  */

@@ -326,7 +326,7 @@ sp_status sp_evaluate_pass(sp_resources *r, sp_metrics *metrics,
     sp_arena_destroy(&p.scratch);
     if (rc == SP_OK)
         rc = sp_metrics_reduce(metrics, r->comm);
-    /* Ranks that are done wait in the sums, and still tell of the pass meanwhile. */
+    /* Ranks that are done wait in the sums, and still report the pass meanwhile. */
     sp_session_count(r->session, 0, 0);
     if (rc == SP_OK && pictures_s) {
         const double begin_s = sp_now_s();

@@ -39,7 +39,7 @@ struct sp_gallery {
     bool is_broken;
 };
 
-/* The samples that are drawn; rank 0 chooses and tells all. */
+/* The samples that are drawn; rank 0 chooses and informs all. */
 enum { BEST, MEDIAN, WORST, CHOSEN };
 static const char *const which_words[CHOSEN] = {"best", "median", "worst"};
 enum { TRUTH, PREDICTION, ERROR, KINDS };

@@ -6,7 +6,7 @@
  *                 writes pictures/best-truth-top.png, ..., pictures.json
  *
  * The same data and weights give the same pictures on any number of ranks. Pictures are
- * no result: if they cannot be made, a warning says so and the command goes on. */
+ * not a result: if they cannot be made, a warning says so and the command goes on. */
 #ifndef SP_GALLERY_H
 #define SP_GALLERY_H
 

@@ -35,7 +35,7 @@ static sp_status open_checkpoint(sp_infer *infer)
                                   "name one by run.checkpoint=FILE", path);
 }
 
-/* A model's deck that takes all columns (data.features = []) gets their names here:
+/* A model's deck that uses all columns (data.features = []) gets their names here:
  * other shards may have more columns, or have them in another order. */
 static sp_status name_columns(sp_config *model, const sp_normalization *norm)
 {

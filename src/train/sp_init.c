@@ -18,7 +18,7 @@ static const char *last_layer(const sp_resources *r)
 
 /* Compares the classes. With other names the last layer learns them anew, which is a
  * warning; the same names in another order would be mixed up silently, which is an
- * error. A last layer that begins afresh fits any classes. */
+ * error. A newly initialized last layer fits any classes. */
 static sp_status compare_classes(const sp_resources *r, const sp_normalization *norm,
                                  const char *path)
 {
@@ -100,7 +100,7 @@ static void say_moved(const sp_resources *r, const sp_checkpoint_state *state,
                 sp_plural(n_layers), used ? "; afresh begin " : "", fresh);
 }
 
-/* Rank 0: compares the source with the data, and tells what was taken from it. */
+/* Rank 0: compares the source with the data, and logs what was read from it. */
 static sp_status compare(const sp_resources *r, const char *path)
 {
     sp_checkpoint_state state = {0};

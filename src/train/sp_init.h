@@ -4,17 +4,17 @@
  *     run.init_from     sp_init_weights   weights and statistics of the layers; those
  *                                         of run.init_skip begin afresh
  *     run.init_norm     sp_init_norm_of   statistics of the features
- *     train.freeze, train.lr_layers       graph/sp_graph.h; sp_init_report tells them
+ *     train.freeze, train.lr_layers       graph/sp_graph.h; logged by sp_init_report
  */
 #ifndef SP_INIT_H
 #define SP_INIT_H
 
 #include "train/sp_session.h"
 
-/* Loads the weights of run.init_from and tells what moved where. Collective, agreed.
- * SP_EDATA: they do not fit, or are not finite; SP_EUSAGE: keys that contradict. */
+/* Loads the weights of run.init_from and logs the moves. Collective, agreed. SP_EDATA:
+ * they do not fit, or are not finite; SP_EUSAGE: keys that contradict. */
 sp_status sp_init_weights(sp_resources *resources);
-/* Refuses for `sptrain check` what sp_init_weights would refuse, and tells the same,
+/* Refuses for `sptrain check` what sp_init_weights would refuse, and logs the same,
  * with a graph and without a net. Collective, agreed. */
 sp_status sp_init_check(sp_resources *resources);
 /* Checks keys of fine-tuning that need a source, if no source is given. Local. */

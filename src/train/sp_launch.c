@@ -28,7 +28,7 @@ static void print_launch_help(void)
         "-n N: this number of ranks. --dry-run: only print the command line.");
 }
 
-/* The number of ranks, and the noun for what they were counted by. */
+/* The number of ranks, and the noun for the things that were counted. */
 static int count_ranks(int n_words, char **words, const char **what)
 {
     int n = sp_backend_visible_devices();

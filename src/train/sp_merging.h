@@ -1,5 +1,5 @@
-/* Predictions from several views and overlapping blocks, as evaluation and prediction
- * make them where eval.views or eval.merge asks for it (predict/sp_merge.h).
+/* Predictions from several views and overlapping blocks, used by evaluation and
+ * prediction if eval.views or eval.merge asks for it (predict/sp_merge.h).
  *
  *     loader: each micro-batch once a view
  *       --forward--> logits --sp_merging_add--> sums of the voxels of the batch
@@ -27,10 +27,10 @@ typedef struct sp_merging {
 /* Copies logits of a device to the host, into memory of the arena; logits on the host
  * are not copied. Local. SP_EMEM, SP_EDEVICE. */
 sp_status sp_merging_fetch(sp_backend *backend, sp_arena *arena, sp_tensor *logits);
-/* Opens it as the keys say; without them is_on is false and nothing else is to be
- * called but is_last, which is true then, and the destroy. `done` takes the merged
- * points. The evaluation's loader is open. Collective, agreed. SP_EDATA, SP_EMEM.
- * Destroy after a failure too. */
+/* Opens it as the keys say; without them is_on is false and only is_last, which is then
+ * true, and destroy may be called. `done` gets the merged points. The evaluation's
+ * loader is open. Collective, agreed. SP_EDATA, SP_EMEM. Destroy after a failure
+ * too. */
 sp_status sp_merging_open(sp_merging *merging, sp_resources *resources,
                           sp_merger_done *done, void *arg);
 void sp_merging_destroy(sp_merging *merging);

@@ -45,7 +45,7 @@ static sp_status begin_files(sp_predictor *p)
     return sp_predict_files_begin(&p->files);
 }
 
-/* Gives the files their names; what was predicted is written down after that. */
+/* Gives the files their names; the predict event is written after that. */
 static sp_status finish_files(sp_predictor *p)
 {
     SP_TRY(sp_predict_files_finish(&p->files));
@@ -203,8 +203,8 @@ static sp_status predict_batch(void *arg, const sp_batch *batch)
 }
 
 /* Every rank holds the same number of batches (some may be empty), so they meet in
- * each: a failure of one is known to all before the next, and rank 0 removes what it
- * began. */
+ * each: a failure of one is known to all before the next, and rank 0 removes the files
+ * that it began. */
 static sp_status predict_batches(sp_predictor *p, sp_progress *progress)
 {
     sp_resources *r = &p->infer.resources;

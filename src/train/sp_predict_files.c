@@ -197,7 +197,7 @@ static const void *as_stored(const sp_predict_files *f, uint16_t *labels, int64_
     return labels;
 }
 
-/* Writes one value, of so many bytes, in all columns of the rows of a sample. */
+/* Writes one value, of the given size, in all columns of the rows of a sample. */
 static sp_status store_same(sp_h5 *file, const char *name, const int64_t offset[2],
                             int columns, const void *value, size_t bytes)
 {
@@ -215,8 +215,8 @@ static sp_status store_same(sp_h5 *file, const char *name, const int64_t offset[
     return rc;
 }
 
-/* A sample that data.on_error = "skip" left out has the label ignore_label, logits that
- * are no numbers, and points of no row of the scan. */
+/* A sample that data.on_error = "skip" left out has the label ignore_label, logits of
+ * NaN, and points without a row in the scan. */
 static sp_status store_skipped(sp_predict_files *f, int64_t sample, int shard)
 {
     const sp_dataset *set = &f->infer->resources.val;

@@ -56,8 +56,8 @@ void sp_report_number(sp_events *events, const char *group, const char *key,
     sp_events_scalar(events, group, key, value);
 }
 
-/* Event files are a copy of metrics.jsonl for TensorBoard, so that a loss of some is no
- * end of a run. */
+/* Event files are a copy of metrics.jsonl for TensorBoard, so losing some does not end
+ * a run. */
 sp_status sp_report_events_end(sp_run *run)
 {
     static bool is_told;
@@ -105,7 +105,7 @@ static void write_start(const sp_resources *r, const char *deck)
     sp_json_int(json, "parameters", r->graph.n_weights);
 }
 
-/* The length of the training, for those who watch it. */
+/* The length of the training, for progress displays. */
 static void write_plan(const sp_trainer *trainer)
 {
     const int64_t per_epoch = sp_sampler_steps_per_epoch(&trainer->resources.sampler);
@@ -192,7 +192,7 @@ static const char *left_text(const sp_trainer *t, char text[48])
     return text;
 }
 
-/* Writes what a step is measured by. TensorBoard shows the times in a group of their
+/* Writes the measurements of a step. TensorBoard shows the times in a group of their
  * own. */
 static void write_step(const sp_trainer *t, const sp_step_report *step)
 {

@@ -29,9 +29,9 @@ sp_status sp_report_epoch(sp_trainer *trainer, const sp_step_report *step);
 /* Writes the end event and the status. state: "done" or "stopped"; message: the reason,
  * or "". */
 sp_status sp_report_end(sp_trainer *trainer, const char *state, const char *message);
-/* Warns of what a deck and its data may not mean: the size of the batch and its learning
- * rate, momentum that nobody asked for, ranks without samples, files that are in
- * data.train and data.val, classes that only data.val has. SP_EMPI, SP_EMEM. */
+/* Warns of settings that may not be meant: the size of the batch and its learning rate,
+ * momentum that nobody asked for, ranks without samples, files that are in data.train
+ * and data.val, classes that only data.val has. SP_EMPI, SP_EMEM. */
 sp_status sp_report_notes(struct sp_resources *resources,
                           const struct sp_sampler *sampler);
 /* Warns if some ranks get no sample in a full step. Any rank may call; rank 0
@@ -51,8 +51,8 @@ sp_status sp_report_test(struct sp_resources *resources, const sp_metrics *metri
 sp_status sp_report_eval(struct sp_resources *resources, const sp_metrics *metrics,
                          const sp_metrics *averaged, const char *checkpoint,
                          int64_t *metrics_bytes);
-/* Rank 0, of `sptrain predict`: writes the predict event, with what the files hold.
- * Local. SP_EIO. */
+/* Rank 0, of `sptrain predict`: writes the predict event, with the contents of the
+ * files. Local. SP_EIO. */
 sp_status sp_report_predict(struct sp_resources *resources, const char *checkpoint,
                             const struct sp_predict_files *files);
 /* Prints the IoU of each class as a table. */

@@ -9,7 +9,7 @@
 #include "train/sp_session.h"
 #include "train/sp_init.h"
 
-/* Warns of vectors that do not tilt because their z is no column. */
+/* Warns of vectors that do not tilt because their z is not a column. */
 static void print_untilted(const sp_resources *r)
 {
     char *const *name = r->train.feature_name;

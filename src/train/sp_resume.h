@@ -27,8 +27,8 @@ void sp_resume_poll(sp_trainer *trainer);
 /* Collective: all ranks learn the best score that has its weights on disk; waits for a
  * checkpoint that is being written. */
 sp_status sp_resume_agree_best(sp_trainer *trainer);
-/* Waits until the checkpoint that is being written no longer needs the weights as they
- * are; the caller is about to change them. Local. */
+/* Waits until the checkpoint that is being written no longer needs the present weights;
+ * the caller is about to change them. Local. */
 void sp_resume_await(sp_trainer *trainer);
 
 #endif

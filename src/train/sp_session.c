@@ -116,9 +116,9 @@ static void print(sp_session *session, sp_status rc)
                   error->message);
 }
 
-/* Ends all ranks: this one has failed and the others do not know. Where another rank
+/* Ends all ranks: this one has failed and the others do not know. If another rank
  * failed too and claimed the diagnosis first, that rank is about to end this process as
- * well; this one waits, so that the first report and status stand. */
+ * well; this one waits, so that the first report and status are kept. */
 static void leave_alone(sp_session *session, sp_status rc)
 {
     sp_watchdog_stop(session->watchdog, rc);

@@ -27,7 +27,7 @@
 struct sp_watchdog; /* health/sp_watchdog.h */
 struct sp_witness;  /* health/sp_witness.h */
 
-/* A parsed command line and what it acts on. All pointers are borrowed. */
+/* A parsed command line and the objects that it acts on. All pointers are borrowed. */
 typedef struct sp_command {
     const char *name;     /* "train", ... */
     const char *deck;     /* path, for messages */
@@ -62,17 +62,15 @@ sp_status sp_session_open_folder(sp_session *session);
 /* Collective, agreed: starts the watchdog in a session that has no run folder, so that
  * ranks do not wait for ever for one that hangs. Nothing is written. */
 sp_status sp_session_guard(sp_session *session);
-/* Collective: opens this rank's log in the run folder where run.rank_logs
- * asks for it. */
+/* Collective: opens this rank's log in the run folder if run.rank_logs asks for it. */
 sp_status sp_session_open_log(sp_session *session);
 
 /* Local: record the phase, at the session's epoch and step, and how much of it is done,
- * for those who watch the run folder (sp_run_beat, sp_run_count). Without a folder they
- * do nothing. */
+ * in the run folder (sp_run_beat, sp_run_count). Without a folder they do nothing. */
 void sp_session_beat(sp_session *session, sp_phase phase);
 void sp_session_count(sp_session *session, int64_t done, int64_t total);
-/* Local, at the end of a training step: tells the watchdog this rank's own work in each
- * phase (sp_watchdog_step), and looks whether the witness is there. */
+/* Local, at the end of a training step: reports this rank's own work in each phase to
+ * the watchdog (sp_watchdog_step), and checks that the witness exists. */
 void sp_session_watch(sp_session *session, const double own_s[SP_PHASE_COUNT]);
 
 typedef sp_status sp_session_work(void *arg);

@@ -28,7 +28,7 @@ static bool is_stop_asked(void *trainer)
 
 /* ---- one step ---- */
 
-/* Times the parts of a step, and tells its phases to the other processes. */
+/* Times the parts of a step, and publishes its phases to the other processes. */
 static sp_status begin_part(void *arg, sp_step_part part, const struct sp_batch *batch)
 {
     sp_trainer *t = arg;

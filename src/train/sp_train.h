@@ -13,7 +13,7 @@
  *                      sp_resume_save --> saver thread          (run/sp_saver.h)
  *       end:           sp_report_end, sp_trainer_close
  *
- * Within a step a rank that fails cannot tell the others, so it ends all of them
+ * Within a step a rank that fails cannot inform the others, so it ends all of them
  * (sp_session_run_alone). Between steps they agree. eval and predict open the same
  * resources by sp_infer_open (sp_infer.c).
  *

@@ -16,7 +16,7 @@
 #include "report/sp_progress.h"
 #include "train/sp_times.h"
 
-/* One optimizer step as it is reported. */
+/* The report of one optimizer step. */
 typedef struct sp_step_report {
     int64_t step, samples; /* step: number from 1; samples: running total */
     int64_t epoch;         /* number from 0 */
@@ -75,15 +75,15 @@ typedef struct sp_trainer {
 /* Collective, agreed: opens the resources of a training and finds out where it begins.
  * The trainer need not be zeroed; sp_trainer_close follows in any case. */
 sp_status sp_trainer_open(sp_trainer *trainer, const sp_command *command);
-/* Collective, agreed: the loader begins, and the log and the run folder tell of the
- * start. To be called once, before the first step. */
+/* Collective, agreed: the loader begins, and the start is written to the log and the
+ * run folder. To be called once, before the first step. */
 sp_status sp_trainer_begin(sp_trainer *trainer);
 /* Learning rate and momentum of the next step. */
 sp_rates sp_trainer_rates(const sp_trainer *trainer);
 /* Steps of the whole training; INT64_MAX: too many to count. */
 int64_t sp_trainer_steps(const sp_trainer *trainer);
-/* Seconds that the training will take on from here, evaluations included, as long as it
- * keeps its pace; NAN: not known. Local. */
+/* Estimated seconds that the training will still need, evaluations included; NAN: not
+ * known. Local. */
 double sp_trainer_left_s(const sp_trainer *trainer);
 /* Collective, agreed: compares the weights of all ranks. SP_ENUMERIC names those that
  * differ. */
