@@ -125,8 +125,8 @@ static uint64_t power(int n)
 }
 
 /* In this order of bits a product comes out multiplied by x, hence the -1. The first 8
- * of 16 bytes are 64 bits further from the data that they are folded into, hence the +
- * 64. */
+ * of 16 bytes are 64 bits further from the data that they are folded into, hence the
+ * +64. */
 static void fill_folds(void)
 {
     by_256[0] = power(8 * 256 + 64 - 1);

@@ -18,8 +18,8 @@ enum { BITS = 34, SHIFT = 4, PARALLEL_FROM = 1 << 16 };
 #define MAGIC_BITS 0x4338000000000000u
 
 /* Limb 1 of k poisoned sums is k 2^57 modulo 2^64. That is at least 2^57 away from 0,
- * while limbs of valid sums stay within 2^55; it is 0 only if 128 divides k. Limb 2, k
- * 2^50, then shows the poison up to k = 2^14. */
+ * while limbs of valid sums stay within 2^55; limb 1 is 0 only if 128 divides k. Limb
+ * 2, k 2^50, then shows the poison up to k = 2^14. */
 #define POISON_1 ((uint64_t)1 << 57)
 #define POISON_2 ((uint64_t)1 << 50)
 

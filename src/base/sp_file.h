@@ -58,9 +58,9 @@ sp_status sp_file_append_line(const char *path, const char *line);
 /* Forms dir/name in path [PATH_MAX], cut if it is too long (no run begins in such a
  * folder). Returns path. */
 const char *sp_file_in(const char *dir, const char *name, char *path);
-/* Forms the path that this program can be executed by in path [PATH_MAX]. It is
- * /proc/self/exe only if the file was replaced or removed, since under valgrind this
- * link leads to valgrind itself. Returns path. */
+/* Forms a path to this program's executable in path [PATH_MAX]. It is /proc/self/exe
+ * only if the file was replaced or removed, since under valgrind this link leads to
+ * valgrind itself. Returns path. */
 const char *sp_file_of_program(char *path);
 /* The part of the path after its last slash. */
 const char *sp_file_name(const char *path);

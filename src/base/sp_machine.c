@@ -150,7 +150,7 @@ static void visit_cpu(const char *folder, sp_machine_group *g)
 
     if (group_read(folder, "cpu.max", &quota, &period) == 2)
         g->cores = fmin(g->cores, quota / period);
-    /* of the older cgroups, -1 means no limit */
+    /* of the older cgroups; -1: no limit */
     if (group_read(folder, "cpu.cfs_quota_us", &quota, &unused) == 1 && quota > 0 &&
         group_read(folder, "cpu.cfs_period_us", &period, &unused) == 1)
         g->cores = fmin(g->cores, quota / period);

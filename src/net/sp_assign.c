@@ -442,8 +442,8 @@ static sp_grad_route route_of(sp_assign *a, int s, int to, grad_over over)
 }
 
 /* The gradient of the residual equals the output's, so the residual takes over its
- * memory; without a residual x does. If x and the residual are one value, the
- * residual's gradient is a copy. */
+ * memory; if it does not, x does. If x and the residual are one value, the residual's
+ * gradient is a copy. */
 static void route_norm(sp_assign *a, int s, sp_grad_route *route)
 {
     const sp_lower_step *step = &a->low->step[s];

@@ -69,7 +69,7 @@ typedef struct sp_lower_step {
      * norm's turn, and writes nothing between them. The other step of the two; -1: the
      * step runs by itself. */
     int runs_with;
-    /* The offset in the flat gradient after which all gradients are final once the
+    /* The gradients from this offset to the end of the flat gradient are final once the
      * backward pass of this step ran. */
     int64_t ready;
     /* The first home in the list of those that no later step of the forward pass reads,

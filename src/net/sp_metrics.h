@@ -6,7 +6,7 @@
  * of ranks nor the order of samples.
  *
  *     | confusion | point_confusion | merged | merged_points | exact   | n |
- *     | C*C       | C*C, each if it is wanted             | 2*WIDE  | 1 |
+ *     | C*C       | C*C, each if it is wanted                | 2*WIDE  | 1 |
  */
 #ifndef SP_METRICS_H
 #define SP_METRICS_H

@@ -84,7 +84,7 @@ static sp_status conv(sp_net *net, int s)
     const sp_conv_args args = conv_args(net, s, sp_net_act(net, step->out));
 
     SP_TRY(sp_net_pack(net, s, SP_PACK_FORWARD));
-    if (impl->mem.value[step->out].sums < 0) /* no norm of the batch reads y */
+    if (impl->mem.value[step->out].sums < 0) /* no norm needs the sums of y */
         return net->backend->ops->conv_forward(net->backend, &args);
     return net->backend->ops->conv_forward_norm_sums(
         net->backend, &args, sp_net_sample_row(net, impl->low.value[step->out].level),

@@ -11,8 +11,8 @@
 
 #include "train/sp_session.h"
 
-/* Loads the weights of run.init_from and logs the moves. Collective, agreed. SP_EDATA:
- * they do not fit, or are not finite; SP_EUSAGE: keys that contradict. */
+/* Loads the weights of run.init_from and logs what moved where. Collective, agreed.
+ * SP_EDATA: they do not fit, or are not finite; SP_EUSAGE: keys that contradict. */
 sp_status sp_init_weights(sp_resources *resources);
 /* Refuses for `sptrain check` what sp_init_weights would refuse, and logs the same,
  * with a graph and without a net. Collective, agreed. */
