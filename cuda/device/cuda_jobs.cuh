@@ -9,10 +9,10 @@
  *
  * A block waits only for jobs that other blocks have taken, and those blocks are
  * running, so the kernel ends whatever the number of blocks that fit the device at a
- * time and whatever their order. One block alone does all jobs before it waits.
+ * time and whatever their order. A single block does all jobs before it waits.
  *
- * After it: cuda_is_last tells the last block to arrive that all others have written
- * their parts, which it adds (sums of losses, of squares).
+ * After it: cuda_is_last is true in the last block to arrive. All others have written
+ * their parts then, and it adds them (sums of losses, of squares).
  *
  * Neither changes the order of a sum: a job is the same whichever block does it.
  */
@@ -27,7 +27,7 @@
 typedef struct cuda_jobs {
     unsigned *count; /* [CUDA_JOB_COUNTS] jobs taken, jobs done */
     unsigned *other; /* [CUDA_JOB_COUNTS] the set of the next launch with jobs */
-    unsigned n;      /* jobs; 0: none */
+    unsigned n;      /* jobs, may be 0 */
 } cuda_jobs;
 
 enum { CUDA_JOB_COUNTS = 2 };

@@ -1,6 +1,6 @@
-/* Arenas of device memory: a range of addresses as large as the device's memory, behind
- * which memory is put as the arena's front advances. An arena keeps that memory, so a
- * step allocates nothing once the largest batch has been seen. */
+/* Arenas of device memory: a range of addresses as large as the device's memory. Memory
+ * is mapped to it as the arena's front advances. An arena keeps that memory, so a step
+ * allocates nothing once the largest batch has been seen. */
 #include <algorithm>
 #include <assert.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@ namespace
 struct device_arena {
     int device;
     sp_arena host;  /* host memory for the part that the host reads */
-    size_t *backed; /* [n_backed] bytes of each piece of memory, one behind another */
+    size_t *backed; /* [n_backed] bytes of each piece of memory, in order */
     int n_backed;
     cudaEvent_t filled, used; /* recorded at the end of each use of the arena; an event
                                * that was never recorded makes nobody wait */
@@ -34,7 +34,7 @@ double mib(size_t bytes)
 }
 
 /* The surplus of a growth is an eighth of the arena, so that growing batches do not
- * allocate in every step. It is 0 where it would not leave three quarters of the device
+ * allocate in every step. It is 0 if it would not leave three quarters of the device
  * free, because other arenas need memory too. */
 size_t surplus(size_t bytes)
 {

@@ -23,7 +23,7 @@ enum {
     TABLE_BYTES = 24 << 20
 };
 
-/* Operands that the compiler cannot fold and whose bits vary: power, and with it the
+/* Operands that the compiler cannot fold, with varying bits: power, and with it the
  * clock, depends on the bits. */
 __device__ uint32_t operand(int i)
 {

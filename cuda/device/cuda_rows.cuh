@@ -9,9 +9,9 @@
  *                                                     |  cuda_add_chunks (cuda_sums.cu)
  *                                                     +--> sums [sample][2][c]
  *
- * A thread handles N adjacent channels, 16 bytes where all rows of a call are aligned
- * to that, and computes in fp32; the remaining channels of a row are handled one by
- * one. Columns behind c are neither read nor written, since they may belong to another
+ * A thread handles N adjacent channels, 16 bytes if all rows of a call are aligned to
+ * that, and computes in fp32; the remaining channels of a row are handled one by one.
+ * Columns after c are neither read nor written, since they may belong to another
  * tensor.
  */
 #ifndef CUDA_ROWS_CUH
@@ -251,7 +251,7 @@ __global__ void __launch_bounds__(CUDA_EACH_THREADS, CUDA_EACH_BLOCKS)
             cuda_some_rows<F, T, 1>(f, first, n, (int)blockDim.y, gridDim.x * rows, j);
 }
 
-/* Launched also where there are no rows, if is_prepared says that prepare has work. */
+/* With is_prepared, prepare has work, so it is launched even without rows. */
 template <class T, int N, class F>
 sp_status cuda_launch_rows(sp_backend *be, const F &f, int64_t n, int c,
                            bool is_prepared)
@@ -361,8 +361,8 @@ __device__ static inline void cuda_add_parts(const double *part, int n, size_t s
  *                                        int64_t i, int j, double *a, double *b);
  * add adds to a[k] and b[k] of channel j + k. A sample is cut into chunks of rows from
  * its first row on. Thread y of a chunk sums rows y, y + step, ...; the sums of the
- * threads are added as a tree, and so are those of the chunks. The value depends on the
- * sample, on the number of channels and on their alignment alone. */
+ * threads are added as a tree, and so are the chunks' sums. The value depends only on
+ * the sample, on the number of channels and on their alignment. */
 
 enum { CUDA_SUM_THREADS = 256 };
 

@@ -54,14 +54,14 @@ enum {
     CUDA_COUNTS
 };
 
-/* Checks that the device and this build have wgmma (cuda_conv_wgmma.cu). Where they
+/* Checks that the device and this build have wgmma (cuda_conv_wgmma.cu). If they
  * have not, is_wgmma is cleared, or SP_EDEVICE if it is not optional. */
 sp_status cuda_wgmma_open(sp_backend *be);
 
-/* The state of the backend, to which be->impl points. */
+/* The state of the backend; be->impl points to it. */
 typedef struct sp_cuda {
     pthread_t owner;                  /* the compute thread */
-    cudaStream_t compute, plan, side; /* side: that of concurrent weight gradients */
+    cudaStream_t compute, plan, side; /* side: for concurrent weight gradients */
     cudaEvent_t turn;     /* records the end of one stream, for the other to wait for */
     cudaEvent_t clock[2]; /* recorded by clock_begin, clock_end; NULL: not yet */
     cudaEvent_t forked; /* the compute stream's position when the side stream starts */
@@ -84,7 +84,7 @@ typedef struct sp_cuda {
      * other ranks meanwhile. NULL: a plain wait. */
     sp_status (*wait)(void *wait_arg, cudaStream_t compute);
     void *wait_arg;
-    /* Work from which blocks of an early launch would keep places on the device
+    /* Work that needs places on the device which blocks of an early launch would occupy
      * (cuda_lets_next). is_forked: a weight gradient in the side stream has not been
      * joined. has_peer_sums: small sums over ranks run as kernels of the compute
      * stream. n_sums: sums over ranks that were posted and have not ended. */
@@ -119,9 +119,9 @@ static inline sp_status cuda_wait_event(cudaStream_t stream, cudaEvent_t event)
 }
 
 /* Called after each launch: it returns a refused launch's error. A kernel that fails
- * while it runs is reported by the next call of any kind, so the message names the
- * launch as the place where it was seen. The kernel's name may stand in parentheses and
- * have template arguments, which the message leaves out. */
+ * while it runs is reported by the next call of any kind, so the message says that the
+ * error was seen at this launch. The kernel's name may be in parentheses and have
+ * template arguments, which the message leaves out. */
 static inline sp_status cuda_launched(const char *kernel)
 {
     const cudaError_t error = cudaGetLastError();
