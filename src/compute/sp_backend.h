@@ -286,14 +286,14 @@ typedef struct sp_backend_ops {
     sp_status (*fill)(sp_backend *be, void *data, int byte, size_t bytes);
     sp_status (*wait)(sp_backend *be); /* until the compute stream is idle */
     /* Hands an arena from the planner thread, which fills it by plan_build and upload,
-     * to the compute thread, whose operations read it, and back. Where a backend has
+     * to the compute thread, whose operations read it, and back. If a backend has
      * streams, these wait for each other; the host does not. The caller keeps the
      * passes of one arena in the order of sp_pass. */
     sp_status (*arena_pass)(sp_backend *be, sp_arena *arena, sp_pass pass);
 
     /* ---- sums over ranks (sp_transport.h) ----
      * The transports that can move this memory, best first, ended by NULL. NULL instead
-     * of a list: MPI moves it where it lies. */
+     * of a list: MPI moves it if it lies. */
     const struct sp_transport_ops *const *transports;
 
     /* ---- plan (planner thread) ----
@@ -359,7 +359,7 @@ typedef struct sp_backend_ops {
                                          const sp_norm_args *norm);
     /* conv_grad_input, then norm_grad_sums of the batch norm before the convolution,
      * whose norm->dy is conv->y or columns of it, complete once the convolution ran;
-     * then that of the residual norm, NULL where there is none: a second norm of as
+     * then that of the residual norm, NULL if there is none: a second norm of as
      * many channels and without activation whose output was added to that of the
      * first, so that g is the gradient of both (residual->dy equals norm->dy). */
     sp_status (*conv_grad_input_norm_sums)(sp_backend *be, const sp_conv_args *conv,
@@ -461,7 +461,7 @@ struct sp_backend {
     /* The order of sums of products, of the CPU in bf16. Set before open, which turns
      * SP_SUMS_AUTO into that of this processor; ranks agree on it before. */
     sp_bf16_sums sums;
-    /* Wide convolutions in bf16 use wgmma. Set before open, which clears it where the
+    /* Wide convolutions in bf16 use wgmma. Set before open, which clears it if the
      * device or the build has none, or fails if it is not optional. Weights are packed
      * for it, so it does not change between their packing and a convolution. */
     bool is_wgmma, is_wgmma_optional;
@@ -485,7 +485,7 @@ static inline void sp_range_end(const sp_backend *be)
         be->ops->range_end();
 }
 
-/* The backend called "cpu" or "cuda"; NULL where this build lacks it. The list of
+/* The backend called "cpu" or "cuda"; NULL if this build lacks it. The list of
  * backends stands in src/api/sp_backend.c. */
 const sp_backend_ops *sp_backend_find(const char *name);
 

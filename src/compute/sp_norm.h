@@ -71,7 +71,7 @@ static inline SP_HOST_DEVICE void sp_norm_move_running(const sp_norm_finish_args
 /* norm_finish of channel j. Sums of x and x^2 in double serve instead of counts, means
  * and squared deviations, because they can be added in any order and are accurate
  * enough. The relative error of var + eps is below 32 * 2^-52 (1 + mean^2 / (var +
- * eps)); measured, it is 3e-9 where the mean is 10^3 standard deviations and 3e-7 where
+ * eps)); measured, it is 3e-9 if the mean is 10^3 standard deviations and 3e-7 where
  * it is 10^4, against 1e-12 of squared deviations
  * (tests/unit/compute/test_norm_accuracy.c). Normalized values are equally far from the
  * exact ones in both forms, 2e-6 and 5e-4, since storing x, scale and shift as fp32

@@ -5,7 +5,7 @@
  *     low  | held | free | held | held | free |  high = end
  *
  * A range is cut from the lowest free one that fits (side low: from its lower end) or
- * from the highest one (side high: from its upper end). Where none fits, the range is
+ * from the highest one (side high: from its upper end). If none fits, the range is
  * appended and the end of the span moves. Ranges that are kept for long and ranges that
  * are soon dropped stand on opposite sides, so that neither leaves gaps among the
  * other. Free neighbours are joined. */

@@ -1,11 +1,11 @@
 /* Transports: sums over ranks of values that lie in a backend's memory.
  *
  *     name        memory   moved by
- *     mpi         host     MPI, where it lies
+ *     mpi         host     MPI, if it lies
  *     mpi-staged  device   MPI, through pinned host memory, piece by piece
- *     nccl        device   NCCL, where it lies
+ *     nccl        device   NCCL, if it lies
  *
- * In addition to the latter two, where the devices of a scope reach each other's
+ * In addition to the latter two, if the devices of a scope reach each other's
  * memory, small sums go through that memory (sp_peer_ops).
  *
  * Gradients are posted while the backward pass goes on and travel concurrently with it.
@@ -86,7 +86,7 @@ typedef struct sp_peer_ops {
 } sp_peer_ops;
 
 /* One kind of transport. The functions below with the same names say what each does. A
- * function may be NULL where a comment says so. */
+ * function may be NULL if a comment says so. */
 typedef struct sp_transport_ops {
     const char *name;
     sp_status (*probe)(void); /* local: can this process use it? NULL: always */
@@ -132,7 +132,7 @@ sp_status sp_transport_choose(sp_transport *transport, sp_comm *comm,
                               sp_backend *backend, const sp_transport_options *options);
 /* Closes the transport. Collective where nothing has failed. Accepts a zeroed one. */
 void sp_transport_close(sp_transport *transport);
-/* Leaves the transport without the other ranks, in place of close, where only this rank
+/* Leaves the transport without the other ranks, in place of close, if only this rank
  * knows that the run has failed. Local. */
 void sp_transport_abandon(sp_transport *transport);
 

@@ -1,5 +1,5 @@
-/* Batch norm. Sums are formed in parallel over spans of rows that depend on the sample
- * alone, and the spans' sums are added in order, so the result does not depend on the
+/* Batch norm. Sums are formed in parallel over spans of rows that depend only on the
+ * sample, and the spans' sums are added in order, so the result does not depend on the
  * number of threads. */
 #include <assert.h>
 #include <string.h>

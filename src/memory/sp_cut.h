@@ -18,7 +18,7 @@
  * (sp_sampler_limit).
  *
  * The need of a sample is estimated from the index alone, so that every rank cuts every
- * step alike without a message: its voxels at each level come from /cost, or, where the
+ * step alike without a message: its voxels at each level come from /cost, or, if the
  * shards lack that, from the ratios in the plan of the largest sample. Rank 0 plans
  * some samples as augmentation leaves them; these show by what factor the estimate can
  * be too low. All of it is a function of deck, data and memory. On the host a sample
@@ -69,7 +69,7 @@ typedef struct sp_cut {
 int64_t sp_cut_memory_of(int64_t device_bytes);
 
 /* Bounds what the samplers deal; comes before they are used. Collective; all ranks
- * return the same status. train or eval is NULL where the run has none. With memory 0
+ * return the same status. train or eval is NULL if the run has none. With memory 0
  * nothing is bounded and nothing is read; otherwise rank 0 reads some samples.
  * SP_EDATA, SP_EIO; SP_EMEM names a sample that does not fit, on the host. Close after
  * a failure too. */

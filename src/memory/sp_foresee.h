@@ -61,7 +61,7 @@ typedef struct sp_foresight {
 typedef struct sp_load {
     int n_samples;
     int64_t stored, points; /* voxels and points as the files have them */
-    int64_t context; /* points of margins, where an evaluation merges blocks; else 0 */
+    int64_t context; /* points of margins, if an evaluation merges blocks; else 0 */
     int64_t voxels[SP_MAX_LEVELS]; /* voxels of each level of the network */
     int64_t above; /* voxels of the levels above the coarsest one, all together */
     int64_t pairs[SP_MAX_MAPS]; /* pairs of each kernel map of the graph's plan */
@@ -116,7 +116,7 @@ typedef struct sp_planned {
     /* That is mixed into it, as if it had been drawn in that epoch; -1: none. */
     int64_t partner;
 } sp_planned;
-/* The partner of the sample in that epoch if it were mixed for certain; -1 where the
+/* The partner of the sample in that epoch if it were mixed for certain; -1 if the
  * deck mixes none. Pure. */
 int64_t sp_foresee_partner(const sp_foresight *what, const sp_dataset *set,
                            int64_t sample, int64_t epoch);

@@ -1,8 +1,8 @@
 /* Weight gradient in bf16: dW[k] += x dy^T over the pairs of offset k.
  *
- * The operation of bf16.h sums two products, here those of two pairs of rows. A run of
- * pairs is gathered first: the rows of x and of dy, two and two woven into words. The
- * blocks of mr input channels x nr vectors of output channels then read dense panels,
+ * The operation of bf16.h sums two products, here of two pairs of rows. A run of pairs
+ * is gathered first: the rows of x and of dy, two and two woven into words. The blocks
+ * of mr input channels x nr vectors of output channels then read dense panels,
  *
  *     x   [steps][block of channels]    dy   [steps][nr vectors]
  *

@@ -1,5 +1,5 @@
 /* Products of tiles by TDPBF16PS: the operation of tile.h. The Makefile compiles this
- * file for AMX_BF16 alone; bf16_portable.c has the same in portable C. */
+ * file only for AMX_BF16; bf16_portable.c has the same in portable C. */
 #include "cpu/bf16/tile.h"
 
 /* Operand of LDTILECFG: all eight tiles have 16 rows of 64 bytes. */

@@ -15,7 +15,7 @@
 
 enum {
     GROUP = 16,   /* chunks that are gathered at a time: 32 KiB */
-    COLUMNS = 256 /* whose sums are kept at a time: 512 KiB of L2 */
+    COLUMNS = 256 /* with sums kept at a time: 512 KiB of L2 */
 };
 
 /* Buffers of one tile of output rows. */
@@ -78,8 +78,8 @@ static void add_products_of(const panel_sums *p, const float *products, int colu
     }
 }
 
-/* Adds n pairs of an offset. w: its packed weights. The rows of x are gathered once
- * where they are not longer than the buffer. */
+/* Adds n pairs of an offset. w: its packed weights. The rows of x are gathered once if
+ * they are not longer than the buffer. */
 static void add_pairs(const panel_sums *p, const float *w, const int32_t *in,
                       const int32_t *out, int n, bool is_first, pair_rows *rows)
 {
