@@ -1,14 +1,14 @@
 /* An allocator of ranges within one span of memory, which are taken and dropped in any
- * order. It keeps numbers alone, so that the memory of a network can be foreseen
+ * order. It keeps only numbers, so that the memory of a network can be estimated
  * without allocating it.
  *
  *     low  | held | free | held | held | free |  high = end
  *
  * A range is cut from the lowest free one that fits (side low: from its lower end) or
- * from the highest one (side high: from its upper end). If none fits, the range is
- * appended and the end of the span moves. Ranges that are kept for long and ranges that
- * are soon dropped stand on opposite sides, so that neither leaves gaps among the
- * other. Free neighbours are joined. */
+ * from the highest one (side high: from its upper end). If no free range fits, the
+ * range is appended and the end of the span moves. Ranges that are kept for long and
+ * ranges that are soon dropped are on opposite sides, so that neither leaves gaps among
+ * the other. Free neighbours are joined. */
 #ifndef SP_RANGES_H
 #define SP_RANGES_H
 
@@ -19,7 +19,7 @@
 typedef struct sp_range {
     size_t at, bytes;
     int n_holders;  /* 0: the range is free */
-    int prev, next; /* neighbours; -1: none */
+    int prev, next; /* neighbours, -1 at the ends */
 } sp_range;
 
 typedef struct sp_ranges {

@@ -115,7 +115,7 @@ void sp_arena_rewind(sp_arena *arena, size_t used)
 size_t sp_arena_release(sp_arena *arena, size_t from, size_t to)
 {
     uintptr_t base = (uintptr_t)arena->base;
-    /* Whole large pages, so that none is broken up. */
+    /* Whole large pages, so that no page is broken up. */
     uintptr_t begin = sp_multiple(base + from, HUGE_PAGE);
     uintptr_t end = (base + to) / HUGE_PAGE * HUGE_PAGE;
 

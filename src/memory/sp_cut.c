@@ -56,8 +56,8 @@ static void find_need(sp_cut *cut)
 
 /* ---- bounds ---- */
 
-/* Finds the largest samples. On the host it fails if those of training and of
- * evaluation do not fit into the memory together. */
+/* Finds the largest samples. On the host it fails if training's and evaluation's do not
+ * fit into the memory together. */
 static sp_status check_largest(sp_cut *cut)
 {
     const int64_t room = cut->memory - sp_cut_fixed(cut);

@@ -1,5 +1,5 @@
-/* Inside sp_cut: sp_cut_samples.c estimates the need of the samples of a data set, from
- * which sp_cut.c makes the bounds. */
+/* Inside sp_cut: sp_cut_samples.c estimates the need of the samples of a data set;
+ * sp_cut.c makes the bounds from it. */
 #ifndef SP_CUT_INTERNAL_H
 #define SP_CUT_INTERNAL_H
 
@@ -39,14 +39,14 @@ sp_status sp_cut_refuse(const sp_budget *b, int64_t sample, int64_t need,
 sp_status sp_budget_open(sp_budget *b, const sp_foresight *what, sp_sampler *sampler,
                          bool is_training);
 void sp_budget_close(sp_budget *b);
-/* True if the memory is that of the host, not a device's. The budget was opened for a
+/* True if the memory is the host's, not a device's. The budget was opened for a
  * sampler. */
 bool sp_budget_is_host(const sp_budget *b);
 /* Sets how many slots of the loader hold batches: as many as it has steps, at most 3.
  */
 void sp_budget_set_slots(sp_budget *b, int64_t n_steps);
-/* Sets part to the bytes that a batch of this load takes beyond those of a batch
- * without samples. Local. */
+/* Sets part to the bytes that a batch of this load needs beyond a batch without
+ * samples. Local. */
 void sp_budget_weigh(sp_budget *b, const sp_load *load, int64_t part[SP_PARTS]);
 /* The measure of a sample for the sampler (sp_bound): its bytes of b->part, or with
  * SP_PARTS the share of the room that it fills more of, in bytes of both rooms. */

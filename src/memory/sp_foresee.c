@@ -17,7 +17,7 @@
 /* The memory of the program itself (MPI, HDF5, code, threads and heap, after a first
  * checkpoint), and the addition for each other rank of the node. Measured with MPICH
  * 4.0 in small runs: 21 to 31 MiB, and 20 to 35 MiB more of large pages that are in use
- * only in part, which count in small runs alone. */
+ * only in part, which count only in small runs. */
 static const int64_t PROGRAM_BYTES = 46 << 20, NEIGHBOUR_BYTES = 1 << 20;
 /* INDEX_BYTES is a sample in the index: offsets, cost, state. PARAM_BYTES is what the
  * program keeps for a parameter beyond its numbers, HDF5's datasets of a checkpoint
@@ -200,8 +200,8 @@ static bool is_mixing(const sp_foreseer *f)
            config->augment.mix_p > 0;
 }
 
-/* The bytes of a batch's predictions on their way to the file: on rank 0 those of all
- * ranks too. */
+/* The bytes of a batch's predictions on their way to the file: on rank 0 all ranks'
+ * predictions too. */
 static int64_t result_bytes(const sp_foresight *what, const sp_load *load)
 {
     const int64_t logits = what->config->run.logits ? 4 * what->graph->n_classes : 0;
@@ -211,9 +211,9 @@ static int64_t result_bytes(const sp_foresight *what, const sp_load *load)
     return (load->stored * (2 + logits) + load->points * 10) * (1 + what->n_ranks);
 }
 
-/* The bytes of probabilities: the sums of the batch's voxels, and where blocks are
- * merged those on their way to other ranks and from them, in buffers that grow by
- * doubling. A voxel goes to its own block and to those whose points lie in it. */
+/* The bytes of probabilities: the sums of the batch's voxels, and if blocks are merged
+ * also sums on their way to other ranks and from them, in buffers that grow by
+ * doubling. A voxel goes to its own block and to the blocks with points in it. */
 static int64_t probability_bytes(const sp_foresight *what, const sp_load *load)
 {
     const sp_config *config = what->config;
@@ -269,7 +269,7 @@ void sp_foresee_step(sp_foreseer *f, const sp_load *load, int64_t part[SP_PARTS]
 
 /* ---- the plan of a sample ---- */
 
-/* Voxelizes stored[0], mixed with stored[1] where that is a partner with voxels. */
+/* Voxelizes stored[0], mixed with stored[1] if that is a partner with voxels. */
 static sp_status voxelize(const sp_foresight *what, const sp_dataset *set,
                           const sp_sample stored[2], const sp_planned *of,
                           sp_arena *arena, sp_voxels *voxels)
