@@ -151,8 +151,8 @@ template <sp_precision P, class T, bool IS_WHOLE> struct conv_block : conv_rows<
     }
 };
 
-/* SHARED, the launch's shared memory, is an argument so that the kernel's name tells it
- * to tests/tools/cuda_code.py. */
+/* SHARED, the launch's shared memory, is an argument so that tests/tools/cuda_code.py
+ * can read it from the kernel's name. */
 template <sp_precision P, class T, bool IS_WHOLE, int SHARED>
 __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) conv_kernel(conv_call a)
 {

@@ -37,8 +37,8 @@
 #include "cuda/plan/cuda_map.h"
 
 /* The inner dimension of a convolution with K offsets of c channels, in units of
- * CUDA_UNIT_BYTES. Where c is small, offsets 2 i and 2 i + 1 share unit i and have a
- * chunk of it each. */
+ * CUDA_UNIT_BYTES. If c is small, offsets 2 i and 2 i + 1 share unit i and have a chunk
+ * of it each. */
 typedef struct cuda_units {
     bool is_shared;
     bool is_tiled;       /* packed by k-tiles of wgmma (cuda_conv_pack.cu) */

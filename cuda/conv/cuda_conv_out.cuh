@@ -103,8 +103,8 @@ template <int N> struct conv_constants {
     }
 };
 
-/* T is the tile; P tells which lane holds which element of a group of 16 rows; E is the
- * element type of y that is accessed by chunks. */
+/* T is the tile; P defines which lane holds which element of a group of 16 rows; E is
+ * the element type of y that is accessed by chunks. */
 template <class P, class T, class E> struct conv_out {
     enum {
         /* Two blocks of 256 threads on an SM leave 128 registers to each thread. */
@@ -228,7 +228,7 @@ template <class P, class T, class E> struct conv_out {
             k.read(a, column0 + c - a.column);
 #pragma unroll 1
         for (int t = 0; t < TIMES; t += AHEAD) {
-            /* addresses are computed anew where registers are few */
+            /* addresses are computed again if registers are few */
             const int n = IS_TIGHT ? sp_opaque(column0 + c) : column0 + c;
             chunk y[AHEAD], x[AHEAD], act[AHEAD];
 
@@ -248,7 +248,7 @@ template <class P, class T, class E> struct conv_out {
         }
     }
 
-    /* Loads the operands of a chunk: those that the call has. Where registers are few,
+    /* Loads the operands of a chunk: those that the call has. If registers are few,
      * each is loaded when it is needed. */
     template <bool IS_NORM>
     __device__ void fetch(int32_t i, int n, chunk *y, chunk *x, chunk *act) const

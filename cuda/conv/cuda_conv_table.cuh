@@ -62,8 +62,8 @@ template <class T> struct conv_rows {
     {
         tid = (int)threadIdx.x;
         lane = tid % 32;
-        /* Lane 0 tells the others, so that the compiler knows the value to be the same
-         * for the warp. */
+        /* Lane 0 passes it to the others, so that the compiler knows the value to be
+         * the same for the warp. */
         warp = __shfl_sync(~0u, tid / 32, 0);
     }
 
@@ -95,8 +95,7 @@ template <class T> struct conv_rows {
         return min((int)CONV_WORD, a.K - CONV_WORD * word);
     }
 
-    /* Fills the table for one word. Must be called after a barrier, and ends with one.
-     */
+    /* Fills the table for one word. Call it after a barrier; it ends with one. */
     __device__ void fill_table(int word)
     {
         const int n = (offsets_of(word) + 1) / 2 * 2 * T::BM;

@@ -25,8 +25,8 @@
  * has two barriers in shared memory (sp_cuda_cluster.h):
  *
  *     full    its weights are there: the bytes of both halves have come
- *     free    both blocks have multiplied what it held before; the block that is to fill
- *             it waits for that. In a block by itself the barrier of the step says it
+ *     free    both blocks have multiplied what it held before; the block that is to
+ *             fill it waits for that. A single block uses the step's barrier
  *
  * A block passes its list of offsets to the other after a barrier of the cluster, when
  * both have begun. The lists are there after a second barrier, and a third at the end
@@ -205,7 +205,7 @@ template <class T> struct wgmma_weights {
         sp_mbarrier_wait(full + 8 * stage(step), parity(step));
     }
 
-    /* Tells the cluster that this block has multiplied what a stage held. */
+    /* Reports to the cluster that this block has multiplied a stage's content. */
     __device__ void release(int i) const
     {
         if (T::CLUSTER > 1 && threadIdx.x < T::CLUSTER)

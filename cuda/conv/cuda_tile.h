@@ -53,7 +53,7 @@ enum {
     CUDA_LEAST_BYTES = 99 << 10,
     /* The shared memory of a tall tile is at most this much. */
     CUDA_TALL_BYTES = 130 << 10,
-    /* Tall tiles serve kernels of at least so many offsets: smaller ones read few
+    /* Tall tiles serve kernels of at least this many offsets: smaller ones read few
      * weights. */
     CUDA_TALL_OFFSETS = 27,
     /* The formula chooses tall tiles if they fill the multiprocessors at least this
@@ -80,7 +80,7 @@ static inline int cuda_fewest_columns(int c, const int *columns, int n)
     return best;
 }
 
-/* True if tall tiles of so many columns are right for a result of n rows and c
+/* True if tall tiles of that many columns are right for a result of n rows and c
  * channels. They halve the weights that pass through the L2. But a block has an SM to
  * itself, and the longest tile holds up to twice as many offsets as the mean one, so
  * that with few blocks most SMs would wait for the longest. */
@@ -132,7 +132,7 @@ static inline bool cuda_wgmma_is_tiled(int K, int c_x, int c_y)
     return cuda_wgmma_gains(K, c_x, c_y) && c_x % CUDA_WGMMA_DEPTH == 0;
 }
 
-/* The tile of such a call: 128 rows, so many columns, blocks of a cluster. */
+/* The tile of such a call: 128 rows, the columns, blocks of a cluster. */
 typedef struct cuda_wgmma_tile {
     int columns, cluster;
 } cuda_wgmma_tile;

@@ -4,10 +4,10 @@
  * Tiles of the tensor cores differ in columns and warps (cuda_conv.cu). The fastest one
  * depends on the width of the result and on whether its rows fill the device: if they
  * do not, narrow tiles make more blocks. No bit of a result or of its sums depends on
- * the tile, so every rank measures for itself, and a run that is continued may choose
- * anew.
+ * the tile, so every rank measures for itself, and a continued run may choose another
+ * one.
  *
- * Three synthetic maps stand for all. They have half, two and four times as many tiles
+ * Three synthetic maps represent all. They have half, two and four times as many tiles
  * of 128 rows as the device has multiprocessors. Their tiles hold 27 to 3 of 27 offsets
  * in falling order, as cuda_map.h orders them. A row has 3 in 5 of its tile's offsets,
  * 9 on average, each paired with a random row of x. For each width, with x as wide as

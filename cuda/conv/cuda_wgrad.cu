@@ -76,9 +76,9 @@ template <sp_precision P, int T_, int WM_, int WN_, int BLOCKS_> struct wgrad_ti
     static_assert((int)SHARED <= (int)CUDA_LEAST_BYTES, "shared memory of a tile");
     static_assert(N * LANES == CHUNKS && LANES * product::PAIRS == THREADS, "chunks");
 
-    /* The number of chunk e of thread `lane` of a row. Where four threads copy half a
-     * row of 128 bytes at a time, odd rows begin with the other half, so that eight
-     * threads write to all banks. */
+    /* The number of chunk e of thread `lane` of a row. If four threads copy half a row
+     * of 128 bytes at a time, odd rows begin with the other half, so that eight threads
+     * write to all banks. */
     __device__ static int chunk(int row, int lane, int e)
     {
         const bool is_exchanged = N == 2 && LANES == 4 && product::ROW_BYTES == 128;
@@ -330,7 +330,7 @@ sp_status flush(sp_backend *be, const wgrad_call &a, wgrad_items *items, float *
     return SP_OK;
 }
 
-/* Lists the pairs of offset k of one sample, in as many rounds as that needs. */
+/* Lists the pairs of offset k of one sample, in as many rounds as needed. */
 sp_status add_entry(sp_backend *be, const wgrad_call &a, int k, int32_t begin,
                     int32_t end, int max_items, wgrad_items *items, float *dw)
 {

@@ -11,8 +11,8 @@
 /* Kernels are loaded when the device is opened. The first launch of a kernel that is
  * loaded late waits until the device is idle and holds the context's lock meanwhile:
  * with a kernel there that waits for another rank, planner and training thread would
- * stand still. A setting of the user stays. The driver reads it in its first call,
- * which an MPI that knows CUDA makes in MPI_Init, so it is set before main. */
+ * stop. A setting of the user stays. The driver reads it in its first call, which an
+ * MPI that knows CUDA makes in MPI_Init, so it is set before main. */
 __attribute__((constructor)) static void load_kernels_at_open(void)
 {
     setenv("CUDA_MODULE_LOADING", "EAGER", 0);
@@ -137,8 +137,8 @@ sp_status sp_cuda_scratch_drop(sp_backend *be)
     return create_scratch(cuda_of(be));
 }
 
-/* Lower numbers have priority. Plans and the side stream use what the step leaves idle.
- * Priorities above the step's are left for the sums of the gradients. */
+/* Lower numbers have priority. Plans and the side stream use the time that the step
+ * leaves idle. Priorities above the step's are left for the sums of the gradients. */
 static sp_status start(sp_backend *be, sp_cuda *cuda)
 {
     const double begin = sp_now_s();

@@ -85,8 +85,8 @@ template <class F> __device__ void cuda_do_jobs(const cuda_jobs &jobs, const F &
 }
 
 /* True if this block is the last of n that count here; *count, which is 0 before the
- * first and after the last, is zeroed again. What the n blocks have written before is
- * then visible to all threads of this block. Called by all threads of a block. */
+ * first and after the last, is zeroed again. The n blocks' earlier writes are then
+ * visible to all threads of this block. Called by all threads of a block. */
 __device__ static inline bool cuda_is_last(unsigned *count, unsigned n)
 {
     SP_SHARED(unsigned, arrived, [1]);

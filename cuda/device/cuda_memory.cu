@@ -19,8 +19,8 @@ struct device_arena {
     sp_arena host;  /* host memory for the part that the host reads */
     size_t *backed; /* [n_backed] bytes of each piece of memory, in order */
     int n_backed;
-    cudaEvent_t filled, used; /* recorded at the end of each use of the arena; an event
-                               * that was never recorded makes nobody wait */
+    cudaEvent_t filled, used; /* recorded at the end of each use of the arena; waiting
+                               * for an event that was never recorded returns at once */
 };
 
 size_t granules(size_t bytes)
@@ -99,8 +99,8 @@ sp_status sp_cuda_arena_create(sp_arena *arena, size_t reserve, const char *name
     return SP_OK;
 }
 
-/* Gives the arena's memory back. What the device keeps is lost until the process ends,
- * so the log says so; a device that has failed has been reported. */
+/* Gives the arena's memory back. The memory that the device keeps is lost until the
+ * process ends, which is logged; a device that has failed has been reported. */
 static void release(const sp_arena *arena)
 {
     const device_arena *own = (const device_arena *)arena->impl;

@@ -146,7 +146,7 @@ __device__ void cuda_store(const sp_tensor &t, int64_t i, int j, const float (&v
     *(cuda_pack<T, N> *)((T *)t.data + i * t.ld + j) = pack;
 }
 
-/* y = v; where is_added, v plus what y held, which is `old`. */
+/* y = v; if is_added, v plus y's value before, which is `old`. */
 template <class T, int N>
 __device__ void cuda_store_sum(const sp_tensor &y, int64_t i, int j, float (&v)[N],
                                const cuda_pack<T, N> &old, bool is_added)
@@ -203,7 +203,7 @@ static inline bool cuda_can_group(const sp_tensor *const *t, int n)
  * values and work derives from cuda_plain.
  *
  * A thread loads CUDA_EACH_ROWS rows before it finishes the first of them, so that the
- * memory's latency passes once for all. The blocks are as many as fit the device at a
+ * memory's latency passes once for all. There are as many blocks as fit the device at a
  * time, and each handles rows at regular distances. */
 
 struct cuda_plain {
@@ -303,7 +303,7 @@ static inline SP_HOST_DEVICE int cuda_part_lanes(int n)
     return lanes;
 }
 
-/* The block that adds n parts: as many threads as have work. */
+/* The block that adds n parts: only the threads that have work. */
 static inline dim3 cuda_part_block(int n)
 {
     return dim3(CUDA_PART_COLUMNS, (unsigned)cuda_part_lanes(n));

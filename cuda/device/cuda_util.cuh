@@ -1,5 +1,5 @@
 /* Shared by the kernel files: errors, the backend's state, the launch of a function for
- * each element, samples. Rows and sums over them stand in cuda_rows.cuh. */
+ * each element, samples. Rows and sums over them are in cuda_rows.cuh. */
 #ifndef CUDA_UTIL_CUH
 #define CUDA_UTIL_CUH
 
@@ -10,7 +10,7 @@
 #include "cuda/device/cuda_ops.h"
 #include "cuda/device/sp_cuda.h"
 
-/* Says what to do about an error; "": nothing is known. */
+/* Says what to do about an error; "" if nothing is known. */
 static inline const char *cuda_advice(cudaError_t error)
 {
     return error == cudaErrorNoKernelImageForDevice ||
@@ -20,9 +20,9 @@ static inline const char *cuda_advice(cudaError_t error)
                : "";
 }
 
-/* Makes a failed call of the runtime the error record; the call's text stands in the
- * trace. The runtime remembers the error too, and is made to forget it: the caller may
- * go on without what failed, and the next launch would be blamed (cuda_launched). */
+/* Makes a failed call of the runtime the error record; the call's text is in the trace.
+ * The runtime remembers the error too, and is made to forget it: the caller may go on
+ * without what failed, and the next launch would be blamed (cuda_launched). */
 static inline sp_status cuda_failed(cudaError_t error, const char *file, int line,
                                     const char *call)
 {
@@ -140,7 +140,7 @@ static inline sp_status cuda_launched(const char *kernel)
 /* Prepares a kernel of the GEMMs for its launches on this device, the first time:
  * `ready_on` is the kernel's own, -1 at first. Its blocks have `threads` threads and
  * `shared` bytes of shared memory of the launch; `blocks` of them are to be on an SM of
- * 228 KiB at a time. Fewer cost time only, so a line in the log says it, once. */
+ * 228 KiB at a time. Fewer only cost time, so it is logged once. */
 template <class K>
 static sp_status cuda_gemm_ready(const sp_backend *be, int *ready_on, K kernel,
                                  const char *name, int columns, int threads, int shared,
@@ -184,7 +184,7 @@ __device__ static inline float *cuda_row(sp_tensor t, int64_t i)
  * channels, so that rows are read and written in whole lines. */
 
 enum { CUDA_EACH_THREADS = 256, CUDA_EACH_ROWS = 4 };
-/* An SM holds at least so many blocks of a pass over rows: registers allow as many. */
+/* An SM holds at least this many blocks of a pass over rows: registers suffice. */
 enum { CUDA_EACH_BLOCKS = 2 };
 
 template <class F>

@@ -57,7 +57,7 @@
  * SP_ALLOW_SHARED's. */
 #define SP_LAUNCH_SHARED(kernel, grid, block, bytes, stream, ...)                      \
     sp_launch((kernel), (grid), (block), (bytes), 1, (stream), __VA_ARGS__)
-/* The same in clusters of so many blocks along x, which divide the grid
+/* The same in clusters of that many blocks along x, which divide the grid
  * (sp_cuda_cluster.h). */
 #define SP_LAUNCH_CLUSTER(kernel, grid, block, bytes, cluster, stream, ...)            \
     sp_launch((kernel), (grid), (block), (bytes), (cluster), (stream), __VA_ARGS__)
@@ -94,7 +94,7 @@ __device__ __forceinline__ uint32_t sp_shared_address(const void *p)
 }
 
 /* The same, computed here: the compiler would otherwise compute an address in a static
- * array anew wherever it is used. */
+ * array again at each use. */
 __device__ __forceinline__ uint32_t sp_shared_base(const void *p)
 {
     uint32_t at;
@@ -138,8 +138,8 @@ static inline void sp_launch(void (*kernel)(P...), dim3 grid, dim3 block, size_t
     cudaLaunchKernelEx(&config, kernel, values...); /* cudaGetLastError has a failure */
 }
 
-/* Called once by all threads of every kernel, ahead of all memory that another kernel
- * of the stream touches. */
+/* Called once by all threads of every kernel, before any access to memory that another
+ * kernel of the stream touches. */
 __device__ __forceinline__ void sp_grid_wait()
 {
 #if __CUDA_ARCH__ >= 900
@@ -147,9 +147,9 @@ __device__ __forceinline__ void sp_grid_wait()
 #endif
 }
 
-/* The same. Where lets_next, which is the same for all blocks, the kernel that follows
- * in the stream may then begin, if it was launched early: its blocks get the places
- * that the last blocks of this kernel leave. */
+/* The same. With lets_next (the same for all blocks) the next kernel in the stream may
+ * then begin, if it was launched early: its blocks get the places that the last blocks
+ * of this kernel leave. */
 __device__ __forceinline__ void sp_grid_begin(bool lets_next)
 {
     sp_grid_wait();
@@ -159,8 +159,8 @@ __device__ __forceinline__ void sp_grid_begin(bool lets_next)
 #endif
 }
 
-/* Says that loads of device memory stand between this place and the kernel's wait.
- * Nothing on a device; the emulator allows them. */
+/* Says that device memory is loaded between this place and the kernel's wait. Nothing
+ * on a device; the emulator allows them. */
 __device__ __forceinline__ void sp_reads_ahead() {}
 
 /* ---- asynchronous copies to shared memory (sm_80) ----
@@ -178,8 +178,8 @@ __device__ __forceinline__ void sp_copy_async(void *to, const void *from, int by
 }
 
 /* Writes 16 bytes to the shared address `to`: those at `from` or, where value < least,
- * zeros; then nothing is read, whatever `from` is. The comparison stands here because
- * the compiler makes longer code of it if the value is a sign. */
+ * zeros; then nothing is read, whatever `from` is. The comparison is here because the
+ * compiler makes longer code of it if the value is a sign. */
 __device__ __forceinline__ void sp_copy_chunk(uint32_t to, const void *from, int value,
                                               int least)
 {

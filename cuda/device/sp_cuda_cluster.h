@@ -111,7 +111,7 @@ __device__ __forceinline__ void sp_mbarrier_arrive(uint32_t barrier, unsigned ra
                  : "memory");
 }
 
-/* True if the phase has ended; the hardware waits a while before it says no. */
+/* True if the phase has ended; the hardware waits a while before it returns false. */
 __device__ __forceinline__ bool sp_mbarrier_ended(uint32_t barrier, unsigned parity)
 {
     unsigned has_ended;

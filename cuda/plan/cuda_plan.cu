@@ -144,7 +144,7 @@ struct take_keys {
     }
 };
 
-/* Writes order[n] for coordinates in any sequence. Where sample and key do not fit one
+/* Writes order[n] for coordinates in any sequence. If sample and key do not fit one
  * word, a second sort is by sample; sorting is stable. */
 sp_status sort_rows(cuda_plan_builder *b, const input &in, int32_t n, int32_t *order)
 {

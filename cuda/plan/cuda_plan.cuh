@@ -17,7 +17,7 @@
  * Operations and waits. Each kernel, copy or fill costs the device some microseconds
  * however little it does, and each wait costs the host a round trip. Every stage is
  * therefore one launch over all levels or all maps, sizes are read back three times,
- * and sp_plan counts what was queued. Counted for MinkUNet with its 13 maps: 77
+ * and sp_plan counts the queued operations. Counted for MinkUNet with its 13 maps: 77
  * operations (44 in the library's sorts) and 3 waits; with a stem of 5^3, 94 and 3. A
  * test holds these numbers.
  *
@@ -72,9 +72,8 @@ __host__ __device__ T *plan_of_level(T *table, int n_samples, int level)
     return table + (size_t)level * ((size_t)n_samples + 1);
 }
 
-/* A kernel map while it is built, as kernels see it. Maps stand in the order of the
- * bits of their keys (cuda_map_key_bits), so that rows of equally long keys are
- * adjacent. */
+/* A kernel map while it is built, as kernels see it. Maps are in the order of the bits
+ * of their keys (cuda_map_key_bits), so that rows of equally long keys are adjacent. */
 typedef struct plan_map {
     uint8_t kernel, to, from; /* edge; levels of the output and of the input */
     int8_t sign;              /* -1 if the map is swapped, else 1 */

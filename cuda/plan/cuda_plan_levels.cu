@@ -50,8 +50,7 @@ struct heads {
 
 enum { WARP_ROWS = PLAN_SCAN / PLAN_WARPS };
 
-/* Counts heads among rows begin .. end - 1 for a warp: lane l returns level l's number.
- */
+/* Counts heads among rows begin .. end - 1 for a warp: lane l returns level l's. */
 __device__ int32_t count_by_lane(const heads &h, int64_t begin, int64_t end)
 {
     const int lane = (int)threadIdx.x % 32;
@@ -118,8 +117,7 @@ struct find_sample_rows {
 };
 
 /* Writes keys and parents of all levels, and the first child of each voxel. While it
- * runs, lane l of a warp has the number of heads of level l ahead of the warp's
- * rows. */
+ * runs, lane l of a warp has the number of heads of level l before the warp's rows. */
 __global__ void __launch_bounds__(PLAN_THREADS)
     write_levels_kernel(heads h, plan_levels p, const int32_t *sums)
 {

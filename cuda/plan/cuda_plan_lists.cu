@@ -347,8 +347,7 @@ int key_bits(const plan_map *m)
     return cuda_map_key_bits(m->kernel);
 }
 
-/* Sorts the rows of the maps begin .. end - 1. Their keys have the same number of bits.
- */
+/* Sorts the rows of the maps begin .. end - 1. Their keys are of equal length. */
 sp_status sort_rows(cuda_plan_builder *b, const plan_map *begin, const plan_map *end,
                     int32_t *sorted)
 {

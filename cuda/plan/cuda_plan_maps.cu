@@ -303,8 +303,8 @@ size_t lists_of(const cuda_plan_builder *b, const plan_map &m)
     return (size_t)b->n_samples * (size_t)m.K + 1;
 }
 
-/* Takes what does not depend on the number of pairs. All `start` are adjacent, so that
- * one copy reads them. */
+/* Takes the memory that does not depend on the number of pairs. All `start` are
+ * adjacent, so that one copy reads them. */
 sp_status take_rows(cuda_plan_builder *b, size_t *n_starts)
 {
     int32_t *start;

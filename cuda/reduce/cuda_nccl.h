@@ -40,8 +40,8 @@ typedef struct sp_nccl_id {
     char bytes[128];
 } sp_nccl_id;
 
-/* ncclConfig_t as version 2.18 had it; its fields size and version tell the library so.
- */
+/* ncclConfig_t as version 2.18 had it; its fields size and version show that to the
+ * library. */
 typedef struct sp_nccl_config {
     size_t size;
     unsigned magic, version;

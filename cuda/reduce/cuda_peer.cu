@@ -6,10 +6,10 @@
  * A peer may never come. Waiting kernels look now and then at the clock and at a record
  * in pinned host memory. The watchdog writes there (sp_pulse_hear) that this process is
  * to leave. They then give up, so that the stream ends, and the host finds in the
- * record which rank was missing. Until then the record tells the host that its device
- * waits, so that the watchdog blames another rank. Only one block waits on each device,
- * so there is always room for the kernels that it waits for, NCCL's included. Ranks
- * that share a device by turns have no such room and keep to MPI.
+ * record which rank was missing. Until then the host reads in the record that its
+ * device waits, so that the watchdog blames another rank. Only one block waits on each
+ * device, so there is always room for the kernels that it waits for, NCCL's included.
+ * Ranks that share a device by turns have no such room and keep to MPI.
  *
  * Ranks of several nodes keep to NCCL: a sum in the node, one over the nodes and the
  * way back would save little of a time that the network dominates, and would need
@@ -115,9 +115,9 @@ sp_status prepare(sp_transport *t, const sp_transport_options *options, offer *m
 
 /* Maps the memory of another rank. The device of that rank need not be visible here:
  * batch systems show each task its own, and the driver maps the memory of others all
- * the same if it can (as NCCL has it do since CUDA 10.1). Whether the sums then work is
- * tried out. The messages are this file's own, because the runtime's about peers say
- * little. */
+ * the same if it can (as NCCL has it do since CUDA 10.1). A trial shows whether the
+ * sums then work. The messages are this file's own, because the runtime's about peers
+ * say little. */
 sp_status reach(sp_transport *t, const offer *other, int rank, void **memory)
 {
     int device = -1, can = 1;

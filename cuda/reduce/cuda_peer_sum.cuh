@@ -19,7 +19,7 @@
  * every rank has read all that it needs of sum n. (Early launches, sp_cuda.h, keep
  * this: a kernel stores only after sp_grid_wait, which returns when the kernel before
  * has completed.) A place is longer than most sums; words that an earlier, longer sum
- * left there bear another number. Numbers repeat after 2^32 sums, which is tens of
+ * left there have another number. Numbers repeat after 2^32 sums, which is tens of
  * millions of steps.
  *
  * All ranks add the same values in the same order and get the same bits.
@@ -186,7 +186,7 @@ static sp_status peer_put_sum(peer_ranks *p, cudaStream_t stream, const T *from,
 {
     const int threads = n < PEER_THREADS ? (n + 31) / 32 * 32 : (int)PEER_THREADS;
 
-    /* The halves alternate across the wrap too; fresh memory bears number 0. */
+    /* The halves alternate across the wrap too; fresh memory has number 0. */
     p->number += p->number == UINT32_MAX ? 3 : 1;
     return CUDA_LAUNCH((peer_sum_kernel<T>), 1, (unsigned)threads, stream, *p, from, to,
                        n);

@@ -404,7 +404,7 @@ __global__ void __launch_bounds__(CAST_THREADS)
         to[i] = __uint_as_float((uint32_t)from[i] << 16);
 }
 
-/* The bf16 buffer of a part's floats; NULL: they travel as they are. */
+/* The bf16 buffer of a part's floats; NULL if they travel unchanged. */
 uint16_t *wire_of(const nccl_transport *n, const sp_part *part)
 {
     const float *data = (const float *)part->data;

@@ -1,7 +1,7 @@
 /* Batch norm: sums in double over the rows of each sample, coefficients from the sums,
  * and two passes over elements, which compute the coefficients themselves if the caller
  * asks for both in one call. A convolution forms the sums of its own result
- * (cuda_conv.cu). The passes are bound by memory. Of a tensor [n, c], norm_sums reads
+ * (cuda_conv.cu). The passes are bound by memory. In tensors [n, c], norm_sums reads
  * one (x); norm_apply reads one or two and writes one. Backward, norm_grad_sums reads x
  * and dy and writes dy (only with an activation; after an addition it reads y too), and
  * norm_grad_apply reads two and writes one. If the following convolution can, its

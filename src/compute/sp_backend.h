@@ -58,14 +58,14 @@ typedef struct sp_sums {
 } sp_sums;
 
 /* Convolution: y[o] = bias + sum_k W[k]^T x[i] over the pairs (i, o) of offset k, with
- * W of shape [K][c_in][c_out]. map NULL stands for kernel 1 on one level: K = 1, and
- * every row is paired with itself. */
+ * W of shape [K][c_in][c_out]. map NULL means kernel 1 on one level: K = 1, and every
+ * row is paired with itself. */
 typedef struct sp_conv_args {
     const sp_map *map;
     sp_tensor x;           /* forward: [n_in, c_in] */
     sp_tensor y;           /* forward: [n_out, c_out], written */
     const float *w;        /* [K][c_in][c_out] */
-    const float *w_packed; /* what conv_pack made of w for this direction */
+    const float *w_packed; /* conv_pack's result for w in this direction */
     const float *bias;     /* [c_out] or NULL */
     /* Input gradient only. Its map exchanges in and out of the forward map.
      * is_mirrored: the map is the forward map itself (odd kernel, stride 1); its offset
@@ -117,8 +117,8 @@ typedef struct sp_norm_args {
  * if is_added; dx may be dy. slope must not be negative: the sign of y is read as the
  * sign of the activation's argument. */
 typedef struct sp_norm_grad_args {
-    /* y: output of the activation; not read, and possibly not there, where slope is 1
-     * or scale is given */
+    /* y: output of the activation; not read, and possibly absent, if slope is 1 or
+     * scale is given */
     sp_tensor x, y, dy;
     float slope;
     const float *mean, *inv_std; /* [c] */
@@ -185,8 +185,8 @@ typedef struct sp_dropout_args {
     int n_samples;
 } sp_dropout_args;
 
-/* How the loss follows from the logits: what the deck says, which a net passes on as it
- * is (sp_net_options). With smoothing e and C classes the target distribution of cross
+/* The rule from logits to loss: the deck's choice, which a net passes on unchanged
+ * (sp_net_options). With smoothing e and C classes the target distribution of cross
  * entropy is (1 - e) at the label plus e / C everywhere. compute/sp_loss.h defines the
  * terms. All zeros: plain cross entropy. */
 typedef struct sp_loss_rule {
@@ -303,10 +303,10 @@ typedef struct sp_backend_ops {
                             const int32_t *coords, const int32_t *sample_row,
                             int n_samples, sp_arena *arena, sp_plan *plan);
 
-    /* An upper bound of the bytes that a plan takes of its arena, given the voxels of
-     * each level and the pairs of each map. What plan_build takes of arena->scratch
-     * is counted by plan_scratch_bytes. A pure function, which `sptrain check` calls
-     * without open. */
+    /* An upper bound of the bytes that a plan needs of its arena, given the voxels of
+     * each level and the pairs of each map. plan_scratch_bytes counts the part of
+     * arena->scratch that plan_build takes. A pure function, which `sptrain check`
+     * calls without open. */
     int64_t (*plan_bytes)(const sp_plan_spec *spec, int n_samples,
                           const int64_t *voxels, const int64_t *pairs);
     /* The same of arena->scratch; above: sp_plan.above. */
@@ -422,7 +422,7 @@ typedef struct sp_backend_ops {
     /* Bytes of the device in use by all processes; on the CPU the peak resident size of
      * this process; 0: not known. */
     sp_status (*memory_used)(sp_backend *be, int64_t *bytes);
-    /* Gives the memory of the backend's own scratch back; operations take it anew.
+    /* Gives the memory of the backend's own scratch back; operations take it again.
      * Waits. NULL if the backend has no scratch. */
     sp_status (*scratch_drop)(sp_backend *be);
     /* Names what the calling thread does from begin to end, for a profiler that is
@@ -484,8 +484,8 @@ static inline void sp_range_end(const sp_backend *be)
         be->ops->range_end();
 }
 
-/* The backend called "cpu" or "cuda"; NULL if this build lacks it. The list of
- * backends stands in src/api/sp_backend.c. */
+/* The backend called "cpu" or "cuda"; NULL if this build lacks it. The list of backends
+ * is in src/api/sp_backend.c. */
 const sp_backend_ops *sp_backend_find(const char *name);
 
 /* ---- defined in cuda/device, or in src/api/no_cuda.c: no other file is compiled

@@ -93,8 +93,8 @@ typedef struct sp_map {
 typedef struct sp_plan {
     int n_samples, n_levels, n_maps;
     int64_t above; /* host: voxels of all levels above these, up to one a sample */
-    /* The kernels, copies and fills of a device that building the plan took, and how
-     * often the host waited for it; 0 on the host. */
+    /* The number of kernels, copies and fills of a device to build the plan, and of the
+     * host's waits for it; 0 on the host. */
     int n_operations, n_waits;
     sp_level level[SP_MAX_LEVELS];
     sp_map map[SP_MAX_MAPS]; /* in the order of the spec */

@@ -74,7 +74,7 @@ size_t sp_ranges_aligned(size_t bytes)
     return bytes ? sp_multiple(bytes, ALIGN) : ALIGN;
 }
 
-/* Moves the span's end so that a free range of at least so many bytes stands there, and
+/* Moves the span's end so that a free range of at least that many bytes is there, and
  * returns its number. */
 static int extend(sp_ranges *r, size_t bytes)
 {

@@ -38,15 +38,15 @@ void sp_ranges_destroy(sp_ranges *ranges);
 void sp_ranges_reset(sp_ranges *ranges);
 /* Leaves at least `bytes` between the last range that is held and the span's end. */
 void sp_ranges_reserve(sp_ranges *ranges, size_t bytes);
-/* The size of a range of so many bytes: rounded up to a multiple of 128. */
+/* The size of a range for `bytes` bytes: rounded up to a multiple of 128. */
 size_t sp_ranges_aligned(size_t bytes);
-/* Takes a range of at least so many bytes (sp_ranges_aligned) with one holder from the
- * low side and returns its number in ranges->range. It cannot fail: the span grows, and
- * no more than `most` ranges may be held. */
+/* Takes a range of at least that many bytes (sp_ranges_aligned) with one holder from
+ * the low side and returns its number in ranges->range. It cannot fail: the span grows,
+ * and no more than `most` ranges may be held. */
 int sp_ranges_take(sp_ranges *ranges, size_t bytes);
 /* The same from the high side, but not below an offset. */
 int sp_ranges_take_above(sp_ranges *ranges, size_t bytes, size_t least);
-/* Adds a holder to a range, or takes one away; without holders it is free. */
+/* Adds a holder to a range, or removes one; without holders it is free. */
 void sp_ranges_hold(sp_ranges *ranges, int range);
 void sp_ranges_drop(sp_ranges *ranges, int range);
 

@@ -98,8 +98,8 @@ static inline sp_tensor sp_tensor_columns(sp_tensor t, int column, int c)
  * SP_EMEM. */
 sp_status sp_arena_create(sp_arena *arena, size_t reserve, const char *name);
 void sp_arena_destroy(sp_arena *arena);
-/* An arena without memory, which only counts what is taken of it: every take succeeds
- * and yields NULL. It needs no destroying. */
+/* An arena without memory, which only counts the bytes taken: every take succeeds and
+ * yields NULL. It needs no destroying. */
 sp_arena sp_arena_counter(void);
 /* Hands out `bytes` at an address that is a multiple of 128, their content undefined; 0
  * bytes give a valid address too. SP_EMEM when the reserved range is used up. */

@@ -41,8 +41,8 @@ typedef struct sp_part {
     sp_type type;
 } sp_part;
 
-/* One sum over a scope: part.data becomes the sum of from[count]. `from` is left as it
- * is, unless it is part.data. */
+/* One sum over a scope: part.data becomes the sum of from[count]. `from` is unchanged,
+ * unless it is part.data. */
 typedef struct sp_small_sum {
     sp_scope scope;
     const void *from;
@@ -79,13 +79,13 @@ typedef struct sp_peer_ops {
     void (*abandon)(struct sp_transport *t);
     bool (*takes)(const struct sp_transport *t, const sp_small_sum *sum);
     sp_status (*allreduce)(struct sp_transport *t, const sp_small_sum *sum);
-    /* Called while the host waits for the compute stream: tells the watchdog that the
-     * stream waits for another rank. *is_leaving: sums were left undone because the
+    /* Called while the host waits for the compute stream: reports to the watchdog that
+     * the stream waits for another rank. *is_leaving: sums were left undone because the
      * process is about to end. Local. SP_EMPI: a rank did not come. */
     sp_status (*look)(struct sp_transport *t, bool *is_leaving);
 } sp_peer_ops;
 
-/* One kind of transport. The functions below with the same names say what each does. A
+/* One kind of transport. The functions below with the same names describe each. A
  * function may be NULL if a comment says so. */
 typedef struct sp_transport_ops {
     const char *name;
@@ -125,8 +125,8 @@ void sp_transport_open_host(sp_transport *transport, sp_comm *comm);
 /* Opens MPI for this backend's memory. Local. After a failure, too, close it. */
 sp_status sp_transport_open(sp_transport *transport, sp_comm *comm,
                             sp_backend *backend);
-/* Opens the transport that the options ask for; SP_TRANSPORT_AUTO takes NCCL where
- * every rank can, else MPI, and transport->words say why. Collective over the world,
+/* Opens the transport that the options ask for; SP_TRANSPORT_AUTO uses NCCL if every
+ * rank can, else MPI; transport->words give the reason. Collective over the world,
  * agreed. SP_EUSAGE, SP_EMPI. */
 sp_status sp_transport_choose(sp_transport *transport, sp_comm *comm,
                               sp_backend *backend, const sp_transport_options *options);

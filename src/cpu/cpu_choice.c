@@ -90,11 +90,11 @@ static double rate_of(const sp_cpu_isa *isa)
     return flops / fmax(least_s, 1e-9);
 }
 
-/* Are the instructions of AVX512_BF16 the fast way to multiply bf16 here? They form
- * twice as many products as multiply-adds do if both have the same units (AMD's Zen 4),
- * and half as many on 4th-generation Xeons. There multiply-adds are a third faster in
- * whole convolutions too, although they split words first (measured). Both ways have
- * the same bits. */
+/* True if the instructions of AVX512_BF16 multiply bf16 fastest here. They form twice
+ * as many products as multiply-adds do if both have the same units (AMD's Zen 4), and
+ * half as many on 4th-generation Xeons. There multiply-adds are a third faster in whole
+ * convolutions too, although they split words first (measured). Both ways have the same
+ * bits. */
 static bool is_fast(const sp_cpu_isa *instructions, const sp_cpu_isa *multiply_adds)
 {
     return rate_of(instructions) > 0.66 * rate_of(multiply_adds);

@@ -54,7 +54,7 @@ typedef struct sp_cpu_conv {
     const float *w;          /* as `pack` writes them */
     const float *bias;       /* [c_out] or NULL */
     bool is_added;           /* y += instead of y = */
-    const sp_cpu_span *tile; /* tiles where map is NULL; NULL: SP_TILE rows each */
+    const sp_cpu_span *tile; /* tiles if map is NULL; NULL: SP_TILE rows each */
 } sp_cpu_conv;
 
 /* Operands of wgrad: the output tiles tile0 .. tile1 - 1 of a map, or rows

@@ -127,7 +127,7 @@ sp_status sp_cpu_norm_grad_apply(sp_backend *be, const sp_norm_grad_args *a)
     return SP_OK;
 }
 
-/* ---- what is too short to gain from vectors or threads ---- */
+/* ---- too short to gain from vectors or threads ---- */
 
 sp_status sp_cpu_norm_finish(sp_backend *be, const sp_norm_finish_args *a)
 {

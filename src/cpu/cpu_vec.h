@@ -9,7 +9,7 @@
 
 #define UNROLL _Pragma("GCC unroll 16")
 #define INLINE static inline __attribute__((always_inline))
-/* IVDEP tells the compiler that the iterations of the next loop are independent.
+/* IVDEP asserts to the compiler that the iterations of the next loop are independent.
  * SHUFFLE selects lanes of v, or SHUFFLE_2 of x and y joined, in the order that the
  * vector `from` names: clang has this builtin for literal orders only, and makes the
  * same instruction of the loop. */
@@ -33,7 +33,7 @@
 
 enum { HALF = LANES / 2 };
 /* A vector of words; half a vector, with a mask of it and in double; and the other
- * types of 8 bytes of as many elements. */
+ * types of 8 bytes with the same number of elements. */
 typedef uint32_t ivec __attribute__((vector_size(4 * LANES)));
 typedef float hvec __attribute__((vector_size(4 * HALF)));
 typedef int32_t hmask __attribute__((vector_size(4 * HALF)));

@@ -65,7 +65,7 @@ typedef struct sp_op_row {
 /* One layer, with its place in the network. */
 typedef struct sp_node {
     char name[SP_NAME];
-    const sp_op_row *row; /* of its operation as the deck names it */
+    const sp_op_row *row; /* of its operation, as named in the deck */
     sp_op op;
     int n_in, in[SP_MAX_INPUTS]; /* input nodes; SP_INPUT_NODE: the voxels' features */
     int n_uses;                  /* number of nodes that read this one */
@@ -106,7 +106,7 @@ typedef struct sp_param {
     int node;
     bool is_norm; /* scale or shift of a batch norm */
     int fan_out;  /* K * c_out of a weight; 0: the initial value is `start` */
-    float start;  /* initial value where fan_out is 0 */
+    float start;  /* initial value if fan_out is 0 */
 } sp_param;
 
 typedef struct sp_graph {

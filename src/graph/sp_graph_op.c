@@ -1,10 +1,10 @@
-/* The operations of net.layers: one table with what the graph, the memory of the
- * network and the help text need to know of each, and the rules of their shapes and
- * parameters. Their arithmetic is called by src/net, which knows an operation only by
- * its sp_op. Rows may share one; such an operation needs only its row in the program,
- * since its kernel map follows from its shape and is_transposed: linear is a
- * convolution of kernel 1, and SP_OP_AVG_POOL with shape_pool and is_transposed would
- * copy the row of a voxel to the rows of the finer voxels within it. */
+/* The operations of net.layers: one table with all that the graph, the memory of the
+ * network and the help text need of each, and the rules of their shapes and parameters.
+ * Their arithmetic is called by src/net, which knows an operation only by its sp_op.
+ * Rows may share one; such an operation needs only its row in the program, since its
+ * kernel map follows from its shape and is_transposed: linear is a convolution of
+ * kernel 1, and SP_OP_AVG_POOL with shape_pool and is_transposed would copy the row of
+ * a voxel to the rows of the finer voxels within it. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>

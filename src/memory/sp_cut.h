@@ -1,4 +1,4 @@
-/* How steps and evaluations are cut into micro-batches so that a rank stays within its
+/* Steps and evaluations are cut into micro-batches so that a rank stays within its
  * memory.
  *
  *     memory | fixed | activations          | batches, scratch | the same    |
@@ -48,7 +48,7 @@ typedef struct sp_budget {
     int64_t room[2]; /* bounds of activations and of the rest; 0: no bound */
     int64_t costliest[SP_PARTS]; /* greatest need of a step as the deck cuts it */
     int64_t largest[2]; /* greatest need of a sample: activations, and the rest */
-    /* The measure of a sample that sp_budget_of_sample tells the sampler: the bytes of
+    /* The measure of a sample that sp_budget_of_sample gives the sampler: the bytes of
      * this part, or with SP_PARTS the share of both rooms that the sample fills. */
     int part;
     int n_micro; /* micro-batches of the step with the greatest need, as it is cut */

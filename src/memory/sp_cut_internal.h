@@ -10,7 +10,7 @@
 enum { SP_REST = SP_BATCHES };
 
 /* The estimate is multiplied by the greatest excess that was found in the compared
- * plans and by this margin. Where twice the estimate fits, no plan is compared. */
+ * plans and by this margin. If twice the estimate fits, no plan is compared. */
 #define SP_CUT_MARGIN   1.0625
 #define SP_CUT_GENEROUS 2.0
 

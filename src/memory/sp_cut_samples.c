@@ -38,7 +38,8 @@ void sp_budget_weigh(sp_budget *b, const sp_load *load, int64_t part[SP_PARTS])
         part[i] -= b->empty[i];
 }
 
-/* Sets `empty`, so that sp_budget_weigh tells from now on what samples add to it. */
+/* Sets `empty`, so that sp_budget_weigh from now on gives the bytes that samples add to
+ * it. */
 static void weigh_nothing(sp_budget *b)
 {
     const sp_load none = {0};
@@ -340,7 +341,7 @@ static void put_into(pair *p, int64_t bytes)
     p->first = sp_most(p->first, bytes);
 }
 
-/* The bytes of the largest sample, mixed with the next one where samples are mixed. */
+/* The bytes of the largest sample, mixed with the next one if samples are mixed. */
 static int64_t largest_of(const sp_budget *b, const pair *p)
 {
     const int64_t second = b->set->n_samples > 1 ? p->second : p->first;

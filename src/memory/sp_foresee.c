@@ -19,10 +19,9 @@
  * 4.0 in small runs: 21 to 31 MiB, and 20 to 35 MiB more of large pages that are in use
  * only in part, which count only in small runs. */
 static const int64_t PROGRAM_BYTES = 46 << 20, NEIGHBOUR_BYTES = 1 << 20;
-/* INDEX_BYTES is a sample in the index: offsets, cost, state. PARAM_BYTES is what the
- * program keeps for a parameter beyond its numbers, HDF5's datasets of a checkpoint
- * above all. The latter is measured: minkunet101 with few channels takes 5 MiB more
- * than its numbers. */
+/* INDEX_BYTES is a sample in the index: offsets, cost, state. PARAM_BYTES are kept for
+ * a parameter beyond its numbers, mostly HDF5's datasets of a checkpoint. The latter is
+ * measured: minkunet101 with few channels needs 5 MiB more than its numbers. */
 enum { INDEX_BYTES = 96, PARAM_BYTES = 20 << 10 };
 /* On a device up to a page at the end of each arena is reserved and not used. */
 enum { ARENAS = 15, PAGE_BYTES = 2 << 20 };
@@ -49,8 +48,8 @@ void sp_foresee_close(sp_foreseer *f)
 
 /* ---- without a batch ---- */
 
-/* The bytes of gradients and of what the optimizer keeps; on the host also of the limbs
- * of exact sums. Ranks of one node read each other's gradients in shared memory, which
+/* The bytes of gradients and of the optimizer's state; on the host also of the limbs of
+ * exact sums. Ranks of one node read each other's gradients in shared memory, which
  * counts again. */
 static int64_t training_bytes(const sp_foresight *what)
 {
@@ -170,7 +169,7 @@ static int64_t host_operations(const sp_foresight *what, const sp_load *load)
     return (most + rounded) / 4 * 5;
 }
 
-/* The scratch of the weight gradient that takes most. */
+/* The largest scratch of a weight gradient. */
 static int64_t device_operations(const sp_foresight *what, const sp_load *load)
 {
     int64_t most = 0;
@@ -261,7 +260,7 @@ void sp_foresee_step(sp_foreseer *f, const sp_load *load, int64_t part[SP_PARTS]
     }
     part[SP_BATCHES] += f->n_slots * loader.slot;
     part[SP_SCRATCH] = loader.scratch + host_operations(what, load);
-    /* predictions as the loss writes them, and as they are counted */
+    /* predictions as written by the loss, and as counted */
     if (!f->is_training)
         part[SP_SCRATCH] += 2 * 4 * load->voxels[0] + result_bytes(what, load) +
                             probability_bytes(what, load);

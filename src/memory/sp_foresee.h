@@ -42,7 +42,7 @@ typedef struct sp_foresight {
     const sp_backend *backend;
     const int *columns; /* [n_columns] feature columns that are read of a sample */
     int n_columns;
-    double factor; /* edge of the network's voxels over the shards' voxel edge */
+    double factor;     /* edge of the network's voxels over the shards' voxel edge */
     bool has_subvoxel; /* the shards have /subvoxel, so augmentation turns freely */
     int64_t n_samples; /* samples in the index of all data sets of the run */
     int64_t unpacked_bytes; /* unpacked chunks that a rank keeps (sp_dataset) */
@@ -90,8 +90,8 @@ typedef enum sp_cut_part {
     SP_PARTS
 } sp_cut_part;
 
-/* The bytes that a batch takes. A batch without samples takes what does not depend on
- * samples: buffers of the readers and of the planner. Not thread-safe. */
+/* The bytes that a batch needs. A batch without samples needs only buffers that do not
+ * depend on samples: the readers' and the planner's. Not thread-safe. */
 void sp_foresee_step(sp_foreseer *foreseer, const sp_load *load,
                      int64_t part[SP_PARTS]);
 
@@ -121,8 +121,7 @@ typedef struct sp_planned {
 int64_t sp_foresee_partner(const sp_foresight *what, const sp_dataset *set,
                            int64_t sample, int64_t epoch);
 /* Reads a sample, and its partner, and plans it on the host in at most `room` bytes (0:
- * without a bound); *load is what the sample turned out to be. SP_EDATA, SP_EIO,
- * SP_EMEM. */
+ * without a bound); *load is the sample's actual load. SP_EDATA, SP_EIO, SP_EMEM. */
 sp_status sp_foresee_load(const sp_foresight *what, const sp_dataset *set,
                           const sp_planned *of, int64_t room, sp_load *load);
 

@@ -19,7 +19,7 @@
 enum {
     RUN = 192,           /* pairs; 96 steps of 64 words of dy are 24 KiB */
     CHANNELS = 256,      /* input channels gathered at a time */
-    LD_X = CHANNELS + 16 /* no whole KiB: steps stand in different sets of L1 */
+    LD_X = CHANNELS + 16 /* no whole KiB: steps fall into different sets of L1 */
 };
 
 /* Operands of the blocks of one panel of dW. */

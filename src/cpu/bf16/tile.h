@@ -114,7 +114,7 @@ typedef struct tile_products {
     bool is_added; /* to the sums that are there; else they begin with 0 */
 } tile_products;
 
-/* Gives this thread tiles, and takes them away. Nothing but multiply between them. */
+/* Configures this thread's tiles, and releases them. Only multiply between them. */
 void TILES(begin)(void);
 void TILES(end)(void);
 void TILES(multiply)(const tile_products *p);

@@ -23,7 +23,7 @@ void TILES(end)(void)
 }
 
 /* Registers 0 to 3 hold sums, 4 and 5 tiles of a, 6 and 7 tiles of b: a register is a
- * number in the instruction. Four sums are under way at once, since a TDPBF16PS takes
+ * number in the instruction. Four sums are under way at once, since a TDPBF16PS needs
  * 52 cycles and one begins every 16 (measured); their four loads take 32 of 64. */
 INLINE void two_rows(const tile_products *p, const uint32_t *b, float *sum,
                      const bool is_two)
@@ -104,7 +104,7 @@ INLINE void one_row(const tile_products *p, const uint32_t *b, float *sum, const
 void TILES(multiply)(const tile_products *p)
 {
     __asm__ volatile("" ::
-                         : "memory"); /* the loads of tiles do not say what they read */
+                         : "memory"); /* the loads declare no operands */
     for (int j = 0, n; j < p->columns; j += n) {
         const int left = p->columns - j;
         const uint32_t *b = p->b + j * EDGE;

@@ -138,7 +138,7 @@ sp_status sp_cpu_plan_sort(const int32_t *c, int32_t n, int sample, int n_levels
                            int *bits);
 
 /* Takes the memory of the neighbour tables of levels `lowest` and above. Those up to
- * `highest` stay; of the others every second one has the same memory. */
+ * `highest` stay; the others share two memories by turns. */
 sp_status sp_cpu_plan_take_tables(cpu_plan_builder *b, int lowest, int highest);
 /* The levels whose neighbour tables the spec's maps read, from lowest to highest;
  * highest < lowest if no table is read. */
@@ -180,7 +180,7 @@ typedef struct plan_word {
 /* Look-ups that go at most one level up and one down, with all offsets of a row
  * computed side by side: lane k of a row at child position c reads word from_word[c][k]
  * of the 32 words of its ancestor. The word is a neighbour's child word, and the
- * partner is its child `bit`; where is_leaf, the word is the partner itself. */
+ * partner is its child `bit`; if is_leaf, the word is the partner itself. */
 typedef struct plan_lanes {
     const cpu_plan_level *to, *top, *from;
     int K;

@@ -4,9 +4,9 @@
  * permute them by constants of the child position, test a bit and count bits. Per
  * offset: list the rows that have a partner by compressing row numbers under their
  * bits, then gather the partners of the listed rows. No branch depends on the data.
- * Kernels of more than 32 offsets go through the words instead and sort what they find.
- * Compressing goes through a register, because compressing stores are slow on some
- * processors; the lanes stored beyond the last one are overwritten later. */
+ * Kernels of more than 32 offsets go through the words instead and sort the pairs
+ * found. Compressing goes through a register, because compressing stores are slow on
+ * some processors; the lanes stored beyond the last one are overwritten later. */
 #include "cpu/plan/cpu_plan.h"
 
 #include <immintrin.h>

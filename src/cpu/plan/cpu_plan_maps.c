@@ -260,8 +260,7 @@ static int larger_map(const cpu_plan_builder *b, int m)
     return found;
 }
 
-/* Lists in offset[] the offsets of a kernel of edge n that a kernel of edge `part` has.
- */
+/* Lists in offset[] the offsets of a kernel of edge n that one of edge `part` has. */
 static void list_offsets(int n, int part, int *offset)
 {
     const int before = first_step(part) - first_step(n);
@@ -383,8 +382,7 @@ static sp_status put_map(plan_work *w, int m)
     return put_part(w, m, &w->b->plan->map[larger]);
 }
 
-/* The map that is read off the neighbour table of level l, row by row; -1 if no map is.
- */
+/* The map that is read off the neighbour table of level l, row by row; or -1. */
 static int map_of_table(const cpu_plan_builder *b, int l)
 {
     for (int m = 0; m < b->spec->n_maps; m++) {
