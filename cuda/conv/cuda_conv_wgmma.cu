@@ -1,7 +1,6 @@
 /* The convolution by products of warpgroups (wgmma, sm_90a). On devices that have them
  * it serves the layers in bf16 that cuda_wgmma_gains accepts; the others, and all
- * layers if run.wgmma = false, use the mma.sync of cuda_conv.cu, which remains the
- * reference.
+ * layers if run.wgmma = false, use cuda_conv.cu's mma.sync, the reference.
  *
  * A block owns 128 rows and BN channels of y; each of its two warpgroups owns half of
  * the rows. The inner dimension is cuda_conv.cu's, in the same order, four units (64
@@ -40,7 +39,7 @@
  * of one instruction may differ from mma.sync inside the tensor cores, and with it the
  * last bits.
  *
- * Two arrangements. 128 columns: 3 stages of 32 KB and two blocks of an SM, one works
+ * Two arrangements. 128 columns: 3 stages of 32 KB and two blocks of an SM: one works
  * while the other waits; LAG 0. 256 columns, which gather each row once for all of
  * them: 4 stages of 48 KB and one block; LAG 1, so that products do not stop at a
  * barrier. cuda_wgmma_choose has the choice.

@@ -278,8 +278,7 @@ sp_status launch(sp_backend *be, const wgrad_call &a, const wgrad_items &items)
     return cuda_launched("wgrad_kernel");
 }
 
-/* The two narrow tiles serve fp32, and all calls with rows that are not whole chunks.
- */
+/* The two narrow tiles serve fp32, and all calls with rows not of whole chunks. */
 template <sp_precision P, bool IS_WHOLE>
 sp_status launch_narrow(sp_backend *be, const wgrad_call &a, const wgrad_items &items)
 {

@@ -14,8 +14,7 @@
  * griddepcontrol.wait). Before the wait a kernel may compute with its launch arguments
  * and, after sp_reads_ahead, load memory that no kernel of this stream has written
  * since the host last put anything but a kernel into it. These are the kernel maps: a
- * convolution makes its tables of them while the preceding kernel ends. This is correct
- * because:
+ * convolution makes its tables of them while the preceding kernel ends. Why it is safe:
  *
  *   - Every thread waits, so a kernel completes after the preceding one. By induction
  *     its wait covers all earlier kernels, and so does an event that is recorded after
