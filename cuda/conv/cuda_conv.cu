@@ -32,7 +32,7 @@
  * that everything known at launch is a template argument, addresses of shared memory
  * stay in registers, and the groups of a warp are a value that the compiler knows to be
  * the same for all its lanes. `make check-code` counts instructions, registers, shared
- * memory and blocks of an SM in the machine code and holds them against limits;
+ * memory and blocks of an SM in the machine code and compares them with limits;
  * tests/results/code-sm_90.txt is its table.
  *
  * Expected bytes of shared memory that an SM reads in a clock at 60 % of the tensor

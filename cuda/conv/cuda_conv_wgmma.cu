@@ -35,9 +35,9 @@
  * The order of sums. Absent rows are zeros, and so are channels after the last one, so
  * a step is multiplied as a whole; an offset that 64 rows lack is not multiplied. Every
  * sum adds its channels in the order of cuda_conv.cu, whatever the tile, the cluster
- * and the company of the row: no bit depends on them. The order within the 16 products
- * of one instruction may differ from mma.sync inside the tensor cores, and with it the
- * last bits.
+ * and the other rows: no bit depends on them. The order within the 16 products of one
+ * instruction may differ from mma.sync inside the tensor cores, and with it the last
+ * bits.
  *
  * Two arrangements. 128 columns: 3 stages of 32 KB and two blocks of an SM: one works
  * while the other waits; LAG 0. 256 columns, which gather each row once for all of
@@ -160,8 +160,8 @@ template <class T> struct wgmma_weights {
         free = sp_shared_base(b->free);
     }
 
-    /* Makes the barriers. A barrier of the cluster, or of a block by itself, follows
-     * before anybody uses them. */
+    /* Makes the barriers. A barrier of the cluster, or of a single block, follows
+     * before they are used. */
     __device__ void prepare() const
     {
         if (!is_leader)

@@ -12,7 +12,7 @@
 /* Kernels are loaded when the device is opened. The first launch of a kernel that is
  * loaded late waits until the device is idle and holds the context's lock meanwhile:
  * with a kernel there that waits for another rank, planner and training thread would
- * stop. A setting of the user stays. The driver reads it in its first call, which an
+ * stop. A setting of the user is kept. The driver reads it in its first call, which an
  * MPI that knows CUDA makes in MPI_Init, so it is set before main. */
 __attribute__((constructor)) static void load_kernels_at_open(void)
 {

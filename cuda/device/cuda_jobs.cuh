@@ -1,5 +1,4 @@
-/* Two ways in which a kernel does some small work itself, which would otherwise be a
- * launch of its own.
+/* Two ways for a kernel to do some small work itself, instead of in a separate launch.
  *
  * Before its own work: cuda_do_jobs. All blocks of the kernel need the results (the
  * coefficients of a batch norm), so each begins with

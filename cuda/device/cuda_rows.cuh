@@ -377,7 +377,7 @@ static inline int cuda_chunk_rows(int c)
     return rows;
 }
 
-/* Adds rows i, i + step, ... below end. Two are loaded at a time, or one where eight
+/* Adds rows i, i + step, ... below end. Two are loaded at a time, or one if eight
  * channels of three tensors beside their constants would not stay in registers. */
 template <class F, class T, int N>
 __device__ void cuda_add_rows(const F &f, int64_t i, int64_t end, int step, int j,
@@ -447,7 +447,7 @@ __global__ void __launch_bounds__(CUDA_SUM_THREADS, 2)
 }
 
 /* Writes sums [n_samples][2][c] (device); the rows of sample b begin at sample_row[b]
- * (host). The scratch's earlier content stays. */
+ * (host). The scratch's earlier content is kept. */
 template <class T, int N, class F>
 sp_status cuda_launch_sums(sp_backend *be, const F &f, const int32_t *sample_row,
                            int n_samples, int c, double *sums)

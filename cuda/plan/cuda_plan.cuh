@@ -114,7 +114,7 @@ typedef struct cuda_plan_builder {
     ((b)->plan->n_operations++,                                                        \
      CUDA_LAUNCH(kernel, grid, block, (b)->stream, __VA_ARGS__))
 
-/* Queues the copy. from_host must stay until the stream has done it. */
+/* Queues the copy. from_host must be kept until the stream has done it. */
 sp_status plan_upload(cuda_plan_builder *b, void *to, const void *from_host,
                       size_t bytes);
 /* Waits: the copy is complete when the call returns. */

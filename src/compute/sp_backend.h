@@ -172,7 +172,7 @@ typedef struct sp_pool_args {
 } sp_pool_args;
 
 /* Inverted dropout: y = keep ? x / (1 - p) : 0; the same call serves the gradient. Row
- * r of a sample, channel c is kept where sp_rng_to_unit of word c & 3 of block
+ * r of a sample, channel c is kept if sp_rng_to_unit of word c & 3 of block
  * sp_dropout_block(layer, r, c) of the stream (seed, SP_RNG_DROPOUT, epoch, sample id)
  * is >= p. */
 typedef struct sp_dropout_args {
@@ -226,8 +226,8 @@ typedef struct sp_optim_args {
     float *m, *v;   /* [n] momentum; second moment (only AdamW) */
     double g_scale; /* the gradient is g * g_scale (1 / sum of weights, clipping) */
     double lr, momentum;
-    /* SGD: share of the gradient that stays out of the momentum, which the first update
-     * begins with the whole gradient. 0 with nesterov. */
+    /* SGD: share of the gradient that is left out of the momentum; the first update
+     * begins it with the whole gradient. 0 with nesterov. */
     double dampening;
     double weight_decay, beta1, beta2, eps;
     bool nesterov;
@@ -438,8 +438,8 @@ typedef struct sp_backend_ops {
 /* The operations that every backend computes in a function of its own: sp_cpu_relu and
  * sp_cuda_relu for the slot relu, and sp_ref_relu in the tests. The backends'
  * declarations and tables and the timed table of spbench are made from this list. A new
- * operation is its slot above, its name here, and its functions, which the compiler and
- * the linker then ask for. */
+ * operation is its slot above, its name here, and its functions; the compiler and the
+ * linker report missing ones. */
 #define SP_OPERATIONS(X)                                                               \
     X(conv_pack) X(conv_forward) X(conv_grad_input) X(conv_grad_weight)                \
     X(conv_forward_norm_sums) X(conv_forward_norm_apply) X(conv_grad_input_norm_sums)  \

@@ -8,8 +8,8 @@
  * In addition to the latter two, if the devices of a scope reach each other's
  * memory, small sums go through that memory (sp_peer_ops).
  *
- * Gradients are posted while the backward pass goes on and travel concurrently with it.
- * Batch statistics, which the next operation needs, are summed in the compute stream:
+ * Gradients are posted during the backward pass and travel concurrently with it. Batch
+ * statistics, which the next operation needs, are summed in the compute stream:
  *
  *     compute stream  --kernels--*--kernels--S--kernels----------J--update--
  *                           post |           allreduce      join |

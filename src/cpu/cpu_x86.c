@@ -1,5 +1,5 @@
 /* The instruction sets of x86-64 that this processor has. The file is compiled without
- * the instructions that it asks for, into builds that have kernels of them. */
+ * the instructions that it tests for, into builds that have kernels with them. */
 #include <cpuid.h>
 #include <sys/syscall.h>
 #include <unistd.h>

@@ -4,8 +4,8 @@
  *     memory | fixed | activations          | batches, scratch | the same    |
  *            |       | of the larger: both  | of training      | of evaluation |
  *
- * Arenas grow to their largest use and stay so. A step with large activations and
- * another one with large batches therefore meet in memory even though they run one
+ * Arenas grow to their largest use and keep that size. A step with large activations
+ * and another one with large batches therefore meet in memory even though they run one
  * after the other. So activations and the rest have a bound each (`room`), and the
  * samples that a rank holds at a time fit into both. An evaluation that runs during a
  * training uses the training's activations; an eighth of the memory is reserved for its
@@ -64,7 +64,7 @@ typedef struct sp_cut {
 } sp_cut;
 
 /* The part of a device's memory that the program uses, in whole MiB: all but a
- * sixteenth for drivers and libraries, at least 1 GiB, of devices below 8 GiB an
+ * sixteenth for drivers and libraries, at least 1 GiB; on devices below 8 GiB an
  * eighth. */
 int64_t sp_cut_memory_of(int64_t device_bytes);
 

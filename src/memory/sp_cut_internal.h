@@ -72,7 +72,7 @@ void sp_budget_find_costliest(sp_budget *b);
 sp_status sp_budget_follow(sp_budget *b, sp_comm *comm);
 /* Sets `largest`, and *worst to the sample with the greatest need. The estimate of one
  * sample costs 0.1 ms, so a single estimate, for a sample that is nowhere smaller than
- * any of the set, is taken if it fills at most half of the room. */
+ * any of the set, is used if it fills at most half of the room. */
 void sp_budget_find_largest(sp_budget *b, int64_t room, int64_t *worst);
 
 #endif

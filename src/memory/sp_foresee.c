@@ -145,7 +145,7 @@ static int64_t loss_operation(const sp_foresight *what, const sp_load *load)
 
 /* The scratch of a convolution on the host: sums of norms over spans of 64 rows, or the
  * weight gradient in the order of the kernels; in bf16 also the gradient of the logits,
- * rounded. The arena grows by a quarter more than is asked for. */
+ * rounded. The arena grows by a quarter more than requested. */
 static int64_t host_operations(const sp_foresight *what, const sp_load *load)
 {
     enum { SPAN = 64 };

@@ -18,7 +18,7 @@
  *     scratch      of a loader's planner and readers while they make one batch, and of
  *                  the operations of the network
  *
- * Arenas grow to their largest use and stay so. A rank that trains and evaluates
+ * Arenas grow to their largest use and keep that size. A rank that trains and evaluates
  * therefore needs
  *
  *     fixed + max(activations of both) + batches and scratch of both loaders
@@ -67,7 +67,7 @@ typedef struct sp_load {
     int64_t pairs[SP_MAX_MAPS]; /* pairs of each kernel map of the graph's plan */
 } sp_load;
 
-/* The state of an estimate. Each thread that asks needs one of its own. */
+/* The state of an estimate. Each thread needs its own. */
 typedef struct sp_foreseer {
     sp_foresight what;
     sp_lowered low;

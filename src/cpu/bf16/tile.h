@@ -42,7 +42,7 @@
  *                processor. Slow.
  *
  * Floor of a pair of rows with c_in x c_out channels: c_in c_out / 512 cycles of the
- * tile unit (16 a TDPBF16PS of 16 x 16 x 32 products), beside which 2 c_in bytes are
+ * tile unit (16 a TDPBF16PS of 16 x 16 x 32 products); meanwhile 2 c_in bytes are
  * gathered and 8 c_out bytes of sums are read and written. At 64 x 64 that is 8 cycles
  * beside 2 lines and 8; multiply-adds need 64. */
 #ifndef SP_TILE_H

@@ -104,7 +104,7 @@ INLINE void one_row(const tile_products *p, const uint32_t *b, float *sum, const
 void TILES(multiply)(const tile_products *p)
 {
     __asm__ volatile("" ::
-                         : "memory"); /* the loads declare no operands */
+                         : "memory"); /* the loads of tiles do not say what they read */
     for (int j = 0, n; j < p->columns; j += n) {
         const int left = p->columns - j;
         const uint32_t *b = p->b + j * EDGE;

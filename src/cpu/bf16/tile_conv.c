@@ -6,7 +6,7 @@
  * the offset's weights, each of at most 32 columns; and the products of a panel, still
  * in L1, are added to the sums of the pairs' output rows. Keeping the sums of 16 output
  * rows in tile registers over all offsets instead would multiply rows of zeros for
- * every neighbour that is not there, which is most of them. */
+ * every absent neighbour, which is most of them. */
 #include "cpu/bf16/tile.h"
 
 #include "cpu/bf16/bf16_sums.h"
