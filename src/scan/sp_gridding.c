@@ -18,7 +18,7 @@ typedef struct item {
 
 enum {
     BUFFERS = 15,
-    AHEAD = 16 /* points whose memory is asked for before they are read */
+    AHEAD = 16 /* points to request memory for before they are read */
 };
 
 /* The memory of a grid, by buffer_name; the sample's arrays point into it. */
@@ -45,8 +45,8 @@ enum buffer_name {
     B_CONTEXT_POINT,
 };
 
-/* Lends the named buffer with at least `bytes` bytes. NULL where there is no memory,
- * with the error recorded. */
+/* Lends the named buffer with at least `bytes` bytes. NULL without memory, with the
+ * error recorded. */
 static void *grow(sp_grid *grid, enum buffer_name name, size_t bytes)
 {
     struct sp_grid_buffers *own = grid->own;
@@ -144,7 +144,7 @@ typedef struct key_table {
     uint64_t mask, secret;
 } key_table;
 
-/* Finds the place of a key, or the empty place where it belongs. */
+/* Finds the place of a key, or the empty place for it. */
 static uint64_t *find_key(const key_table *table, uint64_t key)
 {
     uint64_t h = sp_rng_mix(key ^ table->secret) & table->mask;
@@ -165,7 +165,7 @@ static int64_t count_pairs(const item *items, int64_t n, const key_table *table)
     for (int64_t i = 0; i < n; i++)
         *find_key(table, items[i].key) = items[i].key + 1;
     for (int64_t i = 0; i < n; i++)
-        for (int k = 14; k < 27; k++) { /* the offsets behind the centre, half of all */
+        for (int k = 14; k < 27; k++) { /* the offsets after the centre, half of all */
             bool is_inside = true;
 
             sp_kernel_offset(3, k, d);

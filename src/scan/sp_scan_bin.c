@@ -4,10 +4,10 @@
  *               x y z i n | x y z i n | x y      5: nuScenes, n a ring
  *
  * Read with a wrong length each column mixes quantities of other kinds. So the length
- * is taken whose columns are the most alike in themselves: the mean logarithm of a
- * column's variance is least (the likelihood of a normal distribution for each column).
- * A file of coordinates in map units, or of one thing in all columns, is not told so;
- * then the ranges decide: a remission is 0 to 1, an intensity 0 to 255. */
+ * with the most homogeneous columns is chosen: the mean logarithm of a column's
+ * variance is least (the likelihood of a normal distribution for each column). A file
+ * of coordinates in map units, or of one thing in all columns, is not told so; then the
+ * ranges decide: a remission is 0 to 1, an intensity 0 to 255. */
 #include "scan/sp_scan_bin.h"
 
 #include <assert.h>
@@ -24,7 +24,7 @@
 enum {
     LOOKED_AT = 1 << 18, /* numbers from the beginning of the file */
     MOST_COLUMNS = 8,
-    LEAST_RECORDS = 8 /* of which a variance says something */
+    LEAST_RECORDS = 8 /* for a meaningful variance */
 };
 
 /* What a wrong length costs at least, in the mean logarithm of the variance, and what
@@ -97,8 +97,8 @@ static double spread_of(numbers all, int k)
     return total / k;
 }
 
-/* The number of columns, 3 to 8, whose columns are the most alike in themselves; the
- * least of those that differ little, as twice the columns are as alike. `by` becomes
+/* The number of columns, 3 to 8, that makes them the most homogeneous; the least of
+ * those that differ little, since twice the columns are as homogeneous. `by` becomes
  * how much better it is than 4. */
 static int best_columns(numbers all, int64_t file_bytes, double *by)
 {

@@ -207,7 +207,7 @@ static bool has_label_file(const sp_scan *scan)
            strcmp(scan->field[scan->label].name, "label") == 0;
 }
 
-/* The scan itself is read only where its own labels are wanted. */
+/* Reads the scan itself only if its own labels are wanted. */
 static sp_status write_label(sp_scan *scan, const sp_scan_labels *labels,
                              const sp_scan_part *part)
 {

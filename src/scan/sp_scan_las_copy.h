@@ -4,7 +4,7 @@
  *
  *     one writer     head, points, rest
  *     n writers      part k: the points of the sections k, k + n, ... of the rows, in a
- *                    file of its own (with LAZ: of chunks and their table alone)
+ *                    file of its own (with LAZ: only chunks and their table)
  *                    at the end: head, the sections of all parts in turn, rest
  */
 #ifndef SP_SCAN_LAS_COPY_H
@@ -35,8 +35,8 @@ typedef struct sp_las_copy {
 } sp_las_copy;
 
 sp_status sp_las_put_bytes(const sp_las_copy *c, const void *from, size_t n);
-/* Writes the points: all, those of a part, or those that the parts have. `laz` is the
- * writer of a copy that is LAZ, else NULL. */
+/* Writes the points: all, a part's, or those that the parts have. `laz` is the writer
+ * of a copy that is LAZ, else NULL. */
 sp_status sp_las_put_points(sp_las_copy *c, sp_laz_writer *laz);
 
 /* ---- what follows the points ---- */

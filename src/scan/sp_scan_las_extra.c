@@ -1,5 +1,5 @@
-/* Fields that a copy of a LAS or LAZ file has beside those of the source: extra bytes
- * at the end of each record, and their descriptions in the VLR "LASF_Spec" 4.
+/* Fields that a copy of a LAS or LAZ file has beside the source's: extra bytes at the
+ * end of each record, and their descriptions in the VLR "LASF_Spec" 4.
  *
  *     record  | standard part | extra bytes of the source | new fields |
  *     VLR     | descriptions: 192 bytes each              | new ones   |
@@ -175,8 +175,8 @@ static void redescribe(const sp_scan_added *added, const sp_las_place *place,
         sp_put_double(d + AT_SCALE, 1 / one_of(added, place->kind, place->size));
 }
 
-/* Brings the descriptions to the fields whose values change their meaning. *at is the
- * place in the record of the first one, and becomes that after the last one. */
+/* Updates the descriptions of the fields with values of a new meaning. *at is the place
+ * in the record of the first one, and becomes that after the last one. */
 static void change_descriptions(const sp_las_extra *extra, unsigned char *d, size_t n,
                                 int *at)
 {
@@ -192,7 +192,7 @@ static void change_descriptions(const sp_las_extra *extra, unsigned char *d, siz
 /* The VLRs of a head, as far as this file needs them. */
 typedef struct vlrs {
     size_t end;      /* after the last one */
-    size_t extra_at; /* head of the last one with descriptions; 0: there is none */
+    size_t extra_at; /* head of the last one with descriptions; 0: not found */
     int described;   /* the first byte of a record that they do not describe */
 } vlrs;
 
@@ -230,9 +230,9 @@ static void describe(const sp_scan_added *added, unsigned char d[SP_LAS_EXTRA_BY
     sp_put_double(d + AT_SCALE, 1.0 / UINT8_MAX);
 }
 
-/* Writes the descriptions that the copy needs beside those of the source's VLRs: those
- * of extended records; of bytes that nobody has described, so that the new fields are
- * found after them; and of new fields. */
+/* Writes the descriptions that the copy needs beside the source's VLRs: of extended
+ * records; of bytes without a description, so that the new fields are found after them;
+ * and of new fields. */
 static size_t describe_all(const sp_las_extra *extra, int described,
                            int old_record_bytes, unsigned char *to)
 {

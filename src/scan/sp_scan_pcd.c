@@ -97,7 +97,7 @@ static bool take_word(pcd *p, int i, const char *word, char key)
     return *end == '\0' && n >= 0 && n <= SP_SCAN_FIELDS;
 }
 
-/* Stores the words behind the keyword, one per field. */
+/* Stores the words after the keyword, one per field. */
 static sp_status take_words(sp_scan *scan, pcd *p, const char *line, char key)
 {
     int i = 0;
@@ -355,8 +355,7 @@ static void gather(const sp_scan *scan, const pcd *p, int64_t n, unsigned char *
 }
 
 /* Unpacks the colours of the float that has their bits: so PCL wrote them before they
- * were integers. One that is NaN, as that of an opaque colour is, has lost them:
- * NaN. */
+ * were integers. A NaN, as an opaque colour gives, has lost them: NaN. */
 static void unpack(const unsigned char *number, unsigned char *to)
 {
     const double x = sp_get_double(number);

@@ -2,7 +2,7 @@
  * a byte order mark is skipped.
  *
  * Separators: the first point decides. It is the semicolon, else tabs and blanks, else
- * the comma (with or without blanks around it). Where it is not the comma, numbers may
+ * the comma (with or without blanks around it). If it is not the comma, numbers may
  * have decimal commas, but one file may not mix them with decimal points. Every line
  * must have as many numbers as the first one.
  *
@@ -36,7 +36,7 @@ typedef struct text {
     int n_read;                  /* numbers of the last line */
     int64_t n_claimed; /* points that the first line counts; -1: it does not */
     char name[MAX_COLUMNS][SP_SCAN_NAME]; /* names found in the file */
-    const char *value[MAX_COLUMNS];       /* where the values of the line begin */
+    const char *value[MAX_COLUMNS];       /* begin of the line's values */
 } text;
 
 static bool is_comment(const char *line)
@@ -250,7 +250,7 @@ static bool is_damaged_point(text *t, const char *at)
 }
 
 /* Reads the line as the first point, which decides the separator: with columns to pass
- * over, the first one by which the line has the columns that --columns lists. */
+ * over, the first one that gives the line the columns of --columns. */
 static void read_first(text *t, const char *line, double *number, const char **bad)
 {
     static const char others[] = {';', ',', '\t', ' ', '\0'};

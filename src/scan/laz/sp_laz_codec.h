@@ -7,7 +7,7 @@
 #include "scan/laz/sp_laz_coder.h"
 
 /* Everything that the points of a chunk share. `last` holds the record before, at first
- * that of the chunk's beginning. */
+ * the chunk's first record. */
 typedef struct laz_codec {
     const sp_laz_format *format;
     laz_pool pool;
@@ -48,8 +48,8 @@ sp_status sp_laz_extra_create(laz_codec *z, int n, unsigned symbols,
 /* ---- the two compressors, which sp_laz_codec.c calls ----
  *
  * create makes z->pointwise or z->layered for z->format, which must be of that kind;
- * destroy frees it, where it is there. begin starts a chunk from the record in z->last.
- * decode and encode are those of sp_laz_codec, of the one kind. SP_EMEM. */
+ * destroy frees it if it exists. begin starts a chunk from the record in z->last.
+ * decode and encode are as in sp_laz_codec, for the one kind. SP_EMEM. */
 
 sp_status sp_laz_pointwise_create(laz_codec *z);
 void sp_laz_pointwise_destroy(laz_codec *z);

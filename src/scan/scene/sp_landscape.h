@@ -23,7 +23,7 @@ enum {
 };
 
 typedef enum sp_shape {
-    SP_SOLID, /* convex and opaque: the points behind all of its planes */
+    SP_SOLID, /* convex and opaque: the points inside all of its planes */
     SP_CROWN, /* ellipsoid of leaves: returns on the way through it */
     SP_LINE   /* piece of a wire: a return where the beam touches it */
 } sp_shape;
