@@ -1,4 +1,4 @@
-/* Augmentation of one sample: what is drawn, where it moves voxels, what it does to
+/* Augmentation of one sample: what is drawn, if it moves voxels, what it does to
  * features. Local; pure functions of their arguments.
  *
  *     deck, (seed, epoch, sample) --sp_augment_draw--> sp_augment
@@ -11,7 +11,7 @@
  * distortions, noise). All of it acts about the centre of the sample's bounding box.
  * Mirrors and turns by multiples of 90 degrees alone are exact moves on the stored
  * grid. All else moves the position coord + (subvoxel + 1/2) / 256 and finds its voxel
- * anew. Where the result would leave the coordinate range it is shifted back into it.
+ * anew. If the result would leave the coordinate range it is shifted back into it.
  *
  * An elastic distortion displaces a voxel by magnitude times a smooth field: each node
  * of a grid of edge `granularity` has three standard normal deviates, which are
@@ -19,7 +19,7 @@
  * Pointcept's and MinkowskiEngine's ElasticDistortion). The averages have a standard
  * deviation of 0.114. The grid has no border and begins at the sample's centre; its
  * nodes are pure functions of (seed, epoch, sample, node), so that they are computed
- * where there are voxels only. All distortions see a voxel where it was before the
+ * if there are voxels only. All distortions see a voxel where it was before the
  * first. */
 #ifndef SP_AUGMENT_H
 #define SP_AUGMENT_H
@@ -90,7 +90,7 @@ void sp_augment_displace(const sp_augment *augment, const float *d, float *featu
  * displaces voxels one by one. */
 int64_t sp_augment_bytes(int64_t n, bool is_displaced);
 /* True if the deck asks for moves off the stored grid, after which rows may meet in one
- * voxel, where the shards have subvoxel positions; and if it displaces voxels one by
+ * voxel, if the shards have subvoxel positions; and if it displaces voxels one by
  * one. */
 bool sp_augment_merges(const sp_config *config);
 bool sp_augment_displaces(const sp_config *config);

@@ -148,7 +148,7 @@ static int32_t floor_near(double v)
 }
 
 /* Moves rows that are not displaced one by one. f is a copy, which the compiler keeps
- * in registers; where there is no tilt, four products by 0 are left out. */
+ * in registers; if there is no tilt, four products by 0 are left out. */
 static void move_rigidly(const mover *w, const affine f)
 {
     const bool is_tilted = w->aug->tilt_x != 0 || w->aug->tilt_y != 0;

@@ -11,12 +11,12 @@
  *                                                                         |
  *                 a free slot <-- sp_loader_recycle <---------------------+
  *
- * Readers (data.readers threads) only call pread; the planner is one thread. Where it
+ * Readers (data.readers threads) only call pread; the planner is one thread. If it
  * would share its only core with the training thread, sp_loader_next voxelizes and
  * plans instead: a planner that interrupts the training at any time makes ranks wait
  * for each other at the next sum over them. Results depend on the order in which
  * samples are dealt and never on which reader was first. A failure in any thread is
- * stored in the slot, and sp_loader_next raises it where the batch would have come. */
+ * stored in the slot, and sp_loader_next raises it if the batch would have come. */
 #ifndef SP_LOADER_H
 #define SP_LOADER_H
 
@@ -46,9 +46,9 @@ typedef struct sp_batch {
     int64_t cost_max, cost_sum;
     /* The next three are set in evaluation and prediction only, in host memory; else
      * NULL. */
-    /* [n_samples] as stored, with points where they are there. */
+    /* [n_samples] as stored, with points if they exist. */
     const sp_sample *sample;
-    /* The row of the batch that each stored voxel became, -1 where it was dropped. The
+    /* The row of the batch that each stored voxel became, -1 if it was dropped. The
      * voxels of sample b begin at row_of[row_of_at[b]]; row_of_at has n_samples + 1
      * entries. */
     const int32_t *row_of;
@@ -121,7 +121,7 @@ void sp_loader_destroy(sp_loader *loader);
  * the samples that are just being read. */
 sp_status sp_loader_seek(sp_loader *loader, sp_position at);
 /* Waits for the next micro-batch. *batch is NULL at the end of an evaluation's pass and
- * after a failure, except SP_EMEM, where it tells for which samples memory ran out.
+ * after a failure, except SP_EMEM, if it tells for which samples memory ran out.
  * *waited_s (may be NULL) is the time that the caller waited for other threads. A
  * failure of any thread comes where its batch would have come, and again until the next
  * seek. With data.on_error = "skip" a sample that cannot be read is empty here, and one

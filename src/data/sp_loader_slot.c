@@ -81,7 +81,7 @@ typedef struct collation {
     int32_t n;
 } collation;
 
-/* Voxelizes sample b mixed with its partner; *is_mixed is false where it has none, or
+/* Voxelizes sample b mixed with its partner; *is_mixed is false if it has none, or
  * one without voxels, which may be one that could not be read. */
 static sp_status mix_sample(loader_filler *f, const loader_slot *slot, int b,
                             sp_voxels *out, bool *is_mixed)

@@ -27,10 +27,10 @@
  *   - Without /subvoxel the angles are those multiples of 90 degrees that are nearest.
  *   - Voxels that coincide are merged as above. A voxel pasted as it stands that came
  *     with the exchange already does not count twice.
- *   - A turned copy is left out where the mixed sample would have more rows than both
+ *   - A turned copy is left out if the mixed sample would have more rows than both
  *     samples have together, so that memory can be bounded before anything is read.
- * The azimuth is about the origin of the scan's coordinates, where the sensor of a
- * mobile scan is. Where that is outside of either sample's box, it is about the middles
+ * The azimuth is about the origin of the scan's coordinates, if the sensor of a
+ * mobile scan is. If that is outside of either sample's box, it is about the middles
  * of the boxes, which are then laid upon each other, lowest on lowest voxel. The
  * partner is moved by whole voxels. Rows that would leave the coordinate range are left
  * out. Vectors (sp_vectors) turn with a pasted copy: positions about the same point as

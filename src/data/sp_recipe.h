@@ -74,7 +74,7 @@ bool sp_recipe_is_unit(const char *word);
 /* Writes the recipe as the group /recipe of a file that is being written; NULL writes
  * nothing. SP_EIO. */
 sp_status sp_recipe_write(sp_h5 *file, const sp_recipe *recipe);
-/* Reads the recipe of an open file; *recipe is NULL where the file has none, and after
+/* Reads the recipe of an open file; *recipe is NULL if the file has none, and after
  * a failure. SP_EDATA names file, attribute, expected and found; SP_EMEM. */
 sp_status sp_recipe_read(sp_h5 *file, sp_recipe **recipe);
 /* Checks that the recipe has columns of these names: all of them in the same order, or

@@ -1,5 +1,5 @@
 /* Reads one sample. Each dataset passes in pieces, which stay in the cache while they
- * are checksummed, converted and checked. Where the stored type is the one that is
+ * are checksummed, converted and checked. If the stored type is the one that is
  * wanted, a piece is read to its final place at once. */
 #include <assert.h>
 #include <math.h>
@@ -397,7 +397,7 @@ static sp_status read_point_index(sample_reader *r)
 }
 
 /* The points of the margin. The sample of another block, to whose points they belong,
- * is not at hand, so context_point is compared with it where they are merged. */
+ * is not at hand, so context_point is compared with it if they are merged. */
 static sp_status read_context(sample_reader *r)
 {
     const sp_shard *shard = r->shard;

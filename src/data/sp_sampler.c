@@ -324,7 +324,7 @@ static item make_item(const sp_sampler *sampler, int64_t id, int at)
     return made;
 }
 
-/* Mixes a sample of the epoch with its partner, where it has one. */
+/* Mixes a sample of the epoch with its partner, if it has one. */
 static void mix_item(const sp_sampler *sampler, int64_t epoch, item *of)
 {
     sp_mix mix;

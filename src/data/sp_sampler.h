@@ -58,7 +58,7 @@ typedef struct sp_sampler {
     uint64_t seed;
     bool is_shuffled;
     sp_per per; /* the ranks whose samples batch.size counts */
-    /* Samples of a step: as batch.per counts them, and in the world, where a step has
+    /* Samples of a step: as batch.per counts them, and in the world, if a step has
      * at most all samples of the set. */
     int size, effective;
     int n_groups; /* the world, nodes or ranks that have samples of their own */

@@ -167,7 +167,7 @@ sp_status sp_dataset_take_classes(sp_dataset *set, int n, char *const *name,
  * where samples of val became so in another way. */
 sp_status sp_dataset_match(const sp_dataset *train, sp_dataset *val);
 /* Compares the recipe of the set with that of a model or of other data, which `whose`
- * names in the message: warns where a column means other values. SP_EDATA where the
+ * names in the message: warns where a column means other values. SP_EDATA if the
  * coordinates are in another unit. */
 sp_status sp_dataset_match_recipe(const sp_dataset *set, const sp_recipe *recipe,
                                   const char *whose);
@@ -242,7 +242,7 @@ sp_status sp_shard_create(sp_shard_writer **writer, const char *path,
                           const sp_shard_meta *meta, int64_t n_samples,
                           const int64_t *voxels, const int64_t *points);
 /* Writes sample `index`, with all columns in `features`; each sample comes once. name
- * or cost is NULL where it has none: /names is written if any sample has a name, /cost
+ * or cost is NULL if it has none: /names is written if any sample has a name, /cost
  * if all have a cost. */
 sp_status sp_shard_write_sample(sp_shard_writer *writer, int64_t index,
                                 const sp_sample *sample, const char *name,

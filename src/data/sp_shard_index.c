@@ -366,7 +366,7 @@ static void find_gap(const sp_dataset *part, int64_t n, recipe_gap *gap)
     }
 }
 
-/* Joins the recipes of all parts, and warns once where they differ. If a column means
+/* Joins the recipes of all parts, and warns once if they differ. If a column means
  * other values in another file, the set has no recipe: no scan could be treated as all
  * of them were. `set` has taken the paths from the parts. */
 static sp_status merge_recipes(sp_dataset *set, const sp_dataset *part, int64_t n)

@@ -37,7 +37,7 @@ typedef struct sp_voxels {
  * frequent). Coordinates are unique and in [-2^19, 2^19). Voxels stand in the order of
  * their first stored row.
  *   c          feature columns of `in`
- *   mean, std  [c] features become (x - mean) / std, where a std of 0 counts as 1, and
+ *   mean, std  [c] features become (x - mean) / std, if a std of 0 counts as 1, and
  *              positions turn about the mean; NULL: they stay as they are, and
  *              positions turn about 0
  *   arena      gives the memory of out's arrays; scratch taken from it is given back

@@ -5,7 +5,7 @@
  *     all ranks          extents, files --label_cut_take-----> pieces, the same on all
  *     any rank           piece --label_cut_read--> its points, from the files of all
  *
- * The thread works while the scan before is predicted. Where the header does not tell
+ * The thread works while the scan before is predicted. If the header does not tell
  * where the points lie, it only measures, and the ranks cut within label_cut_take.
  * Which rank has which part decides about no byte of what follows. */
 #ifndef LABEL_CUT_H

@@ -272,7 +272,7 @@ static sp_status check_names(const label_files *f, const label_options *o)
     return rc;
 }
 
-/* The place of a file on its device; zero where there is none. */
+/* The place of a file on its device; zero if there is none. */
 static struct stat place_of(const char *path)
 {
     struct stat st = {0};

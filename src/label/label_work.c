@@ -23,7 +23,7 @@ sp_session *label_work_session(const label_work *w)
 /* ---- open and close ---- */
 
 /* Blocks begin at multiples of the network's coarsest stride from the corner of their
- * scan, so that a point is seen in the same cells from every block. Where the
+ * scan, so that a point is seen in the same cells from every block. If the
  * training's did, they begin exactly there. */
 static sp_status choose_alignment(label_work *w)
 {
@@ -110,7 +110,7 @@ static void print_progress(const label_work *w, const char *name, double now)
                         (double)w->n_done / 1e6, rate / 1e6);
 }
 
-/* Draws the live line, where there is one, and prints a line now and then, for logs. */
+/* Draws the live line, if there is one, and prints a line now and then, for logs. */
 void label_work_progress(label_work *w, const char *name)
 {
     enum { EVERY_S = 30 };

@@ -30,7 +30,7 @@ typedef struct label_work {
     bool is_given_up; /* the cut need not go on; by __atomic_store_n */
     label_cut *cut;   /* of the next scan; NULL: none is begun */
     label_ahead ahead;
-    vox_cloud cloud; /* of the thread that makes samples */
+    vox_cloud cloud;          /* of the thread that makes samples */
     bool has_warned_of_steps; /* of coordinates coarser than voxels, by that thread */
     label_writer writer;
     bool has_threads; /* ahead and writer are open */
@@ -59,7 +59,7 @@ void label_work_free(label_work *work);
 
 /* The rest is local, too. */
 sp_session *label_work_session(const label_work *work);
-/* Draws the live line, where there is one, with the name of the scan at hand; rank 0
+/* Draws the live line, if there is one, with the name of the scan at hand; rank 0
  * also prints a line every 30 s, for logs. */
 void label_work_progress(label_work *work, const char *name);
 

@@ -10,7 +10,7 @@
 typedef struct vox_blocks_input {
     int n_parts;
     vox_box found;     /* around the points of this rank's part, later of all */
-    vox_layout layout; /* by which it is cut; no blocks: it has no point */
+    vox_layout layout; /* used to cut it; no blocks: it has no point */
 } vox_blocks_input;
 
 /* Names what the names of the files of an input begin with. */
@@ -31,7 +31,7 @@ static void choose_parts(vox_blocks *b)
 {
     const vox_options *o = b->options;
     const double size = b->comm->size;
-    double total = 1; /* not 0 where no input is there */
+    double total = 1; /* not 0 without inputs */
 
     for (int f = 0; f < o->n_inputs; f++)
         total += bytes_of(o->input[f]);
@@ -59,14 +59,14 @@ static sp_status deal(vox_blocks *b)
     return sp_comm_bcast(b->comm, b->input, n * sizeof *b->input, 0);
 }
 
-/* The part of an input that this rank has; there is none of a number from n_parts on.
+/* The part of an input that this rank has; from n_parts on it does not exist.
  */
 static int part_of(const vox_blocks *b, int f)
 {
     return (b->comm->rank + b->comm->size - f % b->comm->size) % b->comm->size;
 }
 
-/* Cuts this rank's part of an input by the layout or, where it is NULL, by the header.
+/* Cuts this rank's part of an input by the layout or, if it is NULL, by the header.
  */
 static sp_status cut_part(vox_blocks *b, int f, const vox_layout *layout,
                           vox_codes *codes)
@@ -93,8 +93,8 @@ static sp_status cut_part(vox_blocks *b, int f, const vox_layout *layout,
     return rc;
 }
 
-/* Cuts this rank's part of an input by the extent of all its points, where it was cut
- * by another: the blocks do not depend on the header. */
+/* Cuts this rank's part of an input by the extent of all its points, if it was cut by
+ * another extent: the blocks do not depend on the header. */
 static sp_status cut_again(vox_blocks *b, int f)
 {
     const vox_box found = b->input[f].found;
@@ -111,7 +111,7 @@ static sp_status cut_again(vox_blocks *b, int f)
     return rc;
 }
 
-/* Makes b->parts those of an input. */
+/* Sets b->parts to an input's parts. */
 static sp_status open_parts(vox_blocks *b, int f)
 {
     vox_parts_close(&b->parts);

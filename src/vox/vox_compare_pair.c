@@ -467,7 +467,7 @@ static double reach_distance(const cell_table *t, int64_t i, const double *key)
     return d;
 }
 
-/* Takes the nearest free point of A for a key out of the table; -1: there is none. */
+/* Takes the nearest free point of A for a key out of the table, or returns -1. */
 static int64_t cell_table_take(cell_table *t, const double *key)
 {
     int64_t low[3], high[3], at[3], *link = NULL;

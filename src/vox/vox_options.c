@@ -188,7 +188,7 @@ vox_feature_kind vox_feature_kind_of(const char *name)
                                                  : VOX_ATTRIBUTE;
 }
 
-/* The slash before the divisor of the feature `at` of n bytes; NULL: it has none. It is
+/* The slash before the divisor of the feature `at` of n bytes, or NULL without one. It is
  * the last one, if a number follows: the name itself may have slashes. */
 static const char *find_divisor(const char *at, size_t n)
 {

@@ -41,7 +41,7 @@ typedef struct vox_map {
     int16_t class_of[VOX_MAX_CODE + 1]; /* class of each code; -1: ignored */
 } vox_map;
 
-/* Where the points of an input lie, in x and y; low above high: it has no point. */
+/* The extent of an input's points in x and y; low above high: it has no point. */
 typedef struct vox_extent {
     double low[2], high[2];
 } vox_extent;
@@ -58,20 +58,20 @@ typedef struct vox_options {
     const vox_extent *extent;
     int64_t alignment; /* of blocks, in voxels, above 0 (sp_recipe.alignment) */
     bool has_bounds, with_points;
-    int ignore_conflicts; /* 0: the majority's label; 1: none */
+    int ignore_conflicts; /* 0: the majority's label; 1: no label */
     double bounds[4];     /* x0 y0 x1 y1, x1 and y1 excluded */
     bool has_missing;     /* `missing` replaces attributes that are not finite */
     double missing;
-    int n_features;       /* 0: --features was not given */
+    int n_features; /* 0: --features was not given */
     vox_feature feature[VOX_MAX_FEATURES];
-    /* The attribute that no file gives because the first one, by which the default
-     * features are chosen, has none; NULL: there is none. */
+    /* The attribute left out because the first file, which decides the default
+     * features, does not have it; NULL if nothing is left out. */
     const char *left_out;
     vox_map map;
     int n_inputs;
     char **input;            /* pointers into argv */
     int threads;             /* of this rank that read and write compressed scans */
-    bool with_degrees;       /* coordinates in degree are taken */
+    bool with_degrees;       /* coordinates in degree are accepted */
     int z_unit;              /* sp_scan_z_unit; below 0: not given */
     bool is_quiet;           /* reading draws no progress of its own */
     bool without_cost;       /* samples need no cost columns (scan/sp_gridding.h) */
@@ -85,10 +85,10 @@ sp_status vox_options_read(vox_options *options, int argc, char **argv, sp_names
 /* Warns of files that the inputs name twice, by whatever paths. SP_EMEM. */
 sp_status vox_options_check_inputs(const vox_options *options);
 void vox_options_destroy(vox_options *options);
-/* A status but SP_OK where the work is to end: SP_ELIMIT (sp_signal_check), or SP_EIO
- * where it is given up. Any thread. */
+/* A status but SP_OK if the work is to end: SP_ELIMIT (sp_signal_check), or SP_EIO if
+ * it is given up. Any thread. */
 sp_status vox_options_check_stop(const vox_options *options);
-/* The options with which inputs are opened, of texts that are borrowed. */
+/* The options to open inputs with; their texts are borrowed. */
 sp_scan_options vox_scan_options(const vox_options *options);
 /* Reads --missing into vox_options, for tables of options. SP_EUSAGE. */
 sp_status vox_read_missing(void *to, const sp_option *option, const char *text);

@@ -9,7 +9,7 @@
  */
 #define FARTHEST (INT64_C(1) << 52)
 
-/* A number whose order among others is that of x. */
+/* Maps a double to an integer with the same ordering. */
 static uint64_t key_of(double x)
 {
     const uint64_t sign = UINT64_C(1) << 63;
@@ -80,7 +80,7 @@ static void add_counts(const vox_options *o, sp_grid *grid)
                 (float)(grid->count[i] / o->feature[f].divisor);
 }
 
-/* Checks that features are finite: they are stored as float32, where a large value
+/* Checks that features are finite: in float32, as they are stored, a large value
  * becomes infinite. */
 static sp_status check_features(const vox_options *o, const sp_sample *s)
 {
