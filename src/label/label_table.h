@@ -14,8 +14,8 @@
  * SP_EIO. */
 sp_status label_table_keep(const label_files *files, int i, const label_tally *tally,
                            double seconds);
-/* Writes PREFIX.csv and PREFIX.geojson of all outputs that have counts, those of other
- * processes included. Local; rank 0 calls it. SP_EIO; SP_EMEM. */
+/* Writes PREFIX.csv and PREFIX.geojson of all outputs that have counts, including other
+ * processes' outputs. Local; rank 0 calls it. SP_EIO; SP_EMEM. */
 sp_status label_table_write(const label_files *files, const label_model *model,
                             const char *prefix);
 

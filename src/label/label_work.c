@@ -23,8 +23,8 @@ sp_session *label_work_session(const label_work *w)
 /* ---- open and close ---- */
 
 /* Blocks begin at multiples of the network's coarsest stride from the corner of their
- * scan, so that a point is seen in the same cells from every block. If the
- * training's did, they begin exactly there. */
+ * scan, so that a point is seen in the same cells from every block. If the training's
+ * blocks did, they begin exactly there. */
 static sp_status choose_alignment(label_work *w)
 {
     const sp_resources *r = &w->model->infer.resources;
@@ -46,7 +46,7 @@ static void set_reading(label_work *w)
     w->vox.map.n = 0;
     w->vox.with_points = true;
     w->vox.threads = threads > 1 ? threads : 1;
-    w->vox.with_degrees = true; /* where the scans of the training had them */
+    w->vox.with_degrees = true; /* if the training scans had them */
     w->vox.is_quiet = true;
     w->vox.without_cost = true;
     w->vox.is_given_up = &w->is_given_up;
@@ -110,7 +110,7 @@ static void print_progress(const label_work *w, const char *name, double now)
                         (double)w->n_done / 1e6, rate / 1e6);
 }
 
-/* Draws the live line, if there is one, and prints a line now and then, for logs. */
+/* Draws the live line, if it is on, and prints a line now and then, for logs. */
 void label_work_progress(label_work *w, const char *name)
 {
     enum { EVERY_S = 30 };

@@ -26,9 +26,9 @@ typedef struct label_work {
     const label_options *options;
     sp_comm *comm;
     vox_options vox;  /* of reading: codes stay codes */
-    vox_codes *codes; /* of which the void rows are told */
+    vox_codes *codes; /* also counts the void rows, for a warning */
     bool is_given_up; /* the cut need not go on; by __atomic_store_n */
-    label_cut *cut;   /* of the next scan; NULL: none is begun */
+    label_cut *cut;   /* of the next scan; NULL: not begun */
     label_ahead ahead;
     vox_cloud cloud;          /* of the thread that makes samples */
     bool has_warned_of_steps; /* of coordinates coarser than voxels, by that thread */
@@ -59,8 +59,8 @@ void label_work_free(label_work *work);
 
 /* The rest is local, too. */
 sp_session *label_work_session(const label_work *work);
-/* Draws the live line, if there is one, with the name of the scan at hand; rank 0
- * also prints a line every 30 s, for logs. */
+/* Draws the live line, if it is on, with the name of the scan at hand; rank 0 also
+ * prints a line every 30 s, for logs. */
 void label_work_progress(label_work *work, const char *name);
 
 /* Makes the sample of the points in work->cloud, as spvox convert makes it. Called by
@@ -78,7 +78,7 @@ sp_status label_work_job(label_work *work, int scan, label_step step, label_job 
  * are added to times.write_s. */
 sp_status label_work_push(label_work *work, label_job *job);
 sp_status label_work_wait(label_work *work, int scan);
-/* Hands the output of a scan over whose parts, as `deal` has them, are complete: the
+/* Hands the output of a scan over when its parts, as `deal` has them, are complete: the
  * writer's thread joins them. SP_EMEM; errors of label_writer_push. */
 sp_status label_work_join(label_work *work, int scan, const label_deal *deal);
 

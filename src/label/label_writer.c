@@ -47,7 +47,7 @@ static void remove_first(label_writer *w)
     label_writer_free(job);
 }
 
-/* Waits for a job; NULL: there will be none. */
+/* Waits for a job; NULL: no job will come. */
 static label_job *next_job(label_writer *w, bool *has_failed)
 {
     label_job *job;

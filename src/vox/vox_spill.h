@@ -11,7 +11,7 @@
  *
  * With a buffer (vox_options) the points of neighbouring inputs join:
  *
- *     own input     the pieces: its blocks, and all blocks with its points in the margin
+ *     own input     pieces: its blocks, and all blocks with its points in the margin
  *     other inputs  points within the buffer of the own ones are in these pieces as
  *                   SP_POINT_FOREIGN: they shape voxels and features, and get no class
  *
