@@ -9,7 +9,7 @@
 /* No normal deviate of sp_rng_normals is larger. */
 #define NORMAL_MOST 5.78
 
-enum { BATCH = 256 /* rows or numbers for which random numbers are drawn at a time */ };
+enum { BATCH = 256 /* rows or numbers that get random numbers at a time */ };
 
 /* A map of positions in stored voxels: p = shift + m * (position - centre), in units of
  * the new voxel. */

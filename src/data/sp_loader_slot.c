@@ -10,7 +10,7 @@
 
 /* ---- deal ---- */
 
-/* Lists the samples to read: those of the batch, then their partners. */
+/* Lists the samples to read: the batch's own, then their partners. */
 static sp_status list_reads(loader_slot *slot, const sp_loader_options *o,
                             const sp_deal *deal, sp_position at)
 {
@@ -81,8 +81,8 @@ typedef struct collation {
     int32_t n;
 } collation;
 
-/* Voxelizes sample b mixed with its partner; *is_mixed is false if it has none, or
- * one without voxels, which may be one that could not be read. */
+/* Voxelizes sample b mixed with its partner; *is_mixed is false if it has no partner,
+ * or one without voxels, perhaps because it could not be read. */
 static sp_status mix_sample(loader_filler *f, const loader_slot *slot, int b,
                             sp_voxels *out, bool *is_mixed)
 {

@@ -69,7 +69,7 @@ int64_t sp_mix_cost(const sp_mix *mix, int64_t own, int64_t partner)
 
 /* ---- classes ---- */
 
-/* The class that a word names: by its name, else by its number; -1: none. */
+/* The class that a word names: by its name, else by its number; -1 if not found. */
 static int class_of(const sp_dataset *set, const char *word)
 {
     const int named = sp_text_find(set->n_classes, set->class_name, word);
@@ -236,8 +236,8 @@ static sp_status append_sample(const sp_mixer *m, const sp_sample *sample,
 static sp_status unite(const sp_mixer *m, const sp_mix *mix, const sp_sample *own,
                        const sp_sample *partner, sp_arena *arena, sp_voxels *out)
 {
-    /* The partner's draws are those of another seed, so that they are not the same
-     * wherever it is a partner, nor those of the sample it is itself. */
+    /* The partner's draws have another seed, so that they differ each time it is a
+     * partner, and from its own draws as a sample. */
     const sp_augment of_own = augment_of(m, mix, mix->seed);
     const sp_augment of_partner =
         augment_of(m, mix, sp_rng_mix(mix->seed + SP_RNG_MIX));
@@ -318,7 +318,7 @@ typedef struct work {
     const sp_mix *mix;
     const sp_sample *partner;
     poles at;
-    double sine, cosine; /* of the angle at which the sector begins */
+    double sine, cosine; /* of the sector's first angle */
     int64_t most;        /* rows that the mixed sample may have */
     sp_sample *rows;
 } work;

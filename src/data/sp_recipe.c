@@ -94,7 +94,7 @@ static bool is_other_length(double a, double b)
     return fabs(a - b) > 1e-6 * fmax(fabs(a), fabs(b));
 }
 
-/* Two texts differ only if both are there. */
+/* Two texts differ only if both exist. */
 static bool is_other_text(const char *a, const char *b)
 {
     return a && b && strcmp(a, b) != 0;

@@ -1,10 +1,10 @@
-/* Finds shards of which nodes have copies of their own that differ: without checksums
- * nobody else would notice that ranks train on other labels.
+/* Finds shards with different copies on different nodes: without checksums nothing else
+ * would notice that ranks train on other labels.
  *
- * Where a node sees the inode, size and times that rank 0 sees, it is the same file (of
- * a shared file system), and nothing is read. Otherwise the ranks of each node hash its
- * copies and compare the hashes with rank 0's node. A shard with /crc32c is told by
- * these checksums, since each sample is compared with its own when it is read. */
+ * If a node sees the same inode, size and times as rank 0, it is the same file (of a
+ * shared file system), and nothing is read. Otherwise the ranks of each node hash its
+ * copies and compare the hashes with rank 0's node. A shard with /crc32c is identified
+ * by these checksums, since each sample is compared with its own when it is read. */
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>

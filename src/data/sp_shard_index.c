@@ -232,8 +232,7 @@ static void warn_lacking(const sp_dataset *part, int64_t n)
                  part[less].shard->path, list, part[other].shard->path);
 }
 
-/* Merges means and standard deviations into those of the voxels of all files together.
- */
+/* Merges means and standard deviations over the voxels of all files. */
 static void merge_moments(sp_dataset *set, const sp_dataset *part, int64_t n)
 {
     for (int c = 0; c < set->n_features; c++) {
@@ -338,7 +337,7 @@ static char **merge_codes(sp_dataset *part, int64_t n)
     return code;
 }
 
-/* The likeness of a part's recipe to that of the first part that has one. */
+/* The likeness of a part's recipe to the first part's that has one. */
 typedef struct recipe_gap {
     sp_recipe_likeness likeness;
     const sp_dataset *first, *other;
@@ -428,7 +427,7 @@ static sp_status merge(sp_dataset *set, sp_dataset *part, int64_t n)
     return sp_shard_files_create(&set->files, set->n_shards, set->n_samples);
 }
 
-/* The hash of the data set, in which the folder of the files does not count. */
+/* The hash of the data set; the folder of the files does not count. */
 static uint64_t hash_of(const sp_dataset *set)
 {
     XXH64_state_t hash;

@@ -57,7 +57,7 @@ size_t sp_unique_slots(int64_t n);
 
 /* ---- files (sp_shard_files.c) ---- */
 
-/* Lists all files that the patterns name, malloc'd. SP_EDATA: there is none, or a file
+/* Lists all files that the patterns name, malloc'd. SP_EDATA: no file exists, or a file
  * of a numbered set is missing. Free them (sp_strings_free) after a failure too. */
 sp_status sp_shard_glob(const sp_strings *patterns, sp_strings *paths);
 
@@ -114,9 +114,9 @@ sp_status sp_rounding_add(sp_rounding *rounding, sp_h5 *file, const sp_dataset *
 void sp_rounding_warn(const sp_rounding *rounding);
 void sp_rounding_free(sp_rounding *rounding);
 
-/* Compares the files of a set over the nodes, unless they are those of a shared file
- * system. Collective over the world, agreed. SP_EDATA names a file that nodes have
- * different copies of, or that one lacks; SP_EMEM, SP_EMPI. */
+/* Compares the files of a set over the nodes, unless they are on a shared file system.
+ * Collective over the world, agreed. SP_EDATA names a file that nodes have different
+ * copies of, or that one lacks; SP_EMEM, SP_EMPI. */
 sp_status sp_shard_compare_copies(const sp_dataset *set, sp_comm *comm);
 /* Gives the set a cache of unpacked chunks if any dataset is not contiguous, and warns
  * how much is unpacked for a sample. n_sharing ranks share this machine's memory.

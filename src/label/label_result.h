@@ -34,8 +34,7 @@ typedef struct label_deal {
     int n_ranks, first; /* in all; the rank that is writer 0 */
 } label_deal;
 
-/* Deals the rows of a scan. section: as sp_scan_section says, 0: only one writer.
- */
+/* Deals the rows of a scan. section: as sp_scan_section says, 0: only one writer. */
 label_deal label_deal_make(int64_t n_points, int64_t section, int n_ranks, int first);
 /* The number of a rank among the writers; -1 if it does not write. */
 int label_deal_writer(const label_deal *deal, int rank);

@@ -81,8 +81,7 @@ typedef struct sp_scan_format {
     sp_status (*rewind)(sp_scan *scan); /* NULL: setting scan->row suffices */
     /* Limits reading to the rows *first .. *end - 1, and moves these to rows where it
      * can begin, equal rows to equal ones; *is_able: false if it can only begin at row
-     * 0. NULL: reading can begin at any row if `rewind` is NULL, else at row 0.
-     */
+     * 0. NULL: reading can begin at any row if `rewind` is NULL, else at row 0. */
     sp_status (*limit)(sp_scan *scan, int64_t *first, int64_t *end, bool *is_able);
     /* Closes and frees all that `own` holds, which is there. NULL: it has nothing. */
     void (*close)(sp_scan *scan);

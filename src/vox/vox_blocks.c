@@ -59,15 +59,13 @@ static sp_status deal(vox_blocks *b)
     return sp_comm_bcast(b->comm, b->input, n * sizeof *b->input, 0);
 }
 
-/* The part of an input that this rank has; from n_parts on it does not exist.
- */
+/* The part of an input that this rank has; from n_parts on it does not exist. */
 static int part_of(const vox_blocks *b, int f)
 {
     return (b->comm->rank + b->comm->size - f % b->comm->size) % b->comm->size;
 }
 
-/* Cuts this rank's part of an input by the layout or, if it is NULL, by the header.
- */
+/* Cuts this rank's part of an input by the layout or, if it is NULL, by the header. */
 static sp_status cut_part(vox_blocks *b, int f, const vox_layout *layout,
                           vox_codes *codes)
 {

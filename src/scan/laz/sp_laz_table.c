@@ -71,8 +71,7 @@ static void open_coder(table_coder *t, bool is_decoding)
 /* ---- reading ---- */
 
 /* Finds the table. It is missing if the place kept for its offset still holds the value
- * of the beginning: the place itself, or -1 without an offset at the file's end.
- */
+ * of the beginning: the place itself, or -1 without an offset at the file's end. */
 static sp_status find_table(const sp_laz_file *file, laz_table *table, int64_t *at)
 {
     unsigned char b[8];
