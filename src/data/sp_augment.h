@@ -86,8 +86,8 @@ void sp_augment_turn(const sp_augment *augment, float *features, int64_t n, int 
 /* Adds displacements d [n][3] to the positions among features [n][c]. Normals stay. */
 void sp_augment_displace(const sp_augment *augment, const float *d, float *features,
                          int64_t n, int c);
-/* The most bytes that sp_augment_move takes of its arena for n rows. is_displaced: it
- * displaces voxels one by one. */
+/* The most bytes that sp_augment_move allocates in its arena for n rows. is_displaced:
+ * it displaces voxels one by one. */
 int64_t sp_augment_bytes(int64_t n, bool is_displaced);
 /* sp_augment_merges: the deck moves rows off the stored grid, so that they may meet in
  * one voxel if the shards have subvoxel positions. sp_augment_displaces: it displaces

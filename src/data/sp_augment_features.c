@@ -1,5 +1,5 @@
-/* What augmentation does to features: vectors turn with their sample, and all features
- * get noise. */
+/* Augmentation of features: vectors turn with their sample, and all features get
+ * noise. */
 #include <assert.h>
 #include <math.h>
 

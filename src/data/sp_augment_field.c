@@ -192,7 +192,7 @@ static void to_tile(const int64_t cell[3], int64_t at[3])
         at[a] = (cell[a] - (cell[a] & (EDGE - 1))) / EDGE;
 }
 
-/* Rows are sorted by so many hashes of tiles. */
+/* Rows are sorted by this number of hashes of tiles. */
 static int32_t buckets_of(int64_t n)
 {
     int32_t buckets = 16;

@@ -109,7 +109,7 @@ sp_loader_bytes sp_loader_size(const sp_loader_shape *shape, int n_samples,
                                int64_t plan_scratch);
 
 /* Creates a loader and starts its threads, which wait for sp_loader_seek. Local.
- * SP_EDATA: data.voxel_size is no multiple of the shards'; SP_EMEM. */
+ * SP_EDATA: data.voxel_size is not a multiple of the shards'; SP_EMEM. */
 sp_status sp_loader_create(sp_loader **loader, const sp_loader_options *options);
 /* Ends the threads, in the middle of their work too, and frees all. NULL does nothing.
  */
@@ -130,7 +130,7 @@ sp_status sp_loader_next(sp_loader *loader, sp_batch **batch, double *waited_s);
 /* Returns a batch; its slot is filled anew. The caller may hold at most n_slots - 1
  * batches when it asks for the next one. */
 sp_status sp_loader_recycle(sp_loader *loader, sp_batch *batch);
-/* Tells the seconds since the last call that the planner spent on plans, and on
+/* Returns the seconds since the last call that the planner spent on plans, and on
  * everything else: waiting for readers, augmenting, voxelizing, collating. */
 void sp_loader_times(sp_loader *loader, double *plan_s, double *read_s);
 

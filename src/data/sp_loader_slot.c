@@ -253,10 +253,10 @@ sp_status sp_loader_slot_fill(loader_filler *f, loader_slot *slot)
 
 /* ---- memory ---- */
 
-/* The bytes that sp_voxelize takes beyond its result: what moves rows, and where rows
- * are merged a table that is at most half full, counts, starts and a list of rows.
- * Mixing has the rows of both samples beside them, with subvoxel positions, and takes
- * its voxels before that. */
+/* The bytes that sp_voxelize needs beyond its result: to move rows, and if rows are
+ * merged a table that is at most half full, counts, starts and a list of rows. Mixing
+ * has the rows of both samples beside them, with subvoxel positions, and allocates its
+ * voxels before that. */
 static int64_t voxelize_bytes(const sp_loader_shape *shape, int64_t stored)
 {
     const int64_t mixed = 2 * (12 + 4 * (int64_t)shape->n_columns + 4) + 3;

@@ -10,8 +10,8 @@
  *     FREE --deal--> READING --all read, planned--> READY --next--> TAKEN
  *      ^                                                              |
  *      +---------------------------recycle----------------------------+
- * The planner owns a FREE slot while it deals, and it or the caller, whichever fills
- * slots, a READING one once all samples are read; readers own their samples meanwhile;
+ * The planner owns a FREE slot while it deals, and the one that fills slots, planner or
+ * caller, a READING one once all samples are read; readers own their samples meanwhile;
  * the caller owns a TAKEN one. */
 typedef enum slot_state { SLOT_FREE, SLOT_READING, SLOT_READY, SLOT_TAKEN } slot_state;
 

@@ -10,10 +10,10 @@
  * from the authors' program in this:
  *   - Boxes are laid middle on middle in x and y, lowest on lowest voxel in z. There
  *     each cloud is centred, then moved by up to half of its extent in each axis.
- *   - Where voxels of both coincide, one is left, since coordinates are unique in a
+ *   - If voxels of both coincide, one is left, since coordinates are unique in a
  *     sample. It is what rows that meet become in sp_voxelize: the mean of the features
  *     of both, and a label that both have or only one has; of two different labels it
- *     is SP_IGNORE. There the first point stands for a voxel.
+ *     is SP_IGNORE. There the first point defines a voxel.
  *   - Partners are drawn for each sample, so that a batch keeps its number of samples;
  *     there neighbours in the batch are united.
  *
@@ -57,7 +57,7 @@ typedef struct sp_mix {
     double turn[2]; /* the angles of the copies; multiples of pi/2 without subvoxel */
 } sp_mix;
 
-/* What mixing needs of a training. All is borrowed. */
+/* The parts of a training that mixing needs. All is borrowed. */
 typedef struct sp_mixer {
     const sp_config *config;
     const sp_dataset *set;
@@ -83,10 +83,10 @@ int64_t sp_mix_cost(const sp_mix *mix, int64_t own, int64_t partner);
  */
 sp_status sp_mix_classes(const sp_config *config, const sp_dataset *set,
                          bool **is_pasted);
-/* Voxelizes `own` mixed with `partner`, and augmented as sp_augment_draw says. Takes
- * out's arrays of the arena, but row_of, which is NULL; gives other memory back.
- * The voxels are at most own->n + partner->n, own's first. Both have voxels. Errors as
- * sp_voxelize. */
+/* Voxelizes `own` mixed with `partner`, and augmented as sp_augment_draw says.
+ * Allocates out's arrays in the arena, but row_of, which is NULL; gives other memory
+ * back. The voxels are at most own->n + partner->n, own's first. Both have voxels.
+ * Errors as sp_voxelize. */
 sp_status sp_mix_voxelize(const sp_mixer *mixer, const sp_mix *mix,
                           const sp_sample *own, const sp_sample *partner,
                           sp_arena *arena, sp_voxels *out);

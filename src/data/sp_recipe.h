@@ -37,9 +37,8 @@ typedef struct sp_recipe {
     double block, overlap;
     /* Blocks begin at multiples of this many voxels from the corner of their scan,
      * which is the whole units below the lowest x, y and z of its points; 0: each
-     * begins the whole units below its own points. If the network's coarsest stride
-     * divides the number, it sees a point in the same cells of its strides from every
-     * block. */
+     * begins the whole units below its own points. A network with a coarsest stride
+     * that divides it sees a point in the same cells from every block. */
     int64_t alignment;
     int n_columns; /* feature columns of the shards, in their order; at least 1 */
     char **column; /* [n_columns] names, as in feature_names */
@@ -59,11 +58,11 @@ typedef struct sp_recipe {
     /* The unit of the coordinates, a word of sp_recipe_is_unit; NULL: the scans do not
      * say. */
     char *unit;
-    /* What z was taken to be, a word of --z-unit; NULL: what the scans say. */
+    /* The assumed unit of z, a word of --z-unit; NULL: as the scans say. */
     char *z_unit;
 } sp_recipe;
 
-/* Frees the recipe and what it holds; NULL does nothing. Local. */
+/* Frees the recipe and its content; NULL does nothing. Local. */
 void sp_recipe_destroy(sp_recipe *recipe);
 /* Makes a copy; *to is NULL where `from` is, and after a failure. Local. SP_EMEM. */
 sp_status sp_recipe_copy(const sp_recipe *from, sp_recipe **to);
@@ -101,8 +100,8 @@ typedef enum sp_recipe_likeness {
 sp_recipe_likeness sp_recipe_compare(const sp_recipe *a, const sp_recipe *b,
                                      char text[SP_RECIPE_DIFFERENCE]);
 /* Joins b to *a, of two files of one data set: *a becomes a copy of b if it is NULL,
- * and takes over the formats of b and what *a does not say. What they differ in stays
- * as in *a. SP_EMEM. */
+ * and takes over the formats of b and what *a does not say. Differing values stay as in
+ * *a. SP_EMEM. */
 sp_status sp_recipe_merge(sp_recipe **a, const sp_recipe *b);
 
 /* ---- vectors; pure (sp_recipe_vectors.c) ---- */
@@ -126,15 +125,15 @@ typedef struct sp_vectors {
 } sp_vectors;
 
 /* Finds the vectors among n columns by the names of their sources, the words of
- * sp_recipe_vectors.c, whatever their case and with or without the prefix "scalar_". The
- * z may be missing. recipe NULL, or without a column: its own name counts,
+ * sp_recipe_vectors.c, in any case and with or without the prefix "scalar_". The z may
+ * be missing. recipe NULL, or without a column: its own name counts,
  * and the divisor is 1. name NULL: the columns have no names and are no vectors. */
 sp_vectors sp_recipe_vectors(const sp_recipe *recipe, int n, char *const *name);
 
 /* ---- printing; local ---- */
 
 /* Prints the recipe and the classes with their codes in a few lines. recipe NULL: says
- * that the file does not tell it; class_name or class_code NULL: they are left out. */
+ * that the file has no recipe; class_name or class_code NULL: they are left out. */
 void sp_recipe_print(const sp_recipe *recipe, int n_classes, char *const *class_name,
                      char *const *class_code, FILE *to);
 

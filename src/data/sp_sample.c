@@ -35,7 +35,7 @@ static const char *place(const sample_reader *r, const sp_extent *extent, char *
 
 /* ---- bytes ---- */
 
-/* Reads n rows from `row` on as they are stored. */
+/* Reads n rows from `row` on as stored. */
 static sp_status read_rows(sample_reader *r, const sp_extent *extent, int64_t row,
                            int64_t n, void *to)
 {
@@ -296,7 +296,7 @@ static sp_status read_labels(sample_reader *r, const sp_extent *extent, int64_t 
                 (long long)(done + bad), sp_h5_value(sp_extent_type(extent), raw, bad),
                 n_classes - 1, ignore);
     }
-    /* The classes may stand in another order. */
+    /* The classes may have another order. */
     for (int64_t i = 0; r->set->class_of && i < n; i++)
         if (to[i] != SP_IGNORE)
             to[i] = r->set->class_of[to[i]];

@@ -1,5 +1,5 @@
-/* The buffers of samples: they grow as they are needed, are taken from an arena, and
- * are freed. */
+/* The buffers of samples: they grow as needed, are allocated in an arena, and are
+ * freed. */
 #include "data/sp_sample_internal.h"
 
 #include <assert.h>

@@ -5,8 +5,8 @@
 
 #include "data/sp_shard_internal.h"
 
-/* Bytes that are read at a time. Measured: with half as many reading takes a tenth
- * longer, because of the calls. */
+/* Bytes that are read at a time. Measured: with half of it reading needs a tenth more
+ * time, because of the calls. */
 enum { SAMPLE_PIECE = 256 * 1024 };
 
 enum { SAMPLE_ARRAYS = 10 }; /* the arrays of sp_sample */

@@ -13,7 +13,7 @@ static inline uint64_t key_of(const int32_t *c)
 /* The orders of rows that prove them unique: x slowest, z slowest, by Morton key. */
 typedef enum order { BY_X, BY_Z, BY_MORTON, N_ORDERS } order;
 
-/* True if b comes before c where axis `slow` is the slowest. Without branches, since
+/* True if b comes before c with `slow` as the slowest axis. Without branches, since
  * these cost more here than evaluating both sides. */
 static inline bool is_below(const int32_t *b, const int32_t *c, int slow, int fast)
 {

@@ -87,7 +87,7 @@ void sp_sampler_close(sp_sampler *sampler);
 /* Sets the bound. The call must come before a loader uses the sampler. */
 void sp_sampler_limit(sp_sampler *sampler, const sp_bound *bound);
 
-/* The sample at a position of an epoch. Thread-safe; takes about 100 ns. */
+/* The sample at a position of an epoch. Thread-safe; needs about 100 ns. */
 int64_t sp_sampler_at(const sp_sampler *sampler, int64_t epoch, int64_t position);
 /* The sample that is mixed into this one (data/sp_mix.h), or -1. Thread-safe. */
 int64_t sp_sampler_partner(const sp_sampler *sampler, int64_t epoch, int64_t sample);

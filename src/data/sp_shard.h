@@ -99,8 +99,8 @@ typedef struct sp_dataset {
 } sp_dataset;
 
 /* A sample in host memory, converted. It is a set of buffers that grow and can be used
- * again; zero it before the first read. With `own` NULL the arrays belong to somebody
- * else: to an arena (sp_sample_allot), or to the caller of a writer. */
+ * again; zero it before the first read. With `own` NULL the arrays have another owner:
+ * an arena (sp_sample_allot), or the caller of a writer. */
 typedef struct sp_sample {
     int64_t id; /* the sample's number in the data set */
     int64_t n, n_points;
@@ -130,7 +130,7 @@ typedef struct sp_sample_request {
     bool verify;
     bool with_points;
     bool with_context; /* the points of margins; the set has blocks */
-    bool only_labels;  /* the other arrays stay as they are, and nothing is verified */
+    bool only_labels;  /* the other arrays are unchanged, and nothing is verified */
     /* The sample that lends its buffers for reading; each thread needs its own.
      * Borrowed. The arrays are then from sp_sample_allot. NULL: the buffers of the
      * sample that is read are used. */
@@ -139,9 +139,9 @@ typedef struct sp_sample_request {
 
 /* Opens the files that the patterns match: rank 0 reads their headers, every rank gets
  * the index. Files are in the order of the patterns, within a pattern by name, and each
- * counts once, under whatever names, with a warning. Collective, with the same status
- * and message on all ranks; with comm NULL local. SP_EDATA if anything is wrong with
- * the files; SP_EIO, SP_EMEM. Close after a failure too. */
+ * counts once, even under several names, with a warning. Collective, with the same
+ * status and message on all ranks; with comm NULL local. SP_EDATA if anything is wrong
+ * with the files; SP_EIO, SP_EMEM. Close after a failure too. */
 sp_status sp_dataset_open(sp_dataset *set, const sp_strings *patterns, sp_comm *comm);
 /* A part of the files of a cross-validation: the files of fold `fold` of `n`, which are
  * held out, or all others. Files are counted by base name, then by path, and file i is
@@ -181,7 +181,7 @@ sp_likeness sp_dataset_compare_names(int n_a, char *const *a, int n_b, char *con
 void sp_dataset_print_names(char *text, size_t size, int n, char *const *name,
                             const int *columns);
 
-/* The hash of the data set, in which the folder of the files does not count. */
+/* The hash of the data set; the folder of the files does not count. */
 uint64_t sp_dataset_hash(const sp_dataset *set);
 /* True if any dataset of the shard is not contiguous. */
 bool sp_shard_is_chunked(const sp_shard *shard);
@@ -210,8 +210,8 @@ sp_status sp_sample_read(const sp_dataset *set, int64_t sample,
 /* Reads only the labels of a sample, without a second try. Verifies nothing. */
 sp_status sp_sample_read_labels(const sp_dataset *set, int64_t sample, sp_sample *out);
 void sp_sample_destroy(sp_sample *sample);
-/* Takes the arrays of a sample, as large as the sample is, from an arena, for reading
- * with request->reading. *sample needs no destroying. SP_EMEM. */
+/* Allocates the arrays of a sample, in its size, in an arena, for reading with
+ * request->reading. *sample needs no destroying. SP_EMEM. */
 sp_status sp_sample_allot(const sp_dataset *set, int64_t id,
                           const sp_sample_request *request, sp_arena *arena,
                           sp_sample *sample);
@@ -261,7 +261,7 @@ sp_status sp_shard_close(sp_shard_writer *writer, sp_status rc);
 sp_status sp_shard_path(const char *prefix, int s, int n, char *path, size_t size);
 /* Names the shards of a set, which were made with is_of_set, once all ranks have agreed
  * on rc: a set that failed, or was killed before its last shard was complete, has no
- * shard that training could take for the whole. With rc != SP_OK it removes them and
+ * shard that training could mistake for the whole. With rc != SP_OK it removes them and
  * returns rc. A rank passes its shards s = rank, rank + size, ... < n. Local; to be
  * agreed on. SP_EIO. */
 sp_status sp_shards_end(const char *prefix, int n, int rank, int size, sp_status rc);

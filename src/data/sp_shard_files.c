@@ -156,7 +156,7 @@ static sp_status check_sorted(const family *f, int n)
 }
 
 /* Checks that each numbered set is complete, at its first file. Two sets of one name
- * and of different size would count samples twice, wherever the list has them. */
+ * and of different size would count samples twice, at any place in the list. */
 static sp_status check_families(const sp_strings *paths)
 {
     family *f = malloc((size_t)paths->n * sizeof *f);

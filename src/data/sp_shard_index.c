@@ -319,7 +319,7 @@ static void copy_part(sp_dataset *set, sp_dataset *part, int64_t i)
     }
 }
 
-/* Takes over the codes of the classes if all parts have the same. NULL: the scans have
+/* Copies the codes of the classes if all parts have the same. NULL: the scans have
  * several sources, or the codes are not stored. */
 static char **merge_codes(sp_dataset *part, int64_t n)
 {
@@ -397,7 +397,7 @@ static sp_status merge_recipes(sp_dataset *set, const sp_dataset *part, int64_t 
     return SP_OK;
 }
 
-/* Merges the parts. What can be moved out of them is not copied. */
+/* Merges the parts. Arrays are moved out of them, not copied, if possible. */
 static sp_status merge(sp_dataset *set, sp_dataset *part, int64_t n)
 {
     set->voxel_size = part[0].voxel_size;

@@ -42,7 +42,7 @@ static inline sp_h5_type sp_extent_type(const sp_extent *extent)
 
 /* ---- an index as bytes (sp_shard_wire.c) ---- */
 
-/* Writes the index of one shard to bytes, or reads it; wire->rc tells a failure. */
+/* Writes the index of one shard to bytes, or reads it; wire->rc reports a failure. */
 void sp_wire_shard(sp_wire *wire, sp_dataset *set);
 
 /* ---- unique coordinates (sp_sample_unique.c), all in [-limit, limit) ---- */
@@ -91,7 +91,7 @@ void sp_shard_set_unique(const sp_dataset *set, int64_t sample, uint32_t crc);
 
 /* Reads the headers of one file into an empty set of one shard; sp_shard_detach_chunks
  * then moves the tables of chunks there. From then on the values are read by
- * sp_sample_read. Local. SP_EDATA names dataset and what was expected; SP_EMEM. */
+ * sp_sample_read. Local. SP_EDATA names the dataset and the expected value; SP_EMEM. */
 sp_status sp_shard_header(sp_h5 *file, sp_dataset *set);
 sp_status sp_shard_detach_chunks(sp_h5 *file, sp_shard *shard);
 
@@ -106,11 +106,11 @@ typedef struct sp_rounding {
     int64_t rows, rows_seen;
 } sp_rounding;
 
-/* Looks through a file, one of n_files; does nothing where float32 holds its type. Must
+/* Looks through a file, one of n_files; does nothing if float32 holds its type. Must
  * come before sp_shard_detach_chunks. */
 sp_status sp_rounding_add(sp_rounding *rounding, sp_h5 *file, const sp_dataset *part,
                           int n_files);
-/* Warns once where anything is rounded. */
+/* Warns once if anything is rounded. */
 void sp_rounding_warn(const sp_rounding *rounding);
 void sp_rounding_free(sp_rounding *rounding);
 

@@ -1,6 +1,6 @@
-/* Tells what rounding features to float32 loses, once for a data set: the column that
- * loses most, and the columns that lose more than training can bear. Map coordinates
- * are such: large numbers with small differences.
+/* Reports the loss by rounding features to float32, once for a data set: the column
+ * that loses most, and the columns that lose more than training can bear. Map
+ * coordinates are such: large numbers with small differences.
  *
  * Rank 0 looks through the files while it opens them, up to LOOK_BYTES of a data set,
  * in stretches spread evenly: through all of a small data set, and without reading a

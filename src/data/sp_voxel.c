@@ -129,7 +129,7 @@ static inline void copy_row(float *to, const float *from, int c)
         to[a] = from[a];
 }
 
-/* The label of most of the m rows; SP_IGNORE where two labels are equally frequent. */
+/* The label of most of the m rows; SP_IGNORE if two labels are equally frequent. */
 static int32_t majority(const int32_t *labels, const int32_t *rows, int32_t m,
                         int32_t *votes)
 {

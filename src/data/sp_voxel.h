@@ -4,10 +4,10 @@
  *     stored rows --> drop --> sp_augment_move --> voxelize --> features, labels
  *
  * data/sp_augment.h moves rows and features. Rows that meet in one voxel are
- * merged. The features of a voxel stay as they are, but for vectors, before they are
+ * merged. The features of a voxel are unchanged, but for vectors, before they are
  * normalized: normals are mirrored and turned too, and positions move as the voxels do,
- * so that they do not contradict them. sp_recipe_vectors finds their columns by
- * the words in data/sp_recipe_vectors.c. */
+ * so that they do not contradict them. sp_recipe_vectors finds their columns by the
+ * words in data/sp_recipe_vectors.c. */
 #ifndef SP_VOXEL_H
 #define SP_VOXEL_H
 

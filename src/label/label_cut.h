@@ -42,7 +42,7 @@ sp_status label_cut_take(label_cut *cut);
 /* Reads a piece of a cut that was taken. Local. SP_EIO; SP_EMEM. */
 sp_status label_cut_read(const label_cut *cut, vox_cloud *cloud, int64_t piece);
 /* Removes this rank's file, which no other rank may be reading. Waits for the thread,
- * which ends early where vox->is_given_up. Local; NULL is allowed. */
+ * which ends early if vox->is_given_up. Local; NULL is allowed. */
 void label_cut_free(label_cut *cut);
 
 #endif

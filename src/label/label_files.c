@@ -186,7 +186,7 @@ static sp_status word_made(const label_files *f, int i, const char *path, char *
 }
 
 /* Rank 0: is output i there, and is it finished? *is_ours: it is as this command left
- * it, whatever it was made of. */
+ * it, from any inputs. */
 static sp_status look(const label_files *f, int i, bool *is_there, bool *is_ours,
                       bool *is_done)
 {
@@ -228,7 +228,7 @@ sp_status label_files_finish(const label_files *f, int i)
     }
     close(fd);
     /* An output of an earlier run would not fit the new lines if this run were killed
-     * here, and would be taken for somebody else's. */
+     * here, and would be mistaken for somebody else's. */
     unlink(path_of(f->dir, f->file[i].name, "", path));
     SP_TRY(word_made(f, i, from, &made));
     rc = sp_file_replace(path_of(f->work, f->file[i].name, MADE, path), made,
@@ -311,7 +311,7 @@ static sp_status check_scans(const label_files *f, const label_options *o)
     return rc;
 }
 
-/* Notes what the header says of the scan's place. */
+/* Notes the header's extent and coordinate system of the scan. */
 static void set_extent(label_files *f, const sp_scan *scan, int i)
 {
     double low[3], high[3];

@@ -85,8 +85,8 @@ static sp_status take_recipe(label_model *m, const sp_recipe *recipe, bool has_k
     return take_columns(m, recipe);
 }
 
-/* Chooses what z is taken to be: as given, else as in the training, else as the scans
- * say; with --any-format in the unit of x and y, whatever they say. */
+/* Chooses the unit of z: as given, else as in the training, else as the scans say; with
+ * --any-format in the unit of x and y in any case. */
 static sp_status choose_z_unit(label_model *m, const sp_recipe *recipe,
                                bool is_any_format)
 {

@@ -19,7 +19,7 @@ typedef struct label_model {
     sp_infer infer;
     vox_options *vox; /* how a scan becomes samples; the options' */
     int n_classes;
-    int32_t *code; /* [n_classes] what is written for a class */
+    int32_t *code; /* [n_classes] the code to write for a class */
     char **column; /* [n_columns] names of the model's columns, for messages */
     int n_added;   /* fields that outputs get */
     sp_scan_added added[LABEL_ADDED];

@@ -12,8 +12,8 @@ enum {
 
 typedef struct label_options {
     bool is_help;
-    /* The options of spvox convert that say how a scan becomes samples; what was not
-     * given is LABEL_NOT_GIVEN (voxel_size, block, overlap), NULL or 0. The inputs are
+    /* The options of spvox convert that say how a scan becomes samples; options not
+     * given are LABEL_NOT_GIVEN (voxel_size, block, overlap), NULL or 0. The inputs are
      * the scans. */
     vox_options vox;
     const char *model, *out;
@@ -26,7 +26,7 @@ typedef struct label_options {
     double buffer;             /* metre; 0: scans are labelled one by one */
     const char *summary;       /* PREFIX of the tables; NULL: they are not written */
     const char *index;         /* NULL: extents are not kept */
-    const char *class_field;   /* where classes are written; NULL: the format's own */
+    const char *class_field;   /* the field for classes; NULL: the format's own */
     bool margin;
     int task, n_tasks; /* this process labels the scans task, task + n_tasks, ... */
     int64_t views;     /* 0: as eval.views */

@@ -220,7 +220,7 @@ sp_status label_result_place(label_result *r, const label_result *from,
     return rc;
 }
 
-/* ---- the thread that takes rows ---- */
+/* ---- the thread that reads rows ---- */
 
 sp_status label_result_share(label_result *r)
 {

@@ -83,7 +83,7 @@ sp_status label_result_place(label_result *result, const label_result *from,
 /* The bytes of the values of a point. */
 size_t label_result_value_bytes(const label_result *result);
 
-/* From here on a thread may take the rows, in any order: it waits for those that are
+/* From here on a thread may read the rows, in any order: it waits for those that are
  * not placed. SP_EMEM. */
 sp_status label_result_share(label_result *result);
 /* All rows are final: those that were not placed have no class. */
@@ -93,8 +93,8 @@ void label_result_give_up(label_result *result);
 /* Waits for one of the two. */
 void label_result_wait(label_result *result);
 
-/* The result as sp_scan_write takes it, by whichever thread. Rows that are taken
- * together are of one section. */
+/* The result for sp_scan_write, on any thread. Rows that are taken together are of one
+ * section. */
 sp_scan_labels label_result_labels(const label_result *result);
 
 #endif

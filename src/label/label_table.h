@@ -1,4 +1,4 @@
-/* What is known of each labelled scan, for tables of an area (--summary).
+/* Counts of each labelled scan, for tables of an area (--summary).
  *
  *     points of a scan --label_tally_add--> counts of a rank --sum over ranks-->
  *     DIR/.sptrain/NAME.stats   written before the output gets its name
@@ -10,8 +10,8 @@
 #include "label/label_files.h"
 #include "label/label_tally.h"
 
-/* Writes the counts of output i. seconds: that its scan took. Local; one rank calls it.
- * SP_EIO. */
+/* Writes the counts of output i. seconds: the time for its scan. Local; one rank calls
+ * it. SP_EIO. */
 sp_status label_table_keep(const label_files *files, int i, const label_tally *tally,
                            double seconds);
 /* Writes PREFIX.csv and PREFIX.geojson of all outputs that have counts, including other

@@ -148,7 +148,7 @@ static sp_status mark_points(label_work *w, label_sample *s)
 }
 
 /* Warns once of coordinates that a writer rounded: a network that has not seen stripes
- * of empty voxels takes them for something else. */
+ * of empty voxels misreads them. */
 static void warn_of_steps(label_work *w, const char *name)
 {
     char text[256];
@@ -225,7 +225,7 @@ static sp_status list_parts(const label_work *w, int i, int n, char ***path)
     return SP_OK;
 }
 
-/* Writes what the job says of an output that will be called `path`. */
+/* Writes the job's part of an output that will be named `path`. */
 static sp_status write_rows(const label_work *w, const label_job *job, sp_scan *scan,
                             const char *path)
 {
@@ -256,7 +256,7 @@ static sp_status write_output(void *work, const label_job *job)
     sp_scan *scan;
     sp_status rc;
 
-    options.z_unit = SP_SCAN_Z_OF_RECORDS; /* a copy has z as it is */
+    options.z_unit = SP_SCAN_Z_OF_RECORDS; /* a copy keeps z unchanged */
     label_files_unfinished(w->files, job->scan, "", path);
     SP_TRY(sp_scan_open(&scan, w->vox.input[job->scan], &options));
     rc = write_rows(w, job, scan, path);

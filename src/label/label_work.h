@@ -11,7 +11,7 @@
 #include "label/label_writer.h"
 #include "report/sp_progress.h"
 
-/* Seconds of this rank. What it waits for is what other threads do not hide. */
+/* Seconds of this rank. Only waits that other threads do not hide count. */
 typedef struct label_times {
     double begun_s, shown_s; /* clock at the start; of the last line of progress */
     double read_s, write_s;  /* waited for samples and cuts; for outputs */
@@ -50,10 +50,10 @@ typedef struct label_work {
     label_times times;
 } label_work;
 
-/* Opens what a run needs: the caller has set model, net, files, options and comm, which
- * are borrowed, and zeroed the rest. The work must not be moved until it is freed,
- * which follows after a failure too and ends the threads of a run that failed. Local.
- * SP_EMEM. */
+/* Opens the parts of a run: the caller has set model, net, files, options and comm,
+ * which are borrowed, and zeroed the rest. The work must not be moved until it is
+ * freed, which follows after a failure too and ends the threads of a run that failed.
+ * Local. SP_EMEM. */
 sp_status label_work_open(label_work *work);
 void label_work_free(label_work *work);
 

@@ -33,7 +33,7 @@ static void note(label_writer *w, sp_status rc)
     pthread_mutex_unlock(&w->lock);
 }
 
-/* Takes the first job out, once its result is complete. */
+/* Removes the first job, once its result is complete. */
 static void remove_first(label_writer *w)
 {
     label_job *job = w->first;

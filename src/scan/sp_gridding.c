@@ -137,8 +137,8 @@ static void sort_items(item *items, item *spare, int64_t n)
 /* ---- cost ---- */
 
 /* A hash table of keys. It stores key + 1 at a place that depends on a random secret of
- * this process, so that nobody can craft voxels that all collide. The counts do not
- * depend on the secret. */
+ * this process, so that a hostile file cannot make all voxels collide. The counts do
+ * not depend on the secret. */
 typedef struct key_table {
     uint64_t *key; /* [mask + 1], 0: empty */
     uint64_t mask, secret;
@@ -280,7 +280,7 @@ static int32_t majority(int32_t *votes, int64_t n, bool ignore_conflicts)
     return is_mixed && ignore_conflicts ? SP_IGNORE : winner;
 }
 
-/* Mean position of a voxel's points in 256ths of its edges. The points stand anywhere
+/* Mean position of a voxel's points in 256ths of its edges. The points may be anywhere
  * in memory, so each is read once, for all axes. */
 static void mean_position(const sp_points *points, const sp_grid_options *options,
                           const item *items, int64_t m, const int32_t coords[3],

@@ -504,7 +504,7 @@ sp_status sp_scan_limit(sp_scan *scan, int part, int n_parts)
     if (is_able) {
         scan->first_row = first;
         scan->end_row = end;
-    } else { /* part 0 has all rows, also those that nobody has counted */
+    } else { /* part 0 has all rows, also uncounted ones */
         scan->first_row = 0;
         scan->end_row = part == 0 ? -1 : 0;
     }

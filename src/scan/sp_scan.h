@@ -143,8 +143,8 @@ static inline bool sp_scan_is_void(const double xyz[3])
 sp_status sp_scan_next(sp_scan *scan, int64_t max, sp_scan_points *out);
 /* Goes back to the first point. */
 sp_status sp_scan_rewind(sp_scan *scan);
-/* Limits reading to part `part` of n_parts: rows that follow each other, about as many
- * in each part, in the order of the parts; LAZ is divided between its chunks. A format
+/* Limits reading to part `part` of n_parts: consecutive rows, about the same number in
+ * each part, in the order of the parts; LAZ is divided between its chunks. A format
  * that is only read from its beginning (text, for one) is whole in part 0. Reading
  * begins at the part's first point. Errors of sp_scan_rewind. */
 sp_status sp_scan_limit(sp_scan *scan, int part, int n_parts);
@@ -188,13 +188,13 @@ sp_status sp_scan_check_labels(const sp_scan *scan, const char *path,
                                const int32_t *code, int n, int n_added,
                                const sp_scan_added *added);
 
-/* Can classes be written into a file of this name? The ending tells the format.
+/* Can classes be written into a file of this name? The ending decides the format.
  * SP_EUSAGE lists the endings. */
 sp_status sp_scan_check_output(const char *path);
-/* Writes the scan with other classes and added fields in the format that path's ending
- * tells, under a temporary name at first, so that no partial file stays. Everything
- * else is unchanged in copies of LAS and LAZ: each byte of all other fields, the order
- * of points, all records before and after them. A field that the scan has already gets
+/* Writes the scan with other classes and added fields in the format of path's ending,
+ * under a temporary name at first, so that no partial file stays. Everything else is
+ * unchanged in copies of LAS and LAZ: each byte of all other fields, the order of
+ * points, all records before and after them. A field that the scan has already gets
  * other values. SP_EDATA: the scan, a code or a field does not fit the format; SP_EIO;
  * errors of reading. */
 sp_status sp_scan_write(sp_scan *scan, const char *path, const sp_scan_labels *labels);

@@ -3,17 +3,17 @@
  * them is in sp_scan_format.c, which recognizes files, writes classes and lists the
  * formats for help texts and messages.
  *
- * open() fills the table of fields. Then either the records lie in the file as they
- * are, and open() sets data_at, record_bytes and n_points (checked by
- * sp_scan_check_size), or the format has a fill() that makes records (from text, from a
- * compressed file, from two files at once):
+ * open() fills the table of fields. Then either the records lie in the file unchanged,
+ * and open() sets data_at, record_bytes and n_points (checked by sp_scan_check_size),
+ * or the format has a fill() that makes records (from text, from a compressed file,
+ * from two files at once):
  *
  *     record  | x | y | z | intensity | flags | ...        record_bytes
  *     field     at ---------^          kind, size, bits, scale
  *
  * Fields named x, y and z are the coordinates; the label is found by the user's option
- * or by one of the names in label_names of sp_scan.c; all others are attributes. What a
- * format keeps between calls is `own`. sp_scan_npy.c is the shortest model. */
+ * or by one of the names in label_names of sp_scan.c; all others are attributes. A
+ * format's state between calls is `own`. sp_scan_npy.c is the shortest model. */
 #ifndef SP_SCAN_FORMAT_H
 #define SP_SCAN_FORMAT_H
 
@@ -24,7 +24,7 @@
 
 enum {
     SP_SCAN_NAME = 64,
-    SP_SCAN_HEAD = 128,     /* bytes of a file's beginning that its format is told by */
+    SP_SCAN_HEAD = 128,     /* bytes at a file's beginning that identify its format */
     SP_SCAN_LINE = 1 << 20, /* most bytes of a line of text */
     SP_SCAN_FIELDS = 4096,  /* most numbers of a point */
     SP_SCAN_ROOM = 64 << 20 /* bytes that the buffers of one block of points may have */
@@ -40,8 +40,8 @@ typedef struct sp_scan_field {
     double scale, add; /* value = raw * scale + add */
     bool is_big;       /* its highest byte comes first */
     int wide_at; /* a byte of the record that is the value if it is above 31; 0: no */
-    /* The stored number that stands for no value, which is NaN: of floats no_data, of
-     * integers the bits. */
+    /* The stored number that means "no value", which is read as NaN: of floats no_data,
+     * of integers the bits. */
     bool has_no_data;
     double no_data;
     uint64_t no_data_bits;
@@ -68,7 +68,7 @@ typedef struct sp_scan_writing sp_scan_writing;
 typedef struct sp_scan_format {
     const char *name;
     const char *endings; /* usual endings of its files, in any case: ".txt .xyz" */
-    const char *help;    /* what such files are, for help texts */
+    const char *help;    /* a description of such files, for help texts */
     /* True for a file that begins with `head`, which has zeros after the file's end.
      * NULL: the endings decide. */
     bool (*is_ours)(const unsigned char head[SP_SCAN_HEAD]);
@@ -89,7 +89,7 @@ typedef struct sp_scan_format {
      * certain: a compressed file may claim more points than it holds */
     bool is_count_claimed;
     /* Writes the scan with other classes, or what the part says, if the format has a
-     * `section`. Closing tells whether putc and its like failed. NULL: the format is
+     * `section`. Closing reports whether putc and its like failed. NULL: the format is
      * not written. */
     sp_status (*write)(sp_scan *scan, const sp_scan_labels *labels,
                        const sp_scan_part *part);
@@ -106,7 +106,7 @@ typedef struct sp_scan_format {
     /* The largest code that fits, for copies of this scan. NULL: any does. */
     int32_t (*most_code)(const sp_scan *scan);
     const char *written;      /* ending of a file that is written so */
-    const char *written_help; /* what such a file has, for help texts */
+    const char *written_help; /* the content of such a file, for help texts */
     int32_t no_class;         /* code of a point without a class */
     bool is_dense; /* each record holds a point: NaN coordinates are damage */
 } sp_scan_format;
@@ -138,7 +138,7 @@ struct sp_scan {
     int fd;
     int64_t file_bytes;
     int64_t n_points; /* -1: not known */
-    int64_t data_at;  /* byte of the first record, where records lie in the file */
+    int64_t data_at;  /* byte of the first record, if records lie in the file */
     int record_bytes;
     int n_fields;
     sp_scan_field *field;
@@ -148,7 +148,7 @@ struct sp_scan {
      * eight bytes is stored as its bits (a double holds 53). */
     bool is_copied;
     int64_t row;                /* number of the next record */
-    int64_t first_row, end_row; /* of sp_scan_limit; end_row -1: there is no limit */
+    int64_t first_row, end_row; /* of sp_scan_limit; end_row -1: no limit */
     unsigned char *record;      /* [record_capacity] buffer of records to decode */
     int64_t record_capacity;
     /* The file that the labels are read from, if it is not the scan's, else NULL. */
@@ -158,8 +158,8 @@ struct sp_scan {
 };
 
 /* The formats; sp_scan_las, the one of `las`, is at the end of sp_scan_las.c. The first
- * that fits a file counts, so those that know their first bytes stand before those that
- * are told by name. */
+ * that fits a file counts, so formats known by their first bytes come before formats
+ * known by name. */
 #define SP_SCAN_FORMATS(X)      X(las) X(laz) X(ply) X(npy) X(pcd) X(kitti) X(text)
 #define SP_SCAN_DECLARE(format) extern const sp_scan_format sp_scan_##format;
 SP_SCAN_FORMATS(SP_SCAN_DECLARE)
@@ -181,9 +181,8 @@ bool sp_scan_is_axis(const char *name);
 /* The number of the column that is the axis 0 to 2, among n names; -1 if no name, or
  * more than one, is this axis. */
 int sp_scan_find_axis(int axis, int n, const char *const *names);
-/* Sets scan->unit to what the names of the axes say, if the file has not said it, and
- * names their fields x, y and z. SP_EUSAGE: a unit that scans do not have; SP_EDATA:
- * two units. */
+/* Sets scan->unit from the names of the axes, if the file has no unit, and names their
+ * fields x, y and z. SP_EUSAGE: a unit that scans do not have; SP_EDATA: two units. */
 sp_status sp_scan_find_unit(sp_scan *scan);
 /* Names the fields by the columns of the options; "-", "_" or an empty name leaves a
  * field without a name. Without such a list three are x, y and z, and others are
@@ -202,7 +201,7 @@ sp_status sp_scan_records(sp_scan *scan, int64_t max, unsigned char *to, int64_t
  * is -1, with SP_OK, if there is no such file. SP_EDATA: another kind of file;
  * SP_EIO: it cannot be opened. */
 sp_status sp_scan_open_regular(sp_scan *scan);
-/* Checks a header's number of points against the file's size: each point takes at least
+/* Checks a header's number of points against the file's size: each point needs at least
  * `least` bytes from byte `at` on. SP_EDATA. */
 sp_status sp_scan_check_size(const sp_scan *scan, int64_t count, int64_t least,
                              int64_t at);
@@ -256,8 +255,8 @@ uint64_t sp_scan_bits(const unsigned char *from, int bytes, bool is_big);
 /* Writes a name as one word of printable characters. It may come from a hostile file,
  * and a newline in it would add lines to the header. */
 void sp_scan_put_name(FILE *to, const char *name);
-/* Writes the low `bytes` bytes of a number, the lowest first; ferror tells whether that
- * failed. */
+/* Writes the low `bytes` bytes of a number, the lowest first; ferror reports a
+ * failure. */
 void sp_scan_put(FILE *to, uint64_t bits, int bytes);
 
 #endif

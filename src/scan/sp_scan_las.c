@@ -100,7 +100,7 @@ static sp_status name_fields(sp_scan *scan, const sp_las_header *h)
     return SP_OK;
 }
 
-/* Sets the value that stands for no value: 8 bytes, of the type of the field as it is
+/* Sets the number that means "no value": 8 bytes, of the type of the field as it is
  * stored, which means before scale and offset. */
 static void take_no_data(sp_scan_field *f, const unsigned char *at)
 {

@@ -1,4 +1,4 @@
-/* What sp_scan_las*.c and sp_scan_laz.c know of a LAS file. */
+/* The structures of a LAS file for sp_scan_las*.c and sp_scan_laz.c. */
 #ifndef SP_SCAN_LAS_H
 #define SP_SCAN_LAS_H
 
@@ -42,8 +42,8 @@ typedef struct sp_las_record {
                           * an extended one, within the file */
 } sp_las_record;
 
-/* What an open scan keeps (scan->own). From `vlr` on all is of LAZ: the record that
- * says how the points are compressed, what it says, and the reader of the points. */
+/* The state of an open scan (scan->own). From `vlr` on all is of LAZ: the record that
+ * describes the compression, its content, and the reader of the points. */
 typedef struct sp_las {
     sp_las_header header;
     /* A byte of the record that has the class, if it is above 31; 0: no such byte. */
@@ -93,8 +93,8 @@ int32_t sp_las_most_code(const sp_scan *scan);
 
 /* ---- added fields, as extra bytes (sp_scan_las_extra.c) ---- */
 
-/* The bytes of a record that a description [SP_LAS_EXTRA_BYTES] stands for; 0: its type
- * is unknown. */
+/* The bytes of a record that a description [SP_LAS_EXTRA_BYTES] covers; 0: its type is
+ * unknown. */
 int sp_las_described(const unsigned char *description);
 
 /* The place of a value in the records of a copy, and its form: a float unchanged, an

@@ -48,7 +48,7 @@ static double largest(char kind, int bytes)
     return ldexp(1, (bytes > 4 ? 32 : 8 * bytes) - (kind == 'i')) - 1;
 }
 
-/* The number that stands for 1: of an integer that holds 0 to 1, the largest. */
+/* The number that means 1: the largest, of an integer that holds 0 to 1. */
 static double one_of(const sp_scan_added *added, char kind, int bytes)
 {
     return kind == 'f' || added->is_code ? 1 : largest(kind, bytes);
@@ -132,7 +132,7 @@ void sp_las_extra_free(sp_las_extra *extra)
 
 /* ---- descriptions ---- */
 
-/* One description stands for at most 255 bytes that nobody has described. */
+/* One description covers at most 255 bytes without a description. */
 static int n_undocumented(int bytes)
 {
     return (bytes + UINT8_MAX - 1) / UINT8_MAX;
@@ -258,7 +258,7 @@ static size_t describe_all(const sp_las_extra *extra, int described,
 }
 
 /* Makes room for n bytes after the descriptions of the VLR at v->extra_at, in place of
- * what is too short to be one more; returns where. */
+ * a rest too short for one more; returns their place. */
 static unsigned char *insert_there(const vlrs *v, size_t n, unsigned char *head,
                                    size_t *bytes)
 {

@@ -26,7 +26,7 @@ sp_status sp_las_put_bytes(const sp_las_copy *c, const void *from, size_t n)
     return SP_OK;
 }
 
-/* Some records of the copy, and what is written into them. */
+/* Some records of the copy, and the values to write into them. */
 typedef struct portion {
     int64_t most; /* records that fit */
     unsigned char *source, *record;

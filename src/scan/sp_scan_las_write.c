@@ -115,7 +115,7 @@ static void change_vlr(sp_las_copy *c)
     sp_put16(c->head + vlr.head_at + AT_VLR_BYTES, (uint64_t)vlr.bytes + n - old);
 }
 
-/* Makes the number of VLRs, and the length of the last one, what is there: other
+/* Sets the number of VLRs, and the length of the last one, to the existing VLRs: other
  * records may follow in the copy. */
 static sp_status count_there(sp_las_copy *c)
 {

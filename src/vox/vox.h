@@ -12,7 +12,7 @@
  * vox_options reads the command line of convert and apply; vox_main starts the ranks
  * and calls one of the functions below.
  *
- * Each command is collective over the ranks of comm, takes the command's own arguments
+ * Each command is collective over the ranks of comm, gets the command's own arguments
  * (argv[0] is its name) and answers --help itself. SP_EUSAGE: options that do not fit;
  * SP_EDATA: input; SP_EIO: output; SP_EMEM. A rank that fails holds the record of the
  * error. */

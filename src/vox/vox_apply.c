@@ -321,8 +321,8 @@ static sp_status take_sample(const prediction *p, int64_t s, int64_t n_points,
     return SP_OK;
 }
 
-/* Collects the codes of all points of the scan. Where several samples predict a point,
- * the last one counts. */
+/* Collects the codes of all points of the scan. If several samples predict a point, the
+ * last one counts. */
 static sp_status collect(const vox_options *o, prediction *p, int n, int64_t n_points,
                          int32_t *code, int64_t *n_taken)
 {

@@ -13,7 +13,7 @@ typedef struct vox_blocks_input {
     vox_layout layout; /* used to cut it; no blocks: it has no point */
 } vox_blocks_input;
 
-/* Names what the names of the files of an input begin with. */
+/* Sets the prefix of the names of an input's files. */
 static void name_parts(vox_blocks *b, int f)
 {
     snprintf(b->path, sizeof b->path, "%s.spill-%05d", b->options->out, f);
@@ -26,7 +26,7 @@ static double bytes_of(const char *path)
     return stat(path, &st) == 0 ? (double)st.st_size : 0;
 }
 
-/* A part is at most about half of what a rank has to read. */
+/* A part is at most about half of a rank's reading. */
 static void choose_parts(vox_blocks *b)
 {
     const vox_options *o = b->options;
@@ -43,8 +43,8 @@ static void choose_parts(vox_blocks *b)
     }
 }
 
-/* Rank 0 decides for all, lest a file that grows has other parts on others. Collective.
- */
+/* Rank 0 decides for all, so that a growing file has the same parts everywhere.
+ * Collective. */
 static sp_status deal(vox_blocks *b)
 {
     const size_t n = (size_t)b->options->n_inputs;

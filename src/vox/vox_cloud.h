@@ -69,10 +69,10 @@ sp_status vox_features_default(vox_options *options);
  * sp_scan_close. Errors: see sp_scan_open and sp_scan_select; SP_EDATA if its
  * coordinates are in degree and with_degrees is not set. */
 sp_status vox_scan_open(sp_scan **scan, const vox_options *options, int file);
-/* Warns once if an input has what the default features leave out. */
+/* Warns once if an input has an attribute that the default features leave out. */
 void vox_warn_left_out(const sp_scan *scan, const vox_options *options, int file);
-/* Warns of what the scan, which was read to its end, remarks; of the choice of a label
- * only once. */
+/* Prints the remarks of a scan that was read to its end as warnings; about the choice
+ * of a label only once. */
 void vox_warn_of_notes(const sp_scan *scan);
 vox_source vox_source_of(const sp_scan *scan);
 

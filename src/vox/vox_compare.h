@@ -84,7 +84,7 @@ typedef struct vox_code_classes {
 } vox_code_classes;
 
 /* Determines the classes: the map's if it has any, else all codes of the counts that
- * are not ignored. SP_EUSAGE: --ignore is no list of codes, or leaves no class;
+ * are not ignored. SP_EUSAGE: --ignore is not a list of codes, or leaves no class;
  * SP_EMEM. Free in any case. */
 sp_status vox_classes_find(vox_code_classes *classes,
                            const vox_compare_options *options,

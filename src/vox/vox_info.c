@@ -168,8 +168,8 @@ static sp_status check_margin(const info *in, const sp_sample *s)
     return rc;
 }
 
-/* Prepares for check_margin. A block that comes twice is no damage, but then the owners
- * of the margins' points are not known. */
+/* Prepares for check_margin. A block that comes twice is not damage, but then the
+ * owners of the margins' points are not known. */
 static sp_status find_scans(info *in)
 {
     sp_status rc = in->set.has_blocks ? sp_scans_create(&in->scans, &in->set) : SP_OK;
@@ -181,9 +181,9 @@ static sp_status find_scans(info *in)
     return SP_OK;
 }
 
-/* Finds the cost of a sample, or takes the one that is stored. Opening a set has
- * checked only its possible values; some are compared with the voxels, which takes
- * about a second for a million of them. */
+/* Finds the cost of a sample, or uses the stored one. Opening a set has checked only
+ * its possible values; some are compared with the voxels, which takes about a second
+ * for a million of them. */
 static sp_status find_cost(const info *in, const sp_sample *s)
 {
     const sp_shard *shard = &in->set.shard[sp_dataset_shard_of(&in->set, s->id)];

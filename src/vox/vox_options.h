@@ -46,7 +46,7 @@ typedef struct vox_extent {
     double low[2], high[2];
 } vox_extent;
 
-/* The options as given; what was not given has its default. */
+/* The options as given; others have their defaults. */
 typedef struct vox_options {
     bool is_help;
     const char *out, *columns, *label_field;
@@ -80,9 +80,9 @@ typedef struct vox_options {
 } vox_options;
 
 /* Reads the command line. argv[0] is the command's name, `table` has the options that
- * it takes (sp_option). SP_EUSAGE; SP_EMEM. Destroy after failure too. */
+ * it accepts (sp_option). SP_EUSAGE; SP_EMEM. Destroy after failure too. */
 sp_status vox_options_read(vox_options *options, int argc, char **argv, sp_names table);
-/* Warns of files that the inputs name twice, by whatever paths. SP_EMEM. */
+/* Warns of files that the inputs name twice, by the same or other paths. SP_EMEM. */
 sp_status vox_options_check_inputs(const vox_options *options);
 void vox_options_destroy(vox_options *options);
 /* A status but SP_OK if the work is to end: SP_ELIMIT (sp_signal_check), or SP_EIO if
@@ -98,8 +98,8 @@ sp_status vox_read_map(void *to, const sp_option *option, const char *text);
 /* The kind of the feature that --features or a recipe names so. */
 vox_feature_kind vox_feature_kind_of(const char *name);
 /* Takes the code to write for each class [n_classes], the first one of its entry, from
- * the map. Classes are matched by name, or by number where class_name is NULL.
- * SP_EUSAGE: the map lacks a class that `where` has. */
+ * the map. Classes are matched by name, or by number if class_name is NULL. SP_EUSAGE:
+ * the map lacks a class that `where` has. */
 sp_status vox_codes_of_map(const vox_map *map, const char *where, int n_classes,
                            char *const *class_name, int32_t *code);
 /* Reads the code to write for each class, the first of "3:4:5". `where` begins the

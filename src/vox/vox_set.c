@@ -168,9 +168,9 @@ static void warn_of_labels(const vox_set *set, const vox_map *map,
 /* float32 holds all integers up to this one. */
 #define MOST_EXACT (1 << FLT_MANT_DIG)
 
-/* Warns where features were rounded so coarsely that training would notice: by more
- * than a thousandth of their deviation. Their mean is subtracted even if nothing else
- * is left: a network cannot work with such numbers. */
+/* Warns if features were rounded so coarsely that training would suffer: by more than a
+ * thousandth of their deviation. Their mean is subtracted even if nothing else is left:
+ * a network cannot work with such numbers. */
 static void take_large(vox_set *set, const vox_options *o, int f)
 {
     const float mean = fabsf((float)set->mean[f]);

@@ -78,7 +78,7 @@ static void extend(vox_box *found, const double *xyz)
     }
 }
 
-/* Takes the points at hand. */
+/* Handles the points at hand. */
 static sp_status each_of(vox_cutter *c, sp_status (*take)(vox_cutter *c, int64_t i))
 {
     c->cut->n_void += c->points.n_void;
@@ -309,7 +309,7 @@ static sp_status add_neighbours(vox_cutter *c, int n_parts)
         if (rc == SP_OK)
             rc = read_neighbour(c, scan, n_parts);
         sp_scan_close(scan);
-        if (rc == SP_EDATA) /* what was read before the damage stays */
+        if (rc == SP_EDATA) /* points read before the damage are kept */
             sp_log_warn("%s is damaged, and only a part of it is context: %s",
                         c->options->input[f], sp_error_last()->message);
         else

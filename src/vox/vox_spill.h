@@ -22,7 +22,7 @@
  *
  * Parts are in the order of the rows, so a block has its points in the order of the
  * scan whoever cut it. All but vox_box_join is local. Memory is, while a part is cut,
- * one buffer of 64 MiB. The temporary files take 48 bytes, and 4 for each feature, for
+ * one buffer of 64 MiB. The temporary files need 48 bytes, and 4 for each feature, for
  * each point and each of its copies in margins. */
 #ifndef VOX_SPILL_H
 #define VOX_SPILL_H
@@ -107,7 +107,7 @@ typedef struct vox_parts {
     int n; /* parts that have rows */
     vox_layout layout;
     vox_source source;
-    uint32_t crc;     /* of the scan's points and layout: which scan it is */
+    uint32_t crc;     /* of the scan's points and layout: identifies the scan */
     vox_share *share; /* [n][blocks of the layout] */
 } vox_parts;
 
@@ -152,7 +152,7 @@ static inline size_t vox_record_bytes(const vox_options *o)
     return sizeof(vox_record) + ((size_t)o->n_features * sizeof(float) + 7) / 8 * 8;
 }
 
-/* The most records of a slot, where blocks are cut by the layout. */
+/* The most records of a slot, if blocks are cut by the layout. */
 int64_t vox_slot_records(const vox_options *options, const vox_layout *layout);
 static inline size_t vox_slot_bytes(const vox_options *o, int64_t n_records)
 {

@@ -225,7 +225,7 @@ static sp_status take_names(vox_view_points *points, const sp_dataset *set,
     return SP_OK;
 }
 
-/* Chooses what is drawn: a feature or predictions that are named, else labels, else
+/* Chooses the values to draw: a named feature or predictions, else labels, else
  * heights. */
 static sp_status choose_values(vox_view_points *points, const vox_view_request *request,
                                bool has_labels)

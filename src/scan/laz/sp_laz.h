@@ -8,12 +8,12 @@
  *     sp_laz_open --> sp_laz_next ...  --> records          threads decode chunks ahead
  *     sp_laz_create --> sp_laz_write ... --> sp_laz_finish  threads encode chunks
  *
- * A record is as long as in the LAS file and has its bytes; what the fields mean is the
- * caller's business, as are the LAS header and all VLRs but the one of LAZ. Chunks are
- * independent of each other: each begins with a record as it is. Two compressors exist:
- * for point formats 0 to 5, with the fields of a point after each other in one stream
- * ("pointwise"), and for formats 6 to 10, in which every field has a stream of its own
- * ("layered"). The sources stand in this order:
+ * A record is as long as in the LAS file and has its bytes; the caller interprets the
+ * fields, the LAS header and all VLRs but the LAZ VLR. Chunks are independent of each
+ * other: each begins with an uncoded record. Two compressors exist: for point formats 0
+ * to 5, with the fields of a point after each other in one stream ("pointwise"), and
+ * for formats 6 to 10, in which every field has a stream of its own ("layered"). The
+ * sources have this order:
  *
  *     sp_laz_coder.*      arithmetic coder, models of symbols
  *     sp_laz_field.h      integers, medians, GPS times, colours, wave packets
@@ -153,14 +153,14 @@ typedef struct sp_laz_writer sp_laz_writer;
  * chunk for each thread. SP_EIO; SP_EMEM. */
 sp_status sp_laz_create(sp_laz_writer **writer, const char *path, FILE *to,
                         const sp_laz_format *format, int n_threads);
-/* Writes n records. A chunk ends after format.chunk_points of them, and, where chunks
- * may differ, with each call of sp_laz_cut. */
+/* Writes n records. A chunk ends after format.chunk_points of them, and, if chunks may
+ * differ, with each call of sp_laz_cut. */
 sp_status sp_laz_write(sp_laz_writer *writer, const unsigned char *records, int64_t n);
 sp_status sp_laz_cut(sp_laz_writer *writer);
 /* Writes a chunk of n points that is encoded already, in the writer's format. */
 sp_status sp_laz_put(sp_laz_writer *writer, const unsigned char *chunk, int64_t bytes,
                      int64_t n);
-/* Writes what is left and the chunk table; `to` is then after it. */
+/* Writes the remaining points and the chunk table; `to` is then after it. */
 sp_status sp_laz_finish(sp_laz_writer *writer);
 /* The chunks that were written, n of them, in a list that the writer owns. */
 const sp_laz_place *sp_laz_written(const sp_laz_writer *writer, int64_t *n);

@@ -57,7 +57,7 @@ void sp_laz_decoder_destroy(laz_decoder *d);
  * is not known (-1), it lies before byte `end`. SP_EDATA; SP_EIO; SP_EMEM. */
 sp_status sp_laz_decoder_begin(laz_decoder *d, int64_t number,
                                const sp_laz_place *place, int64_t end);
-/* Decodes the next n points, at most as many as are left (place.n - done). After the
+/* Decodes the next n points, at most the remaining ones (place.n - done). After the
  * last one the end of the chunk is checked. SP_EDATA: damaged; SP_EIO; SP_EMEM. */
 sp_status sp_laz_decoder_next(laz_decoder *d, unsigned char *records, int64_t n);
 

@@ -1,8 +1,8 @@
 /* How the fields of points are coded, as far as several kinds of points share it:
  * integers by a prediction, medians, GPS times, colours, wave packets. Each function is
- * both directions (sp_laz_coder.h): it reads the value where enc is true and sets it
- * where enc is false. A structure that is all zero is ready, but integers need their
- * number of bits. */
+ * both directions (sp_laz_coder.h): it reads the value if enc is true and sets it if
+ * enc is false. A structure that is all zero is ready, but integers need their number
+ * of bits. */
 #ifndef SP_LAZ_FIELD_H
 #define SP_LAZ_FIELD_H
 
@@ -17,8 +17,8 @@ enum {
 };
 
 /* Numbers of 8, 16 or 32 bits, coded as the difference to a guess, modulo 2^bits: first
- * k, the number of bits that the difference takes, by the model of the context, then
- * the difference itself by the model of k. */
+ * k, the number of bits of the difference, by the model of the context, then the
+ * difference itself by the model of k. */
 typedef struct laz_integer {
     int bits;
     int k; /* of the last number */

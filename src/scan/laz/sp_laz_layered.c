@@ -1,5 +1,5 @@
 /* Points of formats 6 to 10: each field has a stream of its own, a layer, so that a
- * field can be read without the others. The first layer has what the others depend on:
+ * field can be read without the others. The first layer has all that others depend on:
  * the scanner's channel, which of the rarely changing fields change, the return counts,
  * and x and y. Each channel has its own context: models, and the last point. */
 #include <assert.h>
@@ -31,8 +31,8 @@ enum {
     LAYER_SOURCE,
     LAYER_TIME,
     POINT_LAYERS,
-    /* Bits of the symbol that tells what changed. The two low bits are of the return's
-     * number: the same, one more, one less, other. */
+    /* Bits of the symbol that says which fields changed. The two low bits are of the
+     * return's number: the same, one more, one less, other. */
     NEW_CHANNEL = 64,
     NEW_SOURCE = 32,
     NEW_TIME = 16,
@@ -257,7 +257,7 @@ LAZ_INLINE unsigned flags_of(unsigned byte)
     return (byte & 15) | (byte >> 2 & 0x30);
 }
 
-/* The six flags, without the channel, which stands between them. */
+/* The six flags, without the channel, which is between them. */
 LAZ_INLINE void code_flags(laz_codec *z, context *x, unsigned char *p, bool enc)
 {
     unsigned last = flags_of(x->last[FLAGS]);

@@ -15,7 +15,7 @@ enum {
     ANGLE = 16,
     USER = 17,
     SOURCE = 18,
-    /* Bits of the symbol that tells which of them changed. */
+    /* Bits of the symbol that says which of them changed. */
     NEW_RETURNS = 32,
     NEW_INTENSITY = 16,
     NEW_CLASS = 8,

@@ -80,7 +80,7 @@ static sp_status decode_ahead(worker *w)
                                      : SP_OK;
 }
 
-/* Ends the workers and forgets what they decoded. */
+/* Ends the workers and drops their decoded chunks. */
 static void stop(sp_laz_reader *r)
 {
     for (int i = 0; r->worker && i < r->n_threads; i++) {
@@ -109,7 +109,7 @@ static sp_status start(sp_laz_reader *r)
     return SP_OK;
 }
 
-/* Takes records out of the portion of the worker that has the next chunk. */
+/* Copies records out of the portion of the worker that has the next chunk. */
 static sp_status take_portion(sp_laz_reader *r, int64_t max, unsigned char *records,
                               int64_t *n)
 {
