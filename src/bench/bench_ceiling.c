@@ -261,8 +261,8 @@ static int n_close(const double *value, int n, double best)
 }
 
 /* True if enough timings are close to the best, and the best is plausible for the
- * number of threads: two threads that share a core do half of the work that each would
- * do alone. An emulated device has no rate to find. */
+ * number of threads: each of two threads that share a core does half of its work. An
+ * emulated device has no rate to find. */
 static bool is_credible(const bench *b, size_t which, const double *value, int n,
                         double best)
 {
@@ -321,10 +321,10 @@ static sp_status print_peak(bench *b, size_t which, double *best)
     return bench_print(b, &job, &t, *best);
 }
 
-/* Takes the vectors from an arena, so that they have the same kind of pages as tensors.
- * The gap between them avoids 4K aliasing, where loads of one vector look like loads
- * after stores to the other because the low address bits agree. On a device the vectors
- * must be long against its L2 cache. */
+/* Allocates the vectors from an arena, so that they have the same kind of pages as
+ * tensors. The gap between them avoids 4K aliasing, where loads of one vector look like
+ * loads after stores to the other because the low address bits agree. On a device the
+ * vectors must be long against its L2 cache. */
 static sp_status take_stream(bench *b)
 {
     enum { APART = 2112 };

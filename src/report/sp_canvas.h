@@ -7,8 +7,8 @@
  *     sp_heatmap   confusion matrix --> picture of its shares
  *     sp_canvas    pixels <-- all of these; sp_png --> bytes of a PNG file
  *
- * The same input gives the same bytes. sp_png.c alone includes libpng's header.
- * All functions of the room are local, and any thread may call them for canvases of its
+ * The same input gives the same bytes. Only sp_png.c includes libpng's header. All
+ * functions of the room are local, and any thread may call them for canvases of its
  * own.
  *
  * A canvas holds straight (not premultiplied) colours. */
@@ -40,7 +40,7 @@ void sp_canvas_fill(sp_canvas *canvas, int x, int y, int width, int height,
  * painted. */
 void sp_canvas_blend(sp_canvas *canvas, int x, int y, sp_colour colour, float share);
 
-/* Encodes the canvas as a PNG file in memory, with a palette where it has at most 256
+/* Encodes the canvas as a PNG file in memory, with a palette if it has at most 256
  * colours; *bytes is malloc'd for the caller. SP_EMEM; SP_EUSAGE in a build without
  * libpng. */
 sp_status sp_png_encode(const sp_canvas *canvas, char **bytes, size_t *n);

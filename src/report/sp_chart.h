@@ -7,7 +7,7 @@
 
 typedef struct sp_series {
     const char *name; /* any text; shown under the pointer */
-    int colour;       /* 0 .. 7, by which the page's style colours it */
+    int colour;       /* 0 .. 7: colour number in the page's style */
     int n;
     const double *x, *y; /* [n] steps, rising; where y is NAN no point is drawn */
 } sp_series;
@@ -20,7 +20,7 @@ typedef struct sp_chart {
     bool is_linear;    /* the axis is never logarithmic */
 } sp_chart;
 
-/* Appends the chart; nothing where no series has two points to join or one to mark. */
+/* Appends the chart; nothing if no series has two points to join or one to mark. */
 void sp_chart_add(sp_html *html, const sp_chart *chart, const sp_series *series, int n);
 
 #endif

@@ -1,5 +1,5 @@
-/* Classes and confusions of a page: of each run's latest evaluation, over points where
- * it has points with labels, else over voxels. */
+/* Classes and confusions of a page: of each run's latest evaluation, over points if it
+ * has points with labels, else over voxels. */
 #include <assert.h>
 #include <inttypes.h>
 #include <math.h>
@@ -11,8 +11,8 @@
 
 enum {
     MOST_MAPPED = 48, /* classes of a confusion matrix that is drawn */
-    MOST_WORDED = 14, /* classes whose cells have room for a number in any browser */
-    MOST_COUNTED = 8, /* classes whose cells have room for a count below it */
+    MOST_WORDED = 14, /* up to so many classes, cells have room for a number */
+    MOST_COUNTED = 8, /* up to so many classes, also for a count below it */
     WORST = 8         /* confusions that are listed */
 };
 
@@ -20,7 +20,7 @@ enum {
 typedef struct counts {
     const sp_story_eval *eval;
     const int64_t *confusion;
-    const double *iou, *merged_iou; /* NULL: the line has none */
+    const double *iou, *merged_iou; /* NULL if the line lacks them */
     bool is_of_points;
     const char *unit; /* "voxels", "points" */
     int n;
@@ -365,7 +365,7 @@ void sp_page_add_confusions(const sp_page *page)
 /* ---- CSV ---- */
 
 /* Quotes a text as RFC 4180 does. Line breaks become blanks. A text that a spreadsheet
- * would take for a formula gets an apostrophe before it. */
+ * would read as a formula gets an apostrophe before it. */
 static void add_quoted(sp_html *csv, const char *text)
 {
     sp_html_raw(csv, "\"");

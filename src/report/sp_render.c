@@ -13,10 +13,10 @@
 #define STRETCH 3.0
 
 enum {
-    SAMPLE = 200000, /* points by which the borders are found */
+    SAMPLE = 200000, /* points from which the borders are found */
     STRAY = 1000,    /* one in so many may lie outside, if it is far outside */
     MARGIN = 12,     /* pixels around the cloud */
-    CLOSE = 8        /* pixels of a square in which gaps are looked for */
+    CLOSE = 8        /* pixels of a square that is searched for gaps */
 };
 
 typedef struct place {
@@ -118,7 +118,7 @@ static void find_range(float *value, int n, double *lo, double *hi)
         *hi = most;
 }
 
-/* Takes places of points at even distances and finds the ranges of both axes. */
+/* Samples points at even distances and finds the ranges of both axes. */
 static sp_status find_borders(const sp_cloud *cloud, sp_render_from from, double lo[2],
                               double hi[2])
 {

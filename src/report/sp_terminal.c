@@ -18,7 +18,7 @@ static bool is_launcher(const char *name)
            strcmp(name, "orterun") == 0 || strcmp(name, "prterun") == 0;
 }
 
-/* The nearest ancestor that is a launcher of ranks; 0: there is none. */
+/* The nearest ancestor that is a launcher of ranks; 0 if no ancestor is. */
 static int find_launcher(void)
 {
     sp_process p = {.parent = getppid()};
