@@ -330,7 +330,7 @@ sp_link_event sp_link_receive(sp_link *link, sp_signs *signs)
     return event;
 }
 
-/* ---- listening: rank 0, at the addresses that the job needs alone ---- */
+/* ---- listening: rank 0, only at the addresses that the job needs ---- */
 
 int sp_link_own_addresses(uint32_t ip[SP_LINK_ADDRESSES])
 {
@@ -358,8 +358,8 @@ static bool is_among(const uint32_t *ip, uint32_t n, uint32_t one)
     return false;
 }
 
-/* Returns the own address from which the system would send to `peer`, or 0 if it has no
- * route. Nothing is sent. */
+/* Returns the own address that the system would use to send to `peer`, or 0 if it has
+ * no route. Nothing is sent. */
 static uint32_t address_towards(uint32_t peer)
 {
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(9)};

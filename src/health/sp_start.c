@@ -57,7 +57,7 @@ static bool is_of_job(const sp_process *p, const sp_process *self)
 }
 
 /* Returns the lowest number of a process of this program and job on this host that is
- * stopped (or, with !is_stopped, is not); 0: none. */
+ * stopped (or, with !is_stopped, is not); 0 without such a process. */
 static long find_process(bool is_stopped)
 {
     char own[TEXT];
@@ -118,7 +118,7 @@ int sp_start_rank(void)
 
 enum { WHERE = 128 };
 
-/* Words the process of this host that is stopped; false: there is none. */
+/* Describes the stopped process of this host; false if no process is stopped. */
 static bool name_stopped(char where[WHERE])
 {
     const long stopped = find_process(true);
@@ -159,7 +159,7 @@ static void say(bool is_end)
 /* ---- the thread ---- */
 
 /* Waits until a stage is over, at most until s seconds after `begin`. True if it is
- * over: also where a process that was stopped is continued after that time. */
+ * over, also if a stopped process is continued after that time. */
 static bool is_over_by(stage which, const struct timespec *begin, double s)
 {
     struct timespec until = *begin;
@@ -255,7 +255,7 @@ static void enter(stage next)
 
 void sp_start_together(int rank)
 {
-    if (start.stage == TOGETHER) /* which this thread alone writes */
+    if (start.stage == TOGETHER) /* which only this thread writes */
         return;
     if (start.is_started)
         enter(TOGETHER);

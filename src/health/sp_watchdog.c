@@ -116,7 +116,7 @@ static void give_up(sp_watched *r)
     r->state = SP_WATCHED_ABSENT;
 }
 
-/* Acts on a frame. Rank 0 alone may make others leave, and never with success. */
+/* Acts on a frame. Only rank 0 may make others leave, and never with success. */
 static void heed(sp_watchdog *w, sp_watched *r, const sp_signs *signs)
 {
     note(r, signs);

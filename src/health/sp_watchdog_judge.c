@@ -76,7 +76,7 @@ static void describe(const sp_watchdog *w, const sp_watched *r, char *text, size
              r->signs.host[0] ? r->signs.host : "(not heard yet)");
 }
 
-/* Words the rank's position. Where heartbeat.bin is shared, its record is newer than
+/* Describes the rank's position. If heartbeat.bin is shared, its record is newer than
  * the last frame. */
 static void place(const sp_watchdog *w, const sp_watched *r, char *text, size_t size)
 {
