@@ -38,7 +38,7 @@ static void wire_attr(sp_wire *wire, sp_h5_attr *attr)
     sp_wire_text(wire, &attr->why);
 }
 
-/* Allocates a list of n elements on a wire that reads, whose destination has none yet.
+/* Allocates a list of n elements on a wire that reads; the destination is still empty.
  */
 static bool make_list(sp_wire *wire, void **list, int64_t n, size_t size)
 {

@@ -47,8 +47,8 @@ enum {
 #define WORK_BYTES_S 20000000
 #define MEMORY_MOST  ((int64_t)4 << 30)
 
-/* The bytes that follow are n texts, each with its zero byte: paths whose catalogs are
- * wanted, or with n_rows > 0 the path of a file and the name of a dataset. */
+/* The bytes that follow are n texts, each with its zero byte: paths of the files to
+ * describe, or with n_rows > 0 the path of a file and the name of a dataset. */
 typedef struct list_head {
     uint64_t n, bytes;
     int64_t first, n_rows, rows_bytes, chunk_bytes;
@@ -73,7 +73,7 @@ static bool has_child_main;
 /* The child that waits for another list of this thread, and whether it is to wait. */
 static _Thread_local struct {
     bool is_wanted;
-    sp_h5_child child; /* pid 0: none */
+    sp_h5_child child; /* pid 0: no child */
 } kept;
 
 /* Sends all the bytes; false if the other process has died. */
@@ -112,7 +112,7 @@ static void limit_addresses(int64_t bytes)
     (void)bytes;
 }
 #else
-/* Allows so many bytes of addresses beyond those of the first call. */
+/* Allows this number of bytes of addresses more than at the first call. */
 static void limit_addresses(int64_t bytes)
 {
     static size_t taken;
@@ -130,7 +130,7 @@ static void limit_addresses(int64_t bytes)
 #endif
 
 /* Gives the signals that end a process their default action again, forbids core files,
- * and limits memory to so many bytes beyond those that this process had at the first
+ * and limits memory to this number of bytes more than this process had at the first
  * call. A later call sets another limit. */
 static void limit_child(int64_t bytes)
 {
@@ -145,9 +145,9 @@ static void limit_child(int64_t bytes)
     limit_addresses(bytes);
 }
 
-/* Sets the limits for one file, of which `unpacked` bytes are to be unpacked. Whatever
- * limit ends this process, the parent names the file. Unpacking needs the rows, a chunk
- * and what its filters need beside it. */
+/* Sets the limits for one file, to unpack `unpacked` bytes of it. If a limit ends this
+ * process, the parent names the file. Unpacking needs the rows, a chunk and the memory
+ * of its filters. */
 static void limit_file(const char *path, int64_t unpacked)
 {
     struct stat st;
@@ -164,7 +164,7 @@ static void limit_file(const char *path, int64_t unpacked)
     setitimer(ITIMER_PROF, &work, NULL);
 }
 
-/* Receives all the bytes; no signal handler interrupts it. Ends the process where the
+/* Receives all the bytes; no signal handler interrupts it. Ends the process if the
  * parent wants no more. */
 static void get_all(void *data, size_t bytes)
 {
@@ -383,7 +383,7 @@ static int kill_child(sp_h5_child *child)
     return status;
 }
 
-/* Takes the child that was kept. One that has died meanwhile is not taken. */
+/* Returns the child that was kept, unless it has died meanwhile. */
 static bool take_kept(sp_h5_child *child)
 {
     if (kept.child.pid == 0)
@@ -420,8 +420,8 @@ static bool is_quiet(int fd)
     return n <= 0;
 }
 
-/* Receives all the bytes; false if the child ended or sent nothing for too long, after
- * which child->is_stalled. */
+/* Receives all the bytes; false if the child ended or sent nothing for too long; the
+ * latter sets child->is_stalled. */
 static bool receive(sp_h5_child *child, void *data, size_t bytes)
 {
     char *at = data;

@@ -33,7 +33,7 @@ sp_status sp_h5_child_start(sp_h5_child *child, char *const *paths, int n);
  */
 sp_status sp_h5_child_next(sp_h5_child *child, const char *path, int64_t file_bytes,
                            sp_h5_catalog *catalog);
-/* Keeps the child for the next list where that is wanted and it is as good as new;
+/* Keeps the child for the next list if that is wanted and it is as good as new;
  * otherwise kills it, whatever it is doing, and waits for its end. */
 void sp_h5_child_end(sp_h5_child *child);
 

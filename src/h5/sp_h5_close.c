@@ -57,9 +57,9 @@ sp_status sp_h5_may_grow(const sp_h5 *file, int64_t bytes)
                    file->path, strerror(EFBIG), (long long)limit.rlim_cur);
 }
 
-/* Reserves room on the disk for what is still to be written and for what the library
- * adds. If there is none, the file's descriptor is exchanged for a file in memory, so
- * that HDF5 can close it. */
+/* Reserves room on the disk for the rest of the data and for the library's additions.
+ * If the disk is full, the file's descriptor is exchanged for a file in memory, so that
+ * HDF5 can close it. */
 static sp_status reserve_room(const sp_h5 *file)
 {
     int *disk, memory, error;

@@ -17,7 +17,7 @@ typedef struct driven {
 } driven;
 
 static int n_open;
-static int first_error; /* errno; 0: none */
+static int first_error; /* errno; 0: no error */
 
 static void note_error(void)
 {

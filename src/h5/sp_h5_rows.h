@@ -5,7 +5,7 @@
  *                                |  not there
  *                                +--request--> child: H5Dread --rows--> block
  *
- * A block is a chunk's rows, or those of several small chunks, with all columns. It is
+ * A block is the rows of a chunk or of several small chunks, with all columns. It is
  * unpacked once and kept while the cache has room. HDF5 may crash, hang or take all
  * memory on a damaged chunk: then the child dies, the file is reported as damaged, and
  * the next request starts another child. */
@@ -39,8 +39,8 @@ bool sp_h5_chunks_check(const sp_h5_chunks *chunks, int64_t file_bytes, char *wh
 /* Writes a table to bytes, or reads it from bytes; NULL stays NULL. */
 void sp_h5_chunks_wire(sp_wire *wire, sp_h5_chunks **chunks);
 void sp_h5_chunks_free(sp_h5_chunks *chunks);
-/* The rows that are unpacked together: the rows of as many chunks as make 256 KiB, at
- * least one. */
+/* The rows that are unpacked together: the rows of 256 KiB of chunks, of one chunk at
+ * least. */
 int64_t sp_h5_chunks_block(const sp_h5_chunks *chunks);
 /* The bytes of n rows. */
 int64_t sp_h5_chunks_bytes(const sp_h5_chunks *chunks, int64_t n);

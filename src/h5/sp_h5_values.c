@@ -25,8 +25,8 @@ static hid_t select_rows(hid_t space, int64_t first, int64_t n)
     return H5Screate_simple(rank, count, NULL);
 }
 
-/* True if the rows were read and are exactly so many bytes; else text [size] is the
- * library's error. */
+/* True if the rows were read and have exactly this number of bytes; else text [size] is
+ * the library's error. */
 static bool read_selected(hid_t set, int64_t first, int64_t n, int64_t bytes, void *to,
                           char *text, size_t size)
 {
