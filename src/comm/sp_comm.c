@@ -30,9 +30,9 @@ sp_status sp_comm_mpi_fail(int error, const char *what)
 
 /* ---- waiting ---- */
 
-/* The pause between two tests of a request. Spinning is fastest. Where ranks share
- * cores, a sleeping rank leaves its core to the rank that it waits for, and a long wait
- * (for a checkpoint) need not occupy a core anywhere. */
+/* The pause between two tests of a request. Spinning is fastest. If ranks share cores,
+ * a sleeping rank leaves its core to the rank that it waits for, and a long wait (for a
+ * checkpoint) need not occupy a core anywhere. */
 static void pause_between_tests(const sp_comm *comm, int n_tests)
 {
     const struct timespec nap = {0, comm->is_sleeping ? 10000 : 50000};
@@ -83,7 +83,7 @@ sp_status sp_comm_wait_for(sp_comm *comm, bool is_for_others, sp_comm_test_fn *t
         rc = test(arg, &is_done);
         if (rc != SP_OK || is_done)
             break;
-        /* The watchdog has reported a lost rank, for which this wait would never end.
+        /* The watchdog has reported a lost rank: this wait would never end.
          */
         if (sp_pulse_leaving())
             sp_comm_abort(comm, (sp_status)sp_pulse_leaving());
@@ -121,8 +121,8 @@ void sp_comm_open_self(sp_comm *comm)
     comm->node_cores = comm->cores;
 }
 
-/* Unless it is told otherwise, Open MPI's mpirun binds one rank or two to a core each,
- * however many there are; it has bound itself to none. */
+/* By default Open MPI's mpirun binds each of one or two ranks to a core, whatever the
+ * number of cores; it does not bind itself. */
 static void warn_if_bound(const sp_comm *comm)
 {
     const bool is_bound = getenv("OMPI_MCA_orte_bound_at_launch") &&

@@ -115,8 +115,8 @@ bool sp_launcher_is_task(void)
 
 static bool is_slurm_task(void)
 {
-    /* The batch script itself, and not srun, has started the program: it is alone by
-     * intention. The job then has a number, but no step. */
+    /* The batch script itself, and not srun, has started the program: one process is
+     * intended. The job then has a number, but no step. */
     return *variable_text("SLURM_STEP_ID") || !*variable_text("SLURM_JOB_ID");
 }
 
@@ -159,7 +159,8 @@ static int torchrun_tasks(void)
     return variable_number("WORLD_SIZE");
 }
 
-/* Those that state a number first: a 1 of theirs answers for those that state none. */
+/* Launchers that state a number come first: their 1 also answers for launchers that
+ * state no number. */
 static const struct {
     const char *name;
     int (*n_tasks)(void); /* -1: it has started nothing; INT_MAX: number not known */
@@ -211,7 +212,7 @@ sp_status sp_launcher_check(int world_size)
 /* ---- allocations ---- */
 
 /* Counts the lines of a file of hosts that differ from the line before, or, with their
- * numbers ("a slots=4", "a:4"), the ranks for which they have room. 0: no such file. */
+ * numbers ("a slots=4", "a:4"), the ranks that fit on them. 0: no such file. */
 static int hosts_in_file(const char *path, bool is_ranks)
 {
     char line[512], last[512] = "";

@@ -20,8 +20,8 @@
 #include "comm/sp_world_internal.h"
 
 /* GRACE_MS: how long a process may take to report its own failure after another one has
- * ended, and again to end by itself. LATER_S: rank 0 tells what is missing at the limit
- * of the start, so the others wait a little longer. */
+ * ended, and again to end by itself. LATER_S: rank 0 reports the missing ranks at the
+ * limit of the start, so the others wait a little longer. */
 enum { GRACE_MS = 1000, LATER_S = 10 };
 
 static struct {

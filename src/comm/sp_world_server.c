@@ -94,8 +94,8 @@ static void list_missing(char *text, size_t bytes)
     }
 }
 
-/* Takes what a connection says of itself: "hello NONCE RUN RANK SIZE KIND NODE HOST".
- * Other words are a stranger's, which is closed. */
+/* Reads a connection's greeting: "hello NONCE RUN RANK SIZE KIND NODE HOST". A
+ * connection that sends anything else is closed. */
 static sp_status take_hello(sp_world_wire *wire, const char *line, uint64_t nonce)
 {
     unsigned long long said, run, node;
@@ -134,7 +134,7 @@ static sp_status take_hello(sp_world_wire *wire, const char *line, uint64_t nonc
     return SP_OK;
 }
 
-/* The process whose words do not fit is told why, as all others are. */
+/* A process with a wrong greeting receives the reason, as all others do. */
 static sp_status answer_hello(sp_world_wire *wire, const char *line, uint64_t nonce)
 {
     const sp_status rc = take_hello(wire, line, nonce);
@@ -270,7 +270,7 @@ static sp_status join_own(int *tether, int *pmi)
 
 /* ---- the processes are served, and leave ---- */
 
-/* Tells all other processes that the world ends with this status. */
+/* Informs all other processes that the world ends with this status. */
 static void end_all(int code, const char *text)
 {
     char line[SP_WORLD_LINE];
