@@ -101,7 +101,7 @@ static void name_in_block(sp_layout_kind backend, bool is_shortcut, int unit, ch
         snprintf(to, SP_NAME, "%s%d", unit % 3 == 0 ? "conv" : norm, 1 + unit / 3);
 }
 
-/* mmdet3d's name of a layer of a double-stem family: "" if there is none. */
+/* mmdet3d's name of a layer of a double-stem family; "" if it has no name. */
 static void mmdet_layer(sp_layout_kind backend, const char *layer, char to[3 * SP_NAME])
 {
     const char *net =
@@ -189,7 +189,8 @@ bool sp_naming_is_linear(const sp_naming *naming, const sp_graph *graph,
 
 /* ---- prefix ---- */
 
-/* Counts the parameters of the graph whose names with the prefix are in the file. */
+/* Counts the parameters of the graph that are in the file under their names with the
+ * prefix. */
 static int count_found(const sp_naming *naming, const sp_graph *graph,
                        const sp_tensors *file, const char *prefix)
 {
@@ -207,7 +208,7 @@ static int count_found(const sp_naming *naming, const sp_graph *graph,
 void sp_naming_find_prefix(const sp_naming *naming, const sp_graph *graph,
                            const sp_tensors *file, char prefix[SP_TENSOR_NAME])
 {
-    /* parameters by whose names prefixes are looked for, and prefixes that are tried */
+    /* parameters used to search for prefixes, and prefixes tried */
     enum { TRIED = 3, MOST_PREFIXES = 64 };
     char key[SP_TENSOR_NAME], candidate[SP_TENSOR_NAME];
     int most = 0, n_tried = 0;

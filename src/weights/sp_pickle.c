@@ -214,8 +214,8 @@ static sp_status push_tuple(sp_pickle *p, int n)
     return push_value(p, made);
 }
 
-/* Adds the values above the last mark to the container below it. What is neither a list
- * nor a dict stays opaque. */
+/* Adds the values above the last mark to the container below it. A value that is
+ * neither a list nor a dict stays opaque. */
 static sp_status add_of_mark(sp_pickle *p, bool is_pairs)
 {
     int64_t from = 0;

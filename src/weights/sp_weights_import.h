@@ -24,7 +24,7 @@ typedef enum sp_import_state {
 typedef struct sp_import_item {
     const sp_param *param;
     char *key;                    /* its name in the file, with prefix */
-    const sp_tensor_view *tensor; /* NULL: the file has none */
+    const sp_tensor_view *tensor; /* NULL if not in the file */
     sp_import_state state;
 } sp_import_item;
 
@@ -42,9 +42,9 @@ typedef struct sp_import {
     int n_matched;
 } sp_import;
 
-/* Matches the tensors of a file to the network of config. Columns and classes are those
- * of the file's first and last layers, if it has them, else 1. prefix NULL: it is
- * found. SP_EUSAGE, SP_EDATA: the network; SP_EMEM. Close in any case. */
+/* Matches the tensors of a file to the network of config. Columns and classes come from
+ * the file's first and last layers, if it has them, else 1. prefix NULL: it is searched
+ * for. SP_EUSAGE, SP_EDATA: the network; SP_EMEM. Close in any case. */
 sp_status sp_import_open(sp_import *import, const sp_tensors *file,
                          const sp_naming *naming, const sp_config *config,
                          const char *prefix);
@@ -52,7 +52,7 @@ sp_status sp_import_open(sp_import *import, const sp_tensors *file,
 sp_status sp_import_fill(sp_import *import);
 /* Prints the report. */
 void sp_import_print(const sp_import *import, FILE *to);
-/* has [n]: what matched, for sp_checkpoint_write_weights. */
+/* has [n]: the matches, for sp_checkpoint_write_weights. */
 void sp_import_list(const sp_import *import, bool *has);
 void sp_import_close(sp_import *import);
 
