@@ -56,7 +56,7 @@ static inline void *sp_key_field(const sp_config *config, const sp_key *key)
     return (char *)(uintptr_t)config + key->offset;
 }
 
-/* Finds a key by "section.name"; NULL if there is none. */
+/* Finds a key by "section.name"; NULL if there is no such key. */
 const sp_key *sp_deck_find(const char *path);
 /* True if some key has this section. */
 bool sp_deck_is_section(const char *name);
@@ -64,8 +64,8 @@ bool sp_deck_is_section(const char *name);
 const char *sp_deck_type_name(sp_key_type type);
 /* True if value is finite and lies in the interval, such as "(0, inf)"; not NULL. */
 bool sp_deck_in_range(const char *range, double value);
-/* Return the nearest names, which are constants and never NULL: of the sections to
- * word, and of all keys to a path "section.name". */
+/* Return the nearest names, constants and never NULL: the section nearest to word, and
+ * the key nearest to a path "section.name". */
 const char *sp_deck_nearest_section(const char *word);
 const sp_key *sp_deck_nearest_key(const char *path);
 
@@ -127,7 +127,7 @@ void sp_deck_write_real(FILE *to, double value);
 void sp_deck_write_strings(FILE *to, const sp_strings *s);
 void sp_deck_write_loss(FILE *to, const sp_loss_mix *mix);
 void sp_deck_write_layers(FILE *to, const sp_config *config);
-/* Before the key of row i: where a section begins there, ends the one before it and
+/* Before the key of row i: if a section begins there, ends the one before it and
  * begins it. */
 void sp_deck_write_section(FILE *to, int i);
 

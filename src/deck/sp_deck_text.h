@@ -35,8 +35,8 @@ typedef struct sp_deck_text {
  * or 16 MiB in all, and for integers beyond 64 bits; SP_EMEM. The caller destroys text
  * after a failure too. */
 sp_status sp_deck_text_file(sp_deck_text *text, const char *path);
-/* The same from a string; `name` stands for the file in messages. The string may come
- * from somebody else (a checkpoint's deck), so it may not include files: an @include is
+/* The same from a string; messages print `name` as the file. The string may come from
+ * somebody else (a checkpoint's deck), so it may not include files: an @include is
  * SP_EDATA. */
 sp_status sp_deck_text_string(sp_deck_text *text, const char *string, const char *name);
 void sp_deck_text_destroy(sp_deck_text *text);
