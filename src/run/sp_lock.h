@@ -17,7 +17,7 @@
 
 /* Locks the folder for this process on this host. Local. SP_EIO names the owner of a
  * folder in use, and anything but a regular file in place of the lock. *lock is the
- * descriptor that holds the lock, -1 where it was not obtained; after a later failure
+ * descriptor that holds the lock, -1 if it was not obtained; after a later failure
  * it still holds the lock and the caller releases it. */
 sp_status sp_lock_take(const char *dir, const char *host, int *lock);
 /* False if the file "lock" in dir is no longer the one of the descriptor: somebody

@@ -23,7 +23,7 @@ struct sp_saver {
     const sp_optim *from;
     int keep;
     char dir[PATH_MAX - 64];
-    /* Parameters and kept values are those of the network and the optimizer, not
+    /* Parameters and kept values belong to the network and the optimizer; they are not
      * copies. */
     bool is_lent;
     float *param, *running; /* the arrays that are written */
@@ -42,7 +42,7 @@ struct sp_saver {
 
 /* ---- saver thread ---- */
 
-/* Tells the training thread that it may change the arrays. */
+/* Lets the training thread change the arrays. */
 static void end_reading(void *saver)
 {
     sp_saver *s = saver;
@@ -54,7 +54,7 @@ static void end_reading(void *saver)
 }
 
 /* Gives the step's file as a second name (hard link) to best.h5, so that it needs no
- * second copy. False where the file system has no hard links. */
+ * second copy. False if the file system has no hard links. */
 static bool link_best(const char *best, const char *path)
 {
     char temporary[PATH_MAX + 16];
