@@ -33,11 +33,10 @@ typedef struct sp_canvas {
 /* Makes a canvas of one colour. SP_EMEM. Destroy after a failure too. */
 sp_status sp_canvas_create(sp_canvas *canvas, int width, int height, sp_colour colour);
 void sp_canvas_destroy(sp_canvas *canvas);
-/* Fills a rectangle; what lies outside the canvas is left out. */
+/* Fills a rectangle; parts outside the canvas are left out. */
 void sp_canvas_fill(sp_canvas *canvas, int x, int y, int width, int height,
                     sp_colour colour);
-/* Paints a share (0 to 1) of a pixel over what is there. Outside the canvas nothing is
- * painted. */
+/* Paints over a share (0 to 1) of a pixel. Outside the canvas nothing is painted. */
 void sp_canvas_blend(sp_canvas *canvas, int x, int y, sp_colour colour, float share);
 
 /* Encodes the canvas as a PNG file in memory, with a palette if it has at most 256

@@ -5,10 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* A curve has at most two points for each of so many columns of the picture. */
+/* A curve has at most two points for each of this number of columns. */
 enum { COLUMNS = 400, SIDE = 1000, SMOOTHED = 40, COLOURS = 8, TICKS = 4 };
 
-/* The axes: the ranges of x and y in data, y as its logarithm where is_log. */
+/* The axes: the ranges of x and y in data, y as its logarithm if is_log. */
 typedef struct axes {
     double x0, x1, y0, y1;
     bool is_log;

@@ -133,7 +133,7 @@ static void draw_ramp(sp_canvas *canvas, const sp_figure *f, int y)
 {
     enum { STEP = 4 };
     const double width = f->hi - f->lo;
-    /* Three digits of what differs. */
+    /* Three significant digits of the difference. */
     const int digits = (int)fmin(fmax(2 - floor(log10(width > 0 ? width : 1)), 0), 6);
     char text[48];
 

@@ -24,9 +24,9 @@ void sp_html_add(sp_html *html, const char *format, ...)
 /* Appends a longer piece of markup unchanged. */
 void sp_html_raw(sp_html *html, const char *markup);
 /* Appends any text so that a browser shows it as text, between tags as well as within
- * an attribute in double quotes. What would control a terminal or the direction of text
- * is shown as \xNN (sp_text_printable), so that nothing hides. sp_html_lines keeps
- * newlines. sp_html_put appends the text between two pieces of markup.
+ * an attribute in double quotes. Characters that control a terminal or the direction of
+ * text are shown as \xNN (sp_text_printable), so that nothing hides. sp_html_lines
+ * keeps newlines. sp_html_put appends the text between two pieces of markup.
  */
 void sp_html_text(sp_html *html, const char *text);
 void sp_html_put(sp_html *html, const char *before, const char *text,

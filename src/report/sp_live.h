@@ -1,4 +1,4 @@
-/* The room shows people what the programs do while they work:
+/* The live display of a running program:
  *
  *     terminal    its own or the launcher's, its width                    (sp_terminal)
  *        |
@@ -52,11 +52,10 @@ void sp_live_begin(sp_live *line);
  * differ. The text is shown in printable form. "" appends nothing. */
 void sp_live_add(sp_live *line, int weight, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* Appends the bar, once. It fills the width that the other fields leave, up to 40
- * columns. */
+/* Appends the bar, once. It fills the rest of the width, up to 40 columns. */
 void sp_live_add_bar(sp_live *line, int weight, double share);
-/* Writes the line for a terminal of so many columns to text; it is at most columns - 1
- * wide. A character beyond ASCII counts as two columns, as wide ones are. */
+/* Writes the line for a terminal of `columns` columns to text; it is at most columns -
+ * 1 wide. A character beyond ASCII counts as two columns, as wide ones are. */
 void sp_live_layout(const sp_live *line, int columns, char *text, size_t bytes);
 /* Draws the line in place of the last one. */
 void sp_live_draw(const sp_live *line);

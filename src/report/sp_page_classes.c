@@ -11,8 +11,8 @@
 
 enum {
     MOST_MAPPED = 48, /* classes of a confusion matrix that is drawn */
-    MOST_WORDED = 14, /* up to so many classes, cells have room for a number */
-    MOST_COUNTED = 8, /* up to so many classes, also for a count below it */
+    MOST_WORDED = 14, /* most classes with room for a number in a cell */
+    MOST_COUNTED = 8, /* the same with a count below the number */
     WORST = 8         /* confusions that are listed */
 };
 
@@ -196,8 +196,8 @@ static void add_later(const sp_page *page, const sp_story *s)
     sp_html_raw(page->html, "</tbody></table></div>\n");
 }
 
-/* Adds a section: its head once, then each run that has been evaluated with what `add`
- * makes of its counts. False: no run has been. */
+/* Adds a section: its head once, then `add`'s output for each evaluated run's counts.
+ * False: no run has been. */
 static bool add_section(const sp_page *page, const char *head,
                         void (*add)(const sp_page *page, int run, const counts *c))
 {
@@ -250,7 +250,7 @@ static void add_short_count(const sp_page *page, int64_t n)
                     letters[thousands]);
 }
 
-/* The words of a cell: row, column, count, share. */
+/* The text of a cell: row, column, count, share. */
 static void add_map_words(const sp_page *page, const counts *c, int truth,
                           int predicted, int64_t n, double part)
 {

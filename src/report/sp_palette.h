@@ -2,8 +2,7 @@
  * K. Ito (Color Universal Design, 2008) without black, which was made for people with
  * any kind of colour vision, and then the colours of P. Tol's "muted" scheme (2021);
  * further classes repeat them darker and lighter. Values have a ramp from dark blue
- * over grey to yellow. Its lightness rises evenly, so that it can be read without
- * colour. */
+ * over grey to yellow with evenly rising lightness, readable without colour too. */
 #ifndef SP_PALETTE_H
 #define SP_PALETTE_H
 

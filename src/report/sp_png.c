@@ -22,7 +22,7 @@ static uint32_t bits_of(sp_colour c)
            (uint32_t)c.a << 24;
 }
 
-/* Returns the index of a colour, which is added if it is new; -1: no room. */
+/* Returns the index of a colour, which is added if it is new; -1 if it does not fit. */
 static int index_of(colours *table, uint32_t colour)
 {
     uint32_t at = (colour * 2654435761u) >> 22;

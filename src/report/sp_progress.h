@@ -11,9 +11,9 @@
  *     sp_progress_end(&progress);
  *
  * Nothing is drawn if no live line is shown (sp_live.h), nor on other ranks. Work that
- * is dealt to ranks counts what rank 0 does as its share, or the samples of all ranks
- * if each rank knows them. All functions are local, cannot fail and allocate nothing;
- * the thread that calls them is always the same. */
+ * is divided among ranks counts rank 0's share, or the samples of all ranks if each
+ * rank knows them. All functions are local, cannot fail and allocate nothing; the
+ * thread that calls them is always the same. */
 #ifndef SP_PROGRESS_H
 #define SP_PROGRESS_H
 
@@ -44,8 +44,8 @@ void sp_progress_at(sp_progress *progress, int64_t done, const char *format, ...
 /* Removes the line. */
 void sp_progress_end(sp_progress *progress);
 
-/* The pace of work with a changing speed: a mean of about the last minute, in which
- * older seconds count less. Zeroed at the start. */
+/* The pace of work with a changing speed: a mean of about the last minute; older
+ * seconds count less. Zeroed at the start. */
 #define SP_PACE_S 60.0
 typedef struct sp_pace {
     double samples, seconds; /* weighted */

@@ -44,7 +44,7 @@ typedef struct pass {
 
 typedef struct view {
     const char *dir;
-    const char *pass_name; /* what a pass over samples does: "eval", "predict" ... */
+    const char *pass_name; /* the name of a pass over samples: "eval", "predict" ... */
     char *text;            /* [TAIL + 1] */
     lines lines;
     pass pass;
@@ -364,6 +364,6 @@ sp_status sp_run_watch(const char *dir)
     rc = watch(&v);
     free(v.text);
     sp_live_remove();
-    /* Without a run this fails with its own words. */
+    /* Without a run this fails with its own message. */
     return rc == SP_OK || rc == SP_EIO ? sp_run_print_status(dir, stdout) : rc;
 }

@@ -108,7 +108,7 @@ typedef struct sp_story {
     int n_checkpoints;
     sp_story_sample *sample;
     int n_samples;
-    /* Sentences about what was skipped or is missing. */
+    /* Sentences about skipped or missing parts. */
     char **note;
     int n_notes;
 } sp_story;

@@ -11,9 +11,9 @@ typedef struct sp_terminal {
     int group; /* process group of the job that writes to it */
 } sp_terminal;
 
-/* Finds the terminal that shows what is written to stream 1 or 2. terminal->fd is -1
- * without a terminal, or if TERM says that it cannot clear a line. A launcher on
- * another host, such as srun, is not seen: its ranks have no terminal. */
+/* Finds the terminal that shows the output of stream 1 or 2. terminal->fd is -1 without
+ * a terminal, or if TERM says that it cannot clear a line. A launcher on another host,
+ * such as srun, is not seen: its ranks have no terminal. */
 void sp_terminal_open(sp_terminal *terminal, int stream);
 void sp_terminal_close(sp_terminal *terminal);
 /* The width of the terminal in characters; 0: not known. */
