@@ -106,7 +106,7 @@ typedef struct bench {
     bool is_emulated;
     int64_t n_timings; /* timings of ceilings so far */
     double one_rate;   /* flops a second of one thread, by its own CPU time */
-    /* Work of each peak that takes long against the clock's resolution. */
+    /* Work of each peak that lasts long against the clock's resolution. */
     double amount[SP_PEAK_GATHER + 1];
     /* Work a second: the best flops in multiply-adds of this rank so far, and the bytes
      * of the stream in the first rows. */
@@ -214,7 +214,7 @@ sp_status bench_ceilings_open(bench *b);
  * multiply-adds, and keeps the best in b->best_flops. Local; errors of the backend. */
 sp_status bench_peak(bench *b, double *rate);
 /* Times the limit of a job once, in flops or bytes a second by job->limit. Local, but
- * collective where job->ceiling is; errors of the backend or of job->ceiling. */
+ * collective if job->ceiling is; errors of the backend or of job->ceiling. */
 sp_status bench_ceiling(bench *b, const bench_job *job, double *rate);
 /* True for an impossible rate: it exceeds the ceiling by more than the
  * measuring error. */
@@ -253,8 +253,8 @@ typedef struct bench_voxels {
 sp_status bench_voxels_make(const bench_options *options, int64_t n, bench_voxels *v);
 void bench_voxels_free(bench_voxels *v);
 /* Writes a shard of n_samples places of the terrain into a temporary folder. Its path
- * is written to path [BENCH_PATH]; bench_shard_remove deletes it, and what a failure
- * left of it, and so does TERM or INT from here on. One shard at a time. Local. SP_EIO,
+ * is written to path [BENCH_PATH]; bench_shard_remove deletes it, also its parts after
+ * a failure, and so does TERM or INT from here on. One shard at a time. Local. SP_EIO,
  * SP_EMEM. */
 sp_status bench_shard_make(int64_t n, int n_samples, char *path);
 void bench_shard_remove(void);

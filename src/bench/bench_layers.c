@@ -1,10 +1,10 @@
 /* spbench step --layers: times every operation of a step within the step.
  *
- * A trace stands between the network and its backend: a table of operations that call
- * the backend's between two readings of the clock, while the trace is on. They run with
- * real maps and strides, and with the caches as the previous operation left them. The
- * network is therefore not described a second time here, and every layer that a deck
- * can have gets its rows.
+ * A trace is placed between the network and its backend: a table of operations that
+ * call the backend's between two readings of the clock, while the trace is on. They run
+ * with real maps and strides, and with the caches as the previous operation left them.
+ * The network is therefore not described a second time here, and every layer that a
+ * deck can have gets its rows.
  *
  *     step    conv_forward  norm_sums  ...  conv_grad_weight  ...  sgd
  *     clock   |          |  |       |       |              |       | |
@@ -394,7 +394,7 @@ static int median_step(const row *r, int n, double *spread)
 }
 
 /* Prints a row: time and work of one step. The operation is limited by the resource
- * that would take longer. */
+ * that would need longer. */
 static sp_status print_row(bench_trace *t, const row *r, double step_s, double *busy_s)
 {
     static const sp_node whole = {.name = "-"};

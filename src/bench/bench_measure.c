@@ -94,8 +94,8 @@ static void print_table_row(bench *b, const bench_job *job, const bench_time *t,
     fflush(b->out);
 }
 
-/* Least time on this machine: all flops at the peak rate, all bytes at the rate of a
- * long stream, whichever takes longer. NAN if neither is known. */
+/* Least time on this machine: all flops at the peak rate or all bytes at the rate of a
+ * long stream, the longer one. NAN if neither is known. */
 static double floor_s(const bench *b, const bench_job *job)
 {
     const double ranks = job->work ? job->work->ranks : 1;
@@ -214,8 +214,8 @@ bool bench_is_wall(const bench *b)
 
 enum { MAX_REPEATS = 101 };
 
-/* Takes one sample: seconds of a call by all clocks. On a device its own time replaces
- * wall time. */
+/* Measures one sample: seconds of a call by all clocks. On a device its own time
+ * replaces wall time. */
 static sp_status time_calls(bench *b, const bench_job *job, int calls, double *wall_s,
                             double *cpu_s)
 {

@@ -109,8 +109,8 @@ static sp_status time_round(reduce_case *c, double *least, double *s)
     return time_once(c, once_buckets, s);
 }
 
-/* Times rounds, and more of them if the buckets seem faster than plain all-reduces.
- * All ranks decide alike, since they hold the slowest rank's times. */
+/* Times rounds, and more of them if the buckets seem faster than plain all-reduces. All
+ * ranks decide the same, since they hold the slowest rank's times. */
 static sp_status time_buckets(bench *b, reduce_case *c, double bytes, bench_time *t,
                               double *ceiling)
 {

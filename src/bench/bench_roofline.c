@@ -1,5 +1,5 @@
-/* spbench roofline: what each operation of a training step moves and multiplies on a
- * GPU, counted without one, and the time that follows for an H100.
+/* spbench roofline: bytes and products of each operation of a training step on a GPU,
+ * counted without a GPU, and the resulting time for an H100.
  *
  *     step of the deck, as a device would run it (bench_layers.c, a counter)
  *         --> calls: layer, operation, channels, map
@@ -56,7 +56,7 @@ typedef struct kernels {
     kernel kernel[KERNELS];
 } kernels;
 
-/* A map that was met, and the tiles that were counted of it. */
+/* A map that was found, and its tiles that were counted. */
 typedef struct counted_map {
     const sp_map *map;
     cuda_map host;

@@ -90,7 +90,7 @@ static sp_status print_part(bench *b, const bench_runs *s, const bench_part *par
     return bench_print(b, &job, &time, 0);
 }
 
-/* Reduces the double at `offset` of each run over the ranks and takes the median over
+/* Reduces the double at `offset` of each run over the ranks and returns the median over
  * the runs. Collective. */
 static sp_status reduce_runs(bench *b, const bench_runs *s, size_t offset,
                              sp_reduce_op op, double *median, double *spread)
