@@ -83,7 +83,7 @@ static uint64_t hash_frame(const sp_link *link, const frame *f, bool is_of_root)
 
 /* ---- bytes ---- */
 
-/* Sends all bytes at once; they fit into the buffer of a connection that carries
+/* Sends all bytes in one call; they fit into the buffer of a connection that carries
  * nothing else at that time. */
 static bool send_all(const sp_link *link, const void *data, size_t bytes)
 {

@@ -14,9 +14,9 @@
  * 1 in each direction; a frame that is repeated, left out or changed ends the
  * connection.
  *
- * A stranger who connects learns one keyed hash of a number of his own choice and
- * nothing else. The contents are not encrypted: those who can read the network can read
- * host names, phases and steps.
+ * A stranger that connects learns only one keyed hash of a number of its choice. The
+ * contents are not encrypted: those who can read the network can read host names,
+ * phases and steps.
  */
 #ifndef SP_LINK_H
 #define SP_LINK_H
@@ -98,8 +98,7 @@ int sp_link_own_addresses(uint32_t ip[SP_LINK_ADDRESSES]);
  * [SP_LINK_ADDRESSES], which the caller closes. SP_EIO. */
 sp_status sp_link_listen(int *fd, sp_link_address *address, const char *host,
                          const uint32_t *peers, int n_peers);
-/* Called on rank 0: accepts the next connection at a listener. False if no connection
- * waits. */
+/* Called on rank 0: accepts the next connection at a listener. False without one. */
 bool sp_link_accept(sp_link *link, int listener);
 /* Called on rank `rank`: begins to connect to address->ip[i]. False: it failed at once.
  */

@@ -192,7 +192,7 @@ static void limit_start(void)
     _exit(SP_EMPI);
 }
 
-/* Names a stopped process for which this rank waits. Any work ends the wait for it. */
+/* Names a stopped process that this rank waits for. Any work ends the wait for it. */
 static void name_waits(void)
 {
     sp_pulse last = {.work = -1}, now;

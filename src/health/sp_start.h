@@ -30,8 +30,8 @@ void sp_start_together(int rank);
  * May be called again. Local. */
 void sp_start_over(void);
 /* Returns the rank that the launcher's environment gives to this process, before MPI
- * has started and without it; 0 if the environment states no rank. torchrun's RANK counts
- * too, if its variables describe a world (comm/sp_launcher.h). Local. */
+ * has started and without it; 0 if the environment states no rank. torchrun's RANK
+ * counts too if its variables describe a world (comm/sp_launcher.h). Local. */
 int sp_start_rank(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* The watchdog finds out which ranks are alive. It is one thread a rank and calls no
+/* The watchdog finds out which ranks are alive. One thread a rank, without calls of
  * MPI.
  *
  *     rank r: thread --- its signs of life (sp_pulse.h, phase, step), every second --->
@@ -7,17 +7,17 @@
  * Each side first proves that it belongs to this run (sp_link.h). Rank 0 listens until
  * all ranks have connected; a run of one rank has no connection.
  *
- * A rank whose thread is in a call of the file system (sp_pulse_file_begin) is alive as
+ * A rank with its thread in a call of the file system (sp_pulse_file_begin) is alive as
  * long as its process is: a server that fails over answers after minutes. For
- * file_wait_s (run.file_wait_s) its watchdog counts such a wait as work, and warns of it
- * once. heartbeat.bin is written by a thread of its own (sp_scribe.h), so that the
- * watchdog never waits for that file system either.
+ * file_wait_s (run.file_wait_s) its watchdog counts such a wait as work and warns once.
+ * heartbeat.bin is written by a thread of its own (sp_scribe.h), so that the watchdog
+ * never waits for that file system either.
  *
  * A rank is lost when its connection closes without an end frame (it died), or when
  * neither its work nor its waiting for others advances for limit_s (run.watchdog_s; it
  * hangs; a stopped process, or a node that is gone, sends nothing at all). All ranks
- * are stuck when they all wait for each other and none has worked for limit_s. Rank 0
- * watches the others, and they watch rank 0 and themselves, up to 3 s later, so that
+ * are stuck when they all wait for each other and no rank has worked for limit_s. Rank
+ * 0 watches the others, and they watch rank 0 and themselves, up to 3 s later, so that
  * rank 0 judges first. If a rank cannot connect, its record in heartbeat.bin is read
  * instead, if the run folder is shared.
  *
@@ -28,7 +28,7 @@
  * a stopped one, which receives no order. If the training thread does not wait there,
  * the watchdog calls _exit after 3 s, or after 10 s if writing the diagnosis hangs.
  * Until the watchdog runs, health/sp_start.h limits the start (SP_START_S). The witness
- * (sp_witness.h) ends nobody: it names the rank that died first.
+ * (sp_witness.h) ends no process: it names the rank that died first.
  */
 #ifndef SP_WATCHDOG_H
 #define SP_WATCHDOG_H

@@ -11,7 +11,7 @@
 #include "health/sp_watchdog_internal.h"
 
 #define GRACE_S     3.0  /* time for the training thread to leave by sp_comm_abort */
-#define SPEECH_S    0.5  /* time for another process to report what happened */
+#define SPEECH_S    0.5  /* time for another process to report the cause */
 #define DIAGNOSIS_S 10   /* time for all that a diagnosis writes, on a hung disk too */
 #define END_S       10.0 /* time for others to follow a rank that ends with an error */
 #define SLOW_RATIO  1.5

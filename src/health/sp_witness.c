@@ -77,7 +77,7 @@ static void destroy_evidence(evidence *e)
     free(e->records);
 }
 
-/* Words the message about the rank that died first. The ranks' own diagnosis may
+/* Writes the message about the rank that died first. The ranks' own diagnosis may
  * replace it. */
 static void describe(const scene *s, const sp_heartbeat *who, int rank, int size,
                      char *text, size_t n)
@@ -106,7 +106,7 @@ static bool is_explained(const scene *s, const sp_heartbeat *records, int n)
 
 /* Writes the status at once, because a script that the launcher returns to reads
  * status.json. A start that was lost before it wrote any has its first one from here:
- * the earlier start's would be taken for its own. */
+ * the script would read the earlier start's as this one's. */
 static void write_status(const scene *s, const sp_heartbeat *records, int n, int lost)
 {
     char text[896];
@@ -118,7 +118,7 @@ static void write_status(const scene *s, const sp_heartbeat *records, int n, int
 }
 
 /* The witness of another node than rank 0's has no status to write, but only it sees
- * what the kernel did there. */
+ * the kernel's actions there. */
 static void tell_memory(const scene *s, int rank, const sp_heartbeat *who)
 {
     char kills[384];
@@ -400,9 +400,9 @@ static void start_witness(sp_witness *witness, const sp_run *run, watched *rank)
         close_fd(ends[1]);
 }
 
-/* Each rank opens its pipe and tells the node's first rank its number in the world and
- * its pid, 0 if it could not connect. numbers: [2 * local_size], one pair a rank of
- * the node. Collective. */
+/* Each rank opens its pipe and sends the node's first rank its number in the world and
+ * its pid, 0 if it could not connect. numbers: [2 * local_size], one pair a rank of the
+ * node. Collective. */
 static sp_status meet(sp_witness *witness, sp_run *run, place *places, int64_t *numbers)
 {
     sp_comm *comm = run->comm;
