@@ -7,9 +7,9 @@
  *                         --> sp_h5_shape_of, sp_h5_read, sp_h5_attr_read
  *                         --> sp_h5_close    by look-ups in the catalog, pread
  *
- * HDF5 crashes, hangs and takes all memory on damaged files. So a child process of this
+ * HDF5 crashes, hangs and uses all memory on damaged files. So a child process of this
  * program with limits on time and memory reads the headers of a file that is opened. It
- * sends a catalog of what the file names, where values lie, and the attributes. This
+ * sends a catalog of the file's names, the places of values, and the attributes. This
  * process checks the catalog and reads contiguous values without HDF5. HDF5 unpacks all
  * other values in such a child too (h5/sp_h5_rows.h). Links to other files, external
  * storage and virtual datasets are refused by name. A file opened for reading belongs
@@ -87,7 +87,7 @@ sp_status sp_h5_open_each(char *const *paths, int n,
 /* Opens a file that this process has written: HDF5 reads its headers here, without a
  * child. */
 sp_status sp_h5_open_own(sp_h5 **file, const char *path);
-/* Creates the file, or empties it if it is there. */
+/* Creates the file, or empties an existing one. */
 sp_status sp_h5_create(sp_h5 **file, const char *path);
 /* Closes a file and frees it, after a failure too. A written file is flushed to disk
  * (fsync) first. NULL does nothing. */
@@ -106,9 +106,9 @@ void sp_h5_list_free(char **names, int64_t n);
 /* Returns the shape of a dataset. SP_EDATA with the reason if the values cannot be
  * read. */
 sp_status sp_h5_shape_of(sp_h5 *file, const char *name, sp_h5_shape *shape);
-/* Moves what is known of a dataset's chunks (h5/sp_h5_rows.h) to the caller, who frees
- * it; the dataset can then no longer be read through this file. *chunks is NULL if the
- * dataset is contiguous. */
+/* Moves the description of a dataset's chunks (h5/sp_h5_rows.h) to the caller, who
+ * frees it; the dataset can then no longer be read through this file. *chunks is NULL
+ * if the dataset is contiguous. */
 struct sp_h5_chunks;
 sp_status sp_h5_detach_chunks(sp_h5 *file, const char *name,
                               struct sp_h5_chunks **chunks);

@@ -126,7 +126,7 @@ static void check_dataset(const sp_h5_entry *entry, int64_t file_bytes, char *wh
     if (is_odd)
         snprintf(why, size, "its shape makes no sense: damaged");
     else if (shape->rank < 0 || shape->type.kind == 's' || shape->type.kind == '?')
-        return; /* find_numbers fails where numbers are asked for */
+        return; /* find_numbers fails if numbers are asked for */
     else if (shape->is_contiguous)
         check_contiguous(shape, file_bytes, why, size);
     else if (!entry->chunks || !is_same_shape(entry->chunks, shape))

@@ -47,8 +47,7 @@ void sp_h5_catalog_wire(sp_wire *wire, sp_h5_catalog *catalog);
 /* Sorts the entries. An entry with impossible numbers for this file's size gets a
  * reason not to be read. SP_EMEM; SP_EDATA if the catalog itself is broken. */
 sp_status sp_h5_catalog_check(sp_h5_catalog *catalog);
-/* The object of this name, with or without the first slash; NULL if it does not
- * exist. */
+/* The object of this name, with or without the first slash, or NULL. */
 const sp_h5_entry *sp_h5_catalog_find(const sp_h5_catalog *catalog, const char *name);
 /* The link that the path leads through, or NULL. */
 const sp_h5_entry *sp_h5_catalog_link(const sp_h5_catalog *catalog, const char *name);

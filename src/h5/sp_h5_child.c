@@ -174,9 +174,9 @@ static void get_all(void *data, size_t bytes)
         _exit(n < 0);
 }
 
-/* Serves tests of the parent: the child crashes, hangs or is killed at a file whose
- * path contains the value of one of these variables. When it unpacks, the path is
- * followed by a colon and the dataset's name. */
+/* Serves tests of the parent: the child crashes, hangs or is killed at a file with the
+ * value of one of these variables in its path. When it unpacks, the path is followed by
+ * a colon and the dataset's name. */
 static void misbehave(const char *path)
 {
     const char *crash = getenv("SP_H5_CHILD_CRASH");
@@ -186,7 +186,7 @@ static void misbehave(const char *path)
     if (crash && strstr(path, crash))
         raise(SIGSEGV);
     if (killed && strstr(path, killed))
-        raise(SIGKILL); /* as the kernel does where memory is short */
+        raise(SIGKILL); /* as the kernel does if memory is short */
     if (!hang || !strstr(path, hang))
         return;
     alarm(1); /* shorter than WALL_S */
@@ -280,8 +280,8 @@ static void serve(void)
     free(list);
 }
 
-/* Closes what the parent left open for its own use. A connection of MPI that the child
- * held would hide from the other ranks that this rank was killed. */
+/* Closes descriptors that the parent left open for its own use. A connection of MPI
+ * that the child held would hide from the other ranks that this rank was killed. */
 static void close_inherited(void)
 {
     DIR *all = opendir("/proc/self/fd");
@@ -369,8 +369,8 @@ static void send_list(int fd, list_head head, const char *const *texts, int n)
         is_alive = send_all(fd, texts[i], strlen(texts[i]) + 1);
 }
 
-/* Returns the status with which the child ended. A child that is ending already keeps
- * its own, since a signal sent to it then changes nothing. */
+/* Returns the child's exit status. A child that is ending already keeps its own, since
+ * a signal sent to it then changes nothing. */
 static int kill_child(sp_h5_child *child)
 {
     int status = 0;
@@ -406,7 +406,7 @@ sp_status sp_h5_child_start(sp_h5_child *child, char *const *paths, int n)
     return SP_OK;
 }
 
-/* Waits for bytes; true if none came for PATIENCE_S seconds. */
+/* Waits for bytes; true if nothing came for PATIENCE_S seconds. */
 static bool is_quiet(int fd)
 {
     struct pollfd wait = {.fd = fd, .events = POLLIN};

@@ -1,5 +1,5 @@
 /* The limited child that reads HDF5 headers, and unpacks values that are not
- * contiguous. If the library crashes, hangs or takes all memory on a damaged file, only
+ * contiguous. If the library crashes, hangs or uses all memory on a damaged file, only
  * the child dies. The child is this program, started again (sp_h5_child_main). Between
  * the files of src/h5.
  *

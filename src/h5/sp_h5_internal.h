@@ -33,7 +33,7 @@ struct sp_h5 {
  * NULL. */
 sp_status sp_h5_begin(sp_h5 **file, const char *path);
 
-/* sp_h5_enter takes the lock; sp_h5_leave releases it and returns its argument. */
+/* sp_h5_enter acquires the lock; sp_h5_leave releases it and returns its argument. */
 void sp_h5_enter(void);
 sp_status sp_h5_leave(sp_status rc);
 
@@ -56,8 +56,8 @@ sp_status sp_h5_fail_system(const char *path, int error);
  * damaged; SP_EIO: the system could not read a part of it; SP_EMEM. */
 sp_status sp_h5_describe(const char *path, sp_h5_catalog *catalog);
 
-/* Reads rows first .. first + n - 1 of a dataset as they are stored, unpacked, into to
- * [bytes]. The message names neither file nor dataset. SP_EDATA, SP_EIO, SP_EMEM. */
+/* Reads rows first .. first + n - 1 of a dataset in their stored type, unpacked, into
+ * to [bytes]. The message names neither file nor dataset. SP_EDATA, SP_EIO, SP_EMEM. */
 sp_status sp_h5_values(const char *path, const char *name, int64_t first, int64_t n,
                        int64_t bytes, void *to);
 

@@ -6,7 +6,7 @@
  *                                +--request--> child: H5Dread --rows--> block
  *
  * A block is the rows of a chunk or of several small chunks, with all columns. It is
- * unpacked once and kept while the cache has room. HDF5 may crash, hang or take all
+ * unpacked once and kept while the cache has room. HDF5 may crash, hang or use all
  * memory on a damaged chunk: then the child dies, the file is reported as damaged, and
  * the next request starts another child. */
 #ifndef SP_H5_ROWS_H
@@ -50,8 +50,8 @@ int64_t sp_h5_chunks_bytes(const sp_h5_chunks *chunks, int64_t n);
  * may share a cache; it has a lock. *cache is NULL after a failure. SP_EMEM. */
 typedef struct sp_h5_cache sp_h5_cache;
 sp_status sp_h5_cache_create(sp_h5_cache **cache, int64_t most);
-/* Reads rows first .. first + n - 1, which must exist, as they are stored, of the file
- * that fd has open and path names. `where` begins every message. SP_EDATA: the file is
+/* Reads rows first .. first + n - 1, which must exist, in their stored type; fd is open
+ * on the file and path is its name. `where` begins every message. SP_EDATA: the file is
  * damaged; SP_EIO: it cannot be read, or the path names another file now; SP_EMEM. */
 sp_status sp_h5_cache_read(sp_h5_cache *cache, const sp_h5_chunks *chunks,
                            const char *path, int fd, const char *where, int64_t first,

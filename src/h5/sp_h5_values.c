@@ -1,4 +1,4 @@
-/* Rows of a dataset as they are stored, unpacked by HDF5. It runs in the limited child.
+/* Rows of a dataset in their stored type, unpacked by HDF5 in the limited child.
  */
 #include <assert.h>
 #include <errno.h>
