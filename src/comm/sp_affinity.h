@@ -28,7 +28,7 @@ void sp_affinity_near(const uint64_t allowed[SP_CORE_WORDS], const char *pci,
 int sp_affinity_share(const uint64_t set[SP_CORE_WORDS], int index, int n,
                       uint64_t share[SP_CORE_WORDS]);
 
-/* The number of NUMA nodes that have cores which this process may use; 1 if the topology
+/* The number of NUMA nodes with cores that this process may use; 1 if the topology
  * cannot be read. Local. */
 int sp_affinity_memories(void);
 

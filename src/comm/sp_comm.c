@@ -262,7 +262,7 @@ static MPI_Datatype mpi_type(sp_type type)
                             : MPI_UINT8_T;
 }
 
-/* MPI leaves open what MPI_MAX of a NaN is, and ranks may get different results. */
+/* MPI does not define MPI_MAX of a NaN, and ranks may get different results. */
 static MPI_Op mpi_op(const struct sp_comm_impl *impl, sp_type type, sp_reduce_op op)
 {
     const bool is_float = type == SP_F32 || type == SP_F64;

@@ -88,7 +88,7 @@ void sp_comm_open_self(sp_comm *comm);
  * answer of the peer, but MPICH 4.0 and 4.1 then wait in a barrier of the process
  * manager, if a rank answers nobody (pmodels/mpich pull request 6596). Nothing is under
  * way any more by then, and the connections end with the process. Measured with MPICH
- * 4.0.2 on 2 hosts of 2 ranks: 5 of 12 ends took 31 s (the program's limit) with the
+ * 4.0.2 on 2 hosts of 2 ranks: 5 of 12 ends lasted 31 s (the program's limit) with the
  * library's function and 0 of 12 without it, with the same exit status. */
 void sp_comm_close(sp_comm *comm);
 /* Ends all ranks with this exit status; does not return. Local. */
@@ -106,7 +106,7 @@ const char *sp_comm_library(void);
 int sp_comm_scope_size(const sp_comm *comm, sp_scope scope);
 
 /* Reduces data [count] over the ranks of scope, in place; any count. A NaN of one rank
- * makes sums, maxima and minima NaN, on every rank, so that all ranks decide alike.
+ * makes sums, maxima and minima NaN, on every rank, so that all ranks decide the same.
  * Collective over scope. SP_EMPI, SP_EMEM. */
 sp_status sp_comm_allreduce(sp_comm *comm, sp_scope scope, void *data, size_t count,
                             sp_type type, sp_reduce_op op);
@@ -159,9 +159,9 @@ sp_status sp_comm_bcast_wire(sp_comm *comm, struct sp_wire *wire);
  * world. SP_EMEM, agreed. */
 sp_status sp_comm_gather(sp_comm *comm, const void *data, size_t bytes, void **all,
                          size_t *n_all);
-/* Sends bytes[r] bytes of data[r] to each rank r, this one included. *all is what the
- * ranks sent to this one, in the order of the ranks (malloc'd, freed by the caller,
- * never NULL after success), *n_all its number of bytes. Collective over the world.
+/* Sends bytes[r] bytes of data[r] to each rank r, this one included. *all is the bytes
+ * sent to this rank, in the order of the ranks (malloc'd, freed by the caller, never
+ * NULL after success), *n_all its number of bytes. Collective over the world.
  * SP_EMEM. */
 sp_status sp_comm_exchange(sp_comm *comm, const void *const *data, const size_t *bytes,
                            void **all, size_t *n_all);

@@ -1,4 +1,4 @@
-/* Which ranks are on one node, and what they share there: cores and memory. */
+/* Finds the ranks of each node and their shared resources: cores and memory. */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,7 +40,7 @@ static sp_status count_cores(sp_comm *comm)
     return SP_OK;
 }
 
-/* Divides the node where SP_RANKS_PER_NODE (sp_comm.h) asks for it. */
+/* Divides the node if SP_RANKS_PER_NODE (sp_comm.h) asks for it. */
 static sp_status cut_node(const sp_comm *comm)
 {
     struct sp_comm_impl *impl = comm->impl;

@@ -115,8 +115,8 @@ bool sp_launcher_is_task(void)
 
 static bool is_slurm_task(void)
 {
-    /* The batch script itself, and not srun, has started the program: one process is
-     * intended. The job then has a number, but no step. */
+    /* The batch script itself, and not srun, has started the program, intentionally
+     * once. The job then has a number, but no step. */
     return *variable_text("SLURM_STEP_ID") || !*variable_text("SLURM_JOB_ID");
 }
 
@@ -237,7 +237,7 @@ static int hosts_in_file(const char *path, bool is_ranks)
     return n;
 }
 
-/* Counts the words "host number host number" of LSF. */
+/* Counts LSF's words "host number host number". */
 static int lsf_hosts(void)
 {
     const char *at = variable_text("LSB_MCPU_HOSTS");
@@ -250,7 +250,7 @@ static int lsf_hosts(void)
     return n_words / 2;
 }
 
-/* The nodes of the job, unless srun has started this one task. An interactive allocation
+/* The job's nodes, unless srun has started this one task. An interactive allocation
  * runs its shell in a step with this number. */
 static int slurm_nodes(void)
 {

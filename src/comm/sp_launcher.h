@@ -1,4 +1,4 @@
-/* What the environment says about how this process was started.
+/* How this process was started, from the environment.
  *
  *   PMI_FD, PMI_SIZE, OMPI_COMM_WORLD_SIZE     a launcher of MPI: it makes the world
  *   RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT torchrun and pods that are started like

@@ -102,8 +102,8 @@ static bool reach_port(const struct addrinfo *address, char kind, sp_world_wire 
     return true;
 }
 
-/* Connects with the port of a host by each of its addresses. is_known: the host's name
- * is. */
+/* Connects to the port of a host, trying each of its addresses. is_known: the host's
+ * name is. */
 static bool reach_host(const char *host, int number, char kind, sp_world_wire *wire,
                        bool *is_known)
 {
@@ -256,7 +256,7 @@ static void leave_after(int code, const char *text)
         _exit(sp_pulse_leaving());
 }
 
-/* Waits for the words of rank 0, or for its end. */
+/* Waits for rank 0's message, or for its end. */
 static void *guard(void *arg)
 {
     sp_world_wire tether = {.fd = world.tether};
@@ -281,8 +281,8 @@ static void *guard(void *arg)
 
 /* ---- start and end ---- */
 
-/* Replaces what other launchers have left in the environment, and which their processes
- * in between have closed. */
+/* Replaces variables of other launchers in the environment; their processes in between
+ * have closed the descriptors. */
 static sp_status use_pmi(void)
 {
     static const char *const stale[] = {

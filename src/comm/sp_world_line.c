@@ -23,7 +23,7 @@ void sp_world_say(int fd, const char *line)
         if (part < 0 && errno == EINTR)
             continue;
         if (part <= 0)
-            return; /* the end is seen by who reads */
+            return; /* the reader sees the end */
         line += part;
         n -= (size_t)part;
     }

@@ -17,8 +17,8 @@
 #include "comm/sp_pmi.h"
 #include "comm/sp_world_internal.h"
 
-/* STRANGERS: connections that have not said who they are. PATIENCE_S: how long rank 0,
- * at its own end, waits for the others to leave. */
+/* STRANGERS: connections without a greeting. PATIENCE_S: how long rank 0, at its own
+ * end, waits for the others to leave. */
 enum { STRANGERS = 64, PATIENCE_S = 20 };
 
 /* A process of the world. */
@@ -148,8 +148,8 @@ static sp_status answer_hello(sp_world_wire *wire, const char *line, uint64_t no
     return rc;
 }
 
-/* Accepts connections and greets them, while there is a place for one. Others wait until
- * a stranger has said who it is, or has been silent for too long. */
+/* Accepts connections and greets them, while there is a place for one. Others wait
+ * until a stranger has identified itself or has been silent for too long. */
 static void greet(int listener, sp_world_wire strangers[STRANGERS], uint64_t nonce)
 {
     char line[SP_WORLD_LINE];
@@ -198,7 +198,7 @@ static void forget_gone(world_member *m)
     }
 }
 
-/* Hears what the connections say for at most 0.1 s. */
+/* Receives from the connections for at most 0.1 s. */
 static sp_status hear_all(int listener, sp_world_wire strangers[STRANGERS],
                           uint64_t nonce)
 {
@@ -304,7 +304,7 @@ static int wait_for_words(struct pollfd *waits)
     return poll(waits, 2 * (nfds_t)n, 1000);
 }
 
-/* Serves what has been said. Returns the number of processes that have not ended. */
+/* Handles the received lines. Returns the number of processes that have not ended. */
 static int serve_all(struct pollfd *waits, bool *is_ending)
 {
     const int n = server.is.size;
