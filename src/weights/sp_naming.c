@@ -189,8 +189,7 @@ bool sp_naming_is_linear(const sp_naming *naming, const sp_graph *graph,
 
 /* ---- prefix ---- */
 
-/* Counts the parameters of the graph that are in the file under their names with the
- * prefix. */
+/* Counts the graph's parameters that the file has under prefix and name. */
 static int count_found(const sp_naming *naming, const sp_graph *graph,
                        const sp_tensors *file, const char *prefix)
 {
@@ -288,7 +287,7 @@ static sp_status read_rules(sp_naming *naming, const char *path, char *text)
                            : SP_FAIL(SP_EUSAGE, "%s: has no line with a rule", path);
 }
 
-/* Writes what a rule makes of a name that it has matched; place 0 is the whole name, 1
+/* Writes a rule's result for a name that it has matched; place 0 is the whole name, 1
  * the group that add_rule put around the pattern. */
 static void apply_rule(const sp_naming_rule *rule, const char *name,
                        const regmatch_t *place, char to[SP_TENSOR_NAME])

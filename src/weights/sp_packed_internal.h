@@ -21,7 +21,7 @@ typedef struct packed_row {
     int64_t dim[3];
 } packed_row;
 
-/* What the header holds beyond the model. */
+/* The header's content beyond the model. */
 typedef struct packed_header {
     char *program, *source;
     int32_t precision;

@@ -4,7 +4,7 @@
  *         safetensors                                 sp_safetensors.c
  *         PyTorch's zip file (1.6 and later)          sp_torch_zip.c  +
  *         PyTorch's file before 1.6                   sp_torch.c    --+-> sp_pickle.c
- *     sp_tensors.at[] name, type, shape, place of the numbers in the file
+ *     sp_tensors.at[]  name, type, shape, place of the numbers in the file
  *         --> sp_tensor_read  float32 in C order
  *
  * PyTorch's files are programs of a stack machine (pickle). sp_pickle.c runs them over
@@ -92,7 +92,7 @@ typedef struct sp_tensor_out {
     const float *data;
 } sp_tensor_out;
 
-/* Writes the tensors as a safetensors file, which replaces the one at path at once.
+/* Writes the tensors as a safetensors file that atomically replaces the one at path.
  * `source` is stored in its metadata. SP_EIO, SP_EMEM. */
 sp_status sp_safetensors_write(const char *path, int n, const sp_tensor_out *tensor,
                                const char *source);

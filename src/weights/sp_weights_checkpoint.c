@@ -30,8 +30,7 @@ static sp_status read_model_config(sp_weights_model *m, const char *deck)
                    m->path);
 }
 
-/* A dimension of a parameter's dataset, counted from its end; 0 if it does not
- * exist. */
+/* A dimension of a parameter's dataset, counted from the end; 0 if missing. */
 static sp_status dim_from_end(sp_h5 *file, const sp_param *p, int place, int *n)
 {
     char name[SP_NAME + 32];

@@ -41,7 +41,7 @@ static sp_status find_mapped(const sp_import *m, const char *ours,
 }
 
 /* Finds the tensor of a parameter; key is its name in the file, or ours if a map file
- * finds none. */
+ * finds no name. */
 static sp_status find_tensor(const sp_import *m, const sp_graph *graph,
                              const sp_param *p, char key[SP_TENSOR_NAME],
                              const sp_tensor_view **found, bool *is_named)

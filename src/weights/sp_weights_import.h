@@ -1,4 +1,4 @@
-/* Weights of a file into a network, with a report of what matched.
+/* Weights of a file into a network, with a report of the matches.
  *
  *     file, naming --> sp_import_open   which tensor is which parameter? Number of
  *                                       columns and classes; the graph
@@ -35,7 +35,7 @@ typedef struct sp_import {
     char prefix[SP_TENSOR_NAME];
     int n; /* n_params + n_buffers of the graph, parameters first */
     sp_import_item *item;
-    char **mapped; /* [file->n] what a map file makes of names; NULL: nothing */
+    char **mapped; /* [file->n] names after the map file's rules; NULL: nothing */
     bool *is_used; /* [file->n] */
     float *param,
         *running; /* flat buffers of the graph, initial values where missing */
@@ -48,7 +48,7 @@ typedef struct sp_import {
 sp_status sp_import_open(sp_import *import, const sp_tensors *file,
                          const sp_naming *naming, const sp_config *config,
                          const char *prefix);
-/* Copies the numbers of what matched. SP_EDATA names a tensor that cannot be read. */
+/* Copies the numbers of the matches. SP_EDATA names a tensor that cannot be read. */
 sp_status sp_import_fill(sp_import *import);
 /* Prints the report. */
 void sp_import_print(const sp_import *import, FILE *to);
