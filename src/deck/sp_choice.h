@@ -129,8 +129,7 @@ extern const char *const sp_bf16_sums_word[];
     X(SP_WGMMA_AUTO, "auto") X(SP_WGMMA_ON, "true") X(SP_WGMMA_OFF, "false")
 typedef enum sp_wgmma_use { SP_WGMMAS(SP_CHOICE_VALUE) } sp_wgmma_use;
 
-/* train.deterministic: a run's bits repeat on the same ranks, on any ranks, or never.
- */
+/* train.deterministic: bits repeat on the same ranks, on any ranks, or never. */
 #define SP_DETERMINISTICS(X)                                                           \
     X(SP_DET_RUN, "run")                                                               \
     X(SP_DET_WORLD, "world")                                                           \
@@ -160,8 +159,8 @@ typedef enum sp_reduce_wire { SP_REDUCE_WIRES(SP_CHOICE_VALUE) } sp_reduce_wire;
 #define SP_WEIGHTS_USES(X) X(SP_WEIGHTS_PLAIN, "plain") X(SP_WEIGHTS_EMA, "ema")
 typedef enum sp_weights_use { SP_WEIGHTS_USES(SP_CHOICE_VALUE) } sp_weights_use;
 
-/* run.init_norm: the statistics that features are normalized by where run.init_from
- * gives the weights. */
+/* run.init_norm: the statistics for normalizing features if run.init_from gives the
+ * weights. */
 #define SP_INIT_NORMS(X) X(SP_INIT_NORM_DATA, "data") X(SP_INIT_NORM_SOURCE, "source")
 typedef enum sp_init_norm { SP_INIT_NORMS(SP_CHOICE_VALUE) } sp_init_norm;
 
@@ -171,8 +170,7 @@ typedef enum sp_resume_from {
     SP_RESUMES(SP_CHOICE_VALUE) SP_RESUME_FILE
 } sp_resume_from;
 
-/* run.progress: whether a live line is drawn (report/sp_live.h); AUTO: on a
- * terminal. */
+/* run.progress: draws a live line (report/sp_live.h); AUTO: on a terminal. */
 #define SP_PROGRESSES(X)                                                               \
     X(SP_PROGRESS_AUTO, "auto")                                                        \
     X(SP_PROGRESS_ALWAYS, "always")                                                    \

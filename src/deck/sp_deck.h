@@ -6,7 +6,7 @@
  *     rank 0       sp_config_read             sp_config_to_text <----------------+
  *                                                   | sp_config_bcast
  *     other ranks  sp_config_parse  <-- text <------+
- *     checkpoint the same text; a restart reads the run's config from it
+ *     checkpoint   the same text; a restart reads the run's config from it
  *
  * Every message names file, line and the nearest valid name. Functions are local unless
  * marked collective: rank 0 reads the files, and the others parse the resolved text, so
@@ -61,7 +61,7 @@ typedef struct sp_class_weighting {
     sp_doubles list; /* of SP_CW_LIST */
 } sp_class_weighting;
 
-/* train.loss: the weight of each term, by sp_loss_kind; 0: the loss does not have it. */
+/* train.loss: the weight of each term, by sp_loss_kind; 0: not in the loss. */
 typedef struct sp_loss_mix {
     double weight[SP_N_LOSSES];
 } sp_loss_mix;

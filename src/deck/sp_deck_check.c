@@ -1,5 +1,5 @@
-/* What keys say together: values that exclude each other, and values that nothing
- * uses. */
+/* Checks of keys that depend on each other: values that exclude each other, and values
+ * that nothing uses. */
 #include "deck/sp_deck_keys.h"
 
 #include <assert.h>

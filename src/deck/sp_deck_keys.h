@@ -5,7 +5,7 @@
  *     sp_deck_layer.c  net.layers             sp_deck_write.c  the config as a deck
  *     sp_deck_loss.c   train.loss
  *     sp_deck_take.c   exchange of values     sp_deck_bcast.c  the config on all ranks
- *     sp_deck_check.c  what keys say together
+ *     sp_deck_check.c  dependent keys
  *     sp_choice.h      keys with a few words
  *
  * Included by sp_deck*.c and by tests of the deck only.
