@@ -8,8 +8,8 @@
  *
  * Four parts report a rank's end, and each of them has something that no other has:
  *
- *     part reports and no other part
- *     sp_pulse this process works or waits separates a wait from a hang
+ *     part            reports                           and no other part
+ *     sp_pulse        this process works or waits       separates wait and hang
  *     heartbeat.bin   phase, epoch, step of each rank   is there after all have died
  *     sp_watchdog     a rank hangs, is stopped, or      crosses hosts, and ends the
  *                     its host is gone                  ranks that wait
@@ -18,7 +18,7 @@
  *
  * Measured with MPICH's mpiexec and kill -9 of a random rank, 12 times each with 2, 4
  * and 8 ranks: with the witness status.json named that rank in all 36 cases, without it
- * in 0 (its state was "running", and no rank was marked in heartbeat.bin).
+ * in 0 cases (its state was "running", and no rank was marked in heartbeat.bin).
  */
 #ifndef SP_HEARTBEAT_H
 #define SP_HEARTBEAT_H
@@ -101,7 +101,7 @@ bool sp_heartbeat_get(const sp_heartbeats *beats, int rank, sp_heartbeat *record
  * ranks that end because of the first one are not marked. True if this call has marked
  * the rank. */
 bool sp_heartbeat_mark_lost(const sp_heartbeats *beats, int rank, sp_lost lost);
-/* The rank marked lost; -1: none. */
+/* The rank marked lost, or -1. */
 int sp_heartbeat_lost(const sp_heartbeats *beats);
 
 /* Copies the file into *records (malloc'd), *n of them. SP_EIO; SP_EDATA for a file of

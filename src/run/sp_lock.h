@@ -1,7 +1,7 @@
 /* The lock of a run folder: the file "lock", which holds host and pid of its owner.
  *
  * flock decides where it works: on local file systems and on NFS and Lustre mounts that
- * forward it to the server. Where each host locks for itself, the lock can be free
+ * forward it to the server. If each host locks for itself, the lock can be free
  * although a process on another host uses the folder. The file then names that host,
  * and this module watches for some seconds whether the folder's files still change.
  * Without any locks (Lustre without -o flock) it asks on the same host whether the

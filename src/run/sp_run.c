@@ -301,7 +301,7 @@ static sp_status check_entries(const char *dir)
     return check_entry(dir, ".diagnosed", false);
 }
 
-/* Warns where other users may write. A umask of 000 shows in the mode of the lock file,
+/* Warns if other users may write. A umask of 000 shows in the mode of the lock file,
  * which this process has just made. */
 static void warn_of_others(const char *dir, int lock)
 {

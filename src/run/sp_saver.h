@@ -25,7 +25,7 @@ typedef struct sp_saver sp_saver;
 /* Result of a post. */
 typedef struct sp_saved {
     sp_status rc;
-    sp_error_record error; /* valid where rc is not SP_OK */
+    sp_error_record error; /* valid if rc is not SP_OK */
     int64_t step;
     double best;    /* the best score; its weights are in best.h5 now; NAN: not new */
     double write_s; /* from post to the end of writing, while the training goes on */
