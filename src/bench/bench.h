@@ -267,8 +267,9 @@ sp_status bench_sums(bench *b);
  * Collective. */
 sp_status bench_reduce_time(bench *b, float *data, int64_t n, bench_time *time);
 
-/* ---- the commands ---- They print their rows as they measure them. step, eval, reduce
- * and model are collective; the others run on one rank. bench_open precedes them, and
+/* ---- the commands ----
+ * They print their rows as they measure them. step, eval, reduce and model are
+ * collective; the others run on one rank. bench_open precedes them, and
  * bench_device_open all but those with has_own in bench_main.c, which open a device
  * themselves. They return the errors of the timed work, SP_EUSAGE for options that do
  * not fit, and SP_ENUMERIC for a rate above its ceiling; b->is_reported is true if the

@@ -261,8 +261,8 @@ static int n_close(const double *value, int n, double best)
 }
 
 /* True if enough timings are close to the best, and the best is plausible for the
- * number of threads: each of two threads that share a core does half of its work. An
- * emulated device has no rate to find. */
+ * number of threads: two threads that share a core run at half speed. An emulated
+ * device has no rate to find. */
 static bool is_credible(const bench *b, size_t which, const double *value, int n,
                         double best)
 {

@@ -127,8 +127,7 @@ static sp_status print_whole(bench *b, bench_runs *s, const char *name)
     job.pairs = (int64_t)pairs;
     time.spread = is_wall ? wall_spread : cpu_spread;
     rate = job.flops / (is_wall ? time.wall_s : time.cpu_s);
-    /* All ranks hold the same numbers here, so they agree on measuring the ceiling
-     * again. */
+    /* All ranks hold the same numbers here, so all decide the same. */
     for (int i = 0; i < 2 * PEAKS && bench_is_above(b, rate, s->ceiling); i++)
         SP_TRY(bench_runs_peak(b, s));
     return bench_print(b, &job, &time, s->ceiling);

@@ -83,8 +83,7 @@ sp_status sp_comm_wait_for(sp_comm *comm, bool is_for_others, sp_comm_test_fn *t
         rc = test(arg, &is_done);
         if (rc != SP_OK || is_done)
             break;
-        /* The watchdog has reported a lost rank: this wait would never end.
-         */
+        /* The watchdog has reported a lost rank: this wait would never end. */
         if (sp_pulse_leaving())
             sp_comm_abort(comm, (sp_status)sp_pulse_leaving());
         if (is_for_others)

@@ -15,12 +15,12 @@
  * spins without yielding; measured, a small all-reduce with 8 ranks on 2 cores then
  * needs 50 ms).
  *
- * Collective functions are marked as such: all ranks (of the scope) call it in the same
- * order with the same counts, types and operations. All calls come from one thread, the
- * one that called sp_comm_open (the training thread of sptrain); the threads of loader,
- * saver, watchdog and the tasks of `label` make no call. A failure of MPI is SP_EMPI
- * with MPI's own text; the other ranks may then wait for ever, so the caller ends the
- * program through sp_comm_abort.
+ * Collective functions are marked as such: all ranks (of the scope) call them in the
+ * same order with the same counts, types and operations. All calls come from one
+ * thread, the one that called sp_comm_open (the training thread of sptrain); the
+ * threads of loader, saver, watchdog and the tasks of `label` make no call. A failure
+ * of MPI is SP_EMPI with MPI's own text; the other ranks may then wait for ever, so the
+ * caller ends the program through sp_comm_abort.
  *
  * Sums of floating-point numbers are the same bits on all ranks, and the same from run
  * to run for the same ranks on the same nodes.
@@ -159,9 +159,9 @@ sp_status sp_comm_bcast_wire(sp_comm *comm, struct sp_wire *wire);
  * world. SP_EMEM, agreed. */
 sp_status sp_comm_gather(sp_comm *comm, const void *data, size_t bytes, void **all,
                          size_t *n_all);
-/* Sends bytes[r] bytes of data[r] to each rank r, this one included. *all is the bytes
- * sent to this rank, in the order of the ranks (malloc'd, freed by the caller, never
- * NULL after success), *n_all its number of bytes. Collective over the world.
+/* Sends bytes[r] bytes of data[r] to each rank r, this one included. *all receives the
+ * bytes sent to this rank, in the order of the ranks (malloc'd, freed by the caller,
+ * never NULL after success), *n_all its number of bytes. Collective over the world.
  * SP_EMEM. */
 sp_status sp_comm_exchange(sp_comm *comm, const void *const *data, const size_t *bytes,
                            void **all, size_t *n_all);

@@ -294,7 +294,7 @@ const char *const sp_config_kept_by_resume[] = {
     NULL};
 
 /* Keys read from a checkpoint's deck: the network, its loss, and the augmentation of
- * its samples, which shows the views that it knows. */
+ * its samples, which gives the views that the network knows. */
 const char *const sp_config_kept_by_model[] = {
     "net.layers",      "net.family",        "net.width",       "net.stem_kernel",
     "net.kernel_down", "net.bn_eps",        "data.features",   "data.voxel_size",

@@ -7,7 +7,7 @@
  *                         --> sp_h5_shape_of, sp_h5_read, sp_h5_attr_read
  *                         --> sp_h5_close    by look-ups in the catalog, pread
  *
- * HDF5 crashes, hangs and uses all memory on damaged files. So a child process of this
+ * HDF5 can crash, hang or use all memory on damaged files. So a child process of this
  * program with limits on time and memory reads the headers of a file that is opened. It
  * sends a catalog of the file's names, the places of values, and the attributes. This
  * process checks the catalog and reads contiguous values without HDF5. HDF5 unpacks all

@@ -38,8 +38,7 @@ static void wire_attr(sp_wire *wire, sp_h5_attr *attr)
     sp_wire_text(wire, &attr->why);
 }
 
-/* Allocates a list of n elements on a wire that reads; the destination is still empty.
- */
+/* Allocates a list of n elements on a wire that reads into an empty destination. */
 static bool make_list(sp_wire *wire, void **list, int64_t n, size_t size)
 {
     if (wire->is_reading && wire->rc == SP_OK && !(*list = calloc((size_t)n + 1, size)))

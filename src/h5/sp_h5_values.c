@@ -1,5 +1,4 @@
-/* Rows of a dataset in their stored type, unpacked by HDF5 in the limited child.
- */
+/* Rows of a dataset in their stored type, unpacked by HDF5 in the limited child. */
 #include <assert.h>
 #include <errno.h>
 #include <string.h>

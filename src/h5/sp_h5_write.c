@@ -34,7 +34,7 @@ sp_status sp_h5_leave(sp_status rc)
 enum { LIBRARY_TEXT = 256 };
 
 /* Writes the innermost line of the stack to text. If a call of the system failed, that
- * line has addresses and sizes around the system's message, which is cut out. */
+ * line has addresses and sizes around the system's message: only that is written. */
 static herr_t append_text(unsigned n, const H5E_error2_t *error, void *text)
 {
     static const char before[] = "error message = '";

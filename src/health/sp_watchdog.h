@@ -1,5 +1,4 @@
-/* The watchdog finds out which ranks are alive. One thread a rank, without calls of
- * MPI.
+/* The watchdog finds out which ranks are alive: one thread a rank, without MPI.
  *
  *     rank r: thread --- its signs of life (sp_pulse.h, phase, step), every second --->
  *     rank 0: thread  <-- "alive", or "leave with this status" ---                TCP

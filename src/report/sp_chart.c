@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* A curve has at most two points for each of this number of columns. */
+/* A curve has at most two points for each of its COLUMNS columns. */
 enum { COLUMNS = 400, SIDE = 1000, SMOOTHED = 40, COLOURS = 8, TICKS = 4 };
 
 /* The axes: the ranges of x and y in data, y as its logarithm if is_log. */
@@ -30,8 +30,7 @@ static double up(const axes *a, double y)
 
 /* ---- axes ---- */
 
-/* The distance of about `n` ticks: 1, 2 or 5 times a power of 10.
- */
+/* The distance of about `n` ticks: 1, 2 or 5 times a power of 10. */
 static double tick_of(double range, int n)
 {
     const double rough = range / n, power = pow(10, floor(log10(rough)));

@@ -11,8 +11,8 @@
 
 enum {
     MOST_MAPPED = 48, /* classes of a confusion matrix that is drawn */
-    MOST_WORDED = 14, /* most classes with room for a number in a cell */
-    MOST_COUNTED = 8, /* the same with a count below the number */
+    MOST_WORDED = 14, /* the most classes with room for numbers in any browser */
+    MOST_COUNTED = 8, /* the same for numbers with a count below them */
     WORST = 8         /* confusions that are listed */
 };
 

@@ -38,7 +38,7 @@ typedef struct sp_page_numbers {
     bool is_eval;
     size_t offset;   /* of the number in sp_story_step, or in sp_story_eval */
     double unit;     /* the number is divided by it; 0: it is not */
-    const char *iou; /* of evaluations: name of the class that has this IoU */
+    const char *iou; /* of evaluations: the number is this class's IoU */
 } sp_page_numbers;
 
 #define SP_PAGE_STEP(name) offsetof(sp_story_step, at[SP_STEP_AT_##name])

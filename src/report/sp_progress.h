@@ -33,8 +33,7 @@ typedef struct sp_progress {
  * constants. total 0: not known, so there is no bar and no time left. */
 void sp_progress_begin(sp_progress *progress, const char *what, const char *unit,
                        int64_t total);
-/* True if the next sp_progress_at draws, so that its text is worth putting together.
- */
+/* True if the next sp_progress_at draws, so that its text is worth putting together. */
 bool sp_progress_is_due(const sp_progress *progress);
 /* States how many units are done; the text (may be "") follows if the terminal is wide
  * enough. It is shown in printable form. Draws at most five times a second; a call that

@@ -123,7 +123,7 @@ void sp_story_destroy(sp_story *story);
  * first of several; NULL without evaluations. */
 const sp_story_eval *sp_story_best(const sp_story *story);
 /* The latest evaluation: of the training, or by sptrain eval if the training has no
- * evaluation; NULL without both. */
+ * evaluation; NULL if both are missing. */
 const sp_story_eval *sp_story_last(const sp_story *story);
 /* mIoU over points if there are points, else over voxels. */
 double sp_story_score(const sp_story_eval *eval);
