@@ -9,6 +9,7 @@
 #include "config.h"
 #include "h5/sp_h5.h"
 #include "base/sp_fault.h"
+#include "base/sp_program.h"
 #include "base/sp_signal.h"
 #include "comm/sp_world.h"
 #include "health/sp_start.h"
@@ -332,10 +333,10 @@ int main(int argc, char **argv)
     sp_comm comm;
     sp_status rc;
 
+    sp_program_begin("spbench");
     sp_signal_begin();
     sp_h5_child_main(argc, argv);
     sp_trial_main(argc, argv);
-    sp_log_program("spbench");
     if (strcmp(word, "--version") == 0)
         return sp_log_answered(print_version(argc, argv));
     if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0)

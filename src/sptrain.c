@@ -13,6 +13,7 @@
 #include "base/sp_names.h"
 #include "base/sp_openmp.h"
 #include "base/sp_pulse.h"
+#include "base/sp_program.h"
 #include "base/sp_signal.h"
 #include "base/sp_thread.h"
 #include "comm/sp_launcher.h"
@@ -478,6 +479,7 @@ int main(int argc, char **argv)
     sp_comm comm = {0};
     sp_status rc;
 
+    sp_program_begin("sptrain");
     sp_signal_begin();
     sp_h5_child_main(argc, argv);
     sp_trial_main(argc, argv);

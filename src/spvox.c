@@ -9,6 +9,7 @@
 #include "base/sp_names.h"
 #include "base/sp_openmp.h"
 #include "h5/sp_h5.h"
+#include "base/sp_program.h"
 #include "base/sp_signal.h"
 #include "comm/sp_world.h"
 #include "health/sp_start.h"
@@ -101,9 +102,9 @@ int main(int argc, char **argv)
     sp_comm comm = {0};
     sp_status rc;
 
+    sp_program_begin("spvox");
     sp_signal_begin();
     sp_h5_child_main(argc, argv);
-    sp_log_program("spvox");
     if (answers_at_once(argc, argv, &rc))
         return sp_log_answered(rc == SP_OK ? sp_log_written() : rc);
     if (is_stoppable(argc, argv)) /* a request to stop may come while MPI starts */

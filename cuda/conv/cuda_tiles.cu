@@ -29,6 +29,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_env.h"
 #include "base/sp_log.h"
 #include "cuda/conv/cuda_conv.cuh"
 
@@ -264,7 +265,7 @@ sp_status sp_cuda_tiles_measure(sp_backend *be, int widest, int repeats)
 sp_status sp_cuda_tiles_open(sp_backend *be)
 {
     sp_cuda *cuda = cuda_of(be);
-    const char *text = getenv("SP_TILES");
+    const char *text = sp_env("SP_TILES");
     const double begin = sp_now_s();
     const bool is_wgmma = be->is_wgmma;
     uint8_t tile = CUDA_TILES;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_env.h"
 #include "cuda/device/cuda_util.cuh"
 
 /* Kernels are loaded when the device is opened. The first launch of a kernel that is
@@ -31,7 +32,7 @@ int sp_backend_visible_devices(void)
 /* The runtime reports an insufficient driver also where there is no driver at all. */
 void sp_backend_why_none(char *text, size_t size)
 {
-    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    const char *visible = sp_env("CUDA_VISIBLE_DEVICES");
     int n = 0, driver = 0;
     const cudaError_t error = cudaGetDeviceCount(&n);
 

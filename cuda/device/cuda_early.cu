@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_env.h"
 #include "cuda/device/sp_cuda.h"
 
 namespace
@@ -54,7 +55,7 @@ bool has_wait(int device)
 
 void sp_early_allow(cudaStream_t stream, int device)
 {
-    const char *text = getenv("SP_EARLY_LAUNCH");
+    const char *text = sp_env("SP_EARLY_LAUNCH");
     early_stream *s = find(NULL);
 
     if (s && has_wait(device) && !(text && strcmp(text, "0") == 0))

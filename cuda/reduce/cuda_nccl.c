@@ -1,3 +1,4 @@
+#include "base/sp_env.h"
 #include "cuda/reduce/cuda_nccl.h"
 
 #include <dlfcn.h>
@@ -60,11 +61,11 @@ static void *search(char *path, size_t size)
     void *library = open_in("", path, size);
 
     if (!library)
-        library = open_below(getenv("CUDA_HOME"), of_toolkit, path, size);
+        library = open_below(sp_env("CUDA_HOME"), of_toolkit, path, size);
     if (!library)
         library = open_below(SP_CUDA_ROOT, of_toolkit, path, size);
     if (!library)
-        library = open_below(getenv("VIRTUAL_ENV"), of_python, path, size);
+        library = open_below(sp_env("VIRTUAL_ENV"), of_python, path, size);
     if (!library)
         library = open_below("/usr/local", of_python, path, size);
     return library;
@@ -72,7 +73,7 @@ static void *search(char *path, size_t size)
 
 static sp_status open_library(sp_nccl *nccl, void **library)
 {
-    const char *named = getenv("SP_NCCL_LIB");
+    const char *named = sp_env("SP_NCCL_LIB");
     struct stat st;
 
     if (!named || !*named) {

@@ -22,6 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_env.h"
 #include "base/sp_number.h"
 #include "base/sp_pulse.h"
 
@@ -62,7 +63,7 @@ peer *peer_of(const sp_transport *t)
 /* Returns the reason why this rank does not try, or SP_OK. */
 sp_status object(const sp_transport *t, const sp_transport_options *options)
 {
-    const char *text = getenv("SP_PEER_MEMORY");
+    const char *text = sp_env("SP_PEER_MEMORY");
     const int size = sp_comm_scope_size(t->comm, options->scope);
 
     if (options->objection)

@@ -4,8 +4,6 @@
  *     of the caller        checked                    row_of: rows of the caller's
  *
  * It is the code by which `sptrain predict` computes, so it computes the same bits. */
-#include <sptrain.h>
-
 #include <math.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -20,6 +18,8 @@
 #include "data/sp_single.h"
 #include "net/sp_net.h"
 #include "weights/sp_packed.h"
+
+#include <sptrain.h> /* after base/sp_error.h */
 
 struct sp_model {
     sp_weights_model file;

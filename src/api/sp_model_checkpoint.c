@@ -1,12 +1,14 @@
 /* Checkpoints for sp_model_open, in the full library. */
 #include "api/sp_model.h"
 
-#include "h5/sp_h5.h"
+#include "api/api.h"
 
 sp_status sp_model_read_checkpoint(sp_weights_model *model, const char *path)
 {
-    const sp_status rc = sp_weights_model_open(model, path, NULL);
+    sp_status rc;
 
-    sp_h5_keep_child(false);
+    api_lock_files();
+    rc = sp_weights_model_open(model, path, NULL);
+    api_unlock_files();
     return rc;
 }

@@ -19,18 +19,6 @@ static struct {
     atomic_llong now; /* the last step that sp_fault_at was given */
 } fault;
 
-void sp_fault_open(int rank)
-{
-    const char *text = getenv("SP_TEST_FAULT");
-    int who;
-
-    assert(rank >= 0);
-    fault.is_set = text &&
-                   sscanf(text, "%15[a-z]@%d:%15[a-z]:%lld", fault.action, &who,
-                          fault.point, &fault.step) == 4 &&
-                   who == rank;
-}
-
 /* Computes for a hundredth of a second of processor time, which, unlike sleep, advances
  * the process's own clock. */
 static void compute_for_a_while(void)
@@ -80,11 +68,13 @@ static void happen(void)
         sleep(1000);
 }
 
-void sp_fault_at(const char *point, int64_t step)
+static void pass_point(const char *point, int64_t step)
 {
     assert(point);
     if (!fault.is_set)
         return;
+    if (step < 0)
+        step = fault.now;
     fault.now = step;
     if (step < fault.step || strcmp(point, fault.point) != 0)
         return;
@@ -96,8 +86,15 @@ void sp_fault_at(const char *point, int64_t step)
         happen();
 }
 
-void sp_fault_at_last_step(const char *point)
+void sp_fault_open(int rank)
 {
-    if (fault.is_set)
-        sp_fault_at(point, fault.now);
+    const char *text = getenv("SP_TEST_FAULT");
+    int who;
+
+    assert(rank >= 0);
+    fault.is_set = text &&
+                   sscanf(text, "%15[a-z]@%d:%15[a-z]:%lld", fault.action, &who,
+                          fault.point, &fault.step) == 4 &&
+                   who == rank;
+    sp_fault_hook = fault.is_set ? pass_point : NULL;
 }

@@ -24,13 +24,25 @@
 
 #include <stdint.h>
 
-/* Reads the environment. Called when the rank is known; where it is called again, the
- * fault may happen again. */
+/* Reads the environment. Called by programs when the rank is known; where it is called
+ * again, the fault may happen again. */
 void sp_fault_open(int rank);
+/* Does the fault if it is due here; NULL unless one was asked for. step -1: the last one
+ * that was given. Called by the two functions below. */
+extern void (*sp_fault_hook)(const char *point, int64_t step);
+
 /* Passes a point in a known step. Any thread. */
-void sp_fault_at(const char *point, int64_t step);
+static inline void sp_fault_at(const char *point, int64_t step)
+{
+    if (sp_fault_hook)
+        sp_fault_hook(point, step);
+}
+
 /* Passes a point in a thread that does not know the step: the step is the last one that
  * sp_fault_at was given. */
-void sp_fault_at_last_step(const char *point);
+static inline void sp_fault_at_last_step(const char *point)
+{
+    sp_fault_at(point, -1);
+}
 
 #endif

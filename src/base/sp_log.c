@@ -1,172 +1,44 @@
 #include "base/sp_log.h"
 
 #include <assert.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <inttypes.h>
-#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/ioctl.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
-#include "base/sp_file.h"
-#include "base/sp_text.h"
+enum { MESSAGE = 4096 };
 
-enum { MESSAGE = 4096, BLOCK = 8192, LIVE = 2048 };
+static sp_log_console *console; /* NULL: this process is no program of ours */
+static _Thread_local const sp_log_route *route; /* NULL: to the console */
 
-/* Goes to the first column and clears the line: the only commands to a terminal. They
- * leave nothing that would have to be restored if the process died. */
-#define CLEAR "\r\033[K"
-
-static struct {
-    pthread_mutex_t lock;
-    const char *program;
-    char who[128]; /* "rank 3/8 host local 1", "" before the ranks are known */
-    int rank;
-    FILE *file; /* log file of this rank, or NULL */
-    bool is_live, is_shared;
-    char live[LIVE];   /* the live line that stands on the terminal; "": none */
-    const char *phase; /* phase, epoch, step: as sp_log_position states them */
-    int64_t epoch, step;
-} state = {.lock = PTHREAD_MUTEX_INITIALIZER, .program = "sptrain"};
-
-sp_status sp_log_open(int rank, int size, const char *host, int local_rank,
-                      const char *rank_file)
+void sp_log_to_console(sp_log_console *to)
 {
-    int fd;
-
-    assert(0 <= rank && rank < size && host);
-    sp_log_close();
-    state.rank = rank;
-    snprintf(state.who, sizeof state.who, "rank %d/%d %s local %d", rank, size, host,
-             local_rank);
-    if (!rank_file)
-        return SP_OK;
-    SP_TRY(sp_file_open(rank_file, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW, &fd));
-    state.file = fdopen(fd, "a");
-    if (state.file)
-        return SP_OK;
-    SP_FAIL(SP_EIO, "%s: cannot open the log: %s", rank_file, strerror(errno));
-    close(fd);
-    return SP_EIO;
+    console = to;
 }
 
-sp_status sp_log_written(void)
+const sp_log_route *sp_log_take_route(const sp_log_route *to)
 {
-    if (fflush(stdout) != 0 || ferror(stdout))
-        return SP_FAIL(SP_EIO, "cannot write to standard output");
-    return SP_OK;
+    const sp_log_route *before = route;
+
+    route = to;
+    return before;
 }
 
-sp_status sp_log_answered(sp_status rc)
+const sp_log_route *sp_log_current_route(void)
 {
-    if (rc != SP_OK)
-        sp_log_error(sp_error_last());
-    return rc;
+    return route;
 }
 
-/* Removes the live line. The caller holds the lock. */
-static void remove_live(void)
+static void log_line(sp_log_kind kind, const char *format, va_list args)
 {
-    if (!state.live[0])
-        return;
-    fputs(CLEAR, stdout);
-    fflush(stdout);
-    state.live[0] = 0;
-}
-
-void sp_log_close(void)
-{
-    pthread_mutex_lock(&state.lock);
-    remove_live();
-    fflush(stdout);
-    if (state.file)
-        fclose(state.file);
-    state.file = NULL;
-    pthread_mutex_unlock(&state.lock);
-}
-
-void sp_log_program(const char *name)
-{
-    assert(name);
-    state.program = name;
-}
-
-/* The bytes that nobody has read of a pipe; 0 for everything else. */
-static int unread(int fd)
-{
-    struct stat status;
-    int n = 0;
-
-    if (fstat(fd, &status) != 0 || !S_ISFIFO(status.st_mode) ||
-        ioctl(fd, FIONREAD, &n) != 0)
-        return 0;
-    return n;
-}
-
-void sp_log_deliver(void)
-{
-    const double limit_s = sp_now_s() + 1;
-
-    fflush(NULL);
-    while (unread(STDOUT_FILENO) + unread(STDERR_FILENO) > 0 && sp_now_s() < limit_s)
-        sp_sleep_s(0.001);
-}
-
-void sp_log_position(const char *phase, int64_t epoch, int64_t step)
-{
-    state.phase = phase;
-    state.epoch = epoch;
-    state.step = step;
-}
-
-/* Writes text in printable form, since names from files may be part of it, to the
- * stream and to this rank's file. A newline within the text ends a line only where
- * keeps_lines. A live line moves below the text, or ends there where is_last. The
- * caller holds the lock. */
-static void say(FILE *stream, const char *text, bool keeps_lines, bool is_last)
-{
-    const bool moves =
-        stream && state.live[0] && (stream == stdout || state.is_shared || is_last);
-    char line[BLOCK];
-
-    sp_text_printable(line, sizeof line, text, keeps_lines);
-    if (moves) {
-        fputs(CLEAR, stdout);
-        fflush(stdout);
-    }
-    if (stream) {
-        fprintf(stream, "%s%s\n", stream == stderr && state.is_shared ? CLEAR : "",
-                line);
-        fflush(stream);
-    }
-    if (is_last)
-        state.live[0] = 0;
-    if (moves && state.live[0]) {
-        fputs(state.live, stdout);
-        fflush(stdout);
-    }
-    if (state.file) {
-        fprintf(state.file, "%s\n", line);
-        fflush(state.file);
-    }
-}
-
-/* Says a line on the stream, NULL: in this rank's file alone. */
-static void say_line(FILE *stream, const char *format, va_list args)
-{
+    const bool is_of_rank_0 = kind != SP_LOG_WARN;
     char line[MESSAGE];
 
-    if (!stream && !state.file)
+    if (route ? !route->line || (is_of_rank_0 && route->rank != 0) : !console)
         return;
     vsnprintf(line, sizeof line, format, args);
-    pthread_mutex_lock(&state.lock);
-    say(stream, line, false, false);
-    pthread_mutex_unlock(&state.lock);
+    if (route)
+        route->line(route->arg, kind, line);
+    else
+        console(kind, line);
 }
 
 void sp_log_info(const char *format, ...)
@@ -174,7 +46,7 @@ void sp_log_info(const char *format, ...)
     va_list args;
 
     va_start(args, format);
-    say_line(state.rank == 0 ? stdout : NULL, format, args);
+    log_line(SP_LOG_INFO, format, args);
     va_end(args);
 }
 
@@ -182,61 +54,9 @@ void sp_log_progress(const char *format, ...)
 {
     va_list args;
 
-    if (state.rank != 0)
-        return;
     va_start(args, format);
-    say_line(state.is_live ? NULL : stdout, format, args);
+    log_line(SP_LOG_PROGRESS, format, args);
     va_end(args);
-}
-
-void sp_log_open_live(bool is_live, bool is_shared)
-{
-    state.is_live = is_live;
-    state.is_shared = is_shared;
-}
-
-void sp_log_live(const char *text)
-{
-    assert(text);
-    if (!state.is_live)
-        return;
-    pthread_mutex_lock(&state.lock);
-    if (text[0]) {
-        snprintf(state.live, sizeof state.live, "%s", text);
-        printf("\r%s\033[K", state.live);
-        fflush(stdout);
-    } else
-        remove_live();
-    pthread_mutex_unlock(&state.lock);
-}
-
-/* Appends text with every line but the first indented by two, so that a name with a
- * newline in it cannot begin a line that looks like another message. */
-static void append_indented(char *block, size_t bytes, const char *text)
-{
-    size_t used = strlen(block);
-
-    for (; *text && used + 4 < bytes; text++) {
-        block[used++] = *text;
-        if (*text == '\n' && strncmp(text + 1, "  ", 2) != 0) {
-            block[used++] = ' ';
-            block[used++] = ' ';
-        }
-    }
-    block[used] = 0;
-}
-
-static void warn(const char *who, const char *format, va_list args)
-{
-    char message[MESSAGE], block[BLOCK];
-
-    vsnprintf(message, sizeof message, format, args);
-    snprintf(block, sizeof block, "%s: %s%swarning: ", state.program, who,
-             who[0] ? ": " : "");
-    append_indented(block, sizeof block, message);
-    pthread_mutex_lock(&state.lock);
-    say(stderr, block, true, false);
-    pthread_mutex_unlock(&state.lock);
 }
 
 void sp_log_warn(const char *format, ...)
@@ -244,7 +64,7 @@ void sp_log_warn(const char *format, ...)
     va_list args;
 
     va_start(args, format);
-    warn(state.who, format, args);
+    log_line(SP_LOG_WARN, format, args);
     va_end(args);
 }
 
@@ -252,40 +72,9 @@ void sp_log_warn0(const char *format, ...)
 {
     va_list args;
 
-    if (state.rank != 0)
-        return;
     va_start(args, format);
-    warn("", format, args);
+    log_line(SP_LOG_WARN0, format, args);
     va_end(args);
-}
-
-void sp_log_error(const sp_error_record *record)
-{
-    const char *trace = getenv("SP_TRACE");
-    char block[BLOCK], position[128], line[SP_ERROR_TRACE + 64];
-
-    assert(record->code != SP_OK);
-    snprintf(block, sizeof block, "%s: %s%s%serror: ", state.program, state.who,
-             state.who[0] ? ": " : "", record->is_internal ? "internal " : "");
-    append_indented(block, sizeof block, record->message);
-    if (state.phase) {
-        snprintf(position, sizeof position,
-                 " (this rank: phase %s, epoch %" PRId64 ", step %" PRId64 ")",
-                 state.phase, state.epoch, state.step);
-        append_indented(block, sizeof block, position);
-    }
-    if (record->is_internal)
-        append_indented(block, sizeof block,
-                        "; this is a mistake in the program: please report this line "
-                        "and the next one");
-    if (record->is_internal || (trace && strcmp(trace, "1") == 0)) {
-        snprintf(line, sizeof line, "\n%s at %s", sp_status_name(record->code),
-                 record->trace);
-        append_indented(block, sizeof block, line);
-    }
-    pthread_mutex_lock(&state.lock);
-    say(stderr, block, true, true);
-    pthread_mutex_unlock(&state.lock);
 }
 
 double sp_clock_s(clockid_t clock)

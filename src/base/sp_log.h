@@ -44,6 +44,34 @@ sp_status sp_log_written(void);
  * rc. */
 sp_status sp_log_answered(sp_status rc);
 
+/* ---- where lines go ---- */
+
+/* The kinds of lines; the comments of the four functions below say what they are. */
+typedef enum sp_log_kind {
+    SP_LOG_INFO,
+    SP_LOG_PROGRESS,
+    SP_LOG_WARN,
+    SP_LOG_WARN0
+} sp_log_kind;
+
+/* Writes the lines of a program. NULL: lines of threads without a route are dropped.
+ * Called by sp_log_program. */
+typedef void sp_log_console(sp_log_kind kind, const char *line);
+void sp_log_to_console(sp_log_console *console);
+/* Where lines of a thread go instead of the console: to the caller of the library. */
+typedef struct sp_log_route {
+    int rank;
+    /* Any thread that has the route calls it. NULL: lines are dropped. */
+    void (*line)(void *arg, sp_log_kind kind, const char *line);
+    void *arg;
+} sp_log_route;
+/* Gives the calling thread a route, which is borrowed; NULL: the console. Threads that
+ * it starts (sp_thread.h) have the same. Returns the route before. */
+const sp_log_route *sp_log_take_route(const sp_log_route *route);
+const sp_log_route *sp_log_current_route(void);
+
+/* ---- lines ---- */
+
 /* Prints one line on standard output; rank 0 only. */
 void sp_log_info(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Prints a line of progress, which a live line stands for: rank 0 prints it on standard

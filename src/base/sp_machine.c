@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/sp_env.h"
 #include "base/sp_number.h"
 
 int sp_machine_count(const uint64_t set[SP_CORE_WORDS])
@@ -300,7 +301,7 @@ size_t sp_machine_address_space(void)
 
 bool sp_machine_has_valgrind(void)
 {
-    const char *preload = getenv("LD_PRELOAD");
+    const char *preload = sp_env("LD_PRELOAD");
 
     return preload && strstr(preload, "/vgpreload");
 }

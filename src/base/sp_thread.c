@@ -1,14 +1,12 @@
 #include "base/sp_thread.h"
 
 #include <assert.h>
-#include <limits.h>
+#include <errno.h>
 #include <malloc.h>
-#include <omp.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <unistd.h>
 
-#include "base/sp_file.h"
+#include "base/sp_log.h"
 #include "base/sp_machine.h"
 
 /* malloc of glibc takes 64 to 128 MiB of addresses for each thread that uses it, which
@@ -22,18 +20,40 @@ static void share_addresses(void)
 #endif
 }
 
+/* The work of a thread, which logs to where the thread that started it logs. */
+typedef struct thread_start {
+    void *(*work)(void *arg);
+    void *arg;
+    const sp_log_route *route;
+} thread_start;
+
+static void *thread_main(void *arg)
+{
+    const thread_start start = *(thread_start *)arg;
+
+    free(arg);
+    sp_log_take_route(start.route);
+    return start.work(start.arg);
+}
+
 int sp_thread_start(pthread_t *thread, void *(*work)(void *arg), void *arg)
 {
+    thread_start *start = malloc(sizeof *start);
     sigset_t most, before;
     int failed;
 
     assert(thread && work);
+    if (!start)
+        return ENOMEM;
+    *start = (thread_start){work, arg, sp_log_current_route()};
     share_addresses();
     sigfillset(&most);
     sigdelset(&most, SIGALRM);
     pthread_sigmask(SIG_BLOCK, &most, &before); /* a new thread inherits the mask */
-    failed = pthread_create(thread, NULL, work, arg);
+    failed = pthread_create(thread, NULL, thread_main, start);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (failed)
+        free(start);
     return failed;
 }
 
@@ -63,21 +83,4 @@ int sp_thread_try(int n)
         pthread_join(thread[i], NULL);
     free(thread);
     return started;
-}
-
-void sp_thread_wait_asleep(char **argv)
-{
-    enum { MOST_CORES = 16 };
-    uint64_t set[SP_CORE_WORDS];
-    const int cores = sp_machine_cores(set);
-    char own[PATH_MAX];
-
-    if (sp_machine_has_valgrind())
-        return; /* it would not look at the program that is executed */
-    if (omp_get_thread_limit() < 2 || cores < 2 || cores > MOST_CORES ||
-        getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT") ||
-        getenv("KMP_BLOCKTIME") || setenv("OMP_WAIT_POLICY", "passive", 1) != 0)
-        return;
-    /* executed by its name, which ps and pkill show */
-    execv(sp_file_of_program(own), argv);
 }

@@ -31,8 +31,8 @@
 #include <stdio.h>
 
 #include "base/sp_json.h"
-#include "train/sp_resources.h"
-#include "train/sp_step.h"
+#include "train/sp_session.h"
+#include "api/sp_step.h"
 
 enum {
     BENCH_LIST = 32, /* most numbers in an option */

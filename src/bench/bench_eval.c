@@ -24,18 +24,18 @@ static sp_status open_evaluation(evaluation *e)
 
     SP_TRY(sp_resources_open(r, &e->b->options->command, false));
     SP_TRY(sp_resources_open_device(r));
-    SP_TRY(sp_resources_open_data(r, false, true));
+    SP_TRY(sp_session_open_data(r, false, true));
     if (r->val.n_shards == 0)
         return SP_FAIL(SP_EUSAGE, "data.val: spbench eval needs samples to evaluate");
     if (!r->val.has_labels || r->val.n_samples == 0)
         return SP_FAIL(SP_EDATA, "%s: expected samples with labels to evaluate",
                        r->val.shard[0].path);
-    SP_TRY(sp_comm_agree(r->session.comm, sp_resources_normalize(r, &r->val)));
+    SP_TRY(sp_comm_agree(r->comm, sp_resources_normalize(r, &r->val)));
     SP_TRY(sp_resources_open_net(r, NULL));
     SP_TRY(sp_resources_open_evaluation(r));
     SP_TRY(sp_resources_cut(r));
     SP_TRY(sp_arena_create(&e->scratch, 0, "predictions"));
-    return sp_comm_agree(r->session.comm, sp_metrics_create(&e->metrics, r->n_classes,
+    return sp_comm_agree(r->comm, sp_metrics_create(&e->metrics, r->n_classes,
                                                             sp_evaluate_parts(r)));
 }
 
@@ -83,7 +83,7 @@ static void pass_split(evaluation *e, bench_parts *parts)
     memset(parts, 0, sizeof *parts);
     e->parts = parts;
     sp_metrics_zero(&e->metrics);
-    sp_session_run_alone(&e->resources.session, run_split, e);
+    sp_session_run_alone(e->resources.session, run_split, e);
     sp_loader_times(e->resources.evaluation.loader, &parts->plan, &parts->read);
 }
 
@@ -130,19 +130,18 @@ static sp_status print_passes(bench *b, bench_runs *s)
 sp_status bench_eval(bench *b)
 {
     evaluation e = {.b = b};
-    sp_session *session = &e.resources.session;
     bench_runs s = {
         .work = {.unit = "pass", .units = "passes", .size_key = "batch.eval_size"}};
     sp_status rc = open_evaluation(&e);
 
     if (rc == SP_OK)
-        rc = sp_comm_agree(session->comm, bench_device_open(b, &e.resources.backend));
+        rc = sp_comm_agree(e.resources.comm, bench_device_open(b, &e.resources.backend));
     if (rc == SP_OK)
         rc = run_passes(&e, &s);
     if (rc == SP_OK)
-        rc = bench_work_count(session, s.whole, s.n, &s.work);
+        rc = bench_work_count(e.resources.session, s.whole, s.n, &s.work);
     if (rc == SP_OK)
-        rc = sp_comm_agree(session->comm, print_passes(b, &s));
+        rc = sp_comm_agree(e.resources.comm, print_passes(b, &s));
     bench_work_free(&s.work);
     bench_device_close(b);
     sp_arena_destroy(&e.scratch);

@@ -309,7 +309,7 @@ static sp_status measure_reading(bench_training *t, model *m)
     const sp_sample_request request = {.columns = t->resources.columns,
                                        .n_columns = t->resources.n_columns,
                                        .verify =
-                                           t->resources.session.config->data.verify};
+                                           t->resources.config->data.verify};
     const double row = 12 + 4.0 * t->resources.n_columns + 1, begin = sp_now_s();
     sp_sample sample = {0};
     double bytes = 0;
@@ -382,17 +382,17 @@ static sp_status measure(bench *b, bench_training *t, model *m)
 
     m->bytes = 4.0 * (double)graph->n_floats;
     m->n_buckets = t->resources.buckets.n_buckets;
-    for (int i = 0; t->resources.session.config->train.bn_scope == SP_SCOPE_WORLD &&
+    for (int i = 0; t->resources.config->train.bn_scope == SP_SCOPE_WORLD &&
                     i < graph->n_nodes;
          i++)
         m->n_norms += graph->node[i].op == SP_OP_BATCHNORM;
     SP_TRY(measure_compute(b, t, m));
-    SP_TRY(sp_comm_agree(t->resources.session.comm, measure_reading(t, m)));
+    SP_TRY(sp_comm_agree(t->resources.comm, measure_reading(t, m)));
     if (b->comm->size > 1) {
         sp_status rc = sp_comm_alloc(b->comm, (size_t)graph->n_floats * sizeof *data,
                                      (void **)&data);
 
-        rc = sp_comm_agree(t->resources.session.comm, rc);
+        rc = sp_comm_agree(t->resources.comm, rc);
         if (rc == SP_OK)
             rc = measure_network(b, graph, data, m);
         sp_comm_free(b->comm, data);
@@ -421,7 +421,7 @@ static sp_status list_costs(const sp_dataset *set, int64_t **cost, double *mean)
 
 static sp_status run(bench *b, bench_training *t, model *m, int64_t **cost)
 {
-    sp_session *session = &t->resources.session;
+    sp_session *session = t->resources.session;
     sp_status rc = list_costs(&t->resources.train, cost, &m->mean_cost);
 
     SP_TRY(sp_comm_agree(session->comm, rc));

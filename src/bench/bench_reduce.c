@@ -176,12 +176,12 @@ sp_status bench_reduce(bench *b)
         return bench_sums(b);
     rc = sp_resources_open(&r, &b->options->command, false);
     if (rc == SP_OK)
-        rc = sp_resources_open_data(&r, true, false);
+        rc = sp_session_open_data(&r, true, false);
     if (rc == SP_OK)
-        rc = sp_comm_agree(r.session.comm, sp_graph_build(&r.graph, r.session.config,
+        rc = sp_comm_agree(r.comm, sp_graph_build(&r.graph, r.config,
                                                           r.n_columns, r.n_classes));
     if (rc == SP_OK)
-        rc = sp_comm_agree(r.session.comm, bench_device_open(b, NULL));
+        rc = sp_comm_agree(r.comm, bench_device_open(b, NULL));
     if (rc == SP_OK)
         rc = measure(b, &r.graph);
     b->is_reported = rc != SP_OK;

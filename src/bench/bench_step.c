@@ -15,15 +15,15 @@ sp_status bench_training_open(bench *b, bench_training *t)
     SP_TRY(sp_resources_open_device(r));
     r->backend.is_in_line = b->options->is_in_line || b->options->is_by_layer;
     if (b->options->is_by_layer || b->counter)
-        SP_TRY(sp_comm_agree(r->session.comm, bench_trace_open(&t->trace, b, r)));
+        SP_TRY(sp_comm_agree(r->comm, bench_trace_open(&t->trace, b, r)));
     SP_TRY(sp_resources_open_transport(r));
-    SP_TRY(sp_resources_open_data(r, true, false));
-    SP_TRY(sp_comm_agree(r->session.comm, sp_resources_normalize(r, &r->train)));
+    SP_TRY(sp_session_open_data(r, true, false));
+    SP_TRY(sp_comm_agree(r->comm, sp_resources_normalize(r, &r->train)));
     /* A step without labels has a gradient of zeros, and leaves the update out. */
     SP_TRY(sp_resources_check_labels(r));
     SP_TRY(sp_resources_open_net(r, NULL));
     SP_TRY(sp_resources_open_training(r, 2));
-    return sp_comm_agree(r->session.comm,
+    return sp_comm_agree(r->comm,
                          sp_loader_seek(r->loader, (sp_position){0, 0}));
 }
 
@@ -69,7 +69,7 @@ static sp_status run_step(void *arg)
     sp_resources *r = &clock->training->resources;
     const sp_step_hooks hooks = {.begin = begin_part, .arg = clock};
     const sp_rates rates =
-        sp_optim_rates(r->session.config, 0, 1000000, r->sampler.effective);
+        sp_optim_rates(r->config, 0, 1000000, r->sampler.effective);
     sp_step_result result;
 
     SP_TRY(sp_step_run(r, rates, &hooks, &result));
@@ -83,7 +83,7 @@ void bench_training_step(bench_training *t, bench_parts *parts)
 
     memset(parts, 0, sizeof *parts);
     bench_runs_clock(parts, -1);
-    sp_session_run_alone(&t->resources.session, run_step, &clock);
+    sp_session_run_alone(t->resources.session, run_step, &clock);
     sp_loader_times(t->resources.loader, &parts->plan, &parts->read);
     bench_runs_clock(parts, 1);
 }
@@ -148,19 +148,18 @@ static sp_status print_steps(bench *b, bench_runs *s)
 sp_status bench_step(bench *b)
 {
     bench_training t;
-    sp_session *session = &t.resources.session;
     bench_runs s = {
         .work = {.unit = "step", .units = "steps", .size_key = "batch.size"}};
     sp_status rc = bench_training_open(b, &t);
 
     if (rc == SP_OK)
-        rc = sp_comm_agree(session->comm, bench_device_open(b, &t.resources.backend));
+        rc = sp_comm_agree(t.resources.comm, bench_device_open(b, &t.resources.backend));
     if (rc == SP_OK)
         rc = run_steps(b, &t, &s);
     if (rc == SP_OK)
-        rc = bench_work_count(session, s.whole, s.n, &s.work);
+        rc = bench_work_count(t.resources.session, s.whole, s.n, &s.work);
     if (rc == SP_OK)
-        rc = sp_comm_agree(session->comm, print_steps(b, &s));
+        rc = sp_comm_agree(t.resources.comm, print_steps(b, &s));
     if (rc == SP_OK && t.trace) {
         /* Operations of one thread are timed by its CPU time, so the step that their
          * shares refer to is too. */
@@ -168,7 +167,7 @@ sp_status bench_step(bench *b)
             bench_is_wall(b) ? offsetof(bench_parts, all) : offsetof(bench_parts, cpu);
 
         rc = bench_trace_print(t.trace, bench_runs_median(s.whole, s.n, clock, NULL));
-        rc = sp_comm_agree(session->comm, rc);
+        rc = sp_comm_agree(t.resources.comm, rc);
     }
     bench_work_free(&s.work);
     bench_device_close(b);

@@ -37,7 +37,7 @@ typedef struct sums {
 static sp_status time_once(sums *s, size_t n, int repeats, double *seconds)
 {
     sp_backend *be = &s->resources.backend;
-    sp_comm *comm = s->resources.session.comm;
+    sp_comm *comm = s->resources.comm;
 
     SP_TRY(sp_comm_barrier(comm));
     SP_TRY(be->ops->clock_begin(be));
@@ -53,7 +53,7 @@ static sp_status time_once(sums *s, size_t n, int repeats, double *seconds)
 static sp_status check_sums(sums *s, size_t n)
 {
     sp_backend *be = &s->resources.backend;
-    const int size = s->resources.session.comm->size;
+    const int size = s->resources.comm->size;
     const double want = size * (size + 1) / 2;
     double host[MOST_DOUBLES];
 
@@ -95,7 +95,7 @@ static bool open_way(sums *s, const way *w)
         .is_repeatable = true,
         .limit_s = 60,
         .peer_limit_s = 60};
-    const sp_status rc = sp_transport_choose(&s->transport, s->resources.session.comm,
+    const sp_status rc = sp_transport_choose(&s->transport, s->resources.comm,
                                              &s->resources.backend, &options);
     const bool is_there = rc == SP_OK && (!w->is_peer || s->transport.peer);
 
@@ -115,7 +115,7 @@ static sp_status time_sums(void *arg)
 
 static void time_way(sums *s)
 {
-    sp_session *session = &s->resources.session;
+    sp_session *session = s->resources.session;
 
     for (int k = 0; k < N_CHANNELS; k++)
         s->us[s->way][k] = NAN;
@@ -149,7 +149,7 @@ static sp_status take_vectors(sums *s)
     SP_TRY(SP_TAKE(&s->arena, MOST_DOUBLES, &s->from));
     SP_TRY(SP_TAKE(&s->arena, MOST_DOUBLES, &s->to));
     for (int i = 0; i < MOST_DOUBLES; i++)
-        host[i] = 1 + s->resources.session.comm->rank;
+        host[i] = 1 + s->resources.comm->rank;
     return be->ops->upload(be, s->from, host, sizeof host);
 }
 
@@ -161,7 +161,7 @@ static sp_status run(sums *s)
                        "spbench reduce times sums of several ranks on devices: "
                        "start it with mpirun -n 2, one device each");
     SP_TRY(sp_resources_open_device(&s->resources));
-    SP_TRY(sp_comm_agree(s->resources.session.comm, take_vectors(s)));
+    SP_TRY(sp_comm_agree(s->resources.comm, take_vectors(s)));
     for (; s->way < N_WAYS; s->way++)
         time_way(s);
     print_summary(s->b, s);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_env.h"
 #include "base/sp_log.h"
 
 _Static_assert(sizeof(unsigned long) == sizeof(uint64_t), "the words of hwloc");
@@ -184,7 +185,7 @@ static bool bind_to(const uint64_t share[SP_CORE_WORDS],
 
 sp_status sp_affinity_bind(sp_comm *comm, const char *pci, char *text, size_t bytes)
 {
-    const char *wish = getenv("SP_BIND");
+    const char *wish = sp_env("SP_BIND");
     uint64_t allowed[SP_CORE_WORDS], near[SP_CORE_WORDS], share[SP_CORE_WORDS];
     int index = 0, n = 1, cores;
 

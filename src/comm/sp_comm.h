@@ -81,8 +81,14 @@ typedef struct sp_request {
  * one machine how ranks behave on several nodes; SP_NODE_MEMORY=0 leaves all sums to
  * MPI. */
 sp_status sp_comm_open(sp_comm *comm, int *argc, char ***argv);
-/* Fills comm with a world of one rank without MPI, for tools and tests. Local. */
+/* Fills comm with a world of one rank without MPI. Local. */
 void sp_comm_open_self(sp_comm *comm);
+/* Fills comm with the ranks of a communicator of the caller, *(MPI_Comm *)of, which is
+ * duplicated; MPI is the caller's. Collective over it. SP_EUSAGE: MPI is not initialized
+ * for threads; SP_EMPI, SP_EMEM. The caller calls sp_comm_detach after a failure too. */
+sp_status sp_comm_attach(sp_comm *comm, const void *of);
+/* Ends what sp_comm_attach, or sp_comm_open_self, began. Collective. */
+void sp_comm_detach(sp_comm *comm);
 /* Ends MPI. Collective over all ranks. With SP_UCX_DISCONNECT=0 in the environment
  * MPICH does not close its connections of UCX one by one. Closing one over TCP needs an
  * answer of the peer, but MPICH 4.0 and 4.1 then wait in a barrier of the process
@@ -93,6 +99,10 @@ void sp_comm_open_self(sp_comm *comm);
 void sp_comm_close(sp_comm *comm);
 /* Ends all ranks with this exit status; does not return. Local. */
 void sp_comm_abort(sp_comm *comm, sp_status code) __attribute__((noreturn));
+
+/* Called by a wait when the watchdog has ordered the process to end (sp_pulse.h):
+ * sp_comm_abort in a program, since sp_comm_open sets it; elsewhere NULL. */
+extern void (*sp_comm_on_leave)(sp_comm *comm, sp_status code);
 
 /* Returns the status of the lowest failing rank on every rank. Each rank then has its
  * error record too, so that one of them can print it. Collective over the world. `mine`

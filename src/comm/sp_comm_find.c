@@ -7,6 +7,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "base/sp_env.h"
 #include "base/sp_log.h"
 #include "base/sp_machine.h"
 #include "comm/sp_comm.h"
@@ -16,7 +17,7 @@
  * sleep while they wait. */
 static void share_cores(sp_comm *comm, bool is_oversubscribed)
 {
-    const char *text = getenv("SP_WAIT");
+    const char *text = sp_env("SP_WAIT");
 
     comm->is_oversubscribed = is_oversubscribed;
     comm->is_sleeping = is_oversubscribed || (text && strcmp(text, "sleep") == 0);
@@ -44,7 +45,7 @@ static sp_status count_cores(sp_comm *comm)
 static sp_status cut_node(const sp_comm *comm)
 {
     struct sp_comm_impl *impl = comm->impl;
-    const char *text = getenv("SP_RANKS_PER_NODE");
+    const char *text = sp_env("SP_RANKS_PER_NODE");
     char *end = NULL;
     const long n = text ? strtol(text, &end, 10) : 0;
     const bool is_number = !text || (!*end && 0 <= n && n <= INT_MAX);
@@ -96,7 +97,7 @@ sp_status sp_comm_greatest_in_node(sp_comm *comm, int64_t *value, int n)
  * 0. */
 static sp_status share_memory(sp_comm *comm)
 {
-    const char *text = getenv("SP_NODE_MEMORY");
+    const char *text = sp_env("SP_NODE_MEMORY");
 
     if (comm->local_size == 1 || (text && strcmp(text, "0") == 0))
         return SP_OK;
@@ -116,8 +117,8 @@ static sp_status duplicate(sp_comm *comm, MPI_Comm *copy)
  * or MPICH's launcher started ranks on other hosts too. */
 static uint64_t hash_node(const sp_comm *comm)
 {
-    const char *boot = sp_machine_boot(), *slurm = getenv("SLURMD_NODENAME");
-    const char *beside = getenv("MPI_LOCALNRANKS");
+    const char *boot = sp_machine_boot(), *slurm = sp_env("SLURMD_NODENAME");
+    const char *beside = sp_env("MPI_LOCALNRANKS");
     const bool is_alike = boot[0] && (!beside || atoi(beside) == comm->size);
     char text[512];
 

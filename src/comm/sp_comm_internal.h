@@ -37,6 +37,10 @@ sp_status sp_comm_mpi_fail(int error, const char *what);
 /* Finds the node of each rank, its cores and its memory: the part of sp_comm_open that
  * follows once MPI has started (sp_comm_find.c). Collective over the world. */
 sp_status sp_comm_find_nodes(sp_comm *comm);
+/* Creates the operations of MPI that sums use. SP_EMPI. */
+sp_status sp_comm_begin_sums(struct sp_comm_impl *impl);
+/* Frees what sums used, and the communicators of node and lane. Collective. */
+void sp_comm_end_sums(struct sp_comm_impl *impl);
 /* Replaces each of n values by the greatest that a rank has. Collective over the node.
  * SP_EMPI. */
 sp_status sp_comm_greatest_in_node(sp_comm *comm, int64_t *value, int n);

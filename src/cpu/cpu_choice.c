@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_env.h"
 #include "base/sp_log.h"
 #include "config.h"
 #include "cpu/cpu_isa.h"
@@ -37,7 +38,7 @@ static const char *agreed;
  * empty. */
 static const char *wanted(void)
 {
-    const char *name = agreed ? agreed : getenv("SP_CPU_ISA");
+    const char *name = agreed ? agreed : sp_env("SP_CPU_ISA");
 
     return name && *name ? name : NULL;
 }

@@ -508,6 +508,8 @@ sp_status sp_sample_read_once(const sp_dataset *set, int64_t sample,
     if (out->n_context)
         r.first_context = set->context_offset[sample + shard];
     SP_TRY(begin(&r));
+    if (set->source)
+        return sp_source_sample(&r);
     SP_TRY(sp_shard_acquire(set, shard, &r.file));
     if (request->only_labels)
         rc = read_labels(&r, &r.shard->labels, r.first, out->n, out->labels);

@@ -45,6 +45,8 @@ typedef struct sample_reader {
 sp_status sp_sample_grow(void *array, size_t *have, size_t need, size_t size);
 /* Makes room for the reader's sample and for its pieces. SP_EMEM. */
 sp_status sp_sample_grow_all(const sample_reader *r);
+/* Reads the reader's sample from the program that has it (data/sp_source.h). */
+sp_status sp_source_sample(sample_reader *r);
 /* Sets id, n, n_points and n_context of `out` from the index. */
 void sp_sample_measure(const sp_dataset *set, int64_t id,
                        const sp_sample_request *request, sp_sample *out);

@@ -9,14 +9,6 @@
 #include "base/sp_names.h"
 #include "data/sp_shard_internal.h"
 
-bool sp_shard_is_chunked(const sp_shard *shard)
-{
-    for (int i = 0; i < SP_EXTENTS; i++)
-        if (sp_shard_extent((sp_shard *)(uintptr_t)shard, i)->chunks)
-            return true;
-    return false;
-}
-
 void sp_dataset_close(sp_dataset *set)
 {
     sp_shard_files_destroy(set->files);
@@ -42,6 +34,7 @@ void sp_dataset_close(sp_dataset *set)
     free(set->offset);
     free(set->point_offset);
     free(set->cost);
+    free(set->source);
     *set = (sp_dataset){0};
 }
 

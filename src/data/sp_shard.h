@@ -89,6 +89,8 @@ typedef struct sp_dataset {
     /* The hash of base names, sizes and attributes, by which a checkpoint knows its
      * training data again. */
     uint64_t hash;
+    /* The calling program, which gives the samples (data/sp_source.h); NULL: files. */
+    struct sp_source *source;
     /* The files that sp_sample_read holds open; it has a lock of its own. */
     struct sp_shard_files *files;
     /* Unpacked chunks, with a lock of their own; NULL if all values are contiguous. */
@@ -180,6 +182,8 @@ sp_likeness sp_dataset_compare_names(int n_a, char *const *a, int n_b, char *con
 void sp_dataset_print_names(char *text, size_t size, int n, char *const *name,
                             const int *columns);
 
+/* The hash of the data set, in which the folder of the files does not count. */
+uint64_t sp_dataset_hash(const sp_dataset *set);
 /* True if any dataset of the shard is not contiguous. */
 bool sp_shard_is_chunked(const sp_shard *shard);
 int sp_dataset_shard_of(const sp_dataset *set, int64_t sample);

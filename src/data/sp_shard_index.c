@@ -428,8 +428,7 @@ static sp_status merge(sp_dataset *set, sp_dataset *part, int64_t n)
     return sp_shard_files_create(&set->files, set->n_shards, set->n_samples);
 }
 
-/* The hash of the data set, in which the folder of the files does not count. */
-static uint64_t hash_of(const sp_dataset *set)
+uint64_t sp_dataset_hash(const sp_dataset *set)
 {
     XXH64_state_t hash;
 
@@ -482,7 +481,7 @@ static sp_status build(sp_dataset *set, sp_wire *index)
         sp_dataset_close(&part[i]);
     free(part);
     if (rc == SP_OK)
-        set->hash = hash_of(set);
+        set->hash = sp_dataset_hash(set);
     return rc;
 }
 

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_env.h"
 #include "base/sp_list.h"
 #include "deck/sp_deck_text.h"
 
@@ -299,7 +300,7 @@ sp_status sp_deck_set(sp_config *config, const sp_key *key, const config_setting
 
 static sp_status expand_text(const sp_config *config, const char *key, char **text)
 {
-    const char *home = getenv("HOME"), *rest = *text + 1;
+    const char *home = sp_env("HOME"), *rest = *text + 1;
     char *path;
 
     if (**text != '~')

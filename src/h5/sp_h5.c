@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,21 @@
 #include "h5/sp_h5_child.h"
 #include "h5/sp_h5_internal.h"
 #include "h5/sp_h5_number.h"
+
+const sp_h5_reader *sp_h5_reader_child;
+
+/* Recursive, since a file is also read while another one is opened. */
+static pthread_mutex_t library = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
+
+void sp_h5_lock(void)
+{
+    pthread_mutex_lock(&library);
+}
+
+void sp_h5_unlock(void)
+{
+    pthread_mutex_unlock(&library);
+}
 
 enum {
     PIECE = 1 << 16, /* bytes that are read and converted at a time */
@@ -94,7 +110,8 @@ static sp_status open_with(sp_h5 **file, const char *path, sp_h5_child *child)
     SP_TRY(sp_h5_begin(file, path));
     rc = open_file(*file, &about);
     if (rc == SP_OK)
-        rc = child ? sp_h5_child_next(child, path, (*file)->bytes, &(*file)->catalog)
+        rc = child ? sp_h5_reader_child->next(child, path, (*file)->bytes,
+                                              &(*file)->catalog)
                    : sp_h5_describe(path, &(*file)->catalog);
     if (rc == SP_OK)
         rc = check_same(*file, &about);
@@ -112,21 +129,24 @@ sp_status sp_h5_open_each(char *const *paths, int n,
                           sp_status (*use)(sp_h5 *file, int i, void *context),
                           void *context)
 {
+    const sp_h5_reader *reader = sp_h5_reader_child;
     sp_h5_child child = {0};
     sp_status rc = SP_OK;
     sp_h5 *file;
 
     assert(n > 0 && paths && use);
-    SP_TRY(sp_h5_child_start(&child, paths, n));
+    if (reader)
+        SP_TRY(reader->start(&child, paths, n));
     for (int i = 0; i < n && rc == SP_OK; i++) {
-        rc = open_with(&file, paths[i], &child);
+        rc = open_with(&file, paths[i], reader ? &child : NULL);
         if (rc == SP_OK) {
             rc = use(file, i, context);
             sp_h5_close(file);
         }
         sp_pulse_beat();
     }
-    sp_h5_child_end(&child);
+    if (reader)
+        reader->end(&child);
     SP_TRY(rc);
     return SP_OK;
 }
@@ -134,14 +154,17 @@ sp_status sp_h5_open_each(char *const *paths, int n,
 sp_status sp_h5_open(sp_h5 **file, const char *path)
 {
     char *paths[] = {(char *)(uintptr_t)path};
+    const sp_h5_reader *reader = sp_h5_reader_child;
     sp_h5_child child = {0};
     sp_status rc;
 
     assert(file && path);
     *file = NULL;
-    SP_TRY(sp_h5_child_start(&child, paths, 1));
-    rc = open_with(file, path, &child);
-    sp_h5_child_end(&child);
+    if (reader)
+        SP_TRY(reader->start(&child, paths, 1));
+    rc = open_with(file, path, reader ? &child : NULL);
+    if (reader)
+        reader->end(&child);
     SP_TRY(rc);
     return SP_OK;
 }

@@ -8,6 +8,7 @@
 
 #include "base/sp_list.h"
 #include "h5/sp_h5_child.h"
+#include "h5/sp_h5_internal.h"
 #include "h5/sp_h5_rows.h"
 
 /* UNIT: requests for less would cost more than the unpacking. EXPANSION bounds how much
@@ -198,7 +199,16 @@ static sp_status cache_unpack(sp_h5_cache *cache, const cache_source *from,
     if (!b->rows)
         return SP_FAIL(SP_EMEM, "%s: no memory for a chunk of %lld bytes", from->where,
                        (long long)b->bytes);
-    SP_TRY(sp_h5_child_rows(&cache->child, &request, b->rows));
+    if (sp_h5_reader_child) {
+        SP_TRY(sp_h5_reader_child->rows(&cache->child, &request, b->rows));
+    } else {
+        sp_status rc;
+
+        sp_h5_lock();
+        rc = sp_h5_values(from->path, c->name, first, n, request.bytes, b->rows);
+        sp_h5_unlock();
+        SP_TRY(rc);
+    }
     cache->unpacked += b->bytes;
     return SP_OK;
 }
@@ -274,7 +284,8 @@ void sp_h5_cache_destroy(sp_h5_cache *cache)
 {
     if (!cache)
         return;
-    sp_h5_child_kill(&cache->child);
+    if (sp_h5_reader_child)
+        sp_h5_reader_child->kill(&cache->child);
     for (int64_t i = 0; i < cache->n; i++)
         free(cache->block[i].rows);
     free(cache->block);

@@ -66,10 +66,6 @@ typedef struct frame {
     identity file; /* of rows; a catalog has its own */
 } frame;
 
-/* True once main has called sp_h5_child_main. Without that call the child would run the
- * whole program a second time. */
-static bool has_child_main;
-
 /* The child that waits for another list of this thread, and whether it is to wait. */
 static _Thread_local struct {
     bool is_wanted;
@@ -299,7 +295,11 @@ static void close_inherited(void)
 
 void sp_h5_child_main(int argc, char **argv)
 {
-    has_child_main = true;
+    static const sp_h5_reader child = {sp_h5_child_start, sp_h5_child_next,
+                                       sp_h5_child_end, sp_h5_child_rows,
+                                       sp_h5_child_kill};
+
+    sp_h5_reader_child = &child;
     if (argc != 2 || strcmp(argv[1], WORD) != 0)
         return;
     close_inherited();
@@ -325,9 +325,6 @@ static sp_status spawn(sp_h5_child *child)
     sigset_t blocked;
     int ends[2], failed;
 
-    if (!has_child_main)
-        return SP_FAIL_INTERNAL(SP_EDATA,
-                                "main must call sp_h5_child_main before anything else");
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
         return SP_FAIL(SP_EIO, "reader of HDF5 files: %s", strerror(errno));
     posix_spawn_file_actions_init(&actions);

@@ -57,4 +57,17 @@ sp_status sp_h5_child_rows(sp_h5_child *child, const sp_h5_rows_request *request
 /* Kills the child and waits for its end; does nothing with pid 0. */
 void sp_h5_child_kill(sp_h5_child *child);
 
+/* The five functions above, in a process whose main has called sp_h5_child_main. NULL in
+ * a program that only uses the library, which must not be started again: there the
+ * process itself reads headers and unpacks rows, under sp_h5_lock. */
+typedef struct sp_h5_reader {
+    sp_status (*start)(sp_h5_child *child, char *const *paths, int n);
+    sp_status (*next)(sp_h5_child *child, const char *path, int64_t file_bytes,
+                      sp_h5_catalog *catalog);
+    void (*end)(sp_h5_child *child);
+    sp_status (*rows)(sp_h5_child *child, const sp_h5_rows_request *request, void *to);
+    void (*kill)(sp_h5_child *child);
+} sp_h5_reader;
+extern const sp_h5_reader *sp_h5_reader_child;
+
 #endif

@@ -55,7 +55,7 @@ static void report(const label_work *w, int n_done)
 static sp_status make_outputs(label_model *m, label_files *f, const label_options *o,
                               int n_left, int n_done)
 {
-    sp_session *s = &m->infer.resources.session;
+    sp_session *s = m->infer.resources.session;
     label_work *w = calloc(1, sizeof *w);
     label_net net = {0};
     bool has_begun = false;
@@ -107,10 +107,10 @@ static sp_status label(label_model *m, const sp_command *command, label_options 
             files.dir, n_done, n_done == 1 ? " was" : "s were");
     else if (rc == SP_OK)
         rc = make_outputs(m, &files, o, n_mine - n_done, n_done);
-    if (rc == SP_OK && o->summary && m->infer.resources.session.comm->rank == 0)
+    if (rc == SP_OK && o->summary && m->infer.resources.comm->rank == 0)
         rc = label_table_write(&files, m, o->summary);
     if (rc == SP_OK)
-        rc = label_files_report_skipped(&files, m->infer.resources.session.comm);
+        rc = label_files_report_skipped(&files, m->infer.resources.comm);
     label_files_close(&files);
     return rc;
 }

@@ -345,7 +345,7 @@ static sp_status sum_file(const char *path, uint32_t *crc)
 sp_status label_model_open(label_model *m, const sp_command *command,
                            label_options *options)
 {
-    sp_session *s = &m->infer.resources.session;
+    sp_session *s = m->infer.resources.session;
     sp_status rc = SP_OK;
 
     assert(command->comm && options->model);

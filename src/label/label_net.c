@@ -11,7 +11,7 @@ static sp_status open_single(label_net *n, const label_model *m)
 {
     sp_resources *r = &n->infer->resources;
     const sp_loader_options options = {.set = &n->set,
-                                       .config = r->session.config,
+                                       .config = r->config,
                                        .graph = &r->graph,
                                        .backend = &r->backend,
                                        .columns = r->columns,
@@ -33,7 +33,7 @@ static sp_status open_single(label_net *n, const label_model *m)
 
 sp_status label_net_open(label_net *n, label_model *m, int n_views)
 {
-    sp_session *s = &m->infer.resources.session;
+    sp_session *s = m->infer.resources.session;
 
     assert(n_views >= 1);
     memset(n, 0, sizeof *n);
@@ -87,7 +87,7 @@ sp_status label_net_run(label_net *n, const sp_sample *sample, const char *what,
 {
     const int c = n->infer->resources.n_classes;
     const double begun = sp_now_s();
-    sp_run *run = &n->infer->resources.session.run;
+    sp_run *run = &n->infer->resources.session->run;
 
     assert(n->single && what && (sum || sample->n == 0));
     memset(sum, 0, (size_t)sample->n * (size_t)c * sizeof *sum);

@@ -16,13 +16,13 @@ typedef struct label_tally {
 
 enum { LABEL_TALLY_WORDS = sizeof(label_tally) / sizeof(int64_t) };
 
-static inline void label_tally_add(label_tally *t, int32_t class, float confidence,
+static inline void label_tally_add(label_tally *t, int32_t label, float confidence,
                                    bool is_doubtful)
 {
     t->n_points++;
     t->n_doubtful += is_doubtful;
     t->confidence += (int64_t)((double)confidence * LABEL_CONFIDENCE_UNITS + 0.5);
-    t->n[class]++;
+    t->n[label]++;
 }
 
 #endif

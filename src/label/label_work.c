@@ -17,7 +17,7 @@
 
 sp_session *label_work_session(const label_work *w)
 {
-    return &w->model->infer.resources.session;
+    return w->model->infer.resources.session;
 }
 
 /* ---- open and close ---- */
@@ -31,7 +31,7 @@ static sp_status choose_alignment(label_work *w)
     const sp_recipe *recipe = r->norm.recipe;
     double factor;
 
-    SP_TRY(sp_voxel_factor(r->session.config, &w->net->set, &factor));
+    SP_TRY(sp_voxel_factor(r->config, &w->net->set, &factor));
     w->vox.alignment = sp_graph_stride(&r->graph) * (int64_t)factor;
     if (recipe && recipe->alignment > 0 && recipe->alignment % w->vox.alignment == 0)
         w->vox.alignment = recipe->alignment;

@@ -17,6 +17,26 @@
 #include "compute/sp_transport.h"
 #include "net/sp_bucket.h"
 
+/* What the last layer gave on this rank, in host memory; see sp_logits of
+ * include/sptrain.h. */
+typedef struct sp_net_rows {
+    int64_t n;
+    int n_classes;
+    const float *logits;         /* [n][n_classes] */
+    const int32_t *labels;       /* [n]; NULL: the rows are no voxels */
+    int n_samples;
+    const int64_t *sample;       /* [n_samples] */
+    const int32_t *sample_row;   /* [n_samples + 1] */
+} sp_net_rows;
+
+/* A loss of the calling program; see sp_loss_fn of include/sptrain.h. fn NULL: the
+ * backend's loss. */
+typedef struct sp_net_own_loss {
+    int (*fn)(void *arg, const sp_net_rows *rows, float *gradient, double *loss_sum,
+              double *weight_sum);
+    void *arg; /* borrowed */
+} sp_net_own_loss;
+
 typedef struct sp_net {
     const sp_graph *graph;   /* borrowed */
     sp_backend *backend;     /* borrowed */
@@ -25,6 +45,7 @@ typedef struct sp_net {
     float *param;            /* [graph->n_floats] backend memory, 0 at creation */
     float *running;          /* [graph->n_buffer_floats] backend memory, 0 likewise */
     int layer; /* the node whose step runs, for measurements; -1: none does */
+    sp_net_own_loss own_loss; /* set by the user before the first step */
     struct sp_net_impl *impl;
 } sp_net;
 
@@ -76,6 +97,10 @@ sp_status sp_net_loss(sp_net *net, const sp_batch *batch, sp_net_loss_out *out,
  * mode to buckets->tail_exact with one. The sums of each sample stay until the end of
  * the step, for sp_net_sample_losses. Local. */
 sp_status sp_net_train_loss(sp_net *net, const sp_batch *batch, sp_buckets *buckets);
+/* Copies the logits of the last forward and the labels to host memory of `arena`. Waits
+ * for the device. Local. SP_EMEM. */
+sp_status sp_net_fetch_rows(sp_net *net, const sp_batch *batch, sp_arena *arena,
+                            sp_net_rows *rows);
 /* Fetches the losses of the n samples of the step so far: id (-1: padding, no sample)
  * and loss, sum w l and sum w. Both are host memory, valid until the next forward.
  * Waits for the device. Local. */

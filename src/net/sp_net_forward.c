@@ -299,7 +299,8 @@ static sp_status run_loss(sp_net *net, sp_loss_args *args)
     SP_TRY(sp_net_reach(net));
     args->dlogits = sp_net_last(net, &fp32);
     grad = sp_net_grad(net, impl->low.n_values - 1);
-    SP_TRY(ops->loss(net->backend, args));
+    SP_TRY(net->own_loss.fn ? sp_net_run_own_loss(net, args)
+                            : ops->loss(net->backend, args));
     if (grad.elem != SP_ELEM_F32)
         SP_TRY(ops->copy(net->backend, args->dlogits, grad, false));
     sp_assign_loss_end(&impl->mem, &fp32);

@@ -99,6 +99,10 @@ sp_norm_grad_args sp_net_norm_grad_args(const sp_net *net, int s, sp_tensor dy);
 sp_status sp_net_norm_backward(sp_net *net, int s, const sp_grad_route *route,
                                sp_buckets *buckets);
 
+/* ---- sp_net_own_loss.c ---- */
+/* Has the calling program compute its loss and the gradient, instead of ops->loss. */
+sp_status sp_net_run_own_loss(sp_net *net, const sp_loss_args *args);
+
 /* ---- sp_net_forward.c ---- */
 /* Packs the weights of a convolution for a direction, where they are stale. With little
  * memory all steps share the room, so those of this step are packed at each use; else

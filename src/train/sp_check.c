@@ -9,15 +9,15 @@
 
 static sp_status check_memory(sp_resources *r, sp_sampler *sampler)
 {
-    const bool has_eval = r->session.config->run.eval_every > 0 && r->val.n_samples > 0;
+    const bool has_eval = r->config->run.eval_every > 0 && r->val.n_samples > 0;
     sp_sampler val = {0};
     sp_status rc = SP_OK;
 
     if (has_eval && r->val.has_labels)
         rc = sp_resources_measure_merging(r);
     if (has_eval && rc == SP_OK)
-        rc = sp_sampler_open(&val, &r->val, r->session.comm, r->session.config, false);
-    rc = sp_comm_agree(r->session.comm, rc);
+        rc = sp_sampler_open(&val, &r->val, r->comm, r->config, false);
+    rc = sp_comm_agree(r->comm, rc);
     if (rc == SP_OK)
         rc = sp_check_memory(r, sampler, has_eval ? &val : NULL);
     sp_cut_close(&r->cut); /* closed before the samplers that it refers to */
@@ -38,12 +38,12 @@ static sp_status check_file(sp_session *s, const char *path)
 /* Refuses what a training would refuse before its first step. */
 static sp_status check_start(sp_resources *r)
 {
-    const sp_session *s = &r->session;
+    const sp_session *s = r->session;
 
-    SP_TRY(check_file(&r->session, s->config->run.init_from));
-    SP_TRY(check_file(&r->session, s->config->run.checkpoint));
+    SP_TRY(check_file(r->session, s->config->run.init_from));
+    SP_TRY(check_file(r->session, s->config->run.checkpoint));
     SP_TRY(sp_init_check_keys(r));
-    SP_TRY(sp_resources_open_data(r, true, true));
+    SP_TRY(sp_session_open_data(r, true, true));
     SP_TRY(sp_resources_check_labels(r));
     SP_TRY(sp_resources_check_class_weights(r));
     SP_TRY(sp_resources_check_training(r));
@@ -57,11 +57,11 @@ static sp_status check(sp_resources *r)
     sp_status rc;
 
     SP_TRY(check_start(r));
-    SP_TRY(sp_graph_build(&r->graph, r->session.config, r->n_columns, r->n_classes));
-    SP_TRY(sp_graph_check_tuning(&r->graph, r->session.config));
+    SP_TRY(sp_graph_build(&r->graph, r->config, r->n_columns, r->n_classes));
+    SP_TRY(sp_graph_check_tuning(&r->graph, r->config));
     SP_TRY(
-        sp_sampler_open(&sampler, &r->train, r->session.comm, r->session.config, true));
-    if (r->session.comm->rank == 0)
+        sp_sampler_open(&sampler, &r->train, r->comm, r->config, true));
+    if (r->comm->rank == 0)
         sp_graph_print(&r->graph, stdout);
     sp_report_data(r, &sampler);
     rc = sp_report_notes(r, &sampler);
@@ -80,11 +80,11 @@ sp_status sp_check_run(const sp_command *command, sp_status (*work)(sp_resources
     sp_status rc = sp_resources_open(&r, command, false);
 
     if (rc == SP_OK)
-        rc = sp_session_guard(&r.session);
+        rc = sp_session_guard(r.session);
     if (rc == SP_OK)
         rc = work(&r);
     if (rc == SP_OK)
-        rc = sp_comm_agree(r.session.comm, sp_log_written());
+        rc = sp_comm_agree(r.comm, sp_log_written());
     return sp_resources_close(&r, rc);
 }
 

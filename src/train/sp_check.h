@@ -10,7 +10,7 @@
 #define SP_CHECK_H
 
 #include "data/sp_sampler.h"
-#include "train/sp_resources.h"
+#include "train/sp_session.h"
 
 /* Collective. They report their own failures and return the exit status. */
 sp_status sp_check(const sp_command *command);

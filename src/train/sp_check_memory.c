@@ -36,7 +36,7 @@ static void print(const sp_resources *r, bool is_host)
             "gradients and optimizer state, %.2f of batches and kernel maps, "
             "%.2f of scratch; arenas take up to an eighth more, in pages of 2 MiB",
             act + weights + batches + scratch,
-            sp_precision_word[r->session.config->train.precision], act, weights,
+            sp_precision_word[r->config->train.precision], act, weights,
             batches, scratch);
 }
 
@@ -63,7 +63,7 @@ static sp_status look(sp_device_kind kind, device_view *view)
 
 static int64_t memory_of_deck(const sp_resources *r)
 {
-    return (int64_t)(r->session.config->run.memory_mb * mib);
+    return (int64_t)(r->config->run.memory_mb * mib);
 }
 
 /* Logs into how many micro-batches a step is cut, for run.memory_mb or device_bytes of
@@ -78,7 +78,7 @@ static sp_status check_cut(sp_resources *r, const sp_foresight *f, sp_sampler *s
         SP_TRY(sp_resources_bound_host(r, f, sampler, val, &bytes));
     else if (bytes == 0)
         bytes = sp_cut_memory_of(device_bytes);
-    rc = sp_cut_open(&r->cut, f, sampler, val, r->session.comm, bytes);
+    rc = sp_cut_open(&r->cut, f, sampler, val, r->comm, bytes);
     if (rc == SP_OK)
         sp_cut_print(&r->cut, device_bytes);
     return rc;
@@ -86,8 +86,8 @@ static sp_status check_cut(sp_resources *r, const sp_foresight *f, sp_sampler *s
 
 sp_status sp_check_memory(sp_resources *r, sp_sampler *sampler, sp_sampler *val)
 {
-    sp_comm *comm = r->session.comm;
-    const sp_config *config = r->session.config;
+    sp_comm *comm = r->comm;
+    const sp_config *config = r->config;
     sp_backend be = {.precision = config->train.precision};
     const sp_foresight f = sp_resources_foresight(r, &be);
     device_view view = {0};
@@ -96,7 +96,7 @@ sp_status sp_check_memory(sp_resources *r, sp_sampler *sampler, sp_sampler *val)
     assert(sampler);
     /* Ranks of another node may see other devices or none, and the estimate needs the
      * same device and memory on all ranks. */
-    SP_TRY(sp_comm_agree(r->session.comm, rc));
+    SP_TRY(sp_comm_agree(r->comm, rc));
     SP_TRY(sp_comm_bcast(comm, &view, sizeof view, 0));
     be.ops = sp_backend_find(view.is_cuda ? "cuda" : "cpu");
     SP_TRY(sp_comm_agree(comm, sp_foresee_fit(&f, true, memory_of_deck(r))));

@@ -6,7 +6,7 @@
 #include "base/sp_log.h"
 #include "base/sp_signal.h"
 #include "train/sp_gallery.h"
-#include "train/sp_resources.h"
+#include "train/sp_session.h"
 #include "report/sp_progress.h"
 #include "train/sp_merging.h"
 
@@ -48,7 +48,7 @@ static const char *blame(const sp_resources *r, char cause[CAUSE])
 {
     static const char either[] =
         "the weights, or the features of this sample, are at fault";
-    const long long step = r->session.step; /* 0: the file of the weights has none */
+    const long long step = r->step; /* 0: the file of the weights has none */
 
     if (r->fault[0])
         snprintf(cause, CAUSE, "the checkpoint's %s", r->fault);
@@ -205,7 +205,7 @@ static void show(pass *p, const sp_batch *batch)
         batch->view < p->resources->evaluation.views.n - 1)
         return;
     p->n_done += batch->step_samples;
-    sp_session_count(&p->resources->session, p->n_done, p->resources->val.n_samples);
+    sp_session_count(p->resources->session, p->n_done, p->resources->val.n_samples);
     if (sp_progress_is_due(&p->progress))
         sp_progress_at(&p->progress, p->n_done, "mIoU %.3f",
                        sp_metrics_miou(m->confusion, m->n_classes));
@@ -214,7 +214,7 @@ static void show(pass *p, const sp_batch *batch)
 sp_status sp_evaluate_next(sp_resources *r, sp_batch **batch, sp_evaluate_work *work,
                            void *arg)
 {
-    sp_session *s = &r->session;
+    sp_session *s = r->session;
     sp_status rc;
 
     assert(batch && work);
@@ -268,7 +268,7 @@ static sp_status evaluate_all(void *arg)
  * same number, and agree on failures there. */
 static sp_status evaluate_merged(pass *p)
 {
-    sp_session *s = &p->resources->session;
+    sp_session *s = p->resources->session;
     sp_batch *batch = NULL;
     sp_status rc = sp_loader_seek(p->resources->evaluation.loader, (sp_position){0, 0});
 
@@ -291,13 +291,13 @@ static sp_status run_pass(pass *p)
     SP_TRY(sp_merging_open(&p->merging, r, count_merged, p));
     if (p->merging.with_blocks)
         return evaluate_merged(p);
-    sp_session_run_alone(&r->session, evaluate_all, p);
-    return sp_comm_agree(r->session.comm, p->found);
+    sp_session_run_alone(r->session, evaluate_all, p);
+    return sp_comm_agree(r->comm, p->found);
 }
 
 int sp_evaluate_parts(const sp_resources *r)
 {
-    const bool is_merged = r->session.config->eval.merge;
+    const bool is_merged = r->config->eval.merge;
     const int points = r->val.has_points ? SP_METRICS_POINTS : 0;
 
     if (r->evaluation.views.n <= 1 && !is_merged)
@@ -318,16 +318,16 @@ sp_status sp_evaluate_pass(sp_resources *r, sp_metrics *metrics,
     SP_TRY(sp_arena_create(&p.scratch, 0, "predictions"));
     if (pictures_s)
         sp_gallery_create(&p.gallery, r->n_classes);
-    sp_session_count(&r->session, 0, r->val.n_samples);
+    sp_session_count(r->session, 0, r->val.n_samples);
     sp_progress_begin(&p.progress, "evaluating", "samples", r->val.n_samples);
     rc = run_pass(&p);
     sp_progress_end(&p.progress);
     sp_merging_destroy(&p.merging);
     sp_arena_destroy(&p.scratch);
     if (rc == SP_OK)
-        rc = sp_metrics_reduce(metrics, r->session.comm);
+        rc = sp_metrics_reduce(metrics, r->comm);
     /* Ranks that are done wait in the sums, and still tell of the pass meanwhile. */
-    sp_session_count(&r->session, 0, 0);
+    sp_session_count(r->session, 0, 0);
     if (rc == SP_OK && pictures_s) {
         const double begin_s = sp_now_s();
 

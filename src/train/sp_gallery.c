@@ -16,7 +16,7 @@
 #include "net/sp_metrics.h"
 #include "report/sp_figure.h"
 #include "report/sp_palette.h"
-#include "train/sp_resources.h"
+#include "train/sp_session.h"
 
 /* Pixels of a picture. */
 enum { WIDTH = 420, HEIGHT = 350 };
@@ -380,7 +380,7 @@ static void write_sample(sp_json *json, const sp_resources *r, const choice *c, 
     sp_json_int(json, "sample", c->sample[k]);
     sp_json_double(json, "miou", c->miou[k]);
     sp_json_int(json, "voxels", n_voxels);
-    sp_json_int(json, "step", r->session.step);
+    sp_json_int(json, "step", r->session->step);
     sp_json_end_object(json);
 }
 
@@ -394,15 +394,15 @@ static sp_status write_list(const sp_resources *r, const choice *c,
     sp_status rc;
 
     sp_json_begin(&json);
-    sp_json_int(&json, "step", r->session.step);
-    sp_json_int(&json, "epoch", r->session.epoch);
+    sp_json_int(&json, "step", r->session->step);
+    sp_json_int(&json, "epoch", r->session->epoch);
     sp_json_begin_array(&json, "samples");
     for (int k = 0; k < CHOSEN; k++)
         if (drawn[k] == KINDS * SIDES)
             write_sample(&json, r, c, k, n_voxels[k]);
     sp_json_end_array(&json);
     rc = sp_json_end(&json, &line);
-    snprintf(path, sizeof path, "%s/pictures/pictures.json", r->session.run.dir);
+    snprintf(path, sizeof path, "%s/pictures/pictures.json", r->session->run.dir);
     if (rc == SP_OK)
         rc = sp_file_replace_unflushed(path, line, strlen(line), 0);
     sp_json_destroy(&json);
@@ -418,13 +418,13 @@ static sp_status write_pictures(const sp_resources *r, const choice *c,
     size_t bytes;
     char *record;
 
-    snprintf(path, sizeof path, "%s/pictures", r->session.run.dir);
+    snprintf(path, sizeof path, "%s/pictures", r->session->run.dir);
     SP_TRY(sp_file_make_folder(path));
     while ((record = sp_records_next(records, &bytes))) {
         parcel head;
 
         memcpy(&head, record, sizeof head);
-        snprintf(path, sizeof path, "%s/pictures/%s-%s-%s.png", r->session.run.dir,
+        snprintf(path, sizeof path, "%s/pictures/%s-%s-%s.png", r->session->run.dir,
                  which_words[head.which], kind_words[head.kind], sides[head.side].word);
         SP_TRY(sp_file_replace_unflushed(path, record + sizeof head,
                                          bytes - sizeof head, 0));
@@ -436,7 +436,7 @@ static sp_status write_pictures(const sp_resources *r, const choice *c,
 
 sp_status sp_gallery_write(sp_gallery *g, sp_resources *r)
 {
-    sp_comm *comm = r->session.comm;
+    sp_comm *comm = r->comm;
     sp_records records = {0};
     choice c;
     sp_status rc;

@@ -15,7 +15,7 @@
  * run.checkpoint, else a checkpoint of run.dir. */
 static sp_status open_checkpoint(sp_infer *infer)
 {
-    const sp_config *config = infer->resources.session.config;
+    const sp_config *config = infer->resources.config;
     char folder[PATH_MAX], *path = infer->path;
     struct stat st;
 
@@ -51,7 +51,7 @@ static sp_status name_columns(sp_config *model, const sp_normalization *norm)
  * training had another: its user hardly means the sample data. */
 static sp_status refuse_default_data(const sp_infer *infer, const sp_config *model)
 {
-    const sp_session *s = &infer->resources.session;
+    const sp_session *s = infer->resources.session;
     char *old, *now;
     sp_status rc = SP_OK;
 
@@ -75,7 +75,7 @@ static sp_status refuse_default_data(const sp_infer *infer, const sp_config *mod
  * command line replaces the checkpoint's layers as it replaces a deck's. */
 static sp_status take_network(sp_infer *infer)
 {
-    const sp_config *user = infer->resources.session.config;
+    const sp_config *user = infer->resources.config;
     const bool has_family = sp_config_is_overridden(user, "net.family");
     const char *const *key = sp_config_kept_by_model;
     sp_config old;
@@ -133,7 +133,7 @@ static sp_status read_head(sp_infer *infer)
 static sp_status share_head(sp_infer *infer)
 {
     sp_resources *r = &infer->resources;
-    sp_session *s = &r->session;
+    sp_session *s = r->session;
     sp_status rc = s->comm->rank == 0 ? read_head(infer) : SP_OK;
 
     SP_TRY(sp_comm_agree(s->comm, rc));
@@ -141,7 +141,7 @@ static sp_status share_head(sp_infer *infer)
         sp_comm_bcast(s->comm, &infer->is_checkpoint, sizeof infer->is_checkpoint, 0));
     if (infer->is_checkpoint) {
         SP_TRY(sp_config_bcast(&infer->config, s->comm, SP_OK));
-        s->config = &infer->config;
+        s->config = infer->resources.config = &infer->config;
     }
     SP_TRY(sp_normalization_bcast(&r->norm, s->comm));
     return sp_comm_bcast(s->comm, infer->path, sizeof infer->path, 0);
@@ -153,9 +153,9 @@ static sp_status open_net(sp_resources *r)
 {
     float *weights;
     sp_status rc = sp_resources_kept_class_weights(
-        r, sp_config_is_overridden(r->session.config, "train.class_weights"), &weights);
+        r, sp_config_is_overridden(r->config, "train.class_weights"), &weights);
 
-    rc = sp_comm_agree(r->session.comm, rc);
+    rc = sp_comm_agree(r->comm, rc);
     if (rc == SP_OK)
         rc = sp_resources_open_net(r, weights);
     free(weights);
@@ -199,7 +199,7 @@ static sp_status match_data(sp_infer *infer)
 {
     sp_resources *r = &infer->resources;
 
-    if (!has_other_names(r->session.config, &r->norm))
+    if (!has_other_names(r->config, &r->norm))
         SP_TRY(sp_resources_match_columns(r, &r->val, &r->norm, infer->path, SP_EDATA));
     SP_TRY(sp_dataset_match_recipe(&r->val, r->norm.recipe, infer->path));
     return sp_resources_take_classes(r, &r->val, infer->path);
@@ -225,8 +225,8 @@ static sp_status choose_norm(sp_infer *infer)
     sp_normalization *norm = &r->norm;
 
     if (!infer->is_checkpoint)
-        return sp_comm_agree(r->session.comm, sp_resources_normalize(r, &r->val));
-    leave_norm(&r->session, norm);
+        return sp_comm_agree(r->comm, sp_resources_normalize(r, &r->val));
+    leave_norm(r->session, norm);
     if (norm->mean && norm->n_columns != r->n_columns)
         return SP_FAIL(SP_EDATA,
                        "%s: statistics of %d feature columns, data.val has %d",
@@ -264,29 +264,30 @@ static sp_status open_session(sp_infer *infer, const sp_command *command)
     const sp_config *config = command->config;
     const char *from =
         config->run.checkpoint[0] ? config->run.checkpoint : config->run.dir;
-    sp_session *s = &infer->resources.session;
     bool is_there = command->comm->rank > 0 || access(from, F_OK) == 0;
 
     SP_TRY(sp_comm_bcast(command->comm, &is_there, sizeof is_there, 0));
     SP_TRY(sp_resources_open(&infer->resources, command, is_there));
     if (is_there)
         return SP_OK;
-    SP_TRY(sp_comm_agree(s->comm, s->comm->rank == 0 ? open_checkpoint(infer) : SP_OK));
+    SP_TRY(sp_comm_agree(command->comm,
+                         command->comm->rank == 0 ? open_checkpoint(infer) : SP_OK));
     close_file(infer); /* it has come meanwhile */
-    return sp_session_open_folder(s);
+    return sp_session_open_folder(infer->resources.session);
 }
 
 sp_status sp_infer_open(sp_infer *infer, const sp_command *command)
 {
     sp_resources *r = &infer->resources;
-    sp_session *s = &r->session;
+    sp_session *s;
 
     memset(infer, 0, sizeof *infer);
     SP_TRY(open_session(infer, command));
+    s = r->session;
     SP_TRY(say(s, "running", SP_OK, ""));
     SP_TRY(sp_resources_open_device(r));
     SP_TRY(share_head(infer));
-    SP_TRY(sp_resources_open_data(r, false, true));
+    SP_TRY(sp_session_open_data(r, false, true));
     SP_TRY(match_data(infer));
     SP_TRY(choose_norm(infer));
     SP_TRY(open_net(r));
@@ -294,7 +295,7 @@ sp_status sp_infer_open(sp_infer *infer, const sp_command *command)
     SP_TRY(sp_comm_bcast(s->comm, &infer->state.step, sizeof infer->state.step, 0));
     SP_TRY(sp_comm_bcast(s->comm, &infer->state.at, sizeof infer->state.at, 0));
     s->epoch = sp_position_epochs(infer->state.at);
-    s->step = infer->state.step;
+    s->step = r->step = infer->state.step;
     SP_TRY(sp_resources_open_evaluation(r));
     SP_TRY(sp_resources_cut(r));
     sp_cut_print(&r->cut, r->memory.total);
@@ -309,7 +310,7 @@ sp_status sp_infer_open_model(sp_infer *infer, const sp_command *command,
     SP_TRY(sp_resources_open(&infer->resources, command, false));
     snprintf(infer->path, sizeof infer->path, "%s", model);
     SP_TRY(share_head(infer));
-    leave_norm(&infer->resources.session, &infer->resources.norm);
+    leave_norm(infer->resources.session, &infer->resources.norm);
     return SP_OK;
 }
 
@@ -318,7 +319,7 @@ sp_status sp_infer_open_net(sp_infer *infer)
     sp_resources *r = &infer->resources;
 
     assert(r->columns && r->class_name);
-    SP_TRY(say(&r->session, "running", SP_OK, ""));
+    SP_TRY(say(r->session, "running", SP_OK, ""));
     SP_TRY(sp_resources_open_device(r));
     SP_TRY(open_net(r));
     SP_TRY(load_weights(infer));
@@ -330,7 +331,7 @@ sp_status sp_infer_open_net(sp_infer *infer)
 
 sp_status sp_infer_close(sp_infer *infer, sp_status rc)
 {
-    sp_session *s = &infer->resources.session;
+    sp_session *s = infer->resources.session;
 
     close_file(infer);
     sp_checkpoint_state_destroy(&infer->state);

@@ -6,7 +6,7 @@
 
 #include <limits.h>
 
-#include "train/sp_resources.h"
+#include "train/sp_session.h"
 #include "weights/sp_weights_model.h"
 
 typedef struct sp_infer {

@@ -22,7 +22,7 @@ static const char *last_layer(const sp_resources *r)
 static sp_status compare_classes(const sp_resources *r, const sp_normalization *norm,
                                  const char *path)
 {
-    const sp_strings *skip = &r->session.config->run.init_skip;
+    const sp_strings *skip = &r->config->run.init_skip;
 
     if (sp_graph_is_named(skip, last_layer(r)))
         return SP_OK;
@@ -75,7 +75,7 @@ static void say_classes(const sp_resources *r, const sp_normalization *norm,
 static void say_moved(const sp_resources *r, const sp_checkpoint_state *state,
                       const char *path)
 {
-    const sp_strings *skip = &r->session.config->run.init_skip;
+    const sp_strings *skip = &r->config->run.init_skip;
     const sp_graph *g = &r->graph;
     char fresh[LIST] = "";
     int64_t n_weights = 0;
@@ -123,7 +123,7 @@ static sp_status compare(const sp_resources *r, const char *path)
 
 sp_status sp_init_weights(sp_resources *r)
 {
-    const char *path = r->session.config->run.init_from;
+    const char *path = r->config->run.init_from;
     sp_status rc = SP_OK;
 
     assert(r->net.impl);
@@ -133,34 +133,34 @@ sp_status sp_init_weights(sp_resources *r)
         return SP_FAIL(SP_EDATA,
                        "%s:%s, expected a finite number: its training had diverged",
                        path, r->fault);
-    if (r->session.comm->rank == 0)
+    if (r->comm->rank == 0)
         rc = compare(r, path);
-    SP_TRY(sp_comm_agree(r->session.comm, rc));
+    SP_TRY(sp_comm_agree(r->comm, rc));
     return sp_init_norm_of(r, path);
 }
 
 sp_status sp_init_check(sp_resources *r)
 {
-    const char *path = r->session.config->run.init_from;
+    const char *path = r->config->run.init_from;
     const sp_graph *g = &r->graph;
     sp_status rc = SP_OK;
 
     if (!path[0])
         return SP_OK;
-    SP_TRY(sp_comm_agree(r->session.comm, sp_resources_normalize(r, &r->train)));
-    if (r->session.comm->rank == 0) {
+    SP_TRY(sp_comm_agree(r->comm, sp_resources_normalize(r, &r->train)));
+    if (r->comm->rank == 0) {
         float *param =
             malloc((size_t)(g->n_floats + g->n_buffer_floats) * sizeof *param);
 
         rc = !param ? SP_FAIL(SP_EMEM, "out of memory")
                     : sp_checkpoint_read_init(path, g, &r->norm,
-                                              &r->session.config->run.init_skip, param,
+                                              &r->config->run.init_skip, param,
                                               param + g->n_floats);
         free(param);
         if (rc == SP_OK)
             rc = compare(r, path);
     }
-    SP_TRY(sp_comm_agree(r->session.comm, rc));
+    SP_TRY(sp_comm_agree(r->comm, rc));
     return sp_init_norm_of(r, path);
 }
 
@@ -168,7 +168,7 @@ sp_status sp_init_check(sp_resources *r)
 
 sp_status sp_init_check_keys(const sp_resources *r)
 {
-    const sp_config *config = r->session.config;
+    const sp_config *config = r->config;
 
     if (config->run.init_norm == SP_INIT_NORM_SOURCE && !config->run.init_from[0])
         return SP_FAIL(SP_EUSAGE,
@@ -215,18 +215,18 @@ sp_status sp_init_norm_of(sp_resources *r, const char *path)
     sp_status rc = SP_OK;
 
     assert(path);
-    if (r->session.config->run.init_norm != SP_INIT_NORM_SOURCE || !r->norm.mean)
+    if (r->config->run.init_norm != SP_INIT_NORM_SOURCE || !r->norm.mean)
         return SP_OK;
-    if (r->session.comm->rank == 0) {
+    if (r->comm->rank == 0) {
         rc = sp_checkpoint_read_state(path, &state, &source);
         if (rc == SP_OK)
             rc = fill_norm(r, &source, path);
     }
     sp_checkpoint_state_destroy(&state);
     sp_normalization_destroy(&source);
-    SP_TRY(sp_comm_agree(r->session.comm, rc));
-    SP_TRY(sp_comm_bcast(r->session.comm, r->norm.mean, bytes, 0));
-    return sp_comm_bcast(r->session.comm, r->norm.std, bytes, 0);
+    SP_TRY(sp_comm_agree(r->comm, rc));
+    SP_TRY(sp_comm_bcast(r->comm, r->norm.mean, bytes, 0));
+    return sp_comm_bcast(r->comm, r->norm.std, bytes, 0);
 }
 
 /* ---- report ---- */
@@ -239,13 +239,13 @@ static int count_layers(const sp_resources *r, int entry)
 
     for (int i = 0; i < g->n_nodes; i++)
         n += g->node[i].weight >= 0 && !g->node[i].is_frozen &&
-             sp_graph_lr_entry(r->session.config, g->node[i].name) == entry;
+             sp_graph_lr_entry(r->config, g->node[i].name) == entry;
     return n;
 }
 
 void sp_init_report(const sp_resources *r)
 {
-    const sp_strings *factors = &r->session.config->train.lr_layers;
+    const sp_strings *factors = &r->config->train.lr_layers;
     const sp_graph *g = &r->graph;
     int64_t n_weights;
     int n_layers;

@@ -9,7 +9,7 @@
 #ifndef SP_INIT_H
 #define SP_INIT_H
 
-#include "train/sp_resources.h"
+#include "train/sp_session.h"
 
 /* Loads the weights of run.init_from and tells what moved where. Collective, agreed.
  * SP_EDATA: they do not fit, or are not finite; SP_EUSAGE: keys that contradict. */

@@ -6,7 +6,7 @@
 sp_status sp_merging_open(sp_merging *m, sp_resources *r, sp_merger_done *done,
                           void *arg)
 {
-    const sp_config *config = r->session.config;
+    const sp_config *config = r->config;
     sp_status rc;
 
     assert(r->evaluation.loader && r->evaluation.views.n >= 1);
@@ -15,11 +15,11 @@ sp_status sp_merging_open(sp_merging *m, sp_resources *r, sp_merger_done *done,
     if (!m->is_on)
         return SP_OK;
     rc = sp_arena_create(&m->arena, 0, "probabilities");
-    SP_TRY(sp_comm_agree(r->session.comm, rc));
+    SP_TRY(sp_comm_agree(r->comm, rc));
     if (!m->with_blocks)
         return SP_OK;
-    rc = sp_merger_open(&m->merger, &r->val, r->n_classes, r->session.comm, done, arg);
-    return sp_comm_agree(r->session.comm, rc);
+    rc = sp_merger_open(&m->merger, &r->val, r->n_classes, r->comm, done, arg);
+    return sp_comm_agree(r->comm, rc);
 }
 
 void sp_merging_destroy(sp_merging *m)
@@ -95,7 +95,7 @@ sp_status sp_merging_exchange(sp_merging *m, const sp_batch *batch)
 
     assert(m->with_blocks && sp_merging_is_last(m, batch));
     return sp_comm_agree(
-        m->resources->session.comm,
+        m->resources->comm,
         sp_merger_exchange(&m->merger,
                            batch->position + (is_last ? batch->step_samples : 0)));
 }

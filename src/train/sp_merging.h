@@ -10,7 +10,7 @@
 #define SP_MERGING_H
 
 #include "predict/sp_merger.h"
-#include "train/sp_resources.h"
+#include "train/sp_session.h"
 
 /* Zero it before the first use. */
 typedef struct sp_merging {

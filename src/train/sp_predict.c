@@ -37,7 +37,7 @@ static sp_status begin_files(sp_predictor *p)
     const sp_resources *r = &p->infer.resources;
     int64_t most = r->evaluation.sampler.effective;
 
-    if (r->val.n_samples < most || r->session.config->eval.merge)
+    if (r->val.n_samples < most || r->config->eval.merge)
         most = r->val.n_samples;
     p->arrived = calloc((size_t)most + 1, sizeof *p->arrived);
     if (!p->arrived)
@@ -218,18 +218,18 @@ static sp_status predict_batches(sp_predictor *p, sp_progress *progress)
             rc = sp_signal_check();
         if (rc == SP_OK)
             rc = sp_evaluate_next(r, &batch, predict_batch, p);
-        SP_TRY(sp_comm_agree(r->session.comm, rc));
+        SP_TRY(sp_comm_agree(r->comm, rc));
         if (!batch)
             return SP_OK;
         if (p->merging.with_blocks && sp_merging_is_last(&p->merging, batch))
             SP_TRY(sp_merging_exchange(&p->merging, batch));
         if (sp_merging_is_last(&p->merging, batch)) {
-            SP_TRY(sp_records_gather(&p->parcels, r->session.comm));
-            if (r->session.comm->rank == 0)
+            SP_TRY(sp_records_gather(&p->parcels, r->comm));
+            if (r->comm->rank == 0)
                 rc = store_arrived(p);
             if (batch->micro == batch->n_micro - 1)
                 n_done += batch->step_samples;
-            sp_run_count(&r->session.run, n_done, r->val.n_samples);
+            sp_run_count(&r->session->run, n_done, r->val.n_samples);
             sp_progress_at(progress, n_done, "%s", "");
         }
         if (rc == SP_OK)
@@ -239,7 +239,7 @@ static sp_status predict_batches(sp_predictor *p, sp_progress *progress)
 
 static sp_status predict_all(sp_predictor *p)
 {
-    sp_run *run = &p->infer.resources.session.run;
+    sp_run *run = &p->infer.resources.session->run;
     const int64_t n = p->infer.resources.val.n_samples;
     sp_progress progress;
     sp_status rc;
@@ -259,20 +259,20 @@ static sp_status predict(sp_predictor *p)
     sp_status rc = SP_OK;
 
     p->files.infer = &p->infer;
-    p->files.with_logits = r->session.config->run.logits;
+    p->files.with_logits = r->config->run.logits;
     p->files.label_bytes = r->n_classes <= 255 ? 1 : 2;
     p->files.ignore_label = p->files.label_bytes == 1 ? UINT8_MAX : UINT16_MAX;
     if (ignore >= r->n_classes && ignore < p->files.ignore_label)
         p->files.ignore_label = ignore;
-    if (r->session.comm->rank == 0)
+    if (r->comm->rank == 0)
         rc = begin_files(p);
     if (rc == SP_OK)
         rc = sp_arena_create(&p->scratch, 0, "predictions");
-    SP_TRY(sp_comm_agree(r->session.comm, rc));
+    SP_TRY(sp_comm_agree(r->comm, rc));
     SP_TRY(sp_merging_open(&p->merging, r, send_merged, p));
     SP_TRY(predict_all(p));
-    return sp_comm_agree(r->session.comm,
-                         r->session.comm->rank == 0 ? finish_files(p) : SP_OK);
+    return sp_comm_agree(r->comm,
+                         r->comm->rank == 0 ? finish_files(p) : SP_OK);
 }
 
 static void log_end(const sp_predictor *p)
@@ -286,7 +286,7 @@ static void log_end(const sp_predictor *p)
                  (long long)n_skipped);
     sp_log_info("predictions of %lld sample%s%s in %s/predictions (%s, step %lld)",
                 (long long)n_written, sp_plural(n_written), left_out,
-                p->infer.resources.session.run.dir, p->infer.path,
+                p->infer.resources.session->run.dir, p->infer.path,
                 (long long)p->infer.state.step);
 }
 

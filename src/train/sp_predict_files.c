@@ -79,7 +79,7 @@ static sp_status write_attributes(const sp_predict_files *f, sp_h5 *file, int sh
 static int path_of(const sp_predict_files *f, int shard, bool is_whole, char *path)
 {
     return snprintf(path, PATH_MAX, "%s/predictions/%s%s",
-                    f->infer->resources.session.run.dir,
+                    f->infer->resources.session->run.dir,
                     sp_file_name(f->infer->resources.val.shard[shard].path),
                     is_whole ? "" : SP_FILE_UNFINISHED);
 }
@@ -182,7 +182,7 @@ sp_status sp_predict_files_begin(sp_predict_files *f)
     rc = sorted ? check_names(f, sorted) : SP_FAIL(SP_EMEM, "out of memory");
     free(sorted);
     SP_TRY(rc);
-    snprintf(dir, sizeof dir, "%s/predictions", r->session.run.dir);
+    snprintf(dir, sizeof dir, "%s/predictions", r->session->run.dir);
     return sp_file_make_folder(dir);
 }
 
@@ -302,7 +302,7 @@ void sp_predict_files_discard(sp_predict_files *f)
         path_of(f, i, false, path);
         unlink(path);
     }
-    snprintf(path, sizeof path, "%s/predictions", f->infer->resources.session.run.dir);
+    snprintf(path, sizeof path, "%s/predictions", f->infer->resources.session->run.dir);
     rmdir(path); /* succeeds where nothing else is in it */
     sp_error_raise(&error);
 }

@@ -30,17 +30,17 @@ static sp_status measure_reduce(sp_resources *r, float *data, double *rate)
     void *shared = NULL;
     sp_status rc = SP_OK;
 
-    if (r->session.comm->size == 1)
+    if (r->comm->size == 1)
         return SP_OK; /* one rank moves no data */
     /* On the host the gradient lies in memory of sp_comm. */
     if (r->backend.ops->is_host) {
-        rc = sp_comm_alloc(r->session.comm, n * sizeof *data, &shared);
-        rc = sp_comm_agree(r->session.comm, rc);
+        rc = sp_comm_alloc(r->comm, n * sizeof *data, &shared);
+        rc = sp_comm_agree(r->comm, rc);
         data = shared;
     }
     for (int i = 0; i < 5 && rc == SP_OK; i++) {
         double begin;
-        rc = sp_comm_barrier(r->session.comm);
+        rc = sp_comm_barrier(r->comm);
         begin = sp_now_s();
         if (rc == SP_OK)
             rc = sp_transport_allreduce(&r->transport, SP_SCOPE_WORLD, data, data, n,
@@ -49,7 +49,7 @@ static sp_status measure_reduce(sp_resources *r, float *data, double *rate)
             rc = r->backend.ops->wait(&r->backend);
         best = fmin(best, sp_now_s() - begin);
     }
-    sp_comm_free(r->session.comm, shared);
+    sp_comm_free(r->comm, shared);
     *rate = (double)n * 4e-6 / best;
     return rc;
 }
@@ -91,14 +91,14 @@ static sp_status measure_read(const sp_resources *r, double *rate)
     sp_sample sample = {0};
     double begin = sp_now_s(), bytes = 0;
     sp_status rc = SP_OK;
-    int64_t i = r->session.comm->rank;
+    int64_t i = r->comm->rank;
 
     if (n == 0)
         return SP_OK;
     do {
         rc = sp_sample_read(&r->train, i % n, &request, &sample);
         bytes += (double)sample.n * (12 + 4 * r->n_columns + 1);
-        i += i < n ? r->session.comm->size : 1;
+        i += i < n ? r->comm->size : 1;
     } while (rc == SP_OK && sp_now_s() - begin < 0.3);
     *rate = bytes * 1e-6 / (sp_now_s() - begin);
     sp_sample_destroy(&sample);
@@ -123,8 +123,8 @@ static sp_status measure(sp_resources *r, sp_flight *flight)
         rc = measure_copy(r, data, &flight->rate[COPY]);
     if (rc == SP_OK)
         rc = measure_read(r, &flight->rate[READ]);
-    rc = sp_comm_agree(r->session.comm, rc);
-    sp_session_beat(&r->session, SP_PHASE_REDUCE);
+    rc = sp_comm_agree(r->comm, rc);
+    sp_session_beat(r->session, SP_PHASE_REDUCE);
     if (rc == SP_OK)
         rc = measure_reduce(r, data, &flight->rate[REDUCE]);
     ops->arena_destroy(&arena);
@@ -175,7 +175,7 @@ static const char *text_of(double rate, char text[16])
 
 static void print_flights(const sp_resources *r, const sp_flight *all)
 {
-    const int n = r->session.comm->size;
+    const int n = r->comm->size;
     const char *transport = n == 1 ? "none" : r->transport.ops->name;
 
     sp_log_info("%5s %-20s %5s %6s %6s  %-10s %15s %12s %10s", "rank", "host", "node",
@@ -198,7 +198,7 @@ static void print_flights(const sp_resources *r, const sp_flight *all)
 
 static sp_status preflight(sp_resources *r)
 {
-    sp_comm *comm = r->session.comm;
+    sp_comm *comm = r->comm;
     sp_flight mine = {.place = {.rank = comm->rank,
                                 .node = comm->node,
                                 .local_rank = comm->local_rank,
@@ -211,9 +211,9 @@ static sp_status preflight(sp_resources *r)
     SP_TRY(sp_resources_open_transport(r));
     if (!r->backend.ops->is_host)
         mine.place = r->placement.place[comm->rank];
-    SP_TRY(sp_resources_open_data(r, true, false));
-    SP_TRY(sp_graph_build(&r->graph, r->session.config, r->n_columns, r->n_classes));
-    sp_session_beat(&r->session, SP_PHASE_READ);
+    SP_TRY(sp_session_open_data(r, true, false));
+    SP_TRY(sp_graph_build(&r->graph, r->config, r->n_columns, r->n_classes));
+    sp_session_beat(r->session, SP_PHASE_READ);
     SP_TRY(measure(r, &mine));
     SP_TRY(sp_comm_gather(comm, &mine, sizeof mine, &all, NULL));
     sp_log_info("%d rank%s on %d node%s; device %s; all-reduce by %s; gradient %.1f MB",

@@ -13,7 +13,7 @@
 #include "base/sp_machine.h"
 #include "config.h"
 #include "h5/sp_h5.h"
-#include "train/sp_resources.h"
+#include "train/sp_session.h"
 #include "report/sp_live.h"
 #include "health/sp_watchdog.h"
 
@@ -85,18 +85,18 @@ static void write_start(const sp_resources *r, const char *deck)
     sp_json_text(json, "mpi", sp_comm_library());
     sp_json_text(json, "hdf5", sp_h5_library());
     sp_json_text(json, "processor", sp_machine_processor());
-    sp_json_int(json, "ranks", r->session.comm->size);
-    sp_json_int(json, "nodes", r->session.comm->n_nodes);
+    sp_json_int(json, "ranks", r->comm->size);
+    sp_json_int(json, "nodes", r->comm->n_nodes);
     sp_json_begin_array(json, "node_of_rank");
-    for (int i = 0; i < r->session.comm->size; i++)
-        sp_json_int(json, NULL, r->session.comm->node_of_rank[i]);
+    for (int i = 0; i < r->comm->size; i++)
+        sp_json_int(json, NULL, r->comm->node_of_rank[i]);
     sp_json_end_array(json);
     sp_json_text(json, "device", r->device);
     sp_json_text(json, "precision",
-                 sp_precision_word[r->session.config->train.precision]);
-    if (r->session.resolved.bf16_sums != SP_SUMS_AUTO)
+                 sp_precision_word[r->config->train.precision]);
+    if (r->resolved.bf16_sums != SP_SUMS_AUTO)
         sp_json_text(json, "bf16_sums",
-                     sp_bf16_sums_word[r->session.resolved.bf16_sums]);
+                     sp_bf16_sums_word[r->resolved.bf16_sums]);
     sp_json_text(json, "transport", r->transport.ops->name);
     sp_json_text(json, "transport_text", r->transport.words);
     sp_json_text(json, "deck_hash", hash);
@@ -138,7 +138,7 @@ static sp_status open_events(sp_trainer *trainer, const char *deck)
 static sp_status start(sp_trainer *trainer, const char *deck)
 {
     sp_resources *r = &trainer->resources;
-    sp_run *run = &r->session.run;
+    sp_run *run = &r->session->run;
     int64_t *bytes = &trainer->state.metrics_bytes;
 
     if (trainer->is_resumed)
@@ -151,13 +151,13 @@ static sp_status start(sp_trainer *trainer, const char *deck)
     write_plan(trainer);
     sp_report_time(sp_time_s());
     SP_TRY(append(run, bytes));
-    return sp_run_status(run, "running", SP_OK, r->session.epoch, r->session.step, "");
+    return sp_run_status(run, "running", SP_OK, r->session->epoch, r->session->step, "");
 }
 
 sp_status sp_report_start(sp_trainer *trainer)
 {
     sp_session *s = trainer->session;
-    const sp_config resolved = sp_session_resolved(s);
+    const sp_config resolved = sp_resources_resolved(&trainer->resources);
     char *deck = NULL;
     sp_status rc = SP_OK;
 
@@ -344,14 +344,14 @@ static bool add_quoted(char *to, size_t size, const char *text)
 
 void sp_report_renew(sp_resources *r)
 {
-    sp_run *run = &r->session.run;
+    sp_run *run = &r->session->run;
     /* Borrowed by the queue of commands until it has run. */
     static char command[3 * PATH_MAX];
     char self[PATH_MAX], report[PATH_MAX];
     const ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
     bool is_whole;
 
-    if (run->comm->rank != 0 || r->session.config->run.report_every <= 0)
+    if (run->comm->rank != 0 || r->config->run.report_every <= 0)
         return;
     self[n > 0 ? n : 0] = '\0';
     sp_file_in(run->dir, "report.html", report);
@@ -364,7 +364,7 @@ void sp_report_renew(sp_resources *r)
         return;
     }
     sp_run_command(run, command, run->dir);
-    sp_run_after_save(run, r->session.config->run.after_save, report);
+    sp_run_after_save(run, r->config->run.after_save, report);
 }
 
 /* ---- end ---- */
@@ -443,10 +443,10 @@ static sp_status report_end(sp_trainer *trainer, const char *state, const char *
     print_end(trainer, state, total_s);
     if (!is_done)
         sp_log_info("%s", message);
-    SP_TRY(sp_run_status(&r->session.run, state, is_done ? SP_OK : SP_ELIMIT,
-                         r->session.epoch, trainer->state.step, message));
+    SP_TRY(sp_run_status(&r->session->run, state, is_done ? SP_OK : SP_ELIMIT,
+                         r->session->epoch, trainer->state.step, message));
     sp_report_renew(r);
-    sp_run_give_files(&r->session.run, r->session.config->run.after_save);
+    sp_run_give_files(&r->session->run, r->config->run.after_save);
     return SP_OK;
 }
 

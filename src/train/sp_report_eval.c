@@ -10,7 +10,7 @@
 #include "base/sp_log.h"
 #include "base/sp_text.h"
 #include "report/sp_heatmap.h"
-#include "train/sp_resources.h"
+#include "train/sp_session.h"
 #include "train/sp_predict_files.h"
 #include "train/sp_report_internal.h"
 
@@ -62,7 +62,7 @@ static void write_merged(const sp_resources *r, const sp_metrics *m, sp_events *
         return;
     sp_json_begin_object(json, "merged");
     sp_json_int(json, "views", r->evaluation.views.n);
-    sp_json_bool(json, "blocks", r->session.config->eval.merge);
+    sp_json_bool(json, "blocks", r->config->eval.merge);
     if (m->merged) {
         sp_json_int(json, "voxels", sp_metrics_total(m->merged, n));
         sp_report_number(events, "merged", "accuracy",
@@ -175,8 +175,8 @@ static void print_eval(const char *event, const sp_metrics *m,
  * command, the ranks, the checkpoint and the data. */
 static void write_request(const sp_resources *r, const char *checkpoint)
 {
-    const sp_command *command = r->session.command;
-    const sp_strings *data = &r->session.config->data.val;
+    const sp_command *command = r->session->command;
+    const sp_strings *data = &r->config->data.val;
 
     sp_report_time(sp_time_s());
     sp_json_begin_array(json, "arguments");
@@ -185,7 +185,7 @@ static void write_request(const sp_resources *r, const char *checkpoint)
     for (int i = 0; i < command->n_overrides; i++)
         sp_json_text(json, NULL, command->overrides[i]);
     sp_json_end_array(json);
-    sp_json_int(json, "ranks", r->session.comm->size);
+    sp_json_int(json, "ranks", r->comm->size);
     sp_json_text(json, "checkpoint", checkpoint);
     sp_json_begin_array(json, "data");
     for (int i = 0; i < data->n; i++)
@@ -199,7 +199,7 @@ static sp_status report_eval(sp_resources *r, const sp_metrics *m,
                              const sp_metrics *averaged, const char *checkpoint,
                              int64_t *metrics_bytes)
 {
-    sp_session *s = &r->session;
+    sp_session *s = r->session;
     sp_events *events = s->run.events;
     const double now_s = sp_time_s();
     char path[PATH_MAX];
@@ -237,8 +237,8 @@ sp_status sp_report_eval(sp_resources *r, const sp_metrics *metrics,
                          int64_t *metrics_bytes)
 {
     assert(metrics->sums);
-    return sp_comm_agree(r->session.comm,
-                         r->session.comm->rank == 0
+    return sp_comm_agree(r->comm,
+                         r->comm->rank == 0
                              ? report_eval(r, metrics, averaged, checkpoint,
                                            metrics_bytes)
                              : SP_OK);
@@ -249,7 +249,7 @@ sp_status sp_report_eval(sp_resources *r, const sp_metrics *metrics,
 static sp_status report_test(sp_resources *r, const sp_metrics *m, const char *weights,
                              int64_t step, int64_t epoch, int64_t *metrics_bytes)
 {
-    const sp_strings *data = &r->session.config->data.test;
+    const sp_strings *data = &r->config->data.test;
     const char *line;
 
     sp_report_begin("test");
@@ -263,7 +263,7 @@ static sp_status report_test(sp_resources *r, const sp_metrics *m, const char *w
     write_eval(r, m, NULL);
     sp_report_time(sp_time_s());
     SP_TRY(sp_json_end(json, &line));
-    SP_TRY(sp_run_event(&r->session.run, line, metrics_bytes));
+    SP_TRY(sp_run_event(&r->session->run, line, metrics_bytes));
     print_eval("test", m, NULL, epoch, step);
     return SP_OK;
 }
@@ -274,8 +274,8 @@ sp_status sp_report_test(sp_resources *r, const sp_metrics *metrics,
 {
     assert(metrics->sums && weights);
     return sp_comm_agree(
-        r->session.comm,
-        r->session.comm->rank == 0
+        r->comm,
+        r->comm->rank == 0
             ? report_test(r, metrics, weights, step, epoch, metrics_bytes)
             : SP_OK);
 }
@@ -285,18 +285,18 @@ sp_status sp_report_predict(sp_resources *r, const char *checkpoint,
 {
     const char *line;
 
-    assert(checkpoint && files && r->session.comm->rank == 0);
+    assert(checkpoint && files && r->comm->rank == 0);
     sp_report_begin("predict");
     write_request(r, checkpoint);
-    sp_json_int(json, "step", r->session.step);
-    sp_json_int(json, "epoch", r->session.epoch);
+    sp_json_int(json, "step", r->session->step);
+    sp_json_int(json, "epoch", r->session->epoch);
     sp_json_int(json, "samples", r->val.n_samples - files->n_skipped);
     sp_json_int(json, "left_out", files->n_skipped);
     sp_json_int(json, "voxels", files->n_voxels);
     sp_json_int(json, "points", files->n_points);
     SP_TRY(sp_json_end(json, &line));
-    SP_TRY(sp_run_event(&r->session.run, line, NULL));
-    return sp_run_deliver(&r->session.run);
+    SP_TRY(sp_run_event(&r->session->run, line, NULL));
+    return sp_run_deliver(&r->session->run);
 }
 
 /* Most bytes of a class's name in the table. */
@@ -344,7 +344,7 @@ void sp_report_table(const sp_resources *r, const sp_metrics *m)
     char row[128] = "";
 
     assert(n == r->n_classes);
-    if (r->session.comm->rank != 0)
+    if (r->comm->rank != 0)
         return;
     sp_log_info("%-*s %12s %8s %10s %8s%s%s%s", width, "class", "voxels", "IoU",
                 "precision", "recall", m->point_confusion ? "  point IoU" : "",

@@ -6,7 +6,7 @@
 
 #include "base/sp_log.h"
 #include "config.h"
-#include "train/sp_resources.h"
+#include "train/sp_session.h"
 #include "train/sp_init.h"
 
 /* Warns of vectors that do not tilt because their z is no column. */
@@ -29,7 +29,7 @@ static void print_untilted(const sp_resources *r)
 static void print_notes(const sp_trainer *trainer)
 {
     const sp_resources *r = &trainer->resources;
-    const sp_config *config = r->session.config;
+    const sp_config *config = r->config;
 
     if (config->data.normalize && !r->norm.mean)
         sp_log_warn0("the shards have no feature_mean and feature_std, so features are "
@@ -52,15 +52,15 @@ static void print_notes(const sp_trainer *trainer)
 
 void sp_report_machine(const sp_resources *r)
 {
-    const sp_comm *comm = r->session.comm;
-    const sp_bf16_sums sums = r->session.resolved.bf16_sums;
+    const sp_comm *comm = r->comm;
+    const sp_bf16_sums sums = r->resolved.bf16_sums;
 
     assert(r->backend.ops);
     sp_log_info(
         PACKAGE_STRING ": %d rank%s on %d node%s, device %s, %s%s%s%s, all-reduce by "
                        "%s",
         comm->size, sp_plural(comm->size), comm->n_nodes, sp_plural(comm->n_nodes),
-        r->device, sp_precision_word[r->session.config->train.precision],
+        r->device, sp_precision_word[r->config->train.precision],
         r->backend.is_wgmma && !r->backend.ops->is_host ? " by wgmma" : "",
         sums ? " summed in " : "", sums ? sp_bf16_sums_word[sums] : "",
         r->transport.words);
@@ -107,10 +107,10 @@ static void word_schedule(const sp_config *config, double lr, char *text, size_t
 
 void sp_report_data(const sp_resources *r, const sp_sampler *sampler)
 {
-    const sp_comm *comm = r->session.comm;
+    const sp_comm *comm = r->comm;
     const int64_t steps = sp_sampler_steps_per_epoch(sampler);
     const double world = sampler->effective;
-    const double lr = sp_optim_base_lr(r->session.config, sampler->effective);
+    const double lr = sp_optim_base_lr(r->config, sampler->effective);
     char schedule[256];
 
     sp_log_info("data: %lld training sample%s (%lld voxels), %lld validation sample%s "
@@ -120,7 +120,7 @@ void sp_report_data(const sp_resources *r, const sp_sampler *sampler)
                 sp_plural(r->val.n_samples), (long long)r->val.n_voxels, r->n_classes,
                 r->n_columns, sp_plural(r->n_columns),
                 r->norm.mean ? ", normalized" : "");
-    word_schedule(r->session.config, lr, schedule, sizeof schedule);
+    word_schedule(r->config, lr, schedule, sizeof schedule);
     sp_log_info("batch: %g sample%s a step in the world, %.6g a node, %.6g a rank; "
                 "%lld step%s an epoch; effective learning rate %g%s",
                 world, sp_plural(world), world / comm->n_nodes, world / comm->size,
@@ -133,10 +133,10 @@ void sp_report_header(const sp_trainer *trainer)
 
     sp_report_data(r, &r->sampler);
     sp_log_info("network: %s, %lld parameters; run folder %s",
-                r->session.config->net.n_layers
+                r->config->net.n_layers
                     ? "from net.layers"
-                    : sp_family_word[r->session.config->net.family],
-                (long long)r->graph.n_weights, r->session.run.dir);
+                    : sp_family_word[r->config->net.family],
+                (long long)r->graph.n_weights, r->session->run.dir);
     sp_init_report(r);
     print_notes(trainer);
 }

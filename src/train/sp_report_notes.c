@@ -7,13 +7,13 @@
 #include <sys/stat.h>
 
 #include "base/sp_log.h"
-#include "train/sp_resources.h"
+#include "api/sp_resources.h"
 
 /* ---- the batch ---- */
 
 void sp_report_idle(const sp_resources *r, const sp_sampler *sampler)
 {
-    const int ranks = r->session.comm->size;
+    const int ranks = r->comm->size;
     const int n = (sampler->effective - 1) / sampler->accumulate + 1;
 
     assert(sampler->effective >= 1 && sampler->accumulate >= 1);
@@ -137,7 +137,7 @@ static sp_status report_classes(sp_resources *r)
     sp_status rc =
         count ? SP_OK : SP_FAIL(SP_EMEM, "no memory for the labels of %zu classes", n);
 
-    rc = sp_comm_agree(r->session.comm, rc);
+    rc = sp_comm_agree(r->comm, rc);
     if (rc == SP_OK)
         rc = sp_resources_count_labels(r, &r->train, count, &is_known);
     if (rc == SP_OK && is_known)
@@ -150,7 +150,7 @@ static sp_status report_classes(sp_resources *r)
 
 sp_status sp_report_notes(sp_resources *r, const sp_sampler *sampler)
 {
-    const sp_config *config = r->session.config;
+    const sp_config *config = r->config;
 
     assert(sampler->set == &r->train);
     sp_report_idle(r, sampler);
@@ -161,7 +161,7 @@ sp_status sp_report_notes(sp_resources *r, const sp_sampler *sampler)
         return SP_OK;
     if (!r->val.has_labels)
         sp_log_warn0("data.val has no /labels, so nothing is evaluated");
-    if (r->session.comm->rank == 0)
+    if (r->comm->rank == 0)
         print_shared(r);
     return r->val.has_labels && r->train.has_labels ? report_classes(r) : SP_OK;
 }

@@ -13,19 +13,12 @@
 #include "base/sp_log.h"
 #include "h5/sp_h5.h"
 #include "run/sp_saver.h"
-#include "train/sp_resources.h"
+#include "train/sp_session.h"
 #include "train/sp_init.h"
-
-static bool is_complete(const sp_config *config, const sp_checkpoint_state *state)
-{
-    if (config->train.steps > 0)
-        return state->step >= config->train.steps;
-    return state->at.epoch >= config->train.epochs;
-}
 
 bool sp_resume_is_complete(const sp_trainer *trainer)
 {
-    return is_complete(trainer->session->config, &trainer->state);
+    return sp_step_is_last(trainer->session->config, &trainer->state);
 }
 
 /* ---- beginning ---- */
@@ -52,8 +45,8 @@ static sp_status compare_key(const sp_config *old, const sp_config *now,
 static sp_status compare_groups(const sp_resources *r, const sp_checkpoint_state *state,
                                 const char *path)
 {
-    const sp_config *config = r->session.config;
-    const sp_comm *comm = r->session.comm;
+    const sp_config *config = r->config;
+    const sp_comm *comm = r->comm;
     const char *word = config->batch.per == SP_PER_RANK ? "rank" : "node";
     const long long size = config->batch.size, then = state->groups;
     const int now = config->batch.per == SP_PER_RANK ? comm->size : comm->n_nodes;
@@ -120,16 +113,16 @@ static sp_status compare(sp_resources *r, const sp_checkpoint_state *state,
     SP_TRY(sp_checkpoint_check_place(path, state, set->n_samples));
     SP_TRY(sp_checkpoint_config(&old, state, path));
     for (rc = SP_OK; *key && rc == SP_OK; key++)
-        rc = compare_key(&old, r->session.config, *key, path);
+        rc = compare_key(&old, r->config, *key, path);
     if (rc == SP_OK)
         rc = compare_groups(r, state, path);
     if (rc == SP_OK) {
         /* Steps are cut as they were, unless the deck bounds the memory itself. A check
          * has no backend. */
-        if (r->session.resolved.memory_mb == 0 && r->backend.ops &&
+        if (r->resolved.memory_mb == 0 && r->backend.ops &&
             !r->backend.ops->is_host)
-            r->session.resolved.memory_mb = old.run.memory_mb;
-        now = sp_session_resolved(&r->session);
+            r->resolved.memory_mb = old.run.memory_mb;
+        now = sp_resources_resolved(r);
         log_changes(&old, &now);
         warn_of_sums(&old, &now, path);
     }
@@ -168,7 +161,7 @@ static bool is_own(const char *dir, char *path)
 /* Rank 0: finds the checkpoint to continue from and compares it with the deck. */
 static sp_status choose(sp_resources *r, beginning *from)
 {
-    const sp_config *config = r->session.config;
+    const sp_config *config = r->config;
     const sp_resume *resume = &config->run.resume;
     sp_checkpoint_state state = {0};
     sp_normalization norm = {0};
@@ -200,7 +193,7 @@ static sp_status choose(sp_resources *r, beginning *from)
     if (rc == SP_OK)
         rc = compare(r, &state, &norm, path);
     /* The run folder would be left without a checkpoint. */
-    if (rc == SP_OK && from->is_foreign && is_complete(config, &state))
+    if (rc == SP_OK && from->is_foreign && sp_step_is_last(config, &state))
         rc = SP_FAIL(SP_EUSAGE,
                      "%s: step %lld, epoch %lld: nothing is left to train; raise "
                      "train.epochs or train.steps",
@@ -215,8 +208,8 @@ sp_status sp_resume_check(sp_resources *r)
 {
     beginning from = {0};
 
-    return sp_comm_agree(r->session.comm,
-                         r->session.comm->rank == 0 ? choose(r, &from) : SP_OK);
+    return sp_comm_agree(r->comm,
+                         r->comm->rank == 0 ? choose(r, &from) : SP_OK);
 }
 
 static sp_status begin_fresh(sp_trainer *t)
@@ -225,12 +218,12 @@ static sp_status begin_fresh(sp_trainer *t)
     sp_status rc = sp_init_check_keys(r);
 
     SP_TRY(rc);
-    if (r->session.config->run.init_from[0])
+    if (r->config->run.init_from[0])
         SP_TRY(sp_init_weights(r));
     SP_TRY(sp_optim_begin_average(&r->optim, r->net.param, r->net.running));
-    if (r->session.comm->rank == 0)
-        rc = sp_run_truncate_metrics(&r->session.run, 0);
-    return sp_comm_agree(r->session.comm, rc);
+    if (r->comm->rank == 0)
+        rc = sp_run_truncate_metrics(&r->session->run, 0);
+    return sp_comm_agree(r->comm, rc);
 }
 
 /* Rank 0: renames checkpoints of later steps when the run goes back to an earlier one,
@@ -284,10 +277,10 @@ static sp_status begin_from(sp_trainer *t, const beginning *from)
                        "%s:%s, expected a finite number: its training had diverged",
                        path, r->fault);
     SP_TRY(sp_init_norm_of(r, path));
-    if (r->session.comm->rank == 0)
+    if (r->comm->rank == 0)
         rc = leave_later(t, !from->is_foreign);
-    SP_TRY(sp_comm_agree(r->session.comm, rc));
-    SP_TRY(sp_comm_bcast(r->session.comm, &t->state.best, sizeof t->state.best, 0));
+    SP_TRY(sp_comm_agree(r->comm, rc));
+    SP_TRY(sp_comm_bcast(r->comm, &t->state.best, sizeof t->state.best, 0));
     check_best_data(t, r->val.hash);
     if (from->is_foreign) {
         t->state.metrics_bytes = 0;
@@ -295,11 +288,11 @@ static sp_status begin_from(sp_trainer *t, const beginning *from)
     }
     t->is_resumed = true;
     t->first_step = t->state.step;
-    r->session.epoch = sp_position_epochs(t->state.at);
-    r->session.step = t->state.step;
+    r->session->epoch = sp_position_epochs(t->state.at);
+    r->session->step = r->step = t->state.step;
     if (!sp_resume_is_complete(t) || t->state.eval_due)
         sp_log_info("continuing from %s: step %lld, epoch %lld", path,
-                    (long long)r->session.step, (long long)r->session.epoch);
+                    (long long)r->session->step, (long long)r->session->epoch);
     return SP_OK;
 }
 
@@ -311,18 +304,18 @@ sp_status sp_resume_begin(sp_trainer *trainer)
 
     assert(r->net.impl && r->optim.impl);
     trainer->state.best = NAN;
-    trainer->state.seed = r->session.config->train.seed;
+    trainer->state.seed = r->config->train.seed;
     trainer->state.data_hash = r->train.hash;
     trainer->state.val_hash = trainer->is_evaluated ? r->val.hash : 0;
-    if (r->session.comm->rank == 0)
+    if (r->comm->rank == 0)
         rc = choose(r, &from);
-    SP_TRY(sp_comm_agree(r->session.comm, rc));
-    SP_TRY(sp_comm_bcast(r->session.comm, &from, sizeof from, 0));
-    SP_TRY(sp_comm_bcast(r->session.comm, &r->session.resolved,
-                         sizeof r->session.resolved, 0));
+    SP_TRY(sp_comm_agree(r->comm, rc));
+    SP_TRY(sp_comm_bcast(r->comm, &from, sizeof from, 0));
+    SP_TRY(sp_comm_bcast(r->comm, &r->resolved,
+                         sizeof r->resolved, 0));
     if (from.is_moving) {
-        SP_TRY(sp_run_set_aside(&r->session.run));
-        SP_TRY(sp_session_open_log(&r->session)); /* the old log has been moved */
+        SP_TRY(sp_run_set_aside(&r->session->run));
+        SP_TRY(sp_session_open_log(r->session)); /* the old log has been moved */
     }
     return from.path[0] ? begin_from(trainer, &from) : begin_fresh(trainer);
 }
@@ -397,8 +390,8 @@ static sp_status open_saver(sp_trainer *t)
 
     if (t->saver)
         return SP_OK;
-    rc = sp_saver_create(&t->saver, &r->session.run, &r->net, &r->optim, &r->norm,
-                         r->session.config->run.keep);
+    rc = sp_saver_create(&t->saver, &r->session->run, &r->net, &r->optim, &r->norm,
+                         r->config->run.keep);
     if (rc != SP_OK) {
         sp_saver_destroy(t->saver);
         t->saver = NULL;
@@ -415,15 +408,14 @@ void sp_resume_prepare(sp_trainer *trainer)
 /* Rank 0: posts the present state, when the post before it is written. */
 static sp_status post(sp_trainer *t, bool is_best)
 {
-    sp_session *s = t->session;
-    const sp_config resolved = sp_session_resolved(s);
+    const sp_config resolved = sp_resources_resolved(&t->resources);
     sp_checkpoint_state state;
     sp_status rc;
 
     SP_TRY(open_saver(t));
     settle(t, true);
     /* A checkpoint counts on the lines before it. */
-    SP_TRY(sp_run_deliver(&s->run));
+    SP_TRY(sp_run_deliver(&t->session->run));
     state = t->state;
     state.groups =
         t->resources.sampler.per == SP_PER_WORLD ? 0 : t->resources.sampler.n_groups;

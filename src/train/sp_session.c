@@ -1,19 +1,24 @@
 #include "train/sp_session.h"
 
 #include <assert.h>
+#include <glob.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/sp_fault.h"
 #include "base/sp_file.h"
 #include "base/sp_log.h"
-#include "compute/sp_transport.h"
-#include "base/sp_fault.h"
 #include "base/sp_signal.h"
+#include "compute/sp_transport.h"
+#include "h5/sp_h5.h"
 #include "health/sp_start.h"
-#include "report/sp_live.h"
 #include "health/sp_watchdog.h"
 #include "health/sp_witness.h"
+#include "report/sp_live.h"
+#include "scan/scene/sp_scene.h"
+#include "train/sp_trial.h"
 
 enum { FIRST_WORD_S = 5 };
 
@@ -45,8 +50,6 @@ sp_status sp_session_open(sp_session *session, const sp_command *command,
     memset(session, 0, sizeof *session);
     session->command = command;
     session->config = command->config;
-    session->resolved.memory_mb = command->config->run.memory_mb;
-    session->resolved.bf16_sums = SP_SUMS_AUTO;
     session->comm = command->comm;
     if (with_folder)
         return sp_session_open_folder(session);
@@ -102,15 +105,6 @@ void sp_session_watch(sp_session *session, const double own_s[SP_PHASE_COUNT])
     sp_witness_check(session->witness);
 }
 
-sp_config sp_session_resolved(const sp_session *session)
-{
-    sp_config resolved = *session->config;
-
-    resolved.run.memory_mb = session->resolved.memory_mb;
-    resolved.train.bf16_sums = session->resolved.bf16_sums;
-    return resolved;
-}
-
 /* ---- end ---- */
 
 static void print(sp_session *session, sp_status rc)
@@ -132,7 +126,7 @@ static void leave_alone(sp_session *session, sp_status rc)
         print(session, rc);
     else
         sp_sleep_s(FIRST_WORD_S);
-    if (session->transport)
+    if (session->transport && session->transport->ops)
         sp_transport_abandon(session->transport);
     sp_comm_abort(session->comm, rc);
 }
@@ -161,4 +155,76 @@ void sp_session_close(sp_session *session)
     sp_run_close(&session->run);
     sp_witness_end(session->witness);
     session->witness = NULL;
+}
+
+/* ---- resources with a session ---- */
+
+/* The folder that the default deck names and that the program fills itself. */
+#define SAMPLE_DATA "input/sample"
+
+static bool glob_finds(const char *pattern)
+{
+    glob_t found;
+    bool is_found = glob(pattern, 0, NULL, &found) == 0;
+
+    globfree(&found);
+    return is_found;
+}
+
+/* Makes the sample data if the deck names them and they do not exist. */
+static sp_status make_sample_data(const sp_session *s)
+{
+    const sp_strings *train = &s->config->data.train;
+    const sp_strings *val = &s->config->data.val;
+    bool is_sample = train->n == 1 && val->n == 1 &&
+                     strcmp(train->at[0], SAMPLE_DATA "/train-*.h5") == 0 &&
+                     strcmp(val->at[0], SAMPLE_DATA "/val-*.h5") == 0;
+    sp_status rc = SP_OK;
+
+    if (!is_sample)
+        return SP_OK;
+    if (s->comm->rank == 0 && !(glob_finds(train->at[0]) && glob_finds(val->at[0]))) {
+        sp_log_info("making sample data in " SAMPLE_DATA
+                    " (synthetic scenes, as spvox scene makes them)");
+        rc = sp_scene_make_sample_data(SAMPLE_DATA "/train", SAMPLE_DATA "/val");
+    }
+    return sp_comm_agree(s->comm, rc);
+}
+
+sp_status sp_resources_open(sp_resources *r, const sp_command *command,
+                            bool with_folder)
+{
+    sp_session *session = calloc(1, sizeof *session);
+
+    assert(command);
+    sp_resources_begin(r, command->config, command->comm);
+    r->is_predicting = strcmp(command->name, "predict") == 0;
+    r->may = (sp_liberties){.binds = true, .try_wgmma = sp_trial_wgmma};
+    if (!session)
+        return SP_FAIL(SP_EMEM, "no memory for a session");
+    r->session = session;
+    sp_h5_keep_child(true);
+    SP_TRY(sp_session_open(session, command, with_folder));
+    session->transport = &r->transport;
+    return SP_OK;
+}
+
+sp_status sp_session_open_data(sp_resources *r, bool with_train, bool with_val)
+{
+    SP_TRY(make_sample_data(r->session));
+    return sp_resources_open_data(r, with_train, with_val);
+}
+
+sp_status sp_resources_close(sp_resources *r, sp_status rc)
+{
+    sp_h5_keep_child(false);
+    sp_resources_end_work(r);
+    if (r->session)
+        sp_session_report(r->session, rc);
+    sp_resources_free(r);
+    if (r->session)
+        sp_session_close(r->session);
+    free(r->session);
+    r->session = NULL;
+    return rc;
 }

@@ -21,7 +21,7 @@
 #ifndef SP_SESSION_H
 #define SP_SESSION_H
 
-#include "deck/sp_deck.h"
+#include "api/sp_resources.h"
 #include "run/sp_run.h"
 
 struct sp_watchdog; /* health/sp_watchdog.h */
@@ -38,24 +38,10 @@ typedef struct sp_command {
     sp_comm *comm;
 } sp_command;
 
-/* Values that a session determines after the start, because they depend on the machine
- * or on the checkpoint that the run continues from. The config stays as the user wrote
- * it. */
-typedef struct sp_resolved {
-    /* Stands for run.memory_mb: MiB that a rank may use, the same on all ranks. It is
-     * the deck's, then that of the checkpoint where the deck has none, then the bound
-     * that sp_resources_cut chose. 0: no bound. */
-    double memory_mb;
-    /* Stands for train.bf16_sums: the order in which this session sums. SP_SUMS_AUTO:
-     * its device has one order only, or its precision. */
-    sp_bf16_sums bf16_sums;
-} sp_resolved;
-
 typedef struct sp_session {
     const sp_command *command;
     /* The command's, or that of sp_infer, which has the checkpoint's network. */
     const sp_config *config;
-    sp_resolved resolved;
     sp_comm *comm;                /* the command's */
     sp_run run;                   /* zeroed, or of no folder where there is none */
     struct sp_witness *witness;   /* NULL: no run folder */
@@ -90,10 +76,6 @@ void sp_session_count(sp_session *session, int64_t done, int64_t total);
  * phase (sp_watchdog_step), and looks whether the witness is there. */
 void sp_session_watch(sp_session *session, const double own_s[SP_PHASE_COUNT]);
 
-/* The config with the resolved values in place of the deck's, as deck.resolved and
- * checkpoints have it. It borrows the config's memory and is not destroyed. Local. */
-sp_config sp_session_resolved(const sp_session *session);
-
 typedef sp_status sp_session_work(void *arg);
 /* Runs work of which the other ranks learn nothing if it fails on this one, such as a
  * training step. Returns only if it has not failed: else this rank reports the failure,
@@ -107,5 +89,17 @@ void sp_session_run_alone(sp_session *session, sp_session_work *work, void *arg)
 void sp_session_report(sp_session *session, sp_status rc);
 /* Local, once the resources are closed: closes the run folder and ends the witness. */
 void sp_session_close(sp_session *session);
+
+/* ---- resources with a session ---- */
+
+/* Begins the resources of a command and opens their session (see sp_session_open), which
+ * they own. sp_resources_close follows in any case. Collective, agreed. */
+sp_status sp_resources_open(sp_resources *resources, const sp_command *command,
+                            bool with_folder);
+/* Opens the data (sp_resources_open_data). Makes the sample data first if the deck names
+ * them and they do not exist. Collective, agreed. */
+sp_status sp_session_open_data(sp_resources *resources, bool with_train, bool with_val);
+/* Local: reports rc (see sp_session_report), frees everything and returns rc. */
+sp_status sp_resources_close(sp_resources *resources, sp_status rc);
 
 #endif

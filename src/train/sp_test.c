@@ -23,7 +23,7 @@ sp_status sp_test_check(const sp_resources *r)
             "%s: /labels: data.test is evaluated after the training, expected "
             "labels, found none",
             r->test.shard[0].path);
-    if (r->session.config->eval.merge) {
+    if (r->config->eval.merge) {
         rc = sp_scans_create(&scans, &r->test);
         sp_scans_destroy(&scans);
     }
@@ -50,14 +50,14 @@ static sp_status open_best(const sp_trainer *t, sp_h5 **file, int64_t at[2])
 static sp_status load_best(sp_trainer *t, int64_t at[2])
 {
     sp_resources *r = &t->resources;
-    sp_comm *comm = r->session.comm;
+    sp_comm *comm = r->comm;
     sp_h5 *file = NULL;
     sp_status rc;
 
     at[0] = t->state.step;
     at[1] = t->session->epoch;
     if (isnan(t->state.best)) {
-        if (r->session.config->run.weights == SP_WEIGHTS_EMA)
+        if (r->config->run.weights == SP_WEIGHTS_EMA)
             sp_resources_exchange_average(r);
         return SP_OK;
     }

@@ -87,7 +87,7 @@ sp_status sp_times_reduce(sp_resources *r, sp_step_report *report)
     SP_TRY(measure_memory(&r->backend, &report->memory_bytes));
     for (int i = 0; i < N; i++)
         greatest[i] = isfinite(*value[i]) ? *value[i] : -INFINITY;
-    SP_TRY(sp_comm_allreduce(r->session.comm, SP_SCOPE_WORLD, greatest, N, SP_F64,
+    SP_TRY(sp_comm_allreduce(r->comm, SP_SCOPE_WORLD, greatest, N, SP_F64,
                              SP_MAX));
     for (int i = 0; i < N; i++)
         *value[i] = isfinite(greatest[i]) ? greatest[i] : NAN;

@@ -14,7 +14,7 @@
 #define SP_TIMES_H
 
 #include "run/sp_heartbeat.h"
-#include "train/sp_step.h"
+#include "api/sp_step.h"
 
 struct sp_resources;   /* train/sp_resources.h */
 struct sp_step_report; /* train/sp_trainer.h */

@@ -49,23 +49,12 @@ static void advance(sp_trainer *t, sp_step_report *report)
     sp_checkpoint_state *state = &t->state;
     const sp_step_result *result = &report->result;
 
-    assert(result->at.epoch == state->at.epoch &&
-           result->at.position == state->at.position);
-    state->step++;
-    state->samples_seen += result->n_samples;
-    report->step = state->step;
     report->epoch = state->at.epoch;
+    report->is_end = sp_step_advance(state, result, t->epoch_samples);
+    report->step = state->step;
     report->samples = state->samples_seen;
-    state->at.position += result->n_samples;
-    report->is_end = state->at.position >= t->epoch_samples;
-    if (report->is_end)
-        state->at = (sp_position){.epoch = state->at.epoch + 1, .position = 0};
-    state->updates = result->updates;
-    if (result->is_updated)
-        state->skipped = 0;
-    state->skipped += result->is_skipped;
     t->session->epoch = sp_position_epochs(state->at);
-    t->session->step = state->step;
+    t->session->step = t->resources.step = state->step;
     t->must_stop = result->is_stopping;
 }
 

@@ -25,7 +25,7 @@ static sp_status open_net(sp_resources *r)
         rc = sp_resources_open_net(r, class_weight);
     free(class_weight);
     SP_TRY(rc);
-    return sp_graph_check_tuning(&r->graph, r->session.config);
+    return sp_graph_check_tuning(&r->graph, r->config);
 }
 
 static sp_status open_evaluation(sp_trainer *t)
@@ -45,43 +45,27 @@ static sp_status open_evaluation(sp_trainer *t)
     return sp_comm_agree(t->session->comm, rc);
 }
 
-/* Sets the length of the training from its state on. In steps it is counted from there,
- * since the steps before may have been those of another number of ranks. */
+/* Sets the length of the training from its state on. */
 static void set_plan(sp_trainer *t)
 {
-    const sp_config *config = t->session->config;
-    const sp_sampler *sampler = &t->resources.sampler;
-    const sp_checkpoint_state *state = &t->state;
-    bool is_long;
-
-    t->step_samples = sampler->effective;
+    t->step_samples = t->resources.sampler.effective;
     t->epoch_samples = t->resources.train.n_samples;
-    if (config->train.steps > state->step)
-        is_long = __builtin_add_overflow(
-            state->samples_seen,
-            sp_sampler_samples(sampler, state->at.position,
-                               config->train.steps - state->step),
-            &t->total_samples);
-    else if (config->train.steps > 0)
-        t->total_samples = state->samples_seen, is_long = false;
-    else
-        is_long = __builtin_mul_overflow((int64_t)config->train.epochs,
-                                         t->epoch_samples, &t->total_samples);
-    if (is_long)
-        t->total_samples = INT64_MAX;
+    t->total_samples = sp_step_total_samples(&t->resources, &t->state);
 }
 
 sp_status sp_trainer_open(sp_trainer *t, const sp_command *command)
 {
     sp_resources *r = &t->resources;
+    sp_status rc;
 
     *t = (sp_trainer){.begin_s = sp_now_s(), .score = NAN, .memory_bytes = NAN};
-    t->session = &r->session;
-    SP_TRY(sp_resources_open(r, command, true));
+    rc = sp_resources_open(r, command, true);
+    t->session = r->session;
+    SP_TRY(rc);
     SP_TRY(sp_resources_open_device(r));
     SP_TRY(sp_resources_open_transport(r));
     sp_report_machine(r);
-    SP_TRY(sp_resources_open_data(r, true, true));
+    SP_TRY(sp_session_open_data(r, true, true));
     SP_TRY(sp_resources_check_labels(r));
     SP_TRY(sp_comm_agree(t->session->comm, sp_resources_check_mixing(r)));
     SP_TRY(sp_comm_agree(t->session->comm, sp_test_check(r)));

@@ -11,8 +11,8 @@
 
 #include "net/sp_metrics.h"
 #include "checkpoint/sp_checkpoint.h"
-#include "train/sp_resources.h"
-#include "train/sp_step.h"
+#include "train/sp_session.h"
+#include "api/sp_step.h"
 #include "report/sp_progress.h"
 #include "train/sp_times.h"
 

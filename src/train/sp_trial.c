@@ -17,7 +17,7 @@
 #include "base/sp_log.h"
 #include "base/sp_child.h"
 #include "base/sp_pulse.h"
-#include "train/sp_selftest.h"
+#include "api/sp_selftest.h"
 
 /* WORD is the option by which the child is started. PASSED is the line that it prints
  * after success, since a child that is left behind has no exit status. */

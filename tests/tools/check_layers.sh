@@ -3,8 +3,8 @@
 # order, a file includes headers of its own folder or of folders before it, and each outside
 # library has one owner. A folder is one subject with one main header; private parts may live
 # in a subfolder, which counts as its folder. The programs' main files lie in src/ itself.
-order="base comm h5 deck compute cpu graph data net memory checkpoint weights api scan run report
-    health predict train vox label bench"
+order="base comm h5 deck compute cpu graph data net memory checkpoint predict weights api scan
+    run report health train vox label bench"
 cd "${SP_SRCDIR-.}" || exit 1
 bad=0
 
@@ -49,7 +49,7 @@ long=$(awk 'length > 100 { printf " %s:%d", FILENAME, FNR }' man/*)
 
 # A variable of the environment that users set is told in a man page and stands in the list
 # by which sptrain warns of misspelt ones.
-for name in $(grep -rhoE 'getenv\("SP_[A-Z0-9_]+' src cuda | sed 's/.*"//' | sort -u); do
+for name in $(grep -rhoE '(getenv|sp_env)\("SP_[A-Z0-9_]+' src cuda | sed 's/.*"//' | sort -u); do
     case $name in
     SP_TEST_FAULT | SP_H5_CHILD_*) continue ;; # of tests
     esac

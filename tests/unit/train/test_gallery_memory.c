@@ -7,7 +7,7 @@
 #include "data/sp_loader.h"
 #include "fixtures/wrapped.h"
 #include "train/sp_gallery.h"
-#include "train/sp_resources.h"
+#include "train/sp_session.h"
 
 enum { CLASSES = 2, VOXELS = 3 };
 static bool must_fail;    /* the next calloc finds no memory */
@@ -57,7 +57,7 @@ TEST(pictures_left_out_for_want_of_memory_are_told)
     CLOSED_BY(sp_comm_close) sp_comm comm;
 
     sp_comm_open_self(&comm);
-    resources.session.comm = &comm;
+    resources.comm = &comm;
     OK(sp_gallery_write(NULL, &resources));
     assert_int_equal(n_warnings, 0);
 

@@ -1,7 +1,7 @@
 /* Ranks get the devices that the rules say, on made-up nodes. */
 #include "fixtures/test.h"
 
-#include "train/sp_placement.h"
+#include "api/sp_placement.h"
 
 enum { MANY = 8 };
 

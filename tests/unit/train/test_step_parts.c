@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "fixtures/shard_fixture.h"
-#include "train/sp_resources.h"
-#include "train/sp_step.h"
+#include "train/sp_session.h"
+#include "api/sp_step.h"
 
 enum { SAMPLES = 4, MOST = 64 };
 
@@ -51,7 +51,7 @@ static void open_rig_as(rig *g, uint64_t unlabelled, char *deterministic)
     OK(sp_resources_open(&g->resources, &g->command, false));
     OK(sp_resources_open_device(&g->resources));
     OK(sp_resources_open_transport(&g->resources));
-    OK(sp_resources_open_data(&g->resources, true, false));
+    OK(sp_session_open_data(&g->resources, true, false));
     OK(sp_resources_normalize(&g->resources, &g->resources.train));
     OK(sp_resources_open_net(&g->resources, NULL));
     OK(sp_resources_open_training(&g->resources, 2));
@@ -220,7 +220,7 @@ TEST(test_alone)
         if (pid == 0) {
             if (!freopen("alone.err", "w", stderr))
                 _exit(99);
-            sp_session_run_alone(&g.resources.session, work, &rc);
+            sp_session_run_alone(g.resources.session, work, &rc);
             _exit(rc == SP_OK ? 0 : 98);
         }
         assert_int_equal(waitpid(pid, &status, 0), pid);

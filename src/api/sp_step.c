@@ -1,11 +1,11 @@
-#include "train/sp_step.h"
+#include "api/sp_step.h"
 
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
 
+#include "api/sp_resources.h"
 #include "base/sp_log.h"
-#include "train/sp_resources.h"
 
 /* The status of `call`, which a profiler shows under a name. */
 #define in_range(r, name, call)                                                        \
@@ -176,4 +176,49 @@ sp_status sp_step_name_samples(sp_resources *r, int64_t step, int64_t epoch)
                 warn_of_sample(r, step, "mixed into it is", partner);
         }
     return SP_OK;
+}
+
+/* ---- the place in the training ---- */
+
+bool sp_step_advance(sp_checkpoint_state *state, const sp_step_result *result,
+                     int64_t epoch_samples)
+{
+    bool is_end;
+
+    assert(result->at.epoch == state->at.epoch &&
+           result->at.position == state->at.position);
+    state->step++;
+    state->samples_seen += result->n_samples;
+    state->at.position += result->n_samples;
+    is_end = state->at.position >= epoch_samples;
+    if (is_end)
+        state->at = (sp_position){.epoch = state->at.epoch + 1, .position = 0};
+    state->updates = result->updates;
+    if (result->is_updated)
+        state->skipped = 0;
+    state->skipped += result->is_skipped;
+    return is_end;
+}
+
+bool sp_step_is_last(const sp_config *config, const sp_checkpoint_state *state)
+{
+    if (config->train.steps > 0)
+        return state->step >= config->train.steps;
+    return state->at.epoch >= config->train.epochs;
+}
+
+int64_t sp_step_total_samples(const sp_resources *r, const sp_checkpoint_state *state)
+{
+    const sp_config *config = r->config;
+    const int64_t left = config->train.steps - state->step;
+    int64_t total = state->samples_seen;
+    bool is_long = false;
+
+    if (config->train.steps > 0 && left > 0)
+        is_long = __builtin_add_overflow(
+            total, sp_sampler_samples(&r->sampler, state->at.position, left), &total);
+    else if (config->train.steps <= 0)
+        is_long = __builtin_mul_overflow((int64_t)config->train.epochs,
+                                         r->train.n_samples, &total);
+    return is_long ? INT64_MAX : total;
 }

@@ -1,4 +1,4 @@
-#include "train/sp_selftest.h"
+#include "api/sp_selftest.h"
 
 #include <assert.h>
 #include <math.h>

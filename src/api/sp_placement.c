@@ -1,4 +1,4 @@
-#include "train/sp_placement.h"
+#include "api/sp_placement.h"
 
 #include <assert.h>
 #include <stdlib.h>

@@ -1,22 +1,30 @@
-#include "train/sp_resources.h"
+#include "api/sp_resources.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/sp_log.h"
+#include "checkpoint/sp_replica.h"
 #include "h5/sp_h5.h"
 #include "predict/sp_merger.h"
-#include "checkpoint/sp_replica.h"
 #include "weights/sp_packed.h"
 
-sp_status sp_resources_open(sp_resources *r, const sp_command *command,
-                            bool with_folder)
+void sp_resources_begin(sp_resources *r, const sp_config *config, sp_comm *comm)
 {
-    assert(command);
-    memset(r, 0, sizeof *r);
-    sp_h5_keep_child(true);
-    return sp_session_open(&r->session, command, with_folder);
+    assert(config && comm);
+    *r = (sp_resources){.config = config, .comm = comm};
+    r->resolved.memory_mb = config->run.memory_mb;
+    r->resolved.bf16_sums = SP_SUMS_AUTO;
+}
+
+sp_config sp_resources_resolved(const sp_resources *r)
+{
+    sp_config resolved = *r->config;
+
+    resolved.run.memory_mb = r->resolved.memory_mb;
+    resolved.train.bf16_sums = r->resolved.bf16_sums;
+    return resolved;
 }
 
 /* ---- network ---- */
@@ -65,8 +73,8 @@ static sp_status init_net(sp_resources *r, uint64_t seed)
 
 static sp_status check_loss(const sp_resources *r)
 {
-    const sp_config *config = r->session.config;
-    const int n_ranks = r->session.comm->size;
+    const sp_config *config = r->config;
+    const int n_ranks = r->comm->size;
 
     if (!sp_net_loss_rule(config).is_joint ||
         (n_ranks == 1 && config->batch.accumulate == 1))
@@ -81,7 +89,7 @@ static sp_status check_loss(const sp_resources *r)
 
 sp_status sp_resources_check_training(const sp_resources *r)
 {
-    const sp_config *config = r->session.config;
+    const sp_config *config = r->config;
 
     SP_TRY(check_loss(r));
     if (config->run.weights == SP_WEIGHTS_EMA && config->train.ema == 0)
@@ -112,7 +120,7 @@ void sp_resources_exchange_average(sp_resources *r)
 
 sp_status sp_resources_open_net(sp_resources *r, const float *class_weight)
 {
-    const sp_config *config = r->session.config;
+    const sp_config *config = r->config;
     const sp_net_options options = {
         .bn_scope = config->train.bn_scope,
         .transport = r->transport.ops ? &r->transport : NULL,
@@ -130,13 +138,13 @@ sp_status sp_resources_open_net(sp_resources *r, const float *class_weight)
     rc = sp_graph_build(&r->graph, config, r->n_columns, r->n_classes);
     if (rc == SP_OK)
         rc = sp_foresee_fit(&what, options.transport,
-                            (int64_t)(r->session.resolved.memory_mb * (1 << 20)));
+                            (int64_t)(r->resolved.memory_mb * (1 << 20)));
     if (rc == SP_OK) {
-        rc = sp_net_create(&r->net, &r->graph, &r->backend, r->session.comm, &options);
+        rc = sp_net_create(&r->net, &r->graph, &r->backend, r->comm, &options);
     }
     if (rc == SP_OK)
         rc = init_net(r, options.seed);
-    return sp_comm_agree(r->session.comm, rc);
+    return sp_comm_agree(r->comm, rc);
 }
 
 /* Copies n floats from rank 0's host memory to the backend memory of every rank, which
@@ -145,7 +153,7 @@ static sp_status spread_floats(sp_resources *r, float *host, float *to, int64_t 
 {
     if (!to || !n)
         return SP_OK;
-    SP_TRY(sp_comm_bcast(r->session.comm, host, (size_t)n * sizeof *host, 0));
+    SP_TRY(sp_comm_bcast(r->comm, host, (size_t)n * sizeof *host, 0));
     return host == to ? SP_OK : upload_floats(&r->backend, to, host, n);
 }
 
@@ -161,7 +169,7 @@ typedef struct host_weights {
 static sp_status read_init(const sp_resources *r, const char *path, host_weights *w)
 {
     const sp_graph *graph = &r->graph;
-    const sp_config *config = r->session.config;
+    const sp_config *config = r->config;
 
     if (config->run.init_skip.n > 0) {
         sp_graph_init_params(graph, (uint64_t)config->train.seed, w->param);
@@ -182,7 +190,7 @@ static sp_status read_source(sp_resources *r, const sp_weights_source *from,
         SP_TRY(sp_packed_load(from->packed, graph, w->param, w->running));
     } else if (!from->path) {
         SP_TRY(sp_checkpoint_read_model(
-            from->file, graph, r->session.config->run.weights, w->param, w->running));
+            from->file, graph, r->config->run.weights, w->param, w->running));
     } else if (from->state) {
         SP_TRY(sp_checkpoint_read(from->path, graph, w->param, w->running, &w->at,
                                   from->state));
@@ -197,13 +205,12 @@ static sp_status read_source(sp_resources *r, const sp_weights_source *from,
 /* Reads the file on rank 0 into w and distributes it to all ranks. Collective. */
 static sp_status load(sp_resources *r, const sp_weights_source *from, host_weights *w)
 {
-    sp_comm *comm = r->session.comm;
+    sp_comm *comm = r->comm;
     sp_optim *optim = &r->optim;
     sp_net *net = &r->net;
     const sp_graph *graph = &r->graph;
 
-    SP_TRY(sp_comm_agree(r->session.comm,
-                         comm->rank == 0 ? read_source(r, from, w) : SP_OK));
+    SP_TRY(sp_comm_agree(r->comm, comm->rank == 0 ? read_source(r, from, w) : SP_OK));
     SP_TRY(sp_comm_bcast(comm, r->fault, sizeof r->fault, 0));
     SP_TRY(spread_floats(r, w->param, net->param, graph->n_floats));
     SP_TRY(spread_floats(r, w->running, net->running, graph->n_buffer_floats));
@@ -239,18 +246,15 @@ static sp_status allocate_host(const sp_graph *graph, host_weights *w, float **h
 sp_status sp_resources_load(sp_resources *r, const sp_weights_source *from)
 {
     sp_checkpoint_state *state = from->state;
-    sp_session *session = &r->session;
     host_weights w = {r->net.param, r->net.running, r->optim};
     float *host = NULL;
     sp_status rc = SP_OK;
 
     assert(r->net.impl && (!state || r->optim.impl));
-    assert(from->path ||
-           !(from->file || from->packed) == (session->comm->rank != 0));
-    sp_session_beat(session, SP_PHASE_LOAD);
+    assert(from->path || !(from->file || from->packed) == (r->comm->rank != 0));
     if (!r->backend.ops->is_host)
         rc = allocate_host(&r->graph, &w, &host);
-    rc = sp_comm_agree(session->comm, rc);
+    rc = sp_comm_agree(r->comm, rc);
     if (rc == SP_OK)
         rc = load(r, from, &w);
     if (rc == SP_OK)
@@ -259,7 +263,7 @@ sp_status sp_resources_load(sp_resources *r, const sp_weights_source *from)
     SP_TRY(rc);
     if (state) { /* state->deck is a pointer and stays on rank 0 */
         char *deck = state->deck;
-        SP_TRY(sp_comm_bcast(session->comm, state, sizeof *state, 0));
+        SP_TRY(sp_comm_bcast(r->comm, state, sizeof *state, 0));
         state->deck = deck;
     }
     sp_net_updated(&r->net);
@@ -289,9 +293,9 @@ sp_status sp_resources_check_replicas(sp_resources *r, int64_t step)
     sp_status rc;
 
     assert(r->net.impl);
-    rc = sp_comm_agree(r->session.comm, fetch_weights(&r->net, &copy, &weights));
+    rc = sp_comm_agree(r->comm, fetch_weights(&r->net, &copy, &weights));
     if (rc == SP_OK)
-        rc = sp_replica_check(r->session.comm, weights, r->graph.n_floats, step);
+        rc = sp_replica_check(r->comm, weights, r->graph.n_floats, step);
     free(copy);
     return rc;
 }
@@ -306,7 +310,7 @@ static sp_status open_loader(sp_resources *r, const sp_dataset *set, int n_slots
     const bool is_training = set == &r->train;
     const sp_loader_options options = {
         .set = set,
-        .config = r->session.config,
+        .config = r->config,
         .graph = &r->graph,
         .backend = &r->backend,
         .sampler = sampler,
@@ -317,26 +321,25 @@ static sp_status open_loader(sp_resources *r, const sp_dataset *set, int n_slots
         .vectors = r->vectors,
         .is_training = is_training,
         .with_points = !is_training && set->has_points,
-        .with_context = !is_training && r->session.config->eval.merge,
+        .with_context = !is_training && r->config->eval.merge,
         .view = r->evaluation.views.at,
         .n_views = is_training ? 0 : r->evaluation.views.n,
         .n_slots = n_slots,
-        .is_filled_by_caller = r->backend.ops->is_host && r->session.comm->cores == 1,
+        .is_filled_by_caller = r->backend.ops->is_host && r->comm->cores == 1,
     };
 
     assert(r->net.impl && set->n_shards > 0 && !*loader);
-    SP_TRY(
-        sp_sampler_open(sampler, set, r->session.comm, r->session.config, is_training));
+    SP_TRY(sp_sampler_open(sampler, set, r->comm, r->config, is_training));
     return sp_loader_create(loader, &options);
 }
 
 sp_status sp_resources_open_training(sp_resources *r, int n_slots)
 {
-    const sp_config *config = r->session.config;
+    const sp_config *config = r->config;
     sp_status rc;
 
     assert(r->net.impl && r->transport.ops && !r->buckets.impl && !r->optim.impl);
-    rc = sp_buckets_create(&r->buckets, &r->graph, r->session.comm,
+    rc = sp_buckets_create(&r->buckets, &r->graph, r->comm,
                            config->train.deterministic == SP_DET_WORLD,
                            (size_t)(config->run.bucket_mb * (1 << 20)));
     r->buckets.is_overlapped = config->run.overlap;
@@ -346,7 +349,7 @@ sp_status sp_resources_open_training(sp_resources *r, int n_slots)
         rc = sp_optim_create(&r->optim, &r->graph, config, &r->backend);
     if (rc == SP_OK)
         rc = open_loader(r, &r->train, n_slots, &r->sampler, &r->loader);
-    return sp_comm_agree(r->session.comm, rc);
+    return sp_comm_agree(r->comm, rc);
 }
 
 /* Says where blocks see a point in different cells of the network's strides, since
@@ -358,7 +361,7 @@ static void look_at_blocks(const sp_resources *r)
     int64_t need;
 
     if (!recipe || recipe->block <= 0 ||
-        sp_voxel_factor(r->session.config, &r->val, &factor) != SP_OK)
+        sp_voxel_factor(r->config, &r->val, &factor) != SP_OK)
         return;
     need = sp_graph_stride(&r->graph) * (int64_t)factor;
     if (recipe->alignment == 0 || recipe->alignment % need != 0)
@@ -374,14 +377,13 @@ sp_status sp_resources_measure_merging(sp_resources *r)
     sp_scans scans;
     sp_status rc;
 
-    if (!r->session.config->eval.merge)
+    if (!r->config->eval.merge)
         return SP_OK;
     look_at_blocks(r);
     rc = sp_scans_create(&scans, &r->val);
     if (rc == SP_OK)
-        r->evaluation.merging_bytes =
-            sp_merger_bytes(&scans, r->n_classes, r->session.config->batch.eval_size,
-                            r->session.comm->size);
+        r->evaluation.merging_bytes = sp_merger_bytes(
+            &scans, r->n_classes, r->config->batch.eval_size, r->comm->size);
     sp_scans_destroy(&scans);
     return rc;
 }
@@ -389,10 +391,10 @@ sp_status sp_resources_measure_merging(sp_resources *r)
 sp_status sp_resources_open_evaluation(sp_resources *r)
 {
     assert(r->net.impl && !r->evaluation.loader);
-    SP_TRY(sp_comm_agree(r->session.comm, sp_resources_measure_merging(r)));
-    r->evaluation.views = sp_views_choose(r->session.config, r->val.has_subvoxel,
-                                          r->session.config->eval.views);
-    return sp_comm_agree(r->session.comm,
+    SP_TRY(sp_comm_agree(r->comm, sp_resources_measure_merging(r)));
+    r->evaluation.views =
+        sp_views_choose(r->config, r->val.has_subvoxel, r->config->eval.views);
+    return sp_comm_agree(r->comm,
                          open_loader(r, &r->val, SP_LOADER_SLOTS,
                                      &r->evaluation.sampler, &r->evaluation.loader));
 }
@@ -422,13 +424,15 @@ sp_status sp_resources_turn_to_test(sp_resources *r)
 
 /* ---- end ---- */
 
-sp_status sp_resources_close(sp_resources *r, sp_status rc)
+void sp_resources_end_work(sp_resources *r)
 {
-    sp_h5_keep_child(false);
     close_loaders(r);
     sp_optim_destroy(&r->optim);
     sp_buckets_destroy(&r->buckets);
-    sp_session_report(&r->session, rc);
+}
+
+void sp_resources_free(sp_resources *r)
+{
     sp_net_destroy(&r->net);
     sp_graph_destroy(&r->graph);
     sp_dataset_close(&r->train);
@@ -440,6 +444,4 @@ sp_status sp_resources_close(sp_resources *r, sp_status rc)
     if (r->backend.ops)
         r->backend.ops->close(&r->backend);
     sp_placement_destroy(&r->placement);
-    sp_session_close(&r->session);
-    return rc;
 }

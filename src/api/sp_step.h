@@ -23,8 +23,9 @@
 #include "net/sp_bucket.h"
 #include "net/sp_optim.h"
 
-struct sp_batch;     /* data/sp_loader.h */
-struct sp_resources; /* train/sp_resources.h */
+struct sp_batch;            /* data/sp_loader.h */
+struct sp_checkpoint_state; /* checkpoint/sp_checkpoint.h */
+struct sp_resources;        /* api/sp_resources.h */
 
 typedef enum sp_step_part {
     SP_STEP_READ,
@@ -74,6 +75,17 @@ typedef struct sp_step_result {
  * SP_EMEM names the samples that there is no memory for; else errors of the parts. */
 sp_status sp_step_run(struct sp_resources *resources, sp_rates rates,
                       const sp_step_hooks *hooks, sp_step_result *result);
+/* Moves the state behind a step; the last step of an epoch ends it, and is true here.
+ * Local. */
+bool sp_step_advance(struct sp_checkpoint_state *state, const sp_step_result *result,
+                     int64_t epoch_samples);
+/* True once all steps that the deck asks for are done. Pure. */
+bool sp_step_is_last(const sp_config *config, const struct sp_checkpoint_state *state);
+/* The samples of the whole training as it goes on from this state; INT64_MAX: too many
+ * to count. With train.steps they are counted from the state on, since the steps before
+ * may be of another number of ranks. The sampler is open. Local. */
+int64_t sp_step_total_samples(const struct sp_resources *resources,
+                              const struct sp_checkpoint_state *state);
 /* Logs the samples of this rank whose loss was not finite in the latest step, which was
  * number `step` and in this epoch, and those that are mixed into them, each with its
  * largest feature, for which it is read again. Local. */

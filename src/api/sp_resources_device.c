@@ -1,29 +1,28 @@
-/* The device of a session: the kind that all ranks use, and the one of each rank. */
+/* The device: the kind that all ranks use, and the one of each rank. */
 #include <assert.h>
 #include <math.h>
 #include <omp.h>
 #include <string.h>
 
+#include "api/sp_resources.h"
+#include "api/sp_selftest.h"
 #include "base/sp_log.h"
 #include "base/sp_thread.h"
 #include "comm/sp_affinity.h"
 #include "cpu/cpu.h"
-#include "train/sp_resources.h"
-#include "train/sp_selftest.h"
-#include "train/sp_trial.h"
 
 /* Maps every rank to a CUDA device; the status says why that is impossible. Collective,
  * agreed. */
 static sp_status map_devices(sp_resources *r)
 {
-    const sp_config *config = r->session.config;
+    const sp_config *config = r->config;
     char idle[256];
 
     if (!sp_backend_find("cuda"))
         return SP_FAIL(SP_EDEVICE,
                        "run.device = \"cuda\": this program was built without CUDA; "
                        "set run.device = \"cpu\", or configure it where nvcc is");
-    SP_TRY(sp_placement_make(&r->placement, r->session.comm, &config->run.devices,
+    SP_TRY(sp_placement_make(&r->placement, r->comm, &config->run.devices,
                              config->run.oversubscribe));
     sp_placement_idle(r->placement.place, config->run.devices.n ? 0 : r->placement.n,
                       idle, sizeof idle);
@@ -38,7 +37,7 @@ static sp_status map_devices(sp_resources *r)
  * deck is still an error. */
 static sp_status choose_device(sp_resources *r)
 {
-    const sp_device_kind want = r->session.config->run.device;
+    const sp_device_kind want = r->config->run.device;
     sp_status rc = SP_EDEVICE;
 
     r->backend.ops = sp_backend_find("cpu");
@@ -51,15 +50,15 @@ static sp_status choose_device(sp_resources *r)
     else if (want == SP_DEVICE_AUTO && sp_backend_find("cuda"))
         sp_log_info("run.device = \"auto\" takes the CPU: %s",
                     sp_error_last()->message);
-    if (r->backend.ops->is_host && r->session.config->run.devices.n > 0)
+    if (r->backend.ops->is_host && r->config->run.devices.n > 0)
         sp_log_warn0("run.devices: no CUDA device is used, so they do not count");
     return SP_OK;
 }
 
 static sp_status choose_precision(sp_resources *r)
 {
-    const sp_precision want = r->session.config->train.precision;
-    const sp_wgmma_use wgmma = r->session.config->run.wgmma;
+    const sp_precision want = r->config->train.precision;
+    const sp_wgmma_use wgmma = r->config->run.wgmma;
 
     r->backend.precision = want;
     if (want == SP_TF32 && r->backend.ops->is_host)
@@ -67,7 +66,7 @@ static sp_status choose_precision(sp_resources *r)
             SP_EUSAGE,
             "%strain.precision = \"tf32\": the CPU computes in fp32 and bf16 "
             "only; take a CUDA device or another precision",
-            sp_config_where(r->session.config, "train.precision"));
+            sp_config_where(r->config, "train.precision"));
     r->backend.is_wgmma_optional =
         wgmma == SP_WGMMA_AUTO && want == SP_BF16 && !r->backend.ops->is_host;
     r->backend.is_wgmma = wgmma == SP_WGMMA_ON || r->backend.is_wgmma_optional;
@@ -75,7 +74,7 @@ static sp_status choose_precision(sp_resources *r)
         return SP_FAIL(SP_EUSAGE,
                        "%srun.wgmma = true with train.precision = \"%s\": wgmma is for "
                        "bf16 only",
-                       sp_config_where(r->session.config, "run.wgmma"),
+                       sp_config_where(r->config, "run.wgmma"),
                        sp_precision_word[want]);
     return SP_OK;
 }
@@ -96,16 +95,15 @@ static int default_threads(const sp_comm *comm)
 static sp_status choose_sums(sp_resources *r)
 {
     const bool has_orders = r->backend.ops->is_host && r->backend.precision == SP_BF16;
-    const sp_bf16_sums want = r->session.config->train.bf16_sums;
+    const sp_bf16_sums want = r->config->train.bf16_sums;
     int64_t sums = want == SP_SUMS_AUTO ? sp_cpu_order() : want;
 
-    r->backend.sums = r->session.resolved.bf16_sums = SP_SUMS_AUTO;
+    r->backend.sums = r->resolved.bf16_sums = SP_SUMS_AUTO;
     if (!has_orders)
         return SP_OK;
     _Static_assert(SP_SUMS_PAIRS < SP_SUMS_TILES, "the least is what all ranks have");
-    SP_TRY(
-        sp_comm_allreduce(r->session.comm, SP_SCOPE_WORLD, &sums, 1, SP_I64, SP_MIN));
-    r->backend.sums = r->session.resolved.bf16_sums = (sp_bf16_sums)sums;
+    SP_TRY(sp_comm_allreduce(r->comm, SP_SCOPE_WORLD, &sums, 1, SP_I64, SP_MIN));
+    r->backend.sums = r->resolved.bf16_sums = (sp_bf16_sums)sums;
     return SP_OK;
 }
 
@@ -113,7 +111,7 @@ static sp_status choose_sums(sp_resources *r)
  * sums in another order, and the ranks' weights would drift apart. Collective. */
 static sp_status agree_on_processors(sp_resources *r)
 {
-    const sp_comm *comm = r->session.comm;
+    const sp_comm *comm = r->comm;
     const sp_cpu_level own = sp_cpu_level_of();
     /* The lowest level with the lowest rank that has it, and the highest. */
     int64_t ends[2] = {-((int64_t)own * comm->size + comm->rank), own};
@@ -121,7 +119,7 @@ static sp_status agree_on_processors(sp_resources *r)
 
     if (!r->backend.ops->is_host || comm->size == 1)
         return SP_OK;
-    SP_TRY(sp_comm_allreduce(r->session.comm, SP_SCOPE_WORLD, ends, 2, SP_I64, SP_MAX));
+    SP_TRY(sp_comm_allreduce(r->comm, SP_SCOPE_WORLD, ends, 2, SP_I64, SP_MAX));
     least = (sp_cpu_level)(-ends[0] / comm->size);
     if (least == (sp_cpu_level)ends[1])
         return SP_OK;
@@ -170,9 +168,9 @@ static sp_status try_wgmma(sp_resources *r, const sp_place *place)
     sp_backend *backend = &r->backend;
     int64_t is_used = 1;
 
-    if (!backend->is_wgmma_optional)
+    if (!backend->is_wgmma_optional || !r->may.try_wgmma)
         return SP_OK;
-    if (is_to_try(&r->placement, place) && sp_trial_wgmma(place->device) != SP_OK) {
+    if (is_to_try(&r->placement, place) && r->may.try_wgmma(place->device) != SP_OK) {
         is_used = 0;
         sp_log_warn(
             "run.wgmma = \"auto\": convolutions do without wgmma: rank %d on %s "
@@ -180,8 +178,7 @@ static sp_status try_wgmma(sp_resources *r, const sp_place *place)
             "out",
             place->rank, place->host, sp_error_last()->message);
     }
-    SP_TRY(sp_comm_allreduce(r->session.comm, SP_SCOPE_WORLD, &is_used, 1, SP_I64,
-                             SP_MIN));
+    SP_TRY(sp_comm_allreduce(r->comm, SP_SCOPE_WORLD, &is_used, 1, SP_I64, SP_MIN));
     if (!is_used)
         backend->is_wgmma = backend->is_wgmma_optional = false;
     return SP_OK;
@@ -195,8 +192,7 @@ static sp_status choose_wgmma(sp_resources *r)
 
     if (!r->backend.is_wgmma_optional)
         return SP_OK;
-    SP_TRY(sp_comm_allreduce(r->session.comm, SP_SCOPE_WORLD, &is_used, 1, SP_I64,
-                             SP_MIN));
+    SP_TRY(sp_comm_allreduce(r->comm, SP_SCOPE_WORLD, &is_used, 1, SP_I64, SP_MIN));
     r->backend.is_wgmma = is_used;
     return SP_OK;
 }
@@ -208,7 +204,7 @@ static sp_status choose_wgmma(sp_resources *r)
 static sp_status check_threads(const sp_resources *r, int threads)
 {
     enum { MOST_PER_CORE = 64 };
-    const int cores = r->session.comm->node_cores;
+    const int cores = r->comm->node_cores;
     int started;
 
     if (threads <= cores)
@@ -217,15 +213,15 @@ static sp_status check_threads(const sp_resources *r, int threads)
         return SP_FAIL(SP_EUSAGE,
                        "%srun.threads = %d: the ranks of this node may use %d core%s, "
                        "expected at most %d threads a rank",
-                       sp_config_where(r->session.config, "run.threads"), threads,
-                       cores, sp_plural(cores), MOST_PER_CORE * cores);
+                       sp_config_where(r->config, "run.threads"), threads, cores,
+                       sp_plural(cores), MOST_PER_CORE * cores);
     started = sp_thread_try(threads);
     if (started < threads)
         return SP_FAIL(SP_EUSAGE,
                        "%srun.threads = %d: the system starts %d for this rank, which "
                        "has %d cores",
-                       sp_config_where(r->session.config, "run.threads"), threads,
-                       started, r->session.comm->cores);
+                       sp_config_where(r->config, "run.threads"), threads, started,
+                       r->comm->cores);
     return SP_OK;
 }
 
@@ -250,7 +246,7 @@ static sp_status open_backend(sp_resources *r, int device, int threads)
     if (rc == SP_OK && !backend->ops->is_host)
         rc = test_wgmma(backend);
     SP_TRY(choose_wgmma(r));
-    return sp_comm_agree(r->session.comm, rc);
+    return sp_comm_agree(r->comm, rc);
 }
 
 /* With "auto" all ranks change to the CPU if the device of one rank fails. */
@@ -260,7 +256,7 @@ static sp_status fall_back(sp_resources *r, int threads)
 
     sp_log_warn0(
         "run.device = \"auto\": ALL RANKS COMPUTE ON THE CPU, since rank %d: %s",
-        r->session.comm->failed_rank, sp_error_last()->message);
+        r->comm->failed_rank, sp_error_last()->message);
     backend->ops->close(backend);
     backend->ops = sp_backend_find("cpu");
     SP_TRY(choose_precision(r));
@@ -286,12 +282,11 @@ static sp_status measure_memory(sp_resources *r, const sp_place *place)
     int64_t used = 0, memory[3];
     sp_status rc = backend->ops->memory_used(backend, &used);
 
-    SP_TRY(sp_comm_agree(r->session.comm, rc));
+    SP_TRY(sp_comm_agree(r->comm, rc));
     memory[0] = sp_cut_memory_of(total) / n;
     memory[1] = (total - used) / n;
     memory[2] = total / n;
-    SP_TRY(
-        sp_comm_allreduce(r->session.comm, SP_SCOPE_WORLD, memory, 3, SP_I64, SP_MIN));
+    SP_TRY(sp_comm_allreduce(r->comm, SP_SCOPE_WORLD, memory, 3, SP_I64, SP_MIN));
     r->memory.own = memory[0];
     r->memory.free = memory[1];
     r->memory.total = memory[2];
@@ -303,7 +298,7 @@ static int64_t choose_memory(sp_resources *r)
 {
     const double mib = 1 << 20;
     const int64_t own = r->memory.own, free = r->memory.free;
-    double *resolved = &r->session.resolved.memory_mb;
+    double *resolved = &r->resolved.memory_mb;
     int64_t bytes = (int64_t)(*resolved * mib);
 
     if (r->backend.ops->is_host)
@@ -332,16 +327,16 @@ static int64_t choose_memory(sp_resources *r)
 sp_foresight sp_resources_foresight(const sp_resources *r, const sp_backend *backend)
 {
     return (sp_foresight){
-        .config = r->session.config,
+        .config = r->config,
         .graph = &r->graph,
         .backend = backend,
         .columns = r->columns,
         .n_columns = r->n_columns,
         .n_samples = r->train.n_samples + r->val.n_samples,
         .unpacked_bytes = r->train.cache_bytes + r->val.cache_bytes,
-        .n_ranks = r->session.comm->size,
-        .n_local = r->session.comm->local_size,
-        .is_predicting = strcmp(r->session.command->name, "predict") == 0,
+        .n_ranks = r->comm->size,
+        .n_local = r->comm->local_size,
+        .is_predicting = r->is_predicting,
         .n_views = r->evaluation.views.n,
         .has_scaled_views =
             r->evaluation.views.n > 0 && sp_views_are_scaled(&r->evaluation.views),
@@ -389,7 +384,7 @@ sp_status sp_resources_bound_host(sp_resources *r, const sp_foresight *what,
 {
     const double mib = 1 << 20;
     const int64_t there = (int64_t)sp_machine_memory();
-    sp_comm *comm = r->session.comm;
+    sp_comm *comm = r->comm;
     int64_t share = there / comm->local_size, need;
     int64_t is_enough = is_surely_enough(what, train, eval, (double)there);
     sp_status rc;
@@ -414,7 +409,7 @@ sp_status sp_resources_bound_host(sp_resources *r, const sp_foresight *what,
         (double)need / mib, comm->local_size, (double)there / mib, (double)share / mib,
         (double)share / mib);
     *bytes = share;
-    r->session.resolved.memory_mb = (double)share / mib;
+    r->resolved.memory_mb = (double)share / mib;
     return SP_OK;
 }
 
@@ -429,28 +424,28 @@ sp_status sp_resources_cut(sp_resources *r)
     bytes = choose_memory(r);
     if (bytes == 0 && r->backend.ops->is_host)
         SP_TRY(sp_resources_bound_host(r, &what, train, eval, &bytes));
-    return sp_cut_open(&r->cut, &what, train, eval, r->session.comm, bytes);
+    return sp_cut_open(&r->cut, &what, train, eval, r->comm, bytes);
 }
 
 sp_status sp_resources_open_device(sp_resources *r)
 {
-    const bool is_auto = r->session.config->run.device == SP_DEVICE_AUTO;
+    const bool is_auto = r->config->run.device == SP_DEVICE_AUTO;
     const sp_place *place;
-    int threads = r->session.config->run.threads;
+    int threads = r->config->run.threads;
     sp_status rc;
 
     assert(!r->backend.ops && "the device is opened once");
     SP_TRY(choose_device(r));
     if (threads == 0)
-        threads = default_threads(r->session.comm);
+        threads = default_threads(r->comm);
     SP_TRY(choose_precision(r));
-    place = r->backend.ops->is_host ? NULL : &r->placement.place[r->session.comm->rank];
+    place = r->backend.ops->is_host ? NULL : &r->placement.place[r->comm->rank];
     /* Threads that start from here on inherit the binding of this rank to its share of
      * the node's cores. */
-    SP_TRY(
-        sp_comm_agree(r->session.comm,
-                      sp_affinity_bind(r->session.comm, place ? place->what.pci : NULL,
-                                       r->cores, sizeof r->cores)));
+    if (r->may.binds)
+        SP_TRY(sp_comm_agree(r->comm,
+                             sp_affinity_bind(r->comm, place ? place->what.pci : NULL,
+                                              r->cores, sizeof r->cores)));
     if (place)
         SP_TRY(try_wgmma(r, place));
     rc = open_backend(r, place ? place->device : 0, threads);
@@ -468,7 +463,7 @@ sp_status sp_resources_open_device(sp_resources *r)
 
 sp_status sp_resources_open_transport(sp_resources *r)
 {
-    const sp_config *config = r->session.config;
+    const sp_config *config = r->config;
     const sp_transport_options options = {
         .want = config->run.transport,
         .objection = r->placement.is_shared ? "ranks share a GPU" : NULL,
@@ -481,7 +476,6 @@ sp_status sp_resources_open_transport(sp_resources *r)
     };
 
     assert(r->backend.ops && !r->transport.ops);
-    SP_TRY(sp_transport_choose(&r->transport, r->session.comm, &r->backend, &options));
-    r->session.transport = &r->transport;
+    SP_TRY(sp_transport_choose(&r->transport, r->comm, &r->backend, &options));
     return SP_OK;
 }

@@ -1,5 +1,5 @@
 /* A convolution and an input gradient, each computed with mma.sync and with wgmma. */
-#include "train/sp_selftest.h"
+#include "api/sp_selftest.h"
 
 #include <assert.h>
 #include <math.h>

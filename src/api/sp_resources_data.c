@@ -1,52 +1,17 @@
-/* The data of a session: indexes, columns, classes, feature statistics and class
+/* The data: indexes, columns, classes, feature statistics and class
  * weights. */
 #include <assert.h>
-#include <glob.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/sp_resources.h"
 #include "base/sp_list.h"
 #include "base/sp_log.h"
 #include "data/sp_mix.h"
 #include "data/sp_voxel.h"
-#include "scan/scene/sp_scene.h"
-#include "train/sp_resources.h"
-
-/* The folder that the default deck names and that the program fills itself. */
-#define SAMPLE_DATA "input/sample"
 
 /* ---- data ---- */
-
-static bool glob_finds(const char *pattern)
-{
-    glob_t found;
-    bool is_found = glob(pattern, 0, NULL, &found) == 0;
-
-    globfree(&found);
-    return is_found;
-}
-
-/* Makes the sample data where the deck names them and they do not exist. */
-static sp_status make_sample_data(sp_resources *r)
-{
-    const sp_strings *train = &r->session.config->data.train;
-    const sp_strings *val = &r->session.config->data.val;
-    bool is_sample = train->n == 1 && val->n == 1 &&
-                     strcmp(train->at[0], SAMPLE_DATA "/train-*.h5") == 0 &&
-                     strcmp(val->at[0], SAMPLE_DATA "/val-*.h5") == 0;
-    sp_status rc = SP_OK;
-
-    if (!is_sample)
-        return SP_OK;
-    if (r->session.comm->rank == 0 &&
-        !(glob_finds(train->at[0]) && glob_finds(val->at[0]))) {
-        sp_log_info("making sample data in " SAMPLE_DATA
-                    " (synthetic scenes, as spvox scene makes them)");
-        rc = sp_scene_make_sample_data(SAMPLE_DATA "/train", SAMPLE_DATA "/val");
-    }
-    return sp_comm_agree(r->session.comm, rc);
-}
 
 /* *copy [n] becomes copies of from[columns[i]] (columns NULL: of from[i]); NULL where
  * from is NULL. */
@@ -91,9 +56,9 @@ static sp_status find_vectors(sp_resources *r, const sp_dataset *set)
 
 static sp_status open_columns(sp_resources *r, const sp_dataset *set)
 {
-    SP_TRY(sp_dataset_columns(set, &r->session.config->data.features,
-                              sp_config_where(r->session.config, "data.features"),
-                              &r->columns, &r->n_columns));
+    SP_TRY(sp_dataset_columns(set, &r->config->data.features,
+                              sp_config_where(r->config, "data.features"), &r->columns,
+                              &r->n_columns));
     r->n_classes = set->n_classes;
     r->class_name = set->class_name;
     return find_vectors(r, set);
@@ -102,29 +67,29 @@ static sp_status open_columns(sp_resources *r, const sp_dataset *set)
 /* Opens data.val, or with data.folds the files of data.train that the fold holds out. */
 static sp_status open_val(sp_resources *r)
 {
-    const sp_config *config = r->session.config;
+    const sp_config *config = r->config;
     const sp_fold fold = {config->data.folds, config->data.fold, true};
 
     if (config->data.folds > 1)
         return sp_dataset_open_fold(&r->val, &config->data.train, &fold,
-                                    r->session.comm);
+                                    r->comm);
     return config->data.val.n > 0
-               ? sp_dataset_open(&r->val, &config->data.val, r->session.comm)
+               ? sp_dataset_open(&r->val, &config->data.val, r->comm)
                : SP_OK;
 }
 
 static sp_status open_train(sp_resources *r)
 {
-    const sp_config *config = r->session.config;
+    const sp_config *config = r->config;
     const sp_fold fold = {config->data.folds, config->data.fold, false};
 
     return sp_dataset_open_fold(&r->train, &config->data.train,
-                                config->data.folds > 1 ? &fold : NULL, r->session.comm);
+                                config->data.folds > 1 ? &fold : NULL, r->comm);
 }
 
 sp_status sp_resources_open_data(sp_resources *r, bool with_train, bool with_val)
 {
-    const sp_config *config = r->session.config;
+    const sp_config *config = r->config;
     const sp_dataset *set = with_train ? &r->train : &r->val;
     double factor;
 
@@ -134,7 +99,6 @@ sp_status sp_resources_open_data(sp_resources *r, bool with_train, bool with_val
         return SP_FAIL(SP_EUSAGE, "data.train is empty: name the training shards");
     if (with_val && !with_train && config->data.val.n == 0 && config->data.folds < 2)
         return SP_FAIL(SP_EUSAGE, "data.val is empty: name the shards to evaluate");
-    SP_TRY(make_sample_data(r));
     if (with_train)
         SP_TRY(open_train(r));
     if (with_val)
@@ -142,13 +106,27 @@ sp_status sp_resources_open_data(sp_resources *r, bool with_train, bool with_val
     if (with_train && r->val.n_shards)
         SP_TRY(sp_dataset_match(&r->train, &r->val));
     if (with_train && with_val && config->data.test.n > 0) {
-        SP_TRY(sp_dataset_open(&r->test, &config->data.test, r->session.comm));
+        SP_TRY(sp_dataset_open(&r->test, &config->data.test, r->comm));
         SP_TRY(sp_dataset_match(&r->train, &r->test));
         SP_TRY(sp_voxel_factor(config, &r->test, &factor));
     }
     SP_TRY(sp_voxel_factor(config, set, &factor));
     SP_TRY(open_columns(r, set));
     return r->val.n_shards ? sp_voxel_factor(config, &r->val, &factor) : SP_OK;
+}
+
+sp_status sp_resources_use_data(sp_resources *r, const sp_dataset *train,
+                                const sp_dataset *val)
+{
+    double factor;
+
+    assert(!r->columns && "the data are opened once");
+    r->train = *train;
+    if (val)
+        r->val = *val;
+    SP_TRY(sp_voxel_factor(r->config, train, &factor));
+    SP_TRY(open_columns(r, &r->train));
+    return val ? sp_voxel_factor(r->config, &r->val, &factor) : SP_OK;
 }
 
 /* ---- columns and classes ---- */
@@ -252,7 +230,7 @@ void sp_resources_warn_far(const sp_resources *r, const sp_dataset *set)
 
 sp_status sp_resources_normalize(sp_resources *r, const sp_dataset *set)
 {
-    const sp_config *config = r->session.config;
+    const sp_config *config = r->config;
     const bool is_given = config->run.init_norm == SP_INIT_NORM_SOURCE;
     sp_normalization *norm = &r->norm;
 
@@ -291,7 +269,7 @@ static bool is_learned(const sp_config *config, int32_t label)
 static sp_status read_labels(sp_resources *r, int64_t i, sp_sample *sample,
                              sp_error_record *damage)
 {
-    const sp_config *config = r->session.config;
+    const sp_config *config = r->config;
     const bool is_skipping = config->data.on_error == SP_ON_ERROR_SKIP;
     const sp_sample_request request = {.verify = is_skipping && config->data.verify};
     const sp_status rc = sp_sample_read(&r->train, i, &request, sample);
@@ -306,7 +284,7 @@ static sp_status read_labels(sp_resources *r, int64_t i, sp_sample *sample,
 sp_status sp_resources_check_labels(sp_resources *r)
 {
     const sp_dataset *set = &r->train;
-    const sp_comm *comm = r->session.comm;
+    const sp_comm *comm = r->comm;
     sp_sample sample = {0};
     sp_error_record damage = {0};
     int64_t n_found = 0;
@@ -324,12 +302,12 @@ sp_status sp_resources_check_labels(sp_resources *r)
         if (first + comm->rank < set->n_samples)
             rc = read_labels(r, first + comm->rank, &sample, &damage);
         for (int64_t j = 0; rc == SP_OK && !is_found && j < sample.n; j++)
-            is_found = is_learned(r->session.config, sample.labels[j]);
-        rc = sp_comm_agree(r->session.comm, rc);
+            is_found = is_learned(r->config, sample.labels[j]);
+        rc = sp_comm_agree(r->comm, rc);
         n_found = is_found;
         if (rc == SP_OK)
-            rc = sp_comm_allreduce(r->session.comm, SP_SCOPE_WORLD, &n_found, 1, SP_I64,
-                                   SP_SUM);
+            rc =
+                sp_comm_allreduce(r->comm, SP_SCOPE_WORLD, &n_found, 1, SP_I64, SP_SUM);
         if (rc != SP_OK)
             break;
     }
@@ -342,13 +320,13 @@ sp_status sp_resources_check_labels(sp_resources *r)
                      "%s; of the samples that can be read none has a label: nothing to "
                      "train on",
                      damage.message);
-    SP_TRY(sp_comm_agree(r->session.comm, rc));
+    SP_TRY(sp_comm_agree(r->comm, rc));
     return SP_FAIL(SP_EDATA,
                    "%s: none of the voxels of %lld samples has a label%s, expected "
                    "one at least: nothing to train on (did --map name the codes of "
                    "these scans?)",
                    set->shard[0].path, (long long)set->n_samples,
-                   r->session.config->train.class_weights.kind == SP_CW_LIST
+                   r->config->train.class_weights.kind == SP_CW_LIST
                        ? " of a class whose weight in train.class_weights is above 0"
                        : "");
 }
@@ -360,8 +338,8 @@ static sp_status count_labels(sp_resources *r, int64_t *count)
     sp_sample sample = {0};
     sp_status rc = SP_OK;
 
-    for (int64_t i = r->session.comm->rank; i < r->train.n_samples && rc == SP_OK;
-         i += r->session.comm->size) {
+    for (int64_t i = r->comm->rank; i < r->train.n_samples && rc == SP_OK;
+         i += r->comm->size) {
         rc = read_labels(r, i, &sample, &damage);
         for (int64_t j = 0; rc == SP_OK && j < sample.n; j++)
             if (sample.labels[j] != SP_IGNORE)
@@ -382,8 +360,8 @@ static bool count_share(const sp_resources *r, const sp_dataset *set, int64_t *c
     sp_sample sample = {0};
     bool is_read = true;
 
-    for (int64_t i = r->session.comm->rank; i < set->n_samples && is_read;
-         i += r->session.comm->size) {
+    for (int64_t i = r->comm->rank; i < set->n_samples && is_read;
+         i += r->comm->size) {
         is_read = sp_sample_read_labels(set, i, &sample) == SP_OK;
         for (int64_t j = 0; is_read && j < sample.n; j++)
             if (sample.labels[j] != SP_IGNORE)
@@ -403,12 +381,12 @@ sp_status sp_resources_count_labels(sp_resources *r, const sp_dataset *set,
         if (sp_shard_is_chunked(&set->shard[i]))
             most = MOST_UNPACKED;
     *is_known = false;
-    if (set->n_voxels / r->session.comm->size > most)
+    if (set->n_voxels / r->comm->size > most)
         return SP_OK;
     is_missing = !count_share(r, set, count);
-    SP_TRY(sp_comm_allreduce(r->session.comm, SP_SCOPE_WORLD, count,
+    SP_TRY(sp_comm_allreduce(r->comm, SP_SCOPE_WORLD, count,
                              (size_t)r->n_classes, SP_I64, SP_SUM));
-    SP_TRY(sp_comm_allreduce(r->session.comm, SP_SCOPE_WORLD, &is_missing, 1, SP_I64,
+    SP_TRY(sp_comm_allreduce(r->comm, SP_SCOPE_WORLD, &is_missing, 1, SP_I64,
                              SP_MAX));
     *is_known = is_missing == 0;
     return SP_OK;
@@ -459,13 +437,13 @@ static void weights_of_counts(const int64_t *count, int n, sp_class_weights kind
 
 sp_status sp_resources_check_class_weights(const sp_resources *r)
 {
-    const sp_class_weighting *weights = &r->session.config->train.class_weights;
+    const sp_class_weighting *weights = &r->config->train.class_weights;
 
     if (weights->kind == SP_CW_LIST && weights->list.n != r->n_classes)
         return SP_FAIL(SP_EDATA,
                        "%strain.class_weights has %d numbers, expected %d, one for "
                        "each class of the data",
-                       sp_config_where(r->session.config, "train.class_weights"),
+                       sp_config_where(r->config, "train.class_weights"),
                        weights->list.n, r->n_classes);
     return SP_OK;
 }
@@ -473,7 +451,7 @@ sp_status sp_resources_check_class_weights(const sp_resources *r)
 sp_status sp_resources_check_mixing(const sp_resources *r)
 {
     bool *is_pasted;
-    sp_status rc = sp_mix_classes(r->session.config, &r->train, &is_pasted);
+    sp_status rc = sp_mix_classes(r->config, &r->train, &is_pasted);
 
     free(is_pasted);
     return rc;
@@ -481,7 +459,7 @@ sp_status sp_resources_check_mixing(const sp_resources *r)
 
 static sp_status weights_of_list(const sp_resources *r, float *weights)
 {
-    const sp_doubles *list = &r->session.config->train.class_weights.list;
+    const sp_doubles *list = &r->config->train.class_weights.list;
 
     SP_TRY(sp_resources_check_class_weights(r));
     for (int c = 0; c < list->n; c++)
@@ -521,7 +499,7 @@ static sp_status keep_weights(sp_resources *r, const float *weights)
 
 sp_status sp_resources_class_weights(sp_resources *r, float **weights)
 {
-    const sp_class_weights kind = r->session.config->train.class_weights.kind;
+    const sp_class_weights kind = r->config->train.class_weights.kind;
     size_t n = (size_t)r->n_classes;
     int64_t *count;
     sp_status rc;
@@ -538,23 +516,23 @@ sp_status sp_resources_class_weights(sp_resources *r, float **weights)
         rc = weights_of_list(r, *weights);
     else
         rc = count_labels(r, count);
-    rc = sp_comm_agree(r->session.comm, rc);
+    rc = sp_comm_agree(r->comm, rc);
     if (rc == SP_OK && kind != SP_CW_LIST) {
-        rc = sp_comm_allreduce(r->session.comm, SP_SCOPE_WORLD, count, n, SP_I64,
+        rc = sp_comm_allreduce(r->comm, SP_SCOPE_WORLD, count, n, SP_I64,
                                SP_SUM);
         weights_of_counts(count, (int)n, kind, count + n, *weights);
     }
     free(count);
     SP_TRY(rc);
     scale_weights(*weights, (int)n);
-    return sp_comm_agree(r->session.comm, keep_weights(r, *weights));
+    return sp_comm_agree(r->comm, keep_weights(r, *weights));
 }
 
 sp_status sp_resources_kept_class_weights(sp_resources *r, bool is_named,
                                           float **weights)
 {
     const sp_normalization *norm = &r->norm;
-    const sp_class_weights kind = r->session.config->train.class_weights.kind;
+    const sp_class_weights kind = r->config->train.class_weights.kind;
     size_t n = (size_t)r->n_classes;
 
     assert(r->n_classes >= 1 && weights);

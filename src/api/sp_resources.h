@@ -1,9 +1,10 @@
-/* The resources of a command: device, transport, data and network; loaders that feed
- * the network; buckets and an optimizer that train it. A command opens those that it
- * needs, in the order below (sp_resources_open_device, ...), and sp_resources_close
- * frees all of them.
+/* What a training or an evaluation computes with: device, transport, data and network;
+ * loaders that feed the network; buckets and an optimizer that train it. The user opens
+ * what it needs, in the order below, and sp_resources_free frees all of it. Users are the
+ * library's objects (include/sptrain.h; sp_training.c) and the commands of the programs,
+ * which open a session with it (train/sp_session.h: sp_resources_open, _close).
  *
- *     sp_resources_open            the session: run folder, watching
+ *     sp_resources_begin           deck, ranks
  *        open_device               rank --> device or cores     (sp_resources_device.c)
  *        open_transport            sums over the ranks
  *        open_data                 shards, columns, classes       (sp_resources_data.c)
@@ -11,22 +12,41 @@
  *        open_training             buckets, optimizer, loaders
  *        open_evaluation           the loader of data.val
  *        cut                       micro-batches that fit into the memory
- *     sp_resources_close
+ *     sp_resources_free
  *
- * The commands decide about the rest, such as when a training evaluates, saves and
- * stops. Functions are collective and agreed unless they are marked local. */
+ * The users decide about the rest, such as when a training evaluates, saves and stops. Functions are collective and agreed unless they are marked local. */
 #ifndef SP_RESOURCES_H
 #define SP_RESOURCES_H
 
-#include "data/sp_loader.h"
+#include "api/sp_placement.h"
+#include "checkpoint/sp_checkpoint.h"
 #include "compute/sp_transport.h"
+#include "data/sp_loader.h"
 #include "memory/sp_cut.h"
-#include "predict/sp_view.h"
 #include "net/sp_net.h"
 #include "net/sp_optim.h"
-#include "checkpoint/sp_checkpoint.h"
-#include "train/sp_placement.h"
-#include "train/sp_session.h"
+#include "predict/sp_view.h"
+
+struct sp_session; /* train/sp_session.h */
+
+/* Values that are determined after the start, because they depend on the machine or on
+ * the checkpoint that a run continues from. The config stays as the user wrote it. */
+typedef struct sp_resolved {
+    /* Instead of run.memory_mb: MiB that a rank may use, the same on all ranks. It is
+     * the deck's, then the checkpoint's if the deck has none, then the bound that
+     * sp_resources_cut chose. 0: no bound. */
+    double memory_mb;
+    /* Instead of train.bf16_sums: the order in which this process sums. SP_SUMS_AUTO:
+     * its device has one order only, or its precision. */
+    sp_bf16_sums bf16_sums;
+} sp_resolved;
+
+/* What a program allows, and a library does not do in a process of somebody else. */
+typedef struct sp_liberties {
+    bool binds; /* binds the process to its share of the node's cores */
+    /* Has a child process try wgmma on a device (train/sp_trial.h); NULL: no trial. */
+    sp_status (*try_wgmma)(int device);
+} sp_liberties;
 
 /* Memory of the device for each rank on it, of all ranks' values the least. 0: the
  * ranks compute on the host. */
@@ -46,7 +66,13 @@ typedef struct sp_evaluation {
 } sp_evaluation;
 
 typedef struct sp_resources {
-    sp_session session;
+    const sp_config *config; /* borrowed */
+    sp_comm *comm;           /* borrowed */
+    sp_resolved resolved;
+    sp_liberties may;
+    bool is_predicting; /* logits of stored voxels are kept until they are written */
+    int64_t step;       /* steps done, for messages; 0: not known */
+    struct sp_session *session; /* a program's; NULL in the library */
 
     sp_placement placement; /* ranks to devices; empty where no device was asked for */
     sp_backend backend;
@@ -78,12 +104,16 @@ typedef struct sp_resources {
     sp_evaluation evaluation;
 } sp_resources;
 
-/* Zeroes the resources and opens their session (see sp_session_open).
- * sp_resources_close follows in any case. */
-sp_status sp_resources_open(sp_resources *resources, const sp_command *command,
-                            bool with_folder);
-/* Local: reports rc (see sp_session_report), frees everything and returns rc. */
-sp_status sp_resources_close(sp_resources *resources, sp_status rc);
+/* Zeroes the resources. Local. */
+void sp_resources_begin(sp_resources *resources, const sp_config *config,
+                        sp_comm *comm);
+/* Ends loaders and sums over ranks: what uses other ranks or other threads. Local. */
+void sp_resources_end_work(sp_resources *resources);
+/* Frees everything, after sp_resources_end_work. Local. */
+void sp_resources_free(sp_resources *resources);
+/* The config with the resolved values instead of the deck's, as checkpoints have it. It
+ * borrows the config's memory and is not destroyed. Local. */
+sp_config sp_resources_resolved(const sp_resources *resources);
 
 /* ---- sp_resources_device.c ---- */
 
@@ -99,7 +129,7 @@ sp_foresight sp_resources_foresight(const sp_resources *resources,
                                     const sp_backend *backend);
 /* Cuts steps that do not fit into the memory that a rank may use. That is run.memory_mb
  * if it is set; else the device's memory as sp_cut_memory_of bounds it, or less where
- * other programs use the device. The bound is resolved.memory_mb of the session, which
+ * other programs use the device. The bound is resolved.memory_mb, which
  * checkpoints keep: a continued run cuts its steps alike, whatever memory is free by
  * then. Bounds the samplers of the loaders that are open, so it is called once, before
  * these begin. */
@@ -113,10 +143,13 @@ sp_status sp_resources_bound_host(sp_resources *resources, const sp_foresight *w
 /* ---- sp_resources_data.c ---- */
 
 /* Reads the indexes of data.train and data.val, as asked for, and determines columns
- * and classes. Makes the sample data first where the deck names them and they do not
- * exist. */
+ * and classes. */
 sp_status sp_resources_open_data(sp_resources *resources, bool with_train,
                                  bool with_val);
+/* The same with data sets that are open already and fit each other; val NULL: without
+ * one. Moves them into the resources. */
+sp_status sp_resources_use_data(sp_resources *resources, const sp_dataset *train,
+                                const sp_dataset *val);
 /* Determines which of the columns in use, of these names (NULL: none are known), are
  * vectors, and says so. Local. */
 void sp_resources_find_vectors(sp_resources *resources, const sp_recipe *recipe,

@@ -1,0 +1,81 @@
+/* The objects of include/sptrain.h, as the files of this folder see them.
+ *
+ *     sp_comm_public.c (src/comm), api_deck.c, api_data.c    ranks, deck, data
+ *     api_training_open.c   sp_resources opened in the order in which a step needs them
+ *     api_training.c        steps
+ *     api_training_eval.c   evaluation, metrics of the caller
+ *     api_training_weights.c   weights and checkpoints
+ */
+#ifndef API_H
+#define API_H
+
+#include <pthread.h>
+
+#include "api/sp_resources.h"
+#include "api/sp_step.h"
+#include "base/sp_log.h"
+#include "data/sp_source.h"
+#include "net/sp_metrics.h"
+
+#include <sptrain.h> /* after base/sp_error.h, which has the status values too */
+
+struct sp_deck {
+    char *text; /* "" for the defaults */
+    int n;
+    char **assignment; /* [n] what sp_deck_override has set */
+};
+
+/* Reads the deck into *config, which is destroyed after a failure too. */
+sp_status api_deck_config(const sp_deck *deck, sp_config *config);
+
+struct sp_data {
+    sp_dataset set;
+    /* The training data that the classes and columns of this set were matched to; NULL:
+     * none yet. */
+    const sp_data *matched_to;
+    sp_sample_arrays *samples; /* of data in arrays; NULL: others */
+    void *rows;                /* the arrays of data that was gathered */
+};
+
+/* Sums of the caller's metric. */
+typedef struct api_metrics {
+    int n;
+    int64_t *exact;         /* [n][SP_EXACT_WIDE] */
+    double *sample, *total; /* [n] of one sample; of all, after the evaluation */
+} api_metrics;
+
+struct sp_training {
+    sp_training_options options;
+    sp_config config;
+    sp_resources resources;
+    sp_data *train, *validation;
+    sp_log_route route;
+    pthread_mutex_t log_lock;
+    sp_checkpoint_state state;
+    int64_t step_samples, epoch_samples, total_samples;
+    sp_metrics metrics;
+    double *iou; /* [n_classes] */
+    api_metrics own;
+    sp_arena scratch; /* of an evaluation's batch */
+};
+
+/* Every function of a training begins and ends with these, so that its lines go to the
+ * training's hooks. */
+const sp_log_route *api_enter(sp_training *training);
+int api_leave(const sp_log_route *before, sp_status rc);
+
+/* The HDF5 library serves one thread at a time. */
+void api_lock_files(void);
+void api_unlock_files(void);
+
+/* The length of the training from its state on. */
+void api_training_plan(sp_training *training);
+/* Zeroes the sums of the caller's metric, adds the samples of a batch that was just
+ * evaluated, and sums over the ranks. The last one is collective. */
+void api_metrics_zero(api_metrics *own);
+sp_status api_metrics_add(sp_training *training, const sp_batch *batch);
+sp_status api_metrics_reduce(sp_training *training);
+/* What the caller's functions get to see. sample_row [n_samples + 1] is filled. */
+sp_logits api_logits(const sp_net_rows *rows, int64_t *sample_row);
+
+#endif

@@ -1,0 +1,340 @@
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/api.h"
+#include "data/sp_shard_internal.h"
+
+static sp_status alloc_data(sp_data **data)
+{
+    assert(data);
+    *data = calloc(1, sizeof **data);
+    return *data ? SP_OK : SP_FAIL(SP_EMEM, "no memory for a data set");
+}
+
+/* Destroys the data set after a failure. */
+static int end_create(sp_data **data, sp_status rc)
+{
+    if (rc != SP_OK) {
+        sp_data_destroy(*data);
+        *data = NULL;
+    }
+    return rc;
+}
+
+void sp_data_destroy(sp_data *data)
+{
+    if (!data)
+        return;
+    sp_dataset_close(&data->set);
+    free(data->samples);
+    free(data->rows);
+    free(data);
+}
+
+int sp_data_open_shards(sp_data **data, sp_comm *comm, int n,
+                        const char *const *patterns)
+{
+    sp_strings list = {0};
+    sp_status rc = alloc_data(data);
+
+    for (int i = 0; rc == SP_OK && i < n; i++)
+        rc = sp_strings_add(&list, patterns[i]);
+    rc = sp_comm_agree(comm, rc);
+    api_lock_files();
+    if (rc == SP_OK)
+        rc = sp_dataset_open(&(*data)->set, &list, comm);
+    api_unlock_files();
+    sp_strings_free(&list);
+    return end_create(data, rc);
+}
+
+/* ---- a source ---- */
+
+static sp_status open_source(sp_data *data, const sp_data_about *about,
+                             int64_t n_samples, const int64_t *n_voxels,
+                             sp_source source)
+{
+    const sp_source_about of = {.voxel_size = about->voxel_size,
+                                .n_features = about->n_features,
+                                .n_classes = about->n_classes,
+                                .feature_name = about->feature_names,
+                                .class_name = about->class_names,
+                                .mean = about->feature_mean,
+                                .std = about->feature_std};
+
+    return sp_source_open(&data->set, &of, n_samples, n_voxels, source);
+}
+
+int sp_data_create_source(sp_data **data, const sp_data_about *about, int64_t n_samples,
+                          const int64_t *n_voxels, sp_read_fn *read, void *arg)
+{
+    SP_TRY(alloc_data(data));
+    return end_create(
+        data, open_source(*data, about, n_samples, n_voxels, (sp_source){read, arg}));
+}
+
+/* ---- arrays ---- */
+
+static int read_arrays(void *arg, int64_t i, int32_t *coords, float *features,
+                       int32_t *labels)
+{
+    const sp_data *data = arg;
+    const sp_sample_arrays *s = &data->samples[i];
+    const size_t n = (size_t)s->n;
+
+    memcpy(coords, s->coords, 3 * n * sizeof *coords);
+    memcpy(features, s->features, n * (size_t)data->set.n_features * sizeof *features);
+    memcpy(labels, s->labels, n * sizeof *labels);
+    return 0;
+}
+
+/* Checks all rows at once, rather than when a step reads them. */
+static sp_status check_arrays(const sp_data *data)
+{
+    uint64_t *keys;
+    size_t slots = 0;
+    sp_status rc = SP_OK;
+
+    for (int64_t i = 0; i < data->set.n_samples; i++)
+        if (sp_unique_slots(data->samples[i].n) > slots)
+            slots = sp_unique_slots(data->samples[i].n);
+    keys = malloc(slots * sizeof *keys + 1);
+    if (!keys)
+        return SP_FAIL(SP_EMEM, "no memory to check a data set");
+    for (int64_t i = 0; i < data->set.n_samples && rc == SP_OK; i++) {
+        const sp_sample_arrays *s = &data->samples[i];
+
+        if (s->n && !(s->coords && s->features && s->labels))
+            rc = SP_FAIL(SP_EUSAGE, "sample %lld: an array is NULL", (long long)i);
+        else
+            rc = sp_source_check(&data->set, i, s->n, s->coords, s->features, s->labels,
+                                 keys, sp_unique_slots(s->n));
+    }
+    free(keys);
+    return rc;
+}
+
+/* Opens the data set of data->samples. */
+static sp_status open_arrays(sp_data *data, const sp_data_about *about,
+                             int64_t n_samples)
+{
+    int64_t *n_voxels = malloc(((size_t)n_samples + 1) * sizeof *n_voxels);
+    sp_status rc;
+
+    if (!n_voxels)
+        return SP_FAIL(SP_EMEM, "no memory for a data set");
+    for (int64_t i = 0; i < n_samples; i++)
+        n_voxels[i] = data->samples[i].n;
+    rc = open_source(data, about, n_samples, n_voxels, (sp_source){read_arrays, data});
+    free(n_voxels);
+    return rc == SP_OK ? check_arrays(data) : rc;
+}
+
+static sp_status alloc_samples(sp_data *data, int64_t n)
+{
+    if (n < 0)
+        return SP_FAIL(SP_EUSAGE, "n_samples is %lld, expected 0 or more",
+                       (long long)n);
+    data->samples = calloc((size_t)n + 1, sizeof *data->samples);
+    return data->samples ? SP_OK : SP_FAIL(SP_EMEM, "no memory for a data set");
+}
+
+int sp_data_create_arrays(sp_data **data, const sp_data_about *about, int64_t n_samples,
+                          const sp_sample_arrays *samples)
+{
+    sp_status rc;
+
+    SP_TRY(alloc_data(data));
+    rc = alloc_samples(*data, n_samples);
+    if (rc == SP_OK && n_samples)
+        memcpy((*data)->samples, samples, (size_t)n_samples * sizeof *samples);
+    if (rc == SP_OK)
+        rc = open_arrays(*data, about, n_samples);
+    return end_create(data, rc);
+}
+
+/* ---- samples of all ranks ---- */
+
+/* The samples of this rank among all. */
+typedef struct share {
+    int64_t n, rows;          /* of this rank */
+    int64_t n_all, rows_all;  /* of all ranks */
+    int64_t first, first_row; /* of this rank among all */
+} share;
+
+static sp_status count_share(sp_comm *comm, int64_t n, const sp_sample_arrays *samples,
+                             share *s)
+{
+    int64_t counts[2] = {n, 0};
+    int64_t *all = calloc(2 * (size_t)comm->size, sizeof *all);
+    sp_status rc = all ? SP_OK : SP_FAIL(SP_EMEM, "no memory for a data set");
+
+    for (int64_t i = 0; i < n; i++)
+        counts[1] += samples[i].n;
+    *s = (share){.n = n, .rows = counts[1]};
+    rc = sp_comm_agree(comm, rc);
+    if (rc == SP_OK) {
+        memcpy(all + 2 * comm->rank, counts, sizeof counts);
+        rc = sp_comm_allreduce(comm, SP_SCOPE_WORLD, all, 2 * (size_t)comm->size,
+                               SP_I64, SP_SUM);
+    }
+    for (int r = 0; rc == SP_OK && r < comm->size; r++) {
+        s->first += r < comm->rank ? all[2 * r] : 0;
+        s->first_row += r < comm->rank ? all[2 * r + 1] : 0;
+        s->n_all += all[2 * r];
+        s->rows_all += all[2 * r + 1];
+    }
+    free(all);
+    return rc;
+}
+
+/* The arrays of all samples, one after the other, in one allocation: 4-byte numbers, of
+ * which each rank writes its own. Those of the others are 0, and the sum of all ranks'
+ * bytes is the whole. */
+static sp_status gather_rows(sp_data *data, sp_comm *comm, int n_features,
+                             const sp_sample_arrays *samples, const share *s)
+{
+    const size_t rows = (size_t)s->rows_all, columns = (size_t)n_features;
+    const size_t bytes = rows * (3 + columns + 1) * 4;
+    int64_t *n_voxels = calloc((size_t)s->n_all + 1, sizeof *n_voxels);
+    int32_t *coords = data->rows = calloc(bytes + 1, 1), *labels;
+    float *features;
+    size_t at = (size_t)s->first_row;
+    sp_status rc = n_voxels && data->rows
+                       ? SP_OK
+                       : SP_FAIL(SP_EMEM, "no memory for %zu bytes of data", bytes);
+
+    rc = sp_comm_agree(comm, rc == SP_OK ? alloc_samples(data, s->n_all) : rc);
+    if (rc != SP_OK) {
+        free(n_voxels);
+        return rc;
+    }
+    features = (float *)(coords + 3 * rows);
+    labels = (int32_t *)(features + columns * rows);
+    for (int64_t i = 0; i < s->n; i++) {
+        const size_t n = (size_t)samples[i].n;
+
+        n_voxels[s->first + i] = samples[i].n;
+        if (n) {
+            memcpy(coords + 3 * at, samples[i].coords, 3 * n * sizeof *coords);
+            memcpy(features + columns * at, samples[i].features, columns * n * 4);
+            memcpy(labels + at, samples[i].labels, n * sizeof *labels);
+        }
+        at += n;
+    }
+    rc = sp_comm_allreduce(comm, SP_SCOPE_WORLD, data->rows, bytes, SP_U8, SP_SUM);
+    if (rc == SP_OK)
+        rc = sp_comm_allreduce(comm, SP_SCOPE_WORLD, n_voxels, (size_t)s->n_all, SP_I64,
+                               SP_SUM);
+    at = 0;
+    for (int64_t i = 0; i < s->n_all; i++) {
+        data->samples[i] = (sp_sample_arrays){n_voxels[i], coords + 3 * at,
+                                              features + columns * at, labels + at};
+        at += (size_t)n_voxels[i];
+    }
+    free(n_voxels);
+    return rc;
+}
+
+static sp_status check_share(const sp_data_about *about, int64_t n,
+                             const sp_sample_arrays *samples)
+{
+    if (n < 0 || about->n_features < 1)
+        return SP_FAIL(SP_EUSAGE, "n_samples is %lld, n_features %d", (long long)n,
+                       about->n_features);
+    for (int64_t i = 0; i < n; i++)
+        if (samples[i].n < 0 ||
+            (samples[i].n > 0 &&
+             !(samples[i].coords && samples[i].features && samples[i].labels)))
+            return SP_FAIL(SP_EUSAGE,
+                           "sample %lld of this rank has %lld voxels, or an "
+                           "array is NULL",
+                           (long long)i, (long long)samples[i].n);
+    return SP_OK;
+}
+
+int sp_data_create_gathered(sp_data **data, sp_comm *comm, const sp_data_about *about,
+                            int64_t n_samples, const sp_sample_arrays *samples)
+{
+    share s;
+    sp_status rc = alloc_data(data);
+
+    if (rc == SP_OK)
+        rc = check_share(about, n_samples, samples);
+    rc = sp_comm_agree(comm, rc);
+    if (rc == SP_OK)
+        rc = count_share(comm, n_samples, samples, &s);
+    if (rc == SP_OK)
+        rc = gather_rows(*data, comm, about->n_features, samples, &s);
+    if (rc == SP_OK)
+        rc = sp_comm_agree(comm, open_arrays(*data, about, s.n_all));
+    return end_create(data, rc);
+}
+
+/* ---- use ---- */
+
+int64_t sp_data_n_samples(const sp_data *data)
+{
+    return data->set.n_samples;
+}
+
+int64_t sp_data_n_voxels(const sp_data *data)
+{
+    return data->set.n_voxels;
+}
+
+static sp_status write_samples(const sp_dataset *set, sp_shard_writer *writer)
+{
+    const sp_sample_request request = {.verify = true};
+    sp_sample sample = {0};
+    sp_status rc = SP_OK;
+
+    for (int64_t i = 0; i < set->n_samples && rc == SP_OK; i++) {
+        rc = sp_sample_read(set, i, &request, &sample);
+        if (rc == SP_OK)
+            rc = sp_shard_write_sample(writer, i, &sample, NULL, NULL);
+    }
+    sp_sample_destroy(&sample);
+    return rc;
+}
+
+static sp_status write_shard(const sp_dataset *set, const int64_t *n_voxels,
+                             const char *path)
+{
+    enum { IGNORE_OF_BYTES = 255, IGNORE_OF_WORDS = 65535 };
+    const sp_shard_meta meta = {.voxel_size = set->voxel_size,
+                                .n_classes = set->n_classes,
+                                .ignore_label = set->n_classes <= IGNORE_OF_BYTES
+                                                    ? IGNORE_OF_BYTES
+                                                    : IGNORE_OF_WORDS,
+                                .n_features = set->n_features,
+                                .class_name = set->class_name,
+                                .feature_name = set->feature_name,
+                                .class_code = set->class_code,
+                                .feature_mean = set->feature_mean,
+                                .feature_std = set->feature_std,
+                                .has_labels = set->has_labels,
+                                .recipe = set->recipe};
+    sp_shard_writer *writer;
+
+    SP_TRY(sp_shard_create(&writer, path, &meta, set->n_samples, n_voxels, NULL));
+    return sp_shard_close(writer, write_samples(set, writer));
+}
+
+int sp_data_write_shard(const sp_data *data, const char *path)
+{
+    const sp_dataset *set = &data->set;
+    int64_t *n_voxels = malloc(((size_t)set->n_samples + 1) * sizeof *n_voxels);
+    sp_status rc;
+
+    if (!n_voxels)
+        return SP_FAIL(SP_EMEM, "no memory for an index");
+    for (int64_t i = 0; i < set->n_samples; i++)
+        n_voxels[i] = sp_dataset_voxels(set, i);
+    api_lock_files();
+    rc = write_shard(set, n_voxels, path);
+    api_unlock_files();
+    free(n_voxels);
+    return rc;
+}

@@ -1,0 +1,68 @@
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/api.h"
+
+sp_status api_deck_config(const sp_deck *deck, sp_config *config)
+{
+    return sp_config_parse(config, deck->text, "deck", deck->n, deck->assignment);
+}
+
+static sp_status check_deck(const sp_deck *deck)
+{
+    sp_config config = {0};
+    const sp_status rc = api_deck_config(deck, &config);
+
+    sp_config_destroy(&config);
+    return rc;
+}
+
+int sp_deck_create(sp_deck **deck, const char *text)
+{
+    sp_status rc;
+
+    assert(deck);
+    *deck = calloc(1, sizeof **deck);
+    if (*deck)
+        (*deck)->text = strdup(text ? text : "");
+    if (!*deck || !(*deck)->text)
+        rc = SP_FAIL(SP_EMEM, "no memory for a deck");
+    else
+        rc = check_deck(*deck);
+    if (rc != SP_OK) {
+        sp_deck_destroy(*deck);
+        *deck = NULL;
+    }
+    return rc;
+}
+
+int sp_deck_override(sp_deck *deck, const char *assignment)
+{
+    char **longer =
+        realloc(deck->assignment, ((size_t)deck->n + 1) * sizeof *deck->assignment);
+    sp_status rc;
+
+    if (!longer)
+        return SP_FAIL(SP_EMEM, "no memory for a deck");
+    deck->assignment = longer;
+    longer[deck->n] = strdup(assignment);
+    if (!longer[deck->n])
+        return SP_FAIL(SP_EMEM, "no memory for a deck");
+    deck->n++;
+    rc = check_deck(deck);
+    if (rc != SP_OK)
+        free(longer[--deck->n]);
+    return rc;
+}
+
+void sp_deck_destroy(sp_deck *deck)
+{
+    if (!deck)
+        return;
+    for (int i = 0; i < deck->n; i++)
+        free(deck->assignment[i]);
+    free(deck->assignment);
+    free(deck->text);
+    free(deck);
+}

@@ -1,0 +1,80 @@
+#include <assert.h>
+#include <math.h>
+
+#include "api/api.h"
+
+void api_training_plan(sp_training *t)
+{
+    const sp_resources *r = &t->resources;
+
+    t->step_samples = r->sampler.effective;
+    t->epoch_samples = r->train.n_samples;
+    t->total_samples = sp_step_total_samples(r, &t->state);
+}
+
+int sp_training_is_done(const sp_training *t)
+{
+    return sp_step_is_last(&t->config, &t->state);
+}
+
+/* ---- a step ---- */
+
+static sp_status begin_part(void *arg, sp_step_part part, const sp_batch *batch)
+{
+    const sp_training *t = arg;
+
+    if (part == SP_STEP_LOSS && t->options.loss && batch->n_micro > 1)
+        return SP_FAIL(
+            SP_EUSAGE,
+            "the step has %d micro-batches on each rank: a loss of the program "
+            "needs steps of one; use fewer samples, batch.voxel_budget=0 or "
+            "more memory (run.memory_mb)",
+            batch->n_micro);
+    return SP_OK;
+}
+
+static bool is_stop_asked(void *arg)
+{
+    const sp_training *t = arg;
+
+    return t->options.hooks.should_stop &&
+           t->options.hooks.should_stop(t->options.hooks.arg);
+}
+
+static sp_status run_step(sp_training *t, sp_step_info *info)
+{
+    const sp_step_hooks hooks = {
+        .begin = begin_part, .is_stop_asked = is_stop_asked, .arg = t};
+    const sp_rates rates = sp_optim_rates(&t->config, t->state.samples_seen,
+                                          t->total_samples, t->step_samples);
+    sp_step_result result;
+
+    if (sp_training_is_done(t))
+        return SP_FAIL(SP_EUSAGE,
+                       "all steps of the deck are done: raise train.epochs or "
+                       "train.steps");
+    SP_TRY(sp_step_run(&t->resources, rates, &hooks, &result));
+    *info = (sp_step_info){.epoch = t->state.at.epoch,
+                           .loss = result.loss,
+                           .grad_norm = result.grad_norm,
+                           .lr = rates.lr,
+                           .is_skipped = result.is_skipped,
+                           .is_stopping = result.is_stopping};
+    info->is_epoch_end = sp_step_advance(&t->state, &result, t->epoch_samples);
+    info->step = t->resources.step = t->state.step;
+    info->samples = t->state.samples_seen;
+    return SP_OK;
+}
+
+int sp_training_step(sp_training *t, sp_step_info *info)
+{
+    const sp_log_route *before = api_enter(t);
+    sp_step_info own;
+    const sp_status rc = run_step(t, &own);
+
+    if (rc == SP_OK && info)
+        *info = own;
+    if (rc == SP_OK && t->options.hooks.step_end)
+        t->options.hooks.step_end(t->options.hooks.arg, &own);
+    return api_leave(before, rc);
+}

@@ -1,0 +1,222 @@
+/* Opens what a training computes with, in the order in which the parts need each other. */
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "api/api.h"
+
+enum { SLOTS = SP_LOADER_SLOTS };
+
+/* ---- hooks ---- */
+
+static void route_line(void *arg, sp_log_kind kind, const char *line)
+{
+    sp_training *t = arg;
+    const bool is_warning = kind == SP_LOG_WARN || kind == SP_LOG_WARN0;
+
+    if (!t->options.hooks.log)
+        return;
+    pthread_mutex_lock(&t->log_lock);
+    t->options.hooks.log(t->options.hooks.arg, is_warning, line);
+    pthread_mutex_unlock(&t->log_lock);
+}
+
+sp_logits api_logits(const sp_net_rows *rows, int64_t *sample_row)
+{
+    for (int b = 0; b <= rows->n_samples; b++)
+        sample_row[b] = rows->sample_row[b];
+    return (sp_logits){.n = rows->n,
+                       .n_classes = rows->n_classes,
+                       .logits = rows->logits,
+                       .labels = rows->labels,
+                       .n_samples = rows->n_samples,
+                       .sample = rows->sample,
+                       .sample_row = sample_row};
+}
+
+static int call_own_loss(void *arg, const sp_net_rows *rows, float *gradient,
+                         double *loss_sum, double *weight_sum)
+{
+    const sp_training *t = arg;
+    int64_t *sample_row = malloc(((size_t)rows->n_samples + 1) * sizeof *sample_row);
+    sp_logits logits;
+    int failed = 1;
+
+    if (sample_row) {
+        logits = api_logits(rows, sample_row);
+        failed = t->options.loss(t->options.loss_arg, &logits, gradient, loss_sum,
+                                 weight_sum);
+    }
+    free(sample_row);
+    return failed;
+}
+
+/* ---- opening ---- */
+
+static sp_status check_options(const sp_training_options *o)
+{
+    if (!o->comm || !o->deck || !o->train)
+        return SP_FAIL(SP_EUSAGE,
+                       "sp_training_create: comm, deck and train are needed");
+    if (o->n_metrics < 0 || (o->n_metrics > 0 && !o->metric))
+        return SP_FAIL(SP_EUSAGE,
+                       "sp_training_create: n_metrics is %d, and metric is %s",
+                       o->n_metrics, o->metric ? "set" : "NULL");
+    return SP_OK;
+}
+
+/* A loss of one's own is of a whole step. */
+static sp_status check_loss(const sp_training *t)
+{
+    if (t->options.loss && t->config.batch.accumulate > 1)
+        return SP_FAIL(
+            SP_EUSAGE,
+            "batch.accumulate = %d: a loss of the program needs steps of one "
+            "micro-batch",
+            t->config.batch.accumulate);
+    return SP_OK;
+}
+
+/* Has the validation data read as the training data's classes and columns, once. */
+static sp_status match_data(sp_data *train, sp_data *validation)
+{
+    if (validation == train || validation->matched_to == train)
+        return SP_OK;
+    if (validation->matched_to)
+        return SP_FAIL(SP_EUSAGE,
+                       "the validation data belong to another training set already: "
+                       "open them once for each");
+    SP_TRY(sp_dataset_match(&train->set, &validation->set));
+    validation->matched_to = train;
+    return SP_OK;
+}
+
+static sp_status open_data(sp_training *t)
+{
+    sp_resources *r = &t->resources;
+    const sp_data *val = t->validation;
+
+    if (val)
+        SP_TRY(sp_comm_agree(r->comm, match_data(t->train, t->validation)));
+    SP_TRY(sp_comm_agree(
+        r->comm, sp_resources_use_data(r, &t->train->set, val ? &val->set : NULL)));
+    SP_TRY(sp_resources_check_labels(r));
+    SP_TRY(sp_comm_agree(r->comm, sp_resources_check_mixing(r)));
+    return sp_comm_agree(r->comm, sp_resources_normalize(r, &r->train));
+}
+
+static sp_status open_network(sp_resources *r)
+{
+    float *class_weight = NULL;
+    sp_status rc = sp_resources_class_weights(r, &class_weight);
+
+    if (rc == SP_OK)
+        rc = sp_resources_open_net(r, class_weight);
+    free(class_weight);
+    SP_TRY(rc);
+    return sp_graph_check_tuning(&r->graph, r->config);
+}
+
+static sp_status alloc_results(sp_training *t)
+{
+    const size_t n = (size_t)t->options.n_metrics;
+    api_metrics *own = &t->own;
+
+    own->n = t->options.n_metrics;
+    own->exact = calloc(n * SP_EXACT_WIDE + 1, sizeof *own->exact);
+    own->sample = calloc(n + 1, sizeof *own->sample);
+    own->total = calloc(n + 1, sizeof *own->total);
+    t->iou = calloc((size_t)t->resources.n_classes, sizeof *t->iou);
+    if (!own->exact || !own->sample || !own->total || !t->iou)
+        return SP_FAIL(SP_EMEM, "no memory for metrics");
+    SP_TRY(sp_metrics_create(&t->metrics, t->resources.n_classes, 0));
+    return sp_arena_create(&t->scratch, 0, "predictions");
+}
+
+static sp_status open_evaluation(sp_training *t)
+{
+    if (!t->validation)
+        return SP_OK;
+    if (!t->validation->set.has_labels)
+        return SP_FAIL(SP_EDATA, "the validation data have no labels");
+    SP_TRY(sp_resources_open_evaluation(&t->resources));
+    return sp_comm_agree(t->resources.comm, alloc_results(t));
+}
+
+static sp_status open_training(sp_training *t)
+{
+    sp_resources *r = &t->resources;
+
+    SP_TRY(sp_resources_open_device(r));
+    SP_TRY(sp_resources_open_transport(r));
+    SP_TRY(open_data(t));
+    SP_TRY(open_network(r));
+    if (t->options.loss)
+        r->net.own_loss = (sp_net_own_loss){call_own_loss, t};
+    SP_TRY(sp_resources_open_training(r, SLOTS));
+    SP_TRY(open_evaluation(t));
+    SP_TRY(sp_resources_cut(r));
+    api_training_plan(t);
+    return sp_comm_agree(r->comm, sp_loader_seek(r->loader, t->state.at));
+}
+
+int sp_training_create(sp_training **training, const sp_training_options *options)
+{
+    const sp_log_route *before;
+    sp_training *t;
+    sp_status rc;
+
+    assert(training && options);
+    *training = NULL;
+    SP_TRY(check_options(options));
+    t = calloc(1, sizeof *t);
+    if (!t)
+        return SP_FAIL(SP_EMEM, "no memory for a training");
+    t->options = *options;
+    t->train = options->train;
+    t->validation = options->validation;
+    t->state.best = NAN;
+    t->route = (sp_log_route){options->comm->rank, route_line, t};
+    pthread_mutex_init(&t->log_lock, NULL);
+    before = api_enter(t);
+    rc = api_deck_config(options->deck, &t->config);
+    if (rc == SP_OK && !sp_config_is_set(&t->config, "data.voxel_size"))
+        t->config.data.voxel_size = options->train->set.voxel_size;
+    if (rc == SP_OK)
+        rc = check_loss(t);
+    rc = sp_comm_agree(options->comm, rc);
+    if (rc == SP_OK) {
+        sp_resources_begin(&t->resources, &t->config, options->comm);
+        t->state.seed = t->config.train.seed;
+        rc = open_training(t);
+    }
+    if (rc == SP_OK)
+        *training = t;
+    else
+        sp_training_destroy(t);
+    return api_leave(before, rc);
+}
+
+void sp_training_destroy(sp_training *t)
+{
+    sp_resources *r = &t->resources;
+
+    if (!t)
+        return;
+    const sp_log_route *before = api_enter(t);
+
+    sp_resources_end_work(r);
+    r->train = r->val = (sp_dataset){0}; /* sp_data has them */
+    sp_resources_free(r);
+    sp_metrics_destroy(&t->metrics);
+    sp_checkpoint_state_destroy(&t->state);
+    sp_arena_destroy(&t->scratch);
+    sp_config_destroy(&t->config);
+    free(t->own.exact);
+    free(t->own.sample);
+    free(t->own.total);
+    free(t->iou);
+    pthread_mutex_destroy(&t->log_lock);
+    api_leave(before, SP_OK);
+    free(t);
+}

@@ -1,0 +1,11 @@
+/* What makes a process one of the project's programs, and not a user of the library: its
+ * library code reads variables of the environment (sp_env.h), and its log goes to the
+ * console (sp_console.c). */
+#ifndef SP_PROGRAM_H
+#define SP_PROGRAM_H
+
+/* Called first by every main, and by the tests' main. name: with which messages begin,
+ * "sptrain" or "spvox"; a string constant. Local. */
+void sp_program_begin(const char *name);
+
+#endif

@@ -1,0 +1,63 @@
+/* The functions of include/sptrain.h for ranks. */
+#include <assert.h>
+#include <stdlib.h>
+
+#include "comm/sp_comm_internal.h"
+
+#include <sptrain.h>
+
+static sp_status alloc_comm(sp_comm **comm)
+{
+    assert(comm);
+    *comm = calloc(1, sizeof **comm);
+    return *comm ? SP_OK : SP_FAIL(SP_EMEM, "no memory for a communicator");
+}
+
+int sp_comm_create_self(sp_comm **comm)
+{
+    SP_TRY(alloc_comm(comm));
+    sp_comm_open_self(*comm);
+    return SP_OK;
+}
+
+int sp_comm_create_mpi(sp_comm **comm, MPI_Comm of)
+{
+    sp_status rc;
+
+    SP_TRY(alloc_comm(comm));
+    rc = sp_comm_attach(*comm, &of);
+    if (rc != SP_OK) {
+        sp_comm_destroy(*comm);
+        *comm = NULL;
+    }
+    return rc;
+}
+
+int sp_comm_create_mpi_fortran(sp_comm **comm, int of)
+{
+    return sp_comm_create_mpi(comm, MPI_Comm_f2c(of));
+}
+
+void sp_comm_destroy(sp_comm *comm)
+{
+    if (comm)
+        sp_comm_detach(comm);
+    free(comm);
+}
+
+int sp_comm_rank(const sp_comm *comm)
+{
+    return comm->rank;
+}
+
+int sp_comm_size(const sp_comm *comm)
+{
+    return comm->size;
+}
+
+int sp_comm_sum(sp_comm *comm, double *values, int64_t n)
+{
+    if (n < 0 || (n > 0 && !values))
+        return SP_FAIL(SP_EUSAGE, "sp_comm_sum: n is %lld", (long long)n);
+    return sp_comm_allreduce(comm, SP_SCOPE_WORLD, values, (size_t)n, SP_F64, SP_SUM);
+}

@@ -1,0 +1,295 @@
+/* The training of the library: what it refuses and how, what its hooks get, that it continues
+ * from a checkpoint to the same bits, and that two trainings run in two threads. */
+#include "fixtures/test.h"
+
+#include <math.h>
+#include <pthread.h>
+
+#include "base/sp_log.h"
+
+#include "../examples/scene.h"
+
+enum { TRAIN = 6, LINE = 200 };
+
+static const char deck_text[] =
+    "net: { family = \"dummy\"; width = 0.25; };\n"
+    "batch: { size = 2; };\n"
+    "train: { epochs = 2; warmup_steps = 0; lr = 0.02; deterministic = \"world\"; };\n"
+    "run: { device = \"cpu\"; threads = 1; };\n";
+
+typedef struct objects {
+    sp_training_options options;
+    sp_training *training;
+    sp_deck *deck;
+    char line[LINE]; /* the last warning */
+    int n_steps, n_evaluations, n_lines;
+    int64_t done; /* of the last progress */
+    bool wants_stop;
+} objects;
+
+static void keep_line(void *arg, int level, const char *line)
+{
+    objects *o = arg;
+
+    o->n_lines++;
+    if (level)
+        snprintf(o->line, LINE, "%s", line);
+}
+
+static void keep_progress(void *arg, const char *what, int64_t done, int64_t total)
+{
+    assert_string_equal(what, "evaluating");
+    assert_int_equal(total, TRAIN);
+    ((objects *)arg)->done = done;
+}
+
+static int should_stop(void *arg)
+{
+    return ((objects *)arg)->wants_stop;
+}
+
+static void count_step(void *arg, const sp_step_info *step)
+{
+    objects *o = arg;
+
+    assert_int_equal(step->step, ++o->n_steps);
+}
+
+static void count_evaluation(void *arg, const sp_scores *scores)
+{
+    assert_int_equal(scores->n_samples, TRAIN);
+    ((objects *)arg)->n_evaluations++;
+}
+
+static void open_objects(objects *o)
+{
+    const sp_data_about about = scene_about();
+    int64_t sizes[TRAIN];
+
+    memset(o, 0, sizeof *o);
+    scene_sizes(0, TRAIN, sizes);
+    OK(sp_comm_create_self(&o->options.comm));
+    OK(sp_deck_create(&o->deck, deck_text));
+    OK(sp_data_create_source(&o->options.train, &about, TRAIN, sizes, scene_read,
+                             NULL));
+    o->options.deck = o->deck;
+    o->options.hooks = (sp_hooks){o,           keep_line,  keep_progress,
+                                  should_stop, count_step, count_evaluation};
+}
+
+static void close_objects(objects *o)
+{
+    sp_training_destroy(o->training);
+    if (o->options.validation != o->options.train)
+        sp_data_destroy(o->options.validation);
+    sp_data_destroy(o->options.train);
+    sp_deck_destroy(o->deck);
+    sp_comm_destroy(o->options.comm);
+}
+
+static float *copy_weights(const objects *o)
+{
+    float *weights =
+        calloc((size_t)sp_training_n_weights(o->training), sizeof *weights);
+
+    assert_non_null(weights);
+    OK(sp_training_weights(o->training, weights));
+    return weights;
+}
+
+static void same_weights(const objects *o, float *weights)
+{
+    float *now = copy_weights(o);
+
+    assert_memory_equal(now, weights,
+                        (size_t)sp_training_n_weights(o->training) * sizeof *now);
+    free(now);
+}
+
+static void refused(objects *o, int status, const char *text)
+{
+    assert_int_equal(sp_training_create(&o->training, &o->options), status);
+    assert_null(o->training);
+    assert_non_null(strstr(sp_error_text(), text));
+}
+
+static int no_loss(void *arg, const sp_logits *l, float *g, double *loss,
+                   double *weight)
+{
+    (void)arg, (void)l, (void)g, (void)loss, (void)weight;
+    return 1;
+}
+
+TEST(wrong_options_are_refused)
+{
+    objects o;
+    sp_comm *comm;
+    sp_deck *none;
+
+    open_objects(&o);
+    comm = o.options.comm;
+    o.options.comm = NULL;
+    refused(&o, SP_EUSAGE, "comm, deck and train");
+    o.options.comm = comm;
+    o.options.n_metrics = 1;
+    refused(&o, SP_EUSAGE, "n_metrics");
+    o.options.n_metrics = 0;
+    OK(sp_deck_override(o.deck, "batch.accumulate=2"));
+    o.options.loss = no_loss;
+    refused(&o, SP_EUSAGE, "batch.accumulate = 2");
+    assert_int_equal(sp_deck_override(o.deck, "train.lrr=1"), SP_EUSAGE);
+    assert_non_null(strstr(sp_error_text(), "train.lr"));
+    OK(sp_deck_override(o.deck, "batch.accumulate=1"));
+    OK(sp_training_create(&o.training, &o.options));
+    assert_int_equal(sp_training_step(o.training, NULL), SP_EUSAGE);
+    assert_non_null(strstr(sp_error_text(), "the program's loss has failed"));
+    assert_int_equal(sp_training_evaluate(o.training, NULL), SP_EUSAGE);
+    assert_int_equal(sp_deck_create(&none, "net: {"), SP_EUSAGE);
+    assert_null(none);
+    close_objects(&o);
+}
+
+TEST(wrong_arrays_are_named)
+{
+    const sp_data_about about = scene_about();
+    int32_t coords[6] = {0, 0, 0, 0, 0, 0}, labels[2] = {0, 1};
+    float features[4] = {0};
+    const sp_sample_arrays sample = {2, coords, features, labels};
+    sp_data *data;
+
+    assert_int_equal(sp_data_create_arrays(&data, &about, 1, &sample), SP_EDATA);
+    assert_null(data);
+    assert_non_null(strstr(sp_error_text(), "row 1 repeats the coordinates (0, 0, 0)"));
+    coords[5] = 1 << 19;
+    assert_int_equal(sp_data_create_arrays(&data, &about, 1, &sample), SP_EDATA);
+    assert_non_null(strstr(sp_error_text(), "row 1: z = 524288"));
+    coords[5] = 1;
+    features[1] = NAN;
+    assert_int_equal(sp_data_create_arrays(&data, &about, 1, &sample), SP_EDATA);
+    assert_non_null(strstr(sp_error_text(), "row 0: noise is nan"));
+    features[1] = 0;
+    labels[1] = SCENE_CLASSES;
+    assert_int_equal(sp_data_create_arrays(&data, &about, 1, &sample), SP_EDATA);
+    assert_non_null(strstr(sp_error_text(), "row 1: label 3, expected 0 to 2"));
+    labels[1] = SP_NO_LABEL;
+    OK(sp_data_create_arrays(&data, &about, 1, &sample));
+    assert_int_equal(sp_data_n_voxels(data), 2);
+    sp_data_destroy(data);
+}
+
+/* What the confusion matrix counts too: right voxels, and all with a label. */
+static void count_right(void *arg, const sp_logits *l, double *sums)
+{
+    (void)arg;
+    assert_int_equal(l->n_samples, 1);
+    assert_int_equal(l->sample_row[1], l->n);
+    for (int64_t i = 0; i < l->n; i++) {
+        const float *x = l->logits + i * l->n_classes;
+        int best = 0;
+
+        for (int c = 1; c < l->n_classes; c++)
+            best = x[c] > x[best] ? c : best;
+        sums[0] += best == l->labels[i];
+        sums[1] += l->labels[i] != SP_NO_LABEL;
+    }
+}
+
+TEST(hooks_and_metrics_tell_of_the_training)
+{
+    objects o;
+    sp_step_info step;
+    sp_scores scores;
+
+    open_objects(&o);
+    o.options.validation = o.options.train;
+    o.options.n_metrics = 2;
+    o.options.metric = count_right;
+    OK(sp_training_create(&o.training, &o.options));
+    OK(sp_training_step(o.training, &step));
+    assert_int_equal(step.is_stopping, 0);
+    o.wants_stop = true;
+    OK(sp_training_step(o.training, &step));
+    assert_int_equal(step.is_stopping, 1);
+    assert_int_equal(step.is_epoch_end, 0);
+    assert_true(isfinite(step.loss) && step.lr > 0);
+    OK(sp_training_evaluate(o.training, &scores));
+    assert_true(scores.metrics[0] == scores.accuracy * scores.metrics[1]);
+    assert_true(scores.metrics[1] == (double)scores.n_voxels);
+    assert_int_equal(scores.n_voxels, sp_data_n_voxels(o.options.train));
+    assert_int_equal(o.n_steps, 2);
+    assert_int_equal(o.n_evaluations, 1);
+    assert_int_equal(o.done, TRAIN);
+    while (!sp_training_is_done(o.training))
+        OK(sp_training_step(o.training, NULL));
+    assert_int_equal(o.n_steps, 2 * TRAIN / 2);
+    assert_int_equal(sp_training_step(o.training, NULL), SP_EUSAGE);
+    close_objects(&o);
+}
+
+TEST(a_checkpoint_continues_to_the_same_bits)
+{
+    objects whole, part;
+    float *weights;
+
+    open_objects(&whole);
+    OK(sp_training_create(&whole.training, &whole.options));
+    for (int i = 0; i < 2; i++)
+        OK(sp_training_step(whole.training, NULL));
+    OK(sp_training_save(whole.training, "two.h5"));
+    while (!sp_training_is_done(whole.training))
+        OK(sp_training_step(whole.training, NULL));
+    weights = copy_weights(&whole);
+
+    open_objects(&part);
+    OK(sp_training_create(&part.training, &part.options));
+    OK(sp_training_load(part.training, "two.h5"));
+    part.n_steps = 2;
+    while (!sp_training_is_done(part.training))
+        OK(sp_training_step(part.training, NULL));
+    same_weights(&part, weights);
+    OK(sp_training_load_weights(part.training, "two.h5"));
+    assert_int_equal(sp_training_load(part.training, "absent.h5"), SP_EDATA);
+    assert_non_null(strstr(sp_error_text(), "absent.h5"));
+    free(weights);
+    close_objects(&part);
+    OK(sp_deck_override(whole.deck, "train.seed=5"));
+    sp_training_destroy(whole.training);
+    OK(sp_training_create(&whole.training, &whole.options));
+    assert_int_equal(sp_training_load(whole.training, "two.h5"), SP_EUSAGE);
+    close_objects(&whole);
+}
+
+static void *train_in_thread(void *arg)
+{
+    objects *o = arg;
+
+    while (!sp_training_is_done(o->training))
+        if (sp_training_step(o->training, NULL) != SP_OK)
+            return "failed";
+    return NULL;
+}
+
+TEST(two_trainings_run_in_two_threads)
+{
+    objects o[2];
+    pthread_t thread[2];
+    float *weights;
+    void *failed;
+
+    for (int i = 0; i < 2; i++) {
+        open_objects(&o[i]);
+        OK(sp_training_create(&o[i].training, &o[i].options));
+    }
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(pthread_create(&thread[i], NULL, train_in_thread, &o[i]), 0);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(pthread_join(thread[i], &failed), 0);
+        assert_null(failed);
+        assert_int_equal(o[i].n_steps, TRAIN);
+    }
+    weights = copy_weights(&o[0]);
+    same_weights(&o[1], weights);
+    free(weights);
+    close_objects(&o[0]);
+    close_objects(&o[1]);
+}
