@@ -8,8 +8,7 @@
  *     sp_canvas    pixels <-- all of these; sp_png --> bytes of a PNG file
  *
  * The same input gives the same bytes. Only sp_png.c includes libpng's header. All
- * functions of the room are local, and any thread may call them for canvases of its
- * own.
+ * functions of the room are local, and any thread may call them for its own canvases.
  *
  * A canvas holds straight (not premultiplied) colours. */
 #ifndef SP_CANVAS_H

@@ -1,6 +1,6 @@
 /* A confusion matrix as a picture: a row is a true class, a column a predicted one,
- * both numbered at the margins as far as there is room. The colour of a cell is the
- * share of its row, from white to dark blue; large cells have it in percent. */
+ * both numbered at the margins if they fit. The colour of a cell is the share of its
+ * row, from white to dark blue; large cells have it in percent. */
 #ifndef SP_HEATMAP_H
 #define SP_HEATMAP_H
 

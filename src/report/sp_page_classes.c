@@ -140,7 +140,7 @@ static void add_table(const sp_page *page, const counts *c)
     sp_html_raw(page->html, "</tr></tfoot></table></div>\n");
 }
 
-/* Says which evaluation is shown. */
+/* Names the evaluation that is shown. */
 static void add_origin(const sp_page *page, const counts *c)
 {
     sp_html_raw(page->html, "<p class=\"soft\">Evaluation at step ");

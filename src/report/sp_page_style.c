@@ -155,7 +155,7 @@ const char sp_page_script[] =
     "d.addEventListener('pointermove',move);d.addEventListener('click',move);"
     "d.addEventListener('pointerleave',hide)});\n"
     "function text(d){return d.getAttribute('data-t')}\n"
-    /* The browser's own tip of a title is slow and knows neither keys nor fingers. */
+    /* Browser tooltips are slow and do not work with keyboard or touch. */
     "document.querySelectorAll('[title]').forEach(function(d){d.setAttribute('data-t',"
     "d.title);d.removeAttribute('title');d.addEventListener('pointermove',function(e){"
     "show(e,text(d))});d.addEventListener('click',function(e){show(e,text(d))});"

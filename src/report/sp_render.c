@@ -223,8 +223,8 @@ static sp_status allocate(sp_raster *r, const sp_render *view, int smooth)
     return SP_OK;
 }
 
-/* Paints a rectangle of pixels for each point; the nearest one stays, and the first of
- * several at one depth. */
+/* Paints a rectangle of pixels for each point; the nearest one is kept, and the first
+ * of several at one depth. */
 static void paint(sp_raster *r, const sp_render *view, const sp_cloud *cloud, int wide,
                   int high)
 {

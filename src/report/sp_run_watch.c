@@ -37,7 +37,7 @@ typedef struct lines {
 
 /* A pass over samples, such as an evaluation, since it was seen first. */
 typedef struct pass {
-    int64_t done, total;       /* total is 0 if no pass goes on */
+    int64_t done, total;       /* total is 0 if no pass is running */
     int64_t first;             /* samples that were done then */
     double begin_s, printed_s; /* printed_s 0: not yet */
 } pass;
@@ -209,7 +209,7 @@ static bool are_gone(const sp_heartbeat *records, int n)
     return n > 0;
 }
 
-/* Looks at the run folder. *is_running says whether the run goes on; *last is the
+/* Looks at the run folder. *is_running says whether the run continues; *last is the
  * heartbeat to be shown; its counter is 0 if there is nothing to show. A run that was
  * killed says "running" for ever. */
 static sp_status look(view *v, sp_heartbeat *last, bool *is_running)

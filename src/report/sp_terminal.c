@@ -33,7 +33,7 @@ static int find_launcher(void)
 }
 
 /* Opens the launcher's stream if it is a terminal. Anything else is not opened at all:
- * an end of a pipe, say, must not be held. */
+ * for example, an end of a pipe must not be held. */
 static int open_stream_of(int pid, int stream)
 {
     char path[64], target[64];
