@@ -182,7 +182,7 @@ typedef struct bench_time {
  * SP_EIO. */
 sp_status bench_open(bench *b, const bench_options *options, sp_comm *comm);
 /* Opens the device that ceilings are measured on and prints the first rows. session: a
- * backend that is open already and stays so until bench_device_close; NULL: the one
+ * backend that is already open and remains open until bench_device_close; NULL: the one
  * that the options name is opened. */
 sp_status bench_device_open(bench *b, const sp_backend *session);
 void bench_device_close(bench *b);

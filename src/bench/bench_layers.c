@@ -86,8 +86,8 @@ static sp_status find_row(bench_trace *t, int layer, const char *op, row **out)
     return SP_OK;
 }
 
-/* True if a counted operation runs all the same: those run that the step's arithmetic
- * cannot go on without, and that cost little. */
+/* True if a counted operation runs nevertheless: cheap operations that the step's
+ * arithmetic needs. */
 static bool is_run(const char *op)
 {
     static const char *const names[] = {"fill", "add_samples", "loss",
