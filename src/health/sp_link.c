@@ -46,8 +46,8 @@ static const char name[8] = "sptrain1";
 
 /* ---- keyed hashes ---- */
 
-/* Each hash with the run's secret has a purpose of its own, so that no hash can serve
- * as another. */
+/* Each hash with the run's secret has its own purpose, so that no hash can be used as
+ * another. */
 enum { OF_ROOT, OF_RANK, OF_KEY_LOW, OF_KEY_HIGH };
 
 static uint64_t hash(const sp_link *link, const sp_link_address *address, int purpose)
@@ -90,7 +90,7 @@ static bool send_all(const sp_link *link, const void *data, size_t bytes)
     return send(link->fd, data, bytes, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)bytes;
 }
 
-/* Receives into link->in; returns SP_LINK_SIGNS once `bytes` bytes are there. */
+/* Receives into link->in; returns SP_LINK_SIGNS once `bytes` bytes have arrived. */
 static sp_link_event receive(sp_link *link, size_t bytes)
 {
     ssize_t n = recv(link->fd, link->in + link->n_in, bytes - link->n_in, MSG_DONTWAIT);
@@ -260,7 +260,7 @@ bool sp_link_advance(sp_link *link, const sp_link_address *address, int size)
 
 /* ---- frames ---- */
 
-/* Sends the rest of an earlier frame. True when nothing is left of it. */
+/* Sends the rest of an earlier frame. True when all of it is sent. */
 static bool flush(sp_link *link)
 {
     ssize_t n;

@@ -80,7 +80,7 @@ typedef struct sp_link {
     uint8_t in[SP_LINK_FRAME], out[SP_LINK_FRAME];
 } sp_link;
 
-/* The addresses at which rank 0 listens, which MPI carries to the ranks. */
+/* Rank 0's listening addresses, which MPI sends to the ranks. */
 typedef struct sp_link_address {
     uint8_t secret[SP_SIPHASH_KEY];
     char host[64];

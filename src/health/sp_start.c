@@ -22,8 +22,8 @@
 /* LOOKS: between two looks at waits passes this part of the limit. */
 enum { LIMIT_S = 300, LOOKS = 20, TEXT = 512 };
 
-/* The ranks have yet to come together, they are together without a watchdog, or the
- * thread is to end. */
+/* The ranks are still missing, they are together without a watchdog, or the thread is
+ * to end. */
 typedef enum stage { APART, TOGETHER, OVER } stage;
 
 static struct {
@@ -131,13 +131,13 @@ static bool name_stopped(char where[WHERE])
     return stopped != 0;
 }
 
-/* One of this host's ranks speaks for all of them. */
+/* One of this host's ranks reports for all of them. */
 static bool is_speaker(void)
 {
     return find_process(false) == (long)getpid();
 }
 
-/* Prints that the ranks have not come together. */
+/* Prints that ranks are missing. */
 static void say(bool is_end)
 {
     char host[64] = "", own[16], where[WHERE];

@@ -7,7 +7,7 @@
  * ends the rest. The environment variable SP_START_S is the limit in seconds (300 by
  * default); 0: no limit.
  *
- * In commands without a run folder the thread goes on after the start, since most of
+ * In commands without a run folder the thread continues after the start, since most of
  * them have no watchdog: if this rank has waited for others for a twentieth of the
  * limit without any work in between, and a process of this host is stopped, one rank of
  * the host names it, once a wait. Nothing is ended, since whoever stopped it may
@@ -26,8 +26,8 @@ void sp_start_watch(const char *program);
  * names stopped processes from here on until sp_start_over. A second call does nothing.
  * Local. */
 void sp_start_together(int rank);
-/* Ends the limit: all ranks have come as far as the watchdog needs, or this rank ends.
- * May be called again. Local. */
+/* Ends the limit: all ranks have reached the watchdog's start, or this rank ends. May
+ * be called again. Local. */
 void sp_start_over(void);
 /* Returns the rank that the launcher's environment gives to this process, before MPI
  * has started and without it; 0 if the environment states no rank. torchrun's RANK

@@ -181,7 +181,7 @@ void sp_watchdog_judge(sp_watchdog *w, double margin_s)
             are_all_waiting = false;
             continue;
         }
-        /* a stopped rank said last that it waits, and says no more */
+        /* a stopped rank's last report was that it waits */
         are_all_waiting =
             are_all_waiting && r->signs.is_waiting && now - r->heard_s < w->limit_s / 2;
         worked_s = r->worked_s > worked_s ? r->worked_s : worked_s;

@@ -94,7 +94,7 @@ static void describe(const scene *s, const sp_heartbeat *who, int rank, int size
         (long long)who->epoch, (long long)who->step, kills);
 }
 
-/* True if this start's status says how it ended. */
+/* True if this start's status explains its end. */
 static bool is_explained(const scene *s, const sp_heartbeat *records, int n)
 {
     sp_run_state state;
@@ -157,7 +157,7 @@ static void conclude(const scene *s)
     const char *task;
     char text[896];
 
-    if (lost >= 0) /* the rank that found it may have done no more than mark it */
+    if (lost >= 0) /* the rank that found it may have only marked it */
         write_status(s, e.records, e.n, lost);
     if (lost >= 0 && sp_run_find_state(s->dir, e.records, e.n, &state, &task) &&
         state.exit_code == SP_EMPI && sp_run_claim_diagnosis(s->dir)) {
@@ -171,7 +171,7 @@ static void conclude(const scene *s)
     destroy_evidence(&e);
 }
 
-/* Reads one event at a time, in the order in which they came. */
+/* Reads one event at a time, in the order of arrival. */
 static void watch(scene *s)
 {
     struct epoll_event event;

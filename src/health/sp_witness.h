@@ -10,9 +10,9 @@
  *
  * When a process dies, its descriptors with the highest numbers are closed first: the
  * pipe to the witness before the connection to the launcher, which learns of the death
- * later. The kernel queues events of one epoll set in the order in which they come, so
- * a witness that wakes late still knows that order. (Process descriptors do not show
- * it: a process of several threads counts as dead when the last thread is, after the
+ * later. The kernel queues events of one epoll set in the order of arrival, so a
+ * witness that wakes late still knows that order. (Process descriptors do not show it:
+ * a process of several threads counts as dead when the last thread is, after the
  * launcher has acted. Measured: of 24 kills with 4 and 8 ranks they named another rank
  * 11 times.)
  *
