@@ -68,7 +68,7 @@ typedef struct sp_h5_shape {
  * opens a file (unit tests too). */
 void sp_h5_child_main(int argc, char **argv);
 
-/* From here on a child stays for the next file that this thread opens, as long as it
+/* From here on a child is kept for the next file that this thread opens, as long as it
  * finds no damage; a start of this program needs some 10 ms, most of it for loading
  * libraries. false ends it. */
 void sp_h5_keep_child(bool is_wanted);
@@ -113,7 +113,7 @@ struct sp_h5_chunks;
 sp_status sp_h5_detach_chunks(sp_h5 *file, const char *name,
                               struct sp_h5_chunks **chunks);
 
-/* Makes a group, and those above it, for attributes of its own. */
+/* Makes a group, and the groups above it, for its own attributes. */
 sp_status sp_h5_write_group(sp_h5 *file, const char *name);
 /* Makes a dataset and the groups above it, and writes its values. With data NULL the
  * values follow by sp_h5_write_rows. */

@@ -313,8 +313,8 @@ void sp_h5_child_main(int argc, char **argv)
 /* Starts the child with one socket as its standard input and output. Terminals and
  * launchers send a request to stop to the whole process group of a rank, batch systems
  * to all processes of a job; it would kill the child, and its file would seem damaged.
- * So the child has a group of its own and blocks these signals. No other is blocked in
- * it, although threads of this process block them, since signals enforce its limits. */
+ * So the child has its own group and blocks these signals. No other is blocked in it,
+ * although threads of this process block them, since signals enforce its limits. */
 static sp_status spawn(sp_h5_child *child)
 {
     static const int requests[] = {SP_SIGNAL_REQUESTS};

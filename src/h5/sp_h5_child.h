@@ -57,8 +57,8 @@ sp_status sp_h5_child_rows(sp_h5_child *child, const sp_h5_rows_request *request
 /* Kills the child and waits for its end; does nothing with pid 0. */
 void sp_h5_child_kill(sp_h5_child *child);
 
-/* The five functions above, in a process whose main has called sp_h5_child_main. NULL in
- * a program that only uses the library, which must not be started again: there the
+/* The five functions above, in a process whose main has called sp_h5_child_main. NULL
+ * in a program that only uses the library and must not be started again: there the
  * process itself reads headers and unpacks rows, under sp_h5_lock. */
 typedef struct sp_h5_reader {
     sp_status (*start)(sp_h5_child *child, char *const *paths, int n);

@@ -1,5 +1,5 @@
 /* Closing of files: a written file is on the disk afterwards, or there is an error and
- * HDF5 is in order all the same. */
+ * HDF5 is nevertheless in order. */
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -32,8 +32,8 @@ typedef struct sp_h5_chunks {
     int64_t bytes; /* the bytes of a chunk unpacked, its part beyond the edge too */
 } sp_h5_chunks;
 
-/* True if every number of the table is possible in a file of this size; else `why` says
- * which is not. A table that passed is safe to read with, wherever it came from. */
+/* True if every number of the table is possible in a file of this size; else `why`
+ * names the wrong one. A table that passed is safe for reading, whatever its origin. */
 bool sp_h5_chunks_check(const sp_h5_chunks *chunks, int64_t file_bytes, char *why,
                         size_t size);
 /* Writes a table to bytes, or reads it from bytes; NULL stays NULL. */
