@@ -1,5 +1,5 @@
-/* MPI as a program starts and ends it. Library code, whose caller does so itself, is in
- * the other files of this folder. */
+/* Starting and ending MPI in a program. The other files of this folder are library
+ * code: its caller does both itself. */
 #include "comm/sp_comm.h"
 
 #include <assert.h>

@@ -144,8 +144,8 @@ static void unshare(const sp_node *node, region *r)
 }
 
 /* Maps a new segment of `bytes` for each rank. Collective over the node. r->base is
- * NULL on all ranks if one of them cannot map it, or !can_use, which a rank says that
- * has no memory to keep it in mind. */
+ * NULL on all ranks if one of them cannot map it, or has can_use false because it lacks
+ * the memory to record it. */
 static sp_status share(const sp_node *node, size_t bytes, bool can_use, region *r)
 {
     const size_t all_bytes = bytes * (size_t)node->size;

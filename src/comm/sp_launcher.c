@@ -159,8 +159,7 @@ static int torchrun_tasks(void)
     return variable_number("WORLD_SIZE");
 }
 
-/* Launchers that state a number come first: their 1 also answers for launchers that
- * state no number. */
+/* Launchers with a number come first: their 1 also holds for those without one. */
 static const struct {
     const char *name;
     int (*n_tasks)(void); /* -1: it has started nothing; INT_MAX: number not known */

@@ -27,7 +27,7 @@ typedef struct sp_launcher_world {
 } sp_launcher_world;
 
 /* Reads RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. SP_EUSAGE: one of them is
- * missing, or is no number in its range. */
+ * missing or not a number in its range. */
 sp_status sp_launcher_find_world(sp_launcher_world *world);
 /* Returns RANK of torchrun's variables, if they describe a world; else 0. */
 int sp_launcher_rank(void);

@@ -26,8 +26,8 @@ sp_status sp_pmi_create(sp_pmi **pmi, int n, const int *fds, const int *nodes);
 void sp_pmi_destroy(sp_pmi *pmi);
 /* The socket of a rank; -1 after its end. */
 int sp_pmi_fd(const sp_pmi *pmi, int rank);
-/* Reads the bytes that have arrived from this rank and answers the complete lines. A
- * rank that says something else than PMI-1 loses its connection. */
+/* Reads the bytes that have arrived from this rank and answers the complete lines. The
+ * connection of a rank that does not speak PMI-1 is closed. */
 void sp_pmi_serve(sp_pmi *pmi, int rank);
 /* The exit status of a rank's call of MPI_Abort; 0: no rank has called it. */
 int sp_pmi_aborted(const sp_pmi *pmi);

@@ -79,8 +79,8 @@ static int connect_with(const struct addrinfo *a)
     return fd;
 }
 
-/* Connects with rank 0 at this port, says hello, and leaves the connection in wire.
- * False: rank 0 of this run does not listen there. */
+/* Connects to rank 0 at this port and greets; the connection is in wire. False: rank 0
+ * of this run does not listen there. */
 static bool reach_port(const struct addrinfo *address, char kind, sp_world_wire *wire)
 {
     unsigned long long nonce, run;
@@ -138,7 +138,8 @@ static bool reach_rank_0(sp_world_wire *tether, sp_world_wire *pmi)
     return is_there;
 }
 
-/* Waits until rank 0 says "go". *is_back: it has gone before, so it is sought again. */
+/* Waits until rank 0 sends "go". *is_back: it has gone before, so it is sought
+ * again. */
 static sp_status await_go(sp_world_wire *tether, const sp_world_clock *clock,
                           bool *is_back)
 {

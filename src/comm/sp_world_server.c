@@ -76,7 +76,7 @@ static bool has_come(int rank)
     return m->pmi_fd >= 0 && m->tether.fd >= 0;
 }
 
-/* Writes the ranks that have not come, as "1, 3 to 5"; "" if all have. */
+/* Writes the missing ranks, as "1, 3 to 5"; "" if all have. */
 static void list_missing(char *text, size_t bytes)
 {
     text[0] = 0;
@@ -280,7 +280,7 @@ static void end_all(int code, const char *text)
         sp_world_say(server.members[r].tether.fd, line);
 }
 
-/* Hears a tether. True: the process has ended without a word. */
+/* Receives from a tether. True: the process has ended without a word. */
 static bool is_lost(world_member *m)
 {
     char line[SP_WORLD_LINE];
@@ -351,7 +351,7 @@ static void *serve(void *arg)
     return NULL;
 }
 
-/* Hands the sockets over to PMI and lets the processes go on. */
+/* Hands the sockets over to PMI and lets the processes continue. */
 static sp_status let_go(void)
 {
     const int n = server.is.size;
