@@ -40,7 +40,7 @@ void sp_naming_close(sp_naming *naming);
 /* Writes our name of a parameter or statistic: "conv1.weight". */
 void sp_naming_ours(const sp_param *p, char key[SP_TENSOR_NAME]);
 /* Writes the name in a file, without a prefix. False if the naming has no name for it:
- * the network is not one of its own. */
+ * the network is of another family. */
 bool sp_naming_key(const sp_naming *naming, const sp_graph *graph, const sp_param *p,
                    char key[SP_TENSOR_NAME]);
 /* Applies the rules of a map file to a name; false if no rule matches. */

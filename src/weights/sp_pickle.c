@@ -369,7 +369,7 @@ static sp_status push_call(sp_pickle *p)
 }
 
 /* The state of an opaque object (a module that was saved whole) is kept, if it is a
- * dict: its parameters are there. */
+ * dict: it contains its parameters. */
 static sp_status build_object(sp_pickle *p)
 {
     int state = -1;

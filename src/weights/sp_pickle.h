@@ -67,8 +67,8 @@ typedef struct sp_pickle {
 } sp_pickle;
 
 /* Runs the pickle that begins at byte `at`; *end is the byte after it, root its value.
- * Values of earlier runs stay. pickle is zeroed, with path, bytes and n_bytes, before
- * the first run. SP_EDATA with the byte; SP_EMEM. Destroy in any case. */
+ * Values of earlier runs are kept. pickle is zeroed, with path, bytes and n_bytes,
+ * before the first run. SP_EDATA with the byte; SP_EMEM. Destroy in any case. */
 sp_status sp_pickle_run(sp_pickle *pickle, size_t at, size_t *end);
 void sp_pickle_destroy(sp_pickle *pickle);
 /* Element i of a list; -1 if the list is shorter. */
