@@ -216,8 +216,8 @@ const char *sp_config_key(int i);
  * equal in a continued run and its checkpoint, and keys that eval, predict and label
  * read from a checkpoint's deck. Both are in sp_deck_keys.c, after the table. */
 extern const char *const sp_config_kept_by_resume[], *const sp_config_kept_by_model[];
-/* Gives config the values that `from` has of a key ("section.key"), or of all keys of a
- * section, except those that the command line gave to config. The values are exchanged,
+/* Moves the value of a key ("section.key"), or of all keys of a section, from `from` to
+ * config, except values that the command line gave to config. The values are exchanged,
  * so `from` holds config's afterwards. */
 void sp_config_take(sp_config *config, sp_config *from, const char *path);
 

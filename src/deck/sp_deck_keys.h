@@ -70,7 +70,7 @@ const char *sp_deck_nearest_section(const char *word);
 const sp_key *sp_deck_nearest_key(const char *path);
 
 /* Ranges of the numbers of batch norms, of the keys and of the fields of layers. A
- * variance of 0 makes 1 / sqrt(eps), which has to be a number that fp32 can square. */
+ * variance of 0 makes 1 / sqrt(eps), and fp32 must be able to square it. */
 #define SP_BN_EPS_RANGE      "[1e-12, 1]"
 #define SP_BN_MOMENTUM_RANGE "[0, 1]"
 
@@ -78,8 +78,8 @@ const sp_key *sp_deck_nearest_key(const char *path);
 struct config_setting_t;
 struct sp_deck_text;
 
-/* Returns the place of a setting: "input/a.deck:12", or where `from`, the deck that it
- * comes from, is NULL, "command line". Overwritten by the next call of this thread. */
+/* Returns the place of a setting: "input/a.deck:12", or "command line" if its deck
+ * `from` is NULL. Overwritten by the next call of this thread. */
 const char *sp_deck_where(const struct sp_deck_text *from,
                           const struct config_setting_t *setting);
 /* Reads the field of a key from a setting and frees its old value. SP_EUSAGE for a
