@@ -13,9 +13,9 @@
  * summary.proto. A record is written by one call, so a killed process leaves whole
  * records, or at worst a torn last one, which readers ignore and sp_events_cut removes.
  *
- * Local; only rank 0 has event files. Scalars allocate nothing once a record of the
- * same number has been written. With a NULL file the functions do nothing. Failures of
- * the file system are SP_EIO with path and the system's text. */
+ * Local; only rank 0 has event files. Scalars allocate nothing once a record with the
+ * same number of them has been written. With a NULL file the functions do nothing.
+ * Failures of the file system are SP_EIO with path and the system's text. */
 #ifndef SP_EVENTS_H
 #define SP_EVENTS_H
 
@@ -28,7 +28,7 @@ typedef struct sp_events sp_events;
 
 /* Prepares the folder for a run that continues after `step`: removes the records of
  * later steps, and a torn last record; a file without remaining records is deleted.
- * Files of other names stay. A missing folder is SP_OK. */
+ * Files with other names are kept. A missing folder is SP_OK. */
 sp_status sp_events_cut(const char *dir, int64_t step);
 
 /* Makes a new file in the folder, which is made too, for steps from first_step on.

@@ -1,4 +1,4 @@
-/* The parts of event files (sp_events.h) that know nothing of TensorBoard's messages:
+/* The parts of event files (sp_events.h) that do not depend on TensorBoard's messages:
  * protobuf fields, framed records, and the files of a folder. */
 #ifndef SP_EVENTS_RECORD_H
 #define SP_EVENTS_RECORD_H
@@ -19,7 +19,7 @@ typedef struct sp_proto {
     bool is_short;
 } sp_proto;
 
-/* Empties the buffer; its room stays. */
+/* Empties the buffer; its memory is kept. */
 static inline void sp_proto_clear(sp_proto *message)
 {
     message->n = 0;

@@ -6,7 +6,7 @@
  * Three writers share a record and have bytes of their own in it: the rank's training
  * thread, its watchdog, and the process that finds the rank lost.
  *
- * Four parts report a rank's end, and each of them has something that no other has:
+ * Four parts report a rank's end; each has something that no other part has:
  *
  *     part            reports                           and no other part
  *     sp_pulse        this process works or waits       separates wait and hang

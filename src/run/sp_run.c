@@ -96,7 +96,7 @@ static sp_status open_metrics(sp_run *run)
     return cut_half_line(run->impl->metrics, path);
 }
 
-/* Adds a line to those that wait; after the first failure of a row says why. */
+/* Adds a line to those that wait; after the first failure of a row gives the reason. */
 static sp_status keep_line(sp_run *run, const char *line)
 {
     struct sp_run_impl *impl = run->impl;
@@ -569,7 +569,7 @@ sp_status sp_run_write_status(const char *dir, const char *task, int rank,
     if (rc == SP_OK)
         rc = sp_file_replace(sp_run_status_path(dir, task, path), text, strlen(text),
                              rank);
-    /* A full disk has no room for a second file, but for the bytes of the first. */
+    /* A full disk has no room for a second file, only for the bytes of the first. */
     if (rc == SP_EIO)
         rc = sp_file_overwrite(path, text, strlen(text));
     sp_json_destroy(json);

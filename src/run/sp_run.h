@@ -48,7 +48,7 @@ typedef struct sp_run {
  * sp_run_close after a failure too. */
 sp_status sp_run_open(sp_run *run, const char *dir, sp_comm *comm);
 /* Collective: moves the files that a run writes to old-NNN/ (resume = "never"); other
- * files stay. To be called before this run writes anything else. */
+ * files are kept. To be called before this run writes anything else. */
 sp_status sp_run_set_aside(sp_run *run);
 /* Waits for the after_save commands (each up to its time limit; all together up to one
  * limit if the last status was "stopped", 5 s if it was "failed") and releases the
@@ -115,10 +115,10 @@ sp_status sp_run_deliver(sp_run *run);
  * that is a warning. */
 sp_status sp_run_truncate_metrics(sp_run *run, int64_t bytes);
 
-/* Rank 0: runs after_save in a child process with a time limit while the training goes
- * on; one at a time, in order. Its failure is a warning. The arguments and the results
- * are recorded in after_save.log of the run folder. command is borrowed until close; ""
- * or NULL: nothing is run. */
+/* Rank 0: runs after_save in a child process with a time limit while the training
+ * continues; one at a time, in order. Its failure is a warning. The arguments and the
+ * results are recorded in after_save.log of the run folder. command is borrowed until
+ * close; "" or NULL: nothing is run. */
 void sp_run_after_save(sp_run *run, const char *command, const char *path);
 /* The same for a command of the program's own, which is not recorded. */
 void sp_run_command(sp_run *run, const char *command, const char *path);

@@ -53,8 +53,8 @@ static void end_reading(void *saver)
     pthread_mutex_unlock(&s->lock);
 }
 
-/* Gives the step's file as a second name (hard link) to best.h5, so that it needs no
- * second copy. False if the file system has no hard links. */
+/* Makes best.h5 a hard link to the step's file, so that no second copy is needed. False
+ * if the file system has no hard links. */
 static bool link_best(const char *best, const char *path)
 {
     char temporary[PATH_MAX + 16];
@@ -66,7 +66,7 @@ static bool link_best(const char *best, const char *path)
     return sp_file_rename(temporary, path) == SP_OK;
 }
 
-/* is_last: no other file is made of the arrays. */
+/* is_last: no other file is written from the arrays. */
 static sp_status write_to(sp_saver *s, const char *path, bool is_last)
 {
     const sp_checkpoint_arrays arrays = {.param = s->param,

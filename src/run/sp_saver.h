@@ -1,4 +1,4 @@
-/* Checkpoints written while the training goes on. Rank 0 only.
+/* Checkpoints written while the training continues. Rank 0 only.
  *
  *   training thread:  post  -->  forward, backward  -->  await  -->  update  --> ...
  *   saver thread:      '--> write arrays ----------------^ flush, verify, rename,
@@ -28,7 +28,7 @@ typedef struct sp_saved {
     sp_error_record error; /* valid if rc is not SP_OK */
     int64_t step;
     double best;    /* the best score; its weights are in best.h5 now; NAN: not new */
-    double write_s; /* from post to the end of writing, while the training goes on */
+    double write_s; /* from post to the end of writing, while the training continues */
     double cpu_s;   /* core time of the saver thread for it */
     char path[PATH_MAX];
 } sp_saved;
