@@ -17,7 +17,7 @@
  * batch norm needs of the result.
  *
  * The mask of a row determines the units of its sum and their order, and absent rows
- * add exact zeros, so the value depends on the row's own inputs and the weights alone.
+ * add exact zeros, so the value depends only on the row's own inputs and the weights.
  *
  * Bytes from memory, counted: x, y, packed weights, 12 n + 4 m of the map; through the
  * L2: m c_x ceil(c_y / BN) elements, and K c_x BN of weights a tile. Flops: 2 m c_x
@@ -32,14 +32,14 @@
  * that everything known at launch is a template argument, addresses of shared memory
  * stay in registers, and the groups of a warp are a value that the compiler knows to be
  * the same for all its lanes. `make check-code` counts instructions, registers, shared
- * memory and blocks of an SM in the machine code and holds them against limits;
+ * memory and blocks of an SM in the machine code and compares them with limits;
  * tests/results/code-sm_90.txt is its table.
  *
  * Expected bytes of shared memory that an SM reads in a clock at 60 % of the tensor
- * cores' rate, of which the hardware delivers at most 128: with 4 warps 154, 115, 90
- * and 77 for 32, 64, 96 and 128 columns, with 8 warps 154 and 115 for 64 and 128. This
- * favours large tiles of a warp, while 8 warps hide more latency, so the choice is
- * measured on the device at run time (cuda_tiles.cu).
+ * cores' rate (the hardware delivers at most 128): with 4 warps 154, 115, 90 and 77 for
+ * 32, 64, 96 and 128 columns, with 8 warps 154 and 115 for 64 and 128. This favours
+ * large tiles of a warp, while 8 warps hide more latency, so the choice is measured on
+ * the device at run time (cuda_tiles.cu).
  */
 #include <assert.h>
 #include <type_traits>
@@ -67,7 +67,7 @@ template <int BM_, int BN_, int WM_, int WN_, int BLOCKS_> struct conv_tile {
         NT = BN / WN / 8,
         GROUPS = MT == 1 ? 1 : 2,                   /* of 16 rows in a piece of a sum */
         CHUNKS = CUDA_STAGE_ROW / CUDA_CHUNK_BYTES, /* of a row of a stage */
-        AT_ONCE = THREADS / CHUNKS, /* rows whose chunks are copied at a time */
+        AT_ONCE = THREADS / CHUNKS, /* rows copied at a time */
         IS_BULK = 0,
         STAGE_BYTES = (BM + BN) * CUDA_STAGE_ROW,
         PITCH = NT * 8 + 8,           /* row of a warp's results in the epilogue */
@@ -106,8 +106,8 @@ template <sp_precision P, class T, bool IS_WHOLE> struct conv_block : conv_rows<
 
     __device__ int stage_at(int tile) const { return tile % STAGES * T::STAGE_BYTES; }
 
-    /* The groups of 16 rows of this warp that have the offset of a unit; up to two
-     * units behind the last one have none. */
+    /* The groups of 16 rows of this warp that have the offset of a unit; the set is
+     * empty for up to two units after the last one. */
     __device__ unsigned groups_of(unsigned unit) const
     {
         const unsigned all = t.groups[conv_entry_of(a, unit)];
@@ -151,8 +151,8 @@ template <sp_precision P, class T, bool IS_WHOLE> struct conv_block : conv_rows<
     }
 };
 
-/* SHARED, the launch's shared memory, is an argument so that the kernel's name tells it
- * to tests/tools/cuda_code.py. */
+/* SHARED, the launch's shared memory, is an argument so that tests/tools/cuda_code.py
+ * can read it from the kernel's name. */
 template <sp_precision P, class T, bool IS_WHOLE, int SHARED>
 __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) conv_kernel(conv_call a)
 {
@@ -191,7 +191,7 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) conv_kernel(conv_call a
 template <sp_precision P, class T, bool IS_WHOLE>
 sp_status launch(sp_backend *be, conv_call a)
 {
-    static int ready_on = -1; /* the device for which it is prepared */
+    static int ready_on = -1; /* the device that it is prepared for */
     const unsigned blocks = (unsigned)((a.y.n + T::BM - 1) / T::BM) *
                             (unsigned)((a.y.c + T::BN - 1) / T::BN);
 
@@ -204,8 +204,8 @@ sp_status launch(sp_backend *be, conv_call a)
 }
 
 /* The two narrow tiles serve fp32, which is bound by multiply-adds, so that the formula
- * chooses the fewest columns, and all calls whose rows are not whole k-tiles: those of
- * few or odd numbers of channels. */
+ * chooses the fewest columns, and all calls with rows that are not whole k-tiles (few
+ * or odd numbers of channels). */
 template <sp_precision P, bool IS_WHOLE>
 sp_status launch_narrow(sp_backend *be, const conv_call &a)
 {
@@ -286,7 +286,7 @@ void set_residual(const sp_norm_grad_args *norm, conv_result *a)
     a->residual = {norm->x, norm->mean, norm->inv_std, norm->sums};
 }
 
-/* Completes the call, whose result is described, and launches it. */
+/* Completes the call (its result is already described) and launches it. */
 sp_status run(sp_backend *be, const sp_conv_args *args, conv_call a)
 {
     const cuda_map *m = args->map ? (const cuda_map *)args->map->device : NULL;

@@ -19,11 +19,11 @@
  *     wgmma              narrow, wide of cuda_conv_wgmma.cu; cuda_wgmma_choose
  *     weight gradient    launches of cuda_wgrad.cu; cuda_wgrad_edge
  * tests/tools/cuda_code.py has limits for the machine code of each, and
- * tests/results/code-sm_90.txt shows what it is. All of them form the sums of batch
- * norm by CUDA_TILE_ROWS rows, so that no bit depends on the tile. The packed weights
+ * tests/results/code-sm_90.txt shows it. All of them form the sums of batch norm by
+ * CUDA_TILE_ROWS rows, so that no bit depends on the tile. The packed weights
  * [units][n], n the channels of the result, depend on precision, offsets, widths and
- * be->is_wgmma, never on the tile; those of cuda_wgmma_is_tiled, in bf16 where wgmma is
- * used, are swizzled for bulk copies.
+ * be->is_wgmma, never on the tile; weights that cuda_wgmma_is_tiled accepts are
+ * swizzled for bulk copies in bf16 if wgmma is used.
  *
  * A unit is the slice of the inner dimension that one instruction of the tensor cores
  * multiplies (cuda_mma.cuh).
@@ -37,8 +37,8 @@
 #include "cuda/plan/cuda_map.h"
 
 /* The inner dimension of a convolution with K offsets of c channels, in units of
- * CUDA_UNIT_BYTES. Where c is small, offsets 2 i and 2 i + 1 share unit i and have a
- * chunk of it each. */
+ * CUDA_UNIT_BYTES. If c is small, offsets 2 i and 2 i + 1 share unit i and have a chunk
+ * of it each. */
 typedef struct cuda_units {
     bool is_shared;
     bool is_tiled;       /* packed by k-tiles of wgmma (cuda_conv_pack.cu) */
@@ -58,8 +58,8 @@ static inline cuda_units cuda_conv_units(sp_precision precision, int K, int c)
     return u;
 }
 
-/* Makes x an operand of the backend's precision: fp32 rows are copied to bf16 in the
- * scratch where the precision is bf16; other tensors stay as they are. SP_EMEM. */
+/* Makes x an operand of the backend's precision: if the precision is bf16, fp32 rows
+ * are copied to bf16 in the scratch; other tensors are unchanged. SP_EMEM. */
 sp_status cuda_as_operand(sp_backend *be, sp_tensor *x);
 /* Copies x to bf16 rows in the scratch that are aligned to 16 bytes. SP_EMEM. */
 sp_status cuda_copy_operand(sp_backend *be, sp_tensor *x);

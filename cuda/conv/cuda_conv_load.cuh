@@ -1,6 +1,6 @@
 /* The copies that fill a convolution's ring of stages, for all kernels of the
  * convolution (cuda_conv.cu, cuda_conv_wgmma.cu). A stage holds one k-tile: A [BM] rows
- * of x, gathered by the block's table, zeros where a row is absent, and B [BN] rows of
+ * of x, gathered by the block's table, zeros if a row is absent, and B [BN] rows of
  * the packed weights (cuda_conv_pack.cu), T::CHUNKS chunks of 16 bytes each. A thread
  * copies chunk q of every T::AT_ONCE-th row.
  *
@@ -10,9 +10,9 @@
  *   conv_load_whole  The rows of x are aligned and consist of whole k-tiles, so that a
  *                    k-tile lies within one offset and every chunk is copied as one. A
  *                    thread keeps the input rows of the current offset in registers and
- *                    has read those of the next one before it needs them, so that a
+ *                    reads the next offset's rows before it needs them, so that a
  *                    k-tile costs an address and a copy for each chunk. With T::IS_BULK
- *                    it copies A alone and tells where the k-tile's weights are, which
+ *                    it copies only A and reports where the k-tile's weights are; they
  *                    are packed by k-tiles then (cuda_conv_pack.cu).
  *   conv_load_any    Any number of channels and any pitch. Each k-tile looks up its
  *                    offset and its rows.
@@ -22,7 +22,7 @@
 
 #include "cuda/conv/cuda_conv_table.cuh"
 
-/* True if conv_load_whole serves a call whose elements of x have elem_bytes bytes, in
+/* True if conv_load_whole serves a call with elements of x of elem_bytes bytes, in
  * k-tiles of `chunks` chunks. */
 static inline bool cuda_is_whole(const conv_call &a, int elem_bytes, int chunks)
 {
@@ -67,8 +67,8 @@ template <class T> struct conv_load {
                  (size_t)(column0 + row) * CUDA_UNIT_BYTES + q % 2 * CUDA_CHUNK_BYTES;
     }
 
-    /* Copies this thread's chunks of B from w on; zeros where there is no unit or no
-     * column. Where the columns do not divide among the threads, whole warps have a row
+    /* Copies this thread's chunks of B from w on; zeros if there is no unit or no
+     * column. If the columns do not divide among the threads, whole warps have a row
      * fewer. */
     __device__ void copy_b(int stage, const char *w, bool is_there) const
     {
@@ -131,8 +131,8 @@ template <class T, int BYTES> struct conv_load_whole : conv_load<T> {
             next[e] = in[e * T::AT_ONCE];
     }
 
-    /* Proceeds to the next offset that the block has. Behind the last one the table
-     * names offset 0, whose rows can be read. */
+    /* Proceeds to the next offset that the block has. After the last one the table
+     * names offset 0, since its rows can be read. */
     __device__ void proceed()
     {
 #pragma unroll

@@ -7,15 +7,15 @@
  *     input gradient   v = g = v act'(.); sums of g, g xhat  the preceding batch norm
  *                      sums of g, g xhat                     its residual norm
  *
- * Each sum covers CUDA_TILE_ROWS rows, of which a tile has one or two, in double (16
- * rows at a time in fp32 where rows are bf16), of the values as they are stored. It is
- * formed of pieces of 32 rows (16 where a warp has no 32 adjacent ones), added in
- * order, so that no bit depends on the height of the tile or the arrangement of the
- * warps. The rows of a tile belong to several samples and are in the map's order, which
- * is the same in every run.
+ * Each sum covers CUDA_TILE_ROWS rows (a tile has one or two such groups) of the values
+ * as stored, in double; if rows are bf16, 16 rows at a time in fp32. It is formed of
+ * pieces of 32 rows (16 if a warp has no 32 adjacent ones), added in order, so that no
+ * bit depends on the height of the tile or the arrangement of the warps. The rows of a
+ * tile belong to several samples and are in the map's order, which is the same in every
+ * run.
  *
  * A lane handles the same chunk of N channels in each of its rows, so the constants of
- * these channels stay in registers where these are enough (no IS_TIGHT). Chunks that
+ * these channels stay in registers if there are enough (no IS_TIGHT). Chunks that
  * cannot be accessed as one (rows that are not aligned, the last channels, the border
  * of a norm's columns, fp32 rows of a product in bf16) are handled channel by channel,
  * in the same arithmetic. The loops are rolled, because the machine code of all groups
@@ -34,16 +34,16 @@
 struct conv_result {
     sp_tensor y;
     const float *bias;
-    double *part; /* [tiles][2][channels of y or of the norm] sums; NULL: none */
+    double *part; /* [tiles][2][channels of y or of the norm] sums, or NULL */
     bool is_added, is_aligned;
-    /* The norm of conv_grad_input_norm_sums, the gradient of whose output is the
-     * columns of y from `column` on; x.data NULL: none. */
-    sp_tensor x, act; /* output of the activation; act.data NULL: the side of 0 is that
-                       * of x scale + shift */
+    /* The norm of conv_grad_input_norm_sums; its output's gradient is the columns of y
+     * from `column` on. x.data is NULL if there is no norm. */
+    sp_tensor x, act; /* output of the activation; if act.data is NULL, the sign is
+                       * taken from x scale + shift */
     const float *mean, *inv_std, *scale, *shift;
     float slope;
     int column;
-    /* The residual norm; x.data NULL: none. */
+    /* The residual norm; x.data is NULL without one. */
     struct {
         sp_tensor x;
         const float *mean, *inv_std;
@@ -90,7 +90,7 @@ template <int N> struct conv_constants {
         }
     }
 
-    /* Copies those of `from` from its channel j on. */
+    /* Copies the constants of `from` from its channel j on. */
     template <int M> __device__ void copy(const conv_constants<M> &from, int j)
     {
 #pragma unroll
@@ -103,8 +103,8 @@ template <int N> struct conv_constants {
     }
 };
 
-/* T is the tile; P tells which lane holds which element of a group of 16 rows; E is the
- * element type of y that is accessed by chunks. */
+/* T is the tile; P defines which lane holds which element of a group of 16 rows; E is
+ * the element type of y that is accessed by chunks. */
 template <class P, class T, class E> struct conv_out {
     enum {
         /* Two blocks of 256 threads on an SM leave 128 registers to each thread. */
@@ -116,13 +116,13 @@ template <class P, class T, class E> struct conv_out {
                               : 16, /* lanes of a row */
         AT_ONCE = 32 / LANES,       /* rows of the warp's lanes */
         TIMES = 16 / AT_ONCE,
-        AHEAD = IS_TIGHT ? 1 : 2 /* rows whose operands are loaded at a time */
+        AHEAD = IS_TIGHT ? 1 : 2 /* rows loaded at a time */
     };
     static_assert(CHUNKS <= LANES && TIMES % AHEAD == 0, "whole batches of rows");
     typedef cuda_pack<E, N> chunk;
 
     const conv_result &a;
-    const int32_t *row;  /* [BM] rows of y, -1: none */
+    const int32_t *row;  /* [BM] rows of y, -1 if absent */
     const int64_t part0; /* the block's first part in a.part */
     const int first;     /* column of the block */
     int warp, lane;
@@ -228,7 +228,7 @@ template <class P, class T, class E> struct conv_out {
             k.read(a, column0 + c - a.column);
 #pragma unroll 1
         for (int t = 0; t < TIMES; t += AHEAD) {
-            /* addresses are computed anew where registers are few */
+            /* addresses are computed again if registers are few */
             const int n = IS_TIGHT ? sp_opaque(column0 + c) : column0 + c;
             chunk y[AHEAD], x[AHEAD], act[AHEAD];
 
@@ -248,7 +248,7 @@ template <class P, class T, class E> struct conv_out {
         }
     }
 
-    /* Loads the operands of a chunk: those that the call has. Where registers are few,
+    /* Loads the operands of a chunk: those that the call has. If registers are few,
      * each is loaded when it is needed. */
     template <bool IS_NORM>
     __device__ void fetch(int32_t i, int n, chunk *y, chunk *x, chunk *act) const
@@ -262,7 +262,7 @@ template <class P, class T, class E> struct conv_out {
             cuda_load_pack(a.act, i, n - a.column, act);
     }
 
-    /* Finishes a chunk of row i from channel n on, whose sums stand at `at` in shared
+    /* Finishes a chunk of row i from channel n on. Its sums are at `at` in shared
      * memory. */
     template <bool IS_NORM>
     __device__ void finish(int32_t i, int n, int at, const float (&bias)[N],
@@ -365,7 +365,7 @@ template <class P, class T, class E> struct conv_out {
         value[at] = a.y.elem == SP_ELEM_BF16 ? cuda_float_of(cuda_bf16_of(v)) : v;
     }
 
-    /* Writes xhat of the residual norm over that of the first. */
+    /* Overwrites xhat of the first norm with xhat of the residual norm. */
     __device__ void pass_residual(const int32_t *rows)
     {
         const int m = column0 + c - a.column;

@@ -2,21 +2,21 @@
  *
  *     packed [units][n][CUDA_UNIT_BYTES]     n: channels of the result
  *
- * Weights for wgmma whose offsets consist of whole k-tiles of four units
- * (cuda_wgmma_is_tiled) stand in the order of a stage instead, so that one bulk copy
- * brings those of adjacent channels: chunk q of channel n stands at q ^ n % 8, the
- * swizzle of 128 bytes (sp_cuda_wgmma.h; tiles of channels begin at multiples of 8).
+ * Weights for wgmma with offsets of whole k-tiles of four units (cuda_wgmma_is_tiled)
+ * are in the order of a stage instead, so that one bulk copy brings adjacent channels'
+ * weights: chunk q of channel n is at q ^ n % 8, the swizzle of 128 bytes
+ * (sp_cuda_wgmma.h; tiles of channels begin at multiples of 8).
  *
  *     packed [k-tiles][n][8 chunks]
  *
  * Element e of unit u and channel n is W at the unit's offset and its e-th inner
- * channel (or at the two offsets that share the unit), 0 behind the last; in bf16, fp32
+ * channel (or at the two offsets that share the unit), 0 after the last; in bf16, fp32
  * rounded to tf32, or fp32. The inner dimension is c_in and n is c_out forward; for the
  * input gradient they are exchanged.
  *
- * Bytes, counted: 4 read of each weight, and as many written as the precision has.
- * Adjacent threads handle chunks of adjacent channels; their reads are adjacent
- * forward, their writes backward. One launch packs the weights of many convolutions.
+ * Bytes, counted: 4 read for each weight, and 2 or 4 written by the precision. Adjacent
+ * threads handle chunks of adjacent channels; their reads are adjacent forward, their
+ * writes backward. One launch packs the weights of many convolutions.
  */
 #include <assert.h>
 

@@ -34,7 +34,7 @@ template <int BM> struct conv_table {
     /* A bit for each group of 16 rows. */
     typedef std::conditional_t<(BM > 128), uint16_t, uint8_t> group_bits;
     int32_t in[CONV_WORD][BM]; /* input row, -1: absent */
-    int32_t out[BM];           /* output row, -1: none */
+    int32_t out[BM];           /* output row, -1 if absent */
     uint32_t has[CONV_WORD];   /* bit i: group i of 16 rows has the offset */
     int n;                     /* offsets present */
     /* The offsets present, rising; halved where two share a unit. Zeros follow the last
@@ -44,7 +44,7 @@ template <int BM> struct conv_table {
     static_assert(BM / 16 <= 8 * sizeof(group_bits), "a bit for each group");
 };
 
-/* The entry of the table to which a unit belongs. */
+/* The table's entry for a unit. */
 __device__ static inline int conv_entry_of(const conv_call &a, unsigned unit)
 {
     return (int)(a.units == 1 ? unit : __umulhi(unit, a.reciprocal));
@@ -62,8 +62,8 @@ template <class T> struct conv_rows {
     {
         tid = (int)threadIdx.x;
         lane = tid % 32;
-        /* Lane 0 tells the others, so that the compiler knows the value to be the same
-         * for the warp. */
+        /* Lane 0 passes it to the others, so that the compiler knows the value to be
+         * the same for the warp. */
         warp = __shfl_sync(~0u, tid / 32, 0);
     }
 
@@ -72,7 +72,7 @@ template <class T> struct conv_rows {
      * columns. */
     __device__ unsigned across() const { return (unsigned)(a.y.c + T::BN - 1) / T::BN; }
 
-    /* The tile of rows of this block. It may lie behind the last row. */
+    /* The tile of rows of this block. It may lie after the last row. */
     __device__ unsigned row_tile() const
     {
         return blockIdx.x / T::CLUSTER / across() * T::CLUSTER +
@@ -95,8 +95,7 @@ template <class T> struct conv_rows {
         return min((int)CONV_WORD, a.K - CONV_WORD * word);
     }
 
-    /* Fills the table for one word. Must be called behind a barrier, and ends with one.
-     */
+    /* Fills the table for one word. Call it after a barrier; it ends with one. */
     __device__ void fill_table(int word)
     {
         const int n = (offsets_of(word) + 1) / 2 * 2 * T::BM;
@@ -134,8 +133,8 @@ template <class T> struct conv_rows {
         list_offsets(word, [](unsigned own) { return own; });
     }
 
-    /* with(own), called by all threads, gives the offsets to list: those of the block,
-     * which warp 0 gives it as bits, and others that no row has. */
+    /* with(own), called by all threads, gives the offsets to list: the block's (warp 0
+     * passes them as bits) and others that no row has. */
     template <class F> __device__ void list_offsets(int word, const F &with)
     {
         uint32_t has = 0;

@@ -1,10 +1,10 @@
 /* The convolution by products of warpgroups (wgmma, sm_90a). On devices that have them
- * it serves the layers in bf16 that cuda_wgmma_gains accepts; the others, and all where
- * run.wgmma = false, use the mma.sync of cuda_conv.cu, which remains the reference.
+ * it serves the layers in bf16 that cuda_wgmma_gains accepts; the others, and all
+ * layers if run.wgmma = false, use cuda_conv.cu's mma.sync, the reference.
  *
  * A block owns 128 rows and BN channels of y; each of its two warpgroups owns half of
- * the rows. The inner dimension is that of cuda_conv.cu, in the same order, four units
- * (64 channels, 128 bytes) a step. A ring of STAGES stages, each with A [BM] and B [BN]
+ * the rows. The inner dimension is cuda_conv.cu's, in the same order, four units (64
+ * channels, 128 bytes) a step. A ring of STAGES stages, each with A [BM] and B [BN]
  * rows of 128 bytes in the layout of wgmma (sp_cuda_wgmma.h), is filled by asynchronous
  * copies of the threads, because the copy engine of sm_90 (TMA) has no gather of rows.
  * One step, while the products of the LAG steps before it may still be running:
@@ -12,11 +12,11 @@
  *     wait for products   of step - 1 - LAG: its stage may be filled again
  *     wait for copies     of this step, and fence for the async proxy
  *     barrier             both are now true of all threads
- *     wait for weights    of this step, where bulk copies bring them
+ *     wait for weights    of this step, if bulk copies bring them
  *     multiply            except 64 rows that have no offset of the step
  *     copy                step + STAGES - 1 - LAG, into the stage that was waited for
  *
- * Weights. Where an offset consists of whole k-tiles, they are packed in the order of a
+ * Weights. If an offset consists of whole k-tiles, they are packed in the order of a
  * stage (cuda_conv_pack.cu), and one thread brings them by bulk copies. Two blocks with
  * adjacent rows form a cluster then, if the kernel has many offsets: both walk through
  * the offsets that either has, each brings half of every stage's weights into the
@@ -24,37 +24,37 @@
  * has two barriers in shared memory (sp_cuda_cluster.h):
  *
  *     full    its weights are there: the bytes of both halves have come
- *     free    both blocks have multiplied what it held before; the block that is to fill
- *             it waits for that. In a block by itself the barrier of the step says it
+ *     free    both blocks have multiplied what it held before; the block that is to
+ *             fill it waits for that. A single block uses the step's barrier
  *
- * A block passes its list of offsets to the other when both have begun, which a barrier
- * of the cluster tells; a second one tells that the lists are there, and a third at the
- * end keeps a block's shared memory until the other reaches for it no more.
- * Other calls copy the weights as they copy rows (conv_load_any).
+ * A block passes its list of offsets to the other after a barrier of the cluster, when
+ * both have begun. The lists are there after a second barrier, and a third at the end
+ * keeps a block's shared memory until the other no longer accesses it. Other calls copy
+ * the weights as they copy rows (conv_load_any).
  *
- * The order of sums. Absent rows are zeros, and so are channels behind the last one, so
+ * The order of sums. Absent rows are zeros, and so are channels after the last one, so
  * a step is multiplied as a whole; an offset that 64 rows lack is not multiplied. Every
  * sum adds its channels in the order of cuda_conv.cu, whatever the tile, the cluster
- * and the company of the row: no bit depends on them. The order within the 16 products
- * of one instruction may differ from mma.sync inside the tensor cores, and with it the
- * last bits.
+ * and the other rows: no bit depends on them. The order within the 16 products of one
+ * instruction may differ from mma.sync inside the tensor cores, and with it the last
+ * bits.
  *
- * Two arrangements. 128 columns: 3 stages of 32 KB and two blocks of an SM, each of
- * which works while the other waits; LAG 0. 256 columns, which gather each row once for
- * all of them: 4 stages of 48 KB and one block; LAG 1, so that products do not stop at
- * a barrier. cuda_wgmma_choose has the choice.
+ * Two arrangements. 128 columns: 3 stages of 32 KB and two blocks of an SM: one works
+ * while the other waits; LAG 0. 256 columns, which gather each row once for all of
+ * them: 4 stages of 48 KB and one block; LAG 1, so that products do not stop at a
+ * barrier. cuda_wgmma_choose has the choice.
  *
- * All shared memory is dynamic, the table and the barriers behind the ring, because the
+ * All shared memory is dynamic. The table and the barriers follow the ring, because the
  * ring must begin at a multiple of 1024.
  *
  * Registers, shared memory and blocks of an SM are counted by `make check-code`
  * (tests/results/code-sm_90.txt), bytes and expected times by spbench roofline
- * (roofline-h100.txt). Two blocks with 128 columns take all but some hundred bytes of
- * an SM's shared memory.
+ * (roofline-h100.txt). Two blocks with 128 columns use all but some hundred bytes of an
+ * SM's shared memory.
  *
  * Expected, not measured: at the full rate of 2048 multiply-adds a clock a block reads
- * 96 and writes 64 bytes of shared memory a clock with 128 columns, 80 and 48 with 256,
- * where 128 bytes a clock are the limit.
+ * 96 and writes 64 bytes of shared memory a clock with 128 columns, 80 and 48 with 256;
+ * 128 bytes a clock are the limit.
  */
 #include <assert.h>
 #include <type_traits>
@@ -78,7 +78,7 @@ enum { ROW = 128, ATOM = 8 * ROW };
 enum { SHARED_MASK = (1 << 18) - 1 };
 enum { STEP_UNITS = ROW / CUDA_UNIT_BYTES, OUT = 64 };
 
-/* The barriers of a block; they stand behind its table in shared memory. */
+/* The barriers of a block; they follow its table in shared memory. */
 template <int STAGES, int CLUSTER> struct wgmma_barriers {
     uint64_t full[STAGES], free[STAGES];
     uint32_t there[2][CLUSTER]; /* offsets of each block, by turns of the words */
@@ -97,7 +97,7 @@ struct wgmma_tile {
         THREADS = WARPS * 32,
         MT = BM / 128,                   /* groups of 64 rows of a warpgroup */
         CHUNKS = ROW / CUDA_CHUNK_BYTES, /* of a row of a stage */
-        AT_ONCE = THREADS / CHUNKS,      /* rows whose chunks are copied at a time */
+        AT_ONCE = THREADS / CHUNKS,      /* rows copied at a time */
         IS_BULK = 1,                     /* whole k-tiles of B come by bulk copies */
         STAGE_BYTES = (BM + BN) * ROW,
         RING = STAGES * STAGE_BYTES,
@@ -126,7 +126,7 @@ template <class T> struct out_tile {
         THREADS = WARPS * 32,
         BLOCKS = T::BLOCKS,
         MT = T::MT,
-        GROUPS = 1, /* those of a warp are not adjacent */
+        GROUPS = 1, /* a warp's groups are not adjacent */
         NT = OUT / 8,
         PITCH = NT * 8 + 8,
         COLUMNS = NT * 8 / 32,
@@ -160,8 +160,8 @@ template <class T> struct wgmma_weights {
         free = sp_shared_base(b->free);
     }
 
-    /* Makes the barriers. A barrier of the cluster, or of a block by itself, follows
-     * before anybody uses them. */
+    /* Makes the barriers. A barrier of the cluster, or of a single block, follows
+     * before they are used. */
     __device__ void prepare() const
     {
         if (!is_leader)
@@ -204,7 +204,7 @@ template <class T> struct wgmma_weights {
         sp_mbarrier_wait(full + 8 * stage(step), parity(step));
     }
 
-    /* Tells the cluster that this block has multiplied what a stage held. */
+    /* Reports to the cluster that this block has multiplied a stage's content. */
     __device__ void release(int i) const
     {
         if (T::CLUSTER > 1 && threadIdx.x < T::CLUSTER)
@@ -280,9 +280,9 @@ template <class T, bool IS_WHOLE> struct wgmma_block : conv_rows<T> {
             copies.next_tile(stage_at(step));
     }
 
-    /* The descriptor of an operand whose rows begin `first` bytes behind the start of
-     * the stages, at the start of an atom, moved on by `chunks`. Its word of the
-     * address never carries into the other, so that it is computed by itself. */
+    /* The descriptor of an operand with rows that begin `first` bytes after the start
+     * of the stages, at the start of an atom, moved on by `chunks`. The word with the
+     * address never carries into the other one, so it is computed separately. */
     __device__ uint64_t operand(int first, unsigned chunks) const
     {
         const uint32_t low = ((within + (uint32_t)first) >> 4 | 1u << 16) + chunks;
@@ -426,7 +426,7 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) wgmma_kernel(conv_call 
 
 template <class T, bool IS_WHOLE> sp_status launch(sp_backend *be, conv_call a)
 {
-    static int ready_on = -1; /* the device for which it is prepared */
+    static int ready_on = -1; /* the device that it is prepared for */
     const unsigned clusters =
         (unsigned)((a.y.n + T::CLUSTER * T::BM - 1) / (T::CLUSTER * T::BM)) *
         (unsigned)((a.y.c + T::BN - 1) / T::BN);

@@ -97,7 +97,7 @@ static bool is_shared(const cuda_conv_shape *s)
     return s->c_x * elem_bytes(s->precision) <= UNIT_BYTES / 2;
 }
 
-/* True if rows consist of whole k-tiles of so many bytes. */
+/* True if rows consist of whole k-tiles of that many bytes. */
 static bool is_whole(const cuda_conv_shape *s, int bytes)
 {
     return !is_shared(s) && s->c_x * elem_bytes(s->precision) % bytes == 0;

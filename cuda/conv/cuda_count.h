@@ -57,7 +57,7 @@ typedef struct cuda_work {
 
 /* The tile that a call gets by the formula: its rows, columns and kernel. */
 cuda_work cuda_count_shape(const cuda_conv_shape *shape, cuda_sms sms);
-/* Counts a call whose tile is *work (cuda_count_shape), given the tiles of its map of
+/* Counts a call with the tile *work (cuda_count_shape), given the tiles of its map with
  * that many rows. */
 void cuda_count_conv(const cuda_conv_shape *shape, const cuda_row_tiles *tiles,
                      cuda_work *work);

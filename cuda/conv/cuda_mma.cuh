@@ -49,7 +49,7 @@ __device__ __forceinline__ int cuda_chunk_bytes(int at, int n_bytes)
     return max(0, min((int)CUDA_CHUNK_BYTES, n_bytes - at));
 }
 
-/* The byte at which chunk q of row r of a stage stands. */
+/* The byte offset of chunk q of row r in a stage. */
 __device__ __forceinline__ int cuda_stage_at(int r, int q)
 {
     return r * CUDA_STAGE_ROW + (q ^ (r >> 1 & 3)) * CUDA_CHUNK_BYTES;
@@ -59,8 +59,8 @@ __device__ __forceinline__ int cuda_stage_at(int r, int q)
  * 0. */
 template <sp_precision P, int MT, int NT> struct cuda_product {
     /* The shared addresses of this lane's rows in the stage at `stage`, for the two
-     * units of a row: those of ldmatrix. Fragments of other groups, columns and stages
-     * lie at fixed distances. */
+     * units of a row, as ldmatrix needs them. Fragments of other groups, columns and
+     * stages lie at fixed distances. */
     struct fragments {
         uint32_t a[2], b[2];
     };
@@ -100,7 +100,7 @@ template <sp_precision P, int MT, int NT> struct cuda_product {
             sp_mma_tf32(c, a, b0, b1);
     }
 
-    /* Multiplies one unit of the stage that lies `at` bytes behind that of f. All
+    /* Multiplies one unit of the stage that lies `at` bytes after f's stage. All
      * fragments are loaded before the first product. */
     __device__ static void multiply(const fragments &f, int at, int unit,
                                     unsigned groups, float (&sum)[MT][NT][4])

@@ -11,10 +11,10 @@
 #include "cuda/plan/cuda_map.h"
 
 /* The tiles of the tensor cores (cuda_conv.cu), as X(index, name, rows, columns, warps
- * along the rows, warps along the columns, blocks of an SM). The first four are those
- * whose columns cuda_tile_by_formula chooses from, in its order. Tall tiles are those
- * of 256 rows. There is no 96 with 128 rows and 8 warps: its columns do not divide
- * among the warps. */
+ * along the rows, warps along the columns, blocks of an SM). cuda_tile_by_formula
+ * chooses its columns from the first four, in this order. Tall tiles have 256 rows.
+ * There is no 96 with 128 rows and 8 warps: its columns do not divide among the warps.
+ */
 #define CUDA_TILE_LIST(X)                                                              \
     X(CUDA_TILE_32, "32", 128, 32, 4, 1, 3)                                            \
     X(CUDA_TILE_64, "64", 128, 64, 4, 1, 3)                                            \
@@ -49,14 +49,14 @@ static inline cuda_tile cuda_tile_at(int i)
 
 enum {
     /* The shared memory of a block that every device from 8.0 on grants: 8.6, 8.9 and
-     * 12.0 have no more. All tiles but tall ones and those of wgmma fit into it. */
+     * 12.0 have no more. All tiles except tall and wgmma ones fit into it. */
     CUDA_LEAST_BYTES = 99 << 10,
     /* The shared memory of a tall tile is at most this much. */
     CUDA_TALL_BYTES = 130 << 10,
-    /* Tall tiles serve kernels of at least so many offsets: smaller ones read few
+    /* Tall tiles serve kernels of at least this many offsets: smaller ones read few
      * weights. */
     CUDA_TALL_OFFSETS = 27,
-    /* The formula chooses tall tiles where they fill the multiprocessors at least so
+    /* The formula chooses tall tiles if they fill the multiprocessors at least this
      * many times. */
     CUDA_TALL_WAVES = 2
 };
@@ -80,7 +80,7 @@ static inline int cuda_fewest_columns(int c, const int *columns, int n)
     return best;
 }
 
-/* True if tall tiles of so many columns are right for a result of n rows and c
+/* True if tall tiles of that many columns are right for a result of n rows and c
  * channels. They halve the weights that pass through the L2. But a block has an SM to
  * itself, and the longest tile holds up to twice as many offsets as the mean one, so
  * that with few blocks most SMs would wait for the longest. */
@@ -115,11 +115,11 @@ enum {
 };
 
 /* True if a call in bf16 gains from wgmma, by the count of its instructions: a k-tile
- * of 128 columns takes 65 % of the instructions of mma.sync and multiplies at a higher
+ * of 128 columns needs 65 % of the instructions of mma.sync and multiplies at a higher
  * rate (tests/results/code-sm_90.txt). Products of K c_x < 512 are bound by the L2 or
- * by their launch, whatever multiplies; those of at most 8 channels share units. The
- * exact measure would be t c_x, t the pairs of a row, but t changes with the batch, and
- * the bits of a row must not depend on the batch. */
+ * by their launch, whatever multiplies; with at most 8 channels offsets share units.
+ * The exact measure would be t c_x, t the pairs of a row, but t changes with the batch,
+ * and the bits of a row must not depend on the batch. */
 static inline bool cuda_wgmma_gains(int K, int c_x, int c_y)
 {
     return c_y >= CUDA_WGMMA_LEAST && c_x > 8 && (int64_t)K * c_x >= 512;
@@ -132,7 +132,7 @@ static inline bool cuda_wgmma_is_tiled(int K, int c_x, int c_y)
     return cuda_wgmma_gains(K, c_x, c_y) && c_x % CUDA_WGMMA_DEPTH == 0;
 }
 
-/* The tile of such a call: 128 rows, so many columns, blocks of a cluster. */
+/* The tile of such a call: 128 rows, the columns, blocks of a cluster. */
 typedef struct cuda_wgmma_tile {
     int columns, cluster;
 } cuda_wgmma_tile;
@@ -143,7 +143,7 @@ typedef struct cuda_wgmma_tile {
  * A tile has 128 or 256 columns, whichever cost less: rows are gathered and masked
  * again for each tile of columns, which counts as 64 columns more. With 256 columns a
  * block has an SM to itself. The longest tile of a 3^3 kernel holds up to twice as many
- * offsets as the mean one, so such a kernel gets 256 columns only where there are
+ * offsets as the mean one, so such a kernel gets 256 columns only if there are
  * enough blocks. Kernels of many offsets read more bytes of weights than of rows; there
  * the two blocks of a cluster bring the weights once for both. Counted by spbench
  * roofline. */
@@ -169,8 +169,8 @@ static inline int cuda_wgrad_tiles(int c_in, int c_out, int t)
     return (c_in + t - 1) / t * ((c_out + t - 1) / t);
 }
 
-/* The edge of a tile: least arithmetic, where the gathers of a tile count as 64
- * channels more. is_wide: edges of 96 and 128 exist too. */
+/* The edge of a tile: least arithmetic, when the gathers of a tile count as 64 channels
+ * more. is_wide: edges of 96 and 128 exist too. */
 static inline int cuda_wgrad_edge(int c_in, int c_out, bool is_wide)
 {
     int best = 32;

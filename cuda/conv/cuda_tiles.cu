@@ -2,22 +2,22 @@
  * opened.
  *
  * Tiles of the tensor cores differ in columns and warps (cuda_conv.cu). The fastest one
- * depends on the width of the result and on whether its rows fill the device: where
- * they do not, narrow tiles make more blocks. No bit of a result or of its sums depends
- * on the tile, so every rank measures for itself, and a run that is continued may
- * choose anew.
+ * depends on the width of the result and on whether its rows fill the device: if they
+ * do not, narrow tiles make more blocks. No bit of a result or of its sums depends on
+ * the tile, so every rank measures for itself, and a continued run may choose another
+ * one.
  *
- * Three synthetic maps stand for all. They have half, two and four times as many tiles
+ * Three synthetic maps represent all. They have half, two and four times as many tiles
  * of 128 rows as the device has multiprocessors. Their tiles hold 27 to 3 of 27 offsets
  * in falling order, as cuda_map.h orders them. A row has 3 in 5 of its tile's offsets,
  * 9 on average, each paired with a random row of x. For each width, with x as wide as
- * y, the tiles are timed in turn, several times; a tile whose median is 3 % below that
- * of the formula's tile displaces it.
+ * y, the tiles are timed in turn, several times; a tile with a median 3 % below the
+ * formula's tile displaces it.
  *
- * Tall tiles are left out where a block of the device has too little shared memory.
+ * Tall tiles are left out if a block of the device has too little shared memory.
  *
  * Cases without a measurement: other numbers of offsets and widths of x, which make
- * tiles longer or shorter; more than 256 channels, where there are enough blocks
+ * tiles longer or shorter; more than 256 channels, if there are enough blocks
  * (formula); fp32, which is bound by its multiply-adds. SP_TILES=64:8, for example,
  * uses that tile for all products by mma.sync, to compare; SP_TILES=formula times
  * nothing. A device of fewer than 4 multiprocessors is not timed either, since it has

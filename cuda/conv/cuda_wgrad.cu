@@ -5,12 +5,12 @@
  * on tensor cores in bf16 and tf32, by fused multiply-adds in fp32. The pairs of each
  * sample and offset are cut into items of fixed length. A block owns one item and T x T
  * of the matrix and writes its sum to the item's slot; a second kernel adds the slots
- * of an offset to dW in order. The order of the sum is therefore that of the samples'
- * pairs, whatever order the blocks run in.
+ * of an offset to dW in order. The sum is therefore in the order of the samples' pairs,
+ * whatever order the blocks run in.
  *
  * A block advances through its item by PAIRS pairs. A ring of STAGES stages is filled
- * by asynchronous copies of both rows of each pair, whose row numbers are read one
- * stage ahead.
+ * by asynchronous copies of both rows of each pair. The row numbers are read one stage
+ * before.
  *
  * Bytes through the L2, counted: m (c_in ceil(c_out / T) + c_out ceil(c_in / T))
  * elements and 8 m of pairs; slots 8 c_in c_out an item (written and read). Flops: 2 m
@@ -34,8 +34,8 @@ namespace
 enum { STAGES = 4, MAX_ENTRIES = 384 };
 enum { SLOT_BYTES = 64 << 20, SUMS = 4 /* sums of a thread that adds slots */ };
 
-/* The arguments of one round of launches. Entry e is one sample and one offset, the
- * offset that follows that of entry e - 1. Its pairs are begin[e] .. begin[e + 1] - 1,
+/* The arguments of one round of launches. Entry e is one sample and one offset, the one
+ * that follows the offset of entry e - 1. Its pairs are begin[e] .. begin[e + 1] - 1,
  * its items first[e] .. first[e + 1] - 1. */
 struct wgrad_items {
     int n, k0; /* entries, offset of entry 0 */
@@ -76,9 +76,9 @@ template <sp_precision P, int T_, int WM_, int WN_, int BLOCKS_> struct wgrad_ti
     static_assert((int)SHARED <= (int)CUDA_LEAST_BYTES, "shared memory of a tile");
     static_assert(N * LANES == CHUNKS && LANES * product::PAIRS == THREADS, "chunks");
 
-    /* The number of chunk e of thread `lane` of a row. Where four threads copy half a
-     * row of 128 bytes at a time, odd rows begin with the other half, so that eight
-     * threads write to all banks. */
+    /* The number of chunk e of thread `lane` of a row. If four threads copy half a row
+     * of 128 bytes at a time, odd rows begin with the other half, so that eight threads
+     * write to all banks. */
     __device__ static int chunk(int row, int lane, int e)
     {
         const bool is_exchanged = N == 2 && LANES == 4 && product::ROW_BYTES == 128;
@@ -95,9 +95,9 @@ template <class W, bool IS_WHOLE> struct wgrad_block {
     char *stages;
     int32_t begin, count;  /* pairs of the item */
     int i0, o0;            /* the block's first row and column of the matrix */
-    int pair, lane;        /* of a stage: the pair whose rows this thread copies */
+    int pair, lane;        /* of a stage: the pair that this thread copies */
     int32_t at, left;      /* its next pair; how many pairs of the item begin there */
-    int32_t row_x, row_dy; /* rows of the next stage to load; -1: none */
+    int32_t row_x, row_dy; /* rows of the next stage to load; -1 if absent */
     uint32_t ring;         /* the shared address of `stages` */
 
     __device__ wgrad_block(const wgrad_call &call, const wgrad_items &items,
@@ -266,7 +266,7 @@ __global__ void __launch_bounds__(256)
 template <class W, bool IS_WHOLE>
 sp_status launch(sp_backend *be, const wgrad_call &a, const wgrad_items &items)
 {
-    static int ready_on = -1; /* the device for which it is prepared */
+    static int ready_on = -1; /* the device that it is prepared for */
     const unsigned tiles =
         (unsigned)((a.x.c + W::T - 1) / W::T) * (unsigned)((a.dy.c + W::T - 1) / W::T);
 
@@ -278,7 +278,7 @@ sp_status launch(sp_backend *be, const wgrad_call &a, const wgrad_items &items)
     return cuda_launched("wgrad_kernel");
 }
 
-/* The two narrow tiles serve fp32, and all calls whose rows are not whole chunks. */
+/* The two narrow tiles serve fp32, and all calls with rows not of whole chunks. */
 template <sp_precision P, bool IS_WHOLE>
 sp_status launch_narrow(sp_backend *be, const wgrad_call &a, const wgrad_items &items)
 {
@@ -329,7 +329,7 @@ sp_status flush(sp_backend *be, const wgrad_call &a, wgrad_items *items, float *
     return SP_OK;
 }
 
-/* Lists the pairs of offset k of one sample, in as many rounds as that needs. */
+/* Lists the pairs of offset k of one sample, in as many rounds as needed. */
 sp_status add_entry(sp_backend *be, const wgrad_call &a, int k, int32_t begin,
                     int32_t end, int max_items, wgrad_items *items, float *dw)
 {

@@ -3,7 +3,7 @@
  *
  * Both operands are stored as they are gathered, a row of T channels for each pair, so
  * the inner dimension runs down the rows. In bf16, ldmatrix.trans transposes them;
- * chunk q of row r is stored at q ^ (r & 7), or at q ^ (r / 2 & 3) where a row is not a
+ * chunk q of row r is stored at q ^ (r & 7), or at q ^ (r / 2 & 3) if a row is not a
  * multiple of 128 bytes, so that eight rows fall into eight groups of banks. There is
  * no such load for fp32; its rows are padded by 8 elements, so that the four rows and
  * eight channels of a fragment fall into 32 banks.
@@ -20,13 +20,13 @@ template <sp_precision P, int T, int MT, int NT> struct wgrad_product {
 
     __device__ static int at(int r, int q) { return r * ROW_BYTES + q * 16; }
 
-    /* This lane's first values of x and of dy in the stage at `stage`. Those of other
+    /* This lane's first values of x and of dy in the stage at `stage`. Values of other
      * pairs, channels and stages lie at fixed distances. */
     struct fragments {
         const char *x, *dy;
     };
 
-    /* i0, o0: the warp's first channels; dy: the byte at which dy begins. */
+    /* i0, o0: the warp's first channels; dy: the byte where dy begins. */
     __device__ static fragments find(const char *stage, int i0, int dy, int o0)
     {
         const int g = (int)threadIdx.x % 32 / 4, t = (int)threadIdx.x % 4;
@@ -42,7 +42,7 @@ template <sp_precision P, int T, int MT, int NT> struct wgrad_product {
         return sp_round_tf32(v);
     }
 
-    /* Multiplies the stage that lies `at` bytes behind that of f. */
+    /* Multiplies the stage that lies `at` bytes after f's stage. */
     __device__ static void multiply(const fragments &f, int at, float (&sum)[MT][NT][4])
     {
 #pragma unroll

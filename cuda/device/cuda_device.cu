@@ -12,8 +12,8 @@
 /* Kernels are loaded when the device is opened. The first launch of a kernel that is
  * loaded late waits until the device is idle and holds the context's lock meanwhile:
  * with a kernel there that waits for another rank, planner and training thread would
- * stand still. A setting of the user stays. The driver reads it in its first call,
- * which an MPI that knows CUDA makes in MPI_Init, so it is set before main. */
+ * stop. A setting of the user is kept. The driver reads it in its first call, which an
+ * MPI that knows CUDA makes in MPI_Init, so it is set before main. */
 __attribute__((constructor)) static void load_kernels_at_open(void)
 {
     setenv("CUDA_MODULE_LOADING", "EAGER", 0);
@@ -29,7 +29,7 @@ int sp_backend_visible_devices(void)
     return 0;
 }
 
-/* The runtime reports an insufficient driver also where there is no driver at all. */
+/* The runtime reports an insufficient driver also if there is no driver at all. */
 void sp_backend_why_none(char *text, size_t size)
 {
     const char *visible = sp_env("CUDA_VISIBLE_DEVICES");
@@ -103,7 +103,7 @@ static __global__ void any_kernel()
 
 /* The driver compiles kernels from PTX for a device that is newer than the build, when
  * it loads them; their code is then of another version than their PTX. It keeps what it
- * has compiled, so this is slow at the first start alone. */
+ * has compiled, so only the first start is slow. */
 static sp_status tell_compilation(int device, double seconds)
 {
     cudaFuncAttributes code = {};
@@ -138,8 +138,8 @@ sp_status sp_cuda_scratch_drop(sp_backend *be)
     return create_scratch(cuda_of(be));
 }
 
-/* Lower numbers have priority. Plans and the side stream use what the step leaves idle.
- * Priorities above that of the step are left for the sums of the gradients. */
+/* Lower numbers have priority. Plans and the side stream use the time that the step
+ * leaves idle. Priorities above the step's are left for the sums of the gradients. */
 static sp_status start(sp_backend *be, sp_cuda *cuda)
 {
     const double begin = sp_now_s();
@@ -251,7 +251,7 @@ static sp_status upload_small(sp_backend *be, void *to, const void *from_host,
 }
 
 /* The driver copies pageable memory to a buffer of its own before cudaMemcpyAsync
- * returns. Where the device can read pageable memory itself, it may read it later
+ * returns. If the device can read pageable memory itself, it may read it later
  * (CUDA's "API synchronization behavior"), so the host waits there. */
 sp_status sp_cuda_upload(sp_backend *be, void *to, const void *from_host, size_t bytes)
 {

@@ -18,7 +18,7 @@ namespace
 enum { MOST = 8 };
 
 /* The one thread that uses a stream writes its is_behind_kernel. Threads search this
- * list for their own streams while nobody changes it. */
+ * list for their own streams while it is not changed. */
 struct early_stream {
     cudaStream_t stream; /* NULL: this entry is free */
     bool is_behind_kernel;

@@ -1,5 +1,4 @@
-/* Two ways in which a kernel does some small work itself, which would otherwise be a
- * launch of its own.
+/* Two ways for a kernel to do some small work itself, instead of in a separate launch.
  *
  * Before its own work: cuda_do_jobs. All blocks of the kernel need the results (the
  * coefficients of a batch norm), so each begins with
@@ -9,10 +8,10 @@
  *
  * A block waits only for jobs that other blocks have taken, and those blocks are
  * running, so the kernel ends whatever the number of blocks that fit the device at a
- * time and whatever their order. One block alone does all jobs before it waits.
+ * time and whatever their order. A single block does all jobs before it waits.
  *
- * After it: cuda_is_last tells the last block to arrive that all others have written
- * their parts, which it adds (sums of losses, of squares).
+ * After it: cuda_is_last is true in the last block to arrive. All others have written
+ * their parts then, and it adds them (sums of losses, of squares).
  *
  * Neither changes the order of a sum: a job is the same whichever block does it.
  */
@@ -27,7 +26,7 @@
 typedef struct cuda_jobs {
     unsigned *count; /* [CUDA_JOB_COUNTS] jobs taken, jobs done */
     unsigned *other; /* [CUDA_JOB_COUNTS] the set of the next launch with jobs */
-    unsigned n;      /* jobs; 0: none */
+    unsigned n;      /* jobs, may be 0 */
 } cuda_jobs;
 
 enum { CUDA_JOB_COUNTS = 2 };
@@ -85,8 +84,8 @@ template <class F> __device__ void cuda_do_jobs(const cuda_jobs &jobs, const F &
 }
 
 /* True if this block is the last of n that count here; *count, which is 0 before the
- * first and after the last, is zeroed again. What the n blocks have written before is
- * then visible to all threads of this block. Called by all threads of a block. */
+ * first and after the last, is zeroed again. The n blocks' earlier writes are then
+ * visible to all threads of this block. Called by all threads of a block. */
 __device__ static inline bool cuda_is_last(unsigned *count, unsigned n)
 {
     SP_SHARED(unsigned, arrived, [1]);

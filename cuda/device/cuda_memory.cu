@@ -1,6 +1,6 @@
-/* Arenas of device memory: a range of addresses as large as the device's memory, behind
- * which memory is put as the arena's front advances. An arena keeps that memory, so a
- * step allocates nothing once the largest batch has been seen. */
+/* Arenas of device memory: a range of addresses as large as the device's memory. Memory
+ * is mapped to it as the arena's front advances. An arena keeps that memory, so a step
+ * allocates nothing once the largest batch has been seen. */
 #include <algorithm>
 #include <assert.h>
 #include <stdlib.h>
@@ -17,10 +17,10 @@ namespace
 struct device_arena {
     int device;
     sp_arena host;  /* host memory for the part that the host reads */
-    size_t *backed; /* [n_backed] bytes of each piece of memory, one behind another */
+    size_t *backed; /* [n_backed] bytes of each piece of memory, in order */
     int n_backed;
-    cudaEvent_t filled, used; /* recorded at the end of each use of the arena; an event
-                               * that was never recorded makes nobody wait */
+    cudaEvent_t filled, used; /* recorded at the end of each use of the arena; waiting
+                               * for an event that was never recorded returns at once */
 };
 
 size_t granules(size_t bytes)
@@ -34,7 +34,7 @@ double mib(size_t bytes)
 }
 
 /* The surplus of a growth is an eighth of the arena, so that growing batches do not
- * allocate in every step. It is 0 where it would not leave three quarters of the device
+ * allocate in every step. It is 0 if it would not leave three quarters of the device
  * free, because other arenas need memory too. */
 size_t surplus(size_t bytes)
 {
@@ -99,8 +99,8 @@ sp_status sp_cuda_arena_create(sp_arena *arena, size_t reserve, const char *name
     return SP_OK;
 }
 
-/* Gives the arena's memory back. What the device keeps is lost until the process ends,
- * so the log says so; a device that has failed has been reported. */
+/* Gives the arena's memory back. The memory that the device keeps is lost until the
+ * process ends, which is logged; a device that has failed has been reported. */
 static void release(const sp_arena *arena)
 {
     const device_arena *own = (const device_arena *)arena->impl;

@@ -26,9 +26,9 @@
  *     compute      +-> step 0     +-> step 1         +-> step 0 ...
  *
  * A weight gradient is queued in a side stream, of the lowest priority too, and uses
- * what the last blocks of the input gradient leave idle. Operations that read or free
- * its operands wait for it (sp_backend_ops.join). The planner's thread waits on the
- * host for the sizes that it needs; the compute thread waits for neither stream.
+ * the places left idle by the last blocks of the input gradient. Operations that read
+ * or free its operands wait for it (sp_backend_ops.join). The planner's thread waits on
+ * the host for the sizes that it needs; the compute thread waits for neither stream.
  */
 #ifndef CUDA_OPS_H
 #define CUDA_OPS_H

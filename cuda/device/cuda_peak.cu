@@ -1,6 +1,6 @@
 /* The peak rates of a device, which spbench measures and divides by: products in
  * registers, a stream through memory, launches, gathers of rows. The clock of the
- * backend, two events of the compute stream, stands here too.
+ * backend, two events of the compute stream, is here too.
  *
  *     products   8 warps a block, 2 blocks a multiprocessor; bf16 and tf32 by the mma
  *                that the convolutions use (not wgmma, which is faster on sm_90), fp32
@@ -23,7 +23,7 @@ enum {
     TABLE_BYTES = 24 << 20
 };
 
-/* Operands that the compiler cannot fold and whose bits vary: power, and with it the
+/* Operands that the compiler cannot fold, with varying bits: power, and with it the
  * clock, depends on the bits. */
 __device__ uint32_t operand(int i)
 {

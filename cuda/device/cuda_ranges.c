@@ -1,5 +1,5 @@
 /* Named ranges for NVIDIA's profilers: Nsight Systems shows steps, layers, plans and
- * sums above the kernels. NVTX is a header alone; without a profiler a range costs a
+ * sums above the kernels. NVTX is only a header; without a profiler a range costs a
  * test of a pointer. A build without the header has no ranges. */
 #include "cuda/device/cuda_ops.h"
 

@@ -9,9 +9,9 @@
  *                                                     |  cuda_add_chunks (cuda_sums.cu)
  *                                                     +--> sums [sample][2][c]
  *
- * A thread handles N adjacent channels, 16 bytes where all rows of a call are aligned
- * to that, and computes in fp32; the remaining channels of a row are handled one by
- * one. Columns behind c are neither read nor written, since they may belong to another
+ * A thread handles N adjacent channels, 16 bytes if all rows of a call are aligned to
+ * that, and computes in fp32; the remaining channels of a row are handled one by one.
+ * Columns after c are neither read nor written, since they may belong to another
  * tensor.
  */
 #ifndef CUDA_ROWS_CUH
@@ -146,7 +146,7 @@ __device__ void cuda_store(const sp_tensor &t, int64_t i, int j, const float (&v
     *(cuda_pack<T, N> *)((T *)t.data + i * t.ld + j) = pack;
 }
 
-/* y = v; where is_added, v plus what y held, which is `old`. */
+/* y = v; if is_added, v plus y's value before, which is `old`. */
 template <class T, int N>
 __device__ void cuda_store_sum(const sp_tensor &y, int64_t i, int j, float (&v)[N],
                                const cuda_pack<T, N> &old, bool is_added)
@@ -203,7 +203,7 @@ static inline bool cuda_can_group(const sp_tensor *const *t, int n)
  * values and work derives from cuda_plain.
  *
  * A thread loads CUDA_EACH_ROWS rows before it finishes the first of them, so that the
- * memory's latency passes once for all. The blocks are as many as fit the device at a
+ * memory's latency passes once for all. There are as many blocks as fit the device at a
  * time, and each handles rows at regular distances. */
 
 struct cuda_plain {
@@ -251,7 +251,7 @@ __global__ void __launch_bounds__(CUDA_EACH_THREADS, CUDA_EACH_BLOCKS)
             cuda_some_rows<F, T, 1>(f, first, n, (int)blockDim.y, gridDim.x * rows, j);
 }
 
-/* Launched also where there are no rows, if is_prepared says that prepare has work. */
+/* With is_prepared, prepare has work, so it is launched even without rows. */
 template <class T, int N, class F>
 sp_status cuda_launch_rows(sp_backend *be, const F &f, int64_t n, int c,
                            bool is_prepared)
@@ -303,7 +303,7 @@ static inline SP_HOST_DEVICE int cuda_part_lanes(int n)
     return lanes;
 }
 
-/* The block that adds n parts: as many threads as have work. */
+/* The block that adds n parts: only the threads that have work. */
 static inline dim3 cuda_part_block(int n)
 {
     return dim3(CUDA_PART_COLUMNS, (unsigned)cuda_part_lanes(n));
@@ -361,8 +361,8 @@ __device__ static inline void cuda_add_parts(const double *part, int n, size_t s
  *                                        int64_t i, int j, double *a, double *b);
  * add adds to a[k] and b[k] of channel j + k. A sample is cut into chunks of rows from
  * its first row on. Thread y of a chunk sums rows y, y + step, ...; the sums of the
- * threads are added as a tree, and so are those of the chunks. The value depends on the
- * sample, on the number of channels and on their alignment alone. */
+ * threads are added as a tree, and so are the chunks' sums. The value depends only on
+ * the sample, on the number of channels and on their alignment. */
 
 enum { CUDA_SUM_THREADS = 256 };
 
@@ -377,7 +377,7 @@ static inline int cuda_chunk_rows(int c)
     return rows;
 }
 
-/* Adds rows i, i + step, ... below end. Two are loaded at a time, or one where eight
+/* Adds rows i, i + step, ... below end. Two are loaded at a time, or one if eight
  * channels of three tensors beside their constants would not stay in registers. */
 template <class F, class T, int N>
 __device__ void cuda_add_rows(const F &f, int64_t i, int64_t end, int step, int j,
@@ -447,7 +447,7 @@ __global__ void __launch_bounds__(CUDA_SUM_THREADS, 2)
 }
 
 /* Writes sums [n_samples][2][c] (device); the rows of sample b begin at sample_row[b]
- * (host). The scratch's earlier content stays. */
+ * (host). The scratch's earlier content is kept. */
 template <class T, int N, class F>
 sp_status cuda_launch_sums(sp_backend *be, const F &f, const int32_t *sample_row,
                            int n_samples, int c, double *sums)

@@ -1,4 +1,4 @@
-/* The radix sort of CUB behind one call. No other file uses CUB. */
+/* The radix sort of CUB in one call. No other file uses CUB. */
 #include <cub/device/device_radix_sort.cuh>
 
 #include "cuda/device/sp_cuda.h"

@@ -1,5 +1,5 @@
 /* Shared by the kernel files: errors, the backend's state, the launch of a function for
- * each element, samples. Rows and sums over them stand in cuda_rows.cuh. */
+ * each element, samples. Rows and sums over them are in cuda_rows.cuh. */
 #ifndef CUDA_UTIL_CUH
 #define CUDA_UTIL_CUH
 
@@ -10,7 +10,7 @@
 #include "cuda/device/cuda_ops.h"
 #include "cuda/device/sp_cuda.h"
 
-/* Says what to do about an error; "": nothing is known. */
+/* Says what to do about an error; "" if nothing is known. */
 static inline const char *cuda_advice(cudaError_t error)
 {
     return error == cudaErrorNoKernelImageForDevice ||
@@ -20,9 +20,9 @@ static inline const char *cuda_advice(cudaError_t error)
                : "";
 }
 
-/* Makes a failed call of the runtime the error record; the call's text stands in the
- * trace. The runtime remembers the error too, and is made to forget it: the caller may
- * go on without what failed, and the next launch would be blamed (cuda_launched). */
+/* Makes a failed call of the runtime the error record; the call's text is in the trace.
+ * The runtime remembers the error too, and is made to forget it: the caller may go on
+ * without what failed, and the next launch would be blamed (cuda_launched). */
 static inline sp_status cuda_failed(cudaError_t error, const char *file, int line,
                                     const char *call)
 {
@@ -54,14 +54,14 @@ enum {
     CUDA_COUNTS
 };
 
-/* Checks that the device and this build have wgmma (cuda_conv_wgmma.cu). Where they
+/* Checks that the device and this build have wgmma (cuda_conv_wgmma.cu). If they
  * have not, is_wgmma is cleared, or SP_EDEVICE if it is not optional. */
 sp_status cuda_wgmma_open(sp_backend *be);
 
-/* The state of the backend, to which be->impl points. */
+/* The state of the backend; be->impl points to it. */
 typedef struct sp_cuda {
     pthread_t owner;                  /* the compute thread */
-    cudaStream_t compute, plan, side; /* side: that of concurrent weight gradients */
+    cudaStream_t compute, plan, side; /* side: for concurrent weight gradients */
     cudaEvent_t turn;     /* records the end of one stream, for the other to wait for */
     cudaEvent_t clock[2]; /* recorded by clock_begin, clock_end; NULL: not yet */
     cudaEvent_t forked; /* the compute stream's position when the side stream starts */
@@ -84,7 +84,7 @@ typedef struct sp_cuda {
      * other ranks meanwhile. NULL: a plain wait. */
     sp_status (*wait)(void *wait_arg, cudaStream_t compute);
     void *wait_arg;
-    /* Work from which blocks of an early launch would keep places on the device
+    /* Work that needs places on the device which blocks of an early launch would occupy
      * (cuda_lets_next). is_forked: a weight gradient in the side stream has not been
      * joined. has_peer_sums: small sums over ranks run as kernels of the compute
      * stream. n_sums: sums over ranks that were posted and have not ended. */
@@ -119,9 +119,9 @@ static inline sp_status cuda_wait_event(cudaStream_t stream, cudaEvent_t event)
 }
 
 /* Called after each launch: it returns a refused launch's error. A kernel that fails
- * while it runs is reported by the next call of any kind, so the message names the
- * launch as the place where it was seen. The kernel's name may stand in parentheses and
- * have template arguments, which the message leaves out. */
+ * while it runs is reported by the next call of any kind, so the message says that the
+ * error was seen at this launch. The kernel's name may be in parentheses and have
+ * template arguments, which the message leaves out. */
 static inline sp_status cuda_launched(const char *kernel)
 {
     const cudaError_t error = cudaGetLastError();
@@ -140,7 +140,7 @@ static inline sp_status cuda_launched(const char *kernel)
 /* Prepares a kernel of the GEMMs for its launches on this device, the first time:
  * `ready_on` is the kernel's own, -1 at first. Its blocks have `threads` threads and
  * `shared` bytes of shared memory of the launch; `blocks` of them are to be on an SM of
- * 228 KiB at a time. Fewer cost time only, so a line in the log says it, once. */
+ * 228 KiB at a time. Fewer only cost time, so it is logged once. */
 template <class K>
 static sp_status cuda_gemm_ready(const sp_backend *be, int *ready_on, K kernel,
                                  const char *name, int columns, int threads, int shared,
@@ -184,7 +184,7 @@ __device__ static inline float *cuda_row(sp_tensor t, int64_t i)
  * channels, so that rows are read and written in whole lines. */
 
 enum { CUDA_EACH_THREADS = 256, CUDA_EACH_ROWS = 4 };
-/* An SM holds at least so many blocks of a pass over rows: registers allow as many. */
+/* An SM holds at least this many blocks of a pass over rows: registers suffice. */
 enum { CUDA_EACH_BLOCKS = 2 };
 
 template <class F>

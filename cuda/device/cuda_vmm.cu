@@ -102,8 +102,8 @@ cudaError_t sp_vmm_back(void *at, size_t bytes, int device)
     return error;
 }
 
-/* The driver documents that cuMemUnmap takes what one cuMemMap has mapped. The function
- * goes on where a piece cannot be unmapped, and returns the first error. */
+/* The driver documents that cuMemUnmap unmaps exactly one cuMemMap's range. If a piece
+ * cannot be unmapped, the function continues and returns the first error. */
 cudaError_t sp_vmm_release(void *base, size_t bytes, const size_t *backed, int n)
 {
     decltype(&cuMemUnmap) unmap;

@@ -11,34 +11,34 @@
  * sp_grid_begin(true), but before that kernel's writes are visible. So every kernel
  * calls sp_grid_wait (or sp_grid_begin, which begins with it), which returns when the
  * preceding kernels have completed and their writes are visible (PTX ISA,
- * griddepcontrol.wait). Ahead of it stand arithmetic on launch arguments and, behind
- * sp_reads_ahead, loads of what no kernel of this stream has written since the host
- * last put anything but a kernel into it: the kernel maps, of which the tables of a
- * convolution are made while the preceding kernel ends. This is correct because:
+ * griddepcontrol.wait). Before the wait a kernel may compute with its launch arguments
+ * and, after sp_reads_ahead, load memory that no kernel of this stream has written
+ * since the host last put anything but a kernel into it. These are the kernel maps: a
+ * convolution makes its tables of them while the preceding kernel ends. Why it is safe:
  *
  *   - Every thread waits, so a kernel completes after the preceding one. By induction
- *     its wait covers all earlier kernels, and so does an event that is recorded
- *     behind it, a copy, or a kernel that is launched the plain way.
- *   - A kernel lets the next one begin behind its own wait alone. When a block runs,
+ *     its wait covers all earlier kernels, and so does an event that is recorded after
+ *     it, a copy, or a kernel that is launched the plain way.
+ *   - A kernel lets the next one begin only after its own wait. When a block runs,
  *     every kernel but the preceding one has therefore completed.
- *   - Nothing is written ahead of the wait.
- *   - A launch behind anything but a kernel of this program (the wait for an event, a
- *     copy, a fill, NCCL) is a plain one, because the guarantee covers the previous
- *     kernel alone (cudaLaunchAttributeProgrammaticStreamSerialization).
- *   - Code that was compiled for less than sm_90 has no wait, even where a newer device
+ *   - Nothing is written before the wait.
+ *   - A launch after anything but a kernel of this program (the wait for an event, a
+ *     copy, a fill, NCCL) is a plain one, because the guarantee covers only the
+ *     previous kernel (cudaLaunchAttributeProgrammaticStreamSerialization).
+ *   - Code that was compiled for less than sm_90 has no wait, even if a newer device
  *     runs it (NVIDIA/cccl issue 9134). No launch is early then (cuda_early.cu).
  *   - No pointer is __restrict__: the compiler could move loads through such a pointer
- *     ahead of the wait.
+ *     before the wait.
  *
  * Blocks that wait occupy places on the device. A kernel therefore lets the next one
  * begin only while nothing else wants those places: no weight gradient in the side
  * stream, no sum over ranks (cuda_lets_next).
  *
- * The emulator ends the program where a kernel writes device memory ahead of the wait,
- * or reads it there without sp_reads_ahead, where a kernel ends without the wait or
- * lets the next one begin before it, and where an early launch follows anything but a
- * kernel. Its race checker finds each byte that is read ahead of the wait and that the
- * preceding kernel has written.
+ * The emulator ends the program if a kernel writes device memory before the wait, or
+ * reads it there without sp_reads_ahead, if a kernel ends without the wait or lets the
+ * next one begin before it, and if an early launch follows anything but a kernel. Its
+ * race checker finds each byte that is read before the wait and that the preceding
+ * kernel has written.
  */
 #ifndef SP_CUDA_H
 #define SP_CUDA_H
@@ -52,11 +52,11 @@
 #define SP_LAUNCH(kernel, grid, block, stream, ...)                                    \
     sp_launch((kernel), (grid), (block), 0, 1, (stream), __VA_ARGS__)
 #define SP_SHARED(T, name, dims) __shared__ __align__(16) T name dims
-/* Dynamic shared memory: its size comes with the launch and is at most that of
- * SP_ALLOW_SHARED. */
+/* Dynamic shared memory: its size comes with the launch and is at most
+ * SP_ALLOW_SHARED's. */
 #define SP_LAUNCH_SHARED(kernel, grid, block, bytes, stream, ...)                      \
     sp_launch((kernel), (grid), (block), (bytes), 1, (stream), __VA_ARGS__)
-/* The same in clusters of so many blocks along x, which divide the grid
+/* The same in clusters of that many blocks along x, which divide the grid
  * (sp_cuda_cluster.h). */
 #define SP_LAUNCH_CLUSTER(kernel, grid, block, bytes, cluster, stream, ...)            \
     sp_launch((kernel), (grid), (block), (bytes), (cluster), (stream), __VA_ARGS__)
@@ -93,7 +93,7 @@ __device__ __forceinline__ uint32_t sp_shared_address(const void *p)
 }
 
 /* The same, computed here: the compiler would otherwise compute an address in a static
- * array anew wherever it is used. */
+ * array again at each use. */
 __device__ __forceinline__ uint32_t sp_shared_base(const void *p)
 {
     uint32_t at;
@@ -102,8 +102,8 @@ __device__ __forceinline__ uint32_t sp_shared_base(const void *p)
     return at;
 }
 
-/* The same value, of which the compiler knows nothing: what is computed from it stays
- * where it is, and keeps no register of an enclosing loop. */
+/* Returns `value`, opaque to the optimizer, so that expressions computed from it are
+ * not hoisted out of a loop, where they would occupy registers. */
 __device__ __forceinline__ int sp_opaque(int value)
 {
     asm volatile("" : "+r"(value));
@@ -137,8 +137,8 @@ static inline void sp_launch(void (*kernel)(P...), dim3 grid, dim3 block, size_t
     cudaLaunchKernelEx(&config, kernel, values...); /* cudaGetLastError has a failure */
 }
 
-/* Called once by all threads of every kernel, ahead of all memory that another kernel
- * of the stream touches. */
+/* Called once by all threads of every kernel, before any access to memory that another
+ * kernel of the stream touches. */
 __device__ __forceinline__ void sp_grid_wait()
 {
 #if __CUDA_ARCH__ >= 900
@@ -146,9 +146,9 @@ __device__ __forceinline__ void sp_grid_wait()
 #endif
 }
 
-/* The same. Where lets_next, which is the same for all blocks, the kernel that follows
- * in the stream may then begin, if it was launched early: its blocks get the places
- * that the last blocks of this kernel leave. */
+/* The same. With lets_next (the same for all blocks) the next kernel in the stream may
+ * then begin, if it was launched early: its blocks get the places that the last blocks
+ * of this kernel leave. */
 __device__ __forceinline__ void sp_grid_begin(bool lets_next)
 {
     sp_grid_wait();
@@ -158,8 +158,8 @@ __device__ __forceinline__ void sp_grid_begin(bool lets_next)
 #endif
 }
 
-/* Says that loads of device memory stand between this place and the kernel's wait.
- * Nothing on a device; the emulator allows them. */
+/* Says that device memory is loaded between this place and the kernel's wait. Nothing
+ * on a device; the emulator allows them. */
 __device__ __forceinline__ void sp_reads_ahead() {}
 
 /* ---- asynchronous copies to shared memory (sm_80) ----
@@ -177,8 +177,8 @@ __device__ __forceinline__ void sp_copy_async(void *to, const void *from, int by
 }
 
 /* Writes 16 bytes to the shared address `to`: those at `from` or, where value < least,
- * zeros; then nothing is read, whatever `from` is. The comparison stands here because
- * the compiler makes longer code of it where the value is a sign. */
+ * zeros; then nothing is read, whatever `from` is. The comparison is here because the
+ * compiler makes longer code of it if the value is a sign. */
 __device__ __forceinline__ void sp_copy_chunk(uint32_t to, const void *from, int value,
                                               int least)
 {
@@ -318,12 +318,12 @@ __device__ __forceinline__ uint64_t sp_clock_ns()
 }
 
 /* Device addresses that are reserved apart from memory (cuda_vmm.cu): reserve takes a
- * range of addresses, back puts memory of the device behind part of it. Sizes are
- * multiples of SP_VMM_GRANULE. */
+ * range of addresses, back maps device memory to a part of it. Sizes are multiples of
+ * SP_VMM_GRANULE. */
 cudaError_t sp_vmm_reserve(void **base, size_t bytes);
 cudaError_t sp_vmm_back(void *at, size_t bytes, int device);
-/* Frees the range and the memory behind it, which n calls of sp_vmm_back have put there
- * one behind another, backed[i] bytes each. The device must be idle. */
+/* Frees the range and its memory, which n calls of sp_vmm_back have mapped one after
+ * another, backed[i] bytes each. The device must be idle. */
 cudaError_t sp_vmm_release(void *base, size_t bytes, const size_t *backed, int n);
 
 /* Stable sort of n pairs by bits 0 .. bits - 1 of their keys, bits at least 1
@@ -353,14 +353,14 @@ static inline int sp_sort_operations(int bits)
 }
 
 /* ---- early launches (cuda_early.cu) ----
- * Allows early launches in `stream`, which one thread uses, where the device and the
+ * Allows early launches in `stream`, which one thread uses, if the device and the
  * code have them and the environment does not say SP_EARLY_LAUNCH=0. No thread launches
  * meanwhile. */
 void sp_early_allow(cudaStream_t stream, int device);
 void sp_early_forget(cudaStream_t stream);
 /* To be called when anything other than a kernel of this program has been put into the
- * stream. The record of an event needs no call: it stands behind the preceding kernels
- * in any case. */
+ * stream. The record of an event needs no call: it follows the preceding kernels in any
+ * case. */
 void sp_early_break(cudaStream_t stream);
 /* Called once for each launch: whether it may be early. */
 bool sp_early_next(cudaStream_t stream);

@@ -8,40 +8,40 @@
  * its own shared address (sp_shared_address) and the rank of a block in the cluster.
  *
  *     sp_cluster_rank       of this block, 0 .. size of the cluster - 1
- *     sp_cluster_arrive,    a barrier of all threads of all blocks of the cluster: what
- *     sp_cluster_wait       they have written to shared memory, their own or that of
- *                           others, is visible to all. A thread may do other things
- *                           between the two
+ *     sp_cluster_arrive,    a barrier of all threads of all blocks of the cluster:
+ *     sp_cluster_wait       their writes to shared memory, their own or others', are
+ *                           visible to all then. A thread may do other things between
+ *                           the two
  *     sp_cluster_put        stores a word in the shared memory of a block
  *
- * A block may access the shared memory of another only behind a first barrier of the
- * cluster, because the other may not have begun before it. A block may end only behind
- * a last barrier, because others may access its shared memory until then.
+ * A block may access the shared memory of another only after a first barrier of the
+ * cluster, because the other may not have begun before it. A block may end only after a
+ * last barrier, because others may access its shared memory until then.
  *
  * A barrier in shared memory (mbarrier, 8 bytes) goes through phases. A phase ends when
- * the number of arrivals that sp_mbarrier_init named has come, and when as many bytes
- * have come as these arrivals announced. Phases are named by their parity, 0 for the
+ * the number of arrivals that sp_mbarrier_init named has come, and when all bytes that
+ * these arrivals announced have come. Phases are named by their parity, 0 for the
  * first.
  *
  *     sp_mbarrier_init      makes one, for `arrivals` of each phase; by one thread
- *     sp_mbarrier_fence     that thread, when it has made all; behind it a barrier of
- *                           the cluster, or of the block where nobody else uses them
+ *     sp_mbarrier_fence     that thread, when it has made all; then a barrier of the
+ *                           cluster, or of the block if no other block uses them
  *     sp_mbarrier_expect    an arrival that announces bytes, which may come before it
  *     sp_mbarrier_arrive    an arrival at the barrier of the block `rank`
  *     sp_mbarrier_wait      returns when the phase of that parity has ended: its bytes
- *                           are visible, and what threads of this block have written
- *                           ahead of their arrivals. What another block has written is
- *                           not: that would need the scope of the cluster, whose fences
- *                           pass through the L2 (counted in the machine code). That its
- *                           products have been waited for needs none
+ *                           are visible, and so are the writes of this block's threads
+ *                           before their arrivals. Another block's writes are not: that
+ *                           would need the scope of the cluster, and its fences pass
+ *                           through the L2 (counted in the machine code). Waiting for
+ *                           its products needs no fence
  *
  *     sp_copy_bulk          copies a multiple of 16 bytes from device memory to the same
  *                           place of the shared memory of each block of the cluster
  *                           that has its bit in `ranks`, and counts them as come at
  *                           the barrier at `barrier` of each. Issued by one thread; it
  *                           writes through the async proxy, as wgmma reads, so that no
- *                           fence stands between the two. Both addresses are aligned to
- *                           16
+ *                           fence is needed between the two. Both addresses are aligned
+ *                           to 16
  */
 #ifndef SP_CUDA_CLUSTER_H
 #define SP_CUDA_CLUSTER_H
@@ -111,7 +111,7 @@ __device__ __forceinline__ void sp_mbarrier_arrive(uint32_t barrier, unsigned ra
                  : "memory");
 }
 
-/* True if the phase has ended; the hardware waits a while before it says no. */
+/* True if the phase has ended; the hardware waits a while before it returns false. */
 __device__ __forceinline__ bool sp_mbarrier_ended(uint32_t barrier, unsigned parity)
 {
     unsigned has_ended;

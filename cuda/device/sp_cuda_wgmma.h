@@ -13,26 +13,26 @@
  *     sp_wgmma, ...         D += A B, in the order in which they are issued
  *     sp_wgmma_commit       closes a group of the products since the last commit
  *     sp_wgmma_wait<P>      returns when all but the latest P groups are complete. Only
- *                           then, and behind a barrier, since other warps read them
- *                           too, may their operands be overwritten. The sums may be
- *                           read only after P = 0
+ *                           then, and after a barrier, since other warps read them too,
+ *                           may their operands be overwritten. The sums may be read
+ *                           only after P = 0
  *
  * Thread fragments of the sums D[64][2 N], d[N] in each thread ("Register Fragments",
  * figure of D for m64nNk16), with g = lane / 4, t = lane % 4, in warp w of the
  * warpgroup:
  *     d[4 j + v] = D[16 w + g + 8 (v / 2)][8 j + 2 t + v % 2]
  *
- * The operands A[64][16] and B[2 N][16] of bf16, whose inner dimension of 16 is
- * contiguous ("K-major"), are named by descriptors ("Matrix Descriptor Format"):
+ * The operands A[64][16] and B[2 N][16] of bf16, with a contiguous inner dimension of
+ * 16 ("K-major"), are named by descriptors ("Matrix Descriptor Format"):
  *     bits  0-13   start address / 16          32-45  stride byte offset / 16
  *          16-29   leading byte offset / 16    49-51  base offset
  *          62-63   swizzle: 1 = 128 bytes
  * Under the swizzle of 128 bytes ("Shared Memory Matrix Layout", "Strides") a row has
  * 128 bytes, and eight rows form an atom, which begins at a multiple of 1024 bytes
  * (base offset 0). The stride is the distance from one atom to the next; the leading
- * byte offset is not used. Chunk q (16 bytes) of row r stands at chunk q ^ r % 8. The
- * 16 elements of the inner dimension that a product reads begin at the start address;
- * for the next 16 the start address advances by 32 bytes within the first row.
+ * byte offset is not used. Chunk q (16 bytes) of row r is at chunk q ^ r % 8. The 16
+ * elements of the inner dimension that a product reads begin at the start address; for
+ * the next 16 the start address advances by 32 bytes within the first row.
  */
 #ifndef SP_CUDA_WGMMA_H
 #define SP_CUDA_WGMMA_H

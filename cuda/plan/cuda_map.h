@@ -6,14 +6,14 @@
  *     row o   mask bits 1, 13, 14   ->   nbr[first[o]] .. nbr[first[o] + 2]
  *
  * Each tile of a kernel processes 128 or 256 consecutive rows of `order`. Rows with
- * similar masks are adjacent there, so that a tile skips the offsets that none of its
- * rows has; a tile may hold rows of several samples. The value of a row depends on none
- * of this.
+ * similar masks are adjacent there, so that a tile skips the offsets that its rows
+ * lack; a tile may hold rows of several samples. The value of a row does not depend on
+ * this.
  *
  * `order` is sorted in windows of rows, so that the rows that concurrent blocks gather
  * fit the L2. Window w has the samples that begin in rows 65536 w .. 65536 w + 65535.
- * The waste of tiles, their work over that of the pairs, counted from the maps of level
- * 0 of crops of a 64-beam scan at 5 cm:
+ * The waste of tiles, their work over the pairs' work, counted from the maps of level 0
+ * of crops of a 64-beam scan at 5 cm:
  *
  *                  1 or 2 scans of 94,444   4 x 10,000   8 x 10,000   8 x 2,000
  *     windows                       1.51         1.61         1.59        1.87
@@ -27,7 +27,7 @@
  *                   other than the centre: 32 bits
  *     wider         Gray place of 12 bits: is any offset in planes 0, n - 1, 1, n - 2
  *                   of z, x, y present; then the key of the inner 3^3. Waste of a 5^3
- *                   kernel on that scan, counted: 3.9; by the inner 3^3 alone, 9.4
+ *                   kernel on that scan, counted: 3.9; only by the inner 3^3, 9.4
  *
  * The Gray place of v is its position in the Gray code, the i with v = i ^ i >> 1. The
  * inner 3^3 of a kernel of edge n begins at offset (n - 3) / 2 along each axis.
@@ -35,7 +35,7 @@
  * The whole tiles of 256 rows of a window, counted from the first row of the map, are
  * then sorted by the number of offsets that they hold, largest first. Long tiles begin
  * first and the last ones to end are short. Expected, from counted offsets: if a tile
- * takes the time of its offsets and two more, the convolutions of two scans on the
+ * needs the time of its offsets and two more, the convolutions of two scans on the
  * three finest levels end 6 to 21 % earlier, with 2 tiles of 128 rows at a time on each
  * of 132 multiprocessors. The two halves of such a tile have similar masks, so that a
  * tile of 256 rows has few more offsets than each of them (spbench roofline counts). A
@@ -56,16 +56,16 @@
  *     faces | edges and corners        1.24       1.44        3.8              1.6
  *     planes of z                      1.06       1.23        3.2              3.1
  *
- * Splitting only the layers where it pays is expected to gain 0.04 ms of a step of 11
- * ms; 0.2 ms if the sums stay in the L2 and products skip by 128 rows. Surfaces, whose
- * waste at 16 rows is 1.05 to 1.27 (counted), gain nothing. A better single order is
+ * Splitting only the layers that gain by it is expected to gain 0.04 ms of a step of 11
+ * ms; 0.2 ms if the sums stay in the L2 and products skip by 128 rows. Surfaces gain
+ * nothing; their waste at 16 rows is 1.05 to 1.27 (counted). A better single order is
  * unlikely: of 6,000 keys (half planes and edges too, offsets in any sequence) the best
  * wastes 1.4 % less, and 100 million swaps of rows between tiles save 6 % (both
  * counted). Skipping by 8 rows instead of 16 (rows as the n of the mma instead of its
  * m) would save 5 % of the products (counted).
  *
  * Pair form, for the weight gradient: the pairs of one sample and one offset are
- * adjacent, by rising output row. Their order depends on that sample alone.
+ * adjacent, by rising output row. Their order depends only on that sample.
  */
 #ifndef CUDA_MAP_H
 #define CUDA_MAP_H
@@ -77,7 +77,7 @@
 enum {
     CUDA_MAP_WINDOW = 1 << 16,
     CUDA_TILE_ROWS = 128, /* of a tile, and of a part of the sums of its rows */
-    CUDA_TALL_ROWS = 256, /* of a tall tile, the unit in which order is sorted */
+    CUDA_TALL_ROWS = 256, /* of a tall tile, the unit of the sort of `order` */
     CUDA_MAP_KEY_BITS = 44 /* of the longest key */
 };
 
@@ -88,8 +88,8 @@ static inline int cuda_map_key_bits(int kernel)
     return kernel < 3 ? 8 : kernel == 3 ? 32 : CUDA_MAP_KEY_BITS;
 }
 
-/* The index in the spec of the coarsest 3^3 map, whose neighbours are found ahead of
- * the other maps; -1: none. */
+/* The index in the spec of the coarsest 3^3 map, whose neighbours are found before the
+ * other maps; -1 if there is no such map. */
 static inline int cuda_map_find_top(const sp_plan_spec *spec)
 {
     int top = -1;

@@ -19,7 +19,7 @@ static sp_status none_left(void)
     return SP_FAIL(SP_EMEM, "kernel map: out of memory");
 }
 
-/* Fills masks and neighbours: within a tile the pairs stand by rising offset. */
+/* Fills masks and neighbours: within a tile the pairs are sorted by rising offset. */
 static sp_status take_rows(const sp_map *from, cuda_map *m)
 {
     const size_t n = (size_t)m->n_out;
@@ -61,7 +61,7 @@ static uint32_t gray_place(uint32_t v)
     return place;
 }
 
-/* Tells whether plane j of an axis (0 is x) holds any offset. */
+/* True if plane j of an axis (0 is x) holds any offset. */
 static uint32_t is_used(const cuda_map *m, int kernel, int32_t row, int axis, int j)
 {
     for (int k = 0; k < m->K; k++) {

@@ -1,6 +1,6 @@
 /* The device's form of a kernel map, made in host memory from the lists of the host's
  * plan by plain loops. Tests compare plans of the device with it and feed it to
- * kernels; spbench roofline counts with it what the kernels do.
+ * kernels; spbench roofline counts the kernels' work with it.
  */
 #ifndef CUDA_MAP_HOST_H
 #define CUDA_MAP_HOST_H

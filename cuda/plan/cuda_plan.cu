@@ -105,7 +105,7 @@ struct input {
     }
 };
 
-/* Makes the words to sort: the key, with the sample above it where both fit 64 bits. */
+/* Makes the words to sort: the key, with the sample above it if both fit 64 bits. */
 struct make_words {
     input in;
     bool has_sample;
@@ -144,7 +144,7 @@ struct take_keys {
     }
 };
 
-/* Writes order[n] for coordinates in any sequence. Where sample and key do not fit one
+/* Writes order[n] for coordinates in any sequence. If sample and key do not fit one
  * word, a second sort is by sample; sorting is stable. */
 sp_status sort_rows(cuda_plan_builder *b, const input &in, int32_t n, int32_t *order)
 {
@@ -187,7 +187,7 @@ sp_status refuse_duplicate(cuda_plan_builder *b, const int32_t *coords,
 
 /* Writes the base of each sample, the multiple of the coarsest stride at or below its
  * least coordinate along each axis, and the bits of the widest range to *bits. SP_EDATA
- * where a coordinate is out of range. */
+ * if a coordinate is out of range. */
 sp_status find_bases(const cuda_plan_builder *b, const int32_t *coords,
                      const int32_t *sample_row, int32_t *base, int *bits)
 {
@@ -209,7 +209,7 @@ sp_status find_bases(const cuda_plan_builder *b, const int32_t *coords,
 }
 
 /* Uploads coordinates, and sample rows and bases by one copy.
- *   table [4 n_samples + 1] host: the sample rows; becomes the bases behind them */
+ *   table [4 n_samples + 1] host: the sample rows; the bases are written after them */
 sp_status upload_input(cuda_plan_builder *b, const int32_t *coords, int32_t *table,
                        input *in)
 {
@@ -230,7 +230,7 @@ sp_status upload_input(cuda_plan_builder *b, const int32_t *coords, int32_t *tab
 
 /* Sorts the rows and counts the voxels of all levels.
  *   table       as in upload_input
- *   found, found_host as in plan_count_levels; the order is made behind `found` */
+ *   found, found_host as in plan_count_levels; the order is made after `found` */
 sp_status sort_and_count(cuda_plan_builder *b, const int32_t *coords, int32_t *table,
                          int32_t *sums, int32_t *found_host)
 {

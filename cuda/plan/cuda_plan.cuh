@@ -17,16 +17,17 @@
  * Operations and waits. Each kernel, copy or fill costs the device some microseconds
  * however little it does, and each wait costs the host a round trip. Every stage is
  * therefore one launch over all levels or all maps, sizes are read back three times,
- * and sp_plan counts what was queued. Counted for MinkUNet with its 13 maps: 77
- * operations, of which the library's sorts are 44, and 3 waits; with a stem of 5^3, 94
- * and 3. A test holds these numbers.
+ * and sp_plan counts the queued operations. Counted for MinkUNet with its 13 maps: 77
+ * operations (44 in the library's sorts) and 3 waits; with a stem of 5^3, 94 and 3. A
+ * test holds these numbers.
  *
- * Every kernel runs one thread for a row, or one block for a chunk of rows. None uses
- * atomics and row numbers come from scans, so a plan is a function of its coordinates.
+ * Every kernel runs one thread for a row, or one block for a chunk of rows. No kernel
+ * uses atomics and row numbers come from scans, so a plan is a function of its
+ * coordinates.
  *
  * All calls are queued in the plan stream. Scratch memory is therefore given back while
- * kernels that use it are still running: whatever uses these bytes next runs behind
- * them. What a kernel needs to know of levels and maps is an argument of its launch.
+ * kernels that use it are still running: the next user of these bytes runs after them.
+ * The levels and maps that a kernel needs are arguments of its launch.
  *
  * Content of the complete plan's arena:
  *     | keys of level 0 | tables of samples | levels, children | rows of maps | pairs |
@@ -71,15 +72,14 @@ __host__ __device__ T *plan_of_level(T *table, int n_samples, int level)
     return table + (size_t)level * ((size_t)n_samples + 1);
 }
 
-/* A kernel map while it is built, as kernels see it. Maps stand in the order of the
- * bits of their keys (cuda_map_key_bits), so that rows of equally long keys are
- * adjacent. */
+/* A kernel map while it is built, as kernels see it. Maps are in the order of the bits
+ * of their keys (cuda_map_key_bits), so that rows of equally long keys are adjacent. */
 typedef struct plan_map {
     uint8_t kernel, to, from; /* edge; levels of the output and of the input */
-    int8_t sign;              /* -1 where the map is swapped, else 1 */
+    int8_t sign;              /* -1 if the map is swapped, else 1 */
     int8_t down, up; /* an output's coordinate is p >> down, a partner's p >> up */
-    /* Levels from `to` up to that of the top map, and from there down to `from`; rise
-     * -1: partners are searched. */
+    /* Levels from `to` up to the top map's, and from there down to `from`; rise is -1
+     * if partners are searched. */
     int8_t rise, fall;
     bool is_top;
     int at; /* index in the spec */
@@ -103,7 +103,7 @@ typedef struct cuda_plan_builder {
     sp_plan *plan;
     int n_samples;
     plan_levels levels;
-    int32_t *sample_row_host, *chunk_host; /* host copies of those of `levels` */
+    int32_t *sample_row_host, *chunk_host; /* host copies of the members of `levels` */
     plan_map map[SP_MAX_MAPS];             /* [spec->n_maps] */
 } cuda_plan_builder;
 
@@ -114,7 +114,7 @@ typedef struct cuda_plan_builder {
     ((b)->plan->n_operations++,                                                        \
      CUDA_LAUNCH(kernel, grid, block, (b)->stream, __VA_ARGS__))
 
-/* Queues the copy. from_host must stay until the stream has done it. */
+/* Queues the copy. from_host must be kept until the stream has done it. */
 sp_status plan_upload(cuda_plan_builder *b, void *to, const void *from_host,
                       size_t bytes);
 /* Waits: the copy is complete when the call returns. */
@@ -178,7 +178,7 @@ __device__ static inline int plan_map_of_block(const plan_group &g)
 }
 
 /* Puts the maps that f has, from number *next on, into a group, each with blocks(map)
- * blocks. Returns false where none is left. */
+ * blocks. Returns false if no map is left. */
 template <class F, class N>
 bool plan_next_group(const cuda_plan_builder *b, const F &f, N blocks, int *next,
                      plan_group *g)
@@ -371,7 +371,7 @@ __device__ static inline int plan_gather(uint64_t key)
     return (int)((x | x >> 32) & 0x1fffff);
 }
 
-/* The sample that holds row i (or chunk i): the last one that does not begin behind it.
+/* The sample that holds row i (or chunk i): the last one that does not begin after it.
  */
 __device__ static inline int plan_sample(const int32_t *begin, int n_samples, int64_t i)
 {
@@ -409,9 +409,9 @@ static inline size_t plan_level_sums(int n_levels, int32_t n)
  *   rows  [n_samples + 1] device: first row of each sample on level 0
  *   sums  [plan_level_sums] device: what plan_fill_levels needs
  *   found [n_levels][n_samples + 1] device: becomes the first row of each sample on
- *         each level. The order of the rows stands behind it: it and `found` are
- *         copied to found_host by one copy.
- * The last number of level 0 is that of its different voxels. */
+ *         each level. The order of the rows follows it: it and `found` are copied to
+ *         found_host by one copy.
+ * The last number of level 0 counts its different voxels. */
 sp_status plan_count_levels(cuda_plan_builder *b, const int32_t *rows, int32_t *sums,
                             int32_t *found, int32_t *found_host);
 /* Builds all levels. n, key[0] and the host's tables are there. */
@@ -424,7 +424,7 @@ sp_status plan_build_maps(cuda_plan_builder *b);
 /* Writes the order of every map: its output rows in the order of the tiles
  * (cuda_map.h). */
 sp_status plan_order_rows(cuda_plan_builder *b);
-/* Counts the pairs of every map, from the masks alone, into `position` and `start`. */
+/* Counts the pairs of every map, only from the masks, into `position` and `start`. */
 sp_status plan_count_pairs(cuda_plan_builder *b);
 /* Writes the pair lists to the positions that plan_count_pairs has found. */
 sp_status plan_write_pairs(cuda_plan_builder *b);

@@ -1,19 +1,19 @@
 /* The coordinate pyramid, all levels at once.
  *
  * The rows of level 0 are sorted, so the voxels of a coarser level are runs of them. A
- * row is a head of level l where it is the first row of its voxel there, that is where
- * its key >> 3 l differs from that of the row before, or where its sample begins. A
- * head of level l is a head of all finer levels, so one number describes a row: its
- * depth, the number of levels of which it is a head.
+ * row is a head of level l if it is the first row of its voxel there, that is if its
+ * key >> 3 l differs from the preceding row's, or if its sample begins. A head of level
+ * l is a head of all finer levels, so one number describes a row: its depth, the number
+ * of levels that it is a head of.
  *
  *     key (octal)    00 01 02 07 10 11 25 | 00 ..      |: the next sample
  *     depth of 3      3  1  1  1  2  1  2   3
  *     rows of level 1 0           1     2   3
  *
- * The row of a voxel on level l is the number of heads of level l ahead of it. Counts
- * by blocks of rows, and a scan of them for each level, give these numbers for all
- * levels together. The host reads them once, takes memory for the levels, and one
- * kernel writes them.
+ * The row of a voxel on level l is the number of heads of level l before it. Counts by
+ * blocks of rows, and a scan of them for each level, give these numbers for all levels
+ * together. The host reads them once and takes memory for the levels; one kernel writes
+ * them.
  *
  * Bytes, counted: 8 n of level 0 read three times; 20 for each row of a coarser level.
  */
@@ -50,8 +50,7 @@ struct heads {
 
 enum { WARP_ROWS = PLAN_SCAN / PLAN_WARPS };
 
-/* Counts heads among rows begin .. end - 1 for a warp: lane l returns those of level
- * l. */
+/* Counts heads among rows begin .. end - 1 for a warp: lane l returns level l's. */
 __device__ int32_t count_by_lane(const heads &h, int64_t begin, int64_t end)
 {
     const int lane = (int)threadIdx.x % 32;
@@ -95,8 +94,8 @@ __global__ void __launch_bounds__(PLAN_THREADS)
     sums[(int64_t)l * gridDim.x + blockIdx.x] = sum;
 }
 
-/* One warp for each sample: the number of heads ahead of its first row. The last number
- * of a level, the sum of all, is there already. Samples that begin behind the last row
+/* One warp for each sample: the number of heads before its first row. The last number
+ * of a level, the sum of all, is there already. Samples that begin after the last row
  * begin there. */
 struct find_sample_rows {
     heads h;
@@ -118,8 +117,7 @@ struct find_sample_rows {
 };
 
 /* Writes keys and parents of all levels, and the first child of each voxel. While it
- * runs, lane l of a warp has the number of heads of level l ahead of the warp's
- * rows. */
+ * runs, lane l of a warp has the number of heads of level l before the warp's rows. */
 __global__ void __launch_bounds__(PLAN_THREADS)
     write_levels_kernel(heads h, plan_levels p, const int32_t *sums)
 {
@@ -205,7 +203,7 @@ sp_status take_levels(cuda_plan_builder *b)
 }
 
 /* Uploads first rows and chunks of the samples on all levels, by one copy. Blocks work
- * on chunks, so that none has rows of two samples. */
+ * on chunks, so that no block has rows of two samples. */
 sp_status upload_tables(cuda_plan_builder *b)
 {
     const int n_levels = b->spec->n_levels;

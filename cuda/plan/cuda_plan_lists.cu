@@ -1,12 +1,12 @@
 /* The order of the tiles and the pair lists of all maps, both from their masks.
  *
- * The output rows of all maps whose keys are equally long are sorted together, with the
- * number of their map and window above the key; then the whole tiles of all maps by
+ * The output rows of all maps with keys of the same length are sorted together, with
+ * the number of their map and window above the key; then the whole tiles of all maps by
  * number of offsets.
  *
  * The pairs of a sample and offset rise by output row. A block counts the pairs of a
  * chunk of rows, offset by offset. A scan of the counts in the sequence (sample,
- * offset, chunk) gives the position at which each block writes:
+ * offset, chunk) gives each block's position to write at:
  *
  *     position   | sample 0: offset 0: chunk 0, 1, 2; offset 1: chunk 0 .. | sample 1 |
  *
@@ -30,7 +30,7 @@ __device__ uint32_t gray_place(uint32_t v)
     return v;
 }
 
-/* The rows of one map whose keys are made. */
+/* The rows of one map for which keys are made. */
 struct key_rows {
     const uint32_t *mask;
     int64_t n;
@@ -53,7 +53,7 @@ struct key_rows {
         return m;
     }
 
-    /* Sets bit j of plane[axis] (x, y, z) where the row has an offset in plane j of the
+    /* Sets bit j of plane[axis] (x, y, z) if the row has an offset in plane j of the
      * axis. */
     __device__ void planes_of(int64_t o, uint32_t (&plane)[3]) const
     {
@@ -116,11 +116,11 @@ __device__ uint64_t segment_of(const plan_levels &p, const plan_map &m, int64_t 
 }
 
 /* Maps that are sorted together: their keys have key_bits bits. A word is a row's key
- * with its segment, counted from that of the first of these maps, above it. */
+ * with its segment, counted from the first of these maps, above it. */
 struct make_order_words {
     plan_levels levels;
     int key_bits, segment, last; /* the first segment of these maps, and the last */
-    int64_t row_at;              /* that of the first of these maps */
+    int64_t row_at;              /* the first map's row_at */
     uint64_t *word;
     int32_t *row;
 
@@ -142,11 +142,11 @@ struct make_order_words {
     }
 };
 
-/* One warp for each whole tall tile: makes the words by which tiles with most offsets
- * come first in their window. */
+/* One warp for each whole tall tile: makes the words that sort tiles with most offsets
+ * first in their window. */
 struct make_tile_words {
     plan_levels levels;
-    int count_bits; /* those of the largest K */
+    int count_bits; /* bits of the largest K */
     const int32_t *sorted;
     uint64_t *word;
     int32_t *tile;
@@ -182,8 +182,7 @@ struct make_tile_words {
     }
 };
 
-/* Moves whole tall tiles; the last rows of a map, fewer than one, stay where they are.
- */
+/* Moves whole tall tiles; the last rows of a map, fewer than a tile, are not moved. */
 struct move_tiles {
     const int32_t *sorted, *tile;
 
@@ -205,7 +204,7 @@ struct move_tiles {
 
 /* ---- pairs ---- */
 
-/* The rows of a block: one chunk of sample b, whose chunks are first .. first +
+/* The rows of a block: one chunk of sample b; the sample's chunks are first .. first +
  * n_chunks - 1. */
 struct chunk_rows {
     int64_t row, end;         /* row of this thread; end of the sample */
@@ -348,7 +347,7 @@ int key_bits(const plan_map *m)
     return cuda_map_key_bits(m->kernel);
 }
 
-/* Sorts the rows of the maps begin .. end - 1, whose keys have equally many bits. */
+/* Sorts the rows of the maps begin .. end - 1. Their keys are of equal length. */
 sp_status sort_rows(cuda_plan_builder *b, const plan_map *begin, const plan_map *end,
                     int32_t *sorted)
 {

@@ -1,11 +1,11 @@
 /* The neighbours of output rows.
  *
  * Output row o is at position p, in steps of the finer of the two levels. Its partner
- * at offset k is the voxel of level `from` at p + d_k (p - d_k where the map is
- * swapped), if there is one. It is found in one of two ways:
+ * at offset k is the voxel of level `from` at p + d_k (p - d_k if the map is swapped),
+ * if there is one. It is found in one of two ways:
  *
- * - Below the level of the top map, the coarsest 3^3 map of the plan, within one cell
- *   of which every partner lies: look up the ancestor's row of that map, then descend
+ * - Below the level of the top map, the coarsest 3^3 map of the plan: every partner
+ *   lies within one of its cells. Look up the ancestor's row of that map, then descend
  *   child by child. Siblings read the same rows, so no hash table is needed and little
  *   memory is read.
  * - Otherwise by binary search among the keys of the sample, as for the top map itself.
@@ -30,12 +30,12 @@ namespace
 /* The tables that look-ups read besides the map's own parameters. */
 struct lookup {
     plan_levels levels;
-    const uint32_t *top_mask; /* of the top map, where there is one */
+    const uint32_t *top_mask; /* of the top map, if there is one */
     const int32_t *top_first, *top_nbr;
 };
 
 /* A partner along one axis: its bits of the partner's key (every third bit), and the
- * cell of `top` (0, 1 or 2) that holds it, where there is such a level. */
+ * cell of `top` (0, 1 or 2) that holds it, if there is such a level. */
 struct aim {
     bool is_there;
     uint64_t key;
@@ -97,7 +97,7 @@ __device__ int32_t search(const lookup &q, const plan_map &m, int sample, uint64
 struct viewpoint {
     int at[3];        /* coordinates */
     int32_t ancestor; /* on the top map's level */
-    int sample;       /* sample in whose keys partners are searched */
+    int sample;       /* sample whose keys are searched for partners */
 };
 
 __device__ viewpoint view_from(const lookup &q, const plan_map &m, int64_t o)
@@ -126,7 +126,7 @@ __device__ int32_t find(const lookup &q, const plan_map &m, const viewpoint &v,
     return descend(q, m, v.ancestor, x.cell + 3 * y.cell + 9 * z.cell, key);
 }
 
-/* Calls visit->wants(k) for each offset and, where that is true and the row has a
+/* Calls visit->wants(k) for each offset and, if that is true and the row has a
  * partner, visit->found(k, row). */
 template <class V>
 __device__ void look_around(const lookup &q, const plan_map &m, int64_t o, V *visit)
@@ -303,8 +303,8 @@ size_t lists_of(const cuda_plan_builder *b, const plan_map &m)
     return (size_t)b->n_samples * (size_t)m.K + 1;
 }
 
-/* Takes what does not depend on the number of pairs. All `start` are adjacent, so that
- * one copy reads them. */
+/* Takes the memory that does not depend on the number of pairs. All `start` are
+ * adjacent, so that one copy reads them. */
 sp_status take_rows(cuda_plan_builder *b, size_t *n_starts)
 {
     int32_t *start;
@@ -355,8 +355,7 @@ sp_status build_top(cuda_plan_builder *b, plan_map *top, lookup *q)
     return SP_OK;
 }
 
-/* Reads the numbers of pairs and takes memory for them. start_host: those of all maps.
- */
+/* Reads the numbers of pairs and takes memory for them. start_host: of all maps. */
 sp_status take_pairs(cuda_plan_builder *b, int32_t *start_host, size_t n_starts)
 {
     SP_TRY(

@@ -16,7 +16,7 @@
 
 /* ---- places of the library ---- */
 
-/* Tries folder/libnccl.so.2; an empty folder stands for the loader's path. */
+/* Tries folder/libnccl.so.2; an empty folder means the loader's path. */
 static void *open_in(const char *folder, char *path, size_t size)
 {
     snprintf(path, size, "%s%s" LIBRARY, folder, *folder ? "/" : "");

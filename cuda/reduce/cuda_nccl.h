@@ -1,8 +1,8 @@
 /* NCCL's entry points that this program uses, found at run time: the program starts on
  * machines without NCCL and is built without its header.
  *
- * The declarations are those of NCCL 2.18 (tests/tools/check_nccl.sh compares them with
- * an nccl.h where there is one); later libraries serve them unchanged.
+ * The declarations are from NCCL 2.18 (tests/tools/check_nccl.sh compares them with an
+ * nccl.h if there is one); later libraries serve them unchanged.
  */
 #ifndef CUDA_NCCL_H
 #define CUDA_NCCL_H
@@ -40,8 +40,8 @@ typedef struct sp_nccl_id {
     char bytes[128];
 } sp_nccl_id;
 
-/* ncclConfig_t as version 2.18 had it; its fields size and version tell the library so.
- */
+/* ncclConfig_t as version 2.18 had it; its fields size and version show that to the
+ * library. */
 typedef struct sp_nccl_config {
     size_t size;
     unsigned magic, version;
@@ -82,8 +82,8 @@ typedef struct sp_nccl {
 } sp_nccl;
 
 /* Loads the library once and sets *nccl to it: from SP_NCCL_LIB (the file or its
- * folder) where that is set, else from the loader's path, the CUDA toolkit, or NVIDIA's
- * Python package beside either. Local. SP_EMPI where it is not found, too old or
+ * folder) if that is set, else from the loader's path, the CUDA toolkit, or NVIDIA's
+ * Python package beside either. Local. SP_EMPI if it is not found, too old or
  * incomplete; the message says where it was searched. */
 sp_status sp_nccl_load(const sp_nccl **nccl);
 

@@ -1,15 +1,15 @@
 /* Sums of a few values, such as batch statistics, through memory that the devices of a
  * node access directly (cuda_peer_sum.cuh). Each sum is one kernel of one block in the
- * compute stream, without the host. Expected: a few microseconds, where an all-reduce
+ * compute stream, without the host. Expected: a few microseconds, while an all-reduce
  * of NCCL takes 15 to 20.
  *
  * A peer may never come. Waiting kernels look now and then at the clock and at a record
- * in pinned host memory, in which the watchdog writes (sp_pulse_hear) that this process
- * is to leave. They then give up, so that the stream ends, and the host finds in the
- * record which rank was missing. Until then the record tells the host that its device
- * waits, so that the watchdog blames another rank. Only one block waits on each device,
- * so there is always room for the kernels that it waits for, NCCL's included. Ranks
- * that share a device by turns have no such room and keep to MPI.
+ * in pinned host memory. The watchdog writes there (sp_pulse_hear) that this process is
+ * to leave. They then give up, so that the stream ends, and the host finds in the
+ * record which rank was missing. Until then the host reads in the record that its
+ * device waits, so that the watchdog blames another rank. Only one block waits on each
+ * device, so there is always room for the kernels that it waits for, NCCL's included.
+ * Ranks that share a device by turns have no such room and keep to MPI.
  *
  * Ranks of several nodes keep to NCCL: a sum in the node, one over the nodes and the
  * way back would save little of a time that the network dominates, and would need
@@ -116,9 +116,9 @@ sp_status prepare(sp_transport *t, const sp_transport_options *options, offer *m
 
 /* Maps the memory of another rank. The device of that rank need not be visible here:
  * batch systems show each task its own, and the driver maps the memory of others all
- * the same where it can (as NCCL has it do since CUDA 10.1). Whether the sums then work
- * is tried out. The messages are its own, as those of the runtime about peers say
- * little. */
+ * the same if it can (as NCCL has it do since CUDA 10.1). A trial shows whether the
+ * sums then work. The messages are this file's own, because the runtime's about peers
+ * say little. */
 sp_status reach(sp_transport *t, const offer *other, int rank, void **memory)
 {
     int device = -1, can = 1;
@@ -184,8 +184,8 @@ sp_status peer_allreduce(sp_transport *t, const sp_small_sum *sum)
                : put_sum(t, (const int64_t *)sum->from, (int64_t *)part->data, n);
 }
 
-/* Sums known values and checks the results: virtual machines are known whose links
- * between devices exist but move nothing, or wrong data. */
+/* Sums known values and checks the results: on some virtual machines the links between
+ * devices exist but move nothing, or wrong data. */
 sp_status try_out(sp_transport *t)
 {
     peer *own = peer_of(t);
@@ -303,8 +303,8 @@ sp_status peer_open(sp_transport *t, const sp_transport_options *options)
     return SP_OK;
 }
 
-/* Collective unless a rank was lost. A rank whose device has failed takes part, since
- * the others do not know of it; the end of its process frees its memory. */
+/* Collective unless a rank was lost. A rank with a failed device takes part, since the
+ * others do not know of it; the end of its process frees its memory. */
 void peer_close(sp_transport *t)
 {
     const bool is_lost = word_of(&peer_of(t)->p.rec->lost) != 0;

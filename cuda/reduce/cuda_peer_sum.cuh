@@ -9,17 +9,17 @@
  * number of the sum. Aligned words are stored and loaded whole, so a word that has the
  * number has arrived together with its half of the value. No store needs to be ordered
  * after another, there is no flag, no fence and no barrier, and a sum takes the time of
- * one store to a peer. (A flag behind the values would need a release at system scope
- * before it, which waits for the peers' answers, and an acquire behind it.)
+ * one store to a peer. (A flag after the values would need a release at system scope
+ * before it, which waits for the peers' answers, and an acquire after it.)
  *
  * Two halves are enough, and no rank has to report that it has read. A rank overwrites
- * the words of sum n with those of sum n + 2 when its kernel of sum n + 1 has ended.
+ * the words of sum n with words of sum n + 2 when its kernel of sum n + 1 has ended.
  * That kernel has seen a word of sum n + 1 from every rank, and a rank stores such
  * words only after its own kernel of sum n has ended, since both are in one stream. So
  * every rank has read all that it needs of sum n. (Early launches, sp_cuda.h, keep
- * this: a kernel stores only behind sp_grid_wait, which returns when the kernel before
+ * this: a kernel stores only after sp_grid_wait, which returns when the kernel before
  * has completed.) A place is longer than most sums; words that an earlier, longer sum
- * left there bear another number. Numbers repeat after 2^32 sums, which is tens of
+ * left there have another number. Numbers repeat after 2^32 sums, which is tens of
  * millions of steps.
  *
  * All ranks add the same values in the same order and get the same bits.
@@ -33,11 +33,11 @@ enum { PEER_MOST = 16, PEER_VALUES = 4096, PEER_THREADS = 640, PEER_GROUP = 8 };
 enum { PEER_TURNS = 512 }; /* turns of a waiting thread between looks at the record */
 enum : size_t { PEER_PLACE_WORDS = 2 * PEER_VALUES };
 
-/* A record in pinned host memory, through which the host and a waiting kernel talk. */
+/* A record in pinned host memory for the host and a waiting kernel to communicate. */
 struct peer_record {
-    uint64_t leave; /* written by the host: the exit status with which this process is
-                     * to end; 0: none */
-    uint64_t lost;  /* written by the device: 1 + the rank that did not come; 0: none */
+    uint64_t leave; /* written by the host: the exit status that this process is to end
+                     * with, or 0 */
+    uint64_t lost;  /* written by the device: 1 + the rank that did not come, or 0 */
     uint64_t looked_ns; /* written by the device while it waits for a peer */
 };
 
@@ -88,8 +88,8 @@ __device__ static inline bool peer_may_wait(const peer_ranks &p, int rank,
     return false;
 }
 
-/* Receives value[k] of rank + k, where there is such a peer. All words are loaded
- * before any is examined. Returns false where the thread gave up. */
+/* Receives value[k] of rank + k, if there is such a peer. All words are loaded
+ * before any is examined. Returns false if the thread gave up. */
 __device__ static inline bool peer_receive(const peer_ranks &p, int i, int rank,
                                            uint64_t (&value)[PEER_GROUP])
 {
@@ -186,7 +186,7 @@ static sp_status peer_put_sum(peer_ranks *p, cudaStream_t stream, const T *from,
 {
     const int threads = n < PEER_THREADS ? (n + 31) / 32 * 32 : (int)PEER_THREADS;
 
-    /* The halves alternate across the wrap too; fresh memory bears number 0. */
+    /* The halves alternate across the wrap too; fresh memory has number 0. */
     p->number += p->number == UINT32_MAX ? 3 : 1;
     return CUDA_LAUNCH((peer_sum_kernel<T>), 1, (unsigned)threads, stream, *p, from, to,
                        n);

@@ -6,9 +6,9 @@
  *     up stream                                             | copy piece 0 | ...
  *
  * A piece occupies one of N_ROOMS pinned buffers from its copy down to the end of its
- * copy up. The host advances the pieces when it tests. MPI gets them in the order in
- * which they were posted (SP_SCOPE_LANE), because the device of each rank finishes its
- * copies in its own time.
+ * copy up. The host advances the pieces when it tests. MPI gets them in the order of
+ * their posting (SP_SCOPE_LANE), because the device of each rank finishes its copies in
+ * its own time.
  */
 #include "cuda/reduce/cuda_reduce.cuh"
 
@@ -159,7 +159,7 @@ struct piece {
 struct staged {
     cudaStream_t down, up;
     char *pinned;                /* [N_ROOMS][ROOM_BYTES] */
-    cudaEvent_t copied[N_ROOMS]; /* recorded behind its last copy, down or up */
+    cudaEvent_t copied[N_ROOMS]; /* recorded after its last copy, down or up */
     bool is_taken[N_ROOMS];
     piece *first, *last, *free_pieces; /* the queue of pieces; unused ones */
     cuda_sum *free_sums;
@@ -327,8 +327,8 @@ sp_status retire(staged *s)
     return SP_OK;
 }
 
-/* Advances every piece by one state where it can. A piece is handed to MPI after all
- * that were posted before it. */
+/* Advances every piece by one state if it can. A piece is handed to MPI after all that
+ * were posted before it. */
 sp_status move_on(sp_transport *t)
 {
     staged *s = staged_of(t);

@@ -22,8 +22,8 @@
 /* The handle of a posted sum (sp_sum.handle). */
 typedef struct cuda_sum {
     struct cuda_sum *next; /* next in the list of free handles */
-    cudaEvent_t computed;  /* recorded in the compute stream behind the summands */
-    cudaEvent_t done;      /* recorded behind the sums */
+    cudaEvent_t computed;  /* recorded in the compute stream after the summands */
+    cudaEvent_t done;      /* recorded after the sums */
     int n_left;            /* staged transport only: pieces in progress */
 } cuda_sum;
 
@@ -40,8 +40,8 @@ sp_status cuda_sum_begin(sp_backend *be, cuda_sum **list, sp_sum *sum);
 sp_status cuda_sum_test(sp_backend *be, cuda_sum **list, sp_sum *sum, bool *is_done);
 /* Destroys the handles of the list. */
 void cuda_sums_destroy(cuda_sum **list);
-/* The function for sp_cuda.wait where the compute stream may wait for other ranks:
- * waits until the stream is idle and looks for failures of the transport meanwhile. */
+/* The function for sp_cuda.wait if the compute stream may wait for other ranks: waits
+ * until the stream is idle and looks for failures of the transport meanwhile. */
 sp_status cuda_wait_idle(void *transport, cudaStream_t compute);
 
 #endif

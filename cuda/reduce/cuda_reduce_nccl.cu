@@ -1,7 +1,7 @@
 /* Device memory summed by NCCL in place.
  *
- * There are two communicators, so that a small sum in the compute stream does not queue
- * behind a gradient bucket: `bulk` over the world for posted sums (reduce stream), and
+ * There are two communicators, so that a small sum in the compute stream does not wait
+ * for a gradient bucket: `bulk` over the world for posted sums (reduce stream), and
  * `scope`, split off from it, for batch statistics (compute stream). One thread issues
  * everything, in the same order on all ranks. `bulk` is limited to a few blocks of the
  * device, so that kernels of both find room next to the computation.
@@ -35,7 +35,7 @@ namespace
 
 struct nccl_transport {
     const sp_nccl *lib;
-    sp_nccl_comm bulk, scope; /* scope is NULL where it has one rank */
+    sp_nccl_comm bulk, scope; /* scope is NULL if it has one rank */
     sp_scope of;              /* the ranks that `scope` covers */
     cudaStream_t stream;      /* stream of bulk */
     cuda_sum *free_sums;
@@ -68,7 +68,7 @@ bool is_fine(sp_nccl_result result)
     return result == SP_NCCL_SUCCESS || result == SP_NCCL_IN_PROGRESS;
 }
 
-/* Makes the result of a call the error record, where it is an error. */
+/* Makes the result of a call the error record, if it is an error. */
 sp_status check(nccl_transport *n, sp_nccl_comm comm, sp_nccl_result result,
                 const char *what)
 {
@@ -140,8 +140,8 @@ sp_status probe()
     return sp_nccl_load(&lib);
 }
 
-/* Excludes algorithms whose order of summation varies from run to run; settings of the
- * user stay. NCCL reads its environment at its first call. */
+/* Excludes algorithms that sum in another order from run to run; the user's settings
+ * are kept. NCCL reads its environment at its first call. */
 void ask_for_repeatable()
 {
     setenv("NCCL_ALGO", "Ring", 0);
@@ -162,7 +162,7 @@ sp_nccl_config config_of(int max_blocks)
     return c;
 }
 
-/* Waits for a communicator to start, whose call gave `result`. All ranks ask theirs in
+/* Waits for a communicator to start; its call gave `result`. All ranks ask theirs in
  * rounds, so that all learn of one that fails or of the time limit. Collective over the
  * world. */
 sp_status start_together(sp_transport *t, sp_nccl_comm *comm, sp_nccl_result result,
@@ -404,7 +404,7 @@ __global__ void __launch_bounds__(CAST_THREADS)
         to[i] = __uint_as_float((uint32_t)from[i] << 16);
 }
 
-/* The bf16 buffer of a part's floats; NULL: they travel as they are. */
+/* The bf16 buffer of a part's floats; NULL if they travel unchanged. */
 uint16_t *wire_of(const nccl_transport *n, const sp_part *part)
 {
     const float *data = (const float *)part->data;
@@ -415,7 +415,7 @@ uint16_t *wire_of(const nccl_transport *n, const sp_part *part)
     return n->wire + (data - n->taken);
 }
 
-/* Puts into the stream that the part's floats become bf16 on the wire, or, behind the
+/* Puts into the stream that the part's floats become bf16 on the wire, or, after the
  * sum, floats again. */
 sp_status cast(nccl_transport *n, const sp_part *part, bool is_narrowed)
 {

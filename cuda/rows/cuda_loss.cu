@@ -1,8 +1,8 @@
 /* Softmax cross-entropy with its gradient, in double, one thread a voxel. The logits of
  * a voxel are few and adjacent, so the L1 serves the uncoalesced reads of the threads.
  * Losses are summed over chunks of 128 voxels of a sample and then over the sample's
- * chunks, in a fixed order. Confusion counts are integers, whose sum depends on no
- * order. */
+ * chunks, in a fixed order. Confusion counts are integers, so their sum does not depend
+ * on the order. */
 #include <assert.h>
 
 #include "cuda/device/cuda_jobs.cuh"
@@ -31,7 +31,7 @@ __device__ int argmax(const float *z, int n)
 
 __device__ bool is_finite(const float *z, int n)
 {
-    float nought = 0; /* z - z is 0 for finite z alone */
+    float nought = 0; /* z - z is 0 only for finite z */
 
     for (int j = 0; j < n; j++)
         nought += z[j] - z[j];

@@ -349,7 +349,7 @@ __global__ void __launch_bounds__(THREADS) gradient_kernel(sum_loss l)
         l.part[(size_t)blockIdx.x * l.by_sample.n_chunks + blockIdx.y] = focal;
 }
 
-/* Writes the loss of a sample: its share of a joint group is that of its weight. */
+/* Writes the loss of a sample: its share of a joint group is its weight's share. */
 __global__ void __launch_bounds__(THREADS) values_kernel(sum_loss l)
 {
     sp_grid_wait();

@@ -1,24 +1,24 @@
 /* Batch norm: sums in double over the rows of each sample, coefficients from the sums,
- * and two passes over elements, which compute the coefficients themselves where the
- * caller asks for both in one call. A convolution forms the sums of its own result
- * (cuda_conv.cu). The passes are bound by memory. Of a tensor [n, c], norm_sums reads
+ * and two passes over elements, which compute the coefficients themselves if the caller
+ * asks for both in one call. A convolution forms the sums of its own result
+ * (cuda_conv.cu). The passes are bound by memory. In tensors [n, c], norm_sums reads
  * one (x); norm_apply reads one or two and writes one. Backward, norm_grad_sums reads x
- * and dy and writes dy (with an activation only; behind an addition it reads y too),
- * and norm_grad_apply reads two and writes one. Where the following convolution can,
- * its epilogue does the work of norm_grad_sums (cuda_conv_out.cuh).
+ * and dy and writes dy (only with an activation; after an addition it reads y too), and
+ * norm_grad_apply reads two and writes one. If the following convolution can, its
+ * epilogue does the work of norm_grad_sums (cuda_conv_out.cuh).
  *
  * The following convolution could also apply scale, shift and activation to its
  * operands, so that y is never written. It does not, because a pass handles an element
  * once and a convolution as often as it gathers it. Counted for MinkUNet34 in bf16 on
- * two scans of 94,444 voxels: 26 of 62 norms are read by convolutions alone; their y
- * are 381 MB of the step's 3.0 GB; forward and weight gradient gather each element 3 to
- * 9 times, those of 256 channels again for each 128 columns, and tiles handle 1.5 to
- * 1.7 times the rows that they gather. Expected: not writing and reading these y saves
- * 0.24 ms of 11 ms (at 4.3 TB/s and 2.5 us a launch), while 35 instructions for 8
- * elements in shared memory cost 0.65 ms of all that 132 SMs can issue. A step of 128
- * columns would move 64 KB instead of 48 in shared memory, 512 clocks, where the tensor
- * cores at 60 % of their rate need 427; on the fragments, behind ldmatrix, two warps
- * would do the same work twice.
+ * two scans of 94,444 voxels: 26 of 62 norms are read only by convolutions; their y are
+ * 381 MB of the step's 3.0 GB; forward and weight gradient gather each element 3 to 9
+ * times, those of 256 channels again for each 128 columns, and tiles handle 1.5 to 1.7
+ * times the rows that they gather. Expected: not writing and reading these y saves 0.24
+ * ms of 11 ms (at 4.3 TB/s and 2.5 us a launch), while 35 instructions for 8 elements
+ * in shared memory cost 0.65 ms of all that 132 SMs can issue. A step of 128 columns
+ * would move 64 KB instead of 48 in shared memory, 512 clocks, while the tensor cores
+ * at 60 % of their rate need 427; on the fragments, after ldmatrix, two warps would do
+ * the same work twice.
  */
 #include <assert.h>
 
@@ -58,12 +58,12 @@ struct values_and_squares : cuda_plain {
 };
 
 /* ---- coefficients ----
- * The passes over elements begin with them (cuda_jobs.cuh) where a call asks for both.
- * A job adds the parts of CHANNELS channels and finishes these. */
+ * The passes over elements begin with them (cuda_jobs.cuh) if a call asks for both. A
+ * job adds the parts of CHANNELS channels and finishes these. */
 enum { CHANNELS = CUDA_PART_COLUMNS / 2 };
 
 struct channel_sums {
-    int j; /* channel that this thread finishes; -1: none */
+    int j; /* channel that this thread finishes, or -1 */
     sp_norm_sums sums;
 };
 
@@ -309,7 +309,7 @@ struct grad_apply : finish_first<sp_norm_grad_finish_args> {
     }
 };
 
-/* ---- coefficients alone ---- */
+/* ---- only the coefficients ---- */
 
 template <class A>
 __global__ void __launch_bounds__(CUDA_PART_COLUMNS *CUDA_PART_LANES) finish_kernel(A a)

@@ -10,21 +10,21 @@
  * Pointers in arguments are in the backend's memory space unless they are marked host.
  * Tensors are row matrices with a pitch (sp_tensor.ld), so a concatenation is a view.
  * Empty tensors (n == 0) are legal everywhere. The compute thread waits for the device
- * in wait, download, clock_end and scratch_drop alone, and in upload where the device
- * may read the host's memory later. All calls are local to the rank.
+ * only in wait, download, clock_end and scratch_drop, and in upload if the device may
+ * read the host's memory later. All calls are local to the rank.
  *
  * A fused operation (conv_forward_norm_sums, conv_forward_norm_apply,
  * conv_grad_input_norm_sums) means the plain operations in its name, called one after
- * the other. Its sums alone may be formed in other parts; sp_backend_ops.fused_parts
- * tells in which.
+ * the other. Only its sums may be formed in other parts; sp_backend_ops.fused_parts
+ * reports them.
  *
  * In bf16 (be->precision SP_BF16) an operation means the same, computed in fp32 or
  * better from the values that tensors hold, and rounded as it is stored. Convolutions
  * round their weights, and an operand that is fp32, to bf16 before they multiply.
  *
- * Determinism: the value of an output row depends on its own inputs and the weights
- * alone, never on its place in the batch. Sums over rows have a fixed order, whatever
- * the number of threads, and sums of a sample depend on that sample alone.
+ * Determinism: the value of an output row depends only on its own inputs and the
+ * weights, never on its place in the batch. Sums over rows have a fixed order, whatever
+ * the number of threads, and sums of a sample depend only on that sample.
  */
 #ifndef SP_BACKEND_H
 #define SP_BACKEND_H
@@ -38,14 +38,13 @@
 extern "C" {
 #endif
 
-/* The label of a voxel that counts in neither loss nor metric; as a prediction: none.
- */
+/* The label of a voxel that counts in neither loss nor metric; also "not predicted". */
 enum { SP_IGNORE = -1 };
 
 typedef struct sp_backend sp_backend;
 
-/* The n parts in which sums over the rows of a tensor are formed. Each covers up to
- * `rows` rows, whatever sample they belong to; rows 0: part i is sample i. */
+/* Sums over the rows of a tensor are formed in n parts. Each covers up to `rows` rows,
+ * whatever sample they belong to; rows 0: part i is sample i. */
 typedef struct sp_parts {
     int n, rows;
 } sp_parts;
@@ -55,22 +54,22 @@ typedef struct sp_parts {
 typedef struct sp_sums {
     const double *part; /* [n_parts][2][c] */
     int n_parts;
-    double n_rows; /* rows of all parts; < 0: the number stands behind the last part */
+    double n_rows; /* rows of all parts; if < 0, the number follows the last part */
 } sp_sums;
 
 /* Convolution: y[o] = bias + sum_k W[k]^T x[i] over the pairs (i, o) of offset k, with
- * W of shape [K][c_in][c_out]. map NULL stands for kernel 1 on one level: K = 1, and
- * every row is paired with itself. */
+ * W of shape [K][c_in][c_out]. map NULL means kernel 1 on one level: K = 1, and every
+ * row is paired with itself. */
 typedef struct sp_conv_args {
     const sp_map *map;
     sp_tensor x;           /* forward: [n_in, c_in] */
     sp_tensor y;           /* forward: [n_out, c_out], written */
     const float *w;        /* [K][c_in][c_out] */
-    const float *w_packed; /* what conv_pack made of w for this direction */
+    const float *w_packed; /* conv_pack's result for w in this direction */
     const float *bias;     /* [c_out] or NULL */
     /* Input gradient only. Its map exchanges in and out of the forward map.
-     * is_mirrored: the map is the forward map itself (odd kernel, stride 1), whose
-     * offset K-1-k has the exchanged pairs of offset k. */
+     * is_mirrored: the map is the forward map itself (odd kernel, stride 1); its offset
+     * K-1-k has the exchanged pairs of offset k. */
     bool is_mirrored;
     bool is_added; /* y += instead of y = */
 } sp_conv_args;
@@ -85,7 +84,7 @@ typedef struct sp_pack_args {
 } sp_pack_args;
 
 typedef struct sp_conv_wgrad_args {
-    const sp_map *map;         /* that of the forward pass; NULL as there */
+    const sp_map *map;         /* of the forward pass; NULL as there */
     sp_tensor x, dy;           /* [n_in, c_in], [n_out, c_out] */
     const int32_t *sample_row; /* [n_samples + 1] host: rows of dy of each sample */
     int sample0, sample1;      /* sums over samples sample0 .. sample1 - 1, in order */
@@ -103,7 +102,7 @@ typedef struct sp_conv_wgrad_args {
 typedef struct sp_norm_args {
     sp_tensor x, y;
     const float *scale, *shift; /* [c] */
-    sp_tensor res;              /* residual to add; data NULL: none */
+    sp_tensor res;              /* residual to add, unless data is NULL */
     float slope;
     /* NULL, or norm_finish of these arguments, which write scale and shift, comes
      * first. */
@@ -115,11 +114,11 @@ typedef struct sp_norm_args {
  * pass is fused: sums[p][0][c] = sum g, sums[p][1][c] = sum g * xhat with
  * xhat = (x - mean) * inv_std. Pass 2
  * (norm_grad_apply) forms dx = a * g + b * x + c per channel and writes it, or adds it
- * where is_added; dx may be dy. slope must not be negative: the sign of y tells on
- * which side of 0 the argument of the activation was. */
+ * if is_added; dx may be dy. slope must not be negative: the sign of y is read as the
+ * sign of the activation's argument. */
 typedef struct sp_norm_grad_args {
-    /* y: output of the activation; not read, and possibly not there, where slope is 1
-     * or scale is given */
+    /* y: output of the activation; not read, and possibly absent, if slope is 1 or
+     * scale is given */
     sp_tensor x, y, dy;
     float slope;
     const float *mean, *inv_std; /* [c] */
@@ -161,19 +160,19 @@ typedef struct sp_norm_grad_finish_args {
     float *dgamma, *dbeta;               /* [c] added to */
 } sp_norm_grad_finish_args;
 
-/* The map may lead to a coarser level, to the same, or, as that of a transposed
- * convolution, to a finer one, whose mean pool with kernel = stride copies each voxel
- * to its children. */
+/* The map may lead to a coarser level, to the same, or, like a transposed
+ * convolution's, to a finer one: a mean pool with kernel = stride then copies each
+ * voxel to its children. */
 typedef struct sp_pool_args {
     const sp_map *map;
     bool is_max;
     sp_tensor x, y;   /* forward: y written; outputs without any pair are 0 */
-    int32_t *argmax;  /* [n_out, c] input row of the maximum, -1 none; max pools only */
+    int32_t *argmax;  /* [n_out, c] input row of the maximum, or -1; max pools only */
     sp_tensor dx, dy; /* backward: dx added to */
 } sp_pool_args;
 
 /* Inverted dropout: y = keep ? x / (1 - p) : 0; the same call serves the gradient. Row
- * r of a sample, channel c is kept where sp_rng_to_unit of word c & 3 of block
+ * r of a sample, channel c is kept if sp_rng_to_unit of word c & 3 of block
  * sp_dropout_block(layer, r, c) of the stream (seed, SP_RNG_DROPOUT, epoch, sample id)
  * is >= p. */
 typedef struct sp_dropout_args {
@@ -186,8 +185,8 @@ typedef struct sp_dropout_args {
     int n_samples;
 } sp_dropout_args;
 
-/* How the loss follows from the logits: what the deck says, which a net passes on as it
- * is (sp_net_options). With smoothing e and C classes the target distribution of cross
+/* The rule from logits to loss: the deck's choice, which a net passes on unchanged
+ * (sp_net_options). With smoothing e and C classes the target distribution of cross
  * entropy is (1 - e) at the label plus e / C everywhere. compute/sp_loss.h defines the
  * terms. All zeros: plain cross entropy. */
 typedef struct sp_loss_rule {
@@ -207,33 +206,33 @@ typedef struct sp_loss_rule {
  * value. */
 typedef struct sp_loss_args {
     sp_tensor logits;          /* [n, C] */
-    const int32_t *label;      /* [n] 0..C-1 or SP_IGNORE; NULL: none labelled */
+    const int32_t *label;      /* [n] 0..C-1 or SP_IGNORE; NULL if all are unlabelled */
     const float *class_weight; /* [C] or NULL */
     sp_loss_rule rule;
     const int32_t *sample_row; /* [n_samples + 1] host */
     int n_samples;
     double *sums;      /* [n_samples][2]: sum w * l, sum w */
-    sp_tensor dlogits; /* gradient of sum w * l, written; data NULL: none */
-    /* A row whose logits are not all finite has no prediction (SP_IGNORE) and is not
-     * counted in confusion; its loss is what the arithmetic makes of it. */
-    int64_t *confusion;  /* [C truth][C prediction] added to; NULL: none */
-    int32_t *prediction; /* [n] argmax, ties to the lowest class; NULL: none */
+    sp_tensor dlogits; /* gradient of sum w * l, written unless data is NULL */
+    /* A row with a logit that is not finite has no prediction (SP_IGNORE) and is not
+     * counted in confusion; its loss is computed as usual. */
+    int64_t *confusion;  /* [C truth][C prediction] added to, or NULL */
+    int32_t *prediction; /* [n] argmax, ties to the lowest class, or NULL */
 } sp_loss_args;
 
 typedef struct sp_optim_args {
     int64_t n;
     float *w;       /* [n] */
     const float *g; /* [n] sum of the gradients */
-    float *m, *v;   /* [n] momentum; second moment (AdamW alone) */
+    float *m, *v;   /* [n] momentum; second moment (only AdamW) */
     double g_scale; /* the gradient is g * g_scale (1 / sum of weights, clipping) */
     double lr, momentum;
-    /* SGD: share of the gradient that stays out of the momentum, which the first update
-     * begins with the whole gradient. 0 with nesterov. */
+    /* SGD: share of the gradient that is left out of the momentum; the first update
+     * begins it with the whole gradient. 0 with nesterov. */
     double dampening;
     double weight_decay, beta1, beta2, eps;
     bool nesterov;
     int64_t t; /* number of updates before this one; the first starts from m = v = 0 */
-    /* [n / SP_SPARED_RUN, rounded up] where an entry is not 0, its run of SP_SPARED_RUN
+    /* [n / SP_SPARED_RUN, rounded up] if an entry is not 0, its run of SP_SPARED_RUN
      * elements has no weight decay. NULL: all elements have weight decay. */
     const uint8_t *spared;
 } sp_optim_args;
@@ -286,14 +285,14 @@ typedef struct sp_backend_ops {
     sp_status (*fill)(sp_backend *be, void *data, int byte, size_t bytes);
     sp_status (*wait)(sp_backend *be); /* until the compute stream is idle */
     /* Hands an arena from the planner thread, which fills it by plan_build and upload,
-     * to the compute thread, whose operations read it, and back. Where a backend has
+     * to the compute thread, whose operations read it, and back. If a backend has
      * streams, these wait for each other; the host does not. The caller keeps the
      * passes of one arena in the order of sp_pass. */
     sp_status (*arena_pass)(sp_backend *be, sp_arena *arena, sp_pass pass);
 
     /* ---- sums over ranks (sp_transport.h) ----
      * The transports that can move this memory, best first, ended by NULL. NULL instead
-     * of a list: MPI moves it where it lies. */
+     * of a list: MPI moves it in place. */
     const struct sp_transport_ops *const *transports;
 
     /* ---- plan (planner thread) ----
@@ -304,10 +303,10 @@ typedef struct sp_backend_ops {
                             const int32_t *coords, const int32_t *sample_row,
                             int n_samples, sp_arena *arena, sp_plan *plan);
 
-    /* An upper bound of the bytes that a plan takes of its arena, given the voxels of
-     * each level and the pairs of each map. What plan_build takes of arena->scratch
-     * is counted by plan_scratch_bytes. A pure function, which `sptrain check` calls
-     * without open. */
+    /* An upper bound of the bytes that a plan needs of its arena, given the voxels of
+     * each level and the pairs of each map. plan_scratch_bytes counts the part of
+     * arena->scratch that plan_build takes. A pure function, which `sptrain check`
+     * calls without open. */
     int64_t (*plan_bytes)(const sp_plan_spec *spec, int n_samples,
                           const int64_t *voxels, const int64_t *pairs);
     /* The same of arena->scratch; above: sp_plan.above. */
@@ -321,14 +320,14 @@ typedef struct sp_backend_ops {
                                bool is_grad_input);
     sp_status (*conv_pack)(sp_backend *be, const sp_pack_args *args, int n_args);
     sp_status (*conv_forward)(sp_backend *be, const sp_conv_args *args);
-    /* Here args->x is dy [n_out, c_out] and args->y is dx [n_in, c_in]; args->w is that
-     * of the forward pass. */
+    /* Here args->x is dy [n_out, c_out] and args->y is dx [n_in, c_in]; args->w is the
+     * forward pass's. */
     sp_status (*conv_grad_input)(sp_backend *be, const sp_conv_args *args);
     sp_status (*conv_grad_weight)(sp_backend *be, const sp_conv_wgrad_args *args);
-    /* Operations called from now on run behind all that are is_concurrent. */
+    /* Operations called from now on run after all that are is_concurrent. */
     sp_status (*join)(sp_backend *be);
     /* Bytes of device scratch that conv_grad_weight allocates, which is the most of any
-     * operation. 0 on the host, whose scratch memory/sp_foresee.c counts by itself. A
+     * operation. 0 on the host; memory/sp_foresee.c counts the host's scratch itself. A
      * pure function of these numbers and be->precision. */
     int64_t (*conv_grad_weight_bytes)(const sp_backend *be, int K, int c_in, int c_out,
                                       int n_samples, int64_t pairs);
@@ -353,15 +352,15 @@ typedef struct sp_backend_ops {
                                         const int32_t *sample_row, int n_samples,
                                         double *sums);
     /* conv_forward, then norm_apply over its output: norm->x and norm->y are conv->y,
-     * norm->res is other memory. For evaluation, in which nobody else reads what the
-     * convolution gives. */
+     * norm->res is other memory. Only for evaluation: the convolution's own output is
+     * not read by any other operation. */
     sp_status (*conv_forward_norm_apply)(sp_backend *be, const sp_conv_args *conv,
                                          const sp_norm_args *norm);
-    /* conv_grad_input, then norm_grad_sums of the batch norm before the convolution,
-     * whose norm->dy is conv->y or columns of it, complete once the convolution ran;
-     * then that of the residual norm, NULL where there is none: a second norm of as
-     * many channels and without activation whose output was added to that of the
-     * first, so that g is the gradient of both (residual->dy equals norm->dy). */
+    /* conv_grad_input, then norm_grad_sums of the batch norm before the convolution:
+     * norm->dy is conv->y or columns of it, complete once the convolution ran. Then the
+     * residual norm's sums unless residual is NULL: a second norm with the same number
+     * of channels, without activation. Its output was added to the first norm's, so g
+     * is the gradient of both (residual->dy equals norm->dy). */
     sp_status (*conv_grad_input_norm_sums)(sp_backend *be, const sp_conv_args *conv,
                                            const sp_norm_grad_args *norm,
                                            const sp_norm_grad_args *residual);
@@ -385,8 +384,8 @@ typedef struct sp_backend_ops {
     sp_status (*pool)(sp_backend *be, const sp_pool_args *args);
     sp_status (*pool_grad)(sp_backend *be, const sp_pool_args *args);
     /* y has one row for each sample, zeros for an empty one. argmax [n_samples, c] is
-     * written with the row of x that holds each maximum, -1 for none; argmax NULL means
-     * the mean instead of the maximum. The gradient is added to dx. */
+     * written with the row of x that holds each maximum, or -1; argmax NULL means the
+     * mean instead of the maximum. The gradient is added to dx. */
     sp_status (*global_pool)(sp_backend *be, sp_tensor x, const int32_t *sample_row,
                              int n_samples, int32_t *argmax, sp_tensor y);
     sp_status (*global_pool_grad)(sp_backend *be, sp_tensor dy,
@@ -401,8 +400,8 @@ typedef struct sp_backend_ops {
 
     /* ---- loss and update ---- */
     sp_status (*loss)(sp_backend *be, const sp_loss_args *args);
-    /* Bytes of scratch that loss takes for a sum of terms, given the rows of the logits,
-     * their classes and the samples, of which the longest may have all rows. A pure
+    /* Bytes of scratch that loss needs for a sum of terms, given the rows of the
+     * logits, their classes and the samples (one sample may have all rows). A pure
      * function of these numbers and be->threads; 0 for plain cross entropy. */
     int64_t (*loss_bytes)(const sp_backend *be, const sp_loss_rule *rule, int64_t n,
                           int c, int n_samples);
@@ -413,7 +412,7 @@ typedef struct sp_backend_ops {
 
     /* ---- measuring (spbench) ---- Seconds taken by the operations that the compute
      * thread called between the two: on a device by events of the compute stream, on
-     * the CPU by the thread's own time where it is the only thread, else by the wall
+     * the CPU by the thread's own time if it is the only thread, else by the wall
      * clock. clock_end waits. */
     sp_status (*clock_begin)(sp_backend *be);
     sp_status (*clock_end)(sp_backend *be, double *seconds);
@@ -423,11 +422,11 @@ typedef struct sp_backend_ops {
     /* Bytes of the device in use by all processes; on the CPU the peak resident size of
      * this process; 0: not known. */
     sp_status (*memory_used)(sp_backend *be, int64_t *bytes);
-    /* Gives the memory of the backend's own scratch back; operations take it anew.
-     * Waits. NULL: the backend has none. */
+    /* Gives the memory of the backend's own scratch back; operations take it again.
+     * Waits. NULL if the backend has no scratch. */
     sp_status (*scratch_drop)(sp_backend *be);
     /* Names what the calling thread does from begin to end, for a profiler that is
-     * attached to the program (sp_range_begin). NULL: the backend has none. */
+     * attached to the program (sp_range_begin). NULL if the backend cannot. */
     void (*range_begin)(const char *name);
     void (*range_end)(void);
 } sp_backend_ops;
@@ -439,8 +438,8 @@ typedef struct sp_backend_ops {
 /* The operations that every backend computes in a function of its own: sp_cpu_relu and
  * sp_cuda_relu for the slot relu, and sp_ref_relu in the tests. The backends'
  * declarations and tables and the timed table of spbench are made from this list. A new
- * operation is its slot above, its name here, and its functions, which the compiler and
- * the linker then ask for. */
+ * operation is its slot above, its name here, and its functions; the compiler and the
+ * linker report missing ones. */
 #define SP_OPERATIONS(X)                                                               \
     X(conv_pack) X(conv_forward) X(conv_grad_input) X(conv_grad_weight)                \
     X(conv_forward_norm_sums) X(conv_forward_norm_apply) X(conv_grad_input_norm_sums)  \
@@ -458,12 +457,12 @@ struct sp_backend {
     const sp_backend_ops *ops;
     int device, threads;
     sp_precision precision; /* set before open; the CPU has no SP_TF32 */
-    /* The order of sums of products, of the CPU in bf16. Set before open, which turns
+    /* The order of sums of products on the CPU in bf16. Set before open, which turns
      * SP_SUMS_AUTO into that of this processor; ranks agree on it before. */
     sp_bf16_sums sums;
-    /* Wide convolutions in bf16 use wgmma. Set before open, which clears it where the
-     * device or the build has none, or fails if it is not optional. Weights are packed
-     * for it, so it does not change between their packing and a convolution. */
+    /* Wide convolutions in bf16 use wgmma. Set before open, which clears it if the
+     * device or the build lacks wgmma, or fails if it is not optional. Weights are
+     * packed for it, so it does not change between their packing and a convolution. */
     bool is_wgmma, is_wgmma_optional;
     int wgmma_columns;      /* 128 or 256: of its tiles, for tests; 0: by the call */
     bool is_in_line;        /* is_concurrent is ignored: each operation can be timed */
@@ -485,8 +484,8 @@ static inline void sp_range_end(const sp_backend *be)
         be->ops->range_end();
 }
 
-/* The backend called "cpu" or "cuda"; NULL where this build lacks it. The list of
- * backends stands in src/api/sp_backend.c. */
+/* The backend called "cpu" or "cuda"; NULL if this build lacks it. The list of backends
+ * is in src/api/sp_backend.c. */
 const sp_backend_ops *sp_backend_find(const char *name);
 
 /* ---- defined in cuda/device, or in src/api/no_cuda.c: no other file is compiled
@@ -497,7 +496,7 @@ const sp_backend_ops *sp_cuda_table(void);
 /* The number of CUDA devices that this process sees; 0 without a driver or without CUDA
  * in the build. */
 int sp_backend_visible_devices(void);
-/* Writes into text the reason why there are none. */
+/* Writes into text the reason why there is no CUDA device. */
 void sp_backend_why_none(char *text, size_t size);
 /* Identity and size of a CUDA device. */
 typedef struct sp_device {

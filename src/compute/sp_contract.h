@@ -1,7 +1,7 @@
 /* The duties of a caller of the operations in sp_backend.h, as predicates for the
  * asserts at the entry of each backend's functions. They look at shapes, at the ends of
  * lists in host memory and at pointers that must not be NULL, never at elements, so
- * their cost is negligible against that of an operation. */
+ * their cost is negligible against an operation's. */
 #ifndef SP_CONTRACT_H
 #define SP_CONTRACT_H
 
@@ -13,7 +13,7 @@ static inline bool sp_tensor_is_sound(sp_tensor t)
     return t.n >= 0 && t.c >= 0 && (t.n == 0 || (t.ld >= t.c && (t.data || t.c == 0)));
 }
 
-/* Two tensors of one shape, whose elements may be of different types. */
+/* Two tensors of one shape; their elements may be of different types. */
 static inline bool sp_tensors_match(sp_tensor a, sp_tensor b)
 {
     return sp_tensor_is_sound(a) && sp_tensor_is_sound(b) && a.n == b.n &&

@@ -15,11 +15,11 @@
  *                     e_i = 1 - p_ic for y_i = c, else p_ic
  *                     (Berman et al., "The Lovasz-softmax loss", CVPR 2018)
  *
- * Rows without a label, and rows of classes with weight 0, count in none of them. The
- * extension sorts the errors, the largest first, and is sum_k e_k g_k with
- * g_k = J_k - J_(k-1), J_k the Jaccard loss if the first k rows were wrong. Its gradient
- * with respect to e is g. Equal errors are taken in the order of their rows, so that the
- * gradient does not depend on the way of sorting.
+ * Rows without a label, and rows of classes with weight 0, do not count. The extension
+ * sorts the errors, the largest first, and is sum_k e_k g_k with g_k = J_k - J_(k-1),
+ * J_k the Jaccard loss if the first k rows were wrong. Its gradient with respect to e
+ * is g. Equal errors are in the order of their rows, so that the gradient does not
+ * depend on the way of sorting.
  */
 #ifndef SP_LOSS_H
 #define SP_LOSS_H
@@ -28,7 +28,7 @@
 
 #include "compute/sp_backend.h"
 
-/* An error is sorted as a whole number of so many bits: one step is 1.2e-10. */
+/* An error is sorted as a whole number of this many bits: one step is 1.2e-10. */
 enum { SP_LOSS_ERROR_BITS = 33, SP_LOSS_KEY_BITS = SP_LOSS_ERROR_BITS + 1 };
 #define SP_LOSS_ERROR_TOP ((1ull << SP_LOSS_ERROR_BITS) - 1)
 /* The key of a row that does not count: it is sorted after all others. */
@@ -129,10 +129,10 @@ static inline SP_HOST_DEVICE double sp_loss_error(uint64_t key)
            (double)SP_LOSS_ERROR_TOP;
 }
 
-/* Returns g of place k (from 1) of a class with n_labels labels, of which n_before are
+/* Returns g of place k (from 1) of a class with n_labels labels, with n_before of them
  * at earlier places. is_label: the row at k is one of them. The union of truth and the
- * wrong rows is n_labels + k - labels so far; a label takes 1 from the intersection,
- * another row adds 1 to the union. */
+ * wrong rows is n_labels + k - labels so far; a label subtracts 1 from the
+ * intersection, another row adds 1 to the union. */
 static inline SP_HOST_DEVICE double sp_loss_jaccard_step(int64_t n_labels, int64_t k,
                                                          int64_t n_before,
                                                          bool is_label)

@@ -1,11 +1,11 @@
-/* The arithmetic of a batch norm behind its sums, one channel at a time, in double. The
+/* The arithmetic of a batch norm after its sums, one channel at a time, in double. The
  * backends share it, so that they compute the same.
  *
  *     xhat = (x - mean) r     y = act(scale x + shift [+ residual])
  *     r = 1 / sqrt(var + eps)
  *     dx = A g + B x + C      A = gamma r, B = -gamma r^2 sum(g xhat) / N,
  *                             C = -A sum(g) / N - B mean
- * with g the gradient behind the activation and N the rows of the scope.
+ * with g the gradient after the activation and N the rows of the scope.
  */
 #ifndef SP_NORM_H
 #define SP_NORM_H
@@ -71,11 +71,10 @@ static inline SP_HOST_DEVICE void sp_norm_move_running(const sp_norm_finish_args
 /* norm_finish of channel j. Sums of x and x^2 in double serve instead of counts, means
  * and squared deviations, because they can be added in any order and are accurate
  * enough. The relative error of var + eps is below 32 * 2^-52 (1 + mean^2 / (var +
- * eps)); measured, it is 3e-9 where the mean is 10^3 standard deviations and 3e-7 where
- * it is 10^4, against 1e-12 of squared deviations
- * (tests/unit/compute/test_norm_accuracy.c). Normalized values are equally far from the
- * exact ones in both forms, 2e-6 and 5e-4, since storing x, scale and shift as fp32
- * costs more. */
+ * eps)); measured, it is 3e-9 if the mean is 10^3 standard deviations and 3e-7 if it is
+ * 10^4, against 1e-12 of squared deviations (tests/unit/compute/test_norm_accuracy.c).
+ * Normalized values are equally far from the exact ones in both forms, 2e-6 and 5e-4,
+ * since storing x, scale and shift as fp32 costs more. */
 static inline SP_HOST_DEVICE void sp_norm_finish_channel(const sp_norm_finish_args *a,
                                                          int j, sp_norm_sums sums)
 {

@@ -1,10 +1,10 @@
 /* The plan of a batch: its coordinate pyramid and kernel maps. A plan depends on
- * coordinates only, so the loader builds it ahead of the step.
+ * coordinates only, so the loader builds it before the step.
  *
  * Rows of every level are sorted by (sample, Morton key), bit 0 of the key x, bit 1 y,
  * bit 2 z. Keys are relative to a base of their sample: its least coordinate along each
  * axis, rounded down to a multiple of the coarsest stride. So a sample's order depends
- * on that sample and the number of levels alone, and
+ * only on that sample and the number of levels, and
  * - the next level is a scan of key >> 3;
  * - the children of a voxel are consecutive rows;
  * - key & 7 is the offset of the 2^3 kernel of stride 2 (offsets have x fastest).
@@ -12,7 +12,7 @@
  *
  * On the host a map is cut into tiles of at most SP_TILE output rows; no tile straddles
  * a sample, so that per-sample sums do not depend on what else is in the batch. Per
- * tile and offset the (in, out) pairs stand by rising output row:
+ * tile and offset the (in, out) pairs are sorted by rising output row:
  *
  *     start[t * K + k] .. start[t * K + k + 1] - 1      pairs of tile t, offset k
  *     tile_row[t] .. tile_row[t + 1] - 1                output rows of tile t
@@ -32,9 +32,9 @@ enum {
 };
 
 /* Names the kernel map of a kernel^3 convolution from level_in to level_out (a level is
- * log2 of its tensor stride). Where level_out >= level_in, offset k pairs output row o
- * with the input row at o + s * d_k, s the tensor stride of level_in. Where level_out <
- * level_in, or where is_swapped on one level, the map is that of the convolution from
+ * log2 of its tensor stride). If level_out >= level_in, offset k pairs output row o
+ * with the input row at o + s * d_k, s the tensor stride of level_in. If level_out <
+ * level_in, or if is_swapped on one level, it is the map of the convolution from
  * level_out to level_in with in and out exchanged. */
 typedef struct sp_map_key {
     uint8_t level_in, level_out, kernel, is_swapped;
@@ -76,9 +76,9 @@ typedef struct sp_map {
     int K; /* kernel^3 */
     int n_tiles;
     int64_t pairs;
-    /* True: offset `centre` pairs every row with itself. This follows from the key
-     * alone (input and output on one level, kernels of either parity), since it decides
-     * the order of sums. */
+    /* True: offset `centre` pairs every row with itself. This follows only from the key
+     * (input and output on one level, kernels of either parity), since it decides the
+     * order of sums. */
     bool is_full;
     int centre;
     const int32_t *start;       /* [n_tiles * K + 1] */
@@ -93,8 +93,8 @@ typedef struct sp_map {
 typedef struct sp_plan {
     int n_samples, n_levels, n_maps;
     int64_t above; /* host: voxels of all levels above these, up to one a sample */
-    /* The kernels, copies and fills of a device that building the plan took, and how
-     * often the host waited for it; 0 on the host. */
+    /* The number of kernels, copies and fills of a device to build the plan, and of the
+     * host's waits for it; 0 on the host. */
     int n_operations, n_waits;
     sp_level level[SP_MAX_LEVELS];
     sp_map map[SP_MAX_MAPS]; /* in the order of the spec */

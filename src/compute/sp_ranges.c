@@ -33,7 +33,7 @@ void sp_ranges_reset(sp_ranges *ranges)
     ranges->end = 0;
 }
 
-/* Inserts a range behind `prev` and returns its number. */
+/* Inserts a range after `prev` and returns its number. */
 static int insert(sp_ranges *r, int prev, size_t at, size_t bytes)
 {
     int i = r->first_unused, next = prev < 0 ? -1 : r->range[prev].next;
@@ -74,7 +74,7 @@ size_t sp_ranges_aligned(size_t bytes)
     return bytes ? sp_multiple(bytes, ALIGN) : ALIGN;
 }
 
-/* Moves the span's end so that a free range of at least so many bytes stands there, and
+/* Moves the span's end so that a free range of at least that many bytes is there, and
  * returns its number. */
 static int extend(sp_ranges *r, size_t bytes)
 {
@@ -92,7 +92,7 @@ void sp_ranges_reserve(sp_ranges *ranges, size_t bytes)
         extend(ranges, sp_ranges_aligned(bytes));
 }
 
-/* A free range of so many bytes, of which the upper ones begin at `least` or above. */
+/* A free range with upper `bytes` that begin at `least` or above. */
 static int find(const sp_ranges *r, size_t bytes, size_t least, bool is_high)
 {
     int found = -1;

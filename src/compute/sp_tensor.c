@@ -21,7 +21,7 @@ static double mib(size_t bytes)
 }
 
 /* A limited address space is shared by some twenty arenas, threads and libraries: each
- * arena takes a part of what those before it left. */
+ * arena takes a part of the rest that earlier arenas left. */
 static size_t default_reserve(void)
 {
     size_t memory = sp_machine_memory(), addresses = sp_machine_address_space() / 16;
@@ -54,8 +54,8 @@ sp_status sp_arena_create(sp_arena *arena, size_t reserve, const char *name)
         return SP_FAIL(SP_EMEM, "arena %s: cannot reserve %.1f MiB of addresses: %s",
                        name, mib(asked), strerror(errno));
     /* Gathers touch rows all over the range; large pages avoid most of their TLB
-     * misses. What an arena of some kilobytes takes lies in small ones: the system
-     * zeroes a page when it is touched, and a run has some twenty arenas. */
+     * misses. An arena of some kilobytes is in small pages: the system zeroes a page
+     * when it is touched, and a run has some twenty arenas. */
     if (reserve > HUGE_PAGE)
         madvise((char *)base + HUGE_PAGE, reserve - HUGE_PAGE, MADV_HUGEPAGE);
     arena->base = base;
@@ -115,7 +115,7 @@ void sp_arena_rewind(sp_arena *arena, size_t used)
 size_t sp_arena_release(sp_arena *arena, size_t from, size_t to)
 {
     uintptr_t base = (uintptr_t)arena->base;
-    /* Whole large pages, so that none is broken up. */
+    /* Whole large pages, so that no page is broken up. */
     uintptr_t begin = sp_multiple(base + from, HUGE_PAGE);
     uintptr_t end = (base + to) / HUGE_PAGE * HUGE_PAGE;
 

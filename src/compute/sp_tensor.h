@@ -33,9 +33,9 @@ typedef struct sp_arena {
     sp_status (*commit)(struct sp_arena *arena, size_t bytes);
     size_t committed; /* bytes with memory; device only */
     void *impl;       /* private to the backend */
-    /* Another arena, borrowed; NULL for none. Code that fills this arena takes from it
-     * the memory that is needed only while it works. Arenas that one thread fills in
-     * turn share one scratch. */
+    /* Another arena, borrowed, or NULL. Code that fills this arena takes from it the
+     * memory that is needed only while it works. Arenas that one thread fills in turn
+     * share one scratch. */
     struct sp_arena *scratch;
 } sp_arena;
 
@@ -43,9 +43,9 @@ typedef struct sp_arena {
 typedef enum sp_elem { SP_ELEM_F32, SP_ELEM_BF16 } sp_elem;
 
 /* A matrix [n][c], row i at element i * ld of data. Borrowed memory of the backend's
- * space. The elements between c and ld belong to another tensor or to none: operations
- * neither read nor write them. Of a tensor of bf16 (the upper half of a float, 2 bytes)
- * data is cast. */
+ * space. The elements between c and ld may belong to another tensor: operations neither
+ * read nor write them. Of a tensor of bf16 (the upper half of a float, 2 bytes) data is
+ * cast. */
 typedef struct sp_tensor {
     float *data;
     int64_t n;
@@ -94,12 +94,12 @@ static inline sp_tensor sp_tensor_columns(sp_tensor t, int column, int c)
 }
 
 /* Host arena of at most `reserve` bytes (0: as much memory as this process may use).
- * Less is reserved where the address space is limited (arena->reserved says how much).
+ * Less is reserved if the address space is limited (arena->reserved says how much).
  * SP_EMEM. */
 sp_status sp_arena_create(sp_arena *arena, size_t reserve, const char *name);
 void sp_arena_destroy(sp_arena *arena);
-/* An arena without memory, which only counts what is taken of it: every take succeeds
- * and yields NULL. It needs no destroying. */
+/* An arena without memory, which only counts the bytes taken: every take succeeds and
+ * yields NULL. It needs no destroying. */
 sp_arena sp_arena_counter(void);
 /* Hands out `bytes` at an address that is a multiple of 128, their content undefined; 0
  * bytes give a valid address too. SP_EMEM when the reserved range is used up. */
@@ -110,9 +110,9 @@ void sp_arena_reset(sp_arena *arena);
  * forgotten. */
 void sp_arena_rewind(sp_arena *arena, size_t used);
 
-/* Returns the whole pages within [from, to), which nobody reads again, to the system
- * until they are touched. Returns the offset of the first of these pages; `to` where
- * there is none, as in arenas of devices. */
+/* Returns the whole pages within [from, to), which are not read again, to the system
+ * until they are touched. Returns the offset of the first of these pages; `to` if no
+ * page is returned, as in arenas of devices. */
 size_t sp_arena_release(sp_arena *arena, size_t from, size_t to);
 
 #define SP_TAKE(arena, count, pointer)                                                 \

@@ -1,15 +1,15 @@
 /* Transports: sums over ranks of values that lie in a backend's memory.
  *
  *     name        memory   moved by
- *     mpi         host     MPI, where it lies
+ *     mpi         host     MPI, in place
  *     mpi-staged  device   MPI, through pinned host memory, piece by piece
- *     nccl        device   NCCL, where it lies
+ *     nccl        device   NCCL, in place
  *
- * In addition to the latter two, where the devices of a scope reach each other's
+ * In addition to the latter two, if the devices of a scope reach each other's
  * memory, small sums go through that memory (sp_peer_ops).
  *
- * Gradients are posted while the backward pass goes on and travel concurrently with it.
- * Batch statistics, which the next operation needs, are summed in the compute stream:
+ * Gradients are posted during the backward pass and travel concurrently with it. Batch
+ * statistics, which the next operation needs, are summed in the compute stream:
  *
  *     compute stream  --kernels--*--kernels--S--kernels----------J--update--
  *                           post |           allreduce      join |
@@ -41,8 +41,8 @@ typedef struct sp_part {
     sp_type type;
 } sp_part;
 
-/* One sum over a scope: part.data becomes the sum of from[count]. `from` is left as it
- * is, unless it is part.data. */
+/* One sum over a scope: part.data becomes the sum of from[count]. `from` is unchanged,
+ * unless it is part.data. */
 typedef struct sp_small_sum {
     sp_scope scope;
     const void *from;
@@ -58,7 +58,7 @@ typedef struct sp_sum {
 
 typedef struct sp_transport_options {
     sp_transport_kind want;
-    const char *objection; /* the reason why NCCL cannot be used; NULL: none is known */
+    const char *objection; /* the reason why NCCL cannot be used, or NULL */
     sp_scope scope;        /* that sp_transport_allreduce sums over */
     bool is_bf16;          /* posted floats travel as bf16: nccl only */
     bool is_repeatable;    /* the same bits from run to run */
@@ -71,7 +71,7 @@ typedef struct sp_transport_options {
  * into each other's memory. All ranks get the same bits. Used in addition to a
  * transport. */
 typedef struct sp_peer_ops {
-    /* Collective, agreed: sets t->peer where all ranks can take part, and describes the
+    /* Collective, agreed: sets t->peer if all ranks can take part, and describes the
      * outcome in t->words. SP_EMPI. */
     sp_status (*open)(struct sp_transport *t,
                       const struct sp_transport_options *options);
@@ -79,14 +79,14 @@ typedef struct sp_peer_ops {
     void (*abandon)(struct sp_transport *t);
     bool (*takes)(const struct sp_transport *t, const sp_small_sum *sum);
     sp_status (*allreduce)(struct sp_transport *t, const sp_small_sum *sum);
-    /* Called while the host waits for the compute stream: tells the watchdog that the
-     * stream waits for another rank. *is_leaving: sums were left undone because the
+    /* Called while the host waits for the compute stream: reports to the watchdog that
+     * the stream waits for another rank. *is_leaving: sums were left undone because the
      * process is about to end. Local. SP_EMPI: a rank did not come. */
     sp_status (*look)(struct sp_transport *t, bool *is_leaving);
 } sp_peer_ops;
 
-/* One kind of transport. The functions below with the same names say what each does. A
- * function may be NULL where a comment says so. */
+/* One kind of transport. The functions below with the same names describe each. A
+ * function may be NULL if a comment says so. */
 typedef struct sp_transport_ops {
     const char *name;
     sp_status (*probe)(void); /* local: can this process use it? NULL: always */
@@ -99,7 +99,7 @@ typedef struct sp_transport_ops {
     sp_status (*test)(sp_transport *t, sp_sum *sum, bool *is_done);
     sp_status (*join)(sp_transport *t, sp_sum *sum);
     sp_status (*look)(sp_transport *t); /* for what went wrong; NULL: nothing can */
-    const sp_peer_ops *peer;            /* NULL: none */
+    const sp_peer_ops *peer;            /* or NULL */
 } sp_transport_ops;
 
 struct sp_transport {
@@ -125,20 +125,20 @@ void sp_transport_open_host(sp_transport *transport, sp_comm *comm);
 /* Opens MPI for this backend's memory. Local. After a failure, too, close it. */
 sp_status sp_transport_open(sp_transport *transport, sp_comm *comm,
                             sp_backend *backend);
-/* Opens the transport that the options ask for; SP_TRANSPORT_AUTO takes NCCL where
- * every rank can, else MPI, and transport->words say why. Collective over the world,
+/* Opens the transport that the options ask for; SP_TRANSPORT_AUTO uses NCCL if every
+ * rank can, else MPI; transport->words give the reason. Collective over the world,
  * agreed. SP_EUSAGE, SP_EMPI. */
 sp_status sp_transport_choose(sp_transport *transport, sp_comm *comm,
                               sp_backend *backend, const sp_transport_options *options);
-/* Closes the transport. Collective where nothing has failed. Accepts a zeroed one. */
+/* Closes the transport. Collective if nothing has failed. Accepts a zeroed one. */
 void sp_transport_close(sp_transport *transport);
-/* Leaves the transport without the other ranks, in place of close, where only this rank
+/* Leaves the transport without the other ranks, instead of close, if only this rank
  * knows that the run has failed. Local. */
 void sp_transport_abandon(sp_transport *transport);
 
-/* Takes backend memory for values that will be posted, from where the transport moves
- * it best. Called once; the memory lives until close, its content is undefined. Local.
- * SP_EMEM. */
+/* Takes backend memory for values that will be posted, in the memory that the transport
+ * moves best. Called once; the memory lives until close, its content is undefined.
+ * Local. SP_EMEM. */
 sp_status sp_transport_take(sp_transport *transport, size_t bytes, void **out);
 
 /* to[count] becomes the sum of from[count] over the ranks of scope, after the compute
@@ -154,11 +154,11 @@ sp_status sp_transport_allreduce(sp_transport *transport, sp_scope scope,
  * must not touch them until the join. Collective over the world. */
 sp_status sp_transport_post(sp_transport *transport, const sp_part *part, int n,
                             sp_sum *sum);
-/* Makes progress with posted sums and looks for errors. Sums are tested in the order in
- * which they were posted. */
+/* Makes progress with posted sums and looks for errors. Sums are tested in the order of
+ * their posting. */
 sp_status sp_transport_test(sp_transport *transport, sp_sum *sum, bool *is_done);
-/* Later work of the compute stream reads the finished sum. The host waits only where
- * the transport needs it. */
+/* Later work of the compute stream reads the finished sum. The host waits only if the
+ * transport needs that. */
 sp_status sp_transport_join(sp_transport *transport, sp_sum *sum);
 /* The host waits until the sum is done. */
 sp_status sp_transport_wait(sp_transport *transport, sp_sum *sum);

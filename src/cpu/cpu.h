@@ -1,5 +1,5 @@
-/* Declarations that the files of the CPU backend share. What each operation means
- * stands in compute/sp_backend.h; the tests hold this backend to plain loops
+/* Declarations that the files of the CPU backend share. compute/sp_backend.h says what
+ * each operation means; the tests hold this backend to plain loops
  * (tests/reference/ref_backend.h).
  *
  * A call goes through three layers:
@@ -25,8 +25,8 @@ extern "C" {
 
 extern const sp_backend_ops sp_cpu_ops;
 
-/* The slots that this backend fills by functions sp_cpu_<slot>, beside those of
- * SP_OPERATIONS; the functions of the others stand in cpu_backend.c. */
+/* The slots that this backend fills by functions sp_cpu_<slot>, beside SP_OPERATIONS;
+ * the functions of the others are in cpu_backend.c. */
 #define SP_CPU_SLOTS(X)                                                                \
     X(plan_build) X(plan_bytes) X(plan_scratch_bytes) X(conv_pack_floats)              \
     X(norm_finish) X(norm_grad_finish) X(add_samples) X(clock_begin) X(clock_end)      \
@@ -38,15 +38,15 @@ SP_OPERATIONS(SP_CPU_DECLARE)
 #undef SP_CPU_DECLARE
 
 /* ---- outside the table ---- */
-/* The order of sums of products in bf16 that this processor is fast at, which open
- * takes where be->sums is SP_SUMS_AUTO. SP_CPU_ISA counts. Local. */
+/* The order of sums of products in bf16 that this processor is fast at, which open uses
+ * if be->sums is SP_SUMS_AUTO. SP_CPU_ISA counts. Local. */
 sp_bf16_sums sp_cpu_order(void);
 /* The instruction set in which this process would compute: the processor's best one, or
- * that of SP_CPU_ISA. Ranks of which some have a lower one sum in other orders, so they
+ * the one named by SP_CPU_ISA. Ranks with a lower one sum in another order, so all
  * agree on the lowest (sp_cpu_lower), before the backend opens. Local. */
 typedef enum sp_cpu_level { SP_CPU_PORTABLE, SP_CPU_AVX2, SP_CPU_AVX512 } sp_cpu_level;
 sp_cpu_level sp_cpu_level_of(void);
-/* The value of SP_CPU_ISA that stands for a level. */
+/* The value of SP_CPU_ISA for a level. */
 const char *sp_cpu_level_name(sp_cpu_level level);
 /* Lets this process compute in this lower level from now on. Local. */
 void sp_cpu_lower(sp_cpu_level level);
@@ -70,8 +70,8 @@ sp_status sp_cpu_plan_range(const int32_t *c, int32_t n, int sample, int32_t lo[
 sp_status sp_cpu_plan_check(const int32_t *c, int32_t first, int32_t n, int sample,
                             const uint64_t *key, const int32_t *order);
 
-/* The first row of a sample among the output rows of a map, or by sample_row where map
- * is NULL. sample may be n_samples: the end of the last sample. */
+/* The first row of a sample among the output rows of a map, or by sample_row if map is
+ * NULL. sample may be n_samples: the end of the last sample. */
 static inline int32_t sp_cpu_first_row(const sp_map *map, const int32_t *sample_row,
                                        int sample)
 {
@@ -89,7 +89,7 @@ static inline uint16_t *sp_row_bf16(sp_tensor t, int64_t i)
     return (uint16_t *)t.data + i * t.ld;
 }
 
-/* One element of a tensor of either type. Where the type does not change, compilers
+/* One element of a tensor of either type. If the type does not change, compilers
  * move the test out of a loop. */
 static inline float sp_get(sp_tensor t, int64_t i, int j)
 {

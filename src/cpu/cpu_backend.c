@@ -35,7 +35,7 @@ static sp_status arena_pass(sp_backend *be, sp_arena *arena, sp_pass pass)
     return SP_OK;
 }
 
-/* Each part is a sample, so fused sums are those of the plain operations to the bit. */
+/* Each part is a sample, so fused sums equal the plain operations' sums to the bit. */
 static sp_parts fused_parts(int64_t n_rows, int n_samples)
 {
     (void)n_rows;

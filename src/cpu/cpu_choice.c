@@ -18,7 +18,7 @@ static bool is_here(const sp_cpu_isa *isa)
     return !isa->is_here || isa->is_here();
 }
 
-/* The version of this name; NULL where this build or this processor lacks it. */
+/* The version of this name; NULL if this build or this processor lacks it. */
 static const sp_cpu_isa *find(const char *name)
 {
     for (int i = 0; i < N_VERSIONS; i++)
@@ -91,11 +91,11 @@ static double rate_of(const sp_cpu_isa *isa)
     return flops / fmax(least_s, 1e-9);
 }
 
-/* Are the instructions of AVX512_BF16 the fast way to multiply bf16 here? They form
- * twice as many products as multiply-adds do where both have the same units (AMD's
- * Zen 4), and half as many on 4th-generation Xeons. There multiply-adds are a third
- * faster in whole convolutions too, although they split words first (measured). Both
- * ways have the same bits. */
+/* True if the instructions of AVX512_BF16 multiply bf16 fastest here. They form twice
+ * as many products as multiply-adds do if both have the same units (AMD's Zen 4), and
+ * half as many on 4th-generation Xeons. There multiply-adds are a third faster in whole
+ * convolutions too, although they split words first (measured). Both ways have the same
+ * bits. */
 static bool is_fast(const sp_cpu_isa *instructions, const sp_cpu_isa *multiply_adds)
 {
     return rate_of(instructions) > 0.66 * rate_of(multiply_adds);
@@ -114,7 +114,7 @@ static const sp_cpu_isa *choose_pairs(const sp_cpu_isa *isa, bool is_used)
     return isa->bf16;
 }
 
-/* AMX, where the processor has it and SP_CPU_ISA names no other version; else NULL. */
+/* AMX if the processor has it and SP_CPU_ISA names no other version; else NULL. */
 static const sp_cpu_isa *amx_of(void)
 {
     return !wanted() || is_wanted(amx) ? find(amx) : NULL;

@@ -87,7 +87,7 @@ static sp_status round_operand(sp_backend *be, sp_tensor *x)
 }
 
 /* Computes the output tile by tile, and while a tile is still in L2 its part of each of
- * n_sums sums, or the norm of it (NULL: none). */
+ * n_sums sums, or its norm unless that is NULL. */
 static sp_status over_tiles(sp_backend *be, const sp_conv_args *a,
                             const sp_cpu_sums *sums, int n_sums,
                             const sp_norm_args *norm)

@@ -2,22 +2,22 @@
  * cpu_vec_*.c: AVX-512 (16 lanes), AVX2 (8) and portable C (4, the compiler's vector
  * extension). The version is chosen when the backend opens: the best one that this
  * processor has, or the one named by the environment variable SP_CPU_ISA (avx512, avx2,
- * portable; avx512bf16 and amx choose among the tables of bf16 alone). Kernels start no
+ * portable; avx512bf16 and amx choose only among the tables of bf16). Kernels start no
  * threads: a call works on one tile or one range of rows, and the files cpu_*.c
  * distribute the calls over threads.
  *
  * Each version has a second table for tensors of bf16 (src/bf16). A further table of
- * AVX-512 forms the products of bf16 by AVX512_BF16; it is chosen where the processor
- * is fast at them or SP_CPU_ISA is avx512bf16. All of these compute the same bits. Two
- * more tables for bf16 sum in another order (cpu/bf16/tile.h) and agree with each other bit
- * for bit: one uses AMX_BF16 and is chosen where the processor has it, the other is
+ * AVX-512 forms the products of bf16 by AVX512_BF16; it is chosen if the processor is
+ * fast at them or SP_CPU_ISA is avx512bf16. All of these compute the same bits. Two
+ * more tables for bf16 sum in another order (cpu/bf16/tile.h) and agree with each other
+ * bit for bit: one uses AMX_BF16 and is chosen if the processor has it, the other is
  * portable C.
  *
  * Packed weights: per offset, panels of nr * lanes output channels follow one another;
  * a panel is [c_in][nr * lanes], padded with zeros. Rows of all channels would be 1 KiB
  * long (256 channels) and map a panel to a quarter of the L1 sets. In bf16 a word holds
- * the weights of two input channels, and a panel is [words][nr * lanes], where words
- * are those of c_in filled up to whole chunks. */
+ * the weights of two input channels, and a panel is [words][nr * lanes], with c_in
+ * filled up to whole chunks. */
 #ifndef SP_CPU_ISA_H
 #define SP_CPU_ISA_H
 
@@ -30,9 +30,9 @@
 enum {
     /* Lanes of the widest version: packed buffers are padded to it. */
     SP_CPU_LANES = 16,
-    /* Rows of one partial sum; with 256 channels, those of two tensors fit L2. */
+    /* Rows of one partial sum; with 256 channels, two tensors' rows fit L2. */
     SP_CPU_ROW_BLOCK = 256,
-    SP_CPU_CHUNK = 32, /* the largest sp_cpu_isa.chunk, for which buffers have room */
+    SP_CPU_CHUNK = 32, /* the largest sp_cpu_isa.chunk; buffers have room for it */
     SP_CPU_FLAT_BLOCK = 4096 /* elements of one piece of a flat vector */
 };
 
@@ -54,7 +54,7 @@ typedef struct sp_cpu_conv {
     const float *w;          /* as `pack` writes them */
     const float *bias;       /* [c_out] or NULL */
     bool is_added;           /* y += instead of y = */
-    const sp_cpu_span *tile; /* tiles where map is NULL; NULL: SP_TILE rows each */
+    const sp_cpu_span *tile; /* tiles if map is NULL; NULL: SP_TILE rows each */
 } sp_cpu_conv;
 
 /* Operands of wgrad: the output tiles tile0 .. tile1 - 1 of a map, or rows
@@ -103,7 +103,7 @@ typedef struct sp_cpu_isa {
     void (*dropout)(const sp_rng *rng, uint64_t block, float p, const void *x, int c,
                     void *y);
     void (*add)(sp_tensor x, sp_tensor y, int64_t row, int64_t end);
-    /* y = x, or y += x, where one of them at least is bf16; bf16's table alone. */
+    /* y = x, or y += x, with at least one of them bf16; only in bf16's table. */
     void (*convert)(sp_tensor x, sp_tensor y, bool is_added, int64_t row, int64_t end);
     /* Writes sums [2], sum w * l and sum w, and prediction [n]. a->sums and the
      * confusion matrix are left to the caller, since threads would share them. */
@@ -122,9 +122,9 @@ typedef struct sp_cpu_isa {
     double (*read)(const float *x, const float *y, int64_t n);
 } sp_cpu_isa;
 
-/* The functions of a table by name, from which the versions' declarations and tables
- * are made: those of products, of packed weights, of rows, and those that only the
- * tables for fp32 have. */
+/* The functions of a table by name, to make the versions' declarations and tables: for
+ * products, packed weights and rows, and functions that only the tables for fp32 have.
+ */
 #define SP_CPU_PRODUCTS(X) X(conv_tile) X(wgrad) X(multiply_add)
 #define SP_CPU_PACKING(X)  X(n_panels) X(pack) X(unpack_add)
 #define SP_CPU_ROWS(X)                                                                 \
@@ -176,7 +176,7 @@ static inline const sp_cpu_isa *sp_cpu_products_of(const sp_backend *be)
     return sp_cpu_rows_of(be, be->precision == SP_BF16 ? SP_ELEM_BF16 : SP_ELEM_F32);
 }
 
-/* Chooses the tables, and be->sums where it is SP_SUMS_AUTO. SP_EUSAGE: SP_CPU_ISA. */
+/* Chooses the tables, and be->sums if it is SP_SUMS_AUTO. SP_EUSAGE: SP_CPU_ISA. */
 sp_status sp_cpu_choose(sp_backend *be, sp_cpu *cpu);
 
 /* Lends scratch memory: at least `bytes` bytes, 64-byte aligned, valid until the next
@@ -190,8 +190,8 @@ static inline sp_status sp_cpu_scratch(sp_backend *be, size_t bytes, void **out)
 
 /* Cuts all samples, in order, into spans of `rows` rows, and returns the number of
  * spans. span NULL: only counts them. Sums are formed over spans of SP_CPU_ROW_BLOCK
- * rows, and tiles of maps are spans of SP_TILE rows: the cut depends on the sample
- * alone. */
+ * rows, and tiles of maps are spans of SP_TILE rows: the cut depends only on the
+ * sample. */
 int sp_cpu_spans(const int32_t *sample_row, int n_samples, int rows, sp_cpu_span *span);
 
 /* ---- a loss that is a sum of terms (cpu_loss_sum.c) ----
@@ -200,9 +200,9 @@ int sp_cpu_spans(const int32_t *sample_row, int n_samples, int rows, sp_cpu_span
 sp_status sp_cpu_loss_sum(sp_backend *be, const sp_loss_args *a);
 
 /* ---- sums over rows, for each channel (cpu_norm.c) ----
- * They are formed over spans of SP_CPU_ROW_BLOCK rows, whose sums are added in order.
- * No span straddles a tile, so a convolution can sum each tile while it is in L2, and
- * the result is the same bits. */
+ * They are formed over spans of SP_CPU_ROW_BLOCK rows and added in order. No span
+ * straddles a tile, so a convolution can sum each tile while it is in L2, and the
+ * result is the same bits. */
 enum { SP_CPU_SPANS = (int)SP_TILE / (int)SP_CPU_ROW_BLOCK /* spans of a tile */ };
 static_assert((int)SP_TILE % (int)SP_CPU_ROW_BLOCK == 0, "no span straddles a tile");
 

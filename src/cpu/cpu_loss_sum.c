@@ -19,7 +19,7 @@ enum {
     THREADS = 16 /* most threads that sort, since each needs room for a group */
 };
 
-/* What one thread sorts with. */
+/* One thread's memory for sorting. */
 typedef struct sum_sorter {
     uint64_t *key[2]; /* [longest group] each */
     int32_t *row[2];

@@ -1,5 +1,5 @@
-/* Batch norm. Sums are formed in parallel over spans of rows that depend on the sample
- * alone, and the spans' sums are added in order, so the result does not depend on the
+/* Batch norm. Sums are formed in parallel over spans of rows that depend only on the
+ * sample, and the spans' sums are added in order, so the result does not depend on the
  * number of threads. */
 #include <assert.h>
 #include <string.h>
@@ -127,7 +127,7 @@ sp_status sp_cpu_norm_grad_apply(sp_backend *be, const sp_norm_grad_args *a)
     return SP_OK;
 }
 
-/* ---- what is too short to gain from vectors or threads ---- */
+/* ---- too short to gain from vectors or threads ---- */
 
 sp_status sp_cpu_norm_finish(sp_backend *be, const sp_norm_finish_args *a)
 {

@@ -7,8 +7,8 @@ _Static_assert(SP_CPU_FLAT_BLOCK % SP_SPARED_RUN == 0, "runs do not cross blocks
 
 typedef void rule_fn(const sp_optim_args *, int64_t, int64_t);
 
-/* Updates elements at .. end - 1 by `rule`, and runs without weight decay by calls of
- * their own. */
+/* Updates elements at .. end - 1 by `rule`, and runs without weight decay by separate
+ * calls. */
 static void update_block(rule_fn *rule, const sp_optim_args *a, int64_t at, int64_t end)
 {
     sp_optim_args without = *a;

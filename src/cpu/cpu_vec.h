@@ -9,7 +9,7 @@
 
 #define UNROLL _Pragma("GCC unroll 16")
 #define INLINE static inline __attribute__((always_inline))
-/* IVDEP tells the compiler that the iterations of the next loop are independent.
+/* IVDEP asserts to the compiler that the iterations of the next loop are independent.
  * SHUFFLE selects lanes of v, or SHUFFLE_2 of x and y joined, in the order that the
  * vector `from` names: clang has this builtin for literal orders only, and makes the
  * same instruction of the loop. */
@@ -33,7 +33,7 @@
 
 enum { HALF = LANES / 2 };
 /* A vector of words; half a vector, with a mask of it and in double; and the other
- * types of 8 bytes of as many elements. */
+ * types of 8 bytes with the same number of elements. */
 typedef uint32_t ivec __attribute__((vector_size(4 * LANES)));
 typedef float hvec __attribute__((vector_size(4 * HALF)));
 typedef int32_t hmask __attribute__((vector_size(4 * HALF)));
@@ -66,7 +66,7 @@ INLINE size_t packed_floats(int c_in, int c_out)
 }
 
 /* Steps of the inner loops are unrolled by 4, because the exit of a loop of 64 trips is
- * mispredicted and that of 16 trips is not. The fence between steps keeps gcc 12 from
+ * mispredicted and of 16 trips is not. The fence between steps keeps gcc 12 from
  * loading the operands of all four steps first, which cost 10 % of peak with 16
  * registers (measured); with 32 it is neutral. */
 enum { STEPS = 4 };
@@ -124,7 +124,7 @@ INLINE tile tile_of_rows(int64_t row, int64_t end, int64_t n, int32_t *start)
 }
 
 /* The number of tiles that a weight gradient adds up, and tile i of them. start [2] is
- * filled where it has no map. */
+ * filled if it has no map. */
 INLINE int count_tiles(const sp_cpu_wgrad *g)
 {
     return g->map ? g->tile1 - g->tile0 : (g->end - g->row + SP_TILE - 1) / SP_TILE;
@@ -136,7 +136,7 @@ INLINE tile tile_of_wgrad(const sp_cpu_wgrad *g, int i, int32_t *start)
                   : tile_of_rows(g->row + (int64_t)i * SP_TILE, g->end, g->end, start);
 }
 
-/* Tile `index` of a convolution. start [2] is filled where it has no map. */
+/* Tile `index` of a convolution. start [2] is filled if it has no map. */
 INLINE tile tile_of_conv(const sp_cpu_conv *c, int index, int32_t *start)
 {
     if (c->map)
@@ -155,10 +155,10 @@ INLINE bool has_one_pair(const sp_map *m)
 
 /* ---- prefetch ----
  * While a tile is computed, the next tile's rows of two tensors are brought to L2, a
- * few lines per block. In Morton order the rows that a tile reads are nearly those of
- * its own range, so two linear walks cover what would otherwise miss to L3 or memory.
- * (Prefetching the next block's rows to L1 was slower than no prefetch, measured: the
- * out-of-order window does that by itself.) */
+ * few lines per block. In Morton order a tile reads nearly the rows of its own range,
+ * so two linear walks cover what would otherwise miss to L3 or memory. (Prefetching the
+ * next block's rows to L1 was slower than no prefetch, measured: the out-of-order
+ * window does that by itself.) */
 typedef struct ahead {
     const char *at[2], *end[2];
     int lines; /* per block and tensor */

@@ -1,7 +1,7 @@
 /* Convolution of one tile of output rows: the forward pass, and the input gradient,
- * which is the same with packed W^T (over the forward map with mirrored offsets where
- * the kernel is odd and the stride 1: the pair lists of k and K-1-k are then each
- * other's swap).
+ * which is the same with packed W^T (over the forward map with mirrored offsets if the
+ * kernel is odd and the stride 1: the pair lists of k and K-1-k are then each other's
+ * swap).
  *
  * For each offset, blocks of mr pairs x nr vectors of output channels are kept in
  * registers: the rows of y are loaded, c_in multiply-adds applied, and the rows stored.

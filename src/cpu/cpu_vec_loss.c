@@ -93,8 +93,8 @@ INLINE void row_store(float *z, int at, int n, vec v)
 }
 
 /* The index of the row's largest element, the lowest of equal ones. A NaN is never the
- * largest, unless it comes first. *is_finite: all elements are finite, which the sum of
- * x - x tells, as x - x is 0 for finite x alone. */
+ * largest, unless it comes first. *is_finite: all elements are finite. The sum of x - x
+ * shows it, as x - x is 0 only for finite x. */
 INLINE int argmax(const float *z, int n, bool *is_finite)
 {
     const vec first = set1(z[0]);
@@ -115,7 +115,7 @@ INLINE int argmax(const float *z, int n, bool *is_finite)
     return 0;
 }
 
-/* Sum of exp(z - top); the terms are stored in e where it is not NULL. */
+/* Sum of exp(z - top); the terms are stored in e if it is not NULL. */
 INLINE double sum_exp(const float *z, int n, float top, float *e)
 {
     dvec lane = {0};

@@ -33,7 +33,7 @@ double ISA(multiply_add)(int64_t rounds)
 }
 
 /* y = y / 2 + x. Returns the bytes read and written. The loop is left to the compiler,
- * which chooses the vector width it prefers: where that is half of the widest, as with
+ * which chooses the vector width it prefers: if that is half of the widest, as with
  * AVX-512 on Zen 4, it is a quarter faster than the widest (measured). */
 double ISA(stream)(const float *restrict x, float *restrict y, int64_t n)
 {

@@ -1,5 +1,5 @@
 /* The instruction sets of x86-64 that this processor has. The file is compiled without
- * the instructions that it asks for, into builds that have kernels of them. */
+ * the instructions that it tests for, into builds that have kernels with them. */
 #include <cpuid.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -32,8 +32,8 @@ bool sp_cpu_has_avx512bf16(void)
            a & AVX512_BF16;
 }
 
-/* Linux gives a process the state of tiles on request alone (arch_prctl(2),
- * ARCH_REQ_XCOMP_PERM): it makes signal frames larger, so it fails where an alternate
+/* Linux gives a process the state of tiles only on request (arch_prctl(2),
+ * ARCH_REQ_XCOMP_PERM): it makes signal frames larger, so it fails if an alternate
  * signal stack has no room for one. */
 bool sp_cpu_has_amx(void)
 {

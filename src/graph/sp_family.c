@@ -1,7 +1,7 @@
 /* The layer lists of the families: dummy, MinkUNet with the layer names of
  * MinkowskiEngine, and after it the U-Nets of other programs: spunet is Pointcept's
  * SpUNet-v1m1 (pointcept/models/sparse_unet/spconv_unet_v1m1_base.py), minkunet18w32
- * and minkunet34w32 are MinkUNet of spvnas and mmdet3d, whose stem is two
+ * and minkunet34w32 are MinkUNet of spvnas and mmdet3d, with a stem of two
  * convolutions.
  *
  *   conv0p1s1 --------------------------------------------------------- block8 final
@@ -51,7 +51,7 @@ typedef struct builder {
     sp_layer *layer;
     int n;
     double width;
-    int expansion, channels; /* channels: those of the trunk's last layer */
+    int expansion, channels; /* channels: of the trunk's last layer */
     bool is_short_of_memory;
 } builder;
 
@@ -148,7 +148,7 @@ static void add_block(builder *b, int stage, int i, int planes)
     b->channels = out;
 }
 
-/* Writes the name of the layer whose output is that of stage `stage` (0: the stem). */
+/* Writes the name of the layer that ends stage `stage` (0: the stem). */
 static void stage_end(const builder *b, const unet_kind *u, int stage, char *to)
 {
     if (stage == 0)
@@ -238,7 +238,7 @@ static void add_numbered(builder *b, const char *op, const char *at, int from, i
     b->channels = out;
 }
 
-/* Appends a residual block, whose layers' names begin with `at`. */
+/* Appends a residual block; its layers' names begin with `at`. */
 static void add_residual(builder *b, const other_kind *kind, const char *at, int out)
 {
     char input[SP_NAME], name[2 * SP_NAME], norm[2 * SP_NAME];

@@ -93,8 +93,8 @@ int sp_graph_channels_of(const sp_graph_builder *b, int input)
     return input < 0 ? b->graph->c_in : b->graph->node[input].c_out;
 }
 
-/* Sets level, channels, kernel and stride of a node: those of its first input, but for
- * what the operation's rule says. */
+/* Sets level, channels, kernel and stride of a node: its first input's, except as the
+ * operation's rule says. */
 static sp_status set_shape(sp_graph_builder *b, sp_node *node, int index)
 {
     node->op = node->row->op;

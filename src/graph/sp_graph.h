@@ -6,8 +6,8 @@
  *       node    layers in order of execution, with level, channels, inputs <--+
  *       param   name, shape and offset of each parameter in the flat buffer <-+
  *       buffer  the same for running statistics of batch norms <--------------+
- *       spec    levels and kernel maps, from which a plan is built <----------+
- *               for each batch (compute/sp_plan.h)
+ *       spec    levels and kernel maps, the source of the plan <--------------+
+ *               of each batch (compute/sp_plan.h)
  *
  * A level is log2 of a tensor stride. Kernel maps that are equal in levels, kernel and
  * direction are shared by layers. All functions are local and pure functions of their
@@ -48,7 +48,7 @@ typedef struct sp_op_row {
      * its first input, slope 1 and p 0; NULL: it keeps them. SP_EUSAGE: the layer does
      * not fit. */
     sp_status (*set_shape)(struct sp_graph_builder *builder, struct sp_node *node);
-    /* Lists the parameters and running statistics of a node; NULL: it has none. */
+    /* Lists the parameters and running statistics of a node, or NULL. */
     void (*add_params)(struct sp_graph_builder *builder, struct sp_node *node);
     bool is_transposed; /* it leads from coarse to fine coordinates */
     /* It runs over a kernel map, which follows from kernel, stride and
@@ -56,8 +56,8 @@ typedef struct sp_op_row {
     bool has_map;
     bool has_argmax;  /* it keeps where each maximum came from */
     bool reads_input; /* its backward pass reads the activations of its inputs */
-    /* The operation's backward pass may write the gradient of its last input over that
-     * of its output. */
+    /* The operation's backward pass may overwrite its output's gradient with the
+     * gradient of its last input. */
     bool passes_grad;
     bool may_overwrite; /* it may write its output over its first input */
 } sp_op_row;
@@ -65,7 +65,7 @@ typedef struct sp_op_row {
 /* One layer, with its place in the network. */
 typedef struct sp_node {
     char name[SP_NAME];
-    const sp_op_row *row; /* of its operation as the deck names it */
+    const sp_op_row *row; /* of its operation, as named in the deck */
     sp_op op;
     int n_in, in[SP_MAX_INPUTS]; /* input nodes; SP_INPUT_NODE: the voxels' features */
     int n_uses;                  /* number of nodes that read this one */
@@ -78,8 +78,8 @@ typedef struct sp_node {
      * operations without a kernel */
     int map;
     /* The map of a convolution's input gradient. For an odd kernel of stride 1 it is
-     * `map` itself and is_mirrored. It is -1 where map is -1, and where no earlier
-     * layer has a parameter that is trained, so that no input gradient is needed. */
+     * `map` itself and is_mirrored. It is -1 if map is -1, and if no earlier layer has
+     * a parameter that is trained, so that no input gradient is needed. */
     int grad_map;
     bool is_mirrored;
     bool is_frozen; /* train.freeze names it: it keeps its weights and statistics */
@@ -90,8 +90,8 @@ typedef struct sp_node {
     /* of a batch norm: added to the variance; the share of a batch in the new running
      * statistics (0: they stay) */
     double eps, momentum;
-    int weight, bias; /* index in param, -1: none (batch norm: scale, shift) */
-    /* offsets in the flat buffer of running statistics, -1: none */
+    int weight, bias; /* index in param, or -1 (batch norm: scale, shift) */
+    /* offsets in the flat buffer of running statistics, or -1 */
     int64_t running_mean, running_var;
 } sp_node;
 
@@ -106,7 +106,7 @@ typedef struct sp_param {
     int node;
     bool is_norm; /* scale or shift of a batch norm */
     int fan_out;  /* K * c_out of a weight; 0: the initial value is `start` */
-    float start;  /* initial value where fan_out is 0 */
+    float start;  /* initial value if fan_out is 0 */
 } sp_param;
 
 typedef struct sp_graph {
@@ -138,13 +138,13 @@ int64_t sp_graph_stride(const sp_graph *graph);
 
 /* True if the name begins with one of the prefixes. */
 bool sp_graph_is_named(const sp_strings *prefixes, const char *name);
-/* The entry of train.lr_layers that counts for a layer, that of the longest prefix and
- * the last of several; -1: there is none. Its factor, or 1. */
+/* The entry of train.lr_layers that counts for a layer (the longest prefix, the last of
+ * several) or -1. Its factor, or 1. */
 int sp_graph_lr_entry(const sp_config *config, const char *name);
 double sp_graph_lr_factor(const sp_config *config, const char *name);
-/* Checks that each prefix of train.freeze, train.lr_layers and run.init_skip is that of
- * a layer with parameters, and that something is left to train. SP_EUSAGE names the
- * layers that there are. */
+/* Checks that each prefix of train.freeze, train.lr_layers and run.init_skip is a
+ * prefix of a layer with parameters, and that something is left to train. SP_EUSAGE
+ * names the existing layers. */
 sp_status sp_graph_check_tuning(const sp_graph *graph, const sp_config *config);
 /* Counts layers with parameters that are frozen, and their parameters. */
 void sp_graph_count_frozen(const sp_graph *graph, int *n_layers, int64_t *n_weights);

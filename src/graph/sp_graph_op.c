@@ -1,10 +1,10 @@
-/* The operations of net.layers: one table with what the graph, the memory of the
- * network and the help text need to know of each, and the rules of their shapes and
- * parameters. Their arithmetic is called by src/net, which knows an operation by its
- * sp_op alone. Rows may share one, and a row is then all that the operation takes in
- * the program, since its kernel map follows from its shape and is_transposed: linear is
- * a convolution of kernel 1, and SP_OP_AVG_POOL with shape_pool and is_transposed would
- * copy the row of a voxel to those of the finer voxels within it. */
+/* The operations of net.layers: one table with all that the graph, the memory of the
+ * network and the help text need of each, and the rules of their shapes and parameters.
+ * Their arithmetic is called by src/net, which knows an operation only by its sp_op.
+ * Rows may share one; such an operation needs only its row in the program, since its
+ * kernel map follows from its shape and is_transposed: linear is a convolution of
+ * kernel 1, and SP_OP_AVG_POOL with shape_pool and is_transposed would copy the row of
+ * a voxel to the rows of the finer voxels within it. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -74,7 +74,7 @@ static int log2_of(int stride)
     return stride == 1 << n ? n : -1;
 }
 
-/* Sets the level of the node's output from that of its input, which node->level is
+/* Sets the level of the node's output from the input's level, which node->level holds
  * before, by stride and direction; checks kernel and stride. */
 static sp_status set_level(sp_graph_builder *b, sp_node *node)
 {
@@ -280,7 +280,7 @@ sp_status sp_graph_find_op(const sp_graph_builder *b, const sp_op_row **row)
 
 /* ---- fields ---- */
 
-/* True if a field is one of `takes`, in which blanks divide them. */
+/* True if a field is one of `takes`, separated by blanks. */
 static bool lists(const char *takes, const char *field)
 {
     const size_t n = strlen(field);

@@ -1,5 +1,5 @@
-/* Fine-tuning: which layers begin afresh, keep their weights, or learn at a rate of
- * their own. The deck names them by the beginnings of their names. */
+/* Fine-tuning: layers that are newly initialized, keep their weights, or have their own
+ * learning rate. The deck names them by the beginnings of their names. */
 #include "graph/sp_graph.h"
 
 #include <assert.h>

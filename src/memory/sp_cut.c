@@ -56,8 +56,8 @@ static void find_need(sp_cut *cut)
 
 /* ---- bounds ---- */
 
-/* Finds the largest samples. On the host it fails if those of training and of
- * evaluation do not fit into the memory together. */
+/* Finds the largest samples. On the host it fails if training's and evaluation's do not
+ * fit into the memory together. */
 static sp_status check_largest(sp_cut *cut)
 {
     const int64_t room = cut->memory - sp_cut_fixed(cut);
@@ -91,8 +91,8 @@ static int64_t between(int64_t x, int64_t least, int64_t most)
 }
 
 /* Divides the room between activations and the rest in the ratio that the largest
- * sample has. Each part is at least what any sample needs of it, and what the worst
- * step needs if that step fits at all. */
+ * sample has. Each part is at least any sample's need of it, and the worst step's need
+ * if that step fits at all. */
 static void divide(sp_budget *b, int64_t activations, int64_t room)
 {
     const int64_t act = sp_most(activations, b->largest[0]);
@@ -246,7 +246,7 @@ sp_status sp_cut_explain(const sp_cut *cut, const sp_budget *b, const int64_t *s
     assert(n >= 0 && (sample || n == 0));
     assert(sp_error_last()->code == SP_EMEM);
     if (!b->known || n == 0)
-        return SP_EMEM; /* the message stays as it is */
+        return SP_EMEM; /* the message is unchanged */
     for (int i = 0; i < n; i++) {
         need += (int64_t)(b->excess * (double)sp_cut_sum(b->known[sample[i]]));
         voxels += sp_dataset_voxels(b->set, sample[i]);

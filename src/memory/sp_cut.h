@@ -1,29 +1,29 @@
-/* How steps and evaluations are cut into micro-batches so that a rank stays within its
+/* Steps and evaluations are cut into micro-batches so that a rank stays within its
  * memory.
  *
  *     memory | fixed | activations          | batches, scratch | the same    |
  *            |       | of the larger: both  | of training      | of evaluation |
  *
- * Arenas grow to their largest use and stay so. A step with large activations and
- * another one with large batches therefore meet in memory even though they run one
+ * Arenas grow to their largest use and keep that size. A step with large activations
+ * and another one with large batches therefore meet in memory even though they run one
  * after the other. So activations and the rest have a bound each (`room`), and the
  * samples that a rank holds at a time fit into both. An evaluation that runs during a
  * training uses the training's activations; an eighth of the memory is reserved for its
  * batches, or the need of its largest sample if that is more.
  *
- * `memory` is run.memory_mb, or on a device without it what sp_cut_memory_of tells;
+ * `memory` is run.memory_mb, or on a device without it the result of sp_cut_memory_of;
  * sp_resources_cut chooses it, and checkpoints keep it, so that a continued run cuts
  * its steps as before. The sampler applies the bound: it asks sp_budget_of_sample for
- * the share of a sample and ends a micro-batch where the shares would exceed its limit
+ * the share of a sample and ends a micro-batch when the shares would exceed its limit
  * (sp_sampler_limit).
  *
- * The need of a sample is estimated from the index alone, so that every rank cuts every
- * step alike without a message: its voxels at each level come from /cost, or, where the
+ * The need of a sample is estimated only from the index, so that every rank cuts every
+ * step alike without a message: its voxels at each level come from /cost, or, if the
  * shards lack that, from the ratios in the plan of the largest sample. Rank 0 plans
- * some samples as augmentation leaves them; these show by what factor the estimate can
- * be too low. All of it is a function of deck, data and memory. On the host a sample
- * that does not fit by itself is refused before it is read; on a device it runs alone,
- * and the run ends only if the device has no memory for it.
+ * some samples as augmentation leaves them; these show the factor by which the estimate
+ * can be too low. All of it is a function of deck, data and memory. On the host a
+ * sample that does not fit by itself is refused before it is read; on a device it runs
+ * alone, and the run ends only if the device has no memory for it.
  */
 #ifndef SP_CUT_H
 #define SP_CUT_H
@@ -31,28 +31,28 @@
 #include "data/sp_sampler.h"
 #include "memory/sp_foresee.h"
 
-/* The budget of a training, or of its evaluations. Bytes are those of a rank. */
+/* The budget of a training, or of its evaluations. Bytes are per rank. */
 typedef struct sp_budget {
     sp_foreseer foreseer;
     sp_sampler *sampler;   /* borrowed; NULL: there is nothing to bound */
     const sp_dataset *set; /* the sampler's */
-    /* The largest sample as stored. The estimate takes its ratios for those of the
-     * other samples. */
+    /* The largest sample as stored. The estimate uses its ratios for the other samples.
+     */
     sp_load like;
     double excess; /* greatest ratio of the bytes of a plan to those estimated */
     int64_t empty[SP_PARTS]; /* bytes of a batch without samples */
-    /* [n_samples] bytes estimated so far, not multiplied by excess; an entry whose
-     * activations are 0 is not estimated yet. Belongs to the thread that deals samples
-     * once the loader runs. */
+    /* [n_samples] bytes estimated so far, not multiplied by excess; an entry with
+     * activations 0 is not estimated yet. Belongs to the thread that deals samples once
+     * the loader runs. */
     int64_t (*known)[SP_PARTS];
     int64_t room[2]; /* bounds of activations and of the rest; 0: no bound */
     int64_t costliest[SP_PARTS]; /* greatest need of a step as the deck cuts it */
     int64_t largest[2]; /* greatest need of a sample: activations, and the rest */
-    /* The measure of a sample that sp_budget_of_sample tells the sampler: the bytes of
+    /* The measure of a sample that sp_budget_of_sample gives the sampler: the bytes of
      * this part, or with SP_PARTS the share of both rooms that the sample fills. */
     int part;
     int n_micro; /* micro-batches of the step with the greatest need, as it is cut */
-    int n_micro_asked; /* and as the deck alone would cut it */
+    int n_micro_asked; /* and as only the deck would cut it */
 } sp_budget;
 
 /* The budgets of a run. Zeroed, nothing is bounded. Must not be moved while open, since
@@ -64,12 +64,12 @@ typedef struct sp_cut {
 } sp_cut;
 
 /* The part of a device's memory that the program uses, in whole MiB: all but a
- * sixteenth for drivers and libraries, at least 1 GiB, of devices below 8 GiB an
+ * sixteenth for drivers and libraries, at least 1 GiB; on devices below 8 GiB an
  * eighth. */
 int64_t sp_cut_memory_of(int64_t device_bytes);
 
 /* Bounds what the samplers deal; comes before they are used. Collective; all ranks
- * return the same status. train or eval is NULL where the run has none. With memory 0
+ * return the same status. train or eval is NULL if the run lacks it. With memory 0
  * nothing is bounded and nothing is read; otherwise rank 0 reads some samples.
  * SP_EDATA, SP_EIO; SP_EMEM names a sample that does not fit, on the host. Close after
  * a failure too. */
@@ -84,11 +84,11 @@ void sp_cut_close(sp_cut *cut);
 /* Bytes that the steps with the greatest need take, evaluations included. */
 int64_t sp_cut_need(const sp_cut *cut);
 /* Rank 0 logs how much memory there is, out of device_bytes (0: out of the host's), the
- * greatest need of a training step, and how the step is cut; without a training those
- * of an evaluation's step. Without a bound it logs nothing. */
+ * greatest need of a training step, and how the step is cut; without a training an
+ * evaluation's step. Without a bound it logs nothing. */
 void sp_cut_print(const sp_cut *cut, int64_t device_bytes);
-/* Adds to the error SP_EMEM, which was raised last, the samples over which memory ran
- * out, their estimated need and the memory there is. Local. */
+/* Adds to the error SP_EMEM, which was raised last, the samples that memory ran out on,
+ * their estimated need and the size of the memory. Local. */
 sp_status sp_cut_explain(const sp_cut *cut, const sp_budget *budget,
                          const int64_t *sample, int n);
 

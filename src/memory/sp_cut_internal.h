@@ -1,5 +1,5 @@
-/* Inside sp_cut: sp_cut_samples.c estimates the need of the samples of a data set, from
- * which sp_cut.c makes the bounds. */
+/* Inside sp_cut: sp_cut_samples.c estimates the need of the samples of a data set;
+ * sp_cut.c makes the bounds from it. */
 #ifndef SP_CUT_INTERNAL_H
 #define SP_CUT_INTERNAL_H
 
@@ -10,7 +10,7 @@
 enum { SP_REST = SP_BATCHES };
 
 /* The estimate is multiplied by the greatest excess that was found in the compared
- * plans and by this margin. Where twice the estimate fits, no plan is compared. */
+ * plans and by this margin. If twice the estimate fits, no plan is compared. */
 #define SP_CUT_MARGIN   1.0625
 #define SP_CUT_GENEROUS 2.0
 
@@ -39,14 +39,14 @@ sp_status sp_cut_refuse(const sp_budget *b, int64_t sample, int64_t need,
 sp_status sp_budget_open(sp_budget *b, const sp_foresight *what, sp_sampler *sampler,
                          bool is_training);
 void sp_budget_close(sp_budget *b);
-/* True if the memory is that of the host, not a device's. The budget was opened for a
+/* True if the memory is the host's, not a device's. The budget was opened for a
  * sampler. */
 bool sp_budget_is_host(const sp_budget *b);
 /* Sets how many slots of the loader hold batches: as many as it has steps, at most 3.
  */
 void sp_budget_set_slots(sp_budget *b, int64_t n_steps);
-/* Sets part to the bytes that a batch of this load takes beyond those of a batch
- * without samples. Local. */
+/* Sets part to the bytes that a batch of this load needs beyond a batch without
+ * samples. Local. */
 void sp_budget_weigh(sp_budget *b, const sp_load *load, int64_t part[SP_PARTS]);
 /* The measure of a sample for the sampler (sp_bound): its bytes of b->part, or with
  * SP_PARTS the share of the room that it fills more of, in bytes of both rooms. */
@@ -72,7 +72,7 @@ void sp_budget_find_costliest(sp_budget *b);
 sp_status sp_budget_follow(sp_budget *b, sp_comm *comm);
 /* Sets `largest`, and *worst to the sample with the greatest need. The estimate of one
  * sample costs 0.1 ms, so a single estimate, for a sample that is nowhere smaller than
- * any of the set, is taken where it fills at most half of the room. */
+ * any of the set, is used if it fills at most half of the room. */
 void sp_budget_find_largest(sp_budget *b, int64_t room, int64_t *worst);
 
 #endif

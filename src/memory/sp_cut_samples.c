@@ -9,8 +9,8 @@
 #include "memory/sp_cut_internal.h"
 #include "base/sp_pulse.h"
 
-/* The plans that are compared with the estimate from the index: those of the largest
- * sample in N_EPOCHS epochs, and of N_OTHERS samples at equal distances in the set. */
+/* The plans that are compared with the estimate from the index: the largest sample's in
+ * N_EPOCHS epochs, and N_OTHERS samples' at equal distances in the set. */
 enum { N_EPOCHS = 4, N_OTHERS = 8 };
 
 bool sp_budget_is_host(const sp_budget *b)
@@ -38,7 +38,8 @@ void sp_budget_weigh(sp_budget *b, const sp_load *load, int64_t part[SP_PARTS])
         part[i] -= b->empty[i];
 }
 
-/* Sets `empty`, so that sp_budget_weigh tells from now on what samples add to it. */
+/* Sets `empty`, so that sp_budget_weigh from now on gives the bytes that samples add to
+ * it. */
 static void weigh_nothing(sp_budget *b)
 {
     const sp_load none = {0};
@@ -59,8 +60,7 @@ void sp_budget_set_slots(sp_budget *b, int64_t n_steps)
     weigh_nothing(b);
 }
 
-/* The column of /cost with the voxels of the network's finest level; -1: none has them.
- */
+/* The column of /cost with the voxels of the network's finest level, or -1. */
 static int first_column(const sp_budget *b)
 {
     for (int i = 0; b->set->cost && i < SP_COST_COLUMNS - 1; i++)
@@ -69,8 +69,8 @@ static int first_column(const sp_budget *b)
     return -1;
 }
 
-/* Estimates a sample from the index. Where /cost lacks a level, the ratio of its voxels
- * to those of the level before is that of the largest sample. */
+/* Estimates a sample from the index. If /cost lacks a level, the ratio of its voxels to
+ * the preceding level's is taken from the largest sample. */
 static void foresee(const sp_budget *b, int64_t sample, sp_load *load)
 {
     const sp_plan_spec *spec = &b->foreseer.what.graph->spec;
@@ -156,8 +156,8 @@ sp_status sp_cut_refuse(const sp_budget *b, int64_t sample, int64_t need,
         (long long)sp_dataset_voxels(b->set, sample), text, mib(memory));
 }
 
-/* The least that the sample takes, whatever its plan turns out to be: its arrays, and
- * the activations of the levels whose voxels the index tells. In training half of the
+/* The least that the sample needs, whatever its plan turns out to be: its arrays, and
+ * the activations of the levels with voxels in the index. In training half of the
  * voxels that are not dropped is assumed, since turning merges some of them. */
 static int64_t least_of(sp_budget *b, int64_t sample)
 {
@@ -207,7 +207,7 @@ static int64_t other_sample(const sp_budget *b, int64_t i)
     return b->set->n_samples <= N_OTHERS ? i : i * b->set->n_samples / N_OTHERS;
 }
 
-/* Another sample is the reference where the largest one was left out. */
+/* Another sample is the reference if the largest one was left out. */
 sp_status sp_budget_plan_largest(sp_budget *b, const sp_cut *cut)
 {
     const int64_t n = b->set->n_samples;
@@ -248,7 +248,7 @@ static sp_status compare_one(sp_budget *b, const sp_cut *cut, const sp_planned *
     return SP_OK;
 }
 
-/* Compares a sample alone and, where samples are mixed, with its partner of that epoch:
+/* Compares a single sample and, if samples are mixed, with its partner of that epoch:
  * mixed, the two have more pairs of neighbours than apart, and fewer voxels of coarse
  * levels. Epoch -1: the sample as stored. */
 static sp_status compare(sp_budget *b, const sp_cut *cut, int64_t sample, int64_t epoch)
@@ -330,7 +330,7 @@ sp_status sp_budget_open(sp_budget *b, const sp_foresight *what, sp_sampler *sam
     return SP_OK;
 }
 
-/* The largest bytes of two samples, of which `second` is mixed into `first`. */
+/* The largest bytes of two samples; `second` is mixed into `first`. */
 typedef struct pair {
     int64_t first, second;
 } pair;
@@ -341,7 +341,7 @@ static void put_into(pair *p, int64_t bytes)
     p->first = sp_most(p->first, bytes);
 }
 
-/* The bytes of the largest sample, mixed with the next one where samples are mixed. */
+/* The bytes of the largest sample, mixed with the next one if samples are mixed. */
 static int64_t largest_of(const sp_budget *b, const pair *p)
 {
     const int64_t second = b->set->n_samples > 1 ? p->second : p->first;

@@ -17,12 +17,11 @@
 /* The memory of the program itself (MPI, HDF5, code, threads and heap, after a first
  * checkpoint), and the addition for each other rank of the node. Measured with MPICH
  * 4.0 in small runs: 21 to 31 MiB, and 20 to 35 MiB more of large pages that are in use
- * only in part, which count in small runs alone. */
+ * only in part, which count only in small runs. */
 static const int64_t PROGRAM_BYTES = 46 << 20, NEIGHBOUR_BYTES = 1 << 20;
-/* INDEX_BYTES is a sample in the index: offsets, cost, state. PARAM_BYTES is what the
- * program keeps for a parameter beyond its numbers, HDF5's datasets of a checkpoint
- * above all. The latter is measured: minkunet101 with few channels takes 5 MiB more
- * than its numbers. */
+/* INDEX_BYTES is a sample in the index: offsets, cost, state. PARAM_BYTES are kept for
+ * a parameter beyond its numbers, mostly HDF5's datasets of a checkpoint. The latter is
+ * measured: minkunet101 with few channels needs 5 MiB more than its numbers. */
 enum { INDEX_BYTES = 96, PARAM_BYTES = 20 << 10 };
 /* On a device up to a page at the end of each arena is reserved and not used. */
 enum { ARENAS = 15, PAGE_BYTES = 2 << 20 };
@@ -49,8 +48,8 @@ void sp_foresee_close(sp_foreseer *f)
 
 /* ---- without a batch ---- */
 
-/* The bytes of gradients and of what the optimizer keeps; on the host also of the limbs
- * of exact sums. Ranks of one node read each other's gradients in shared memory, which
+/* The bytes of gradients and of the optimizer's state; on the host also of the limbs of
+ * exact sums. Ranks of one node read each other's gradients in shared memory, which
  * counts again. */
 static int64_t training_bytes(const sp_foresight *what)
 {
@@ -146,7 +145,7 @@ static int64_t loss_operation(const sp_foresight *what, const sp_load *load)
 
 /* The scratch of a convolution on the host: sums of norms over spans of 64 rows, or the
  * weight gradient in the order of the kernels; in bf16 also the gradient of the logits,
- * rounded. The arena grows by a quarter more than is asked for. */
+ * rounded. The arena grows by a quarter more than requested. */
 static int64_t host_operations(const sp_foresight *what, const sp_load *load)
 {
     enum { SPAN = 64 };
@@ -170,7 +169,7 @@ static int64_t host_operations(const sp_foresight *what, const sp_load *load)
     return (most + rounded) / 4 * 5;
 }
 
-/* The scratch of the weight gradient that takes most. */
+/* The largest scratch of a weight gradient. */
 static int64_t device_operations(const sp_foresight *what, const sp_load *load)
 {
     int64_t most = 0;
@@ -200,8 +199,8 @@ static bool is_mixing(const sp_foreseer *f)
            config->augment.mix_p > 0;
 }
 
-/* The bytes of a batch's predictions on their way to the file: on rank 0 those of all
- * ranks too. */
+/* The bytes of a batch's predictions on their way to the file: on rank 0 all ranks'
+ * predictions too. */
 static int64_t result_bytes(const sp_foresight *what, const sp_load *load)
 {
     const int64_t logits = what->config->run.logits ? 4 * what->graph->n_classes : 0;
@@ -211,9 +210,9 @@ static int64_t result_bytes(const sp_foresight *what, const sp_load *load)
     return (load->stored * (2 + logits) + load->points * 10) * (1 + what->n_ranks);
 }
 
-/* The bytes of probabilities: the sums of the batch's voxels, and where blocks are
- * merged those on their way to other ranks and from them, in buffers that grow by
- * doubling. A voxel goes to its own block and to those whose points lie in it. */
+/* The bytes of probabilities: the sums of the batch's voxels, and if blocks are merged
+ * also sums on their way to other ranks and from them, in buffers that grow by
+ * doubling. A voxel goes to its own block and to the blocks with points in it. */
 static int64_t probability_bytes(const sp_foresight *what, const sp_load *load)
 {
     const sp_config *config = what->config;
@@ -261,7 +260,7 @@ void sp_foresee_step(sp_foreseer *f, const sp_load *load, int64_t part[SP_PARTS]
     }
     part[SP_BATCHES] += f->n_slots * loader.slot;
     part[SP_SCRATCH] = loader.scratch + host_operations(what, load);
-    /* predictions as the loss writes them, and as they are counted */
+    /* predictions as written by the loss, and as counted */
     if (!f->is_training)
         part[SP_SCRATCH] += 2 * 4 * load->voxels[0] + result_bytes(what, load) +
                             probability_bytes(what, load);
@@ -269,7 +268,7 @@ void sp_foresee_step(sp_foreseer *f, const sp_load *load, int64_t part[SP_PARTS]
 
 /* ---- the plan of a sample ---- */
 
-/* Voxelizes stored[0], mixed with stored[1] where that is a partner with voxels. */
+/* Voxelizes stored[0], mixed with stored[1] if that is a partner with voxels. */
 static sp_status voxelize(const sp_foresight *what, const sp_dataset *set,
                           const sp_sample stored[2], const sp_planned *of,
                           sp_arena *arena, sp_voxels *voxels)

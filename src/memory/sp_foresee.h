@@ -1,5 +1,5 @@
-/* The memory of a run, told before it starts from its network and from the voxels that
- * a rank holds at a time. The room's modules in the order of their use:
+/* The memory of a run, estimated before it starts from its network and from the voxels
+ * that a rank holds at a time. The room's modules in the order of their use:
  *
  *     sp_graph --sp_lower--> steps and values (sp_lower.h)
  *                                |  rows of a micro-batch
@@ -9,8 +9,8 @@
  *     bytes of samples, memory of a rank --sp_cut--> micro-batches of every step
  *
  * The run itself uses sp_lower, sp_assign and sp_fixed as well, so the estimate and the
- * execution cannot disagree. Tests hold plan_bytes of a backend to what plan_build
- * takes; sp_loader_size tells the loader's need. The parts of the estimate are
+ * execution cannot disagree. Tests compare plan_bytes of a backend with what plan_build
+ * takes; sp_loader_size gives the loader's need. The parts of the estimate are
  *
  *     fixed        program, index, weights, gradients, moments
  *     activations  of the network: sp_assign's two spans
@@ -18,14 +18,14 @@
  *     scratch      of a loader's planner and readers while they make one batch, and of
  *                  the operations of the network
  *
- * Arenas grow to their largest use and stay so. A rank that trains and evaluates
- * therefore takes
+ * Arenas grow to their largest use and keep that size. A rank that trains and evaluates
+ * therefore needs
  *
  *     fixed + max(activations of both) + batches and scratch of both loaders
  *
- * On a device the scratch is that of the weight gradient; the loaders' scratch is
- * memory of the host and is not counted. No function but sp_foresee_load reads a file.
- * The backend need not be open: its table and its precision are all that is read.
+ * On a device the scratch is the weight gradient's; the loaders' scratch is memory of
+ * the host and is not counted. No function but sp_foresee_load reads a file. The
+ * backend need not be open: only its table and its precision are read.
  */
 #ifndef SP_FORESEE_H
 #define SP_FORESEE_H
@@ -42,7 +42,7 @@ typedef struct sp_foresight {
     const sp_backend *backend;
     const int *columns; /* [n_columns] feature columns that are read of a sample */
     int n_columns;
-    double factor; /* edge of the network's voxels over that of the shards' voxels */
+    double factor;     /* edge of the network's voxels over the shards' voxel edge */
     bool has_subvoxel; /* the shards have /subvoxel, so augmentation turns freely */
     int64_t n_samples; /* samples in the index of all data sets of the run */
     int64_t unpacked_bytes; /* unpacked chunks that a rank keeps (sp_dataset) */
@@ -61,13 +61,13 @@ typedef struct sp_foresight {
 typedef struct sp_load {
     int n_samples;
     int64_t stored, points; /* voxels and points as the files have them */
-    int64_t context; /* points of margins, where an evaluation merges blocks; else 0 */
+    int64_t context; /* points of margins, if an evaluation merges blocks; else 0 */
     int64_t voxels[SP_MAX_LEVELS]; /* voxels of each level of the network */
     int64_t above; /* voxels of the levels above the coarsest one, all together */
     int64_t pairs[SP_MAX_MAPS]; /* pairs of each kernel map of the graph's plan */
 } sp_load;
 
-/* The state of an estimate. Each thread that asks needs one of its own. */
+/* The state of an estimate. Each thread needs its own. */
 typedef struct sp_foreseer {
     sp_foresight what;
     sp_lowered low;
@@ -90,8 +90,8 @@ typedef enum sp_cut_part {
     SP_PARTS
 } sp_cut_part;
 
-/* The bytes that a batch takes. A batch without samples takes what does not depend on
- * samples: buffers of the readers and of the planner. Not thread-safe. */
+/* The bytes that a batch needs. A batch without samples needs only buffers that do not
+ * depend on samples: the readers' and the planner's. Not thread-safe. */
 void sp_foresee_step(sp_foreseer *foreseer, const sp_load *load,
                      int64_t part[SP_PARTS]);
 
@@ -101,8 +101,8 @@ typedef struct sp_foreseen_fixed {
 } sp_foreseen_fixed;
 /* The bytes that no batch changes. SP_EMEM. */
 sp_status sp_foresee_fixed(sp_foreseer *foreseer, sp_foreseen_fixed *fixed);
-/* Fails with SP_EMEM and a message where those bytes alone are more than the `memory`
- * bytes of a rank (0: those of this machine). On a device it never does: its memory is
+/* Fails with SP_EMEM and a message if these bytes by themselves exceed the `memory`
+ * bytes of a rank (0: of this machine). On a device it never does: its memory is
  * reserved before anything is written. Local. */
 sp_status sp_foresee_fit(const sp_foresight *what, bool is_training, int64_t memory);
 
@@ -113,16 +113,15 @@ int64_t sp_foresee_context(const sp_foresight *what, const sp_dataset *set,
 typedef struct sp_planned {
     int64_t sample;
     int64_t epoch; /* augmented as in this one; below 0: as stored */
-    /* That is mixed into it, as if it had been drawn in that epoch; -1: none. */
+    /* The sample that is mixed into it, as if drawn in that epoch, or -1. */
     int64_t partner;
 } sp_planned;
-/* The partner of the sample in that epoch if it were mixed for certain; -1 where the
- * deck mixes none. Pure. */
+/* The partner of the sample in that epoch if it were mixed for certain; -1 if the deck
+ * mixes no samples. Pure. */
 int64_t sp_foresee_partner(const sp_foresight *what, const sp_dataset *set,
                            int64_t sample, int64_t epoch);
 /* Reads a sample, and its partner, and plans it on the host in at most `room` bytes (0:
- * without a bound); *load is what the sample turned out to be. SP_EDATA, SP_EIO,
- * SP_EMEM. */
+ * without a bound); *load is the sample's actual load. SP_EDATA, SP_EIO, SP_EMEM. */
 sp_status sp_foresee_load(const sp_foresight *what, const sp_dataset *set,
                           const sp_planned *of, int64_t room, sp_load *load);
 

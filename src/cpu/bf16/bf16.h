@@ -7,16 +7,16 @@
  *
  *     x, dy  rows of bf16 --gathered: pairs of rows--> dW, fp32    (bf16_wgrad.c)
  *
- * One operation forms all products. For each lane it is that of VDPBF16PS, an
- * instruction of AVX512_BF16:
+ * One operation forms all products. For each lane it is VDPBF16PS, an instruction of
+ * AVX512_BF16:
  *
  *     sum = (sum + a.high * b.high) + a.low * b.low
  *
  * Here a word holds two numbers, `low` the first one. Each of the two steps is a
- * fused multiply-add, rounded once to nearest with ties to even, in which subnormal
- * operands count as 0 and a subnormal result becomes 0 with its sign. (Intel 64 and
- * IA-32 Architectures Software Developer's Manual, volume 2, VDPBF16PS.) Three forms of
- * it have the same bits; the payload of a NaN alone may differ:
+ * fused multiply-add, rounded once to nearest with ties to even; subnormal operands
+ * count as 0 and a subnormal result becomes 0 with its sign. (Intel 64 and IA-32
+ * Architectures Software Developer's Manual, volume 2, VDPBF16PS.) Three forms of it
+ * have the same bits; only the payload of a NaN may differ:
  *
  *     AVX512_BF16       the instruction
  *     AVX-512 and AVX2  two multiply-adds while MXCSR has DAZ and FTZ set

@@ -1,5 +1,5 @@
 /* The operations of bf16.h and tile.h in portable C. The Makefile compiles this file
- * for the portable version alone. */
+ * only for the portable version. */
 #include "cpu/bf16/tile.h"
 
 #include <float.h>
@@ -12,9 +12,9 @@ static float flushed(float v)
     return fabsf(v) < FLT_MIN ? copysignf(0, v) : v;
 }
 
-/* The rounded result where the magnitude of sum + a * b is at most the least normal
+/* The rounded result if the magnitude of sum + a * b is at most the least normal
  * number. It is computed 2^100 times as large, so that rounding meets no subnormal
- * numbers, and is then 0 or scaled back. Where the operands are too large for that they
+ * numbers, and is then 0 or scaled back. If the operands are too large for that they
  * have cancelled each other out, and fmaf gives the result. */
 static float add_small(float sum, float a, float b)
 {
@@ -43,8 +43,8 @@ void TILES(begin)(void) {}
 
 void TILES(end)(void) {}
 
-/* The sum of two numbers that are not subnormal is exact where it is itself subnormal.
- * So flushing it after it was rounded gives the bits of the instruction. */
+/* The sum of two numbers that are not subnormal is exact if it is itself subnormal. So
+ * flushing it after it was rounded gives the bits of the instruction. */
 static float add(float a, float b)
 {
     return flushed(flushed(a) + flushed(b));

@@ -1,9 +1,9 @@
 /* The sums of a tile of output rows in one panel of columns, for both orders of sums
  * (bf16_conv.c, tile_conv.c): they begin with y itself, the bias or 0, offsets are
  * added to them in fp32, and they are rounded once, when all offsets are in. 512 rows
- * of 64 columns take 128 KiB of L2. The sums are kept apart from y, row behind row and
- * padded to whole vectors: so only the final copy to y needs masks, and rows are not
- * 1 KiB apart, which would put them into the same sets of L1. */
+ * of 64 columns need 128 KiB of L2. The sums are kept apart from y, row after row and
+ * padded to whole vectors: so only the final copy to y needs masks, and rows are not 1
+ * KiB apart, which would put them into the same sets of L1. */
 #ifndef SP_BF16_SUMS_H
 #define SP_BF16_SUMS_H
 

@@ -5,7 +5,7 @@
 
 #include "cpu/cpu_vec.h"
 
-/* n rows of a tensor, those of the numbers index[0 .. n - 1] + row. */
+/* n rows of a tensor, with the numbers index[0 .. n - 1] + row. */
 typedef struct row_list {
     sp_tensor t;
     int64_t row;

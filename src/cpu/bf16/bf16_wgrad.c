@@ -1,8 +1,8 @@
 /* Weight gradient in bf16: dW[k] += x dy^T over the pairs of offset k.
  *
- * The operation of bf16.h sums two products, here those of two pairs of rows. A run of
- * pairs is gathered first: the rows of x and of dy, two and two woven into words. The
- * blocks of mr input channels x nr vectors of output channels then read dense panels,
+ * The operation of bf16.h sums two products, here of two pairs of rows. A run of pairs
+ * is gathered first: the rows of x and of dy, two and two woven into words. The blocks
+ * of mr input channels x nr vectors of output channels then read dense panels,
  *
  *     x   [steps][block of channels]    dy   [steps][nr vectors]
  *
@@ -19,7 +19,7 @@
 enum {
     RUN = 192,           /* pairs; 96 steps of 64 words of dy are 24 KiB */
     CHANNELS = 256,      /* input channels gathered at a time */
-    LD_X = CHANNELS + 16 /* no whole KiB: steps stand in different sets of L1 */
+    LD_X = CHANNELS + 16 /* no whole KiB: steps fall into different sets of L1 */
 };
 
 /* Operands of the blocks of one panel of dW. */

@@ -1,4 +1,4 @@
-/* The second order of sums of products in bf16: that of the tiles of Intel's AMX_BF16,
+/* The second order of sums of products in bf16, for the tiles of Intel's AMX_BF16,
  * which form 16 times as many products a cycle as multiply-adds of fp32 do.
  *
  *     x  rows of bf16 --gathered: 32 pairs of rows--+
@@ -9,8 +9,8 @@
  *                                                   +--> dW, fp32   (tile_wgrad.c)
  *     dy  gathered: 32 pairs x channels-------------+
  *
- * One operation forms all products, that of TDPBF16PS. To each sum it adds a chunk of
- * 32 products, whose numbers stand two to a word, `even` the lower one:
+ * One operation, TDPBF16PS, forms all products. To each sum it adds a chunk of 32
+ * products. The numbers are two to a word, `even` the lower one:
  *
  *     even = odd = +0
  *     for each of the 16 words: even = even + a.even * b.even
@@ -22,29 +22,29 @@
  * Software Developer's Manual, volume 2, TDPBF16PS.) A chunk that is not full is filled
  * up with zeros, on both sides.
  *
- *     output of a convolution   its first value (the bias, 0 or what is there), to
- *                               which each offset's products are added in fp32, the
- *                               centre offset of a full map first, then by rising k.
- *                               An offset's products begin with 0 and add the chunks
- *                               of input channels by rising index.
- *     element of dW[k]          0, to which each tile of output rows adds the chunks of
- *                               its pairs of offset k.
+ *     output of a convolution   its first value (the bias, 0 or the present value);
+ *                               each offset's products are added to it in fp32, the
+ *                               centre offset of a full map first, then by rising k. An
+ *                               offset's products begin with 0 and add the chunks of
+ *                               input channels by rising index.
+ *     element of dW[k]          begins with 0; each tile of output rows adds the chunks
+ *                               of its pairs of offset k.
  *
- * So a result depends on its own operands alone. VDPBF16PS alternates between even and
+ * So a result depends only on its own operands. VDPBF16PS alternates between even and
  * odd within one sum (bf16.h), and no instruction but AMX's forms these sums as fast as
  * it does, so a processor computes in one order or the other: all ranks of a run choose
- * the same one (train.bf16_sums). Two forms of this order have the same bits; the
- * payload of a NaN alone may differ:
+ * the same one (train.bf16_sums). Two forms of this order have the same bits; only the
+ * payload of a NaN may differ:
  *
  *     AMX_BF16   the instruction; a thread configures its tiles for each tile of rows
  *                and releases them, so that nothing else saves or restores them
- *     portable   the steps above by those of bf16.h: for tests, and to repeat a run of
- *                another processor. Slow.
+ *     portable   the steps above by bf16.h's: for tests, and to repeat a run of another
+ *                processor. Slow.
  *
  * Floor of a pair of rows with c_in x c_out channels: c_in c_out / 512 cycles of the
- * tile unit (16 a TDPBF16PS of 16 x 16 x 32 products), beside which 2 c_in bytes are
+ * tile unit (16 a TDPBF16PS of 16 x 16 x 32 products); meanwhile 2 c_in bytes are
  * gathered and 8 c_out bytes of sums are read and written. At 64 x 64 that is 8 cycles
- * beside 2 lines and 8; multiply-adds take 64. */
+ * beside 2 lines and 8; multiply-adds need 64. */
 #ifndef SP_TILE_H
 #define SP_TILE_H
 
@@ -53,7 +53,7 @@
 
 enum {
     EDGE = 16,        /* rows of a tile; its columns, of 4 bytes */
-    CHUNK = 2 * EDGE, /* numbers whose products are added to a sum at once */
+    CHUNK = 2 * EDGE, /* numbers with products added to a sum at once */
     PAIRS = 2 * EDGE, /* rows that are multiplied together: two tiles */
     /* Columns of a panel of packed weights or of dW: what two rows of tiles read is
      * consecutive, which L2 delivers faster than lines of a wider panel (measured). */
@@ -114,7 +114,7 @@ typedef struct tile_products {
     bool is_added; /* to the sums that are there; else they begin with 0 */
 } tile_products;
 
-/* Gives this thread tiles, and takes them away. Nothing but multiply between them. */
+/* Configures this thread's tiles, and releases them. Only multiply between them. */
 void TILES(begin)(void);
 void TILES(end)(void);
 void TILES(multiply)(const tile_products *p);

@@ -1,5 +1,5 @@
 /* Products of tiles by TDPBF16PS: the operation of tile.h. The Makefile compiles this
- * file for AMX_BF16 alone; bf16_portable.c has the same in portable C. */
+ * file only for AMX_BF16; bf16_portable.c has the same in portable C. */
 #include "cpu/bf16/tile.h"
 
 /* Operand of LDTILECFG: all eight tiles have 16 rows of 64 bytes. */
@@ -23,7 +23,7 @@ void TILES(end)(void)
 }
 
 /* Registers 0 to 3 hold sums, 4 and 5 tiles of a, 6 and 7 tiles of b: a register is a
- * number in the instruction. Four sums are under way at once, since a TDPBF16PS takes
+ * number in the instruction. Four sums are under way at once, since a TDPBF16PS needs
  * 52 cycles and one begins every 16 (measured); their four loads take 32 of 64. */
 INLINE void two_rows(const tile_products *p, const uint32_t *b, float *sum,
                      const bool is_two)

@@ -6,7 +6,7 @@
  * the offset's weights, each of at most 32 columns; and the products of a panel, still
  * in L1, are added to the sums of the pairs' output rows. Keeping the sums of 16 output
  * rows in tile registers over all offsets instead would multiply rows of zeros for
- * every neighbour that is not there, which is most of them. */
+ * every absent neighbour, which is most of them. */
 #include "cpu/bf16/tile.h"
 
 #include "cpu/bf16/bf16_sums.h"
@@ -15,7 +15,7 @@
 
 enum {
     GROUP = 16,   /* chunks that are gathered at a time: 32 KiB */
-    COLUMNS = 256 /* whose sums are kept at a time: 512 KiB of L2 */
+    COLUMNS = 256 /* with sums kept at a time: 512 KiB of L2 */
 };
 
 /* Buffers of one tile of output rows. */
@@ -78,8 +78,8 @@ static void add_products_of(const panel_sums *p, const float *products, int colu
     }
 }
 
-/* Adds n pairs of an offset. w: its packed weights. The rows of x are gathered once
- * where they are not longer than the buffer. */
+/* Adds n pairs of an offset. w: its packed weights. The rows of x are gathered once if
+ * they are not longer than the buffer. */
 static void add_pairs(const panel_sums *p, const float *w, const int32_t *in,
                       const int32_t *out, int n, bool is_first, pair_rows *rows)
 {

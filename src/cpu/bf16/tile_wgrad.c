@@ -9,10 +9,9 @@
  *
  * A run of chunks is gathered at a time, from one tile of rows or several, since dW is
  * loaded and stored once a run: 256 x 256 channels are 256 KiB, and a tile of rows has
- * few pairs of an offset. So a group of tiles is done offset by offset. Where dW of all
+ * few pairs of an offset. So a group of tiles is done offset by offset. If dW of all
  * offsets leaves room in L2, the group has as many tiles as have room for their rows
- * there too; where it does not, the group is the whole sample, and only dW[k] stays in
- * L2.
+ * there too; if it does not, the group is the whole sample, and only dW[k] stays in L2.
  *
  * Chunks belong to tiles, and each element adds them tile after tile. So neither runs
  * nor groups split or reorder a sum, and a thread owns whole panels. */
@@ -20,11 +19,11 @@
 
 enum {
     RUN = 8,            /* chunks of pairs; of 32 channels they are 16 KiB */
-    LD = CHANNELS + 16, /* no whole KiB: steps stand in different sets of L1 */
+    LD = CHANNELS + 16, /* no whole KiB: steps fall into different sets of L1 */
     L2_SHARE = 1 << 20  /* bytes, of the 2 MiB that processors with AMX have */
 };
 
-/* The chunks that are to be added to dW[k], and what is gathered of them. */
+/* The chunks that are to be added to dW[k], and their gathered rows. */
 typedef struct run {
     const sp_cpu_wgrad *g;
     int thread, n_chunks;
@@ -130,8 +129,8 @@ static void add_run(run *r)
     r->n_chunks = 0;
 }
 
-/* Begins to fetch rows to L2: a chunk's rows are read again for each panel, and those
- * of a group of all tiles come from far. */
+/* Begins to fetch rows to L2: a chunk's rows are read again for each panel, and the
+ * rows of a group of all tiles come from far. */
 INLINE void fetch_rows(row_list rows)
 {
     const int bytes = rows.t.c * (int)sp_elem_bytes(rows.t.elem);
@@ -159,7 +158,7 @@ static void collect(run *r, const tile *t, int k)
 
 /* ---- tiles ---- */
 
-/* The number of tiles whose rows are gone through together. */
+/* The number of tiles that are processed together. */
 static int group_size(const sp_cpu_wgrad *g)
 {
     const int64_t K = g->map ? g->map->K : 1, c_in = g->x.c, c_out = g->dy.c;

@@ -58,7 +58,7 @@ static sp_status sort_samples(cpu_plan_builder *b, const int32_t *coords,
     return SP_OK;
 }
 
-/* The lowest level at which two neighbouring rows of a sample share a voxel. */
+/* The lowest level where two neighbouring rows of a sample share a voxel. */
 static inline int merge_level(uint64_t key, uint64_t next)
 {
     return (63 - __builtin_clzll(key ^ next)) / 3 + 1;

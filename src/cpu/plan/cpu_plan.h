@@ -17,11 +17,11 @@
  *
  * The least that a plan moves is its coordinates, 12 bytes a voxel; keys, parents and
  * order, 12 to 16 bytes a voxel of each level; and pairs, 8 bytes each. For a lidar
- * scan of 94,444 voxels and minkunet18 that is 28 MB, of which 24 MB are pairs: 1 ms at
- * 30 GB/s. Sorting moves 6 MB more, neighbour tables 4 MB (20 to 40 bytes a row),
- * twice, and `out` of maps that are counted late 8 MB, twice. A plan takes longer than
- * its bytes do, since it waits for gathers and mispredicted loops: about 100 cycles a
- * row for the pairs of 5^3, and 40 for a row of a table.
+ * scan of 94,444 voxels and minkunet18 that is 28 MB (24 MB of pairs): 1 ms at 30 GB/s.
+ * Sorting moves 6 MB more, neighbour tables 4 MB (20 to 40 bytes a row), twice, and
+ * `out` of maps that are counted late 8 MB, twice. A plan needs more time than its
+ * bytes, since it waits for gathers and mispredicted loops: about 100 cycles a row for
+ * the pairs of 5^3, and 40 for a row of a table.
  *
  * The scratch is the arena's own (sp_arena.scratch), or one that exists only while the
  * plan is built. Neighbour tables that no map reads exist only while the next finer one
@@ -58,7 +58,7 @@ typedef struct cpu_plan_level {
     /* [n + 1] first row in the finer level << 8 | mask of children; [n] is 0 */
     uint32_t *child;
     /* The neighbour table: [n], and [n_nbr] with room for PLAN_NEAR of each row and
-     * two vectors more. NULL where no look-up needs it. */
+     * two vectors more. NULL if no look-up needs it. */
     plan_near *near;
     int32_t *nbr;
     int32_t n_nbr;
@@ -78,9 +78,9 @@ typedef struct cpu_plan_builder {
     int32_t *start[SP_MAX_MAPS]; /* the maps' sp_map.start, still writable */
 } cpu_plan_builder;
 
-/* Scratch of one tile: its pairs in the order in which they are found, by rising output
- * row. They are sorted here, since a sort writes to many places at once, which are not
- * in a cache where the pairs stay. */
+/* Scratch of one tile: its pairs in the order they are found, by rising output row.
+ * They are sorted here, since a sort writes to many places at once, and the pairs'
+ * final memory is not in a cache. */
 typedef struct plan_stage {
     int32_t n, first; /* number of pairs; first output row of the tile */
     /* [n] tag << 32 | input row, tag = (output row - first) << PLAN_TAG | offset */
@@ -112,11 +112,11 @@ static inline void plan_put(plan_stage *stage, int k, int32_t in, int32_t out)
  * `from`, which are found from the neighbour table of level `top`, where every partner
  * is at most one step away. */
 typedef struct plan_lookup {
-    const cpu_plan_level *level; /* those of the builder */
+    const cpu_plan_level *level; /* of the builder */
     int to, from, top;
     int kernel;
     int shift;       /* log2 of the stride; positions are in steps of the finer level */
-    bool is_swapped; /* the output rows are those of the finer level */
+    bool is_swapped; /* the output rows are on the finer level */
 } plan_lookup;
 
 /* Buffers to sort a sample in. */
@@ -138,16 +138,16 @@ sp_status sp_cpu_plan_sort(const int32_t *c, int32_t n, int sample, int n_levels
                            int *bits);
 
 /* Takes the memory of the neighbour tables of levels `lowest` and above. Those up to
- * `highest` stay; of the others every second one has the same memory. */
+ * `highest` stay; the others share two memories by turns. */
 sp_status sp_cpu_plan_take_tables(cpu_plan_builder *b, int lowest, int highest);
 /* The levels whose neighbour tables the spec's maps read, from lowest to highest;
- * highest < lowest: none is read. */
+ * highest < lowest if no table is read. */
 void sp_cpu_plan_table_range(const cpu_plan_builder *b, int *lowest, int *highest);
-/* Takes from the arena the arrays whose size is known before the maps are built: tiles
- * and `start`. */
+/* Takes from the arena the arrays of a size known before the maps are built: tiles and
+ * `start`. */
 sp_status sp_cpu_plan_take_maps(cpu_plan_builder *b);
 /* True for a map whose pairs are counted only when they are found, so that its `out`
- * grows in the scratch. Reads the spec alone. */
+ * grows in the scratch. Reads only the spec. */
 bool sp_cpu_plan_is_counted_late(const cpu_plan_builder *b, int m);
 /* Builds the neighbour tables and every map of the spec. */
 sp_status sp_cpu_plan_maps(cpu_plan_builder *b);
@@ -180,7 +180,7 @@ typedef struct plan_word {
 /* Look-ups that go at most one level up and one down, with all offsets of a row
  * computed side by side: lane k of a row at child position c reads word from_word[c][k]
  * of the 32 words of its ancestor. The word is a neighbour's child word, and the
- * partner is its child `bit`; where is_leaf, the word is the partner itself. */
+ * partner is its child `bit`; if is_leaf, the word is the partner itself. */
 typedef struct plan_lanes {
     const cpu_plan_level *to, *top, *from;
     int K;
@@ -190,15 +190,15 @@ typedef struct plan_lanes {
                     * plan_loops.table has staged them */
     uint32_t from_word[8][PLAN_LANES];
     uint32_t bit[8][PLAN_LANES], below[8][PLAN_LANES]; /* bit - 1 */
-    /* The same by word, filled where the kernel has more than PLAN_NBR offsets. A word
+    /* The same by word, filled if the kernel has more than PLAN_NBR offsets. A word
      * that is the partner itself counts as its child 0. */
     plan_word word[8][PLAN_NBR];
 } plan_lanes;
 
-/* Returns false where the look-up goes further than that. */
+/* Returns false if the look-up goes further than that. */
 bool sp_cpu_plan_lanes_open(plan_lanes *lanes, const plan_lookup *q);
-/* Opens the look-up that writes the neighbour table of level l from that of the level
- * above. False for the roots, whose table it writes at once. */
+/* Opens the look-up that writes the neighbour table of level l from the table of the
+ * level above. False for the roots; their table is written at once. */
 bool sp_cpu_plan_open_table(cpu_plan_builder *b, int l, plan_lanes *lanes);
 
 /* Loops that exist in portable C and with AVX-512, with the same results. */
@@ -217,13 +217,13 @@ struct plan_loops {
      * number of these pairs is known. */
     void (*children)(const plan_lookup *q, plan_stage *stage, plan_tile *tile);
     /* Appends rows first .. last - 1 to the neighbour table of level lanes->to by a
-     * look-up of kernel 3. With a stage they are the rows of a tile, whose pairs
-     * find_lanes then finds by a look-up that is_table. */
+     * look-up of kernel 3. With a stage they are the rows of a tile; find_lanes then
+     * finds its pairs by a look-up that is_table. */
     void (*table)(const plan_lanes *lanes, cpu_plan_level *level, int32_t first,
                   int32_t last, plan_stage *stage);
 };
 
-/* Those of this build are listed in SP_PLAN_LOOPS of config.h. */
+/* This build's loops are listed in SP_PLAN_LOOPS of config.h. */
 extern const plan_loops sp_cpu_plan_portable, sp_cpu_plan_avx512;
 
 /* Number of bits set in a byte. */

@@ -4,9 +4,9 @@
  * permute them by constants of the child position, test a bit and count bits. Per
  * offset: list the rows that have a partner by compressing row numbers under their
  * bits, then gather the partners of the listed rows. No branch depends on the data.
- * Kernels of more than 32 offsets go through the words instead and sort what they find.
- * Compressing goes through a register, because compressing stores are slow on some
- * processors; the lanes stored beyond the last one are overwritten later. */
+ * Kernels of more than 32 offsets go through the words instead and sort the pairs
+ * found. Compressing goes through a register, because compressing stores are slow on
+ * some processors; the lanes stored beyond the last one are overwritten later. */
 #include "cpu/plan/cpu_plan.h"
 
 #include <immintrin.h>
@@ -87,7 +87,7 @@ static inline __m512i words_of(const int32_t *row, int n, const uint32_t *child,
                : _mm512_mask_i32gather_epi32(_mm512_setzero_si512(), m, v, child, 4);
 }
 
-/* none: the word of a neighbour that does not exist. */
+/* `none` is the word of a neighbour that does not exist. */
 static inline words load_words(const cpu_plan_level *level, int32_t ancestor,
                                bool is_leaf, __m512i none)
 {
@@ -164,7 +164,7 @@ static inline __attribute__((always_inline)) void look(const plan_lanes *w,
     }
 }
 
-/* Appends the rows first + 0, 1, ... whose bit is set to out; returns its new end. */
+/* Appends the rows first + 0, 1, ... with their bit set to out; returns its new end. */
 static inline int32_t *list_rows(const uint16_t *has, int bit, int32_t first, int32_t n,
                                  int32_t *out)
 {
@@ -280,7 +280,7 @@ static inline void list_words(const plan_lanes *w, int32_t ancestor, near_words 
                             hi, _mm512_add_epi32(iota(), _mm512_set1_epi32(16))));
 }
 
-/* Stages the pairs of one row, whose tag without offset is `tag`. */
+/* Stages the pairs of one row. Its tag without offset is `tag`. */
 static inline void stage_row(const plan_word *aim, const near_words *near, uint32_t tag,
                              bool is_leaf, plan_stage *stage)
 {

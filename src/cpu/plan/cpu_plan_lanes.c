@@ -96,7 +96,7 @@ static inline void load_words(const plan_lanes *w, int32_t ancestor, uint32_t *w
         word[__builtin_ctz(set)] = w->is_leaf ? (uint32_t)*nbr : w->top->child[*nbr];
 }
 
-/* The partner at lane k, or n of the partners' level where there is none. */
+/* The partner at lane k, or n of the partners' level if there is none. */
 static inline uint32_t lane_partner(const plan_lanes *w, const uint32_t *word, int c,
                                     int k)
 {

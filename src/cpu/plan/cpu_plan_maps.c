@@ -1,11 +1,11 @@
 /* Kernel maps: look-ups of a tile's output rows, sorted into pairs by offset.
  *
- *     2^3, stride 2   the number of pairs is known, so they are written where they stay
+ *     2^3, stride 2   the number of pairs is known, so they are written to their place
  *     part of one     another map with the same levels has a larger kernel: the pairs
- *                     are those of some of its offsets
+ *                     are taken from some of its offsets
  *     other           the number of pairs is known only in the end. `in` grows tile by
  *                     tile at the end of the arena and stays there; `out` grows at the
- *                     end of the scratch and is copied behind `in` when it is complete
+ *                     end of the scratch and is copied after `in` when it is complete
  *
  * Levels are done from the roots down. A map that is read off the neighbour table of
  * its level is built along with it, tile by tile. */
@@ -59,8 +59,8 @@ void sp_cpu_plan_table_range(const cpu_plan_builder *b, int *lowest, int *highes
     }
 }
 
-/* The offset at which every output row is its own partner, -1 if there is none: the
- * zero offset of a kernel without stride. */
+/* The offset where every output row is its own partner, or -1: the zero offset of a
+ * kernel without stride. */
 static int centre_of(const plan_lookup *q)
 {
     int n = q->kernel;
@@ -134,7 +134,7 @@ sp_status sp_cpu_plan_take_maps(cpu_plan_builder *b)
 /* An array of int32 that grows at the top of an arena. */
 typedef struct plan_stream {
     sp_arena *arena;
-    /* bytes: where the array begins, its size, and those taken for it */
+    /* bytes: where the array begins, its size, and the bytes taken for it */
     size_t begin, used, room;
 } plan_stream;
 
@@ -166,7 +166,7 @@ static sp_status stream_room(plan_stream *s, size_t n, int32_t **at)
 /* Returns the bytes that the array does not use to the arena. */
 static void stream_close(plan_stream *s)
 {
-    enum { ALIGN = 128 }; /* that of arenas */
+    enum { ALIGN = 128 }; /* of arenas */
 
     sp_arena_rewind(s->arena, s->begin + sp_multiple(s->used, ALIGN));
 }
@@ -186,7 +186,7 @@ static void begin_tile(plan_work *w, const sp_map *map, int t)
     w->tile.last = map->tile_row[t + 1];
 }
 
-/* Counts tile t into its map, whose pairs so far are those of the tiles before. */
+/* Counts tile t into its map, which has the pairs of the tiles before. */
 static sp_status count_tile(plan_work *w, int m, int t)
 {
     sp_map *map = &w->b->plan->map[m];
@@ -206,7 +206,7 @@ static sp_status count_tile(plan_work *w, int m, int t)
     return SP_OK;
 }
 
-/* ---- maps whose number of pairs is known ---- */
+/* ---- maps with a known number of pairs ---- */
 
 static sp_status take_pairs(plan_work *w, sp_map *map, int64_t pairs)
 {
@@ -234,14 +234,14 @@ static sp_status put_children(plan_work *w, int m, const plan_lookup *q)
     return SP_OK;
 }
 
-/* The offset along an axis at which a kernel begins. */
+/* The offset along an axis where a kernel begins. */
 static int first_step(int kernel)
 {
     return kernel % 2 ? -(kernel / 2) : 0;
 }
 
 /* The map with the same levels and the smallest kernel that has all offsets of map m
- * and more; -1: there is none. */
+ * and more; -1 if no map does. */
 static int larger_map(const cpu_plan_builder *b, int m)
 {
     const sp_map_key key = b->spec->map[m];
@@ -260,7 +260,7 @@ static int larger_map(const cpu_plan_builder *b, int m)
     return found;
 }
 
-/* Lists in offset[] those of a kernel of edge n that a kernel of edge `part` has. */
+/* Lists in offset[] the offsets of a kernel of edge n that one of edge `part` has. */
 static void list_offsets(int n, int part, int *offset)
 {
     const int before = first_step(part) - first_step(n);
@@ -382,8 +382,7 @@ static sp_status put_map(plan_work *w, int m)
     return put_part(w, m, &w->b->plan->map[larger]);
 }
 
-/* The map that is read off the neighbour table of level l, row by row; -1: there is
- * none. */
+/* The map that is read off the neighbour table of level l, row by row; or -1. */
 static int map_of_table(const cpu_plan_builder *b, int l)
 {
     for (int m = 0; m < b->spec->n_maps; m++) {

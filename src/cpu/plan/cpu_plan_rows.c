@@ -1,6 +1,6 @@
 /* Look-ups of any kernel and stride, in portable C.
  *
- * They begin at an ancestor whose one-step neighbourhood holds every partner, choose
+ * They begin at an ancestor with every partner in its one-step neighbourhood, choose
  * the neighbour that holds the partner and go down child by child. The 2^3 kernel of
  * stride 2 needs child words only. */
 #include "cpu/plan/cpu_plan.h"
@@ -33,7 +33,7 @@ static inline int32_t descend(const plan_lookup *q, int32_t row, uint64_t path)
     return row;
 }
 
-/* Lists the 27 neighbours of a row, -1 for none. */
+/* Lists the 27 neighbours of a row, -1 for an absent one. */
 static void list_neighbours(const cpu_plan_level *level, int32_t row, int32_t *nbr)
 {
     const plan_near near = level->near[row];

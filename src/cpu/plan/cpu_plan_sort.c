@@ -3,7 +3,7 @@
  * A key is relative to a base of its sample. The base is a multiple of the coarsest
  * stride, so that dividing keys divides coordinates, and near the sample, so that keys
  * are short. The row number is kept in the low bits of the sorted word, so that sorting
- * moves one 8-byte word per row. Where key and row do not fit into 64 bits, the key is
+ * moves one 8-byte word per row. If key and row do not fit into 64 bits, the key is
  * sorted in two halves. */
 #include "cpu/plan/cpu_plan.h"
 
