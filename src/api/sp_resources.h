@@ -233,7 +233,7 @@ sp_status sp_resources_measure_merging(sp_resources *resources);
 /* A file that weights are loaded from, and the parts to load. */
 typedef struct sp_weights_source {
     /* Rank 0 opens it: for only the weights that a training begins with (layers of
-     * run.init_skip keep their initial ones), or for a state. NULL: `file` is open. */
+     * run.init_skip get initial ones), or for a state. NULL: `file` is open. */
     const char *path;
     struct sp_h5 *file; /* on rank 0 (sp_checkpoint_open_weights); NULL elsewhere */
     /* On rank 0 a packed model that was read, in place of a file (weights/sp_packed.h);

@@ -18,9 +18,9 @@
  *
  * where (x, y) is the voxel's mean point (its centre without subvoxel positions) and
  * (x0, y0) .. (x1, y1) the block with its margin. It falls to 0, with its slope, at the
- * end of the block, since context is one-sided there; since s(t) + s(1 - t) = 1, the
- * weights of two neighbours add up to 1. A weight is at least one unit, so that every
- * point has a prediction.
+ * end of the block, where context is one-sided; since s(t) + s(1 - t) = 1, the weights
+ * of two neighbours add up to 1. A weight is at least one unit, so that every point has
+ * a prediction.
  *
  * The class with the greatest logit gets one unit more, in each view. A point of one
  * block and one view therefore has the class of the plain prediction, even if rounding
