@@ -191,8 +191,8 @@ int sp_data_open_shards(sp_data **data, sp_comm *comm, int n,
                         const char *const *patterns);
 /* Creates a data set from arrays of the caller. samples [n_samples] is copied, but not
  * the arrays in it: they stay unchanged until the data set is destroyed. Each rank
- * passes all samples, in the same order (sp_data_create_gathered does it otherwise), since a
- * step deals them to the ranks anew. SP_EUSAGE, SP_EDATA (a coordinate, label or
+ * passes all samples, in the same order (sp_data_create_gathered does it otherwise),
+ * since each step deals them to the ranks. SP_EUSAGE, SP_EDATA (a coordinate, label or
  * feature is out of range, with its place), SP_EMEM. Cost: one pass over the arrays. */
 int sp_data_create_arrays(sp_data **data, const sp_data_about *about, int64_t n_samples,
                           const sp_sample_arrays *samples);
@@ -251,7 +251,7 @@ typedef struct sp_scores {
     const double *metrics;    /* [n_metrics] the sums of the caller's metric */
 } sp_scores;
 
-/* What a network computed on this rank. All arrays are in host memory and valid during
+/* The output of a network on this rank. All arrays are in host memory and valid during
  * the call. Rows are ordered by sample and within a sample in an order of the
  * library. */
 typedef struct sp_logits {

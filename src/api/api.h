@@ -75,7 +75,7 @@ void api_training_plan(sp_training *training);
 void api_metrics_zero(api_metrics *own);
 sp_status api_metrics_add(sp_training *training, const sp_batch *batch);
 sp_status api_metrics_reduce(sp_training *training);
-/* What the caller's functions get to see. sample_row [n_samples + 1] is filled. */
+/* The arguments of the caller's functions. sample_row [n_samples + 1] is filled. */
 sp_logits api_logits(const sp_net_rows *rows, int64_t *sample_row);
 
 #endif

@@ -1,8 +1,8 @@
-/* What a training or an evaluation computes with: device, transport, data and network;
+/* The parts of a training or an evaluation: device, transport, data and network;
  * loaders that feed the network; buckets and an optimizer that train it. The user opens
- * what it needs, in the order below, and sp_resources_free frees all of it. Users are the
- * library's objects (include/sptrain.h; sp_training.c) and the commands of the programs,
- * which open a session with it (train/sp_session.h: sp_resources_open, _close).
+ * the ones it needs in this order; sp_resources_free frees all. Users are the library's
+ * objects (include/sptrain.h; sp_training.c) and the commands of the programs, which
+ * open a session with it (train/sp_session.h: sp_resources_open, _close).
  *
  *     sp_resources_begin           deck, ranks
  *        open_device               rank --> device or cores     (sp_resources_device.c)
@@ -41,7 +41,7 @@ typedef struct sp_resolved {
     sp_bf16_sums bf16_sums;
 } sp_resolved;
 
-/* What a program allows, and a library does not do in a process of somebody else. */
+/* Allowed in a program, but not for a library in another program's process. */
 typedef struct sp_liberties {
     bool binds; /* binds the process to its share of the node's cores */
     /* Has a child process try wgmma on a device (train/sp_trial.h); NULL: no trial. */
@@ -107,7 +107,7 @@ typedef struct sp_resources {
 /* Zeroes the resources. Local. */
 void sp_resources_begin(sp_resources *resources, const sp_config *config,
                         sp_comm *comm);
-/* Ends loaders and sums over ranks: what uses other ranks or other threads. Local. */
+/* Ends the users of other ranks or threads: loaders and sums over ranks. Local. */
 void sp_resources_end_work(sp_resources *resources);
 /* Frees everything, after sp_resources_end_work. Local. */
 void sp_resources_free(sp_resources *resources);
@@ -136,7 +136,7 @@ sp_foresight sp_resources_foresight(const sp_resources *resources,
 sp_status sp_resources_cut(sp_resources *resources);
 /* *bytes becomes the bound of a rank if the ranks of its host may together need more
  * memory than it has, else 0. train or eval may be NULL. Rank 0 reads a few samples
- * unless the memory surely suffices. Collective, agreed. SP_EMPI. */
+ * unless the memory certainly suffices. Collective, agreed. SP_EMPI. */
 sp_status sp_resources_bound_host(sp_resources *resources, const sp_foresight *what,
                                   sp_sampler *train, sp_sampler *eval, int64_t *bytes);
 
@@ -189,10 +189,10 @@ sp_status sp_resources_check_labels(sp_resources *resources);
  * be read; count is then of no use. Collective. SP_EMPI. */
 sp_status sp_resources_count_labels(sp_resources *resources, const sp_dataset *set,
                                     int64_t *count, bool *is_known);
-/* What a deck may not ask of a training: SP_EUSAGE if train.lovasz_per = "step" is asked
- * of several ranks or micro-batches, which would sort their own voxels only (evaluations
- * are per sample), and if run.weights names averages that train.ema does not keep.
- * Local. */
+/* Checks the deck's demands on a training: SP_EUSAGE if train.lovasz_per = "step" is
+ * asked of several ranks or micro-batches, which would sort their own voxels only
+ * (evaluations are per sample), and if run.weights names averages that train.ema does
+ * not keep. Local. */
 sp_status sp_resources_check_training(const sp_resources *resources);
 /* Exchanges weights and running statistics with the averages of train.ema: the network
  * computes with the averages until the next call. No step or checkpoint comes between

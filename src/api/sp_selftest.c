@@ -224,7 +224,7 @@ sp_status sp_selftest_device(sp_backend *device)
         rc = run_side(&a, p);
     if (rc == SP_OK)
         rc = compare(&a, &b, p->graph.n_floats, device->precision);
-    /* the foreseen memory of a run does not include the test's */
+    /* the estimated memory of a run does not include the test's */
     if (rc == SP_OK && device->ops->scratch_drop)
         rc = device->ops->scratch_drop(device);
     close_side(&a);

@@ -174,7 +174,7 @@ bool sp_file_is_at(const char *path, int fd)
            held.st_ino == found.st_ino;
 }
 
-/* Creates the file anew. A file that a killed writer left, or a link that somebody else
+/* Creates a new file. A file that a killed writer left, or a link that somebody else
  * put there, is unlinked first, which removes the link and not the file that it leads
  * to. */
 static int create_anew(const char *path)

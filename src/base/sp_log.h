@@ -58,7 +58,7 @@ typedef enum sp_log_kind {
  * Called by sp_log_program. */
 typedef void sp_log_console(sp_log_kind kind, const char *line);
 void sp_log_to_console(sp_log_console *console);
-/* Where lines of a thread go instead of the console: to the caller of the library. */
+/* Sends lines of a thread to the caller of the library instead of the console. */
 typedef struct sp_log_route {
     int rank;
     /* Any thread that has the route calls it. NULL: lines are dropped. */

@@ -1,6 +1,6 @@
-/* What makes a process one of the project's programs, and not a user of the library: its
- * library code reads variables of the environment (sp_env.h), and its log goes to the
- * console (sp_console.c). */
+/* Makes a process one of the project's programs, not a user of the library: its library
+ * code reads variables of the environment (sp_env.h), and its log goes to the console
+ * (sp_console.c). */
 #ifndef SP_PROGRAM_H
 #define SP_PROGRAM_H
 

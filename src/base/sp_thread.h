@@ -17,7 +17,7 @@ int sp_thread_try(int n);
  * trained 1.3 times as fast with threads that sleep, and 10 times beside 8 busy
  * processes (measured). On many cores nothing was measured, and waking many threads
  * takes longer. Both libraries read OMP_WAIT_POLICY once, when they are loaded. So the
- * program executes itself anew with the same arguments; returns if it need not or
+ * program executes itself again with the same arguments; returns if it need not or
  * cannot. Local; to be called before MPI starts, with main's own arguments. */
 void sp_thread_wait_asleep(char **argv);
 

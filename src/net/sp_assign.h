@@ -70,7 +70,7 @@ typedef struct sp_assign {
 
 /* How the gradient of a step's input comes about. */
 typedef enum sp_grad_route {
-    SP_GRAD_NONE, /* no parameter before the input is trained: there is no gradient */
+    SP_GRAD_NONE, /* no gradient: no parameter before the input is trained */
     /* It is written: into memory of its own, or over the activation if the step is its
      * last reader. */
     SP_GRAD_NEW,

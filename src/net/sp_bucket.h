@@ -57,9 +57,9 @@ typedef struct sp_buckets {
 } sp_buckets;
 
 /* Cuts the gradient into buckets of whole parameters, each of at least bucket_bytes (0:
- * 16 MiB) as it travels, and hardly more than half as much again. A world of one rank
- * has buckets but no communication. The gradient is in host memory. Collective.
- * SP_EMEM; destroy after failure too. */
+ * 16 MiB) as it travels, and rarely above 1.5 times that. A world of one rank has
+ * buckets but no communication. The gradient is in host memory. Collective. SP_EMEM;
+ * destroy after failure too. */
 sp_status sp_buckets_create(sp_buckets *buckets, const sp_graph *graph, sp_comm *comm,
                             bool is_exact, size_t bucket_bytes);
 void sp_buckets_destroy(sp_buckets *buckets);

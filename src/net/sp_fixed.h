@@ -20,7 +20,7 @@ typedef struct sp_fixed_norm {
 } sp_fixed_norm;
 
 typedef struct sp_fixed_rules {
-    /* All steps share one room for packed weights and pack them anew. */
+    /* All steps share one room for packed weights and pack them at each use. */
     bool is_low_memory;
     bool is_exact; /* weight gradients are formed for each sample by itself */
     bool has_class_weights;

@@ -17,7 +17,7 @@
 #include "compute/sp_transport.h"
 #include "net/sp_bucket.h"
 
-/* What the last layer gave on this rank, in host memory; see sp_logits of
+/* The last layer's output on this rank, in host memory; see sp_logits of
  * include/sptrain.h. */
 typedef struct sp_net_rows {
     int64_t n;

@@ -3,7 +3,7 @@
  *     sp_lower    which passes run           sp_assign   where their matrices are
  *     sp_fixed    parameters, packed weights            --> sp_net_act, sp_net_grad
  *
- * The net asks sp_assign before each pass, has its two arenas grow to what was assigned
+ * The net asks sp_assign before each pass, grows its two arenas to the assigned size
  * (sp_net_reach), and computes between the assigned places.
  */
 #ifndef SP_NET_IMPL_H

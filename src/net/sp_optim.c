@@ -19,7 +19,7 @@ struct sp_optim_impl {
     optim_stretch *stretch; /* [n_stretches] by rising first */
 };
 
-/* Parameters begin at multiples of a run; what pads them is 0 and stays 0. */
+/* Parameters begin at multiples of a run; their padding is 0 and stays 0. */
 static sp_status take_spared(sp_optim *optim)
 {
     const sp_graph *graph = optim->graph;

@@ -19,7 +19,7 @@ typedef struct sp_optim {
     struct sp_optim_impl *impl;
 } sp_optim;
 
-/* What the schedule sets for one step. */
+/* The schedule's values for one step. */
 typedef struct sp_rates {
     double lr;
     double momentum; /* of sgd; the first beta of adamw */
@@ -62,7 +62,7 @@ bool sp_optim_cycles_momentum(const sp_config *config);
  *   SGD     d = g + decay w, v = momentum v + (1 - dampening) d, w -= lr v; in the
  *           first update v = d; with momentum 0 w -= lr d;
  *           Nesterov: w -= lr (d + momentum v)
- *   AdamW   decoupled decay; its bias correction takes the first beta of this step
+ *   AdamW   decoupled decay; its bias correction uses the first beta of this step
  * decay_norm = false leaves batch norm's scale and shift without decay, train.lr_layers
  * multiplies lr layer by layer, and a frozen layer is left out altogether. With
  * grad_clip > 0 g is multiplied by min(1, grad_clip / (|g| + 1e-6)) (PyTorch's

@@ -35,7 +35,7 @@ static sp_status check_file(sp_session *s, const char *path)
     return sp_comm_agree(s->comm, rc);
 }
 
-/* Refuses what a training would refuse before its first step. */
+/* Fails if a training would fail before its first step. */
 static sp_status check_start(sp_resources *r)
 {
     const sp_session *s = r->session;

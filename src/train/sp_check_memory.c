@@ -40,7 +40,7 @@ static void print(const sp_resources *r, bool is_host)
             batches, scratch);
 }
 
-/* The device that the memory is foreseen for. */
+/* The device of the memory estimate. */
 typedef struct device_view {
     bool is_cuda;
     int64_t memory_bytes; /* memory of rank 0's first device; 0 if it sees no device */

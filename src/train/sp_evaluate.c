@@ -147,7 +147,7 @@ static sp_status count_merged(void *arg, const sp_merger_sample *sample)
     return SP_OK;
 }
 
-/* Does what follows the last view of a batch. */
+/* Counts or merges predictions after the last view of a batch. */
 static sp_status end_views(pass *p, const sp_batch *batch)
 {
     if (!p->merging.with_blocks)

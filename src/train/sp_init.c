@@ -16,7 +16,7 @@ static const char *last_layer(const sp_resources *r)
 
 /* ---- classes and columns ---- */
 
-/* Compares the classes. With other names the last layer learns them anew, which is a
+/* Compares the classes. With other names the last layer relearns them, which is a
  * warning; the same names in another order would be mixed up silently, which is an
  * error. A newly initialized last layer fits any classes. */
 static sp_status compare_classes(const sp_resources *r, const sp_normalization *norm,

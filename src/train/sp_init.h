@@ -1,8 +1,8 @@
 /* Fine-tuning: a training that begins with the weights of another one, of all layers or
  * of some.
  *
- *     run.init_from     sp_init_weights   weights and statistics of the layers; those
- *                                         of run.init_skip begin afresh
+ *     run.init_from     sp_init_weights   weights and statistics of layers; the layers
+ *                                         of run.init_skip are initialized
  *     run.init_norm     sp_init_norm_of   statistics of the features
  *     train.freeze, train.lr_layers       graph/sp_graph.h; logged by sp_init_report
  */

@@ -43,7 +43,7 @@ sp_status sp_merging_add(sp_merging *merging, const sp_batch *batch, sp_tensor l
  * Local. */
 sp_status sp_merging_add_sample(sp_merging *merging, const sp_batch *batch, int b,
                                 const void *payload, size_t bytes);
-/* Exchanges what was added (sp_merger_exchange). Every rank calls it for each
+/* Exchanges the added samples (sp_merger_exchange). Every rank calls it for each
  * micro-batch, after its last view. Collective, agreed. */
 sp_status sp_merging_exchange(sp_merging *merging, const sp_batch *batch);
 

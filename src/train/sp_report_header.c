@@ -70,7 +70,7 @@ void sp_report_machine(const sp_resources *r)
         sp_log_info("rank %d has cores %s", comm->rank, r->cores);
 }
 
-/* Writes what becomes of the learning rate over the training; "" if it stays. */
+/* Writes the schedule of the learning rate in words; "" if it is constant. */
 static void word_schedule(const sp_config *config, double lr, char *text, size_t room)
 {
     const char *word = sp_schedule_word[config->train.schedule];

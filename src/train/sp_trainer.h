@@ -1,7 +1,7 @@
 /* A training run, from its set-up to its end.
  *
  *     sp_train.c      steps and epochs, and when to evaluate, save and stop
- *     sp_trainer.c    set-up and end; what the steps need to know of the resources
+ *     sp_trainer.c    set-up and end; resources for the steps
  *     sp_times.h      the times of a step
  *     sp_resume.h     the beginning of a run, and its checkpoints
  *     sp_report.h     console and metrics.jsonl
@@ -72,8 +72,8 @@ typedef struct sp_trainer {
     bool must_stop; /* agreed: a signal, or a time limit */
 } sp_trainer;
 
-/* Collective, agreed: opens the resources of a training and finds out where it begins.
- * The trainer need not be zeroed; sp_trainer_close follows in any case. */
+/* Collective, agreed: opens the resources of a training and finds its first step. The
+ * trainer need not be zeroed; sp_trainer_close follows in any case. */
 sp_status sp_trainer_open(sp_trainer *trainer, const sp_command *command);
 /* Collective, agreed: the loader begins, and the start is written to the log and the
  * run folder. To be called once, before the first step. */
