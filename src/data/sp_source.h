@@ -25,9 +25,9 @@ typedef struct sp_source_about {
     const double *mean, *std; /* [n_features]; both NULL: not known */
 } sp_source_about;
 
-/* Makes *set the data set of a source whose samples have voxels [n_samples] voxels; it
- * is closed by sp_dataset_close, after a failure too. Local. SP_EUSAGE: a number is
- * out of range; SP_EMEM. */
+/* Makes *set the data set of a source; its samples have voxels [n_samples] voxels; it
+ * is closed by sp_dataset_close, after a failure too. Local. SP_EUSAGE: a number is out
+ * of range; SP_EMEM. */
 sp_status sp_source_open(sp_dataset *set, const sp_source_about *about,
                          int64_t n_samples, const int64_t *voxels, sp_source source);
 /* Checks a sample of the caller as one of a file is checked: ranges, finite features, and
