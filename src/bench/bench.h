@@ -21,7 +21,7 @@
  *
  * The ceiling is measured again before each repeat of a job, because the clock of a
  * core drifts and other programs come and go; the best of these counts. A rate above
- * BENCH_MOST_RATIO times its ceiling is a failed measurement: where a renewed ceiling
+ * BENCH_MOST_RATIO times its ceiling is a failed measurement: if a renewed ceiling
  * does not help, no row is printed and the program ends with SP_ENUMERIC.
  */
 #ifndef BENCH_H
@@ -56,7 +56,7 @@ typedef struct bench_options {
     /* sp_device_kind and sp_precision; BENCH_NONE: run.device and train.precision of
      * the deck, of commands without a deck the CPU and fp32. */
     int device, precision;
-    const char *shard; /* file to take voxels from; NULL: a shape */
+    const char *shard; /* file to read voxels from; NULL: a shape */
     const char *shape; /* NULL: terrain */
     const char *code;  /* file with the table of the machine code */
     const char *out;   /* file that `voxels` writes */
@@ -82,7 +82,7 @@ typedef struct bench_call {
     const sp_map *map;
 } bench_call;
 
-/* Told every operation of a step, in their order (bench_layers.c). */
+/* Called for every operation of a step, in their order (bench_layers.c). */
 typedef struct bench_counter {
     sp_status (*count)(void *arg, const bench_call *call);
     void *arg;
@@ -106,7 +106,7 @@ typedef struct bench {
     bool is_emulated;
     int64_t n_timings; /* timings of ceilings so far */
     double one_rate;   /* flops a second of one thread, by its own CPU time */
-    /* Work of each peak that takes long against the clock's resolution. */
+    /* Work of each peak that lasts long against the clock's resolution. */
     double amount[SP_PEAK_GATHER + 1];
     /* Work a second: the best flops in multiply-adds of this rank so far, and the bytes
      * of the stream in the first rows. */
@@ -154,7 +154,7 @@ typedef struct bench_job {
     bench_limit limit;
     const sp_node *layer; /* layer of a step, borrowed; NULL: the job is no layer */
     double share;         /* with a layer: its part of the step's time */
-    /* A plan: what one call takes of a device (sp_plan.h); 0: not printed. */
+    /* A plan: the use of a device by one call (sp_plan.h); 0: not printed. */
     int operations, waits;
     /* Work of whole steps, borrowed; NULL: the job is no step. */
     const bench_work *work;
@@ -174,7 +174,7 @@ typedef struct bench_time {
     bool is_wall; /* rates are computed with wall_s, not cpu_s */
     int repeats;
     int calls;            /* calls in one repeat; 0: not printed */
-    int64_t memory_bytes; /* as memory_used tells (sp_backend.h); 0: not printed */
+    int64_t memory_bytes; /* memory_used's value (sp_backend.h); 0: not printed */
 } bench_time;
 
 /* ---- bench_measure.c ---- */
@@ -182,18 +182,17 @@ typedef struct bench_time {
  * SP_EIO. */
 sp_status bench_open(bench *b, const bench_options *options, sp_comm *comm);
 /* Opens the device that ceilings are measured on and prints the first rows. session: a
- * backend that is open already and stays so until bench_device_close; NULL: the one
+ * backend that is already open and remains open until bench_device_close; NULL: the one
  * that the options name is opened. */
 sp_status bench_device_open(bench *b, const sp_backend *session);
 void bench_device_close(bench *b);
 /* Closes the device too; *b may be half open. SP_EIO: some of the output was lost. */
 sp_status bench_close(bench *b);
-/* Measures a job and prints its row. Errors: those of the job; SP_ENUMERIC as
- * bench_print. */
+/* Measures a job and prints its row. Errors: the job's; SP_ENUMERIC as bench_print. */
 sp_status bench_measure(bench *b, const bench_job *job);
 /* Prints a row of measured numbers. ceiling: flops or bytes a second, by job->limit; 0:
- * none. A rate above the ceiling gives SP_ENUMERIC and no row. Rank 0 only: other ranks
- * return at once. */
+ * no ceiling. A rate above the ceiling gives SP_ENUMERIC and no row. Rank 0 only: other
+ * ranks return at once. */
 sp_status bench_print(bench *b, const bench_job *job, const bench_time *time,
                       double ceiling);
 /* Prints a line on a terminal that the next one replaces. Rank 0 only. */
@@ -215,7 +214,7 @@ sp_status bench_ceilings_open(bench *b);
  * multiply-adds, and keeps the best in b->best_flops. Local; errors of the backend. */
 sp_status bench_peak(bench *b, double *rate);
 /* Times the limit of a job once, in flops or bytes a second by job->limit. Local, but
- * collective where job->ceiling is; errors of the backend or of job->ceiling. */
+ * collective if job->ceiling is; errors of the backend or of job->ceiling. */
 sp_status bench_ceiling(bench *b, const bench_job *job, double *rate);
 /* True for an impossible rate: it exceeds the ceiling by more than the
  * measuring error. */
@@ -254,8 +253,8 @@ typedef struct bench_voxels {
 sp_status bench_voxels_make(const bench_options *options, int64_t n, bench_voxels *v);
 void bench_voxels_free(bench_voxels *v);
 /* Writes a shard of n_samples places of the terrain into a temporary folder. Its path
- * is written to path [BENCH_PATH]; bench_shard_remove deletes it, and what a failure
- * left of it, and so does TERM or INT from here on. One shard at a time. Local. SP_EIO,
+ * is written to path [BENCH_PATH]; bench_shard_remove deletes it, also its parts after
+ * a failure, and so does TERM or INT from here on. One shard at a time. Local. SP_EIO,
  * SP_EMEM. */
 sp_status bench_shard_make(int64_t n, int n_samples, char *path);
 void bench_shard_remove(void);
@@ -272,9 +271,9 @@ sp_status bench_reduce_time(bench *b, float *data, int64_t n, bench_time *time);
  * They print their rows as they measure them. step, eval, reduce and model are
  * collective; the others run on one rank. bench_open precedes them, and
  * bench_device_open all but those with has_own in bench_main.c, which open a device
- * themselves. They return the errors of what they time, SP_EUSAGE for options that do
- * not fit, and SP_ENUMERIC for a rate above its ceiling; b->is_reported tells whether
- * the failure was printed. */
+ * themselves. They return the errors of the timed work, SP_EUSAGE for options that do
+ * not fit, and SP_ENUMERIC for a rate above its ceiling; b->is_reported is true if the
+ * failure was printed. */
 sp_status bench_ops(bench *b);
 sp_status bench_plan(bench *b);
 sp_status bench_step(bench *b);
@@ -285,8 +284,8 @@ sp_status bench_reduce(bench *b);
 sp_status bench_model(bench *b);
 sp_status bench_roofline(bench *b);
 /* ---- bench_rows.c: operations on rows of c channels; called by bench_ops ---- */
-/* Measures each on the voxels v and prints its row. What it takes from the arena is
- * given back. Local; errors of bench_measure. */
+/* Measures each on the voxels v and prints its row. It gives back its memory of the
+ * arena. Local; errors of bench_measure. */
 sp_status bench_rows(bench *b, sp_arena *arena, const bench_voxels *v, int c);
 
 /* ---- bench_step.c: a training as sptrain makes it ---- */
@@ -302,7 +301,7 @@ typedef struct bench_training {
 /* Seconds of the parts of one step, or of one pass of an evaluation, on this rank, and
  * its work. */
 typedef struct bench_parts {
-    /* That of END means nothing; an evaluation has FORWARD and LOSS. */
+    /* Not used for END; an evaluation has FORWARD and LOSS. */
     double part[SP_STEP_PARTS];
     double all;
     double cpu, process_cpu; /* core time of the training thread; of all threads */
@@ -318,7 +317,7 @@ typedef struct bench_parts {
 /* Adds the work of a batch of the set to parts. */
 void bench_work_add(const sp_resources *r, const sp_dataset *set, const sp_batch *batch,
                     bool is_training, bench_parts *parts);
-/* Counts the work of n steps on all ranks. Collective, agreed; SP_EDATA where a rank
+/* Counts the work of n steps on all ranks. Collective, agreed; SP_EDATA if a rank
  * had a step without a voxel. bench_work_free follows in any case. */
 sp_status bench_work_count(sp_session *session, const bench_parts *step, int n,
                            bench_work *w);
@@ -331,7 +330,8 @@ void bench_work_json(sp_json *json, const bench_work *w);
 typedef struct bench_runs {
     int n;
     bench_parts whole[BENCH_STEPS];
-    /* Runs with waits between their parts. Steps on the CPU need none: as `whole`. */
+    /* Runs with waits between their parts. Steps on the CPU need no waits: as
+     * `whole`. */
     bench_parts split[BENCH_STEPS];
     double ceiling; /* flops a second of all ranks together */
     bench_work work;
@@ -369,7 +369,7 @@ sp_status bench_runs_print(bench *b, bench_runs *runs, const char *name,
 /* Opens the resources of the deck, from the session to the loader. Collective, agreed.
  * bench_training_close follows in any case. */
 sp_status bench_training_open(bench *b, bench_training *t);
-/* Runs one whole step (sp_step.h). Collective. Ends all ranks where it fails. */
+/* Runs one whole step (sp_step.h). Collective. Ends all ranks if it fails. */
 void bench_training_step(bench_training *t, bench_parts *parts);
 /* Reports a failure and frees everything. Returns rc. */
 sp_status bench_training_close(bench *b, bench_training *t, sp_status rc);

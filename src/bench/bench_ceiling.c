@@ -2,10 +2,10 @@
  *
  * Other programs can only lengthen a timing, so the best of several timings is the rate
  * of the machine, and it is trusted once others come close to it. A timing must be long
- * against the clock's resolution and the start of the threads. The amount of work that
- * takes so long is determined with one thread and its CPU time, which other programs do
- * not affect: by wall time an interruption would make any small amount of work look
- * long enough.
+ * against the clock's resolution and the start of the threads. The amount of work for
+ * that is determined with one thread and its CPU time, which other programs do not
+ * affect: by wall time an interruption would make any small amount of work look long
+ * enough.
  */
 #include "bench/bench.h"
 
@@ -44,8 +44,8 @@ static sp_status rate_of(bench *b, const sp_peak_args *args, double *seconds,
     return SP_OK;
 }
 
-/* Determines the work that takes one thread long enough; the shortest of a few timings
- * decides. one_rate: work a second of that thread. */
+/* Determines the work that keeps one thread busy long enough; the shortest of a few
+ * timings decides. one_rate: work a second of that thread. */
 static sp_status find_amount(bench *b, sp_peak_args args, double *amount,
                              double *one_rate)
 {
@@ -261,8 +261,8 @@ static int n_close(const double *value, int n, double best)
 }
 
 /* True if enough timings are close to the best, and the best is plausible for the
- * number of threads: two threads that share a core do half of the work that each would
- * do alone. An emulated device has no rate to find. */
+ * number of threads: two threads that share a core run at half speed. An emulated
+ * device has no rate to find. */
 static bool is_credible(const bench *b, size_t which, const double *value, int n,
                         double best)
 {
@@ -274,7 +274,7 @@ static bool is_credible(const bench *b, size_t which, const double *value, int n
                                             !b->backend.ops->is_host || best >= least);
 }
 
-/* The best rate of at least `least` timings. More are taken while it is not credible,
+/* The best rate of at least `least` timings. Timed again while it is not credible,
  * since other programs were then running. t: times of the best. */
 static sp_status sample_best(bench *b, size_t which, int least, double *value,
                              bench_time *t, double *best)
@@ -321,10 +321,10 @@ static sp_status print_peak(bench *b, size_t which, double *best)
     return bench_print(b, &job, &t, *best);
 }
 
-/* Takes the vectors from an arena, so that they have the same kind of pages as tensors.
- * The gap between them avoids 4K aliasing, where loads of one vector look like loads
- * after stores to the other because the low address bits agree. On a device the vectors
- * must be long against its L2 cache. */
+/* Allocates the vectors from an arena, so that they have the same kind of pages as
+ * tensors. The gap between them avoids 4K aliasing, where loads of one vector look like
+ * loads after stores to the other because the low address bits agree. On a device the
+ * vectors must be long against its L2 cache. */
 static sp_status take_stream(bench *b)
 {
     enum { APART = 2112 };

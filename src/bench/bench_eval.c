@@ -77,7 +77,7 @@ static sp_status run_split(void *arg)
     }
 }
 
-/* One pass by time_batch. Ends all ranks where it fails on one. */
+/* One pass by time_batch. Ends all ranks if it fails on one. */
 static void pass_split(evaluation *e, bench_parts *parts)
 {
     memset(parts, 0, sizeof *parts);
@@ -87,7 +87,7 @@ static void pass_split(evaluation *e, bench_parts *parts)
     sp_loader_times(e->resources.evaluation.loader, &parts->plan, &parts->read);
 }
 
-/* One pass as sptrain runs it; its work is that of the split pass. Collective. */
+/* One pass as sptrain runs it; its work is the split pass's. Collective. */
 static sp_status pass_whole(evaluation *e, const bench_parts *work, bench_parts *parts)
 {
     *parts = *work;

@@ -16,11 +16,11 @@ typedef struct io_case {
     sp_sample_request request;
     sp_sample sample;
     char *buffer;
-    double bytes;   /* in all samples, as they are when unpacked */
+    double bytes;   /* in all samples, unpacked */
     bool is_packed; /* an array is stored in chunks, which pread does not unpack */
 } io_case;
 
-/* Bytes of one row of coordinates, features or labels; 0 where the array is absent. */
+/* Bytes of one row of coordinates, features or labels; 0 if the array is absent. */
 static size_t row_bytes(const sp_extent *e)
 {
     return (size_t)e->cols * (size_t)e->type_size;
@@ -47,8 +47,8 @@ static void forget(const io_case *c)
     }
 }
 
-/* Adds the seconds of reading to *s; training keeps its files open, so opening is
- * none. */
+/* Adds the seconds of reading to *s; training keeps its files open, so opening does not
+ * count. */
 static sp_status read_plainly(const io_case *c, int shard, double *s_read)
 {
     const sp_shard *s = &c->set.shard[shard];
@@ -72,7 +72,7 @@ static sp_status read_plainly(const io_case *c, int shard, double *s_read)
     return rc;
 }
 
-/* Bytes a second of plain reading; 0 where that would not be the same bytes. */
+/* Bytes a second of plain reading; 0 if that would not be the same bytes. */
 static sp_status plain_rate(void *arg, double *rate)
 {
     const io_case *c = arg;

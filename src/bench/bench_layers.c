@@ -1,10 +1,10 @@
-/* spbench step --layers: times every operation of a step where it is executed.
+/* spbench step --layers: times every operation of a step within the step.
  *
- * A trace stands between the network and its backend: a table whose operations call
- * those of the backend between two readings of the clock, while the trace is on. They
- * run with real maps and strides, and with the caches as the previous operation left
- * them. The network is therefore not described a second time here, and every layer that
- * a deck can have gets its rows.
+ * A trace is placed between the network and its backend: a table of operations that
+ * call the backend's between two readings of the clock, while the trace is on. They run
+ * with real maps and strides, and with the caches as the previous operation left them.
+ * The network is therefore not described a second time here, and every layer that a
+ * deck can have gets its rows.
  *
  *     step    conv_forward  norm_sums  ...  conv_grad_weight  ...  sgd
  *     clock   |          |  |       |       |              |       | |
@@ -15,9 +15,9 @@
  * first of them begins. The time is the device's own; the time of an empty pair of
  * readings is subtracted.
  *
- * A trace with a counter (bench_counter) tells it every operation instead of timing it.
- * It stands for a device then: passes over the voxels are not computed, so that the
- * operations of a device are listed without one.
+ * A trace with a counter (bench_counter) reports every operation to it instead of
+ * timing it. It replaces a device then: passes over the voxels are not computed, so
+ * that the operations of a device are listed without one.
  */
 #include <assert.h>
 #include <math.h>
@@ -86,8 +86,8 @@ static sp_status find_row(bench_trace *t, int layer, const char *op, row **out)
     return SP_OK;
 }
 
-/* True if a counted operation runs all the same: those run that the step's arithmetic
- * cannot go on without, and that cost little. */
+/* True if a counted operation runs nevertheless: cheap operations that the step's
+ * arithmetic needs. */
 static bool is_run(const char *op)
 {
     static const char *const names[] = {"fill", "add_samples", "loss",
@@ -148,7 +148,7 @@ static work conv_work(const sp_map *map, sp_tensor in, sp_tensor out)
                   .map = map};
 }
 
-/* norm, residual: those of a fused operation, or NULL. */
+/* norm, residual: of a fused operation, or NULL. */
 static work grad_input_work(const sp_conv_args *a, const sp_norm_grad_args *norm,
                             const sp_norm_grad_args *residual)
 {
@@ -225,7 +225,7 @@ static work pack_work(const sp_pack_args *a, int n)
         return end(trace, be, name, work);                                             \
     }
 
-/* The same of an operation whose arguments are a struct, `a`. */
+/* The same of an operation with its arguments in a struct, `a`. */
 #define TIMED_OF(op, type, work)                                                       \
     TIMED(op, (sp_backend * be, const type *a), (be, a), work)
 
@@ -380,7 +380,7 @@ static sp_status ceiling_of(bench *b, const bench_job *job, double s, double *ce
     return SP_OK;
 }
 
-/* Returns the step whose time is the median of n, the lower one of two. */
+/* Returns the step with the median time of n, the lower one of two. */
 static int median_step(const row *r, int n, double *spread)
 {
     double sorted[BENCH_STEPS];
@@ -394,7 +394,7 @@ static int median_step(const row *r, int n, double *spread)
 }
 
 /* Prints a row: time and work of one step. The operation is limited by the resource
- * that would take longer. */
+ * that would need longer. */
 static sp_status print_row(bench_trace *t, const row *r, double step_s, double *busy_s)
 {
     static const sp_node whole = {.name = "-"};

@@ -44,13 +44,13 @@ void bench_progress(const bench *b, const char *format, ...)
 
 /* ---- rows ---- */
 
-/* Billions a second; NAN where the work is not known, or is none. */
+/* Billions a second; NAN if the work is not known or zero. */
 static double rate_of(double work, double s)
 {
     return work > 0 ? work / s * 1e-9 : NAN;
 }
 
-/* Prints a number, or a dash where it is unknown. */
+/* Prints a number, or a dash if it is unknown. */
 static void put(FILE *to, int width, int digits, double value)
 {
     if (isnan(value))
@@ -94,8 +94,8 @@ static void print_table_row(bench *b, const bench_job *job, const bench_time *t,
     fflush(b->out);
 }
 
-/* Least time on this machine: all flops at the peak rate, all bytes at the rate of a
- * long stream, whichever takes longer. NAN where neither is known. */
+/* Least time on this machine: all flops at the peak rate or all bytes at the rate of a
+ * long stream, the longer one. NAN if neither is known. */
 static double floor_s(const bench *b, const bench_job *job)
 {
     const double ranks = job->work ? job->work->ranks : 1;
@@ -214,8 +214,8 @@ bool bench_is_wall(const bench *b)
 
 enum { MAX_REPEATS = 101 };
 
-/* Takes one sample: seconds of a call by all clocks. On a device its own time stands
- * for wall time. */
+/* Measures one sample: seconds of a call by all clocks. On a device its own time
+ * replaces wall time. */
 static sp_status time_calls(bench *b, const bench_job *job, int calls, double *wall_s,
                             double *cpu_s)
 {
@@ -248,7 +248,7 @@ static sp_status count_calls(bench *b, const bench_job *job, int *calls)
         SP_TRY(time_calls(b, job, 1, &one, &cpu));
         s = fmin(s, one);
     }
-    /* After the system has forgotten the files (--cold), one reading alone is cold. */
+    /* After the system has forgotten the files (--cold), only one reading is cold. */
     *calls = s >= least || b->options->is_cold
                  ? 1
                  : (int)fmin(least / fmax(s, 1e-8), 10000) + 1;
@@ -257,8 +257,8 @@ static sp_status count_calls(bench *b, const bench_job *job, int *calls)
 
 /* Times the job `repeats` times, and its ceiling before each. The result is the median
  * of the times and the best of the ceilings, which other programs can only lower.
- * Ceilings of products are the best of the whole run, those of streams the best over as
- * much memory. */
+ * Ceilings of products are the best of the whole run, ceilings of streams the best over
+ * the same size of memory. */
 static sp_status sample(bench *b, const bench_job *job, bench_time *t, double *ceiling)
 {
     const double limit = b->options->is_quick ? 0.05 : 2, begin = sp_now_s();

@@ -2,7 +2,7 @@
  *
  *     step   = max(loading, computing)
  *     computing = largest share of the ranks * seconds per unit of cost (measured here)
- *               + batch norm's sums over the ranks (twice a layer, latency alone)
+ *               + batch norm's sums over the ranks (twice a layer, only latency)
  *               + all-reduce that the backward pass does not hide + update
  *     all-reduce of B bytes on R ranks =
  *                 2 log2(R) latency + 2 (R - 1) / R B / bandwidth
@@ -33,7 +33,7 @@ typedef struct model {
     double latency, bandwidth;
     double bytes; /* size of the gradient */
     double n_buckets;
-    int n_norms;         /* batch norm layers whose sums go over all ranks */
+    int n_norms;         /* batch norm layers with sums over all ranks */
     double sample_bytes; /* mean of the data set */
     double read_rate, storage_rate;
     int64_t per_rank;
@@ -225,8 +225,7 @@ static void print_known(const bench *b, const model *m)
         m->storage_rate > 0 ? ", storage shared" : "");
 }
 
-/* Number of simulated steps, enough that the mean over few ranks is that of the data
- * set. */
+/* Number of simulated steps, enough that the mean over few ranks is the data set's. */
 static int steps_of(const bench *b, int64_t n)
 {
     const int64_t least = b->options->is_quick ? 2 : 8, samples = 4096;
@@ -439,7 +438,7 @@ static sp_status run(bench *b, bench_training *t, model *m, int64_t **cost)
 sp_status bench_model(bench *b)
 {
     const bench_options *o = b->options;
-    /* Default where no ranks are measured: a network of 100 Gbit/s. */
+    /* Default if no ranks are measured: a network of 100 Gbit/s. */
     model m = {.latency = 2e-6,
                .bandwidth = 12.5e9,
                .storage_rate = o->storage_rate,

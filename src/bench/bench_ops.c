@@ -53,12 +53,12 @@ static sp_status forward(void *arg)
     return c->backend->ops->conv_forward(c->backend, &args);
 }
 
-/* A convolution whose map is rebuilt in each call. Its plan has as many output rows as
- * the shared one, so the case's tensors fit. */
+/* A convolution whose map is rebuilt in each call. Its plan has the same number of
+ * output rows as the shared one, so the case's tensors fit. */
 typedef struct rebuilt_case {
     const conv_case *conv;
     const bench_voxels *voxels;
-    sp_plan_spec spec;       /* its map alone */
+    sp_plan_spec spec;       /* only its map */
     sp_arena arena, scratch; /* memory of one slot and of the planner, as in a loader */
 } rebuilt_case;
 

@@ -59,7 +59,7 @@ static sp_status measure_family(bench *b, const char *family, int stem_kernel,
     snprintf(stem, sizeof stem, "net.stem_kernel=%d", stem_kernel);
     snprintf(name, sizeof name, stem_kernel == 5 ? "plan_%s" : "plan_%s_stem%d", family,
              stem_kernel);
-    /* 5 is what a network has anyway, and a dummy knows no such key. */
+    /* 5 is a network's default anyway, and a dummy knows no such key. */
     rc = sp_config_read(&config, NULL, stem_kernel == 5 ? 1 : 2, overrides);
     if (rc == SP_OK)
         rc = sp_graph_build(&graph, &config, 4, 20);

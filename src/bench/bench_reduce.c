@@ -39,9 +39,8 @@ static sp_status once_buckets(reduce_case *c)
     return sp_bucket_wait(c->buckets, NULL);
 }
 
-/* Sums 1 + rank over the ranks in data [n] by `once` and leaves zeros there, whose sums
- * are those that are timed. SP_EMPI where an element is not the sum. Collective,
- * agreed. */
+/* Sums 1 + rank over the ranks in data [n] by `once` and leaves zeros there for the
+ * timed sums. SP_EMPI if an element is not the sum. Collective, agreed. */
 static sp_status check_once(reduce_case *c, sp_status (*once)(reduce_case *),
                             float *data)
 {
@@ -110,8 +109,8 @@ static sp_status time_round(reduce_case *c, double *least, double *s)
     return time_once(c, once_buckets, s);
 }
 
-/* Times rounds, and more of them where the buckets seem faster than plain all-reduces.
- * All ranks decide alike, since they hold the slowest rank's times. */
+/* Times rounds, and more of them if the buckets seem faster than plain all-reduces. All
+ * ranks decide the same, since they hold the slowest rank's times. */
 static sp_status time_buckets(bench *b, reduce_case *c, double bytes, bench_time *t,
                               double *ceiling)
 {

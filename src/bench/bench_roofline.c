@@ -1,5 +1,5 @@
-/* spbench roofline: what each operation of a training step moves and multiplies on a
- * GPU, counted without one, and the time that follows for an H100.
+/* spbench roofline: bytes and products of each operation of a training step on a GPU,
+ * counted without a GPU, and the resulting time for an H100.
  *
  *     step of the deck, as a device would run it (bench_layers.c, a counter)
  *         --> calls: layer, operation, channels, map
@@ -9,11 +9,10 @@
  *         --> clocks of issue and of the tensor cores --> us
  *
  * Counted: bytes, k-tiles, products, instructions of the main loops, and, once by hand,
- * those that the rolled loops of an epilogue take for an element. Assumed: the rates
- * below. The time of a kernel is that of whatever takes longest: the blocks on their
- * SMs, bytes through the L2, or bytes from memory. Blocks begin in the order of the
- * grid on the SM that is free first. Everything is a prediction; nothing here was timed
- * on a device.
+ * of an epilogue's rolled loops for an element. Assumed: the rates below. A kernel
+ * lasts as long as its slowest part: the blocks on their SMs, bytes through the L2, or
+ * bytes from memory. Blocks begin in the order of the grid on the SM that is free
+ * first. Everything is a prediction; nothing here was timed on a device.
  */
 #include <errno.h>
 #include <math.h>
@@ -34,10 +33,10 @@ static const struct {
     double l2, memory; /* bytes a second */
     double launch_s;   /* from the end of a kernel to the start of the next */
     double small_s;    /* time of a kernel that finishes sums */
-    double exposed; /* clocks of a block's table, first copies and last rows, where no
+    double exposed;    /* clocks of a block's table, first copies and last rows, if no
                         * other block of the SM works meanwhile */
-    double table;   /* instructions of a warp for the table */
-    /* Instructions of a lane for an element of the result; [1]: where a thread has 128
+    double table;      /* instructions of a warp for the table */
+    /* Instructions of a lane for an element of the result; [1]: if a thread has 128
      * registers (cuda_conv_out.cuh). */
     double forward[2], backward[2];
 } h100 = {{132, 227 << 10}, 1.755e9, 2048, 0.62, 0.8, 0.75,     5.5e12,
@@ -57,7 +56,7 @@ typedef struct kernels {
     kernel kernel[KERNELS];
 } kernels;
 
-/* A map that was met, and the tiles that were counted of it. */
+/* A map that was found, and its tiles that were counted. */
 typedef struct counted_map {
     const sp_map *map;
     cuda_map host;
@@ -234,8 +233,8 @@ static double end_of(const schedule *s)
 }
 
 /* The clocks that an SM is busy with a block: of a warp's instructions in the main loop
- * and outside of it, and of products. Where the SM has one block at a time, the code
- * outside the loop is not hidden behind another's products. */
+ * and outside of it, and of products. If the SM has one block at a time, no other
+ * block's products hide the code outside the loop. */
 static double block_clocks(const kernel *k, double inside, double outside,
                            double products)
 {

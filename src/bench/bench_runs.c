@@ -75,8 +75,8 @@ double bench_runs_median(const bench_parts *run, int n, size_t offset, double *s
 }
 
 /* Prints a part on this rank. The loader's parts are means: it works while runs are
- * computed, and may finish two batches during one run and none during the next, so a
- * median would mislead. */
+ * computed, and may finish two batches during one run and no batch during the next, so
+ * a median would mislead. */
 static sp_status print_part(bench *b, const bench_runs *s, const bench_part *part)
 {
     const bench_job job = {.name = part->name, .n = (int64_t)s->whole[0].n};
@@ -90,7 +90,7 @@ static sp_status print_part(bench *b, const bench_runs *s, const bench_part *par
     return bench_print(b, &job, &time, 0);
 }
 
-/* Reduces the double at `offset` of each run over the ranks and takes the median over
+/* Reduces the double at `offset` of each run over the ranks and returns the median over
  * the runs. Collective. */
 static sp_status reduce_runs(bench *b, const bench_runs *s, size_t offset,
                              sp_reduce_op op, double *median, double *spread)
@@ -106,7 +106,7 @@ static sp_status reduce_runs(bench *b, const bench_runs *s, size_t offset,
 
 /* Prints the row of the whole run. With one thread and one rank its time is the CPU
  * time of all threads of the process, loader and planner included: the run on one core.
- * Otherwise it is the wall time of the slowest rank. Work and ceiling are those of all
+ * Otherwise it is the wall time of the slowest rank. Work and ceiling are sums over all
  * ranks. Collective. */
 static sp_status print_whole(bench *b, bench_runs *s, const char *name)
 {
@@ -127,8 +127,7 @@ static sp_status print_whole(bench *b, bench_runs *s, const char *name)
     job.pairs = (int64_t)pairs;
     time.spread = is_wall ? wall_spread : cpu_spread;
     rate = job.flops / (is_wall ? time.wall_s : time.cpu_s);
-    /* All ranks hold the same numbers here, so all measure the ceiling again or
-     * none. */
+    /* All ranks hold the same numbers here, so all decide the same. */
     for (int i = 0; i < 2 * PEAKS && bench_is_above(b, rate, s->ceiling); i++)
         SP_TRY(bench_runs_peak(b, s));
     return bench_print(b, &job, &time, s->ceiling);

@@ -203,8 +203,8 @@ static sp_status surface(int64_t n, uint64_t seed, int32_t *coords)
 
 /* ---- lidar ---- */
 
-/* The obstacle that stands around the scanner in a direction: distance and height in m;
- * 0: none. */
+/* The obstacle in a direction from the scanner: distance and height in m; 0 without
+ * one. */
 static void facade(uint64_t seed, double turn, double *distance, double *top)
 {
     static const struct {
@@ -229,9 +229,9 @@ static void facade(uint64_t seed, double turn, double *distance, double *top)
     }
 }
 
-/* The cell that a ray meets, as a number that sorts by place; -1: none. The constants
- * of leaves and roughness are chosen so that voxels by level and pairs at 94,444 voxels
- * are about those of a real scan. */
+/* The cell that a ray meets, as a number that sorts by place; -1 if it meets no cell.
+ * The constants of leaves and roughness are chosen so that voxels by level and pairs at
+ * 94,444 voxels are about a real scan's. */
 static int64_t cast(uint64_t seed, int64_t ray, int64_t n_rays)
 {
     enum { BEAMS = 64 };

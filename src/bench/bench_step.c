@@ -37,7 +37,7 @@ sp_status bench_training_close(bench *b, bench_training *t, sp_status rc)
 
 /* ---- one step ---- */
 
-/* The clock of a step: the part that runs, since when, and what all have taken. */
+/* The clock of a step: the running part, its start, and the times of all parts. */
 typedef struct step_clock {
     bench_training *training;
     bench_parts *parts;
@@ -106,7 +106,7 @@ static sp_status run_steps(bench *b, bench_training *t, bench_runs *s)
     for (; s->n < want; s->n++) {
         bench_progress(b, "step %d of %d", s->n + 1, want);
         bench_training_step(t, &s->whole[s->n]);
-        if (!s->whole[s->n].is_updated) /* on all ranks alike */
+        if (!s->whole[s->n].is_updated) /* the same on all ranks */
             return SP_FAIL(SP_EDATA,
                            "step %d of %d updated no weights: its samples have no "
                            "labelled voxel, or a number was not finite",

@@ -83,8 +83,8 @@ static sp_status time_sum(sums *s, int k)
     return bench_print(s->b, &job, &t, 0);
 }
 
-/* Opens a transport. One that is not available is no failure, but a line that says why.
- * Agreed. */
+/* Opens a transport. If it is not available, that is no failure: a line gives the
+ * reason. Agreed. */
 static bool open_way(sums *s, const way *w)
 {
     const sp_transport_options options = {

@@ -143,7 +143,7 @@ void bench_shard_remove(void)
     rmdir(folder_made);
 }
 
-/* TERM and INT end spbench at once, but a large temporary file must not stay. */
+/* TERM and INT end spbench immediately, but a large temporary file must not remain. */
 static void remove_and_end(int number)
 {
     bench_shard_remove();

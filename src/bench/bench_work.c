@@ -1,5 +1,5 @@
 /* The work of the timed steps, counted on every rank: a rate over ranks means nothing
- * where one of them had nothing to do. */
+ * if one of them had nothing to do. */
 #include "bench/bench.h"
 
 #include <assert.h>
@@ -10,7 +10,7 @@
 /* ---- counting ---- */
 
 /* Flops of the convolutions of a batch: forward and, in training, the gradient of the
- * weights, unless they are frozen, and of the input, where it needs one. */
+ * weights, unless they are frozen, and of the input, if it needs one. */
 static double conv_flops(const sp_graph *graph, const sp_batch *batch, bool is_training)
 {
     double flops = 0;
@@ -54,7 +54,7 @@ static bench_extent join(bench_extent a, bench_extent b)
     return (bench_extent){fmin(a.least, b.least), fmax(a.most, b.most)};
 }
 
-/* Adds the sums of a share to those of another, and joins their extents. */
+/* Adds the sums of a share to another's, and joins their extents. */
 static void add_share(bench_share *to, bench_share s)
 {
     *to = (bench_share){to->samples + s.samples,
@@ -86,7 +86,7 @@ static bench_share share_of(const bench_parts *step, int n)
     return s;
 }
 
-/* Rank 0: SP_EDATA where a rank had a step without a voxel. */
+/* Rank 0: SP_EDATA if a rank had a step without a voxel. */
 static sp_status check_work(const bench_work *w)
 {
     for (int r = 0; r < w->ranks; r++)

@@ -1,5 +1,5 @@
-/* MPI as a program starts and ends it. Library code, whose caller does so itself, is in
- * the other files of this folder. */
+/* Starting and ending MPI in a program. The other files of this folder are library
+ * code: its caller does both itself. */
 #include "comm/sp_comm.h"
 
 #include <assert.h>
@@ -16,8 +16,8 @@
 
 /* ---- start and end ---- */
 
-/* Unless it is told otherwise, Open MPI's mpirun binds one rank or two to a core each,
- * however many there are; it has bound itself to none. */
+/* By default Open MPI's mpirun binds each of one or two ranks to a core, whatever the
+ * number of cores; it does not bind itself. */
 static void warn_if_bound(const sp_comm *comm)
 {
     const bool is_bound = getenv("OMPI_MCA_orte_bound_at_launch") &&

@@ -3,7 +3,7 @@
  *
  *   sp_comm_open        starts MPI, finds nodes, cores and memory that a node shares
  *                       (sp_comm_find.c)
- *   sp_comm_iallreduce  --+--> sp_node: ranks of one node; short vectors, and those
+ *   sp_comm_iallreduce  --+--> sp_node: ranks of one node; short vectors, and vectors
  *                         |       in memory of sp_comm_alloc (sp_comm_node.h)
  *                         +--> MPI_Iallreduce: all others, in pieces of at most 1 GiB
  *   sp_comm_test, wait  poll both; count polls for the watchdog (sp_pulse.h)
@@ -13,14 +13,14 @@
  * Waiting never spins for long on a node with more ranks than cores: every collective
  * is posted non-blocking and tested in a loop that yields, then sleeps (MPICH itself
  * spins without yielding; measured, a small all-reduce with 8 ranks on 2 cores then
- * takes 50 ms).
+ * needs 50 ms).
  *
- * A function that is collective says so: all ranks (of the scope) call it in the same
- * order with the same counts, types and operations. All calls come from one thread, the
- * one that called sp_comm_open (the training thread of sptrain); the threads of loader,
- * saver, watchdog and the tasks of `label` make none. A failure of MPI is SP_EMPI with
- * MPI's own text; the other ranks may then wait for ever, so the caller ends the
- * program through sp_comm_abort.
+ * Collective functions are marked as such: all ranks (of the scope) call them in the
+ * same order with the same counts, types and operations. All calls come from one
+ * thread, the one that called sp_comm_open (the training thread of sptrain); the
+ * threads of loader, saver, watchdog and the tasks of `label` make no call. A failure
+ * of MPI is SP_EMPI with MPI's own text; the other ranks may then wait for ever, so the
+ * caller ends the program through sp_comm_abort.
  *
  * Sums of floating-point numbers are the same bits on all ranks, and the same from run
  * to run for the same ranks on the same nodes.
@@ -38,9 +38,9 @@
 extern "C" {
 #endif
 
-/* The ranks of a collective: this rank alone, those of its node, or all. SP_SCOPE_LANE
- * is all ranks in a second communicator, whose collectives need no common order with
- * those of SP_SCOPE_WORLD. */
+/* The ranks of a collective: only this rank, its node's ranks, or all. SP_SCOPE_LANE is
+ * all ranks in a second communicator. Its collectives need no common order with
+ * SP_SCOPE_WORLD's. */
 typedef enum sp_scope {
     SP_SCOPE_RANK,
     SP_SCOPE_NODE,
@@ -63,7 +63,7 @@ typedef struct sp_comm {
     bool is_sleeping;       /* waits sleep soon: ranks share cores, or SP_WAIT=sleep */
     int cores;              /* cores usable by this process (affinity, cgroup) */
     int node_cores;         /* cores usable by the ranks of this node together */
-    int failed_rank;        /* that of the last failure agreed on; 0: none was */
+    int failed_rank;        /* at the last failure agreed on; 0 without a failure */
     struct sp_comm_impl *impl;
 } sp_comm;
 
@@ -92,21 +92,21 @@ void sp_comm_detach(sp_comm *comm);
 /* Ends MPI. Collective over all ranks. With SP_UCX_DISCONNECT=0 in the environment
  * MPICH does not close its connections of UCX one by one. Closing one over TCP needs an
  * answer of the peer, but MPICH 4.0 and 4.1 then wait in a barrier of the process
- * manager, where a rank answers nobody (pmodels/mpich pull request 6596). Nothing is
- * under way any more by then, and the connections end with the process. Measured with
- * MPICH 4.0.2 on 2 hosts of 2 ranks: 5 of 12 ends took 31 s (the program's limit) with
- * the library's function and none of 12 without it, with the same exit status. */
+ * manager, if a rank answers nobody (pmodels/mpich pull request 6596). Nothing is under
+ * way any more by then, and the connections end with the process. Measured with MPICH
+ * 4.0.2 on 2 hosts of 2 ranks: 5 of 12 ends lasted 31 s (the program's limit) with the
+ * library's function and 0 of 12 without it, with the same exit status. */
 void sp_comm_close(sp_comm *comm);
 /* Ends all ranks with this exit status; does not return. Local. */
 void sp_comm_abort(sp_comm *comm, sp_status code) __attribute__((noreturn));
 
-/* What a wait does when the watchdog has ordered the process to end (sp_pulse.h):
- * sp_comm_abort in a program, since sp_comm_open sets it; NULL, nothing, elsewhere. */
+/* Called by a wait when the watchdog has ordered the process to end (sp_pulse.h):
+ * sp_comm_abort in a program, since sp_comm_open sets it; elsewhere NULL. */
 extern void (*sp_comm_on_leave)(sp_comm *comm, sp_status code);
 
-/* Returns the status of the lowest failing rank on every rank, each of which then has
- * its error record too, so that one of them can print it. Collective over the world.
- * `mine` is this rank's status, whose record is the thread's last one. After a failure
+/* Returns the status of the lowest failing rank on every rank. Each rank then has its
+ * error record too, so that one of them can print it. Collective over the world. `mine`
+ * is this rank's status; its record is the thread's last one. After a failure
  * comm->failed_rank is the rank that failed. */
 sp_status sp_comm_agree(sp_comm *comm, sp_status mine);
 
@@ -116,7 +116,7 @@ const char *sp_comm_library(void);
 int sp_comm_scope_size(const sp_comm *comm, sp_scope scope);
 
 /* Reduces data [count] over the ranks of scope, in place; any count. A NaN of one rank
- * makes sums, maxima and minima NaN, on every rank, so that all ranks decide alike.
+ * makes sums, maxima and minima NaN, on every rank, so that all ranks decide the same.
  * Collective over scope. SP_EMPI, SP_EMEM. */
 sp_status sp_comm_allreduce(sp_comm *comm, sp_scope scope, void *data, size_t count,
                             sp_type type, sp_reduce_op op);
@@ -135,12 +135,12 @@ sp_status sp_comm_wait(sp_comm *comm, sp_request *request);
  * ranks contribute to it, so the watchdog counts the time as waiting, and otherwise as
  * this rank's work. Local. */
 typedef sp_status sp_comm_test_fn(void *arg, bool *is_done);
-/* The loop in which every wait of this module runs. */
+/* Every wait of this module runs in this loop. */
 sp_status sp_comm_wait_for(sp_comm *comm, bool is_for_others, sp_comm_test_fn *test,
                            void *arg);
 
 /* Allocates zeroed memory for vectors that are summed over the ranks in place. Within a
- * node the ranks can reach each other's, where the system allows it. Collective over
+ * node the ranks can reach each other's, if the system allows it. Collective over
  * the world. SP_EMEM. sp_comm_free is local and is called when no request is under way;
  * NULL is allowed. */
 sp_status sp_comm_alloc(sp_comm *comm, size_t bytes, void **out);
@@ -154,7 +154,7 @@ void sp_comm_free(sp_comm *comm, void *data);
 sp_status sp_comm_barrier(sp_comm *comm);
 sp_status sp_comm_bcast(sp_comm *comm, void *data, size_t bytes, int root);
 /* Broadcasts an array that root may have or not. On other ranks *data is malloc'd and
- * filled, or becomes NULL where root's is NULL. The pointer alone tells if there is an
+ * filled, or becomes NULL if root's is NULL. Only the pointer says if root has an
  * array: an array of no bytes is not NULL. `bytes` is the same on all ranks. Collective
  * over the world; all ranks return the same status. SP_EMEM. */
 sp_status sp_comm_bcast_array(sp_comm *comm, void **data, size_t bytes, int root);
@@ -163,14 +163,14 @@ sp_status sp_comm_bcast_array(sp_comm *comm, void **data, size_t bytes, int root
  * too. Collective over the world, agreed. SP_EMEM. */
 struct sp_wire;
 sp_status sp_comm_bcast_wire(sp_comm *comm, struct sp_wire *wire);
-/* Gathers bytes, of which each rank may give a different number. On rank 0 *all is
- * their concatenation in the order of the ranks (malloc'd, freed by the caller, never
- * NULL) and *n_all (may be NULL) their number; elsewhere *all is NULL. Collective over
- * the world. SP_EMEM, agreed. */
+/* Gathers bytes; the ranks may give different numbers of bytes. On rank 0 *all is their
+ * concatenation in the order of the ranks (malloc'd, freed by the caller, never NULL)
+ * and *n_all (may be NULL) their number; elsewhere *all is NULL. Collective over the
+ * world. SP_EMEM, agreed. */
 sp_status sp_comm_gather(sp_comm *comm, const void *data, size_t bytes, void **all,
                          size_t *n_all);
-/* Sends bytes[r] bytes of data[r] to each rank r, this one included. *all is what the
- * ranks sent to this one, in the order of the ranks (malloc'd, freed by the caller,
+/* Sends bytes[r] bytes of data[r] to each rank r, this one included. *all receives the
+ * bytes sent to this rank, in the order of the ranks (malloc'd, freed by the caller,
  * never NULL after success), *n_all its number of bytes. Collective over the world.
  * SP_EMEM. */
 sp_status sp_comm_exchange(sp_comm *comm, const void *const *data, const size_t *bytes,

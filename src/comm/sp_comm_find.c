@@ -1,4 +1,4 @@
-/* Which ranks are on one node, and what they share there: cores and memory. */
+/* Finds the ranks of each node and their shared resources: cores and memory. */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,7 +41,7 @@ static sp_status count_cores(sp_comm *comm)
     return SP_OK;
 }
 
-/* Divides the node where SP_RANKS_PER_NODE (sp_comm.h) asks for it. */
+/* Divides the node if SP_RANKS_PER_NODE (sp_comm.h) asks for it. */
 static sp_status cut_node(const sp_comm *comm)
 {
     struct sp_comm_impl *impl = comm->impl;
@@ -111,11 +111,10 @@ static sp_status duplicate(sp_comm *comm, MPI_Comm *copy)
     return SP_OK;
 }
 
-/* A hash of the names by which this rank's node is known: the system's, Slurm's where
- * several of its nodes are one machine, and the number of the memory that processes of a
- * node share, which differs between containers of one machine. The rank is part of it, so that it
- * differs, where the machine is not known, and where MPICH's launcher started ranks on
- * other hosts too. */
+/* A hash of the names of this rank's node: the system's, Slurm's if several of its
+ * nodes are one machine, and the number of the node's shared memory, which differs
+ * between containers of one machine. The rank is part of it if the machine is not known
+ * or MPICH's launcher started ranks on other hosts too. */
 static uint64_t hash_node(const sp_comm *comm)
 {
     const char *boot = sp_machine_boot(), *slurm = sp_env("SLURMD_NODENAME");
@@ -130,9 +129,9 @@ static uint64_t hash_node(const sp_comm *comm)
 }
 
 /* Makes the communicator of this rank's node, and room for the table of the ranks'
- * nodes: all ranks fail if one has none. MPI_Comm_split_type spins in a dozen
- * rounds without yielding: of 8 ranks on 2 cores it took 65 ms of processor time each,
- * half of the start. So it is called only where there are several nodes. */
+ * nodes: all ranks fail if one has no memory. MPI_Comm_split_type spins in a dozen
+ * rounds without yielding: with 8 ranks on 2 cores it needed 65 ms of processor time
+ * each, half of the start. So it is called only if there are several nodes. */
 static sp_status open_node(sp_comm *comm)
 {
     struct sp_comm_impl *impl = comm->impl;

@@ -29,7 +29,7 @@ typedef struct exchange {
     const void *const *data; /* [size] to send; borrowed */
     const size_t *bytes;     /* [size] */
     int64_t *counts;         /* [2 size] numbers of bytes: to send, to receive */
-    char *all;               /* what is received, in the order of the ranks */
+    char *all;               /* the bytes received, in the order of the ranks */
 } exchange;
 
 static sp_status share_counts(sp_comm *comm, exchange *e)

@@ -13,13 +13,13 @@
 #define PIECE_BYTES ((size_t)1 << 30)
 #endif
 
-/* The operations that one sp_request waits for. Slots are reused, so that a step
- * allocates none. */
+/* The operations that one sp_request waits for. Slots are reused, so that a step does
+ * not allocate. */
 typedef struct sp_comm_slot {
     struct sp_comm_slot *next; /* next in the list of free slots */
     MPI_Request *pieces;
     int n, capacity;
-    bool is_shared; /* summed in the node's memory: `shared` alone counts */
+    bool is_shared; /* summed in the node's memory: only `shared` counts */
     sp_node_request shared;
 } sp_comm_slot;
 
@@ -55,8 +55,7 @@ sp_status sp_comm_wait_all(sp_comm *comm, int n, MPI_Request *requests);
             return sp_comm_mpi_fail(error_, "MPI_" #call);                             \
     } while (0)
 
-/* Calls an operation that does not block, whose last argument is &request, and waits
- * for it. */
+/* Calls a non-blocking operation with the last argument &request and waits for it. */
 #define SP_MPI_WAIT(comm, call)                                                        \
     do {                                                                               \
         MPI_Request request;                                                           \

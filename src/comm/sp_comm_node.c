@@ -27,8 +27,8 @@ enum {
     BLOCK_BYTES = 1 << 13
 };
 
-/* The flags by which a rank informs the others. Each holds the number of the last
- * request for which it is true. */
+/* A rank's flags, which the others read. Each holds the number of the last request that
+ * has reached this state. */
 typedef enum flag {
     WRITTEN, /* short vectors: the rank's vector is in its slot */
     READ,    /* short vectors: the rank has added up all slots */
@@ -144,8 +144,8 @@ static void unshare(const sp_node *node, region *r)
 }
 
 /* Maps a new segment of `bytes` for each rank. Collective over the node. r->base is
- * NULL on all ranks if one of them cannot map it, or !can_use, which a rank says that
- * has no memory to keep it in mind. */
+ * NULL on all ranks if one of them cannot map it, or has can_use false because it lacks
+ * the memory to record it. */
 static sp_status share(const sp_node *node, size_t bytes, bool can_use, region *r)
 {
     const size_t all_bytes = bytes * (size_t)node->size;
@@ -240,7 +240,7 @@ bool sp_node_free(sp_node *node, void *data)
     return false;
 }
 
-/* Returns the region in which this rank's part holds `data`, or NULL. */
+/* Returns the region with `data` in this rank's part, or NULL. */
 static const region *region_of(const sp_node *node, const void *data)
 {
     const region *r = node->regions;

@@ -35,7 +35,7 @@ typedef struct sp_node_request {
     bool is_given, is_done;
 } sp_node_request;
 
-/* Opens the memory of comm's node, whose ranks are known; comm is borrowed until the
+/* Opens the memory of comm's node; its ranks are known. comm is borrowed until the
  * close. Collective over the node. *node is NULL on all its ranks if memory cannot be
  * shared; MPI then does the sums. SP_EMPI. */
 sp_status sp_node_open(sp_node **node, sp_comm *comm);
@@ -55,8 +55,8 @@ bool sp_node_holds(const sp_node *node, const void *data);
 /* True if sp_node_post can do this all-reduce; the same answer on all ranks. Local. */
 bool sp_node_takes(const sp_node *node, sp_scope scope, const void *data, size_t count,
                    sp_type type);
-/* Posts an all-reduce of data [count], in place. All ranks of the node post those of
- * one scope in the same order. Local; returns at once. */
+/* Posts an all-reduce of data [count], in place. All ranks of the node post the
+ * all-reduces of one scope in the same order. Local; returns at once. */
 void sp_node_post(sp_node *node, sp_node_request *request, sp_scope scope, void *data,
                   size_t count, sp_type type, sp_reduce_op op);
 /* Does all work on posted requests that is possible now, without waiting, and sets

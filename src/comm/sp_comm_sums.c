@@ -30,9 +30,9 @@ sp_status sp_comm_mpi_fail(int error, const char *what)
 
 /* ---- waiting ---- */
 
-/* The pause between two tests of a request. Spinning is fastest. Where ranks share
- * cores, a sleeping rank leaves its core to the rank that it waits for, and a long wait
- * (for a checkpoint) need not occupy a core anywhere. */
+/* The pause between two tests of a request. Spinning is fastest. If ranks share cores,
+ * a sleeping rank leaves its core to the rank that it waits for, and a long wait (for a
+ * checkpoint) need not occupy a core anywhere. */
 static void pause_between_tests(const sp_comm *comm, int n_tests)
 {
     const struct timespec nap = {0, comm->is_sleeping ? 10000 : 50000};
@@ -83,8 +83,7 @@ sp_status sp_comm_wait_for(sp_comm *comm, bool is_for_others, sp_comm_test_fn *t
         rc = test(arg, &is_done);
         if (rc != SP_OK || is_done)
             break;
-        /* The watchdog has reported a lost rank, for which this wait would never end.
-         */
+        /* The watchdog has reported a lost rank: this wait would never end. */
         if (sp_pulse_leaving() && sp_comm_on_leave)
             sp_comm_on_leave(comm, (sp_status)sp_pulse_leaving());
         if (is_for_others)
@@ -232,7 +231,7 @@ static MPI_Datatype mpi_type(sp_type type)
                             : MPI_UINT8_T;
 }
 
-/* MPI leaves open what MPI_MAX of a NaN is, and ranks may get different results. */
+/* MPI does not define MPI_MAX of a NaN, and ranks may get different results. */
 static MPI_Op mpi_op(const struct sp_comm_impl *impl, sp_type type, sp_reduce_op op)
 {
     const bool is_float = type == SP_F32 || type == SP_F64;

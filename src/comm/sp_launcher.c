@@ -115,8 +115,8 @@ bool sp_launcher_is_task(void)
 
 static bool is_slurm_task(void)
 {
-    /* The batch script itself, and not srun, has started the program: it is alone by
-     * intention. The job then has a number, but no step. */
+    /* The batch script itself, and not srun, has started the program, intentionally
+     * once. The job then has a number, but no step. */
     return *variable_text("SLURM_STEP_ID") || !*variable_text("SLURM_JOB_ID");
 }
 
@@ -159,7 +159,7 @@ static int torchrun_tasks(void)
     return variable_number("WORLD_SIZE");
 }
 
-/* Those that state a number first: a 1 of theirs answers for those that state none. */
+/* Launchers with a number come first: their 1 also holds for those without one. */
 static const struct {
     const char *name;
     int (*n_tasks)(void); /* -1: it has started nothing; INT_MAX: number not known */
@@ -211,7 +211,7 @@ sp_status sp_launcher_check(int world_size)
 /* ---- allocations ---- */
 
 /* Counts the lines of a file of hosts that differ from the line before, or, with their
- * numbers ("a slots=4", "a:4"), the ranks for which they have room. 0: no such file. */
+ * numbers ("a slots=4", "a:4"), the ranks that fit on them. 0: no such file. */
 static int hosts_in_file(const char *path, bool is_ranks)
 {
     char line[512], last[512] = "";
@@ -236,7 +236,7 @@ static int hosts_in_file(const char *path, bool is_ranks)
     return n;
 }
 
-/* Counts the words "host number host number" of LSF. */
+/* Counts LSF's words "host number host number". */
 static int lsf_hosts(void)
 {
     const char *at = variable_text("LSB_MCPU_HOSTS");
@@ -249,7 +249,7 @@ static int lsf_hosts(void)
     return n_words / 2;
 }
 
-/* The nodes of the job, unless srun has started this one task. An interactive allocation
+/* The job's nodes, unless srun has started this one task. An interactive allocation
  * runs its shell in a step with this number. */
 static int slurm_nodes(void)
 {

@@ -1,4 +1,4 @@
-/* What the environment says about how this process was started.
+/* How this process was started, from the environment.
  *
  *   PMI_FD, PMI_SIZE, OMPI_COMM_WORLD_SIZE     a launcher of MPI: it makes the world
  *   RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT torchrun and pods that are started like
@@ -19,7 +19,7 @@
 
 /* A world as torchrun's variables describe it. */
 typedef struct sp_launcher_world {
-    int rank, size;            /* size 0: none is described, or a launcher of MPI is */
+    int rank, size;            /* size 0: no world, or one of an MPI launcher */
     const char *host;          /* where rank 0 is: MASTER_ADDR */
     int port;                  /* MASTER_PORT */
     const char *run, *attempt; /* torchrun's name of this run, and its number; or "" */
@@ -27,7 +27,7 @@ typedef struct sp_launcher_world {
 } sp_launcher_world;
 
 /* Reads RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. SP_EUSAGE: one of them is
- * missing, or is no number in its range. */
+ * missing or not a number in its range. */
 sp_status sp_launcher_find_world(sp_launcher_world *world);
 /* Returns RANK of torchrun's variables, if they describe a world; else 0. */
 int sp_launcher_rank(void);
@@ -36,8 +36,8 @@ bool sp_launcher_is_task(void);
 /* Fails if several tasks were started, but MPI sees a world of one. SP_EUSAGE, with
  * advice. */
 sp_status sp_launcher_check(int world_size);
-/* Fails if the scheduler has given several hosts, or the MPI Operator several workers,
- * and one process without a launcher is all that was started. For training, in which
+/* Fails if the scheduler has assigned several hosts, or the MPI Operator several
+ * workers, but only one process was started, without a launcher. For training, because
  * the other hosts would be idle until the end. SP_EUSAGE, with advice. */
 sp_status sp_launcher_check_hosts(int world_size);
 

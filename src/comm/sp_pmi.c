@@ -76,9 +76,9 @@ static bool table_add(sp_pmi *pmi, const char *key, const char *value)
 
 /* ---- nodes ---- */
 
-/* Writes where the ranks are as MPICH reads it: blocks of (first node, number of nodes,
- * ranks on each). Without it, or if it were too long for a line, MPICH compares names
- * of hosts, which pods of one name on several machines share. */
+/* Writes the places of the ranks in MPICH's format: blocks of (first node, number of
+ * nodes, ranks on each). Without it, or if it were too long for a line, MPICH compares
+ * names of hosts, which pods of one name on several machines share. */
 static void map_nodes(sp_pmi *pmi, const int *nodes)
 {
     char text[MAPPING] = "(vector";

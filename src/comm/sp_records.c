@@ -36,7 +36,7 @@ sp_status sp_records_add(sp_records *records, size_t bytes, void **record)
     return SP_OK;
 }
 
-/* Drops what was gathered last. */
+/* Drops the last gathered records. */
 static void forget(sp_records *records)
 {
     free(records->gathered);

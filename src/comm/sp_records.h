@@ -24,8 +24,8 @@ void sp_records_destroy(sp_records *records);
 void sp_records_clear(sp_records *records);
 /* Adds a record: *record is zeroed and valid until the next add. Local. SP_EMEM. */
 sp_status sp_records_add(sp_records *records, size_t bytes, void **record);
-/* Gathers the records on rank 0, which can then walk them in the order of the ranks;
- * elsewhere there are none to walk. Collective over the world. SP_EMEM. */
+/* Gathers the records on rank 0, which can then walk them in the order of the ranks; on
+ * other ranks the list is empty. Collective over the world. SP_EMEM. */
 sp_status sp_records_gather(sp_records *records, sp_comm *comm);
 /* Sends the records of to[r] to rank r, for each of the comm->size ranks. Those that
  * the ranks sent to this one can then be walked in `records`, rank by rank. Collective

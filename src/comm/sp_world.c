@@ -20,8 +20,8 @@
 #include "comm/sp_world_internal.h"
 
 /* GRACE_MS: how long a process may take to report its own failure after another one has
- * ended, and again to end by itself. LATER_S: rank 0 tells what is missing at the limit
- * of the start, so the others wait a little longer. */
+ * ended, and again to end by itself. LATER_S: rank 0 reports the missing ranks at the
+ * limit of the start, so the others wait a little longer. */
 enum { GRACE_MS = 1000, LATER_S = 10 };
 
 static struct {
@@ -79,8 +79,8 @@ static int connect_with(const struct addrinfo *a)
     return fd;
 }
 
-/* Connects with rank 0 at this port, says hello, and leaves the connection in wire.
- * False: rank 0 of this run does not listen there. */
+/* Connects to rank 0 at this port and greets; the connection is in wire. False: rank 0
+ * of this run does not listen there. */
 static bool reach_port(const struct addrinfo *address, char kind, sp_world_wire *wire)
 {
     unsigned long long nonce, run;
@@ -102,8 +102,8 @@ static bool reach_port(const struct addrinfo *address, char kind, sp_world_wire 
     return true;
 }
 
-/* Connects with the port of a host by each of its addresses. is_known: the host's name
- * is. */
+/* Connects to the port of a host, trying each of its addresses. is_known: the host's
+ * name is. */
 static bool reach_host(const char *host, int number, char kind, sp_world_wire *wire,
                        bool *is_known)
 {
@@ -138,7 +138,8 @@ static bool reach_rank_0(sp_world_wire *tether, sp_world_wire *pmi)
     return is_there;
 }
 
-/* Waits until rank 0 says "go". *is_back: it has gone before, so it is sought again. */
+/* Waits until rank 0 sends "go". *is_back: it has gone before, so it is sought
+ * again. */
 static sp_status await_go(sp_world_wire *tether, const sp_world_clock *clock,
                           bool *is_back)
 {
@@ -256,7 +257,7 @@ static void leave_after(int code, const char *text)
         _exit(sp_pulse_leaving());
 }
 
-/* Waits for the words of rank 0, or for its end. */
+/* Waits for rank 0's message, or for its end. */
 static void *guard(void *arg)
 {
     sp_world_wire tether = {.fd = world.tether};
@@ -281,8 +282,8 @@ static void *guard(void *arg)
 
 /* ---- start and end ---- */
 
-/* Replaces what other launchers have left in the environment, and which their processes
- * in between have closed. */
+/* Replaces variables of other launchers in the environment; their processes in between
+ * have closed the descriptors. */
 static sp_status use_pmi(void)
 {
     static const char *const stale[] = {

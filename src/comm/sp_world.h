@@ -10,7 +10,7 @@
  * A thread of rank 0 serves PMI until the processes have left. If a process ends before
  * that, or has called MPI_Abort, the thread tells the others, which then end too, as a
  * launcher would end them. The port is closed as soon as the world is complete; until
- * then whoever reaches it could take a rank's place, as with torchrun's own store.
+ * then any process that reaches it could replace a rank, as with torchrun's own store.
  *
  * Works with every MPI that speaks PMI-1. Open MPI does not. */
 #ifndef SP_WORLD_H
@@ -18,12 +18,12 @@
 
 #include "base/sp_error.h"
 
-/* Makes the world, if the variables describe one and no launcher of MPI has started this
- * process; sets PMI_FD, PMI_RANK and PMI_SIZE, by which sp_comm_open finds it. Called
- * before sp_comm_open. Collective over the processes described. limit_s: how long the
- * processes may take to come together, 0: for ever. SP_EUSAGE: the variables, or those
- * of two processes, do not fit each other, or this MPI makes no such world; SP_EMPI: a
- * process is missing, which is named; SP_EMEM, SP_ELIMIT. */
+/* Makes the world, if the variables describe one and no launcher of MPI has started
+ * this process; sets PMI_FD, PMI_RANK and PMI_SIZE for sp_comm_open. Called before
+ * sp_comm_open. Collective over the processes described. limit_s: how long the
+ * processes may take to come together, 0: for ever. SP_EUSAGE: the variables of one or
+ * two processes do not fit each other, or this MPI makes no such world; SP_EMPI names a
+ * missing process; SP_EMEM, SP_ELIMIT. */
 sp_status sp_world_join(double limit_s);
 /* States that this process ends as it should, and waits for rank 0's thread. Called
  * after sp_comm_close; does nothing if there was no world to make. Local, but rank 0

@@ -1,4 +1,4 @@
-/* What the files of sp_world.h share: sp_world.c is every process's side, and
+/* Shared by the files of sp_world.h: sp_world.c is every process's side, and
  * sp_world_server.c rank 0's. */
 #ifndef SP_WORLD_INTERNAL_H
 #define SP_WORLD_INTERNAL_H
@@ -9,38 +9,38 @@
 
 #include "comm/sp_launcher.h"
 
-/* PORTS: rank 0 takes the first free one of so many from MASTER_PORT on. LINE: the
- * longest line. ANSWER_MS: how long a port may take to greet, and a connection to say
- * who it is. */
+/* PORTS: rank 0 uses the first free one of this many from MASTER_PORT on. LINE: the
+ * longest line. ANSWER_MS: how long a port may take to greet, and a connection to
+ * identify itself. */
 enum { SP_WORLD_PORTS = 16, SP_WORLD_LINE = 512, SP_WORLD_ANSWER_MS = 2000 };
 
 /* A connection and the unfinished line that it has sent. */
 typedef struct sp_world_wire {
     int fd;         /* -1: closed */
-    double until_s; /* of connections that have not said who they are */
+    double until_s; /* of connections without a greeting */
     size_t used;
     char line[SP_WORLD_LINE];
 } sp_world_wire;
 
-/* The time that the start has taken. */
+/* The time since the start began. */
 typedef struct sp_world_clock {
-    double begun_s, limit_s; /* limit 0: none */
+    double begun_s, limit_s; /* limit 0: no limit */
     bool is_told;
 } sp_world_clock;
 
 /* Sends a line, which ends in a line feed. Local. */
 void sp_world_say(int fd, const char *line);
-/* Takes one line, without its end, out of what has arrived. False: none is whole yet;
- * the wire is closed if its other end is, or if it sends too long a line. Local. */
+/* Removes one line, without its end, from the received bytes. False if no line is
+ * complete; closes the wire if its other end is closed or a line is too long. Local. */
 bool sp_world_hear(sp_world_wire *wire, char line[SP_WORLD_LINE]);
 void sp_world_close(sp_world_wire *wire);
-/* Lets small messages leave at once, and a host that is gone be noticed. Local. */
+/* Sends small messages immediately, and detects a lost host. Local. */
 void sp_world_options(int fd);
-/* The name of this run, so that runs whose ports lie beside each other do not mix. */
+/* The name of this run, so that runs with adjacent ports do not mix. */
 uint64_t sp_world_run(const sp_launcher_world *is);
 /* Writes this host's name and returns the hash of its node's. Local. */
 uint64_t sp_world_node(char host[64]);
-/* The first port at which rank 0 may listen. */
+/* The first port that rank 0 may listen at. */
 int sp_world_port(const sp_launcher_world *is);
 double sp_world_now_s(void);
 bool sp_world_is_late(const sp_world_clock *clock);

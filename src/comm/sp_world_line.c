@@ -23,7 +23,7 @@ void sp_world_say(int fd, const char *line)
         if (part < 0 && errno == EINTR)
             continue;
         if (part <= 0)
-            return; /* the end is seen by who reads */
+            return; /* the reader sees the end */
         line += part;
         n -= (size_t)part;
     }
@@ -90,7 +90,7 @@ uint64_t sp_world_run(const sp_launcher_world *is)
     return world_hash(world_hash(0xcbf29ce484222325u, is->run), is->attempt);
 }
 
-/* As hash_node of sp_comm_find.c tells nodes apart. */
+/* Distinguishes nodes as hash_node of sp_comm_find.c does. */
 uint64_t sp_world_node(char host[64])
 {
     const char *slurm = getenv("SLURMD_NODENAME");

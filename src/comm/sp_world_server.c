@@ -17,8 +17,8 @@
 #include "comm/sp_pmi.h"
 #include "comm/sp_world_internal.h"
 
-/* STRANGERS: connections that have not said who they are. PATIENCE_S: how long rank 0,
- * at its own end, waits for the others to leave. */
+/* STRANGERS: connections without a greeting. PATIENCE_S: how long rank 0, at its own
+ * end, waits for the others to leave. */
 enum { STRANGERS = 64, PATIENCE_S = 20 };
 
 /* A process of the world. */
@@ -76,7 +76,7 @@ static bool has_come(int rank)
     return m->pmi_fd >= 0 && m->tether.fd >= 0;
 }
 
-/* Writes the ranks that have not come, as "1, 3 to 5"; "" if all have. */
+/* Writes the missing ranks, as "1, 3 to 5"; "" if all have. */
 static void list_missing(char *text, size_t bytes)
 {
     text[0] = 0;
@@ -94,8 +94,8 @@ static void list_missing(char *text, size_t bytes)
     }
 }
 
-/* Takes what a connection says of itself: "hello NONCE RUN RANK SIZE KIND NODE HOST".
- * Other words are a stranger's, which is closed. */
+/* Reads a connection's greeting: "hello NONCE RUN RANK SIZE KIND NODE HOST". A
+ * connection that sends anything else is closed. */
 static sp_status take_hello(sp_world_wire *wire, const char *line, uint64_t nonce)
 {
     unsigned long long said, run, node;
@@ -134,7 +134,7 @@ static sp_status take_hello(sp_world_wire *wire, const char *line, uint64_t nonc
     return SP_OK;
 }
 
-/* The process whose words do not fit is told why, as all others are. */
+/* A process with a wrong greeting receives the reason, as all others do. */
 static sp_status answer_hello(sp_world_wire *wire, const char *line, uint64_t nonce)
 {
     const sp_status rc = take_hello(wire, line, nonce);
@@ -148,8 +148,8 @@ static sp_status answer_hello(sp_world_wire *wire, const char *line, uint64_t no
     return rc;
 }
 
-/* Accepts connections and greets them, while there is a place for one. Others wait until
- * a stranger has said who it is, or has been silent for too long. */
+/* Accepts connections and greets them, while there is a place for one. Others wait
+ * until a stranger has identified itself or has been silent for too long. */
 static void greet(int listener, sp_world_wire strangers[STRANGERS], uint64_t nonce)
 {
     char line[SP_WORLD_LINE];
@@ -198,7 +198,7 @@ static void forget_gone(world_member *m)
     }
 }
 
-/* Hears what the connections say for at most 0.1 s. */
+/* Receives from the connections for at most 0.1 s. */
 static sp_status hear_all(int listener, sp_world_wire strangers[STRANGERS],
                           uint64_t nonce)
 {
@@ -270,7 +270,7 @@ static sp_status join_own(int *tether, int *pmi)
 
 /* ---- the processes are served, and leave ---- */
 
-/* Tells all other processes that the world ends with this status. */
+/* Informs all other processes that the world ends with this status. */
 static void end_all(int code, const char *text)
 {
     char line[SP_WORLD_LINE];
@@ -280,7 +280,7 @@ static void end_all(int code, const char *text)
         sp_world_say(server.members[r].tether.fd, line);
 }
 
-/* Hears a tether. True: the process has ended without a word. */
+/* Receives from a tether. True: the process has ended without a word. */
 static bool is_lost(world_member *m)
 {
     char line[SP_WORLD_LINE];
@@ -304,7 +304,7 @@ static int wait_for_words(struct pollfd *waits)
     return poll(waits, 2 * (nfds_t)n, 1000);
 }
 
-/* Serves what has been said. Returns the number of processes that have not ended. */
+/* Handles the received lines. Returns the number of processes that have not ended. */
 static int serve_all(struct pollfd *waits, bool *is_ending)
 {
     const int n = server.is.size;
@@ -351,7 +351,7 @@ static void *serve(void *arg)
     return NULL;
 }
 
-/* Hands the sockets over to PMI and lets the processes go on. */
+/* Hands the sockets over to PMI and lets the processes continue. */
 static sp_status let_go(void)
 {
     const int n = server.is.size;

@@ -1,4 +1,4 @@
-/* The choices of a deck: keys whose value is one of a few words.
+/* The choices of a deck: keys with one of a few words as value.
  *
  *     X(SP_SGD, "sgd") X(SP_ADAMW, "adamw")     a list below
  *       |-- the enum that sp_config holds       SP_CHOICE_VALUE, here
@@ -24,7 +24,7 @@ extern "C" {
 /* The words of a list as one text, "sgd|adamw". */
 #define SP_WORDS(list) (&list(SP_CHOICE_NAME)[1])
 
-/* data.on_error: what becomes of a damaged sample. */
+/* data.on_error: the treatment of a damaged sample. */
 #define SP_ON_ERRORS(X) X(SP_ON_ERROR_STOP, "stop") X(SP_ON_ERROR_SKIP, "skip")
 typedef enum sp_on_error { SP_ON_ERRORS(SP_CHOICE_VALUE) } sp_on_error;
 
@@ -38,7 +38,7 @@ typedef enum sp_mixing { SP_MIXINGS(SP_CHOICE_VALUE) } sp_mixing;
     X(SP_PER_WORLD, "world") X(SP_PER_NODE, "node") X(SP_PER_RANK, "rank")
 typedef enum sp_per { SP_PERS(SP_CHOICE_VALUE) } sp_per;
 
-/* net.family: the network where net.layers gives none. */
+/* net.family: the network if net.layers is not given. */
 #define SP_FAMILIES(X)                                                                 \
     X(SP_MINKUNET14, "minkunet14")                                                     \
     X(SP_MINKUNET14A, "minkunet14A")                                                   \
@@ -108,29 +108,28 @@ typedef enum sp_class_weights {
     SP_CLASS_WEIGHTS(SP_CHOICE_VALUE) SP_CW_LIST
 } sp_class_weights;
 
-/* train.precision: the operands of products. fp32 takes them as they are, tf32 rounds
- * them to 10 bits of mantissa, bf16 reads activations that are stored as bf16. Sums,
+/* train.precision: the operands of products. fp32 uses them unchanged, tf32 rounds them
+ * to 10 bits of mantissa, bf16 reads activations that are stored as bf16. Sums,
  * parameters, statistics, loss and weight gradients are fp32 or better in all three. */
 #define SP_PRECISIONS(X) X(SP_FP32, "fp32") X(SP_TF32, "tf32") X(SP_BF16, "bf16")
 typedef enum sp_precision { SP_PRECISIONS(SP_CHOICE_VALUE) } sp_precision;
 extern const char *const sp_precision_word[];
 
-/* train.bf16_sums: the order of sums of products in bf16 on CPUs: by twos, which is
- * that of AVX512_BF16 (cpu/bf16/bf16.h), or by 32, that of AMX_BF16 (cpu/bf16/tile.h). auto:
- * tiles where all ranks have AMX_BF16. */
+/* train.bf16_sums: the order of sums of products in bf16 on CPUs: by twos, as
+ * AVX512_BF16 does (cpu/bf16/bf16.h), or by 32, as AMX_BF16 does (cpu/bf16/tile.h).
+ * auto: tiles if all ranks have AMX_BF16. */
 #define SP_BF16_SUMS(X)                                                                \
     X(SP_SUMS_AUTO, "auto") X(SP_SUMS_PAIRS, "pairs") X(SP_SUMS_TILES, "tiles")
 typedef enum sp_bf16_sums { SP_BF16_SUMS(SP_CHOICE_VALUE) } sp_bf16_sums;
 extern const char *const sp_bf16_sums_word[];
 
 /* run.wgmma: whether bf16 convolutions of many channels use the instructions of sm_90;
- * auto: where all ranks have them and their self-tests pass. */
+ * auto: if all ranks have them and their self-tests pass. */
 #define SP_WGMMAS(X)                                                                   \
     X(SP_WGMMA_AUTO, "auto") X(SP_WGMMA_ON, "true") X(SP_WGMMA_OFF, "false")
 typedef enum sp_wgmma_use { SP_WGMMAS(SP_CHOICE_VALUE) } sp_wgmma_use;
 
-/* train.deterministic: what repeats a run's bits: the same ranks, any ranks, nothing.
- */
+/* train.deterministic: bits repeat on the same ranks, on any ranks, or never. */
 #define SP_DETERMINISTICS(X)                                                           \
     X(SP_DET_RUN, "run")                                                               \
     X(SP_DET_WORLD, "world")                                                           \
@@ -160,8 +159,8 @@ typedef enum sp_reduce_wire { SP_REDUCE_WIRES(SP_CHOICE_VALUE) } sp_reduce_wire;
 #define SP_WEIGHTS_USES(X) X(SP_WEIGHTS_PLAIN, "plain") X(SP_WEIGHTS_EMA, "ema")
 typedef enum sp_weights_use { SP_WEIGHTS_USES(SP_CHOICE_VALUE) } sp_weights_use;
 
-/* run.init_norm: the statistics that features are normalized by where run.init_from
- * gives the weights. */
+/* run.init_norm: the statistics for normalizing features if run.init_from gives the
+ * weights. */
 #define SP_INIT_NORMS(X) X(SP_INIT_NORM_DATA, "data") X(SP_INIT_NORM_SOURCE, "source")
 typedef enum sp_init_norm { SP_INIT_NORMS(SP_CHOICE_VALUE) } sp_init_norm;
 
@@ -171,7 +170,7 @@ typedef enum sp_resume_from {
     SP_RESUMES(SP_CHOICE_VALUE) SP_RESUME_FILE
 } sp_resume_from;
 
-/* run.progress: where a live line is drawn (report/sp_live.h); AUTO: on a terminal. */
+/* run.progress: draws a live line (report/sp_live.h); AUTO: on a terminal. */
 #define SP_PROGRESSES(X)                                                               \
     X(SP_PROGRESS_AUTO, "auto")                                                        \
     X(SP_PROGRESS_ALWAYS, "always")                                                    \
@@ -179,9 +178,9 @@ typedef enum sp_resume_from {
 typedef enum sp_progress_when { SP_PROGRESSES(SP_CHOICE_VALUE) } sp_progress_when;
 
 /* The functions below act on words as one text, "a|b|c". sp_choice_find returns the
- * index of word, -1 if it is none; case is ignored. sp_choice_name writes name i to
- * `to` [SP_NAME]; false if there are not so many. sp_choice_nearest writes the name
- * that is nearest to word. */
+ * index of word, -1 if it is not in the text; case is ignored. sp_choice_name writes
+ * name i to `to` [SP_NAME]; false if the text has fewer names. sp_choice_nearest writes
+ * the name that is nearest to word. */
 int sp_choice_find(const char *names, const char *word);
 bool sp_choice_name(const char *names, int i, char *to);
 void sp_choice_nearest(const char *names, const char *word, char *to);

@@ -6,7 +6,7 @@
  *     rank 0       sp_config_read             sp_config_to_text <----------------+
  *                                                   | sp_config_bcast
  *     other ranks  sp_config_parse  <-- text <------+
- *     checkpoint   the same text, from which a restart reads the config of the run
+ *     checkpoint   the same text; a restart reads the run's config from it
  *
  * Every message names file, line and the nearest valid name. Functions are local unless
  * marked collective: rank 0 reads the files, and the others parse the resolved text, so
@@ -61,7 +61,7 @@ typedef struct sp_class_weighting {
     sp_doubles list; /* of SP_CW_LIST */
 } sp_class_weighting;
 
-/* train.loss: the weight of each term, by sp_loss_kind; 0: the loss does not have it. */
+/* train.loss: the weight of each term, by sp_loss_kind; 0: not in the loss. */
 typedef struct sp_loss_mix {
     double weight[SP_N_LOSSES];
 } sp_loss_mix;
@@ -126,7 +126,7 @@ typedef struct sp_config {
         double warmup_factor, gamma, poly_power, cosine_floor;
         sp_doubles milestones; /* rising */
         double pct_start, div_factor, final_div_factor;
-        sp_doubles cycle_momentum; /* lower and upper bound; empty: none */
+        sp_doubles cycle_momentum; /* lower and upper bound; may be empty */
         sp_lr_scale lr_scale;
         double grad_clip;
         sp_loss_mix loss;
@@ -168,7 +168,7 @@ typedef struct sp_config {
     char *place[SP_MAX_KEYS];
 } sp_config;
 
-/* Reads the defaults, then the deck (path NULL: none), then the overrides
+/* Reads the defaults, then the deck (path may be NULL), then the overrides
  * ("section.key=value", the last of several counts) into config. Keys that the network,
  * the schedule or the optimizer does not use are warnings on rank 0. SP_EUSAGE with
  * file, line, key and the nearest valid name. The caller destroys config after a
@@ -176,7 +176,7 @@ typedef struct sp_config {
 sp_status sp_config_read(sp_config *config, const char *path, int n_overrides,
                          char *const *overrides);
 /* The same from a text (a checkpoint's deck attribute), which may not include files and
- * may have an empty run.dir; `name` stands for the file in messages. */
+ * may have an empty run.dir; messages print `name` as the file. */
 sp_status sp_config_parse(sp_config *config, const char *text, const char *name,
                           int n_overrides, char *const *overrides);
 void sp_config_destroy(sp_config *config);
@@ -212,12 +212,12 @@ char *sp_config_value(const sp_config *config, const char *key);
  * the next call of this thread. */
 int sp_config_n_keys(void);
 const char *sp_config_key(int i);
-/* Keys of a training that hold beyond it, each list ended by NULL: those in which a
- * continued run must agree with its checkpoint, and those that eval, predict and label
- * take from a checkpoint's deck. Both are in sp_deck_keys.c, after the table. */
+/* Keys of a training that matter after it, as lists ended by NULL: keys that must be
+ * equal in a continued run and its checkpoint, and keys that eval, predict and label
+ * read from a checkpoint's deck. Both are in sp_deck_keys.c, after the table. */
 extern const char *const sp_config_kept_by_resume[], *const sp_config_kept_by_model[];
-/* Gives config the values that `from` has of a key ("section.key"), or of all keys of a
- * section, except those that the command line gave to config. The values are exchanged,
+/* Moves the value of a key ("section.key"), or of all keys of a section, from `from` to
+ * config, except values that the command line gave to config. The values are exchanged,
  * so `from` holds config's afterwards. */
 void sp_config_take(sp_config *config, sp_config *from, const char *path);
 

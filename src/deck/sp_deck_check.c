@@ -1,5 +1,5 @@
-/* What keys say together: values that exclude each other, and values that nothing
- * uses. */
+/* Checks of keys that depend on each other: values that exclude each other, and values
+ * that nothing uses. */
 #include "deck/sp_deck_keys.h"
 
 #include <assert.h>
@@ -8,7 +8,7 @@
 
 #include "base/sp_log.h"
 
-/* True for a list of two numbers of which the second is not below the first. */
+/* True for a list of two numbers, the second not below the first. */
 static bool is_interval(const sp_doubles *d)
 {
     return d->n == 2 && d->at[0] <= d->at[1];

@@ -11,7 +11,7 @@
 /* Offset and bytes of a field. */
 #define AT(field) offsetof(sp_config, field), sizeof((sp_config *)0)->field
 
-/* The words of train.bn_scope are those of the first scopes. */
+/* The words of train.bn_scope are the first scopes' words. */
 _Static_assert(SP_SCOPE_RANK == 0 && SP_SCOPE_NODE == 1 && SP_SCOPE_WORLD == 2,
                "rank|node|world");
 
@@ -293,8 +293,8 @@ const char *const sp_config_kept_by_resume[] = {
     "batch.size",      "batch.per",  "train.seed",      "run.weights",
     NULL};
 
-/* The keys that tell what the network computes, which loss it is measured by, and how
- * its samples were augmented, which tells the views that it knows. */
+/* Keys read from a checkpoint's deck: the network, its loss, and the augmentation of
+ * its samples, which gives the views that the network knows. */
 const char *const sp_config_kept_by_model[] = {
     "net.layers",      "net.family",        "net.width",       "net.stem_kernel",
     "net.kernel_down", "net.bn_eps",        "data.features",   "data.voxel_size",
@@ -303,7 +303,7 @@ const char *const sp_config_kept_by_model[] = {
     "run.weights",
     NULL};
 
-/* The keys that are paths, in which "~/" is the user's folder. */
+/* The keys that are paths: a "~/" in them is the user's folder. */
 const char *const sp_deck_paths[] = {"data.train",     "data.val",   "run.dir",
                                      "run.checkpoint", "run.resume", "run.init_from",
                                      "run.log_dir",    NULL};

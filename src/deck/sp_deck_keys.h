@@ -5,7 +5,7 @@
  *     sp_deck_layer.c  net.layers             sp_deck_write.c  the config as a deck
  *     sp_deck_loss.c   train.loss
  *     sp_deck_take.c   exchange of values     sp_deck_bcast.c  the config on all ranks
- *     sp_deck_check.c  what keys say together
+ *     sp_deck_check.c  dependent keys
  *     sp_choice.h      keys with a few words
  *
  * Included by sp_deck*.c and by tests of the deck only.
@@ -56,7 +56,7 @@ static inline void *sp_key_field(const sp_config *config, const sp_key *key)
     return (char *)(uintptr_t)config + key->offset;
 }
 
-/* Finds a key by "section.name"; NULL if there is none. */
+/* Finds a key by "section.name"; NULL if there is no such key. */
 const sp_key *sp_deck_find(const char *path);
 /* True if some key has this section. */
 bool sp_deck_is_section(const char *name);
@@ -64,13 +64,13 @@ bool sp_deck_is_section(const char *name);
 const char *sp_deck_type_name(sp_key_type type);
 /* True if value is finite and lies in the interval, such as "(0, inf)"; not NULL. */
 bool sp_deck_in_range(const char *range, double value);
-/* Return the nearest names, which are constants and never NULL: of the sections to
- * word, and of all keys to a path "section.name". */
+/* Return the nearest names, constants and never NULL: the section nearest to word, and
+ * the key nearest to a path "section.name". */
 const char *sp_deck_nearest_section(const char *word);
 const sp_key *sp_deck_nearest_key(const char *path);
 
 /* Ranges of the numbers of batch norms, of the keys and of the fields of layers. A
- * variance of 0 makes 1 / sqrt(eps), which has to be a number that fp32 can square. */
+ * variance of 0 makes 1 / sqrt(eps), and fp32 must be able to square it. */
 #define SP_BN_EPS_RANGE      "[1e-12, 1]"
 #define SP_BN_MOMENTUM_RANGE "[0, 1]"
 
@@ -78,8 +78,8 @@ const sp_key *sp_deck_nearest_key(const char *path);
 struct config_setting_t;
 struct sp_deck_text;
 
-/* Returns the place of a setting: "input/a.deck:12", or where `from`, the deck that it
- * comes from, is NULL, "command line". Overwritten by the next call of this thread. */
+/* Returns the place of a setting: "input/a.deck:12", or "command line" if its deck
+ * `from` is NULL. Overwritten by the next call of this thread. */
 const char *sp_deck_where(const struct sp_deck_text *from,
                           const struct config_setting_t *setting);
 /* Reads the field of a key from a setting and frees its old value. SP_EUSAGE for a
@@ -127,7 +127,7 @@ void sp_deck_write_real(FILE *to, double value);
 void sp_deck_write_strings(FILE *to, const sp_strings *s);
 void sp_deck_write_loss(FILE *to, const sp_loss_mix *mix);
 void sp_deck_write_layers(FILE *to, const sp_config *config);
-/* Before the key of row i: where a section begins there, ends the one before it and
+/* Before the key of row i: if a section begins there, ends the one before it and
  * begins it. */
 void sp_deck_write_section(FILE *to, int i);
 

@@ -68,7 +68,7 @@ static sp_status copy_text(char **to, const char *from)
     return *to || !from ? SP_OK : SP_FAIL(SP_EMEM, "deck: out of memory");
 }
 
-/* Copies what messages tell about the origin of the values. */
+/* Copies the origin of the values, for messages. */
 static sp_status copy_origins(sp_config *to, const sp_config *from)
 {
     memcpy(to->origin, from->origin, sizeof to->origin);

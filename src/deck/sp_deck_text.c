@@ -69,8 +69,8 @@ static sp_status add_file(scanner *x, const char *name)
     return SP_OK;
 }
 
-/* Returns the length of the string, comment or name that begins at s; 0 if none begins
- * there. */
+/* Returns the length of the string, comment or name that begins at s; 0 if nothing of
+ * the kind begins there. */
 static size_t skip_length(const char *s)
 {
     const char *p = s;
@@ -218,7 +218,7 @@ static sp_status open_deck(const char *path, const char *from, FILE **in)
                                           : "no regular file");
 }
 
-/* Reads a whole file, with a NUL behind it; messages begin with `from`. */
+/* Reads a whole file and appends a NUL; messages begin with `from`. */
 static sp_status read_text(const char *path, const char *from, char **text)
 {
     size_t room = 0;

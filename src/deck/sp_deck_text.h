@@ -30,13 +30,13 @@ typedef struct sp_deck_text {
     char **file; /* [n_files] as messages name them */
 } sp_deck_text;
 
-/* Reads a deck with its includes. SP_EUSAGE for a file that cannot be read, that is no
- * regular file or no text, for includes nested deeper than 10, for more than 200 files
- * or 16 MiB in all, and for integers beyond 64 bits; SP_EMEM. The caller destroys text
- * after a failure too. */
+/* Reads a deck with its includes. SP_EUSAGE for a file that cannot be read or is not a
+ * regular text file, for includes nested deeper than 10, for more than 200 files or 16
+ * MiB in all, and for integers beyond 64 bits; SP_EMEM. The caller destroys text after
+ * a failure too. */
 sp_status sp_deck_text_file(sp_deck_text *text, const char *path);
-/* The same from a string; `name` stands for the file in messages. The string may come
- * from somebody else (a checkpoint's deck), so it may not include files: an @include is
+/* The same from a string; messages print `name` as the file. The string may come from
+ * somebody else (a checkpoint's deck), so it may not include files: an @include is
  * SP_EDATA. */
 sp_status sp_deck_text_string(sp_deck_text *text, const char *string, const char *name);
 void sp_deck_text_destroy(sp_deck_text *text);

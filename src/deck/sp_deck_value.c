@@ -246,7 +246,7 @@ static sp_status set_words(sp_config *config, const sp_key *key,
     }
     if (config_setting_type(s) == CONFIG_TYPE_STRING)
         return sp_deck_set_text(config, key, config_setting_get_string(s), where);
-    /* A key whose names include true and false was a flag once. */
+    /* A key with true and false among its names was a flag once. */
     if (config_setting_type(s) == CONFIG_TYPE_BOOL && key->names &&
         sp_choice_find(key->names, sp_deck_describe(s)) >= 0)
         return sp_deck_set_text(config, key, sp_deck_describe(s), where);

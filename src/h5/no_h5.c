@@ -1,4 +1,4 @@
-/* The functions of h5 that free what files have given, for a library without HDF5. */
+/* The functions of h5 that free memory got from files, for a library without HDF5. */
 #include <stdlib.h>
 
 #include "h5/sp_h5.h"

@@ -45,8 +45,8 @@ sp_status sp_h5_fail_system(const char *path, int error)
     return SP_FAIL(SP_EIO, "%s: cannot read: %s", path, strerror(error));
 }
 
-/* SP_EDATA unless the file has HDF5's signature where the library looks for it: at the
- * start and at each power of two from 512 bytes on. */
+/* SP_EDATA unless the file has HDF5's signature at a place that the library searches:
+ * at the start and at each power of two from 512 bytes on. */
 static sp_status check_signature(const sp_h5 *file)
 {
     static const char signature[8] = {'\x89', 'H', 'D', 'F', '\r', '\n', '\x1a', '\n'};
@@ -232,7 +232,7 @@ static sp_status no_memory(const sp_h5 *file, const char *name)
     return SP_FAIL(SP_EMEM, "%s:%s: no memory", file->path, name);
 }
 
-/* Finds a dataset whose values can be read. */
+/* Finds a dataset with readable values. */
 static sp_status find(const sp_h5 *file, const char *name, const sp_h5_entry **entry)
 {
     *entry = sp_h5_catalog_find(&file->catalog, name);
@@ -422,7 +422,7 @@ sp_status sp_h5_read(sp_h5 *file, const char *name, sp_h5_type type, int rank,
 
 /* ---- texts and attributes ---- */
 
-/* Copies n texts; false, with NULL behind those that were copied: no memory. */
+/* Copies n texts; false without memory, with NULL after the copied texts. */
 static bool copy_texts(char *const *from, int64_t n, char **to)
 {
     for (int64_t i = 0; i < n; i++)
@@ -461,7 +461,7 @@ bool sp_h5_attr_has(sp_h5 *file, const char *object, const char *name)
     return attr_of(file, object, name) != NULL;
 }
 
-/* The object as a message has it behind the file's name: nothing for the root. */
+/* The object as messages print it after the file's name: nothing for the root. */
 static const char *shown(const char *object)
 {
     return strcmp(object, "/") == 0 ? "" : object;

@@ -7,22 +7,22 @@
  *                         --> sp_h5_shape_of, sp_h5_read, sp_h5_attr_read
  *                         --> sp_h5_close    by look-ups in the catalog, pread
  *
- * HDF5 crashes, hangs and takes all memory on damaged files. So a child process of this
+ * HDF5 can crash, hang or use all memory on damaged files. So a child process of this
  * program with limits on time and memory reads the headers of a file that is opened. It
- * sends a catalog of what the file names, where values lie, and the attributes. This
- * process checks the catalog and reads contiguous values without HDF5; others HDF5
- * unpacks in such a child too (h5/sp_h5_rows.h). Links to other files, external storage
- * and virtual datasets are refused by name. A file opened for reading
- * belongs to one thread at a time. Calls that write share one lock, because HDF5 is not
+ * sends a catalog of the file's names, the places of values, and the attributes. This
+ * process checks the catalog and reads contiguous values without HDF5. HDF5 unpacks all
+ * other values in such a child too (h5/sp_h5_rows.h). Links to other files, external
+ * storage and virtual datasets are refused by name. A file opened for reading belongs
+ * to one thread at a time. Calls that write share one lock, because HDF5 is not
  * thread-safe here.
  *
  * Names of datasets are paths from the root; the object of an attribute is such a path,
- * that of a group, or "/". Files are written in the 1.10 format, whose headers have
- * checksums; datasets are contiguous and nothing carries a time, so the same calls give
- * the same bytes. In a file opened for reading a failure is SP_EDATA where the path
+ * a group's path, or "/". Files are written in the 1.10 format, which has checksums in
+ * its headers; datasets are contiguous and nothing carries a time, so the same calls
+ * give the same bytes. In a file opened for reading a failure is SP_EDATA if the path
  * names no file or the file is damaged, and SP_EIO, which says nothing about the file's
- * content, where the system cannot read it or it shrinks while it is read. In a file
- * that is written it is SP_EIO. */
+ * content, if the system cannot read it or it shrinks while it is read. In a file that
+ * is written it is SP_EIO. */
 #ifndef SP_H5_H
 #define SP_H5_H
 
@@ -35,7 +35,7 @@ typedef struct sp_h5 sp_h5; /* an open file */
 
 /* The type of an element as a file stores it. */
 typedef struct sp_h5_type {
-    /* 'i' signed, 'u' unsigned, 'f' IEEE float, 's' text, '?' none of these */
+    /* 'i' signed, 'u' unsigned, 'f' IEEE float, 's' text, '?' another type */
     char kind;
     int size;        /* bytes of an element */
     bool is_swapped; /* the byte order is not this machine's */
@@ -68,8 +68,8 @@ typedef struct sp_h5_shape {
  * opens a file (unit tests too). */
 void sp_h5_child_main(int argc, char **argv);
 
-/* From here on a child stays for the next file that this thread opens, as long as it
- * finds no damage; a start of this program takes some 10 ms, most of it for loading
+/* From here on a child is kept for the next file that this thread opens, as long as it
+ * finds no damage; a start of this program needs some 10 ms, most of it for loading
  * libraries. false ends it. */
 void sp_h5_keep_child(bool is_wanted);
 
@@ -87,7 +87,7 @@ sp_status sp_h5_open_each(char *const *paths, int n,
 /* Opens a file that this process has written: HDF5 reads its headers here, without a
  * child. */
 sp_status sp_h5_open_own(sp_h5 **file, const char *path);
-/* Creates the file, or empties it if it is there. */
+/* Creates the file, or empties an existing one. */
 sp_status sp_h5_create(sp_h5 **file, const char *path);
 /* Closes a file and frees it, after a failure too. A written file is flushed to disk
  * (fsync) first. NULL does nothing. */
@@ -103,17 +103,17 @@ bool sp_h5_has(sp_h5 *file, const char *name);
  * caller's, who frees it with sp_h5_list_free. */
 sp_status sp_h5_list(sp_h5 *file, char ***names, int *n);
 void sp_h5_list_free(char **names, int64_t n);
-/* Tells the shape of a dataset. SP_EDATA with the reason where the values cannot be
+/* Returns the shape of a dataset. SP_EDATA with the reason if the values cannot be
  * read. */
 sp_status sp_h5_shape_of(sp_h5 *file, const char *name, sp_h5_shape *shape);
-/* Moves what is known of a dataset's chunks (h5/sp_h5_rows.h) to the caller, who frees
- * it; the dataset can then no longer be read through this file. *chunks is NULL if the
- * dataset is contiguous. */
+/* Moves the description of a dataset's chunks (h5/sp_h5_rows.h) to the caller, who
+ * frees it; the dataset can then no longer be read through this file. *chunks is NULL
+ * if the dataset is contiguous. */
 struct sp_h5_chunks;
 sp_status sp_h5_detach_chunks(sp_h5 *file, const char *name,
                               struct sp_h5_chunks **chunks);
 
-/* Makes a group, and those above it, for attributes of its own. */
+/* Makes a group, and the groups above it, for its own attributes. */
 sp_status sp_h5_write_group(sp_h5 *file, const char *name);
 /* Makes a dataset and the groups above it, and writes its values. With data NULL the
  * values follow by sp_h5_write_rows. */

@@ -38,8 +38,7 @@ static void wire_attr(sp_wire *wire, sp_h5_attr *attr)
     sp_wire_text(wire, &attr->why);
 }
 
-/* Allocates a list of n elements on a wire that reads, whose destination has none yet.
- */
+/* Allocates a list of n elements on a wire that reads into an empty destination. */
 static bool make_list(sp_wire *wire, void **list, int64_t n, size_t size)
 {
     if (wire->is_reading && wire->rc == SP_OK && !(*list = calloc((size_t)n + 1, size)))
@@ -126,7 +125,7 @@ static void check_dataset(const sp_h5_entry *entry, int64_t file_bytes, char *wh
     if (is_odd)
         snprintf(why, size, "its shape makes no sense: damaged");
     else if (shape->rank < 0 || shape->type.kind == 's' || shape->type.kind == '?')
-        return; /* find_numbers fails where numbers are asked for */
+        return; /* find_numbers fails if numbers are asked for */
     else if (shape->is_contiguous)
         check_contiguous(shape, file_bytes, why, size);
     else if (!entry->chunks || !is_same_shape(entry->chunks, shape))

@@ -41,15 +41,15 @@ typedef struct sp_h5_catalog {
     sp_h5_entry *entry; /* [n] sorted by name once the catalog is checked */
 } sp_h5_catalog;
 
-/* Writes the catalog to bytes, or reads it from bytes; wire->rc tells a failure. Call
+/* Writes the catalog to bytes, or reads it from bytes; wire->rc is the status. Call
  * sp_h5_catalog_free after a failure too. */
 void sp_h5_catalog_wire(sp_wire *wire, sp_h5_catalog *catalog);
-/* Sorts the entries. One whose numbers are impossible in a file of this size gets a
- * reason not to be read. SP_EMEM; SP_EDATA where the catalog itself is broken. */
+/* Sorts the entries. An entry with impossible numbers for this file's size gets a
+ * reason not to be read. SP_EMEM; SP_EDATA if the catalog itself is broken. */
 sp_status sp_h5_catalog_check(sp_h5_catalog *catalog);
-/* The object of this name, with or without the first slash; NULL: there is none. */
+/* The object of this name, with or without the first slash, or NULL. */
 const sp_h5_entry *sp_h5_catalog_find(const sp_h5_catalog *catalog, const char *name);
-/* The link that the path leads through; NULL: none. */
+/* The link that the path leads through, or NULL. */
 const sp_h5_entry *sp_h5_catalog_link(const sp_h5_catalog *catalog, const char *name);
 const sp_h5_attr *sp_h5_entry_attr(const sp_h5_entry *entry, const char *name);
 void sp_h5_catalog_free(sp_h5_catalog *catalog);

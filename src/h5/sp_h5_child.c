@@ -47,8 +47,8 @@ enum {
 #define WORK_BYTES_S 20000000
 #define MEMORY_MOST  ((int64_t)4 << 30)
 
-/* The bytes that follow are n texts, each with its zero byte: paths whose catalogs are
- * wanted, or with n_rows > 0 the path of a file and the name of a dataset. */
+/* The bytes that follow are n texts, each with its zero byte: paths of the files to
+ * describe, or with n_rows > 0 the path of a file and the name of a dataset. */
 typedef struct list_head {
     uint64_t n, bytes;
     int64_t first, n_rows, rows_bytes, chunk_bytes;
@@ -69,7 +69,7 @@ typedef struct frame {
 /* The child that waits for another list of this thread, and whether it is to wait. */
 static _Thread_local struct {
     bool is_wanted;
-    sp_h5_child child; /* pid 0: none */
+    sp_h5_child child; /* pid 0: no child */
 } kept;
 
 /* Sends all the bytes; false if the other process has died. */
@@ -108,7 +108,7 @@ static void limit_addresses(int64_t bytes)
     (void)bytes;
 }
 #else
-/* Allows so many bytes of addresses beyond those of the first call. */
+/* Allows this number of bytes of addresses more than at the first call. */
 static void limit_addresses(int64_t bytes)
 {
     static size_t taken;
@@ -126,7 +126,7 @@ static void limit_addresses(int64_t bytes)
 #endif
 
 /* Gives the signals that end a process their default action again, forbids core files,
- * and limits memory to so many bytes beyond those that this process had at the first
+ * and limits memory to this number of bytes more than this process had at the first
  * call. A later call sets another limit. */
 static void limit_child(int64_t bytes)
 {
@@ -141,9 +141,9 @@ static void limit_child(int64_t bytes)
     limit_addresses(bytes);
 }
 
-/* Sets the limits for one file, of which `unpacked` bytes are to be unpacked. Whatever
- * limit ends this process, the parent names the file. Unpacking needs the rows, a chunk
- * and what its filters need beside it. */
+/* Sets the limits for one file, to unpack `unpacked` bytes of it. If a limit ends this
+ * process, the parent names the file. Unpacking needs the rows, a chunk and the memory
+ * of its filters. */
 static void limit_file(const char *path, int64_t unpacked)
 {
     struct stat st;
@@ -160,7 +160,7 @@ static void limit_file(const char *path, int64_t unpacked)
     setitimer(ITIMER_PROF, &work, NULL);
 }
 
-/* Receives all the bytes; no signal handler interrupts it. Ends the process where the
+/* Receives all the bytes; no signal handler interrupts it. Ends the process if the
  * parent wants no more. */
 static void get_all(void *data, size_t bytes)
 {
@@ -170,9 +170,9 @@ static void get_all(void *data, size_t bytes)
         _exit(n < 0);
 }
 
-/* Serves tests of the parent: the child crashes, hangs or is killed at a file whose
- * path contains the value of one of these variables. When it unpacks, the path is
- * followed by a colon and the dataset's name. */
+/* Serves tests of the parent: the child crashes, hangs or is killed at a file with the
+ * value of one of these variables in its path. When it unpacks, the path is followed by
+ * a colon and the dataset's name. */
 static void misbehave(const char *path)
 {
     const char *crash = getenv("SP_H5_CHILD_CRASH");
@@ -182,7 +182,7 @@ static void misbehave(const char *path)
     if (crash && strstr(path, crash))
         raise(SIGSEGV);
     if (killed && strstr(path, killed))
-        raise(SIGKILL); /* as the kernel does where memory is short */
+        raise(SIGKILL); /* as the kernel does if memory is short */
     if (!hang || !strstr(path, hang))
         return;
     alarm(1); /* shorter than WALL_S */
@@ -276,8 +276,8 @@ static void serve(void)
     free(list);
 }
 
-/* Closes what the parent left open for its own use. A connection of MPI that the child
- * held would hide from the other ranks that this rank was killed. */
+/* Closes descriptors that the parent left open for its own use. A connection of MPI
+ * that the child held would hide from the other ranks that this rank was killed. */
 static void close_inherited(void)
 {
     DIR *all = opendir("/proc/self/fd");
@@ -313,8 +313,8 @@ void sp_h5_child_main(int argc, char **argv)
 /* Starts the child with one socket as its standard input and output. Terminals and
  * launchers send a request to stop to the whole process group of a rank, batch systems
  * to all processes of a job; it would kill the child, and its file would seem damaged.
- * So the child has a group of its own and blocks these signals. No other is blocked in
- * it, although threads of this process block them, since signals enforce its limits. */
+ * So the child has its own group and blocks these signals. No other is blocked in it,
+ * although threads of this process block them, since signals enforce its limits. */
 static sp_status spawn(sp_h5_child *child)
 {
     static const int requests[] = {SP_SIGNAL_REQUESTS};
@@ -366,8 +366,8 @@ static void send_list(int fd, list_head head, const char *const *texts, int n)
         is_alive = send_all(fd, texts[i], strlen(texts[i]) + 1);
 }
 
-/* Returns the status with which the child ended. A child that is ending already keeps
- * its own, since a signal sent to it then changes nothing. */
+/* Returns the child's exit status. A child that is ending already keeps its own, since
+ * a signal sent to it then changes nothing. */
 static int kill_child(sp_h5_child *child)
 {
     int status = 0;
@@ -380,7 +380,7 @@ static int kill_child(sp_h5_child *child)
     return status;
 }
 
-/* Takes the child that was kept. One that has died meanwhile is not taken. */
+/* Returns the child that was kept, unless it has died meanwhile. */
 static bool take_kept(sp_h5_child *child)
 {
     if (kept.child.pid == 0)
@@ -403,7 +403,7 @@ sp_status sp_h5_child_start(sp_h5_child *child, char *const *paths, int n)
     return SP_OK;
 }
 
-/* Waits for bytes; true if none came for PATIENCE_S seconds. */
+/* Waits for bytes; true if nothing came for PATIENCE_S seconds. */
 static bool is_quiet(int fd)
 {
     struct pollfd wait = {.fd = fd, .events = POLLIN};
@@ -417,8 +417,8 @@ static bool is_quiet(int fd)
     return n <= 0;
 }
 
-/* Receives all the bytes; false if the child ended or sent nothing for too long, after
- * which child->is_stalled. */
+/* Receives all the bytes; false if the child ended or sent nothing for too long; the
+ * latter sets child->is_stalled. */
 static bool receive(sp_h5_child *child, void *data, size_t bytes)
 {
     char *at = data;

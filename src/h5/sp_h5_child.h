@@ -1,5 +1,5 @@
 /* The limited child that reads HDF5 headers, and unpacks values that are not
- * contiguous. If the library crashes, hangs or takes all memory on a damaged file, only
+ * contiguous. If the library crashes, hangs or uses all memory on a damaged file, only
  * the child dies. The child is this program, started again (sp_h5_child_main). Between
  * the files of src/h5.
  *
@@ -33,7 +33,7 @@ sp_status sp_h5_child_start(sp_h5_child *child, char *const *paths, int n);
  */
 sp_status sp_h5_child_next(sp_h5_child *child, const char *path, int64_t file_bytes,
                            sp_h5_catalog *catalog);
-/* Keeps the child for the next list where that is wanted and it is as good as new;
+/* Keeps the child for the next list if that is wanted and it is as good as new;
  * otherwise kills it, whatever it is doing, and waits for its end. */
 void sp_h5_child_end(sp_h5_child *child);
 
@@ -57,8 +57,8 @@ sp_status sp_h5_child_rows(sp_h5_child *child, const sp_h5_rows_request *request
 /* Kills the child and waits for its end; does nothing with pid 0. */
 void sp_h5_child_kill(sp_h5_child *child);
 
-/* The five functions above, in a process whose main has called sp_h5_child_main. NULL in
- * a program that only uses the library, which must not be started again: there the
+/* The five functions above, in a process whose main has called sp_h5_child_main. NULL
+ * in a program that only uses the library and must not be started again: there the
  * process itself reads headers and unpacks rows, under sp_h5_lock. */
 typedef struct sp_h5_reader {
     sp_status (*start)(sp_h5_child *child, char *const *paths, int n);

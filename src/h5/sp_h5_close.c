@@ -1,5 +1,5 @@
 /* Closing of files: a written file is on the disk afterwards, or there is an error and
- * HDF5 is in order all the same. */
+ * HDF5 is nevertheless in order. */
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -38,8 +38,8 @@ static int64_t size_of(const sp_h5 *file)
     return (int64_t)bytes;
 }
 
-/* HDF5 crashes at the end of the process if a file could not be closed, and a file that
- * finds no room cannot be closed. The limit on the size of files (ulimit -f) holds for
+/* HDF5 crashes at the end of the process if a file could not be closed, and a file
+ * cannot be closed on a full disk. The limit on the size of files (ulimit -f) holds for
  * every file of the process, files in memory included, so a write that would exceed it
  * must not even begin. */
 sp_status sp_h5_may_grow(const sp_h5 *file, int64_t bytes)
@@ -57,9 +57,9 @@ sp_status sp_h5_may_grow(const sp_h5 *file, int64_t bytes)
                    file->path, strerror(EFBIG), (long long)limit.rlim_cur);
 }
 
-/* Reserves room on the disk for what is still to be written and for what the library
- * adds. If there is none, the file's descriptor is exchanged for a file in memory, so
- * that HDF5 can close it. */
+/* Reserves room on the disk for the rest of the data and for the library's additions.
+ * If the disk is full, the file's descriptor is exchanged for a file in memory, so that
+ * HDF5 can close it. */
 static sp_status reserve_room(const sp_h5 *file)
 {
     int *disk, memory, error;
@@ -68,7 +68,7 @@ static sp_status reserve_room(const sp_h5 *file)
         return SP_OK;
     do
         error = posix_fallocate(*disk, 0, (off_t)(size_of(file) + MARGIN));
-    while (error == EINTR); /* a signal is no lack of room */
+    while (error == EINTR); /* a signal does not mean a full disk */
     if (error == 0 || error == EINVAL || error == EOPNOTSUPP)
         return SP_OK;
     /* The name is not the path, since such a name has 249 bytes at most. */

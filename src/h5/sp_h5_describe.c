@@ -1,7 +1,7 @@
 /* Describes an HDF5 file as a catalog. It runs in the limited child, or in the process
  * that has just written the file. Values of datasets stay in the file, except texts. A
  * part that the library cannot read gets its reason in the catalog and is no failure,
- * since a file may hold much that nobody reads. */
+ * since a file may hold much that is never read. */
 #include <assert.h>
 #include <errno.h>
 #include <stdio.h>

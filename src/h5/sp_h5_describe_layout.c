@@ -61,8 +61,8 @@ static int64_t count_chunks(const sp_h5_entry *entry, const hsize_t *size)
 }
 
 /* Notes the rows of a chunk. A dataset with chunks that were never written is refused,
- * since HDF5 would read zeros there. A written chunk takes a byte of the file at least,
- * which bounds their number. */
+ * since HDF5 would read zeros there. A written chunk needs at least one byte of the
+ * file, which bounds their number. */
 static void read_chunks(describer *d, hid_t set, hid_t made, sp_h5_entry *entry)
 {
     sp_h5_chunks *c = entry->chunks;

@@ -9,21 +9,21 @@ enum { SP_H5_WHY = 256 }; /* bytes of a reason in the catalog, without the libra
 typedef struct describer {
     hid_t file;
     sp_h5_catalog *catalog;
-    /* The bytes that texts and attributes of this file may still take. */
+    /* The bytes that texts and attributes of this file may still use. */
     int64_t texts_left;
     bool is_out_of_memory;
 } describer;
 
-/* Give memory that the catalog keeps; NULL and is_out_of_memory where there is none. An
+/* Allocate memory that the catalog keeps; NULL and is_out_of_memory on failure. An
  * array has n zeroed elements and one more. */
 char *sp_h5_describer_copy(describer *d, const char *text);
 void *sp_h5_describer_allocate(describer *d, size_t n, size_t size);
-/* `what`, with the text of the library's error behind it, likewise. */
+/* Returns `what` followed by HDF5's error text; allocated likewise. */
 char *sp_h5_describer_reason(describer *d, const char *what);
 
-/* Tells the catalog where the values of a dataset lie: in one place, or in chunks or
- * the header, from which a child unpacks them. `made` is the list of properties that it
- * was created with. entry->why says why they cannot be read. */
+/* Stores the place of a dataset's values in the catalog: one place, or chunks or the
+ * header, which a child unpacks. `made` is the list of properties that it was created
+ * with. entry->why says why they cannot be read. */
 void sp_h5_describe_layout(describer *d, hid_t set, hid_t made, sp_h5_entry *entry);
 
 #endif

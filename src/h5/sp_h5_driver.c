@@ -1,7 +1,7 @@
 /* A file driver for reading (HDF5's "virtual file driver"). It differs from the
  * library's own in two ways. It cannot open a second file, so external links lead
- * nowhere. And it keeps the system's error, so that a file that cannot be read is not
- * taken for a damaged one. */
+ * nowhere. And it keeps the system's error, so that an unreadable file is not reported
+ * as damaged. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@ typedef struct driven {
 } driven;
 
 static int n_open;
-static int first_error; /* errno; 0: none */
+static int first_error; /* errno; 0: no error */
 
 static void note_error(void)
 {

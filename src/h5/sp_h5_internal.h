@@ -33,7 +33,7 @@ struct sp_h5 {
  * NULL. */
 sp_status sp_h5_begin(sp_h5 **file, const char *path);
 
-/* sp_h5_enter takes the lock; sp_h5_leave releases it and returns its argument. */
+/* sp_h5_enter acquires the lock; sp_h5_leave releases it and returns its argument. */
 void sp_h5_enter(void);
 sp_status sp_h5_leave(sp_status rc);
 
@@ -43,11 +43,11 @@ void sp_h5_library_text(char *text, size_t size);
 /* Fails with "FILE:object: what: text of the library"; SP_EIO. */
 sp_status sp_h5_fail(const sp_h5 *file, const char *object, const char *what);
 
-/* SP_EIO if the file cannot grow by so many bytes, and by those that HDF5 adds when it
- * closes the file, within the process's limit on the size of files. */
+/* SP_EIO if the file cannot grow by so many bytes, plus HDF5's additions when it closes
+ * the file, within the process's limit on the size of files. */
 sp_status sp_h5_may_grow(const sp_h5 *file, int64_t bytes);
 
-/* Fails with the path and the text of the system's `error`: SP_EDATA where it says that
+/* Fails with the path and the text of the system's `error`: SP_EDATA if it says that
  * the path names no file, else SP_EIO. */
 sp_status sp_h5_fail_system(const char *path, int error);
 
@@ -56,16 +56,16 @@ sp_status sp_h5_fail_system(const char *path, int error);
  * damaged; SP_EIO: the system could not read a part of it; SP_EMEM. */
 sp_status sp_h5_describe(const char *path, sp_h5_catalog *catalog);
 
-/* Reads rows first .. first + n - 1 of a dataset as they are stored, unpacked, into to
- * [bytes]. The message says nothing of file and dataset. SP_EDATA, SP_EIO, SP_EMEM. */
+/* Reads rows first .. first + n - 1 of a dataset in their stored type, unpacked, into
+ * to [bytes]. The message names neither file nor dataset. SP_EDATA, SP_EIO, SP_EMEM. */
 sp_status sp_h5_values(const char *path, const char *name, int64_t first, int64_t n,
                        int64_t bytes, void *to);
 
-/* The driver through which the library reads a file. It opens one file at a time, so
- * that no link leads to another file. */
+/* The driver that the library uses to read a file. It opens one file at a time, so that
+ * no link leads to another file. */
 hid_t sp_h5_driver_list(void); /* a file access property list; the caller closes it */
-/* The first error (errno) with which the system refused to open or to read a file since
- * sp_h5_driver_list; 0: none. */
+/* The first error (errno) of the system in opening or reading a file since
+ * sp_h5_driver_list; 0: no error. */
 int sp_h5_driver_error(void);
 
 sp_h5_type sp_h5_type_of(hid_t type);

@@ -38,8 +38,8 @@ static float half_to_float(uint16_t half)
     return half & 0x8000 ? -value : value;
 }
 
-/* Runs `body` for each element with `v` its value in the stored C type. Alignment is
- * that of the caller's buffer: whole elements from an aligned start. */
+/* Runs `body` for each element with `v` its value in the stored C type. Alignment
+ * follows from the caller's buffer: whole elements from an aligned start. */
 #define FOR_EACH(ctype, body)                                                          \
     for (int64_t i = 0; i < n; i++) {                                                  \
         const ctype v = ((const ctype *)raw)[i];                                       \

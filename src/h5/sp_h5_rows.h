@@ -5,8 +5,8 @@
  *                                |  not there
  *                                +--request--> child: H5Dread --rows--> block
  *
- * A block is a chunk's rows, or those of several small chunks, with all columns. It is
- * unpacked once and kept while the cache has room. HDF5 may crash, hang or take all
+ * A block is the rows of a chunk or of several small chunks, with all columns. It is
+ * unpacked once and kept while the cache has room. HDF5 may crash, hang or use all
  * memory on a damaged chunk: then the child dies, the file is reported as damaged, and
  * the next request starts another child. */
 #ifndef SP_H5_ROWS_H
@@ -32,15 +32,15 @@ typedef struct sp_h5_chunks {
     int64_t bytes; /* the bytes of a chunk unpacked, its part beyond the edge too */
 } sp_h5_chunks;
 
-/* True if every number of the table is possible in a file of this size; else `why` says
- * which is not. A table that passed is safe to read with, wherever it came from. */
+/* True if every number of the table is possible in a file of this size; else `why`
+ * names the wrong one. A table that passed is safe for reading, whatever its origin. */
 bool sp_h5_chunks_check(const sp_h5_chunks *chunks, int64_t file_bytes, char *why,
                         size_t size);
 /* Writes a table to bytes, or reads it from bytes; NULL stays NULL. */
 void sp_h5_chunks_wire(sp_wire *wire, sp_h5_chunks **chunks);
 void sp_h5_chunks_free(sp_h5_chunks *chunks);
-/* The rows that are unpacked together: the rows of as many chunks as make 256 KiB, at
- * least one. */
+/* The rows that are unpacked together: the rows of 256 KiB of chunks, of one chunk at
+ * least. */
 int64_t sp_h5_chunks_block(const sp_h5_chunks *chunks);
 /* The bytes of n rows. */
 int64_t sp_h5_chunks_bytes(const sp_h5_chunks *chunks, int64_t n);
@@ -50,8 +50,8 @@ int64_t sp_h5_chunks_bytes(const sp_h5_chunks *chunks, int64_t n);
  * may share a cache; it has a lock. *cache is NULL after a failure. SP_EMEM. */
 typedef struct sp_h5_cache sp_h5_cache;
 sp_status sp_h5_cache_create(sp_h5_cache **cache, int64_t most);
-/* Reads rows first .. first + n - 1, which must exist, as they are stored, of the file
- * that fd has open and path names. `where` begins every message. SP_EDATA: the file is
+/* Reads rows first .. first + n - 1, which must exist, in their stored type; fd is open
+ * on the file and path is its name. `where` begins every message. SP_EDATA: the file is
  * damaged; SP_EIO: it cannot be read, or the path names another file now; SP_EMEM. */
 sp_status sp_h5_cache_read(sp_h5_cache *cache, const sp_h5_chunks *chunks,
                            const char *path, int fd, const char *where, int64_t first,

@@ -1,5 +1,4 @@
-/* Rows of a dataset as they are stored, unpacked by HDF5. It runs in the limited child.
- */
+/* Rows of a dataset in their stored type, unpacked by HDF5 in the limited child. */
 #include <assert.h>
 #include <errno.h>
 #include <string.h>
@@ -25,8 +24,8 @@ static hid_t select_rows(hid_t space, int64_t first, int64_t n)
     return H5Screate_simple(rank, count, NULL);
 }
 
-/* True if the rows were read and are exactly so many bytes; else text [size] is the
- * library's error. */
+/* True if the rows were read and have exactly this number of bytes; else text [size] is
+ * the library's error. */
 static bool read_selected(hid_t set, int64_t first, int64_t n, int64_t bytes, void *to,
                           char *text, size_t size)
 {

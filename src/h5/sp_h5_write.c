@@ -34,7 +34,7 @@ sp_status sp_h5_leave(sp_status rc)
 enum { LIBRARY_TEXT = 256 };
 
 /* Writes the innermost line of the stack to text. If a call of the system failed, that
- * line has addresses and sizes around the system's message, which alone is written. */
+ * line has addresses and sizes around the system's message: only that is written. */
 static herr_t append_text(unsigned n, const H5E_error2_t *error, void *text)
 {
     static const char before[] = "error message = '";
@@ -87,11 +87,11 @@ static hid_t access_list(void)
 
     H5Pset_libver_bounds(list, H5F_LIBVER_V110, H5F_LIBVER_V110);
     H5Pset_fclose_degree(list, H5F_CLOSE_STRONG);
-    /* Parallel file systems are often mounted without flock, and the names of files
-     * that are written belong to this program alone. */
+    /* Parallel file systems are often mounted without flock, and only this program uses
+     * the names of files that it writes. */
     H5Pset_file_locking(list, false, true);
-    /* Small writes go to the disk at once, so that a full disk makes them fail and not
-     * H5Dclose. */
+    /* Small writes go to the disk immediately, so that a full disk makes them fail and
+     * not H5Dclose. */
     H5Pset_sieve_buf_size(list, 0);
     return list;
 }
@@ -175,7 +175,7 @@ sp_status sp_h5_write_group(sp_h5 *file, const char *name)
     return sp_h5_leave(rc);
 }
 
-/* Makes a dataset and fills it where data is not NULL. */
+/* Makes a dataset and fills it if data is not NULL. */
 static sp_status make_set(sp_h5 *file, const char *name, hid_t type, int rank,
                           const int64_t *dim, hid_t mem, const void *data)
 {

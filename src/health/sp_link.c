@@ -46,8 +46,8 @@ static const char name[8] = "sptrain1";
 
 /* ---- keyed hashes ---- */
 
-/* Each hash with the run's secret has a purpose of its own, so that no hash can serve
- * as another. */
+/* Each hash with the run's secret has its own purpose, so that no hash can be used as
+ * another. */
 enum { OF_ROOT, OF_RANK, OF_KEY_LOW, OF_KEY_HIGH };
 
 static uint64_t hash(const sp_link *link, const sp_link_address *address, int purpose)
@@ -83,14 +83,14 @@ static uint64_t hash_frame(const sp_link *link, const frame *f, bool is_of_root)
 
 /* ---- bytes ---- */
 
-/* Sends all bytes at once; they fit into the buffer of a connection that carries
+/* Sends all bytes in one call; they fit into the buffer of a connection that carries
  * nothing else at that time. */
 static bool send_all(const sp_link *link, const void *data, size_t bytes)
 {
     return send(link->fd, data, bytes, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)bytes;
 }
 
-/* Receives into link->in; returns SP_LINK_SIGNS once `bytes` bytes are there. */
+/* Receives into link->in; returns SP_LINK_SIGNS once `bytes` bytes have arrived. */
 static sp_link_event receive(sp_link *link, size_t bytes)
 {
     ssize_t n = recv(link->fd, link->in + link->n_in, bytes - link->n_in, MSG_DONTWAIT);
@@ -260,7 +260,7 @@ bool sp_link_advance(sp_link *link, const sp_link_address *address, int size)
 
 /* ---- frames ---- */
 
-/* Sends the rest of an earlier frame. True when nothing is left of it. */
+/* Sends the rest of an earlier frame. True when all of it is sent. */
 static bool flush(sp_link *link)
 {
     ssize_t n;
@@ -330,7 +330,7 @@ sp_link_event sp_link_receive(sp_link *link, sp_signs *signs)
     return event;
 }
 
-/* ---- listening: rank 0, at the addresses that the job needs alone ---- */
+/* ---- listening: rank 0, only at the addresses that the job needs ---- */
 
 int sp_link_own_addresses(uint32_t ip[SP_LINK_ADDRESSES])
 {
@@ -358,8 +358,8 @@ static bool is_among(const uint32_t *ip, uint32_t n, uint32_t one)
     return false;
 }
 
-/* Returns the own address from which the system would send to `peer`, or 0 if it has no
- * route. Nothing is sent. */
+/* Returns the own address that the system would use to send to `peer`, or 0 if it has
+ * no route. Nothing is sent. */
 static uint32_t address_towards(uint32_t peer)
 {
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(9)};

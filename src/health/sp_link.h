@@ -14,9 +14,9 @@
  * 1 in each direction; a frame that is repeated, left out or changed ends the
  * connection.
  *
- * A stranger who connects learns one keyed hash of a number of his own choice and
- * nothing else. The contents are not encrypted: those who can read the network can read
- * host names, phases and steps.
+ * A stranger that connects learns only one keyed hash of a number of its choice. The
+ * contents are not encrypted: those who can read the network can read host names,
+ * phases and steps.
  */
 #ifndef SP_LINK_H
 #define SP_LINK_H
@@ -43,7 +43,7 @@ typedef struct sp_signs {
     /* the counts of sp_pulse.h, and the position in the run */
     int64_t work, waits, phase, epoch, step;
     double own_s;      /* seconds of own work a step; 0: not known */
-    int64_t own_phase; /* the phase in which most of them pass */
+    int64_t own_phase; /* the phase with most of them */
     char host[64];
 } sp_signs;
 
@@ -80,7 +80,7 @@ typedef struct sp_link {
     uint8_t in[SP_LINK_FRAME], out[SP_LINK_FRAME];
 } sp_link;
 
-/* The addresses at which rank 0 listens, which MPI carries to the ranks. */
+/* Rank 0's listening addresses, which MPI sends to the ranks. */
 typedef struct sp_link_address {
     uint8_t secret[SP_SIPHASH_KEY];
     char host[64];
@@ -92,13 +92,13 @@ typedef struct sp_link_address {
 /* Writes this host's IPv4 addresses without the loopback, in network order, and returns
  * their number. */
 int sp_link_own_addresses(uint32_t ip[SP_LINK_ADDRESSES]);
-/* Called on rank 0: draws the secret and listens on a free port of each address by
- * which this host reaches one of the n_peers addresses of the job's other hosts, or of
- * the loopback alone if there are none. Writes address->n descriptors to fd
+/* Called on rank 0: draws the secret and listens on a free port of each own address
+ * that has a route to one of the n_peers addresses of the job's other hosts, or only of
+ * the loopback if there are no other hosts. Writes address->n descriptors to fd
  * [SP_LINK_ADDRESSES], which the caller closes. SP_EIO. */
 sp_status sp_link_listen(int *fd, sp_link_address *address, const char *host,
                          const uint32_t *peers, int n_peers);
-/* Called on rank 0: accepts the next connection at a listener. False: none waits. */
+/* Called on rank 0: accepts the next connection at a listener. False without one. */
 bool sp_link_accept(sp_link *link, int listener);
 /* Called on rank `rank`: begins to connect to address->ip[i]. False: it failed at once.
  */

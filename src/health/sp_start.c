@@ -22,8 +22,8 @@
 /* LOOKS: between two looks at waits passes this part of the limit. */
 enum { LIMIT_S = 300, LOOKS = 20, TEXT = 512 };
 
-/* The ranks have yet to come together, they are together without a watchdog, or the
- * thread is to end. */
+/* The ranks are still missing, they are together without a watchdog, or the thread is
+ * to end. */
 typedef enum stage { APART, TOGETHER, OVER } stage;
 
 static struct {
@@ -57,7 +57,7 @@ static bool is_of_job(const sp_process *p, const sp_process *self)
 }
 
 /* Returns the lowest number of a process of this program and job on this host that is
- * stopped (or, with !is_stopped, is not); 0: none. */
+ * stopped (or, with !is_stopped, is not); 0 without such a process. */
 static long find_process(bool is_stopped)
 {
     char own[TEXT];
@@ -118,7 +118,7 @@ int sp_start_rank(void)
 
 enum { WHERE = 128 };
 
-/* Words the process of this host that is stopped; false: there is none. */
+/* Describes the stopped process of this host; false if no process is stopped. */
 static bool name_stopped(char where[WHERE])
 {
     const long stopped = find_process(true);
@@ -131,13 +131,13 @@ static bool name_stopped(char where[WHERE])
     return stopped != 0;
 }
 
-/* One of this host's ranks speaks for all of them. */
+/* One of this host's ranks reports for all of them. */
 static bool is_speaker(void)
 {
     return find_process(false) == (long)getpid();
 }
 
-/* Prints that the ranks have not come together. */
+/* Prints that ranks are missing. */
 static void say(bool is_end)
 {
     char host[64] = "", own[16], where[WHERE];
@@ -159,7 +159,7 @@ static void say(bool is_end)
 /* ---- the thread ---- */
 
 /* Waits until a stage is over, at most until s seconds after `begin`. True if it is
- * over: also where a process that was stopped is continued after that time. */
+ * over, also if a stopped process is continued after that time. */
 static bool is_over_by(stage which, const struct timespec *begin, double s)
 {
     struct timespec until = *begin;
@@ -192,7 +192,7 @@ static void limit_start(void)
     _exit(SP_EMPI);
 }
 
-/* Names a stopped process for which this rank waits. Any work ends the wait for it. */
+/* Names a stopped process that this rank waits for. Any work ends the wait for it. */
 static void name_waits(void)
 {
     sp_pulse last = {.work = -1}, now;
@@ -255,7 +255,7 @@ static void enter(stage next)
 
 void sp_start_together(int rank)
 {
-    if (start.stage == TOGETHER) /* which this thread alone writes */
+    if (start.stage == TOGETHER) /* which only this thread writes */
         return;
     if (start.is_started)
         enter(TOGETHER);

@@ -15,7 +15,7 @@
 #include "health/sp_watchdog_internal.h"
 
 #define INTERVAL_S 1.0 /* between signs of life; at most a quarter of the limit */
-#define TOLD_S     2.0 /* given to the watchdog to report, where MPI failed first */
+#define TOLD_S     2.0 /* for the watchdog to report if MPI failed first */
 
 _Static_assert((int)SP_LINK_PHASES == (int)SP_PHASE_COUNT, "what a frame may say");
 
@@ -116,7 +116,7 @@ static void give_up(sp_watched *r)
     r->state = SP_WATCHED_ABSENT;
 }
 
-/* Acts on a frame. Rank 0 alone may make others leave, and never with success. */
+/* Acts on a frame. Only rank 0 may make others leave, and never with success. */
 static void heed(sp_watchdog *w, sp_watched *r, const sp_signs *signs)
 {
     note(r, signs);
@@ -214,7 +214,7 @@ static void *watch(void *arg)
     while (w->stop_code < 0) {
         poll(w->fd, (nfds_t)fill_poll(w), patience_ms(w));
         now = sp_now_s();
-        /* After a pause of this process itself all clocks begin anew; it would count as
+        /* After a pause of this process itself all clocks restart; it would count as
          * silence of the others. */
         for (int r = 0; now - last_s > 3 * w->interval_s + 2 && r < w->n_rows; r++)
             w->row[r].heard_s = w->row[r].changed_s = w->row[r].worked_s = now;
@@ -225,7 +225,7 @@ static void *watch(void *arg)
         watch_files(w);
         say(w, SP_SIGNS_ALIVE, 0);
         look_around(w);
-        /* Rank 0 judges first; the margin leaves the others time to hear of it. */
+        /* Rank 0 judges first; the margin gives the others time to receive it. */
         sp_watchdog_judge(w, is_root ? 0 : 2 * w->interval_s + 1);
         if (is_root)
             sp_watchdog_judge_speed(w);

@@ -82,7 +82,7 @@ static void drop_fresh(sp_watchdog *w, int i)
     w->fresh[i] = w->fresh[--w->n_fresh];
 }
 
-/* Drops a stranger and pauses the listeners, so that strangers who connect without end
+/* Drops a stranger and pauses the listeners, so that strangers that connect without end
  * cannot keep the thread busy. */
 static void meet_stranger(sp_watchdog *w, int i, double now)
 {

@@ -60,16 +60,15 @@ struct sp_watchdog {
     bool has_warned;
 
     volatile int stop_code; /* -1: keep running; else the exit code of this rank */
-    /* Seconds of own work a step by phase, smoothed, of the training thread alone;
-     * their sum and the phase that has most of them, which the watchdog's thread
-     * reads. */
+    /* Seconds of own work a step by phase, smoothed, only of the training thread; their
+     * sum and the phase that has most of them, which the watchdog's thread reads. */
     double phase_s[SP_PHASE_COUNT];
     double own_s;
     int64_t own_phase;
 };
 
 /* All that follows is local but sp_watchdog_listen. Once the watchdog's thread has
- * started it alone calls these, until sp_watchdog_stop has ended it.
+ * started, only it calls these, until sp_watchdog_stop has ended it.
  *
  * The row of this rank, within w. */
 sp_watched *sp_watchdog_own_row(sp_watchdog *w);
@@ -83,8 +82,8 @@ void sp_watchdog_take_own(sp_watchdog *w, sp_signs *signs, sp_signs_kind kind,
 enum { SP_DOOR_STRANGERS = 64 };
 
 /* Rank 0 begins to listen, and all ranks learn its addresses. If it cannot, it warns
- * and there are none. Collective, on two ranks at least, before the thread starts.
- * SP_EMEM; SP_EMPI. */
+ * and the ranks have no address. Collective, on two ranks at least, before the thread
+ * starts. SP_EMEM; SP_EMPI. */
 sp_status sp_watchdog_listen(sp_watchdog *w);
 /* Rank 0: accepts waiting connections, moves those that have proven to be a rank's to
  * their rows and drops strangers. Once all ranks have connected, the listeners are

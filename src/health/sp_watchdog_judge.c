@@ -11,7 +11,7 @@
 #include "health/sp_watchdog_internal.h"
 
 #define GRACE_S     3.0  /* time for the training thread to leave by sp_comm_abort */
-#define SPEECH_S    0.5  /* time for another process to report what happened */
+#define SPEECH_S    0.5  /* time for another process to report the cause */
 #define DIAGNOSIS_S 10   /* time for all that a diagnosis writes, on a hung disk too */
 #define END_S       10.0 /* time for others to follow a rank that ends with an error */
 #define SLOW_RATIO  1.5
@@ -76,7 +76,7 @@ static void describe(const sp_watchdog *w, const sp_watched *r, char *text, size
              r->signs.host[0] ? r->signs.host : "(not heard yet)");
 }
 
-/* Words the rank's position. Where heartbeat.bin is shared, its record is newer than
+/* Describes the rank's position. If heartbeat.bin is shared, its record is newer than
  * the last frame. */
 static void place(const sp_watchdog *w, const sp_watched *r, char *text, size_t size)
 {
@@ -181,7 +181,7 @@ void sp_watchdog_judge(sp_watchdog *w, double margin_s)
             are_all_waiting = false;
             continue;
         }
-        /* a stopped rank said last that it waits, and says no more */
+        /* a stopped rank's last report was that it waits */
         are_all_waiting =
             are_all_waiting && r->signs.is_waiting && now - r->heard_s < w->limit_s / 2;
         worked_s = r->worked_s > worked_s ? r->worked_s : worked_s;

@@ -21,7 +21,7 @@
 
 /* Command line of a witness:
  *     sptrain --witness DIR TASK SET,CONTROL,LOCK FD,RANK,PID ...
- * TASK is that of the status (sp_run.h). The descriptors are inherited; LOCK is -1
+ * TASK is the task in the status (sp_run.h). The descriptors are inherited; LOCK is -1
  * except for the witness of rank 0. */
 #define WORD "--witness"
 enum { ARG_DIR = 2, ARG_TASK, ARG_FDS, ARG_RANKS };
@@ -53,7 +53,7 @@ typedef struct scene {
 } scene;
 
 /* The present heartbeat.bin, read again each time, since another start may have
- * replaced it. read_evidence returns false where there is none or it is damaged. */
+ * replaced it. read_evidence returns false if the file is missing or damaged. */
 typedef struct evidence {
     sp_heartbeats beats;
     sp_heartbeat *records; /* a copy, [n] */
@@ -77,7 +77,7 @@ static void destroy_evidence(evidence *e)
     free(e->records);
 }
 
-/* Words the message about the rank that died first. The ranks' own diagnosis may
+/* Writes the message about the rank that died first. The ranks' own diagnosis may
  * replace it. */
 static void describe(const scene *s, const sp_heartbeat *who, int rank, int size,
                      char *text, size_t n)
@@ -94,7 +94,7 @@ static void describe(const scene *s, const sp_heartbeat *who, int rank, int size
         (long long)who->epoch, (long long)who->step, kills);
 }
 
-/* True if this start's status says how it ended. */
+/* True if this start's status explains its end. */
 static bool is_explained(const scene *s, const sp_heartbeat *records, int n)
 {
     sp_run_state state;
@@ -106,7 +106,7 @@ static bool is_explained(const scene *s, const sp_heartbeat *records, int n)
 
 /* Writes the status at once, because a script that the launcher returns to reads
  * status.json. A start that was lost before it wrote any has its first one from here:
- * the earlier start's would be taken for its own. */
+ * the script would read the earlier start's as this one's. */
 static void write_status(const scene *s, const sp_heartbeat *records, int n, int lost)
 {
     char text[896];
@@ -118,7 +118,7 @@ static void write_status(const scene *s, const sp_heartbeat *records, int n, int
 }
 
 /* The witness of another node than rank 0's has no status to write, but only it sees
- * what the kernel did there. */
+ * the kernel's actions there. */
 static void tell_memory(const scene *s, int rank, const sp_heartbeat *who)
 {
     char kills[384];
@@ -157,7 +157,7 @@ static void conclude(const scene *s)
     const char *task;
     char text[896];
 
-    if (lost >= 0) /* the rank that found it may have done no more than mark it */
+    if (lost >= 0) /* the rank that found it may have only marked it */
         write_status(s, e.records, e.n, lost);
     if (lost >= 0 && sp_run_find_state(s->dir, e.records, e.n, &state, &task) &&
         state.exit_code == SP_EMPI && sp_run_claim_diagnosis(s->dir)) {
@@ -171,7 +171,7 @@ static void conclude(const scene *s)
     destroy_evidence(&e);
 }
 
-/* Reads one event at a time, in the order in which they came. */
+/* Reads one event at a time, in the order of arrival. */
 static void watch(scene *s)
 {
     struct epoll_event event;
@@ -205,7 +205,7 @@ static bool is_needed(const scene *s, int fd)
 }
 
 /* Detaches the witness from the launcher: it ignores signals and closes the inherited
- * connections, from whose end the launcher learns that a rank is gone. */
+ * connections, because the launcher learns from their end that a rank is gone. */
 static void hide(const scene *s)
 {
     static const int signals[] = {SP_SIGNAL_REQUESTS, SIGPIPE};
@@ -278,10 +278,10 @@ static bool open_pipes(watched *rank, place *places, int n)
     return true;
 }
 
-/* Opens this rank's writing end under a number above those that the launcher opened;
- * -1: it cannot. The system opens it for processes of the same user alone and does not
- * block. In another process namespace the path would lead to another file, which the
- * inode reveals. */
+/* Opens this rank's writing end under a number above the launcher's descriptors; -1 if
+ * it fails. The system opens it only for processes of the same user and does not block.
+ * In another process namespace the path would lead to another file; the inode shows
+ * that. */
 static int connect_to(const place *p)
 {
     char path[64];
@@ -316,8 +316,8 @@ static void set_inherited(int fd, bool is_inherited)
 }
 
 /* The witness has a session of its own before spawn returns. A launcher kills whole
- * process groups, and on a busy machine that would hit a witness whose main has not
- * begun. */
+ * process groups, and on a busy machine that would hit a witness before its main
+ * begins. */
 static pid_t spawn(char **arguments)
 {
     posix_spawn_file_actions_t actions;
@@ -374,10 +374,10 @@ static pid_t start_child(const sp_run *run, int set, int control, const watched 
 }
 
 struct sp_witness {
-    /* Pid of the witness and the pipe that ends it, on the node's first rank; pid 0:
-     * none. */
+    /* Pid of the witness and the pipe that ends it, on the node's first rank; pid 0: no
+     * witness. */
     int pid, control;
-    int connection; /* this rank's end of its pipe to the witness; -1: none */
+    int connection; /* this rank's end of its pipe to the witness, or -1 */
 };
 
 /* Starts the witness of the node, on its first rank, once all ranks have connected. */
@@ -400,9 +400,9 @@ static void start_witness(sp_witness *witness, const sp_run *run, watched *rank)
         close_fd(ends[1]);
 }
 
-/* Each rank opens its pipe and tells the node's first rank its number in the world and
- * its pid, 0 where it could not connect. numbers: [2 * local_size], one pair a rank of
- * the node. Collective. */
+/* Each rank opens its pipe and sends the node's first rank its number in the world and
+ * its pid, 0 if it could not connect. numbers: [2 * local_size], one pair a rank of the
+ * node. Collective. */
 static sp_status meet(sp_witness *witness, sp_run *run, place *places, int64_t *numbers)
 {
     sp_comm *comm = run->comm;

@@ -6,21 +6,21 @@
  *     local rank 0 --- starts, ends ---> witness <--- a pipe from each local rank
  *                                           |
  *                heartbeat.bin: this rank died first (sp_heartbeat.h)
- *                status.json:   "failed", 6, where no rank could write it
+ *                status.json:   "failed", 6, if no rank could write it
  *
  * When a process dies, its descriptors with the highest numbers are closed first: the
  * pipe to the witness before the connection to the launcher, which learns of the death
- * later. The kernel queues events of one epoll set in the order in which they come, so
- * a witness that wakes late still knows that order. (Process descriptors do not give
- * it: a process of several threads counts as dead when the last thread is, after the
+ * later. The kernel queues events of one epoll set in the order of arrival, so a
+ * witness that wakes late still knows that order. (Process descriptors do not show it:
+ * a process of several threads counts as dead when the last thread is, after the
  * launcher has acted. Measured: of 24 kills with 4 and 8 ranks they named another rank
  * 11 times.)
  *
  * The pipes have no name that other users could open: each rank opens its end through
- * /proc as a file of the node's first rank, which the system allows to the same user
- * alone. The witness of rank 0 shares the lock on the run folder, so that the next
- * start sees what it wrote. Where heartbeat.bin is not shared between nodes, nodes that
- * cannot see it have no witness, and the watchdog's diagnosis stands alone.
+ * /proc as a file of the node's first rank, which the system allows only to the same
+ * user. The witness of rank 0 shares the lock on the run folder, so that the next start
+ * sees what it wrote. If heartbeat.bin is not shared between nodes, nodes that cannot
+ * see it have no witness, and only the watchdog gives a diagnosis.
  */
 #ifndef SP_WITNESS_H
 #define SP_WITNESS_H
@@ -33,7 +33,7 @@ typedef struct sp_witness sp_witness;
  * follows in any case. A witness that cannot be started is a warning. SP_EMEM, SP_EMPI.
  */
 sp_status sp_witness_start(sp_witness **witness, sp_run *run);
-/* Local: warns where the witness has ended, once. NULL is accepted. */
+/* Local: warns once if the witness has ended. NULL is accepted. */
 void sp_witness_check(sp_witness *witness);
 /* Local, once the folder is closed: this process ends by itself and has written its
  * status. Waits for the witness to end. NULL is accepted. */

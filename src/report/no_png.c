@@ -1,4 +1,4 @@
-/* Takes the place of sp_png.c in a build without libpng. */
+/* Replaces sp_png.c in a build without libpng. */
 #include "report/sp_canvas.h"
 
 sp_status sp_png_encode(const sp_canvas *canvas, char **bytes, size_t *n)

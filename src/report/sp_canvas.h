@@ -7,9 +7,8 @@
  *     sp_heatmap   confusion matrix --> picture of its shares
  *     sp_canvas    pixels <-- all of these; sp_png --> bytes of a PNG file
  *
- * The same input gives the same bytes. sp_png.c alone includes libpng's header.
- * All functions of the room are local, and any thread may call them for canvases of its
- * own.
+ * The same input gives the same bytes. Only sp_png.c includes libpng's header. All
+ * functions of the room are local, and any thread may call them for its own canvases.
  *
  * A canvas holds straight (not premultiplied) colours. */
 #ifndef SP_CANVAS_H
@@ -33,14 +32,13 @@ typedef struct sp_canvas {
 /* Makes a canvas of one colour. SP_EMEM. Destroy after a failure too. */
 sp_status sp_canvas_create(sp_canvas *canvas, int width, int height, sp_colour colour);
 void sp_canvas_destroy(sp_canvas *canvas);
-/* Fills a rectangle; what lies outside the canvas is left out. */
+/* Fills a rectangle; parts outside the canvas are left out. */
 void sp_canvas_fill(sp_canvas *canvas, int x, int y, int width, int height,
                     sp_colour colour);
-/* Paints a share (0 to 1) of a pixel over what is there. Outside the canvas nothing is
- * painted. */
+/* Paints over a share (0 to 1) of a pixel. Outside the canvas nothing is painted. */
 void sp_canvas_blend(sp_canvas *canvas, int x, int y, sp_colour colour, float share);
 
-/* Encodes the canvas as a PNG file in memory, with a palette where it has at most 256
+/* Encodes the canvas as a PNG file in memory, with a palette if it has at most 256
  * colours; *bytes is malloc'd for the caller. SP_EMEM; SP_EUSAGE in a build without
  * libpng. */
 sp_status sp_png_encode(const sp_canvas *canvas, char **bytes, size_t *n);

@@ -5,10 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* A curve has at most two points for each of so many columns of the picture. */
+/* A curve has at most two points for each of its COLUMNS columns. */
 enum { COLUMNS = 400, SIDE = 1000, SMOOTHED = 40, COLOURS = 8, TICKS = 4 };
 
-/* The axes: the ranges of x and y in data, y as its logarithm where is_log. */
+/* The axes: the ranges of x and y in data, y as its logarithm if is_log. */
 typedef struct axes {
     double x0, x1, y0, y1;
     bool is_log;
@@ -30,8 +30,7 @@ static double up(const axes *a, double y)
 
 /* ---- axes ---- */
 
-/* The distance of ticks, of which there are about `n`: 1, 2 or 5 times a power of 10.
- * */
+/* The distance of about `n` ticks: 1, 2 or 5 times a power of 10. */
 static double tick_of(double range, int n)
 {
     const double rough = range / n, power = pow(10, floor(log10(rough)));
@@ -40,7 +39,7 @@ static double tick_of(double range, int n)
     return power * (digit < 1.5 ? 1 : digit < 3.5 ? 2 : digit < 7.5 ? 5 : 10);
 }
 
-/* Finds the ranges of the values; false: there is none. */
+/* Finds the ranges of the values; false if no value is finite. */
 static bool find_ranges(axes *a, const sp_chart *chart, const sp_series *series, int n)
 {
     double least = INFINITY, lo = INFINITY, hi = -INFINITY;
@@ -94,7 +93,7 @@ static void round_ranges(axes *a, const sp_chart *chart)
         a->y0 -= half;
         a->y1 += half > 1e-300 ? half : 1; /* a line of zeros lies on the axis */
     }
-    /* An axis begins at zero where that costs little. */
+    /* An axis begins at zero if that costs little. */
     if (a->y0 > 0 && a->y0 < 0.4 * a->y1)
         a->y0 = 0;
     a->tick = tick_of(a->y1 - a->y0, a->n_ticks);

@@ -28,7 +28,7 @@ enum {
 static const sp_colour paper = {255, 255, 255, 255}, ground = {250, 250, 248, 255};
 static const sp_colour ink = {32, 33, 36, 255}, pale = {110, 112, 118, 255};
 static const sp_colour line = {222, 222, 218, 255}, neutral = {128, 130, 136, 255};
-static const sp_colour plate = {250, 250, 248, 215}; /* behind the scale bar */
+static const sp_colour plate = {250, 250, 248, 215}; /* under the scale bar */
 
 const char *sp_figure_count(int64_t n, char text[SP_COUNT_TEXT])
 {
@@ -133,7 +133,7 @@ static void draw_ramp(sp_canvas *canvas, const sp_figure *f, int y)
 {
     enum { STEP = 4 };
     const double width = f->hi - f->lo;
-    /* Three digits of what differs. */
+    /* Three significant digits of the difference. */
     const int digits = (int)fmin(fmax(2 - floor(log10(width > 0 ? width : 1)), 0), 6);
     char text[48];
 
@@ -163,7 +163,7 @@ static void draw_legend(sp_canvas *canvas, const sp_figure *f, int bottom)
         draw_ramp(canvas, f, y + 32);
 }
 
-/* The view is framed higher where the legend needs it. */
+/* The view is framed higher if the legend needs it. */
 static int height_of(const sp_figure *f, const sp_render *view)
 {
     enum { LEAST = 420, ABOVE = 60 };

@@ -7,7 +7,7 @@
  *     |--- scale bar                             | |
  *     +------------------------------------------+ |
  *
- * A plain figure has the view and the scale bar alone, on a transparent ground and with
+ * A plain figure has only the view and the scale bar, on a transparent ground and with
  * few colours: pages show it beside others with a legend of their own. */
 #ifndef SP_FIGURE_H
 #define SP_FIGURE_H
@@ -33,8 +33,8 @@ typedef struct sp_figure {
  * sp_render_open; SP_EMEM. */
 sp_status sp_figure_draw(const sp_figure *figure, const sp_cloud *cloud,
                          sp_render_from from, sp_canvas *canvas);
-/* Draws n plain figures of at most width x height pixels of clouds that differ in their
- * colours alone, which costs little more than one; canvas[n] become the caller's, after
+/* Draws n plain figures of at most width x height pixels of clouds that differ only in
+ * their colours, which costs little more than one; canvas[n] become the caller's, after
  * failure too. Errors of sp_render_open; SP_EMEM. */
 sp_status sp_figure_draw_plain(const sp_cloud *cloud, int n, sp_render_from from,
                                int width, int height, sp_canvas *canvas);

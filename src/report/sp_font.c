@@ -63,7 +63,7 @@ typedef struct character {
     bool is_capital;
 } character;
 
-/* Takes the next character off the text. */
+/* Removes and returns the next character of the text. */
 static character next_character(const char **text)
 {
     const unsigned char *at = (const unsigned char *)*text;
@@ -214,7 +214,7 @@ static void draw_strokes(sp_canvas *canvas, const char *strokes, double x, doubl
     }
 }
 
-/* Accents on a grid of their own, whose lower edge is y = 4. */
+/* Accents on a grid of their own with its lower edge at y = 4. */
 static const char accents[] = "`'^~:o";
 static const char *const accent_strokes[] = {
     "4 0043", "4 4003", "6 043064", "6 ~03204261", "6 1212 5252", "4 .00404404"};

@@ -13,7 +13,7 @@
 
 #include "report/sp_canvas.h"
 
-/* The width in pixels of a text whose capitals are `cap` pixels high. */
+/* The width in pixels of a text with capitals `cap` pixels high. */
 double sp_font_width(const char *text, double cap);
 /* Draws a text; x is its left edge, y its baseline. A text wider than `most` pixels (0:
  * no limit) is cut and ends in dots. Returns the width drawn. */

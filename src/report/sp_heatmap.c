@@ -27,7 +27,7 @@ static void write_number(sp_canvas *canvas, int number, int x, int y, sp_colour 
                  text);
 }
 
-/* White to dark blue; the ends are those of the scale "Blues" of ColorBrewer. */
+/* White to dark blue; the ends are ColorBrewer's for its scale "Blues". */
 static sp_colour colour_of(double share)
 {
     return (sp_colour){(uint8_t)(247 - share * (247 - 8) + 0.5),

@@ -1,6 +1,5 @@
-/* HTML in memory, and the one way by which text of others gets into it: sp_html_text,
- * which keeps it text whatever it holds. If memory runs out, it is sp_html_end that
- * fails. All functions are local. */
+/* HTML in memory. Foreign text is added only by sp_html_text, which escapes it. If
+ * memory runs out, sp_html_end fails. All functions are local. */
 #ifndef SP_HTML_H
 #define SP_HTML_H
 
@@ -22,12 +21,12 @@ typedef struct sp_html {
  * be an argument. */
 void sp_html_add(sp_html *html, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* Appends a longer piece of markup as it is. */
+/* Appends a longer piece of markup unchanged. */
 void sp_html_raw(sp_html *html, const char *markup);
 /* Appends any text so that a browser shows it as text, between tags as well as within
- * an attribute in double quotes. What would control a terminal or the direction of text
- * is shown as \xNN (sp_text_printable), so that nothing hides. sp_html_lines keeps
- * newlines. sp_html_put appends the text between two pieces of markup.
+ * an attribute in double quotes. Characters that control a terminal or the direction of
+ * text are shown as \xNN (sp_text_printable), so that nothing hides. sp_html_lines
+ * keeps newlines. sp_html_put appends the text between two pieces of markup.
  */
 void sp_html_text(sp_html *html, const char *text);
 void sp_html_put(sp_html *html, const char *before, const char *text,

@@ -21,7 +21,7 @@ static struct {
 
 /* ---- where it is drawn ---- */
 
-/* A terminal of unknown width gets lines alone: such are those that programs make. */
+/* A terminal of unknown width, usually made by a program, gets only plain lines. */
 static bool is_wanted(sp_progress_when when, const sp_terminal *out)
 {
     if (when != SP_PROGRESS_AUTO)
@@ -109,7 +109,7 @@ void sp_live_add_bar(sp_live *line, int weight, double share)
 }
 
 /* The bytes of the text, in whole characters, that `most` columns of a terminal hold;
- * *width: the columns that they take, at most. */
+ * *width: the columns that they need, at most. */
 static size_t fit(const char *text, int most, int *width)
 {
     size_t used = 0;
@@ -135,7 +135,7 @@ static int field_width(const sp_live *line, int i)
     return width;
 }
 
-/* Leaves out fields until the rest fits; returns the columns that it takes. */
+/* Leaves out fields until the rest fits; returns the columns that it needs. */
 static int choose(const sp_live *line, int most, bool is_shown[SP_LIVE_FIELDS])
 {
     int width = -1, n = line->n;

@@ -1,4 +1,4 @@
-/* The room shows people what the programs do while they work:
+/* The live display of a running program:
  *
  *     terminal    its own or the launcher's, its width                    (sp_terminal)
  *        |
@@ -10,9 +10,9 @@
  *     sp_events   scalars, texts, pictures --> TensorBoard's event files of a run
  *
  * The live line is one line at the end of the output of rank 0, drawn again and again.
- * It never fills the last column, so it does not wrap; fields are left out where the
- * terminal is narrow. Messages stand above it. Where no terminal is there, there is no
- * live line and nothing in the output but lines. */
+ * It never fills the last column, so it does not wrap; fields are left out if the
+ * terminal is narrow. Messages are printed above it. Without a terminal the output has
+ * no live line, only lines. */
 #ifndef SP_LIVE_H
 #define SP_LIVE_H
 
@@ -21,16 +21,16 @@
 #include "comm/sp_comm.h"
 #include "deck/sp_choice.h"
 
-/* Decides whether live lines are drawn: with SP_PROGRESS_AUTO where rank 0's output
- * appears on a terminal in front of which the job runs, with SP_PROGRESS_ALWAYS in any
- * case. May be called again. Collective over the world; SP_EMPI. */
+/* Decides whether live lines are drawn: with SP_PROGRESS_AUTO if rank 0's output
+ * appears on a terminal and the job is in its foreground, with SP_PROGRESS_ALWAYS in
+ * any case. May be called again. Collective over the world; SP_EMPI. */
 sp_status sp_live_open(sp_progress_when when, sp_comm *comm);
 /* The same for a process without ranks. Local. */
 void sp_live_open_alone(sp_progress_when when);
-/* The same for a process that draws nothing, but whose errors may be printed amid a
- * live line: they clear the line first. Local. */
+/* The same for a process that draws nothing but may print errors amid a live line: they
+ * clear the line first. Local. */
 void sp_live_open_errors(void);
-/* True where this process draws live lines and is not in the background, so that the
+/* True if this process draws live lines and is not in the background, so that the
  * user sees them. */
 bool sp_live_is_shown(void);
 
@@ -42,7 +42,7 @@ typedef struct sp_live {
         int weight;
         char text[SP_LIVE_TEXT];
     } field[SP_LIVE_FIELDS];
-    int bar;      /* the field in whose place the bar stands; -1: no bar */
+    int bar;      /* the field that the bar replaces; -1: no bar */
     double share; /* of the bar that is filled, 0 to 1 */
 } sp_live;
 
@@ -52,10 +52,10 @@ void sp_live_begin(sp_live *line);
  * differ. The text is shown in printable form. "" appends nothing. */
 void sp_live_add(sp_live *line, int weight, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* Appends the bar, once. It takes what the other fields leave, up to 40 columns. */
+/* Appends the bar, once. It fills the rest of the width, up to 40 columns. */
 void sp_live_add_bar(sp_live *line, int weight, double share);
-/* Writes the line for a terminal of so many columns to text; it is at most columns - 1
- * wide. A character beyond ASCII counts as two columns, as wide ones are. */
+/* Writes the line for a terminal of `columns` columns to text; it is at most columns -
+ * 1 wide. A character beyond ASCII counts as two columns, as wide ones are. */
 void sp_live_layout(const sp_live *line, int columns, char *text, size_t bytes);
 /* Draws the line in place of the last one. */
 void sp_live_draw(const sp_live *line);

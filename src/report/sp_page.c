@@ -273,8 +273,8 @@ static void add_notes(const sp_page *page)
 
 /* ---- the page ---- */
 
-/* Runs go by the last part of their folder's path, or by all of it where two have the
- * same, or where it is the root folder's. */
+/* A run's name is the last part of its folder's path, or the whole path if two runs
+ * share the last part or the folder is the root. */
 static void name_runs(sp_story *story, int n)
 {
     for (int i = 0; i < n; i++) {

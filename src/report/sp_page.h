@@ -1,7 +1,7 @@
 /* The report of one or several runs: one HTML file that needs nothing else, to be
  * opened without a network, copied home, printed. The room's flow:
  *
- *     run folder --sp_story--> numbers, texts         what is damaged becomes a note
+ *     run folder --sp_story--> numbers, texts         damaged parts become notes
  *     stories    --sp_page---> summary, differences of the decks   (sp_page.c)
  *                              curves, by sp_chart                 (sp_page_curves.c)
  *                              classes, confusion                  (sp_page_classes.c)
@@ -9,8 +9,8 @@
  *                              pictures                            (sp_page_pictures.c)
  *                --sp_html---> escaped text, base64
  *
- * The same folders give the same bytes: a page has no time of its own. Local; used on
- * one rank. */
+ * The same folders give the same bytes: a page contains no time of its creation. Local;
+ * used on one rank. */
 #ifndef SP_PAGE_H
 #define SP_PAGE_H
 
@@ -23,7 +23,7 @@ enum { SP_PAGE_PICTURES = 2000000 };
 
 /* Writes the report of n run folders to `path`, which ends in .html, and the classes of
  * their latest evaluations beside it as CSV: report.html has report.csv. Both are
- * replaced atomically. Notes about what was skipped are warnings too, unless is_quiet.
+ * replaced atomically. Notes about skipped parts are warnings too, unless is_quiet.
  * SP_EIO: a folder is no run, or a file cannot be written; SP_EMEM. */
 sp_status sp_page_write(const char *path, int n, char *const *dirs, bool is_quiet);
 

@@ -1,5 +1,5 @@
-/* Classes and confusions of a page: of each run's latest evaluation, over points where
- * it has points with labels, else over voxels. */
+/* Classes and confusions of a page: of each run's latest evaluation, over points if it
+ * has points with labels, else over voxels. */
 #include <assert.h>
 #include <inttypes.h>
 #include <math.h>
@@ -11,8 +11,8 @@
 
 enum {
     MOST_MAPPED = 48, /* classes of a confusion matrix that is drawn */
-    MOST_WORDED = 14, /* classes whose cells have room for a number in any browser */
-    MOST_COUNTED = 8, /* classes whose cells have room for a count below it */
+    MOST_WORDED = 14, /* the most classes with room for numbers in any browser */
+    MOST_COUNTED = 8, /* the same for numbers with a count below them */
     WORST = 8         /* confusions that are listed */
 };
 
@@ -20,7 +20,7 @@ enum {
 typedef struct counts {
     const sp_story_eval *eval;
     const int64_t *confusion;
-    const double *iou, *merged_iou; /* NULL: the line has none */
+    const double *iou, *merged_iou; /* NULL if the line lacks them */
     bool is_of_points;
     const char *unit; /* "voxels", "points" */
     int n;
@@ -140,7 +140,7 @@ static void add_table(const sp_page *page, const counts *c)
     sp_html_raw(page->html, "</tr></tfoot></table></div>\n");
 }
 
-/* Says which evaluation is shown. */
+/* Names the evaluation that is shown. */
 static void add_origin(const sp_page *page, const counts *c)
 {
     sp_html_raw(page->html, "<p class=\"soft\">Evaluation at step ");
@@ -196,8 +196,8 @@ static void add_later(const sp_page *page, const sp_story *s)
     sp_html_raw(page->html, "</tbody></table></div>\n");
 }
 
-/* Adds a section: its head once, then each run that has been evaluated with what `add`
- * makes of its counts. False: no run has been. */
+/* Adds a section: its head once, then `add`'s output for each evaluated run's counts.
+ * False: no run has been. */
 static bool add_section(const sp_page *page, const char *head,
                         void (*add)(const sp_page *page, int run, const counts *c))
 {
@@ -250,7 +250,7 @@ static void add_short_count(const sp_page *page, int64_t n)
                     letters[thousands]);
 }
 
-/* The words of a cell: row, column, count, share. */
+/* The text of a cell: row, column, count, share. */
 static void add_map_words(const sp_page *page, const counts *c, int truth,
                           int predicted, int64_t n, double part)
 {
@@ -365,7 +365,7 @@ void sp_page_add_confusions(const sp_page *page)
 /* ---- CSV ---- */
 
 /* Quotes a text as RFC 4180 does. Line breaks become blanks. A text that a spreadsheet
- * would take for a formula gets an apostrophe before it. */
+ * would read as a formula gets an apostrophe before it. */
 static void add_quoted(sp_html *csv, const char *text)
 {
     sp_html_raw(csv, "\"");

@@ -7,7 +7,7 @@
 
 #include "report/sp_page_internal.h"
 
-/* The IoU of the class of this name, over points where there are points. */
+/* The IoU of the class of this name, over points if there are points. */
 static double iou_of(const sp_story_eval *e, const char *class)
 {
     const double *iou = e->point_iou ? e->point_iou : e->iou;
@@ -23,7 +23,7 @@ static double number_at(const void *element, size_t offset)
     return *(const double *)(const void *)((const char *)element + offset);
 }
 
-/* Writes the n points of a run: x [n], and y [n] behind it. */
+/* Writes the n points of a run: x [n], then y [n]. */
 static void take_points(const sp_story *s, const sp_page_numbers *from, int n,
                         double *x)
 {

@@ -1,5 +1,5 @@
 /* The parts of a page. Only sp_page*.c include this header. All functions are local and
- * return nothing: where memory runs out, sp_html_end fails. */
+ * return nothing: if memory runs out, sp_html_end fails. */
 #ifndef SP_PAGE_INTERNAL_H
 #define SP_PAGE_INTERNAL_H
 
@@ -19,13 +19,13 @@ extern const char sp_page_style[], sp_page_script[];
 
 /* These append to page->html; run: 0 .. n - 1. */
 
-/* The sign of a run's colour, and its name; nothing where the page has one run. */
+/* The sign of a run's colour, and its name; nothing if the page has one run. */
 void sp_page_add_run(const sp_page *page, int run);
-/* A heading that names the run; nothing where the page has one run. */
+/* A heading that names the run; nothing if the page has one run. */
 void sp_page_head_run(const sp_page *page, int run);
-/* A number with `digits` digits behind the point; a dash where it is not finite. */
+/* A number with `digits` decimals; a dash if it is not finite. */
 void sp_page_add_number(const sp_page *page, double value, int digits);
-/* A count with thin spaces between thousands; a dash where it is not finite. */
+/* A count with thin spaces between thousands; a dash if it is not finite. */
 void sp_page_add_count(const sp_page *page, double value);
 /* Seconds as "1 h 02 min", "3.4 s". */
 void sp_page_add_seconds(const sp_page *page, double seconds);
@@ -38,12 +38,12 @@ typedef struct sp_page_numbers {
     bool is_eval;
     size_t offset;   /* of the number in sp_story_step, or in sp_story_eval */
     double unit;     /* the number is divided by it; 0: it is not */
-    const char *iou; /* of evaluations: the class whose IoU is the number, by name */
+    const char *iou; /* of evaluations: the number is this class's IoU */
 } sp_page_numbers;
 
 #define SP_PAGE_STEP(name) offsetof(sp_story_step, at[SP_STEP_AT_##name])
 
-/* Appends a chart with a curve for each run that has the numbers; nothing where none
+/* Appends a chart with a curve for each run that has the numbers; nothing if no run
  * has. */
 void sp_page_add_chart(const sp_page *page, const sp_chart *chart,
                        const sp_page_numbers *from);
@@ -53,13 +53,13 @@ void sp_page_add_chart(const sp_page *page, const sp_chart *chart,
  * was logged. */
 void sp_page_add_curves(const sp_page *page);
 /* A table for each run: IoU, precision and recall of the classes in its latest
- * evaluation, or a line that says that there is none. */
+ * evaluation, or a line that says that there is no evaluation. */
 void sp_page_add_classes(const sp_page *page);
-/* The rest append nothing where no run has the data. */
+/* The rest append nothing if no run has the data. */
 /* The confusion matrices of these evaluations. */
 void sp_page_add_confusions(const sp_page *page);
-/* Reads the PNG files; those that cannot be read, or that would make the page too
- * large, are told and left out. */
+/* Reads the PNG files; files that cannot be read, or that would make the page too
+ * large, are reported and left out. */
 void sp_page_add_pictures(const sp_page *page);
 /* The time of a step by its parts, and charts of them over the steps. */
 void sp_page_add_times(const sp_page *page);

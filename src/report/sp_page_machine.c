@@ -11,8 +11,8 @@ enum { MIB = 1 << 20 };
 
 /* ---- time of a step ---- */
 
-/* The parts of a step that a line may tell, in the order in which they come. Plans are
- * made ahead, beside the steps. */
+/* The parts of a step that a line may report, in the order of execution. Plans are made
+ * ahead, beside the steps. */
 static const struct part {
     const char *name;
     sp_step_value value;

@@ -20,7 +20,7 @@ static bool is_known(const char *which)
            strcmp(which, "worst") == 0;
 }
 
-/* Embeds one picture; *left: bytes that may still be taken. */
+/* Embeds one picture; *left: bytes that may still be used. */
 static void add_picture(const sp_page *page, const sp_story *s, const char *which,
                         const char *kind, const char *side, size_t *left)
 {

@@ -82,7 +82,7 @@ const char sp_page_style[] =
     ".parts{display:flex;height:26px;border-radius:6px;overflow:hidden;margin:6px 0 "
     "8px}\n"
     ".parts i{display:block;min-width:1px}\n"
-    /* A number takes what its cell has room for; below 5.5 pixels it is left out. */
+    /* A number is as large as its cell allows; below 5.5 pixels it is left out. */
     ".map{display:grid;gap:1px;font-size:12px;margin:10px 0 6px;max-width:900px;"
     "container-type:inline-size;--f:calc(70cqw/var(--n)/2.1);"
     "grid-template-columns:minmax(64px,min(170px,30%)) repeat(var(--n),minmax(0,1fr))}"
@@ -155,7 +155,7 @@ const char sp_page_script[] =
     "d.addEventListener('pointermove',move);d.addEventListener('click',move);"
     "d.addEventListener('pointerleave',hide)});\n"
     "function text(d){return d.getAttribute('data-t')}\n"
-    /* The browser's own tip of a title is slow and knows neither keys nor fingers. */
+    /* Browser tooltips are slow and do not work with keyboard or touch. */
     "document.querySelectorAll('[title]').forEach(function(d){d.setAttribute('data-t',"
     "d.title);d.removeAttribute('title');d.addEventListener('pointermove',function(e){"
     "show(e,text(d))});d.addEventListener('click',function(e){show(e,text(d))});"

@@ -10,8 +10,8 @@
 const sp_colour sp_palette_ignored = RGB(0xB4B4B0);
 const sp_colour sp_palette_right = RGB(0x8FA8BF), sp_palette_wrong = RGB(0xD0431F);
 
-/* The colours of Okabe and Ito, ordered so that the first few differ most, and then
- * those of Tol. */
+/* The colours of Okabe and Ito, ordered so that the first few differ most, then
+ * Tol's. */
 static const sp_colour classes[] = {
     RGB(0xE69F00), RGB(0x009E73), RGB(0xD55E00), RGB(0x0072B2), RGB(0xCC79A7),
     RGB(0x56B4E9), RGB(0xF0E442), RGB(0x882255), RGB(0x44AA99), RGB(0x332288),

@@ -1,8 +1,8 @@
 /* Colours of classes, values and errors. Classes have the eight colours of M. Okabe and
  * K. Ito (Color Universal Design, 2008) without black, which was made for people with
- * any kind of colour vision, and then those of P. Tol's "muted" scheme (2021); further
- * classes repeat them darker and lighter. Values have a ramp from dark blue over grey
- * to yellow whose lightness rises evenly, so that it reads without any colour too. */
+ * any kind of colour vision, and then the colours of P. Tol's "muted" scheme (2021);
+ * further classes repeat them darker and lighter. Values have a ramp from dark blue
+ * over grey to yellow with evenly rising lightness, readable without colour too. */
 #ifndef SP_PALETTE_H
 #define SP_PALETTE_H
 

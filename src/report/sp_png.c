@@ -22,7 +22,7 @@ static uint32_t bits_of(sp_colour c)
            (uint32_t)c.a << 24;
 }
 
-/* Returns the index of a colour, which is added where it is new; -1: no room. */
+/* Returns the index of a colour, which is added if it is new; -1 if it does not fit. */
 static int index_of(colours *table, uint32_t colour)
 {
     uint32_t at = (colour * 2654435761u) >> 22;
@@ -38,7 +38,7 @@ static int index_of(colours *table, uint32_t colour)
     return table->n++;
 }
 
-/* The canvas as rows of palette indices; NULL where it has too many colours, or there
+/* The canvas as rows of palette indices; NULL if it has too many colours, or there
  * is no memory for them. */
 static png_byte *make_indices(const sp_canvas *canvas, colours *table)
 {
@@ -79,7 +79,7 @@ static void set_palette(png_structp png, png_infop info, const colours *table)
     png_set_tRNS(png, info, alpha, table->n, NULL);
 }
 
-/* Writes header and rows. libpng leaves by longjmp where it fails. */
+/* Writes header and rows. libpng leaves by longjmp if it fails. */
 static bool write_image(png_structp png, png_infop info, const sp_canvas *canvas,
                         const png_byte *indices, const colours *table, FILE *to)
 {

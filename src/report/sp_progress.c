@@ -25,7 +25,7 @@ bool sp_progress_is_due(const sp_progress *progress)
     return sp_live_is_shown() && sp_now_s() - progress->drawn_s >= SP_PROGRESS_EVERY_S;
 }
 
-/* The seconds that are left if the work goes on as it has gone so far. */
+/* The seconds that are left if the work continues at its pace so far. */
 static double left(const sp_progress *p, int64_t done)
 {
     const double past_s = sp_now_s() - p->begin_s;

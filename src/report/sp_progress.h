@@ -10,10 +10,10 @@
  *     }
  *     sp_progress_end(&progress);
  *
- * Nothing is drawn where no live line is shown (sp_live.h), nor on other ranks. Work
- * that is dealt to ranks counts what rank 0 does as its share, or the samples of all
- * ranks where each of them knows these. All functions are local, cannot fail and
- * allocate nothing; the thread that calls them is always the same. */
+ * Nothing is drawn if no live line is shown (sp_live.h), nor on other ranks. Work that
+ * is divided among ranks counts rank 0's share, or the samples of all ranks if each
+ * rank knows them. All functions are local, cannot fail and allocate nothing; the
+ * thread that calls them is always the same. */
 #ifndef SP_PROGRESS_H
 #define SP_PROGRESS_H
 
@@ -33,19 +33,18 @@ typedef struct sp_progress {
  * constants. total 0: not known, so there is no bar and no time left. */
 void sp_progress_begin(sp_progress *progress, const char *what, const char *unit,
                        int64_t total);
-/* True where the next sp_progress_at draws, so that its text is worth putting together.
- */
+/* True if the next sp_progress_at draws, so that its text is worth putting together. */
 bool sp_progress_is_due(const sp_progress *progress);
-/* States how many units are done; the text, "" for none, stands behind them where the
- * terminal is wide enough. It is shown in printable form. Draws at most five times a
- * second; a call that does not draw costs a look at the clock. */
+/* States how many units are done; the text (may be "") follows if the terminal is wide
+ * enough. It is shown in printable form. Draws at most five times a second; a call that
+ * does not draw only reads the clock. */
 void sp_progress_at(sp_progress *progress, int64_t done, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* Removes the line. */
 void sp_progress_end(sp_progress *progress);
 
-/* The pace of work whose speed changes: a mean of the last minute or so, in which a
- * second counts the less the longer it is past. Zeroed at the start. */
+/* The pace of work with a changing speed: a mean of about the last minute; older
+ * seconds count less. Zeroed at the start. */
 #define SP_PACE_S 60.0
 typedef struct sp_pace {
     double samples, seconds; /* weighted */

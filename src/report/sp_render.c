@@ -13,10 +13,10 @@
 #define STRETCH 3.0
 
 enum {
-    SAMPLE = 200000, /* points by which the borders are found */
-    STRAY = 1000,    /* one in so many may lie outside, if it is far outside */
+    SAMPLE = 200000, /* points from which the borders are found */
+    STRAY = 1000,    /* one in STRAY may lie outside, if it is far outside */
     MARGIN = 12,     /* pixels around the cloud */
-    CLOSE = 8        /* pixels of a square in which gaps are looked for */
+    CLOSE = 8        /* pixels of a square that is searched for gaps */
 };
 
 typedef struct place {
@@ -68,7 +68,7 @@ static inline bool is_hidden(const sp_cloud *cloud, int64_t i)
 /* ---- borders ---- */
 
 /* Returns the value that would be at `rank` if the values were sorted (C. A. R. Hoare's
- * Find); their order changes. Sorting them all took most of the time of a picture. */
+ * Find); their order changes. Sorting them all needed most of the time of a picture. */
 static float ranked(float *value, int n, int rank)
 {
     int first = 0, last = n - 1;
@@ -118,7 +118,7 @@ static void find_range(float *value, int n, double *lo, double *hi)
         *hi = most;
 }
 
-/* Takes places of points at even distances and finds the ranges of both axes. */
+/* Samples points at even distances and finds the ranges of both axes. */
 static sp_status find_borders(const sp_cloud *cloud, sp_render_from from, double lo[2],
                               double hi[2])
 {
@@ -223,8 +223,8 @@ static sp_status allocate(sp_raster *r, const sp_render *view, int smooth)
     return SP_OK;
 }
 
-/* Paints a rectangle of pixels for each point; the nearest one stays, and the first of
- * several at one depth. */
+/* Paints a rectangle of pixels for each point; the nearest one is kept, and the first
+ * of several at one depth. */
 static void paint(sp_raster *r, const sp_render *view, const sp_cloud *cloud, int wide,
                   int high)
 {
@@ -312,7 +312,7 @@ static inline float depth_at(const sp_raster *r, int x, int y, float otherwise)
 }
 
 /* The light that a pixel loses to its eight neighbours at a distance: the sum of the
- * logarithms of how far each lies in front of it, taken as one logarithm of a product.
+ * logarithms of their distances in front of it, computed as one logarithm of a product.
  * It grows slowly: a step of a kerb shows beside a house. */
 static inline float loss(const sp_raster *r, int x, int y, int distance, float depth,
                          float unit)

@@ -15,12 +15,12 @@
  *              that it covers nothing.
  *     oblique  from the south-east and above, without perspective, so that one scale
  *              holds everywhere.
- *     sensor   all round from the origin, where the sensor of a mobile scan stands. The
+ *     sensor   all round from the origin, the place of a mobile scan's sensor. The
  *              horizontal axis is the azimuth, with the direction of x in the middle;
  *              elevations are stretched threefold.
  *
- * Time is that of a few passes over the points: 10 million take seconds. Memory is 12
- * bytes for each pixel before it shrinks. */
+ * Time: a few passes over the points; 10 million need seconds. Memory: 12 bytes for
+ * each pixel before the image shrinks. */
 #ifndef SP_RENDER_H
 #define SP_RENDER_H
 
@@ -41,7 +41,7 @@ typedef struct sp_cloud {
                                 relative to the sensor */
     const uint16_t *colour; /* [n] index into palette */
     const sp_colour *palette;
-    double cell; /* edge in metre of the cube that a point stands for; 0: a point */
+    double cell;           /* edge in metre of the cube around a point; 0: a point */
     const uint8_t *hidden; /* [n] 1: the point is not drawn; NULL: all are */
 } sp_cloud;
 
@@ -66,20 +66,20 @@ typedef struct sp_raster {
     int width, height; /* of the picture times `smooth` */
     int smooth;
     double scale;    /* pixels of the raster for a metre, or for a degree */
-    uint32_t *point; /* [height][width] number of the point; SP_NO_POINT: none */
-    float *depth;    /* [height][width] in pixels; infinite where there is no point */
+    uint32_t *point; /* [height][width] number of the point, or SP_NO_POINT */
+    float *depth;    /* [height][width] in pixels; infinite if there is no point */
     float *shade;    /* [height][width] light, 0.25 to 1 */
 } sp_raster;
 #define SP_NO_POINT UINT32_MAX
 
-/* Finds the nearest point of each pixel and its light. smooth: 1 leaves pixels as they
- * are; 2 to 4 is for smooth edges. The raster is the caller's, after failure too.
+/* Finds the nearest point of each pixel and its light. smooth: 1 leaves pixels
+ * unchanged; 2 to 4 is for smooth edges. The raster is the caller's, after failure too.
  * SP_EMEM; SP_EDATA for more points than 32 bits number. */
 sp_status sp_render_paint(const sp_render *view, const sp_cloud *cloud, int smooth,
                           sp_raster *raster);
-/* Draws the raster in the colours of the cloud, whose points are those that it was
- * painted of, with its upper left corner at (x, y). A raster with smooth 1 gets few
- * colours. Pixels without a point stay as they are. */
+/* Draws the raster with its upper left corner at (x, y), in the colours of the cloud.
+ * The cloud's points must be those from which the raster was painted. A raster with
+ * smooth 1 gets few colours. Pixels without a point are unchanged. */
 void sp_render_colour(const sp_raster *raster, const sp_cloud *cloud, sp_canvas *canvas,
                       int x, int y);
 void sp_raster_destroy(sp_raster *raster);

@@ -1,6 +1,6 @@
-/* Watching a run from outside, from another machine too: heartbeat.bin tells phase and
+/* Watching a run from outside, from another machine too: heartbeat.bin has phase and
  * step, the end of metrics.jsonl the rest. Clocks of two machines differ, so times are
- * those between two looks. */
+ * measured between two looks. */
 #include <assert.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -21,12 +21,12 @@
 
 enum {
     TAIL = 1 << 20, /* bytes of metrics.jsonl that are looked at */
-    HEAD = 1 << 16, /* the first line, which tells the length of the training */
+    HEAD = 1 << 16, /* the first line, which has the length of the training */
     LOOK_MS = 500,  /* between two looks */
     SILENT_S = 30,  /* silence is mentioned from then on */
     PASS_S = 10,    /* between two printed lines of an evaluation ... */
     LONG_S = 1,     /* ... that has gone on for so long */
-    GONE_LOOKS = 4  /* looks at which all processes are gone */
+    GONE_LOOKS = 4  /* number of looks that find all processes gone */
 };
 
 /* The last things that the run wrote. Numbers are NAN or 0 before. */
@@ -37,14 +37,14 @@ typedef struct lines {
 
 /* A pass over samples, such as an evaluation, since it was seen first. */
 typedef struct pass {
-    int64_t done, total;       /* total 0: none goes on */
+    int64_t done, total;       /* total is 0 if no pass is running */
     int64_t first;             /* samples that were done then */
     double begin_s, printed_s; /* printed_s 0: not yet */
 } pass;
 
 typedef struct view {
     const char *dir;
-    const char *pass_name; /* what a pass over samples does: "eval", "predict" ... */
+    const char *pass_name; /* the name of a pass over samples: "eval", "predict" ... */
     char *text;            /* [TAIL + 1] */
     lines lines;
     pass pass;
@@ -75,13 +75,13 @@ static void take_step(lines *l, const json_t *root, int64_t samples, int64_t ste
     l->loss = real(root, "loss");
     l->left_s = real(root, "left_s");
     l->memory_bytes = real(root, "memory_bytes");
-    /* The samples of a step follow from those of the steps between two lines. */
+    /* The samples of a step follow from the samples between two lines. */
     if (l->step > step && step > 0)
         l->pace = (double)(whole(root, "samples") - samples) /
                   (double)(l->step - step) / real(root, "step_s");
 }
 
-/* Takes over a line that is the last of its kind. before: the step line before it. */
+/* Keeps a line that is the last of its kind. before: the step line before it. */
 static void take_line(lines *l, const char *line, size_t length, const char *before)
 {
     json_t *root = json_loadb(line, length, JSON_DISABLE_EOF_CHECK, NULL);
@@ -158,7 +158,7 @@ static void read_lines(view *v)
 
 /* ---- heartbeats and status ---- */
 
-/* The record of the rank that was heard last stands for the run. */
+/* The record of the rank that was heard last represents the run. */
 static bool find_last(view *v, const sp_heartbeat *records, int n, sp_heartbeat *last)
 {
     int first, latest;
@@ -176,7 +176,7 @@ static bool find_last(view *v, const sp_heartbeat *records, int n, sp_heartbeat 
     return true;
 }
 
-/* Follows the pass that the ranks tell of; a new one begins anew. */
+/* Follows the pass that the ranks report; a new pass resets it. */
 static void follow_pass(pass *p, const sp_heartbeat *records, int n)
 {
     const double now = sp_now_s();
@@ -189,7 +189,7 @@ static void follow_pass(pass *p, const sp_heartbeat *records, int n)
     p->total = total;
 }
 
-/* The seconds that the pass still takes; NAN: not known yet. */
+/* The seconds that the pass still needs; NAN: not known yet. */
 static double pass_left_s(const pass *p)
 {
     const double past_s = sp_now_s() - p->begin_s;
@@ -199,8 +199,8 @@ static double pass_left_s(const pass *p)
                : NAN;
 }
 
-/* True if every process of the run is known to be gone. Those of other hosts cannot be
- * seen; they count as there. */
+/* True if every process of the run is known to be gone. Processes of other hosts cannot
+ * be seen; they count as alive. */
 static bool are_gone(const sp_heartbeat *records, int n)
 {
     for (int r = 0; r < n; r++)
@@ -209,9 +209,9 @@ static bool are_gone(const sp_heartbeat *records, int n)
     return n > 0;
 }
 
-/* Looks at the run folder. *is_running says whether the run goes on; *last is the
- * heartbeat to be shown, with counter 0 for none. A run that was killed says "running"
- * for ever. */
+/* Looks at the run folder. *is_running says whether the run continues; *last is the
+ * heartbeat to be shown; its counter is 0 if there is nothing to show. A run that was
+ * killed says "running" for ever. */
 static sp_status look(view *v, sp_heartbeat *last, bool *is_running)
 {
     char path[PATH_MAX];
@@ -249,7 +249,7 @@ static void add_of_total(sp_live *line, int weight, const char *name, int64_t va
         sp_live_add(line, weight, "%s %" PRId64, name, value);
 }
 
-/* The phase; of a pass over samples, how far it is. */
+/* The phase, and the progress of a pass over samples. */
 static void add_phase(sp_live *line, const view *v, const sp_heartbeat *last)
 {
     const pass *p = &v->pass;
@@ -295,7 +295,7 @@ static void draw(const view *v, const sp_heartbeat *last)
     sp_live_draw(&line);
 }
 
-/* Prints a line where the run has logged a step since the last one. */
+/* Prints a line if the run has logged a step since the last one. */
 static void print_step(view *v)
 {
     const lines *l = &v->lines;
@@ -364,6 +364,6 @@ sp_status sp_run_watch(const char *dir)
     rc = watch(&v);
     free(v.text);
     sp_live_remove();
-    /* Without a run this fails with its own words. */
+    /* Without a run this fails with its own message. */
     return rc == SP_OK || rc == SP_EIO ? sp_run_print_status(dir, stdout) : rc;
 }

@@ -43,8 +43,8 @@ void sp_story_note(sp_story *story, const char *format, ...)
 
 /* ---- lines ---- */
 
-/* Takes all lines of a file in. The last line may be incomplete, as a running program
- * or a killed one leaves it. */
+/* Reads all lines of a file. The last line may be incomplete if the program is running
+ * or was killed. */
 static sp_status read_lines(sp_story *story, const char *name, bool is_later)
 {
     char path[PATH_MAX], *all;
@@ -86,7 +86,7 @@ static bool has(const sp_story *story, const char *name)
     return access(sp_file_in(story->dir, name, path), F_OK) == 0;
 }
 
-/* Fails where the folder holds no run. */
+/* Fails if the folder holds no run. */
 static sp_status check_folder(const sp_story *story)
 {
     struct stat st;

@@ -1,4 +1,4 @@
-/* A run as its folder tells it. Nothing is taken for granted: files may be missing, a
+/* A run as read from its folder. Nothing is taken for granted: files may be missing, a
  * line may be damaged or of another version, the run may have just begun.
  *
  *     metrics.jsonl       steps, evaluations, starts and ends    sp_story.c
@@ -50,7 +50,7 @@ typedef struct sp_story_eval {
     double loss, accuracy, miou, point_accuracy, point_miou;
     int n_classes;
     char **class_name;       /* [n_classes] */
-    double *iou, *point_iou; /* [n_classes] NAN: absent; NULL: the line has none */
+    double *iou, *point_iou; /* [n_classes] NAN: absent; NULL if the line lacks them */
     /* [n_classes][n_classes] truth, prediction; their sum fits too; may be NULL */
     int64_t *confusion;
     int64_t *point_confusion; /* the same of points */
@@ -87,7 +87,7 @@ typedef struct sp_story_sample {
 
 typedef struct sp_story {
     char *dir;
-    const char *name; /* the end of dir, or all of it, that tells the runs apart */
+    const char *name; /* the end of dir, or all of it, that identifies the run */
     sp_story_step *step;
     int n_steps;
     sp_story_eval *eval; /* of the training */
@@ -100,7 +100,7 @@ typedef struct sp_story {
     int n_ends;
     bool has_state;
     sp_run_state state;
-    char *deck;        /* text of deck.resolved; NULL: there is none */
+    char *deck;        /* text of deck.resolved; NULL if it is missing */
     char **deck_value; /* [sp_config_n_keys()]; NULL: there is no deck */
     sp_heartbeat *rank;
     int n_ranks;
@@ -108,7 +108,7 @@ typedef struct sp_story {
     int n_checkpoints;
     sp_story_sample *sample;
     int n_samples;
-    /* Sentences about what was skipped or is missing. */
+    /* Sentences about skipped or missing parts. */
     char **note;
     int n_notes;
 } sp_story;
@@ -119,15 +119,15 @@ typedef struct sp_story {
 sp_status sp_story_read(sp_story *story, const char *dir);
 void sp_story_destroy(sp_story *story);
 
-/* The evaluation with the best score (point mIoU where there are points, else mIoU),
- * the first of several; NULL: there is none. */
+/* The evaluation with the best score (point mIoU if there are points, else mIoU), the
+ * first of several; NULL without evaluations. */
 const sp_story_eval *sp_story_best(const sp_story *story);
-/* The latest evaluation: of the training, or by sptrain eval where the training has
- * none; NULL: there is none. */
+/* The latest evaluation: of the training, or by sptrain eval if the training has no
+ * evaluation; NULL if both are missing. */
 const sp_story_eval *sp_story_last(const sp_story *story);
-/* mIoU over points where there are points, else over voxels. */
+/* mIoU over points if there are points, else over voxels. */
 double sp_story_score(const sp_story_eval *eval);
-/* The same of merged predictions; NAN: there are none. */
+/* The same of merged predictions; NAN without them. */
 double sp_story_merged_score(const sp_story_eval *eval);
 
 /* ---- between the files of this module ---- */
@@ -135,8 +135,8 @@ double sp_story_merged_score(const sp_story_eval *eval);
 /* Adds a note, in the manner of printf. */
 void sp_story_note(sp_story *story, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-/* Takes one line in; *fault (static text) says why it cannot be, or is NULL. is_later:
- * a line of evaluations.jsonl. SP_EMEM. */
+/* Adds one line; *fault (static text) says why it is invalid, or is NULL. is_later: a
+ * line of evaluations.jsonl. SP_EMEM. */
 sp_status sp_story_take_line(sp_story *story, const char *line, size_t n, bool is_later,
                              const char **fault);
 /* Reads pictures.json; a folder without one has no pictures. */

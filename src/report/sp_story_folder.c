@@ -12,8 +12,8 @@
 #include "report/sp_story.h"
 #include "checkpoint/sp_checkpoint.h"
 
-/* Reads a small file of the folder; NULL: there is none, or it cannot be read, which is
- * a note. */
+/* Reads a small file of the folder; NULL if it does not exist or cannot be read. The
+ * latter adds a note. */
 static char *read_text(sp_story *story, const char *name)
 {
     char path[PATH_MAX], *text;
@@ -28,7 +28,7 @@ static char *read_text(sp_story *story, const char *name)
 
 /* ---- deck ---- */
 
-/* Takes the deck that best.h5 holds. */
+/* Uses the deck that best.h5 holds. */
 static char *read_checkpoint_deck(const sp_story *story)
 {
     char path[PATH_MAX];

@@ -17,7 +17,7 @@ static double number(const json_t *object, const char *key)
     return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
-/* Copies a text; "" where there is none. *is_short becomes true without memory. */
+/* Copies a text; "" if it is missing. *is_short becomes true without memory. */
 static char *text(const json_t *object, const char *key, bool *is_short)
 {
     const char *value = json_string_value(json_object_get(object, key));
@@ -92,7 +92,7 @@ static sp_status take_names(const json_t *object, int n, char ***name)
     return SP_OK;
 }
 
-/* True for n rows of n counts whose sum is a count too. */
+/* True for n rows of n counts with a sum that is a count too. */
 static bool is_square(const json_t *matrix, int n)
 {
     int64_t sum = 0;
@@ -226,7 +226,7 @@ static sp_status take_object(sp_story *story, const json_t *line, bool is_later,
         *fault = "it has no \"event\"";
         return SP_OK;
     }
-    /* The line of an evaluation by `sptrain eval` stands in both files. */
+    /* The line of an evaluation by `sptrain eval` is in both files. */
     if (strcmp(event, "eval") == 0)
         return !is_later && json_object_get(line, "checkpoint")
                    ? SP_OK

@@ -18,7 +18,7 @@ static bool is_launcher(const char *name)
            strcmp(name, "orterun") == 0 || strcmp(name, "prterun") == 0;
 }
 
-/* The nearest ancestor that is a launcher of ranks; 0: there is none. */
+/* The nearest ancestor that is a launcher of ranks; 0 if no ancestor is. */
 static int find_launcher(void)
 {
     sp_process p = {.parent = getppid()};
@@ -33,7 +33,7 @@ static int find_launcher(void)
 }
 
 /* Opens the launcher's stream if it is a terminal. Anything else is not opened at all:
- * an end of a pipe, say, must not be held. */
+ * for example, an end of a pipe must not be held. */
 static int open_stream_of(int pid, int stream)
 {
     char path[64], target[64];

@@ -58,7 +58,7 @@ struct sp_events {
     sp_proto value, part;
     int64_t step;
     double time_s;
-    bool is_gone; /* the file was deleted, as the user has been told */
+    bool is_gone; /* the file was deleted; the user has been informed */
 };
 
 /* ---- writing ---- */
@@ -83,7 +83,7 @@ static void begin_record(sp_events *e, int64_t step, double time_s)
     sp_proto_int(&e->record, EVENT_STEP, step);
 }
 
-/* The records with which a file begins. */
+/* The first records of a file. */
 static sp_status write_head(sp_events *e, int64_t first_step)
 {
     const double now = (double)time(NULL);
@@ -104,8 +104,8 @@ static sp_status note_number(const char *path, void *last)
     return SP_OK;
 }
 
-/* Creates the file. Readers take files in the order of their names, so the number is
- * above that of all files that are there, whatever the clock says. */
+/* Creates the file. Readers read files in the order of their names, so the number is
+ * above every existing file's, whatever the clock says. */
 static sp_status create_file(sp_events *e, const char *dir, const char *host)
 {
     int64_t number, last = 0;
@@ -199,8 +199,8 @@ void sp_events_scalar(sp_events *e, const char *group, const char *name, double 
     end_value(e);
 }
 
-/* Appends the text with four spaces before each line, which make Markdown leave it as
- * it is. Control characters become text. */
+/* Appends the text with four spaces before each line, which make Markdown leave it
+ * unchanged. Control characters become text. */
 static void add_quoted(sp_proto *to, int field, const char *text)
 {
     sp_proto quoted = {0};
@@ -305,7 +305,7 @@ static sp_status cut_file(const char *path, int64_t step)
     else if (n > 1 && end < reader.size && ftruncate(reader.fd, end) != 0)
         rc = SP_FAIL(SP_EIO, "%s: cannot cut: %s", path, strerror(errno));
     sp_record_reader_close(&reader);
-    /* The first record tells the version and no value. */
+    /* The first record holds the version and no value. */
     if (rc == SP_OK && n <= 1 && unlink(path) != 0)
         rc = SP_FAIL(SP_EIO, "%s: cannot delete: %s", path, strerror(errno));
     return rc;

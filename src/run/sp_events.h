@@ -8,14 +8,14 @@
  *                session_log START                  steps from here on are new
  *                summary: values, each a tag with a scalar, a text or a picture
  *
- * The framing is that of TFRecord files (crc: CRC-32C, rotated by 15 bits and added to
- * 0xa282ead8); the messages are those of tensorboard/compat/proto/event.proto and
+ * The framing is as in TFRecord files (crc: CRC-32C, rotated by 15 bits and added to
+ * 0xa282ead8); the messages are as in tensorboard/compat/proto/event.proto and
  * summary.proto. A record is written by one call, so a killed process leaves whole
  * records, or at worst a torn last one, which readers ignore and sp_events_cut removes.
  *
- * Local; rank 0 alone has event files. Scalars allocate nothing once a record of as
- * many has been written. With a NULL file the functions do nothing. Failures of the
- * file system are SP_EIO with path and the system's text. */
+ * Local; only rank 0 has event files. Scalars allocate nothing once a record with the
+ * same number of them has been written. With a NULL file the functions do nothing.
+ * Failures of the file system are SP_EIO with path and the system's text. */
 #ifndef SP_EVENTS_H
 #define SP_EVENTS_H
 
@@ -27,8 +27,8 @@
 typedef struct sp_events sp_events;
 
 /* Prepares the folder for a run that continues after `step`: removes the records of
- * later steps, and a torn last record; a file in which nothing is left is deleted.
- * Files of other names stay. A missing folder is SP_OK. */
+ * later steps, and a torn last record; a file without remaining records is deleted.
+ * Files with other names are kept. A missing folder is SP_OK. */
 sp_status sp_events_cut(const char *dir, int64_t step);
 
 /* Makes a new file in the folder, which is made too, for steps from first_step on.
@@ -41,7 +41,7 @@ void sp_events_destroy(sp_events *events);
 void sp_events_begin(sp_events *events, int64_t step, double time_s);
 /* Appends a value. Its tag is "group/name", in printable form; TensorBoard shows the
  * values of a group together. The scalar is rounded to float32; one that is not finite
- * is left out. The text is shown as it is, line by line, and not as Markdown. The
+ * is left out. The text is shown unchanged, line by line, and not as Markdown. The
  * picture is a PNG file. */
 void sp_events_scalar(sp_events *events, const char *group, const char *name,
                       double value);

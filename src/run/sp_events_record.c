@@ -102,7 +102,7 @@ void sp_proto_nested(sp_proto *to, int field, const sp_proto *message)
     sp_proto_field(to, field, message->data, message->n);
 }
 
-/* Reads a varint and moves *at behind it; false: there is none. */
+/* Reads a varint and moves *at after it; false if there is no varint at *at. */
 static bool get_varint(const unsigned char *data, size_t n, size_t *at, uint64_t *value)
 {
     *value = 0;

@@ -1,4 +1,4 @@
-/* The parts of event files (sp_events.h) that know nothing of TensorBoard's messages:
+/* The parts of event files (sp_events.h) that do not depend on TensorBoard's messages:
  * protobuf fields, framed records, and the files of a folder. */
 #ifndef SP_EVENTS_RECORD_H
 #define SP_EVENTS_RECORD_H
@@ -19,17 +19,17 @@ typedef struct sp_proto {
     bool is_short;
 } sp_proto;
 
-/* Empties the buffer; its room stays. */
+/* Empties the buffer; its memory is kept. */
 static inline void sp_proto_clear(sp_proto *message)
 {
     message->n = 0;
     message->is_short = false;
 }
 
-/* Appends bytes as they are, without a field's head. */
+/* Appends bytes unchanged, without a field's head. */
 void sp_proto_bytes(sp_proto *to, const void *data, size_t bytes);
-/* Each function appends the field of this number to a message; what it is given is
- * copied. Numbers of 0 are written too. */
+/* Each function appends the field of this number to a message; the value is copied.
+ * Numbers of 0 are written too. */
 void sp_proto_int(sp_proto *to, int field, int64_t value); /* not negative */
 void sp_proto_double(sp_proto *to, int field, double value);
 void sp_proto_float(sp_proto *to, int field, float value);
@@ -55,7 +55,7 @@ typedef struct sp_record_reader {
     size_t n, room;
     int64_t at, size; /* end of the present record; of the file */
     bool is_short;    /* memory ran out */
-    int error;        /* errno of a read that failed; 0: none did */
+    int error;        /* errno of a failed read, or 0 */
     /* The reader stopped at a wrong checksum, not at a record that the file's end cuts.
      */
     bool is_damaged;
@@ -67,8 +67,8 @@ typedef struct sp_record_reader {
 sp_status sp_record_reader_open(sp_record_reader *reader, const char *path);
 void sp_record_reader_close(sp_record_reader *reader);
 /* Reads the next record into reader->data, which the next call overwrites. False at the
- * end, and where no whole record with the right checksums follows: is_short, error and
- * is_damaged tell why. */
+ * end, and if no complete record with the right checksums follows: is_short, error and
+ * is_damaged give the reason. */
 bool sp_record_next(sp_record_reader *reader);
 
 /* ---- files ---- */
@@ -76,7 +76,7 @@ bool sp_record_next(sp_record_reader *reader);
 #define SP_RECORD_PREFIX "events.out.tfevents."
 #define SP_RECORD_SUFFIX ".sptrain"
 
-/* The number in the name of such a file; -1: it is none. */
+/* The number in the name of such a file; -1 for other files. */
 int64_t sp_record_number(const char *path);
 
 #endif

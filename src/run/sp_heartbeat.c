@@ -60,7 +60,7 @@ sp_status sp_heartbeat_open(sp_heartbeats *beats, const char *path, int n)
     if (beats->fd < 0) {
         beats->fd = fd;
     } else {
-        /* The number of the descriptor stays, since another thread may be writing to
+        /* The descriptor's number is kept, since another thread may be writing to
          * it. */
         dup3(fd, beats->fd, O_CLOEXEC);
         close(fd);

@@ -1,15 +1,15 @@
-/* heartbeat.bin holds one record a rank, written in place, so that it tells what each
- * rank did last, however the rank ended.
+/* heartbeat.bin holds one record a rank, written in place, so that it shows each rank's
+ * last action, however the rank ended.
  *
  * Records are written and read by system calls. A mapping of the file would be faster
  * by a microsecond, but would kill all ranks by SIGBUS if the file were truncated.
  * Three writers share a record and have bytes of their own in it: the rank's training
  * thread, its watchdog, and the process that finds the rank lost.
  *
- * Four parts tell of a rank's end, and each of them tells what no other does:
+ * Four parts report a rank's end; each has something that no other part has:
  *
- *     part            tells                             and no other part
- *     sp_pulse        this process works or waits       tells a wait from a hang
+ *     part            reports                           and no other part
+ *     sp_pulse        this process works or waits       separates wait and hang
  *     heartbeat.bin   phase, epoch, step of each rank   is there after all have died
  *     sp_watchdog     a rank hangs, is stopped, or      crosses hosts, and ends the
  *                     its host is gone                  ranks that wait
@@ -18,7 +18,7 @@
  *
  * Measured with MPICH's mpiexec and kill -9 of a random rank, 12 times each with 2, 4
  * and 8 ranks: with the witness status.json named that rank in all 36 cases, without it
- * in none (its state was "running", and no rank was marked in heartbeat.bin).
+ * in 0 cases (its state was "running", and no rank was marked in heartbeat.bin).
  */
 #ifndef SP_HEARTBEAT_H
 #define SP_HEARTBEAT_H
@@ -49,7 +49,7 @@ typedef enum sp_phase { SP_PHASE_LIST(SP_PHASE_ENUM) SP_PHASE_COUNT } sp_phase;
 /* The text of a phase, such as "forward"; "unknown" for a number that is no phase. */
 const char *sp_phase_name(sp_phase phase);
 
-/* The way in which a rank was lost, as another process has found it. */
+/* How a rank was lost, as found by another process. */
 typedef enum sp_lost {
     SP_NOT_LOST,
     SP_LOST_DEAD,
@@ -66,7 +66,7 @@ typedef struct sp_heartbeat {
     int32_t done; /* samples of the pass at hand that are done, of all ranks */
     int64_t step;
     int32_t epoch;
-    int32_t total;   /* samples of the pass, such as an evaluation; 0: there is none */
+    int32_t total;   /* samples of the pass, such as an evaluation; 0: no pass */
     double time;     /* seconds since 1970 */
     int64_t counter; /* advances with every write; 0: never written */
     /* An sp_phase; SP_PHASE_END: the rank closed the folder itself. */
@@ -95,32 +95,32 @@ void sp_heartbeat_put(const sp_heartbeats *beats, int rank, const sp_heartbeat *
 /* Called by the watchdog: writes the rank's signs of life. */
 void sp_heartbeat_put_signs(const sp_heartbeats *beats, int rank, int64_t work,
                             int64_t waits);
-/* Reads the present record of a rank. False: there is none, or it is damaged. */
+/* Reads the present record of a rank. False if the record is missing or damaged. */
 bool sp_heartbeat_get(const sp_heartbeats *beats, int rank, sp_heartbeat *record);
-/* Marks a rank that another process has found lost. The first mark in the file stands:
+/* Marks a rank that another process has found lost. The first mark in the file remains:
  * ranks that end because of the first one are not marked. True if this call has marked
  * the rank. */
 bool sp_heartbeat_mark_lost(const sp_heartbeats *beats, int rank, sp_lost lost);
-/* The rank marked lost; -1: none. */
+/* The rank marked lost, or -1. */
 int sp_heartbeat_lost(const sp_heartbeats *beats);
 
 /* Copies the file into *records (malloc'd), *n of them. SP_EIO; SP_EDATA for a file of
  * another kind, or with a record that holds a value no rank writes. */
 sp_status sp_heartbeat_read(const char *path, sp_heartbeat **records, int *n);
-/* The rank marked lost in a copy of the file; -1: none. */
+/* The rank marked lost in a copy of the file, or -1. */
 int sp_heartbeat_find_lost(const sp_heartbeat *records, int n);
 /* *first, *last: the ranks with the earliest and with the latest time among the records
- * that were written, the lower rank on a tie; -1 where none was written. */
+ * that were written, the lower rank on a tie; -1 if no record was written. */
 void sp_heartbeat_ends(const sp_heartbeat *records, int n, int *first, int *last);
 
 /* Fills in time, phase, epoch and step of this process and advances the counter. */
 void sp_heartbeat_beat(sp_heartbeat *record, sp_phase phase, int64_t epoch,
                        int64_t step);
-/* States how far a pass over samples is, 0 of 0 where none goes on; the next write
- * tells it. Both are halved until they fit. */
+/* States the progress of a pass over samples, 0 of 0 without a pass; the next write
+ * stores it. Both are halved until they fit. */
 void sp_heartbeat_count(sp_heartbeat *record, int64_t done, int64_t total);
 /* The pass that ranks have counted: *total, and *done of the rank that has done least.
- * False: none goes on. */
+ * False without a pass. */
 bool sp_heartbeat_pass(const sp_heartbeat *records, int n, int64_t *done,
                        int64_t *total);
 /* State of the record's process if it ran on this host: "gone", or "stopped" (by a

@@ -86,8 +86,8 @@ static sp_status fail_in_use(const char *dir, bool is_known, const owner *o)
 }
 
 /* Tries to lock for some seconds, since the processes of a killed run may need a moment
- * to vanish. Returns 0; EWOULDBLOCK where another process holds the lock; or why the
- * file system has no such locks. */
+ * to vanish. Returns 0; EWOULDBLOCK if another process holds the lock; or why the file
+ * system has no such locks. */
 static int try_flock(int fd)
 {
     const double begin_s = sp_now_s();

@@ -1,7 +1,7 @@
 /* The lock of a run folder: the file "lock", which holds host and pid of its owner.
  *
  * flock decides where it works: on local file systems and on NFS and Lustre mounts that
- * forward it to the server. Where each host locks for itself, the lock can be free
+ * forward it to the server. If each host locks for itself, the lock can be free
  * although a process on another host uses the folder. The file then names that host,
  * and this module watches for some seconds whether the folder's files still change.
  * Without any locks (Lustre without -o flock) it asks on the same host whether the
@@ -17,7 +17,7 @@
 
 /* Locks the folder for this process on this host. Local. SP_EIO names the owner of a
  * folder in use, and anything but a regular file in place of the lock. *lock is the
- * descriptor that holds the lock, -1 where it was not obtained; after a later failure
+ * descriptor that holds the lock, -1 if it was not obtained; after a later failure
  * it still holds the lock and the caller releases it. */
 sp_status sp_lock_take(const char *dir, const char *host, int *lock);
 /* False if the file "lock" in dir is no longer the one of the descriptor: somebody

@@ -26,7 +26,7 @@
 #define PATIENCE_OF_FAILURE_S 5.0
 
 struct sp_run_impl {
-    int lock, metrics; /* descriptors; -1: none (other ranks, no folder) */
+    int lock, metrics; /* descriptors; -1: not open (other ranks, no folder) */
     sp_heartbeats beats;
     sp_heartbeat own;
     bool has_failed, is_stopped;
@@ -96,7 +96,7 @@ static sp_status open_metrics(sp_run *run)
     return cut_half_line(run->impl->metrics, path);
 }
 
-/* Adds a line to those that wait; after the first failure of a row says why. */
+/* Adds a line to those that wait; after the first failure of a row gives the reason. */
 static sp_status keep_line(sp_run *run, const char *line)
 {
     struct sp_run_impl *impl = run->impl;
@@ -106,7 +106,7 @@ static sp_status keep_line(sp_run *run, const char *line)
                        : NULL;
 
     if (!longer)
-        return SP_EIO; /* the message is that of the file */
+        return SP_EIO; /* the message is the file's */
     if (impl->n_kept == 0)
         sp_log_warn0("%s; the run goes on, and its lines wait in memory",
                      sp_error_last()->message);
@@ -207,7 +207,7 @@ static size_t keep_lines(char *text)
     return (size_t)(to - text);
 }
 
-/* Removes the lines of the steps behind `bytes` and of their evaluations, because the
+/* Removes the lines of the steps after `bytes` and of their evaluations, because the
  * run is going to repeat them. A run that was stopped right after its last checkpoint
  * has no such lines. */
 static sp_status roll_back(int fd, off_t bytes, off_t end)
@@ -250,9 +250,8 @@ sp_status sp_run_truncate_metrics(sp_run *run, int64_t bytes)
 
 /* ---- open, set aside, close ---- */
 
-/* Opens this rank's record in the file. Where the folder is not shared between nodes
- * the record stays in memory: less can be told after an accident, but the run goes
- * on. */
+/* Opens this rank's record in the file. If the folder is not shared between nodes the
+ * record stays in memory: less is known after an accident, but the run goes on. */
 static void open_heartbeat(sp_run *run)
 {
     struct sp_run_impl *impl = run->impl;
@@ -302,7 +301,7 @@ static sp_status check_entries(const char *dir)
     return check_entry(dir, ".diagnosed", false);
 }
 
-/* Warns where other users may write. A umask of 000 shows in the mode of the lock file,
+/* Warns if other users may write. A umask of 000 shows in the mode of the lock file,
  * which this process has just made. */
 static void warn_of_others(const char *dir, int lock)
 {
@@ -570,7 +569,7 @@ sp_status sp_run_write_status(const char *dir, const char *task, int rank,
     if (rc == SP_OK)
         rc = sp_file_replace(sp_run_status_path(dir, task, path), text, strlen(text),
                              rank);
-    /* A full disk has no room for a second file, but for the bytes of the first. */
+    /* A full disk has no room for a second file, only for the bytes of the first. */
     if (rc == SP_EIO)
         rc = sp_file_overwrite(path, text, strlen(text));
     sp_json_destroy(json);
@@ -596,7 +595,7 @@ sp_status sp_run_status(sp_run *run, const char *state, sp_status code, int64_t 
                                message);
 }
 
-/* O_EXCL lets one process alone create the file, on NFS too. */
+/* O_EXCL lets only one process create the file, on NFS too. */
 bool sp_run_claim_diagnosis(const char *dir)
 {
     char path[PATH_MAX];
@@ -607,7 +606,7 @@ bool sp_run_claim_diagnosis(const char *dir)
     fd = open(sp_file_in(dir, ".diagnosed", path),
               O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd < 0)
-        /* If the file cannot be made, two reports are better than none. */
+        /* If the file cannot be made, two reports are better than no report. */
         return errno != EEXIST;
     close(fd);
     return true;

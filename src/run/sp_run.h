@@ -48,11 +48,11 @@ typedef struct sp_run {
  * sp_run_close after a failure too. */
 sp_status sp_run_open(sp_run *run, const char *dir, sp_comm *comm);
 /* Collective: moves the files that a run writes to old-NNN/ (resume = "never"); other
- * files stay. To be called before this run writes anything else. */
+ * files are kept. To be called before this run writes anything else. */
 sp_status sp_run_set_aside(sp_run *run);
-/* Waits for the after_save commands (each up to its time limit; in all that of one if
- * the last status was "stopped", 5 s if it was "failed") and releases the lock. Does
- * not write status.json. Local. */
+/* Waits for the after_save commands (each up to its time limit; all together up to one
+ * limit if the last status was "stopped", 5 s if it was "failed") and releases the
+ * lock. Does not write status.json. Local. */
 void sp_run_close(sp_run *run);
 
 /* The descriptor that holds the folder's lock on rank 0; -1 elsewhere. */
@@ -83,9 +83,9 @@ sp_status sp_run_status(sp_run *run, const char *state, sp_status code, int64_t 
 sp_status sp_run_write_status(const char *dir, const char *task, int rank,
                               const sp_heartbeat *who, const char *state,
                               sp_status code, const char *message);
-/* True for the first process that calls it: that process alone prints why the run
- * fails. dir is the folder of an open run; "" means none and gives true. Any thread.
- * (The claim is the file .diagnosed, which the next start deletes.) */
+/* True for the first process that calls it: only that process prints why the run fails.
+ * dir is the folder of an open run; "" means no folder and gives true. Any thread. (The
+ * claim is the file .diagnosed, which the next start deletes.) */
 bool sp_run_claim_diagnosis(const char *dir);
 /* True if status.json says state "done". */
 bool sp_run_is_done(const char *dir);
@@ -110,14 +110,14 @@ sp_status sp_run_sync_metrics(sp_run *run);
 /* Rank 0: writes the lines that sp_run_event could not write yet. SP_EIO: it still
  * cannot. */
 sp_status sp_run_deliver(sp_run *run);
-/* Rank 0, when a run continues: removes the lines behind `bytes` in metrics.jsonl
- * except the start, resume and end events and those of `sptrain eval`. A file shorter
- * than that is a warning. */
+/* Rank 0, when a run continues: removes the lines after `bytes` in metrics.jsonl except
+ * the start, resume and end events and the lines of `sptrain eval`. A file shorter than
+ * that is a warning. */
 sp_status sp_run_truncate_metrics(sp_run *run, int64_t bytes);
 
-/* Rank 0: runs after_save in a child process with a time limit while the training goes
- * on; one at a time, in order. Its failure is a warning. What it was given, and the
- * results, are recorded in after_save.log of the run folder. command is borrowed until
+/* Rank 0: runs after_save in a child process with a time limit while the training
+ * continues; one at a time, in order. Its failure is a warning. The arguments and the
+ * results are recorded in after_save.log of the run folder. command is borrowed until
  * close; "" or NULL: nothing is run. */
 void sp_run_after_save(sp_run *run, const char *command, const char *path);
 /* The same for a command of the program's own, which is not recorded. */
@@ -134,11 +134,11 @@ typedef struct sp_run_state {
     int64_t pid, epoch, step;
 } sp_run_state;
 
-/* Reads a status file. SP_EIO if there is none, SP_EDATA if it is damaged. */
+/* Reads a status file. SP_EIO if it is missing, SP_EDATA if it is damaged. */
 sp_status sp_run_read_state(const char *dir, const char *task, sp_run_state *state);
-/* Finds the status that was written by the start whose n heartbeat records are given:
- * the status names a rank, host and pid of these records; the latest where several do.
- * False: that start has written none yet. */
+/* Finds the status of the start that wrote these n heartbeat records: the status names
+ * a rank, host and pid of the records; the latest if several do. False: that start has
+ * not written a status yet. */
 bool sp_run_find_state(const char *dir, const sp_heartbeat *records, int n,
                        sp_run_state *state, const char **task);
 /* Prints one warning if the earlier run in the folder ended without a diagnosis of its
@@ -147,8 +147,8 @@ void sp_run_report_lost(const char *dir);
 /* `sptrain status DIR`: prints the states and the rank last heard. SP_EIO if there is
  * no run. */
 sp_status sp_run_print_status(const char *dir, FILE *to);
-/* `sptrain status DIR --watch`: shows what the run is doing, by its folder alone, until
- * no run writes there any more or the user interrupts; then prints the status. On a
+/* `sptrain status DIR --watch`: shows the run's work, only from its folder, until no
+ * run writes there any more or the user interrupts; then prints the status. On a
  * terminal it is a live line, else a line for each step that the run logs, and one
  * every ten seconds of an evaluation. SP_EIO if there is no run. */
 sp_status sp_run_watch(const char *dir);

@@ -149,9 +149,9 @@ bool sp_run_find_state(const char *dir, const sp_heartbeat *records, int n,
     return *task;
 }
 
-/* True unless the run's status explains its end. "running" stands in the status of a
- * run that could not write its end, code 6 in that of a run that lost a rank, and a run
- * that was killed early has no status. */
+/* True unless the run's status explains its end. The status is "running" if the run
+ * could not write its end, has code 6 if the run lost a rank, and is missing if the run
+ * was killed early. */
 static bool has_lost_somebody(const char *dir, const sp_heartbeat *records, int n)
 {
     sp_run_state state;
@@ -195,7 +195,7 @@ static void report_marked(const char *dir, const sp_heartbeat *records, int n, i
         sp_date(records[lost].time, when));
 }
 
-/* Reports the rank heard last and the rank silent for longest, where no process lived
+/* Reports the rank heard last and the rank silent for longest, if no process survived
  * to mark the lost one. */
 static void report_ends(const char *dir, const sp_heartbeat *records, int n)
 {
@@ -297,8 +297,8 @@ static void print_heartbeats(const sp_heartbeat *records, int n, FILE *to)
     }
 }
 
-/* Prints the training's status, then those of the other tasks; *n: number of statuses
- * found. Returns what the last one that is damaged failed with. */
+/* Prints the training's status, then the other tasks'; *n: number of statuses found.
+ * Returns the error of the last damaged one. */
 static sp_status print_states(const char *dir, FILE *to, int *n)
 {
     sp_run_state state;

@@ -23,7 +23,7 @@ struct sp_saver {
     const sp_optim *from;
     int keep;
     char dir[PATH_MAX - 64];
-    /* Parameters and kept values are those of the network and the optimizer, not
+    /* Parameters and kept values belong to the network and the optimizer; they are not
      * copies. */
     bool is_lent;
     float *param, *running; /* the arrays that are written */
@@ -42,7 +42,7 @@ struct sp_saver {
 
 /* ---- saver thread ---- */
 
-/* Tells the training thread that it may change the arrays. */
+/* Lets the training thread change the arrays. */
 static void end_reading(void *saver)
 {
     sp_saver *s = saver;
@@ -53,8 +53,8 @@ static void end_reading(void *saver)
     pthread_mutex_unlock(&s->lock);
 }
 
-/* Gives the step's file as a second name (hard link) to best.h5, so that it needs no
- * second copy. False where the file system has no hard links. */
+/* Makes best.h5 a hard link to the step's file, so that no second copy is needed. False
+ * if the file system has no hard links. */
 static bool link_best(const char *best, const char *path)
 {
     char temporary[PATH_MAX + 16];
@@ -66,7 +66,7 @@ static bool link_best(const char *best, const char *path)
     return sp_file_rename(temporary, path) == SP_OK;
 }
 
-/* is_last: no other file is made of the arrays. */
+/* is_last: no other file is written from the arrays. */
 static sp_status write_to(sp_saver *s, const char *path, bool is_last)
 {
     const sp_checkpoint_arrays arrays = {.param = s->param,

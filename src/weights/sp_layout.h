@@ -49,8 +49,8 @@ void sp_layout_to_ours(const sp_layout *layout, const sp_graph *graph,
 void sp_layout_from_ours(const sp_layout *layout, const sp_graph *graph,
                          const sp_param *p, bool is_linear, const float *from,
                          float *to);
-/* Says why a convolution of this layout's program is another operation than the node's,
- * though the shapes agree; NULL if it is the same one. */
+/* Returns why a convolution of this layout's program is another operation than the
+ * node's, though the shapes agree; NULL if it is the same one. */
 const char *sp_layout_difference(const sp_layout *layout, const sp_node *node);
 
 #endif

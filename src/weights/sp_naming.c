@@ -101,7 +101,7 @@ static void name_in_block(sp_layout_kind backend, bool is_shortcut, int unit, ch
         snprintf(to, SP_NAME, "%s%d", unit % 3 == 0 ? "conv" : norm, 1 + unit / 3);
 }
 
-/* mmdet3d's name of a layer of a double-stem family: "" if there is none. */
+/* mmdet3d's name of a layer of a double-stem family; "" if it has no name. */
 static void mmdet_layer(sp_layout_kind backend, const char *layer, char to[3 * SP_NAME])
 {
     const char *net =
@@ -189,7 +189,7 @@ bool sp_naming_is_linear(const sp_naming *naming, const sp_graph *graph,
 
 /* ---- prefix ---- */
 
-/* Counts the parameters of the graph whose names with the prefix are in the file. */
+/* Counts the graph's parameters that the file has under prefix and name. */
 static int count_found(const sp_naming *naming, const sp_graph *graph,
                        const sp_tensors *file, const char *prefix)
 {
@@ -207,7 +207,7 @@ static int count_found(const sp_naming *naming, const sp_graph *graph,
 void sp_naming_find_prefix(const sp_naming *naming, const sp_graph *graph,
                            const sp_tensors *file, char prefix[SP_TENSOR_NAME])
 {
-    /* parameters by whose names prefixes are looked for, and prefixes that are tried */
+    /* parameters used to search for prefixes, and prefixes tried */
     enum { TRIED = 3, MOST_PREFIXES = 64 };
     char key[SP_TENSOR_NAME], candidate[SP_TENSOR_NAME];
     int most = 0, n_tried = 0;
@@ -287,7 +287,7 @@ static sp_status read_rules(sp_naming *naming, const char *path, char *text)
                            : SP_FAIL(SP_EUSAGE, "%s: has no line with a rule", path);
 }
 
-/* Writes what a rule makes of a name that it has matched; place 0 is the whole name, 1
+/* Writes a rule's result for a name that it has matched; place 0 is the whole name, 1
  * the group that add_rule put around the pattern. */
 static void apply_rule(const sp_naming_rule *rule, const char *name,
                        const regmatch_t *place, char to[SP_TENSOR_NAME])

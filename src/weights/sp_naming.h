@@ -40,15 +40,15 @@ void sp_naming_close(sp_naming *naming);
 /* Writes our name of a parameter or statistic: "conv1.weight". */
 void sp_naming_ours(const sp_param *p, char key[SP_TENSOR_NAME]);
 /* Writes the name in a file, without a prefix. False if the naming has no name for it:
- * the network is not one of its own. */
+ * the network is of another family. */
 bool sp_naming_key(const sp_naming *naming, const sp_graph *graph, const sp_param *p,
                    char key[SP_TENSOR_NAME]);
-/* Of a map file: what its rules make of a name; false if no rule matches. */
+/* Applies the rules of a map file to a name; false if no rule matches. */
 bool sp_naming_map(const sp_naming *naming, const char *name, char to[SP_TENSOR_NAME]);
 /* True if the name means a torch.nn.Linear for a convolution of kernel 1. */
 bool sp_naming_is_linear(const sp_naming *naming, const sp_graph *graph,
                          const sp_param *p, const char *key);
-/* Writes the prefix by which most names of the graph are in the file, the shortest of
+/* Writes the prefix that finds most names of the graph in the file, the shortest of
  * several. */
 void sp_naming_find_prefix(const sp_naming *naming, const sp_graph *graph,
                            const sp_tensors *file, char prefix[SP_TENSOR_NAME]);

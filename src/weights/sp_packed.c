@@ -105,7 +105,7 @@ static sp_status check_statistics(const sp_weights_model *m)
     return SP_OK;
 }
 
-/* The checks that sp_recipe_read makes of a recipe in HDF5, of what leads to memory. */
+/* sp_recipe_read's checks of a recipe in HDF5, for values that determine memory. */
 static sp_status check_recipe(const sp_weights_model *m)
 {
     const sp_recipe *r = m->norm.recipe;

@@ -1,4 +1,4 @@
-/* Packed models: one file with all that prediction needs, which is read without HDF5.
+/* Packed models: one file with everything for prediction, read without HDF5.
  *
  *     0   "SPMODEL1"
  *     8   uint32   CRC-32C of the bytes from 16 to the numbers
@@ -10,11 +10,11 @@
  *                  array: name, type, shape
  *     numbers      the arrays one after the other, float32 or bfloat16
  *
- * All numbers have the lowest byte first. Batch norms are stored as they are: folded
- * into the convolutions they would round otherwise than `sptrain predict` does. A model
- * in bf16 stores the weights of its convolutions in bfloat16, to which a network in
- * bf16 rounds them anyway, so that it too computes the bits of `sptrain predict`. Of
- * the deck only the network's keys are stored: no path of the training is in the file.
+ * All numbers have the lowest byte first. Batch norms are stored unchanged: folded into
+ * the convolutions they would round differently from `sptrain predict`. A model in bf16
+ * stores the weights of its convolutions in bfloat16. A network in bf16 rounds them to
+ * that anyway, so that the model computes the same bits as `sptrain predict`. Only the
+ * network's keys of the deck are stored: no path of the training is in the file.
  */
 #ifndef SP_PACKED_H
 #define SP_PACKED_H
@@ -25,8 +25,8 @@
 
 /* True if the file begins as a packed model. Local. */
 bool sp_packed_is(const char *path);
-/* Writes a model, whose precision becomes the one given (SP_FP32 or SP_BF16), as a file
- * that replaces the one at path at once. Local. SP_EIO, SP_EMEM. */
+/* Writes a model, in the precision given (SP_FP32 or SP_BF16), as a file that
+ * atomically replaces the one at path. Local. SP_EIO, SP_EMEM. */
 sp_status sp_packed_write(const char *path, const sp_weights_model *model,
                           sp_precision precision);
 /* Reads a model; sp_weights_model_close follows in any case. Local. SP_EDATA: the file

@@ -21,7 +21,7 @@ typedef struct packed_row {
     int64_t dim[3];
 } packed_row;
 
-/* What the header holds beyond the model. */
+/* The header's content beyond the model. */
 typedef struct packed_header {
     char *program, *source;
     int32_t precision;
@@ -29,11 +29,11 @@ typedef struct packed_header {
     packed_row *row;
 } packed_header;
 
-/* Writes the header to bytes, or reads it. What is read is the caller's to free
+/* Writes the header to bytes, or reads it. The caller frees a header that was read
  * (sp_packed_free_header, sp_weights_model_close), after a failure too. */
 void sp_packed_wire_header(sp_wire *wire, packed_header *h, sp_weights_model *m);
 void sp_packed_free_header(packed_header *h);
-/* The type in which a model of this precision stores a parameter or statistic. */
+/* The stored type of a parameter or statistic in a model of this precision. */
 packed_type sp_packed_type_of(const sp_graph *graph, const sp_param *p,
                               sp_precision precision);
 /* Makes the row of a parameter or statistic of the group "/params" or "/buffers".

@@ -74,7 +74,7 @@ static sp_status name_list(char ***list, int n, const char *word)
     return *list ? SP_OK : SP_FAIL(SP_EMEM, "no memory for names");
 }
 
-/* Weights alone name neither columns nor classes: they get numbers. */
+/* Files with only weights name neither columns nor classes: both get numbers. */
 static sp_status copy_norm(const sp_weights_model *m, sp_normalization *to)
 {
     sp_normalization from = m->norm;

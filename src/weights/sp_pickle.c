@@ -214,8 +214,8 @@ static sp_status push_tuple(sp_pickle *p, int n)
     return push_value(p, made);
 }
 
-/* Adds the values above the last mark to the container below it. What is neither a list
- * nor a dict stays opaque. */
+/* Adds the values above the last mark to the container below it. A value that is
+ * neither a list nor a dict stays opaque. */
 static sp_status add_of_mark(sp_pickle *p, bool is_pairs)
 {
     int64_t from = 0;
@@ -369,7 +369,7 @@ static sp_status push_call(sp_pickle *p)
 }
 
 /* The state of an opaque object (a module that was saved whole) is kept, if it is a
- * dict: its parameters are there. */
+ * dict: it contains its parameters. */
 static sp_status build_object(sp_pickle *p)
 {
     int state = -1;

@@ -1,6 +1,6 @@
 /* Python's pickle as a stack machine over inert values. Nothing of a file is executed:
- * a global is a name, and a call of one (REDUCE, NEWOBJ, BUILD) is an opaque value, but
- * for the calls by which PyTorch describes tensors, parameters and ordered dicts.
+ * a global is a name, and a call of one (REDUCE, NEWOBJ, BUILD) is an opaque value,
+ * except PyTorch's calls for tensors, parameters and ordered dicts.
  *
  *     torch._utils._rebuild_tensor_v2(storage, offset, size, stride, ...) --> tensor
  *     torch._utils._rebuild_parameter(tensor, ...)                        --> tensor
@@ -37,7 +37,7 @@ typedef struct sp_pickle_text {
     size_t n;
 } sp_pickle_text;
 
-/* Numbers of values are indices into sp_pickle.value; -1: there is none. */
+/* Numbers of values are indices into sp_pickle.value; -1: no value. */
 typedef struct sp_pickle_value {
     sp_pickle_kind kind;
     int64_t whole; /* a number; a storage's elements; a tensor's offset in elements */
@@ -67,11 +67,11 @@ typedef struct sp_pickle {
 } sp_pickle;
 
 /* Runs the pickle that begins at byte `at`; *end is the byte after it, root its value.
- * Values of earlier runs stay. pickle is zeroed, with path, bytes and n_bytes, before
- * the first run. SP_EDATA with the byte; SP_EMEM. Destroy in any case. */
+ * Values of earlier runs are kept. pickle is zeroed, with path, bytes and n_bytes,
+ * before the first run. SP_EDATA with the byte; SP_EMEM. Destroy in any case. */
 sp_status sp_pickle_run(sp_pickle *pickle, size_t at, size_t *end);
 void sp_pickle_destroy(sp_pickle *pickle);
-/* Element i of a list; -1 if there is none. */
+/* Element i of a list; -1 if the list is shorter. */
 int sp_pickle_element(const sp_pickle *pickle, int list, int i);
 /* True if the text is this word. */
 bool sp_pickle_is(sp_pickle_text text, const char *word);

@@ -223,8 +223,7 @@ static int compare_names(const void *a, const void *b)
     return strcmp((*x)->name, (*y)->name);
 }
 
-/* Sorts the names. Two tensors of one name would make it a matter of chance which is
- * taken. */
+/* Sorts the names. With two tensors of one name the choice would be arbitrary. */
 static sp_status sort_names(sp_tensors *file)
 {
     file->by_name = malloc((size_t)(file->n + 1) * sizeof *file->by_name);

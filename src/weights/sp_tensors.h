@@ -4,7 +4,7 @@
  *         safetensors                                 sp_safetensors.c
  *         PyTorch's zip file (1.6 and later)          sp_torch_zip.c  +
  *         PyTorch's file before 1.6                   sp_torch.c    --+-> sp_pickle.c
- *     sp_tensors.at[]  name, type, shape, where the numbers lie in the file
+ *     sp_tensors.at[]  name, type, shape, place of the numbers in the file
  *         --> sp_tensor_read  float32 in C order
  *
  * PyTorch's files are programs of a stack machine (pickle). sp_pickle.c runs them over
@@ -49,18 +49,18 @@ typedef struct sp_tensors {
     const sp_tensor_view **by_name; /* [n] the same by rising name */
 } sp_tensors;
 
-/* Opens a file and lists its tensors. SP_EDATA with the tensor's name or the byte where
+/* Opens a file and lists its tensors. SP_EDATA with the tensor's name or the byte if
  * the file is damaged or of another kind; SP_EIO; SP_EMEM. Close in any case. */
 sp_status sp_tensors_open(sp_tensors *file, const char *path);
-/* The same from bytes in memory, which the file takes over (malloc'd). */
+/* The same from bytes in memory (malloc'd), which the file then owns. */
 sp_status sp_tensors_parse_take(sp_tensors *file, const char *path, char *bytes,
                                 size_t n_bytes);
 void sp_tensors_close(sp_tensors *file);
-/* The tensor of this name; NULL if there is none. */
+/* The tensor of this name; NULL if it does not exist. */
 const sp_tensor_view *sp_tensors_find(const sp_tensors *file, const char *name);
 /* Writes the tensor's numbers in C order to `to` [count]. float16, bfloat16 and float32
- * are exact, float64 is rounded. SP_EDATA names a tensor of another type, one whose
- * strides overlap, and a number that is not finite. */
+ * are exact, float64 is rounded. SP_EDATA names a tensor of another type or with
+ * overlapping strides, and a number that is not finite. */
 sp_status sp_tensor_read(const sp_tensors *file, const sp_tensor_view *tensor,
                          float *to);
 /* Prints "[27, 32, 64]". */
@@ -73,8 +73,8 @@ void sp_tensors_print(const sp_tensors *file, FILE *to);
 
 /* Bytes of an element of a type; 0 if it is unknown. */
 int sp_tensor_element_bytes(const char *type);
-/* Appends a tensor, whose name and shape the caller has checked; the name is copied.
- * SP_EDATA: two of one name, or too many; SP_EMEM. */
+/* Appends a tensor. The caller has checked its name and shape; the name is copied.
+ * SP_EDATA: a name given twice, or too many tensors; SP_EMEM. */
 sp_status sp_tensors_add(sp_tensors *file, const sp_tensor_view *tensor);
 /* Sets strides of C order and the count. SP_EDATA: more than 2^40 elements. */
 sp_status sp_tensor_set_dense(const sp_tensors *file, sp_tensor_view *tensor);
@@ -92,7 +92,7 @@ typedef struct sp_tensor_out {
     const float *data;
 } sp_tensor_out;
 
-/* Writes the tensors as a safetensors file, which replaces the one at path at once.
+/* Writes the tensors as a safetensors file that atomically replaces the one at path.
  * `source` is stored in its metadata. SP_EIO, SP_EMEM. */
 sp_status sp_safetensors_write(const char *path, int n, const sp_tensor_out *tensor,
                                const char *source);

@@ -122,7 +122,7 @@ static bool has_overlap(const sp_tensor_view *t)
     return false;
 }
 
-/* Sets where the numbers are, from the storage and the offset into it. */
+/* Sets the place of the numbers from the storage and the offset into it. */
 static sp_status place_tensor(const collecting *c, const sp_pickle_value *v,
                               sp_tensor_view *t)
 {
@@ -170,7 +170,7 @@ static sp_status add_tensor(const collecting *c, const sp_pickle_value *v)
 
 /* ---- all ---- */
 
-/* Parts of a name by which a module that was saved whole holds its own. */
+/* Parts of the names in a module that was saved whole. */
 static bool is_of_module(sp_pickle_text key)
 {
     return sp_pickle_is(key, "_parameters") || sp_pickle_is(key, "_buffers") ||
@@ -293,7 +293,7 @@ static int storage_element_bytes(const sp_pickle *p, sp_pickle_text key)
     return 0;
 }
 
-/* Reads where the storages lie: keys is the list of their keys, in their order. */
+/* Reads the places of the storages: keys is the list of their keys, in their order. */
 static sp_status place_old_storages(old_file *old, const sp_pickle *p, int keys,
                                     size_t at)
 {

@@ -1,4 +1,4 @@
-/* PyTorch's file since 1.6: a zip archive whose members are stored, not compressed.
+/* PyTorch's file since 1.6: a zip archive with its members stored, not compressed.
  *
  *     NAME/data.pkl       the object, with persistent ids for storages
  *     NAME/data/KEY       the bytes of storage KEY
@@ -173,7 +173,7 @@ static sp_status read_directory(zip_file *z)
 
 /* ---- members ---- */
 
-/* Finds the member PREFIX + folder + key; NULL if there is none. */
+/* Finds the member PREFIX + folder + key; NULL if it does not exist. */
 static const zip_member *find_member(const zip_file *z, const char *folder,
                                      sp_pickle_text key)
 {
@@ -207,7 +207,7 @@ static sp_status find_zip_storage(void *arg, sp_pickle_text key,
     return SP_OK;
 }
 
-/* Finds NAME/data.pkl, by which the other names are known. */
+/* Finds NAME/data.pkl, which gives the prefix of the other names. */
 static sp_status find_pickle(zip_file *z, const zip_member **found)
 {
     static const char pickle[] = "data.pkl";

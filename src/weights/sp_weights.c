@@ -88,7 +88,7 @@ static bool is_h5(const char *path)
     return is;
 }
 
-/* The arrays of a checkpoint, or of a file of weights alone. */
+/* The arrays of a checkpoint, or of a file with only weights. */
 static sp_status print_arrays(sp_h5 *file, const char *path)
 {
     char **names, shape[SP_TENSOR_SHAPE];

@@ -1,4 +1,4 @@
-/* A model from a checkpoint or a file of weights alone. */
+/* A model from a checkpoint or a file with only weights. */
 #include "weights/sp_weights_model.h"
 
 #include <assert.h>
@@ -30,7 +30,7 @@ static sp_status read_model_config(sp_weights_model *m, const char *deck)
                    m->path);
 }
 
-/* The dimension of a parameter's dataset, counted from its end; 0 if it has none. */
+/* A dimension of a parameter's dataset, counted from the end; 0 if missing. */
 static sp_status dim_from_end(sp_h5 *file, const sp_param *p, int place, int *n)
 {
     char name[SP_NAME + 32];
@@ -93,7 +93,7 @@ static sp_status read_model(sp_weights_model *m, sp_h5 *file, const char *deck)
 
     SP_TRY(sp_checkpoint_read_open_state(file, &m->state, &m->norm));
     SP_TRY(read_model_config(m, deck));
-    /* predict takes these too; a file of weights alone has no averages. */
+    /* predict uses these too; a file with only weights has no averages. */
     use = m->state.deck ? m->config.run.weights : SP_WEIGHTS_PLAIN;
     SP_TRY(build_model_graph(m, file));
     m->param = calloc((size_t)m->graph.n_floats + 1, sizeof *m->param);

@@ -41,7 +41,7 @@ static sp_status find_mapped(const sp_import *m, const char *ours,
 }
 
 /* Finds the tensor of a parameter; key is its name in the file, or ours if a map file
- * finds none. */
+ * finds no name. */
 static sp_status find_tensor(const sp_import *m, const sp_graph *graph,
                              const sp_param *p, char key[SP_TENSOR_NAME],
                              const sp_tensor_view **found, bool *is_named)
@@ -93,7 +93,7 @@ static int classes_of_layers(const sp_config *config)
     return 1;
 }
 
-/* Takes the numbers of columns and classes from the file. `graph` was built with
+/* Reads the numbers of columns and classes from the file. `graph` was built with
  * others, which changes no name. */
 static sp_status find_channels(const sp_import *m, const sp_graph *graph,
                                const sp_config *config, int *n_columns, int *n_classes)
@@ -332,7 +332,7 @@ static void print_left_over(const sp_import *m, FILE *to)
                 sp_plural(n_outside));
 }
 
-/* Batch norms of Pointcept's SpUNet add another number than those of most networks. */
+/* Batch norms of Pointcept's SpUNet add another number than most networks'. */
 static void print_norm_advice(const sp_import *m, FILE *to)
 {
     const bool is_spunet = m->naming->kind == SP_NAMING_POINTCEPT && m->graph.n_nodes &&
