@@ -29,7 +29,7 @@ bool sp_augment_merges(const sp_config *config)
 }
 
 /* The draws of a sample, each at a place of its own in the stream. New ones come at the
- * end, so that the others stay as they are. */
+ * end, so that the others are unchanged. */
 typedef enum draw {
     FLIP_X,
     FLIP_Y,

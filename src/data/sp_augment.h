@@ -1,4 +1,4 @@
-/* Augmentation of one sample: what is drawn, where it moves voxels, what it does to
+/* Augmentation of one sample: its random draws, its moves of voxels, and its changes of
  * features. Local; pure functions of their arguments.
  *
  *     deck, (seed, epoch, sample) --sp_augment_draw--> sp_augment
@@ -9,9 +9,9 @@
  * A sample is mirrored, turned about z, then about x and y (tilts), scaled, and moved
  * by one vector (shift); then its voxels are displaced one by one (elastic
  * distortions, noise). All of it acts about the centre of the sample's bounding box.
- * Mirrors and turns by multiples of 90 degrees alone are exact moves on the stored
- * grid. All else moves the position coord + (subvoxel + 1/2) / 256 and finds its voxel
- * anew. Where the result would leave the coordinate range it is shifted back into it.
+ * Only mirrors and turns by multiples of 90 degrees are exact moves on the stored grid.
+ * All else moves the position coord + (subvoxel + 1/2) / 256 and finds its voxel anew.
+ * If the result would leave the coordinate range it is shifted back into it.
  *
  * An elastic distortion displaces a voxel by magnitude times a smooth field: each node
  * of a grid of edge `granularity` has three standard normal deviates, which are
@@ -19,8 +19,8 @@
  * Pointcept's and MinkowskiEngine's ElasticDistortion). The averages have a standard
  * deviation of 0.114. The grid has no border and begins at the sample's centre; its
  * nodes are pure functions of (seed, epoch, sample, node), so that they are computed
- * where there are voxels only. All distortions see a voxel where it was before the
- * first. */
+ * only near voxels. All distortions use a voxel's position before the first
+ * distortion. */
 #ifndef SP_AUGMENT_H
 #define SP_AUGMENT_H
 
@@ -37,14 +37,14 @@ typedef struct sp_augment {
     double tilt_x, tilt_y; /* turns in radians, x first */
     double scale;
     double shift[3];
-    double noise, noise_clip; /* standard deviation in an axis; its bound, 0: none */
+    double noise, noise_clip; /* standard deviation in an axis; its bound or 0 */
     sp_doubles elastic;       /* [n] granularity and magnitude by turns. Borrowed. */
     double edge;   /* of the network's voxels; the unit of all lengths is the same */
-    double drop;   /* the probability with which a stored voxel is left out */
+    double drop;   /* the probability that a stored voxel is left out */
     double jitter; /* the standard deviation of the noise on normalized features */
     bool is_mixed; /* stored rows may have the same coordinates (data/sp_mix.h) */
     uint64_t seed, epoch, sample;
-    /* The feature columns that move as the voxels do; NULL: none. Borrowed. */
+    /* The feature columns that move as the voxels do, or NULL. Borrowed. */
     const sp_vectors *vectors;
 } sp_augment;
 
@@ -61,14 +61,14 @@ typedef struct sp_rows {
     int64_t id; /* of the sample, for messages */
     int32_t n;
     const int32_t *coords;   /* [n][3] in [-2^19, 2^19) */
-    const uint8_t *subvoxel; /* [n][3]; NULL: there is none */
+    const uint8_t *subvoxel; /* [n][3]; NULL: not stored */
 } sp_rows;
 
 typedef struct sp_moved {
-    const int32_t *coords; /* [n][3] in [-2^19, 2^19), in the arena or those of rows */
+    const int32_t *coords; /* [n][3] in [-2^19, 2^19), in the arena, or rows' own */
     bool is_merged;        /* rows may have met in one voxel */
     /* [n][3] how far single rows were moved at last, in the unit of augment->edge; in
-     * the arena. NULL: no row was. */
+     * the arena. NULL if no row was. */
     float *displacement;
 } sp_moved;
 
@@ -79,19 +79,19 @@ typedef struct sp_moved {
 sp_status sp_augment_move(const sp_augment *augment, const sp_rows *rows, double factor,
                           sp_arena *arena, sp_moved *out);
 /* Mirrors, turns and tilts the vectors among features [n][c] as the voxels, and scales
- * and shifts positions, about mean [c] where one is known (NULL: about 0). Whole
- * quarter turns are exact. A vector without z is not tilted. */
+ * and shifts positions, about mean [c] if it is known (NULL: about 0). Whole quarter
+ * turns are exact. A vector without z is not tilted. */
 void sp_augment_turn(const sp_augment *augment, float *features, int64_t n, int c,
                      const double *mean);
 /* Adds displacements d [n][3] to the positions among features [n][c]. Normals stay. */
 void sp_augment_displace(const sp_augment *augment, const float *d, float *features,
                          int64_t n, int c);
-/* The most bytes that sp_augment_move takes of its arena for n rows. is_displaced: it
- * displaces voxels one by one. */
+/* The most bytes that sp_augment_move allocates in its arena for n rows. is_displaced:
+ * it displaces voxels one by one. */
 int64_t sp_augment_bytes(int64_t n, bool is_displaced);
-/* True if the deck asks for moves off the stored grid, after which rows may meet in one
- * voxel, where the shards have subvoxel positions; and if it displaces voxels one by
- * one. */
+/* sp_augment_merges: the deck moves rows off the stored grid, so that they may meet in
+ * one voxel if the shards have subvoxel positions. sp_augment_displaces: it displaces
+ * voxels one by one. */
 bool sp_augment_merges(const sp_config *config);
 bool sp_augment_displaces(const sp_config *config);
 /* Adds noise to n normalized numbers: normal, cut off at 5.77 standard deviations. */

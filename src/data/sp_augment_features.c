@@ -1,5 +1,5 @@
-/* What augmentation does to features: vectors turn with their sample, and all features
- * get noise. */
+/* Augmentation of features: vectors turn with their sample, and all features get
+ * noise. */
 #include <assert.h>
 #include <math.h>
 
@@ -69,7 +69,7 @@ static void tilt(const sp_augment *aug, float *features, int64_t n, int c,
     }
 }
 
-/* Adds d [n][3], or where it is NULL d_all [3], to the positions. */
+/* Adds d [n][3], or d_all [3] if d is NULL, to the positions. */
 static void add(const sp_augment *aug, const double *d_all, const float *d, int64_t n,
                 float *features, int c)
 {

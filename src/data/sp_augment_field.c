@@ -3,7 +3,7 @@
  * The nodes of a distortion's grid are computed in tiles of EDGE^3 cells, which a small
  * cache holds. Rows are sorted by tile first, so that each tile is computed about once
  * and memory does not grow with the extent of the sample. Most of a tile's time are its
- * normal deviates, of which the smoothing needs HALO nodes around it. */
+ * normal deviates; the smoothing needs HALO nodes around it. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -192,7 +192,7 @@ static void to_tile(const int64_t cell[3], int64_t at[3])
         at[a] = (cell[a] - (cell[a] & (EDGE - 1))) / EDGE;
 }
 
-/* Rows are sorted by so many hashes of tiles. */
+/* Rows are sorted by this number of hashes of tiles. */
 static int32_t buckets_of(int64_t n)
 {
     int32_t buckets = 16;
@@ -202,8 +202,8 @@ static int32_t buckets_of(int64_t n)
     return buckets;
 }
 
-/* Writes the rows to order [n], those of a tile one after another: bucket [n] and end
- * [buckets + 1] are scratch. */
+/* Writes the rows to order [n], a tile's rows together: bucket [n] and end [buckets +
+ * 1] are scratch. */
 static void sort_by_tile(const field *f, const sp_rows *rows, const affine *map,
                          int32_t buckets, int32_t *bucket, int32_t *end, int32_t *order)
 {

@@ -9,7 +9,7 @@
 /* No normal deviate of sp_rng_normals is larger. */
 #define NORMAL_MOST 5.78
 
-enum { BATCH = 256 /* rows or numbers for which random numbers are drawn at a time */ };
+enum { BATCH = 256 /* rows or numbers that get random numbers at a time */ };
 
 /* A map of positions in stored voxels: p = shift + m * (position - centre), in units of
  * the new voxel. */
@@ -17,8 +17,8 @@ typedef struct affine {
     double m[3][3], centre[3], shift[3];
 } affine;
 
-/* Sets v to m * (position - centre) of row i, which has subvoxel positions or stands
- * for its middle. */
+/* Sets v to m * (position - centre) of row i. Without a subvoxel position it is the
+ * voxel's middle. */
 static inline void affine_turn(const affine *f, const sp_rows *rows, int32_t i,
                                double v[3])
 {

@@ -63,7 +63,7 @@ static sp_status move_on_grid(mover *w, int quarters)
 
         at[a] = ((int64_t)w->lo[a] + w->hi[a] - length) >> 1;
         SP_TRY(fit_run(w, a, length + 1, &at[a]));
-        /* the output is at + (in - lo), or at + (hi - in) where the axis is reversed */
+        /* the output is at + (in - lo), or at + (hi - in) if the axis is reversed */
         at[a] += is_reversed[a] ? w->hi[from[a]] : -w->lo[from[a]];
     }
     for (int32_t i = 0; i < w->rows->n; i++) {
@@ -148,7 +148,7 @@ static int32_t floor_near(double v)
 }
 
 /* Moves rows that are not displaced one by one. f is a copy, which the compiler keeps
- * in registers; where there is no tilt, four products by 0 are left out. */
+ * in registers; without a tilt, four products by 0 are left out. */
 static void move_rigidly(const mover *w, const affine f)
 {
     const bool is_tilted = w->aug->tilt_x != 0 || w->aug->tilt_y != 0;

@@ -6,8 +6,8 @@
  *
  * The planner deals micro-batches to free slots in the sampler's order. Readers read
  * the samples of the slots in this order. The planner fills a slot once all its samples
- * are read, or sp_loader_next does where the options say so. The lock guards all of
- * these numbers; the state of a slot says whose its content is (sp_loader_slot.h). */
+ * are read, or sp_loader_next does if the options say so. The lock guards all of these
+ * numbers; the state of a slot defines its owner (sp_loader_slot.h). */
 #include "data/sp_loader.h"
 
 #include <assert.h>
@@ -47,7 +47,7 @@ struct sp_loader {
     sp_position at;
     int view, micro, n_micro, step_samples;
     loader_filler filler; /* belongs to the thread that fills slots */
-    bool *is_pasted;      /* that of the filler */
+    bool *is_pasted;      /* the filler's */
 };
 
 static loader_slot *slot_of(sp_loader *l, int64_t seq)
@@ -57,7 +57,7 @@ static loader_slot *slot_of(sp_loader *l, int64_t seq)
 
 /* ---- readers ---- */
 
-/* Returns the slot of the next sample to read, and its number *i; NULL: there is none.
+/* Returns the slot of the next sample to read, and its number *i, or NULL without one.
  * The caller holds the lock. */
 static loader_slot *next_sample(sp_loader *l, int *i)
 {
@@ -177,9 +177,9 @@ static sp_status deal_next(sp_loader *l, loader_slot *slot, bool *is_end)
     return SP_OK;
 }
 
-/* Deals a micro-batch to the next slot. A failure becomes a slot of which no sample is
- * read; its batch names the samples where it was for them that memory ran out. The
- * caller holds the lock, which is released meanwhile. */
+/* Deals a micro-batch to the next slot. A failure becomes a slot without samples to
+ * read; its batch names the samples if memory ran out for them. The caller holds the
+ * lock, which is released meanwhile. */
 static void deal_slot(sp_loader *l)
 {
     loader_slot *slot = slot_of(l, l->deal);
@@ -245,7 +245,7 @@ static bool fill_next(sp_loader *l)
     return true;
 }
 
-/* Does one piece of work; false: there is none now. The caller holds the lock. */
+/* Does one piece of work; false: nothing to do now. The caller holds the lock. */
 static bool plan_some(sp_loader *l)
 {
     if (l->is_paused)

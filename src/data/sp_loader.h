@@ -11,12 +11,12 @@
  *                                                                         |
  *                 a free slot <-- sp_loader_recycle <---------------------+
  *
- * Readers (data.readers threads) only call pread; the planner is one thread. Where it
+ * Readers (data.readers threads) only call pread; the planner is one thread. If it
  * would share its only core with the training thread, sp_loader_next voxelizes and
  * plans instead: a planner that interrupts the training at any time makes ranks wait
  * for each other at the next sum over them. Results depend on the order in which
  * samples are dealt and never on which reader was first. A failure in any thread is
- * stored in the slot, and sp_loader_next raises it where the batch would have come. */
+ * stored in the slot, and sp_loader_next raises it in place of the batch. */
 #ifndef SP_LOADER_H
 #define SP_LOADER_H
 
@@ -28,27 +28,26 @@
 /* One micro-batch of this rank. It belongs to its slot until sp_loader_recycle. Rows
  * are in the plan's order: by sample, then by Morton key. */
 typedef struct sp_batch {
-    int64_t epoch, position; /* the position at which the step begins */
+    int64_t epoch, position; /* the position where the step begins */
     int micro, n_micro;
     int view;         /* which of the loader's views; 0 without views */
     int step_samples; /* samples of the whole step, on all ranks */
     int n_samples;
-    /* Samples that are read for it: those of the batch, then the partners that are
-     * mixed into them. */
+    /* Samples that are read for it: the batch's own, then the partners that are mixed
+     * into them. */
     int n_reads;
     const int64_t *sample_id; /* [n_reads] host memory */
     int32_t n;                /* voxels of all samples together */
     const float *features;    /* [n][c] backend memory; normalized */
     const int32_t *labels;    /* [n] backend memory; class or SP_IGNORE */
     sp_plan plan;
-    /* Greatest and total cost dealt to a rank, from which the log's imbalance is made.
-     */
+    /* Greatest and total cost dealt to a rank, for the log's imbalance. */
     int64_t cost_max, cost_sum;
     /* The next three are set in evaluation and prediction only, in host memory; else
      * NULL. */
-    /* [n_samples] as stored, with points where they are there. */
+    /* [n_samples] as stored, with points if the set has them. */
     const sp_sample *sample;
-    /* The row of the batch that each stored voxel became, -1 where it was dropped. The
+    /* The row of the batch that each stored voxel became, -1 if it was dropped. The
      * voxels of sample b begin at row_of[row_of_at[b]]; row_of_at has n_samples + 1
      * entries. */
     const int32_t *row_of;
@@ -69,7 +68,7 @@ typedef struct sp_loader_options {
     int n_columns;
     /* [n_columns] statistics of these columns; NULL: not normalized. */
     const double *mean, *std;
-    sp_vectors vectors; /* those among these columns; n 0: none */
+    sp_vectors vectors; /* the vectors in these columns; n may be 0 */
     /* True: augments, goes on without end; false: one pass, stored rows are kept. */
     bool is_training;
     bool with_points;
@@ -84,7 +83,7 @@ typedef struct sp_loader_options {
     bool is_filled_by_caller;
 } sp_loader_options;
 
-/* The options of a loader on which the memory of a batch depends. */
+/* The options of a loader that determine the memory of a batch. */
 typedef struct sp_loader_shape {
     int n_columns, n_readers;
     bool has_subvoxel, is_training, verify;
@@ -92,7 +91,7 @@ typedef struct sp_loader_shape {
      * mixed. */
     bool is_merging;
     bool is_displacing; /* voxels are displaced one by one */
-    bool is_mixing; /* samples are mixed (data/sp_mix.h); those of partners count too */
+    bool is_mixing;     /* samples are mixed (data/sp_mix.h); partners count too */
 } sp_loader_shape;
 
 typedef struct sp_loader_bytes {
@@ -103,14 +102,14 @@ typedef struct sp_loader_bytes {
     int64_t scratch;
 } sp_loader_bytes;
 
-/* Tells the bytes of a batch of n_samples samples with so many voxels and points as
- * stored, and so many voxels after voxelization. Pure. */
+/* Returns the bytes of a batch of n_samples samples with `stored` voxels and `points`
+ * points in the shards, and `voxels` voxels after voxelization. Pure. */
 sp_loader_bytes sp_loader_size(const sp_loader_shape *shape, int n_samples,
                                int64_t stored, int64_t points, int64_t voxels,
                                int64_t plan_scratch);
 
 /* Creates a loader and starts its threads, which wait for sp_loader_seek. Local.
- * SP_EDATA: data.voxel_size is no multiple of the shards'; SP_EMEM. */
+ * SP_EDATA: data.voxel_size is not a multiple of the shards'; SP_EMEM. */
 sp_status sp_loader_create(sp_loader **loader, const sp_loader_options *options);
 /* Ends the threads, in the middle of their work too, and frees all. NULL does nothing.
  */
@@ -121,17 +120,17 @@ void sp_loader_destroy(sp_loader *loader);
  * the samples that are just being read. */
 sp_status sp_loader_seek(sp_loader *loader, sp_position at);
 /* Waits for the next micro-batch. *batch is NULL at the end of an evaluation's pass and
- * after a failure, except SP_EMEM, where it tells for which samples memory ran out.
- * *waited_s (may be NULL) is the time that the caller waited for other threads. A
- * failure of any thread comes where its batch would have come, and again until the next
- * seek. With data.on_error = "skip" a sample that cannot be read is empty here, and one
+ * after a failure other than SP_EMEM, when it names the samples that memory ran out
+ * for. *waited_s (may be NULL) is the time that the caller waited for other threads. A
+ * failure of any thread comes in place of its batch, and again until the next seek.
+ * With data.on_error = "skip" a sample that cannot be read is empty here, and one
  * warning of the loader names it. The other ranks need not know of it, since batches
  * may have any size and losses are divided by the number of voxels that were summed. */
 sp_status sp_loader_next(sp_loader *loader, sp_batch **batch, double *waited_s);
 /* Returns a batch; its slot is filled anew. The caller may hold at most n_slots - 1
  * batches when it asks for the next one. */
 sp_status sp_loader_recycle(sp_loader *loader, sp_batch *batch);
-/* Tells the seconds since the last call that the planner spent on plans, and on
+/* Returns the seconds since the last call that the planner spent on plans, and on
  * everything else: waiting for readers, augmenting, voxelizing, collating. */
 void sp_loader_times(sp_loader *loader, double *plan_s, double *read_s);
 

@@ -10,7 +10,7 @@
 
 /* ---- deal ---- */
 
-/* Lists the samples to read: those of the batch, then their partners. */
+/* Lists the samples to read: the batch's own, then their partners. */
 static sp_status list_reads(loader_slot *slot, const sp_loader_options *o,
                             const sp_deal *deal, sp_position at)
 {
@@ -81,8 +81,8 @@ typedef struct collation {
     int32_t n;
 } collation;
 
-/* Voxelizes sample b mixed with its partner; *is_mixed is false where it has none, or
- * one without voxels, which may be one that could not be read. */
+/* Voxelizes sample b mixed with its partner; *is_mixed is false if it has no partner,
+ * or one without voxels, perhaps because it could not be read. */
 static sp_status mix_sample(loader_filler *f, const loader_slot *slot, int b,
                             sp_voxels *out, bool *is_mixed)
 {
@@ -253,10 +253,10 @@ sp_status sp_loader_slot_fill(loader_filler *f, loader_slot *slot)
 
 /* ---- memory ---- */
 
-/* The bytes that sp_voxelize takes beyond its result: what moves rows, and where rows
- * are merged a table that is at most half full, counts, starts and a list of rows.
- * Mixing has the rows of both samples beside them, with subvoxel positions, and takes
- * its voxels before that. */
+/* The bytes that sp_voxelize needs beyond its result: to move rows, and if rows are
+ * merged a table that is at most half full, counts, starts and a list of rows. Mixing
+ * has the rows of both samples beside them, with subvoxel positions, and allocates its
+ * voxels before that. */
 static int64_t voxelize_bytes(const sp_loader_shape *shape, int64_t stored)
 {
     const int64_t mixed = 2 * (12 + 4 * (int64_t)shape->n_columns + 4) + 3;

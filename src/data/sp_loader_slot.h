@@ -10,8 +10,8 @@
  *     FREE --deal--> READING --all read, planned--> READY --next--> TAKEN
  *      ^                                                              |
  *      +---------------------------recycle----------------------------+
- * The planner owns a FREE slot while it deals, and it or the caller, whichever fills
- * slots, a READING one once all samples are read; readers own their samples meanwhile;
+ * The planner owns a FREE slot while it deals, and the one that fills slots, planner or
+ * caller, a READING one once all samples are read; readers own their samples meanwhile;
  * the caller owns a TAKEN one. */
 typedef enum slot_state { SLOT_FREE, SLOT_READING, SLOT_READY, SLOT_TAKEN } slot_state;
 
@@ -21,12 +21,12 @@ typedef struct loader_slot {
     sp_arena host;   /* holds sample ids, samples as stored, and rows of their voxels */
     sp_arena device; /* holds plan, features and labels, in the backend's memory */
     int64_t *sample_id;  /* [batch.n_reads], in `host` */
-    sp_mix *mix;         /* [batch.n_samples], in `host`; NULL: none is mixed */
-    int *partner;        /* [batch.n_samples] likewise: which read it is; -1: none */
+    sp_mix *mix;         /* [batch.n_samples], in `host`; NULL: not mixed */
+    int *partner;        /* [batch.n_samples] index of its read; -1: not mixed */
     int n_taken, n_read; /* samples that readers have begun, and have ended */
     size_t room;
     sp_sample *sample; /* [room bytes] samples; their arrays are in `host` */
-    /* The first sample, in the order of sample_id, that could not be read; -1: none. */
+    /* The first sample, in the order of sample_id, that could not be read, or -1. */
     int failed;
     sp_error_record error;
     /* The status that sp_loader_next returns for this slot, with its record in `error`.
@@ -37,7 +37,7 @@ typedef struct loader_slot {
 /* The state of the thread that fills slots. */
 typedef struct loader_filler {
     const sp_loader_options *options;
-    double factor; /* edge of the network's voxels over that of the shards' voxels */
+    double factor; /* edge of the network's voxels over the shards' voxel edge */
     const bool *is_pasted; /* of sp_mixer; borrowed */
     /* Holds the voxels of a batch before the plan orders them, and what plan_build
      * needs meanwhile. */

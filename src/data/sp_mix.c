@@ -69,7 +69,7 @@ int64_t sp_mix_cost(const sp_mix *mix, int64_t own, int64_t partner)
 
 /* ---- classes ---- */
 
-/* The class that a word names: by its name, else by its number; -1: none. */
+/* The class that a word names: by its name, else by its number; -1 if not found. */
 static int class_of(const sp_dataset *set, const char *word)
 {
     const int named = sp_text_find(set->n_classes, set->class_name, word);
@@ -138,7 +138,7 @@ static box box_of(const int32_t *coords, int64_t n)
     return b;
 }
 
-/* Takes the arrays of a sample of up to n rows. */
+/* Allocates the arrays of a sample of up to n rows. */
 static sp_status take_rows(const sp_mixer *m, int64_t n, bool has_subvoxel,
                            sp_arena *arena, sp_sample *rows)
 {
@@ -148,7 +148,7 @@ static sp_status take_rows(const sp_mixer *m, int64_t n, bool has_subvoxel,
     return has_subvoxel ? SP_TAKE(arena, 3 * n, &rows->subvoxel) : SP_OK;
 }
 
-/* Takes the arrays of up to n voxels. */
+/* Allocates the arrays of up to n voxels. */
 static sp_status take_voxels(const sp_mixer *m, int64_t n, sp_arena *arena,
                              sp_voxels *v)
 {
@@ -218,7 +218,7 @@ static void append_voxels(const sp_mixer *m, const sp_voxels *v, int64_t shift[3
     rows->n += v->n;
 }
 
-/* Voxelizes one of the two samples and appends what it became. */
+/* Voxelizes one of the two samples and appends the voxels. */
 static sp_status append_sample(const sp_mixer *m, const sp_sample *sample,
                                const sp_augment *aug, int64_t shift[3], sp_arena *arena,
                                sp_sample *rows)
@@ -236,8 +236,8 @@ static sp_status append_sample(const sp_mixer *m, const sp_sample *sample,
 static sp_status unite(const sp_mixer *m, const sp_mix *mix, const sp_sample *own,
                        const sp_sample *partner, sp_arena *arena, sp_voxels *out)
 {
-    /* The partner's draws are those of another seed, so that they are not the same
-     * wherever it is a partner, nor those of the sample it is itself. */
+    /* The partner's draws have another seed, so that they differ each time it is a
+     * partner, and from its own draws as a sample. */
     const sp_augment of_own = augment_of(m, mix, mix->seed);
     const sp_augment of_partner =
         augment_of(m, mix, sp_rng_mix(mix->seed + SP_RNG_MIX));
@@ -255,7 +255,7 @@ static sp_status unite(const sp_mixer *m, const sp_mix *mix, const sp_sample *ow
 
 /* ---- polarmix ---- */
 
-/* Where azimuths are measured, in stored voxels of both samples. */
+/* The poles of azimuths, in stored voxels of both samples. */
 typedef struct poles {
     double own[3], partner[3];
     int32_t shift[3]; /* own - partner, whole numbers */
@@ -318,7 +318,7 @@ typedef struct work {
     const sp_mix *mix;
     const sp_sample *partner;
     poles at;
-    double sine, cosine; /* of the angle at which the sector begins */
+    double sine, cosine; /* of the sector's first angle */
     int64_t most;        /* rows that the mixed sample may have */
     sp_sample *rows;
 } work;
@@ -346,8 +346,8 @@ static bool is_in_range(const int64_t at[3])
     return true;
 }
 
-/* Appends a row as it is, moved by whole voxels; one that would leave the range is left
- * out. */
+/* Appends a row unchanged, moved by whole voxels; one that would leave the range is
+ * left out. */
 static void append_row(const work *w, const sp_sample *from, int64_t row,
                        const int32_t shift[3])
 {

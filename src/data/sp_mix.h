@@ -10,10 +10,10 @@
  * from the authors' program in this:
  *   - Boxes are laid middle on middle in x and y, lowest on lowest voxel in z. There
  *     each cloud is centred, then moved by up to half of its extent in each axis.
- *   - Where voxels of both coincide, one is left, since coordinates are unique in a
+ *   - If voxels of both coincide, one is left, since coordinates are unique in a
  *     sample. It is what rows that meet become in sp_voxelize: the mean of the features
  *     of both, and a label that both have or only one has; of two different labels it
- *     is SP_IGNORE. There the first point stands for a voxel.
+ *     is SP_IGNORE. There the first point defines a voxel.
  *   - Partners are drawn for each sample, so that a batch keeps its number of samples;
  *     there neighbours in the batch are united.
  *
@@ -21,20 +21,20 @@
  * Point Clouds", NeurIPS 2022): scans are mixed as stored, then augmented as one.
  *   - With probability 1/2 the half of the azimuths on one side of a line, which is
  *     drawn as in the authors' program, is the partner's; the paper says a sector.
- *   - The partner's voxels of augment.mix_classes are pasted as they stand, turned by
- *     an angle uniform in [0, 2 pi/3), and by one in [2 pi/3, 4 pi/3).
+ *   - The partner's voxels of augment.mix_classes are pasted unchanged, turned by an
+ *     angle uniform in [0, 2 pi/3), and by one in [2 pi/3, 4 pi/3).
  * It differs in this:
  *   - Without /subvoxel the angles are those multiples of 90 degrees that are nearest.
- *   - Voxels that coincide are merged as above. A voxel pasted as it stands that came
- *     with the exchange already does not count twice.
- *   - A turned copy is left out where the mixed sample would have more rows than both
+ *   - Voxels that coincide are merged as above. A voxel pasted unchanged that came with
+ *     the exchange already does not count twice.
+ *   - A turned copy is left out if the mixed sample would have more rows than both
  *     samples have together, so that memory can be bounded before anything is read.
- * The azimuth is about the origin of the scan's coordinates, where the sensor of a
- * mobile scan is. Where that is outside of either sample's box, it is about the middles
- * of the boxes, which are then laid upon each other, lowest on lowest voxel. The
- * partner is moved by whole voxels. Rows that would leave the coordinate range are left
- * out. Vectors (sp_vectors) turn with a pasted copy: positions about the same point as
- * the voxels.
+ * The azimuth is about the origin of the scan's coordinates, the sensor of a mobile
+ * scan. If that is outside of either sample's box, it is about the middles of the
+ * boxes, which are then laid upon each other, lowest on lowest voxel. The partner is
+ * moved by whole voxels. Rows that would leave the coordinate range are left out.
+ * Vectors (sp_vectors) turn with a pasted copy: positions about the same point as the
+ * voxels.
  *
  * The partner is any other sample, each with the same probability; the only sample of a
  * set is its own partner. A sample or a partner without voxels, or one that cannot be
@@ -47,8 +47,8 @@
 
 /* How one sample is mixed in one epoch. */
 typedef struct sp_mix {
-    sp_mixing kind;  /* SP_MIX_NONE: it is not */
-    int64_t partner; /* -1: none */
+    sp_mixing kind;  /* SP_MIX_NONE: not mixed */
+    int64_t partner; /* -1: not mixed */
     uint64_t seed, epoch, sample;
     /* The rest is of polarmix. */
     bool is_swapped;
@@ -57,11 +57,11 @@ typedef struct sp_mix {
     double turn[2]; /* the angles of the copies; multiples of pi/2 without subvoxel */
 } sp_mix;
 
-/* What mixing needs of a training. All is borrowed. */
+/* The parts of a training that mixing needs. All is borrowed. */
 typedef struct sp_mixer {
     const sp_config *config;
     const sp_dataset *set;
-    const bool *is_pasted; /* [set->n_classes] from sp_mix_classes; NULL: none is */
+    const bool *is_pasted; /* [set->n_classes] from sp_mix_classes; NULL: no class */
     const sp_vectors *vectors;
     double factor; /* as sp_voxelize */
     int n_columns;
@@ -75,18 +75,18 @@ sp_mix sp_mix_draw(const sp_config *config, bool has_subvoxel, int64_t n_samples
 /* The same with augment.mix_p 1. */
 sp_mix sp_mix_draw_always(const sp_config *config, bool has_subvoxel, int64_t n_samples,
                           uint64_t epoch, int64_t sample);
-/* The work of the mixed sample, by that of its two samples as stored: what it has of
- * each, about. Balancing uses it; memory counts both. Pure. */
+/* The work of the mixed sample, from the work of its two samples as stored: about its
+ * share of each. Balancing uses it; memory counts both. Pure. */
 int64_t sp_mix_cost(const sp_mix *mix, int64_t own, int64_t partner);
-/* Finds augment.mix_classes in the set's classes; *is_pasted is malloc'd, NULL where
+/* Finds augment.mix_classes in the set's classes; *is_pasted is malloc'd, NULL if
  * nothing is pasted. SP_EDATA with the key's place, the word and the classes; SP_EMEM.
  */
 sp_status sp_mix_classes(const sp_config *config, const sp_dataset *set,
                          bool **is_pasted);
-/* Voxelizes `own` mixed with `partner`, and augmented as sp_augment_draw says. Takes
- * out's arrays of the arena, but row_of, which is NULL; gives other memory back.
- * The voxels are at most own->n + partner->n, own's first. Both have voxels. Errors as
- * sp_voxelize. */
+/* Voxelizes `own` mixed with `partner`, and augmented as sp_augment_draw says.
+ * Allocates out's arrays in the arena, but row_of, which is NULL; gives other memory
+ * back. The voxels are at most own->n + partner->n, own's first. Both have voxels.
+ * Errors as sp_voxelize. */
 sp_status sp_mix_voxelize(const sp_mixer *mixer, const sp_mix *mix,
                           const sp_sample *own, const sp_sample *partner,
                           sp_arena *arena, sp_voxels *out);

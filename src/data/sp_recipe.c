@@ -60,7 +60,7 @@ void sp_recipe_wire(sp_wire *wire, sp_recipe **recipe)
 
 sp_status sp_recipe_copy(const sp_recipe *from, sp_recipe **to)
 {
-    sp_recipe *source = (sp_recipe *)from; /* writing to bytes leaves it as it is */
+    sp_recipe *source = (sp_recipe *)from; /* writing to bytes leaves it unchanged */
     sp_wire wire = {0};
 
     assert(to);
@@ -94,7 +94,7 @@ static bool is_other_length(double a, double b)
     return fabs(a - b) > 1e-6 * fmax(fabs(a), fabs(b));
 }
 
-/* Two texts differ only where both are there. */
+/* Two texts differ only if both exist. */
 static bool is_other_text(const char *a, const char *b)
 {
     return a && b && strcmp(a, b) != 0;
@@ -143,7 +143,7 @@ sp_recipe_likeness sp_recipe_compare(const sp_recipe *a, const sp_recipe *b,
 
 /* ---- merging ---- */
 
-/* Takes over a text that *a lacks. */
+/* Copies a text that *a lacks. */
 static sp_status merge_text(char **a, const char *b)
 {
     if (*a || !b)

@@ -4,7 +4,7 @@
 #include "base/sp_text.h"
 #include "data/sp_recipe.h"
 
-/* The usual names of the parts of a normal, and of a position, whose z may be missing.
+/* The usual names of the parts of a normal, and of a position; its z may be missing.
  * Both are mirrored and turned with the sample, a position is also scaled and shifted,
  * about the training set's mean. Nothing else knows the names. */
 static const struct {
@@ -33,7 +33,7 @@ static const char *source_of(const sp_recipe *r, const char *column, double *div
     return plain(r->source[i]);
 }
 
-/* The column whose source has this name; -1: there is none. */
+/* The column with a source of this name, or -1. */
 static int find(const sp_recipe *r, int n, char *const *name, const char *word,
                 double *divisor)
 {

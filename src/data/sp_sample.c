@@ -1,6 +1,6 @@
 /* Reads one sample. Each dataset passes in pieces, which stay in the cache while they
- * are checksummed, converted and checked. Where the stored type is the one that is
- * wanted, a piece is read to its final place at once. */
+ * are checksummed, converted and checked. If the stored type is the requested one, a
+ * piece is read directly to its final place. */
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 
 enum { NO_WORD = -1 }; /* in addition to the kinds of sp_word */
 
-/* Writes "FILE:/dataset: sample 183 (name)", with which every message begins. */
+/* Writes "FILE:/dataset: sample 183 (name)", the begin of every message. */
 static const char *place(const sample_reader *r, const sp_extent *extent, char *text,
                          size_t size)
 {
@@ -35,7 +35,7 @@ static const char *place(const sample_reader *r, const sp_extent *extent, char *
 
 /* ---- bytes ---- */
 
-/* Reads n rows from `row` on as they are stored. */
+/* Reads n rows from `row` on as stored. */
 static sp_status read_rows(sample_reader *r, const sp_extent *extent, int64_t row,
                            int64_t n, void *to)
 {
@@ -296,7 +296,7 @@ static sp_status read_labels(sample_reader *r, const sp_extent *extent, int64_t 
                 (long long)(done + bad), sp_h5_value(sp_extent_type(extent), raw, bad),
                 n_classes - 1, ignore);
     }
-    /* The classes may stand in another order. */
+    /* The classes may have another order. */
     for (int64_t i = 0; r->set->class_of && i < n; i++)
         if (to[i] != SP_IGNORE)
             to[i] = r->set->class_of[to[i]];
@@ -305,8 +305,7 @@ static sp_status read_labels(sample_reader *r, const sp_extent *extent, int64_t 
 
 /* ---- the rest ---- */
 
-/* The unsigned type into which whole numbers are read, and the greatest that is
- * valid. */
+/* The unsigned type that whole numbers are read into, and the greatest valid one. */
 typedef struct whole {
     int size; /* bytes: 1, 4 or 8 */
     int64_t most;
@@ -320,8 +319,8 @@ static int64_t first_above(const uint32_t *value, int64_t n, int64_t most)
     return -1;
 }
 
-/* Reads n rows of whole numbers from row `first` of the file on. Those of 1 and of 8
- * bytes are all valid where they are stored in the type that is wanted. */
+/* Reads n rows of whole numbers from row `first` of the file on. Numbers of 1 and of 8
+ * bytes are all valid if they are stored in the requested type. */
 static sp_status read_whole(sample_reader *r, const sp_extent *extent, int64_t first,
                             int64_t n, whole type, void *to)
 {
@@ -396,8 +395,8 @@ static sp_status read_point_index(sample_reader *r)
                       r->out->point_index);
 }
 
-/* The points of the margin. The sample of another block, to whose points they belong,
- * is not at hand, so context_point is compared with it where they are merged. */
+/* The points of the margin. They belong to the sample of another block, which is not at
+ * hand, so context_point is compared with it when they are merged. */
 static sp_status read_context(sample_reader *r)
 {
     const sp_shard *shard = r->shard;
@@ -445,8 +444,8 @@ static sp_status read_voxels(sample_reader *r)
 {
     sp_status rc;
 
-    /* The checksum of the coordinates is formed even where none is stored: by it
-     * check_unique knows coordinates that it has searched for duplicates before. */
+    /* The checksum of the coordinates is computed even if the file has no checksum:
+     * check_unique uses it to skip coordinates that it has checked before. */
     r->is_summed = r->request->verify;
     rc = read_coords(r);
     r->is_summed = r->has_crc;

@@ -1,5 +1,5 @@
-/* The buffers of samples: they grow as they are needed, are taken from an arena, and
- * are freed. */
+/* The buffers of samples: they grow as needed, are allocated in an arena, and are
+ * freed. */
 #include "data/sp_sample_internal.h"
 
 #include <assert.h>
@@ -33,8 +33,7 @@ typedef struct sample_array {
     bool is_wanted; /* false: the set does not have it, or it was not asked for */
 } sample_array;
 
-/* Lists the arrays of a sample whose sizes are set, in the order in which an arena has
- * them. */
+/* Lists the arrays of a sample with known sizes, in the order an arena has them. */
 static void list_arrays(const sp_dataset *set, const sp_sample_request *request,
                         sp_sample *s, sample_array array[SAMPLE_ARRAYS])
 {

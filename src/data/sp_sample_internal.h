@@ -5,8 +5,8 @@
 
 #include "data/sp_shard_internal.h"
 
-/* Bytes that are read at a time. Measured: with half as many reading takes a tenth
- * longer, because of the calls. */
+/* Bytes that are read at a time. Measured: with half of it reading needs a tenth more
+ * time, because of the calls. */
 enum { SAMPLE_PIECE = 256 * 1024 };
 
 enum { SAMPLE_ARRAYS = 10 }; /* the arrays of sp_sample */
@@ -19,7 +19,7 @@ struct sp_sample_buffers {
     void *raw;
     size_t raw_bytes;
     void *gathered;
-    uint64_t *keys; /* [table] the table in which duplicates are looked for */
+    uint64_t *keys; /* [table] hash table to find duplicates */
 };
 
 /* A sample while it is read. */
@@ -36,7 +36,7 @@ typedef struct sample_reader {
     int n_columns;
     bool has_all_columns; /* true: all columns, in the order stored */
     bool has_crc, is_summed;
-    /* CRC-32C of all that was read so far, and of the coordinates alone. */
+    /* CRC-32C of all that was read so far, and of only the coordinates. */
     uint32_t crc, coords_crc;
 } sample_reader;
 

@@ -1,4 +1,4 @@
-/* Reads a sample again where its file could not be read. A server that restarts, a
+/* Reads a sample again if its file could not be read. A server that restarts, a
  * mount that comes back or a file that is being replaced must not end a long run. */
 #include <assert.h>
 

@@ -13,7 +13,7 @@ static inline uint64_t key_of(const int32_t *c)
 /* The orders of rows that prove them unique: x slowest, z slowest, by Morton key. */
 typedef enum order { BY_X, BY_Z, BY_MORTON, N_ORDERS } order;
 
-/* True if b comes before c where axis `slow` is the slowest. Without branches, since
+/* True if b comes before c with `slow` as the slowest axis. Without branches, since
  * these cost more here than evaluating both sides. */
 static inline bool is_below(const int32_t *b, const int32_t *c, int slow, int fast)
 {
@@ -22,15 +22,14 @@ static inline bool is_below(const int32_t *b, const int32_t *c, int slow, int fa
             ((b[1] < c[1]) | ((b[1] == c[1]) & (b[fast] < c[fast]))));
 }
 
-/* True if the highest bit of a is lower than that of b. */
+/* True if the highest bit of a is lower than b's. */
 static inline bool is_shorter(uint32_t a, uint32_t b)
 {
     return (a < b) & (a < (a ^ b));
 }
 
-/* True if the Morton key of b is below that of c, without making the keys (T. M. Chan,
- * 2002): the axis whose difference has the highest bit decides, and of several the
- * last. */
+/* True if the Morton key of b is below c's, without making the keys (T. M. Chan, 2002):
+ * the axis with the highest bit in its difference decides, and of several the last. */
 static inline bool is_below_morton(const int32_t *b, const int32_t *c)
 {
     uint32_t x = (uint32_t)(b[0] ^ c[0]), y = (uint32_t)(b[1] ^ c[1]);

@@ -14,9 +14,9 @@
 /* A position of a step. */
 typedef struct item {
     int64_t sample;
-    int64_t partner; /* that is mixed into it; -1: none */
+    int64_t partner; /* that is mixed into it, or -1 */
     int64_t cost;
-    int64_t voxels, bytes; /* the most; those of both samples */
+    int64_t voxels, bytes; /* the most; of both samples */
     int32_t at;            /* position within the step */
     int32_t rank;          /* the rank that the sample is dealt to */
 } item;
@@ -28,8 +28,8 @@ typedef struct share {
 } share;
 
 struct sp_sampler_scratch {
-    int n_groups;    /* those of the sampler */
-    int *first_rank; /* [n_groups + 1] where the ranks of a group begin in `member` */
+    int n_groups;    /* as the sampler's */
+    int *first_rank; /* [n_groups + 1] first index of a group's ranks in `member` */
     int *member;     /* [comm size] ranks by group, rising */
     sp_position at;  /* the position of the step that `step` holds */
     int n, n_micro;
@@ -324,7 +324,7 @@ static item make_item(const sp_sampler *sampler, int64_t id, int at)
     return made;
 }
 
-/* Mixes a sample of the epoch with its partner, where it has one. */
+/* Mixes a sample of the epoch with its partner, if it has one. */
 static void mix_item(const sp_sampler *sampler, int64_t epoch, item *of)
 {
     sp_mix mix;
@@ -397,8 +397,8 @@ void sp_sampler_deal(const sp_sampler *sampler, sp_position at, int micro,
     }
 }
 
-/* Fills s->step with the samples that have the most voxels, by a heap whose root has
- * the fewest of those found so far. */
+/* Fills s->step with the samples that have the most voxels, by a heap; its root has the
+ * fewest found so far. */
 static void load_costliest(const sp_sampler *sampler)
 {
     struct sp_sampler_scratch *s = sampler->scratch;

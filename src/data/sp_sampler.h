@@ -2,8 +2,8 @@
  * are pure functions of the seed, the epoch and the position, so that a run can
  * continue anywhere on any number of ranks.
  *
- *     epoch order   a keyed permutation of 0 .. S-1: every sample once, none added or
- *                   dropped; an evaluation takes 0 .. S-1 as they stand
+ *     epoch order   a keyed permutation of 0 .. S-1: every sample once, not one added
+ *                   or dropped; an evaluation uses 0 .. S-1 in this order
  *     step          the next `effective` positions (the last step of an epoch may be
  *                   shorter)
  *     group         the world, a node or a rank (batch.per): each has a run of the
@@ -13,14 +13,14 @@
  *                   least loaded rank (batch.balance), or in equal runs
  *
  * Every rank computes all of this alike from the index of the data set, without a
- * message. A step is cut into more micro-batches than the deck asks for where a rank
- * would hold more voxels than batch.voxel_budget, or need more bytes than it may use.
- * With one group the micro-batches do not depend on the number of ranks unless such a
- * bound asks for more of them; with train.deterministic = "world" the bounds are
- * applied as if one rank held all samples, so that they never do.
+ * message. A step is cut into more micro-batches than the deck asks for if a rank would
+ * hold more voxels than batch.voxel_budget, or need more bytes than it may use. With
+ * one group the micro-batches do not depend on the number of ranks unless such a bound
+ * asks for more of them; with train.deterministic = "world" the bounds are applied as
+ * if one rank held all samples, so that they never do.
  *
  * A sample that augment.mix mixes with a partner has the voxels and bytes of both, the
- * most that the mixed sample can have, and the cost that sp_mix_cost tells. */
+ * most that the mixed sample can have, and the cost that sp_mix_cost returns. */
 #ifndef SP_SAMPLER_H
 #define SP_SAMPLER_H
 
@@ -45,8 +45,8 @@ static inline int64_t sp_position_epochs(sp_position at)
  * ranks. */
 typedef struct sp_bound {
     int64_t bytes;
-    /* Tells the bytes that a sample takes, at least 1; several samples take the sum.
-     * The thread that deals calls it. NULL: there is no bound. */
+    /* Returns the bytes that a sample needs, at least 1; several samples need the sum.
+     * The thread that deals calls it. NULL: no bound. */
     int64_t (*of_sample)(void *arg, int64_t sample);
     void *arg;
 } sp_bound;
@@ -57,8 +57,8 @@ typedef struct sp_sampler {
     const sp_config *mixing;      /* borrowed; NULL: samples are not mixed */
     uint64_t seed;
     bool is_shuffled;
-    sp_per per; /* the ranks whose samples batch.size counts */
-    /* Samples of a step: as batch.per counts them, and in the world, where a step has
+    sp_per per; /* batch.size counts these ranks' samples */
+    /* Samples of a step: as batch.per counts them, and in the world; there a step has
      * at most all samples of the set. */
     int size, effective;
     int n_groups; /* the world, nodes or ranks that have samples of their own */
@@ -87,9 +87,9 @@ void sp_sampler_close(sp_sampler *sampler);
 /* Sets the bound. The call must come before a loader uses the sampler. */
 void sp_sampler_limit(sp_sampler *sampler, const sp_bound *bound);
 
-/* The sample at a position of an epoch. Thread-safe; takes about 100 ns. */
+/* The sample at a position of an epoch. Thread-safe; needs about 100 ns. */
 int64_t sp_sampler_at(const sp_sampler *sampler, int64_t epoch, int64_t position);
-/* The sample that is mixed into this one (data/sp_mix.h); -1: none. Thread-safe. */
+/* The sample that is mixed into this one (data/sp_mix.h), or -1. Thread-safe. */
 int64_t sp_sampler_partner(const sp_sampler *sampler, int64_t epoch, int64_t sample);
 /* The number of samples of the step that begins at `at`, and *n_micro, its number of
  * micro-batches, both the same on all ranks. 0: the epoch is over. sp_sampler_step and
@@ -100,8 +100,8 @@ int sp_sampler_step(const sp_sampler *sampler, sp_position at, int *n_micro);
  * call. A rank may get no sample. */
 void sp_sampler_deal(const sp_sampler *sampler, sp_position at, int micro,
                      sp_deal *deal);
-/* Tells the need of the step that would be made of the samples with the most voxels,
- * each mixed with the largest one where samples are mixed:
+/* Returns the need of a step of the samples with the most voxels, each mixed with the
+ * largest one if samples are mixed:
  * *bytes is the most that a rank would hold as the deck cuts the step, *n_micro its
  * number of micro-batches. The bound's of_sample must be set; its bytes may be 0 for no
  * bound. */
@@ -109,7 +109,7 @@ void sp_sampler_costliest(const sp_sampler *sampler, int64_t *bytes, int *n_micr
 /* The number of optimizer steps of an epoch. */
 int64_t sp_sampler_steps_per_epoch(const sp_sampler *sampler);
 /* The number of samples of the n_steps steps from this position of an epoch on, into
- * later epochs too; INT64_MAX where it does not fit. */
+ * later epochs too; INT64_MAX if it does not fit. */
 int64_t sp_sampler_samples(const sp_sampler *sampler, int64_t position,
                            int64_t n_steps);
 

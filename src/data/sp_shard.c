@@ -65,7 +65,7 @@ const char *sp_dataset_print_sample(const sp_dataset *set, int64_t sample, char 
     return text;
 }
 
-/* The rows of a sample by the offsets of one kind, 0 where the set has none. */
+/* The rows of a sample by the offsets of one kind, 0 if the set has no such rows. */
 static int64_t rows_of(const sp_dataset *set, const int64_t *offset, int64_t sample)
 {
     const int64_t at = sample + sp_dataset_shard_of(set, sample);

@@ -45,7 +45,7 @@ typedef struct sp_shard {
  * origin of the sample. */
 typedef struct sp_block {
     double low[2], high[2]; /* x, y: of the points that the block owns */
-    double margin;          /* around it, from which points are context; 0: none */
+    double margin;          /* around it; points in it are context; may be 0 */
     /* The block's number in its scan, and the least and greatest number of a block that
      * has any point of this one, in its margin or its own. */
     int64_t number, first, last;
@@ -74,10 +74,10 @@ typedef struct sp_dataset {
     sp_recipe *recipe;
     /* The samples are blocks of scans, and the points of their margins are stored. */
     bool has_blocks;
-    /* [n_samples + n_shards] rows of the samples within their shard; those of shard i
-     * begin at shard[i].first_sample + i. */
+    /* [n_samples + n_shards] rows of the samples within their shard; shard i's begin at
+     * shard[i].first_sample + i. */
     int64_t *offset;
-    int64_t *point_offset; /* the same for points; NULL: the data have none */
+    int64_t *point_offset; /* the same for points; NULL: no points stored */
     /* [n_samples][SP_COST_COLUMNS] voxels at strides 1, 2, 4, 8, 16 and pairs of a 3^3
      * kernel; NULL: not stored. */
     int64_t *cost;
@@ -86,8 +86,8 @@ typedef struct sp_dataset {
     int64_t *context_offset; /* as point_offset, of the points of margins */
     char **scan;     /* [n_samples] samples with the same text are blocks of one scan */
     sp_block *block; /* [n_samples] */
-    /* The hash of base names, sizes and attributes, by which a checkpoint knows its
-     * training data again. */
+    /* The hash of base names, sizes and attributes; a checkpoint recognizes its
+     * training data by it. */
     uint64_t hash;
     /* The calling program, which gives the samples (data/sp_source.h); NULL: files. */
     struct sp_source *source;
@@ -99,15 +99,15 @@ typedef struct sp_dataset {
 } sp_dataset;
 
 /* A sample in host memory, converted. It is a set of buffers that grow and can be used
- * again; zero it before the first read. With `own` NULL the arrays belong to somebody
- * else: to an arena (sp_sample_allot), or to the caller of a writer. */
+ * again; zero it before the first read. With `own` NULL the arrays have another owner:
+ * an arena (sp_sample_allot), or the caller of a writer. */
 typedef struct sp_sample {
     int64_t id; /* the sample's number in the data set */
     int64_t n, n_points;
     int32_t *coords;   /* [n][3] in units of the shard's voxel size */
     float *features;   /* [n][columns asked for] not normalized */
     int32_t *labels;   /* [n] class or SP_IGNORE */
-    uint8_t *subvoxel; /* [n][3]; NULL: the data set has none */
+    uint8_t *subvoxel; /* [n][3]; NULL: not in the data set */
     double origin[3];
     /* [n_points] row of the point's voxel; NULL unless points were asked for. */
     uint32_t *point_voxel;
@@ -130,27 +130,27 @@ typedef struct sp_sample_request {
     bool verify;
     bool with_points;
     bool with_context; /* the points of margins; the set has blocks */
-    bool only_labels;  /* the other arrays stay as they are, and nothing is verified */
-    /* The sample whose buffers for reading are used; each thread needs its own.
-     * Borrowed. The arrays are then those of sp_sample_allot. NULL: the buffers are
-     * those of the sample that is read. */
+    bool only_labels;  /* the other arrays are unchanged, and nothing is verified */
+    /* The sample that lends its buffers for reading; each thread needs its own.
+     * Borrowed. The arrays are then from sp_sample_allot. NULL: the buffers of the
+     * sample that is read are used. */
     sp_sample *reading;
 } sp_sample_request;
 
 /* Opens the files that the patterns match: rank 0 reads their headers, every rank gets
  * the index. Files are in the order of the patterns, within a pattern by name, and each
- * counts once, under whatever names, with a warning. Collective, with the same status
- * and message on all ranks; with comm NULL local. SP_EDATA for whatever is wrong with the files; SP_EIO, SP_EMEM. Close
- * after a failure too. */
+ * counts once, even under several names, with a warning. Collective, with the same
+ * status and message on all ranks; with comm NULL local. SP_EDATA if anything is wrong
+ * with the files; SP_EIO, SP_EMEM. Close after a failure too. */
 sp_status sp_dataset_open(sp_dataset *set, const sp_strings *patterns, sp_comm *comm);
-/* A part of the files of a cross-validation: those of fold `fold` of `n`, which are held
- * out, or all others. Files are counted by base name, then by path, and file i is of fold
- * i % n. */
+/* A part of the files of a cross-validation: the files of fold `fold` of `n`, which are
+ * held out, or all others. Files are counted by base name, then by path, and file i is
+ * of fold i % n. */
 typedef struct sp_fold {
     int n, fold;
     bool is_held_out;
 } sp_fold;
-/* The same of one part of the files. SP_EDATA too if there are fewer files than folds. */
+/* The same of one part of the files. SP_EDATA also with fewer files than folds. */
 sp_status sp_dataset_open_fold(sp_dataset *set, const sp_strings *patterns,
                                const sp_fold *fold, sp_comm *comm);
 void sp_dataset_close(sp_dataset *set);
@@ -160,16 +160,15 @@ sp_status sp_dataset_columns(const sp_dataset *set, const sp_strings *features,
                              const char *where, int **columns, int *n_columns);
 /* Makes the labels of the set be read as the classes name [n]. The same names in
  * another order set class_of; a set without labels fits any classes. Other names are
- * SP_EDATA with both lists; `whose` says in the message to whom name [n] belongs.
- * Local. */
+ * SP_EDATA with both lists; `whose` says in the message who gave name [n]. Local. */
 sp_status sp_dataset_take_classes(sp_dataset *set, int n, char *const *name,
                                   const char *whose);
 /* Checks that val fits train (voxel size, features), and makes val's labels be read as
- * train's classes, and its columns, found by name, in train's order. SP_EDATA. Warns
- * where samples of val became so in another way. */
+ * train's classes, and its columns, found by name, in train's order. SP_EDATA. Warns if
+ * samples of val were made in another way. */
 sp_status sp_dataset_match(const sp_dataset *train, sp_dataset *val);
 /* Compares the recipe of the set with that of a model or of other data, which `whose`
- * names in the message: warns where a column means other values. SP_EDATA where the
+ * names in the message: warns if a column means other values. SP_EDATA if the
  * coordinates are in another unit. */
 sp_status sp_dataset_match_recipe(const sp_dataset *set, const sp_recipe *recipe,
                                   const char *whose);
@@ -178,11 +177,11 @@ sp_status sp_dataset_match_recipe(const sp_dataset *set, const sp_recipe *recipe
 typedef enum sp_likeness { SP_EQUAL, SP_OTHER_ORDER, SP_OTHER_NAMES } sp_likeness;
 sp_likeness sp_dataset_compare_names(int n_a, char *const *a, int n_b, char *const *b);
 /* Writes ["a", "b"] of name[columns[i]], or of name[i] with columns NULL; the list is
- * cut where the text is full. */
+ * cut when the text is full. */
 void sp_dataset_print_names(char *text, size_t size, int n, char *const *name,
                             const int *columns);
 
-/* The hash of the data set, in which the folder of the files does not count. */
+/* The hash of the data set; the folder of the files does not count. */
 uint64_t sp_dataset_hash(const sp_dataset *set);
 /* True if any dataset of the shard is not contiguous. */
 bool sp_shard_is_chunked(const sp_shard *shard);
@@ -195,8 +194,8 @@ int64_t sp_dataset_voxels(const sp_dataset *set, int64_t sample);
 int64_t sp_dataset_points(const sp_dataset *set, int64_t sample);
 /* The points in the margin of a sample; 0 without has_blocks. */
 int64_t sp_dataset_context(const sp_dataset *set, int64_t sample);
-/* The work of a sample, by which samples are balanced: the pairs of the 3^3 kernel
- * where they are known, else the voxels. */
+/* The work of a sample, used to balance samples: the pairs of the 3^3 kernel if they
+ * are known, else the voxels. */
 int64_t sp_dataset_cost(const sp_dataset *set, int64_t sample);
 
 /* Reads one sample. Thread-safe: it uses no HDF5, and shares only the table of open
@@ -211,8 +210,8 @@ sp_status sp_sample_read(const sp_dataset *set, int64_t sample,
 /* Reads only the labels of a sample, without a second try. Verifies nothing. */
 sp_status sp_sample_read_labels(const sp_dataset *set, int64_t sample, sp_sample *out);
 void sp_sample_destroy(sp_sample *sample);
-/* Takes the arrays of a sample, as large as the sample is, from an arena, for reading
- * with request->reading. *sample needs no destroying. SP_EMEM. */
+/* Allocates the arrays of a sample, in its size, in an arena, for reading with
+ * request->reading. *sample needs no destroying. SP_EMEM. */
 sp_status sp_sample_allot(const sp_dataset *set, int64_t id,
                           const sp_sample_request *request, sp_arena *arena,
                           sp_sample *sample);
@@ -246,24 +245,23 @@ sp_status sp_shard_create(sp_shard_writer **writer, const char *path,
                           const sp_shard_meta *meta, int64_t n_samples,
                           const int64_t *voxels, const int64_t *points);
 /* Writes sample `index`, with all columns in `features`; each sample comes once. name
- * or cost is NULL where it has none: /names is written if any sample has a name, /cost
- * if all have a cost. */
+ * or cost is NULL if unknown: /names is written if any sample has a name, /cost if all
+ * have a cost. */
 sp_status sp_shard_write_sample(sp_shard_writer *writer, int64_t index,
                                 const sp_sample *sample, const char *name,
                                 const int64_t cost[SP_COST_COLUMNS]);
-/* Tells the block that sample `index` of a shard with meta->context is, and its scan.
- */
+/* Sets the block of sample `index` of a shard with meta->context, and its scan. */
 sp_status sp_shard_write_block(sp_shard_writer *writer, int64_t index, const char *scan,
                                const sp_block *block);
 /* Flushes the file and renames it into place. With rc != SP_OK it removes the
  * unfinished file and returns rc. NULL does nothing. */
 sp_status sp_shard_close(sp_shard_writer *writer, sp_status rc);
 /* Gives the path of shard s of the n shards of a set: PREFIX-00000-of-00004.h5.
- * SP_EUSAGE: it is longer than size - 1 bytes, or PREFIX is that of a folder. */
+ * SP_EUSAGE: it is longer than size - 1 bytes, or PREFIX names a folder. */
 sp_status sp_shard_path(const char *prefix, int s, int n, char *path, size_t size);
 /* Names the shards of a set, which were made with is_of_set, once all ranks have agreed
  * on rc: a set that failed, or was killed before its last shard was complete, has no
- * shard that training could take for the whole. With rc != SP_OK it removes them and
+ * shard that training could mistake for the whole. With rc != SP_OK it removes them and
  * returns rc. A rank passes its shards s = rank, rank + size, ... < n. Local; to be
  * agreed on. SP_EIO. */
 sp_status sp_shards_end(const char *prefix, int n, int rank, int size, sp_status rc);

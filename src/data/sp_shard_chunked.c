@@ -1,4 +1,4 @@
-/* What it costs to read files in chunks, and the cache of unpacked chunks.
+/* The cost of reading files in chunks, and the cache of unpacked chunks.
  *
  * A sample is some rows of each dataset, and the chunks that hold them are unpacked
  * whole. The cache of a rank has a sixteenth of its share of the machine's memory, at

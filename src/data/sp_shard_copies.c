@@ -1,10 +1,10 @@
-/* Finds shards of which nodes have copies of their own that differ: without checksums
- * nobody else would notice that ranks train on other labels.
+/* Finds shards with different copies on different nodes: without checksums nothing else
+ * would notice that ranks train on other labels.
  *
- * Where a node sees the inode, size and times that rank 0 sees, it is the same file (of
- * a shared file system), and nothing is read. Otherwise the ranks of each node hash its
- * copies and compare the hashes with rank 0's node. A shard with /crc32c is told by
- * these checksums, since each sample is compared with its own when it is read. */
+ * If a node sees the same inode, size and times as rank 0, it is the same file (of a
+ * shared file system), and nothing is read. Otherwise the ranks of each node hash its
+ * copies and compare the hashes with rank 0's node. A shard with /crc32c is identified
+ * by these checksums, since each sample is compared with its own when it is read. */
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -28,13 +28,13 @@
 enum { PIECE_BYTES = 1 << 20 };
 #define MOST_BYTES ((int64_t)1 << 30)
 
-/* What tells a file without reading it. st_dev is left out, since each node mounts a
+/* Identifies a file without reading it. st_dev is left out, since each node mounts a
  * shared file system for itself. */
 typedef struct file_mark {
     int64_t inode, bytes, modified_s, modified_ns, changed_s, changed_ns;
 } file_mark;
 
-/* What rank 0 sends of itself and of a node's copies. */
+/* The files as rank 0 sees them, and a node's copies. */
 typedef struct copies {
     char host[64];    /* of rank 0 */
     file_mark *mark;  /* [n_shards] as rank 0's node sees the files */
@@ -80,7 +80,7 @@ static sp_status copies_find(const sp_dataset *set, const sp_comm *comm, copies 
     return rc;
 }
 
-/* The bytes of a file that tell its samples: from *at on, *n of them. */
+/* The bytes of a file that identify its samples: from *at on, *n of them. */
 static void copies_extent(const sp_shard *shard, int64_t *at, int64_t *n)
 {
     const sp_extent *crc = &shard->crc;

@@ -156,7 +156,7 @@ static sp_status check_sorted(const family *f, int n)
 }
 
 /* Checks that each numbered set is complete, at its first file. Two sets of one name
- * and of different size would count samples twice, wherever the list has them. */
+ * and of different size would count samples twice, at any place in the list. */
 static sp_status check_families(const sp_strings *paths)
 {
     family *f = malloc((size_t)paths->n * sizeof *f);
@@ -232,8 +232,7 @@ struct sp_shard_files {
     int n, most; /* slots in use, and the most there may be */
     open_file slot[MOST_OPEN];
     int *slot_of; /* [n_shards] the slot of a shard's open file; -1: it is not open */
-    /* [n_samples] 2^32 + the checksum of coordinates that were found unique; 0: none
-     * was. */
+    /* [n_samples] 2^32 + the checksum of coordinates that were found unique, or 0. */
     _Atomic uint64_t *known;
 };
 
@@ -293,7 +292,7 @@ void sp_shard_files_destroy(struct sp_shard_files *files)
     free(files);
 }
 
-/* Closes the files from which nothing is being read. True if there was one. */
+/* Closes the files that nothing is being read from. True if there was one. */
 static bool close_idle(struct sp_shard_files *files)
 {
     bool is_any = false;
@@ -334,7 +333,7 @@ static sp_status open_shard(struct sp_shard_files *files, const sp_shard *shard,
     return SP_OK;
 }
 
-/* Finds a free slot, or the one unused for longest, whose file it closes; -1: all files
+/* Finds a free slot, or closes the file of the one unused for longest; -1 if all files
  * are being read. */
 static int find_slot(struct sp_shard_files *files)
 {

@@ -406,8 +406,7 @@ static sp_status read_block_table(const header *h)
     return rc;
 }
 
-/* The datasets that say which block of which scan each sample is come together or not
- * at all. */
+/* The datasets with each sample's scan and block are all present or all absent. */
 static sp_status read_blocks(const header *h)
 {
     static const char *const part[] = {

@@ -232,8 +232,7 @@ static void warn_lacking(const sp_dataset *part, int64_t n)
                  part[less].shard->path, list, part[other].shard->path);
 }
 
-/* Merges means and standard deviations into those of the voxels of all files together.
- */
+/* Merges means and standard deviations over the voxels of all files. */
 static void merge_moments(sp_dataset *set, const sp_dataset *part, int64_t n)
 {
     for (int c = 0; c < set->n_features; c++) {
@@ -320,7 +319,7 @@ static void copy_part(sp_dataset *set, sp_dataset *part, int64_t i)
     }
 }
 
-/* Takes over the codes of the classes if all parts have the same. NULL: the scans have
+/* Copies the codes of the classes if all parts have the same. NULL: the scans have
  * several sources, or the codes are not stored. */
 static char **merge_codes(sp_dataset *part, int64_t n)
 {
@@ -338,7 +337,7 @@ static char **merge_codes(sp_dataset *part, int64_t n)
     return code;
 }
 
-/* The likeness of a part's recipe to that of the first part that has one. */
+/* The likeness of a part's recipe to the first part's that has one. */
 typedef struct recipe_gap {
     sp_recipe_likeness likeness;
     const sp_dataset *first, *other;
@@ -366,7 +365,7 @@ static void find_gap(const sp_dataset *part, int64_t n, recipe_gap *gap)
     }
 }
 
-/* Joins the recipes of all parts, and warns once where they differ. If a column means
+/* Joins the recipes of all parts, and warns once if they differ. If a column means
  * other values in another file, the set has no recipe: no scan could be treated as all
  * of them were. `set` has taken the paths from the parts. */
 static sp_status merge_recipes(sp_dataset *set, const sp_dataset *part, int64_t n)
@@ -398,7 +397,7 @@ static sp_status merge_recipes(sp_dataset *set, const sp_dataset *part, int64_t 
     return SP_OK;
 }
 
-/* Merges the parts. What can be moved out of them is not copied. */
+/* Merges the parts. Arrays are moved out of them, not copied, if possible. */
 static sp_status merge(sp_dataset *set, sp_dataset *part, int64_t n)
 {
     set->voxel_size = part[0].voxel_size;

@@ -42,7 +42,7 @@ static inline sp_h5_type sp_extent_type(const sp_extent *extent)
 
 /* ---- an index as bytes (sp_shard_wire.c) ---- */
 
-/* Writes the index of one shard to bytes, or reads it; wire->rc tells a failure. */
+/* Writes the index of one shard to bytes, or reads it; wire->rc reports a failure. */
 void sp_wire_shard(sp_wire *wire, sp_dataset *set);
 
 /* ---- unique coordinates (sp_sample_unique.c), all in [-limit, limit) ---- */
@@ -57,7 +57,7 @@ size_t sp_unique_slots(int64_t n);
 
 /* ---- files (sp_shard_files.c) ---- */
 
-/* Lists all files that the patterns name, malloc'd. SP_EDATA: there is none, or a file
+/* Lists all files that the patterns name, malloc'd. SP_EDATA: no file exists, or a file
  * of a numbered set is missing. Free them (sp_strings_free) after a failure too. */
 sp_status sp_shard_glob(const sp_strings *patterns, sp_strings *paths);
 
@@ -91,7 +91,7 @@ void sp_shard_set_unique(const sp_dataset *set, int64_t sample, uint32_t crc);
 
 /* Reads the headers of one file into an empty set of one shard; sp_shard_detach_chunks
  * then moves the tables of chunks there. From then on the values are read by
- * sp_sample_read. Local. SP_EDATA names dataset and what was expected; SP_EMEM. */
+ * sp_sample_read. Local. SP_EDATA names the dataset and the expected value; SP_EMEM. */
 sp_status sp_shard_header(sp_h5 *file, sp_dataset *set);
 sp_status sp_shard_detach_chunks(sp_h5 *file, sp_shard *shard);
 
@@ -106,17 +106,17 @@ typedef struct sp_rounding {
     int64_t rows, rows_seen;
 } sp_rounding;
 
-/* Looks through a file, one of n_files; does nothing where float32 holds its type. Must
+/* Looks through a file, one of n_files; does nothing if float32 holds its type. Must
  * come before sp_shard_detach_chunks. */
 sp_status sp_rounding_add(sp_rounding *rounding, sp_h5 *file, const sp_dataset *part,
                           int n_files);
-/* Warns once where anything is rounded. */
+/* Warns once if anything is rounded. */
 void sp_rounding_warn(const sp_rounding *rounding);
 void sp_rounding_free(sp_rounding *rounding);
 
-/* Compares the files of a set over the nodes, unless they are those of a shared file
- * system. Collective over the world, agreed. SP_EDATA names a file that nodes have
- * different copies of, or that one lacks; SP_EMEM, SP_EMPI. */
+/* Compares the files of a set over the nodes, unless they are on a shared file system.
+ * Collective over the world, agreed. SP_EDATA names a file that nodes have different
+ * copies of, or that one lacks; SP_EMEM, SP_EMPI. */
 sp_status sp_shard_compare_copies(const sp_dataset *set, sp_comm *comm);
 /* Gives the set a cache of unpacked chunks if any dataset is not contiguous, and warns
  * how much is unpacked for a sample. n_sharing ranks share this machine's memory.

@@ -1,6 +1,6 @@
-/* Tells what rounding features to float32 loses, once for a data set: the column that
- * loses most, and the columns that lose more than training can bear. Map coordinates
- * are such: large numbers with small differences.
+/* Reports the loss by rounding features to float32, once for a data set: the column
+ * that loses most, and the columns that lose more than training can bear. Map
+ * coordinates are such: large numbers with small differences.
  *
  * Rank 0 looks through the files while it opens them, up to LOOK_BYTES of a data set,
  * in stretches spread evenly: through all of a small data set, and without reading a
@@ -15,8 +15,7 @@
 
 enum { LOOK_BYTES = 256 << 20, STRETCHES = 16, PIECE = 256 << 10, TOLD = 3 };
 
-/* The share of a column's standard deviation up to which rounding is no reason for a
- * warning. */
+/* Rounding up to this share of a column's standard deviation gives no warning. */
 #define COARSE 1e-3
 
 /* A column that is looked through. The sums are of differences from its first value,
@@ -24,7 +23,7 @@ enum { LOOK_BYTES = 256 << 20, STRETCHES = 16, PIECE = 256 << 10, TOLD = 3 };
 typedef struct sp_rounded {
     char *name;
     double first, sum, squares, count;
-    double most; /* the most by which a value was rounded */
+    double most; /* the largest change of a value by rounding */
 } sp_rounded;
 
 static sp_status begin(sp_rounding *r, const sp_dataset *part)

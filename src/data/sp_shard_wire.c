@@ -36,7 +36,7 @@ static void wire_file(sp_wire *wire, sp_shard *shard)
     for (int i = 0; i < SP_EXTENTS; i++) {
         sp_extent *extent = sp_shard_extent(shard, i);
 
-        /* All members go but the pointers behind the numbers. */
+        /* All members are sent but the pointers after the numbers. */
         sp_wire_bytes(wire, extent, offsetof(sp_extent, name));
         sp_h5_chunks_wire(wire, &extent->chunks);
         extent->name = name[i];

@@ -10,7 +10,7 @@
 #include "base/sp_list.h"
 #include "data/sp_shard_internal.h"
 
-#define UNFINISHED ".part" /* behind the name of a shard until it is complete */
+#define UNFINISHED ".part" /* appended to the name of a shard until it is complete */
 
 struct sp_shard_writer {
     sp_h5 *h5;

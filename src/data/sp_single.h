@@ -14,10 +14,10 @@
 
 typedef struct sp_single sp_single;
 
-/* Creates it from the options of a loader, whose sampler, columns, is_training,
- * with_points and n_slots do not count: a sample has n_columns features. Of the set,
- * voxel_size and the path of the first shard count, which is for messages. All is
- * borrowed. SP_EDATA: data.voxel_size is no multiple of the set's; SP_EMEM. */
+/* Creates it from the options of a loader. sampler, columns, is_training, with_points
+ * and n_slots are ignored: a sample has n_columns features. Of the set it uses
+ * voxel_size and, for messages, the path of the first shard. All is borrowed. SP_EDATA:
+ * data.voxel_size is not a multiple of the set's; SP_EMEM. */
 sp_status sp_single_create(sp_single **single, const sp_loader_options *options);
 void sp_single_destroy(sp_single *single);
 /* Makes the batch of a sample, which is borrowed until sp_single_recycle, as view

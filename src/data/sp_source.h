@@ -16,8 +16,8 @@ typedef struct sp_source {
     void *arg; /* borrowed */
 } sp_source;
 
-/* What a data set of a source has in common with one of files; names NULL: "f0", ...
- * and "class0", ... Borrowed during the call. */
+/* The properties that a data set of a source shares with one of files; names NULL:
+ * "f0", ... and "class0", ... Borrowed during the call. */
 typedef struct sp_source_about {
     double voxel_size;
     int n_features, n_classes;

@@ -27,7 +27,7 @@ sp_status sp_voxel_factor(const sp_config *config, const sp_dataset *set,
 
 /* ---- scratch ---- */
 
-enum { BATCH = 256 /* rows for which random numbers are drawn at a time */ };
+enum { BATCH = 256 /* rows that get random numbers at a time */ };
 
 typedef struct work {
     const sp_sample *in;
@@ -45,8 +45,8 @@ typedef struct work {
 
 /* ---- rows to voxels ---- */
 
-/* The place in the table at which the search for c begins. Cells of a 2^3 block begin
- * next to each other, so that rows that are neighbours share cache lines. */
+/* The place in the table where the search for c begins. Cells of a 2^3 block begin next
+ * to each other, so that rows that are neighbours share cache lines. */
 static uint32_t begin_of(const work *w, const int32_t *c)
 {
     uint64_t x = (uint64_t)(c[0] + SP_COORD_LIMIT),
@@ -129,7 +129,7 @@ static inline void copy_row(float *to, const float *from, int c)
         to[a] = from[a];
 }
 
-/* The label of most of the m rows; SP_IGNORE where two labels are equally frequent. */
+/* The label of most of the m rows; SP_IGNORE if two labels are equally frequent. */
 static int32_t majority(const int32_t *labels, const int32_t *rows, int32_t m,
                         int32_t *votes)
 {
@@ -213,7 +213,7 @@ static sp_status merge_rows(work *w, int c, sp_arena *arena)
 }
 
 /* Replaces the displacements of rows by the mean of each voxel's. A voxel's number is
- * at most that of its first row, whose displacement has been read by then. */
+ * at most its first row's, and that row's displacement has been read by then. */
 static void merge_displacements(work *w)
 {
     float *d = w->moved.displacement;
@@ -233,7 +233,7 @@ static void merge_displacements(work *w)
             d[3 * (int64_t)v + a] /= (float)w->count[v];
 }
 
-/* Copies rows where nothing merges: each voxel is one row. */
+/* Copies rows if nothing merges: each voxel is one row. */
 static void copy_rows(work *w, int c)
 {
     size_t bytes = (size_t)c * sizeof(float);

@@ -4,10 +4,10 @@
  *     stored rows --> drop --> sp_augment_move --> voxelize --> features, labels
  *
  * data/sp_augment.h moves rows and features. Rows that meet in one voxel are
- * merged. The features of a voxel stay as they are, but for vectors, before they are
+ * merged. The features of a voxel are unchanged, but for vectors, before they are
  * normalized: normals are mirrored and turned too, and positions move as the voxels do,
- * so that they do not contradict them. sp_recipe_vectors finds their columns by
- * the words in data/sp_recipe_vectors.c. */
+ * so that they do not contradict them. sp_recipe_vectors finds their columns by the
+ * words in data/sp_recipe_vectors.c. */
 #ifndef SP_VOXEL_H
 #define SP_VOXEL_H
 
@@ -16,9 +16,9 @@
 #include "data/sp_shard.h"
 #include "deck/sp_deck.h"
 
-/* Sets *factor to the edge of the network's voxels (data.voxel_size) over that of the
- * set's voxels, a whole number. SP_EDATA with the key's place and a file of the set
- * where it is none. */
+/* Sets *factor to the edge of the network's voxels (data.voxel_size) over the set's
+ * voxel edge, a whole number. SP_EDATA with the key's place and a file of the set if it
+ * is not whole. */
 sp_status sp_voxel_factor(const sp_config *config, const sp_dataset *set,
                           double *factor);
 
@@ -34,11 +34,11 @@ typedef struct sp_voxels {
 /* Applies `aug`, then merges to voxels `factor` >= 1 times the stored edge (1: as
  * stored). The features of a voxel are the mean of its rows, each with equal weight;
  * its label is the majority of the labelled rows (SP_IGNORE if two labels are equally
- * frequent). Coordinates are unique and in [-2^19, 2^19). Voxels stand in the order of
+ * frequent). Coordinates are unique and in [-2^19, 2^19). Voxels are in the order of
  * their first stored row.
  *   c          feature columns of `in`
- *   mean, std  [c] features become (x - mean) / std, where a std of 0 counts as 1, and
- *              positions turn about the mean; NULL: they stay as they are, and
+ *   mean, std  [c] features become (x - mean) / std (a std of 0 counts as 1) and
+ *              positions turn about the mean; NULL: features are unchanged and
  *              positions turn about 0
  *   arena      gives the memory of out's arrays; scratch taken from it is given back
  * The noise of jitter is normal, cut off at 5.77 standard deviations. Errors: SP_EDATA:

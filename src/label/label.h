@@ -8,7 +8,7 @@
  *         points of a block --voxelize--> sample, ahead       label_ahead, vox_voxelize
  *         sample --network--> probabilities of its voxels     label_net
  *         blocks of all ranks --> probabilities of a point    label_blocks
- *         --> class, confidence, ... to who writes the row    label_result
+ *         --> class, confidence, ... to the row's writer    label_result
  *         rows + classes --> output, beside the network       label_writer, sp_scan
  *
  * A scan that the model's recipe cuts into blocks is shared by all ranks: each cuts a
@@ -18,13 +18,13 @@
  * bytes do not depend on the number of ranks.
  *
  * A rank needs memory for the points of three blocks, for the probabilities of the
- * blocks whose neighbours are not done, for the buffers of a cut, and for 2 bytes and
- * the added fields of each point that it writes of two scans. The points of a scan, and
- * of the next one, are in temporary files meanwhile.
+ * blocks with unfinished neighbours, for the buffers of a cut, and for 2 bytes and the
+ * added fields of each point that it writes of two scans. The points of a scan, and of
+ * the next one, are in temporary files meanwhile.
  *
  *     DIR/tile.laz                an output, complete
- *     DIR/.sptrain/tile.laz.made  what it was made of, by which model and options
- *     DIR/.sptrain/               all that is unfinished; lock, status, heartbeat
+ *     DIR/.sptrain/tile.laz.made  its inputs, model and options
+ *     DIR/.sptrain/               all unfinished work; lock, status, heartbeat
  */
 #ifndef LABEL_H
 #define LABEL_H

@@ -17,8 +17,8 @@ typedef struct label_sample {
     /* The whole scan is damaged, as this says, and there is no sample; else "". */
     char fault[SP_ERROR_MESSAGE];
     sp_grid grid;     /* grid.sample is the sample */
-    int64_t n_points; /* points that it was made of, those of margins too */
-    int64_t n_rows;   /* of a whole scan, those without a point too */
+    int64_t n_points; /* points that it was made of, with the margins' points */
+    int64_t n_rows;   /* of a whole scan, also rows without a point */
     uint8_t *is_kept; /* [grid.sample.n_points] the point keeps its code */
     size_t kept_room;
 } label_sample;

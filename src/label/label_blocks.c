@@ -115,7 +115,7 @@ static size_t even(size_t bytes)
     return (bytes + 1) / 2 * 2;
 }
 
-/* The parts of a record behind its number of points. */
+/* The parts of a record after its number of points. */
 typedef struct labelled_parts {
     uint64_t *place;
     char *value;
@@ -138,7 +138,7 @@ static size_t labelled_bytes(const label_blocks *b, int64_t n)
            even((size_t)n * label_result_value_bytes(&b->some));
 }
 
-/* Adds the points of b->some [n], whose rows these are, that belong to a rank. */
+/* Adds the points of b->some [n] that belong to a rank; `row` has their rows. */
 static sp_status send(label_blocks *b, int rank, const uint64_t *row, int64_t n)
 {
     const size_t bytes = label_result_value_bytes(&b->some);
@@ -163,7 +163,7 @@ static sp_status send(label_blocks *b, int rank, const uint64_t *row, int64_t n)
     return SP_OK;
 }
 
-/* Labels the points of a block whose sums are complete, on its owner. */
+/* Labels the points of a block with complete sums, on its owner. */
 static sp_status label_block(void *arg, const sp_merger_sample *sample)
 {
     label_blocks *b = arg;

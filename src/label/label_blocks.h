@@ -4,7 +4,7 @@
  *                                   points (predict/sp_merger.h)
  *     owner of a block              sums of its points, complete --label_result_put-->
  *                                   classes and fields, 2 bytes and more a point
- *     writers                       get those of their rows, and place them
+ *     writers                       get their rows' classes, and place them
  *
  * The pieces of the scan are described to the merger as a data set. */
 #ifndef LABEL_BLOCKS_H

@@ -33,7 +33,7 @@ sp_status label_cut_begin(label_cut **cut, sp_comm *comm, const vox_options *vox
     return sp_task_start(&c->task, run_part, c);
 }
 
-/* Finds the extent of the scan and cuts by it where that was not done, and counts its
+/* Finds the extent of the scan and cuts by it if that was not done, and counts its
  * void rows. Collective, agreed. *layout has no blocks: the scan has no point. */
 static sp_status choose_layout(label_cut *c, vox_layout *layout)
 {

@@ -5,9 +5,9 @@
  *     all ranks          extents, files --label_cut_take-----> pieces, the same on all
  *     any rank           piece --label_cut_read--> its points, from the files of all
  *
- * The thread works while the scan before is predicted. Where the header does not tell
- * where the points lie, it only measures, and the ranks cut within label_cut_take.
- * Which rank has which part decides about no byte of what follows. */
+ * The thread works while the scan before is predicted. If the header has no extent of
+ * the points, it only measures, and the ranks cut within label_cut_take. The later
+ * results do not depend on which rank has which part. */
 #ifndef LABEL_CUT_H
 #define LABEL_CUT_H
 
@@ -20,7 +20,7 @@ typedef struct label_cut {
     sp_comm *comm; /* borrowed, as the options */
     const vox_options *vox;
     int scan;
-    char path[LABEL_PATH]; /* what the parts' names begin with */
+    char path[LABEL_PATH];                          /* prefix of the parts' names */
     char own_path[(int)LABEL_PATH + VOX_PART_ROOM]; /* this rank's file */
     /* This rank's, until it is taken. */
     vox_cut part;
@@ -42,7 +42,7 @@ sp_status label_cut_take(label_cut *cut);
 /* Reads a piece of a cut that was taken. Local. SP_EIO; SP_EMEM. */
 sp_status label_cut_read(const label_cut *cut, vox_cloud *cloud, int64_t piece);
 /* Removes this rank's file, which no other rank may be reading. Waits for the thread,
- * which ends early where vox->is_given_up. Local; NULL is allowed. */
+ * which ends early if vox->is_given_up. Local; NULL is allowed. */
 void label_cut_free(label_cut *cut);
 
 #endif

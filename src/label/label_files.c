@@ -17,7 +17,7 @@
 
 #define WORK "/.sptrain"
 #define MADE ".made"
-#define SCAN " scan " /* behind what says how an output was made; see word_made */
+#define SCAN " scan " /* after the description of an output; see word_made */
 
 /* ---- names ---- */
 
@@ -78,9 +78,9 @@ void label_files_end(const label_files *f)
 
 /* ---- what outputs were made of ---- */
 
-/* Prints everything on which the classes and fields of an output depend, but the scan.
- * Keys of the command line replace the model's, such as augment.rotate_z, which says
- * what views there are. Those of run say where and how, not what. */
+/* Prints everything that determines the classes and fields of an output, but the scan.
+ * Keys of the command line replace the model's, such as augment.rotate_z, which defines
+ * the views. Keys of run say where and how, not what. */
 static void print_origin(FILE *to, const label_model *m, const label_options *o)
 {
     const vox_options *v = m->vox;
@@ -149,8 +149,8 @@ static bool is_near(const vox_extent *a, const vox_extent *b, double buffer)
     return true;
 }
 
-/* A checksum of names, lengths and times of the scans whose points an output depends on
- * besides its own. */
+/* A checksum of names, lengths and times of the other scans with points that an output
+ * depends on. */
 static uint32_t sum_neighbours(const label_files *f, int i)
 {
     const label_options *o = f->options;
@@ -186,7 +186,7 @@ static sp_status word_made(const label_files *f, int i, const char *path, char *
 }
 
 /* Rank 0: is output i there, and is it finished? *is_ours: it is as this command left
- * it, whatever it was made of. */
+ * it, from any inputs. */
 static sp_status look(const label_files *f, int i, bool *is_there, bool *is_ours,
                       bool *is_done)
 {
@@ -228,7 +228,7 @@ sp_status label_files_finish(const label_files *f, int i)
     }
     close(fd);
     /* An output of an earlier run would not fit the new lines if this run were killed
-     * here, and would be taken for somebody else's. */
+     * here, and would be mistaken for somebody else's. */
     unlink(path_of(f->dir, f->file[i].name, "", path));
     SP_TRY(word_made(f, i, from, &made));
     rc = sp_file_replace(path_of(f->work, f->file[i].name, MADE, path), made,
@@ -272,7 +272,7 @@ static sp_status check_names(const label_files *f, const label_options *o)
     return rc;
 }
 
-/* The place of a file on its device; zero where there is none. */
+/* The place of a file on its device; zero if it does not exist. */
 static struct stat place_of(const char *path)
 {
     struct stat st = {0};
@@ -311,7 +311,7 @@ static sp_status check_scans(const label_files *f, const label_options *o)
     return rc;
 }
 
-/* Notes what the header says of the scan's place. */
+/* Notes the header's extent and coordinate system of the scan. */
 static void set_extent(label_files *f, const sp_scan *scan, int i)
 {
     double low[3], high[3];
@@ -346,7 +346,7 @@ static sp_status check_scan(label_files *f, const label_model *m,
     return rc;
 }
 
-/* The scan in the two lines of word_made, cut out of them; NULL: there is none. */
+/* The scan in the two lines of word_made, cut out of them; NULL if missing. */
 static char *scan_of(char *made)
 {
     char *line = strchr(made, '\n');

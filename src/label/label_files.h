@@ -7,9 +7,9 @@
  *                              emptied when a run begins
  *
  * The second file is written before the first gets its name, so a run that is killed
- * between the two makes the output anew. An output is finished if both lines are what
- * the present run would write. A file in DIR whose first line is not right, or that has
- * none, is somebody else's and is not replaced without --overwrite. */
+ * between the two makes the output anew. An output is finished if both lines equal the
+ * lines that this run would write. A file in DIR with a wrong first line, or without
+ * one, is somebody else's and is not replaced without --overwrite. */
 #ifndef LABEL_FILES_H
 #define LABEL_FILES_H
 
@@ -53,12 +53,11 @@ void label_files_skip(label_files *files, int i, const char *why);
  * reason. Collective, agreed. */
 sp_status label_files_report_skipped(const label_files *files, sp_comm *comm);
 /* Makes the folder of unfinished files, without any, on rank 0 once the run folder is
- * locked; removes it, with what a run has left in it, once no rank writes. Local.
- * SP_EIO. */
+ * locked; removes it with its content, once no rank writes. Local. SP_EIO. */
 sp_status label_files_begin(const label_files *files);
 void label_files_end(const label_files *files);
-/* Gives the path at which output i is written, with `ending` behind it; path has
- * LABEL_PATH bytes and is returned. */
+/* Gives the path where output i is written, followed by `ending`; path has LABEL_PATH
+ * bytes and is returned. */
 const char *label_files_unfinished(const label_files *files, int i, const char *ending,
                                    char *path);
 /* Gives a complete output its name. Local. SP_EIO; SP_EMEM. */

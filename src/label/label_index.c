@@ -28,7 +28,7 @@ bool label_index_stamp(const char *path, char text[64])
     return true;
 }
 
-/* Appends an entry; takes its path. */
+/* Appends an entry; owns its path afterwards. */
 static sp_status index_add(label_index *x, label_index_entry entry)
 {
     if (!entry.path || !sp_list_grow(&x->entry, x->n, sizeof *x->entry)) {

@@ -1,5 +1,5 @@
-/* Where the points of scans lie, kept in a text file between runs (--index), so that
- * scans whose headers do not say it are read for it once.
+/* The extents of scans, kept in a text file between runs (--index), so that a scan
+ * without an extent in its header is read for it only once.
  *
  *     sptrain-index 1
  *     BYTES SECONDS.NANOSECONDS POINTS LOW_X LOW_Y HIGH_X HIGH_Y PATH

@@ -39,7 +39,7 @@ static sp_status take_column(const label_model *m, const sp_recipe *recipe, int 
     return SP_OK;
 }
 
-/* The model's columns are those of its shards that data.features chose, in its order.
+/* The model's columns are its shards' columns that data.features chose, in its order.
  */
 static sp_status take_columns(label_model *m, const sp_recipe *recipe)
 {
@@ -85,8 +85,8 @@ static sp_status take_recipe(label_model *m, const sp_recipe *recipe, bool has_k
     return take_columns(m, recipe);
 }
 
-/* Chooses what z is taken to be: as given, else as in the training, else as the scans
- * say; with --any-format in the unit of x and y, whatever they say. */
+/* Chooses the unit of z: as given, else as in the training, else as the scans say; with
+ * --any-format in the unit of x and y in any case. */
 static sp_status choose_z_unit(label_model *m, const sp_recipe *recipe,
                                bool is_any_format)
 {
@@ -113,8 +113,8 @@ static const vox_feature *find_feature(const vox_options *v, const char *name)
     return NULL;
 }
 
-/* Takes the model's columns, by name, from those of the command line. A model of an
- * older version names none and has these. */
+/* Takes the model's columns, by name, from the command line's. A model of an older
+ * version has no names and uses these. */
 static sp_status pick_features(label_model *m)
 {
     const sp_normalization *norm = &m->infer.resources.norm;
@@ -171,7 +171,7 @@ static sp_status choose_samples(label_model *m, const label_options *options)
     return SP_OK;
 }
 
-/* Gives the network's part its columns: those of the samples, as they are. */
+/* Gives the network's part its columns: the samples' columns, unchanged. */
 static sp_status choose_columns(label_model *m)
 {
     sp_resources *r = &m->infer.resources;
@@ -238,7 +238,7 @@ static sp_status add_field(label_model *m, const label_options *o,
         return SP_FAIL(SP_EUSAGE, "--probabilities: more than %d fields", LABEL_ADDED);
     *a = (sp_scan_added){.is_float = kind != LABEL_CLASS && o->is_float != 0,
                          .is_code = kind == LABEL_CLASS};
-    /* Readers refuse a LAS file in which a name ends within a character. */
+    /* Readers refuse a LAS file if a name ends within a character. */
     sp_text_printable(a->name, sizeof a->name, name, false);
     snprintf(a->help, sizeof a->help, "%s", help);
     for (int i = 0; i < m->n_added; i++)
@@ -319,7 +319,7 @@ static sp_status choose_fields(label_model *m, const label_options *o)
 
 /* ---- open and close ---- */
 
-/* Rank 0: the checksum of the model's file, by which outputs know their model. */
+/* Rank 0: the checksum of the model's file, which outputs record. */
 static sp_status sum_file(const char *path, uint32_t *crc)
 {
     enum { PIECE = 1 << 20 };
@@ -441,7 +441,7 @@ static sp_status check_attributes(const label_model *m, sp_scan *scan)
     return sp_scan_select(scan, 0, NULL);
 }
 
-/* Files whose header does not count points are read up to the first one. */
+/* Files without a point count in the header are read up to the first point. */
 static sp_status check_points(sp_scan *scan)
 {
     sp_scan_points points = {0};

@@ -1,6 +1,6 @@
 /* The model of `sptrain label`: how its scans became samples, and which codes its
  * classes have. Both come from the model, which got them from its shards
- * (data/sp_recipe.h), or from the command line where the model does not tell. */
+ * (data/sp_recipe.h), or from the command line if the model does not say. */
 #ifndef LABEL_MODEL_H
 #define LABEL_MODEL_H
 
@@ -19,7 +19,7 @@ typedef struct label_model {
     sp_infer infer;
     vox_options *vox; /* how a scan becomes samples; the options' */
     int n_classes;
-    int32_t *code; /* [n_classes] what is written for a class */
+    int32_t *code; /* [n_classes] the code to write for a class */
     char **column; /* [n_columns] names of the model's columns, for messages */
     int n_added;   /* fields that outputs get */
     sp_scan_added added[LABEL_ADDED];
@@ -30,16 +30,16 @@ typedef struct label_model {
 } label_model;
 
 /* Reads the head of the model and determines all of the above; the samples' part of
- * options->vox is completed. Collective, agreed. SP_EUSAGE: the model does not tell and
- * neither do the options, or they contradict each other; SP_EDATA: the model. Close in
- * any case. */
+ * options->vox is completed. Collective, agreed. SP_EUSAGE: neither the model nor the
+ * options say, or they contradict each other; SP_EDATA: the model. Close in any
+ * case. */
 sp_status label_model_open(label_model *model, const sp_command *command,
                            label_options *options);
 /* Reports rc, frees all and returns the status to exit with. Collective. */
 sp_status label_model_close(label_model *model, sp_status rc);
-/* Checks that the model can label a scan, of which `path` will be the output. SP_EDATA:
- * it has another format or unit, or no point; lacks an attribute, or codes to keep; or
- * cannot hold the codes or fields. Local. */
+/* Checks that the model can label a scan; `path` will be its output. SP_EDATA: it has
+ * another format or unit, or no point; lacks an attribute, or codes to keep; or cannot
+ * hold the codes or fields. Local. */
 sp_status label_model_check(const label_model *model, const label_options *options,
                             sp_scan *scan, const char *path);
 

@@ -16,8 +16,8 @@ typedef struct label_net {
     double busy_s;    /* spent on plans and in the network */
 } label_net;
 
-/* Opens the network of a model whose session has its folder. Collective, agreed. Must
- * not be moved while open; close in any case. */
+/* Opens the network of a model; the model's session has its folder. Collective, agreed.
+ * Must not be moved while open; close in any case. */
 sp_status label_net_open(label_net *net, label_model *model, int n_views);
 void label_net_close(label_net *net);
 /* Sums the probabilities of the sample's voxels over all views: sum [sample->n][C], in

@@ -137,7 +137,7 @@ static bool is_override(const char *word)
            !memchr(word, '/', (size_t)(equals - word)) && access(word, F_OK) != 0;
 }
 
-/* Moves overrides behind the scans. */
+/* Moves overrides after the scans. */
 static sp_status split_words(label_options *o, char **word, int n)
 {
     char **moved = calloc((size_t)n + 1, sizeof *moved);

@@ -12,24 +12,24 @@ enum {
 
 typedef struct label_options {
     bool is_help;
-    /* The options of spvox convert that say how a scan becomes samples; what was not
-     * given is LABEL_NOT_GIVEN (voxel_size, block, overlap), NULL or 0. The inputs are
+    /* The options of spvox convert that say how a scan becomes samples; options not
+     * given are LABEL_NOT_GIVEN (voxel_size, block, overlap), NULL or 0. The inputs are
      * the scans. */
     vox_options vox;
     const char *model, *out;
     bool confidence, entropy, any_format, overwrite;
     int is_float;              /* of added fields: 0: uint8; 1: float32 */
-    const char *probabilities; /* "ground,building"; NULL: none */
+    const char *probabilities; /* "ground,building", or NULL */
     double min_confidence;     /* 0: all points get a class */
     int64_t doubtful;          /* code of points below; LABEL_NOT_GIVEN: no class */
-    bool *keep;                /* [VOX_MAX_CODE + 1] codes that stay; NULL: none */
+    bool *keep;                /* [VOX_MAX_CODE + 1] codes that stay, or NULL */
     double buffer;             /* metre; 0: scans are labelled one by one */
     const char *summary;       /* PREFIX of the tables; NULL: they are not written */
     const char *index;         /* NULL: extents are not kept */
-    const char *class_field;   /* where classes are written; NULL: the format's own */
+    const char *class_field;   /* the field for classes; NULL: the format's own */
     bool margin;
     int task, n_tasks; /* this process labels the scans task, task + n_tasks, ... */
-    int64_t views;     /* 0: that of eval.views */
+    int64_t views;     /* 0: as eval.views */
     int n_overrides;
     char **overrides; /* [n_overrides] "section.key=value" */
 } label_options;

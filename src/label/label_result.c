@@ -68,7 +68,7 @@ static int64_t count_rows(const label_deal *deal, int writer)
 
 /* ---- points ---- */
 
-/* All values of a result have one size, those of the class's field too. */
+/* All values of a result have one size, in the class's field too. */
 static bool has_float_values(const label_model *m)
 {
     for (int k = 0; k < m->n_added; k++)
@@ -220,7 +220,7 @@ sp_status label_result_place(label_result *r, const label_result *from,
     return rc;
 }
 
-/* ---- the thread that takes rows ---- */
+/* ---- the thread that reads rows ---- */
 
 sp_status label_result_share(label_result *r)
 {

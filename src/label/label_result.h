@@ -1,6 +1,6 @@
-/* The classes and added fields of points, in as few bytes as they take: 2 for the
- * class, 1 or 4 for each field. A result is that of the rows of a scan that one rank
- * writes, or of some points that travel to such ranks.
+/* The classes and added fields of points, in as few bytes as possible: 2 for the class,
+ * 1 or 4 for each field. A result is for the rows of a scan that one rank writes, or
+ * for some points that travel to such ranks.
  *
  *     rows   | section 0 | section 1 | section 2 | ...   dealt to the writers in turn,
  *     rank     first       first + 1   first + 2         so that all have work at any
@@ -34,16 +34,15 @@ typedef struct label_deal {
     int n_ranks, first; /* in all; the rank that is writer 0 */
 } label_deal;
 
-/* Deals the rows of a scan. section: as sp_scan_section says, 0: there is one writer.
- */
+/* Deals the rows of a scan. section: as sp_scan_section says, 0: only one writer. */
 label_deal label_deal_make(int64_t n_points, int64_t section, int n_ranks, int first);
-/* The number of a rank among the writers; -1: it is none. */
+/* The number of a rank among the writers; -1 if it does not write. */
 int label_deal_writer(const label_deal *deal, int rank);
 static inline int label_deal_rank(const label_deal *deal, int64_t row)
 {
     return (deal->first + (int)(row / deal->section % deal->n_writers)) % deal->n_ranks;
 }
-/* The place of a row among those of its writer. */
+/* The place of a row among its writer's rows. */
 static inline int64_t label_deal_place(const label_deal *deal, int64_t row)
 {
     return row / deal->section / deal->n_writers * deal->section + row % deal->section;
@@ -84,7 +83,7 @@ sp_status label_result_place(label_result *result, const label_result *from,
 /* The bytes of the values of a point. */
 size_t label_result_value_bytes(const label_result *result);
 
-/* From here on a thread may take the rows, in any order: it waits for those that are
+/* From here on a thread may read the rows, in any order: it waits for those that are
  * not placed. SP_EMEM. */
 sp_status label_result_share(label_result *result);
 /* All rows are final: those that were not placed have no class. */
@@ -94,8 +93,8 @@ void label_result_give_up(label_result *result);
 /* Waits for one of the two. */
 void label_result_wait(label_result *result);
 
-/* The result as sp_scan_write takes it, by whichever thread. Rows that are taken
- * together are of one section. */
+/* The result for sp_scan_write, on any thread. Rows that are taken together are of one
+ * section. */
 sp_scan_labels label_result_labels(const label_result *result);
 
 #endif

@@ -133,7 +133,7 @@ static int64_t count_all(const label_work *w)
     return n;
 }
 
-/* Tells of scans that take much memory, since each is one sample. */
+/* Warns of scans that need much memory, since each is one sample. */
 static void warn_of_large(const label_work *w)
 {
     enum { POINT_BYTES = 200 /* about: points, sort keys, voxels */ };

@@ -9,8 +9,8 @@
  *         each rank       piece --> sample --> label_net --> label_blocks
  *         each rank       gets the classes of its rows, and writes them
  *                         (label_result.h)
- *         rank k % size   joins what the ranks wrote (of other formats than LAS and LAZ
- *                         it alone has written all)
+ *         rank k % size   joins what the ranks wrote (only this rank writes formats
+ *                         other than LAS and LAZ)
  *
  * In addition to the thread that computes and speaks with the other ranks, a rank has
  * up to three that do neither:

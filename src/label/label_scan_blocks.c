@@ -239,8 +239,8 @@ static sp_status join_parts(label_work *w)
     return sp_comm_agree(label_work_session(w)->comm, rc);
 }
 
-/* Opens the blocks and hands the output, of which no row is placed yet, to the thread
- * that writes. */
+/* Opens the blocks and hands the output, with no row placed yet, to the thread that
+ * writes. */
 static sp_status open_scan(shared *s)
 {
     label_work *w = s->work;

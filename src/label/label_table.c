@@ -29,7 +29,7 @@ sp_status label_table_keep(const label_files *f, int i, const label_tally *t,
                                      f->options->task);
 }
 
-/* Reads the counts of output i; false: there are none. */
+/* Reads the counts of output i; false if it has no counts. */
 static bool table_read(const label_files *f, int i, label_tally *t, double *seconds)
 {
     char path[LABEL_PATH], *text = NULL, *at, *end;

@@ -23,8 +23,8 @@ sp_session *label_work_session(const label_work *w)
 /* ---- open and close ---- */
 
 /* Blocks begin at multiples of the network's coarsest stride from the corner of their
- * scan, so that a point is seen in the same cells from every block. Where the
- * training's did, they begin exactly there. */
+ * scan, so that a point is seen in the same cells from every block. If the training's
+ * blocks did, they begin exactly there. */
 static sp_status choose_alignment(label_work *w)
 {
     const sp_resources *r = &w->model->infer.resources;
@@ -46,7 +46,7 @@ static void set_reading(label_work *w)
     w->vox.map.n = 0;
     w->vox.with_points = true;
     w->vox.threads = threads > 1 ? threads : 1;
-    w->vox.with_degrees = true; /* where the scans of the training had them */
+    w->vox.with_degrees = true; /* if the training scans had them */
     w->vox.is_quiet = true;
     w->vox.without_cost = true;
     w->vox.is_given_up = &w->is_given_up;
@@ -110,7 +110,7 @@ static void print_progress(const label_work *w, const char *name, double now)
                         (double)w->n_done / 1e6, rate / 1e6);
 }
 
-/* Draws the live line, where there is one, and prints a line now and then, for logs. */
+/* Draws the live line, if it is on, and prints a line now and then, for logs. */
 void label_work_progress(label_work *w, const char *name)
 {
     enum { EVERY_S = 30 };
@@ -148,7 +148,7 @@ static sp_status mark_points(label_work *w, label_sample *s)
 }
 
 /* Warns once of coordinates that a writer rounded: a network that has not seen stripes
- * of empty voxels takes them for something else. */
+ * of empty voxels misreads them. */
 static void warn_of_steps(label_work *w, const char *name)
 {
     char text[256];
@@ -225,7 +225,7 @@ static sp_status list_parts(const label_work *w, int i, int n, char ***path)
     return SP_OK;
 }
 
-/* Writes what the job says of an output that will be called `path`. */
+/* Writes the job's part of an output that will be named `path`. */
 static sp_status write_rows(const label_work *w, const label_job *job, sp_scan *scan,
                             const char *path)
 {
@@ -256,7 +256,7 @@ static sp_status write_output(void *work, const label_job *job)
     sp_scan *scan;
     sp_status rc;
 
-    options.z_unit = SP_SCAN_Z_OF_RECORDS; /* a copy has z as it is */
+    options.z_unit = SP_SCAN_Z_OF_RECORDS; /* a copy keeps z unchanged */
     label_files_unfinished(w->files, job->scan, "", path);
     SP_TRY(sp_scan_open(&scan, w->vox.input[job->scan], &options));
     rc = write_rows(w, job, scan, path);

@@ -11,7 +11,7 @@
 #include "label/label_writer.h"
 #include "report/sp_progress.h"
 
-/* Seconds of this rank. What it waits for is what other threads do not hide. */
+/* Seconds of this rank. Only waits that other threads do not hide count. */
 typedef struct label_times {
     double begun_s, shown_s; /* clock at the start; of the last line of progress */
     double read_s, write_s;  /* waited for samples and cuts; for outputs */
@@ -26,11 +26,11 @@ typedef struct label_work {
     const label_options *options;
     sp_comm *comm;
     vox_options vox;  /* of reading: codes stay codes */
-    vox_codes *codes; /* of which the void rows are told */
+    vox_codes *codes; /* also counts the void rows, for a warning */
     bool is_given_up; /* the cut need not go on; by __atomic_store_n */
-    label_cut *cut;   /* of the next scan; NULL: none is begun */
+    label_cut *cut;   /* of the next scan; NULL: not begun */
     label_ahead ahead;
-    vox_cloud cloud; /* of the thread that makes samples */
+    vox_cloud cloud;          /* of the thread that makes samples */
     bool has_warned_of_steps; /* of coordinates coarser than voxels, by that thread */
     label_writer writer;
     bool has_threads; /* ahead and writer are open */
@@ -50,17 +50,17 @@ typedef struct label_work {
     label_times times;
 } label_work;
 
-/* Opens what a run needs: the caller has set model, net, files, options and comm, which
- * are borrowed, and zeroed the rest. The work must not be moved until it is freed,
- * which follows after a failure too and ends the threads of a run that failed. Local.
- * SP_EMEM. */
+/* Opens the parts of a run: the caller has set model, net, files, options and comm,
+ * which are borrowed, and zeroed the rest. The work must not be moved until it is
+ * freed, which follows after a failure too and ends the threads of a run that failed.
+ * Local. SP_EMEM. */
 sp_status label_work_open(label_work *work);
 void label_work_free(label_work *work);
 
 /* The rest is local, too. */
 sp_session *label_work_session(const label_work *work);
-/* Draws the live line, where there is one, with the name of the scan at hand; rank 0
- * also prints a line every 30 s, for logs. */
+/* Draws the live line, if it is on, with the name of the scan at hand; rank 0 also
+ * prints a line every 30 s, for logs. */
 void label_work_progress(label_work *work, const char *name);
 
 /* Makes the sample of the points in work->cloud, as spvox convert makes it. Called by
@@ -78,7 +78,7 @@ sp_status label_work_job(label_work *work, int scan, label_step step, label_job 
  * are added to times.write_s. */
 sp_status label_work_push(label_work *work, label_job *job);
 sp_status label_work_wait(label_work *work, int scan);
-/* Hands the output of a scan over whose parts, as `deal` has them, are complete: the
+/* Hands the output of a scan over when its parts, as `deal` has them, are complete: the
  * writer's thread joins them. SP_EMEM; errors of label_writer_push. */
 sp_status label_work_join(label_work *work, int scan, const label_deal *deal);
 

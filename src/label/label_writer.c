@@ -33,7 +33,7 @@ static void note(label_writer *w, sp_status rc)
     pthread_mutex_unlock(&w->lock);
 }
 
-/* Takes the first job out, once its result is complete. */
+/* Removes the first job, once its result is complete. */
 static void remove_first(label_writer *w)
 {
     label_job *job = w->first;
@@ -47,7 +47,7 @@ static void remove_first(label_writer *w)
     label_writer_free(job);
 }
 
-/* Waits for a job; NULL: there will be none. */
+/* Waits for a job; NULL: no job will come. */
 static label_job *next_job(label_writer *w, bool *has_failed)
 {
     label_job *job;

@@ -51,10 +51,10 @@ void label_writer_close(label_writer *writer);
 /* Makes a job with an empty result. SP_EMEM. It is pushed or freed. */
 sp_status label_writer_make(label_job **job, int scan, label_step step);
 void label_writer_free(label_job *job);
-/* Hands a job over, whose result has its size. The caller may place rows in the result
- * until it calls label_result_complete, which it does unless it closes the writer.
- * Waits until there is room. Failures of earlier outputs; SP_EMEM: the job is still the
- * caller's. */
+/* Hands a job over; its result already has its size. The caller may place rows in the
+ * result until it calls label_result_complete, which it does unless it closes the
+ * writer. Waits until there is room. Failures of earlier outputs; SP_EMEM: the job is
+ * still the caller's. */
 sp_status label_writer_push(label_writer *writer, label_job *job);
 /* Returns the failure of an output, or SP_OK, without waiting. */
 sp_status label_writer_check(label_writer *writer);

@@ -18,7 +18,7 @@ typedef struct item {
 
 enum {
     BUFFERS = 15,
-    AHEAD = 16 /* points whose memory is asked for before they are read */
+    AHEAD = 16 /* points to request memory for before they are read */
 };
 
 /* The memory of a grid, by buffer_name; the sample's arrays point into it. */
@@ -45,8 +45,8 @@ enum buffer_name {
     B_CONTEXT_POINT,
 };
 
-/* Lends the named buffer with at least `bytes` bytes. NULL where there is no memory,
- * with the error recorded. */
+/* Lends the named buffer with at least `bytes` bytes. NULL without memory, with the
+ * error recorded. */
 static void *grow(sp_grid *grid, enum buffer_name name, size_t bytes)
 {
     struct sp_grid_buffers *own = grid->own;
@@ -137,14 +137,14 @@ static void sort_items(item *items, item *spare, int64_t n)
 /* ---- cost ---- */
 
 /* A hash table of keys. It stores key + 1 at a place that depends on a random secret of
- * this process, so that nobody can craft voxels that all collide. The counts do not
- * depend on the secret. */
+ * this process, so that a hostile file cannot make all voxels collide. The counts do
+ * not depend on the secret. */
 typedef struct key_table {
     uint64_t *key; /* [mask + 1], 0: empty */
     uint64_t mask, secret;
 } key_table;
 
-/* Finds the place of a key, or the empty place where it belongs. */
+/* Finds the place of a key, or the empty place for it. */
 static uint64_t *find_key(const key_table *table, uint64_t key)
 {
     uint64_t h = sp_rng_mix(key ^ table->secret) & table->mask;
@@ -165,7 +165,7 @@ static int64_t count_pairs(const item *items, int64_t n, const key_table *table)
     for (int64_t i = 0; i < n; i++)
         *find_key(table, items[i].key) = items[i].key + 1;
     for (int64_t i = 0; i < n; i++)
-        for (int k = 14; k < 27; k++) { /* the offsets behind the centre, half of all */
+        for (int k = 14; k < 27; k++) { /* the offsets after the centre, half of all */
             bool is_inside = true;
 
             sp_kernel_offset(3, k, d);
@@ -280,7 +280,7 @@ static int32_t majority(int32_t *votes, int64_t n, bool ignore_conflicts)
     return is_mixed && ignore_conflicts ? SP_IGNORE : winner;
 }
 
-/* Mean position of a voxel's points in 256ths of its edges. The points stand anywhere
+/* Mean position of a voxel's points in 256ths of its edges. The points may be anywhere
  * in memory, so each is read once, for all axes. */
 static void mean_position(const sp_points *points, const sp_grid_options *options,
                           const item *items, int64_t m, const int32_t coords[3],

@@ -4,7 +4,7 @@
  *     mean of its points' features, majority of their labels, place of the mean point
  *
  * Rows are sorted by Morton key (bit 0 of the key x, bit 1 y, bit 2 z). So neighbours
- * in space lie near each other in the file, and the order depends on the voxels alone.
+ * in space lie near each other in the file, and the order depends only on the voxels.
  */
 #ifndef SP_GRIDDING_H
 #define SP_GRIDDING_H
@@ -24,8 +24,8 @@ typedef struct sp_points {
     /* [n] 1: in the point map; 0: context, which the point map leaves out;
      * SP_POINT_FOREIGN: only in the voxels. NULL: all 1. */
     const uint8_t *is_owned;
-    /* [n] the block that owns the point, and its row among the points of that block, by
-     * which the point map has those of this one; NULL: not known. */
+    /* [n] the block that owns the point, and its row among the points of that block,
+     * for the point map; NULL: not known. */
     const uint32_t *home, *home_row;
 } sp_points;
 
@@ -33,12 +33,12 @@ typedef struct sp_grid_options {
     double voxel_size;
     double origin[3];
     /* The voxel, counted from the origin, that gets the coordinates 0: the sample's
-     * origin is there. Samples of one origin agree on which points share a voxel. */
+     * origin is there. Samples of one origin agree which points share a voxel. */
     int64_t begin[3];
-    /* A voxel whose labelled points disagree becomes SP_IGNORE. */
+    /* A voxel becomes SP_IGNORE if its labelled points disagree. */
     bool ignore_conflicts;
-    /* Fill the sample's point map, and where the homes of context are known its context
-     * too. */
+    /* Fill the sample's point map, and its context too if the homes of context are
+     * known. */
     bool with_points;
     bool without_cost; /* the cost columns, which not all callers need, stay 0 */
 } sp_grid_options;
@@ -47,7 +47,7 @@ typedef struct sp_grid_options {
  * first use; a grid can be used again, and its buffers grow. It owns the sample's
  * arrays: destroy it with sp_grid_destroy, never with sp_sample_destroy. */
 typedef struct sp_grid {
-    /* `id` is left unchanged; labels are all SP_IGNORE where the points have none */
+    /* `id` is left unchanged; labels are all SP_IGNORE for unlabelled points */
     sp_sample sample;
     int32_t *count; /* [sample.n] number of points in the voxel */
     int64_t cost[SP_COST_COLUMNS];

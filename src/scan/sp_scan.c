@@ -18,7 +18,7 @@
 #include "base/sp_number.h"
 #include "scan/sp_scan_format.h"
 
-/* Usual names of the label, in the order in which they are tried. */
+/* Usual names of the label, in the order they are tried. */
 static const char *const label_names[] = {
     "label",    "classification", "class",    "labels",
     "semantic", "sem_class",      "category", "code"};
@@ -147,7 +147,7 @@ static const char *list_fields(const sp_scan *scan, char *text, size_t bytes)
     return text;
 }
 
-/* Finds x, y and z. A missing one is an error of --columns where that is given, else of
+/* Finds x, y and z. A missing one is an error of --columns if that is given, else of
  * the file. */
 static sp_status find_axes(sp_scan *scan)
 {
@@ -227,7 +227,7 @@ int sp_scan_find_z_word(const char *word)
     return -1;
 }
 
-/* The number of a unit of length; -1: it is none of those above. */
+/* The number of a unit of length; -1 if it is not one of those above. */
 static int find_unit(const char *name)
 {
     for (int i = 0; i < N_UNITS; i++)
@@ -504,7 +504,7 @@ sp_status sp_scan_limit(sp_scan *scan, int part, int n_parts)
     if (is_able) {
         scan->first_row = first;
         scan->end_row = end;
-    } else { /* part 0 has all rows, also those that nobody has counted */
+    } else { /* part 0 has all rows, also uncounted ones */
         scan->first_row = 0;
         scan->end_row = part == 0 ? -1 : 0;
     }

@@ -56,7 +56,7 @@ typedef struct sp_scan_options {
     const char *columns;
     /* The attribute that is the label; NULL: the usual names are tried. */
     const char *label_field;
-    int n_threads; /* that decompress LAZ ahead; 0 and 1: the caller alone */
+    int n_threads; /* that decompress LAZ ahead; 0 and 1: only the caller */
     /* Heights in one of the three units are converted to the unit of x and y, which is
      * metre if the scan does not say. */
     sp_scan_z_unit z_unit;
@@ -85,11 +85,11 @@ sp_status sp_scan_open(sp_scan **scan, const char *path,
 void sp_scan_close(sp_scan *scan);
 
 const char *sp_scan_path(const sp_scan *scan);
-/* The number of points; -1 where only reading can tell: text, and LAZ that claims more
+/* The number of points; -1 if only reading finds it: text, and LAZ that claims more
  * points than it has bytes. */
 int64_t sp_scan_count(const sp_scan *scan);
 /* The lowest and the highest x, y and z as the header claims them, which may be wrong;
- * false: it claims none. */
+ * false if it claims no bounds. */
 bool sp_scan_extent(const sp_scan *scan, double low[3], double high[3]);
 /* The resolution of x, y and z as the file stores them: the scale of integers in metre,
  * with is_float the relative spacing of floating-point numbers. 0: a double, or text. */
@@ -102,7 +102,7 @@ const char *sp_scan_format_name(const sp_scan *scan);
  * say. */
 const char *sp_scan_unit(const sp_scan *scan);
 /* Checks that a voxel has one length in all directions. SP_EDATA, which names an option
- * to take the scan: the unit of x and y is none of sp_recipe_is_unit, or a degree unless
+ * to take the scan: the unit of x and y is not in sp_recipe_is_unit, or a degree unless
  * with_degrees; z is in another unit and options.z_unit does not say what to do. */
 sp_status sp_scan_check_units(const sp_scan *scan, bool with_degrees);
 /* Are x, y and z distances from the centre of the Earth? Then z is no height. */
@@ -131,7 +131,7 @@ const char *sp_scan_attribute(const sp_scan *scan, int i, char *kind, int *size)
  * missing; the message lists those present. */
 sp_status sp_scan_select(sp_scan *scan, int n, const char *const *names);
 /* Is this a row without a point? Depth cameras and PCL keep a row for each pixel, with
- * NaN for coordinates where nothing was measured. */
+ * NaN for coordinates if nothing was measured. */
 static inline bool sp_scan_is_void(const double xyz[3])
 {
     return isnan(xyz[0]) || isnan(xyz[1]) || isnan(xyz[2]);
@@ -143,17 +143,17 @@ static inline bool sp_scan_is_void(const double xyz[3])
 sp_status sp_scan_next(sp_scan *scan, int64_t max, sp_scan_points *out);
 /* Goes back to the first point. */
 sp_status sp_scan_rewind(sp_scan *scan);
-/* Limits reading to part `part` of n_parts: rows that follow each other, about as many
- * in each part, in the order of the parts; LAZ is divided between its chunks. What can
- * be read from its beginning alone (text, for one) is whole in part 0. Reading begins
- * at the part's first point. Errors of sp_scan_rewind. */
+/* Limits reading to part `part` of n_parts: consecutive rows, about the same number in
+ * each part, in the order of the parts; LAZ is divided between its chunks. A format
+ * that is only read from its beginning (text, for one) is whole in part 0. Reading
+ * begins at the part's first point. Errors of sp_scan_rewind. */
 sp_status sp_scan_limit(sp_scan *scan, int part, int n_parts);
 void sp_scan_points_destroy(sp_scan_points *points);
 
 /* ---- writing ---- */
 
-/* Codes of points that get none of the classes: whatever the format has for no class;
- * the class that the point has in the scan. */
+/* Codes of points that get no class: whatever the format has for no class; the class
+ * that the point has in the scan. */
 enum { SP_SCAN_NO_CLASS = -1, SP_SCAN_KEEP = -2 };
 
 enum { SP_SCAN_ADDED_NAME = 32 }; /* most bytes of a name or a help, as in LAS */
@@ -172,15 +172,15 @@ typedef struct sp_scan_labels {
     bool has_kept; /* some codes are SP_SCAN_KEEP */
     int n_added;
     const sp_scan_added *added; /* [n_added] */
-    /* Gives those of the rows first .. first + n - 1: code [n], value [n][n_added]. Its
-     * failure ends the writing. */
+    /* Gives the codes and values of the rows first .. first + n - 1: code [n], value
+     * [n][n_added]. Its failure ends the writing. */
     sp_status (*get)(const void *from, int64_t first, int64_t n, int32_t *code,
                      float *value);
     const void *from; /* for get */
 } sp_scan_labels;
 
-/* The ending of the files in which classes of this scan are written: its own where its
- * format can be written; ".label" of SemanticKITTI; ".txt" of the others. */
+/* The ending of the files that get the classes of this scan: its own if its format can
+ * be written; ".label" of SemanticKITTI; ".txt" of the others. */
 const char *sp_scan_output_ending(const sp_scan *scan);
 /* Can these codes [n] and fields be written onto this scan in a file of this name?
  * SP_EDATA: a code, or a field, does not fit the format. */
@@ -188,15 +188,15 @@ sp_status sp_scan_check_labels(const sp_scan *scan, const char *path,
                                const int32_t *code, int n, int n_added,
                                const sp_scan_added *added);
 
-/* Can classes be written into a file of this name? The ending tells the format.
+/* Can classes be written into a file of this name? The ending decides the format.
  * SP_EUSAGE lists the endings. */
 sp_status sp_scan_check_output(const char *path);
-/* Writes the scan with other classes and added fields in the format that path's ending
- * tells, under a temporary name at first, so that no partial file stays. Everything
- * else stays as it is in copies of LAS and LAZ: each byte of all other fields, the
- * order of points, all records before and behind them. A field that the scan has
- * already gets other values. SP_EDATA: the scan, a code or a field does not fit the
- * format; SP_EIO; errors of reading. */
+/* Writes the scan with other classes and added fields in the format of path's ending,
+ * under a temporary name at first, so that no partial file stays. Everything else is
+ * unchanged in copies of LAS and LAZ: each byte of all other fields, the order of
+ * points, all records before and after them. A field that the scan has already gets
+ * other values. SP_EDATA: the scan, a code or a field does not fit the format; SP_EIO;
+ * errors of reading. */
 sp_status sp_scan_write(sp_scan *scan, const char *path, const sp_scan_labels *labels);
 
 /* ---- writing by several ----
@@ -209,8 +209,8 @@ sp_status sp_scan_write(sp_scan *scan, const char *path, const sp_scan_labels *l
  */
 
 /* The rows of a section of the copy of this scan that is called `path`; 0: the copy can
- * only be written by one. LAS is divided anywhere, LAZ where its chunks are of one
- * length and a table has them. */
+ * only be written by one. LAS is divided anywhere, LAZ if its chunks are of one length
+ * and a table has them. */
 int64_t sp_scan_section(sp_scan *scan, const char *path);
 /* Writes the part k of n of the copy that will be called `path` to the file `to`: rows
  * of the sections k, k + n, ... are asked for. Errors as of sp_scan_write. */

@@ -95,7 +95,7 @@ static const char *axis_take_word(const char *at, char *to)
     return at;
 }
 
-/* Takes a unit off the end of the words so far, if the name's last word is one. */
+/* Removes a unit from the end of the words so far, if the name's last word is one. */
 static void axis_take_unit(char *joined, const char *last, axis_name *to)
 {
     for (int i = 0; i < N_UNITS; i++)

@@ -4,10 +4,10 @@
  *               x y z i n | x y z i n | x y      5: nuScenes, n a ring
  *
  * Read with a wrong length each column mixes quantities of other kinds. So the length
- * is taken whose columns are the most alike in themselves: the mean logarithm of a
- * column's variance is least (the likelihood of a normal distribution for each column).
- * A file of coordinates in map units, or of one thing in all columns, is not told so;
- * then the ranges decide: a remission is 0 to 1, an intensity 0 to 255. */
+ * with the most homogeneous columns is chosen: the mean logarithm of a column's
+ * variance is least (the likelihood of a normal distribution for each column). This
+ * fails for coordinates in map units, or one quantity in all columns; then the ranges
+ * decide: a remission is 0 to 1, an intensity 0 to 255. */
 #include "scan/sp_scan_bin.h"
 
 #include <assert.h>
@@ -24,11 +24,11 @@
 enum {
     LOOKED_AT = 1 << 18, /* numbers from the beginning of the file */
     MOST_COLUMNS = 8,
-    LEAST_RECORDS = 8 /* of which a variance says something */
+    LEAST_RECORDS = 8 /* for a meaningful variance */
 };
 
-/* What a wrong length costs at least, in the mean logarithm of the variance, and what
- * chance adds to it: this over the root of the number of records. */
+/* The least cost of a wrong length, in the mean logarithm of the variance, and the part
+ * that chance adds to it: this over the root of the number of records. */
 #define CLEARLY 0.25
 #define CHANCE  3.0
 /* No coordinate is farther away, or nearer to zero without being zero. */
@@ -40,7 +40,7 @@ typedef struct numbers {
     int64_t n;
 } numbers;
 
-/* ---- what the numbers are ---- */
+/* ---- the meaning of the numbers ---- */
 
 /* Are these integers of eight bytes, small ones, as masks and labels are? */
 static bool are_int64(numbers all)
@@ -97,8 +97,8 @@ static double spread_of(numbers all, int k)
     return total / k;
 }
 
-/* The number of columns, 3 to 8, whose columns are the most alike in themselves; the
- * least of those that differ little, as twice the columns are as alike. `by` becomes
+/* The number of columns, 3 to 8, that makes them the most homogeneous; the least of
+ * those that differ little, since twice the columns are as homogeneous. `by` becomes
  * how much better it is than 4. */
 static int best_columns(numbers all, int64_t file_bytes, double *by)
 {
@@ -120,7 +120,7 @@ static int best_columns(numbers all, int64_t file_bytes, double *by)
     return best;
 }
 
-/* What `by` of best_columns must be at least. */
+/* The least `by` of best_columns. */
 static double clearly(numbers all, int k)
 {
     return CLEARLY + CHANCE / sqrt(fmax(1, (double)(all.n / k)));

@@ -48,7 +48,7 @@ static sp_status list_columns(sp_scan *scan, const sp_scan_labels *labels,
     return SP_OK;
 }
 
-/* One block of points with what is written of them. */
+/* One block of points with the values to write. */
 typedef struct block {
     sp_scan_points points;
     int32_t *code; /* [SP_SCAN_BLOCK] */

@@ -73,7 +73,7 @@ static bool is_no_data(const sp_scan_field *f, const unsigned char *record)
                : sp_scan_bits(record + f->at, f->size, f->is_big) == f->no_data_bits;
 }
 
-/* The same, or NaN if the number stands for no value. */
+/* The same, or NaN if the number means "no value". */
 static double value(const sp_scan_field *f, const unsigned char *record)
 {
     return f->has_no_data && is_no_data(f, record) ? NAN : stored_value(f, record);
@@ -118,8 +118,8 @@ sp_status sp_scan_records(sp_scan *scan, int64_t max, unsigned char *to, int64_t
                          scan->data_at + scan->row * scan->record_bytes);
 }
 
-/* Is this how programs write that nobody has labelled the point? NaN is CloudCompare's,
- * the largest numbers are what -1 becomes in an unsigned field of PCL. */
+/* Do programs write an unlabelled point this way? NaN is CloudCompare's, the largest
+ * numbers are what -1 becomes in an unsigned field of PCL. */
 static bool is_unlabelled(double x)
 {
     return isnan(x) || x == (double)UINT32_MAX || x == 0x1p64;
@@ -162,8 +162,8 @@ static sp_status refuse_number(const sp_scan *scan, int field, int64_t i, double
                    scan->path, scan->row + i, scan->field[field].name, x);
 }
 
-/* Counts the void rows. Refuses infinite coordinates, which no sensor writes, and where
- * each record is a point, as in SemanticKITTI's, those that are not a number too. */
+/* Counts the void rows. Refuses infinite coordinates, which no sensor writes, and NaN
+ * too if each record is a point, as in SemanticKITTI. */
 static sp_status find_void(const sp_scan *scan, sp_scan_points *p, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -215,9 +215,8 @@ static sp_status decode_labels(const sp_scan *scan, const sp_scan_points *p, int
     return SP_OK;
 }
 
-/* Decodes the selected field i of n records for a copy of the scan, which has what is
- * not finite too, integers of eight bytes exactly, and numbers that stand for no value.
- */
+/* Decodes the selected field i of n records for a copy of the scan, which keeps
+ * infinities and NaN, exact integers of eight bytes, and "no value" numbers. */
 static void decode_copy(const sp_scan *scan, int i, int64_t n, double *to)
 {
     const sp_scan_field *f = &scan->field[scan->selected[i]];

@@ -108,7 +108,7 @@ static sp_status check_is_copy(const sp_scan *scan, const char *path)
     return SP_OK;
 }
 
-/* Writes the file `path`, which has what the part says. */
+/* Writes the file `path` with the content that the part says. */
 static sp_status write_file(sp_scan *scan, const char *path,
                             const sp_scan_labels *labels, sp_scan_part part)
 {

@@ -1,7 +1,7 @@
 /* Points as float32 without a header: NAME.bin of SemanticKITTI with x y z remission,
  * NAME.pcd.bin of nuScenes with x y z intensity ring, or what --columns names. The
- * values tell what the records of other .bin files are (sp_scan_bin.c): a length that
- * fits proves nothing.
+ * values decide the records of other .bin files (sp_scan_bin.c): a length that fits
+ * proves nothing.
  *
  * Labels are in a file of the same stem, beside the scan or in the folder labels/ next
  * to the folder of the scans: NAME.label, else NAME_lidarseg.bin. SemanticKITTI has a
@@ -24,7 +24,7 @@ enum { KITTI_LABEL = 4 /* bytes of a label of SemanticKITTI */ };
 typedef struct kitti {
     sp_scan label;   /* first: the file of labels */
     int point_bytes; /* of a record of the scan */
-    int label_bytes; /* of a record of the label file; 0: there is no such file */
+    int label_bytes; /* of a record of the label file; 0: no such file */
 } kitti;
 
 /* Path of a label file, malloc'd: FOLDER + `folder` + NAME + `ending`. */
@@ -168,8 +168,8 @@ static void close_kitti(sp_scan *scan)
 
 enum { WRITTEN = 4096 }; /* points at a time */
 
-/* Replaces SP_SCAN_KEEP among the codes of n rows by what the scan's label file has,
- * the instance included. */
+/* Replaces SP_SCAN_KEEP among the codes of n rows by the label file's values, including
+ * the instance. */
 static sp_status keep_labels(sp_scan *scan, int64_t first, int64_t n, int32_t *code)
 {
     kitti *k = scan->own;
@@ -207,7 +207,7 @@ static bool has_label_file(const sp_scan *scan)
            strcmp(scan->field[scan->label].name, "label") == 0;
 }
 
-/* The scan itself is read only where its own labels are wanted. */
+/* Reads the scan itself only if its own labels are wanted. */
 static sp_status write_label(sp_scan *scan, const sp_scan_labels *labels,
                              const sp_scan_part *part)
 {

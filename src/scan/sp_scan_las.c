@@ -47,7 +47,7 @@ static const sp_scan_field new_fields[] = {
     {"gps_time", 22, 'f', 8, .scale = 1},
     {.at = 0}};
 
-/* Groups of fields whose place depends on the point data format. */
+/* Groups of fields; the point data format determines their places. */
 static const sp_scan_field time_field[] = {{"gps_time", 0, 'f', 8, .scale = 1},
                                            {.at = 0}};
 static const sp_scan_field rgb_fields[] = {{"red", 0, 'u', 2, .scale = 1},
@@ -100,7 +100,7 @@ static sp_status name_fields(sp_scan *scan, const sp_las_header *h)
     return SP_OK;
 }
 
-/* Sets the value that stands for no value: 8 bytes, of the type of the field as it is
+/* Sets the number that means "no value": 8 bytes, of the type of the field as it is
  * stored, which means before scale and offset. */
 static void take_no_data(sp_scan_field *f, const unsigned char *at)
 {
@@ -122,8 +122,8 @@ static void take_no_data(sp_scan_field *f, const unsigned char *at)
 
 /* Adds one description of extra bytes: 192 bytes, type at 2, options at 3, name at 4,
  * no data at 40, scale at 112, offset at 136. Types above 10 are arrays of two or three
- * elements, which are deprecated but written: each element is a field of its own, whose
- * name has the element's number at its end. Bytes of type 0 are skipped. */
+ * elements, which are deprecated but written: each element is a field of its own, with
+ * the element's number at its name's end. Bytes of type 0 are skipped. */
 static sp_status add_extra(sp_scan *scan, const unsigned char *d, int *at)
 {
     const int t = d[2], bytes = sp_las_described(d);

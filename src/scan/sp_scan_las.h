@@ -1,4 +1,4 @@
-/* What sp_scan_las*.c and sp_scan_laz.c know of a LAS file. */
+/* The structures of a LAS file for sp_scan_las*.c and sp_scan_laz.c. */
 #ifndef SP_SCAN_LAS_H
 #define SP_SCAN_LAS_H
 
@@ -11,7 +11,7 @@ typedef struct sp_las_header {
     int record_bytes;
     int64_t n_points, data_at; /* byte of the first record in the file */
     uint32_t n_vlrs;           /* variable length records that are before the points */
-    uint32_t n_evlrs;          /* extended ones that the header claims; 0: none is */
+    uint32_t n_evlrs;          /* extended ones that the header claims, may be 0 */
     int64_t evlrs_at;          /* within the file */
     int header_bytes;
     double scale[3], offset[3];
@@ -29,8 +29,8 @@ enum {
     SP_LAS_USER = 17
 };
 
-/* A variable length record, or an extended one: where its content is, and whose it is.
- * All zero before the first; at the end `is_end` is true. */
+/* A variable length record, or an extended one: the place of its content, and its
+ * owner. All zero before the first; at the end `is_end` is true. */
 typedef struct sp_las_record {
     bool is_end;
     bool is_extended;
@@ -42,11 +42,11 @@ typedef struct sp_las_record {
                           * an extended one, within the file */
 } sp_las_record;
 
-/* What an open scan keeps (scan->own). From `vlr` on all is of LAZ: the record that
- * says how the points are compressed, what it says, and the reader of the points. */
+/* The state of an open scan (scan->own). From `vlr` on all is of LAZ: the record that
+ * describes the compression, its content, and the reader of the points. */
 typedef struct sp_las {
     sp_las_header header;
-    /* A byte of the record that has the class, if it is above 31; 0: there is none. */
+    /* A byte of the record that has the class, if it is above 31; 0: no such byte. */
     int wide_class_at;
     char unit[4][SP_LAS_UNIT]; /* names of rare units (sp_scan_las_unit.c) */
     sp_las_record vlr;
@@ -81,23 +81,23 @@ sp_status sp_las_find_unit(sp_scan *scan);
 /* Writes a copy of a LAS or LAZ scan with other classes, as LAS or LAZ, or a part of
  * it, as sp_scan_format.write: classes 0 to 31 in point formats 0 to 5, 0 to 255 in the
  * others. Everything else stays: all other fields, the order of points, the records
- * before and behind them; the record that describes the compression comes and goes with
+ * before and after them; the record that describes the compression comes and goes with
  * it. SP_EDATA: the scan is neither, or a code does not fit; SP_EIO; SP_EMEM. */
 sp_status sp_las_write(sp_scan *scan, const sp_scan_labels *labels,
                        const sp_scan_part *part);
 /* The rows of a section of a copy as LAS or LAZ, as sp_scan_section says; 0: one writer
  * has all. */
 int64_t sp_las_section(sp_scan *scan, const sp_scan_format *as);
-/* The largest class code of a copy of this scan; 0 where it is neither LAS nor LAZ. */
+/* The largest class code of a copy of this scan; 0 if it is neither LAS nor LAZ. */
 int32_t sp_las_most_code(const sp_scan *scan);
 
 /* ---- added fields, as extra bytes (sp_scan_las_extra.c) ---- */
 
-/* The bytes of a record that a description [SP_LAS_EXTRA_BYTES] stands for; 0: its type
- * is unknown. */
+/* The bytes of a record that a description [SP_LAS_EXTRA_BYTES] covers; 0: its type is
+ * unknown. */
 int sp_las_described(const unsigned char *description);
 
-/* Where a value is written in the records of a copy, and how: a float as it is, an
+/* The place of a value in the records of a copy, and its form: a float unchanged, an
  * integer as its share of the largest one. */
 typedef struct sp_las_place {
     int at; /* first byte in the record */
@@ -121,15 +121,15 @@ typedef struct sp_las_extra {
 
 /* Checks whether the fields can be added: as sp_scan_format.check_added. */
 sp_status sp_las_check_added(const sp_scan *scan, int n, const sp_scan_added *added);
-/* Places the fields: those that the scan has stay where they are, new ones follow the
- * record. SP_EDATA; SP_EMEM. Free after failure too. */
+/* Places the fields: the scan's own keep their places, new ones follow the record.
+ * SP_EDATA; SP_EMEM. Free after failure too. */
 sp_status sp_las_extra_place(sp_las_extra *extra, const sp_scan *scan,
                              const sp_scan_labels *labels);
 void sp_las_extra_free(sp_las_extra *extra);
-/* The most bytes by which sp_las_extra_describe makes a head longer. */
+/* The most bytes that sp_las_extra_describe adds to a head. */
 size_t sp_las_extra_room(const sp_las_extra *extra);
 /* Describes the new fields in a head, which is the header and its VLRs, of *bytes
- * bytes with room behind them, and sets the length of records in it. SP_EDATA. */
+ * bytes with room after them, and sets the length of records in it. SP_EDATA. */
 sp_status sp_las_extra_describe(const sp_las_extra *extra, const sp_scan *scan,
                                 unsigned char *head, size_t *bytes);
 /* Writes the values [n] of a point into its record. */

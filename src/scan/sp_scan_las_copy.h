@@ -4,7 +4,7 @@
  *
  *     one writer     head, points, rest
  *     n writers      part k: the points of the sections k, k + n, ... of the rows, in a
- *                    file of its own (with LAZ: of chunks and their table alone)
+ *                    file of its own (with LAZ: only chunks and their table)
  *                    at the end: head, the sections of all parts in turn, rest
  */
 #ifndef SP_SCAN_LAS_COPY_H
@@ -27,28 +27,28 @@ typedef struct sp_las_copy {
     size_t head_bytes;
     sp_laz_format format;
     bool is_copc;              /* the copy, as the source */
-    int64_t rest_at, rest_end; /* what follows the points of the source */
-    int64_t rest_by;           /* by so many bytes its beginning moves */
+    int64_t rest_at, rest_end; /* the data after the points of the source */
+    int64_t rest_by;           /* bytes that its beginning moves by */
     int n_cuts;
     sp_las_record *cut; /* [n_cuts] extended records that the copy does not have */
-    const sp_scan_part *part; /* what is written; n 0: all by one writer */
+    const sp_scan_part *part; /* the part to write; n 0: all by one writer */
 } sp_las_copy;
 
 sp_status sp_las_put_bytes(const sp_las_copy *c, const void *from, size_t n);
-/* Writes the points: all, those of a part, or those that the parts have. `laz` is the
- * writer of a copy that is LAZ, else NULL. */
+/* Writes the points: all, a part's, or those that the parts have. `laz` is the writer
+ * of a copy that is LAZ, else NULL. */
 sp_status sp_las_put_points(sp_las_copy *c, sp_laz_writer *laz);
 
 /* ---- what follows the points ---- */
 
-/* Lists what the copy leaves out, and takes the descriptions of extra bytes there for
- * c->extra, if these change. The places of the rest, is_copc and extra are set. SP_EIO;
- * SP_EDATA; SP_EMEM. */
+/* Lists the records that the copy leaves out, and moves the descriptions of extra bytes
+ * there to c->extra, if they change. The places of the rest, is_copc and extra are set.
+ * SP_EIO; SP_EDATA; SP_EMEM. */
 sp_status sp_las_rest_plan(sp_las_copy *c);
-/* Writes the rest where c->to is, and brings the offsets in the head to it. SP_EDATA:
- * an offset is within the points; SP_EIO; SP_EMEM. */
+/* Writes the rest at the position of c->to, and adapts the offsets in the head.
+ * SP_EDATA: an offset is within the points; SP_EIO; SP_EMEM. */
 sp_status sp_las_rest_put(sp_las_copy *c);
-/* The place in the copy of what is at this byte of the source's rest. */
+/* The place in the copy of this byte of the source's rest. */
 int64_t sp_las_rest_moved(const sp_las_copy *c, int64_t at);
 /* Moves the offset at byte `at` of the head, if it is one into the rest. SP_EDATA. */
 sp_status sp_las_rest_move(sp_las_copy *c, int at);

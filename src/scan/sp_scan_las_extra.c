@@ -1,5 +1,5 @@
-/* Fields that a copy of a LAS or LAZ file has beside those of the source: extra bytes
- * at the end of each record, and their descriptions in the VLR "LASF_Spec" 4.
+/* Fields that a copy of a LAS or LAZ file has beside the source's: extra bytes at the
+ * end of each record, and their descriptions in the VLR "LASF_Spec" 4.
  *
  *     record  | standard part | extra bytes of the source | new fields |
  *     VLR     | descriptions: 192 bytes each              | new ones   |
@@ -48,7 +48,7 @@ static double largest(char kind, int bytes)
     return ldexp(1, (bytes > 4 ? 32 : 8 * bytes) - (kind == 'i')) - 1;
 }
 
-/* The number that stands for 1: of an integer that holds 0 to 1, the largest. */
+/* The number that means 1: the largest, of an integer that holds 0 to 1. */
 static double one_of(const sp_scan_added *added, char kind, int bytes)
 {
     return kind == 'f' || added->is_code ? 1 : largest(kind, bytes);
@@ -132,7 +132,7 @@ void sp_las_extra_free(sp_las_extra *extra)
 
 /* ---- descriptions ---- */
 
-/* One description stands for at most 255 bytes that nobody has described. */
+/* One description covers at most 255 bytes without a description. */
 static int n_undocumented(int bytes)
 {
     return (bytes + UINT8_MAX - 1) / UINT8_MAX;
@@ -175,8 +175,8 @@ static void redescribe(const sp_scan_added *added, const sp_las_place *place,
         sp_put_double(d + AT_SCALE, 1 / one_of(added, place->kind, place->size));
 }
 
-/* Brings the descriptions to the fields whose values change their meaning. *at is the
- * place in the record of the first one, and becomes that after the last one. */
+/* Updates the descriptions of the fields with values of a new meaning. *at is the place
+ * in the record of the first one, and becomes that after the last one. */
 static void change_descriptions(const sp_las_extra *extra, unsigned char *d, size_t n,
                                 int *at)
 {
@@ -192,7 +192,7 @@ static void change_descriptions(const sp_las_extra *extra, unsigned char *d, siz
 /* The VLRs of a head, as far as this file needs them. */
 typedef struct vlrs {
     size_t end;      /* after the last one */
-    size_t extra_at; /* head of the last one with descriptions; 0: there is none */
+    size_t extra_at; /* head of the last one with descriptions; 0: not found */
     int described;   /* the first byte of a record that they do not describe */
 } vlrs;
 
@@ -230,9 +230,9 @@ static void describe(const sp_scan_added *added, unsigned char d[SP_LAS_EXTRA_BY
     sp_put_double(d + AT_SCALE, 1.0 / UINT8_MAX);
 }
 
-/* Writes the descriptions that the copy needs beside those of the source's VLRs: those
- * of extended records; of bytes that nobody has described, so that the new fields are
- * found after them; and of new fields. */
+/* Writes the descriptions that the copy needs beside the source's VLRs: of extended
+ * records; of bytes without a description, so that the new fields are found after them;
+ * and of new fields. */
 static size_t describe_all(const sp_las_extra *extra, int described,
                            int old_record_bytes, unsigned char *to)
 {
@@ -258,7 +258,7 @@ static size_t describe_all(const sp_las_extra *extra, int described,
 }
 
 /* Makes room for n bytes after the descriptions of the VLR at v->extra_at, in place of
- * what is too short to be one more; returns where. */
+ * a rest too short for one more; returns their place. */
 static unsigned char *insert_there(const vlrs *v, size_t n, unsigned char *head,
                                    size_t *bytes)
 {

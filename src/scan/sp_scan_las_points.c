@@ -26,7 +26,7 @@ sp_status sp_las_put_bytes(const sp_las_copy *c, const void *from, size_t n)
     return SP_OK;
 }
 
-/* Some records of the copy, and what is written into them. */
+/* Some records of the copy, and the values to write into them. */
 typedef struct portion {
     int64_t most; /* records that fit */
     unsigned char *source, *record;
@@ -87,7 +87,7 @@ static sp_status change_records(const sp_las_copy *c, portion *p, int64_t n)
     return SP_OK;
 }
 
-/* Writes records, and ends a chunk where one of the source ends, if chunks differ. */
+/* Writes records, and ends a chunk where the source's chunk ends, if chunks differ. */
 static sp_status write_records(sp_las_copy *c, sp_laz_writer *laz,
                                const sp_laz_place **chunk, const unsigned char *records,
                                int64_t n)

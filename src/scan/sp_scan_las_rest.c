@@ -1,5 +1,5 @@
-/* What comes after the points of a copy of a LAS or LAZ file: extended records, and
- * whatever else the source has there. All is kept but
+/* The data after the points of a copy of a LAS or LAZ file: extended records, and
+ * anything else that the source has there. All is kept but
  *
  *     records of COPC    if the copy is no COPC file: they are the index of its chunks
  *     descriptions of    if the copy describes other extra bytes than the source: they
@@ -21,10 +21,10 @@ enum {
     AT_WAVES = 227,
     AT_EVLRS = 235,
     AT_N_EVLRS = 243,
-    MOST_MOVED = 65535 /* bytes of descriptions: what a VLR holds */
+    MOST_MOVED = 65535 /* bytes of descriptions in a VLR, at most */
 };
 
-/* ---- what is left out ---- */
+/* ---- records that are left out ---- */
 
 static sp_status rest_cut(sp_las_copy *c, const sp_las_record *record)
 {
@@ -36,7 +36,7 @@ static sp_status rest_cut(sp_las_copy *c, const sp_las_record *record)
     return SP_OK;
 }
 
-/* Takes the descriptions of extra bytes that a record has. */
+/* Keeps the descriptions of extra bytes that a record has. */
 static sp_status rest_take_extra(sp_las_copy *c, const sp_las_record *record)
 {
     const int64_t bytes = record->bytes / SP_LAS_EXTRA_BYTES * SP_LAS_EXTRA_BYTES;

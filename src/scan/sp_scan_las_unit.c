@@ -71,7 +71,7 @@ enum {
     USER_DEFINED = 32767
 };
 
-/* The content of the two records; keys NULL: there is none. */
+/* The content of the two records; keys is NULL without such records. */
 typedef struct geo_keys {
     unsigned char *keys, *doubles;
     int64_t key_bytes, double_bytes;

@@ -28,7 +28,7 @@ enum {
 
 /* COPC is LAZ with an index of its chunks: in the VLR "copc" 1 the place of the root,
  * in EVLRs "copc" 1000 entries of 32 bytes: key, offset u64, bytes i32, points i32; -1
- * points say that the offset is that of further entries. */
+ * points say that the offset leads to further entries. */
 enum {
     COPC_INFO = 1,
     COPC_PAGE = 1000,
@@ -57,7 +57,7 @@ static void count_vlrs(sp_las_copy *c, int by)
     sp_put32(c->head + AT_N_VLRS, sp_get32(c->head + AT_N_VLRS) + (uint32_t)by);
 }
 
-/* Puts the LAZ VLR behind the others. */
+/* Puts the LAZ VLR after the others. */
 static sp_status add_vlr(sp_las_copy *c)
 {
     unsigned char b[VLR_HEAD + SP_LAZ_VLR_BYTES] = {0};
@@ -80,7 +80,7 @@ static sp_status add_vlr(sp_las_copy *c)
     return SP_OK;
 }
 
-/* Makes the format that of the longer records, with chunks as they are. */
+/* Adapts the format to the longer records, with unchanged chunks. */
 static void lengthen(sp_las_copy *c)
 {
     const uint32_t chunk_points = c->format.chunk_points;
@@ -115,7 +115,7 @@ static void change_vlr(sp_las_copy *c)
     sp_put16(c->head + vlr.head_at + AT_VLR_BYTES, (uint64_t)vlr.bytes + n - old);
 }
 
-/* Makes the number of VLRs, and the length of the last one, what is there: other
+/* Sets the number of VLRs, and the length of the last one, to the existing VLRs: other
  * records may follow in the copy. */
 static sp_status count_there(sp_las_copy *c)
 {
@@ -151,7 +151,7 @@ static void drop_copc(sp_las_copy *c)
     }
 }
 
-/* Brings the VLRs to the copy: those of compression, COPC and extra bytes. */
+/* Adapts the VLRs of compression, COPC and extra bytes to the copy. */
 static sp_status change_vlrs(sp_las_copy *c)
 {
     SP_TRY(count_there(c));
@@ -301,7 +301,7 @@ static sp_status write_rest(sp_las_copy *c, const sp_laz_writer *laz)
     return sp_las_put_bytes(c, c->head, c->head_bytes);
 }
 
-/* Writes the copy, or a part of its points alone. */
+/* Writes the copy, or only a part of its points. */
 static sp_status write_with(sp_las_copy *c, sp_laz_writer **laz)
 {
     const bool is_part = c->part->n > 0 && !c->part->path;

@@ -51,7 +51,7 @@ static sp_status rewind_laz(sp_scan *scan)
     return sp_laz_rewind(sp_las_of(scan)->reader);
 }
 
-/* The number of the first chunk that begins at this row or behind it. */
+/* The number of the first chunk that begins at this row or after it. */
 static int64_t chunk_behind(const sp_laz_place *chunk, int64_t n, int64_t row)
 {
     int64_t low = 0, high = n;

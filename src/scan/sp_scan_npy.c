@@ -1,6 +1,6 @@
 /* NumPy arrays: [n, k] of any number type, in C or Fortran order, with columns named by
- * --columns (x y z where there are three), and structured arrays of numbers with their
- * own names. */
+ * --columns (three columns: x y z), and structured arrays of numbers with their own
+ * names. */
 #include <ctype.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -45,8 +45,8 @@ static sp_status read_header(sp_scan *scan, npy *a)
     return SP_OK;
 }
 
-/* Returns the end of the literal at `at`: the comma, colon or bracket behind it,
- * outside of texts and of brackets of its own. */
+/* Returns the end of the literal at `at`: the comma, colon or bracket after it, outside
+ * of texts and of brackets of its own. */
 static const char *end_of(const char *at)
 {
     char quote = 0;
@@ -82,7 +82,7 @@ static const char *value_of(const npy *a, const char *key)
     return NULL;
 }
 
-/* Reads a type like '<f4', with its quotes. Returns the text behind it; NULL: it is not
+/* Reads a type like '<f4', with its quotes. Returns the text after it; NULL: it is not
  * a type of numbers. */
 static const char *take_type(const char *at, sp_scan_field *f)
 {

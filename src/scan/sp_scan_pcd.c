@@ -97,7 +97,7 @@ static bool take_word(pcd *p, int i, const char *word, char key)
     return *end == '\0' && n >= 0 && n <= SP_SCAN_FIELDS;
 }
 
-/* Stores the words behind the keyword, one per field. */
+/* Stores the words after the keyword, one per field. */
 static sp_status take_words(sp_scan *scan, pcd *p, const char *line, char key)
 {
     int i = 0;
@@ -123,7 +123,7 @@ static bool is_keyword(const char *line, const char *word)
     return strncmp(line, word, n) == 0 && (line[n] == '\0' || strchr(BLANKS, line[n]));
 }
 
-/* Takes a header line, from its first word on. Lines with other words than PCD's are
+/* Parses a header line, from its first word on. Lines with other words than PCD's are
  * passed over, as PCL does. */
 static sp_status take_line(sp_scan *scan, pcd *p, const char *line)
 {
@@ -257,8 +257,8 @@ static sp_status add_colours(sp_scan *scan, int at)
     return SP_OK;
 }
 
-/* The same for floats of ascii, which fill_ascii unpacks. Copies of a scan keep those
- * that a float cannot tell as NaN, so they are floats there. */
+/* The same for floats of ascii, which fill_ascii unpacks. Copies of a scan keep colours
+ * that a float has only as NaN, so they are floats there. */
 static sp_status add_float_colours(sp_scan *scan, const pcd *p)
 {
     for (int k = 0; k < 3 * p->n_packed; k++, scan->record_bytes += 8)
@@ -355,8 +355,7 @@ static void gather(const sp_scan *scan, const pcd *p, int64_t n, unsigned char *
 }
 
 /* Unpacks the colours of the float that has their bits: so PCL wrote them before they
- * were integers. One that is NaN, as that of an opaque colour is, has lost them:
- * NaN. */
+ * were integers. A NaN, as an opaque colour gives, has lost them: NaN. */
 static void unpack(const unsigned char *number, unsigned char *to)
 {
     const double x = sp_get_double(number);
@@ -443,7 +442,7 @@ static sp_status open_pcd(sp_scan *scan)
     SP_TRY(add_fields(scan, p));
     if (p->data == PCD_COMPRESSED)
         return expand(scan, p);
-    /* An ascii number takes at least a digit and a blank; the last one needs no blank.
+    /* An ascii number needs at least a digit and a blank; the last one needs no blank.
      */
     return p->data == PCD_BINARY
                ? sp_scan_check_size(scan, scan->n_points, scan->record_bytes,

@@ -1,7 +1,7 @@
 /* PLY: ascii, and binary of both byte orders. The points are the rows of the element
  * "vertex", or of the only element that has coordinates if it has another name; its
  * list properties and the elements before it are skipped. Binary points without lists
- * are read from where they lie; all others go through a stream (sp_scan_ply_lists). */
+ * are read in place; all others go through a stream (sp_scan_ply_lists). */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -286,7 +286,7 @@ static bool read_raw(const sp_scan *scan, ply_type type, unsigned char *to)
     return fread(to, (size_t)type.size, 1, scan->lines.stream) == 1;
 }
 
-/* The length of a list; -1 where it is not a valid count. */
+/* The length of a list; -1 if it is not a valid count. */
 static int64_t list_length(const ply *p, ply_type type, const unsigned char *raw)
 {
     const uint64_t n = sp_scan_bits(raw, type.size, p->is_big);
@@ -330,7 +330,7 @@ static bool binary_row(const sp_scan *scan, const ply *p, const element *e,
     return true;
 }
 
-/* Skips the numbers of a list, behind its length, which is at `length`. */
+/* Skips the numbers of a list, after its length, which is at `length`. */
 static bool pass_list(const char **at, ply_type type, const unsigned char *length)
 {
     const double x = sp_get_double(length);
@@ -350,7 +350,7 @@ static bool pass_list(const char **at, ply_type type, const unsigned char *lengt
     return true;
 }
 
-/* Reads the numbers of a line. *rest becomes the text behind them; if they do not fit
+/* Reads the numbers of a line. *rest becomes the text after them; if they do not fit
  * the properties, the first that does not, which is returned, begins there. */
 static const property *ascii_numbers(const sp_scan *scan, const element *e,
                                      unsigned char *to, const char **rest)
@@ -419,7 +419,7 @@ static sp_status next_row(sp_scan *scan, const ply *p, const element *e, int64_t
     return binary_row(scan, p, e, to) ? SP_OK : ends_early(scan, p, e, row);
 }
 
-/* Skips the elements before the vertex, which follow the header, where the stream is.
+/* Skips the elements before the vertex, which follow the header. The stream is there.
  * An element without properties has no lines. */
 static sp_status find_vertex(sp_scan *scan, const ply *p)
 {
@@ -451,7 +451,7 @@ static sp_status check_counts(sp_scan *scan, const ply *p, bool *has_lists)
         bool lists;
         int64_t least = least_bytes(p, e, &lists);
 
-        /* The last number of an ascii file needs no blank behind it. */
+        /* The last number of an ascii file needs no blank after it. */
         SP_TRY(sp_scan_check_size(scan, e->count, least, at - p->is_ascii));
         *has_lists = *has_lists || lists;
         if (i == p->vertex)

@@ -2,9 +2,9 @@
  * a byte order mark is skipped.
  *
  * Separators: the first point decides. It is the semicolon, else tabs and blanks, else
- * the comma (with or without blanks around it). Where it is not the comma, numbers may
+ * the comma (with or without blanks around it). If it is not the comma, numbers may
  * have decimal commas, but one file may not mix them with decimal points. Every line
- * must have as many numbers as the first one.
+ * must have the same number of values as the first one.
  *
  * Columns are named by --columns, or by a line (a comment or the first line) that names
  * x, y and z, or Easting and the like (sp_scan_axis.c), among others; three columns
@@ -28,7 +28,7 @@ enum { MAX_COLUMNS = 256, NUMBER = 64 };
 
 /* The conventions of a file, and its columns. */
 typedef struct text {
-    char separator; /* ';', ',' or a tab; ' ' stands for blanks and tabs */
+    char separator; /* ';', ',' or a tab; ' ' means blanks and tabs */
     char mark;      /* decimal point or comma; 0 until a number has one */
     int n_columns, n_names;
     int n_listed; /* columns that --columns names or passes over; 0: no such option */
@@ -36,7 +36,7 @@ typedef struct text {
     int n_read;                  /* numbers of the last line */
     int64_t n_claimed; /* points that the first line counts; -1: it does not */
     char name[MAX_COLUMNS][SP_SCAN_NAME]; /* names found in the file */
-    const char *value[MAX_COLUMNS];       /* where the values of the line begin */
+    const char *value[MAX_COLUMNS];       /* begin of the line's values */
 } text;
 
 static bool is_comment(const char *line)
@@ -250,7 +250,7 @@ static bool is_damaged_point(text *t, const char *at)
 }
 
 /* Reads the line as the first point, which decides the separator: with columns to pass
- * over, the first one by which the line has the columns that --columns lists. */
+ * over, the first one that gives the line the columns of --columns. */
 static void read_first(text *t, const char *line, double *number, const char **bad)
 {
     static const char others[] = {';', ',', '\t', ' ', '\0'};
@@ -328,7 +328,7 @@ static sp_status refuse_names(const sp_scan *scan, const text *t)
                    scan->path, scan->lines.number, list);
 }
 
-/* Takes the names of a line before the first point. A comment may mention x, y and z
+/* Reads the names in a line before the first point. A comment may mention x, y and z
  * without naming columns, but a first line that names another number of columns is an
  * error, and one with a name for each column must name x, y and z. */
 static sp_status take_header(sp_scan *scan, text *t, const char *line)

@@ -12,7 +12,7 @@
  * vox_options reads the command line of convert and apply; vox_main starts the ranks
  * and calls one of the functions below.
  *
- * Each command is collective over the ranks of comm, takes the command's own arguments
+ * Each command is collective over the ranks of comm, gets the command's own arguments
  * (argv[0] is its name) and answers --help itself. SP_EUSAGE: options that do not fit;
  * SP_EDATA: input; SP_EIO: output; SP_EMEM. A rank that fails holds the record of the
  * error. */
@@ -23,16 +23,16 @@
 
 /* Converts scans to voxel shards. The bytes do not depend on the number of ranks. */
 sp_status vox_convert(int argc, char **argv, sp_comm *comm);
-/* Writes predicted classes onto a scan. Rank 0 alone works. */
+/* Writes predicted classes onto a scan. Only rank 0 works. */
 sp_status vox_apply(int argc, char **argv, sp_comm *comm);
 /* Synthetic labelled scenes as shards. */
 sp_status vox_scene(int argc, char **argv, sp_comm *comm);
 /* Prints the content of shards. */
 sp_status vox_info(int argc, char **argv, sp_comm *comm);
 /* Compares the classes of the same points in two scans or folders. SP_EBELOW: the mean
- * IoU is below the bound that was asked for. */
+ * IoU is below the bound that was given. */
 sp_status vox_compare(int argc, char **argv, sp_comm *comm);
-/* Draws a sample of a shard, its predictions, or a scan. Rank 0 alone works. */
+/* Draws a sample of a shard, its predictions, or a scan. Only rank 0 works. */
 sp_status vox_view(int argc, char **argv, sp_comm *comm);
 
 #endif

@@ -3,7 +3,7 @@
  *     predictions  /names         tile.las[0,0]  tile.las[0,1]  other.las ...
  *                  /point_index   rows of tile.las ...
  *                  /point_labels  classes   --map reversed, or class_codes--> codes
- *     scan         code [points of the scan], 0 or -1 where nothing was predicted
+ *     scan         code [points of the scan], 0 or -1 if nothing was predicted
  *
  * The samples of a scan are found by name: the same file, or else the same name in
  * another folder or compressed, if the predictions hold only one file of that name. A
@@ -64,13 +64,13 @@ typedef struct prediction {
     int64_t ignore_label;
     int n_classes;     /* length of class_name, class_code and code */
     char **class_name; /* NULL: the file has none */
-    char **class_code; /* "3:4:5"; NULL: the file has none */
+    char **class_code; /* "3:4:5"; NULL: not in the file */
     int32_t *code; /* [n_classes] code to write for a class; NULL: the class's number */
 } prediction;
 
 /* ---- reading ---- */
 /* Counts the rows of a list. More rows than the file can hold (EXPANSION times its size
- * where the list is compressed) are damage: the memory for them is not requested. */
+ * if the list is compressed) are damage: no memory is requested for them. */
 static sp_status count_rows(sp_h5 *file, const char *path, const char *name, int64_t *n)
 {
     int64_t most = sp_h5_bytes(file);
@@ -95,7 +95,7 @@ static sp_status count_rows(sp_h5 *file, const char *path, const char *name, int
     return SP_OK;
 }
 
-/* Reads the offsets, which may be absent where there is one sample. */
+/* Reads the offsets, which may be absent if there is one sample. */
 static sp_status read_offsets(sp_h5 *file, prediction *p)
 {
     const int64_t dim = p->n_samples + 1;
@@ -141,7 +141,7 @@ static sp_status read_arrays(sp_h5 *file, prediction *p)
     return sp_h5_read(file, "/point_index", SP_H5_U64, 1, &p->n_points, p->index);
 }
 
-/* Reads names of classes, and as many codes, where the file has them. */
+/* Reads names of classes, and the same number of codes, if the file has them. */
 static sp_status read_classes(sp_h5 *file, prediction *p)
 {
     int64_t n = 0;
@@ -208,7 +208,7 @@ static void file_of(const char *name, char path[PATH_BYTES])
     snprintf(path, PATH_BYTES, "%.*s", (int)n, name);
 }
 
-/* Are these names the same, or those of one scan compressed and not? */
+/* Are these names the same, or of one scan, compressed and not? */
 static bool is_same_scan(const char *a, const char *b)
 {
     size_t n = strlen(a);
@@ -246,9 +246,9 @@ static void find_best(const prediction *p, int n, const char *scan, int *best,
         }
 }
 
-/* Warns where the name alone tells that the samples of `file` are of the scan. Scans of
- * one name in several folders are common (000000.bin of each sequence), and the
- * predictions have no coordinates to compare. */
+/* Warns if only the name says that the samples of `file` are of the scan. Scans of one
+ * name in several folders are common (000000.bin of each sequence), and the predictions
+ * have no coordinates to compare. */
 static void warn_of_folder(const char *file, const char *scan)
 {
     const size_t n = (size_t)(sp_file_name(file) - file),
@@ -260,8 +260,8 @@ static void warn_of_folder(const char *file, const char *scan)
                      scan, file);
 }
 
-/* Chooses the samples to take: those whose file matches the scan's name as *best says.
- * They must all have one name. */
+/* Chooses the samples to take: their file matches the scan's name as *best says. They
+ * must all have one name. */
 static sp_status find_match(const prediction *p, int n, const char *scan, int *best)
 {
     char file[PATH_BYTES], found[PATH_BYTES] = "";
@@ -321,8 +321,8 @@ static sp_status take_sample(const prediction *p, int64_t s, int64_t n_points,
     return SP_OK;
 }
 
-/* Collects the codes of all points of the scan. Where several samples predict a point,
- * the last one counts. */
+/* Collects the codes of all points of the scan. If several samples predict a point, the
+ * last one counts. */
 static sp_status collect(const vox_options *o, prediction *p, int n, int64_t n_points,
                          int32_t *code, int64_t *n_taken)
 {

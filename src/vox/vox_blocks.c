@@ -10,10 +10,10 @@
 typedef struct vox_blocks_input {
     int n_parts;
     vox_box found;     /* around the points of this rank's part, later of all */
-    vox_layout layout; /* by which it is cut; no blocks: it has no point */
+    vox_layout layout; /* used to cut it; no blocks: it has no point */
 } vox_blocks_input;
 
-/* Names what the names of the files of an input begin with. */
+/* Sets the prefix of the names of an input's files. */
 static void name_parts(vox_blocks *b, int f)
 {
     snprintf(b->path, sizeof b->path, "%s.spill-%05d", b->options->out, f);
@@ -26,12 +26,12 @@ static double bytes_of(const char *path)
     return stat(path, &st) == 0 ? (double)st.st_size : 0;
 }
 
-/* A part is at most about half of what a rank has to read. */
+/* A part is at most about half of a rank's reading. */
 static void choose_parts(vox_blocks *b)
 {
     const vox_options *o = b->options;
     const double size = b->comm->size;
-    double total = 1; /* not 0 where no input is there */
+    double total = 1; /* not 0 without inputs */
 
     for (int f = 0; f < o->n_inputs; f++)
         total += bytes_of(o->input[f]);
@@ -43,8 +43,8 @@ static void choose_parts(vox_blocks *b)
     }
 }
 
-/* Rank 0 decides for all, lest a file that grows has other parts on others. Collective.
- */
+/* Rank 0 decides for all, so that a growing file has the same parts everywhere.
+ * Collective. */
 static sp_status deal(vox_blocks *b)
 {
     const size_t n = (size_t)b->options->n_inputs;
@@ -59,15 +59,13 @@ static sp_status deal(vox_blocks *b)
     return sp_comm_bcast(b->comm, b->input, n * sizeof *b->input, 0);
 }
 
-/* The part of an input that this rank has; there is none of a number from n_parts on.
- */
+/* The part of an input that this rank has; from n_parts on it does not exist. */
 static int part_of(const vox_blocks *b, int f)
 {
     return (b->comm->rank + b->comm->size - f % b->comm->size) % b->comm->size;
 }
 
-/* Cuts this rank's part of an input by the layout or, where it is NULL, by the header.
- */
+/* Cuts this rank's part of an input by the layout or, if it is NULL, by the header. */
 static sp_status cut_part(vox_blocks *b, int f, const vox_layout *layout,
                           vox_codes *codes)
 {
@@ -93,8 +91,8 @@ static sp_status cut_part(vox_blocks *b, int f, const vox_layout *layout,
     return rc;
 }
 
-/* Cuts this rank's part of an input by the extent of all its points, where it was cut
- * by another: the blocks do not depend on the header. */
+/* Cuts this rank's part of an input by the extent of all its points, if it was cut by
+ * another extent: the blocks do not depend on the header. */
 static sp_status cut_again(vox_blocks *b, int f)
 {
     const vox_box found = b->input[f].found;
@@ -111,7 +109,7 @@ static sp_status cut_again(vox_blocks *b, int f)
     return rc;
 }
 
-/* Makes b->parts those of an input. */
+/* Sets b->parts to an input's parts. */
 static sp_status open_parts(vox_blocks *b, int f)
 {
     vox_parts_close(&b->parts);

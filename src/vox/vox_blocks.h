@@ -14,7 +14,7 @@ typedef struct vox_blocks {
     /* [options->n_inputs] */
     struct vox_blocks_input *input;
     vox_parts parts; /* of the input that was read last */
-    char path[4096]; /* what the names of its parts' files begin with */
+    char path[4096]; /* prefix of the names of its parts' files */
 } vox_blocks;
 
 /* Cuts all inputs and appends the pieces of every size-th one to *mine, which is

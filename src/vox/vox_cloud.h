@@ -30,8 +30,8 @@ typedef struct vox_cloud {
     double *xyz; /* [n][3] metre */
     /* [n][options->n_features] after division; height and count are 0 so far */
     float *features;
-    int32_t *label;    /* [n] class, or code without a map, or SP_IGNORE */
-    uint64_t *index;   /* [n] row in the file */
+    int32_t *label;  /* [n] class, or code without a map, or SP_IGNORE */
+    uint64_t *index; /* [n] row in the file */
     /* [n] 0: the point lies in the margin of its block; SP_POINT_FOREIGN: it is one of
      * another input */
     uint8_t *is_owned;
@@ -47,8 +47,8 @@ typedef struct vox_cloud {
 /* One sample of the input: a file, or a block of a file. */
 typedef struct vox_piece {
     int32_t file, bx, by; /* number of the input; column and row of the block */
-    /* Of a block: which scan it is (vox_parts), points that are not in its margin, all
-     * points, those of other inputs. */
+    /* A block's scan (vox_parts), its points that are not in the margin, all points,
+     * and the points of other inputs. */
     uint32_t crc;
     int64_t n_own, n, n_foreign;
     sp_block block; /* all zero: the whole scan */
@@ -59,20 +59,20 @@ typedef struct vox_piece {
 typedef struct vox_codes {
     int64_t n[VOX_MAX_CODE + 1]; /* other codes are not counted */
     int64_t n_void;
-    int64_t void_from_end; /* inputs from the first one with such a row on; 0: none */
+    int64_t void_from_end; /* inputs from the first one with such a row on, or 0 */
 } vox_codes;
 
-/* Chooses the columns where --features was not given: one and height, and intensity
- * where the first input has it. Errors of opening that scan. */
+/* Chooses the columns without --features: one and height, and intensity if the first
+ * input has it. Errors of opening that scan. */
 sp_status vox_features_default(vox_options *options);
 /* Opens an input and selects the attributes that the features need. Close with
- * sp_scan_close. Errors are those of sp_scan_open and sp_scan_select; SP_EDATA where
- * its coordinates are in degree and with_degrees is not set. */
+ * sp_scan_close. Errors: see sp_scan_open and sp_scan_select; SP_EDATA if its
+ * coordinates are in degree and with_degrees is not set. */
 sp_status vox_scan_open(sp_scan **scan, const vox_options *options, int file);
-/* Warns once where an input has what the default features leave out. */
+/* Warns once if an input has an attribute that the default features leave out. */
 void vox_warn_left_out(const sp_scan *scan, const vox_options *options, int file);
-/* Warns of what the scan, which was read to its end, remarks; of the choice of a label
- * only once. */
+/* Prints the remarks of a scan that was read to its end as warnings; about the choice
+ * of a label only once. */
 void vox_warn_of_notes(const sp_scan *scan);
 vox_source vox_source_of(const sp_scan *scan);
 
@@ -84,20 +84,20 @@ void vox_cloud_destroy(vox_cloud *cloud);
 
 /* Makes room for n points. SP_EMEM. */
 sp_status vox_cloud_reserve(vox_cloud *cloud, const vox_options *options, int64_t n);
-/* Is this a point with x0 <= x < x1 and y0 <= y < y1, or one at all where there are no
- * bounds? Neighbouring bounds share no point. */
+/* Is this a point with x0 <= x < x1 and y0 <= y < y1, or without bounds, a point at
+ * all? Neighbouring bounds share no point. */
 bool vox_is_within(const vox_options *options, const double *xyz);
 /* Counts one point's code; codes beyond VOX_MAX_CODE are ignored. */
 void vox_codes_count(vox_codes *codes, int32_t code);
 /* Counts void rows of an input. */
 void vox_codes_count_void(vox_codes *codes, const vox_options *options, int file,
                           int64_t n);
-/* Sums the void rows of all ranks and says on rank 0 how many there were, and `what`
- * became of them. Collective. */
+/* Sums the void rows of all ranks and reports on rank 0 their number and `what` became
+ * of them. Collective. */
 sp_status vox_codes_tell_void(vox_codes *codes, const vox_options *options,
                               sp_comm *comm, const char *what);
-/* The label of a point with this code: a class where there is a map, else the code
- * itself; SP_IGNORE for none. */
+/* The label of a point with this code: a class if there is a map, else the code
+ * itself; SP_IGNORE without a class. */
 int32_t vox_class_of(const vox_options *options, int32_t code);
 /* Converts one point's selected attributes to its feature columns [n_features]. */
 void vox_features_of(const vox_options *options, const double *attr, float *to);

@@ -1,4 +1,4 @@
-/* spvox compare: command line, division over the ranks, and what is printed. */
+/* spvox compare: command line, division over the ranks, and output. */
 #include "vox/vox_compare.h"
 
 #include <assert.h>
@@ -149,7 +149,7 @@ static sp_status compare_count(sp_comm *comm, const vox_compare_options *o,
     return rc;
 }
 
-/* ---- what is printed ---- */
+/* ---- output ---- */
 
 static void json_rates(sp_json *json, const char *key, int n, const double *rate)
 {

@@ -58,19 +58,19 @@ sp_status vox_compare_list(const char *a, const char *b, vox_file_pair **pair, i
 void vox_compare_free(vox_file_pair *pair, int n);
 
 /* Counts the pairs of codes of file number `file` into `counts`. SP_EDATA: the points
- * cannot be matched, or a file has no classes; errors of reading. Memory: none that
- * depends on the number of points if they match by order, else some 100 bytes a point.
+ * cannot be matched, or a file has no classes; errors of reading. Memory does not
+ * depend on the number of points if they match by order, else some 100 bytes a point.
  * Local. */
 sp_status vox_compare_pair(const vox_compare_options *options,
                            const vox_file_pair *pair, int64_t file,
                            vox_code_pairs *counts);
 
-/* The classes that a comparison counts: codes in ascending order, or those of --map. */
+/* The classes that a comparison counts: --map's, or codes in ascending order. */
 typedef struct vox_score {
     int n;           /* classes */
     char **name;     /* [n] */
     int64_t *points; /* [n][n + 1]: truth, prediction; the last column counts points
-                        that have none of the classes in B */
+                        that have no class in B */
     int64_t n_points, n_ignored;  /* counted; left out since A has no class there */
     double accuracy, kappa, miou; /* NAN: not defined */
     double *iou, *precision, *recall, *f1; /* [n]; NAN: not defined */
@@ -83,8 +83,8 @@ typedef struct vox_code_classes {
     int32_t class_of[VOX_MAX_CODE + 1];
 } vox_code_classes;
 
-/* Determines the classes: those of the map if it has any, else all codes of the counts
- * that are not ignored. SP_EUSAGE: --ignore is no list of codes, or leaves no class;
+/* Determines the classes: the map's if it has any, else all codes of the counts that
+ * are not ignored. SP_EUSAGE: --ignore is not a list of codes, or leaves no class;
  * SP_EMEM. Free in any case. */
 sp_status vox_classes_find(vox_code_classes *classes,
                            const vox_compare_options *options,

@@ -116,7 +116,7 @@ static bool list_npy_header(const unsigned char *data, size_t bytes, char *kind,
            *n <= (int64_t)((bytes - *begin) / (size_t)*size);
 }
 
-/* Takes an array of one dimension; *is_list is false for any other file. */
+/* Accepts an array of one dimension; *is_list is false for any other file. */
 static sp_status list_read_npy(class_file *f, bool *is_list)
 {
     unsigned char *data = NULL, *at;
@@ -314,7 +314,7 @@ static bool is_same_place(const class_file *a, const class_file *b, const double
     return true;
 }
 
-/* Where and why two files do not have the same points in the same order. */
+/* The place and reason of a difference in two files' points or their order. */
 typedef struct order_fault {
     bool is_found, is_count;
     int64_t row;
@@ -467,7 +467,7 @@ static double reach_distance(const cell_table *t, int64_t i, const double *key)
     return d;
 }
 
-/* Takes the nearest free point of A for a key out of the table; -1: there is none. */
+/* Takes the nearest free point of A for a key out of the table, or returns -1. */
 static int64_t cell_table_take(cell_table *t, const double *key)
 {
     int64_t low[3], high[3], at[3], *link = NULL;

@@ -7,7 +7,7 @@
  *             same shares (J. Cohen, A coefficient of agreement for nominal scales,
  *             1960)
  *
- * A point whose code in B is no class is wrong, and no class's false positive. */
+ * A point without a class in B is wrong, and not a false positive of any class. */
 #include "vox/vox_compare.h"
 
 #include <assert.h>

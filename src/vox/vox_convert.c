@@ -313,7 +313,7 @@ end:
 
 /* ---- write ---- */
 
-/* Are the samples blocks whose points can be merged? */
+/* Are the samples blocks, with points that can be merged? */
 static bool has_blocks(const convert *c)
 {
     return c->options->block > 0 && c->options->with_points;
@@ -409,8 +409,8 @@ static sp_status write_shards(const convert *c)
     return SP_OK;
 }
 
-/* Finds the files whose names are the prefix and `ending`, in which # is a number.
- * globfree in any case. */
+/* Finds the files named by the prefix and `ending`, in which # is a number. globfree in
+ * any case. */
 static void find_files(const convert *c, const char *ending, glob_t *found)
 {
     char pattern[3 * PATH_BYTES], *to = pattern;
@@ -468,8 +468,8 @@ static sp_status check_options(vox_options *o)
     return o->n_features ? SP_OK : vox_features_default(o);
 }
 
-/* Removes this rank's files, and on rank 0 those of a run that was killed, which may
- * have had other ranks, inputs and shards. */
+/* Removes this rank's files, and on rank 0 the files of a killed run, which may have
+ * had other ranks, inputs and shards. */
 static void remove_temporary(convert *c)
 {
     static const char *const left[] = {".part-#.tmp", ".spill-#-#.tmp",

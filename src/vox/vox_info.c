@@ -16,7 +16,7 @@
 #include "predict/sp_scans.h"
 #include "scan/sp_gridding.h"
 
-enum { LEAST_VOXELS = 64 /* of a sample in which a common step is no chance */ };
+enum { LEAST_VOXELS = 64 /* of a sample, for a common step not to be chance */ };
 
 typedef struct info {
     bool wants_samples, is_help; /* the options */
@@ -114,8 +114,8 @@ static void add_column(info *in, const sp_sample *s, int a)
     in->mean[a] += away * m / (n + m);
 }
 
-/* Finds the greatest number of which all differences of the coordinate a are multiples,
- * 0 if there are none. Most samples end it after a few voxels. */
+/* Finds the greatest common divisor of all differences of the coordinate a, 0 without
+ * differences. Most samples end it after a few voxels. */
 static int64_t step_of(const sp_sample *s, int a)
 {
     int64_t step = 0;
@@ -168,8 +168,8 @@ static sp_status check_margin(const info *in, const sp_sample *s)
     return rc;
 }
 
-/* Prepares for check_margin. A block that comes twice is no damage, but then it is not
- * known whose points the margins have. */
+/* Prepares for check_margin. A block that comes twice is not damage, but then the
+ * owners of the margins' points are not known. */
 static sp_status find_scans(info *in)
 {
     sp_status rc = in->set.has_blocks ? sp_scans_create(&in->scans, &in->set) : SP_OK;
@@ -181,9 +181,9 @@ static sp_status find_scans(info *in)
     return SP_OK;
 }
 
-/* Finds the cost of a sample, or takes the one that is stored. Opening a set has
- * checked alone what that could be; some are compared with the voxels, which takes
- * about a second for a million of them. */
+/* Finds the cost of a sample, or uses the stored one. Opening a set has checked only
+ * its possible values; some are compared with the voxels, which takes about a second
+ * for a million of them. */
 static sp_status find_cost(const info *in, const sp_sample *s)
 {
     const sp_shard *shard = &in->set.shard[sp_dataset_shard_of(&in->set, s->id)];
@@ -243,7 +243,7 @@ static sp_status read_all(info *in)
     return rc;
 }
 
-/* Brings mean and m2 of this rank's voxels to those of all. */
+/* Combines mean and m2 of this rank's voxels with the other ranks'. */
 static sp_status join_columns(info *in)
 {
     const size_t c = (size_t)in->set.n_features;

@@ -188,8 +188,8 @@ vox_feature_kind vox_feature_kind_of(const char *name)
                                                  : VOX_ATTRIBUTE;
 }
 
-/* The slash before the divisor of the feature `at` of n bytes; NULL: it has none. It is
- * the last one, if a number follows: the name itself may have slashes. */
+/* The slash before the divisor of the feature `at` of n bytes, or NULL. It is the last
+ * one, if a number follows: the name itself may have slashes. */
 static const char *find_divisor(const char *at, size_t n)
 {
     const char *slash = NULL;

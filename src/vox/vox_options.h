@@ -41,12 +41,12 @@ typedef struct vox_map {
     int16_t class_of[VOX_MAX_CODE + 1]; /* class of each code; -1: ignored */
 } vox_map;
 
-/* Where the points of an input lie, in x and y; low above high: it has no point. */
+/* The extent of an input's points in x and y; low above high: it has no point. */
 typedef struct vox_extent {
     double low[2], high[2];
 } vox_extent;
 
-/* The options as given; what was not given has its default. */
+/* The options as given; others have their defaults. */
 typedef struct vox_options {
     bool is_help;
     const char *out, *columns, *label_field;
@@ -58,20 +58,20 @@ typedef struct vox_options {
     const vox_extent *extent;
     int64_t alignment; /* of blocks, in voxels, above 0 (sp_recipe.alignment) */
     bool has_bounds, with_points;
-    int ignore_conflicts; /* 0: the majority's label; 1: none */
+    int ignore_conflicts; /* 0: the majority's label; 1: no label */
     double bounds[4];     /* x0 y0 x1 y1, x1 and y1 excluded */
     bool has_missing;     /* `missing` replaces attributes that are not finite */
     double missing;
-    int n_features;       /* 0: --features was not given */
+    int n_features; /* 0: --features was not given */
     vox_feature feature[VOX_MAX_FEATURES];
-    /* The attribute that no file gives because the first one, by which the default
-     * features are chosen, has none; NULL: there is none. */
+    /* The attribute left out because the first file, which decides the default
+     * features, does not have it; NULL if nothing is left out. */
     const char *left_out;
     vox_map map;
     int n_inputs;
     char **input;            /* pointers into argv */
     int threads;             /* of this rank that read and write compressed scans */
-    bool with_degrees;       /* coordinates in degree are taken */
+    bool with_degrees;       /* coordinates in degree are accepted */
     int z_unit;              /* sp_scan_z_unit; below 0: not given */
     bool is_quiet;           /* reading draws no progress of its own */
     bool without_cost;       /* samples need no cost columns (scan/sp_gridding.h) */
@@ -80,15 +80,15 @@ typedef struct vox_options {
 } vox_options;
 
 /* Reads the command line. argv[0] is the command's name, `table` has the options that
- * it takes (sp_option). SP_EUSAGE; SP_EMEM. Destroy after failure too. */
+ * it accepts (sp_option). SP_EUSAGE; SP_EMEM. Destroy after failure too. */
 sp_status vox_options_read(vox_options *options, int argc, char **argv, sp_names table);
-/* Warns of files that the inputs name twice, by whatever paths. SP_EMEM. */
+/* Warns of files that the inputs name twice, by the same or other paths. SP_EMEM. */
 sp_status vox_options_check_inputs(const vox_options *options);
 void vox_options_destroy(vox_options *options);
-/* A status but SP_OK where the work is to end: SP_ELIMIT (sp_signal_check), or SP_EIO
- * where it is given up. Any thread. */
+/* A status but SP_OK if the work is to end: SP_ELIMIT (sp_signal_check), or SP_EIO if
+ * it is given up. Any thread. */
 sp_status vox_options_check_stop(const vox_options *options);
-/* The options with which inputs are opened, of texts that are borrowed. */
+/* The options to open inputs with; their texts are borrowed. */
 sp_scan_options vox_scan_options(const vox_options *options);
 /* Reads --missing into vox_options, for tables of options. SP_EUSAGE. */
 sp_status vox_read_missing(void *to, const sp_option *option, const char *text);
@@ -98,8 +98,8 @@ sp_status vox_read_map(void *to, const sp_option *option, const char *text);
 /* The kind of the feature that --features or a recipe names so. */
 vox_feature_kind vox_feature_kind_of(const char *name);
 /* Takes the code to write for each class [n_classes], the first one of its entry, from
- * the map. Classes are matched by name, or by number where class_name is NULL.
- * SP_EUSAGE: the map lacks a class that `where` has. */
+ * the map. Classes are matched by name, or by number if class_name is NULL. SP_EUSAGE:
+ * the map lacks a class that `where` has. */
 sp_status vox_codes_of_map(const vox_map *map, const char *where, int n_classes,
                            char *const *class_name, int32_t *code);
 /* Reads the code to write for each class, the first of "3:4:5". `where` begins the

@@ -16,7 +16,7 @@
 
 enum { ARRAYS = 10 };
 
-/* Lists the arrays of a sample in the order in which the file holds them. */
+/* Lists the arrays of a sample in their order in the file. */
 static void list_arrays(sp_sample *s, int c, void **array[ARRAYS], size_t bytes[ARRAYS])
 {
     size_t n = (size_t)s->n, p = (size_t)s->n_points, q = (size_t)s->n_context;
@@ -34,8 +34,7 @@ static void list_arrays(sp_sample *s, int c, void **array[ARRAYS], size_t bytes[
 }
 
 /* Computes mean and squared differences in two passes over each column. This is
- * accurate for columns far from zero, such as times, and a function of the sample
- * alone. */
+ * accurate for columns far from zero, such as times, and depends only on the sample. */
 static void take_statistics(const sp_sample *s, int c, vox_part *part)
 {
     for (int f = 0; f < c; f++) {

@@ -14,11 +14,11 @@ typedef struct vox_part {
     int64_t piece;       /* number of the sample in the list of pieces */
     /* number of voxels; numbers of points in the point map and in the context */
     int64_t n, n_points, n_context;
-    int64_t rank, at; /* rank whose file holds the sample, and its first byte there */
+    int64_t rank, at; /* rank with the sample in its file, and its first byte there */
     int64_t cost[SP_COST_COLUMNS];
     double origin[3];
     vox_source source;
-    double step[3]; /* of x, y and z that lie on a grid coarser than voxels; 0: none */
+    double step[3]; /* of x, y and z that lie on a grid coarser than voxels, else 0 */
     int32_t max_label;  /* largest label of its points; -1: no point has one */
     int64_t n_labelled; /* number of voxels with a class */
     double mean[VOX_MAX_FEATURES]; /* mean of each feature over the voxels */

@@ -9,7 +9,7 @@
 #include "base/sp_names.h"
 #include "scan/scene/sp_scene.h"
 
-/* The options of spvox scene; extent 0 and seed -1 where they are not given. */
+/* The options of spvox scene; extent 0 and seed -1 if they are not given. */
 typedef struct arguments {
     sp_scene_options scene;
     const char *out;

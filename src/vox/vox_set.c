@@ -18,7 +18,7 @@ enum { LIST = 512, MOST_CODES = 32 };
 /* ---- samples ---- */
 
 /* Leaves out parts without a point (within the bounds), and logs the number of files
- * that have none. A file of which nothing was cut has no part. */
+ * without a point. A file has no part if nothing of it was cut. */
 static sp_status drop_empty(const vox_options *o, const vox_piece *piece,
                             vox_part *part, int64_t *n_parts)
 {
@@ -51,7 +51,7 @@ static sp_status drop_empty(const vox_options *o, const vox_piece *piece,
     return SP_OK;
 }
 
-/* Checks that all inputs have labels or none has. */
+/* Checks that either all inputs have labels or no input has. */
 static sp_status agree_on_labels(vox_set *set, const vox_options *o,
                                  const vox_piece *piece, const vox_part *part,
                                  int64_t n_parts)
@@ -91,7 +91,7 @@ static char *list_codes(const vox_map *map, int class)
     return text;
 }
 
-/* Names the classes: those of the map, or without one a class k for each code up to the
+/* Names the classes: the map's, or without a map a class k for each code up to the
  * largest. */
 static sp_status name_classes(vox_set *set, const vox_map *map, const vox_part *part,
                               int64_t n_parts)
@@ -165,12 +165,12 @@ static void warn_of_labels(const vox_set *set, const vox_map *map,
 
 /* ---- statistics ---- */
 
-/* The largest number up to which float32 holds all integers. */
+/* float32 holds all integers up to this one. */
 #define MOST_EXACT (1 << FLT_MANT_DIG)
 
-/* Warns where features were rounded so coarsely that training would notice: by more
- * than a thousandth of their deviation. Their mean is subtracted even where nothing but
- * the mean is left: a network cannot bear such numbers. */
+/* Warns if features were rounded so coarsely that training would suffer: by more than a
+ * thousandth of their deviation. Their mean is subtracted even if nothing else is left:
+ * a network cannot work with such numbers. */
 static void take_large(vox_set *set, const vox_options *o, int f)
 {
     const float mean = fabsf((float)set->mean[f]);
@@ -237,8 +237,8 @@ static void find_colours(const vox_options *o, const vox_piece *piece,
         }
 }
 
-/* Warns of colours of several ranges, of which the same colour has different numbers: 0
- * to 1, to 255 and to 65535. Which one a file has is seen by its largest colour. */
+/* Warns of colours of several ranges, since their numbers then differ: 0 to 1, to 255
+ * and to 65535. Which one a file has is seen by its largest colour. */
 static sp_status warn_of_colours(const vox_options *o, const vox_piece *piece,
                                  const vox_part *part, int64_t n_parts)
 {
@@ -328,8 +328,8 @@ static sp_status keep_recipe(vox_set *set, const vox_options *o, const vox_piece
     return SP_OK;
 }
 
-/* The options are lengths in the unit of the coordinates, which is metre where the
- * scans do not say. */
+/* The options are lengths in the unit of the coordinates, which is metre if the scans
+ * do not say. */
 static void warn_of_unit(const sp_recipe *recipe)
 {
     if (recipe->unit && strcmp(recipe->unit, "metre") != 0)

@@ -15,8 +15,8 @@ typedef struct vox_set {
     /* [n_classes] "3:4:5"; NULL: there are neither labels nor a map */
     char **class_code;
     sp_recipe *recipe;
-    double mean[VOX_MAX_FEATURES]; /* over all voxels; 0 where constant */
-    double std[VOX_MAX_FEATURES];  /* over all voxels; 1 where constant */
+    double mean[VOX_MAX_FEATURES]; /* over all voxels; 0 if constant */
+    double std[VOX_MAX_FEATURES];  /* over all voxels; 1 if constant */
 } vox_set;
 
 /* Leaves out parts without points, describes the rest, and warns on rank 0 of classes

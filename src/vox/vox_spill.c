@@ -1,14 +1,14 @@
 /* Cutting a scan, or a part of its rows, into blocks (vox_spill.h), in one pass over
- * the rows where the header tells the extent of the scan. The slots of the temporary
- * file are of one size:
+ * the rows if the header has the extent of the scan. The slots of the temporary file
+ * are of one size:
  *
  *     file   | vox_part_head | vox_share of each block | slot | slot | ...
  *     slot   | next | n | record | record | ...
  *
  * A block's records, in the order of the rows, fill one slot after the other; the head
- * of a slot has the number of the block's next one. So a block is written while it is
- * not known how many points it will have, and a sample depends on its scan alone. Slots
- * that were numbered and stay empty are holes of the file. */
+ * of a slot has the number of the block's next one. So a block is written before its
+ * number of points is known, and a sample depends only on its scan. Slots that were
+ * numbered and stay empty are holes of the file. */
 #include "vox/vox_spill.h"
 
 #include <assert.h>
@@ -37,13 +37,13 @@ enum {
     MOST_PER_SLOT = 4096
 };
 
-/* In metre, the most by which rounding sets a coordinate of LAS above the border of a
- * tile that it lies on, as 49800 * 0.001 + 0.2 is above 50. */
+/* In metre, the most that rounding adds to a coordinate of LAS that lies on the border
+ * of a tile, as 49800 * 0.001 + 0.2 is above 50. */
 #define ROUNDING 1e-6
 
 /* The records of one block that are in the buffer. */
 typedef struct block_state {
-    int64_t slot;   /* where the records in the buffer will be written */
+    int64_t slot;   /* the place of the buffer's records in the file */
     int64_t n_held; /* records in the buffer */
 } block_state;
 
@@ -78,7 +78,7 @@ static void extend(vox_box *found, const double *xyz)
     }
 }
 
-/* Takes the points at hand. */
+/* Handles the points at hand. */
 static sp_status each_of(vox_cutter *c, sp_status (*take)(vox_cutter *c, int64_t i))
 {
     c->cut->n_void += c->points.n_void;
@@ -100,7 +100,7 @@ static sp_status each_of(vox_cutter *c, sp_status (*take)(vox_cutter *c, int64_t
 }
 
 /* Reads all points of the part within the bounds for their extent, checksum and codes,
- * and calls `take` (NULL: none) for each. */
+ * and calls `take` (may be NULL) for each. */
 static sp_status each_point(vox_cutter *c, const char *what,
                             sp_status (*take)(vox_cutter *c, int64_t i))
 {
@@ -195,7 +195,7 @@ static sp_status put(vox_cutter *c, int64_t block)
     return put_record(c, block, 0);
 }
 
-/* Makes c->record of point i, whose home is known. */
+/* Makes c->record of point i; its home is known. */
 static void make_record(vox_cutter *c, int64_t i)
 {
     vox_record *r = c->record;
@@ -309,7 +309,7 @@ static sp_status add_neighbours(vox_cutter *c, int n_parts)
         if (rc == SP_OK)
             rc = read_neighbour(c, scan, n_parts);
         sp_scan_close(scan);
-        if (rc == SP_EDATA) /* what was read before the damage stays */
+        if (rc == SP_EDATA) /* points read before the damage are kept */
             sp_log_warn("%s is damaged, and only a part of it is context: %s",
                         c->options->input[f], sp_error_last()->message);
         else
@@ -446,7 +446,7 @@ static sp_status write_blocks(vox_cutter *c, int n_parts)
     return write_head(c);
 }
 
-/* Closes the file, in which errors of writing may show only now. */
+/* Closes the file; errors of writing may show only now. */
 static sp_status close_file(vox_cutter *c)
 {
     const int fd = c->fd;

@@ -2,29 +2,27 @@
  * (sp_scan_limit) and writes it to a temporary file, which all of them can read:
  *
  *     vox_cut_open     a part of the scan, ready to be read
- *     vox_cut_run      part --> file of the part, if the header tells where the points
- *                      lie
+ *     vox_cut_run      part --> file of the part, if the header has the extent
  *     vox_cut_layout   boxes of all parts --> layout; vox_cut_run again, by this
- *                      layout, where it was not cut by it
+ *                      layout, if it was not cut by it
  *     vox_parts_open   files of all parts --> which records each block has in them
  *     vox_parts_list   --> pieces
  *     vox_parts_read   piece --> cloud: its records of part 0, part 1, ...
  *
  * With a buffer (vox_options) the points of neighbouring inputs join:
  *
- *     own input     its blocks, and all blocks whose margin has points of it, are pieces
+ *     own input     pieces: its blocks, and all blocks with its points in the margin
  *     other inputs  points within the buffer of the own ones are in these pieces as
  *                   SP_POINT_FOREIGN: they shape voxels and features, and get no class
  *
- * Blocks then begin at multiples of their edge, so that an area has the same blocks
- * whichever files it is divided into, and the points of a block are sorted by position,
- * so that sums over them do not depend on files or parts. A block is complete, and its
- * classes are those of one file with all points, if the buffer is at least block +
- * 2 overlap.
+ * Blocks then begin at multiples of their edge, so that an area has the same blocks for
+ * any division into files, and the points of a block are sorted by position, so that
+ * sums over them do not depend on files or parts. A block is complete, and its classes
+ * are as from one file with all points, if the buffer is at least block + 2 overlap.
  *
  * Parts are in the order of the rows, so a block has its points in the order of the
  * scan whoever cut it. All but vox_box_join is local. Memory is, while a part is cut,
- * one buffer of 64 MiB. The temporary files take 48 bytes, and 4 for each feature, for
+ * one buffer of 64 MiB. The temporary files need 48 bytes, and 4 for each feature, for
  * each point and each of its copies in margins. */
 #ifndef VOX_SPILL_H
 #define VOX_SPILL_H
@@ -63,7 +61,7 @@ typedef struct vox_cut {
     /* All else is zero before vox_cut_open. */
     vox_box found;     /* around the part's points within the bounds */
     int64_t n_void;    /* its rows without a point */
-    vox_layout layout; /* by which it was cut; n_blocks are 0: it was measured alone */
+    vox_layout layout; /* used to cut it; n_blocks are 0: it was only measured */
     struct vox_cutter *own;
 } vox_cut;
 
@@ -72,12 +70,12 @@ typedef struct vox_cut {
 sp_status vox_cut_open(vox_cut *cut, vox_codes *codes);
 void vox_cut_close(vox_cut *cut);
 /* Reads the part and cuts it by the layout. NULL: by the one that the header claims,
- * or, where it claims none, only measures. A part of a number that the layout has no
- * rows for (vox_layout_parts) has no file. SP_EIO; SP_EMEM; errors of reading. */
+ * or, without such a claim, only measures. A part without rows in the layout
+ * (vox_layout_parts) has no file. SP_EIO; SP_EMEM; errors of reading. */
 sp_status vox_cut_run(vox_cut *cut, const vox_layout *layout);
-/* Extends a box to those of all ranks. Collective. */
+/* Extends a box to the boxes of all ranks. Collective. */
 sp_status vox_box_join(sp_comm *comm, vox_box *box);
-/* Lays out the blocks of points in a box. SP_EUSAGE: there are too many. */
+/* Lays out the blocks of points in a box. SP_EUSAGE: too many blocks. */
 sp_status vox_cut_layout(const vox_options *options, int file, const vox_box *points,
                          vox_layout *layout);
 bool vox_layout_is_same(const vox_layout *a, const vox_layout *b);
@@ -85,32 +83,31 @@ static inline int64_t vox_layout_blocks(const vox_layout *layout)
 {
     return layout->n_blocks[0] * layout->n_blocks[1];
 }
-/* The number of parts that have rows where a scan is cut by this layout in at most n:
- * as many as keep the shares of all below 32 MiB, and one at least. The others are
- * empty. */
+/* The number of parts with rows if this layout cuts a scan in at most n: the most that
+ * keep all shares together below 32 MiB, and one at least. The others are empty. */
 int vox_layout_parts(const vox_layout *layout, int n);
 
 /* One part's share of a block. */
 typedef struct vox_share {
-    int64_t at;          /* number of the first slot in the part's file; -1: none */
-    int64_t n, own;      /* records; those of points that the block owns */
+    int64_t at;          /* number of the first slot in the part's file, or -1 */
+    int64_t n, own;      /* records; records of points that the block owns */
     int64_t foreign;     /* records of points of other inputs */
     int64_t first, last; /* the least and greatest number of a block that has a point
                           * which this one owns */
     int64_t before;      /* points that it owns in the parts before */
 } vox_share;
 
-/* A scan that was cut in parts. All zero: none. */
+/* A scan that was cut in parts. All zero: no scan. */
 typedef struct vox_parts {
-    /* Set by the caller; options and path, with which the names of the parts' files
-     * begin (vox_part_path), are borrowed. */
+    /* Set by the caller; options and path, the prefix of the parts' file names
+     * (vox_part_path), are borrowed. */
     const vox_options *options;
     int file; /* number of the input */
     const char *path;
     int n; /* parts that have rows */
     vox_layout layout;
     vox_source source;
-    uint32_t crc;     /* of the scan's points and layout: which scan it is */
+    uint32_t crc;     /* of the scan's points and layout: identifies the scan */
     vox_share *share; /* [n][blocks of the layout] */
 } vox_parts;
 
@@ -155,13 +152,13 @@ static inline size_t vox_record_bytes(const vox_options *o)
     return sizeof(vox_record) + ((size_t)o->n_features * sizeof(float) + 7) / 8 * 8;
 }
 
-/* The most records of a slot, where blocks are cut by the layout. */
+/* The most records of a slot, if blocks are cut by the layout. */
 int64_t vox_slot_records(const vox_options *options, const vox_layout *layout);
 static inline size_t vox_slot_bytes(const vox_options *o, int64_t n_records)
 {
     return sizeof(vox_slot) + (size_t)n_records * vox_record_bytes(o);
 }
-/* The byte of the file at which a slot of this many bytes begins. */
+/* The offset in the file of a slot of this many bytes. */
 static inline int64_t vox_slot_at(int64_t slot, size_t slot_bytes, int64_t n_blocks)
 {
     return (int64_t)sizeof(vox_part_head) + n_blocks * (int64_t)sizeof(vox_share) +

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 
-/* Points from which on a step is no chance, and those of which any step is told. */
+/* With fewer points a step may be chance; from MANY_POINTS on any step is reported. */
 enum { LEAST_POINTS = 16, MANY_POINTS = 1000 };
 /* Six digits leave 1e5 to 1e6 steps between zero and a coordinate, float32 more. */
 #define ROUNDED 5e4

@@ -65,7 +65,7 @@ static void print_help(void)
 
 /* ---- colours ---- */
 
-/* The picture's colours: index 0 is that of points without a class. */
+/* The picture's colours: index 0 is for points without a class. */
 typedef struct colours {
     uint16_t *index;    /* [points] */
     sp_colour *palette; /* [n] */
@@ -86,8 +86,8 @@ static sp_status allocate(colours *c, int64_t points, int n)
     return SP_OK;
 }
 
-/* Counts the points of each colour and keeps the rows that have any; that of index 0,
- * points without a class, becomes the last one. */
+/* Counts the points of each colour and keeps the rows that have any; index 0, for
+ * points without a class, becomes the last row. */
 static void count_rows(colours *c, int64_t points)
 {
     sp_legend_row none;
@@ -212,8 +212,8 @@ static sp_status colour(colours *c, const vox_view_points *p)
 
 /* ---- hidden points ---- */
 
-/* Finds the points that are not drawn, *n of them; *hidden is the caller's, and NULL
- * where all are drawn. */
+/* Finds the points that are not drawn, *n of them; *hidden is the caller's, and NULL if
+ * all are drawn. */
 static sp_status find_hidden(const arguments *a, const vox_view_points *p,
                              uint8_t **hidden, int64_t *n)
 {
@@ -235,7 +235,7 @@ static sp_status find_hidden(const arguments *a, const vox_view_points *p,
             is_ceiling || (a->below > 0 && p->xyz[3 * i + 2] - lowest > a->below);
         *n += (*hidden)[i];
     }
-    /* All points are drawn where these rules would hide every one. */
+    /* All points are drawn if these rules would hide every one. */
     if (*n > 0 && *n < p->n)
         return SP_OK;
     free(*hidden);
@@ -346,8 +346,8 @@ end:
     return rc;
 }
 
-/* The picture replaces a file of its name, which must be none of the inputs. A name
- * that does not end in .png is a mistyped one, perhaps that of a scan or a shard. */
+/* The picture replaces a file of its name, which must not be an input. A name that does
+ * not end in .png is a mistyped one, perhaps of a scan or a shard. */
 static sp_status check_out(const char *out, int n, char *const *file)
 {
     struct stat st;

@@ -9,9 +9,8 @@
 #include "scan/sp_scan.h"
 #include "vox/vox_view.h"
 
-/* Codes that a format defines: their names, and the palette's colours for them (-1:
- * that of points without a class), so that ground, greens and water look as maps have
- * them. */
+/* Codes that a format defines: their names, and the palette's colours for them (-1: as
+ * points without a class), so that ground, greens and water look as maps have them. */
 typedef struct code {
     int code;
     const char *name;
@@ -116,7 +115,7 @@ static bool is_kitti(const sp_scan *scan)
     return n > 4 && strcmp(path + n - 4, ".bin") == 0;
 }
 
-/* Finds a code in the table of the scan's format; NULL: it has none. */
+/* Finds a code in the table of the scan's format; NULL if not found. */
 static const code *find_code(const sp_scan *scan, int c)
 {
     const bool is_las = sp_scan_has(scan, "classification");

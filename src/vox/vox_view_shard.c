@@ -91,7 +91,7 @@ static sp_status read_labels(vox_view_points *points, sp_h5 *file, const char *p
     return rc;
 }
 
-/* Takes the names of the predicted classes for a shard without labels, whose own say
+/* Uses the names of the predicted classes for a shard without labels; its own say
  * nothing. */
 static sp_status take_classes(vox_view_points *points, sp_h5 *file)
 {
@@ -107,7 +107,7 @@ static sp_status take_classes(vox_view_points *points, sp_h5 *file)
     return SP_OK;
 }
 
-/* Renumbers predicted classes as the shard numbers them: those of a model may stand in
+/* Renumbers predicted classes as the shard numbers them: a model's classes may have
  * another order. */
 static sp_status match_classes(vox_view_points *points, sp_h5 *file, const char *path)
 {
@@ -225,7 +225,7 @@ static sp_status take_names(vox_view_points *points, const sp_dataset *set,
     return SP_OK;
 }
 
-/* Chooses what is drawn: a feature or predictions that are named, else labels, else
+/* Chooses the values to draw: a named feature or predictions, else labels, else
  * heights. */
 static sp_status choose_values(vox_view_points *points, const vox_view_request *request,
                                bool has_labels)

@@ -9,7 +9,7 @@
  */
 #define FARTHEST (INT64_C(1) << 52)
 
-/* A number whose order among others is that of x. */
+/* Maps a double to an integer with the same ordering. */
 static uint64_t key_of(double x)
 {
     const uint64_t sign = UINT64_C(1) << 63;
@@ -80,7 +80,7 @@ static void add_counts(const vox_options *o, sp_grid *grid)
                 (float)(grid->count[i] / o->feature[f].divisor);
 }
 
-/* Checks that features are finite: they are stored as float32, where a large value
+/* Checks that features are finite: in float32, as they are stored, a large value
  * becomes infinite. */
 static sp_status check_features(const vox_options *o, const sp_sample *s)
 {
@@ -100,7 +100,7 @@ static sp_status check_features(const vox_options *o, const sp_sample *s)
 }
 
 /* Places the origin of the sample. Blocks of a scan are on one grid of voxels and of
- * the coarser cells of a network, wherever their points begin. */
+ * the coarser cells of a network, independent of their points. */
 static void place(const vox_options *o, const vox_cloud *cloud, sp_grid_options *grid)
 {
     for (int a = 0; a < 3; a++) {
@@ -108,7 +108,7 @@ static void place(const vox_options *o, const vox_cloud *cloud, sp_grid_options 
 
         for (int64_t i = 0; i < cloud->n; i++)
             low = fmin(low, cloud->xyz[3 * i + a]);
-        if (o->buffer > 0) { /* the cells of an area, whichever files it has */
+        if (o->buffer > 0) { /* the cells of an area, with any division into files */
             const double cell = o->voxel_size * (double)o->alignment;
 
             grid->origin[a] = floor(low / cell) * cell;

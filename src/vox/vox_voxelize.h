@@ -7,8 +7,8 @@
 #include "vox/vox_cloud.h"
 
 /* Voxelizes a cloud, cloud->n > 0. Fills the cloud's heights and, in the grid, the
- * counts. The origin is the whole metre below the lowest x, y and z; that of a block is
- * a multiple of options->alignment voxels from the corner of its scan. SP_EDATA: the
+ * counts. The origin is the whole metre below the lowest x, y and z; a block's origin
+ * is a multiple of options->alignment voxels from the corner of its scan. SP_EDATA: the
  * points are too far apart for the grid, or a feature does not fit float32; SP_EMEM. */
 sp_status vox_voxelize(const vox_options *options, vox_cloud *cloud, sp_grid *grid);
 

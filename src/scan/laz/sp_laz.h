@@ -8,12 +8,12 @@
  *     sp_laz_open --> sp_laz_next ...  --> records          threads decode chunks ahead
  *     sp_laz_create --> sp_laz_write ... --> sp_laz_finish  threads encode chunks
  *
- * A record is as long as in the LAS file and has its bytes; what the fields mean is the
- * caller's business, as are the LAS header and all VLRs but the one of LAZ. Chunks are
- * independent of each other: each begins with a record as it is. Two compressors exist:
- * for point formats 0 to 5, where the fields of a point follow each other in one stream
- * ("pointwise"), and for formats 6 to 10, where every field has a stream of its own
- * ("layered"). The sources stand in this order:
+ * A record is as long as in the LAS file and has its bytes; the caller interprets the
+ * fields, the LAS header and all VLRs but the LAZ VLR. Chunks are independent of each
+ * other: each begins with an uncoded record. Two compressors exist: for point formats 0
+ * to 5, with the fields of a point after each other in one stream ("pointwise"), and
+ * for formats 6 to 10, in which every field has a stream of its own ("layered"). The
+ * sources have this order:
  *
  *     sp_laz_coder.*      arithmetic coder, models of symbols
  *     sp_laz_field.h      integers, medians, GPS times, colours, wave packets
@@ -28,7 +28,7 @@
  * whose bytes do not suffice or are not all used, a stream that ends otherwise than
  * encoders end, bits that no encoder writes, sizes that contradict each other. Damage
  * inside a stream is noticed by these in most cases, since all that follows it is
- * decoded from wrong positions; not noticed is damage whose wrong decoding ends, by
+ * decoded from wrong positions; not noticed is damage if its wrong decoding ends, by
  * chance, in the same place and in the same way, and damage in the first record of a
  * chunk, which is not coded. */
 #ifndef SP_LAZ_H
@@ -84,13 +84,13 @@ typedef struct sp_laz_format {
     sp_laz_item item[SP_LAZ_ITEMS];
 } sp_laz_format;
 
-/* Reads the content of a VLR. The items have to be those of point format 0 to 10 with
- * records of this length. SP_EDATA: it is damaged, or of a kind unknown here. */
+/* Reads the content of a VLR. The items must match a point format 0 to 10 with records
+ * of this length. SP_EDATA: it is damaged, or of a kind unknown here. */
 sp_status sp_laz_format_read(sp_laz_format *format, const char *path,
                              const unsigned char *vlr, size_t bytes, int point_format,
                              int record_bytes);
 /* The format that writers use today: chunks of SP_LAZ_CHUNK points, items of version 2
- * (point formats 0 to 5) or 3. record_bytes is at least that of the point format. */
+ * (point formats 0 to 5) or 3. record_bytes is at least the point format's length. */
 void sp_laz_format_default(sp_laz_format *format, int point_format, int record_bytes);
 /* The nearest format that is written: chunks, and no items of version 1. */
 void sp_laz_format_current(sp_laz_format *format);
@@ -118,9 +118,8 @@ typedef struct sp_laz_reader sp_laz_reader;
 sp_status sp_laz_open(sp_laz_reader **reader, const sp_laz_file *file,
                       const sp_laz_format *format, int n_threads);
 void sp_laz_close(sp_laz_reader *reader);
-/* Reads the next points, at most max, as records one behind the other; *n is 0 after
- * the last one. SP_EDATA: damaged; SP_EIO; SP_EMEM. After an error nothing more can be
- * read. */
+/* Reads the next points, at most max, as consecutive records; *n is 0 after the last
+ * one. SP_EDATA: damaged; SP_EIO; SP_EMEM. After an error nothing more can be read. */
 sp_status sp_laz_next(sp_laz_reader *reader, int64_t max, unsigned char *records,
                       int64_t *n);
 /* A chunk: its first point and number of points; its first byte in the file and its
@@ -131,7 +130,7 @@ typedef struct sp_laz_place {
 } sp_laz_place;
 
 /* The chunks of the file, *n of them (n NULL: the caller knows), in a list that the
- * reader owns; NULL where no table tells them. */
+ * reader owns; NULL if the file has no table. */
 const sp_laz_place *sp_laz_chunks(const sp_laz_reader *reader, int64_t *n);
 /* Goes back to the first point that is read. */
 sp_status sp_laz_rewind(sp_laz_reader *reader);
@@ -139,29 +138,29 @@ sp_status sp_laz_rewind(sp_laz_reader *reader);
  * is a chunk table; end is at most the number of its chunks. */
 sp_status sp_laz_select(sp_laz_reader *reader, int64_t first, int64_t end,
                         int64_t step);
-/* The bytes behind the points and the chunk table, *at .. *end - 1, where EVLRs are;
- * none where there is no table, since then nothing tells where the points end. */
+/* The bytes after the points and the chunk table, *at .. *end - 1, where EVLRs are;
+ * empty without a table, since the end of the points is then unknown. */
 void sp_laz_rest(const sp_laz_reader *reader, int64_t *at, int64_t *end);
 
 /* ---- writing ---- */
 
 typedef struct sp_laz_writer sp_laz_writer;
 
-/* Begins to write points at the place where `to` is, which is where the LAS header says
- * that they begin. The file has to be one that can be sought; path is for messages.
- * Both are borrowed until sp_laz_abandon. n_threads threads encode; 1: the caller. The
- * items have to be of version 2 or later, as sp_laz_format_current makes them. Memory:
- * a chunk for each thread. SP_EIO; SP_EMEM. */
+/* Begins to write points at the place where `to` is, which is the place that the LAS
+ * header gives. The file has to be one that can be sought; path is for messages. Both
+ * are borrowed until sp_laz_abandon. n_threads threads encode; 1: the caller. The items
+ * have to be of version 2 or later, as sp_laz_format_current makes them. Memory: a
+ * chunk for each thread. SP_EIO; SP_EMEM. */
 sp_status sp_laz_create(sp_laz_writer **writer, const char *path, FILE *to,
                         const sp_laz_format *format, int n_threads);
-/* Writes n records. A chunk ends after format.chunk_points of them, and, where chunks
- * may differ, with each call of sp_laz_cut. */
+/* Writes n records. A chunk ends after format.chunk_points of them, and, if chunks may
+ * differ, with each call of sp_laz_cut. */
 sp_status sp_laz_write(sp_laz_writer *writer, const unsigned char *records, int64_t n);
 sp_status sp_laz_cut(sp_laz_writer *writer);
 /* Writes a chunk of n points that is encoded already, in the writer's format. */
 sp_status sp_laz_put(sp_laz_writer *writer, const unsigned char *chunk, int64_t bytes,
                      int64_t n);
-/* Writes what is left and the chunk table; `to` is then behind it. */
+/* Writes the remaining points and the chunk table; `to` is then after it. */
 sp_status sp_laz_finish(sp_laz_writer *writer);
 /* The chunks that were written, n of them, in a list that the writer owns. */
 const sp_laz_place *sp_laz_written(const sp_laz_writer *writer, int64_t *n);

@@ -72,8 +72,7 @@ static sp_status reserve(laz_decoder *d, size_t bytes)
                          d->file->path, bytes);
 }
 
-/* Reads and checks the sizes that stand in front of the layers; *n is the bytes of the
- * whole chunk. */
+/* Reads and checks the sizes before the layers; *n is the bytes of the whole chunk. */
 static sp_status read_sizes(laz_decoder *d, int64_t head, int64_t end, int64_t *n)
 {
     const unsigned char *at;

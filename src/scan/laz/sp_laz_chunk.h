@@ -1,19 +1,19 @@
-/* Chunks of a file: where they are, and the decoding of one. Only the files of this
- * room include it. */
+/* Chunks of a file: their places, and the decoding of one. Only the files of this room
+ * include it. */
 #ifndef SP_LAZ_CHUNK_H
 #define SP_LAZ_CHUNK_H
 
 #include "scan/laz/sp_laz_codec.h"
 
-/* The chunks of a file, as far as a table tells them. Where there is none, a chunk of a
- * length of -1 ends somewhere before the end of the file. */
+/* The chunks of a file, as far as a table gives them. Without a table, a chunk with
+ * length -1 ends somewhere before the end of the file. */
 typedef struct laz_table {
     bool is_there;
     int64_t n_chunks;
     sp_laz_place *chunk; /* [n_chunks] */
     int64_t begin;       /* the first byte of the first chunk */
-    int64_t end;      /* the first byte behind the table; without one, the file's end */
-    int64_t file_end; /* of what may stand behind the table */
+    int64_t end;      /* the first byte after the table; without one, the file's end */
+    int64_t file_end; /* the file's end; bytes may follow the table */
 } laz_table;
 
 /* Reads the chunk table. A table that was never written, since a writer was cut off, is
@@ -22,8 +22,8 @@ typedef struct laz_table {
 sp_status sp_laz_table_read(laz_table *table, const sp_laz_file *file,
                             const sp_laz_format *format);
 void sp_laz_table_destroy(laz_table *table);
-/* Encodes the table of n chunks, of which n and bytes are used, into *bytes, malloc'd
- * for the caller. SP_EMEM. */
+/* Encodes the table of n chunks, using their n and bytes, into *bytes, malloc'd for the
+ * caller. SP_EMEM. */
 sp_status sp_laz_table_write(const sp_laz_place *chunk, int64_t n_chunks,
                              const sp_laz_format *format, unsigned char **bytes,
                              size_t *n);
@@ -53,11 +53,11 @@ typedef struct laz_decoder {
 sp_status sp_laz_decoder_create(laz_decoder *d, const sp_laz_file *file,
                                 const sp_laz_format *format);
 void sp_laz_decoder_destroy(laz_decoder *d);
-/* Begins chunk `number` of the file (for messages), whose place is copied. Where its
- * length is not known (-1), it lies before byte `end`. SP_EDATA; SP_EIO; SP_EMEM. */
+/* Begins chunk `number` of the file (for messages) and copies its place. If its length
+ * is not known (-1), it lies before byte `end`. SP_EDATA; SP_EIO; SP_EMEM. */
 sp_status sp_laz_decoder_begin(laz_decoder *d, int64_t number,
                                const sp_laz_place *place, int64_t end);
-/* Decodes the next n points, at most as many as are left (place.n - done). After the
+/* Decodes the next n points, at most the remaining ones (place.n - done). After the
  * last one the end of the chunk is checked. SP_EDATA: damaged; SP_EIO; SP_EMEM. */
 sp_status sp_laz_decoder_next(laz_decoder *d, unsigned char *records, int64_t n);
 

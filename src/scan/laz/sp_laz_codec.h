@@ -7,7 +7,7 @@
 #include "scan/laz/sp_laz_coder.h"
 
 /* Everything that the points of a chunk share. `last` holds the record before, at first
- * that of the chunk's beginning. */
+ * the chunk's first record. */
 typedef struct laz_codec {
     const sp_laz_format *format;
     laz_pool pool;
@@ -35,12 +35,12 @@ int sp_laz_layers(const sp_laz_item *item);
  * begun by the caller. SP_EMEM. */
 sp_status sp_laz_codec_begin(laz_codec *z, const unsigned char *record);
 /* Code the next n points of the chunk, after the first one: decode into records
- * [n][record_bytes], or encode them. They stop early where z->fault.what is set, which
- * the caller looks at; it is no error of the function. SP_EMEM. */
+ * [n][record_bytes], or encode them. They stop early if z->fault.what is set, which the
+ * caller checks; it is no error of the function. SP_EMEM. */
 sp_status sp_laz_codec_decode(laz_codec *z, unsigned char *records, int64_t n);
 sp_status sp_laz_codec_encode(laz_codec *z, const unsigned char *records, int64_t n);
 
-/* Creates the models of n extra bytes, of so many symbols, in the pool of the chunk,
+/* Creates the models of n extra bytes, of `symbols` symbols, in the pool of the chunk,
  * but for those that are not used (NULL: all are). SP_EMEM. */
 sp_status sp_laz_extra_create(laz_codec *z, int n, unsigned symbols,
                               const bool *is_used, laz_model ***models);
@@ -48,8 +48,8 @@ sp_status sp_laz_extra_create(laz_codec *z, int n, unsigned symbols,
 /* ---- the two compressors, which sp_laz_codec.c calls ----
  *
  * create makes z->pointwise or z->layered for z->format, which must be of that kind;
- * destroy frees it, where it is there. begin starts a chunk from the record in z->last.
- * decode and encode are those of sp_laz_codec, of the one kind. SP_EMEM. */
+ * destroy frees it if it exists. begin starts a chunk from the record in z->last.
+ * decode and encode are as in sp_laz_codec, for the one kind. SP_EMEM. */
 
 sp_status sp_laz_pointwise_create(laz_codec *z);
 void sp_laz_pointwise_destroy(laz_codec *z);

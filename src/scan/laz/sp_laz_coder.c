@@ -216,7 +216,7 @@ sp_status sp_laz_encode_begin(laz_coder *c)
     return SP_OK;
 }
 
-/* Writes the few bytes that decide for the interval, whatever follows them, and zeros,
+/* Writes the few bytes that select the interval, for any bytes after them, and zeros,
  * so that a decoder, which reads ahead, has read exactly all bytes at the end. */
 void sp_laz_encode_end(laz_coder *c)
 {

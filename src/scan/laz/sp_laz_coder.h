@@ -8,8 +8,8 @@
  *                                                              <--           <--
  *
  * A description of a field is written once, for both directions: each function takes
- * the value and `enc`, which is a constant after inlining. Where enc is true the value
- * is coded and returned; where it is false the value is ignored, and the one decoded is
+ * the value and `enc`, which is a constant after inlining. If enc is true the value is
+ * coded and returned; if it is false the value is ignored, and the one decoded is
  * returned.
  *
  * A decoder cannot crash on damaged bytes: every symbol that it returns is below the
@@ -29,9 +29,9 @@
 
 #include "base/sp_error.h"
 
-/* Both directions are constants to the compiler, of which it makes two coders. Where the
- * sanitizers look at each access, inlining takes ten times as long and shows them nothing
- * more. */
+/* Both directions are constants to the compiler, which makes two coders. If the
+ * sanitizers look at each access, inlining takes ten times as long and shows them
+ * nothing more. */
 #ifdef __SANITIZE_ADDRESS__
 #define LAZ_INLINE static inline
 #else
@@ -71,9 +71,9 @@ typedef struct laz_model {
     uint32_t total;        /* sum of the counts at the last update */
 } laz_model;
 
-/* The numbers behind a model: start [n], the sums of the probabilities of the symbols
- * before; count [n]; and where there is a table, for each cell the last symbol that
- * starts at or before it. */
+/* The numbers of a model: start [n], the sums of the probabilities of the symbols
+ * before; count [n]; and if there is a table, for each cell the last symbol that starts
+ * at or before it. */
 LAZ_INLINE uint16_t *laz_numbers(laz_model *m)
 {
     return (uint16_t *)(m + 1);
@@ -103,7 +103,7 @@ void sp_laz_pool_reset(laz_pool *pool);
 /* Makes sure that `n` models of at most LAZ_MOST_SYMBOLS symbols can be created.
  * SP_EMEM. */
 sp_status sp_laz_pool_reserve(laz_pool *pool, size_t n);
-/* Memory for `bytes` zero bytes, which lives until the reset. NULL: none is left. */
+/* Returns `bytes` zero bytes, which live until the reset. NULL if out of memory. */
 void *sp_laz_pool_take(laz_pool *pool, size_t bytes);
 /* A model of n symbols of equal probability, in memory that was reserved. */
 laz_model *sp_laz_model_create(laz_pool *pool, unsigned n) __attribute__((cold));
@@ -137,7 +137,7 @@ typedef struct laz_coder {
     laz_fault *fault;
 } laz_coder;
 
-/* Begins to encode into the buffer `begin`, which is created where it is NULL and which
+/* Begins to encode into the buffer `begin`, which is created if it is NULL and which
  * the caller frees, and ends it; then the bytes are begin .. at. SP_EMEM. */
 sp_status sp_laz_encode_begin(laz_coder *c);
 void sp_laz_encode_end(laz_coder *c);
@@ -185,7 +185,7 @@ LAZ_INLINE void laz_count(laz_model *m, unsigned symbol)
         sp_laz_model_update(m);
 }
 
-/* The symbol whose interval holds v: by halving, between bounds from the table. */
+/* The symbol with v in its interval, by bisection between bounds from the table. */
 LAZ_INLINE unsigned laz_find(laz_model *m, uint32_t v)
 {
     const uint16_t *start = laz_numbers(m);

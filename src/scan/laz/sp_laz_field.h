@@ -1,8 +1,8 @@
 /* How the fields of points are coded, as far as several kinds of points share it:
  * integers by a prediction, medians, GPS times, colours, wave packets. Each function is
- * both directions (sp_laz_coder.h): it reads the value where enc is true and sets it
- * where enc is false. A structure that is all zero is ready, but integers need their
- * number of bits. */
+ * both directions (sp_laz_coder.h): it reads the value if enc is true and sets it if
+ * enc is false. A structure that is all zero is ready, but integers need their number
+ * of bits. */
 #ifndef SP_LAZ_FIELD_H
 #define SP_LAZ_FIELD_H
 
@@ -17,8 +17,8 @@ enum {
 };
 
 /* Numbers of 8, 16 or 32 bits, coded as the difference to a guess, modulo 2^bits: first
- * k, the number of bits that the difference takes, by the model of the context, then
- * the difference itself by the model of k. */
+ * k, the number of bits of the difference, by the model of the context, then the
+ * difference itself by the model of k. */
 typedef struct laz_integer {
     int bits;
     int k; /* of the last number */
@@ -53,7 +53,7 @@ LAZ_INLINE int32_t laz_correction(laz_coder *c, laz_integer *i, int k, int32_t d
     return (int32_t)(u >> (k - 1) ? u + 1 : u - below);
 }
 
-/* The difference to the guess, whose size has the model *size. */
+/* The difference to the guess; *size is the model of its size. */
 LAZ_INLINE int32_t laz_difference(laz_coder *c, laz_integer *i, laz_model **size,
                                   int32_t d, bool enc)
 {
@@ -131,8 +131,8 @@ enum {
 };
 
 /* Times, as 64-bit integers, of up to four series between which points switch. A series
- * has its last time and a step, of which the next difference is about a multiple. The
- * step changes when four differences in a row are no multiple within bounds. */
+ * has its last time and a step; the next difference is about a multiple of it. The step
+ * changes when four differences in a row are no multiple within bounds. */
 typedef struct laz_times {
     unsigned last, next; /* the series now; the newest one */
     uint64_t time[LAZ_TIME_SERIES];
@@ -170,7 +170,7 @@ static inline unsigned laz_times_multiple(int32_t d, int32_t step)
 }
 
 /* Chooses how to code a time: by the step, as a new series (`full`), or by a switch to
- * the i-th series behind this one (full + i). */
+ * the i-th series after this one (full + i). */
 static inline unsigned laz_times_choose(const laz_times *t, uint64_t x, unsigned full,
                                         bool has_same)
 {
@@ -277,7 +277,7 @@ LAZ_INLINE int laz_byte_range(int x)
     return x < 0 ? 0 : x > 255 ? 255 : x;
 }
 
-/* A byte that differs from `last` where its bit is set; `guess` is near it. */
+/* A byte that differs from `last` if its bit is set; `guess` is near it. */
 LAZ_INLINE unsigned char laz_byte(laz_coder *c, laz_model **model, bool is_changed,
                                   int last, int guess, unsigned char x, bool enc)
 {
@@ -332,7 +332,7 @@ enum { LAZ_WAVE_BYTES = 29 };
 /* The place of the packet is coded in one of four ways. */
 typedef enum laz_wave_way {
     LAZ_WAVE_SAME,
-    LAZ_WAVE_NEXT, /* behind the last packet */
+    LAZ_WAVE_NEXT, /* after the last packet */
     LAZ_WAVE_NEAR, /* at a distance that 32 bits hold */
     LAZ_WAVE_FAR
 } laz_wave_way;

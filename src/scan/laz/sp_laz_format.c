@@ -143,7 +143,7 @@ size_t sp_laz_format_write(const sp_laz_format *format,
     assert(format->n_items >= 1 && format->n_items <= SP_LAZ_ITEMS);
     memset(vlr, 0, SP_LAZ_VLR_BYTES);
     sp_put16(vlr, format->compressor);
-    vlr[4] = 3; /* the version of LASzip whose files these are */
+    vlr[4] = 3; /* the version of LASzip that writes such files */
     vlr[5] = 4;
     sp_put16(vlr + 6, 3);
     sp_put32(vlr + 12, format->chunk_points);

@@ -1,5 +1,5 @@
 /* Points of formats 6 to 10: each field has a stream of its own, a layer, so that a
- * field can be read without the others. The first layer has what the others depend on:
+ * field can be read without the others. The first layer has all that others depend on:
  * the scanner's channel, which of the rarely changing fields change, the return counts,
  * and x and y. Each channel has its own context: models, and the last point. */
 #include <assert.h>
@@ -20,7 +20,7 @@ enum {
     ANGLE = 18,
     SOURCE = 20,
     TIME = 22,
-    /* Layers of a point; those of the items behind it follow. */
+    /* Layers of a point; the layers of the items after it follow. */
     LAYER_XY = 0,
     LAYER_Z,
     LAYER_CLASS,
@@ -31,8 +31,8 @@ enum {
     LAYER_SOURCE,
     LAYER_TIME,
     POINT_LAYERS,
-    /* Bits of the symbol that tells what changed. The two low bits are of the return's
-     * number: the same, one more, one less, other. */
+    /* Bits of the symbol that says which fields changed. The two low bits are of the
+     * return's number: the same, one more, one less, other. */
     NEW_CHANNEL = 64,
     NEW_SOURCE = 32,
     NEW_TIME = 16,
@@ -41,7 +41,7 @@ enum {
     NUMBER_MORE = 1,
     NUMBER_LESS = 2,
     NUMBER_OTHER = 3,
-    POINT_MODELS = 80 /* that a point may create, without those of extra bytes */
+    POINT_MODELS = 80 /* that a point may create, without the extra bytes' models */
 };
 
 typedef struct context {
@@ -56,7 +56,7 @@ typedef struct context {
     laz_times times;
 } context;
 
-/* An item behind the point. `last` has its bytes for each channel. */
+/* An item after the point. `last` has its bytes for each channel. */
 typedef struct side {
     const sp_laz_item *item;
     int layer, channel; /* its first layer; the context of the last point */
@@ -179,7 +179,7 @@ LAZ_INLINE unsigned code_returns(laz_coder *c, context *x, unsigned changed,
     return n << 4 | (number & 15);
 }
 
-/* A step in x or y, guessed by the median of those of the same kind. */
+/* A step in x or y, guessed by the median of the steps of the same kind. */
 LAZ_INLINE void code_step(laz_coder *c, laz_integer *i, int place, laz_median *median,
                           const unsigned char *last, unsigned char *p, bool enc)
 {
@@ -193,8 +193,8 @@ LAZ_INLINE void code_step(laz_coder *c, laz_integer *i, int place, laz_median *m
 
 /* ---- the other layers ---- */
 
-/* Is the layer to be coded? While encoding all are, and those are marked whose value
- * `is_new`. */
+/* Is the layer to be coded? While encoding all are, and those with an `is_new` value
+ * are marked. */
 LAZ_INLINE bool layer_has(laz_codec *z, int layer, bool is_new, bool enc)
 {
     if (enc)
@@ -202,7 +202,7 @@ LAZ_INLINE bool layer_has(laz_codec *z, int layer, bool is_new, bool enc)
     return enc || z->is_used[layer];
 }
 
-/* A byte whose model is chosen by the caller. */
+/* A byte; the caller chooses its model. */
 LAZ_INLINE void code_byte(laz_codec *z, int layer, laz_model **model, unsigned n,
                           unsigned last, unsigned char *p, bool enc)
 {
@@ -212,7 +212,7 @@ LAZ_INLINE void code_byte(laz_codec *z, int layer, laz_model **model, unsigned n
         *p = (unsigned char)last;
 }
 
-/* A number of 16 bits that is coded where it `is_new`. */
+/* A number of 16 bits that is coded if it `is_new`. */
 LAZ_INLINE void code_rare(laz_codec *z, int layer, laz_integer *i, int place,
                           bool is_new, const unsigned char *last, unsigned char *p,
                           bool enc)
@@ -257,7 +257,7 @@ LAZ_INLINE unsigned flags_of(unsigned byte)
     return (byte & 15) | (byte >> 2 & 0x30);
 }
 
-/* The six flags, without the channel, which stands between them. */
+/* The six flags, without the channel, which is between them. */
 LAZ_INLINE void code_flags(laz_codec *z, context *x, unsigned char *p, bool enc)
 {
     unsigned last = flags_of(x->last[FLAGS]);
@@ -312,7 +312,7 @@ LAZ_INLINE bool code_point(laz_codec *z, unsigned char *p, bool enc)
     return changed & NEW_CHANNEL;
 }
 
-/* ---- the items behind the point ---- */
+/* ---- the items after the point ---- */
 
 /* Begins the context of a channel with the item's bytes of another one's last point. */
 static sp_status open_side(laz_codec *z, side *e, int channel,
@@ -333,8 +333,8 @@ static sp_status open_side(laz_codec *z, side *e, int channel,
 
 /* Version 3 has two errors that are part of the format now, and that version 4 is
  * without. Only the point that changes to another channel has the context of its
- * channel, all others have that of channel 0. And where this context is not new, the
- * first point in it has, and becomes, the last point of the context before. */
+ * channel, all others have channel 0's. And if this context is not new, the first point
+ * in it has, and becomes, the last point of the context before. */
 static inline int context_of(const side *e, int channel, bool is_new_channel)
 {
     return e->item->version == 3 && !is_new_channel ? 0 : channel;

@@ -1,6 +1,6 @@
 /* Points of formats 0 to 5: the parts of a record follow each other in one stream, each
  * coded with the record before as context. Files of 2010 and 2011 have parts of version
- * 1, later ones of version 2; those of a wave packet are the same. */
+ * 1, later ones of version 2; the parts of a wave packet are the same. */
 #include <assert.h>
 #include <stdlib.h>
 
@@ -15,14 +15,14 @@ enum {
     ANGLE = 16,
     USER = 17,
     SOURCE = 18,
-    /* Bits of the symbol that tells which of them changed. */
+    /* Bits of the symbol that says which of them changed. */
     NEW_RETURNS = 32,
     NEW_INTENSITY = 16,
     NEW_CLASS = 8,
     NEW_ANGLE = 4,
     NEW_USER = 2,
     NEW_SOURCE = 1,
-    POINT_MODELS = 48, /* that a point may create, without those of extra bytes */
+    POINT_MODELS = 48, /* that a point may create, without the extra bytes' models */
     OLD_MULTIPLES = 512
 };
 
@@ -30,7 +30,7 @@ enum {
 typedef struct point10 {
     laz_model *changed, *returns[256], *class[256], *user[256], *angle[2];
     laz_integer dx, dy, z, intensity, source;
-    /* Version 2: by the kind of return; heights by the returns before or behind. */
+    /* Version 2: by the kind of return; heights by the returns before or after. */
     laz_median median_x[16], median_y[16];
     uint16_t last_intensity[16];
     int32_t last_z[8];
@@ -89,7 +89,7 @@ LAZ_INLINE unsigned changes(const unsigned char *last, unsigned last_intensity,
            (sp_get16(p + SOURCE) != sp_get16(last + SOURCE)) * NEW_SOURCE;
 }
 
-/* A byte whose model is chosen by its last value. */
+/* A byte; its last value chooses the model. */
 LAZ_INLINE void code_byte(laz_coder *c, laz_model **models, unsigned is_changed,
                           unsigned char last, unsigned char *p, bool enc)
 {

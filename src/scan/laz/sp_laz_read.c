@@ -5,7 +5,7 @@
  *     caller   starts it again <-- copies the records out <-- joins it+
  *
  * A portion is a whole chunk, if it is not too large. Without a chunk table the place
- * of a chunk is known when the one before is decoded, so the caller decodes alone. */
+ * of a chunk is known when the one before is decoded, so only the caller decodes. */
 #include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -42,10 +42,10 @@ struct sp_laz_reader {
     int64_t chunk;    /* the one that is read */
     int64_t row;      /* the next point */
     sp_status rc;     /* after a failure nothing more is read */
-    /* The caller's own decoder, where it decodes alone. */
+    /* The caller's own decoder, if only the caller decodes. */
     laz_decoder decoder;
     bool is_begun; /* the decoder is within the chunk */
-    int64_t at;    /* the next chunk, where there is no table */
+    int64_t at;    /* the next chunk, without a table */
     int n_threads;
     int64_t from;   /* the chunk that worker 0 began with */
     worker *worker; /* [n_threads] or NULL */
@@ -80,7 +80,7 @@ static sp_status decode_ahead(worker *w)
                                      : SP_OK;
 }
 
-/* Ends the workers and forgets what they decoded. */
+/* Ends the workers and drops their decoded chunks. */
 static void stop(sp_laz_reader *r)
 {
     for (int i = 0; r->worker && i < r->n_threads; i++) {
@@ -109,7 +109,7 @@ static sp_status start(sp_laz_reader *r)
     return SP_OK;
 }
 
-/* Takes records out of the portion of the worker that has the next chunk. */
+/* Copies records out of the portion of the worker that has the next chunk. */
 static sp_status take_portion(sp_laz_reader *r, int64_t max, unsigned char *records,
                               int64_t *n)
 {
@@ -131,7 +131,7 @@ static sp_status take_portion(sp_laz_reader *r, int64_t max, unsigned char *reco
     return decode_ahead(w);
 }
 
-/* ---- alone ---- */
+/* ---- without threads ---- */
 
 /* The place of the next chunk, as far as it is known. */
 static sp_laz_place next_place(const sp_laz_reader *r)

@@ -1,6 +1,6 @@
 /* The chunk table: version 0 u32, number of chunks u32, and for each chunk its points
- * (where chunks differ) and its bytes, coded as integers guessed to be those of the
- * chunk before. */
+ * (if chunks differ) and its bytes, coded as integers guessed to equal the chunk
+ * before. */
 #include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -41,7 +41,7 @@ typedef struct table_coder {
     laz_integer number;
 } table_coder;
 
-/* The place of a chunk behind the chunk before, which is NULL for the first. */
+/* The place of a chunk after the chunk before, which is NULL for the first. */
 static sp_status code_place(table_coder *t, const sp_laz_place *before,
                             sp_laz_place *place, bool has_points, bool enc)
 {
@@ -70,9 +70,8 @@ static void open_coder(table_coder *t, bool is_decoding)
 
 /* ---- reading ---- */
 
-/* Finds the table. It is not there where the place kept for its offset still holds the
- * value of the beginning: the place itself, or -1 without an offset at the file's end.
- */
+/* Finds the table. It is missing if the place kept for its offset still holds the value
+ * of the beginning: the place itself, or -1 without an offset at the file's end. */
 static sp_status find_table(const sp_laz_file *file, laz_table *table, int64_t *at)
 {
     unsigned char b[8];

@@ -23,7 +23,7 @@ typedef struct place {
     unsigned char *records; /* [room] bytes */
     size_t room;
     int64_t n;    /* records collected */
-    sp_task task; /* encodes them, where there is more than one place */
+    sp_task task; /* encodes them, with more than one place */
 } place;
 
 struct sp_laz_writer {

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #define CELL   8.0  /* metre */
-#define MARGIN 10.0 /* metre around the scene in which objects are placed too */
+#define MARGIN 10.0 /* metre around the scene; objects are placed there too */
 #define TURN   6.283185307179586477
 
 /* ---- terrain ---- */

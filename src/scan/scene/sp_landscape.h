@@ -23,7 +23,7 @@ enum {
 };
 
 typedef enum sp_shape {
-    SP_SOLID, /* convex and opaque: the points behind all of its planes */
+    SP_SOLID, /* convex and opaque: the points inside all of its planes */
     SP_CROWN, /* ellipsoid of leaves: returns on the way through it */
     SP_LINE   /* piece of a wire: a return where the beam touches it */
 } sp_shape;
@@ -58,7 +58,7 @@ typedef struct sp_landscape {
 /* Creates the landscape; destroy it after failure too. SP_EMEM. */
 sp_status sp_landscape_create(sp_landscape *landscape, double extent, sp_rng *rng);
 void sp_landscape_destroy(sp_landscape *landscape);
-/* Height of the terrain, and its upward normal where normal is not NULL. */
+/* Height of the terrain, and its upward normal if normal is not NULL. */
 double sp_landscape_height(const sp_landscape *landscape, double x, double y,
                            double normal[3]);
 /* Reflectance of the ground: road, grass or soil. */

@@ -118,7 +118,7 @@ static void meet_crown(ray *r, const sp_object *o, sp_rng *rng)
 {
     double p[3], d[3], a = 0, b = 0, c = -1, root, t;
 
-    /* Computed in the space where the crown is the unit ball. */
+    /* Computed in the space in which the crown is the unit ball. */
     for (int i = 0; i < 3; i++) {
         double half = (o->hi[i] - o->lo[i]) / 2;
 
@@ -138,7 +138,7 @@ static void meet_crown(ray *r, const sp_object *o, sp_rng *rng)
                            false});
 }
 
-/* Meets a wire where the least distance of the ray's line and the piece is small. */
+/* The ray meets a wire if the least distance of its line and the piece is small. */
 static void meet_line(ray *r, const sp_object *o, sp_rng *rng)
 {
     double e[3], g[3], ee = 0, ed = 0, eg = 0, dg = 0, s, t, gap = 0;

@@ -4,7 +4,7 @@
  *            sensor (one strip: along `heading`, the ray swings across)
  *           /
  *          /  ray --> leaves, wires: partial returns, the beam goes on
- *         /        --> roof, car, ground: last return; behind it all is hidden */
+ *         /        --> roof, car, ground: last return; all beyond it is hidden */
 #ifndef SP_LIDAR_H
 #define SP_LIDAR_H
 

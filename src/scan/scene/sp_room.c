@@ -58,7 +58,7 @@ static void add_part(room *r, const box *b, double along, double across,
     part->reflectance = b->reflectance;
 }
 
-/* Finds a free place for a circle of this radius; false: there is none. */
+/* Finds a free place for a circle of this radius; false: no place is free. */
 static bool find_place(const room *r, sp_rng *rng, double radius, double *x, double *y)
 {
     for (int attempt = 0; attempt < ATTEMPTS && 2 * radius < r->size[1]; attempt++) {
@@ -189,8 +189,8 @@ static void furnish(room *r, double extent, sp_rng *rng)
 
 /* ---- the scanner ---- */
 
-/* The distance at which a ray meets wall, floor or ceiling: the plane by which it
- * leaves the room. */
+/* The distance at which a ray meets wall, floor or ceiling: the plane where it leaves
+ * the room. */
 static double meet_room(const room *r, const double from[3], const double dir[3],
                         int *label, double *reflectance)
 {

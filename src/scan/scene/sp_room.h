@@ -6,7 +6,7 @@
  *     lamps, boxes             not labelled
  *
  * The scanner stands at several places at eye level and looks all round; each ray ends
- * at the first surface that it meets, so furniture hides what is behind it. */
+ * at the first surface that it meets, so furniture hides objects farther away. */
 #ifndef SP_ROOM_H
 #define SP_ROOM_H
 
@@ -22,7 +22,7 @@ enum {
     SP_ROOM_CLASSES
 };
 
-/* Appends the points of a room whose longer wall has `extent` metre, 4 to 16. Local.
+/* Appends the points of a room; its longer wall has `extent` metre, 4 to 16. Local.
  * SP_EMEM. */
 sp_status sp_room_scan(sp_lidar *scan, double extent, sp_rng *layout, sp_rng *pulses);
 

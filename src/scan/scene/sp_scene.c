@@ -17,8 +17,8 @@
 #include "scan/scene/sp_lidar.h"
 #include "scan/scene/sp_room.h"
 
-/* Voxels and points of this rank up to which samples are kept between measuring and
- * writing; the samples beyond are made a second time. */
+/* Most voxels and points of this rank that are kept between measuring and writing; the
+ * samples beyond are made a second time. */
 #define KEPT_LIMIT ((int64_t)1 << 23)
 
 static const char *const landscape_class[SP_LANDSCAPE_CLASSES] = {
@@ -136,7 +136,7 @@ typedef struct writing {
     bool is_stoppable;
     int n_shards, rank, n_ranks;
     summary all;
-    sp_grid *kept;  /* [n_samples] all zero where the sample is not kept */
+    sp_grid *kept;  /* [n_samples] all zero if the sample is not kept */
     int64_t n_kept; /* voxels and points that this rank keeps */
     double mean[SP_SCENE_FEATURES], std[SP_SCENE_FEATURES];
 } writing;

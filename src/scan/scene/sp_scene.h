@@ -6,7 +6,7 @@
  *     room        sp_room_scan --------------------+--> points --> sp_gridding --> shard
  *
  * Classes of a landscape: ground, vegetation, building, vehicle, wire; poles and stray
- * returns are not labelled. Of a room: floor, wall, ceiling, table, chair, cabinet;
+ * returns are not labelled. A room's: floor, wall, ceiling, table, chair, cabinet;
  * lamps and small boxes are not labelled. Features: intensity, height (metre above the
  * scene's 2nd percentile of z), number_of_returns, each the mean over a voxel's points.
  */
@@ -40,7 +40,7 @@ sp_status sp_scene_make(const sp_scene_options *options, int64_t index, sp_grid 
 /* Writes samples 0 .. n_samples-1 as PREFIX-00000-of-0000N.h5 ... and makes missing
  * folders. Each shard is written by one rank; the bytes do not depend on the number of
  * ranks. Collective over comm, with an agreed result; comm NULL: local. A request
- * to stop ends it with SP_ELIMIT, but not where comm is NULL. */
+ * to stop ends it with SP_ELIMIT, but not if comm is NULL. */
 sp_status sp_scene_write(const sp_scene_options *options, const char *prefix,
                          int64_t n_samples, int n_shards, sp_comm *comm);
 
