@@ -1,5 +1,5 @@
-/* Starting and ending MPI in a program. The other files of this folder are library
- * code: its caller does both itself. */
+/* Starting and ending MPI in a program. The folder's other files are library code: its
+ * caller does both. */
 #include "comm/sp_comm.h"
 
 #include <assert.h>

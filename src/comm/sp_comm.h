@@ -83,11 +83,12 @@ typedef struct sp_request {
 sp_status sp_comm_open(sp_comm *comm, int *argc, char ***argv);
 /* Fills comm with a world of one rank without MPI. Local. */
 void sp_comm_open_self(sp_comm *comm);
-/* Fills comm with the ranks of a communicator of the caller, *(MPI_Comm *)of, which is
- * duplicated; MPI is the caller's. Collective over it. SP_EUSAGE: MPI is not initialized
- * for threads; SP_EMPI, SP_EMEM. The caller calls sp_comm_detach after a failure too. */
+/* Fills comm with the ranks of the caller's communicator, *(MPI_Comm *)of, which is
+ * duplicated. The caller starts and ends MPI. Collective over it. SP_EUSAGE: MPI is not
+ * initialized for threads; SP_EMPI, SP_EMEM. The caller calls sp_comm_detach after a
+ * failure too. */
 sp_status sp_comm_attach(sp_comm *comm, const void *of);
-/* Ends what sp_comm_attach, or sp_comm_open_self, began. Collective. */
+/* Releases comm after sp_comm_attach or sp_comm_open_self. Collective. */
 void sp_comm_detach(sp_comm *comm);
 /* Ends MPI. Collective over all ranks. With SP_UCX_DISCONNECT=0 in the environment
  * MPICH does not close its connections of UCX one by one. Closing one over TCP needs an

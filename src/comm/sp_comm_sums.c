@@ -1,4 +1,4 @@
-/* A communicator while it is used: waits, sums over the ranks, memory that ranks sum. */
+/* Use of a communicator: waits, sums over the ranks, memory that ranks sum. */
 #include "comm/sp_comm.h"
 
 #include <assert.h>

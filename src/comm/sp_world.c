@@ -138,8 +138,7 @@ static bool reach_rank_0(sp_world_wire *tether, sp_world_wire *pmi)
     return is_there;
 }
 
-/* Waits until rank 0 sends "go". *is_back: it has gone before, so it is sought
- * again. */
+/* Waits until rank 0 sends "go". *is_back: it left before; it must be found again. */
 static sp_status await_go(sp_world_wire *tether, const sp_world_clock *clock,
                           bool *is_back)
 {

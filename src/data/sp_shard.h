@@ -167,9 +167,9 @@ sp_status sp_dataset_take_classes(sp_dataset *set, int n, char *const *name,
  * train's classes, and its columns, found by name, in train's order. SP_EDATA. Warns if
  * samples of val were made in another way. */
 sp_status sp_dataset_match(const sp_dataset *train, sp_dataset *val);
-/* Compares the recipe of the set with that of a model or of other data, which `whose`
- * names in the message: warns if a column means other values. SP_EDATA if the
- * coordinates are in another unit. */
+/* Compares the recipe of the set with a model's or other data's, which `whose` names in
+ * the message: warns if a column means other values. SP_EDATA if the coordinates are in
+ * another unit. */
 sp_status sp_dataset_match_recipe(const sp_dataset *set, const sp_recipe *recipe,
                                   const char *whose);
 /* Compares two lists of names. A list that has a name twice differs from every other.

@@ -6,8 +6,8 @@
 
 #include "data/sp_shard.h"
 
-/* Fills coords [n][3], features [n][all columns] and labels [n] of sample i. Any thread.
- * Not 0: it could not. */
+/* Fills coords [n][3], features [n][all columns] and labels [n] of sample i. Returns
+ * 0, or another number after a failure. Any thread. */
 typedef int sp_source_read(void *arg, int64_t i, int32_t *coords, float *features,
                            int32_t *labels);
 
@@ -25,12 +25,12 @@ typedef struct sp_source_about {
     const double *mean, *std; /* [n_features]; both NULL: not known */
 } sp_source_about;
 
-/* Makes *set the data set of a source whose samples have voxels [n_samples] voxels; it
- * is closed by sp_dataset_close, after a failure too. Local. SP_EUSAGE: a number is
- * out of range; SP_EMEM. */
+/* Makes *set the data set of a source; its samples have voxels [n_samples] voxels; it
+ * is closed by sp_dataset_close, after a failure too. Local. SP_EUSAGE: a number is out
+ * of range; SP_EMEM. */
 sp_status sp_source_open(sp_dataset *set, const sp_source_about *about,
                          int64_t n_samples, const int64_t *voxels, sp_source source);
-/* Checks a sample of the caller as one of a file is checked: ranges, finite features, and
+/* Checks a sample of the caller like one of a file: ranges, finite features, and
  * with `keys` (room for slots = sp_unique_slots(n) of them, else NULL) that coordinates
  * are unique. SP_EDATA with sample, row, expected and found. Any thread. */
 sp_status sp_source_check(const sp_dataset *set, int64_t i, int64_t n,

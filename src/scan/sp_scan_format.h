@@ -172,8 +172,8 @@ sp_status sp_scan_recognize(const char *path, const unsigned char head[SP_SCAN_H
 
 /* Appends a field, and gives it this name. SP_EMEM. */
 sp_status sp_scan_add(sp_scan *scan, const char *name, sp_scan_field field);
-/* Number of the field of this name, -1 if there is none. Case and the prefix "scalar_"
- * do not matter. */
+/* Number of the field of this name, -1 if it does not exist. Case and the prefix
+ * "scalar_" do not matter. */
 int sp_scan_find(const sp_scan *scan, const char *name);
 /* Does a column of this name hold a coordinate, by the letters x, y, z or by a word
  * such as Easting? */

@@ -63,7 +63,7 @@ typedef struct prediction {
     uint64_t *index; /* [n_points] row in the scan */
     int64_t ignore_label;
     int n_classes;     /* length of class_name, class_code and code */
-    char **class_name; /* NULL: the file has none */
+    char **class_name; /* NULL: not in the file */
     char **class_code; /* "3:4:5"; NULL: not in the file */
     int32_t *code; /* [n_classes] code to write for a class; NULL: the class's number */
 } prediction;

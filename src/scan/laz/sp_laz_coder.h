@@ -132,7 +132,7 @@ typedef struct laz_coder {
     uint32_t low, length, code;
     unsigned char *at, *end; /* next byte; end of the bytes or of the room for them */
     unsigned char *begin;    /* encoding: the buffer, which grows; owned */
-    laz_input *input;        /* decoding: more bytes come from here; NULL: none */
+    laz_input *input;        /* decoding: more bytes come from here, or NULL */
     laz_pool *pool;
     laz_fault *fault;
 } laz_coder;
