@@ -25,7 +25,6 @@ class Sptrain(AutotoolsPackage, CudaPackage):
     depends_on("libconfig")
     depends_on("jansson@2.10:")
     depends_on("xxhash")
-    depends_on("zlib-api")
     depends_on("libpng", when="+png")
     depends_on("nccl", when="+cuda", type=("build", "run"))
     depends_on("cmocka@1.1:", type="test")

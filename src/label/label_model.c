@@ -345,10 +345,10 @@ static sp_status sum_file(const char *path, uint32_t *crc)
 sp_status label_model_open(label_model *m, const sp_command *command,
                            label_options *options)
 {
-    sp_session *s = m->infer.resources.session;
+    sp_comm *comm = command->comm;
     sp_status rc = SP_OK;
 
-    assert(command->comm && options->model);
+    assert(comm && options->model);
     memset(m, 0, sizeof *m);
     m->vox = &options->vox;
     SP_TRY(sp_infer_open_model(&m->infer, command, options->model));
@@ -356,10 +356,10 @@ sp_status label_model_open(label_model *m, const sp_command *command,
     SP_TRY(choose_columns(m));
     SP_TRY(choose_classes(m));
     SP_TRY(choose_fields(m, options));
-    if (s->comm->rank == 0)
+    if (comm->rank == 0)
         rc = sum_file(m->infer.path, &m->crc);
-    SP_TRY(sp_comm_agree(s->comm, rc));
-    return sp_comm_bcast(s->comm, &m->crc, sizeof m->crc, 0);
+    SP_TRY(sp_comm_agree(comm, rc));
+    return sp_comm_bcast(comm, &m->crc, sizeof m->crc, 0);
 }
 
 sp_status label_model_close(label_model *m, sp_status rc)

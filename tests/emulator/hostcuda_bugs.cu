@@ -2,6 +2,7 @@
  * with 3 if its result is wrong. tests/emulator/test_hostcuda_findings.sh says what the
  * emulator must say to each. */
 #include "emulator/hostcuda_bugs.h"
+#include "base/sp_program.h"
 
 #include <vector>
 
@@ -276,6 +277,7 @@ int main(int argc, char **argv)
     std::vector<int> in(N), out(N), want(N);
     int *d_in, *d_out;
 
+    sp_program_begin("sptrain");
     for (int i = 0; i < N; i++)
         in[(size_t)i] = 7 * i + 1;
     for (int i = 0; i < N; i++)

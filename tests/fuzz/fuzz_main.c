@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "fuzz/fuzz.h"
+#include "base/sp_program.h"
 #include "h5/sp_h5.h"
 #include "health/sp_witness.h"
 
@@ -358,6 +359,7 @@ int main(int argc, char **argv)
     double begin = fuzz_now_s();
     ssize_t n;
 
+    sp_program_begin("sptrain");
     sp_h5_child_main(argc, argv);
     sp_witness_main(argc, argv);
     n = readlink("/proc/self/exe", self, sizeof self - 1);

@@ -2,6 +2,7 @@
  * test it prints the names of all; where a real device is needed and absent it ends
  * with 77. */
 #include "gpu/kernel_tests.h"
+#include "base/sp_program.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -62,6 +63,7 @@ int main(int argc, char **argv)
     const char *name = slash ? slash + 1 : argv[0];
     kernel_test *test = find(name);
 
+    sp_program_begin("sptrain");
     sp_h5_child_main(argc, argv);
     if (!hc_launches && sp_backend_visible_devices() == 0) {
         char why[256];

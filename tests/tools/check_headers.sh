@@ -18,7 +18,7 @@ bad=0
 compile() {
     compiler=$1 standard=$2
     shift 2
-    $compiler -std="$standard" $flags -I"$src" "$@" >"$work/log" 2>&1 && return
+    $compiler -std="$standard" $flags -I"$src" -I"$src/../include" "$@" >"$work/log" 2>&1 && return
     head -n 12 "$work/log"
     bad=1
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "fixtures/scan_files.h"
+#include "base/sp_program.h"
 
 static sp_status read_codes(sp_scan *scan, int32_t **code, int64_t *n)
 {
@@ -30,6 +31,7 @@ int main(int argc, char **argv)
     int64_t n = 0;
     sp_status rc;
 
+    sp_program_begin("sptrain");
     if (argc != 3)
         return 2;
     rc = sp_scan_open(&scan, argv[1], &options);

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "fixtures/scan_files.h"
+#include "base/sp_program.h"
 #include "scan/scene/sp_lidar.h"
 
 enum { HEADER = 375, VLR_HEAD = 54, EVLR_HEAD = 60, EXTRA = 192, KEYS = 24 };
@@ -183,6 +184,7 @@ int main(int argc, char **argv)
     int tiles = argc == 5 || argc == 6 ? atoi(argv[3]) : 0;
     sp_status rc = SP_OK;
 
+    sp_program_begin("sptrain");
     if (tiles < 1 || !open_output(&o, argv[1]))
         return 2;
     for (int y = 0; y < tiles; y++)

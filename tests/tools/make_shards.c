@@ -54,6 +54,7 @@
 #include <string.h>
 
 #include "base/sp_crc.h"
+#include "base/sp_program.h"
 #include "base/sp_log.h"
 #include "fixtures/shard_fixture.h"
 #include "h5/sp_h5.h"
@@ -473,6 +474,7 @@ int main(int argc, char **argv)
 {
     sp_status rc;
 
+    sp_program_begin("sptrain");
     sp_h5_child_main(argc, argv);
     rc = run(argc, argv);
     if (rc != SP_OK)

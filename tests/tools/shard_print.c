@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "base/sp_log.h"
+#include "base/sp_program.h"
 #include "fixtures/shard_fixture.h"
 
 static void print_sample(const sp_dataset *set, const sp_sample *s)
@@ -45,6 +46,7 @@ int main(int argc, char **argv)
 {
     sp_status rc;
 
+    sp_program_begin("sptrain");
     sp_h5_child_main(argc, argv);
     rc = print(argc > 1 ? argv[1] : "");
     if (rc != SP_OK)

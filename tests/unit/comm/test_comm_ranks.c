@@ -2,6 +2,7 @@
  * (test_comm_nodes), without memory that a node shares (test_comm_pieces), and without
  * MPI (test_comm_self), as tests of later modules use it. */
 #include "fixtures/test.h"
+#include "base/sp_program.h"
 
 #include <sys/resource.h>
 #include <time.h>
@@ -444,6 +445,7 @@ int main(int argc, char **argv)
     const bool has_nodes = strstr(argv[0], "test_comm_nodes") != NULL;
     int n_failed;
 
+    sp_program_begin("sptrain");
     if (has_nodes)
         setenv("SP_RANKS_PER_NODE", "3", 1);
     if (strstr(argv[0], "test_comm_pieces"))

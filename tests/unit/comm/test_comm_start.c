@@ -1,6 +1,7 @@
 /* A world that the launcher did not make is refused, ranks find their nodes, and an
  * abort ends all ranks with its code. The program runs itself in these roles. */
 #include "fixtures/test.h"
+#include "base/sp_program.h"
 
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -160,6 +161,7 @@ int main(int argc, char **argv)
 {
     char own_path[4096] = "";
 
+    sp_program_begin("sptrain");
     if (argc == 2)
         return act(argv[1], argc, argv);
     if (readlink("/proc/self/exe", own_path, sizeof own_path - 1) < 0)

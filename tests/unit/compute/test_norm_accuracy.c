@@ -4,6 +4,7 @@
  * rank would give, and with the error that is left in the normalized values.
  * SP_TEST_PRINT=1 prints the table. */
 #include "fixtures/test.h"
+#include "base/sp_program.h"
 
 #include <float.h>
 
@@ -192,6 +193,7 @@ TEST(constant_channels_stay_finite)
 
 int main(void)
 {
+    sp_program_begin("sptrain");
     be.ops = sp_backend_find("cpu");
     OK(be.ops->open(&be, 0, 1));
     return run_all_tests();

@@ -1,6 +1,7 @@
 /* The loader yields the sampler's sequence, with the content that a direct computation
  * has, whatever the number of readers and slots; failures come in their place. */
 #include "fixtures/test.h"
+#include "base/sp_program.h"
 
 #include <pthread.h>
 
@@ -523,6 +524,7 @@ int main(void)
 {
     const int n_failed = run_all_tests();
 
+    sp_program_begin("sptrain");
     is_filled_by_caller = true;
     return n_failed + run_all_tests();
 }

@@ -1,6 +1,7 @@
 /* Decks that an attacker wrote are refused in time, with status 2 and a message that
  * names the file. */
 #include "fixtures/test.h"
+#include "base/sp_program.h"
 
 #include <signal.h>
 #include <sys/stat.h>
@@ -119,6 +120,7 @@ TEST(many_layers_are_read_in_seconds)
 
 int main(void)
 {
+    sp_program_begin("sptrain");
     signal(SIGALRM, say_hang);
     return run_all_tests();
 }

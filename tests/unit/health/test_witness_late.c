@@ -2,6 +2,7 @@
  * ranks meanwhile. The program runs itself under the launcher; its witness sleeps
  * first, as on a machine with much else to do. */
 #include "fixtures/test.h"
+#include "base/sp_program.h"
 
 #include <signal.h>
 #include <time.h>
@@ -96,6 +97,7 @@ int main(int argc, char **argv)
 {
     sp_comm comm;
 
+    sp_program_begin("sptrain");
     if (argc > 3)
         sleep(LATE_S);
     sp_witness_main(argc, argv);

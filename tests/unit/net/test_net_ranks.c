@@ -2,6 +2,7 @@
  * on any number of ranks; four are two nodes. Ranks compare first and then agree on the
  * result, so that a failure on one does not leave the others in a collective. */
 #include "reference/net_case.h"
+#include "base/sp_program.h"
 
 #include "comm/sp_comm.h"
 
@@ -226,6 +227,7 @@ int main(int argc, char **argv)
 {
     int n_failed;
 
+    sp_program_begin("sptrain");
     if (strstr(argv[0], "_np4"))
         setenv("SP_RANKS_PER_NODE", "2", 1);
     OK(sp_comm_open(&comm, &argc, &argv));

@@ -1,6 +1,7 @@
 /* Points of overlapping blocks merged over the ranks, against sums over all blocks
  * that contain each point, formed by brute force. One rank is without MPI. */
 #include "fixtures/test.h"
+#include "base/sp_program.h"
 
 #include "base/sp_rng.h"
 #include "predict/sp_merger.h"
@@ -287,6 +288,7 @@ int main(int argc, char **argv)
 {
     int failed;
 
+    sp_program_begin("sptrain");
     open_ranks(&comm, argc, argv, "_np1");
     failed = run_all_tests();
     sp_comm_close(&comm);

@@ -2,6 +2,7 @@
  * of a few bytes that claim much are refused at once and take neither memory nor time,
  * and a path that is no regular file is refused before it is read. */
 #include "fixtures/scan_files.h"
+#include "base/sp_program.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
@@ -205,6 +206,7 @@ TEST(wide_points_take_bounded_memory)
 
 int main(void)
 {
+    sp_program_begin("sptrain");
     alarm(1000); /* endless loops and waits end here */
     return run_all_tests();
 }
