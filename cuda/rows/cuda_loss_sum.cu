@@ -132,6 +132,7 @@ __global__ void __launch_bounds__(THREADS) dice_sums_kernel(sum_loss l, int c)
         l.part + ((size_t)blockIdx.x * l.by_sample.n_chunks + blockIdx.y) * 2;
     double num = 0, den = 0;
 
+    SP_KEEP_LOOP
     for (int64_t i = chunk_row(l.by_sample); i < end; i += THREADS)
         if (sp_loss_counts(&l.a, i)) {
             const double p = sp_loss_p(l.soft[i], cuda_row(l.a.logits, i)[c]);
@@ -326,6 +327,7 @@ __global__ void __launch_bounds__(THREADS) gradient_kernel(sum_loss l)
     const int64_t end = chunk_end(l.by_sample);
     double focal = 0;
 
+    SP_KEEP_LOOP
     for (int64_t i = chunk_row(l.by_sample); i < end; i += THREADS) {
         const float *z = cuda_row(l.a.logits, i);
         double slope = 0;

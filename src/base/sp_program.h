@@ -4,8 +4,16 @@
 #ifndef SP_PROGRAM_H
 #define SP_PROGRAM_H
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* Called first by every main, and by the tests' main. name: begins messages, "sptrain"
  * or "spvox"; a string constant. Local. */
 void sp_program_begin(const char *name);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -34,6 +34,13 @@ enum { SP_LOSS_ERROR_BITS = 33, SP_LOSS_KEY_BITS = SP_LOSS_ERROR_BITS + 1 };
 /* The key of a row that does not count: it is sorted after all others. */
 #define SP_LOSS_ABSENT (1ull << SP_LOSS_ERROR_BITS)
 
+/* Before a loop over classes: unrolled, its calls of exp would make a kernel spill. */
+#ifdef __NVCC__
+#define SP_KEEP_LOOP _Pragma("unroll 1")
+#else
+#define SP_KEEP_LOOP
+#endif
+
 /* p_j = exp(z_j - top) * scale */
 typedef struct sp_loss_soft {
     double scale;
@@ -80,6 +87,7 @@ static inline SP_HOST_DEVICE double sp_loss_focal(sp_loss_soft soft, const float
 {
     double rest = 0, log_p, power, ratio;
 
+    SP_KEEP_LOOP
     for (int j = 0; j < C; j++)
         rest += j == y ? 0 : sp_loss_p(soft, z[j]);
     log_p =
@@ -102,8 +110,10 @@ static inline SP_HOST_DEVICE void sp_loss_row_grad(const sp_loss_rule *rule,
     const double focal = w * (double)rule->weight[SP_FOCAL] * slope;
     double mean = 0;
 
+    SP_KEEP_LOOP
     for (int j = 0; j < C; j++)
         mean += sp_loss_p(soft, z[j]) * (double)dz[j];
+    SP_KEEP_LOOP
     for (int j = 0; j < C; j++) {
         const double p = sp_loss_p(soft, z[j]), is_label = j == y;
         const double target = is_label * (1 - smoothing) + smoothing / C;
