@@ -17,7 +17,7 @@ static void refuse_filter(describer *d, int id, const char *given, sp_h5_entry *
 
     snprintf(
         why, sizeof why,
-        "compressed by the filter \"%s\" (number %d), which this HDF5 lacks: name "
+        "compressed by the filter \"%.40s\" (number %d), which this HDF5 lacks: name "
         "the folder of its plugin in HDF5_PLUGIN_PATH, or write the file anew with "
         "the program that wrote it%s, uncompressed or with gzip",
         name, id, id == LZF ? " (h5py)" : "");
