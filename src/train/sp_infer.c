@@ -173,7 +173,7 @@ static sp_status load_weights(sp_infer *infer)
 {
     const bool is_packed = infer->packed.param != NULL;
 
-    SP_TRY(sp_resources_load(
+    SP_TRY(sp_session_load(
         &infer->resources,
         &(sp_weights_source){.file = infer->file,
                              .packed = is_packed ? &infer->packed : NULL}));

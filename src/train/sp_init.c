@@ -128,7 +128,7 @@ sp_status sp_init_weights(sp_resources *r)
 
     assert(r->net.impl);
     assert(path[0] && r->norm.name);
-    SP_TRY(sp_resources_load(r, &(sp_weights_source){.path = path}));
+    SP_TRY(sp_session_load(r, &(sp_weights_source){.path = path}));
     if (r->fault[0])
         return SP_FAIL(SP_EDATA,
                        "%s:%s, expected a finite number: its training had diverged",

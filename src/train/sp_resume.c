@@ -271,7 +271,7 @@ static sp_status begin_from(sp_trainer *t, const beginning *from)
     const char *path = from->path;
     sp_status rc = SP_OK;
 
-    SP_TRY(sp_resources_load(r, &(sp_weights_source){.path = path, .state = &t->state}));
+    SP_TRY(sp_session_load(r, &(sp_weights_source){.path = path, .state = &t->state}));
     if (r->fault[0]) /* no training leads from such weights to finite ones */
         return SP_FAIL(SP_EDATA,
                        "%s:%s, expected a finite number: its training had diverged",

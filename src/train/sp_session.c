@@ -215,6 +215,12 @@ sp_status sp_session_open_data(sp_resources *r, bool with_train, bool with_val)
     return sp_resources_open_data(r, with_train, with_val);
 }
 
+sp_status sp_session_load(sp_resources *r, const sp_weights_source *from)
+{
+    sp_session_beat(r->session, SP_PHASE_LOAD);
+    return sp_resources_load(r, from);
+}
+
 sp_status sp_resources_close(sp_resources *r, sp_status rc)
 {
     sp_h5_keep_child(false);

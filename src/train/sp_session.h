@@ -96,6 +96,8 @@ sp_status sp_resources_open(sp_resources *resources, const sp_command *command,
 /* Opens the data (sp_resources_open_data). Makes the sample data first if the deck names
  * them and they do not exist. Collective, agreed. */
 sp_status sp_session_open_data(sp_resources *resources, bool with_train, bool with_val);
+/* Loads weights (sp_resources_load), in the phase SP_PHASE_LOAD. Collective, agreed. */
+sp_status sp_session_load(sp_resources *resources, const sp_weights_source *from);
 /* Local: reports rc (see sp_session_report), frees everything and returns rc. */
 sp_status sp_resources_close(sp_resources *resources, sp_status rc);
 

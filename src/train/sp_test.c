@@ -63,7 +63,7 @@ static sp_status load_best(sp_trainer *t, int64_t at[2])
     }
     rc = sp_comm_agree(comm, comm->rank == 0 ? open_best(t, &file, at) : SP_OK);
     if (rc == SP_OK)
-        rc = sp_resources_load(r, &(sp_weights_source){.file = file});
+        rc = sp_session_load(r, &(sp_weights_source){.file = file});
     sp_h5_close(file);
     SP_TRY(rc);
     return sp_comm_bcast(comm, at, 2 * sizeof *at, 0);

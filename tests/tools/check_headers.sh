@@ -39,7 +39,7 @@ version() {
     shift 2
     for file; do
         # shellcheck disable=SC2086
-        ${SP_CC-cc} -std=gnu11 $wide $made -D_GNU_SOURCE ${SP_TEST_CPPFLAGS-} -I"$src" -c \
+        ${SP_CC-cc} -std=gnu11 $wide $made -D_GNU_SOURCE ${SP_TEST_CPPFLAGS-} -I"$src" -I"$src/../include" -c \
             -o "$work/$name-$file.o" "$src/cpu/bf16/$file" || bad=1
     done
 }
