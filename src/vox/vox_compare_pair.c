@@ -7,38 +7,18 @@
  *
  * Points that share a position (returns of one pulse rounded to one place) are matched
  * in the order of the files. */
-#include "vox/vox_compare.h"
+#include "vox/vox_compare_classes.h"
 
 #include <assert.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "base/sp_file.h"
 #include "base/sp_list.h"
 #include "base/sp_log.h"
-#include "base/sp_number.h"
 #include "base/sp_signal.h"
-#include "scan/sp_scan.h"
-
-enum { LABEL_WORD = 4, LABEL_CLASS = 0xffff };
-
-/* A file that gives the class of each point: a scan, or a list of classes without
- * positions (.label of SemanticKITTI, an array of one dimension in .npy). */
-typedef struct class_file {
-    const char *path;
-    sp_scan *scan; /* NULL: a list */
-    sp_scan_points points;
-    int64_t n_list; /* of a list */
-    int32_t *list;  /* [n_list] */
-    int64_t at;     /* next row of the list */
-    double step[3];
-    bool is_float[3];
-} class_file;
 
 /* All points of a file, for matching. */
 typedef struct class_points {
@@ -46,169 +26,6 @@ typedef struct class_points {
     double *key; /* [n][3] position, or a field's value and zeros */
     int32_t *code;
 } class_points;
-
-/* ---- lists of classes ---- */
-
-static sp_status list_alloc(class_file *f, int64_t n)
-{
-    f->n_list = n;
-    f->list = malloc((size_t)n * sizeof *f->list + 1);
-    return f->list
-               ? SP_OK
-               : SP_FAIL(SP_EMEM, "%s: no memory for %" PRId64 " classes", f->path, n);
-}
-
-static sp_status list_read_label(class_file *f)
-{
-    unsigned char *data = NULL;
-    size_t bytes = 0;
-    sp_status rc;
-
-    SP_TRY(sp_file_read(f->path, (char **)&data, &bytes));
-    rc = bytes % LABEL_WORD == 0
-             ? list_alloc(f, (int64_t)(bytes / LABEL_WORD))
-             : SP_FAIL(SP_EDATA, "%s: %zu bytes, expected 4 for each point", f->path,
-                       bytes);
-    for (int64_t i = 0; rc == SP_OK && i < f->n_list; i++)
-        f->list[i] = (int32_t)(sp_get32(data + LABEL_WORD * i) & LABEL_CLASS);
-    free(data);
-    return rc;
-}
-
-/* The integer of `size` bytes at `from`, lowest first. */
-static int64_t list_integer(const unsigned char *from, char kind, int size)
-{
-    uint64_t bits = 0;
-
-    for (int i = size - 1; i >= 0; i--)
-        bits = bits << 8 | from[i];
-    if (kind == 'i' && size < 8 && bits >> (8 * size - 1))
-        bits |= ~(uint64_t)0 << (8 * size);
-    return (int64_t)bits;
-}
-
-/* Reads the header of an array of integers of one dimension. False: it is another. */
-static bool list_npy_header(const unsigned char *data, size_t bytes, char *kind,
-                            int *size, int64_t *n, size_t *begin)
-{
-    const char *descr, *shape;
-    char head[1024], order;
-    size_t length, at;
-    int used = 0;
-
-    if (bytes < 12 || memcmp(data, "\x93NUMPY", 6) != 0)
-        return false;
-    at = data[6] >= 2 ? 12 : 10;
-    length = data[6] >= 2 ? sp_get32(data + 8) : sp_get16(data + 8);
-    if (length >= sizeof head || at + length > bytes)
-        return false;
-    memcpy(head, data + at, length);
-    head[length] = '\0';
-    descr = strstr(head, "'descr': '");
-    shape = strstr(head, "'shape': (");
-    if (!descr || !shape ||
-        sscanf(descr, "'descr': '%c%c%1d'", &order, kind, size) != 3 ||
-        sscanf(shape, "'shape': (%" SCNd64 ",)%n", n, &used) != 1 || used == 0)
-        return false;
-    *begin = at + length;
-    return strchr("<|", order) && strchr("iub", *kind) &&
-           (*size == 1 || *size == 2 || *size == 4 || *size == 8) && *n >= 0 &&
-           *n <= (int64_t)((bytes - *begin) / (size_t)*size);
-}
-
-/* Accepts an array of one dimension; *is_list is false for any other file. */
-static sp_status list_read_npy(class_file *f, bool *is_list)
-{
-    unsigned char *data = NULL, *at;
-    size_t bytes = 0, begin = 0;
-    char kind = 0;
-    int size = 0;
-    int64_t n = 0;
-    sp_status rc = SP_OK;
-
-    SP_TRY(sp_file_read(f->path, (char **)&data, &bytes));
-    *is_list = list_npy_header(data, bytes, &kind, &size, &n, &begin);
-    if (*is_list)
-        rc = list_alloc(f, n);
-    at = data + begin;
-    for (int64_t i = 0; *is_list && rc == SP_OK && i < n; i++, at += size) {
-        const int64_t code = list_integer(at, kind, size);
-
-        if (code > VOX_MAX_CODE)
-            rc = SP_FAIL(SP_EDATA,
-                         "%s: class %" PRId64 " of point %" PRId64 ", expected at "
-                         "most %d",
-                         f->path, code, i, VOX_MAX_CODE);
-        f->list[i] = code < 0 ? -1 : (int32_t)code;
-    }
-    free(data);
-    return rc;
-}
-
-/* ---- files ---- */
-
-static sp_status class_file_open(class_file *f, const char *path,
-                                 const vox_compare_options *o, const char *label_field)
-{
-    const sp_scan_options options = {
-        .columns = o->columns,
-        .label_field = label_field ? label_field : o->label_field,
-        .n_threads = o->threads};
-    bool is_list = false;
-
-    *f = (class_file){.path = path};
-    if (sp_file_ends_in(path, ".label"))
-        return list_read_label(f);
-    if (sp_file_ends_in(path, ".npy"))
-        SP_TRY(list_read_npy(f, &is_list));
-    if (is_list)
-        return SP_OK;
-    SP_TRY(sp_scan_open(&f->scan, path, &options));
-    if (!sp_scan_is_labelled(f->scan))
-        return SP_FAIL(SP_EDATA,
-                       "%s: no classes; --label-field, --label-field-a or "
-                       "--label-field-b names the attribute that has them",
-                       path);
-    sp_scan_resolution(f->scan, f->step, f->is_float);
-    return sp_scan_select(f->scan, o->match_field ? 1 : 0, &o->match_field);
-}
-
-static void class_file_close(class_file *f)
-{
-    sp_scan_close(f->scan);
-    sp_scan_points_destroy(&f->points);
-    free(f->list);
-}
-
-static sp_status class_file_rewind(class_file *f)
-{
-    f->at = 0;
-    return f->scan ? sp_scan_rewind(f->scan) : SP_OK;
-}
-
-/* Gives the next classes and, of a scan, positions; *n is 0 at the end. */
-static sp_status class_file_next(class_file *f, int64_t *n, const int32_t **code,
-                                 const double **xyz)
-{
-    SP_TRY(sp_signal_check());
-    if (!f->scan) {
-        *n = f->n_list - f->at < SP_SCAN_BLOCK ? f->n_list - f->at : SP_SCAN_BLOCK;
-        *code = f->list + f->at;
-        *xyz = NULL;
-        f->at += *n;
-        return SP_OK;
-    }
-    SP_TRY(sp_scan_next(f->scan, SP_SCAN_BLOCK, &f->points));
-    *n = f->points.n;
-    *code = f->points.label;
-    *xyz = f->points.xyz;
-    for (int64_t i = 0; i < *n; i++)
-        if ((*code)[i] > VOX_MAX_CODE)
-            return SP_FAIL(SP_EDATA,
-                           "%s: class %d of point %" PRId64 ", expected at most %d",
-                           f->path, (*code)[i], f->points.first_row + i, VOX_MAX_CODE);
-    return SP_OK;
-}
 
 /* ---- counting ---- */
 
@@ -294,18 +111,19 @@ static void pair_table_clear(pair_table *t)
 
 /* The greatest difference of two values of axis k that may be one coordinate: the steps
  * of both files, halved since each may have been rounded. */
-static double tolerance_of(const class_file *a, const class_file *b, int k, double x)
+static double tolerance_of(const vox_class_file *a, const vox_class_file *b, int k,
+                           double x)
 {
     double most = 1e-12 * fabs(x);
-    const class_file *f[2] = {a, b};
+    const vox_class_file *f[2] = {a, b};
 
     for (int i = 0; i < 2; i++)
         most += f[i]->step[k] * (f[i]->is_float[k] ? fabs(x) : 0.5);
     return 1.001 * most;
 }
 
-static bool is_same_place(const class_file *a, const class_file *b, const double *x,
-                          const double *y)
+static bool is_same_place(const vox_class_file *a, const vox_class_file *b,
+                          const double *x, const double *y)
 {
     for (int k = 0; k < 3; k++)
         if (!(fabs(x[k] - y[k]) <= tolerance_of(a, b, k, x[k])) &&
@@ -320,7 +138,7 @@ typedef struct order_fault {
     int64_t row;
 } order_fault;
 
-static sp_status count_by_order(class_file *a, class_file *b, pair_table *t,
+static sp_status count_by_order(vox_class_file *a, vox_class_file *b, pair_table *t,
                                 order_fault *fault)
 {
     int64_t row = 0, n = 0, m = 0, i = 0, j = 0;
@@ -329,11 +147,11 @@ static sp_status count_by_order(class_file *a, class_file *b, pair_table *t,
 
     for (;; row++) {
         if (i == n) {
-            SP_TRY(class_file_next(a, &n, &code_a, &xyz_a));
+            SP_TRY(vox_classes_next(a, &n, &code_a, &xyz_a));
             i = 0;
         }
         if (j == m) {
-            SP_TRY(class_file_next(b, &m, &code_b, &xyz_b));
+            SP_TRY(vox_classes_next(b, &m, &code_b, &xyz_b));
             j = 0;
         }
         if (n == 0 || m == 0)
@@ -357,16 +175,16 @@ static void class_points_free(class_points *p)
     free(p->code);
 }
 
-static sp_status class_points_read(class_file *f, bool by_field, class_points *p)
+static sp_status class_points_read(vox_class_file *f, bool by_field, class_points *p)
 {
     size_t room_key = 0, room_code = 0;
     const int32_t *code;
     const double *xyz;
     int64_t n = 0;
 
-    SP_TRY(class_file_rewind(f));
+    SP_TRY(vox_classes_rewind(f));
     for (;;) {
-        SP_TRY(class_file_next(f, &n, &code, &xyz));
+        SP_TRY(vox_classes_next(f, &n, &code, &xyz));
         if (n == 0)
             return SP_OK;
         if (!sp_list_reserve(&p->key, &room_key,
@@ -498,7 +316,7 @@ static int64_t cell_table_take(cell_table *t, const double *key)
     return at[0];
 }
 
-static sp_status match_points(const class_file *a, const class_file *b,
+static sp_status match_points(const vox_class_file *a, const vox_class_file *b,
                               const class_points *in_a, const class_points *in_b,
                               bool by_field, pair_table *counts)
 {
@@ -540,7 +358,7 @@ end:
     return rc;
 }
 
-static sp_status count_by_key(class_file *a, class_file *b, bool by_field,
+static sp_status count_by_key(vox_class_file *a, vox_class_file *b, bool by_field,
                               pair_table *counts)
 {
     class_points in_a = {0}, in_b = {0};
@@ -566,7 +384,7 @@ end:
     return rc;
 }
 
-static sp_status refuse_order(const class_file *a, const class_file *b,
+static sp_status refuse_order(const vox_class_file *a, const vox_class_file *b,
                               const order_fault *fault)
 {
     if (fault->is_count)
@@ -580,8 +398,8 @@ static sp_status refuse_order(const class_file *a, const class_file *b,
                    a->path, b->path, fault->row);
 }
 
-static sp_status count_points_of(const vox_compare_options *o, class_file *a,
-                                 class_file *b, pair_table *t)
+static sp_status count_points_of(const vox_compare_options *o, vox_class_file *a,
+                                 vox_class_file *b, pair_table *t)
 {
     order_fault fault = {0};
 
@@ -603,20 +421,20 @@ static sp_status count_points_of(const vox_compare_options *o, class_file *a,
 sp_status vox_compare_pair(const vox_compare_options *o, const vox_file_pair *pair,
                            int64_t file, vox_code_pairs *counts)
 {
-    class_file a = {0}, b = {0};
+    vox_class_file a = {0}, b = {0};
     pair_table *t = calloc(1, sizeof *t);
     sp_status rc = t ? SP_OK : SP_FAIL(SP_EMEM, "no memory for counts");
 
     assert(o && pair && counts);
     SP_TRY_GOTO(rc, rc, end);
     memset(t->id, 0xff, sizeof t->id);
-    SP_TRY_GOTO(rc, class_file_open(&a, pair->a, o, o->label_field_a), end);
-    SP_TRY_GOTO(rc, class_file_open(&b, pair->b, o, o->label_field_b), end);
+    SP_TRY_GOTO(rc, vox_classes_open(&a, pair->a, o, o->label_field_a), end);
+    SP_TRY_GOTO(rc, vox_classes_open(&b, pair->b, o, o->label_field_b), end);
     SP_TRY_GOTO(rc, count_points_of(o, &a, &b, t), end);
     rc = pair_table_give(t, file, counts);
 end:
-    class_file_close(&a);
-    class_file_close(&b);
+    vox_classes_close(&a);
+    vox_classes_close(&b);
     if (t)
         pair_table_clear(t);
     free(t);
