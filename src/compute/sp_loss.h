@@ -92,7 +92,8 @@ static inline SP_HOST_DEVICE double sp_loss_focal(sp_loss_soft soft, const float
         rest += j == y ? 0 : sp_loss_p(soft, z[j]);
     log_p =
         rest < 0.5 ? log1p(-rest) : (double)z[y] - (double)soft.top + log(soft.scale);
-    power = pow(rest, gamma);
+    /* pow would be a call in the kernels; rest is 0 or above. */
+    power = rest > 0 ? exp(gamma * log(rest)) : gamma > 0 ? 0 : 1;
     ratio = rest > 0 ? log_p / rest : -1; /* log(1 - rest) / rest */
     *slope = gamma * sp_loss_p(soft, z[y]) * power * ratio - power;
     return -power * log_p;

@@ -311,6 +311,9 @@ class Kernel:
             if 'rna' not in parts:
                 raise Unknown('.'.join(parts))
             return self.store(args[0], 'b32', f'sp_round_tf32({self.value(args[1], "b32")})')
+        if source in ('f32', 'f64') and 'rzi' in parts:
+            # Values in the range of the integer, which the kernels' are; PTX saturates others.
+            return self.store(args[0], to, f'trunc({self.value(args[1], source)})')
         if source not in C_TYPE or source[0] == 'f' and to not in ('f32', 'f64'):
             raise Unknown('.'.join(parts))
         return self.store(args[0], to, self.value(args[1], source))
