@@ -97,7 +97,7 @@ TEST(a_small_arena_takes_little_memory)
 {
     char setting[64] = "";
     FILE *file = fopen("/sys/kernel/mm/transparent_hugepage/enabled", "r");
-    size_t before = sp_machine_resident();
+    size_t before = 0;
     sp_arena arena[8];
     char *byte;
 
@@ -107,10 +107,17 @@ TEST(a_small_arena_takes_little_memory)
         fclose(file);
     if (!setting[0])
         skip();
-    for (int i = 0; i < 8; i++) {
-        OK(sp_arena_create(&arena[i], 64 * MIB, "small"));
-        OK(SP_TAKE(&arena[i], 1, &byte));
+    /* The first one also touches the pages of the code and of the sanitizer's own. */
+    for (int i = -1; i < 8; i++) {
+        const int k = i < 0 ? 0 : i;
+
+        OK(sp_arena_create(&arena[k], 64 * MIB, "small"));
+        OK(SP_TAKE(&arena[k], 1, &byte));
         *byte = 1;
+        if (i >= 0)
+            continue;
+        sp_arena_destroy(&arena[k]);
+        before = sp_machine_resident();
     }
     assert_in_range(sp_machine_resident() - before, 0, MIB);
     for (int i = 0; i < 8; i++)

@@ -35,7 +35,7 @@ typedef struct part {
 
 static const int64_t offsets[] = {0, 3, 4};
 static const int32_t coords[] = {0, 0, 0, 1, 0, 0, 0, 2, 0, 5, 5, 5};
-static const float features[] = {1, 2, 3, 4, 5, 6, 7, 8};
+static const float features[12] = {1, 2, 3, 4, 5, 6, 7, 8};
 static const uint8_t labels[] = {0, 1, 255, 1};
 static const int64_t point_offsets[] = {0, 2, 3};
 static const uint32_t point_voxel[] = {0, 2, 0};
