@@ -49,6 +49,15 @@ sp_status sp_checkpoint_find_classes(sp_h5 *file, const sp_graph *graph, int64_t
 sp_status sp_checkpoint_write_array(sp_h5 *file, const char *name, sp_h5_type type,
                                     int rank, const int64_t *dim, const void *data,
                                     size_t bytes);
+/* SP_EDATA if x, the n elements of an array from `first` on, has a number that no network
+ * can work with. */
+sp_status sp_checkpoint_check_numbers(sp_h5 *file, const char *name, const float *x,
+                                      int64_t n, int64_t first);
+/* Compares the checksum of an array that was read. A file of weights without `format`
+ * has no checksums. SP_EDATA. */
+sp_status sp_checkpoint_check_crc(sp_h5 *file, const char *name, uint32_t crc);
+/* Verifies a checkpoint that this process has just written. SP_EIO. */
+sp_status sp_checkpoint_verify_written(const char *path);
 /* SP_EDATA unless the attributes format and version are a checkpoint's. */
 sp_status sp_checkpoint_check_format(sp_h5 *file);
 

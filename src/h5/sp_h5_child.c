@@ -1,7 +1,7 @@
+/* The parent's side. */
 #include "h5/sp_h5_child.h"
 
 #include <assert.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -10,10 +10,8 @@
 #include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -22,293 +20,22 @@
 
 #include "base/sp_file.h"
 #include "base/sp_log.h"
-#include "base/sp_machine.h"
 #include "base/sp_pulse.h"
 #include "base/sp_signal.h"
+#include "h5/sp_h5_child_wire.h"
 #include "h5/sp_h5_internal.h"
 
-#define WORD "--read-h5-headers"
-
-/* The limits of a child, since the library never returns from some damaged headers.
- * Processor time and memory grow with the file, because large files may have large
- * indices. WORK_S and WALL_S are seconds of processor time and of wall time for one
- * file, MEMORY is bytes. */
 enum {
-    WORK_S = 3,
-    WALL_S = 60,
-    MORE_S = 120, /* the most seconds that a large file adds */
-    MEMORY = 192 << 20,
-    MEMORY_FACTOR = 8,
-    UNPACK_FACTOR = 4,  /* memory for each byte that is unpacked */
     ANSWER = 16 << 20,  /* the most bytes of an answer: this */
     ANSWER_FACTOR = 16, /* plus the file's size times this */
-    PATIENCE_S = 2 * (WALL_S + MORE_S),
+    PATIENCE_S = 2 * (SP_H5_CHILD_WALL_S + SP_H5_CHILD_MORE_S),
 };
-#define WORK_BYTES_S 20000000
-#define MEMORY_MOST  ((int64_t)4 << 30)
-
-/* The bytes that follow are n texts, each with its zero byte: paths of the files to
- * describe, or with n_rows > 0 the path of a file and the name of a dataset. */
-typedef struct list_head {
-    uint64_t n, bytes;
-    int64_t first, n_rows, rows_bytes, chunk_bytes;
-} list_head;
-
-/* The identity of the file that the child read. */
-typedef struct identity {
-    uint64_t device, inode;
-    int64_t bytes;
-} identity;
-
-typedef struct frame {
-    /* The bytes that follow the frame are a catalog, rows, or a message. */
-    uint64_t status, bytes, hash;
-    identity file; /* of rows; a catalog has its own */
-} frame;
 
 /* The child that waits for another list of this thread, and whether it is to wait. */
 static _Thread_local struct {
     bool is_wanted;
     sp_h5_child child; /* pid 0: no child */
 } kept;
-
-/* Sends all the bytes; false if the other process has died. */
-static bool send_all(int fd, const void *data, size_t bytes)
-{
-    const char *at = data;
-    ssize_t n;
-
-    for (; bytes > 0; bytes -= (size_t)n, at += n) {
-        n = send(fd, at, bytes, MSG_NOSIGNAL);
-        if (n < 0 && errno == EINTR)
-            n = 0;
-        else if (n < 0)
-            return false;
-    }
-    return true;
-}
-
-/* ---- the child ---- */
-
-static void put_frame(sp_status status, const void *data, size_t bytes,
-                      const identity *file)
-{
-    frame head = {(uint64_t)status, bytes, XXH64(data, bytes, 0), {0}};
-
-    if (file)
-        head.file = *file;
-    if (!send_all(STDOUT_FILENO, &head, sizeof head) ||
-        !send_all(STDOUT_FILENO, data, bytes))
-        _exit(1); /* the parent has died */
-}
-
-#if defined(__SANITIZE_ADDRESS__) /* which reserves terabytes of addresses */
-static void limit_addresses(int64_t bytes)
-{
-    (void)bytes;
-}
-#else
-/* Allows this number of bytes of addresses more than at the first call. */
-static void limit_addresses(int64_t bytes)
-{
-    static size_t taken;
-    struct rlimit space;
-
-    if (taken == 0)
-        taken = sp_machine_addresses();
-    if (getrlimit(RLIMIT_AS, &space) != 0)
-        return;
-    space.rlim_cur = (rlim_t)bytes + (rlim_t)taken;
-    if (space.rlim_cur > space.rlim_max)
-        space.rlim_cur = space.rlim_max;
-    setrlimit(RLIMIT_AS, &space);
-}
-#endif
-
-/* Gives the signals that end a process their default action again, forbids core files,
- * and limits memory to this number of bytes more than this process had at the first
- * call. A later call sets another limit. */
-static void limit_child(int64_t bytes)
-{
-    static const int deadly[] = {SIGSEGV, SIGBUS,  SIGABRT, SIGFPE, SIGILL,
-                                 SIGALRM, SIGPROF, SIGTERM, SIGINT, SIGPIPE};
-    const struct rlimit no_core = {0, 0};
-
-    /* libraries that were loaded with the program may have set handlers */
-    for (size_t i = 0; i < sizeof deadly / sizeof *deadly; i++)
-        signal(deadly[i], SIG_DFL);
-    setrlimit(RLIMIT_CORE, &no_core);
-    limit_addresses(bytes);
-}
-
-/* Sets the limits for one file, to unpack `unpacked` bytes of it. If a limit ends this
- * process, the parent names the file. Unpacking needs the rows, a chunk and the memory
- * of its filters. */
-static void limit_file(const char *path, int64_t unpacked)
-{
-    struct stat st;
-    const int64_t bytes = stat(path, &st) == 0 ? st.st_size : 0;
-    const int64_t seconds = (bytes + unpacked) / WORK_BYTES_S;
-    const int64_t more = seconds < MORE_S ? seconds : MORE_S;
-    const struct itimerval work = {.it_value.tv_sec = WORK_S + more};
-    int64_t memory = MEMORY_MOST;
-
-    if (bytes < MEMORY_MOST / MEMORY_FACTOR)
-        memory = bytes * MEMORY_FACTOR;
-    limit_child(MEMORY + memory + UNPACK_FACTOR * unpacked);
-    alarm((unsigned)(WALL_S + more));
-    setitimer(ITIMER_PROF, &work, NULL);
-}
-
-/* Receives all the bytes; no signal handler interrupts it. Ends the process if the
- * parent wants no more. */
-static void get_all(void *data, size_t bytes)
-{
-    const ssize_t n = recv(STDIN_FILENO, data, bytes, MSG_WAITALL);
-
-    if (n != (ssize_t)bytes)
-        _exit(n < 0);
-}
-
-/* Serves tests of the parent: the child crashes, hangs or is killed at a file with the
- * value of one of these variables in its path. When it unpacks, the path is followed by
- * a colon and the dataset's name. */
-static void misbehave(const char *path)
-{
-    const char *crash = getenv("SP_H5_CHILD_CRASH");
-    const char *hang = getenv("SP_H5_CHILD_HANG");
-    const char *killed = getenv("SP_H5_CHILD_KILL");
-
-    if (crash && strstr(path, crash))
-        raise(SIGSEGV);
-    if (killed && strstr(path, killed))
-        raise(SIGKILL); /* as the kernel does if memory is short */
-    if (!hang || !strstr(path, hang))
-        return;
-    alarm(1); /* shorter than WALL_S */
-    for (;;)
-        pause();
-}
-
-/* While an answer is sent no limit holds, since the parent may be slow to read it. */
-static void end_limits(void)
-{
-    const struct itimerval none = {0};
-
-    alarm(0);
-    setitimer(ITIMER_PROF, &none, NULL);
-}
-
-static void put_failure(sp_status rc)
-{
-    const char *message = sp_error_last()->message;
-
-    put_frame(rc, message, strlen(message), NULL);
-}
-
-/* Describes a file and sends the answer. */
-static void answer(const char *path)
-{
-    sp_h5_catalog catalog = {0};
-    sp_wire wire = {0};
-    sp_status rc;
-
-    limit_file(path, 0);
-    misbehave(path);
-    rc = sp_h5_describe(path, &catalog);
-    if (rc == SP_OK) {
-        sp_h5_catalog_wire(&wire, &catalog);
-        rc = wire.rc;
-    }
-    end_limits();
-    if (rc == SP_OK)
-        put_frame(SP_OK, wire.data, wire.size, NULL);
-    else
-        put_failure(rc);
-    free(wire.data);
-    sp_h5_catalog_free(&catalog);
-}
-
-/* Unpacks rows and sends them. */
-static void answer_rows(const list_head *head, const char *path, const char *name)
-{
-    char *data, place[PATH_MAX + 1024];
-    struct stat about;
-    identity file;
-    sp_status rc;
-
-    limit_file(path, head->rows_bytes + head->chunk_bytes);
-    snprintf(place, sizeof place, "%s:%s", path, name);
-    misbehave(place);
-    data = malloc((size_t)head->rows_bytes + 1);
-    if (!data)
-        _exit(SP_EMEM);
-    rc = stat(path, &about) == 0 ? SP_OK : SP_FAIL(SP_EIO, "%s", strerror(errno));
-    if (rc == SP_OK)
-        rc =
-            sp_h5_values(path, name, head->first, head->n_rows, head->rows_bytes, data);
-    end_limits();
-    file = (identity){(uint64_t)about.st_dev, (uint64_t)about.st_ino,
-                      (int64_t)about.st_size};
-    if (rc == SP_OK)
-        put_frame(SP_OK, data, (size_t)head->rows_bytes, &file);
-    else
-        put_failure(rc);
-    free(data);
-}
-
-/* Answers one list, or one request for rows. */
-static void serve(void)
-{
-    list_head head;
-    char *list, *path;
-
-    get_all(&head, sizeof head);
-    list = malloc(head.bytes);
-    if (!list)
-        _exit(SP_EMEM);
-    get_all(list, head.bytes);
-    path = list;
-    if (head.n_rows > 0)
-        answer_rows(&head, list, list + strlen(list) + 1);
-    for (uint64_t i = 0; head.n_rows == 0 && i < head.n; i++, path += strlen(path) + 1)
-        answer(path);
-    free(list);
-}
-
-/* Closes descriptors that the parent left open for its own use. A connection of MPI
- * that the child held would hide from the other ranks that this rank was killed. */
-static void close_inherited(void)
-{
-    DIR *all = opendir("/proc/self/fd");
-    const struct dirent *one;
-
-    while (all && (one = readdir(all)) != NULL) {
-        const int fd = atoi(one->d_name);
-
-        if (fd > STDERR_FILENO && fd != dirfd(all))
-            close(fd);
-    }
-    if (all)
-        closedir(all);
-}
-
-void sp_h5_child_main(int argc, char **argv)
-{
-    static const sp_h5_reader child = {sp_h5_child_start, sp_h5_child_next,
-                                       sp_h5_child_end, sp_h5_child_rows,
-                                       sp_h5_child_kill};
-
-    sp_h5_reader_child = &child;
-    if (argc != 2 || strcmp(argv[1], WORD) != 0)
-        return;
-    close_inherited();
-    limit_child(MEMORY + MEMORY_MOST);
-    for (;;)
-        serve();
-}
-
-/* ---- the parent ---- */
 
 /* Starts the child with one socket as its standard input and output. Terminals and
  * launchers send a request to stop to the whole process group of a rank, batch systems
@@ -318,7 +45,7 @@ void sp_h5_child_main(int argc, char **argv)
 static sp_status spawn(sp_h5_child *child)
 {
     static const int requests[] = {SP_SIGNAL_REQUESTS};
-    char *arguments[] = {"sptrain", WORD, NULL};
+    char *arguments[] = {"sptrain", SP_H5_CHILD_WORD, NULL};
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
     char own[PATH_MAX];
@@ -354,16 +81,16 @@ static sp_status spawn(sp_h5_child *child)
 
 /* Sends a list of n texts. That the child has died is noticed when its answer is read.
  */
-static void send_list(int fd, list_head head, const char *const *texts, int n)
+static void send_list(int fd, sp_h5_list_head head, const char *const *texts, int n)
 {
     bool is_alive;
 
     head.n = (uint64_t)n;
     for (int i = 0; i < n; i++)
         head.bytes += strlen(texts[i]) + 1;
-    is_alive = send_all(fd, &head, sizeof head);
+    is_alive = sp_h5_child_send(fd, &head, sizeof head);
     for (int i = 0; i < n && is_alive; i++)
-        is_alive = send_all(fd, texts[i], strlen(texts[i]) + 1);
+        is_alive = sp_h5_child_send(fd, texts[i], strlen(texts[i]) + 1);
 }
 
 /* Returns the child's exit status. A child that is ending already keeps its own, since
@@ -399,7 +126,7 @@ sp_status sp_h5_child_start(sp_h5_child *child, char *const *paths, int n)
     if (!take_kept(child))
         SP_TRY(spawn(child));
     child->n_left = n;
-    send_list(child->fd, (list_head){0}, (const char *const *)paths, n);
+    send_list(child->fd, (sp_h5_list_head){0}, (const char *const *)paths, n);
     return SP_OK;
 }
 
@@ -452,7 +179,7 @@ static sp_status fail_ended(sp_h5_child *child, const char *path)
         return SP_FAIL(SP_EIO,
                        "%s: it could not be read: no progress for %d s; is its file "
                        "system well?",
-                       path, WALL_S);
+                       path, SP_H5_CHILD_WALL_S);
     if (WIFSIGNALED(status) && WTERMSIG(status) == SIGPROF)
         return SP_FAIL(SP_EDATA, "%s: damaged file (reader did not finish in time)",
                        path);
@@ -490,7 +217,7 @@ static sp_status read_catalog(const char *path, unsigned char *data, size_t byte
 sp_status sp_h5_child_next(sp_h5_child *child, const char *path, int64_t file_bytes,
                            sp_h5_catalog *catalog)
 {
-    frame head;
+    sp_h5_frame head;
     unsigned char *data;
     sp_status rc;
 
@@ -518,7 +245,7 @@ sp_status sp_h5_child_next(sp_h5_child *child, const char *path, int64_t file_by
 }
 
 /* SP_EIO unless the file that the child read is the one that is open here. */
-static sp_status check_identity(const sp_h5_rows_request *q, const identity *file)
+static sp_status check_identity(const sp_h5_rows_request *q, const sp_h5_identity *file)
 {
     struct stat about;
 
@@ -533,7 +260,7 @@ static sp_status check_identity(const sp_h5_rows_request *q, const identity *fil
 
 /* Receives the message of a failed request. */
 static sp_status receive_failure(sp_h5_child *child, const sp_h5_rows_request *q,
-                                 const frame *head)
+                                 const sp_h5_frame *head)
 {
     char text[SP_ERROR_MESSAGE] = "";
     const uint64_t status = head->status;
@@ -551,11 +278,11 @@ static sp_status receive_failure(sp_h5_child *child, const sp_h5_rows_request *q
 sp_status sp_h5_child_rows(sp_h5_child *child, const sp_h5_rows_request *q, void *to)
 {
     const char *const texts[] = {q->path, q->name};
-    const list_head list = {.first = q->first,
-                            .n_rows = q->n,
-                            .rows_bytes = q->bytes,
-                            .chunk_bytes = q->chunk_bytes};
-    frame head;
+    const sp_h5_list_head list = {.first = q->first,
+                                  .n_rows = q->n,
+                                  .rows_bytes = q->bytes,
+                                  .chunk_bytes = q->chunk_bytes};
+    sp_h5_frame head;
 
     assert(q->n > 0 && q->first >= 0 && q->bytes >= 0);
     if (child->pid == 0)

@@ -1,4 +1,4 @@
-#include "run/sp_run.h"
+#include "run/sp_run_internal.h"
 
 #include <assert.h>
 #include <dirent.h>
@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include "base/sp_child.h"
@@ -25,20 +24,6 @@
 #define AFTER_SAVE_LIMIT_S    60.0
 #define PATIENCE_OF_FAILURE_S 5.0
 
-struct sp_run_impl {
-    int lock, metrics; /* descriptors; -1: not open (other ranks, no folder) */
-    sp_heartbeats beats;
-    sp_heartbeat own;
-    bool has_failed, is_stopped;
-    sp_child child;
-    /* Lines of metrics.jsonl that could not be written, as on a full disk, and wait. */
-    char *kept;
-    size_t n_kept;
-    char record[PATH_MAX]; /* path of after_save.log */
-};
-
-enum { MOST_KEPT = 64 << 20 };
-
 /* Files, then folders, that a run writes and sp_run_set_aside moves. */
 static const char *const run_files[] = {
     "status.json",       "status-eval.json", "status-predict.json",
@@ -49,7 +34,7 @@ static const char *const run_files[] = {
     "tensorboard"};
 enum { N_RUN_FILES = sizeof run_files / sizeof *run_files, N_PLAIN_FILES = 11 };
 
-static bool is_owner(const sp_run *run)
+bool sp_run_is_owner(const sp_run *run)
 {
     return run->dir && run->dir[0] && run->comm->rank == 0;
 }
@@ -59,7 +44,7 @@ bool sp_run_is_ours(const sp_run *run)
     return !run->impl || sp_lock_is_held(run->dir, run->impl->lock);
 }
 
-static sp_status check_ours(const sp_run *run)
+sp_status sp_run_check_ours(const sp_run *run)
 {
     if (sp_run_is_ours(run))
         return SP_OK;
@@ -67,185 +52,6 @@ static sp_status check_ours(const sp_run *run)
                    "%s/lock: deleted or replaced while this run used the folder, which "
                    "may be another run's by now: nothing more is written there",
                    run->dir);
-}
-
-/* ---- metrics.jsonl ---- */
-
-/* Removes the incomplete last line that a process killed while writing leaves; complete
- * JSON lines end in a newline. */
-static sp_status cut_half_line(int fd, const char *path)
-{
-    off_t end = lseek(fd, 0, SEEK_END), whole = end;
-    char last = 0;
-
-    while (whole > 0 && pread(fd, &last, 1, whole - 1) == 1 && last != '\n')
-        whole--;
-    if (whole != end && ftruncate(fd, whole) != 0)
-        return SP_FAIL(SP_EIO, "%s: cannot cut: %s", path, strerror(errno));
-    return SP_OK;
-}
-
-static sp_status open_metrics(sp_run *run)
-{
-    char path[PATH_MAX];
-
-    if (run->impl->metrics >= 0)
-        close(run->impl->metrics);
-    SP_TRY(sp_file_open(sp_file_in(run->dir, "metrics.jsonl", path),
-                        O_RDWR | O_CREAT | O_APPEND | O_NOFOLLOW, &run->impl->metrics));
-    return cut_half_line(run->impl->metrics, path);
-}
-
-/* Adds a line to those that wait; after the first failure of a row gives the reason. */
-static sp_status keep_line(sp_run *run, const char *line)
-{
-    struct sp_run_impl *impl = run->impl;
-    const size_t n = strlen(line);
-    char *longer = impl->n_kept + n + 1 <= MOST_KEPT
-                       ? realloc(impl->kept, impl->n_kept + n + 1)
-                       : NULL;
-
-    if (!longer)
-        return SP_EIO; /* the message is the file's */
-    if (impl->n_kept == 0)
-        sp_log_warn0("%s; the run goes on, and its lines wait in memory",
-                     sp_error_last()->message);
-    impl->kept = longer;
-    memcpy(longer + impl->n_kept, line, n);
-    longer[impl->n_kept + n] = '\n';
-    impl->n_kept += n + 1;
-    return SP_OK;
-}
-
-static sp_status deliver_lines(sp_run *run, const char *path)
-{
-    struct sp_run_impl *impl = run->impl;
-    const struct iovec lines = {impl->kept, impl->n_kept};
-    int64_t end;
-
-    if (impl->n_kept == 0)
-        return SP_OK;
-    SP_TRY(sp_file_append(impl->metrics, path, &lines, 1, &end));
-    sp_log_info("%s: the lines that waited are written", path);
-    free(impl->kept);
-    impl->kept = NULL;
-    impl->n_kept = 0;
-    return SP_OK;
-}
-
-sp_status sp_run_deliver(sp_run *run)
-{
-    char path[PATH_MAX];
-
-    if (!is_owner(run))
-        return SP_OK;
-    SP_TRY(check_ours(run));
-    return deliver_lines(run, sp_file_in(run->dir, "metrics.jsonl", path));
-}
-
-sp_status sp_run_event(sp_run *run, const char *json_line, int64_t *bytes)
-{
-    struct iovec line[2] = {{(void *)(uintptr_t)json_line, strlen(json_line)},
-                            {"\n", 1}};
-    char path[PATH_MAX];
-    int64_t end;
-    sp_status rc;
-
-    assert(json_line[0] == '{');
-    if (bytes)
-        *bytes = 0;
-    if (!is_owner(run))
-        return SP_OK;
-    SP_TRY(check_ours(run));
-    sp_file_in(run->dir, "metrics.jsonl", path);
-    if (!sp_file_is_at(path, run->impl->metrics)) {
-        sp_log_warn0("%s: deleted or replaced, earlier lines are missing", path);
-        SP_TRY(open_metrics(run));
-    }
-    rc = deliver_lines(run, path);
-    if (rc == SP_OK)
-        rc = sp_file_append(run->impl->metrics, path, line, 2, &end);
-    if (rc == SP_EIO) {
-        SP_TRY(keep_line(run, json_line));
-        end = lseek(run->impl->metrics, 0, SEEK_END) + (int64_t)run->impl->n_kept;
-    }
-    if (bytes)
-        *bytes = end;
-    sp_child_poll(&run->impl->child);
-    return SP_OK;
-}
-
-sp_status sp_run_sync_metrics(sp_run *run)
-{
-    SP_TRY(check_ours(run));
-    if (is_owner(run) && fsync(run->impl->metrics) != 0)
-        return SP_FAIL(SP_EIO, "%s/metrics.jsonl: cannot flush: %s", run->dir,
-                       strerror(errno));
-    return sp_events_sync(run->events);
-}
-
-/* True for lines that record the start or the end of a process, a prediction, or an
- * evaluation by `sptrain eval`, which begins with its time: a run that continues does
- * not repeat them. */
-static bool is_kept(const char *line)
-{
-    return sp_run_is_event(line, "start") || sp_run_is_event(line, "resume") ||
-           sp_run_is_event(line, "end") || sp_run_is_event(line, "predict") ||
-           sp_run_is_event(line, "eval\",\"time");
-}
-
-/* Moves the complete lines that are kept to the front of text; returns their bytes. */
-static size_t keep_lines(char *text)
-{
-    char *to = text, *end;
-
-    for (char *line = text; (end = strchr(line, '\n')); line = end + 1)
-        if (is_kept(line)) {
-            memmove(to, line, (size_t)(end + 1 - line));
-            to += end + 1 - line;
-        }
-    return (size_t)(to - text);
-}
-
-/* Removes the lines of the steps after `bytes` and of their evaluations, because the
- * run is going to repeat them. A run that was stopped right after its last checkpoint
- * has no such lines. */
-static sp_status roll_back(int fd, off_t bytes, off_t end)
-{
-    size_t size = (size_t)(end - bytes), kept;
-    char *text = calloc(1, size + 1);
-    ssize_t n = text ? pread(fd, text, size, bytes) : -1;
-
-    kept = n > 0 ? keep_lines(text) : 0;
-    if (n >= 0 && kept == size)
-        n = (ssize_t)size;
-    else if (n >= 0 && ftruncate(fd, bytes) == 0)
-        /* Appended, since the file was opened with O_APPEND. */
-        n = write(fd, text, kept);
-    else
-        n = -1;
-    free(text);
-    return n == (ssize_t)kept ? SP_OK : SP_EIO;
-}
-
-sp_status sp_run_truncate_metrics(sp_run *run, int64_t bytes)
-{
-    off_t end;
-
-    assert(bytes >= 0);
-    if (!is_owner(run))
-        return SP_OK;
-    end = lseek(run->impl->metrics, 0, SEEK_END);
-    if (end < bytes)
-        sp_log_warn0(
-            "%s/metrics.jsonl: %lld bytes, the checkpoint was written at %" PRId64
-            ": earlier lines are missing",
-            run->dir, (long long)end, bytes);
-    else if (roll_back(run->impl->metrics, bytes, end) != SP_OK)
-        return SP_FAIL(SP_EIO,
-                       "%s/metrics.jsonl: cannot cut behind %" PRId64 " bytes: %s",
-                       run->dir, bytes, strerror(errno));
-    return SP_OK;
 }
 
 /* ---- open, set aside, close ---- */
@@ -384,7 +190,7 @@ static sp_status take_folder(sp_run *run)
     sp_run_report_lost(run->dir);
     SP_TRY(remove_leftovers(run->dir));
     unlink(sp_file_in(run->dir, ".diagnosed", path));
-    SP_TRY(open_metrics(run));
+    SP_TRY(sp_run_open_metrics(run));
     return sp_heartbeat_create(sp_file_in(run->dir, "heartbeat.bin", path),
                                run->comm->size);
 }
@@ -404,7 +210,7 @@ sp_status sp_run_open(sp_run *run, const char *dir, sp_comm *comm)
         rc = SP_FAIL(SP_EMEM, "no memory for the run folder's names");
     else
         run->impl->lock = run->impl->metrics = run->impl->beats.fd = -1;
-    if (rc == SP_OK && is_owner(run))
+    if (rc == SP_OK && sp_run_is_owner(run))
         rc = take_folder(run);
     SP_TRY(sp_comm_agree(comm, rc));
     open_heartbeat(run);
@@ -473,14 +279,14 @@ static sp_status move_to_old(sp_run *run)
                            strerror(errno));
     }
     sp_log_info("%s: earlier content moved to %s", run->dir, old);
-    SP_TRY(open_metrics(run));
+    SP_TRY(sp_run_open_metrics(run));
     return sp_heartbeat_create(sp_file_in(run->dir, "heartbeat.bin", from),
                                run->comm->size);
 }
 
 sp_status sp_run_set_aside(sp_run *run)
 {
-    SP_TRY(sp_comm_agree(run->comm, is_owner(run) ? move_to_old(run) : SP_OK));
+    SP_TRY(sp_comm_agree(run->comm, sp_run_is_owner(run) ? move_to_old(run) : SP_OK));
     open_heartbeat(run);
     return SP_OK;
 }
@@ -585,7 +391,7 @@ sp_status sp_run_status(sp_run *run, const char *state, sp_status code, int64_t 
     /* Without a heartbeat the folder was not opened and may be another run's. */
     if (!run->dir || !run->dir[0] || !run->beat)
         return SP_OK;
-    SP_TRY(check_ours(run));
+    SP_TRY(sp_run_check_ours(run));
     run->impl->has_failed = strcmp(state, "failed") == 0;
     run->impl->is_stopped = code == SP_ELIMIT;
     who = *run->beat;
@@ -618,7 +424,7 @@ sp_status sp_run_write_text(sp_run *run, const char *name, const char *text)
 
     assert(name && !strchr(name, '/'));
     assert(text);
-    if (is_owner(run))
+    if (sp_run_is_owner(run))
         SP_TRY(
             sp_file_replace(sp_file_in(run->dir, name, path), text, strlen(text), 0));
     return SP_OK;
@@ -629,7 +435,7 @@ static void run_start_command(sp_run *run, const char *command, const char *path
                               const char *record)
 {
     assert(path);
-    if (!is_owner(run) || !command || !command[0])
+    if (!sp_run_is_owner(run) || !command || !command[0])
         return;
     run->impl->child.limit_s = run->after_save_limit_s;
     sp_child_start(&run->impl->child, command, path, record);
@@ -637,9 +443,10 @@ static void run_start_command(sp_run *run, const char *command, const char *path
 
 void sp_run_after_save(sp_run *run, const char *command, const char *path)
 {
-    if (is_owner(run))
+    if (sp_run_is_owner(run))
         sp_file_in(run->dir, "after_save.log", run->impl->record);
-    run_start_command(run, command, path, is_owner(run) ? run->impl->record : NULL);
+    run_start_command(run, command, path,
+                      sp_run_is_owner(run) ? run->impl->record : NULL);
 }
 
 void sp_run_command(sp_run *run, const char *command, const char *path)
@@ -660,7 +467,7 @@ void sp_run_give_files(sp_run *run, const char *command)
 {
     char folder[PATH_MAX], path[PATH_MAX];
 
-    if (!is_owner(run) || !command || !command[0])
+    if (!sp_run_is_owner(run) || !command || !command[0])
         return;
     for (int k = 0; k < 2; k++) {
         struct dirent **entry = NULL;

@@ -1,4 +1,4 @@
-/* The run folder (README, "The run folder") and the processes that watch a run.
+/* The run folder (README, "What comes out") and the processes that watch a run.
  *
  *     rank 0        sp_run --> lock           one run a folder     (sp_lock)
  *                              status.json    state, exit code     (sp_run_state)
