@@ -485,9 +485,10 @@ sp_status sp_cuda_join(sp_backend *be)
 
 /* Returns the bytes of the slots. Copies of fp32 operands for bf16 tensor cores are
  * small and not counted. */
-int64_t sp_cuda_conv_grad_weight_bytes(const sp_backend *, int K, int c_in, int c_out,
-                                       int n_samples, int64_t pairs)
+sp_conv_bytes sp_cuda_conv_bytes(const sp_backend *, int K, int c_in, int c_out,
+                                 int n_samples, int64_t, int64_t pairs)
 {
-    return (int64_t)(slots_of(c_in, c_out, pairs, n_samples * K) * (size_t)c_in *
-                     (size_t)c_out * sizeof(float));
+    const size_t slots = slots_of(c_in, c_out, pairs, n_samples * K);
+
+    return {(int64_t)(slots * (size_t)c_in * (size_t)c_out * sizeof(float)), 0};
 }

@@ -52,7 +52,7 @@ extern const struct sp_transport_ops *const sp_cuda_transports[];
     /* cuda_plan.cu, cuda_plan_bytes.c */                                              \
     X(plan_build) X(plan_bytes) X(plan_scratch_bytes)                                  \
     /* cuda_conv.cu, cuda_conv_pack.cu, cuda_wgrad.cu */                               \
-    X(conv_pack_floats) X(fused_parts) X(join) X(conv_grad_weight_bytes)               \
+    X(conv_pack_floats) X(fused_parts) X(join) X(conv_bytes)                           \
     /* cuda_norm.cu, cuda_sums.cu, cuda_loss_sum.cu */                                 \
     X(norm_finish) X(norm_grad_finish) X(add_samples) X(loss_bytes)                    \
     /* cuda_peak.cu, cuda_ranges.c */                                                  \

@@ -326,6 +326,10 @@ static int64_t choose_memory(sp_resources *r)
 
 sp_foresight sp_resources_foresight(const sp_resources *r, const sp_backend *backend)
 {
+    /* `check` opens no evaluation, so the views are made anew. */
+    const sp_views views =
+        sp_views_make(r->config, r->val.has_subvoxel, r->config->eval.views);
+
     return (sp_foresight){
         .config = r->config,
         .graph = &r->graph,
@@ -337,9 +341,8 @@ sp_foresight sp_resources_foresight(const sp_resources *r, const sp_backend *bac
         .n_ranks = r->comm->size,
         .n_local = r->comm->local_size,
         .is_predicting = r->is_predicting,
-        .n_views = r->evaluation.views.n,
-        .has_scaled_views =
-            r->evaluation.views.n > 0 && sp_views_are_scaled(&r->evaluation.views),
+        .n_views = views.n,
+        .has_scaled_views = sp_views_are_scaled(&views),
         .merging_bytes = r->evaluation.merging_bytes,
     };
 }

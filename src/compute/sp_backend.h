@@ -83,6 +83,13 @@ typedef struct sp_pack_args {
     float *packed; /* conv_pack_floats of them, written */
 } sp_pack_args;
 
+/* Scratch of a convolution. The two memories are apart, each as large as its largest
+ * use so far. */
+typedef struct sp_conv_bytes {
+    int64_t sums;    /* of its weight gradient or of its norm's sums */
+    int64_t rounded; /* of an operand that is stored in fp32 and multiplied in bf16 */
+} sp_conv_bytes;
+
 typedef struct sp_conv_wgrad_args {
     const sp_map *map;         /* of the forward pass; NULL as there */
     sp_tensor x, dy;           /* [n_in, c_in], [n_out, c_out] */
@@ -326,11 +333,11 @@ typedef struct sp_backend_ops {
     sp_status (*conv_grad_weight)(sp_backend *be, const sp_conv_wgrad_args *args);
     /* Operations called from now on run after all that are is_concurrent. */
     sp_status (*join)(sp_backend *be);
-    /* Bytes of device scratch that conv_grad_weight allocates, which is the most of any
-     * operation. 0 on the host; memory/sp_foresee.c counts the host's scratch itself. A
-     * pure function of these numbers and be->precision. */
-    int64_t (*conv_grad_weight_bytes)(const sp_backend *be, int K, int c_in, int c_out,
-                                      int n_samples, int64_t pairs);
+    /* Scratch of a convolution with this many output rows and pairs, in its forward and
+     * backward pass, with the sums of a norm of its output. A pure function of these
+     * numbers, be->precision and be->threads. */
+    sp_conv_bytes (*conv_bytes)(const sp_backend *be, int K, int c_in, int c_out,
+                                int n_samples, int64_t rows, int64_t pairs);
 
     /* ---- batch norm ---- */
     /* sums[b][0][c] = sum x, sums[b][1][c] = sum x^2 of sample b, in double. */
@@ -400,9 +407,9 @@ typedef struct sp_backend_ops {
 
     /* ---- loss and update ---- */
     sp_status (*loss)(sp_backend *be, const sp_loss_args *args);
-    /* Bytes of scratch that loss needs for a sum of terms, given the rows of the
-     * logits, their classes and the samples (one sample may have all rows). A pure
-     * function of these numbers and be->threads; 0 for plain cross entropy. */
+    /* Bytes of scratch that loss needs, given the rows of the logits, their classes and
+     * the samples (one sample may have all rows). A pure function of these numbers and
+     * be->threads. */
     int64_t (*loss_bytes)(const sp_backend *be, const sp_loss_rule *rule, int64_t n,
                           int c, int n_samples);
     sp_status (*sgd)(sp_backend *be, const sp_optim_args *args);

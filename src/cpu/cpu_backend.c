@@ -42,21 +42,13 @@ static sp_parts fused_parts(int64_t n_rows, int n_samples)
     return (sp_parts){.n = n_samples};
 }
 
-/* The estimate of memory counts the scratch of the host by itself
- * (memory/sp_foresee.c). */
-static int64_t conv_grad_weight_bytes(const sp_backend *be, int K, int c_in, int c_out,
-                                      int n_samples, int64_t pairs)
-{
-    (void)be, (void)K, (void)c_in, (void)c_out, (void)n_samples, (void)pairs;
-    return 0;
-}
-
 sp_status sp_cpu_scratch_for(sp_backend *be, sp_cpu_use use, size_t bytes, void **out)
 {
     sp_cpu *cpu = be->impl;
 
     if (bytes > cpu->scratch[use].bytes) {
-        const size_t size = (bytes + bytes / 4 + 63) / 64 * 64;
+        const size_t size = sp_cpu_scratch_size(bytes);
+
         free(cpu->scratch[use].data);
         cpu->scratch[use].bytes = 0;
         cpu->scratch[use].data = aligned_alloc(64, size);
@@ -131,6 +123,5 @@ const sp_backend_ops sp_cpu_ops = {.name = "cpu",
                                    .wait = cpu_wait,
                                    .join = cpu_wait,
                                    .arena_pass = arena_pass,
-                                   .conv_grad_weight_bytes = conv_grad_weight_bytes,
                                    .fused_parts = fused_parts,
                                    SP_CPU_SLOTS(ROW) SP_OPERATIONS(ROW)};

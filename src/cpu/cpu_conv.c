@@ -73,6 +73,11 @@ static void norm_tile(const sp_cpu_isa *isa, const sp_conv_args *a,
     isa->norm_apply(norm, row, end);
 }
 
+static size_t rounded_bytes(int64_t rows, int c)
+{
+    return (size_t)rows * (size_t)c * sizeof(uint16_t);
+}
+
 /* Products in bf16 round an operand that is stored in fp32, as the gradient of logits
  * is, once before they read its rows many times. */
 static sp_status round_operand(sp_backend *be, sp_tensor *x)
@@ -82,8 +87,8 @@ static sp_status round_operand(sp_backend *be, sp_tensor *x)
 
     if (be->precision != SP_BF16 || from.elem == SP_ELEM_BF16)
         return SP_OK;
-    SP_TRY(sp_cpu_scratch_for(
-        be, SP_CPU_ROUNDED, (size_t)from.n * (size_t)from.c * sizeof(uint16_t), &data));
+    SP_TRY(
+        sp_cpu_scratch_for(be, SP_CPU_ROUNDED, rounded_bytes(from.n, from.c), &data));
     *x = (sp_tensor){data, from.n, from.c, from.c, SP_ELEM_BF16};
     return sp_cpu_copy(be, from, *x, false);
 }
@@ -194,28 +199,57 @@ typedef struct work {
     uint16_t *owner, *order;
 } work;
 
+/* Places the arrays of w, whose numbers are set, at the address `at`; returns their
+ * bytes. An estimate places them at 0. */
+static size_t work_place(work *w, uintptr_t at)
+{
+    const size_t K = (size_t)w->K, dw_bytes = K * w->step * sizeof(float);
+    uintptr_t end = at + (dw_bytes + 63) / 64 * 64;
+
+    w->dw = (float *)at;
+    w->pairs = (int64_t *)end;
+    end += K * sizeof *w->pairs;
+    w->load = (int64_t *)end;
+    end += (size_t)w->threads * sizeof *w->load;
+    w->owner = (uint16_t *)end;
+    end += K * (size_t)w->n_panels * sizeof *w->owner;
+    w->order = (uint16_t *)end;
+    return end + K * sizeof *w->order - at;
+}
+
 static sp_status take_work(sp_backend *be, const sp_conv_wgrad_args *a, work *w)
 {
     const sp_cpu_isa *isa = sp_cpu_products_of(be);
-    size_t dw_bytes, K;
-    char *at;
+    void *at;
 
     w->K = a->map ? a->map->K : 1;
     w->n_panels = isa->n_panels(a->dy.c);
     w->threads = be->threads;
     w->step = (size_t)a->x.c * conv_padded(a->dy.c, isa->lanes);
-    K = (size_t)w->K;
-    dw_bytes = (K * w->step * sizeof(float) + 63) / 64 * 64;
-    SP_TRY(sp_cpu_scratch(be,
-                          dw_bytes + (K + (size_t)w->threads) * sizeof *w->pairs +
-                              (K * (size_t)w->n_panels + K) * sizeof *w->owner,
-                          (void **)&at));
-    w->dw = (float *)at;
-    w->pairs = (int64_t *)(at + dw_bytes);
-    w->load = w->pairs + K;
-    w->owner = (uint16_t *)(w->load + w->threads);
-    w->order = w->owner + K * (size_t)w->n_panels;
+    SP_TRY(sp_cpu_scratch(be, work_place(w, 0), &at));
+    work_place(w, (uintptr_t)at);
     return SP_OK;
+}
+
+/* Which instruction set computes is not known yet: as with the widest lanes and the
+ * most panels. */
+sp_conv_bytes sp_cpu_conv_bytes(const sp_backend *be, int K, int c_in, int c_out,
+                                int n_samples, int64_t rows, int64_t pairs)
+{
+    const int64_t n_tiles = rows / SP_TILE + n_samples;
+    const size_t sums = sp_cpu_sums_bytes(c_out, n_tiles, MOST_SUMS);
+    work w = {.K = K,
+              .n_panels = c_out,
+              .threads = be->threads,
+              .step = (size_t)c_in * conv_padded(c_out, SP_CPU_LANES)};
+    const size_t weights = work_place(&w, 0);
+
+    (void)pairs;
+    return (sp_conv_bytes){
+        (int64_t)sp_cpu_scratch_size(sums > weights ? sums : weights),
+        be->precision == SP_BF16
+            ? (int64_t)sp_cpu_scratch_size(rounded_bytes(rows, c_out))
+            : 0};
 }
 
 static void conv_count_pairs(const sp_cpu_wgrad *g, work *w)

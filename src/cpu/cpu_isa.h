@@ -183,6 +183,12 @@ sp_status sp_cpu_choose(sp_backend *be, sp_cpu *cpu);
  * call for the same use. The memory is kept and grown, so that a step allocates nothing
  * once the largest layer has run. Training thread only. SP_EMEM. */
 sp_status sp_cpu_scratch_for(sp_backend *be, sp_cpu_use use, size_t bytes, void **out);
+/* The bytes that are allocated for a request: a quarter more, so that batches of about
+ * the same size do not grow it again and again. */
+static inline size_t sp_cpu_scratch_size(size_t bytes)
+{
+    return (bytes + bytes / 4 + 63) / 64 * 64;
+}
 static inline sp_status sp_cpu_scratch(sp_backend *be, size_t bytes, void **out)
 {
     return sp_cpu_scratch_for(be, SP_CPU_SUMS, bytes, out);
@@ -198,6 +204,9 @@ int sp_cpu_spans(const int32_t *sample_row, int n_samples, int rows, sp_cpu_span
  * Adds to cross entropy: a->sums holds its sums when the call begins, predictions and
  * confusion are complete. a->label is not NULL. */
 sp_status sp_cpu_loss_sum(sp_backend *be, const sp_loss_args *a);
+/* Scratch of cross entropy by itself: sums of n_spans spans, predictions of `rows` rows
+ * that the caller does not ask for. */
+size_t sp_cpu_loss_rows_bytes(int64_t n_spans, int64_t rows);
 
 /* ---- sums over rows, for each channel (cpu_norm.c) ----
  * They are formed over spans of SP_CPU_ROW_BLOCK rows and added in order. No span
@@ -213,6 +222,8 @@ typedef struct sp_cpu_sums {
     const sp_norm_grad_args *norm; /* sums of its backward pass; NULL: of x and x^2 */
 } sp_cpu_sums;
 
+/* Scratch of n_sums sums of c channels over n tiles. */
+size_t sp_cpu_sums_bytes(int c, int64_t n, int n_sums);
 /* Takes scratch for sums [n_sums] over the rows of all samples. SP_EMEM. */
 sp_status sp_cpu_take_sums(sp_backend *be, int c, const int32_t *sample_row,
                            int n_samples, sp_cpu_sums *sums, int n_sums);

@@ -13,20 +13,24 @@ static void count_confusion(const sp_loss_args *a, const int32_t *prediction)
             a->confusion[(int64_t)a->label[i] * a->logits.c + prediction[i]]++;
 }
 
+size_t sp_cpu_loss_rows_bytes(int64_t n_spans, int64_t rows)
+{
+    return (size_t)n_spans * (2 * sizeof(double) + sizeof(sp_cpu_span)) +
+           (size_t)rows * sizeof(int32_t);
+}
+
 /* Cross entropy. */
 static sp_status cpu_loss_of_rows(sp_backend *be, const sp_loss_args *a)
 {
     const sp_cpu_isa *isa = sp_cpu_isa_of(be);
     const int n = sp_cpu_spans(a->sample_row, a->n_samples, SP_CPU_ROW_BLOCK, NULL);
-    const size_t rows = a->prediction ? 0 : (size_t)a->logits.n;
+    const int64_t rows = a->prediction ? 0 : a->logits.n;
     int32_t *prediction;
     sp_cpu_span *span;
     double *part;
     void *at;
 
-    SP_TRY(sp_cpu_scratch(
-        be, (size_t)n * (2 * sizeof *part + sizeof *span) + rows * sizeof *prediction,
-        &at));
+    SP_TRY(sp_cpu_scratch(be, sp_cpu_loss_rows_bytes(n, rows), &at));
     part = at;
     span = (sp_cpu_span *)(part + 2 * (size_t)n);
     prediction = a->prediction ? a->prediction : (int32_t *)(span + n);

@@ -88,12 +88,11 @@ int64_t sp_cpu_loss_bytes(const sp_backend *be, const sp_loss_rule *rule, int64_
     sum_loss s = {.n_sorters = count_sorters(be, rule),
                   .longest = n,
                   .n_spans = (int)(n / SP_CPU_ROW_BLOCK) + n_samples};
-    uintptr_t bytes = 0;
+    uintptr_t bytes = sp_cpu_loss_rows_bytes(s.n_spans, n), sum = 0;
 
-    if (!rule->is_sum)
-        return 0;
-    sum_take_memory(&s, n, c, n_samples, &bytes);
-    return (int64_t)bytes;
+    if (rule->is_sum)
+        sum_take_memory(&s, n, c, n_samples, &sum);
+    return (int64_t)sp_cpu_scratch_size(sum > bytes ? sum : bytes);
 }
 
 static sp_status sum_open(sp_backend *be, const sp_loss_args *a, const int32_t joint[2],

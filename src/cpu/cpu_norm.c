@@ -7,17 +7,27 @@
 #include "compute/sp_norm.h"
 #include "cpu/cpu_isa.h"
 
+/* The doubles of one sum: two of each channel in each span of each tile. */
+static size_t sums_size(int c, int64_t n)
+{
+    return (size_t)n * 2 * SP_CPU_SPANS * (size_t)c;
+}
+
+size_t sp_cpu_sums_bytes(int c, int64_t n, int n_sums)
+{
+    return (size_t)n_sums * sums_size(c, n) * sizeof(double) +
+           (size_t)n * sizeof(sp_cpu_span);
+}
+
 sp_status sp_cpu_take_sums(sp_backend *be, int c, const int32_t *sample_row,
                            int n_samples, sp_cpu_sums *sums, int n_sums)
 {
     const int n = sp_cpu_spans(sample_row, n_samples, SP_TILE, NULL);
-    const size_t parts = (size_t)n * 2 * SP_CPU_SPANS * (size_t)c;
+    const size_t parts = sums_size(c, n);
     double *at;
     sp_cpu_span *tile;
 
-    SP_TRY(sp_cpu_scratch(
-        be, (size_t)n_sums * parts * sizeof *at + (size_t)n * sizeof *tile,
-        (void **)&at));
+    SP_TRY(sp_cpu_scratch(be, sp_cpu_sums_bytes(c, n, n_sums), (void **)&at));
     tile = (sp_cpu_span *)(at + (size_t)n_sums * parts);
     sp_cpu_spans(sample_row, n_samples, SP_TILE, tile);
     for (int i = 0; i < n_sums; i++)

@@ -152,9 +152,9 @@ sp_status sp_cut_foresee(sp_cut *cut, const sp_foresight *what, sp_sampler *trai
     memset(cut, 0, sizeof *cut);
     SP_TRY(sp_comm_agree(comm, open_both(cut, what, train, eval)));
     SP_TRY(sp_budget_read(&cut->train, cut, comm, sp_budget_plan_largest));
-    SP_TRY(sp_budget_read(&cut->train, cut, comm, sp_budget_compare_largest));
+    SP_TRY(sp_budget_read(&cut->train, cut, comm, sp_budget_plan_some));
     SP_TRY(sp_budget_read(&cut->eval, cut, comm, sp_budget_plan_largest));
-    cut->eval.excess = 1;
+    SP_TRY(sp_budget_read(&cut->eval, cut, comm, sp_budget_plan_some));
     SP_TRY(sp_budget_follow(&cut->train, comm));
     return sp_budget_follow(&cut->eval, comm);
 }
@@ -182,8 +182,10 @@ sp_status sp_cut_open(sp_cut *cut, const sp_foresight *what, sp_sampler *train,
     }
     if (eval)
         sp_budget_set_slots(&cut->eval, SP_LOADER_SLOTS);
-    SP_TRY(sp_budget_read(&cut->train, cut, comm, sp_budget_compare_some));
-    SP_TRY(sp_budget_read(&cut->eval, cut, comm, sp_budget_compare_some));
+    SP_TRY(sp_budget_read(&cut->train, cut, comm, sp_budget_compare));
+    SP_TRY(sp_budget_read(&cut->eval, cut, comm, sp_budget_compare));
+    cut->train.excess *= SP_CUT_MARGIN;
+    cut->eval.excess *= SP_CUT_MARGIN;
     find_need(cut);
     SP_TRY(sp_comm_agree(comm, check_largest(cut)));
     make_rooms(cut);

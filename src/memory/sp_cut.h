@@ -31,6 +31,8 @@
 #include "data/sp_sampler.h"
 #include "memory/sp_foresee.h"
 
+enum { SP_BUDGET_SOME = 8 };
+
 /* The budget of a training, or of its evaluations. Bytes are per rank. */
 typedef struct sp_budget {
     sp_foreseer foreseer;
@@ -39,6 +41,10 @@ typedef struct sp_budget {
     /* The largest sample as stored. The estimate uses its ratios for the other samples.
      */
     sp_load like;
+    /* Samples at equal distances in the set, as stored. Their own plans are the
+     * estimate. Only sp_cut_foresee plans them; else n_some is 0. */
+    int64_t n_some;
+    sp_load some[SP_BUDGET_SOME];
     double excess; /* greatest ratio of the bytes of a plan to those estimated */
     int64_t empty[SP_PARTS]; /* bytes of a batch without samples */
     /* [n_samples] bytes estimated so far, not multiplied by excess; an entry with

@@ -42,9 +42,8 @@ void sp_budget_close(sp_budget *b);
 /* True if the memory is the host's, not a device's. The budget was opened for a
  * sampler. */
 bool sp_budget_is_host(const sp_budget *b);
-/* Sets how many slots of the loader hold batches: as many as it has steps, at most 3.
- */
-void sp_budget_set_slots(sp_budget *b, int64_t n_steps);
+/* Sets how many slots of the loader hold a batch: all 3, unless it has fewer batches. */
+void sp_budget_set_slots(sp_budget *b, int64_t n_batches);
 /* Sets part to the bytes that a batch of this load needs beyond a batch without
  * samples. Local. */
 void sp_budget_weigh(sp_budget *b, const sp_load *load, int64_t part[SP_PARTS]);
@@ -53,15 +52,16 @@ void sp_budget_weigh(sp_budget *b, const sp_load *load, int64_t part[SP_PARTS]);
 int64_t sp_budget_of_sample(void *budget, int64_t sample);
 
 /* Runs one of the next three functions on rank 0, which reads samples, and broadcasts
- * `like` and `excess`. Collective; all ranks return the same status. */
+ * `like`, `some` and `excess`. Collective; all ranks return the same status. */
 sp_status sp_budget_read(sp_budget *b, const sp_cut *cut, sp_comm *comm,
                          sp_status (*what_of)(sp_budget *b, const sp_cut *cut));
 /* Sets `like` by the plan of the largest sample. */
 sp_status sp_budget_plan_largest(sp_budget *b, const sp_cut *cut);
-/* Set `excess`: the first by the largest sample as augmentation leaves it, the second
- * by some other samples too, times SP_CUT_MARGIN. */
-sp_status sp_budget_compare_largest(sp_budget *b, const sp_cut *cut);
-sp_status sp_budget_compare_some(sp_budget *b, const sp_cut *cut);
+/* Sets `excess` by the largest sample and some others, as augmentation leaves them. */
+sp_status sp_budget_compare(sp_budget *b, const sp_cut *cut);
+/* Sets `some`, so that few samples are known by their own plans, and `excess` of the
+ * others and of augmentation. */
+sp_status sp_budget_plan_some(sp_budget *b, const sp_cut *cut);
 
 /* Sets `costliest` to the need of the worst step that could be dealt, as the deck cuts
  * it.

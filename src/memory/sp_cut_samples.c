@@ -10,8 +10,8 @@
 #include "base/sp_pulse.h"
 
 /* The plans that are compared with the estimate from the index: the largest sample's in
- * N_EPOCHS epochs, and N_OTHERS samples' at equal distances in the set. */
-enum { N_EPOCHS = 4, N_OTHERS = 8 };
+ * N_EPOCHS epochs, and SP_BUDGET_SOME samples' at equal distances in the set. */
+enum { N_EPOCHS = 4 };
 
 bool sp_budget_is_host(const sp_budget *b)
 {
@@ -50,12 +50,20 @@ static void weigh_nothing(sp_budget *b)
     memcpy(b->empty, part, sizeof part);
 }
 
-/* An evaluation of fewer steps than the loader has slots does not fill all of them.
- * Once its steps are cut, it does. */
-void sp_budget_set_slots(sp_budget *b, int64_t n_steps)
+/* The batches that the loader makes of a micro-batch. */
+static int batches_of_micro(const sp_budget *b)
 {
-    assert(b->known && n_steps >= 0);
-    b->foreseer.n_slots = (int)sp_least(SP_LOADER_SLOTS, sp_most(n_steps, 1));
+    const int n_views = b->foreseer.what.n_views;
+
+    return b->foreseer.is_training || n_views < 1 ? 1 : n_views;
+}
+
+/* An evaluation of fewer batches than the loader has slots does not fill all of them.
+ * Once its steps are cut, it does. */
+void sp_budget_set_slots(sp_budget *b, int64_t n_batches)
+{
+    assert(b->known && n_batches >= 0);
+    b->foreseer.n_slots = (int)sp_least(SP_LOADER_SLOTS, sp_most(n_batches, 1));
     memset(b->known, 0, (size_t)b->set->n_samples * sizeof *b->known);
     weigh_nothing(b);
 }
@@ -69,7 +77,13 @@ static int first_column(const sp_budget *b)
     return -1;
 }
 
-/* Estimates a sample from the index. If /cost lacks a level, the ratio of its voxels to
+static int64_t other_sample(const sp_budget *b, int64_t i)
+{
+    return b->set->n_samples <= SP_BUDGET_SOME ? i
+                                               : i * b->set->n_samples / SP_BUDGET_SOME;
+}
+
+/* Estimates a sample from the index, unless it was planned. If /cost lacks a level, the ratio of its voxels to
  * the preceding level's is taken from the largest sample. */
 static void foresee(const sp_budget *b, int64_t sample, sp_load *load)
 {
@@ -78,6 +92,11 @@ static void foresee(const sp_budget *b, int64_t sample, sp_load *load)
     const int64_t stored = sp_dataset_voxels(b->set, sample);
     double voxels = (double)stored * ratio(b->like.voxels[0], b->like.stored);
 
+    for (int64_t i = 0; i < b->n_some; i++)
+        if (other_sample(b, i) == sample) {
+            *load = b->some[i];
+            return;
+        }
     *load = (sp_load){.n_samples = 1, .stored = stored};
     load->points = sp_dataset_points(b->set, sample);
     load->context = sp_foresee_context(&b->foreseer.what, b->set, sample);
@@ -202,11 +221,6 @@ static sp_status load_of(sp_budget *b, const sp_cut *cut, const sp_planned *of,
     return on_error == SP_ON_ERROR_SKIP && rc != SP_EMEM ? SP_OK : rc;
 }
 
-static int64_t other_sample(const sp_budget *b, int64_t i)
-{
-    return b->set->n_samples <= N_OTHERS ? i : i * b->set->n_samples / N_OTHERS;
-}
-
 /* Another sample is the reference if the largest one was left out. */
 sp_status sp_budget_plan_largest(sp_budget *b, const sp_cut *cut)
 {
@@ -214,30 +228,31 @@ sp_status sp_budget_plan_largest(sp_budget *b, const sp_cut *cut)
 
     assert(b->sampler && n > 0);
     SP_TRY(load_of(b, cut, &(sp_planned){largest_sample(b->set), -1, -1}, &b->like));
-    for (int64_t i = 0; i < N_OTHERS && i < n && b->like.voxels[0] == 0; i++)
+    for (int64_t i = 0; i < SP_BUDGET_SOME && i < n && b->like.voxels[0] == 0; i++)
         SP_TRY(load_of(b, cut, &(sp_planned){other_sample(b, i), -1, -1}, &b->like));
     return SP_OK;
 }
 
-/* True if samples are planned otherwise than stored; views are as the augmentation
- * leaves samples. */
+/* True if samples are planned otherwise than stored; scaled views are as the
+ * augmentation leaves samples. */
 static bool is_moved(const sp_budget *b)
 {
-    return b->foreseer.is_training || b->foreseer.what.n_views > 1;
+    return b->foreseer.is_training || b->foreseer.what.has_scaled_views;
 }
 
-/* Compares the need of a sample with its estimate. */
-static sp_status compare_one(sp_budget *b, const sp_cut *cut, const sp_planned *of)
+/* Plans a sample, and compares its need with its estimate. */
+static sp_status compare_one(sp_budget *b, const sp_cut *cut, const sp_planned *of,
+                             sp_load *load)
 {
     int64_t is[SP_PARTS], was[SP_PARTS], more[SP_PARTS] = {0};
-    sp_load load, foreseen;
+    sp_load foreseen;
     double excess;
 
-    SP_TRY(load_of(b, cut, of, &load));
+    SP_TRY(load_of(b, cut, of, load));
     foresee(b, of->sample, &foreseen);
-    if (load.voxels[0] == 0 || foreseen.voxels[0] == 0)
+    if (load->voxels[0] == 0 || foreseen.voxels[0] == 0)
         return SP_OK;
-    sp_budget_weigh(b, &load, is);
+    sp_budget_weigh(b, load, is);
     sp_budget_weigh(b, &foreseen, was);
     if (of->partner >= 0) {
         foresee(b, of->partner, &foreseen);
@@ -255,33 +270,49 @@ static sp_status cut_compare(sp_budget *b, const sp_cut *cut, int64_t sample,
                              int64_t epoch)
 {
     sp_planned of = {sample, epoch, -1};
+    sp_load load;
 
-    SP_TRY(compare_one(b, cut, &of));
+    SP_TRY(compare_one(b, cut, &of, &load));
     if (!b->sampler->mixing)
         return SP_OK;
     of.partner = sp_foresee_partner(&b->foreseer.what, b->set, sample, epoch);
-    return of.partner < 0 ? SP_OK : compare_one(b, cut, &of);
+    return of.partner < 0 ? SP_OK : compare_one(b, cut, &of, &load);
 }
 
-sp_status sp_budget_compare_largest(sp_budget *b, const sp_cut *cut)
+/* Compares the largest sample as augmentation leaves it; without augmentation, as
+ * stored. */
+static sp_status compare_largest(sp_budget *b, const sp_cut *cut)
 {
-    const bool is_training = b->foreseer.is_training;
+    for (int64_t e = b->foreseer.is_training ? 0 : -1; e < (is_moved(b) ? N_EPOCHS : 0);
+         e++)
+        SP_TRY(cut_compare(b, cut, largest_sample(b->set), e));
+    return SP_OK;
+}
 
+sp_status sp_budget_compare(sp_budget *b, const sp_cut *cut)
+{
     assert(b->sampler && b->set->n_samples > 0);
     b->excess = 0;
-    for (int64_t e = is_training ? 0 : -1; e < (is_moved(b) ? N_EPOCHS : 0); e++)
-        SP_TRY(cut_compare(b, cut, largest_sample(b->set), e));
+    SP_TRY(compare_largest(b, cut));
+    for (int64_t i = 0; i < SP_BUDGET_SOME && i < b->set->n_samples; i++)
+        SP_TRY(cut_compare(b, cut, other_sample(b, i), is_moved(b) ? 0 : -1));
     b->excess = b->excess > 0 ? b->excess : 1;
     return SP_OK;
 }
 
-sp_status sp_budget_compare_some(sp_budget *b, const sp_cut *cut)
+sp_status sp_budget_plan_some(sp_budget *b, const sp_cut *cut)
 {
-    SP_TRY(sp_budget_compare_largest(b, cut));
-    for (int64_t i = 0; i < N_OTHERS && i < b->set->n_samples; i++)
-        SP_TRY(cut_compare(b, cut, other_sample(b, i), is_moved(b) ? 0 : -1));
-    b->excess *= SP_CUT_MARGIN;
-    return SP_OK;
+    const int64_t n = sp_least(b->set->n_samples, SP_BUDGET_SOME);
+
+    assert(b->sampler && b->n_some == 0);
+    b->excess = 1;
+    for (int64_t i = 0; i < n; i++)
+        SP_TRY(compare_one(b, cut, &(sp_planned){other_sample(b, i), -1, -1},
+                           &b->some[i]));
+    b->n_some = n;
+    if (n == b->set->n_samples)
+        b->excess = 1;
+    return is_moved(b) ? compare_largest(b, cut) : SP_OK;
 }
 
 sp_status sp_budget_read(sp_budget *b, const sp_cut *cut, sp_comm *comm,
@@ -292,6 +323,8 @@ sp_status sp_budget_read(sp_budget *b, const sp_cut *cut, sp_comm *comm,
         return SP_OK;
     SP_TRY(sp_comm_agree(comm, comm->rank == 0 ? what_of(b, cut) : SP_OK));
     SP_TRY(sp_comm_bcast(comm, &b->like, sizeof b->like, 0));
+    SP_TRY(sp_comm_bcast(comm, &b->n_some, sizeof b->n_some, 0));
+    SP_TRY(sp_comm_bcast(comm, b->some, sizeof b->some, 0));
     return sp_comm_bcast(comm, &b->excess, sizeof b->excess, 0);
 }
 
@@ -327,7 +360,7 @@ sp_status sp_budget_open(sp_budget *b, const sp_foresight *what, sp_sampler *sam
     SP_TRY(sp_foresee_open(&b->foreseer, &own, is_training));
     sp_budget_set_slots(b, is_training ? SP_LOADER_SLOTS
                                        : sp_sampler_steps_per_epoch(sampler) *
-                                             sp_most(what->n_views, 1));
+                                             batches_of_micro(b));
     return SP_OK;
 }
 
@@ -422,7 +455,8 @@ static void hold_deal(sp_budget *b, const sp_deal *deal, int64_t epoch, int64_t 
 static void follow(sp_budget *b, int64_t n_steps)
 {
     enum { MOST_SAMPLES = 1 << 20 }; /* a bound on the time: about a second */
-    int64_t slot[SP_LOADER_SLOTS] = {0}, n_deals = 0, n_done = 0;
+    const int n_batches = batches_of_micro(b);
+    int64_t slot[SP_LOADER_SLOTS] = {0}, n_held = 0, n_done = 0;
     sp_position at = {0, 0};
 
     memset(b->costliest, 0, sizeof b->costliest);
@@ -434,9 +468,10 @@ static void follow(sp_budget *b, int64_t n_steps)
             at = (sp_position){at.epoch + 1, 0};
             n = sp_sampler_step(b->sampler, at, &n_micro);
         }
-        for (int micro = 0; micro < n_micro; micro++, n_deals++) {
+        for (int micro = 0; micro < n_micro; micro++) {
             sp_sampler_deal(b->sampler, at, micro, &deal);
-            hold_deal(b, &deal, at.epoch, &slot[n_deals % SP_LOADER_SLOTS]);
+            for (int i = 0; i < n_batches; i++, n_held++)
+                hold_deal(b, &deal, at.epoch, &slot[n_held % SP_LOADER_SLOTS]);
         }
         at.position += n;
         n_done += n;

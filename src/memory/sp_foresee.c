@@ -143,52 +143,29 @@ static int64_t loss_operation(const sp_foresight *what, const sp_load *load)
                                           last->c_out, load->n_samples);
 }
 
-/* The scratch of a convolution on the host: sums of norms over spans of 64 rows, or the
- * weight gradient in the order of the kernels; in bf16 also the gradient of the logits,
- * rounded. The arena grows by a quarter more than requested. */
-static int64_t host_operations(const sp_foresight *what, const sp_load *load)
+/* The scratch of the operations of a training. Only the gradient of the logits is
+ * rounded. */
+static int64_t operations(const sp_foresight *what, const sp_load *load)
 {
-    enum { SPAN = 64 };
-    int64_t most = 0, rounded = 0;
-
-    for (int i = 0; i < what->graph->n_nodes; i++) {
-        const sp_node *node = &what->graph->node[i];
-        const int64_t K = node->kernel * node->kernel * node->kernel;
-        const int64_t rows = node->level < 0 ? 0 : load->voxels[node->level];
-        const int64_t weights = 4 * K * node->c_in * node->c_out;
-        const int64_t sums = rows / SPAN * 2 * 8 * node->c_out;
-
-        if (node->op != SP_OP_CONV)
-            continue;
-        most = weights > most ? weights : most;
-        most = sums > most ? sums : most;
-        if (what->backend->precision == SP_BF16 && i == what->graph->n_nodes - 1)
-            rounded = 2 * rows * node->c_out;
-    }
-    most = sp_most(most, loss_operation(what, load));
-    return (most + rounded) / 4 * 5;
-}
-
-/* The largest scratch of a weight gradient. */
-static int64_t device_operations(const sp_foresight *what, const sp_load *load)
-{
-    int64_t most = 0;
+    sp_conv_bytes most = {0, 0};
 
     for (int i = 0; i < what->graph->n_nodes; i++) {
         const sp_node *node = &what->graph->node[i];
         const int K = node->kernel * node->kernel * node->kernel;
         const int64_t rows =
             node->level < 0 ? load->n_samples : load->voxels[node->level];
-        int64_t bytes;
+        sp_conv_bytes bytes;
 
         if (node->op != SP_OP_CONV)
             continue;
-        bytes = what->backend->ops->conv_grad_weight_bytes(
-            what->backend, K, node->c_in, node->c_out, load->n_samples,
+        bytes = what->backend->ops->conv_bytes(
+            what->backend, K, node->c_in, node->c_out, load->n_samples, rows,
             node->map < 0 ? rows : load->pairs[node->map]);
-        most = bytes > most ? bytes : most;
+        most.sums = sp_most(most.sums, bytes.sums);
+        if (i == what->graph->n_nodes - 1)
+            most.rounded = bytes.rounded;
     }
-    return sp_most(most, loss_operation(what, load));
+    return sp_most(most.sums, loss_operation(what, load)) + most.rounded;
 }
 
 static bool is_mixing(const sp_foreseer *f)
@@ -255,11 +232,11 @@ void sp_foresee_step(sp_foreseer *f, const sp_load *load, int64_t part[SP_PARTS]
     part[SP_BATCHES] = f->n_slots * (loader.device + plan);
     if (!ops->is_host) {
         part[SP_SCRATCH] =
-            f->is_training ? device_operations(what, load) : loss_operation(what, load);
+            f->is_training ? operations(what, load) : loss_operation(what, load);
         return;
     }
     part[SP_BATCHES] += f->n_slots * loader.slot;
-    part[SP_SCRATCH] = loader.scratch + host_operations(what, load);
+    part[SP_SCRATCH] = loader.scratch + operations(what, load);
     /* predictions as written by the loss, and as counted */
     if (!f->is_training)
         part[SP_SCRATCH] += 2 * 4 * load->voxels[0] + result_bytes(what, load) +
