@@ -127,6 +127,9 @@ keeps large 106 data.train='["large.h5"]'
 keeps eval 75 net.width=0.5 train.epochs=1 data.train='["isolated.h5"]' data.val='["isolated.h5"]'
 "$SHARDS" box wide.h5 12 20000 1 24 4 1 || fail "no data"
 keeps slots 55 net.width=0.125 batch.size=2 train.epochs=1 data.train='["wide.h5"]' data.val='["wide.h5"]'
+# Each view of an evaluation's only step is a batch of its own in the loader.
+keeps views 70 net.width=0.125 batch.size=2 train.epochs=1 data.train='["wide.h5"]' \
+    data.val='["wide.h5"]' batch.eval_size=12 eval.views=4 augment.flip=true
 
 # A sample that does not fit by itself is refused before it is read, on all ranks alike,
 # in training, evaluation and prediction, and by the check.
