@@ -19,7 +19,7 @@
 #include "comm/sp_launcher.h"
 #include "comm/sp_world.h"
 #include "compute/sp_backend.h"
-#include "graph/sp_graph.h"
+#include "net/sp_graph.h"
 #include "h5/sp_h5.h"
 #include "health/sp_start.h"
 #include "health/sp_witness.h"

@@ -94,7 +94,7 @@ static sp_status model_open_single(sp_model *m)
     const sp_normalization *norm = &m->file.norm;
     const sp_loader_options options = {.set = &m->set,
                                        .config = &m->file.config,
-                                       .graph = &m->file.graph,
+                                       .spec = &m->file.graph.spec,
                                        .backend = &m->backend,
                                        .columns = m->columns,
                                        .n_columns = m->file.graph.c_in,

@@ -313,7 +313,7 @@ static sp_status resources_open_loader(sp_resources *r, const sp_dataset *set,
     const sp_loader_options options = {
         .set = set,
         .config = r->config,
-        .graph = &r->graph,
+        .spec = &r->graph.spec,
         .backend = &r->backend,
         .sampler = sampler,
         .columns = r->columns,

@@ -22,7 +22,7 @@
 #include "checkpoint/sp_checkpoint.h"
 #include "compute/sp_transport.h"
 #include "data/sp_loader.h"
-#include "memory/sp_cut.h"
+#include "api/memory/sp_cut.h"
 #include "net/sp_net.h"
 #include "net/sp_optim.h"
 #include "predict/sp_view.h"
@@ -123,7 +123,7 @@ sp_status sp_resources_open_device(sp_resources *resources);
 /* Chooses and opens the transport of the sums over ranks. Precedes open_net in a
  * training. */
 sp_status sp_resources_open_transport(sp_resources *resources);
-/* The inputs of the memory prediction (memory/sp_foresee.h); backend is borrowed.
+/* The inputs of the memory prediction (api/memory/sp_foresee.h); backend is borrowed.
  * Local. */
 sp_foresight sp_resources_foresight(const sp_resources *resources,
                                     const sp_backend *backend);

@@ -10,7 +10,7 @@
 #include "deck/sp_deck.h"
 
 struct sp_dataset; /* data/sp_shard.h */
-struct sp_graph;   /* graph/sp_graph.h */
+struct sp_graph;   /* net/sp_graph.h */
 struct sp_h5;      /* h5/sp_h5.h */
 struct sp_optim;   /* net/sp_optim.h */
 struct sp_recipe;  /* data/sp_recipe.h */

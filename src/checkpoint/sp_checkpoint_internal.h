@@ -3,7 +3,7 @@
 #ifndef SP_CHECKPOINT_INTERNAL_H
 #define SP_CHECKPOINT_INTERNAL_H
 
-#include "graph/sp_graph.h"
+#include "net/sp_graph.h"
 #include "h5/sp_h5.h"
 #include "net/sp_optim.h"
 #include "checkpoint/sp_checkpoint.h"

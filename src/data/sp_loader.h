@@ -23,7 +23,6 @@
 #include "data/sp_sampler.h"
 #include "compute/sp_backend.h"
 #include "data/sp_shard.h"
-#include "graph/sp_graph.h"
 
 /* One micro-batch of this rank. It belongs to its slot until sp_loader_recycle. Rows
  * are in the plan's order: by sample, then by Morton key. */
@@ -61,7 +60,7 @@ enum { SP_LOADER_SLOTS = 3 }; /* slots of the loader of a run */
 typedef struct sp_loader_options {
     const sp_dataset *set; /* borrowed, as are all pointers here */
     const sp_config *config;
-    const sp_graph *graph;
+    const sp_plan_spec *spec; /* what a plan of the network has */
     sp_backend *backend;
     const sp_sampler *sampler;
     const int *columns; /* [n_columns] feature columns that are read */

@@ -222,7 +222,7 @@ static sp_status build_plan(loader_filler *f, loader_slot *slot, const collation
     sp_status rc;
 
     sp_range_begin(o->backend, "plan");
-    rc = o->backend->ops->plan_build(o->backend, &o->graph->spec, all->coords,
+    rc = o->backend->ops->plan_build(o->backend, o->spec, all->coords,
                                      all->sample_row, slot->batch.n_samples,
                                      &slot->device, &slot->batch.plan);
     sp_range_end(o->backend);

@@ -12,7 +12,7 @@ static sp_status open_single(label_net *n, const label_model *m)
     sp_resources *r = &n->infer->resources;
     const sp_loader_options options = {.set = &n->set,
                                        .config = r->config,
-                                       .graph = &r->graph,
+                                       .spec = &r->graph.spec,
                                        .backend = &r->backend,
                                        .columns = r->columns,
                                        .n_columns = r->n_columns,

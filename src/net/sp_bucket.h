@@ -20,7 +20,7 @@
 
 #include "base/sp_exact.h"
 #include "compute/sp_transport.h"
-#include "graph/sp_graph.h"
+#include "net/sp_graph.h"
 
 /* The numbers that travel with the gradient: after sp_bucket_wait the sums over ranks
  * and micro-batches. The counts are whole numbers below 2^53, which a double sums

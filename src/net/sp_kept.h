@@ -15,7 +15,7 @@
 #define SP_KEPT_H
 
 #include "deck/sp_deck.h"
-#include "graph/sp_graph.h"
+#include "net/sp_graph.h"
 
 typedef enum sp_kept_index {
     SP_KEPT_M,           /* momentum of SGD, first moment of AdamW */

@@ -18,7 +18,7 @@
 #ifndef SP_LOWER_H
 #define SP_LOWER_H
 
-#include "graph/sp_graph.h"
+#include "net/sp_graph.h"
 
 /* The two kinds of a forward pass. An index by bool is_training is one of them. */
 typedef enum sp_forward { SP_INFERENCE, SP_TRAINING, SP_FORWARDS } sp_forward;

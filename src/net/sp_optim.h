@@ -5,7 +5,7 @@
 
 #include "compute/sp_backend.h"
 #include "deck/sp_deck.h"
-#include "graph/sp_graph.h"
+#include "net/sp_graph.h"
 #include "net/sp_kept.h"
 
 typedef struct sp_optim {

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "graph/sp_graph.h"
+#include "net/sp_graph.h"
 #include "h5/sp_h5.h"
 #include "data/sp_recipe.h"
 #include "checkpoint/sp_checkpoint.h"

@@ -4,7 +4,7 @@
  *     run.init_from     sp_init_weights   weights and statistics of layers; the layers
  *                                         of run.init_skip are initialized
  *     run.init_norm     sp_init_norm_of   statistics of the features
- *     train.freeze, train.lr_layers       graph/sp_graph.h; logged by sp_init_report
+ *     train.freeze, train.lr_layers       net/sp_graph.h; logged by sp_init_report
  */
 #ifndef SP_INIT_H
 #define SP_INIT_H

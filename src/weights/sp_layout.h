@@ -14,7 +14,7 @@
 #ifndef SP_LAYOUT_H
 #define SP_LAYOUT_H
 
-#include "graph/sp_graph.h"
+#include "net/sp_graph.h"
 #include "weights/sp_tensors.h"
 
 typedef enum sp_layout_kind {

@@ -59,7 +59,7 @@ static bool has_layer(const sp_graph *graph, const char *name)
     return false;
 }
 
-/* The names of layers of a double-stem family (graph/sp_family.c) are spvnas's own. */
+/* The names of layers of a double-stem family (net/sp_family.c) are spvnas's own. */
 static bool is_double_stem(const sp_graph *graph)
 {
     return has_layer(graph, "stem.3") && has_layer(graph, "classifier.0");

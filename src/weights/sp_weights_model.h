@@ -5,7 +5,7 @@
 #include <limits.h>
 
 #include "checkpoint/sp_checkpoint.h"
-#include "graph/sp_graph.h"
+#include "net/sp_graph.h"
 
 typedef struct sp_weights_model {
     char path[PATH_MAX];       /* of the checkpoint */

@@ -2,7 +2,7 @@
 #ifndef CHECKPOINT_SEEDS_H
 #define CHECKPOINT_SEEDS_H
 
-#include "graph/sp_graph.h"
+#include "net/sp_graph.h"
 #include "checkpoint/sp_checkpoint.h"
 #include "train/sp_train.h"
 

@@ -3,7 +3,7 @@
 # order, a file includes headers of its own folder or of folders before it, and each outside
 # library has one owner. A folder is one subject with one main header; private parts may live
 # in a subfolder, which counts as its folder. The programs' main files lie in src/ itself.
-order="base comm h5 deck compute cpu graph data net memory checkpoint predict weights api scan
+order="base comm h5 deck compute cpu data net checkpoint predict weights api scan
     run report health train vox label bench"
 cd "${SP_SRCDIR-.}" || exit 1
 bad=0

@@ -3,7 +3,7 @@
  * is. */
 #include "fixtures/test.h"
 
-#include "graph/sp_graph.h"
+#include "net/sp_graph.h"
 #include "h5/sp_h5.h"
 #include "net/sp_optim.h"
 #include "data/sp_recipe.h"

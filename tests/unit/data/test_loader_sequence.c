@@ -9,6 +9,7 @@
 #include "data/sp_mix.h"
 #include "data/sp_voxel.h"
 #include "fixtures/fake_shard.h"
+#include "net/sp_graph.h"
 #include "reference/plan_oracle.h"
 
 enum { SAMPLES = 23 };
@@ -33,7 +34,7 @@ static void rig_open(rig *r, bool is_training, int n_slots, int n,
 {
     sp_loader_options o = {.set = &r->set,
                            .config = &r->config,
-                           .graph = &r->graph,
+                           .spec = &r->graph.spec,
                            .backend = &r->backend,
                            .sampler = &r->sampler,
                            .columns = columns,

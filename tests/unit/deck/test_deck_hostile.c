@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "fuzz/mutate.h"
-#include "graph/sp_graph.h"
+#include "net/sp_graph.h"
 
 enum { PATIENCE_S = 1000 };
 static const char path[] = "mutant.deck";

@@ -2,7 +2,7 @@
  * defaults. */
 #include "fixtures/test.h"
 
-#include "graph/sp_graph.h"
+#include "net/sp_graph.h"
 
 static char *path_of(const char *name, char *path)
 {

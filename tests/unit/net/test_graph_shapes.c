@@ -2,7 +2,7 @@
  * parameters. */
 #include "fixtures/test.h"
 
-#include "graph/sp_graph.h"
+#include "net/sp_graph.h"
 
 static void build(sp_graph *g, const char *override, const char *deck, int c_in,
                   int classes)

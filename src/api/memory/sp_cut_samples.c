@@ -6,7 +6,7 @@
 
 #include "base/sp_machine.h"
 #include "data/sp_voxel.h"
-#include "memory/sp_cut_internal.h"
+#include "api/memory/sp_cut_internal.h"
 #include "base/sp_pulse.h"
 
 /* The plans that are compared with the estimate from the index: the largest sample's in
@@ -279,30 +279,35 @@ static sp_status cut_compare(sp_budget *b, const sp_cut *cut, int64_t sample,
     return of.partner < 0 ? SP_OK : compare_one(b, cut, &of, &load);
 }
 
-/* Compares the largest sample as augmentation leaves it; without augmentation, as
- * stored. */
-static sp_status compare_largest(sp_budget *b, const sp_cut *cut)
+/* Sets `excess` by the largest sample and some others as augmentation leaves them;
+ * without augmentation, as stored. */
+static sp_status compare_some(sp_budget *b, const sp_cut *cut)
 {
-    for (int64_t e = b->foreseer.is_training ? 0 : -1; e < (is_moved(b) ? N_EPOCHS : 0);
+    const int64_t largest = largest_sample(b->set);
+    const bool is_moving = is_moved(b);
+
+    b->excess = 0;
+    for (int64_t e = b->foreseer.is_training ? 0 : -1; e < (is_moving ? N_EPOCHS : 0);
          e++)
-        SP_TRY(cut_compare(b, cut, largest_sample(b->set), e));
+        SP_TRY(cut_compare(b, cut, largest, e));
+    for (int64_t i = 0; i < SP_BUDGET_SOME && i < b->set->n_samples; i++)
+        SP_TRY(cut_compare(b, cut, other_sample(b, i), is_moving ? 0 : -1));
+    b->excess = b->excess > 0 ? b->excess : 1;
     return SP_OK;
 }
 
 sp_status sp_budget_compare(sp_budget *b, const sp_cut *cut)
 {
     assert(b->sampler && b->set->n_samples > 0);
-    b->excess = 0;
-    SP_TRY(compare_largest(b, cut));
-    for (int64_t i = 0; i < SP_BUDGET_SOME && i < b->set->n_samples; i++)
-        SP_TRY(cut_compare(b, cut, other_sample(b, i), is_moved(b) ? 0 : -1));
-    b->excess = b->excess > 0 ? b->excess : 1;
+    SP_TRY(compare_some(b, cut));
+    b->excess *= SP_CUT_MARGIN;
     return SP_OK;
 }
 
 sp_status sp_budget_plan_some(sp_budget *b, const sp_cut *cut)
 {
     const int64_t n = sp_least(b->set->n_samples, SP_BUDGET_SOME);
+    double others;
 
     assert(b->sampler && b->n_some == 0);
     b->excess = 1;
@@ -310,9 +315,12 @@ sp_status sp_budget_plan_some(sp_budget *b, const sp_cut *cut)
         SP_TRY(compare_one(b, cut, &(sp_planned){other_sample(b, i), -1, -1},
                            &b->some[i]));
     b->n_some = n;
-    if (n == b->set->n_samples)
-        b->excess = 1;
-    return is_moved(b) ? compare_largest(b, cut) : SP_OK;
+    others = n == b->set->n_samples ? 1 : b->excess;
+    b->excess = 1;
+    if (is_moved(b))
+        SP_TRY(compare_some(b, cut));
+    b->excess *= others;
+    return SP_OK;
 }
 
 sp_status sp_budget_read(sp_budget *b, const sp_cut *cut, sp_comm *comm,

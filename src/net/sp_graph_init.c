@@ -1,6 +1,6 @@
 /* Initial weights and running statistics of a graph. */
 #include "base/sp_rng.h"
-#include "graph/sp_graph.h"
+#include "net/sp_graph.h"
 
 #include <assert.h>
 #include <string.h>

@@ -2,7 +2,7 @@
  * the reason. */
 #include "fixtures/test.h"
 
-#include "graph/sp_graph.h"
+#include "net/sp_graph.h"
 
 /* layers is the text inside net.layers = ( ... ), which stands on line 2 and after. */
 static void refused_as(sp_status want, const char *layers, const char *message)

@@ -1,5 +1,5 @@
 /* Prints a graph as a table of layers. */
-#include "graph/sp_graph.h"
+#include "net/sp_graph.h"
 
 #include <assert.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 #define SP_CUT_INTERNAL_H
 
 #include "base/sp_number.h"
-#include "memory/sp_cut.h"
+#include "api/memory/sp_cut.h"
 
 /* The second index of sp_budget.room and sp_budget.largest: batches and scratch. */
 enum { SP_REST = SP_BATCHES };
@@ -57,7 +57,8 @@ sp_status sp_budget_read(sp_budget *b, const sp_cut *cut, sp_comm *comm,
                          sp_status (*what_of)(sp_budget *b, const sp_cut *cut));
 /* Sets `like` by the plan of the largest sample. */
 sp_status sp_budget_plan_largest(sp_budget *b, const sp_cut *cut);
-/* Sets `excess` by the largest sample and some others, as augmentation leaves them. */
+/* Sets `excess` by the largest sample and some others as augmentation leaves them, times
+ * SP_CUT_MARGIN. */
 sp_status sp_budget_compare(sp_budget *b, const sp_cut *cut);
 /* Sets `some`, so that few samples are known by their own plans, and `excess` of the
  * others and of augmentation. */

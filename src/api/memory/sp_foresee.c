@@ -1,4 +1,4 @@
-#include "memory/sp_foresee.h"
+#include "api/memory/sp_foresee.h"
 
 #include <assert.h>
 #include <math.h>

@@ -1,4 +1,4 @@
-#include "graph/sp_graph_internal.h"
+#include "net/sp_graph_internal.h"
 
 #include <assert.h>
 #include <math.h>

@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "graph/sp_graph_internal.h"
+#include "net/sp_graph_internal.h"
 
 enum { ALIGN = 16, MAX_CHANNELS = 1 << 20 };
 

@@ -1,7 +1,7 @@
 /* Initial weights are Kaiming normal by fan-out, a function of seed and name alone. */
 #include "fixtures/test.h"
 
-#include "graph/sp_graph.h"
+#include "net/sp_graph.h"
 
 static float *start(sp_graph *g, const char *override, uint64_t seed)
 {

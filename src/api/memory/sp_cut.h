@@ -29,7 +29,7 @@
 #define SP_CUT_H
 
 #include "data/sp_sampler.h"
-#include "memory/sp_foresee.h"
+#include "api/memory/sp_foresee.h"
 
 enum { SP_BUDGET_SOME = 8 };
 

@@ -11,7 +11,7 @@
  *           conv4p8s2 block4 convtr4p16s2
  */
 #include "base/sp_list.h"
-#include "graph/sp_graph.h"
+#include "net/sp_graph.h"
 
 #include <assert.h>
 #include <math.h>

@@ -1,4 +1,4 @@
-#include "memory/sp_cut_internal.h"
+#include "api/memory/sp_cut_internal.h"
 
 #include <assert.h>
 #include <math.h>
@@ -184,8 +184,6 @@ sp_status sp_cut_open(sp_cut *cut, const sp_foresight *what, sp_sampler *train,
         sp_budget_set_slots(&cut->eval, SP_LOADER_SLOTS);
     SP_TRY(sp_budget_read(&cut->train, cut, comm, sp_budget_compare));
     SP_TRY(sp_budget_read(&cut->eval, cut, comm, sp_budget_compare));
-    cut->train.excess *= SP_CUT_MARGIN;
-    cut->eval.excess *= SP_CUT_MARGIN;
     find_need(cut);
     SP_TRY(sp_comm_agree(comm, check_largest(cut)));
     make_rooms(cut);

@@ -1,6 +1,6 @@
 /* Fine-tuning: layers that are newly initialized, keep their weights, or have their own
  * learning rate. The deck names them by the beginnings of their names. */
-#include "graph/sp_graph.h"
+#include "net/sp_graph.h"
 
 #include <assert.h>
 #include <math.h>

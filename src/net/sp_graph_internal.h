@@ -2,7 +2,7 @@
 #ifndef SP_GRAPH_INTERNAL_H
 #define SP_GRAPH_INTERNAL_H
 
-#include "graph/sp_graph.h"
+#include "net/sp_graph.h"
 
 struct sp_graph_builder {
     sp_graph *graph;
