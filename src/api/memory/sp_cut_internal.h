@@ -60,8 +60,8 @@ sp_status sp_budget_plan_largest(sp_budget *b, const sp_cut *cut);
 /* Sets `excess` by the largest sample and some others as augmentation leaves them, times
  * SP_CUT_MARGIN. */
 sp_status sp_budget_compare(sp_budget *b, const sp_cut *cut);
-/* Sets `some`, so that few samples are known by their own plans, and `excess` of the
- * others and of augmentation. */
+/* Sets `excess` likewise, without the margin; in an evaluation also `some`, so that the
+ * samples of a small set are known by their own plans. */
 sp_status sp_budget_plan_some(sp_budget *b, const sp_cut *cut);
 
 /* Sets `costliest` to the need of the worst step that could be dealt, as the deck cuts

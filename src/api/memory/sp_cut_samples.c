@@ -10,8 +10,8 @@
 #include "base/sp_pulse.h"
 
 /* The plans that are compared with the estimate from the index: the largest sample's in
- * N_EPOCHS epochs, and SP_BUDGET_SOME samples' at equal distances in the set. */
-enum { N_EPOCHS = 4 };
+ * N_EPOCHS epochs, and N_OTHERS samples' at equal distances in the set. */
+enum { N_EPOCHS = 4, N_OTHERS = SP_BUDGET_SOME };
 
 bool sp_budget_is_host(const sp_budget *b)
 {
@@ -77,13 +77,7 @@ static int first_column(const sp_budget *b)
     return -1;
 }
 
-static int64_t other_sample(const sp_budget *b, int64_t i)
-{
-    return b->set->n_samples <= SP_BUDGET_SOME ? i
-                                               : i * b->set->n_samples / SP_BUDGET_SOME;
-}
-
-/* Estimates a sample from the index, unless it was planned. If /cost lacks a level, the ratio of its voxels to
+/* Estimates a sample from the index. If /cost lacks a level, the ratio of its voxels to
  * the preceding level's is taken from the largest sample. */
 static void foresee(const sp_budget *b, int64_t sample, sp_load *load)
 {
@@ -92,11 +86,6 @@ static void foresee(const sp_budget *b, int64_t sample, sp_load *load)
     const int64_t stored = sp_dataset_voxels(b->set, sample);
     double voxels = (double)stored * ratio(b->like.voxels[0], b->like.stored);
 
-    for (int64_t i = 0; i < b->n_some; i++)
-        if (other_sample(b, i) == sample) {
-            *load = b->some[i];
-            return;
-        }
     *load = (sp_load){.n_samples = 1, .stored = stored};
     load->points = sp_dataset_points(b->set, sample);
     load->context = sp_foresee_context(&b->foreseer.what, b->set, sample);
@@ -117,12 +106,30 @@ static void foresee(const sp_budget *b, int64_t sample, sp_load *load)
     }
 }
 
+static int64_t other_sample(const sp_budget *b, int64_t i)
+{
+    return b->set->n_samples <= N_OTHERS ? i : i * b->set->n_samples / N_OTHERS;
+}
+
+/* The load of a sample that was planned, or NULL. */
+static const sp_load *planned_load(const sp_budget *b, int64_t sample)
+{
+    for (int64_t i = 0; i < b->n_some; i++)
+        if (other_sample(b, i) == sample)
+            return &b->some[i];
+    return NULL;
+}
+
 static const int64_t *know(sp_budget *b, int64_t sample)
 {
+    const sp_load *planned = planned_load(b, sample);
     sp_load load;
 
     if (!b->known[sample][SP_ACTIVATIONS]) {
-        foresee(b, sample, &load);
+        if (planned)
+            load = *planned;
+        else
+            foresee(b, sample, &load);
         sp_budget_weigh(b, &load, b->known[sample]);
         b->known[sample][SP_ACTIVATIONS]++;
     }
@@ -228,7 +235,7 @@ sp_status sp_budget_plan_largest(sp_budget *b, const sp_cut *cut)
 
     assert(b->sampler && n > 0);
     SP_TRY(load_of(b, cut, &(sp_planned){largest_sample(b->set), -1, -1}, &b->like));
-    for (int64_t i = 0; i < SP_BUDGET_SOME && i < n && b->like.voxels[0] == 0; i++)
+    for (int64_t i = 0; i < N_OTHERS && i < n && b->like.voxels[0] == 0; i++)
         SP_TRY(load_of(b, cut, &(sp_planned){other_sample(b, i), -1, -1}, &b->like));
     return SP_OK;
 }
@@ -240,7 +247,7 @@ static bool is_moved(const sp_budget *b)
     return b->foreseer.is_training || b->foreseer.what.has_scaled_views;
 }
 
-/* Plans a sample, and compares its need with its estimate. */
+/* Plans a sample, and compares its need with its estimate from the index. */
 static sp_status compare_one(sp_budget *b, const sp_cut *cut, const sp_planned *of,
                              sp_load *load)
 {
@@ -279,47 +286,64 @@ static sp_status cut_compare(sp_budget *b, const sp_cut *cut, int64_t sample,
     return of.partner < 0 ? SP_OK : compare_one(b, cut, &of, &load);
 }
 
-/* Sets `excess` by the largest sample and some others as augmentation leaves them;
- * without augmentation, as stored. */
-static sp_status compare_some(sp_budget *b, const sp_cut *cut)
+static sp_status compare_largest(sp_budget *b, const sp_cut *cut)
 {
-    const int64_t largest = largest_sample(b->set);
-    const bool is_moving = is_moved(b);
+    const bool is_training = b->foreseer.is_training;
 
+    assert(b->sampler && b->set->n_samples > 0);
     b->excess = 0;
-    for (int64_t e = b->foreseer.is_training ? 0 : -1; e < (is_moving ? N_EPOCHS : 0);
-         e++)
-        SP_TRY(cut_compare(b, cut, largest, e));
-    for (int64_t i = 0; i < SP_BUDGET_SOME && i < b->set->n_samples; i++)
-        SP_TRY(cut_compare(b, cut, other_sample(b, i), is_moving ? 0 : -1));
+    for (int64_t e = is_training ? 0 : -1; e < (is_moved(b) ? N_EPOCHS : 0); e++)
+        SP_TRY(cut_compare(b, cut, largest_sample(b->set), e));
     b->excess = b->excess > 0 ? b->excess : 1;
+    return SP_OK;
+}
+
+static sp_status compare_others(sp_budget *b, const sp_cut *cut)
+{
+    for (int64_t i = 0; i < N_OTHERS && i < b->set->n_samples; i++)
+        SP_TRY(cut_compare(b, cut, other_sample(b, i), is_moved(b) ? 0 : -1));
     return SP_OK;
 }
 
 sp_status sp_budget_compare(sp_budget *b, const sp_cut *cut)
 {
-    assert(b->sampler && b->set->n_samples > 0);
-    SP_TRY(compare_some(b, cut));
+    SP_TRY(compare_largest(b, cut));
+    SP_TRY(compare_others(b, cut));
     b->excess *= SP_CUT_MARGIN;
     return SP_OK;
 }
 
-sp_status sp_budget_plan_some(sp_budget *b, const sp_cut *cut)
+/* Plans some samples as stored; the excess is of those that are not planned. */
+static sp_status plan_stored(sp_budget *b, const sp_cut *cut)
 {
-    const int64_t n = sp_least(b->set->n_samples, SP_BUDGET_SOME);
-    double others;
+    const int64_t n = sp_least(b->set->n_samples, N_OTHERS);
 
-    assert(b->sampler && b->n_some == 0);
+    assert(b->n_some == 0);
     b->excess = 1;
     for (int64_t i = 0; i < n; i++)
         SP_TRY(compare_one(b, cut, &(sp_planned){other_sample(b, i), -1, -1},
                            &b->some[i]));
     b->n_some = n;
-    others = n == b->set->n_samples ? 1 : b->excess;
-    b->excess = 1;
-    if (is_moved(b))
-        SP_TRY(compare_some(b, cut));
-    b->excess *= others;
+    if (n == b->set->n_samples)
+        b->excess = 1;
+    return SP_OK;
+}
+
+sp_status sp_budget_plan_some(sp_budget *b, const sp_cut *cut)
+{
+    double others;
+
+    assert(b->sampler);
+    if (b->foreseer.is_training) {
+        SP_TRY(compare_largest(b, cut));
+        return compare_others(b, cut);
+    }
+    SP_TRY(plan_stored(b, cut));
+    if (!is_moved(b))
+        return SP_OK;
+    others = b->excess;
+    SP_TRY(compare_largest(b, cut));
+    b->excess = fmax(b->excess, others);
     return SP_OK;
 }
 
