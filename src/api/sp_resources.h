@@ -123,6 +123,9 @@ sp_status sp_resources_open_device(sp_resources *resources);
 /* Chooses and opens the transport of the sums over ranks. Precedes open_net in a
  * training. */
 sp_status sp_resources_open_transport(sp_resources *resources);
+/* The threads of this rank that compute: run.threads, or by default the node's cores
+ * divided by its ranks, or fewer if the launcher bound this rank to fewer. Local. */
+int sp_resources_threads(const sp_resources *resources);
 /* The inputs of the memory prediction (api/memory/sp_foresee.h); backend is borrowed.
  * Local. */
 sp_foresight sp_resources_foresight(const sp_resources *resources,

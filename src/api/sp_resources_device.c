@@ -79,12 +79,13 @@ static sp_status resources_choose_precision(sp_resources *r)
     return SP_OK;
 }
 
-/* The node's cores divided by its ranks, or fewer if the launcher bound this rank to
- * fewer. */
-static int default_threads(const sp_comm *comm)
+int sp_resources_threads(const sp_resources *r)
 {
+    const sp_comm *comm = r->comm;
     int share = comm->node_cores / comm->local_size;
 
+    if (r->config->run.threads > 0)
+        return r->config->run.threads;
     if (share > comm->cores)
         share = comm->cores;
     return share > 1 ? share : 1;
@@ -434,13 +435,11 @@ sp_status sp_resources_open_device(sp_resources *r)
 {
     const bool is_auto = r->config->run.device == SP_DEVICE_AUTO;
     const sp_place *place;
-    int threads = r->config->run.threads;
+    const int threads = sp_resources_threads(r);
     sp_status rc;
 
     assert(!r->backend.ops && "the device is opened once");
     SP_TRY(choose_device(r));
-    if (threads == 0)
-        threads = default_threads(r->comm);
     SP_TRY(resources_choose_precision(r));
     place = r->backend.ops->is_host ? NULL : &r->placement.place[r->comm->rank];
     /* Threads that start from here on inherit the binding of this rank to its share of

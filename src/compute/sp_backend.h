@@ -335,7 +335,7 @@ typedef struct sp_backend_ops {
     sp_status (*join)(sp_backend *be);
     /* Scratch of a convolution with this many output rows and pairs, in its forward and
      * backward pass, with the sums of a norm of its output. A pure function of these
-     * numbers, be->precision and be->threads. */
+     * numbers and be->precision. */
     sp_conv_bytes (*conv_bytes)(const sp_backend *be, int K, int c_in, int c_out,
                                 int n_samples, int64_t rows, int64_t pairs);
 

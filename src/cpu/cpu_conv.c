@@ -231,16 +231,17 @@ static sp_status take_work(sp_backend *be, const sp_conv_wgrad_args *a, work *w)
     return SP_OK;
 }
 
-/* Which instruction set computes is not known yet: as with the widest lanes and the
- * most panels. */
+/* As with the widest lanes, the most panels and the most threads: the estimate is the
+ * same on ranks with other instructions and cores, which all cut a step alike. */
 sp_conv_bytes sp_cpu_conv_bytes(const sp_backend *be, int K, int c_in, int c_out,
                                 int n_samples, int64_t rows, int64_t pairs)
 {
+    enum { MOST_THREADS = 4096 };
     const int64_t n_tiles = rows / SP_TILE + n_samples;
     const size_t sums = sp_cpu_sums_bytes(c_out, n_tiles, MOST_SUMS);
     work w = {.K = K,
               .n_panels = c_out,
-              .threads = be->threads,
+              .threads = MOST_THREADS,
               .step = (size_t)c_in * conv_padded(c_out, SP_CPU_LANES)};
     const size_t weights = work_place(&w, 0);
 

@@ -88,7 +88,8 @@ sp_status sp_check_memory(sp_resources *r, sp_sampler *sampler, sp_sampler *val)
 {
     sp_comm *comm = r->comm;
     const sp_config *config = r->config;
-    sp_backend be = {.precision = config->train.precision};
+    sp_backend be = {.precision = config->train.precision,
+                     .threads = sp_resources_threads(r)};
     const sp_foresight f = sp_resources_foresight(r, &be);
     device_view view = {0};
     sp_status rc = comm->rank == 0 ? check_look(config->run.device, &view) : SP_OK;

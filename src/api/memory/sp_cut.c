@@ -145,12 +145,25 @@ static void make_rooms(sp_cut *cut)
 
 /* ---- opening and closing ---- */
 
+/* All ranks estimate for the rank with most threads, so that they cut steps alike. */
+static sp_status agree_threads(sp_foresight *what, sp_comm *comm)
+{
+    int64_t n = what->backend->threads;
+
+    SP_TRY(sp_comm_allreduce(comm, SP_SCOPE_WORLD, &n, 1, SP_I64, SP_MAX));
+    what->n_threads = (int)n;
+    return SP_OK;
+}
+
 sp_status sp_cut_foresee(sp_cut *cut, const sp_foresight *what, sp_sampler *train,
                          sp_sampler *eval, sp_comm *comm)
 {
+    sp_foresight own = *what;
+
     assert(train || eval);
     memset(cut, 0, sizeof *cut);
-    SP_TRY(sp_comm_agree(comm, open_both(cut, what, train, eval)));
+    SP_TRY(agree_threads(&own, comm));
+    SP_TRY(sp_comm_agree(comm, open_both(cut, &own, train, eval)));
     SP_TRY(sp_budget_read(&cut->train, cut, comm, sp_budget_plan_largest));
     SP_TRY(sp_budget_read(&cut->train, cut, comm, sp_budget_plan_some));
     SP_TRY(sp_budget_read(&cut->eval, cut, comm, sp_budget_plan_largest));
@@ -171,6 +184,7 @@ sp_status sp_cut_open(sp_cut *cut, const sp_foresight *what, sp_sampler *train,
         return SP_OK;
     if (what->config->train.deterministic == SP_DET_WORLD)
         own.n_local = 2; /* the same cuts on any number of ranks */
+    SP_TRY(agree_threads(&own, comm));
     SP_TRY(sp_comm_agree(comm, open_both(cut, &own, train, eval)));
     SP_TRY(sp_budget_read(&cut->train, cut, comm, sp_budget_plan_largest));
     SP_TRY(sp_budget_read(&cut->eval, cut, comm, sp_budget_plan_largest));

@@ -136,11 +136,13 @@ static int64_t loss_operation(const sp_foresight *what, const sp_load *load)
 {
     const sp_node *last = &what->graph->node[what->graph->n_nodes - 1];
     const sp_loss_rule rule = sp_net_loss_rule(what->config);
+    const sp_backend be = {.ops = what->backend->ops,
+                           .precision = what->backend->precision,
+                           .threads = what->n_threads};
 
-    return what->backend->ops->loss_bytes(what->backend, &rule,
-                                          last->level < 0 ? load->n_samples
-                                                          : load->voxels[last->level],
-                                          last->c_out, load->n_samples);
+    return be.ops->loss_bytes(
+        &be, &rule, last->level < 0 ? load->n_samples : load->voxels[last->level],
+        last->c_out, load->n_samples);
 }
 
 /* The scratch of the operations of a training. Only the gradient of the logits is

@@ -46,7 +46,8 @@ typedef struct sp_foresight {
     bool has_subvoxel; /* the shards have /subvoxel, so augmentation turns freely */
     int64_t n_samples; /* samples in the index of all data sets of the run */
     int64_t unpacked_bytes; /* unpacked chunks that a rank keeps (sp_dataset) */
-    int n_ranks;            /* ranks of the world */
+    int n_threads; /* that compute in the rank with most of them; set by sp_cut */
+    int n_ranks;   /* ranks of the world */
     int n_local;            /* ranks of this node */
     bool is_predicting;     /* in an evaluation predictions travel to rank 0 */
     /* The next three describe an evaluation: its views (predict/sp_view.h; 0 and 1:
