@@ -60,8 +60,8 @@ sp_status sp_budget_plan_largest(sp_budget *b, const sp_cut *cut);
 /* Sets `excess` by the largest sample and some others as augmentation leaves them, times
  * SP_CUT_MARGIN. */
 sp_status sp_budget_compare(sp_budget *b, const sp_cut *cut);
-/* Sets `excess` likewise, without the margin; in an evaluation also `some`, so that the
- * samples of a small set are known by their own plans. */
+/* In a training sets `excess` by the largest sample, without the margin. In an evaluation
+ * sets `some` too, so that the samples of a small set are known by their own plans. */
 sp_status sp_budget_plan_some(sp_budget *b, const sp_cut *cut);
 
 /* Sets `costliest` to the need of the worst step that could be dealt, as the deck cuts

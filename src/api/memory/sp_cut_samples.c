@@ -298,17 +298,11 @@ static sp_status compare_largest(sp_budget *b, const sp_cut *cut)
     return SP_OK;
 }
 
-static sp_status compare_others(sp_budget *b, const sp_cut *cut)
-{
-    for (int64_t i = 0; i < N_OTHERS && i < b->set->n_samples; i++)
-        SP_TRY(cut_compare(b, cut, other_sample(b, i), is_moved(b) ? 0 : -1));
-    return SP_OK;
-}
-
 sp_status sp_budget_compare(sp_budget *b, const sp_cut *cut)
 {
     SP_TRY(compare_largest(b, cut));
-    SP_TRY(compare_others(b, cut));
+    for (int64_t i = 0; i < N_OTHERS && i < b->set->n_samples; i++)
+        SP_TRY(cut_compare(b, cut, other_sample(b, i), is_moved(b) ? 0 : -1));
     b->excess *= SP_CUT_MARGIN;
     return SP_OK;
 }
@@ -334,10 +328,8 @@ sp_status sp_budget_plan_some(sp_budget *b, const sp_cut *cut)
     double others;
 
     assert(b->sampler);
-    if (b->foreseer.is_training) {
-        SP_TRY(compare_largest(b, cut));
-        return compare_others(b, cut);
-    }
+    if (b->foreseer.is_training)
+        return compare_largest(b, cut);
     SP_TRY(plan_stored(b, cut));
     if (!is_moved(b))
         return SP_OK;
