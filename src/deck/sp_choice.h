@@ -58,7 +58,10 @@ typedef enum sp_per { SP_PERS(SP_CHOICE_VALUE) } sp_per;
     X(SP_DUMMY, "dummy")                                                               \
     X(SP_SPUNET, "spunet")                                                             \
     X(SP_MINKUNET18W32, "minkunet18w32")                                               \
-    X(SP_MINKUNET34W32, "minkunet34w32")
+    X(SP_MINKUNET34W32, "minkunet34w32")                                               \
+    X(SP_MINKUNET18W16, "minkunet18w16")                                               \
+    X(SP_MINKUNET18W20, "minkunet18w20")                                               \
+    X(SP_MINKUNET34V2W32, "minkunet34v2w32")
 typedef enum sp_family { SP_FAMILIES(SP_CHOICE_VALUE) } sp_family;
 extern const char *const sp_family_word[];
 

@@ -117,8 +117,7 @@ static void warn_of_net(const sp_config *config)
                                       "net.family"};
     const bool has_layers = config->net.n_layers > 0;
     const sp_family family = config->net.family;
-    const bool has_own_stem = family == SP_DUMMY || family == SP_MINKUNET18W32 ||
-                              family == SP_MINKUNET34W32;
+    const bool has_own_stem = family == SP_DUMMY || family >= SP_MINKUNET18W32;
     const int n = has_layers ? 4 : has_own_stem;
     char unused[UNUSED] = "";
 

@@ -316,9 +316,9 @@ def spunet_shapes(c_in, n_classes, width):
 
 
 def spvnas_shapes(c_in, n_classes, width):
-    """MinkUNet of spvnas's core/models/semantic_kitti/minkunet.py"""
+    """MinkUNet of spvnas's core/models/semantic_kitti/minkunet.py; width is its cr"""
     shapes = {}
-    cs = [max(1, int(n * width + 0.5)) for n in (32, 32, 64, 128, 256, 256, 128, 96, 96)]
+    cs = [max(1, int(n * width)) for n in (32, 32, 64, 128, 256, 256, 128, 96, 96)]
 
     def unit(conv_name, norm_name, kernel, a, b):
         shapes[conv_name + ".kernel"] = [kernel**3, a, b] if kernel > 1 else [a, b]
