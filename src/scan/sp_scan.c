@@ -440,6 +440,16 @@ bool sp_scan_has(const sp_scan *scan, const char *name)
     return sp_scan_find(scan, name) >= 0;
 }
 
+int sp_scan_axis_of(const sp_scan *scan, const char *name)
+{
+    const int field = sp_scan_find(scan, name);
+
+    for (int a = 0; a < 3; a++)
+        if (field >= 0 && field == scan->axis[a])
+            return a;
+    return -1;
+}
+
 const char *sp_scan_attribute(const sp_scan *scan, int i, char *kind, int *size)
 {
     const sp_scan_field *f = &scan->field[i];

@@ -14,6 +14,7 @@
 #include "base/sp_signal.h"
 #include "base/sp_text.h"
 #include "data/sp_recipe.h"
+#include "vox/vox_sweeps.h"
 
 /* ---- --map ---- */
 static sp_status bad_map(const char *text, const char *at, const char *what)
@@ -294,6 +295,46 @@ sp_status vox_options_read(vox_options *o, int argc, char **argv, sp_names table
                        .input = argv + 1};
     memset(o->map.class_of, 0xff, sizeof o->map.class_of);
     return sp_options_read(o, table, "spvox", argc, argv, &o->n_inputs);
+}
+
+/* Normals would have to turn with the poses of their scans. */
+static sp_status options_check_vectors(const vox_options *o)
+{
+    char *name[VOX_MAX_FEATURES];
+    sp_vectors found;
+
+    for (int f = 0; f < o->n_features; f++)
+        name[f] = (char *)o->feature[f].name;
+    found = sp_recipe_vectors(NULL, o->n_features, name);
+    for (int i = 0; i < found.n; i++)
+        if (!found.at[i].is_position)
+            return SP_FAIL(SP_EUSAGE,
+                           "--features %s: vectors of earlier scans are not turned by "
+                           "--poses; leave this column out",
+                           name[found.at[i].x]);
+    return SP_OK;
+}
+
+sp_status vox_options_check_sweeps(vox_options *o)
+{
+    assert(o);
+    if (!o->poses && (o->n_sweeps > 0 || o->with_sweep_labels))
+        return SP_FAIL(SP_EUSAGE, "--sweep%s: --poses is missing, which joins the scans",
+                       o->n_sweeps > 0 ? "s" : "-labels");
+    if (!o->poses)
+        return SP_OK;
+    if (o->n_sweeps == 0)
+        return SP_FAIL(SP_EUSAGE, "--poses %s: --sweeps N is missing, the number of scans "
+                                  "that a sample joins",
+                       o->poses);
+    if (o->block > 0)
+        return SP_FAIL(SP_EUSAGE,
+                       "--poses %s: samples are whole scans, without --block", o->poses);
+    o->sweeps->poses = o->poses;
+    for (int f = 0; f < o->n_features; f++)
+        if (strcmp(o->feature[f].name, SP_RECIPE_AGE) == 0)
+            o->feature[f].kind = VOX_AGE;
+    return options_check_vectors(o);
 }
 
 sp_status vox_options_check_inputs(const vox_options *o)
