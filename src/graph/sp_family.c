@@ -334,11 +334,11 @@ static void add_stage_up(builder *b, const other_kind *kind, int kernel, int s,
 static void add_upsample(builder *b, const char *from, int steps, char *end)
 {
     for (int i = 0; i < steps; i++) {
-        sp_layer *l = add(b, "upsample", "head%d.%d", 1 << steps, i);
+        sp_layer *l = family_add(b, "upsample", "head%d.%d", 1 << steps, i);
 
         l->stride = 2;
         if (i == 0)
-            read_from(b, l, from);
+            family_read_from(b, l, from);
         snprintf(end, SP_NAME, "%s", l->name);
     }
 }
@@ -352,10 +352,10 @@ static void add_head_of_strides(builder *b, char stage[3][SP_NAME], const int ch
 
     for (int i = 0; i < 2; i++)
         add_upsample(b, stage[i], steps[i], end[i]);
-    l = add(b, "concat", "head.cat");
-    read_from(b, l, end[0]);
-    read_from(b, l, end[1]);
-    read_from(b, l, stage[2]);
+    l = family_add(b, "concat", "head.cat");
+    family_read_from(b, l, end[0]);
+    family_read_from(b, l, end[1]);
+    family_read_from(b, l, stage[2]);
     b->channels = channels[0] + channels[1] + channels[2];
 }
 
