@@ -8,6 +8,7 @@
 #include "base/sp_log.h"
 #include "base/sp_number.h"
 #include "base/sp_rng.h"
+#include "data/sp_crop.h"
 #include "data/sp_mix.h"
 #include "data/sp_shard.h"
 
@@ -304,12 +305,28 @@ static int count_micro(const sp_sampler *sampler)
     return (int)k;
 }
 
+/* The most voxels of a sample that a rank computes. */
+static int64_t voxels_of(const sp_sampler *sampler, int64_t id)
+{
+    const int64_t n = sp_dataset_voxels(sampler->set, id);
+
+    return sampler->cropping ? sp_crop_most(sampler->cropping, n) : n;
+}
+
+static int64_t cost_of(const sp_sampler *sampler, int64_t id)
+{
+    const int64_t n = sp_dataset_voxels(sampler->set, id);
+    const int64_t left = voxels_of(sampler, id), cost = sp_dataset_cost(sampler->set, id);
+
+    return left < n ? (int64_t)((double)cost * ((double)left / (double)n)) : cost;
+}
+
 /* Adds a sample to the memory that an item is bounded by. */
 static void add_sample(const sp_sampler *sampler, int64_t id, item *to)
 {
     const sp_bound *bound = &sampler->bound;
 
-    to->voxels += sp_dataset_voxels(sampler->set, id);
+    to->voxels += voxels_of(sampler, id);
     to->bytes += bound->of_sample ? bound->of_sample(bound->arg, id) : 0;
 }
 
@@ -317,7 +334,7 @@ static item make_item(const sp_sampler *sampler, int64_t id, int at)
 {
     item made = {.sample = id,
                  .partner = -1,
-                 .cost = sp_dataset_cost(sampler->set, id),
+                 .cost = cost_of(sampler, id),
                  .at = at};
 
     add_sample(sampler, id, &made);
@@ -335,7 +352,7 @@ static void mix_item(const sp_sampler *sampler, int64_t epoch, item *of)
     if (mix.partner < 0)
         return;
     of->partner = mix.partner;
-    of->cost = sp_mix_cost(&mix, of->cost, sp_dataset_cost(sampler->set, mix.partner));
+    of->cost = sp_mix_cost(&mix, of->cost, cost_of(sampler, mix.partner));
     add_sample(sampler, mix.partner, of);
 }
 
@@ -535,6 +552,8 @@ sp_status sp_sampler_open(sp_sampler *sampler, const sp_dataset *set,
     sampler->is_shuffled = is_training;
     if (is_training && config->augment.mix != SP_MIX_NONE && config->augment.mix_p > 0)
         sampler->mixing = config;
+    if (is_training && sp_crop_is_on(config))
+        sampler->cropping = config;
     sampler->per = is_training ? config->batch.per : SP_PER_WORLD;
     sampler->size = is_training ? config->batch.size : config->batch.eval_size;
     sampler->accumulate = is_training ? config->batch.accumulate : 1;
