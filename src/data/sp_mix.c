@@ -282,8 +282,12 @@ typedef struct poles {
     bool is_origin;   /* the sensors' places in the scans' coordinates */
 } poles;
 
-/* Sets *pole to the sensor of the scan; false: it is outside of the box in x or y. Each
- * side of the box is moved outwards by `margin` widths. */
+/* The greatest distance in an axis of a mobile scan from its sensor, in the unit of
+ * voxel_size. */
+#define MOST_DISTANCE 1000.0
+
+/* Sets *pole to the sensor of the scan; false: it is outside of the box in x or y, by
+ * more than `margin` stored voxels. */
 static bool find_sensor(const sp_mixer *m, const sp_sample *s, const box *b,
                         double margin, double pole[3])
 {
@@ -293,12 +297,9 @@ static bool find_sensor(const sp_mixer *m, const sp_sample *s, const box *b,
     for (int k = 0; k < 3; k++)
         pole[k] =
             ((sensor->n == 3 ? sensor->at[k] : 0) - s->origin[k]) / m->set->voxel_size;
-    for (int k = 0; k < 2; k++) {
-        const double outside = margin * (b->hi[k] + 1.0 - b->lo[k]);
-
-        is_inside = is_inside && b->lo[k] - outside <= pole[k] &&
-                    pole[k] <= b->hi[k] + 1.0 + outside;
-    }
+    for (int k = 0; k < 2; k++)
+        is_inside = is_inside && b->lo[k] - margin <= pole[k] &&
+                    pole[k] <= b->hi[k] + 1.0 + margin;
     return is_inside;
 }
 
@@ -307,10 +308,11 @@ static bool find_sensor(const sp_mixer *m, const sp_sample *s, const box *b,
 static sp_status check_sensor(const sp_mixer *m, const sp_sample *s)
 {
     const box b = box_of(s->coords, s->n);
-    const double edge = m->set->voxel_size;
+    const double edge = m->set->voxel_size, margin = MOST_DISTANCE / edge;
     double pole[3];
 
-    if (find_sensor(m, s, &b, 1, pole) && fabs(pole[2]) <= 2.0 * SP_COORD_LIMIT)
+    if (find_sensor(m, s, &b, margin, pole) && b.lo[2] - margin <= pole[2] &&
+        pole[2] <= b.hi[2] + margin)
         return SP_OK;
     return SP_FAIL(SP_EUSAGE,
                    "%saugment.mix = \"lasermix\" needs scans in coordinates about their "
@@ -332,7 +334,8 @@ static void find_middle(const box *b, double pole[3])
 static poles find_poles(const sp_mixer *m, bool is_laser, const sp_sample *own,
                         const sp_sample *partner)
 {
-    const double most = 2.0 * SP_COORD_LIMIT, margin = is_laser;
+    const double most = 2.0 * SP_COORD_LIMIT;
+    const double margin = is_laser ? MOST_DISTANCE / m->set->voxel_size : 0;
     const box a = box_of(own->coords, own->n), b = box_of(partner->coords, partner->n);
     poles p;
 

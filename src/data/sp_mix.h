@@ -42,8 +42,8 @@
  * inclination is the angle atan2(z, sqrt(x^2 + y^2)) of its place about the sensor.
  * Bands are counted from above; the second, fourth, ... are the partner's. A row above
  * or below all bands is in the first or last one. Sensors are laid upon each other, and
- * the mixed scan is augmented as one. The sensor may be outside of a sample's box by
- * its width in x and y; beyond that the sample is refused.
+ * the mixed scan is augmented as one. A sample that is more than 1000 m from the sensor
+ * in an axis is refused: its coordinates are others.
  *
  * laserpolarmix is lasermix or polarmix, each with probability 1/2 for a sample.
  *
