@@ -4,8 +4,8 @@
 #include <assert.h>
 #include <math.h>
 
-#include "data/sp_augment_internal.h"
 #include "base/sp_rng.h"
+#include "data/sp_augment_internal.h"
 
 sp_augment sp_augment_none(void)
 {

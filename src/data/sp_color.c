@@ -145,7 +145,8 @@ sp_color sp_color_draw(const sp_config *config, uint64_t seed, uint64_t epoch,
                        int64_t sample)
 {
     sp_rng rng = sp_rng_open(seed, SP_RNG_COLOR, epoch, (uint64_t)sample);
-    const double blend = config->augment.color_blend, shift = config->augment.color_shift;
+    const double blend = config->augment.color_blend,
+                 shift = config->augment.color_shift;
     sp_color color = {.seed = seed, .epoch = epoch, .sample = (uint64_t)sample};
     double u[DRAWS];
 
@@ -181,13 +182,12 @@ static void color_stretch(double blend, double white, float *x, int64_t n, int c
     if (!(hi > lo))
         return;
     for (int64_t i = 0; i < n; i++)
-        x[i * c] = (float)((1 - blend) * x[i * c] + blend * white *
-                                                        ((double)x[i * c] - lo) /
-                                                        ((double)hi - lo));
+        x[i * c] = (float)((1 - blend) * x[i * c] +
+                           blend * white * ((double)x[i * c] - lo) / ((double)hi - lo));
 }
 
-static void color_jitter(const sp_color *color, const sp_colors *colors, float *features,
-                         int64_t n, int c)
+static void color_jitter(const sp_color *color, const sp_colors *colors,
+                         float *features, int64_t n, int c)
 {
     const sp_rng rng =
         sp_rng_open(color->seed, SP_RNG_COLOR_NOISE, color->epoch, color->sample);

@@ -101,7 +101,7 @@ static crop_shape crop_make_shape(const sp_config *config, double voxel_size,
                         .most = size->n ? 1 : INFINITY};
 
     for (int a = 0; a < 3; a++) {
-        const double edge = size->n == 0       ? 2 * voxel_size
+        const double edge = size->n == 0      ? 2 * voxel_size
                             : shape.is_sphere ? 2 * size->at[0]
                                               : size->at[a];
 

@@ -84,12 +84,11 @@ typedef struct collation {
 
 /* Crops the sample that was read as number `read`; its crop is drawn as sample `of`'s,
  * with this seed. A sample that augment.range empties is reported once. */
-static sp_status crop_read(loader_filler *f, loader_slot *slot, int read, int64_t of,
-                           uint64_t seed)
+static sp_status slot_crop_one(loader_filler *f, loader_slot *slot, int read,
+                               int64_t of, uint64_t seed)
 {
     const sp_loader_options *o = f->options;
-    const sp_crop crop =
-        sp_crop_draw(o->config, seed, (uint64_t)slot->batch.epoch, of);
+    const sp_crop crop = sp_crop_draw(o->config, seed, (uint64_t)slot->batch.epoch, of);
     sp_sample *s = &slot->sample[read];
     const int64_t before = s->n;
     char text[200];
@@ -107,7 +106,7 @@ static sp_status crop_read(loader_filler *f, loader_slot *slot, int read, int64_
 
 /* Crops all samples that were read. A partner's draws have another seed, as in
  * data/sp_mix.c. */
-static sp_status crop_reads(loader_filler *f, loader_slot *slot)
+static sp_status slot_crop_all(loader_filler *f, loader_slot *slot)
 {
     const sp_loader_options *o = f->options;
     const uint64_t seed = (uint64_t)o->config->train.seed;
@@ -117,9 +116,10 @@ static sp_status crop_reads(loader_filler *f, loader_slot *slot)
     for (int b = 0; b < slot->batch.n_samples; b++) {
         const int64_t id = slot->sample_id[b];
 
-        SP_TRY(crop_read(f, slot, b, id, seed));
+        SP_TRY(slot_crop_one(f, slot, b, id, seed));
         if (slot->mix && slot->partner[b] >= 0)
-            SP_TRY(crop_read(f, slot, slot->partner[b], id, sp_mix_partner_seed(seed)));
+            SP_TRY(slot_crop_one(f, slot, slot->partner[b], id,
+                                 sp_mix_partner_seed(seed)));
     }
     return SP_OK;
 }
@@ -285,7 +285,7 @@ sp_status sp_loader_slot_fill(loader_filler *f, loader_slot *slot)
     assert(slot->n_read == slot->batch.n_reads);
     f->plan_s = f->other_s = 0;
     sp_arena_reset(&f->scratch);
-    SP_TRY(crop_reads(f, slot));
+    SP_TRY(slot_crop_all(f, slot));
     SP_TRY(collate(f, slot, &all));
     SP_TRY(be->ops->arena_pass(be, &slot->device, SP_FILL_BEGIN));
     SP_TRY(build_plan(f, slot, &all));

@@ -22,7 +22,7 @@ static double angle_of(bool has_subvoxel, double angle)
 }
 
 /* The number of bands of the list that u in [0, 1) chooses. */
-static int number_of(const sp_doubles *bands, double u)
+static int mix_draw_bands(const sp_doubles *bands, double u)
 {
     assert(bands->n > 0);
     return (int)bands->at[(int)(u * bands->n)];
@@ -51,7 +51,7 @@ static sp_mix draw(const sp_config *config, bool has_subvoxel, int64_t n_samples
     mix.begin = (sp_rng_unit(&rng) - 1) * HALF;
     for (int i = 0; i < 2; i++)
         mix.turn[i] = angle_of(has_subvoxel, (sp_rng_unit(&rng) + i) * 2 * HALF / 3);
-    mix.n_bands = number_of(&config->augment.mix_bands, sp_rng_unit(&rng));
+    mix.n_bands = mix_draw_bands(&config->augment.mix_bands, sp_rng_unit(&rng));
     if (mix.kind == SP_MIX_LASERPOLAR)
         mix.kind = sp_rng_unit(&rng) < 0.5 ? SP_MIX_LASER : SP_MIX_POLAR;
     return mix;
@@ -259,8 +259,7 @@ static sp_status unite(const sp_mixer *m, const sp_mix *mix, const sp_sample *ow
     /* The partner's draws have another seed, so that they differ each time it is a
      * partner, and from its own draws as a sample. */
     const sp_augment of_own = augment_of(m, mix, mix->seed);
-    const sp_augment of_partner =
-        augment_of(m, mix, sp_mix_partner_seed(mix->seed));
+    const sp_augment of_partner = augment_of(m, mix, sp_mix_partner_seed(mix->seed));
     sp_augment none = sp_augment_none();
     int64_t shift[3] = {0, 0, 0};
     sp_sample rows = {.id = own->id};
@@ -288,8 +287,8 @@ typedef struct poles {
 
 /* Sets *pole to the sensor of the scan; false: it is outside of the box in x or y, by
  * more than `margin` stored voxels. */
-static bool find_sensor(const sp_mixer *m, const sp_sample *s, const box *b,
-                        double margin, double pole[3])
+static bool mix_find_sensor(const sp_mixer *m, const sp_sample *s, const box *b,
+                            double margin, double pole[3])
 {
     const sp_doubles *sensor = &m->config->augment.mix_sensor;
     bool is_inside = true;
@@ -305,23 +304,23 @@ static bool find_sensor(const sp_mixer *m, const sp_sample *s, const box *b,
 
 /* Checks that a sample is a scan about the sensor: without one, all inclinations would
  * be about the same, and nothing would be mixed. */
-static sp_status check_sensor(const sp_mixer *m, const sp_sample *s)
+static sp_status mix_check_sensor(const sp_mixer *m, const sp_sample *s)
 {
     const box b = box_of(s->coords, s->n);
     const double edge = m->set->voxel_size, margin = MOST_DISTANCE / edge;
     double pole[3];
 
-    if (find_sensor(m, s, &b, margin, pole) && b.lo[2] - margin <= pole[2] &&
+    if (mix_find_sensor(m, s, &b, margin, pole) && b.lo[2] - margin <= pole[2] &&
         pole[2] <= b.hi[2] + margin)
         return SP_OK;
-    return SP_FAIL(SP_EUSAGE,
-                   "%saugment.mix = \"lasermix\" needs scans in coordinates about their "
-                   "sensor (augment.mix_sensor): sample %lld has x from %.1f to %.1f, y "
-                   "from %.1f to %.1f",
-                   sp_config_where(m->config, "augment.mix"), (long long)s->id,
-                   b.lo[0] * edge + s->origin[0], (b.hi[0] + 1.0) * edge + s->origin[0],
-                   b.lo[1] * edge + s->origin[1],
-                   (b.hi[1] + 1.0) * edge + s->origin[1]);
+    return SP_FAIL(
+        SP_EUSAGE,
+        "%saugment.mix = \"lasermix\" needs scans in coordinates about their "
+        "sensor (augment.mix_sensor): sample %lld has x from %.1f to %.1f, y "
+        "from %.1f to %.1f",
+        sp_config_where(m->config, "augment.mix"), (long long)s->id,
+        b.lo[0] * edge + s->origin[0], (b.hi[0] + 1.0) * edge + s->origin[0],
+        b.lo[1] * edge + s->origin[1], (b.hi[1] + 1.0) * edge + s->origin[1]);
 }
 
 static void find_middle(const box *b, double pole[3])
@@ -339,8 +338,8 @@ static poles find_poles(const sp_mixer *m, bool is_laser, const sp_sample *own,
     const box a = box_of(own->coords, own->n), b = box_of(partner->coords, partner->n);
     poles p;
 
-    p.is_origin = find_sensor(m, own, &a, margin, p.own) &&
-                  find_sensor(m, partner, &b, margin, p.partner) &&
+    p.is_origin = mix_find_sensor(m, own, &a, margin, p.own) &&
+                  mix_find_sensor(m, partner, &b, margin, p.partner) &&
                   (is_laser || fabs(p.own[2] - p.partner[2]) <= most);
     if (!p.is_origin) {
         find_middle(&a, p.own);
@@ -367,15 +366,16 @@ typedef struct work {
     const sp_mix *mix;
     const sp_sample *partner;
     poles at;
-    double sine, cosine; /* of the sector's first angle */
+    double sine, cosine;           /* of the sector's first angle */
     double high, bands_per_radian; /* the highest inclination; of lasermix */
-    int64_t most;        /* rows that the mixed sample may have */
+    int64_t most;                  /* rows that the mixed sample may have */
     sp_sample *rows;
 } work;
 
 /* The number of a row's band of inclinations, from above. Inclinations above or below
  * all bands are in the first or last one. */
-static int band_of(const work *w, const sp_sample *s, int64_t row, const double pole[3])
+static int mix_band_of(const work *w, const sp_sample *s, int64_t row,
+                       const double pole[3])
 {
     const double x = place_of(s, row, 0, pole), y = place_of(s, row, 1, pole);
     const double inclination = atan2(place_of(s, row, 2, pole), sqrt(x * x + y * y));
@@ -390,7 +390,7 @@ static bool is_exchanged(const work *w, const sp_sample *s, int64_t row,
                          const double pole[3])
 {
     if (w->mix->kind == SP_MIX_LASER)
-        return band_of(w, s, row, pole) % 2 == 1;
+        return mix_band_of(w, s, row, pole) % 2 == 1;
     return w->mix->is_swapped &&
            place_of(s, row, 0, pole) * w->sine + place_of(s, row, 1, pole) * w->cosine <
                0;
@@ -543,18 +543,17 @@ static sp_status mix_scans(const sp_mixer *m, const sp_mix *mix, const sp_sample
                     .cosine = cos(mix->begin),
                     .high = is_laser ? bound[1] * HALF / 180 : 0,
                     .bands_per_radian =
-                        is_laser
-                            ? mix->n_bands / ((bound[1] - bound[0]) * HALF / 180)
-                            : 0,
+                        is_laser ? mix->n_bands / ((bound[1] - bound[0]) * HALF / 180)
+                                 : 0,
                     .most = own->n + partner->n,
                     .rows = &rows};
     sp_augment aug = augment_of(m, mix, mix->seed);
 
     assert(!own->subvoxel == !partner->subvoxel);
     if (is_laser)
-        SP_TRY(check_sensor(m, own));
+        SP_TRY(mix_check_sensor(m, own));
     if (is_laser)
-        SP_TRY(check_sensor(m, partner));
+        SP_TRY(mix_check_sensor(m, partner));
     SP_TRY(take_rows(m, w.most, own->subvoxel, arena, &rows));
     for (int64_t i = 0; i < own->n; i++)
         if (!is_exchanged(&w, own, i, w.at.own))

@@ -76,7 +76,7 @@ typedef struct sp_mixer {
     const bool *is_pasted; /* [set->n_classes] from sp_mix_classes; NULL: no class */
     const sp_vectors *vectors;
     const sp_colors *colors; /* NULL: colours are unchanged */
-    double factor; /* as sp_voxelize */
+    double factor;           /* as sp_voxelize */
     int n_columns;
     const double *mean, *std;
 } sp_mixer;

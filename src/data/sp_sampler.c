@@ -306,17 +306,18 @@ static int count_micro(const sp_sampler *sampler)
 }
 
 /* The most voxels of a sample that a rank computes. */
-static int64_t voxels_of(const sp_sampler *sampler, int64_t id)
+static int64_t sampler_voxels(const sp_sampler *sampler, int64_t id)
 {
     const int64_t n = sp_dataset_voxels(sampler->set, id);
 
     return sampler->cropping ? sp_crop_most(sampler->cropping, n) : n;
 }
 
-static int64_t cost_of(const sp_sampler *sampler, int64_t id)
+static int64_t sampler_cost(const sp_sampler *sampler, int64_t id)
 {
     const int64_t n = sp_dataset_voxels(sampler->set, id);
-    const int64_t left = voxels_of(sampler, id), cost = sp_dataset_cost(sampler->set, id);
+    const int64_t left = sampler_voxels(sampler, id);
+    const int64_t cost = sp_dataset_cost(sampler->set, id);
 
     return left < n ? (int64_t)((double)cost * ((double)left / (double)n)) : cost;
 }
@@ -326,17 +327,15 @@ static void add_sample(const sp_sampler *sampler, int64_t id, item *to)
 {
     const sp_bound *bound = &sampler->bound;
 
-    to->voxels += voxels_of(sampler, id);
+    to->voxels += sampler_voxels(sampler, id);
     to->bytes += bound->of_sample ? bound->of_sample(bound->arg, id) : 0;
 }
 
 static item make_item(const sp_sampler *sampler, int64_t id, int at)
 {
-    item made = {.sample = id,
-                 .partner = -1,
-                 .cost = cost_of(sampler, id),
-                 .at = at};
+    item made = {.sample = id, .partner = -1, .at = at};
 
+    made.cost = sampler_cost(sampler, id);
     add_sample(sampler, id, &made);
     return made;
 }
@@ -352,7 +351,7 @@ static void mix_item(const sp_sampler *sampler, int64_t epoch, item *of)
     if (mix.partner < 0)
         return;
     of->partner = mix.partner;
-    of->cost = sp_mix_cost(&mix, of->cost, cost_of(sampler, mix.partner));
+    of->cost = sp_mix_cost(&mix, of->cost, sampler_cost(sampler, mix.partner));
     add_sample(sampler, mix.partner, of);
 }
 
@@ -563,10 +562,10 @@ sp_status sp_sampler_open(sp_sampler *sampler, const sp_dataset *set,
     if (sampler->per != SP_PER_WORLD)
         n_groups = sampler->per == SP_PER_NODE ? comm->n_nodes : comm->size;
     if (sampler->size < 1 || sampler->accumulate < 1)
-        return SP_FAIL(
-            SP_EUSAGE,
-            "batch of %d samples in %d micro-batches: expected 1 or more of both",
-            sampler->size, sampler->accumulate);
+        return SP_FAIL(SP_EUSAGE,
+                       "batch of %d samples in %d micro-batches: expected 1 "
+                       "or more of both",
+                       sampler->size, sampler->accumulate);
     if (sampler->size > INT_MAX / n_groups)
         return SP_FAIL(SP_EUSAGE,
                        "batch.size = %d times %d exceeds the largest batch, %d",

@@ -15,7 +15,7 @@ static bool is_interval(const sp_doubles *d)
     return d->n == 2 && d->at[0] <= d->at[1];
 }
 
-static bool is_rising(const sp_doubles *d)
+static bool deck_is_rising(const sp_doubles *d)
 {
     for (int i = 1; i < d->n; i++)
         if (d->at[i - 1] >= d->at[i])
@@ -32,7 +32,7 @@ static sp_status check_lists(const sp_config *config)
         !is_interval(&config->train.cycle_momentum))
         return SP_FAIL(SP_EUSAGE, "%strain.cycle_momentum takes [low, high] or []",
                        sp_config_where(config, "train.cycle_momentum"));
-    if (!is_rising(&config->train.milestones))
+    if (!deck_is_rising(&config->train.milestones))
         return SP_FAIL(SP_EUSAGE, "%strain.milestones takes numbers that rise",
                        sp_config_where(config, "train.milestones"));
     if (config->train.betas.n != 2)
@@ -60,14 +60,13 @@ static sp_status check_elastic(const sp_config *config)
     return SP_OK;
 }
 
-static sp_status check_mix(const sp_config *config)
+static sp_status deck_check_mix(const sp_config *config)
 {
     const sp_doubles *bands = &config->augment.mix_bands;
 
     for (int i = 0; i < bands->n; i++)
         if (bands->at[i] != floor(bands->at[i]))
-            return SP_FAIL(SP_EUSAGE,
-                           "%saugment.mix_bands: %g, expected whole numbers",
+            return SP_FAIL(SP_EUSAGE, "%saugment.mix_bands: %g, expected whole numbers",
                            sp_config_where(config, "augment.mix_bands"), bands->at[i]);
     if (bands->n == 0)
         return SP_FAIL(SP_EUSAGE, "%saugment.mix_bands is empty, such as [3, 4, 5, 6]",
@@ -83,7 +82,7 @@ static sp_status check_mix(const sp_config *config)
     return SP_OK;
 }
 
-static sp_status check_range(const sp_config *config)
+static sp_status deck_check_range(const sp_config *config)
 {
     const sp_doubles *range = &config->augment.range;
     bool is_box = range->n == 6;
@@ -98,7 +97,7 @@ static sp_status check_range(const sp_config *config)
     return SP_OK;
 }
 
-static sp_status check_crop(const sp_config *config)
+static sp_status deck_check_crop(const sp_config *config)
 {
     const sp_doubles *size = &config->augment.crop_size;
     const bool is_sphere = config->augment.crop == SP_CROP_SPHERE;
@@ -109,8 +108,7 @@ static sp_status check_crop(const sp_config *config)
     for (int i = 0; i < size->n; i++)
         most = size->at[i] > most ? size->at[i] : most;
     if (size->n != 0 && (size->n != (is_sphere ? 1 : 3) || !(most > 0)))
-        return SP_FAIL(SP_EUSAGE,
-                       "%saugment.crop_size: a %s takes [] or %s, above 0",
+        return SP_FAIL(SP_EUSAGE, "%saugment.crop_size: a %s takes [] or %s, above 0",
                        sp_config_where(config, "augment.crop_size"),
                        sp_crop_shape_word[config->augment.crop],
                        is_sphere ? "[radius]" : "edges [x, y, z]");
@@ -127,9 +125,9 @@ sp_status sp_deck_check_together(const sp_config *config)
 {
     assert(config);
     SP_TRY(check_lists(config));
-    SP_TRY(check_mix(config));
-    SP_TRY(check_range(config));
-    SP_TRY(check_crop(config));
+    SP_TRY(deck_check_mix(config));
+    SP_TRY(deck_check_range(config));
+    SP_TRY(deck_check_crop(config));
     SP_TRY(check_elastic(config));
     if (config->train.optimizer == SP_SGD && config->train.dampening > 0 &&
         config->train.nesterov)
@@ -171,7 +169,7 @@ static bool is_meant(const sp_config *config, const char *key)
                        : sp_config_is_set(config, key);
 }
 
-static void add(char unused[UNUSED], const char *key)
+static void deck_add(char unused[UNUSED], const char *key)
 {
     const size_t used = strlen(unused);
 
@@ -184,14 +182,14 @@ static void warn_of_net(const sp_config *config)
                                       "net.family"};
     const bool has_layers = config->net.n_layers > 0;
     const sp_family family = config->net.family;
-    const bool has_own_stem = family == SP_DUMMY || family == SP_MINKUNET18W32 ||
-                              family == SP_MINKUNET34W32;
+    const bool has_own_stem =
+        family == SP_DUMMY || family == SP_MINKUNET18W32 || family == SP_MINKUNET34W32;
     const int n = has_layers ? 4 : has_own_stem;
     char unused[UNUSED] = "";
 
     for (int i = 0; i < n; i++)
         if (is_meant(config, key[i]))
-            add(unused, key[i]);
+            deck_add(unused, key[i]);
     if (*unused)
         sp_log_warn0("ignored, not used by %s: %s",
                      has_layers ? "net.layers" : sp_family_word[config->net.family],
@@ -225,7 +223,7 @@ static void add_unless(bool is_used, const sp_config *config, const char *key,
                        char unused[UNUSED])
 {
     if (!is_used && is_meant(config, key) && !is_standard(config, sp_deck_find(key)))
-        add(unused, key);
+        deck_add(unused, key);
 }
 
 static void warn_of_data(const sp_config *config)
@@ -234,7 +232,7 @@ static void warn_of_data(const sp_config *config)
         sp_log_warn0("ignored, not used by data.folds: data.val");
 }
 
-static void warn_of_augment(const sp_config *config)
+static void deck_warn_of_augment(const sp_config *config)
 {
     const sp_mixing mix = config->augment.mix;
     const bool is_polar = mix == SP_MIX_POLAR || mix == SP_MIX_LASERPOLAR;
@@ -295,6 +293,6 @@ void sp_deck_warn_unused(const sp_config *config)
     assert(config);
     warn_of_data(config);
     warn_of_net(config);
-    warn_of_augment(config);
+    deck_warn_of_augment(config);
     warn_of_train(config);
 }

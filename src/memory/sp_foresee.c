@@ -270,8 +270,9 @@ void sp_foresee_step(sp_foreseer *f, const sp_load *load, int64_t part[SP_PARTS]
 /* ---- the plan of a sample ---- */
 
 /* Crops both samples as the loader does. */
-static sp_status crop(const sp_foresight *what, const sp_dataset *set,
-                      sp_sample stored[2], const sp_planned *of, sp_arena *arena)
+static sp_status foresee_crop(const sp_foresight *what, const sp_dataset *set,
+                              sp_sample stored[2], const sp_planned *of,
+                              sp_arena *arena)
 {
     const uint64_t seed = (uint64_t)what->config->train.seed;
 
@@ -283,16 +284,16 @@ static sp_status crop(const sp_foresight *what, const sp_dataset *set,
                          (uint64_t)of->epoch, of->sample);
 
         if (stored[i].n)
-            SP_TRY(sp_crop_apply(what->config, &drawn, set->voxel_size,
-                                 what->n_columns, arena, &stored[i]));
+            SP_TRY(sp_crop_apply(what->config, &drawn, set->voxel_size, what->n_columns,
+                                 arena, &stored[i]));
     }
     return SP_OK;
 }
 
 /* Voxelizes stored[0], mixed with stored[1] if that is a partner with voxels. */
-static sp_status voxelize(const sp_foresight *what, const sp_dataset *set,
-                          const sp_sample stored[2], const sp_planned *of,
-                          sp_arena *arena, sp_voxels *voxels)
+static sp_status foresee_voxelize(const sp_foresight *what, const sp_dataset *set,
+                                  const sp_sample stored[2], const sp_planned *of,
+                                  sp_arena *arena, sp_voxels *voxels)
 {
     sp_mixer mixer = {.config = what->config,
                       .set = set,
@@ -320,16 +321,16 @@ static sp_status voxelize(const sp_foresight *what, const sp_dataset *set,
 }
 
 static sp_status plan_sample(const sp_foresight *what, const sp_dataset *set,
-                             sp_sample stored[2], const sp_planned *of,
-                             sp_arena *arena, sp_plan *plan)
+                             sp_sample stored[2], const sp_planned *of, sp_arena *arena,
+                             sp_plan *plan)
 {
     sp_backend host = {.ops = sp_backend_find("cpu")};
     int32_t row[2] = {0, 0};
     sp_voxels voxels = {0};
 
-    SP_TRY(crop(what, set, stored, of, arena));
+    SP_TRY(foresee_crop(what, set, stored, of, arena));
     if (stored[0].n)
-        SP_TRY(voxelize(what, set, stored, of, arena, &voxels));
+        SP_TRY(foresee_voxelize(what, set, stored, of, arena, &voxels));
     row[1] = voxels.n;
     return host.ops->plan_build(&host, &what->graph->spec, voxels.coords, row, 1, arena,
                                 plan);
@@ -338,9 +339,7 @@ static sp_status plan_sample(const sp_foresight *what, const sp_dataset *set,
 static void read_load(const sp_plan *plan, const sp_sample stored[2], int64_t n_stored,
                       sp_load *load)
 {
-    *load = (sp_load){.n_samples = 1,
-                      .stored = n_stored,
-                      .points = stored[0].n_points};
+    *load = (sp_load){.n_samples = 1, .stored = n_stored, .points = stored[0].n_points};
     for (int i = 0; i < plan->n_levels; i++)
         load->voxels[i] = plan->level[i].n;
     for (int i = 0; i < plan->n_maps; i++)

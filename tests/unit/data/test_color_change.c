@@ -85,10 +85,8 @@ TEST_AFTER(begin, shifts_are_clipped)
 {
     change(&(sp_color){.is_shifted = true, .shift = {0.4f, -0.5f, 0}});
     for (int i = 0; i < N; i++) {
-        assert_true(
-            near(after[C * i + 1], fmin(255, before[C * i + 1] + 102.0), 1e-4));
-        assert_true(
-            near(after[C * i + 2], fmax(0, before[C * i + 2] - 127.5), 1e-4));
+        assert_true(near(after[C * i + 1], fmin(255, before[C * i + 1] + 102.0), 1e-4));
+        assert_true(near(after[C * i + 2], fmax(0, before[C * i + 2] - 127.5), 1e-4));
         assert_true(after[C * i + 3] == before[C * i + 3]);
     }
 }

@@ -1,5 +1,5 @@
-/* A crop keeps the rows that its definition names: those of a plain reference that sorts
- * all rows. Its centres are drawn evenly, and no crop but a range is empty. */
+/* A crop keeps the rows that its definition names, as a plain reference finds them.
+ * Its centres are drawn evenly, and no crop but a range is empty. */
 #include "fixtures/test.h"
 
 #include "base/sp_rng.h"

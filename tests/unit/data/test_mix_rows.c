@@ -504,8 +504,9 @@ TEST_AFTER(begin, scans_without_a_sensor_are_refused)
 
     partner.sample.origin[0] = 500000;
     FAILS(sp_mix_voxelize(&mixer, &mix, &own.sample, &partner.sample, &arena, &v),
-          SP_EUSAGE, "coordinates about their sensor (augment.mix_sensor): sample 7 has "
-                     "x from 500000.0 to 500008.5");
+          SP_EUSAGE,
+          "coordinates about their sensor (augment.mix_sensor): sample 7 has "
+          "x from 500000.0 to 500008.5");
 }
 
 /* ---- draws ---- */
