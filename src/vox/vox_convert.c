@@ -77,6 +77,7 @@ static const sp_option option_table[] = {
 {{"--label-field", "NAME", "the attribute that is the label (label, classification, "
   "class, labels, semantic, sem_class, category or code)"},
  SP_OPTION_TEXT, AT(label_field)},
+{{"--list", "FILE", "further inputs, one in each line of FILE"}, SP_OPTION_TEXT, AT(list)},
 {{"--block", "M", "cuts scans into square blocks of this edge in metre, one sample "
   "each"},
  SP_OPTION_REAL, AT(block)},
@@ -473,6 +474,7 @@ static sp_status convert_check_options(vox_options *o)
     if (!o->out)
         return SP_FAIL(SP_EUSAGE, "spvox convert: --out PREFIX is missing");
     SP_TRY(sp_shard_path(o->out, 0, (int)o->shards, path, sizeof path));
+    SP_TRY(vox_options_read_list(o));
     if (o->n_inputs == 0)
         return SP_FAIL(SP_EUSAGE, "spvox convert: no input; spvox convert --help");
     if (o->overlap > 0 && o->block <= 0)

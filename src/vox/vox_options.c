@@ -337,6 +337,29 @@ sp_status vox_options_check_sweeps(vox_options *o)
     return options_check_vectors(o);
 }
 
+sp_status vox_options_read_list(vox_options *o)
+{
+    int n = 0;
+    char *at;
+
+    assert(o);
+    if (!o->list)
+        return SP_OK;
+    if (sp_file_read(o->list, &o->list_text, NULL) != SP_OK)
+        return SP_FAIL(SP_EUSAGE, "--list: %s", sp_error_last()->message);
+    for (at = o->list_text; *at; at++)
+        n += *at == '\n';
+    o->list_input = malloc(((size_t)o->n_inputs + (size_t)n + 1) * sizeof *o->input);
+    if (!o->list_input)
+        return SP_FAIL(SP_EMEM, "--list %s: no memory", o->list);
+    memcpy(o->list_input, o->input, (size_t)o->n_inputs * sizeof *o->input);
+    for (char *line = strtok_r(o->list_text, "\r\n", &at); line;
+         line = strtok_r(NULL, "\r\n", &at))
+        o->list_input[o->n_inputs++] = line;
+    o->input = o->list_input;
+    return SP_OK;
+}
+
 sp_status vox_options_check_inputs(const vox_options *o)
 {
     int n_again, example[2];
@@ -364,4 +387,8 @@ void vox_options_destroy(vox_options *o)
     for (int i = 0; i < o->map.n; i++)
         free(o->map.name[i]);
     o->map.n = 0;
+    free(o->list_text);
+    free(o->list_input);
+    o->list_text = NULL;
+    o->list_input = NULL;
 }

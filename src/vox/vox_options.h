@@ -76,7 +76,10 @@ typedef struct vox_options {
     const char *left_out;
     vox_map map;
     int n_inputs;
-    char **input;            /* pointers into argv */
+    char **input;            /* pointers into argv, and into list_text */
+    const char *list;        /* --list: a file of further inputs; NULL: not given */
+    char *list_text;         /* its text, and the inputs of both, malloc'd; or NULL */
+    char **list_input;
     int threads;             /* of this rank that read and write compressed scans */
     bool with_degrees;       /* coordinates in degree are accepted */
     int z_unit;              /* sp_scan_z_unit; below 0: not given */
@@ -89,6 +92,9 @@ typedef struct vox_options {
 /* Reads the command line. argv[0] is the command's name, `table` has the options that
  * it accepts (sp_option). SP_EUSAGE; SP_EMEM. Destroy after failure too. */
 sp_status vox_options_read(vox_options *options, int argc, char **argv, sp_names table);
+/* Adds the lines of --list to the inputs. SP_EUSAGE: it cannot be read, or is empty;
+ * SP_EMEM. */
+sp_status vox_options_read_list(vox_options *options);
 /* Warns of files that the inputs name twice, by the same or other paths. SP_EMEM. */
 sp_status vox_options_check_inputs(const vox_options *options);
 /* Checks the options of sweeps, and makes the column age theirs. SP_EUSAGE. */
