@@ -26,7 +26,7 @@ bool sp_crop_is_on(const sp_config *config)
 
 int64_t sp_crop_most(const sp_config *config, int64_t n)
 {
-    const bool is_bound = config->augment.crop != SP_CROP_NONE &&
+    const bool is_bound = config && config->augment.crop != SP_CROP_NONE &&
                           config->augment.crop_voxels > 0 &&
                           config->augment.crop_p >= 1;
 

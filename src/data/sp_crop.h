@@ -31,7 +31,8 @@ sp_crop sp_crop_draw(const sp_config *config, uint64_t seed, uint64_t epoch,
                      int64_t sample);
 /* True if the deck crops samples. */
 bool sp_crop_is_on(const sp_config *config);
-/* The most rows that are left of n stored rows, whatever is drawn. */
+/* The most rows that are left of n stored rows, whatever is drawn; n if config is NULL.
+ */
 int64_t sp_crop_most(const sp_config *config, int64_t n);
 /* True if sp_crop_most is all that can be said of a sample: it may be left with all of
  * these rows or with one. */

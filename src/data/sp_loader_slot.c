@@ -91,15 +91,16 @@ static sp_status slot_crop_one(loader_filler *f, loader_slot *slot, int read,
     const sp_crop crop = sp_crop_draw(o->config, seed, (uint64_t)slot->batch.epoch, of);
     sp_sample *s = &slot->sample[read];
     const int64_t before = s->n;
-    char text[200];
 
     SP_TRY(sp_crop_apply(o->config, &crop, o->set->voxel_size, o->n_columns,
                          &f->scratch, s));
     if (before > 0 && s->n == 0 && !f->has_warned) {
+        const sp_shard *shard = &o->set->shard[sp_dataset_shard_of(o->set, s->id)];
+
         f->has_warned = true;
-        sp_log_warn("%s has no voxel within augment.range: it trains nothing (reported "
-                    "once)",
-                    sp_dataset_print_sample(o->set, s->id, text, sizeof text));
+        sp_log_warn("sample %lld of %s has no voxel within augment.range: it trains "
+                    "nothing (reported once)",
+                    (long long)(s->id - shard->first_sample), shard->path);
     }
     return SP_OK;
 }

@@ -51,9 +51,10 @@ static sp_mix draw(const sp_config *config, bool has_subvoxel, int64_t n_samples
     mix.begin = (sp_rng_unit(&rng) - 1) * HALF;
     for (int i = 0; i < 2; i++)
         mix.turn[i] = angle_of(has_subvoxel, (sp_rng_unit(&rng) + i) * 2 * HALF / 3);
-    mix.n_bands = mix_draw_bands(&config->augment.mix_bands, sp_rng_unit(&rng));
     if (mix.kind == SP_MIX_LASERPOLAR)
         mix.kind = sp_rng_unit(&rng) < 0.5 ? SP_MIX_LASER : SP_MIX_POLAR;
+    if (mix.kind == SP_MIX_LASER)
+        mix.n_bands = mix_draw_bands(&config->augment.mix_bands, sp_rng_unit(&rng));
     return mix;
 }
 

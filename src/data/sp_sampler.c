@@ -308,18 +308,16 @@ static int count_micro(const sp_sampler *sampler)
 /* The most voxels of a sample that a rank computes. */
 static int64_t sampler_voxels(const sp_sampler *sampler, int64_t id)
 {
-    const int64_t n = sp_dataset_voxels(sampler->set, id);
-
-    return sampler->cropping ? sp_crop_most(sampler->cropping, n) : n;
+    return sp_crop_most(sampler->cropping, sp_dataset_voxels(sampler->set, id));
 }
 
+/* The work of a sample, of this share of its voxels. */
 static int64_t sampler_cost(const sp_sampler *sampler, int64_t id)
 {
     const int64_t n = sp_dataset_voxels(sampler->set, id);
-    const int64_t left = sampler_voxels(sampler, id);
-    const int64_t cost = sp_dataset_cost(sampler->set, id);
+    const double part = n ? (double)sampler_voxels(sampler, id) / (double)n : 1;
 
-    return left < n ? (int64_t)((double)cost * ((double)left / (double)n)) : cost;
+    return (int64_t)(part * (double)sp_dataset_cost(sampler->set, id));
 }
 
 /* Adds a sample to the memory that an item is bounded by. */

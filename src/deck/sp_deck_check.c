@@ -246,7 +246,7 @@ static void deck_warn_of_augment(const sp_config *config)
     *unused = '\0';
     if (config->augment.crop == SP_CROP_NONE && config->augment.crop_voxels > 0 &&
         is_meant(config, "augment.crop_voxels"))
-        add(unused, "augment.crop_voxels");
+        deck_add(unused, "augment.crop_voxels");
     add_unless(config->augment.crop != SP_CROP_NONE, config, "augment.crop_size",
                unused);
     if (*unused)

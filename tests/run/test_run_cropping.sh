@@ -95,7 +95,7 @@ awk '/^step .* allocations/ && $2 > 4 && $2 % 4 != 1 && $4 > 0 { print; bad = 1 
 
 # A sample that the range leaves nothing of is named once.
 run 1 0 base.deck augment.range='[1e6,1e6,1e6,2e6,2e6,2e6]' train.steps=3 run.dir=empty
-test "$(grep -c 'u.h5: sample .* has no voxel within augment.range: it trains nothing (reported once)' err)" = 1 ||
+test "$(grep -c 'sample .* of u.h5 has no voxel within augment.range: it trains nothing (reported once)' err)" = 1 ||
     fail "one warning expected"
 
 # refused STATUS TEXT ARGUMENTS...: check and the training end so.
