@@ -35,11 +35,11 @@ data_of() {
         $cut points?.txt
 }
 
-n=0
+n_recipes=0
 for deck in "$decks"/*.deck; do
     name=${deck##*/}
     case $name in default.deck | dummy.deck | nimes3.deck) continue ;; esac
-    n=$((n + 1))
+    n_recipes=$((n_recipes + 1))
     data_of "$deck"
     cp "$deck" this.deck
     grep -q "^$name |" "$decks/README" || fail "input/README has no table of $name"
@@ -63,4 +63,4 @@ for deck in "$decks"/*.deck; do
     done <rows
     test -s rows || fail "$name: an empty table"
 done
-test $n = 8 || fail "$n recipes, expected 8"
+test $n_recipes = 8 || fail "$n_recipes recipes, expected 8"

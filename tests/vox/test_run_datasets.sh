@@ -7,9 +7,9 @@
 SPTRAIN=$SP_BUILDDIR/spvox # what run starts
 maps=$SP_SRCDIR/input/maps
 
-# bytes NUMBER...: writes float32 numbers that are small integers or halves, by awk.
+# floats: numbers of its input as float32, the lowest byte first.
 floats() {
-    awk 'function put(b) { printf "\\%03o", b }
+    awk 'function put(b) { printf "\\0%03o", b }
     { for (k = 1; k <= NF; k++) {
         x = $k; s = 0; e = 127
         if (x < 0) { s = 128; x = -x }
@@ -18,7 +18,8 @@ floats() {
         while (x < 1) { x *= 2; e-- }
         m = int((x - 1) * 8388608 + 0.5)
         put(m % 256); put(int(m / 256) % 256); put(e % 2 * 128 + int(m / 65536)); put(s + int(e / 2))
-    } }' | while read -r text; do printf '%b' "$text"; done
+    } }
+    END { print "" }' | { read -r text && printf '%b' "$text"; }
 }
 
 # nuScenes: a scan of the training, one of the validation, and a sweep without labels.
@@ -26,8 +27,8 @@ mkdir -p nu/samples/LIDAR_TOP nu/lidarseg/v1.0-mini nu/v1.0-mini
 for k in 1 2; do
     awk -v k=$k 'BEGIN { for (i = 0; i < 24; i++) print i, k, i % 3, i % 7, i % 5 }' |
         floats >nu/samples/LIDAR_TOP/n008__LIDAR_TOP__$k.pcd.bin
-    awk -v k=$k 'BEGIN { for (i = 0; i < 24; i++) printf "\\%03o", i < 8 ? 24 : i < 20 ? 17 : k == 1 ? 0 : 3 }' |
-        while read -r text || test -n "$text"; do printf '%b' "$text"; done >nu/lidarseg/v1.0-mini/aa0${k}_lidarseg.bin
+    awk -v k=$k 'BEGIN { for (i = 0; i < 24; i++) printf "\\0%03o", i < 8 ? 24 : i < 20 ? 17 : k == 1 ? 0 : 3; print "" }' |
+        { read -r text && printf '%b' "$text"; } >nu/lidarseg/v1.0-mini/aa0${k}_lidarseg.bin
 done
 printf '[\n{\n"token": "s1",\n"name": "scene-0061"\n},\n{\n"token": "s2",\n"name": "scene-0103"\n}\n]\n' >nu/v1.0-mini/scene.json
 printf '[{"token":"p1","timestamp":1,"scene_token":"s1"},{"token":"p2","scene_token":"s2"}]' >nu/v1.0-mini/sample.json
