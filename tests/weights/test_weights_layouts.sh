@@ -89,7 +89,7 @@ for each in minkunet18w16:0.5 minkunet18w20:0.64; do
         fail "training of $family"
     "$SPTRAIN" weights export "$family/run" --layout torchsparse --names spvnas \
         -o p.safetensors >out 2>err || fail "export of $family"
-    "$python" "$files" shapes p.safetensors spvnas "${each#*:}" || fail "$family is not spvnas's"
+    "$python" "$files" shapes p.safetensors spvnas-cr "${each#*:}" || fail "$family is not spvnas's"
 done
 family=minkunet18w32
 foreign torchsparse spvnas zip5
