@@ -205,7 +205,7 @@ static sp_status table_open(vox_sweeps *s, const char *scan)
     }
     free(s->path);
     s->path = NULL;
-    if (path && access(path, F_OK) != 0)
+    if (path && strcmp(s->poses, VOX_POSES_AUTO) == 0 && access(path, F_OK) != 0)
         rc = SP_FAIL(SP_EDATA,
                      "%s: no poses.txt in its folder or in the one above it; --poses "
                      "FILE names the file",
