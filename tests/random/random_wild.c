@@ -151,7 +151,7 @@ static void bring_back(net *b, int x, const char *at)
 {
     value v = value_of(b, x);
 
-    if (v.level > 0 && rnd_chance(b->c, 30, "%s.copy", at)) {
+    if (v.level > 0 && v.level < 3 && rnd_chance(b->c, 30, "%s.copy", at)) {
         char fields[32];
 
         snprintf(fields, sizeof fields, "stride = %d; ", 1 << v.level);
