@@ -203,8 +203,8 @@ sp_status sp_resources_check_training(const sp_resources *resources);
 void sp_resources_exchange_average(sp_resources *resources);
 /* SP_EDATA if the deck lists class weights, but not one for each class. Local. */
 sp_status sp_resources_check_class_weights(const sp_resources *resources);
-/* Fails with SP_EDATA if augment.mix_classes names no class of the training set.
- * Local. */
+/* Fails with SP_EDATA if augment.mix_classes names no class of the training set, with
+ * SP_EUSAGE if augment.color_* is to change colours that it does not have. Local. */
 sp_status sp_resources_check_mixing(const sp_resources *resources);
 /* Class weights for the deck, from the label counts of the training set. *weights:
  * [n_classes] malloc'd, NULL if classes are not weighted. */

@@ -457,10 +457,12 @@ sp_status sp_resources_check_class_weights(const sp_resources *r)
 sp_status sp_resources_check_mixing(const sp_resources *r)
 {
     bool *is_pasted;
+    sp_colors colors;
     sp_status rc = sp_mix_classes(r->config, &r->train, &is_pasted);
 
     free(is_pasted);
-    return rc;
+    SP_TRY(rc);
+    return sp_colors_find(r->config, &r->train, r->columns, r->n_columns, &colors);
 }
 
 static sp_status weights_of_list(const sp_resources *r, float *weights)

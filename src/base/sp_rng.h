@@ -35,6 +35,9 @@ typedef enum sp_rng_purpose {
     SP_RNG_NOISE,       /* a = epoch, b = sample; counter = voxel, axis */
     SP_RNG_ELASTIC,     /* a = epoch, b = sample; counter = distortion, node, axis */
     SP_RNG_MIX,         /* a = epoch, b = sample */
+    SP_RNG_CROP,        /* a = epoch, b = sample */
+    SP_RNG_COLOR,       /* a = epoch, b = sample */
+    SP_RNG_COLOR_NOISE, /* a = epoch, b = sample; counter = voxel, column */
 } sp_rng_purpose;
 
 typedef struct sp_rng {

@@ -4,8 +4,8 @@
 #include <assert.h>
 #include <math.h>
 
-#include "data/sp_augment_internal.h"
 #include "base/sp_rng.h"
+#include "data/sp_augment_internal.h"
 
 sp_augment sp_augment_none(void)
 {
@@ -113,5 +113,6 @@ sp_augment sp_augment_draw(const sp_config *config, bool has_subvoxel, uint64_t 
     if (u[DROP_P] < config->augment.drop_p)
         aug.drop = config->augment.drop;
     aug.jitter = config->augment.jitter;
+    aug.color = sp_color_draw(config, seed, epoch, sample);
     return aug;
 }

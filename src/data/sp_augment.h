@@ -4,6 +4,7 @@
  *     deck, (seed, epoch, sample) --sp_augment_draw--> sp_augment
  *     stored rows --sp_augment_move--> coordinates, which data/sp_voxel.h merges
  *     features of voxels --sp_augment_turn--> positions and normals moved
+ *         --sp_color_change--> other colours (data/sp_color.h)
  *         --normalized--> --sp_augment_jitter--> noisy
  *
  * A sample is mirrored, turned about z, then about x and y (tilts), scaled, and moved
@@ -25,8 +26,9 @@
 #define SP_AUGMENT_H
 
 #include "compute/sp_tensor.h"
-#include "deck/sp_deck.h"
+#include "data/sp_color.h"
 #include "data/sp_recipe.h"
+#include "deck/sp_deck.h"
 
 /* The augmentation of one sample in one epoch. */
 typedef struct sp_augment {
@@ -46,6 +48,9 @@ typedef struct sp_augment {
     uint64_t seed, epoch, sample;
     /* The feature columns that move as the voxels do, or NULL. Borrowed. */
     const sp_vectors *vectors;
+    /* The changes of colours, and the columns that are colours, or NULL. Borrowed. */
+    sp_color color;
+    const sp_colors *colors;
 } sp_augment;
 
 /* Draws an augmentation from the deck's ranges, keyed by (seed, epoch, sample). Each

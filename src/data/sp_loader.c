@@ -319,8 +319,11 @@ static sp_status open_loader(sp_loader *l)
     if (!l->slot || !l->thread || (is_skipping && !l->is_named))
         return SP_FAIL(SP_EMEM, "no memory for %d slots of the loader", l->n_slots);
     SP_TRY(sp_voxel_factor(l->options.config, l->options.set, &l->filler.factor));
-    if (l->options.is_training)
+    if (l->options.is_training) {
         SP_TRY(sp_mix_classes(l->options.config, l->options.set, &l->is_pasted));
+        SP_TRY(sp_colors_find(l->options.config, l->options.set, l->options.columns,
+                              l->options.n_columns, &l->filler.colors));
+    }
     l->filler.is_pasted = l->is_pasted;
     SP_TRY(open_arenas(l));
     return start_threads(l, n_readers + 1);

@@ -7,6 +7,7 @@
 #include "base/sp_list.h"
 #include "base/sp_log.h"
 #include "base/sp_number.h"
+#include "data/sp_crop.h"
 
 /* ---- deal ---- */
 
@@ -81,6 +82,49 @@ typedef struct collation {
     int32_t n;
 } collation;
 
+/* Crops the sample that was read as number `read`; its crop is drawn as sample `of`'s,
+ * with this seed. A sample that augment.range empties is reported once. */
+static sp_status slot_crop_one(loader_filler *f, loader_slot *slot, int read,
+                               int64_t of, uint64_t seed)
+{
+    const sp_loader_options *o = f->options;
+    const sp_crop crop = sp_crop_draw(o->config, seed, (uint64_t)slot->batch.epoch, of);
+    sp_sample *s = &slot->sample[read];
+    const int64_t before = s->n;
+
+    SP_TRY(sp_crop_apply(o->config, &crop, o->set->voxel_size, o->n_columns,
+                         &f->scratch, s));
+    if (before > 0 && s->n == 0 && !f->has_warned) {
+        const sp_shard *shard = &o->set->shard[sp_dataset_shard_of(o->set, s->id)];
+
+        f->has_warned = true;
+        sp_log_warn("sample %lld of %s has no voxel within augment.range: it trains "
+                    "nothing (reported once)",
+                    (long long)(s->id - shard->first_sample), shard->path);
+    }
+    return SP_OK;
+}
+
+/* Crops all samples that were read. A partner's draws have another seed, as in
+ * data/sp_mix.c. */
+static sp_status slot_crop_all(loader_filler *f, loader_slot *slot)
+{
+    const sp_loader_options *o = f->options;
+    const uint64_t seed = (uint64_t)o->config->train.seed;
+
+    if (!o->is_training || !sp_crop_is_on(o->config))
+        return SP_OK;
+    for (int b = 0; b < slot->batch.n_samples; b++) {
+        const int64_t id = slot->sample_id[b];
+
+        SP_TRY(slot_crop_one(f, slot, b, id, seed));
+        if (slot->mix && slot->partner[b] >= 0)
+            SP_TRY(slot_crop_one(f, slot, slot->partner[b], id,
+                                 sp_mix_partner_seed(seed)));
+    }
+    return SP_OK;
+}
+
 /* Voxelizes sample b mixed with its partner; *is_mixed is false if it has no partner,
  * or one without voxels, perhaps because it could not be read. */
 static sp_status mix_sample(loader_filler *f, const loader_slot *slot, int b,
@@ -92,6 +136,7 @@ static sp_status mix_sample(loader_filler *f, const loader_slot *slot, int b,
                             .set = o->set,
                             .is_pasted = f->is_pasted,
                             .vectors = &o->vectors,
+                            .colors = &f->colors,
                             .factor = f->factor,
                             .n_columns = o->n_columns,
                             .mean = o->mean,
@@ -126,6 +171,7 @@ static sp_status voxelize_sample(loader_filler *f, const loader_slot *slot, int 
     else if (o->n_views > 0)
         aug = o->view[slot->batch.view];
     aug.vectors = &o->vectors;
+    aug.colors = o->is_training ? &f->colors : NULL;
     return sp_voxelize(&slot->sample[b], &aug, f->factor, o->n_columns, o->mean, o->std,
                        &f->scratch, out);
 }
@@ -240,6 +286,7 @@ sp_status sp_loader_slot_fill(loader_filler *f, loader_slot *slot)
     assert(slot->n_read == slot->batch.n_reads);
     f->plan_s = f->other_s = 0;
     sp_arena_reset(&f->scratch);
+    SP_TRY(slot_crop_all(f, slot));
     SP_TRY(collate(f, slot, &all));
     SP_TRY(be->ops->arena_pass(be, &slot->device, SP_FILL_BEGIN));
     SP_TRY(build_plan(f, slot, &all));
@@ -253,7 +300,8 @@ sp_status sp_loader_slot_fill(loader_filler *f, loader_slot *slot)
 
 /* ---- memory ---- */
 
-/* The bytes that sp_voxelize needs beyond its result: to move rows, and if rows are
+/* The bytes that sp_voxelize needs beyond its result (sp_crop_apply needs less than
+ * this result): to move rows, and if rows are
  * merged a table that is at most half full, counts, starts and a list of rows. Mixing
  * has the rows of both samples beside them, with subvoxel positions, and allocates its
  * voxels before that. */

@@ -39,6 +39,8 @@ typedef struct loader_filler {
     const sp_loader_options *options;
     double factor; /* edge of the network's voxels over the shards' voxel edge */
     const bool *is_pasted; /* of sp_mixer; borrowed */
+    sp_colors colors;
+    bool has_warned; /* of a sample without voxels in augment.range */
     /* Holds the voxels of a batch before the plan orders them, and what plan_build
      * needs meanwhile. */
     sp_arena scratch;

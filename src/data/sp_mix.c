@@ -21,6 +21,13 @@ static double angle_of(bool has_subvoxel, double angle)
     return has_subvoxel ? angle : QUARTER * nearbyint(angle / QUARTER);
 }
 
+/* The number of bands of the list that u in [0, 1) chooses. */
+static int mix_draw_bands(const sp_doubles *bands, double u)
+{
+    assert(bands->n > 0);
+    return (int)bands->at[(int)(u * bands->n)];
+}
+
 static sp_mix draw(const sp_config *config, bool has_subvoxel, int64_t n_samples,
                    uint64_t epoch, int64_t sample, double p)
 {
@@ -44,6 +51,10 @@ static sp_mix draw(const sp_config *config, bool has_subvoxel, int64_t n_samples
     mix.begin = (sp_rng_unit(&rng) - 1) * HALF;
     for (int i = 0; i < 2; i++)
         mix.turn[i] = angle_of(has_subvoxel, (sp_rng_unit(&rng) + i) * 2 * HALF / 3);
+    if (mix.kind == SP_MIX_LASERPOLAR)
+        mix.kind = sp_rng_unit(&rng) < 0.5 ? SP_MIX_LASER : SP_MIX_POLAR;
+    if (mix.kind == SP_MIX_LASER)
+        mix.n_bands = mix_draw_bands(&config->augment.mix_bands, sp_rng_unit(&rng));
     return mix;
 }
 
@@ -62,9 +73,16 @@ sp_mix sp_mix_draw_always(const sp_config *config, bool has_subvoxel, int64_t n_
 int64_t sp_mix_cost(const sp_mix *mix, int64_t own, int64_t partner)
 {
     assert(own >= 0 && partner >= 0);
+    if (mix->kind == SP_MIX_LASER || (mix->kind == SP_MIX_POLAR && mix->is_swapped))
+        return own / 2 + partner / 2;
     if (mix->kind == SP_MIX_POLAR)
-        return mix->is_swapped ? own / 2 + partner / 2 : own;
+        return own;
     return mix->kind == SP_MIX_NONE ? own : own + partner;
+}
+
+uint64_t sp_mix_partner_seed(uint64_t seed)
+{
+    return sp_rng_mix(seed + SP_RNG_MIX);
 }
 
 /* ---- classes ---- */
@@ -90,7 +108,9 @@ sp_status sp_mix_classes(const sp_config *config, const sp_dataset *set,
     char classes[300];
 
     *is_pasted = NULL;
-    if (config->augment.mix != SP_MIX_POLAR || wanted->n == 0)
+    if ((config->augment.mix != SP_MIX_POLAR &&
+         config->augment.mix != SP_MIX_LASERPOLAR) ||
+        wanted->n == 0)
         return SP_OK;
     *is_pasted = calloc((size_t)set->n_classes + 1, sizeof **is_pasted);
     if (!*is_pasted)
@@ -176,6 +196,7 @@ static sp_augment augment_of(const sp_mixer *m, const sp_mix *mix, uint64_t seed
                                      (int64_t)mix->sample);
 
     aug.vectors = m->vectors;
+    aug.colors = m->colors;
     return aug;
 }
 
@@ -239,8 +260,7 @@ static sp_status unite(const sp_mixer *m, const sp_mix *mix, const sp_sample *ow
     /* The partner's draws have another seed, so that they differ each time it is a
      * partner, and from its own draws as a sample. */
     const sp_augment of_own = augment_of(m, mix, mix->seed);
-    const sp_augment of_partner =
-        augment_of(m, mix, sp_rng_mix(mix->seed + SP_RNG_MIX));
+    const sp_augment of_partner = augment_of(m, mix, sp_mix_partner_seed(mix->seed));
     sp_augment none = sp_augment_none();
     int64_t shift[3] = {0, 0, 0};
     sp_sample rows = {.id = own->id};
@@ -253,27 +273,55 @@ static sp_status unite(const sp_mixer *m, const sp_mix *mix, const sp_sample *ow
     return sp_voxelize(&rows, &none, 1, m->n_columns, NULL, NULL, arena, out);
 }
 
-/* ---- polarmix ---- */
+/* ---- polarmix, lasermix ---- */
 
-/* The poles of azimuths, in stored voxels of both samples. */
+/* The poles of azimuths and inclinations, in stored voxels of both samples. */
 typedef struct poles {
     double own[3], partner[3];
     int32_t shift[3]; /* own - partner, whole numbers */
-    bool is_origin;   /* the origin of the scans' coordinates */
+    bool is_origin;   /* the sensors' places in the scans' coordinates */
 } poles;
 
-/* Sets *pole to the origin of the scan's coordinates; false: it is outside of the box
- * in x or y. */
-static bool find_origin(const sp_dataset *set, const sp_sample *s, const box *b,
-                        double pole[3])
+/* The greatest distance in an axis of a mobile scan from its sensor, in the unit of
+ * voxel_size. */
+#define MOST_DISTANCE 1000.0
+
+/* Sets *pole to the sensor of the scan; false: it is outside of the box in x or y, by
+ * more than `margin` stored voxels. */
+static bool mix_find_sensor(const sp_mixer *m, const sp_sample *s, const box *b,
+                            double margin, double pole[3])
 {
+    const sp_doubles *sensor = &m->config->augment.mix_sensor;
     bool is_inside = true;
 
     for (int k = 0; k < 3; k++)
-        pole[k] = -s->origin[k] / set->voxel_size;
+        pole[k] =
+            ((sensor->n == 3 ? sensor->at[k] : 0) - s->origin[k]) / m->set->voxel_size;
     for (int k = 0; k < 2; k++)
-        is_inside = is_inside && b->lo[k] <= pole[k] && pole[k] <= b->hi[k] + 1.0;
+        is_inside = is_inside && b->lo[k] - margin <= pole[k] &&
+                    pole[k] <= b->hi[k] + 1.0 + margin;
     return is_inside;
+}
+
+/* Checks that a sample is a scan about the sensor: without one, all inclinations would
+ * be about the same, and nothing would be mixed. */
+static sp_status mix_check_sensor(const sp_mixer *m, const sp_sample *s)
+{
+    const box b = box_of(s->coords, s->n);
+    const double edge = m->set->voxel_size, margin = MOST_DISTANCE / edge;
+    double pole[3];
+
+    if (mix_find_sensor(m, s, &b, margin, pole) && b.lo[2] - margin <= pole[2] &&
+        pole[2] <= b.hi[2] + margin)
+        return SP_OK;
+    return SP_FAIL(
+        SP_EUSAGE,
+        "%saugment.mix = \"lasermix\" needs scans in coordinates about their "
+        "sensor (augment.mix_sensor): sample %lld has x from %.1f to %.1f, y "
+        "from %.1f to %.1f",
+        sp_config_where(m->config, "augment.mix"), (long long)s->id,
+        b.lo[0] * edge + s->origin[0], (b.hi[0] + 1.0) * edge + s->origin[0],
+        b.lo[1] * edge + s->origin[1], (b.hi[1] + 1.0) * edge + s->origin[1]);
 }
 
 static void find_middle(const box *b, double pole[3])
@@ -283,16 +331,17 @@ static void find_middle(const box *b, double pole[3])
     pole[2] = b->lo[2];
 }
 
-static poles find_poles(const sp_mixer *m, const sp_sample *own,
+static poles find_poles(const sp_mixer *m, bool is_laser, const sp_sample *own,
                         const sp_sample *partner)
 {
     const double most = 2.0 * SP_COORD_LIMIT;
+    const double margin = is_laser ? MOST_DISTANCE / m->set->voxel_size : 0;
     const box a = box_of(own->coords, own->n), b = box_of(partner->coords, partner->n);
     poles p;
 
-    p.is_origin = find_origin(m->set, own, &a, p.own) &&
-                  find_origin(m->set, partner, &b, p.partner) &&
-                  fabs(p.own[2] - p.partner[2]) <= most;
+    p.is_origin = mix_find_sensor(m, own, &a, margin, p.own) &&
+                  mix_find_sensor(m, partner, &b, margin, p.partner) &&
+                  (is_laser || fabs(p.own[2] - p.partner[2]) <= most);
     if (!p.is_origin) {
         find_middle(&a, p.own);
         find_middle(&b, p.partner);
@@ -318,14 +367,31 @@ typedef struct work {
     const sp_mix *mix;
     const sp_sample *partner;
     poles at;
-    double sine, cosine; /* of the sector's first angle */
-    int64_t most;        /* rows that the mixed sample may have */
+    double sine, cosine;           /* of the sector's first angle */
+    double high, bands_per_radian; /* the highest inclination; of lasermix */
+    int64_t most;                  /* rows that the mixed sample may have */
     sp_sample *rows;
 } work;
 
-static bool is_in_sector(const work *w, const sp_sample *s, int64_t row,
+/* The number of a row's band of inclinations, from above. Inclinations above or below
+ * all bands are in the first or last one. */
+static int mix_band_of(const work *w, const sp_sample *s, int64_t row,
+                       const double pole[3])
+{
+    const double x = place_of(s, row, 0, pole), y = place_of(s, row, 1, pole);
+    const double inclination = atan2(place_of(s, row, 2, pole), sqrt(x * x + y * y));
+    const double at = (w->high - inclination) * w->bands_per_radian;
+    const int last = w->mix->n_bands - 1;
+
+    return at <= 0 ? 0 : at >= last ? last : (int)at;
+}
+
+/* True if the exchange takes this place from the partner. */
+static bool is_exchanged(const work *w, const sp_sample *s, int64_t row,
                          const double pole[3])
 {
+    if (w->mix->kind == SP_MIX_LASER)
+        return mix_band_of(w, s, row, pole) % 2 == 1;
     return w->mix->is_swapped &&
            place_of(s, row, 0, pole) * w->sine + place_of(s, row, 1, pole) * w->cosine <
                0;
@@ -451,7 +517,7 @@ static void paste(const work *w)
     for (int64_t i = 0; i < w->partner->n; i++)
         if (is_pasted(w, i)) {
             n++;
-            if (!is_in_sector(w, w->partner, i, w->at.partner))
+            if (!is_exchanged(w, w->partner, i, w->at.partner))
                 append_row(w, w->partner, i, w->at.shift);
         }
     for (int k = 0; k < 2 && n && w->rows->n + n <= w->most; k++) {
@@ -467,26 +533,37 @@ static sp_status mix_scans(const sp_mixer *m, const sp_mix *mix, const sp_sample
                            const sp_sample *partner, sp_arena *arena, sp_voxels *out)
 {
     static const int32_t nowhere[3] = {0, 0, 0};
+    const bool is_laser = mix->kind == SP_MIX_LASER;
+    const double *bound = m->config->augment.mix_inclination.at;
     sp_sample rows = {.id = own->id};
     const work w = {.m = m,
                     .mix = mix,
                     .partner = partner,
-                    .at = find_poles(m, own, partner),
+                    .at = find_poles(m, is_laser, own, partner),
                     .sine = sin(mix->begin),
                     .cosine = cos(mix->begin),
+                    .high = is_laser ? bound[1] * HALF / 180 : 0,
+                    .bands_per_radian =
+                        is_laser ? mix->n_bands / ((bound[1] - bound[0]) * HALF / 180)
+                                 : 0,
                     .most = own->n + partner->n,
                     .rows = &rows};
     sp_augment aug = augment_of(m, mix, mix->seed);
 
     assert(!own->subvoxel == !partner->subvoxel);
+    if (is_laser)
+        SP_TRY(mix_check_sensor(m, own));
+    if (is_laser)
+        SP_TRY(mix_check_sensor(m, partner));
     SP_TRY(take_rows(m, w.most, own->subvoxel, arena, &rows));
     for (int64_t i = 0; i < own->n; i++)
-        if (!is_in_sector(&w, own, i, w.at.own))
+        if (!is_exchanged(&w, own, i, w.at.own))
             append_row(&w, own, i, nowhere);
-    for (int64_t i = 0; mix->is_swapped && i < partner->n; i++)
-        if (is_in_sector(&w, partner, i, w.at.partner))
+    for (int64_t i = 0; (is_laser || mix->is_swapped) && i < partner->n; i++)
+        if (is_exchanged(&w, partner, i, w.at.partner))
             append_row(&w, partner, i, w.at.shift);
-    paste(&w);
+    if (!is_laser)
+        paste(&w);
     aug.is_mixed = true;
     return sp_voxelize(&rows, &aug, m->factor, m->n_columns, m->mean, m->std, arena,
                        out);

@@ -29,12 +29,23 @@
  *     the exchange already does not count twice.
  *   - A turned copy is left out if the mixed sample would have more rows than both
  *     samples have together, so that memory can be bounded before anything is read.
- * The azimuth is about the origin of the scan's coordinates, the sensor of a mobile
- * scan. If that is outside of either sample's box, it is about the middles of the
- * boxes, which are then laid upon each other, lowest on lowest voxel. The partner is
- * moved by whole voxels. Rows that would leave the coordinate range are left out.
+ * The azimuth is about the sensor (augment.mix_sensor), the origin of a mobile scan's
+ * coordinates. If that is outside of either sample's box, it is about the middles of
+ * the boxes, which are then laid upon each other, lowest on lowest voxel. The partner
+ * is moved by whole voxels. Rows that would leave the coordinate range are left out.
  * Vectors (sp_vectors) turn with a pasted copy: positions about the same point as the
  * voxels.
+ *
+ * lasermix (Kong et al., "LaserMix for Semi-Supervised LiDAR Semantic Segmentation",
+ * CVPR 2023, in arXiv 2022; as mmdet3d trains with labels): augment.mix_inclination is
+ * divided into equal bands, whose number is drawn from augment.mix_bands. A row's
+ * inclination is the angle atan2(z, sqrt(x^2 + y^2)) of its place about the sensor.
+ * Bands are counted from above; the second, fourth, ... are the partner's. A row above
+ * or below all bands is in the first or last one. Sensors are laid upon each other, and
+ * the mixed scan is augmented as one. A sample that is more than 1000 m from the sensor
+ * in an axis is refused: its coordinates are others.
+ *
+ * laserpolarmix is lasermix or polarmix, each with probability 1/2 for a sample.
  *
  * The partner is any other sample, each with the same probability; the only sample of a
  * set is its own partner. A sample or a partner without voxels, or one that cannot be
@@ -47,14 +58,15 @@
 
 /* How one sample is mixed in one epoch. */
 typedef struct sp_mix {
-    sp_mixing kind;  /* SP_MIX_NONE: not mixed */
+    sp_mixing kind;  /* SP_MIX_NONE: not mixed; never SP_MIX_LASERPOLAR */
     int64_t partner; /* -1: not mixed */
     uint64_t seed, epoch, sample;
-    /* The rest is of polarmix. */
+    /* The next three are of polarmix. */
     bool is_swapped;
     /* Positions (x, y) with x sin(begin) + y cos(begin) < 0 are the partner's. */
     double begin;
     double turn[2]; /* the angles of the copies; multiples of pi/2 without subvoxel */
+    int n_bands;    /* of lasermix */
 } sp_mix;
 
 /* The parts of a training that mixing needs. All is borrowed. */
@@ -63,7 +75,8 @@ typedef struct sp_mixer {
     const sp_dataset *set;
     const bool *is_pasted; /* [set->n_classes] from sp_mix_classes; NULL: no class */
     const sp_vectors *vectors;
-    double factor; /* as sp_voxelize */
+    const sp_colors *colors; /* NULL: colours are unchanged */
+    double factor;           /* as sp_voxelize */
     int n_columns;
     const double *mean, *std;
 } sp_mixer;
@@ -75,6 +88,8 @@ sp_mix sp_mix_draw(const sp_config *config, bool has_subvoxel, int64_t n_samples
 /* The same with augment.mix_p 1. */
 sp_mix sp_mix_draw_always(const sp_config *config, bool has_subvoxel, int64_t n_samples,
                           uint64_t epoch, int64_t sample);
+/* The seed of the draws of a sample's partner: as the sample's own, but others. */
+uint64_t sp_mix_partner_seed(uint64_t seed);
 /* The work of the mixed sample, from the work of its two samples as stored: about its
  * share of each. Balancing uses it; memory counts both. Pure. */
 int64_t sp_mix_cost(const sp_mix *mix, int64_t own, int64_t partner);
@@ -86,7 +101,7 @@ sp_status sp_mix_classes(const sp_config *config, const sp_dataset *set,
 /* Voxelizes `own` mixed with `partner`, and augmented as sp_augment_draw says.
  * Allocates out's arrays in the arena, but row_of, which is NULL; gives other memory
  * back. The voxels are at most own->n + partner->n, own's first. Both have voxels.
- * Errors as sp_voxelize. */
+ * Errors as sp_voxelize; SP_EUSAGE: lasermix of a sample that is not about a sensor. */
 sp_status sp_mix_voxelize(const sp_mixer *mixer, const sp_mix *mix,
                           const sp_sample *own, const sp_sample *partner,
                           sp_arena *arena, sp_voxels *out);

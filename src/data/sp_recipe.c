@@ -29,6 +29,7 @@ void sp_recipe_destroy(sp_recipe *recipe)
     free(recipe->label_field);
     free(recipe->unit);
     free(recipe->z_unit);
+    free(recipe->sweeps);
     free(recipe);
 }
 
@@ -56,6 +57,7 @@ void sp_recipe_wire(sp_wire *wire, sp_recipe **recipe)
     sp_wire_texts(wire, &r->format, r->n_formats);
     sp_wire_text(wire, &r->unit);
     sp_wire_text(wire, &r->z_unit);
+    sp_wire_text(wire, &r->sweeps);
 }
 
 sp_status sp_recipe_copy(const sp_recipe *from, sp_recipe **to)
@@ -138,6 +140,9 @@ sp_recipe_likeness sp_recipe_compare(const sp_recipe *a, const sp_recipe *b,
                  b->scan_columns);
     else if (is_other_text(a->z_unit, b->z_unit))
         snprintf(text, SIZE, "--z-unit %.40s, but %.40s", a->z_unit, b->z_unit);
+    else if (strcmp(a->sweeps ? a->sweeps : "1", b->sweeps ? b->sweeps : "1") != 0)
+        snprintf(text, SIZE, "--sweeps %.20s, but %.20s", a->sweeps ? a->sweeps : "1",
+                 b->sweeps ? b->sweeps : "1");
     return text[0] ? SP_RECIPE_OTHER_CUT : SP_RECIPE_SAME;
 }
 
@@ -184,5 +189,6 @@ sp_status sp_recipe_merge(sp_recipe **a, const sp_recipe *b)
     SP_TRY(merge_text(&(*a)->scan_columns, b->scan_columns));
     SP_TRY(merge_text(&(*a)->label_field, b->label_field));
     SP_TRY(merge_text(&(*a)->unit, b->unit));
-    return merge_text(&(*a)->z_unit, b->z_unit);
+    SP_TRY(merge_text(&(*a)->z_unit, b->z_unit));
+    return merge_text(&(*a)->sweeps, b->sweeps);
 }

@@ -23,6 +23,7 @@
 #define SP_RECIPE_ONE    "one"    /* the constant 1 */
 #define SP_RECIPE_HEIGHT "height" /* height above a percentile of the sample's z */
 #define SP_RECIPE_COUNT  "count"  /* number of points in the voxel */
+#define SP_RECIPE_AGE    "age"    /* with sweeps: scans before the current one */
 
 /* The percentile that spvox uses. */
 #define SP_RECIPE_PERCENTILE 2.0
@@ -43,7 +44,7 @@ typedef struct sp_recipe {
     int n_columns; /* feature columns of the shards, in their order; at least 1 */
     char **column; /* [n_columns] names, as in feature_names */
     /* [n_columns] the attribute of the scan as sp_scan_has knows it, or one of the
-     * three words above. */
+     * words above; age is one only if there are sweeps. */
     char **source;
     double *divisor; /* [n_columns] value = source / divisor; finite, not 0 */
     /* A height is above this percentile of z, 0 to 100, of all points of the sample,
@@ -60,6 +61,8 @@ typedef struct sp_recipe {
     char *unit;
     /* The assumed unit of z, a word of --z-unit; NULL: as the scans say. */
     char *z_unit;
+    /* How many scans a sample joins by their poses, in digits; NULL: a scan by itself. */
+    char *sweeps;
 } sp_recipe;
 
 /* Frees the recipe and its content; NULL does nothing. Local. */

@@ -27,7 +27,7 @@ typedef struct recipe_number {
     const char *expected;
 } recipe_number;
 
-/* The attributes by kind, each kind by rising name. */
+/* Each kind of attributes by rising name. */
 static const recipe_number numbers[] = {
     {"block", offsetof(sp_recipe, block), 0, DBL_MAX, "0 or a length"},
     {"height_percentile", offsetof(sp_recipe, height_percentile), 0, 100, "0 to 100"},
@@ -42,12 +42,13 @@ typedef struct recipe_text {
     size_t offset;
 } recipe_text;
 
-/* Texts that may be absent. */
+/* Texts that may be absent. The order of the checksum is this one, so new ones go last. */
 static const recipe_text texts[] = {
     {"label_field", offsetof(sp_recipe, label_field)},
     {"scan_columns", offsetof(sp_recipe, scan_columns)},
     {"unit", offsetof(sp_recipe, unit)},
     {"z_unit", offsetof(sp_recipe, z_unit)},
+    {"sweeps", offsetof(sp_recipe, sweeps)},
 };
 enum {
     N_TEXTS = sizeof texts / sizeof *texts,

@@ -65,6 +65,11 @@ static void print_scans(const sp_recipe *r, FILE *to)
         print_text(r->z_unit, to);
         fputc('\n', to);
     }
+    if (r->sweeps) {
+        fputs("             samples join ", to);
+        print_text(r->sweeps, to);
+        fputs(" scans by their poses\n", to);
+    }
     if (r->label_field) {
         fputs("             labelled by ", to);
         print_text(r->label_field, to);

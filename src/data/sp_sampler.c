@@ -8,6 +8,7 @@
 #include "base/sp_log.h"
 #include "base/sp_number.h"
 #include "base/sp_rng.h"
+#include "data/sp_crop.h"
 #include "data/sp_mix.h"
 #include "data/sp_shard.h"
 
@@ -304,22 +305,35 @@ static int count_micro(const sp_sampler *sampler)
     return (int)k;
 }
 
+/* The most voxels of a sample that a rank computes. */
+static int64_t sampler_voxels(const sp_sampler *sampler, int64_t id)
+{
+    return sp_crop_most(sampler->cropping, sp_dataset_voxels(sampler->set, id));
+}
+
+/* The work of a sample, of this share of its voxels. */
+static int64_t sampler_cost(const sp_sampler *sampler, int64_t id)
+{
+    const int64_t n = sp_dataset_voxels(sampler->set, id);
+    const double part = n ? (double)sampler_voxels(sampler, id) / (double)n : 1;
+
+    return (int64_t)(part * (double)sp_dataset_cost(sampler->set, id));
+}
+
 /* Adds a sample to the memory that an item is bounded by. */
 static void add_sample(const sp_sampler *sampler, int64_t id, item *to)
 {
     const sp_bound *bound = &sampler->bound;
 
-    to->voxels += sp_dataset_voxels(sampler->set, id);
+    to->voxels += sampler_voxels(sampler, id);
     to->bytes += bound->of_sample ? bound->of_sample(bound->arg, id) : 0;
 }
 
 static item make_item(const sp_sampler *sampler, int64_t id, int at)
 {
-    item made = {.sample = id,
-                 .partner = -1,
-                 .cost = sp_dataset_cost(sampler->set, id),
-                 .at = at};
+    item made = {.sample = id, .partner = -1, .at = at};
 
+    made.cost = sampler_cost(sampler, id);
     add_sample(sampler, id, &made);
     return made;
 }
@@ -335,7 +349,7 @@ static void mix_item(const sp_sampler *sampler, int64_t epoch, item *of)
     if (mix.partner < 0)
         return;
     of->partner = mix.partner;
-    of->cost = sp_mix_cost(&mix, of->cost, sp_dataset_cost(sampler->set, mix.partner));
+    of->cost = sp_mix_cost(&mix, of->cost, sampler_cost(sampler, mix.partner));
     add_sample(sampler, mix.partner, of);
 }
 
@@ -535,6 +549,8 @@ sp_status sp_sampler_open(sp_sampler *sampler, const sp_dataset *set,
     sampler->is_shuffled = is_training;
     if (is_training && config->augment.mix != SP_MIX_NONE && config->augment.mix_p > 0)
         sampler->mixing = config;
+    if (is_training && sp_crop_is_on(config))
+        sampler->cropping = config;
     sampler->per = is_training ? config->batch.per : SP_PER_WORLD;
     sampler->size = is_training ? config->batch.size : config->batch.eval_size;
     sampler->accumulate = is_training ? config->batch.accumulate : 1;
@@ -544,10 +560,10 @@ sp_status sp_sampler_open(sp_sampler *sampler, const sp_dataset *set,
     if (sampler->per != SP_PER_WORLD)
         n_groups = sampler->per == SP_PER_NODE ? comm->n_nodes : comm->size;
     if (sampler->size < 1 || sampler->accumulate < 1)
-        return SP_FAIL(
-            SP_EUSAGE,
-            "batch of %d samples in %d micro-batches: expected 1 or more of both",
-            sampler->size, sampler->accumulate);
+        return SP_FAIL(SP_EUSAGE,
+                       "batch of %d samples in %d micro-batches: expected 1 "
+                       "or more of both",
+                       sampler->size, sampler->accumulate);
     if (sampler->size > INT_MAX / n_groups)
         return SP_FAIL(SP_EUSAGE,
                        "batch.size = %d times %d exceeds the largest batch, %d",

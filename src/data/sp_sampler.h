@@ -19,6 +19,9 @@
  * asks for more of them; with train.deterministic = "world" the bounds are applied as
  * if one rank held all samples, so that they never do.
  *
+ * A sample that augment.crop_voxels bounds for certain counts with the voxels that are
+ * left at most, and with this share of its cost; other crops do not count.
+ *
  * A sample that augment.mix mixes with a partner has the voxels and bytes of both, the
  * most that the mixed sample can have, and the cost that sp_mix_cost returns. */
 #ifndef SP_SAMPLER_H
@@ -65,6 +68,7 @@ typedef struct sp_sampler {
     int accumulate;
     bool balance;
     int64_t voxel_budget;
+    const sp_config *cropping; /* borrowed; NULL: samples are not cropped */
     sp_bound bound;
     bool is_whole; /* bounds are applied as if one rank held all samples */
     struct sp_sampler_scratch *scratch;

@@ -337,6 +337,8 @@ sp_status sp_voxelize(const sp_sample *in, const sp_augment *aug, double factor,
     used = arena->used;
     SP_TRY(voxelize(&w, factor, c, mean, arena));
     sp_arena_rewind(arena, used);
+    if (aug->colors)
+        sp_color_change(&aug->color, aug->colors, out->features, out->n, c);
     if (mean && std)
         normalize(out->features, out->n, c, mean, std);
     sp_augment_jitter(aug, out->features, (int64_t)out->n * c);

@@ -8,6 +8,7 @@
 #include "base/sp_names.h"
 #include "deck/sp_deck.h"
 
+const char *const sp_crop_shape_word[] = {SP_CROPS(SP_CHOICE_WORD)};
 const char *const sp_family_word[] = {SP_FAMILIES(SP_CHOICE_WORD)};
 const char *const sp_optimizer_word[] = {SP_OPTIMIZERS(SP_CHOICE_WORD)};
 const char *const sp_schedule_word[] = {SP_SCHEDULES(SP_CHOICE_WORD)};

@@ -30,8 +30,18 @@ typedef enum sp_on_error { SP_ON_ERRORS(SP_CHOICE_VALUE) } sp_on_error;
 
 /* augment.mix: how a sample is mixed with another (data/sp_mix.h). */
 #define SP_MIXINGS(X)                                                                  \
-    X(SP_MIX_NONE, "none") X(SP_MIX_3D, "mix3d") X(SP_MIX_POLAR, "polarmix")
+    X(SP_MIX_NONE, "none")                                                             \
+    X(SP_MIX_3D, "mix3d")                                                              \
+    X(SP_MIX_POLAR, "polarmix")                                                        \
+    X(SP_MIX_LASER, "lasermix")                                                        \
+    X(SP_MIX_LASERPOLAR, "laserpolarmix")
 typedef enum sp_mixing { SP_MIXINGS(SP_CHOICE_VALUE) } sp_mixing;
+
+/* augment.crop: the shape of the part that is left of a sample (data/sp_crop.h). */
+#define SP_CROPS(X)                                                                    \
+    X(SP_CROP_NONE, "none") X(SP_CROP_SPHERE, "sphere") X(SP_CROP_BOX, "box")
+typedef enum sp_crop_shape { SP_CROPS(SP_CHOICE_VALUE) } sp_crop_shape;
+extern const char *const sp_crop_shape_word[];
 
 /* batch.per: the group of ranks that batch.size counts for. */
 #define SP_PERS(X)                                                                     \
@@ -58,7 +68,10 @@ typedef enum sp_per { SP_PERS(SP_CHOICE_VALUE) } sp_per;
     X(SP_DUMMY, "dummy")                                                               \
     X(SP_SPUNET, "spunet")                                                             \
     X(SP_MINKUNET18W32, "minkunet18w32")                                               \
-    X(SP_MINKUNET34W32, "minkunet34w32")
+    X(SP_MINKUNET34W32, "minkunet34w32")                                               \
+    X(SP_MINKUNET18W16, "minkunet18w16")                                               \
+    X(SP_MINKUNET18W20, "minkunet18w20")                                               \
+    X(SP_MINKUNET34V2W32, "minkunet34v2w32")
 typedef enum sp_family { SP_FAMILIES(SP_CHOICE_VALUE) } sp_family;
 extern const char *const sp_family_word[];
 

@@ -93,6 +93,16 @@ typedef struct sp_config {
         sp_mixing mix;
         double mix_p;
         sp_strings mix_classes; /* names or numbers */
+        sp_doubles mix_bands, mix_inclination, mix_sensor;
+        sp_doubles range; /* lower, then upper corner; empty: no bound */
+        sp_crop_shape crop;
+        sp_doubles crop_size;
+        int64_t crop_voxels; /* 0: no bound */
+        double crop_p;
+        sp_strings color_columns; /* names; empty: the usual ones */
+        double color_max;         /* 0: found from the data */
+        double color_contrast, color_blend, color_shift, color_shift_p;
+        double color_jitter, color_jitter_p, color_drop;
     } augment;
     struct {
         int size, eval_size, accumulate;

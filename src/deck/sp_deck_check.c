@@ -3,6 +3,7 @@
 #include "deck/sp_deck_keys.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -59,10 +60,74 @@ static sp_status check_elastic(const sp_config *config)
     return SP_OK;
 }
 
+static sp_status deck_check_mix(const sp_config *config)
+{
+    const sp_doubles *bands = &config->augment.mix_bands;
+
+    for (int i = 0; i < bands->n; i++)
+        if (bands->at[i] != floor(bands->at[i]))
+            return SP_FAIL(SP_EUSAGE, "%saugment.mix_bands: %g, expected whole numbers",
+                           sp_config_where(config, "augment.mix_bands"), bands->at[i]);
+    if (bands->n == 0)
+        return SP_FAIL(SP_EUSAGE, "%saugment.mix_bands is empty, such as [3, 4, 5, 6]",
+                       sp_config_where(config, "augment.mix_bands"));
+    if (!is_interval(&config->augment.mix_inclination) ||
+        config->augment.mix_inclination.at[0] == config->augment.mix_inclination.at[1])
+        return SP_FAIL(SP_EUSAGE,
+                       "%saugment.mix_inclination takes [low, high] in degrees",
+                       sp_config_where(config, "augment.mix_inclination"));
+    if (config->augment.mix_sensor.n != 3)
+        return SP_FAIL(SP_EUSAGE, "%saugment.mix_sensor takes [x, y, z]",
+                       sp_config_where(config, "augment.mix_sensor"));
+    return SP_OK;
+}
+
+static sp_status deck_check_range(const sp_config *config)
+{
+    const sp_doubles *range = &config->augment.range;
+    bool is_box = range->n == 6;
+
+    for (int a = 0; is_box && a < 3; a++)
+        is_box = range->at[a] < range->at[a + 3];
+    if (range->n != 0 && !is_box)
+        return SP_FAIL(SP_EUSAGE,
+                       "%saugment.range takes [] or [x0, y0, z0, x1, y1, z1] with "
+                       "x0 < x1, y0 < y1 and z0 < z1",
+                       sp_config_where(config, "augment.range"));
+    return SP_OK;
+}
+
+static sp_status deck_check_crop(const sp_config *config)
+{
+    const sp_doubles *size = &config->augment.crop_size;
+    const bool is_sphere = config->augment.crop == SP_CROP_SPHERE;
+    double most = 0;
+
+    if (config->augment.crop == SP_CROP_NONE)
+        return SP_OK;
+    for (int i = 0; i < size->n; i++)
+        most = size->at[i] > most ? size->at[i] : most;
+    if (size->n != 0 && (size->n != (is_sphere ? 1 : 3) || !(most > 0)))
+        return SP_FAIL(SP_EUSAGE, "%saugment.crop_size: a %s takes [] or %s, above 0",
+                       sp_config_where(config, "augment.crop_size"),
+                       sp_crop_shape_word[config->augment.crop],
+                       is_sphere ? "[radius]" : "edges [x, y, z]");
+    if (size->n == 0 && config->augment.crop_voxels == 0)
+        return SP_FAIL(SP_EUSAGE,
+                       "%saugment.crop = \"%s\" needs augment.crop_size or "
+                       "augment.crop_voxels",
+                       sp_config_where(config, "augment.crop"),
+                       sp_crop_shape_word[config->augment.crop]);
+    return SP_OK;
+}
+
 sp_status sp_deck_check_together(const sp_config *config)
 {
     assert(config);
     SP_TRY(check_lists(config));
+    SP_TRY(deck_check_mix(config));
+    SP_TRY(deck_check_range(config));
+    SP_TRY(deck_check_crop(config));
     SP_TRY(check_elastic(config));
     if (config->train.optimizer == SP_SGD && config->train.dampening > 0 &&
         config->train.nesterov)
@@ -117,8 +182,7 @@ static void warn_of_net(const sp_config *config)
                                       "net.family"};
     const bool has_layers = config->net.n_layers > 0;
     const sp_family family = config->net.family;
-    const bool has_own_stem = family == SP_DUMMY || family == SP_MINKUNET18W32 ||
-                              family == SP_MINKUNET34W32;
+    const bool has_own_stem = family == SP_DUMMY || family >= SP_MINKUNET18W32;
     const int n = has_layers ? 4 : has_own_stem;
     char unused[UNUSED] = "";
 
@@ -167,6 +231,28 @@ static void warn_of_data(const sp_config *config)
         sp_log_warn0("ignored, not used by data.folds: data.val");
 }
 
+static void deck_warn_of_augment(const sp_config *config)
+{
+    const sp_mixing mix = config->augment.mix;
+    const bool is_polar = mix == SP_MIX_POLAR || mix == SP_MIX_LASERPOLAR;
+    const bool is_laser = mix == SP_MIX_LASER || mix == SP_MIX_LASERPOLAR;
+    char unused[UNUSED] = "";
+
+    add_unless(is_laser, config, "augment.mix_bands", unused);
+    add_unless(is_laser, config, "augment.mix_inclination", unused);
+    add_unless(is_laser || is_polar, config, "augment.mix_sensor", unused);
+    if (*unused)
+        sp_log_warn0("ignored, not used by this augment.mix: %s", unused);
+    *unused = '\0';
+    if (config->augment.crop == SP_CROP_NONE && config->augment.crop_voxels > 0 &&
+        is_meant(config, "augment.crop_voxels"))
+        deck_add(unused, "augment.crop_voxels");
+    add_unless(config->augment.crop != SP_CROP_NONE, config, "augment.crop_size",
+               unused);
+    if (*unused)
+        sp_log_warn0("ignored, not used by augment.crop = \"none\": %s", unused);
+}
+
 static void warn_of_train(const sp_config *config)
 {
     const sp_schedule schedule = config->train.schedule;
@@ -206,5 +292,6 @@ void sp_deck_warn_unused(const sp_config *config)
     assert(config);
     warn_of_data(config);
     warn_of_net(config);
+    deck_warn_of_augment(config);
     warn_of_train(config);
 }

@@ -75,6 +75,12 @@ static sp_status take_recipe(label_model *m, const sp_recipe *recipe, bool has_k
                        "%s tells voxel size and columns; leave out --voxel-size and "
                        "--features",
                        m->infer.path);
+    if (recipe->sweeps)
+        return SP_FAIL(SP_EDATA,
+                       "%s was trained on samples of %.20s scans joined by their poses, "
+                       "which label does not join: spvox convert --poses makes such "
+                       "samples, sptrain predict and spvox apply label them",
+                       m->infer.path, recipe->sweeps);
     v->voxel_size = recipe->voxel_size;
     v->block = given_or(v->block, recipe->block);
     v->overlap = given_or(v->overlap, v->block > 0 ? recipe->overlap : 0);

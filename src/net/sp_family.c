@@ -1,8 +1,10 @@
 /* The layer lists of the families: dummy, MinkUNet with the layer names of
  * MinkowskiEngine, and after it the U-Nets of other programs: spunet is Pointcept's
- * SpUNet-v1m1 (pointcept/models/sparse_unet/spconv_unet_v1m1_base.py), minkunet18w32
- * and minkunet34w32 are MinkUNet of spvnas and mmdet3d, with a stem of two
- * convolutions.
+ * SpUNet-v1m1 (pointcept/models/sparse_unet/spconv_unet_v1m1_base.py), minkunet18w16,
+ * 18w20, 18w32 and 34w32 are MinkUNet of spvnas and mmdet3d, with a stem of two
+ * convolutions, and the channels that their widths (spvnas: cr) of 0.5, 0.64 and 1
+ * give, rounded down. minkunet34v2w32 is mmdet3d's MinkUNet34v2, whose classifier reads
+ * strides 16, 4 and 1 together, as OpenPCSeg's MinkUNet does.
  *
  *   conv0p1s1 --------------------------------------------------------- block8 final
  *     conv1p1s2 block1 -------------------------------- block7 convtr7p2s2
@@ -208,7 +210,7 @@ static void add_dummy(builder *b, const sp_config *config, int n_classes)
 
 /* A family of residual U-Nets: `words` are the names of the parts of a block. */
 typedef struct other_kind {
-    int blocks[8], planes[8];
+    int blocks[8], stem, planes[8];
     struct {
         const char *conv1, *norm1, *relu1, *conv2, *norm2, *short_conv, *short_norm;
     } words;
@@ -220,10 +222,19 @@ typedef struct other_kind {
     }
 static const other_kind spunet = {
     {DEEP},
+    32,
     {DOWN, 256, 128, 96, 96},
     {"conv1", "bn1", "relu1", "conv2", "bn2", "proj.0", "proj.1"}};
-static const other_kind minkunet18w32 = {{TWO}, {DOWN, 256, 128, 96, 96}, SPVNAS};
-static const other_kind minkunet34w32 = {{DEEP}, {DOWN, 256, 128, 96, 96}, SPVNAS};
+#define W16 16, {16, 32, 64, 128, 128, 64, 48, 48}
+#define W20 20, {20, 40, 81, 163, 163, 81, 61, 61}
+#define W32 32, {DOWN, 256, 128, 96, 96}
+static const other_kind double_stem[] = {
+    [SP_MINKUNET18W16] = {{TWO}, W16, SPVNAS},
+    [SP_MINKUNET18W20] = {{TWO}, W20, SPVNAS},
+    [SP_MINKUNET18W32] = {{TWO}, W32, SPVNAS},
+    [SP_MINKUNET34W32] = {{DEEP}, W32, SPVNAS},
+    [SP_MINKUNET34V2W32] = {{DEEP}, W32, SPVNAS},
+};
 
 /* Appends a convolution, a batch norm and a ReLU, named at.from, at.from+1 ... */
 static void add_numbered(builder *b, const char *op, const char *at, int from, int out,
@@ -318,11 +329,41 @@ static void add_stage_up(builder *b, const other_kind *kind, int kernel, int s,
     }
 }
 
-static void add_other_unet(builder *b, const other_kind *kind, int kernel,
-                           const char *last, int n_classes)
+/* Copies what layer `from` has at stride 1 << steps to the voxels of stride 1, step by
+ * step, and writes the name of the layer that ends it. */
+static void add_upsample(builder *b, const char *from, int steps, char *end)
 {
-    char skip[4][SP_NAME];
-    int channels[4];
+    for (int i = 0; i < steps; i++) {
+        sp_layer *l = family_add(b, "upsample", "head%d.%d", 1 << steps, i);
+
+        l->stride = 2;
+        if (i == 0)
+            family_read_from(b, l, from);
+        snprintf(end, SP_NAME, "%s", l->name);
+    }
+}
+
+/* The classifier's input: the outputs of strides 16 and 4 beside stride 1's. */
+static void add_head_of_strides(builder *b, char stage[3][SP_NAME], const int channels[3])
+{
+    static const int steps[] = {4, 2};
+    char end[2][SP_NAME] = {{0}};
+    sp_layer *l;
+
+    for (int i = 0; i < 2; i++)
+        add_upsample(b, stage[i], steps[i], end[i]);
+    l = family_add(b, "concat", "head.cat");
+    family_read_from(b, l, end[0]);
+    family_read_from(b, l, end[1]);
+    family_read_from(b, l, stage[2]);
+    b->channels = channels[0] + channels[1] + channels[2];
+}
+
+static void add_other_unet(builder *b, const other_kind *kind, int kernel,
+                           bool has_head_of_strides, const char *last, int n_classes)
+{
+    char skip[4][SP_NAME], stage[3][SP_NAME] = {{0}};
+    int channels[4], of_stage[3] = {0};
     sp_layer *l;
 
     for (int s = 0; s < 4; s++) {
@@ -330,8 +371,16 @@ static void add_other_unet(builder *b, const other_kind *kind, int kernel,
         snprintf(skip[s], SP_NAME, "%s", b->n ? b->layer[b->n - 1].name : "");
         add_stage_down(b, kind, kernel, s);
     }
-    for (int s = 0; s < 4; s++)
-        add_stage_up(b, kind, kernel, s, skip[3 - s], channels[3 - s]);
+    for (int s = -1; s < 4; s++) { /* s is -1 at the bottom, where nothing is added */
+        if (s >= 0)
+            add_stage_up(b, kind, kernel, s, skip[3 - s], channels[3 - s]);
+        if (s % 2 == 0)
+            continue;
+        snprintf(stage[(s + 1) / 2], SP_NAME, "%s", b->n ? b->layer[b->n - 1].name : "");
+        of_stage[(s + 1) / 2] = b->channels;
+    }
+    if (has_head_of_strides)
+        add_head_of_strides(b, stage, of_stage);
     l = add_conv(b, "conv", last, n_classes, 1, 1);
     l->bias = 1;
 }
@@ -339,15 +388,18 @@ static void add_other_unet(builder *b, const other_kind *kind, int kernel,
 static void add_spunet(builder *b, const sp_config *config, int n_classes)
 {
     add_numbered(b, "conv", "conv_input", 0, scaled(b, 32), config->net.stem_kernel, 1);
-    add_other_unet(b, &spunet, config->net.kernel_down, "final", n_classes);
+    add_other_unet(b, &spunet, config->net.kernel_down, false, "final", n_classes);
 }
 
-static void add_double_stem(builder *b, const other_kind *kind, const sp_config *config,
-                            int n_classes)
+static void add_double_stem(builder *b, const sp_config *config, int n_classes)
 {
-    add_numbered(b, "conv", "stem", 0, scaled(b, 32), 3, 1);
-    add_numbered(b, "conv", "stem", 3, scaled(b, 32), 3, 1);
-    add_other_unet(b, kind, config->net.kernel_down, "classifier.0", n_classes);
+    const sp_family family = config->net.family;
+    const other_kind *kind = &double_stem[family];
+
+    add_numbered(b, "conv", "stem", 0, scaled(b, kind->stem), 3, 1);
+    add_numbered(b, "conv", "stem", 3, scaled(b, kind->stem), 3, 1);
+    add_other_unet(b, kind, config->net.kernel_down, family == SP_MINKUNET34V2W32,
+                   "classifier.0", n_classes);
 }
 
 sp_status sp_graph_family(const sp_config *config, int n_classes, sp_layer **layers,
@@ -361,10 +413,8 @@ sp_status sp_graph_family(const sp_config *config, int n_classes, sp_layer **lay
         add_dummy(&b, config, n_classes);
     else if (family == SP_SPUNET)
         add_spunet(&b, config, n_classes);
-    else if (family == SP_MINKUNET18W32)
-        add_double_stem(&b, &minkunet18w32, config, n_classes);
-    else if (family == SP_MINKUNET34W32)
-        add_double_stem(&b, &minkunet34w32, config, n_classes);
+    else if (family >= SP_MINKUNET18W32)
+        add_double_stem(&b, config, n_classes);
     else
         add_unet(&b, &unet[family], config, n_classes);
     *layers = b.layer;

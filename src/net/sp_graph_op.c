@@ -3,8 +3,8 @@
  * Their arithmetic is called by src/net, which knows an operation only by its sp_op.
  * Rows may share one; such an operation needs only its row in the program, since its
  * kernel map follows from its shape and is_transposed: linear is a convolution of
- * kernel 1, and SP_OP_AVG_POOL with shape_pool and is_transposed would copy the row of
- * a voxel to the rows of the finer voxels within it. */
+ * kernel 1. upsample is a mean over the transposed map of a pool: a finer voxel lies in
+ * one coarser voxel, so the mean is this voxel's row. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -90,7 +90,7 @@ static sp_status set_level(sp_graph_builder *b, sp_node *node)
     if (in < 0 && (node->kernel > 1 || node->stride > 1))
         return SP_REFUSE(b, "kernel and stride of rows of samples can only be 1");
     if (node->op != SP_OP_CONV && node->kernel == 1 && node->stride == 1)
-        return SP_REFUSE(b, "a pool of kernel 1 and stride 1 does nothing");
+        return SP_REFUSE(b, "%s of kernel 1 and stride 1 does nothing", node->row->word.name);
     if (in < 0)
         return SP_OK;
     if (is_up && (steps > in || !b->has_level[in - steps]))
@@ -117,6 +117,12 @@ static sp_status shape_pool(sp_graph_builder *b, sp_node *node)
 {
     node->stride = b->layer->stride;
     node->kernel = b->layer->kernel > 0 ? b->layer->kernel : node->stride;
+    return set_level(b, node);
+}
+
+static sp_status shape_upsample(sp_graph_builder *b, sp_node *node)
+{
+    node->stride = node->kernel = b->layer->stride;
     return set_level(b, node);
 }
 
@@ -261,6 +267,9 @@ static const sp_op_row rows[] = {
  1, .op = SP_OP_MAX_POOL, .set_shape = shape_pool, .has_map = true, .has_argmax = true},
 {{"avg_pool", "[kernel] stride", "over the voxels present; kernel = stride by default"},
  1, .op = SP_OP_AVG_POOL, .set_shape = shape_pool, .has_map = true},
+{{"upsample", "stride", "each voxel's row copied to the finer voxels within it"}, 1,
+ .op = SP_OP_AVG_POOL, .set_shape = shape_upsample, .has_map = true,
+ .is_transposed = true},
 {{"global_avg_pool", "", "one row a sample"}, 1, .op = SP_OP_GLOBAL_AVG_POOL,
  .set_shape = shape_global_pool},
 {{"global_max_pool", "", "one row a sample"}, 1, .op = SP_OP_GLOBAL_MAX_POOL,

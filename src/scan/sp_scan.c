@@ -363,6 +363,8 @@ sp_status sp_scan_open(sp_scan **scan, const char *path, const sp_scan_options *
     SP_TRY_GOTO(rc, find_axes(s), fail);
     SP_TRY_GOTO(rc, convert_z(s), fail);
     SP_TRY_GOTO(rc, find_label(s), fail);
+    if (s->label < 0 && !s->options.label_field)
+        SP_TRY_GOTO(rc, sp_scan_beside_open(s), fail);
     return SP_OK;
 fail:
     sp_scan_close(s);
@@ -376,6 +378,7 @@ void sp_scan_close(sp_scan *scan)
         return;
     if (scan->own && scan->format->close)
         scan->format->close(scan);
+    sp_scan_beside_close(scan);
     if (scan->fd >= 0)
         close(scan->fd);
     sp_scan_lines_close(&scan->lines);
@@ -432,12 +435,22 @@ void sp_scan_resolution(const sp_scan *scan, double step[3], bool is_float[3])
 
 bool sp_scan_is_labelled(const sp_scan *scan)
 {
-    return scan->label >= 0;
+    return scan->label >= 0 || scan->beside;
 }
 
 bool sp_scan_has(const sp_scan *scan, const char *name)
 {
     return sp_scan_find(scan, name) >= 0;
+}
+
+int sp_scan_axis_of(const sp_scan *scan, const char *name)
+{
+    const int field = sp_scan_find(scan, name);
+
+    for (int a = 0; a < 3; a++)
+        if (field >= 0 && field == scan->axis[a])
+            return a;
+    return -1;
 }
 
 const char *sp_scan_attribute(const sp_scan *scan, int i, char *kind, int *size)
@@ -488,6 +501,8 @@ sp_status sp_scan_rewind(sp_scan *scan)
 {
     assert(scan->format);
     scan->row = scan->first_row;
+    if (scan->beside)
+        SP_TRY(sp_scan_rewind(scan->beside));
     return scan->format->rewind ? scan->format->rewind(scan) : SP_OK;
 }
 
@@ -508,5 +523,6 @@ sp_status sp_scan_limit(sp_scan *scan, int part, int n_parts)
         scan->first_row = 0;
         scan->end_row = part == 0 ? -1 : 0;
     }
+    SP_TRY(sp_scan_beside_limit(scan, part, n_parts));
     return sp_scan_rewind(scan);
 }

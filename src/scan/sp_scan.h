@@ -122,6 +122,9 @@ int sp_scan_epsg(const sp_scan *scan);
 /* Does the scan have an attribute of this name (coordinates excluded)? */
 bool sp_scan_has(const sp_scan *scan, const char *name);
 
+/* The axis, 0 to 2, that an attribute of this name is; -1: it is no coordinate. */
+int sp_scan_axis_of(const sp_scan *scan, const char *name);
+
 /* The name of attribute i in the order of the file, NULL after the last one, and the
  * type that holds its values: kind ('i', 'u', 'f') and bytes; scaled integers count as
  * 'f' 8. Coordinates are included. */

@@ -259,6 +259,7 @@ sp_status sp_scan_next(sp_scan *scan, int64_t max, sp_scan_points *out)
         else if (!decode(scan, scan->selected[i], n, out->attr + i, scan->n_selected))
             SP_TRY(check_attribute(scan, out, n, i));
     SP_TRY(decode_labels(scan, out, n));
+    SP_TRY(sp_scan_beside_next(scan, out, n));
     out->n = n;
     out->first_row = scan->row;
     scan->row += n;

@@ -153,6 +153,9 @@ struct sp_scan {
     int64_t record_capacity;
     /* The file that the labels are read from, if it is not the scan's, else NULL. */
     const char *label_path;
+    /* Another scan with the labels of this one's points, or NULL, and its buffers. */
+    sp_scan *beside;
+    sp_scan_points beside_points;
     sp_scan_lines lines; /* of formats with text; sp_scan_close closes them */
     void *own;           /* private to the format; sp_scan_close frees it */
 };
@@ -205,6 +208,18 @@ sp_status sp_scan_open_regular(sp_scan *scan);
  * `least` bytes from byte `at` on. SP_EDATA. */
 sp_status sp_scan_check_size(const sp_scan *scan, int64_t count, int64_t least,
                              int64_t at);
+
+/* ---- labels in a second file (sp_scan_beside.c) ---- */
+
+/* Opens NAME.labels.ply beside NAME.ply, if it exists, as scan->beside. SP_EDATA: it has
+ * other points or no label; errors of opening a scan. */
+sp_status sp_scan_beside_open(sp_scan *scan);
+/* Limits scan->beside, if it is there, as the scan was limited. */
+sp_status sp_scan_beside_limit(sp_scan *scan, int part, int n_parts);
+/* Reads the labels of the n points that were read last from scan->beside, if it is
+ * there. SP_EDATA: a point is elsewhere in it; errors of reading. */
+sp_status sp_scan_beside_next(sp_scan *scan, const sp_scan_points *points, int64_t n);
+void sp_scan_beside_close(sp_scan *scan);
 
 /* ---- lines ---- */
 sp_status sp_scan_lines_open(sp_scan *scan);

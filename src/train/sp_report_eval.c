@@ -176,7 +176,8 @@ static void print_eval(const char *event, const sp_metrics *m,
 static void write_request(const sp_resources *r, const char *checkpoint)
 {
     const sp_command *command = r->session->command;
-    const sp_strings *data = &r->config->data.val;
+    const bool is_fold = r->config->data.folds > 1;
+    const sp_strings *data = is_fold ? &r->config->data.train : &r->config->data.val;
 
     sp_report_time(sp_time_s());
     sp_json_begin_array(json, "arguments");
@@ -191,6 +192,10 @@ static void write_request(const sp_resources *r, const char *checkpoint)
     for (int i = 0; i < data->n; i++)
         sp_json_text(json, NULL, data->at[i]);
     sp_json_end_array(json);
+    if (!is_fold)
+        return;
+    sp_json_int(json, "folds", r->config->data.folds);
+    sp_json_int(json, "fold", r->config->data.fold);
 }
 
 /* Rank 0: writes the line of metrics.jsonl (with a checkpoint, of evaluations.jsonl

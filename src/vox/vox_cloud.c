@@ -10,6 +10,8 @@
 #include "base/sp_list.h"
 #include "base/sp_log.h"
 #include "compute/sp_backend.h"
+#include "scan/sp_gridding.h"
+#include "vox/vox_sweeps.h"
 
 sp_status vox_features_default(vox_options *o)
 {
@@ -68,20 +70,25 @@ void vox_warn_of_notes(const sp_scan *scan)
         snprintf(last, sizeof last, "%s", count);
 }
 
-sp_status vox_scan_open(sp_scan **scan, const vox_options *o, int file)
+static sp_status scan_open_at(sp_scan **scan, const vox_options *o, const char *path)
 {
     const sp_scan_options options = vox_scan_options(o);
     const char *name[VOX_MAX_FEATURES];
     int n = 0;
 
-    assert(file >= 0 && file < o->n_inputs);
-    SP_TRY(sp_scan_open(scan, o->input[file], &options));
+    SP_TRY(sp_scan_open(scan, path, &options));
     SP_TRY(sp_scan_check_units(*scan, o->with_degrees));
     warn_of_centre(*scan);
     for (int i = 0; i < o->n_features; i++)
         if (o->feature[i].kind == VOX_ATTRIBUTE)
             name[n++] = o->feature[i].name;
     return sp_scan_select(*scan, n, name);
+}
+
+sp_status vox_scan_open(sp_scan **scan, const vox_options *o, int file)
+{
+    assert(file >= 0 && file < o->n_inputs);
+    return scan_open_at(scan, o, o->input[file]);
 }
 
 vox_source vox_source_of(const sp_scan *scan)
@@ -198,6 +205,68 @@ static int count_attributes(const vox_options *o)
     return n;
 }
 
+/* Appends points of the scan that is `age` scans before the sample's own. They shape
+ * its voxels and features only; their coordinates, also as features, are moved. */
+static void append_earlier(vox_cloud *c, const vox_options *o, const sp_scan *scan,
+                           int age, const vox_motion *motion, const sp_scan_points *p)
+{
+    for (int64_t i = 0; i < p->n; i++) {
+        const double *attr = p->attr + i * count_attributes(o);
+        double *xyz = c->xyz + 3 * c->n;
+        float *to = c->features + c->n * o->n_features;
+
+        if (sp_scan_is_void(p->xyz + 3 * i))
+            continue;
+        memcpy(xyz, p->xyz + 3 * i, 3 * sizeof *xyz);
+        vox_motion_apply(motion, xyz);
+        if (!vox_is_within(o, xyz))
+            continue;
+        vox_features_of(o, attr, to);
+        for (int f = 0; f < o->n_features; f++) {
+            const vox_feature *column = &o->feature[f];
+            const int a = column->kind == VOX_ATTRIBUTE
+                              ? sp_scan_axis_of(scan, column->name)
+                              : -1;
+
+            if (column->kind == VOX_AGE)
+                to[f] = (float)(age / column->divisor);
+            else if (a >= 0)
+                to[f] = (float)(xyz[a] / column->divisor);
+        }
+        c->label[c->n] =
+            o->with_sweep_labels ? vox_class_of(o, p->label[i]) : SP_IGNORE;
+        c->index[c->n] = (uint64_t)(p->first_row + i);
+        c->is_owned[c->n++] = SP_POINT_FOREIGN;
+    }
+}
+
+/* Loads the scan `age` scans before the input, if it is there. */
+static sp_status cloud_load_earlier(vox_cloud *c, const vox_options *o, int file,
+                                    int age)
+{
+    sp_scan *scan = NULL;
+    sp_scan_points points = {0};
+    vox_motion motion;
+    char *path;
+    sp_status rc;
+
+    SP_TRY(vox_sweeps_find(o->sweeps, o->input[file], age, &path, &motion));
+    if (!path)
+        return SP_OK;
+    SP_TRY_GOTO(rc, scan_open_at(&scan, o, path), end);
+    do {
+        SP_TRY_GOTO(rc, sp_scan_next(scan, SP_SCAN_BLOCK, &points), end);
+        SP_TRY_GOTO(rc, vox_cloud_reserve(c, o, c->n + points.n), end);
+        append_earlier(c, o, scan, age, &motion, &points);
+        SP_TRY_GOTO(rc, vox_options_check_stop(o), end);
+    } while (points.n > 0);
+end:
+    sp_scan_points_destroy(&points);
+    sp_scan_close(scan);
+    free(path);
+    return rc;
+}
+
 sp_status vox_cloud_load(vox_cloud *c, const vox_options *o, int file, vox_codes *codes)
 {
     sp_scan *scan = NULL;
@@ -219,6 +288,8 @@ sp_status vox_cloud_load(vox_cloud *c, const vox_options *o, int file, vox_codes
         SP_TRY_GOTO(rc, vox_options_check_stop(o), end);
     } while (points.n > 0);
     vox_warn_of_notes(scan);
+    for (int age = 1; o->sweeps && c->n > 0 && age < o->n_sweeps; age++)
+        SP_TRY_GOTO(rc, cloud_load_earlier(c, o, file, age), end);
 end:
     sp_scan_points_destroy(&points);
     sp_scan_close(scan);

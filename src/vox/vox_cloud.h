@@ -1,7 +1,8 @@
 /* The points of one sample in memory, and the two ways to get them from a scan. Local.
  *
  *     without --block: a file is a sample
- *         scan --vox_cloud_load--> cloud
+ *         scan --vox_cloud_load--> cloud; with sweeps, also the scans before it, as
+ *             SP_POINT_FOREIGN (vox_sweeps.h)
  *     with --block: a block is a sample
  *         scan --> records by block, in temporary files --> cloud     vox_spill.h
  */

@@ -33,6 +33,7 @@
 #include "vox/vox_part.h"
 #include "vox/vox_set.h"
 #include "vox/vox_step.h"
+#include "vox/vox_sweeps.h"
 #include "vox/vox_voxelize.h"
 
 enum { PATH_BYTES = 4096 };
@@ -76,6 +77,7 @@ static const sp_option option_table[] = {
 {{"--label-field", "NAME", "the attribute that is the label (label, classification, "
   "class, labels, semantic, sem_class, category or code)"},
  SP_OPTION_TEXT, AT(label_field)},
+{{"--list", "FILE", "further inputs, one in each line of FILE"}, SP_OPTION_TEXT, AT(list)},
 {{"--block", "M", "cuts scans into square blocks of this edge in metre, one sample "
   "each"},
  SP_OPTION_REAL, AT(block)},
@@ -87,6 +89,15 @@ static const sp_option option_table[] = {
 {{"--points", NULL, "store the point map, point labels and point index, for spvox "
   "apply and for evaluation per point"},
  SP_OPTION_FLAG, AT(with_points)},
+{{"--poses", "FILE|auto", "join scans by their poses: poses.txt of KITTI, with calib.txt "
+  "beside it; auto: the one in the folder of the scan or in the one above it"},
+ SP_OPTION_TEXT, AT(poses)},
+{{"--sweeps", "N", "with --poses: a sample is a scan and the N - 1 scans before it; "
+  "points of these are context, without label, and are not in the point map. The column "
+  "age is the number of scans that a point is before its sample's"},
+ SP_OPTION_WHOLE, AT(n_sweeps), 1, 1000},
+{{"--sweep-labels", NULL, "with --poses: labels of the scans before count in voxels too, "
+  "for training"}, SP_OPTION_FLAG, AT(with_sweep_labels)},
 {{"--degrees", NULL, "take scans whose records say that x and y are in degree; all "
   "lengths then count in it"},
  SP_OPTION_FLAG, AT(with_degrees)},
@@ -127,6 +138,7 @@ typedef struct convert {
     int64_t n_parts;
     vox_codes *codes; /* counts of this rank's scans, later of all ranks */
     vox_set set;
+    vox_sweeps sweeps;
 } convert;
 
 static void part_path(const convert *c, int64_t rank, char path[PATH_BYTES])
@@ -462,6 +474,7 @@ static sp_status convert_check_options(vox_options *o)
     if (!o->out)
         return SP_FAIL(SP_EUSAGE, "spvox convert: --out PREFIX is missing");
     SP_TRY(sp_shard_path(o->out, 0, (int)o->shards, path, sizeof path));
+    SP_TRY(vox_options_read_list(o));
     if (o->n_inputs == 0)
         return SP_FAIL(SP_EUSAGE, "spvox convert: no input; spvox convert --help");
     if (o->overlap > 0 && o->block <= 0)
@@ -471,6 +484,7 @@ static sp_status convert_check_options(vox_options *o)
     if (o->overlap > o->block)
         return SP_FAIL(SP_EUSAGE, "--overlap %g: expected at most --block, which is %g",
                        o->overlap, o->block);
+    SP_TRY(vox_options_check_sweeps(o));
     return o->n_features ? SP_OK : vox_features_default(o);
 }
 
@@ -519,6 +533,8 @@ static sp_status convert_run(convert *c)
         rc = find_parts(c);
     if (rc == SP_OK)
         rc = vox_codes_tell_void(c->codes, c->options, c->comm, "they are left out");
+    if (rc == SP_OK && c->options->sweeps)
+        rc = vox_sweeps_tell(&c->sweeps, c->comm);
     if (rc == SP_OK && c->options->map.n > 0)
         rc = sp_comm_allreduce(c->comm, SP_SCOPE_WORLD, c->codes->n, VOX_MAX_CODE + 1,
                                SP_I64, SP_SUM);
@@ -553,6 +569,7 @@ sp_status vox_convert(int argc, char **argv, sp_comm *comm)
         return SP_FAIL(SP_EMEM, "no memory for options");
     }
     rc = vox_options_read(options, argc, argv, SP_NAMES(option_table));
+    options->sweeps = options->poses ? &c.sweeps : NULL;
     options->threads = comm->node_cores / comm->local_size;
     if (rc == SP_OK && options->is_help) {
         if (comm->rank == 0)
@@ -568,6 +585,7 @@ sp_status vox_convert(int argc, char **argv, sp_comm *comm)
     SP_TRY_GOTO(rc, sp_comm_agree(comm, rc), end);
     rc = convert_run(&c);
 end:
+    vox_sweeps_destroy(&c.sweeps);
     vox_set_destroy(&c.set);
     free(c.codes);
     free(c.piece);

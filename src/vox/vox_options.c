@@ -14,6 +14,7 @@
 #include "base/sp_signal.h"
 #include "base/sp_text.h"
 #include "data/sp_recipe.h"
+#include "vox/vox_sweeps.h"
 
 /* ---- --map ---- */
 static sp_status bad_map(const char *text, const char *at, const char *what)
@@ -296,6 +297,69 @@ sp_status vox_options_read(vox_options *o, int argc, char **argv, sp_names table
     return sp_options_read(o, table, "spvox", argc, argv, &o->n_inputs);
 }
 
+/* Normals would have to turn with the poses of their scans. */
+static sp_status options_check_vectors(const vox_options *o)
+{
+    char *name[VOX_MAX_FEATURES];
+    sp_vectors found;
+
+    for (int f = 0; f < o->n_features; f++)
+        name[f] = (char *)o->feature[f].name;
+    found = sp_recipe_vectors(NULL, o->n_features, name);
+    for (int i = 0; i < found.n; i++)
+        if (!found.at[i].is_position)
+            return SP_FAIL(SP_EUSAGE,
+                           "--features %s: vectors of earlier scans are not turned by "
+                           "--poses; leave this column out",
+                           name[found.at[i].x]);
+    return SP_OK;
+}
+
+sp_status vox_options_check_sweeps(vox_options *o)
+{
+    assert(o);
+    if (!o->poses && (o->n_sweeps > 0 || o->with_sweep_labels))
+        return SP_FAIL(SP_EUSAGE, "--sweep%s: --poses is missing, which joins the scans",
+                       o->n_sweeps > 0 ? "s" : "-labels");
+    if (!o->poses)
+        return SP_OK;
+    if (o->n_sweeps == 0)
+        return SP_FAIL(SP_EUSAGE, "--poses %s: --sweeps N is missing, the number of scans "
+                                  "that a sample joins",
+                       o->poses);
+    if (o->block > 0)
+        return SP_FAIL(SP_EUSAGE,
+                       "--poses %s: samples are whole scans, without --block", o->poses);
+    o->sweeps->poses = o->poses;
+    for (int f = 0; f < o->n_features; f++)
+        if (strcmp(o->feature[f].name, SP_RECIPE_AGE) == 0)
+            o->feature[f].kind = VOX_AGE;
+    return options_check_vectors(o);
+}
+
+sp_status vox_options_read_list(vox_options *o)
+{
+    int n = 0;
+    char *at;
+
+    assert(o);
+    if (!o->list)
+        return SP_OK;
+    if (sp_file_read(o->list, &o->list_text, NULL) != SP_OK)
+        return SP_FAIL(SP_EUSAGE, "--list: %s", sp_error_last()->message);
+    for (at = o->list_text; *at; at++)
+        n += *at == '\n';
+    o->list_input = malloc(((size_t)o->n_inputs + (size_t)n + 1) * sizeof *o->input);
+    if (!o->list_input)
+        return SP_FAIL(SP_EMEM, "--list %s: no memory", o->list);
+    memcpy(o->list_input, o->input, (size_t)o->n_inputs * sizeof *o->input);
+    for (char *line = strtok_r(o->list_text, "\r\n", &at); line;
+         line = strtok_r(NULL, "\r\n", &at))
+        o->list_input[o->n_inputs++] = line;
+    o->input = o->list_input;
+    return SP_OK;
+}
+
 sp_status vox_options_check_inputs(const vox_options *o)
 {
     int n_again, example[2];
@@ -323,4 +387,8 @@ void vox_options_destroy(vox_options *o)
     for (int i = 0; i < o->map.n; i++)
         free(o->map.name[i]);
     o->map.n = 0;
+    free(o->list_text);
+    free(o->list_input);
+    o->list_text = NULL;
+    o->list_input = NULL;
 }

@@ -21,7 +21,8 @@ typedef enum vox_feature_kind {
     VOX_ATTRIBUTE, /* an attribute of the source, found by name */
     VOX_ONE,       /* the constant 1 */
     VOX_HEIGHT,    /* metre above the 2nd percentile of z in the sample */
-    VOX_COUNT      /* number of points in the voxel */
+    VOX_COUNT,     /* number of points in the voxel */
+    VOX_AGE        /* with sweeps: how many scans before the current one */
 } vox_feature_kind;
 
 /* One feature column: value / divisor. */
@@ -58,6 +59,12 @@ typedef struct vox_options {
     const vox_extent *extent;
     int64_t alignment; /* of blocks, in voxels, above 0 (sp_recipe.alignment) */
     bool has_bounds, with_points;
+    /* --poses and --sweeps: each sample is a scan with the n_sweeps - 1 scans before it
+     * in its frame. poses NULL, sweeps NULL: each scan by itself. */
+    const char *poses;
+    int64_t n_sweeps;
+    bool with_sweep_labels;    /* the earlier scans' labels count in voxels too */
+    struct vox_sweeps *sweeps; /* the table of poses; borrowed */
     int ignore_conflicts; /* 0: the majority's label; 1: no label */
     double bounds[4];     /* x0 y0 x1 y1, x1 and y1 excluded */
     bool has_missing;     /* `missing` replaces attributes that are not finite */
@@ -69,7 +76,10 @@ typedef struct vox_options {
     const char *left_out;
     vox_map map;
     int n_inputs;
-    char **input;            /* pointers into argv */
+    char **input;            /* pointers into argv, and into list_text */
+    const char *list;        /* --list: a file of further inputs; NULL: not given */
+    char *list_text;         /* its text, and the inputs of both, malloc'd; or NULL */
+    char **list_input;
     int threads;             /* of this rank that read and write compressed scans */
     bool with_degrees;       /* coordinates in degree are accepted */
     int z_unit;              /* sp_scan_z_unit; below 0: not given */
@@ -82,8 +92,13 @@ typedef struct vox_options {
 /* Reads the command line. argv[0] is the command's name, `table` has the options that
  * it accepts (sp_option). SP_EUSAGE; SP_EMEM. Destroy after failure too. */
 sp_status vox_options_read(vox_options *options, int argc, char **argv, sp_names table);
+/* Adds the lines of --list to the inputs. SP_EUSAGE: it cannot be read, or is empty;
+ * SP_EMEM. */
+sp_status vox_options_read_list(vox_options *options);
 /* Warns of files that the inputs name twice, by the same or other paths. SP_EMEM. */
 sp_status vox_options_check_inputs(const vox_options *options);
+/* Checks the options of sweeps, and makes the column age theirs. SP_EUSAGE. */
+sp_status vox_options_check_sweeps(vox_options *options);
 void vox_options_destroy(vox_options *options);
 /* A status but SP_OK if the work is to end: SP_ELIMIT (sp_signal_check), or SP_EIO if
  * it is given up. Any thread. */

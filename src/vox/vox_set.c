@@ -13,7 +13,7 @@
 #include "base/sp_log.h"
 #include "vox/vox_step.h"
 
-enum { LIST = 512, MOST_CODES = 32 };
+enum { LIST = 512, MOST_CODES = 32, SWEEPS = 24 };
 
 /* ---- samples ---- */
 
@@ -280,13 +280,15 @@ static sp_status warn_of_colours(const vox_options *o, const vox_piece *piece,
 
 /* Describes one input as a recipe of one format. Lists are borrowed. */
 static sp_recipe recipe_of(const vox_options *o, const vox_source *source,
-                           char *column[], double divisor[], char *format[1])
+                           char *column[], double divisor[], char *format[1],
+                           char sweeps[SWEEPS])
 {
     for (int f = 0; f < o->n_features; f++) {
         column[f] = (char *)o->feature[f].name;
         divisor[f] = o->feature[f].divisor;
     }
     format[0] = (char *)source->format;
+    snprintf(sweeps, SWEEPS, "%" PRId64, o->n_sweeps);
     return (sp_recipe){.voxel_size = o->voxel_size,
                        .block = o->block,
                        .overlap = o->overlap,
@@ -303,7 +305,8 @@ static sp_recipe recipe_of(const vox_options *o, const vox_source *source,
                        .unit = source->unit[0] ? (char *)source->unit : NULL,
                        .z_unit = o->z_unit > 0
                                      ? (char *)sp_scan_z_word((sp_scan_z_unit)o->z_unit)
-                                     : NULL};
+                                     : NULL,
+                       .sweeps = o->sweeps ? sweeps : NULL};
 }
 
 /* Makes one recipe of all inputs. Coordinates in two units would give voxels of two
@@ -312,11 +315,12 @@ static sp_status keep_recipe(vox_set *set, const vox_options *o, const vox_piece
                              const vox_part *part, int64_t n_parts)
 {
     char *column[VOX_MAX_FEATURES], *format[1], text[SP_RECIPE_DIFFERENCE];
+    char sweeps[SWEEPS];
     double divisor[VOX_MAX_FEATURES];
 
     for (int64_t i = 0; i < n_parts; i++) {
         const char *name = o->input[piece[part[i].piece].file];
-        const sp_recipe recipe = recipe_of(o, &part[i].source, column, divisor, format);
+        const sp_recipe recipe = recipe_of(o, &part[i].source, column, divisor, format, sweeps);
 
         if (i > 0 &&
             memcmp(&part[i].source, &part[i - 1].source, sizeof part[i].source) == 0)

@@ -112,6 +112,7 @@ typedef struct rnd_case {
     /* shards */
     int n_classes, n_features, ignore_label;
     int n_inputs; /* columns that the network reads */
+    int color;    /* a column among them */
     double voxel_size;
     int feature_kind; /* rnd_values */
     rnd_set train, val;

@@ -53,6 +53,7 @@ static void put_columns(rnd_case *c)
     const int n = 1 + rnd_pick(c, c->n_features, "data.features.n");
 
     c->n_inputs = c->n_features;
+    c->color = at;
     if (!rnd_chance(c, 35, "data.features"))
         return;
     c->n_inputs = n;
@@ -99,6 +100,38 @@ static void put_lengths(rnd_case *c)
             3 * edge);
 }
 
+static void put_crop(rnd_case *c)
+{
+    const double edge = 12 * c->voxel_size;
+    const int shape = rnd_pick(c, 4, "augment.crop"); /* 0, 3: the whole sample */
+    const int bounds = rnd_pick(c, 3, "augment.crop_size");
+
+    if (shape == 1 || shape == 2)
+        PUT(c, "crop = \"%s\"; ", shape == 1 ? "sphere" : "box");
+    if (shape == 1 && bounds)
+        PUT(c, "crop_size = [%.17g]; ", edge / 2);
+    if (shape == 2 && bounds)
+        PUT(c, "crop_size = [%.17g, %.17g, 0]; ", edge, edge);
+    if (bounds != 1)
+        PUT(c, "crop_voxels = 40; ");
+    put_choice(c, "augment.crop_p", "1.0 1.0 0.5");
+    if (rnd_chance(c, 15, "augment.range"))
+        PUT(c, "range = [-1e6, -1e6, %.17g, 1e6, 1e6, 1e6]; ", 4 * c->voxel_size);
+}
+
+/* Any column may be a colour; its scale is known with /feature_mean only. */
+static void put_colors(rnd_case *c)
+{
+    if (!rnd_chance(c, 25, "augment.color"))
+        return;
+    PUT(c, "color_columns = [\"f%d\"]; color_max = 2.0; ", c->color);
+    put_choice(c, "augment.color_contrast", "0.0 0.5 1.0");
+    put_choice(c, "augment.color_blend", "0.0 0.3");
+    put_choice(c, "augment.color_shift", "0.0 0.2");
+    put_choice(c, "augment.color_jitter", "0.0 0.1");
+    put_choice(c, "augment.color_drop", "0.0 0.2");
+}
+
 static void draw_augment(rnd_case *c)
 {
     PUT(c, "augment : { ");
@@ -114,9 +147,13 @@ static void draw_augment(rnd_case *c)
     put_lengths(c);
     put_choice(c, "augment.elastic_p", "1.0 0.5");
     put_choice(c, "augment.drop_p", "1.0 1.0 0.2");
-    put_choice(c, "augment.mix", "\"none\" \"none\" \"mix3d\" \"polarmix\"");
+    put_choice(c, "augment.mix",
+               "\"none\" \"none\" \"mix3d\" \"polarmix\" \"laserpolarmix\"");
     put_choice(c, "augment.mix_p", "0.8 0.3 1.0");
     put_choice(c, "augment.mix_classes", "[] [\"0\"] [\"1\",\"0\"]");
+    put_choice(c, "augment.mix_bands", "[3,4,5,6] [2]");
+    put_crop(c);
+    put_colors(c);
     PUT(c, "};\n");
 }
 

@@ -151,6 +151,14 @@ static void bring_back(net *b, int x, const char *at)
 {
     value v = value_of(b, x);
 
+    if (v.level > 0 && v.level < 3 && rnd_chance(b->c, 30, "%s.copy", at)) {
+        char fields[32];
+
+        snprintf(fields, sizeof fields, "stride = %d; ", 1 << v.level);
+        v.level = 0;
+        add(b, "upsample", &x, 1, v, fields);
+        return;
+    }
     if (v.level > 0) {
         conv(b, x, 0, draw_channels(b, at), at);
         return;

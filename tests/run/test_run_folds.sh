@@ -29,6 +29,7 @@ evals f1 >one
 evals f1.3 >three
 same one three "a fold on 2 and 3 ranks"
 run 1 0 eval folds.deck run.dir=f1 data.folds=3 data.fold=1
+says f1/evaluations.jsonl '"data":\["s\*.h5"\],"folds":3,"fold":1,'
 test "$(value f1/evaluations.jsonl samples)" = 2 || fail "eval of a fold has other samples"
 
 alone 0 "$SPTRAIN" report --folds f2 f0 f1

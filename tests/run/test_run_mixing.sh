@@ -16,6 +16,9 @@ DECK
 last=12
 polar='augment.mix=polarmix augment.mix_p=0.9 augment.mix_classes=["1","2"]'
 cloud='augment.mix=mix3d augment.mix_p=0.9'
+laser='augment.mix=laserpolarmix augment.mix_p=0.9 augment.mix_bands=[2,5] augment.mix_inclination=[-60,60]
+    augment.mix_sensor=[700,700,700]
+    augment.mix_classes=["1"]'
 
 # voxels DIR: those of each step.
 voxels() {
@@ -27,7 +30,7 @@ total() {
 }
 
 # shellcheck disable=SC2086 # lists of overrides
-for kind in polar cloud; do
+for kind in polar cloud laser; do
     eval "keys=\$$kind"
     world="$keys train.deterministic=world train.schedule=constant"
     for n in 1 2 3; do
@@ -108,7 +111,7 @@ done
 
 # After the first epoch a step allocates nothing.
 counted=$SP_BUILDDIR/tests/run/sptrain_counted
-for kind in polar cloud; do
+for kind in polar cloud laser; do
     eval "keys=\$$kind"
     # shellcheck disable=SC2086
     SPTRAIN=$counted run 1 0 base.deck $keys data.val=[] run.dir=$kind-counted run.checkpoint_every=1000
@@ -133,4 +136,4 @@ one_diagnosis 'augment.mix_classes: "car" is no class of u.h5, expected names of
 run 2 3 base.deck augment.mix=polarmix 'augment.mix_classes=["1","4"]' run.dir=refused
 one_diagnosis 'augment.mix_classes: "4" is no class of u.h5'
 run 1 2 check base.deck augment.mix=mixup
-one_diagnosis 'augment.mix = "mixup" is none of none|mix3d|polarmix'
+one_diagnosis 'augment.mix = "mixup" is none of none|mix3d|polarmix|lasermix|laserpolarmix'

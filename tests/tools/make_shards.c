@@ -35,6 +35,7 @@
  *     make_shards bad-label FILE SAMPLE   first label of a sample becomes 99
  *     make_shards bad-feature FILE SAMPLE first feature changes, its checksum stays
  *     make_shards sums CHECKPOINT         name and crc32c of params, buffers, optim
+ *     make_shards rows SHARD              name and crc32c of what its voxels have
  *     make_shards codes FILE              class=codes of each class
  *     make_shards weights FROM TO [LEFT_OUT [NAME [CHANGE]]]
  *                                         a file of /params and /buffers alone; NAME has
@@ -290,6 +291,29 @@ static sp_status print_sums(const char *path)
     return sp_h5_close(file);
 }
 
+static sp_status print_rows(const char *path)
+{
+    static const char *const names[] = {"/coords", "/features", "/labels", "/subvoxel"};
+    sp_h5 *file;
+
+    SP_TRY(sp_h5_open(&file, path));
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        sp_h5_shape shape;
+        size_t bytes;
+        char *data;
+
+        SP_TRY(sp_h5_shape_of(file, names[i], &shape));
+        bytes = (size_t)shape.type.size;
+        for (int k = 0; k < shape.rank; k++)
+            bytes *= (size_t)shape.dim[k];
+        data = calloc(bytes + 8, 1);
+        SP_TRY(sp_h5_read(file, names[i], shape.type, shape.rank, shape.dim, data));
+        printf("%s %zu bytes %08x\n", names[i], bytes, sp_crc32c(0, data, bytes));
+        free(data);
+    }
+    return sp_h5_close(file);
+}
+
 static sp_status print_codes(const char *path)
 {
     sp_h5 *file;
@@ -459,6 +483,8 @@ static sp_status run(int argc, char **argv)
         return make_box(argv);
     if (argc == 3 && strcmp(verb, "sums") == 0)
         return print_sums(argv[2]);
+    if (argc == 3 && strcmp(verb, "rows") == 0)
+        return print_rows(argv[2]);
     if (argc == 3 && strcmp(verb, "codes") == 0)
         return print_codes(argv[2]);
     if (argc == 3 && strncmp(verb, "bare", 4) == 0)

@@ -101,7 +101,7 @@ run 1 2 convert --out p --map @bad.map codes.txt
 says err 'has no line CODE'
 
 # The maps that come with the program: as many classes as their data sets have.
-for map in dales:8 las:15 nuscenes16:16 s3dis:13 scannet20:20 semantickitti:19 toronto3d:8; do
+for map in ahn:6 dales:8 fractal:7 las:15 lidarhd:10 nuscenes16:16 s3dis:13 scannet20:20 semantickitti:19 toronto3d:8; do
     run 1 0 convert --out p --columns x,y,z,label \
         --map "@$SP_SRCDIR/input/maps/${map%:*}.map" codes.txt
     says out "classes=${map#*:} "

@@ -80,6 +80,18 @@ network minkunet18w32
 "$SPTRAIN" weights export minkunet18w32/run --layout torchsparse --names spvnas \
     -o p.safetensors >out 2>err || fail "export of minkunet18w32"
 "$python" "$files" shapes p.safetensors spvnas 0.04 || fail "minkunet18w32 is not spvnas's"
+# spvnas's cr = 0.5 and 0.64, layer by layer.
+for each in minkunet18w16:0.5 minkunet18w20:0.64; do
+    family=${each%:*}
+    mkdir -p "$family"
+    sed "s/minkunet18w32/$family/; s/width = [0-9.]*/width = 1.0/" minkunet18w32/deck >"$family/deck"
+    "$SPTRAIN" train "$family/deck" run.dir="$family/run" train.steps=1 >out 2>err ||
+        fail "training of $family"
+    "$SPTRAIN" weights export "$family/run" --layout torchsparse --names spvnas \
+        -o p.safetensors >out 2>err || fail "export of $family"
+    "$python" "$files" shapes p.safetensors spvnas-cr "${each#*:}" || fail "$family is not spvnas's"
+done
+family=minkunet18w32
 foreign torchsparse spvnas zip5
 imports torchsparse spvnas
 for each in torchsparse spconv2 minkowski; do

@@ -2,7 +2,7 @@
 
     weights_files.py write OURS.safetensors LAYOUT NAMES CONTAINER OUT
     weights_files.py same A.safetensors B.safetensors
-    weights_files.py shapes X.safetensors spunet|spvnas WIDTH
+    weights_files.py shapes X.safetensors spunet|spvnas|spvnas-cr WIDTH
 
 OURS is what `sptrain weights export` writes in its own layout and names. The layouts and
 names below are written down a second time, from the programs' sources, so that a mistake in
@@ -315,10 +315,10 @@ def spunet_shapes(c_in, n_classes, width):
     return shapes
 
 
-def spvnas_shapes(c_in, n_classes, width):
-    """MinkUNet of spvnas's core/models/semantic_kitti/minkunet.py"""
+def spvnas_shapes(c_in, n_classes, width, half=0.5):
+    """MinkUNet of spvnas's core/models/semantic_kitti/minkunet.py; its cr rounds down, with half = 0"""
     shapes = {}
-    cs = [max(1, int(n * width + 0.5)) for n in (32, 32, 64, 128, 256, 256, 128, 96, 96)]
+    cs = [max(1, int(n * width + half)) for n in (32, 32, 64, 128, 256, 256, 128, 96, 96)]
 
     def unit(conv_name, norm_name, kernel, a, b):
         shapes[conv_name + ".kernel"] = [kernel**3, a, b] if kernel > 1 else [a, b]
@@ -347,8 +347,10 @@ def spvnas_shapes(c_in, n_classes, width):
 def main():
     if sys.argv[1] == "shapes":
         found = {name: t[0] for name, t in read_safetensors(sys.argv[2]).items()}
-        make = spunet_shapes if sys.argv[3] == "spunet" else spvnas_shapes
-        right = make(3, 5, float(sys.argv[4]))
+        if sys.argv[3] == "spvnas-cr":
+            right = spvnas_shapes(3, 5, float(sys.argv[4]), half=0)
+        else:
+            right = (spunet_shapes if sys.argv[3] == "spunet" else spvnas_shapes)(3, 5, float(sys.argv[4]))
         assert found.keys() == right.keys(), found.keys() ^ right.keys()
         wrong = [name for name in right if found[name] != right[name]]
         assert not wrong, [(name, found[name], right[name]) for name in wrong]

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/sp_machine.h"
+#include "data/sp_crop.h"
 #include "data/sp_voxel.h"
 #include "api/memory/sp_cut_internal.h"
 #include "base/sp_pulse.h"
@@ -77,6 +78,16 @@ static int first_column(const sp_budget *b)
     return -1;
 }
 
+/* The part of a sample's voxels that a crop leaves at most. */
+static double cut_part_left(const sp_budget *b, int64_t stored)
+{
+    const sp_config *config = b->foreseer.what.config;
+
+    return b->foreseer.is_training && stored > 0
+               ? (double)sp_crop_most(config, stored) / (double)stored
+               : 1;
+}
+
 /* Estimates a sample from the index. If /cost lacks a level, the ratio of its voxels to
  * the preceding level's is taken from the largest sample. */
 static void foresee(const sp_budget *b, int64_t sample, sp_load *load)
@@ -84,6 +95,7 @@ static void foresee(const sp_budget *b, int64_t sample, sp_load *load)
     const sp_plan_spec *spec = &b->foreseer.what.graph->spec;
     const int column = first_column(b), coarsest = spec->n_levels - 1;
     const int64_t stored = sp_dataset_voxels(b->set, sample);
+    const double part = cut_part_left(b, stored);
     double voxels = (double)stored * ratio(b->like.voxels[0], b->like.stored);
 
     *load = (sp_load){.n_samples = 1, .stored = stored};
@@ -94,7 +106,7 @@ static void foresee(const sp_budget *b, int64_t sample, sp_load *load)
             voxels *= ratio(b->like.voxels[l], b->like.voxels[l - 1]);
         if (column >= 0 && column + l < SP_COST_COLUMNS - 1)
             voxels = (double)b->set->cost[sample * SP_COST_COLUMNS + column + l];
-        load->voxels[l] = (int64_t)ceil(voxels);
+        load->voxels[l] = (int64_t)ceil(part * voxels);
     }
     load->above = (int64_t)ceil((double)load->voxels[coarsest] *
                                 ratio(b->like.above, b->like.voxels[coarsest]));
@@ -193,7 +205,10 @@ static int64_t least_of(sp_budget *b, int64_t sample)
     double kept = 1;
 
     if (b->foreseer.is_training)
-        kept = 0.5 * (1 - b->foreseer.what.config->augment.drop);
+        kept = 0.5 * (1 - b->foreseer.what.config->augment.drop) *
+               cut_part_left(b, load.stored);
+    if (b->foreseer.is_training && sp_crop_is_vague(b->foreseer.what.config))
+        kept = 0;
     if (column < 0 && b->foreseer.what.factor == 1)
         load.voxels[0] = (int64_t)(kept * (double)load.stored);
     for (int l = 0; column >= 0 && l < b->foreseer.what.graph->spec.n_levels &&
@@ -294,6 +309,9 @@ static sp_status compare_largest(sp_budget *b, const sp_cut *cut)
     b->excess = 0;
     for (int64_t e = is_training ? 0 : -1; e < (is_moved(b) ? N_EPOCHS : 0); e++)
         SP_TRY(cut_compare(b, cut, largest_sample(b->set), e));
+    /* A sample that a crop leaves little of is no measure of the others. */
+    if (is_training && sp_crop_is_on(b->foreseer.what.config))
+        b->excess = fmax(b->excess, 1);
     b->excess = b->excess > 0 ? b->excess : 1;
     return SP_OK;
 }

@@ -8,6 +8,7 @@
 #include "base/sp_exact.h"
 #include "base/sp_machine.h"
 #include "base/sp_number.h"
+#include "data/sp_crop.h"
 #include "data/sp_mix.h"
 #include "data/sp_voxel.h"
 #include "net/sp_fixed.h"
@@ -247,6 +248,27 @@ void sp_foresee_step(sp_foreseer *f, const sp_load *load, int64_t part[SP_PARTS]
 
 /* ---- the plan of a sample ---- */
 
+/* Crops both samples as the loader does. */
+static sp_status foresee_crop(const sp_foresight *what, const sp_dataset *set,
+                              sp_sample stored[2], const sp_planned *of,
+                              sp_arena *arena)
+{
+    const uint64_t seed = (uint64_t)what->config->train.seed;
+
+    if (of->epoch < 0 || !sp_crop_is_on(what->config))
+        return SP_OK;
+    for (int i = 0; i < 2; i++) {
+        const sp_crop drawn =
+            sp_crop_draw(what->config, i ? sp_mix_partner_seed(seed) : seed,
+                         (uint64_t)of->epoch, of->sample);
+
+        if (stored[i].n)
+            SP_TRY(sp_crop_apply(what->config, &drawn, set->voxel_size, what->n_columns,
+                                 arena, &stored[i]));
+    }
+    return SP_OK;
+}
+
 /* Voxelizes stored[0], mixed with stored[1] if that is a partner with voxels. */
 static sp_status foresee_voxelize(const sp_foresight *what, const sp_dataset *set,
                                   const sp_sample stored[2], const sp_planned *of,
@@ -278,13 +300,14 @@ static sp_status foresee_voxelize(const sp_foresight *what, const sp_dataset *se
 }
 
 static sp_status plan_sample(const sp_foresight *what, const sp_dataset *set,
-                             const sp_sample stored[2], const sp_planned *of,
-                             sp_arena *arena, sp_plan *plan)
+                             sp_sample stored[2], const sp_planned *of, sp_arena *arena,
+                             sp_plan *plan)
 {
     sp_backend host = {.ops = sp_backend_find("cpu")};
     int32_t row[2] = {0, 0};
     sp_voxels voxels = {0};
 
+    SP_TRY(foresee_crop(what, set, stored, of, arena));
     if (stored[0].n)
         SP_TRY(foresee_voxelize(what, set, stored, of, arena, &voxels));
     row[1] = voxels.n;
@@ -292,11 +315,10 @@ static sp_status plan_sample(const sp_foresight *what, const sp_dataset *set,
                                 plan);
 }
 
-static void read_load(const sp_plan *plan, const sp_sample stored[2], sp_load *load)
+static void read_load(const sp_plan *plan, const sp_sample stored[2], int64_t n_stored,
+                      sp_load *load)
 {
-    *load = (sp_load){.n_samples = 1,
-                      .stored = stored[0].n + stored[1].n,
-                      .points = stored[0].n_points};
+    *load = (sp_load){.n_samples = 1, .stored = n_stored, .points = stored[0].n_points};
     for (int i = 0; i < plan->n_levels; i++)
         load->voxels[i] = plan->level[i].n;
     for (int i = 0; i < plan->n_maps; i++)
@@ -329,6 +351,7 @@ sp_status sp_foresee_load(const sp_foresight *what, const sp_dataset *set,
     sp_arena arena = {0}, scratch = {0};
     sp_sample stored[2] = {{0}, {0}};
     sp_plan plan = {0};
+    int64_t n_stored;
     sp_status rc;
 
     assert(room >= 0 && 0 <= of->sample && of->sample < set->n_samples);
@@ -341,9 +364,10 @@ sp_status sp_foresee_load(const sp_foresight *what, const sp_dataset *set,
         rc = sp_sample_read(set, of->sample, &request, &stored[0]);
     if (rc == SP_OK && of->partner >= 0)
         rc = sp_sample_read(set, of->partner, &request, &stored[1]);
+    n_stored = stored[0].n + stored[1].n;
     if (rc == SP_OK)
         rc = plan_sample(what, set, stored, of, &arena, &plan);
-    read_load(&plan, stored, load);
+    read_load(&plan, stored, n_stored, load);
     if (set->has_points)
         load->points = sp_dataset_points(set, of->sample);
     load->context = sp_foresee_context(what, set, of->sample);

@@ -454,6 +454,61 @@ TEST_AFTER(begin, clouds_stay_in_range)
     assert_true(v.n > N);
 }
 
+/* ---- lasermix ---- */
+
+/* The band of a row, from above, by angles in degrees. */
+static int band(const cloud *c, int i, int n_bands, double low, double high)
+{
+    double at[3], degrees;
+    int b;
+
+    scan_of(c, i, at);
+    degrees = atan2(at[2] + 3.2, hypot(at[0] - 0.5, at[1])) * 180 / acos(-1);
+    for (b = 0; b < n_bands - 1; b++)
+        if (degrees > high - (b + 1) * (high - low) / n_bands)
+            break;
+    return b;
+}
+
+/* Odd bands are the partner's. The sensor is at (0.5, 0, -3.2). */
+TEST_AFTER(begin, every_second_band_of_inclinations_is_exchanged)
+{
+    static double bounds[] = {-25, 10}, sensor[] = {0.5, 0, -3.2};
+    const sp_doubles usual = config.augment.mix_sensor;
+    int exchanged;
+
+    config.augment.mix_inclination = (sp_doubles){2, bounds};
+    config.augment.mix_sensor = (sp_doubles){3, sensor};
+    for (int n = 2; n <= 6; n++) {
+        const sp_mix mix = {.kind = SP_MIX_LASER, .n_bands = n};
+
+        begin();
+        for (int i = 0; i < N; i++)
+            if (band(&own, i, n, -25, 10) % 2 == 0)
+                want_turned(&own, i, 0);
+        exchanged = n_wanted;
+        for (int i = 0; i < N; i++)
+            if (band(&partner, i, n, -25, 10) % 2 == 1)
+                want_turned(&partner, i, 0);
+        exchanged = n_wanted - exchanged;
+        assert_true(exchanged > 20 && exchanged < N - 20);
+        mix_with(&mix);
+        check_voxels();
+    }
+    config.augment.mix_sensor = usual;
+}
+
+TEST_AFTER(begin, scans_without_a_sensor_are_refused)
+{
+    const sp_mix mix = {.kind = SP_MIX_LASER, .n_bands = 3};
+
+    partner.sample.origin[0] = 500000;
+    FAILS(sp_mix_voxelize(&mixer, &mix, &own.sample, &partner.sample, &arena, &v),
+          SP_EUSAGE,
+          "coordinates about their sensor (augment.mix_sensor): sample 7 has "
+          "x from 500000.0 to 500008.5");
+}
+
 /* ---- draws ---- */
 
 TEST_AFTER(begin, draws_are_of_all_samples_and_ranges)
@@ -497,6 +552,32 @@ TEST_AFTER(begin, draws_are_of_all_samples_and_ranges)
     config.augment.mix = SP_MIX_NONE;
     config.augment.mix_p = 0.8;
     assert_int_equal(sp_mix_draw(&config, true, S, 0, 0).partner, -1);
+}
+
+TEST_AFTER(begin, bands_and_kinds_are_drawn_evenly)
+{
+    enum { DRAWS = 8000 };
+    double three[] = {3, 5, 6};
+    const sp_doubles usual = config.augment.mix_bands;
+    int n[7] = {0}, n_laser = 0;
+
+    config.augment.mix = SP_MIX_LASERPOLAR;
+    config.augment.mix_p = 1;
+    config.augment.mix_bands = (sp_doubles){3, three};
+    for (int e = 0; e < DRAWS; e++) {
+        const sp_mix m = sp_mix_draw(&config, true, 8, (uint64_t)e / 8, e % 8);
+
+        assert_true(m.kind == SP_MIX_LASER || m.kind == SP_MIX_POLAR);
+        n_laser += m.kind == SP_MIX_LASER;
+        n[m.n_bands]++;
+    }
+    /* five standard deviations */
+    assert_true(abs(n_laser - DRAWS / 2) < 224);
+    assert_int_equal(n[3] + n[5] + n[6], n_laser);
+    for (int i = 0; i < 3; i++)
+        assert_true(abs(n[(int)three[i]] - DRAWS / 6) < 167);
+    config.augment.mix_bands = usual;
+    config.augment.mix = SP_MIX_NONE;
 }
 
 TEST_AFTER(begin, classes_are_found_by_name_and_number)

@@ -104,7 +104,14 @@ TEST(strides)
         "d:3: layer u: stride 2 back from stride 4: no layer before it has the finer "
         "coordinates");
     refused(OP("p", "avg_pool", "kernel = 1; stride = 1;"),
-            "d:2: layer p: a pool of kernel 1 and stride 1 does nothing");
+            "d:2: layer p: avg_pool of kernel 1 and stride 1 does nothing");
+    refused(OP("p", "upsample", "stride = 1;"),
+            "d:2: layer p: upsample of kernel 1 and stride 1 does nothing");
+    refused(OP("p", "upsample", "stride = 2;"),
+            "d:2: layer p: stride 2 back from stride 1: no layer before it has the finer "
+            "coordinates");
+    refused(OP("p", "upsample", "stride = 2; kernel = 2;"), "d:2: layer p: upsample takes no kernel");
+    refused(OP("p", "upsample", ""), "d:2: layer p: upsample needs stride");
 }
 
 /* 3 * 2^20 parameters, padded, then 27 * 2^40. */

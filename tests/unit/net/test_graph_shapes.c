@@ -36,17 +36,34 @@ TEST(families_have_the_published_sizes)
 {
     static const struct {
         const char *family;
-        double millions; /* 3 inputs, 20 classes */
-    } known[] = {{"14A", 8.0}, {"14B", 9.0},  {"14C", 11.9}, {"14D", 43.3},
-                 {"18", 21.7}, {"18A", 15.5}, {"18B", 17.2}, {"18D", 79.9},
-                 {"34", 37.9}, {"34A", 36.6}, {"34B", 36.2}, {"34C", 37.9},
-                 {"50", 31.8}, {"101", 70.8}};
+        int inputs, classes;
+        double millions;
+    } known[] = {
+        {"minkunet14A", 3, 20, 8.0},
+        {"minkunet14B", 3, 20, 9.0},
+        {"minkunet14C", 3, 20, 11.9},
+        {"minkunet14D", 3, 20, 43.3},
+        {"minkunet18", 3, 20, 21.7},
+        {"minkunet18A", 3, 20, 15.5},
+        {"minkunet18B", 3, 20, 17.2},
+        {"minkunet18D", 3, 20, 79.9},
+        {"minkunet34", 3, 20, 37.9},
+        {"minkunet34A", 3, 20, 36.6},
+        {"minkunet34B", 3, 20, 36.2},
+        {"minkunet34C", 3, 20, 37.9},
+        {"minkunet50", 3, 20, 31.8},
+        {"minkunet101", 3, 20, 70.8},
+        {"spunet", 6, 20, 39.2}, /* ScanNet: colour and normal */
+        {"minkunet18w16", 4, 19, 5.44}, /* spvnas's table has 5.5 */
+        {"minkunet18w20", 4, 19, 8.8},
+        {"minkunet18w32", 4, 19, 21.7},
+    };
     char family[64];
     CLOSED_BY(sp_graph_destroy) sp_graph g;
 
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
-        snprintf(family, sizeof family, "net.family=minkunet%s", known[i].family);
-        build(&g, family, NULL, 3, 20);
+        snprintf(family, sizeof family, "net.family=%s", known[i].family);
+        build(&g, family, NULL, known[i].inputs, known[i].classes);
         if (fabs((double)g.n_weights / 1e6 - known[i].millions) > 0.05)
             fail_msg("%s: %lld parameters", family, (long long)g.n_weights);
         sp_graph_destroy(&g);
@@ -128,6 +145,40 @@ TEST(names_are_those_of_minkunet)
     assert_string_equal(g.node[find(&g, "cat7")->in[1]].name, "relu0");
     assert_int_equal(g.n_buffers, 2 * 48);
     assert_string_equal(g.node[g.n_nodes - 1].name, "final");
+}
+
+/* The widths 0.5 and 0.64 of spvnas round channels down: 0.64 * 64 = 40, * 128 = 81. */
+TEST(narrow_families_have_the_published_channels)
+{
+    CLOSED_BY(sp_graph_destroy) sp_graph g;
+
+    build(&g, "net.family=minkunet18w20", NULL, 4, 19);
+    assert_int_equal(parameter(&g, "stem.3/weight")->dim[2], 20);
+    assert_int_equal(parameter(&g, "stage2.1.net.0/weight")->dim[2], 40);
+    assert_int_equal(parameter(&g, "stage3.1.net.0/weight")->dim[2], 81);
+    assert_int_equal(parameter(&g, "stage4.2.net.3/weight")->dim[2], 163);
+    assert_int_equal(parameter(&g, "up1.0.net.0/weight")->dim[2], 163);
+    assert_int_equal(parameter(&g, "up2.1.0.net.0/weight")->dim[1], 81 + 40);
+    assert_int_equal(parameter(&g, "classifier.0/weight")->dim[0], 61);
+}
+
+/* MinkUNet34v2 is MinkUNet34 with a wider classifier: 256 + 128 + 96 channels. */
+TEST(a_head_over_strides_reads_three_of_them)
+{
+    CLOSED_BY(sp_graph_destroy) sp_graph g, plain;
+    const sp_node *cat;
+
+    build(&g, "net.family=minkunet34v2w32", NULL, 4, 19);
+    build(&plain, "net.family=minkunet34w32", NULL, 4, 19);
+    assert_int_equal(g.n_weights - plain.n_weights, (256 + 128) * 19);
+    assert_int_equal(parameter(&g, "classifier.0/weight")->dim[0], 256 + 128 + 96);
+    cat = find(&g, "head.cat");
+    assert_int_equal(cat->level, 0);
+    assert_string_equal(g.node[cat->in[0]].name, "head16.3");
+    assert_string_equal(g.node[cat->in[1]].name, "head4.1");
+    assert_string_equal(g.node[cat->in[2]].name, "up4.1.1.relu");
+    assert_string_equal(g.node[find(&g, "head16.0")->in[0]].name, "stage4.6.relu");
+    assert_string_equal(g.node[find(&g, "head4.0")->in[0]].name, "up2.1.1.relu");
 }
 
 TEST(bottlenecks_widen_four_times)
