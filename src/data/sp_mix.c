@@ -2,11 +2,9 @@
 
 #include <assert.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/sp_rng.h"
-#include "base/sp_text.h"
 #include "compute/sp_backend.h"
 
 /* pi and pi / 2 */
@@ -83,56 +81,6 @@ int64_t sp_mix_cost(const sp_mix *mix, int64_t own, int64_t partner)
 uint64_t sp_mix_partner_seed(uint64_t seed)
 {
     return sp_rng_mix(seed + SP_RNG_MIX);
-}
-
-/* ---- classes ---- */
-
-/* The class that a word names: by its name, else by its number; -1 if not found. */
-static int class_of(const sp_dataset *set, const char *word)
-{
-    const int named = sp_text_find(set->n_classes, set->class_name, word);
-    char *end;
-    long number;
-
-    if (named >= 0)
-        return named;
-    number = strtol(word, &end, 10);
-    return end > word && !*end && 0 <= number && number < set->n_classes ? (int)number
-                                                                         : -1;
-}
-
-sp_status sp_mix_classes(const sp_config *config, const sp_dataset *set,
-                         bool **is_pasted)
-{
-    const sp_strings *wanted = &config->augment.mix_classes;
-    char classes[300];
-
-    *is_pasted = NULL;
-    if ((config->augment.mix != SP_MIX_POLAR &&
-         config->augment.mix != SP_MIX_LASERPOLAR) ||
-        wanted->n == 0)
-        return SP_OK;
-    *is_pasted = calloc((size_t)set->n_classes + 1, sizeof **is_pasted);
-    if (!*is_pasted)
-        return SP_FAIL(SP_EMEM, "no memory for %d classes", set->n_classes);
-    for (int i = 0; i < wanted->n; i++) {
-        const int found = class_of(set, wanted->at[i]);
-
-        if (found >= 0) {
-            (*is_pasted)[found] = true;
-            continue;
-        }
-        free(*is_pasted);
-        *is_pasted = NULL;
-        sp_dataset_print_names(classes, sizeof classes, set->n_classes, set->class_name,
-                               NULL);
-        return SP_FAIL(SP_EDATA,
-                       "%saugment.mix_classes: \"%.80s\" is no class of %s, expected "
-                       "names of %s or numbers from 0 to %d",
-                       sp_config_where(config, "augment.mix_classes"), wanted->at[i],
-                       set->shard[0].path, classes, set->n_classes - 1);
-    }
-    return SP_OK;
 }
 
 /* ---- rows ---- */
