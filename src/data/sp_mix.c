@@ -315,11 +315,22 @@ typedef struct work {
     const sp_mix *mix;
     const sp_sample *partner;
     poles at;
-    double sine, cosine;           /* of the sector's first angle */
-    double high, bands_per_radian; /* the highest inclination; of lasermix */
-    int64_t most;                  /* rows that the mixed sample may have */
+    double sine, cosine; /* of the sector's first angle */
+    /* Of lasermix, [n_bands - 1]: of the inclinations between two bands, from above. */
+    double tangent[SP_MOST_BANDS];
+    int64_t most; /* rows that the mixed sample may have */
     sp_sample *rows;
 } work;
+
+static void mix_set_bands(const sp_config *config, work *w)
+{
+    const double *bound = config->augment.mix_inclination.at;
+    const double width = (bound[1] - bound[0]) / w->mix->n_bands;
+
+    assert(2 <= w->mix->n_bands && w->mix->n_bands <= SP_MOST_BANDS);
+    for (int b = 0; b < w->mix->n_bands - 1; b++)
+        w->tangent[b] = tan((bound[1] - (b + 1) * width) * HALF / 180);
+}
 
 /* The number of a row's band of inclinations, from above. Inclinations above or below
  * all bands are in the first or last one. */
@@ -327,11 +338,12 @@ static int mix_band_of(const work *w, const sp_sample *s, int64_t row,
                        const double pole[3])
 {
     const double x = place_of(s, row, 0, pole), y = place_of(s, row, 1, pole);
-    const double inclination = atan2(place_of(s, row, 2, pole), sqrt(x * x + y * y));
-    const double at = (w->high - inclination) * w->bands_per_radian;
-    const int last = w->mix->n_bands - 1;
+    const double z = place_of(s, row, 2, pole), distance = sqrt(x * x + y * y);
+    int b = 0;
 
-    return at <= 0 ? 0 : at >= last ? last : (int)at;
+    while (b < w->mix->n_bands - 1 && z <= distance * w->tangent[b])
+        b++;
+    return b;
 }
 
 /* True if the exchange takes this place from the partner. */
@@ -482,27 +494,23 @@ static sp_status mix_scans(const sp_mixer *m, const sp_mix *mix, const sp_sample
 {
     static const int32_t nowhere[3] = {0, 0, 0};
     const bool is_laser = mix->kind == SP_MIX_LASER;
-    const double *bound = m->config->augment.mix_inclination.at;
     sp_sample rows = {.id = own->id};
-    const work w = {.m = m,
-                    .mix = mix,
-                    .partner = partner,
-                    .at = find_poles(m, is_laser, own, partner),
-                    .sine = sin(mix->begin),
-                    .cosine = cos(mix->begin),
-                    .high = is_laser ? bound[1] * HALF / 180 : 0,
-                    .bands_per_radian =
-                        is_laser ? mix->n_bands / ((bound[1] - bound[0]) * HALF / 180)
-                                 : 0,
-                    .most = own->n + partner->n,
-                    .rows = &rows};
+    work w = {.m = m,
+              .mix = mix,
+              .partner = partner,
+              .at = find_poles(m, is_laser, own, partner),
+              .sine = sin(mix->begin),
+              .cosine = cos(mix->begin),
+              .most = own->n + partner->n,
+              .rows = &rows};
     sp_augment aug = augment_of(m, mix, mix->seed);
 
     assert(!own->subvoxel == !partner->subvoxel);
-    if (is_laser)
+    if (is_laser) {
         SP_TRY(mix_check_sensor(m, own));
-    if (is_laser)
         SP_TRY(mix_check_sensor(m, partner));
+        mix_set_bands(m->config, &w);
+    }
     SP_TRY(take_rows(m, w.most, own->subvoxel, arena, &rows));
     for (int64_t i = 0; i < own->n; i++)
         if (!is_exchanged(&w, own, i, w.at.own))

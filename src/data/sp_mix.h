@@ -56,6 +56,8 @@
 #include "data/sp_shard.h"
 #include "data/sp_voxel.h"
 
+enum { SP_MOST_BANDS = 64 }; /* of lasermix */
+
 /* How one sample is mixed in one epoch. */
 typedef struct sp_mix {
     sp_mixing kind;  /* SP_MIX_NONE: not mixed; never SP_MIX_LASERPOLAR */

@@ -81,7 +81,7 @@ const sp_key sp_deck_key[] = {
 {"augment", "mix_classes", SP_KEY_TEXTS, AT(augment.mix_classes), "[]", NULL, NULL,
  NULL, "classes that polarmix pastes, by name or number; []: none"},
 {"augment", "mix_bands", SP_KEY_REALS, AT(augment.mix_bands), "[3, 4, 5, 6]",
- "[2, 1000]", "bands", NULL,
+ "[2, 64]", "bands", NULL,
  "lasermix: numbers of bands of inclination, one of which is drawn"},
 {"augment", "mix_inclination", SP_KEY_REALS, AT(augment.mix_inclination), "[-25, 3]",
  "[-90, 90]", "degrees", NULL,
