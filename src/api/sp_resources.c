@@ -1,4 +1,5 @@
 #include "api/sp_resources.h"
+#include "data/sp_paste.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -321,6 +322,7 @@ static sp_status resources_open_loader(sp_resources *r, const sp_dataset *set,
         .mean = r->norm.mean,
         .std = r->norm.std,
         .vectors = r->vectors,
+        .bank = is_training ? r->bank : NULL,
         .is_training = is_training,
         .with_points = !is_training && set->has_points,
         .with_context = !is_training && r->config->eval.merge,
@@ -440,6 +442,7 @@ void sp_resources_free(sp_resources *r)
     sp_dataset_close(&r->train);
     sp_dataset_close(&r->val);
     sp_dataset_close(&r->test);
+    sp_bank_close(r->bank);
     free(r->columns);
     sp_normalization_destroy(&r->norm);
     sp_transport_close(&r->transport);

@@ -85,6 +85,7 @@ typedef struct sp_resources {
     sp_dataset train, val, test;   /* zeroed if they were not asked for */
     int *columns, n_columns; /* [n_columns] feature columns in use */
     sp_vectors vectors;      /* those among them that turn, for the loaders */
+    struct sp_bank *bank; /* of augment.paste; NULL: nothing is pasted */
     int n_classes;
     char **class_name; /* [n_classes] from the training data or the model; borrowed */
     sp_normalization norm; /* of the training data or the model */
@@ -203,9 +204,10 @@ sp_status sp_resources_check_training(const sp_resources *resources);
 void sp_resources_exchange_average(sp_resources *resources);
 /* SP_EDATA if the deck lists class weights, but not one for each class. Local. */
 sp_status sp_resources_check_class_weights(const sp_resources *resources);
-/* Fails with SP_EDATA if augment.mix_classes names no class of the training set, with
- * SP_EUSAGE if augment.color_* is to change colours that it does not have. Local. */
-sp_status sp_resources_check_mixing(const sp_resources *resources);
+/* Reads the bank of augment.paste. Fails with SP_EDATA if that does not fit the training
+ * set or augment.mix_classes names no class of it, with SP_EUSAGE if augment.color_* is
+ * to change colours that it does not have. Local. */
+sp_status sp_resources_check_mixing(sp_resources *resources);
 /* Class weights for the deck, from the label counts of the training set. *weights:
  * [n_classes] malloc'd, NULL if classes are not weighted. */
 sp_status sp_resources_class_weights(sp_resources *resources, float **weights);

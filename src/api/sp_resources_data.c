@@ -9,6 +9,7 @@
 #include "base/sp_list.h"
 #include "base/sp_log.h"
 #include "data/sp_mix.h"
+#include "data/sp_paste.h"
 #include "data/sp_voxel.h"
 
 /* ---- data ---- */
@@ -454,7 +455,7 @@ sp_status sp_resources_check_class_weights(const sp_resources *r)
     return SP_OK;
 }
 
-sp_status sp_resources_check_mixing(const sp_resources *r)
+sp_status sp_resources_check_mixing(sp_resources *r)
 {
     bool *is_pasted;
     sp_colors colors;
@@ -462,6 +463,7 @@ sp_status sp_resources_check_mixing(const sp_resources *r)
 
     free(is_pasted);
     SP_TRY(rc);
+    SP_TRY(sp_bank_open(r->config, &r->train, r->columns, r->n_columns, &r->bank));
     return sp_colors_find(r->config, &r->train, r->columns, r->n_columns, &colors);
 }
 

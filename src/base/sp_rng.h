@@ -36,6 +36,7 @@ typedef enum sp_rng_purpose {
     SP_RNG_ELASTIC,     /* a = epoch, b = sample; counter = distortion, node, axis */
     SP_RNG_MIX,         /* a = epoch, b = sample */
     SP_RNG_CROP,        /* a = epoch, b = sample */
+    SP_RNG_PASTE,       /* a = epoch, b = sample; counter = object, draw */
     SP_RNG_COLOR,       /* a = epoch, b = sample */
     SP_RNG_COLOR_NOISE, /* a = epoch, b = sample; counter = voxel, column */
 } sp_rng_purpose;

@@ -33,6 +33,14 @@ int64_t sp_crop_most(const sp_config *config, int64_t n)
     return is_bound ? sp_least(n, config->augment.crop_voxels) : n;
 }
 
+int64_t sp_crop_cost(const sp_config *config, const sp_dataset *set, int64_t sample)
+{
+    const int64_t n = sp_dataset_voxels(set, sample);
+    const double part = n ? (double)sp_crop_most(config, n) / (double)n : 1;
+
+    return (int64_t)(part * (double)sp_dataset_cost(set, sample));
+}
+
 bool sp_crop_is_vague(const sp_config *config)
 {
     return sp_crop_is_on(config) &&

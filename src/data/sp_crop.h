@@ -34,6 +34,8 @@ bool sp_crop_is_on(const sp_config *config);
 /* The most rows that are left of n stored rows, whatever is drawn; n if config is NULL.
  */
 int64_t sp_crop_most(const sp_config *config, int64_t n);
+/* The work of a sample, of this share of its rows; config as above. */
+int64_t sp_crop_cost(const sp_config *config, const sp_dataset *set, int64_t sample);
 /* True if sp_crop_most is all that can be said of a sample: it may be left with all of
  * these rows or with one. */
 bool sp_crop_is_vague(const sp_config *config);

@@ -321,6 +321,8 @@ static sp_status open_loader(sp_loader *l)
     SP_TRY(sp_voxel_factor(l->options.config, l->options.set, &l->filler.factor));
     if (l->options.is_training) {
         SP_TRY(sp_mix_classes(l->options.config, l->options.set, &l->is_pasted));
+        l->filler.bank = l->options.bank;
+        l->request.room = l->options.bank ? sp_paste_most(l->options.config) : 0;
         SP_TRY(sp_colors_find(l->options.config, l->options.set, l->options.columns,
                               l->options.n_columns, &l->filler.colors));
     }

@@ -68,6 +68,7 @@ typedef struct sp_loader_options {
     /* [n_columns] statistics of these columns; NULL: not normalized. */
     const double *mean, *std;
     sp_vectors vectors; /* the vectors in these columns; n may be 0 */
+    const struct sp_bank *bank; /* of a training; NULL: nothing is pasted */
     /* True: augments, goes on without end; false: one pass, stored rows are kept. */
     bool is_training;
     bool with_points;

@@ -125,6 +125,16 @@ static sp_status slot_crop_all(loader_filler *f, loader_slot *slot)
     return SP_OK;
 }
 
+/* Pastes objects into the batch's own samples. */
+static void slot_paste(const loader_filler *f, loader_slot *slot)
+{
+    const sp_loader_options *o = f->options;
+
+    for (int b = 0; f->bank && b < slot->batch.n_samples; b++)
+        sp_paste_apply(o->config, f->bank, &o->vectors, (uint64_t)slot->batch.epoch,
+                       &slot->sample[b]);
+}
+
 /* Voxelizes sample b mixed with its partner; *is_mixed is false if it has no partner,
  * or one without voxels, perhaps because it could not be read. */
 static sp_status mix_sample(loader_filler *f, const loader_slot *slot, int b,
@@ -172,6 +182,7 @@ static sp_status voxelize_sample(loader_filler *f, const loader_slot *slot, int 
         aug = o->view[slot->batch.view];
     aug.vectors = &o->vectors;
     aug.colors = o->is_training ? &f->colors : NULL;
+    aug.is_mixed = f->bank != NULL;
     return sp_voxelize(&slot->sample[b], &aug, f->factor, o->n_columns, o->mean, o->std,
                        &f->scratch, out);
 }
@@ -287,6 +298,7 @@ sp_status sp_loader_slot_fill(loader_filler *f, loader_slot *slot)
     f->plan_s = f->other_s = 0;
     sp_arena_reset(&f->scratch);
     SP_TRY(slot_crop_all(f, slot));
+    slot_paste(f, slot);
     SP_TRY(collate(f, slot, &all));
     SP_TRY(be->ops->arena_pass(be, &slot->device, SP_FILL_BEGIN));
     SP_TRY(build_plan(f, slot, &all));

@@ -4,6 +4,7 @@
 
 #include "data/sp_loader.h"
 #include "data/sp_mix.h"
+#include "data/sp_paste.h"
 #include "data/sp_voxel.h"
 
 /* The states of a slot:
@@ -40,7 +41,8 @@ typedef struct loader_filler {
     double factor; /* edge of the network's voxels over the shards' voxel edge */
     const bool *is_pasted; /* of sp_mixer; borrowed */
     sp_colors colors;
-    bool has_warned; /* of a sample without voxels in augment.range */
+    const sp_bank *bank; /* NULL: nothing is pasted. Borrowed */
+    bool has_warned;     /* of a sample without voxels in augment.range */
     /* Holds the voxels of a batch before the plan orders them, and what plan_build
      * needs meanwhile. */
     sp_arena scratch;

@@ -2,11 +2,9 @@
 
 #include <assert.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/sp_rng.h"
-#include "base/sp_text.h"
 #include "compute/sp_backend.h"
 
 /* pi and pi / 2 */
@@ -83,56 +81,6 @@ int64_t sp_mix_cost(const sp_mix *mix, int64_t own, int64_t partner)
 uint64_t sp_mix_partner_seed(uint64_t seed)
 {
     return sp_rng_mix(seed + SP_RNG_MIX);
-}
-
-/* ---- classes ---- */
-
-/* The class that a word names: by its name, else by its number; -1 if not found. */
-static int class_of(const sp_dataset *set, const char *word)
-{
-    const int named = sp_text_find(set->n_classes, set->class_name, word);
-    char *end;
-    long number;
-
-    if (named >= 0)
-        return named;
-    number = strtol(word, &end, 10);
-    return end > word && !*end && 0 <= number && number < set->n_classes ? (int)number
-                                                                         : -1;
-}
-
-sp_status sp_mix_classes(const sp_config *config, const sp_dataset *set,
-                         bool **is_pasted)
-{
-    const sp_strings *wanted = &config->augment.mix_classes;
-    char classes[300];
-
-    *is_pasted = NULL;
-    if ((config->augment.mix != SP_MIX_POLAR &&
-         config->augment.mix != SP_MIX_LASERPOLAR) ||
-        wanted->n == 0)
-        return SP_OK;
-    *is_pasted = calloc((size_t)set->n_classes + 1, sizeof **is_pasted);
-    if (!*is_pasted)
-        return SP_FAIL(SP_EMEM, "no memory for %d classes", set->n_classes);
-    for (int i = 0; i < wanted->n; i++) {
-        const int found = class_of(set, wanted->at[i]);
-
-        if (found >= 0) {
-            (*is_pasted)[found] = true;
-            continue;
-        }
-        free(*is_pasted);
-        *is_pasted = NULL;
-        sp_dataset_print_names(classes, sizeof classes, set->n_classes, set->class_name,
-                               NULL);
-        return SP_FAIL(SP_EDATA,
-                       "%saugment.mix_classes: \"%.80s\" is no class of %s, expected "
-                       "names of %s or numbers from 0 to %d",
-                       sp_config_where(config, "augment.mix_classes"), wanted->at[i],
-                       set->shard[0].path, classes, set->n_classes - 1);
-    }
-    return SP_OK;
 }
 
 /* ---- rows ---- */
@@ -367,11 +315,22 @@ typedef struct work {
     const sp_mix *mix;
     const sp_sample *partner;
     poles at;
-    double sine, cosine;           /* of the sector's first angle */
-    double high, bands_per_radian; /* the highest inclination; of lasermix */
-    int64_t most;                  /* rows that the mixed sample may have */
+    double sine, cosine; /* of the sector's first angle */
+    /* Of lasermix, [n_bands - 1]: of the inclinations between two bands, from above. */
+    double tangent[SP_MOST_BANDS];
+    int64_t most; /* rows that the mixed sample may have */
     sp_sample *rows;
 } work;
+
+static void mix_set_bands(const sp_config *config, work *w)
+{
+    const double *bound = config->augment.mix_inclination.at;
+    const double width = (bound[1] - bound[0]) / w->mix->n_bands;
+
+    assert(2 <= w->mix->n_bands && w->mix->n_bands <= SP_MOST_BANDS);
+    for (int b = 0; b < w->mix->n_bands - 1; b++)
+        w->tangent[b] = tan((bound[1] - (b + 1) * width) * HALF / 180);
+}
 
 /* The number of a row's band of inclinations, from above. Inclinations above or below
  * all bands are in the first or last one. */
@@ -379,11 +338,12 @@ static int mix_band_of(const work *w, const sp_sample *s, int64_t row,
                        const double pole[3])
 {
     const double x = place_of(s, row, 0, pole), y = place_of(s, row, 1, pole);
-    const double inclination = atan2(place_of(s, row, 2, pole), sqrt(x * x + y * y));
-    const double at = (w->high - inclination) * w->bands_per_radian;
-    const int last = w->mix->n_bands - 1;
+    const double z = place_of(s, row, 2, pole), distance = sqrt(x * x + y * y);
+    int b = 0;
 
-    return at <= 0 ? 0 : at >= last ? last : (int)at;
+    while (b < w->mix->n_bands - 1 && z <= distance * w->tangent[b])
+        b++;
+    return b;
 }
 
 /* True if the exchange takes this place from the partner. */
@@ -534,27 +494,23 @@ static sp_status mix_scans(const sp_mixer *m, const sp_mix *mix, const sp_sample
 {
     static const int32_t nowhere[3] = {0, 0, 0};
     const bool is_laser = mix->kind == SP_MIX_LASER;
-    const double *bound = m->config->augment.mix_inclination.at;
     sp_sample rows = {.id = own->id};
-    const work w = {.m = m,
-                    .mix = mix,
-                    .partner = partner,
-                    .at = find_poles(m, is_laser, own, partner),
-                    .sine = sin(mix->begin),
-                    .cosine = cos(mix->begin),
-                    .high = is_laser ? bound[1] * HALF / 180 : 0,
-                    .bands_per_radian =
-                        is_laser ? mix->n_bands / ((bound[1] - bound[0]) * HALF / 180)
-                                 : 0,
-                    .most = own->n + partner->n,
-                    .rows = &rows};
+    work w = {.m = m,
+              .mix = mix,
+              .partner = partner,
+              .at = find_poles(m, is_laser, own, partner),
+              .sine = sin(mix->begin),
+              .cosine = cos(mix->begin),
+              .most = own->n + partner->n,
+              .rows = &rows};
     sp_augment aug = augment_of(m, mix, mix->seed);
 
     assert(!own->subvoxel == !partner->subvoxel);
-    if (is_laser)
+    if (is_laser) {
         SP_TRY(mix_check_sensor(m, own));
-    if (is_laser)
         SP_TRY(mix_check_sensor(m, partner));
+        mix_set_bands(m->config, &w);
+    }
     SP_TRY(take_rows(m, w.most, own->subvoxel, arena, &rows));
     for (int64_t i = 0; i < own->n; i++)
         if (!is_exchanged(&w, own, i, w.at.own))

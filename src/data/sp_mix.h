@@ -56,6 +56,8 @@
 #include "data/sp_shard.h"
 #include "data/sp_voxel.h"
 
+enum { SP_MOST_BANDS = 64 }; /* of lasermix */
+
 /* How one sample is mixed in one epoch. */
 typedef struct sp_mix {
     sp_mixing kind;  /* SP_MIX_NONE: not mixed; never SP_MIX_LASERPOLAR */
@@ -93,6 +95,11 @@ uint64_t sp_mix_partner_seed(uint64_t seed);
 /* The work of the mixed sample, from the work of its two samples as stored: about its
  * share of each. Balancing uses it; memory counts both. Pure. */
 int64_t sp_mix_cost(const sp_mix *mix, int64_t own, int64_t partner);
+/* Finds the words of a key in the set's classes: their names, or numbers. *is_named
+ * [set->n_classes] is malloc'd, NULL if there is no word. Errors as below. */
+sp_status sp_mix_find_classes(const sp_config *config, const char *key,
+                              const sp_strings *words, const sp_dataset *set,
+                              bool **is_named);
 /* Finds augment.mix_classes in the set's classes; *is_pasted is malloc'd, NULL if
  * nothing is pasted. SP_EDATA with the key's place, the word and the classes; SP_EMEM.
  */

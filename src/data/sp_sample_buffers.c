@@ -38,7 +38,7 @@ static void list_arrays(const sp_dataset *set, const sp_sample_request *request,
                         sp_sample *s, sample_array array[SAMPLE_ARRAYS])
 {
     const size_t c = (size_t)(request->columns ? request->n_columns : set->n_features);
-    const size_t n = (size_t)s->n, m = (size_t)s->n_points, k = (size_t)s->n_context;
+    const size_t n = (size_t)(s->n + request->room), m = (size_t)s->n_points, k = (size_t)s->n_context;
     const bool with_points = request->with_points && set->has_points;
     const bool with_context = request->with_context;
     const sample_array all[SAMPLE_ARRAYS] = {

@@ -10,6 +10,7 @@
 #include "base/sp_rng.h"
 #include "data/sp_crop.h"
 #include "data/sp_mix.h"
+#include "data/sp_paste.h"
 #include "data/sp_shard.h"
 
 /* A position of a step. */
@@ -311,21 +312,12 @@ static int64_t sampler_voxels(const sp_sampler *sampler, int64_t id)
     return sp_crop_most(sampler->cropping, sp_dataset_voxels(sampler->set, id));
 }
 
-/* The work of a sample, of this share of its voxels. */
-static int64_t sampler_cost(const sp_sampler *sampler, int64_t id)
-{
-    const int64_t n = sp_dataset_voxels(sampler->set, id);
-    const double part = n ? (double)sampler_voxels(sampler, id) / (double)n : 1;
-
-    return (int64_t)(part * (double)sp_dataset_cost(sampler->set, id));
-}
-
 /* Adds a sample to the memory that an item is bounded by. */
 static void add_sample(const sp_sampler *sampler, int64_t id, item *to)
 {
     const sp_bound *bound = &sampler->bound;
 
-    to->voxels += sampler_voxels(sampler, id);
+    to->voxels += sampler_voxels(sampler, id) + sampler->pasted;
     to->bytes += bound->of_sample ? bound->of_sample(bound->arg, id) : 0;
 }
 
@@ -333,7 +325,7 @@ static item make_item(const sp_sampler *sampler, int64_t id, int at)
 {
     item made = {.sample = id, .partner = -1, .at = at};
 
-    made.cost = sampler_cost(sampler, id);
+    made.cost = sp_crop_cost(sampler->cropping, sampler->set, id);
     add_sample(sampler, id, &made);
     return made;
 }
@@ -349,7 +341,8 @@ static void mix_item(const sp_sampler *sampler, int64_t epoch, item *of)
     if (mix.partner < 0)
         return;
     of->partner = mix.partner;
-    of->cost = sp_mix_cost(&mix, of->cost, sampler_cost(sampler, mix.partner));
+    of->cost = sp_mix_cost(&mix, of->cost,
+                           sp_crop_cost(sampler->cropping, sampler->set, mix.partner));
     add_sample(sampler, mix.partner, of);
 }
 
@@ -549,6 +542,8 @@ sp_status sp_sampler_open(sp_sampler *sampler, const sp_dataset *set,
     sampler->is_shuffled = is_training;
     if (is_training && config->augment.mix != SP_MIX_NONE && config->augment.mix_p > 0)
         sampler->mixing = config;
+    if (is_training)
+        sampler->pasted = sp_paste_most(config);
     if (is_training && sp_crop_is_on(config))
         sampler->cropping = config;
     sampler->per = is_training ? config->batch.per : SP_PER_WORLD;

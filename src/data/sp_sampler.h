@@ -22,6 +22,9 @@
  * A sample that augment.crop_voxels bounds for certain counts with the voxels that are
  * left at most, and with this share of its cost; other crops do not count.
  *
+ * Objects that augment.paste pastes count in each sample with augment.paste_voxels, but
+ * have no cost: it is about the same for all samples.
+ *
  * A sample that augment.mix mixes with a partner has the voxels and bytes of both, the
  * most that the mixed sample can have, and the cost that sp_mix_cost returns. */
 #ifndef SP_SAMPLER_H
@@ -69,6 +72,7 @@ typedef struct sp_sampler {
     bool balance;
     int64_t voxel_budget;
     const sp_config *cropping; /* borrowed; NULL: samples are not cropped */
+    int64_t pasted; /* the most voxels that are pasted into a sample */
     sp_bound bound;
     bool is_whole; /* bounds are applied as if one rank held all samples */
     struct sp_sampler_scratch *scratch;

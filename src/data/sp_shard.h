@@ -131,6 +131,7 @@ typedef struct sp_sample_request {
     bool with_points;
     bool with_context; /* the points of margins; the set has blocks */
     bool only_labels;  /* the other arrays are unchanged, and nothing is verified */
+    int64_t room;      /* more rows that sp_sample_allot makes room for */
     /* The sample that lends its buffers for reading; each thread needs its own.
      * Borrowed. The arrays are then from sp_sample_allot. NULL: the buffers of the
      * sample that is read are used. */

@@ -99,6 +99,11 @@ typedef struct sp_config {
         sp_doubles crop_size;
         int64_t crop_voxels; /* 0: no bound */
         double crop_p;
+        char *paste; /* path of a bank of objects; "": nothing is pasted */
+        double paste_p;
+        sp_strings paste_classes; /* names or numbers; empty: all of the bank */
+        int paste_count;
+        int64_t paste_voxels;
         sp_strings color_columns; /* names; empty: the usual ones */
         double color_max;         /* 0: found from the data */
         double color_contrast, color_blend, color_shift, color_shift_p;

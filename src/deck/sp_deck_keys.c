@@ -81,7 +81,7 @@ const sp_key sp_deck_key[] = {
 {"augment", "mix_classes", SP_KEY_TEXTS, AT(augment.mix_classes), "[]", NULL, NULL,
  NULL, "classes that polarmix pastes, by name or number; []: none"},
 {"augment", "mix_bands", SP_KEY_REALS, AT(augment.mix_bands), "[3, 4, 5, 6]",
- "[2, 1000]", "bands", NULL,
+ "[2, 64]", "bands", NULL,
  "lasermix: numbers of bands of inclination, one of which is drawn"},
 {"augment", "mix_inclination", SP_KEY_REALS, AT(augment.mix_inclination), "[-25, 3]",
  "[-90, 90]", "degrees", NULL,
@@ -101,6 +101,16 @@ const sp_key sp_deck_key[] = {
  "voxels", NULL, "most stored voxels of the part, the nearest ones; 0: no bound"},
 {"augment", "crop_p", SP_KEY_REAL, AT(augment.crop_p), "1", "[0, 1]", NULL, NULL,
  "probability with which a sample is cropped"},
+{"augment", "paste", SP_KEY_TEXT, AT(augment.paste), "\"\"", NULL, NULL, NULL,
+ "paste objects of this shard of spvox bank into samples; \"\": paste nothing"},
+{"augment", "paste_p", SP_KEY_REAL, AT(augment.paste_p), "1", "[0, 1]", NULL, NULL,
+ "probability with which objects are pasted into a sample"},
+{"augment", "paste_classes", SP_KEY_TEXTS, AT(augment.paste_classes), "[]", NULL, NULL,
+ NULL, "classes of the pasted objects, by name or number; []: all that the bank has"},
+{"augment", "paste_count", SP_KEY_INT, AT(augment.paste_count), "5", "[1, 1000]",
+ "objects", NULL, "objects that are pasted into a sample, as far as places are found"},
+{"augment", "paste_voxels", SP_KEY_INT64, AT(augment.paste_voxels), "20000", "[1, 1e9]",
+ "voxels", NULL, "most voxels that are pasted into a sample"},
 {"augment", "color_columns", SP_KEY_TEXTS, AT(augment.color_columns), "[]", NULL, NULL,
  NULL, "feature columns that are colours; []: red, green and blue"},
 {"augment", "color_max", SP_KEY_REAL, AT(augment.color_max), "0", "[0, 1e9]", NULL,
@@ -345,6 +355,7 @@ const char *const sp_config_kept_by_model[] = {
 
 /* The keys that are paths: a "~/" in them is the user's folder. */
 const char *const sp_deck_paths[] = {"data.train",     "data.val",   "run.dir",
+                                     "augment.paste",
                                      "run.checkpoint", "run.resume", "run.init_from",
                                      "run.log_dir",    NULL};
 

@@ -6,6 +6,7 @@
  *     apply     predictions + scan --> codes of points --sp_scan_write--> labelled scan
  *     scene     seed --sp_scene--> synthetic labelled shards
  *     info      shards --> counts, ranges, cost
+ *     bank      shards --> objects of classes as the samples of one shard
  *     compare   two scans, or folders of scans --vox_compare_*--> scores
  *     view      shard, predictions or scan --vox_view_load_*--> points --> picture
  *
@@ -29,6 +30,8 @@ sp_status vox_apply(int argc, char **argv, sp_comm *comm);
 sp_status vox_scene(int argc, char **argv, sp_comm *comm);
 /* Prints the content of shards. */
 sp_status vox_info(int argc, char **argv, sp_comm *comm);
+/* Collects the objects of classes. Only rank 0 works. */
+sp_status vox_bank(int argc, char **argv, sp_comm *comm);
 /* Compares the classes of the same points in two scans or folders. SP_EBELOW: the mean
  * IoU is below the bound that was given. */
 sp_status vox_compare(int argc, char **argv, sp_comm *comm);

@@ -14,9 +14,11 @@ run : { log_every = 1; };
 DECK
 # 15 samples: 12 steps of 4.
 last=12
+# shellcheck disable=SC2089 # quotes of the deck
 colors='augment.color_columns=["feature0"] augment.color_max=1 augment.color_contrast=0.5 augment.color_shift=0.2
     augment.color_jitter=0.1 augment.color_drop=0.2'
 sphere='augment.crop=sphere augment.crop_voxels=50 augment.crop_p=0.7 augment.mix=mix3d augment.mix_p=0.5'
+# shellcheck disable=SC2034 # by eval
 box='augment.crop=box augment.crop_size=[3,3,0] augment.range=[-1000,-1000,-1000,1000,1000,1000]'
 
 # voxels DIR: those of each step.
@@ -87,7 +89,7 @@ done
 
 # After the first epoch a step allocates nothing.
 counted=$SP_BUILDDIR/tests/run/sptrain_counted
-# shellcheck disable=SC2086
+# shellcheck disable=SC2086,SC2090
 SPTRAIN=$counted run 1 0 base.deck $colors $sphere run.dir=counted run.checkpoint_every=1000
 test "$(grep -c '^step .* allocations' err)" = $last || fail "$last steps expected"
 awk '/^step .* allocations/ && $2 > 4 && $2 % 4 != 1 && $4 > 0 { print; bad = 1 } END { exit bad }' err >&2 ||

@@ -6,6 +6,7 @@
 
 #include "base/sp_machine.h"
 #include "data/sp_crop.h"
+#include "data/sp_paste.h"
 #include "data/sp_voxel.h"
 #include "api/memory/sp_cut_internal.h"
 #include "base/sp_pulse.h"
@@ -88,6 +89,19 @@ static double cut_part_left(const sp_budget *b, int64_t stored)
                : 1;
 }
 
+/* Adds the most that is pasted into a sample, with the largest sample's ratio of voxels
+ * of coarse levels. */
+static void cut_add_pasted(const sp_budget *b, sp_load *load)
+{
+    const int64_t n =
+        b->foreseer.is_training ? sp_paste_most(b->foreseer.what.config) : 0;
+
+    load->stored += n;
+    for (int l = 0; n && l < b->foreseer.what.graph->spec.n_levels; l++)
+        load->voxels[l] += (int64_t)ceil(
+            (double)n * fmin(1, ratio(b->like.voxels[l], b->like.stored)));
+}
+
 /* Estimates a sample from the index. If /cost lacks a level, the ratio of its voxels to
  * the preceding level's is taken from the largest sample. */
 static void foresee(const sp_budget *b, int64_t sample, sp_load *load)
@@ -108,6 +122,7 @@ static void foresee(const sp_budget *b, int64_t sample, sp_load *load)
             voxels = (double)b->set->cost[sample * SP_COST_COLUMNS + column + l];
         load->voxels[l] = (int64_t)ceil(part * voxels);
     }
+    cut_add_pasted(b, load);
     load->above = (int64_t)ceil((double)load->voxels[coarsest] *
                                 ratio(b->like.above, b->like.voxels[coarsest]));
     for (int m = 0; m < spec->n_maps; m++) {
@@ -309,8 +324,10 @@ static sp_status compare_largest(sp_budget *b, const sp_cut *cut)
     b->excess = 0;
     for (int64_t e = is_training ? 0 : -1; e < (is_moved(b) ? N_EPOCHS : 0); e++)
         SP_TRY(cut_compare(b, cut, largest_sample(b->set), e));
-    /* A sample that a crop leaves little of is no measure of the others. */
-    if (is_training && sp_crop_is_on(b->foreseer.what.config))
+    /* A sample that a crop leaves little of is no measure of the others, and nothing is
+     * pasted into a sample that is planned here. */
+    if (is_training && (sp_crop_is_on(b->foreseer.what.config) ||
+                        sp_paste_is_on(b->foreseer.what.config)))
         b->excess = fmax(b->excess, 1);
     b->excess = b->excess > 0 ? b->excess : 1;
     return SP_OK;

@@ -10,6 +10,7 @@
 #include "base/sp_number.h"
 #include "data/sp_crop.h"
 #include "data/sp_mix.h"
+#include "data/sp_paste.h"
 #include "data/sp_voxel.h"
 #include "net/sp_fixed.h"
 #include "net/sp_kept.h"
@@ -84,6 +85,8 @@ sp_status sp_foresee_fixed(sp_foreseer *f, sp_foreseen_fixed *fixed)
     fixed->program = PROGRAM_BYTES + NEIGHBOUR_BYTES * (what->n_local - 1) +
                      INDEX_BYTES * what->n_samples;
     fixed->program += what->merging_bytes + what->unpacked_bytes;
+    if (f->is_training)
+        fixed->program += sp_bank_bytes(what->config);
     if (!is_host)
         fixed->program = ARENAS * PAGE_BYTES;
     return SP_OK;
@@ -217,6 +220,7 @@ void sp_foresee_step(sp_foreseer *f, const sp_load *load, int64_t part[SP_PARTS]
         .is_training = f->is_training,
         .verify = what->config->data.verify,
         .is_merging = what->factor > 1 || is_mixing(f) ||
+                      (f->is_training && sp_paste_is_on(what->config)) ||
                       (f->is_training ? may_move && sp_augment_merges(what->config)
                                       : what->has_scaled_views),
         .is_displacing = may_move && sp_augment_displaces(what->config),

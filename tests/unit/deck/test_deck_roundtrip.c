@@ -91,7 +91,8 @@ TEST(every_word_comes_back)
     for (int k = 0; k < sp_deck_n_keys; k++) {
         const sp_key *key = &sp_deck_key[k];
         char word[SP_NAME], override[3 * SP_NAME], quoted[SP_NAME + 2];
-        char *overrides[] = {override}, *value;
+        char bound[] = "augment.crop_voxels=9"; /* a crop needs it */
+        char *overrides[] = {override, bound}, *value;
         sp_config c;
 
         for (int i = 0; key->names && sp_choice_name(key->names, i, word); i++) {
@@ -100,7 +101,7 @@ TEST(every_word_comes_back)
                 *at = (char)toupper((unsigned char)*at);
             snprintf(override, sizeof override, "%s.%s=%s", key->section, key->name,
                      word);
-            OK(sp_config_read(&c, NULL, 1, overrides));
+            OK(sp_config_read(&c, NULL, 2, overrides));
             if (key->type == SP_KEY_LOSS)
                 assert_true(sp_loss_mix_is(&c.train.loss, (sp_loss_kind)i));
             else
