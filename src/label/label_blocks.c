@@ -59,7 +59,8 @@ sp_status label_blocks_open(label_blocks *b, const label_cut *cut,
     if (rc == SP_OK && result)
         rc = label_result_deal(result, deal, writer);
     SP_TRY(sp_comm_agree(comm, rc));
-    return sp_merger_open(&b->merger, &b->set, model->n_classes, comm, label_block, b);
+    return sp_merger_open(&b->merger, &b->set, label_model_sums(model), comm,
+                          label_block, b);
 }
 
 void label_blocks_close(label_blocks *b)

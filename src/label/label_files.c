@@ -96,6 +96,10 @@ static void print_origin(FILE *to, const label_model *m, const label_options *o)
     if (o->buffer > 0)
         fprintf(to, " buffer %.17g", o->buffer);
     fprintf(to, " min %.17g doubtful %d", o->min_confidence, (int)o->doubtful);
+    if (m->temperature != 1)
+        fprintf(to, " temperature %.17g", m->temperature);
+    if (m->most_distance > 0)
+        fprintf(to, " features %.17g", m->most_distance);
     for (int i = 0; i < v->n_features; i++)
         fprintf(to, " column %s/%.17g", v->feature[i].name, v->feature[i].divisor);
     for (int c = 0; c < m->n_classes; c++)

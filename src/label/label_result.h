@@ -61,6 +61,8 @@ typedef struct label_result {
     void *value;                   /* [n][n_added] uint8 or float */
     size_t label_room, value_room; /* bytes of these */
     float *probability;            /* [n_classes] of the point at hand */
+    uint64_t *total;               /* [n_classes] of all models */
+    float agreement;               /* of the point at hand */
     label_strips *strips;          /* NULL: it is not shared with a thread */
 } label_result;
 
@@ -72,7 +74,7 @@ void label_result_free(label_result *result);
 sp_status label_result_size(label_result *result, int64_t n);
 /* Makes it one of a writer's rows. writer -1: one without rows. SP_EMEM. */
 sp_status label_result_deal(label_result *result, const label_deal *deal, int writer);
-/* Labels a point from the sums of its probabilities [n_classes] (sp_merge.h). is_kept:
+/* Labels a point from the sums of its probabilities [models][n_classes] (sp_merge.h). is_kept:
  * the point keeps its code. */
 void label_result_put(label_result *result, int64_t row, const uint64_t *sum,
                       bool is_kept);

@@ -45,7 +45,7 @@ static sp_status label_sample_whole(label_work *w, const label_sample *sample,
                                     label_job *job)
 {
     const sp_sample *s = &sample->grid.sample;
-    const size_t c = (size_t)w->model->n_classes;
+    const size_t c = (size_t)label_model_sums(w->model);
     const double begun = sp_now_s();
     label_tally tally = {0};
 

@@ -196,7 +196,7 @@ sp_status label_work_next(label_work *w, label_sample **sample)
 sp_status label_work_predict(label_work *w, const label_sample *sample)
 {
     const sp_sample *s = &sample->grid.sample;
-    const size_t n = (size_t)(s->n * w->model->n_classes);
+    const size_t n = (size_t)(s->n * label_model_sums(w->model));
 
     if (!sp_list_reserve(&w->sum, &w->sum_room, n * sizeof *w->sum))
         return SP_FAIL(SP_EMEM, "%s: no memory for %" PRId64 " voxels", sample->name,
