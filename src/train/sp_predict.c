@@ -104,8 +104,8 @@ static void soften_logits(const sp_predictor *p, float *z)
             z[top] = nextafterf(z[j], INFINITY);
 }
 
-/* Writes the logits of a sample's voxels; with several views or models the logarithms of the mean
- * probabilities: their softmax is the mean. Returns the end. */
+/* Writes the logits of a sample's voxels; with several views or models the logarithms
+ * of the mean probabilities: their softmax is the mean. Returns the end. */
 static char *pack_logits(const sp_predictor *p, const predicted *of, int b, char *to)
 {
     const sp_batch *batch = of->batch;
