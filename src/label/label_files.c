@@ -95,6 +95,9 @@ static void print_origin(FILE *to, const label_model *m, const label_options *o)
         fprintf(to, " aligned");
     if (o->buffer > 0)
         fprintf(to, " buffer %.17g", o->buffer);
+    if (o->has_window)
+        fprintf(to, " window %.17g %.17g %.17g %.17g", o->window[0], o->window[1],
+                o->window[2], o->window[3]);
     fprintf(to, " min %.17g doubtful %d", o->min_confidence, (int)o->doubtful);
     if (m->temperature != 1)
         fprintf(to, " temperature %.17g", m->temperature);
@@ -343,7 +346,7 @@ static sp_status check_scan(label_files *f, const label_model *m,
     if (rc == SP_OK && o->buffer > 0)
         rc = label_index_find(index, scan, &f->file[i].n_points, &f->file[i].extent);
     path_of(f->dir, f->file[i].name, "", path);
-    f->file[i].section = sp_scan_section(scan, path);
+    f->file[i].section = o->has_window ? 0 : sp_scan_section(scan, path);
     if (rc == SP_OK)
         rc = label_model_check(m, o, scan, path);
     sp_scan_close(scan);

@@ -24,6 +24,8 @@ typedef struct label_options {
     int64_t doubtful;          /* code of points below; LABEL_NOT_GIVEN: no class */
     double doubtful_features;  /* share of the validation set; 0: not wanted */
     bool *keep;                /* [VOX_MAX_CODE + 1] codes that stay, or NULL */
+    bool has_window;
+    double window[4]; /* x0 y0 x1 y1: only these points are written */
     double buffer;             /* metre; 0: scans are labelled one by one */
     const char *summary;       /* PREFIX of the tables; NULL: they are not written */
     const char *index;         /* NULL: extents are not kept */

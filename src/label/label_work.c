@@ -229,12 +229,14 @@ static sp_status list_parts(const label_work *w, int i, int n, char ***path)
 static sp_status write_rows(const label_work *w, const label_job *job, sp_scan *scan,
                             const char *path)
 {
-    const sp_scan_labels labels = label_result_labels(&job->result);
+    sp_scan_labels labels = label_result_labels(&job->result);
     const label_deal *deal = &job->result.deal;
     const int writer = label_deal_writer(deal, w->comm->rank), n = deal->n_writers;
     char **part;
     sp_status rc;
 
+    if (w->options->has_window)
+        labels.window = w->options->window;
     if (job->step == LABEL_WHOLE)
         return sp_scan_write(scan, path, &labels);
     SP_TRY(list_parts(w, job->scan, n, &part));
