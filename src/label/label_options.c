@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "label/label_raster.h"
 #include "predict/sp_view.h"
 
 static sp_status read_keep(void *to, const sp_option *option, const char *text)
@@ -102,6 +103,8 @@ static const sp_option option_table[] = {
 {{"--window", "x0,y0,x1,y1", "write only the points with x0 <= x < x1 and y0 <= y < y1, with "
   "the classes of the whole scan; COPC is read only there"},
  SP_OPTION_READ, .read = options_read_window},
+{{"--raster", "M", "writes NAME.tif beside each output, a GeoTIFF with cells of M metres: the "
+  "share of each class, and of doubtful points"}, SP_OPTION_REAL, AT(raster)},
 {{"--index", "FILE", "keeps where the points of each scan lie, for --buffer"},
  SP_OPTION_TEXT, AT(index)},
 {{"--summary", "PREFIX", "writes PREFIX.csv and PREFIX.geojson: points, shares of classes, "
@@ -218,6 +221,10 @@ static sp_status check(const label_options *o)
         return SP_FAIL(SP_EUSAGE,
                        "--doubtful is the code of points that --min-confidence or "
                        "--doubtful-features finds; both are missing");
+    if (o->raster > 0 && !label_raster_is_built())
+        return SP_FAIL(SP_EUSAGE,
+                       "--raster: this build has no libtiff, so it writes no "
+                       "maps: install libtiff-dev and configure anew");
     if (o->index && o->buffer <= 0)
         return SP_FAIL(SP_EUSAGE, "--index keeps extents for --buffer, which is "
                                   "missing");

@@ -228,7 +228,7 @@ static bool is_far(const label_result *r, const uint64_t *sum)
     return (double)sum[label_model_sums(r->model) - 1] * LABEL_MOST_FAR > (double)total;
 }
 
-void label_result_put(label_result *r, int64_t row, const uint64_t *sum, bool is_kept)
+void label_result_put(label_result *r, int64_t row, const uint64_t *sum, uint32_t mark)
 {
     sp_merged merged =
         sp_merge_result(add_models(r, sum), r->model->n_classes, r->probability);
@@ -241,7 +241,9 @@ void label_result_put(label_result *r, int64_t row, const uint64_t *sum, bool is
     is_doubtful = (double)merged.confidence < r->min_confidence || is_far(r, sum);
     if (r->tally)
         label_tally_add(r->tally, merged.label, merged.confidence, is_doubtful);
-    if (is_kept)
+    if (r->raster)
+        label_raster_add(r->raster, mark >> 1, merged.label, is_doubtful);
+    if (mark & 1)
         r->label[row] = KEPT;
     else if (is_doubtful)
         r->label[row] = DOUBTFUL;

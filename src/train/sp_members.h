@@ -1,4 +1,4 @@
-/* Further models whose probabilities are averaged with the first one's: the mean of an
+/* Further models. Their probabilities are averaged with the first one's: the mean of an
  * ensemble. They share the first model's device and see its samples.
  *
  *     label A+B+C     sp_members_open, _open_nets --> one sum for each model
