@@ -2,7 +2,7 @@
 #   Without it everything works but --raster, which says so.
 #   Found elsewhere with PKG_CONFIG_PATH, or TIFF_CFLAGS and TIFF_LIBS; left out with
 #   --without-tiff.
-#   Defines SP_WITH_TIFF, sets HAVE_TIFF.
+#   Defines SP_WITH_TIFF, sets HAVE_TIFF and, for the programs only, TIFF_LIBS.
 AC_DEFUN([SP_CHECK_TIFF], [
 AC_ARG_WITH([tiff], [AS_HELP_STRING([--without-tiff], [leave out maps (GeoTIFF)])], [],
   [with_tiff=auto])
@@ -14,7 +14,6 @@ AS_IF([test "x$with_tiff" != xno], [
     sp_tiff_summary="libtiff"
     sp_have_tiff=yes
     SP_CPPFLAGS="$SP_CPPFLAGS $TIFF_CFLAGS"
-    SP_LIBS="$TIFF_LIBS $SP_LIBS"
   ], [
     AS_IF([test "x$with_tiff" = xyes], [AC_MSG_ERROR([--with-tiff: no libtiff found])])
     sp_tiff_summary="left out (no libtiff)"
