@@ -142,6 +142,19 @@ static sp_status run_members(label_net *n, const sp_sample *sample, const char *
     return SP_OK;
 }
 
+/* Zeroes the sums of distances, if they are wanted. */
+static sp_status reserve_far(label_net *n, int64_t n_stored, const char *what)
+{
+    const size_t bytes = (size_t)n_stored * sizeof *n->far;
+
+    if (!(n->model->most_distance > 0) || bytes == 0)
+        return SP_OK;
+    if (!sp_list_reserve(&n->far, &n->far_room, bytes))
+        return SP_FAIL(SP_EMEM, "%s: no memory for its voxels", what);
+    memset(n->far, 0, bytes);
+    return SP_OK;
+}
+
 sp_status label_net_run(label_net *n, const sp_sample *sample, const char *what,
                         uint64_t *sum)
 {
@@ -151,10 +164,7 @@ sp_status label_net_run(label_net *n, const sp_sample *sample, const char *what,
 
     assert(n->single && what && (sum || sample->n == 0));
     memset(sum, 0, (size_t)sample->n * (size_t)c * sizeof *sum);
-    if (!sp_list_reserve(&n->far, &n->far_room, (size_t)sample->n * sizeof *n->far))
-        return SP_FAIL(SP_EMEM, "%s: no memory for its voxels", what);
-    if (sample->n > 0)
-        memset(n->far, 0, (size_t)sample->n * sizeof *n->far);
+    SP_TRY(reserve_far(n, sample->n, what));
     for (int v = 0; v < n->views.n; v++) {
         sp_run_beat(run, SP_PHASE_EVAL, 0, 0);
         SP_TRY(run_view(n, sample, v, what, sum));
