@@ -1,23 +1,23 @@
-/* What `sptrain calibrate` finds out about a model on labelled data, beside its weights:
- * a temperature for its probabilities, and the classes' places among the features that
- * its last layer reads.
+/* What `sptrain calibrate` finds out about a model on labelled data, beside its
+ * weights: a temperature for its probabilities, and the classes' places among the
+ * features that its last layer reads.
  *
- *     temperature   softmax(logits / T) instead of softmax(logits) (Guo et al. 2017, "On
- *                   Calibration of Modern Neural Networks"). A probability p of a mean
- *                   over views, blocks or models becomes p^(1/T) over the sum of all
- *                   classes'. For one view and one block that is the same, and it never
- *                   changes which class is the greatest.
+ *     temperature   softmax(logits / T) instead of softmax(logits) (Guo et al. 2017,
+ *                   "On Calibration of Modern Neural Networks"). A probability p of a
+ *                   mean over views, blocks or models becomes p^(1/T) over the sum of
+ *                   all classes'. For one view and one block that is the same, and it
+ *                   never changes which class is the greatest.
  *     distance      min over classes c of |W (f / |f| - mean of c)|: the Mahalanobis
- *                   distance with the covariance that all classes share (Lee et al. 2018,
- *                   "A Simple Unified Framework for Detecting Out-of-Distribution
+ *                   distance with the covariance that all classes share (Lee et al.
+ *                   2018, "A Simple Unified Framework for Detecting Out-of-Distribution
  *                   Samples") of features with length 1 (Mueller and Hein 2025,
  *                   "Mahalanobis++"). It is large for objects that the training has not
- *                   seen. Measured on airborne tiles with a class left out: with features
- *                   as they are, only vegetation is far from its own mean.
+ *                   seen. Measured on airborne tiles with a class left out: with
+ *                   features as they are, only vegetation is far from its own mean.
  *     quantiles     of the distances of the labelled voxels; a threshold for a share
  *
- * In a checkpoint they are the datasets of the group /calibration (input/SCHEMA); packed
- * models have them too. */
+ * In a checkpoint they are the datasets of the group /calibration (input/SCHEMA);
+ * packed models have them too. */
 #ifndef SP_CALIBRATION_H
 #define SP_CALIBRATION_H
 
@@ -51,7 +51,8 @@ double sp_calibration_scale(const float *f, int n);
  * Pure. */
 double sp_calibration_distance(const sp_calibration *calibration, const float *f,
                                double *scratch);
-/* The distance that the share q, 0 to 1, of the labelled voxels does not exceed. Pure. */
+/* The distance that the share q, 0 to 1, of the labelled voxels does not exceed. Pure.
+ */
 double sp_calibration_threshold(const sp_calibration *calibration, double q);
 /* Writes it to an open file, or reads it; *calibration is NULL if the file has none.
  * SP_EDATA; SP_EIO; SP_EMEM. */

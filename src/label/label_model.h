@@ -28,7 +28,8 @@ typedef struct label_model {
     label_field_kind kind[LABEL_ADDED];
     bool has_class_field;            /* one of them is LABEL_CLASS */
     int class_of_field[LABEL_ADDED]; /* of a LABEL_PROBABILITY */
-    /* Probabilities become p^(1/T); 1 if the model was not calibrated, or is several. */
+    /* Probabilities become p^(1/T); 1 if the model was not calibrated, or is several.
+     */
     double temperature;
     double most_distance; /* of --doubtful-features; 0: distances are not wanted */
     uint32_t crc;         /* of the files of the models */
@@ -44,7 +45,8 @@ sp_status label_model_open(label_model *model, const sp_command *command,
 /* Reports rc, frees all and returns the status to exit with. Collective. */
 sp_status label_model_close(label_model *model, sp_status rc);
 /* The sums of a voxel or point: a sum of probabilities for each class of each model;
- * then, if distances are wanted, the sum of distances over most_distance in units. Pure.
+ * then, if distances are wanted, the sum of distances over most_distance in units.
+ * Pure.
  */
 enum {
     LABEL_MOST_FAR = 1 << 10,

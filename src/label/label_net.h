@@ -26,8 +26,9 @@ typedef struct label_net {
 sp_status label_net_open(label_net *net, label_model *model, int n_views);
 void label_net_close(label_net *net);
 /* Sums the probabilities of the sample's voxels over all views, model by model:
- * sum [sample->n][label_model_sums], in the units of sp_merge.h, is written. `what` names the sample. Local. SP_ENUMERIC: an
- * output is not finite; SP_EDATA, SP_EMEM, SP_EDEVICE. */
+ * sum [sample->n][label_model_sums], in the units of sp_merge.h, is written. `what`
+ * names the sample. Local. SP_ENUMERIC: an output is not finite; SP_EDATA, SP_EMEM,
+ * SP_EDEVICE. */
 sp_status label_net_run(label_net *net, const sp_sample *sample, const char *what,
                         uint64_t *sum);
 

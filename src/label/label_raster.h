@@ -1,5 +1,5 @@
-/* Maps of a scan: which share of a cell's labelled points has each class, and which share
- * is doubtful.
+/* Maps of a scan: which share of a cell's labelled points has each class, and which
+ * share is doubtful.
  *
  *     thread that makes samples   point --> its cell          label_raster_cell
  *     owner of a block            class of a point --> counts label_raster_add
@@ -26,8 +26,8 @@ typedef struct label_raster {
 
 /* True if this build writes maps. */
 bool label_raster_is_built(void);
-/* The cells of a scan's extent; nothing is allocated. SP_EDATA: the extent is not known, or
- * has more than 2^28 cells and classes. Local, as are all but _sum. */
+/* The cells of a scan's extent; nothing is allocated. SP_EDATA: the extent is not
+ * known, or has more than 2^28 cells and classes. Local, as are all but _sum. */
 sp_status label_raster_lay_out(label_raster *raster, const char *path,
                                const vox_extent *extent, double edge, int n_classes);
 /* Allocates the counts, zeroed. SP_EMEM. Free in any case. */

@@ -1,6 +1,6 @@
-/* Maps as GeoTIFF (OGC 19-008r4), by libtiff: float32 in planes, a band for each class and
- * one for doubt, NaN without points. The names of the bands, and what stands for no value,
- * are in the two fields that GDAL has for them. */
+/* Maps as GeoTIFF (OGC 19-008r4), by libtiff: float32 in planes, a band for each class
+ * and one for doubt, NaN without points. The names of the bands, and what stands for no
+ * value, are in the two fields that GDAL has for them. */
 #include "label/label_raster.h"
 
 #include <assert.h>

@@ -76,8 +76,8 @@ void label_result_free(label_result *result);
 sp_status label_result_size(label_result *result, int64_t n);
 /* Makes it one of a writer's rows. writer -1: one without rows. SP_EMEM. */
 sp_status label_result_deal(label_result *result, const label_deal *deal, int writer);
-/* Labels a point from the sums of its probabilities [models][n_classes] (sp_merge.h). mark:
- * as in label_sample. */
+/* Labels a point from the sums of its probabilities [models][n_classes] (sp_merge.h).
+ * mark: as in label_sample. */
 void label_result_put(label_result *result, int64_t row, const uint64_t *sum,
                       uint32_t mark);
 /* Copies the points of `from` to the rows [from->n] of result. SP_EDATA: the scan has

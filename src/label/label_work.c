@@ -139,8 +139,8 @@ static uint32_t cell_of(const label_work *w, const double *xyz)
     return label_raster_cell(&w->cells, xyz[0], xyz[1]);
 }
 
-/* Notes which of the points that the sample owns are kept, and their cells. Codes are no
- * classes, and labels mean nothing to what follows. */
+/* Notes which of the points that the sample owns are kept, and their cells. Codes are
+ * no classes, and labels mean nothing to what follows. */
 static sp_status mark_points(label_work *w, label_sample *s)
 {
     const bool *keep = w->options->keep;

@@ -67,8 +67,9 @@ void label_work_progress(label_work *work, const char *name);
 
 /* Lays out the map of a scan; without --raster its edge is 0. SP_EDATA. */
 sp_status label_work_lay_out(const label_work *work, int scan, label_raster *raster);
-/* Sums the counts of a map over the ranks, with comm (else NULL), and rank 0 of it writes
- * it. Collective, agreed; with comm NULL local. Without --raster nothing is done. */
+/* Sums the counts of a map over the ranks, with comm (else NULL), and rank 0 of it
+ * writes it. Collective, agreed; with comm NULL local. Without --raster nothing is
+ * done. */
 sp_status label_work_map(const label_work *work, int scan, label_raster *raster,
                          sp_comm *comm);
 /* Makes the sample of the points in work->cloud, as spvox convert makes it. Called by

@@ -62,8 +62,8 @@ typedef struct sp_scan_options {
     sp_scan_z_unit z_unit;
     /* The value of attributes that are not finite; NULL: they are refused. */
     const double *missing;
-    /* x0, y0, x1, y1: points outside are not needed, and COPC has no rows for chunks that
-     * are; NULL: all points are. */
+    /* x0, y0, x1, y1: points outside are not needed, and COPC has no rows for chunks
+     * that are; NULL: all points are. */
     const double *window;
 } sp_scan_options;
 

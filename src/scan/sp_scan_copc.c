@@ -1,9 +1,10 @@
-/* COPC: LAZ with an octree over its chunks (copc.io, version 1.0). Only the chunks whose
- * nodes meet a window of x and y are read.
+/* COPC: LAZ with an octree over its chunks (copc.io, version 1.0). Only the chunks
+ * whose nodes meet a window of x and y are read.
  *
  *     VLR "copc" 1    centre and half the edge of the cube; place of the root page
- *     page            entries of 32 bytes: level, x, y, z (int32), byte of the chunk or of
- *                     another page (uint64), its bytes, its points (int32; -1: a page)
+ *     page            entries of 32 bytes: level, x, y, z (int32), byte of the chunk or
+ *                     of another page (uint64), its bytes, its points (int32; -1: a
+ *                     page)
  */
 #include <assert.h>
 #include <inttypes.h>

@@ -6,8 +6,9 @@
  *                           distances --> quantiles
  *     rank 0   checkpoint with /calibration in place of the old one
  *
- * Sums of a sample are formed in the order of its rows, and added over samples and ranks
- * as whole numbers (base/sp_exact.h). So the result is the same on any number of ranks. */
+ * Sums of a sample are formed in the order of its rows, and added over samples and
+ * ranks as whole numbers (base/sp_exact.h). So the result is the same on any number of
+ * ranks. */
 #include "train/sp_calibrate.h"
 
 #include <assert.h>
@@ -449,8 +450,8 @@ end:
 
 /* ---- command line ---- */
 
-/* The folder of the run that has this checkpoint; a folder of its own beside a file that
- * is in no run. */
+/* The folder of the run that has this checkpoint; a folder of its own beside a file
+ * that is in no run. */
 static void name_run(const char *path, char dir[PATH_MAX])
 {
     char text[PATH_MAX], *folder;

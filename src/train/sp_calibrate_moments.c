@@ -6,7 +6,8 @@
 /* Share of the mean variance that is added to each. */
 #define RIDGE 1e-3
 
-/* L of a symmetric matrix, in place of its lower triangle; false if L does not exist. */
+/* L of a symmetric matrix, in place of its lower triangle; false if L does not exist.
+ */
 static bool cholesky(double *a, int n)
 {
     for (int i = 0; i < n; i++)

@@ -6,7 +6,8 @@
 
 #include "checkpoint/sp_calibration.h"
 
-/* Sets whiten and mean of a calibration. It has n_features above 0, and its count is set.
+/* Sets whiten and mean of a calibration. It has n_features above 0, and its count is
+ * set.
  *   sum  [n_classes][n_features] features of the voxels of each class, then their
  *        products [i][j <= i] over all n_voxels
  * False if the covariance has no inverse, as numbers that are not finite have. Pure. */

@@ -27,8 +27,8 @@ typedef struct sp_members {
 
 /* Reads the heads of n models, each as sp_infer_open_model takes it, and checks that
  * their classes, voxel size and columns are the first model's, which knows its own:
- * n_classes, class_name, n_columns and column, the names of its columns. SP_EUSAGE names
- * both models and what differs. Collective, agreed. Close after a failure too. */
+ * n_classes, class_name, n_columns and column, the names of its columns. SP_EUSAGE
+ * names both models and what differs. Collective, agreed. Close after a failure too. */
 sp_status sp_members_open(sp_members *members, sp_infer *first, char *const *column,
                           int n, char *const *model);
 /* Opens the networks on the first model's device, which is open, and loads the weights:

@@ -60,8 +60,8 @@ typedef struct vox_options {
     bool has_bounds, with_points;
     int ignore_conflicts; /* 0: the majority's label; 1: no label */
     double bounds[4];     /* x0 y0 x1 y1, x1 and y1 excluded */
-    /* The blocks are those of the whole scan, as its header has it, and rows outside the
-     * bounds count as rows without a point. */
+    /* The blocks are those of the whole scan, as its header has it, and rows outside
+     * the bounds count as rows without a point. */
     bool is_window;
     bool has_missing;     /* `missing` replaces attributes that are not finite */
     double missing;
