@@ -15,7 +15,7 @@ if grep -qs '^ID=ubuntu' /etc/os-release && grep -qs '^VERSION_ID="24.04' /etc/o
     mpi="openmpi-bin libopenmpi-dev libhdf5-openmpi-dev"
 fi
 need="build-essential pkg-config autoconf automake $mpi
-  libpng-dev libconfig-dev libhwloc-dev libxxhash-dev libjansson-dev libcmocka-dev"
+  libpng-dev libtiff-dev libconfig-dev libhwloc-dev libxxhash-dev libjansson-dev libcmocka-dev"
 tests="python3 python3-numpy python3-h5py ccache
   slurmctld slurmd slurm-client munge iproute2"
 [ "${1:-}" != --tests ] || need="$need $tests"

@@ -26,6 +26,7 @@
 #include "label/label.h"
 #include "report/sp_folds.h"
 #include "report/sp_page.h"
+#include "train/sp_calibrate.h"
 #include "train/sp_check.h"
 #include "train/sp_check_model.h"
 #include "train/sp_launch.h"
@@ -180,6 +181,11 @@ static const sp_verb verbs[] = {
      .run_words = sp_label,
      .is_stoppable = true,
      .has_help = true},
+    {{"calibrate", "RUN",
+      "find the temperature of a model's probabilities on its data.val, and how far its "
+      "classes' features lie apart, and store both in its checkpoint"},
+     .run_words = sp_calibrate,
+     .is_stoppable = true},
     {{"check", NULL,
       "print network, batch and memory estimate; train nothing. check MODEL, a run "
       "folder or a checkpoint, prints its network and how scans became samples"},

@@ -14,6 +14,7 @@ class Sptrain(AutotoolsPackage, CudaPackage):
     version("0.1.0")
 
     variant("png", default=True, description="Draw pictures")
+    variant("tiff", default=True, description="Write maps as GeoTIFF")
     variant("cuda", default=False, description="Compute on NVIDIA GPUs")
 
     depends_on("c", type="build")
@@ -26,11 +27,13 @@ class Sptrain(AutotoolsPackage, CudaPackage):
     depends_on("jansson@2.10:")
     depends_on("xxhash")
     depends_on("libpng", when="+png")
+    depends_on("libtiff", when="+tiff")
     depends_on("nccl", when="+cuda", type=("build", "run"))
     depends_on("cmocka@1.1:", type="test")
 
     def configure_args(self):
         args = self.with_or_without("png")
+        args += self.with_or_without("tiff")
         args.append("--with-hdf5=" + self.spec["hdf5"].prefix)
         if self.spec.satisfies("^[virtuals=mpi] openmpi"):
             args.append("--with-mpi=openmpi")

@@ -329,7 +329,10 @@ static sp_status resources_open_loader(sp_resources *r, const sp_dataset *set,
         .view = r->evaluation.views.at,
         .n_views = is_training ? 0 : r->evaluation.views.n,
         .n_slots = n_slots,
-        .is_filled_by_caller = r->backend.ops->is_host && r->comm->cores == 1,
+        /* Other models plan on the calling thread, and a backend plans one batch at a
+         * time. */
+        .is_filled_by_caller =
+            (r->backend.ops->is_host && r->comm->cores == 1) || r->members,
     };
 
     assert(r->net.impl && set->n_shards > 0 && !*loader);

@@ -27,6 +27,7 @@
 #include "net/sp_optim.h"
 #include "predict/sp_view.h"
 
+struct sp_members; /* train/sp_members.h */
 struct sp_session; /* train/sp_session.h */
 
 /* Values that are determined after the start, because they depend on the machine or on
@@ -73,6 +74,8 @@ typedef struct sp_resources {
     bool is_predicting; /* logits of stored voxels are kept until they are written */
     int64_t step;       /* steps done, for messages; 0: not known */
     struct sp_session *session; /* a program's; NULL in the library */
+    /* Models that are averaged with this one (train/sp_members.h); NULL: no others. */
+    struct sp_members *members;
 
     sp_placement placement; /* ranks to devices; empty if no device was asked for */
     sp_backend backend;

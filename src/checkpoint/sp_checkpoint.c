@@ -6,11 +6,14 @@
  *   /normalization/mean, std                    float64, if features are normalized
  *   /loss/class_weights                         float64, if classes are weighted
  *   /recipe                                     attributes (data/sp_recipe.h)
+ *   /calibration                                float64 (checkpoint/sp_calibration.h)
  *   root attributes of sp_checkpoint_state
  * Every dataset carries crc32c over its bytes; the root's is over the other attributes,
  * in alphabetical order, each its name and its bytes.
  */
+#include "checkpoint/sp_calibration.h"
 #include "checkpoint/sp_checkpoint_internal.h"
+#include "data/sp_recipe.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -218,6 +221,88 @@ sp_status sp_checkpoint_write(const char *path, const sp_graph *graph,
     if (rc != SP_OK)
         unlink(temporary);
     sp_fault_at("renamed", state->step);
+    return rc;
+}
+
+static sp_status copy_array(sp_h5 *from, const char *name, sp_h5 *to)
+{
+    sp_h5_shape shape;
+    size_t bytes;
+    void *data;
+    sp_status rc;
+
+    SP_TRY(sp_h5_shape_of(from, name, &shape));
+    bytes = (size_t)shape.type.size;
+    for (int i = 0; i < shape.rank; i++)
+        bytes *= (size_t)shape.dim[i];
+    data = malloc(bytes + 1);
+    rc = data ? sp_h5_read_rows(from, name, 0, shape.dim[0], data)
+              : SP_FAIL(SP_EMEM, "%s: no memory to copy it", sp_h5_path(from));
+    if (rc == SP_OK)
+        rc = sp_checkpoint_write_array(to, name, shape.type, shape.rank, shape.dim,
+                                       data, bytes);
+    free(data);
+    return rc;
+}
+
+/* Copies the datasets of a checkpoint, all but the calibration. */
+static sp_status copy_arrays(sp_h5 *from, sp_h5 *to)
+{
+    char **name;
+    int n;
+    sp_status rc = SP_OK;
+
+    SP_TRY(sp_h5_list(from, &name, &n));
+    for (int i = 0; rc == SP_OK && i < n; i++)
+        if (strncmp(name[i], "/calibration/", 13) != 0)
+            rc = copy_array(from, name[i], to);
+    sp_h5_list_free(name, n);
+    return rc;
+}
+
+static sp_status copy_all(sp_h5 *from, sp_h5 *to, const sp_calibration *calibration)
+{
+    sp_checkpoint_state state;
+    sp_normalization norm;
+    sp_status rc = sp_checkpoint_read_open_state(from, &state, &norm);
+
+    if (rc == SP_OK)
+        rc = sp_checkpoint_write_root(to, &state, &norm);
+    if (rc == SP_OK)
+        rc = copy_arrays(from, to);
+    if (rc == SP_OK)
+        rc = sp_recipe_write(to, norm.recipe);
+    if (rc == SP_OK)
+        rc = sp_calibration_write(to, calibration);
+    sp_checkpoint_state_destroy(&state);
+    sp_normalization_destroy(&norm);
+    return rc;
+}
+
+sp_status sp_checkpoint_write_calibration(const char *path,
+                                          const sp_calibration *calibration)
+{
+    char temporary[PATH_MAX];
+    sp_h5 *from, *to = NULL;
+    sp_status rc, end;
+
+    assert(path && calibration);
+    if (snprintf(temporary, sizeof temporary, "%s" SP_FILE_UNFINISHED, path) >=
+        (int)sizeof temporary)
+        return SP_FAIL(SP_EIO, "%s: the path is too long", path);
+    SP_TRY(sp_checkpoint_open(&from, path, SP_INTACT));
+    rc = sp_h5_create(&to, temporary);
+    if (rc == SP_OK)
+        rc = copy_all(from, to, calibration);
+    end = sp_h5_close(to);
+    rc = rc == SP_OK ? end : rc;
+    sp_h5_close(from);
+    if (rc == SP_OK)
+        rc = sp_checkpoint_verify_written(temporary);
+    if (rc == SP_OK)
+        rc = sp_file_rename(temporary, path);
+    if (rc != SP_OK)
+        unlink(temporary);
     return rc;
 }
 

@@ -9,6 +9,7 @@
 #include "comm/sp_comm.h"
 #include "deck/sp_deck.h"
 
+struct sp_calibration; /* checkpoint/sp_calibration.h */
 struct sp_dataset; /* data/sp_shard.h */
 struct sp_graph;   /* net/sp_graph.h */
 struct sp_h5;      /* h5/sp_h5.h */
@@ -49,11 +50,13 @@ typedef struct sp_normalization {
     /* How the scans of the training became samples; NULL: not in the shards, or an
      * older file. */
     struct sp_recipe *recipe;
+    struct sp_calibration *calibration; /* NULL: the model was not calibrated */
 } sp_normalization;
 
 /* Frees the arrays and zeroes the struct. Local. */
 void sp_normalization_destroy(sp_normalization *normalization);
-/* Writes the normalization to bytes, or reads it into a zeroed one. Local. */
+/* Writes the normalization without its calibration to bytes, or reads it into a zeroed
+ * one. Local. */
 struct sp_wire;
 void sp_normalization_wire(struct sp_wire *wire, sp_normalization *normalization);
 /* Collective, agreed: copies rank 0's normalization to all ranks; the other ranks pass
@@ -83,6 +86,10 @@ sp_status sp_checkpoint_write(const char *path, const struct sp_graph *graph,
 sp_status sp_checkpoint_write_weights(const char *path, const struct sp_graph *graph,
                                       const float *param, const float *running,
                                       const bool *has);
+/* Rank 0 only, local. Replaces the calibration of the checkpoint at `path`, atomically;
+ * all else in the file stays. SP_EUSAGE: it holds only weights. */
+sp_status sp_checkpoint_write_calibration(const char *path,
+                                          const struct sp_calibration *calibration);
 /* Demands on a file beyond its structure and its checksums. A diverged training can
  * have written intact files with numbers that are not finite. */
 typedef enum sp_checkpoint_demand {

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/sp_wire.h"
+#include "checkpoint/sp_calibration.h"
 #include "checkpoint/sp_checkpoint_internal.h"
 #include "data/sp_recipe.h"
 
@@ -26,6 +27,7 @@ void sp_normalization_destroy(sp_normalization *normalization)
     free(normalization->std);
     free(normalization->class_weight);
     sp_recipe_destroy(normalization->recipe);
+    sp_calibration_destroy(normalization->calibration);
     memset(normalization, 0, sizeof *normalization);
 }
 

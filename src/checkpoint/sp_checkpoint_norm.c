@@ -7,7 +7,14 @@
 #include <string.h>
 
 #include "data/sp_recipe.h"
+#include "checkpoint/sp_calibration.h"
 #include "checkpoint/sp_checkpoint_internal.h"
+
+static void normalization_wire_all(sp_wire *wire, sp_normalization *normalization)
+{
+    sp_normalization_wire(wire, normalization);
+    sp_calibration_wire(wire, &normalization->calibration);
+}
 
 sp_status sp_normalization_bcast(sp_normalization *normalization, sp_comm *comm)
 {
@@ -16,10 +23,10 @@ sp_status sp_normalization_bcast(sp_normalization *normalization, sp_comm *comm)
 
     assert(normalization && comm);
     if (comm->rank == 0)
-        sp_normalization_wire(&wire, normalization);
+        normalization_wire_all(&wire, normalization);
     rc = sp_comm_bcast_wire(comm, &wire);
     if (rc == SP_OK && comm->rank != 0)
-        sp_normalization_wire(&wire, normalization);
+        normalization_wire_all(&wire, normalization);
     if (rc == SP_OK)
         rc = wire.rc;
     free(wire.data);
@@ -91,6 +98,11 @@ sp_status sp_checkpoint_read_rows(sp_h5 *file, sp_normalization *norm)
                                &norm->n_classes, &norm->class_weight, 0,
                                ", not negative"));
     SP_TRY(sp_recipe_read(file, &norm->recipe));
+    SP_TRY(sp_calibration_read(file, &norm->calibration));
+    if (norm->calibration && norm->class_name &&
+        norm->calibration->n_classes != norm->n_classes)
+        return SP_FAIL(SP_EDATA, "%s:/calibration: %d classes, expected %d",
+                       sp_h5_path(file), norm->calibration->n_classes, norm->n_classes);
     return sp_recipe_check_columns(norm->recipe, sp_h5_path(file), norm->n_columns,
                                    norm->name, true);
 }

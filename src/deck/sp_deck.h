@@ -118,6 +118,7 @@ typedef struct sp_config {
     struct {
         bool merge;
         int views;
+        sp_strings members;
     } eval;
     struct {
         sp_family family;

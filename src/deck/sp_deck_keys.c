@@ -148,6 +148,9 @@ const sp_key sp_deck_key[] = {
  "merge the predictions of overlapping blocks, point by point"},
 {"eval", "views", SP_KEY_INT, AT(eval.views), "1", "[1, 24]", "views", NULL,
  "turned, mirrored and scaled views whose mean is predicted; 1: as stored"},
+{"eval", "members", SP_KEY_TEXTS, AT(eval.members), "[]", NULL, NULL, NULL,
+ "further models for eval and predict, whose probabilities are averaged with the first "
+ "one's: run folders, checkpoints or packed models"},
 
 {"net", "family", SP_KEY_CHOICE, AT(net.family), "\"minkunet18\"", NULL, NULL,
  SP_WORDS(SP_FAMILIES), "network, unless net.layers gives one"},
@@ -357,7 +360,7 @@ const char *const sp_config_kept_by_model[] = {
 const char *const sp_deck_paths[] = {"data.train",     "data.val",   "run.dir",
                                      "augment.paste",
                                      "run.checkpoint", "run.resume", "run.init_from",
-                                     "run.log_dir",    NULL};
+                                     "run.log_dir",    "eval.members", NULL};
 
 static void deck_path_of(const sp_key *key, char *to)
 {

@@ -73,6 +73,8 @@ static sp_status make_outputs(label_model *m, label_files *f, const label_option
     sp_log_info("labelling %d scan%s by %s on %d rank%s: %s", n_left, sp_plural(n_left),
                 m->infer.path, s->comm->size, sp_plural(s->comm->size),
                 m->infer.resources.device);
+    for (int k = 0; k < m->members.n; k++)
+        sp_log_info("averaging with %s", sp_members_path(&m->members, k));
     SP_TRY_GOTO(rc, label_scan_all(w), end);
     SP_TRY_GOTO(
         rc, vox_codes_tell_void(w->codes, &w->vox, s->comm, "they have no class"), end);

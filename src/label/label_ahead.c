@@ -15,7 +15,7 @@ void label_ahead_destroy(label_ahead *a)
     label_ahead_stop(a);
     for (int i = 0; i < LABEL_AHEAD_SLOTS; i++) {
         sp_grid_destroy(&a->slot[i].grid);
-        free(a->slot[i].is_kept);
+        free(a->slot[i].mark);
     }
     pthread_cond_destroy(&a->change);
     pthread_mutex_destroy(&a->lock);

@@ -19,8 +19,10 @@ typedef struct label_sample {
     sp_grid grid;     /* grid.sample is the sample */
     int64_t n_points; /* points that it was made of, with the margins' points */
     int64_t n_rows;   /* of a whole scan, also rows without a point */
-    uint8_t *is_kept; /* [grid.sample.n_points] the point keeps its code */
-    size_t kept_room;
+    /* [grid.sample.n_points] 1: the point keeps its code; twice the cell of the map
+     * (label_raster.h) that it lies in */
+    uint32_t *mark;
+    size_t mark_room;
 } label_sample;
 
 /* The samples that the thread makes. */

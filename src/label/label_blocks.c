@@ -59,7 +59,8 @@ sp_status label_blocks_open(label_blocks *b, const label_cut *cut,
     if (rc == SP_OK && result)
         rc = label_result_deal(result, deal, writer);
     SP_TRY(sp_comm_agree(comm, rc));
-    return sp_merger_open(&b->merger, &b->set, model->n_classes, comm, label_block, b);
+    return sp_merger_open(&b->merger, &b->set, label_model_sums(model), comm,
+                          label_block, b);
 }
 
 void label_blocks_close(label_blocks *b)
@@ -81,14 +82,14 @@ void label_blocks_close(label_blocks *b)
 /* ---- blocks ---- */
 
 /* The payload of a block goes to its owner and returns with its sums: the row of each
- * point in the scan, and whether it keeps its code. */
+ * point in the scan, and its mark. */
 static size_t payload_bytes(int64_t n)
 {
-    return (size_t)n * (sizeof(uint64_t) + sizeof(uint8_t));
+    return (size_t)n * (sizeof(uint64_t) + sizeof(uint32_t));
 }
 
 sp_status label_blocks_add(label_blocks *b, const sp_sample *s, const uint64_t *sum,
-                           const uint8_t *is_kept)
+                           const uint32_t *mark)
 {
     const size_t n = (size_t)s->n_points;
     char *payload = malloc(payload_bytes(s->n_points) + 1);
@@ -99,7 +100,7 @@ sp_status label_blocks_add(label_blocks *b, const sp_sample *s, const uint64_t *
         return SP_FAIL(SP_EMEM, "no memory for %zu points", n);
     if (n > 0) {
         memcpy(payload, s->point_index, n * sizeof *s->point_index);
-        memcpy(payload + n * sizeof *s->point_index, is_kept, n);
+        memcpy(payload + n * sizeof *s->point_index, mark, n * sizeof *mark);
     }
     rc = sp_merger_add(&b->merger, s, sum, payload, payload_bytes(s->n_points));
     free(payload);
@@ -169,14 +170,14 @@ static sp_status label_block(void *arg, const sp_merger_sample *sample)
     label_blocks *b = arg;
     const int64_t n = sample->n_points, c = b->merger.n_classes;
     const uint64_t *row = sample->payload;
-    const uint8_t *is_kept = (const uint8_t *)(row + n);
+    const uint32_t *mark = (const uint32_t *)(row + n);
 
     assert(sample->payload_bytes == payload_bytes(n));
     SP_TRY(label_result_size(&b->some, n));
     memset(b->n_to, 0, (size_t)b->comm->size * sizeof *b->n_to);
     for (int64_t i = 0; i < n; i++) {
         assert(row[i] < (uint64_t)b->deal.n_points);
-        label_result_put(&b->some, i, sample->sum + i * c, is_kept[i]);
+        label_result_put(&b->some, i, sample->sum + i * c, mark[i]);
         b->n_to[label_deal_rank(&b->deal, (int64_t)row[i])]++;
     }
     for (int r = 0; r < b->comm->size; r++)

@@ -37,10 +37,10 @@ sp_status label_blocks_open(label_blocks *blocks, const label_cut *cut,
                             const label_deal *deal, label_result *result);
 void label_blocks_close(label_blocks *blocks);
 /* Adds a block that this rank has predicted: sample->id is its number, and it has its
- * context. sum [sample->n][n_classes]: as label_net_run makes it; is_kept
- * [sample->n_points]. Local. SP_EMEM. */
+ * context. sum [sample->n][n_classes]: as label_net_run makes it; mark
+ * [sample->n_points] as in label_sample. Local. SP_EMEM. */
 sp_status label_blocks_add(label_blocks *blocks, const sp_sample *sample,
-                           const uint64_t *sum, const uint8_t *is_kept);
+                           const uint64_t *sum, const uint32_t *mark);
 /* Ends a round: the blocks 0 .. n_passed - 1 were all added. Points that are complete
  * reach their writers. Collective, not agreed. */
 sp_status label_blocks_exchange(label_blocks *blocks, int64_t n_passed);

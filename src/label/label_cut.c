@@ -33,6 +33,21 @@ sp_status label_cut_begin(label_cut **cut, sp_comm *comm, const vox_options *vox
     return sp_task_start(&c->task, run_part, c);
 }
 
+/* The blocks of a window are the whole scan's, which its header gives. */
+static sp_status choose_window_layout(label_cut *c, vox_layout *layout)
+{
+    sp_status rc = SP_OK;
+
+    *layout = c->part.layout;
+    if (vox_layout_blocks(layout) == 0)
+        rc = SP_FAIL(
+            SP_EDATA,
+            "%s: --window needs the extent of the scan, and its header does not "
+            "have it",
+            c->vox->input[c->scan]);
+    return sp_comm_agree(c->comm, rc);
+}
+
 /* Finds the extent of the scan and cuts by it if that was not done, and counts its
  * void rows. Collective, agreed. *layout has no blocks: the scan has no point. */
 static sp_status choose_layout(label_cut *c, vox_layout *layout)
@@ -45,6 +60,8 @@ static sp_status choose_layout(label_cut *c, vox_layout *layout)
     SP_TRY(sp_comm_allreduce(c->comm, SP_SCOPE_WORLD, &c->n_void, 1, SP_I64, SP_SUM));
     if (vox_box_is_empty(&found))
         return SP_OK;
+    if (c->vox->is_window) /* by the header, also if the window lacks its corner */
+        return choose_window_layout(c, layout);
     SP_TRY(vox_cut_layout(c->vox, c->scan, &found, layout));
     if (vox_layout_is_same(layout, &c->part.layout))
         return SP_OK;

@@ -14,6 +14,7 @@
 #include "base/sp_file.h"
 #include "base/sp_log.h"
 #include "label/label_index.h"
+#include "label/label_raster.h"
 
 #define WORK "/.sptrain"
 #define MADE ".made"
@@ -95,7 +96,16 @@ static void print_origin(FILE *to, const label_model *m, const label_options *o)
         fprintf(to, " aligned");
     if (o->buffer > 0)
         fprintf(to, " buffer %.17g", o->buffer);
+    if (o->raster > 0)
+        fprintf(to, " raster %.17g", o->raster);
+    if (o->has_window)
+        fprintf(to, " window %.17g %.17g %.17g %.17g", o->window[0], o->window[1],
+                o->window[2], o->window[3]);
     fprintf(to, " min %.17g doubtful %d", o->min_confidence, (int)o->doubtful);
+    if (m->temperature != 1)
+        fprintf(to, " temperature %.17g", m->temperature);
+    if (m->most_distance > 0)
+        fprintf(to, " features %.17g", m->most_distance);
     for (int i = 0; i < v->n_features; i++)
         fprintf(to, " column %s/%.17g", v->feature[i].name, v->feature[i].divisor);
     for (int c = 0; c < m->n_classes; c++)
@@ -319,6 +329,7 @@ static void set_extent(label_files *f, const sp_scan *scan, int i)
     f->file[i].extent = (vox_extent){{1, 1}, {-1, -1}};
     if (sp_scan_extent(scan, low, high))
         f->file[i].extent = (vox_extent){{low[0], low[1]}, {high[0], high[1]}};
+    f->file[i].epsg = sp_scan_epsg(scan);
     if (!f->crs[0] && sp_scan_epsg(scan) > 0)
         snprintf(f->crs, sizeof f->crs, "urn:ogc:def:crs:EPSG::%d", sp_scan_epsg(scan));
 }
@@ -329,6 +340,7 @@ static sp_status check_scan(label_files *f, const label_model *m,
 {
     const sp_scan_options options = vox_scan_options(m->vox);
     char path[LABEL_PATH];
+    label_raster map;
     sp_scan *scan;
     sp_status rc;
 
@@ -339,9 +351,12 @@ static sp_status check_scan(label_files *f, const label_model *m,
     if (rc == SP_OK && o->buffer > 0)
         rc = label_index_find(index, scan, &f->file[i].n_points, &f->file[i].extent);
     path_of(f->dir, f->file[i].name, "", path);
-    f->file[i].section = sp_scan_section(scan, path);
+    f->file[i].section = o->has_window ? 0 : sp_scan_section(scan, path);
     if (rc == SP_OK)
         rc = label_model_check(m, o, scan, path);
+    if (rc == SP_OK && o->raster > 0)
+        rc = label_raster_lay_out(&map, o->vox.input[i], &f->file[i].extent, o->raster,
+                                  m->n_classes);
     sp_scan_close(scan);
     return rc;
 }

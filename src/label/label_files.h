@@ -25,6 +25,7 @@ typedef struct label_file {
     int64_t n_points;  /* that the header claims; -1: not known */
     int64_t section;   /* as sp_scan_section says of the output */
     vox_extent extent; /* of its points; low above high: not known */
+    int epsg;          /* of its coordinate system; 0: not known */
 } label_file;
 
 typedef struct label_files {

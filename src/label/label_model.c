@@ -6,10 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 #include "base/sp_crc.h"
 #include "base/sp_log.h"
 #include "base/sp_text.h"
+#include "checkpoint/sp_calibration.h"
 #include "data/sp_recipe.h"
 
 enum { LIST = 300 };
@@ -171,6 +173,14 @@ static sp_status choose_samples(label_model *m, const label_options *options)
                        "--buffer %g: whole scans have no neighbours; give "
                        "--block",
                        options->buffer);
+    if (options->has_window && v->block <= 0)
+        return SP_FAIL(SP_EUSAGE, "--window: a whole scan is one sample; give --block");
+    if (options->has_window) { /* all that shapes the window's points */
+        m->vox->has_bounds = m->vox->is_window = true;
+        for (int k = 0; k < 4; k++)
+            m->vox->bounds[k] =
+                options->window[k] + (k < 2 ? -1 : 1) * (v->block + 2 * v->overlap);
+    }
     if (v->overlap > v->block)
         return SP_FAIL(SP_EUSAGE, "--overlap %g: expected at most --block, which is %g",
                        v->overlap, v->block);
@@ -320,12 +330,41 @@ static sp_status choose_fields(label_model *m, const label_options *o)
                          "0 certain, 1 all classes alike"));
     if (o->margin)
         SP_TRY(add_field(m, o, LABEL_MARGIN, "margin", "less the second class"));
+    if (m->members.n > 0 && !o->no_agreement)
+        SP_TRY(add_field(m, o, LABEL_AGREEMENT, "agreement",
+                         "share of models of this class"));
     return o->probabilities ? add_probabilities(m, o) : SP_OK;
+}
+
+/* ---- calibration ---- */
+
+static sp_status choose_calibration(label_model *m, const label_options *o)
+{
+    const sp_calibration *c = m->infer.resources.norm.calibration;
+
+    m->temperature = c && m->members.n == 0 ? c->temperature : 1;
+    if (c && m->members.n > 0)
+        sp_log_info("temperatures of single models are not used for their mean");
+    if (o->doubtful_features <= 0)
+        return SP_OK;
+    if (m->members.n > 0)
+        return SP_FAIL(SP_EUSAGE, "--doubtful-features: several models have no common "
+                                  "features; name one model");
+    if (!c || c->n_features == 0)
+        return SP_FAIL(SP_EUSAGE,
+                       "--doubtful-features: %s does not have its classes' features: "
+                       "`sptrain calibrate` finds them",
+                       m->infer.path);
+    m->most_distance = sp_calibration_threshold(c, o->doubtful_features);
+    return m->most_distance > 0
+               ? SP_OK
+               : SP_FAIL(SP_EDATA, "%s: its calibration has no distances above 0",
+                         m->infer.path);
 }
 
 /* ---- open and close ---- */
 
-/* Rank 0: the checksum of the model's file, which outputs record. */
+/* Rank 0: adds a model's file to the checksum that outputs record. */
 static sp_status sum_file(const char *path, uint32_t *crc)
 {
     enum { PIECE = 1 << 20 };
@@ -334,7 +373,6 @@ static sp_status sum_file(const char *path, uint32_t *crc)
     sp_status rc = SP_OK;
     size_t n;
 
-    *crc = 0;
     if (!piece || !file)
         rc = SP_FAIL(piece ? SP_EIO : SP_EMEM, "%s: cannot read: %s", path,
                      strerror(errno));
@@ -348,22 +386,73 @@ static sp_status sum_file(const char *path, uint32_t *crc)
     return rc;
 }
 
+/* Cuts A+B+C apart: model [*n], which the caller frees; the paths are m->words. A file
+ * or folder of the whole name is one model. */
+static sp_status model_split(label_model *m, const char *models, char ***model, int *n)
+{
+    const bool is_one = access(models, F_OK) == 0;
+    char *at;
+
+    *n = 1;
+    for (const char *c = models; !is_one && *c; c++)
+        *n += *c == '+';
+    m->words = strdup(models);
+    *model = calloc((size_t)*n, sizeof **model);
+    if (!m->words || !*model)
+        return SP_FAIL(SP_EMEM, "no memory for %d models", *n);
+    at = m->words;
+    for (int k = 0; k < *n; k++) {
+        (*model)[k] = at;
+        at = k + 1 < *n ? strchr(at, '+') : NULL;
+        if (at)
+            *at++ = '\0';
+    }
+    return *n - 1 <= SP_MOST_MEMBERS
+               ? SP_OK
+               : SP_FAIL(SP_EUSAGE, "%d models, expected at most %d", *n,
+                         SP_MOST_MEMBERS + 1);
+}
+
+static sp_status model_sum_files(label_model *m)
+{
+    sp_status rc = sum_file(m->infer.path, &m->crc);
+
+    for (int k = 0; rc == SP_OK && k < m->members.n; k++)
+        rc = sum_file(sp_members_path(&m->members, k), &m->crc);
+    return rc;
+}
+
+/* Opens the model and what it says; `model` [n] are the paths. */
+static sp_status model_open_all(label_model *m, const sp_command *command,
+                                label_options *options, char *const *model, int n)
+{
+    SP_TRY(sp_infer_open_model(&m->infer, command, model[0]));
+    SP_TRY(choose_samples(m, options));
+    SP_TRY(choose_columns(m));
+    SP_TRY(choose_classes(m));
+    SP_TRY(sp_members_open(&m->members, &m->infer, m->column, n - 1, model + 1));
+    SP_TRY(choose_calibration(m, options));
+    return choose_fields(m, options);
+}
+
 sp_status label_model_open(label_model *m, const sp_command *command,
                            label_options *options)
 {
     sp_comm *comm = command->comm;
-    sp_status rc = SP_OK;
+    char **model = NULL;
+    int n = 0;
+    sp_status rc;
 
     assert(comm && options->model);
     memset(m, 0, sizeof *m);
     m->vox = &options->vox;
-    SP_TRY(sp_infer_open_model(&m->infer, command, options->model));
-    SP_TRY(choose_samples(m, options));
-    SP_TRY(choose_columns(m));
-    SP_TRY(choose_classes(m));
-    SP_TRY(choose_fields(m, options));
+    rc = sp_comm_agree(comm, model_split(m, options->model, &model, &n));
+    if (rc == SP_OK)
+        rc = model_open_all(m, command, options, model, n);
+    free(model);
+    SP_TRY(rc);
     if (comm->rank == 0)
-        rc = sum_file(m->infer.path, &m->crc);
+        rc = model_sum_files(m);
     SP_TRY(sp_comm_agree(comm, rc));
     return sp_comm_bcast(comm, &m->crc, sizeof m->crc, 0);
 }
@@ -374,6 +463,9 @@ sp_status label_model_close(label_model *m, sp_status rc)
     free(m->column);
     m->code = NULL;
     m->column = NULL;
+    free(m->words);
+    m->words = NULL;
+    sp_members_close(&m->members);
     return sp_infer_close(&m->infer, rc);
 }
 
@@ -475,6 +567,9 @@ sp_status label_model_check(const label_model *m, const label_options *o, sp_sca
         SP_TRY(check_kind(m, scan));
     SP_TRY(check_attributes(m, scan));
     SP_TRY(check_points(scan));
+    if (o->has_window && !is_same_format(sp_scan_format_name(scan), "LAS"))
+        return SP_FAIL(SP_EDATA, "%s: is %s, but --window writes LAS and LAZ only",
+                       sp_scan_path(scan), sp_scan_format_name(scan));
     if (o->keep && !sp_scan_is_labelled(scan))
         return SP_FAIL(SP_EDATA, "%s: its points have no codes to --keep",
                        sp_scan_path(scan));

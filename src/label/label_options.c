@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "label/label_raster.h"
 #include "predict/sp_view.h"
 
 static sp_status read_keep(void *to, const sp_option *option, const char *text)
@@ -48,6 +49,22 @@ static sp_status options_read_task(void *to, const sp_option *option, const char
     return SP_OK;
 }
 
+static sp_status options_read_window(void *to, const sp_option *option,
+                                     const char *text)
+{
+    label_options *o = to;
+    double *w = o->window;
+    int used = 0;
+
+    (void)option;
+    if (sscanf(text, "%lf,%lf,%lf,%lf%n", w, w + 1, w + 2, w + 3, &used) != 4 ||
+        text[used] || !(w[0] < w[2] && w[1] < w[3]))
+        return SP_FAIL(SP_EUSAGE,
+                       "--window %s: expected x0,y0,x1,y1 with x0 < x1, y0 < y1", text);
+    o->has_window = true;
+    return SP_OK;
+}
+
 #define AT(member) .offset = offsetof(label_options, member)
 /* clang-format off */
 static const sp_option option_table[] = {
@@ -61,6 +78,8 @@ static const sp_option option_table[] = {
   "these classes (all: of every class)"}, SP_OPTION_TEXT, AT(probabilities)},
 {{"--margin", NULL, "add the field margin: the probability of the class less that of the "
   "second class"}, SP_OPTION_FLAG, AT(margin)},
+{{"--no-agreement", NULL, "leave out the field agreement of several models, the share of "
+  "them that have the class"}, SP_OPTION_FLAG, AT(no_agreement)},
 {{"--class-field", "NAME", "write the class into this field (uint8) and leave the scan's "
   "own classes as they are"}, SP_OPTION_TEXT, AT(class_field)},
 {{"--field-type", "uint8|float32", "type of added fields; uint8 is in steps of 1/255 in "
@@ -68,6 +87,9 @@ static const sp_option option_table[] = {
 {{"--min-confidence", "P", "points of which no class has this probability get no "
   "class"},
  SP_OPTION_REAL, AT(min_confidence), .or_0 = true},
+{{"--doubtful-features", "Q", "points with features farther from those of all classes than "
+  "the share Q of the validation set (0.95) get no class either; the model is calibrated"},
+ SP_OPTION_REAL, AT(doubtful_features)},
 {{"--doubtful", "CODE", "the code that these points get instead"},
  SP_OPTION_WHOLE, AT(doubtful), 0, VOX_MAX_CODE},
 {{"--keep", "CODE,...", "points that have one of these codes keep it"},
@@ -78,6 +100,11 @@ static const sp_option option_table[] = {
 {{"--buffer", "M", "points of the other scans within M metres shape the classes too, so "
   "that tiles fit together; at least block + 2 overlap makes them as if the area were one "
   "file"}, SP_OPTION_REAL, AT(buffer), .or_0 = true},
+{{"--window", "x0,y0,x1,y1", "write only the points with x0 <= x < x1 and y0 <= y < y1, with "
+  "the classes of the whole scan; COPC is read only there"},
+ SP_OPTION_READ, .read = options_read_window},
+{{"--raster", "M", "writes NAME.tif beside each output, a GeoTIFF with cells of M metres: the "
+  "share of each class, and of doubtful points"}, SP_OPTION_REAL, AT(raster)},
 {{"--index", "FILE", "keeps where the points of each scan lie, for --buffer"},
  SP_OPTION_TEXT, AT(index)},
 {{"--summary", "PREFIX", "writes PREFIX.csv and PREFIX.geojson: points, shares of classes, "
@@ -118,7 +145,8 @@ void label_options_help(void)
     sp_names_wrap(
         stdout, 0,
         "Gives the points of each scan the classes that a model predicts. MODEL is a "
-        "run folder, a checkpoint or a packed model. The output has the scan's own "
+        "run folder, a checkpoint or a packed model, or A+B+C, several of them, whose "
+        "probabilities are averaged. The output has the scan's own "
         "format where that "
         "is written, else that of .txt. Outputs that are complete and made by the same "
         "model and options are not made again.\n\n"
@@ -159,11 +187,24 @@ static sp_status split_words(label_options *o, char **word, int n)
     return SP_OK;
 }
 
+/* Is a model missing in A+B+C? */
+static bool lacks_model(const char *models)
+{
+    const size_t n = strlen(models);
+
+    return access(models, F_OK) != 0 &&
+           (n == 0 || models[0] == '+' || models[n - 1] == '+' || strstr(models, "++"));
+}
+
 static sp_status check(const label_options *o)
 {
     if (!o->model)
         return SP_FAIL(SP_EUSAGE, "label: expected MODEL SCAN... --out DIR; sptrain "
                                   "label --help tells more");
+    if (lacks_model(o->model))
+        return SP_FAIL(SP_EUSAGE,
+                       "%s: a model is missing, expected their paths as A+B+C",
+                       o->model);
     if (o->vox.n_inputs == 0)
         return SP_FAIL(SP_EUSAGE, "label: no scan is named behind the model %s",
                        o->model);
@@ -172,9 +213,18 @@ static sp_status check(const label_options *o)
     if (o->min_confidence > 1)
         return SP_FAIL(SP_EUSAGE, "--min-confidence %g: expected 0 to 1",
                        o->min_confidence);
-    if (o->doubtful != LABEL_NOT_GIVEN && o->min_confidence <= 0)
-        return SP_FAIL(SP_EUSAGE, "--doubtful is the code of points below "
-                                  "--min-confidence, which is missing");
+    if (o->doubtful_features < 0 || o->doubtful_features >= 1)
+        return SP_FAIL(SP_EUSAGE, "--doubtful-features %g: expected above 0, below 1",
+                       o->doubtful_features);
+    if (o->doubtful != LABEL_NOT_GIVEN && o->min_confidence <= 0 &&
+        o->doubtful_features <= 0)
+        return SP_FAIL(SP_EUSAGE,
+                       "--doubtful is the code of points that --min-confidence or "
+                       "--doubtful-features finds; both are missing");
+    if (o->raster > 0 && !label_raster_is_built())
+        return SP_FAIL(SP_EUSAGE,
+                       "--raster: this build has no libtiff, so it writes no "
+                       "maps: install libtiff-dev and configure anew");
     if (o->index && o->buffer <= 0)
         return SP_FAIL(SP_EUSAGE, "--index keeps extents for --buffer, which is "
                                   "missing");

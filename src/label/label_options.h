@@ -6,7 +6,7 @@
 #include "vox/vox_options.h"
 
 enum {
-    LABEL_ADDED = 2 + VOX_MAX_CLASSES, /* most fields that are added */
+    LABEL_ADDED = 5 + VOX_MAX_CLASSES, /* most fields that are added */
     LABEL_NOT_GIVEN = -1
 };
 
@@ -22,12 +22,16 @@ typedef struct label_options {
     const char *probabilities; /* "ground,building", or NULL */
     double min_confidence;     /* 0: all points get a class */
     int64_t doubtful;          /* code of points below; LABEL_NOT_GIVEN: no class */
+    double doubtful_features;  /* share of the validation set; 0: not wanted */
     bool *keep;                /* [VOX_MAX_CODE + 1] codes that stay, or NULL */
-    double buffer;             /* metre; 0: scans are labelled one by one */
-    const char *summary;       /* PREFIX of the tables; NULL: they are not written */
-    const char *index;         /* NULL: extents are not kept */
-    const char *class_field;   /* the field for classes; NULL: the format's own */
-    bool margin;
+    double raster;             /* edge of a cell of the maps; 0: they are not written */
+    bool has_window;
+    double window[4];        /* x0 y0 x1 y1: only these points are written */
+    double buffer;           /* metre; 0: scans are labelled one by one */
+    const char *summary;     /* PREFIX of the tables; NULL: they are not written */
+    const char *index;       /* NULL: extents are not kept */
+    const char *class_field; /* the field for classes; NULL: the format's own */
+    bool margin, no_agreement;
     int task, n_tasks; /* this process labels the scans task, task + n_tasks, ... */
     int64_t views;     /* 0: as eval.views */
     int n_overrides;

@@ -25,8 +25,10 @@ sp_status label_result_open(label_result *r, const label_model *m,
                                         : (int32_t)o->doubtful,
                         .has_kept = o->keep != NULL};
     r->probability = calloc((size_t)m->n_classes + 1, sizeof *r->probability);
-    return r->probability ? SP_OK
-                          : SP_FAIL(SP_EMEM, "no memory for %d classes", m->n_classes);
+    r->total = calloc((size_t)m->n_classes + 1, sizeof *r->total);
+    return r->probability && r->total
+               ? SP_OK
+               : SP_FAIL(SP_EMEM, "no memory for %d classes", m->n_classes);
 }
 
 /* ---- rows of ranks ---- */
@@ -117,6 +119,7 @@ void label_result_free(label_result *r)
     free(r->label);
     free(r->value);
     free(r->probability);
+    free(r->total);
     *r = (label_result){0};
 }
 
@@ -142,6 +145,8 @@ static float value_of(const label_result *r, int field, const sp_merged *merged)
         return m->n_classes > 1 ? merged->entropy / logf((float)m->n_classes) : 0;
     case LABEL_MARGIN:
         return margin_of(r, merged);
+    case LABEL_AGREEMENT:
+        return r->agreement;
     case LABEL_CLASS: /* made of the label when it is written */
         return 0;
     case LABEL_PROBABILITY:
@@ -165,18 +170,80 @@ static void put_values(label_result *r, int64_t row, const sp_merged *merged)
     }
 }
 
-void label_result_put(label_result *r, int64_t row, const uint64_t *sum, bool is_kept)
+/* Adds the models' sums up, and finds the share of the models that have the class of
+ * the whole. One model's sums are returned unchanged. */
+static const uint64_t *add_models(label_result *r, const uint64_t *sum)
 {
-    const sp_merged merged = sp_merge_result(sum, r->model->n_classes, r->probability);
+    const int c = r->model->n_classes, n = r->model->members.n + 1;
+    int32_t label;
+    int n_same = 0;
+
+    r->agreement = 1;
+    if (n == 1)
+        return sum;
+    memset(r->total, 0, (size_t)c * sizeof *r->total);
+    for (int k = 0; k < n; k++)
+        for (int j = 0; j < c; j++)
+            r->total[j] += sum[k * c + j];
+    label = sp_merge_class(r->total, c);
+    for (int k = 0; k < n; k++)
+        n_same += sp_merge_class(sum + k * c, c) == label;
+    r->agreement = (float)n_same / (float)n;
+    return r->total;
+}
+
+/* Makes each probability p^(1/T) over the sum of all. */
+static void apply_temperature(label_result *r, sp_merged *merged)
+{
+    const int c = r->model->n_classes;
+    const double power = 1 / r->model->temperature;
+    const double best = (double)r->probability[merged->label];
+    double total = 0, entropy = 0;
+
+    if (r->model->temperature == 1)
+        return;
+    for (int j = 0; j < c; j++)
+        total += pow((double)r->probability[j] / best, power);
+    for (int j = 0; j < c; j++) {
+        const double p = pow((double)r->probability[j] / best, power) / total;
+
+        entropy -= p > 0 ? p * log(p) : 0;
+        r->probability[j] = (float)p;
+    }
+    merged->confidence = r->probability[merged->label];
+    merged->entropy = (float)entropy;
+}
+
+/* Are the features of a point, on average over its blocks and views, too far from those
+ * of all classes? */
+static bool is_far(const label_result *r, const uint64_t *sum)
+{
+    const int c = r->model->n_classes;
+    uint64_t total = 0;
+
+    if (!(r->model->most_distance > 0))
+        return false;
+    for (int j = 0; j < c; j++)
+        total += sum[j];
+    return (double)sum[label_model_sums(r->model) - 1] * LABEL_MOST_FAR > (double)total;
+}
+
+void label_result_put(label_result *r, int64_t row, const uint64_t *sum, uint32_t mark)
+{
+    sp_merged merged =
+        sp_merge_result(add_models(r, sum), r->model->n_classes, r->probability);
     bool is_doubtful;
 
     assert(row >= 0 && row < r->n);
     if (merged.label == SP_IGNORE)
         return;
-    is_doubtful = (double)merged.confidence < r->min_confidence;
+    apply_temperature(r, &merged);
+    is_doubtful = (double)merged.confidence < r->min_confidence || is_far(r, sum);
     if (r->tally)
         label_tally_add(r->tally, merged.label, merged.confidence, is_doubtful);
-    if (is_kept)
+    if (r->raster)
+        label_raster_add(r->raster, mark >> 1, merged.label, is_doubtful);
+    if (mark & 1)
         r->label[row] = KEPT;
     else if (is_doubtful)
         r->label[row] = DOUBTFUL;

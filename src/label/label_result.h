@@ -12,6 +12,7 @@
 #include <pthread.h>
 
 #include "label/label_model.h"
+#include "label/label_raster.h"
 #include "label/label_tally.h"
 
 /* How many rows of a result have been placed, for a thread that waits for rows. */
@@ -52,6 +53,7 @@ typedef struct label_result {
     const label_model *model; /* borrowed */
     label_tally
         *tally; /* counts the points that are put; borrowed; NULL: nothing does */
+    label_raster *raster; /* counts them by cells; borrowed; NULL: nothing does */
     double min_confidence;
     int32_t doubtful; /* code of points below; SP_SCAN_NO_CLASS */
     bool has_kept;
@@ -61,6 +63,8 @@ typedef struct label_result {
     void *value;                   /* [n][n_added] uint8 or float */
     size_t label_room, value_room; /* bytes of these */
     float *probability;            /* [n_classes] of the point at hand */
+    uint64_t *total;               /* [n_classes] of all models */
+    float agreement;               /* of the point at hand */
     label_strips *strips;          /* NULL: it is not shared with a thread */
 } label_result;
 
@@ -72,10 +76,10 @@ void label_result_free(label_result *result);
 sp_status label_result_size(label_result *result, int64_t n);
 /* Makes it one of a writer's rows. writer -1: one without rows. SP_EMEM. */
 sp_status label_result_deal(label_result *result, const label_deal *deal, int writer);
-/* Labels a point from the sums of its probabilities [n_classes] (sp_merge.h). is_kept:
- * the point keeps its code. */
+/* Labels a point from the sums of its probabilities [models][n_classes] (sp_merge.h).
+ * mark: as in label_sample. */
 void label_result_put(label_result *result, int64_t row, const uint64_t *sum,
-                      bool is_kept);
+                      uint32_t mark);
 /* Copies the points of `from` to the rows [from->n] of result. SP_EDATA: the scan has
  * no such row. */
 sp_status label_result_place(label_result *result, const label_result *from,

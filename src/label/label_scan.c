@@ -26,6 +26,8 @@ static sp_status make_whole(void *arg, int64_t k, label_sample *s)
     s->fault[0] = '\0';
     rc = vox_cloud_load(&w->cloud, &w->vox, i, w->codes);
     if (rc == SP_OK)
+        rc = label_work_lay_out(w, i, &w->cells);
+    if (rc == SP_OK)
         rc = label_work_make(w, s);
     if (rc != SP_EDATA || w->n_pending == 1)
         return rc;
@@ -45,17 +47,28 @@ static sp_status label_sample_whole(label_work *w, const label_sample *sample,
                                     label_job *job)
 {
     const sp_sample *s = &sample->grid.sample;
-    const size_t c = (size_t)w->model->n_classes;
+    const size_t c = (size_t)label_model_sums(w->model);
     const double begun = sp_now_s();
     label_tally tally = {0};
+    label_raster map;
+    sp_status rc;
 
     SP_TRY(label_work_predict(w, sample));
     SP_TRY(label_result_size(&job->result, sample->n_rows));
     job->result.tally = &tally;
-    for (int64_t i = 0; i < s->n_points; i++)
+    rc = label_work_lay_out(w, job->scan, &map);
+    if (rc == SP_OK && map.edge > 0)
+        rc = label_raster_open(&map);
+    job->result.raster = map.edge > 0 ? &map : NULL;
+    for (int64_t i = 0; rc == SP_OK && i < s->n_points; i++)
         label_result_put(&job->result, (int64_t)s->point_index[i],
-                         w->sum + s->point_voxel[i] * c, sample->is_kept[i]);
+                         w->sum + s->point_voxel[i] * c, sample->mark[i]);
     job->result.tally = NULL;
+    job->result.raster = NULL;
+    if (rc == SP_OK)
+        rc = label_work_map(w, job->scan, &map, NULL);
+    label_raster_free(&map);
+    SP_TRY(rc);
     SP_TRY(label_table_keep(w->files, job->scan, &tally, sp_now_s() - begun));
     return label_work_push(w, job);
 }

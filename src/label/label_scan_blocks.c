@@ -25,6 +25,7 @@ typedef struct shared {
     bool is_pushed;
     label_blocks blocks;
     label_tally tally; /* of this rank's points, later of all */
+    label_raster map;  /* the same by cells; edge 0: not wanted */
     double begun_s;
 } shared;
 
@@ -144,7 +145,7 @@ static sp_status predict_piece(shared *s)
     SP_TRY(label_work_next(w, &sample));
     SP_TRY(label_work_predict(w, sample));
     merging = sp_now_s();
-    SP_TRY(label_blocks_add(&s->blocks, &sample->grid.sample, w->sum, sample->is_kept));
+    SP_TRY(label_blocks_add(&s->blocks, &sample->grid.sample, w->sum, sample->mark));
     w->times.merge_s += sp_now_s() - merging;
     return SP_OK;
 }
@@ -273,11 +274,20 @@ static sp_status keep_tally(shared *s)
 /* Predicts the scan that is cut, and joins the parts of the one before it. */
 static sp_status run_scan(shared *s)
 {
+    sp_status rc;
+
     SP_TRY(open_scan(s));
+    rc = label_work_lay_out(s->work, s->scan, &s->map);
+    s->work->cells = s->map;
+    if (rc == SP_OK && s->map.edge > 0)
+        rc = label_raster_open(&s->map);
+    SP_TRY(sp_comm_agree(s->work->comm, rc));
     s->blocks.some.tally = &s->tally;
+    s->blocks.some.raster = s->map.edge > 0 ? &s->map : NULL;
     SP_TRY(predict_scan(s));
     label_blocks_close(&s->blocks);
     SP_TRY(keep_tally(s));
+    SP_TRY(label_work_map(s->work, s->scan, &s->map, s->work->comm));
     if (s->job)
         label_result_complete(&s->job->result);
     SP_TRY(join_parts(s->work));
@@ -293,6 +303,7 @@ static void free_shared(shared *s)
 {
     label_cut_free(s->cut);
     label_blocks_close(&s->blocks);
+    label_raster_free(&s->map);
     if (!s->is_pushed)
         label_writer_free(s->job);
     free(s->rank_of);

@@ -21,7 +21,8 @@ static inline void label_tally_add(label_tally *t, int32_t label, float confiden
 {
     t->n_points++;
     t->n_doubtful += is_doubtful;
-    t->confidence += (int64_t)((double)confidence * (double)LABEL_CONFIDENCE_UNITS + 0.5);
+    t->confidence +=
+        (int64_t)((double)confidence * (double)LABEL_CONFIDENCE_UNITS + 0.5);
     t->n[label]++;
 }
 

@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -125,15 +126,28 @@ void label_work_progress(label_work *w, const char *name)
 
 /* ---- a sample, made by a thread ---- */
 
-/* Notes which of the points that the sample owns are kept. Codes are no classes, and
- * labels mean nothing to what follows. */
+/* The cell of the map that a point is counted in. */
+static uint32_t cell_of(const label_work *w, const double *xyz)
+{
+    const double *window = w->options->window;
+
+    if (w->cells.edge <= 0)
+        return LABEL_NO_CELL;
+    for (int a = 0; w->options->has_window && a < 2; a++)
+        if (!(window[a] <= xyz[a] && xyz[a] < window[a + 2]))
+            return LABEL_NO_CELL;
+    return label_raster_cell(&w->cells, xyz[0], xyz[1]);
+}
+
+/* Notes which of the points that the sample owns are kept, and their cells. Codes are
+ * no classes, and labels mean nothing to what follows. */
 static sp_status mark_points(label_work *w, label_sample *s)
 {
     const bool *keep = w->options->keep;
     vox_cloud *c = &w->cloud;
     int64_t n = 0;
 
-    if (!sp_list_reserve(&s->is_kept, &s->kept_room, (size_t)c->n))
+    if (!sp_list_reserve(&s->mark, &s->mark_room, (size_t)c->n * sizeof *s->mark))
         return SP_FAIL(SP_EMEM, "no memory for %" PRId64 " points", c->n);
     for (int64_t i = 0; i < c->n; i++) {
         const int32_t code = c->label[i];
@@ -141,10 +155,47 @@ static sp_status mark_points(label_work *w, label_sample *s)
         c->label[i] = SP_IGNORE;
         if (c->is_owned[i] != 1)
             continue;
-        s->is_kept[c->is_block ? c->home_row[i] : n++] =
-            keep && code >= 0 && code <= VOX_MAX_CODE && keep[code];
+        s->mark[c->is_block ? c->home_row[i] : n++] =
+            (keep && code >= 0 && code <= VOX_MAX_CODE && keep[code]) |
+            cell_of(w, c->xyz + 3 * i) << 1;
     }
     return SP_OK;
+}
+
+/* ---- maps ---- */
+
+sp_status label_work_lay_out(const label_work *w, int scan, label_raster *raster)
+{
+    const label_options *o = w->options;
+    vox_extent extent = w->extent[scan];
+
+    *raster = (label_raster){0};
+    if (o->raster <= 0)
+        return SP_OK;
+    for (int a = 0; o->has_window && a < 2; a++) {
+        extent.low[a] = fmax(extent.low[a], o->window[a]);
+        extent.high[a] = fmin(extent.high[a], o->window[a + 2]);
+    }
+    return label_raster_lay_out(raster, w->vox.input[scan], &extent, o->raster,
+                                w->model->n_classes);
+}
+
+sp_status label_work_map(const label_work *w, int scan, label_raster *raster,
+                         sp_comm *comm)
+{
+    const label_file *file = &w->files->file[scan];
+    char path[LABEL_PATH];
+    sp_status rc = SP_OK;
+
+    if (raster->edge <= 0)
+        return SP_OK;
+    if (comm)
+        SP_TRY(label_raster_sum(raster, comm));
+    snprintf(path, sizeof path, "%s/%s.tif", w->files->dir, file->name);
+    if (!comm || comm->rank == 0)
+        rc = label_raster_write(raster, path, w->model->infer.resources.class_name,
+                                file->epsg);
+    return comm ? sp_comm_agree(comm, rc) : rc;
 }
 
 /* Warns once of coordinates that a writer rounded: a network that has not seen stripes
@@ -196,7 +247,7 @@ sp_status label_work_next(label_work *w, label_sample **sample)
 sp_status label_work_predict(label_work *w, const label_sample *sample)
 {
     const sp_sample *s = &sample->grid.sample;
-    const size_t n = (size_t)(s->n * w->model->n_classes);
+    const size_t n = (size_t)(s->n * label_model_sums(w->model));
 
     if (!sp_list_reserve(&w->sum, &w->sum_room, n * sizeof *w->sum))
         return SP_FAIL(SP_EMEM, "%s: no memory for %" PRId64 " voxels", sample->name,
@@ -229,12 +280,14 @@ static sp_status list_parts(const label_work *w, int i, int n, char ***path)
 static sp_status write_rows(const label_work *w, const label_job *job, sp_scan *scan,
                             const char *path)
 {
-    const sp_scan_labels labels = label_result_labels(&job->result);
+    sp_scan_labels labels = label_result_labels(&job->result);
     const label_deal *deal = &job->result.deal;
     const int writer = label_deal_writer(deal, w->comm->rank), n = deal->n_writers;
     char **part;
     sp_status rc;
 
+    if (w->options->has_window)
+        labels.window = w->options->window;
     if (job->step == LABEL_WHOLE)
         return sp_scan_write(scan, path, &labels);
     SP_TRY(list_parts(w, job->scan, n, &part));

@@ -8,6 +8,7 @@
 #include "label/label_cut.h"
 #include "label/label_files.h"
 #include "label/label_net.h"
+#include "label/label_raster.h"
 #include "label/label_writer.h"
 #include "report/sp_progress.h"
 
@@ -30,6 +31,7 @@ typedef struct label_work {
     bool is_given_up; /* the cut need not go on; by __atomic_store_n */
     label_cut *cut;   /* of the next scan; NULL: not begun */
     label_ahead ahead;
+    label_raster cells;       /* of the scan that samples are made of; edge 0: no map */
     vox_cloud cloud;          /* of the thread that makes samples */
     bool has_warned_of_steps; /* of coordinates coarser than voxels, by that thread */
     label_writer writer;
@@ -63,6 +65,13 @@ sp_session *label_work_session(const label_work *work);
  * prints a line every 30 s, for logs. */
 void label_work_progress(label_work *work, const char *name);
 
+/* Lays out the map of a scan; without --raster its edge is 0. SP_EDATA. */
+sp_status label_work_lay_out(const label_work *work, int scan, label_raster *raster);
+/* Sums the counts of a map over the ranks, with comm (else NULL), and rank 0 of it
+ * writes it. Collective, agreed; with comm NULL local. Without --raster nothing is
+ * done. */
+sp_status label_work_map(const label_work *work, int scan, label_raster *raster,
+                         sp_comm *comm);
 /* Makes the sample of the points in work->cloud, as spvox convert makes it. Called by
  * the thread that makes samples. SP_EDATA; SP_EMEM. */
 sp_status label_work_make(label_work *work, label_sample *sample);

@@ -37,6 +37,14 @@ typedef struct sp_net_own_loss {
     void *arg; /* borrowed */
 } sp_net_own_loss;
 
+/* What the last layer reads, in host memory. */
+typedef struct sp_net_features {
+    sp_arena *arena; /* where forward puts them, set by the user; NULL: not wanted */
+    int64_t n;
+    int c;
+    const float *data; /* [n][c] of the last forward, until the arena is reset */
+} sp_net_features;
+
 typedef struct sp_net {
     const sp_graph *graph;   /* borrowed */
     sp_backend *backend;     /* borrowed */
@@ -46,6 +54,7 @@ typedef struct sp_net {
     float *running;          /* [graph->n_buffer_floats] backend memory, 0 likewise */
     int layer; /* the node of the running step, for measurements; -1: no step runs */
     sp_net_own_loss own_loss; /* set by the user before the first step */
+    sp_net_features features; /* of evaluations */
     struct sp_net_impl *impl;
 } sp_net;
 

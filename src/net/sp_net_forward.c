@@ -244,6 +244,24 @@ static sp_status forward_step(sp_net *net, int s)
     return SP_OK;
 }
 
+/* Keeps what step s reads, if it is the last one. */
+static sp_status keep_features(sp_net *net, int s)
+{
+    const struct sp_net_impl *impl = net->impl;
+    sp_net_features *f = &net->features;
+    sp_tensor x;
+    float *data;
+
+    if (!f->arena || s != impl->low.n_steps - 1)
+        return SP_OK;
+    x = sp_net_act(net, impl->low.step[s].in[0]);
+    SP_TRY(sp_net_fetch_matrix(net, x, f->arena, &data));
+    f->n = x.n;
+    f->c = x.c;
+    f->data = data;
+    return SP_OK;
+}
+
 sp_status sp_net_forward(sp_net *net, const sp_batch *batch, bool is_training,
                          sp_tensor *logits)
 {
@@ -258,7 +276,9 @@ sp_status sp_net_forward(sp_net *net, const sp_batch *batch, bool is_training,
         sp_pulse_beat();
         net->layer = impl->low.step[s].layer;
         sp_range_begin(net->backend, net->graph->node[net->layer].name);
-        rc = forward_step(net, s);
+        rc = keep_features(net, s);
+        if (rc == SP_OK)
+            rc = forward_step(net, s);
         sp_range_end(net->backend);
         SP_TRY(rc);
     }

@@ -59,6 +59,11 @@ struct sp_net_impl {
     const int32_t *sample_rows; /* [n_samples + 1] 0, 1, 2, ...: of the sample level */
 };
 
+/* ---- sp_net_own_loss.c ---- */
+/* Copies a matrix of the backend to *out [n][c] in host memory of `arena`. Waits for
+ * the device. SP_EMEM. */
+sp_status sp_net_fetch_matrix(sp_net *net, sp_tensor x, sp_arena *arena, float **out);
+
 /* ---- sp_net_memory.c ---- */
 /* Begins a micro-batch and forgets the last one. SP_EMEM. */
 sp_status sp_net_begin(sp_net *net, const sp_batch *batch, bool is_training);

@@ -4,8 +4,7 @@
 
 #include "net/sp_net_impl.h"
 
-/* Copies a matrix of the backend to [n][c] in host memory. */
-static sp_status fetch_matrix(sp_net *net, sp_tensor x, sp_arena *arena, float **out)
+sp_status sp_net_fetch_matrix(sp_net *net, sp_tensor x, sp_arena *arena, float **out)
 {
     const size_t n = (size_t)x.n, c = (size_t)x.c, ld = (size_t)x.ld;
     const size_t size = sp_elem_bytes(x.elem), used = n ? (n - 1) * ld + c : 0;
@@ -34,7 +33,7 @@ sp_status sp_net_fetch_rows(sp_net *net, const sp_batch *batch, sp_arena *arena,
     int32_t *labels = NULL;
 
     assert(impl->batch == batch && "sp_net_forward comes first");
-    SP_TRY(fetch_matrix(net, logits, arena, &host));
+    SP_TRY(sp_net_fetch_matrix(net, logits, arena, &host));
     if (is_of_voxels) {
         const size_t bytes = (size_t)batch->n * sizeof *labels;
 

@@ -18,7 +18,7 @@
 #include "run/sp_run.h"
 
 /* The tasks that write a status. */
-static const char *const tasks[] = {"", "eval", "predict", "label"};
+static const char *const tasks[] = {"", "eval", "predict", "label", "calibrate"};
 enum { N_TASKS = sizeof tasks / sizeof *tasks };
 
 static void run_copy_text(char *to, size_t bytes, const json_t *root, const char *key)

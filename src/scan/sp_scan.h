@@ -62,6 +62,9 @@ typedef struct sp_scan_options {
     sp_scan_z_unit z_unit;
     /* The value of attributes that are not finite; NULL: they are refused. */
     const double *missing;
+    /* x0, y0, x1, y1: points outside are not needed, and COPC has no rows for chunks
+     * that are; NULL: all points are. */
+    const double *window;
 } sp_scan_options;
 
 /* Some points of a scan, in buffers that grow and are used again. All zero before the
@@ -180,6 +183,9 @@ typedef struct sp_scan_labels {
     sp_status (*get)(const void *from, int64_t first, int64_t n, int32_t *code,
                      float *value);
     const void *from; /* for get */
+    /* x0, y0, x1, y1: only points with x0 <= x < x1 and y0 <= y < y1 are written, which
+     * LAS and LAZ can; NULL: all are. */
+    const double *window;
 } sp_scan_labels;
 
 /* The ending of the files that get the classes of this scan: its own if its format can

@@ -78,6 +78,11 @@ bool sp_las_is_record(const sp_las_record *record, const char *user, int id);
  * SP_EIO; SP_EMEM. */
 sp_status sp_las_find_unit(sp_scan *scan);
 
+/* Leaves out the chunks of an open COPC scan whose nodes do not meet the window x0, y0,
+ * x1, y1: it is then a scan of the others, in their order. Other LAZ stays whole.
+ * SP_EDATA: its index is damaged; SP_EIO; SP_EMEM. */
+sp_status sp_copc_keep(sp_scan *scan, const double window[4]);
+
 /* Writes a copy of a LAS or LAZ scan with other classes, as LAS or LAZ, or a part of
  * it, as sp_scan_format.write: classes 0 to 31 in point formats 0 to 5, 0 to 255 in the
  * others. Everything else stays: all other fields, the order of points, the records

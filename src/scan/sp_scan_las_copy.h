@@ -31,6 +31,9 @@ typedef struct sp_las_copy {
     int64_t rest_by;           /* bytes that its beginning moves by */
     int n_cuts;
     sp_las_record *cut; /* [n_cuts] extended records that the copy does not have */
+    int64_t n_written; /* points of a copy of a window, by their return, their extent */
+    int64_t by_return[15];
+    int32_t low[3], high[3];
     const sp_scan_part *part; /* the part to write; n 0: all by one writer */
 } sp_las_copy;
 

@@ -110,6 +110,54 @@ static sp_status write_records(sp_las_copy *c, sp_laz_writer *laz,
     return sp_laz_write(laz, records, end - row);
 }
 
+/* True if a record's point is within the window; x and y as sp_scan_next has them. */
+static bool is_in_window(const sp_las_copy *c, const unsigned char *record)
+{
+    const double *w = c->labels->window;
+
+    for (int a = 0; a < 2; a++) {
+        volatile double scaled =
+            (int32_t)sp_get32(record + 4 * a) * c->header->scale[a];
+        const double x = scaled + c->header->offset[a];
+
+        if (!(w[a] <= x && x < w[a + 2]))
+            return false;
+    }
+    return true;
+}
+
+static void count_written(sp_las_copy *c, const unsigned char *record)
+{
+    const int number = record[14] & (c->header->format < 6 ? 7 : 15);
+
+    for (int a = 0; a < 3; a++) {
+        const int32_t x = (int32_t)sp_get32(record + 4 * a);
+
+        c->low[a] = c->n_written == 0 || x < c->low[a] ? x : c->low[a];
+        c->high[a] = c->n_written == 0 || x > c->high[a] ? x : c->high[a];
+    }
+    c->n_written++;
+    if (number >= 1)
+        c->by_return[number - 1]++;
+}
+
+/* Leaves out the records outside the window, and returns the number of the others. */
+static int64_t cut_records(sp_las_copy *c, unsigned char *record, int64_t n)
+{
+    const size_t bytes = (size_t)c->extra.record_bytes;
+    int64_t kept = 0;
+
+    for (int64_t i = 0; i < n; i++) {
+        const unsigned char *from = record + (size_t)i * bytes;
+
+        if (!is_in_window(c, from))
+            continue;
+        count_written(c, from);
+        memmove(record + (size_t)kept++ * bytes, from, bytes);
+    }
+    return kept;
+}
+
 /* Writes the rows first .. end - 1. */
 static sp_status las_write_rows(sp_las_copy *c, sp_laz_writer *laz, portion *p,
                                 const sp_laz_place *chunk, int64_t first, int64_t end)
@@ -122,7 +170,8 @@ static sp_status las_write_rows(sp_las_copy *c, sp_laz_writer *laz, portion *p,
             sp_scan_records(scan, sp_least(end - scan->row, p->most), p->source, &n));
         SP_TRY(change_records(c, p, n));
         sp_pulse_beat();
-        SP_TRY(write_records(c, laz, &chunk, p->record, n));
+        SP_TRY(write_records(c, laz, &chunk, p->record,
+                             c->labels->window ? cut_records(c, p->record, n) : n));
     }
     return SP_OK;
 }
@@ -131,7 +180,7 @@ static sp_status las_write_all(sp_las_copy *c, sp_laz_writer *laz, portion *p)
 {
     const sp_laz_place *chunk = NULL;
 
-    if (laz && c->format.chunk_points == UINT32_MAX)
+    if (laz && c->format.chunk_points == UINT32_MAX && !c->labels->window)
         chunk = sp_laz_chunks(sp_las_of(c->scan)->reader, NULL);
     SP_TRY(sp_scan_rewind(c->scan));
     return las_write_rows(c, laz, p, chunk, 0, c->scan->n_points);

@@ -105,7 +105,8 @@ static void change_vlr(sp_las_copy *c)
     }
     old = sp_laz_format_write(&c->format, before);
     sp_laz_format_current(&c->format);
-    if (c->format.chunk_points == UINT32_MAX && !sp_laz_chunks(source->reader, NULL))
+    if (c->format.chunk_points == UINT32_MAX &&
+        (c->labels->window || !sp_laz_chunks(source->reader, NULL)))
         c->format.chunk_points = SP_LAZ_CHUNK;
     if (c->extra.n_new > 0)
         lengthen(c);
@@ -170,7 +171,7 @@ static sp_status find_copc(sp_las_copy *c)
     sp_laz_reader *reader = sp_las_of(c->scan)->reader;
     sp_las_record vlr = {0};
 
-    if (!c->is_laz || !reader || c->header->minor < 4)
+    if (!c->is_laz || !reader || c->header->minor < 4 || c->labels->window)
         return SP_OK;
     SP_TRY(sp_las_next_vlr(c->scan, &vlr));
     c->is_copc = !vlr.is_end && sp_las_is_record(&vlr, SP_LAS_COPC, COPC_INFO) &&
@@ -289,6 +290,38 @@ static sp_status mend_copc(sp_las_copy *c, const sp_laz_writer *laz)
 
 /* ---- the file ---- */
 
+/* Sets counts and extent of a window in the head. */
+static void count_window(sp_las_copy *c)
+{
+    enum {
+        AT_COUNT_OLD = 107,
+        AT_RETURNS_OLD = 111,
+        AT_HIGH = 179,
+        AT_COUNT_NEW = 247
+    };
+    const bool is_old = c->header->format < 6 && c->n_written <= UINT32_MAX;
+
+    sp_put32(c->head + AT_COUNT_OLD, is_old ? (uint64_t)c->n_written : 0);
+    for (int i = 0; i < 5; i++)
+        sp_put32(c->head + AT_RETURNS_OLD + 4 * i,
+                 is_old ? (uint64_t)c->by_return[i] : 0);
+    for (int a = 0; a < 3; a++) {
+        const int32_t end[2] = {c->high[a], c->low[a]};
+
+        for (int k = 0; k < 2; k++) {
+            volatile double scaled = end[k] * c->header->scale[a];
+            const double x = scaled + c->header->offset[a];
+
+            memcpy(c->head + AT_HIGH + 16 * a + 8 * k, &x, sizeof x);
+        }
+    }
+    if (c->header->minor < 4 || c->header->header_bytes < 375)
+        return;
+    sp_put64(c->head + AT_COUNT_NEW, (uint64_t)c->n_written);
+    for (int i = 0; i < 15; i++)
+        sp_put64(c->head + AT_COUNT_NEW + 8 + 8 * i, (uint64_t)c->by_return[i]);
+}
+
 /* Writes what follows the points, and the head once more, since the offsets in it
  * follow from the length of the points. */
 static sp_status las_write_rest(sp_las_copy *c, const sp_laz_writer *laz)
@@ -296,6 +329,8 @@ static sp_status las_write_rest(sp_las_copy *c, const sp_laz_writer *laz)
     SP_TRY(sp_las_rest_put(c));
     if (c->is_copc)
         SP_TRY(mend_copc(c, laz));
+    if (c->labels->window)
+        count_window(c);
     if (fseeko(c->to, 0, SEEK_SET) != 0)
         return SP_FAIL(SP_EIO, "%s: cannot seek: %s", c->path, strerror(errno));
     return sp_las_put_bytes(c, c->head, c->head_bytes);

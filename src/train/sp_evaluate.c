@@ -300,7 +300,7 @@ int sp_evaluate_parts(const sp_resources *r)
     const bool is_merged = r->config->eval.merge;
     const int points = r->val.has_points ? SP_METRICS_POINTS : 0;
 
-    if (r->evaluation.views.n <= 1 && !is_merged)
+    if (!sp_merging_is_mean(r) && !is_merged)
         return points;
     return points | (points ? SP_METRICS_MERGED_POINTS : 0) |
            (is_merged ? 0 : SP_METRICS_MERGED);

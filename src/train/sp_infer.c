@@ -9,6 +9,7 @@
 
 #include "base/sp_log.h"
 #include "h5/sp_h5.h"
+#include "train/sp_members.h"
 #include "weights/sp_packed.h"
 
 /* Rank 0: opens the file that path names, which may be a run folder; else
@@ -276,6 +277,42 @@ static sp_status open_session(sp_infer *infer, const sp_command *command)
     return sp_session_open_folder(infer->resources.session);
 }
 
+/* Opens the heads of eval.members. The columns' names are the data's. */
+static sp_status infer_open_members(sp_infer *infer)
+{
+    sp_resources *r = &infer->resources;
+    const sp_strings *models = &r->config->eval.members;
+    char **column = calloc((size_t)r->n_columns + 1, sizeof *column);
+    sp_status rc = SP_OK;
+
+    if (models->n > SP_MOST_MEMBERS)
+        rc = SP_FAIL(SP_EUSAGE, "%seval.members: %d models, expected at most %d",
+                     sp_config_where(r->config, "eval.members"), models->n,
+                     SP_MOST_MEMBERS);
+    r->members = models->n > 0 ? calloc(1, sizeof *r->members) : NULL;
+    if (rc == SP_OK && (!column || (models->n > 0 && !r->members)))
+        rc = SP_FAIL(SP_EMEM, "no memory for %d models", models->n);
+    rc = sp_comm_agree(r->comm, rc);
+    for (int i = 0; rc == SP_OK && i < r->n_columns; i++)
+        column[i] = r->val.feature_name[r->columns[i]];
+    if (rc == SP_OK && r->members)
+        rc = sp_members_open(r->members, infer, column, models->n, models->at);
+    free(column);
+    return rc;
+}
+
+static sp_status infer_open_member_nets(sp_infer *infer)
+{
+    sp_resources *r = &infer->resources;
+
+    if (!r->members)
+        return SP_OK;
+    SP_TRY(sp_members_open_nets(r->members, &r->val, &r->evaluation.views));
+    for (int k = 0; k < r->members->n; k++)
+        sp_log_info("averaging with %s", sp_members_path(r->members, k));
+    return SP_OK;
+}
+
 sp_status sp_infer_open(sp_infer *infer, const sp_command *command)
 {
     sp_resources *r = &infer->resources;
@@ -290,6 +327,7 @@ sp_status sp_infer_open(sp_infer *infer, const sp_command *command)
     SP_TRY(sp_session_open_data(r, false, true));
     SP_TRY(infer_match_data(infer));
     SP_TRY(choose_norm(infer));
+    SP_TRY(infer_open_members(infer));
     SP_TRY(infer_open_net(r));
     SP_TRY(load_weights(infer));
     SP_TRY(sp_comm_bcast(s->comm, &infer->state.step, sizeof infer->state.step, 0));
@@ -297,6 +335,7 @@ sp_status sp_infer_open(sp_infer *infer, const sp_command *command)
     s->epoch = sp_position_epochs(infer->state.at);
     s->step = r->step = infer->state.step;
     SP_TRY(sp_resources_open_evaluation(r));
+    SP_TRY(infer_open_member_nets(infer));
     SP_TRY(sp_resources_cut(r));
     sp_cut_print(&r->cut, r->memory.total);
     return SP_OK;
@@ -314,6 +353,15 @@ sp_status sp_infer_open_model(sp_infer *infer, const sp_command *command,
     return SP_OK;
 }
 
+static sp_status infer_refuse_fault(const sp_infer *infer)
+{
+    const sp_resources *r = &infer->resources;
+
+    return r->fault[0] ? SP_FAIL(SP_ENUMERIC, "%s: its weights are not finite: %s",
+                                 infer->path, r->fault)
+                       : SP_OK;
+}
+
 sp_status sp_infer_open_net(sp_infer *infer)
 {
     sp_resources *r = &infer->resources;
@@ -323,17 +371,75 @@ sp_status sp_infer_open_net(sp_infer *infer)
     SP_TRY(sp_resources_open_device(r));
     SP_TRY(infer_open_net(r));
     SP_TRY(load_weights(infer));
-    if (r->fault[0])
-        return SP_FAIL(SP_ENUMERIC, "%s: its weights are not finite: %s", infer->path,
-                       r->fault);
+    return infer_refuse_fault(infer);
+}
+
+/* ---- further models ---- */
+
+sp_status sp_infer_open_beside(sp_infer *infer, const sp_infer *first,
+                               const char *model)
+{
+    const sp_command *command = first->resources.session->command;
+    sp_resources *r = &infer->resources;
+    sp_status rc;
+
+    assert(model && model[0]);
+    memset(infer, 0, sizeof *infer);
+    sp_resources_begin(r, command->config, command->comm);
+    r->session = calloc(1, sizeof *r->session);
+    rc = r->session ? SP_OK : SP_FAIL(SP_EMEM, "no memory for a model");
+    SP_TRY(sp_comm_agree(command->comm, rc));
+    SP_TRY(sp_session_open(r->session, command, false));
+    snprintf(infer->path, sizeof infer->path, "%s", model);
+    SP_TRY(share_head(infer));
+    leave_norm(r->session, &r->norm);
     return SP_OK;
 }
+
+sp_status sp_infer_open_net_beside(sp_infer *infer, const sp_infer *first)
+{
+    sp_resources *r = &infer->resources;
+    const sp_backend *backend = &first->resources.backend;
+
+    assert(r->columns && r->class_name && backend->ops);
+    if (r->config->train.precision == SP_BF16 && backend->precision != SP_BF16)
+        return SP_FAIL(SP_EUSAGE,
+                       "%s computes in bf16, but %s does not: add train.precision=bf16 "
+                       "to the command",
+                       infer->path, first->path);
+    r->backend = *backend; /* shared: `first` closes it */
+    SP_TRY(infer_open_net(r));
+    SP_TRY(load_weights(infer));
+    return infer_refuse_fault(infer);
+}
+
+void sp_infer_close_beside(sp_infer *infer)
+{
+    sp_resources *r = &infer->resources;
+
+    infer_close_file(infer);
+    sp_checkpoint_state_destroy(&infer->state);
+    if (!r->session)
+        return;
+    sp_resources_end_work(r);
+    sp_net_destroy(&r->net);
+    r->backend.ops = NULL;
+    sp_resources_free(r);
+    free(r->session);
+    sp_config_destroy(&infer->config);
+}
+
+/* ---- end ---- */
 
 sp_status sp_infer_close(sp_infer *infer, sp_status rc)
 {
     sp_session *s = infer->resources.session;
 
     infer_close_file(infer);
+    if (infer->resources.members)
+        sp_members_close(infer->resources.members);
+    free(infer->resources.members);
+    infer->resources.members = NULL;
     sp_checkpoint_state_destroy(&infer->state);
     /* A table that was not printed is a failure, since it may be the only
      * result used. */

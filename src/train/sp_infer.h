@@ -36,6 +36,13 @@ sp_status sp_infer_open(sp_infer *infer, const sp_command *command);
 sp_status sp_infer_open_model(sp_infer *infer, const sp_command *command,
                               const char *model);
 sp_status sp_infer_open_net(sp_infer *infer);
+/* The same halves for a further model that computes beside `first`, on its device and
+ * for its command, without a folder. Close it after a failure too, before `first`;
+ * close is local and reports nothing. */
+sp_status sp_infer_open_beside(sp_infer *infer, const sp_infer *first,
+                               const char *model);
+sp_status sp_infer_open_net_beside(sp_infer *infer, const sp_infer *first);
+void sp_infer_close_beside(sp_infer *infer);
 /* Reports rc, frees everything and returns the status to exit with; see
  * sp_resources_close. Collective. */
 sp_status sp_infer_close(sp_infer *infer, sp_status rc);

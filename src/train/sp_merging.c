@@ -3,6 +3,13 @@
 #include <assert.h>
 #include <string.h>
 
+#include "train/sp_members.h"
+
+bool sp_merging_is_mean(const sp_resources *r)
+{
+    return r->evaluation.views.n > 1 || r->members;
+}
+
 sp_status sp_merging_open(sp_merging *m, sp_resources *r, sp_merger_done *done,
                           void *arg)
 {
@@ -11,7 +18,8 @@ sp_status sp_merging_open(sp_merging *m, sp_resources *r, sp_merger_done *done,
 
     assert(r->evaluation.loader && r->evaluation.views.n >= 1);
     *m = (sp_merging){.resources = r, .with_blocks = config->eval.merge};
-    m->is_on = m->with_blocks || r->evaluation.views.n > 1;
+    m->is_mean = sp_merging_is_mean(r);
+    m->is_on = m->with_blocks || m->is_mean;
     if (!m->is_on)
         return SP_OK;
     rc = sp_arena_create(&m->arena, 0, "probabilities");
@@ -62,6 +70,23 @@ sp_status sp_merging_fetch(sp_backend *backend, sp_arena *arena, sp_tensor *logi
     return backend->ops->download(backend, logits->data, from, n * sizeof *from);
 }
 
+/* Adds the probabilities of the other models, sample by sample. */
+static sp_status add_members(sp_merging *m, const sp_batch *batch)
+{
+    sp_members *members = m->resources->members;
+    const int c = m->resources->n_classes;
+    char what[SP_ERROR_MESSAGE / 2];
+
+    for (int b = 0; members && b < batch->n_samples; b++)
+        for (int k = 0; k < members->n; k++)
+            SP_TRY(sp_members_add(members, k, &batch->sample[b], batch->view,
+                                  sp_dataset_print_sample(&m->resources->val,
+                                                          batch->sample_id[b], what,
+                                                          sizeof what),
+                                  m->sum + batch->row_of_at[b] * c, c));
+    return SP_OK;
+}
+
 sp_status sp_merging_add(sp_merging *m, const sp_batch *batch, sp_tensor logits)
 {
     const int64_t n = batch->row_of_at[batch->n_samples];
@@ -73,6 +98,7 @@ sp_status sp_merging_add(sp_merging *m, const sp_batch *batch, sp_tensor logits)
     sp_arena_rewind(&m->arena, m->kept);
     SP_TRY(sp_merging_fetch(&m->resources->backend, &m->arena, &logits));
     sp_merge_view(logits, batch->row_of, n, m->sum);
+    SP_TRY(add_members(m, batch));
     if (sp_merging_is_last(m, batch))
         for (int64_t i = 0; i < n; i++)
             m->label[i] = sp_merge_class(m->sum + i * c, c);

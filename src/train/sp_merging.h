@@ -15,7 +15,8 @@
 /* Zero it before the first use. */
 typedef struct sp_merging {
     sp_resources *resources; /* borrowed */
-    bool is_on;              /* there are several views, or blocks are merged */
+    bool is_on;              /* views, blocks or models are merged */
+    bool is_mean;            /* there are several views or models */
     bool with_blocks;        /* eval.merge: the merger is open */
     sp_merger merger;
     sp_arena arena; /* the two below, of a batch, and logits on the host */
@@ -34,6 +35,8 @@ sp_status sp_merging_fetch(sp_backend *backend, sp_arena *arena, sp_tensor *logi
 sp_status sp_merging_open(sp_merging *merging, sp_resources *resources,
                           sp_merger_done *done, void *arg);
 void sp_merging_destroy(sp_merging *merging);
+/* True if the merging averages several views or models. Local. */
+bool sp_merging_is_mean(const sp_resources *resources);
 /* True for the last view of a micro-batch. */
 bool sp_merging_is_last(const sp_merging *merging, const sp_batch *batch);
 /* Adds the logits of one view, which are finite and in backend memory. After the last

@@ -1,12 +1,14 @@
 /* `sptrain predict`: one file per shard of data.val, rows in the shard's order. */
 #include <assert.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/sp_log.h"
-#include "comm/sp_records.h"
 #include "base/sp_signal.h"
+#include "checkpoint/sp_calibration.h"
+#include "comm/sp_records.h"
 #include "report/sp_progress.h"
 #include "train/sp_evaluate.h"
 #include "train/sp_infer.h"
@@ -83,8 +85,27 @@ typedef struct predicted {
     sp_tensor logits;     /* on the host, if they are wanted */
 } predicted;
 
-/* Writes the logits of a sample's voxels; with several views the logarithms of the mean
- * probabilities: their softmax is the mean. Returns the end. */
+/* Divides logits by the temperature of a calibrated model. The first of the greatest
+ * stays that, even if rounding makes others equal to it. */
+static void soften_logits(const sp_predictor *p, float *z)
+{
+    const sp_resources *r = &p->infer.resources;
+    const sp_calibration *calibration = r->norm.calibration;
+    int top = 0;
+
+    if (!calibration || r->members)
+        return;
+    for (int j = 1; j < r->n_classes; j++)
+        top = z[j] > z[top] ? j : top;
+    for (int j = 0; j < r->n_classes; j++)
+        z[j] = (float)((double)z[j] / calibration->temperature);
+    for (int j = 0; j < top; j++)
+        if (z[j] >= z[top])
+            z[top] = nextafterf(z[j], INFINITY);
+}
+
+/* Writes the logits of a sample's voxels; with several views or models the logarithms
+ * of the mean probabilities: their softmax is the mean. Returns the end. */
 static char *pack_logits(const sp_predictor *p, const predicted *of, int b, char *to)
 {
     const sp_batch *batch = of->batch;
@@ -93,12 +114,14 @@ static char *pack_logits(const sp_predictor *p, const predicted *of, int b, char
     const int c = p->infer.resources.n_classes;
     const int64_t at = batch->row_of_at[b];
 
-    for (int64_t i = 0; i < n; i++, to += 4 * c)
-        if (p->infer.resources.evaluation.views.n > 1)
+    for (int64_t i = 0; i < n; i++, to += 4 * c) {
+        if (p->merging.is_mean)
             sp_merge_logits(p->merging.sum + (at + i) * c, c, (float *)to);
         else
             memcpy(to, of->logits.data + (int64_t)row_of[i] * of->logits.ld,
                    4 * (size_t)c);
+        soften_logits(p, (float *)to);
+    }
     return to;
 }
 
@@ -108,9 +131,8 @@ static uint16_t predict_class_of(const sp_predictor *p, const predicted *of, int
 {
     const int64_t at = of->batch->row_of_at[b] + voxel;
 
-    return (uint16_t)(p->infer.resources.evaluation.views.n > 1
-                          ? p->merging.label[at]
-                          : of->class[of->batch->row_of[at]]);
+    return (uint16_t)(p->merging.is_mean ? p->merging.label[at]
+                                         : of->class[of->batch->row_of[at]]);
 }
 
 /* Writes sample b of the batch as a parcel. */
@@ -194,7 +216,7 @@ static sp_status predict_batch(void *arg, const sp_batch *batch)
     if (!sp_merging_is_last(&p->merging, batch))
         return SP_OK;
     of.class = prediction;
-    if (p->files.with_logits && r->evaluation.views.n == 1)
+    if (p->files.with_logits && !p->merging.is_mean)
         SP_TRY(sp_merging_fetch(&r->backend, &p->scratch, &of.logits));
     sp_records_clear(&p->parcels);
     for (int b = 0; b < batch->n_samples; b++)
@@ -271,8 +293,7 @@ static sp_status train_predict_predict(sp_predictor *p)
     SP_TRY(sp_comm_agree(r->comm, rc));
     SP_TRY(sp_merging_open(&p->merging, r, send_merged, p));
     SP_TRY(train_predict_all(p));
-    return sp_comm_agree(r->comm,
-                         r->comm->rank == 0 ? finish_files(p) : SP_OK);
+    return sp_comm_agree(r->comm, r->comm->rank == 0 ? finish_files(p) : SP_OK);
 }
 
 static void log_end(const sp_predictor *p)

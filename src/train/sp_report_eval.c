@@ -10,6 +10,7 @@
 #include "base/sp_log.h"
 #include "base/sp_text.h"
 #include "report/sp_heatmap.h"
+#include "train/sp_members.h"
 #include "train/sp_session.h"
 #include "train/sp_predict_files.h"
 #include "train/sp_report_internal.h"
@@ -62,6 +63,8 @@ static void write_merged(const sp_resources *r, const sp_metrics *m, sp_events *
         return;
     sp_json_begin_object(json, "merged");
     sp_json_int(json, "views", r->evaluation.views.n);
+    if (r->members)
+        sp_json_int(json, "models", r->members->n + 1);
     sp_json_bool(json, "blocks", r->config->eval.merge);
     if (m->merged) {
         sp_json_int(json, "voxels", sp_metrics_total(m->merged, n));

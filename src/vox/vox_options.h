@@ -67,6 +67,9 @@ typedef struct vox_options {
     struct vox_sweeps *sweeps; /* the table of poses; borrowed */
     int ignore_conflicts; /* 0: the majority's label; 1: no label */
     double bounds[4];     /* x0 y0 x1 y1, x1 and y1 excluded */
+    /* The blocks are those of the whole scan, as its header has it, and rows outside
+     * the bounds count as rows without a point. */
+    bool is_window;
     bool has_missing;     /* `missing` replaces attributes that are not finite */
     double missing;
     int n_features; /* 0: --features was not given */

@@ -87,8 +87,10 @@ static sp_status each_of(vox_cutter *c, sp_status (*take)(vox_cutter *c, int64_t
     for (int64_t i = 0; i < c->points.n; i++) {
         const double *xyz = c->points.xyz + 3 * i;
 
-        if (!vox_is_within(c->options, xyz))
+        if (!vox_is_within(c->options, xyz)) {
+            c->cut->n_void += c->options->is_window && !sp_scan_is_void(xyz);
             continue;
+        }
         spill_extend(&c->cut->found, xyz);
         c->crc = sp_crc32c(c->crc, xyz, 3 * sizeof *xyz);
         if (c->codes)
@@ -248,6 +250,8 @@ static sp_status put_neighbour(vox_cutter *c, const sp_scan_points *points, int6
     const double *xyz = points->xyz + 3 * i, margin = c->options->overlap;
     int64_t first[2], last[2];
 
+    if (!vox_is_within(c->options, xyz))
+        return SP_OK;
     for (int a = 0; a < 2; a++) {
         const double n = (double)layout->n_blocks[a];
         const double from = block_place(c->options, layout, a, xyz[a] - margin);
@@ -463,7 +467,7 @@ static bool use_header(vox_cut *cut)
 {
     vox_box claimed;
 
-    return !cut->options->has_bounds &&
+    return (!cut->options->has_bounds || cut->options->is_window) &&
            sp_scan_extent(cut->own->scan, claimed.low, claimed.high) &&
            vox_cut_layout(cut->options, cut->file, &claimed, &cut->layout) == SP_OK;
 }

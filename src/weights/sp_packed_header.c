@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/sp_crc.h"
+#include "checkpoint/sp_calibration.h"
 #include "weights/sp_layout.h"
 
 void sp_packed_free_header(packed_header *h)
@@ -43,6 +44,9 @@ void sp_packed_wire_header(sp_wire *wire, packed_header *h, sp_weights_model *m)
         wire->rc = SP_FAIL(SP_EMEM, "no memory for the header");
     for (int64_t i = 0; i < h->n_rows && wire->rc == SP_OK; i++)
         wire_row(wire, &h->row[i]);
+    /* Models of earlier versions, and models without a calibration, end here. */
+    if (wire->is_reading ? wire->at < wire->size : m->norm.calibration != NULL)
+        sp_calibration_wire(wire, &m->norm.calibration);
 }
 
 packed_type sp_packed_type_of(const sp_graph *graph, const sp_param *p,

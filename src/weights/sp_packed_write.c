@@ -112,7 +112,9 @@ static sp_status write_header(sp_wire *wire, const sp_weights_model *m,
     if (rc == SP_OK)
         rc = copy_norm(m, &head.norm);
     if (rc == SP_OK) {
+        head.norm.calibration = m->norm.calibration; /* borrowed */
         sp_packed_wire_header(wire, &h, &head);
+        head.norm.calibration = NULL;
         rc = wire->rc;
     }
     sp_packed_free_header(&h);

@@ -110,6 +110,7 @@ owner hwloc.h src/comm/sp_affinity.c
 owner jansson.h src/run/sp_run_state.c src/report/sp_run_watch.c src/report/sp_story_line.c \
     src/weights/sp_safetensors.c
 owner png.h src/report/sp_png.c
+owner tiffio.h src/label/label_raster_tiff.c
 owner dlfcn.h src/comm/sp_comm.c 'cuda/*'
 owner cuda_runtime.h cuda/device/sp_cuda.h
 owner immintrin.h 'src/cpu/*' src/base/sp_crc_x86.c

@@ -17,7 +17,7 @@ for option in $(grep -ho 'AC_ARG_WITH(\[[a-z0-9-]*' m4/*.m4 configure.ac | sed '
     grep -q -- "--with-$option\|with_or_without(\"$option\")" packaging/spack/package.py ||
         complain "packaging/spack/package.py: --with-$option is not used"
 done
-for library in hdf5 hwloc libconfig jansson xxhash libpng; do
+for library in hdf5 hwloc libconfig jansson xxhash libpng libtiff; do
     for recipe in packaging/spack/package.py packaging/conda/meta.yaml packaging/debian/control; do
         grep -q "$(echo $library | sed 's/^lib//')" $recipe || complain "$recipe: no $library"
     done

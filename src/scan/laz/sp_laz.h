@@ -34,6 +34,7 @@
 #ifndef SP_LAZ_H
 #define SP_LAZ_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -132,6 +133,10 @@ typedef struct sp_laz_place {
 /* The chunks of the file, *n of them (n NULL: the caller knows), in a list that the
  * reader owns; NULL if the file has no table. */
 const sp_laz_place *sp_laz_chunks(const sp_laz_reader *reader, int64_t *n);
+/* Drops the chunks that are not wanted [chunks]; the others are numbered anew, and so
+ * are their points. There is a chunk table, and nothing was read. Returns the number of
+ * points. */
+int64_t sp_laz_keep(sp_laz_reader *reader, const bool *is_wanted);
 /* Goes back to the first point that is read. */
 sp_status sp_laz_rewind(sp_laz_reader *reader);
 /* Reads the chunks first, first + step, ... below `end` only, from the first on. There

@@ -12,8 +12,8 @@
 
 #include "base/sp_list.h"
 #include "base/sp_number.h"
-#include "scan/laz/sp_laz_chunk.h"
 #include "base/sp_task.h"
+#include "scan/laz/sp_laz_chunk.h"
 
 enum {
     PORTION_BYTES = 16 << 20, /* of records, at most */
@@ -268,6 +268,24 @@ const sp_laz_place *sp_laz_chunks(const sp_laz_reader *reader, int64_t *n)
     if (n)
         *n = reader->table.n_chunks;
     return reader->table.is_there ? reader->table.chunk : NULL;
+}
+
+int64_t sp_laz_keep(sp_laz_reader *r, const bool *is_wanted)
+{
+    int64_t n = 0, n_points = 0;
+
+    assert(r->table.is_there && !r->worker && !r->is_begun);
+    for (int64_t i = 0; i < r->table.n_chunks; i++) {
+        if (!is_wanted[i])
+            continue;
+        r->table.chunk[n] = r->table.chunk[i];
+        r->table.chunk[n].first = n_points;
+        n_points += r->table.chunk[n++].n;
+    }
+    r->table.n_chunks = r->end = n;
+    r->file.n_points = n_points;
+    r->n_threads = (int)sp_least(r->n_threads, n);
+    return n_points;
 }
 
 sp_status sp_laz_rewind(sp_laz_reader *reader)

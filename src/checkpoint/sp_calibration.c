@@ -1,0 +1,127 @@
+#include "checkpoint/sp_calibration.h"
+
+#include <assert.h>
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+
+/* ---- memory ---- */
+
+static sp_status calibration_allot(sp_calibration *c)
+{
+    const size_t n = (size_t)c->n_features, n_classes = (size_t)c->n_classes;
+
+    c->whiten = calloc(n * n + 1, sizeof *c->whiten);
+    c->mean = calloc(n_classes * n + 1, sizeof *c->mean);
+    c->count = calloc(n_classes + 1, sizeof *c->count);
+    c->quantile = calloc(SP_CALIBRATION_STEPS + 1, sizeof *c->quantile);
+    return c->whiten && c->mean && c->count && c->quantile
+               ? SP_OK
+               : SP_FAIL(SP_EMEM, "no memory for %d features of %d classes",
+                         c->n_features, c->n_classes);
+}
+
+sp_status sp_calibration_create(sp_calibration **calibration, int n_classes,
+                                int n_features)
+{
+    sp_calibration *c = calloc(1, sizeof *c);
+
+    assert(n_classes >= 1 && n_features >= 0);
+    *calibration = c;
+    if (!c)
+        return SP_FAIL(SP_EMEM, "no memory for a calibration");
+    c->temperature = 1;
+    c->n_classes = n_classes;
+    c->n_features = n_features;
+    return calibration_allot(c);
+}
+
+void sp_calibration_destroy(sp_calibration *c)
+{
+    if (!c)
+        return;
+    free(c->whiten);
+    free(c->mean);
+    free(c->count);
+    free(c->quantile);
+    free(c);
+}
+
+/* ---- distances ---- */
+
+double sp_calibration_scale(const float *f, int n)
+{
+    double sum = 0;
+
+    for (int i = 0; i < n; i++)
+        sum += (double)f[i] * (double)f[i];
+    return sum > 0 ? 1 / sqrt(sum) : 0;
+}
+
+double sp_calibration_distance(const sp_calibration *c, const float *f, double *scratch)
+{
+    const int n = c->n_features;
+    const double scale = sp_calibration_scale(f, n);
+    double least = DBL_MAX;
+
+    assert(n > 0 && f && scratch);
+    for (int i = 0; i < n; i++) {
+        const double *row = c->whiten + (size_t)i * (size_t)n;
+        double sum = 0;
+
+        for (int j = 0; j <= i; j++)
+            sum += row[j] * (double)f[j];
+        scratch[i] = sum * scale;
+    }
+    for (int k = 0; k < c->n_classes; k++) {
+        const double *mean = c->mean + (size_t)k * (size_t)n;
+        double sum = 0;
+
+        if (c->count[k] <= 0)
+            continue;
+        for (int i = 0; i < n; i++)
+            sum += (scratch[i] - mean[i]) * (scratch[i] - mean[i]);
+        least = fmin(least, sum);
+    }
+    return sqrt(least);
+}
+
+double sp_calibration_threshold(const sp_calibration *c, double q)
+{
+    const double at = q * SP_CALIBRATION_STEPS;
+    const int i = at < SP_CALIBRATION_STEPS ? (int)at : SP_CALIBRATION_STEPS - 1;
+
+    assert(0 <= q && q <= 1);
+    return c->quantile[i] + (at - i) * (c->quantile[i + 1] - c->quantile[i]);
+}
+
+/* ---- bytes ---- */
+
+void sp_calibration_wire(sp_wire *wire, sp_calibration **calibration)
+{
+    sp_calibration *c;
+
+    if (!sp_wire_struct(wire, (void **)calibration, sizeof **calibration))
+        return;
+    c = *calibration;
+    sp_wire_bytes(wire, &c->temperature, sizeof c->temperature);
+    sp_wire_bytes(wire, &c->n_classes, sizeof c->n_classes);
+    sp_wire_bytes(wire, &c->n_features, sizeof c->n_features);
+    if (wire->rc == SP_OK &&
+        !(c->temperature > 0 && isfinite(c->temperature) && c->n_classes >= 1 &&
+          c->n_classes <= SP_CALIBRATION_CLASSES && c->n_features >= 0 &&
+          c->n_features <= SP_CALIBRATION_FEATURES))
+        wire->rc = SP_FAIL(SP_EDATA, "a calibration of %d classes, %d features",
+                           c->n_classes, c->n_features);
+    if (wire->rc != SP_OK)
+        return;
+    sp_wire_array(wire, (void **)&c->count, c->n_classes, sizeof *c->count);
+    sp_wire_array(wire, (void **)&c->quantile, SP_CALIBRATION_STEPS + 1,
+                  sizeof *c->quantile);
+    sp_wire_array(wire, (void **)&c->mean, (int64_t)c->n_classes * c->n_features,
+                  sizeof *c->mean);
+    sp_wire_array(wire, (void **)&c->whiten, (int64_t)c->n_features * c->n_features,
+                  sizeof *c->whiten);
+    if (wire->rc == SP_OK && !(c->count && c->quantile && c->mean && c->whiten))
+        wire->rc = SP_FAIL(SP_EDATA, "a calibration without its numbers");
+}

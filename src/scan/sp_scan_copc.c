@@ -1,0 +1,180 @@
+/* COPC: LAZ with an octree over its chunks (copc.io, version 1.0). Only the chunks
+ * whose nodes meet a window of x and y are read.
+ *
+ *     VLR "copc" 1    centre and half the edge of the cube; place of the root page
+ *     page            entries of 32 bytes: level, x, y, z (int32), byte of the chunk or
+ *                     of another page (uint64), its bytes, its points (int32; -1: a
+ *                     page)
+ */
+#include <assert.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/sp_list.h"
+#include "base/sp_number.h"
+#include "scan/sp_scan_las_copy.h"
+
+enum {
+    INFO_ID = 1,
+    INFO_BYTES = 56, /* of the VLR's content that is read */
+    ENTRY_BYTES = 32,
+    MOST_LEVELS = 31
+};
+
+typedef struct copc_page {
+    int64_t at, bytes;
+} copc_page;
+
+/* The search for the chunks of a window. */
+typedef struct copc_search {
+    sp_scan *scan;
+    const double *window; /* x0 y0 x1 y1 */
+    double low[2], edge;  /* of the cube */
+    const sp_laz_place *chunk;
+    int64_t n_chunks;
+    bool *is_wanted; /* [n_chunks] */
+    copc_page *page; /* [n_pages] to be read */
+    int64_t n_pages;
+    size_t room;       /* bytes of these */
+    int64_t n_entries; /* read so far */
+} copc_search;
+
+/* Does the node of a level meet the window? Its points may lie on its faces. */
+static bool copc_is_near(const copc_search *s, int level, const int32_t *key)
+{
+    const double edge = ldexp(s->edge, -level);
+
+    for (int a = 0; a < 2; a++) {
+        const double low = s->low[a] + key[a] * edge;
+
+        if (!(low <= s->window[a + 2] && low + edge >= s->window[a]))
+            return false;
+    }
+    return true;
+}
+
+/* The chunk that begins at this byte; -1: no chunk does. */
+static int64_t copc_find_chunk(const copc_search *s, int64_t at)
+{
+    int64_t low = 0, high = s->n_chunks;
+
+    while (high - low > 1) {
+        const int64_t middle = low + (high - low) / 2;
+
+        if (s->chunk[middle].at <= at)
+            low = middle;
+        else
+            high = middle;
+    }
+    return high > 0 && s->chunk[low].at == at ? low : -1;
+}
+
+static sp_status copc_add_page(copc_search *s, int64_t at, int64_t bytes)
+{
+    if (at < 0 || bytes <= 0 || bytes % ENTRY_BYTES != 0 ||
+        at > s->scan->file_bytes - bytes)
+        return SP_FAIL(SP_EDATA,
+                       "%s: its COPC index has a page of %" PRId64
+                       " bytes at byte %" PRId64
+                       ", expected entries of %d bytes within the file",
+                       s->scan->path, bytes, at, ENTRY_BYTES);
+    s->n_entries += bytes / ENTRY_BYTES;
+    if (s->n_entries > s->scan->file_bytes / ENTRY_BYTES)
+        return SP_FAIL(SP_EDATA, "%s: pages of its COPC index lead to each other",
+                       s->scan->path);
+    if (!sp_list_reserve(&s->page, &s->room,
+                         (size_t)(s->n_pages + 1) * sizeof *s->page))
+        return SP_FAIL(SP_EMEM, "%s: no memory for its index", s->scan->path);
+    s->page[s->n_pages++] = (copc_page){at, bytes};
+    return SP_OK;
+}
+
+static sp_status copc_take_entry(copc_search *s, const unsigned char *entry)
+{
+    const int32_t level = (int32_t)sp_get32(entry), n = (int32_t)sp_get32(entry + 28);
+    const int32_t key[2] = {(int32_t)sp_get32(entry + 4), (int32_t)sp_get32(entry + 8)};
+    const int64_t at = (int64_t)sp_get64(entry + 16);
+    int64_t chunk;
+
+    if (level < 0 || level > MOST_LEVELS)
+        return SP_FAIL(SP_EDATA,
+                       "%s: its COPC index has the level %d, expected 0 to %d",
+                       s->scan->path, level, MOST_LEVELS);
+    if (n == 0 || !copc_is_near(s, level, key))
+        return SP_OK;
+    if (n == -1)
+        return copc_add_page(s, at, (int32_t)sp_get32(entry + 24));
+    chunk = copc_find_chunk(s, at);
+    if (chunk < 0 || s->chunk[chunk].n != n)
+        return SP_FAIL(SP_EDATA,
+                       "%s: its COPC index has %d points at byte %" PRId64
+                       ", where no LAZ chunk of so many begins",
+                       s->scan->path, n, at);
+    s->is_wanted[chunk] = true;
+    return SP_OK;
+}
+
+static sp_status copc_read_page(copc_search *s)
+{
+    const copc_page page = s->page[--s->n_pages];
+    unsigned char *bytes = malloc((size_t)page.bytes);
+    sp_status rc = bytes
+                       ? sp_scan_pread(s->scan, bytes, (size_t)page.bytes, page.at)
+                       : SP_FAIL(SP_EMEM, "%s: no memory for its index", s->scan->path);
+
+    for (int64_t at = 0; rc == SP_OK && at < page.bytes; at += ENTRY_BYTES)
+        rc = copc_take_entry(s, bytes + at);
+    free(bytes);
+    return rc;
+}
+
+/* Begins with the root page; *is_copc is false if the scan has none. */
+static sp_status copc_begin(copc_search *s, bool *is_copc)
+{
+    unsigned char info[INFO_BYTES];
+    sp_las_record vlr = {0};
+    double centre[2], half;
+
+    SP_TRY(sp_las_next_vlr(s->scan, &vlr));
+    *is_copc = !vlr.is_end && sp_las_is_record(&vlr, SP_LAS_COPC, INFO_ID) &&
+               vlr.bytes >= INFO_BYTES;
+    if (!*is_copc)
+        return SP_OK;
+    SP_TRY(sp_scan_pread(s->scan, info, sizeof info, vlr.at));
+    memcpy(centre, info, sizeof centre);
+    memcpy(&half, info + 24, sizeof half);
+    if (!(isfinite(centre[0]) && isfinite(centre[1]) && isfinite(half) && half >= 0))
+        return SP_FAIL(SP_EDATA, "%s: the cube of its COPC index is no cube",
+                       s->scan->path);
+    s->edge = 2 * half;
+    for (int a = 0; a < 2; a++)
+        s->low[a] = centre[a] - half;
+    return copc_add_page(s, (int64_t)sp_get64(info + 40), (int64_t)sp_get64(info + 48));
+}
+
+sp_status sp_copc_keep(sp_scan *scan, const double window[4])
+{
+    sp_laz_reader *reader = sp_las_of(scan)->reader;
+    copc_search s = {.scan = scan, .window = window};
+    bool is_copc = false;
+    sp_status rc = SP_OK;
+
+    assert(window);
+    s.chunk = sp_laz_chunks(reader, &s.n_chunks);
+    if (!s.chunk)
+        return SP_OK;
+    s.is_wanted = calloc((size_t)s.n_chunks + 1, sizeof *s.is_wanted);
+    if (!s.is_wanted)
+        rc = SP_FAIL(SP_EMEM, "%s: no memory for its index", scan->path);
+    if (rc == SP_OK)
+        rc = copc_begin(&s, &is_copc);
+    while (rc == SP_OK && s.n_pages > 0)
+        rc = copc_read_page(&s);
+    if (rc == SP_OK && is_copc)
+        scan->n_points = sp_laz_keep(reader, s.is_wanted);
+    free(s.is_wanted);
+    free(s.page);
+    return rc;
+}

@@ -1,0 +1,554 @@
+/* `sptrain calibrate`: what a model's probabilities and features mean on labelled data.
+ *
+ *     pass 1   data.val --> likelihood at coarse temperatures; sums of each class
+ *                           --> means and covariance of the last layer's features
+ *     pass 2   data.val --> likelihood and confidence at temperatures around the best;
+ *                           distances --> quantiles
+ *     rank 0   checkpoint with /calibration in place of the old one
+ *
+ * Sums of a sample are formed in the order of its rows, and added over samples and
+ * ranks as whole numbers (base/sp_exact.h). So the result is the same on any number of
+ * ranks. */
+#include "train/sp_calibrate.h"
+
+#include <assert.h>
+#include <libgen.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/sp_exact.h"
+#include "base/sp_file.h"
+#include "base/sp_log.h"
+#include "base/sp_signal.h"
+#include "checkpoint/sp_calibration.h"
+#include "h5/sp_h5.h"
+#include "train/sp_calibrate_moments.h"
+#include "train/sp_evaluate.h"
+#include "train/sp_members.h"
+#include "weights/sp_packed.h"
+
+enum {
+    COARSE = 33,        /* temperatures 2^(k/4) of pass 1, from 2^-3 on */
+    COARSE_ONE = 12,    /* the one of 1 */
+    FINE = 33,          /* 2^(k/64) around the best of them */
+    BINS = 15,          /* of confidence */
+    UNITS = 1 << 24,    /* of a confidence of 1 */
+    DISTANCE_BITS = 12, /* of a float that bins of distances do not tell apart */
+    DISTANCE_BINS = 1 << (31 - DISTANCE_BITS)
+};
+
+/* Counts of voxels by their confidence at one temperature. */
+typedef struct confidence_bins {
+    int64_t n[BINS], correct[BINS], units[BINS];
+} confidence_bins;
+
+typedef struct calibration_pass {
+    sp_infer *infer;
+    sp_calibration *calibration;
+    sp_arena arena; /* of a batch */
+    bool is_second;
+    int n_classes, n_features; /* features 0: not known yet, or not found */
+    double temperature[COARSE > FINE ? COARSE : FINE];
+    int n_temperatures;
+    int64_t n_voxels, n_correct;
+    int64_t *likelihood; /* [n_temperatures][SP_EXACT_WIDE] of minus its logarithm */
+    confidence_bins bins[FINE + 1]; /* the last one is of temperature 1 */
+    int64_t *count;                 /* [classes] */
+    int64_t *sums; /* [n_sums][SP_EXACT_WIDE] of features, then of their products */
+    size_t n_sums;
+    double *sample_sum; /* [n_sums] of the sample at hand */
+    double *scratch;    /* [features] */
+    int64_t *distances; /* [DISTANCE_BINS] */
+} calibration_pass;
+
+/* ---- a voxel ---- */
+
+/* Minus the logarithm of the probability of class y at 1 / T = b, and the greatest
+ * probability. z is above its maximum by 0. */
+static double voxel_loss(const float *z, int c, int y, double b, double top,
+                         double *confidence)
+{
+    double total = 0;
+
+    for (int j = 0; j < c; j++)
+        total += exp(((double)z[j] - top) * b);
+    *confidence = 1 / total;
+    return log(total) - ((double)z[y] - top) * b;
+}
+
+static void count_confidence(confidence_bins *bins, double confidence, bool is_correct)
+{
+    const int i = (int)(confidence * BINS);
+    const int bin = i < BINS ? i : BINS - 1;
+
+    bins->n[bin]++;
+    bins->correct[bin] += is_correct;
+    bins->units[bin] += (int64_t)(confidence * UNITS + 0.5);
+}
+
+/* Adds a voxel of class y to the sums over temperatures; loss [n_temperatures]. */
+static void count_voxel(calibration_pass *p, const float *z, int y, double *loss)
+{
+    const int c = p->n_classes;
+    double confidence;
+    int top = 0;
+
+    for (int j = 1; j < c; j++)
+        top = z[j] > z[top] ? j : top;
+    p->n_voxels++;
+    p->n_correct += top == y;
+    for (int t = 0; t < p->n_temperatures; t++) {
+        loss[t] +=
+            voxel_loss(z, c, y, 1 / p->temperature[t], (double)z[top], &confidence);
+        if (p->is_second)
+            count_confidence(&p->bins[t], confidence, top == y);
+    }
+    if (p->is_second) {
+        voxel_loss(z, c, y, 1, (double)z[top], &confidence);
+        count_confidence(&p->bins[FINE], confidence, top == y);
+    }
+}
+
+/* Adds the features of a voxel of class y, with length 1, and their products. */
+static void sum_features(calibration_pass *p, const float *f, int y)
+{
+    const int d = p->n_features;
+    double *sum = p->sample_sum + (size_t)y * (size_t)d;
+    double *product = p->sample_sum + (size_t)p->n_classes * (size_t)d;
+    const double scale = sp_calibration_scale(f, d);
+
+    for (int i = 0; i < d; i++) {
+        const double x = scale * (double)f[i];
+
+        sum[i] += x;
+        for (int j = 0; j <= i; j++)
+            *product++ += x * scale * (double)f[j];
+    }
+}
+
+static void count_distance(calibration_pass *p, const float *f)
+{
+    const float distance =
+        (float)sp_calibration_distance(p->calibration, f, p->scratch);
+    uint32_t bits;
+
+    memcpy(&bits, &distance, sizeof bits); /* floats above 0 rise as their bits do */
+    p->distances[bits >> DISTANCE_BITS]++;
+}
+
+/* ---- a batch ---- */
+
+/* Makes room for the features once their number is known. */
+static sp_status expect_features(calibration_pass *p, const sp_net_features *f,
+                                 const sp_net_rows *rows)
+{
+    const size_t d = (size_t)f->c, c = (size_t)p->n_classes;
+
+    if (p->is_second || p->n_features || f->n != rows->n || f->c < 1 ||
+        f->c > SP_CALIBRATION_FEATURES)
+        return SP_OK;
+    p->n_features = f->c;
+    p->n_sums = c * d + d * (d + 1) / 2;
+    p->sums = calloc(p->n_sums * SP_EXACT_WIDE, sizeof *p->sums);
+    p->sample_sum = calloc(p->n_sums, sizeof *p->sample_sum);
+    return p->sums && p->sample_sum
+               ? SP_OK
+               : SP_FAIL(SP_EMEM, "no memory for the sums of %d features", f->c);
+}
+
+static void calibrate_sample(calibration_pass *p, const sp_net_rows *rows,
+                             const sp_net_features *f, int b)
+{
+    double loss[COARSE > FINE ? COARSE : FINE] = {0};
+    const bool has_sums = p->n_features > 0 && !p->is_second;
+
+    if (has_sums)
+        memset(p->sample_sum, 0, p->n_sums * sizeof *p->sample_sum);
+    for (int32_t i = rows->sample_row[b]; i < rows->sample_row[b + 1]; i++) {
+        const float *z = rows->logits + (size_t)i * (size_t)p->n_classes;
+        const float *own = f->data + (size_t)i * (size_t)p->n_features;
+
+        if (rows->labels[i] < 0)
+            continue;
+        count_voxel(p, z, rows->labels[i], loss);
+        p->count[rows->labels[i]]++;
+        if (has_sums)
+            sum_features(p, own, rows->labels[i]);
+        else if (p->n_features > 0)
+            count_distance(p, own);
+    }
+    sp_exact_add_wide(p->likelihood, loss, (size_t)p->n_temperatures);
+    if (has_sums)
+        sp_exact_add_wide(p->sums, p->sample_sum, p->n_sums);
+}
+
+static sp_status calibrate_batch(void *arg, const sp_batch *batch)
+{
+    calibration_pass *p = arg;
+    sp_resources *r = &p->infer->resources;
+    sp_net_features *f = &r->net.features;
+    char what[SP_ERROR_MESSAGE / 2] = "";
+    sp_net_rows rows;
+
+    sp_arena_reset(&p->arena);
+    f->n = 0;
+    SP_TRY(sp_net_forward(&r->net, batch, false, NULL));
+    SP_TRY(sp_net_fetch_rows(&r->net, batch, &p->arena, &rows));
+    if (batch->n_samples > 0)
+        sp_dataset_print_sample(&r->val, batch->sample_id[0], what, sizeof what);
+    SP_TRY(sp_members_check_finite(&r->graph,
+                                   (sp_tensor){.data = (float *)(uintptr_t)rows.logits,
+                                               .n = rows.n,
+                                               .c = rows.n_classes,
+                                               .ld = rows.n_classes},
+                                   what));
+    if (!rows.labels)
+        return SP_FAIL(SP_EUSAGE, "calibrate: the network's outputs are no voxels");
+    SP_TRY(expect_features(p, f, &rows));
+    for (int b = 0; b < rows.n_samples; b++)
+        calibrate_sample(p, &rows, f, b);
+    return SP_OK;
+}
+
+/* ---- passes ---- */
+
+static sp_status calibrate_all(void *arg)
+{
+    calibration_pass *p = arg;
+    sp_loader *loader = p->infer->resources.evaluation.loader;
+    sp_batch *batch = NULL;
+    sp_status rc = sp_loader_seek(loader, (sp_position){0, 0});
+
+    while (rc == SP_OK && sp_signal_received() == 0) {
+        rc = sp_evaluate_next(&p->infer->resources, &batch, calibrate_batch, p);
+        if (rc == SP_OK && !batch)
+            break;
+        if (rc == SP_OK)
+            rc = sp_loader_recycle(loader, batch);
+    }
+    return rc;
+}
+
+/* Sums n whole numbers over the ranks. */
+static sp_status sum_ranks(const calibration_pass *p, void *x, size_t n)
+{
+    return sp_comm_allreduce(p->infer->resources.comm, SP_SCOPE_WORLD, x, n, SP_I64,
+                             SP_SUM);
+}
+
+/* Ranks without samples have not seen how many features there are. */
+static sp_status agree_features(calibration_pass *p)
+{
+    sp_comm *comm = p->infer->resources.comm;
+    int64_t most = p->n_features;
+    sp_net_features f;
+    sp_net_rows rows = {0};
+
+    SP_TRY(sp_comm_allreduce(comm, SP_SCOPE_WORLD, &most, 1, SP_I64, SP_MAX));
+    f = (sp_net_features){.c = (int)most};
+    return sp_comm_agree(comm, most ? expect_features(p, &f, &rows) : SP_OK);
+}
+
+static sp_status run_calibration_pass(calibration_pass *p)
+{
+    sp_resources *r = &p->infer->resources;
+
+    memset(p->likelihood, 0,
+           (size_t)p->n_temperatures * SP_EXACT_WIDE * sizeof *p->likelihood);
+    memset(p->count, 0, (size_t)p->n_classes * sizeof *p->count);
+    p->n_voxels = p->n_correct = 0;
+    sp_session_run_alone(r->session, calibrate_all, p);
+    SP_TRY(sp_comm_agree(r->comm, sp_signal_check()));
+    SP_TRY(sum_ranks(p, p->likelihood, (size_t)p->n_temperatures * SP_EXACT_WIDE));
+    SP_TRY(sum_ranks(p, p->count, (size_t)p->n_classes));
+    SP_TRY(sum_ranks(p, &p->n_voxels, 1));
+    return sum_ranks(p, &p->n_correct, 1);
+}
+
+/* The temperature of the greatest likelihood, the first of several. */
+static int best_temperature(const calibration_pass *p, double *loss)
+{
+    int best = 0;
+
+    for (int t = 0; t < p->n_temperatures; t++)
+        sp_exact_get_wide(p->likelihood + t * SP_EXACT_WIDE, &loss[t], 1);
+    for (int t = 1; t < p->n_temperatures; t++)
+        best = loss[t] < loss[best] ? t : best;
+    return best;
+}
+
+/* ---- features ---- */
+
+/* Rank 0's numbers on all ranks, whatever processors these have. */
+static sp_status share_features(const calibration_pass *p)
+{
+    sp_comm *comm = p->infer->resources.comm;
+    const sp_calibration *c = p->calibration;
+    const size_t d = (size_t)c->n_features;
+
+    SP_TRY(sp_comm_bcast(comm, c->whiten, d * d * sizeof *c->whiten, 0));
+    return sp_comm_bcast(comm, c->mean, (size_t)c->n_classes * d * sizeof *c->mean, 0);
+}
+
+/* Creates the calibration from the sums of the first pass. */
+static sp_status find_classes(calibration_pass *p)
+{
+    double *sum = calloc(p->n_sums + 1, sizeof *sum);
+    sp_calibration *c = NULL;
+    sp_status rc = sp_calibration_create(&p->calibration, p->n_classes, p->n_features);
+
+    c = p->calibration;
+    p->scratch = calloc((size_t)p->n_features + 1, sizeof *p->scratch);
+    p->distances = calloc(DISTANCE_BINS, sizeof *p->distances);
+    if (rc == SP_OK && (!sum || !p->scratch || !p->distances))
+        rc = SP_FAIL(SP_EMEM, "no memory for %d features", p->n_features);
+    rc = sp_comm_agree(p->infer->resources.comm, rc);
+    if (rc == SP_OK && p->n_features > 0)
+        rc = sum_ranks(p, p->sums, p->n_sums * SP_EXACT_WIDE);
+    for (int k = 0; rc == SP_OK && k < p->n_classes; k++)
+        c->count[k] = (double)p->count[k];
+    if (rc == SP_OK && p->n_features > 0) {
+        sp_exact_get_wide(p->sums, sum, p->n_sums);
+        if (!sp_calibrate_moments(c, sum, p->n_voxels)) {
+            sp_log_warn0("the last layer's features have no covariance: "
+                         "--doubtful-features will not know this model");
+            p->n_features = c->n_features = 0;
+        }
+        rc = share_features(p);
+    }
+    free(sum);
+    return rc;
+}
+
+/* The distance at the upper end of a bin. */
+static double bin_distance(int64_t bin)
+{
+    const uint32_t bits = (uint32_t)(bin + 1) << DISTANCE_BITS;
+    float distance;
+
+    memcpy(&distance, &bits, sizeof distance);
+    return isfinite(distance) ? (double)distance : (double)__FLT_MAX__;
+}
+
+static sp_status find_quantiles(calibration_pass *p)
+{
+    sp_calibration *c = p->calibration;
+    int64_t below = 0, bin = 0;
+
+    if (c->n_features == 0)
+        return SP_OK;
+    SP_TRY(sum_ranks(p, p->distances, DISTANCE_BINS));
+    for (int q = 0; q <= SP_CALIBRATION_STEPS; q++) {
+        const double want = (double)q / SP_CALIBRATION_STEPS * (double)p->n_voxels;
+
+        while (bin + 1 < DISTANCE_BINS &&
+               ((double)(below + p->distances[bin]) < want || p->distances[bin] == 0))
+            below += p->distances[bin++];
+        c->quantile[q] = bin_distance(bin);
+    }
+    return SP_OK;
+}
+
+/* ---- results ---- */
+
+/* The expected calibration error: over bins of confidence, the difference between the
+ * mean confidence and the share of correct voxels, weighted by their numbers. */
+static double calibration_error(const confidence_bins *b, int64_t n_voxels)
+{
+    double error = 0;
+
+    for (int i = 0; i < BINS; i++)
+        error += fabs((double)b->correct[i] - (double)b->units[i] / UNITS);
+    return error / (double)n_voxels;
+}
+
+static void choose_temperatures(calibration_pass *p, double around)
+{
+    p->n_temperatures = p->is_second ? FINE : COARSE;
+    for (int t = 0; t < p->n_temperatures; t++)
+        p->temperature[t] = p->is_second ? around * exp2((t - FINE / 2) / 64.0)
+                                         : exp2((t - COARSE_ONE) / 4.0);
+}
+
+static sp_status find_temperature(calibration_pass *p)
+{
+    double coarse[COARSE], fine[FINE], n;
+    int best, at;
+
+    choose_temperatures(p, 1);
+    SP_TRY(run_calibration_pass(p));
+    if (p->n_voxels == 0)
+        return SP_FAIL(SP_EDATA,
+                       "%s: no voxel of data.val has a label, expected one at least",
+                       p->infer->resources.val.shard[0].path);
+    SP_TRY(agree_features(p));
+    best = best_temperature(p, coarse);
+    SP_TRY(find_classes(p));
+    p->is_second = true;
+    choose_temperatures(p, p->temperature[best]);
+    SP_TRY(run_calibration_pass(p));
+    SP_TRY(sum_ranks(p, p->bins, sizeof p->bins / (sizeof(int64_t))));
+    SP_TRY(find_quantiles(p));
+    at = best_temperature(p, fine);
+    p->calibration->temperature = p->temperature[at];
+    n = (double)p->n_voxels;
+    sp_log_info("temperature=%.4f voxels=%lld accuracy=%.4f nll=%.5f -> %.5f "
+                "ece=%.5f -> %.5f",
+                p->temperature[at], (long long)p->n_voxels, (double)p->n_correct / n,
+                coarse[COARSE_ONE] / n, fine[at] / n,
+                calibration_error(&p->bins[FINE], p->n_voxels),
+                calibration_error(&p->bins[at], p->n_voxels));
+    if (best == 0 || best == COARSE - 1)
+        sp_log_warn0("the best temperature lies at the end of the range that is tried");
+    return SP_OK;
+}
+
+static sp_status calibrate(sp_infer *infer)
+{
+    sp_resources *r = &infer->resources;
+    calibration_pass *p = calloc(1, sizeof *p);
+    sp_status rc = p ? SP_OK : SP_FAIL(SP_EMEM, "no memory for a calibration");
+
+    if (rc == SP_OK && !r->val.has_labels)
+        rc = SP_FAIL(SP_EDATA, "%s: /labels: expected for calibration, found none",
+                     r->val.shard[0].path);
+    rc = sp_comm_agree(r->comm, rc);
+    if (rc != SP_OK)
+        goto end;
+    p->infer = infer;
+    p->n_classes = r->n_classes;
+    p->likelihood = calloc((size_t)COARSE * SP_EXACT_WIDE, sizeof *p->likelihood);
+    p->count = calloc((size_t)r->n_classes + 1, sizeof *p->count);
+    rc = p->likelihood && p->count ? sp_arena_create(&p->arena, 0, "features")
+                                   : SP_FAIL(SP_EMEM, "no memory for a calibration");
+    rc = sp_comm_agree(r->comm, rc);
+    r->net.features.arena = &p->arena;
+    if (rc == SP_OK)
+        rc = find_temperature(p);
+    r->net.features.arena = NULL;
+    if (rc == SP_OK && r->comm->rank == 0)
+        rc = sp_checkpoint_write_calibration(infer->path, p->calibration);
+    rc = sp_comm_agree(r->comm, rc);
+    if (rc == SP_OK)
+        sp_log_info("%s has the calibration", infer->path);
+    sp_arena_destroy(&p->arena);
+    sp_calibration_destroy(p->calibration);
+    free(p->likelihood);
+    free(p->count);
+    free(p->sums);
+    free(p->sample_sum);
+    free(p->scratch);
+    free(p->distances);
+end:
+    free(p);
+    return rc;
+}
+
+/* ---- command line ---- */
+
+/* The folder of the run that has this checkpoint; a folder of its own beside a file
+ * that is in no run. */
+static void name_run(const char *path, char dir[PATH_MAX])
+{
+    char text[PATH_MAX], *folder;
+
+    snprintf(text, sizeof text, "%s", path);
+    folder = dirname(text);
+    if (strcmp(sp_file_name(folder), "checkpoints") == 0)
+        snprintf(dir, PATH_MAX, "%s/..", folder);
+    else
+        snprintf(dir, PATH_MAX, "%s/.sptrain", folder);
+}
+
+/* Rank 0: finds the checkpoint of RUN and reads the deck that it has. */
+static sp_status read_run(sp_config *config, const char *run, int n, char **overrides)
+{
+    char dir[PATH_MAX], path[PATH_MAX], text[2][PATH_MAX + 32];
+    static char plain[3][24] = {"eval.views=1", "eval.merge=false", "eval.members=[]"};
+    sp_checkpoint_state state = {0};
+    char **word = calloc((size_t)n + 6, sizeof *word);
+    struct sp_h5 *file = NULL;
+    struct stat st;
+    sp_status rc;
+
+    if (!word)
+        return SP_FAIL(SP_EMEM, "no memory for the command line");
+    snprintf(path, sizeof path, "%s", run);
+    snprintf(dir, sizeof dir, "%s", run);
+    if (stat(run, &st) == 0 && S_ISDIR(st.st_mode)) {
+        rc = sp_checkpoint_open_run(&file, run, "name a run that has one, or a file",
+                                    path);
+    } else if (sp_packed_is(path)) {
+        rc = SP_FAIL(SP_EUSAGE,
+                     "%s is a packed model: calibrate the checkpoint, and export it "
+                     "again",
+                     path);
+    } else {
+        rc = sp_checkpoint_open_weights(&file, path, SP_INTACT);
+        name_run(path, dir);
+    }
+    if (rc == SP_OK)
+        rc = sp_checkpoint_read_open_state(file, &state, NULL);
+    sp_h5_close(file);
+    if (rc == SP_OK && !state.deck)
+        rc = SP_FAIL(SP_EUSAGE, "%s holds only weights: calibrate a checkpoint", path);
+    memcpy(word, overrides, (size_t)n * sizeof *word);
+    snprintf(text[0], sizeof text[0], "run.dir=%s", dir);
+    snprintf(text[1], sizeof text[1], "run.checkpoint=%s", path);
+    for (int i = 0; i < 2; i++)
+        word[n + i] = text[i];
+    for (int i = 0; i < 3; i++)
+        word[n + 2 + i] = plain[i];
+    if (rc == SP_OK)
+        rc = sp_config_parse(config, state.deck, path, n + 5, word);
+    sp_checkpoint_state_destroy(&state);
+    free(word);
+    return rc;
+}
+
+static sp_status check_words(int argc, char **argv)
+{
+    if (argc < 2)
+        return SP_FAIL(SP_EUSAGE,
+                       "calibrate: expected RUN, a run folder or a checkpoint");
+    for (int i = 2; i < argc; i++)
+        if (argv[i][0] == '-' || !strchr(argv[i], '='))
+            return SP_FAIL(SP_EUSAGE, "calibrate: %s: expected SECTION.KEY=VALUE",
+                           argv[i]);
+    return SP_OK;
+}
+
+sp_status sp_calibrate(int argc, char **argv, sp_comm *comm)
+{
+    sp_config config = {0};
+    sp_command command = {.name = "calibrate",
+                          .deck = "command line",
+                          .n_overrides = argc > 2 ? argc - 2 : 0,
+                          .overrides = argv + 2,
+                          .config = &config,
+                          .comm = comm};
+    sp_infer *infer = calloc(1, sizeof *infer);
+    sp_status rc =
+        infer ? check_words(argc, argv) : SP_FAIL(SP_EMEM, "no memory for a model");
+
+    rc = sp_comm_agree(comm, rc);
+    if (rc == SP_OK)
+        rc = sp_config_bcast(
+            &config, comm,
+            comm->rank == 0 ? read_run(&config, argv[1], argc - 2, argv + 2) : SP_OK);
+    if (rc == SP_OK) {
+        rc = sp_infer_open(infer, &command);
+        if (rc == SP_OK)
+            rc = calibrate(infer);
+        rc = sp_infer_close(infer, rc);
+    } else if (comm->rank == 0) {
+        sp_log_error(sp_error_last());
+    }
+    sp_config_destroy(&config);
+    free(infer);
+    return rc;
+}

@@ -1,0 +1,286 @@
+#include "train/sp_members.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/sp_log.h"
+#include "base/sp_text.h"
+#include "data/sp_recipe.h"
+#include "data/sp_single.h"
+#include "train/sp_merging.h"
+
+typedef struct sp_member {
+    sp_infer infer;
+    sp_single *single;
+    sp_dataset set; /* describes the samples to `single` */
+    sp_shard source;
+    int *class_of;  /* [n_classes] the first model's number of each class */
+    int *column_of; /* [n_columns] the first model's number of each column */
+    bool is_moved;  /* columns have another order */
+} sp_member;
+
+const char *sp_members_path(const sp_members *m, int k)
+{
+    assert(0 <= k && k < m->n);
+    return m->member[k].infer.path;
+}
+
+/* ---- agreement with the first model ---- */
+
+static sp_status members_refuse(const sp_members *m, const sp_infer *infer,
+                                const char *what, int n_a, char *const *a, int n_b,
+                                char *const *b)
+{
+    char mine[300], theirs[300];
+
+    sp_dataset_print_names(mine, sizeof mine, n_a, a, NULL);
+    sp_dataset_print_names(theirs, sizeof theirs, n_b, b, NULL);
+    return SP_FAIL(SP_EUSAGE,
+                   "%s has the %s %s, but %s has %s: models are averaged if they have "
+                   "the same",
+                   m->first->path, what, mine, infer->path, theirs);
+}
+
+/* Finds each name of `from` in `to`; both have the same names. */
+static sp_status members_match(int n, char *const *from, char *const *to, int **place)
+{
+    *place = calloc((size_t)n + 1, sizeof **place);
+    if (!*place)
+        return SP_FAIL(SP_EMEM, "no memory for %d names", n);
+    for (int i = 0; i < n; i++)
+        (*place)[i] = sp_text_find(n, to, from[i]);
+    return SP_OK;
+}
+
+static sp_status members_match_classes(const sp_members *m, sp_member *k)
+{
+    sp_resources *r = &k->infer.resources;
+    const sp_resources *first = &m->first->resources;
+    const sp_normalization *norm = &r->norm;
+
+    if (!norm->class_name)
+        return SP_FAIL(SP_EUSAGE,
+                       "%s does not name its classes, so it cannot be averaged with %s",
+                       k->infer.path, m->first->path);
+    if (sp_dataset_compare_names(norm->n_classes, norm->class_name, first->n_classes,
+                                 first->class_name) == SP_OTHER_NAMES)
+        return members_refuse(m, &k->infer, "classes", first->n_classes,
+                              first->class_name, norm->n_classes, norm->class_name);
+    r->n_classes = norm->n_classes;
+    r->class_name = norm->class_name;
+    return members_match(r->n_classes, r->class_name, first->class_name, &k->class_of);
+}
+
+static sp_status members_match_columns(const sp_members *m, sp_member *k,
+                                       char *const *column)
+{
+    sp_resources *r = &k->infer.resources;
+    const int n = m->first->resources.n_columns;
+    const sp_normalization *norm = &r->norm;
+
+    if (!norm->name)
+        return SP_FAIL(SP_EUSAGE,
+                       "%s does not name its columns, so it cannot be averaged with %s",
+                       k->infer.path, m->first->path);
+    if (sp_dataset_compare_names(norm->n_columns, norm->name, n, column) ==
+        SP_OTHER_NAMES)
+        return members_refuse(m, &k->infer, "columns", n, column, norm->n_columns,
+                              norm->name);
+    SP_TRY(members_match(n, norm->name, column, &k->column_of));
+    r->columns = calloc((size_t)n + 1, sizeof *r->columns);
+    if (!r->columns)
+        return SP_FAIL(SP_EMEM, "no memory for %d columns", n);
+    r->n_columns = n;
+    for (int i = 0; i < n; i++) {
+        r->columns[i] = i;
+        k->is_moved = k->is_moved || k->column_of[i] != i;
+    }
+    sp_resources_find_vectors(r, norm->recipe, norm->name);
+    return SP_OK;
+}
+
+static sp_status members_match_sizes(const sp_members *m, const sp_member *k)
+{
+    const sp_resources *r = &k->infer.resources, *first = &m->first->resources;
+    const double a = first->config->data.voxel_size, b = r->config->data.voxel_size;
+    char text[SP_RECIPE_DIFFERENCE];
+
+    if (fabs(a - b) > 1e-6 * fabs(a))
+        return SP_FAIL(SP_EUSAGE,
+                       "%s has voxels of %g, but %s of %g: models are averaged if they "
+                       "have the same",
+                       m->first->path, a, k->infer.path, b);
+    if (first->norm.recipe && r->norm.recipe &&
+        fabs(first->norm.recipe->voxel_size - r->norm.recipe->voxel_size) >
+            1e-6 * first->norm.recipe->voxel_size)
+        return SP_FAIL(SP_EUSAGE,
+                       "%s was trained on shards with voxels of %g, but %s of %g: "
+                       "models are averaged if they have the same",
+                       m->first->path, first->norm.recipe->voxel_size, k->infer.path,
+                       r->norm.recipe->voxel_size);
+    if (sp_recipe_compare(first->norm.recipe, r->norm.recipe, text) >=
+        SP_RECIPE_OTHER_VALUES)
+        return SP_FAIL(SP_EUSAGE,
+                       "%s and %s were trained on other columns or units: %s",
+                       m->first->path, k->infer.path, text);
+    return SP_OK;
+}
+
+static sp_status members_match_all(const sp_members *m, sp_member *k,
+                                   char *const *column)
+{
+    if (!k->infer.is_checkpoint)
+        return SP_FAIL(SP_EUSAGE,
+                       "%s holds only weights, so it cannot be averaged with %s",
+                       k->infer.path, m->first->path);
+    SP_TRY(members_match_classes(m, k));
+    SP_TRY(members_match_sizes(m, k));
+    return members_match_columns(m, k, column);
+}
+
+sp_status sp_members_open(sp_members *m, sp_infer *first, char *const *column, int n,
+                          char *const *model)
+{
+    sp_comm *comm = first->resources.comm;
+    sp_status rc;
+
+    assert(column && 0 <= n && n <= SP_MOST_MEMBERS);
+    *m = (sp_members){.first = first};
+    if (n == 0)
+        return SP_OK;
+    m->member = calloc((size_t)n, sizeof *m->member);
+    rc = m->member ? sp_arena_create(&m->scratch, 0, "members")
+                   : SP_FAIL(SP_EMEM, "no memory for %d models", n);
+    SP_TRY(sp_comm_agree(comm, rc));
+    for (int k = 0; k < n; k++) {
+        m->n = k + 1;
+        SP_TRY(sp_infer_open_beside(&m->member[k].infer, first, model[k]));
+        SP_TRY(sp_comm_agree(comm, members_match_all(m, &m->member[k], column)));
+    }
+    return SP_OK;
+}
+
+/* ---- networks ---- */
+
+static sp_status members_open_single(sp_member *k, const sp_dataset *set,
+                                     const sp_views *views)
+{
+    sp_resources *r = &k->infer.resources;
+    const sp_loader_options options = {.set = &k->set,
+                                       .config = r->config,
+                                       .graph = &r->graph,
+                                       .backend = &r->backend,
+                                       .columns = r->columns,
+                                       .n_columns = r->n_columns,
+                                       .mean = r->norm.mean,
+                                       .std = r->norm.std,
+                                       .vectors = r->vectors,
+                                       .view = views->at,
+                                       .n_views = views->n};
+
+    k->source = (sp_shard){.path = k->infer.path};
+    k->set = (sp_dataset){.n_shards = 1,
+                          .shard = &k->source,
+                          .voxel_size = set->voxel_size,
+                          .has_subvoxel = set->has_subvoxel};
+    return sp_single_create(&k->single, &options);
+}
+
+sp_status sp_members_open_nets(sp_members *m, const sp_dataset *set,
+                               const sp_views *views)
+{
+    for (int k = 0; k < m->n; k++) {
+        SP_TRY(sp_infer_open_net_beside(&m->member[k].infer, m->first));
+        SP_TRY(sp_comm_agree(m->first->resources.comm,
+                             members_open_single(&m->member[k], set, views)));
+    }
+    return SP_OK;
+}
+
+void sp_members_close(sp_members *m)
+{
+    for (int k = 0; k < m->n; k++) {
+        sp_single_destroy(m->member[k].single);
+        free(m->member[k].class_of);
+        free(m->member[k].column_of);
+        sp_infer_close_beside(&m->member[k].infer);
+    }
+    free(m->member);
+    sp_arena_destroy(&m->scratch);
+    *m = (sp_members){0};
+}
+
+/* ---- probabilities ---- */
+
+sp_status sp_members_check_finite(const sp_graph *graph, sp_tensor logits,
+                                  const char *what)
+{
+    for (int64_t i = 0; i < logits.n; i++)
+        for (int c = 0; c < logits.c; c++)
+            if (!isfinite(logits.data[i * logits.ld + c]))
+                return SP_FAIL(SP_ENUMERIC,
+                               "%s: the output of layer `%s` is not finite: the "
+                               "weights, or the features of this sample, are at fault",
+                               what, graph->node[graph->n_nodes - 1].name);
+    return SP_OK;
+}
+
+/* The sample with the member's order of columns; its features are in the arena. */
+static sp_status members_move_columns(sp_members *m, const sp_member *k,
+                                      sp_sample *sample)
+{
+    const int c = k->infer.resources.n_columns;
+    const float *from = sample->features;
+    float *to;
+
+    if (!k->is_moved)
+        return SP_OK;
+    SP_TRY(SP_TAKE(&m->scratch, (size_t)sample->n * (size_t)c, &to));
+    for (int64_t i = 0; i < sample->n; i++)
+        for (int j = 0; j < c; j++)
+            to[i * c + j] = from[i * c + k->column_of[j]];
+    sample->features = to;
+    return SP_OK;
+}
+
+/* Adds the sums of one view to the caller's, class by class. */
+static sp_status members_sum(sp_members *m, const sp_member *k, sp_tensor logits,
+                             const int32_t *row_of, int64_t n, uint64_t *sum,
+                             int stride)
+{
+    const int c = k->infer.resources.n_classes;
+    uint64_t *own;
+
+    SP_TRY(SP_TAKE(&m->scratch, (size_t)n * (size_t)c, &own));
+    if (n > 0)
+        memset(own, 0, (size_t)n * (size_t)c * sizeof *own);
+    sp_merge_view(logits, row_of, n, own);
+    for (int64_t i = 0; i < n; i++)
+        for (int j = 0; j < c; j++)
+            sum[i * stride + k->class_of[j]] += own[i * c + j];
+    return SP_OK;
+}
+
+sp_status sp_members_add(sp_members *m, int k, const sp_sample *sample, int view,
+                         const char *what, uint64_t *sum, int stride)
+{
+    sp_member *member = &m->member[k];
+    sp_resources *r = &member->infer.resources;
+    sp_sample moved = *sample;
+    sp_tensor logits;
+    sp_batch *batch;
+
+    assert(member->single && stride >= r->n_classes);
+    sp_arena_reset(&m->scratch);
+    SP_TRY(members_move_columns(m, member, &moved));
+    SP_TRY(sp_single_fill(member->single, &moved, view));
+    SP_TRY(sp_single_use(member->single, &batch));
+    SP_TRY(sp_net_forward(&r->net, batch, false, &logits));
+    SP_TRY(r->backend.ops->wait(&r->backend));
+    SP_TRY(sp_merging_fetch(&r->backend, &m->scratch, &logits));
+    SP_TRY(sp_members_check_finite(&r->graph, logits, what));
+    SP_TRY(members_sum(m, member, logits, batch->row_of, sample->n, sum, stride));
+    return sp_single_recycle(member->single);
+}
