@@ -32,7 +32,8 @@ struct phases {
     unsigned phase;        /* number of the present one */
     const hc_fiber *by;    /* the thread that made it, and */
     bool is_passed_on;     /* has passed it on, when it */
-    unsigned barriers;     /* had passed so many */
+    unsigned barriers;     /* had passed so many, and */
+    unsigned waits;        /* so many barriers of the cluster */
     std::vector<hc_fiber *> waiting;
 };
 
@@ -50,6 +51,7 @@ static struct cluster {
     int size, n_threads; /* blocks; threads of all */
     int n_arrived;       /* at the cluster's barrier */
     unsigned generation;
+    std::vector<bool> is_relaxed; /* by generation: some thread arrived relaxed */
     /* The generation in which another block last reached for this one's memory. */
     unsigned reached[HC_MOST_BLOCKS];
     std::vector<hc_fiber *> waiting; /* for it */
@@ -64,6 +66,7 @@ void hc_cluster_begin(int size, int n_threads)
     C.n_threads = n_threads;
     C.n_arrived = 0;
     C.generation = FIRST;
+    C.is_relaxed.assign(FIRST + 1, false);
     memset(C.reached, 0, sizeof C.reached);
 }
 
@@ -108,10 +111,12 @@ void sp_cluster_put(uint32_t at, unsigned rank, uint32_t value, const char *file
 
 /* ---- the cluster's barrier ---- */
 
-void sp_cluster_arrive(const char *file, int line)
+static void arrive_in_cluster(const char *file, int line, bool is_relaxed)
 {
     hc_fiber *f = hc_current_at(file, line);
 
+    if (is_relaxed)
+        C.is_relaxed[C.generation] = true;
     if (f->arrived_in)
         hc_fail("arrives twice at the cluster's barrier: %s", hc_where(f));
     f->arrived_in = C.generation;
@@ -124,11 +129,24 @@ void sp_cluster_arrive(const char *file, int line)
         return;
     C.n_arrived = 0;
     C.generation++;
+    C.is_relaxed.push_back(false);
     for (hc_fiber *other : C.waiting)
         hc_make_ready(other);
     C.waiting.clear();
 }
 
+void sp_cluster_arrive(const char *file, int line)
+{
+    arrive_in_cluster(file, line, false);
+}
+
+void sp_cluster_arrive_relaxed(const char *file, int line)
+{
+    arrive_in_cluster(file, line, true);
+}
+
+/* A barrier with relaxed arrivals passes on no writes, so that it is not one of those
+ * that the checks of memory count. */
 void sp_cluster_wait(const char *file, int line)
 {
     hc_fiber *f = hc_current_at(file, line);
@@ -139,8 +157,9 @@ void sp_cluster_wait(const char *file, int line)
         C.waiting.push_back(f);
         hc_switch_away();
     }
+    f->view.barriers += !C.is_relaxed[f->arrived_in];
+    f->n_cluster_waits++;
     f->arrived_in = 0;
-    f->view.barriers++;
 }
 
 void hc_cluster_left(const hc_fiber *f)
@@ -174,7 +193,8 @@ static phases *use(const char *at, const hc_fiber *f, bool is_copy)
         hc_fail("a barrier in shared memory that was not passed on by "
                 "sp_mbarrier_fence: %s",
                 hc_where(f));
-    if (p->by->rank == f->rank && p->by != f && p->barriers >= f->view.barriers)
+    if (p->by->rank == f->rank && p->by != f && p->barriers >= f->view.barriers &&
+        p->waits >= f->n_cluster_waits)
         hc_fail(
             "a barrier in shared memory that was passed on with no barrier since: %s",
             hc_where(f));
@@ -211,7 +231,7 @@ void sp_mbarrier_init(uint32_t at, int arrivals, const char *file, int line)
     for (const phases &p : C.all)
         if (p.at == place)
             hc_fail("a barrier in shared memory is made twice: %s", hc_where(f));
-    C.all.push_back({place, arrivals, arrivals, 0, 0, f, false, 0, {}});
+    C.all.push_back({place, arrivals, arrivals, 0, 0, f, false, 0, 0, {}});
 }
 
 void sp_mbarrier_fence()
@@ -222,6 +242,7 @@ void sp_mbarrier_fence()
         if (p.by == f) {
             p.is_passed_on = true;
             p.barriers = f->view.barriers;
+            p.waits = f->n_cluster_waits;
         }
 }
 

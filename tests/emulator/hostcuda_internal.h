@@ -68,6 +68,7 @@ struct hc_thread {
     bool has_waited;     /* sp_grid_wait */
     unsigned arrived_in; /* at the cluster's barrier and not waited; 0: no */
     int arrived_at;      /* the line of that arrival */
+    unsigned n_cluster_waits;
     void *fake;          /* the address sanitizer's stack */
 };
 
