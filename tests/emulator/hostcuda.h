@@ -28,6 +28,8 @@
  *                         read it themselves
  *   HC_KEYS=0             device memory is closed by its pages, as on processors without
  *                         protection keys
+ *   HC_TENSOR=a100|h100   tensor cores cut off what they add, as those of these devices
+ *                         (hostcuda_sums.cc), and not only round each instruction's sum
  *   HC_WATCHDOG=s         a launch that takes s seconds of processor time ends the
  *                         program and names its kernel (60)
  *
@@ -39,6 +41,8 @@
  * Kernels that are launched early and touch device memory ahead of their wait, or leave
  * without it, are found, and early launches that follow something else than a kernel. A
  * kernel whose threads wait for another process is put aside and looked at again.
+ * A program that has loaded kernels may launch no other kernel, which would be loaded at
+ * its launch.
  * Blocks of a cluster run together; barriers in shared memory that are used wrongly and
  * blocks that leave while others still reach them are found.
  * Linked with hostcuda_race.cc, kernels that clang compiled with -fsanitize=thread are
@@ -47,9 +51,7 @@
  * with status 66.
  *
  * Not here: what only a device has (speed, occupancy, its memory order, its rounding of
- * fast intrinsics), grids that wait for each other, textures. Tensor cores are here as
- * the manual describes them: their sums are rounded once where a device may round more
- * often.
+ * fast intrinsics), grids that wait for each other, textures.
  */
 #ifndef HOSTCUDA_H
 #define HOSTCUDA_H
@@ -407,6 +409,7 @@ cudaError_t sp_vmm_release(void *base, size_t bytes, const size_t *backed, int n
 cudaError_t sp_sort_pairs(void *room, size_t *bytes, const uint64_t *key,
                           uint64_t *key_out, const int32_t *value, int32_t *value_out,
                           int n, int bits, cudaStream_t stream);
+cudaError_t sp_sort_load(void);
 
 /* A launch: `invoke` runs one thread of it. */
 struct hc_launch {
@@ -426,6 +429,8 @@ struct hc_launch {
 void hc_submit(const hc_launch &launch, cudaStream_t stream);
 
 bool sp_early_next(cudaStream_t stream); /* cuda/device/sp_cuda.h */
+
+#include "cuda/device/sp_cuda_load.h"
 
 /* The kernel with the arguments as they were at its launch. */
 template <class... P> struct hc_call {
@@ -454,13 +459,14 @@ static inline void hc_launch_kernel(const char *name, void (*kernel)(P...), dim3
 }
 
 #define SP_LAUNCH(kernel, grid, block, stream, ...)                                    \
-    hc_launch_kernel(#kernel, kernel, (grid), (block), 0, 1, (stream), __VA_ARGS__)
+    (SP_LISTED(kernel), hc_launch_kernel(#kernel, kernel, (grid), (block), 0, 1,       \
+                                         (stream), __VA_ARGS__))
 #define SP_LAUNCH_SHARED(kernel, grid, block, bytes, stream, ...)                      \
-    hc_launch_kernel(#kernel, kernel, (grid), (block), (bytes), 1, (stream),           \
-                     __VA_ARGS__)
+    (SP_LISTED(kernel), hc_launch_kernel(#kernel, kernel, (grid), (block), (bytes), 1, \
+                                         (stream), __VA_ARGS__))
 #define SP_LAUNCH_CLUSTER(kernel, grid, block, bytes, cluster, stream, ...)            \
-    hc_launch_kernel(#kernel, kernel, (grid), (block), (bytes), (cluster), (stream),   \
-                     __VA_ARGS__)
+    (SP_LISTED(kernel), hc_launch_kernel(#kernel, kernel, (grid), (block), (bytes),    \
+                                         (cluster), (stream), __VA_ARGS__))
 
 /* Work of a stream that something outside of the emulator does in its own time, as the
  * tests' libnccl does: start and finish may touch device memory, is_done may not and is

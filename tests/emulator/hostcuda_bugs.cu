@@ -234,8 +234,8 @@ static bool run_kernel(const char *name, call a, dim3 grid, unsigned threads)
     while (b && strcmp(b->name, name))
         b = b->before;
     if (b)
-        SP_LAUNCH_CLUSTER(b->kernel, dim3(grid.x * b->cluster), dim3(threads), 0,
-                          b->cluster, first, a);
+        hc_launch_kernel(b->name, b->kernel, dim3(grid.x * b->cluster), dim3(threads),
+                         0, b->cluster, first, a);
     return b != NULL;
 }
 
@@ -306,7 +306,6 @@ int main(int argc, char **argv)
                    : 4;
     }
     if (!strcmp(name, "stream_of_another_device")) {
-        setenv("CUDA_MODULE_LOADING", "EAGER", 1);
         cudaSetDevice(1);
         SP_LAUNCH(copy_all, dim3(1), dim3(N), first, (call{d_in, d_out}));
         return cudaGetLastError() == cudaSuccess ? 0 : 4;

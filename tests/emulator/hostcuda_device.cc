@@ -92,8 +92,9 @@ cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr what, int device)
 
 /* Kernels on the emulator wait where those for sm_90 do; newer devices run what the
  * driver makes of their PTX. */
-cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *a, const void *)
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *a, const void *kernel)
 {
+    hc_loaded(kernel);
     *a = {0, 0, 0, 1024, 32, 90, capability() >= 100 ? capability() : 90};
     return hc_remember(hc_number("HC_IMAGE", 1) ? cudaSuccess
                                                 : cudaErrorNoKernelImageForDevice);
@@ -109,12 +110,8 @@ cudaError_t hc_blocks_of_sm(int *blocks, int threads, size_t bytes)
     return cudaSuccess;
 }
 
-/* A process that may wait for others has all kernels loaded when its context begins
- * (cuda_device.cu), which is here. */
 cudaError_t cudaSetDevice(int device)
 {
-    if (!getenv("CUDA_MODULE_LOADING"))
-        hc_fail("kernels are loaded at their first launch (CUDA_MODULE_LOADING)");
     if (device < 0 || device >= n_devices())
         return hc_remember(cudaErrorInvalidDevice);
     current = device;

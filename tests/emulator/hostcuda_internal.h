@@ -147,6 +147,14 @@ void *hc_first_frame(char *top, void (*entry)());
 /* A lane has left: collectives that waited for it alone complete. */
 void hc_warp_left(hc_warp *w);
 
+/* ---- hostcuda_sums.cc ---- */
+/* Gives c + a[0] b[0] + ... + a[depth - 1] b[depth - 1] as the tensor cores of the
+ * emulated device add. block: products that they add at a time. */
+float hc_tensor_sum(float c, const float *a, const float *b, int depth, int block);
+/* Products of operands of so many bytes that are added at a time; 0: all of an
+ * instruction, and exactly. */
+int hc_tensor_block(int operand_bytes);
+
 /* ---- hostcuda_tensor.cc ---- */
 /* Completes the operation of f, in which all lanes of its warp wait. */
 void hc_tensor_complete(hc_warp *w, const hc_fiber *f);
@@ -183,6 +191,7 @@ size_t hc_most_shared(); /* bytes of a block, static and of the launch together 
 extern std::recursive_mutex &hc_lock; /* protects everything but fibers */
 typedef std::lock_guard<std::recursive_mutex> hc_hold;
 typedef std::unique_lock<std::recursive_mutex> hc_hold_loosely; /* across a wait */
+void hc_loaded(const void *kernel);
 void hc_drain_all(hc_hold_loosely &h); /* runs until no stream has work left */
 /* Returns the error. The runtime remembers that of each call that fails, "not ready"
  * too, until cudaGetLastError asks. The driver's calls (sp_vmm_...) are not among

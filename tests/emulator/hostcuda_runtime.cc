@@ -7,6 +7,7 @@
 
 #include <deque>
 #include <map>
+#include <set>
 #include <string>
 
 struct hc_event {
@@ -38,6 +39,7 @@ static struct state {
     std::vector<hc_stream *> stream;
     uint64_t ticket, random;
     std::map<const void *, size_t> allowed; /* most shared memory, by kernel */
+    std::set<const void *> loaded;          /* kernels, by cudaFuncGetAttributes */
     bool is_broken; /* a kernel has failed (HC_FAULT): nothing runs any more */
 } *const S = new state();
 
@@ -327,6 +329,19 @@ unsigned hc_early_launches()
     return n_early;
 }
 
+void hc_loaded(const void *kernel)
+{
+    const hc_hold h(hc_lock);
+
+    S->loaded.insert(kernel);
+}
+
+/* CUB's kernels are loaded by a sort (sp_sort_load), which is a launch. */
+static bool is_loaded_late(const hc_launch &l)
+{
+    return !S->loaded.empty() && !S->loaded.count(l.code) && !strstr(l.kernel, "cub");
+}
+
 /* Clusters exist from capability 9.0 on; the grid consists of whole ones. */
 static bool can_cluster(const hc_launch &l)
 {
@@ -393,6 +408,8 @@ void hc_submit(const hc_launch &launch, cudaStream_t stream)
     if (l.is_early && !stream->is_behind_kernel)
         hc_fail("kernel %s launched early, not behind a kernel in its stream",
                 l.kernel);
+    if (is_loaded_late(l))
+        hc_fail("kernel %s is loaded at its first launch", l.kernel);
     l.number = ++number;
     l.before = l.is_early ? stream->last : 0;
     stream->last = l.number;
