@@ -138,10 +138,31 @@ static void take_tf32(const hc_warp *w, operands *o)
     }
 }
 
+/* As a device's tensor cores add, in blocks. */
+static void multiply_in_blocks(const hc_warp *w, const operands *o, int depth, int block)
+{
+    float columns[8][16];
+
+    for (int j = 0; j < 8; j++)
+        for (int k = 0; k < depth; k++)
+            columns[j][k] = (float)o->b[k][j];
+    for (int i = 0; i < LANES; i++) {
+        float *c = (float *)w->lane[i]->to;
+        const int g = i / 4, t = i % 4;
+
+        for (int h = 0; h < 4; h++)
+            c[h] = hc_tensor_sum(c[h], o->a[g + 8 * (h / 2)], columns[2 * t + h % 2],
+                                 depth, block);
+    }
+}
+
 static void multiply(const hc_warp *w, const operands *o, int depth)
 {
+    const int block = hc_tensor_block(32 / depth); /* k16 of two bytes, k8 of four */
     double sums[16][8];
 
+    if (block)
+        return multiply_in_blocks(w, o, depth, block);
     for (int i = 0; i < 16; i++) {
         double sum[8] = {}; /* in registers, once the loop over them is unrolled */
         for (int k = 0; k < depth; k++)

@@ -259,25 +259,38 @@ static void take(uint64_t descriptor, int row, const hc_fiber *f, float (&to)[16
     }
 }
 
+/* A column of the warp's 16 rows (compute), as a device's tensor cores add. */
+static void compute_in_blocks(float **sums, const float (*a)[16], const float *b, int c,
+                              int block)
+{
+    for (int r = 0; r < 16; r++) {
+        float *d = &sums[r % 8 * 4 + c % 8 / 2][c / 8 * 4 + r / 8 * 2 + c % 2];
+        *d = hc_tensor_sum(*d, a[r], b, 16, block);
+    }
+}
+
 /* The warp's 16 rows of D += A B. Element (row g, column 8 j + 2 t) of a warp's rows is
  * d[4 j] of lane 4 g + t, the next column d[4 j + 1], eight rows on d[4 j + 2], [3]. */
 static void compute(hc_warp *w, const hc_product &p)
 {
+    const int block = hc_tensor_block(2);
     const hc_fiber *f = w->lane[0];
     const int row0 = warp_of(f) % IN_GROUP * 16;
-    float row[16], b[16], *sums[32];
+    float rows[16][16], b[16], *sums[32];
     double a[16][16]; /* by k, then row */
 
     for (int i = 0; i < 32; i++)
         sums[i] = w->lane[i]->sums[p.sums].value.data();
     for (int r = 0; r < 16; r++) {
-        take(p.a, row0 + r, f, row);
+        take(p.a, row0 + r, f, rows[r]);
         for (int k = 0; k < 16; k++)
-            a[k][r] = row[k];
+            a[k][r] = rows[r][k];
     }
     for (int c = 0; c < p.n; c++) {
         take(p.b, c, f, b);
-        for (int half = 0; half < 2; half++) {
+        if (block)
+            compute_in_blocks(sums, rows, b, c, block);
+        for (int half = 0; half < 2 && !block; half++) {
             double sum[8] = {}; /* in registers, once the loop over them is unrolled */
             for (int k = 0; k < 16; k++)
 #pragma GCC unroll 8
