@@ -65,7 +65,7 @@ int main(int argc, char **argv)
 
     sp_program_begin("sptrain");
     sp_h5_child_main(argc, argv);
-    if (!hc_launches && sp_backend_visible_devices() == 0) {
+    if (sp_backend_visible_devices() == 0) {
         char why[256];
 
         sp_backend_why_none(why, sizeof why);

