@@ -1,6 +1,6 @@
 /* CUDA C++ on the host, for the tests: what cuda/device/sp_cuda.h includes where the
  * compiler is not nvcc. Every CUDA thread of a block is a fiber with a stack of its
- * own; blocks run one after another. Legal but unlikely orders are made likely, so that
+ * own; blocks run one after another, or by chance two in turns. Legal but unlikely orders are made likely, so that
  * code which relies on luck fails:
  *
  *   HC_SEED=n             threads, blocks and streams run in an order drawn from n (1)
@@ -28,6 +28,7 @@
  *                         read it themselves
  *   HC_KEYS=0             device memory is closed by its pages, as on processors without
  *                         protection keys
+ *   HC_SMS=n              devices have n multiprocessors (1): tiles are chosen by that
  *   HC_TENSOR=a100|h100   tensor cores cut off what they add, as those of these devices
  *                         (hostcuda_sums.cc), and not only round each instruction's sum
  *   HC_WATCHDOG=s         a launch that takes s seconds of processor time ends the
@@ -46,9 +47,9 @@
  * Blocks of a cluster run together; barriers in shared memory that are used wrongly and
  * blocks that leave while others still reach them are found.
  * Linked with hostcuda_race.cc, kernels that clang compiled with -fsanitize=thread are
- * checked for data races, for accesses out of bounds, and for reads ahead of the wait
- * of what the kernel before them has written. A finding ends the program
- * with status 66.
+ * checked for data races, also of blocks and of launches that nothing orders, for
+ * accesses out of bounds, and for reads ahead of the wait of what the kernel before them
+ * has written. A finding ends the program with status 66.
  *
  * Not here: what only a device has (speed, occupancy, its memory order, its rounding of
  * fast intrinsics), grids that wait for each other, textures.
@@ -79,7 +80,14 @@
 #define __device__
 #define __host__
 #define __forceinline__        inline __attribute__((always_inline))
-#define __launch_bounds__(...) /* a register budget */
+/* The most threads of a block. GCC puts that many instructions that do nothing, over 32,
+ * at the kernel's beginning, where a launch counts them (hc_submit). */
+#if defined __GNUC__ && !defined __clang__ && defined __x86_64__
+#define __launch_bounds__(threads, ...)                                                \
+    __attribute__((patchable_function_entry(((threads) + 31) / 32)))
+#else
+#define __launch_bounds__(...)
+#endif
 #define __align__(n)           __attribute__((aligned(n)))
 #define __restrict__ __restrict
 
@@ -425,6 +433,7 @@ struct hc_launch {
     /* Numbers of the launches of this process: its own, from 1, and that of the kernel
      * before it in its stream if it is early; 0: none. */
     uint32_t number, before;
+    bool is_translated; /* of nvcc's PTX: `code` is not the kernel itself */
 };
 void hc_submit(const hc_launch &launch, cudaStream_t stream);
 
@@ -454,7 +463,7 @@ static inline void hc_launch_kernel(const char *name, void (*kernel)(P...), dim3
 
     hc_submit({name, (const void *)kernel, grid, block, shared_bytes, call::invoke,
                std::make_shared<const call>(call{kernel, {(P)values...}}), sizeof(call),
-               sp_early_next(stream), cluster, 0, 0},
+               sp_early_next(stream), cluster, 0, 0, false},
               stream);
 }
 

@@ -296,6 +296,10 @@ int main(int argc, char **argv)
         copy_on_second(name, {d_in, d_out}, out.data());
         return out == want ? 0 : 3;
     }
+    if (!strncmp(name, "order_", 6)) {
+        run_order_bug(name, {d_in, d_out}, first, second, event);
+        return result(d_out) == want ? 0 : 3;
+    }
     if (!strncmp(name, "launch_", 7)) {
         run_early_bug(name, {d_in, d_out}, first, event);
         if (result(d_out) != want)
@@ -324,7 +328,8 @@ int main(int argc, char **argv)
     }
     const bool is_large = !strcmp(name, "too_large");
     const bool is_host = !strcmp(name, "host_pointer");
-    const bool is_many = strstr("race_of_blocks counted in_turn", name);
+    const bool is_many = strstr("race_of_blocks counted in_turn", name) ||
+                         !strncmp(name, "word_", 5);
     /* The race checker numbers launches from 1 to 4095: the next has the first's. */
     for (int i = 0; !strcmp(name, "in_turn") && i < 4095; i++)
         run_kernel(i ? "copy_all" : name, {d_in, d_out}, dim3(1), i ? 1 : N);

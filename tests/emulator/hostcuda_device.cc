@@ -60,12 +60,12 @@ cudaError_t cudaGetDevice(int *device)
     return cudaSuccess;
 }
 
-/* The device has one multiprocessor, so that kernels that fill a device are small. */
+/* The device has one multiprocessor (HC_SMS), so that kernels that fill a device are small. */
 static int attribute(cudaDeviceAttr what)
 {
     switch (what) {
     case cudaDevAttrMultiProcessorCount:
-        return 1;
+        return (int)hc_number("HC_SMS", 1);
     case cudaDevAttrWarpSize:
         return 32;
     case cudaDevAttrMaxSharedMemoryPerMultiprocessor:

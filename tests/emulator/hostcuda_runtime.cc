@@ -15,6 +15,7 @@ struct hc_event {
     uint64_t recorded, done; /* numbers of the operations */
     bool is_timed;
     uint64_t done_ns;
+    std::shared_ptr<const hc_point> point; /* of the last record */
 };
 
 struct operation {
@@ -33,6 +34,7 @@ struct hc_stream {
     bool has_news;         /* operations since a thread waited for the stream */
     bool is_behind_kernel; /* kind of the last submission, events' records excepted */
     uint32_t last;         /* number of the last launch */
+    hc_stream_order *order;
 };
 
 static struct state {
@@ -40,6 +42,7 @@ static struct state {
     uint64_t ticket, random;
     std::map<const void *, size_t> allowed; /* most shared memory, by kernel */
     std::set<const void *> loaded;          /* kernels, by cudaFuncGetAttributes */
+    bool is_all_loaded;
     bool is_broken; /* a kernel has failed (HC_FAULT): nothing runs any more */
 } *const S = new state();
 
@@ -246,7 +249,9 @@ static void wait_for(hc_hold_loosely &h, hc_stream *s)
 {
     n_waits += s->has_news;
     s->has_news = false;
+    const std::shared_ptr<const hc_point> point = hc_order_point(s->order);
     drain(h, s);
+    hc_order_seen(point);
 }
 
 static void submit(hc_stream *s, const operation &o)
@@ -329,6 +334,24 @@ unsigned hc_early_launches()
     return n_early;
 }
 
+/* The most threads of a block of a kernel (__launch_bounds__), rounded up to warps. */
+static size_t bound_of(const void *kernel)
+{
+    size_t n = 0;
+
+#if defined __x86_64__
+    static const unsigned char NOP = 0x90, ENDBR[] = {0xf3, 0x0f, 0x1e, 0xfa};
+    const unsigned char *at = (const unsigned char *)kernel;
+
+    if (!hc_is_checked() && memcmp(at, ENDBR, sizeof ENDBR) == 0)
+        at += sizeof ENDBR;
+    while (!hc_is_checked() && at[n] == NOP)
+        n++;
+#endif
+    (void)kernel;
+    return n > 0 ? 32 * n : 1024;
+}
+
 void hc_loaded(const void *kernel)
 {
     const hc_hold h(hc_lock);
@@ -336,10 +359,11 @@ void hc_loaded(const void *kernel)
     S->loaded.insert(kernel);
 }
 
-/* CUB's kernels are loaded by a sort (sp_sort_load), which is a launch. */
-static bool is_loaded_late(const hc_launch &l)
+void hc_all_loaded()
 {
-    return !S->loaded.empty() && !S->loaded.count(l.code) && !strstr(l.kernel, "cub");
+    const hc_hold h(hc_lock);
+
+    S->is_all_loaded = true;
 }
 
 /* Clusters exist from capability 9.0 on; the grid consists of whole ones. */
@@ -398,7 +422,7 @@ void hc_submit(const hc_launch &launch, cudaStream_t stream)
     const size_t blocks = (size_t)l.grid.x * l.grid.y * l.grid.z;
     const uint64_t seed = hc_option.seed + 1000003 * ++S->ticket;
 
-    if (!threads || threads > 1024 || l.block.z > 64 || !blocks ||
+    if (!threads || threads > (l.is_translated ? 1024 : bound_of(l.code)) || l.block.z > 64 || !blocks ||
         l.grid.x > 2147483647u || l.grid.y > 65535 || l.grid.z > 65535 ||
         l.call_bytes > 4096 + sizeof(void *) || !can_cluster(l) ||
         l.shared_bytes > allowed_shared(l.code)) {
@@ -408,11 +432,12 @@ void hc_submit(const hc_launch &launch, cudaStream_t stream)
     if (l.is_early && !stream->is_behind_kernel)
         hc_fail("kernel %s launched early, not behind a kernel in its stream",
                 l.kernel);
-    if (is_loaded_late(l))
+    if (S->is_all_loaded && !S->loaded.count(l.code))
         hc_fail("kernel %s is loaded at its first launch", l.kernel);
     l.number = ++number;
     l.before = l.is_early ? stream->last : 0;
     stream->last = l.number;
+    hc_order_launch(stream->order, l.number);
     if (is_named_by("HC_CRASH", l.kernel))
         abort();
     while (is_named_by("HC_HANG", l.kernel))
@@ -433,6 +458,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned)
 
     *stream = new hc_stream();
     cudaGetDevice(&(*stream)->device);
+    (*stream)->order = hc_order_create();
     S->stream.push_back(*stream);
     return hc_remember(cudaSuccess);
 }
@@ -454,6 +480,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
     hc_hold_loosely h(hc_lock);
 
     drain(h, stream);
+    hc_order_destroy(stream->order);
     for (size_t i = 0; i < S->stream.size(); i++)
         if (S->stream[i] == stream)
             S->stream.erase(S->stream.begin() + (ptrdiff_t)i);
@@ -476,6 +503,8 @@ cudaError_t cudaStreamQuery(cudaStream_t stream)
 
     if (!stream->queue.empty())
         step();
+    if (stream->queue.empty())
+        hc_order_seen(hc_order_point(stream->order));
     return hc_remember(stream->queue.empty() ? cudaSuccess : cudaErrorNotReady);
 }
 
@@ -502,6 +531,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
     if (event->device != stream->device)
         return hc_remember(cudaErrorInvalidResourceHandle);
     event->recorded = ++S->ticket;
+    event->point = hc_order_point(stream->order);
     submit(stream, {operation::RECORD, nullptr, event, event->recorded});
     return hc_remember(cudaSuccess);
 }
@@ -510,6 +540,8 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 {
     const hc_hold h(hc_lock);
 
+    if (event->recorded)
+        hc_order_wait(stream->order, event->point);
     if (event->recorded)
         submit(stream, {operation::WAIT, nullptr, event, event->recorded});
     return hc_remember(cudaSuccess);
@@ -521,6 +553,8 @@ cudaError_t cudaEventQuery(cudaEvent_t event)
 
     if (event->done < event->recorded)
         step();
+    if (event->recorded && event->done >= event->recorded)
+        hc_order_seen(event->point);
     return hc_remember(event->done < event->recorded ? cudaErrorNotReady : cudaSuccess);
 }
 
@@ -532,6 +566,7 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t begin, cudaEvent_t end)
         return hc_remember(cudaErrorInvalidValue);
     if (begin->done < begin->recorded || end->done < end->recorded)
         return hc_remember(cudaErrorNotReady);
+    hc_order_seen(end->point);
     *ms = (float)((double)(end->done_ns - begin->done_ns) * 1e-6);
     return cudaSuccess;
 }

@@ -47,6 +47,7 @@ void sp_copy_async(void *to, const void *from, int bytes, const char *file, int 
         hc_fail("copy that is not aligned: %s", hc_where(f));
     if ((size_t)((char *)to - hc_space) >= HC_SHARED_SPACE)
         hc_fail("copy to what is not shared memory: %s", hc_where(f));
+    hc_check_barriers((const char *)to, 16, f);
     n_copied += (unsigned long)bytes;
     hc_wgmma_copy_begins(f, to);
     tell(f, to, 16, true, c.pc);
@@ -230,7 +231,9 @@ void hc_tensor(hc_op op, void *to, const void *operand, uint64_t value,
 
     f->to = to;
     f->operand = operand;
-    if (op == HC_LDMATRIX || op == HC_LDMATRIX_TRANS)
+    if (op == HC_LDMATRIX || op == HC_LDMATRIX_TRANS) {
+        hc_wgmma_loaded(operand);
         tell(f, operand, 16, false, __builtin_return_address(0));
+    }
     hc_collective(op, ~0u, value, 0, file, line);
 }

@@ -14,7 +14,10 @@
  *     sums are touched without a fence of their registers, or never waited for
  *     warps of a warpgroup disagree in their descriptors or in the number of products
  *
- * What threads store themselves is seen where the race checker is linked. */
+ *     a bulk copy overwrites what a thread wrote and did not pass on, and a thread reads
+ *     what a bulk copy brings and it did not wait for
+ *
+ * What threads store and load themselves is seen where the race checker is linked. */
 #include "emulator/hostcuda_internal.h"
 
 enum { CHUNK = 16, CHUNKS = HC_MOST_BLOCKS * HC_WINDOW / CHUNK };
@@ -129,11 +132,27 @@ void hc_wgmma_copy_begins(hc_fiber *f, const void *to)
         write_chunk(f, c, ON_ITS_WAY);
 }
 
+/* A bulk copy writes through the async proxy, which may come before what threads have
+ * written there, unless they passed it on. */
+static void check_passed_on(const hc_fiber *f, const chunk *c)
+{
+    if (c->state == ON_ITS_WAY || c->state == LANDED)
+        hc_fail("a bulk copy over what a thread has written and not passed on by "
+                "sp_fence_async: %s",
+                hc_where(f));
+    if (c->state == PASSED_ON && c->by != f && c->by->rank == f->rank &&
+        c->barriers >= f->view.barriers)
+        hc_fail("a bulk copy over what a thread passed on with no barrier since: %s",
+                hc_where(f));
+}
+
 void hc_wgmma_bulk_begins(const hc_fiber *f, const char *to, unsigned bytes)
 {
     for (unsigned e = 0; e < bytes; e += CHUNK)
-        if (chunk *c = chunk_at(to + e))
+        if (chunk *c = chunk_at(to + e)) {
+            check_passed_on(f, c);
             write_chunk(f, c, BULK_ON_ITS_WAY);
+        }
 }
 
 void hc_wgmma_bulk_lands(const char *to, unsigned bytes, size_t phases, unsigned phase)
@@ -169,6 +188,17 @@ void hc_wgmma_stored(const void *to)
         return;
     write_chunk(f, c, LANDED);
     land(f, c);
+}
+
+void hc_wgmma_loaded(const void *from)
+{
+    const hc_fiber *f = hc_current();
+    const chunk *c = chunk_at(from);
+
+    if (c && (c->state == BULK_ON_ITS_WAY ||
+              (c->state == BROUGHT && !hc_has_seen(f, c->phases, c->phase))))
+        hc_fail("a thread reads what a bulk copy brings and it did not wait for: %s",
+                hc_where(f));
 }
 
 void sp_fence_async()
