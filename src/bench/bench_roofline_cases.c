@@ -157,7 +157,7 @@ enum {
     FIRST_CHANGE = 13,
     CASES = sizeof all_cases / sizeof *all_cases
 };
-_Static_assert(CASES <= BENCH_MOST_CASES, "room for every case");
+_Static_assert((int)CASES <= (int)BENCH_MOST_CASES, "room for every case");
 
 static bool is_norm(const bench_work_of_call *call)
 {
