@@ -27,7 +27,7 @@ template <int BUG> __device__ static bool is_last_of(unsigned *count, unsigned n
         arrived[0] = atomicAdd(&count[0], 1u) + 1;
         if (BUG == word_fence_after)
             __threadfence();
-        if (BUG == word_of_another) { /* it is the other word that the fence passes on */
+        if (BUG == word_of_another && arrived[0] < n) { /* the last one looks at count[0] */
             __threadfence();
             atomicAdd(&count[1], 1u);
         }
