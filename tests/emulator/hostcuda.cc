@@ -552,10 +552,9 @@ static void begin_next(hc_grid *grid)
 {
     const hc_launch *l = &grid->launch;
     const size_t threads = (size_t)l->block.x * l->block.y * l->block.z;
-    const bool is_pair = hc_option.order == HC_RANDOM && l->cluster == 1 &&
-                         2 * threads <= MAX_THREADS &&
-                         grid->order.size() - grid->n_done > 1 &&
-                         hc_random(&grid->random) % 2;
+    const bool is_pair =
+        hc_option.order == HC_RANDOM && l->cluster == 1 && 2 * threads <= MAX_THREADS &&
+        grid->order.size() - grid->n_done > 1 && hc_random(&grid->random) % 2;
     const uint32_t *const at = &grid->order[grid->n_done];
     const uint32_t blocks[] = {at[0] * l->cluster, is_pair ? at[1] : 0};
 

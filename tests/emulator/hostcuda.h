@@ -79,7 +79,7 @@
 #define __global__
 #define __device__
 #define __host__
-#define __forceinline__        inline __attribute__((always_inline))
+#define __forceinline__ inline __attribute__((always_inline))
 /* The most threads of a block. GCC puts that many instructions that do nothing, over 32,
  * at the kernel's beginning, where a launch counts them (hc_submit). */
 #if defined __GNUC__ && !defined __clang__ && defined __x86_64__
@@ -88,7 +88,7 @@
 #else
 #define __launch_bounds__(...)
 #endif
-#define __align__(n)           __attribute__((aligned(n)))
+#define __align__(n) __attribute__((aligned(n)))
 #define __restrict__ __restrict
 
 struct __align__(8) float2
@@ -468,8 +468,8 @@ static inline void hc_launch_kernel(const char *name, void (*kernel)(P...), dim3
 }
 
 #define SP_LAUNCH(kernel, grid, block, stream, ...)                                    \
-    (SP_LISTED(kernel), hc_launch_kernel(#kernel, kernel, (grid), (block), 0, 1,       \
-                                         (stream), __VA_ARGS__))
+    (SP_LISTED(kernel),                                                                \
+     hc_launch_kernel(#kernel, kernel, (grid), (block), 0, 1, (stream), __VA_ARGS__))
 #define SP_LAUNCH_SHARED(kernel, grid, block, bytes, stream, ...)                      \
     (SP_LISTED(kernel), hc_launch_kernel(#kernel, kernel, (grid), (block), (bytes), 1, \
                                          (stream), __VA_ARGS__))

@@ -69,8 +69,9 @@ struct hc_thread {
     unsigned arrived_in; /* at the cluster's barrier and not waited; 0: no */
     int arrived_at;      /* the line of that arrival */
     unsigned n_cluster_waits;
-    unsigned arrived_since; /* barriers passed at the last arrival at an mbarrier, + 1 */
-    void *fake;          /* the address sanitizer's stack */
+    unsigned
+        arrived_since; /* barriers passed at the last arrival at an mbarrier, + 1 */
+    void *fake;        /* the address sanitizer's stack */
 };
 
 struct hc_fiber : hc_thread {
@@ -216,7 +217,7 @@ void hc_submit_run(cudaStream_t stream, const std::function<void()> &run);
 
 /* ---- hostcuda_order.cc ---- called with the lock */
 struct hc_stream_order; /* of a stream */
-struct hc_point; /* a place in a stream: all that was put into it so far */
+struct hc_point;        /* a place in a stream: all that was put into it so far */
 hc_stream_order *hc_order_create();
 void hc_order_destroy(hc_stream_order *o);
 void hc_order_launch(hc_stream_order *o, uint32_t launch);

@@ -11,8 +11,8 @@ typedef std::map<uint32_t, uint32_t> order_clock;
 typedef std::shared_ptr<const order_clock> shared_clock;
 
 struct launch_order {
-    uint32_t stream, place;          /* number of its stream; place in it, from 1 */
-    uint64_t launched_at, seen_at;   /* ticks; seen_at 0: the host did not see its end */
+    uint32_t stream, place;        /* number of its stream; place in it, from 1 */
+    uint64_t launched_at, seen_at; /* ticks; seen_at 0: the host did not see its end */
     shared_clock others;
 };
 
@@ -30,7 +30,8 @@ struct hc_point {
 static uint64_t tick;
 static uint32_t n_streams;
 static std::vector<launch_order> &launches = *new std::vector<launch_order>(1);
-static std::map<uint32_t, hc_stream_order *> &streams = *new std::map<uint32_t, hc_stream_order *>();
+static std::map<uint32_t, hc_stream_order *> &streams =
+    *new std::map<uint32_t, hc_stream_order *>();
 
 hc_stream_order *hc_order_create()
 {

@@ -74,7 +74,7 @@ struct block_fences {
     std::vector<word_acquire> acquired;
 };
 
-static std::map<uint32_t, block_fences> *fences;   /* of blocks that have any */
+static std::map<uint32_t, block_fences> *fences;    /* of blocks that have any */
 static std::map<const void *, word_history> *words; /* of the launch */
 static const void *place_now;                       /* that is accessed */
 extern char __executable_start, end;
@@ -156,8 +156,8 @@ static void note_word(const void *p, bool is_change)
 
     if (word != words->end() && !word->second.empty()) {
         std::vector<word_acquire> &all = (*fences)[block_of(me)].acquired;
-        const word_acquire a = {p, &word->second, word->second.size(), t,
-                                fences_of(hc_self, t), -1};
+        const word_acquire a = {p, &word->second,         word->second.size(),
+                                t, fences_of(hc_self, t), -1};
         if (!all.empty() && all.back().word == a.word && all.back().thread == t &&
             all.back().fences == a.fences)
             all.back() = a;
@@ -240,8 +240,8 @@ static inline void check_order(uint32_t earlier, const char *what, uint64_t me,
         (earlier == ordered && before == launch->number))
         return;
     if (!hc_is_ordered(earlier, launch->number)) {
-        snprintf(text, sizeof text, "race: %s, by a launch that nothing orders with this",
-                 what);
+        snprintf(text, sizeof text,
+                 "race: %s, by a launch that nothing orders with this", what);
         report(text, me, pc, other, other_pc);
     }
     ordered = earlier;
@@ -267,7 +267,8 @@ static inline void check_write(record *r, bool is_shared, uint64_t me, const voi
         report("race: written after it was read", me, pc, r->read_before, r->read_pc);
     if (!is_shared) {
         check_order(r->written_by, "written twice", me, pc, r->write, r->write_pc);
-        check_order(r->read_by, "written after it was read", me, pc, r->read, r->read_pc);
+        check_order(r->read_by, "written after it was read", me, pc, r->read,
+                    r->read_pc);
         check_order(r->read_before_by, "written after it was read", me, pc,
                     r->read_before, r->read_pc);
     }
@@ -498,7 +499,8 @@ static struct start_race {
         is_allocated = (bool *)zeroes(HC_SPACE);
         fences = new std::map<uint32_t, block_fences>();
         words = new std::map<const void *, word_history>();
-        hc_hook = {on_allocated, on_freed, on_launched, on_fenced, on_accessed, on_brought};
+        hc_hook = {on_allocated, on_freed,    on_launched,
+                   on_fenced,    on_accessed, on_brought};
     }
 } start_once;
 

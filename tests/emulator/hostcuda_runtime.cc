@@ -422,9 +422,9 @@ void hc_submit(const hc_launch &launch, cudaStream_t stream)
     const size_t blocks = (size_t)l.grid.x * l.grid.y * l.grid.z;
     const uint64_t seed = hc_option.seed + 1000003 * ++S->ticket;
 
-    if (!threads || threads > (l.is_translated ? 1024 : bound_of(l.code)) || l.block.z > 64 || !blocks ||
-        l.grid.x > 2147483647u || l.grid.y > 65535 || l.grid.z > 65535 ||
-        l.call_bytes > 4096 + sizeof(void *) || !can_cluster(l) ||
+    if (!threads || threads > (l.is_translated ? 1024 : bound_of(l.code)) ||
+        l.block.z > 64 || !blocks || l.grid.x > 2147483647u || l.grid.y > 65535 ||
+        l.grid.z > 65535 || l.call_bytes > 4096 + sizeof(void *) || !can_cluster(l) ||
         l.shared_bytes > allowed_shared(l.code)) {
         hc_remember(cudaErrorInvalidConfiguration);
         return;

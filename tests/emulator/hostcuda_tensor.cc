@@ -140,7 +140,8 @@ static void take_tf32(const hc_warp *w, operands *o)
 }
 
 /* As a device's tensor cores add, in blocks. */
-static void multiply_in_blocks(const hc_warp *w, const operands *o, int depth, int block)
+static void multiply_in_blocks(const hc_warp *w, const operands *o, int depth,
+                               int block)
 {
     float columns[8][16];
 

@@ -2,18 +2,10 @@
  * arrive computes for all. */
 #include "emulator/hostcuda_internal.h"
 
-static const char *const op_name[] = {"__syncwarp",
-                                      "shuffle",
-                                      "ballot",
-                                      "any",
-                                      "mma of bf16",
-                                      "mma of tf32",
-                                      "ldmatrix",
-                                      "ldmatrix.trans",
-                                      "wgmma",
-                                      "wgmma.fence",
-                                      "wgmma.commit_group",
-                                      "wgmma.wait_group"};
+static const char *const op_name[] = {
+    "__syncwarp",         "shuffle",         "ballot",         "any",   "mma of bf16",
+    "mma of tf32",        "ldmatrix",        "ldmatrix.trans", "wgmma", "wgmma.fence",
+    "wgmma.commit_group", "wgmma.wait_group"};
 
 static void check_match(const hc_fiber *a, const hc_fiber *b)
 {
