@@ -4,13 +4,15 @@
 
 static const sp_listed_kernel *first_kernel; /* NULL before any constructor runs */
 
-sp_listed_kernel::sp_listed_kernel(const void *kernel) : code(kernel), next(first_kernel)
+sp_listed_kernel::sp_listed_kernel(const void *kernel)
+    : code(kernel), next(first_kernel)
 {
     first_kernel = this;
 }
 
-/* Once for each device, since a process has one context there. The driver may have to compile the kernels of a file, which takes up to some ten
- * seconds, at the first one of them. */
+/* Once for each device, since a process has one context there. The driver may have to
+ * compile the kernels of a file, which takes up to some ten seconds, at the first one
+ * of them. */
 cudaError_t sp_kernels_load(void)
 {
     static int loaded_on = -1;

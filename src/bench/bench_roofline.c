@@ -11,8 +11,9 @@
  * Counted: bytes, k-tiles, products, instructions of the main loops, and, once by hand,
  * of an epilogue's rolled loops for an element. Assumed: the rates below. A kernel
  * lasts as long as its slowest part: the blocks on their SMs, bytes through the L2, or
- * bytes from memory (bench_roofline_cases.c has other assumptions). Blocks begin in the order of the grid on the SM that is free
- * first. Everything is a prediction; nothing here was timed on a device.
+ * bytes from memory (bench_roofline_cases.c has other assumptions). Blocks begin in the
+ * order of the grid on the SM that is free first. Everything is a prediction; nothing
+ * here was timed on a device.
  */
 #include <errno.h>
 #include <math.h>

@@ -16,9 +16,10 @@ typedef struct case_rates {
     double found;
 } case_rates;
 
-/* MODEL: resources overlap perfectly, and what is beside the layers costs nothing. HONEST:
- * a tenth of the second-largest resource is added, the coefficients of norms take 2 us,
- * launches 1.7 us, and the plan's 80 operations 0.12 ms. MILD: everything somewhat worse. */
+/* MODEL: resources overlap perfectly, and what is beside the layers costs nothing.
+ * HONEST: a tenth of the second-largest resource is added, the coefficients of norms
+ * take 2 us, launches 1.7 us, and the plan's 80 operations 0.12 ms. MILD: everything
+ * somewhat worse. */
 #define MODEL(l2, memory)                                                              \
     {                                                                                  \
         1, l2, memory, 1.5e-6, 3e-6, 0, 0, 0, 0, 0                                     \
@@ -50,8 +51,8 @@ static void read_less(bench_work_of_call *call, double rows, double weights)
     call->weights *= 1 - weights;
 }
 
-/* A tile of 256 x 128 gathers each row of one side for twice as many columns of the other
- * one, a pair of blocks those of both sides. */
+/* A tile of 256 x 128 gathers each row of one side for twice as many columns of the
+ * other one, a pair of blocks those of both sides. */
 static void change_wgrad(bench_work_of_call *call, double rows)
 {
     if (is_op(call, "conv_grad_weight") && call->c_in >= 256 && call->c_out >= 256)

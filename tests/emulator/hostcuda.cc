@@ -1,6 +1,6 @@
 /* Fibers and blocks: the threads of a block are fibers, and one block runs at a time,
- * or one cluster of blocks. By chance two blocks of a grid run as a cluster does, thread
- * by thread in turns, so that waits for other blocks happen. */
+ * or one cluster of blocks. By chance two blocks of a grid run as a cluster does,
+ * thread by thread in turns, so that waits for other blocks happen. */
 #include "emulator/hostcuda_internal.h"
 
 #include <stdarg.h>

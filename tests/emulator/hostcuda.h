@@ -1,7 +1,7 @@
 /* CUDA C++ on the host, for the tests: what cuda/device/sp_cuda.h includes where the
  * compiler is not nvcc. Every CUDA thread of a block is a fiber with a stack of its
- * own; blocks run one after another, or by chance two in turns. Legal but unlikely orders are made likely, so that
- * code which relies on luck fails:
+ * own; blocks run one after another, or by chance two in turns. Legal but unlikely
+ * orders are made likely, so that code which relies on luck fails:
  *
  *   HC_SEED=n             threads, blocks and streams run in an order drawn from n (1)
  *   HC_ORDER=up|down      threads and blocks by rising or falling index instead
@@ -42,14 +42,13 @@
  * Kernels that are launched early and touch device memory ahead of their wait, or leave
  * without it, are found, and early launches that follow something else than a kernel. A
  * kernel whose threads wait for another process is put aside and looked at again.
- * A program that has loaded kernels may launch no other kernel, which would be loaded at
- * its launch.
- * Blocks of a cluster run together; barriers in shared memory that are used wrongly and
- * blocks that leave while others still reach them are found.
- * Linked with hostcuda_race.cc, kernels that clang compiled with -fsanitize=thread are
- * checked for data races, also of blocks and of launches that nothing orders, for
- * accesses out of bounds, and for reads ahead of the wait of what the kernel before them
- * has written. A finding ends the program with status 66.
+ * A program that has loaded kernels may launch no other kernel, which would be loaded
+ * at its launch. Blocks of a cluster run together; barriers in shared memory that are
+ * used wrongly and blocks that leave while others still reach them are found. Linked
+ * with hostcuda_race.cc, kernels that clang compiled with -fsanitize=thread are checked
+ * for data races, also of blocks and of launches that nothing orders, for accesses out
+ * of bounds, and for reads ahead of the wait of what the kernel before them has
+ * written. A finding ends the program with status 66.
  *
  * Not here: what only a device has (speed, occupancy, its memory order, its rounding of
  * fast intrinsics), grids that wait for each other, textures.
@@ -80,8 +79,8 @@
 #define __device__
 #define __host__
 #define __forceinline__ inline __attribute__((always_inline))
-/* The most threads of a block. GCC puts that many instructions that do nothing, over 32,
- * at the kernel's beginning, where a launch counts them (hc_submit). */
+/* The most threads of a block. GCC puts that many instructions that do nothing, over
+ * 32, at the kernel's beginning, where a launch counts them (hc_submit). */
 #if defined __GNUC__ && !defined __clang__ && defined __x86_64__
 #define __launch_bounds__(threads, ...)                                                \
     __attribute__((patchable_function_entry(((threads) + 31) / 32)))

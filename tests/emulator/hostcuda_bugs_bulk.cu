@@ -71,8 +71,8 @@ template <int BUG> __global__ static void bulk_with(call a)
     }
     if (t == 0) {
         sp_mbarrier_expect(full, N * 4);
-        sp_copy_bulk(sp_shared_address(to), a.in + (BUG == bulk_beyond_array ? N - 4 : 0),
-                     N * 4, full, 1);
+        sp_copy_bulk(sp_shared_address(to),
+                     a.in + (BUG == bulk_beyond_array ? N - 4 : 0), N * 4, full, 1);
     }
     if (BUG == bulk_matrix_too_early)
         sp_ldmatrix(matrix, sp_shared_address(s.data + t % 32 * 4));

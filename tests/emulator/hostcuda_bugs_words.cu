@@ -1,5 +1,5 @@
-/* Faults of the order between blocks, which a word in memory makes, and between launches
- * of two streams. */
+/* Faults of the order between blocks, which a word in memory makes, and between
+ * launches of two streams. */
 #include "emulator/hostcuda_bugs.h"
 
 /* ---- blocks: the last of four to arrive reads what all have written ---- */
@@ -27,7 +27,7 @@ template <int BUG> __device__ static bool is_last_of(unsigned *count, unsigned n
         arrived[0] = atomicAdd(&count[0], 1u) + 1;
         if (BUG == word_fence_after)
             __threadfence();
-        if (BUG == word_of_another && arrived[0] < n) { /* the last one looks at count[0] */
+        if (BUG == word_of_another && arrived[0] < n) { /* the last reads count[0] */
             __threadfence();
             atomicAdd(&count[1], 1u);
         }
@@ -52,8 +52,8 @@ template <int BUG> __global__ static void word_with(call a)
 #define W(bug) {#bug, word_with<bug>},
 static const bug word_bugs[] = {WORD_BUGS(W)};
 
-/* Blocks wait for what one of them does, as in cuda_do_jobs; with `jobs_not_waited` only
- * those that come late find it done. */
+/* Blocks wait for what one of them does, as in cuda_do_jobs; with `jobs_not_waited`
+ * only those that come late find it done. */
 template <bool WAITS> __global__ static void jobs_with(call a)
 {
     unsigned *const count = (unsigned *)(a.out + 3 * N);

@@ -40,7 +40,8 @@ struct phases {
     unsigned barriers;     /* had passed so many, and */
     unsigned waits;        /* so many barriers of the cluster */
     std::vector<hc_fiber *> waiting;
-    /* By phase: barriers that the first thread of its block to wait for it had passed. */
+    /* By phase: barriers that the first thread of its block to wait for it had passed.
+     */
     std::vector<unsigned> waited;
 };
 

@@ -60,7 +60,8 @@ cudaError_t cudaGetDevice(int *device)
     return cudaSuccess;
 }
 
-/* The device has one multiprocessor (HC_SMS), so that kernels that fill a device are small. */
+/* The device has one multiprocessor (HC_SMS), so that kernels that fill a device are
+ * small. */
 static int attribute(cudaDeviceAttr what)
 {
     switch (what) {

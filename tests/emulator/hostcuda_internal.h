@@ -182,6 +182,8 @@ void hc_wgmma_bulk_lands(const char *to, unsigned bytes, size_t phases, unsigned
 extern hc_fiber *volatile hc_running; /* read on any thread; NULL: none */
 void hc_set_watchdog(int seconds);
 void hc_count_launch(const hc_launch *launch);
+/* The most threads of a block of a kernel (__launch_bounds__), rounded up to warps. */
+size_t hc_bound_of(const void *kernel);
 void hc_count_let(bool lets_next); /* by a kernel that has ended */
 
 /* ---- hostcuda_cluster.cc ---- */

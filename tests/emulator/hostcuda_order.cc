@@ -1,7 +1,8 @@
-/* Which launches are ordered with which, whatever order the emulator ran them in: launches
- * of one stream, one that another stream waits for by an event, and one that the host saw
- * complete before it launched the other. Two launches that are not ordered may run at the
- * same time on a device, so the race checker looks for bytes that both of them access. */
+/* Which launches are ordered with which, whatever order the emulator ran them in:
+ * launches of one stream, one that another stream waits for by an event, and one that
+ * the host saw complete before it launched the other. Two launches that are not ordered
+ * may run at the same time on a device, so the race checker looks for bytes that both
+ * of them access. */
 #include "emulator/hostcuda_internal.h"
 
 #include <map>

@@ -4,14 +4,15 @@
  *
  * The rule is exact, per byte: two accesses of one launch race if one of them writes,
  * not both are atomic, and either their blocks differ, or their threads differ within
- * one interval of __syncthreads and, inside a warp, of __syncwarp. Accesses of two blocks
- * are ordered by a word: after the first one its block has a fence and then an atomic
- * operation on the word; the other block reads the word after that and has a fence before
- * the second access. A barrier passes on to the thread with the fence what others of its
- * block did, and back. Two accesses of launches that nothing orders (hostcuda_order.cc)
- * race as well. Checked too: bounds, alignment, that kernels read host memory in their
- * arguments only, and that the part before the wait of a kernel that was launched early
- * writes nothing and reads nothing that the kernel before has written.
+ * one interval of __syncthreads and, inside a warp, of __syncwarp. Accesses of two
+ * blocks are ordered by a word: after the first one its block has a fence and then an
+ * atomic operation on the word; the other block reads the word after that and has a
+ * fence before the second access. A barrier passes on to the thread with the fence what
+ * others of its block did, and back. Two accesses of launches that nothing orders
+ * (hostcuda_order.cc) race as well. Checked too: bounds, alignment, that kernels read
+ * host memory in their arguments only, and that the part before the wait of a kernel
+ * that was launched early writes nothing and reads nothing that the kernel before has
+ * written.
  */
 #include "emulator/hostcuda_internal.h"
 
@@ -26,7 +27,8 @@
 struct record {
     uint64_t write, read, read_before;
     const void *write_pc, *read_pc;
-    /* Numbers of the launches, 0 if there was none, and fences of the threads by then. */
+    /* Numbers of the launches, 0 if there was none, and fences of the threads by then.
+     */
     uint32_t written_by, read_by, read_before_by;
     uint16_t write_fences, read_fences, read_before_fences;
 };
@@ -171,8 +173,8 @@ static void note_word(const void *p, bool is_change)
                            std::vector<uint16_t>(f.n, f.n + BLOCK_THREADS)});
 }
 
-/* Whether the current thread's access a races with an earlier one, b, whose thread had n
- * fences. Shared memory of another block was at the same addresses before, and is no
+/* Whether the current thread's access a races with an earlier one, b, whose thread had
+ * n fences. Shared memory of another block was at the same addresses before, and is no
  * other memory's business. */
 static inline __attribute__((always_inline)) bool is_race(uint64_t a, uint64_t b,
                                                           bool is_shared, uint16_t n)
@@ -228,8 +230,8 @@ static void check_host_access(const void *p, const void *pc)
         report("access to host memory", stamp_of(hc_self, false), pc, 0, NULL);
 }
 
-/* An access of an earlier launch, which may run at the same time as the present one on a
- * device. */
+/* An access of an earlier launch, which may run at the same time as the present one on
+ * a device. */
 static inline void check_order(uint32_t earlier, const char *what, uint64_t me,
                                const void *pc, uint64_t other, const void *other_pc)
 {

@@ -334,24 +334,6 @@ unsigned hc_early_launches()
     return n_early;
 }
 
-/* The most threads of a block of a kernel (__launch_bounds__), rounded up to warps. */
-static size_t bound_of(const void *kernel)
-{
-    size_t n = 0;
-
-#if defined __x86_64__
-    static const unsigned char NOP = 0x90, ENDBR[] = {0xf3, 0x0f, 0x1e, 0xfa};
-    const unsigned char *at = (const unsigned char *)kernel;
-
-    if (!hc_is_checked() && memcmp(at, ENDBR, sizeof ENDBR) == 0)
-        at += sizeof ENDBR;
-    while (!hc_is_checked() && at[n] == NOP)
-        n++;
-#endif
-    (void)kernel;
-    return n > 0 ? 32 * n : 1024;
-}
-
 void hc_loaded(const void *kernel)
 {
     const hc_hold h(hc_lock);
@@ -422,7 +404,7 @@ void hc_submit(const hc_launch &launch, cudaStream_t stream)
     const size_t blocks = (size_t)l.grid.x * l.grid.y * l.grid.z;
     const uint64_t seed = hc_option.seed + 1000003 * ++S->ticket;
 
-    if (!threads || threads > (l.is_translated ? 1024 : bound_of(l.code)) ||
+    if (!threads || threads > (l.is_translated ? 1024 : hc_bound_of(l.code)) ||
         l.block.z > 64 || !blocks || l.grid.x > 2147483647u || l.grid.y > 65535 ||
         l.grid.z > 65535 || l.call_bytes > 4096 + sizeof(void *) || !can_cluster(l) ||
         l.shared_bytes > allowed_shared(l.code)) {

@@ -1,6 +1,6 @@
 /* How tensor cores add, as measured on devices: Fasi, Higham, Mikaitis and Pranesh,
- * "Numerical behavior of NVIDIA tensor cores" (PeerJ CS 330, 2021), and "Accurate Models
- * of NVIDIA Tensor Cores" (arXiv 2512.07004).
+ * "Numerical behavior of NVIDIA tensor cores" (PeerJ CS 330, 2021), and "Accurate
+ * Models of NVIDIA Tensor Cores" (arXiv 2512.07004).
  *
  * Some products are added at a time, with the sum so far. They are exact. All are moved
  * to the largest exponent among them, where bits below the last kept one are cut off;
@@ -8,7 +8,7 @@
  * half a unit of its last place with each addition, always in one direction.
  *
  *     HC_TENSOR=exact   all products of an instruction in double, rounded once
- *               a100    24 bits after the point, 16 bytes of a row of operands at a time
+ *               a100    24 bits after the point, 16 bytes of operands at a time
  *               h100    25 bits, 32 bytes
  */
 #include "emulator/hostcuda_internal.h"

@@ -14,8 +14,8 @@
  *     sums are touched without a fence of their registers, or never waited for
  *     warps of a warpgroup disagree in their descriptors or in the number of products
  *
- *     a bulk copy overwrites what a thread wrote and did not pass on, and a thread reads
- *     what a bulk copy brings and it did not wait for
+ *     a bulk copy overwrites what a thread wrote and did not pass on
+ *     a thread reads what a bulk copy brings and it did not wait for
  *
  * What threads store and load themselves is seen where the race checker is linked. */
 #include "emulator/hostcuda_internal.h"

@@ -18,13 +18,14 @@
  * deviations.
  *
  * Tensor cores add 16 bytes of operands at a time (A100, the fewest), so they make A =
- * n / 4 (tf32) or n / 8 (bf16) additions. Each cuts its result towards zero, by 1 unit of
- * the sum so far on average, and all cut in one direction. The sum so far of products of
- * either sign grows as the square root of their number, to 2 / 3 of the last one on
- * average, and has 3 / 4 of the size of the power of two above it: A / 2 units. Each
- * addition also cuts what it adds, 8 products or fewer of either sign, by up to 1 unit
- * each. That has a standard deviation below 1.75 with the result's, so that 7 sqrt(A)
- * are four deviations. Two units are for the first and the last rounding. */
+ * n / 4 (tf32) or n / 8 (bf16) additions. Each cuts its result towards zero, by 1 unit
+ * of the sum so far on average, and all cut in one direction. The sum so far of
+ * products of either sign grows as the square root of their number, to 2 / 3 of the
+ * last one on average, and has 3 / 4 of the size of the power of two above it: A / 2
+ * units. Each addition also cuts what it adds, 8 products or fewer of either sign, by
+ * up to 1 unit each. That has a standard deviation below 1.75 with the result's, so
+ * that 7 sqrt(A) are four deviations. Two units are for the first and the last
+ * rounding. */
 static inline double case_tolerance(sp_precision precision, int64_t n)
 {
     const double additions = ceil((double)n / (precision == SP_TF32 ? 4 : 8));
@@ -226,8 +227,8 @@ static inline double *case_doubles(sp_tensor from, bool is_kept)
 }
 
 /* Fails where got differs from want by more than `tolerance` of the largest result.
- * is_bf16: results were rounded to bf16, half a unit of whose last place is at most 2^-8
- * of the value. */
+ * is_bf16: results were rounded to bf16, half a unit of whose last place is at most
+ * 2^-8 of the value. */
 static inline void case_same(const char *what, const conv_case *p, double tolerance,
                              sp_tensor got, double *want, bool is_bf16)
 {
