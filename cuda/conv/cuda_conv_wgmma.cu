@@ -322,11 +322,16 @@ template <class T, bool IS_WHOLE> struct wgmma_block : conv_rows<T> {
     {
         const unsigned groups = groups_of(step);
 
-#pragma unroll
-        for (int i = 0; i < T::MT; i++)
-            if (__any_sync(~0u, (groups >> 4 * i & 15) != 0))
-                multiply_rows(stage_at(step), i, sum[i]);
-        sp_wgmma_commit();
+        /* Both branches commit. ptxas would close the group of a commit after the
+         * branch by a product of its own, beside the group of the products above, and
+         * the wait for all but LAG groups would wait for these products. */
+        static_assert(T::MT == 1, "one group of products a step");
+        if (__any_sync(~0u, (groups & 15) != 0)) {
+            multiply_rows(stage_at(step), 0, sum[0]);
+            sp_wgmma_commit();
+        } else {
+            sp_wgmma_commit();
+        }
     }
 
     /* Waits for all but the latest PENDING groups of products. */
@@ -387,7 +392,7 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) wgmma_kernel(conv_call 
     if (IS_WHOLE)
         b.weights.prepare();
     if (T::CLUSTER > 1)
-        sp_cluster_arrive();
+        sp_cluster_arrive_relaxed(); /* sp_mbarrier_fence has released the barriers */
     conv_add_words(a, b, sum);
     if (T::CLUSTER > 1)
         sp_cluster_arrive(); /* this block reaches for no other any more */

@@ -7,17 +7,8 @@
 #include <string.h>
 
 #include "base/sp_env.h"
+#include "base/sp_pulse.h"
 #include "cuda/device/cuda_util.cuh"
-
-/* Kernels are loaded when the device is opened. The first launch of a kernel that is
- * loaded late waits until the device is idle and holds the context's lock meanwhile:
- * with a kernel there that waits for another rank, planner and training thread would
- * stop. A setting of the user is kept. The driver reads it in its first call, which an
- * MPI that knows CUDA makes in MPI_Init, so it is set before main. */
-__attribute__((constructor)) static void load_kernels_at_open(void)
-{
-    setenv("CUDA_MODULE_LOADING", "EAGER", 0);
-}
 
 int sp_backend_visible_devices(void)
 {
@@ -145,7 +136,10 @@ static sp_status device_start(sp_backend *be, sp_cuda *cuda)
     const double begin = sp_now_s();
     int least, greatest, reads_pageable;
 
+    sp_pulse_beat();
     SP_CUDA(cudaSetDevice(be->device));
+    sp_pulse_beat();
+    SP_CUDA(sp_kernels_load());
     SP_TRY(tell_compilation(be->device, sp_now_s() - begin));
     SP_CUDA(cudaDeviceGetAttribute(&reads_pageable, cudaDevAttrPageableMemoryAccess,
                                    be->device));

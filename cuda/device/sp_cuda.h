@@ -48,18 +48,23 @@
 #include <cuda_runtime.h>
 #include <stdint.h>
 
+#include "cuda/device/sp_cuda_load.h"
+
 /* Templated kernels in parentheses: SP_LAUNCH((sum_kernel<32>), grid, block, ...). */
 #define SP_LAUNCH(kernel, grid, block, stream, ...)                                    \
-    sp_launch((kernel), (grid), (block), 0, 1, (stream), __VA_ARGS__)
+    (SP_LISTED(kernel),                                                                \
+     sp_launch((kernel), (grid), (block), 0, 1, (stream), __VA_ARGS__))
 #define SP_SHARED(T, name, dims) __shared__ __align__(16) T name dims
 /* Dynamic shared memory: its size comes with the launch and is at most
  * SP_ALLOW_SHARED's. */
 #define SP_LAUNCH_SHARED(kernel, grid, block, bytes, stream, ...)                      \
-    sp_launch((kernel), (grid), (block), (bytes), 1, (stream), __VA_ARGS__)
+    (SP_LISTED(kernel),                                                                \
+     sp_launch((kernel), (grid), (block), (bytes), 1, (stream), __VA_ARGS__))
 /* The same in clusters of that many blocks along x, which divide the grid
  * (sp_cuda_cluster.h). */
 #define SP_LAUNCH_CLUSTER(kernel, grid, block, bytes, cluster, stream, ...)            \
-    sp_launch((kernel), (grid), (block), (bytes), (cluster), (stream), __VA_ARGS__)
+    (SP_LISTED(kernel),                                                                \
+     sp_launch((kernel), (grid), (block), (bytes), (cluster), (stream), __VA_ARGS__))
 #define SP_ALLOW_SHARED(kernel, bytes)                                                 \
     cudaFuncSetAttribute((kernel), cudaFuncAttributeMaxDynamicSharedMemorySize, (bytes))
 /* All of an SM's memory that can be shared memory is that while the kernel runs.
@@ -332,6 +337,8 @@ cudaError_t sp_vmm_release(void *base, size_t bytes, const size_t *backed, int n
 cudaError_t sp_sort_pairs(void *room, size_t *bytes, const uint64_t *key,
                           uint64_t *key_out, const int32_t *value, int32_t *value_out,
                           int n, int bits, cudaStream_t stream);
+/* Loads its kernels on the current device, by sorting. */
+cudaError_t sp_sort_load(void);
 
 #include "cuda/device/sp_cuda_cluster.h"
 #include "cuda/device/sp_cuda_wgmma.h"

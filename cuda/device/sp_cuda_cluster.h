@@ -12,6 +12,10 @@
  *     sp_cluster_wait       their writes to shared memory, their own or others', are
  *                           visible to all then. A thread may do other things between
  *                           the two
+ *     sp_cluster_arrive_relaxed   the same without passing on writes: an arrival before
+ *                           this block has written anything that another one reads, but
+ *                           for barriers, which sp_mbarrier_fence passes on. The fence
+ *                           of the other one is a MEMBAR of the whole device
  *     sp_cluster_put        stores a word in the shared memory of a block
  *
  * A block may access the shared memory of another only after a first barrier of the
@@ -59,6 +63,11 @@ __device__ __forceinline__ unsigned sp_cluster_rank()
 __device__ __forceinline__ void sp_cluster_arrive()
 {
     asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+}
+
+__device__ __forceinline__ void sp_cluster_arrive_relaxed()
+{
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
 }
 
 __device__ __forceinline__ void sp_cluster_wait()

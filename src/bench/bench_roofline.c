@@ -11,15 +11,16 @@
  * Counted: bytes, k-tiles, products, instructions of the main loops, and, once by hand,
  * of an epilogue's rolled loops for an element. Assumed: the rates below. A kernel
  * lasts as long as its slowest part: the blocks on their SMs, bytes through the L2, or
- * bytes from memory. Blocks begin in the order of the grid on the SM that is free
- * first. Everything is a prediction; nothing here was timed on a device.
+ * bytes from memory (bench_roofline_cases.c has other assumptions). Blocks begin in the
+ * order of the grid on the SM that is free first. Everything is a prediction; nothing
+ * here was timed on a device.
  */
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "bench/bench.h"
+#include "bench/bench_roofline_cases.h"
 #include "cuda/conv/cuda_count.h"
 #include "cuda/plan/cuda_map_host.h"
 
@@ -82,6 +83,7 @@ typedef struct roofline {
     counted_map map[MAPS];
     /* Sums over the rows of one kind; their blocks are the number of rows. */
     prediction total[TOTALS];
+    bench_cases cases;
     bool has_header;
 } roofline;
 
@@ -429,7 +431,7 @@ static sp_status print_totals(roofline *r)
 
     for (int i = 0; i < TOTALS; i++)
         SP_TRY(print_total(r, name[i], &r->total[i]));
-    return SP_OK;
+    return bench_cases_print(r->b, &r->cases);
 }
 
 /* ---- calls ---- */
@@ -501,6 +503,18 @@ static sp_status count_call(void *arg, const bench_call *call)
         SP_TRY(count_conv(r, call, &p));
     else if (kind == GRAD_WEIGHT)
         SP_TRY(count_wgrad(r, call, &p));
+    bench_cases_add(&r->cases, &(bench_work_of_call){.op = call->op,
+                                                     .kernel = p.work.kernel,
+                                                     .n = call->n,
+                                                     .c_in = call->c_in,
+                                                     .c_out = call->c_out,
+                                                     .sm_s = p.sm_s,
+                                                     .gathered = p.work.gathered,
+                                                     .weights = p.work.weights,
+                                                     .l2_bytes = p.l2_bytes,
+                                                     .memory_bytes = call->bytes,
+                                                     .is_small = kind == SMALL,
+                                                     .has_slots = kind == GRAD_WEIGHT});
     p.tensor_s = p.work.products / h100.products / h100.sms.n / h100.clock_hz;
     p.l2_s = p.l2_bytes / h100.l2;
     p.memory_s = call->bytes / h100.memory;

@@ -13,11 +13,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "api/sp_selftest.h"
+#include "base/sp_child.h"
 #include "base/sp_file.h"
 #include "base/sp_log.h"
-#include "base/sp_child.h"
 #include "base/sp_pulse.h"
-#include "api/sp_selftest.h"
 
 /* WORD is the option that starts the child. PASSED is the line that it prints after
  * success, since an abandoned child has no exit status. */
@@ -49,7 +49,8 @@ void sp_trial_main(int argc, char **argv)
     if (argc != 4 || strcmp(argv[1], WORD) != 0)
         return;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != atol(argv[3])) /* the parent has ended before this call */
+    setenv("SP_TILES", "formula", 1); /* the parent times tiles for itself */
+    if (getppid() != atol(argv[3]))   /* the parent has ended before this call */
         _exit(SP_EDEVICE);
     rc = trial_try_wgmma(atoi(argv[2]));
     printf("\n%s\n", rc == SP_OK ? PASSED : sp_error_last()->message);

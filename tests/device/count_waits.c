@@ -1,9 +1,8 @@
 /* Linked with sptrain on an emulated device (the linker's --wrap). For each optimizer
  * step standard error says how often the training thread stopped for the device and for
  * other ranks, and how many kernels it launched. Waits with no kernel launched between
- * them are one stop. Before MPI starts it says when kernels will be loaded. */
+ * them are one stop. */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "cuda/device/cuda_ops.h"
 #include "fixtures/wrapped.h"
@@ -28,14 +27,6 @@ static void stop(stops *s)
 }
 
 /* NOLINTBEGIN: names given by the linker */
-WRAPPED(sp_status, sp_comm_open, sp_comm *comm, int *argc, char ***argv)
-{
-    const char *loading = getenv("CUDA_MODULE_LOADING");
-
-    fprintf(stderr, "loading %s\n", loading ? loading : "late");
-    return __real_sp_comm_open(comm, argc, argv);
-}
-
 WRAPPED(sp_status, sp_buckets_zero, sp_buckets *buckets)
 {
     device = ranks = (stops){0, hc_launches()};

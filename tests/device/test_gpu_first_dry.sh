@@ -39,12 +39,14 @@ END
 cat >bin/compute-sanitizer <<END
 #!/bin/sh
 echo "\$*" >>$dir/sanitizer
+echo "SP_TILES=\$SP_TILES \$*" >>$dir/watched
 shift 4
 "\$@"
 END
 cat >bin/ncu <<END
 #!/bin/sh
 case \$* in *--query-metrics*) exit ;; esac
+echo "SP_TILES=\$SP_TILES \$*" >>$dir/watched
 while [ \$# -gt 0 ]; do
     case \$1 in
     --log-file) file=\$2 ;;
@@ -61,7 +63,14 @@ END
 chmod +x bin/*
 export SP_FIRST_VOXELS=60 SP_FIRST_NET=dummy PATH="$dir/bin:$PATH"
 
-alone 0 sh "$SP_SRCDIR/tests/measure/gpu_first.sh" results
+# Without a device, and with a driver that is too old, every part says so and is skipped.
+for part in right rates step sanitize profile; do
+    HC_DEVICES=0 alone 77 sh "$SP_SRCDIR/tests/measure/gpu_first.sh" none "$part"
+    says out '^SKIPPED: no usable CUDA device: '
+done
+HC_DRIVER=0 alone 77 sh "$SP_SRCDIR/tests/measure/gpu_first.sh" none right
+
+alone 0 "$SP_SRCDIR/tests/measure/gpu_first.sh" results # a command of its own
 jsonl=results/first.jsonl
 said() {
     says $jsonl "$1"
@@ -73,11 +82,25 @@ said '"part":"sanitize","command":"racecheck-test_cuda_wgmma","status":0'
 said '"part":"rates","command":"wgmma","status":0'
 said '"part":"step","command":"late","status":0'
 said '"part":"profile","command":"ncu","status":0'
-for name in gather_512 products "step of two scans" "early launches save" \
+for name in gather_512 gather_128 stream products launch "one rank over NCCL adds" \
+    "evaluation of two scans" "memory in use" "conv_kernel" "all, one after the other" \
+    "step of two scans" "early launches save" \
     "plan of minkunet34" "operations of that plan" "waits of that plan"; do
     said "\"number\":\"$name\",\"value\":-\\?[0-9.e+-]*[0-9]"
 done
 said '"number":"conv_kernel, tensor pipe","value":35.000,' # of the longest
+# One archive a part holds all of it; no tile was timed and no child tried wgmma where a tool
+# watched.
+for part in right rates step sanitize profile; do
+    mkdir "of-$part"
+    tar -C "of-$part" -xzf "results/$part.tgz" || fail "$part.tgz"
+    [ "$(grep -c . "of-$part/first.jsonl")" = "$(grep -c "\"part\":\"$part\"" $jsonl)" ] ||
+        fail "$part.tgz lacks lines"
+done
+[ -s of-profile/profile.jsonl ] && [ -s of-step/logs/step ] || fail "what a part measured"
+says watched '^SP_TILES=formula .*gpu_tests test_cuda_wgrad'
+says watched '^SP_TILES=formula .*train.steps=3 run.wgmma=true'
+grep -v '^SP_TILES=formula ' watched && fail "tiles are timed under a tool"
 grep -qx -e '--tool initcheck --error-exitcode 1 gpu_tests test_cuda_conv' sanitizer ||
     fail "how the sanitizer was called: $(cat sanitizer)"
 [ "$(grep -c '"command"' "$jsonl")" = "$(grep -c '"status":\(0\|77\)' "$jsonl")" ] ||

@@ -7,7 +7,6 @@
 #   mpi-staged                                  the sums of gradients, then their square
 #   deterministic = "world"                     each norm twice, each convolution (for
 #                                               some MiB of samples), the loss, the end
-# Kernels are loaded at the start, which the driver is told before MPI may start it.
 . "$SP_SRCDIR/tests/device/devices.sh"
 on_emulator sptrain_waits
 scene s 4 7
@@ -34,9 +33,6 @@ stops() {
 }
 
 stops 1 1 0
-grep -q '^loading EAGER' err || fail "kernels are loaded at their first launch"
-CUDA_MODULE_LOADING=LAZY run 1 0 train d.deck run.dir=lazy
-grep -q '^loading LAZY' err || fail "the user's CUDA_MODULE_LOADING does not stay"
 stops 2 1 6
 HC_PAGEABLE=1 stops 2 1 6 # devices that read pageable memory later, when it is their turn
 SP_PEER_MEMORY=0 stops 2 1 12

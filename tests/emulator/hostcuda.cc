@@ -1,5 +1,6 @@
 /* Fibers and blocks: the threads of a block are fibers, and one block runs at a time,
- * or one cluster of blocks. */
+ * or one cluster of blocks. By chance two blocks of a grid run as a cluster does,
+ * thread by thread in turns, so that waits for other blocks happen. */
 #include "emulator/hostcuda_internal.h"
 
 #include <stdarg.h>
@@ -36,6 +37,7 @@ struct block {
     std::vector<hc_fiber *> ready;
     member members[HC_MOST_BLOCKS];
     int size, n_each; /* blocks, and threads of each */
+    bool is_pair;     /* two blocks of a grid without clusters */
     int n, n_done;    /* threads of all */
     int n_polls;      /* polls since the host let the block run */
     bool is_ahead;    /* device memory is closed until all have waited */
@@ -317,6 +319,11 @@ void hc_maybe_yield()
     }
 }
 
+hc_fiber *hc_fiber_of(int rank, int thread)
+{
+    return &B->fiber[rank * B->n_each + thread];
+}
+
 bool hc_has_left(int rank)
 {
     return B->members[rank].n_done == B->n_each;
@@ -396,7 +403,7 @@ static char *top_of(int i, char *stack)
     return stack + STACK - i % STACK_SHIFTS * SHIFT;
 }
 
-/* at: the first block of the cluster. */
+/* at: the block. */
 static void make_fiber(int i, uint3 at)
 {
     const dim3 b = B->launch->block;
@@ -406,7 +413,6 @@ static void make_fiber(int i, uint3 at)
 
     renew(f);
     f->rank = i / B->n_each;
-    at.x += (unsigned)f->rank;
     f->view.thread = {u % b.x, u / b.x % b.y, u / (b.x * b.y)};
     f->view.block = at;
     f->view.block_dim = b;
@@ -423,9 +429,19 @@ static void make_fiber(int i, uint3 at)
     hc_make_ready(f);
 }
 
-static void begin_block(const hc_launch *launch, uint3 at, uint64_t seed)
+/* Gives the i-th block of a grid. */
+static uint3 block_at(const hc_launch *launch, uint32_t i)
 {
-    const int size = (int)launch->cluster;
+    const dim3 g = launch->grid;
+
+    return {i % g.x, i / g.x % g.y, i / (g.x * g.y)};
+}
+
+/* block: the first of the cluster, or both of a pair. */
+static void begin_block(const hc_launch *launch, const uint32_t *block, bool is_pair,
+                        uint64_t seed)
+{
+    const int size = is_pair ? 2 : (int)launch->cluster;
     const int each = (int)(launch->block.x * launch->block.y * launch->block.z);
     const int n = size * each;
 
@@ -433,6 +449,7 @@ static void begin_block(const hc_launch *launch, uint3 at, uint64_t seed)
     if (n > MAX_THREADS)
         hc_fail("clusters of %d threads are not emulated", n);
     B->size = size;
+    B->is_pair = is_pair;
     B->n_each = each;
     B->n = n;
     B->n_done = B->favourite = 0;
@@ -440,12 +457,14 @@ static void begin_block(const hc_launch *launch, uint3 at, uint64_t seed)
     B->random = seed;
     B->fiber.resize(MAX_THREADS); /* resized once, since warps point into it */
     B->warp.assign((size_t)(size * ((each + 31) / 32)), hc_warp());
-    hc_cluster_begin(size, n);
+    hc_cluster_begin(size, n, is_pair);
     hc_wgmma_begin(B->warp.data(), (int)B->warp.size());
     B->ready.clear();
     need_stacks(n);
-    for (int i = 0; i < n; i++)
-        make_fiber(i, at);
+    for (int i = 0; i < n; i++) {
+        const uint32_t rank = (uint32_t)(i / each);
+        make_fiber(i, block_at(launch, is_pair ? block[rank] : block[0] + rank));
+    }
 }
 
 /* Runs the block; returns true if it has ended. */
@@ -528,30 +547,39 @@ bool hc_is_early(const hc_grid *grid)
     return grid->launch.is_early;
 }
 
+/* Begins the next block of the grid, cluster, or pair. */
+static void begin_next(hc_grid *grid)
+{
+    const hc_launch *l = &grid->launch;
+    const size_t threads = (size_t)l->block.x * l->block.y * l->block.z;
+    const bool is_pair =
+        hc_option.order == HC_RANDOM && l->cluster == 1 && 2 * threads <= MAX_THREADS &&
+        grid->order.size() - grid->n_done > 1 && hc_random(&grid->random) % 2;
+    const uint32_t *const at = &grid->order[grid->n_done];
+    const uint32_t blocks[] = {at[0] * l->cluster, is_pair ? at[1] : 0};
+
+    begin_block(l, blocks, is_pair, hc_random(&grid->random) | 1);
+    B->is_ahead = hc_is_early(grid) && grid->n_done == 0;
+    B->is_shown = false;
+    B->waited.clear();
+}
+
 bool hc_grid_go(hc_grid *grid)
 {
     const hc_launch *l = &grid->launch;
-    const dim3 g = l->grid;
 
     resume(grid);
     if (hc_hook.launched)
         hc_hook.launched(l);
     hc_set_watchdog(hc_option.watchdog_s);
     while (grid->n_done < grid->order.size()) {
-        const uint32_t i = grid->order[grid->n_done] * l->cluster;
-
-        if (!B->launch) {
-            begin_block(l, {i % g.x, i / g.x % g.y, i / (g.x * g.y)},
-                        hc_random(&grid->random) | 1);
-            B->is_ahead = hc_is_early(grid) && grid->n_done == 0;
-            B->is_shown = false;
-            B->waited.clear();
-        }
+        if (!B->launch)
+            begin_next(grid);
         if (!go_on()) {
             suspend(grid);
             break;
         }
-        grid->n_done++;
+        grid->n_done += B->is_pair ? 2 : 1;
     }
     hc_set_watchdog(0);
     if (grid->n_done < grid->order.size())

@@ -1,7 +1,7 @@
 /* CUDA C++ on the host, for the tests: what cuda/device/sp_cuda.h includes where the
  * compiler is not nvcc. Every CUDA thread of a block is a fiber with a stack of its
- * own; blocks run one after another. Legal but unlikely orders are made likely, so that
- * code which relies on luck fails:
+ * own; blocks run one after another, or by chance two in turns. Legal but unlikely
+ * orders are made likely, so that code which relies on luck fails:
  *
  *   HC_SEED=n             threads, blocks and streams run in an order drawn from n (1)
  *   HC_ORDER=up|down      threads and blocks by rising or falling index instead
@@ -28,6 +28,9 @@
  *                         read it themselves
  *   HC_KEYS=0             device memory is closed by its pages, as on processors without
  *                         protection keys
+ *   HC_SMS=n              devices have n multiprocessors (1): tiles are chosen by that
+ *   HC_TENSOR=a100|h100   tensor cores cut off what they add, as those of these devices
+ *                         (hostcuda_sums.cc), and not only round each instruction's sum
  *   HC_WATCHDOG=s         a launch that takes s seconds of processor time ends the
  *                         program and names its kernel (60)
  *
@@ -39,17 +42,16 @@
  * Kernels that are launched early and touch device memory ahead of their wait, or leave
  * without it, are found, and early launches that follow something else than a kernel. A
  * kernel whose threads wait for another process is put aside and looked at again.
- * Blocks of a cluster run together; barriers in shared memory that are used wrongly and
- * blocks that leave while others still reach them are found.
- * Linked with hostcuda_race.cc, kernels that clang compiled with -fsanitize=thread are
- * checked for data races, for accesses out of bounds, and for reads ahead of the wait
- * of what the kernel before them has written. A finding ends the program
- * with status 66.
+ * A program that has loaded kernels may launch no other kernel, which would be loaded
+ * at its launch. Blocks of a cluster run together; barriers in shared memory that are
+ * used wrongly and blocks that leave while others still reach them are found. Linked
+ * with hostcuda_race.cc, kernels that clang compiled with -fsanitize=thread are checked
+ * for data races, also of blocks and of launches that nothing orders, for accesses out
+ * of bounds, and for reads ahead of the wait of what the kernel before them has
+ * written. A finding ends the program with status 66.
  *
  * Not here: what only a device has (speed, occupancy, its memory order, its rounding of
- * fast intrinsics), grids that wait for each other, textures. Tensor cores are here as
- * the manual describes them: their sums are rounded once where a device may round more
- * often.
+ * fast intrinsics), grids that wait for each other, textures.
  */
 #ifndef HOSTCUDA_H
 #define HOSTCUDA_H
@@ -76,9 +78,16 @@
 #define __global__
 #define __device__
 #define __host__
-#define __forceinline__        inline __attribute__((always_inline))
-#define __launch_bounds__(...) /* a register budget */
-#define __align__(n)           __attribute__((aligned(n)))
+#define __forceinline__ inline __attribute__((always_inline))
+/* The most threads of a block. GCC puts that many instructions that do nothing, over
+ * 32, at the kernel's beginning, where a launch counts them (hc_submit). */
+#if defined __GNUC__ && !defined __clang__ && defined __x86_64__
+#define __launch_bounds__(threads, ...)                                                \
+    __attribute__((patchable_function_entry(((threads) + 31) / 32)))
+#else
+#define __launch_bounds__(...)
+#endif
+#define __align__(n) __attribute__((aligned(n)))
 #define __restrict__ __restrict
 
 struct __align__(8) float2
@@ -407,6 +416,7 @@ cudaError_t sp_vmm_release(void *base, size_t bytes, const size_t *backed, int n
 cudaError_t sp_sort_pairs(void *room, size_t *bytes, const uint64_t *key,
                           uint64_t *key_out, const int32_t *value, int32_t *value_out,
                           int n, int bits, cudaStream_t stream);
+cudaError_t sp_sort_load(void);
 
 /* A launch: `invoke` runs one thread of it. */
 struct hc_launch {
@@ -422,10 +432,13 @@ struct hc_launch {
     /* Numbers of the launches of this process: its own, from 1, and that of the kernel
      * before it in its stream if it is early; 0: none. */
     uint32_t number, before;
+    bool is_translated; /* of nvcc's PTX: `code` is not the kernel itself */
 };
 void hc_submit(const hc_launch &launch, cudaStream_t stream);
 
 bool sp_early_next(cudaStream_t stream); /* cuda/device/sp_cuda.h */
+
+#include "cuda/device/sp_cuda_load.h"
 
 /* The kernel with the arguments as they were at its launch. */
 template <class... P> struct hc_call {
@@ -449,18 +462,19 @@ static inline void hc_launch_kernel(const char *name, void (*kernel)(P...), dim3
 
     hc_submit({name, (const void *)kernel, grid, block, shared_bytes, call::invoke,
                std::make_shared<const call>(call{kernel, {(P)values...}}), sizeof(call),
-               sp_early_next(stream), cluster, 0, 0},
+               sp_early_next(stream), cluster, 0, 0, false},
               stream);
 }
 
 #define SP_LAUNCH(kernel, grid, block, stream, ...)                                    \
-    hc_launch_kernel(#kernel, kernel, (grid), (block), 0, 1, (stream), __VA_ARGS__)
+    (SP_LISTED(kernel),                                                                \
+     hc_launch_kernel(#kernel, kernel, (grid), (block), 0, 1, (stream), __VA_ARGS__))
 #define SP_LAUNCH_SHARED(kernel, grid, block, bytes, stream, ...)                      \
-    hc_launch_kernel(#kernel, kernel, (grid), (block), (bytes), 1, (stream),           \
-                     __VA_ARGS__)
+    (SP_LISTED(kernel), hc_launch_kernel(#kernel, kernel, (grid), (block), (bytes), 1, \
+                                         (stream), __VA_ARGS__))
 #define SP_LAUNCH_CLUSTER(kernel, grid, block, bytes, cluster, stream, ...)            \
-    hc_launch_kernel(#kernel, kernel, (grid), (block), (bytes), (cluster), (stream),   \
-                     __VA_ARGS__)
+    (SP_LISTED(kernel), hc_launch_kernel(#kernel, kernel, (grid), (block), (bytes),    \
+                                         (cluster), (stream), __VA_ARGS__))
 
 /* Work of a stream that something outside of the emulator does in its own time, as the
  * tests' libnccl does: start and finish may touch device memory, is_done may not and is

@@ -234,8 +234,8 @@ static bool run_kernel(const char *name, call a, dim3 grid, unsigned threads)
     while (b && strcmp(b->name, name))
         b = b->before;
     if (b)
-        SP_LAUNCH_CLUSTER(b->kernel, dim3(grid.x * b->cluster), dim3(threads), 0,
-                          b->cluster, first, a);
+        hc_launch_kernel(b->name, b->kernel, dim3(grid.x * b->cluster), dim3(threads),
+                         0, b->cluster, first, a);
     return b != NULL;
 }
 
@@ -296,6 +296,10 @@ int main(int argc, char **argv)
         copy_on_second(name, {d_in, d_out}, out.data());
         return out == want ? 0 : 3;
     }
+    if (!strncmp(name, "order_", 6)) {
+        run_order_bug(name, {d_in, d_out}, first, second, event);
+        return result(d_out) == want ? 0 : 3;
+    }
     if (!strncmp(name, "launch_", 7)) {
         run_early_bug(name, {d_in, d_out}, first, event);
         if (result(d_out) != want)
@@ -306,7 +310,6 @@ int main(int argc, char **argv)
                    : 4;
     }
     if (!strcmp(name, "stream_of_another_device")) {
-        setenv("CUDA_MODULE_LOADING", "EAGER", 1);
         cudaSetDevice(1);
         SP_LAUNCH(copy_all, dim3(1), dim3(N), first, (call{d_in, d_out}));
         return cudaGetLastError() == cudaSuccess ? 0 : 4;
@@ -325,7 +328,8 @@ int main(int argc, char **argv)
     }
     const bool is_large = !strcmp(name, "too_large");
     const bool is_host = !strcmp(name, "host_pointer");
-    const bool is_many = strstr("race_of_blocks counted in_turn", name);
+    const bool is_many = strstr("race_of_blocks counted in_turn", name) ||
+                         !strncmp(name, "word_", 5);
     /* The race checker numbers launches from 1 to 4095: the next has the first's. */
     for (int i = 0; !strcmp(name, "in_turn") && i < 4095; i++)
         run_kernel(i ? "copy_all" : name, {d_in, d_out}, dim3(1), i ? 1 : N);

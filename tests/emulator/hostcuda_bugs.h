@@ -4,6 +4,8 @@
  *     hostcuda_bugs.cu        barriers, warps, memory, streams; main
  *     hostcuda_bugs_copy.cu   asynchronous copies to shared memory, ldmatrix
  *     hostcuda_bugs_wgmma.cu  products of a warpgroup; clusters of blocks
+ *     hostcuda_bugs_bulk.cu   bulk copies, barriers in shared memory, launch bounds
+ *     hostcuda_bugs_words.cu  the order of blocks and of launches
  *     hostcuda_bugs_early.cu  launches that begin before the kernel ahead has ended
  */
 #ifndef HOSTCUDA_BUGS_H
@@ -56,5 +58,8 @@ __device__ static inline void begin_copy(int *tile, const int *in, int bytes)
 /* Behind another kernel in a stream of early launches; `event` is for records that
  * stand between the two. */
 void run_early_bug(const char *name, call a, cudaStream_t stream, cudaEvent_t event);
+
+void run_order_bug(const char *name, call a, cudaStream_t first, cudaStream_t second,
+                   cudaEvent_t event);
 
 #endif

@@ -90,5 +90,5 @@ void run_early_bug(const char *name, call a, cudaStream_t stream, cudaEvent_t ev
         cudaMemsetAsync(a.out, 0, N * sizeof(int), stream);
     if (strstr(name, "behind_a_record"))
         cudaEventRecord(event, stream);
-    SP_LAUNCH(kernel, dim3(1), dim3(N), stream, a);
+    hc_launch_kernel(b ? b->name : name, kernel, dim3(1), dim3(N), 0, 1, stream, a);
 }

@@ -7,7 +7,8 @@
  * NaN. Found are
  *
  *     a phase that gets more arrivals, or other bytes, than it was made for
- *     a barrier that nobody made, or that is made again while it is used
+ *     a barrier that nobody made, or that is made again while it is used, and any other
+ *     access to its bytes
  *     its use by other threads, or by bulk copies, before sp_mbarrier_fence passed it on, and
  *     by other threads with no barrier since
  *     waits that nobody ends, which are a deadlock
@@ -24,7 +25,11 @@
 enum { FIRST = 1 }; /* no barrier of the cluster has ended yet */
 enum { MOST_BYTES = (1 << 20) - 1 /* of a phase (PTX ISA, "Size and alignment") */ };
 
-/* A barrier in shared memory. Its 8 bytes are not used. */
+/* What its 8 bytes hold on a device is nobody's business: here they hold this, as long
+ * as nobody writes there. */
+static const uint64_t IS_BARRIER = 0x5a5a0000a5a5ffffu;
+
+/* A barrier in shared memory. */
 struct phases {
     const char *at;
     int arrivals, pending; /* of a phase; that the present one still lacks */
@@ -32,8 +37,12 @@ struct phases {
     unsigned phase;        /* number of the present one */
     const hc_fiber *by;    /* the thread that made it, and */
     bool is_passed_on;     /* has passed it on, when it */
-    unsigned barriers;     /* had passed so many */
+    unsigned barriers;     /* had passed so many, and */
+    unsigned waits;        /* so many barriers of the cluster */
     std::vector<hc_fiber *> waiting;
+    /* By phase: barriers that the first thread of its block to wait for it had passed.
+     */
+    std::vector<unsigned> waited;
 };
 
 struct bulk {
@@ -48,22 +57,26 @@ static struct cluster {
     std::vector<phases> all;
     std::vector<bulk> on_their_way;
     int size, n_threads; /* blocks; threads of all */
+    bool is_pair;        /* two clusters of one block each run in turns */
     int n_arrived;       /* at the cluster's barrier */
     unsigned generation;
+    std::vector<bool> is_relaxed; /* by generation: some thread arrived relaxed */
     /* The generation in which another block last reached for this one's memory. */
     unsigned reached[HC_MOST_BLOCKS];
     std::vector<hc_fiber *> waiting; /* for it */
 } &C = *new cluster();
 
-void hc_cluster_begin(int size, int n_threads)
+void hc_cluster_begin(int size, int n_threads, bool is_pair)
 {
     C.all.clear();
     C.on_their_way.clear();
     C.waiting.clear();
-    C.size = size;
+    C.size = is_pair ? 1 : size;
+    C.is_pair = is_pair;
     C.n_threads = n_threads;
     C.n_arrived = 0;
     C.generation = FIRST;
+    C.is_relaxed.assign(FIRST + 1, false);
     memset(C.reached, 0, sizeof C.reached);
 }
 
@@ -71,7 +84,7 @@ void hc_cluster_begin(int size, int n_threads)
 
 unsigned sp_cluster_rank()
 {
-    return (unsigned)hc_current()->rank;
+    return C.is_pair ? 0 : (unsigned)hc_current()->rank;
 }
 
 uint32_t hc_cluster_address(uint32_t at, unsigned rank)
@@ -82,9 +95,10 @@ uint32_t hc_cluster_address(uint32_t at, unsigned rank)
 char *hc_cluster_at(uint32_t address, const char *file, int line)
 {
     const hc_fiber *f = hc_current_at(file, line);
-    const int rank = address >> 24 ? (int)(address >> 24) - 1 : f->rank;
+    const int named = address >> 24 ? (int)(address >> 24) - 1 : (int)sp_cluster_rank();
+    const int rank = C.is_pair ? f->rank : named;
 
-    if (rank >= C.size || (address & 0xffffff) >= HC_WINDOW)
+    if (named >= C.size || (address & 0xffffff) >= HC_WINDOW)
         hc_fail("address %08x is in no shared memory of the cluster: %s", address,
                 hc_where(f));
     if (hc_has_left(rank))
@@ -108,10 +122,12 @@ void sp_cluster_put(uint32_t at, unsigned rank, uint32_t value, const char *file
 
 /* ---- the cluster's barrier ---- */
 
-void sp_cluster_arrive(const char *file, int line)
+static void arrive_in_cluster(const char *file, int line, bool is_relaxed)
 {
     hc_fiber *f = hc_current_at(file, line);
 
+    if (is_relaxed)
+        C.is_relaxed[C.generation] = true;
     if (f->arrived_in)
         hc_fail("arrives twice at the cluster's barrier: %s", hc_where(f));
     f->arrived_in = C.generation;
@@ -124,11 +140,24 @@ void sp_cluster_arrive(const char *file, int line)
         return;
     C.n_arrived = 0;
     C.generation++;
+    C.is_relaxed.push_back(false);
     for (hc_fiber *other : C.waiting)
         hc_make_ready(other);
     C.waiting.clear();
 }
 
+void sp_cluster_arrive(const char *file, int line)
+{
+    arrive_in_cluster(file, line, false);
+}
+
+void sp_cluster_arrive_relaxed(const char *file, int line)
+{
+    arrive_in_cluster(file, line, true);
+}
+
+/* A barrier with relaxed arrivals passes on no writes, so that it is not one of those
+ * that the checks of memory count. */
 void sp_cluster_wait(const char *file, int line)
 {
     hc_fiber *f = hc_current_at(file, line);
@@ -139,8 +168,9 @@ void sp_cluster_wait(const char *file, int line)
         C.waiting.push_back(f);
         hc_switch_away();
     }
+    f->view.barriers += !C.is_relaxed[f->arrived_in];
+    f->n_cluster_waits++;
     f->arrived_in = 0;
-    f->view.barriers++;
 }
 
 void hc_cluster_left(const hc_fiber *f)
@@ -158,9 +188,13 @@ void hc_cluster_left(const hc_fiber *f)
 
 static phases *find(const char *at, const hc_fiber *f)
 {
-    for (phases &p : C.all)
-        if (p.at == at)
-            return &p;
+    for (phases &p : C.all) {
+        if (p.at != at)
+            continue;
+        if (memcmp(at, &IS_BARRIER, sizeof IS_BARRIER))
+            hc_fail("a barrier in shared memory was overwritten: %s", hc_where(f));
+        return &p;
+    }
     hc_fail("a barrier in shared memory that nobody made: %s", hc_where(f));
 }
 
@@ -174,7 +208,8 @@ static phases *use(const char *at, const hc_fiber *f, bool is_copy)
         hc_fail("a barrier in shared memory that was not passed on by "
                 "sp_mbarrier_fence: %s",
                 hc_where(f));
-    if (p->by->rank == f->rank && p->by != f && p->barriers >= f->view.barriers)
+    if (p->by->rank == f->rank && p->by != f && p->barriers >= f->view.barriers &&
+        p->waits >= f->n_cluster_waits)
         hc_fail(
             "a barrier in shared memory that was passed on with no barrier since: %s",
             hc_where(f));
@@ -191,6 +226,21 @@ static void look(phases *p)
     for (hc_fiber *f : p->waiting)
         hc_make_ready(f);
     p->waiting.clear();
+}
+
+void hc_check_barriers(const char *p, size_t n, const hc_fiber *f)
+{
+    for (const phases &of : C.all)
+        if (p < of.at + sizeof IS_BARRIER && of.at < p + n)
+            hc_fail("access to a barrier in shared memory: %s", hc_where(f));
+}
+
+bool hc_has_seen(const hc_fiber *f, unsigned number, unsigned phase)
+{
+    const std::vector<unsigned> &waited = C.all[number].waited;
+
+    return (f->seen.size() > number && f->seen[number] > phase) ||
+           (phase < waited.size() && waited[phase] < f->view.barriers);
 }
 
 static void arrive(phases *p, const hc_fiber *f)
@@ -211,7 +261,8 @@ void sp_mbarrier_init(uint32_t at, int arrivals, const char *file, int line)
     for (const phases &p : C.all)
         if (p.at == place)
             hc_fail("a barrier in shared memory is made twice: %s", hc_where(f));
-    C.all.push_back({place, arrivals, arrivals, 0, 0, f, false, 0, {}});
+    memcpy(hc_cluster_at(at, file, line), &IS_BARRIER, sizeof IS_BARRIER);
+    C.all.push_back({place, arrivals, arrivals, 0, 0, f, false, 0, 0, {}, {}});
 }
 
 void sp_mbarrier_fence()
@@ -222,6 +273,7 @@ void sp_mbarrier_fence()
         if (p.by == f) {
             p.is_passed_on = true;
             p.barriers = f->view.barriers;
+            p.waits = f->n_cluster_waits;
         }
 }
 
@@ -245,6 +297,7 @@ void hc_mbarrier_arrive(uint32_t address, const char *file, int line)
 
     hc_maybe_yield();
     arrive(use(hc_cluster_at(address, file, line), f, false), f);
+    hc_current()->arrived_since = f->view.barriers + 1;
 }
 
 void sp_mbarrier_wait(uint32_t at, unsigned parity, const char *file, int line)
@@ -261,6 +314,7 @@ void sp_mbarrier_wait(uint32_t at, unsigned parity, const char *file, int line)
     }
     f->seen.resize(C.all.size());
     f->seen[number] = C.all[number].phase;
+    C.all[number].waited.resize(C.all[number].phase, f->view.barriers);
 }
 
 /* ---- bulk copies ---- */
@@ -308,13 +362,19 @@ void sp_copy_bulk(uint32_t to, const void *from, unsigned bytes, uint32_t at,
         hc_fail("bulk copy of %u bytes to blocks %x, or not aligned: %s", bytes, ranks,
                 hc_where(f));
     n_bulk += bytes;
+    for (unsigned e = 0; e < bytes && hc_hook.accessed; e += 16)
+        hc_hook.accessed(&f->view, (const char *)from + e, 16, false,
+                         __builtin_return_address(0));
     for (unsigned rank = 0; rank < (unsigned)C.size; rank++) {
         if (!(ranks >> rank & 1))
             continue;
         const bulk b = {hc_cluster_at(hc_cluster_address(to, rank), file, line),
-                        (const char *)from, bytes, rank,
+                        (const char *)from, bytes, C.is_pair ? (unsigned)f->rank : rank,
                         hc_cluster_at(hc_cluster_address(at, rank), file, line)};
         use(b.phases, f, true);
+        hc_check_barriers(b.to, bytes, f);
+        if (hc_hook.brought)
+            hc_hook.brought(&f->view, b.to, bytes, __builtin_return_address(0));
         hc_wgmma_bulk_begins(f, b.to, bytes);
         hc_fill_garbage(b.to, bytes);
         if (hc_is_chance(2))

@@ -5,6 +5,7 @@
 
 unsigned sp_cluster_rank();
 void sp_cluster_arrive(HC_SITE);
+void sp_cluster_arrive_relaxed(HC_SITE);
 void sp_cluster_wait(HC_SITE);
 /* An address in the cluster: of what block `rank` has at an address of its own. */
 uint32_t hc_cluster_address(uint32_t at, unsigned rank);

@@ -60,12 +60,13 @@ cudaError_t cudaGetDevice(int *device)
     return cudaSuccess;
 }
 
-/* The device has one multiprocessor, so that kernels that fill a device are small. */
+/* The device has one multiprocessor (HC_SMS), so that kernels that fill a device are
+ * small. */
 static int attribute(cudaDeviceAttr what)
 {
     switch (what) {
     case cudaDevAttrMultiProcessorCount:
-        return 1;
+        return (int)hc_number("HC_SMS", 1);
     case cudaDevAttrWarpSize:
         return 32;
     case cudaDevAttrMaxSharedMemoryPerMultiprocessor:
@@ -92,8 +93,9 @@ cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr what, int device)
 
 /* Kernels on the emulator wait where those for sm_90 do; newer devices run what the
  * driver makes of their PTX. */
-cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *a, const void *)
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *a, const void *kernel)
 {
+    hc_loaded(kernel);
     *a = {0, 0, 0, 1024, 32, 90, capability() >= 100 ? capability() : 90};
     return hc_remember(hc_number("HC_IMAGE", 1) ? cudaSuccess
                                                 : cudaErrorNoKernelImageForDevice);
@@ -109,12 +111,8 @@ cudaError_t hc_blocks_of_sm(int *blocks, int threads, size_t bytes)
     return cudaSuccess;
 }
 
-/* A process that may wait for others has all kernels loaded when its context begins
- * (cuda_device.cu), which is here. */
 cudaError_t cudaSetDevice(int device)
 {
-    if (!getenv("CUDA_MODULE_LOADING"))
-        hc_fail("kernels are loaded at their first launch (CUDA_MODULE_LOADING)");
     if (device < 0 || device >= n_devices())
         return hc_remember(cudaErrorInvalidDevice);
     current = device;

@@ -68,7 +68,10 @@ struct hc_thread {
     bool has_waited;     /* sp_grid_wait */
     unsigned arrived_in; /* at the cluster's barrier and not waited; 0: no */
     int arrived_at;      /* the line of that arrival */
-    void *fake;          /* the address sanitizer's stack */
+    unsigned n_cluster_waits;
+    unsigned
+        arrived_since; /* barriers passed at the last arrival at an mbarrier, + 1 */
+    void *fake;        /* the address sanitizer's stack */
 };
 
 struct hc_fiber : hc_thread {
@@ -100,6 +103,9 @@ struct hc_hooks {
     void (*fenced)(const hc_view *view);
     void (*accessed)(const hc_view *view, const void *data, size_t bytes, bool is_write,
                      const void *pc);
+    /* A bulk copy of this thread will write there. */
+    void (*brought)(const hc_view *view, const void *data, size_t bytes,
+                    const void *pc);
 };
 extern hc_hooks hc_hook;
 
@@ -129,6 +135,7 @@ void hc_switch_away(); /* from the current fiber, which is not ready */
 bool hc_is_own_stack(const void *p);
 bool hc_is_chance(int one_in);    /* never under fixed orders */
 size_t hc_random_below(size_t n); /* 0 under fixed orders */
+hc_fiber *hc_fiber_of(int rank, int thread);
 bool hc_has_left(int rank); /* all threads of this block of the cluster are done */
 
 /* ---- hostcuda_shared.cc ---- */
@@ -146,6 +153,14 @@ void *hc_first_frame(char *top, void (*entry)());
 /* A lane has left: collectives that waited for it alone complete. */
 void hc_warp_left(hc_warp *w);
 
+/* ---- hostcuda_sums.cc ---- */
+/* Gives c + a[0] b[0] + ... + a[depth - 1] b[depth - 1] as the tensor cores of the
+ * emulated device add. block: products that they add at a time. */
+float hc_tensor_sum(float c, const float *a, const float *b, int depth, int block);
+/* Products of operands of so many bytes that are added at a time; 0: all of an
+ * instruction, and exactly. */
+int hc_tensor_block(int operand_bytes);
+
 /* ---- hostcuda_tensor.cc ---- */
 /* Completes the operation of f, in which all lanes of its warp wait. */
 void hc_tensor_complete(hc_warp *w, const hc_fiber *f);
@@ -157,6 +172,7 @@ void hc_wgmma_complete(hc_warp *w, const hc_fiber *f);
 void hc_wgmma_copy_begins(hc_fiber *f, const void *to);
 void hc_wgmma_copy_lands(hc_fiber *f, const void *to);
 void hc_wgmma_stored(const void *to); /* by the current thread itself */
+void hc_wgmma_loaded(const void *from);
 void hc_wgmma_left(const hc_fiber *f);
 void hc_wgmma_bulk_begins(const hc_fiber *f, const char *to, unsigned bytes);
 /* phases: number of the barrier in whose phase it lands. */
@@ -166,12 +182,21 @@ void hc_wgmma_bulk_lands(const char *to, unsigned bytes, size_t phases, unsigned
 extern hc_fiber *volatile hc_running; /* read on any thread; NULL: none */
 void hc_set_watchdog(int seconds);
 void hc_count_launch(const hc_launch *launch);
+/* The most threads of a block of a kernel (__launch_bounds__), rounded up to warps. */
+size_t hc_bound_of(const void *kernel);
 void hc_count_let(bool lets_next); /* by a kernel that has ended */
 
 /* ---- hostcuda_cluster.cc ---- */
-void hc_cluster_begin(int size, int n_threads); /* blocks; threads of all of them */
+/* size: blocks; n_threads: of all of them. The two blocks of a pair do not know each
+ * other. */
+void hc_cluster_begin(int size, int n_threads, bool is_pair);
 /* A bulk copy lands; false: none is on its way. */
 bool hc_cluster_stir();
+/* Fails if the n bytes at p are of a barrier in shared memory. */
+void hc_check_barriers(const char *p, size_t n, const hc_fiber *f);
+/* Whether a thread may read what a bulk copy brought in a phase of a barrier: it has
+ * waited for that, or another one of its block has before a barrier of the block. */
+bool hc_has_seen(const hc_fiber *f, unsigned phases, unsigned phase);
 void hc_cluster_left(const hc_fiber *f); /* f is done */
 unsigned long hc_bulk_bytes();           /* read by bulk copies so far */
 
@@ -182,6 +207,8 @@ size_t hc_most_shared(); /* bytes of a block, static and of the launch together 
 extern std::recursive_mutex &hc_lock; /* protects everything but fibers */
 typedef std::lock_guard<std::recursive_mutex> hc_hold;
 typedef std::unique_lock<std::recursive_mutex> hc_hold_loosely; /* across a wait */
+void hc_loaded(const void *kernel);
+void hc_all_loaded();
 void hc_drain_all(hc_hold_loosely &h); /* runs until no stream has work left */
 /* Returns the error. The runtime remembers that of each call that fails, "not ready"
  * too, until cudaGetLastError asks. The driver's calls (sp_vmm_...) are not among
@@ -189,6 +216,20 @@ void hc_drain_all(hc_hold_loosely &h); /* runs until no stream has work left */
 cudaError_t hc_remember(cudaError_t error);
 void hc_count_operations(int n); /* the calling thread has queued n more */
 void hc_submit_run(cudaStream_t stream, const std::function<void()> &run);
+
+/* ---- hostcuda_order.cc ---- called with the lock */
+struct hc_stream_order; /* of a stream */
+struct hc_point;        /* a place in a stream: all that was put into it so far */
+hc_stream_order *hc_order_create();
+void hc_order_destroy(hc_stream_order *o);
+void hc_order_launch(hc_stream_order *o, uint32_t launch);
+std::shared_ptr<const hc_point> hc_order_point(const hc_stream_order *o);
+/* What comes into the stream from now on is behind that point. */
+void hc_order_wait(hc_stream_order *o, const std::shared_ptr<const hc_point> &point);
+/* The host knows that all before that point is complete. */
+void hc_order_seen(const std::shared_ptr<const hc_point> &point);
+/* Whether a launch that has run is ordered before another one. */
+bool hc_is_ordered(uint32_t before, uint32_t after);
 
 /* ---- hostcuda_memory.cc ---- */
 /* One range of addresses for shared and device memory. Shared memory is first: a window

@@ -7,6 +7,7 @@
 
 #include <deque>
 #include <map>
+#include <set>
 #include <string>
 
 struct hc_event {
@@ -14,6 +15,7 @@ struct hc_event {
     uint64_t recorded, done; /* numbers of the operations */
     bool is_timed;
     uint64_t done_ns;
+    std::shared_ptr<const hc_point> point; /* of the last record */
 };
 
 struct operation {
@@ -32,12 +34,15 @@ struct hc_stream {
     bool has_news;         /* operations since a thread waited for the stream */
     bool is_behind_kernel; /* kind of the last submission, events' records excepted */
     uint32_t last;         /* number of the last launch */
+    hc_stream_order *order;
 };
 
 static struct state {
     std::vector<hc_stream *> stream;
     uint64_t ticket, random;
     std::map<const void *, size_t> allowed; /* most shared memory, by kernel */
+    std::set<const void *> loaded;          /* kernels, by cudaFuncGetAttributes */
+    bool is_all_loaded;
     bool is_broken; /* a kernel has failed (HC_FAULT): nothing runs any more */
 } *const S = new state();
 
@@ -244,7 +249,9 @@ static void wait_for(hc_hold_loosely &h, hc_stream *s)
 {
     n_waits += s->has_news;
     s->has_news = false;
+    const std::shared_ptr<const hc_point> point = hc_order_point(s->order);
     drain(h, s);
+    hc_order_seen(point);
 }
 
 static void submit(hc_stream *s, const operation &o)
@@ -327,6 +334,20 @@ unsigned hc_early_launches()
     return n_early;
 }
 
+void hc_loaded(const void *kernel)
+{
+    const hc_hold h(hc_lock);
+
+    S->loaded.insert(kernel);
+}
+
+void hc_all_loaded()
+{
+    const hc_hold h(hc_lock);
+
+    S->is_all_loaded = true;
+}
+
 /* Clusters exist from capability 9.0 on; the grid consists of whole ones. */
 static bool can_cluster(const hc_launch &l)
 {
@@ -383,9 +404,9 @@ void hc_submit(const hc_launch &launch, cudaStream_t stream)
     const size_t blocks = (size_t)l.grid.x * l.grid.y * l.grid.z;
     const uint64_t seed = hc_option.seed + 1000003 * ++S->ticket;
 
-    if (!threads || threads > 1024 || l.block.z > 64 || !blocks ||
-        l.grid.x > 2147483647u || l.grid.y > 65535 || l.grid.z > 65535 ||
-        l.call_bytes > 4096 + sizeof(void *) || !can_cluster(l) ||
+    if (!threads || threads > (l.is_translated ? 1024 : hc_bound_of(l.code)) ||
+        l.block.z > 64 || !blocks || l.grid.x > 2147483647u || l.grid.y > 65535 ||
+        l.grid.z > 65535 || l.call_bytes > 4096 + sizeof(void *) || !can_cluster(l) ||
         l.shared_bytes > allowed_shared(l.code)) {
         hc_remember(cudaErrorInvalidConfiguration);
         return;
@@ -393,9 +414,12 @@ void hc_submit(const hc_launch &launch, cudaStream_t stream)
     if (l.is_early && !stream->is_behind_kernel)
         hc_fail("kernel %s launched early, not behind a kernel in its stream",
                 l.kernel);
+    if (S->is_all_loaded && !S->loaded.count(l.code))
+        hc_fail("kernel %s is loaded at its first launch", l.kernel);
     l.number = ++number;
     l.before = l.is_early ? stream->last : 0;
     stream->last = l.number;
+    hc_order_launch(stream->order, l.number);
     if (is_named_by("HC_CRASH", l.kernel))
         abort();
     while (is_named_by("HC_HANG", l.kernel))
@@ -416,6 +440,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned)
 
     *stream = new hc_stream();
     cudaGetDevice(&(*stream)->device);
+    (*stream)->order = hc_order_create();
     S->stream.push_back(*stream);
     return hc_remember(cudaSuccess);
 }
@@ -437,6 +462,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
     hc_hold_loosely h(hc_lock);
 
     drain(h, stream);
+    hc_order_destroy(stream->order);
     for (size_t i = 0; i < S->stream.size(); i++)
         if (S->stream[i] == stream)
             S->stream.erase(S->stream.begin() + (ptrdiff_t)i);
@@ -459,6 +485,8 @@ cudaError_t cudaStreamQuery(cudaStream_t stream)
 
     if (!stream->queue.empty())
         step();
+    if (stream->queue.empty())
+        hc_order_seen(hc_order_point(stream->order));
     return hc_remember(stream->queue.empty() ? cudaSuccess : cudaErrorNotReady);
 }
 
@@ -485,6 +513,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
     if (event->device != stream->device)
         return hc_remember(cudaErrorInvalidResourceHandle);
     event->recorded = ++S->ticket;
+    event->point = hc_order_point(stream->order);
     submit(stream, {operation::RECORD, nullptr, event, event->recorded});
     return hc_remember(cudaSuccess);
 }
@@ -493,6 +522,8 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 {
     const hc_hold h(hc_lock);
 
+    if (event->recorded)
+        hc_order_wait(stream->order, event->point);
     if (event->recorded)
         submit(stream, {operation::WAIT, nullptr, event, event->recorded});
     return hc_remember(cudaSuccess);
@@ -504,6 +535,8 @@ cudaError_t cudaEventQuery(cudaEvent_t event)
 
     if (event->done < event->recorded)
         step();
+    if (event->recorded && event->done >= event->recorded)
+        hc_order_seen(event->point);
     return hc_remember(event->done < event->recorded ? cudaErrorNotReady : cudaSuccess);
 }
 
@@ -515,6 +548,7 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t begin, cudaEvent_t end)
         return hc_remember(cudaErrorInvalidValue);
     if (begin->done < begin->recorded || end->done < end->recorded)
         return hc_remember(cudaErrorNotReady);
+    hc_order_seen(end->point);
     *ms = (float)((double)(end->done_ns - begin->done_ns) * 1e-6);
     return cudaSuccess;
 }

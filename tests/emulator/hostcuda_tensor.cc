@@ -47,6 +47,7 @@ void sp_copy_async(void *to, const void *from, int bytes, const char *file, int 
         hc_fail("copy that is not aligned: %s", hc_where(f));
     if ((size_t)((char *)to - hc_space) >= HC_SHARED_SPACE)
         hc_fail("copy to what is not shared memory: %s", hc_where(f));
+    hc_check_barriers((const char *)to, 16, f);
     n_copied += (unsigned long)bytes;
     hc_wgmma_copy_begins(f, to);
     tell(f, to, 16, true, c.pc);
@@ -138,10 +139,32 @@ static void take_tf32(const hc_warp *w, operands *o)
     }
 }
 
+/* As a device's tensor cores add, in blocks. */
+static void multiply_in_blocks(const hc_warp *w, const operands *o, int depth,
+                               int block)
+{
+    float columns[8][16];
+
+    for (int j = 0; j < 8; j++)
+        for (int k = 0; k < depth; k++)
+            columns[j][k] = (float)o->b[k][j];
+    for (int i = 0; i < LANES; i++) {
+        float *c = (float *)w->lane[i]->to;
+        const int g = i / 4, t = i % 4;
+
+        for (int h = 0; h < 4; h++)
+            c[h] = hc_tensor_sum(c[h], o->a[g + 8 * (h / 2)], columns[2 * t + h % 2],
+                                 depth, block);
+    }
+}
+
 static void multiply(const hc_warp *w, const operands *o, int depth)
 {
+    const int block = hc_tensor_block(32 / depth); /* k16 of two bytes, k8 of four */
     double sums[16][8];
 
+    if (block)
+        return multiply_in_blocks(w, o, depth, block);
     for (int i = 0; i < 16; i++) {
         double sum[8] = {}; /* in registers, once the loop over them is unrolled */
         for (int k = 0; k < depth; k++)
@@ -209,7 +232,9 @@ void hc_tensor(hc_op op, void *to, const void *operand, uint64_t value,
 
     f->to = to;
     f->operand = operand;
-    if (op == HC_LDMATRIX || op == HC_LDMATRIX_TRANS)
+    if (op == HC_LDMATRIX || op == HC_LDMATRIX_TRANS) {
+        hc_wgmma_loaded(operand);
         tell(f, operand, 16, false, __builtin_return_address(0));
+    }
     hc_collective(op, ~0u, value, 0, file, line);
 }

@@ -2,24 +2,21 @@
  * arrive computes for all. */
 #include "emulator/hostcuda_internal.h"
 
-static const char *const op_name[] = {"__syncwarp",
-                                      "shuffle",
-                                      "ballot",
-                                      "any",
-                                      "mma of bf16",
-                                      "mma of tf32",
-                                      "ldmatrix",
-                                      "ldmatrix.trans",
-                                      "wgmma",
-                                      "wgmma.fence",
-                                      "wgmma.commit_group",
-                                      "wgmma.wait_group"};
+static const char *const op_name[] = {
+    "__syncwarp",         "shuffle",         "ballot",         "any",   "mma of bf16",
+    "mma of tf32",        "ldmatrix",        "ldmatrix.trans", "wgmma", "wgmma.fence",
+    "wgmma.commit_group", "wgmma.wait_group"};
 
 static void check_match(const hc_fiber *a, const hc_fiber *b)
 {
     if (a->op != b->op || a->mask != b->mask)
         hc_fail("lanes disagree: %s, %s mask %08x, and %s, %s mask %08x", hc_where(a),
                 op_name[a->op], a->mask, hc_where(b), op_name[b->op], b->mask);
+    /* Those of the tensor cores are ".aligned": all lanes execute one instruction. */
+    if (a->op >= HC_MMA_BF16 &&
+        (a->line != b->line || (a->file != b->file && strcmp(a->file, b->file))))
+        hc_fail("%s by lanes at two places: %s and %s", op_name[a->op], hc_where(a),
+                hc_where(b));
 }
 
 static uint64_t lane_result(const hc_warp *w, const hc_fiber *f, uint32_t group,

@@ -14,7 +14,10 @@
  *     sums are touched without a fence of their registers, or never waited for
  *     warps of a warpgroup disagree in their descriptors or in the number of products
  *
- * What threads store themselves is seen where the race checker is linked. */
+ *     a bulk copy overwrites what a thread wrote and did not pass on
+ *     a thread reads what a bulk copy brings and it did not wait for
+ *
+ * What threads store and load themselves is seen where the race checker is linked. */
 #include "emulator/hostcuda_internal.h"
 
 enum { CHUNK = 16, CHUNKS = HC_MOST_BLOCKS * HC_WINDOW / CHUNK };
@@ -129,11 +132,27 @@ void hc_wgmma_copy_begins(hc_fiber *f, const void *to)
         write_chunk(f, c, ON_ITS_WAY);
 }
 
+/* A bulk copy writes through the async proxy, which may come before what threads have
+ * written there, unless they passed it on. */
+static void check_passed_on(const hc_fiber *f, const chunk *c)
+{
+    if (c->state == ON_ITS_WAY || c->state == LANDED)
+        hc_fail("a bulk copy over what a thread has written and not passed on by "
+                "sp_fence_async: %s",
+                hc_where(f));
+    if (c->state == PASSED_ON && c->by != f && c->by->rank == f->rank &&
+        c->barriers >= f->view.barriers)
+        hc_fail("a bulk copy over what a thread passed on with no barrier since: %s",
+                hc_where(f));
+}
+
 void hc_wgmma_bulk_begins(const hc_fiber *f, const char *to, unsigned bytes)
 {
     for (unsigned e = 0; e < bytes; e += CHUNK)
-        if (chunk *c = chunk_at(to + e))
+        if (chunk *c = chunk_at(to + e)) {
+            check_passed_on(f, c);
             write_chunk(f, c, BULK_ON_ITS_WAY);
+        }
 }
 
 void hc_wgmma_bulk_lands(const char *to, unsigned bytes, size_t phases, unsigned phase)
@@ -169,6 +188,17 @@ void hc_wgmma_stored(const void *to)
         return;
     write_chunk(f, c, LANDED);
     land(f, c);
+}
+
+void hc_wgmma_loaded(const void *from)
+{
+    const hc_fiber *f = hc_current();
+    const chunk *c = chunk_at(from);
+
+    if (c && (c->state == BULK_ON_ITS_WAY ||
+              (c->state == BROUGHT && !hc_has_seen(f, c->phases, c->phase))))
+        hc_fail("a thread reads what a bulk copy brings and it did not wait for: %s",
+                hc_where(f));
 }
 
 void sp_fence_async()
@@ -259,25 +289,38 @@ static void take(uint64_t descriptor, int row, const hc_fiber *f, float (&to)[16
     }
 }
 
+/* A column of the warp's 16 rows (compute), as a device's tensor cores add. */
+static void compute_in_blocks(float **sums, const float (*a)[16], const float *b, int c,
+                              int block)
+{
+    for (int r = 0; r < 16; r++) {
+        float *d = &sums[r % 8 * 4 + c % 8 / 2][c / 8 * 4 + r / 8 * 2 + c % 2];
+        *d = hc_tensor_sum(*d, a[r], b, 16, block);
+    }
+}
+
 /* The warp's 16 rows of D += A B. Element (row g, column 8 j + 2 t) of a warp's rows is
  * d[4 j] of lane 4 g + t, the next column d[4 j + 1], eight rows on d[4 j + 2], [3]. */
 static void compute(hc_warp *w, const hc_product &p)
 {
+    const int block = hc_tensor_block(2);
     const hc_fiber *f = w->lane[0];
     const int row0 = warp_of(f) % IN_GROUP * 16;
-    float row[16], b[16], *sums[32];
+    float rows[16][16], b[16], *sums[32];
     double a[16][16]; /* by k, then row */
 
     for (int i = 0; i < 32; i++)
         sums[i] = w->lane[i]->sums[p.sums].value.data();
     for (int r = 0; r < 16; r++) {
-        take(p.a, row0 + r, f, row);
+        take(p.a, row0 + r, f, rows[r]);
         for (int k = 0; k < 16; k++)
-            a[k][r] = row[k];
+            a[k][r] = rows[r][k];
     }
     for (int c = 0; c < p.n; c++) {
         take(p.b, c, f, b);
-        for (int half = 0; half < 2; half++) {
+        if (block)
+            compute_in_blocks(sums, rows, b, c, block);
+        for (int half = 0; half < 2 && !block; half++) {
             double sum[8] = {}; /* in registers, once the loop over them is unrolled */
             for (int k = 0; k < 16; k++)
 #pragma GCC unroll 8

@@ -43,6 +43,15 @@ expect 66 'disagree' $prog wgmma_of_two_minds
 expect 66 'before its wgmma are done' $prog wgmma_never_waited
 expect 66 'without a base offset' $prog wgmma_base_offset
 expect 66 'deadlock' $prog cluster_wrong_phase
+ten="1 2 3 4 5 6 7 8 9 10"
+expect 66 'barrier in shared memory was overwritten' $prog barrier_stored_over "$ten"
+expect 66 'access to a barrier in shared memory' $prog barrier_copied_over "$ten"
+expect 66 'access to a barrier in shared memory' $prog bulk_over_barrier "$ten"
+expect 66 'not passed on by sp_fence_async' $prog bulk_over_copies "$ten"
+expect 66 'a thread reads what a bulk copy brings' $prog bulk_matrix_too_early "$ten"
+expect 4 '' $prog bounded "$ten"
+expect 66 'ldmatrix by lanes at two places' $prog matrix_at_two_places "$ten"
+expect 66 'mma of bf16 by lanes at two places' $prog product_at_two_places "$ten"
 found=0
 for seed in 1 2 3 4 5 6 7 8; do # it takes a block that is far ahead of the other
     HC_SEED=$seed $prog cluster_refilled >/dev/null 2>&1
@@ -85,7 +94,8 @@ HC_CAPABILITY=86
 export HC_CAPABILITY
 expect 66 'bytes of shared memory' $prog shared_of_capability 1
 unset HC_CAPABILITY
-for k in copy_all two_barriers warp_exchange counted copies wgmma_sound cluster_sound; do
+for k in copy_all two_barriers warp_exchange counted copies wgmma_sound cluster_sound \
+    bulk_sound word_sound word_of_each_thread word_jobs order_sound order_seen; do
     expect 0 '' $prog $k
     HC_ORDER=up $prog $k && HC_ORDER=down $prog $k && HC_LAZY=1 $prog $k || bad=1
 done
@@ -107,6 +117,24 @@ if [ -x $race ]; then
     expect 66 'out of bounds' $race just_out_of_bounds
     expect 66 'out of bounds' $race shared_out_of_bounds
     expect 66 'out of bounds' $race copy_out_of_bounds
+    expect 66 'access to a barrier in shared memory' $race barrier_stored_over "$ten"
+    expect 66 'access to a barrier in shared memory' $race barrier_read "$ten"
+    expect 66 'out of bounds' $race bulk_beyond_array "$ten"
+    expect 66 'out of bounds' $race bulk_beyond_shared "$ten"
+    expect 66 'not passed on by sp_fence_async' $race bulk_over_stores "$ten"
+    expect 66 'passed on with no barrier since' $race bulk_passed_on_late "$ten"
+    # Without a barrier between, a phase may also pass before a thread looks for its end.
+    expect 66 'race: a bulk copy over what is read\|did not wait for\|deadlock' $race \
+        bulk_over_reads "$ten"
+    expect 66 'race: a bulk copy over what is read\|a thread reads what a bulk copy brings' \
+        $race bulk_read_too_early "$ten"
+    for k in fence_after no_fence_before no_fence_behind no_barrier of_another \
+        jobs_not_waited; do
+        expect 66 'race: ' $race word_$k "$ten"
+    done
+    for k in order_written order_read; do
+        expect 66 'by a launch that nothing orders with this' $race $k "$ten"
+    done
     expect 66 'access to host memory' $race host_pointer 1
     expect 66 'not passed on by sp_fence_async' $race wgmma_stored_not_passed_on
     for k in launch_looks_at_written launch_copies_written; do
@@ -115,7 +143,8 @@ if [ -x $race ]; then
     done
     expect 0 '' $race launch_looks_ahead
     for k in copy_all two_barriers warp_exchange counted copies wgmma_sound halves \
-        cluster_sound; do
+        cluster_sound bulk_sound word_sound word_of_each_thread word_jobs order_sound \
+        order_seen; do
         expect 0 '' $race $k
     done
     HC_ORDER=up expect 0 '' $race in_turn 1

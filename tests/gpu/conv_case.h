@@ -7,10 +7,45 @@
 
 #include "fixtures/test.h"
 
+#include "cuda/conv/cuda_tile.h"
 #include "gpu/cuda_fixture.h"
 
-/* Rounding of fp32 sums of some thousand products, over the largest result. */
-static const double CONV_TOLERANCE = 3e-6;
+/* The error of a sum of n products, over the largest result. In units of 2^-24, half a
+ * unit of the last place of a float below the next power of two:
+ *
+ * fp32. Each addition rounds to nearest, by at most one unit and by 0.3 in the mean
+ * square. n of them add up like steps to random sides: sqrt(n) is three standard
+ * deviations.
+ *
+ * Tensor cores add 16 bytes of operands at a time (A100, the fewest), so they make A =
+ * n / 4 (tf32) or n / 8 (bf16) additions. Each cuts its result towards zero, by 1 unit
+ * of the sum so far on average, and all cut in one direction. The sum so far of
+ * products of either sign grows as the square root of their number, to 2 / 3 of the
+ * last one on average, and has 3 / 4 of the size of the power of two above it: A / 2
+ * units. Each addition also cuts what it adds, 8 products or fewer of either sign, by
+ * up to 1 unit each. That has a standard deviation below 1.75 with the result's, so
+ * that 7 sqrt(A) are four deviations. Two units are for the first and the last
+ * rounding. */
+static inline double case_tolerance(sp_precision precision, int64_t n)
+{
+    const double additions = ceil((double)n / (precision == SP_TF32 ? 4 : 8));
+    const double units =
+        precision == SP_FP32 ? sqrt((double)n) : additions / 2 + 7 * sqrt(additions);
+
+    return ldexp(units + 2, -24);
+}
+
+/* The same for the weight gradient of `pairs` pairs: sums over the pairs of an item,
+ * which are added in fp32. */
+static inline double case_wgrad_tolerance(sp_precision precision, int64_t pairs,
+                                          int c_in, int c_out)
+{
+    const int item = cuda_wgrad_item(c_in, c_out);
+    const double n_items = ceil((double)pairs / item);
+
+    return case_tolerance(precision, pairs < item ? pairs : item) +
+           ldexp(sqrt(n_items), -24);
+}
 
 typedef struct conv_case {
     const conv_kind *kind;
@@ -101,6 +136,23 @@ static inline case_pair *case_pairs(const conv_case *p, int *n)
     return pairs;
 }
 
+/* The most pairs of one row of the output (by = 0), of the input (1), or of one offset
+ * (2). */
+static inline int64_t case_most_pairs(const conv_case *p, int by)
+{
+    int32_t *count = test_alloc(
+        ((size_t)p->map.n_in + (size_t)p->map.n_out + (size_t)p->K) * sizeof *count);
+    int64_t most = 0;
+    int n;
+    case_pair *pair = case_pairs(p, &n);
+
+    for (int m = 0; m < n; m++) {
+        const int at = by == 0 ? pair[m].out : by == 1 ? pair[m].in : pair[m].k;
+        most = ++count[at] > most ? count[at] : most;
+    }
+    return most;
+}
+
 static inline double case_x(const conv_case *p, int64_t row, int i)
 {
     return case_round(p->precision, fx_at(p->x, row, i));
@@ -174,11 +226,11 @@ static inline double *case_doubles(sp_tensor from, bool is_kept)
     return d;
 }
 
-/* Fails where got differs from want by more than rounding. is_bf16: results
- * were rounded to bf16, half a unit of whose last place is at most 2^-8 of the value.
- * */
-static inline void case_same(const char *what, const conv_case *p, sp_tensor got,
-                             double *want, bool is_bf16)
+/* Fails where got differs from want by more than `tolerance` of the largest result.
+ * is_bf16: results were rounded to bf16, half a unit of whose last place is at most
+ * 2^-8 of the value. */
+static inline void case_same(const char *what, const conv_case *p, double tolerance,
+                             sp_tensor got, double *want, bool is_bf16)
 {
     double largest = 1;
 
@@ -188,7 +240,7 @@ static inline void case_same(const char *what, const conv_case *p, sp_tensor got
         for (int j = 0; j < got.c; j++) {
             const double w = want[i * got.c + j], g = fx_at(got, i, j);
             const double most =
-                CONV_TOLERANCE * largest + (is_bf16 ? ldexp(fabs(w), -8) : 0);
+                tolerance * largest + (is_bf16 ? ldexp(fabs(w), -8) : 0);
             if (!(fabs(g - w) <= most))
                 fail_msg("%s %s, %s, %d -> %d channels: [%d][%d] of [%d][%d] is %g, "
                          "expected %g to %g",

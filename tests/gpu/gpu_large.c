@@ -72,6 +72,31 @@ static bool report(const problem *p, const char *name, double error, double most
     return is_good;
 }
 
+/* The most pairs of one row of the output, or of the input. */
+static int64_t most_pairs(const sp_map *map, bool is_of_input)
+{
+    const int32_t *row = is_of_input ? map->in : map->out;
+    const int32_t n = is_of_input ? map->n_in : map->n_out;
+    int32_t *count = test_alloc(((size_t)n + 1) * sizeof *count);
+    int64_t most = 0;
+
+    for (int64_t m = 0; m < map->pairs; m++)
+        most = ++count[row[m]] > most ? count[row[m]] : most;
+    return most;
+}
+
+/* The most pairs of one offset. */
+static int64_t most_pairs_of_offset(const sp_map *map)
+{
+    int64_t *count = test_alloc((size_t)map->K * sizeof *count), most = 0;
+
+    for (int64_t t = 0; t < (int64_t)map->n_tiles * map->K; t++) {
+        count[t % map->K] += map->start[t + 1] - map->start[t];
+        most = count[t % map->K] > most ? count[t % map->K] : most;
+    }
+    return most;
+}
+
 /* out[o] = sum over pairs (i, o) of in[i] W[k] for every step-th row; W transposed for
  * the gradient, whose pairs are those of the forward map with i and o exchanged. */
 static bool compare_rows(problem *p, bool is_grad, sp_tensor result)
@@ -105,7 +130,8 @@ static bool compare_rows(problem *p, bool is_grad, sp_tensor result)
             most = fmax(most, fabs(v));
         }
     return report(p, is_grad ? "grad_input" : "forward", error, most,
-                  p->be->precision == SP_BF16 ? 0x1p-8 : 1e-5);
+                  case_tolerance(p->be->precision, most_pairs(map, is_grad) * from) +
+                      (p->be->precision == SP_BF16 ? 0x1p-8 : 0));
 }
 
 /* dW[k] = sum over pairs x[i]^T dy[o], for every step-th column of dy. */
@@ -134,7 +160,9 @@ static bool compare_weights(problem *p, const float *got)
         error = d > error || isnan(d) ? d : error;
         most = fmax(most, fabs(want[i]));
     }
-    return report(p, "grad_weight", error, most, 3e-5);
+    return report(
+        p, "grad_weight", error, most,
+        case_wgrad_tolerance(p->be->precision, most_pairs_of_offset(map), ci, co));
 }
 
 /* ---- the three operations ---- */

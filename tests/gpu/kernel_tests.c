@@ -43,6 +43,16 @@ static kernel_test *find(const char *name)
     return found;
 }
 
+/* test_x_a100 and test_x_h100 are test_x with the tensor cores of these devices. */
+static void choose_arithmetic(const char *name)
+{
+    const size_t n = strlen(name);
+
+    if (n > 5 &&
+        (strcmp(name + n - 5, "_a100") == 0 || strcmp(name + n - 5, "_h100") == 0))
+        setenv("HC_TENSOR", name + n - 4, 1);
+}
+
 int kernel_rank_tests(sp_comm *comm, int argc, char **argv,
                       const test_case *const *list, int n)
 {
@@ -63,9 +73,10 @@ int main(int argc, char **argv)
     const char *name = slash ? slash + 1 : argv[0];
     kernel_test *test = find(name);
 
+    choose_arithmetic(name);
     sp_program_begin("sptrain");
     sp_h5_child_main(argc, argv);
-    if (!hc_launches && sp_backend_visible_devices() == 0) {
+    if (sp_backend_visible_devices() == 0) {
         char why[256];
 
         sp_backend_why_none(why, sizeof why);

@@ -1,6 +1,6 @@
 /* Convolution and its input gradient on the CUDA backend agree with loops in double, in
  * fp32, tf32 and bf16, for every kind of map, numbers of channels and rows, and row
- * pitches. conv_case.h states the tolerance. */
+ * pitches. The tolerance is that of sums over the pairs of a row (case_tolerance). */
 #include "cuda/conv/cuda_tile.h"
 #include "gpu/conv_norm.h"
 
@@ -54,8 +54,9 @@ static void check_forward(sp_backend *be, const conv_case *p, int n_samples, var
         for (int j = 0; j < old.c; j++)
             want[i * old.c + j] += p->bias[j];
     case_forward(p, want);
-    case_same("forward", p, forward(be, p, n_samples, v), want,
-              p->precision == SP_BF16 && !v.is_mixed);
+    case_same(
+        "forward", p, case_tolerance(p->precision, case_most_pairs(p, 0) * p->c_in),
+        forward(be, p, n_samples, v), want, p->precision == SP_BF16 && !v.is_mixed);
 }
 
 static void check_grad_input(sp_backend *be, const conv_case *p, int n_samples,
@@ -97,7 +98,9 @@ static void check_grad_input(sp_backend *be, const conv_case *p, int n_samples,
             norm_check_sums(be, sp_tensor_columns(dx, column, c), residual.xhat,
                             residual.device.sums);
     }
-    case_same("grad input", p, dx, want, is_bf16);
+    case_same("grad input", p,
+              case_tolerance(p->precision, case_most_pairs(p, 1) * p->c_out), dx, want,
+              is_bf16);
 }
 
 static int first_precision(void)
@@ -336,7 +339,8 @@ TEST(tiles_are_chosen_by_time)
         if (turn)
             OK(sp_cuda_tiles_measure(&be, 64, 1));
         OK(be.ops->memory_used(&be, &after));
-        assert_int_equal(before, after);
+        /* On a device the driver may take a page meanwhile, or another program. */
+        assert_true(llabs(after - before) <= (hc_launches ? 0 : 2 << 20));
         bytes[turn] = bytes_of(&be, &p, true, &n);
     }
     assert_memory_equal(bytes[0], bytes[1], n);

@@ -113,6 +113,8 @@ int cudaMemGetInfo(size_t *free_bytes, size_t *total);
  * have grown by pieces. */
 TEST(memory_comes_back)
 {
+    /* On a device the driver may take a page meanwhile, or another program. */
+    const size_t slack = hc_launches ? 0 : 2 << 20;
     size_t free_bytes[2], total;
 
     for (int i = 0; i < 2; i++) { /* the first one loads what stays */
@@ -127,7 +129,8 @@ TEST(memory_comes_back)
         cu_close(&be);
         assert_int_equal(cudaMemGetInfo(&free_bytes[i], &total), 0);
     }
-    assert_true(free_bytes[0] == free_bytes[1]);
+    assert_true(free_bytes[0] <= free_bytes[1] + slack &&
+                free_bytes[1] <= free_bytes[0] + slack);
 }
 
 /* ---- all operations over rows ---- */

@@ -4,7 +4,9 @@
 # libraries of both. The C library comes from that machine (as new as this one's, or newer),
 # and so do the driver and CUDA's libraries, which are loaded where they are found. MPI and
 # kernels for several architectures are large, so all travels compressed; `FOLDER/run`
-# unpacks it once.
+# unpacks it once. The programs are linked with a path to lib beside their own folder, which
+# their libraries follow too, so that other programs that `run` starts, as NVIDIA's tools,
+# keep the machine's libraries. The launcher is a copy, so that it gets the path from `run`.
 set -eu
 to=$1
 shift
@@ -23,6 +25,8 @@ mkdir -p "$to/bin" "$to/lib"
 for program in "$@"; do
     cp -L "$program" "$to/bin/"
     strip "$to/bin/$(basename "$program")"
+    readelf -d "$program" | grep -q 'RPATH.*\$ORIGIN/../lib' ||
+        fail "$program was not linked for a bundle: make bundle"
 done
 cp -L "$launcher" "$to/bin/mpirun"
 cp -L "$proxy" "$to/bin/hydra_pmi_proxy"
@@ -48,7 +52,7 @@ for file in gpu_here.sh gpu_check.sh gpu_first.sh gpu_speed.sh gpu_speed.awk gpu
 done
 cat >"$to/run" <<'END'
 #!/bin/sh
-# run PROGRAM ARGUMENTS...: one of this folder's, or any other, with its libraries.
+# run PROGRAM ARGUMENTS...: one of this folder's, or any other.
 here=$(cd "$(dirname "$0")" && pwd) || exit 1
 at=$here/programs
 if ! [ -d "$at" ]; then
@@ -57,9 +61,9 @@ if ! [ -d "$at" ]; then
         { mv -T "$part" "$at" 2>/dev/null || [ -d "$at" ]; } || exit 1
     rm -rf "$part"
 fi
-LD_LIBRARY_PATH=$at/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 PATH=$at/bin:$PATH
-export LD_LIBRARY_PATH PATH
+export PATH
+[ "${1-}" != mpirun ] || export LD_LIBRARY_PATH="$at/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 exec "$@"
 END
 chmod +x "$to/run"

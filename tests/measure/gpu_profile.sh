@@ -5,7 +5,8 @@
 # third step's are profiled. RESULTS (tests/results) gets profile.csv as ncu wrote it,
 # profile.jsonl, a line for each kernel, and profile.txt, the five longest, which is shown.
 # --csv only makes the table, of a file that `ncu --csv --page raw --print-units base`
-# wrote elsewhere. 77 where ncu or the GPU is missing, or may not be profiled.
+# wrote elsewhere. Tiles are those of the formula, since times taken under ncu say nothing,
+# and so is the use of wgmma: no child process tries it. 77 where ncu or the GPU is missing, or may not be profiled.
 measure=$(cd "$(dirname "$0")" && pwd) || exit 1
 here=$(dirname "$measure") # the bundle
 run=${SP_RUN:-$here/run}
@@ -31,7 +32,8 @@ skip() {
 }
 
 # profiled FILE STEPS OPTION...: what ncu says of that many training steps is in FILE.
-# Clocks stay as they are in gpu_speed.sh; not every machine lets ncu set them. In the
+# Clocks stay as they are in gpu_speed.sh; not every machine lets ncu set them. Caches keep
+# what the kernels before have left there, as in a step. In the
 # foreground ncu stays in the script's process group, so that it ends with the script where
 # gpu_first.sh ends that.
 profiled() {
@@ -40,8 +42,8 @@ profiled() {
     shift 2
     rm -rf trained
     timeout --foreground -k 5 1800 "$run" "$ncu" --csv --page raw --print-units base \
-        --clock-control none --log-file "$file" "$@" \
-        sptrain train deck train.steps="$n" >out 2>log && ! grep -q '^==ERROR==' "$file" &&
+        --clock-control none --cache-control none --log-file "$file" "$@" \
+        sptrain train deck train.steps="$n" run.wgmma="$wgmma" >out 2>log && ! grep -q '^==ERROR==' "$file" &&
         return
     grep -q ERR_NVGPUCTRPERM "$file" out log 2>/dev/null &&
         skip "ncu may not read the GPU's counters here (ERR_NVGPUCTRPERM): run as root, or
@@ -69,8 +71,15 @@ train : { warmup_steps = 0; lr = 0.01; precision = "$precision"; };
 run : { device = "cuda"; eval_every = 0; checkpoint_every = 1000000; watchdog_s = 0;
         resume = "never"; dir = "trained"; };
 END
-    "$run" sptrain train deck train.steps=1 >log 2>&1
-    [ $? = 7 ] && { cat log; skip "no usable CUDA device on this machine"; }
+    SP_TILES=formula
+    export SP_TILES
+    for wgmma in true false; do # true ends with 7 on a device that has none
+        "$run" sptrain train deck train.steps=1 run.wgmma=$wgmma >log 2>&1
+        status=$?
+        [ $status = 7 ] || [ $status = 2 ] || break
+    done
+    [ "$status" = 7 ] && { cat log; skip "no usable CUDA device on this machine"; }
+    echo "run.wgmma = $wgmma"
 
     # Chips name their tensor pipe differently.
     "$run" "$ncu" --query-metrics >metrics 2>&1

@@ -201,10 +201,18 @@ holds "roofline: sums" '
 /"name":"step, predicted/ { step = value("predicted_us"); next }
 /"name":"3\^3 layers/ { cubes = value("gathered_bytes"); next }
 /"name":"total/ { total += value("predicted_us"); next }
+/"name":"case"/ {
+    n_cases++
+    if (/"H100, resources overlap perfectly"/) model = value("predicted_ms")
+    if (/"H100, honest"/) honest = value("predicted_ms")
+    if (/"all of these"/) after = value("predicted_ms"); next }
 { rows += value("predicted_us") }
-END { exit !(step > 0 && cubes > 0 && is_near(total, step, 1e-9) && is_near(rows, step, 1e-9)) }'
+END { exit !(n_cases > 15 && is_near(1e3 * model, step, 1e-9) && honest > model && after < honest &&
+    step > 0 && cubes > 0 && is_near(total, step, 1e-9) && is_near(rows, step, 1e-9)) }'
 bench roofline --wgmma --precision bf16 --code code.txt one.deck
 says out '^step, predicted, no device'
+says out '^H200, honest '
+says out '^expected of changes, H100, honest'
 echo "conv bf16 32 4x1 whole 1 2" >damaged.txt
 head -n 3 code.txt >short.txt
 

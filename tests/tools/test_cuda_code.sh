@@ -74,5 +74,40 @@ check 1 'whole: LDGSTS.E.BYPASS.128 ahead of the wait'
 check 1 'whole: its table waits for the preceding kernel'
 listing 60 16 "" 128 "" NOP >"$dir/code"
 check 1 'whole: no wait for the preceding kernel'
+
+# grouped PRODUCTS CLOSE: a kernel of wgmma with four products in one of two branches, the
+# last of them with PRODUCTS, and CLOSE after both.
+grouped() {
+    awk -v last="$1" -v close_it="$2" '
+        function put(text) { printf "        /*%04x*/  %s ;\n", 16 * n++, text }
+        BEGIN {
+            name = "_Z12wgmma_kernelI10wgmma_tileILi128ELi256ELi4ELi1ELi1ELi1EELb1ELi213776EEv9conv_call"
+            print "\t.section\t.text." name ",\"ax\",@progbits"
+            print ".text." name ":"
+            put("LDG.E R2, [R4.64]")
+            put("ACQBULK")
+            print ".L_x_0:"
+            put("WARPGROUP.DEPBAR.LE gsb0, 0x1")
+            put("LDGSTS.E.BYPASS.128 [R2], [R4.64]")
+            put("@P0 BRA `(.L_x_1)")
+            put("HGMMA.64x8x16.F16 RZ, gdesc[URZ], RZ, !UPT, gsb0")
+            put("BRA `(.L_x_2)")
+            print ".L_x_1:"
+            for (i = 0; i < 3; i++)
+                put("HGMMA.64x256x16.F32.BF16 R24, gdesc[UR8], R24")
+            put("HGMMA.64x256x16.F32.BF16 R24, gdesc[UR8], R24" last)
+            print ".L_x_2:"
+            if (close_it)
+                put("HGMMA.64x8x16.F16 RZ, gdesc[URZ], RZ, !UPT, gsb0")
+            put("@P2 BRA `(.L_x_0)")
+            put("EXIT")
+        }' >"$dir/code"
+}
+grouped ", gsb0" ""
+python3 "$tool" --listing "$dir/code" >"$dir/log" 2>&1
+grep -q 'groups of products' "$dir/log" && fail "two branches that close one group each"
+grep -q '^wgmma bf16 256 whole' "$dir/log" || fail "wgmma is not read"
+grouped ", gsb0" yes
+check 1 '^wgmma bf16 256 whole: groups of products that a step closes: 2, expected 1$'
 echo >"$dir/code"
 check 1 '^0 kernels'

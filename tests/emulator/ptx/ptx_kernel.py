@@ -433,7 +433,8 @@ class Kernel:
 
     def do_bar(self, parts, args):
         if parts[1] == 'cluster':
-            return f'sp_cluster_{parts[2]}({self.site()});'
+            relaxed = '_relaxed' if 'relaxed' in parts else ''
+            return f'sp_cluster_{parts[2]}{relaxed}({self.site()});'
         if parts[1] == 'warp':
             return f'hc_collective(HC_SYNC, {self.value(args[0], "b32")}, 0, 0, {self.site()});'
         if parts[1:3] == ['red', 'or'] and args[1] == '0':

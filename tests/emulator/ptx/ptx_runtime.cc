@@ -124,7 +124,7 @@ static int launch_kernel(const void *host, dim3 grid, dim3 block, void **argumen
                (size_t)k->second->parameter[i].bytes);
     hc_submit({k->second->name, host, grid, block, shared_bytes, invoke, call,
                offsetof(ptx_call, parameters) + (size_t)k->second->bytes, is_early,
-               cluster, 0, 0},
+               cluster, 0, 0, true},
               stream);
     return 0;
 }

@@ -1,0 +1,250 @@
+#include "bench/bench_roofline_cases.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Rates of a case. */
+typedef struct case_rates {
+    double sm;         /* times the counted time of the SMs */
+    double l2, memory; /* bytes a second */
+    double launch_s, small_s;
+    double second;  /* part of the second-largest resource that does not overlap */
+    double norm_s;  /* the coefficients before each pass of a batch norm */
+    double plan_s;  /* of the step that the next plan's kernels take from it */
+    double tensors; /* bytes of a tensor that a pass still finds in the L2, 0 if none */
+    /* The most bytes of them in a second. */
+    double found;
+} case_rates;
+
+/* MODEL: resources overlap perfectly, and what is beside the layers costs nothing.
+ * HONEST: a tenth of the second-largest resource is added, the coefficients of norms
+ * take 2 us, launches 1.7 us, and the plan's 80 operations 0.12 ms. MILD: everything
+ * somewhat worse. */
+#define MODEL(l2, memory)                                                              \
+    {                                                                                  \
+        1, l2, memory, 1.5e-6, 3e-6, 0, 0, 0, 0, 0                                     \
+    }
+#define HONEST(l2, memory)                                                             \
+    {                                                                                  \
+        1.03, l2, memory, 1.7e-6, 3e-6, 0.1, 2e-6, 1.2e-4, 0, 0                        \
+    }
+#define MILD(l2, memory)                                                               \
+    {                                                                                  \
+        1.1, l2, memory, 2e-6, 4e-6, 0.15, 3e-6, 2e-4, 0, 0                            \
+    }
+#define L2   5.5e12
+#define H100 2.8e12
+#define H200 4.0e12
+
+/* A change of the kernels: what it takes away from a call, or adds. */
+typedef void case_change(bench_work_of_call *call, case_rates *rates);
+
+static bool is_op(const bench_work_of_call *call, const char *op)
+{
+    return strcmp(call->op, op) == 0;
+}
+
+static void read_less(bench_work_of_call *call, double rows, double weights)
+{
+    call->l2_bytes -= rows * call->gathered + weights * call->weights;
+    call->gathered *= 1 - rows;
+    call->weights *= 1 - weights;
+}
+
+/* A tile of 256 x 128 gathers each row of one side for twice as many columns of the
+ * other one, a pair of blocks those of both sides. */
+static void change_wgrad(bench_work_of_call *call, double rows)
+{
+    if (is_op(call, "conv_grad_weight") && call->c_in >= 256 && call->c_out >= 256)
+        read_less(call, rows, 0);
+}
+
+static void change_wgrad_256x128(bench_work_of_call *call, case_rates *rates)
+{
+    (void)rates;
+    change_wgrad(call, 0.25);
+}
+
+static void change_wgrad_256x256(bench_work_of_call *call, case_rates *rates)
+{
+    (void)rates;
+    change_wgrad(call, 0.5);
+}
+
+/* Four blocks share the weights that two share now; they walk through more offsets that
+ * not all of them have. */
+static void change_clusters(bench_work_of_call *call, case_rates *rates)
+{
+    (void)rates;
+    if (strstr(call->kernel, " pair "))
+        read_less(call, 0, 0.45);
+}
+
+/* One pass over 256 columns instead of two over 128, cut along the inner dimension so
+ * that blocks fill the device; partial sums are written and read once. */
+static void change_stream_k(bench_work_of_call *call, case_rates *rates)
+{
+    const double sums = 2.0 * 4 * (double)call->n * 256 * 0.9;
+
+    (void)rates;
+    if (call->c_out < 256 || call->n > 132 * 128 * 2 ||
+        !strstr(call->kernel, "wgmma bf16 128"))
+        return;
+    read_less(call, 0.5, 0);
+    call->l2_bytes += sums;
+}
+
+/* The update writes both packings, and the first weight gradient of a step stores. */
+static void change_packing(bench_work_of_call *call, case_rates *rates)
+{
+    (void)rates;
+    if (is_op(call, "conv_pack") || is_op(call, "fill"))
+        call->memory_bytes = call->l2_bytes = -1;
+    if (is_op(call, "sgd") || is_op(call, "adamw"))
+        call->memory_bytes += 4.0 * (double)call->n;
+}
+
+static void change_norms(bench_work_of_call *call, case_rates *rates)
+{
+    (void)call;
+    rates->norm_s = 0;
+    rates->tensors = 16e6;
+    rates->found = 5e12;
+}
+
+static void change_all(bench_work_of_call *call, case_rates *rates)
+{
+    change_wgrad_256x256(call, rates);
+    change_clusters(call, rates);
+    change_stream_k(call, rates);
+    change_packing(call, rates);
+    change_norms(call, rates);
+}
+
+static const struct {
+    const char *name;
+    case_rates rates;
+    case_change *change; /* NULL if the kernels are as they are */
+} all_cases[] = {
+    {"H100, resources overlap perfectly", MODEL(L2, H100), NULL},
+    {"H100, honest", HONEST(L2, H100), NULL},
+    {"H100, everything somewhat worse", MILD(5e12, 2.7e12), NULL},
+    {"H200, resources overlap perfectly", MODEL(L2, H200), NULL},
+    {"H200, honest", HONEST(L2, H200), NULL},
+    {"H200, everything somewhat worse", MILD(5e12, 3.8e12), NULL},
+    {"L2 6.5 TB/s, launches 1.2 us",
+     {1, 6.5e12, H100, 1.2e-6, 3e-6, 0, 0, 0, 0, 0},
+     NULL},
+    {"L2 4.5 TB/s", MODEL(4.5e12, H100), NULL},
+    {"L2 4.0 TB/s", MODEL(4.0e12, H100), NULL},
+    {"SMs 20 % slower", {1.2, L2, H100, 1.5e-6, 3e-6, 0, 0, 0, 0, 0}, NULL},
+    {"launches 2.5 us", {1, L2, H100, 2.5e-6, 3e-6, 0, 0, 0, 0, 0}, NULL},
+    {"norms' coefficients 3 us", {1, L2, H100, 1.5e-6, 3e-6, 0, 3e-6, 0, 0, 0}, NULL},
+    {"15 % of the second resource",
+     {1, L2, H100, 1.5e-6, 3e-6, 0.15, 0, 0, 0, 0},
+     NULL},
+    {"weight gradients 256 x 128", HONEST(L2, H100), change_wgrad_256x128},
+    {"weight gradients 256 x 256", HONEST(L2, H100), change_wgrad_256x256},
+    {"clusters of four", HONEST(L2, H100), change_clusters},
+    {"256 columns cut along k", HONEST(L2, H100), change_stream_k},
+    {"packed by the update", HONEST(L2, H100), change_packing},
+    {"norms: coefficients, L2", HONEST(L2, H100), change_norms},
+    {"all of these", HONEST(L2, H100), change_all},
+    {"all of these, perfect overlap", MODEL(L2, H100), change_all},
+};
+
+enum {
+    HONEST_CASE = 1,
+    FIRST_CHANGE = 13,
+    CASES = sizeof all_cases / sizeof *all_cases
+};
+_Static_assert((int)CASES <= (int)BENCH_MOST_CASES, "room for every case");
+
+static bool is_norm(const bench_work_of_call *call)
+{
+    return is_op(call, "norm_apply") || is_op(call, "norm_grad_apply");
+}
+
+/* A pass over a tensor that is still in the L2 is bound by that. */
+static double memory_s(const bench_work_of_call *call, const case_rates *r)
+{
+    const bool is_found = is_norm(call) && call->memory_bytes < 3 * r->tensors;
+
+    return call->memory_bytes / (is_found ? r->found : r->memory);
+}
+
+static double time_of(const bench_work_of_call *call, const case_rates *r)
+{
+    const double part[] = {call->sm_s * r->sm, call->l2_bytes / r->l2,
+                           memory_s(call, r)};
+    double most = 0, second = 0;
+
+    if (call->memory_bytes < 0) /* it is no longer made */
+        return 0;
+    if (call->is_small)
+        return r->small_s;
+    for (int i = 0; i < 3; i++) {
+        second = fmax(second, fmin(part[i], most));
+        most = fmax(most, part[i]);
+    }
+    return most + r->second * second + r->launch_s * (1 + call->has_slots) +
+           (is_norm(call) ? r->norm_s : 0);
+}
+
+void bench_cases_add(bench_cases *cases, const bench_work_of_call *call)
+{
+    for (int i = 0; i < CASES; i++) {
+        bench_work_of_call changed = *call;
+        case_rates rates = all_cases[i].rates;
+
+        if (all_cases[i].change)
+            all_cases[i].change(&changed, &rates);
+        cases->s[i] += time_of(&changed, &rates);
+        cases->l2_bytes[i] += fmax(changed.l2_bytes, 0);
+    }
+}
+
+static double step_s(const bench_cases *cases, int i)
+{
+    return cases->s[i] + all_cases[i].rates.plan_s;
+}
+
+static sp_status print_case_json(bench *b, const bench_cases *cases, int i)
+{
+    sp_json json = {0};
+
+    sp_json_begin(&json);
+    sp_json_text(&json, "name", "case");
+    sp_json_text(&json, "case", all_cases[i].name);
+    sp_json_double(&json, "l2_bytes", cases->l2_bytes[i]);
+    sp_json_double(&json, "predicted_ms", step_s(cases, i) * 1e3);
+    return bench_json_end(b, &json);
+}
+
+sp_status bench_cases_print(bench *b, const bench_cases *cases)
+{
+    const double honest = step_s(cases, HONEST_CASE);
+
+    for (int i = 0; i < CASES && b->options->is_json; i++)
+        SP_TRY(print_case_json(b, cases, i));
+    if (b->options->is_json)
+        return SP_OK;
+    fprintf(
+        b->out,
+        "\nstep, predicted, no device: %.1f to %.1f ms on an H100, %.1f to %.1f on an "
+        "H200\n%-36s %8s %10s\n",
+        honest * 1e3, step_s(cases, HONEST_CASE + 1) * 1e3,
+        step_s(cases, HONEST_CASE + 3) * 1e3, step_s(cases, HONEST_CASE + 4) * 1e3,
+        "by other assumptions", "ms", "GB of L2");
+    for (int i = 0; i < CASES; i++) {
+        if (i == FIRST_CHANGE)
+            fprintf(b->out, "%-36s %8s %10s %8s\n", "expected of changes, H100, honest",
+                    "ms", "GB of L2", "less");
+        fprintf(b->out, "%-36s %8.2f %10.1f", all_cases[i].name, step_s(cases, i) * 1e3,
+                cases->l2_bytes[i] * 1e-9);
+        if (i >= FIRST_CHANGE)
+            fprintf(b->out, " %8.2f", (honest - step_s(cases, i)) * 1e3);
+        fprintf(b->out, "\n");
+    }
+    return SP_OK;
+}

@@ -1,0 +1,36 @@
+/* The step of spbench roofline by other rates and with work left away: a range, the
+ * sensitivity of the prediction, other devices, and what a change is expected to bring
+ * before it is built.
+ *
+ *     for each operation of the step:  bench_cases_add
+ *     then once:                       bench_cases_print
+ */
+#ifndef BENCH_ROOFLINE_CASES_H
+#define BENCH_ROOFLINE_CASES_H
+
+#include "bench/bench.h"
+
+enum { BENCH_MOST_CASES = 32 };
+
+/* Seconds of the step so far, by case. */
+typedef struct bench_cases {
+    double s[BENCH_MOST_CASES];
+    double l2_bytes[BENCH_MOST_CASES];
+} bench_cases;
+
+/* What an operation needs. Times of the SMs are the counted ones of an H100. */
+typedef struct bench_work_of_call {
+    const char *op, *kernel; /* kernel: "" if it is no GEMM */
+    int64_t n;
+    int c_in, c_out;
+    double sm_s, gathered, weights, l2_bytes, memory_bytes;
+    bool is_small;  /* its time does not depend on what it reads */
+    bool has_slots; /* a second kernel adds partial sums */
+} bench_work_of_call;
+
+void bench_cases_add(bench_cases *cases, const bench_work_of_call *call);
+
+/* Writes a table, or a JSON line a case. */
+sp_status bench_cases_print(bench *b, const bench_cases *cases);
+
+#endif
