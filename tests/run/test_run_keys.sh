@@ -260,3 +260,10 @@ if test -w /dev/full; then
         one_diagnosis 'cannot write to standard output'
     done
 fi
+# The default deck is that of the source only for a program in its build folder. An installed
+# one does not look there, where others could put a deck after the source is gone.
+mkdir installed && cp "$SPTRAIN" installed/sptrain
+installed/sptrain check >out 2>err
+cat out >>err
+says_not err "$SP_SRCDIR/input"
+"$SPTRAIN" check >out 2>err || fail "no deck found in the build folder: $(cat err)"
