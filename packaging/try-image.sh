@@ -9,11 +9,11 @@ suite=${2:-bookworm}
 here=$(cd "$(dirname "$0")" && pwd)
 mkdir -p "$folder"
 
-# lines N: the RUN lines of stage N as a script, continued lines joined. The first that fails
-# ends it.
+# lines N: the RUN lines of stage N as a script, a shell each, continued lines joined. The first
+# that fails ends it.
 lines() {
     sed -e ':a' -e '/\\$/{N;s/\\\n//;ba' -e '}' "$here/Dockerfile" |
-        awk -v stage="$1" '/^FROM/ { n++ } n == stage && sub(/^RUN /, "") { print "{ " $0 "; } || exit" }'
+        awk -v stage="$1" '/^FROM/ { n++ } n == stage && sub(/^RUN /, "") { print "( " $0 " ) || exit" }'
 }
 # post: the section %post with the definition's own arguments.
 post() {
