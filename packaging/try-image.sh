@@ -1,36 +1,63 @@
 #!/bin/sh
-# Executes the RUN lines of Dockerfile in a clean Debian, without a container engine: one
-# chroot builds, another one runs what it built. Needs root and debootstrap.
-#   try-image.sh FOLDER [SUITE]     FOLDER: for the two systems, some 3 GiB
+# Executes the RUN lines of Dockerfile and the %post of sptrain.def in a clean Debian, without
+# a container engine: one chroot builds, another one runs what it built, a third one does
+# both. Needs root and debootstrap.
+#   try-image.sh FOLDER [SUITE]     FOLDER: for the three systems, some 4 GiB
 set -eu
-folder=${1:?try-image.sh FOLDER [SUITE]}
+folder=$(readlink -f "${1:?try-image.sh FOLDER [SUITE]}")
 suite=${2:-bookworm}
 here=$(cd "$(dirname "$0")" && pwd)
 mkdir -p "$folder"
 
-# lines N: the RUN lines of stage N as a script, continued lines joined.
+# lines N: the RUN lines of stage N as a script, a shell each, continued lines joined. The first
+# that fails ends it.
 lines() {
     sed -e ':a' -e '/\\$/{N;s/\\\n//;ba' -e '}' "$here/Dockerfile" |
-        awk -v stage="$1" '/^FROM/ { n++ } n == stage && sub(/^RUN /, "")'
+        awk -v stage="$1" '/^FROM/ { n++ } n == stage && sub(/^RUN /, "") { print "( " $0 " ) || exit" }'
 }
+# post: the section %post with the definition's own arguments.
+post() {
+    sed -n '/^%post/,/^%runscript/{/^%/!p}' "$here/sptrain.def" |
+        sed "s/{{ configure }}/$(sed -n 's/^ *configure=//p' "$here/sptrain.def")/"
+}
+# system NAME: a clean Debian in FOLDER/NAME, and the source in it.
 system() {
     [ -e "$folder/$1/bin/sh" ] || debootstrap --variant=minbase "$suite" "$folder/$1"
     mountpoint -q "$folder/$1/proc" || mount -t proc proc "$folder/$1/proc"
-    cp /etc/resolv.conf "$folder/$1/etc/" 2>/dev/null || :
+    mountpoint -q "$folder/$1/dev/shm" || {
+        mkdir -p "$folder/$1/dev/shm"
+        mount -t tmpfs -o size=1g shm "$folder/$1/dev/shm"
+    }
+    cp /etc/resolv.conf /etc/hosts "$folder/$1/etc/" 2>/dev/null || :
     cp -R /etc/apt/apt.conf.d/. "$folder/$1/etc/apt/apt.conf.d/" 2>/dev/null || :
+    rm -rf "$folder/$1/source" "$folder/$1/build"
+    mkdir "$folder/$1/source"
+    (cd "$here/.." && git archive HEAD) | tar -x -C "$folder/$1/source"
 }
-trap 'umount "$folder"/build/proc "$folder"/run/proc 2>/dev/null || :' EXIT
-system build
-system run
-rm -rf "$folder/build/source" "$folder/build/build"
-mkdir "$folder/build/source"
-(cd "$here/.." && git archive HEAD) | tar -x -C "$folder/build/source"
-{ echo "set -eu; cd /source; CONFIGURE=--without-cuda" && lines 1; } >"$folder/build/run.sh"
-chroot "$folder/build" sh /run.sh
+# execute NAME LINE...: the lines on its input, in this system.
+execute() {
+    { printf '%s\n' "set -eu" "$2" && cat; } >"$folder/$1/run.sh"
+    chroot "$folder/$1" sh /run.sh
+}
+trains() {
+    chroot "$folder/$1" su "$2" -c 'cd && sptrain --version &&
+        spvox scene --out s --samples 4 --extent 20 --seed 1 &&
+        mpirun -n 2 sptrain "data.train=s-*.h5" "data.val=s-*.h5" net.family=dummy \
+            train.steps=3 run.dir=r'
+}
+leave() {
+    for name in build run def; do
+        umount "$folder/$name/proc" "$folder/$name/dev/shm" 2>/dev/null || :
+    done
+}
+trap leave EXIT
+trap 'exit 1' HUP INT TERM
+for name in build run def; do system "$name"; done
+lines 1 | execute build "cd /source; CONFIGURE=--without-cuda"
 cp -R "$folder/build/image/usr/local/." "$folder/run/usr/local/"
-{ echo "set -eu" && lines 2; } >"$folder/run/run.sh"
-chroot "$folder/run" sh /run.sh
-chroot "$folder/run" su mpiuser -c 'cd && sptrain --version &&
-    spvox scene --out s --samples 4 --extent 20 --seed 1 &&
-    mpirun -n 2 sptrain data.train=s-*.h5 data.val=s-*.h5 net.family=dummy train.steps=3 run.dir=r'
-echo "the image's programs train"
+lines 2 | execute run ""
+trains run mpiuser
+echo "Dockerfile: the programs train"
+post | execute def ""
+trains def root
+echo "sptrain.def: the programs train"

@@ -3,5 +3,5 @@
 set -eu
 autoreconf -fi
 ./configure --prefix="$PREFIX" --without-cuda --with-hdf5="$PREFIX"
-make -j"${CPU_COUNT:-2}"
-make install
+make -j"${CPU_COUNT:-2}" source_folder=
+make install source_folder=

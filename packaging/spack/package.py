@@ -31,6 +31,10 @@ class Sptrain(AutotoolsPackage, CudaPackage):
     depends_on("nccl", when="+cuda", type=("build", "run"))
     depends_on("cmocka@1.1:", type="test")
 
+    # The folder that it is built in is gone afterwards.
+    build_targets = ["all", "source_folder="]
+    install_targets = ["install", "source_folder="]
+
     def configure_args(self):
         args = self.with_or_without("png")
         args += self.with_or_without("tiff")

@@ -309,6 +309,17 @@ static bool try_folder(const char *folder, char *path, char *tried, size_t room)
     return n < PATH_MAX && access(path, R_OK) == 0;
 }
 
+/* True if programs of this folder look for files in the source: those beside configure's
+ * script. An installed program does not. After the source is gone, whoever may write to
+ * its parent (/tmp, say) could put a deck there, with commands to run. */
+static bool uses_source(const char *folder)
+{
+    char script[PATH_MAX];
+    const int n = snprintf(script, sizeof script, "%s/config.status", folder);
+
+    return n < (int)sizeof script && access(script, F_OK) == 0;
+}
+
 sp_status sp_deck_find_default(char *path)
 {
     char own[PATH_MAX], tried[SP_ERROR_MESSAGE] = "";
@@ -317,7 +328,7 @@ sp_status sp_deck_find_default(char *path)
     *strrchr(own, '/') = '\0';
     if (try_folder("", path, tried, sizeof tried) ||
         try_folder(own, path, tried, sizeof tried) ||
-        try_folder(SP_SOURCE_DIR, path, tried, sizeof tried) ||
+        (uses_source(own) && try_folder(SP_SOURCE_DIR, path, tried, sizeof tried)) ||
         try_folder(SP_DATA_DIR, path, tried, sizeof tried))
         return SP_OK;
     return SP_FAIL(SP_EUSAGE, "no deck given and no default deck found; tried%s",

@@ -173,13 +173,28 @@ static void add_card(const sp_page *page, int run)
     sp_html_raw(page->html, "</dl></section>\n");
 }
 
+/* True if a run of the page goes on, so that a later report may lie in the same place. */
+static bool is_running(const sp_page *page)
+{
+    for (int run = 0; run < page->n; run++)
+        if (page->story[run].has_state &&
+            strcmp(page->story[run].state.state, "running") == 0)
+            return true;
+    return false;
+}
+
 static void add_head(const sp_page *page)
 {
+    const bool renews = is_running(page);
+
     sp_html_raw(
         page->html,
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
-        "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">"
-        "<title>");
+        "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">");
+    if (renews)
+        sp_html_add(page->html, "<meta http-equiv=\"refresh\" content=\"%d\">",
+                    SP_PAGE_RENEWAL_S);
+    sp_html_raw(page->html, "<title>");
     sp_html_text(page->html, page->story[0].name);
     if (page->n > 1)
         sp_html_add(page->html, " and %d more", page->n - 1);
@@ -190,8 +205,11 @@ static void add_head(const sp_page *page)
         sp_html_add(page->html, "%d runs compared", page->n);
     else
         sp_html_text(page->html, page->story[0].name);
-    sp_html_raw(page->html, "</h1><div class=\"soft\">sptrain report</div></header>\n"
-                            "<div class=\"cards\">\n");
+    sp_html_raw(page->html, "</h1><div class=\"soft\">sptrain report");
+    if (renews)
+        sp_html_add(page->html, ", read again every %d s while the run goes on",
+                    SP_PAGE_RENEWAL_S);
+    sp_html_raw(page->html, "</div></header>\n<div class=\"cards\">\n");
     for (int run = 0; run < page->n; run++)
         add_card(page, run);
     sp_html_raw(page->html, "</div>\n");

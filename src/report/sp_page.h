@@ -20,6 +20,8 @@
 
 /* The most bytes of pictures in a page, before base64. */
 enum { SP_PAGE_PICTURES = 2000000 };
+/* Seconds after which a browser reads the page of a run that goes on again. */
+enum { SP_PAGE_RENEWAL_S = 10 };
 
 /* Writes the report of n run folders to `path`, which ends in .html, and the classes of
  * their latest evaluations beside it as CSV: report.html has report.csv. Both are

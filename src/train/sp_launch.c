@@ -117,7 +117,7 @@ static sp_status read_options(int argc, char **argv, launch_options *options, in
 sp_status sp_launch(int argc, char **argv)
 {
     static char mpiexec[] = SP_MPIEXEC, ranks[] = "-n", bind[] = "--bind-to",
-                no[] = "none", number[16], own[PATH_MAX];
+                no[] = "none", more[] = "--oversubscribe", number[16], own[PATH_MAX];
     launch_options options = {0};
     const char *what = NULL;
     int next, at = 0;
@@ -143,9 +143,12 @@ sp_status sp_launch(int argc, char **argv)
         return SP_FAIL(SP_EMEM, "no memory for a command line");
     snprintf(number, sizeof number, "%d", options.n);
     line[at++] = mpiexec;
-    if (SP_IS_OPENMPI) { /* which would bind one rank or two to a core each */
+    /* Open MPI would bind one rank or two to a core each, and refuse more ranks than cores,
+     * which the program itself judges by run.oversubscribe. */
+    if (SP_IS_OPENMPI) {
         line[at++] = bind;
         line[at++] = no;
+        line[at++] = more;
     }
     line[at++] = ranks;
     line[at++] = number;

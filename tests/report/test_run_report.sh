@@ -19,6 +19,13 @@ run 2 0 base.deck run.dir=r run.report_every=1 \
     run.after_save="sh -c 'echo \$0 >>$dir/saved'"
 sees saved r/report.html
 sees r/report.html '<span class="state done">done</span>'
+# The page of a run that goes on has a browser read it again; the last page does not.
+grep -qF 'http-equiv="refresh"' r/report.html && fail "a finished run's page renews itself"
+cp -R r going
+sed 's/"state":"done"/"state":"running"/' r/status.json >going/status.json
+run 1 0 report going
+sees going/report.html '<meta http-equiv="refresh" content="10">'
+rm -r going
 lines plain >a
 yields a "lines of a run with a report" lines r
 head -1 r/report.csv | grep -q '^run,step,epoch,unit,class,' || fail "report.csv"

@@ -260,3 +260,13 @@ if test -w /dev/full; then
         one_diagnosis 'cannot write to standard output'
     done
 fi
+# The default deck is that of the source only for a program in its build folder. An installed
+# one does not look there, where others could put a deck after the source is gone.
+mkdir installed && cp "$SPTRAIN" installed/sptrain
+prefix=$(sed -n 's/^prefix = //p' "$SP_BUILDDIR/Makefile")
+if test ! -e "$prefix/share/sptrain/input/default.deck"; then
+    alone 2 installed/sptrain check
+    one_diagnosis "no default deck found"
+    says_not err "$SP_SRCDIR/input"
+fi
+"$SPTRAIN" check >out 2>err || fail "no deck found in the build folder: $(cat err)"

@@ -175,6 +175,7 @@ fi
 # ---- sptrain launch ----
 alone 0 "$SPTRAIN" launch --dry-run train "a b.deck" run.dir=x
 says out "^$MPIEXEC .*-n [1-9][0-9]* .*sptrain train 'a b.deck' run.dir=x\$"
+test -z "${is_openmpi-}" || says out "--oversubscribe"
 alone 0 "$SPTRAIN" launch -n 2 base.deck run.dir=launched
 says out " 2 ranks on 1 node"
 alone 2 "$SPTRAIN" launch -n none

@@ -27,7 +27,17 @@ done
 for script in packaging/*.sh packaging/conda/build.sh; do
     sh -n "$script" || complain "$script: not a valid script"
 done
-grep -q 'sptrain:' jobs/mpijob.yaml || complain "jobs/mpijob.yaml names no image"
+# One name of the image, in the recipe that builds it and wherever it is used.
+for file in packaging/Dockerfile jobs/mpijob.yaml man/sptrain-clusters.7; do
+    names=$(grep -o '[a-z.]*/*sptrain:[0-9][0-9.]*[0-9]' $file | sort -u)
+    test "$names" = "sptrain:$version" || complain "$file: names of images: $names"
+done
+# Programs of packages do not look for files in the folder that they were built in.
+for recipe in packaging/debian/rules packaging/Dockerfile packaging/sptrain.def \
+    packaging/conda/build.sh packaging/spack/package.py; do
+    test "$(grep -o 'source_folder=' $recipe | grep -c .)" = 2 ||
+        complain "$recipe: make and make install without source_folder="
+done
 if python3 -c 'import ast' 2>/dev/null; then
     python3 -c 'import ast; ast.parse(open("packaging/spack/package.py").read())' || bad=1
 fi
