@@ -170,7 +170,7 @@ static sp_status members_open_single(sp_member *k, const sp_dataset *set,
     sp_resources *r = &k->infer.resources;
     const sp_loader_options options = {.set = &k->set,
                                        .config = r->config,
-                                       .graph = &r->graph,
+                                       .spec = &r->graph.spec,
                                        .backend = &r->backend,
                                        .columns = r->columns,
                                        .n_columns = r->n_columns,
