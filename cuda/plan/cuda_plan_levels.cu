@@ -190,7 +190,7 @@ unsigned scan_blocks(int64_t n)
     return (unsigned)((n + PLAN_SCAN - 1) / PLAN_SCAN);
 }
 
-sp_status take_levels(cuda_plan_builder *b)
+sp_status plan_levels_take(cuda_plan_builder *b)
 {
     plan_levels *p = &b->levels;
 
@@ -273,7 +273,7 @@ sp_status plan_fill_levels(cuda_plan_builder *b, const int32_t *sums)
     const unsigned n_blocks = scan_blocks(b->levels.n[0]);
 
     SP_TRY(upload_tables(b));
-    SP_TRY(take_levels(b));
+    SP_TRY(plan_levels_take(b));
     if (n_blocks == 0 || b->levels.n_levels == 1)
         return SP_OK;
     SP_TRY(PLAN_LAUNCH(b, write_levels_kernel, n_blocks, PLAN_THREADS,

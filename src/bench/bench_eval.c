@@ -18,7 +18,7 @@ typedef struct evaluation {
     bench_parts *parts; /* parts of the pass that runs */
 } evaluation;
 
-static sp_status open_evaluation(evaluation *e)
+static sp_status eval_open_evaluation(evaluation *e)
 {
     sp_resources *r = &e->resources;
 
@@ -132,7 +132,7 @@ sp_status bench_eval(bench *b)
     evaluation e = {.b = b};
     bench_runs s = {
         .work = {.unit = "pass", .units = "passes", .size_key = "batch.eval_size"}};
-    sp_status rc = open_evaluation(&e);
+    sp_status rc = eval_open_evaluation(&e);
 
     if (rc == SP_OK)
         rc = sp_comm_agree(e.resources.comm, bench_device_open(b, &e.resources.backend));

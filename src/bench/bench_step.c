@@ -47,7 +47,7 @@ typedef struct step_clock {
 
 /* Ends the part that has run, and begins the next. The whole step ends when the device
  * has finished it. */
-static sp_status begin_part(void *arg, sp_step_part part, const sp_batch *batch)
+static sp_status step_begin_part(void *arg, sp_step_part part, const sp_batch *batch)
 {
     step_clock *clock = arg;
     sp_resources *r = &clock->training->resources;
@@ -63,11 +63,11 @@ static sp_status begin_part(void *arg, sp_step_part part, const sp_batch *batch)
     return SP_OK;
 }
 
-static sp_status run_step(void *arg)
+static sp_status bench_step_run(void *arg)
 {
     step_clock *clock = arg;
     sp_resources *r = &clock->training->resources;
-    const sp_step_hooks hooks = {.begin = begin_part, .arg = clock};
+    const sp_step_hooks hooks = {.begin = step_begin_part, .arg = clock};
     const sp_rates rates =
         sp_optim_rates(r->config, 0, 1000000, r->sampler.effective);
     sp_step_result result;
@@ -83,7 +83,7 @@ void bench_training_step(bench_training *t, bench_parts *parts)
 
     memset(parts, 0, sizeof *parts);
     bench_runs_clock(parts, -1);
-    sp_session_run_alone(t->resources.session, run_step, &clock);
+    sp_session_run_alone(t->resources.session, bench_step_run, &clock);
     sp_loader_times(t->resources.loader, &parts->plan, &parts->read);
     bench_runs_clock(parts, 1);
 }
@@ -105,7 +105,7 @@ static double timed_step_s(const bench *b, const bench_runs *s, const bench_part
  * follow each other as in training: in a pause between two of them the loader would
  * work ahead without being timed. The parts of a step on a device are timed in separate
  * steps. */
-static sp_status run_steps(bench *b, bench_training *t, bench_runs *s)
+static sp_status step_run_steps(bench *b, bench_training *t, bench_runs *s)
 {
     const int want = bench_runs_wanted(b);
     sp_backend *backend = &t->resources.backend;
@@ -166,7 +166,7 @@ sp_status bench_step(bench *b)
     if (rc == SP_OK)
         rc = sp_comm_agree(t.resources.comm, bench_device_open(b, &t.resources.backend));
     if (rc == SP_OK)
-        rc = run_steps(b, &t, &s);
+        rc = step_run_steps(b, &t, &s);
     if (rc == SP_OK)
         rc = bench_work_count(t.resources.session, s.whole, s.n, &s.work);
     if (rc == SP_OK)

@@ -14,16 +14,16 @@ const int32_t sp_cpu_iota[SP_TILE] = {IOTA64(0),   IOTA64(64),  IOTA64(128),
                                       IOTA64(192), IOTA64(256), IOTA64(320),
                                       IOTA64(384), IOTA64(448)};
 
-static size_t padded(int c, int lanes)
+static size_t conv_padded(int c, int lanes)
 {
     return (size_t)((c + lanes - 1) / lanes * lanes);
 }
 
 /* The words of packed weights that c input channels take, filled up to chunks: two
  * channels share one in bf16. */
-static size_t words_of(const sp_backend *be, int c, int chunk)
+static size_t conv_words_of(const sp_backend *be, int c, int chunk)
 {
-    return be->precision == SP_BF16 ? padded(c, chunk) / 2 : (size_t)c;
+    return be->precision == SP_BF16 ? conv_padded(c, chunk) / 2 : (size_t)c;
 }
 
 size_t sp_cpu_conv_pack_floats(const sp_backend *be, int K, int c_in, int c_out,
@@ -31,12 +31,13 @@ size_t sp_cpu_conv_pack_floats(const sp_backend *be, int K, int c_in, int c_out,
 {
     const int from = is_grad_input ? c_out : c_in, to = is_grad_input ? c_in : c_out;
 
-    return (size_t)K * words_of(be, from, SP_CPU_CHUNK) * padded(to, SP_CPU_LANES);
+    return (size_t)K * conv_words_of(be, from, SP_CPU_CHUNK) *
+           conv_padded(to, SP_CPU_LANES);
 }
 
 /* Brings weights into L2 in the order of their addresses, which the processor foresees.
  * Packing reads pieces of rows, which it does not foresee. */
-static void fetch_weights(const float *w, size_t n)
+static void conv_fetch_weights(const float *w, size_t n)
 {
     float sum = 0;
 
@@ -45,18 +46,19 @@ static void fetch_weights(const float *w, size_t n)
     __asm__ volatile("" : : "m"(sum));
 }
 
-static void pack_offset(const sp_backend *be, const sp_pack_args *a, int k)
+static void conv_pack_offset(const sp_backend *be, const sp_pack_args *a, int k)
 {
     const sp_cpu_isa *isa = sp_cpu_products_of(be);
     const int from = a->is_grad_input ? a->c_out : a->c_in;
     const int to = a->is_grad_input ? a->c_in : a->c_out;
-    const size_t step = words_of(be, from, isa->chunk) * padded(to, isa->lanes);
+    const size_t step =
+        conv_words_of(be, from, isa->chunk) * conv_padded(to, isa->lanes);
     const size_t place = (size_t)(a->is_mirrored ? a->K - 1 - k : k);
 
     const size_t size = (size_t)a->c_in * (size_t)a->c_out;
     const float *w = a->w + (size_t)k * size;
 
-    fetch_weights(w, size);
+    conv_fetch_weights(w, size);
     isa->pack(w, from, to, a->is_grad_input, a->packed + place * step);
 }
 
@@ -71,7 +73,7 @@ sp_status sp_cpu_conv_pack(sp_backend *be, const sp_pack_args *args, int n_args)
     for (int i = 0; i < n_args; i++) {
 #pragma omp for schedule(dynamic) nowait
         for (int k = 0; k < args[i].K; k++)
-            pack_offset(be, &args[i], k);
+            conv_pack_offset(be, &args[i], k);
     }
     return SP_OK;
 }
@@ -226,7 +228,7 @@ static sp_status take_work(sp_backend *be, const sp_conv_wgrad_args *a, work *w)
     w->K = a->map ? a->map->K : 1;
     w->n_panels = isa->n_panels(a->dy.c);
     w->threads = be->threads;
-    w->step = (size_t)a->x.c * padded(a->dy.c, isa->lanes);
+    w->step = (size_t)a->x.c * conv_padded(a->dy.c, isa->lanes);
     K = (size_t)w->K;
     dw_bytes = (K * w->step * sizeof(float) + 63) / 64 * 64;
     SP_TRY(sp_cpu_scratch(be,
@@ -241,7 +243,7 @@ static sp_status take_work(sp_backend *be, const sp_conv_wgrad_args *a, work *w)
     return SP_OK;
 }
 
-static void count_pairs(const sp_cpu_wgrad *g, work *w)
+static void conv_count_pairs(const sp_cpu_wgrad *g, work *w)
 {
     const sp_map *m = g->map;
 
@@ -253,7 +255,7 @@ static void count_pairs(const sp_cpu_wgrad *g, work *w)
 }
 
 /* Orders the offsets by falling pairs. */
-static void order_offsets(work *w)
+static void conv_order_offsets(work *w)
 {
     for (int k = 0, i; k < w->K; k++) {
         for (i = k; i > 0 && w->pairs[w->order[i - 1]] < w->pairs[k]; i--)
@@ -307,7 +309,8 @@ static sp_status add_bias_grad(sp_backend *be, const sp_conv_wgrad_args *a)
  * the rows of all tiles are few, each tile would read and write all of dW again: 144 ms
  * against 132 in a step of 2,000 voxels. In bf16, which gathers the rows of each run, it
  * was slower (78 ms against 86 to 92). */
-static bool is_by_offset(const sp_backend *be, const sp_cpu_wgrad *g, const work *w)
+static bool conv_is_by_offset(const sp_backend *be, const sp_cpu_wgrad *g,
+                              const work *w)
 {
     const size_t dw_bytes = (size_t)w->K * w->step * sizeof *w->dw;
     const size_t x_rows = g->map ? (size_t)g->map->n_in : (size_t)(g->end - g->row);
@@ -321,8 +324,8 @@ static bool is_by_offset(const sp_backend *be, const sp_cpu_wgrad *g, const work
 
 /* Each thread takes offsets, and adds the sums of one to the gradient while they are in
  * L2. */
-static void add_by_offset(sp_backend *be, const sp_conv_wgrad_args *a,
-                          const sp_cpu_wgrad *all, const work *w)
+static void conv_add_by_offset(sp_backend *be, const sp_conv_wgrad_args *a,
+                               const sp_cpu_wgrad *all, const work *w)
 {
     const sp_cpu_isa *isa = sp_cpu_products_of(be);
     const size_t size = (size_t)a->x.c * (size_t)a->dy.c;
@@ -346,8 +349,8 @@ static void add_by_offset(sp_backend *be, const sp_conv_wgrad_args *a,
     }
 }
 
-static void add_by_panel(sp_backend *be, const sp_conv_wgrad_args *a,
-                         const sp_cpu_wgrad *g, work *w)
+static void conv_add_by_panel(sp_backend *be, const sp_conv_wgrad_args *a,
+                              const sp_cpu_wgrad *g, work *w)
 {
     const sp_cpu_isa *isa = sp_cpu_products_of(be);
 
@@ -381,11 +384,11 @@ sp_status sp_cpu_conv_grad_weight(sp_backend *be, const sp_conv_wgrad_args *a)
     g.dw = w.dw;
     g.owner = w.owner;
     g.k1 = w.K;
-    count_pairs(&g, &w);
-    order_offsets(&w);
-    if (is_by_offset(be, &g, &w))
-        add_by_offset(be, a, &g, &w);
+    conv_count_pairs(&g, &w);
+    conv_order_offsets(&w);
+    if (conv_is_by_offset(be, &g, &w))
+        conv_add_by_offset(be, a, &g, &w);
     else
-        add_by_panel(be, a, &g, &w);
+        conv_add_by_panel(be, a, &g, &w);
     return SP_OK;
 }

@@ -101,8 +101,8 @@ static const float *first_values(const sp_cpu_conv *c, int v)
 }
 
 /* Adds offset k over the tile. is_first: the rows of y have no value yet. */
-static void add_offset(const sp_cpu_conv *c, const tile *t, int k, bool is_first,
-                       ahead *next)
+static void vec_conv_add_offset(const sp_cpu_conv *c, const tile *t, int k,
+                                bool is_first, ahead *next)
 {
     const int n = t->start[k + 1] - t->start[k], c_in = c->x.c, c_out = c->y.c;
     const int nv = vectors(c_out);
@@ -124,7 +124,7 @@ static void add_offset(const sp_cpu_conv *c, const tile *t, int k, bool is_first
     }
 }
 
-static int count_blocks(const sp_cpu_conv *c, const tile *t)
+static int vec_count_blocks(const sp_cpu_conv *c, const tile *t)
 {
     int nv = vectors(c->y.c), nr = panel_width(0, nv);
     int pairs = t->start[t->K] - t->start[0];
@@ -150,7 +150,7 @@ void ISA(conv_tile)(const sp_cpu_conv *c, int index)
     const tile t = tile_of_conv(c, index, start);
     const int centre = !c->map ? 0 : c->map->is_full ? c->map->centre : -1;
     const bool is_single = has_one_pair(c->map);
-    ahead next = ahead_open(&t, &c->x, &c->y, count_blocks(c, &t));
+    ahead next = ahead_open(&t, &c->x, &c->y, vec_count_blocks(c, &t));
 
     assert(!(c->bias && c->is_added));
     if (centre < 0 && !is_single && !c->is_added)
@@ -158,10 +158,10 @@ void ISA(conv_tile)(const sp_cpu_conv *c, int index)
     /* The centre offset writes every row, and so does a row's only pair: the rows need
      * not be zeroed, and one read is saved. */
     if (centre >= 0)
-        add_offset(c, &t, centre, true, &next);
+        vec_conv_add_offset(c, &t, centre, true, &next);
     for (int k = 0; k < t.K; k++)
         if (k != centre)
-            add_offset(c, &t, k, is_single, &next);
+            vec_conv_add_offset(c, &t, k, is_single, &next);
 }
 
 /* ---- packing ---- */
