@@ -383,10 +383,12 @@ typedef struct bench_trace bench_trace;
 sp_status bench_trace_open(bench_trace **trace, bench *b, sp_resources *resources);
 /* Times each operation from here on: of the next step, at most BENCH_STEPS in all. */
 sp_status bench_trace_begin(bench_trace *trace);
-void bench_trace_end(bench_trace *trace);
-/* Prints a row for each layer and operation, and one for their sum; step_s: the time
- * that shares refer to. At least one step was timed. SP_ENUMERIC as bench_print. */
-sp_status bench_trace_print(bench_trace *trace, double step_s);
+/* step_s: the time that the whole step took. */
+void bench_trace_end(bench_trace *trace, double step_s);
+/* Prints a row for each layer and operation, one for their sum, and one for the rest of
+ * the step. Shares refer to the median of the steps that were timed. At least one was.
+ * SP_ENUMERIC as bench_print. */
+sp_status bench_trace_print(bench_trace *trace);
 /* NULL is accepted. */
 void bench_trace_close(bench_trace *trace);
 

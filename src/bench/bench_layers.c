@@ -47,8 +47,9 @@ struct bench_trace {
     bench *b;            /* borrowed */
     bool is_on;
     int step, n_rows;
-    double empty_s; /* time of an empty pair of readings */
-    row *row;       /* [MAX_ROWS] */
+    double empty_s;              /* time of an empty pair of readings */
+    double whole_s[BENCH_STEPS]; /* time of each step */
+    row *row;                    /* [MAX_ROWS] */
 };
 
 static bench_trace *trace_of(const sp_backend *be)
@@ -366,11 +367,11 @@ sp_status bench_trace_begin(bench_trace *t)
     return SP_OK;
 }
 
-void bench_trace_end(bench_trace *t)
+void bench_trace_end(bench_trace *t, double step_s)
 {
     assert(t->is_on);
     t->is_on = false;
-    t->step++;
+    t->whole_s[t->step++] = step_s;
 }
 
 /* The ceiling of a row. Data of an operation may lie in a cache, which is faster than
@@ -431,18 +432,29 @@ static sp_status layers_print_row(bench_trace *t, const row *r, double step_s,
     return bench_print(b, &job, &time, ceiling);
 }
 
-sp_status bench_trace_print(bench_trace *t, double step_s)
+/* Prints a sum of rows, or what they leave over. */
+static sp_status layers_print_sum(bench_trace *t, const char *name, double s,
+                                  double step_s)
 {
     static const sp_node whole = {.name = "-"};
-    bench_job job = {.name = "layers", .layer = &whole};
-    bench_time time = {.cpu_s = NAN, .is_wall = true, .repeats = t->step};
+    const bench_job job = {.name = name, .layer = &whole, .share = s / step_s};
+    const bench_time time = {
+        .wall_s = s, .cpu_s = NAN, .is_wall = true, .repeats = t->step};
+
+    return bench_print(t->b, &job, &time, 0);
+}
+
+sp_status bench_trace_print(bench_trace *t)
+{
+    double busy_s = 0, step_s;
 
     assert(!t->is_on && t->step > 0);
+    step_s = bench_median(t->whole_s, t->step, NULL);
     t->b->has_header = false;
     for (int i = 0; i < t->n_rows; i++)
-        SP_TRY(layers_print_row(t, &t->row[i], step_s, &time.wall_s));
-    job.share = time.wall_s / step_s;
-    return bench_print(t->b, &job, &time, 0);
+        SP_TRY(layers_print_row(t, &t->row[i], step_s, &busy_s));
+    SP_TRY(layers_print_sum(t, "layers", busy_s, step_s));
+    return layers_print_sum(t, "rest", step_s - busy_s, step_s);
 }
 
 void bench_trace_close(bench_trace *t)

@@ -537,7 +537,7 @@ static sp_status roofline_run(roofline *r)
     print_rates(r);
     SP_TRY(bench_trace_begin(r->training.trace));
     bench_training_step(&r->training, &parts);
-    bench_trace_end(r->training.trace);
+    bench_trace_end(r->training.trace, 0);
     return print_totals(r);
 }
 

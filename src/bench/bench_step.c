@@ -90,6 +90,17 @@ void bench_training_step(bench_training *t, bench_parts *parts)
 
 /* ---- the command ---- */
 
+/* The time that the shares of a timed step's operations refer to. Operations of one
+ * thread are timed by its CPU time, so the step is too. On a device the waits between
+ * operations are no part of a step: the time is that of steps without them. */
+static double timed_step_s(const bench *b, const bench_runs *s, const bench_parts *step,
+                           const sp_backend *backend)
+{
+    if (!backend->ops->is_host)
+        return bench_runs_median(s->whole, s->n, offsetof(bench_parts, all), NULL);
+    return bench_is_wall(b) ? step->all : step->cpu;
+}
+
 /* Runs the steps, the same number on every rank, since a step is collective. They
  * follow each other as in training: in a pause between two of them the loader would
  * work ahead without being timed. The parts of a step on a device are timed in separate
@@ -122,7 +133,7 @@ static sp_status step_run_steps(bench *b, bench_training *t, bench_runs *s)
         bench_progress(b, "layers of step %d of %d", i + 1, s->n);
         SP_TRY(bench_trace_begin(t->trace));
         bench_training_step(t, &unused);
-        bench_trace_end(t->trace);
+        bench_trace_end(t->trace, timed_step_s(b, s, &unused, backend));
     }
     return SP_OK;
 }
@@ -160,15 +171,8 @@ sp_status bench_step(bench *b)
         rc = bench_work_count(t.resources.session, s.whole, s.n, &s.work);
     if (rc == SP_OK)
         rc = sp_comm_agree(t.resources.comm, print_steps(b, &s));
-    if (rc == SP_OK && t.trace) {
-        /* Operations of one thread are timed by its CPU time, so the step that their
-         * shares refer to is too. */
-        const size_t clock =
-            bench_is_wall(b) ? offsetof(bench_parts, all) : offsetof(bench_parts, cpu);
-
-        rc = bench_trace_print(t.trace, bench_runs_median(s.whole, s.n, clock, NULL));
-        rc = sp_comm_agree(t.resources.comm, rc);
-    }
+    if (rc == SP_OK && t.trace)
+        rc = sp_comm_agree(t.resources.comm, bench_trace_print(t.trace));
     bench_work_free(&s.work);
     bench_device_close(b);
     return bench_training_close(b, &t, rc);

@@ -64,7 +64,8 @@ typedef struct sp_cpu_wgrad {
     sp_tensor x, dy;
     int tile0, tile1;
     int32_t row, end;
-    float *dw;             /* [K] panels laid out as packed weights, added to */
+    int k0, k1;            /* only these offsets: k0 .. k1 - 1 */
+    float *dw;             /* [k1 - k0] panels laid out as packed weights, added to */
     const uint16_t *owner; /* [K][panels] the thread that adds to each panel */
 } sp_cpu_wgrad;
 

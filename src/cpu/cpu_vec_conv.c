@@ -243,19 +243,21 @@ void ISA(pack)(const float *w, int c_in, int c_out, bool is_transposed, float *p
     }
 }
 
+/* Rows of w are passed from end to end, whose memory the processor then fetches ahead;
+ * pieces of rows a KiB apart come singly. */
 void ISA(unpack_add)(const float *packed, int c_in, int c_out, float *w)
 {
     const int nv = vectors(c_out);
 
-    for (int v = 0, nr; v < nv; v += nr) {
-        nr = panel_width(v, nv);
-        const int at = v * LANES, ld = nr * LANES, width = min_i(ld, c_out - at);
-        for (int i = 0; i < c_in; i++, packed += ld) {
-            float *to = w + (size_t)i * c_out + at;
+    for (int i = 0; i < c_in; i++, w += c_out)
+        for (int v = 0, nr; v < nv; v += nr) {
+            nr = panel_width(v, nv);
+            const int at = v * LANES, ld = nr * LANES, width = min_i(ld, c_out - at);
+            const float *from = packed + (size_t)at * c_in + (size_t)i * ld;
+            float *restrict to = w + at;
             for (int j = 0; j < width; j++)
-                to[j] += packed[j];
+                to[j] += from[j];
         }
-    }
 }
 
 #define ENTRY(slot) .slot = ISA(slot),

@@ -103,7 +103,7 @@ static void vec_wgrad_add_offset(const sp_cpu_wgrad *g, const tile *t, int k,
 {
     const int c_in = g->x.c, c_out = g->dy.c, nv = vectors(c_out);
     const uint16_t *owner = g->owner + (size_t)k * (size_t)ISA(n_panels)(c_out);
-    float *dw = g->dw + (size_t)k * packed_floats(c_in, c_out);
+    float *dw = g->dw + (size_t)(k - g->k0) * packed_floats(c_in, c_out);
 
     for (int p = t->start[k], n; p < t->start[k + 1]; p += n) {
         const int left = t->start[k + 1] - p, runs = (left + RUN - 1) / RUN;
@@ -128,7 +128,7 @@ static void vec_add_tile(const sp_cpu_wgrad *g, const tile *t, int thread)
 {
     ahead next = ahead_open(t, &g->x, &g->dy, count_blocks(g, t));
 
-    for (int k = 0; k < t->K; k++)
+    for (int k = g->k0; k < g->k1; k++)
         vec_wgrad_add_offset(g, t, k, thread, &next);
 }
 

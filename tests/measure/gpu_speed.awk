@@ -133,6 +133,7 @@ name == "layers" { # behind its operations
     idle[key] = 100 * (1 - number("share"))
     done[key] = 1
 }
+name == "rest" { next }
 text("layer") != "" && name != "layers" {
     key = sprintf("%-13s %-8s %5d  %-5s", text("net"), voxels, number("batch"), p)
     if (key in done) { # a later run of the same: it counts

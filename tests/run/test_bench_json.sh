@@ -146,9 +146,10 @@ layers() {
     test "$(grep -c '"name":"conv_[fg].*"pairs":[1-9].*"floor_ms":[0-9]' out)" = 11 ||
         fail "not 11 rows of convolutions"
     holds "shares do not add up" '
-    /"share":/ && !/"name":"layers"/ { shares += value("share") }
+    /"share":/ && !/"name":"(layers|rest)"/ { shares += value("share") }
     /"name":"layers"/ { whole = value("share") }
-    END { exit !(whole > 0 && is_near(shares, whole, 1e-9)) }'
+    /"name":"rest"/ { rest = value("share") }
+    END { exit !(whole > 0 && is_near(shares, whole, 1e-9) && is_near(whole + rest, 1, 1e-9)) }'
 }
 spvox scene --out one --samples 1 --extent 20 --seed 3
 cat >one.deck <<'END'

@@ -142,7 +142,7 @@ static void bf16_wgrad_add_offset(run *r, int k)
     const int c_in = r->g->x.c, c_out = r->g->dy.c;
 
     r->owner = r->g->owner + (size_t)k * (size_t)ISA(n_panels)(c_out);
-    r->dw = r->g->dw + (size_t)k * packed_floats(c_in, c_out);
+    r->dw = r->g->dw + (size_t)(k - r->g->k0) * packed_floats(c_in, c_out);
     for (r->first = t->start[k]; r->first < t->start[k + 1]; r->first += r->n) {
         const int left = t->start[k + 1] - r->first, runs = (left + RUN - 1) / RUN;
         r->n = min_i(left, ((left + runs - 1) / runs + 1) / 2 * 2);
@@ -157,7 +157,7 @@ static void bf16_add_tile(const sp_cpu_wgrad *g, const tile *t, int thread)
     ahead next = ahead_open(t, &g->x, &g->dy, count_blocks(g, t));
     run r = {.g = g, .t = t, .thread = thread, .x = x, .dy = dy, .next = &next};
 
-    for (int k = 0; k < t->K; k++)
+    for (int k = g->k0; k < g->k1; k++)
         bf16_wgrad_add_offset(&r, k);
 }
 

@@ -25,15 +25,15 @@ int TILES(n_panels)(int c_out)
 
 void TILES(unpack_add)(const float *packed, int c_in, int c_out, float *w)
 {
-    for (int at = 0, ld; at < c_out; at += ld) {
-        ld = panel_columns(at, c_out);
-        const int width = min_i(ld, c_out - at);
-        for (int i = 0; i < c_in; i++, packed += ld) {
-            float *restrict to = w + (size_t)i * (size_t)c_out + at;
+    for (int i = 0; i < c_in; i++, w += c_out)
+        for (int at = 0, ld; at < c_out; at += ld) {
+            ld = panel_columns(at, c_out);
+            const int width = min_i(ld, c_out - at);
+            const float *from = packed + (size_t)at * (size_t)c_in + (size_t)(i * ld);
+            float *restrict to = w + at;
             for (int j = 0; j < width; j++)
-                to[j] += packed[j];
+                to[j] += from[j];
         }
-    }
 }
 
 /* ---- the table ---- */

@@ -161,8 +161,8 @@ static void tile_collect(run *r, const tile *t, int k)
 /* The number of tiles that are processed together. */
 static int group_size(const sp_cpu_wgrad *g)
 {
-    const int64_t K = g->map ? g->map->K : 1, c_in = g->x.c, c_out = g->dy.c;
-    const int64_t dw_bytes = 4 * K * c_in * c_out;
+    const int64_t c_in = g->x.c, c_out = g->dy.c;
+    const int64_t dw_bytes = 4 * (g->k1 - g->k0) * c_in * c_out;
     const int64_t tile_bytes = 2 * SP_TILE * (c_in + c_out);
 
     if (dw_bytes > L2_SHARE)
@@ -174,12 +174,12 @@ static int group_size(const sp_cpu_wgrad *g)
 static void add_group(run *r, int first, int last)
 {
     const sp_cpu_wgrad *g = r->g;
-    const int c_in = g->x.c, c_out = g->dy.c, K = g->map ? g->map->K : 1;
+    const int c_in = g->x.c, c_out = g->dy.c;
     int32_t start[2];
 
-    for (int k = 0; k < K; k++) {
+    for (int k = g->k0; k < g->k1; k++) {
         r->owner = g->owner + (size_t)k * (size_t)TILES(n_panels)(c_out);
-        r->dw = g->dw + (size_t)k * (size_t)c_in * (size_t)padded_columns(c_out);
+        r->dw = g->dw + (size_t)(k - g->k0) * (size_t)c_in * (size_t)padded_columns(c_out);
         for (int i = first; i < last; i++) {
             const tile t = tile_of_wgrad(g, i, start);
             tile_collect(r, &t, k);
