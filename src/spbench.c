@@ -119,6 +119,8 @@ static const sp_option option_table[] = {
 {{"--in-line", NULL, "step: on a device no two operations run at the same time, as "
   "with --layers"},
  SP_OPTION_FLAG, AT(is_in_line), .only = "step"},
+{{"--training", NULL, "eval: time the forward pass of a training over the same batches too"},
+ SP_OPTION_FLAG, AT(is_beside_training), .only = "eval"},
 {{"--cold", NULL, "io: ask the system to forget the files before each reading"},
  SP_OPTION_FLAG, AT(is_cold), .only = "io"},
 {{"--ranks", "N,...", "model: numbers of ranks (8,64,512,4096)"},

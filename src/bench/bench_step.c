@@ -130,15 +130,15 @@ static sp_status run_steps(bench *b, bench_training *t, bench_runs *s)
 static sp_status print_steps(bench *b, bench_runs *s)
 {
     static const bench_part part[] = {
-        {"step_wait", offsetof(bench_parts, part[SP_STEP_READ]), BENCH_OF_WHOLE},
-        {"step_forward", offsetof(bench_parts, part[SP_STEP_FORWARD]), BENCH_OF_SPLIT},
-        {"step_loss", offsetof(bench_parts, part[SP_STEP_LOSS]), BENCH_OF_SPLIT},
+        {"step_wait", offsetof(bench_parts, part[SP_STEP_READ]), BENCH_OF_WHOLE, 0},
+        {"step_forward", offsetof(bench_parts, part[SP_STEP_FORWARD]), BENCH_OF_SPLIT, 0},
+        {"step_loss", offsetof(bench_parts, part[SP_STEP_LOSS]), BENCH_OF_SPLIT, 0},
         {"step_backward", offsetof(bench_parts, part[SP_STEP_BACKWARD]),
-         BENCH_OF_SPLIT},
-        {"step_reduce", offsetof(bench_parts, part[SP_STEP_REDUCE]), BENCH_OF_SPLIT},
-        {"step_update", offsetof(bench_parts, part[SP_STEP_UPDATE]), BENCH_OF_SPLIT},
-        {"loader_plan", offsetof(bench_parts, plan), BENCH_OF_LOADER},
-        {"loader_read", offsetof(bench_parts, read), BENCH_OF_LOADER},
+         BENCH_OF_SPLIT, 0},
+        {"step_reduce", offsetof(bench_parts, part[SP_STEP_REDUCE]), BENCH_OF_SPLIT, 0},
+        {"step_update", offsetof(bench_parts, part[SP_STEP_UPDATE]), BENCH_OF_SPLIT, 0},
+        {"loader_plan", offsetof(bench_parts, plan), BENCH_OF_LOADER, 0},
+        {"loader_read", offsetof(bench_parts, read), BENCH_OF_LOADER, 0},
     };
 
     return bench_runs_print(b, s, "step", part, sizeof part / sizeof *part);

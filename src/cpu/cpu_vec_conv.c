@@ -162,6 +162,8 @@ void ISA(conv_tile)(const sp_cpu_conv *c, int index)
     for (int k = 0; k < t.K; k++)
         if (k != centre)
             add_offset(c, &t, k, is_single, &next);
+    if (c->norm) /* the rows are still in L2 */
+        ISA(norm_apply)(c->norm, t.row, t.end);
 }
 
 /* ---- packing ---- */

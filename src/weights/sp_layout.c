@@ -134,7 +134,16 @@ void sp_layout_from_ours(const sp_layout *layout, const sp_graph *graph,
     copy_param(layout, graph, p, is_linear, false, from, to);
 }
 
-const char *sp_layout_difference(const sp_layout *layout, const sp_node *node)
+/* True if the coarser of a strided layer's two levels is dilated. */
+static bool is_dilated(const sp_graph *graph, const sp_node *node)
+{
+    const int from = node->in[0] < 0 ? 0 : graph->node[node->in[0]].level;
+
+    return graph->spec.is_dilated[from > node->level ? from : node->level];
+}
+
+const char *sp_layout_difference(const sp_layout *layout, const sp_graph *graph,
+                                 const sp_node *node)
 {
     const bool is_odd = node->kernel % 2 == 1 && node->kernel > 1;
     const bool is_spconv =
@@ -142,10 +151,14 @@ const char *sp_layout_difference(const sp_layout *layout, const sp_node *node)
 
     if (node->op != SP_OP_CONV || node->stride == 1)
         return NULL;
-    if (is_spconv && (is_odd || node->kernel != 2))
+    if (is_spconv && node->kernel != 2 &&
+        !(node->kernel == 3 && node->stride == 2 && is_dilated(graph, node)))
         return "spconv's SparseConv3d of this kernel and stride generates an output "
-               "voxel wherever its kernel reaches an input voxel; no operation of "
-               "sptrain does";
+               "voxel wherever its kernel reaches an input voxel; with kernel 3 and "
+               "stride 2 coordinates = \"dilated\" does";
+    if (!is_spconv && layout->kind != SP_LAYOUT_OURS && is_dilated(graph, node))
+        return "coordinates = \"dilated\" is spconv's; the file's program takes floor "
+               "coordinates";
     if (layout->kind == SP_LAYOUT_TORCHSPARSE && is_odd)
         return "TorchSparse's Conv3d of an odd kernel with stride 2 has its offsets "
                "from 0 on, sptrain's are centred";

@@ -1,7 +1,9 @@
-"""The submanifold stem of golden_net.pt, which torch wrote from spconv 2.3.8, in plain numpy.
+"""What golden_net.pt, which torch wrote from spconv 2.3.8, holds.
 
-    golden_reference.py shard GOLDEN.pt OUT.h5       its input as a shard
-    golden_reference.py same GOLDEN.pt PREDICTIONS   its stem against the logits
+    golden_reference.py shard GOLDEN.pt OUT.h5 CLASSES  its input as a shard
+    golden_reference.py same GOLDEN.pt PREDICTIONS      its stem, in plain numpy, against the
+                                                        logits
+    golden_reference.py whole GOLDEN.pt PREDICTIONS     its own output against the logits
 
 The file's pickle is read over inert values here too.
 """
@@ -64,10 +66,18 @@ def main():
             f["features"] = x
             f["labels"] = np.zeros(len(x), "u1")
             f.attrs["format"], f.attrs["version"] = "sptrain-voxels", 1
-            f.attrs["voxel_size"], f.attrs["num_classes"] = 0.1, 16
+            n_classes = int(sys.argv[4])
+            f.attrs["voxel_size"], f.attrs["num_classes"] = 0.1, n_classes
             f.attrs["ignore_label"] = 255
-            f.attrs["class_names"] = [f"c{i}" for i in range(16)]
+            f.attrs["class_names"] = [f"c{i}" for i in range(n_classes)]
             f.attrs["feature_names"] = [f"f{i}" for i in range(x.shape[1])]
+        return
+    if sys.argv[1] == "whole":
+        expect = case["expect"]
+        with h5py.File(sys.argv[3]) as f:
+            worst = np.abs(f["logits"][:] - expect["out_features"][order]).max()
+        print("worst difference", worst, "of", expect["atol_out"])
+        assert worst <= expect["atol_out"], worst
         return
     s = {k: v.astype("f8") for k, v in case["state_dict"].items()}
     y = submanifold(index.tolist(), x.astype("f8"), s["stem.0.weight"])
