@@ -78,14 +78,17 @@ static int64_t row_in_file(const sp_layout *layout, int64_t n, int64_t k)
 }
 
 /* The file's element for our element [k][i][o] is
- * row * by[0] + i * by[1] + o * by[2]. */
+ * row * by[0] + i * by[1] + o * by[2]. spconv 2 multiplies by the memory of a kernel of
+ * 1^3 and stride 1 as [c_in, c_out], though its shape is [c_out, 1, 1, 1, c_in]
+ * (spconv/pytorch/conv.py, conv1x1; 2.2 to 2.3.8). */
 static void element_strides(const sp_layout *layout, const sp_node *node,
                             bool is_linear, int64_t by[3])
 {
     const int64_t n3 = (int64_t)node->kernel * node->kernel * node->kernel;
     const int64_t in = node->c_in, out = node->c_out;
+    const bool is_product = node->kernel == 1 && node->stride == 1;
 
-    if (is_linear || layout->kind == SP_LAYOUT_SPCONV2)
+    if (is_linear || (layout->kind == SP_LAYOUT_SPCONV2 && !is_product))
         memcpy(by, (int64_t[]){in, 1, n3 * in}, 3 * sizeof *by);
     else
         memcpy(by, (int64_t[]){in * out, out, 1}, 3 * sizeof *by);
