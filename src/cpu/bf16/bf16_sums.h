@@ -21,6 +21,23 @@ typedef struct panel_sums {
     ahead *next;
 } panel_sums;
 
+/* The rows of a tile whose sums are kept at a time: all, or without a map, where each
+ * row has one product, so few that sums and norm stay in L1. start [2] is filled. */
+INLINE tile piece_of(const tile *all, const sp_map *map, int64_t row, int32_t *start)
+{
+    enum { PIECE = 64 };
+    tile t = *all;
+
+    if (map)
+        return t;
+    t.row = t.x_row = t.y_row = row;
+    t.end = row + PIECE < all->end ? row + PIECE : all->end;
+    start[0] = 0;
+    start[1] = (int32_t)(t.end - row);
+    t.start = start;
+    return t;
+}
+
 /* Begins the sums with y itself, or with `first`. */
 static void begin_sums(const panel_sums *p)
 {

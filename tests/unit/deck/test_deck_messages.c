@@ -265,6 +265,13 @@ TEST(layers)
             "that is no integer");
     refused("", "net.bn_eps=0",
             "command line: net.bn_eps = 0 is out of range [1e-12, 1]");
+    refused("net : { layers = ( { name = \"a\"; op = \"conv\"; coordinates = \"wide\"; } "
+            "); };",
+            NULL,
+            "d:1: net.layers: layer \"a\": coordinates takes \"floor\" or \"dilated\", "
+            "found the text \"wide\"");
+    refused("", "net.grid=[3, 4]",
+            "command line: net.grid takes three numbers or [], found 2");
     refused("", "net.bn_momentum=-0.1",
             "command line: net.bn_momentum = -0.1 is out of range [0, 1]");
 }
