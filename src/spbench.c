@@ -2,18 +2,18 @@
 #include <limits.h>
 #include <string.h>
 
+#include "base/sp_fault.h"
 #include "base/sp_log.h"
 #include "base/sp_names.h"
 #include "base/sp_openmp.h"
-#include "bench/bench.h"
-#include "config.h"
-#include "h5/sp_h5.h"
-#include "base/sp_fault.h"
 #include "base/sp_program.h"
 #include "base/sp_signal.h"
-#include "comm/sp_world.h"
-#include "health/sp_start.h"
 #include "base/sp_thread.h"
+#include "bench/bench.h"
+#include "comm/sp_world.h"
+#include "config.h"
+#include "h5/sp_h5.h"
+#include "health/sp_start.h"
 #include "train/sp_trial.h"
 
 SP_OPENMP_HIDE_AT_START;
@@ -58,7 +58,7 @@ static const verb verbs[] = {
 
 /* ---- options ---- */
 
-static sp_status read_list(void *to, const sp_option *option, const char *text)
+static sp_status spbench_read_list(void *to, const sp_option *option, const char *text)
 {
     bench_list *list = (bench_list *)(void *)((char *)to + option->offset);
     char *end = (char *)text;
@@ -99,10 +99,10 @@ static const sp_option option_table[] = {
   "random or lidar"},
  SP_OPTION_TEXT, AT(shape), .only = "ops, plan, io, voxels"},
 {{"--voxels", "N,...", "numbers of voxels (10000,100000; io and voxels: one, 10000)"},
- SP_OPTION_READ, AT(voxels), 1, 1 << 24, .read = read_list,
+ SP_OPTION_READ, AT(voxels), 1, 1 << 24, .read = spbench_read_list,
  .only = "ops, plan, io, voxels"},
 {{"--channels", "N,...", "ops: numbers of channels (16,32,64,96,128,256)"},
- SP_OPTION_READ, AT(channels), 1, 4096, .read = read_list, .only = "ops"},
+ SP_OPTION_READ, AT(channels), 1, 4096, .read = spbench_read_list, .only = "ops"},
 {{"--shard", "FILE", "take the voxels of a shard instead"},
  SP_OPTION_TEXT, AT(shard), .only = "ops, plan, io, voxels"},
 {{"--sample", "I", "number of the sample in --shard (0)"},
@@ -124,7 +124,7 @@ static const sp_option option_table[] = {
 {{"--cold", NULL, "io: ask the system to forget the files before each reading"},
  SP_OPTION_FLAG, AT(is_cold), .only = "io"},
 {{"--ranks", "N,...", "model: numbers of ranks (8,64,512,4096)"},
- SP_OPTION_READ, AT(ranks), 1, 1 << 20, .read = read_list, .only = "model"},
+ SP_OPTION_READ, AT(ranks), 1, 1 << 20, .read = spbench_read_list, .only = "model"},
 {{"--per-rank", "N", "model: samples of a rank in a step (2)"},
  SP_OPTION_WHOLE, AT(per_rank), 1, 4096, .only = "model"},
 {{"--latency-us", "X", "model: latency of a message in microseconds (measured on "
@@ -143,7 +143,7 @@ static const sp_option option_table[] = {
 /* clang-format on */
 
 /* Rank 0 answers for all ranks that a launcher has started. */
-static sp_status print_version(int argc, char **argv)
+static sp_status spbench_print_version(int argc, char **argv)
 {
     if (sp_start_rank() > 0)
         return SP_OK;
@@ -152,7 +152,7 @@ static sp_status print_version(int argc, char **argv)
     return sp_log_written();
 }
 
-static sp_status print_help(void)
+static sp_status spbench_print_help(void)
 {
     if (sp_start_rank() > 0)
         return SP_OK;
@@ -197,7 +197,7 @@ static sp_status read_words(const verb *v, char **word, int n, sp_command *c)
     return SP_OK;
 }
 
-static sp_status parse(int argc, char **argv, const verb **v, bench_options *to)
+static sp_status spbench_parse(int argc, char **argv, const verb **v, bench_options *to)
 {
     int n_words;
 
@@ -246,8 +246,8 @@ static void set_defaults(bench_options *o)
 /* ---- running ---- */
 
 /* Reads the deck as sptrain does, with device, precision and threads of the options. */
-static sp_status read_config(const verb *v, bench_options *o, sp_config *config,
-                             char *path)
+static sp_status spbench_read_config(const verb *v, bench_options *o, sp_config *config,
+                                     char *path)
 {
     if (!o->command.deck) {
         SP_TRY(sp_deck_find_default(path));
@@ -270,7 +270,7 @@ static sp_status read_config(const verb *v, bench_options *o, sp_config *config,
     return SP_OK;
 }
 
-static sp_status run(const verb *v, bench_options *o, sp_comm *comm)
+static sp_status spbench_run(const verb *v, bench_options *o, sp_comm *comm)
 {
     sp_config config = {0};
     char path[PATH_MAX] = "";
@@ -281,7 +281,7 @@ static sp_status run(const verb *v, bench_options *o, sp_comm *comm)
     o->command.config = &config;
     o->command.comm = comm;
     if (v->has_deck) {
-        rc = comm->rank == 0 ? read_config(v, o, &config, path) : SP_OK;
+        rc = comm->rank == 0 ? spbench_read_config(v, o, &config, path) : SP_OK;
         rc = sp_config_bcast(&config, comm, rc);
     }
     if (rc == SP_OK)
@@ -316,7 +316,7 @@ static sp_status run_ranks(int argc, char **argv, const verb *v, bench_options *
     if (rc == SP_OK) {
         sp_log_open(comm.rank, comm.size, comm.host, comm.local_rank, NULL);
         sp_start_together(comm.rank);
-        rc = run(v, o, &comm);
+        rc = spbench_run(v, o, &comm);
         sp_log_close();
     } else {
         sp_log_error(sp_error_last());
@@ -340,15 +340,15 @@ int main(int argc, char **argv)
     sp_h5_child_main(argc, argv);
     sp_trial_main(argc, argv);
     if (strcmp(word, "--version") == 0)
-        return sp_log_answered(print_version(argc, argv));
+        return sp_log_answered(spbench_print_version(argc, argv));
     if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0)
-        return sp_log_answered(print_help());
+        return sp_log_answered(spbench_print_help());
     sp_thread_wait_asleep(argv); /* parse moves the words of argv */
-    rc = parse(argc, argv, &v, &o);
+    rc = spbench_parse(argc, argv, &v, &o);
     if (rc != SP_OK)
         return sp_start_rank() > 0 ? rc : sp_log_answered(rc);
     if (o.is_help)
-        return sp_log_answered(print_help());
+        return sp_log_answered(spbench_print_help());
     set_defaults(&o);
     if (v->has_ranks)
         return run_ranks(argc, argv, v, &o);
@@ -356,7 +356,7 @@ int main(int argc, char **argv)
     if (sp_start_rank() > 0)
         return SP_OK;
     sp_comm_open_self(&comm);
-    rc = run(v, &o, &comm);
+    rc = spbench_run(v, &o, &comm);
     sp_comm_close(&comm);
     sp_world_leave();
     return rc;

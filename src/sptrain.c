@@ -132,7 +132,7 @@ static sp_status launch_ranks(int argc, char **argv)
     return sp_launch(argc - 1, argv + 1);
 }
 
-static sp_status print_version(int argc, char **argv)
+static sp_status sptrain_print_version(int argc, char **argv)
 {
     int cuda = sp_backend_cuda_version();
 
@@ -162,7 +162,7 @@ static sp_status print_keys(int argc, char **argv)
     return SP_OK;
 }
 
-static sp_status print_help(int argc, char **argv);
+static sp_status sptrain_print_help(int argc, char **argv);
 
 static const sp_verb verbs[] = {
     {{"train", NULL,
@@ -210,12 +210,12 @@ static const sp_verb options[] = {
       "print every key of a deck with type, default, range and "
       "meaning"},
      .answer = print_keys},
-    {{"--help", NULL, "print this text"}, .answer = print_help},
+    {{"--help", NULL, "print this text"}, .answer = sptrain_print_help},
     {{"--version", NULL, "print the version and the libraries"},
-     .answer = print_version},
+     .answer = sptrain_print_version},
 };
 
-static sp_status print_help(int argc, char **argv)
+static sp_status sptrain_print_help(int argc, char **argv)
 {
     (void)argc;
     (void)argv;
@@ -247,7 +247,7 @@ static bool is_help(const char *word)
 static const sp_verb *find_answer(int argc, char **argv)
 {
     static const sp_verb model = {{"check", "MODEL", ""}, .answer = print_model};
-    static const sp_verb help = {{"--help", NULL, ""}, .answer = print_help};
+    static const sp_verb help = {{"--help", NULL, ""}, .answer = sptrain_print_help};
     const char *word = argc < 2 ? "" : argv[1];
     const sp_verb *verb = sp_names_find(SP_NAMES(options), word);
 
@@ -298,7 +298,8 @@ static sp_status fail_unknown(const char *word)
 }
 
 /* Splits argv after the program's name into verb, deck path and overrides, in place. */
-static sp_status parse(int argc, char **argv, const sp_verb **verb, sp_command *command)
+static sp_status sptrain_parse(int argc, char **argv, const sp_verb **verb,
+                               sp_command *command)
 {
     int i = 1;
 
@@ -326,10 +327,10 @@ static sp_status parse(int argc, char **argv, const sp_verb **verb, sp_command *
     return SP_OK;
 }
 
-static sp_status read_config(int argc, char **argv, const sp_verb **verb,
-                             sp_command *command, sp_config *config, char *path)
+static sp_status sptrain_read_config(int argc, char **argv, const sp_verb **verb,
+                                     sp_command *command, sp_config *config, char *path)
 {
-    SP_TRY(parse(argc, argv, verb, command));
+    SP_TRY(sptrain_parse(argc, argv, verb, command));
     if (!command->deck) {
         SP_TRY(sp_deck_find_default(path));
         command->deck = path;
@@ -404,7 +405,7 @@ static void warn_of_variables(void)
     }
 }
 
-static sp_status run(int argc, char **argv, sp_comm *comm)
+static sp_status sptrain_run(int argc, char **argv, sp_comm *comm)
 {
     const sp_verb *verb = argc > 1 ? sp_names_find(SP_NAMES(verbs), argv[1]) : NULL;
     sp_config config = {0};
@@ -430,9 +431,9 @@ static sp_status run(int argc, char **argv, sp_comm *comm)
     /* Every rank parses its own command line (all are the same), but only rank 0 reads
      * files: the other ranks need not have the deck. */
     if (comm->rank == 0)
-        rc = read_config(argc, argv, &verb, &command, &config, path);
+        rc = sptrain_read_config(argc, argv, &verb, &command, &config, path);
     else
-        parse(argc, argv, &verb, &command);
+        sptrain_parse(argc, argv, &verb, &command);
     rc = sp_config_bcast(&config, comm, rc);
     if (rc != SP_OK)
         print_error(comm);
@@ -460,7 +461,7 @@ static void refuse_early_end(void)
 }
 
 /* Without a command the program trains. */
-static bool is_stoppable(int argc, char **argv)
+static bool sptrain_is_stoppable(int argc, char **argv)
 {
     const sp_verb *verb = argc > 1 ? sp_names_find(SP_NAMES(verbs), argv[1]) : NULL;
 
@@ -489,7 +490,8 @@ int main(int argc, char **argv)
         return sp_log_answered(give_answer(verb, argc, argv));
     sp_thread_wait_asleep(argv);
     atexit(refuse_early_end);
-    if (is_stoppable(argc, argv)) /* a request to stop may come while MPI starts */
+    if (sptrain_is_stoppable(argc,
+                             argv)) /* a request to stop may come while MPI starts */
         sp_signal_install();
     rc = sp_world_join(sp_start_limit_s());
     if (rc == SP_OK) {
@@ -508,7 +510,7 @@ int main(int argc, char **argv)
      * while another thread still uses it. */
     sp_h5_library();
     atexit(refuse_early_end);
-    rc = run(argc, argv, &comm);
+    rc = sptrain_run(argc, argv, &comm);
     sp_start_over();
     sp_log_close();
     if (rc == SP_OK || rc == SP_ELIMIT) { /* all ranks end alike */

@@ -37,7 +37,7 @@ static const command commands[] = {
      false},
 };
 
-static void print_help(FILE *to)
+static void spvox_print_help(FILE *to)
 {
     fputs("usage: spvox COMMAND [OPTIONS] [FILE...]\n"
           "       mpirun -np N spvox COMMAND ...\n\n",
@@ -57,7 +57,7 @@ static sp_status run_command(int argc, char **argv, sp_comm *comm)
 
     if (argc < 2) {
         if (comm->rank == 0)
-            print_help(stderr);
+            spvox_print_help(stderr);
         return SP_FAIL(SP_EUSAGE, "no command given");
     }
     c = sp_names_find(SP_NAMES(commands), argv[1]);
@@ -69,7 +69,7 @@ static sp_status run_command(int argc, char **argv, sp_comm *comm)
     return sp_log_written();
 }
 
-static bool is_stoppable(int argc, char **argv)
+static bool spvox_is_stoppable(int argc, char **argv)
 {
     const command *c = argc > 1 ? sp_names_find(SP_NAMES(commands), argv[1]) : NULL;
 
@@ -93,7 +93,7 @@ static bool answers_at_once(int argc, char **argv, sp_status *rc)
     if (is_version && *rc == SP_OK)
         printf("spvox %s\n", PACKAGE_VERSION);
     else if (!is_version)
-        print_help(stdout);
+        spvox_print_help(stdout);
     return true;
 }
 
@@ -107,7 +107,8 @@ int main(int argc, char **argv)
     sp_h5_child_main(argc, argv);
     if (answers_at_once(argc, argv, &rc))
         return sp_log_answered(rc == SP_OK ? sp_log_written() : rc);
-    if (is_stoppable(argc, argv)) /* a request to stop may come while MPI starts */
+    if (spvox_is_stoppable(argc,
+                           argv)) /* a request to stop may come while MPI starts */
         sp_signal_install();
     rc = sp_world_join(sp_start_limit_s());
     if (rc == SP_OK) {

@@ -189,7 +189,7 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) conv_kernel(conv_call a
 /* ---- launch ---- */
 
 template <sp_precision P, class T, bool IS_WHOLE>
-sp_status launch(sp_backend *be, conv_call a)
+sp_status cuda_conv_launch(sp_backend *be, conv_call a)
 {
     static int ready_on = -1; /* the device that it is prepared for */
     const unsigned blocks = (unsigned)((a.y.n + T::BM - 1) / T::BM) *
@@ -207,21 +207,23 @@ sp_status launch(sp_backend *be, conv_call a)
  * chooses the fewest columns, and all calls with rows that are not whole k-tiles (few
  * or odd numbers of channels). */
 template <sp_precision P, bool IS_WHOLE>
-sp_status launch_narrow(sp_backend *be, const conv_call &a)
+sp_status conv_launch_narrow(sp_backend *be, const conv_call &a)
 {
     enum { BLOCKS = P == SP_FP32 ? 2 : 3 };
     static const int columns[] = {32, 64};
 
     if (cuda_fewest_columns(a.y.c, columns, 2) == 0)
-        return launch<P, conv_tile<ROWS, 32, 4, 1, BLOCKS>, IS_WHOLE>(be, a);
-    return launch<P, conv_tile<ROWS, 64, 4, 1, BLOCKS>, IS_WHOLE>(be, a);
+        return cuda_conv_launch<P, conv_tile<ROWS, 32, 4, 1, BLOCKS>, IS_WHOLE>(be, a);
+    return cuda_conv_launch<P, conv_tile<ROWS, 64, 4, 1, BLOCKS>, IS_WHOLE>(be, a);
 }
 
-template <sp_precision P> sp_status launch_tensor(sp_backend *be, const conv_call &a)
+template <sp_precision P>
+sp_status conv_launch_tensor(sp_backend *be, const conv_call &a)
 {
 #define LAUNCH(index, name, rows, columns, wm, wn, blocks)                             \
     case index:                                                                        \
-        return launch<P, conv_tile<rows, columns, wm, wn, blocks>, true>(be, a);
+        return cuda_conv_launch<P, conv_tile<rows, columns, wm, wn, blocks>, true>(be, \
+                                                                                   a);
     switch (cuda_tile_of(be, a.y.n, a.y.c, a.K)) {
         CUDA_TILE_LIST(LAUNCH)
     }
@@ -232,11 +234,11 @@ template <sp_precision P> sp_status launch_tensor(sp_backend *be, const conv_cal
 template <sp_precision P> sp_status launch_form(sp_backend *be, const conv_call &a)
 {
     if (!cuda_is_whole(a, cuda_operand<P>::BYTES, CUDA_STAGE_ROW / CUDA_CHUNK_BYTES))
-        return launch_narrow<P, false>(be, a);
+        return conv_launch_narrow<P, false>(be, a);
     if constexpr (P == SP_FP32)
-        return launch_narrow<P, true>(be, a);
+        return conv_launch_narrow<P, true>(be, a);
     else
-        return launch_tensor<P>(be, a);
+        return conv_launch_tensor<P>(be, a);
 }
 
 conv_call call_of(const sp_conv_args *args)
@@ -287,7 +289,7 @@ void set_residual(const sp_norm_grad_args *norm, conv_result *a)
 }
 
 /* Completes the call (its result is already described) and launches it. */
-sp_status run(sp_backend *be, const sp_conv_args *args, conv_call a)
+sp_status conv_run(sp_backend *be, const sp_conv_args *args, conv_call a)
 {
     const cuda_map *m = args->map ? (const cuda_map *)args->map->device : NULL;
     const cuda_units units = cuda_conv_units(be->precision, m ? m->K : 1, args->x.c);
@@ -330,14 +332,14 @@ sp_status run(sp_backend *be, const sp_conv_args *args, conv_call a)
 sp_status sp_cuda_conv_forward(sp_backend *be, const sp_conv_args *args)
 {
     assert(sp_conv_is_sound(args));
-    return run(be, args, call_of(args));
+    return conv_run(be, args, call_of(args));
 }
 
 /* The same product: the weights are packed for it. */
 sp_status sp_cuda_conv_grad_input(sp_backend *be, const sp_conv_args *args)
 {
     assert(sp_conv_is_sound(args));
-    return run(be, args, call_of(args));
+    return conv_run(be, args, call_of(args));
 }
 
 /* A tile of the convolution is a part. */
@@ -353,7 +355,7 @@ sp_status sp_cuda_conv_forward_norm_sums(sp_backend *be, const sp_conv_args *con
 
     assert(sp_conv_is_sound(conv) && sums);
     a.part = sums;
-    return run(be, conv, a);
+    return conv_run(be, conv, a);
 }
 
 /* The plain operations, the second over the rows of the first. */
@@ -376,5 +378,5 @@ sp_status sp_cuda_conv_grad_input_norm_sums(sp_backend *be, const sp_conv_args *
     set_norm(norm, &a);
     if (residual)
         set_residual(residual, &a);
-    return run(be, conv, a);
+    return conv_run(be, conv, a);
 }

@@ -424,7 +424,8 @@ __global__ void __launch_bounds__(T::THREADS, T::BLOCKS) wgmma_kernel(conv_call 
 #endif
 }
 
-template <class T, bool IS_WHOLE> sp_status launch(sp_backend *be, conv_call a)
+template <class T, bool IS_WHOLE>
+sp_status conv_wgmma_launch(sp_backend *be, conv_call a)
 {
     static int ready_on = -1; /* the device that it is prepared for */
     const unsigned clusters =
@@ -491,10 +492,12 @@ sp_status cuda_conv_wgmma(sp_backend *be, const conv_call &call)
     }
     assert(!is_tiled || cuda_is_whole(a, 2, ROW / CUDA_CHUNK_BYTES));
     if (tile.columns == 256)
-        return !is_tiled           ? launch<wide<1>, false>(be, a)
-               : tile.cluster == 1 ? launch<wide<1>, true>(be, a)
-                                   : launch<wide<CUDA_WGMMA_PAIR>, true>(be, a);
-    return !is_tiled           ? launch<narrow<1>, false>(be, a)
-           : tile.cluster == 1 ? launch<narrow<1>, true>(be, a)
-                               : launch<narrow<CUDA_WGMMA_PAIR>, true>(be, a);
+        return !is_tiled ? conv_wgmma_launch<wide<1>, false>(be, a)
+               : tile.cluster == 1
+                   ? conv_wgmma_launch<wide<1>, true>(be, a)
+                   : conv_wgmma_launch<wide<CUDA_WGMMA_PAIR>, true>(be, a);
+    return !is_tiled ? conv_wgmma_launch<narrow<1>, false>(be, a)
+           : tile.cluster == 1
+               ? conv_wgmma_launch<narrow<1>, true>(be, a)
+               : conv_wgmma_launch<narrow<CUDA_WGMMA_PAIR>, true>(be, a);
 }

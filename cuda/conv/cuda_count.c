@@ -9,7 +9,7 @@ enum { UNIT_BYTES = 32, GROUP = 16, QUARTER = 64 };
 
 /* ---- tiles of rows ---- */
 
-static sp_status take(cuda_row_tiles *tiles)
+static sp_status count_take(cuda_row_tiles *tiles)
 {
     const size_t n = (size_t)tiles->n + 1;
 
@@ -33,7 +33,7 @@ static uint32_t any_of(const cuda_map *m, int word, int64_t from, int64_t end)
     return any;
 }
 
-static void count_tile(const cuda_map *m, cuda_row_tiles *tiles, int t)
+static void cuda_count_tile(const cuda_map *m, cuda_row_tiles *tiles, int t)
 {
     const int64_t from = (int64_t)t * tiles->rows, end = from + tiles->rows;
 
@@ -63,13 +63,13 @@ sp_status cuda_count_tiles(const cuda_map *map, int64_t n_rows, int rows,
     *tiles = (cuda_row_tiles){.rows = rows,
                               .n = (int)((n_rows + rows - 1) / rows),
                               .pairs = map ? map->pairs : n_rows};
-    SP_TRY(take(tiles));
+    SP_TRY(count_take(tiles));
     for (int t = 0; t < tiles->n; t++) {
         const int64_t left = n_rows - (int64_t)t * rows;
         const int own = left < rows ? (int)left : rows;
 
         if (map) {
-            count_tile(map, tiles, t);
+            cuda_count_tile(map, tiles, t);
             continue;
         }
         tiles->offsets[t] = tiles->shared[t] = 1;
@@ -92,21 +92,21 @@ static int elem_bytes(sp_precision precision)
     return precision == SP_BF16 ? 2 : 4;
 }
 
-static bool is_shared(const cuda_conv_shape *s)
+static bool count_is_shared(const cuda_conv_shape *s)
 {
     return s->c_x * elem_bytes(s->precision) <= UNIT_BYTES / 2;
 }
 
 /* True if rows consist of whole k-tiles of that many bytes. */
-static bool is_whole(const cuda_conv_shape *s, int bytes)
+static bool count_is_whole(const cuda_conv_shape *s, int bytes)
 {
-    return !is_shared(s) && s->c_x * elem_bytes(s->precision) % bytes == 0;
+    return !count_is_shared(s) && s->c_x * elem_bytes(s->precision) % bytes == 0;
 }
 
 /* Units of an offset. */
 static int units_of(const cuda_conv_shape *s)
 {
-    return is_shared(s)
+    return count_is_shared(s)
                ? 1
                : (s->c_x * elem_bytes(s->precision) + UNIT_BYTES - 1) / UNIT_BYTES;
 }
@@ -127,7 +127,7 @@ static void describe_wgmma(const cuda_conv_shape *s, cuda_sms sms, cuda_work *wo
 static void describe_mma(const cuda_conv_shape *s, cuda_sms sms, cuda_work *work)
 {
     static const int narrow[] = {32, 64};
-    const bool whole = is_whole(s, 2 * UNIT_BYTES);
+    const bool whole = count_is_whole(s, 2 * UNIT_BYTES);
     const bool is_narrow = !whole || s->precision == SP_FP32;
     const cuda_tile tile =
         cuda_tile_at(is_narrow ? cuda_fewest_columns(s->c_y, narrow, 2)
@@ -157,7 +157,8 @@ cuda_work cuda_count_shape(const cuda_conv_shape *s, cuda_sms sms)
 static int64_t units_of_tile(const cuda_conv_shape *s, const cuda_row_tiles *tiles,
                              int t)
 {
-    return (int64_t)(is_shared(s) ? tiles->shared[t] : tiles->offsets[t]) * units_of(s);
+    return (int64_t)(count_is_shared(s) ? tiles->shared[t] : tiles->offsets[t]) *
+           units_of(s);
 }
 
 void cuda_count_block(const cuda_conv_shape *s, const cuda_row_tiles *tiles,
@@ -170,7 +171,8 @@ void cuda_count_block(const cuda_conv_shape *s, const cuda_row_tiles *tiles,
 
     *k_tiles = (double)((units_of_tile(s, tiles, t) + of_k_tile - 1) / of_k_tile);
     /* two offsets that share a unit are multiplied at once */
-    *products = rows * depth * work->columns * (is_shared(s) ? 0.5 : 1) / work->cluster;
+    *products =
+        rows * depth * work->columns * (count_is_shared(s) ? 0.5 : 1) / work->cluster;
 }
 
 /* Reads of the table, for each tile of columns: order, masks, first and neighbours. */

@@ -69,7 +69,7 @@ void draw_map(int n, uint32_t *mask, int32_t *first, int32_t *nbr)
     }
 }
 
-sp_status take_map(sp_backend *be, sp_arena *arena, int n, cuda_map *map)
+sp_status tiles_take_map(sp_backend *be, sp_arena *arena, int n, cuda_map *map)
 {
     const size_t words = 2 * (size_t)n + 1 + (size_t)K * (size_t)n;
     int32_t *host = (int32_t *)malloc(words * sizeof *host), *device = NULL;
@@ -138,7 +138,7 @@ double median(double *v, int n)
 }
 
 /* Chooses the tile for x and y of c channels and stores it in *tile. */
-sp_status choose(sp_backend *be, operands o, int c, int repeats, uint8_t *tile)
+sp_status tiles_choose(sp_backend *be, operands o, int c, int repeats, uint8_t *tile)
 {
     const sp_cuda *cuda = cuda_of(be);
     const int prior = cuda_tile_by_formula(cuda_sms_of(be), o.conv.y.n, c, K);
@@ -173,13 +173,13 @@ sp_status choose_all(sp_backend *be, sp_arena *arena, int n, int widest, int rep
     sp_map of = {};
     operands o = {};
 
-    SP_TRY(take_map(be, arena, n, &map));
+    SP_TRY(tiles_take_map(be, arena, n, &map));
     SP_TRY(take_operands(be, arena, n, widest, &o));
     of.device = &map;
     of.n_in = of.n_out = n;
     o.conv.map = &of;
     for (int i = 0; i < CUDA_TILE_WIDTHS && 32 * (i + 1) <= widest; i++)
-        SP_TRY(choose(be, o, 32 * (i + 1), repeats, &tile[i]));
+        SP_TRY(tiles_choose(be, o, 32 * (i + 1), repeats, &tile[i]));
     return SP_OK;
 }
 
@@ -189,7 +189,7 @@ sp_status choose_all(sp_backend *be, sp_arena *arena, int n, int widest, int rep
 const char tile_names[] = CUDA_TILE_LIST(NAME_OF);
 #undef NAME_OF
 
-sp_status parse(const sp_cuda *cuda, const char *text, uint8_t *tile)
+sp_status tiles_parse(const sp_cuda *cuda, const char *text, uint8_t *tile)
 {
     for (*tile = 0; *tile < CUDA_TILES; ++*tile)
         if (strcmp(text, cuda_tile_at(*tile).name) == 0)
@@ -207,7 +207,7 @@ sp_status parse(const sp_cuda *cuda, const char *text, uint8_t *tile)
                    text, tile_names);
 }
 
-void print_row(const uint8_t *tile, char *to, size_t size)
+void tiles_print_row(const uint8_t *tile, char *to, size_t size)
 {
     for (int i = 0, at = 0; i < CUDA_TILE_WIDTHS; i++)
         at += snprintf(to + at, size - (size_t)at, " %s", cuda_tile_at(tile[i]).name);
@@ -219,7 +219,7 @@ void print_choice(const sp_cuda *cuda, double seconds)
     char row[CUDA_TILE_HEIGHTS][96];
 
     for (int i = 0; i < CUDA_TILE_HEIGHTS; i++)
-        print_row(cuda->tile[i], row[i], sizeof row[i]);
+        tiles_print_row(cuda->tile[i], row[i], sizeof row[i]);
     sp_log_info("convolution tiles for 32, 64 .. 256 channels, timed in %.0f ms:%s; "
                 "below %lld rows:%s; below %lld:%s",
                 1e3 * seconds, row[2], 4 * rows, row[1], rows, row[0]);
@@ -274,7 +274,7 @@ sp_status sp_cuda_tiles_open(sp_backend *be)
     SP_CUDA(cudaDeviceGetAttribute(
         &cuda->block_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, be->device));
     if (text && *text)
-        SP_TRY(parse(cuda, text, &tile));
+        SP_TRY(tiles_parse(cuda, text, &tile));
     set_all(cuda, tile);
     if ((text && *text) || cuda->n_multiprocessors < 4 || be->precision == SP_FP32)
         return SP_OK;

@@ -264,7 +264,7 @@ __global__ void __launch_bounds__(256)
 /* ---- launch ---- */
 
 template <class W, bool IS_WHOLE>
-sp_status launch(sp_backend *be, const wgrad_call &a, const wgrad_items &items)
+sp_status wgrad_launch(sp_backend *be, const wgrad_call &a, const wgrad_items &items)
 {
     static int ready_on = -1; /* the device that it is prepared for */
     const unsigned tiles =
@@ -280,46 +280,50 @@ sp_status launch(sp_backend *be, const wgrad_call &a, const wgrad_items &items)
 
 /* The two narrow tiles serve fp32, and all calls with rows not of whole chunks. */
 template <sp_precision P, bool IS_WHOLE>
-sp_status launch_narrow(sp_backend *be, const wgrad_call &a, const wgrad_items &items)
+sp_status wgrad_launch_narrow(sp_backend *be, const wgrad_call &a,
+                              const wgrad_items &items)
 {
     enum { IS_EXACT = P == SP_FP32, WN = IS_EXACT ? 1 : 2 };
 
     if (cuda_wgrad_edge(a.x.c, a.dy.c, false) == 32)
-        return launch<wgrad_tile<P, 32, 2, WN, IS_EXACT ? 8 : 4>, IS_WHOLE>(be, a,
-                                                                            items);
-    return launch<wgrad_tile<P, 64, 2, WN, IS_EXACT ? 4 : 3>, IS_WHOLE>(be, a, items);
+        return wgrad_launch<wgrad_tile<P, 32, 2, WN, IS_EXACT ? 8 : 4>, IS_WHOLE>(
+            be, a, items);
+    return wgrad_launch<wgrad_tile<P, 64, 2, WN, IS_EXACT ? 4 : 3>, IS_WHOLE>(be, a,
+                                                                              items);
 }
 
 template <sp_precision P>
-sp_status launch_tensor(sp_backend *be, const wgrad_call &a, const wgrad_items &items)
+sp_status wgrad_launch_tensor(sp_backend *be, const wgrad_call &a,
+                              const wgrad_items &items)
 {
     if (!a.is_whole)
-        return launch_narrow<P, false>(be, a, items);
+        return wgrad_launch_narrow<P, false>(be, a, items);
     switch (cuda_wgrad_edge(a.x.c, a.dy.c, true)) {
     case 32:
     case 64:
-        return launch_narrow<P, true>(be, a, items);
+        return wgrad_launch_narrow<P, true>(be, a, items);
     case 96:
-        return launch<wgrad_tile<P, 96, 2, 2, 2>, true>(be, a, items);
+        return wgrad_launch<wgrad_tile<P, 96, 2, 2, 2>, true>(be, a, items);
     default:
-        return launch<wgrad_tile<P, 128, 2, 4, 2>, true>(be, a, items);
+        return wgrad_launch<wgrad_tile<P, 128, 2, 4, 2>, true>(be, a, items);
     }
 }
 
 /* Launches the listed items and empties the list. */
-sp_status flush(sp_backend *be, const wgrad_call &a, wgrad_items *items, float *dw)
+sp_status wgrad_flush(sp_backend *be, const wgrad_call &a, wgrad_items *items,
+                      float *dw)
 {
     const int64_t n = (int64_t)a.x.c * a.dy.c;
 
     if (items->first[items->n] > 0) {
         if (be->precision == SP_BF16)
-            SP_TRY(launch_tensor<SP_BF16>(be, a, *items));
+            SP_TRY(wgrad_launch_tensor<SP_BF16>(be, a, *items));
         else if (be->precision == SP_TF32)
-            SP_TRY(launch_tensor<SP_TF32>(be, a, *items));
+            SP_TRY(wgrad_launch_tensor<SP_TF32>(be, a, *items));
         else if (a.is_whole)
-            SP_TRY((launch_narrow<SP_FP32, true>(be, a, *items)));
+            SP_TRY((wgrad_launch_narrow<SP_FP32, true>(be, a, *items)));
         else
-            SP_TRY((launch_narrow<SP_FP32, false>(be, a, *items)));
+            SP_TRY((wgrad_launch_narrow<SP_FP32, false>(be, a, *items)));
         SP_TRY(CUDA_LAUNCH(
             add_slots_kernel,
             dim3((unsigned)((n + 256 * SUMS - 1) / (256 * SUMS)), (unsigned)a.K),
@@ -330,14 +334,14 @@ sp_status flush(sp_backend *be, const wgrad_call &a, wgrad_items *items, float *
 }
 
 /* Lists the pairs of offset k of one sample, in as many rounds as needed. */
-sp_status add_entry(sp_backend *be, const wgrad_call &a, int k, int32_t begin,
-                    int32_t end, int max_items, wgrad_items *items, float *dw)
+sp_status wgrad_add_entry(sp_backend *be, const wgrad_call &a, int k, int32_t begin,
+                          int32_t end, int max_items, wgrad_items *items, float *dw)
 {
     do {
         int need = (end - begin + a.item - 1) / a.item, room;
 
         if (items->n == MAX_ENTRIES || items->first[items->n] == max_items)
-            SP_TRY(flush(be, a, items, dw));
+            SP_TRY(wgrad_flush(be, a, items, dw));
         if (items->n == 0)
             items->k0 = k;
         room = max_items - items->first[items->n];
@@ -404,9 +408,9 @@ sp_status sum_weights(sp_backend *be, const sp_conv_wgrad_args *args)
                  has_whole_chunks(a.dy);
     SP_TRY(SP_TAKE(&cuda_of(be)->scratch, max_items * slot, &a.part));
     for (int e = 0; e < n_entries; e++)
-        SP_TRY(add_entry(be, a, e % a.K, start[e], start[e + 1], (int)max_items, &items,
-                         args->dw));
-    return flush(be, a, &items, args->dw);
+        SP_TRY(wgrad_add_entry(be, a, e % a.K, start[e], start[e + 1], (int)max_items,
+                               &items, args->dw));
+    return wgrad_flush(be, a, &items, args->dw);
 }
 
 /* ---- bias ---- */

@@ -96,7 +96,7 @@ static sp_status check_capability(const sp_backend *be)
     return SP_OK;
 }
 
-static __global__ void any_kernel()
+static __global__ void device_any_kernel()
 {
     sp_grid_wait();
 }
@@ -108,7 +108,7 @@ static sp_status tell_compilation(int device, double seconds)
 {
     cudaFuncAttributes code = {};
 
-    SP_CUDA(cudaFuncGetAttributes(&code, (const void *)any_kernel));
+    SP_CUDA(cudaFuncGetAttributes(&code, (const void *)device_any_kernel));
     if (code.binaryVersion / 10 > code.ptxVersion / 10)
         sp_log_info("device %d: the driver has compiled the kernels for capability "
                     "%d.%d (%.0f s); configure --with-cuda-arch=\"... %d\" saves that",
@@ -140,7 +140,7 @@ sp_status sp_cuda_scratch_drop(sp_backend *be)
 
 /* Lower numbers have priority. Plans and the side stream use the time that the step
  * leaves idle. Priorities above the step's are left for the sums of the gradients. */
-static sp_status start(sp_backend *be, sp_cuda *cuda)
+static sp_status device_start(sp_backend *be, sp_cuda *cuda)
 {
     const double begin = sp_now_s();
     int least, greatest, reads_pageable;
@@ -192,7 +192,7 @@ sp_status sp_cuda_open(sp_backend *be, int device, int threads)
         return SP_FAIL(SP_EMEM, "CUDA backend: out of memory");
     cuda->owner = pthread_self();
     be->impl = cuda;
-    rc = start(be, cuda);
+    rc = device_start(be, cuda);
     if (rc != SP_OK)
         sp_cuda_close(be);
     return rc;

@@ -24,7 +24,7 @@ struct early_stream {
     bool is_behind_kernel;
 } streams[MOST];
 
-early_stream *find(cudaStream_t stream)
+early_stream *early_find(cudaStream_t stream)
 {
     for (early_stream &s : streams)
         if (s.stream == stream)
@@ -32,7 +32,7 @@ early_stream *find(cudaStream_t stream)
     return NULL;
 }
 
-__global__ void any_kernel()
+__global__ void early_any_kernel()
 {
     sp_grid_wait();
 }
@@ -47,7 +47,8 @@ bool has_wait(int device)
     return cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) ==
                cudaSuccess &&
            major >= 9 &&
-           cudaFuncGetAttributes(&code, (const void *)any_kernel) == cudaSuccess &&
+           cudaFuncGetAttributes(&code, (const void *)early_any_kernel) ==
+               cudaSuccess &&
            code.ptxVersion >= 90;
 }
 
@@ -56,7 +57,7 @@ bool has_wait(int device)
 void sp_early_allow(cudaStream_t stream, int device)
 {
     const char *text = sp_env("SP_EARLY_LAUNCH");
-    early_stream *s = find(NULL);
+    early_stream *s = early_find(NULL);
 
     if (s && has_wait(device) && !(text && strcmp(text, "0") == 0))
         *s = {stream, false};
@@ -64,7 +65,7 @@ void sp_early_allow(cudaStream_t stream, int device)
 
 void sp_early_forget(cudaStream_t stream)
 {
-    early_stream *s = stream ? find(stream) : NULL;
+    early_stream *s = stream ? early_find(stream) : NULL;
 
     if (s)
         *s = {NULL, false};
@@ -72,7 +73,7 @@ void sp_early_forget(cudaStream_t stream)
 
 void sp_early_break(cudaStream_t stream)
 {
-    early_stream *s = find(stream);
+    early_stream *s = early_find(stream);
 
     if (s)
         s->is_behind_kernel = false;
@@ -80,7 +81,7 @@ void sp_early_break(cudaStream_t stream)
 
 bool sp_early_next(cudaStream_t stream)
 {
-    early_stream *s = stream ? find(stream) : NULL;
+    early_stream *s = stream ? early_find(stream) : NULL;
     const bool is_early = s && s->is_behind_kernel;
 
     if (s)

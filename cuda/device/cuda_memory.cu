@@ -28,7 +28,7 @@ size_t granules(size_t bytes)
     return sp_multiple(bytes, SP_VMM_GRANULE);
 }
 
-double mib(size_t bytes)
+double memory_mib(size_t bytes)
 {
     return (double)bytes / (1 << 20);
 }
@@ -66,7 +66,7 @@ sp_status commit(sp_arena *arena, size_t bytes)
     if (error != cudaSuccess)
         return SP_FAIL(error == cudaErrorMemoryAllocation ? SP_EMEM : SP_EDEVICE,
                        "arena %s: %.1f MiB more of device memory, %.1f in use: %s",
-                       arena->name, mib(more), mib(arena->committed),
+                       arena->name, memory_mib(more), memory_mib(arena->committed),
                        cudaGetErrorString(error));
     own->backed[own->n_backed++] = more;
     arena->committed += more;
@@ -101,7 +101,7 @@ sp_status sp_cuda_arena_create(sp_arena *arena, size_t reserve, const char *name
 
 /* Gives the arena's memory back. The memory that the device keeps is lost until the
  * process ends, which is logged; a device that has failed has been reported. */
-static void release(const sp_arena *arena)
+static void memory_release(const sp_arena *arena)
 {
     const device_arena *own = (const device_arena *)arena->impl;
     cudaError_t error;
@@ -112,7 +112,8 @@ static void release(const sp_arena *arena)
     error = sp_vmm_release(arena->base, arena->reserved, own->backed, own->n_backed);
     if (error != cudaSuccess)
         sp_log_warn("arena %s: %.1f MiB of device memory are not given back: %s",
-                    arena->name, mib(arena->committed), cudaGetErrorString(error));
+                    arena->name, memory_mib(arena->committed),
+                    cudaGetErrorString(error));
 }
 
 void sp_cuda_arena_destroy(sp_arena *arena)
@@ -120,7 +121,7 @@ void sp_cuda_arena_destroy(sp_arena *arena)
     device_arena *own = (device_arena *)arena->impl;
 
     if (arena->base)
-        release(arena);
+        memory_release(arena);
     if (own) {
         sp_arena_destroy(&own->host);
         free(own->backed);

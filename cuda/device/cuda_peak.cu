@@ -129,7 +129,7 @@ int rounds_of(double amount, double one)
     return amount < one ? 1 : amount / one > 1e8 ? 100000000 : (int)(amount / one);
 }
 
-sp_status products(sp_backend *be, const sp_peak_args *a, double *work)
+sp_status cuda_peak_products(sp_backend *be, const sp_peak_args *a, double *work)
 {
     /* per warp and round: 2 CHAINS multiply-adds in each of 32 threads, or CHAINS mma
      */
@@ -171,7 +171,7 @@ sp_status launches(sp_backend *be, const sp_peak_args *a, double *work)
     return cuda_launched("nothing_kernel");
 }
 
-sp_status gather(sp_backend *be, const sp_peak_args *a, double *work)
+sp_status peak_gather(sp_backend *be, const sp_peak_args *a, double *work)
 {
     const int64_t most = TABLE_BYTES, bytes = 4 * a->n < most ? 4 * a->n : most;
     const int blocks = cuda_of(be)->n_multiprocessors * ((int)FULL / (int)THREADS);
@@ -190,13 +190,13 @@ sp_status sp_cuda_peak(sp_backend *be, const sp_peak_args *args, double *work)
 {
     switch (args->what) {
     case SP_PEAK_PRODUCTS:
-        return products(be, args, work);
+        return cuda_peak_products(be, args, work);
     case SP_PEAK_STREAM:
         return stream_all(be, args, work);
     case SP_PEAK_LAUNCH:
         return launches(be, args, work);
     case SP_PEAK_GATHER:
-        return gather(be, args, work);
+        return peak_gather(be, args, work);
     default: /* SP_PEAK_STREAM already reads as much as it writes */
         *work = 0;
     }

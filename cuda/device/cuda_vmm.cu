@@ -17,7 +17,7 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char *name, void **at, unsign
 }
 #endif
 
-template <class F> cudaError_t find(const char *name, F *call)
+template <class F> cudaError_t vmm_find(const char *name, F *call)
 {
     cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
     void *at = nullptr;
@@ -48,7 +48,7 @@ cudaError_t sp_vmm_reserve(void **base, size_t bytes)
 {
     decltype(&cuMemAddressReserve) reserve;
     CUdeviceptr at = 0;
-    cudaError_t error = find("cuMemAddressReserve", &reserve);
+    cudaError_t error = vmm_find("cuMemAddressReserve", &reserve);
 
     if (error == cudaSuccess)
         error = status(reserve(&at, bytes, 0, 0, 0));
@@ -64,12 +64,12 @@ static cudaError_t map(CUdeviceptr at, size_t bytes,
     decltype(&cuMemMap) do_map;
     decltype(&cuMemSetAccess) allow;
     decltype(&cuMemUnmap) unmap;
-    cudaError_t error = find("cuMemMap", &do_map);
+    cudaError_t error = vmm_find("cuMemMap", &do_map);
 
     if (error == cudaSuccess)
-        error = find("cuMemSetAccess", &allow);
+        error = vmm_find("cuMemSetAccess", &allow);
     if (error == cudaSuccess)
-        error = find("cuMemUnmap", &unmap);
+        error = vmm_find("cuMemUnmap", &unmap);
     if (error == cudaSuccess)
         error = status(do_map(at, bytes, 0, memory, 0));
     if (error != cudaSuccess)
@@ -86,13 +86,13 @@ cudaError_t sp_vmm_back(void *at, size_t bytes, int device)
     CUmemGenericAllocationHandle memory;
     decltype(&cuMemCreate) create;
     decltype(&cuMemRelease) release;
-    cudaError_t error = find("cuMemCreate", &create);
+    cudaError_t error = vmm_find("cuMemCreate", &create);
 
     wanted.type = CU_MEM_ALLOCATION_TYPE_PINNED;
     wanted.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
     wanted.location.id = device;
     if (error == cudaSuccess)
-        error = find("cuMemRelease", &release);
+        error = vmm_find("cuMemRelease", &release);
     if (error == cudaSuccess)
         error = status(create(&memory, bytes, &wanted, 0));
     if (error != cudaSuccess)
@@ -109,10 +109,10 @@ cudaError_t sp_vmm_release(void *base, size_t bytes, const size_t *backed, int n
     decltype(&cuMemUnmap) unmap;
     decltype(&cuMemAddressFree) forget;
     CUdeviceptr at = (CUdeviceptr)base;
-    cudaError_t error = find("cuMemUnmap", &unmap);
+    cudaError_t error = vmm_find("cuMemUnmap", &unmap);
 
     if (error == cudaSuccess)
-        error = find("cuMemAddressFree", &forget);
+        error = vmm_find("cuMemAddressFree", &forget);
     if (error != cudaSuccess)
         return error;
     for (int i = 0; i < n; at += backed[i++]) {

@@ -9,7 +9,7 @@ typedef struct row_key {
     int32_t row;
 } row_key;
 
-static bool has(const cuda_map *m, int32_t row, int k)
+static bool map_has(const cuda_map *m, int32_t row, int k)
 {
     return m->mask[(size_t)(k / 32) * (size_t)m->n_out + (size_t)row] >> k % 32 & 1;
 }
@@ -20,7 +20,7 @@ static sp_status none_left(void)
 }
 
 /* Fills masks and neighbours: within a tile the pairs are sorted by rising offset. */
-static sp_status take_rows(const sp_map *from, cuda_map *m)
+static sp_status map_take_rows(const sp_map *from, cuda_map *m)
 {
     const size_t n = (size_t)m->n_out;
     uint32_t *mask = calloc(n * (size_t)m->n_words + 1, sizeof *mask);
@@ -52,7 +52,7 @@ static sp_status take_rows(const sp_map *from, cuda_map *m)
     return SP_OK;
 }
 
-static uint32_t gray_place(uint32_t v)
+static uint32_t map_gray_place(uint32_t v)
 {
     uint32_t place = 0;
 
@@ -62,11 +62,11 @@ static uint32_t gray_place(uint32_t v)
 }
 
 /* True if plane j of an axis (0 is x) holds any offset. */
-static uint32_t is_used(const cuda_map *m, int kernel, int32_t row, int axis, int j)
+static uint32_t map_is_used(const cuda_map *m, int kernel, int32_t row, int axis, int j)
 {
     for (int k = 0; k < m->K; k++) {
         const int at[3] = {k % kernel, k / kernel % kernel, k / kernel / kernel};
-        if (at[axis] == j && has(m, row, k))
+        if (at[axis] == j && map_has(m, row, k))
             return 1;
     }
     return 0;
@@ -80,8 +80,8 @@ static uint64_t outer_key(const cuda_map *m, int kernel, int32_t row)
     uint32_t bits = 0;
 
     for (int i = 0; kernel > 3 && i < 12; i++)
-        bits = bits << 1 | is_used(m, kernel, row, axes[i / 4], plane[i % 4]);
-    return gray_place(bits);
+        bits = bits << 1 | map_is_used(m, kernel, row, axes[i / 4], plane[i % 4]);
+    return map_gray_place(bits);
 }
 
 /* Joins two numbers: which outer planes of the inner 3^3 hold any offset, and its other
@@ -93,13 +93,13 @@ static uint32_t inner_key(const cuda_map *m, int kernel, int32_t row)
     int at = 0;
 
     if (kernel < 3)
-        return gray_place(m->mask[row]);
+        return map_gray_place(m->mask[row]);
     for (int z = 0; z < 3; z++)
         for (int y = 0; y < 3; y++)
             for (int x = 0; x < 3; x++) {
                 const int k = ((z + lo) * kernel + y + lo) * kernel + x + lo;
                 const bool is_centre = x == 1 && y == 1 && z == 1;
-                if (has(m, row, k)) {
+                if (map_has(m, row, k)) {
                     planes |= (uint32_t)(z == 0) << 5 | (uint32_t)(z == 2) << 4 |
                               (uint32_t)(x == 0) << 3 | (uint32_t)(x == 2) << 2 |
                               (uint32_t)(y == 0) << 1 | (uint32_t)(y == 2);
@@ -107,10 +107,10 @@ static uint32_t inner_key(const cuda_map *m, int kernel, int32_t row)
                 }
                 at += !is_centre;
             }
-    return gray_place(planes) << 26 | gray_place(others);
+    return map_gray_place(planes) << 26 | map_gray_place(others);
 }
 
-static int compare(const void *a, const void *b)
+static int map_compare(const void *a, const void *b)
 {
     const row_key *x = a, *y = b;
 
@@ -135,12 +135,12 @@ static void order_tiles(const cuda_map *m, const row_key *rows, row_key *tiles,
         for (int k = 0; k < m->K; k++) {
             bool is_there = false;
             for (int r = 0; r < CUDA_TALL_ROWS; r++)
-                is_there = is_there || has(m, row[r].row, k);
+                is_there = is_there || map_has(m, row[r].row, k);
             absent -= is_there;
         }
         tiles[t] = (row_key){row->window, (uint64_t)absent, t};
     }
-    qsort(tiles, (size_t)n_tiles, sizeof *tiles, compare);
+    qsort(tiles, (size_t)n_tiles, sizeof *tiles, map_compare);
     for (int32_t i = 0; i < m->n_out; i++)
         order[i] = rows[i / CUDA_TALL_ROWS < n_tiles
                             ? tiles[i / CUDA_TALL_ROWS].row * CUDA_TALL_ROWS +
@@ -169,14 +169,14 @@ static sp_status take_order(const sp_map *from, cuda_map *m)
                                     inner_key(m, from->key.kernel, i),
                                 i};
     }
-    qsort(rows, (size_t)m->n_out, sizeof *rows, compare);
+    qsort(rows, (size_t)m->n_out, sizeof *rows, map_compare);
     order_tiles(m, rows, tiles, order);
     free(rows);
     free(tiles);
     return SP_OK;
 }
 
-static sp_status take_pairs(const sp_map *from, cuda_map *m)
+static sp_status map_take_pairs(const sp_map *from, cuda_map *m)
 {
     const size_t n = (size_t)m->pairs + 1;
     int32_t *in = malloc(n * sizeof *in), *out = malloc(n * sizeof *out), at = 0;
@@ -210,9 +210,9 @@ sp_status cuda_map_host(const sp_map *from, int n_samples, cuda_map *to)
                      .n_samples = n_samples,
                      .pairs = from->pairs};
 
-    SP_TRY(take_rows(from, to));
+    SP_TRY(map_take_rows(from, to));
     SP_TRY(take_order(from, to));
-    return take_pairs(from, to);
+    return map_take_pairs(from, to);
 }
 
 void cuda_map_host_free(cuda_map *m)

@@ -146,7 +146,8 @@ struct take_keys {
 
 /* Writes order[n] for coordinates in any sequence. If sample and key do not fit one
  * word, a second sort is by sample; sorting is stable. */
-sp_status sort_rows(cuda_plan_builder *b, const input &in, int32_t n, int32_t *order)
+sp_status cuda_plan_sort_rows(cuda_plan_builder *b, const input &in, int32_t n,
+                              int32_t *order)
 {
     const int sample_bits = b->n_samples ? plan_bits((uint64_t)b->n_samples - 1) : 0;
     const bool is_narrow = in.key_bits + sample_bits <= 64;
@@ -243,7 +244,7 @@ sp_status sort_and_count(cuda_plan_builder *b, const int32_t *coords, int32_t *t
     SP_TRY(SP_TAKE(b->arena, n_found + (size_t)n, &found));
     order = found + n_found;
     SP_TRY(upload_input(b, coords, table, &in));
-    SP_TRY(sort_rows(b, in, n, order));
+    SP_TRY(cuda_plan_sort_rows(b, in, n, order));
     SP_TRY(plan_each(b, take_keys{in, order, b->levels.key[0]}, n));
     SP_TRY(plan_count_levels(b, in.sample_row, sums, found, found_host));
     sp_arena_rewind(b->arena, mark);
@@ -280,7 +281,7 @@ sp_status build_levels(cuda_plan_builder *b, const int32_t *coords,
     return plan_fill_levels(b, sums);
 }
 
-void publish_levels(const cuda_plan_builder *b)
+void cuda_plan_publish_levels(const cuda_plan_builder *b)
 {
     sp_plan *p = b->plan;
 
@@ -293,7 +294,7 @@ void publish_levels(const cuda_plan_builder *b)
 }
 
 /* A plan that the compute thread builds is ordered with that thread's other calls. */
-sp_status begin(sp_backend *be)
+sp_status plan_begin(sp_backend *be)
 {
     sp_cuda *cuda = cuda_of(be);
 
@@ -304,7 +305,7 @@ sp_status begin(sp_backend *be)
     return cuda_wait_event(cuda->plan, cuda->turn);
 }
 
-sp_status end(sp_backend *be)
+sp_status plan_end(sp_backend *be)
 {
     sp_cuda *cuda = cuda_of(be);
 
@@ -330,9 +331,9 @@ sp_status sp_cuda_plan_build(sp_backend *be, const sp_plan_spec *spec,
     b.n_samples = n_samples;
     memset(plan, 0, sizeof *plan);
     sp_arena_reset(b.host);
-    SP_TRY(begin(be));
+    SP_TRY(plan_begin(be));
     SP_TRY(build_levels(&b, coords, sample_row));
-    publish_levels(&b);
+    cuda_plan_publish_levels(&b);
     SP_TRY(plan_build_maps(&b));
-    return end(be);
+    return plan_end(be);
 }

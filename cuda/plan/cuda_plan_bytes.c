@@ -21,7 +21,7 @@ typedef struct numbers {
 } numbers;
 
 /* An allocation that stays. */
-static void keep(room *r, int64_t bytes)
+static void plan_keep(room *r, int64_t bytes)
 {
     r->used += (int64_t)sp_multiple((size_t)bytes, ALIGN);
     r->high = sp_most(r->high, r->used);
@@ -40,35 +40,37 @@ static int64_t sort_bytes(int64_t n)
     return n ? 20 * n + 13 * n + SORT_ROOM : 0;
 }
 
-static int64_t rows_of(const numbers *n, int map)
+static int64_t plan_bytes_rows_of(const numbers *n, int map)
 {
     return n->voxels[n->spec->map[map].level_out];
 }
 
-static void take_levels(room *r, const numbers *n)
+static void plan_bytes_take_levels(room *r, const numbers *n)
 {
     const int64_t tables = 4 * n->spec->n_levels * (n->n_samples + 1);
 
-    keep(r, 8 * n->voxels[0]);
-    keep(r, 4 * n->spec->n_levels * ((n->voxels[0] + SCAN - 1) / SCAN));
+    plan_keep(r, 8 * n->voxels[0]);
+    plan_keep(r, 4 * n->spec->n_levels * ((n->voxels[0] + SCAN - 1) / SCAN));
     use(r, tables + (4 + 12) * n->voxels[0] + 4 * (4 * n->n_samples + 1) +
                sort_bytes(n->voxels[0]));
-    keep(r, 2 * tables);
+    plan_keep(r, 2 * tables);
     for (int l = 1; l < n->spec->n_levels; l++) {
-        keep(r, 4 * n->voxels[l - 1]);
-        keep(r, 8 * n->voxels[l]);
-        keep(r, 8 * n->voxels[l]);
+        plan_keep(r, 4 * n->voxels[l - 1]);
+        plan_keep(r, 8 * n->voxels[l]);
+        plan_keep(r, 8 * n->voxels[l]);
     }
 }
 
-static void take_rows(room *r, const numbers *n, int map)
+static void plan_bytes_take_rows(room *r, const numbers *n, int map)
 {
-    const int64_t rows = rows_of(n, map), K = sp_kernel_volume(n->spec->map[map]);
+    const int64_t rows = plan_bytes_rows_of(n, map),
+                  K = sp_kernel_volume(n->spec->map[map]);
 
-    keep(r, (K + 31) / 32 * rows * 4);                    /* masks */
-    keep(r, (rows + 1) * 4);                              /* first */
-    keep(r, rows * 4);                                    /* order */
-    keep(r, ((rows / CHUNK + n->n_samples) * K + 1) * 4); /* positions of the pairs */
+    plan_keep(r, (K + 31) / 32 * rows * 4); /* masks */
+    plan_keep(r, (rows + 1) * 4);           /* first */
+    plan_keep(r, rows * 4);                 /* order */
+    plan_keep(r,
+              ((rows / CHUNK + n->n_samples) * K + 1) * 4); /* positions of the pairs */
 }
 
 /* Sorted rows of all maps, their tiles, and the largest sort. */
@@ -79,9 +81,9 @@ static void use_order(room *r, const numbers *n)
     for (int m = 0; m < n->spec->n_maps; m++) {
         int64_t *of_key = &sorted[cuda_map_key_bits(n->spec->map[m].kernel)];
 
-        *of_key += rows_of(n, m);
+        *of_key += plan_bytes_rows_of(n, m);
         most = sp_most(most, *of_key);
-        rows += rows_of(n, m);
+        rows += plan_bytes_rows_of(n, m);
     }
     use(r, 4 * rows + 4 * (rows / CUDA_TALL_ROWS) + sort_bytes(most));
 }
@@ -92,16 +94,16 @@ static void take_maps(room *r, const numbers *n)
     int64_t starts = 0;
 
     for (int m = 0; m < n->spec->n_maps; m++) {
-        take_rows(r, n, m);
+        plan_bytes_take_rows(r, n, m);
         starts += n->n_samples * sp_kernel_volume(n->spec->map[m]) + 1;
     }
-    keep(r, 4 * starts);
+    plan_keep(r, 4 * starts);
     if (top >= 0)
-        keep(r, 4 * n->pairs[top]);
+        plan_keep(r, 4 * n->pairs[top]);
     use_order(r, n);
     for (int m = 0; m < n->spec->n_maps; m++)
         for (int list = m == top; list < 3; list++)
-            keep(r, 4 * n->pairs[m]);
+            plan_keep(r, 4 * n->pairs[m]);
 }
 
 int64_t sp_cuda_plan_bytes(const sp_plan_spec *spec, int n_samples,
@@ -110,7 +112,7 @@ int64_t sp_cuda_plan_bytes(const sp_plan_spec *spec, int n_samples,
     const numbers n = {spec, n_samples, voxels, pairs};
     room r = {0, 0};
 
-    take_levels(&r, &n);
+    plan_bytes_take_levels(&r, &n);
     if (spec->n_maps)
         take_maps(&r, &n);
     return r.high;

@@ -222,7 +222,7 @@ unsigned scan_blocks(int64_t n)
     return (unsigned)((n + PLAN_SCAN - 1) / PLAN_SCAN);
 }
 
-sp_status take_levels(cuda_plan_builder *b)
+sp_status plan_levels_take(cuda_plan_builder *b)
 {
     plan_levels *p = &b->levels;
 
@@ -284,13 +284,14 @@ sp_status plan_take_host_levels(cuda_plan_builder *b, const int32_t *coords,
     sp_plan host;
 
     spec.n_maps = 0;
-    SP_TRY(sp_cpu_plan_build(NULL, &spec, coords, sample_row, n_samples, b->host, &host));
+    SP_TRY(
+        sp_cpu_plan_build(NULL, &spec, coords, sample_row, n_samples, b->host, &host));
     SP_TRY(SP_TAKE(b->host, (size_t)n_levels * n_rows, &b->sample_row_host));
     b->plan->order = host.order;
     for (int l = 0; l < n_levels; l++) {
         b->levels.n[l] = host.level[l].n;
-        memcpy(plan_of_level(b->sample_row_host, n_samples, l), host.level[l].sample_row,
-               n_rows * sizeof *b->sample_row_host);
+        memcpy(plan_of_level(b->sample_row_host, n_samples, l),
+               host.level[l].sample_row, n_rows * sizeof *b->sample_row_host);
     }
     SP_TRY(upload_tables(b));
     for (int l = 0; l < n_levels; l++) {
@@ -335,7 +336,7 @@ sp_status plan_fill_levels(cuda_plan_builder *b, const int32_t *sums)
     const unsigned n_blocks = scan_blocks(b->levels.n[0]);
 
     SP_TRY(upload_tables(b));
-    SP_TRY(take_levels(b));
+    SP_TRY(plan_levels_take(b));
     if (n_blocks == 0 || b->levels.n_levels == 1)
         return SP_OK;
     SP_TRY(PLAN_LAUNCH(b, write_levels_kernel, n_blocks, PLAN_THREADS,

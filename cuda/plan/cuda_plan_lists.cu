@@ -23,7 +23,7 @@ namespace
 /* ---- order ---- */
 
 /* The position of v in the Gray code: the i with v = i ^ i >> 1. */
-__device__ uint32_t gray_place(uint32_t v)
+__device__ uint32_t plan_gray_place(uint32_t v)
 {
     for (int by = 1; by < 32; by *= 2)
         v ^= v >> by;
@@ -81,7 +81,7 @@ struct key_rows {
             bits = bits << 4 | (p & 1) << 3 | (p >> (kernel - 1) & 1) << 2 |
                    (p >> 1 & 1) << 1 | (p >> (kernel - 2) & 1);
         }
-        return gray_place(bits);
+        return plan_gray_place(bits);
     }
 
     __device__ uint32_t inner_key(int64_t o) const
@@ -89,7 +89,7 @@ struct key_rows {
         uint32_t m, planes;
 
         if (kernel < 3)
-            return gray_place(mask[o]);
+            return plan_gray_place(mask[o]);
         m = inner(o);
         planes = (uint32_t)((m & 0x00001ff) != 0) << 5 | /* z - 1 */
                  (uint32_t)((m & 0x7fc0000) != 0) << 4 | /* z + 1 */
@@ -97,7 +97,8 @@ struct key_rows {
                  (uint32_t)((m & 0x4924924) != 0) << 2 | /* x + 1 */
                  (uint32_t)((m & 0x01c0e07) != 0) << 1 | /* y - 1 */
                  (uint32_t)((m & 0x70381c0) != 0);       /* y + 1 */
-        return gray_place(planes) << 26 | gray_place((m & 0x1fff) | m >> 14 << 13);
+        return plan_gray_place(planes) << 26 |
+               plan_gray_place((m & 0x1fff) | m >> 14 << 13);
     }
 
     __device__ uint64_t key(int64_t o) const
@@ -348,8 +349,8 @@ int key_bits(const plan_map *m)
 }
 
 /* Sorts the rows of the maps begin .. end - 1. Their keys are of equal length. */
-sp_status sort_rows(cuda_plan_builder *b, const plan_map *begin, const plan_map *end,
-                    int32_t *sorted)
+sp_status plan_lists_sort_rows(cuda_plan_builder *b, const plan_map *begin,
+                               const plan_map *end, int32_t *sorted)
 {
     const int64_t n = end[-1].row_at + end[-1].n_out - begin->row_at;
     const int last = end[-1].segment + end[-1].n_out / CUDA_MAP_WINDOW;
@@ -408,7 +409,7 @@ sp_status plan_order_rows(cuda_plan_builder *b)
     for (m = begin + 1; begin < end; begin = m++) {
         while (m < end && key_bits(m) == key_bits(begin))
             m++;
-        SP_TRY(sort_rows(b, begin, m, sorted));
+        SP_TRY(plan_lists_sort_rows(b, begin, m, sorted));
     }
     SP_TRY(sort_tiles(b, sorted, n_tiles, tile));
     SP_TRY(plan_each_map(b, move_tiles{sorted, tile}));

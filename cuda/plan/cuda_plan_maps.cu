@@ -56,8 +56,8 @@ __device__ aim aim_at(const plan_map &m, int own, int axis, int d)
     return a;
 }
 
-__device__ int32_t descend(const lookup &q, const plan_map &m, int32_t ancestor,
-                           int cell, uint64_t key)
+__device__ int32_t plan_maps_descend(const lookup &q, const plan_map &m,
+                                     int32_t ancestor, int cell, uint64_t key)
 {
     const uint32_t mask = q.top_mask[ancestor];
     int32_t row;
@@ -75,7 +75,8 @@ __device__ int32_t descend(const lookup &q, const plan_map &m, int32_t ancestor,
     return row;
 }
 
-__device__ int32_t search(const lookup &q, const plan_map &m, int sample, uint64_t key)
+__device__ int32_t plan_search(const lookup &q, const plan_map &m, int sample,
+                               uint64_t key)
 {
     const plan_levels &p = q.levels;
     const int32_t *row = plan_of_level(p.sample_row, p.n_samples, m.from);
@@ -116,20 +117,21 @@ __device__ viewpoint view_from(const lookup &q, const plan_map &m, int64_t o)
     return v;
 }
 
-__device__ int32_t find(const lookup &q, const plan_map &m, const viewpoint &v,
-                        const aim &x, const aim &y, const aim &z)
+__device__ int32_t plan_find(const lookup &q, const plan_map &m, const viewpoint &v,
+                             const aim &x, const aim &y, const aim &z)
 {
     const uint64_t key = x.key | y.key | z.key;
 
     if (m.rise < 0)
-        return search(q, m, v.sample, key);
-    return descend(q, m, v.ancestor, x.cell + 3 * y.cell + 9 * z.cell, key);
+        return plan_search(q, m, v.sample, key);
+    return plan_maps_descend(q, m, v.ancestor, x.cell + 3 * y.cell + 9 * z.cell, key);
 }
 
 /* Calls visit->wants(k) for each offset and, if that is true and the row has a
  * partner, visit->found(k, row). */
 template <class V>
-__device__ void look_around(const lookup &q, const plan_map &m, int64_t o, V *visit)
+__device__ void plan_maps_look_around(const lookup &q, const plan_map &m, int64_t o,
+                                      V *visit)
 {
     const viewpoint v = view_from(q, m, o);
     int k = 0;
@@ -142,7 +144,7 @@ __device__ void look_around(const lookup &q, const plan_map &m, int64_t o, V *vi
                 const aim x = aim_at(m, v.at[0], 0, dx);
                 int32_t row = -1;
                 if (visit->wants(k) && x.is_there && y.is_there && z.is_there)
-                    row = find(q, m, v, x, y, z);
+                    row = plan_find(q, m, v, x, y, z);
                 if (row >= 0)
                     visit->found(k, row);
             }
@@ -199,7 +201,7 @@ struct write_masks : each_row {
 
         if (o >= m.n_out)
             return;
-        look_around(q, m, o, &w);
+        plan_maps_look_around(q, m, o, &w);
         w.flush();
     }
 };
@@ -212,7 +214,7 @@ struct write_neighbours : each_row {
         if (o >= m.n_out)
             return;
         neighbour_writer w = {m.mask + o, m.n_out, m.nbr + m.first[o]};
-        look_around(q, m, o, &w);
+        plan_maps_look_around(q, m, o, &w);
     }
 };
 
@@ -305,7 +307,7 @@ size_t lists_of(const cuda_plan_builder *b, const plan_map &m)
 
 /* Takes the memory that does not depend on the number of pairs. All `start` are
  * adjacent, so that one copy reads them. */
-sp_status take_rows(cuda_plan_builder *b, size_t *n_starts)
+sp_status plan_maps_take_rows(cuda_plan_builder *b, size_t *n_starts)
 {
     int32_t *start;
 
@@ -356,7 +358,8 @@ sp_status build_top(cuda_plan_builder *b, plan_map *top, lookup *q)
 }
 
 /* Reads the numbers of pairs and takes memory for them. start_host: of all maps. */
-sp_status take_pairs(cuda_plan_builder *b, int32_t *start_host, size_t n_starts)
+sp_status cuda_plan_take_pairs(cuda_plan_builder *b, int32_t *start_host,
+                               size_t n_starts)
 {
     SP_TRY(
         plan_download(b, start_host, b->map[0].start, n_starts * sizeof *start_host));
@@ -421,7 +424,7 @@ sp_status plan_build_maps(cuda_plan_builder *b)
     if (n_maps == 0)
         return SP_OK;
     describe_maps(b);
-    SP_TRY(take_rows(b, &n_starts));
+    SP_TRY(plan_maps_take_rows(b, &n_starts));
     SP_TRY(SP_TAKE(b->host, n_starts, &start_host));
     for (int i = 0; i < n_maps; i++)
         if (b->map[i].is_top)
@@ -430,7 +433,7 @@ sp_status plan_build_maps(cuda_plan_builder *b)
     SP_TRY(plan_scan_maps(b, count_neighbours{false}));
     SP_TRY(plan_order_rows(b));
     SP_TRY(plan_count_pairs(b));
-    SP_TRY(take_pairs(b, start_host, n_starts));
+    SP_TRY(cuda_plan_take_pairs(b, start_host, n_starts));
     SP_TRY(plan_each_map(b, write_neighbours{{q, false}}));
     SP_TRY(plan_write_pairs(b));
     for (int i = 0; i < n_maps; i++) {

@@ -51,7 +51,7 @@ static void *open_below(const char *root, const char *const *below, char *path,
 
 /* An installed toolkit has lib64; a toolkit among Python's packages lies beside nccl.
  */
-static void *search(char *path, size_t size)
+static void *nccl_search(char *path, size_t size)
 {
     static const char *const of_toolkit[] = {"lib64", "lib", "targets/*/lib",
                                              "../nccl/lib", NULL};
@@ -77,7 +77,7 @@ static sp_status open_library(sp_nccl *nccl, void **library)
     struct stat st;
 
     if (!named || !*named) {
-        *library = search(nccl->path, sizeof nccl->path);
+        *library = nccl_search(nccl->path, sizeof nccl->path);
         return *library
                    ? SP_OK
                    : SP_FAIL(SP_EMPI, "NCCL: no " LIBRARY " in the loader's path, in "

@@ -86,7 +86,8 @@ size_t memory_bytes(const peer *own)
     return sp_multiple(words * sizeof(uint64_t), BLOCK_BYTES);
 }
 
-sp_status prepare(sp_transport *t, const sp_transport_options *options, offer *mine)
+sp_status peer_prepare(sp_transport *t, const sp_transport_options *options,
+                       offer *mine)
 {
     peer *own = (peer *)calloc(1, sizeof *own);
     void *memory = NULL;
@@ -161,7 +162,8 @@ sp_status reach_all(sp_transport *t, const offer *all)
 
 /* ---- sums ---- */
 
-template <class T> sp_status put_sum(sp_transport *t, const T *from, T *to, int n)
+template <class T>
+sp_status cuda_peer_put_sum(sp_transport *t, const T *from, T *to, int n)
 {
     return peer_put_sum(&peer_of(t)->p, cuda_of(t->backend)->compute, from, to, n);
 }
@@ -179,9 +181,10 @@ sp_status peer_allreduce(sp_transport *t, const sp_small_sum *sum)
     const sp_part *part = &sum->part;
     const int n = (int)part->count;
 
-    return part->type == SP_F64
-               ? put_sum(t, (const double *)sum->from, (double *)part->data, n)
-               : put_sum(t, (const int64_t *)sum->from, (int64_t *)part->data, n);
+    return part->type == SP_F64 ? cuda_peer_put_sum(t, (const double *)sum->from,
+                                                    (double *)part->data, n)
+                                : cuda_peer_put_sum(t, (const int64_t *)sum->from,
+                                                    (int64_t *)part->data, n);
 }
 
 /* Sums known values and checks the results: on some virtual machines the links between
@@ -199,7 +202,7 @@ sp_status try_out(sp_transport *t)
         for (int i = 0; i < TRIAL_VALUES; i++)
             host[i] = (own->p.rank + 1) * (int64_t)(trial + i);
         SP_TRY(sp_cuda_upload(t->backend, data, host, sizeof host));
-        SP_TRY(put_sum(t, data, data, TRIAL_VALUES));
+        SP_TRY(cuda_peer_put_sum(t, data, data, TRIAL_VALUES));
         SP_TRY(sp_cuda_download(t->backend, host, data, sizeof host));
         for (int i = 0; i < TRIAL_VALUES; i++)
             if (host[i] != weight * (trial + i))
@@ -211,12 +214,12 @@ sp_status try_out(sp_transport *t)
 
 /* ---- open and close ---- */
 
-uint64_t word_of(const uint64_t *of_record)
+uint64_t peer_word_of(const uint64_t *of_record)
 {
     return __atomic_load_n(of_record, __ATOMIC_ACQUIRE);
 }
 
-void let_go(sp_transport *t)
+void peer_let_go(sp_transport *t)
 {
     peer *own = peer_of(t);
 
@@ -250,14 +253,14 @@ void set_limit(sp_transport *t, double s)
 
 /* Each part ends with an agreement, because a rank that fails leaves the others without
  * a peer. Collective over the world. */
-sp_status start(sp_transport *t, const sp_transport_options *options, offer *all)
+sp_status peer_start(sp_transport *t, const sp_transport_options *options, offer *all)
 {
     const double limit_s = options->peer_limit_s > 0 ? options->peer_limit_s : LONG_S;
     const double trial_s = limit_s < TRIAL_S ? limit_s : TRIAL_S;
     offer *mine = &all[t->comm->rank];
 
     SP_TRY(sp_comm_agree(t->comm, object(t, options)));
-    SP_TRY(sp_comm_agree(t->comm, prepare(t, options, mine)));
+    SP_TRY(sp_comm_agree(t->comm, peer_prepare(t, options, mine)));
     SP_TRY(sp_comm_allreduce(t->comm, SP_SCOPE_WORLD, all,
                              (size_t)t->comm->size * sizeof *all / sizeof(int64_t),
                              SP_I64, SP_SUM));
@@ -272,7 +275,7 @@ sp_status start(sp_transport *t, const sp_transport_options *options, offer *all
     return SP_OK;
 }
 
-void say(sp_transport *t, const char *format, const char *why)
+void peer_say(sp_transport *t, const char *format, const char *why)
 {
     const size_t used = strlen(t->words);
 
@@ -288,16 +291,16 @@ sp_status peer_open(sp_transport *t, const sp_transport_options *options)
         return SP_OK;
     all = (offer *)calloc((size_t)t->comm->size, sizeof *all);
     SP_TRY(sp_comm_agree(t->comm, all ? SP_OK : SP_FAIL(SP_EMEM, "out of memory")));
-    rc = start(t, options, all);
+    rc = peer_start(t, options, all);
     free(all);
     if (rc == SP_OK) {
-        say(t, "; batch statistics through the devices' memory%s", "");
+        peer_say(t, "; batch statistics through the devices' memory%s", "");
         return SP_OK;
     }
-    say(t, "; batch statistics likewise, since devices share no memory: %.250s",
-        sp_error_last()->message);
+    peer_say(t, "; batch statistics likewise, since devices share no memory: %.250s",
+             sp_error_last()->message);
     if (t->peer)
-        let_go(t);
+        peer_let_go(t);
     SP_TRY(sp_comm_barrier(t->comm));
     give_back(t);
     return SP_OK;
@@ -305,14 +308,14 @@ sp_status peer_open(sp_transport *t, const sp_transport_options *options)
 
 /* Collective unless a rank was lost. A rank with a failed device takes part, since the
  * others do not know of it; the end of its process frees its memory. */
-void peer_close(sp_transport *t)
+void cuda_peer_close(sp_transport *t)
 {
-    const bool is_lost = word_of(&peer_of(t)->p.rec->lost) != 0;
+    const bool is_lost = peer_word_of(&peer_of(t)->p.rec->lost) != 0;
     const bool is_well = !is_lost && sp_cuda_wait(t->backend) == SP_OK;
 
     cuda_of(t->backend)->wait = NULL;
     if (is_well)
-        let_go(t);
+        peer_let_go(t);
     if (!is_lost && sp_comm_barrier(t->comm) == SP_OK && is_well)
         give_back(t);
 }
@@ -325,13 +328,13 @@ void peer_abandon(sp_transport *t)
 sp_status peer_look(sp_transport *t, bool *is_leaving)
 {
     peer *own = peer_of(t);
-    const uint64_t lost = word_of(&own->p.rec->lost);
-    const uint64_t looked_ns = word_of(&own->p.rec->looked_ns);
+    const uint64_t lost = peer_word_of(&own->p.rec->lost);
+    const uint64_t looked_ns = peer_word_of(&own->p.rec->looked_ns);
 
     if (looked_ns != own->looked_ns)
         sp_pulse_wait_turn();
     own->looked_ns = looked_ns;
-    *is_leaving = word_of(&own->p.rec->leave) != 0;
+    *is_leaving = peer_word_of(&own->p.rec->leave) != 0;
     return lost ? SP_FAIL(SP_EMPI,
                           "sum through the devices' memory: rank %d did not come in "
                           "%.0f s",
@@ -341,5 +344,5 @@ sp_status peer_look(sp_transport *t, bool *is_leaving)
 
 } // namespace
 
-const sp_peer_ops sp_cuda_peer_ops = {peer_open,  peer_close,     peer_abandon,
-                                      peer_takes, peer_allreduce, peer_look};
+const sp_peer_ops sp_cuda_peer_ops = {peer_open,  cuda_peer_close, peer_abandon,
+                                      peer_takes, peer_allreduce,  peer_look};

@@ -170,12 +170,12 @@ staged *staged_of(sp_transport *t)
     return (staged *)t->impl;
 }
 
-char *room_of(staged *s, int room)
+char *reduce_room_of(staged *s, int room)
 {
     return s->pinned + (size_t)room * ROOM_BYTES;
 }
 
-sp_status start(staged *s)
+sp_status cuda_reduce_start(staged *s)
 {
     SP_TRY(cuda_urgent_stream(&s->down));
     SP_TRY(cuda_urgent_stream(&s->up));
@@ -192,7 +192,7 @@ sp_status staged_open(sp_transport *t, const sp_transport_options *)
     t->impl = calloc(1, sizeof(staged));
     if (!t->impl)
         return SP_FAIL(SP_EMEM, "transport: out of memory");
-    return start(staged_of(t));
+    return cuda_reduce_start(staged_of(t));
 }
 
 void free_pieces(piece *p)
@@ -248,7 +248,7 @@ sp_status add_piece(staged *s, cuda_sum *of, const sp_part *part)
     return SP_OK;
 }
 
-sp_status cut(staged *s, cuda_sum *of, const sp_part *part)
+sp_status reduce_cut(staged *s, cuda_sum *of, const sp_part *part)
 {
     const size_t each = sp_part_bytes(part) / part->count, most = ROOM_BYTES / each;
 
@@ -276,8 +276,8 @@ sp_status come_down(staged *s, piece *p)
     p->room = room;
     p->state = COMING_DOWN;
     SP_CUDA(cudaStreamWaitEvent(s->down, p->of->computed, 0));
-    SP_CUDA(cudaMemcpyAsync(room_of(s, room), p->part.data, sp_part_bytes(&p->part),
-                            cudaMemcpyDeviceToHost, s->down));
+    SP_CUDA(cudaMemcpyAsync(reduce_room_of(s, room), p->part.data,
+                            sp_part_bytes(&p->part), cudaMemcpyDeviceToHost, s->down));
     SP_CUDA(cudaEventRecord(s->copied[room], s->down));
     return SP_OK;
 }
@@ -290,8 +290,9 @@ sp_status give_to_mpi(sp_transport *t, piece *p)
     if (!is_here)
         return SP_OK;
     p->state = SUMMING;
-    return sp_comm_iallreduce(t->comm, SP_SCOPE_LANE, room_of(staged_of(t), p->room),
-                              p->part.count, p->part.type, SP_SUM, &p->request);
+    return sp_comm_iallreduce(t->comm, SP_SCOPE_LANE,
+                              reduce_room_of(staged_of(t), p->room), p->part.count,
+                              p->part.type, SP_SUM, &p->request);
 }
 
 sp_status go_up(sp_transport *t, piece *p)
@@ -303,8 +304,8 @@ sp_status go_up(sp_transport *t, piece *p)
     if (!is_summed)
         return SP_OK;
     p->state = GOING_UP;
-    SP_CUDA(cudaMemcpyAsync(p->part.data, room_of(s, p->room), sp_part_bytes(&p->part),
-                            cudaMemcpyHostToDevice, s->up));
+    SP_CUDA(cudaMemcpyAsync(p->part.data, reduce_room_of(s, p->room),
+                            sp_part_bytes(&p->part), cudaMemcpyHostToDevice, s->up));
     SP_CUDA(cudaEventRecord(s->copied[p->room], s->up));
     if (--p->of->n_left == 0)
         SP_CUDA(cudaEventRecord(p->of->done, s->up));
@@ -329,7 +330,7 @@ sp_status retire(staged *s)
 
 /* Advances every piece by one state if it can. A piece is handed to MPI after all that
  * were posted before it. */
-sp_status move_on(sp_transport *t)
+sp_status reduce_move_on(sp_transport *t)
 {
     staged *s = staged_of(t);
     piece_state before = GOING_UP;
@@ -364,14 +365,14 @@ sp_status staged_post(sp_transport *t, const sp_part *part, int n, sp_sum *sum)
     SP_TRY(cuda_sum_begin(t->backend, &s->free_sums, sum));
     for (int i = 0; i < n; i++)
         if (part[i].count)
-            SP_TRY(cut(s, (cuda_sum *)sum->handle, &part[i]));
-    return move_on(t);
+            SP_TRY(reduce_cut(s, (cuda_sum *)sum->handle, &part[i]));
+    return reduce_move_on(t);
 }
 
 sp_status staged_test(sp_transport *t, sp_sum *sum, bool *is_done)
 {
     if (sum->handle)
-        SP_TRY(move_on(t));
+        SP_TRY(reduce_move_on(t));
     return cuda_sum_test(t->backend, &staged_of(t)->free_sums, sum, is_done);
 }
 

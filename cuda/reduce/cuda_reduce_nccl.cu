@@ -69,8 +69,8 @@ bool is_fine(sp_nccl_result result)
 }
 
 /* Makes the result of a call the error record, if it is an error. */
-sp_status check(nccl_transport *n, sp_nccl_comm comm, sp_nccl_result result,
-                const char *what)
+sp_status reduce_check(nccl_transport *n, sp_nccl_comm comm, sp_nccl_result result,
+                       const char *what)
 {
     const char *more;
 
@@ -93,8 +93,8 @@ sp_status ask(nccl_transport *n, sp_nccl_comm comm, const char *what, bool *is_r
     *is_ready = true;
     if (!comm)
         return SP_OK;
-    SP_TRY(check(n, comm, n->lib->comm_get_async_error(comm, &state), what));
-    SP_TRY(check(n, comm, state, what));
+    SP_TRY(reduce_check(n, comm, n->lib->comm_get_async_error(comm, &state), what));
+    SP_TRY(reduce_check(n, comm, state, what));
     *is_ready = state == SP_NCCL_SUCCESS;
     return SP_OK;
 }
@@ -170,7 +170,7 @@ sp_status start_together(sp_transport *t, sp_nccl_comm *comm, sp_nccl_result res
 {
     nccl_transport *n = nccl_of(t);
     const double end = sp_now_s() + n->limit_s;
-    sp_status rc = check(n, *comm, result, what);
+    sp_status rc = reduce_check(n, *comm, result, what);
 
     for (;;) {
         const double round_end = sp_now_s() + ROUND_S;
@@ -205,7 +205,7 @@ sp_status make_bulk(sp_transport *t)
 
     if (t->comm->rank == 0)
         result = n->lib->get_unique_id(&id);
-    SP_TRY(sp_comm_agree(t->comm, check(n, NULL, result, "ncclGetUniqueId")));
+    SP_TRY(sp_comm_agree(t->comm, reduce_check(n, NULL, result, "ncclGetUniqueId")));
     SP_TRY(sp_comm_bcast(t->comm, &id, sizeof id, 0));
     /* Some MPIs let the root continue before the others have the data. */
     SP_TRY(sp_comm_barrier(t->comm));
@@ -230,7 +230,7 @@ sp_status make_scope(sp_transport *t)
 
 /* ---- open and close ---- */
 
-sp_status check_same(sp_transport *t)
+sp_status reduce_check_same(sp_transport *t)
 {
     const int version = nccl_of(t)->lib->version;
     bool is_same;
@@ -242,7 +242,7 @@ sp_status check_same(sp_transport *t)
                          nccl_of(t)->lib->path, version);
 }
 
-sp_status start(sp_transport *t, const sp_transport_options *options)
+sp_status reduce_nccl_start(sp_transport *t, const sp_transport_options *options)
 {
     nccl_transport *n = nccl_of(t);
     sp_status rc = sp_nccl_load(&n->lib);
@@ -253,7 +253,7 @@ sp_status start(sp_transport *t, const sp_transport_options *options)
     if (rc == SP_OK)
         rc = cuda_urgent_stream(&n->stream);
     SP_TRY(sp_comm_agree(t->comm, rc));
-    SP_TRY(check_same(t));
+    SP_TRY(reduce_check_same(t));
     if (options->is_repeatable)
         ask_for_repeatable();
     SP_TRY(make_bulk(t));
@@ -273,13 +273,13 @@ sp_status nccl_open(sp_transport *t, const sp_transport_options *options)
     t->impl = calloc(1, sizeof(nccl_transport));
     rc = t->impl ? SP_OK : SP_FAIL(SP_EMEM, "transport: out of memory");
     SP_TRY(sp_comm_agree(t->comm, rc));
-    rc = start(t, options);
+    rc = reduce_nccl_start(t, options);
     if (rc != SP_OK) /* on some rank: nothing is closed collectively any more */
         nccl_of(t)->is_failed = true;
     return rc;
 }
 
-void finish(nccl_transport *n, sp_nccl_comm comm)
+void reduce_finish(nccl_transport *n, sp_nccl_comm comm)
 {
     const double end = sp_now_s() + CLOSE_S;
     sp_nccl_result state = SP_NCCL_IN_PROGRESS;
@@ -308,8 +308,8 @@ void nccl_close(sp_transport *t)
     cuda_of(t->backend)->wait = NULL;
     if (n->registration && !n->is_failed)
         n->lib->comm_deregister(n->bulk, n->registration);
-    finish(n, n->scope);
-    finish(n, n->bulk);
+    reduce_finish(n, n->scope);
+    reduce_finish(n, n->bulk);
     if (n->is_ncclmem)
         n->lib->mem_free(n->taken);
     if (n->stream)
@@ -417,7 +417,7 @@ uint16_t *wire_of(const nccl_transport *n, const sp_part *part)
 
 /* Puts into the stream that the part's floats become bf16 on the wire, or, after the
  * sum, floats again. */
-sp_status cast(nccl_transport *n, const sp_part *part, bool is_narrowed)
+sp_status reduce_cast(nccl_transport *n, const sp_part *part, bool is_narrowed)
 {
     const unsigned blocks = (unsigned)((part->count + CAST_THREADS - 1) / CAST_THREADS);
     float *data = (float *)part->data;
@@ -441,16 +441,17 @@ int type_of(sp_type type)
                             : SP_NCCL_INT64;
 }
 
-sp_status put_sum(nccl_transport *n, sp_nccl_comm comm, const void *from,
-                  const sp_part *part, uint16_t *wire, cudaStream_t stream)
+sp_status reduce_put_sum(nccl_transport *n, sp_nccl_comm comm, const void *from,
+                         const sp_part *part, uint16_t *wire, cudaStream_t stream)
 {
     void *data = wire ? wire : part->data;
 
-    return check(n, comm,
-                 n->lib->all_reduce(wire ? wire : from, data, part->count,
-                                    wire ? SP_NCCL_BFLOAT16 : type_of(part->type),
-                                    SP_NCCL_SUM, comm, stream),
-                 "ncclAllReduce");
+    return reduce_check(
+        n, comm,
+        n->lib->all_reduce(wire ? wire : from, data, part->count,
+                           wire ? SP_NCCL_BFLOAT16 : type_of(part->type), SP_NCCL_SUM,
+                           comm, stream),
+        "ncclAllReduce");
 }
 
 sp_status nccl_allreduce(sp_transport *t, const sp_small_sum *sum)
@@ -462,7 +463,8 @@ sp_status nccl_allreduce(sp_transport *t, const sp_small_sum *sum)
         return SP_FAIL_INTERNAL(SP_EMPI,
                                 "all-reduce over a scope that was not announced");
     sp_early_break(cuda_of(t->backend)->compute);
-    SP_TRY(put_sum(n, comm, sum->from, &sum->part, NULL, cuda_of(t->backend)->compute));
+    SP_TRY(reduce_put_sum(n, comm, sum->from, &sum->part, NULL,
+                          cuda_of(t->backend)->compute));
     return wait_until_queued(t, comm, "ncclAllReduce");
 }
 
@@ -470,8 +472,8 @@ sp_status put_sums(nccl_transport *n, const sp_part *part, int count)
 {
     for (int i = 0; i < count; i++)
         if (part[i].count)
-            SP_TRY(put_sum(n, n->bulk, part[i].data, &part[i], wire_of(n, &part[i]),
-                           n->stream));
+            SP_TRY(reduce_put_sum(n, n->bulk, part[i].data, &part[i],
+                                  wire_of(n, &part[i]), n->stream));
     return SP_OK;
 }
 
@@ -482,12 +484,12 @@ sp_status put_group(sp_transport *t, const sp_part *part, int count)
     nccl_transport *n = nccl_of(t);
     sp_status rc;
 
-    SP_TRY(check(n, n->bulk, n->lib->group_start(), "ncclGroupStart"));
+    SP_TRY(reduce_check(n, n->bulk, n->lib->group_start(), "ncclGroupStart"));
     rc = put_sums(n, part, count);
     if (rc != SP_OK)
         n->lib->group_end();
     SP_TRY(rc);
-    SP_TRY(check(n, n->bulk, n->lib->group_end(), "ncclGroupEnd"));
+    SP_TRY(reduce_check(n, n->bulk, n->lib->group_end(), "ncclGroupEnd"));
     return wait_until_queued(t, n->bulk, "ncclAllReduce");
 }
 
@@ -500,10 +502,10 @@ sp_status nccl_post(sp_transport *t, const sp_part *part, int count, sp_sum *sum
     own = (const cuda_sum *)sum->handle;
     SP_CUDA(cudaStreamWaitEvent(n->stream, own->computed, 0));
     for (int i = 0; i < count; i++)
-        SP_TRY(cast(n, &part[i], true));
+        SP_TRY(reduce_cast(n, &part[i], true));
     SP_TRY(put_group(t, part, count));
     for (int i = 0; i < count; i++)
-        SP_TRY(cast(n, &part[i], false));
+        SP_TRY(reduce_cast(n, &part[i], false));
     SP_CUDA(cudaEventRecord(own->done, n->stream));
     return SP_OK;
 }

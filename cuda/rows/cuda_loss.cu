@@ -19,7 +19,7 @@ struct loss_call {
     unsigned *count; /* [samples] chunks summed */
 };
 
-__device__ int argmax(const float *z, int n)
+__device__ int loss_argmax(const float *z, int n)
 {
     int at = 0;
 
@@ -65,7 +65,7 @@ __device__ double row_loss(const sp_loss_args &a, int64_t i, int label, int best
 __device__ void voxel(const sp_loss_args &a, int64_t i, double *sum)
 {
     const int C = a.logits.c, label = a.label ? a.label[i] : SP_IGNORE;
-    const int best = argmax(cuda_row(a.logits, i), C);
+    const int best = loss_argmax(cuda_row(a.logits, i), C);
     const bool is_good = is_finite(cuda_row(a.logits, i), C);
 
     if (a.prediction)
@@ -144,7 +144,7 @@ sp_status run_group(sp_backend *be, loss_call l, const cuda_samples &s)
 }
 
 /* Cross entropy. */
-sp_status loss_of_rows(sp_backend *be, const sp_loss_args *args)
+sp_status cuda_loss_of_rows(sp_backend *be, const sp_loss_args *args)
 {
     const loss_call l = {*args, NULL, cuda_of(be)->counts + CUDA_COUNT_SAMPLES};
 
@@ -161,8 +161,8 @@ sp_status sp_cuda_loss(sp_backend *be, const sp_loss_args *args)
 
     assert(sp_loss_is_sound(args));
     if (!args->rule.is_sum || !args->label)
-        return loss_of_rows(be, args);
+        return cuda_loss_of_rows(be, args);
     plain.dlogits.data = NULL;
-    SP_TRY(loss_of_rows(be, &plain));
+    SP_TRY(cuda_loss_of_rows(be, &plain));
     return sp_cuda_loss_sum(be, args);
 }

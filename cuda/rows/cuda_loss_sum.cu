@@ -375,7 +375,7 @@ __global__ void __launch_bounds__(THREADS) values_kernel(sum_loss l)
 
 /* ---- memory ---- */
 
-int count_chunks(const int32_t *row, int n)
+int loss_count_chunks(const int32_t *row, int n)
 {
     int32_t longest = 0;
 
@@ -388,7 +388,7 @@ sp_status take_groups(sp_backend *be, const int32_t *row, int n, groups *g)
 {
     int32_t *to;
 
-    *g = {n, count_chunks(row, n), NULL};
+    *g = {n, loss_count_chunks(row, n), NULL};
     SP_TRY(SP_TAKE(&cuda_of(be)->scratch, (size_t)n + 1, &to));
     g->row = to;
     return be->ops->upload(be, to, row, ((size_t)n + 1) * sizeof *row);

@@ -70,8 +70,8 @@ struct channel_sums {
 /* Adds the parts of job k, by all `threads` threads of the block. The columns are the
  * first sums of the job's channels, then their second sums. */
 template <int EACH>
-__device__ channel_sums add_channels(const sp_sums &s, int c, int k, int thread,
-                                     int threads, double (*all)[CUDA_PART_COLUMNS])
+__device__ channel_sums norm_add_channels(const sp_sums &s, int c, int k, int thread,
+                                          int threads, double (*all)[CUDA_PART_COLUMNS])
 {
     const int x = thread % CUDA_PART_COLUMNS, j = k * CHANNELS + x % CHANNELS;
     channel_sums r = {-1, {0, 0, 0}};
@@ -91,7 +91,8 @@ template <int EACH>
 __device__ void finish_job(const sp_norm_finish_args &a, int k, int thread, int threads,
                            double (*all)[CUDA_PART_COLUMNS])
 {
-    const channel_sums r = add_channels<EACH>(a.sums, a.c, k, thread, threads, all);
+    const channel_sums r =
+        norm_add_channels<EACH>(a.sums, a.c, k, thread, threads, all);
 
     if (r.j >= 0)
         sp_norm_finish_channel(&a, r.j, r.sums);
@@ -101,7 +102,7 @@ template <int EACH>
 __device__ void finish_job(const sp_norm_grad_finish_args &a, int k, int thread,
                            int threads, double (*all)[CUDA_PART_COLUMNS])
 {
-    const channel_sums r = add_channels<EACH>(a.all, a.c, k, thread, threads, all);
+    const channel_sums r = norm_add_channels<EACH>(a.all, a.c, k, thread, threads, all);
     sp_norm_sums own = r.sums;
 
     if (r.j < 0)

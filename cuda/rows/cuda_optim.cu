@@ -59,7 +59,7 @@ __global__ void __launch_bounds__(THREADS) update_kernel(F f, int64_t n)
         f(i);
 }
 
-template <class F> sp_status update(sp_backend *be, F f, int64_t n)
+template <class F> sp_status cuda_optim_update(sp_backend *be, F f, int64_t n)
 {
     if (n == 0)
         return SP_OK;
@@ -113,7 +113,8 @@ __global__ void __launch_bounds__(THREADS)
 sp_status sp_cuda_sgd(sp_backend *be, const sp_optim_args *args)
 {
     assert(sp_update_is_sound(args));
-    return update(be, sgd{*args, args->t > 0 ? 1 - args->dampening : 1}, args->n);
+    return cuda_optim_update(be, sgd{*args, args->t > 0 ? 1 - args->dampening : 1},
+                             args->n);
 }
 
 sp_status sp_cuda_adamw(sp_backend *be, const sp_optim_args *args)
@@ -121,8 +122,8 @@ sp_status sp_cuda_adamw(sp_backend *be, const sp_optim_args *args)
     const double t = (double)(args->t + 1);
 
     assert(sp_update_is_sound(args) && args->m && args->v);
-    return update(be, adamw{*args, 1 - pow(args->beta1, t), 1 - pow(args->beta2, t)},
-                  args->n);
+    return cuda_optim_update(
+        be, adamw{*args, 1 - pow(args->beta1, t), 1 - pow(args->beta2, t)}, args->n);
 }
 
 sp_status sp_cuda_sum_squares(sp_backend *be, const float *g, int64_t n, double *sum)

@@ -181,8 +181,8 @@ sp_status spread_rows(sp_backend *be, sp_tensor from, sp_tensor to,
     return SP_OK;
 }
 
-sp_status sum_rows(sp_backend *be, sp_tensor x, const int32_t *sample_row,
-                   int n_samples, sp_tensor y, bool is_mean)
+sp_status pool_sum_rows(sp_backend *be, sp_tensor x, const int32_t *sample_row,
+                        int n_samples, sp_tensor y, bool is_mean)
 {
     double *sums;
 
@@ -224,7 +224,7 @@ sp_status sp_cuda_global_pool(sp_backend *be, sp_tensor x, const int32_t *sample
 {
     assert(sp_samples_cover(sample_row, n_samples, x.n) && y.n == n_samples);
     if (!argmax)
-        return sum_rows(be, x, sample_row, n_samples, y, true);
+        return pool_sum_rows(be, x, sample_row, n_samples, y, true);
     for (int first = 0; x.c && first < n_samples; first += CUDA_GROUP) {
         const cuda_samples s = cuda_group(sample_row, first, n_samples);
 
@@ -256,5 +256,5 @@ sp_status sp_cuda_broadcast_grad(sp_backend *be, sp_tensor dy,
                                  const int32_t *sample_row, int n_samples, sp_tensor dx)
 {
     assert(sp_samples_cover(sample_row, n_samples, dy.n) && dx.n == n_samples);
-    return sum_rows(be, dy, sample_row, n_samples, dx, false);
+    return pool_sum_rows(be, dy, sample_row, n_samples, dx, false);
 }

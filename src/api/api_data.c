@@ -51,9 +51,9 @@ int sp_data_open_shards(sp_data **data, sp_comm *comm, int n,
 
 /* ---- a source ---- */
 
-static sp_status open_source(sp_data *data, const sp_data_about *about,
-                             int64_t n_samples, const int64_t *n_voxels,
-                             sp_source source)
+static sp_status data_open_source(sp_data *data, const sp_data_about *about,
+                                  int64_t n_samples, const int64_t *n_voxels,
+                                  sp_source source)
 {
     const sp_source_about of = {.voxel_size = about->voxel_size,
                                 .n_features = about->n_features,
@@ -70,14 +70,14 @@ int sp_data_create_source(sp_data **data, const sp_data_about *about, int64_t n_
                           const int64_t *n_voxels, sp_read_fn *read, void *arg)
 {
     SP_TRY(alloc_data(data));
-    return end_create(
-        data, open_source(*data, about, n_samples, n_voxels, (sp_source){read, arg}));
+    return end_create(data, data_open_source(*data, about, n_samples, n_voxels,
+                                             (sp_source){read, arg}));
 }
 
 /* ---- arrays ---- */
 
-static int read_arrays(void *arg, int64_t i, int32_t *coords, float *features,
-                       int32_t *labels)
+static int data_read_arrays(void *arg, int64_t i, int32_t *coords, float *features,
+                            int32_t *labels)
 {
     const sp_data *data = arg;
     const sp_sample_arrays *s = &data->samples[i];
@@ -126,7 +126,8 @@ static sp_status open_arrays(sp_data *data, const sp_data_about *about,
         return SP_FAIL(SP_EMEM, "no memory for a data set");
     for (int64_t i = 0; i < n_samples; i++)
         n_voxels[i] = data->samples[i].n;
-    rc = open_source(data, about, n_samples, n_voxels, (sp_source){read_arrays, data});
+    rc = data_open_source(data, about, n_samples, n_voxels,
+                          (sp_source){data_read_arrays, data});
     free(n_voxels);
     return rc == SP_OK ? check_arrays(data) : rc;
 }
@@ -163,8 +164,8 @@ typedef struct share {
     int64_t first, first_row; /* of this rank among all */
 } share;
 
-static sp_status count_share(sp_comm *comm, int64_t n, const sp_sample_arrays *samples,
-                             share *s)
+static sp_status data_count_share(sp_comm *comm, int64_t n,
+                                  const sp_sample_arrays *samples, share *s)
 {
     int64_t counts[2] = {n, 0};
     int64_t *all = calloc(2 * (size_t)comm->size, sizeof *all);
@@ -264,7 +265,7 @@ int sp_data_create_gathered(sp_data **data, sp_comm *comm, const sp_data_about *
         rc = check_share(about, n_samples, samples);
     rc = sp_comm_agree(comm, rc);
     if (rc == SP_OK)
-        rc = count_share(comm, n_samples, samples, &s);
+        rc = data_count_share(comm, n_samples, samples, &s);
     if (rc == SP_OK)
         rc = gather_rows(*data, comm, about->n_features, samples, &s);
     if (rc == SP_OK)
@@ -284,7 +285,7 @@ int64_t sp_data_n_voxels(const sp_data *data)
     return data->set.n_voxels;
 }
 
-static sp_status write_samples(const sp_dataset *set, sp_shard_writer *writer)
+static sp_status data_write_samples(const sp_dataset *set, sp_shard_writer *writer)
 {
     const sp_sample_request request = {.verify = true};
     sp_sample sample = {0};
@@ -299,8 +300,8 @@ static sp_status write_samples(const sp_dataset *set, sp_shard_writer *writer)
     return rc;
 }
 
-static sp_status write_shard(const sp_dataset *set, const int64_t *n_voxels,
-                             const char *path)
+static sp_status data_write_shard(const sp_dataset *set, const int64_t *n_voxels,
+                                  const char *path)
 {
     enum { IGNORE_OF_BYTES = 255, IGNORE_OF_WORDS = 65535 };
     const sp_shard_meta meta = {.voxel_size = set->voxel_size,
@@ -319,7 +320,7 @@ static sp_status write_shard(const sp_dataset *set, const int64_t *n_voxels,
     sp_shard_writer *writer;
 
     SP_TRY(sp_shard_create(&writer, path, &meta, set->n_samples, n_voxels, NULL));
-    return sp_shard_close(writer, write_samples(set, writer));
+    return sp_shard_close(writer, data_write_samples(set, writer));
 }
 
 int sp_data_write_shard(const sp_data *data, const char *path)
@@ -333,7 +334,7 @@ int sp_data_write_shard(const sp_data *data, const char *path)
     for (int64_t i = 0; i < set->n_samples; i++)
         n_voxels[i] = sp_dataset_voxels(set, i);
     api_lock_files();
-    rc = write_shard(set, n_voxels, path);
+    rc = data_write_shard(set, n_voxels, path);
     api_unlock_files();
     free(n_voxels);
     return rc;

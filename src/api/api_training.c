@@ -19,7 +19,8 @@ int sp_training_is_done(const sp_training *t)
 
 /* ---- a step ---- */
 
-static sp_status begin_part(void *arg, sp_step_part part, const sp_batch *batch)
+static sp_status training_begin_part(void *arg, sp_step_part part,
+                                     const sp_batch *batch)
 {
     const sp_training *t = arg;
 
@@ -33,7 +34,7 @@ static sp_status begin_part(void *arg, sp_step_part part, const sp_batch *batch)
     return SP_OK;
 }
 
-static bool is_stop_asked(void *arg)
+static bool training_is_stop_asked(void *arg)
 {
     const sp_training *t = arg;
 
@@ -41,10 +42,11 @@ static bool is_stop_asked(void *arg)
            t->options.hooks.should_stop(t->options.hooks.arg);
 }
 
-static sp_status run_step(sp_training *t, sp_step_info *info)
+static sp_status training_run_step(sp_training *t, sp_step_info *info)
 {
-    const sp_step_hooks hooks = {
-        .begin = begin_part, .is_stop_asked = is_stop_asked, .arg = t};
+    const sp_step_hooks hooks = {.begin = training_begin_part,
+                                 .is_stop_asked = training_is_stop_asked,
+                                 .arg = t};
     const sp_rates rates = sp_optim_rates(&t->config, t->state.samples_seen,
                                           t->total_samples, t->step_samples);
     sp_step_result result;
@@ -70,7 +72,7 @@ int sp_training_step(sp_training *t, sp_step_info *info)
 {
     const sp_log_route *before = api_enter(t);
     sp_step_info own;
-    const sp_status rc = run_step(t, &own);
+    const sp_status rc = training_run_step(t, &own);
 
     if (rc == SP_OK && info)
         *info = own;

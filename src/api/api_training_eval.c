@@ -69,8 +69,8 @@ sp_status api_metrics_reduce(sp_training *t)
 
 /* ---- the pass ---- */
 
-static sp_status check_finite(const sp_training *t, const sp_batch *batch,
-                              const int32_t *prediction)
+static sp_status training_check_finite(const sp_training *t, const sp_batch *batch,
+                                       const int32_t *prediction)
 {
     char text[SP_ERROR_MESSAGE / 2];
 
@@ -90,7 +90,7 @@ static sp_status check_finite(const sp_training *t, const sp_batch *batch,
     return SP_OK;
 }
 
-static sp_status evaluate_batch(sp_training *t, const sp_batch *batch)
+static sp_status training_evaluate_batch(sp_training *t, const sp_batch *batch)
 {
     sp_metrics *m = &t->metrics;
     sp_net_loss_out out = {.exact = m->exact};
@@ -100,7 +100,7 @@ static sp_status evaluate_batch(sp_training *t, const sp_batch *batch)
     SP_TRY(SP_TAKE(&t->scratch, batch->n + 1, &prediction));
     SP_TRY(sp_net_forward(&t->resources.net, batch, false, NULL));
     SP_TRY(sp_net_loss(&t->resources.net, batch, &out, m->confusion, prediction));
-    SP_TRY(check_finite(t, batch, prediction));
+    SP_TRY(training_check_finite(t, batch, prediction));
     m->n_samples += batch->n_samples;
     return api_metrics_add(t, batch);
 }
@@ -114,7 +114,7 @@ static void report_progress(const sp_training *t, int64_t done)
 }
 
 /* The batches of this rank. */
-static sp_status evaluate_all(sp_training *t)
+static sp_status training_evaluate_all(sp_training *t)
 {
     sp_resources *r = &t->resources;
     sp_loader *loader = r->evaluation.loader;
@@ -128,7 +128,7 @@ static sp_status evaluate_all(sp_training *t)
         if (rc == SP_OK && !batch)
             return SP_OK;
         if (rc == SP_OK && batch->view == 0)
-            rc = evaluate_batch(t, batch);
+            rc = training_evaluate_batch(t, batch);
         if (rc == SP_EMEM)
             rc = sp_cut_explain(&r->cut, &r->cut.eval, batch->sample_id,
                                 batch->n_samples);
@@ -158,7 +158,7 @@ static void fill_scores(sp_training *t, sp_scores *scores)
                           .metrics = t->own.total};
 }
 
-static sp_status evaluate(sp_training *t)
+static sp_status training_evaluate(sp_training *t)
 {
     sp_status rc;
 
@@ -167,7 +167,7 @@ static sp_status evaluate(sp_training *t)
                                   "without validation data");
     sp_metrics_zero(&t->metrics);
     api_metrics_zero(&t->own);
-    rc = sp_comm_agree(t->resources.comm, evaluate_all(t));
+    rc = sp_comm_agree(t->resources.comm, training_evaluate_all(t));
     if (rc == SP_OK)
         rc = sp_metrics_reduce(&t->metrics, t->resources.comm);
     return rc == SP_OK ? api_metrics_reduce(t) : rc;
@@ -176,7 +176,7 @@ static sp_status evaluate(sp_training *t)
 int sp_training_evaluate(sp_training *t, sp_scores *scores)
 {
     const sp_log_route *before = api_enter(t);
-    const sp_status rc = evaluate(t);
+    const sp_status rc = training_evaluate(t);
     sp_scores own;
 
     if (rc == SP_OK) {

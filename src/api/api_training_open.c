@@ -53,7 +53,7 @@ static int call_own_loss(void *arg, const sp_net_rows *rows, float *gradient,
 
 /* ---- opening ---- */
 
-static sp_status check_options(const sp_training_options *o)
+static sp_status training_check_options(const sp_training_options *o)
 {
     if (!o->comm || !o->deck || !o->train)
         return SP_FAIL(SP_EUSAGE,
@@ -66,7 +66,7 @@ static sp_status check_options(const sp_training_options *o)
 }
 
 /* A loss of one's own is of a whole step. */
-static sp_status check_loss(const sp_training *t)
+static sp_status training_check_loss(const sp_training *t)
 {
     if (t->options.loss && t->config.batch.accumulate > 1)
         return SP_FAIL(
@@ -78,7 +78,7 @@ static sp_status check_loss(const sp_training *t)
 }
 
 /* Has the validation data read as the training data's classes and columns, once. */
-static sp_status match_data(sp_data *train, sp_data *validation)
+static sp_status training_match_data(sp_data *train, sp_data *validation)
 {
     if (validation == train || validation->matched_to == train)
         return SP_OK;
@@ -97,7 +97,7 @@ static sp_status open_data(sp_training *t)
     const sp_data *val = t->validation;
 
     if (val)
-        SP_TRY(sp_comm_agree(r->comm, match_data(t->train, t->validation)));
+        SP_TRY(sp_comm_agree(r->comm, training_match_data(t->train, t->validation)));
     SP_TRY(sp_comm_agree(
         r->comm, sp_resources_use_data(r, &t->train->set, val ? &val->set : NULL)));
     SP_TRY(sp_resources_check_labels(r));
@@ -133,7 +133,7 @@ static sp_status alloc_results(sp_training *t)
     return sp_arena_create(&t->scratch, 0, "predictions");
 }
 
-static sp_status open_evaluation(sp_training *t)
+static sp_status training_open_evaluation(sp_training *t)
 {
     if (!t->validation)
         return SP_OK;
@@ -154,7 +154,7 @@ static sp_status open_training(sp_training *t)
     if (t->options.loss)
         r->net.own_loss = (sp_net_own_loss){call_own_loss, t};
     SP_TRY(sp_resources_open_training(r, SLOTS));
-    SP_TRY(open_evaluation(t));
+    SP_TRY(training_open_evaluation(t));
     SP_TRY(sp_resources_cut(r));
     api_training_plan(t);
     return sp_comm_agree(r->comm, sp_loader_seek(r->loader, t->state.at));
@@ -168,7 +168,7 @@ int sp_training_create(sp_training **training, const sp_training_options *option
 
     assert(training && options);
     *training = NULL;
-    SP_TRY(check_options(options));
+    SP_TRY(training_check_options(options));
     t = calloc(1, sizeof *t);
     if (!t)
         return SP_FAIL(SP_EMEM, "no memory for a training");
@@ -183,7 +183,7 @@ int sp_training_create(sp_training **training, const sp_training_options *option
     if (rc == SP_OK && !sp_config_is_set(&t->config, "data.voxel_size"))
         t->config.data.voxel_size = options->train->set.voxel_size;
     if (rc == SP_OK)
-        rc = check_loss(t);
+        rc = training_check_loss(t);
     rc = sp_comm_agree(options->comm, rc);
     if (rc == SP_OK) {
         sp_resources_begin(&t->resources, &t->config, options->comm);

@@ -126,7 +126,8 @@ static sp_status check_checkpoint(const sp_training *t, const char *path)
     return rc;
 }
 
-static sp_status load(sp_training *t, const char *path, sp_checkpoint_state *state)
+static sp_status training_load(sp_training *t, const char *path,
+                               sp_checkpoint_state *state)
 {
     sp_resources *r = &t->resources;
     sp_status rc = SP_OK;
@@ -147,7 +148,7 @@ int sp_training_load_weights(sp_training *t, const char *path)
     sp_status rc;
 
     api_lock_files();
-    rc = load(t, path, NULL);
+    rc = training_load(t, path, NULL);
     api_unlock_files();
     return api_leave(before, rc);
 }
@@ -159,7 +160,7 @@ int sp_training_load(sp_training *t, const char *path)
     sp_status rc;
 
     api_lock_files();
-    rc = load(t, path, &state);
+    rc = training_load(t, path, &state);
     api_unlock_files();
     if (rc == SP_OK) {
         sp_checkpoint_state_destroy(&t->state);

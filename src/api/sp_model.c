@@ -53,7 +53,7 @@ static int threads_of_caller(const sp_model_options *options)
     return (int)sp_least(sp_machine_cores(set), sp_machine_core_quota());
 }
 
-static sp_status open_backend(sp_model *m, const sp_model_options *options)
+static sp_status model_open_backend(sp_model *m, const sp_model_options *options)
 {
     static const int only_node = 0;
 
@@ -72,7 +72,7 @@ static sp_status open_backend(sp_model *m, const sp_model_options *options)
     return m->backend.ops->open(&m->backend, 0, m->comm.cores);
 }
 
-static sp_status open_net(sp_model *m)
+static sp_status model_open_net(sp_model *m)
 {
     const sp_net_options options = {.bn_scope = SP_SCOPE_RANK, .is_low_memory = true};
     const sp_graph *graph = &m->file.graph;
@@ -89,7 +89,7 @@ static sp_status open_net(sp_model *m)
     return SP_OK;
 }
 
-static sp_status open_single(sp_model *m)
+static sp_status model_open_single(sp_model *m)
 {
     const sp_normalization *norm = &m->file.norm;
     const sp_loader_options options = {.set = &m->set,
@@ -110,7 +110,7 @@ static sp_status open_single(sp_model *m)
     return sp_single_create(&m->single, &options);
 }
 
-static sp_status open_model(sp_model *m, const char *path,
+static sp_status model_open(sp_model *m, const char *path,
                             const sp_model_options *options)
 {
     SP_TRY(sp_packed_is(path) ? sp_packed_read(&m->file, path)
@@ -123,9 +123,9 @@ static sp_status open_model(sp_model *m, const char *path,
     m->columns = calloc((size_t)m->file.graph.c_in + 1, sizeof *m->columns);
     if (!m->columns)
         return SP_FAIL(SP_EMEM, "%s: out of memory", path);
-    SP_TRY(open_backend(m, options));
-    SP_TRY(open_net(m));
-    return open_single(m);
+    SP_TRY(model_open_backend(m, options));
+    SP_TRY(model_open_net(m));
+    return model_open_single(m);
 }
 
 int sp_model_open(sp_model **model, const char *path, const sp_model_options *options)
@@ -140,7 +140,7 @@ int sp_model_open(sp_model **model, const char *path, const sp_model_options *op
     if (!m)
         return SP_FAIL(SP_EMEM, "%s: out of memory", path);
     pthread_mutex_init(&m->lock, NULL);
-    rc = open_model(m, path, options);
+    rc = model_open(m, path, options);
     if (rc != SP_OK) {
         sp_model_close(m);
         return rc;
@@ -191,7 +191,7 @@ static sp_status check_coords(const sp_model *m, int64_t n, const int32_t *coord
     return SP_OK;
 }
 
-static sp_status check_unique(sp_model *m, int64_t n, const int32_t *coords)
+static sp_status model_check_unique(sp_model *m, int64_t n, const int32_t *coords)
 {
     const size_t slots = sp_unique_slots(n);
     int64_t again;
@@ -210,7 +210,8 @@ static sp_status check_unique(sp_model *m, int64_t n, const int32_t *coords)
                    coords[3 * again + 1], coords[3 * again + 2]);
 }
 
-static sp_status check_features(const sp_model *m, int64_t n, const float *features)
+static sp_status model_check_features(const sp_model *m, int64_t n,
+                                      const float *features)
 {
     const int64_t c = m->file.graph.c_in;
 
@@ -228,8 +229,8 @@ static sp_status check_voxels(sp_model *m, int64_t n, const int32_t *coords,
                               const float *features)
 {
     SP_TRY(check_coords(m, n, coords));
-    SP_TRY(check_features(m, n, features));
-    return check_unique(m, n, coords);
+    SP_TRY(model_check_features(m, n, features));
+    return model_check_unique(m, n, coords);
 }
 
 /* The first of the greatest logits, as the loss of an evaluation counts. */

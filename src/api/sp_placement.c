@@ -124,8 +124,8 @@ static int read_numa_node(const char *pci)
     return node;
 }
 
-static sp_status find_place(sp_place *mine, const sp_comm *comm,
-                            const sp_doubles *devices, bool may_share)
+static sp_status placement_find_place(sp_place *mine, const sp_comm *comm,
+                                      const sp_doubles *devices, bool may_share)
 {
     memset(mine, 0, sizeof *mine);
     mine->rank = comm->rank;
@@ -163,7 +163,7 @@ sp_status sp_placement_make(sp_placement *placement, sp_comm *comm,
 
     assert(comm && devices);
     memset(placement, 0, sizeof *placement);
-    SP_TRY(sp_comm_agree(comm, find_place(&mine, comm, devices, may_share)));
+    SP_TRY(sp_comm_agree(comm, placement_find_place(&mine, comm, devices, may_share)));
     SP_TRY(share_places(placement, comm, &mine));
     return sp_comm_agree(comm, sp_placement_check(placement->place, placement->n,
                                                   may_share, &placement->is_shared));

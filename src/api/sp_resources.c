@@ -71,7 +71,7 @@ static sp_status init_net(sp_resources *r, uint64_t seed)
     return rc;
 }
 
-static sp_status check_loss(const sp_resources *r)
+static sp_status resources_check_loss(const sp_resources *r)
 {
     const sp_config *config = r->config;
     const int n_ranks = r->comm->size;
@@ -91,7 +91,7 @@ sp_status sp_resources_check_training(const sp_resources *r)
 {
     const sp_config *config = r->config;
 
-    SP_TRY(check_loss(r));
+    SP_TRY(resources_check_loss(r));
     if (config->run.weights == SP_WEIGHTS_EMA && config->train.ema == 0)
         return SP_FAIL(SP_EUSAGE,
                        "%srun.weights = \"ema\" needs averages of the weights, and "
@@ -203,7 +203,8 @@ static sp_status read_source(sp_resources *r, const sp_weights_source *from,
 }
 
 /* Reads the file on rank 0 into w and distributes it to all ranks. Collective. */
-static sp_status load(sp_resources *r, const sp_weights_source *from, host_weights *w)
+static sp_status resources_load(sp_resources *r, const sp_weights_source *from,
+                                host_weights *w)
 {
     sp_comm *comm = r->comm;
     sp_optim *optim = &r->optim;
@@ -256,7 +257,7 @@ sp_status sp_resources_load(sp_resources *r, const sp_weights_source *from)
         rc = allocate_host(&r->graph, &w, &host);
     rc = sp_comm_agree(r->comm, rc);
     if (rc == SP_OK)
-        rc = load(r, from, &w);
+        rc = resources_load(r, from, &w);
     if (rc == SP_OK)
         rc = r->backend.ops->wait(&r->backend);
     free(host);
@@ -304,8 +305,9 @@ sp_status sp_resources_check_replicas(sp_resources *r, int64_t step)
 
 /* Opens sampler and loader of a set: of the training without end, or of one pass in the
  * set's own order. Local. */
-static sp_status open_loader(sp_resources *r, const sp_dataset *set, int n_slots,
-                             sp_sampler *sampler, sp_loader **loader)
+static sp_status resources_open_loader(sp_resources *r, const sp_dataset *set,
+                                       int n_slots, sp_sampler *sampler,
+                                       sp_loader **loader)
 {
     const bool is_training = set == &r->train;
     const sp_loader_options options = {
@@ -348,7 +350,7 @@ sp_status sp_resources_open_training(sp_resources *r, int n_slots)
     if (rc == SP_OK)
         rc = sp_optim_create(&r->optim, &r->graph, config, &r->backend);
     if (rc == SP_OK)
-        rc = open_loader(r, &r->train, n_slots, &r->sampler, &r->loader);
+        rc = resources_open_loader(r, &r->train, n_slots, &r->sampler, &r->loader);
     return sp_comm_agree(r->comm, rc);
 }
 
@@ -394,9 +396,9 @@ sp_status sp_resources_open_evaluation(sp_resources *r)
     SP_TRY(sp_comm_agree(r->comm, sp_resources_measure_merging(r)));
     r->evaluation.views =
         sp_views_choose(r->config, r->val.has_subvoxel, r->config->eval.views);
-    return sp_comm_agree(r->comm,
-                         open_loader(r, &r->val, SP_LOADER_SLOTS,
-                                     &r->evaluation.sampler, &r->evaluation.loader));
+    return sp_comm_agree(r->comm, resources_open_loader(r, &r->val, SP_LOADER_SLOTS,
+                                                        &r->evaluation.sampler,
+                                                        &r->evaluation.loader));
 }
 
 static void close_loaders(sp_resources *r)

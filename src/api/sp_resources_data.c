@@ -15,7 +15,8 @@
 
 /* *copy [n] becomes copies of from[columns[i]] (columns NULL: of from[i]); NULL if from
  * is NULL. */
-static sp_status copy_texts(int n, char *const *from, const int *columns, char ***copy)
+static sp_status resources_copy_texts(int n, char *const *from, const int *columns,
+                                      char ***copy)
 {
     int i;
 
@@ -46,7 +47,8 @@ void sp_resources_find_vectors(sp_resources *r, const sp_recipe *recipe,
 static sp_status find_vectors(sp_resources *r, const sp_dataset *set)
 {
     char **name = NULL;
-    sp_status rc = copy_texts(r->n_columns, set->feature_name, r->columns, &name);
+    sp_status rc =
+        resources_copy_texts(r->n_columns, set->feature_name, r->columns, &name);
 
     if (rc == SP_OK)
         sp_resources_find_vectors(r, set->recipe, name);
@@ -137,9 +139,12 @@ static sp_status keep_names(sp_resources *r, const sp_dataset *set)
 
     norm->n_columns = r->n_columns;
     norm->n_classes = r->n_classes;
-    SP_TRY(copy_texts(norm->n_columns, set->feature_name, r->columns, &norm->name));
-    SP_TRY(copy_texts(norm->n_classes, set->class_name, NULL, &norm->class_name));
-    SP_TRY(copy_texts(norm->n_classes, set->class_code, NULL, &norm->class_code));
+    SP_TRY(resources_copy_texts(norm->n_columns, set->feature_name, r->columns,
+                                &norm->name));
+    SP_TRY(resources_copy_texts(norm->n_classes, set->class_name, NULL,
+                                &norm->class_name));
+    SP_TRY(resources_copy_texts(norm->n_classes, set->class_code, NULL,
+                                &norm->class_code));
     return sp_recipe_copy(set->recipe, &norm->recipe);
 }
 
@@ -266,8 +271,8 @@ static bool is_learned(const sp_config *config, int32_t label)
 /* Reads sample i of the training set for its labels. With data.on_error = "skip" a
  * damaged sample has no labels, since the loader, which names it, leaves it out;
  * `damage` becomes the reason. */
-static sp_status read_labels(sp_resources *r, int64_t i, sp_sample *sample,
-                             sp_error_record *damage)
+static sp_status resources_read_labels(sp_resources *r, int64_t i, sp_sample *sample,
+                                       sp_error_record *damage)
 {
     const sp_config *config = r->config;
     const bool is_skipping = config->data.on_error == SP_ON_ERROR_SKIP;
@@ -300,7 +305,7 @@ sp_status sp_resources_check_labels(sp_resources *r)
         bool is_found = false;
 
         if (first + comm->rank < set->n_samples)
-            rc = read_labels(r, first + comm->rank, &sample, &damage);
+            rc = resources_read_labels(r, first + comm->rank, &sample, &damage);
         for (int64_t j = 0; rc == SP_OK && !is_found && j < sample.n; j++)
             is_found = is_learned(r->config, sample.labels[j]);
         rc = sp_comm_agree(r->comm, rc);
@@ -340,7 +345,7 @@ static sp_status count_labels(sp_resources *r, int64_t *count)
 
     for (int64_t i = r->comm->rank; i < r->train.n_samples && rc == SP_OK;
          i += r->comm->size) {
-        rc = read_labels(r, i, &sample, &damage);
+        rc = resources_read_labels(r, i, &sample, &damage);
         for (int64_t j = 0; rc == SP_OK && j < sample.n; j++)
             if (sample.labels[j] != SP_IGNORE)
                 count[sample.labels[j]]++;
@@ -355,7 +360,8 @@ enum { MOST_COUNTED = 1 << 28, MOST_UNPACKED = 1 << 22 };
 
 /* Counts this rank's share; false if a sample cannot be read; the loader reports it
  * when it comes to it. */
-static bool count_share(const sp_resources *r, const sp_dataset *set, int64_t *count)
+static bool resources_count_share(const sp_resources *r, const sp_dataset *set,
+                                  int64_t *count)
 {
     sp_sample sample = {0};
     bool is_read = true;
@@ -383,7 +389,7 @@ sp_status sp_resources_count_labels(sp_resources *r, const sp_dataset *set,
     *is_known = false;
     if (set->n_voxels / r->comm->size > most)
         return SP_OK;
-    is_missing = !count_share(r, set, count);
+    is_missing = !resources_count_share(r, set, count);
     SP_TRY(sp_comm_allreduce(r->comm, SP_SCOPE_WORLD, count,
                              (size_t)r->n_classes, SP_I64, SP_SUM));
     SP_TRY(sp_comm_allreduce(r->comm, SP_SCOPE_WORLD, &is_missing, 1, SP_I64,

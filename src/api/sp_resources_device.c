@@ -55,7 +55,7 @@ static sp_status choose_device(sp_resources *r)
     return SP_OK;
 }
 
-static sp_status choose_precision(sp_resources *r)
+static sp_status resources_choose_precision(sp_resources *r)
 {
     const sp_precision want = r->config->train.precision;
     const sp_wgmma_use wgmma = r->config->run.wgmma;
@@ -163,7 +163,7 @@ static bool is_to_try(const sp_placement *placement, const sp_place *own)
 /* With run.wgmma = "auto", a child process tries wgmma once for each node and model of
  * device, before any rank opens its own device. If one trial fails, all ranks do
  * without wgmma. Collective. */
-static sp_status try_wgmma(sp_resources *r, const sp_place *place)
+static sp_status resources_try_wgmma(sp_resources *r, const sp_place *place)
 {
     sp_backend *backend = &r->backend;
     int64_t is_used = 1;
@@ -226,7 +226,7 @@ static sp_status check_threads(const sp_resources *r, int threads)
 }
 
 /* Opens the device and has it compute a small problem with a known answer. Agreed. */
-static sp_status open_backend(sp_resources *r, int device, int threads)
+static sp_status resources_open_backend(sp_resources *r, int device, int threads)
 {
     sp_backend *backend = &r->backend;
     sp_status rc;
@@ -259,8 +259,8 @@ static sp_status fall_back(sp_resources *r, int threads)
         r->comm->failed_rank, sp_error_last()->message);
     backend->ops->close(backend);
     backend->ops = sp_backend_find("cpu");
-    SP_TRY(choose_precision(r));
-    return open_backend(r, 0, threads);
+    SP_TRY(resources_choose_precision(r));
+    return resources_open_backend(r, 0, threads);
 }
 
 /* Number of ranks that share the memory of a device. */
@@ -274,7 +274,7 @@ static int count_sharers(const sp_placement *placement, const sp_place *place)
 }
 
 /* Measures the device's memory before any rank allocates. Collective. */
-static sp_status measure_memory(sp_resources *r, const sp_place *place)
+static sp_status resources_measure_memory(sp_resources *r, const sp_place *place)
 {
     const int64_t total = place->what.memory_bytes;
     const int n = count_sharers(&r->placement, place);
@@ -438,7 +438,7 @@ sp_status sp_resources_open_device(sp_resources *r)
     SP_TRY(choose_device(r));
     if (threads == 0)
         threads = default_threads(r->comm);
-    SP_TRY(choose_precision(r));
+    SP_TRY(resources_choose_precision(r));
     place = r->backend.ops->is_host ? NULL : &r->placement.place[r->comm->rank];
     /* Threads that start from here on inherit the binding of this rank to its share of
      * the node's cores. */
@@ -447,8 +447,8 @@ sp_status sp_resources_open_device(sp_resources *r)
                              sp_affinity_bind(r->comm, place ? place->what.pci : NULL,
                                               r->cores, sizeof r->cores)));
     if (place)
-        SP_TRY(try_wgmma(r, place));
-    rc = open_backend(r, place ? place->device : 0, threads);
+        SP_TRY(resources_try_wgmma(r, place));
+    rc = resources_open_backend(r, place ? place->device : 0, threads);
     if (rc == SP_EDEVICE && is_auto && place) {
         rc = fall_back(r, threads);
         place = NULL;
@@ -457,7 +457,7 @@ sp_status sp_resources_open_device(sp_resources *r)
              r->backend.ops->name, place ? " " : "", place ? place->what.name : "",
              r->backend.threads, sp_plural(r->backend.threads));
     if (rc == SP_OK && place)
-        rc = measure_memory(r, place);
+        rc = resources_measure_memory(r, place);
     return rc;
 }
 

@@ -119,7 +119,7 @@ static sp_status take_batch(side *s, const problem *p)
     return ops->upload(s->backend, to_labels, labels, n * sizeof *labels);
 }
 
-static sp_status open_side(side *s, problem *p)
+static sp_status selftest_open_side(side *s, problem *p)
 {
     const sp_backend_ops *ops = s->backend->ops;
     const sp_net_options options = {.bn_scope = SP_SCOPE_RANK, .seed = 1};
@@ -155,7 +155,7 @@ static sp_status run_side(side *s, problem *p)
     const size_t bytes = (size_t)p->graph.n_floats * sizeof(float);
     sp_net_loss_out eval = {0};
 
-    SP_TRY(open_side(s, p));
+    SP_TRY(selftest_open_side(s, p));
     SP_TRY(sp_buckets_zero(&s->buckets));
     SP_TRY(sp_net_forward(&s->net, &s->batch, true, NULL));
     SP_TRY(sp_net_train_loss(&s->net, &s->batch, &s->buckets));
@@ -173,7 +173,7 @@ static sp_status run_side(side *s, problem *p)
 }
 
 /* Written as "<=", not "not >", so that NaN fails. */
-static sp_status judge(const char *what, double deviation, double most)
+static sp_status api_selftest_judge(const char *what, double deviation, double most)
 {
     if (deviation <= most)
         return SP_OK;
@@ -184,8 +184,8 @@ static sp_status judge(const char *what, double deviation, double most)
         what, deviation, most);
 }
 
-static sp_status compare(const side *device, const side *cpu, int64_t n_floats,
-                         sp_precision precision)
+static sp_status api_selftest_compare(const side *device, const side *cpu,
+                                      int64_t n_floats, sp_precision precision)
 {
     double error = 0, length = 0;
 
@@ -194,12 +194,13 @@ static sp_status compare(const side *device, const side *cpu, int64_t n_floats,
         error += d * d;
         length += (double)cpu->gradient[i] * (double)cpu->gradient[i];
     }
-    SP_TRY(judge("the loss", fabs(device->loss / cpu->loss - 1),
-                 tolerance[precision].loss));
-    SP_TRY(judge("the gradient", sqrt(error / length), tolerance[precision].gradient));
-    return judge("the loss after an update",
-                 fabs(device->eval_loss / cpu->eval_loss - 1),
-                 tolerance[precision].loss);
+    SP_TRY(api_selftest_judge("the loss", fabs(device->loss / cpu->loss - 1),
+                              tolerance[precision].loss));
+    SP_TRY(api_selftest_judge("the gradient", sqrt(error / length),
+                              tolerance[precision].gradient));
+    return api_selftest_judge("the loss after an update",
+                              fabs(device->eval_loss / cpu->eval_loss - 1),
+                              tolerance[precision].loss);
 }
 
 sp_status sp_selftest_device(sp_backend *device)
@@ -223,7 +224,7 @@ sp_status sp_selftest_device(sp_backend *device)
     if (rc == SP_OK)
         rc = run_side(&a, p);
     if (rc == SP_OK)
-        rc = compare(&a, &b, p->graph.n_floats, device->precision);
+        rc = api_selftest_compare(&a, &b, p->graph.n_floats, device->precision);
     /* the estimated memory of a run does not include the test's */
     if (rc == SP_OK && device->ops->scratch_drop)
         rc = device->ops->scratch_drop(device);

@@ -48,8 +48,8 @@ typedef struct problem {
 } problem;
 
 /* Draws n numbers in [low, high), as fp32 or bf16, into the backend's memory. */
-static sp_status draw(problem *p, size_t n, uint64_t seed, float low, float high,
-                      sp_elem elem, void *out)
+static sp_status selftest_draw(problem *p, size_t n, uint64_t seed, float low,
+                               float high, sp_elem elem, void *out)
 {
     sp_rng r = sp_rng_open(1, SP_RNG_INIT, seed, 0);
     void *data;
@@ -70,11 +70,11 @@ static sp_status draw(problem *p, size_t n, uint64_t seed, float low, float high
     return p->backend->ops->wait(p->backend); /* host is overwritten next */
 }
 
-static sp_status draw_rows(problem *p, int c, int ld, uint64_t seed, sp_elem elem,
-                           sp_tensor *t)
+static sp_status selftest_draw_rows(problem *p, int c, int ld, uint64_t seed,
+                                    sp_elem elem, sp_tensor *t)
 {
     *t = (sp_tensor){.n = ROWS, .c = c, .ld = ld, .elem = elem};
-    return draw(p, (size_t)ROWS * (size_t)ld, seed, -1, 1, elem, &t->data);
+    return selftest_draw(p, (size_t)ROWS * (size_t)ld, seed, -1, 1, elem, &t->data);
 }
 
 static const int32_t sample_row[] = {0, ROWS};
@@ -104,15 +104,15 @@ static sp_status make_problem(problem *p)
     const size_t packed = ops->conv_pack_floats(p->backend, K, c_in, c_out, s->is_grad);
     float *to;
 
-    SP_TRY(draw(p, (size_t)K * (size_t)c_in * (size_t)c_out, 1, -1, 1, SP_ELEM_F32,
-                &p->w));
+    SP_TRY(selftest_draw(p, (size_t)K * (size_t)c_in * (size_t)c_out, 1, -1, 1,
+                         SP_ELEM_F32, &p->w));
     SP_TRY(SP_TAKE(&p->arena, packed, &to));
     p->pack = (sp_pack_args){p->w, K, c_in, c_out, s->is_grad, s->is_grad, to};
-    SP_TRY(draw(p, (size_t)c, 2, -1, 1, SP_ELEM_F32, &p->bias));
-    SP_TRY(draw(p, 4 * (size_t)c, 3, 0.5f, 1, SP_ELEM_F32, &p->vector));
-    SP_TRY(draw_rows(p, s->c_x, s->ld_x, 4, SP_ELEM_BF16, &p->x));
-    SP_TRY(draw_rows(p, c, ld, 5, s->elem, &p->norm_x));
-    SP_TRY(draw_rows(p, c, ld, 6, s->elem, &p->y));
+    SP_TRY(selftest_draw(p, (size_t)c, 2, -1, 1, SP_ELEM_F32, &p->bias));
+    SP_TRY(selftest_draw(p, 4 * (size_t)c, 3, 0.5f, 1, SP_ELEM_F32, &p->vector));
+    SP_TRY(selftest_draw_rows(p, s->c_x, s->ld_x, 4, SP_ELEM_BF16, &p->x));
+    SP_TRY(selftest_draw_rows(p, c, ld, 5, s->elem, &p->norm_x));
+    SP_TRY(selftest_draw_rows(p, c, ld, 6, s->elem, &p->y));
     p->sums_n = 2 * (size_t)ops->fused_parts(ROWS, 1).n * (size_t)c;
     p->y_bytes = (size_t)ROWS * (size_t)ld * sp_elem_bytes(s->elem);
     return SP_TAKE(&p->arena, p->sums_n, &p->sums);
@@ -131,7 +131,7 @@ static sp_status multiply(problem *p, const sp_conv_args *args,
 }
 
 /* Computes with one of the two instructions; copies the result to host memory. */
-static sp_status compute(problem *p, bool is_wgmma, void *y, double *sums)
+static sp_status selftest_compute(problem *p, bool is_wgmma, void *y, double *sums)
 {
     const sp_backend_ops *ops = p->backend->ops;
     const bool is_grad = p->shape->is_grad;
@@ -166,7 +166,7 @@ static sp_status compute(problem *p, bool is_wgmma, void *y, double *sums)
     return ops->download(p->backend, sums, p->sums, sums_bytes);
 }
 
-static double value(const problem *p, const void *y, int row, int j)
+static double selftest_value(const problem *p, const void *y, int row, int j)
 {
     const size_t at = (size_t)row * (size_t)p->y.ld + (size_t)j;
     uint32_t bits;
@@ -180,7 +180,8 @@ static double value(const problem *p, const void *y, int row, int j)
 }
 
 /* Written as "<=", not "not >", so that NaN fails. */
-static sp_status judge(const char *what, bool is_grad, double deviation, double most)
+static sp_status selftest_wgmma_judge(const char *what, bool is_grad, double deviation,
+                                      double most)
 {
     if (deviation <= most)
         return SP_OK;
@@ -195,7 +196,8 @@ static double worse(double a, double b)
     return b <= a ? a : b; /* a NaN counts as worse */
 }
 
-static sp_status compare(const problem *p, void *const y[2], double *const sums[2])
+static sp_status selftest_wgmma_compare(const problem *p, void *const y[2],
+                                        double *const sums[2])
 {
     const bool is_grad = p->shape->is_grad;
     const double relative = p->y.elem == SP_ELEM_BF16 ? TOLERANCE_BF16 : TOLERANCE;
@@ -203,20 +205,21 @@ static sp_status compare(const problem *p, void *const y[2], double *const sums[
 
     for (int i = 0; i < ROWS; i++)
         for (int j = 0; j < p->y.c; j++) {
-            const double a = value(p, y[0], i, j), b = value(p, y[1], i, j);
+            const double a = selftest_value(p, y[0], i, j),
+                         b = selftest_value(p, y[1], i, j);
             largest = worse(largest, fabs(a));
             off = worse(off, fabs(a - b));
         }
     for (size_t i = 0; i < p->sums_n; i++)
         sums_off = worse(sums_off, fabs(sums[0][i] - sums[1][i]));
-    SP_TRY(judge("values", is_grad, off, relative * largest));
+    SP_TRY(selftest_wgmma_judge("values", is_grad, off, relative * largest));
     /* A sum has 128 rows, each times 2 |v| or, in the gradient, times |xhat| <= 2. */
-    return judge("sums", is_grad, sums_off,
-                 p->backend->ops->fused_parts(ROWS, 1).rows * 2 * relative * largest *
-                     (is_grad ? 1 : largest));
+    return selftest_wgmma_judge("sums", is_grad, sums_off,
+                                p->backend->ops->fused_parts(ROWS, 1).rows * 2 *
+                                    relative * largest * (is_grad ? 1 : largest));
 }
 
-static sp_status check(problem *p)
+static sp_status selftest_check(problem *p)
 {
     void *y[2] = {NULL, NULL};
     double *sums[2] = {NULL, NULL};
@@ -225,11 +228,11 @@ static sp_status check(problem *p)
     for (int way = 0; way < 2 && rc == SP_OK; way++) {
         y[way] = malloc(p->y_bytes);
         sums[way] = malloc(p->sums_n * sizeof **sums);
-        rc = y[way] && sums[way] ? compute(p, way == 1, y[way], sums[way])
+        rc = y[way] && sums[way] ? selftest_compute(p, way == 1, y[way], sums[way])
                                  : SP_FAIL(SP_EMEM, "self-test: out of memory");
     }
     if (rc == SP_OK)
-        rc = compare(p, y, sums);
+        rc = selftest_wgmma_compare(p, y, sums);
     for (int way = 0; way < 2; way++) {
         free(y[way]);
         free(sums[way]);
@@ -252,7 +255,7 @@ sp_status sp_selftest_wgmma(sp_backend *device)
         rc = make_plan(&p);
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes && rc == SP_OK; i++) {
         p.shape = &shapes[i];
-        rc = check(&p);
+        rc = selftest_check(&p);
     }
     device->ops->arena_destroy(&p.arena);
     free(p.host);

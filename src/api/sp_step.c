@@ -17,8 +17,8 @@ static sp_status end_range(const sp_resources *r, sp_status rc)
     return rc;
 }
 
-static sp_status compute(sp_resources *r, const sp_batch *batch,
-                         const sp_step_hooks *hooks)
+static sp_status step_compute(sp_resources *r, const sp_batch *batch,
+                              const sp_step_hooks *hooks)
 {
     const bool is_last = batch->micro == batch->n_micro - 1;
 
@@ -52,7 +52,7 @@ static sp_status micro_step(sp_resources *r, const sp_step_hooks *hooks,
         result->n_micro = batch->n_micro;
         result->cost_max += batch->cost_max;
         result->cost_sum += batch->cost_sum;
-        rc = compute(r, batch, hooks);
+        rc = step_compute(r, batch, hooks);
     }
     if (rc == SP_EMEM)
         rc = sp_cut_explain(&r->cut, &r->cut.train, batch->sample_id, batch->n_reads);
@@ -60,7 +60,8 @@ static sp_status micro_step(sp_resources *r, const sp_step_hooks *hooks,
     return sp_loader_recycle(r->loader, batch);
 }
 
-static sp_status update(sp_resources *r, sp_rates rates, sp_step_result *result)
+static sp_status api_step_update(sp_resources *r, sp_rates rates,
+                                 sp_step_result *result)
 {
     const sp_tail *tail = &r->buckets.tail;
 
@@ -85,8 +86,8 @@ static sp_status update(sp_resources *r, sp_rates rates, sp_step_result *result)
     return SP_OK;
 }
 
-static sp_status run(sp_resources *r, sp_rates rates, const sp_step_hooks *hooks,
-                     sp_step_result *result)
+static sp_status step_run_whole(sp_resources *r, sp_rates rates,
+                                const sp_step_hooks *hooks, sp_step_result *result)
 {
     bool is_last = false;
 
@@ -102,7 +103,7 @@ static sp_status run(sp_resources *r, sp_rates rates, const sp_step_hooks *hooks
     SP_TRY(in_range(r, "reduce", sp_bucket_wait(&r->buckets, &result->comm_exposed_s)));
     SP_TRY(hooks->begin(hooks->arg, SP_STEP_UPDATE, NULL));
     SP_TRY(sp_net_fetch_running(&r->net));
-    SP_TRY(in_range(r, "update", update(r, rates, result)));
+    SP_TRY(in_range(r, "update", api_step_update(r, rates, result)));
     /* Running statistics are averaged over the ranks after every step and not only
      * before saving, so that neither a checkpoint nor a stop changes the following
      * steps. With bn_scope = "world" they are equal already. */
@@ -115,7 +116,7 @@ static sp_status run(sp_resources *r, sp_rates rates, const sp_step_hooks *hooks
 sp_status sp_step_run(sp_resources *r, sp_rates rates, const sp_step_hooks *hooks,
                       sp_step_result *result)
 {
-    return in_range(r, "step", run(r, rates, hooks, result));
+    return in_range(r, "step", step_run_whole(r, rates, hooks, result));
 }
 
 /* Words the sample's feature of largest size, in the network's scale; "" if the sample

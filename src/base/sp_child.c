@@ -142,7 +142,7 @@ static void record_result(const char *record, const char *path, const char *resu
     fclose(to);
 }
 
-static void report_end(const sp_child *child, int status)
+static void child_report_end(const sp_child *child, int status)
 {
     const char *command = child->running.command, *path = child->running.path;
     char result[32];
@@ -169,14 +169,14 @@ static void kill_running(sp_child *child, double after_s)
 }
 
 /* Reports the running command if it has ended, and kills it if its time is over. */
-static void reap(sp_child *child)
+static void child_reap(sp_child *child)
 {
     int status = 0;
     pid_t ended = child->pid ? waitpid(child->pid, &status, WNOHANG) : 0;
     double elapsed_s = sp_now_s() - child->started_s;
 
     if (ended == child->pid && ended) {
-        report_end(child, status);
+        child_report_end(child, status);
         child->pid = 0;
     } else if (child->pid && elapsed_s > child->limit_s)
         kill_running(child, elapsed_s);
@@ -184,7 +184,7 @@ static void reap(sp_child *child)
 
 void sp_child_poll(sp_child *child)
 {
-    reap(child);
+    child_reap(child);
     start_next(child);
 }
 
@@ -220,7 +220,7 @@ void sp_child_finish(sp_child *child, double patience_s)
 
     assert(patience_s >= 0);
     for (;;) {
-        reap(child);
+        child_reap(child);
         waited_s = sp_now_s() - begin_s;
         if (waited_s >= patience_s || child->n_killed >= n_killed + 2 ||
             sp_signal_received() != signal_before)

@@ -122,7 +122,8 @@ void sp_log_position(const char *phase, int64_t epoch, int64_t step)
  * stream and to this rank's file. A newline within the text ends a line only if
  * keeps_lines. A live line moves below the text, or ends there if is_last. The caller
  * holds the lock. */
-static void say(FILE *stream, const char *text, bool keeps_lines, bool is_last)
+static void console_print(FILE *stream, const char *text, bool keeps_lines,
+                          bool is_last)
 {
     const bool moves =
         stream && state.live[0] && (stream == stdout || state.is_shared || is_last);
@@ -156,7 +157,7 @@ static void say_line(FILE *stream, const char *line)
     if (!stream && !state.file)
         return;
     pthread_mutex_lock(&state.lock);
-    say(stream, line, false, false);
+    console_print(stream, line, false, false);
     pthread_mutex_unlock(&state.lock);
 }
 
@@ -184,7 +185,7 @@ static void console_warn(const char *who, const char *message)
              who[0] ? ": " : "");
     append_indented(block, sizeof block, message);
     pthread_mutex_lock(&state.lock);
-    say(stderr, block, true, false);
+    console_print(stderr, block, true, false);
     pthread_mutex_unlock(&state.lock);
 }
 
@@ -257,6 +258,6 @@ void sp_log_error(const sp_error_record *record)
         append_indented(block, sizeof block, line);
     }
     pthread_mutex_lock(&state.lock);
-    say(stderr, block, true, true);
+    console_print(stderr, block, true, true);
     pthread_mutex_unlock(&state.lock);
 }

@@ -45,7 +45,7 @@ static void choose_form(void)
     form = forms[i];
 }
 
-static void prepare(void)
+static void crc_prepare(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
 
@@ -57,7 +57,7 @@ uint32_t sp_crc32c_table(uint32_t crc, const void *data, size_t bytes)
     const unsigned char *at = data;
 
     assert(data || bytes == 0);
-    prepare();
+    crc_prepare();
     crc = ~crc;
     for (; bytes >= 8; bytes -= 8, at += 8) {
         uint32_t next = 0;
@@ -74,7 +74,7 @@ uint32_t sp_crc32c_table(uint32_t crc, const void *data, size_t bytes)
 uint32_t sp_crc32c(uint32_t crc, const void *data, size_t bytes)
 {
     assert(data || bytes == 0);
-    prepare();
+    crc_prepare();
     return form->sum(crc, data, bytes);
 }
 
@@ -141,7 +141,7 @@ uint32_t sp_crc32c_checked(uint32_t crc, const void *data, size_t bytes, sp_word
     assert(data || bytes == 0);
     assert(bytes % sizeof(uint32_t) == 0);
     assert(is_invalid);
-    prepare();
+    crc_prepare();
     if (form->checked)
         return form->checked(crc, data, bytes, kind, is_invalid);
     for (*is_invalid = false; bytes > 0; bytes -= n, at += n) {

@@ -38,7 +38,7 @@ static uint64_t word_at(const unsigned char *at)
 #define NARROW __attribute__((target("sse4.2")))
 
 /* Advances the register over zero bytes, a multiple of 8. */
-NARROW static uint32_t move_on(uint32_t crc, size_t zeros)
+NARROW static uint32_t crc_move_on(uint32_t crc, size_t zeros)
 {
     uint64_t moved = crc;
 
@@ -52,7 +52,7 @@ static void fill_over(uint32_t over[4][256], size_t zeros)
     uint32_t bit[32];
 
     for (int i = 0; i < 32; i++)
-        bit[i] = move_on((uint32_t)1 << i, zeros);
+        bit[i] = crc_move_on((uint32_t)1 << i, zeros);
     for (int k = 0; k < 4; k++)
         for (int v = 0; v < 256; v++) {
             over[k][v] = 0;
@@ -149,7 +149,7 @@ WIDE static inline __m512i pair(const uint64_t halves[2])
 }
 
 /* Joins four accumulators, which hold neighbouring data, into one register. */
-WIDE static inline uint64_t join(const __m512i a[4])
+WIDE static inline uint64_t crc_join(const __m512i a[4])
 {
     __m512i over = pair(by_64), last = a[0];
     uint64_t word[8], crc = 0;
@@ -163,7 +163,7 @@ WIDE static inline uint64_t join(const __m512i a[4])
 }
 
 /* Tests 16 words as sp_words_invalid does and accumulates the result in `seen`. */
-WIDE static inline __m512i look(__m512i seen, __m512i x, sp_word kind)
+WIDE static inline __m512i crc_look(__m512i seen, __m512i x, sp_word kind)
 {
     __m512i sum =
         _mm512_add_epi32(x, kind == SP_COORD ? x : _mm512_set1_epi32(SP_EXPONENT_STEP));
@@ -186,11 +186,11 @@ WIDE __attribute__((always_inline)) static inline uint32_t by_product(
     for (; bytes >= round; bytes -= round, at += round, is_begun = true)
         for (size_t i = 0; i < 4; i++) {
             data = _mm512_loadu_si512(at + part * i);
-            seen = is_invalid ? look(seen, data, kind) : seen;
+            seen = is_invalid ? crc_look(seen, data, kind) : seen;
             a[i] = is_begun ? fold(a[i], over, data) : _mm512_xor_si512(a[i], data);
         }
     if (is_begun)
-        crc = join(a);
+        crc = crc_join(a);
     if (is_invalid)
         *is_invalid =
             ((uint32_t)_mm512_reduce_or_epi32(seen) & sp_tell_tale(kind)) != 0 ||

@@ -34,7 +34,7 @@ static inline uint64_t nearest(double x, double *rest)
 }
 
 /* Limbs are added as unsigned numbers, since sums of poisoned limbs may wrap around. */
-static inline void add(uint64_t *sum, double x)
+static inline void exact_add(uint64_t *sum, double x)
 {
     bool is_sound = fabs(x) < SP_EXACT_TOP; /* false for NaN */
     double rest;
@@ -61,7 +61,7 @@ typedef struct joined {
     double unit;
 } joined;
 
-static joined join(const int64_t *sum)
+static joined exact_join(const int64_t *sum)
 {
     if (!is_sound_sum(sum))
         return (joined){0, NAN};
@@ -88,7 +88,7 @@ static joined join(const int64_t *sum)
         assert(n == 0 || (sum && x));                                                  \
         PRAGMA(omp parallel for simd schedule(static) if (n >= PARALLEL_FROM))         \
         for (size_t i = 0; i < n; i++)                                                 \
-            add(limbs + SP_EXACT_LIMBS * i, x[i]);                                     \
+            exact_add(limbs + SP_EXACT_LIMBS * i, x[i]);                               \
     }                                                                                  \
                                                                                        \
     void sp_exact_get_##NAME(const int64_t *sum, TYPE *x, size_t n)                    \
@@ -96,7 +96,7 @@ static joined join(const int64_t *sum)
         assert((sum && x) || n == 0);                                                  \
         PRAGMA(omp parallel for schedule(static) if (n >= PARALLEL_FROM))              \
         for (size_t i = 0; i < n; i++) {                                               \
-            const joined one = join(sum + SP_EXACT_LIMBS * i);                         \
+            const joined one = exact_join(sum + SP_EXACT_LIMBS * i);                   \
                                                                                        \
             x[i] = (TYPE)one.whole * (TYPE)one.unit;                                   \
         }                                                                              \
@@ -115,7 +115,8 @@ void sp_exact_add_wide(int64_t *sum, const double *x, size_t n)
             scaled *= WINDOW;
             window++;
         }
-        add((uint64_t *)sum + SP_EXACT_WIDE * i + SP_EXACT_LIMBS * window, scaled);
+        exact_add((uint64_t *)sum + SP_EXACT_WIDE * i + SP_EXACT_LIMBS * window,
+                  scaled);
     }
 }
 

@@ -322,7 +322,7 @@ sp_status sp_file_append_line(const char *path, const char *line)
 
 /* Reads to the end instead of the size that fstat gives, since that may be 0 (/proc) or
  * out of date. */
-static sp_status read_all(int fd, const char *path, char **data, size_t *bytes)
+static sp_status file_read_all(int fd, const char *path, char **data, size_t *bytes)
 {
     size_t room = 0;
     ssize_t n;
@@ -446,7 +446,7 @@ sp_status sp_file_read(const char *path, char **data, size_t *bytes)
     assert(path && data);
     *data = NULL;
     SP_TRY(sp_file_open(path, O_RDONLY, &fd));
-    rc = read_all(fd, path, data, &used);
+    rc = file_read_all(fd, path, data, &used);
     close(fd);
     if (rc != SP_OK) {
         free(*data);

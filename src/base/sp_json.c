@@ -12,7 +12,7 @@
 
 enum { FIRST_CAPACITY = 4096, NUMBER = 32 };
 
-static void append(sp_json *json, const char *text, size_t bytes)
+static void json_append(sp_json *json, const char *text, size_t bytes)
 {
     const size_t needed = json->length + bytes + 1;
 
@@ -31,61 +31,61 @@ static void append_quoted(sp_json *json, const char *text)
     const char *at = text;
     char escape[8];
 
-    append(json, "\"", 1);
+    json_append(json, "\"", 1);
     while (*at) {
         size_t n = sp_text_character(at);
 
         if (*at == '"' || *at == '\\') {
             snprintf(escape, sizeof escape, "\\%c", *at);
-            append(json, escape, 2);
+            json_append(json, escape, 2);
         } else if ((unsigned char)*at < 0x20 || *at == 0x7f) {
             snprintf(escape, sizeof escape, "\\u%04x", (unsigned)*at);
-            append(json, escape, 6);
+            json_append(json, escape, 6);
         } else if (n == 2 && (unsigned char)at[0] == 0xc2 &&
                    /* C1 control character: a terminal would act on it */
                    (unsigned char)at[1] < 0xa0) {
             snprintf(escape, sizeof escape, "\\u%04x", (unsigned char)at[1]);
-            append(json, escape, 6);
+            json_append(json, escape, 6);
         } else if (n == 0) { /* told apart, since names of classes are keys */
             snprintf(escape, sizeof escape, "\\\\x%02x", (unsigned char)*at);
-            append(json, escape, 5);
+            json_append(json, escape, 5);
         } else
-            append(json, at, n);
+            json_append(json, at, n);
         at += n ? n : 1;
     }
-    append(json, "\"", 1);
+    json_append(json, "\"", 1);
 }
 
 /* Appends a comma if one is due, and the key. */
-static void append_key(sp_json *json, const char *key)
+static void json_append_key(sp_json *json, const char *key)
 {
     char last = json->length ? json->text[json->length - 1] : '{';
 
     if (last != '{' && last != '[')
-        append(json, ",", 1);
+        json_append(json, ",", 1);
     if (key) {
         append_quoted(json, key);
-        append(json, ":", 1);
+        json_append(json, ":", 1);
     }
 }
 
 static void append_value(sp_json *json, const char *key, const char *value)
 {
-    append_key(json, key);
-    append(json, value, strlen(value));
+    json_append_key(json, key);
+    json_append(json, value, strlen(value));
 }
 
 void sp_json_begin(sp_json *json)
 {
     json->length = 0;
     json->is_short = false;
-    append(json, "{", 1);
+    json_append(json, "{", 1);
 }
 
 sp_status sp_json_end(sp_json *json, const char **line)
 {
     assert(line && (json->length > 0 || json->is_short));
-    append(json, "}", 1);
+    json_append(json, "}", 1);
     if (json->is_short)
         return SP_FAIL(SP_EMEM, "no memory for a JSON line of more than %zu bytes",
                        json->capacity);
@@ -101,11 +101,11 @@ void sp_json_destroy(sp_json *json)
 
 void sp_json_text(sp_json *json, const char *key, const char *value)
 {
-    append_key(json, key);
+    json_append_key(json, key);
     if (value)
         append_quoted(json, value);
     else
-        append(json, "null", 4);
+        json_append(json, "null", 4);
 }
 
 void sp_json_int(sp_json *json, const char *key, int64_t value)
@@ -140,7 +140,7 @@ void sp_json_begin_object(sp_json *json, const char *key)
 }
 void sp_json_end_object(sp_json *json)
 {
-    append(json, "}", 1);
+    json_append(json, "}", 1);
 }
 void sp_json_begin_array(sp_json *json, const char *key)
 {
@@ -148,5 +148,5 @@ void sp_json_begin_array(sp_json *json, const char *key)
 }
 void sp_json_end_array(sp_json *json)
 {
-    append(json, "]", 1);
+    json_append(json, "]", 1);
 }

@@ -62,7 +62,7 @@ bool sp_machine_line(const char *path, const char *begin, char *line, size_t siz
 
 /* Reads the one or two numbers at the start of the file and returns their number; a
  * word such as "max" does not count. */
-static int read_numbers(const char *path, double *first, double *second)
+static int machine_read_numbers(const char *path, double *first, double *second)
 {
     FILE *file = fopen(path, "r");
     int n = file ? fscanf(file, "%lf %lf", first, second) : 0;
@@ -132,7 +132,7 @@ static int group_read(const char *folder, const char *name, double *first,
     char path[2 * PATH_MAX + 128];
 
     snprintf(path, sizeof path, "%s/%s", folder, name);
-    return read_numbers(path, first, second);
+    return machine_read_numbers(path, first, second);
 }
 
 /* The number after a word in a file of such lines; 0 without the word. */

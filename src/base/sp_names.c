@@ -216,7 +216,7 @@ static sp_status read_word(int *to, const sp_option *option, const char *text)
     }
 }
 
-static sp_status read_value(void *to, const sp_option *option, const char *text)
+static sp_status names_read_value(void *to, const sp_option *option, const char *text)
 {
     void *at = (char *)to + option->offset;
 
@@ -262,7 +262,7 @@ static sp_status read_option(void *to, sp_names table, const char *program, int 
     text = equals ? equals + 1 : *i + 1 < argc ? argv[++*i] : NULL;
     if (!text || !*text)
         return SP_FAIL(SP_EUSAGE, "%s %s: %s needs a value", program, argv[0], name);
-    return read_value(to, option, text);
+    return names_read_value(to, option, text);
 }
 
 sp_status sp_options_read(void *to, sp_names table, const char *program, int argc,

@@ -14,7 +14,7 @@ enum { LANES = 16 };
 #define INLINE static inline __attribute__((always_inline))
 
 /* Writes word i of block `block` + l to c[i][l]. */
-INLINE void fill(const sp_rng *r, uint64_t block, uint32_t c[4][LANES])
+INLINE void rng_fill(const sp_rng *r, uint64_t block, uint32_t c[4][LANES])
 {
     uint32_t k0 = r->key[0], k1 = r->key[1];
 
@@ -44,7 +44,7 @@ SP_WIDE void sp_rng_words(const sp_rng *r, uint64_t first, int64_t n, uint32_t *
     for (uint64_t block = first / 4; n > 0; block += LANES) {
         int64_t m = n < 4 * LANES ? n : 4 * LANES;
 
-        fill(r, block, c);
+        rng_fill(r, block, c);
         for (int l = 0; l < LANES; l++)
             for (int i = 0; i < 4; i++)
                 word[4 * l + i] = c[i][l];
@@ -102,7 +102,7 @@ SP_WIDE void sp_rng_normals(const sp_rng *r, uint64_t first, int64_t n, float *o
     for (uint64_t block = first / 4; n > 0; block += LANES) {
         int64_t m = n < 4 * LANES ? n : 4 * LANES;
 
-        fill(r, block, c);
+        rng_fill(r, block, c);
         for (int i = 0; i < 4; i += 2)
             for (int l = 0; l < LANES; l++)
                 two_normals(c[i][l], c[i + 1][l], &z[i][l], &z[i + 1][l]);

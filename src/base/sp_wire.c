@@ -60,7 +60,7 @@ static bool can_hold(sp_wire *wire, int64_t n, size_t least)
 
 /* Writes or reads whether something is there that *data leads to; false: it is not, or
  * nothing more can be done. */
-static bool follows(sp_wire *wire, void **data)
+static bool wire_follows(sp_wire *wire, void **data)
 {
     bool is_there = !wire->is_reading && *data;
 
@@ -82,7 +82,7 @@ static bool make(sp_wire *wire, void **data, size_t n, size_t bytes)
 bool sp_wire_struct(sp_wire *wire, void **data, size_t bytes)
 {
     assert(data && bytes > 0);
-    return follows(wire, data) && make(wire, data, 1, bytes);
+    return wire_follows(wire, data) && make(wire, data, 1, bytes);
 }
 
 void sp_wire_count(sp_wire *wire, int64_t *n, size_t least)
@@ -98,7 +98,7 @@ void sp_wire_array(sp_wire *wire, void **data, int64_t count, size_t size)
     size_t bytes;
 
     assert(data && size > 0);
-    if (!follows(wire, data))
+    if (!wire_follows(wire, data))
         return;
     if (count < 0 || __builtin_mul_overflow((size_t)count, size, &bytes)) {
         wire->rc = SP_FAIL(
@@ -120,7 +120,7 @@ void sp_wire_text(sp_wire *wire, char **text)
 void sp_wire_texts(sp_wire *wire, char ***texts, int64_t n)
 {
     assert(texts && (wire->is_reading || n >= 0));
-    if (!follows(wire, (void **)texts) ||
+    if (!wire_follows(wire, (void **)texts) ||
         (wire->is_reading && !can_hold(wire, n, TEXT_BYTES)) ||
         !make(wire, (void **)texts, (size_t)n + 1, sizeof **texts))
         return;

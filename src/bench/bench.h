@@ -30,9 +30,9 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "api/sp_step.h"
 #include "base/sp_json.h"
 #include "train/sp_session.h"
-#include "api/sp_step.h"
 
 enum {
     BENCH_LIST = 32, /* most numbers in an option */

@@ -23,7 +23,7 @@ enum {
 
 /* ---- one timing ---- */
 
-static sp_status begin(bench *b)
+static sp_status ceiling_begin(bench *b)
 {
     SP_TRY(b->backend.ops->clock_begin(&b->backend));
     sp_fault_at("peak", b->n_timings++);
@@ -31,12 +31,12 @@ static sp_status begin(bench *b)
 }
 
 /* Work a second, by the backend's own clock; 0: the backend has no such limit. */
-static sp_status rate_of(bench *b, const sp_peak_args *args, double *seconds,
-                         double *rate)
+static sp_status ceiling_rate_of(bench *b, const sp_peak_args *args, double *seconds,
+                                 double *rate)
 {
     double work = 0;
 
-    SP_TRY(begin(b));
+    SP_TRY(ceiling_begin(b));
     SP_TRY(b->backend.ops->peak(&b->backend, args, &work));
     SP_TRY(b->backend.ops->clock_end(&b->backend, seconds));
     *seconds = fmax(*seconds, 1e-9);
@@ -57,7 +57,7 @@ static sp_status find_amount(bench *b, sp_peak_args args, double *amount,
         args.amount *= 4;
         shortest = INFINITY;
         for (int i = 0; i < 3; i++) {
-            SP_TRY(rate_of(b, &args, &seconds, &rate));
+            SP_TRY(ceiling_rate_of(b, &args, &seconds, &rate));
             shortest = fmin(shortest, seconds);
         }
     } while (rate > 0 && shortest < least);
@@ -83,7 +83,7 @@ static sp_status time_enough(bench *b, sp_peak_args *args, double *seconds,
     }
     SP_TRY(rc);
     args->amount = *amount;
-    return rate_of(b, args, seconds, rate);
+    return ceiling_rate_of(b, args, seconds, rate);
 }
 
 static sp_peak_args args_of(const bench *b, sp_peak what)
@@ -98,7 +98,7 @@ sp_status bench_peak(bench *b, double *rate)
 
     args.amount = b->amount[args.what] / 4;
     /* Raises the clock frequency after an idle time. */
-    SP_TRY(rate_of(b, &args, &seconds, rate));
+    SP_TRY(ceiling_rate_of(b, &args, &seconds, rate));
     SP_TRY(time_enough(b, &args, &seconds, rate));
     b->best_flops = fmax(b->best_flops, *rate);
     return SP_OK;
@@ -134,7 +134,7 @@ static sp_status time_passes(bench *b, sp_peak what, int64_t n, double *rate)
 
     args.n = n;
     SP_TRY(ops->peak(&b->backend, &args, &moved));
-    SP_TRY(begin(b));
+    SP_TRY(ceiling_begin(b));
     for (int r = 0; moved > 0 && r < rounds; r++)
         SP_TRY(ops->peak(&b->backend, &args, &moved));
     SP_TRY(ops->clock_end(&b->backend, &seconds));

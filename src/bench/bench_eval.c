@@ -20,7 +20,7 @@ typedef struct evaluation {
     bench_parts *parts; /* parts of the pass that runs */
 } evaluation;
 
-static sp_status open_evaluation(evaluation *e)
+static sp_status eval_open_evaluation(evaluation *e)
 {
     sp_resources *r = &e->resources;
 
@@ -40,8 +40,8 @@ static sp_status open_evaluation(evaluation *e)
     SP_TRY(sp_resources_open_evaluation(r));
     SP_TRY(sp_resources_cut(r));
     SP_TRY(sp_arena_create(&e->scratch, 0, "predictions"));
-    return sp_comm_agree(r->comm, sp_metrics_create(&e->metrics, r->n_classes,
-                                                            sp_evaluate_parts(r)));
+    return sp_comm_agree(
+        r->comm, sp_metrics_create(&e->metrics, r->n_classes, sp_evaluate_parts(r)));
 }
 
 /* Times a forward pass by both clocks. */
@@ -157,10 +157,11 @@ sp_status bench_eval(bench *b)
     evaluation e = {.b = b};
     bench_runs s = {
         .work = {.unit = "pass", .units = "passes", .size_key = "batch.eval_size"}};
-    sp_status rc = open_evaluation(&e);
+    sp_status rc = eval_open_evaluation(&e);
 
     if (rc == SP_OK)
-        rc = sp_comm_agree(e.resources.comm, bench_device_open(b, &e.resources.backend));
+        rc =
+            sp_comm_agree(e.resources.comm, bench_device_open(b, &e.resources.backend));
     if (rc == SP_OK)
         rc = run_passes(&e, &s);
     if (rc == SP_OK)

@@ -21,7 +21,7 @@ typedef struct io_case {
 } io_case;
 
 /* Bytes of one row of coordinates, features or labels; 0 if the array is absent. */
-static size_t row_bytes(const sp_extent *e)
+static size_t io_row_bytes(const sp_extent *e)
 {
     return (size_t)e->cols * (size_t)e->type_size;
 }
@@ -35,7 +35,7 @@ static void extents_of(const sp_shard *shard, const sp_extent *extent[3])
 
 /* Asks the system to drop its cached pages of the files, so that the next read comes
  * from the device. */
-static void forget(const io_case *c)
+static void io_forget(const io_case *c)
 {
     for (int i = 0; c->options->is_cold && i < c->set.n_shards; i++) {
         const int fd = open(c->set.shard[i].path, O_RDONLY);
@@ -63,10 +63,10 @@ static sp_status read_plainly(const io_case *c, int shard, double *s_read)
     for (int64_t i = s->first_sample; i < s->first_sample + s->n_samples; i++)
         for (int e = 0; e < 3 && rc == SP_OK; e++)
             rc = sp_file_read_at(fd, s->path, c->buffer,
-                                 row_bytes(extent[e]) *
+                                 io_row_bytes(extent[e]) *
                                      (size_t)sp_dataset_voxels(&c->set, i),
                                  extent[e]->at + c->set.offset[i + shard] *
-                                                     (int64_t)row_bytes(extent[e]));
+                                                     (int64_t)io_row_bytes(extent[e]));
     *s_read += sp_now_s() - begin;
     close(fd);
     return rc;
@@ -78,18 +78,18 @@ static sp_status plain_rate(void *arg, double *rate)
     const io_case *c = arg;
     double s = 0;
 
-    forget(c);
+    io_forget(c);
     *rate = 0;
     if (c->is_packed)
         return SP_OK;
     for (int i = 0; i < c->set.n_shards; i++)
         SP_TRY(read_plainly(c, i, &s));
     *rate = c->bytes / fmax(s, 1e-9);
-    forget(c);
+    io_forget(c);
     return SP_OK;
 }
 
-static sp_status read_samples(void *arg)
+static sp_status io_read_samples(void *arg)
 {
     io_case *c = arg;
 
@@ -110,11 +110,11 @@ static sp_status size_up(io_case *c)
         extents_of(shard, extent);
         for (int e = 0; e < 3; e++) {
             c->is_packed |=
-                extent[e]->at < 0 && row_bytes(extent[e]) > 0 && extent[e]->rows > 0;
+                extent[e]->at < 0 && io_row_bytes(extent[e]) > 0 && extent[e]->rows > 0;
             for (int64_t i = 0; i < shard->n_samples; i++) {
                 const size_t n =
                     (size_t)sp_dataset_voxels(&c->set, shard->first_sample + i) *
-                    row_bytes(extent[e]);
+                    io_row_bytes(extent[e]);
                 c->bytes += (double)n;
                 largest = n > largest ? n : largest;
             }
@@ -124,12 +124,12 @@ static sp_status size_up(io_case *c)
     return c->buffer ? SP_OK : SP_FAIL(SP_EMEM, "out of memory for %zu bytes", largest);
 }
 
-static sp_status measure(bench *b, io_case *c)
+static sp_status io_measure(bench *b, io_case *c)
 {
     bench_job job = {.n = c->set.n_voxels,
                      .limit = BENCH_BYTES,
                      .ceiling = plain_rate,
-                     .run = read_samples,
+                     .run = io_read_samples,
                      .arg = c};
 
     if (c->set.n_voxels == 0)
@@ -157,7 +157,7 @@ sp_status bench_io(bench *b)
     if (rc == SP_OK)
         rc = sp_dataset_open(&c.set, &pattern, NULL);
     if (rc == SP_OK)
-        rc = measure(b, &c);
+        rc = io_measure(b, &c);
     sp_sample_destroy(&c.sample);
     sp_dataset_close(&c.set);
     free(c.buffer);

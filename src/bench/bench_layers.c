@@ -58,7 +58,7 @@ static bench_trace *trace_of(const sp_backend *be)
 
 /* ---- the clock ---- */
 
-static sp_status begin(const bench_trace *t, sp_backend *be)
+static sp_status layers_begin(const bench_trace *t, sp_backend *be)
 {
     const sp_peak_args lead = {.what = SP_PEAK_PRODUCTS,
                                .amount = 1e-6 * LEAD_US * t->b->best_flops,
@@ -88,7 +88,7 @@ static sp_status find_row(bench_trace *t, int layer, const char *op, row **out)
 
 /* True if a counted operation runs nevertheless: cheap operations that the step's
  * arithmetic needs. */
-static bool is_run(const char *op)
+static bool layers_is_run(const char *op)
 {
     static const char *const names[] = {"fill", "add_samples", "loss",
                                         "sgd",  "adamw",       "sum_squares"};
@@ -99,7 +99,7 @@ static bool is_run(const char *op)
     return false;
 }
 
-static sp_status count(bench_trace *t, const char *op, work w)
+static sp_status layers_count(bench_trace *t, const char *op, work w)
 {
     w.op = op;
     w.layer = t->net->layer < 0 ? NULL : &t->net->graph->node[t->net->layer];
@@ -107,7 +107,7 @@ static sp_status count(bench_trace *t, const char *op, work w)
 }
 
 /* Adds a timing to its row. Calls of one layer within a step add up. */
-static sp_status end(bench_trace *t, sp_backend *be, const char *op, work w)
+static sp_status layers_end(bench_trace *t, sp_backend *be, const char *op, work w)
 {
     double seconds;
     row *r = NULL;
@@ -123,7 +123,7 @@ static sp_status end(bench_trace *t, sp_backend *be, const char *op, work w)
 
 /* ---- work ---- */
 
-static double bytes_of(sp_tensor t)
+static double layers_bytes_of(sp_tensor t)
 {
     return t.data ? (double)t.n * t.c * (double)sp_elem_bytes(t.elem) : 0;
 }
@@ -141,10 +141,10 @@ static work conv_work(const sp_map *map, sp_tensor in, sp_tensor out)
                   .c_in = in.c,
                   .c_out = out.c,
                   .flops = 2.0 * (double)pairs * in.c * out.c,
-                  .bytes = bytes_of(in) + bytes_of(out) +
+                  .bytes = layers_bytes_of(in) + layers_bytes_of(out) +
                            weights * (double)sp_elem_bytes(in.elem) +
                            (map ? 4.0 * (double)pairs : 0),
-                  .result_bytes = bytes_of(out),
+                  .result_bytes = layers_bytes_of(out),
                   .map = map};
 }
 
@@ -153,11 +153,11 @@ static work grad_input_work(const sp_conv_args *a, const sp_norm_grad_args *norm
                             const sp_norm_grad_args *residual)
 {
     work w = conv_work(a->map, a->x, a->y);
-    double more = a->is_added ? bytes_of(a->y) : 0;
+    double more = a->is_added ? layers_bytes_of(a->y) : 0;
 
-    more += norm ? bytes_of(norm->x) : 0;
-    more += norm && !norm->scale && norm->slope != 1 ? bytes_of(norm->y) : 0;
-    more += residual ? bytes_of(residual->x) : 0;
+    more += norm ? layers_bytes_of(norm->x) : 0;
+    more += norm && !norm->scale && norm->slope != 1 ? layers_bytes_of(norm->y) : 0;
+    more += residual ? layers_bytes_of(residual->x) : 0;
     w.bytes += more;
     w.result_bytes += more;
     return w;
@@ -182,13 +182,15 @@ static work norm_grad_sums_work(const sp_norm_grad_args *a)
 {
     const bool has_act = a->slope != 1;
 
-    return rows_work(a->x, bytes_of(a->x) + bytes_of(a->dy) * (has_act ? 2 : 1) +
-                               (has_act && !a->scale ? bytes_of(a->y) : 0));
+    return rows_work(a->x, layers_bytes_of(a->x) +
+                               layers_bytes_of(a->dy) * (has_act ? 2 : 1) +
+                               (has_act && !a->scale ? layers_bytes_of(a->y) : 0));
 }
 
 static work loss_work(const sp_loss_args *a)
 {
-    return rows_work(a->logits, bytes_of(a->logits) + bytes_of(a->dlogits) +
+    return rows_work(a->logits, layers_bytes_of(a->logits) +
+                                    layers_bytes_of(a->dlogits) +
                                     4.0 * (double)a->logits.n);
 }
 
@@ -217,12 +219,12 @@ static work pack_work(const sp_pack_args *a, int n)
         if (!trace->is_on)                                                             \
             return trace->real->op arguments;                                          \
         if (trace->b->counter) {                                                       \
-            SP_TRY(count(trace, name, work));                                          \
-            return is_run(name) ? trace->real->op arguments : SP_OK;                   \
+            SP_TRY(layers_count(trace, name, work));                                   \
+            return layers_is_run(name) ? trace->real->op arguments : SP_OK;            \
         }                                                                              \
-        SP_TRY(begin(trace, be));                                                      \
+        SP_TRY(layers_begin(trace, be));                                               \
         SP_TRY(trace->real->op arguments);                                             \
-        return end(trace, be, name, work);                                             \
+        return layers_end(trace, be, name, work);                                      \
     }
 
 /* The same of an operation with its arguments in a struct, `a`. */
@@ -250,49 +252,54 @@ TIMED_OF(conv_grad_weight, sp_conv_wgrad_args, wgrad_work(a))
 TIMED(norm_sums,
       (sp_backend * be, sp_tensor x, const int32_t *sample_row, int n_samples,
        double *sums),
-      (be, x, sample_row, n_samples, sums), rows_work(x, bytes_of(x)))
+      (be, x, sample_row, n_samples, sums), rows_work(x, layers_bytes_of(x)))
 TIMED_OF(norm_finish, sp_norm_finish_args, small_work(0, a->c, 0))
 TIMED_OF(norm_apply, sp_norm_args,
-         rows_work(a->x, bytes_of(a->x) + bytes_of(a->y) + bytes_of(a->res)))
+         rows_work(a->x, layers_bytes_of(a->x) + layers_bytes_of(a->y) +
+                             layers_bytes_of(a->res)))
 TIMED_OF(norm_grad_sums, sp_norm_grad_args, norm_grad_sums_work(a))
 TIMED_OF(norm_grad_finish, sp_norm_grad_finish_args, small_work(0, a->c, 0))
 TIMED_OF(norm_grad_apply, sp_norm_grad_args,
-         rows_work(a->x, bytes_of(a->x) + bytes_of(a->dy) +
-                             bytes_of(a->dx) * (a->is_added ? 2 : 1)))
+         rows_work(a->x, layers_bytes_of(a->x) + layers_bytes_of(a->dy) +
+                             layers_bytes_of(a->dx) * (a->is_added ? 2 : 1)))
 TIMED(add_samples,
       (sp_backend * be, const double *sums, int n_samples, int m, double n_rows,
        double *out, bool is_added),
       (be, sums, n_samples, m, n_rows, out, is_added), small_work(n_samples, m, 0))
 TIMED(relu, (sp_backend * be, sp_tensor x, float slope, sp_tensor y), (be, x, slope, y),
-      rows_work(x, bytes_of(x) + bytes_of(y)))
+      rows_work(x, layers_bytes_of(x) + layers_bytes_of(y)))
 TIMED(relu_grad,
       (sp_backend * be, sp_tensor y, float slope, sp_tensor dy, sp_tensor dx,
        bool is_added),
       (be, y, slope, dy, dx, is_added),
-      rows_work(y, bytes_of(y) + bytes_of(dy) + bytes_of(dx) * (is_added ? 2 : 1)))
+      rows_work(y, layers_bytes_of(y) + layers_bytes_of(dy) +
+                       layers_bytes_of(dx) * (is_added ? 2 : 1)))
 TIMED(copy, (sp_backend * be, sp_tensor x, sp_tensor y, bool is_added),
       (be, x, y, is_added),
-      rows_work(x, bytes_of(x) + bytes_of(y) * (is_added ? 2 : 1)))
-TIMED_OF(dropout, sp_dropout_args, rows_work(a->x, bytes_of(a->x) + bytes_of(a->y)))
-TIMED_OF(pool, sp_pool_args, rows_work(a->y, bytes_of(a->x) + bytes_of(a->y)))
+      rows_work(x, layers_bytes_of(x) + layers_bytes_of(y) * (is_added ? 2 : 1)))
+TIMED_OF(dropout, sp_dropout_args,
+         rows_work(a->x, layers_bytes_of(a->x) + layers_bytes_of(a->y)))
+TIMED_OF(pool, sp_pool_args,
+         rows_work(a->y, layers_bytes_of(a->x) + layers_bytes_of(a->y)))
 TIMED_OF(pool_grad, sp_pool_args,
-         rows_work(a->dy, bytes_of(a->dy) + 2 * bytes_of(a->dx)))
+         rows_work(a->dy, layers_bytes_of(a->dy) + 2 * layers_bytes_of(a->dx)))
 TIMED(global_pool,
       (sp_backend * be, sp_tensor x, const int32_t *sample_row, int n_samples,
        int32_t *argmax, sp_tensor y),
-      (be, x, sample_row, n_samples, argmax, y), rows_work(x, bytes_of(x)))
+      (be, x, sample_row, n_samples, argmax, y), rows_work(x, layers_bytes_of(x)))
 TIMED(global_pool_grad,
       (sp_backend * be, sp_tensor dy, const int32_t *sample_row, int n_samples,
        const int32_t *argmax, sp_tensor dx),
-      (be, dy, sample_row, n_samples, argmax, dx), rows_work(dx, 2 * bytes_of(dx)))
+      (be, dy, sample_row, n_samples, argmax, dx),
+      rows_work(dx, 2 * layers_bytes_of(dx)))
 TIMED(broadcast,
       (sp_backend * be, sp_tensor x, const int32_t *sample_row, int n_samples,
        sp_tensor y),
-      (be, x, sample_row, n_samples, y), rows_work(y, bytes_of(y)))
+      (be, x, sample_row, n_samples, y), rows_work(y, layers_bytes_of(y)))
 TIMED(broadcast_grad,
       (sp_backend * be, sp_tensor dy, const int32_t *sample_row, int n_samples,
        sp_tensor dx),
-      (be, dy, sample_row, n_samples, dx), rows_work(dy, bytes_of(dy)))
+      (be, dy, sample_row, n_samples, dx), rows_work(dy, layers_bytes_of(dy)))
 TIMED_OF(loss, sp_loss_args, loss_work(a))
 TIMED_OF(sgd, sp_optim_args, /* w, g; w; and m twice */
          small_work(a->n, 1, (a->momentum != 0 ? 20.0 : 12.0) * (double)a->n))
@@ -343,7 +350,7 @@ static sp_status measure_empty(bench_trace *t)
 
     t->empty_s = 0;
     for (int i = 0; i < 9; i++) {
-        SP_TRY(begin(t, t->backend));
+        SP_TRY(layers_begin(t, t->backend));
         SP_TRY(t->real->clock_end(t->backend, &value[i]));
     }
     t->empty_s = bench_median(value, 9, NULL);
@@ -395,7 +402,8 @@ static int median_step(const row *r, int n, double *spread)
 
 /* Prints a row: time and work of one step. The operation is limited by the resource
  * that would need longer. */
-static sp_status print_row(bench_trace *t, const row *r, double step_s, double *busy_s)
+static sp_status layers_print_row(bench_trace *t, const row *r, double step_s,
+                                  double *busy_s)
 {
     static const sp_node whole = {.name = "-"};
     bench_time time = {.is_wall = true, .repeats = t->step};
@@ -432,7 +440,7 @@ sp_status bench_trace_print(bench_trace *t, double step_s)
     assert(!t->is_on && t->step > 0);
     t->b->has_header = false;
     for (int i = 0; i < t->n_rows; i++)
-        SP_TRY(print_row(t, &t->row[i], step_s, &time.wall_s));
+        SP_TRY(layers_print_row(t, &t->row[i], step_s, &time.wall_s));
     job.share = time.wall_s / step_s;
     return bench_print(t->b, &job, &time, 0);
 }

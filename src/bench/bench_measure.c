@@ -45,13 +45,13 @@ void bench_progress(const bench *b, const char *format, ...)
 /* ---- rows ---- */
 
 /* Billions a second; NAN if the work is not known or zero. */
-static double rate_of(double work, double s)
+static double measure_rate_of(double work, double s)
 {
     return work > 0 ? work / s * 1e-9 : NAN;
 }
 
 /* Prints a number, or a dash if it is unknown. */
-static void put(FILE *to, int width, int digits, double value)
+static void measure_put(FILE *to, int width, int digits, double value)
 {
     if (isnan(value))
         fprintf(to, " %*s", width, "-");
@@ -75,16 +75,16 @@ static void print_table_row(bench *b, const bench_job *job, const bench_time *t,
         fprintf(b->out, "%-26s ", job->layer->name);
     fprintf(b->out, "%-20s %8lld %9lld %5d %5d", job->name, (long long)job->n,
             (long long)job->pairs, job->c_in, job->c_out);
-    put(b->out, 10, 3, t->wall_s * 1e3);
-    put(b->out, 6, 1, t->spread * 100);
-    put(b->out, 10, 3, t->cpu_s * 1e3);
-    put(b->out, 9, 1, rate_of(job->flops, s));
-    put(b->out, 9, 2, rate_of(job->bytes, s));
-    put(b->out, 7, is_flops ? 1 : 2, ceiling > 0 ? ceiling * 1e-9 : NAN);
+    measure_put(b->out, 10, 3, t->wall_s * 1e3);
+    measure_put(b->out, 6, 1, t->spread * 100);
+    measure_put(b->out, 10, 3, t->cpu_s * 1e3);
+    measure_put(b->out, 9, 1, measure_rate_of(job->flops, s));
+    measure_put(b->out, 9, 2, measure_rate_of(job->bytes, s));
+    measure_put(b->out, 7, is_flops ? 1 : 2, ceiling > 0 ? ceiling * 1e-9 : NAN);
     fputs(ceiling > 0 ? is_flops ? " F" : " B" : "  ", b->out);
-    put(b->out, 6, 1, ratio * 100);
+    measure_put(b->out, 6, 1, ratio * 100);
     if (job->layer)
-        put(b->out, 6, 2, job->share * 100);
+        measure_put(b->out, 6, 2, job->share * 100);
     fputc('\n', b->out);
     if (job->operations)
         fprintf(b->out, "  %d operations of the device, %d waits\n", job->operations,
@@ -142,8 +142,8 @@ static sp_status print_json_row(bench *b, const bench_job *job, const bench_time
     sp_json_int(&json, "c_in", job->c_in);
     sp_json_int(&json, "c_out", job->c_out);
     sp_json_double(&json, "ms", s * 1e3);
-    sp_json_double(&json, "gflops", rate_of(job->flops, s));
-    sp_json_double(&json, "gbytes_s", rate_of(job->bytes, s));
+    sp_json_double(&json, "gflops", measure_rate_of(job->flops, s));
+    sp_json_double(&json, "gbytes_s", measure_rate_of(job->bytes, s));
     sp_json_double(&json, "ceiling", ceiling > 0 ? ceiling * 1e-9 : NAN);
     sp_json_double(&json, "ratio", ceiling > 0 ? ratio : NAN);
     sp_json_text(&json, "limit", job->limit == BENCH_FLOPS ? "flops" : "bytes");
@@ -322,7 +322,7 @@ static sp_status name_device(bench *b)
 }
 
 /* Sets the precision of --precision; the CPU has no tf32. */
-static sp_status choose_precision(bench *b)
+static sp_status measure_choose_precision(bench *b)
 {
     const int p = b->options->precision;
     const sp_precision want = p == BENCH_NONE ? SP_FP32 : (sp_precision)p;
@@ -337,7 +337,7 @@ static sp_status choose_precision(bench *b)
     return SP_OK;
 }
 
-static sp_status open_backend(bench *b)
+static sp_status measure_open_backend(bench *b)
 {
     const sp_backend_ops *ops =
         sp_backend_find(b->options->device == SP_DEVICE_CUDA ? "cuda" : "cpu");
@@ -346,11 +346,11 @@ static sp_status open_backend(bench *b)
         return SP_FAIL(SP_EDEVICE,
                        "--device cuda: this program computes on the CPU only");
     b->backend.ops = ops;
-    SP_TRY(choose_precision(b));
+    SP_TRY(measure_choose_precision(b));
     return ops->open(&b->backend, 0, (int)b->options->threads);
 }
 
-static void print_header(const bench *b)
+static void measure_print_header(const bench *b)
 {
     if (b->options->is_json || b->comm->rank)
         return;
@@ -370,10 +370,10 @@ sp_status bench_device_open(bench *b, const sp_backend *session)
     if (session)
         b->backend = *session;
     else
-        SP_TRY(open_backend(b));
+        SP_TRY(measure_open_backend(b));
     SP_TRY(name_device(b));
     SP_TRY(sp_arena_create(&b->staging, 0, "staging"));
-    print_header(b);
+    measure_print_header(b);
     return bench_ceilings_open(b);
 }
 

@@ -69,8 +69,8 @@ static void sift_down(int64_t *heap, int n)
 
 /* Deals the samples to the ranks and returns the largest load; load [ranks]
  * is scratch. */
-static int64_t deal(int64_t *drawn, int64_t n, int ranks, bool is_balanced,
-                    int64_t *load)
+static int64_t model_deal(int64_t *drawn, int64_t n, int ranks, bool is_balanced,
+                          int64_t *load)
 {
     int64_t largest = 0;
 
@@ -106,7 +106,7 @@ static sp_status draw_shares(const model *m, int ranks, bool is_balanced, int st
             drawn[i] = m->cost[(uint64_t)word[0] * (uint64_t)m->n_samples >> 32];
             share[1] += (double)drawn[i] / ranks / steps;
         }
-        share[0] += (double)deal(drawn, n, ranks, is_balanced, load) / steps;
+        share[0] += (double)model_deal(drawn, n, ranks, is_balanced, load) / steps;
     }
     free(drawn);
     free(load);
@@ -142,7 +142,7 @@ static const char *limit_of(const prediction *p, double computing)
     return part[largest].name;
 }
 
-static void predict(const model *m, int ranks, prediction *p)
+static void model_predict(const model *m, int ranks, prediction *p)
 {
     const double bytes = m->sample_bytes * (double)m->per_rank;
     const double backward = m->backward * p->share[1];
@@ -165,8 +165,8 @@ static void predict(const model *m, int ranks, prediction *p)
 
 /* ---- report ---- */
 
-static sp_status print_json(const bench *b, const model *m, int ranks, bool is_balanced,
-                            const prediction *p)
+static sp_status model_print_json(const bench *b, const model *m, int ranks,
+                                  bool is_balanced, const prediction *p)
 {
     const double ideal = m->flops * p->share[1] / (p->mean + p->update);
     const double gained = m->flops * p->share[1] / p->step;
@@ -190,11 +190,11 @@ static sp_status print_json(const bench *b, const model *m, int ranks, bool is_b
     return bench_json_end(b, &json);
 }
 
-static sp_status print_row(bench *b, const model *m, int ranks, bool is_balanced,
-                           const prediction *p)
+static sp_status model_print_row(bench *b, const model *m, int ranks, bool is_balanced,
+                                 const prediction *p)
 {
     if (b->options->is_json)
-        return print_json(b, m, ranks, is_balanced, p);
+        return model_print_json(b, m, ranks, is_balanced, p);
     fprintf(b->out, "%6d %-10s %10.3f %9.3f %9.3f %9.3f %9.3f %9.3f %9.3f %6.1f  %s\n",
             ranks, is_balanced ? "balanced" : "runs", p->step * 1e3, p->mean * 1e3,
             p->imbalance * 1e3, p->norm * 1e3, p->exposed * 1e3, p->update * 1e3,
@@ -242,7 +242,7 @@ static sp_status print_check(bench *b, const model *m)
     double deviation;
     sp_json json = {0};
 
-    predict(m, ranks, &p);
+    model_predict(m, ranks, &p);
     deviation = p.step / m->step - 1;
     if (!b->options->is_json) {
         fprintf(b->out,
@@ -267,7 +267,7 @@ static sp_status print_check(bench *b, const model *m)
     return bench_json_end(b, &json);
 }
 
-static sp_status predict_all(bench *b, const model *m)
+static sp_status model_predict_all(bench *b, const model *m)
 {
     const bench_list *ranks = &b->options->ranks;
 
@@ -281,8 +281,8 @@ static sp_status predict_all(bench *b, const model *m)
             prediction p = {0};
             SP_TRY(draw_shares(m, (int)ranks->at[i], balanced,
                                steps_of(b, m->per_rank * ranks->at[i]), p.share));
-            predict(m, (int)ranks->at[i], &p);
-            SP_TRY(print_row(b, m, (int)ranks->at[i], balanced, &p));
+            model_predict(m, (int)ranks->at[i], &p);
+            SP_TRY(model_print_row(b, m, (int)ranks->at[i], balanced, &p));
         }
     return SP_OK;
 }
@@ -374,7 +374,7 @@ static sp_status measure_compute(bench *b, bench_training *t, model *m)
     return SP_OK;
 }
 
-static sp_status measure(bench *b, bench_training *t, model *m)
+static sp_status model_measure(bench *b, bench_training *t, model *m)
 {
     const sp_graph *graph = &t->resources.graph;
     const bench_options *o = b->options;
@@ -419,7 +419,7 @@ static sp_status list_costs(const sp_dataset *set, int64_t **cost, double *mean)
     return SP_OK;
 }
 
-static sp_status run(bench *b, bench_training *t, model *m, int64_t **cost)
+static sp_status model_run(bench *b, bench_training *t, model *m, int64_t **cost)
 {
     sp_session *session = t->resources.session;
     sp_status rc = list_costs(&t->resources.train, cost, &m->mean_cost);
@@ -427,10 +427,10 @@ static sp_status run(bench *b, bench_training *t, model *m, int64_t **cost)
     SP_TRY(sp_comm_agree(session->comm, rc));
     m->cost = *cost;
     m->n_samples = t->resources.train.n_samples;
-    SP_TRY(measure(b, t, m));
+    SP_TRY(model_measure(b, t, m));
     if (b->comm->rank == 0) {
         print_known(b, m);
-        rc = predict_all(b, m);
+        rc = model_predict_all(b, m);
     }
     return sp_comm_agree(session->comm, rc);
 }
@@ -448,7 +448,7 @@ sp_status bench_model(bench *b)
     sp_status rc = bench_training_open(b, &t);
 
     if (rc == SP_OK)
-        rc = run(b, &t, &m, &cost);
+        rc = model_run(b, &t, &m, &cost);
     rc = bench_training_close(b, &t, rc);
     free(cost);
     return rc;

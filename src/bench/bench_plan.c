@@ -10,7 +10,7 @@ typedef struct plan_case {
     sp_plan plan;
 } plan_case;
 
-static sp_status build(void *arg)
+static sp_status bench_plan_build(void *arg)
 {
     plan_case *c = arg;
 
@@ -19,19 +19,22 @@ static sp_status build(void *arg)
                                        c->voxels->sample_row, 1, &c->arena, &c->plan);
 }
 
-static sp_status measure(bench *b, const char *name, const sp_plan_spec *spec,
-                         const bench_voxels *v)
+static sp_status plan_measure(bench *b, const char *name, const sp_plan_spec *spec,
+                              const bench_voxels *v)
 {
     plan_case c = {.backend = &b->backend, .spec = spec, .voxels = v};
-    bench_job job = {
-        .name = name, .n = v->n, .limit = BENCH_BYTES, .run = build, .arg = &c};
+    bench_job job = {.name = name,
+                     .n = v->n,
+                     .limit = BENCH_BYTES,
+                     .run = bench_plan_build,
+                     .arg = &c};
     sp_status rc = b->backend.ops->arena_create(&c.arena, 0, "plan");
 
     if (rc == SP_OK)
         rc = sp_arena_create(&c.scratch, 0, "plan scratch");
     c.arena.scratch = &c.scratch;
     if (rc == SP_OK)
-        rc = build(&c);
+        rc = bench_plan_build(&c);
     for (int i = 0; rc == SP_OK && i < c.plan.n_maps; i++)
         job.pairs += c.plan.map[i].pairs;
     for (int i = 0; rc == SP_OK && i < c.plan.n_levels; i++)
@@ -64,7 +67,7 @@ static sp_status measure_family(bench *b, const char *family, int stem_kernel,
     if (rc == SP_OK)
         rc = sp_graph_build(&graph, &config, 4, 20);
     if (rc == SP_OK)
-        rc = measure(b, name, &graph.spec, v);
+        rc = plan_measure(b, name, &graph.spec, v);
     sp_graph_destroy(&graph);
     sp_config_destroy(&config);
     return rc;

@@ -60,7 +60,8 @@ static sp_status check_once(reduce_case *c, sp_status (*once)(reduce_case *),
 }
 
 /* Times `once`; *s is the slowest rank's time. Collective. */
-static sp_status time_once(reduce_case *c, sp_status (*once)(reduce_case *), double *s)
+static sp_status reduce_time_once(reduce_case *c, sp_status (*once)(reduce_case *),
+                                  double *s)
 {
     double begin;
 
@@ -80,7 +81,7 @@ sp_status bench_reduce_time(bench *b, float *data, int64_t n, bench_time *t)
     assert(n >= 0 && (data || n == 0));
     SP_TRY(check_once(&c, once_plain, data)); /* it opens connections, too */
     for (int i = 0; i < rounds; i++)
-        SP_TRY(time_once(&c, once_plain, &s[i]));
+        SP_TRY(reduce_time_once(&c, once_plain, &s[i]));
     *t = (bench_time){.cpu_s = NAN, .is_wall = true, .repeats = rounds};
     t->wall_s = bench_median(s, rounds, &t->spread);
     return SP_OK;
@@ -102,11 +103,11 @@ static sp_status time_round(reduce_case *c, double *least, double *s)
 {
     double plain = 0, pieces = 0;
 
-    SP_TRY(time_once(c, once_plain, &plain));
-    SP_TRY(time_once(c, once_pieces, &pieces));
+    SP_TRY(reduce_time_once(c, once_plain, &plain));
+    SP_TRY(reduce_time_once(c, once_pieces, &pieces));
     *least = fmin(*least, fmin(plain, pieces));
     SP_TRY(sp_buckets_zero(c->buckets));
-    return time_once(c, once_buckets, s);
+    return reduce_time_once(c, once_buckets, s);
 }
 
 /* Times rounds, and more of them if the buckets seem faster than plain all-reduces. All
@@ -151,7 +152,7 @@ static sp_status measure_buckets(bench *b, const sp_graph *graph, float *data)
     return sp_comm_agree(b->comm, bench_print(b, &job, &t, ceiling));
 }
 
-static sp_status measure(bench *b, const sp_graph *graph)
+static sp_status reduce_measure(bench *b, const sp_graph *graph)
 {
     const int64_t sizes[] = {1, 1 << 10, 1 << 14, 1 << 18, 1 << 20, graph->n_floats};
     const int64_t most = graph->n_floats > 1 << 20 ? graph->n_floats : 1 << 20;
@@ -183,7 +184,7 @@ sp_status bench_reduce(bench *b)
     if (rc == SP_OK)
         rc = sp_comm_agree(r.comm, bench_device_open(b, NULL));
     if (rc == SP_OK)
-        rc = measure(b, &r.graph);
+        rc = reduce_measure(b, &r.graph);
     b->is_reported = rc != SP_OK;
     return sp_resources_close(&r, rc);
 }

@@ -90,7 +90,7 @@ typedef struct roofline {
 /* Reads a row: words up to the first that follows the form ("whole", "any"), then
  * numbers: loop, mma, sync, ahead, clocks, outside, bytes, regs, shared, threads,
  * blocks. */
-static bool read_row(char *line, kernel *k)
+static bool roofline_read_row(char *line, kernel *k)
 {
     static const char *const forms[] = {" whole ", " any "};
     double skipped;
@@ -115,7 +115,7 @@ static bool read_row(char *line, kernel *k)
     return false;
 }
 
-static sp_status read_rows(FILE *from, const char *path, kernels *code)
+static sp_status roofline_read_rows(FILE *from, const char *path, kernels *code)
 {
     char line[256];
 
@@ -124,7 +124,7 @@ static sp_status read_rows(FILE *from, const char *path, kernels *code)
             continue;
         if (code->n == KERNELS)
             return SP_FAIL(SP_EDATA, "%s: more than %d kernels", path, KERNELS);
-        if (!read_row(line, &code->kernel[code->n++]))
+        if (!roofline_read_row(line, &code->kernel[code->n++]))
             return SP_FAIL(SP_EDATA,
                            "%s: line %d is no row of a table of make check-code", path,
                            number);
@@ -143,7 +143,7 @@ static sp_status read_code(const char *path, kernels *code)
     code->n = 0;
     if (!from)
         return SP_FAIL(SP_EIO, "--code %s: %s", path, strerror(errno));
-    rc = read_rows(from, path, code);
+    rc = roofline_read_rows(from, path, code);
     fclose(from);
     return rc;
 }
@@ -192,8 +192,8 @@ static sp_status find_map(roofline *r, const sp_map *map, counted_map **found)
     return cuda_map_host(map, batch->n_samples, &(*found)->host);
 }
 
-static sp_status tiles_of(roofline *r, const sp_map *map, int rows,
-                          const cuda_row_tiles **tiles)
+static sp_status roofline_tiles_of(roofline *r, const sp_map *map, int rows,
+                                   const cuda_row_tiles **tiles)
 {
     counted_map *m;
     cuda_row_tiles *t;
@@ -214,7 +214,7 @@ typedef struct schedule {
     int n;
 } schedule;
 
-static void add_block(schedule *s, double clocks)
+static void roofline_add_block(schedule *s, double clocks)
 {
     int first = 0;
 
@@ -223,7 +223,7 @@ static void add_block(schedule *s, double clocks)
     s->busy[first] += clocks;
 }
 
-static double end_of(const schedule *s)
+static double roofline_end_of(const schedule *s)
 {
     double last = 0;
 
@@ -245,12 +245,12 @@ static double block_clocks(const kernel *k, double inside, double outside,
                          : fmax(in, products) + out + h100.exposed;
 }
 
-static double rate_of(const char *name)
+static double roofline_rate_of(const char *name)
 {
     return h100.products * (strncmp(name, "wgmma", 5) == 0 ? h100.wgmma : h100.mma);
 }
 
-static void finish(prediction *p)
+static void roofline_finish(prediction *p)
 {
     const struct {
         const char *name;
@@ -289,11 +289,12 @@ static sp_status predict_conv(const roofline *r, const bench_call *call,
         cuda_count_block(shape, tiles, &p->work, t, &k_tiles, &products);
         inside += (k_tiles * k->loop + outside) * blocks;
         for (int i = 0; i < blocks; i++)
-            add_block(&sms, block_clocks(k, k_tiles * k->loop, outside,
-                                         products / rate_of(p->work.kernel)));
+            roofline_add_block(
+                &sms, block_clocks(k, k_tiles * k->loop, outside,
+                                   products / roofline_rate_of(p->work.kernel)));
     }
     p->issue_s = inside * k->threads / 128 / h100.sms.n / h100.clock_hz;
-    p->sm_s = end_of(&sms) / h100.clock_hz;
+    p->sm_s = roofline_end_of(&sms) / h100.clock_hz;
     return SP_OK;
 }
 
@@ -306,17 +307,19 @@ static sp_status predict_wgrad(const roofline *r, prediction *p)
 
     SP_TRY(find_kernel(&r->code, p->work.kernel, &k));
     for (int64_t i = 0; i < p->work.n_blocks; i++)
-        add_block(&sms, block_clocks(k, of_block * k->loop, k->outside,
-                                     products / rate_of(p->work.kernel)));
+        roofline_add_block(&sms,
+                           block_clocks(k, of_block * k->loop, k->outside,
+                                        products / roofline_rate_of(p->work.kernel)));
     p->issue_s = (p->work.k_tiles * k->loop + (double)p->work.n_blocks * k->outside) *
                  k->threads / 128 / h100.sms.n / h100.clock_hz;
-    p->sm_s = end_of(&sms) / h100.clock_hz;
+    p->sm_s = roofline_end_of(&sms) / h100.clock_hz;
     return SP_OK;
 }
 
 /* ---- report ---- */
 
-static sp_status print_json(roofline *r, const bench_call *call, const prediction *p)
+static sp_status roofline_print_json(roofline *r, const bench_call *call,
+                                     const prediction *p)
 {
     sp_json json = {0};
 
@@ -346,7 +349,7 @@ static sp_status print_json(roofline *r, const bench_call *call, const predictio
 static sp_status print_call(roofline *r, const bench_call *call, const prediction *p)
 {
     if (r->b->options->is_json)
-        return print_json(r, call, p);
+        return roofline_print_json(r, call, p);
     if (!r->has_header)
         fprintf(r->b->out,
                 "%-22s %-16s %-26s %7s %4s %4s %6s %7s %7s %7s %6s %7s %7s "
@@ -390,7 +393,7 @@ static void print_rates(const roofline *r)
         h100.forward[0], h100.backward[0], h100.forward[1], h100.backward[1]);
 }
 
-static void add(prediction *t, const prediction *p)
+static void roofline_add(prediction *t, const prediction *p)
 {
     t->work.n_blocks++;
     t->work.gathered += p->work.gathered;
@@ -404,7 +407,7 @@ static sp_status print_total(roofline *r, const char *name, prediction *t)
 {
     t->limit = "-";
     if (r->b->options->is_json)
-        return print_json(r, &(bench_call){.op = name}, t);
+        return roofline_print_json(r, &(bench_call){.op = name}, t);
     fprintf(r->b->out,
             "%-30s %4d calls; L2: rows %8.1f MB, weights %8.1f, results %8.1f, map "
             "%7.1f; predicted %8.3f ms\n",
@@ -445,7 +448,7 @@ static sp_status count_conv(roofline *r, const bench_call *call, prediction *p)
 
     p->work = cuda_count_shape(&shape, h100.sms);
     if (call->map)
-        rc = tiles_of(r, call->map, p->work.rows, &tiles);
+        rc = roofline_tiles_of(r, call->map, p->work.rows, &tiles);
     else
         rc = cuda_count_tiles(NULL, call->n, p->work.rows, &own);
     if (rc == SP_OK)
@@ -479,7 +482,7 @@ static bool is_small(const char *op)
            strcmp(op, "add_samples") == 0;
 }
 
-static int total_of(const char *op)
+static int roofline_total_of(const char *op)
 {
     return strcmp(op, "conv_forward") == 0       ? FORWARD
            : strcmp(op, "conv_grad_input") == 0  ? GRAD_INPUT
@@ -491,7 +494,7 @@ static int total_of(const char *op)
 static sp_status count_call(void *arg, const bench_call *call)
 {
     roofline *r = arg;
-    const int kind = total_of(call->op);
+    const int kind = roofline_total_of(call->op);
     prediction p = {.result_bytes = call->result_bytes, .limit = "launch"};
 
     if (kind == FORWARD || kind == GRAD_INPUT)
@@ -501,19 +504,19 @@ static sp_status count_call(void *arg, const bench_call *call)
     p.tensor_s = p.work.products / h100.products / h100.sms.n / h100.clock_hz;
     p.l2_s = p.l2_bytes / h100.l2;
     p.memory_s = call->bytes / h100.memory;
-    finish(&p);
+    roofline_finish(&p);
     if (kind == SMALL)
         p.all_s = h100.small_s;
     if (kind == GRAD_WEIGHT) /* the kernel that adds the slots */
         p.all_s += h100.launch_s;
-    add(&r->total[kind], &p);
-    add(&r->total[STEP], &p);
+    roofline_add(&r->total[kind], &p);
+    roofline_add(&r->total[STEP], &p);
     if (kind == FORWARD && call->map && call->map->key.kernel == 3)
-        add(&r->total[CUBES], &p);
+        roofline_add(&r->total[CUBES], &p);
     return print_call(r, call, &p);
 }
 
-static sp_status run(roofline *r)
+static sp_status roofline_run(roofline *r)
 {
     bench_parts parts;
 
@@ -546,7 +549,7 @@ sp_status bench_roofline(bench *b)
             rc = SP_FAIL(SP_EUSAGE, "spbench roofline: train.precision must be bf16, "
                                     "such as by --precision bf16");
         if (rc == SP_OK)
-            rc = run(r);
+            rc = roofline_run(r);
         forget_maps(r);
         rc = bench_training_close(b, &r->training, rc);
     }

@@ -62,7 +62,7 @@ static sp_status batchnorm_grad(void *arg)
     return r->backend->ops->norm_grad_apply(r->backend, &args);
 }
 
-static sp_status loss(void *arg)
+static sp_status bench_rows_loss(void *arg)
 {
     const rows_case *r = arg;
     const sp_loss_args args = {.logits = r->logits,
@@ -89,12 +89,13 @@ static const struct {
     {"relu", 2, 2, relu, false},
     {"add", 3, 2, add, false},
     {"copy", 2, 2, copy, false},
-    {"loss", 2, 2, loss, true},
+    {"loss", 2, 2, bench_rows_loss, true},
     {"sgd", 5, 3, sgd, true},     /* reads w, g, m; writes w, m */
     {"adamw", 7, 4, adamw, true}, /* reads w, g, m, v; writes w, m, v */
 };
 
-static sp_status take_case(bench *b, sp_arena *arena, int64_t n, int c, rows_case *r)
+static sp_status rows_take_case(bench *b, sp_arena *arena, int64_t n, int c,
+                                rows_case *r)
 {
     SP_TRY(bench_take_tensor(b, arena, n, c, &r->x));
     SP_TRY(bench_take_tensor(b, arena, n, c, &r->y));
@@ -131,7 +132,7 @@ sp_status bench_rows(bench *b, sp_arena *arena, const bench_voxels *v, int c)
     bench_job job = {.n = v->n, .c_in = c, .c_out = c, .limit = BENCH_BYTES, .arg = &r};
 
     assert(v->n >= 0 && c >= 1);
-    SP_TRY(take_case(b, arena, v->n, c, &r));
+    SP_TRY(rows_take_case(b, arena, v->n, c, &r));
     for (size_t i = 0; i < sizeof passes / sizeof *passes; i++) {
         job.name = passes[i].name;
         const double each = passes[i].is_fp32 ? 4 : (double)sp_elem_bytes(r.x.elem);

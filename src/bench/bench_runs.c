@@ -56,7 +56,7 @@ int bench_runs_wanted(const bench *b)
     return b->options->repeats < BENCH_STEPS ? (int)b->options->repeats : BENCH_STEPS;
 }
 
-static double value_of(const bench_parts *parts, size_t offset)
+static double runs_value_of(const bench_parts *parts, size_t offset)
 {
     double value;
 
@@ -70,7 +70,7 @@ double bench_runs_median(const bench_parts *run, int n, size_t offset, double *s
 
     assert(n >= 1 && n <= BENCH_STEPS);
     for (int i = 0; i < n; i++)
-        value[i] = value_of(&run[i], offset);
+        value[i] = runs_value_of(&run[i], offset);
     return bench_median(value, n, spread);
 }
 
@@ -88,7 +88,7 @@ static sp_status print_part(bench *b, const bench_runs *s, const bench_part *par
     if (part->cpu_offset)
         time.cpu_s = bench_runs_median(run, s->n, part->cpu_offset, NULL);
     for (int i = 0; part->of == BENCH_OF_LOADER && i < s->n; i++)
-        time.wall_s += value_of(&run[i], part->offset) / s->n;
+        time.wall_s += runs_value_of(&run[i], part->offset) / s->n;
     return bench_print(b, &job, &time, 0);
 }
 
@@ -100,7 +100,7 @@ static sp_status reduce_runs(bench *b, const bench_runs *s, size_t offset,
     double value[BENCH_STEPS];
 
     for (int i = 0; i < s->n; i++)
-        value[i] = value_of(&s->whole[i], offset);
+        value[i] = runs_value_of(&s->whole[i], offset);
     SP_TRY(sp_comm_allreduce(b->comm, SP_SCOPE_WORLD, value, (size_t)s->n, SP_F64, op));
     *median = bench_median(value, s->n, spread);
     return SP_OK;

@@ -133,7 +133,7 @@ typedef struct room {
     uint64_t seed;
 } room;
 
-static room room_of(int64_t edge, uint64_t seed)
+static room shapes_room_of(int64_t edge, uint64_t seed)
 {
     room r = {.width = edge, .depth = edge * 4 / 5 + 1, .height = edge * 3 / 5 + 1};
 
@@ -169,7 +169,7 @@ static void column_of(const room *r, int64_t x, int64_t y, int64_t *low, int64_t
 }
 
 /* Returns the number of the room's voxels and writes the first n of them. */
-static int64_t furnish(const room *r, int64_t n, int32_t *coords)
+static int64_t shapes_furnish(const room *r, int64_t n, int32_t *coords)
 {
     const double hole = 0.115;
     int64_t done = 0, low, high;
@@ -196,8 +196,8 @@ static sp_status surface(int64_t n, uint64_t seed, int32_t *coords)
 
     do {
         edge += 1 + edge / 64;
-        r = room_of(edge, seed);
-    } while (furnish(&r, n, coords) < n);
+        r = shapes_room_of(edge, seed);
+    } while (shapes_furnish(&r, n, coords) < n);
     return SP_OK;
 }
 
@@ -232,7 +232,7 @@ static void facade(uint64_t seed, double turn, double *distance, double *top)
 /* The cell that a ray meets, as a number that sorts by place; -1 if it meets no cell.
  * The constants of leaves and roughness are chosen so that voxels by level and pairs at
  * 94,444 voxels are about a real scan's. */
-static int64_t cast(uint64_t seed, int64_t ray, int64_t n_rays)
+static int64_t shapes_cast(uint64_t seed, int64_t ray, int64_t n_rays)
 {
     enum { BEAMS = 64 };
     const double eye = 1.73, range = 90, cell = 0.05;
@@ -259,12 +259,12 @@ static int64_t cast(uint64_t seed, int64_t ray, int64_t n_rays)
 }
 
 /* Writes the sorted distinct cells of n_rays rays to key and returns their number. */
-static int64_t scan(uint64_t seed, int64_t n_rays, int64_t *key)
+static int64_t shapes_scan(uint64_t seed, int64_t n_rays, int64_t *key)
 {
     int64_t n = 0, distinct = 0;
 
     for (int64_t i = 0; i < n_rays; i++) {
-        key[n] = cast(seed, i, n_rays);
+        key[n] = shapes_cast(seed, i, n_rays);
         n += key[n] >= 0;
     }
     qsort(key, (size_t)n, sizeof *key, sp_by_int64);
@@ -286,7 +286,7 @@ static sp_status lidar(int64_t n, uint64_t seed, int32_t *coords)
         key = malloc((size_t)n_rays * sizeof *key);
         if (!key)
             return SP_FAIL(SP_EMEM, "out of memory for %lld rays", (long long)n_rays);
-        found = scan(seed, n_rays, key);
+        found = shapes_scan(seed, n_rays, key);
         n_rays += n_rays / 16;
     }
     for (int64_t i = 0; i < n; i++) {

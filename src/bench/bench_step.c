@@ -23,8 +23,7 @@ sp_status bench_training_open(bench *b, bench_training *t)
     SP_TRY(sp_resources_check_labels(r));
     SP_TRY(sp_resources_open_net(r, NULL));
     SP_TRY(sp_resources_open_training(r, 2));
-    return sp_comm_agree(r->comm,
-                         sp_loader_seek(r->loader, (sp_position){0, 0}));
+    return sp_comm_agree(r->comm, sp_loader_seek(r->loader, (sp_position){0, 0}));
 }
 
 sp_status bench_training_close(bench *b, bench_training *t, sp_status rc)
@@ -47,7 +46,7 @@ typedef struct step_clock {
 
 /* Ends the part that has run, and begins the next. The whole step ends when the device
  * has finished it. */
-static sp_status begin_part(void *arg, sp_step_part part, const sp_batch *batch)
+static sp_status step_begin_part(void *arg, sp_step_part part, const sp_batch *batch)
 {
     step_clock *clock = arg;
     sp_resources *r = &clock->training->resources;
@@ -63,13 +62,12 @@ static sp_status begin_part(void *arg, sp_step_part part, const sp_batch *batch)
     return SP_OK;
 }
 
-static sp_status run_step(void *arg)
+static sp_status bench_step_run(void *arg)
 {
     step_clock *clock = arg;
     sp_resources *r = &clock->training->resources;
-    const sp_step_hooks hooks = {.begin = begin_part, .arg = clock};
-    const sp_rates rates =
-        sp_optim_rates(r->config, 0, 1000000, r->sampler.effective);
+    const sp_step_hooks hooks = {.begin = step_begin_part, .arg = clock};
+    const sp_rates rates = sp_optim_rates(r->config, 0, 1000000, r->sampler.effective);
     sp_step_result result;
 
     SP_TRY(sp_step_run(r, rates, &hooks, &result));
@@ -83,7 +81,7 @@ void bench_training_step(bench_training *t, bench_parts *parts)
 
     memset(parts, 0, sizeof *parts);
     bench_runs_clock(parts, -1);
-    sp_session_run_alone(t->resources.session, run_step, &clock);
+    sp_session_run_alone(t->resources.session, bench_step_run, &clock);
     sp_loader_times(t->resources.loader, &parts->plan, &parts->read);
     bench_runs_clock(parts, 1);
 }
@@ -94,7 +92,7 @@ void bench_training_step(bench_training *t, bench_parts *parts)
  * follow each other as in training: in a pause between two of them the loader would
  * work ahead without being timed. The parts of a step on a device are timed in separate
  * steps. */
-static sp_status run_steps(bench *b, bench_training *t, bench_runs *s)
+static sp_status step_run_steps(bench *b, bench_training *t, bench_runs *s)
 {
     const int want = bench_runs_wanted(b);
     sp_backend *backend = &t->resources.backend;
@@ -131,10 +129,11 @@ static sp_status print_steps(bench *b, bench_runs *s)
 {
     static const bench_part part[] = {
         {"step_wait", offsetof(bench_parts, part[SP_STEP_READ]), BENCH_OF_WHOLE, 0},
-        {"step_forward", offsetof(bench_parts, part[SP_STEP_FORWARD]), BENCH_OF_SPLIT, 0},
+        {"step_forward", offsetof(bench_parts, part[SP_STEP_FORWARD]), BENCH_OF_SPLIT,
+         0},
         {"step_loss", offsetof(bench_parts, part[SP_STEP_LOSS]), BENCH_OF_SPLIT, 0},
-        {"step_backward", offsetof(bench_parts, part[SP_STEP_BACKWARD]),
-         BENCH_OF_SPLIT, 0},
+        {"step_backward", offsetof(bench_parts, part[SP_STEP_BACKWARD]), BENCH_OF_SPLIT,
+         0},
         {"step_reduce", offsetof(bench_parts, part[SP_STEP_REDUCE]), BENCH_OF_SPLIT, 0},
         {"step_update", offsetof(bench_parts, part[SP_STEP_UPDATE]), BENCH_OF_SPLIT, 0},
         {"loader_plan", offsetof(bench_parts, plan), BENCH_OF_LOADER, 0},
@@ -153,9 +152,10 @@ sp_status bench_step(bench *b)
     sp_status rc = bench_training_open(b, &t);
 
     if (rc == SP_OK)
-        rc = sp_comm_agree(t.resources.comm, bench_device_open(b, &t.resources.backend));
+        rc =
+            sp_comm_agree(t.resources.comm, bench_device_open(b, &t.resources.backend));
     if (rc == SP_OK)
-        rc = run_steps(b, &t, &s);
+        rc = step_run_steps(b, &t, &s);
     if (rc == SP_OK)
         rc = bench_work_count(t.resources.session, s.whole, s.n, &s.work);
     if (rc == SP_OK)

@@ -34,7 +34,7 @@ typedef struct sums {
 } sums;
 
 /* Times many sums in a row; seconds of one, on the slowest rank. Collective. */
-static sp_status time_once(sums *s, size_t n, int repeats, double *seconds)
+static sp_status sums_time_once(sums *s, size_t n, int repeats, double *seconds)
 {
     sp_backend *be = &s->resources.backend;
     sp_comm *comm = s->resources.comm;
@@ -75,7 +75,7 @@ static sp_status time_sum(sums *s, int k)
 
     t.repeats = (int)fmin((double)s->b->options->repeats, MOST_ROUNDS);
     for (int i = -1; i < t.repeats; i++) /* the first round opens connections */
-        SP_TRY(time_once(s, (size_t)job.n, in_a_row, &seconds[i < 0 ? 0 : i]));
+        SP_TRY(sums_time_once(s, (size_t)job.n, in_a_row, &seconds[i < 0 ? 0 : i]));
     SP_TRY(check_sums(s, (size_t)job.n));
     t.wall_s = bench_median(seconds, t.repeats, &t.spread);
     s->us[s->way][k] = 1e6 * t.wall_s;
@@ -127,7 +127,7 @@ static void time_way(sums *s)
     sp_transport_close(&s->transport);
 }
 
-static void print_summary(const bench *b, const sums *s)
+static void sums_print_summary(const bench *b, const sums *s)
 {
     if (b->comm->rank || b->options->is_json)
         return;
@@ -153,7 +153,7 @@ static sp_status take_vectors(sums *s)
     return be->ops->upload(be, s->from, host, sizeof host);
 }
 
-static sp_status run(sums *s)
+static sp_status sums_run(sums *s)
 {
     SP_TRY(sp_resources_open(&s->resources, &s->b->options->command, false));
     if (s->b->comm->size == 1)
@@ -164,14 +164,14 @@ static sp_status run(sums *s)
     SP_TRY(sp_comm_agree(s->resources.comm, take_vectors(s)));
     for (; s->way < N_WAYS; s->way++)
         time_way(s);
-    print_summary(s->b, s);
+    sums_print_summary(s->b, s);
     return SP_OK;
 }
 
 sp_status bench_sums(bench *b)
 {
     sums s = {.b = b};
-    const sp_status rc = run(&s);
+    const sp_status rc = sums_run(&s);
 
     b->is_reported = rc != SP_OK;
     if (s.arena.base)

@@ -20,7 +20,7 @@ static sp_status take_copy(bench *b, sp_arena *arena, const void *host, size_t b
     return b->backend.ops->upload(&b->backend, *out, host, bytes);
 }
 
-static void draw(int64_t n, float *out)
+static void tensor_draw(int64_t n, float *out)
 {
     const sp_rng rng = sp_rng_open(1, SP_RNG_INIT, (uint64_t)n, 0);
 
@@ -39,7 +39,7 @@ sp_status bench_take_random(bench *b, sp_arena *arena, int64_t n, float **out)
 
     assert(n >= 0 && out);
     SP_TRY(stage(b, bytes, &host));
-    draw(n, host);
+    tensor_draw(n, host);
     return take_copy(b, arena, host, bytes, (void **)out);
 }
 
@@ -91,7 +91,7 @@ sp_status bench_take_tensor(bench *b, sp_arena *arena, int64_t n, int c, sp_tens
 
     assert(n >= 0 && c >= 1 && t);
     SP_TRY(stage(b, (size_t)(n * ld) * sizeof(float), &host));
-    draw(n * ld, host);
+    tensor_draw(n * ld, host);
     if (elem == SP_ELEM_BF16)
         halve(host, n * ld);
     *t = (sp_tensor){NULL, n, c, ld, elem};

@@ -81,8 +81,8 @@ static sp_status make_sample(const char *shape, uint64_t seed, sp_sample *s)
     return SP_OK;
 }
 
-static sp_status write_samples(const char *path, const char *shape, int n_samples,
-                               sp_sample *sample)
+static sp_status voxels_write_samples(const char *path, const char *shape,
+                                      int n_samples, sp_sample *sample)
 {
     char names[CLASSES][20], *classes[CLASSES], *columns[] = {"x", "y", "z", "one"};
     const sp_shard_meta meta = {.voxel_size = 0.05,
@@ -113,8 +113,8 @@ static sp_status write_samples(const char *path, const char *shape, int n_sample
     return sp_shard_close(writer, rc);
 }
 
-static sp_status write_shard(const char *path, const char *shape, int64_t n,
-                             int n_samples)
+static sp_status voxels_write_shard(const char *path, const char *shape, int64_t n,
+                                    int n_samples)
 {
     sp_sample s = {.n = n};
     sp_status rc;
@@ -123,7 +123,7 @@ static sp_status write_shard(const char *path, const char *shape, int64_t n,
     s.features = malloc(((size_t)n + 1) * COLUMNS * sizeof *s.features);
     s.labels = malloc(((size_t)n + 1) * sizeof *s.labels);
     if (s.coords && s.features && s.labels)
-        rc = write_samples(path, shape, n_samples, &s);
+        rc = voxels_write_samples(path, shape, n_samples, &s);
     else
         rc = SP_FAIL(SP_EMEM, "out of memory for %lld voxels", (long long)n);
     free(s.coords);
@@ -167,7 +167,7 @@ sp_status bench_shard_make(int64_t n, int n_samples, char *path)
     snprintf(shard_made[1], sizeof shard_made[1], "%s.part", path);
     signal(SIGTERM, remove_and_end);
     signal(SIGINT, remove_and_end);
-    return write_shard(path, NULL, n, n_samples);
+    return voxels_write_shard(path, NULL, n, n_samples);
 }
 
 /* ---- spbench voxels ---- */
@@ -176,7 +176,7 @@ sp_status bench_shard_make(int64_t n, int n_samples, char *path)
 #define RAW "sptrain-raw 1 "
 
 /* Writes all rows of the set, one array after the other. */
-static sp_status write_arrays(const sp_dataset *set, FILE *to)
+static sp_status voxels_write_arrays(const sp_dataset *set, FILE *to)
 {
     const sp_sample_request request = {.verify = true};
     sp_status rc = SP_OK;
@@ -219,7 +219,7 @@ static sp_status write_raw(const char *from, const char *path)
     if (rc == SP_OK && !(to = fopen(path, "wb")))
         rc = SP_FAIL(SP_EIO, "%s: %s", path, strerror(errno));
     if (rc == SP_OK)
-        rc = write_arrays(&set, to);
+        rc = voxels_write_arrays(&set, to);
     if (to && !sp_file_close(to) && rc == SP_OK)
         rc = SP_FAIL(SP_EIO, "%s: cannot be written", path);
     sp_dataset_close(&set);
@@ -228,7 +228,7 @@ static sp_status write_raw(const char *from, const char *path)
 
 /* A file of the name is replaced if this command writes such files, and not if it is
  * somebody's scan or deck, by a slip. */
-static sp_status check_out(const char *out)
+static sp_status voxels_check_out(const char *out)
 {
     char head[sizeof RAW] = "";
     struct stat st;
@@ -254,8 +254,8 @@ sp_status bench_voxels_write(bench *b)
 
     if (!o->out)
         return SP_FAIL(SP_EUSAGE, "spbench voxels: --out FILE is missing");
-    SP_TRY(check_out(o->out));
+    SP_TRY(voxels_check_out(o->out));
     if (o->shard)
         return write_raw(o->shard, o->out);
-    return write_shard(o->out, o->shape, o->voxels.at[0], (int)o->samples);
+    return voxels_write_shard(o->out, o->shape, o->voxels.at[0], (int)o->samples);
 }

@@ -49,7 +49,7 @@ void bench_work_add(const sp_resources *r, const sp_dataset *set, const sp_batch
     parts->cost_sum += (double)batch->cost_sum;
 }
 
-static bench_extent join(bench_extent a, bench_extent b)
+static bench_extent work_join(bench_extent a, bench_extent b)
 {
     return (bench_extent){fmin(a.least, b.least), fmax(a.most, b.most)};
 }
@@ -60,9 +60,9 @@ static void add_share(bench_share *to, bench_share s)
     *to = (bench_share){to->samples + s.samples,
                         to->voxels + s.voxels,
                         to->flops + s.flops,
-                        join(to->samples_of_step, s.samples_of_step),
-                        join(to->voxels_of_step, s.voxels_of_step),
-                        join(to->flops_of_step, s.flops_of_step)};
+                        work_join(to->samples_of_step, s.samples_of_step),
+                        work_join(to->voxels_of_step, s.voxels_of_step),
+                        work_join(to->flops_of_step, s.flops_of_step)};
 }
 
 static bench_share share_of_step(const bench_parts *p)
@@ -72,7 +72,7 @@ static bench_share share_of_step(const bench_parts *p)
                          {p->n, p->n}, {p->flops, p->flops}};
 }
 
-static bench_share share_of(const bench_parts *step, int n)
+static bench_share work_share_of(const bench_parts *step, int n)
 {
     bench_share s = share_of_step(step);
 
@@ -105,7 +105,7 @@ sp_status bench_work_count(sp_session *session, const bench_parts *step, int n,
                            bench_work *w)
 {
     sp_comm *comm = session->comm;
-    const bench_share mine = share_of(step, n);
+    const bench_share mine = work_share_of(step, n);
     void *all;
     sp_status rc = SP_OK;
 
@@ -150,7 +150,8 @@ void bench_work_print(FILE *to, const bench_work *w)
     fprintf(to, "; %d %s\n", w->steps, w->units);
 }
 
-static void json_extent(sp_json *json, const char *key, bench_extent e, double unit)
+static void work_json_extent(sp_json *json, const char *key, bench_extent e,
+                             double unit)
 {
     sp_json_begin_array(json, key);
     sp_json_double(json, NULL, e.least * unit);
@@ -164,9 +165,9 @@ void bench_work_json(sp_json *json, const bench_work *w)
     sp_json_double(json, "samples", w->all.samples);
     sp_json_double(json, "voxels", w->all.voxels);
     sp_json_double(json, "gflop", w->all.flops * 1e-9);
-    json_extent(json, "samples_of_rank", w->all.samples_of_step, 1);
-    json_extent(json, "voxels_of_rank", w->all.voxels_of_step, 1);
-    json_extent(json, "gflop_of_rank", w->all.flops_of_step, 1e-9);
+    work_json_extent(json, "samples_of_rank", w->all.samples_of_step, 1);
+    work_json_extent(json, "voxels_of_rank", w->all.voxels_of_step, 1);
+    work_json_extent(json, "gflop_of_rank", w->all.flops_of_step, 1e-9);
     sp_json_begin_array(json, "rank_samples");
     for (int r = 0; r < w->ranks; r++)
         sp_json_double(json, NULL, w->rank[r].samples);

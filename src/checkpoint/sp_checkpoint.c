@@ -165,8 +165,8 @@ static int kept_count(const sp_graph *graph, int i)
     return sp_kept[i].is_of_buffers ? graph->n_buffers : graph->n_params;
 }
 
-static sp_status write_arrays(sp_h5 *file, const sp_graph *graph,
-                              const sp_checkpoint_arrays *a)
+static sp_status checkpoint_write_arrays(sp_h5 *file, const sp_graph *graph,
+                                         const sp_checkpoint_arrays *a)
 {
     const sp_optim *optim = a->optim;
 
@@ -181,14 +181,14 @@ static sp_status write_arrays(sp_h5 *file, const sp_graph *graph,
     return SP_OK;
 }
 
-static sp_status write_all(sp_h5 *file, const sp_graph *graph,
-                           const sp_checkpoint_state *state,
-                           const sp_normalization *normalization,
-                           const sp_checkpoint_arrays *arrays)
+static sp_status checkpoint_write_all(sp_h5 *file, const sp_graph *graph,
+                                      const sp_checkpoint_state *state,
+                                      const sp_normalization *normalization,
+                                      const sp_checkpoint_arrays *arrays)
 {
     SP_TRY(sp_checkpoint_write_root(file, state, normalization));
     sp_fault_at("saving", state->step);
-    SP_TRY(write_arrays(file, graph, arrays));
+    SP_TRY(checkpoint_write_arrays(file, graph, arrays));
     return sp_checkpoint_write_rows(file, normalization);
 }
 
@@ -207,7 +207,7 @@ sp_status sp_checkpoint_write(const char *path, const sp_graph *graph,
         (int)sizeof temporary)
         return SP_FAIL(SP_EIO, "%s: the path is too long", path);
     SP_TRY(sp_h5_create(&file, temporary));
-    rc = write_all(file, graph, state, normalization, arrays);
+    rc = checkpoint_write_all(file, graph, state, normalization, arrays);
     end = sp_h5_close(file);
     rc = rc == SP_OK ? end : rc;
     if (rc == SP_OK)

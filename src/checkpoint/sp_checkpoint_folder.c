@@ -27,7 +27,7 @@ static void name_step(char *name, size_t size, int64_t step)
 /* Step in a name such as "step-000000012.h5"; -1 for any other name, such as
  * "step-12.h5" of somebody's copy: prune would count it as one of the newest, and
  * delete a file of the run's own for it. */
-static int64_t step_of(const char *name)
+static int64_t checkpoint_step_of(const char *name)
 {
     const bool is_step = strncmp(name, "step-", 5) == 0;
     const int64_t step = is_step ? strtoll(name + 5, NULL, 10) : -1;
@@ -44,7 +44,7 @@ static sp_status read_steps(DIR *folder, const char *dir, int64_t **steps, int *
     struct dirent *entry;
 
     while ((void)(errno = 0), (entry = readdir(folder))) {
-        int64_t step = step_of(entry->d_name);
+        int64_t step = checkpoint_step_of(entry->d_name);
 
         if (step < 0)
             continue;
@@ -112,7 +112,7 @@ static sp_status open_for(sp_h5 **file, const char *path, const sp_dataset *on)
 
 /* True if the system says that there is no such file. If access() fails for another
  * reason, opening the file will report it. */
-static bool is_absent(const char *path)
+static bool checkpoint_folder_is_absent(const char *path)
 {
     return access(path, F_OK) != 0 && (errno == ENOENT || errno == ENOTDIR);
 }
@@ -149,8 +149,9 @@ static ino_t file_at(const char *path)
 /* Opens the first file of the folder that verifies: step by step from the newest one,
  * best.h5 before or after them. *is_late: a run that goes on in this folder has deleted
  * or replaced the file that was to be opened, and the folder must be listed again. */
-static sp_status look(sp_h5 **file, const char *dir, bool is_best_first,
-                      const sp_dataset *on, char *path, int *n_damaged, bool *is_late)
+static sp_status checkpoint_look(sp_h5 **file, const char *dir, bool is_best_first,
+                                 const sp_dataset *on, char *path, int *n_damaged,
+                                 bool *is_late)
 {
     int64_t *steps;
     int n;
@@ -168,7 +169,7 @@ static sp_status look(sp_h5 **file, const char *dir, bool is_best_first,
             sp_file_in(dir, "best.h5", path);
         else
             path_of_step(path, dir, steps[k]);
-        if (is_best && is_absent(path))
+        if (is_best && checkpoint_folder_is_absent(path))
             continue;
         before = file_at(path);
         rc = open_for(file, path, on);
@@ -181,14 +182,15 @@ static sp_status look(sp_h5 **file, const char *dir, bool is_best_first,
     return *is_late ? SP_OK : rc;
 }
 
-static sp_status find(sp_h5 **file, const char *dir, bool is_best_first,
-                      const sp_dataset *on, char *path, int *n_damaged)
+static sp_status checkpoint_find(sp_h5 **file, const char *dir, bool is_best_first,
+                                 const sp_dataset *on, char *path, int *n_damaged)
 {
     bool is_late = true;
 
     *file = NULL;
     for (int i = 0; i < LOOKS && is_late; i++)
-        SP_TRY(look(file, dir, is_best_first, on, path, n_damaged, &is_late));
+        SP_TRY(
+            checkpoint_look(file, dir, is_best_first, on, path, n_damaged, &is_late));
     if (is_late)
         return SP_FAIL(SP_EIO,
                        "%s: a run replaces its checkpoints faster than one can be "
@@ -203,7 +205,7 @@ sp_status sp_checkpoint_find(sp_h5 **file, const char *dir, const sp_dataset *on
                              char *path, int *n_damaged)
 {
     assert(file && dir && path && n_damaged);
-    return find(file, dir, false, on, path, n_damaged);
+    return checkpoint_find(file, dir, false, on, path, n_damaged);
 }
 
 sp_status sp_checkpoint_open_run(sp_h5 **file, const char *run_dir, const char *advice,
@@ -214,7 +216,7 @@ sp_status sp_checkpoint_open_run(sp_h5 **file, const char *run_dir, const char *
 
     assert(file && run_dir && advice && path);
     snprintf(dir, sizeof dir, "%s/checkpoints", run_dir);
-    SP_TRY(find(file, dir, true, NULL, path, &n_damaged));
+    SP_TRY(checkpoint_find(file, dir, true, NULL, path, &n_damaged));
     return *file ? SP_OK : SP_FAIL(SP_EUSAGE, "%s: no checkpoint; %s", dir, advice);
 }
 
@@ -226,7 +228,7 @@ static sp_status set_aside(const char *path)
 
     for (int i = 2;; i++) {
         snprintf(old, sizeof old, "%s.old%s", path, number);
-        if (is_absent(old))
+        if (checkpoint_folder_is_absent(old))
             break;
         snprintf(number, sizeof number, "%d", i);
     }
@@ -264,7 +266,7 @@ sp_status sp_checkpoint_check_best(const char *dir, int64_t step, bool *has_best
     assert(step >= 0 && has_best);
     snprintf(path, sizeof path, "%s/best.h5", dir);
     *has_best = false;
-    if (is_absent(path))
+    if (checkpoint_folder_is_absent(path))
         return SP_OK;
     rc = sp_checkpoint_open(&file, path, SP_FINITE);
     if (rc == SP_OK) {
@@ -296,7 +298,7 @@ static bool is_unfinished(const char *name)
     if (sp_file_ends_in(name, SP_FILE_UNFINISHED))
         snprintf(whole, sizeof whole, "%.*s",
                  (int)(strlen(name) - strlen(SP_FILE_UNFINISHED)), name);
-    return strcmp(whole, "best.h5") == 0 || step_of(whole) >= 0;
+    return strcmp(whole, "best.h5") == 0 || checkpoint_step_of(whole) >= 0;
 }
 
 sp_status sp_checkpoint_remove_unfinished(const char *dir)

@@ -50,8 +50,9 @@ sp_status sp_checkpoint_write_rows(sp_h5 *file, const sp_normalization *norm)
 /* Reads a row if the file has it. With is_known its length must be *n, which other data
  * have set before; else it sets *n. Every element is finite and at least `least`;
  * `meaning` words that bound for the message. */
-static sp_status read_row(sp_h5 *file, const char *name, bool is_known, int *n,
-                          double **row, double least, const char *meaning)
+static sp_status checkpoint_read_row(sp_h5 *file, const char *name, bool is_known,
+                                     int *n, double **row, double least,
+                                     const char *meaning)
 {
     sp_h5_shape shape;
 
@@ -79,15 +80,16 @@ static sp_status read_row(sp_h5 *file, const char *name, bool is_known, int *n,
 
 sp_status sp_checkpoint_read_rows(sp_h5 *file, sp_normalization *norm)
 {
-    SP_TRY(read_row(file, "/normalization/mean", norm->name, &norm->n_columns,
-                    &norm->mean, -DBL_MAX, ""));
-    SP_TRY(read_row(file, "/normalization/std", norm->name || norm->mean,
-                    &norm->n_columns, &norm->std, DBL_MIN, " above 0"));
+    SP_TRY(checkpoint_read_row(file, "/normalization/mean", norm->name,
+                               &norm->n_columns, &norm->mean, -DBL_MAX, ""));
+    SP_TRY(checkpoint_read_row(file, "/normalization/std", norm->name || norm->mean,
+                               &norm->n_columns, &norm->std, DBL_MIN, " above 0"));
     if (!norm->mean != !norm->std)
         return SP_FAIL(SP_EDATA, "%s:/normalization: %s without %s", sp_h5_path(file),
                        norm->mean ? "mean" : "std", norm->mean ? "std" : "mean");
-    SP_TRY(read_row(file, "/loss/class_weights", norm->class_name, &norm->n_classes,
-                    &norm->class_weight, 0, ", not negative"));
+    SP_TRY(checkpoint_read_row(file, "/loss/class_weights", norm->class_name,
+                               &norm->n_classes, &norm->class_weight, 0,
+                               ", not negative"));
     SP_TRY(sp_recipe_read(file, &norm->recipe));
     return sp_recipe_check_columns(norm->recipe, sp_h5_path(file), norm->n_columns,
                                    norm->name, true);

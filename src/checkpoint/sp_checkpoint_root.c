@@ -40,14 +40,17 @@ static const root_field fields[] = {
 };
 enum { N_FIELDS = sizeof fields / sizeof *fields };
 
-static const void *value_of(const root_field *field, const sp_checkpoint_state *state)
+static const void *checkpoint_value_of(const root_field *field,
+                                       const sp_checkpoint_state *state)
 {
     return (const char *)state + field->offset;
 }
 
-static bool is_absent(const root_field *field, const sp_checkpoint_state *state)
+static bool checkpoint_root_is_absent(const root_field *field,
+                                      const sp_checkpoint_state *state)
 {
-    return field->is_optional && *(const int64_t *)value_of(field, state) == 0;
+    return field->is_optional &&
+           *(const int64_t *)checkpoint_value_of(field, state) == 0;
 }
 
 static uint32_t crc_item(uint32_t crc, const char *name, const void *data, size_t bytes)
@@ -73,8 +76,9 @@ static uint32_t root_crc(const sp_checkpoint_state *state, const sp_normalizatio
             crc = sp_crc32c_texts(crc, NAMES, norm->n_columns, norm->name);
             crc = crc_item(crc, "format", FORMAT, strlen(FORMAT));
         }
-        if (!is_absent(fields + i, state))
-            crc = crc_item(crc, fields[i].name, value_of(fields + i, state), 8);
+        if (!checkpoint_root_is_absent(fields + i, state))
+            crc = crc_item(crc, fields[i].name, checkpoint_value_of(fields + i, state),
+                           8);
     }
     return crc_item(crc, "version", &version, sizeof version);
 }
@@ -100,9 +104,9 @@ sp_status sp_checkpoint_write_root(sp_h5 *file, const sp_checkpoint_state *state
     SP_TRY(write_texts(file, CLASSES, norm->n_classes, norm->class_name));
     SP_TRY(write_texts(file, NAMES, norm->n_columns, norm->name));
     for (int i = 0; i < N_FIELDS; i++)
-        if (!is_absent(fields + i, state))
+        if (!checkpoint_root_is_absent(fields + i, state))
             SP_TRY(sp_h5_attr_write(file, "/", fields[i].name, fields[i].type, -1,
-                                    value_of(fields + i, state)));
+                                    checkpoint_value_of(fields + i, state)));
     return sp_h5_attr_write(file, "/", "crc32c", SP_H5_U32, -1, &crc);
 }
 
@@ -212,7 +216,7 @@ static sp_status check_number(sp_h5 *file, const char *name, int n)
 }
 
 /* Reads the texts that are there; files of older versions lack some. */
-static sp_status read_texts(sp_h5 *file, sp_normalization *norm)
+static sp_status checkpoint_read_texts(sp_h5 *file, sp_normalization *norm)
 {
     int64_t n_codes = 0;
 
@@ -250,7 +254,7 @@ sp_status sp_checkpoint_read_root(sp_h5 *file, sp_checkpoint_state *state,
             SP_TRY(sp_h5_attr_read(file, "/", fields[i].name, fields[i].type, 1,
                                    (char *)state + fields[i].offset));
     SP_TRY(sp_h5_attr_read_text(file, "/", "deck", &state->deck));
-    SP_TRY(read_texts(file, norm));
+    SP_TRY(checkpoint_read_texts(file, norm));
     SP_TRY(sp_h5_attr_read(file, "/", "crc32c", SP_H5_U32, 1, &crc));
     if (crc != root_crc(state, norm))
         return SP_FAIL(

@@ -9,7 +9,7 @@
 #include <xxhash.h>
 
 /* Number of sums that equal `sum`. */
-static int count_of(const int64_t *sums, int n, int64_t sum)
+static int replica_count_of(const int64_t *sums, int n, int64_t sum)
 {
     int count = 0;
 
@@ -24,7 +24,7 @@ static int find_reference(const int64_t *sums, int n)
     int best = 0, most = 0;
 
     for (int r = 0; r < n && 2 * most <= n; r++) {
-        int count = count_of(sums, n, sums[r]);
+        int count = replica_count_of(sums, n, sums[r]);
 
         if (count > most) {
             most = count;
@@ -34,10 +34,10 @@ static int find_reference(const int64_t *sums, int n)
     return best;
 }
 
-static sp_status judge(const int64_t *sums, int n, int64_t step)
+static sp_status replica_judge(const int64_t *sums, int n, int64_t step)
 {
     int reference = find_reference(sums, n);
-    int same = count_of(sums, n, sums[reference]);
+    int same = replica_count_of(sums, n, sums[reference]);
     char ranks[256] = "";
     size_t used = 0;
 
@@ -72,7 +72,7 @@ sp_status sp_replica_check(sp_comm *comm, const float *data, int64_t n, int64_t 
     rc = sp_comm_allreduce(comm, SP_SCOPE_WORLD, sums, (size_t)comm->size, SP_I64,
                            SP_SUM);
     if (rc == SP_OK)
-        rc = judge(sums, comm->size, step);
+        rc = replica_judge(sums, comm->size, step);
     free(sums);
     return rc;
 }

@@ -65,8 +65,8 @@ void sp_affinity_near(const uint64_t allowed[SP_CORE_WORDS], const char *pci,
 
 /* Divides the cores of `set` into n shares, writes share `index` and returns its number
  * of cores; 0 if there are fewer cores than shares. */
-static int divide(hwloc_topology_t topology, hwloc_const_bitmap_t set, int index, int n,
-                  uint64_t share[SP_CORE_WORDS])
+static int affinity_divide(hwloc_topology_t topology, hwloc_const_bitmap_t set,
+                           int index, int n, uint64_t share[SP_CORE_WORDS])
 {
     hwloc_bitmap_t *shares = calloc((size_t)n, sizeof(hwloc_bitmap_t));
     hwloc_obj_t root;
@@ -100,7 +100,7 @@ int sp_affinity_share(const uint64_t set[SP_CORE_WORDS], int index, int n,
     if (!open_topology(&topology, false))
         return 0;
     map = to_bitmap(set);
-    cores = map ? divide(topology, map, index, n, share) : 0;
+    cores = map ? affinity_divide(topology, map, index, n, share) : 0;
     hwloc_bitmap_free(map);
     hwloc_topology_destroy(topology);
     return cores;
@@ -153,8 +153,8 @@ static sp_status find_sharers(sp_comm *comm, const uint64_t set[SP_CORE_WORDS],
 }
 
 /* Writes the cores as text, such as "0-3 of 0-7". */
-static void describe(hwloc_const_bitmap_t share, hwloc_const_bitmap_t allowed,
-                     char *text, size_t bytes)
+static void affinity_describe(hwloc_const_bitmap_t share, hwloc_const_bitmap_t allowed,
+                              char *text, size_t bytes)
 {
     size_t used;
 
@@ -177,7 +177,7 @@ static bool bind_to(const uint64_t share[SP_CORE_WORDS],
         hwloc_topology_destroy(topology);
     }
     if (is_bound)
-        describe(to, from, text, bytes);
+        affinity_describe(to, from, text, bytes);
     hwloc_bitmap_free(to);
     hwloc_bitmap_free(from);
     return is_bound;

@@ -146,7 +146,7 @@ static void unshare(const sp_node *node, region *r)
 /* Maps a new segment of `bytes` for each rank. Collective over the node. r->base is
  * NULL on all ranks if one of them cannot map it, or has can_use false because it lacks
  * the memory to record it. */
-static sp_status share(const sp_node *node, size_t bytes, bool can_use, region *r)
+static sp_status comm_share(const sp_node *node, size_t bytes, bool can_use, region *r)
 {
     const size_t all_bytes = bytes * (size_t)node->size;
     offer o = {-1, -1, -1};
@@ -181,7 +181,7 @@ sp_status sp_node_open(sp_node **node, sp_comm *comm)
 
     assert(0 <= own.rank && own.rank < own.size);
     *node = NULL;
-    rc = share(&own, flags + slots, n, &segment);
+    rc = comm_share(&own, flags + slots, n, &segment);
     if (!segment.base) {
         free(n);
         return rc;
@@ -211,7 +211,7 @@ sp_status sp_node_alloc(sp_node *node, size_t bytes, void **out)
 {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     region *r = calloc(1, sizeof *r), found;
-    sp_status rc = share(node, (bytes + page) / page * page, r, &found);
+    sp_status rc = comm_share(node, (bytes + page) / page * page, r, &found);
 
     *out = NULL;
     if (!found.base) {
@@ -316,7 +316,7 @@ static bool all_told(const sp_node *node, flag what, int64_t number)
     return true;
 }
 
-static char *slot_of(const sp_node *node, int rank, int64_t number)
+static char *comm_slot_of(const sp_node *node, int rank, int64_t number)
 {
     char *slots = node->segment.base + sizeof(lane) * (size_t)node->size;
 
@@ -366,7 +366,7 @@ static void give_brief(sp_node *node, sp_node_request *q)
 {
     if (q->is_given || !all_told(node, READ, q->number - N_SLOTS))
         return;
-    memcpy(slot_of(node, node->rank, q->number), q->data,
+    memcpy(comm_slot_of(node, node->rank, q->number), q->data,
            q->count * sp_type_bytes(q->type));
     tell(node, WRITTEN, q->number);
     q->is_given = true;
@@ -383,9 +383,10 @@ static void progress_brief(sp_node *node)
     }
     while ((q = node->brief.first) && q->is_given &&
            all_told(node, WRITTEN, q->number)) {
-        memcpy(q->data, slot_of(node, 0, q->number), q->count * sp_type_bytes(q->type));
+        memcpy(q->data, comm_slot_of(node, 0, q->number),
+               q->count * sp_type_bytes(q->type));
         for (int r = 1; r < node->size; r++)
-            combine(q->data, slot_of(node, r, q->number), q->count, q);
+            combine(q->data, comm_slot_of(node, r, q->number), q->count, q);
         tell(node, READ, q->number);
         pop(&node->brief);
     }

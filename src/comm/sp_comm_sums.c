@@ -404,7 +404,7 @@ sp_status sp_comm_alloc(sp_comm *comm, size_t bytes, void **out)
     return SP_OK;
 }
 
-static bool is_shared(const sp_comm *comm, const void *data)
+static bool comm_is_shared(const sp_comm *comm, const void *data)
 {
     return comm->impl && comm->impl->shared && sp_node_holds(comm->impl->shared, data);
 }
@@ -412,7 +412,7 @@ static bool is_shared(const sp_comm *comm, const void *data)
 void sp_comm_clear(sp_comm *comm, void *data, size_t bytes)
 {
     assert(data || bytes == 0);
-    if (is_shared(comm, data))
+    if (comm_is_shared(comm, data))
         memset(data, 0, bytes);
     else
         sp_machine_zero(data, bytes);

@@ -240,7 +240,7 @@ static bool answer_line(sp_pmi *pmi, pmi_peer *peer)
     return true;
 }
 
-static void peer_close(pmi_peer *peer)
+static void pmi_peer_close(pmi_peer *peer)
 {
     if (peer->fd >= 0)
         close(peer->fd);
@@ -256,7 +256,7 @@ void sp_pmi_serve(sp_pmi *pmi, int rank)
     if (n < 0 && (errno == EINTR || errno == EAGAIN))
         return;
     if (n <= 0) {
-        peer_close(peer);
+        pmi_peer_close(peer);
         return;
     }
     peer->used += (size_t)n;
@@ -265,14 +265,14 @@ void sp_pmi_serve(sp_pmi *pmi, int rank)
 
         *end = 0;
         if (!answer_line(pmi, peer)) {
-            peer_close(peer);
+            pmi_peer_close(peer);
             return;
         }
         peer->used -= length;
         memmove(peer->line, peer->line + length, peer->used);
     }
     if (peer->used == LINE - 1)
-        peer_close(peer);
+        pmi_peer_close(peer);
 }
 
 /* ---- start and end ---- */
@@ -304,7 +304,7 @@ void sp_pmi_destroy(sp_pmi *pmi)
     if (!pmi)
         return;
     for (int r = 0; r < pmi->n; r++)
-        peer_close(&pmi->peers[r]);
+        pmi_peer_close(&pmi->peers[r]);
     tdestroy(pmi->table, entry_free);
     free(pmi->peers);
     free(pmi);

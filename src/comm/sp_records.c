@@ -37,7 +37,7 @@ sp_status sp_records_add(sp_records *records, size_t bytes, void **record)
 }
 
 /* Drops the last gathered records. */
-static void forget(sp_records *records)
+static void records_forget(sp_records *records)
 {
     free(records->gathered);
     records->gathered = NULL;
@@ -53,7 +53,7 @@ sp_status sp_records_exchange(sp_records *records, const sp_records *to, sp_comm
                        ? SP_OK
                        : SP_FAIL(SP_EMEM, "no memory for the sizes of an exchange");
 
-    forget(records);
+    records_forget(records);
     for (size_t r = 0; rc == SP_OK && r < n; r++) {
         data[r] = to[r].data;
         bytes[r] = to[r].bytes;
@@ -69,7 +69,7 @@ sp_status sp_records_exchange(sp_records *records, const sp_records *to, sp_comm
 
 sp_status sp_records_gather(sp_records *records, sp_comm *comm)
 {
-    forget(records);
+    records_forget(records);
     return sp_comm_gather(comm, records->data, records->bytes, &records->gathered,
                           &records->gathered_bytes);
 }

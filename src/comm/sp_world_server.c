@@ -41,7 +41,7 @@ static struct {
 /* ---- the processes come ---- */
 
 /* Listens for all addresses of this host; -1: the port is taken. */
-static int listen_at(int port, int n_waiting)
+static int world_listen_at(int port, int n_waiting)
 {
     const int on = 1, off = 0;
     const struct sockaddr_in6 six = {.sin6_family = AF_INET6,
@@ -96,7 +96,7 @@ static void list_missing(char *text, size_t bytes)
 
 /* Reads a connection's greeting: "hello NONCE RUN RANK SIZE KIND NODE HOST". A
  * connection that sends anything else is closed. */
-static sp_status take_hello(sp_world_wire *wire, const char *line, uint64_t nonce)
+static sp_status world_take_hello(sp_world_wire *wire, const char *line, uint64_t nonce)
 {
     unsigned long long said, run, node;
     char kind, host[64];
@@ -137,7 +137,7 @@ static sp_status take_hello(sp_world_wire *wire, const char *line, uint64_t nonc
 /* A process with a wrong greeting receives the reason, as all others do. */
 static sp_status answer_hello(sp_world_wire *wire, const char *line, uint64_t nonce)
 {
-    const sp_status rc = take_hello(wire, line, nonce);
+    const sp_status rc = world_take_hello(wire, line, nonce);
     char answer[SP_WORLD_LINE];
 
     if (rc != SP_OK) {
@@ -331,7 +331,7 @@ static int serve_all(struct pollfd *waits, bool *is_ending)
     return n_left;
 }
 
-static void *serve(void *arg)
+static void *world_serve(void *arg)
 {
     struct pollfd *waits = arg;
     bool is_ending = false;
@@ -352,7 +352,7 @@ static void *serve(void *arg)
 }
 
 /* Hands the sockets over to PMI and lets the processes continue. */
-static sp_status let_go(void)
+static sp_status world_let_go(void)
 {
     const int n = server.is.size;
     int *fds = calloc(2 * (size_t)n, sizeof *fds), n_nodes = 0;
@@ -374,7 +374,7 @@ static sp_status let_go(void)
     } else
         SP_FAIL(SP_EMEM, "no memory to bring %d ranks together", n);
     free(fds);
-    if (rc == SP_OK && sp_thread_start(&server.thread, serve, waits) != 0)
+    if (rc == SP_OK && sp_thread_start(&server.thread, world_serve, waits) != 0)
         rc = SP_FAIL(SP_EMEM, "no thread to serve %d ranks", n);
     if (rc != SP_OK) {
         free(waits);
@@ -403,7 +403,7 @@ sp_status sp_world_listen(const sp_launcher_world *is, int *listener, int *port)
     const int first = sp_world_port(is);
 
     for (*port = first; *port < first + SP_WORLD_PORTS; ++*port) {
-        *listener = listen_at(*port, 2 * is->size + STRANGERS);
+        *listener = world_listen_at(*port, 2 * is->size + STRANGERS);
         if (*listener >= 0)
             return SP_OK;
     }
@@ -444,7 +444,7 @@ sp_status sp_world_serve(const sp_launcher_world *is, sp_world_clock *clock,
         sp_world_close(&strangers[i]);
     free(strangers);
     if (rc == SP_OK)
-        rc = let_go();
+        rc = world_let_go();
     if (rc != SP_OK) {
         if (server.members)
             end_all((int)rc, sp_error_last()->message);

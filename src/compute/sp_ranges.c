@@ -34,7 +34,7 @@ void sp_ranges_reset(sp_ranges *ranges)
 }
 
 /* Inserts a range after `prev` and returns its number. */
-static int insert(sp_ranges *r, int prev, size_t at, size_t bytes)
+static int ranges_insert(sp_ranges *r, int prev, size_t at, size_t bytes)
 {
     int i = r->first_unused, next = prev < 0 ? -1 : r->range[prev].next;
 
@@ -76,10 +76,10 @@ size_t sp_ranges_aligned(size_t bytes)
 
 /* Moves the span's end so that a free range of at least that many bytes is there, and
  * returns its number. */
-static int extend(sp_ranges *r, size_t bytes)
+static int ranges_extend(sp_ranges *r, size_t bytes)
 {
     if (r->last < 0 || r->range[r->last].n_holders > 0)
-        insert(r, r->last, r->end, 0);
+        ranges_insert(r, r->last, r->end, 0);
     if (r->range[r->last].bytes < bytes)
         r->range[r->last].bytes = bytes;
     r->end = r->range[r->last].at + r->range[r->last].bytes;
@@ -89,11 +89,11 @@ static int extend(sp_ranges *r, size_t bytes)
 void sp_ranges_reserve(sp_ranges *ranges, size_t bytes)
 {
     if (bytes)
-        extend(ranges, sp_ranges_aligned(bytes));
+        ranges_extend(ranges, sp_ranges_aligned(bytes));
 }
 
 /* A free range with upper `bytes` that begin at `least` or above. */
-static int find(const sp_ranges *r, size_t bytes, size_t least, bool is_high)
+static int ranges_find(const sp_ranges *r, size_t bytes, size_t least, bool is_high)
 {
     int found = -1;
 
@@ -110,23 +110,23 @@ static int find(const sp_ranges *r, size_t bytes, size_t least, bool is_high)
     return found;
 }
 
-static int take(sp_ranges *ranges, size_t bytes, size_t least, bool is_high)
+static int ranges_take(sp_ranges *ranges, size_t bytes, size_t least, bool is_high)
 {
     sp_range *range = ranges->range;
     size_t rest;
     int i;
 
     bytes = sp_ranges_aligned(bytes);
-    i = find(ranges, bytes, least, is_high);
+    i = ranges_find(ranges, bytes, least, is_high);
     if (i < 0)
-        i = extend(ranges, bytes);
+        i = ranges_extend(ranges, bytes);
     rest = range[i].bytes - bytes;
     if (rest > 0 && !is_high) {
         range[i].bytes = bytes;
-        insert(ranges, i, range[i].at + bytes, rest);
+        ranges_insert(ranges, i, range[i].at + bytes, rest);
     } else if (rest > 0) {
         range[i].bytes = rest;
-        i = insert(ranges, i, range[i].at + rest, bytes);
+        i = ranges_insert(ranges, i, range[i].at + rest, bytes);
     }
     range[i].n_holders = 1;
     return i;
@@ -134,12 +134,12 @@ static int take(sp_ranges *ranges, size_t bytes, size_t least, bool is_high)
 
 int sp_ranges_take(sp_ranges *ranges, size_t bytes)
 {
-    return take(ranges, bytes, 0, false);
+    return ranges_take(ranges, bytes, 0, false);
 }
 
 int sp_ranges_take_above(sp_ranges *ranges, size_t bytes, size_t least)
 {
-    return take(ranges, bytes, least, true);
+    return ranges_take(ranges, bytes, least, true);
 }
 
 void sp_ranges_hold(sp_ranges *ranges, int range)

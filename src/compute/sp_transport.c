@@ -76,7 +76,7 @@ static const sp_transport_ops *const *table_of(const sp_backend *backend)
     return backend->ops->transports ? backend->ops->transports : of_host;
 }
 
-static const sp_transport_ops *last_of(const sp_backend *backend)
+static const sp_transport_ops *transport_last_of(const sp_backend *backend)
 {
     const sp_transport_ops *const *at = table_of(backend);
 
@@ -94,8 +94,9 @@ static const sp_transport_ops *find_nccl(const sp_backend *backend)
     return *at;
 }
 
-static sp_status start(sp_transport *t, sp_comm *comm, sp_backend *backend,
-                       const sp_transport_ops *ops, const sp_transport_options *options)
+static sp_status transport_start(sp_transport *t, sp_comm *comm, sp_backend *backend,
+                                 const sp_transport_ops *ops,
+                                 const sp_transport_options *options)
 {
     memset(t, 0, sizeof *t);
     t->ops = ops;
@@ -111,12 +112,12 @@ static sp_status start(sp_transport *t, sp_comm *comm, sp_backend *backend,
 
 void sp_transport_open_host(sp_transport *transport, sp_comm *comm)
 {
-    start(transport, comm, NULL, &mpi_ops, NULL);
+    transport_start(transport, comm, NULL, &mpi_ops, NULL);
 }
 
 sp_status sp_transport_open(sp_transport *transport, sp_comm *comm, sp_backend *backend)
 {
-    return start(transport, comm, backend, last_of(backend), NULL);
+    return transport_start(transport, comm, backend, transport_last_of(backend), NULL);
 }
 
 /* Returns NULL where every rank can use NCCL, else the reason of the lowest rank that
@@ -140,7 +141,8 @@ static const char *objection(sp_transport *t, const sp_transport_ops *nccl,
 sp_status sp_transport_choose(sp_transport *transport, sp_comm *comm,
                               sp_backend *backend, const sp_transport_options *options)
 {
-    const sp_transport_ops *nccl = find_nccl(backend), *last = last_of(backend);
+    const sp_transport_ops *nccl = find_nccl(backend),
+                           *last = transport_last_of(backend);
     const bool is_wanted = options->want == SP_TRANSPORT_NCCL;
     const char *why = NULL;
     sp_status rc = SP_OK;
@@ -155,13 +157,13 @@ sp_status sp_transport_choose(sp_transport *transport, sp_comm *comm,
         char words[600]; /* a copy: a failure below overwrites `why` */
 
         snprintf(words, sizeof words, "%.599s", why ? why : "");
-        rc = start(transport, comm, backend, last, options);
+        rc = transport_start(transport, comm, backend, last, options);
         rc = sp_comm_agree(transport->comm, rc);
         if (rc == SP_OK && why)
             snprintf(transport->words, sizeof transport->words,
                      "MPI through the host (%s)", words);
     } else {
-        rc = start(transport, comm, backend, nccl, options);
+        rc = transport_start(transport, comm, backend, nccl, options);
     }
     if (rc == SP_OK && transport->ops->peer && comm->size > 1 &&
         !options->without_peers && options->want != SP_TRANSPORT_MPI)

@@ -14,7 +14,7 @@ static sp_status move(sp_backend *be, void *to, const void *from, size_t bytes)
     return SP_OK;
 }
 
-static sp_status fill(sp_backend *be, void *data, int byte, size_t bytes)
+static sp_status backend_fill(sp_backend *be, void *data, int byte, size_t bytes)
 {
     (void)be;
     if (bytes)
@@ -127,7 +127,7 @@ const sp_backend_ops sp_cpu_ops = {.name = "cpu",
                                    .arena_destroy = sp_arena_destroy,
                                    .upload = move,
                                    .download = move,
-                                   .fill = fill,
+                                   .fill = backend_fill,
                                    .wait = cpu_wait,
                                    .join = cpu_wait,
                                    .arena_pass = arena_pass,

@@ -19,7 +19,7 @@ static bool is_here(const sp_cpu_isa *isa)
 }
 
 /* The version of this name; NULL if this build or this processor lacks it. */
-static const sp_cpu_isa *find(const char *name)
+static const sp_cpu_isa *choice_find(const char *name)
 {
     for (int i = 0; i < N_VERSIONS; i++)
         if (strcmp(versions[i]->name, name) == 0)
@@ -43,12 +43,12 @@ static const char *wanted(void)
     return name && *name ? name : NULL;
 }
 
-static bool is_wanted(const char *name)
+static bool choice_is_wanted(const char *name)
 {
     return wanted() && strcmp(wanted(), name) == 0;
 }
 
-static sp_status refuse(const char *name)
+static sp_status choice_refuse(const char *name)
 {
     return SP_FAIL(SP_EUSAGE,
                    "SP_CPU_ISA=%s: this processor, or this build, does not have it; "
@@ -60,13 +60,14 @@ static sp_status refuse(const char *name)
  * this processor has, or the one that is named. */
 static sp_status choose_isa(const sp_cpu_isa **isa)
 {
-    const bool is_free = !wanted() || is_wanted(avx512bf16) || is_wanted(amx);
+    const bool is_free =
+        !wanted() || choice_is_wanted(avx512bf16) || choice_is_wanted(amx);
 
     for (int i = 0; i < N_VERSIONS; i++)
         if (versions[i]->bf16 &&
-            (is_free ? is_here(versions[i]) : is_wanted(versions[i]->name))) {
+            (is_free ? is_here(versions[i]) : choice_is_wanted(versions[i]->name))) {
             *isa = versions[i];
-            return is_here(*isa) ? SP_OK : refuse(wanted());
+            return is_here(*isa) ? SP_OK : choice_refuse(wanted());
         }
     return SP_FAIL(
         SP_EUSAGE,
@@ -78,7 +79,7 @@ static sp_status choose_isa(const sp_cpu_isa **isa)
 
 /* The operations a second that one core makes of independent products. The shortest of
  * some runs counts, which no other program has interrupted. */
-static double rate_of(const sp_cpu_isa *isa)
+static double choice_rate_of(const sp_cpu_isa *isa)
 {
     enum { RUNS = 5, ROUNDS = 1000 };
     double least_s = 1, flops = 0;
@@ -98,17 +99,17 @@ static double rate_of(const sp_cpu_isa *isa)
  * bits. */
 static bool is_fast(const sp_cpu_isa *instructions, const sp_cpu_isa *multiply_adds)
 {
-    return rate_of(instructions) > 0.66 * rate_of(multiply_adds);
+    return choice_rate_of(instructions) > 0.66 * choice_rate_of(multiply_adds);
 }
 
 /* Sums in pairs: AVX512_BF16 where SP_CPU_ISA names it, or names no other version and
  * the processor has it and is fast at it; else the version that fp32 has. */
 static const sp_cpu_isa *choose_pairs(const sp_cpu_isa *isa, bool is_used)
 {
-    const bool is_free = is_used && (!wanted() || is_wanted(amx));
-    const sp_cpu_isa *instructions = find(avx512bf16);
+    const bool is_free = is_used && (!wanted() || choice_is_wanted(amx));
+    const sp_cpu_isa *instructions = choice_find(avx512bf16);
 
-    if (is_wanted(avx512bf16) ||
+    if (choice_is_wanted(avx512bf16) ||
         (is_free && instructions && is_fast(instructions, isa->bf16)))
         return instructions;
     return isa->bf16;
@@ -117,7 +118,7 @@ static const sp_cpu_isa *choose_pairs(const sp_cpu_isa *isa, bool is_used)
 /* AMX if the processor has it and SP_CPU_ISA names no other version; else NULL. */
 static const sp_cpu_isa *amx_of(void)
 {
-    return !wanted() || is_wanted(amx) ? find(amx) : NULL;
+    return !wanted() || choice_is_wanted(amx) ? choice_find(amx) : NULL;
 }
 
 sp_bf16_sums sp_cpu_order(void)
@@ -154,8 +155,9 @@ sp_status sp_cpu_choose(sp_backend *be, sp_cpu *cpu)
 {
     const bool is_bf16 = be->precision == SP_BF16;
 
-    if ((is_wanted(avx512bf16) || is_wanted(amx)) && !find(wanted()))
-        return refuse(wanted());
+    if ((choice_is_wanted(avx512bf16) || choice_is_wanted(amx)) &&
+        !choice_find(wanted()))
+        return choice_refuse(wanted());
     SP_TRY(choose_isa(&cpu->isa));
     if (is_bf16 && be->sums == SP_SUMS_AUTO)
         be->sums = sp_cpu_order();

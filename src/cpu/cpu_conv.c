@@ -13,16 +13,16 @@ const int32_t sp_cpu_iota[SP_TILE] = {IOTA64(0),   IOTA64(64),  IOTA64(128),
                                       IOTA64(192), IOTA64(256), IOTA64(320),
                                       IOTA64(384), IOTA64(448)};
 
-static size_t padded(int c, int lanes)
+static size_t conv_padded(int c, int lanes)
 {
     return (size_t)((c + lanes - 1) / lanes * lanes);
 }
 
 /* The words of packed weights that c input channels take, filled up to chunks: two
  * channels share one in bf16. */
-static size_t words_of(const sp_backend *be, int c, int chunk)
+static size_t conv_words_of(const sp_backend *be, int c, int chunk)
 {
-    return be->precision == SP_BF16 ? padded(c, chunk) / 2 : (size_t)c;
+    return be->precision == SP_BF16 ? conv_padded(c, chunk) / 2 : (size_t)c;
 }
 
 size_t sp_cpu_conv_pack_floats(const sp_backend *be, int K, int c_in, int c_out,
@@ -30,15 +30,17 @@ size_t sp_cpu_conv_pack_floats(const sp_backend *be, int K, int c_in, int c_out,
 {
     const int from = is_grad_input ? c_out : c_in, to = is_grad_input ? c_in : c_out;
 
-    return (size_t)K * words_of(be, from, SP_CPU_CHUNK) * padded(to, SP_CPU_LANES);
+    return (size_t)K * conv_words_of(be, from, SP_CPU_CHUNK) *
+           conv_padded(to, SP_CPU_LANES);
 }
 
-static void pack(sp_backend *be, const sp_pack_args *a)
+static void cpu_conv_pack(sp_backend *be, const sp_pack_args *a)
 {
     const sp_cpu_isa *isa = sp_cpu_products_of(be);
     const int from = a->is_grad_input ? a->c_out : a->c_in;
     const int to = a->is_grad_input ? a->c_in : a->c_out;
-    const size_t step = words_of(be, from, isa->chunk) * padded(to, isa->lanes);
+    const size_t step =
+        conv_words_of(be, from, isa->chunk) * conv_padded(to, isa->lanes);
 
 #pragma omp parallel for num_threads(be->threads) if (a->K > 1)
     for (int k = 0; k < a->K; k++) {
@@ -52,7 +54,7 @@ sp_status sp_cpu_conv_pack(sp_backend *be, const sp_pack_args *args, int n_args)
 {
     assert(n_args >= 0 && (args || n_args == 0));
     for (int i = 0; i < n_args; i++)
-        pack(be, &args[i]);
+        cpu_conv_pack(be, &args[i]);
     return SP_OK;
 }
 
@@ -189,7 +191,7 @@ static sp_status take_work(sp_backend *be, const sp_conv_wgrad_args *a, work *w)
     w->K = a->map ? a->map->K : 1;
     w->n_panels = isa->n_panels(a->dy.c);
     w->threads = be->threads;
-    w->step = (size_t)a->x.c * padded(a->dy.c, isa->lanes);
+    w->step = (size_t)a->x.c * conv_padded(a->dy.c, isa->lanes);
     K = (size_t)w->K;
     dw_bytes = (K * w->step * sizeof(float) + 63) / 64 * 64;
     SP_TRY(sp_cpu_scratch(be,
@@ -204,7 +206,7 @@ static sp_status take_work(sp_backend *be, const sp_conv_wgrad_args *a, work *w)
     return SP_OK;
 }
 
-static void count_pairs(const sp_cpu_wgrad *g, work *w)
+static void conv_count_pairs(const sp_cpu_wgrad *g, work *w)
 {
     const sp_map *m = g->map;
 
@@ -280,7 +282,7 @@ sp_status sp_cpu_conv_grad_weight(sp_backend *be, const sp_conv_wgrad_args *a)
     g.tile1 = m ? m->sample_tile[a->sample1] : 0;
     g.dw = w.dw;
     g.owner = w.owner;
-    count_pairs(&g, &w);
+    conv_count_pairs(&g, &w);
     share_out(&w);
     memset(w.dw, 0, (size_t)w.K * w.step * sizeof *w.dw);
 #pragma omp parallel for num_threads(be->threads) schedule(static, 1)

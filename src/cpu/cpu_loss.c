@@ -14,7 +14,7 @@ static void count_confusion(const sp_loss_args *a, const int32_t *prediction)
 }
 
 /* Cross entropy. */
-static sp_status loss_of_rows(sp_backend *be, const sp_loss_args *a)
+static sp_status cpu_loss_of_rows(sp_backend *be, const sp_loss_args *a)
 {
     const sp_cpu_isa *isa = sp_cpu_isa_of(be);
     const int n = sp_cpu_spans(a->sample_row, a->n_samples, SP_CPU_ROW_BLOCK, NULL);
@@ -50,8 +50,8 @@ sp_status sp_cpu_loss(sp_backend *be, const sp_loss_args *a)
 
     assert(sp_loss_is_sound(a));
     if (!a->rule.is_sum || !a->label)
-        return loss_of_rows(be, a);
+        return cpu_loss_of_rows(be, a);
     plain.dlogits.data = NULL;
-    SP_TRY(loss_of_rows(be, &plain));
+    SP_TRY(cpu_loss_of_rows(be, &plain));
     return sp_cpu_loss_sum(be, a);
 }

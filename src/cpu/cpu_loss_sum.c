@@ -45,7 +45,7 @@ typedef struct sum_loss {
 /* ---- memory ---- */
 
 /* Takes `bytes` from *at, which may be an address or, from 0, a count. */
-static void *take(uintptr_t *at, size_t bytes)
+static void *loss_take(uintptr_t *at, size_t bytes)
 {
     void *here = (void *)*at;
 
@@ -58,20 +58,20 @@ static void sum_take_memory(sum_loss *s, int64_t rows, int c, int n_samples,
 {
     const size_t n = (size_t)rows, cells = (size_t)n_samples * (size_t)c;
 
-    s->soft = take(at, n * sizeof *s->soft);
-    s->count = take(at, cells * sizeof *s->count);
-    s->class = take(at, cells * sizeof *s->class);
-    s->part = take(at, cells * sizeof *s->part);
-    s->value = take(at, (size_t)n_samples * sizeof *s->value);
-    s->span = take(at, (size_t)s->n_spans * sizeof *s->span);
-    s->focal = take(at, (size_t)s->n_spans * sizeof *s->focal);
+    s->soft = loss_take(at, n * sizeof *s->soft);
+    s->count = loss_take(at, cells * sizeof *s->count);
+    s->class = loss_take(at, cells * sizeof *s->class);
+    s->part = loss_take(at, cells * sizeof *s->part);
+    s->value = loss_take(at, (size_t)n_samples * sizeof *s->value);
+    s->span = loss_take(at, (size_t)s->n_spans * sizeof *s->span);
+    s->focal = loss_take(at, (size_t)s->n_spans * sizeof *s->focal);
     for (int t = 0; t < s->n_sorters; t++)
         for (int i = 0; i < 2; i++) {
             sum_sorter *sorter = &s->sorter[t];
 
-            sorter->key[i] = take(at, (size_t)s->longest * sizeof *sorter->key[i]);
-            sorter->row[i] = take(at, (size_t)s->longest * sizeof *sorter->row[i]);
-            sorter->start = take(at, DIGITS * sizeof *sorter->start);
+            sorter->key[i] = loss_take(at, (size_t)s->longest * sizeof *sorter->key[i]);
+            sorter->row[i] = loss_take(at, (size_t)s->longest * sizeof *sorter->row[i]);
+            sorter->start = loss_take(at, DIGITS * sizeof *sorter->start);
         }
 }
 
@@ -314,7 +314,7 @@ static void sum_of_groups(const sum_loss *s)
 }
 
 /* Computes the terms of single rows and the gradient of span i. */
-static void sum_rows(const sum_loss *s, int i)
+static void loss_sum_rows(const sum_loss *s, int i)
 {
     const sp_loss_args *a = s->a;
     const sp_loss_rule *rule = &a->rule;
@@ -351,7 +351,7 @@ sp_status sp_cpu_loss_sum(sp_backend *be, const sp_loss_args *a)
     sum_of_groups(&s);
 #pragma omp parallel for num_threads(be->threads) if (s.n_spans > 1)
     for (int i = 0; i < s.n_spans; i++)
-        sum_rows(&s, i);
+        loss_sum_rows(&s, i);
     for (int b = 0; b < a->n_samples; b++)
         a->sums[2 * b] =
             (double)a->rule.weight[SP_CROSS_ENTROPY] * a->sums[2 * b] + s.value[b];

@@ -57,8 +57,9 @@ void sp_cpu_add_sums(const sp_cpu_sums *s, int n_samples, double *sums)
 }
 
 /* Sums over all rows of x; norm: see sp_cpu_sums. */
-static sp_status sum_rows(sp_backend *be, sp_tensor x, const int32_t *sample_row,
-                          int n_samples, const sp_norm_grad_args *norm, double *sums)
+static sp_status norm_sum_rows(sp_backend *be, sp_tensor x, const int32_t *sample_row,
+                               int n_samples, const sp_norm_grad_args *norm,
+                               double *sums)
 {
     const sp_cpu_isa *isa = sp_cpu_rows_of(be, x.elem);
     sp_cpu_sums s;
@@ -77,7 +78,7 @@ sp_status sp_cpu_norm_sums(sp_backend *be, sp_tensor x, const int32_t *sample_ro
 {
     assert(sp_tensor_is_sound(x) && sums);
     assert(sp_samples_cover(sample_row, n_samples, x.n));
-    return sum_rows(be, x, sample_row, n_samples, NULL, sums);
+    return norm_sum_rows(be, x, sample_row, n_samples, NULL, sums);
 }
 
 sp_status sp_cpu_norm_apply(sp_backend *be, const sp_norm_args *a)
@@ -107,7 +108,7 @@ void sp_cpu_norm_grad_scale(const sp_norm_grad_args *a)
 sp_status sp_cpu_norm_grad_sums(sp_backend *be, const sp_norm_grad_args *a)
 {
     assert(sp_norm_grad_sums_are_sound(a));
-    SP_TRY(sum_rows(be, a->x, a->sample_row, a->n_samples, a, a->sums));
+    SP_TRY(norm_sum_rows(be, a->x, a->sample_row, a->n_samples, a, a->sums));
     sp_cpu_norm_grad_scale(a);
     return SP_OK;
 }

@@ -26,7 +26,7 @@ static void update_block(rule_fn *rule, const sp_optim_args *a, int64_t at, int6
     }
 }
 
-static sp_status update(sp_backend *be, rule_fn *rule, const sp_optim_args *a)
+static sp_status cpu_optim_update(sp_backend *be, rule_fn *rule, const sp_optim_args *a)
 {
     const int64_t size = SP_CPU_FLAT_BLOCK, n_blocks = sp_cpu_blocks(a->n, size);
 
@@ -39,13 +39,13 @@ static sp_status update(sp_backend *be, rule_fn *rule, const sp_optim_args *a)
 
 sp_status sp_cpu_sgd(sp_backend *be, const sp_optim_args *a)
 {
-    return update(be, sp_cpu_isa_of(be)->sgd, a);
+    return cpu_optim_update(be, sp_cpu_isa_of(be)->sgd, a);
 }
 
 sp_status sp_cpu_adamw(sp_backend *be, const sp_optim_args *a)
 {
     assert(a->m && a->v);
-    return update(be, sp_cpu_isa_of(be)->adamw, a);
+    return cpu_optim_update(be, sp_cpu_isa_of(be)->adamw, a);
 }
 
 sp_status sp_cpu_sum_squares(sp_backend *be, const float *g, int64_t n, double *sum)

@@ -25,7 +25,7 @@ sp_status sp_cpu_clock_end(sp_backend *be, double *seconds)
     return SP_OK;
 }
 
-static double products(const sp_backend *be, double amount)
+static double cpu_peak_products(const sp_backend *be, double amount)
 {
     const sp_cpu_isa *isa = sp_cpu_products_of(be);
     const int chunks = 2 * be->threads;
@@ -43,8 +43,8 @@ static double products(const sp_backend *be, double amount)
 
 /* Makes one pass over elements from .. to - 1 of both vectors; returns the bytes moved.
  */
-static double pass(const sp_backend *be, const sp_peak_args *a, int64_t from,
-                   int64_t to)
+static double peak_pass(const sp_backend *be, const sp_peak_args *a, int64_t from,
+                        int64_t to)
 {
     const sp_cpu_isa *isa = sp_cpu_isa_of(be);
     const int64_t n = to - from;
@@ -72,14 +72,14 @@ static double passes(const sp_backend *be, const sp_peak_args *a)
 
 #pragma omp parallel for num_threads(threads) reduction(+ : moved) schedule(static, 1)
     for (int i = 0; i < threads; i++)
-        moved += pass(be, a, a->n * i / threads, a->n * (i + 1) / threads);
+        moved += peak_pass(be, a, a->n * i / threads, a->n * (i + 1) / threads);
     return moved;
 }
 
 sp_status sp_cpu_peak(sp_backend *be, const sp_peak_args *args, double *work)
 {
-    *work =
-        args->what == SP_PEAK_PRODUCTS ? products(be, args->amount) : passes(be, args);
+    *work = args->what == SP_PEAK_PRODUCTS ? cpu_peak_products(be, args->amount)
+                                           : passes(be, args);
     return SP_OK;
 }
 

@@ -30,7 +30,7 @@ sp_status sp_cpu_relu_grad(sp_backend *be, sp_tensor y, float slope, sp_tensor d
     return SP_OK;
 }
 
-static void copy_rows(sp_tensor x, sp_tensor y, int64_t row, int64_t end)
+static void pointwise_copy_rows(sp_tensor x, sp_tensor y, int64_t row, int64_t end)
 {
     for (int64_t i = row; i < end; i++)
         memcpy(sp_row_bytes(y, i), sp_row_bytes(x, i),
@@ -51,7 +51,7 @@ sp_status sp_cpu_copy(sp_backend *be, sp_tensor x, sp_tensor y, bool is_added)
         else if (is_added)
             isa->add(x, y, i * size, sp_least((i + 1) * size, n));
         else
-            copy_rows(x, y, i * size, sp_least((i + 1) * size, n));
+            pointwise_copy_rows(x, y, i * size, sp_least((i + 1) * size, n));
     return SP_OK;
 }
 

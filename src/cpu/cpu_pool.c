@@ -10,7 +10,7 @@
 enum { COLUMNS = 16 /* columns of one piece of work: a cache line of a row */ };
 
 /* Counts the pairs of each output row of tile t. */
-static void count_pairs(const sp_map *m, int t, int32_t count[SP_TILE])
+static void pool_count_pairs(const sp_map *m, int t, int32_t count[SP_TILE])
 {
     memset(count, 0, SP_TILE * sizeof *count);
     for (int p = m->start[t * m->K]; p < m->start[(t + 1) * m->K]; p++)
@@ -54,7 +54,7 @@ static void pool_columns(const sp_pool_args *a, int t, int j0, int j1)
     memset(y, 0, sizeof y);
     pool_pairs(a, t, j0, j1, y);
     if (!a->is_max)
-        count_pairs(m, t, count);
+        pool_count_pairs(m, t, count);
     for (int32_t o = m->tile_row[t]; o < m->tile_row[t + 1]; o++) {
         const int i = o - m->tile_row[t], n = a->is_max ? 1 : count[i];
         for (int j = j0; j < j1; j++)
@@ -100,7 +100,7 @@ static void mean_grad(const sp_pool_args *a, int j0, int j1)
     int32_t count[SP_TILE];
 
     for (int t = 0; t < m->n_tiles; t++) {
-        count_pairs(m, t, count);
+        pool_count_pairs(m, t, count);
         for (int p = m->start[t * m->K]; p < m->start[(t + 1) * m->K]; p++) {
             const float n = (float)count[m->out[p] - m->tile_row[t]];
             for (int j = j0; j < j1; j++)

@@ -45,7 +45,7 @@ INLINE vec load_part(const float *p, int j, int nr, vmask tail)
 
 /* The norm, the addition and the activation over a row of sums, as norm_apply has
  * them. */
-INLINE void finish_row(const panel *b, int32_t out, vec *sum, const int nr)
+INLINE void vec_finish_row(const panel *b, int32_t out, vec *sum, const int nr)
 {
     const float *res = b->res ? b->res + (size_t)out * b->ld_res : NULL;
     const vec slope = set1(b->slope);
@@ -106,7 +106,7 @@ INLINE void block(const panel *b, const int32_t *in, const int32_t *out, const i
     if (b->scale) {
         UNROLL
         for (int i = 0; i < mr; i++)
-            finish_row(b, out[i], sum[i], nr);
+            vec_finish_row(b, out[i], sum[i], nr);
     }
     UNROLL
     for (int i = 0; i < mr; i++) {
@@ -129,7 +129,7 @@ static const float *first_values(const sp_cpu_conv *c, int v)
 }
 
 /* Has the panel's blocks finish their rows, of which vector v is the first. */
-static void take_norm(panel *b, const sp_cpu_conv *c, const tile *t, int v)
+static void panel_take_norm(panel *b, const sp_cpu_conv *c, const tile *t, int v)
 {
     const sp_tensor res = c->norm->res;
 
@@ -142,8 +142,8 @@ static void take_norm(panel *b, const sp_cpu_conv *c, const tile *t, int v)
 
 /* Adds offset k over the tile. is_first: the rows of y have no value yet. is_all: this
  * offset is all of every row, so that a norm can follow in registers. */
-static void add_offset(const sp_cpu_conv *c, const tile *t, int k, bool is_first,
-                       bool is_all, ahead *next)
+static void vec_conv_add_offset(const sp_cpu_conv *c, const tile *t, int k,
+                                bool is_first, bool is_all, ahead *next)
 {
     const int n = t->start[k + 1] - t->start[k], c_in = c->x.c, c_out = c->y.c;
     const int nv = vectors(c_out);
@@ -161,13 +161,13 @@ static void add_offset(const sp_cpu_conv *c, const tile *t, int k, bool is_first
                        .n_channels = min_i(CHANNELS, c_in - c0),
                        .tail = first_lanes(min_i(LANES, c_out - (v + nr - 1) * LANES))};
             if (is_all && c->norm && c0 + CHANNELS >= c_in)
-                take_norm(&b, c, t, v);
+                panel_take_norm(&b, c, t, v);
             run_blocks(&b, t->in + t->start[k], t->out + t->start[k], n, nr, next);
         }
     }
 }
 
-static int count_blocks(const sp_cpu_conv *c, const tile *t)
+static int vec_count_blocks(const sp_cpu_conv *c, const tile *t)
 {
     int nv = vectors(c->y.c), nr = panel_width(0, nv);
     int pairs = t->start[t->K] - t->start[0];
@@ -193,7 +193,7 @@ void ISA(conv_tile)(const sp_cpu_conv *c, int index)
     const tile t = tile_of_conv(c, index, start);
     const int centre = !c->map ? 0 : c->map->is_full ? c->map->centre : -1;
     const bool is_single = has_one_pair(c->map), is_all = !c->map || is_single;
-    ahead next = ahead_open(&t, &c->x, &c->y, count_blocks(c, &t));
+    ahead next = ahead_open(&t, &c->x, &c->y, vec_count_blocks(c, &t));
 
     assert(!(c->bias && c->is_added));
     if (centre < 0 && !is_single && !c->is_added)
@@ -201,10 +201,10 @@ void ISA(conv_tile)(const sp_cpu_conv *c, int index)
     /* The centre offset writes every row, and so does a row's only pair: the rows need
      * not be zeroed, and one read is saved. */
     if (centre >= 0)
-        add_offset(c, &t, centre, true, is_all, &next);
+        vec_conv_add_offset(c, &t, centre, true, is_all, &next);
     for (int k = 0; k < t.K; k++)
         if (k != centre)
-            add_offset(c, &t, k, is_single, is_all, &next);
+            vec_conv_add_offset(c, &t, k, is_single, is_all, &next);
     if (c->norm && !is_all) /* the rows are still in L2 */
         ISA(norm_apply)(c->norm, t.row, t.end);
 }

@@ -10,7 +10,7 @@ enum { ROWS = 64 /* rows of one pass: they stay in L1 */ };
 /* ---- operations over the lanes of a vector ---- */
 
 /* Exchanges lanes l and l ^ step. */
-INLINE vec swap(vec v, const int step)
+INLINE vec vec_swap(vec v, const int step)
 {
     ivec from;
 
@@ -32,11 +32,11 @@ INLINE dvec swap_d(dvec v, const int step)
 INLINE float largest_lane(vec v)
 {
     if (LANES > 8)
-        v = larger(v, swap(v, 8));
+        v = larger(v, vec_swap(v, 8));
     if (LANES > 4)
-        v = larger(v, swap(v, 4));
-    v = larger(v, swap(v, 2));
-    return larger(v, swap(v, 1))[0];
+        v = larger(v, vec_swap(v, 4));
+    v = larger(v, vec_swap(v, 2));
+    return larger(v, vec_swap(v, 1))[0];
 }
 INLINE double sum_lanes(dvec v)
 {
@@ -95,7 +95,7 @@ INLINE void row_store(float *z, int at, int n, vec v)
 /* The index of the row's largest element, the lowest of equal ones. A NaN is never the
  * largest, unless it comes first. *is_finite: all elements are finite. The sum of x - x
  * shows it, as x - x is 0 only for finite x. */
-INLINE int argmax(const float *z, int n, bool *is_finite)
+INLINE int vec_argmax(const float *z, int n, bool *is_finite)
 {
     const vec first = set1(z[0]);
     vec top = first, nought = set1(0);
@@ -202,7 +202,7 @@ void ISA(loss)(const sp_loss_args *a, int32_t *prediction, int64_t row, int64_t 
     for (int64_t i = row; i < end; i += ROWS) {
         const int n = (int)sp_least(ROWS, end - i);
         for (int j = 0; j < n; j++) {
-            best[j] = argmax(sp_row(a->logits, i + j), C, &is_finite);
+            best[j] = vec_argmax(sp_row(a->logits, i + j), C, &is_finite);
             prediction[i + j] = is_finite ? best[j] : SP_IGNORE;
         }
         if (a->label)

@@ -83,8 +83,8 @@ typedef void wblock_fn(const wpanel *, const int32_t *, const int32_t *, int);
 #include "cpu/cpu_wgrad_blocks.inc"
 
 /* Adds one run of pairs to all blocks of one panel. */
-static void run_blocks(wpanel b, int c_in, int nr, const int32_t *in,
-                       const int32_t *out, int n, ahead *next)
+static void vec_run_blocks(wpanel b, int c_in, int nr, const int32_t *in,
+                           const int32_t *out, int n, ahead *next)
 {
     int n_blocks = (c_in + mr_max(nr) - 1) / mr_max(nr);
 
@@ -98,8 +98,8 @@ static void run_blocks(wpanel b, int c_in, int nr, const int32_t *in,
 }
 
 /* Adds the pairs of one offset in one tile, cut into runs of nearly equal length. */
-static void add_offset(const sp_cpu_wgrad *g, const tile *t, int k, int thread,
-                       ahead *next)
+static void vec_wgrad_add_offset(const sp_cpu_wgrad *g, const tile *t, int k,
+                                 int thread, ahead *next)
 {
     const int c_in = g->x.c, c_out = g->dy.c, nv = vectors(c_out);
     const uint16_t *owner = g->owner + (size_t)k * (size_t)ISA(n_panels)(c_out);
@@ -119,17 +119,17 @@ static void add_offset(const sp_cpu_wgrad *g, const tile *t, int k, int thread,
                         .dw = dw + (size_t)(v * LANES) * (size_t)c_in,
                         .tail =
                             first_lanes(min_i(LANES, c_out - (v + nr - 1) * LANES))};
-            run_blocks(b, c_in, nr, t->in + p, t->out + p, n, next);
+            vec_run_blocks(b, c_in, nr, t->in + p, t->out + p, n, next);
         }
     }
 }
 
-static void add_tile(const sp_cpu_wgrad *g, const tile *t, int thread)
+static void vec_add_tile(const sp_cpu_wgrad *g, const tile *t, int thread)
 {
     ahead next = ahead_open(t, &g->x, &g->dy, count_blocks(g, t));
 
     for (int k = 0; k < t->K; k++)
-        add_offset(g, t, k, thread, &next);
+        vec_wgrad_add_offset(g, t, k, thread, &next);
 }
 
 void ISA(wgrad)(const sp_cpu_wgrad *g, int thread)
@@ -138,6 +138,6 @@ void ISA(wgrad)(const sp_cpu_wgrad *g, int thread)
 
     for (int i = 0; i < count_tiles(g); i++) {
         const tile t = tile_of_wgrad(g, i, start);
-        add_tile(g, &t, thread);
+        vec_add_tile(g, &t, thread);
     }
 }

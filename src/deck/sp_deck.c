@@ -78,7 +78,7 @@ static sp_status parse_text(const sp_deck_text *text, config_t *parsed)
                    n ? begin : "the end of the file");
 }
 
-static sp_status read_deck(sp_config *config, const sp_deck_text *text,
+static sp_status deck_read(sp_config *config, const sp_deck_text *text,
                            enum sp_origin origin)
 {
     config_t parsed;
@@ -114,7 +114,7 @@ static sp_status read_defaults(sp_config *config)
     rc = fclose(to) ? SP_FAIL(SP_EMEM, "deck: out of memory")
                     : sp_deck_text_string(&text, deck, "defaults");
     if (rc == SP_OK)
-        rc = read_deck(config, &text, SP_FROM_DEFAULT);
+        rc = deck_read(config, &text, SP_FROM_DEFAULT);
     sp_deck_text_destroy(&text);
     free(deck);
     return rc;
@@ -209,7 +209,7 @@ static void set_norms_of_family(sp_config *config)
         config->net.bn_momentum = 0.01;
 }
 
-static sp_status finish(sp_config *config, int n_overrides, char *const *overrides)
+static sp_status deck_finish(sp_config *config, int n_overrides, char *const *overrides)
 {
     for (int i = 0; i < n_overrides; i++)
         SP_TRY(override(config, overrides[i]));
@@ -226,7 +226,7 @@ static sp_status finish(sp_config *config, int n_overrides, char *const *overrid
 static sp_status use_text(sp_config *config, sp_deck_text *text, sp_status rc)
 {
     if (rc == SP_OK)
-        rc = read_deck(config, text, SP_FROM_DECK);
+        rc = deck_read(config, text, SP_FROM_DECK);
     sp_deck_text_destroy(text);
     return rc;
 }
@@ -240,7 +240,7 @@ sp_status sp_config_read(sp_config *config, const char *path, int n_overrides,
     SP_TRY(read_defaults(config));
     if (path)
         SP_TRY(use_text(config, &text, sp_deck_text_file(&text, path)));
-    SP_TRY(finish(config, n_overrides, overrides));
+    SP_TRY(deck_finish(config, n_overrides, overrides));
     if (!*config->run.dir) /* as from a variable that is not set in a shell */
         return SP_FAIL(SP_EUSAGE, "%srun.dir is empty: name the folder of the run",
                        sp_config_where(config, "run.dir"));
@@ -258,7 +258,7 @@ sp_status sp_config_parse(sp_config *config, const char *text, const char *name,
     assert(config && text && name && (overrides || n_overrides == 0));
     SP_TRY(read_defaults(config));
     SP_TRY(use_text(config, &deck, sp_deck_text_string(&deck, text, name)));
-    return finish(config, n_overrides, overrides);
+    return deck_finish(config, n_overrides, overrides);
 }
 
 void sp_config_destroy(sp_config *config)

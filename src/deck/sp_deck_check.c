@@ -14,7 +14,7 @@ static bool is_interval(const sp_doubles *d)
     return d->n == 2 && d->at[0] <= d->at[1];
 }
 
-static bool is_rising(const sp_doubles *d)
+static bool deck_is_rising(const sp_doubles *d)
 {
     for (int i = 1; i < d->n; i++)
         if (d->at[i - 1] >= d->at[i])
@@ -31,7 +31,7 @@ static sp_status check_lists(const sp_config *config)
         !is_interval(&config->train.cycle_momentum))
         return SP_FAIL(SP_EUSAGE, "%strain.cycle_momentum takes [low, high] or []",
                        sp_config_where(config, "train.cycle_momentum"));
-    if (!is_rising(&config->train.milestones))
+    if (!deck_is_rising(&config->train.milestones))
         return SP_FAIL(SP_EUSAGE, "%strain.milestones takes numbers that rise",
                        sp_config_where(config, "train.milestones"));
     if (config->net.grid.n != 0 && config->net.grid.n != 3)
@@ -107,7 +107,7 @@ static bool is_meant(const sp_config *config, const char *key)
                        : sp_config_is_set(config, key);
 }
 
-static void add(char unused[UNUSED], const char *key)
+static void deck_add(char unused[UNUSED], const char *key)
 {
     const size_t used = strlen(unused);
 
@@ -120,16 +120,16 @@ static void warn_of_net(const sp_config *config)
                                       "net.family"};
     const bool has_layers = config->net.n_layers > 0;
     const sp_family family = config->net.family;
-    const bool has_own_stem = family == SP_DUMMY || family == SP_MINKUNET18W32 ||
-                              family == SP_MINKUNET34W32;
+    const bool has_own_stem =
+        family == SP_DUMMY || family == SP_MINKUNET18W32 || family == SP_MINKUNET34W32;
     const int n = has_layers ? 4 : has_own_stem;
     char unused[UNUSED] = "";
 
     for (int i = 0; i < n; i++)
         if (is_meant(config, key[i]))
-            add(unused, key[i]);
+            deck_add(unused, key[i]);
     if (!has_layers && config->net.grid.n && is_meant(config, "net.grid"))
-        add(unused, "net.grid");
+        deck_add(unused, "net.grid");
     if (*unused)
         sp_log_warn0("ignored, not used by %s: %s",
                      has_layers ? "net.layers" : sp_family_word[config->net.family],
@@ -163,7 +163,7 @@ static void add_unless(bool is_used, const sp_config *config, const char *key,
                        char unused[UNUSED])
 {
     if (!is_used && is_meant(config, key) && !is_standard(config, sp_deck_find(key)))
-        add(unused, key);
+        deck_add(unused, key);
 }
 
 static void warn_of_data(const sp_config *config)

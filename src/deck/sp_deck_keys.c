@@ -312,7 +312,7 @@ const char *const sp_deck_paths[] = {"data.train",     "data.val",   "run.dir",
                                      "run.checkpoint", "run.resume", "run.init_from",
                                      "run.log_dir",    NULL};
 
-static void path_of(const sp_key *key, char *to)
+static void deck_path_of(const sp_key *key, char *to)
 {
     snprintf(to, SP_NAME, "%s.%s", key->section, key->name);
 }
@@ -323,7 +323,7 @@ const sp_key *sp_deck_find(const char *path)
 
     assert(path);
     for (int i = 0; i < sp_deck_n_keys; i++) {
-        path_of(&sp_deck_key[i], name);
+        deck_path_of(&sp_deck_key[i], name);
         if (!strcmp(name, path))
             return &sp_deck_key[i];
     }
@@ -410,7 +410,7 @@ void sp_deck_print_keys(FILE *to)
     for (int i = 0; i < sp_deck_n_keys; i++) {
         const sp_key *k = &sp_deck_key[i];
 
-        path_of(k, path);
+        deck_path_of(k, path);
         fprintf(to, "%-24s %-16s %-28s %-10s %-14s %s", path,
                 sp_deck_type_name(k->type), k->standard, k->range ? k->range : "-",
                 k->unit ? k->unit : "-", k->help);

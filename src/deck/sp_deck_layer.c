@@ -77,8 +77,8 @@ static sp_status set_count(int *to, const sp_layer *layer, const config_setting_
     return SP_OK;
 }
 
-static sp_status set_coordinates(sp_layer *layer, const config_setting_t *s,
-                                 const char *where)
+static sp_status layer_set_coordinates(sp_layer *layer, const config_setting_t *s,
+                                       const char *where)
 {
     const char *text = config_setting_get_string(s);
 
@@ -128,7 +128,7 @@ static sp_status set_field(sp_layer *layer, const config_setting_t *s,
         layer->bias = config_setting_get_bool(s);
         return SP_OK;
     case F_COORDINATES:
-        return set_coordinates(layer, s, where);
+        return layer_set_coordinates(layer, s, where);
     case F_P:
         return set_number(&layer->p, layer, s, "[0, 1)", where);
     case F_SLOPE:

@@ -19,7 +19,7 @@ const char *sp_config_key(int i)
     return path;
 }
 
-static void swap_bytes(void *a, void *b, size_t bytes)
+static void deck_swap_bytes(void *a, void *b, size_t bytes)
 {
     char old[sizeof(sp_strings) + sizeof(sp_class_weighting) + sizeof(sp_loss_mix)];
 
@@ -29,14 +29,14 @@ static void swap_bytes(void *a, void *b, size_t bytes)
 }
 
 /* Exchanges key i of two configs. Both stay complete, so each is destroyed as usual. */
-static void swap(sp_config *a, sp_config *b, int i)
+static void deck_swap(sp_config *a, sp_config *b, int i)
 {
     const sp_key *key = &sp_deck_key[i];
 
-    swap_bytes(&a->place[i], &b->place[i], sizeof a->place[i]);
-    swap_bytes(sp_key_field(a, key), sp_key_field(b, key), key->bytes);
+    deck_swap_bytes(&a->place[i], &b->place[i], sizeof a->place[i]);
+    deck_swap_bytes(sp_key_field(a, key), sp_key_field(b, key), key->bytes);
     if (key->type == SP_KEY_LAYERS)
-        swap_bytes(&a->net.n_layers, &b->net.n_layers, sizeof a->net.n_layers);
+        deck_swap_bytes(&a->net.n_layers, &b->net.n_layers, sizeof a->net.n_layers);
 }
 
 /* True for keys that a family on the command line replaces: it has no list of layers,
@@ -56,12 +56,12 @@ void sp_config_take(sp_config *config, sp_config *from, const char *path)
         const char *key = sp_config_key(i);
         if (strncmp(key, path, n) == 0 && (key[n] == 0 || key[n] == '.') &&
             config->origin[i] != SP_FROM_COMMAND_LINE && !is_replaced(config, key))
-            swap(config, from, i);
+            deck_swap(config, from, i);
     }
 }
 
 /* *to becomes a copy of the text, or NULL where `from` is. */
-static sp_status copy_text(char **to, const char *from)
+static sp_status deck_copy_text(char **to, const char *from)
 {
     free(*to);
     *to = from ? strdup(from) : NULL;
@@ -73,10 +73,10 @@ static sp_status copy_origins(sp_config *to, const sp_config *from)
 {
     memcpy(to->origin, from->origin, sizeof to->origin);
     for (int i = 0; i < sp_deck_n_keys; i++)
-        SP_TRY(copy_text(&to->place[i], from->place[i]));
+        SP_TRY(deck_copy_text(&to->place[i], from->place[i]));
     for (int i = 0; i < to->net.n_layers; i++) {
         to->net.layers[i].line = from->net.layers[i].line;
-        SP_TRY(copy_text(&to->net.layers[i].file, from->net.layers[i].file));
+        SP_TRY(deck_copy_text(&to->net.layers[i].file, from->net.layers[i].file));
     }
     return SP_OK;
 }

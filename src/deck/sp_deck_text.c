@@ -40,16 +40,16 @@ static void begin_line(scanner *x)
 }
 
 /* Writes a character of the deck, and the one that libconfig reads in its place. */
-static void put(scanner *x, int written, int read)
+static void deck_put(scanner *x, int written, int read)
 {
     putc(read, x->out);
     putc(written, x->shown);
 }
 
-static void emit(scanner *x, const char *s, size_t n)
+static void deck_emit(scanner *x, const char *s, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        put(x, s[i], s[i]);
+        deck_put(x, s[i], s[i]);
         if (s[i] == '\n') {
             x->line++;
             begin_line(x);
@@ -57,7 +57,7 @@ static void emit(scanner *x, const char *s, size_t n)
     }
 }
 
-static sp_status add_file(scanner *x, const char *name)
+static sp_status deck_add_file(scanner *x, const char *name)
 {
     sp_deck_text *t = x->to;
 
@@ -107,7 +107,7 @@ static sp_status scan_number(scanner *x, const char **s)
             p++;
     }
     n = (size_t)(p - *s);
-    emit(x, *s, n);
+    deck_emit(x, *s, n);
     errno = 0;
     if (is_integer && strtoll(*s, NULL, is_hex ? 16 : 10) && errno == ERANGE)
         return SP_FAIL(SP_EUSAGE, "%s:%d: the integer %.*s is beyond 64 bits",
@@ -151,13 +151,13 @@ static sp_status scan_include(scanner *x, const char **s)
     SP_TRY(scan_file(x, path, place));
     x->file = file;
     x->line = line;
-    put(x, '\n', '\n');
+    deck_put(x, '\n', '\n');
     begin_line(x);
     *s = p + n + 2;
     return SP_OK;
 }
 
-static sp_status scan(scanner *x, const char *s)
+static sp_status deck_scan(scanner *x, const char *s)
 {
     bool is_line_start = true;
     size_t n;
@@ -168,10 +168,10 @@ static sp_status scan(scanner *x, const char *s)
             (*s == '-' || *s == '+') && (isdigit((unsigned char)s[1]) || s[1] == '.');
 
         if ((n = skip_length(s)) > 0) {
-            emit(x, s, n);
+            deck_emit(x, s, n);
             /* libconfig expects a newline after a comment, at the end of a file too. */
             if (!s[n] && strchr("#/", *s)) {
-                put(x, '\n', '\n');
+                deck_put(x, '\n', '\n');
                 begin_line(x);
             }
             s += n;
@@ -181,9 +181,9 @@ static sp_status scan(scanner *x, const char *s)
             SP_TRY(scan_number(x, &s));
         } else {
             if (*s != '[' && *s != ']')
-                emit(x, s, 1);
+                deck_emit(x, s, 1);
             else
-                put(x, *s, *s == '[' ? '(' : ')');
+                deck_put(x, *s, *s == '[' ? '(' : ')');
             is_line_start = *s == '\n' || (is_line_start && isspace((unsigned char)*s));
             s++;
             continue;
@@ -219,7 +219,7 @@ static sp_status open_deck(const char *path, const char *from, FILE **in)
 }
 
 /* Reads a whole file and appends a NUL; messages begin with `from`. */
-static sp_status read_text(const char *path, const char *from, char **text)
+static sp_status deck_read_text(const char *path, const char *from, char **text)
 {
     size_t room = 0;
     ssize_t n;
@@ -247,25 +247,25 @@ static sp_status read_text(const char *path, const char *from, char **text)
 static sp_status scan_file(scanner *x, const char *path, const char *from)
 {
     char *text;
-    sp_status rc = read_text(path, from, &text);
+    sp_status rc = deck_read_text(path, from, &text);
 
     x->bytes += rc == SP_OK ? strlen(text) : 0;
     if (x->bytes > MAX_DECK_BYTES)
         rc = SP_FAIL(SP_EUSAGE, "%sfiles of more than 16 MiB together", from);
     if (rc == SP_OK)
-        rc = add_file(x, path);
+        rc = deck_add_file(x, path);
     if (rc == SP_OK) {
         if (x->depth++)
-            put(x, '\n', '\n'); /* an included file begins on a line of its own */
+            deck_put(x, '\n', '\n'); /* an included file begins on a line of its own */
         /* Some editors begin a file with a byte order mark. */
-        rc = scan(x, text + (strncmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0));
+        rc = deck_scan(x, text + (strncmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0));
         x->depth--;
     }
     free(text);
     return rc;
 }
 
-static sp_status open_text(scanner *x, sp_deck_text *text, size_t size[2])
+static sp_status deck_open_text(scanner *x, sp_deck_text *text, size_t size[2])
 {
     *text = (sp_deck_text){0};
     *x = (scanner){.to = text};
@@ -294,7 +294,7 @@ sp_status sp_deck_text_file(sp_deck_text *text, const char *path)
     size_t size[2];
 
     assert(text && path);
-    SP_TRY(open_text(&x, text, size));
+    SP_TRY(deck_open_text(&x, text, size));
     x.may_include = true;
     return close_text(&x, scan_file(&x, path, ""));
 }
@@ -306,11 +306,11 @@ sp_status sp_deck_text_string(sp_deck_text *text, const char *string, const char
     sp_status rc;
 
     assert(string && name);
-    SP_TRY(open_text(&x, text, size));
-    rc = add_file(&x, name);
+    SP_TRY(deck_open_text(&x, text, size));
+    rc = deck_add_file(&x, name);
     x.depth = 1;
     if (rc == SP_OK)
-        rc = scan(&x, string);
+        rc = deck_scan(&x, string);
     return close_text(&x, rc);
 }
 

@@ -75,13 +75,13 @@ static bool is_integer(const config_setting_t *s)
     return config_setting_is_number(s) && config_setting_type(s) != CONFIG_TYPE_FLOAT;
 }
 
-static double number(const config_setting_t *s)
+static double deck_number(const config_setting_t *s)
 {
     return is_integer(s) ? (double)config_setting_get_int64(s)
                          : config_setting_get_float(s);
 }
 
-static sp_status check_range(const sp_key *key, double value, const char *where)
+static sp_status deck_check_range(const sp_key *key, double value, const char *where)
 {
     const char *range = key->range ? key->range : "(-inf, inf)";
 
@@ -138,8 +138,8 @@ sp_status sp_deck_read_strings(sp_strings *to, const config_setting_t *s,
     return SP_OK;
 }
 
-static sp_status read_numbers(const sp_key *key, sp_doubles *to,
-                              const config_setting_t *s, const char *where)
+static sp_status deck_read_numbers(const sp_key *key, sp_doubles *to,
+                                   const config_setting_t *s, const char *where)
 {
     int n = is_list(s) ? config_setting_length(s) : 0;
 
@@ -160,8 +160,8 @@ static sp_status read_numbers(const sp_key *key, sp_doubles *to,
                               key->type == SP_KEY_INTS ? "a list of integers"
                                                        : "a list of numbers",
                               where, e);
-        SP_TRY(check_range(key, number(e), where));
-        to->at[to->n++] = number(e);
+        SP_TRY(deck_check_range(key, deck_number(e), where));
+        to->at[to->n++] = deck_number(e);
     }
     return SP_OK;
 }
@@ -210,12 +210,13 @@ sp_status sp_deck_set_text(sp_config *config, const sp_key *key, const char *tex
 }
 
 /* True for 1000 and for 1e3. */
-static bool is_whole(const config_setting_t *s)
+static bool deck_is_whole(const config_setting_t *s)
 {
     const double exact = 1LL << 53;
 
-    return is_integer(s) || (config_setting_type(s) == CONFIG_TYPE_FLOAT &&
-                             fabs(number(s)) <= exact && number(s) == floor(number(s)));
+    return is_integer(s) ||
+           (config_setting_type(s) == CONFIG_TYPE_FLOAT &&
+            fabs(deck_number(s)) <= exact && deck_number(s) == floor(deck_number(s)));
 }
 
 static sp_status set_integer(void *field, const sp_key *key, const config_setting_t *s,
@@ -223,10 +224,10 @@ static sp_status set_integer(void *field, const sp_key *key, const config_settin
 {
     long long value;
 
-    if (!is_whole(s))
+    if (!deck_is_whole(s))
         return wrong_type(key, "an integer", where, s);
-    value = is_integer(s) ? config_setting_get_int64(s) : (long long)number(s);
-    SP_TRY(check_range(key, (double)value, where));
+    value = is_integer(s) ? config_setting_get_int64(s) : (long long)deck_number(s);
+    SP_TRY(deck_check_range(key, (double)value, where));
     if (key->type == SP_KEY_INT64)
         *(int64_t *)field = value;
     else if (value > INT_MAX)
@@ -242,7 +243,7 @@ static sp_status set_words(sp_config *config, const sp_key *key,
 {
     if (key->type == SP_KEY_WEIGHTS && is_list(s)) {
         config->train.class_weights.kind = SP_CW_LIST;
-        return read_numbers(key, &config->train.class_weights.list, s, where);
+        return deck_read_numbers(key, &config->train.class_weights.list, s, where);
     }
     if (config_setting_type(s) == CONFIG_TYPE_STRING)
         return sp_deck_set_text(config, key, config_setting_get_string(s), where);
@@ -278,12 +279,12 @@ sp_status sp_deck_set(sp_config *config, const sp_key *key, const config_setting
     case SP_KEY_REAL:
         if (!config_setting_is_number(s))
             return wrong_type(key, "a number", where, s);
-        SP_TRY(check_range(key, number(s), where));
-        *(double *)field = number(s);
+        SP_TRY(deck_check_range(key, deck_number(s), where));
+        *(double *)field = deck_number(s);
         return SP_OK;
     case SP_KEY_REALS:
     case SP_KEY_INTS:
-        return read_numbers(key, field, s, where);
+        return deck_read_numbers(key, field, s, where);
     case SP_KEY_TEXTS:
         snprintf(path, sizeof path, "%s.%s", key->section, key->name);
         return sp_deck_read_strings(field, s, path, where);

@@ -63,10 +63,10 @@ static int scaled(const builder *b, int planes)
 }
 
 /* Appends a layer that reads the one before it; the caller sets its other fields. */
-static sp_layer *add(builder *b, const char *op, const char *format, ...)
+static sp_layer *family_add(builder *b, const char *op, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-static sp_layer *add(builder *b, const char *op, const char *format, ...)
+static sp_layer *family_add(builder *b, const char *op, const char *format, ...)
 {
     /* spare receives the fields of layers once memory has run out. */
     static _Thread_local sp_layer spare;
@@ -85,7 +85,7 @@ static sp_layer *add(builder *b, const char *op, const char *format, ...)
     return l;
 }
 
-static void read_from(builder *b, sp_layer *l, const char *name)
+static void family_read_from(builder *b, sp_layer *l, const char *name)
 {
     if (sp_list_grow(&l->from.at, l->from.n, sizeof *l->from.at) &&
         (l->from.at[l->from.n] = strdup(name)))
@@ -97,7 +97,7 @@ static void read_from(builder *b, sp_layer *l, const char *name)
 static sp_layer *add_conv(builder *b, const char *op, const char *name, int out,
                           int kernel, int stride)
 {
-    sp_layer *l = add(b, op, "%s", name);
+    sp_layer *l = family_add(b, op, "%s", name);
 
     l->out = out;
     l->kernel = kernel;
@@ -111,12 +111,12 @@ static void add_unit(builder *b, const char *op, const char *name, const char *e
                      int out, int kernel, int stride)
 {
     add_conv(b, op, name, out, kernel, stride);
-    add(b, "batchnorm", "bn%s", end);
-    add(b, "relu", "relu%s", end);
+    family_add(b, "batchnorm", "bn%s", end);
+    family_add(b, "relu", "relu%s", end);
     b->channels = out;
 }
 
-static void add_block(builder *b, int stage, int i, int planes)
+static void family_add_block(builder *b, int stage, int i, int planes)
 {
     static const int basic[] = {3, 3}, bottleneck[] = {1, 3, 1};
     const int *kernel = b->expansion > 1 ? bottleneck : basic;
@@ -128,23 +128,23 @@ static void add_block(builder *b, int stage, int i, int planes)
     for (int k = 1; k <= n; k++) {
         snprintf(name, sizeof name, "block%d.%d.conv%d", stage, i, k);
         add_conv(b, "conv", name, k == n ? out : planes, kernel[k - 1], 1);
-        add(b, "batchnorm", "block%d.%d.norm%d", stage, i, k);
+        family_add(b, "batchnorm", "block%d.%d.norm%d", stage, i, k);
         if (k < n)
-            add(b, "relu", "block%d.%d.relu%d", stage, i, k);
+            family_add(b, "relu", "block%d.%d.relu%d", stage, i, k);
     }
     snprintf(sum[0], SP_NAME, "block%d.%d.norm%d", stage, i, n);
     snprintf(sum[1], SP_NAME, "%s", input);
     if (b->channels != out) {
         snprintf(name, sizeof name, "block%d.%d.downsample.0", stage, i);
         l = add_conv(b, "conv", name, out, 1, 1);
-        read_from(b, l, input);
+        family_read_from(b, l, input);
         snprintf(sum[1], SP_NAME, "block%d.%d.downsample.1", stage, i);
-        add(b, "batchnorm", "%s", sum[1]);
+        family_add(b, "batchnorm", "%s", sum[1]);
     }
-    l = add(b, "add", "block%d.%d.add", stage, i);
-    read_from(b, l, sum[0]);
-    read_from(b, l, sum[1]);
-    add(b, "relu", "block%d.%d.relu%d", stage, i, n);
+    l = family_add(b, "add", "block%d.%d.add", stage, i);
+    family_read_from(b, l, sum[0]);
+    family_read_from(b, l, sum[1]);
+    family_add(b, "relu", "block%d.%d.relu%d", stage, i, n);
     b->channels = out;
 }
 
@@ -173,20 +173,20 @@ static void add_unet(builder *b, const unet_kind *u, const sp_config *config,
         snprintf(end, sizeof end, "%d", s);
         add_unit(b, "conv", name, end, b->channels, down, 2);
         for (int i = 0; i < u->blocks[s - 1]; i++)
-            add_block(b, s, i, scaled(b, u->planes[s - 1]));
+            family_add_block(b, s, i, scaled(b, u->planes[s - 1]));
     }
     for (int s = 4; s < 8; s++) {
         snprintf(name, sizeof name, "convtr%dp%ds2", s, 1 << (8 - s));
         snprintf(end, sizeof end, "tr%d", s);
         add_unit(b, "conv_transpose", name, end, scaled(b, u->planes[s]), down, 2);
         stage_end(b, u, 7 - s, skip);
-        l = add(b, "concat", "cat%d", s);
+        l = family_add(b, "concat", "cat%d", s);
         snprintf(end, sizeof end, "relutr%d", s);
-        read_from(b, l, end);
-        read_from(b, l, skip);
+        family_read_from(b, l, end);
+        family_read_from(b, l, skip);
         b->channels += skip_channels[7 - s];
         for (int i = 0; i < u->blocks[s]; i++)
-            add_block(b, s + 1, i, scaled(b, u->planes[s]));
+            family_add_block(b, s + 1, i, scaled(b, u->planes[s]));
     }
     l = add_conv(b, "conv", "final", n_classes, 1, 1);
     l->bias = 1;
@@ -233,8 +233,8 @@ static void add_numbered(builder *b, const char *op, const char *at, int from, i
 
     snprintf(name, sizeof name, "%s.%d", at, from);
     add_conv(b, op, name, out, kernel, stride);
-    add(b, "batchnorm", "%s.%d", at, from + 1);
-    add(b, "relu", "%s.%d", at, from + 2);
+    family_add(b, "batchnorm", "%s.%d", at, from + 1);
+    family_add(b, "relu", "%s.%d", at, from + 2);
     b->channels = out;
 }
 
@@ -247,23 +247,23 @@ static void add_residual(builder *b, const other_kind *kind, const char *at, int
     snprintf(input, sizeof input, "%s", b->n ? b->layer[b->n - 1].name : "");
     snprintf(name, SP_NAME, "%s.%s", at, kind->words.conv1);
     add_conv(b, "conv", name, out, 3, 1);
-    add(b, "batchnorm", "%s.%s", at, kind->words.norm1);
-    add(b, "relu", "%s.%s", at, kind->words.relu1);
+    family_add(b, "batchnorm", "%s.%s", at, kind->words.norm1);
+    family_add(b, "relu", "%s.%s", at, kind->words.relu1);
     snprintf(name, SP_NAME, "%s.%s", at, kind->words.conv2);
     add_conv(b, "conv", name, out, 3, 1);
     snprintf(norm, SP_NAME, "%s.%s", at, kind->words.norm2);
-    add(b, "batchnorm", "%s", norm);
+    family_add(b, "batchnorm", "%s", norm);
     if (b->channels != out) {
         snprintf(name, SP_NAME, "%s.%s", at, kind->words.short_conv);
         l = add_conv(b, "conv", name, out, 1, 1);
-        read_from(b, l, input);
+        family_read_from(b, l, input);
         snprintf(input, SP_NAME, "%s.%s", at, kind->words.short_norm);
-        add(b, "batchnorm", "%s", input);
+        family_add(b, "batchnorm", "%s", input);
     }
-    l = add(b, "add", "%s.add", at);
-    read_from(b, l, norm);
-    read_from(b, l, input);
-    add(b, "relu", "%s.relu", at);
+    l = family_add(b, "add", "%s.add", at);
+    family_read_from(b, l, norm);
+    family_read_from(b, l, input);
+    family_add(b, "relu", "%s.relu", at);
     b->channels = out;
 }
 
@@ -304,10 +304,10 @@ static void add_stage_up(builder *b, const other_kind *kind, int kernel, int s,
         snprintf(at, sizeof at, "up%d.0.net", s + 1);
     add_numbered(b, "conv_transpose", at, 0, out, kernel, 2);
     snprintf(name, sizeof name, "%s", b->n ? b->layer[b->n - 1].name : "");
-    l = is_spunet ? add(b, "concat", "dec.%d.cat", 3 - s)
-                  : add(b, "concat", "up%d.cat", s + 1);
-    read_from(b, l, name);
-    read_from(b, l, skip);
+    l = is_spunet ? family_add(b, "concat", "dec.%d.cat", 3 - s)
+                  : family_add(b, "concat", "up%d.cat", s + 1);
+    family_read_from(b, l, name);
+    family_read_from(b, l, skip);
     b->channels += skip_channels;
     for (int i = 0; i < kind->blocks[4 + s]; i++) {
         if (is_spunet)

@@ -187,7 +187,7 @@ static sp_status add_node(sp_graph_builder *b, int index)
     return SP_OK;
 }
 
-static sp_status check_end(sp_graph_builder *b, const sp_layer *layers)
+static sp_status graph_check_end(sp_graph_builder *b, const sp_layer *layers)
 {
     const sp_graph *g = b->graph;
     const sp_node *last = &g->node[g->n_nodes - 1];
@@ -209,7 +209,7 @@ static sp_status check_end(sp_graph_builder *b, const sp_layer *layers)
     return SP_OK;
 }
 
-static sp_status build(sp_graph_builder *b, const sp_layer *layers, int n)
+static sp_status graph_build(sp_graph_builder *b, const sp_layer *layers, int n)
 {
     sp_graph *g = b->graph;
 
@@ -229,7 +229,7 @@ static sp_status build(sp_graph_builder *b, const sp_layer *layers, int n)
     }
     for (int i = 0; i < g->n_params; i++)
         g->n_weights += g->param[i].count;
-    SP_TRY(check_end(b, layers));
+    SP_TRY(graph_check_end(b, layers));
     return SP_OK;
 }
 
@@ -257,7 +257,7 @@ sp_status sp_graph_build(sp_graph *graph, const sp_config *config, int c_in,
         layers = made;
     }
     if (rc == SP_OK)
-        rc = build(&b, layers, n);
+        rc = graph_build(&b, layers, n);
     free(b.pooled_level);
     if (made)
         sp_layers_destroy(made, n);

@@ -15,7 +15,7 @@ enum { ALIGN = 16, MAX_CHANNELS = 1 << 20 };
 
 /* ---- shapes ---- */
 
-static int index_of(const sp_graph_builder *b, const sp_node *node)
+static int graph_index_of(const sp_graph_builder *b, const sp_node *node)
 {
     return (int)(node - b->graph->node);
 }
@@ -107,7 +107,7 @@ static sp_status set_level(sp_graph_builder *b, sp_node *node)
 
 /* The voxels of a level belong to all layers on it, so the first that leads there from
  * a finer stride decides which they are. Level 0 exists before any layer. */
-static sp_status set_coordinates(sp_graph_builder *b, const sp_node *node, int from)
+static sp_status shape_coordinates(sp_graph_builder *b, const sp_node *node, int from)
 {
     bool *is_dilated = &b->graph->spec.is_dilated[node->level];
     const bool is_ours = b->layer->coordinates == SP_COORDS_DILATED;
@@ -150,7 +150,7 @@ static sp_status shape_conv(sp_graph_builder *b, sp_node *node)
     node->stride = b->layer->stride > 0 ? b->layer->stride : 1;
     node->kernel = b->layer->kernel > 0 ? b->layer->kernel : 1;
     SP_TRY(set_level(b, node));
-    return from < 0 ? SP_OK : set_coordinates(b, node, from);
+    return from < 0 ? SP_OK : shape_coordinates(b, node, from);
 }
 
 static sp_status shape_pool(sp_graph_builder *b, sp_node *node)
@@ -160,7 +160,7 @@ static sp_status shape_pool(sp_graph_builder *b, sp_node *node)
     node->stride = b->layer->stride;
     node->kernel = b->layer->kernel > 0 ? b->layer->kernel : node->stride;
     SP_TRY(set_level(b, node));
-    return from < 0 ? SP_OK : set_coordinates(b, node, from);
+    return from < 0 ? SP_OK : shape_coordinates(b, node, from);
 }
 
 static sp_status shape_global_pool(sp_graph_builder *b, sp_node *node)
@@ -168,7 +168,7 @@ static sp_status shape_global_pool(sp_graph_builder *b, sp_node *node)
     if (node->level < 0)
         return SP_REFUSE(b, "%s of what is one row a sample already",
                          node->row->word.name);
-    b->pooled_level[index_of(b, node)] = node->level;
+    b->pooled_level[graph_index_of(b, node)] = node->level;
     node->level = SP_LEVEL_SAMPLE;
     return SP_OK;
 }
@@ -177,7 +177,7 @@ static sp_status shape_broadcast(sp_graph_builder *b, sp_node *node)
 {
     if (node->level >= 0)
         return SP_REFUSE(b, "broadcast needs the rows of samples of a global pool");
-    node->level = b->pooled_level[index_of(b, node)];
+    node->level = b->pooled_level[graph_index_of(b, node)];
     return SP_OK;
 }
 
@@ -212,8 +212,8 @@ static sp_status shape_dropout(sp_graph_builder *b, sp_node *node)
 /* ---- parameters ---- */
 
 /* Appends an entry to a list of parameters or of running statistics; its index. */
-static int add_entry(sp_param *list, int *n, int64_t *floats, const sp_node *node,
-                     const char *what, sp_param entry)
+static int graph_add_entry(sp_param *list, int *n, int64_t *floats, const sp_node *node,
+                           const char *what, sp_param entry)
 {
     sp_param *p = &list[*n];
 
@@ -229,21 +229,22 @@ static int add_entry(sp_param *list, int *n, int64_t *floats, const sp_node *nod
 
 static int add_param(sp_graph *g, const sp_node *node, const char *what, sp_param entry)
 {
-    return add_entry(g->param, &g->n_params, &g->n_floats, node, what, entry);
+    return graph_add_entry(g->param, &g->n_params, &g->n_floats, node, what, entry);
 }
 
 static int64_t add_buffer(sp_graph *g, const sp_node *node, const char *what,
                           sp_param entry)
 {
-    const int i =
-        add_entry(g->buffer, &g->n_buffers, &g->n_buffer_floats, node, what, entry);
+    const int i = graph_add_entry(g->buffer, &g->n_buffers, &g->n_buffer_floats, node,
+                                  what, entry);
 
     return g->buffer[i].offset;
 }
 
 static void params_of_conv(sp_graph_builder *b, sp_node *node)
 {
-    const int K = node->kernel * node->kernel * node->kernel, at = index_of(b, node);
+    const int K = node->kernel * node->kernel * node->kernel,
+              at = graph_index_of(b, node);
     sp_param weight = {.n_dims = 3, .dim = {K, node->c_in, node->c_out}, .node = at};
     sp_param bias = {.n_dims = 1, .dim = {node->c_out}, .node = at};
 
@@ -257,8 +258,10 @@ static void params_of_conv(sp_graph_builder *b, sp_node *node)
 
 static void params_of_norm(sp_graph_builder *b, sp_node *node)
 {
-    const sp_param zero = {
-        .n_dims = 1, .dim = {node->c_out}, .node = index_of(b, node), .is_norm = true};
+    const sp_param zero = {.n_dims = 1,
+                           .dim = {node->c_out},
+                           .node = graph_index_of(b, node),
+                           .is_norm = true};
     sp_param one = zero;
 
     one.start = 1;

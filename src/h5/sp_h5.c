@@ -61,7 +61,7 @@ static sp_status check_signature(const sp_h5 *file)
     return SP_FAIL(SP_EDATA, "%s: not an HDF5 file", file->path);
 }
 
-static sp_status open_file(sp_h5 *file, struct stat *about)
+static sp_status h5_file_open(sp_h5 *file, struct stat *about)
 {
     if (stat(file->path, about) != 0)
         return sp_h5_fail_system(file->path, errno);
@@ -76,7 +76,7 @@ static sp_status open_file(sp_h5 *file, struct stat *about)
 
 /* Fails if the catalog describes another file than the one that is open: files are
  * often replaced by renaming. */
-static sp_status check_same(const sp_h5 *file, const struct stat *about)
+static sp_status h5_check_same(const sp_h5 *file, const struct stat *about)
 {
     const sp_h5_catalog *c = &file->catalog;
 
@@ -108,13 +108,13 @@ static sp_status open_with(sp_h5 **file, const char *path, sp_h5_child *child)
     sp_status rc;
 
     SP_TRY(sp_h5_begin(file, path));
-    rc = open_file(*file, &about);
+    rc = h5_file_open(*file, &about);
     if (rc == SP_OK)
         rc = child ? sp_h5_reader_child->next(child, path, (*file)->bytes,
                                               &(*file)->catalog)
                    : sp_h5_describe(path, &(*file)->catalog);
     if (rc == SP_OK)
-        rc = check_same(*file, &about);
+        rc = h5_check_same(*file, &about);
     if (rc == SP_OK)
         rc = sp_h5_catalog_check(&(*file)->catalog);
     if (rc != SP_OK) {
@@ -227,13 +227,13 @@ void sp_h5_list_free(char **names, int64_t n)
 
 /* ---- datasets ---- */
 
-static sp_status no_memory(const sp_h5 *file, const char *name)
+static sp_status h5_no_memory(const sp_h5 *file, const char *name)
 {
     return SP_FAIL(SP_EMEM, "%s:%s: no memory", file->path, name);
 }
 
 /* Finds a dataset with readable values. */
-static sp_status find(const sp_h5 *file, const char *name, const sp_h5_entry **entry)
+static sp_status h5_find(const sp_h5 *file, const char *name, const sp_h5_entry **entry)
 {
     *entry = sp_h5_catalog_find(&file->catalog, name);
     if (!*entry)
@@ -251,7 +251,7 @@ sp_status sp_h5_shape_of(sp_h5 *file, const char *name, sp_h5_shape *shape)
     const sp_h5_entry *entry;
 
     assert(!file->is_written && shape);
-    SP_TRY(find(file, name, &entry));
+    SP_TRY(h5_find(file, name, &entry));
     *shape = entry->shape;
     return SP_OK;
 }
@@ -264,7 +264,7 @@ static bool is_numeric(sp_h5_type type)
 static sp_status find_numbers(const sp_h5 *file, const char *name,
                               const sp_h5_entry **entry)
 {
-    SP_TRY(find(file, name, entry));
+    SP_TRY(h5_find(file, name, entry));
     if (!is_numeric((*entry)->shape.type) || (*entry)->shape.rank < 0)
         return SP_FAIL(SP_EDATA, "%s:%s: not of a number type", file->path, name);
     return SP_OK;
@@ -283,13 +283,13 @@ sp_status sp_h5_detach_chunks(sp_h5 *file, const char *name, sp_h5_chunks **chun
         return SP_OK;
     entry->why = strdup("its chunks are read elsewhere");
     if (!entry->why)
-        return no_memory(file, name);
+        return h5_no_memory(file, name);
     *chunks = entry->chunks;
     entry->chunks = NULL;
     return SP_OK;
 }
 
-static int64_t row_bytes(const sp_h5_shape *shape)
+static int64_t h5_row_bytes(const sp_h5_shape *shape)
 {
     int64_t bytes = shape->type.size;
 
@@ -302,7 +302,7 @@ static int64_t row_bytes(const sp_h5_shape *shape)
 static sp_status read_stored(sp_h5 *file, const sp_h5_entry *entry, int64_t first,
                              int64_t n, void *to)
 {
-    int64_t row = row_bytes(&entry->shape);
+    int64_t row = h5_row_bytes(&entry->shape);
     char where[1200];
 
     snprintf(where, sizeof where, "%s:%s", file->path, entry->name);
@@ -336,7 +336,7 @@ sp_status sp_h5_read_rows(sp_h5 *file, const char *name, int64_t first, int64_t 
     return read_stored(file, entry, first, n, data);
 }
 
-static void print_shape(char *text, size_t size, int rank, const int64_t *dim)
+static void h5_print_shape(char *text, size_t size, int rank, const int64_t *dim)
 {
     size_t used = (size_t)snprintf(text, size, "[");
 
@@ -347,8 +347,8 @@ static void print_shape(char *text, size_t size, int rank, const int64_t *dim)
         snprintf(text + used, size - used, "]");
 }
 
-static sp_status check_shape(const sp_h5 *file, const char *name,
-                             const sp_h5_shape *have, int rank, const int64_t *dim)
+static sp_status h5_check_shape(const sp_h5 *file, const char *name,
+                                const sp_h5_shape *have, int rank, const int64_t *dim)
 {
     char want[96], found[96];
     bool is_same = have->rank == rank;
@@ -359,8 +359,8 @@ static sp_status check_shape(const sp_h5 *file, const char *name,
         return is_numeric(have->type)
                    ? SP_OK
                    : SP_FAIL(SP_EDATA, "%s:%s: not of a number type", file->path, name);
-    print_shape(want, sizeof want, rank, dim);
-    print_shape(found, sizeof found, have->rank, have->dim);
+    h5_print_shape(want, sizeof want, rank, dim);
+    h5_print_shape(found, sizeof found, have->rank, have->dim);
     return SP_FAIL(SP_EDATA, "%s:%s: shape %s, expected %s", file->path, name, found,
                    want);
 }
@@ -389,7 +389,7 @@ static sp_status read_converted(sp_h5 *file, const sp_h5_entry *entry, sp_h5_typ
     sp_status rc = SP_OK;
 
     if (!raw)
-        return no_memory(file, entry->name);
+        return h5_no_memory(file, entry->name);
     for (int64_t done = 0; done < rows && rc == SP_OK; done += step) {
         int64_t m = rows - done < step ? rows - done : step;
 
@@ -410,9 +410,9 @@ sp_status sp_h5_read(sp_h5 *file, const char *name, sp_h5_type type, int rank,
 
     assert(!file->is_written);
     assert(0 <= rank && rank <= SP_H5_RANK);
-    SP_TRY(find(file, name, &entry));
-    SP_TRY(check_shape(file, name, &entry->shape, rank, dim));
-    row = row_bytes(&entry->shape) / entry->shape.type.size;
+    SP_TRY(h5_find(file, name, &entry));
+    SP_TRY(h5_check_shape(file, name, &entry->shape, rank, dim));
+    row = h5_row_bytes(&entry->shape) / entry->shape.type.size;
     if (rows == 0 || row == 0)
         return SP_OK;
     if (is_same_type(type, entry->shape.type))
@@ -423,7 +423,7 @@ sp_status sp_h5_read(sp_h5 *file, const char *name, sp_h5_type type, int rank,
 /* ---- texts and attributes ---- */
 
 /* Copies n texts; false without memory, with NULL after the copied texts. */
-static bool copy_texts(char *const *from, int64_t n, char **to)
+static bool h5_copy_texts(char *const *from, int64_t n, char **to)
 {
     for (int64_t i = 0; i < n; i++)
         if (!(to[i] = strdup(from[i])))
@@ -438,13 +438,13 @@ sp_status sp_h5_read_texts(sp_h5 *file, const char *name, int64_t n, char **text
     assert(!file->is_written);
     assert(n >= 0 && texts);
     memset(texts, 0, (size_t)n * sizeof *texts);
-    SP_TRY(find(file, name, &entry));
+    SP_TRY(h5_find(file, name, &entry));
     if (!entry->text)
         return SP_FAIL(SP_EDATA, "%s:%s: not of a text type", file->path, name);
     if (entry->n_texts != n)
         return SP_FAIL(SP_EDATA, "%s:%s: %lld texts, expected %lld", file->path, name,
                        (long long)entry->n_texts, (long long)n);
-    return copy_texts(entry->text, n, texts) ? SP_OK : no_memory(file, name);
+    return h5_copy_texts(entry->text, n, texts) ? SP_OK : h5_no_memory(file, name);
 }
 
 static const sp_h5_attr *attr_of(const sp_h5 *file, const char *object,
@@ -516,7 +516,7 @@ sp_status sp_h5_attr_read(sp_h5 *file, const char *object, const char *name,
                        (long long)attr->n, (long long)n);
     raw = malloc((size_t)n * (size_t)attr->type.size + 1);
     if (!raw)
-        return no_memory(file, name);
+        return h5_no_memory(file, name);
     memcpy(raw, attr->value, (size_t)n * (size_t)attr->type.size);
     bad = sp_h5_convert(attr->type, raw, n, type, data);
     if (bad >= 0)
@@ -555,10 +555,10 @@ sp_status sp_h5_attr_read_texts(sp_h5 *file, const char *object, const char *nam
         return SP_FAIL(SP_EDATA, "%s%s%s: attribute %s is larger than its file",
                        file->path, colon(object), shown(object), name);
     *texts = calloc((size_t)attr->n + 1, sizeof **texts);
-    if (!*texts || !copy_texts(attr->text, attr->n, *texts)) {
+    if (!*texts || !h5_copy_texts(attr->text, attr->n, *texts)) {
         sp_h5_list_free(*texts, attr->n);
         *texts = NULL;
-        return no_memory(file, name);
+        return h5_no_memory(file, name);
     }
     *n = (int)attr->n;
     return SP_OK;

@@ -134,14 +134,14 @@ static void check_dataset(const sp_h5_entry *entry, int64_t file_bytes, char *wh
         sp_h5_chunks_check(entry->chunks, file_bytes, why, size);
 }
 
-static int by_name(const void *a, const void *b)
+static int h5_by_name(const void *a, const void *b)
 {
     const char *x = ((const sp_h5_entry *)a)->name, *y = ((const sp_h5_entry *)b)->name;
 
     return strcmp(x + (*x == '/'), y + (*y == '/'));
 }
 
-static sp_status check_entry(sp_h5_entry *entry, int64_t file_bytes)
+static sp_status h5_check_entry(sp_h5_entry *entry, int64_t file_bytes)
 {
     char why[256] = "";
 
@@ -161,9 +161,9 @@ static sp_status check_entry(sp_h5_entry *entry, int64_t file_bytes)
 sp_status sp_h5_catalog_check(sp_h5_catalog *catalog)
 {
     for (int64_t i = 0; i < catalog->n; i++)
-        SP_TRY(check_entry(&catalog->entry[i], catalog->bytes));
+        SP_TRY(h5_check_entry(&catalog->entry[i], catalog->bytes));
     if (catalog->n > 0)
-        qsort(catalog->entry, (size_t)catalog->n, sizeof *catalog->entry, by_name);
+        qsort(catalog->entry, (size_t)catalog->n, sizeof *catalog->entry, h5_by_name);
     return SP_OK;
 }
 
@@ -174,9 +174,9 @@ const sp_h5_entry *sp_h5_catalog_find(const sp_h5_catalog *catalog, const char *
     sp_h5_entry key = {.name = (char *)(uintptr_t)name};
 
     assert(name);
-    return catalog->n > 0
-               ? bsearch(&key, catalog->entry, (size_t)catalog->n, sizeof key, by_name)
-               : NULL;
+    return catalog->n > 0 ? bsearch(&key, catalog->entry, (size_t)catalog->n,
+                                    sizeof key, h5_by_name)
+                          : NULL;
 }
 
 const sp_h5_entry *sp_h5_catalog_link(const sp_h5_catalog *catalog, const char *name)

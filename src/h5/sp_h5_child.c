@@ -42,7 +42,7 @@ static _Thread_local struct {
  * to all processes of a job; it would kill the child, and its file would seem damaged.
  * So the child has its own group and blocks these signals. No other is blocked in it,
  * although threads of this process block them, since signals enforce its limits. */
-static sp_status spawn(sp_h5_child *child)
+static sp_status h5_spawn(sp_h5_child *child)
 {
     static const int requests[] = {SP_SIGNAL_REQUESTS};
     char *arguments[] = {"sptrain", SP_H5_CHILD_WORD, NULL};
@@ -124,7 +124,7 @@ sp_status sp_h5_child_start(sp_h5_child *child, char *const *paths, int n)
 {
     assert(n > 0 && child->pid == 0);
     if (!take_kept(child))
-        SP_TRY(spawn(child));
+        SP_TRY(h5_spawn(child));
     child->n_left = n;
     send_list(child->fd, (sp_h5_list_head){0}, (const char *const *)paths, n);
     return SP_OK;
@@ -146,7 +146,7 @@ static bool is_quiet(int fd)
 
 /* Receives all the bytes; false if the child ended or sent nothing for too long; the
  * latter sets child->is_stalled. */
-static bool receive(sp_h5_child *child, void *data, size_t bytes)
+static bool h5_receive(sp_h5_child *child, void *data, size_t bytes)
 {
     char *at = data;
     ssize_t n;
@@ -222,7 +222,7 @@ sp_status sp_h5_child_next(sp_h5_child *child, const char *path, int64_t file_by
     sp_status rc;
 
     assert(child->pid > 0 && file_bytes >= 0);
-    if (!receive(child, &head, sizeof head))
+    if (!h5_receive(child, &head, sizeof head))
         return fail_ended(child, path);
     if (head.bytes / ANSWER_FACTOR > (uint64_t)(file_bytes + ANSWER / ANSWER_FACTOR) ||
         (head.status != SP_OK && head.bytes >= SP_ERROR_MESSAGE))
@@ -231,7 +231,7 @@ sp_status sp_h5_child_next(sp_h5_child *child, const char *path, int64_t file_by
     if (!data)
         return SP_FAIL(SP_EMEM, "%s: no memory for its index of %llu bytes", path,
                        (unsigned long long)head.bytes);
-    if (!receive(child, data, head.bytes))
+    if (!h5_receive(child, data, head.bytes))
         rc = fail_ended(child, path);
     else if (XXH64(data, head.bytes, 0) != head.hash)
         rc = fail_answer(path);
@@ -270,7 +270,7 @@ static sp_status receive_failure(sp_h5_child *child, const sp_h5_rows_request *q
         sp_h5_child_kill(child);
         return fail_answer(q->where);
     }
-    if (!receive(child, text, head->bytes))
+    if (!h5_receive(child, text, head->bytes))
         return fail_ended(child, q->where);
     return SP_FAIL((sp_status)status, "%s: %s", q->where, text);
 }
@@ -286,9 +286,9 @@ sp_status sp_h5_child_rows(sp_h5_child *child, const sp_h5_rows_request *q, void
 
     assert(q->n > 0 && q->first >= 0 && q->bytes >= 0);
     if (child->pid == 0)
-        SP_TRY(spawn(child));
+        SP_TRY(h5_spawn(child));
     send_list(child->fd, list, texts, 2);
-    if (!receive(child, &head, sizeof head))
+    if (!h5_receive(child, &head, sizeof head))
         return fail_ended(child, q->where);
     if (head.status != SP_OK)
         return receive_failure(child, q, &head);
@@ -296,7 +296,7 @@ sp_status sp_h5_child_rows(sp_h5_child *child, const sp_h5_rows_request *q, void
         sp_h5_child_kill(child);
         return fail_answer(q->where);
     }
-    if (!receive(child, to, head.bytes))
+    if (!h5_receive(child, to, head.bytes))
         return fail_ended(child, q->where);
     if (XXH64(to, head.bytes, 0) != head.hash)
         return fail_answer(q->where);

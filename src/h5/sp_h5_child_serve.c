@@ -215,7 +215,7 @@ static void answer_rows(const sp_h5_list_head *head, const char *path, const cha
 }
 
 /* Answers one list, or one request for rows. */
-static void serve(void)
+static void h5_serve(void)
 {
     sp_h5_list_head head;
     char *list, *path;
@@ -262,5 +262,5 @@ void sp_h5_child_main(int argc, char **argv)
     close_inherited();
     limit_child(MEMORY + MEMORY_MOST);
     for (;;)
-        serve();
+        h5_serve();
 }

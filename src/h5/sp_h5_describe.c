@@ -42,7 +42,7 @@ char *sp_h5_describer_reason(describer *d, const char *what)
 
 /* ---- texts ---- */
 
-static herr_t read_from(hid_t id, hid_t type, void *to)
+static herr_t h5_read_from(hid_t id, hid_t type, void *to)
 {
     return H5Iget_type(id) == H5I_ATTR
                ? H5Aread(id, type, to)
@@ -55,7 +55,7 @@ static bool read_varying_texts(describer *d, hid_t id, hid_t stored, hid_t space
 {
     hid_t type = sp_h5_text_type(0, H5Tget_cset(stored));
     char **raw = sp_h5_describer_allocate(d, (size_t)n, sizeof *raw);
-    bool is_good = raw && read_from(id, type, raw) >= 0;
+    bool is_good = raw && h5_read_from(id, type, raw) >= 0;
 
     for (int64_t i = 0; is_good && i < n; i++) {
         d->texts_left -= raw[i] ? (int64_t)strlen(raw[i]) : 0;
@@ -75,7 +75,7 @@ static bool read_fixed_texts(describer *d, hid_t id, hid_t stored, int64_t n,
     size_t size = H5Tget_size(stored) + 1;
     hid_t type = sp_h5_text_type(size, H5Tget_cset(stored));
     char *raw = sp_h5_describer_allocate(d, (size_t)n, size);
-    bool is_good = raw && read_from(id, type, raw) >= 0;
+    bool is_good = raw && h5_read_from(id, type, raw) >= 0;
 
     for (int64_t i = 0; is_good && i < n; i++)
         is_good = (texts[i] = sp_h5_describer_copy(d, raw + (size_t)i * size));
@@ -85,8 +85,8 @@ static bool read_fixed_texts(describer *d, hid_t id, hid_t stored, int64_t n,
 }
 
 /* Reads n texts into *texts, or sets *why. */
-static void read_texts(describer *d, hid_t id, hid_t type, hid_t space, int64_t n,
-                       char ***texts, char **why)
+static void h5_read_texts(describer *d, hid_t id, hid_t type, hid_t space, int64_t n,
+                          char ***texts, char **why)
 {
     int64_t size = (int64_t)H5Tget_size(type), bytes;
     bool is_good;
@@ -113,8 +113,8 @@ static void read_texts(describer *d, hid_t id, hid_t type, hid_t space, int64_t 
 
 /* ---- attributes ---- */
 
-static void read_value(describer *d, hid_t id, hid_t type, hid_t space,
-                       sp_h5_attr *attr)
+static void h5_read_value(describer *d, hid_t id, hid_t type, hid_t space,
+                          sp_h5_attr *attr)
 {
     int64_t bytes;
 
@@ -127,7 +127,7 @@ static void read_value(describer *d, hid_t id, hid_t type, hid_t space,
         attr->n = 0;
         attr->why = sp_h5_describer_copy(d, "is larger than its file");
     } else if (attr->type.kind == 's') {
-        read_texts(d, id, type, space, attr->n, &attr->text, &attr->why);
+        h5_read_texts(d, id, type, space, attr->n, &attr->text, &attr->why);
     } else if (attr->type.kind != '?') {
         d->texts_left -= bytes;
         attr->value =
@@ -152,7 +152,7 @@ static void read_attr(describer *d, hid_t object, const char *name, sp_h5_attr *
     if (type < 0 || space < 0)
         attr->why = sp_h5_describer_reason(d, "cannot be read");
     else
-        read_value(d, id, type, space, attr);
+        h5_read_value(d, id, type, space, attr);
     if (type >= 0)
         H5Tclose(type);
     if (space >= 0)
@@ -225,7 +225,8 @@ static void read_dataset(describer *d, hid_t set, hid_t made, sp_h5_entry *entry
         read_shape(d, space, entry);
         if (entry->shape.type.kind == 's' && entry->shape.rank >= 0) {
             entry->n_texts = H5Sget_simple_extent_npoints(space);
-            read_texts(d, set, type, space, entry->n_texts, &entry->text, &entry->why);
+            h5_read_texts(d, set, type, space, entry->n_texts, &entry->text,
+                          &entry->why);
         } else if (entry->shape.type.kind != '?' && entry->shape.rank >= 0) {
             sp_h5_describe_layout(d, set, made, entry);
         }
@@ -260,7 +261,7 @@ static void describe_dataset(describer *d, hid_t set, sp_h5_entry *entry)
 
 /* ---- names ---- */
 
-static sp_h5_entry *add(describer *d, sp_h5_kind kind, const char *name)
+static sp_h5_entry *h5_add(describer *d, sp_h5_kind kind, const char *name)
 {
     sp_h5_catalog *all = d->catalog;
     sp_h5_entry *entry;
@@ -283,7 +284,7 @@ static void visit_object(describer *d, const char *name)
     hid_t id = H5Oopen(d->file, name, H5P_DEFAULT);
     H5I_type_t kind = id < 0 ? H5I_BADID : H5Iget_type(id);
     bool is_dataset = id < 0 || kind == H5I_DATASET;
-    sp_h5_entry *entry = add(d, is_dataset ? SP_H5_DATASET : SP_H5_GROUP, name);
+    sp_h5_entry *entry = h5_add(d, is_dataset ? SP_H5_DATASET : SP_H5_GROUP, name);
 
     if (entry && id < 0) {
         entry->why = sp_h5_describer_reason(d, "not a readable dataset");
@@ -313,7 +314,7 @@ static void visit_soft_link(describer *d, const char *name)
         visit_object(d, name);
         return;
     }
-    entry = add(d, SP_H5_LINK, name);
+    entry = h5_add(d, SP_H5_LINK, name);
     if (entry)
         entry->why = sp_h5_describer_copy(
             d, id >= 0 ? "is a link to a group, which is not followed"
@@ -322,7 +323,7 @@ static void visit_soft_link(describer *d, const char *name)
 
 static void visit_outer_link(describer *d, const char *name, const H5L_info_t *link)
 {
-    sp_h5_entry *entry = add(d, SP_H5_LINK, name);
+    sp_h5_entry *entry = h5_add(d, SP_H5_LINK, name);
     char target[SP_H5_WHY] = "", why[2 * SP_H5_WHY];
     const char *file = NULL, *object = NULL;
 
@@ -360,10 +361,10 @@ static herr_t visit(hid_t group, const char *name, const H5L_info_t *link,
 
 /* ---- the file ---- */
 
-static sp_status describe(describer *d, const char *path)
+static sp_status h5_describe(describer *d, const char *path)
 {
     hid_t root = H5Gopen2(d->file, "/", H5P_DEFAULT);
-    sp_h5_entry *entry = add(d, SP_H5_GROUP, "");
+    sp_h5_entry *entry = h5_add(d, SP_H5_GROUP, "");
     char text[SP_H5_WHY];
     herr_t walked = -1;
 
@@ -411,7 +412,7 @@ sp_status sp_h5_describe(const char *path, sp_h5_catalog *catalog)
         sp_h5_library_text(text, sizeof text);
         rc = SP_FAIL(SP_EDATA, "%s: damaged file: it cannot be opened: %s", path, text);
     } else {
-        rc = describe(&d, path);
+        rc = h5_describe(&d, path);
         H5Fclose(d.file);
     }
     if (sp_h5_driver_error())

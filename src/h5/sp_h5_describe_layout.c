@@ -46,7 +46,7 @@ static void check_filters(describer *d, hid_t made, sp_h5_entry *entry)
 }
 
 /* The number of chunks that cover the dataset; -1 if it overflows. */
-static int64_t count_chunks(const sp_h5_entry *entry, const hsize_t *size)
+static int64_t h5_count_chunks(const sp_h5_entry *entry, const hsize_t *size)
 {
     int64_t n = 1;
 
@@ -73,7 +73,7 @@ static void read_chunks(describer *d, hid_t set, hid_t made, sp_h5_entry *entry)
     if (H5Pget_chunk(made, H5S_MAX_RANK, size) != c->rank) {
         entry->why = sp_h5_describer_reason(d, "its chunks cannot be read");
     } else {
-        n = count_chunks(entry, size);
+        n = h5_count_chunks(entry, size);
         c->rows = size[0] < INT64_MAX ? (int64_t)size[0] : 0;
         for (int i = 0; i < c->rank; i++)
             if (__builtin_mul_overflow(c->bytes, size[i], &c->bytes))

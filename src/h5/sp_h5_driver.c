@@ -25,7 +25,8 @@ static void note_error(void)
         first_error = errno;
 }
 
-static H5FD_t *open_file(const char *name, unsigned flags, hid_t list, haddr_t most)
+static H5FD_t *h5_driver_open_file(const char *name, unsigned flags, hid_t list,
+                                   haddr_t most)
 {
     driven *file;
     struct stat about;
@@ -48,7 +49,7 @@ static H5FD_t *open_file(const char *name, unsigned flags, hid_t list, haddr_t m
     return NULL;
 }
 
-static herr_t close_file(H5FD_t *base)
+static herr_t h5_close_file(H5FD_t *base)
 {
     driven *file = (driven *)base;
 
@@ -84,8 +85,8 @@ static haddr_t get_end_of_file(const H5FD_t *base, H5FD_mem_t type)
     return ((const driven *)base)->bytes;
 }
 
-static herr_t read_file(H5FD_t *base, H5FD_mem_t type, hid_t list, haddr_t at,
-                        size_t bytes, void *to)
+static herr_t h5_read_file(H5FD_t *base, H5FD_mem_t type, hid_t list, haddr_t at,
+                           size_t bytes, void *to)
 {
     const driven *file = (const driven *)base;
     char *out = to;
@@ -124,13 +125,13 @@ static const H5FD_class_t driver = {
     .name = "sptrain",
     .maxaddr = (haddr_t)INT64_MAX,
     .fc_degree = H5F_CLOSE_STRONG,
-    .open = open_file,
-    .close = close_file,
+    .open = h5_driver_open_file,
+    .close = h5_close_file,
     .query = query,
     .get_eoa = get_end_of_addresses,
     .set_eoa = set_end_of_addresses,
     .get_eof = get_end_of_file,
-    .read = read_file,
+    .read = h5_read_file,
     .write = refuse_to_write,
     .fl_map = H5FD_FLMAP_DICHOTOMY,
 };

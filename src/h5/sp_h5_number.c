@@ -6,7 +6,7 @@
 
 enum { BLOCK = 1024 };
 
-static void swap_bytes(unsigned char *at, int size, int64_t n)
+static void h5_swap_bytes(unsigned char *at, int size, int64_t n)
 {
     for (; n > 0; n--, at += size)
         for (int i = 0; i < size / 2; i++) {
@@ -20,7 +20,7 @@ static void swap_bytes(unsigned char *at, int size, int64_t n)
 void sp_h5_to_native(sp_h5_type type, void *raw, int64_t n)
 {
     if (type.is_swapped)
-        swap_bytes(raw, type.size, n);
+        h5_swap_bytes(raw, type.size, n);
 }
 
 /* Converts an IEEE half precision number. */

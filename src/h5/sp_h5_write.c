@@ -219,8 +219,8 @@ sp_status sp_h5_write(sp_h5 *file, const char *name, sp_h5_type type, int rank,
 }
 
 /* Writes rows: selects them in the file, and a block of the same size in memory. */
-static sp_status write_rows(sp_h5 *file, const char *name, hid_t set, int64_t first,
-                            int64_t n, const void *data)
+static sp_status h5_write_rows(sp_h5 *file, const char *name, hid_t set, int64_t first,
+                               int64_t n, const void *data)
 {
     hid_t type = H5Dget_type(set), space = H5Dget_space(set), block = H5I_INVALID_HID;
     hsize_t from[H5S_MAX_RANK] = {0}, size[H5S_MAX_RANK] = {0};
@@ -259,7 +259,7 @@ sp_status sp_h5_write_rows(sp_h5 *file, const char *name, int64_t first, int64_t
     sp_h5_enter();
     set = H5Dopen2(file->id, name, H5P_DEFAULT);
     if (set >= 0) {
-        rc = write_rows(file, name, set, first, n, data);
+        rc = h5_write_rows(file, name, set, first, n, data);
         H5Dclose(set);
     } else {
         rc = sp_h5_fail(file, name, "cannot be written");

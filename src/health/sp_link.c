@@ -91,7 +91,7 @@ static bool send_all(const sp_link *link, const void *data, size_t bytes)
 }
 
 /* Receives into link->in; returns SP_LINK_SIGNS once `bytes` bytes have arrived. */
-static sp_link_event receive(sp_link *link, size_t bytes)
+static sp_link_event link_receive(sp_link *link, size_t bytes)
 {
     ssize_t n = recv(link->fd, link->in + link->n_in, bytes - link->n_in, MSG_DONTWAIT);
 
@@ -108,7 +108,7 @@ static sp_link_event receive(sp_link *link, size_t bytes)
 
 /* ---- connections ---- */
 
-static void begin(sp_link *link, int fd, sp_link_stage stage)
+static void link_begin(sp_link *link, int fd, sp_link_stage stage)
 {
     int on = 1;
 
@@ -127,7 +127,7 @@ bool sp_link_accept(sp_link *link, int listener)
     assert(listener >= 0);
     if (fd < 0)
         return false;
-    begin(link, fd, SP_LINK_HELLO);
+    link_begin(link, fd, SP_LINK_HELLO);
     link->is_root = true;
     return true;
 }
@@ -142,7 +142,7 @@ bool sp_link_connect(sp_link *link, const sp_link_address *address, int i, int r
     if (fd < 0)
         return false;
     to.sin_addr.s_addr = address->ip[i];
-    begin(link, fd, SP_LINK_CONNECTING);
+    link_begin(link, fd, SP_LINK_CONNECTING);
     link->rank = rank;
     if (connect(fd, (struct sockaddr *)&to, sizeof to) != 0 && errno != EINPROGRESS)
         sp_link_close(link);
@@ -185,7 +185,7 @@ static bool say_hello(sp_link *link)
 
 static bool take_answer(sp_link *link, const sp_link_address *address)
 {
-    sp_link_event event = receive(link, sizeof(answer));
+    sp_link_event event = link_receive(link, sizeof(answer));
     uint64_t proof;
     answer a;
 
@@ -203,9 +203,9 @@ static bool take_answer(sp_link *link, const sp_link_address *address)
 
 /* ---- identification: rank 0 ---- */
 
-static bool take_hello(sp_link *link, const sp_link_address *address, int size)
+static bool link_take_hello(sp_link *link, const sp_link_address *address, int size)
 {
-    sp_link_event event = receive(link, sizeof(hello));
+    sp_link_event event = link_receive(link, sizeof(hello));
     answer a;
     hello h;
 
@@ -228,7 +228,7 @@ static bool take_hello(sp_link *link, const sp_link_address *address, int size)
 static bool take_proof(sp_link *link, const sp_link_address *address)
 {
     uint64_t proof;
-    sp_link_event event = receive(link, sizeof proof);
+    sp_link_event event = link_receive(link, sizeof proof);
 
     if (event != SP_LINK_SIGNS)
         return event == SP_LINK_NOTHING;
@@ -250,7 +250,7 @@ bool sp_link_advance(sp_link *link, const sp_link_address *address, int size)
     if (is_well && link->stage == SP_LINK_ASKED)
         is_well = take_answer(link, address);
     if (is_well && link->stage == SP_LINK_HELLO)
-        is_well = take_hello(link, address, size);
+        is_well = link_take_hello(link, address, size);
     if (is_well && link->stage == SP_LINK_PROOF)
         is_well = take_proof(link, address);
     if (!is_well)
@@ -261,7 +261,7 @@ bool sp_link_advance(sp_link *link, const sp_link_address *address, int size)
 /* ---- frames ---- */
 
 /* Sends the rest of an earlier frame. True when all of it is sent. */
-static bool flush(sp_link *link)
+static bool link_flush(sp_link *link)
 {
     ssize_t n;
 
@@ -281,13 +281,13 @@ void sp_link_send(sp_link *link, const sp_signs *signs)
 {
     frame f = {.signs = *signs};
 
-    if (!sp_link_is_proven(link) || !flush(link))
+    if (!sp_link_is_proven(link) || !link_flush(link))
         return;
     f.number = ++link->n_sent;
     f.proof = hash_frame(link, &f, link->is_root);
     memcpy(link->out, &f, sizeof f);
     link->n_out = sizeof f;
-    flush(link);
+    link_flush(link);
 }
 
 static bool is_status(int code)
@@ -316,7 +316,7 @@ sp_link_event sp_link_receive(sp_link *link, sp_signs *signs)
 
     if (!sp_link_is_proven(link))
         return SP_LINK_NOTHING;
-    event = receive(link, sizeof f);
+    event = link_receive(link, sizeof f);
     if (event != SP_LINK_SIGNS)
         return event;
     memcpy(&f, link->in, sizeof f);
@@ -377,7 +377,7 @@ static uint32_t address_towards(uint32_t peer)
 
 /* Chooses the addresses to listen at. A peer's address that this host has too, as every
  * host has the address of its containers' bridge, leads to no other host. */
-static void choose(sp_link_address *address, const uint32_t *peers, int n_peers)
+static void link_choose(sp_link_address *address, const uint32_t *peers, int n_peers)
 {
     uint32_t own[SP_LINK_ADDRESSES];
     const uint32_t n_own = (uint32_t)sp_link_own_addresses(own);
@@ -392,7 +392,7 @@ static void choose(sp_link_address *address, const uint32_t *peers, int n_peers)
         address->ip[address->n++] = htonl(INADDR_LOOPBACK);
 }
 
-static int listen_at(uint32_t ip, uint16_t *port)
+static int link_listen_at(uint32_t ip, uint16_t *port)
 {
     struct sockaddr_in at = {.sin_family = AF_INET};
     socklen_t size = sizeof at;
@@ -425,9 +425,9 @@ sp_status sp_link_listen(int *fd, sp_link_address *address, const char *host,
         (ssize_t)sizeof address->secret)
         return SP_FAIL(SP_EIO, "watchdog: the system gives no random numbers: %s",
                        strerror(errno));
-    choose(address, peers, n_peers);
+    link_choose(address, peers, n_peers);
     for (uint32_t i = 0; i < address->n; i++) {
-        fd[n] = listen_at(address->ip[i], &address->port[n]);
+        fd[n] = link_listen_at(address->ip[i], &address->port[n]);
         address->ip[n] = address->ip[i];
         n += fd[n] >= 0;
     }

@@ -12,7 +12,7 @@ static uint64_t rotate(uint64_t x, int bits)
 }
 
 /* The SipRound of the paper, figure 2.1. */
-static void mix(state *s, int n_rounds)
+static void siphash_mix(state *s, int n_rounds)
 {
     for (int i = 0; i < n_rounds; i++) {
         s->v0 += s->v1;
@@ -29,7 +29,7 @@ static void mix(state *s, int n_rounds)
 }
 
 /* The number that up to eight bytes form, the first byte lowest. */
-static uint64_t number(const uint8_t *bytes, size_t n)
+static uint64_t siphash_number(const uint8_t *bytes, size_t n)
 {
     uint64_t sum = 0;
 
@@ -41,24 +41,24 @@ static uint64_t number(const uint8_t *bytes, size_t n)
 static void absorb(state *s, uint64_t word)
 {
     s->v3 ^= word;
-    mix(s, 2);
+    siphash_mix(s, 2);
     s->v0 ^= word;
 }
 
 uint64_t sp_siphash(const uint8_t key[SP_SIPHASH_KEY], const void *data, size_t bytes)
 {
     const uint8_t *at = data;
-    const uint64_t k0 = number(key, 8), k1 = number(key + 8, 8);
+    const uint64_t k0 = siphash_number(key, 8), k1 = siphash_number(key + 8, 8);
     state s = {k0 ^ UINT64_C(0x736f6d6570736575), k1 ^ UINT64_C(0x646f72616e646f6d),
                k0 ^ UINT64_C(0x6c7967656e657261), k1 ^ UINT64_C(0x7465646279746573)};
     size_t i;
 
     assert(key && (data || bytes == 0));
     for (i = 0; i + 8 <= bytes; i += 8)
-        absorb(&s, number(at + i, 8));
+        absorb(&s, siphash_number(at + i, 8));
     /* The highest byte of the last word is the length modulo 256. */
-    absorb(&s, number(at + i, bytes - i) | (uint64_t)(bytes & 0xff) << 56);
+    absorb(&s, siphash_number(at + i, bytes - i) | (uint64_t)(bytes & 0xff) << 56);
     s.v2 ^= 0xff;
-    mix(&s, 4);
+    siphash_mix(&s, 4);
     return s.v0 ^ s.v1 ^ s.v2 ^ s.v3;
 }

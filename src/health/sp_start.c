@@ -87,7 +87,7 @@ static long find_process(bool is_stopped)
 
 /* Returns the rank that the launcher gave to a process, as text; "?" if it is not
  * known. */
-static const char *rank_of(long pid, char text[16])
+static const char *start_rank_of(long pid, char text[16])
 {
     static const char *const names[] = {"PMI_RANK=", "PMIX_RANK=",
                                         "OMPI_COMM_WORLD_RANK=", "SLURM_PROCID="};
@@ -113,7 +113,7 @@ int sp_start_rank(void)
     char text[16];
 
     return sp_launcher_rank() > 0 ? sp_launcher_rank()
-                                  : atoi(rank_of((long)getpid(), text));
+                                  : atoi(start_rank_of((long)getpid(), text));
 }
 
 enum { WHERE = 128 };
@@ -127,7 +127,7 @@ static bool name_stopped(char where[WHERE])
     if (stopped)
         snprintf(where, WHERE,
                  "rank %s, pid %ld of this host, which is stopped (kill -CONT %ld)",
-                 rank_of(stopped, rank), stopped, stopped);
+                 start_rank_of(stopped, rank), stopped, stopped);
     return stopped != 0;
 }
 
@@ -138,7 +138,7 @@ static bool is_speaker(void)
 }
 
 /* Prints that ranks are missing. */
-static void say(bool is_end)
+static void start_say(bool is_end)
 {
     char host[64] = "", own[16], where[WHERE];
 
@@ -151,8 +151,8 @@ static void say(bool is_end)
     dprintf(STDERR_FILENO,
             "%s: rank %s host %s: %sthe ranks have not come together for %.0f s; "
             "waited for: %s%s\n",
-            start.program, rank_of((long)getpid(), own), host, is_end ? "error: " : "",
-            is_end ? start.limit_s : start.limit_s / 4, where,
+            start.program, start_rank_of((long)getpid(), own), host,
+            is_end ? "error: " : "", is_end ? start.limit_s : start.limit_s / 4, where,
             is_end ? "; more time: SP_START_S in the environment" : "");
 }
 
@@ -185,10 +185,10 @@ static void limit_start(void)
     clock_gettime(CLOCK_MONOTONIC, &begin);
     if (is_over_by(APART, &begin, start.limit_s / 4))
         return;
-    say(false);
+    start_say(false);
     if (is_over_by(APART, &begin, start.limit_s))
         return;
-    say(true);
+    start_say(true);
     _exit(SP_EMPI);
 }
 
@@ -214,7 +214,7 @@ static void name_waits(void)
     }
 }
 
-static void *watch(void *arg)
+static void *start_watch(void *arg)
 {
     limit_start();
     name_waits();
@@ -242,7 +242,7 @@ void sp_start_watch(const char *program)
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_cond_init(&start.changed, &attributes);
     pthread_condattr_destroy(&attributes);
-    start.is_started = sp_thread_start(&start.thread, watch, NULL) == 0;
+    start.is_started = sp_thread_start(&start.thread, start_watch, NULL) == 0;
 }
 
 static void enter(stage next)

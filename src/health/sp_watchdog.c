@@ -73,7 +73,7 @@ static void watch_files(sp_watchdog *w)
         sp_phase_name((sp_phase)w->run->beat->phase), w->file_wait_s);
 }
 
-static void note(sp_watched *r, const sp_signs *signs)
+static void watchdog_note(sp_watched *r, const sp_signs *signs)
 {
     double now = sp_now_s();
 
@@ -100,14 +100,14 @@ static void note_record(sp_watchdog *w, sp_watched *r, int rank)
     signs.step = beat.step;
     memcpy(signs.host, beat.host, sizeof signs.host);
     if (signs.work != r->signs.work || signs.waits != r->signs.waits)
-        note(r, &signs);
+        watchdog_note(r, &signs);
 }
 
 /* ---- a connection that is proven ---- */
 
 /* Closes a connection with invalid frames. The rank is watched through heartbeat.bin
  * from then on. */
-static void give_up(sp_watched *r)
+static void watchdog_give_up(sp_watched *r)
 {
     sp_log_warn("watchdog: what rank %d sends is not of this run; its connection is "
                 "closed",
@@ -119,13 +119,13 @@ static void give_up(sp_watched *r)
 /* Acts on a frame. Only rank 0 may make others leave, and never with success. */
 static void heed(sp_watchdog *w, sp_watched *r, const sp_signs *signs)
 {
-    note(r, signs);
+    watchdog_note(r, signs);
     if (signs->kind == SP_SIGNS_LEAVE && w->run->comm->rank != 0)
         sp_watchdog_leave(w, signs->code);
     r->state = signs->kind == SP_SIGNS_END ? SP_WATCHED_ENDED : SP_WATCHED_LINKED;
 }
 
-static void receive(sp_watchdog *w, sp_watched *r)
+static void watchdog_receive(sp_watchdog *w, sp_watched *r)
 {
     sp_link_event event = SP_LINK_SIGNS;
     sp_signs signs;
@@ -136,7 +136,7 @@ static void receive(sp_watchdog *w, sp_watched *r)
             heed(w, r, &signs);
     }
     if (event == SP_LINK_FOREIGN)
-        give_up(r);
+        watchdog_give_up(r);
     if (event != SP_LINK_GONE)
         return;
     sp_link_close(&r->link);
@@ -179,22 +179,22 @@ static void listen_to_all(sp_watchdog *w)
     if (w->run->comm->rank != 0)
         sp_watchdog_connect(w, sp_now_s());
     for (int r = 0; r < w->n_rows; r++)
-        receive(w, &w->row[r]);
+        watchdog_receive(w, &w->row[r]);
 }
 
-static void say(sp_watchdog *w, sp_signs_kind kind, int code)
+static void watchdog_say(sp_watchdog *w, sp_signs_kind kind, int code)
 {
     sp_signs signs;
     sp_watched *own = sp_watchdog_own_row(w);
 
     sp_watchdog_take_own(w, &signs, kind, code);
-    note(own, &signs);
+    watchdog_note(own, &signs);
     for (int r = 0; r < w->n_rows; r++)
         sp_link_send(&w->row[r].link, &signs);
 }
 
 /* Reads the records of ranks without a connection from heartbeat.bin. */
-static void look_around(sp_watchdog *w)
+static void watchdog_look_around(sp_watchdog *w)
 {
     for (int i = 0; i < w->n_rows; i++) {
         sp_watched *r = &w->row[i];
@@ -204,7 +204,7 @@ static void look_around(sp_watchdog *w)
     }
 }
 
-static void *watch(void *arg)
+static void *watchdog_watch(void *arg)
 {
     sp_watchdog *w = arg;
     bool is_root = w->run->comm->rank == 0;
@@ -223,8 +223,8 @@ static void *watch(void *arg)
             continue;
         last_s = now;
         watch_files(w);
-        say(w, SP_SIGNS_ALIVE, 0);
-        look_around(w);
+        watchdog_say(w, SP_SIGNS_ALIVE, 0);
+        watchdog_look_around(w);
         /* Rank 0 judges first; the margin gives the others time to receive it. */
         sp_watchdog_judge(w, is_root ? 0 : 2 * w->interval_s + 1);
         if (is_root)
@@ -235,8 +235,8 @@ static void *watch(void *arg)
 
 /* ---- start and stop ---- */
 
-static sp_status allocate(sp_watchdog **watchdog, sp_run *run, double limit_s,
-                          double file_wait_s)
+static sp_status watchdog_allocate(sp_watchdog **watchdog, sp_run *run, double limit_s,
+                                   double file_wait_s)
 {
     const sp_comm *comm = run->comm;
     size_t size = (size_t)comm->size;
@@ -274,7 +274,7 @@ static sp_status allocate(sp_watchdog **watchdog, sp_run *run, double limit_s,
 /* The thread may get SIGALRM, which set_last_minute uses. */
 static sp_status start_thread(sp_watchdog *w)
 {
-    const int failed = sp_thread_start(&w->thread, watch, w);
+    const int failed = sp_thread_start(&w->thread, watchdog_watch, w);
 
     if (failed)
         return SP_FAIL(SP_EMEM, "watchdog: cannot start its thread: %s",
@@ -283,10 +283,11 @@ static sp_status start_thread(sp_watchdog *w)
     return SP_OK;
 }
 
-static sp_status start(sp_watchdog **watchdog, sp_run *run, double limit_s,
-                       double file_wait_s)
+static sp_status watchdog_start(sp_watchdog **watchdog, sp_run *run, double limit_s,
+                                double file_wait_s)
 {
-    SP_TRY(sp_comm_agree(run->comm, allocate(watchdog, run, limit_s, file_wait_s)));
+    SP_TRY(sp_comm_agree(run->comm,
+                         watchdog_allocate(watchdog, run, limit_s, file_wait_s)));
     if (run->comm->size > 1)
         SP_TRY(sp_watchdog_listen(*watchdog));
     return sp_comm_agree(run->comm, start_thread(*watchdog));
@@ -301,7 +302,7 @@ sp_status sp_watchdog_start(sp_watchdog **watchdog, sp_run *run, double limit_s,
     *watchdog = NULL;
     if (limit_s <= 0)
         return SP_OK;
-    rc = start(watchdog, run, limit_s, file_wait_s);
+    rc = watchdog_start(watchdog, run, limit_s, file_wait_s);
     if (rc != SP_OK) {
         sp_watchdog_stop(*watchdog, rc);
         *watchdog = NULL;
@@ -365,7 +366,7 @@ void sp_watchdog_stop(sp_watchdog *w, sp_status code)
             sp_log_warn("watchdog: %s", strerror(errno));
         pthread_join(w->thread, NULL);
         sp_watchdog_accept(w); /* a rank that has just connected learns of it too */
-        say(w, SP_SIGNS_END, code);
+        watchdog_say(w, SP_SIGNS_END, code);
     }
     close_all(w);
     sp_scribe_stop(w->scribe);

@@ -70,7 +70,8 @@ static void diagnose(sp_watchdog *w, const char *text)
     sp_watchdog_leave(w, SP_EMPI);
 }
 
-static void describe(const sp_watchdog *w, const sp_watched *r, char *text, size_t size)
+static void watchdog_describe(const sp_watchdog *w, const sp_watched *r, char *text,
+                              size_t size)
 {
     snprintf(text, size, "rank %d/%d host %s", r->signs.rank, w->run->comm->size,
              r->signs.host[0] ? r->signs.host : "(not heard yet)");
@@ -78,7 +79,8 @@ static void describe(const sp_watchdog *w, const sp_watched *r, char *text, size
 
 /* Describes the rank's position. If heartbeat.bin is shared, its record is newer than
  * the last frame. */
-static void place(const sp_watchdog *w, const sp_watched *r, char *text, size_t size)
+static void watchdog_place(const sp_watchdog *w, const sp_watched *r, char *text,
+                           size_t size)
 {
     sp_heartbeat beat;
     bool is_newer = sp_heartbeat_get(w->run->beats, r->signs.rank, &beat) &&
@@ -117,8 +119,8 @@ void sp_watchdog_diagnose_dead(sp_watchdog *w, const sp_watched *row)
 
     ask_witness(w, r);
     sp_heartbeat_mark_lost(w->run->beats, r->signs.rank, SP_LOST_DEAD);
-    describe(w, r, who, sizeof who);
-    place(w, r, where, sizeof where);
+    watchdog_describe(w, r, who, sizeof who);
+    watchdog_place(w, r, where, sizeof where);
     if (strcmp(r->signs.host, w->run->comm->host) == 0)
         sp_machine_tell_kills(&w->kills, kills, sizeof kills);
     snprintf(text, sizeof text,
@@ -135,8 +137,8 @@ static void diagnose_silent(sp_watchdog *w, const sp_watched *r, double now)
 
     sp_heartbeat_mark_lost(w->run->beats, r->signs.rank,
                            is_heard ? SP_LOST_HUNG : SP_LOST_SILENT);
-    describe(w, r, who, sizeof who);
-    place(w, r, where, sizeof where);
+    watchdog_describe(w, r, who, sizeof who);
+    watchdog_place(w, r, where, sizeof where);
     if (is_heard)
         snprintf(text, sizeof text,
                  "%s hangs: no progress for %.1f s in %s (run.watchdog_s = %g; set it "
@@ -154,7 +156,7 @@ static void diagnose_stuck(sp_watchdog *w, double since_s)
 {
     char where[128], text[512];
 
-    place(w, sp_watchdog_own_row(w), where, sizeof where);
+    watchdog_place(w, sp_watchdog_own_row(w), where, sizeof where);
     snprintf(text, sizeof text,
              "all ranks wait for each other for %.1f s in %s: the transport between "
              "them is lost (run.watchdog_s = %g)",
@@ -212,7 +214,7 @@ static void tell_slow(sp_watchdog *w, sp_watched *r, double median, double now)
     if (r->is_slow_told || now - r->slow_s < w->limit_s / 2)
         return;
     r->is_slow_told = true;
-    describe(w, r, who, sizeof who);
+    watchdog_describe(w, r, who, sizeof who);
     sp_log_warn0("%s is slow: %.3f s of own work a step, %.1f times the median of the "
                  "ranks, mostly in phase %s",
                  who, r->signs.own_s, ratio,

@@ -79,8 +79,8 @@ static void destroy_evidence(evidence *e)
 
 /* Writes the message about the rank that died first. The ranks' own diagnosis may
  * replace it. */
-static void describe(const scene *s, const sp_heartbeat *who, int rank, int size,
-                     char *text, size_t n)
+static void witness_describe(const scene *s, const sp_heartbeat *who, int rank,
+                             int size, char *text, size_t n)
 {
     char kills[384] = "";
 
@@ -113,7 +113,7 @@ static void write_status(const scene *s, const sp_heartbeat *records, int n, int
 
     if (is_explained(s, records, n))
         return;
-    describe(s, &records[lost], lost, n, text, sizeof text);
+    witness_describe(s, &records[lost], lost, n, text, sizeof text);
     sp_run_write_status(s->dir, s->task, lost, &records[lost], "failed", SP_EMPI, text);
 }
 
@@ -163,7 +163,7 @@ static void conclude(const scene *s)
         state.exit_code == SP_EMPI && sp_run_claim_diagnosis(s->dir)) {
         const sp_heartbeat *who = &e.records[lost];
 
-        describe(s, who, lost, e.n, text, sizeof text);
+        witness_describe(s, who, lost, e.n, text, sizeof text);
         sp_log_open(lost, e.n, who->host, 0, NULL);
         SP_FAIL(SP_EMPI, "%s", text);
         sp_log_error(sp_error_last());
@@ -172,7 +172,7 @@ static void conclude(const scene *s)
 }
 
 /* Reads one event at a time, in the order of arrival. */
-static void watch(scene *s)
+static void witness_watch(scene *s)
 {
     struct epoll_event event;
     char word;
@@ -206,7 +206,7 @@ static bool is_needed(const scene *s, int fd)
 
 /* Detaches the witness from the launcher: it ignores signals and closes the inherited
  * connections, because the launcher learns from their end that a rank is gone. */
-static void hide(const scene *s)
+static void witness_hide(const scene *s)
 {
     static const int signals[] = {SP_SIGNAL_REQUESTS, SIGPIPE};
 
@@ -235,9 +235,9 @@ void sp_witness_main(int argc, char **argv)
                    &s.rank[i].pid) != 3)
             _exit(SP_EUSAGE);
     sp_live_open_errors();
-    hide(&s);
+    witness_hide(&s);
     sp_machine_look_at_kills(&s.kills);
-    watch(&s);
+    witness_watch(&s);
     if (s.has_seen && s.lock >= 0)
         conclude(&s);
     _exit(0);
@@ -302,7 +302,7 @@ static int connect_to(const place *p)
     return -1;
 }
 
-static bool add(int set, int fd, uint32_t number)
+static bool witness_add(int set, int fd, uint32_t number)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.u32 = number};
 
@@ -318,7 +318,7 @@ static void set_inherited(int fd, bool is_inherited)
 /* The witness has a session of its own before spawn returns. A launcher kills whole
  * process groups, and on a busy machine that would hit a witness before its main
  * begins. */
-static pid_t spawn(char **arguments)
+static pid_t witness_spawn(char **arguments)
 {
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
@@ -365,7 +365,7 @@ static pid_t start_child(const sp_run *run, int set, int control, const watched 
         set_inherited(set, true);
         set_inherited(control, true);
         set_inherited(lock, true);
-        pid = spawn(arguments);
+        pid = witness_spawn(arguments);
         set_inherited(lock, false);
     }
     free(arguments);
@@ -386,10 +386,10 @@ static void start_witness(sp_witness *witness, const sp_run *run, watched *rank)
     const int n = run->comm->local_size, set = epoll_create1(EPOLL_CLOEXEC);
     int ends[2] = {-1, -1};
     bool is_ready =
-        set >= 0 && pipe2(ends, O_CLOEXEC) == 0 && add(set, ends[0], CONTROL);
+        set >= 0 && pipe2(ends, O_CLOEXEC) == 0 && witness_add(set, ends[0], CONTROL);
 
     for (int i = 0; is_ready && i < n; i++)
-        is_ready = rank[i].pid && add(set, rank[i].fd, (uint32_t)i);
+        is_ready = rank[i].pid && witness_add(set, rank[i].fd, (uint32_t)i);
     if (is_ready)
         witness->pid = start_child(run, set, ends[0], rank, n);
     close_fd(ends[0]);
@@ -424,8 +424,8 @@ static void warn_of_none(const char *since)
                 since);
 }
 
-static sp_status start(sp_witness *witness, sp_run *run, watched *rank, place *places,
-                       int64_t *numbers)
+static sp_status witness_start(sp_witness *witness, sp_run *run, watched *rank,
+                               place *places, int64_t *numbers)
 {
     const int n = run->comm->local_size;
     const bool is_wanted =
@@ -471,7 +471,7 @@ sp_status sp_witness_start(sp_witness **witness, sp_run *run)
         own->connection = -1;
     rc = sp_comm_agree(run->comm, rc);
     if (rc == SP_OK)
-        rc = start(own, run, rank, places, numbers);
+        rc = witness_start(own, run, rank, places, numbers);
     free(rank);
     free(places);
     free(numbers);

@@ -85,7 +85,7 @@ static sp_status check_largest(sp_cut *cut)
                          cut->memory);
 }
 
-static int64_t between(int64_t x, int64_t least, int64_t most)
+static int64_t cut_between(int64_t x, int64_t least, int64_t most)
 {
     return sp_most(sp_least(x, most), least);
 }
@@ -93,7 +93,7 @@ static int64_t between(int64_t x, int64_t least, int64_t most)
 /* Divides the room between activations and the rest in the ratio that the largest
  * sample has. Each part is at least any sample's need of it, and the worst step's need
  * if that step fits at all. */
-static void divide(sp_budget *b, int64_t activations, int64_t room)
+static void cut_divide(sp_budget *b, int64_t activations, int64_t room)
 {
     const int64_t act = sp_most(activations, b->largest[0]);
     int64_t part[SP_PARTS], least = act, most = room - b->largest[SP_REST];
@@ -103,8 +103,8 @@ static void divide(sp_budget *b, int64_t activations, int64_t room)
         least = sp_most(least, b->costliest[0]);
         most = sp_least(most, room - rest_of(b));
     }
-    b->room[0] = between((int64_t)((double)room * ratio(part[0], sp_cut_sum(part))),
-                         sp_most(sp_least(least, room - 1), 1), sp_most(most, 1));
+    b->room[0] = cut_between((int64_t)((double)room * ratio(part[0], sp_cut_sum(part))),
+                             sp_most(sp_least(least, room - 1), 1), sp_most(most, 1));
     b->room[SP_REST] = sp_most(room - b->room[0], 1);
 }
 
@@ -127,7 +127,7 @@ static void make_rooms(sp_cut *cut)
     int64_t for_eval = rest_of(eval);
 
     if (!train->sampler) {
-        divide(eval, 0, room);
+        cut_divide(eval, 0, room);
     } else {
         if (for_eval > room / EVAL_PART)
             for_eval = sp_most(room / EVAL_PART, eval->largest[SP_REST]);
@@ -135,7 +135,7 @@ static void make_rooms(sp_cut *cut)
             for_eval =
                 sp_least(for_eval, room - sp_most(train->largest[0], eval->largest[0]) -
                                        train->largest[SP_REST]);
-        divide(train, eval->largest[0], room - for_eval);
+        cut_divide(train, eval->largest[0], room - for_eval);
         eval->room[0] = train->room[0];
         eval->room[SP_REST] = sp_most(for_eval, 1);
     }

@@ -252,7 +252,8 @@ static sp_status compare_one(sp_budget *b, const sp_cut *cut, const sp_planned *
 /* Compares a single sample and, if samples are mixed, with its partner of that epoch:
  * mixed, the two have more pairs of neighbours than apart, and fewer voxels of coarse
  * levels. Epoch -1: the sample as stored. */
-static sp_status compare(sp_budget *b, const sp_cut *cut, int64_t sample, int64_t epoch)
+static sp_status cut_compare(sp_budget *b, const sp_cut *cut, int64_t sample,
+                             int64_t epoch)
 {
     sp_planned of = {sample, epoch, -1};
 
@@ -270,7 +271,7 @@ sp_status sp_budget_compare_largest(sp_budget *b, const sp_cut *cut)
     assert(b->sampler && b->set->n_samples > 0);
     b->excess = 0;
     for (int64_t e = is_training ? 0 : -1; e < (is_moved(b) ? N_EPOCHS : 0); e++)
-        SP_TRY(compare(b, cut, largest_sample(b->set), e));
+        SP_TRY(cut_compare(b, cut, largest_sample(b->set), e));
     b->excess = b->excess > 0 ? b->excess : 1;
     return SP_OK;
 }
@@ -279,7 +280,7 @@ sp_status sp_budget_compare_some(sp_budget *b, const sp_cut *cut)
 {
     SP_TRY(sp_budget_compare_largest(b, cut));
     for (int64_t i = 0; i < N_OTHERS && i < b->set->n_samples; i++)
-        SP_TRY(compare(b, cut, other_sample(b, i), is_moved(b) ? 0 : -1));
+        SP_TRY(cut_compare(b, cut, other_sample(b, i), is_moved(b) ? 0 : -1));
     b->excess *= SP_CUT_MARGIN;
     return SP_OK;
 }
@@ -343,7 +344,7 @@ static void put_into(pair *p, int64_t bytes)
 }
 
 /* The bytes of the largest sample, mixed with the next one if samples are mixed. */
-static int64_t largest_of(const sp_budget *b, const pair *p)
+static int64_t cut_largest_of(const sp_budget *b, const pair *p)
 {
     const int64_t second = b->set->n_samples > 1 ? p->second : p->first;
     const int64_t bytes = p->first + (b->sampler->mixing ? second : 0);
@@ -375,8 +376,8 @@ void sp_budget_find_largest(sp_budget *b, int64_t room, int64_t *worst)
     sp_budget_weigh(b, &all, part);
     act = (pair){part[0], part[0]};
     rest = (pair){sp_cut_sum(part) - part[0], sp_cut_sum(part) - part[0]};
-    b->largest[0] = largest_of(b, &act);
-    b->largest[SP_REST] = largest_of(b, &rest);
+    b->largest[0] = cut_largest_of(b, &act);
+    b->largest[SP_REST] = cut_largest_of(b, &rest);
     if (b->largest[0] + b->largest[SP_REST] <= room / 2)
         return;
     act = rest = (pair){0, 0};
@@ -388,13 +389,13 @@ void sp_budget_find_largest(sp_budget *b, int64_t room, int64_t *worst)
         *worst = sum > most ? i : *worst;
         most = sp_most(most, sum);
     }
-    b->largest[0] = largest_of(b, &act);
-    b->largest[SP_REST] = largest_of(b, &rest);
+    b->largest[0] = cut_largest_of(b, &act);
+    b->largest[SP_REST] = cut_largest_of(b, &rest);
 }
 
 /* ---- the steps of a run ---- */
 
-static void add_sample(sp_budget *b, int64_t sample, int64_t sum[SP_PARTS])
+static void cut_add_sample(sp_budget *b, int64_t sample, int64_t sum[SP_PARTS])
 {
     for (int p = 0; p < SP_PARTS; p++)
         sum[p] += (int64_t)(b->excess * (double)know(b, sample)[p]);
@@ -407,10 +408,10 @@ static void hold_deal(sp_budget *b, const sp_deal *deal, int64_t epoch, int64_t 
     int64_t sum[SP_PARTS] = {0}, partner;
 
     for (int i = 0; i < deal->n_samples; i++) {
-        add_sample(b, deal->sample[i], sum);
+        cut_add_sample(b, deal->sample[i], sum);
         partner = sp_sampler_partner(b->sampler, epoch, deal->sample[i]);
         if (partner >= 0)
-            add_sample(b, partner, sum);
+            cut_add_sample(b, partner, sum);
     }
     *slot = sp_most(*slot, sum[SP_BATCHES] / b->foreseer.n_slots);
     b->costliest[0] = sp_most(b->costliest[0], sum[0]);

@@ -269,9 +269,9 @@ void sp_foresee_step(sp_foreseer *f, const sp_load *load, int64_t part[SP_PARTS]
 /* ---- the plan of a sample ---- */
 
 /* Voxelizes stored[0], mixed with stored[1] if that is a partner with voxels. */
-static sp_status voxelize(const sp_foresight *what, const sp_dataset *set,
-                          const sp_sample stored[2], const sp_planned *of,
-                          sp_arena *arena, sp_voxels *voxels)
+static sp_status foresee_voxelize(const sp_foresight *what, const sp_dataset *set,
+                                  const sp_sample stored[2], const sp_planned *of,
+                                  sp_arena *arena, sp_voxels *voxels)
 {
     sp_mixer mixer = {.config = what->config,
                       .set = set,
@@ -307,7 +307,7 @@ static sp_status plan_sample(const sp_foresight *what, const sp_dataset *set,
     sp_voxels voxels = {0};
 
     if (stored[0].n)
-        SP_TRY(voxelize(what, set, stored, of, arena, &voxels));
+        SP_TRY(foresee_voxelize(what, set, stored, of, arena, &voxels));
     row[1] = voxels.n;
     return host.ops->plan_build(&host, &what->graph->spec, voxels.coords, row, 1, arena,
                                 plan);

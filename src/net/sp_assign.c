@@ -48,7 +48,7 @@ static int pitch_of(const sp_assign *a, int c, sp_elem elem)
     return each > 1 ? (c + each - 1) / each * each : c;
 }
 
-static size_t bytes_of(const sp_assign *a, int v)
+static size_t assign_bytes_of(const sp_assign *a, int v)
 {
     const sp_lower_value *value = &a->low->value[v];
 
@@ -65,7 +65,7 @@ typedef struct side {
 static const side LOW = {false, 0}, HIGH = {true, 0};
 
 /* Takes memory for a matrix of the shape of value v with elements of type elem. */
-static sp_assign_place take(sp_assign *a, int v, sp_elem elem, side from)
+static sp_assign_place assign_take(sp_assign *a, int v, sp_elem elem, side from)
 {
     const sp_lower_value *value = &a->low->value[v];
     const int ld = pitch_of(a, value->c, elem);
@@ -95,7 +95,7 @@ static void drop_vector(sp_assign *a, int *range)
 /* ---- forward ---- */
 
 /* True if the forward pass leaves the activation in memory for the backward pass. */
-static bool is_kept(const sp_assign *a, int home)
+static bool assign_is_kept(const sp_assign *a, int home)
 {
     return a->is_training &&
            !(a->rules.is_low_memory && a->low->value[home].is_from_norms);
@@ -111,8 +111,9 @@ static void reserve_kept(sp_assign *a)
 
     memset(a->kept, 0, (size_t)n * sizeof *a->kept);
     for (int v = 1; v < a->low->n_values; v++)
-        if (a->low->value[v].home == v && a->low->value[v].first >= 0 && is_kept(a, v))
-            a->kept[a->low->value[v].first] += sp_ranges_aligned(bytes_of(a, v));
+        if (a->low->value[v].home == v && a->low->value[v].first >= 0 &&
+            assign_is_kept(a, v))
+            a->kept[a->low->value[v].first] += sp_ranges_aligned(assign_bytes_of(a, v));
     for (int s = 0; s < n; s++)
         bytes = a->kept[s] += bytes;
     sp_ranges_reserve(&a->matrices, bytes);
@@ -147,7 +148,7 @@ void sp_assign_begin(sp_assign *a, const int64_t *rows, int n_samples, bool is_t
     for (int s = 0; s < a->low->n_steps; s++)
         a->argmax[s] = -1;
     if (x->elem != SP_ELEM_F32 || pitch_of(a, x->c, x->elem) != x->c)
-        a->value[0].act = take(a, 0, x->elem, LOW);
+        a->value[0].act = assign_take(a, 0, x->elem, LOW);
     reserve_kept(a);
 }
 
@@ -162,7 +163,7 @@ static void hold(sp_assign *a, int v, side from)
     for (; value[home].home != home; home = value[home].home)
         column += (size_t)value[home].column;
     if (a->value[home].act.range < 0)
-        a->value[home].act = take(a, home, value[home].elem, from);
+        a->value[home].act = assign_take(a, home, value[home].elem, from);
     a->value[v].act = a->value[home].act;
     a->value[v].act.at += column * sp_elem_bytes(value[v].elem);
 }
@@ -217,7 +218,7 @@ void sp_assign_forward(sp_assign *a, int s)
         a->value[step->out].act = a->value[step->in[0]].act;
         sp_ranges_hold(&a->matrices, a->value[step->out].act.range);
     } else {
-        hold(a, step->out, is_kept(a, home) ? LOW : high_side(a, home));
+        hold(a, step->out, assign_is_kept(a, home) ? LOW : high_side(a, home));
     }
     if (step->row->has_argmax)
         a->argmax[s] =
@@ -244,7 +245,7 @@ void sp_assign_forward_end(sp_assign *a, int s)
     if (!a->is_training)
         drop_vector(a, &a->argmax[s]);
     for (int v = step->read_last[kind]; v >= 0; v = a->low->value[v].next_read[kind])
-        if (!is_kept(a, v))
+        if (!assign_is_kept(a, v))
             drop(a, &a->value[v].act);
 }
 
@@ -254,7 +255,7 @@ void sp_assign_logits(sp_assign *a)
 
     a->logits = a->value[last].act;
     if (a->low->value[last].elem != SP_ELEM_F32)
-        a->logits = take(a, last, SP_ELEM_F32, LOW);
+        a->logits = assign_take(a, last, SP_ELEM_F32, LOW);
 }
 
 sp_loss_place sp_assign_results(sp_assign *a, bool has_confusion, bool has_prediction)
@@ -275,10 +276,10 @@ void sp_assign_loss(sp_assign *a, sp_assign_place *fp32)
     const int last = a->low->n_values - 1;
 
     assert(a->is_training);
-    a->value[last].grad = take(a, last, a->low->value[last].elem, HIGH);
+    a->value[last].grad = assign_take(a, last, a->low->value[last].elem, HIGH);
     *fp32 = a->value[last].grad;
     if (a->low->value[last].elem != SP_ELEM_F32)
-        *fp32 = take(a, last, SP_ELEM_F32, HIGH);
+        *fp32 = assign_take(a, last, SP_ELEM_F32, HIGH);
 }
 
 void sp_assign_loss_end(sp_assign *a, const sp_assign_place *fp32)
@@ -437,7 +438,7 @@ static sp_grad_route route_of(sp_assign *a, int s, int to, grad_over over)
         sp_ranges_hold(&a->matrices, a->value[to].grad.range);
         return SP_GRAD_NEW;
     }
-    a->value[to].grad = take(a, to, a->low->value[to].elem, LOW);
+    a->value[to].grad = assign_take(a, to, a->low->value[to].elem, LOW);
     return SP_GRAD_NEW;
 }
 
@@ -477,7 +478,8 @@ static void route_concat(sp_assign *a, const sp_lower_step *step, sp_grad_route 
  */
 static bool has_input(const sp_assign *a, int norm)
 {
-    return norm < 0 || is_kept(a, sp_lowered_home(a->low, a->low->step[norm].in[0]));
+    return norm < 0 ||
+           assign_is_kept(a, sp_lowered_home(a->low, a->low->step[norm].in[0]));
 }
 
 bool sp_assign_fuses_norm(const sp_assign *a, const sp_lower_step *step)

@@ -43,7 +43,7 @@ static int64_t narrow_end(const sp_graph *graph, int64_t at_least)
 
 /* Cuts from the end where a bucket is full, where the next parameter would fill it half
  * as much again, and before the narrow layers. begin NULL: only counts. */
-static int cut(const sp_graph *graph, int64_t at_least, int64_t *begin)
+static int bucket_cut(const sp_graph *graph, int64_t at_least, int64_t *begin)
 {
     const int64_t narrow = narrow_end(graph, at_least);
     int64_t end = graph->n_floats;
@@ -97,12 +97,12 @@ sp_status sp_buckets_create(sp_buckets *b, const sp_graph *graph, sp_comm *comm,
     b->comm = comm;
     b->graph = graph;
     b->is_overlapped = true;
-    b->n_buckets = cut(graph, at_least, NULL);
+    b->n_buckets = bucket_cut(graph, at_least, NULL);
     b->begin = malloc(((size_t)b->n_buckets + 1) * sizeof *b->begin);
     b->impl = calloc(1, sizeof *b->impl);
     if (!b->begin || !b->impl)
         return SP_FAIL(SP_EMEM, "gradient buckets: out of memory");
-    cut(graph, at_least, b->begin);
+    bucket_cut(graph, at_least, b->begin);
     b->impl->sum = calloc((size_t)b->n_buckets, sizeof *b->impl->sum);
     b->impl->is_idle = calloc((size_t)b->n_buckets, sizeof *b->impl->is_idle);
     if (!b->impl->sum || !b->impl->is_idle)
@@ -188,7 +188,7 @@ sp_status sp_buckets_zero(sp_buckets *buckets)
 }
 
 /* Bucket i as it travels. */
-static sp_part part_of(const sp_buckets *b, int i)
+static sp_part bucket_part_of(const sp_buckets *b, int i)
 {
     int64_t at = b->begin[i + 1], n = b->begin[i] - at;
 
@@ -208,7 +208,7 @@ sp_status sp_bucket_ready(sp_buckets *b, int64_t from)
         return SP_OK;
     for (; impl->n_posted < b->n_buckets - 1 && b->begin[impl->n_posted + 1] >= from;
          impl->n_posted++) {
-        const sp_part part = part_of(b, impl->n_posted);
+        const sp_part part = bucket_part_of(b, impl->n_posted);
 
         if (impl->is_idle[impl->n_posted])
             continue;
@@ -252,7 +252,7 @@ static sp_status to_backend(sp_buckets *b, void *to, const void *from, size_t by
 static sp_status post_last(sp_buckets *b)
 {
     struct sp_buckets_impl *impl = b->impl;
-    sp_part part[SP_SUM_PARTS] = {part_of(b, b->n_buckets - 1)};
+    sp_part part[SP_SUM_PARTS] = {bucket_part_of(b, b->n_buckets - 1)};
     int n = 2;
 
     b->tail.sequence = impl->sequence = impl->transport->sequence;

@@ -59,7 +59,8 @@ static void plan_chain(const sp_graph *g, plan_node *plan, int norm)
     plan[end].slope = slope;
 }
 
-static void emit(const sp_graph *g, const plan_node *plan, int i, sp_lower_step *step)
+static void lower_emit(const sp_graph *g, const plan_node *plan, int i,
+                       sp_lower_step *step)
 {
     const sp_node *node = &g->node[i];
 
@@ -99,7 +100,7 @@ static sp_status make_steps(sp_lowered *low)
             plan_chain(g, plan, i);
     for (int i = 0; i < g->n_nodes; i++)
         if (!plan[i].is_absorbed)
-            emit(g, plan, i, &low->step[low->n_steps++]);
+            lower_emit(g, plan, i, &low->step[low->n_steps++]);
     free(plan);
     return SP_OK;
 }
@@ -367,7 +368,7 @@ static sp_status find_norms(const sp_lowered *low)
     return SP_OK;
 }
 
-static int64_t end_of(const sp_graph *g, int param)
+static int64_t lower_end_of(const sp_graph *g, int param)
 {
     return param < 0 ? 0 : g->param[param].offset + g->param[param].count;
 }
@@ -384,10 +385,10 @@ static void find_ready(const sp_lowered *low)
         const sp_node *node = &g->node[step->layer];
 
         step->ready = end;
-        if (end_of(g, node->weight) > end)
-            end = end_of(g, node->weight);
-        if (end_of(g, node->bias) > end)
-            end = end_of(g, node->bias);
+        if (lower_end_of(g, node->weight) > end)
+            end = lower_end_of(g, node->weight);
+        if (lower_end_of(g, node->bias) > end)
+            end = lower_end_of(g, node->bias);
     }
 }
 

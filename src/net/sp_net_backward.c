@@ -6,7 +6,7 @@
 #include "base/sp_number.h"
 #include "base/sp_pulse.h"
 
-static size_t count_of(const sp_net *net, int param)
+static size_t net_count_of(const sp_net *net, int param)
 {
     return param < 0 ? 0 : (size_t)net->graph->param[param].count;
 }
@@ -40,7 +40,8 @@ static sp_status conv_exact(sp_net *net, const sp_node *node, sp_conv_wgrad_args
     enum { ALIGN = 32 }; /* floats: arenas align to 128 bytes */
     const sp_backend_ops *ops = net->backend->ops;
     const sp_param *param = net->graph->param;
-    const size_t n_w = count_of(net, node->weight), n_b = count_of(net, node->bias);
+    const size_t n_w = net_count_of(net, node->weight),
+                 n_b = net_count_of(net, node->bias);
     const size_t padded = sp_multiple(n_w + n_b, ALIGN);
     const int n = net->impl->batch->n_samples;
     const size_t room = net->impl->fixed.n_wgrad / padded;
@@ -84,7 +85,7 @@ static sp_status conv_exact(sp_net *net, const sp_node *node, sp_conv_wgrad_args
  * bucket with the weight gradient is posted. Buckets are posted at the same point on
  * all ranks, wherever the join came. */
 
-static sp_status join(sp_net *net)
+static sp_status net_join(sp_net *net)
 {
     net_fork *fork = &net->impl->fork;
 
@@ -114,7 +115,7 @@ static sp_status join_ahead_of(sp_net *net, const sp_lower_step *step,
             continue;
         const sp_tensor dx = sp_net_grad(net, step->in[k]);
         if (overlap(dx, fork->x) || overlap(dx, fork->dy))
-            SP_TRY(join(net));
+            SP_TRY(net_join(net));
     }
     return SP_OK;
 }
@@ -143,8 +144,8 @@ static sp_status conv_weight(sp_net *net, const sp_lower_step *step, sp_tensor d
 
 /* The gradient of the norm's output is the convolution's input gradient, or columns of
  * it if a concat lies between them. The residual norm has the same gradient. */
-static sp_status grad_input(sp_net *net, const sp_lower_step *step,
-                            const sp_conv_args *args)
+static sp_status net_grad_input(sp_net *net, const sp_lower_step *step,
+                                const sp_conv_args *args)
 {
     const sp_backend_ops *ops = net->backend->ops;
     const sp_lowered *low = &net->impl->low;
@@ -165,7 +166,8 @@ static sp_status grad_input(sp_net *net, const sp_lower_step *step,
                                           before->residual_norm < 0 ? NULL : &residual);
 }
 
-static sp_status conv(sp_net *net, int s, sp_grad_route route, sp_buckets *buckets)
+static sp_status net_backward_conv(sp_net *net, int s, sp_grad_route route,
+                                   sp_buckets *buckets)
 {
     struct sp_net_impl *impl = net->impl;
     const sp_lower_step *step = &impl->low.step[s];
@@ -183,7 +185,7 @@ static sp_status conv(sp_net *net, int s, sp_grad_route route, sp_buckets *bucke
     const bool is_concurrent =
         has_input_grad && !buckets->exact && !impl->options.is_low_memory;
 
-    SP_TRY(join(net));
+    SP_TRY(net_join(net));
     if (!step->is_frozen)
         SP_TRY(conv_weight(net, step, dy, buckets, is_concurrent));
     if (!step->is_frozen && is_concurrent)
@@ -193,7 +195,7 @@ static sp_status conv(sp_net *net, int s, sp_grad_route route, sp_buckets *bucke
         return SP_OK;
     SP_TRY(sp_net_pack(net, s, SP_PACK_GRAD_INPUT));
     args.y = sp_net_grad(net, step->in[0]);
-    return grad_input(net, step, &args);
+    return net_grad_input(net, step, &args);
 }
 
 /* Copies dy, or adds it, to the gradient of x if its route asks for a copy. */
@@ -205,16 +207,16 @@ static sp_status pass_on(sp_net *net, sp_tensor dy, int x, sp_grad_route route)
                                    route == SP_GRAD_ADDED);
 }
 
-static sp_status add(sp_net *net, const sp_lower_step *step, const sp_grad_route *route,
-                     sp_tensor dy)
+static sp_status net_backward_add(sp_net *net, const sp_lower_step *step,
+                                  const sp_grad_route *route, sp_tensor dy)
 {
     for (int k = 0; k < step->n_in; k++)
         SP_TRY(pass_on(net, dy, step->in[k], route[k]));
     return SP_OK;
 }
 
-static sp_status concat(sp_net *net, const sp_lower_step *step,
-                        const sp_grad_route *route, sp_tensor dy)
+static sp_status net_backward_concat(sp_net *net, const sp_lower_step *step,
+                                     const sp_grad_route *route, sp_tensor dy)
 {
     int column = 0;
 
@@ -240,7 +242,7 @@ static sp_status begin_sum(sp_net *net, const sp_lower_step *step, sp_grad_route
                                        sp_elem_bytes(dx->elem));
 }
 
-static sp_status pool(sp_net *net, int s, sp_tensor dy, sp_tensor dx)
+static sp_status net_backward_pool(sp_net *net, int s, sp_tensor dy, sp_tensor dx)
 {
     const sp_lower_step *step = &net->impl->low.step[s];
     const sp_node *node = &net->graph->node[step->layer];
@@ -253,7 +255,8 @@ static sp_status pool(sp_net *net, int s, sp_tensor dy, sp_tensor dx)
     return net->backend->ops->pool_grad(net->backend, &args);
 }
 
-static sp_status global_pool(sp_net *net, int s, sp_tensor dy, sp_tensor dx)
+static sp_status net_backward_global_pool(sp_net *net, int s, sp_tensor dy,
+                                          sp_tensor dx)
 {
     const int level = net->impl->low.value[net->impl->low.step[s].in[0]].level;
 
@@ -282,8 +285,8 @@ static sp_status add_up(sp_net *net, int s, sp_grad_route route, sp_tensor dy)
     if (step->op == SP_OP_BROADCAST)
         return broadcast(net, step, dy, dx);
     if (step->op == SP_OP_MAX_POOL || step->op == SP_OP_AVG_POOL)
-        return pool(net, s, dy, dx);
-    return global_pool(net, s, dy, dx);
+        return net_backward_pool(net, s, dy, dx);
+    return net_backward_global_pool(net, s, dy, dx);
 }
 
 /* Writes the output of a norm again, for sp_assign_restore. */
@@ -297,15 +300,15 @@ static sp_status apply_norm(void *arg, int s)
     return net->backend->ops->norm_apply(net->backend, &args);
 }
 
-static sp_status run_step(sp_net *net, int s, const sp_grad_route *route,
-                          sp_buckets *buckets)
+static sp_status net_backward_run_step(sp_net *net, int s, const sp_grad_route *route,
+                                       sp_buckets *buckets)
 {
     const sp_lower_step *step = &net->impl->low.step[s];
     const sp_tensor dy = sp_net_grad(net, step->out);
 
     switch (step->op) {
     case SP_OP_CONV:
-        return conv(net, s, route[0], buckets);
+        return net_backward_conv(net, s, route[0], buckets);
     case SP_OP_BATCHNORM:
         return sp_net_norm_backward(net, s, route, buckets);
     case SP_OP_RELU:
@@ -315,9 +318,9 @@ static sp_status run_step(sp_net *net, int s, const sp_grad_route *route,
             net->backend, sp_net_act(net, step->in[0]), step->slope, dy,
             sp_net_grad(net, step->in[0]), route[0] == SP_GRAD_ADDED);
     case SP_OP_ADD:
-        return add(net, step, route, dy);
+        return net_backward_add(net, step, route, dy);
     case SP_OP_CONCAT:
-        return concat(net, step, route, dy);
+        return net_backward_concat(net, step, route, dy);
     case SP_OP_DROPOUT:
         SP_TRY(sp_net_dropout(net, step, dy, dy));
         return pass_on(net, dy, step->in[0], route[0]);
@@ -337,7 +340,7 @@ static sp_status backward_step(sp_net *net, int s, sp_buckets *buckets)
     SP_TRY(sp_net_reach(net));
     SP_TRY(join_ahead_of(net, &net->impl->low.step[s], route));
     sp_range_begin(net->backend, net->graph->node[net->impl->low.step[s].layer].name);
-    rc = run_step(net, s, route, buckets);
+    rc = net_backward_run_step(net, s, route, buckets);
     sp_range_end(net->backend);
     return rc;
 }
@@ -367,10 +370,11 @@ sp_status sp_net_backward(sp_net *net, const sp_batch *batch, sp_buckets *bucket
             SP_TRY(backward_step(net, s, buckets));
         sp_assign_backward_end(&impl->mem, s);
         if (impl->fork.step != s)
-            SP_TRY(join(net));
+            SP_TRY(net_join(net));
         if (is_releasing && step->op == SP_OP_CONV && !step->is_frozen)
-            sp_net_release(net, count_of(net, net->graph->node[step->layer].weight) *
-                                    sizeof(float));
+            sp_net_release(net,
+                           net_count_of(net, net->graph->node[step->layer].weight) *
+                               sizeof(float));
         if (is_last && !impl->fork.is_open)
             SP_TRY(sp_bucket_ready(buckets, step->ready));
         SP_TRY(sp_bucket_poll(buckets));

@@ -77,7 +77,7 @@ static sp_conv_args conv_args(const sp_net *net, int s, sp_tensor y)
         .bias = node->bias < 0 ? NULL : net->param + param[node->bias].offset};
 }
 
-static sp_status conv(sp_net *net, int s)
+static sp_status net_forward_conv(sp_net *net, int s)
 {
     const struct sp_net_impl *impl = net->impl;
     const sp_lower_step *step = &impl->low.step[s];
@@ -118,7 +118,8 @@ static sp_status copy(sp_net *net, sp_tensor x, sp_tensor y)
                             : net->backend->ops->copy(net->backend, x, y, false);
 }
 
-static sp_status add(sp_net *net, const sp_lower_step *step, sp_tensor x, sp_tensor y)
+static sp_status net_forward_add(sp_net *net, const sp_lower_step *step, sp_tensor x,
+                                 sp_tensor y)
 {
     SP_TRY(copy(net, x, y));
     for (int k = 1; k < step->n_in; k++)
@@ -128,7 +129,7 @@ static sp_status add(sp_net *net, const sp_lower_step *step, sp_tensor x, sp_ten
 }
 
 /* Copies those inputs that were not written in place. */
-static sp_status concat(sp_net *net, const sp_lower_step *step, sp_tensor y)
+static sp_status net_forward_concat(sp_net *net, const sp_lower_step *step, sp_tensor y)
 {
     int column = 0;
 
@@ -161,7 +162,7 @@ sp_status sp_net_dropout(sp_net *net, const sp_lower_step *step, sp_tensor x,
     return net->backend->ops->dropout(net->backend, &args);
 }
 
-static sp_status pool(sp_net *net, int s, sp_tensor x, sp_tensor y)
+static sp_status net_forward_pool(sp_net *net, int s, sp_tensor x, sp_tensor y)
 {
     const sp_lower_step *step = &net->impl->low.step[s];
     const sp_node *node = &net->graph->node[step->layer];
@@ -174,7 +175,7 @@ static sp_status pool(sp_net *net, int s, sp_tensor x, sp_tensor y)
     return net->backend->ops->pool(net->backend, &args);
 }
 
-static sp_status global_pool(sp_net *net, int s, sp_tensor x, sp_tensor y)
+static sp_status net_forward_global_pool(sp_net *net, int s, sp_tensor x, sp_tensor y)
 {
     const int level = net->impl->low.value[net->impl->low.step[s].in[0]].level;
 
@@ -183,7 +184,7 @@ static sp_status global_pool(sp_net *net, int s, sp_tensor x, sp_tensor y)
         sp_net_argmax(net, s), y);
 }
 
-static sp_status run_step(sp_net *net, int s)
+static sp_status net_forward_run_step(sp_net *net, int s)
 {
     const sp_backend_ops *ops = net->backend->ops;
     const struct sp_net_impl *impl = net->impl;
@@ -192,24 +193,24 @@ static sp_status run_step(sp_net *net, int s)
 
     switch (step->op) {
     case SP_OP_CONV:
-        return conv(net, s);
+        return net_forward_conv(net, s);
     case SP_OP_BATCHNORM:
         return norm(net, s);
     case SP_OP_RELU:
         return ops->relu(net->backend, x, step->slope, y);
     case SP_OP_ADD:
-        return add(net, step, x, y);
+        return net_forward_add(net, step, x, y);
     case SP_OP_CONCAT:
-        return concat(net, step, y);
+        return net_forward_concat(net, step, y);
     case SP_OP_DROPOUT:
         return net->impl->is_training ? sp_net_dropout(net, step, x, y)
                                       : copy(net, x, y);
     case SP_OP_MAX_POOL:
     case SP_OP_AVG_POOL:
-        return pool(net, s, x, y);
+        return net_forward_pool(net, s, x, y);
     case SP_OP_GLOBAL_AVG_POOL:
     case SP_OP_GLOBAL_MAX_POOL:
-        return global_pool(net, s, x, y);
+        return net_forward_global_pool(net, s, x, y);
     case SP_OP_BROADCAST:
         return ops->broadcast(net->backend, x,
                               sp_net_sample_row(net, impl->low.value[step->out].level),
@@ -238,7 +239,7 @@ static sp_status forward_step(sp_net *net, int s)
 
     sp_assign_forward(&impl->mem, s);
     SP_TRY(sp_net_reach(net));
-    SP_TRY(run_step(net, s));
+    SP_TRY(net_forward_run_step(net, s));
     sp_assign_forward_end(&impl->mem, s);
     return SP_OK;
 }

@@ -244,8 +244,9 @@ static float *at(float *flat, int64_t first)
     return flat ? flat + first : NULL;
 }
 
-static sp_status update(const sp_optim *optim, const optim_stretch *s, float *param,
-                        const float *grad, double g_scale, sp_rates rates)
+static sp_status net_optim_update(const sp_optim *optim, const optim_stretch *s,
+                                  float *param, const float *grad, double g_scale,
+                                  sp_rates rates)
 {
     const sp_config *c = optim->config;
     const sp_backend_ops *ops = optim->backend->ops;
@@ -292,8 +293,8 @@ sp_status sp_optim_step(sp_optim *optim, float *param, const float *grad,
     if (c->train.grad_clip > 0)
         clip = fmin(1, c->train.grad_clip / (norm + 1e-6));
     for (int i = 0; i < optim->impl->n_stretches; i++)
-        SP_TRY(update(optim, &optim->impl->stretch[i], param, grad, clip / weight_sum,
-                      rates));
+        SP_TRY(net_optim_update(optim, &optim->impl->stretch[i], param, grad,
+                                clip / weight_sum, rates));
     optim->t++;
     return SP_OK;
 }

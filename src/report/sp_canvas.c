@@ -34,7 +34,7 @@ void sp_canvas_fill(sp_canvas *canvas, int x, int y, int width, int height,
                 colour;
 }
 
-static uint8_t mix(float below, float above, float share)
+static uint8_t canvas_mix(float below, float above, float share)
 {
     return (uint8_t)(below + (above - below) * share + 0.5f);
 }
@@ -50,8 +50,8 @@ void sp_canvas_blend(sp_canvas *canvas, int x, int y, sp_colour colour, float sh
     above = share * (float)colour.a / 255;
     all = above + (float)p->a / 255 * (1 - above);
     part = all > 0 ? above / all : 0;
-    p->r = mix(p->r, colour.r, part);
-    p->g = mix(p->g, colour.g, part);
-    p->b = mix(p->b, colour.b, part);
+    p->r = canvas_mix(p->r, colour.r, part);
+    p->g = canvas_mix(p->g, colour.g, part);
+    p->b = canvas_mix(p->b, colour.b, part);
     p->a = (uint8_t)(all * 255 + 0.5f);
 }

@@ -227,7 +227,7 @@ static void add_path(sp_html *html, const axes *a, const curve *c)
 
 /* The running mean over about a fortieth of the values. *mean is malloc'd; NULL without
  * memory. */
-static double *smooth(const sp_series *s)
+static double *chart_smooth(const sp_series *s)
 {
     double *mean = malloc(((size_t)s->n + 1) * sizeof *mean), last = NAN;
     const double part = 2.0 / (fmax((double)s->n / SMOOTHED, 1) + 1);
@@ -241,10 +241,10 @@ static double *smooth(const sp_series *s)
 }
 
 /* Adds a curve with its numbers for the pointer. */
-static void add_curve(sp_html *html, const axes *a, const sp_chart *chart,
-                      const sp_series *s)
+static void chart_add_curve(sp_html *html, const axes *a, const sp_chart *chart,
+                            const sp_series *s)
 {
-    double *mean = chart->is_smoothed && s->n > SMOOTHED ? smooth(s) : NULL;
+    double *mean = chart->is_smoothed && s->n > SMOOTHED ? chart_smooth(s) : NULL;
     curve *c = malloc(sizeof *c);
 
     if (!c) {
@@ -292,7 +292,7 @@ void sp_chart_add(sp_html *html, const sp_chart *chart, const sp_series *series,
     each_y_tick(html, &a, add_grid_line);
     sp_html_raw(html, "\"/>");
     for (int s = 0; s < n; s++)
-        add_curve(html, &a, chart, &series[s]);
+        chart_add_curve(html, &a, chart, &series[s]);
     sp_html_raw(html, "</svg>");
     each_y_tick(html, &a, add_y_tick);
     add_x_ticks(html, &a, chart->is_small);

@@ -95,7 +95,8 @@ static double draw_right(sp_canvas *canvas, double right, double y, double cap,
     return width;
 }
 
-static void draw_row(sp_canvas *canvas, const sp_legend_row *row, int64_t whole, int y)
+static void figure_draw_row(sp_canvas *canvas, const sp_legend_row *row, int64_t whole,
+                            int y)
 {
     const int right = LEGEND_X + LEGEND_WIDTH;
     const double percent = whole > 0 ? 100.0 * (double)row->n / (double)whole : 0;
@@ -112,7 +113,7 @@ static void draw_row(sp_canvas *canvas, const sp_legend_row *row, int64_t whole,
                  LEGEND_WIDTH - SWATCH - 26 - SHARE_WIDTH - used, ink, row->name);
 }
 
-static void draw_rows(sp_canvas *canvas, const sp_figure *f, int y, int bottom)
+static void figure_draw_rows(sp_canvas *canvas, const sp_figure *f, int y, int bottom)
 {
     const int most = (bottom - y) / ROW;
     const int n = f->n_rows <= most ? f->n_rows : most - 1;
@@ -122,7 +123,7 @@ static void draw_rows(sp_canvas *canvas, const sp_figure *f, int y, int bottom)
     for (int i = 0; i < f->n_rows; i++)
         whole += f->row[i].n;
     for (int i = 0; i < n; i++)
-        draw_row(canvas, &f->row[i], whole, y + i * ROW);
+        figure_draw_row(canvas, &f->row[i], whole, y + i * ROW);
     if (n < f->n_rows) {
         snprintf(text, sizeof text, "and %d more", f->n_rows - n);
         sp_font_draw(canvas, LEGEND_X + SWATCH + 12, y + n * ROW, 12, 0, pale, text);
@@ -158,7 +159,7 @@ static void draw_legend(sp_canvas *canvas, const sp_figure *f, int bottom)
                pale, f->unit);
     sp_canvas_fill(canvas, LEGEND_X, y + 12, LEGEND_WIDTH, 1, line);
     if (f->n_rows)
-        draw_rows(canvas, f, y + 40, bottom);
+        figure_draw_rows(canvas, f, y + 40, bottom);
     else
         draw_ramp(canvas, f, y + 32);
 }

@@ -91,7 +91,7 @@ static int digit(char c)
     return c >= 'a' ? c - 'a' + 10 : c - '0';
 }
 
-static int advance(const char *strokes)
+static int font_advance(const char *strokes)
 {
     return strokes == glyphs[0] ? BLANK : digit(strokes[0]) + BETWEEN;
 }
@@ -102,7 +102,7 @@ double sp_font_width(const char *text, double cap)
 
     assert(text && cap > 0);
     while (*text)
-        units += advance(next_character(&text).strokes);
+        units += font_advance(next_character(&text).strokes);
     return units ? (units - BETWEEN) * cap / CAP : 0;
 }
 
@@ -124,7 +124,7 @@ static point middle(point a, point b)
 }
 
 /* Appends a quadratic curve from `a` to `b` with control point c. */
-static void add_curve(chain *to, point a, point c, point b)
+static void font_add_curve(chain *to, point a, point c, point b)
 {
     for (int i = 1; i <= PIECES; i++) {
         const double t = (double)i / PIECES, s = 1 - t;
@@ -134,7 +134,7 @@ static void add_curve(chain *to, point a, point c, point b)
     }
 }
 
-static void smooth(chain *to, const point *p, int n, bool is_closed)
+static void font_smooth(chain *to, const point *p, int n, bool is_closed)
 {
     const int inner = is_closed ? n : n - 2;
     point from;
@@ -149,7 +149,7 @@ static void smooth(chain *to, const point *p, int n, bool is_closed)
                           : i == n - 3 ? p[n - 1]
                                        : middle(p[i + 1], p[i + 2]);
 
-        add_curve(to, from, control, end);
+        font_add_curve(to, from, control, end);
         from = end;
     }
 }
@@ -167,7 +167,8 @@ static double distance(point p, point a, point b)
 enum { EDGE = 5 };
 
 /* Paints every pixel by its distance from the chain. */
-static void paint(sp_canvas *canvas, const chain *line, double pen, sp_colour colour)
+static void font_paint(sp_canvas *canvas, const chain *line, double pen,
+                       sp_colour colour)
 {
     double x0 = INFINITY, y0 = INFINITY, x1 = -INFINITY, y1 = -INFINITY;
 
@@ -206,11 +207,11 @@ static void draw_strokes(sp_canvas *canvas, const char *strokes, double x, doubl
         for (at += kind == '~' || kind == '.'; *at && *at != ' '; at += 2)
             p[n++] = (point){x + digit(at[0]) * unit, y + digit(at[1]) * unit};
         if (kind == '~' || kind == '.')
-            smooth(&line, p, n, kind == '.');
+            font_smooth(&line, p, n, kind == '.');
         else
             for (line.n = 0; line.n < n; line.n++)
                 line.at[line.n] = p[line.n];
-        paint(canvas, &line, pen, colour);
+        font_paint(canvas, &line, pen, colour);
     }
 }
 
@@ -246,11 +247,11 @@ double sp_font_draw(sp_canvas *canvas, double x, double y, double cap, double mo
     while (*text) {
         const character c = next_character(&text);
 
-        if (is_cut && x + advance(c.strokes) * unit - begin > room)
+        if (is_cut && x + font_advance(c.strokes) * unit - begin > room)
             break;
         draw_strokes(canvas, c.strokes, x, y - cap, unit, colour);
         draw_accent(canvas, c, x, y - cap, unit, colour);
-        x += advance(c.strokes) * unit;
+        x += font_advance(c.strokes) * unit;
     }
     if (is_cut)
         return x - begin + sp_font_draw(canvas, x, y, cap, 0, colour, "...");

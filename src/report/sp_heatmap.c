@@ -28,14 +28,15 @@ static void write_number(sp_canvas *canvas, int number, int x, int y, sp_colour 
 }
 
 /* White to dark blue; the ends are ColorBrewer's for its scale "Blues". */
-static sp_colour colour_of(double share)
+static sp_colour heatmap_colour_of(double share)
 {
     return (sp_colour){(uint8_t)(247 - share * (247 - 8) + 0.5),
                        (uint8_t)(251 - share * (251 - 48) + 0.5),
                        (uint8_t)(255 - share * (255 - 107) + 0.5), 255};
 }
 
-static void draw_row(sp_canvas *canvas, const int64_t *counts, int n, int y, int cell)
+static void heatmap_draw_row(sp_canvas *canvas, const int64_t *counts, int n, int y,
+                             int cell)
 {
     const int left = cell >= NUMBERED_CELL ? MARGIN : 0;
     const int gap = cell >= NUMBERED_CELL;
@@ -47,7 +48,7 @@ static void draw_row(sp_canvas *canvas, const int64_t *counts, int n, int y, int
         const double share = total > 0 ? (double)counts[c] / total : 0;
         const int x = left + c * cell;
 
-        sp_canvas_fill(canvas, x, y, cell - gap, cell - gap, colour_of(share));
+        sp_canvas_fill(canvas, x, y, cell - gap, cell - gap, heatmap_colour_of(share));
         if (cell >= FILLED_CELL)
             write_number(canvas, (int)(100 * share + 0.5), x + cell / 2, y + cell / 2,
                          share > 0.5 ? white : black);
@@ -81,7 +82,8 @@ sp_status sp_heatmap_draw(const int64_t *confusion, int n, sp_canvas *canvas)
     margin = cell >= NUMBERED_CELL ? MARGIN : 0;
     SP_TRY(sp_canvas_create(canvas, margin + n * cell, margin + n * cell, white));
     for (int row = 0; row < n; row++)
-        draw_row(canvas, confusion + (int64_t)row * n, n, margin + row * cell, cell);
+        heatmap_draw_row(canvas, confusion + (int64_t)row * n, n, margin + row * cell,
+                         cell);
     if (margin > 0)
         draw_numbers(canvas, n, cell);
     return SP_OK;

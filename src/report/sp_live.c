@@ -22,7 +22,7 @@ static struct {
 /* ---- where it is drawn ---- */
 
 /* A terminal of unknown width, usually made by a program, gets only plain lines. */
-static bool is_wanted(sp_progress_when when, const sp_terminal *out)
+static bool live_is_wanted(sp_progress_when when, const sp_terminal *out)
 {
     if (when != SP_PROGRESS_AUTO)
         return when == SP_PROGRESS_ALWAYS;
@@ -38,7 +38,7 @@ static bool open_terminals(sp_progress_when when)
     sp_terminal_close(&live.terminal);
     sp_terminal_open(&live.terminal, STDOUT_FILENO);
     sp_terminal_open(&error, STDERR_FILENO);
-    live.is_live = is_wanted(when, &live.terminal);
+    live.is_live = live_is_wanted(when, &live.terminal);
     is_shared = live.is_live && error.fd >= 0;
     sp_terminal_close(&error);
     if (!live.is_live)
@@ -136,7 +136,7 @@ static int field_width(const sp_live *line, int i)
 }
 
 /* Leaves out fields until the rest fits; returns the columns that it needs. */
-static int choose(const sp_live *line, int most, bool is_shown[SP_LIVE_FIELDS])
+static int live_choose(const sp_live *line, int most, bool is_shown[SP_LIVE_FIELDS])
 {
     int width = -1, n = line->n;
 
@@ -173,7 +173,7 @@ void sp_live_layout(const sp_live *line, int columns, char *text, size_t bytes)
 {
     bool is_shown[SP_LIVE_FIELDS];
     const int most = columns > 1 ? columns - 1 : 1;
-    int width = choose(line, most, is_shown), bar = LEAST_BAR + most - width;
+    int width = live_choose(line, most, is_shown), bar = LEAST_BAR + most - width;
     size_t used = 0;
 
     assert(bytes > SP_LIVE_FIELDS * (SP_LIVE_TEXT + 1) / 2);

@@ -199,7 +199,7 @@ static void add_head(const sp_page *page)
 
 /* ---- differences ---- */
 
-static const char *value_of(const sp_story *s, int key)
+static const char *page_value_of(const sp_story *s, int key)
 {
     return s->deck_value && s->deck_value[key] ? s->deck_value[key] : "\xe2\x80\x93";
 }
@@ -214,9 +214,9 @@ static bool differs(const sp_page *page, int key)
     for (int run = 0; run < page->n; run++) {
         if (!page->story[run].deck_value)
             continue;
-        if (first && strcmp(first, value_of(&page->story[run], key)) != 0)
+        if (first && strcmp(first, page_value_of(&page->story[run], key)) != 0)
             return true;
-        first = value_of(&page->story[run], key);
+        first = page_value_of(&page->story[run], key);
     }
     return false;
 }
@@ -247,7 +247,8 @@ static void add_differences(const sp_page *page)
             continue;
         sp_html_put(page->html, "<tr><td>", sp_config_key(key), "</td>");
         for (int run = 0; run < page->n; run++)
-            sp_html_put(page->html, "<td>", value_of(&page->story[run], key), "</td>");
+            sp_html_put(page->html, "<td>", page_value_of(&page->story[run], key),
+                        "</td>");
         sp_html_raw(page->html, "</tr>\n");
     }
     sp_html_raw(page->html, "</tbody></table></div>\n");

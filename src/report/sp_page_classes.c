@@ -42,17 +42,17 @@ static bool take_counts(const sp_story *story, counts *c)
     return c->n > 0;
 }
 
-static int64_t total_of(const counts *c)
+static int64_t page_total_of(const counts *c)
 {
     return sp_metrics_total(c->confusion, c->n);
 }
 
-static double share(int64_t part, int64_t whole)
+static double page_share(int64_t part, int64_t whole)
 {
     return whole > 0 ? (double)part / (double)whole : NAN;
 }
 
-static double iou_of(const counts *c, int class)
+static double page_classes_iou_of(const counts *c, int class)
 {
     return c->iou ? c->iou[class] : sp_metrics_iou(c->confusion, c->n, class);
 }
@@ -68,7 +68,7 @@ static double recall_of(const counts *c, int class)
 }
 
 /* The mean over the classes that have the number. */
-static double mean_of(const counts *c, double (*of)(const counts *, int))
+static double page_classes_mean_of(const counts *c, double (*of)(const counts *, int))
 {
     double sum = 0;
     int n = 0;
@@ -83,7 +83,7 @@ static double mean_of(const counts *c, double (*of)(const counts *, int))
 
 /* ---- tables ---- */
 
-static void add_cell(const sp_page *page, double value, bool has_bar)
+static void page_classes_add_cell(const sp_page *page, double value, bool has_bar)
 {
     sp_html_raw(page->html, "<td>");
     sp_page_add_number(page, value, 4);
@@ -102,24 +102,25 @@ static void add_count_cell(const sp_page *page, int64_t n)
 }
 
 /* IoU comes first, so that a narrow screen shows it. */
-static void add_row(const sp_page *page, const counts *c, int k)
+static void page_add_row(const sp_page *page, const counts *c, int k)
 {
     sp_html_put(page->html, "<tr><td>", c->eval->class_name[k], "</td>");
-    add_cell(page, iou_of(c, k), true);
+    page_classes_add_cell(page, page_classes_iou_of(c, k), true);
     if (c->merged_iou)
-        add_cell(page, c->merged_iou[k], true);
-    add_cell(page, precision_of(c, k), false);
-    add_cell(page, recall_of(c, k), false);
+        page_classes_add_cell(page, c->merged_iou[k], true);
+    page_classes_add_cell(page, precision_of(c, k), false);
+    page_classes_add_cell(page, recall_of(c, k), false);
     add_count_cell(page, sp_metrics_truth(c->confusion, c->n, k));
     sp_html_raw(page->html, "<td>");
     sp_page_add_number(
-        page, 100 * share(sp_metrics_truth(c->confusion, c->n, k), total_of(c)), 2);
+        page,
+        100 * page_share(sp_metrics_truth(c->confusion, c->n, k), page_total_of(c)), 2);
     sp_html_raw(page->html, " %</td>");
     add_count_cell(page, sp_metrics_predicted(c->confusion, c->n, k));
     sp_html_raw(page->html, "</tr>\n");
 }
 
-static void add_table(const sp_page *page, const counts *c)
+static void page_add_table(const sp_page *page, const counts *c)
 {
     sp_html_add(page->html,
                 "<div class=\"wide\"><table><thead><tr><th>class</th><th>IoU</th>%s"
@@ -127,16 +128,16 @@ static void add_table(const sp_page *page, const counts *c)
                 "<th>predicted</th></tr></thead><tbody>\n",
                 c->merged_iou ? "<th>merged IoU</th>" : "", c->unit);
     for (int k = 0; k < c->n; k++)
-        add_row(page, c, k);
+        page_add_row(page, c, k);
     sp_html_raw(page->html, "</tbody><tfoot><tr><td>mean</td>");
-    add_cell(page, sp_story_score(c->eval), true);
+    page_classes_add_cell(page, sp_story_score(c->eval), true);
     if (c->merged_iou)
-        add_cell(page, sp_story_merged_score(c->eval), true);
-    add_cell(page, mean_of(c, precision_of), false);
-    add_cell(page, mean_of(c, recall_of), false);
-    add_count_cell(page, total_of(c));
+        page_classes_add_cell(page, sp_story_merged_score(c->eval), true);
+    page_classes_add_cell(page, page_classes_mean_of(c, precision_of), false);
+    page_classes_add_cell(page, page_classes_mean_of(c, recall_of), false);
+    add_count_cell(page, page_total_of(c));
     sp_html_raw(page->html, "<td></td>");
-    add_count_cell(page, total_of(c));
+    add_count_cell(page, page_total_of(c));
     sp_html_raw(page->html, "</tr></tfoot></table></div>\n");
 }
 
@@ -156,7 +157,7 @@ static void add_origin(const sp_page *page, const counts *c)
     sp_html_raw(page->html, ": ");
     sp_page_add_count(page, c->eval->samples);
     sp_html_raw(page->html, c->eval->samples == 1 ? " sample, " : " samples, ");
-    sp_page_add_count(page, (double)total_of(c));
+    sp_page_add_count(page, (double)page_total_of(c));
     sp_html_add(page->html, " labelled %s, accuracy ", c->unit);
     sp_page_add_number(
         page, c->is_of_points ? c->eval->point_accuracy : c->eval->accuracy, 4);
@@ -187,10 +188,10 @@ static void add_later(const sp_page *page, const sp_story *s)
         sp_html_raw(page->html, "</td><td>");
         sp_page_add_count(page, e->samples);
         sp_html_raw(page->html, "</td>");
-        add_cell(page, e->accuracy, false);
-        add_cell(page, e->miou, false);
-        add_cell(page, e->point_miou, false);
-        add_cell(page, sp_story_merged_score(e), false);
+        page_classes_add_cell(page, e->accuracy, false);
+        page_classes_add_cell(page, e->miou, false);
+        page_classes_add_cell(page, e->point_miou, false);
+        page_classes_add_cell(page, sp_story_merged_score(e), false);
         sp_html_put(page->html, "<td>", e->checkpoint, "</td></tr>\n");
     }
     sp_html_raw(page->html, "</tbody></table></div>\n");
@@ -218,16 +219,16 @@ static bool add_section(const sp_page *page, const char *head,
     return has_head;
 }
 
-static void add_run(const sp_page *page, int run, const counts *c)
+static void page_add_run(const sp_page *page, int run, const counts *c)
 {
     add_origin(page, c);
-    add_table(page, c);
+    page_add_table(page, c);
     add_later(page, &page->story[run]);
 }
 
 void sp_page_add_classes(const sp_page *page)
 {
-    if (!add_section(page, "<h2>Classes</h2>\n", add_run))
+    if (!add_section(page, "<h2>Classes</h2>\n", page_add_run))
         sp_html_raw(page->html, "<h2>Classes</h2>\n<p class=\"soft\">No evaluation has "
                                 "been finished.</p>\n");
 }
@@ -265,7 +266,7 @@ static void add_map_words(const sp_page *page, const counts *c, int truth,
 static void add_map_cell(const sp_page *page, const counts *c, int truth, int predicted)
 {
     const int64_t n = c->confusion[(int64_t)truth * c->n + predicted];
-    const double part = share(n, sp_metrics_truth(c->confusion, c->n, truth));
+    const double part = page_share(n, sp_metrics_truth(c->confusion, c->n, truth));
     /* The square root shows confusions of a few percent too. */
     const double shade = part > 0 ? 0.06 + 0.94 * sqrt(part) : 0;
 
@@ -366,7 +367,7 @@ void sp_page_add_confusions(const sp_page *page)
 
 /* Quotes a text as RFC 4180 does. Line breaks become blanks. A text that a spreadsheet
  * would read as a formula gets an apostrophe before it. */
-static void add_quoted(sp_html *csv, const char *text)
+static void page_add_quoted(sp_html *csv, const char *text)
 {
     sp_html_raw(csv, "\"");
     if (*text && strchr("=+-@\t\r", *text))
@@ -398,15 +399,15 @@ void sp_page_add_csv(const sp_page *page, sp_html *csv)
         if (!take_counts(&page->story[run], &c))
             continue;
         for (int k = 0; k < c.n; k++) {
-            add_quoted(csv, page->story[run].name);
+            page_add_quoted(csv, page->story[run].name);
             add_value(csv, c.eval->step);
             add_value(csv, c.eval->epoch);
             sp_html_add(csv, ",%s,", c.unit);
-            add_quoted(csv, c.eval->class_name[k]);
+            page_add_quoted(csv, c.eval->class_name[k]);
             sp_html_add(csv, ",%" PRId64 ",%" PRId64,
                         sp_metrics_truth(c.confusion, c.n, k),
                         sp_metrics_predicted(c.confusion, c.n, k));
-            add_value(csv, iou_of(&c, k));
+            add_value(csv, page_classes_iou_of(&c, k));
             add_value(csv, precision_of(&c, k));
             add_value(csv, recall_of(&c, k));
             add_value(csv, c.merged_iou ? c.merged_iou[k] : NAN);

@@ -8,7 +8,7 @@
 #include "report/sp_page_internal.h"
 
 /* The IoU of the class of this name, over points if there are points. */
-static double iou_of(const sp_story_eval *e, const char *class)
+static double page_curves_iou_of(const sp_story_eval *e, const char *class)
 {
     const double *iou = e->point_iou ? e->point_iou : e->iou;
 
@@ -29,7 +29,7 @@ static void take_points(const sp_story *s, const sp_page_numbers *from, int n,
 {
     for (int i = 0; i < n; i++) {
         x[i] = from->is_eval ? s->eval[i].step : s->step[i].at[SP_STEP_AT_STEP];
-        x[n + i] = from->iou       ? iou_of(&s->eval[i], from->iou)
+        x[n + i] = from->iou       ? page_curves_iou_of(&s->eval[i], from->iou)
                    : from->is_eval ? number_at(&s->eval[i], from->offset)
                                    : number_at(&s->step[i], from->offset);
         x[n + i] /= from->unit > 0 ? from->unit : 1;
@@ -108,7 +108,7 @@ static void add_class_charts(const sp_page *page)
         sp_html_raw(page->html, "</div>\n");
 }
 
-static void add_legend(const sp_page *page)
+static void page_curves_add_legend(const sp_page *page)
 {
     if (page->n < 2)
         return;
@@ -146,7 +146,7 @@ void sp_page_add_curves(const sp_page *page)
         sp_html_raw(page->html, "<p class=\"soft\">No step has been logged.</p>\n");
         return;
     }
-    add_legend(page);
+    page_curves_add_legend(page);
     sp_html_raw(page->html, "<div class=\"grid2\">\n");
     for (size_t i = 0; i < sizeof charts / sizeof *charts; i++) {
         const sp_chart chart = {.title = charts[i].title,

@@ -25,7 +25,7 @@ enum { N_PARTS = sizeof parts / sizeof *parts };
 
 /* The mean of a number over the logged steps but the first, which warms up; NAN: no
  * line has it. */
-static double mean_of(const sp_story *s, sp_step_value value)
+static double page_machine_mean_of(const sp_story *s, sp_step_value value)
 {
     double sum = 0;
     int n = 0;
@@ -39,8 +39,8 @@ static double mean_of(const sp_story *s, sp_step_value value)
 }
 
 /* Appends a part of the bar, and its word to the list below. */
-static void add_part(const sp_page *page, sp_html *list, const char *name, int colour,
-                     double s, double whole)
+static void page_add_part(const sp_page *page, sp_html *list, const char *name,
+                          int colour, double s, double whole)
 {
     const sp_page below = {page->story, page->n, list};
 
@@ -62,17 +62,19 @@ static void add_parts(const sp_page *page, const sp_story *s, double whole)
 
     sp_html_raw(page->html, "<div class=\"parts\">");
     for (int i = 0; i < N_PARTS; i++) {
-        const double part = mean_of(s, parts[i].value);
+        const double part = page_machine_mean_of(s, parts[i].value);
 
         if (!isfinite(part) || part <= 0)
             continue;
-        add_part(page, &list, parts[i].name, i + 1, fmin(part, rest), whole);
+        page_add_part(page, &list, parts[i].name, i + 1, fmin(part, rest), whole);
         rest -= fmin(part, rest);
     }
     if (rest > 0)
-        add_part(page, &list,
-                 isfinite(mean_of(s, SP_STEP_AT_FORWARD_S)) ? "the rest" : "computing",
-                 0, rest, whole);
+        page_add_part(page, &list,
+                      isfinite(page_machine_mean_of(s, SP_STEP_AT_FORWARD_S))
+                          ? "the rest"
+                          : "computing",
+                      0, rest, whole);
     sp_html_raw(page->html, "</div><ul class=\"keys\">");
     if (sp_html_end(&list, &text, &n) == SP_OK)
         sp_html_raw(page->html, text);
@@ -85,7 +87,7 @@ static void add_parts(const sp_page *page, const sp_story *s, double whole)
 static void add_step_time(const sp_page *page, int run)
 {
     const sp_story *s = &page->story[run];
-    const double whole = mean_of(s, SP_STEP_AT_STEP_S);
+    const double whole = page_machine_mean_of(s, SP_STEP_AT_STEP_S);
 
     if (!(whole > 0))
         return;
@@ -93,13 +95,13 @@ static void add_step_time(const sp_page *page, int run)
     sp_html_raw(page->html, "<p>A step takes ");
     sp_page_add_seconds(page, whole);
     sp_html_raw(page->html, " on the slowest rank and has ");
-    sp_page_add_count(page, mean_of(s, SP_STEP_AT_VOXELS));
+    sp_page_add_count(page, page_machine_mean_of(s, SP_STEP_AT_VOXELS));
     sp_html_raw(page->html, " voxels; the fullest rank has ");
-    sp_page_add_number(page, mean_of(s, SP_STEP_AT_IMBALANCE), 2);
+    sp_page_add_number(page, page_machine_mean_of(s, SP_STEP_AT_IMBALANCE), 2);
     sp_html_raw(page->html, " times the mean share. ");
-    if (isfinite(mean_of(s, SP_STEP_AT_PLAN_S))) {
+    if (isfinite(page_machine_mean_of(s, SP_STEP_AT_PLAN_S))) {
         sp_html_raw(page->html, "Plans are made ahead, in ");
-        sp_page_add_seconds(page, mean_of(s, SP_STEP_AT_PLAN_S));
+        sp_page_add_seconds(page, page_machine_mean_of(s, SP_STEP_AT_PLAN_S));
         sp_html_raw(page->html, ". ");
     }
     sp_html_raw(page->html, "<span class=\"soft\">(Means of the logged steps but the "
@@ -152,7 +154,8 @@ void sp_page_add_times(const sp_page *page)
 
     assert(page->n > 0 && page->story);
     for (int run = 0; run < page->n; run++)
-        has_steps = has_steps || mean_of(&page->story[run], SP_STEP_AT_STEP_S) > 0;
+        has_steps =
+            has_steps || page_machine_mean_of(&page->story[run], SP_STEP_AT_STEP_S) > 0;
     if (!has_steps)
         return;
     sp_html_raw(page->html, "<h2>Time</h2>\n");
@@ -177,7 +180,7 @@ void sp_page_add_times(const sp_page *page)
 
 /* ---- who ran where ---- */
 
-static void add_cell(const sp_page *page, const char *text)
+static void page_machine_add_cell(const sp_page *page, const char *text)
 {
     sp_html_put(page->html, "<td>", text, "</td>");
 }
@@ -192,11 +195,11 @@ static void add_start(const sp_page *page, const sp_story_start *s)
     sp_html_raw(page->html, " on ");
     sp_page_add_count(page, s->nodes);
     sp_html_raw(page->html, "</td>");
-    add_cell(page, s->device);
-    add_cell(page, s->processor);
-    add_cell(page, s->precision);
-    add_cell(page, s->transport);
-    add_cell(page, s->version);
+    page_machine_add_cell(page, s->device);
+    page_machine_add_cell(page, s->processor);
+    page_machine_add_cell(page, s->precision);
+    page_machine_add_cell(page, s->transport);
+    page_machine_add_cell(page, s->version);
     sp_html_raw(page->html, "</tr>\n");
 }
 

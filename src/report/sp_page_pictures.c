@@ -21,8 +21,8 @@ static bool is_known(const char *which)
 }
 
 /* Embeds one picture; *left: bytes that may still be used. */
-static void add_picture(const sp_page *page, const sp_story *s, const char *which,
-                        const char *kind, const char *side, size_t *left)
+static void page_add_picture(const sp_page *page, const sp_story *s, const char *which,
+                             const char *kind, const char *side, size_t *left)
 {
     static const char magic[8] = {'\x89', 'P', 'N', 'G', '\r', '\n', '\x1a', '\n'};
     char path[PATH_MAX], *bytes = NULL;
@@ -59,7 +59,7 @@ static void add_swatch(const sp_page *page, sp_colour c)
                 c.g, c.b);
 }
 
-static void add_legend(const sp_page *page, const sp_story *s)
+static void page_pictures_add_legend(const sp_page *page, const sp_story *s)
 {
     const sp_story_eval *e = sp_story_last(s);
 
@@ -77,7 +77,7 @@ static void add_legend(const sp_page *page, const sp_story *s)
     sp_html_raw(page->html, "wrong</li></ul>\n");
 }
 
-static void add_sample(const sp_page *page, const sp_story *s, int i, size_t *left)
+static void page_add_sample(const sp_page *page, const sp_story *s, int i, size_t *left)
 {
     const sp_story_sample *sample = &s->sample[i];
 
@@ -92,7 +92,7 @@ static void add_sample(const sp_page *page, const sp_story *s, int i, size_t *le
     for (size_t side = 0; side < 2; side++) {
         sp_html_raw(page->html, "<div class=\"trio\">\n");
         for (size_t kind = 0; kind < 3; kind++)
-            add_picture(page, s, sample->which, kinds[kind], sides[side], left);
+            page_add_picture(page, s, sample->which, kinds[kind], sides[side], left);
         sp_html_raw(page->html, "</div>\n");
     }
     sp_html_raw(page->html, "</section>\n");
@@ -113,9 +113,9 @@ void sp_page_add_pictures(const sp_page *page)
             sp_html_raw(page->html, "<h2>Samples of the validation</h2>\n");
         has_head = true;
         sp_page_head_run(page, run);
-        add_legend(page, s);
+        page_pictures_add_legend(page, s);
         for (int i = 0; i < s->n_samples; i++)
             if (is_known(s->sample[i].which))
-                add_sample(page, s, i, &left);
+                page_add_sample(page, s, i, &left);
     }
 }

@@ -23,15 +23,16 @@ static const sp_colour ramp[] = {RGB(0x00224E), RGB(0x434E6C), RGB(0x7D7C78),
                                  RGB(0xBCAF6F), RGB(0xFEE838)};
 enum { RAMP_PARTS = sizeof ramp / sizeof *ramp - 1 };
 
-static uint8_t between(int a, int b, int part, int whole)
+static uint8_t palette_between(int a, int b, int part, int whole)
 {
     return (uint8_t)(a + (b - a) * part / whole);
 }
 
-static sp_colour mix(sp_colour a, sp_colour b, int part, int whole)
+static sp_colour palette_mix(sp_colour a, sp_colour b, int part, int whole)
 {
-    return (sp_colour){between(a.r, b.r, part, whole), between(a.g, b.g, part, whole),
-                       between(a.b, b.b, part, whole), 255};
+    return (sp_colour){palette_between(a.r, b.r, part, whole),
+                       palette_between(a.g, b.g, part, whole),
+                       palette_between(a.b, b.b, part, whole), 255};
 }
 
 sp_colour sp_palette_class(int index)
@@ -42,7 +43,7 @@ sp_colour sp_palette_class(int index)
     const int turn = index / N_CLASSES % 4;
 
     assert(index >= 0);
-    return mix(base, turn == 2 ? white : black, part[turn], 10);
+    return palette_mix(base, turn == 2 ? white : black, part[turn], 10);
 }
 
 sp_colour sp_palette_ramp(int i)
@@ -52,5 +53,6 @@ sp_colour sp_palette_ramp(int i)
         at / (SP_RAMP - 1) < RAMP_PARTS ? at / (SP_RAMP - 1) : RAMP_PARTS - 1;
 
     assert(i >= 0 && i < SP_RAMP);
-    return mix(ramp[part], ramp[part + 1], at - part * (SP_RAMP - 1), SP_RAMP - 1);
+    return palette_mix(ramp[part], ramp[part + 1], at - part * (SP_RAMP - 1),
+                       SP_RAMP - 1);
 }

@@ -16,14 +16,14 @@ typedef struct colours {
     int16_t slot[SLOTS]; /* index of the colour; -1: free */
 } colours;
 
-static uint32_t bits_of(sp_colour c)
+static uint32_t png_bits_of(sp_colour c)
 {
     return (uint32_t)c.r | (uint32_t)c.g << 8 | (uint32_t)c.b << 16 |
            (uint32_t)c.a << 24;
 }
 
 /* Returns the index of a colour, which is added if it is new; -1 if it does not fit. */
-static int index_of(colours *table, uint32_t colour)
+static int png_index_of(colours *table, uint32_t colour)
 {
     uint32_t at = (colour * 2654435761u) >> 22;
 
@@ -50,10 +50,10 @@ static png_byte *make_indices(const sp_canvas *canvas, colours *table)
     memset(table, 0, sizeof *table);
     memset(table->slot, 0xff, sizeof table->slot);
     for (size_t i = 0; indices && i < n; i++) {
-        const uint32_t colour = bits_of(canvas->pixel[i]);
+        const uint32_t colour = png_bits_of(canvas->pixel[i]);
 
         if (last < 0 || colour != before)
-            last = index_of(table, colour);
+            last = png_index_of(table, colour);
         if (last < 0) {
             free(indices);
             return NULL;

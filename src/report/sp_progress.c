@@ -34,7 +34,7 @@ static double left(const sp_progress *p, int64_t done)
                                     : NAN;
 }
 
-static void add_counts(sp_live *line, const sp_progress *p, int64_t done)
+static void progress_add_counts(sp_live *line, const sp_progress *p, int64_t done)
 {
     const double past_s = sp_now_s() - p->begin_s;
     char text[SP_DURATION];
@@ -69,7 +69,7 @@ void sp_progress_at(sp_progress *progress, int64_t done, const char *format, ...
     progress->drawn_s = sp_now_s();
     sp_live_begin(&line);
     sp_live_add(&line, 8, "%s", progress->what);
-    add_counts(&line, progress, done);
+    progress_add_counts(&line, progress, done);
     sp_live_add(&line, 2, "%s", note);
     sp_live_draw(&line);
 }

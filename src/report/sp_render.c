@@ -100,7 +100,7 @@ static float ranked(float *value, int n, int rank)
 }
 
 /* Finds the range of n values without the few that lie far outside of all others. */
-static void find_range(float *value, int n, double *lo, double *hi)
+static void render_find_range(float *value, int n, double *lo, double *hi)
 {
     const int out = n / STRAY;
     double least = INFINITY, most = -INFINITY, width;
@@ -138,8 +138,8 @@ static sp_status find_borders(const sp_cloud *cloud, sp_render_from from, double
         v[n++] = p.v;
     }
     if (n > 0) {
-        find_range(u, n, &lo[0], &hi[0]);
-        find_range(v, n, &lo[1], &hi[1]);
+        render_find_range(u, n, &lo[0], &hi[0]);
+        render_find_range(v, n, &lo[1], &hi[1]);
     }
     free(u);
     return n > 0 ? SP_OK : SP_FAIL(SP_EDATA, "there is no point to draw");
@@ -201,7 +201,7 @@ void sp_raster_destroy(sp_raster *r)
     *r = (sp_raster){0};
 }
 
-static sp_status allocate(sp_raster *r, const sp_render *view, int smooth)
+static sp_status render_allocate(sp_raster *r, const sp_render *view, int smooth)
 {
     size_t n;
 
@@ -225,8 +225,8 @@ static sp_status allocate(sp_raster *r, const sp_render *view, int smooth)
 
 /* Paints a rectangle of pixels for each point; the nearest one is kept, and the first
  * of several at one depth. */
-static void paint(sp_raster *r, const sp_render *view, const sp_cloud *cloud, int wide,
-                  int high)
+static void render_paint(sp_raster *r, const sp_render *view, const sp_cloud *cloud,
+                         int wide, int high)
 {
     const axes a = axes_of(view->from);
     const float scale = (float)r->scale, u0 = (float)view->u0, v1 = (float)view->v1;
@@ -258,7 +258,7 @@ static void paint(sp_raster *r, const sp_render *view, const sp_cloud *cloud, in
 /* The edge of a point's square where points have no size: three quarters more than the
  * mean distance between painted pixels within the squares of the picture that have any,
  * since scanners do not place points evenly. */
-static int find_gap(const sp_raster *r)
+static int render_find_gap(const sp_raster *r)
 {
     int64_t painted = 0, covered = 0;
 
@@ -288,15 +288,15 @@ static void paint_points(sp_raster *r, const sp_render *view, const sp_cloud *cl
             cloud->cell * r->scale * (view->from == SP_FROM_OBLIQUE ? 1.2 : 1);
 
         size = (int)fmin(fmax(ceil(edge), 1), 4096);
-        paint(r, view, cloud, size, size);
+        render_paint(r, view, cloud, size, size);
         return;
     }
-    paint(r, view, cloud, 1, 1);
-    size = find_gap(r);
+    render_paint(r, view, cloud, 1, 1);
+    size = render_find_gap(r);
     size = size < r->smooth ? r->smooth : size;
     /* The lines of a sensor are farther apart than the points on them. */
-    paint(r, view, cloud, is_sensor ? (size + 1) / 2 : size,
-          is_sensor ? size * 3 / 2 : size);
+    render_paint(r, view, cloud, is_sensor ? (size + 1) / 2 : size,
+                 is_sensor ? size * 3 / 2 : size);
 }
 
 /* ---- shading ---- */
@@ -314,8 +314,8 @@ static inline float depth_at(const sp_raster *r, int x, int y, float otherwise)
 /* The light that a pixel loses to its eight neighbours at a distance: the sum of the
  * logarithms of their distances in front of it, computed as one logarithm of a product.
  * It grows slowly: a step of a kerb shows beside a house. */
-static inline float loss(const sp_raster *r, int x, int y, int distance, float depth,
-                         float unit)
+static inline float render_loss(const sp_raster *r, int x, int y, int distance,
+                                float depth, float unit)
 {
     static const int dx[] = {1, 1, 0, -1, -1, -1, 0, 1};
     static const int dy[] = {0, 1, 1, 1, 0, -1, -1, -1};
@@ -345,8 +345,8 @@ static void shade(sp_raster *r, float unit)
             r->shade[k] = 1;
             if (!(depth < INFINITY))
                 continue;
-            sum = loss(r, x, y, r->smooth, depth, unit) +
-                  loss(r, x, y, 3 * r->smooth, depth, unit) / 3;
+            sum = render_loss(r, x, y, r->smooth, depth, unit) +
+                  render_loss(r, x, y, 3 * r->smooth, depth, unit) / 3;
             if (sum > 0)
                 r->shade[k] = fmaxf(expf(-strength * sum), 0.25f);
         }
@@ -400,7 +400,7 @@ sp_status sp_render_paint(const sp_render *view, const sp_cloud *cloud, int smoo
     if (cloud->n >= SP_NO_POINT)
         return SP_FAIL(SP_EDATA, "%lld points: a picture takes fewer than 2^32",
                        (long long)cloud->n);
-    SP_TRY(allocate(raster, view, smooth));
+    SP_TRY(render_allocate(raster, view, smooth));
     paint_points(raster, view, cloud);
     /* A range of 10 cm is a step in the sensor's view. */
     shade(raster,

@@ -68,7 +68,7 @@ static int64_t whole(const json_t *root, const char *key)
     return json_integer_value(json_object_get(root, key));
 }
 
-static void take_step(lines *l, const json_t *root, int64_t samples, int64_t step)
+static void run_take_step(lines *l, const json_t *root, int64_t samples, int64_t step)
 {
     l->step = whole(root, "step");
     l->epoch = whole(root, "epoch");
@@ -82,13 +82,13 @@ static void take_step(lines *l, const json_t *root, int64_t samples, int64_t ste
 }
 
 /* Keeps a line that is the last of its kind. before: the step line before it. */
-static void take_line(lines *l, const char *line, size_t length, const char *before)
+static void run_take_line(lines *l, const char *line, size_t length, const char *before)
 {
     json_t *root = json_loadb(line, length, JSON_DISABLE_EOF_CHECK, NULL);
     json_t *old = before ? json_loads(before, JSON_DISABLE_EOF_CHECK, NULL) : NULL;
 
     if (sp_run_is_event(line, "step"))
-        take_step(l, root, whole(old, "samples"), whole(old, "step"));
+        run_take_step(l, root, whole(old, "samples"), whole(old, "step"));
     else if (sp_run_is_event(line, "eval"))
         l->score = real(root, "point_miou") >= 0 ? real(root, "point_miou")
                                                  : real(root, "miou");
@@ -122,10 +122,10 @@ static void take_lines(lines *l, char *text, bool is_begin)
         last[1] = NULL;
     for (int k = 0; k < 4; k++)
         if (last[k])
-            take_line(l, last[k], length[k], k == 3 ? before : NULL);
+            run_take_line(l, last[k], length[k], k == 3 ? before : NULL);
 }
 
-static size_t read_part(int fd, char *text, size_t most, int64_t at)
+static size_t run_read_part(int fd, char *text, size_t most, int64_t at)
 {
     const ssize_t n = pread(fd, text, most, at);
 
@@ -133,7 +133,7 @@ static size_t read_part(int fd, char *text, size_t most, int64_t at)
     return n > 0 ? (size_t)n : 0;
 }
 
-static void read_lines(view *v)
+static void run_read_lines(view *v)
 {
     const int64_t step = v->lines.step;
     char path[PATH_MAX];
@@ -145,10 +145,10 @@ static void read_lines(view *v)
     if (fstat(fd, &st) == 0 && st.st_size != v->size) {
         v->size = st.st_size;
         if (st.st_size > TAIL && v->lines.steps == 0) {
-            read_part(fd, v->text, HEAD, 0);
+            run_read_part(fd, v->text, HEAD, 0);
             take_lines(&v->lines, v->text, true);
         }
-        read_part(fd, v->text, TAIL, st.st_size > TAIL ? st.st_size - TAIL : 0);
+        run_read_part(fd, v->text, TAIL, st.st_size > TAIL ? st.st_size - TAIL : 0);
         take_lines(&v->lines, v->text, st.st_size <= TAIL);
     }
     close(fd);
@@ -212,7 +212,7 @@ static bool are_gone(const sp_heartbeat *records, int n)
 /* Looks at the run folder. *is_running says whether the run continues; *last is the
  * heartbeat to be shown; its counter is 0 if there is nothing to show. A run that was
  * killed says "running" for ever. */
-static sp_status look(view *v, sp_heartbeat *last, bool *is_running)
+static sp_status run_look(view *v, sp_heartbeat *last, bool *is_running)
 {
     char path[PATH_MAX];
     sp_heartbeat *records = NULL;
@@ -264,7 +264,7 @@ static void add_phase(sp_live *line, const view *v, const sp_heartbeat *last)
         sp_live_add(line, 85, "in %s", sp_live_duration(pass_left_s(p), text));
 }
 
-static void draw(const view *v, const sp_heartbeat *last)
+static void run_draw(const view *v, const sp_heartbeat *last)
 {
     const double now = sp_now_s(), silent_s = now - v->heard_s;
     const lines *l = &v->lines;
@@ -296,7 +296,7 @@ static void draw(const view *v, const sp_heartbeat *last)
 }
 
 /* Prints a line if the run has logged a step since the last one. */
-static void print_step(view *v)
+static void run_print_step(view *v)
 {
     const lines *l = &v->lines;
     char left[SP_DURATION];
@@ -322,20 +322,20 @@ static void print_pass(view *v)
                 p->total, sp_live_duration(pass_left_s(p), left));
 }
 
-static sp_status watch(view *v)
+static sp_status run_watch(view *v)
 {
     sp_heartbeat last;
     bool is_running;
 
     for (;;) {
-        SP_TRY(look(v, &last, &is_running));
+        SP_TRY(run_look(v, &last, &is_running));
         if (!is_running || sp_signal_received())
             return SP_OK;
-        read_lines(v);
+        run_read_lines(v);
         if (sp_live_is_shown())
-            draw(v, &last);
+            run_draw(v, &last);
         else {
-            print_step(v);
+            run_print_step(v);
             print_pass(v);
         }
         sp_sleep_s(LOOK_MS / 1000.0);
@@ -361,7 +361,7 @@ sp_status sp_run_watch(const char *dir)
     sp_live_open_alone(SP_PROGRESS_AUTO);
     sp_signal_install();
     sp_signal_started();
-    rc = watch(&v);
+    rc = run_watch(&v);
     free(v.text);
     sp_live_remove();
     /* Without a run this fails with its own message. */

@@ -45,7 +45,7 @@ void sp_story_note(sp_story *story, const char *format, ...)
 
 /* Reads all lines of a file. The last line may be incomplete if the program is running
  * or was killed. */
-static sp_status read_lines(sp_story *story, const char *name, bool is_later)
+static sp_status story_read_lines(sp_story *story, const char *name, bool is_later)
 {
     char path[PATH_MAX], *all;
     int number = 0, n_faults = 0;
@@ -79,7 +79,7 @@ static sp_status read_lines(sp_story *story, const char *name, bool is_later)
     return SP_OK;
 }
 
-static bool has(const sp_story *story, const char *name)
+static bool story_has(const sp_story *story, const char *name)
 {
     char path[PATH_MAX];
 
@@ -93,8 +93,8 @@ static sp_status check_folder(const sp_story *story)
 
     if (stat(story->dir, &st) != 0 || !S_ISDIR(st.st_mode))
         return SP_FAIL(SP_EIO, "%s: no such run folder", story->dir);
-    if (has(story, "metrics.jsonl") || has(story, "evaluations.jsonl") ||
-        has(story, "status.json"))
+    if (story_has(story, "metrics.jsonl") || story_has(story, "evaluations.jsonl") ||
+        story_has(story, "status.json"))
         return SP_OK;
     return SP_FAIL(SP_EIO,
                    "%s: no run in it: expected metrics.jsonl, "
@@ -117,8 +117,8 @@ sp_status sp_story_read(sp_story *story, const char *dir)
     if (n >= PATH_MAX - 256)
         return SP_FAIL(SP_EIO, "%.100s...: path too long", dir);
     SP_TRY(check_folder(story));
-    SP_TRY(read_lines(story, "metrics.jsonl", false));
-    SP_TRY(read_lines(story, "evaluations.jsonl", true));
+    SP_TRY(story_read_lines(story, "metrics.jsonl", false));
+    SP_TRY(story_read_lines(story, "evaluations.jsonl", true));
     return sp_story_read_folder(story);
 }
 

@@ -14,7 +14,7 @@
 
 /* Reads a small file of the folder; NULL if it does not exist or cannot be read. The
  * latter adds a note. */
-static char *read_text(sp_story *story, const char *name)
+static char *story_read_text(sp_story *story, const char *name)
 {
     char path[PATH_MAX], *text;
 
@@ -47,12 +47,12 @@ static char *read_checkpoint_deck(const sp_story *story)
     return deck;
 }
 
-static sp_status read_deck(sp_story *story)
+static sp_status story_read_deck(sp_story *story)
 {
     sp_config config = {0};
     sp_status rc = SP_OK;
 
-    story->deck = read_text(story, "deck.resolved");
+    story->deck = story_read_text(story, "deck.resolved");
     if (!story->deck)
         story->deck = read_checkpoint_deck(story);
     if (!story->deck) {
@@ -76,7 +76,7 @@ static sp_status read_deck(sp_story *story)
 
 /* ---- checkpoints ---- */
 
-static int by_name(const void *a, const void *b)
+static int story_by_name(const void *a, const void *b)
 {
     const sp_story_file *x = a, *y = b;
 
@@ -111,7 +111,7 @@ static sp_status read_checkpoints(sp_story *story)
         closedir(folder);
     if (rc == SP_OK && story->n_checkpoints > 0)
         qsort(story->checkpoint, (size_t)story->n_checkpoints,
-              sizeof *story->checkpoint, by_name);
+              sizeof *story->checkpoint, story_by_name);
     return rc;
 }
 
@@ -132,9 +132,9 @@ sp_status sp_story_read_folder(sp_story *story)
         sp_story_note(story, "heartbeat.bin cannot be read: %s",
                       sp_error_last()->message);
     }
-    SP_TRY(read_deck(story));
+    SP_TRY(story_read_deck(story));
     SP_TRY(read_checkpoints(story));
-    pictures = read_text(story, "pictures/pictures.json");
+    pictures = story_read_text(story, "pictures/pictures.json");
     if (pictures)
         rc = sp_story_take_pictures(story, pictures);
     free(pictures);

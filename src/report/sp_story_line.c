@@ -10,7 +10,7 @@
 
 enum { MOST_CLASSES = 65536 };
 
-static double number(const json_t *object, const char *key)
+static double story_number(const json_t *object, const char *key)
 {
     const json_t *value = json_object_get(object, key);
 
@@ -27,14 +27,14 @@ static char *text(const json_t *object, const char *key, bool *is_short)
     return copy;
 }
 
-static sp_status out_of_memory(void)
+static sp_status story_out_of_memory(void)
 {
     return SP_FAIL(SP_EMEM, "no memory for the lines of a run");
 }
 
 /* ---- steps ---- */
 
-static sp_status take_step(sp_story *story, const json_t *line)
+static sp_status story_take_step(sp_story *story, const json_t *line)
 {
 #define KEY(name, key) key,
     static const char *const keys[] = {SP_STEP_VALUES(KEY)};
@@ -44,7 +44,7 @@ static sp_status take_step(sp_story *story, const json_t *line)
     SP_TRY(sp_story_grow((void **)&story->step, story->n_steps, sizeof *story->step));
     step = &story->step[story->n_steps++];
     for (int i = 0; i < SP_STEP_VALUE_COUNT; i++)
-        step->at[i] = number(line, keys[i]);
+        step->at[i] = story_number(line, keys[i]);
     return SP_OK;
 }
 
@@ -61,13 +61,13 @@ static sp_status take_iou(const json_t *object, int n, double **iou)
         return SP_OK;
     *iou = malloc(((size_t)n + 1) * sizeof **iou);
     if (!*iou)
-        return out_of_memory();
+        return story_out_of_memory();
     json_object_foreach((json_t *)(uintptr_t)object, key, value)(*iou)[i++] =
         json_is_number(value) ? json_number_value(value) : NAN;
     return SP_OK;
 }
 
-static sp_status take_names(const json_t *object, int n, char ***name)
+static sp_status story_take_names(const json_t *object, int n, char ***name)
 {
     const char *key;
     const json_t *value;
@@ -75,7 +75,7 @@ static sp_status take_names(const json_t *object, int n, char ***name)
 
     *name = calloc((size_t)n + 1, sizeof **name);
     if (!*name)
-        return out_of_memory();
+        return story_out_of_memory();
     if ((int)json_object_size(object) == n)
         json_object_foreach((json_t *)(uintptr_t)object, key, value)(*name)[i++] =
             strdup(key);
@@ -88,7 +88,7 @@ static sp_status take_names(const json_t *object, int n, char ***name)
     }
     for (i = 0; i < n; i++)
         if (!(*name)[i])
-            return out_of_memory();
+            return story_out_of_memory();
     return SP_OK;
 }
 
@@ -121,7 +121,7 @@ static sp_status take_confusion(const json_t *matrix, int n, int64_t **confusion
         return SP_OK;
     *confusion = malloc(((size_t)n * (size_t)n + 1) * sizeof **confusion);
     if (!*confusion)
-        return out_of_memory();
+        return story_out_of_memory();
     for (int i = 0; i < n; i++)
         for (int k = 0; k < n; k++)
             (*confusion)[i * n + k] = json_integer_value(
@@ -135,20 +135,21 @@ static sp_status fill_eval(sp_story_eval *e, const json_t *line, bool is_later)
     const json_t *merged = json_object_get(line, "merged");
     bool is_short = false;
 
-    *e = (sp_story_eval){.step = number(line, "step"),
-                         .epoch = number(line, "epoch"),
-                         .samples = number(line, "samples"),
-                         .loss = number(line, "loss"),
-                         .accuracy = number(line, "accuracy"),
-                         .miou = number(line, "miou"),
-                         .point_accuracy = number(line, "point_accuracy"),
-                         .point_miou = number(line, "point_miou"),
-                         .merged_miou = number(merged, "miou"),
-                         .merged_point_miou = number(merged, "point_miou")};
+    *e = (sp_story_eval){.step = story_number(line, "step"),
+                         .epoch = story_number(line, "epoch"),
+                         .samples = story_number(line, "samples"),
+                         .loss = story_number(line, "loss"),
+                         .accuracy = story_number(line, "accuracy"),
+                         .miou = story_number(line, "miou"),
+                         .point_accuracy = story_number(line, "point_accuracy"),
+                         .point_miou = story_number(line, "point_miou"),
+                         .merged_miou = story_number(merged, "miou"),
+                         .merged_point_miou = story_number(merged, "point_miou")};
     e->n_classes = json_is_array(matrix)
                        ? (int)json_array_size(matrix)
                        : (int)json_object_size(json_object_get(line, "iou"));
-    SP_TRY(take_names(json_object_get(line, "iou"), e->n_classes, &e->class_name));
+    SP_TRY(
+        story_take_names(json_object_get(line, "iou"), e->n_classes, &e->class_name));
     SP_TRY(take_iou(json_object_get(line, "iou"), e->n_classes, &e->iou));
     SP_TRY(take_iou(json_object_get(line, "point_iou"), e->n_classes, &e->point_iou));
     SP_TRY(take_iou(json_object_get(merged, "iou"), e->n_classes, &e->merged_iou));
@@ -161,7 +162,7 @@ static sp_status fill_eval(sp_story_eval *e, const json_t *line, bool is_later)
         e->time = text(line, "time", &is_short);
         e->checkpoint = text(line, "checkpoint", &is_short);
     }
-    return is_short ? out_of_memory() : SP_OK;
+    return is_short ? story_out_of_memory() : SP_OK;
 }
 
 static sp_status take_eval(sp_story *story, const json_t *line, bool is_later,
@@ -191,10 +192,10 @@ static sp_status take_start(sp_story *story, const json_t *line, bool is_resume)
         sp_story_grow((void **)&story->start, story->n_starts, sizeof *story->start));
     s = &story->start[story->n_starts++];
     *s = (sp_story_start){.is_resume = is_resume,
-                          .step = number(line, "step"),
-                          .ranks = number(line, "ranks"),
-                          .nodes = number(line, "nodes"),
-                          .parameters = number(line, "parameters"),
+                          .step = story_number(line, "step"),
+                          .ranks = story_number(line, "ranks"),
+                          .nodes = story_number(line, "nodes"),
+                          .parameters = story_number(line, "parameters"),
                           .version = text(line, "version", &is_short),
                           .mpi = text(line, "mpi", &is_short),
                           .hdf5 = text(line, "hdf5", &is_short),
@@ -204,16 +205,17 @@ static sp_status take_start(sp_story *story, const json_t *line, bool is_resume)
                           .transport = text(line, "transport_text", &is_short),
                           .deck_hash = text(line, "deck_hash", &is_short),
                           .data_hash = text(line, "data_hash", &is_short)};
-    return is_short ? out_of_memory() : SP_OK;
+    return is_short ? story_out_of_memory() : SP_OK;
 }
 
 static sp_status take_end(sp_story *story, const json_t *line)
 {
     SP_TRY(sp_story_grow((void **)&story->end, story->n_ends, sizeof *story->end));
-    story->end[story->n_ends++] = (sp_story_end){.total_s = number(line, "total_s"),
-                                                 .train_s = number(line, "train_s"),
-                                                 .eval_s = number(line, "eval_s"),
-                                                 .save_s = number(line, "save_s")};
+    story->end[story->n_ends++] =
+        (sp_story_end){.total_s = story_number(line, "total_s"),
+                       .train_s = story_number(line, "train_s"),
+                       .eval_s = story_number(line, "eval_s"),
+                       .save_s = story_number(line, "save_s")};
     return SP_OK;
 }
 
@@ -232,7 +234,7 @@ static sp_status take_object(sp_story *story, const json_t *line, bool is_later,
                    ? SP_OK
                    : take_eval(story, line, is_later, fault);
     if (strcmp(event, "step") == 0)
-        return take_step(story, line);
+        return story_take_step(story, line);
     if (strcmp(event, "start") == 0 || strcmp(event, "resume") == 0)
         return take_start(story, line, event[0] == 'r');
     /* Events of other versions are passed over. */
@@ -260,7 +262,7 @@ sp_status sp_story_take_line(sp_story *story, const char *line, size_t n, bool i
 
 /* ---- pictures ---- */
 
-static sp_status take_sample(sp_story *story, const json_t *object)
+static sp_status story_take_sample(sp_story *story, const json_t *object)
 {
     bool is_short = false;
     sp_story_sample *s;
@@ -270,10 +272,10 @@ static sp_status take_sample(sp_story *story, const json_t *object)
     s = &story->sample[story->n_samples++];
     *s = (sp_story_sample){.which = text(object, "which", &is_short),
                            .name = text(object, "name", &is_short),
-                           .miou = number(object, "miou"),
-                           .voxels = number(object, "voxels"),
-                           .step = number(object, "step")};
-    return is_short ? out_of_memory() : SP_OK;
+                           .miou = story_number(object, "miou"),
+                           .voxels = story_number(object, "voxels"),
+                           .step = story_number(object, "step")};
+    return is_short ? story_out_of_memory() : SP_OK;
 }
 
 sp_status sp_story_take_pictures(sp_story *story, const char *text_of)
@@ -288,7 +290,7 @@ sp_status sp_story_take_pictures(sp_story *story, const char *text_of)
     if (!json_is_array(samples))
         sp_story_note(story, "pictures/pictures.json cannot be read and is left out.");
     json_array_foreach(samples, i, sample) if (rc == SP_OK && i < 16) rc =
-        take_sample(story, sample);
+        story_take_sample(story, sample);
     json_decref(root);
     return rc;
 }

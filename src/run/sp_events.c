@@ -84,7 +84,7 @@ static void begin_record(sp_events *e, int64_t step, double time_s)
 }
 
 /* The first records of a file. */
-static sp_status write_head(sp_events *e, int64_t first_step)
+static sp_status events_write_head(sp_events *e, int64_t first_step)
 {
     const double now = (double)time(NULL);
 
@@ -106,7 +106,7 @@ static sp_status note_number(const char *path, void *last)
 
 /* Creates the file. Readers read files in the order of their names, so the number is
  * above every existing file's, whatever the clock says. */
-static sp_status create_file(sp_events *e, const char *dir, const char *host)
+static sp_status events_create_file(sp_events *e, const char *dir, const char *host)
 {
     int64_t number, last = 0;
 
@@ -132,9 +132,9 @@ sp_status sp_events_create(sp_events **events, const char *dir, const char *host
     if (!e)
         return SP_FAIL(SP_EMEM, "no memory for an event file");
     e->fd = -1;
-    rc = create_file(e, dir, host);
+    rc = events_create_file(e, dir, host);
     if (rc == SP_OK)
-        rc = write_head(e, first_step);
+        rc = events_write_head(e, first_step);
     if (rc == SP_OK)
         *events = e;
     else
@@ -201,7 +201,7 @@ void sp_events_scalar(sp_events *e, const char *group, const char *name, double 
 
 /* Appends the text with four spaces before each line, which make Markdown leave it
  * unchanged. Control characters become text. */
-static void add_quoted(sp_proto *to, int field, const char *text)
+static void events_add_quoted(sp_proto *to, int field, const char *text)
 {
     sp_proto quoted = {0};
     char line[TAG], shown[4 * TAG];
@@ -230,7 +230,7 @@ void sp_events_text(sp_events *e, const char *group, const char *name, const cha
     sp_proto_clear(&e->part);
     sp_proto_int(&e->part, TENSOR_TYPE, TYPE_STRING);
     sp_proto_nested(&e->part, TENSOR_SHAPE, &plugin); /* empty: a single text */
-    add_quoted(&e->part, TENSOR_STRING, text);
+    events_add_quoted(&e->part, TENSOR_STRING, text);
     sp_proto_nested(&e->value, VALUE_TENSOR, &e->part);
     sp_proto_text(&plugin, PLUGIN_NAME, "text");
     sp_proto_clear(&e->part);

@@ -82,14 +82,15 @@ void sp_heartbeat_close(sp_heartbeats *beats)
 #define PLACE_OF(rank, field)                                                          \
     ((off_t)(rank) * (off_t)sizeof(sp_heartbeat) + (off_t)offsetof(sp_heartbeat, field))
 
-static bool has(const sp_heartbeats *beats, int rank)
+static bool heartbeat_has(const sp_heartbeats *beats, int rank)
 {
     return beats->fd >= 0 && rank >= 0 && rank < beats->n;
 }
 
 /* Writes to the file; a failure is ignored, since a missing heartbeat is no reason to
  * stop the run. */
-static bool put(const sp_heartbeats *beats, const void *data, size_t bytes, off_t at)
+static bool heartbeat_put(const sp_heartbeats *beats, const void *data, size_t bytes,
+                          off_t at)
 {
     return pwrite(beats->fd, data, bytes, at) == (ssize_t)bytes;
 }
@@ -97,10 +98,10 @@ static bool put(const sp_heartbeats *beats, const void *data, size_t bytes, off_
 void sp_heartbeat_put(const sp_heartbeats *beats, int rank, const sp_heartbeat *record)
 {
     assert(rank >= 0 && record);
-    if (!has(beats, rank))
+    if (!heartbeat_has(beats, rank))
         return;
     sp_pulse_file_begin();
-    put(beats, record, offsetof(sp_heartbeat, lost), PLACE_OF(rank, host));
+    heartbeat_put(beats, record, offsetof(sp_heartbeat, lost), PLACE_OF(rank, host));
     sp_pulse_file_end();
 }
 
@@ -110,8 +111,8 @@ void sp_heartbeat_put_signs(const sp_heartbeats *beats, int rank, int64_t work,
     const int64_t signs[2] = {work, waits};
 
     assert(rank >= 0);
-    if (has(beats, rank))
-        put(beats, signs, sizeof signs, PLACE_OF(rank, work));
+    if (heartbeat_has(beats, rank))
+        heartbeat_put(beats, signs, sizeof signs, PLACE_OF(rank, work));
 }
 
 /* The name of a field that holds a value no rank writes; NULL: all are valid. */
@@ -139,7 +140,7 @@ static const char *damage_of(const sp_heartbeat *h)
 bool sp_heartbeat_get(const sp_heartbeats *beats, int rank, sp_heartbeat *record)
 {
     assert(record);
-    return has(beats, rank) &&
+    return heartbeat_has(beats, rank) &&
            pread(beats->fd, record, sizeof *record, PLACE_OF(rank, host)) ==
                (ssize_t)sizeof *record &&
            !damage_of(record);
@@ -149,7 +150,7 @@ int sp_heartbeat_lost(const sp_heartbeats *beats)
 {
     int32_t lost;
 
-    for (int r = 0; has(beats, r); r++)
+    for (int r = 0; heartbeat_has(beats, r); r++)
         if (pread(beats->fd, &lost, sizeof lost, PLACE_OF(r, lost)) ==
                 (ssize_t)sizeof lost &&
             lost != SP_NOT_LOST)
@@ -162,8 +163,8 @@ bool sp_heartbeat_mark_lost(const sp_heartbeats *beats, int rank, sp_lost lost)
     const int32_t mark = (int32_t)lost;
 
     assert(lost != SP_NOT_LOST);
-    return has(beats, rank) && sp_heartbeat_lost(beats) < 0 &&
-           put(beats, &mark, sizeof mark, PLACE_OF(rank, lost));
+    return heartbeat_has(beats, rank) && sp_heartbeat_lost(beats) < 0 &&
+           heartbeat_put(beats, &mark, sizeof mark, PLACE_OF(rank, lost));
 }
 
 /* ---- a copy of the file ---- */

@@ -77,7 +77,7 @@ static void open_heartbeat(sp_run *run)
     sp_run_beat(run, SP_PHASE_START, 0, 0);
 }
 
-static sp_status check_entry(const char *dir, const char *name, bool is_folder)
+static sp_status run_check_entry(const char *dir, const char *name, bool is_folder)
 {
     char path[PATH_MAX];
     struct stat st;
@@ -102,14 +102,14 @@ static sp_status check_entry(const char *dir, const char *name, bool is_folder)
 static sp_status check_entries(const char *dir)
 {
     for (int i = 0; i < N_RUN_FILES; i++)
-        SP_TRY(check_entry(dir, run_files[i], i >= N_PLAIN_FILES));
-    SP_TRY(check_entry(dir, "lock", false));
-    return check_entry(dir, ".diagnosed", false);
+        SP_TRY(run_check_entry(dir, run_files[i], i >= N_PLAIN_FILES));
+    SP_TRY(run_check_entry(dir, "lock", false));
+    return run_check_entry(dir, ".diagnosed", false);
 }
 
 /* Warns if other users may write. A umask of 000 shows in the mode of the lock file,
  * which this process has just made. */
-static void warn_of_others(const char *dir, int lock)
+static void run_warn_of_others(const char *dir, int lock)
 {
     struct stat folder, file;
 
@@ -186,7 +186,7 @@ static sp_status take_folder(sp_run *run)
     SP_TRY(sp_file_make_folder(run->dir));
     SP_TRY(check_entries(run->dir));
     SP_TRY(sp_lock_take(run->dir, run->comm->host, &run->impl->lock));
-    warn_of_others(run->dir, run->impl->lock);
+    run_warn_of_others(run->dir, run->impl->lock);
     sp_run_report_lost(run->dir);
     SP_TRY(remove_leftovers(run->dir));
     unlink(sp_file_in(run->dir, ".diagnosed", path));
@@ -225,7 +225,7 @@ static bool exists(const char *dir, const char *name, struct stat *st)
 }
 
 /* True if the folder has more than the files that open has just made. */
-static bool is_used(const char *dir)
+static bool run_is_used(const char *dir)
 {
     struct stat st;
 
@@ -263,7 +263,7 @@ static sp_status move_to_old(sp_run *run)
     struct stat st;
     int number = 0;
 
-    if (!is_used(run->dir))
+    if (!run_is_used(run->dir))
         return SP_OK;
     SP_TRY(next_old(run->dir, &number));
     snprintf(name, sizeof name, "old-%03d", number);

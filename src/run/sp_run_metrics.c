@@ -134,7 +134,7 @@ sp_status sp_run_sync_metrics(sp_run *run)
 /* True for lines that record the start or the end of a process, a prediction, or an
  * evaluation by `sptrain eval`, which begins with its time: a run that continues does
  * not repeat them. */
-static bool is_kept(const char *line)
+static bool run_is_kept(const char *line)
 {
     return sp_run_is_event(line, "start") || sp_run_is_event(line, "resume") ||
            sp_run_is_event(line, "end") || sp_run_is_event(line, "predict") ||
@@ -147,7 +147,7 @@ static size_t keep_lines(char *text)
     char *to = text, *end;
 
     for (char *line = text; (end = strchr(line, '\n')); line = end + 1)
-        if (is_kept(line)) {
+        if (run_is_kept(line)) {
             memmove(to, line, (size_t)(end + 1 - line));
             to += end + 1 - line;
         }

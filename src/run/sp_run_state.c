@@ -21,14 +21,14 @@
 static const char *const tasks[] = {"", "eval", "predict", "label"};
 enum { N_TASKS = sizeof tasks / sizeof *tasks };
 
-static void copy_text(char *to, size_t bytes, const json_t *root, const char *key)
+static void run_copy_text(char *to, size_t bytes, const json_t *root, const char *key)
 {
     const char *text = json_string_value(json_object_get(root, key));
 
     snprintf(to, bytes, "%s", text ? text : "");
 }
 
-static int64_t number(const json_t *root, const char *key)
+static int64_t run_number(const json_t *root, const char *key)
 {
     return json_integer_value(json_object_get(root, key));
 }
@@ -55,15 +55,15 @@ sp_status sp_run_read_state(const char *dir, const char *task, sp_run_state *sta
         return SP_FAIL(SP_EDATA, "%s: %s", path,
                        root ? "no \"state\" in it" : error.text);
     }
-    copy_text(state->state, sizeof state->state, root, "state");
-    copy_text(state->phase, sizeof state->phase, root, "phase");
-    copy_text(state->host, sizeof state->host, root, "host");
-    copy_text(state->message, sizeof state->message, root, "message");
-    state->exit_code = (int)number(root, "exit_code");
-    state->rank = (int)number(root, "rank");
-    state->pid = number(root, "pid");
-    state->epoch = number(root, "epoch");
-    state->step = number(root, "step");
+    run_copy_text(state->state, sizeof state->state, root, "state");
+    run_copy_text(state->phase, sizeof state->phase, root, "phase");
+    run_copy_text(state->host, sizeof state->host, root, "host");
+    run_copy_text(state->message, sizeof state->message, root, "message");
+    state->exit_code = (int)run_number(root, "exit_code");
+    state->rank = (int)run_number(root, "rank");
+    state->pid = run_number(root, "pid");
+    state->epoch = run_number(root, "epoch");
+    state->step = run_number(root, "step");
     json_decref(root);
     return SP_OK;
 }
@@ -161,8 +161,8 @@ static bool has_lost_somebody(const char *dir, const sp_heartbeat *records, int 
            strcmp(state.state, "running") == 0 || state.exit_code == SP_EMPI;
 }
 
-static void describe(const sp_heartbeat *record, int rank, int size, char *text,
-                     size_t bytes)
+static void run_describe(const sp_heartbeat *record, int rank, int size, char *text,
+                         size_t bytes)
 {
     snprintf(text, bytes,
              "rank %d/%d host %s pid %d, phase %s, epoch %d, step %" PRId64, rank, size,
@@ -185,7 +185,7 @@ static void report_marked(const char *dir, const sp_heartbeat *records, int n, i
     const int kind = records[lost].lost;
     char text[256], when[SP_DATE];
 
-    describe(&records[lost], lost, n, text, sizeof text);
+    run_describe(&records[lost], lost, n, text, sizeof text);
     sp_log_warn0(
         "%s: the run before this one was lost with %s, which %s; last heard at %s", dir,
         text,
@@ -205,8 +205,8 @@ static void report_ends(const char *dir, const sp_heartbeat *records, int n)
     sp_heartbeat_ends(records, n, &first, &last);
     if (last < 0)
         return;
-    describe(&records[first], first, n, first_text, sizeof first_text);
-    describe(&records[last], last, n, last_text, sizeof last_text);
+    run_describe(&records[first], first, n, first_text, sizeof first_text);
+    run_describe(&records[last], last, n, last_text, sizeof last_text);
     sp_date(records[last].time, when);
     if (first == last)
         sp_log_warn0("%s: the run before this one was lost; last heard at %s: %s", dir,
@@ -244,7 +244,8 @@ void sp_run_report_lost(const char *dir)
 
 /* Prints a part of the status. Control characters in texts from the run's files are
  * escaped, so that the terminal does not interpret them. */
-static void __attribute__((format(printf, 2, 3))) say(FILE *to, const char *format, ...)
+static void __attribute__((format(printf, 2, 3)))
+run_say(FILE *to, const char *format, ...)
 {
     char text[8192], shown[4 * sizeof text];
     va_list args;
@@ -258,42 +259,43 @@ static void __attribute__((format(printf, 2, 3))) say(FILE *to, const char *form
 static void print_state(const sp_run_state *s, const char *dir, const char *task,
                         FILE *to)
 {
-    say(to, "%s: %s%s%s", dir, task, task[0] ? " " : "", s->state);
+    run_say(to, "%s: %s%s%s", dir, task, task[0] ? " " : "", s->state);
     if (strcmp(s->state, "running") != 0)
-        say(to, ", exit code %d", s->exit_code);
-    say(to, "\n  phase %s, epoch %" PRId64 ", step %" PRId64 "\n", s->phase, s->epoch,
-        s->step);
-    say(to, "  said by rank %d, host %s, pid %" PRId64 "\n", s->rank, s->host, s->pid);
+        run_say(to, ", exit code %d", s->exit_code);
+    run_say(to, "\n  phase %s, epoch %" PRId64 ", step %" PRId64 "\n", s->phase,
+            s->epoch, s->step);
+    run_say(to, "  said by rank %d, host %s, pid %" PRId64 "\n", s->rank, s->host,
+            s->pid);
     if (s->message[0])
-        say(to, "  %s\n", s->message);
+        run_say(to, "  %s\n", s->message);
 }
 
 static void print_heartbeats(const sp_heartbeat *records, int n, FILE *to)
 {
     char when[SP_DATE];
 
-    say(to, "%6s  %-24s %8s  %-9s %6s %9s  %-20s %10s\n", "rank", "host", "pid",
-        "phase", "epoch", "step", "last heard", "age_s");
+    run_say(to, "%6s  %-24s %8s  %-9s %6s %9s  %-20s %10s\n", "rank", "host", "pid",
+            "phase", "epoch", "step", "last heard", "age_s");
     for (int r = 0; r < n; r++) {
         const sp_heartbeat *h = &records[r];
         const char *process = sp_heartbeat_process(h);
 
         if (h->counter == 0) {
-            say(to, "%6d  never heard\n", r);
+            run_say(to, "%6d  never heard\n", r);
             continue;
         }
         if (h->phase == SP_PHASE_END && strcmp(process, "gone") == 0)
             process = "finished"; /* after it closed the folder, by itself */
-        say(to, "%6d  %-24s %8d  %-9s %6d %9" PRId64 "  %-20s %10.1f%s%s", r, h->host,
-            h->pid, sp_phase_name((sp_phase)h->phase), h->epoch, h->step,
-            sp_date(h->time, when), fmax(0, difftime(time(NULL), (time_t)h->time)),
-            h->lost      ? "  lost"
-            : process[0] ? "  process "
-                         : "",
-            h->lost ? "" : process);
+        run_say(to, "%6d  %-24s %8d  %-9s %6d %9" PRId64 "  %-20s %10.1f%s%s", r,
+                h->host, h->pid, sp_phase_name((sp_phase)h->phase), h->epoch, h->step,
+                sp_date(h->time, when), fmax(0, difftime(time(NULL), (time_t)h->time)),
+                h->lost      ? "  lost"
+                : process[0] ? "  process "
+                             : "",
+                h->lost ? "" : process);
         if (h->total > 0)
-            say(to, "  %d of %d samples", h->done, h->total);
-        say(to, "\n");
+            run_say(to, "  %d of %d samples", h->done, h->total);
+        run_say(to, "\n");
     }
 }
 

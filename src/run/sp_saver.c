@@ -91,7 +91,7 @@ static sp_status check_weights(const sp_saver *s)
                    s->saved.path, fault);
 }
 
-static sp_status write_all(sp_saver *s)
+static sp_status saver_write_all(sp_saver *s)
 {
     char best[PATH_MAX];
 
@@ -119,7 +119,7 @@ static void save(sp_saver *s)
     double begin_cpu_s = sp_clock_s(CLOCK_THREAD_CPUTIME_ID);
 
     sp_pulse_file_begin();
-    s->saved.rc = write_all(s);
+    s->saved.rc = saver_write_all(s);
     sp_pulse_file_end();
     if (s->saved.rc != SP_OK)
         sp_error_save(&s->saved.error);
@@ -182,7 +182,7 @@ static float *room_for(const float *array, int64_t n, bool *is_short)
     return copy;
 }
 
-static sp_status make_room(sp_saver *s)
+static sp_status saver_make_room(sp_saver *s)
 {
     const sp_graph *graph = s->net->graph;
     bool is_short = false;
@@ -222,7 +222,7 @@ sp_status sp_saver_create(sp_saver **saver, sp_run *run, const sp_net *net,
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->changed, NULL);
     s->phase = SAVER_BUSY; /* the thread first touches the copies */
-    SP_TRY(make_room(s));
+    SP_TRY(saver_make_room(s));
     failed = sp_thread_start(&s->thread, saver_main, s);
     if (failed)
         return SP_FAIL(SP_EMEM, "cannot start the saver's thread: %s",

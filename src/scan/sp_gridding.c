@@ -47,7 +47,7 @@ enum buffer_name {
 
 /* Lends the named buffer with at least `bytes` bytes. NULL without memory, with the
  * error recorded. */
-static void *grow(sp_grid *grid, enum buffer_name name, size_t bytes)
+static void *gridding_grow(sp_grid *grid, enum buffer_name name, size_t bytes)
 {
     struct sp_grid_buffers *own = grid->own;
 
@@ -63,7 +63,8 @@ static void *grow(sp_grid *grid, enum buffer_name name, size_t bytes)
 }
 
 #define GROW(grid, name, count, pointer)                                               \
-    ((*(pointer) = grow((grid), (name), (size_t)(count) * sizeof **(pointer)))         \
+    ((*(pointer) =                                                                     \
+          gridding_grow((grid), (name), (size_t)(count) * sizeof **(pointer)))         \
          ? SP_OK                                                                       \
          : SP_EMEM)
 
@@ -106,7 +107,7 @@ static uint64_t morton(const int32_t c[3])
 
 /* Sorts items by key with a stable radix sort, which skips bytes that are equal in all
  * keys. */
-static void sort_items(item *items, item *spare, int64_t n)
+static void gridding_sort_items(item *items, item *spare, int64_t n)
 {
     item *from = items, *to = spare, *swap;
     uint64_t all_or = 0, all_and = ~(uint64_t)0;
@@ -156,7 +157,8 @@ static uint64_t *find_key(const key_table *table, uint64_t key)
 
 /* Counts the pairs of a kernel of edge 3: every voxel with itself, and each pair of
  * neighbours in both directions. */
-static int64_t count_pairs(const item *items, int64_t n, const key_table *table)
+static int64_t gridding_count_pairs(const item *items, int64_t n,
+                                    const key_table *table)
 {
     int64_t pairs = n;
     int32_t c[3];
@@ -201,7 +203,7 @@ static sp_status cost_of_sorted(const item *items, int64_t n,
                        (size_t)size * sizeof *table.key);
     if (getentropy(&table.secret, sizeof table.secret) != 0)
         table.secret = (uintptr_t)table.key;
-    cost[SP_COST_COLUMNS - 1] = count_pairs(items, n, &table);
+    cost[SP_COST_COLUMNS - 1] = gridding_count_pairs(items, n, &table);
     free(table.key);
     return SP_OK;
 }
@@ -217,7 +219,7 @@ sp_status sp_grid_cost(const int32_t *coords, int64_t n, int64_t cost[SP_COST_CO
                        (long long)n);
     for (int64_t i = 0; i < n; i++)
         items[i] = (item){morton(coords + 3 * i), (uint32_t)i};
-    sort_items(items, items + n, n);
+    gridding_sort_items(items, items + n, n);
     rc = cost_of_sorted(items, n, cost);
     free(items);
     return rc;
@@ -226,7 +228,7 @@ sp_status sp_grid_cost(const int32_t *coords, int64_t n, int64_t cost[SP_COST_CO
 /* ---- voxels ---- */
 
 /* The origin of the sample along an axis. */
-static double begin_of(const sp_grid_options *options, int axis)
+static double gridding_begin_of(const sp_grid_options *options, int axis)
 {
     return options->origin[axis] + (double)options->begin[axis] * options->voxel_size;
 }
@@ -245,14 +247,15 @@ static sp_status voxel_of_point(const sp_points *points, const sp_grid_options *
                 "point %lld: %c = %.17g m lies outside the grid of 2^20 voxels "
                 "of %g m around %.17g m",
                 (long long)(points->index ? points->index[i] : (uint64_t)i), "xyz"[a],
-                points -> xyz[3 * i + a], options -> voxel_size, begin_of(options, a));
+                points -> xyz[3 * i + a], options -> voxel_size,
+                gridding_begin_of(options, a));
         c[a] = (int32_t)v;
     }
     return SP_OK;
 }
 
 /* Majority of the n votes, the labels of a voxel's labelled points. */
-static int32_t majority(int32_t *votes, int64_t n, bool ignore_conflicts)
+static int32_t gridding_majority(int32_t *votes, int64_t n, bool ignore_conflicts)
 {
     int64_t best = 0;
     int32_t winner = SP_IGNORE;
@@ -321,7 +324,7 @@ static void fill_voxel(sp_grid *grid, const sp_points *points,
     for (i = 0; points->label && i < m; i++)
         if (points->label[items[i].row] != SP_IGNORE)
             votes[n_votes++] = points->label[items[i].row];
-    s->labels[row] = majority(votes, n_votes, options->ignore_conflicts);
+    s->labels[row] = gridding_majority(votes, n_votes, options->ignore_conflicts);
     grid->count[row] = (int32_t)m;
 }
 
@@ -434,14 +437,14 @@ sp_status sp_grid_points(sp_grid *grid, const sp_points *points,
         return SP_FAIL(SP_EMEM, "voxelization: no memory");
     grid->sample = (sp_sample){.id = grid->sample.id};
     for (int a = 0; a < 3; a++)
-        grid->sample.origin[a] = begin_of(options, a);
+        grid->sample.origin[a] = gridding_begin_of(options, a);
     SP_TRY(GROW(grid, B_ITEMS, points->n, &items));
     SP_TRY(GROW(grid, B_SPARE, points->n, &spare));
     for (int64_t i = 0; i < points->n; i++) {
         SP_TRY(voxel_of_point(points, options, i, c));
         items[i] = (item){morton(c), (uint32_t)i};
     }
-    sort_items(items, spare, points->n);
+    gridding_sort_items(items, spare, points->n);
     for (int64_t i = 1; i < points->n; i++)
         n_voxels += items[i].key != items[i - 1].key;
     SP_TRY(fill_rows(grid, points, options, items, n_voxels));

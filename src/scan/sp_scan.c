@@ -57,7 +57,7 @@ sp_status sp_scan_check_size(const sp_scan *scan, int64_t count, int64_t least,
 }
 
 /* ---- fields ---- */
-static const char *plain(const char *name)
+static const char *scan_plain(const char *name)
 {
     return strncasecmp(name, "scalar_", 7) == 0 ? name + 7 : name;
 }
@@ -66,7 +66,7 @@ int sp_scan_find(const sp_scan *scan, const char *name)
 {
     assert(scan && name);
     for (int i = 0; i < scan->n_fields; i++)
-        if (strcasecmp(plain(scan->field[i].name), plain(name)) == 0)
+        if (strcasecmp(scan_plain(scan->field[i].name), scan_plain(name)) == 0)
             return i;
     return -1;
 }
@@ -324,7 +324,7 @@ sp_status sp_scan_open_regular(sp_scan *scan)
                    S_ISDIR(st.st_mode) ? "a folder" : "no regular file");
 }
 
-static sp_status open_file(sp_scan *scan)
+static sp_status scan_open_file(sp_scan *scan)
 {
     unsigned char head[SP_SCAN_HEAD] = {0};
     sp_status rc;
@@ -359,7 +359,7 @@ sp_status sp_scan_open(sp_scan **scan, const char *path, const sp_scan_options *
     s->path = strdup(path);
     if (options)
         s->options = *options;
-    SP_TRY_GOTO(rc, s->path ? open_file(s) : SP_FAIL(SP_EMEM, "no memory"), fail);
+    SP_TRY_GOTO(rc, s->path ? scan_open_file(s) : SP_FAIL(SP_EMEM, "no memory"), fail);
     SP_TRY_GOTO(rc, find_axes(s), fail);
     SP_TRY_GOTO(rc, convert_z(s), fail);
     SP_TRY_GOTO(rc, find_label(s), fail);

@@ -157,7 +157,7 @@ static sp_status refuse_bin(const sp_scan *scan, const char *found)
         scan->path, found);
 }
 
-static sp_status judge(const sp_scan *scan, numbers all, int *n)
+static sp_status bin_judge(const sp_scan *scan, numbers all, int *n)
 {
     char found[160];
     float range[2];
@@ -209,7 +209,7 @@ static sp_status check_listed(const sp_scan *scan, numbers all, int n)
 {
     int found;
 
-    if (judge(scan, all, &found) != SP_OK || found == n || n > MOST_COLUMNS ||
+    if (bin_judge(scan, all, &found) != SP_OK || found == n || n > MOST_COLUMNS ||
         all.n / 8 < LEAST_RECORDS ||
         spread_of(all, n) < spread_of(all, found) + clearly(all, n))
         return SP_OK;
@@ -247,7 +247,7 @@ sp_status sp_scan_bin_columns(sp_scan *scan, int *n)
     rc = sp_scan_pread(scan, x, (size_t)count * sizeof *x, 0);
     all.x = x;
     if (rc == SP_OK)
-        rc = listed ? check_listed(scan, all, *n) : judge(scan, all, n);
+        rc = listed ? check_listed(scan, all, *n) : bin_judge(scan, all, n);
     free(x);
     return rc == SP_OK && listed
                ? check_length(scan, *n, "a float32 for each of --columns")

@@ -17,7 +17,7 @@ static bool is_added(const sp_scan_labels *labels, const char *name)
 }
 
 /* Lists the columns and selects the attributes. */
-static sp_status list_columns(sp_scan *scan, const sp_scan_labels *labels,
+static sp_status columns_list(sp_scan *scan, const sp_scan_labels *labels,
                               sp_scan_columns *c)
 {
     const char *label_field = scan->options.label_field, *name;
@@ -135,7 +135,7 @@ sp_status sp_scan_write_file(sp_scan *scan, const sp_scan_labels *labels,
     sp_scan_writing w = {.to = part->to, .format = format, .labels = labels};
 
     assert(labels && format->put_head && format->put_number);
-    SP_TRY(list_columns(scan, labels, &w.columns));
+    SP_TRY(columns_list(scan, labels, &w.columns));
     format->put_head(&w);
     return sp_scan_each_block(scan, labels, format->no_class, put_points, &w);
 }

@@ -74,12 +74,12 @@ static bool is_no_data(const sp_scan_field *f, const unsigned char *record)
 }
 
 /* The same, or NaN if the number means "no value". */
-static double value(const sp_scan_field *f, const unsigned char *record)
+static double decode_value(const sp_scan_field *f, const unsigned char *record)
 {
     return f->has_no_data && is_no_data(f, record) ? NAN : stored_value(f, record);
 }
 
-static sp_status reserve(sp_scan *scan, sp_scan_points *out, int64_t max)
+static sp_status decode_reserve(sp_scan *scan, sp_scan_points *out, int64_t max)
 {
     size_t n = (size_t)max;
 
@@ -128,7 +128,7 @@ static bool is_unlabelled(double x)
 static sp_status decode_label(const sp_scan *scan, const unsigned char *record,
                               int64_t row, int32_t *label)
 {
-    double x = value(&scan->field[scan->label], record);
+    double x = decode_value(&scan->field[scan->label], record);
 
     if (is_unlabelled(x))
         x = SP_SCAN_UNLABELLED;
@@ -150,7 +150,7 @@ static bool decode(const sp_scan *scan, int field, int64_t n, double *to, int st
     bool is_finite = true;
 
     for (int64_t i = 0; i < n; i++, record += scan->record_bytes, to += stride) {
-        *to = value(f, record);
+        *to = decode_value(f, record);
         is_finite = is_finite && isfinite(*to);
     }
     return is_finite;
@@ -246,7 +246,7 @@ sp_status sp_scan_next(sp_scan *scan, int64_t max, sp_scan_points *out)
         max = SP_SCAN_ROOM / bytes;
     if (end >= 0 && left < max)
         max = left > 0 ? left : 1;
-    SP_TRY(reserve(scan, out, max));
+    SP_TRY(decode_reserve(scan, out, max));
     SP_TRY(sp_scan_records(scan, max, scan->record, &n));
     for (int a = 0; a < 3; a++)
         is_finite &= decode(scan, scan->axis[a], n, out->xyz + a, 3);

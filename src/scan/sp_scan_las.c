@@ -72,7 +72,7 @@ static const struct {
               {nir_field, {-1, -1, -1, -1, -1, -1, -1, -1, 36, -1, 36}},
               {wave_fields, {-1, -1, -1, -1, 28, 34, -1, -1, -1, 30, 38}}};
 
-static sp_status add_fields(sp_scan *scan, const sp_scan_field *from, int at)
+static sp_status las_add_fields(sp_scan *scan, const sp_scan_field *from, int at)
 {
     for (; at >= 0 && *from->name; from++) {
         sp_scan_field f = *from;
@@ -94,9 +94,9 @@ static sp_status name_fields(sp_scan *scan, const sp_las_header *h)
                                            .size = 4,
                                            .scale = h->scale[a],
                                            .add = h->offset[a]}));
-    SP_TRY(add_fields(scan, h->format < 6 ? old_fields : new_fields, 0));
+    SP_TRY(las_add_fields(scan, h->format < 6 ? old_fields : new_fields, 0));
     for (size_t i = 0; i < sizeof groups / sizeof *groups; i++)
-        SP_TRY(add_fields(scan, groups[i].field, groups[i].at[h->format]));
+        SP_TRY(las_add_fields(scan, groups[i].field, groups[i].at[h->format]));
     return SP_OK;
 }
 
@@ -214,7 +214,7 @@ bool sp_las_is_record(const sp_las_record *record, const char *user, int id)
 
 /* Counts the variable length records that are there, because writers exist that claim
  * more. */
-static sp_status count_vlrs(sp_scan *scan, sp_las_header *h)
+static sp_status scan_las_count_vlrs(sp_scan *scan, sp_las_header *h)
 {
     sp_las_record vlr = {0};
 
@@ -267,7 +267,7 @@ static sp_status find_wide_class(sp_scan *scan)
     return SP_OK;
 }
 
-static sp_status read_count(sp_scan *scan, const unsigned char *b, sp_las_header *h)
+static sp_status las_read_count(sp_scan *scan, const unsigned char *b, sp_las_header *h)
 {
     uint32_t old = sp_get32(b + 107);
     uint64_t n = h->minor >= 4 ? sp_get64(b + 247) : old;
@@ -296,7 +296,7 @@ static void read_evlrs(const sp_scan *scan, const unsigned char *b, sp_las_heade
     h->n_evlrs = sp_get32(b + 243);
 }
 
-static sp_status read_header(sp_scan *scan, sp_las_header *h)
+static sp_status las_read_header(sp_scan *scan, sp_las_header *h)
 {
     unsigned char b[375] = {0};
     int minimum;
@@ -339,7 +339,7 @@ static sp_status read_header(sp_scan *scan, sp_las_header *h)
                            "%s: %c has scale %g and offset %g, expected numbers and a "
                            "scale other than 0",
                            scan->path, "xyz"[a], h -> scale[a], h -> offset[a]);
-    return read_count(scan, b, h);
+    return las_read_count(scan, b, h);
 }
 
 static void take_extent(sp_scan *scan, const sp_las_header *h)
@@ -358,7 +358,7 @@ sp_status sp_las_open(sp_scan *scan)
     sp_las_header *h = &sp_las_of(scan)->header;
 
     assert(scan->format && scan->fd >= 0);
-    SP_TRY(read_header(scan, h));
+    SP_TRY(las_read_header(scan, h));
     scan->data_at = h->data_at;
     scan->record_bytes = h->record_bytes;
     scan->n_points = h->n_points;
@@ -366,7 +366,7 @@ sp_status sp_las_open(sp_scan *scan)
              h->minor, h->format);
     take_extent(scan, h);
     SP_TRY(name_fields(scan, h));
-    SP_TRY(count_vlrs(scan, h));
+    SP_TRY(scan_las_count_vlrs(scan, h));
     SP_TRY(sp_las_find_unit(scan));
     SP_TRY(read_extra(scan, h));
     return find_wide_class(scan);

@@ -37,7 +37,7 @@ enum {
     MOST_BYTES = 65535 /* of a record, and of the content of a VLR */
 };
 
-static int bytes_of(const sp_scan_added *added)
+static int las_bytes_of(const sp_scan_added *added)
 {
     return added->is_float ? 4 : 1;
 }
@@ -103,7 +103,7 @@ sp_status sp_las_extra_place(sp_las_extra *extra, const sp_scan *scan,
         return SP_FAIL(SP_EMEM, "%s: no memory for its fields", scan->path);
     for (int k = 0; k < extra->n; k++) {
         const sp_scan_added *added = &extra->added[k];
-        const int i = sp_scan_find(scan, added->name), bytes = bytes_of(added);
+        const int i = sp_scan_find(scan, added->name), bytes = las_bytes_of(added);
 
         if (i >= 0) {
             SP_TRY(place_again(scan, i, added, &extra->place[k]));
@@ -219,7 +219,8 @@ static vlrs walk(const sp_las_extra *extra, const sp_las_header *header,
     return v;
 }
 
-static void describe(const sp_scan_added *added, unsigned char d[SP_LAS_EXTRA_BYTES])
+static void las_describe(const sp_scan_added *added,
+                         unsigned char d[SP_LAS_EXTRA_BYTES])
 {
     d[AT_TYPE] = added->is_float ? FLOAT32 : UINT8;
     memcpy(d + AT_NAME, added->name, strlen(added->name));
@@ -251,7 +252,7 @@ static size_t describe_all(const sp_las_extra *extra, int described,
         if (!extra->place[k].is_new)
             continue;
         memset(d, 0, SP_LAS_EXTRA_BYTES);
-        describe(&extra->added[k], d);
+        las_describe(&extra->added[k], d);
         d += SP_LAS_EXTRA_BYTES;
     }
     return (size_t)(d - to);
@@ -292,8 +293,9 @@ static unsigned char *insert_new(const vlrs *v, size_t n, unsigned char *head,
 }
 
 /* Inserts descriptions of n bytes. */
-static sp_status insert(const sp_scan *scan, const vlrs *v, const unsigned char *from,
-                        size_t n, unsigned char *head, size_t *bytes)
+static sp_status las_insert(const sp_scan *scan, const vlrs *v,
+                            const unsigned char *from, size_t n, unsigned char *head,
+                            size_t *bytes)
 {
     size_t old = v->extra_at ? sp_get16(head + v->extra_at + AT_VLR_BYTES) : 0;
 
@@ -324,7 +326,7 @@ sp_status sp_las_extra_describe(const sp_las_extra *extra, const sp_scan *scan,
     sp_put16(head + AT_RECORD_BYTES, (uint64_t)extra->record_bytes);
     n = describe_all(extra, v.described, header->record_bytes, text);
     if (n > 0)
-        rc = insert(scan, &v, text, n, head, bytes);
+        rc = las_insert(scan, &v, text, n, head, bytes);
     free(text);
     return rc;
 }

@@ -111,8 +111,8 @@ static sp_status write_records(sp_las_copy *c, sp_laz_writer *laz,
 }
 
 /* Writes the rows first .. end - 1. */
-static sp_status write_rows(sp_las_copy *c, sp_laz_writer *laz, portion *p,
-                            const sp_laz_place *chunk, int64_t first, int64_t end)
+static sp_status las_write_rows(sp_las_copy *c, sp_laz_writer *laz, portion *p,
+                                const sp_laz_place *chunk, int64_t first, int64_t end)
 {
     sp_scan *scan = c->scan;
     int64_t n;
@@ -127,14 +127,14 @@ static sp_status write_rows(sp_las_copy *c, sp_laz_writer *laz, portion *p,
     return SP_OK;
 }
 
-static sp_status write_all(sp_las_copy *c, sp_laz_writer *laz, portion *p)
+static sp_status las_write_all(sp_las_copy *c, sp_laz_writer *laz, portion *p)
 {
     const sp_laz_place *chunk = NULL;
 
     if (laz && c->format.chunk_points == UINT32_MAX)
         chunk = sp_laz_chunks(sp_las_of(c->scan)->reader, NULL);
     SP_TRY(sp_scan_rewind(c->scan));
-    return write_rows(c, laz, p, chunk, 0, c->scan->n_points);
+    return las_write_rows(c, laz, p, chunk, 0, c->scan->n_points);
 }
 
 /* ---- parts ---- */
@@ -171,7 +171,7 @@ static sp_status write_part(sp_las_copy *c, sp_laz_writer *laz, portion *p)
     }
     for (int64_t at = c->part->k * rows; at < c->scan->n_points;
          at += c->part->n * rows)
-        SP_TRY(write_rows(c, laz, p, NULL, at, section_end(c, at, rows)));
+        SP_TRY(las_write_rows(c, laz, p, NULL, at, section_end(c, at, rows)));
     return SP_OK;
 }
 
@@ -193,7 +193,7 @@ static int64_t rows_of_part(const sp_las_copy *c, int k, int64_t rows)
     return n;
 }
 
-static sp_status open_source(const sp_las_copy *c, int k, int64_t rows, source *s)
+static sp_status las_open_source(const sp_las_copy *c, int k, int64_t rows, source *s)
 {
     sp_laz_file file = {.path = c->part->path[k], .n_points = rows_of_part(c, k, rows)};
     off_t bytes;
@@ -245,7 +245,7 @@ static sp_status join_sections(const sp_las_copy *c, sp_laz_writer *laz, source 
 
     assert(rows > 0);
     for (int i = 0; i < c->part->n && rc == SP_OK; i++)
-        rc = open_source(c, i, rows, &s[i]);
+        rc = las_open_source(c, i, rows, &s[i]);
     for (int64_t at = 0; rc == SP_OK && at < c->scan->n_points; at += rows) {
         rc = join_section(c, laz, k, &s[k], section_end(c, at, rows) - at, &buffer,
                           &room);
@@ -255,7 +255,7 @@ static sp_status join_sections(const sp_las_copy *c, sp_laz_writer *laz, source 
     return rc;
 }
 
-static sp_status join(const sp_las_copy *c, sp_laz_writer *laz)
+static sp_status las_join(const sp_las_copy *c, sp_laz_writer *laz)
 {
     source *s = calloc((size_t)c->part->n, sizeof *s);
     sp_status rc;
@@ -277,10 +277,10 @@ static sp_status join(const sp_las_copy *c, sp_laz_writer *laz)
 sp_status sp_las_put_points(sp_las_copy *c, sp_laz_writer *laz)
 {
     portion p = {0};
-    sp_status rc = c->part->path ? join(c, laz) : make_portion(c, &p);
+    sp_status rc = c->part->path ? las_join(c, laz) : make_portion(c, &p);
 
     if (rc == SP_OK && !c->part->path)
-        rc = c->part->n > 0 ? write_part(c, laz, &p) : write_all(c, laz, &p);
+        rc = c->part->n > 0 ? write_part(c, laz, &p) : las_write_all(c, laz, &p);
     free(p.source);
     free(p.record);
     free(p.code);

@@ -275,7 +275,7 @@ static bool is_cartesian(const char *system)
 }
 
 /* The code of a system: AUTHORITY["EPSG","2154"] or ID["EPSG",2154]. */
-static int code_of(const char *system)
+static int las_code_of(const char *system)
 {
     static const char *const words[] = {"AUTHORITY", "ID", NULL};
     const char *node = system ? find_any(system, words, 0) : NULL;
@@ -302,12 +302,12 @@ static void units_of_text(las_units *u, const char *text)
         centric = system && is_cartesian(system) ? system : NULL;
         if (system && !centric)
             u->name[PLANE] = "degree";
-        u->epsg = code_of(system);
+        u->epsg = las_code_of(system);
         system = NULL;
     }
     u->is_geocentric = centric != NULL;
     if (system || (centric && u->epsg == 0))
-        u->epsg = code_of(system ? system : centric);
+        u->epsg = las_code_of(system ? system : centric);
     if (system || centric)
         units_of_lengths(u, system ? system : centric);
     height = find_any(text, vertical, INT_MAX);

@@ -52,7 +52,7 @@ static void splice(sp_las_copy *c, size_t at, size_t old, const unsigned char *b
 }
 
 /* Changes the number of VLRs in the head. */
-static void count_vlrs(sp_las_copy *c, int by)
+static void las_write_count_vlrs(sp_las_copy *c, int by)
 {
     sp_put32(c->head + AT_N_VLRS, sp_get32(c->head + AT_N_VLRS) + (uint32_t)by);
 }
@@ -76,7 +76,7 @@ static sp_status add_vlr(sp_las_copy *c)
     sp_put16(b + 18, SP_LAZ_RECORD_ID);
     sp_put16(b + 20, n);
     splice(c, at, 0, b, VLR_HEAD + n);
-    count_vlrs(c, 1);
+    las_write_count_vlrs(c, 1);
     return SP_OK;
 }
 
@@ -100,7 +100,7 @@ static void change_vlr(sp_las_copy *c)
     c->format = source->format;
     if (!c->is_laz) {
         splice(c, (size_t)vlr.head_at, VLR_HEAD + (size_t)vlr.bytes, NULL, 0);
-        count_vlrs(c, -1);
+        las_write_count_vlrs(c, -1);
         return;
     }
     old = sp_laz_format_write(&c->format, before);
@@ -144,7 +144,7 @@ static void drop_copc(sp_las_copy *c)
         sp_las_user(vlr, user);
         if (strcmp(user, SP_LAS_COPC) == 0) {
             splice(c, at, bytes, NULL, 0);
-            count_vlrs(c, -1);
+            las_write_count_vlrs(c, -1);
         } else {
             at += bytes;
         }
@@ -291,7 +291,7 @@ static sp_status mend_copc(sp_las_copy *c, const sp_laz_writer *laz)
 
 /* Writes what follows the points, and the head once more, since the offsets in it
  * follow from the length of the points. */
-static sp_status write_rest(sp_las_copy *c, const sp_laz_writer *laz)
+static sp_status las_write_rest(sp_las_copy *c, const sp_laz_writer *laz)
 {
     SP_TRY(sp_las_rest_put(c));
     if (c->is_copc)
@@ -313,7 +313,7 @@ static sp_status write_with(sp_las_copy *c, sp_laz_writer **laz)
         SP_TRY(
             sp_laz_create(laz, c->path, c->to, &c->format, c->scan->options.n_threads));
     SP_TRY(sp_las_put_points(c, *laz));
-    return is_part ? SP_OK : write_rest(c, *laz);
+    return is_part ? SP_OK : las_write_rest(c, *laz);
 }
 
 sp_status sp_las_write(sp_scan *scan, const sp_scan_labels *labels,

@@ -89,7 +89,7 @@ sp_status sp_scan_lines_rewind(sp_scan *scan)
     return sp_scan_lines_seek(scan, scan->lines.begin_at, scan->lines.begin_number);
 }
 
-static sp_status grow(sp_scan *scan)
+static sp_status line_grow(sp_scan *scan)
 {
     sp_scan_lines *lines = &scan->lines;
 
@@ -117,7 +117,7 @@ sp_status sp_scan_lines_next(sp_scan *scan, bool *got)
                            " holds a zero byte, expected plain text (UTF-8)",
                            scan->path, lines->number);
         if (n + 1 == lines->capacity)
-            SP_TRY(grow(scan));
+            SP_TRY(line_grow(scan));
         lines->line[n++] = (char)c;
     }
     if (ferror(lines->stream))

@@ -22,7 +22,7 @@ static sp_status bad_header(const sp_scan *scan, const npy *a, const char *what)
     return SP_FAIL(SP_EDATA, "%s: npy header: %s: %.200s", scan->path, what, a->header);
 }
 
-static sp_status read_header(sp_scan *scan, npy *a)
+static sp_status npy_read_header(sp_scan *scan, npy *a)
 {
     unsigned char b[12];
     size_t bytes, at;
@@ -47,7 +47,7 @@ static sp_status read_header(sp_scan *scan, npy *a)
 
 /* Returns the end of the literal at `at`: the comma, colon or bracket after it, outside
  * of texts and of brackets of its own. */
-static const char *end_of(const char *at)
+static const char *npy_end_of(const char *at)
 {
     char quote = 0;
 
@@ -66,18 +66,18 @@ static const char *end_of(const char *at)
 
 /* Finds the value of a key, with its quotes, in the header's dictionary; NULL if it is
  * missing. */
-static const char *value_of(const npy *a, const char *key)
+static const char *npy_value_of(const npy *a, const char *key)
 {
     const char *at = a->header, *name;
 
     while (*at == (at == a->header ? '{' : ',')) {
         name = at + 1 + strspn(at + 1, " ");
-        at = end_of(name);
+        at = npy_end_of(name);
         if (*at != ':')
             break;
         if (strncmp(name, key, strlen(key)) == 0)
             return at + 1 + strspn(at + 1, " ");
-        at = end_of(at + 1);
+        at = npy_end_of(at + 1);
     }
     return NULL;
 }
@@ -122,8 +122,8 @@ static sp_status take_structure(sp_scan *scan, const npy *a, const char *at)
     return SP_OK;
 }
 
-static sp_status take_columns(sp_scan *scan, const npy *a, const char *descr,
-                              int64_t cols)
+static sp_status npy_take_columns(sp_scan *scan, const npy *a, const char *descr,
+                                  int64_t cols)
 {
     sp_scan_field type = {0};
 
@@ -144,10 +144,10 @@ static sp_status open_npy(sp_scan *scan)
     int64_t cols = 0;
     int n, used = 0;
 
-    SP_TRY(read_header(scan, a));
-    descr = value_of(a, "'descr'");
-    order = value_of(a, "'fortran_order'");
-    shape = value_of(a, "'shape'");
+    SP_TRY(npy_read_header(scan, a));
+    descr = npy_value_of(a, "'descr'");
+    order = npy_value_of(a, "'fortran_order'");
+    shape = npy_value_of(a, "'shape'");
     if (!descr || !order || !shape)
         return bad_header(scan, a, "expected descr, fortran_order and shape");
     n = sscanf(shape, "(%" SCNd64 ",%n %" SCNd64 "%n", &scan->n_points, &used, &cols,
@@ -159,7 +159,7 @@ static sp_status open_npy(sp_scan *scan)
     if (*descr == '[')
         SP_TRY(take_structure(scan, a, descr));
     else
-        SP_TRY(take_columns(scan, a, descr, cols));
+        SP_TRY(npy_take_columns(scan, a, descr, cols));
     return sp_scan_check_size(scan, scan->n_points, scan->record_bytes, scan->data_at);
 }
 

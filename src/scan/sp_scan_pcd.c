@@ -98,7 +98,7 @@ static bool take_word(pcd *p, int i, const char *word, char key)
 }
 
 /* Stores the words after the keyword, one per field. */
-static sp_status take_words(sp_scan *scan, pcd *p, const char *line, char key)
+static sp_status pcd_take_words(sp_scan *scan, pcd *p, const char *line, char key)
 {
     int i = 0;
     char *rest = NULL, *copy = strdup(line), *word;
@@ -125,7 +125,7 @@ static bool is_keyword(const char *line, const char *word)
 
 /* Parses a header line, from its first word on. Lines with other words than PCD's are
  * passed over, as PCL does. */
-static sp_status take_line(sp_scan *scan, pcd *p, const char *line)
+static sp_status pcd_take_line(sp_scan *scan, pcd *p, const char *line)
 {
     static const struct {
         const char *word;
@@ -146,7 +146,7 @@ static sp_status take_line(sp_scan *scan, pcd *p, const char *line)
         if (is_keyword(line, lists[i].word)) {
             p->has_sizes = p->has_sizes || lists[i].key == 'S';
             p->has_types = p->has_types || lists[i].key == 'T';
-            return take_words(scan, p, line, lists[i].key);
+            return pcd_take_words(scan, p, line, lists[i].key);
         }
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         if (is_keyword(line, numbers[i].word)) {
@@ -221,7 +221,7 @@ static sp_status check_header(sp_scan *scan, pcd *p)
     return check_fields(scan, p);
 }
 
-static sp_status read_header(sp_scan *scan, pcd *p)
+static sp_status pcd_read_header(sp_scan *scan, pcd *p)
 {
     p->points = -1;
     p->height = 1;
@@ -233,7 +233,8 @@ static sp_status read_header(sp_scan *scan, pcd *p)
         SP_TRY(sp_scan_lines_next(scan, &got));
         if (!got || ftello(scan->lines.stream) > 1 << 20)
             return SP_FAIL(SP_EDATA, "%s: PCD header without DATA", scan->path);
-        SP_TRY(take_line(scan, p, scan->lines.line + strspn(scan->lines.line, BLANKS)));
+        SP_TRY(pcd_take_line(scan, p,
+                             scan->lines.line + strspn(scan->lines.line, BLANKS)));
     }
     scan->data_at = ftello(scan->lines.stream);
     sp_scan_lines_begin(scan);
@@ -272,7 +273,7 @@ static sp_status add_float_colours(sp_scan *scan, const pcd *p)
     return SP_OK;
 }
 
-static sp_status add_fields(sp_scan *scan, pcd *p)
+static sp_status pcd_add_fields(sp_scan *scan, pcd *p)
 {
     const bool is_ascii = p->data == PCD_ASCII;
     int at = 0;
@@ -338,7 +339,7 @@ static sp_status expand(sp_scan *scan, pcd *p)
 }
 
 /* Transposes n points from field after field to point after point. */
-static void gather(const sp_scan *scan, const pcd *p, int64_t n, unsigned char *to)
+static void pcd_gather(const sp_scan *scan, const pcd *p, int64_t n, unsigned char *to)
 {
     const unsigned char *from = p->plain;
     int at = 0;
@@ -382,7 +383,7 @@ static sp_status bad_number(const sp_scan *scan, const pcd *p, int i, const char
                    scan->path, scan->lines.number, found, p->numbers);
 }
 
-static sp_status read_numbers(const sp_scan *scan, const pcd *p, unsigned char *to)
+static sp_status pcd_read_numbers(const sp_scan *scan, const pcd *p, unsigned char *to)
 {
     const char *at = scan->lines.line + strspn(scan->lines.line, BLANKS);
     int found = 0;
@@ -412,7 +413,7 @@ static sp_status fill_ascii(sp_scan *scan, pcd *p, int64_t n, unsigned char *to)
                                "%s: truncated: ends in point %" PRId64 " of %" PRId64,
                                scan->path, scan->row + i, scan->n_points);
         } while (scan->lines.line[strspn(scan->lines.line, BLANKS)] == '\0');
-        SP_TRY(read_numbers(scan, p, to));
+        SP_TRY(pcd_read_numbers(scan, p, to));
         for (int k = 0; k < p->n_packed; k++)
             unpack(to + p->packed_at[k], to + 8 * (p->numbers + 3 * k));
     }
@@ -429,7 +430,7 @@ static sp_status fill_pcd(sp_scan *scan, int64_t max, unsigned char *to, int64_t
                              scan->data_at + scan->row * scan->record_bytes);
     if (p->data == PCD_ASCII)
         return fill_ascii(scan, p, max, to);
-    gather(scan, p, max, to);
+    pcd_gather(scan, p, max, to);
     return SP_OK;
 }
 
@@ -438,8 +439,8 @@ static sp_status open_pcd(sp_scan *scan)
     pcd *p = scan->own;
 
     SP_TRY(sp_scan_lines_open(scan));
-    SP_TRY(read_header(scan, p));
-    SP_TRY(add_fields(scan, p));
+    SP_TRY(pcd_read_header(scan, p));
+    SP_TRY(pcd_add_fields(scan, p));
     if (p->data == PCD_COMPRESSED)
         return expand(scan, p);
     /* An ascii number needs at least a digit and a blank; the last one needs no blank.

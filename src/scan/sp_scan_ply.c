@@ -159,7 +159,7 @@ static sp_status choose_vertex(const sp_scan *scan, ply *p)
                                     scan->path);
 }
 
-static sp_status take_line(sp_scan *scan, ply *p, const char *line, bool *is_end)
+static sp_status ply_take_line(sp_scan *scan, ply *p, const char *line, bool *is_end)
 {
     char format[32];
 
@@ -205,7 +205,7 @@ static void trim_line(char *line)
     *to = '\0';
 }
 
-static sp_status read_header(sp_scan *scan, ply *p)
+static sp_status ply_read_header(sp_scan *scan, ply *p)
 {
     bool is_end = false, got;
 
@@ -218,7 +218,7 @@ static sp_status read_header(sp_scan *scan, ply *p)
             return SP_FAIL(SP_EDATA, "%s: PLY header without end_header", scan->path);
         line = scan->lines.line;
         trim_line(line);
-        SP_TRY(take_line(scan, p, line, &is_end));
+        SP_TRY(ply_take_line(scan, p, line, &is_end));
     }
     p->header_bytes = ftello(scan->lines.stream);
     if (!p->has_format)
@@ -230,7 +230,7 @@ static sp_status read_header(sp_scan *scan, ply *p)
 
 /* Adds the fields of the vertex: in ascii files they have eight bytes each, in binary
  * ones they are as in the file without the lists. */
-static sp_status add_fields(sp_scan *scan, const ply *p)
+static sp_status ply_add_fields(sp_scan *scan, const ply *p)
 {
     const element *v = &p->element[p->vertex];
     for (int i = v->first; i < v->first + v->n; i++) {
@@ -468,8 +468,8 @@ static sp_status open_ply(sp_scan *scan)
     bool has_lists;
 
     SP_TRY(sp_scan_lines_open(scan));
-    SP_TRY(read_header(scan, p));
-    SP_TRY(add_fields(scan, p));
+    SP_TRY(ply_read_header(scan, p));
+    SP_TRY(ply_add_fields(scan, p));
     SP_TRY(check_counts(scan, p, &has_lists));
     if (!p->is_ascii && !has_lists)
         return SP_OK;
@@ -480,7 +480,7 @@ static sp_status open_ply(sp_scan *scan)
 /* ---- writing ---- */
 
 /* Writes a number in the type that the header announces. */
-static void put_number(FILE *to, double x, char kind, int size, char after)
+static void ply_put_number(FILE *to, double x, char kind, int size, char after)
 {
     uint64_t bits;
     float f = (float)x;
@@ -535,7 +535,7 @@ const sp_scan_format sp_scan_ply = {
     .open = open_ply,
     .write = sp_scan_write_file,
     .put_head = put_header,
-    .put_number = put_number,
+    .put_number = ply_put_number,
     .written = ".ply",
     .written_help = "points of any scan with attributes and an int property label; -1 "
                     "where there is none",

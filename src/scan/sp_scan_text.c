@@ -96,7 +96,7 @@ static const char *read_decimal_comma(const text *t, const char *at, double *x)
 }
 
 /* Reads the value at `at` and returns its end; NULL: it is not a number. */
-static const char *read_value(text *t, const char *at, double *x)
+static const char *text_read_value(text *t, const char *at, double *x)
 {
     const char *stop;
     char *end;
@@ -154,7 +154,7 @@ static int read_values(text *t, const char *line, double *to, const char **bad)
             return MAX_COLUMNS + 1;
         t->value[n] = at;
         to[n] = 0;
-        at = t->is_passed[n] ? pass_text(t, at) : read_value(t, at, &to[n]);
+        at = t->is_passed[n] ? pass_text(t, at) : text_read_value(t, at, &to[n]);
         at = at ? pass_blanks(t, at) : NULL;
         if (!at || (*at && t->separator != ' ' && *at != t->separator)) {
             *bad = t->value[n];
@@ -189,7 +189,7 @@ static sp_status bad_value(const sp_scan *scan, const text *t, const char *value
 
 /* Reads the line's words as column names. If the line has the values' separator, only
  * that divides words, so that a name may hold blanks. */
-static void take_names(text *t, const char *line)
+static void text_take_names(text *t, const char *line)
 {
     bool is_strict = t->separator != ' ' && strchr(line, t->separator);
     const char divider[] = {t->separator, '\0'};
@@ -246,7 +246,7 @@ static bool is_damaged_point(text *t, const char *at)
         return false;
     at += n;
     at += strspn(at, divider);
-    return *at && read_value(t, at, &x);
+    return *at && text_read_value(t, at, &x);
 }
 
 /* Reads the line as the first point, which decides the separator: with columns to pass
@@ -337,7 +337,7 @@ static sp_status take_header(sp_scan *scan, text *t, const char *line)
     const bool is_first = !is_comment(line);
     int n_axes, n_likely;
 
-    take_names(t, line);
+    text_take_names(t, line);
     n_axes = count_axes(t, &n_likely);
     if (t->n_names == t->n_columns && n_axes == 3)
         return SP_OK;
@@ -369,7 +369,7 @@ static sp_status find_names(sp_scan *scan, text *t)
 }
 
 /* Notes which columns --columns passes over, so that they may hold any text. */
-static void list_columns(const sp_scan *scan, text *t)
+static void text_list_columns(const sp_scan *scan, text *t)
 {
     const char *at = scan->options.columns;
 
@@ -387,7 +387,7 @@ static void list_columns(const sp_scan *scan, text *t)
         t->is_passed[i] = true;
 }
 
-static sp_status name_columns(sp_scan *scan, text *t)
+static sp_status text_name_columns(sp_scan *scan, text *t)
 {
     for (int i = 0; i < t->n_columns; i++)
         SP_TRY(sp_scan_add(
@@ -402,14 +402,14 @@ static sp_status name_columns(sp_scan *scan, text *t)
     return t->n_names > 0 ? SP_OK : sp_scan_name_columns(scan);
 }
 
-static sp_status open_text(sp_scan *scan)
+static sp_status text_open(sp_scan *scan)
 {
     text *t = scan->own;
 
     SP_TRY(sp_scan_lines_open(scan));
-    list_columns(scan, t);
+    text_list_columns(scan, t);
     SP_TRY(find_data(scan, t));
-    SP_TRY(name_columns(scan, t));
+    SP_TRY(text_name_columns(scan, t));
     scan->record_bytes = 8 * t->n_columns;
     scan->n_points = -1;
     return sp_scan_lines_rewind(scan);
@@ -512,7 +512,7 @@ static void put_real(FILE *to, double x, bool is_float32)
     fputs(word, to);
 }
 
-static void put_number(FILE *to, double x, char kind, int size, char after)
+static void text_put_number(FILE *to, double x, char kind, int size, char after)
 {
     uint64_t bits;
 
@@ -556,12 +556,12 @@ const sp_scan_format sp_scan_text = {.name = "text",
                                                 ".dat .xyzrgb .xyzl",
                                      .help = "columns of text",
                                      .own_bytes = sizeof(text),
-                                     .open = open_text,
+                                     .open = text_open,
                                      .fill = fill_text,
                                      .rewind = sp_scan_lines_rewind,
                                      .write = sp_scan_write_file,
                                      .put_head = put_names,
-                                     .put_number = put_number,
+                                     .put_number = text_put_number,
                                      .written = ".txt",
                                      .written_help =
                                          "columns of text: x, y, z, the attributes of "

@@ -51,7 +51,7 @@ static sp_status check_start(sp_resources *r)
     return sp_resources_check_mixing(r);
 }
 
-static sp_status check(sp_resources *r)
+static sp_status check_all_data(sp_resources *r)
 {
     sp_sampler sampler = {0};
     sp_status rc;
@@ -90,5 +90,5 @@ sp_status sp_check_run(const sp_command *command, sp_status (*work)(sp_resources
 
 sp_status sp_check(const sp_command *command)
 {
-    return sp_check_run(command, check);
+    return sp_check_run(command, check_all_data);
 }

@@ -8,7 +8,7 @@
 
 static const double mib = 1 << 20;
 
-static void print(const sp_resources *r, bool is_host)
+static void check_print(const sp_resources *r, bool is_host)
 {
     const sp_cut *cut = &r->cut;
     const int64_t *train = cut->train.costliest, *eval = cut->eval.costliest;
@@ -48,7 +48,7 @@ typedef struct device_view {
 
 /* Rank 0: finds the device that a run would have, as far as this process can tell
  * without opening it. */
-static sp_status look(sp_device_kind kind, device_view *view)
+static sp_status check_look(sp_device_kind kind, device_view *view)
 {
     const bool may_be_cuda = kind != SP_DEVICE_CPU && sp_backend_find("cuda");
     const int n = may_be_cuda ? sp_backend_visible_devices() : 0;
@@ -91,7 +91,7 @@ sp_status sp_check_memory(sp_resources *r, sp_sampler *sampler, sp_sampler *val)
     sp_backend be = {.precision = config->train.precision};
     const sp_foresight f = sp_resources_foresight(r, &be);
     device_view view = {0};
-    sp_status rc = comm->rank == 0 ? look(config->run.device, &view) : SP_OK;
+    sp_status rc = comm->rank == 0 ? check_look(config->run.device, &view) : SP_OK;
 
     assert(sampler);
     /* Ranks of another node may see other devices or no device, and the estimate needs
@@ -104,6 +104,6 @@ sp_status sp_check_memory(sp_resources *r, sp_sampler *sampler, sp_sampler *val)
     SP_TRY(check_cut(r, &f, sampler, val, view.memory_bytes));
     sp_cut_close(&r->cut);
     SP_TRY(sp_cut_foresee(&r->cut, &f, sampler, val, comm));
-    print(r, be.ops->is_host);
+    check_print(r, be.ops->is_host);
     return SP_OK;
 }

@@ -13,7 +13,7 @@
 #include "checkpoint/sp_checkpoint.h"
 #include "weights/sp_packed.h"
 
-static bool is_folder(const char *path)
+static bool check_is_folder(const char *path)
 {
     struct stat about;
 
@@ -29,7 +29,7 @@ bool sp_check_is_model(const char *word)
     bool is_model;
 
     assert(word);
-    if (is_folder(word))
+    if (check_is_folder(word))
         return true;
     /* Opening a pipe would wait for a writer. */
     if (stat(word, &about) != 0 || !S_ISREG(about.st_mode) ||
@@ -41,9 +41,9 @@ bool sp_check_is_model(const char *word)
     return is_model || sp_packed_is(word);
 }
 
-static sp_status open_model(sp_h5 **file, const char *model, char path[PATH_MAX])
+static sp_status check_open_model(sp_h5 **file, const char *model, char path[PATH_MAX])
 {
-    if (is_folder(model))
+    if (check_is_folder(model))
         return sp_checkpoint_open_run(file, model, "name a run that has one, or a file",
                                       path);
     snprintf(path, PATH_MAX, "%s", model);
@@ -80,8 +80,8 @@ static void print_inputs(const sp_normalization *norm)
     putchar('\n');
 }
 
-static sp_status print_all(const char *path, const sp_checkpoint_state *state,
-                           const sp_normalization *norm)
+static sp_status check_print_all(const char *path, const sp_checkpoint_state *state,
+                                 const sp_normalization *norm)
 {
     sp_config config;
     sp_status rc;
@@ -114,7 +114,7 @@ static sp_status check_packed(const char *path)
     sp_status rc = sp_packed_read(&model, path);
 
     if (rc == SP_OK)
-        rc = print_all(path, &model.state, &model.norm);
+        rc = check_print_all(path, &model.state, &model.norm);
     sp_weights_model_close(&model);
     return rc;
 }
@@ -130,11 +130,11 @@ sp_status sp_check_model(const char *model)
     assert(model);
     if (sp_packed_is(model))
         return check_packed(model);
-    SP_TRY(open_model(&file, model, path));
+    SP_TRY(check_open_model(&file, model, path));
     rc = sp_checkpoint_read_open_state(file, &state, &norm);
     sp_h5_close(file);
     if (rc == SP_OK)
-        rc = print_all(path, &state, &norm);
+        rc = check_print_all(path, &state, &norm);
     sp_checkpoint_state_destroy(&state);
     sp_normalization_destroy(&norm);
     return rc;

@@ -6,13 +6,13 @@
 #include "train/sp_report.h"
 #include "train/sp_train.h"
 
-static sp_status check_stop(void *unused)
+static sp_status eval_check_stop(void *unused)
 {
     (void)unused;
     return sp_signal_check();
 }
 
-static sp_status evaluate(sp_infer *infer, sp_metrics *metrics)
+static sp_status eval_evaluate(sp_infer *infer, sp_metrics *metrics)
 {
     sp_resources *r = &infer->resources;
     double pictures_s = 0;
@@ -24,7 +24,7 @@ static sp_status evaluate(sp_infer *infer, sp_metrics *metrics)
                        r->val.shard[0].path);
     SP_TRY(sp_comm_agree(r->comm, sp_metrics_create(metrics, r->n_classes,
                                                             sp_evaluate_parts(r))));
-    SP_TRY(sp_evaluate_pass(r, metrics, check_stop, NULL,
+    SP_TRY(sp_evaluate_pass(r, metrics, eval_check_stop, NULL,
                             r->config->run.pictures ? &pictures_s : NULL));
     SP_TRY(sp_report_eval(r, metrics, NULL, infer->path, NULL));
     sp_report_table(r, metrics);
@@ -42,7 +42,7 @@ sp_status sp_eval(const sp_command *command)
         sp_log_info("evaluating %s (step %lld) on %d rank%s: %s", infer.path,
                     (long long)infer.state.step, command->comm->size,
                     sp_plural(command->comm->size), infer.resources.device);
-        rc = evaluate(&infer, &metrics);
+        rc = eval_evaluate(&infer, &metrics);
     }
     sp_metrics_destroy(&metrics);
     return sp_infer_close(&infer, rc);

@@ -162,7 +162,7 @@ static sp_status end_views(pass *p, const sp_batch *batch)
 }
 
 /* The first view of a batch is its plain evaluation. */
-static sp_status evaluate_batch(void *arg, const sp_batch *batch)
+static sp_status train_evaluate_batch(void *arg, const sp_batch *batch)
 {
     pass *p = arg;
     sp_resources *r = p->resources;
@@ -236,7 +236,7 @@ static sp_status evaluate_next(pass *p, sp_batch **batch)
 {
     if (p->check_stop)
         SP_TRY(p->check_stop(p->arg));
-    SP_TRY(sp_evaluate_next(p->resources, batch, evaluate_batch, p));
+    SP_TRY(sp_evaluate_next(p->resources, batch, train_evaluate_batch, p));
     if (*batch)
         show(p, *batch);
     return SP_OK;
@@ -244,7 +244,7 @@ static sp_status evaluate_next(pass *p, sp_batch **batch)
 
 /* Numbers that are not finite and requests to stop end this rank's pass, but are not a
  * failure of only this rank: at the end of the pass all ranks learn of them. */
-static sp_status evaluate_all(void *arg)
+static sp_status train_evaluate_all(void *arg)
 {
     pass *p = arg;
     sp_batch *batch = NULL;
@@ -291,7 +291,7 @@ static sp_status run_pass(pass *p)
     SP_TRY(sp_merging_open(&p->merging, r, count_merged, p));
     if (p->merging.with_blocks)
         return evaluate_merged(p);
-    sp_session_run_alone(r->session, evaluate_all, p);
+    sp_session_run_alone(r->session, train_evaluate_all, p);
     return sp_comm_agree(r->comm, p->found);
 }
 

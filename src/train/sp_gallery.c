@@ -60,7 +60,7 @@ typedef struct choice {
 /* tmpfile makes its file there, whatever TMPDIR says. */
 #define NO_PICTURES "no pictures of samples (their classes are kept in " P_tmpdir "): "
 
-static void give_up(sp_gallery *g, const char *why)
+static void gallery_give_up(sp_gallery *g, const char *why)
 {
     if (!g->is_broken)
         sp_log_warn(NO_PICTURES "%s", why);
@@ -104,8 +104,8 @@ void sp_gallery_destroy(sp_gallery *g)
 }
 
 /* Writes the predictions of a sample's stored voxels and returns its mIoU. */
-static double keep(sp_gallery *g, const sp_sample *s, const int32_t *row_of,
-                   const int32_t *prediction)
+static double gallery_keep(sp_gallery *g, const sp_sample *s, const int32_t *row_of,
+                           const int32_t *prediction)
 {
     enum { BLOCK = 1024 };
     const int n = g->n_classes;
@@ -122,7 +122,7 @@ static double keep(sp_gallery *g, const sp_sample *s, const int32_t *row_of,
         if (used < BLOCK && i < s->n - 1)
             continue;
         if (fwrite(block, sizeof *block, used, g->predictions) != used)
-            give_up(g, strerror(errno));
+            gallery_give_up(g, strerror(errno));
         used = 0;
     }
     return sp_metrics_miou(g->confusion, n);
@@ -136,12 +136,12 @@ void sp_gallery_add(sp_gallery *g, const sp_batch *batch, const int32_t *predict
         entry *e;
 
         if (!sp_list_grow(&g->entry, g->n, sizeof *g->entry)) {
-            give_up(g, "no memory");
+            gallery_give_up(g, "no memory");
             return;
         }
         e = &g->entry[g->n++];
         *e = (entry){batch->sample_id[b], s->n, g->n_values, NAN};
-        e->miou = keep(g, s, batch->row_of + batch->row_of_at[b], prediction);
+        e->miou = gallery_keep(g, s, batch->row_of + batch->row_of_at[b], prediction);
         g->n_values += s->n;
     }
 }
@@ -158,7 +158,7 @@ static int by_miou(const void *a, const void *b)
 }
 
 /* Rank 0: chooses among all samples that have labelled voxels. */
-static void choose(entry *all, int64_t n, choice *c)
+static void gallery_choose(entry *all, int64_t n, choice *c)
 {
     int64_t kept = 0;
     int64_t at[CHOSEN];
@@ -193,7 +193,7 @@ static sp_status agree_on_choice(const sp_gallery *g, sp_comm *comm, choice *c)
         SP_TRY(rc);
     }
     if (comm->rank == 0)
-        choose(all, (int64_t)(bytes / sizeof(entry)), c);
+        gallery_choose(all, (int64_t)(bytes / sizeof(entry)), c);
     free(all);
     return sp_comm_bcast(comm, c, sizeof *c, 0);
 }
@@ -216,7 +216,7 @@ typedef struct scene {
     sp_colour verdict[3];   /* palette of the error */
 } scene;
 
-static void release(scene *s)
+static void gallery_release(scene *s)
 {
     sp_sample_destroy(&s->sample);
     free(s->xyz);
@@ -225,7 +225,7 @@ static void release(scene *s)
     free(s->palette);
 }
 
-static sp_status allocate(const sp_gallery *g, size_t n, scene *s)
+static sp_status gallery_allocate(const sp_gallery *g, size_t n, scene *s)
 {
     s->xyz = malloc((n + 1) * 3 * sizeof *s->xyz);
     s->index[0] = malloc((n + 1) * KINDS * sizeof **s->index);
@@ -237,7 +237,7 @@ static sp_status allocate(const sp_gallery *g, size_t n, scene *s)
     return SP_OK;
 }
 
-static void colour(const sp_gallery *g, scene *s)
+static void gallery_colour(const sp_gallery *g, scene *s)
 {
     const int32_t *label = s->sample.labels;
 
@@ -256,7 +256,7 @@ static void colour(const sp_gallery *g, scene *s)
 
 /* Hides a ceiling, by the truth, so that the three pictures show the same voxels. No
  * voxel is hidden if nothing else would be left. */
-static sp_status hide(const sp_gallery *g, const sp_resources *r, scene *s)
+static sp_status gallery_hide(const sp_gallery *g, const sp_resources *r, scene *s)
 {
     int64_t n_hidden = 0;
     int ceiling = -1;
@@ -284,19 +284,20 @@ static sp_status read_scene(const sp_gallery *g, const sp_resources *r, const en
     const size_t n = (size_t)e->n;
 
     SP_TRY(sp_sample_read(&r->val, e->sample, &request, &s->sample));
-    SP_TRY(allocate(g, n, s));
+    SP_TRY(gallery_allocate(g, n, s));
     if (s->sample.n != e->n ||
         fseeko(g->predictions, (off_t)(e->at * (int64_t)sizeof(uint16_t)), SEEK_SET) ||
         fread(s->index[PREDICTION], sizeof **s->index, n, g->predictions) != n)
         return SP_FAIL(SP_EIO, "the temporary file of predictions cannot be read");
     for (size_t i = 0; i < 3 * n; i++)
         s->xyz[i] = (float)((s->sample.coords[i] + 0.5) * r->val.voxel_size);
-    colour(g, s);
-    return hide(g, r, s);
+    gallery_colour(g, s);
+    return gallery_hide(g, r, s);
 }
 
 /* Adds a picture to the records. */
-static sp_status add_picture(const sp_canvas *canvas, parcel head, sp_records *records)
+static sp_status gallery_add_picture(const sp_canvas *canvas, parcel head,
+                                     sp_records *records)
 {
     char *bytes = NULL;
     void *record;
@@ -329,7 +330,7 @@ static sp_status draw_side(const sp_resources *r, const scene *s, parcel head,
                               canvas);
     for (head.kind = 0; head.kind < KINDS; head.kind++) {
         if (rc == SP_OK)
-            rc = add_picture(&canvas[head.kind], head, records);
+            rc = gallery_add_picture(&canvas[head.kind], head, records);
         sp_canvas_destroy(&canvas[head.kind]);
     }
     return rc;
@@ -345,7 +346,7 @@ static sp_status draw_sample(const sp_gallery *g, const sp_resources *r, const e
         rc = draw_side(r, &s,
                        (parcel){.which = which, .side = side, .n_voxels = s.sample.n},
                        records);
-    release(&s);
+    gallery_release(&s);
     return rc;
 }
 
@@ -356,20 +357,20 @@ static void draw_mine(sp_gallery *g, const sp_resources *r, const choice *c,
     if (!g || g->is_broken)
         return;
     if (fflush(g->predictions) != 0) {
-        give_up(g, strerror(errno));
+        gallery_give_up(g, strerror(errno));
         return;
     }
     for (int k = 0; k < CHOSEN; k++)
         for (int i = 0; i < g->n; i++)
             if (g->entry[i].sample == c->sample[k] &&
                 draw_sample(g, r, &g->entry[i], k, records) != SP_OK)
-                give_up(g, sp_error_last()->message);
+                gallery_give_up(g, sp_error_last()->message);
 }
 
 /* ---- writing, on rank 0 ---- */
 
-static void write_sample(sp_json *json, const sp_resources *r, const choice *c, int k,
-                         int64_t n_voxels)
+static void gallery_write_sample(sp_json *json, const sp_resources *r, const choice *c,
+                                 int k, int64_t n_voxels)
 {
     char name[1024];
 
@@ -399,7 +400,7 @@ static sp_status write_list(const sp_resources *r, const choice *c,
     sp_json_begin_array(&json, "samples");
     for (int k = 0; k < CHOSEN; k++)
         if (drawn[k] == KINDS * SIDES)
-            write_sample(&json, r, c, k, n_voxels[k]);
+            gallery_write_sample(&json, r, c, k, n_voxels[k]);
     sp_json_end_array(&json);
     rc = sp_json_end(&json, &line);
     snprintf(path, sizeof path, "%s/pictures/pictures.json", r->session->run.dir);

@@ -37,7 +37,7 @@ static sp_status open_checkpoint(sp_infer *infer)
 
 /* A model's deck that uses all columns (data.features = []) gets their names here:
  * other shards may have more columns, or have them in another order. */
-static sp_status name_columns(sp_config *model, const sp_normalization *norm)
+static sp_status infer_name_columns(sp_config *model, const sp_normalization *norm)
 {
     sp_strings *names = &model->data.features;
     const int n = names->n == 0 && norm->name ? norm->n_columns : 0;
@@ -84,7 +84,7 @@ static sp_status take_network(sp_infer *infer)
     SP_TRY(sp_checkpoint_config(&old, &infer->state, infer->path));
     rc = refuse_default_data(infer, &old);
     if (rc == SP_OK)
-        rc = name_columns(&old, &infer->resources.norm);
+        rc = infer_name_columns(&old, &infer->resources.norm);
     if (rc == SP_OK)
         rc = sp_config_copy(&infer->config, user);
     for (; rc == SP_OK && *key; key++)
@@ -96,7 +96,7 @@ static sp_status take_network(sp_infer *infer)
 
 /* Rank 0: moves the head of a packed model. The backend, if it is open, already
  * computes in the model's precision. */
-static sp_status take_packed(sp_infer *infer)
+static sp_status infer_take_packed(sp_infer *infer)
 {
     sp_resources *r = &infer->resources;
     const sp_precision want = infer->packed.config.train.precision;
@@ -117,13 +117,13 @@ static sp_status take_packed(sp_infer *infer)
 }
 
 /* Rank 0: reads config and feature statistics from the checkpoint. */
-static sp_status read_head(sp_infer *infer)
+static sp_status infer_read_head(sp_infer *infer)
 {
     sp_resources *r = &infer->resources;
 
     SP_TRY(open_checkpoint(infer));
     if (!infer->file)
-        return take_packed(infer);
+        return infer_take_packed(infer);
     SP_TRY(sp_checkpoint_read_open_state(infer->file, &infer->state, &r->norm));
     infer->is_checkpoint = infer->state.deck != NULL;
     return infer->is_checkpoint ? take_network(infer) : SP_OK;
@@ -134,7 +134,7 @@ static sp_status share_head(sp_infer *infer)
 {
     sp_resources *r = &infer->resources;
     sp_session *s = r->session;
-    sp_status rc = s->comm->rank == 0 ? read_head(infer) : SP_OK;
+    sp_status rc = s->comm->rank == 0 ? infer_read_head(infer) : SP_OK;
 
     SP_TRY(sp_comm_agree(s->comm, rc));
     SP_TRY(
@@ -149,7 +149,7 @@ static sp_status share_head(sp_infer *infer)
 
 /* Opens the network with the class weights of the training, so that the loss is
  * comparable. */
-static sp_status open_net(sp_resources *r)
+static sp_status infer_open_net(sp_resources *r)
 {
     float *weights;
     sp_status rc = sp_resources_kept_class_weights(
@@ -162,7 +162,7 @@ static sp_status open_net(sp_resources *r)
     return rc;
 }
 
-static void close_file(sp_infer *infer)
+static void infer_close_file(sp_infer *infer)
 {
     sp_h5_close(infer->file); /* it was read, which leaves nothing to flush */
     infer->file = NULL;
@@ -177,7 +177,7 @@ static sp_status load_weights(sp_infer *infer)
         &infer->resources,
         &(sp_weights_source){.file = infer->file,
                              .packed = is_packed ? &infer->packed : NULL}));
-    close_file(infer);
+    infer_close_file(infer);
     return SP_OK;
 }
 
@@ -195,7 +195,7 @@ static bool has_other_names(const sp_config *config, const sp_normalization *nor
 
 /* Checks columns and classes against the model, since a different order would mix them
  * up. */
-static sp_status match_data(sp_infer *infer)
+static sp_status infer_match_data(sp_infer *infer)
 {
     sp_resources *r = &infer->resources;
 
@@ -236,8 +236,8 @@ static sp_status choose_norm(sp_infer *infer)
 }
 
 /* Writes the status of this task; the training's status.json is not touched. */
-static sp_status say(sp_session *s, const char *state, sp_status code,
-                     const char *message)
+static sp_status infer_say(sp_session *s, const char *state, sp_status code,
+                           const char *message)
 {
     sp_status rc = SP_OK;
 
@@ -253,7 +253,7 @@ static sp_status report_stop(sp_session *s)
 
     snprintf(message, sizeof message, "%s", sp_error_last()->message);
     sp_log_info("%s", message);
-    SP_TRY(say(s, "stopped", SP_ELIMIT, message));
+    SP_TRY(infer_say(s, "stopped", SP_ELIMIT, message));
     return SP_ELIMIT;
 }
 
@@ -272,7 +272,7 @@ static sp_status open_session(sp_infer *infer, const sp_command *command)
         return SP_OK;
     SP_TRY(sp_comm_agree(command->comm,
                          command->comm->rank == 0 ? open_checkpoint(infer) : SP_OK));
-    close_file(infer); /* it has come meanwhile */
+    infer_close_file(infer); /* it has come meanwhile */
     return sp_session_open_folder(infer->resources.session);
 }
 
@@ -284,13 +284,13 @@ sp_status sp_infer_open(sp_infer *infer, const sp_command *command)
     memset(infer, 0, sizeof *infer);
     SP_TRY(open_session(infer, command));
     s = r->session;
-    SP_TRY(say(s, "running", SP_OK, ""));
+    SP_TRY(infer_say(s, "running", SP_OK, ""));
     SP_TRY(sp_resources_open_device(r));
     SP_TRY(share_head(infer));
     SP_TRY(sp_session_open_data(r, false, true));
-    SP_TRY(match_data(infer));
+    SP_TRY(infer_match_data(infer));
     SP_TRY(choose_norm(infer));
-    SP_TRY(open_net(r));
+    SP_TRY(infer_open_net(r));
     SP_TRY(load_weights(infer));
     SP_TRY(sp_comm_bcast(s->comm, &infer->state.step, sizeof infer->state.step, 0));
     SP_TRY(sp_comm_bcast(s->comm, &infer->state.at, sizeof infer->state.at, 0));
@@ -319,9 +319,9 @@ sp_status sp_infer_open_net(sp_infer *infer)
     sp_resources *r = &infer->resources;
 
     assert(r->columns && r->class_name);
-    SP_TRY(say(r->session, "running", SP_OK, ""));
+    SP_TRY(infer_say(r->session, "running", SP_OK, ""));
     SP_TRY(sp_resources_open_device(r));
-    SP_TRY(open_net(r));
+    SP_TRY(infer_open_net(r));
     SP_TRY(load_weights(infer));
     if (r->fault[0])
         return SP_FAIL(SP_ENUMERIC, "%s: its weights are not finite: %s", infer->path,
@@ -333,14 +333,14 @@ sp_status sp_infer_close(sp_infer *infer, sp_status rc)
 {
     sp_session *s = infer->resources.session;
 
-    close_file(infer);
+    infer_close_file(infer);
     sp_checkpoint_state_destroy(&infer->state);
     /* A table that was not printed is a failure, since it may be the only
      * result used. */
     if (rc == SP_OK)
         rc = sp_comm_agree(s->comm, sp_log_written());
     if (rc == SP_OK)
-        rc = say(s, "done", SP_OK, "");
+        rc = infer_say(s, "done", SP_OK, "");
     if (rc == SP_ELIMIT)
         rc = report_stop(s);
     rc = sp_resources_close(&infer->resources, rc);

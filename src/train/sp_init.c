@@ -101,7 +101,7 @@ static void say_moved(const sp_resources *r, const sp_checkpoint_state *state,
 }
 
 /* Rank 0: compares the source with the data, and logs what was read from it. */
-static sp_status compare(const sp_resources *r, const char *path)
+static sp_status init_compare(const sp_resources *r, const char *path)
 {
     sp_checkpoint_state state = {0};
     sp_normalization norm = {0};
@@ -134,7 +134,7 @@ sp_status sp_init_weights(sp_resources *r)
                        "%s:%s, expected a finite number: its training had diverged",
                        path, r->fault);
     if (r->comm->rank == 0)
-        rc = compare(r, path);
+        rc = init_compare(r, path);
     SP_TRY(sp_comm_agree(r->comm, rc));
     return sp_init_norm_of(r, path);
 }
@@ -158,7 +158,7 @@ sp_status sp_init_check(sp_resources *r)
                                               param + g->n_floats);
         free(param);
         if (rc == SP_OK)
-            rc = compare(r, path);
+            rc = init_compare(r, path);
     }
     SP_TRY(sp_comm_agree(r->comm, rc));
     return sp_init_norm_of(r, path);

@@ -103,8 +103,8 @@ static char *pack_logits(const sp_predictor *p, const predicted *of, int b, char
 }
 
 /* The class of a stored voxel of sample b. */
-static uint16_t class_of(const sp_predictor *p, const predicted *of, int b,
-                         int64_t voxel)
+static uint16_t predict_class_of(const sp_predictor *p, const predicted *of, int b,
+                                 int64_t voxel)
 {
     const int64_t at = of->batch->row_of_at[b] + voxel;
 
@@ -114,8 +114,8 @@ static uint16_t class_of(const sp_predictor *p, const predicted *of, int b,
 }
 
 /* Writes sample b of the batch as a parcel. */
-static void pack(const sp_predictor *p, const predicted *of, int b,
-                 const sp_parcel *head, char *to)
+static void predict_pack(const sp_predictor *p, const predicted *of, int b,
+                         const sp_parcel *head, char *to)
 {
     const sp_sample *sample = &of->batch->sample[b];
     uint16_t *label;
@@ -128,13 +128,13 @@ static void pack(const sp_predictor *p, const predicted *of, int b,
         memcpy(to, sample->point_index, 8 * (size_t)head->n_points);
     label = (uint16_t *)(to + 8 * head->n_points);
     for (int64_t i = 0; i < head->n_points; i++)
-        *label++ = class_of(p, of, b, sample->point_voxel[i]);
+        *label++ = predict_class_of(p, of, b, sample->point_voxel[i]);
     for (int64_t i = 0; i < head->n; i++)
-        *label++ = class_of(p, of, b, i);
+        *label++ = predict_class_of(p, of, b, i);
 }
 
 /* Packs sample b for rank 0, or for the rank that merges its points. */
-static sp_status send(sp_predictor *p, const predicted *of, int b)
+static sp_status predict_send(sp_predictor *p, const predicted *of, int b)
 {
     const sp_sample *sample = &of->batch->sample[b];
     const bool with_points = p->infer.resources.val.has_points;
@@ -149,7 +149,7 @@ static sp_status send(sp_predictor *p, const predicted *of, int b)
         SP_TRY(sp_arena_take(&p->scratch, bytes, &parcel));
     else
         SP_TRY(sp_records_add(&p->parcels, bytes, &parcel));
-    pack(p, of, b, &head, parcel);
+    predict_pack(p, of, b, &head, parcel);
     return p->merging.with_blocks
                ? sp_merging_add_sample(&p->merging, of->batch, b, parcel, bytes)
                : SP_OK;
@@ -198,7 +198,7 @@ static sp_status predict_batch(void *arg, const sp_batch *batch)
         SP_TRY(sp_merging_fetch(&r->backend, &p->scratch, &of.logits));
     sp_records_clear(&p->parcels);
     for (int b = 0; b < batch->n_samples; b++)
-        SP_TRY(send(p, &of, b));
+        SP_TRY(predict_send(p, &of, b));
     return SP_OK;
 }
 
@@ -237,7 +237,7 @@ static sp_status predict_batches(sp_predictor *p, sp_progress *progress)
     }
 }
 
-static sp_status predict_all(sp_predictor *p)
+static sp_status train_predict_all(sp_predictor *p)
 {
     sp_run *run = &p->infer.resources.session->run;
     const int64_t n = p->infer.resources.val.n_samples;
@@ -252,7 +252,7 @@ static sp_status predict_all(sp_predictor *p)
     return rc;
 }
 
-static sp_status predict(sp_predictor *p)
+static sp_status train_predict_predict(sp_predictor *p)
 {
     sp_resources *r = &p->infer.resources;
     const int ignore = r->val.ignore_label;
@@ -270,7 +270,7 @@ static sp_status predict(sp_predictor *p)
         rc = sp_arena_create(&p->scratch, 0, "predictions");
     SP_TRY(sp_comm_agree(r->comm, rc));
     SP_TRY(sp_merging_open(&p->merging, r, send_merged, p));
-    SP_TRY(predict_all(p));
+    SP_TRY(train_predict_all(p));
     return sp_comm_agree(r->comm,
                          r->comm->rank == 0 ? finish_files(p) : SP_OK);
 }
@@ -298,7 +298,7 @@ sp_status sp_predict(const sp_command *command)
     memset(&p, 0, sizeof p);
     rc = sp_infer_open(&p.infer, command);
     if (rc == SP_OK) {
-        rc = predict(&p);
+        rc = train_predict_predict(&p);
         if (rc == SP_OK)
             log_end(&p);
     }

@@ -15,7 +15,7 @@
 
 /* The code of class `name` in the scans that the shards were made of; NULL: not known.
  */
-static char *code_of(const sp_dataset *set, const char *name)
+static char *predict_code_of(const sp_dataset *set, const char *name)
 {
     const int i =
         set->class_code ? sp_text_find(set->n_classes, set->class_name, name) : -1;
@@ -35,7 +35,7 @@ static sp_status write_codes(const sp_predict_files *f, sp_h5 *file)
     if (!code)
         return SP_FAIL(SP_EMEM, "out of memory");
     for (int c = 0; c < r->n_classes; c++) {
-        code[c] = code_of(&r->val, r->class_name[c]);
+        code[c] = predict_code_of(&r->val, r->class_name[c]);
         are_known = are_known && code[c];
     }
     if (are_known || r->norm.class_code)
@@ -45,7 +45,8 @@ static sp_status write_codes(const sp_predict_files *f, sp_h5 *file)
     return rc;
 }
 
-static sp_status write_attributes(const sp_predict_files *f, sp_h5 *file, int shard)
+static sp_status predict_write_attributes(const sp_predict_files *f, sp_h5 *file,
+                                          int shard)
 {
     const sp_resources *r = &f->infer->resources;
     const sp_dataset *set = &r->val;
@@ -76,7 +77,8 @@ static sp_status write_attributes(const sp_predict_files *f, sp_h5 *file, int sh
 /* Forms the path of a shard's predictions. Until the predictions of all shards are
  * complete the name ends in SP_FILE_UNFINISHED. Returns the length, as snprintf
  * does. */
-static int path_of(const sp_predict_files *f, int shard, bool is_whole, char *path)
+static int predict_path_of(const sp_predict_files *f, int shard, bool is_whole,
+                           char *path)
 {
     return snprintf(path, PATH_MAX, "%s/predictions/%s%s",
                     f->infer->resources.session->run.dir,
@@ -85,7 +87,7 @@ static int path_of(const sp_predict_files *f, int shard, bool is_whole, char *pa
 }
 
 /* Creates the file of a shard with its attributes and room for all rows. */
-static sp_status create_file(sp_predict_files *f, int shard)
+static sp_status predict_create_file(sp_predict_files *f, int shard)
 {
     const sp_dataset *set = &f->infer->resources.val;
     const sp_shard *s = &set->shard[shard];
@@ -95,10 +97,10 @@ static sp_status create_file(sp_predict_files *f, int shard)
     char path[PATH_MAX];
     sp_h5 *file;
 
-    path_of(f, shard, false, path);
+    predict_path_of(f, shard, false, path);
     SP_TRY(sp_h5_create(&f->file, path));
     file = f->file;
-    SP_TRY(write_attributes(f, file, shard));
+    SP_TRY(predict_write_attributes(f, file, shard));
     SP_TRY(sp_h5_write(file, "/offsets", SP_H5_I64, 1, dim, offset));
     dim[0] = offset[s->n_samples];
     SP_TRY(sp_h5_write(file, "/labels", type, 1, dim, NULL));
@@ -114,7 +116,7 @@ static sp_status create_file(sp_predict_files *f, int shard)
     return sp_h5_write(file, "/point_index", SP_H5_U64, 1, dim, NULL);
 }
 
-static sp_status close_file(sp_predict_files *f)
+static sp_status predict_close_file(sp_predict_files *f)
 {
     sp_h5 *file = f->file;
 
@@ -127,8 +129,8 @@ static sp_status close_file(sp_predict_files *f)
 static sp_status turn_to(sp_predict_files *f, int shard)
 {
     while (f->n_begun <= shard) {
-        SP_TRY(close_file(f));
-        SP_TRY(create_file(f, f->n_begun++));
+        SP_TRY(predict_close_file(f));
+        SP_TRY(predict_create_file(f, f->n_begun++));
     }
     return SP_OK;
 }
@@ -141,14 +143,14 @@ static int by_base_name(const void *a, const void *b)
 
 /* Predictions are named by their shards, so no two shards may have the same name, and
  * no shard the name of an unfinished file. sorted: room for [n_shards]. */
-static sp_status check_names(const sp_predict_files *f, const sp_shard **sorted)
+static sp_status predict_check_names(const sp_predict_files *f, const sp_shard **sorted)
 {
     const sp_dataset *set = &f->infer->resources.val;
     char path[PATH_MAX];
 
     for (int i = 0; i < set->n_shards; i++) {
         sorted[i] = &set->shard[i];
-        if (path_of(f, i, false, path) >= PATH_MAX)
+        if (predict_path_of(f, i, false, path) >= PATH_MAX)
             return SP_FAIL(SP_EIO, "%.100s...: path of more than %d bytes", path,
                            PATH_MAX);
         if (sp_file_ends_in(sp_file_name(sorted[i]->path), SP_FILE_UNFINISHED))
@@ -162,7 +164,7 @@ static sp_status check_names(const sp_predict_files *f, const sp_shard **sorted)
     for (int i = 1; i < set->n_shards; i++) {
         if (by_base_name(&sorted[i - 1], &sorted[i]) != 0)
             continue;
-        path_of(f, (int)(sorted[i] - set->shard), true, path);
+        predict_path_of(f, (int)(sorted[i] - set->shard), true, path);
         return SP_FAIL(SP_EUSAGE,
                        "data.val: the predictions of %s and of %s would both be %s; "
                        "predict them into two run folders",
@@ -179,7 +181,7 @@ sp_status sp_predict_files_begin(sp_predict_files *f)
     sp_status rc;
 
     assert(f->n_begun == 0 && !f->file);
-    rc = sorted ? check_names(f, sorted) : SP_FAIL(SP_EMEM, "out of memory");
+    rc = sorted ? predict_check_names(f, sorted) : SP_FAIL(SP_EMEM, "out of memory");
     free(sorted);
     SP_TRY(rc);
     snprintf(dir, sizeof dir, "%s/predictions", r->session->run.dir);
@@ -277,10 +279,10 @@ sp_status sp_predict_files_finish(sp_predict_files *f)
 
     SP_TRY(turn_to(f, f->infer->resources.val.n_shards - 1));
     assert(f->n_begun > 0);
-    SP_TRY(close_file(f));
+    SP_TRY(predict_close_file(f));
     for (int i = 0; i < f->n_begun; i++) {
-        path_of(f, i, false, temporary);
-        path_of(f, i, true, path);
+        predict_path_of(f, i, false, temporary);
+        predict_path_of(f, i, true, path);
         if (rename(temporary, path) != 0)
             return SP_FAIL(SP_EIO,
                            "%s: cannot rename it to %s: %s; of the %d files of "
@@ -297,9 +299,9 @@ void sp_predict_files_discard(sp_predict_files *f)
     char path[PATH_MAX];
 
     sp_error_save(&error);
-    close_file(f);
+    predict_close_file(f);
     for (int i = 0; i < f->n_begun; i++) {
-        path_of(f, i, false, path);
+        predict_path_of(f, i, false, path);
         unlink(path);
     }
     snprintf(path, sizeof path, "%s/predictions", f->infer->resources.session->run.dir);

@@ -107,7 +107,7 @@ static sp_status measure_read(const sp_resources *r, double *rate)
 
 /* Measures all three rates, with a vector of the gradient's size in the backend's
  * memory. */
-static sp_status measure(sp_resources *r, sp_flight *flight)
+static sp_status preflight_measure(sp_resources *r, sp_flight *flight)
 {
     const sp_backend_ops *ops = r->backend.ops;
     const size_t bytes = (size_t)r->graph.n_floats * sizeof(float);
@@ -167,7 +167,7 @@ static void print_devices(const sp_flight *all, int n)
 }
 
 /* A rate that was not measured is a dash. */
-static const char *text_of(double rate, char text[16])
+static const char *preflight_text_of(double rate, char text[16])
 {
     snprintf(text, 16, rate > 0 ? "%.0f" : "-", rate);
     return text;
@@ -186,8 +186,9 @@ static void print_flights(const sp_resources *r, const sp_flight *all)
         char reduce[16], copy[16], read[16];
         sp_log_info("%5d %-20s %5d %6d %6d  %-10s %15s %12s %10s", f->place.rank,
                     f->place.host, f->place.node, f->place.local_rank, f->cores,
-                    transport, text_of(f->rate[REDUCE], reduce),
-                    text_of(f->rate[COPY], copy), text_of(f->rate[READ], read));
+                    transport, preflight_text_of(f->rate[REDUCE], reduce),
+                    preflight_text_of(f->rate[COPY], copy),
+                    preflight_text_of(f->rate[READ], read));
     }
     if (!r->backend.ops->is_host)
         print_devices(all, n);
@@ -214,7 +215,7 @@ static sp_status preflight(sp_resources *r)
     SP_TRY(sp_session_open_data(r, true, false));
     SP_TRY(sp_graph_build(&r->graph, r->config, r->n_columns, r->n_classes));
     sp_session_beat(r->session, SP_PHASE_READ);
-    SP_TRY(measure(r, &mine));
+    SP_TRY(preflight_measure(r, &mine));
     SP_TRY(sp_comm_gather(comm, &mine, sizeof mine, &all, NULL));
     sp_log_info("%d rank%s on %d node%s; device %s; all-reduce by %s; gradient %.1f MB",
                 comm->size, sp_plural(comm->size), comm->n_nodes,

@@ -28,7 +28,7 @@ static sp_json *const json = &sp_report_json;
 
 /* Ends the line and appends it to metrics.jsonl. *bytes, unless NULL, becomes the
  * length of the file. */
-static sp_status append(sp_run *run, int64_t *bytes)
+static sp_status report_append(sp_run *run, int64_t *bytes)
 {
     const char *line;
 
@@ -135,7 +135,7 @@ static sp_status open_events(sp_trainer *trainer, const char *deck)
 }
 
 /* Rank 0. */
-static sp_status start(sp_trainer *trainer, const char *deck)
+static sp_status report_start(sp_trainer *trainer, const char *deck)
 {
     sp_resources *r = &trainer->resources;
     sp_run *run = &r->session->run;
@@ -150,7 +150,7 @@ static sp_status start(sp_trainer *trainer, const char *deck)
     write_start(r, deck);
     write_plan(trainer);
     sp_report_time(sp_time_s());
-    SP_TRY(append(run, bytes));
+    SP_TRY(report_append(run, bytes));
     return sp_run_status(run, "running", SP_OK, r->session->epoch, r->session->step, "");
 }
 
@@ -165,7 +165,7 @@ sp_status sp_report_start(sp_trainer *trainer)
     if (s->comm->rank == 0)
         rc = sp_config_to_text(&resolved, &deck);
     if (rc == SP_OK && deck)
-        rc = start(trainer, deck);
+        rc = report_start(trainer, deck);
     free(deck);
     return sp_comm_agree(s->comm, rc);
 }
@@ -220,7 +220,8 @@ static void write_step(const sp_trainer *t, const sp_step_report *step)
     sp_json_double(json, "left_s", sp_trainer_left_s(t));
 }
 
-static void print_step(const sp_trainer *t, const sp_step_report *step, double now_s)
+static void report_print_step(const sp_trainer *t, const sp_step_report *step,
+                              double now_s)
 {
     const int64_t total = t->total_samples;
     char left[48], date[SP_DATE];
@@ -249,14 +250,14 @@ sp_status sp_report_step(sp_trainer *trainer, const sp_step_report *step)
     sp_events_begin(run->events, step->step, now_s);
     write_step(trainer, step);
     sp_report_time(now_s);
-    SP_TRY(append(run, &trainer->state.metrics_bytes));
+    SP_TRY(report_append(run, &trainer->state.metrics_bytes));
     SP_TRY(sp_report_events_end(run));
-    print_step(trainer, step, now_s);
+    report_print_step(trainer, step, now_s);
     return SP_OK;
 }
 
 /* The fields by weight; those that count most fit into 80 columns. */
-static void draw(const sp_trainer *t, const sp_step_report *step)
+static void report_draw(const sp_trainer *t, const sp_step_report *step)
 {
     const double pace = sp_pace_per_second(&t->pace), left_s = sp_trainer_left_s(t);
     const int64_t steps = sp_trainer_steps(t);
@@ -291,7 +292,7 @@ void sp_report_live(sp_trainer *trainer, const sp_step_report *step)
     if (now - trainer->drawn_s < SP_PROGRESS_EVERY_S || !sp_live_is_shown())
         return;
     trainer->drawn_s = now;
-    draw(trainer, step);
+    report_draw(trainer, step);
 }
 
 sp_status sp_report_epoch(sp_trainer *trainer, const sp_step_report *step)
@@ -321,7 +322,7 @@ sp_status sp_report_epoch(sp_trainer *trainer, const sp_step_report *step)
 /* ---- report.html ---- */
 
 /* Quotes a text for the shell: 'it'\''s'. False: no room. */
-static bool add_quoted(char *to, size_t size, const char *text)
+static bool report_add_quoted(char *to, size_t size, const char *text)
 {
     size_t n = strlen(to);
 
@@ -356,9 +357,9 @@ void sp_report_renew(sp_resources *r)
     self[n > 0 ? n : 0] = '\0';
     sp_file_in(run->dir, "report.html", report);
     command[0] = '\0';
-    is_whole = n > 0 && add_quoted(command, sizeof command - 64, self);
+    is_whole = n > 0 && report_add_quoted(command, sizeof command - 64, self);
     strcat(command, " report --quiet -o ");
-    is_whole = is_whole && add_quoted(command, sizeof command - 64, report);
+    is_whole = is_whole && report_add_quoted(command, sizeof command - 64, report);
     if (!is_whole) {
         sp_log_warn0("report.html is not renewed: the paths are too long");
         return;
@@ -370,7 +371,7 @@ void sp_report_renew(sp_resources *r)
 /* ---- end ---- */
 
 /* A part of a time in percent. */
-static double share(double part_s, double whole_s)
+static double report_share(double part_s, double whole_s)
 {
     return whole_s > 0 ? 100 * part_s / whole_s : 0;
 }
@@ -397,7 +398,7 @@ static sp_status write_end(sp_trainer *trainer, const char *state, double total_
     sp_json_double(json, "replica_s", trainer->replica_s);
     sp_json_double(json, "watchdog_cpu_s", sp_watchdog_cpu_s(s->watchdog));
     sp_report_time(sp_time_s());
-    SP_TRY(append(&s->run, NULL));
+    SP_TRY(report_append(&s->run, NULL));
     return sp_run_deliver(&s->run);
 }
 
@@ -414,14 +415,15 @@ static void print_end(const sp_trainer *trainer, const char *state, double total
         "safety: training waited %.3g s for checkpoints (%.2g %%), their writer "
         "took %.3g s of a core; comparing weights and watching took %.3g s (%.2g "
         "%%)",
-        trainer->save_s, share(trainer->save_s, trainer->train_s), trainer->write_cpu_s,
-        watch_s, share(watch_s, trainer->train_s));
+        trainer->save_s, report_share(trainer->save_s, trainer->train_s),
+        trainer->write_cpu_s, watch_s, report_share(watch_s, trainer->train_s));
     if (trainer->pictures_s > 0)
-        sp_log_info("pictures: training waited %.3g s for them (%.2g %%); reports and "
-                    "run.after_save took %.3g s of a core meanwhile",
-                    trainer->pictures_s,
-                    share(trainer->pictures_s, trainer->train_s + trainer->eval_s),
-                    sp_machine_children_s());
+        sp_log_info(
+            "pictures: training waited %.3g s for them (%.2g %%); reports and "
+            "run.after_save took %.3g s of a core meanwhile",
+            trainer->pictures_s,
+            report_share(trainer->pictures_s, trainer->train_s + trainer->eval_s),
+            sp_machine_children_s());
     sp_log_info("%s: step=%lld%s total_s=%.1f train_s=%.1f eval_s=%.1f save_s=%.1f "
                 "time=%s",
                 state, (long long)trainer->state.step, best, total_s, trainer->train_s,
@@ -430,7 +432,8 @@ static void print_end(const sp_trainer *trainer, const char *state, double total
 }
 
 /* Rank 0: writes the end event and prints the summary. */
-static sp_status report_end(sp_trainer *trainer, const char *state, const char *message)
+static sp_status train_report_end(sp_trainer *trainer, const char *state,
+                                  const char *message)
 {
     sp_resources *r = &trainer->resources;
     const bool is_done = strcmp(state, "done") == 0;
@@ -455,6 +458,7 @@ sp_status sp_report_end(sp_trainer *trainer, const char *state, const char *mess
     sp_session *s = trainer->session;
 
     assert(state && message);
-    return sp_comm_agree(
-        s->comm, s->comm->rank == 0 ? report_end(trainer, state, message) : SP_OK);
+    return sp_comm_agree(s->comm, s->comm->rank == 0
+                                      ? train_report_end(trainer, state, message)
+                                      : SP_OK);
 }

@@ -43,8 +43,8 @@ static void write_confusion(const char *key, const int64_t *confusion, int n)
     sp_json_end_array(json);
 }
 
-static void write_points(const sp_resources *r, sp_events *events, const char *group,
-                         const int64_t *points, int n)
+static void report_write_points(const sp_resources *r, sp_events *events,
+                                const char *group, const int64_t *points, int n)
 {
     sp_json_int(json, "points", sp_metrics_total(points, n));
     sp_report_number(events, group, "point_miou", sp_metrics_miou(points, n));
@@ -72,7 +72,7 @@ static void write_merged(const sp_resources *r, const sp_metrics *m, sp_events *
         write_confusion("confusion", m->merged, n);
     }
     if (m->merged_points)
-        write_points(r, events, "merged", m->merged_points, n);
+        report_write_points(r, events, "merged", m->merged_points, n);
     sp_json_end_object(json);
 }
 
@@ -114,7 +114,7 @@ static void write_eval(const sp_resources *r, const sp_metrics *m, sp_events *ev
     write_iou(r, events, "eval", "iou", m->confusion);
     write_confusion("confusion", m->confusion, n);
     if (m->point_confusion)
-        write_points(r, events, "eval", m->point_confusion, n);
+        report_write_points(r, events, "eval", m->point_confusion, n);
     write_merged(r, m, events);
 }
 
@@ -130,8 +130,8 @@ static void add_shares(char *text, size_t size, const char *name, const int64_t 
 }
 
 /* Adds the matrix as a picture to the record at hand, if the build draws any. */
-static sp_status add_picture(sp_events *events, const char *name,
-                             const int64_t *confusion, int n)
+static sp_status report_add_picture(sp_events *events, const char *name,
+                                    const int64_t *confusion, int n)
 {
     sp_canvas canvas;
     char *png = NULL;
@@ -216,8 +216,9 @@ static sp_status report_eval(sp_resources *r, const sp_metrics *m,
         write_average(r, averaged, events);
     if (!checkpoint)
         sp_report_time(now_s);
-    SP_TRY(add_picture(events, "confusion", m->confusion, m->n_classes));
-    SP_TRY(add_picture(events, "point_confusion", m->point_confusion, m->n_classes));
+    SP_TRY(report_add_picture(events, "confusion", m->confusion, m->n_classes));
+    SP_TRY(report_add_picture(events, "point_confusion", m->point_confusion,
+                              m->n_classes));
     SP_TRY(sp_json_end(json, &line));
     if (checkpoint)
         SP_TRY(sp_file_append_line(sp_file_in(s->run.dir, "evaluations.jsonl", path),
@@ -310,7 +311,7 @@ static const char *word_share(char to[16], double share)
 }
 
 /* Adds a column to a row of the table. */
-static void add_column(char row[128], double share, int width)
+static void report_add_column(char row[128], double share, int width)
 {
     const size_t used = strlen(row);
     char word[16];
@@ -327,12 +328,12 @@ static void print_class(const sp_resources *r, const sp_metrics *m, int c,
     const int width[] = {10, 10, 16};
     char row[128] = "", name[NAME];
 
-    add_column(row, sp_metrics_iou(m->confusion, n, c), 8);
-    add_column(row, sp_metrics_precision(m->confusion, n, c), 10);
-    add_column(row, sp_metrics_recall(m->confusion, n, c), 8);
+    report_add_column(row, sp_metrics_iou(m->confusion, n, c), 8);
+    report_add_column(row, sp_metrics_precision(m->confusion, n, c), 10);
+    report_add_column(row, sp_metrics_recall(m->confusion, n, c), 8);
     for (int i = 0; i < 3; i++)
         if (matrix[i])
-            add_column(row, sp_metrics_iou(matrix[i], n, c), width[i]);
+            report_add_column(row, sp_metrics_iou(matrix[i], n, c), width[i]);
     sp_log_info("%s %12lld%s",
                 sp_text_cell(name, sizeof name, r->class_name[c], name_width),
                 (long long)sp_metrics_truth(m->confusion, n, c), row);
@@ -352,15 +353,15 @@ void sp_report_table(const sp_resources *r, const sp_metrics *m)
                 m->merged_points ? " merged point IoU" : "");
     for (int c = 0; c < n; c++)
         print_class(r, m, c, width);
-    add_column(row, sp_metrics_miou(m->confusion, n), 8);
+    report_add_column(row, sp_metrics_miou(m->confusion, n), 8);
     if (m->point_confusion || m->merged || m->merged_points)
         snprintf(row + strlen(row), sizeof row - strlen(row), " %10s %8s", "", "");
     if (m->point_confusion)
-        add_column(row, sp_metrics_miou(m->point_confusion, n), 10);
+        report_add_column(row, sp_metrics_miou(m->point_confusion, n), 10);
     if (m->merged)
-        add_column(row, sp_metrics_miou(m->merged, n), 10);
+        report_add_column(row, sp_metrics_miou(m->merged, n), 10);
     if (m->merged_points)
-        add_column(row, sp_metrics_miou(m->merged_points, n), 16);
+        report_add_column(row, sp_metrics_miou(m->merged_points, n), 16);
     sp_log_info("%-*s %12lld%s", width, "mean",
                 (long long)sp_metrics_total(m->confusion, n), row);
 }

@@ -26,6 +26,8 @@ void sp_report_idle(const sp_resources *r, const sp_sampler *sampler)
 
 static void print_large_batch(const sp_sampler *sampler)
 {
+    /* Batches of up to so many samples are used with data of any size. */
+    enum { USUAL = 32 };
     const long long all = sampler->set->n_samples, step = sampler->effective;
     const long long asked = (long long)sampler->size * sampler->n_groups;
 
@@ -34,7 +36,7 @@ static void print_large_batch(const sp_sampler *sampler)
                      "data.train has %lld: each step has %lld samples, and "
                      "train.lr_scale and warm-up count these",
                      asked, all, step);
-    else if (step > 1 && 10 * step > all)
+    else if (step > USUAL && 10 * step > all)
         sp_log_warn0("a step has %lld of the %lld samples of data.train, more than a "
                      "tenth: an epoch has few updates, and models of such large "
                      "batches often generalize worse",

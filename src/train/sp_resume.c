@@ -89,8 +89,8 @@ static void warn_of_sums(const sp_config *old, const sp_config *now, const char 
 }
 
 /* Rank 0: checks that the checkpoint belongs to this deck and data. */
-static sp_status compare(sp_resources *r, const sp_checkpoint_state *state,
-                         const sp_normalization *norm, const char *path)
+static sp_status resume_compare(sp_resources *r, const sp_checkpoint_state *state,
+                                const sp_normalization *norm, const char *path)
 {
     const sp_dataset *set = &r->train;
     const uint64_t hash = set->hash;
@@ -159,7 +159,7 @@ static bool is_own(const char *dir, char *path)
 }
 
 /* Rank 0: finds the checkpoint to continue from and compares it with the deck. */
-static sp_status choose(sp_resources *r, beginning *from)
+static sp_status resume_choose(sp_resources *r, beginning *from)
 {
     const sp_config *config = r->config;
     const sp_resume *resume = &config->run.resume;
@@ -191,7 +191,7 @@ static sp_status choose(sp_resources *r, beginning *from)
     rc = sp_checkpoint_read_open_state(file, &state, &norm);
     sp_h5_close(file);
     if (rc == SP_OK)
-        rc = compare(r, &state, &norm, path);
+        rc = resume_compare(r, &state, &norm, path);
     /* The run folder would be left without a checkpoint. */
     if (rc == SP_OK && from->is_foreign && sp_step_is_last(config, &state))
         rc = SP_FAIL(SP_EUSAGE,
@@ -208,8 +208,7 @@ sp_status sp_resume_check(sp_resources *r)
 {
     beginning from = {0};
 
-    return sp_comm_agree(r->comm,
-                         r->comm->rank == 0 ? choose(r, &from) : SP_OK);
+    return sp_comm_agree(r->comm, r->comm->rank == 0 ? resume_choose(r, &from) : SP_OK);
 }
 
 static sp_status begin_fresh(sp_trainer *t)
@@ -308,7 +307,7 @@ sp_status sp_resume_begin(sp_trainer *trainer)
     trainer->state.data_hash = r->train.hash;
     trainer->state.val_hash = trainer->is_evaluated ? r->val.hash : 0;
     if (r->comm->rank == 0)
-        rc = choose(r, &from);
+        rc = resume_choose(r, &from);
     SP_TRY(sp_comm_agree(r->comm, rc));
     SP_TRY(sp_comm_bcast(r->comm, &from, sizeof from, 0));
     SP_TRY(sp_comm_bcast(r->comm, &r->resolved,
@@ -324,7 +323,7 @@ sp_status sp_resume_begin(sp_trainer *trainer)
 
 /* Rank 0: collects the result of the last post, if there is one. The best score counts
  * from then on, if its weights are on disk. */
-static sp_status collect(sp_trainer *t, bool is_waiting, sp_saved *saved)
+static sp_status resume_collect(sp_trainer *t, bool is_waiting, sp_saved *saved)
 {
     sp_session *s = t->session;
     char path[PATH_MAX];
@@ -358,7 +357,7 @@ static void settle(sp_trainer *t, bool is_waiting)
 {
     sp_saved saved;
 
-    if (collect(t, is_waiting, &saved) != SP_OK)
+    if (resume_collect(t, is_waiting, &saved) != SP_OK)
         tell_unsaved(saved.step);
 }
 
@@ -439,7 +438,7 @@ sp_status sp_resume_save(sp_trainer *trainer, bool is_best, bool is_final)
     if (s->comm->rank == 0)
         rc = post(trainer, is_best);
     if (s->comm->rank == 0 && is_final && rc == SP_OK)
-        rc = collect(trainer, true, &saved); /* its failure is the run's */
+        rc = resume_collect(trainer, true, &saved); /* its failure is the run's */
     if (rc != SP_OK && !is_final)
         tell_unsaved(s->step); /* no memory, or no room: the run goes on */
     rc = is_final ? sp_comm_agree(s->comm, rc) : SP_OK;

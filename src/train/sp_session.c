@@ -107,7 +107,7 @@ void sp_session_watch(sp_session *session, const double own_s[SP_PHASE_COUNT])
 
 /* ---- end ---- */
 
-static void print(sp_session *session, sp_status rc)
+static void session_print(sp_session *session, sp_status rc)
 {
     const sp_error_record *error = sp_error_last();
 
@@ -123,7 +123,7 @@ static void leave_alone(sp_session *session, sp_status rc)
 {
     sp_watchdog_stop(session->watchdog, rc);
     if (!sp_run_is_ours(&session->run) || sp_run_claim_diagnosis(session->run.dir))
-        print(session, rc);
+        session_print(session, rc);
     else
         sp_sleep_s(FIRST_WORD_S);
     if (session->transport && session->transport->ops)
@@ -146,7 +146,7 @@ void sp_session_report(sp_session *session, sp_status rc)
     session->watchdog = NULL;
     if (rc != SP_OK && rc != SP_ELIMIT &&
         session->comm->rank == session->comm->failed_rank)
-        print(session, rc);
+        session_print(session, rc);
 }
 
 void sp_session_close(sp_session *session)

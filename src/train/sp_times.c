@@ -65,7 +65,7 @@ void sp_times_end(sp_times *t, const sp_resources *r, sp_step_report *report)
     sp_loader_times(r->loader, &report->plan_s, &read_s);
 }
 
-static sp_status measure_memory(sp_backend *backend, double *bytes)
+static sp_status times_measure_memory(sp_backend *backend, double *bytes)
 {
     int64_t used = (int64_t)sp_machine_resident();
 
@@ -84,7 +84,7 @@ sp_status sp_times_reduce(sp_resources *r, sp_step_report *report)
     enum { N = sizeof value / sizeof *value };
     double greatest[N];
 
-    SP_TRY(measure_memory(&r->backend, &report->memory_bytes));
+    SP_TRY(times_measure_memory(&r->backend, &report->memory_bytes));
     for (int i = 0; i < N; i++)
         greatest[i] = isfinite(*value[i]) ? *value[i] : -INFINITY;
     SP_TRY(sp_comm_allreduce(r->comm, SP_SCOPE_WORLD, greatest, N, SP_F64,

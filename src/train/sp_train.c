@@ -17,7 +17,7 @@
 #define JOB_LEFT_S 90
 enum { REPLICA_STEPS = 100 }; /* between two comparisons of the ranks' weights */
 
-static bool is_stop_asked(void *trainer)
+static bool train_is_stop_asked(void *trainer)
 {
     const sp_trainer *t = trainer;
     double limit = t->session->config->run.time_limit_s;
@@ -29,7 +29,8 @@ static bool is_stop_asked(void *trainer)
 /* ---- one step ---- */
 
 /* Times the parts of a step, and publishes its phases to the other processes. */
-static sp_status begin_part(void *arg, sp_step_part part, const struct sp_batch *batch)
+static sp_status train_begin_part(void *arg, sp_step_part part,
+                                  const struct sp_batch *batch)
 {
     sp_trainer *t = arg;
     sp_phase phase;
@@ -44,7 +45,7 @@ static sp_status begin_part(void *arg, sp_step_part part, const struct sp_batch 
 }
 
 /* Moves the run's position past the step; the last step of an epoch ends it. */
-static void advance(sp_trainer *t, sp_step_report *report)
+static void train_advance(sp_trainer *t, sp_step_report *report)
 {
     sp_checkpoint_state *state = &t->state;
     const sp_step_result *result = &report->result;
@@ -72,12 +73,12 @@ static sp_status log_skipped(sp_trainer *t, const sp_step_report *report)
 static sp_status train_step(sp_trainer *t, sp_step_report *report)
 {
     const sp_step_hooks hooks = {
-        .begin = begin_part, .is_stop_asked = is_stop_asked, .arg = t};
+        .begin = train_begin_part, .is_stop_asked = train_is_stop_asked, .arg = t};
 
     sp_times_begin(&t->times);
     *report = (sp_step_report){.rates = sp_trainer_rates(t)};
     SP_TRY(sp_step_run(&t->resources, report->rates, &hooks, &report->result));
-    advance(t, report);
+    train_advance(t, report);
     if (isfinite(report->result.loss)) {
         t->loss_sum += report->result.loss * report->result.sum.weight_sum;
         t->weight_sum += report->result.sum.weight_sum;
@@ -93,7 +94,7 @@ static sp_status train_step(sp_trainer *t, sp_step_report *report)
 
 /* ---- between steps ---- */
 
-static sp_status stop(sp_trainer *t)
+static sp_status train_stop(sp_trainer *t)
 {
     int number = sp_signal_received();
     char why[48] = "by another rank";
@@ -102,7 +103,7 @@ static sp_status stop(sp_trainer *t)
         snprintf(why, sizeof why, "by signal %d", number);
     else if (sp_signal_job_left_s() < JOB_LEFT_S)
         snprintf(why, sizeof why, "near the end of the job's time");
-    else if (is_stop_asked(t))
+    else if (train_is_stop_asked(t))
         snprintf(why, sizeof why, "by run.time_limit_s");
     return SP_FAIL(SP_ELIMIT,
                    "stopped %s after step %lld: run the same command again%s", why,
@@ -115,13 +116,13 @@ static sp_status stop(sp_trainer *t)
 /* Gives up an evaluation if a stop is asked for. A time limit does not end the
  * evaluation that a continued run begins with, so that jobs shorter than an evaluation
  * get on. */
-static sp_status check_stop(void *trainer)
+static sp_status train_check_stop(void *trainer)
 {
     const sp_trainer *t = trainer;
     const bool is_owed = t->state.step == t->first_step;
 
-    return (is_owed ? sp_signal_received() != 0 : is_stop_asked(trainer))
-               ? stop(trainer)
+    return (is_owed ? sp_signal_received() != 0 : train_is_stop_asked(trainer))
+               ? train_stop(trainer)
                : SP_OK;
 }
 
@@ -131,12 +132,12 @@ static sp_status evaluate_average(sp_trainer *t)
     sp_status rc;
 
     sp_resources_exchange_average(&t->resources);
-    rc = sp_evaluate_pass(&t->resources, &t->averaged, check_stop, t, NULL);
+    rc = sp_evaluate_pass(&t->resources, &t->averaged, train_check_stop, t, NULL);
     sp_resources_exchange_average(&t->resources);
     return rc;
 }
 
-static sp_status evaluate(sp_trainer *t, bool is_final, bool *is_best)
+static sp_status train_evaluate(sp_trainer *t, bool is_final, bool *is_best)
 {
     const int every = t->session->config->run.report_every;
     const bool is_reported = every > 0 && (is_final || (t->n_evals + 1) % every == 0);
@@ -145,7 +146,7 @@ static sp_status evaluate(sp_trainer *t, bool is_final, bool *is_best)
     double begin = sp_now_s();
 
     *is_best = false;
-    SP_TRY(sp_evaluate_pass(&t->resources, &t->metrics, check_stop, t,
+    SP_TRY(sp_evaluate_pass(&t->resources, &t->metrics, train_check_stop, t,
                             with_pictures ? &t->pictures_s : NULL));
     if (has_average)
         SP_TRY(evaluate_average(t));
@@ -176,13 +177,13 @@ static sp_status end_epoch(sp_trainer *t, bool is_final, bool *is_best)
 
     t->state.eval_due = 0;
     if (t->is_evaluated && (is_owed || is_final || t->state.at.epoch % every == 0))
-        rc = evaluate(t, is_final, is_best);
+        rc = train_evaluate(t, is_final, is_best);
     t->state.eval_due = rc == SP_ELIMIT;
     if (rc != SP_ELIMIT)
         SP_TRY(rc);
-    stop = t->must_stop || t->state.eval_due || is_stop_asked(t);
-    SP_TRY(
-        sp_comm_allreduce(t->session->comm, SP_SCOPE_WORLD, &stop, 1, SP_I64, SP_MAX));
+    stop = t->must_stop || t->state.eval_due || train_is_stop_asked(t);
+    SP_TRY(sp_comm_allreduce(t->session->comm, SP_SCOPE_WORLD, &stop, 1, SP_I64,
+                             SP_MAX));
     t->must_stop = stop;
     return SP_OK;
 }
@@ -205,7 +206,7 @@ static sp_status between_steps(sp_trainer *t, bool is_end)
         SP_TRY(sp_trainer_check_replicas(t));
         SP_TRY(sp_resume_save(t, is_best, is_final || is_stopping));
     }
-    return is_stopping ? stop(t) : SP_OK;
+    return is_stopping ? train_stop(t) : SP_OK;
 }
 
 static sp_status log_step(sp_trainer *t, sp_step_report *report)
@@ -253,7 +254,7 @@ static sp_status check_numbers(const sp_trainer *t)
         (long long)t->state.step, (long long)t->state.skipped);
 }
 
-static sp_status run_steps(sp_trainer *t)
+static sp_status train_run_steps(sp_trainer *t)
 {
     step_work work = {.trainer = t};
 
@@ -296,8 +297,8 @@ static sp_status run_unless_done(sp_trainer *t)
     SP_TRY(sp_comm_bcast(s->comm, &is_done, sizeof is_done, 0));
     if (!is_done) {
         SP_TRY(sp_trainer_begin(t));
-        SP_TRY(run_steps(t));
-        SP_TRY(sp_test_run(t, check_stop));
+        SP_TRY(train_run_steps(t));
+        SP_TRY(sp_test_run(t, train_check_stop));
         return sp_report_end(t, "done", "");
     }
     sp_log_info("%s: finished at step %lld; raise train.epochs or train.steps to go on",

@@ -14,7 +14,7 @@
 #include "train/sp_test.h"
 
 /* Opens the network with the class weights that the deck asks for. */
-static sp_status open_net(sp_resources *r)
+static sp_status trainer_open_net(sp_resources *r)
 {
     float *class_weight = NULL;
     sp_status rc = sp_resources_check_training(r);
@@ -28,7 +28,7 @@ static sp_status open_net(sp_resources *r)
     return sp_graph_check_tuning(&r->graph, r->config);
 }
 
-static sp_status open_evaluation(sp_trainer *t)
+static sp_status trainer_open_evaluation(sp_trainer *t)
 {
     sp_resources *r = &t->resources;
 
@@ -70,9 +70,9 @@ sp_status sp_trainer_open(sp_trainer *t, const sp_command *command)
     SP_TRY(sp_comm_agree(t->session->comm, sp_resources_check_mixing(r)));
     SP_TRY(sp_comm_agree(t->session->comm, sp_test_check(r)));
     SP_TRY(sp_comm_agree(t->session->comm, sp_resources_normalize(r, &r->train)));
-    SP_TRY(open_net(r));
+    SP_TRY(trainer_open_net(r));
     SP_TRY(sp_resources_open_training(r, SP_LOADER_SLOTS));
-    SP_TRY(open_evaluation(t));
+    SP_TRY(trainer_open_evaluation(t));
     SP_TRY(sp_resume_begin(t));
     set_plan(t);
     return sp_resume_is_complete(t) && !t->state.eval_due ? SP_OK : sp_resources_cut(r);

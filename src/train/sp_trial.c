@@ -28,7 +28,7 @@ static bool has_main;
 
 /* ---- the child ---- */
 
-static sp_status try_wgmma(int device)
+static sp_status trial_try_wgmma(int device)
 {
     sp_backend be = {.ops = sp_backend_find("cuda"),
                      .precision = SP_BF16,
@@ -51,7 +51,7 @@ void sp_trial_main(int argc, char **argv)
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != atol(argv[3])) /* the parent has ended before this call */
         _exit(SP_EDEVICE);
-    rc = try_wgmma(atoi(argv[2]));
+    rc = trial_try_wgmma(atoi(argv[2]));
     printf("\n%s\n", rc == SP_OK ? PASSED : sp_error_last()->message);
     fflush(stdout);
     _exit(rc);
@@ -59,7 +59,7 @@ void sp_trial_main(int argc, char **argv)
 
 /* ---- the parent ---- */
 
-static int spawn(pid_t *pid, int device, int out)
+static int trial_spawn(pid_t *pid, int device, int out)
 {
     char number[16], parent[16], own[PATH_MAX];
     char *const arguments[] = {"sptrain", (char *)(uintptr_t)WORD, number, parent,
@@ -112,7 +112,7 @@ static bool read_last(int from, double end_s, char said[SAID])
 
 /* Waits for the end of a child that has closed its pipe or was killed. A child that the
  * driver keeps from ending is abandoned after REAP_S, since it might never end. */
-static int reap(pid_t pid)
+static int trial_reap(pid_t pid)
 {
     const double end_s = sp_now_s() + REAP_S;
     int status = 0;
@@ -141,7 +141,7 @@ sp_status sp_trial_wgmma(int device)
         return SP_OK;
     if (pipe2(ends, O_CLOEXEC) != 0)
         return SP_FAIL(SP_EDEVICE, "no child can be started: %s", strerror(errno));
-    error = spawn(&pid, device, ends[1]);
+    error = trial_spawn(&pid, device, ends[1]);
     close(ends[1]);
     if (error) {
         close(ends[0]);
@@ -151,7 +151,7 @@ sp_status sp_trial_wgmma(int device)
     close(ends[0]);
     if (!is_in_time)
         kill(-pid, SIGKILL);
-    status = reap(pid);
+    status = trial_reap(pid);
     if (!is_in_time)
         return SP_FAIL(SP_EDEVICE,
                        "it did not end in %.3g s (SP_TRIAL_S) and was killed", most_s);

@@ -41,7 +41,7 @@ static const sp_option option_table[] = {
 };
 /* clang-format on */
 
-static void print_help(void)
+static void apply_print_help(void)
 {
     puts("usage: spvox apply PREDICTIONS... SCAN --out FILE [--map LIST]\n");
     sp_names_wrap(
@@ -71,7 +71,8 @@ typedef struct prediction {
 /* ---- reading ---- */
 /* Counts the rows of a list. More rows than the file can hold (EXPANSION times its size
  * if the list is compressed) are damage: no memory is requested for them. */
-static sp_status count_rows(sp_h5 *file, const char *path, const char *name, int64_t *n)
+static sp_status apply_count_rows(sp_h5 *file, const char *path, const char *name,
+                                  int64_t *n)
 {
     int64_t most = sp_h5_bytes(file);
     sp_h5_shape shape;
@@ -96,7 +97,7 @@ static sp_status count_rows(sp_h5 *file, const char *path, const char *name, int
 }
 
 /* Reads the offsets, which may be absent if there is one sample. */
-static sp_status read_offsets(sp_h5 *file, prediction *p)
+static sp_status apply_read_offsets(sp_h5 *file, prediction *p)
 {
     const int64_t dim = p->n_samples + 1;
 
@@ -118,13 +119,13 @@ static sp_status read_offsets(sp_h5 *file, prediction *p)
     return SP_OK;
 }
 
-static sp_status read_arrays(sp_h5 *file, prediction *p)
+static sp_status apply_read_arrays(sp_h5 *file, prediction *p)
 {
     int64_t n_index;
 
-    SP_TRY(count_rows(file, p->path, "/names", &p->n_samples));
-    SP_TRY(count_rows(file, p->path, "/point_labels", &p->n_points));
-    SP_TRY(count_rows(file, p->path, "/point_index", &n_index));
+    SP_TRY(apply_count_rows(file, p->path, "/names", &p->n_samples));
+    SP_TRY(apply_count_rows(file, p->path, "/point_labels", &p->n_points));
+    SP_TRY(apply_count_rows(file, p->path, "/point_index", &n_index));
     if (n_index != p->n_points)
         return SP_FAIL(SP_EDATA, "%s:/point_index: %" PRId64 " rows, expected %" PRId64,
                        p->path, n_index, p->n_points);
@@ -136,7 +137,7 @@ static sp_status read_arrays(sp_h5 *file, prediction *p)
         return SP_FAIL(SP_EMEM, "%s: no memory for %" PRId64 " points", p->path,
                        p->n_points);
     SP_TRY(sp_h5_read_texts(file, "/names", p->n_samples, p->name));
-    SP_TRY(read_offsets(file, p));
+    SP_TRY(apply_read_offsets(file, p));
     SP_TRY(sp_h5_read(file, "/point_labels", SP_H5_I32, 1, &p->n_points, p->label));
     return sp_h5_read(file, "/point_index", SP_H5_U64, 1, &p->n_points, p->index);
 }
@@ -168,7 +169,7 @@ static sp_status read_prediction(prediction *p, const char *path)
     p->path = path;
     p->ignore_label = VOX_IGNORE_LABEL;
     SP_TRY(sp_h5_open(&file, path));
-    SP_TRY_GOTO(rc, read_arrays(file, p), end);
+    SP_TRY_GOTO(rc, apply_read_arrays(file, p), end);
     if (sp_h5_has(file, "/coords"))
         sp_log_warn0("%s is a shard: its labels are those of the scan itself, and no "
                      "predictions",
@@ -298,8 +299,8 @@ static sp_status choose_codes(const vox_map *map, prediction *p)
                : vox_first_codes(p->path, p->n_classes, p->class_code, p->code);
 }
 
-static sp_status take_sample(const prediction *p, int64_t s, int64_t n_points,
-                             int32_t *code, int64_t *n_taken)
+static sp_status apply_take_sample(const prediction *p, int64_t s, int64_t n_points,
+                                   int32_t *code, int64_t *n_taken)
 {
     for (int64_t i = p->offset[s]; i < p->offset[s + 1]; i++) {
         int32_t label = p->label[i];
@@ -323,8 +324,8 @@ static sp_status take_sample(const prediction *p, int64_t s, int64_t n_points,
 
 /* Collects the codes of all points of the scan. If several samples predict a point, the
  * last one counts. */
-static sp_status collect(const vox_options *o, prediction *p, int n, int64_t n_points,
-                         int32_t *code, int64_t *n_taken)
+static sp_status apply_collect(const vox_options *o, prediction *p, int n,
+                               int64_t n_points, int32_t *code, int64_t *n_taken)
 {
     const char *scan = o->input[o->n_inputs - 1];
     char file[PATH_BYTES];
@@ -344,7 +345,7 @@ static sp_status collect(const vox_options *o, prediction *p, int n, int64_t n_p
         for (int64_t s = 0; s < p[i].n_samples; s++) {
             file_of(p[i].name[s], file);
             if (compare_files(file, scan) == best)
-                SP_TRY(take_sample(&p[i], s, n_points, code, n_taken));
+                SP_TRY(apply_take_sample(&p[i], s, n_points, code, n_taken));
         }
     }
     return SP_OK;
@@ -369,7 +370,7 @@ static sp_status count_points(sp_scan *scan, int64_t *n)
     return rc;
 }
 
-static sp_status check_options(const vox_options *o)
+static sp_status apply_check_options(const vox_options *o)
 {
     if (!o->out)
         return SP_FAIL(SP_EUSAGE, "spvox apply: --out FILE is missing");
@@ -414,7 +415,7 @@ static sp_status apply(const vox_options *o)
     if (!code)
         rc = SP_FAIL(SP_EMEM, "no memory for %" PRId64 " points", n_points);
     SP_TRY_GOTO(rc, rc, end);
-    SP_TRY_GOTO(rc, collect(o, p, n, n_points, code, &n_taken), end);
+    SP_TRY_GOTO(rc, apply_collect(o, p, n, n_points, code, &n_taken), end);
     labels = (sp_scan_labels){.n = n_points, .get = get_codes, .from = code};
     SP_TRY_GOTO(rc, sp_scan_write(scan, o->out, &labels), end);
     sp_log_info("points=%" PRId64 " predicted=%" PRId64 " out=%s", n_points, n_taken,
@@ -440,11 +441,11 @@ sp_status vox_apply(int argc, char **argv, sp_comm *comm)
     o->threads = comm->node_cores; /* the other ranks wait */
     if (rc == SP_OK && o->is_help) {
         if (comm->rank == 0)
-            print_help();
+            apply_print_help();
         goto end;
     }
     if (rc == SP_OK)
-        rc = check_options(o);
+        rc = apply_check_options(o);
     if (rc == SP_OK && comm->rank == 0)
         rc = apply(o);
     rc = sp_comm_agree(comm, rc);

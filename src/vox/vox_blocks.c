@@ -19,7 +19,7 @@ static void name_parts(vox_blocks *b, int f)
     snprintf(b->path, sizeof b->path, "%s.spill-%05d", b->options->out, f);
 }
 
-static double bytes_of(const char *path)
+static double blocks_bytes_of(const char *path)
 {
     struct stat st;
 
@@ -34,9 +34,9 @@ static void choose_parts(vox_blocks *b)
     double total = 1; /* not 0 without inputs */
 
     for (int f = 0; f < o->n_inputs; f++)
-        total += bytes_of(o->input[f]);
+        total += blocks_bytes_of(o->input[f]);
     for (int f = 0; f < o->n_inputs; f++) {
-        const double n = ceil(2 * size * bytes_of(o->input[f]) / total);
+        const double n = ceil(2 * size * blocks_bytes_of(o->input[f]) / total);
 
         b->input[f] = (vox_blocks_input){.n_parts = (int)fmin(size, fmax(1, n)),
                                          .found = VOX_NO_BOX};
@@ -45,7 +45,7 @@ static void choose_parts(vox_blocks *b)
 
 /* Rank 0 decides for all, so that a growing file has the same parts everywhere.
  * Collective. */
-static sp_status deal(vox_blocks *b)
+static sp_status blocks_deal(vox_blocks *b)
 {
     const size_t n = (size_t)b->options->n_inputs;
     sp_status rc = SP_OK;
@@ -60,7 +60,7 @@ static sp_status deal(vox_blocks *b)
 }
 
 /* The part of an input that this rank has; from n_parts on it does not exist. */
-static int part_of(const vox_blocks *b, int f)
+static int blocks_part_of(const vox_blocks *b, int f)
 {
     return (b->comm->rank + b->comm->size - f % b->comm->size) % b->comm->size;
 }
@@ -73,7 +73,7 @@ static sp_status cut_part(vox_blocks *b, int f, const vox_layout *layout,
     char path[sizeof b->path + VOX_PART_ROOM];
     vox_cut cut = {.options = b->options,
                    .file = f,
-                   .part = part_of(b, f),
+                   .part = blocks_part_of(b, f),
                    .n_parts = input->n_parts,
                    .path = path};
     sp_status rc;
@@ -139,7 +139,7 @@ sp_status vox_blocks_cut(vox_blocks *b, const vox_options *options, sp_comm *com
     assert(!b->input && options->block > 0 && codes);
     b->options = options;
     b->comm = comm;
-    SP_TRY(deal(b));
+    SP_TRY(blocks_deal(b));
     for (int f = 0; rc == SP_OK && f < n_inputs; f++)
         rc = cut_part(b, f, NULL, codes);
     SP_TRY(sp_comm_agree(comm, rc));
@@ -166,8 +166,8 @@ void vox_blocks_close(vox_blocks *b)
         char path[sizeof b->path + VOX_PART_ROOM];
 
         name_parts(b, f);
-        vox_part_path(b->path, part_of(b, f), path, sizeof path);
-        if (part_of(b, f) < b->input[f].n_parts)
+        vox_part_path(b->path, blocks_part_of(b, f), path, sizeof path);
+        if (blocks_part_of(b, f) < b->input[f].n_parts)
             unlink(path);
     }
     free(b->input);

@@ -171,8 +171,8 @@ sp_status vox_cloud_reserve(vox_cloud *c, const vox_options *o, int64_t n)
     return SP_OK;
 }
 
-static void append(vox_cloud *c, const vox_options *o, const sp_scan_points *p,
-                   int n_attrs, vox_codes *codes)
+static void cloud_append(vox_cloud *c, const vox_options *o, const sp_scan_points *p,
+                         int n_attrs, vox_codes *codes)
 {
     for (int64_t i = 0; i < p->n; i++) {
         int64_t to = c->n;
@@ -213,7 +213,7 @@ sp_status vox_cloud_load(vox_cloud *c, const vox_options *o, int file, vox_codes
     do {
         SP_TRY_GOTO(rc, sp_scan_next(scan, SP_SCAN_BLOCK, &points), end);
         SP_TRY_GOTO(rc, vox_cloud_reserve(c, o, c->n + points.n), end);
-        append(c, o, &points, count_attributes(o), codes);
+        cloud_append(c, o, &points, count_attributes(o), codes);
         vox_codes_count_void(codes, o, file, points.n_void);
         c->n_rows += points.n;
         SP_TRY_GOTO(rc, vox_options_check_stop(o), end);

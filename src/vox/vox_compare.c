@@ -194,7 +194,7 @@ typedef struct comparison {
     vox_score all;
 } comparison;
 
-static sp_status print_json(const comparison *c)
+static sp_status compare_print_json(const comparison *c)
 {
     sp_json json = {0};
     const char *line = NULL;
@@ -295,7 +295,7 @@ static sp_status print_files(const comparison *c)
 }
 
 /* Prints the last line, to standard error if standard output has the JSON object. */
-static void print_summary(const vox_score *s, FILE *to)
+static void compare_print_summary(const vox_score *s, FILE *to)
 {
     fprintf(to, "miou=%.6f accuracy=%.6f kappa=%.6f points=%" PRId64 "\n", s->miou,
             s->accuracy, s->kappa, s->n_points);
@@ -310,7 +310,7 @@ static sp_status compare_print(const vox_compare_options *o, comparison *c)
     if (c->all.n_points == 0)
         return SP_FAIL(SP_EDATA, "%s: no point has a class that counts", c->path[0]);
     if (o->with_json) {
-        SP_TRY(print_json(c));
+        SP_TRY(compare_print_json(c));
         fflush(stdout);
     } else {
         SP_TRY(print_files(c));
@@ -321,7 +321,7 @@ static sp_status compare_print(const vox_compare_options *o, comparison *c)
     if (is_below)
         fprintf(stderr, "the mean IoU %.6f is below --least-miou %.6g\n", c->all.miou,
                 o->least_miou);
-    print_summary(&c->all, o->with_json ? stderr : stdout);
+    compare_print_summary(&c->all, o->with_json ? stderr : stdout);
     return is_below ? SP_FAIL(SP_EBELOW, "the mean IoU is below --least-miou") : SP_OK;
 }
 

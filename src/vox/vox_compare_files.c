@@ -166,7 +166,7 @@ end:
     return rc;
 }
 
-static sp_status is_folder(const char *path, bool *is)
+static sp_status compare_is_folder(const char *path, bool *is)
 {
     struct stat st;
 
@@ -182,8 +182,8 @@ sp_status vox_compare_list(const char *a, const char *b, vox_file_pair **pair, i
 
     *pair = NULL;
     *n = 0;
-    SP_TRY(is_folder(a, &is_folder_a));
-    SP_TRY(is_folder(b, &is_folder_b));
+    SP_TRY(compare_is_folder(a, &is_folder_a));
+    SP_TRY(compare_is_folder(b, &is_folder_b));
     if (is_folder_a != is_folder_b)
         return SP_FAIL(
             SP_EUSAGE, "%s is a %s, %s a %s: expected two files or two folders", a,

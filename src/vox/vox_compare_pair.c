@@ -213,7 +213,7 @@ typedef struct cell_table {
     int64_t *head, *next;     /* first point of a list; next one; -1: the end */
 } cell_table;
 
-static double largest_of(const class_points *a, const class_points *b, int k)
+static double compare_largest_of(const class_points *a, const class_points *b, int k)
 {
     const class_points *p[2] = {a, b};
     double most = 0;
@@ -325,7 +325,7 @@ static sp_status match_points(const vox_class_file *a, const vox_class_file *b,
     sp_status rc;
 
     for (int k = 0; k < 3; k++) {
-        const double most = largest_of(in_a, in_b, k);
+        const double most = compare_largest_of(in_a, in_b, k);
 
         t.reach[k] = by_field ? 0 : tolerance_of(a, b, k, most);
         t.cell[k] = by_field ? 1 : fmax(4 * t.reach[k], fmax(1e-9, 1e-9 * most));

@@ -37,7 +37,8 @@
 
 enum { PATH_BYTES = 4096 };
 
-static sp_status read_bounds(void *to, const sp_option *option, const char *text)
+static sp_status convert_read_bounds(void *to, const sp_option *option,
+                                     const char *text)
 {
     vox_options *o = to;
     int used = 0;
@@ -82,7 +83,7 @@ static const sp_option option_table[] = {
   "evaluated"},
  SP_OPTION_REAL, AT(overlap), .or_0 = true},
 {{"--bounds", "x0,y0,x1,y1", "take only points with x0 <= x < x1 and y0 <= y < y1"},
- SP_OPTION_READ, .read = read_bounds},
+ SP_OPTION_READ, .read = convert_read_bounds},
 {{"--points", NULL, "store the point map, point labels and point index, for spvox "
   "apply and for evaluation per point"},
  SP_OPTION_FLAG, AT(with_points)},
@@ -101,7 +102,7 @@ static const sp_option option_table[] = {
 };
 /* clang-format on */
 
-static void print_help(void)
+static void convert_print_help(void)
 {
     puts("usage: spvox convert [OPTIONS] --out PREFIX INPUT...\n\n"
          "Turns scans into voxel shards PREFIX-00000-of-0000N.h5. Reads\n");
@@ -147,9 +148,9 @@ static void piece_name(const convert *c, const vox_piece *p, char name[PATH_BYTE
 
 /* Joins the ranks' arrays of n elements on all ranks, sorted by `compare`; *all is
  * malloc'd. Collective. */
-static sp_status share(sp_comm *comm, const void *mine, int64_t n, size_t size,
-                       int (*compare)(const void *, const void *), void **all,
-                       int64_t *n_all)
+static sp_status convert_share(sp_comm *comm, const void *mine, int64_t n, size_t size,
+                               int (*compare)(const void *, const void *), void **all,
+                               int64_t *n_all)
 {
     size_t total;
 
@@ -162,7 +163,7 @@ static sp_status share(sp_comm *comm, const void *mine, int64_t n, size_t size,
 }
 
 /* The number of n things, dealt to the ranks in turn, that this rank has. */
-static int64_t share_of(const convert *c, int64_t n)
+static int64_t convert_share_of(const convert *c, int64_t n)
 {
     return (n - c->comm->rank + c->comm->size - 1) / c->comm->size;
 }
@@ -178,7 +179,7 @@ static int compare_pieces(const void *a, const void *b)
 
 /* Lists each file as one sample. Its number of points is known when it has been read.
  */
-static sp_status list_files(convert *c)
+static sp_status convert_list_files(convert *c)
 {
     c->n_pieces = c->options->n_inputs;
     c->piece = calloc((size_t)c->n_pieces, sizeof *c->piece);
@@ -197,10 +198,11 @@ static sp_status find_pieces(convert *c)
     sp_status rc;
 
     if (c->options->block <= 0)
-        return sp_comm_agree(c->comm, list_files(c));
+        return sp_comm_agree(c->comm, convert_list_files(c));
     rc = vox_blocks_cut(&c->blocks, c->options, c->comm, c->codes, &mine, &n);
     if (rc == SP_OK)
-        rc = share(c->comm, mine, n, sizeof *mine, compare_pieces, &all, &c->n_pieces);
+        rc = convert_share(c->comm, mine, n, sizeof *mine, compare_pieces, &all,
+                           &c->n_pieces);
     c->piece = all;
     free(mine);
     return rc;
@@ -256,7 +258,8 @@ static sp_status make_parts(convert *c, int fd, vox_part **mine, int64_t *n)
     *mine = part;
     if (!part)
         return SP_FAIL(SP_EMEM, "no memory for %" PRId64 " samples", most);
-    sp_progress_begin(&progress, "voxelizing", "samples", share_of(c, c->n_pieces));
+    sp_progress_begin(&progress, "voxelizing", "samples",
+                      convert_share_of(c, c->n_pieces));
     for (int64_t i = c->comm->rank; i < c->n_pieces && rc == SP_OK;
          i += c->comm->size) {
         sp_fault_at("voxelize", i);
@@ -273,7 +276,7 @@ static sp_status make_parts(convert *c, int fd, vox_part **mine, int64_t *n)
     return rc;
 }
 
-static sp_status open_part(const convert *c, int *fd)
+static sp_status convert_open_part(const convert *c, int *fd)
 {
     char path[PATH_BYTES];
 
@@ -297,14 +300,15 @@ static sp_status find_parts(convert *c)
     int64_t n = 0;
     void *all = NULL;
     int fd = -1;
-    sp_status rc = open_part(c, &fd);
+    sp_status rc = convert_open_part(c, &fd);
 
     if (rc == SP_OK)
         rc = make_parts(c, fd, &mine, &n);
     if (fd >= 0 && close(fd) != 0 && rc == SP_OK)
         rc = SP_FAIL(SP_EIO, "cannot write temporary samples: %s", strerror(errno));
     SP_TRY_GOTO(rc, sp_comm_agree(c->comm, rc), end);
-    rc = share(c->comm, mine, n, sizeof *mine, compare_parts, &all, &c->n_parts);
+    rc =
+        convert_share(c->comm, mine, n, sizeof *mine, compare_parts, &all, &c->n_parts);
     c->part = all;
 end:
     free(mine);
@@ -319,8 +323,8 @@ static bool has_blocks(const convert *c)
     return c->options->block > 0 && c->options->with_points;
 }
 
-static sp_status write_samples(const convert *c, sp_shard_writer *writer, int64_t first,
-                               int64_t end)
+static sp_status convert_write_samples(const convert *c, sp_shard_writer *writer,
+                                       int64_t first, int64_t end)
 {
     for (int64_t i = first; i < end; i++) {
         const vox_part *p = &c->part[i];
@@ -347,7 +351,8 @@ static sp_status write_samples(const convert *c, sp_shard_writer *writer, int64_
     return SP_OK;
 }
 
-static sp_shard_meta describe(const convert *c, char *feature_name[VOX_MAX_FEATURES])
+static sp_shard_meta convert_describe(const convert *c,
+                                      char *feature_name[VOX_MAX_FEATURES])
 {
     for (int f = 0; f < c->options->n_features; f++)
         feature_name[f] = (char *)c->options->feature[f].name;
@@ -367,14 +372,14 @@ static sp_shard_meta describe(const convert *c, char *feature_name[VOX_MAX_FEATU
                            .is_of_set = true};
 }
 
-static sp_status write_shard(const convert *c, int s)
+static sp_status convert_write_shard(const convert *c, int s)
 {
     int64_t first = c->n_parts * s / c->options->shards;
     int64_t end = c->n_parts * (s + 1) / c->options->shards, n = end - first;
     int64_t *voxels = calloc(3 * (size_t)n + 1, sizeof *voxels), *points = voxels + n;
     int64_t *context = points + n;
     char path[PATH_BYTES], *feature_name[VOX_MAX_FEATURES];
-    sp_shard_meta meta = describe(c, feature_name);
+    sp_shard_meta meta = convert_describe(c, feature_name);
     sp_shard_writer *writer = NULL;
     sp_status rc;
 
@@ -390,19 +395,20 @@ static sp_status write_shard(const convert *c, int s)
     if (rc == SP_OK)
         rc = sp_shard_create(&writer, path, &meta, n, voxels, points);
     if (rc == SP_OK)
-        rc = sp_shard_close(writer, write_samples(c, writer, first, end));
+        rc = sp_shard_close(writer, convert_write_samples(c, writer, first, end));
     free(voxels);
     return rc;
 }
 
-static sp_status write_shards(const convert *c)
+static sp_status convert_write_shards(const convert *c)
 {
     sp_progress progress;
     int64_t n_done = 0;
 
-    sp_progress_begin(&progress, "writing", "shards", share_of(c, c->options->shards));
+    sp_progress_begin(&progress, "writing", "shards",
+                      convert_share_of(c, c->options->shards));
     for (int s = c->comm->rank; s < c->options->shards; s += c->comm->size) {
-        SP_TRY(write_shard(c, s));
+        SP_TRY(convert_write_shard(c, s));
         sp_progress_at(&progress, ++n_done, "%s", c->options->out);
     }
     sp_progress_end(&progress);
@@ -430,7 +436,7 @@ static void find_files(const convert *c, const char *ending, glob_t *found)
 
 /* Warns of shards of an earlier run with another number of shards, because the pattern
  * PREFIX-*.h5 would read them too. */
-static void warn_of_others(const convert *c)
+static void convert_warn_of_others(const convert *c)
 {
     char ending[32];
     int others = 0;
@@ -449,7 +455,7 @@ static void warn_of_others(const convert *c)
 
 /* ---- the command ---- */
 
-static sp_status check_options(vox_options *o)
+static sp_status convert_check_options(vox_options *o)
 {
     char path[PATH_BYTES - 64]; /* names of temporary files are longer than a shard's */
 
@@ -489,7 +495,7 @@ static void remove_temporary(convert *c)
     }
 }
 
-static void report(const convert *c)
+static void convert_report(const convert *c)
 {
     int64_t voxels = 0, points = 0;
 
@@ -505,7 +511,7 @@ static void report(const convert *c)
 }
 
 /* Runs the conversion. Temporary files are removed after a failure too. Collective. */
-static sp_status run(convert *c)
+static sp_status convert_run(convert *c)
 {
     sp_status rc = find_pieces(c);
 
@@ -520,7 +526,7 @@ static sp_status run(convert *c)
         rc = vox_set_describe(&c->set, c->options, c->piece, c->part, &c->n_parts,
                               c->codes);
         if (rc == SP_OK)
-            rc = write_shards(c);
+            rc = convert_write_shards(c);
         rc = sp_comm_agree(c->comm, rc);
         rc = sp_shards_end(c->options->out, (int)c->options->shards, c->comm->rank,
                            c->comm->size, rc);
@@ -528,8 +534,8 @@ static sp_status run(convert *c)
     }
     remove_temporary(c);
     if (rc == SP_OK && c->comm->rank == 0) {
-        report(c);
-        warn_of_others(c);
+        convert_report(c);
+        convert_warn_of_others(c);
     }
     return rc;
 }
@@ -550,17 +556,17 @@ sp_status vox_convert(int argc, char **argv, sp_comm *comm)
     options->threads = comm->node_cores / comm->local_size;
     if (rc == SP_OK && options->is_help) {
         if (comm->rank == 0)
-            print_help();
+            convert_print_help();
         goto end;
     }
     if (rc == SP_OK)
-        rc = check_options(options);
+        rc = convert_check_options(options);
     if (rc == SP_OK && comm->rank == 0)
         rc = vox_options_check_inputs(options);
     if (rc == SP_OK)
         rc = sp_file_make_folder_of(options->out);
     SP_TRY_GOTO(rc, sp_comm_agree(comm, rc), end);
-    rc = run(&c);
+    rc = convert_run(&c);
 end:
     vox_set_destroy(&c.set);
     free(c.codes);

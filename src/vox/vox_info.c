@@ -45,7 +45,7 @@ static const sp_option option_table[] = {
     {{"--help", NULL, "this text"}, SP_OPTION_FLAG, AT(is_help)},
 };
 
-static void print_help(void)
+static void info_print_help(void)
 {
     puts("usage: spvox info [--samples] SHARD...\n");
     sp_names_wrap(stdout, 0,
@@ -56,7 +56,7 @@ static void print_help(void)
     sp_names_print(SP_NAMES(option_table), stdout);
 }
 
-static sp_status allocate(info *in)
+static sp_status info_allocate(info *in)
 {
     size_t c = (size_t)in->set.n_features;
 
@@ -79,7 +79,7 @@ static sp_status allocate(info *in)
     return SP_OK;
 }
 
-static void release(info *in)
+static void info_release(info *in)
 {
     free(in->histogram);
     free(in->lo);
@@ -95,7 +95,7 @@ static void release(info *in)
 
 /* Joins column a of a sample with those before it. Squares of the values themselves
  * would leave nothing of the deviation of a column far from zero, such as times. */
-static void add_column(info *in, const sp_sample *s, int a)
+static void info_add_column(info *in, const sp_sample *s, int a)
 {
     const int c = in->set.n_features;
     const double n = (double)in->n_voxels, m = (double)s->n;
@@ -116,7 +116,7 @@ static void add_column(info *in, const sp_sample *s, int a)
 
 /* Finds the greatest common divisor of all differences of the coordinate a, 0 without
  * differences. Most samples end it after a few voxels. */
-static int64_t step_of(const sp_sample *s, int a)
+static int64_t info_step_of(const sp_sample *s, int a)
 {
     int64_t step = 0;
 
@@ -136,20 +136,20 @@ static int64_t step_of(const sp_sample *s, int a)
 static void add_steps(info *in, const sp_sample *s)
 {
     for (int a = 0; a < 3 && s->n >= LEAST_VOXELS; a++) {
-        const int64_t step = step_of(s, a);
+        const int64_t step = info_step_of(s, a);
 
         if (step > 0)
             in->step[a] = fmin(in->step[a], (double)step);
     }
 }
 
-static void add_sample(info *in, const sp_sample *s)
+static void info_add_sample(info *in, const sp_sample *s)
 {
     add_steps(in, s);
     for (int64_t i = 0; i < s->n; i++)
         in->histogram[s->labels[i] < 0 ? in->set.n_classes : s->labels[i]]++;
     for (int a = 0; s->n > 0 && a < in->set.n_features; a++)
-        add_column(in, s, a);
+        info_add_column(in, s, a);
     in->n_voxels += s->n;
 }
 
@@ -207,18 +207,19 @@ static sp_status find_cost(const info *in, const sp_sample *s)
 }
 
 /* Reads this rank's samples: one in every comm->size. */
-static sp_status read_samples(info *in, const sp_sample_request *request, sp_sample *s)
+static sp_status info_read_samples(info *in, const sp_sample_request *request,
+                                   sp_sample *s)
 {
     for (int64_t i = in->comm->rank; i < in->set.n_samples; i += in->comm->size) {
         SP_TRY(sp_sample_read(&in->set, i, request, s));
         SP_TRY(check_margin(in, s));
-        add_sample(in, s);
+        info_add_sample(in, s);
         SP_TRY(find_cost(in, s));
     }
     return SP_OK;
 }
 
-static sp_status read_all(info *in)
+static sp_status info_read_all(info *in)
 {
     const sp_strings every_column = {0};
     sp_sample_request request = {.verify = true,
@@ -229,7 +230,7 @@ static sp_status read_all(info *in)
     sp_status rc;
 
     memset(&sample, 0, sizeof sample);
-    rc = allocate(in);
+    rc = info_allocate(in);
     if (rc == SP_OK)
         rc = find_scans(in);
     if (rc == SP_OK)
@@ -237,7 +238,7 @@ static sp_status read_all(info *in)
                                 &request.n_columns);
     request.columns = columns;
     if (rc == SP_OK)
-        rc = read_samples(in, &request, &sample);
+        rc = info_read_samples(in, &request, &sample);
     sp_sample_destroy(&sample);
     free(columns);
     return rc;
@@ -321,7 +322,7 @@ static sp_status print_cost(const info *in)
     return SP_OK;
 }
 
-static void print_classes(const info *in)
+static void info_print_classes(const info *in)
 {
     const sp_dataset *set = &in->set;
     const int width =
@@ -384,7 +385,7 @@ static void print_samples(const info *in)
 
 /* Coordinates that were rounded before they became voxels, as float32 of map
  * coordinates is, fill each tenth row only. */
-static void warn_of_steps(const info *in)
+static void info_warn_of_steps(const info *in)
 {
     for (int a = 0; a < 3; a++)
         if (isfinite(in->step[a]) && in->step[a] > 1)
@@ -395,7 +396,7 @@ static void warn_of_steps(const info *in)
                 'x' + a, in->step[a], in->step[a] * in->set.voxel_size);
 }
 
-static sp_status print_all(const info *in)
+static sp_status info_print_all(const info *in)
 {
     const sp_dataset *set = &in->set;
 
@@ -406,11 +407,11 @@ static sp_status print_all(const info *in)
            set->has_cost ? "stored" : "not stored, computed here");
     SP_TRY(print_cost(in));
     if (set->has_labels)
-        print_classes(in);
+        info_print_classes(in);
     else
         printf("labels: none\n");
     print_features(in);
-    warn_of_steps(in);
+    info_warn_of_steps(in);
     sp_recipe_print(set->recipe, 0, NULL, NULL, stdout);
     if (in->wants_samples)
         print_samples(in);
@@ -422,9 +423,9 @@ static sp_status print_all(const info *in)
 static sp_status inform(info *in, const sp_strings *patterns)
 {
     SP_TRY(sp_dataset_open(&in->set, patterns, in->comm));
-    SP_TRY(sp_comm_agree(in->comm, read_all(in)));
+    SP_TRY(sp_comm_agree(in->comm, info_read_all(in)));
     SP_TRY(sum_over_ranks(in));
-    return in->comm->rank == 0 ? print_all(in) : SP_OK;
+    return in->comm->rank == 0 ? info_print_all(in) : SP_OK;
 }
 
 sp_status vox_info(int argc, char **argv, sp_comm *comm)
@@ -438,13 +439,13 @@ sp_status vox_info(int argc, char **argv, sp_comm *comm)
     SP_TRY(sp_options_read(&in, SP_NAMES(option_table), "spvox", argc, argv, &n));
     if (in.is_help) {
         if (comm->rank == 0)
-            print_help();
+            info_print_help();
         return SP_OK;
     }
     if (n == 0)
         return SP_FAIL(SP_EUSAGE, "info: no shard given; see spvox info --help");
     patterns = (sp_strings){n, argv + 1};
     rc = inform(&in, &patterns);
-    release(&in);
+    info_release(&in);
     return rc;
 }

@@ -36,7 +36,7 @@ static sp_status find_class(vox_map *map, const char *text, const char *name, si
     return SP_OK;
 }
 
-static sp_status read_entry(vox_map *map, const char *text, const char **at)
+static sp_status options_read_entry(vox_map *map, const char *text, const char **at)
 {
     const char *codes = *at, *equals = codes + strcspn(codes, "=,"), *name = equals + 1;
     size_t n;
@@ -68,7 +68,7 @@ static sp_status read_map_list(vox_map *map, const char *text)
     const char *at = text;
 
     for (;;) {
-        SP_TRY(read_entry(map, text, &at));
+        SP_TRY(options_read_entry(map, text, &at));
         if (*at == '\0')
             return SP_OK;
         at++;

@@ -17,7 +17,8 @@
 enum { ARRAYS = 10 };
 
 /* Lists the arrays of a sample in their order in the file. */
-static void list_arrays(sp_sample *s, int c, void **array[ARRAYS], size_t bytes[ARRAYS])
+static void part_list_arrays(sp_sample *s, int c, void **array[ARRAYS],
+                             size_t bytes[ARRAYS])
 {
     size_t n = (size_t)s->n, p = (size_t)s->n_points, q = (size_t)s->n_context;
 
@@ -73,7 +74,7 @@ sp_status vox_part_write(int fd, const char *path, const sp_grid *grid, int n_fe
     memcpy(part->cost, grid->cost, sizeof part->cost);
     memcpy(part->origin, s.origin, sizeof part->origin);
     take_statistics(&s, n_features, part);
-    list_arrays(&s, n_features, array, size);
+    part_list_arrays(&s, n_features, array, size);
     *bytes = 0;
     for (int i = 0; i < ARRAYS; i++) {
         SP_TRY(sp_file_write_at(fd, path, *array[i], size[i], part->at + *bytes));
@@ -97,7 +98,7 @@ sp_status vox_part_read(const char *path, const vox_part *part, int n_features,
     memcpy(s->origin, part->origin, sizeof s->origin);
     if (!file || fseeko(file, part->at, SEEK_SET) != 0)
         rc = SP_FAIL(SP_EIO, "%s: cannot read: %s", path, strerror(errno));
-    list_arrays(s, n_features, array, size);
+    part_list_arrays(s, n_features, array, size);
     for (int i = 0; i < ARRAYS && rc == SP_OK; i++) {
         *array[i] = malloc(size[i] + 1);
         if (!*array[i])
@@ -115,7 +116,7 @@ void vox_part_free(sp_sample *s)
     void **array[ARRAYS];
     size_t size[ARRAYS];
 
-    list_arrays(s, 0, array, size);
+    part_list_arrays(s, 0, array, size);
     for (int i = 0; i < ARRAYS; i++)
         free(*array[i]);
     *s = (sp_sample){0};

@@ -38,7 +38,7 @@ static const sp_option option_table[] = {
 };
 /* clang-format on */
 
-static void print_help(void)
+static void scene_print_help(void)
 {
     puts("usage: spvox scene --out PREFIX --samples N --extent M --seed S [OPTIONS]\n");
     sp_names_wrap(
@@ -82,7 +82,7 @@ sp_status vox_scene(int argc, char **argv, sp_comm *comm)
     SP_TRY(read_arguments(argc, argv, &a));
     if (a.is_help) {
         if (comm->rank == 0)
-            print_help();
+            scene_print_help();
         return SP_OK;
     }
     SP_TRY(sp_scene_write(&a.scene, a.out, a.samples, (int)a.shards, comm));

@@ -330,7 +330,7 @@ static sp_status keep_recipe(vox_set *set, const vox_options *o, const vox_piece
 
 /* The options are lengths in the unit of the coordinates, which is metre if the scans
  * do not say. */
-static void warn_of_unit(const sp_recipe *recipe)
+static void set_warn_of_unit(const sp_recipe *recipe)
 {
     if (recipe->unit && strcmp(recipe->unit, "metre") != 0)
         sp_log_warn0("the coordinates are in %s: --voxel-size, --block, --overlap and "
@@ -340,8 +340,8 @@ static void warn_of_unit(const sp_recipe *recipe)
 
 /* Warns of coordinates that lie on a grid coarser than the voxels, as a writer makes
  * them that rounds: the voxels between are missing, and the network sees stripes. */
-static void warn_of_steps(const vox_options *o, const vox_piece *piece,
-                          const vox_part *part, int64_t n_parts)
+static void set_warn_of_steps(const vox_options *o, const vox_piece *piece,
+                              const vox_part *part, int64_t n_parts)
 {
     const vox_part *first = NULL;
     char text[LIST];
@@ -389,8 +389,8 @@ sp_status vox_set_describe(vox_set *set, const vox_options *o, const vox_piece *
     pool_statistics(set, o, part, *n_parts);
     SP_TRY(warn_of_colours(o, piece, part, *n_parts));
     SP_TRY(keep_recipe(set, o, piece, part, *n_parts));
-    warn_of_unit(set->recipe);
-    warn_of_steps(o, piece, part, *n_parts);
+    set_warn_of_unit(set->recipe);
+    set_warn_of_steps(o, piece, part, *n_parts);
     return SP_OK;
 }
 

@@ -70,7 +70,7 @@ typedef struct vox_cutter {
 
 /* ---- passes over the rows ---- */
 
-static void extend(vox_box *found, const double *xyz)
+static void spill_extend(vox_box *found, const double *xyz)
 {
     for (int a = 0; a < 3; a++) {
         found->low[a] = fmin(found->low[a], xyz[a]);
@@ -89,7 +89,7 @@ static sp_status each_of(vox_cutter *c, sp_status (*take)(vox_cutter *c, int64_t
 
         if (!vox_is_within(c->options, xyz))
             continue;
-        extend(&c->cut->found, xyz);
+        spill_extend(&c->cut->found, xyz);
         c->crc = sp_crc32c(c->crc, xyz, 3 * sizeof *xyz);
         if (c->codes)
             vox_codes_count(c->codes, c->points.label[i]);
@@ -145,7 +145,7 @@ static int64_t block_of(const vox_cutter *c, int axis, double x)
     return b < 0 ? 0 : b >= (double)n ? n - 1 : (int64_t)b;
 }
 
-static sp_status flush(vox_cutter *c, int64_t block, bool is_end)
+static sp_status spill_flush(vox_cutter *c, int64_t block, bool is_end)
 {
     block_state *b = &c->block[block];
     vox_share *share = &c->share[block];
@@ -178,11 +178,11 @@ static sp_status put_record(vox_cutter *c, int64_t block, int32_t is_owned)
     if (is_owned != 1)
         to->label = SP_IGNORE;
     c->share[block].n++;
-    return ++b->n_held == c->per_slot ? flush(c, block, false) : SP_OK;
+    return ++b->n_held == c->per_slot ? spill_flush(c, block, false) : SP_OK;
 }
 
 /* Adds c->record to a block: the point's own, or one that has it in the margin. */
-static sp_status put(vox_cutter *c, int64_t block)
+static sp_status spill_put(vox_cutter *c, int64_t block)
 {
     vox_share *home = &c->share[c->home];
 
@@ -235,7 +235,7 @@ static sp_status put_blocks(vox_cutter *c, int64_t i)
     make_record(c, i);
     for (int64_t y = first[1]; y <= last[1]; y++)
         for (int64_t x = first[0]; x <= last[0]; x++)
-            SP_TRY(put(c, y * n_x + x));
+            SP_TRY(spill_put(c, y * n_x + x));
     return SP_OK;
 }
 
@@ -425,7 +425,7 @@ static sp_status make_blocks(vox_cutter *c)
 
 /* ---- cutting ---- */
 
-static sp_status write_head(const vox_cutter *c)
+static sp_status spill_write_head(const vox_cutter *c)
 {
     const vox_part_head head = {.source = vox_source_of(c->scan), .crc = c->crc};
 
@@ -435,19 +435,19 @@ static sp_status write_head(const vox_cutter *c)
 }
 
 /* Writes all points to the blocks of the layout. */
-static sp_status write_blocks(vox_cutter *c, int n_parts)
+static sp_status spill_write_blocks(vox_cutter *c, int n_parts)
 {
     SP_TRY(make_blocks(c));
     SP_TRY(sp_file_open(c->cut->path, O_CREAT | O_TRUNC | O_WRONLY, &c->fd));
     SP_TRY(each_point(c, "cutting", put_blocks));
     SP_TRY(add_neighbours(c, n_parts));
     for (int64_t b = 0; b < c->n; b++)
-        SP_TRY(flush(c, b, true));
-    return write_head(c);
+        SP_TRY(spill_flush(c, b, true));
+    return spill_write_head(c);
 }
 
 /* Closes the file; errors of writing may show only now. */
-static sp_status close_file(vox_cutter *c)
+static sp_status spill_close_file(vox_cutter *c)
 {
     const int fd = c->fd;
 
@@ -492,9 +492,9 @@ sp_status vox_cut_run(vox_cut *cut, const vox_layout *layout)
         return SP_OK;
     }
     SP_TRY(sp_scan_limit(c->scan, cut->part, n_parts));
-    rc = is_known ? write_blocks(c, n_parts) : each_point(c, "measuring", NULL);
+    rc = is_known ? spill_write_blocks(c, n_parts) : each_point(c, "measuring", NULL);
     free_blocks(c);
-    return rc == SP_OK ? close_file(c) : rc;
+    return rc == SP_OK ? spill_close_file(c) : rc;
 }
 
 sp_status vox_cut_open(vox_cut *cut, vox_codes *codes)

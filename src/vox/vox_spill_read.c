@@ -22,7 +22,7 @@ void vox_part_path(const char *path, int part, char *to, size_t bytes)
 }
 
 /* Opens the file of a part; *path, malloc'd for the caller, names it. */
-static sp_status open_part(const vox_parts *parts, int part, char **path, int *fd)
+static sp_status spill_open_part(const vox_parts *parts, int part, char **path, int *fd)
 {
     const size_t bytes = strlen(parts->path) + VOX_PART_ROOM;
 
@@ -49,7 +49,7 @@ static sp_status read_shares(vox_parts *parts, int part, int64_t n)
     uint64_t n_points = 0;
     char *path;
     int fd;
-    sp_status rc = open_part(parts, part, &path, &fd);
+    sp_status rc = spill_open_part(parts, part, &path, &fd);
 
     if (rc == SP_OK)
         rc = sp_file_read_at(fd, path, &head, sizeof head, 0);
@@ -95,7 +95,7 @@ void vox_parts_close(vox_parts *parts)
 /* ---- pieces ---- */
 
 /* Block b as a sample has it. */
-static vox_piece describe(const vox_parts *parts, int64_t b)
+static vox_piece spill_describe(const vox_parts *parts, int64_t b)
 {
     const vox_options *o = parts->options;
     const int64_t n_x = parts->layout.n_blocks[0], n_y = parts->layout.n_blocks[1];
@@ -137,14 +137,14 @@ sp_status vox_parts_list(const vox_parts *parts, vox_piece **pieces, int64_t *n_
 
     assert(parts->share && used >= 0);
     for (int64_t b = 0; b < n; b++) {
-        const vox_piece piece = describe(parts, b);
+        const vox_piece piece = spill_describe(parts, b);
 
         used += is_piece(parts, &piece);
     }
     if (!sp_list_resize(pieces, (size_t)(used + 1) * sizeof **pieces))
         return SP_FAIL(SP_EMEM, "no memory for %" PRId64 " samples", used);
     for (int64_t b = 0; b < n; b++) {
-        const vox_piece piece = describe(parts, b);
+        const vox_piece piece = spill_describe(parts, b);
 
         if (is_piece(parts, &piece))
             (*pieces)[(*n_pieces)++] = piece;
@@ -209,8 +209,8 @@ static sp_status read_slots(vox_cloud *cloud, const vox_options *o, const chain 
 }
 
 /* Reads the records of a block in one part. */
-static sp_status read_part(const vox_parts *parts, int part, int64_t block,
-                           vox_cloud *cloud)
+static sp_status spill_read_part(const vox_parts *parts, int part, int64_t block,
+                                 vox_cloud *cloud)
 {
     const vox_options *o = parts->options;
     const int64_t n = vox_layout_blocks(&parts->layout);
@@ -228,7 +228,7 @@ static sp_status read_part(const vox_parts *parts, int part, int64_t block,
     if (from.n == 0)
         return SP_OK;
     buffer = malloc((size_t)from.per_slot * vox_record_bytes(o));
-    rc = open_part(parts, part, &path, &fd);
+    rc = spill_open_part(parts, part, &path, &fd);
     from.path = path;
     if (rc == SP_OK && !buffer)
         rc = SP_FAIL(SP_EMEM, "no memory to read %s", path);
@@ -306,7 +306,7 @@ sp_status vox_parts_read(const vox_parts *parts, const vox_piece *piece,
     memcpy(cloud->corner, parts->layout.corner, sizeof cloud->corner);
     SP_TRY(vox_cloud_reserve(cloud, parts->options, piece->n));
     for (int p = 0; p < parts->n; p++)
-        SP_TRY(read_part(parts, p, piece->block.number, cloud));
+        SP_TRY(spill_read_part(parts, p, piece->block.number, cloud));
     assert(cloud->n == piece->n);
     return parts->options->buffer > 0 ? cloud_sort(cloud, parts->options->n_features)
                                       : SP_OK;

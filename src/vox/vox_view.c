@@ -52,7 +52,7 @@ static const sp_option option_table[] = {
 };
 /* clang-format on */
 
-static void print_help(void)
+static void view_print_help(void)
 {
     puts("usage: spvox view FILE [PREDICTIONS] [OPTIONS] -o PICTURE.png\n");
     sp_names_wrap(
@@ -75,7 +75,7 @@ typedef struct colours {
     double lo, hi;
 } colours;
 
-static sp_status allocate(colours *c, int64_t points, int n)
+static sp_status view_allocate(colours *c, int64_t points, int n)
 {
     c->n = n;
     c->index = calloc((size_t)points + 1, sizeof *c->index);
@@ -88,7 +88,7 @@ static sp_status allocate(colours *c, int64_t points, int n)
 
 /* Counts the points of each colour and keeps the rows that have any; index 0, for
  * points without a class, becomes the last row. */
-static void count_rows(colours *c, int64_t points)
+static void view_count_rows(colours *c, int64_t points)
 {
     sp_legend_row none;
     int kept = 0;
@@ -104,7 +104,7 @@ static void count_rows(colours *c, int64_t points)
     c->n_rows = kept;
 }
 
-static sp_colour colour_of(const vox_view_points *p, int class)
+static sp_colour view_colour_of(const vox_view_points *p, int class)
 {
     const int index = p->class_colour ? p->class_colour[class] : class;
 
@@ -118,10 +118,10 @@ static sp_status colour_classes(colours *c, const vox_view_points *p,
         return SP_FAIL(SP_EDATA,
                        "class %d: a picture shows classes 0 to %d; --map chooses some",
                        p->n_classes - 1, UINT16_MAX - 1);
-    SP_TRY(allocate(c, p->n, p->n_classes + 1));
+    SP_TRY(view_allocate(c, p->n, p->n_classes + 1));
     c->palette[0] = sp_palette_ignored;
     for (int k = 0; k < p->n_classes; k++)
-        c->palette[k + 1] = colour_of(p, k);
+        c->palette[k + 1] = view_colour_of(p, k);
     for (int64_t i = 0; i < p->n; i++)
         c->index[i] = (uint16_t)(class[i] + 1);
     for (int k = 0; k <= p->n_classes; k++)
@@ -132,7 +132,7 @@ static sp_status colour_classes(colours *c, const vox_view_points *p,
 
 static sp_status colour_errors(colours *c, const vox_view_points *p)
 {
-    SP_TRY(allocate(c, p->n, 3));
+    SP_TRY(view_allocate(c, p->n, 3));
     c->palette[0] = sp_palette_ignored;
     c->palette[1] = sp_palette_right;
     c->palette[2] = sp_palette_wrong;
@@ -144,7 +144,7 @@ static sp_status colour_errors(colours *c, const vox_view_points *p)
     return SP_OK;
 }
 
-static int compare(const void *a, const void *b)
+static int view_compare(const void *a, const void *b)
 {
     const float x = *(const float *)a, y = *(const float *)b;
 
@@ -153,8 +153,8 @@ static int compare(const void *a, const void *b)
 
 /* Finds the range of from[0], from[stride], ... of n points, at least one. One in
  * `beyond` of 200,000 of them may lie beyond either end. */
-static sp_status find_range(const float *from, int stride, int64_t n, int beyond,
-                            double *lo, double *hi)
+static sp_status view_find_range(const float *from, int stride, int64_t n, int beyond,
+                                 double *lo, double *hi)
 {
     enum { SAMPLE = 200000 };
     const int64_t step = (n + SAMPLE - 1) / SAMPLE;
@@ -166,7 +166,7 @@ static sp_status find_range(const float *from, int stride, int64_t n, int beyond
         return SP_FAIL(SP_EMEM, "no memory for the range of a picture");
     for (int64_t i = 0; i < n; i += step)
         value[taken++] = from[stride * i];
-    qsort(value, (size_t)taken, sizeof *value, compare);
+    qsort(value, (size_t)taken, sizeof *value, view_compare);
     *lo = value[taken / beyond];
     *hi = value[taken - 1 - taken / beyond];
     free(value);
@@ -177,8 +177,8 @@ static sp_status colour_values(colours *c, const vox_view_points *p)
 {
     double width;
 
-    SP_TRY(allocate(c, p->n, SP_RAMP));
-    SP_TRY(find_range(p->value, 1, p->n, 100, &c->lo, &c->hi));
+    SP_TRY(view_allocate(c, p->n, SP_RAMP));
+    SP_TRY(view_find_range(p->value, 1, p->n, 100, &c->lo, &c->hi));
     width = c->hi > c->lo ? c->hi - c->lo : 1;
     for (int i = 0; i < SP_RAMP; i++)
         c->palette[i] = sp_palette_ramp(i);
@@ -190,7 +190,7 @@ static sp_status colour_values(colours *c, const vox_view_points *p)
     return SP_OK;
 }
 
-static sp_status colour(colours *c, const vox_view_points *p)
+static sp_status view_colour(colours *c, const vox_view_points *p)
 {
     if (p->n == 0)
         return SP_FAIL(SP_EDATA, "there is no point to draw");
@@ -206,7 +206,7 @@ static sp_status colour(colours *c, const vox_view_points *p)
     default:
         SP_TRY(colour_classes(c, p, p->label));
     }
-    count_rows(c, p->n);
+    view_count_rows(c, p->n);
     return SP_OK;
 }
 
@@ -226,7 +226,7 @@ static sp_status find_hidden(const arguments *a, const vox_view_points *p,
         return SP_FAIL(SP_EMEM, "no memory for a picture of %lld points",
                        (long long)p->n);
     /* Scans have stray points: one in a thousand may lie below the ground. */
-    SP_TRY(find_range(p->xyz + 2, 3, p->n, 1000, &lowest, &highest));
+    SP_TRY(view_find_range(p->xyz + 2, 3, p->n, 1000, &lowest, &highest));
     for (int64_t i = 0; i < p->n; i++) {
         const bool is_ceiling = class && class[i] >= 0 &&
                                 sp_render_hides(p->class_name[class[i]], a->load.from);
@@ -246,8 +246,9 @@ static sp_status find_hidden(const arguments *a, const vox_view_points *p,
 
 /* ---- the command ---- */
 
-static sp_status draw(const arguments *a, const vox_view_points *p, const colours *c,
-                      const uint8_t *hidden, int64_t n_hidden, sp_canvas *canvas)
+static sp_status view_draw(const arguments *a, const vox_view_points *p,
+                           const colours *c, const uint8_t *hidden, int64_t n_hidden,
+                           sp_canvas *canvas)
 {
     static const char *const from[] = {"from above", "from above the south-east",
                                        "all round from the sensor"};
@@ -296,7 +297,7 @@ static sp_status write_picture(const char *path, const sp_canvas *canvas)
 }
 
 /* Loads the file that is named first, with the predictions that are named second. */
-static sp_status load(const arguments *a, vox_view_points *points)
+static sp_status view_load(const arguments *a, vox_view_points *points)
 {
     const vox_view_request *q = &a->load;
     const char *misfit = q->map.n > 0     ? "--map"
@@ -326,12 +327,12 @@ static sp_status view(const arguments *a)
     int64_t n_hidden = 0;
     sp_status rc;
 
-    SP_TRY_GOTO(rc, load(a, &points), end);
-    rc = colour(&c, &points);
+    SP_TRY_GOTO(rc, view_load(a, &points), end);
+    rc = view_colour(&c, &points);
     if (rc == SP_OK)
         rc = find_hidden(a, &points, &hidden, &n_hidden);
     if (rc == SP_OK)
-        rc = draw(a, &points, &c, hidden, n_hidden, &canvas);
+        rc = view_draw(a, &points, &c, hidden, n_hidden, &canvas);
     if (rc == SP_EDATA)
         rc = SP_FAIL(rc, "%s: %s", a->load.path, sp_error_last()->message);
     if (rc == SP_OK)
@@ -348,7 +349,7 @@ end:
 
 /* The picture replaces a file of its name, which must not be an input. A name that does
  * not end in .png is a mistyped one, perhaps of a scan or a shard. */
-static sp_status check_out(const char *out, int n, char *const *file)
+static sp_status view_check_out(const char *out, int n, char *const *file)
 {
     struct stat st;
 
@@ -364,7 +365,7 @@ static sp_status check_out(const char *out, int n, char *const *file)
     return SP_OK;
 }
 
-static sp_status check(const arguments *a, int n, char *const *file)
+static sp_status view_check(const arguments *a, int n, char *const *file)
 {
     if (!sp_png_is_built())
         return SP_FAIL(SP_EUSAGE, "this build has no libpng, so it draws no pictures: "
@@ -379,7 +380,7 @@ static sp_status check(const arguments *a, int n, char *const *file)
                        a->load.feature);
     if (!a->out)
         return SP_FAIL(SP_EUSAGE, "spvox view: -o PICTURE.png is missing");
-    return check_out(a->out, n, file);
+    return view_check_out(a->out, n, file);
 }
 
 sp_status vox_view(int argc, char **argv, sp_comm *comm)
@@ -396,12 +397,12 @@ sp_status vox_view(int argc, char **argv, sp_comm *comm)
     rc = sp_options_read(a, SP_NAMES(option_table), "spvox", argc, argv, &n);
     if (rc == SP_OK && a->is_help) {
         if (comm->rank == 0)
-            print_help();
+            view_print_help();
     } else if (rc == SP_OK) {
         a->load.path = argv[1];
         a->load.prediction = n > 1 ? argv[2] : NULL;
         a->load.threads = comm->cores;
-        rc = check(a, n, argv + 1);
+        rc = view_check(a, n, argv + 1);
         if (rc == SP_OK && comm->rank == 0)
             rc = view(a);
     }

@@ -90,7 +90,7 @@ typedef struct reading {
     bool is_begun, wants_value, has_attribute;
 } reading;
 
-static sp_status make_room(reading *r, int64_t n)
+static sp_status view_make_room(reading *r, int64_t n)
 {
     vox_view_points *p = r->points;
     const size_t room = 2 * (size_t)n;
@@ -170,7 +170,7 @@ static sp_status choose_colours(reading *r)
     return SP_OK;
 }
 
-static sp_status take_map(reading *r)
+static sp_status view_take_map(reading *r)
 {
     const vox_map *map = &r->request->map;
     vox_view_points *p = r->points;
@@ -183,7 +183,7 @@ static sp_status take_map(reading *r)
                                   : SP_FAIL(SP_EMEM, "no memory for names of classes");
 }
 
-static sp_status class_of(reading *r, int32_t met, int32_t *class)
+static sp_status view_class_of(reading *r, int32_t met, int32_t *class)
 {
     const vox_map *map = &r->request->map;
 
@@ -202,11 +202,11 @@ static sp_status class_of(reading *r, int32_t met, int32_t *class)
 
 /* ---- points ---- */
 
-static sp_status take(reading *r, const sp_scan_points *block)
+static sp_status view_take(reading *r, const sp_scan_points *block)
 {
     vox_view_points *p = r->points;
 
-    SP_TRY(make_room(r, p->n + block->n));
+    SP_TRY(view_make_room(r, p->n + block->n));
     for (int64_t i = 0; i < block->n; i++) {
         const double *xyz = block->xyz + 3 * i;
 
@@ -220,13 +220,13 @@ static sp_status take(reading *r, const sp_scan_points *block)
         if (r->wants_value)
             p->value[p->n] = (float)(r->has_attribute ? block->attr[i] : xyz[2]);
         else
-            SP_TRY(class_of(r, block->label[i], &p->label[p->n]));
+            SP_TRY(view_class_of(r, block->label[i], &p->label[p->n]));
         p->n++;
     }
     return SP_OK;
 }
 
-static sp_status read_points(reading *r)
+static sp_status view_read_points(reading *r)
 {
     sp_scan_points block = {0};
     sp_status rc;
@@ -234,13 +234,13 @@ static sp_status read_points(reading *r)
     do {
         rc = sp_scan_next(r->scan, SP_SCAN_BLOCK, &block);
         if (rc == SP_OK)
-            rc = take(r, &block);
+            rc = view_take(r, &block);
     } while (rc == SP_OK && block.n > 0);
     sp_scan_points_destroy(&block);
     return rc;
 }
 
-static sp_status choose_values(reading *r)
+static sp_status view_scan_choose_values(reading *r)
 {
     const vox_view_request *q = r->request;
     vox_view_by *by = &r->points->by;
@@ -281,10 +281,10 @@ sp_status vox_view_load_scan(vox_view_points *points, const vox_view_request *re
         return SP_FAIL(SP_EUSAGE, "%s: --sample is for shards; a scan is drawn whole",
                        request->path);
     SP_TRY(sp_scan_open(&r.scan, request->path, &options));
-    SP_TRY_GOTO(rc, choose_values(&r), end);
+    SP_TRY_GOTO(rc, view_scan_choose_values(&r), end);
     if (request->map.n > 0)
-        SP_TRY_GOTO(rc, take_map(&r), end);
-    SP_TRY_GOTO(rc, read_points(&r), end);
+        SP_TRY_GOTO(rc, view_take_map(&r), end);
+    SP_TRY_GOTO(rc, view_read_points(&r), end);
     if (!r.wants_value && request->map.n == 0)
         SP_TRY_GOTO(rc, choose_colours(&r), end);
 end:

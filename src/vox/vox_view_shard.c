@@ -28,7 +28,7 @@ sp_status vox_view_is_h5(const char *path, bool *is_h5)
     return SP_OK;
 }
 
-static sp_status out_of_memory(int64_t n)
+static sp_status view_out_of_memory(int64_t n)
 {
     return SP_FAIL(SP_EMEM, "no memory for %" PRId64 " points", n);
 }
@@ -36,8 +36,8 @@ static sp_status out_of_memory(int64_t n)
 /* ---- predictions ---- */
 
 /* Reads the bounds of a sample's rows out of /offsets. */
-static sp_status read_bounds(sp_h5 *file, const char *path, int64_t sample,
-                             int64_t bounds[2])
+static sp_status view_read_bounds(sp_h5 *file, const char *path, int64_t sample,
+                                  int64_t bounds[2])
 {
     sp_h5_shape shape;
 
@@ -52,15 +52,15 @@ static sp_status read_bounds(sp_h5 *file, const char *path, int64_t sample,
 }
 
 /* Reads a sample's predicted classes, of one byte or two, into points->prediction. */
-static sp_status read_labels(vox_view_points *points, sp_h5 *file, const char *path,
-                             int64_t sample)
+static sp_status view_read_labels(vox_view_points *points, sp_h5 *file,
+                                  const char *path, int64_t sample)
 {
     int64_t bounds[2], ignore = VOX_IGNORE_LABEL;
     sp_h5_shape shape;
     uint8_t *raw;
     sp_status rc;
 
-    SP_TRY(read_bounds(file, path, sample, bounds));
+    SP_TRY(view_read_bounds(file, path, sample, bounds));
     SP_TRY(sp_h5_shape_of(file, "/labels", &shape));
     if (bounds[1] - bounds[0] != points->n || bounds[0] < 0 || shape.rank != 1 ||
         bounds[1] > shape.dim[0])
@@ -76,7 +76,7 @@ static sp_status read_labels(vox_view_points *points, sp_h5 *file, const char *p
     raw = malloc(((size_t)points->n + 1) * 2);
     if (!raw || !points->prediction) {
         free(raw);
-        return out_of_memory(points->n);
+        return view_out_of_memory(points->n);
     }
     rc =
         points->n ? sp_h5_read_rows(file, "/labels", bounds[0], points->n, raw) : SP_OK;
@@ -152,7 +152,7 @@ static sp_status load_prediction(vox_view_points *points, const char *path,
     else
         rc = has_labels ? SP_OK : take_classes(points, file);
     if (rc == SP_OK)
-        rc = read_labels(points, file, path, sample);
+        rc = view_read_labels(points, file, path, sample);
     if (rc == SP_OK && has_labels)
         rc = match_classes(points, file, path);
     sp_h5_close(file);
@@ -161,7 +161,7 @@ static sp_status load_prediction(vox_view_points *points, const char *path,
 
 /* ---- shards ---- */
 
-static sp_status find_column(const sp_dataset *set, const char *name, int *column)
+static sp_status view_find_column(const sp_dataset *set, const char *name, int *column)
 {
     char names[400];
 
@@ -178,7 +178,7 @@ static sp_status take_features(vox_view_points *points, const sp_sample *s, int 
 {
     points->value = malloc(((size_t)s->n + 1) * sizeof *points->value);
     if (!points->value)
-        return out_of_memory(s->n);
+        return view_out_of_memory(s->n);
     for (int64_t i = 0; i < s->n; i++)
         points->value[i] =
             column < 0 ? points->xyz[3 * i + 2] + (float)s->origin[2] : s->features[i];
@@ -191,7 +191,7 @@ static sp_status take_places(vox_view_points *points, const sp_sample *s,
 {
     points->xyz = malloc(((size_t)s->n + 1) * 3 * sizeof *points->xyz);
     if (!points->xyz)
-        return out_of_memory(s->n);
+        return view_out_of_memory(s->n);
     points->n = s->n;
     for (int64_t i = 0; i < s->n; i++)
         for (int k = 0; k < 3; k++)
@@ -201,15 +201,15 @@ static sp_status take_places(vox_view_points *points, const sp_sample *s,
     return SP_OK;
 }
 
-static sp_status take_names(vox_view_points *points, const sp_dataset *set,
-                            int64_t sample)
+static sp_status view_take_names(vox_view_points *points, const sp_dataset *set,
+                                 int64_t sample)
 {
     enum { LONG = 4200 };
 
     points->class_name = calloc((size_t)set->n_classes + 1, sizeof *points->class_name);
     points->sample_name = malloc(LONG);
     if (!points->class_name || !points->sample_name)
-        return out_of_memory(set->n_classes);
+        return view_out_of_memory(set->n_classes);
     snprintf(points->sample_name, LONG, "sample %" PRId64 "%s%s%s", sample,
              set->name ? " (" : "", set->name ? set->name[sample] : "",
              set->name ? ")" : "");
@@ -220,15 +220,16 @@ static sp_status take_names(vox_view_points *points, const sp_dataset *set,
         snprintf(number, sizeof number, "class %d", c);
         points->class_name[c] = strdup(set->class_name ? set->class_name[c] : number);
         if (!points->class_name[c])
-            return out_of_memory(set->n_classes);
+            return view_out_of_memory(set->n_classes);
     }
     return SP_OK;
 }
 
 /* Chooses the values to draw: a named feature or predictions, else labels, else
  * heights. */
-static sp_status choose_values(vox_view_points *points, const vox_view_request *request,
-                               bool has_labels)
+static sp_status view_shard_choose_values(vox_view_points *points,
+                                          const vox_view_request *request,
+                                          bool has_labels)
 {
     points->by = request->by;
     if (points->by == VOX_BY_DEFAULT)
@@ -255,23 +256,23 @@ static sp_status load_sample(vox_view_points *points, const vox_view_request *re
     int column = -1;
     sp_sample_request asked = {.columns = &column, .n_columns = 1, .verify = true};
 
-    SP_TRY(choose_values(points, request, set->has_labels));
+    SP_TRY(view_shard_choose_values(points, request, set->has_labels));
     if (points->by == VOX_BY_FEATURE && !is_height)
-        SP_TRY(find_column(set, request->feature, &column));
+        SP_TRY(view_find_column(set, request->feature, &column));
     if (column < 0)
         asked.columns = NULL;
     asked.n_columns = column < 0 ? 0 : 1;
     SP_TRY(sp_sample_read(set, sample, &asked, s));
     points->cell = set->voxel_size;
     points->unit = "voxels";
-    SP_TRY(take_names(points, set, sample));
+    SP_TRY(view_take_names(points, set, sample));
     SP_TRY(take_places(points, s, request->from == SP_FROM_SENSOR));
     if (points->by == VOX_BY_FEATURE)
         return take_features(points, s, column);
     if (set->has_labels) {
         points->label = malloc(((size_t)s->n + 1) * sizeof *points->label);
         if (!points->label)
-            return out_of_memory(s->n);
+            return view_out_of_memory(s->n);
         memcpy(points->label, s->labels, (size_t)s->n * sizeof *points->label);
     }
     return points->by == VOX_BY_LABELS

@@ -10,7 +10,7 @@
 #define FARTHEST (INT64_C(1) << 52)
 
 /* Maps a double to an integer with the same ordering. */
-static uint64_t key_of(double x)
+static uint64_t voxelize_key_of(double x)
 {
     const uint64_t sign = UINT64_C(1) << 63;
     uint64_t bits;
@@ -34,7 +34,7 @@ static double z_of_rank(const vox_cloud *cloud, int64_t rank)
         int byte = 0;
 
         for (int64_t i = 0; i < cloud->n; i++) {
-            const uint64_t key = key_of(cloud->xyz[3 * i + 2]);
+            const uint64_t key = voxelize_key_of(cloud->xyz[3 * i + 2]);
 
             if (shift == 56 || key >> (shift + 8) == found)
                 n[key >> shift & 255]++;
@@ -72,7 +72,7 @@ static void add_heights(const vox_options *o, vox_cloud *cloud)
     }
 }
 
-static void add_counts(const vox_options *o, sp_grid *grid)
+static void voxelize_add_counts(const vox_options *o, sp_grid *grid)
 {
     for (int f = 0; f < o->n_features; f++)
         for (int64_t i = 0; o->feature[f].kind == VOX_COUNT && i < grid->sample.n; i++)
@@ -82,7 +82,7 @@ static void add_counts(const vox_options *o, sp_grid *grid)
 
 /* Checks that features are finite: in float32, as they are stored, a large value
  * becomes infinite. */
-static sp_status check_features(const vox_options *o, const sp_sample *s)
+static sp_status voxelize_check_features(const vox_options *o, const sp_sample *s)
 {
     for (int64_t i = 0; i < s->n * o->n_features; i++) {
         const int32_t *c = s->coords + 3 * (i / o->n_features);
@@ -101,7 +101,8 @@ static sp_status check_features(const vox_options *o, const sp_sample *s)
 
 /* Places the origin of the sample. Blocks of a scan are on one grid of voxels and of
  * the coarser cells of a network, independent of their points. */
-static void place(const vox_options *o, const vox_cloud *cloud, sp_grid_options *grid)
+static void voxelize_place(const vox_options *o, const vox_cloud *cloud,
+                           sp_grid_options *grid)
 {
     for (int a = 0; a < 3; a++) {
         double low = INFINITY, voxels;
@@ -140,12 +141,12 @@ sp_status vox_voxelize(const vox_options *o, vox_cloud *cloud, sp_grid *grid)
 
     assert(cloud->n > 0 && o->voxel_size > 0);
     assert(!cloud->is_block || o->alignment > 0);
-    place(o, cloud, &options);
+    voxelize_place(o, cloud, &options);
     add_heights(o, cloud);
     rc = sp_grid_points(grid, &points, &options);
     if (rc == SP_EDATA && o->block <= 0)
         return SP_FAIL(rc, "%s (--block cuts large scans)", sp_error_last()->message);
     SP_TRY(rc);
-    add_counts(o, grid);
-    return check_features(o, &grid->sample);
+    voxelize_add_counts(o, grid);
+    return voxelize_check_features(o, &grid->sample);
 }

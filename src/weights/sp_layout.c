@@ -138,7 +138,7 @@ void sp_layout_from_ours(const sp_layout *layout, const sp_graph *graph,
 }
 
 /* True if the coarser of a strided layer's two levels is dilated. */
-static bool is_dilated(const sp_graph *graph, const sp_node *node)
+static bool layout_is_dilated(const sp_graph *graph, const sp_node *node)
 {
     const int from = node->in[0] < 0 ? 0 : graph->node[node->in[0]].level;
 
@@ -155,11 +155,11 @@ const char *sp_layout_difference(const sp_layout *layout, const sp_graph *graph,
     if (node->op != SP_OP_CONV || node->stride == 1)
         return NULL;
     if (is_spconv && node->kernel != 2 &&
-        !(node->kernel == 3 && node->stride == 2 && is_dilated(graph, node)))
+        !(node->kernel == 3 && node->stride == 2 && layout_is_dilated(graph, node)))
         return "spconv's SparseConv3d of this kernel and stride generates an output "
                "voxel wherever its kernel reaches an input voxel; with kernel 3 and "
                "stride 2 coordinates = \"dilated\" does";
-    if (!is_spconv && layout->kind != SP_LAYOUT_OURS && is_dilated(graph, node))
+    if (!is_spconv && layout->kind != SP_LAYOUT_OURS && layout_is_dilated(graph, node))
         return "coordinates = \"dilated\" is spconv's; the file's program takes floor "
                "coordinates";
     if (layout->kind == SP_LAYOUT_TORCHSPARSE && is_odd)

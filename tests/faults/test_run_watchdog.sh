@@ -133,5 +133,5 @@ says err "warning: rank 1/3 host $host is slow: [0-9.]* s of own work a step, [0
 # Continued after all that; nobody is blamed in a run that is well, with or without it.
 run 3 0 base.deck run.dir=w
 run 3 0 base.deck run.dir=w0 run.watchdog_s=0
-grep -v 'are in data.train too\|more than a tenth' err && fail "a word about a run that is well"
+grep -v 'are in data.train too' err && fail "a word about a run that is well"
 exit 0

@@ -47,11 +47,15 @@ untold 1 'PyTorch.s SGD' train.optimizer=adamw
 untold 1 'PyTorch.s SGD' train.optimizer=sgd train.momentum=0.9
 untold 1 'PyTorch.s SGD' train.optimizer=sgd train.nesterov=false
 
-# A step of more than a tenth of the 15 samples; one sample is the least.
-told 1 'a step has 2 of the 15 samples of data.train, more than a tenth' batch.size=2
-told 2 'a step has 2 of the 15 samples of data.train, more than a tenth' batch.per=rank
-untold 1 'more than a tenth'
-untold 2 'more than a tenth'
+# A step of more than 32 samples, and of more than a tenth of all.
+cp u.h5 copy.h5
+cp u.h5 third.h5
+three='data.train=["u.h5","copy.h5","third.h5"]'
+told 1 'a step has 33 of the 45 samples of data.train, more than a tenth' batch.size=33 "$three"
+told 2 'a step has 34 of the 45 samples of data.train, more than a tenth' batch.size=17 batch.per=rank "$three"
+untold 1 'more than a tenth' batch.size=32 "$three"
+untold 2 'more than a tenth' batch.per=rank
+untold 1 'more than a tenth' batch.size=15
 
 # Ranks without samples.
 told 2 '1 of the 2 ranks has nothing to do in a step of 1 sample'
@@ -69,7 +73,6 @@ test "$(sed -n 's/.*"event":"step".*"lr":\([^,]*\),.*/\1/p' warm/metrics.jsonl |
 
 # A file in data.train and in data.val, under any name.
 ln -s u.h5 link.h5
-cp u.h5 copy.h5
 told 2 'files of data.val that are in data.train too: 1 of 1'
 told 1 'files of data.val that are in data.train too: 1 of 1' data.val=link.h5
 untold 1 'in data.train too' data.val=copy.h5

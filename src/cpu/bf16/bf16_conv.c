@@ -90,7 +90,7 @@ INLINE void block(const panel *b, const int32_t *in, const int32_t *out, const i
 #include "cpu/cpu_conv_blocks.inc"
 
 /* Adds offset k over the tile. is_first: the sums have no value yet. */
-static void add_offset(const panel_sums *p, int k, bool is_first)
+static void bf16_conv_add_offset(const panel_sums *p, int k, bool is_first)
 {
     const tile *t = p->t;
     const sp_tensor *x = &p->c->x;
@@ -112,7 +112,7 @@ static void add_offset(const panel_sums *p, int k, bool is_first)
     }
 }
 
-static int count_blocks(const sp_cpu_conv *c, const tile *t)
+static int bf16_count_blocks(const sp_cpu_conv *c, const tile *t)
 {
     int nv = vectors(c->y.c), nr = panel_width(0, nv);
     int pairs = t->start[t->K] - t->start[0];
@@ -128,7 +128,7 @@ void PRODUCTS(conv_tile)(const sp_cpu_conv *c, int index)
     const int nv = vectors(c->y.c);
     int32_t start[2], piece_start[2];
     const tile all = tile_of_conv(c, index, start);
-    ahead next = ahead_open(&all, &c->x, &c->y, count_blocks(c, &all));
+    ahead next = ahead_open(&all, &c->x, &c->y, bf16_count_blocks(c, &all));
     panel_sums p = {.c = c, .sum = sum, .first = first, .next = &next};
     tile t;
 
@@ -139,7 +139,7 @@ void PRODUCTS(conv_tile)(const sp_cpu_conv *c, int index)
         for (p.at = 0; p.at < c->y.c; p.at += p.ld) {
             p.ld = panel_width(p.at / LANES, nv) * LANES;
             p.width = min_i(p.ld, c->y.c - p.at);
-            sum_panel(&p, add_offset);
+            sum_panel(&p, bf16_conv_add_offset);
         }
     }
     flush_end(before);

@@ -1,7 +1,7 @@
 /* Weights of a convolution, rounded to bf16 and packed in pairs of input channels. */
 #include "cpu/bf16/bf16.h"
 
-static uint32_t word_of(float low, float high)
+static uint32_t bf16_word_of(float low, float high)
 {
     return sp_bf16_of(low) | (uint32_t)sp_bf16_of(high) << 16;
 }
@@ -13,10 +13,10 @@ void BF16(pack_rows)(const float *w, int c_in, int c_out, int at, int width, int
         const float *low = w + (size_t)i * (size_t)c_out + at, *high = low + c_out;
         if (i + 1 < c_in)
             for (int j = 0; j < width; j++)
-                word[j] = word_of(low[j], high[j]);
+                word[j] = bf16_word_of(low[j], high[j]);
         else
             for (int j = 0; j < width; j++)
-                word[j] = word_of(low[j], 0);
+                word[j] = bf16_word_of(low[j], 0);
     }
 }
 
@@ -29,9 +29,9 @@ static void round_words(const float *row, int c_in, int at, int n,
     const int whole = min_i(n, c_in / 2 - at);
 
     for (int i = 0; i < whole; i++)
-        word[i] = word_of(row[2 * (at + i)], row[2 * (at + i) + 1]);
+        word[i] = bf16_word_of(row[2 * (at + i)], row[2 * (at + i) + 1]);
     if (whole < n)
-        word[whole] = word_of(row[c_in - 1], 0);
+        word[whole] = bf16_word_of(row[c_in - 1], 0);
 }
 
 void BF16(pack_columns)(const float *w, int c_in, int at, int width, int ld,

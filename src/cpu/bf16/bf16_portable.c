@@ -45,12 +45,12 @@ void TILES(end)(void) {}
 
 /* The sum of two numbers that are not subnormal is exact if it is itself subnormal. So
  * flushing it after it was rounded gives the bits of the instruction. */
-static float add(float a, float b)
+static float bf16_add(float a, float b)
 {
     return flushed(flushed(a) + flushed(b));
 }
 
-static float number(const char *row, int i)
+static float bf16_number(const char *row, int i)
 {
     uint16_t bits;
 
@@ -59,16 +59,18 @@ static float number(const char *row, int i)
 }
 
 /* Adds a chunk to a sum: a row of an a-tile and column j of a b-tile. */
-static float add_chunk(float sum, const char *a, const uint32_t *b, size_t ld_b, int j)
+static float bf16_add_chunk(float sum, const char *a, const uint32_t *b, size_t ld_b,
+                            int j)
 {
     float even = 0, odd = 0;
 
     for (int s = 0; s < EDGE; s++) {
         const char *word = (const char *)(b + (size_t)s * ld_b + j);
-        even = sp_portable_bf16_step(even, number(a, 2 * s), number(word, 0));
-        odd = sp_portable_bf16_step(odd, number(a, 2 * s + 1), number(word, 1));
+        even = sp_portable_bf16_step(even, bf16_number(a, 2 * s), bf16_number(word, 0));
+        odd =
+            sp_portable_bf16_step(odd, bf16_number(a, 2 * s + 1), bf16_number(word, 1));
     }
-    return add(sum, add(even, odd));
+    return bf16_add(sum, bf16_add(even, odd));
 }
 
 void TILES(multiply)(const tile_products *p)
@@ -77,8 +79,9 @@ void TILES(multiply)(const tile_products *p)
         for (int j = 0; j < p->columns * EDGE; j++) {
             float *to = p->sum + (size_t)i * p->ld + j, sum = p->is_added ? *to : 0;
             for (int q = 0; q < p->n_chunks; q++)
-                sum = add_chunk(sum, p->a + (size_t)i * p->ld_a + (size_t)q * p->step_a,
-                                p->b + (size_t)(q * EDGE) * p->ld_b, p->ld_b, j);
+                sum = bf16_add_chunk(sum,
+                                     p->a + (size_t)i * p->ld_a + (size_t)q * p->step_a,
+                                     p->b + (size_t)(q * EDGE) * p->ld_b, p->ld_b, j);
             *to = sum;
         }
 }

@@ -62,7 +62,7 @@ static void begin_sums(const panel_sums *p)
 /* The norm, the addition and the activation of a row of sums, before it is rounded:
  * in fp32, so that the convolution's own output is never rounded. `res` may be the row
  * that is written afterwards. */
-static void finish_row(const panel_sums *p, int64_t i, float *__restrict sum)
+static void bf16_finish_row(const panel_sums *p, int64_t i, float *__restrict sum)
 {
     const sp_norm_args *norm = p->c->norm;
     const float *__restrict scale = norm->scale + p->at;
@@ -91,7 +91,7 @@ static void write_rows(const panel_sums *p)
 
     for (int64_t i = p->t->row; i < p->t->end; i++) {
         if (p->c->norm)
-            finish_row(p, i, p->sum + (i - p->t->row) * p->ld);
+            bf16_finish_row(p, i, p->sum + (i - p->t->row) * p->ld);
         const float *__restrict sum = p->sum + (i - p->t->row) * p->ld;
         if (p->c->y.elem == SP_ELEM_BF16) {
             uint16_t *__restrict y = sp_row_bf16(p->c->y, i) + p->at;

@@ -97,7 +97,7 @@ typedef struct run {
 
 /* Adds the run to all blocks of one panel, over the gathered channels c0 .. c0 + c - 1.
  */
-static void run_blocks(const run *r, float *dw, int c, int nr)
+static void bf16_run_blocks(const run *r, float *dw, int c, int nr)
 {
     const int n_blocks = (c + mr_max(nr) - 1) / mr_max(nr), n_steps = (r->n + 1) / 2;
     wpanel b = {.x = r->x, .dy = (const float *)(const void *)r->dy, .dw = dw};
@@ -111,7 +111,7 @@ static void run_blocks(const run *r, float *dw, int c, int nr)
     }
 }
 
-static void add_channels(const run *r, int c0)
+static void bf16_add_channels(const run *r, int c0)
 {
     const tile *t = r->t;
     const int c_in = r->g->x.c, c_out = r->g->dy.c, nv = vectors(c_out);
@@ -129,14 +129,14 @@ static void add_channels(const run *r, int c0)
         has_x = true;
         weave_rows((row_list){r->g->dy, t->y_row, t->out + r->first, r->n}, at,
                    min_i(nr * LANES, c_out - at), LANES, nr * LANES, r->dy);
-        run_blocks(r, r->dw + (size_t)at * (size_t)c_in + (size_t)(c0 * nr) * LANES, c,
-                   nr);
+        bf16_run_blocks(
+            r, r->dw + (size_t)at * (size_t)c_in + (size_t)(c0 * nr) * LANES, c, nr);
     }
 }
 
 /* Adds the pairs of one offset in one tile, cut into runs of nearly equal, even length.
  */
-static void add_offset(run *r, int k)
+static void bf16_wgrad_add_offset(run *r, int k)
 {
     const tile *t = r->t;
     const int c_in = r->g->x.c, c_out = r->g->dy.c;
@@ -147,18 +147,18 @@ static void add_offset(run *r, int k)
         const int left = t->start[k + 1] - r->first, runs = (left + RUN - 1) / RUN;
         r->n = min_i(left, ((left + runs - 1) / runs + 1) / 2 * 2);
         for (int c0 = 0; c0 < c_in; c0 += CHANNELS)
-            add_channels(r, c0);
+            bf16_add_channels(r, c0);
     }
 }
 
-static void add_tile(const sp_cpu_wgrad *g, const tile *t, int thread)
+static void bf16_add_tile(const sp_cpu_wgrad *g, const tile *t, int thread)
 {
     _Alignas(64) uint32_t x[RUN / 2 * LD_X], dy[RUN / 2 * NR_MAX * LANES];
     ahead next = ahead_open(t, &g->x, &g->dy, count_blocks(g, t));
     run r = {.g = g, .t = t, .thread = thread, .x = x, .dy = dy, .next = &next};
 
     for (int k = 0; k < t->K; k++)
-        add_offset(&r, k);
+        bf16_wgrad_add_offset(&r, k);
 }
 
 void PRODUCTS(wgrad)(const sp_cpu_wgrad *g, int thread)
@@ -168,7 +168,7 @@ void PRODUCTS(wgrad)(const sp_cpu_wgrad *g, int thread)
 
     for (int i = 0; i < count_tiles(g); i++) {
         const tile t = tile_of_wgrad(g, i, start);
-        add_tile(g, &t, thread);
+        bf16_add_tile(g, &t, thread);
     }
     flush_end(before);
 }

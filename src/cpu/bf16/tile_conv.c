@@ -25,8 +25,8 @@ typedef struct pair_rows {
 } pair_rows;
 
 /* Gathers channels c0 .. c0 + c - 1 of n rows of the input. */
-static void gather(const panel_sums *p, const int32_t *in, int n, int c0, int c,
-                   pair_rows *to)
+static void tile_gather(const panel_sums *p, const int32_t *in, int n, int c0, int c,
+                        pair_rows *to)
 {
     for (int i = 0; i < n; i++) {
         const uint16_t *from = sp_row_bf16(p->c->x, p->t->x_row + in[i]) + c0;
@@ -36,7 +36,7 @@ static void gather(const panel_sums *p, const int32_t *in, int n, int c0, int c,
 }
 
 /* Are these PAIRS consecutive rows? */
-INLINE bool is_run(const int32_t *in)
+INLINE bool tile_is_run(const int32_t *in)
 {
     int32_t other = 0;
 
@@ -46,18 +46,18 @@ INLINE bool is_run(const int32_t *in)
 }
 
 /* Sets the left operand of channels c0 .. c0 + c - 1. */
-static void take_rows(const panel_sums *p, const int32_t *in, int n, int c0, int c,
-                      pair_rows *rows, tile_products *m)
+static void tile_take_rows(const panel_sums *p, const int32_t *in, int n, int c0, int c,
+                           pair_rows *rows, tile_products *m)
 {
     const sp_tensor x = p->c->x;
 
-    if (n == PAIRS && c % CHUNK == 0 && is_run(in)) {
+    if (n == PAIRS && c % CHUNK == 0 && tile_is_run(in)) {
         m->a = (const char *)(sp_row_bf16(x, p->t->x_row + in[0]) + c0);
         m->ld_a = (size_t)x.ld * sizeof(uint16_t);
         m->step_a = CHUNK * sizeof(uint16_t);
         return;
     }
-    gather(p, in, n, c0, c, rows);
+    tile_gather(p, in, n, c0, c, rows);
     m->a = (const char *)rows->x;
     m->ld_a = sizeof rows->x[0][0];
     m->step_a = sizeof rows->x[0];
@@ -95,7 +95,7 @@ static void add_pairs(const panel_sums *p, const float *w, const int32_t *in,
         for (int c0 = 0; c0 < c_in; c0 += GROUP * CHUNK) {
             const int c = min_i(GROUP * CHUNK, c_in - c0);
             if (held != c0)
-                take_rows(p, in, n, c0, c, rows, &m);
+                tile_take_rows(p, in, n, c0, c, rows, &m);
             held = c0;
             m.b = (const uint32_t *)(const void *)(panel + (size_t)(c0 / 2) * m.ld_b);
             m.n_chunks = chunks(c);
@@ -106,7 +106,7 @@ static void add_pairs(const panel_sums *p, const float *w, const int32_t *in,
     }
 }
 
-static void add_offset(const panel_sums *p, int k, bool is_first)
+static void tile_add_offset(const panel_sums *p, int k, bool is_first)
 {
     const tile *t = p->t;
     const float *w = p->c->w + (size_t)k * tile_words(p->c->x.c, p->c->y.c);
@@ -119,7 +119,7 @@ static void add_offset(const panel_sums *p, int k, bool is_first)
     }
 }
 
-static int count_blocks(const sp_cpu_conv *c, const tile *t)
+static int tile_count_blocks(const sp_cpu_conv *c, const tile *t)
 {
     const int pairs = t->start[t->K] - t->start[0];
 
@@ -131,7 +131,7 @@ void TILES(conv_tile)(const sp_cpu_conv *c, int index)
     _Alignas(64) float sum[SP_TILE * COLUMNS], first[COLUMNS];
     int32_t start[2], piece_start[2];
     const tile all = tile_of_conv(c, index, start);
-    ahead next = ahead_open(&all, &c->x, &c->y, count_blocks(c, &all));
+    ahead next = ahead_open(&all, &c->x, &c->y, tile_count_blocks(c, &all));
     panel_sums p = {.c = c, .sum = sum, .first = first, .next = &next};
     tile t;
 
@@ -143,7 +143,7 @@ void TILES(conv_tile)(const sp_cpu_conv *c, int index)
         for (p.at = 0; p.at < c->y.c; p.at += p.ld) {
             p.ld = min_i(COLUMNS, padded_columns(c->y.c) - p.at);
             p.width = min_i(p.ld, c->y.c - p.at);
-            sum_panel(&p, add_offset);
+            sum_panel(&p, tile_add_offset);
         }
     }
     TILES(end)();

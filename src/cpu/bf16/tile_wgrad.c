@@ -103,7 +103,7 @@ static void add_panel(const run *r, float *dw, int c, int columns)
     }
 }
 
-static void add_channels(run *r, int c0)
+static void tile_add_channels(run *r, int c0)
 {
     const int c_in = r->g->x.c, c_out = r->g->dy.c, c = min_i(CHANNELS, c_in - c0);
     bool has_x = false;
@@ -122,10 +122,10 @@ static void add_channels(run *r, int c0)
 }
 
 /* Adds the chunks that are collected. */
-static void add_run(run *r)
+static void tile_add_run(run *r)
 {
     for (int c0 = 0; r->n_chunks && c0 < r->g->x.c; c0 += CHANNELS)
-        add_channels(r, c0);
+        tile_add_channels(r, c0);
     r->n_chunks = 0;
 }
 
@@ -143,7 +143,7 @@ INLINE void fetch_rows(row_list rows)
 }
 
 /* Collects the chunks of offset k of a tile. */
-static void collect(run *r, const tile *t, int k)
+static void tile_collect(run *r, const tile *t, int k)
 {
     for (int p = t->start[k]; p < t->start[k + 1]; p += CHUNK) {
         const int q = r->n_chunks++, n = min_i(CHUNK, t->start[k + 1] - p);
@@ -152,7 +152,7 @@ static void collect(run *r, const tile *t, int k)
         fetch_rows(r->x_rows[q]);
         fetch_rows(r->dy_rows[q]);
         if (r->n_chunks == RUN)
-            add_run(r);
+            tile_add_run(r);
     }
 }
 
@@ -182,9 +182,9 @@ static void add_group(run *r, int first, int last)
         r->dw = g->dw + (size_t)k * (size_t)c_in * (size_t)padded_columns(c_out);
         for (int i = first; i < last; i++) {
             const tile t = tile_of_wgrad(g, i, start);
-            collect(r, &t, k);
+            tile_collect(r, &t, k);
         }
-        add_run(r);
+        tile_add_run(r);
     }
 }
 

@@ -13,7 +13,7 @@
 #define B6(n) B4(n), B4((n) + 1), B4((n) + 1), B4((n) + 2)
 const uint8_t sp_cpu_plan_bits[256] = {B6(0), B6(1), B6(1), B6(2)};
 
-static sp_status check_rows(const int32_t *sample_row, int n_samples)
+static sp_status plan_check_rows(const int32_t *sample_row, int n_samples)
 {
     if (n_samples && sample_row[n_samples] > PLAN_MAX_ROWS)
         return SP_FAIL(SP_EDATA,
@@ -68,7 +68,7 @@ static inline int merge_level(uint64_t key, uint64_t next)
 /* Counts the rows of levels first + 1 .. last - 1 from the keys of level `first`, before
  * these levels are built: a row that merges with its predecessor at level m adds a row
  * only to the levels below m. */
-static void count_rows(cpu_plan_builder *b, int first_level, int last_level)
+static void plan_count_rows(cpu_plan_builder *b, int first_level, int last_level)
 {
     const cpu_plan_level *fine = &b->level[first_level];
 
@@ -139,13 +139,13 @@ static sp_status build_pyramid(cpu_plan_builder *b)
         SP_TRY(SP_TAKE(b->arena, b->n_samples + 1, &b->level[l].sample_row));
         b->level[l].sample_row[0] = 0;
     }
-    count_rows(b, 0, next_dilated(b, 0));
+    plan_count_rows(b, 0, next_dilated(b, 0));
     for (int l = 1; l < b->n_levels; l++) {
         if (l == n_kept)
             SP_TRY(sp_cpu_plan_take_maps(b));
         if (l < n_kept && b->spec->is_dilated[l]) {
             SP_TRY(sp_cpu_plan_dilate_level(b, l));
-            count_rows(b, l, next_dilated(b, l));
+            plan_count_rows(b, l, next_dilated(b, l));
             continue;
         }
         SP_TRY(take_level(b, l, l < n_kept ? b->arena : b->scratch));
@@ -155,7 +155,7 @@ static sp_status build_pyramid(cpu_plan_builder *b)
     return SP_OK;
 }
 
-static void publish_levels(const cpu_plan_builder *b)
+static void cpu_plan_publish_levels(const cpu_plan_builder *b)
 {
     sp_plan *p = b->plan;
 
@@ -185,14 +185,14 @@ static const plan_loops *best_loops(void)
     return loops[i];
 }
 
-static sp_status build(cpu_plan_builder *b, const int32_t *coords,
-                       const int32_t *sample_row)
+static sp_status cpu_plan_build(cpu_plan_builder *b, const int32_t *coords,
+                                const int32_t *sample_row)
 {
     int bits = 0, above = b->spec->n_levels + 3;
 
     assert(b->spec->n_levels >= 1 && b->spec->n_levels <= SP_MAX_LEVELS);
     memset(b->plan, 0, sizeof *b->plan);
-    SP_TRY(check_rows(sample_row, b->n_samples));
+    SP_TRY(plan_check_rows(sample_row, b->n_samples));
     SP_TRY(sort_samples(b, coords, sample_row, &bits));
     /* The pyramid ends with one voxel per sample, the root; three levels above the
      * network's are needed for kernels of edge 7. A dilated level may reach one voxel
@@ -200,7 +200,7 @@ static sp_status build(cpu_plan_builder *b, const int32_t *coords,
     bits += sp_plan_first_dilated(b->spec) < b->spec->n_levels;
     b->n_levels = above > bits + 1 ? above : bits + 1;
     SP_TRY(build_pyramid(b));
-    publish_levels(b);
+    cpu_plan_publish_levels(b);
     return sp_cpu_plan_maps(b);
 }
 
@@ -223,7 +223,7 @@ static sp_status build_with(const plan_loops *loops, const sp_plan_spec *spec,
         rc = sp_arena_create(&own, 0, "plan scratch");
     mark = b.scratch->used;
     if (rc == SP_OK)
-        rc = build(&b, coords, sample_row);
+        rc = cpu_plan_build(&b, coords, sample_row);
     sp_arena_rewind(b.scratch, mark);
     sp_arena_destroy(&own);
     return rc;

@@ -76,8 +76,8 @@ static inline __m512i iota(void)
 }
 
 /* Rows or their child words, for the first n of 16 lanes. */
-static inline __m512i words_of(const int32_t *row, int n, const uint32_t *child,
-                               bool is_leaf)
+static inline __m512i plan_words_of(const int32_t *row, int n, const uint32_t *child,
+                                    bool is_leaf)
 {
     const __m512i v = _mm512_loadu_si512(row);
     const __mmask16 m = n < 16 ? (__mmask16)((1u << n) - 1) : (__mmask16)0xffff;
@@ -88,31 +88,31 @@ static inline __m512i words_of(const int32_t *row, int n, const uint32_t *child,
 }
 
 /* `none` is the word of a neighbour that does not exist. */
-static inline words load_words(const cpu_plan_level *level, int32_t ancestor,
-                               bool is_leaf, __m512i none)
+static inline words plan_avx512_load_words(const cpu_plan_level *level,
+                                           int32_t ancestor, bool is_leaf, __m512i none)
 {
     const plan_near near = level->near[ancestor];
     const int32_t *row = level->nbr + near.at;
     const int n = __builtin_popcount(near.mask);
     const int n_lo = __builtin_popcount(near.mask & 0xffff);
-    const __m512i first = words_of(row, n, level->child, is_leaf);
+    const __m512i first = plan_words_of(row, n, level->child, is_leaf);
     __m512i rest = _mm512_permutexvar_epi32(
         _mm512_add_epi32(iota(), _mm512_set1_epi32(n_lo)), first);
 
     if (n > 16)
-        rest = words_of(row + n_lo, n - n_lo, level->child, is_leaf);
+        rest = plan_words_of(row + n_lo, n - n_lo, level->child, is_leaf);
     return (words){_mm512_mask_expand_epi32(none, (__mmask16)near.mask, first),
                    _mm512_mask_expand_epi32(none, (__mmask16)(near.mask >> 16), rest)};
 }
 
 /* Look-ups of up to 32 offsets stage no pairs, but the partners of a tile's rows, with
  * a bit for each that exists: row [rows][pitch], has [pitch / 16][SP_TILE]. */
-static inline int32_t *rows_of(const plan_stage *stage)
+static inline int32_t *plan_avx512_rows_of(const plan_stage *stage)
 {
     return (int32_t *)(void *)stage->found;
 }
 
-static inline uint16_t *bits_of(const plan_stage *stage)
+static inline uint16_t *plan_bits_of(const plan_stage *stage)
 {
     return (uint16_t *)(void *)stage->sorted;
 }
@@ -134,11 +134,11 @@ static inline __mmask16 partners(words w, const uint32_t *from, const uint32_t *
 }
 
 /* Finds the partners of a tile's rows. Inlined with is_leaf and is_up as constants. */
-static inline __attribute__((always_inline)) void look(const plan_lanes *w,
-                                                       const plan_tile *tile,
-                                                       int32_t *row, uint16_t *has,
-                                                       int pitch, bool is_leaf,
-                                                       bool is_up)
+static inline __attribute__((always_inline)) void plan_look(const plan_lanes *w,
+                                                            const plan_tile *tile,
+                                                            int32_t *row, uint16_t *has,
+                                                            int pitch, bool is_leaf,
+                                                            bool is_up)
 {
     const int32_t *parent = w->to->parent;
     const uint64_t *key = w->to->key;
@@ -152,7 +152,7 @@ static inline __attribute__((always_inline)) void look(const plan_lanes *w,
         int32_t up = is_up ? parent[first + i] : first + i;
         int c = is_up ? (int)(key[first + i] & 7) : 0;
         if (up != now)
-            near = load_words(w->top, up, is_leaf, none);
+            near = plan_avx512_load_words(w->top, up, is_leaf, none);
         now = up;
         for (k = 0; k < pitch; k += 16, row += 16) {
             __m512i v;
@@ -219,19 +219,20 @@ static void look_at(const plan_lanes *w, const plan_tile *tile, int32_t *row,
 {
     clear_beyond(has, pitch, tile->last - tile->first);
     if (w->is_leaf && w->is_up)
-        look(w, tile, row, has, pitch, true, true);
+        plan_look(w, tile, row, has, pitch, true, true);
     else if (w->is_leaf)
-        look(w, tile, row, has, pitch, true, false);
+        plan_look(w, tile, row, has, pitch, true, false);
     else if (w->is_up)
-        look(w, tile, row, has, pitch, false, true);
+        plan_look(w, tile, row, has, pitch, false, true);
     else
-        look(w, tile, row, has, pitch, false, false);
+        plan_look(w, tile, row, has, pitch, false, false);
 }
 
 static void narrow_find(const plan_lanes *w, plan_stage *stage, plan_tile *tile)
 {
-    int32_t *row = rows_of(stage), *out = tile->out, n = tile->last - tile->first;
-    uint16_t *has = bits_of(stage);
+    int32_t *row = plan_avx512_rows_of(stage), *out = tile->out,
+            n = tile->last - tile->first;
+    uint16_t *has = plan_bits_of(stage);
     int pitch = (w->K + 15) & ~15, k;
 
     if (!w->is_table) /* else the table has staged its rows */
@@ -249,7 +250,7 @@ static void narrow_put(const plan_lanes *w, const plan_stage *stage, plan_tile *
     int pitch = (w->K + 15) & ~15, at = 0, k;
 
     for (k = 0; k < w->K; at += tile->count[k++])
-        list_partners(rows_of(stage), pitch, k, tile->first, tile->out + at,
+        list_partners(plan_avx512_rows_of(stage), pitch, k, tile->first, tile->out + at,
                       tile->count[k], tile->in + at);
 }
 
@@ -264,7 +265,8 @@ typedef struct near_words {
     int32_t index[PLAN_NBR]; /* which of the 32 */
 } near_words;
 
-static inline void list_words(const plan_lanes *w, int32_t ancestor, near_words *near)
+static inline void plan_avx512_list_words(const plan_lanes *w, int32_t ancestor,
+                                          near_words *near)
 {
     const plan_near v = w->top->near[ancestor];
     const int32_t *row = w->top->nbr + v.at;
@@ -272,8 +274,8 @@ static inline void list_words(const plan_lanes *w, int32_t ancestor, near_words 
 
     near->n = __builtin_popcount(v.mask);
     for (int j = 0; j < near->n; j += 16)
-        _mm512_storeu_si512(near->word + j,
-                            words_of(row + j, near->n - j, w->top->child, w->is_leaf));
+        _mm512_storeu_si512(near->word + j, plan_words_of(row + j, near->n - j,
+                                                          w->top->child, w->is_leaf));
     _mm512_storeu_si512(near->index, _mm512_maskz_compress_epi32(lo, iota()));
     _mm512_storeu_si512(near->index + __builtin_popcount(lo),
                         _mm512_maskz_compress_epi32(
@@ -318,7 +320,7 @@ static void wide_find(const plan_lanes *w, plan_stage *stage, plan_tile *tile)
         const int32_t up = w->is_up ? w->to->parent[i] : i;
         const int c = w->is_up ? (int)(w->to->key[i] & 7) : 0;
         if (up != now)
-            list_words(w, up, &near);
+            plan_avx512_list_words(w, up, &near);
         now = up;
         stage_row(w->word[c], &near, plan_tag(stage, i, 0), w->is_leaf, stage);
     }
@@ -351,7 +353,7 @@ static void avx512_children(const plan_lookup *q, plan_stage *stage, plan_tile *
     const cpu_plan_level *fine = &q->level[q->is_swapped ? q->to : q->from];
     const uint32_t *child = q->level[q->to].child;
     int32_t i0 = q->is_swapped ? tile->first : (int32_t)(child[tile->first] >> 8), i;
-    int32_t i1 = tile->last, n, *digit = rows_of(stage), *in, *out;
+    int32_t i1 = tile->last, n, *digit = plan_avx512_rows_of(stage), *in, *out;
     int k;
 
     if (!q->is_swapped) {
@@ -389,7 +391,7 @@ static void avx512_children(const plan_lookup *q, plan_stage *stage, plan_tile *
 }
 
 /* Appends 16 lanes of a row to the table; returns its new end. */
-static inline int32_t append(int32_t *nbr, int32_t at, __mmask16 has, __m512i v)
+static inline int32_t plan_append(int32_t *nbr, int32_t at, __mmask16 has, __m512i v)
 {
     _mm512_storeu_si512(nbr + at, _mm512_maskz_compress_epi32(has, v));
     return at + __builtin_popcount(has);
@@ -399,7 +401,7 @@ static void avx512_table(const plan_lanes *w, cpu_plan_level *level, int32_t fir
                          int32_t last, plan_stage *stage)
 {
     const __m512i none = _mm512_setzero_si512();
-    uint16_t *has = stage ? bits_of(stage) : NULL;
+    uint16_t *has = stage ? plan_bits_of(stage) : NULL;
     int32_t *nbr = level->nbr, at = level->n_nbr, i, now = -1;
     words near = {none, none};
 
@@ -411,17 +413,18 @@ static void avx512_table(const plan_lanes *w, cpu_plan_level *level, int32_t fir
         __mmask16 lo, hi;
         __m512i v0, v1;
         if (up != now)
-            near = load_words(w->top, up, false, none);
+            near = plan_avx512_load_words(w->top, up, false, none);
         now = up;
         lo = partners(near, w->from_word[c], w->bit[c], w->below[c], false, none, &v0);
         hi = partners(near, &w->from_word[c][16], &w->bit[c][16], &w->below[c][16],
                       false, none, &v1);
         level->near[i] = (plan_near){(uint32_t)hi << 16 | lo, at};
-        at = append(nbr, append(nbr, at, lo, v0), hi, v1);
+        at = plan_append(nbr, plan_append(nbr, at, lo, v0), hi, v1);
         if (!has)
             continue;
-        _mm512_store_si512(rows_of(stage) + (i - first) * PLAN_NBR, v0);
-        _mm512_store_si512(rows_of(stage) + (i - first) * PLAN_NBR + 16, v1);
+        _mm512_store_si512(plan_avx512_rows_of(stage) + (i - first) * PLAN_NBR, v0);
+        _mm512_store_si512(plan_avx512_rows_of(stage) + (i - first) * PLAN_NBR + 16,
+                           v1);
         has[i - first] = lo;
         has[SP_TILE + i - first] = hi;
     }

@@ -20,7 +20,8 @@
 #include "cpu/cpu.h"
 
 /* A run of rows of one parent: the digits (key & 7) of the children, a bit each. */
-static int32_t run_of_parent(const uint64_t *key, int32_t i, int32_t n, uint32_t *digits)
+static int32_t run_of_parent(const uint64_t *key, int32_t i, int32_t n,
+                             uint32_t *digits)
 {
     const uint64_t parent = key[i] >> 3;
 
@@ -56,7 +57,7 @@ static uint64_t step_up(uint64_t key, int s)
 }
 
 /* True for a parent (s 0), and for what lies within the grid. */
-static bool is_within(uint64_t key, int s, const int64_t bound[3])
+static bool reached_is_within(uint64_t key, int s, const int64_t bound[3])
 {
     for (int axis = 0; axis < 3; axis++)
         if (s && plan_gather(key >> axis) >= bound[axis])
@@ -83,7 +84,7 @@ static int32_t list_reached(const uint64_t *key, int32_t n, const int64_t bound[
         for (uint32_t set = reached; set; set &= set - 1) {
             const int s = __builtin_ctz(set);
             const uint64_t up = step_up(key[i] >> 3, s);
-            if (is_within(up, s, bound))
+            if (reached_is_within(up, s, bound))
                 to[found++] = up;
         }
     }
@@ -91,14 +92,14 @@ static int32_t list_reached(const uint64_t *key, int32_t n, const int64_t bound[
 }
 
 /* The bound of keys of level l, from the grid's (sp_plan_spec.grid). */
-static void bound_of(const sp_plan_spec *spec, int l, const int32_t base[3],
-                     int64_t bound[3])
+static void dilated_bound(const sp_plan_spec *spec, int l, const int32_t base[3],
+                          int64_t bound[3])
 {
     for (int axis = 0; axis < 3; axis++) {
         const int64_t grid = spec->grid[axis], stride = (int64_t)1 << l;
 
-        bound[axis] = grid > 0 ? (grid + stride - 1) / stride - base[axis] / stride
-                               : INT64_MAX;
+        bound[axis] =
+            grid > 0 ? (grid + stride - 1) / stride - base[axis] / stride : INT64_MAX;
     }
 }
 
@@ -111,7 +112,7 @@ int32_t sp_cpu_plan_dilate(const sp_plan_spec *spec, int l, const int32_t base[3
     const uint64_t *sorted;
     int32_t found, kept = 0;
 
-    bound_of(spec, l, base, bound);
+    dilated_bound(spec, l, base, bound);
     found = list_reached(key, n, bound, sort->a);
     for (int32_t i = 0; i < found; i++)
         any |= sort->a[i];
@@ -131,7 +132,8 @@ int32_t sp_cpu_plan_count_reached(const uint64_t *key, int32_t n)
 
 /* Writes the keys of all samples to `key`, which has room for all that are reached, and
  * the rows of the samples. */
-static sp_status make_keys(cpu_plan_builder *b, int l, int32_t n_most, uint64_t *key)
+static sp_status dilated_make_keys(cpu_plan_builder *b, int l, int32_t n_most,
+                                   uint64_t *key)
 {
     const cpu_plan_level *fine = &b->level[l - 1];
     cpu_plan_level *coarse = &b->level[l];
@@ -188,13 +190,13 @@ sp_status sp_cpu_plan_dilate_level(cpu_plan_builder *b, int l)
 
     for (int s = 0; s < b->n_samples; s++) {
         const int32_t row = fine->sample_row[s];
-        const int64_t n = sp_cpu_plan_count_reached(fine->key + row,
-                                                    fine->sample_row[s + 1] - row);
+        const int64_t n =
+            sp_cpu_plan_count_reached(fine->key + row, fine->sample_row[s + 1] - row);
         most = sp_most(most, n);
         all += n;
     }
     SP_TRY(SP_TAKE(b->scratch, all, &key));
-    SP_TRY(make_keys(b, l, (int32_t)most, key));
+    SP_TRY(dilated_make_keys(b, l, (int32_t)most, key));
     SP_TRY(SP_TAKE(b->arena, fine->n, &fine->parent));
     SP_TRY(SP_TAKE(b->arena, coarse->n, &coarse->key));
     if (coarse->n)

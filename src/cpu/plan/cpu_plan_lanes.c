@@ -38,7 +38,7 @@ static void aim_position(plan_lanes *w, const plan_lookup *q, int c)
 }
 
 /* Lists the lanes of one child position by the word that they read. */
-static void list_words(plan_lanes *w, int c)
+static void plan_lanes_list_words(plan_lanes *w, int c)
 {
     for (int i = 0; i < PLAN_NBR; i++)
         w->word[c][i] = (plan_word){{0}, 0};
@@ -70,7 +70,7 @@ bool sp_cpu_plan_lanes_open(plan_lanes *w, const plan_lookup *q)
     for (int c = 0; c < (w->is_up ? 8 : 1); c++) {
         aim_position(w, q, c);
         if (w->K > PLAN_NBR)
-            list_words(w, c);
+            plan_lanes_list_words(w, c);
     }
     return true;
 }
@@ -85,7 +85,8 @@ static void portable_keys(const int32_t *c, int32_t n, const int32_t base[3], in
 }
 
 /* Loads the 32 words around an ancestor: its neighbours' rows or child words. */
-static inline void load_words(const plan_lanes *w, int32_t ancestor, uint32_t *word)
+static inline void plan_lanes_load_words(const plan_lanes *w, int32_t ancestor,
+                                         uint32_t *word)
 {
     const plan_near near = w->top->near[ancestor];
     const int32_t *nbr = w->top->nbr + near.at;
@@ -119,7 +120,7 @@ static void portable_find_lanes(const plan_lanes *w, plan_stage *stage, plan_til
         int32_t up = w->is_up ? w->to->parent[i] : i;
         int c = w->is_up ? (int)(w->to->key[i] & 7) : 0;
         if (up != now)
-            load_words(w, up, word);
+            plan_lanes_load_words(w, up, word);
         now = up;
         for (int k = 0; k < w->K; k++) {
             /* A pair is always written and stays if it exists: there is no branch. */
@@ -169,7 +170,7 @@ static void portable_table(const plan_lanes *w, cpu_plan_level *level, int32_t f
         int32_t up = w->to->parent[i];
         int c = (int)(w->to->key[i] & 7);
         if (up != now)
-            load_words(w, up, word);
+            plan_lanes_load_words(w, up, word);
         now = up;
         level->near[i] = (plan_near){0, level->n_nbr};
         for (int k = 0; k < PLAN_NEAR; k++) {

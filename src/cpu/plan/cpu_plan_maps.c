@@ -187,7 +187,7 @@ static void begin_tile(plan_work *w, const sp_map *map, int t)
 }
 
 /* Counts tile t into its map, which has the pairs of the tiles before. */
-static sp_status count_tile(plan_work *w, int m, int t)
+static sp_status plan_count_tile(plan_work *w, int m, int t)
 {
     sp_map *map = &w->b->plan->map[m];
     int32_t *start = w->b->start[m] + (size_t)t * (size_t)map->K;
@@ -208,7 +208,7 @@ static sp_status count_tile(plan_work *w, int m, int t)
 
 /* ---- maps with a known number of pairs ---- */
 
-static sp_status take_pairs(plan_work *w, sp_map *map, int64_t pairs)
+static sp_status cpu_plan_take_pairs(plan_work *w, sp_map *map, int64_t pairs)
 {
     SP_TRY(SP_TAKE(w->b->arena, pairs, &w->tile.in));
     SP_TRY(SP_TAKE(w->b->arena, pairs, &w->tile.out));
@@ -223,11 +223,11 @@ static sp_status put_children(plan_work *w, int m, const plan_lookup *q)
 {
     sp_map *map = &w->b->plan->map[m];
 
-    SP_TRY(take_pairs(w, map, q->level[q->is_swapped ? q->to : q->from].n));
+    SP_TRY(cpu_plan_take_pairs(w, map, q->level[q->is_swapped ? q->to : q->from].n));
     for (int t = 0; t < map->n_tiles; t++) {
         begin_tile(w, map, t);
         w->b->loops->children(q, &w->stage, &w->tile);
-        SP_TRY(count_tile(w, m, t));
+        SP_TRY(plan_count_tile(w, m, t));
         w->tile.in += w->tile.n;
         w->tile.out += w->tile.n;
     }
@@ -284,7 +284,7 @@ static sp_status put_part(plan_work *w, int m, const sp_map *from)
             const int32_t *start = &from->start[t * from->K + offset[k]];
             pairs += start[1] - start[0];
         }
-    SP_TRY(take_pairs(w, map, pairs));
+    SP_TRY(cpu_plan_take_pairs(w, map, pairs));
     for (int t = 0; t < map->n_tiles; t++) {
         w->tile.n = 0;
         for (int k = 0; k < map->K; k++) {
@@ -296,7 +296,7 @@ static sp_status put_part(plan_work *w, int m, const sp_map *from)
             }
             w->tile.n += n;
         }
-        SP_TRY(count_tile(w, m, t));
+        SP_TRY(plan_count_tile(w, m, t));
         w->tile.in += w->tile.n;
         w->tile.out += w->tile.n;
     }
@@ -341,7 +341,7 @@ static sp_status put_tiles(plan_work *w, int m, const plan_lanes *table,
             sp_cpu_plan_sort_stage(&w->stage, map->K, tile);
         in->used += (size_t)tile->n * sizeof *tile->in;
         out->used += (size_t)tile->n * sizeof *tile->out;
-        SP_TRY(count_tile(w, m, t));
+        SP_TRY(plan_count_tile(w, m, t));
     }
     return SP_OK;
 }

@@ -26,7 +26,8 @@ void sp_cpu_plan_aim(const plan_lookup *q, int position, int axis, plan_axis *a)
     }
 }
 
-static inline int32_t descend(const plan_lookup *q, int32_t row, uint64_t path)
+static inline int32_t plan_rows_descend(const plan_lookup *q, int32_t row,
+                                        uint64_t path)
 {
     for (int l = q->top; l > q->from && row >= 0; l--)
         row = plan_child(q->level[l].child[row], path >> 3 * (l - 1 - q->from) & 7);
@@ -45,8 +46,8 @@ static void list_neighbours(const cpu_plan_level *level, int32_t row, int32_t *n
         nbr[__builtin_ctz(set)] = *at++;
 }
 
-static void look_around(const plan_lookup *q, int32_t ancestor, const plan_axis a[3],
-                        int32_t out, plan_stage *stage)
+static void plan_rows_look_around(const plan_lookup *q, int32_t ancestor,
+                                  const plan_axis a[3], int32_t out, plan_stage *stage)
 {
     int32_t nbr[PLAN_NEAR];
     int n = q->kernel, k = 0;
@@ -61,7 +62,8 @@ static void look_around(const plan_lookup *q, int32_t ancestor, const plan_axis 
                 row = nbr[a[0].cell[x] + 3 * a[1].cell[y] + 9 * a[2].cell[z]];
                 if (row < 0)
                     continue;
-                row = descend(q, row, a[0].path[x] | a[1].path[y] | a[2].path[z]);
+                row = plan_rows_descend(q, row,
+                                        a[0].path[x] | a[1].path[y] | a[2].path[z]);
                 if (row >= 0)
                     plan_put(stage, k, row, out);
             }
@@ -84,7 +86,7 @@ void sp_cpu_plan_rows(const plan_lookup *q, plan_stage *stage, plan_tile *tile)
             uint64_t local = key >> axis & (((uint64_t)1 << 3 * (q->top - q->to)) - 1);
             sp_cpu_plan_aim(q, plan_gather(local) << below, axis, &a[axis]);
         }
-        look_around(q, up, a, i, stage);
+        plan_rows_look_around(q, up, a, i, stage);
     }
     sp_cpu_plan_count_stage(stage, q->kernel * q->kernel * q->kernel, tile);
 }

@@ -64,7 +64,7 @@ static sp_status begin_pointwise(laz_decoder *d, int64_t end)
     return SP_OK;
 }
 
-static sp_status reserve(laz_decoder *d, size_t bytes)
+static sp_status laz_chunk_reserve(laz_decoder *d, size_t bytes)
 {
     return sp_list_reserve(&d->bytes, &d->room, bytes)
                ? SP_OK
@@ -79,7 +79,7 @@ static sp_status read_sizes(laz_decoder *d, int64_t head, int64_t end, int64_t *
 
     if (head > end - d->place.at)
         return damaged(d, "ends in its first record");
-    SP_TRY(reserve(d, (size_t)head));
+    SP_TRY(laz_chunk_reserve(d, (size_t)head));
     SP_TRY(sp_laz_pread(d->file, d->bytes, (size_t)head, d->place.at));
     at = d->bytes + d->codec.format->record_bytes;
     if (d->place.n < 0)
@@ -117,7 +117,7 @@ static sp_status begin_layered(laz_decoder *d, int64_t end)
     unsigned char *at;
 
     SP_TRY(read_sizes(d, head, end, &n));
-    SP_TRY(reserve(d, (size_t)n));
+    SP_TRY(laz_chunk_reserve(d, (size_t)n));
     SP_TRY(
         sp_laz_pread(d->file, d->bytes + head, (size_t)(n - head), d->place.at + head));
     SP_TRY(sp_laz_codec_begin(&d->codec, d->bytes));
@@ -153,7 +153,7 @@ sp_status sp_laz_decoder_begin(laz_decoder *d, int64_t number,
 
 /* All streams have to end here. Writers of the time before chunks may have ended theirs
  * in other ways. */
-static void check_end(laz_decoder *d)
+static void laz_chunk_check_end(laz_decoder *d)
 {
     laz_codec *z = &d->codec;
     bool is_layered = z->format->compressor == SP_LAZ_LAYERED;
@@ -196,7 +196,7 @@ sp_status sp_laz_decoder_next(laz_decoder *d, unsigned char *records, int64_t n)
     if (d->codec.fault.what)
         return damaged(d, d->codec.fault.what);
     if (d->done == d->place.n && d->place.n > 0)
-        check_end(d);
+        laz_chunk_check_end(d);
     if (!d->codec.fault.what)
         return SP_OK;
     return is_last(d) ? damaged_or_low(d) : damaged(d, d->codec.fault.what);

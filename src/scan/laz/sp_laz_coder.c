@@ -43,7 +43,7 @@ void sp_laz_pool_reset(laz_pool *pool)
     pool->used = 0;
 }
 
-static sp_status add_block(laz_pool *pool, size_t bytes)
+static sp_status coder_add_block(laz_pool *pool, size_t bytes)
 {
     unsigned char *at = aligned_alloc(64, sp_multiple(bytes, 64));
 
@@ -56,7 +56,7 @@ static sp_status add_block(laz_pool *pool, size_t bytes)
 }
 
 /* Goes on to a block that has room for `bytes` bytes. */
-static sp_status make_room(laz_pool *pool, size_t bytes)
+static sp_status coder_make_room(laz_pool *pool, size_t bytes)
 {
     while (pool->current < pool->n) {
         if (pool->block[pool->current].bytes - pool->used >= bytes)
@@ -64,7 +64,7 @@ static sp_status make_room(laz_pool *pool, size_t bytes)
         pool->current++;
         pool->used = 0;
     }
-    return add_block(pool, bytes > BLOCK_BYTES ? bytes : BLOCK_BYTES);
+    return coder_add_block(pool, bytes > BLOCK_BYTES ? bytes : BLOCK_BYTES);
 }
 
 void *sp_laz_pool_take(laz_pool *pool, size_t bytes)
@@ -72,7 +72,7 @@ void *sp_laz_pool_take(laz_pool *pool, size_t bytes)
     unsigned char *at;
 
     bytes = sp_multiple(bytes, ALIGNMENT);
-    if (make_room(pool, bytes) != SP_OK)
+    if (coder_make_room(pool, bytes) != SP_OK)
         return NULL;
     at = pool->block[pool->current].at + pool->used;
     pool->used += bytes;
@@ -100,7 +100,7 @@ static size_t model_bytes(unsigned n)
 
 sp_status sp_laz_pool_reserve(laz_pool *pool, size_t n)
 {
-    return make_room(pool, n * model_bytes(LAZ_MOST_SYMBOLS));
+    return coder_make_room(pool, n * model_bytes(LAZ_MOST_SYMBOLS));
 }
 
 static void fill_table(laz_model *m)

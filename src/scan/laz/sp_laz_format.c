@@ -90,8 +90,8 @@ static sp_status read_item(const char *path, const unsigned char *at,
     return SP_OK;
 }
 
-static sp_status read_head(sp_laz_format *format, const char *path,
-                           const unsigned char *vlr, size_t bytes)
+static sp_status laz_format_read_head(sp_laz_format *format, const char *path,
+                                      const unsigned char *vlr, size_t bytes)
 {
     bool is_layered = format->compressor == SP_LAZ_LAYERED;
     int compressor, n_items;
@@ -128,7 +128,7 @@ sp_status sp_laz_format_read(sp_laz_format *format, const char *path,
     assert(path && (vlr || bytes == 0));
     sp_laz_format_default(&expected, point_format, record_bytes);
     *format = expected;
-    SP_TRY(read_head(format, path, vlr, bytes));
+    SP_TRY(laz_format_read_head(format, path, vlr, bytes));
     for (int i = 0; i < format->n_items; i++)
         SP_TRY(read_item(path, vlr + HEAD_BYTES + ITEM_BYTES * i, &expected.item[i],
                          &format->item[i]));

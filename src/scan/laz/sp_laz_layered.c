@@ -114,7 +114,8 @@ static void open_context(context *x, const unsigned char *last)
     }
 }
 
-static inline unsigned changes(const unsigned char *last, const unsigned char *p)
+static inline unsigned layered_changes(const unsigned char *last,
+                                       const unsigned char *p)
 {
     unsigned step = (p[RETURNS] - (unsigned)last[RETURNS]) & 15;
 
@@ -142,7 +143,7 @@ LAZ_INLINE context *code_changes(laz_codec *z, const unsigned char *p,
     if (enc) {
         const context *x = s->context[to].is_used ? &s->context[to] : from;
 
-        what = changes(x->last, p) | ((int)to != s->channel) * NEW_CHANNEL;
+        what = layered_changes(x->last, p) | ((int)to != s->channel) * NEW_CHANNEL;
     }
     *changed = what =
         laz_symbol(c,
@@ -180,8 +181,9 @@ LAZ_INLINE unsigned code_returns(laz_coder *c, context *x, unsigned changed,
 }
 
 /* A step in x or y, guessed by the median of the steps of the same kind. */
-LAZ_INLINE void code_step(laz_coder *c, laz_integer *i, int place, laz_median *median,
-                          const unsigned char *last, unsigned char *p, bool enc)
+LAZ_INLINE void layered_code_step(laz_coder *c, laz_integer *i, int place,
+                                  laz_median *median, const unsigned char *last,
+                                  unsigned char *p, bool enc)
 {
     uint32_t from = sp_get32(last);
     int32_t d =
@@ -203,8 +205,8 @@ LAZ_INLINE bool layer_has(laz_codec *z, int layer, bool is_new, bool enc)
 }
 
 /* A byte; the caller chooses its model. */
-LAZ_INLINE void code_byte(laz_codec *z, int layer, laz_model **model, unsigned n,
-                          unsigned last, unsigned char *p, bool enc)
+LAZ_INLINE void layered_code_byte(laz_codec *z, int layer, laz_model **model,
+                                  unsigned n, unsigned last, unsigned char *p, bool enc)
 {
     if (layer_has(z, layer, *p != last, enc))
         *p = (unsigned char)laz_symbol(&z->coder[layer], model, n, *p, enc);
@@ -263,7 +265,7 @@ LAZ_INLINE void code_flags(laz_codec *z, context *x, unsigned char *p, bool enc)
     unsigned last = flags_of(x->last[FLAGS]);
     unsigned char flags = (unsigned char)flags_of(p[FLAGS]);
 
-    code_byte(z, LAYER_FLAGS, &x->flags[last], 64, last, &flags, enc);
+    layered_code_byte(z, LAYER_FLAGS, &x->flags[last], 64, last, &flags, enc);
     p[FLAGS] =
         (unsigned char)((flags & 15) | (flags & 0x30) << 2 | z->layered->channel << 4);
 }
@@ -278,7 +280,7 @@ LAZ_INLINE void code_time(laz_codec *z, context *x, bool is_new, unsigned char *
 }
 
 /* Returns whether the point is of another channel than the one before. */
-LAZ_INLINE bool code_point(laz_codec *z, unsigned char *p, bool enc)
+LAZ_INLINE bool layered_code_point(laz_codec *z, unsigned char *p, bool enc)
 {
     laz_coder *c = &z->coder[LAYER_XY];
     unsigned changed, is_new_time, kind;
@@ -292,18 +294,19 @@ LAZ_INLINE bool code_point(laz_codec *z, unsigned char *p, bool enc)
     is_single = n == 1;
     place = (number == 1) << 1 | (number >= n);
     kind = return_kind[n][number] * 2u + is_new_time;
-    code_step(c, &x->dx, is_single, &x->median_x[kind], x->last, p, enc);
-    code_step(c, &x->dy, is_single + laz_context(x->dx.k, 20), &x->median_y[kind],
-              x->last + 4, p + 4, enc);
+    layered_code_step(c, &x->dx, is_single, &x->median_x[kind], x->last, p, enc);
+    layered_code_step(c, &x->dy, is_single + laz_context(x->dx.k, 20),
+                      &x->median_y[kind], x->last + 4, p + 4, enc);
     code_z(z, x, is_single, abs(n - number) < 7 ? abs(n - number) : 7, p, enc);
-    code_byte(z, LAYER_CLASS, &x->class[(x->last[CLASS] & 31) << 1 | (place == 3)], 256,
-              x -> last[CLASS], p + CLASS, enc);
+    layered_code_byte(z, LAYER_CLASS,
+                      &x->class[(x->last[CLASS] & 31) << 1 | (place == 3)], 256,
+                      x -> last[CLASS], p + CLASS, enc);
     code_flags(z, x, p, enc);
     code_intensity(z, x, place << 1 | (int)is_new_time, p, enc);
     code_rare(z, LAYER_ANGLE, &x->angle, (int)is_new_time, changed & NEW_ANGLE,
               x->last + ANGLE, p + ANGLE, enc);
-    code_byte(z, LAYER_USER, &x->user[x->last[USER] / 4], 256, x->last[USER], p + USER,
-              enc);
+    layered_code_byte(z, LAYER_USER, &x->user[x->last[USER] / 4], 256, x->last[USER],
+                      p + USER, enc);
     code_rare(z, LAYER_SOURCE, &x->source, 0, changed & NEW_SOURCE, x->last + SOURCE,
               p + SOURCE, enc);
     code_time(z, x, is_new_time, p, enc);
@@ -315,8 +318,8 @@ LAZ_INLINE bool code_point(laz_codec *z, unsigned char *p, bool enc)
 /* ---- the items after the point ---- */
 
 /* Begins the context of a channel with the item's bytes of another one's last point. */
-static sp_status open_side(laz_codec *z, side *e, int channel,
-                           const unsigned char *last)
+static sp_status layered_open_side(laz_codec *z, side *e, int channel,
+                                   const unsigned char *last)
 {
     memmove(e->last + channel * e->item->bytes, last, (size_t)e->item->bytes);
     e->is_used[channel] = true;
@@ -340,7 +343,7 @@ static inline int context_of(const side *e, int channel, bool is_new_channel)
     return e->item->version == 3 && !is_new_channel ? 0 : channel;
 }
 
-static inline unsigned char *last_of(const side *e, int channel, bool was_used)
+static inline unsigned char *layered_last_of(const side *e, int channel, bool was_used)
 {
     bool is_before = e->item->version == 3 && was_used;
 
@@ -357,8 +360,8 @@ LAZ_INLINE void code_nir(laz_coder *c, laz_model **m, const unsigned char *last,
         p[i] = laz_byte(c, &m[1 + i], changed >> i & 1, last[i], last[i], p[i], enc);
 }
 
-LAZ_INLINE void code_extra(laz_codec *z, side *e, int channel, unsigned char *last,
-                           unsigned char *p, bool enc)
+LAZ_INLINE void layered_code_extra(laz_codec *z, side *e, int channel,
+                                   unsigned char *last, unsigned char *p, bool enc)
 {
     for (int i = 0; i < e->item->bytes; i++) {
         if (layer_has(z, e->layer + i, p[i] != last[i], enc))
@@ -391,14 +394,14 @@ LAZ_INLINE sp_status code_side(laz_codec *z, side *e, bool is_new_channel,
                                unsigned char *p, bool enc)
 {
     int channel = context_of(e, z->layered->channel, is_new_channel);
-    unsigned char *last = last_of(e, channel, e->is_used[channel]);
+    unsigned char *last = layered_last_of(e, channel, e->is_used[channel]);
 
     if (!e->is_used[channel])
-        SP_TRY(open_side(z, e, channel, e->last + e->channel * e->item->bytes));
+        SP_TRY(layered_open_side(z, e, channel, e->last + e->channel * e->item->bytes));
     e->channel = channel;
     switch (e->item->type) {
     case SP_LAZ_BYTE14:
-        code_extra(z, e, channel, last, p, enc);
+        layered_code_extra(z, e, channel, last, p, enc);
         break;
     case SP_LAZ_WAVEPACKET14:
         code_part(z, e, channel, 0, LAZ_WAVE_BYTES, last, p, enc);
@@ -413,13 +416,13 @@ LAZ_INLINE sp_status code_side(laz_codec *z, side *e, bool is_new_channel,
 
 /* ---- records ---- */
 
-LAZ_INLINE sp_status code_record(laz_codec *z, unsigned char *p, bool enc)
+LAZ_INLINE sp_status layered_code_record(laz_codec *z, unsigned char *p, bool enc)
 {
     laz_layered *s = z->layered;
     bool is_new_channel;
 
     SP_TRY(sp_laz_pool_reserve(&z->pool, POINT_MODELS));
-    is_new_channel = code_point(z, p, enc);
+    is_new_channel = layered_code_point(z, p, enc);
     for (int i = 0; i < s->n_sides; i++)
         SP_TRY(code_side(z, &s->side[i], is_new_channel, p + s->side[i].item->at, enc));
     z->fault.point++;
@@ -429,7 +432,7 @@ LAZ_INLINE sp_status code_record(laz_codec *z, unsigned char *p, bool enc)
 sp_status sp_laz_layered_decode(laz_codec *z, unsigned char *records, int64_t n)
 {
     for (; n > 0 && !z->fault.what; n--, records += z->format->record_bytes)
-        SP_TRY(code_record(z, records, false));
+        SP_TRY(layered_code_record(z, records, false));
     return SP_OK;
 }
 
@@ -439,7 +442,7 @@ sp_status sp_laz_layered_encode(laz_codec *z, const unsigned char *records, int6
 
     for (; n > 0 && !z->fault.what; n--, records += bytes) {
         memcpy(z->record, records, bytes);
-        SP_TRY(code_record(z, z->record, true));
+        SP_TRY(layered_code_record(z, z->record, true));
     }
     return SP_OK;
 }
@@ -491,7 +494,7 @@ sp_status sp_laz_layered_begin(laz_codec *z)
 
         memset(e->is_used, 0, sizeof e->is_used);
         e->channel = s->channel;
-        SP_TRY(open_side(z, e, s->channel, z->last + e->item->at));
+        SP_TRY(layered_open_side(z, e, s->channel, z->last + e->item->at));
     }
     return SP_OK;
 }

@@ -79,8 +79,8 @@ LAZ_INLINE unsigned kind_of(unsigned returns)
     return return_kind[returns >> 3 & 7][returns & 7];
 }
 
-LAZ_INLINE unsigned changes(const unsigned char *last, unsigned last_intensity,
-                            const unsigned char *p)
+LAZ_INLINE unsigned pointwise_changes(const unsigned char *last,
+                                      unsigned last_intensity, const unsigned char *p)
 {
     return (p[RETURNS] != last[RETURNS]) * NEW_RETURNS |
            (sp_get16(p + INTENSITY) != last_intensity) * NEW_INTENSITY |
@@ -90,8 +90,9 @@ LAZ_INLINE unsigned changes(const unsigned char *last, unsigned last_intensity,
 }
 
 /* A byte; its last value chooses the model. */
-LAZ_INLINE void code_byte(laz_coder *c, laz_model **models, unsigned is_changed,
-                          unsigned char last, unsigned char *p, bool enc)
+LAZ_INLINE void pointwise_code_byte(laz_coder *c, laz_model **models,
+                                    unsigned is_changed, unsigned char last,
+                                    unsigned char *p, bool enc)
 {
     if (is_changed)
         *p = (unsigned char)laz_symbol(c, &models[last], 256, *p, enc);
@@ -111,8 +112,9 @@ LAZ_INLINE void code_source(laz_coder *c, point10 *s, unsigned is_changed,
 }
 
 /* The difference in x or y to the last point; returns it. */
-LAZ_INLINE int32_t code_step(laz_coder *c, laz_integer *i, int context, int32_t guess,
-                             const unsigned char *last, unsigned char *p, bool enc)
+LAZ_INLINE int32_t pointwise_code_step(laz_coder *c, laz_integer *i, int context,
+                                       int32_t guess, const unsigned char *last,
+                                       unsigned char *p, bool enc)
 {
     uint32_t from = sp_get32(last);
     int32_t d = laz_number(c, i, context, guess, (int32_t)(sp_get32(p) - from), enc);
@@ -129,35 +131,38 @@ LAZ_INLINE void code_xyz(laz_coder *c, point10 *s, const unsigned char *last,
     unsigned kind = kind_of(p[RETURNS]);
     int32_t *z = &s->last_z[abs(returns - number)];
 
-    laz_median_add(&s->median_x[kind], code_step(c, &s->dx, is_single,
-                                                 s->median_x[kind].v[2], last, p, enc));
+    laz_median_add(&s->median_x[kind],
+                   pointwise_code_step(c, &s->dx, is_single, s->median_x[kind].v[2],
+                                       last, p, enc));
     laz_median_add(&s->median_y[kind],
-                   code_step(c, &s->dy, is_single + laz_context(s->dx.k, 20),
-                             s->median_y[kind].v[2], last + 4, p + 4, enc));
+                   pointwise_code_step(c, &s->dy, is_single + laz_context(s->dx.k, 20),
+                                       s->median_y[kind].v[2], last + 4, p + 4, enc));
     *z = laz_number(c, &s->z, is_single + laz_context((s->dx.k + s->dy.k) / 2, 18), *z,
                     (int32_t)sp_get32(p + 8), enc);
     sp_put32(p + 8, (uint32_t)*z);
 }
 
-LAZ_INLINE void code_point(laz_coder *c, point10 *s, const unsigned char *last,
-                           unsigned char *p, bool enc)
+LAZ_INLINE void pointwise_code_point(laz_coder *c, point10 *s,
+                                     const unsigned char *last, unsigned char *p,
+                                     bool enc)
 {
     unsigned changed = 0, kind;
 
     if (enc)
-        changed = changes(last, s->last_intensity[kind_of(p[RETURNS])], p);
+        changed = pointwise_changes(last, s->last_intensity[kind_of(p[RETURNS])], p);
     changed = laz_symbol(c, &s->changed, 64, changed, enc);
-    code_byte(c, s->returns, changed & NEW_RETURNS, last[RETURNS], p + RETURNS, enc);
+    pointwise_code_byte(c, s->returns, changed & NEW_RETURNS, last[RETURNS],
+                        p + RETURNS, enc);
     kind = kind_of(p[RETURNS]);
     if (changed & NEW_INTENSITY)
         s->last_intensity[kind] =
             (uint16_t)laz_number(c, &s->intensity, kind < 3 ? (int)kind : 3,
                                  s->last_intensity[kind], sp_get16(p + INTENSITY), enc);
     sp_put16(p + INTENSITY, s->last_intensity[kind]);
-    code_byte(c, s->class, changed & NEW_CLASS, last[CLASS], p + CLASS, enc);
+    pointwise_code_byte(c, s->class, changed & NEW_CLASS, last[CLASS], p + CLASS, enc);
     p[ANGLE] = laz_byte(c, &s->angle[p[RETURNS] >> 6 & 1], changed & NEW_ANGLE,
                         last[ANGLE], last[ANGLE], p[ANGLE], enc);
-    code_byte(c, s->user, changed & NEW_USER, last[USER], p + USER, enc);
+    pointwise_code_byte(c, s->user, changed & NEW_USER, last[USER], p + USER, enc);
     code_source(c, s, changed & NEW_SOURCE, last, p, enc);
     code_xyz(c, s, last, p, enc);
 }
@@ -181,14 +186,16 @@ LAZ_INLINE unsigned swap_two(unsigned changed)
 LAZ_INLINE void code_point1(laz_coder *c, point10 *s, const unsigned char *last,
                             unsigned char *p, bool enc)
 {
-    unsigned changed = enc ? swap_two(changes(last, sp_get16(last + INTENSITY), p)) : 0;
+    unsigned changed =
+        enc ? swap_two(pointwise_changes(last, sp_get16(last + INTENSITY), p)) : 0;
     uint32_t intensity = sp_get16(last + INTENSITY), angle = last[ANGLE];
     int k;
 
-    s->dx1[s->turn] = code_step(c, &s->dx, 0, median_of_three(s->dx1), last, p, enc);
+    s->dx1[s->turn] =
+        pointwise_code_step(c, &s->dx, 0, median_of_three(s->dx1), last, p, enc);
     k = s->dx.k < 19 ? s->dx.k : 19;
-    s->dy1[s->turn] =
-        code_step(c, &s->dy, k, median_of_three(s->dy1), last + 4, p + 4, enc);
+    s->dy1[s->turn] = pointwise_code_step(c, &s->dy, k, median_of_three(s->dy1),
+                                          last + 4, p + 4, enc);
     s->turn = (s->turn + 1) % 3;
     k = (s->dx.k + s->dy.k) / 2;
     laz_code_32(c, &s->z, k < 19 ? k : 19, last + 8, p + 8, enc);
@@ -197,13 +204,14 @@ LAZ_INLINE void code_point1(laz_coder *c, point10 *s, const unsigned char *last,
         intensity = (uint32_t)laz_number(c, &s->intensity, 0, (int32_t)intensity,
                                          sp_get16(p + INTENSITY), enc);
     sp_put16(p + INTENSITY, intensity);
-    code_byte(c, s->returns, changed & NEW_RETURNS, last[RETURNS], p + RETURNS, enc);
-    code_byte(c, s->class, changed & NEW_CLASS, last[CLASS], p + CLASS, enc);
+    pointwise_code_byte(c, s->returns, changed & NEW_RETURNS, last[RETURNS],
+                        p + RETURNS, enc);
+    pointwise_code_byte(c, s->class, changed & NEW_CLASS, last[CLASS], p + CLASS, enc);
     if (changed & NEW_ANGLE)
         angle =
             (uint32_t)laz_number(c, &s->angle1, k < 3, (int32_t)angle, p[ANGLE], enc);
     p[ANGLE] = (unsigned char)angle;
-    code_byte(c, s->user, changed & NEW_USER, last[USER], p + USER, enc);
+    pointwise_code_byte(c, s->user, changed & NEW_USER, last[USER], p + USER, enc);
     code_source(c, s, changed & NEW_SOURCE, last, p, enc);
 }
 
@@ -289,8 +297,9 @@ LAZ_INLINE void code_colour1(laz_coder *c, colours1 *s, const unsigned char *las
 
 /* ---- records ---- */
 
-LAZ_INLINE void code_extra(laz_coder *c, laz_pointwise *s, const sp_laz_item *item,
-                           const unsigned char *last, unsigned char *p, bool enc)
+LAZ_INLINE void pointwise_code_extra(laz_coder *c, laz_pointwise *s,
+                                     const sp_laz_item *item, const unsigned char *last,
+                                     unsigned char *p, bool enc)
 {
     for (int i = 0; i < item->bytes; i++)
         if (item->version == 1)
@@ -300,8 +309,10 @@ LAZ_INLINE void code_extra(laz_coder *c, laz_pointwise *s, const sp_laz_item *it
             p[i] = laz_byte(c, &s->extra[i], true, last[i], last[i], p[i], enc);
 }
 
-LAZ_INLINE void code_record(laz_coder *c, laz_pointwise *s, const sp_laz_format *format,
-                            const unsigned char *last, unsigned char *p, bool enc)
+LAZ_INLINE void pointwise_code_record(laz_coder *c, laz_pointwise *s,
+                                      const sp_laz_format *format,
+                                      const unsigned char *last, unsigned char *p,
+                                      bool enc)
 {
     for (int i = 0; i < format->n_items; i++) {
         const sp_laz_item *item = &format->item[i];
@@ -310,7 +321,7 @@ LAZ_INLINE void code_record(laz_coder *c, laz_pointwise *s, const sp_laz_format 
         if (item->type == SP_LAZ_POINT10 && is_old)
             code_point1(c, &s->point, last + at, p + at, enc);
         else if (item->type == SP_LAZ_POINT10)
-            code_point(c, &s->point, last + at, p + at, enc);
+            pointwise_code_point(c, &s->point, last + at, p + at, enc);
         else if (item->type == SP_LAZ_GPSTIME11 && is_old)
             code_time1(c, &s->times1, last + at, p + at, enc);
         else if (item->type == SP_LAZ_GPSTIME11)
@@ -322,7 +333,7 @@ LAZ_INLINE void code_record(laz_coder *c, laz_pointwise *s, const sp_laz_format 
         else if (item->type == SP_LAZ_WAVEPACKET13)
             laz_waves_code(c, &s->waves, last + at, p + at, enc);
         else
-            code_extra(c, s, item, last + at, p + at, enc);
+            pointwise_code_extra(c, s, item, last + at, p + at, enc);
     }
 }
 
@@ -333,7 +344,7 @@ sp_status sp_laz_pointwise_decode(laz_codec *z, unsigned char *records, int64_t 
 
     for (; n > 0 && !z->fault.what; n--, records += bytes) {
         SP_TRY(sp_laz_pool_reserve(&z->pool, POINT_MODELS));
-        code_record(z->coder, z->pointwise, z->format, last, records, false);
+        pointwise_code_record(z->coder, z->pointwise, z->format, last, records, false);
         last = records;
         z->fault.point++;
     }
@@ -349,7 +360,8 @@ sp_status sp_laz_pointwise_encode(laz_codec *z, const unsigned char *records, in
     for (; n > 0 && !z->fault.what; n--, records += bytes) {
         SP_TRY(sp_laz_pool_reserve(&z->pool, POINT_MODELS));
         memcpy(z->record, records, bytes);
-        code_record(z->coder, z->pointwise, z->format, z->last, z->record, true);
+        pointwise_code_record(z->coder, z->pointwise, z->format, z->last, z->record,
+                              true);
         memcpy(z->last, records, bytes);
         z->fault.point++;
     }

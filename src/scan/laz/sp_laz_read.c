@@ -81,7 +81,7 @@ static sp_status decode_ahead(worker *w)
 }
 
 /* Ends the workers and drops their decoded chunks. */
-static void stop(sp_laz_reader *r)
+static void laz_read_stop(sp_laz_reader *r)
 {
     for (int i = 0; r->worker && i < r->n_threads; i++) {
         sp_task_drop(&r->worker[i].task);
@@ -92,7 +92,7 @@ static void stop(sp_laz_reader *r)
     r->worker = NULL;
 }
 
-static sp_status start(sp_laz_reader *r)
+static sp_status laz_read_start(sp_laz_reader *r)
 {
     r->from = r->chunk;
     r->worker = calloc((size_t)r->n_threads, sizeof *r->worker);
@@ -222,7 +222,7 @@ void sp_laz_close(sp_laz_reader *reader)
 {
     if (!reader)
         return;
-    stop(reader);
+    laz_read_stop(reader);
     sp_laz_decoder_destroy(&reader->decoder);
     sp_laz_table_destroy(&reader->table);
     free(reader);
@@ -237,7 +237,7 @@ static sp_status read_next(sp_laz_reader *r, int64_t max, unsigned char *records
     if (r->n_threads <= 1)
         return decode_alone(r, max, records, n);
     if (!r->worker)
-        SP_TRY(start(r));
+        SP_TRY(laz_read_start(r));
     return take_portion(r, max, records, n);
 }
 
@@ -274,7 +274,7 @@ sp_status sp_laz_rewind(sp_laz_reader *reader)
 {
     if (reader->rc != SP_OK)
         return SP_FAIL(reader->rc, "%s: cannot be read further", reader->file.path);
-    stop(reader);
+    laz_read_stop(reader);
     reader->is_begun = false;
     reader->at = reader->table.begin;
     reader->chunk = reader->first;

@@ -96,8 +96,9 @@ static sp_status find_table(const sp_laz_file *file, laz_table *table, int64_t *
 
 /* Reads how many chunks there are. Each has a record at least, but an empty one may be
  * the last. */
-static sp_status read_count(const sp_laz_file *file, const sp_laz_format *format,
-                            laz_table *table, int64_t at)
+static sp_status laz_table_read_count(const sp_laz_file *file,
+                                      const sp_laz_format *format, laz_table *table,
+                                      int64_t at)
 {
     unsigned char b[HEAD_BYTES];
     int64_t most = (at - table->begin) / format->record_bytes + 1;
@@ -202,7 +203,7 @@ sp_status sp_laz_table_read(laz_table *table, const sp_laz_file *file,
     SP_TRY(find_table(file, table, &at));
     if (!table->is_there)
         return SP_OK;
-    SP_TRY(read_count(file, format, table, at));
+    SP_TRY(laz_table_read_count(file, format, table, at));
     table->end = at + HEAD_BYTES;
     if (table->n_chunks > 0)
         SP_TRY(read_places(file, format, table, at));

@@ -60,7 +60,7 @@ static sp_status encode(void *context)
 
 /* ---- the file ---- */
 
-static sp_status put(sp_laz_writer *w, const void *from, size_t bytes)
+static sp_status laz_write_put(sp_laz_writer *w, const void *from, size_t bytes)
 {
     if (bytes > 0 && fwrite(from, 1, bytes, w->to) != bytes)
         return SP_FAIL(SP_EIO, "%s: cannot write: %s", w->path, strerror(errno));
@@ -80,18 +80,18 @@ static sp_status put_chunk(sp_laz_writer *w, const place *p, int64_t *bytes)
     unsigned char number[4];
 
     *bytes = w->format.record_bytes;
-    SP_TRY(put(w, p->records, (size_t)w->format.record_bytes));
+    SP_TRY(laz_write_put(w, p->records, (size_t)w->format.record_bytes));
     if (w->format.compressor == SP_LAZ_LAYERED) {
         *bytes += 4 + 4 * (int64_t)z->n_layers;
         sp_put32(number, (uint32_t)p->n);
-        SP_TRY(put(w, number, sizeof number));
+        SP_TRY(laz_write_put(w, number, sizeof number));
         for (int i = 0; i < z->n_layers; i++) {
             sp_put32(number, (uint32_t)stream_bytes(z, i));
-            SP_TRY(put(w, number, sizeof number));
+            SP_TRY(laz_write_put(w, number, sizeof number));
         }
     }
     for (int i = 0; i < z->n_layers; i++) {
-        SP_TRY(put(w, z->coder[i].begin, stream_bytes(z, i)));
+        SP_TRY(laz_write_put(w, z->coder[i].begin, stream_bytes(z, i)));
         *bytes += (int64_t)stream_bytes(z, i);
     }
     if (*bytes > UINT32_MAX)
@@ -100,7 +100,7 @@ static sp_status put_chunk(sp_laz_writer *w, const place *p, int64_t *bytes)
     return SP_OK;
 }
 
-static sp_status add_chunk(sp_laz_writer *w, int64_t n, int64_t bytes)
+static sp_status laz_write_add_chunk(sp_laz_writer *w, int64_t n, int64_t bytes)
 {
     const sp_laz_place none = {.at = w->at + 8}, *before;
 
@@ -113,7 +113,7 @@ static sp_status add_chunk(sp_laz_writer *w, int64_t n, int64_t bytes)
 }
 
 /* Waits for the chunk in a place and writes it, if there is one. */
-static sp_status flush(sp_laz_writer *w, place *p)
+static sp_status laz_write_flush(sp_laz_writer *w, place *p)
 {
     int64_t bytes;
 
@@ -121,7 +121,7 @@ static sp_status flush(sp_laz_writer *w, place *p)
         return SP_OK;
     SP_TRY(w->n_places > 1 ? sp_task_join(&p->task) : encode(p));
     SP_TRY(put_chunk(w, p, &bytes));
-    SP_TRY(add_chunk(w, p->n, bytes));
+    SP_TRY(laz_write_add_chunk(w, p->n, bytes));
     p->n = 0;
     return SP_OK;
 }
@@ -144,7 +144,7 @@ sp_status sp_laz_cut(sp_laz_writer *w)
         SP_TRY(sp_task_start(&p->task, encode, p));
         w->next++;
     }
-    return flush(w, collecting(w));
+    return laz_write_flush(w, collecting(w));
 }
 
 sp_status sp_laz_write(sp_laz_writer *w, const unsigned char *records, int64_t n)
@@ -173,13 +173,13 @@ sp_status sp_laz_put(sp_laz_writer *w, const unsigned char *chunk, int64_t bytes
                      int64_t n)
 {
     assert(w->next == 0 && collecting(w)->n == 0 && "none is being encoded");
-    SP_TRY(put(w, chunk, (size_t)bytes));
-    return add_chunk(w, n, bytes);
+    SP_TRY(laz_write_put(w, chunk, (size_t)bytes));
+    return laz_write_add_chunk(w, n, bytes);
 }
 
 /* ---- beginning and end ---- */
 
-static sp_status start(sp_laz_writer *w)
+static sp_status laz_write_start(sp_laz_writer *w)
 {
     static const unsigned char no_table[8] = {255, 255, 255, 255, 255, 255, 255, 255};
 
@@ -189,7 +189,7 @@ static sp_status start(sp_laz_writer *w)
                        strerror(errno));
     for (int i = 0; i < w->n_places; i++)
         SP_TRY(sp_laz_codec_create(&w->place[i].codec, &w->format, false));
-    return put(w, no_table, sizeof no_table);
+    return laz_write_put(w, no_table, sizeof no_table);
 }
 
 sp_status sp_laz_create(sp_laz_writer **writer, const char *path, FILE *to,
@@ -209,7 +209,8 @@ sp_status sp_laz_create(sp_laz_writer **writer, const char *path, FILE *to,
     w->format = *format;
     w->n_places = (int)sp_most(sp_least(n_threads, MOST_THREADS), 1);
     w->place = calloc((size_t)w->n_places, sizeof *w->place);
-    rc = w->place ? start(w) : SP_FAIL(SP_EMEM, "%s: no memory to write LAZ", path);
+    rc = w->place ? laz_write_start(w)
+                  : SP_FAIL(SP_EMEM, "%s: no memory to write LAZ", path);
     if (rc != SP_OK) {
         sp_laz_abandon(w);
         *writer = NULL;
@@ -225,13 +226,13 @@ static sp_status put_table(sp_laz_writer *w)
     sp_status rc;
 
     SP_TRY(sp_laz_table_write(w->chunk, w->n_chunks, &w->format, &bytes, &n));
-    rc = put(w, bytes, n);
+    rc = laz_write_put(w, bytes, n);
     free(bytes);
     SP_TRY(rc);
     sp_put64(offset, (uint64_t)at);
     if (at < 0 || fseeko(w->to, w->at, SEEK_SET) != 0)
         return SP_FAIL(SP_EIO, "%s: cannot seek: %s", w->path, strerror(errno));
-    SP_TRY(put(w, offset, sizeof offset));
+    SP_TRY(laz_write_put(w, offset, sizeof offset));
     if (fseeko(w->to, at + (int64_t)n, SEEK_SET) != 0)
         return SP_FAIL(SP_EIO, "%s: cannot seek: %s", w->path, strerror(errno));
     return SP_OK;
@@ -241,7 +242,7 @@ sp_status sp_laz_finish(sp_laz_writer *w)
 {
     SP_TRY(sp_laz_cut(w));
     for (int i = 0; i < w->n_places; i++, w->next++)
-        SP_TRY(flush(w, collecting(w)));
+        SP_TRY(laz_write_flush(w, collecting(w)));
     return put_table(w);
 }
 

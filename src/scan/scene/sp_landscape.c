@@ -158,8 +158,8 @@ static sp_status add_line(sp_landscape *w, const double from[3], const double to
 
 /* Finds a place for a footprint of this radius that meets neither road nor building, at
  * most `beyond` outside the scene. Returns false after 20 attempts. */
-static bool find_place(const sp_landscape *w, sp_rng *rng, double beyond, double radius,
-                       double at[3])
+static bool landscape_find_place(const sp_landscape *w, sp_rng *rng, double beyond,
+                                 double radius, double at[3])
 {
     for (int attempt = 0; attempt < 20; attempt++) {
         bool is_free;
@@ -184,7 +184,8 @@ static bool find_place(const sp_landscape *w, sp_rng *rng, double beyond, double
 }
 
 /* Draws the number of objects for a density. */
-static int count_of(const sp_landscape *w, sp_rng *rng, double per_square_metre)
+static int landscape_count_of(const sp_landscape *w, sp_rng *rng,
+                              double per_square_metre)
 {
     double side = w->extent + 2 * w->margin;
 
@@ -194,7 +195,7 @@ static int count_of(const sp_landscape *w, sp_rng *rng, double per_square_metre)
 
 static sp_status add_buildings(sp_landscape *w, sp_rng *rng)
 {
-    int n = 1 + count_of(w, rng, 0.0016);
+    int n = 1 + landscape_count_of(w, rng, 0.0016);
     double street = atan2(w->road[1], w->road[0]);
 
     for (int i = 0; i < n; i++) {
@@ -204,8 +205,8 @@ static sp_status add_buildings(sp_landscape *w, sp_rng *rng)
         h.half[0] = sp_rng_uniform(rng, 3.5, 8);
         h.half[1] = sp_rng_uniform(rng, 2.8, 4.8);
         /* The first building is inside, so that every scene has one. */
-        if (!find_place(w, rng, i == 0 ? -3 : w->margin,
-                        0.75 * hypot(h.half[0], h.half[1]), h.foot))
+        if (!landscape_find_place(w, rng, i == 0 ? -3 : w->margin,
+                                  0.75 * hypot(h.half[0], h.half[1]), h.foot))
             continue;
         h.foot[2] -= 1.5; /* sinks into sloping ground */
         h.heading = street + (sp_rng_unit(rng) < 0.5 ? 0 : TURN / 4) +
@@ -234,13 +235,13 @@ static sp_status add_vehicle(sp_landscape *w, sp_rng *rng, const double at[3],
 /* Adds cars on the road's two lanes, and parked ones anywhere off the road. */
 static sp_status add_vehicles(sp_landscape *w, sp_rng *rng)
 {
-    int n = count_of(w, rng, 0.004);
+    int n = landscape_count_of(w, rng, 0.004);
 
     for (int i = 0; i < n; i++) {
         double at[3], along, lane, heading = atan2(w->road[0], -w->road[1]);
 
         if (i % 3 == 2) {
-            if (!find_place(w, rng, w->margin, 2.8, at))
+            if (!landscape_find_place(w, rng, w->margin, 2.8, at))
                 continue;
             heading = sp_rng_uniform(rng, 0, TURN);
         } else {
@@ -259,7 +260,7 @@ static sp_status add_vehicles(sp_landscape *w, sp_rng *rng)
 
 static sp_status add_plants(sp_landscape *w, sp_rng *rng)
 {
-    int n = count_of(w, rng, 0.009);
+    int n = landscape_count_of(w, rng, 0.009);
 
     for (int i = 0; i < n; i++) {
         bool is_bush = sp_rng_unit(rng) < 0.4;
@@ -269,7 +270,7 @@ static sp_status add_plants(sp_landscape *w, sp_rng *rng)
         double trunk = is_bush ? -0.3 * half : sp_rng_uniform(rng, 0.8, 2.5);
         double leaves = sp_rng_uniform(rng, 0.35, 0.6), at[3];
 
-        if (!find_place(w, rng, w->margin, 0.6 * radius, at))
+        if (!landscape_find_place(w, rng, w->margin, 0.6 * radius, at))
             continue;
         at[2] += trunk + half;
         SP_TRY(add_crown(w, at, radius, half,

@@ -204,7 +204,7 @@ static void meet_all(scanner *s, ray *r)
 
 /* ---- returns ---- */
 
-static sp_status grow(sp_lidar *scan)
+static sp_status lidar_grow(sp_lidar *scan)
 {
     const size_t n = 2 * (size_t)scan->capacity + 1024;
 
@@ -222,7 +222,7 @@ sp_status sp_lidar_add(sp_lidar *scan, const double p[3], int label, double inte
 {
     assert(p && label >= -1);
     if (scan->n == scan->capacity)
-        SP_TRY(grow(scan));
+        SP_TRY(lidar_grow(scan));
     memcpy(scan->xyz + 3 * scan->n, p, 3 * sizeof *p);
     scan->label[scan->n] = label;
     scan->intensity[scan->n] = (float)fmax(intensity, 0.005);
@@ -290,7 +290,8 @@ static sp_status record_returns(scanner *s, ray *r)
 /* Fires one pulse at (u, v) of the strip's ground plane, u along the flight and v
  * across it, both from the middle of the scene. The sensor has the same u, and `aside`
  * is its v. */
-static sp_status fire(scanner *s, double heading, double aside, double u, double v)
+static sp_status lidar_fire(scanner *s, double heading, double aside, double u,
+                            double v)
 {
     double c = cos(heading), q = sin(heading), half = s->landscape->extent / 2, length;
     double reach = half + s->landscape->margin, target[2];
@@ -330,8 +331,8 @@ static sp_status fly_strip(scanner *s)
             double v = aside + h * tan(angle) + 0.04 * sp_lidar_noise(s->rng);
             double drift = SPACING * (angle - first) / (last - first);
 
-            SP_TRY(
-                fire(s, heading, aside, u + drift + 0.04 * sp_lidar_noise(s->rng), v));
+            SP_TRY(lidar_fire(s, heading, aside,
+                              u + drift + 0.04 * sp_lidar_noise(s->rng), v));
         }
     return SP_OK;
 }

@@ -45,8 +45,8 @@ static box *add_box(room *r, double x, double y, double turn, int label)
 }
 
 /* Adds a box at (along, across) of a piece of furniture at b. */
-static void add_part(room *r, const box *b, double along, double across,
-                     const double half[2], double from, double to)
+static void room_add_part(room *r, const box *b, double along, double across,
+                          const double half[2], double from, double to)
 {
     box *part = add_box(r, b->x + along * b->cosine - across * b->sine,
                         b->y + along * b->sine + across * b->cosine,
@@ -59,7 +59,8 @@ static void add_part(room *r, const box *b, double along, double across,
 }
 
 /* Finds a free place for a circle of this radius; false: no place is free. */
-static bool find_place(const room *r, sp_rng *rng, double radius, double *x, double *y)
+static bool room_find_place(const room *r, sp_rng *rng, double radius, double *x,
+                            double *y)
 {
     for (int attempt = 0; attempt < ATTEMPTS && 2 * radius < r->size[1]; attempt++) {
         bool is_free = true;
@@ -80,8 +81,8 @@ static void add_legs(room *r, const box *b, const double half[2], double height)
     const double thin[2] = {0.03, 0.03};
 
     for (int leg = 0; leg < 4; leg++)
-        add_part(r, b, (leg & 1 ? 1 : -1) * (half[0] - 0.05),
-                 (leg & 2 ? 1 : -1) * (half[1] - 0.05), thin, 0, height);
+        room_add_part(r, b, (leg & 1 ? 1 : -1) * (half[0] - 0.05),
+                      (leg & 2 ? 1 : -1) * (half[1] - 0.05), thin, 0, height);
 }
 
 static void add_chair(room *r, sp_rng *rng, double x, double y, double turn)
@@ -95,12 +96,12 @@ static void add_chair(room *r, sp_rng *rng, double x, double y, double turn)
                     .label = SP_ROOM_CHAIR};
 
     add_legs(r, &at, half, 0.43);
-    add_part(r, &at, 0, 0, half, 0.43, 0.47);
-    add_part(r, &at, -0.2, 0, back, 0.47, sp_rng_uniform(rng, 0.8, 1));
+    room_add_part(r, &at, 0, 0, half, 0.43, 0.47);
+    room_add_part(r, &at, -0.2, 0, back, 0.47, sp_rng_uniform(rng, 0.8, 1));
 }
 
 /* Adds a table with chairs along its longer sides. */
-static void add_table(room *r, sp_rng *rng)
+static void room_add_table(room *r, sp_rng *rng)
 {
     const double half_x = sp_rng_uniform(rng, 0.5, 1.1);
     const double half[2] = {half_x, sp_rng_uniform(rng, 0.35, 0.5)};
@@ -112,9 +113,9 @@ static void add_table(room *r, sp_rng *rng)
               .reflectance = sp_rng_uniform(rng, 0.3, 0.7),
               .label = SP_ROOM_TABLE};
 
-    if (!find_place(r, rng, half[0] + 0.5, &at.x, &at.y))
+    if (!room_find_place(r, rng, half[0] + 0.5, &at.x, &at.y))
         return;
-    add_part(r, &at, 0, 0, half, height - 0.04, height);
+    room_add_part(r, &at, 0, 0, half, height - 0.04, height);
     add_legs(r, &at, half, height - 0.04);
     for (int i = 0; i < 2 * chairs; i++) {
         const double side = i % 2 ? 1 : -1, away = sp_rng_uniform(rng, 0.12, 0.3);
@@ -162,7 +163,7 @@ static void add_others(room *r, sp_rng *rng)
         lamp->half[1] = 0.08;
         lamp->to = r->size[2] - 0.1;
         lamp->from = lamp->to - 0.08;
-        if (find_place(r, rng, 0.3, &x, &y)) {
+        if (room_find_place(r, rng, 0.3, &x, &y)) {
             box *parcel = add_box(r, x, y, sp_rng_uniform(rng, 0, TURN), -1);
 
             parcel->half[0] = sp_rng_uniform(rng, 0.1, 0.2);
@@ -171,7 +172,7 @@ static void add_others(room *r, sp_rng *rng)
     }
 }
 
-static void furnish(room *r, double extent, sp_rng *rng)
+static void room_furnish(room *r, double extent, sp_rng *rng)
 {
     double area;
 
@@ -183,7 +184,7 @@ static void furnish(room *r, double extent, sp_rng *rng)
     for (int i = 0; i < 2 + (int)(area / 14); i++)
         add_cabinet(r, rng);
     for (int i = 0; i < 1 + (int)(area / 14); i++)
-        add_table(r, rng);
+        room_add_table(r, rng);
     add_others(r, rng);
 }
 
@@ -237,7 +238,8 @@ static double meet_box(const box *b, const double from[3], const double dir[3])
     return enter > 0 && enter < leave ? enter : INFINITY;
 }
 
-static sp_status fire(sp_lidar *scan, const room *r, const double from[3], sp_rng *rng)
+static sp_status room_fire(sp_lidar *scan, const room *r, const double from[3],
+                           sp_rng *rng)
 {
     const double up = sp_rng_uniform(rng, -1, 1), flat = sqrt(1 - up * up);
     const double turn = sp_rng_uniform(rng, 0, TURN);
@@ -270,17 +272,17 @@ sp_status sp_room_scan(sp_lidar *scan, double extent, sp_rng *layout, sp_rng *pu
     int stations, rays;
 
     assert(extent > 0);
-    furnish(&r, extent, layout);
+    room_furnish(&r, extent, layout);
     area = r.size[0] * r.size[1];
     stations = 2 + (int)(area / 25);
     rays = (int)fmax(RAYS * area / stations, FEWEST_RAYS);
     for (int s = 0; s < stations; s++) {
         double from[3] = {0, 0, sp_rng_uniform(pulses, 1.4, 1.8)};
 
-        if (!find_place(&r, pulses, 0.3, &from[0], &from[1]))
+        if (!room_find_place(&r, pulses, 0.3, &from[0], &from[1]))
             continue;
         for (int i = 0; i < rays; i++)
-            SP_TRY(fire(scan, &r, from, pulses));
+            SP_TRY(room_fire(scan, &r, from, pulses));
     }
     return SP_OK;
 }

@@ -79,7 +79,7 @@ static sp_status make_scan(const sp_scene_options *options, int64_t index,
     return rc;
 }
 
-static sp_status check_options(const sp_scene_options *options)
+static sp_status scene_check_options(const sp_scene_options *options)
 {
     const double most = kinds[options->kind].most;
 
@@ -102,7 +102,7 @@ sp_status sp_scene_make(const sp_scene_options *options, int64_t index, sp_grid 
     sp_status rc;
 
     assert(index >= 0);
-    SP_TRY(check_options(options));
+    SP_TRY(scene_check_options(options));
     SP_TRY_GOTO(rc, make_scan(options, index, &scan), done);
     SP_TRY_GOTO(rc, make_features(&scan, &features), done);
     points = (sp_points){.n = scan.n,
@@ -146,7 +146,7 @@ static int64_t first_of(const writing *w, int shard)
     return w->n_samples * shard / w->n_shards;
 }
 
-static sp_status allocate(writing *w)
+static sp_status scene_allocate(writing *w)
 {
     size_t n = (size_t)w->n_samples + 1;
 
@@ -160,7 +160,7 @@ static sp_status allocate(writing *w)
     return SP_OK;
 }
 
-static void release(writing *w)
+static void scene_release(writing *w)
 {
     for (int64_t i = 0; w->kept && i < w->n_samples; i++)
         sp_grid_destroy(&w->kept[i]);
@@ -191,20 +191,20 @@ static bool is_mine(const writing *w, int shard)
 }
 
 /* A training's sample data, which have no comm, are soon made. */
-static sp_status check_stop(const writing *w)
+static sp_status scene_check_stop(const writing *w)
 {
     return w->is_stoppable ? sp_signal_check() : SP_OK;
 }
 
 /* Makes this rank's samples and records their sizes and sums. */
-static sp_status measure(writing *w)
+static sp_status scene_measure(writing *w)
 {
     for (int shard = 0; shard < w->n_shards; shard++)
         for (int64_t i = first_of(w, shard);
              is_mine(w, shard) && i < first_of(w, shard + 1); i++) {
             sp_grid *grid = &w->kept[i];
 
-            SP_TRY(check_stop(w));
+            SP_TRY(scene_check_stop(w));
             SP_TRY(sp_scene_make(w->options, i, grid));
             summarize(w, i, &grid->sample);
             w->n_kept += grid->sample.n + grid->sample.n_points;
@@ -214,7 +214,7 @@ static sp_status measure(writing *w)
     return SP_OK;
 }
 
-static sp_status share(writing *w, sp_comm *comm)
+static sp_status scene_share(writing *w, sp_comm *comm)
 {
     size_t n = (size_t)w->n_samples;
 
@@ -244,8 +244,8 @@ static void find_statistics(writing *w)
     }
 }
 
-static sp_status write_sample(writing *w, sp_shard_writer *writer, int64_t index,
-                              int64_t at)
+static sp_status scene_write_sample(writing *w, sp_shard_writer *writer, int64_t index,
+                                    int64_t at)
 {
     sp_grid *grid = &w->kept[index];
     char name[64];
@@ -261,19 +261,19 @@ static sp_status write_sample(writing *w, sp_shard_writer *writer, int64_t index
     return rc;
 }
 
-static sp_status write_samples(writing *w, sp_shard_writer *writer, int shard)
+static sp_status scene_write_samples(writing *w, sp_shard_writer *writer, int shard)
 {
     int64_t first = first_of(w, shard);
 
     for (int64_t i = first; i < first_of(w, shard + 1); i++) {
         sp_fault_at("write", i);
-        SP_TRY(check_stop(w));
-        SP_TRY(write_sample(w, writer, i, i - first));
+        SP_TRY(scene_check_stop(w));
+        SP_TRY(scene_write_sample(w, writer, i, i - first));
     }
     return SP_OK;
 }
 
-static sp_status write_shard(writing *w, int shard)
+static sp_status scene_write_shard(writing *w, int shard)
 {
     double divisor[SP_SCENE_FEATURES] = {1, 1, 1};
     const sp_recipe recipe = {.voxel_size = w->options->voxel_size,
@@ -304,36 +304,37 @@ static sp_status write_shard(writing *w, int shard)
     SP_TRY(sp_shard_path(w->prefix, shard, w->n_shards, path, sizeof path));
     SP_TRY(sp_shard_create(&writer, path, &meta, n, w->all.voxels + first,
                            w->options->with_points ? w->all.points + first : NULL));
-    return sp_shard_close(writer, write_samples(w, writer, shard));
+    return sp_shard_close(writer, scene_write_samples(w, writer, shard));
 }
 
-static sp_status write_shards(writing *w)
+static sp_status scene_write_shards(writing *w)
 {
     for (int shard = 0; shard < w->n_shards; shard++)
         if (is_mine(w, shard))
-            SP_TRY(write_shard(w, shard));
+            SP_TRY(scene_write_shard(w, shard));
     return SP_OK;
 }
 
-static sp_status agree(sp_comm *comm, sp_status mine)
+static sp_status scene_agree(sp_comm *comm, sp_status mine)
 {
     return comm ? sp_comm_agree(comm, mine) : mine;
 }
 
-static sp_status write_all(writing *w, sp_comm *comm)
+static sp_status scene_write_all(writing *w, sp_comm *comm)
 {
-    sp_status rc = allocate(w);
+    sp_status rc = scene_allocate(w);
 
     if (rc == SP_OK)
         rc = sp_file_make_folder_of(w->prefix);
     if (rc == SP_OK)
-        rc = measure(w);
-    SP_TRY(agree(comm, rc));
+        rc = scene_measure(w);
+    SP_TRY(scene_agree(comm, rc));
     if (comm)
-        SP_TRY(share(w, comm));
+        SP_TRY(scene_share(w, comm));
     find_statistics(w);
-    rc = agree(comm, write_shards(w));
-    return agree(comm, sp_shards_end(w->prefix, w->n_shards, w->rank, w->n_ranks, rc));
+    rc = scene_agree(comm, scene_write_shards(w));
+    return scene_agree(comm,
+                       sp_shards_end(w->prefix, w->n_shards, w->rank, w->n_ranks, rc));
 }
 
 sp_status sp_scene_write(const sp_scene_options *options, const char *prefix,
@@ -350,7 +351,7 @@ sp_status sp_scene_write(const sp_scene_options *options, const char *prefix,
     sp_status rc;
 
     assert(prefix && n_samples >= 0 && n_shards >= 1);
-    SP_TRY(check_options(options));
+    SP_TRY(scene_check_options(options));
     if (n_samples < 1 || n_shards < 1 || n_shards > 99999 || n_shards > n_samples)
         return SP_FAIL(
             SP_EUSAGE,
@@ -358,8 +359,8 @@ sp_status sp_scene_write(const sp_scene_options *options, const char *prefix,
             "and at most 99999 shards",
             (long long)n_samples, n_shards);
     SP_TRY(sp_shard_path(prefix, 0, n_shards, path, sizeof path));
-    rc = write_all(&w, comm);
-    release(&w);
+    rc = scene_write_all(&w, comm);
+    scene_release(&w);
     return rc;
 }
 

@@ -105,8 +105,8 @@ TEST(coordinates)
     refused(layers, "d:3: layer b: a layer before it has given stride 2 its dilated "
                     "coordinates, this one asks for floor");
     snprintf(layers, sizeof layers,
-             OP("a", "max_pool", "stride = 2;") ",\n" CONV(
-                 "b", "from = \"input\"; out = 4; %s"),
+             OP("a", "max_pool",
+                "stride = 2;") ",\n" CONV("b", "from = \"input\"; out = 4; %s"),
              dilated);
     refused(layers, "d:3: layer b: a layer before it has given stride 2 its floor "
                     "coordinates, this one asks for dilated");
