@@ -2,18 +2,18 @@
 #include <limits.h>
 #include <string.h>
 
+#include "base/sp_fault.h"
 #include "base/sp_log.h"
 #include "base/sp_names.h"
 #include "base/sp_openmp.h"
-#include "bench/bench.h"
-#include "config.h"
-#include "h5/sp_h5.h"
-#include "base/sp_fault.h"
 #include "base/sp_program.h"
 #include "base/sp_signal.h"
-#include "comm/sp_world.h"
-#include "health/sp_start.h"
 #include "base/sp_thread.h"
+#include "bench/bench.h"
+#include "comm/sp_world.h"
+#include "config.h"
+#include "h5/sp_h5.h"
+#include "health/sp_start.h"
 #include "train/sp_trial.h"
 
 SP_OPENMP_HIDE_AT_START;
@@ -119,6 +119,8 @@ static const sp_option option_table[] = {
 {{"--in-line", NULL, "step: on a device no two operations run at the same time, as "
   "with --layers"},
  SP_OPTION_FLAG, AT(is_in_line), .only = "step"},
+{{"--training", NULL, "eval: time the forward pass of a training over the same batches too"},
+ SP_OPTION_FLAG, AT(is_beside_training), .only = "eval"},
 {{"--cold", NULL, "io: ask the system to forget the files before each reading"},
  SP_OPTION_FLAG, AT(is_cold), .only = "io"},
 {{"--ranks", "N,...", "model: numbers of ranks (8,64,512,4096)"},

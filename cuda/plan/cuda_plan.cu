@@ -262,6 +262,8 @@ sp_status build_levels(cuda_plan_builder *b, const int32_t *coords,
     b->levels.n_levels = n_levels;
     b->levels.n_samples = n_samples;
     b->levels.n[0] = n;
+    if (sp_plan_first_dilated(b->spec) < n_levels)
+        return plan_take_host_levels(b, coords, sample_row);
     SP_TRY(SP_TAKE(b->host, n_rows + 3 * (size_t)n_samples, &table));
     SP_TRY(SP_TAKE(b->host, (size_t)n_levels * n_rows + (size_t)n, &found));
     SP_TRY(SP_TAKE(b->arena, n, &b->levels.key[0]));

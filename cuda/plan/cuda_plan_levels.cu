@@ -16,10 +16,16 @@
  * them.
  *
  * Bytes, counted: 8 n of level 0 read three times; 20 for each row of a coarser level.
+ *
+ * A plan with dilated levels has its levels from the host's builder: a level that a
+ * kernel generates has to be sorted before the next one is known, and each such sort on
+ * the device would be a wait. The levels are uploaded; the maps are built here from
+ * them as from any others.
  */
 #include <assert.h>
 #include <string.h>
 
+#include "cpu/cpu.h"
 #include "cuda/plan/cuda_plan.cuh"
 
 namespace
@@ -180,6 +186,32 @@ __global__ void __launch_bounds__(PLAN_THREADS)
     child[i].mask = mask;
 }
 
+/* Uploads an array of the host's plan to memory of the device's plan. */
+template <class T>
+sp_status upload_array(cuda_plan_builder *b, const T *host, int32_t n, T **to)
+{
+    SP_TRY(SP_TAKE(b->arena, n, to));
+    return plan_upload(b, *to, host, (size_t)n * sizeof **to);
+}
+
+/* Uploads the children of level l. A voxel without children has the row where they
+ * would be. */
+sp_status upload_children(cuda_plan_builder *b, const sp_plan *host, int l)
+{
+    const sp_level *fine = &host->level[l - 1];
+    const int32_t n = host->level[l].n;
+    plan_child *child;
+    int32_t row = 0;
+
+    SP_TRY(SP_TAKE(b->host, n, &child));
+    for (int32_t i = 0; i < n; i++) {
+        child[i] = {row, 0};
+        for (; row < fine->n && fine->parent[row] == i; row++)
+            child[i].mask |= 1u << (fine->key[row] & 7);
+    }
+    return upload_array(b, child, n, &b->levels.child[l]);
+}
+
 heads heads_of(const cuda_plan_builder *b, const int32_t *rows)
 {
     return {b->levels.key[0], rows, b->levels.n[0], b->n_samples, b->spec->n_levels};
@@ -242,6 +274,37 @@ sp_status mark_children(cuda_plan_builder *b)
 }
 
 } // namespace
+
+sp_status plan_take_host_levels(cuda_plan_builder *b, const int32_t *coords,
+                                const int32_t *sample_row)
+{
+    const int n_levels = b->spec->n_levels, n_samples = b->n_samples;
+    const size_t n_rows = (size_t)n_samples + 1;
+    sp_plan_spec spec = *b->spec;
+    sp_plan host;
+
+    spec.n_maps = 0;
+    SP_TRY(
+        sp_cpu_plan_build(NULL, &spec, coords, sample_row, n_samples, b->host, &host));
+    SP_TRY(SP_TAKE(b->host, (size_t)n_levels * n_rows, &b->sample_row_host));
+    b->plan->order = host.order;
+    for (int l = 0; l < n_levels; l++) {
+        b->levels.n[l] = host.level[l].n;
+        memcpy(plan_of_level(b->sample_row_host, n_samples, l),
+               host.level[l].sample_row, n_rows * sizeof *b->sample_row_host);
+    }
+    SP_TRY(upload_tables(b));
+    for (int l = 0; l < n_levels; l++) {
+        const sp_level *level = &host.level[l];
+
+        SP_TRY(upload_array(b, level->key, level->n, &b->levels.key[l]));
+        if (level->parent)
+            SP_TRY(upload_array(b, level->parent, level->n, &b->levels.parent[l]));
+        if (l > 0)
+            SP_TRY(upload_children(b, &host, l));
+    }
+    return SP_OK;
+}
 
 sp_status plan_count_levels(cuda_plan_builder *b, const int32_t *rows, int32_t *sums,
                             int32_t *found, int32_t *found_host)

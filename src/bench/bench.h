@@ -30,9 +30,9 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "api/sp_step.h"
 #include "base/sp_json.h"
 #include "train/sp_session.h"
-#include "api/sp_step.h"
 
 enum {
     BENCH_LIST = 32, /* most numbers in an option */
@@ -51,6 +51,7 @@ typedef struct bench_list {
 
 typedef struct bench_options {
     bool is_json, is_quick, is_cold, is_by_layer, is_in_line, is_wgmma, is_help;
+    bool is_beside_training; /* eval: the forward pass of a training is timed too */
     int64_t threads, repeats;
     bench_list voxels, channels, ranks;
     /* sp_device_kind and sp_precision; BENCH_NONE: run.device and train.precision of
@@ -304,6 +305,10 @@ typedef struct bench_parts {
     /* Not used for END; an evaluation has FORWARD and LOSS. */
     double part[SP_STEP_PARTS];
     double all;
+    /* Core time of all threads in the forward passes of an evaluation and, over the same
+     * batches in turn with them, of a training. */
+    double eval_cpu, train_cpu;
+    double train_forward;
     double cpu, process_cpu; /* core time of the training thread; of all threads */
     double plan, read;       /* time of the loader's threads for this step's batches */
     double flops; /* work of the convolutions; in training all three products */
@@ -349,6 +354,7 @@ typedef struct bench_part {
     const char *name;
     size_t offset; /* place of a double in bench_parts */
     bench_part_of of;
+    size_t cpu_offset; /* place of its core time; 0: not known */
 } bench_part;
 
 /* The number of runs that the options ask for. */

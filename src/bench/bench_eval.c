@@ -2,7 +2,9 @@
  * deck's network begins with.
  *
  *     whole passes    sp_evaluate_pass, the function that sptrain runs
- *     split passes    the same batches; the host waits between network and count */
+ *     split passes    the same batches; the host waits between network and count
+ *     --training      in split passes each batch also goes forward as in a training,
+ *                     which uses and stores more; both are timed by core time */
 #include "bench/bench.h"
 
 #include <string.h>
@@ -22,6 +24,9 @@ static sp_status eval_open_evaluation(evaluation *e)
 {
     sp_resources *r = &e->resources;
 
+    if (e->b->options->is_beside_training && e->b->comm->size > 1)
+        return SP_FAIL(SP_EUSAGE, "--training: expected one rank, found %d",
+                       e->b->comm->size);
     SP_TRY(sp_resources_open(r, &e->b->options->command, false));
     SP_TRY(sp_resources_open_device(r));
     SP_TRY(sp_session_open_data(r, false, true));
@@ -35,8 +40,22 @@ static sp_status eval_open_evaluation(evaluation *e)
     SP_TRY(sp_resources_open_evaluation(r));
     SP_TRY(sp_resources_cut(r));
     SP_TRY(sp_arena_create(&e->scratch, 0, "predictions"));
-    return sp_comm_agree(r->comm, sp_metrics_create(&e->metrics, r->n_classes,
-                                                            sp_evaluate_parts(r)));
+    return sp_comm_agree(
+        r->comm, sp_metrics_create(&e->metrics, r->n_classes, sp_evaluate_parts(r)));
+}
+
+/* Times a forward pass by both clocks. */
+static sp_status time_forward(evaluation *e, const sp_batch *batch, bool is_training,
+                              double *wall, double *cpu, sp_tensor *logits)
+{
+    sp_backend *backend = &e->resources.backend;
+    const double at = sp_now_s(), cpu_at = sp_clock_s(CLOCK_PROCESS_CPUTIME_ID);
+
+    SP_TRY(sp_net_forward(&e->resources.net, batch, is_training, logits));
+    SP_TRY(backend->ops->wait(backend));
+    *wall += sp_now_s() - at;
+    *cpu += sp_clock_s(CLOCK_PROCESS_CPUTIME_ID) - cpu_at;
+    return SP_OK;
 }
 
 /* Times one batch and counts its work. */
@@ -44,17 +63,19 @@ static sp_status time_batch(void *arg, const sp_batch *batch)
 {
     evaluation *e = arg;
     sp_resources *r = &e->resources;
-    sp_backend *backend = &r->backend;
     sp_net_loss_out out = {.exact = e->metrics.exact};
-    double at = sp_now_s();
+    bench_parts *parts = e->parts;
     sp_tensor logits;
     int32_t *prediction;
+    double at;
 
     sp_arena_reset(&e->scratch);
     SP_TRY(SP_TAKE(&e->scratch, batch->n, &prediction));
-    SP_TRY(sp_net_forward(&r->net, batch, false, &logits));
-    SP_TRY(backend->ops->wait(backend));
-    e->parts->part[SP_STEP_FORWARD] += sp_now_s() - at;
+    if (e->b->options->is_beside_training)
+        SP_TRY(time_forward(e, batch, true, &parts->train_forward, &parts->train_cpu,
+                            &logits));
+    SP_TRY(time_forward(e, batch, false, &parts->part[SP_STEP_FORWARD],
+                        &parts->eval_cpu, &logits));
     at = sp_now_s();
     SP_TRY(sp_net_loss(&r->net, batch, &out, e->metrics.confusion, prediction));
     e->parts->part[SP_STEP_LOSS] += sp_now_s() - at;
@@ -118,13 +139,17 @@ static sp_status run_passes(evaluation *e, bench_runs *s)
 static sp_status print_passes(bench *b, bench_runs *s)
 {
     static const bench_part part[] = {
-        {"eval_forward", offsetof(bench_parts, part[SP_STEP_FORWARD]), BENCH_OF_SPLIT},
-        {"eval_count", offsetof(bench_parts, part[SP_STEP_LOSS]), BENCH_OF_SPLIT},
-        {"loader_plan", offsetof(bench_parts, plan), BENCH_OF_LOADER},
-        {"loader_read", offsetof(bench_parts, read), BENCH_OF_LOADER},
+        {"eval_forward", offsetof(bench_parts, part[SP_STEP_FORWARD]), BENCH_OF_SPLIT,
+         offsetof(bench_parts, eval_cpu)},
+        {"eval_count", offsetof(bench_parts, part[SP_STEP_LOSS]), BENCH_OF_SPLIT, 0},
+        {"loader_plan", offsetof(bench_parts, plan), BENCH_OF_LOADER, 0},
+        {"loader_read", offsetof(bench_parts, read), BENCH_OF_LOADER, 0},
+        {"train_forward", offsetof(bench_parts, train_forward), BENCH_OF_SPLIT,
+         offsetof(bench_parts, train_cpu)},
     };
+    const size_t n = sizeof part / sizeof *part - !b->options->is_beside_training;
 
-    return bench_runs_print(b, s, "eval", part, sizeof part / sizeof *part);
+    return bench_runs_print(b, s, "eval", part, n);
 }
 
 sp_status bench_eval(bench *b)
@@ -135,7 +160,8 @@ sp_status bench_eval(bench *b)
     sp_status rc = eval_open_evaluation(&e);
 
     if (rc == SP_OK)
-        rc = sp_comm_agree(e.resources.comm, bench_device_open(b, &e.resources.backend));
+        rc =
+            sp_comm_agree(e.resources.comm, bench_device_open(b, &e.resources.backend));
     if (rc == SP_OK)
         rc = run_passes(&e, &s);
     if (rc == SP_OK)

@@ -85,6 +85,8 @@ static sp_status print_part(bench *b, const bench_runs *s, const bench_part *par
 
     if (part->of != BENCH_OF_LOADER)
         time.wall_s = bench_runs_median(run, s->n, part->offset, &time.spread);
+    if (part->cpu_offset)
+        time.cpu_s = bench_runs_median(run, s->n, part->cpu_offset, NULL);
     for (int i = 0; part->of == BENCH_OF_LOADER && i < s->n; i++)
         time.wall_s += runs_value_of(&run[i], part->offset) / s->n;
     return bench_print(b, &job, &time, 0);

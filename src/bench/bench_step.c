@@ -23,8 +23,7 @@ sp_status bench_training_open(bench *b, bench_training *t)
     SP_TRY(sp_resources_check_labels(r));
     SP_TRY(sp_resources_open_net(r, NULL));
     SP_TRY(sp_resources_open_training(r, 2));
-    return sp_comm_agree(r->comm,
-                         sp_loader_seek(r->loader, (sp_position){0, 0}));
+    return sp_comm_agree(r->comm, sp_loader_seek(r->loader, (sp_position){0, 0}));
 }
 
 sp_status bench_training_close(bench *b, bench_training *t, sp_status rc)
@@ -68,8 +67,7 @@ static sp_status bench_step_run(void *arg)
     step_clock *clock = arg;
     sp_resources *r = &clock->training->resources;
     const sp_step_hooks hooks = {.begin = step_begin_part, .arg = clock};
-    const sp_rates rates =
-        sp_optim_rates(r->config, 0, 1000000, r->sampler.effective);
+    const sp_rates rates = sp_optim_rates(r->config, 0, 1000000, r->sampler.effective);
     sp_step_result result;
 
     SP_TRY(sp_step_run(r, rates, &hooks, &result));
@@ -141,15 +139,16 @@ static sp_status step_run_steps(bench *b, bench_training *t, bench_runs *s)
 static sp_status print_steps(bench *b, bench_runs *s)
 {
     static const bench_part part[] = {
-        {"step_wait", offsetof(bench_parts, part[SP_STEP_READ]), BENCH_OF_WHOLE},
-        {"step_forward", offsetof(bench_parts, part[SP_STEP_FORWARD]), BENCH_OF_SPLIT},
-        {"step_loss", offsetof(bench_parts, part[SP_STEP_LOSS]), BENCH_OF_SPLIT},
-        {"step_backward", offsetof(bench_parts, part[SP_STEP_BACKWARD]),
-         BENCH_OF_SPLIT},
-        {"step_reduce", offsetof(bench_parts, part[SP_STEP_REDUCE]), BENCH_OF_SPLIT},
-        {"step_update", offsetof(bench_parts, part[SP_STEP_UPDATE]), BENCH_OF_SPLIT},
-        {"loader_plan", offsetof(bench_parts, plan), BENCH_OF_LOADER},
-        {"loader_read", offsetof(bench_parts, read), BENCH_OF_LOADER},
+        {"step_wait", offsetof(bench_parts, part[SP_STEP_READ]), BENCH_OF_WHOLE, 0},
+        {"step_forward", offsetof(bench_parts, part[SP_STEP_FORWARD]), BENCH_OF_SPLIT,
+         0},
+        {"step_loss", offsetof(bench_parts, part[SP_STEP_LOSS]), BENCH_OF_SPLIT, 0},
+        {"step_backward", offsetof(bench_parts, part[SP_STEP_BACKWARD]), BENCH_OF_SPLIT,
+         0},
+        {"step_reduce", offsetof(bench_parts, part[SP_STEP_REDUCE]), BENCH_OF_SPLIT, 0},
+        {"step_update", offsetof(bench_parts, part[SP_STEP_UPDATE]), BENCH_OF_SPLIT, 0},
+        {"loader_plan", offsetof(bench_parts, plan), BENCH_OF_LOADER, 0},
+        {"loader_read", offsetof(bench_parts, read), BENCH_OF_LOADER, 0},
     };
 
     return bench_runs_print(b, s, "step", part, sizeof part / sizeof *part);
@@ -164,7 +163,8 @@ sp_status bench_step(bench *b)
     sp_status rc = bench_training_open(b, &t);
 
     if (rc == SP_OK)
-        rc = sp_comm_agree(t.resources.comm, bench_device_open(b, &t.resources.backend));
+        rc =
+            sp_comm_agree(t.resources.comm, bench_device_open(b, &t.resources.backend));
     if (rc == SP_OK)
         rc = step_run_steps(b, &t, &s);
     if (rc == SP_OK)

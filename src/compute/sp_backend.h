@@ -360,7 +360,7 @@ typedef struct sp_backend_ops {
                                         double *sums);
     /* conv_forward, then norm_apply over its output: norm->x and norm->y are conv->y,
      * norm->res is other memory. Only for evaluation: the convolution's own output is
-     * not read by any other operation. */
+     * not read by any other operation. In bf16 it need not be rounded in between. */
     sp_status (*conv_forward_norm_apply)(sp_backend *be, const sp_conv_args *conv,
                                          const sp_norm_args *norm);
     /* conv_grad_input, then norm_grad_sums of the batch norm before the convolution:

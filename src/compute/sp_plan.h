@@ -10,6 +10,11 @@
  * - key & 7 is the offset of the 2^3 kernel of stride 2 (offsets have x fastest).
  * Coordinates are not kept: row i of level 0 is row order[i] of the caller's.
  *
+ * A level that is_dilated has more voxels: all that a 3^3 kernel of stride 2 on the
+ * next finer level reaches, which is every o with a finer voxel at 2 o + d, d in
+ * {-1, 0, 1}^3. They include the parents of the finer voxels, so all of the above
+ * holds; a voxel that was only reached has no children.
+ *
  * On the host a map is cut into tiles of at most SP_TILE output rows; no tile straddles
  * a sample, so that per-sample sums do not depend on what else is in the batch. Per
  * tile and offset the (in, out) pairs are sorted by rising output row:
@@ -45,7 +50,21 @@ typedef struct sp_plan_spec {
     int n_levels; /* levels 0 .. n_levels - 1 */
     int n_maps;
     sp_map_key map[SP_MAX_MAPS];
+    bool is_dilated[SP_MAX_LEVELS]; /* of level 0: false */
+    /* Dilated levels get no voxel at or above ceil(grid / stride) along an axis unless
+     * it is the parent of a finer voxel; 0: without bound. In voxels of level 0. */
+    int32_t grid[3];
 } sp_plan_spec;
+
+/* The finest level that is dilated; n_levels if no level is. */
+static inline int sp_plan_first_dilated(const sp_plan_spec *spec)
+{
+    int l = 1;
+
+    while (l < spec->n_levels && !spec->is_dilated[l])
+        l++;
+    return l < spec->n_levels ? l : spec->n_levels;
+}
 
 static inline int sp_kernel_volume(sp_map_key key)
 {

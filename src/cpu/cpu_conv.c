@@ -82,17 +82,6 @@ sp_status sp_cpu_conv_pack(sp_backend *be, const sp_pack_args *args, int n_args)
 
 enum { MOST_SUMS = 2 }; /* the most sums that one convolution fills */
 
-/* Applies a norm to the rows of tile t, which are still in L2. */
-static void norm_tile(const sp_cpu_isa *isa, const sp_conv_args *a,
-                      const sp_norm_args *norm, int t)
-{
-    const int64_t row = a->map ? a->map->tile_row[t] : (int64_t)t * SP_TILE;
-    const int64_t end =
-        a->map ? a->map->tile_row[t + 1] : sp_least(row + SP_TILE, a->y.n);
-
-    isa->norm_apply(norm, row, end);
-}
-
 static size_t rounded_bytes(int64_t rows, int c)
 {
     return (size_t)rows * (size_t)c * sizeof(uint16_t);
@@ -113,15 +102,16 @@ static sp_status round_operand(sp_backend *be, sp_tensor *x)
     return sp_cpu_copy(be, from, *x, false);
 }
 
-/* Computes the output tile by tile, and while a tile is still in L2 its part of each of
- * n_sums sums, or its norm unless that is NULL. */
+/* Computes the output tile by tile, with its norm unless that is NULL, and while a tile
+ * is still in L2 its part of each of n_sums sums. */
 static sp_status over_tiles(sp_backend *be, const sp_conv_args *a,
                             const sp_cpu_sums *sums, int n_sums,
                             const sp_norm_args *norm)
 {
     const sp_cpu_isa *isa = sp_cpu_products_of(be);
     const sp_cpu_isa *rows = sp_cpu_rows_of(be, a->y.elem);
-    sp_cpu_conv conv = {a->map, a->x, a->y, a->w_packed, a->bias, a->is_added, NULL};
+    sp_cpu_conv conv = {a->map,  a->x,        a->y, a->w_packed,
+                        a->bias, a->is_added, NULL, norm};
     int n_tiles = a->map ? a->map->n_tiles : (int)sp_cpu_blocks(a->y.n, SP_TILE), run;
 
     assert(a->w_packed && (a->map ? a->map->n_in == a->x.n && a->map->n_out == a->y.n
@@ -142,8 +132,6 @@ static sp_status over_tiles(sp_backend *be, const sp_conv_args *a,
         for (int i = 0; i < n_sums * SP_CPU_SPANS; i++)
             sp_cpu_sum_span(rows, a->y, &sums[i / SP_CPU_SPANS],
                             t * SP_CPU_SPANS + i % SP_CPU_SPANS);
-        if (norm)
-            norm_tile(rows, a, norm, t);
     }
     return SP_OK;
 }

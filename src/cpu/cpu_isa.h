@@ -55,6 +55,9 @@ typedef struct sp_cpu_conv {
     const float *bias;       /* [c_out] or NULL */
     bool is_added;           /* y += instead of y = */
     const sp_cpu_span *tile; /* tiles if map is NULL; NULL: SP_TILE rows each */
+    /* NULL, or the norm that is applied to a tile before it is written, in bf16 before
+     * it is rounded. Only scale, shift, res and slope are read. */
+    const sp_norm_args *norm;
 } sp_cpu_conv;
 
 /* Operands of wgrad: the output tiles tile0 .. tile1 - 1 of a map, or rows

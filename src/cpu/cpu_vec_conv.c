@@ -31,11 +31,34 @@ typedef struct panel {
     size_t ld_x, ld_y;
     int n_channels;
     vmask tail; /* mask of the panel's last vector */
+    /* The norm that follows, at the first column of the panel, if these are the last
+     * products of the rows; scale NULL: they are not, or there is no norm. */
+    const float *scale, *shift, *res;
+    size_t ld_res;
+    float slope;
 } panel;
 
 INLINE vec load_part(const float *p, int j, int nr, vmask tail)
 {
     return j + 1 < nr ? load(p + j * LANES) : load_m(p + j * LANES, tail);
+}
+
+/* The norm, the addition and the activation over a row of sums, as norm_apply has
+ * them. */
+INLINE void vec_finish_row(const panel *b, int32_t out, vec *sum, const int nr)
+{
+    const float *res = b->res ? b->res + (size_t)out * b->ld_res : NULL;
+    const vec slope = set1(b->slope);
+
+    UNROLL
+    for (int j = 0; j < nr; j++) {
+        vec v = fma_v(sum[j], load_part(b->scale, j, nr, b->tail),
+                      load_part(b->shift, j, nr, b->tail));
+        if (res)
+            v += load_part(res, j, nr, b->tail);
+        const ivec up = (ivec)(v > (vec){0});
+        sum[j] = (vec)(((ivec)v & up) | ((ivec)(slope * v) & ~up));
+    }
 }
 
 INLINE void block(const panel *b, const int32_t *in, const int32_t *out, const int mr,
@@ -80,6 +103,11 @@ INLINE void block(const panel *b, const int32_t *in, const int32_t *out, const i
     }
     for (; c < n_channels; c++, w += nr * LANES)
         STEP(0)
+    if (b->scale) {
+        UNROLL
+        for (int i = 0; i < mr; i++)
+            vec_finish_row(b, out[i], sum[i], nr);
+    }
     UNROLL
     for (int i = 0; i < mr; i++) {
         float *y = y0 + (size_t)out[i] * ld_y;
@@ -100,9 +128,22 @@ static const float *first_values(const sp_cpu_conv *c, int v)
     return c->is_added ? NULL : c->bias ? c->bias + v * LANES : zeros;
 }
 
-/* Adds offset k over the tile. is_first: the rows of y have no value yet. */
+/* Has the panel's blocks finish their rows, of which vector v is the first. */
+static void panel_take_norm(panel *b, const sp_cpu_conv *c, const tile *t, int v)
+{
+    const sp_tensor res = c->norm->res;
+
+    b->scale = c->norm->scale + v * LANES;
+    b->shift = c->norm->shift + v * LANES;
+    b->slope = c->norm->slope;
+    b->res = res.data ? res.data + t->y_row * res.ld + v * LANES : NULL;
+    b->ld_res = (size_t)res.ld;
+}
+
+/* Adds offset k over the tile. is_first: the rows of y have no value yet. is_all: this
+ * offset is all of every row, so that a norm can follow in registers. */
 static void vec_conv_add_offset(const sp_cpu_conv *c, const tile *t, int k,
-                                bool is_first, ahead *next)
+                                bool is_first, bool is_all, ahead *next)
 {
     const int n = t->start[k + 1] - t->start[k], c_in = c->x.c, c_out = c->y.c;
     const int nv = vectors(c_out);
@@ -119,6 +160,8 @@ static void vec_conv_add_offset(const sp_cpu_conv *c, const tile *t, int k,
                        .ld_y = (size_t)c->y.ld,
                        .n_channels = min_i(CHANNELS, c_in - c0),
                        .tail = first_lanes(min_i(LANES, c_out - (v + nr - 1) * LANES))};
+            if (is_all && c->norm && c0 + CHANNELS >= c_in)
+                panel_take_norm(&b, c, t, v);
             run_blocks(&b, t->in + t->start[k], t->out + t->start[k], n, nr, next);
         }
     }
@@ -149,7 +192,7 @@ void ISA(conv_tile)(const sp_cpu_conv *c, int index)
     int32_t start[2];
     const tile t = tile_of_conv(c, index, start);
     const int centre = !c->map ? 0 : c->map->is_full ? c->map->centre : -1;
-    const bool is_single = has_one_pair(c->map);
+    const bool is_single = has_one_pair(c->map), is_all = !c->map || is_single;
     ahead next = ahead_open(&t, &c->x, &c->y, vec_count_blocks(c, &t));
 
     assert(!(c->bias && c->is_added));
@@ -158,10 +201,12 @@ void ISA(conv_tile)(const sp_cpu_conv *c, int index)
     /* The centre offset writes every row, and so does a row's only pair: the rows need
      * not be zeroed, and one read is saved. */
     if (centre >= 0)
-        vec_conv_add_offset(c, &t, centre, true, &next);
+        vec_conv_add_offset(c, &t, centre, true, is_all, &next);
     for (int k = 0; k < t.K; k++)
         if (k != centre)
-            vec_conv_add_offset(c, &t, k, is_single, &next);
+            vec_conv_add_offset(c, &t, k, is_single, is_all, &next);
+    if (c->norm && !is_all) /* the rows are still in L2 */
+        ISA(norm_apply)(c->norm, t.row, t.end);
 }
 
 /* ---- packing ---- */

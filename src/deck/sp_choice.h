@@ -43,6 +43,10 @@ typedef enum sp_mixing { SP_MIXINGS(SP_CHOICE_VALUE) } sp_mixing;
 typedef enum sp_crop_shape { SP_CROPS(SP_CHOICE_VALUE) } sp_crop_shape;
 extern const char *const sp_crop_shape_word[];
 
+/* coordinates of a layer: which voxels a coarser tensor stride has. */
+#define SP_COORDINATES(X) X(SP_COORDS_FLOOR, "floor") X(SP_COORDS_DILATED, "dilated")
+typedef enum sp_coordinates { SP_COORDINATES(SP_CHOICE_VALUE) } sp_coordinates;
+
 /* batch.per: the group of ranks that batch.size counts for. */
 #define SP_PERS(X)                                                                     \
     X(SP_PER_WORLD, "world") X(SP_PER_NODE, "node") X(SP_PER_RANK, "rank")

@@ -47,6 +47,7 @@ typedef struct sp_layer {
     char name[SP_NAME], op[24];
     sp_strings from;
     int out, kernel, stride, bias;
+    int coordinates; /* an sp_coordinates */
     double p, slope;
     double eps, momentum; /* of a batch norm */
     char *file;           /* file of the entry, for messages; NULL: a family made it */
@@ -126,6 +127,7 @@ typedef struct sp_config {
         int stem_kernel;
         int kernel_down; /* default: the family's own (2; dummy 3) */
         double bn_eps, bn_momentum;
+        sp_doubles grid; /* three whole numbers, or empty */
         int n_layers; /* above 0: layers replace the family */
         sp_layer *layers;
     } net;

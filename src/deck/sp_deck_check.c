@@ -35,6 +35,9 @@ static sp_status check_lists(const sp_config *config)
     if (!deck_is_rising(&config->train.milestones))
         return SP_FAIL(SP_EUSAGE, "%strain.milestones takes numbers that rise",
                        sp_config_where(config, "train.milestones"));
+    if (config->net.grid.n != 0 && config->net.grid.n != 3)
+        return SP_FAIL(SP_EUSAGE, "%snet.grid takes three numbers or [], found %d",
+                       sp_config_where(config, "net.grid"), config->net.grid.n);
     if (config->train.betas.n != 2)
         return SP_FAIL(SP_EUSAGE, "%strain.betas takes two numbers, found %d",
                        sp_config_where(config, "train.betas"), config->train.betas.n);
@@ -189,6 +192,8 @@ static void warn_of_net(const sp_config *config)
     for (int i = 0; i < n; i++)
         if (is_meant(config, key[i]))
             deck_add(unused, key[i]);
+    if (!has_layers && config->net.grid.n && is_meant(config, "net.grid"))
+        deck_add(unused, "net.grid");
     if (*unused)
         sp_log_warn0("ignored, not used by %s: %s",
                      has_layers ? "net.layers" : sp_family_word[config->net.family],

@@ -166,6 +166,9 @@ const sp_key sp_deck_key[] = {
  NULL, NULL,
  "share of a batch in the new running statistics of batch norms; 0.01 by default for "
  "spunet"},
+{"net", "grid", SP_KEY_INTS, AT(net.grid), "[]", "[1, 1048576]", "voxels", NULL,
+ "x, y, z extent of a grid from voxel 0 that dilated coordinates do not leave; "
+ "[]: without bound"},
 {"net", "layers", SP_KEY_LAYERS, AT(net.layers), "()", NULL, NULL, NULL,
  "the network, at most 10000 layers, in place of net.family (below)"},
 
@@ -342,7 +345,7 @@ _Static_assert(sizeof sp_deck_key / sizeof sp_deck_key[0] <= SP_MAX_KEYS,
 
 const char *const sp_config_kept_by_resume[] = {
     "net.family",      "net.width",  "net.stem_kernel",
-    "net.kernel_down", "net.bn_eps", "net.layers",
+    "net.kernel_down", "net.bn_eps", "net.layers",      "net.grid",
     "batch.size",      "batch.per",  "train.seed",      "run.weights",
     NULL};
 
@@ -350,7 +353,8 @@ const char *const sp_config_kept_by_resume[] = {
  * its samples, which gives the views that the network knows. */
 const char *const sp_config_kept_by_model[] = {
     "net.layers",      "net.family",        "net.width",       "net.stem_kernel",
-    "net.kernel_down", "net.bn_eps",        "data.features",   "data.voxel_size",
+    "net.kernel_down", "net.bn_eps",        "net.grid",        "data.features",
+    "data.voxel_size",
     "augment.flip",    "augment.rotate_z",  "augment.scale",   "augment.rotate_max",
     "train.label_smoothing", "train.loss",     "train.focal_gamma",
     "run.weights",

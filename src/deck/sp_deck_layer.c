@@ -11,7 +11,7 @@
 
 #include "deck/sp_deck_text.h"
 
-#define FIELDS "name|op|from|out|kernel|stride|bias|p|slope|eps|momentum"
+#define FIELDS "name|op|from|out|kernel|stride|bias|coordinates|p|slope|eps|momentum"
 enum {
     F_NAME,
     F_OP,
@@ -20,6 +20,7 @@ enum {
     F_KERNEL,
     F_STRIDE,
     F_BIAS,
+    F_COORDINATES,
     F_P,
     F_SLOPE,
     F_EPS,
@@ -30,6 +31,7 @@ const sp_layer sp_layer_plain = {.out = -1,
                                  .kernel = -1,
                                  .stride = -1,
                                  .bias = -1,
+                                 .coordinates = -1,
                                  .p = NAN,
                                  .slope = NAN,
                                  .eps = NAN,
@@ -75,6 +77,17 @@ static sp_status set_count(int *to, const sp_layer *layer, const config_setting_
     return SP_OK;
 }
 
+static sp_status layer_set_coordinates(sp_layer *layer, const config_setting_t *s,
+                                       const char *where)
+{
+    const char *text = config_setting_get_string(s);
+
+    layer->coordinates = text ? sp_choice_find(SP_WORDS(SP_COORDINATES), text) : -1;
+    if (layer->coordinates < 0)
+        return fail(where, layer, "coordinates", "\"floor\" or \"dilated\"", s);
+    return SP_OK;
+}
+
 static sp_status set_number(double *to, const sp_layer *layer,
                             const config_setting_t *s, const char *range,
                             const char *where)
@@ -114,6 +127,8 @@ static sp_status set_field(sp_layer *layer, const config_setting_t *s,
             return fail(where, layer, name, "true or false", s);
         layer->bias = config_setting_get_bool(s);
         return SP_OK;
+    case F_COORDINATES:
+        return layer_set_coordinates(layer, s, where);
     case F_P:
         return set_number(&layer->p, layer, s, "[0, 1)", where);
     case F_SLOPE:
@@ -195,6 +210,8 @@ void sp_layers_destroy(sp_layer *layers, int n)
 
 void sp_deck_write_layers(FILE *to, const sp_config *config)
 {
+    static const char *const word[] = {SP_COORDINATES(SP_CHOICE_WORD)};
+
     fprintf(to, "(");
     for (int i = 0; i < config->net.n_layers; i++) {
         const sp_layer *l = &config->net.layers[i];
@@ -215,6 +232,8 @@ void sp_deck_write_layers(FILE *to, const sp_config *config)
                 fprintf(to, " %s = %d;", name[k], count[k]);
         if (l->bias >= 0)
             fprintf(to, " bias = %s;", l->bias ? "true" : "false");
+        if (l->coordinates >= 0)
+            fprintf(to, " coordinates = \"%s\";", word[l->coordinates]);
         for (int k = 0; k < 4; k++)
             if (!isnan(number[k])) {
                 fprintf(to, " %s = ", number_name[k]);

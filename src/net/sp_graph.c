@@ -221,6 +221,8 @@ static sp_status graph_build(sp_graph_builder *b, const sp_layer *layers, int n)
         return SP_FAIL(SP_EMEM, "network of %d layers: out of memory", n);
     b->has_level[0] = true;
     g->spec.n_levels = 1;
+    for (int i = 0; i < b->grid->n; i++)
+        g->spec.grid[i] = (int32_t)b->grid->at[i];
     for (int i = 0; i < n; i++) {
         b->layer = &layers[i];
         SP_TRY(add_node(b, i));
@@ -238,6 +240,7 @@ sp_status sp_graph_build(sp_graph *graph, const sp_config *config, int c_in,
                           .family = config->net.family,
                           .bn_eps = config->net.bn_eps,
                           .bn_momentum = config->net.bn_momentum,
+                          .grid = &config->net.grid,
                           .freeze = &config->train.freeze};
     sp_layer *made = NULL;
     const sp_layer *layers = config->net.layers;

@@ -9,6 +9,7 @@ struct sp_graph_builder {
     const sp_layer *layer;         /* the layer that is being built */
     sp_family family;              /* of layers that a family made */
     double bn_eps, bn_momentum;    /* of norms without their own field */
+    const sp_doubles *grid;        /* of dilated coordinates: three numbers or none */
     const sp_strings *freeze;      /* prefixes of layers that keep their weights */
     bool has_level[SP_MAX_LEVELS]; /* true if some tensor lives on the level */
     /* [n] level that was pooled, for nodes with a row for each sample */

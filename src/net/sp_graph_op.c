@@ -105,19 +105,62 @@ static sp_status set_level(sp_graph_builder *b, sp_node *node)
     return SP_OK;
 }
 
+/* The voxels of a level belong to all layers on it, so the first that leads there from
+ * a finer stride decides which they are. Level 0 exists before any layer. */
+static sp_status shape_coordinates(sp_graph_builder *b, const sp_node *node, int from)
+{
+    bool *is_dilated = &b->graph->spec.is_dilated[node->level];
+    const bool is_ours = b->layer->coordinates == SP_COORDS_DILATED;
+
+    if (node->level <= from) {
+        if (is_ours)
+            return SP_REFUSE(b, "only a stride of 2 can have dilated coordinates");
+        return SP_OK;
+    }
+    if (is_ours && (node->kernel != 3 || node->stride != 2))
+        return SP_REFUSE(b, "dilated coordinates are those of kernel 3 and stride 2");
+    for (int l = from + 1; l < node->level; l++)
+        if (b->graph->spec.is_dilated[l])
+            return SP_REFUSE(b,
+                             "stride %d passes over stride %d, which has dilated "
+                             "coordinates",
+                             node->stride, 1 << l);
+    for (int l = node->level + 1; is_ours && l < SP_MAX_LEVELS; l++)
+        if (b->has_level[l])
+            return SP_REFUSE(b,
+                             "dilated coordinates come too late: a layer before it has "
+                             "stride %d",
+                             1 << l);
+    if (!b->has_level[node->level])
+        *is_dilated = is_ours;
+    if (*is_dilated != is_ours)
+        return SP_REFUSE(b,
+                         "a layer before it has given stride %d its %s coordinates, "
+                         "this one asks for %s",
+                         1 << node->level, *is_dilated ? "dilated" : "floor",
+                         is_ours ? "dilated" : "floor");
+    return SP_OK;
+}
+
 static sp_status shape_conv(sp_graph_builder *b, sp_node *node)
 {
+    const int from = node->level;
+
     node->c_out = b->layer->out;
     node->stride = b->layer->stride > 0 ? b->layer->stride : 1;
     node->kernel = b->layer->kernel > 0 ? b->layer->kernel : 1;
-    return set_level(b, node);
+    SP_TRY(set_level(b, node));
+    return from < 0 ? SP_OK : shape_coordinates(b, node, from);
 }
 
 static sp_status shape_pool(sp_graph_builder *b, sp_node *node)
 {
+    const int from = node->level;
+
     node->stride = b->layer->stride;
     node->kernel = b->layer->kernel > 0 ? b->layer->kernel : node->stride;
-    return set_level(b, node);
+    SP_TRY(set_level(b, node));
+    return from < 0 ? SP_OK : shape_coordinates(b, node, from);
 }
 
 static sp_status shape_upsample(sp_graph_builder *b, sp_node *node)
@@ -244,8 +287,9 @@ static void params_of_norm(sp_graph_builder *b, sp_node *node)
 
 /* clang-format off */
 static const sp_op_row rows[] = {
-{{"conv", "out kernel [stride] [bias]",
-  "kernel^3 offsets; stride 1 (default), 2, 4, ...; bias false by default"}, 1, CONV},
+{{"conv", "out kernel [stride] [bias] [coordinates]",
+  "kernel^3 offsets; stride 1 (default), 2, 4, ...; bias false by default; coordinates "
+  "\"dilated\" with kernel 3 and stride 2: every voxel that the kernel reaches"}, 1, CONV},
 {{"conv_transpose", "out kernel [stride] [bias]",
   "back to the coordinates of a finer stride that a layer before it has"}, 1, CONV,
  .is_transposed = true},
@@ -263,9 +307,9 @@ static const sp_op_row rows[] = {
  .set_shape = shape_concat},
 {{"dropout", "[p]", "in training; p = 0.5 by default"}, 1, .op = SP_OP_DROPOUT,
  .set_shape = shape_dropout, .passes_grad = true, .may_overwrite = true},
-{{"max_pool", "[kernel] stride", "over the voxels present; kernel = stride by default"},
+{{"max_pool", "[kernel] stride [coordinates]", "over the voxels present; kernel = stride by default"},
  1, .op = SP_OP_MAX_POOL, .set_shape = shape_pool, .has_map = true, .has_argmax = true},
-{{"avg_pool", "[kernel] stride", "over the voxels present; kernel = stride by default"},
+{{"avg_pool", "[kernel] stride [coordinates]", "over the voxels present; kernel = stride by default"},
  1, .op = SP_OP_AVG_POOL, .set_shape = shape_pool, .has_map = true},
 {{"upsample", "stride", "each voxel's row copied to the finer voxels within it"}, 1,
  .op = SP_OP_AVG_POOL, .set_shape = shape_upsample, .has_map = true,
@@ -317,6 +361,7 @@ sp_status sp_graph_check_fields(const sp_graph_builder *b, const sp_op_row *row)
                  {"kernel", "[kernel]", l->kernel >= 0},
                  {"stride", "[stride]", l->stride >= 0},
                  {"bias", "[bias]", l->bias >= 0},
+                 {"coordinates", "[coordinates]", l->coordinates >= 0},
                  {"p", "[p]", !isnan(l->p)},
                  {"slope", "[slope]", !isnan(l->slope)},
                  {"eps", "[eps]", !isnan(l->eps)},

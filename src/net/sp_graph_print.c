@@ -23,6 +23,7 @@ static void write_inputs(const sp_graph *g, const sp_node *node, char *to, size_
 static void print_node(const sp_graph *g, const sp_node *node, int width, FILE *to)
 {
     char from[SP_MAX_INPUTS * (SP_NAME + 2)], stride[16] = "sample", kernel[24] = "";
+    const bool is_coarser = node->row->has_map && !node->row->is_transposed;
     char norm[64] = "";
 
     if (node->level >= 0)
@@ -34,6 +35,8 @@ static void print_node(const sp_graph *g, const sp_node *node, int width, FILE *
     write_inputs(g, node, from, sizeof from);
     if (node->op == SP_OP_BATCHNORM)
         snprintf(norm, sizeof norm, "; eps %g, momentum %g", node->eps, node->momentum);
+    if (is_coarser && node->stride > 1 && g->spec.is_dilated[node->level])
+        snprintf(norm, sizeof norm, "; dilated coordinates");
     fprintf(to, "%-*s %-15s %6s  %-8s %5d %5d %11lld  %s%s%s\n", width, node->name,
             node->row->word.name, stride, kernel, node->c_in, node->c_out,
             (long long)weights_of(g, node), from, norm,

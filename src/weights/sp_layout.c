@@ -78,14 +78,17 @@ static int64_t row_in_file(const sp_layout *layout, int64_t n, int64_t k)
 }
 
 /* The file's element for our element [k][i][o] is
- * row * by[0] + i * by[1] + o * by[2]. */
+ * row * by[0] + i * by[1] + o * by[2]. spconv 2 multiplies by the memory of a kernel of
+ * 1^3 and stride 1 as [c_in, c_out], though its shape is [c_out, 1, 1, 1, c_in]
+ * (spconv/pytorch/conv.py, conv1x1; 2.2 to 2.3.8). */
 static void element_strides(const sp_layout *layout, const sp_node *node,
                             bool is_linear, int64_t by[3])
 {
     const int64_t n3 = (int64_t)node->kernel * node->kernel * node->kernel;
     const int64_t in = node->c_in, out = node->c_out;
+    const bool is_product = node->kernel == 1 && node->stride == 1;
 
-    if (is_linear || layout->kind == SP_LAYOUT_SPCONV2)
+    if (is_linear || (layout->kind == SP_LAYOUT_SPCONV2 && !is_product))
         memcpy(by, (int64_t[]){in, 1, n3 * in}, 3 * sizeof *by);
     else
         memcpy(by, (int64_t[]){in * out, out, 1}, 3 * sizeof *by);
@@ -134,7 +137,16 @@ void sp_layout_from_ours(const sp_layout *layout, const sp_graph *graph,
     copy_param(layout, graph, p, is_linear, false, from, to);
 }
 
-const char *sp_layout_difference(const sp_layout *layout, const sp_node *node)
+/* True if the coarser of a strided layer's two levels is dilated. */
+static bool layout_is_dilated(const sp_graph *graph, const sp_node *node)
+{
+    const int from = node->in[0] < 0 ? 0 : graph->node[node->in[0]].level;
+
+    return graph->spec.is_dilated[from > node->level ? from : node->level];
+}
+
+const char *sp_layout_difference(const sp_layout *layout, const sp_graph *graph,
+                                 const sp_node *node)
 {
     const bool is_odd = node->kernel % 2 == 1 && node->kernel > 1;
     const bool is_spconv =
@@ -142,10 +154,14 @@ const char *sp_layout_difference(const sp_layout *layout, const sp_node *node)
 
     if (node->op != SP_OP_CONV || node->stride == 1)
         return NULL;
-    if (is_spconv && (is_odd || node->kernel != 2))
+    if (is_spconv && node->kernel != 2 &&
+        !(node->kernel == 3 && node->stride == 2 && layout_is_dilated(graph, node)))
         return "spconv's SparseConv3d of this kernel and stride generates an output "
-               "voxel wherever its kernel reaches an input voxel; no operation of "
-               "sptrain does";
+               "voxel wherever its kernel reaches an input voxel; with kernel 3 and "
+               "stride 2 coordinates = \"dilated\" does";
+    if (!is_spconv && layout->kind != SP_LAYOUT_OURS && layout_is_dilated(graph, node))
+        return "coordinates = \"dilated\" is spconv's; the file's program takes floor "
+               "coordinates";
     if (layout->kind == SP_LAYOUT_TORCHSPARSE && is_odd)
         return "TorchSparse's Conv3d of an odd kernel with stride 2 has its offsets "
                "from 0 on, sptrain's are centred";

@@ -51,6 +51,7 @@ void sp_layout_from_ours(const sp_layout *layout, const sp_graph *graph,
                          float *to);
 /* Returns why a convolution of this layout's program is another operation than the
  * node's, though the shapes agree; NULL if it is the same one. */
-const char *sp_layout_difference(const sp_layout *layout, const sp_node *node);
+const char *sp_layout_difference(const sp_layout *layout, const sp_graph *graph,
+                                 const sp_node *node);
 
 #endif

@@ -10,8 +10,9 @@
  *                  array: name, type, shape
  *     numbers      the arrays one after the other, float32 or bfloat16
  *
- * All numbers have the lowest byte first. Batch norms are stored unchanged: folded into
- * the convolutions they would round differently from `sptrain predict`. A model in bf16
+ * All numbers have the lowest byte first. Batch norms are stored unchanged: a forward
+ * pass applies them to the sums of a convolution before it writes them, and folded into
+ * the weights they would round differently from `sptrain predict`. A model in bf16
  * stores the weights of its convolutions in bfloat16. A network in bf16 rounds them to
  * that anyway, so that the model computes the same bits as `sptrain predict`. Only the
  * network's keys of the deck are stored: no path of the training is in the file.

@@ -239,7 +239,7 @@ static sp_status export_param(exporting *e, const sp_param *p, const float *flat
 {
     const sp_graph *graph = &e->model->graph;
     const sp_layout *layout = &e->naming->layout;
-    const char *difference = sp_layout_difference(layout, &graph->node[p->node]);
+    const char *difference = sp_layout_difference(layout, graph, &graph->node[p->node]);
     sp_tensor_out *out = &e->out[e->n];
     char key[SP_TENSOR_NAME];
     float *numbers;

@@ -170,7 +170,7 @@ static sp_status match_item(sp_import *m, sp_import_item *item)
     item->state = SP_IMPORT_MATCHED;
     if (!sp_layout_fits(item->tensor->rank, item->tensor->dim, rank, want))
         item->state = SP_IMPORT_OTHER_SHAPE;
-    else if (sp_layout_difference(layout, &graph->node[item->param->node]))
+    else if (sp_layout_difference(layout, graph, &graph->node[item->param->node]))
         item->state = SP_IMPORT_OTHER_OPERATION;
     m->n_matched += item->state == SP_IMPORT_MATCHED;
     return SP_OK;
@@ -294,7 +294,7 @@ static void print_item(const sp_import *m, const sp_import_item *item, FILE *to)
         return;
     case SP_IMPORT_OTHER_OPERATION:
         fprintf(to, "  other operation: %s: %s\n", item->key,
-                sp_layout_difference(&m->naming->layout,
+                sp_layout_difference(&m->naming->layout, &m->graph,
                                      &m->graph.node[item->param->node]));
         return;
     }

@@ -168,6 +168,18 @@ TEST(families)
         check(&spec[i], &b);
 }
 
+TEST(levels_that_a_kernel_generates)
+{
+    sp_plan_spec spec[2] = {oracle_dilated_spec(0), oracle_dilated_spec(10)};
+    batch b = mixed_batch(320, 70, 100), empty = empty_batch(), none = {0};
+
+    for (int i = 0; i < 2; i++) {
+        check_in_turn(&spec[i], &b);
+        check_in_turn(&spec[i], &empty);
+        check_in_turn(&spec[i], &none);
+    }
+}
+
 TEST(every_kernel_and_stride)
 {
     sp_plan_spec searched = odd_spec(false), found = odd_spec(true);

@@ -146,8 +146,11 @@ static void stage(net *b, int depth)
     snprintf(at, sizeof at, "net.down%d", depth);
     if (down < 3) {
         b->channels = draw_channels(b, at);
-        ADD(b, "conv", "out = %d; kernel = %d; stride = %d; ", b->channels, kernel,
-            stride);
+        ADD(b, "conv", "out = %d; kernel = %d; stride = %d; %s", b->channels, kernel,
+            stride,
+            kernel == 3 && stride == 2 && rnd_chance(b->c, 30, "%s.dilated", at)
+                ? "coordinates = \"dilated\"; "
+                : "");
         norm_and_act(b, at);
     } else if (rnd_chance(b->c, 50, "%s.pool", at)) {
         ADD(b, down == 3 ? "max_pool" : "avg_pool", "stride = %d; ", stride);

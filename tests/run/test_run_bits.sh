@@ -16,9 +16,9 @@ augment : { drop = 0.2; jitter = 0.05; };
 train : { steps = 8; warmup_steps = 2; optimizer = "adamw"; lr = 0.01; grad_clip = 0.5; class_weights = "inverse";
   label_smoothing = 0.1; deterministic = "world"; };
 net : { layers = ( { name = "a"; op = "conv"; out = 8; kernel = 3; }, { name = "bn"; op = "batchnorm"; }, { name = "r"; op = "relu"; },
-  { name = "b"; op = "conv"; out = 12; kernel = 2; stride = 2; }, { name = "bn2"; op = "batchnorm"; }, { name = "l"; op = "leaky_relu"; },
+  { name = "b"; op = "conv"; out = 12; kernel = 3; stride = 2; coordinates = "dilated"; }, { name = "bn2"; op = "batchnorm"; }, { name = "l"; op = "leaky_relu"; },
   { name = "drop"; op = "dropout"; p = 0.3; },
-  { name = "c"; op = "conv_transpose"; out = 8; kernel = 2; stride = 2; },
+  { name = "c"; op = "conv_transpose"; out = 8; kernel = 3; stride = 2; },
   { name = "d"; op = "concat"; from = ["c", "r"]; }, { name = "e"; op = "linear"; out = 4; bias = true; } ); };
 DECK
 

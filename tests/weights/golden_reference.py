@@ -1,7 +1,11 @@
-"""The submanifold stem of golden_net.pt, which torch wrote from spconv 2.3.8, in plain numpy.
+"""What golden_net.pt, which torch wrote from spconv 2.3.8, holds.
 
-    golden_reference.py shard GOLDEN.pt OUT.h5       its input as a shard
-    golden_reference.py same GOLDEN.pt PREDICTIONS   its stem against the logits
+    golden_reference.py shard GOLDEN.pt OUT.h5 CLASSES  its input as a shard
+    golden_reference.py same GOLDEN.pt PREDICTIONS      its stem, in plain numpy, against the
+                                                        logits
+    golden_reference.py biased GOLDEN.pt CHECKPOINT OUT.h5  weights with the statistics that a
+                                                        batch was normalized by
+    golden_reference.py whole GOLDEN.pt PREDICTIONS     its own output against the logits
 
 The file's pickle is read over inert values here too.
 """
@@ -51,6 +55,15 @@ def submanifold(coords, x, w):
     return out
 
 
+def generated(index):
+    """Number of voxels that a 3^3 convolution of stride 2 generates within 32^3."""
+    c = np.repeat(index.astype("i8"), 27, 0)
+    d = np.stack(np.meshgrid([-1, 0, 1], [-1, 0, 1], [-1, 0, 1]), -1).reshape(-1, 3)
+    c[:, 1:] -= np.tile(d, (len(index), 1))
+    c = c[(c[:, 1:] % 2 == 0).all(1) & (c[:, 1:] >= 0).all(1) & (c[:, 1:] < 32).all(1)]
+    return len(np.unique(c, axis=0))
+
+
 def main():
     case = Reader(sys.argv[2]).load()["cases"][0]
     index, x = case["input"]["indices"], case["input"]["features"].astype("f4")
@@ -64,10 +77,33 @@ def main():
             f["features"] = x
             f["labels"] = np.zeros(len(x), "u1")
             f.attrs["format"], f.attrs["version"] = "sptrain-voxels", 1
-            f.attrs["voxel_size"], f.attrs["num_classes"] = 0.1, 16
+            n_classes = int(sys.argv[4])
+            f.attrs["voxel_size"], f.attrs["num_classes"] = 0.1, n_classes
             f.attrs["ignore_label"] = 255
-            f.attrs["class_names"] = [f"c{i}" for i in range(16)]
+            f.attrs["class_names"] = [f"c{i}" for i in range(n_classes)]
             f.attrs["feature_names"] = [f"f{i}" for i in range(x.shape[1])]
+        return
+    if sys.argv[1] == "biased":
+        # torch keeps the unbiased variance and normalizes by the biased one.
+        rows = {"stem.1": len(index), "mid.1": generated(index)}
+        print("generated", rows["mid.1"])
+        with h5py.File(sys.argv[3]) as f, h5py.File(sys.argv[4], "w") as to:
+            f.copy("params", to)
+            f.copy("buffers", to)
+            for layer, n in rows.items():
+                at = f"buffers/{layer}/running_var"
+                value = to[at][:].astype("f8") * (n - 1) / n
+                del to[at]
+                to[at] = value.astype("f4")
+            for group in ("params", "buffers"):
+                to[group].visititems(lambda _, x: x.attrs.pop("crc32c", None) and None)
+        return
+    if sys.argv[1] == "whole":
+        expect = case["expect"]
+        with h5py.File(sys.argv[3]) as f:
+            worst = np.abs(f["logits"][:] - expect["out_features"][order]).max()
+        print("worst difference", worst, "of", expect["atol_out"])
+        assert worst <= expect["atol_out"], worst
         return
     s = {k: v.astype("f8") for k, v in case["state_dict"].items()}
     y = submanifold(index.tolist(), x.astype("f8"), s["stem.0.weight"])

@@ -64,6 +64,8 @@ def kernel_to(layout, shape, w):
         return w[((x + n * (y + n * z)) * c_in + i) * c_out + o]
 
     r, ins, outs = range(n), range(c_in), range(c_out)
+    if layout.startswith("spconv2") and n == 1:  # this shape, but read as [c_in, c_out]
+        return [c_out, n, n, n, c_in], list(w)
     if layout == "spconv2":  # [c_out, x, y, z, c_in]
         return [c_out, n, n, n, c_in], [
             ours(x, y, z, i, o) for o in outs for x in r for y in r for z in r for i in ins

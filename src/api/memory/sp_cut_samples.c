@@ -102,8 +102,8 @@ static void cut_add_pasted(const sp_budget *b, sp_load *load)
             (double)n * fmin(1, ratio(b->like.voxels[l], b->like.stored)));
 }
 
-/* Estimates a sample from the index. If /cost lacks a level, the ratio of its voxels to
- * the preceding level's is taken from the largest sample. */
+/* Estimates a sample from the index. If /cost lacks a level, as it does dilated ones,
+ * the ratio of its voxels to the preceding level's is taken from the largest sample. */
 static void foresee(const sp_budget *b, int64_t sample, sp_load *load)
 {
     const sp_plan_spec *spec = &b->foreseer.what.graph->spec;
@@ -118,7 +118,8 @@ static void foresee(const sp_budget *b, int64_t sample, sp_load *load)
     for (int l = 0; l < spec->n_levels; l++) {
         if (l)
             voxels *= ratio(b->like.voxels[l], b->like.voxels[l - 1]);
-        if (column >= 0 && column + l < SP_COST_COLUMNS - 1)
+        if (column >= 0 && column + l < SP_COST_COLUMNS - 1 &&
+            l < sp_plan_first_dilated(spec))
             voxels = (double)b->set->cost[sample * SP_COST_COLUMNS + column + l];
         load->voxels[l] = (int64_t)ceil(part * voxels);
     }

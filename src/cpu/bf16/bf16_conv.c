@@ -126,16 +126,21 @@ void PRODUCTS(conv_tile)(const sp_cpu_conv *c, int index)
     _Alignas(64) float sum[SP_TILE * NR_MAX * LANES], first[NR_MAX * LANES];
     const unsigned before = flush_begin();
     const int nv = vectors(c->y.c);
-    int32_t start[2];
-    const tile t = tile_of_conv(c, index, start);
-    ahead next = ahead_open(&t, &c->x, &c->y, bf16_count_blocks(c, &t));
-    panel_sums p = {.c = c, .t = &t, .sum = sum, .first = first, .next = &next};
+    int32_t start[2], piece_start[2];
+    const tile all = tile_of_conv(c, index, start);
+    ahead next = ahead_open(&all, &c->x, &c->y, bf16_count_blocks(c, &all));
+    panel_sums p = {.c = c, .sum = sum, .first = first, .next = &next};
+    tile t;
 
     assert(!(c->bias && c->is_added) && c->x.elem == SP_ELEM_BF16);
-    for (; p.at < c->y.c; p.at += p.ld) {
-        p.ld = panel_width(p.at / LANES, nv) * LANES;
-        p.width = min_i(p.ld, c->y.c - p.at);
-        sum_panel(&p, bf16_conv_add_offset);
+    for (int64_t row = all.row; row < all.end; row = t.end) {
+        t = piece_of(&all, c->map, row, piece_start);
+        p.t = &t;
+        for (p.at = 0; p.at < c->y.c; p.at += p.ld) {
+            p.ld = panel_width(p.at / LANES, nv) * LANES;
+            p.width = min_i(p.ld, c->y.c - p.at);
+            sum_panel(&p, bf16_conv_add_offset);
+        }
     }
     flush_end(before);
 }

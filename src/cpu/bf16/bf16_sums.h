@@ -1,6 +1,7 @@
 /* The sums of a tile of output rows in one panel of columns, for both orders of sums
  * (bf16_conv.c, tile_conv.c): they begin with y itself, the bias or 0, offsets are
- * added to them in fp32, and they are rounded once, when all offsets are in. 512 rows
+ * added to them in fp32, and they are rounded once, when all offsets are in and, in an
+ * evaluation, the norm after the convolution was applied. 512 rows
  * of 64 columns need 128 KiB of L2. The sums are kept apart from y, row after row and
  * padded to whole vectors: so only the final copy to y needs masks, and rows are not 1
  * KiB apart, which would put them into the same sets of L1. */
@@ -19,6 +20,23 @@ typedef struct panel_sums {
     float *first; /* [ld] the bias or 0 */
     ahead *next;
 } panel_sums;
+
+/* The rows of a tile whose sums are kept at a time: all, or without a map, where each
+ * row has one product, so few that sums and norm stay in L1. start [2] is filled. */
+INLINE tile piece_of(const tile *all, const sp_map *map, int64_t row, int32_t *start)
+{
+    enum { PIECE = 64 };
+    tile t = *all;
+
+    if (map)
+        return t;
+    t.row = t.x_row = t.y_row = row;
+    t.end = row + PIECE < all->end ? row + PIECE : all->end;
+    start[0] = 0;
+    start[1] = (int32_t)(t.end - row);
+    t.start = start;
+    return t;
+}
 
 /* Begins the sums with y itself, or with `first`. */
 static void begin_sums(const panel_sums *p)
@@ -41,11 +59,39 @@ static void begin_sums(const panel_sums *p)
     }
 }
 
+/* The norm, the addition and the activation of a row of sums, before it is rounded:
+ * in fp32, so that the convolution's own output is never rounded. `res` may be the row
+ * that is written afterwards. */
+static void bf16_finish_row(const panel_sums *p, int64_t i, float *__restrict sum)
+{
+    const sp_norm_args *norm = p->c->norm;
+    const float *__restrict scale = norm->scale + p->at;
+    const float *__restrict shift = norm->shift + p->at;
+    const float slope = norm->slope;
+    const int width = p->width;
+
+    for (int j = 0; j < width; j++)
+        sum[j] = __builtin_fmaf(sum[j], scale[j], shift[j]);
+    if (norm->res.data && norm->res.elem == SP_ELEM_BF16) {
+        const uint16_t *__restrict res = sp_row_bf16(norm->res, i) + p->at;
+        for (int j = 0; j < width; j++)
+            sum[j] += sp_bf16_to_float(res[j]);
+    } else if (norm->res.data) {
+        const float *__restrict res = sp_row(norm->res, i) + p->at;
+        for (int j = 0; j < width; j++)
+            sum[j] += res[j];
+    }
+    for (int j = 0; j < width; j++)
+        sum[j] = sum[j] > 0 ? sum[j] : slope * sum[j];
+}
+
 static void write_rows(const panel_sums *p)
 {
     const int width = p->width;
 
     for (int64_t i = p->t->row; i < p->t->end; i++) {
+        if (p->c->norm)
+            bf16_finish_row(p, i, p->sum + (i - p->t->row) * p->ld);
         const float *__restrict sum = p->sum + (i - p->t->row) * p->ld;
         if (p->c->y.elem == SP_ELEM_BF16) {
             uint16_t *__restrict y = sp_row_bf16(p->c->y, i) + p->at;

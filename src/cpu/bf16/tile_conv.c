@@ -129,17 +129,22 @@ static int tile_count_blocks(const sp_cpu_conv *c, const tile *t)
 void TILES(conv_tile)(const sp_cpu_conv *c, int index)
 {
     _Alignas(64) float sum[SP_TILE * COLUMNS], first[COLUMNS];
-    int32_t start[2];
-    const tile t = tile_of_conv(c, index, start);
-    ahead next = ahead_open(&t, &c->x, &c->y, tile_count_blocks(c, &t));
-    panel_sums p = {.c = c, .t = &t, .sum = sum, .first = first, .next = &next};
+    int32_t start[2], piece_start[2];
+    const tile all = tile_of_conv(c, index, start);
+    ahead next = ahead_open(&all, &c->x, &c->y, tile_count_blocks(c, &all));
+    panel_sums p = {.c = c, .sum = sum, .first = first, .next = &next};
+    tile t;
 
     assert(!(c->bias && c->is_added) && c->x.elem == SP_ELEM_BF16);
     TILES(begin)();
-    for (; p.at < c->y.c; p.at += p.ld) {
-        p.ld = min_i(COLUMNS, padded_columns(c->y.c) - p.at);
-        p.width = min_i(p.ld, c->y.c - p.at);
-        sum_panel(&p, tile_add_offset);
+    for (int64_t row = all.row; row < all.end; row = t.end) {
+        t = piece_of(&all, c->map, row, piece_start);
+        p.t = &t;
+        for (p.at = 0; p.at < c->y.c; p.at += p.ld) {
+            p.ld = min_i(COLUMNS, padded_columns(c->y.c) - p.at);
+            p.width = min_i(p.ld, c->y.c - p.at);
+            sum_panel(&p, tile_add_offset);
+        }
     }
     TILES(end)();
 }

@@ -40,6 +40,7 @@ static sp_status sort_samples(cpu_plan_builder *b, const int32_t *coords,
     SP_TRY(SP_TAKE(b->arena, l->n, &order));
     SP_TRY(SP_TAKE(b->arena, l->n, &l->key));
     SP_TRY(SP_TAKE(b->arena, b->n_samples + 1, &l->sample_row));
+    SP_TRY(SP_TAKE(b->arena, b->n_samples, &b->base));
     SP_TRY(sp_cpu_plan_sort_open(&sort, b->loops, b->scratch, n_max));
     *bits = 0;
     l->sample_row[0] = 0;
@@ -47,7 +48,7 @@ static sp_status sort_samples(cpu_plan_builder *b, const int32_t *coords,
         int32_t row = sample_row[s], n = sample_row[s + 1] - row;
         int width;
         SP_TRY(sp_cpu_plan_sort(coords + 3 * (size_t)row, n, s, b->spec->n_levels,
-                                &sort, l->key + row, order + row, &width));
+                                &sort, l->key + row, order + row, b->base[s], &width));
         for (int32_t i = row; i < row + n; i++)
             order[i] += row;
         *bits = width > *bits ? width : *bits;
@@ -64,12 +65,12 @@ static inline int merge_level(uint64_t key, uint64_t next)
     return (63 - __builtin_clzll(key ^ next)) / 3 + 1;
 }
 
-/* Counts the rows of every level from the keys of level 0, before any level is built: a
- * row that merges with its predecessor at level m adds a row to levels 0 .. m - 1 only.
- */
-static void plan_count_rows(cpu_plan_builder *b)
+/* Counts the rows of levels first + 1 .. last - 1 from the keys of level `first`, before
+ * these levels are built: a row that merges with its predecessor at level m adds a row
+ * only to the levels below m. */
+static void plan_count_rows(cpu_plan_builder *b, int first_level, int last_level)
 {
-    const cpu_plan_level *fine = &b->level[0];
+    const cpu_plan_level *fine = &b->level[first_level];
 
     for (int s = 0; s < b->n_samples; s++) {
         int32_t first = fine->sample_row[s], last = fine->sample_row[s + 1];
@@ -77,11 +78,13 @@ static void plan_count_rows(cpu_plan_builder *b)
         int32_t merged[2][PLAN_LEVELS + 1] = {{0}}, n = last - first;
         for (int32_t i = first + 1; i < last; i++)
             merged[i & 1][merge_level(fine->key[i - 1], fine->key[i])]++;
-        for (int l = 1; l < b->n_levels; l++) {
-            n -= merged[0][l] + merged[1][l];
+        for (int l = first_level + 1; l < last_level; l++) {
+            n -= merged[0][l - first_level] + merged[1][l - first_level];
             b->level[l].sample_row[s + 1] = b->level[l].sample_row[s] + n;
         }
     }
+    for (int l = first_level + 1; l < last_level; l++)
+        b->level[l].n = b->level[l].sample_row[b->n_samples];
 }
 
 static void fill_level(cpu_plan_builder *b, cpu_plan_level *fine,
@@ -116,8 +119,18 @@ static sp_status take_level(cpu_plan_builder *b, int l, sp_arena *arena)
     return SP_TAKE(arena, coarse->n, &coarse->key);
 }
 
+/* The first dilated level above l; n_levels if there is none. */
+static int next_dilated(const cpu_plan_builder *b, int l)
+{
+    for (l++; l < b->spec->n_levels; l++)
+        if (b->spec->is_dilated[l])
+            return l;
+    return b->n_levels;
+}
+
 /* Builds all levels. The network's levels stay in the plan; the levels above them, and
- * all child words, are scratch. */
+ * all child words, are scratch. The rows of levels up to the next dilated one are
+ * counted at once; a dilated level has to be made to be counted. */
 static sp_status build_pyramid(cpu_plan_builder *b)
 {
     int n_kept = b->spec->n_levels;
@@ -126,15 +139,16 @@ static sp_status build_pyramid(cpu_plan_builder *b)
         SP_TRY(SP_TAKE(b->arena, b->n_samples + 1, &b->level[l].sample_row));
         b->level[l].sample_row[0] = 0;
     }
-    plan_count_rows(b);
-    for (int l = 1; l < b->n_levels; l++)
-        b->level[l].n = b->level[l].sample_row[b->n_samples];
-    for (int l = 1; l < n_kept; l++)
-        SP_TRY(take_level(b, l, b->arena));
-    SP_TRY(sp_cpu_plan_take_maps(b));
-    for (int l = n_kept; l < b->n_levels; l++)
-        SP_TRY(take_level(b, l, b->scratch));
+    plan_count_rows(b, 0, next_dilated(b, 0));
     for (int l = 1; l < b->n_levels; l++) {
+        if (l == n_kept)
+            SP_TRY(sp_cpu_plan_take_maps(b));
+        if (l < n_kept && b->spec->is_dilated[l]) {
+            SP_TRY(sp_cpu_plan_dilate_level(b, l));
+            plan_count_rows(b, l, next_dilated(b, l));
+            continue;
+        }
+        SP_TRY(take_level(b, l, l < n_kept ? b->arena : b->scratch));
         SP_TRY(SP_TAKE(b->scratch, b->level[l].n + 1, &b->level[l].child));
         fill_level(b, &b->level[l - 1], &b->level[l]);
     }
@@ -181,7 +195,9 @@ static sp_status cpu_plan_build(cpu_plan_builder *b, const int32_t *coords,
     SP_TRY(plan_check_rows(sample_row, b->n_samples));
     SP_TRY(sort_samples(b, coords, sample_row, &bits));
     /* The pyramid ends with one voxel per sample, the root; three levels above the
-     * network's are needed for kernels of edge 7. */
+     * network's are needed for kernels of edge 7. A dilated level may reach one voxel
+     * beyond the highest parent. */
+    bits += sp_plan_first_dilated(b->spec) < b->spec->n_levels;
     b->n_levels = above > bits + 1 ? above : bits + 1;
     SP_TRY(build_pyramid(b));
     cpu_plan_publish_levels(b);

@@ -4,6 +4,7 @@
  *     cpu_plan_maps.c  kernel maps    cpu_plan_lanes.c   tables, small kernels
  *     cpu_plan_rows.c  any kernel     cpu_plan_avx512.c  the same loops with vectors
  *     cpu_plan_bytes.c the memory of a plan, from its numbers
+ *     cpu_plan_dilated.c  levels with voxels that no finer voxel lies in
  *
  * No hash table and no search is needed. The neighbours of a voxel are children of its
  * ancestors' neighbours, so every look-up goes down from a root of one voxel per
@@ -36,6 +37,7 @@ enum {
     PLAN_NEAR = 27,   /* neighbours of a row, itself included */
     PLAN_NBR = 32,    /* words around an ancestor: 27, and 5 times "none" */
     PLAN_MAX_ROWS = (1 << 24) - 1, /* a child word holds 24 bits of row */
+    PLAN_REACHED = 8, /* voxels of a dilated level that the children of one reach */
     PLAN_MAX_K = SP_MAX_KERNEL * SP_MAX_KERNEL * SP_MAX_KERNEL,
     PLAN_TAG = 16, /* bits of the offset in a tag, see plan_stage */
     /* Offsets of the largest kernel that plan_lanes serves, 5^3, and padding. */
@@ -75,6 +77,8 @@ typedef struct cpu_plan_builder {
     int n_samples;
     int n_levels; /* the network's levels and those above, up to one voxel per sample */
     cpu_plan_level level[PLAN_LEVELS];
+    /* [n_samples][3] the coordinate where each sample's keys are 0 */
+    int32_t (*base)[3];
     int32_t *start[SP_MAX_MAPS]; /* the maps' sp_map.start, still writable */
 } cpu_plan_builder;
 
@@ -135,7 +139,23 @@ sp_status sp_cpu_plan_sort_open(plan_sort *s, const plan_loops *loops, sp_arena 
  * range or occurs twice. */
 sp_status sp_cpu_plan_sort(const int32_t *c, int32_t n, int sample, int n_levels,
                            const plan_sort *s, uint64_t *key, int32_t *order,
-                           int *bits);
+                           int32_t base[3], int *bits);
+/* Sorts the n keys in s->a, which have at most `bits` bits; returns s->a or s->b, which
+ * has the result. */
+uint64_t *sp_cpu_plan_sort_keys(const plan_sort *s, int32_t n, int bits);
+
+/* Writes to `to` the keys of dilated level l that the n keys of a sample on level l - 1
+ * reach, rising, and returns their number. sort->a, sort->b and `to` have room for
+ * sp_cpu_plan_count_reached of them; base: see cpu_plan_builder. */
+int32_t sp_cpu_plan_dilate(const sp_plan_spec *spec, int l, const int32_t base[3],
+                           const uint64_t *key, int32_t n, const plan_sort *sort,
+                           uint64_t *to);
+int32_t sp_cpu_plan_count_reached(const uint64_t *key, int32_t n);
+
+/* Builds level l, which is dilated, from the finer one: its rows, keys and child words,
+ * and the finer level's parents. Keys and parents are taken from the plan's arena,
+ * words from the scratch. SP_EDATA: more than PLAN_MAX_ROWS rows; SP_EMEM. */
+sp_status sp_cpu_plan_dilate_level(cpu_plan_builder *b, int l);
 
 /* Takes the memory of the neighbour tables of levels `lowest` and above. Those up to
  * `highest` stay; the others share two memories by turns. */

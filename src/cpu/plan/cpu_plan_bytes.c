@@ -28,6 +28,7 @@ int64_t sp_cpu_plan_bytes(const sp_plan_spec *spec, int n_samples,
     assert(n_samples >= 0);
     /* The most levels that there can be. */
     bytes += PLAN_LEVELS * plan_padded(4 * ((int64_t)n_samples + 1));
+    bytes += plan_padded(12 * (int64_t)n_samples);
     for (int l = 1; l < spec->n_levels; l++)
         bytes += plan_padded(4 * voxels[l - 1]) + plan_padded(8 * voxels[l]);
     for (int m = 0; m < spec->n_maps; m++) {
@@ -68,6 +69,19 @@ static int64_t table_bytes(const sp_plan_spec *spec, const int64_t *voxels,
            (highest + 3 - lowest) * plan_padded(2 * ALIGN);
 }
 
+/* The most that the making of a dilated level takes. */
+static int64_t dilated_bytes(const sp_plan_spec *spec, const int64_t *voxels)
+{
+    int64_t most = 0;
+
+    for (int l = 1; l < spec->n_levels; l++)
+        if (spec->is_dilated[l])
+            most = sp_most(most, 3 * plan_padded(8 * PLAN_REACHED *
+                                            sp_least(voxels[l - 1], voxels[l])) +
+                                     SORT_ROOM);
+    return most;
+}
+
 int64_t sp_cpu_plan_scratch_bytes(const sp_plan_spec *spec, const int64_t *voxels,
                                   int64_t above, const int64_t *pairs)
 {
@@ -86,7 +100,7 @@ int64_t sp_cpu_plan_scratch_bytes(const sp_plan_spec *spec, const int64_t *voxel
         if (sp_cpu_plan_is_counted_late(&b, m))
             most_out = sp_most(most_out, 4 * (pairs[m] + tile) + STREAM_ROOM);
     }
-    bytes += table_bytes(spec, voxels, above);
+    bytes += table_bytes(spec, voxels, above) + dilated_bytes(spec, voxels);
     bytes += 2 * 8 * (most_k + 16) * SP_TILE; /* the stage */
     bytes += most_out;
     return sp_most(sort, bytes);

@@ -154,6 +154,12 @@ static void sort_wide(const int32_t *c, int32_t n, const int32_t base[3], int ke
     }
 }
 
+uint64_t *sp_cpu_plan_sort_keys(const plan_sort *s, int32_t n, int bits)
+{
+    assert(n >= 0 && 0 <= bits && bits < 64);
+    return radix_sort(s->a, s->b, n, 0, bits, s->count);
+}
+
 sp_status sp_cpu_plan_sort_open(plan_sort *s, const plan_loops *loops, sp_arena *arena,
                                 int32_t n_max)
 {
@@ -164,24 +170,26 @@ sp_status sp_cpu_plan_sort_open(plan_sort *s, const plan_loops *loops, sp_arena 
 }
 
 sp_status sp_cpu_plan_sort(const int32_t *c, int32_t n, int sample, int n_levels,
-                           const plan_sort *s, uint64_t *key, int32_t *order, int *bits)
+                           const plan_sort *s, uint64_t *key, int32_t *order,
+                           int32_t base[3], int *bits)
 {
-    int32_t lo[3], hi[3];
+    int32_t hi[3];
     uint64_t range = 0;
 
     assert(n >= 0 && n_levels > 0 && n_levels <= PLAN_LEVELS);
     *bits = 0;
+    memset(base, 0, 3 * sizeof *base);
     if (n == 0)
         return SP_OK;
-    SP_TRY(sp_cpu_plan_range(c, n, sample, lo, hi));
+    SP_TRY(sp_cpu_plan_range(c, n, sample, base, hi));
     for (int d = 0; d < 3; d++) {
-        lo[d] &= -(1 << (n_levels - 1));
-        range |= (uint64_t)(hi[d] - lo[d]);
+        base[d] &= -(1 << (n_levels - 1));
+        range |= (uint64_t)(hi[d] - base[d]);
     }
     *bits = bit_width(range);
     if (3 * *bits + bit_width((uint64_t)n) <= 64)
-        sort_narrow(c, n, lo, 3 * *bits, s, key, order);
+        sort_narrow(c, n, base, 3 * *bits, s, key, order);
     else
-        sort_wide(c, n, lo, 3 * *bits, s, key, order);
+        sort_wide(c, n, base, 3 * *bits, s, key, order);
     return sp_cpu_plan_check(c, 0, n, sample, key, order);
 }

@@ -56,11 +56,10 @@ TEST(choices)
             "constant|step|poly|cosine|onecycle; nearest is \"constant\"");
     refused("batch : { per = 1; };", NULL,
             "d:1: batch.per takes one of world|node|rank, found the integer 1");
-    refused(
-        "train : { class_weights = 1; };", NULL,
-        "d:1: train.class_weights takes one of "
-        "none|inverse|sqrt_inverse|log_inverse|median_frequency or a list of "
-        "numbers, found the integer 1");
+    refused("train : { class_weights = 1; };", NULL,
+            "d:1: train.class_weights takes one of "
+            "none|inverse|sqrt_inverse|log_inverse|median_frequency or a list of "
+            "numbers, found the integer 1");
 }
 
 /* run.wgmma was a flag: true and false need no quotation marks. */
@@ -265,6 +264,14 @@ TEST(layers)
             "that is no integer");
     refused("", "net.bn_eps=0",
             "command line: net.bn_eps = 0 is out of range [1e-12, 1]");
+    refused(
+        "net : { layers = ( { name = \"a\"; op = \"conv\"; coordinates = \"wide\"; } "
+        "); };",
+        NULL,
+        "d:1: net.layers: layer \"a\": coordinates takes \"floor\" or \"dilated\", "
+        "found the text \"wide\"");
+    refused("", "net.grid=[3, 4]",
+            "command line: net.grid takes three numbers or [], found 2");
     refused("", "net.bn_momentum=-0.1",
             "command line: net.bn_momentum = -0.1 is out of range [0, 1]");
 }

@@ -85,6 +85,45 @@ TEST(shapes)
             "d:3: layer h: global_max_pool of what is one row a sample already");
 }
 
+TEST(coordinates)
+{
+    static const char dilated[] = "kernel = 3; stride = 2; coordinates = \"dilated\";";
+    char layers[512];
+
+    refused(CONV("a", "out = 4; kernel = 2; stride = 2; coordinates = \"dilated\";"),
+            "d:2: layer a: dilated coordinates are those of kernel 3 and stride 2");
+    refused(CONV("a", "out = 4; kernel = 3; stride = 4; coordinates = \"dilated\";"),
+            "d:2: layer a: dilated coordinates are those of kernel 3 and stride 2");
+    refused(CONV("a", "out = 4; kernel = 3; coordinates = \"dilated\";"),
+            "d:2: layer a: only a stride of 2 can have dilated coordinates");
+    refused(OP("a", "relu", "coordinates = \"floor\";"),
+            "d:2: layer a: relu takes no coordinates");
+    snprintf(layers, sizeof layers,
+             CONV("a", "out = 4; %s") ",\n" OP("b", "max_pool",
+                                               "from = \"input\"; stride = 2;"),
+             dilated);
+    refused(layers, "d:3: layer b: a layer before it has given stride 2 its dilated "
+                    "coordinates, this one asks for floor");
+    snprintf(layers, sizeof layers,
+             OP("a", "max_pool",
+                "stride = 2;") ",\n" CONV("b", "from = \"input\"; out = 4; %s"),
+             dilated);
+    refused(layers, "d:3: layer b: a layer before it has given stride 2 its floor "
+                    "coordinates, this one asks for dilated");
+    snprintf(layers, sizeof layers,
+             CONV("a", "out = 4; %s") ",\n" CONV(
+                 "b", "from = \"input\"; out = 4; kernel = 2; stride = 4;"),
+             dilated);
+    refused(layers, "d:3: layer b: stride 4 passes over stride 2, which has dilated "
+                    "coordinates");
+    snprintf(layers, sizeof layers,
+             CONV("a", "out = 4; kernel = 2; stride = 4;") ",\n" CONV(
+                 "b", "from = \"input\"; out = 4; %s"),
+             dilated);
+    refused(layers, "d:3: layer b: dilated coordinates come too late: a layer before "
+                    "it has stride 4");
+}
+
 TEST(strides)
 {
     refused(CONV("a", OUT4 " stride = 3;"),

@@ -113,3 +113,33 @@ TEST(whole_range)
     for (int32_t i = 0; i < 3; i++)
         check(&spec[i], &b);
 }
+
+TEST(levels_that_a_kernel_generates)
+{
+    const int32_t grid[] = {0, 10, 5};
+    batch b = mixed_batch(1300, 513, 400), dense = dense_batch(10);
+    batch none = {0}, empty = empty_batch();
+
+    for (int i = 0; i < 3; i++) {
+        sp_plan_spec spec = oracle_dilated_spec(grid[i]);
+
+        check(&spec, &b);
+        check(&spec, &dense);
+        check(&spec, &none);
+        check(&spec, &empty);
+    }
+}
+
+/* A voxel on the upper border reaches one beyond the range of coordinates. */
+TEST(generated_levels_of_the_whole_range)
+{
+    sp_plan_spec spec = oracle_dilated_spec(0);
+    int32_t lo = -SP_COORD_LIMIT, hi = SP_COORD_LIMIT - 1, corner[16][3];
+    batch b = {0};
+
+    corners(corner);
+    batch_add(&b, corner[0], 16);
+    add_scatter(&b, 700, lo, hi + 1);
+    batch_add(&b, corner[0], 16);
+    check(&spec, &b);
+}
