@@ -91,7 +91,7 @@ sp_status sp_cut_foresee(sp_cut *cut, const sp_foresight *what, sp_sampler *trai
                          sp_sampler *eval, sp_comm *comm);
 void sp_cut_close(sp_cut *cut);
 
-/* The budget of the evaluations of a set, or the first one if the set has none. */
+/* The budget of the evaluations of this set, or the first one if nothing is bounded. */
 const sp_budget *sp_cut_eval(const sp_cut *cut, const sp_dataset *set);
 
 /* Bytes that the steps with the greatest need take, evaluations included. */
