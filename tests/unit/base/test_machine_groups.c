@@ -43,12 +43,12 @@ TEST(older_cgroups_limit_below_the_root)
     sp_machine_group g;
 
     begin("older");
-    put("api/memory/memory.limit_in_bytes", "9223372036854771712\n");
-    put("api/memory/slurm/memory.limit_in_bytes", "1000000000000\n");
-    put("api/memory/slurm/job/memory.limit_in_bytes", "599785472\n");
-    put("api/memory/slurm/job/memory.max_usage_in_bytes", "599000000\n");
-    put("api/memory/slurm/job/task/memory.limit_in_bytes", "9223372036854771712\n");
-    put("api/memory/slurm/job/task/memory.oom_control",
+    put("memory/memory.limit_in_bytes", "9223372036854771712\n");
+    put("memory/slurm/memory.limit_in_bytes", "1000000000000\n");
+    put("memory/slurm/job/memory.limit_in_bytes", "599785472\n");
+    put("memory/slurm/job/memory.max_usage_in_bytes", "599000000\n");
+    put("memory/slurm/job/task/memory.limit_in_bytes", "9223372036854771712\n");
+    put("memory/slurm/job/task/memory.oom_control",
         "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n");
     put("cpu/cpu.cfs_quota_us", "-1\n");
     put("cpu/pod/cpu.cfs_quota_us", "250000\n");
@@ -59,9 +59,9 @@ TEST(older_cgroups_limit_below_the_root)
     assert_true(g.peak == 599000000);
     assert_true(g.cores == 2.5);
     assert_int_equal(g.n_killed, 3);
-    assert_non_null(strstr(g.folder, "api/memory/slurm/job"));
+    assert_non_null(strstr(g.folder, "memory/slurm/job"));
     /* A container sees its own folder as the root, and names that it does not have. */
-    put("api/memory/memory.limit_in_bytes", "104857600\n");
+    put("memory/memory.limit_in_bytes", "104857600\n");
     g = read_of("11:memory:/docker/0123/x\n");
     assert_true(g.memory == 100.0 * MIB);
     assert_true(g.cores == HUGE_VAL);
