@@ -236,6 +236,9 @@ static sp_status report_eval(sp_resources *r, const sp_metrics *m,
         SP_TRY(sp_run_deliver(&s->run));
     SP_TRY(events ? sp_report_events_end(&s->run) : SP_OK);
     print_eval("eval", m, averaged, s->epoch, s->step);
+    if (checkpoint)
+        sp_run_after_save(&s->run, s->config->run.after_save,
+                          sp_file_in(s->run.dir, "evaluations.jsonl", path));
     sp_run_after_save(&s->run, s->config->run.after_save,
                       sp_file_in(s->run.dir, "metrics.jsonl", path));
     return SP_OK;
